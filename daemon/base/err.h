@@ -1,0 +1,166 @@
+/* err.h - the error vocabulary of aned.
+ *
+ * Functions return int: 0 is success, negative is failure. The negative space
+ * is shared with libuv (UV_E* are -errno on Unix, plus -3000.. and -4095), so
+ * a libuv result or -errno is passed up as it is; our own codes start at
+ * -20000. One row here is the wire name, the HTTP status, the exit code and
+ * the text: there is no second table to keep in step.
+ *
+ * Wire names are stable: scripts match on them.
+ */
+#pragma once
+
+#include "base/base.h"
+
+/* sysexits.h values that aned uses (design 13) */
+enum {
+    EXIT_USAGE = 64,
+    EXIT_DATA = 65,
+    EXIT_NOINPUT = 66,
+    EXIT_UNAVAILABLE = 69,
+    EXIT_BUG = 70,
+    EXIT_CANTCREAT = 73,
+    EXIT_TEMPFAIL = 75,
+    EXIT_CONFIG = 78,
+};
+
+/*     name               value  http exit wire name                 text */
+#define ERR_MAP(XX)                                                          \
+    XX(INTERNAL, -20000, 500, 70, "internal", "a bug in aned")               \
+    XX(USAGE, -20001, 400, 64, "usage", "the command line is wrong")         \
+    XX(TOO_BIG, -20002, 413, 65, "too_big", "larger than the limit")         \
+    XX(NO_ROUTE, -20003, 404, 69, "no_route", "no such path")                \
+    XX(BAD_METHOD, -20004, 405, 69, "bad_method",                            \
+       "path exists, method does not")                                       \
+    XX(TIMEOUT, -20005, 408, 75, "timeout", "peer too slow")                 \
+    XX(NOT_FOUND, -20006, 404, 66, "not_found", "no such thing")             \
+    XX(INVALID, -20007, 400, 65, "invalid", "a value is not acceptable")     \
+    XX(UNSUPPORTED, -20008, 400, 65, "unsupported", "aned cannot do this")   \
+    XX(BUSY, -20009, 503, 75, "busy", "the queue is full")                   \
+    XX(CANCELLED, -20010, 499, 75, "cancelled", "cancelled")                 \
+    XX(EXISTS, -20011, 409, 73, "exists", "already there")                   \
+    XX(IO, -20012, 500, 73, "io", "a file could not be read or written")     \
+    XX(NO_SPACE, -20013, 507, 73, "no_space", "the disk is full")            \
+    XX(CONFIG, -20014, 500, 78, "config", "the configuration is wrong")      \
+    XX(UNAVAILABLE, -20015, 503, 69, "unavailable", "not there right now")   \
+    XX(CONFLICT, -20016, 409, 75, "conflict", "not in this state")           \
+    XX(NOMEM, -20017, 503, 75, "no_memory", "not enough memory")             \
+    XX(JSON, -20018, 400, 65, "json.invalid", "not valid JSON")              \
+    XX(NPY, -20019, 400, 65, "npy.invalid", "not a .npy array aned reads")   \
+    XX(FRAME, -20020, 500, 70, "frame.malformed", "a malformed frame")       \
+    XX(CONTEXT, -20021, 400, 65, "context_length_exceeded",                  \
+       "the request exceeds the available context size")                     \
+    XX(STORE, -20022, 500, 70, "store", "database failure")                  \
+    XX(HTTP, -20023, 400, 65, "http.malformed", "a malformed HTTP message")  \
+    XX(MODEL_FAILED, -20024, 503, 69, "model.failed",                        \
+       "the model's engine keeps failing")                                   \
+    XX(ENGINE_LOST, -20025, 503, 75, "engine.lost",                          \
+       "the engine process ended")                                           \
+    XX(REJECTED, -20026, 409, 65, "model.rejected",                          \
+       "the model did not pass its gates")                                   \
+    XX(INTERRUPTED, -20027, 503, 75, "interrupted", "the daemon stopped")    \
+    /* source/: files other people wrote */                                  \
+    XX(SOURCE_CHANGED, -20100, 409, 65, "source.changed",                    \
+       "the source file changed while it was read")                          \
+    XX(GGUF_MAGIC, -20101, 400, 65, "gguf.not_gguf", "not a GGUF file")      \
+    XX(GGUF_VERSION, -20102, 400, 65, "gguf.version",                        \
+       "a GGUF version aned does not read")                                  \
+    XX(GGUF_TRUNCATED, -20103, 400, 65, "gguf.truncated",                    \
+       "the file ends too early")                                            \
+    XX(GGUF_COUNT, -20104, 400, 65, "gguf.count",                            \
+       "a count is larger than the file can hold")                           \
+    XX(GGUF_KEY, -20105, 400, 65, "gguf.key",                                \
+       "a metadata key is empty, too long or given twice")                   \
+    XX(GGUF_VALUE, -20106, 400, 65, "gguf.value",                            \
+       "a metadata value has the wrong type, range or length")               \
+    XX(GGUF_ALIGNMENT, -20107, 400, 65, "gguf.alignment",                    \
+       "the alignment is not a power of two")                                \
+    XX(GGUF_TENSOR, -20108, 400, 65, "gguf.tensor",                          \
+       "a tensor's name, shape or type is not acceptable")                   \
+    XX(GGUF_OFFSET, -20109, 400, 65, "gguf.offset_out_of_file",              \
+       "tensor data lies outside the file")                                  \
+    XX(GGUF_ENDIAN, -20110, 400, 65, "gguf.big_endian",                      \
+       "a big-endian GGUF; aned reads little-endian ones")                   \
+    XX(GGUF_MISSING, -20111, 400, 65, "gguf.missing",                        \
+       "a needed key or tensor is absent")                                   \
+    XX(GGUF_VOCAB, -20112, 400, 65, "gguf.vocab",                            \
+       "the vocabulary is not sound")                                        \
+    /* mil/: Core ML packages */                                             \
+    XX(PKG_MANIFEST, -20200, 400, 65, "package.manifest",                    \
+       "Manifest.json is not acceptable")                                    \
+    XX(PKG_MISSING, -20201, 400, 66, "package.missing_file",                 \
+       "a file of the package is absent")                                    \
+    XX(PKG_PROTOBUF, -20202, 400, 65, "package.protobuf",                    \
+       "model.mlmodel is not a Core ML specification")                       \
+    XX(PKG_UNSUPPORTED, -20203, 400, 65, "package.unsupported",              \
+       "not an ML Program package")                                          \
+    XX(MIL_INVALID, -20204, 400, 65, "mil.invalid",                          \
+       "the program is not sound")                                           \
+    XX(MIL_OP, -20205, 400, 65, "mil.op", "an operation aned does not run")  \
+    XX(MIL_BLOB, -20206, 400, 65, "mil.blob", "a weight blob is not sound")  \
+    XX(MIL_SHAPE, -20207, 400, 65, "mil.shape", "shapes do not fit")         \
+    XX(MIL_INPUT, -20208, 400, 65, "mil.input",                              \
+       "an input is missing or does not fit")                                \
+    /* model/: bundles and text */                                           \
+    XX(BUNDLE, -20300, 400, 65, "bundle.invalid", "the bundle is not sound") \
+    XX(TOKENIZER, -20301, 400, 65, "tokenizer.unsupported",                  \
+       "a tokenizer aned does not have")                                     \
+    XX(TEMPLATE, -20302, 400, 65, "template.unsupported",                    \
+       "a chat template aned does not know")                                 \
+    XX(TEMPLATE_INPUT, -20303, 400, 65, "template.input",                    \
+       "these messages do not fit the model's chat template")                \
+    /* convert/ */                                                           \
+    XX(ARCH, -20400, 400, 65, "convert.architecture",                        \
+       "an architecture aned does not convert")                              \
+    XX(CONVERT, -20401, 400, 65, "convert.source",                           \
+       "the source model is not acceptable")                                 \
+    XX(RANGE, -20402, 422, 65, "gate.range", "values leave the fp16 range")  \
+    XX(STRUCTURE, -20403, 422, 65, "gate.structure", "the package is not sound")
+
+enum err_code {
+#define XX(name, value, http, exit, wire, text) ERR_##name = (value),
+    ERR_MAP(XX)
+#undef XX
+};
+
+#define ERR_MSG_MAX 400 /* bytes, with the NUL; longer text is cut */
+
+/* Detail for a person. Filled only on failure; `msg` never holds peer bytes
+ * unescaped. Lives on the caller's stack: no allocation on the error path. */
+struct err {
+    int code;
+    char msg[ERR_MSG_MAX];
+};
+
+/* Fill *e (may be NULL) and return code, so that callers write
+ * `return err_set(e, ERR_STORE, "...")`. Control bytes and bytes that are not
+ * ASCII are replaced by '?' in the finished message. */
+int err_set(struct err *e, int code, const char *fmt, ...) PRINTF_LIKE(3, 4);
+
+/* The same for a failed system call: code from errno_value (ENOSPC, EDQUOT ->
+ * NO_SPACE, ENOENT -> NOT_FOUND, ENOMEM -> NOMEM, else IO), text
+ * "what: strerror". */
+int err_errno(struct err *e, int errno_value, const char *what);
+
+/* Put "prefix: " in front of the message already in *e (NULL is fine);
+ * returns e->code. */
+int err_prefix(struct err *e, const char *fmt, ...) PRINTF_LIKE(2, 3);
+
+/* Stable wire name such as "gguf.version"; unknown codes are "internal". */
+const char *err_name(int code);
+
+/* The row's one-line text. */
+const char *err_text(int code);
+
+/* HTTP status; 500 for codes that are not in ERR_MAP. */
+int err_http(int code);
+
+/* sysexits value; 70 for codes that are not in ERR_MAP. */
+int err_exit(int code);
+
+/* The code with this wire name; ERR_INTERNAL when there is none. */
+int err_by_name(const char *wire);
+
+/* Print "wire.name: msg" on stderr; returns the exit code. For main.c and
+ * the command line only. */
+int err_print(const struct err *e);

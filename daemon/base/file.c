@@ -1,0 +1,366 @@
+#include "base/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { PATH_BYTES = 4096, TREE_DEPTH_MAX = 64 };
+
+static int open_regular(const char *path, struct stat *st, int *ret,
+                        struct err *e)
+{
+    /* O_NONBLOCK: a FIFO must not hang us before fstat can refuse it. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) {
+        return err_errno(e, errno, path);
+    }
+    if (fstat(fd, st) != 0) {
+        int rc = err_errno(e, errno, path);
+        (void)close(fd);
+        return rc;
+    }
+    if (!S_ISREG(st->st_mode)) {
+        (void)close(fd);
+        return err_set(e, ERR_INVALID, "%s: not a regular file", path);
+    }
+    *ret = fd;
+    return 0;
+}
+
+int file_read(const char *path, size_t max, struct buf *b, struct err *e)
+{
+    struct stat st;
+    int fd = -1;
+    buf_init(b, max);
+    int rc = open_regular(path, &st, &fd, e);
+    if (rc < 0) {
+        return rc;
+    }
+    for (;;) {
+        char chunk[16384];
+        ssize_t n = read(fd, chunk, sizeof(chunk));
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n < 0) {
+            rc = err_errno(e, errno, path);
+            break;
+        }
+        if (n == 0) {
+            buf_put(b, "", 0); /* an empty file gives "", not NULL */
+            break;
+        }
+        buf_put(b, chunk, (size_t)n);
+        if (!buf_ok(b)) {
+            rc = err_set(e, ERR_TOO_BIG, "%s: more than %zu bytes", path, max);
+            break;
+        }
+    }
+    (void)close(fd);
+    if (rc < 0) {
+        buf_fini(b);
+    }
+    return rc;
+}
+
+static int write_all(int fd, const void *p, size_t n)
+{
+    const char *at = p;
+    while (n > 0) {
+        ssize_t w = write(fd, at, n);
+        if (w < 0 && errno == EINTR) {
+            continue;
+        }
+        if (w < 0) {
+            return -errno;
+        }
+        at += w;
+        n -= (size_t)w;
+    }
+    return 0;
+}
+
+/* On macOS fsync leaves data in the drive's cache. */
+static int sync_fd(int fd)
+{
+#if defined(F_FULLFSYNC)
+    if (fcntl(fd, F_FULLFSYNC) == 0) {
+        return 0;
+    }
+#endif
+    return fsync(fd) == 0 ? 0 : -errno;
+}
+
+static void parent_of(const char *path, char *out, size_t size)
+{
+    const char *slash = strrchr(path, '/');
+    if (slash == NULL) {
+        (void)snprintf(out, size, ".");
+    } else if (slash == path) {
+        (void)snprintf(out, size, "/");
+    } else {
+        (void)snprintf(out, size, "%.*s", (int)(slash - path), path);
+    }
+}
+
+static int sync_dir(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+        return -errno;
+    }
+    int rc = sync_fd(fd);
+    (void)close(fd);
+    /* Some file systems cannot sync a folder; rename is still ordered. */
+    return rc == -EINVAL ? 0 : rc;
+}
+
+int file_write(const char *path, const void *p, size_t n, struct err *e)
+{
+    char tmp[PATH_BYTES];
+    char dir[PATH_BYTES];
+    int len = snprintf(tmp, sizeof(tmp), "%s.%ld.tmp", path, (long)getpid());
+    if (len < 0 || (size_t)len >= sizeof(tmp)) {
+        return err_set(e, ERR_INVALID, "path too long");
+    }
+    int fd =
+        open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0) {
+        return err_errno(e, errno, tmp);
+    }
+    int rc = write_all(fd, p, n);
+    if (rc == 0) {
+        rc = sync_fd(fd);
+    }
+    if (close(fd) != 0 && rc == 0) {
+        rc = -errno;
+    }
+    if (rc == 0 && rename(tmp, path) != 0) {
+        rc = -errno;
+    }
+    if (rc == 0) {
+        parent_of(path, dir, sizeof(dir));
+        rc = sync_dir(dir);
+    } else {
+        (void)unlink(tmp);
+    }
+    return rc == 0 ? 0 : err_errno(e, -rc, path);
+}
+
+int file_map_fd(int fd, struct file_map *ret, struct err *e)
+{
+    struct stat st;
+    if (fstat(fd, &st) != 0) {
+        return err_errno(e, errno, "fstat");
+    }
+    if (!S_ISREG(st.st_mode) || st.st_size < 0) {
+        return err_set(e, ERR_INVALID, "not a regular file");
+    }
+    struct file_map m = {.n = (size_t)st.st_size};
+    if (m.n > 0) {
+        void *p = mmap(NULL, m.n, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (p == MAP_FAILED) {
+            return err_errno(e, errno, "mmap");
+        }
+        m.p = p;
+    }
+    *ret = m;
+    return 0;
+}
+
+int file_map(const char *path, struct file_map *ret, struct err *e)
+{
+    struct stat st;
+    int fd = -1;
+    int rc = open_regular(path, &st, &fd, e);
+    if (rc < 0) {
+        return rc;
+    }
+    rc = file_map_fd(fd, ret, e);
+    (void)close(fd);
+    if (rc < 0) {
+        (void)err_prefix(e, "%s", path);
+    }
+    return rc;
+}
+
+void file_unmap(struct file_map *m)
+{
+    if (m->p != NULL) {
+        void *p = NULL;
+        memcpy(&p, &m->p, sizeof(p)); /* munmap takes a non-const pointer */
+        must(munmap(p, m->n) == 0);
+    }
+    *m = (struct file_map){0};
+}
+
+int file_mkdirs(const char *path, unsigned mode, struct err *e)
+{
+    char tmp[PATH_BYTES];
+    int n = snprintf(tmp, sizeof(tmp), "%s", path);
+    if (n <= 0 || (size_t)n >= sizeof(tmp)) {
+        return err_set(e, ERR_INVALID, "path too long or empty");
+    }
+    for (char *p = tmp + 1;; p++) {
+        if (*p != '/' && *p != '\0') {
+            continue;
+        }
+        char c = *p;
+        *p = '\0';
+        if (mkdir(tmp, (mode_t)mode) != 0 && errno != EEXIST) {
+            return err_errno(e, errno, tmp);
+        }
+        *p = c;
+        if (c == '\0') {
+            break;
+        }
+    }
+    if (!file_is_dir(path)) {
+        return err_set(e, ERR_EXISTS, "%s: not a folder", path);
+    }
+    return 0;
+}
+
+/* Walks a tree without following links: fn sees files first, then their
+ * folder. */
+typedef int walk_fn(int dirfd, const char *name, bool is_dir, void *ctx);
+
+static int walk(int parent, const char *name, int depth, walk_fn *fn, void *ctx)
+{
+    int fd =
+        openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) {
+        return -errno;
+    }
+    DIR *d = fdopendir(fd);
+    if (d == NULL) {
+        int rc = -errno;
+        (void)close(fd);
+        return rc;
+    }
+    int rc = 0;
+    for (struct dirent *it = NULL; rc == 0 && (it = readdir(d)) != NULL;) {
+        struct stat st;
+        if (strcmp(it->d_name, ".") == 0 || strcmp(it->d_name, "..") == 0) {
+            continue;
+        }
+        if (fstatat(fd, it->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0) {
+            rc = -errno;
+        } else if (!S_ISDIR(st.st_mode)) {
+            rc = fn(fd, it->d_name, false, ctx);
+        } else if (depth >= TREE_DEPTH_MAX) {
+            rc = -ELOOP;
+        } else {
+            rc = walk(fd, it->d_name, depth + 1, fn, ctx);
+        }
+    }
+    (void)closedir(d);
+    return rc != 0 ? rc : fn(parent, name, true, ctx);
+}
+
+static int remove_one(int dirfd, const char *name, bool is_dir, void *ctx)
+{
+    (void)ctx;
+    return unlinkat(dirfd, name, is_dir ? AT_REMOVEDIR : 0) == 0 ? 0 : -errno;
+}
+
+int file_rmtree(const char *path, struct err *e)
+{
+    struct stat st;
+    if (lstat(path, &st) != 0) {
+        return errno == ENOENT ? 0 : err_errno(e, errno, path);
+    }
+    int rc = S_ISDIR(st.st_mode) ? walk(AT_FDCWD, path, 0, remove_one, NULL)
+                                 : remove_one(AT_FDCWD, path, false, NULL);
+    return rc == 0 || rc == -ENOENT ? 0 : err_errno(e, -rc, path);
+}
+
+static int sync_one(int dirfd, const char *name, bool is_dir, void *ctx)
+{
+    (void)ctx;
+    int fd = openat(dirfd, name,
+                    O_RDONLY | O_NOFOLLOW | O_CLOEXEC |
+                        (is_dir ? O_DIRECTORY : O_NONBLOCK));
+    if (fd < 0) {
+        return -errno;
+    }
+    int rc = sync_fd(fd);
+    (void)close(fd);
+    return rc == -EINVAL ? 0 : rc;
+}
+
+int file_publish_dir(const char *from, const char *to, struct err *e)
+{
+    char dir[PATH_BYTES];
+    struct stat st;
+    int rc = walk(AT_FDCWD, from, 0, sync_one, NULL);
+    if (rc < 0) {
+        return err_errno(e, -rc, from);
+    }
+    if (lstat(to, &st) == 0) {
+        return err_set(e, ERR_EXISTS, "%s: already there", to);
+    }
+    if (rename(from, to) != 0) {
+        return err_errno(e, errno, to);
+    }
+    parent_of(to, dir, sizeof(dir));
+    rc = sync_dir(dir);
+    return rc == 0 ? 0 : err_errno(e, -rc, dir);
+}
+
+bool file_exists(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0;
+}
+
+bool file_is_dir(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+static int add_bytes(int dirfd, const char *name, bool is_dir, void *ctx)
+{
+    struct stat st;
+    uint64_t *sum = ctx;
+    if (!is_dir && fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+        S_ISREG(st.st_mode)) {
+        *sum += (uint64_t)st.st_size;
+    }
+    return 0;
+}
+
+uint64_t file_tree_bytes(const char *path)
+{
+    uint64_t sum = 0;
+    (void)walk(AT_FDCWD, path, 0, add_bytes, &sum);
+    return sum;
+}
+
+bool file_join(char *out, size_t size, const char *dir, const char *name)
+{
+    int n = snprintf(out, size, "%s/%s", dir, name);
+    return n > 0 && (size_t)n < size;
+}
+
+bool file_name_ok(const char *name)
+{
+    size_t n = strlen(name);
+    if (n == 0 || n > 128 || strstr(name, "..") != NULL) {
+        return false;
+    }
+    for (size_t i = 0; i < n; i++) {
+        char c = name[i];
+        bool word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                    (c >= '0' && c <= '9');
+        if (!word && (i == 0 || (c != '.' && c != '_' && c != '-'))) {
+            return false;
+        }
+    }
+    return true;
+}

@@ -1,0 +1,44 @@
+/* file.h - files and folders: bounded reads, atomic publication, paths. */
+#pragma once
+
+#include "base/buf.h"
+
+/* Read a whole regular file of at most max bytes into b (initialised here).
+ * Errors: NOT_FOUND, TOO_BIG, INVALID (not a regular file), IO. */
+CHECKED int file_read(const char *path, size_t max, struct buf *b,
+                      struct err *e);
+
+/* Write path so that a crash leaves the old file or the whole new one:
+ * temporary name beside it, fsync, rename, fsync of the folder. */
+CHECKED int file_write(const char *path, const void *p, size_t n,
+                       struct err *e);
+
+/* A file mapped read-only. zero bytes gives p = NULL. */
+struct file_map {
+    const uint8_t *p;
+    size_t n;
+};
+CHECKED int file_map(const char *path, struct file_map *ret, struct err *e);
+CHECKED int file_map_fd(int fd, struct file_map *ret, struct err *e);
+void file_unmap(struct file_map *m); /* zeroed is fine */
+
+/* mkdir -p with mode for what is made. */
+CHECKED int file_mkdirs(const char *path, unsigned mode, struct err *e);
+/* Remove a tree; absent is success. Never follows symlinks. */
+CHECKED int file_rmtree(const char *path, struct err *e);
+/* fsync every file below path and the folders, then rename(from, to) and sync
+ * the parent of `to`. `to` must not exist (EXISTS). */
+CHECKED int file_publish_dir(const char *from, const char *to, struct err *e);
+
+bool file_exists(const char *path);
+bool file_is_dir(const char *path);
+/* Bytes in all regular files below path; 0 when absent. */
+uint64_t file_tree_bytes(const char *path);
+
+/* "dir/name" with snprintf semantics; false when it does not fit. */
+CHECKED bool file_join(char *out, size_t size, const char *dir,
+                       const char *name);
+
+/* A name that may become a folder or stand in a URL: 1..128 characters of
+ * [A-Za-z0-9._-], first a letter or digit, no "..". */
+bool file_name_ok(const char *name);

@@ -1,0 +1,25 @@
+/* hash.h - SHA-256 (FIPS 180-4) and a fast 64-bit hash for tables. */
+#pragma once
+
+#include "base/err.h"
+
+struct sha256 {
+    uint32_t h[8];
+    uint64_t bytes;
+    uint8_t block[64];
+    size_t fill;
+};
+
+#define SHA256_BYTES 32
+#define SHA256_HEX   65 /* 64 digits and a NUL */
+
+void sha256_init(struct sha256 *s);
+void sha256_add(struct sha256 *s, const void *p, size_t n);
+void sha256_end(struct sha256 *s, uint8_t out[SHA256_BYTES]);
+void sha256_hex(const uint8_t d[SHA256_BYTES], char out[SHA256_HEX]);
+/* Digest and size of a regular file, read in blocks. */
+CHECKED int sha256_file(const char *path, char out[SHA256_HEX],
+                        uint64_t *ret_bytes, struct err *e);
+
+/* FNV-1a; not for adversarial keys. */
+uint64_t hash_bytes(const void *p, size_t n);

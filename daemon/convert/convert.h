@@ -1,0 +1,59 @@
+/* convert.h - a GGUF becomes a bundle.
+ *
+ * convert_run is the whole conversion, on files: the worker role and
+ * `aned convert` both call it. Memory is bounded by a block of tensor rows
+ * beyond the mapped source. On failure or cancel nothing is left at `out`.
+ */
+#pragma once
+
+#include "base/err.h"
+#include "proto/limits.h"
+
+struct convert_options {
+    const char *source; /* path of the GGUF */
+    int source_fd;      /* >= 0: read this instead of opening the path */
+    const char *out;    /* the new bundle folder; must not exist */
+    const char *name;   /* NULL: from the file */
+    const char *quant;  /* NULL = "int8"; "fp16", "int8-tensor", "int4", "lut4" */
+    uint32_t context;   /* 0 = default (design 7) */
+    const char *shape;  /* NULL = "ranged" */
+    const char *kv;     /* NULL = "state" */
+    const char *profile; /* NULL = "law" */
+    const char *norm;    /* NULL = chosen by the measured range */
+    double residual_scale; /* 0 = chosen by the measured range */
+    unsigned threads;      /* 0 = cores */
+    /* Called often (several times a second); return false to cancel. stage is
+     * a stable word: "reading", "measuring", "writing", "gating",
+     * "publishing". done/total in bytes of source weights. May be NULL. */
+    bool (*progress)(void *ctx, const char *stage, double fraction);
+    void *ctx;
+};
+
+/* What a gate said. verdict: "passed", "failed", "not run", "warned". */
+struct convert_gate {
+    const char *name; /* "structure", "range", "residency", "quality", "exactness" */
+    const char *verdict;
+    char detail[ERR_MSG_MAX];
+};
+
+struct convert_result {
+    size_t n_gates;
+    struct convert_gate gates[5];
+    uint64_t bundle_bytes;
+    uint32_t n_shards, n_heads;
+    uint32_t ms;
+};
+
+void convert_options_init(struct convert_options *o);
+/* Errors: GGUF_*, ARCH, CONVERT, UNSUPPORTED, RANGE, STRUCTURE, EXISTS, IO,
+ * NO_SPACE, CANCELLED, SOURCE_CHANGED. */
+CHECKED int convert_run(const struct convert_options *o,
+                        struct convert_result *ret, struct err *e);
+
+/* The convert role: one job, frames on fd 3 (FRAME_CONVERT JSON in, PROGRESS
+ * {"stage","fraction"}, then CONVERT_DONE {"gates":[...],"bundle_bytes",...}
+ * or ERROR). The job's JSON: {"source","out","name","quant","context","shape",
+ * "kv","profile","norm","residual_scale","threads"}; absent ones default. The model
+ * file is fd 4 when fd 4 is open. Enters the sandbox before the first model byte.
+ * Returns the exit code. */
+int convert_role(int argc, char **argv);

@@ -1,0 +1,63 @@
+/* engine.h - a loaded model and its sequences: the step loop without frames.
+ * Used by the engine role (role.c) and by `aned logits`: the same step code.
+ *
+ * A model is a bundle's layer shards and head slices on one backend. A
+ * sequence is a timeline of tokens with the states of every shard. Speaks token
+ * ids only.
+ * Thread: one.
+ */
+#pragma once
+
+#include "engine/backend.h"
+#include "model/bundle.h"
+#include "proto/msg.h"
+
+struct engine;
+struct engine_seq;
+
+struct engine_conf {
+    const char *backend; /* NULL = "cpu" */
+    unsigned threads;
+    bool round_fp16;
+    /* Called after each shard is ready; may be NULL. */
+    void (*progress)(void *ctx, uint32_t done, uint32_t total);
+    void *ctx;
+};
+
+CHECKED int engine_open(const char *bundle_dir, const struct engine_conf *conf,
+                        struct engine **ret, struct err *e);
+void engine_close(struct engine *g);
+void engine_ready(const struct engine *g, struct msg_ready *ret);
+const struct bundle *engine_bundle(const struct engine *g);
+
+CHECKED int engine_seq_open(struct engine *g, struct engine_seq **ret,
+                            struct err *e);
+void engine_seq_close(struct engine_seq *s); /* NULL is fine */
+/* A copy of the first n tokens of `from` (n <= its length). */
+CHECKED int engine_seq_fork(const struct engine_seq *from, uint32_t n,
+                            struct engine_seq **ret, struct err *e);
+/* Keep the first n tokens; positions after n count as empty again. */
+CHECKED int engine_seq_truncate(struct engine_seq *s, uint32_t n,
+                                struct err *e);
+uint32_t engine_seq_length(const struct engine_seq *s);
+const int32_t *engine_seq_tokens(const struct engine_seq *s);
+
+struct engine_times { uint32_t us_embed, us_masks, us_layers, us_head, us_sample; };
+
+/* Run n tokens (any n; split into chunks of at most `chunk` rows, 0 = t_max)
+ * behind the sequence. want_logits 0: none; 1: of the last row; 2: of all rows.
+ * *logits: (rows, vocab) fp32, owned by g until its next call. On failure the
+ * sequence keeps its old length. times (may be NULL) is added to.
+ * Errors: CONTEXT, INVALID (token id), backend errors. */
+CHECKED int engine_eval(struct engine_seq *s, const int32_t *tokens, uint32_t n,
+                        uint32_t chunk, int want_logits, const float **logits,
+                        struct engine_times *times, struct err *e);
+
+/* One msg_row: eval, verify drafts, sample. */
+CHECKED int engine_step(struct engine_seq *s, const struct msg_row *row,
+                        struct msg_row_done *ret, struct engine_times *times,
+                        struct err *e);
+
+/* The engine role's main: frames on fd 3 until UNLOAD or end of file.
+ * Returns the exit code. */
+int engine_role(int argc, char **argv);

@@ -1,0 +1,36 @@
+/* sampler.h - the one rule by which a token is drawn (design 9).
+ *
+ * Order: logits -> logit bias -> penalties (repeat, then frequency and
+ * presence, over the sequence's tokens) -> temperature -> top-k -> top-p ->
+ * min-p -> inverse CDF in id order with one random number. Greedy
+ * (temperature 0) takes the largest after bias and penalties, ties to the
+ * lowest id. The random number is Philox4x32-10 keyed by the seed, counter
+ * (choice, out_index): a seed means the same for ever. All sums run in id
+ * order in double.
+ */
+#pragma once
+
+#include "proto/msg.h"
+
+/* Uniform in [0, 1) with 53 bits. Source: Salmon et al., "Parallel random
+ * numbers: as easy as 1, 2, 3", SC11 (Philox4x32-10). */
+double sampler_random(uint64_t seed, uint32_t choice, uint32_t index);
+
+struct sampler; /* scratch for one vocabulary size */
+CHECKED int sampler_new(uint32_t vocab, struct sampler **ret, struct err *e);
+void sampler_free(struct sampler *s);
+
+/* Draw one token. logits: vocab fp32, not changed. history: all tokens of the
+ * sequence so far, newest last. Fills id, logprob and top alternatives (of the
+ * raw distribution: log softmax of the given logits).
+ * Errors: INVALID when no logit is finite. */
+CHECKED int sampler_draw(struct sampler *s, const float *logits,
+                         const struct msg_sampling *p, const int32_t *history,
+                         size_t n_history, uint32_t out_index,
+                         struct msg_token *ret, struct err *e);
+
+/* The filtered, renormalised probabilities that sampler_draw would use:
+ * vocab doubles in scratch owned by s (for tests against vectors). */
+const double *sampler_probs(struct sampler *s, const float *logits,
+                            const struct msg_sampling *p,
+                            const int32_t *history, size_t n_history);

@@ -1,0 +1,67 @@
+/* main.c - one executable, a role or a command by its first argument
+ * (design 2 and 13). The only place that leaves the process. */
+#include <signal.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "cli.h"
+
+struct command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *help; /* NULL: a role that serve starts, not for people */
+};
+
+static const struct command commands[] = {
+    {NULL, NULL, NULL},
+};
+
+static void help(FILE *to)
+{
+    (void)fprintf(to, "usage: aned COMMAND [ARGUMENTS]\n\n");
+    for (const struct command *c = commands; c->name != NULL; c++) {
+        if (c->help != NULL) {
+            (void)fprintf(to, "  %-11s %s\n", c->name, c->help);
+        }
+    }
+    (void)fprintf(to, "\n`aned COMMAND --help` tells more. `anectl` talks to a "
+                      "running daemon.\n");
+}
+
+int cli_usage(const char *usage, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    (void)fprintf(stderr, "usage: ");
+    (void)vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    (void)fprintf(stderr, "\n%s", usage);
+    return EXIT_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    (void)signal(SIGPIPE, SIG_IGN); /* a vanished reader is an error code */
+    if (argc < 2) {
+        help(stderr);
+        return EXIT_USAGE;
+    }
+    const char *name = argv[1];
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 ||
+        strcmp(name, "help") == 0) {
+        help(stdout);
+        return EXIT_SUCCESS;
+    }
+    if (strcmp(name, "--version") == 0) {
+        printf("aned %s\n", ANED_VERSION);
+        return EXIT_SUCCESS;
+    }
+    for (const struct command *c = commands; c->name != NULL; c++) {
+        if (strcmp(name, c->name) == 0) {
+            return c->run(argc - 1, argv + 1);
+        }
+    }
+    (void)fprintf(stderr, "usage: no command '%s'\n", name);
+    help(stderr);
+    return EXIT_USAGE;
+}

@@ -1,0 +1,130 @@
+/* build.h - make an ML Program and write it as a package.
+ *
+ * Weights stream to disk while the program is being described, so a package
+ * of any size needs the memory of its largest written piece. Same calls, same
+ * bytes: no dates, no random identifiers (UUIDs come from a hash).
+ *
+ *     mil_writer_open(dir)  ->  blobs, functions, ops ...  ->  mil_writer_finish
+ *
+ * Files go straight into `dir` (a new folder, X.mlpackage); the caller builds
+ * in a staging folder and publishes. Allocation of program text is bounded by
+ * our own emitters, so those calls cannot fail: shape mistakes are must().
+ * I/O errors are kept and given by mil_writer_finish.
+ */
+#pragma once
+
+#include "mil/mil.h"
+
+struct mil_writer;
+
+CHECKED int mil_writer_open(const char *dir, struct mil_writer **ret,
+                            struct err *e);
+/* Write model.mlmodel, Manifest.json and the header of weight.bin; sync.
+ * Frees w in every case. Errors: IO, NO_SPACE, MIL_INVALID. */
+CHECKED int mil_writer_finish(struct mil_writer *w, struct err *e);
+/* Give up; files stay for the caller to remove. NULL is fine. */
+void mil_writer_abort(struct mil_writer *w);
+
+/* The program under construction, owned by w. Add functions, metadata here. */
+struct mil_program *mil_writer_program(struct mil_writer *w);
+uint64_t mil_writer_weight_bytes(const struct mil_writer *w);
+
+/* --- weights --- */
+
+/* Start a blob of `type` (all dims known); then append exactly its bytes in
+ * any pieces; end gives the constant, to be bound by any number of ops and
+ * functions. One blob at a time. */
+void mil_blob_begin(struct mil_writer *w, const struct mil_type *type);
+void mil_blob_put(struct mil_writer *w, const void *p, size_t n);
+const struct mil_const *mil_blob_end(struct mil_writer *w);
+/* A whole blob at once. */
+const struct mil_const *mil_blob(struct mil_writer *w,
+                                 const struct mil_type *type, const void *p);
+
+/* --- functions --- */
+
+/* All builder calls allocate in p's arena. `opset` is CoreML8, spec 9. The
+ * first function added is the default; several make the package multi. */
+struct mil_function *mil_add_function(struct mil_program *p, const char *name);
+
+/* Tensor input; dims with MIL_UNKNOWN take range lo..hi and default lo in the
+ * description. */
+struct mil_value *mil_add_input(struct mil_program *p, struct mil_function *f,
+                                const char *name, enum mil_dtype dtype,
+                                int rank, const int64_t *dims, int64_t lo,
+                                int64_t hi);
+struct mil_value *mil_add_state(struct mil_program *p, struct mil_function *f,
+                                const char *name, int rank,
+                                const int64_t *dims); /* fp16 */
+/* Outputs in order. */
+void mil_add_output(struct mil_program *p, struct mil_function *f,
+                    struct mil_value *v);
+void mil_add_meta(struct mil_program *p, const char *key, const char *value);
+
+/* --- constants --- */
+
+/* Immediate constants, data copied. */
+const struct mil_const *mil_imm(struct mil_program *p,
+                                const struct mil_type *t, const void *data);
+const struct mil_const *mil_imm_str(struct mil_program *p, const char *s);
+
+/* A `const` op holding c; equal immediate constants share one op per function
+ * (facts 3.6). Name hints are made unique. */
+struct mil_value *mil_const_op(struct mil_program *p, struct mil_function *f,
+                               const char *name, const struct mil_const *c);
+struct mil_value *mil_i32(struct mil_program *p, struct mil_function *f,
+                          int32_t v);
+struct mil_value *mil_i32s(struct mil_program *p, struct mil_function *f,
+                           size_t n, const int32_t *v);
+struct mil_value *mil_bool(struct mil_program *p, struct mil_function *f,
+                           bool v);
+struct mil_value *mil_bools(struct mil_program *p, struct mil_function *f,
+                            size_t n, const bool *v);
+struct mil_value *mil_f16(struct mil_program *p, struct mil_function *f,
+                          float v); /* scalar fp16 */
+struct mil_value *mil_str(struct mil_program *p, struct mil_function *f,
+                          const char *s);
+
+/* --- operations --- */
+
+/* Append an op. Operands follow as (name, value) pairs ended by NULL:
+ *   mil_op(p, f, "add", "h", "x", x, "y", y, NULL)
+ * Optional operands with defaults must be given (facts 5.0). The output type
+ * is inferred by mil_infer (infer.c), the same code the validator uses; a
+ * mistake is must(). `out` is made unique in f. Returns the first output, NULL
+ * for write_state. */
+struct mil_value *mil_op(struct mil_program *p, struct mil_function *f,
+                         const char *type, const char *out, ...)
+    __attribute__((sentinel));
+
+/* Several outputs or tuple operands: concat and split. */
+struct mil_value *mil_concat(struct mil_program *p, struct mil_function *f,
+                             const char *out, size_t n,
+                             struct mil_value *const *v, int32_t axis);
+void mil_split(struct mil_program *p, struct mil_function *f, const char *out,
+               struct mil_value *x, size_t n, int32_t axis,
+               struct mil_value **ret);
+
+/* constexpr_blockwise_shift_scale(data, scale), inline operands (facts 5.1). */
+struct mil_value *mil_dequant(struct mil_program *p, struct mil_function *f,
+                              const char *out, const struct mil_const *data,
+                              const struct mil_const *scale);
+
+/* 1x1 conv with the fixed operands (strides 1, valid, no pad, groups 1).
+ * bias may be NULL (a value from mil_const_op). */
+struct mil_value *mil_conv1x1(struct mil_program *p, struct mil_function *f,
+                              const char *out, struct mil_value *x,
+                              struct mil_value *weight,
+                              struct mil_value *bias);
+
+/* Full-range state overwrite: slice_update(x = r0, update) -> write_state ->
+ * read_state, the canonical group of facts 5.6 and 11.2. r0 must be a
+ * read_state of `state`. Returns the new read. */
+struct mil_value *mil_state_write(struct mil_program *p,
+                                  struct mil_function *f, const char *out,
+                                  struct mil_value *state,
+                                  struct mil_value *r0,
+                                  struct mil_value *update);
+struct mil_value *mil_state_read(struct mil_program *p,
+                                 struct mil_function *f, const char *out,
+                                 struct mil_value *state);

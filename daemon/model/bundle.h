@@ -1,0 +1,102 @@
+/* bundle.h - a model on disk: the manifest bundle.json and the files it names.
+ * See design 5. Published by rename, never changed in place.
+ */
+#pragma once
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/hash.h"
+#include "proto/limits.h"
+
+#define BUNDLE_FORMAT 1
+
+struct bundle_file {
+    const char *path; /* relative to the bundle, '/' separated, no ".." */
+    uint64_t bytes;
+    char sha256[SHA256_HEX];
+};
+
+struct bundle_shard {
+    const char *path;         /* "layers_00_08.mlpackage" */
+    uint32_t first, last;     /* layers [first, last) */
+    uint32_t t_min, t_max;    /* rows of one prediction */
+    size_t n_functions;
+    const char **functions;   /* names; one "main" when ranged */
+    uint32_t *function_t;     /* T of each function when shape = functions, else 0 */
+    uint64_t weight_bytes;
+};
+
+struct bundle_head {
+    const char *path; /* "head_0.mlpackage" */
+    uint32_t vocab_first, vocab_last; /* [first, last) */
+    uint32_t t_min, t_max;
+    uint64_t weight_bytes;
+};
+
+/* Rotary tables of one kind of layer. */
+struct bundle_rope {
+    bool present;
+    uint32_t dim;  /* rotated elements of a head; tables have dim / 2 columns */
+    float base;
+    float scale;   /* position = pos * scale (linear scaling factor inverted) */
+    uint32_t window; /* keys a query sees, itself included; 0 = all */
+    uint32_t n_factors;   /* 0, or dim/2: llama3-style per-frequency divisors */
+    const float *factors; /* inverse frequency is divided by it */
+};
+
+struct bundle_peak { /* measured in fp32 on the calibration text */
+    const char *name; /* "layers.3.residual", "layers.3.scores", ... */
+    double peak;      /* max |value|, unscaled */
+};
+
+struct bundle {
+    struct arena arena;
+    char dir[1024];
+    int format;
+    const char *name;
+    const char *architecture; /* "llama", "qwen2", "gemma3" */
+    uint32_t n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff, vocab;
+    uint32_t context;       /* S: compiled positions */
+    uint32_t context_train; /* the source's own */
+    float norm_eps;
+    const char *quant;      /* "int8", "fp16", ... */
+    const char *shape;      /* "ranged" | "functions" */
+    const char *kv;         /* "state" | "host" */
+    const char *norm;       /* "scale" | "max" */
+    float embed_scale;      /* of the model: sqrt(d_model) for gemma, else 1 */
+    float residual_scale;   /* alpha, a power of two */
+    double margin;          /* 65504 / (alpha * largest residual peak) */
+    bool eps_omitted;       /* epsilon * alpha^2 vanished in fp16 */
+    struct bundle_rope rope;       /* global layers, or the only kind */
+    struct bundle_rope rope_local; /* present only when layers differ */
+    const uint8_t *layer_local;    /* n_layers flags */
+    size_t n_shards;
+    struct bundle_shard *shards;
+    size_t n_heads_shards;
+    struct bundle_head *heads; /* vocabulary slices in order, no gaps */
+    size_t n_files;
+    struct bundle_file *files;
+    const char *embed_file;     /* "embed.bin": fp16 (vocab, d_model) */
+    const char *tokenizer_file; /* "tokenizer.gguf" */
+    const char *source_name;
+    uint64_t source_bytes;
+    char source_sha256[SHA256_HEX];
+    const char *converter_version;
+    size_t n_peaks;
+    struct bundle_peak *peaks;
+    char fingerprint[SHA256_HEX]; /* architecture numbers + file hashes */
+    uint64_t total_bytes;         /* of all files */
+};
+
+/* Read and check dir/bundle.json: numbers in range, every named file present
+ * with the recorded size (hashes are checked by bundle_verify).
+ * Errors: NOT_FOUND, BUNDLE. */
+CHECKED int bundle_open(const char *dir, struct bundle **ret, struct err *e);
+void bundle_close(struct bundle *b); /* NULL is fine */
+
+/* Write dir/bundle.json from b. Fills files' size and sha256 by reading them,
+ * and the fingerprint. */
+CHECKED int bundle_write(const char *dir, struct bundle *b, struct err *e);
+
+/* Hash every file again. Errors: BUNDLE naming the file. */
+CHECKED int bundle_verify(const struct bundle *b, struct err *e);

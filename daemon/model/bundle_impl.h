@@ -1,0 +1,73 @@
+/* bundle_impl.h - what the files of bundle.h share: the names of the manifest's
+ * plain fields, and the checks that hold for a manifest read or written.
+ */
+#pragma once
+
+#include "model/bundle.h"
+
+#define BUNDLE_MANIFEST "bundle.json"
+#define BUNDLE_PATH_MAX 512u /* bytes, with the NUL */
+#define BUNDLE_TEXT_MAX 256u /* bytes of a name in the manifest */
+
+/* Members of bundle.json that are one field of struct bundle. */
+struct bundle_u32 {
+    const char *key;
+    size_t at; /* offset in struct bundle */
+    uint32_t lo, hi;
+};
+struct bundle_f32 {
+    const char *key;
+    size_t at;
+    double lo, hi;
+};
+struct bundle_str {
+    const char *key;
+    size_t at;
+    bool number; /* part of the fingerprint */
+};
+#define BUNDLE_N_U32 9
+#define BUNDLE_N_F32 3
+#define BUNDLE_N_STR 9
+extern const struct bundle_u32 bundle_u32s[BUNDLE_N_U32];
+extern const struct bundle_f32 bundle_f32s[BUNDLE_N_F32];
+extern const struct bundle_str bundle_strs[BUNDLE_N_STR];
+
+/* The field at offset `at` of b. */
+static inline void *bundle_at(struct bundle *b, size_t at)
+{
+    return (char *)b + at;
+}
+static inline uint32_t bundle_get_u32(const struct bundle *b, size_t at)
+{
+    return *(const uint32_t *)(const void *)((const char *)b + at);
+}
+static inline float bundle_get_f32(const struct bundle *b, size_t at)
+{
+    return *(const float *)(const void *)((const char *)b + at);
+}
+static inline const char *bundle_get_str(const struct bundle *b, size_t at)
+{
+    return *(const char *const *)(const void *)((const char *)b + at);
+}
+
+/* Relative, '/' separated, no empty, "." or ".." component. */
+bool bundle_path_ok(const char *path);
+
+/* What must be true of a whole manifest whose fields are each in range:
+ * shards and heads cover the layers and the vocabulary in order without gaps,
+ * every path is a listed file (or a package with listed files), sums agree.
+ * Errors: BUNDLE. */
+CHECKED int bundle_check(const struct bundle *b, struct err *e);
+
+/* Every listed file is a regular file inside dir, reached without symbolic
+ * links, of the recorded size. Errors: BUNDLE. */
+CHECKED int bundle_check_files(const struct bundle *b, const char *dir,
+                               struct err *e);
+
+/* Full path of a listed file. Errors: BUNDLE (too long). */
+CHECKED int bundle_file_path(const char *dir, const char *path,
+                             char out[static BUNDLE_PATH_MAX + 1024],
+                             struct err *e);
+
+/* Hash of the architecture's numbers and the files' hashes (design 5). */
+void bundle_fingerprint(const struct bundle *b, char out[SHA256_HEX]);

@@ -1,0 +1,32 @@
+/* text.h - token stream -> text stream for one generation.
+ *
+ * Holds back bytes that end in the middle of a UTF-8 sequence, and bytes that
+ * may be the beginning of a stop string, so that what is handed out is valid
+ * UTF-8 and never contains (part of) a stop string. Invalid bytes become
+ * U+FFFD.
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "model/tokenizer.h"
+
+struct text_stream {
+    const struct tokenizer *tok; /* borrowed */
+    bool special;                /* special tokens as text */
+    struct buf pending;          /* bytes not handed out yet */
+    size_t n_stops;
+    char *stops[STOP_STRINGS_MAX]; /* owned */
+    bool stopped; /* a stop string was found; nothing comes any more */
+    int stop_index; /* which one, when stopped */
+};
+
+/* stops are copied. Errors: TOO_BIG (count, length), INVALID (empty). */
+CHECKED int text_stream_init(struct text_stream *s,
+                             const struct tokenizer *tok, bool special,
+                             const char *const *stops, size_t n_stops,
+                             struct err *e);
+void text_stream_fini(struct text_stream *s); /* zeroed is fine */
+/* Feed one token; appends the text that is now certain to out. */
+void text_stream_put(struct text_stream *s, int32_t id, struct buf *out);
+/* The end: appends what was held back (unless stopped). */
+void text_stream_end(struct text_stream *s, struct buf *out);

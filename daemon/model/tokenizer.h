@@ -1,0 +1,60 @@
+/* tokenizer.h - text <-> token ids, from a GGUF's vocabulary metadata.
+ *
+ * Kinds: "gpt2" (byte-level BPE; the pre-tokenizer pattern is chosen by
+ * tokenizer.ggml.pre) and "llama" (SentencePiece-style BPE with scores and byte
+ * fallback). Others are refused by name (TOKENIZER).
+ *
+ * Thread: immutable after open; encode and decode may run on any thread at
+ * the same time.
+ */
+#pragma once
+
+#include "base/err.h"
+#include "proto/limits.h"
+
+#define TOKEN_NONE (-1)
+
+struct tokenizer;
+
+/* path: a GGUF (vocabulary-only will do), or a bundle folder (its
+ * tokenizer.gguf). Errors: NOT_FOUND, GGUF_*, TOKENIZER. */
+CHECKED int tokenizer_open(const char *path, struct tokenizer **ret,
+                           struct err *e);
+void tokenizer_close(struct tokenizer *t); /* NULL is fine */
+
+int32_t tokenizer_vocab(const struct tokenizer *t); /* number of ids */
+int32_t tokenizer_bos(const struct tokenizer *t);   /* TOKEN_NONE if absent */
+int32_t tokenizer_eos(const struct tokenizer *t);
+bool tokenizer_add_bos(const struct tokenizer *t); /* add_bos_token */
+bool tokenizer_add_eos(const struct tokenizer *t);
+/* End of generation: eos, eot, eom and the well-known end-of-turn tokens. */
+bool tokenizer_is_eog(const struct tokenizer *t, int32_t id);
+/* Control or user-defined token. */
+bool tokenizer_is_special(const struct tokenizer *t, int32_t id);
+/* The chat template text; NULL when the file has none. */
+const char *tokenizer_template(const struct tokenizer *t);
+const char *tokenizer_kind(const struct tokenizer *t); /* "gpt2", "llama" */
+const char *tokenizer_pre(const struct tokenizer *t);  /* "qwen2", ... or "" */
+/* Id of a token by its exact text in the vocabulary; TOKEN_NONE. */
+int32_t tokenizer_find(const struct tokenizer *t, const char *text, size_t n);
+
+/* Encode n bytes (any bytes; what is not UTF-8 goes through byte tokens or
+ * U+FFFD as the kind's reference does). special: texts of special tokens in the input
+ * become those tokens; otherwise they are plain text. bos/eos are NOT added.
+ * *ret is malloc'ed, owned by the caller. Errors: TOO_BIG (TEXT_BYTES_MAX,
+ * TOKENS_MAX), NOMEM. */
+CHECKED int tokenizer_encode(const struct tokenizer *t, const char *text,
+                             size_t n, bool special, int32_t **ret,
+                             size_t *ret_n, struct err *e);
+
+/* The bytes of one token as they stand in running text (leading space kept).
+ * Borrowed, lives as long as t. special tokens give their text when `special`,
+ * else nothing. Unknown ids give nothing. */
+struct span tokenizer_piece(const struct tokenizer *t, int32_t id,
+                            bool special);
+
+/* Decode all; appends to b. At the start of a text SentencePiece vocabularies
+ * with a space prefix drop that one leading space. */
+struct buf;
+void tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t n,
+                      bool special, struct buf *b);

@@ -1,0 +1,118 @@
+/* gguf.h - read GGUF v2 and v3 files that other people wrote.
+ *
+ * The file is mapped read-only. Every count, offset and size is checked before
+ * use; nothing is allocated in proportion to a number the file claims before
+ * the file was shown to be that long. Worker and command line only: serve never
+ * maps a user's file. Reads of tensor data must stand inside gguf_guard(),
+ * which turns SIGBUS (the file was truncated meanwhile) into SOURCE_CHANGED.
+ *
+ * Special ids of 0xFFFFFFFF mean absent.
+ * Thread: read-only after open; the guard is one per process, on the thread
+ * that called it and the threads it starts.
+ */
+#pragma once
+
+#include "base/err.h"
+#include "proto/limits.h"
+
+/* ggml_type numbers that aned reads. */
+enum ggml_type {
+    GGML_F32 = 0,
+    GGML_F16 = 1,
+    GGML_Q4_0 = 2,
+    GGML_Q4_1 = 3,
+    GGML_Q5_0 = 6,
+    GGML_Q5_1 = 7,
+    GGML_Q8_0 = 8,
+    GGML_Q2_K = 10,
+    GGML_Q3_K = 11,
+    GGML_Q4_K = 12,
+    GGML_Q5_K = 13,
+    GGML_Q6_K = 14,
+    GGML_BF16 = 30,
+};
+
+enum gguf_kind {
+    GGUF_U8 = 0, GGUF_I8 = 1, GGUF_U16 = 2, GGUF_I16 = 3, GGUF_U32 = 4,
+    GGUF_I32 = 5, GGUF_F32 = 6, GGUF_BOOL = 7, GGUF_STRING = 8,
+    GGUF_ARRAY = 9, GGUF_U64 = 10, GGUF_I64 = 11, GGUF_F64 = 12,
+};
+
+struct gguf_kv {
+    struct span key;
+    enum gguf_kind kind;
+    enum gguf_kind item; /* of an array */
+    uint64_t count;      /* of an array; 1 otherwise */
+    const uint8_t *p;    /* first value in the file (a string: its bytes) */
+    uint64_t bytes;      /* all of its bytes in the file */
+};
+
+struct gguf_tensor {
+    const char *name; /* NUL terminated, owned by the file object */
+    uint32_t type;    /* enum ggml_type, or another number that was skipped */
+    uint32_t n_dims;
+    uint64_t dims[GGUF_DIMS_MAX]; /* ggml order: dims[0] is the row length */
+    uint64_t rows;                /* product of dims[1..] */
+    uint64_t cols;                /* dims[0] */
+    const uint8_t *data;
+    uint64_t bytes;
+    uint64_t row_bytes;
+};
+
+struct gguf;
+
+/* Errors: NOT_FOUND, IO, INVALID, GGUF_*. Tensor types aned has no
+ * dequantisation for are accepted here if their size is known to ggml and
+ * refused by gguf_rows; an unknown type number is GGUF_TENSOR. */
+CHECKED int gguf_open(const char *path, struct gguf **ret, struct err *e);
+/* The same from an open descriptor (dup'ed). */
+CHECKED int gguf_open_fd(int fd, struct gguf **ret, struct err *e);
+/* From memory (fuzzing, tests): p is borrowed until gguf_close. */
+CHECKED int gguf_open_mem(const void *p, size_t n, struct gguf **ret,
+                          struct err *e);
+void gguf_close(struct gguf *g); /* NULL is fine */
+
+uint32_t gguf_version(const struct gguf *g);
+uint64_t gguf_file_bytes(const struct gguf *g);
+size_t gguf_n_kv(const struct gguf *g);
+const struct gguf_kv *gguf_kv_at(const struct gguf *g, size_t i);
+const struct gguf_kv *gguf_find(const struct gguf *g, const char *key);
+size_t gguf_n_tensors(const struct gguf *g);
+const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, size_t i);
+const struct gguf_tensor *gguf_tensor(const struct gguf *g, const char *name);
+
+/* Typed scalars; integer kinds convert when in range. false when absent or of
+ * another kind (then *ret is untouched). */
+CHECKED bool gguf_get_u32(const struct gguf *g, const char *key, uint32_t *ret);
+CHECKED bool gguf_get_f32(const struct gguf *g, const char *key, float *ret);
+CHECKED bool gguf_get_bool(const struct gguf *g, const char *key, bool *ret);
+CHECKED bool gguf_get_str(const struct gguf *g, const char *key,
+                          struct span *ret);
+
+/* Array access. gguf_arr_str walks: start with *at = 0, call count times. */
+const struct gguf_kv *gguf_get_arr(const struct gguf *g, const char *key,
+                                   enum gguf_kind item);
+struct span gguf_arr_str(const struct gguf_kv *a, uint64_t *at);
+int64_t gguf_arr_int(const struct gguf_kv *a, uint64_t i);
+float gguf_arr_f32(const struct gguf_kv *a, uint64_t i);
+
+/* "Q4_K", "F16"; "type 99" style text for unknown ones. */
+const char *gguf_type_name(uint32_t type);
+bool gguf_type_readable(uint32_t type);
+
+/* Dequantise rows [row, row + n) of t to out: (n, t->cols) fp32, row-major.
+ * Bit for bit what the `gguf` Python package computes. Errors: UNSUPPORTED
+ * (type), INVALID (rows), GGUF_TENSOR. */
+CHECKED int gguf_rows(const struct gguf_tensor *t, uint64_t row, uint64_t n,
+                      float *out, struct err *e);
+
+/* Run fn(ctx) with SIGBUS turned into ERR_SOURCE_CHANGED. fn must hold no
+ * lock and own nothing it could leak that matters: after SOURCE_CHANGED the
+ * process is expected to report and exit. */
+CHECKED int gguf_guard(int (*fn)(void *ctx, struct err *e), void *ctx,
+                       struct err *e);
+
+/* Copy the vocabulary metadata (every general.*, tokenizer.* key and the
+ * architecture's vocab_size and context_length) as a GGUF v3 without tensors. */
+CHECKED int gguf_write_vocab(const struct gguf *g, const char *path,
+                             struct err *e);

@@ -1,0 +1,102 @@
+/* store.h - what must survive: jobs, models, artifacts, events. The only
+ * room that knows SQL. One connection on one thread of its own.
+ *
+ * Calls are made on the loop thread and return at once; the answer comes by
+ * callback on the loop thread, after the data is durable (WAL, FULL). Records
+ * given to callbacks are borrowed for the call.
+ */
+#pragma once
+
+#include <uv.h>
+
+#include "base/err.h"
+#include "proto/limits.h"
+
+enum job_state {
+    JOB_QUEUED, JOB_RUNNING, JOB_GATING, JOB_DONE, JOB_FAILED, JOB_CANCELLED,
+    JOB_INTERRUPTED
+};
+const char *job_state_name(enum job_state s);
+/* Transitions that the state machine allows. */
+bool job_state_allowed(enum job_state from, enum job_state to);
+
+struct store_job {
+    char id[40];     /* "job_" + 26 characters, time-ordered */
+    enum job_state state;
+    char *spec;      /* JSON of the request: source, name, quant, ... */
+    char name[MODEL_NAME_MAX + 1]; /* of the model it makes */
+    char stage[32];
+    double progress; /* 0..1 */
+    char error[64];  /* wire name, "" when none */
+    char *message;   /* for a person; NULL when none */
+    char *result;    /* JSON: gates and sizes; NULL before the end */
+    uint32_t attempts;
+    int64_t created_ms, started_ms, finished_ms; /* Unix time; 0 = not yet */
+};
+
+struct store_model {
+    char name[MODEL_NAME_MAX + 1];
+    char fingerprint[65];
+    char state[16];     /* "ready" | "rejected" | "failed" */
+    char *reason;       /* NULL when ready */
+    char job[40];
+    char *gates;        /* JSON array of {name, verdict, detail} */
+    uint64_t bytes;
+    int64_t created_ms, used_ms;
+};
+
+struct store_artifact {
+    char model[MODEL_NAME_MAX + 1];
+    char path[256];
+    char sha256[65];
+    uint64_t bytes;
+};
+
+struct store_event {
+    int64_t id;
+    int64_t at_ms;
+    char kind[32];    /* "job.state", "model.loaded", ... */
+    char subject[MODEL_NAME_MAX + 1];
+    char *detail;     /* JSON or NULL */
+};
+
+struct store;
+
+/* Opens or creates home/aned.db, integrity check, migrations; blocking, before
+ * the loop runs. Every job found `running` or `gating` becomes `interrupted`
+ * with attempts kept, unless attempts < JOB_ATTEMPTS_MAX: then `queued` again.
+ * Errors: STORE (with what to do next in the message), CONFLICT (locked). */
+CHECKED int store_open(uv_loop_t *loop, const char *path, struct store **ret,
+                       struct err *e);
+/* Finishes what is queued, then closes; `closed` on the loop. */
+void store_close(struct store *s, void (*closed)(void *ctx), void *ctx);
+
+typedef void store_done_fn(void *ctx, int status, const struct err *e);
+typedef void store_jobs_fn(void *ctx, int status, const struct store_job *v,
+                           size_t n);
+typedef void store_models_fn(void *ctx, int status,
+                             const struct store_model *v, size_t n);
+typedef void store_events_fn(void *ctx, int status,
+                             const struct store_event *v, size_t n);
+
+/* Writes. Records are copied. done may be NULL. BUSY when STORE_QUEUE_MAX
+ * requests wait (then done is not called). */
+CHECKED int store_job_put(struct store *s, const struct store_job *j,
+                          store_done_fn *done, void *ctx);
+CHECKED int store_model_put(struct store *s, const struct store_model *m,
+                            const struct store_artifact *a, size_t n_a,
+                            store_done_fn *done, void *ctx);
+CHECKED int store_model_delete(struct store *s, const char *name,
+                               store_done_fn *done, void *ctx);
+CHECKED int store_event_put(struct store *s, const char *kind,
+                            const char *subject, const char *detail);
+/* Reads, newest first. */
+CHECKED int store_jobs(struct store *s, size_t limit, store_jobs_fn *fn,
+                       void *ctx);
+CHECKED int store_models(struct store *s, store_models_fn *fn, void *ctx);
+CHECKED int store_events(struct store *s, int64_t after_id, size_t limit,
+                         store_events_fn *fn, void *ctx);
+
+/* A new job id: 48 bits of Unix milliseconds and 80 random bits, Crockford
+ * base 32, so that ids sort by time. */
+void store_new_id(const char *prefix, char out[40]);

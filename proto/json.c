@@ -1,0 +1,750 @@
+/* json.c - see json.h. A node is a cJSON node: struct json is never defined,
+ * the pointer is cast, so no allocation stands between us and the library.
+ *
+ * The validator is a recursive descent over RFC 8259 with the stricter rules
+ * of json.h; only text that passes it is given to cJSON. Duplicate keys are
+ * found on the tree afterwards (after unescaping), by sorting.
+ */
+#include "proto/json.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "proto/limits.h"
+
+static cJSON *node(struct json *j)
+{
+    return (cJSON *)(void *)j;
+}
+
+static const cJSON *cnode(const struct json *j)
+{
+    return (const cJSON *)(const void *)j;
+}
+
+static struct json *wrap(cJSON *c)
+{
+    return (struct json *)(void *)c;
+}
+
+static const struct json *cwrap(const cJSON *c)
+{
+    return (const struct json *)(const void *)c;
+}
+
+/* --- validator --- */
+
+struct scan {
+    const char *p;
+    size_t n;
+    size_t at;
+    const char *why; /* first fault */
+};
+
+static bool bad(struct scan *s, const char *why)
+{
+    if (s->why == NULL) {
+        s->why = why;
+    }
+    return false;
+}
+
+static int peek(const struct scan *s)
+{
+    return s->at < s->n ? (unsigned char)s->p[s->at] : -1;
+}
+
+static void spaces(struct scan *s)
+{
+    while (s->at < s->n && strchr(" \t\r\n", s->p[s->at]) != NULL &&
+           s->p[s->at] != '\0') {
+        s->at++;
+    }
+}
+
+/* Length of the UTF-8 sequence at p (RFC 3629: shortest form, no surrogates,
+ * at most U+10FFFF); 0 when it is not one. */
+static size_t utf8_len(const unsigned char *p, size_t n)
+{
+    if (p[0] < 0x80) {
+        return 1;
+    }
+    size_t len = p[0] >= 0xc2 && p[0] <= 0xdf   ? 2
+                 : p[0] >= 0xe0 && p[0] <= 0xef ? 3
+                 : p[0] >= 0xf0 && p[0] <= 0xf4 ? 4
+                                                : 0;
+    if (len == 0 || len > n) {
+        return 0;
+    }
+    for (size_t i = 1; i < len; i++) {
+        if ((p[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+    }
+    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
+        (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f)) {
+        return 0;
+    }
+    return len;
+}
+
+static int hex4(const struct scan *s)
+{
+    int v = 0;
+    if (s->n - s->at < 4) {
+        return -1;
+    }
+    for (size_t i = 0; i < 4; i++) {
+        char c = s->p[s->at + i];
+        int d = c >= '0' && c <= '9'   ? c - '0'
+                : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                       : -1;
+        if (d < 0) {
+            return -1;
+        }
+        v = v * 16 + d;
+    }
+    return v;
+}
+
+static bool scan_unicode(struct scan *s)
+{
+    int u = hex4(s);
+    if (u <= 0) {
+        return bad(s, u == 0 ? "\\u0000 in a string" : "bad \\u escape");
+    }
+    s->at += 4;
+    if (u >= 0xdc00 && u <= 0xdfff) {
+        return bad(s, "lone surrogate");
+    }
+    if (u >= 0xd800 && u <= 0xdbff) {
+        if (s->n - s->at < 6 || s->p[s->at] != '\\' || s->p[s->at + 1] != 'u') {
+            return bad(s, "lone surrogate");
+        }
+        s->at += 2;
+        int low = hex4(s);
+        if (low < 0xdc00 || low > 0xdfff) {
+            return bad(s, "lone surrogate");
+        }
+        s->at += 4;
+    }
+    return true;
+}
+
+static bool scan_string(struct scan *s)
+{
+    s->at++; /* the quote */
+    for (;;) {
+        int c = peek(s);
+        if (c < 0) {
+            return bad(s, "string without end");
+        }
+        if (c == '"') {
+            s->at++;
+            return true;
+        }
+        if (c < 0x20) {
+            return bad(s, "raw control character in a string");
+        }
+        if (c == '\\') {
+            s->at++;
+            int esc = peek(s);
+            s->at++;
+            if (esc == 'u') {
+                if (!scan_unicode(s)) {
+                    return false;
+                }
+            } else if (esc <= 0 || strchr("\"\\/bfnrt", esc) == NULL) {
+                return bad(s, "bad escape");
+            }
+            continue;
+        }
+        size_t len =
+            utf8_len((const unsigned char *)s->p + s->at, s->n - s->at);
+        if (len == 0) {
+            return bad(s, "not UTF-8");
+        }
+        s->at += len;
+    }
+}
+
+static size_t digits(struct scan *s)
+{
+    size_t from = s->at;
+    while (peek(s) >= '0' && peek(s) <= '9') {
+        s->at++;
+    }
+    return s->at - from;
+}
+
+static bool scan_number(struct scan *s)
+{
+    size_t from = s->at;
+    if (peek(s) == '-') {
+        s->at++;
+    }
+    bool zero = peek(s) == '0';
+    size_t n = digits(s);
+    if (n == 0 || (zero && n > 1)) {
+        return bad(s, "bad number");
+    }
+    if (peek(s) == '.') {
+        s->at++;
+        if (digits(s) == 0) {
+            return bad(s, "bad number");
+        }
+    }
+    if (peek(s) == 'e' || peek(s) == 'E') {
+        s->at++;
+        if (peek(s) == '+' || peek(s) == '-') {
+            s->at++;
+        }
+        if (digits(s) == 0) {
+            return bad(s, "bad number");
+        }
+    }
+    char text[64]; /* cJSON itself reads at most 63 characters of a number */
+    n = s->at - from;
+    if (n >= sizeof(text) - 1) {
+        return bad(s, "number too long");
+    }
+    memcpy(text, s->p + from, n);
+    text[n] = '\0';
+    return isfinite(strtod(text, NULL)) ? true : bad(s, "number out of range");
+}
+
+static bool scan_word(struct scan *s, const char *word)
+{
+    size_t n = strlen(word);
+    if (s->n - s->at < n || memcmp(s->p + s->at, word, n) != 0) {
+        return bad(s, "not a JSON value");
+    }
+    s->at += n;
+    return true;
+}
+
+static bool scan_value(struct scan *s, int depth);
+
+static bool scan_members(struct scan *s, int depth, bool object)
+{
+    char close = object ? '}' : ']';
+    size_t count = 0;
+    if (depth >= JSON_DEPTH_MAX) {
+        return bad(s, "nested too deeply");
+    }
+    s->at++;
+    spaces(s);
+    if (peek(s) == close) {
+        s->at++;
+        return true;
+    }
+    for (;;) {
+        spaces(s);
+        if (object) {
+            if (peek(s) != '"') {
+                return bad(s, "a key is expected");
+            }
+            if (++count > JSON_MEMBERS_MAX) {
+                return bad(s, "too many members");
+            }
+            if (!scan_string(s)) {
+                return false;
+            }
+            spaces(s);
+            if (peek(s) != ':') {
+                return bad(s, "':' is expected");
+            }
+            s->at++;
+        }
+        if (!scan_value(s, depth + 1)) {
+            return false;
+        }
+        spaces(s);
+        int c = peek(s);
+        if (c != ',' && c != close) {
+            return bad(s, "',' or the end is expected");
+        }
+        s->at++;
+        if (c == close) {
+            return true;
+        }
+    }
+}
+
+static bool scan_value(struct scan *s, int depth)
+{
+    spaces(s);
+    switch (peek(s)) {
+    case '{':
+        return scan_members(s, depth, true);
+    case '[':
+        return scan_members(s, depth, false);
+    case '"':
+        return scan_string(s);
+    case 't':
+        return scan_word(s, "true");
+    case 'f':
+        return scan_word(s, "false");
+    case 'n':
+        return scan_word(s, "null");
+    case -1:
+        return bad(s, "a value is expected");
+    default:
+        return scan_number(s);
+    }
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static int check_keys(const cJSON *c, struct err *e)
+{
+    int rc = 0;
+    const char **keys = NULL;
+    if (cJSON_IsObject(c)) {
+        size_t n = 0;
+        keys = malloc(JSON_MEMBERS_MAX * sizeof(*keys));
+        must(keys != NULL);
+        for (const cJSON *m = c->child; m != NULL && n < JSON_MEMBERS_MAX;
+             m = m->next) {
+            keys[n++] = m->string;
+        }
+        qsort(keys, n, sizeof(*keys), by_text);
+        for (size_t i = 1; i < n && rc == 0; i++) {
+            if (strcmp(keys[i - 1], keys[i]) == 0) {
+                rc = err_set(e, ERR_JSON, "key '%.60s' stands twice", keys[i]);
+            }
+        }
+    }
+    free(keys);
+    for (const cJSON *m = c->child; m != NULL && rc == 0; m = m->next) {
+        if (m->child != NULL) {
+            rc = check_keys(m, e);
+        }
+    }
+    return rc;
+}
+
+int json_parse(const char *p, size_t n, struct json **ret, struct err *e)
+{
+    struct scan s = {.p = p, .n = n};
+    bool ok = scan_value(&s, 0);
+    if (ok) {
+        spaces(&s);
+        ok = s.at == n ? true : bad(&s, "bytes behind the value");
+    }
+    if (!ok) {
+        return err_set(e, ERR_JSON, "%s at byte %zu", s.why, s.at);
+    }
+    cJSON *c = cJSON_ParseWithLength(p, n);
+    if (c == NULL) {
+        return err_set(e, ERR_NOMEM, "JSON of %zu bytes", n);
+    }
+    int rc = check_keys(c, e);
+    if (rc < 0) {
+        cJSON_Delete(c);
+        return rc;
+    }
+    *ret = wrap(c);
+    return 0;
+}
+
+void json_free(struct json *j)
+{
+    cJSON_Delete(node(j));
+}
+
+/* --- looking --- */
+
+enum json_type json_type(const struct json *j)
+{
+    const cJSON *c = cnode(j);
+    if (cJSON_IsBool(c)) {
+        return JSON_BOOL;
+    }
+    if (cJSON_IsNumber(c)) {
+        return JSON_NUMBER;
+    }
+    if (cJSON_IsString(c)) {
+        return JSON_STRING;
+    }
+    if (cJSON_IsArray(c)) {
+        return JSON_ARRAY;
+    }
+    return cJSON_IsObject(c) ? JSON_OBJECT : JSON_NULL;
+}
+
+const char *json_type_name(enum json_type t)
+{
+    static const char *const names[] = {
+        [JSON_NULL] = "null",       [JSON_BOOL] = "a boolean",
+        [JSON_NUMBER] = "a number", [JSON_STRING] = "a string",
+        [JSON_ARRAY] = "an array",  [JSON_OBJECT] = "an object",
+    };
+    return names[t];
+}
+
+const struct json *json_get(const struct json *j, const char *key)
+{
+    return j != NULL && cJSON_IsObject(cnode(j))
+               ? cwrap(cJSON_GetObjectItemCaseSensitive(cnode(j), key))
+               : NULL;
+}
+
+const struct json *json_first(const struct json *j)
+{
+    bool has =
+        j != NULL && (cJSON_IsObject(cnode(j)) || cJSON_IsArray(cnode(j)));
+    return has ? cwrap(cnode(j)->child) : NULL;
+}
+
+const struct json *json_next(const struct json *c)
+{
+    return cwrap(cnode(c)->next);
+}
+
+const char *json_key(const struct json *c)
+{
+    return cnode(c)->string;
+}
+
+size_t json_count(const struct json *j)
+{
+    size_t n = 0;
+    for (const struct json *c = json_first(j); c != NULL; c = json_next(c)) {
+        n++;
+    }
+    return n;
+}
+
+const char *json_str(const struct json *j)
+{
+    return j != NULL && cJSON_IsString(cnode(j)) ? cnode(j)->valuestring : NULL;
+}
+
+bool json_bool(const struct json *j)
+{
+    return j != NULL && cJSON_IsTrue(cnode(j));
+}
+
+double json_num(const struct json *j)
+{
+    return j != NULL && cJSON_IsNumber(cnode(j)) ? cnode(j)->valuedouble : 0;
+}
+
+bool json_int(const struct json *j, int64_t lo, int64_t hi, int64_t *ret)
+{
+    if (j == NULL || !cJSON_IsNumber(cnode(j))) {
+        return false;
+    }
+    double v = cnode(j)->valuedouble;
+    /* 2^63 as a double; beyond 2^53 integers are not exact and are refused */
+    if (v != floor(v) || fabs(v) > 9007199254740992.0) {
+        return false;
+    }
+    int64_t i = (int64_t)v;
+    if (i < lo || i > hi) {
+        return false;
+    }
+    *ret = i;
+    return true;
+}
+
+/* 1: present; 0: absent and not needed. */
+static int member(const struct json *j, const char *key, bool need,
+                  const struct json **ret, struct err *e)
+{
+    const struct json *m = json_get(j, key);
+    if (m == NULL || json_type(m) == JSON_NULL) {
+        return need ? err_set(e, ERR_INVALID, "'%s' is missing", key) : 0;
+    }
+    *ret = m;
+    return 1;
+}
+
+static int wrong(const struct json *m, const char *key, const char *want,
+                 struct err *e)
+{
+    return err_set(e, ERR_INVALID, "'%s' must be %s, not %s", key, want,
+                   json_type_name(json_type(m)));
+}
+
+int json_want_str(const struct json *j, const char *key, bool need,
+                  const char **ret, struct err *e)
+{
+    const struct json *m = NULL;
+    int rc = member(j, key, need, &m, e);
+    if (rc <= 0) {
+        return rc;
+    }
+    if (json_str(m) == NULL) {
+        return wrong(m, key, "a string", e);
+    }
+    *ret = json_str(m);
+    return 0;
+}
+
+int json_want_int(const struct json *j, const char *key, bool need, int64_t lo,
+                  int64_t hi, int64_t *ret, struct err *e)
+{
+    const struct json *m = NULL;
+    int rc = member(j, key, need, &m, e);
+    if (rc <= 0) {
+        return rc;
+    }
+    if (json_type(m) != JSON_NUMBER) {
+        return wrong(m, key, "an integer", e);
+    }
+    if (!json_int(m, lo, hi, ret)) {
+        return err_set(e, ERR_INVALID,
+                       "'%s' must be an integer from %lld to %lld", key,
+                       (long long)lo, (long long)hi);
+    }
+    return 0;
+}
+
+int json_want_num(const struct json *j, const char *key, bool need, double lo,
+                  double hi, double *ret, struct err *e)
+{
+    const struct json *m = NULL;
+    int rc = member(j, key, need, &m, e);
+    if (rc <= 0) {
+        return rc;
+    }
+    if (json_type(m) != JSON_NUMBER) {
+        return wrong(m, key, "a number", e);
+    }
+    double v = json_num(m);
+    if (!(v >= lo && v <= hi)) {
+        return err_set(e, ERR_INVALID, "'%s' must be from %g to %g", key, lo,
+                       hi);
+    }
+    *ret = v;
+    return 0;
+}
+
+int json_want_bool(const struct json *j, const char *key, bool need, bool *ret,
+                   struct err *e)
+{
+    const struct json *m = NULL;
+    int rc = member(j, key, need, &m, e);
+    if (rc <= 0) {
+        return rc;
+    }
+    if (json_type(m) != JSON_BOOL) {
+        return wrong(m, key, "true or false", e);
+    }
+    *ret = json_bool(m);
+    return 0;
+}
+
+/* --- building --- */
+
+static struct json *attach(struct json *parent, const char *key, cJSON *c)
+{
+    must(c != NULL);
+    bool ok = key != NULL ? cJSON_AddItemToObject(node(parent), key, c)
+                          : cJSON_AddItemToArray(node(parent), c);
+    must(ok);
+    return wrap(c);
+}
+
+struct json *json_object(void)
+{
+    cJSON *c = cJSON_CreateObject();
+    must(c != NULL);
+    return wrap(c);
+}
+
+struct json *json_array(void)
+{
+    cJSON *c = cJSON_CreateArray();
+    must(c != NULL);
+    return wrap(c);
+}
+
+struct json *json_add_object(struct json *parent, const char *key)
+{
+    return attach(parent, key, cJSON_CreateObject());
+}
+
+struct json *json_add_array(struct json *parent, const char *key)
+{
+    return attach(parent, key, cJSON_CreateArray());
+}
+
+/* Valid UTF-8 of p[0..n) in a new string; bad bytes become U+FFFD, NUL too. */
+static char *clean_utf8(const char *p, size_t n)
+{
+    char *out = malloc(3 * n + 1);
+    must(out != NULL);
+    size_t m = 0;
+    for (size_t i = 0; i < n;) {
+        size_t len = utf8_len((const unsigned char *)p + i, n - i);
+        if (len == 0 || p[i] == '\0') {
+            memcpy(out + m, "\xef\xbf\xbd", 3);
+            m += 3;
+            i++;
+        } else {
+            memcpy(out + m, p + i, len);
+            m += len;
+            i += len;
+        }
+    }
+    out[m] = '\0';
+    return out;
+}
+
+void json_add_strn(struct json *parent, const char *key, const char *v,
+                   size_t n)
+{
+    char *s = clean_utf8(v, n);
+    (void)attach(parent, key, cJSON_CreateString(s));
+    free(s);
+}
+
+void json_add_str(struct json *parent, const char *key, const char *v)
+{
+    json_add_strn(parent, key, v, strlen(v));
+}
+
+void json_add_num(struct json *parent, const char *key, double v)
+{
+    (void)attach(parent, key, cJSON_CreateNumber(v));
+}
+
+void json_add_int(struct json *parent, const char *key, int64_t v)
+{
+    char text[32];
+    (void)snprintf(text, sizeof(text), "%lld", (long long)v);
+    cJSON *c = cJSON_CreateRaw(text); /* cJSON would print 1e+15 */
+    must(c != NULL);
+    (void)attach(parent, key, c);
+}
+
+void json_add_bool(struct json *parent, const char *key, bool v)
+{
+    (void)attach(parent, key, cJSON_CreateBool(v));
+}
+
+void json_add_null(struct json *parent, const char *key)
+{
+    (void)attach(parent, key, cJSON_CreateNull());
+}
+
+void json_add_tree(struct json *parent, const char *key, struct json *root)
+{
+    (void)attach(parent, key, node(root));
+}
+
+struct json *json_copy(const struct json *j)
+{
+    cJSON *c = cJSON_Duplicate(cnode(j), 1);
+    must(c != NULL);
+    return wrap(c);
+}
+
+/* --- writing --- */
+
+void json_put_string(struct buf *b, const char *p, size_t n)
+{
+    static const char hex[] = "0123456789abcdef";
+    buf_put(b, "\"", 1);
+    for (size_t i = 0; i < n;) {
+        unsigned char c = (unsigned char)p[i];
+        if (c == '"' || c == '\\') {
+            char two[2] = {'\\', (char)c};
+            buf_put(b, two, 2);
+            i++;
+        } else if (c == '\n') {
+            buf_put(b, "\\n", 2);
+            i++;
+        } else if (c < 0x20 || c == 0x7f) {
+            char six[6] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
+            buf_put(b, six, 6);
+            i++;
+        } else {
+            size_t len = utf8_len((const unsigned char *)p + i, n - i);
+            if (len == 0) {
+                buf_put(b, "\xef\xbf\xbd", 3);
+                i++;
+            } else {
+                buf_put(b, p + i, len);
+                i += len;
+            }
+        }
+    }
+    buf_put(b, "\"", 1);
+}
+
+static void put_number(struct buf *b, double v)
+{
+    if (!isfinite(v)) {
+        buf_puts(b, "null");
+    } else if (v == floor(v) && fabs(v) < 9007199254740992.0) {
+        buf_printf(b, "%.0f", v);
+    } else { /* the shortest of 15..17 digits that reads back the same */
+        for (int digits_n = 15; digits_n <= 17; digits_n++) {
+            char text[40];
+            (void)snprintf(text, sizeof(text), "%.*g", digits_n, v);
+            if (digits_n == 17 || strtod(text, NULL) == v) {
+                buf_puts(b, text);
+                return;
+            }
+        }
+    }
+}
+
+static void put_indent(struct buf *b, bool pretty, int depth)
+{
+    if (pretty) {
+        buf_put(b, "\n", 1);
+        for (int i = 0; i < depth; i++) {
+            buf_put(b, "  ", 2);
+        }
+    }
+}
+
+static void put_value(const cJSON *c, bool pretty, int depth, struct buf *b)
+{
+    if (cJSON_IsObject(c) || cJSON_IsArray(c)) {
+        bool object = cJSON_IsObject(c);
+        buf_put(b, object ? "{" : "[", 1);
+        for (const cJSON *m = c->child; m != NULL; m = m->next) {
+            put_indent(b, pretty, depth + 1);
+            if (object) {
+                json_put_string(b, m->string, strlen(m->string));
+                buf_puts(b, pretty ? ": " : ":");
+            }
+            put_value(m, pretty, depth + 1, b);
+            if (m->next != NULL) {
+                buf_put(b, ",", 1);
+            }
+        }
+        if (c->child != NULL) {
+            put_indent(b, pretty, depth);
+        }
+        buf_put(b, object ? "}" : "]", 1);
+    } else if (cJSON_IsString(c)) {
+        json_put_string(b, c->valuestring, strlen(c->valuestring));
+    } else if (cJSON_IsNumber(c)) {
+        put_number(b, c->valuedouble);
+    } else if (cJSON_IsRaw(c)) {
+        buf_puts(b, c->valuestring);
+    } else {
+        buf_puts(b, cJSON_IsNull(c)   ? "null"
+                    : cJSON_IsTrue(c) ? "true"
+                                      : "false");
+    }
+}
+
+void json_write(const struct json *j, bool pretty, struct buf *b)
+{
+    put_value(cnode(j), pretty, 0, b);
+}

@@ -1,0 +1,102 @@
+/* limits.h - every limit of aned, each with its reason.
+ *
+ * A limit that is not here does not exist: queues, buffers and tables name one
+ * of these. Units stand in the name or the comment.
+ */
+#pragma once
+
+#define KIB(n) ((size_t)(n) << 10)
+#define MIB(n) ((size_t)(n) << 20)
+
+/* --- GGUF: what a file may claim before its size is even looked at --- */
+#define GGUF_KV_MAX        65536u  /* real files have < 100 */
+#define GGUF_TENSORS_MAX   65536u  /* the largest public MoE has < 3000 */
+#define GGUF_KEY_MAX       256u    /* bytes; longest known key is 60 */
+#define GGUF_NAME_MAX      127u    /* bytes; ggml's own is 63 */
+#define GGUF_STRING_MAX    MIB(16) /* a chat template or a merged vocab line */
+#define GGUF_ARRAY_MAX     (1u << 24) /* elements; vocabularies are < 2^19 */
+#define GGUF_DIMS_MAX      4u
+#define GGUF_ALIGNMENT_MAX 65536u
+
+/* --- Core ML packages --- */
+#define MIL_RANK_MAX         8u /* the runtime's own is 5; readers see 6 */
+#define MIL_OPS_MAX          (1u << 18)
+#define MIL_SPEC_BYTES_MAX   MIB(512) /* protobuf's own is 2 GiB */
+#define MIL_MANIFEST_MAX     MIB(1)
+#define MIL_NEST_MAX         16                  /* blocks inside blocks */
+#define MIL_TENSOR_BYTES_MAX ((uint64_t)1 << 34) /* one interpreter value */
+
+/* --- models --- */
+#define MODEL_LAYERS_MAX      512u
+#define MODEL_DIM_MAX         65536u /* the ANE's axis cap */
+#define MODEL_VOCAB_MAX       (1u << 20)
+#define MODEL_CONTEXT_MAX     (1u << 20) /* tokens */
+#define MODEL_CONTEXT_DEFAULT 4096u      /* design 7 */
+#define MODEL_NAME_MAX        128u       /* bytes */
+#define MODELS_MAX            256u       /* bundles under one home */
+#define BUNDLE_JSON_MAX       MIB(4)
+#define SHARDS_MAX            512u
+
+/* --- text --- */
+#define TOKEN_BYTES_MAX   4096u      /* one vocabulary entry */
+#define TEXT_BYTES_MAX    MIB(4)     /* one prompt */
+#define TOKENS_MAX        (1u << 20) /* of one text */
+#define STOP_STRINGS_MAX  16u        /* OpenAI takes 4; llama-server any */
+#define STOP_BYTES_MAX    1024u      /* one stop string */
+#define CHAT_MESSAGES_MAX 4096u
+
+/* --- JSON (facts: depth 32, cJSON costs 40x its input) --- */
+#define JSON_DEPTH_MAX   32
+#define JSON_MEMBERS_MAX 4096 /* per object: logit_bias has many */
+
+/* --- frames between serve and its children --- */
+#define FRAME_WORKER_MAX KIB(64) /* convert worker: progress and JSON */
+#define FRAME_ENGINE_MAX MIB(8)  /* a prompt of 2^20 tokens is 4 MiB */
+#define FRAME_QUEUE_MAX  MIB(32) /* bytes serve keeps for a slow child */
+
+/* --- engine --- */
+#define ENGINE_SEQS_MAX      256u /* open sequences of one engine */
+#define ENGINE_STEP_ROWS_MAX 512u /* rows of one step, all sequences */
+#define ENGINE_CHUNK_MAX     512u /* prefill rows of one sequence a step */
+#define ENGINE_DRAFTS_MAX    16u
+#define ENGINE_LOGPROBS_MAX  20u   /* OpenAI's top_logprobs */
+#define ENGINE_BIAS_MAX      1024u /* logit_bias entries */
+#define ENGINE_THREADS_MAX   64u
+#define ENGINE_CRASHES_MAX   3u      /* then the model is marked failed */
+#define ENGINE_LOAD_MS       300000u /* load deadline */
+#define ENGINE_STEP_MS       120000u /* one step; a hung engine is killed */
+
+/* --- HTTP (facts/reliability.md 3.5) --- */
+#define HTTP_URL_MAX         KIB(4)
+#define HTTP_HEADER_LINE_MAX KIB(8)
+#define HTTP_HEADERS_MAX     KIB(32)
+#define HTTP_HEADER_COUNT    64u
+#define HTTP_BODY_MAX        KIB(256)
+#define HTTP_CHAT_BODY_MAX   MIB(4)
+#define HTTP_CONNS_MAX       4096u
+#define HTTP_REQUESTS_MAX    1000u /* per connection */
+#define HTTP_HEADER_MS       10000u
+#define HTTP_BODY_IDLE_MS    10000u
+#define HTTP_IDLE_MS         60000u
+#define HTTP_STALL_MS        30000u   /* write without progress */
+#define HTTP_OUT_HIGH        KIB(256) /* pause production */
+#define HTTP_OUT_LOW         KIB(64)  /* resume it */
+#define HTTP_ARGS_MAX        4u       /* {} in one route */
+
+/* --- serve --- */
+#define QUEUE_MAX      64u  /* generations waiting; then 503 */
+#define STREAMS_MAX    32u  /* generations running in one engine */
+#define SESSIONS_MAX   64u  /* warm sequences of one engine */
+#define CHOICES_MAX    16u  /* n of one request */
+#define TEXT_QUEUE_MAX 512u /* pieces of work for the text thread */
+
+/* --- jobs and store --- */
+#define JOBS_QUEUED_MAX    64u
+#define JOBS_LISTED_MAX    1000u
+#define JOB_ATTEMPTS_MAX   3u
+#define JOB_STALL_MS       120000u /* worker without progress is killed */
+#define JOB_CANCEL_MS      2000u   /* from cancel frame to SIGKILL */
+#define STORE_QUEUE_MAX    4096u   /* requests waiting for the store thread */
+#define EVENTS_KEPT_MAX    10000u
+#define CONVERT_CPU_S      3600u                 /* RLIMIT_CPU of a worker */
+#define CONVERT_DATA_BYTES ((uint64_t)768 << 20) /* RLIMIT_DATA */

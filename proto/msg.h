@@ -1,0 +1,154 @@
+/* msg.h - payloads of the engine protocol, and their codec.
+ *
+ * Encoders append to a buf. Decoders fill a struct whose pointers are malloc'ed
+ * and owned by it (msg_*_fini) or, where said, borrow the payload; every count
+ * is checked against proto/limits.h and the payload's length before anything
+ * is allocated. Errors: ERR_FRAME naming message and field.
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "proto/limits.h"
+
+/* FRAME_LOAD */
+struct msg_load {
+    const char *bundle;  /* folder (decoded: owned) */
+    const char *backend; /* "cpu" | "interpreter" | "coreml" */
+    uint32_t threads;    /* 0 = the engine's choice */
+    bool round_fp16;
+};
+
+/* FRAME_READY */
+struct msg_ready {
+    uint32_t t_max;     /* rows of one sequence a step takes */
+    uint32_t batch_max; /* rows of all sequences in one step */
+    uint32_t seqs_max;
+    uint32_t context; /* positions */
+    uint32_t vocab;
+    uint64_t weight_bytes;
+    uint64_t state_bytes; /* of one sequence */
+    uint32_t arith_version;
+    uint32_t load_ms;
+};
+
+/* How tokens are drawn (design 9). All fields are set; neutral values shown. */
+struct msg_sampling {
+    float temperature;       /* 0 = greedy */
+    uint32_t top_k;          /* 0 = off */
+    float top_p;             /* 1 = off */
+    float min_p;             /* 0 = off */
+    float repeat_penalty;    /* 1 = off */
+    uint32_t repeat_last_n;  /* tokens looked back; 0 = off, UINT32_MAX = all */
+    float presence_penalty;  /* 0 = off */
+    float frequency_penalty; /* 0 = off */
+    uint64_t seed;
+    uint32_t choice; /* index of the choice, for n > 1 */
+    uint32_t
+        logprobs; /* how many alternatives; the token's own is always there */
+    uint32_t n_bias;
+    struct {
+        int32_t id;
+        float bias;
+    } bias[ENGINE_BIAS_MAX];
+};
+
+void msg_sampling_init(struct msg_sampling *s); /* greedy, everything off */
+
+/* FRAME_SEQ_OPEN: a new empty sequence; FRAME_SEQ_CLOSE: drop it;
+ * FRAME_SEQ_TRUNCATE: keep the first n tokens; FRAME_SEQ_FORK: `seq` becomes a
+ * copy of the first n tokens of `from`. Answer: OK or ERROR. */
+struct msg_seq {
+    uint32_t seq;  /* chosen by serve, unique while open */
+    uint32_t from; /* fork */
+    uint32_t n;    /* truncate, fork */
+};
+
+/* One sequence's part of a step: `n_tokens` tokens from `position` on (which
+ * must be the sequence's length). When `sample`, a token is drawn after the
+ * last row; drafts follow the last token and are verified: accepted drafts
+ * extend the sequence. */
+struct msg_row {
+    uint32_t seq;
+    uint32_t position;
+    uint32_t n_tokens;
+    int32_t *tokens; /* owned when decoded */
+    uint32_t n_drafts;
+    int32_t drafts[ENGINE_DRAFTS_MAX];
+    bool sample;
+    uint32_t out_index; /* output tokens drawn before: the random counter */
+    uint32_t n_prompt;  /* tokens of the sequence that are prompt (penalties
+                           count all tokens; kept for reports) */
+    struct msg_sampling sampling;
+};
+
+/* FRAME_STEP */
+struct msg_step {
+    uint32_t n_rows; /* sequences */
+    struct msg_row *rows;
+};
+
+struct msg_logprob {
+    int32_t id;
+    float logprob; /* of the raw model distribution, natural log */
+};
+
+struct msg_token {
+    int32_t id;
+    float logprob;
+    uint32_t n_top;
+    struct msg_logprob top[ENGINE_LOGPROBS_MAX];
+};
+
+/* One sequence's result: tokens drawn by this step (accepted drafts, then the
+ * sampled one); 0 when nothing was sampled. */
+struct msg_row_done {
+    uint32_t seq;
+    int32_t error; /* 0, or an err_code: this sequence only */
+    uint32_t n_tokens;
+    struct msg_token tokens[ENGINE_DRAFTS_MAX + 1];
+    uint32_t n_accepted;
+    uint32_t length; /* of the sequence now */
+};
+
+/* FRAME_STEP_DONE; times in microseconds */
+struct msg_step_done {
+    uint32_t us_embed, us_masks, us_layers, us_head, us_sample, us_total;
+    uint32_t n_rows;
+    struct msg_row_done *rows; /* owned when decoded */
+};
+
+/* FRAME_PROGRESS of an engine */
+struct msg_progress {
+    uint32_t done, total; /* shards */
+};
+
+/* FRAME_ERROR */
+struct msg_error {
+    int32_t code; /* enum err_code */
+    char msg[ERR_MSG_MAX];
+};
+
+void msg_load_put(struct buf *b, const struct msg_load *m);
+CHECKED int msg_load_get(const void *p, size_t n, struct msg_load *ret,
+                         struct err *e);
+void msg_load_fini(struct msg_load *m);
+void msg_ready_put(struct buf *b, const struct msg_ready *m);
+CHECKED int msg_ready_get(const void *p, size_t n, struct msg_ready *ret,
+                          struct err *e);
+void msg_seq_put(struct buf *b, const struct msg_seq *m);
+CHECKED int msg_seq_get(const void *p, size_t n, struct msg_seq *ret,
+                        struct err *e);
+void msg_step_put(struct buf *b, const struct msg_step *m);
+CHECKED int msg_step_get(const void *p, size_t n, struct msg_step *ret,
+                         struct err *e);
+void msg_step_fini(struct msg_step *m);
+void msg_step_done_put(struct buf *b, const struct msg_step_done *m);
+CHECKED int msg_step_done_get(const void *p, size_t n,
+                              struct msg_step_done *ret, struct err *e);
+void msg_step_done_fini(struct msg_step_done *m);
+void msg_progress_put(struct buf *b, const struct msg_progress *m);
+CHECKED int msg_progress_get(const void *p, size_t n, struct msg_progress *ret,
+                             struct err *e);
+void msg_error_put(struct buf *b, const struct err *err);
+CHECKED int msg_error_get(const void *p, size_t n, struct msg_error *ret,
+                          struct err *e);

@@ -1,0 +1,35 @@
+/* unit.h - cmocka and what unit tests share. */
+#pragma once
+
+#include <cmocka.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+
+/* The shared data folder, or NULL: then the test calls skip(). */
+static inline const char *unit_shared(void)
+{
+    return getenv("ANED_SHARED");
+}
+
+/* tests/ in the source tree. */
+static inline const char *unit_tests(void)
+{
+    const char *s = getenv("ANED_TESTS");
+    return s != NULL ? s : ".";
+}
+
+/* rc must be 0; shows the error when it is not. */
+#define unit_ok(rc, e)                                            \
+    do {                                                          \
+        int rc_ = (rc);                                           \
+        if (rc_ != 0) {                                           \
+            fail_msg("%s: %s: %s", #rc, err_name(rc_), (e)->msg); \
+        }                                                         \
+    } while (0)
