@@ -36,6 +36,7 @@
 #define MODELS_MAX            256u       /* bundles under one home */
 #define BUNDLE_JSON_MAX       MIB(4)
 #define SHARDS_MAX            512u
+#define BUNDLE_FILES_MAX      4096u /* three a package, and goldens */
 
 /* --- text --- */
 #define TOKEN_BYTES_MAX   4096u      /* one vocabulary entry */

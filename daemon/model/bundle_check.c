@@ -3,30 +3,26 @@
  * The same checks run before a manifest is written and after one is read: a
  * bundle that aned wrote opens, and a hostile one is refused by name.
  */
-#include "model/bundle_impl.h"
-
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/num.h"
+#include "model/bundle_impl.h"
 
-#define U32(f, lo, hi)                                                         \
-    {                                                                          \
-        #f, offsetof(struct bundle, f), lo, hi                                 \
+#define U32(f, lo, hi)                         \
+    {                                          \
+#f, offsetof(struct bundle, f), lo, hi \
     }
 const struct bundle_u32 bundle_u32s[BUNDLE_N_U32] = {
-    U32(n_layers, 1, MODEL_LAYERS_MAX),
-    U32(d_model, 1, MODEL_DIM_MAX),
-    U32(n_heads, 1, MODEL_DIM_MAX),
-    U32(n_kv_heads, 1, MODEL_DIM_MAX),
-    U32(d_head, 1, MODEL_DIM_MAX),
-    U32(d_ff, 1, MODEL_DIM_MAX),
-    U32(vocab, 1, MODEL_VOCAB_MAX),
-    U32(context, 1, MODEL_CONTEXT_MAX),
+    U32(n_layers, 1, MODEL_LAYERS_MAX), U32(d_model, 1, MODEL_DIM_MAX),
+    U32(n_heads, 1, MODEL_DIM_MAX),     U32(n_kv_heads, 1, MODEL_DIM_MAX),
+    U32(d_head, 1, MODEL_DIM_MAX),      U32(d_ff, 1, MODEL_DIM_MAX),
+    U32(vocab, 1, MODEL_VOCAB_MAX),     U32(context, 1, MODEL_CONTEXT_MAX),
     U32(context_train, 0, UINT32_MAX), /* 0: the source does not tell */
 };
 
@@ -177,8 +173,10 @@ static int check_layers(const struct bundle *b, struct err *e)
     for (uint32_t i = 0; i < b->n_layers; i++) {
         if (b->layer_local != NULL && b->layer_local[i] != 0 &&
             !b->rope_local.present) {
-            return err_set(e, ERR_BUNDLE, "layer %u is local but rope_local is "
-                                          "absent", i);
+            return err_set(e, ERR_BUNDLE,
+                           "layer %u is local but rope_local is "
+                           "absent",
+                           i);
         }
     }
     return 0;
@@ -261,8 +259,10 @@ static int check_shards(const struct bundle *b, struct err *e)
             return rc;
         }
         if (s->first != at || s->last <= s->first || s->last > b->n_layers) {
-            return err_set(e, ERR_BUNDLE, "%s: layers [%u, %u) do not follow "
-                           "%u", s->path, s->first, s->last, at);
+            return err_set(e, ERR_BUNDLE,
+                           "%s: layers [%u, %u) do not follow "
+                           "%u",
+                           s->path, s->first, s->last, at);
         }
         at = s->last;
     }
@@ -313,10 +313,12 @@ static const struct bundle_file *find_file(const struct bundle *b,
 static int check_listed(const struct bundle *b, struct err *e)
 {
     uint64_t sum = 0;
+    if (b->n_files > BUNDLE_FILES_MAX) {
+        return err_set(e, ERR_BUNDLE, "%zu files are too many", b->n_files);
+    }
     for (size_t i = 0; i < b->n_files; i++) {
         const struct bundle_file *f = &b->files[i];
-        if (!bundle_path_ok(f->path) ||
-            strcmp(f->path, BUNDLE_MANIFEST) == 0) {
+        if (!bundle_path_ok(f->path) || strcmp(f->path, BUNDLE_MANIFEST) == 0) {
             return err_set(e, ERR_BUNDLE, "files[%zu].path is not acceptable",
                            i);
         }
@@ -336,9 +338,10 @@ static int check_listed(const struct bundle *b, struct err *e)
                        embed == NULL ? b->embed_file : b->tokenizer_file);
     }
     if (embed->bytes != (uint64_t)b->vocab * b->d_model * 2) {
-        return err_set(e, ERR_BUNDLE, "%s has %" PRIu64 " bytes for (%u, %u) "
-                       "fp16", embed->path, embed->bytes, b->vocab,
-                       b->d_model);
+        return err_set(e, ERR_BUNDLE,
+                       "%s has %" PRIu64 " bytes for (%u, %u) "
+                       "fp16",
+                       embed->path, embed->bytes, b->vocab, b->d_model);
     }
     return 0;
 }
@@ -385,9 +388,10 @@ static int check_on_disk(const char *dir, const struct bundle_file *f,
         return err_set(e, ERR_BUNDLE, "%s is not a regular file", f->path);
     }
     if ((uint64_t)st.st_size != f->bytes) {
-        return err_set(e, ERR_BUNDLE, "%s has %" PRIu64 " bytes, not the "
-                       "recorded %" PRIu64, f->path, (uint64_t)st.st_size,
-                       f->bytes);
+        return err_set(e, ERR_BUNDLE,
+                       "%s has %" PRIu64 " bytes, not the "
+                       "recorded %" PRIu64,
+                       f->path, (uint64_t)st.st_size, f->bytes);
     }
     return 0;
 }
@@ -458,6 +462,10 @@ void bundle_fingerprint(const struct bundle *b, char out[SHA256_HEX])
         const struct bundle_shard *s = &b->shards[i];
         add_text(&h, "\nshard %s %u %u %u %u", s->path, s->first, s->last,
                  s->t_min, s->t_max);
+        for (size_t k = 0; k < s->n_functions; k++) {
+            add_text(&h, "\nfunction %s %u", s->functions[k],
+                     s->function_t != NULL ? s->function_t[k] : 0);
+        }
     }
     for (size_t i = 0; i < b->n_heads_shards; i++) {
         const struct bundle_head *s = &b->heads[i];

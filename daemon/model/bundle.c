@@ -1,0 +1,519 @@
+/* bundle.c - bundle.json into a struct bundle.
+ *
+ * The manifest is input from outside: somebody may have edited it. Every
+ * member is checked for type and range while it is copied into the bundle's
+ * arena; then bundle_check holds the parts against each other, the files are
+ * looked at, and the recorded fingerprint must be the one computed.
+ *
+ *   { "format": 1, "name": ..., "architecture": ..., "n_layers": ..., ...
+ *     "rope": {"dim", "base", "scale", "window", "factors": []},
+ *     "rope_local": {...},                      only when layers differ
+ *     "layer_local": [true, ...],
+ *     "shards": [{"path", "first", "last", "t_min", "t_max",
+ *                 "functions": [{"name", "t"}], "weight_bytes"}],
+ *     "heads": [{"path", "vocab_first", "vocab_last", "t_min", "t_max",
+ *                "weight_bytes"}],
+ *     "files": [{"path", "bytes", "sha256"}],
+ *     "source": {"name", "bytes", "sha256"},
+ *     "peaks": [{"name", "peak"}], "fingerprint": ..., "total_bytes": ... }
+ */
+#include <math.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "model/bundle_impl.h"
+#include "proto/json.h"
+
+#define BYTES_MAX ((int64_t)1 << 48) /* one file; beyond any disk's model */
+#define PEAKS_MAX 65536u
+/* Copied strings and tables never need more than the text they came from,
+ * beyond struct overhead. */
+#define ARENA_MAX (BUNDLE_JSON_MAX * 8)
+
+static int want_u32(const struct json *j, const char *key, uint32_t lo,
+                    uint32_t hi, uint32_t *ret, struct err *e)
+{
+    int64_t v = 0;
+    int rc = json_want_int(j, key, true, lo, hi, &v, e);
+    if (rc == 0) {
+        *ret = (uint32_t)v;
+    }
+    return rc;
+}
+
+static int want_bytes(const struct json *j, const char *key, uint64_t *ret,
+                      struct err *e)
+{
+    int64_t v = 0;
+    int rc = json_want_int(j, key, true, 0, BYTES_MAX, &v, e);
+    if (rc == 0) {
+        *ret = (uint64_t)v;
+    }
+    return rc;
+}
+
+static int want_f32(const struct json *j, const char *key, double lo, double hi,
+                    float *ret, struct err *e)
+{
+    double v = 0;
+    int rc = json_want_num(j, key, true, lo, hi, &v, e);
+    if (rc == 0) {
+        *ret = (float)v;
+    }
+    return rc;
+}
+
+/* A copy in the bundle's arena. */
+static int want_str(struct bundle *b, const struct json *j, const char *key,
+                    size_t max, const char **ret, struct err *e)
+{
+    const char *v = NULL;
+    int rc = json_want_str(j, key, true, &v, e);
+    if (rc < 0) {
+        return rc;
+    }
+    if (*v == '\0' || strlen(v) >= max) {
+        return err_set(e, ERR_INVALID, "%s is empty or too long", key);
+    }
+    const char *copy = arena_str(&b->arena, v);
+    if (copy == NULL) {
+        return err_set(e, ERR_NOMEM, "%s", key);
+    }
+    *ret = copy;
+    return 0;
+}
+
+static int want_sha256(const struct json *j, const char *key,
+                       char out[SHA256_HEX], struct err *e)
+{
+    const char *v = NULL;
+    int rc = json_want_str(j, key, true, &v, e);
+    if (rc < 0) {
+        return rc;
+    }
+    if (strlen(v) != SHA256_HEX - 1 ||
+        strspn(v, "0123456789abcdef") != SHA256_HEX - 1) {
+        return err_set(e, ERR_INVALID, "%s is not a SHA-256", key);
+    }
+    memcpy(out, v, SHA256_HEX);
+    return 0;
+}
+
+/* Member `key` of the root as an array of at most max elements; *ret_items has
+ * room for all of them. */
+static int want_array(struct bundle *b, const struct json *j, const char *key,
+                      size_t max, size_t item_size, const struct json **ret,
+                      void **ret_items, size_t *ret_n, struct err *e)
+{
+    const struct json *a = json_get(j, key);
+    if (a == NULL || json_type(a) != JSON_ARRAY) {
+        return err_set(e, ERR_INVALID, "%s is not an array", key);
+    }
+    size_t n = json_count(a);
+    if (n > max) {
+        return err_set(e, ERR_INVALID, "%s has more than %zu elements", key,
+                       max);
+    }
+    void *items = arena_array(&b->arena, n > 0 ? n : 1, item_size);
+    if (items == NULL) {
+        return err_set(e, ERR_NOMEM, "%s", key);
+    }
+    *ret = a;
+    *ret_items = items;
+    *ret_n = n;
+    return 0;
+}
+
+static int read_fields(struct bundle *b, const struct json *j, struct err *e)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < countof(bundle_u32s); i++) {
+        const struct bundle_u32 *r = &bundle_u32s[i];
+        rc = want_u32(j, r->key, r->lo, r->hi, bundle_at(b, r->at), e);
+    }
+    for (size_t i = 0; rc == 0 && i < countof(bundle_f32s); i++) {
+        const struct bundle_f32 *r = &bundle_f32s[i];
+        rc = want_f32(j, r->key, r->lo, r->hi, bundle_at(b, r->at), e);
+    }
+    for (size_t i = 0; rc == 0 && i < countof(bundle_strs); i++) {
+        const struct bundle_str *r = &bundle_strs[i];
+        rc = want_str(b, j, r->key, BUNDLE_PATH_MAX, bundle_at(b, r->at), e);
+    }
+    if (rc == 0) {
+        rc = json_want_num(j, "margin", true, 0, 1e300, &b->margin, e);
+    }
+    if (rc == 0) {
+        rc = json_want_bool(j, "eps_omitted", true, &b->eps_omitted, e);
+    }
+    if (rc == 0) {
+        rc = want_bytes(j, "total_bytes", &b->total_bytes, e);
+    }
+    if (rc == 0) {
+        rc = want_sha256(j, "fingerprint", b->fingerprint, e);
+    }
+    return rc;
+}
+
+static int read_source(struct bundle *b, const struct json *j, struct err *e)
+{
+    const struct json *s = json_get(j, "source");
+    int rc = want_str(b, s, "name", BUNDLE_PATH_MAX, &b->source_name, e);
+    if (rc == 0) {
+        rc = want_bytes(s, "bytes", &b->source_bytes, e);
+    }
+    if (rc == 0) {
+        rc = want_sha256(s, "sha256", b->source_sha256, e);
+    }
+    return rc < 0 ? err_prefix(e, "source") : 0;
+}
+
+static int read_factors(struct bundle *b, const struct json *j,
+                        struct bundle_rope *r, struct err *e)
+{
+    const struct json *a = NULL;
+    void *items = NULL;
+    size_t n = 0;
+    int rc = want_array(b, j, "factors", MODEL_DIM_MAX / 2, sizeof(float), &a,
+                        &items, &n, e);
+    if (rc < 0) {
+        return rc;
+    }
+    float *factors = items;
+    size_t i = 0;
+    for (const struct json *c = json_first(a); c != NULL; c = json_next(c)) {
+        if (json_type(c) != JSON_NUMBER) {
+            return err_set(e, ERR_INVALID, "factors are not numbers");
+        }
+        factors[i++] = (float)json_num(c);
+    }
+    r->n_factors = (uint32_t)n;
+    r->factors = n > 0 ? factors : NULL;
+    return 0;
+}
+
+static int read_rope(struct bundle *b, const struct json *root, const char *key,
+                     bool need, struct bundle_rope *r, struct err *e)
+{
+    const struct json *j = json_get(root, key);
+    if (!need && (j == NULL || json_type(j) == JSON_NULL)) {
+        return 0;
+    }
+    int rc = want_u32(j, "dim", 2, MODEL_DIM_MAX, &r->dim, e);
+    if (rc == 0) {
+        rc = want_f32(j, "base", 1e-6, 1e30, &r->base, e);
+    }
+    if (rc == 0) {
+        rc = want_f32(j, "scale", 1e-9, 1e9, &r->scale, e);
+    }
+    if (rc == 0) {
+        rc = want_u32(j, "window", 0, MODEL_CONTEXT_MAX, &r->window, e);
+    }
+    if (rc == 0) {
+        rc = read_factors(b, j, r, e);
+    }
+    r->present = rc == 0;
+    return rc < 0 ? err_prefix(e, "%s", key) : 0;
+}
+
+static int read_locals(struct bundle *b, const struct json *j, struct err *e)
+{
+    const struct json *a = NULL;
+    void *items = NULL;
+    size_t n = 0;
+    int rc =
+        want_array(b, j, "layer_local", MODEL_LAYERS_MAX, 1, &a, &items, &n, e);
+    if (rc < 0) {
+        return rc;
+    }
+    if (n != b->n_layers) {
+        return err_set(e, ERR_INVALID,
+                       "layer_local has %zu entries for %u "
+                       "layers",
+                       n, b->n_layers);
+    }
+    uint8_t *flags = items;
+    for (const struct json *c = json_first(a); c != NULL; c = json_next(c)) {
+        if (json_type(c) != JSON_BOOL) {
+            return err_set(e, ERR_INVALID, "layer_local is not true or false");
+        }
+        *flags++ = json_bool(c);
+    }
+    b->layer_local = items;
+    return 0;
+}
+
+static int read_functions(struct bundle *b, const struct json *j,
+                          struct bundle_shard *s, struct err *e)
+{
+    const struct json *a = NULL;
+    void *names = NULL;
+    int rc = want_array(b, j, "functions", ENGINE_CHUNK_MAX,
+                        sizeof(*s->functions), &a, &names, &s->n_functions, e);
+    if (rc < 0) {
+        return rc;
+    }
+    s->functions = names;
+    s->function_t =
+        arena_array(&b->arena, s->n_functions + 1, sizeof(*s->function_t));
+    if (s->function_t == NULL) {
+        return err_set(e, ERR_NOMEM, "functions");
+    }
+    size_t i = 0;
+    for (const struct json *c = json_first(a); c != NULL; c = json_next(c)) {
+        rc = want_str(b, c, "name", BUNDLE_TEXT_MAX, &s->functions[i], e);
+        if (rc == 0) {
+            rc = want_u32(c, "t", 0, ENGINE_CHUNK_MAX, &s->function_t[i], e);
+        }
+        if (rc < 0) {
+            return rc;
+        }
+        i++;
+    }
+    return 0;
+}
+
+static int read_shard(struct bundle *b, const struct json *j,
+                      struct bundle_shard *s, struct err *e)
+{
+    int rc = want_str(b, j, "path", BUNDLE_PATH_MAX, &s->path, e);
+    if (rc == 0) {
+        rc = want_u32(j, "first", 0, MODEL_LAYERS_MAX, &s->first, e);
+    }
+    if (rc == 0) {
+        rc = want_u32(j, "last", 1, MODEL_LAYERS_MAX, &s->last, e);
+    }
+    if (rc == 0) {
+        rc = want_u32(j, "t_min", 1, ENGINE_CHUNK_MAX, &s->t_min, e);
+    }
+    if (rc == 0) {
+        rc = want_u32(j, "t_max", 1, ENGINE_CHUNK_MAX, &s->t_max, e);
+    }
+    if (rc == 0) {
+        rc = want_bytes(j, "weight_bytes", &s->weight_bytes, e);
+    }
+    return rc < 0 ? rc : read_functions(b, j, s, e);
+}
+
+static int read_head(struct bundle *b, const struct json *j,
+                     struct bundle_head *h, struct err *e)
+{
+    int rc = want_str(b, j, "path", BUNDLE_PATH_MAX, &h->path, e);
+    if (rc == 0) {
+        rc = want_u32(j, "vocab_first", 0, MODEL_VOCAB_MAX, &h->vocab_first, e);
+    }
+    if (rc == 0) {
+        rc = want_u32(j, "vocab_last", 1, MODEL_VOCAB_MAX, &h->vocab_last, e);
+    }
+    if (rc == 0) {
+        rc = want_u32(j, "t_min", 1, ENGINE_CHUNK_MAX, &h->t_min, e);
+    }
+    if (rc == 0) {
+        rc = want_u32(j, "t_max", 1, ENGINE_CHUNK_MAX, &h->t_max, e);
+    }
+    return rc < 0 ? rc : want_bytes(j, "weight_bytes", &h->weight_bytes, e);
+}
+
+static int read_shards(struct bundle *b, const struct json *j, struct err *e)
+{
+    const struct json *a = NULL;
+    void *items = NULL;
+    int rc = want_array(b, j, "shards", SHARDS_MAX, sizeof(*b->shards), &a,
+                        &items, &b->n_shards, e);
+    if (rc < 0) {
+        return rc;
+    }
+    b->shards = items;
+    size_t i = 0;
+    for (const struct json *c = json_first(a); c != NULL; c = json_next(c)) {
+        rc = read_shard(b, c, &b->shards[i], e);
+        if (rc < 0) {
+            return err_prefix(e, "shards[%zu]", i);
+        }
+        i++;
+    }
+    return 0;
+}
+
+static int read_heads(struct bundle *b, const struct json *j, struct err *e)
+{
+    const struct json *a = NULL;
+    void *items = NULL;
+    int rc = want_array(b, j, "heads", SHARDS_MAX, sizeof(*b->heads), &a,
+                        &items, &b->n_heads_shards, e);
+    if (rc < 0) {
+        return rc;
+    }
+    b->heads = items;
+    size_t i = 0;
+    for (const struct json *c = json_first(a); c != NULL; c = json_next(c)) {
+        rc = read_head(b, c, &b->heads[i], e);
+        if (rc < 0) {
+            return err_prefix(e, "heads[%zu]", i);
+        }
+        i++;
+    }
+    return 0;
+}
+
+static int read_files(struct bundle *b, const struct json *j, struct err *e)
+{
+    const struct json *a = NULL;
+    void *items = NULL;
+    int rc = want_array(b, j, "files", BUNDLE_FILES_MAX, sizeof(*b->files), &a,
+                        &items, &b->n_files, e);
+    if (rc < 0) {
+        return rc;
+    }
+    b->files = items;
+    size_t i = 0;
+    for (const struct json *c = json_first(a); c != NULL; c = json_next(c)) {
+        struct bundle_file *f = &b->files[i];
+        rc = want_str(b, c, "path", BUNDLE_PATH_MAX, &f->path, e);
+        if (rc == 0) {
+            rc = want_bytes(c, "bytes", &f->bytes, e);
+        }
+        if (rc == 0) {
+            rc = want_sha256(c, "sha256", f->sha256, e);
+        }
+        if (rc < 0) {
+            return err_prefix(e, "files[%zu]", i);
+        }
+        i++;
+    }
+    return 0;
+}
+
+static int read_peaks(struct bundle *b, const struct json *j, struct err *e)
+{
+    const struct json *a = NULL;
+    void *items = NULL;
+    int rc = want_array(b, j, "peaks", PEAKS_MAX, sizeof(*b->peaks), &a, &items,
+                        &b->n_peaks, e);
+    if (rc < 0) {
+        return rc;
+    }
+    b->peaks = items;
+    size_t i = 0;
+    for (const struct json *c = json_first(a); c != NULL; c = json_next(c)) {
+        struct bundle_peak *p = &b->peaks[i];
+        rc = want_str(b, c, "name", BUNDLE_TEXT_MAX, &p->name, e);
+        if (rc == 0) {
+            rc = json_want_num(c, "peak", true, 0, 1e300, &p->peak, e);
+        }
+        if (rc < 0) {
+            return err_prefix(e, "peaks[%zu]", i);
+        }
+        i++;
+    }
+    return 0;
+}
+
+static int read_manifest(struct bundle *b, const struct json *j, struct err *e)
+{
+    int64_t format = 0;
+    int rc = json_want_int(j, "format", true, 0, INT32_MAX, &format, e);
+    if (rc < 0) {
+        return rc;
+    }
+    if (format != BUNDLE_FORMAT) {
+        return err_set(e, ERR_BUNDLE, "format %d, aned reads %d", (int)format,
+                       BUNDLE_FORMAT);
+    }
+    b->format = (int)format;
+    rc = read_fields(b, j, e);
+    if (rc == 0) {
+        rc = read_source(b, j, e);
+    }
+    if (rc == 0) {
+        rc = read_rope(b, j, "rope", true, &b->rope, e);
+    }
+    if (rc == 0) {
+        rc = read_rope(b, j, "rope_local", false, &b->rope_local, e);
+    }
+    int (*const parts[])(struct bundle *, const struct json *, struct err *) = {
+        read_locals, read_shards, read_heads, read_files, read_peaks,
+    };
+    for (size_t i = 0; rc == 0 && i < countof(parts); i++) {
+        rc = parts[i](b, j, e);
+    }
+    return rc;
+}
+
+static int open_at(struct bundle *b, const struct json *j, struct err *e)
+{
+    char want[SHA256_HEX];
+    int rc = read_manifest(b, j, e);
+    if (rc == 0) {
+        rc = bundle_check(b, e);
+    }
+    if (rc == 0) {
+        rc = bundle_check_files(b, b->dir, e);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    bundle_fingerprint(b, want);
+    if (strcmp(want, b->fingerprint) != 0) {
+        return err_set(e, ERR_BUNDLE,
+                       "fingerprint is not that of the numbers "
+                       "and files");
+    }
+    return 0;
+}
+
+int bundle_open(const char *dir, struct bundle **ret, struct err *e)
+{
+    struct err local = {0};
+    struct buf text = {0};
+    struct json *j = NULL;
+    char path[sizeof(((struct bundle *)0)->dir) + sizeof(BUNDLE_MANIFEST)];
+    int rc = 0;
+
+    if (e == NULL) {
+        e = &local;
+    }
+    struct bundle *b = calloc(1, sizeof(*b));
+    if (b == NULL) {
+        return err_set(e, ERR_NOMEM, "bundle");
+    }
+    arena_init(&b->arena, ARENA_MAX);
+    if (strlen(dir) >= sizeof(b->dir) ||
+        !file_join(path, sizeof(path), dir, BUNDLE_MANIFEST)) {
+        rc = err_set(e, ERR_BUNDLE, "the folder's path is too long");
+        goto out;
+    }
+    memcpy(b->dir, dir, strlen(dir) + 1);
+    rc = file_read(path, BUNDLE_JSON_MAX, &text, e);
+    if (rc < 0) {
+        goto out;
+    }
+    rc = json_parse(text.p != NULL ? text.p : "", text.n, &j, e);
+    if (rc == 0) {
+        rc = open_at(b, j, e);
+    }
+    if (rc < 0) {
+        /* INVALID and JSON tell what is wrong inside: to the caller the
+         * bundle is not sound. */
+        rc = err_prefix(e, "%s", BUNDLE_MANIFEST);
+        if (rc == ERR_INVALID || rc == ERR_JSON) {
+            e->code = rc = ERR_BUNDLE;
+        }
+        goto out;
+    }
+    *ret = b;
+    b = NULL; /* given away */
+out:
+    bundle_close(b);
+    json_free(j);
+    buf_fini(&text);
+    return rc;
+}
+
+void bundle_close(struct bundle *b)
+{
+    if (b == NULL) {
+        return;
+    }
+    arena_fini(&b->arena);
+    free(b);
+}
