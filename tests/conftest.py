@@ -1,0 +1,183 @@
+"""What the Python suites share: the executables, the shared test data, a running daemon.
+
+Everything is found through the environment `./dev test` sets (ANED_BIN: the build folder; ANED_TOP: the project), or
+its defaults. Sockets and homes are temporary; only processes started here are ended, by their id.
+"""
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+import httpx
+import pytest
+
+TOP = pathlib.Path(os.environ.get("ANED_TOP", pathlib.Path(__file__).parents[1]))
+BIN = pathlib.Path(os.environ.get("ANED_BIN", TOP / ".build" / "release"))
+SHARED = TOP.parent / "shared"
+SLOW_S = 10 if "asan" in BIN.name else 1  # what a sanitizer costs, as a factor
+
+
+def pytest_addoption(parser):
+    parser.addoption("--slow", action="store_true", help="run the tests marked slow too")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "slow: minutes long; run with --slow")
+    config.addinivalue_line("markers", "asan: run again on the sanitizer build")
+
+
+def pytest_collection_modifyitems(config, items):
+    if not config.getoption("--slow"):
+        for item in items:
+            if "slow" in item.keywords:
+                item.add_marker(pytest.mark.skip(reason="slow: run with --slow"))
+
+
+@pytest.fixture(scope="session")
+def aned():
+    p = BIN / "daemon" / "aned"
+    assert p.exists(), f"{p} is not built: ./dev build"
+    return str(p)
+
+
+@pytest.fixture(scope="session")
+def anectl():
+    p = BIN / "client" / "anectl"
+    assert p.exists(), f"{p} is not built: ./dev build"
+    return str(p)
+
+
+@pytest.fixture(scope="session")
+def shared():
+    if not SHARED.is_dir():
+        pytest.skip("shared test data is not there")
+    return SHARED
+
+
+@pytest.fixture(scope="session")
+def gemma():
+    p = TOP / ".build" / "models" / "gemma-3-270m-q4_k_m.gguf"
+    if not p.exists():
+        pytest.skip("gemma-3-270m: not installed")
+    return p
+
+
+@pytest.fixture(scope="session")
+def demo_gguf():
+    found = sorted((TOP / "conf" / "demo").glob("*.gguf"))
+    assert found, "conf/demo/*.gguf is missing"
+    return found[0]
+
+
+class Daemon:
+    """A running `aned serve` on a private home and socket."""
+
+    def __init__(self, aned, home=None, args=(), env=None):
+        self.aned = aned
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="aned-test-"))
+        self.home = pathlib.Path(home) if home else self.dir / "home"
+        self.sock = self.dir / "run" / "aned.sock"
+        self.args = list(args)
+        self.env = dict(os.environ, **(env or {}))
+        self.log = self.dir / "aned.log"
+        self.proc = None
+        self.start()
+
+    def start(self):
+        self.logf = open(self.log, "ab")
+        self.proc = subprocess.Popen(
+            [self.aned, "serve", "--home", str(self.home), "--socket", str(self.sock), *self.args],
+            stdin=subprocess.DEVNULL, stdout=self.logf, stderr=self.logf, env=self.env)
+        end = time.monotonic() + 15 * SLOW_S
+        while True:
+            try:
+                if self.http().get("/health").status_code == 200:
+                    return
+            except httpx.HTTPError:
+                pass
+            if self.proc.poll() is not None or time.monotonic() > end:
+                raise RuntimeError("aned did not start:\n" + self.log.read_text()[-4000:])
+            time.sleep(0.05)
+
+    def http(self, timeout=120):
+        return httpx.Client(transport=httpx.HTTPTransport(uds=str(self.sock)), base_url="http://aned",
+                            timeout=timeout * SLOW_S)
+
+    def convert(self, source, name, timeout=240, **spec):
+        """Convert and wait; returns the final job object."""
+        with self.http() as c:
+            r = c.post("/aned/v1/jobs", json={"source": str(source), "name": name, **spec})
+            assert r.status_code == 202, r.text
+            job = r.json()["id"]
+            end = time.monotonic() + timeout * SLOW_S
+            while time.monotonic() < end:
+                j = c.get(f"/aned/v1/jobs/{job}").json()
+                if j["state"] in ("done", "failed", "cancelled", "interrupted"):
+                    return j
+                time.sleep(0.1)
+        raise AssertionError(f"job {job} did not end: {json.dumps(j)}")
+
+    def children(self):
+        out = []
+        for t in pathlib.Path(f"/proc/{self.proc.pid}/task").iterdir():
+            out += [int(x) for x in (t / "children").read_text().split()]
+        return out
+
+    def fds(self):
+        return len(list(pathlib.Path(f"/proc/{self.proc.pid}/fd").iterdir()))
+
+    def rss_kib(self):
+        for line in pathlib.Path(f"/proc/{self.proc.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1])
+        return 0
+
+    def kill(self, sig=signal.SIGKILL):
+        self.proc.send_signal(sig)
+        code = self.proc.wait(timeout=30 * SLOW_S)
+        self.logf.close()
+        return code
+
+    def stop(self):
+        """SIGTERM; returns the exit code."""
+        if self.proc.poll() is None:
+            self.proc.send_signal(signal.SIGTERM)
+            try:
+                self.proc.wait(timeout=30 * SLOW_S)
+            except subprocess.TimeoutExpired:
+                self.proc.kill()
+                self.proc.wait()
+        self.logf.close()
+        return self.proc.returncode
+
+    def close(self):
+        code = self.stop()
+        shutil.rmtree(self.dir, ignore_errors=True)
+        return code
+
+
+@pytest.fixture
+def make_daemon(aned):
+    """make_daemon(home=None, args=(), env=None) -> Daemon; all are ended at the end of the test."""
+    made = []
+
+    def make(**kw):
+        made.append(Daemon(aned, **kw))
+        return made[-1]
+    yield make
+    for d in made:
+        d.close()
+
+
+@pytest.fixture(scope="session")
+def daemon(aned, demo_gguf):
+    """A daemon that many tests share, with the demo model converted as `demo`."""
+    d = Daemon(aned)
+    job = d.convert(demo_gguf, "demo", context=512)
+    assert job["state"] == "done", job
+    yield d
+    assert d.close() == 0, "aned serve ended with an error"

@@ -1,0 +1,197 @@
+/* err, buf, cur, arena, checked arithmetic, hashes. */
+#include "../unit.h"
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/hash.h"
+#include "base/num.h"
+
+static void error_rows_are_unique_and_complete(void **state)
+{
+    (void)state;
+    static const int codes[] = {
+#define XX(name, value, http, exit, wire, text) (value),
+        ERR_MAP(XX)
+#undef XX
+    };
+    for (size_t i = 0; i < countof(codes); i++) {
+        for (size_t k = 0; k < i; k++) {
+            assert_int_not_equal(codes[i], codes[k]);
+            assert_string_not_equal(err_name(codes[i]), err_name(codes[k]));
+        }
+        assert_int_equal(err_by_name(err_name(codes[i])), codes[i]);
+        assert_in_range(err_http(codes[i]), 400, 599);
+        assert_in_range(err_exit(codes[i]), 64, 78);
+    }
+    assert_int_equal(err_http(-4095), 500);
+    assert_string_equal(err_name(-2), "internal");
+}
+
+static void messages_are_cut_and_cleaned(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    char big[2 * ERR_MSG_MAX];
+    memset(big, 'x', sizeof(big) - 1);
+    big[sizeof(big) - 1] = '\0';
+    assert_int_equal(err_set(&e, ERR_JSON, "a\x1b[31m\xff%s", "b\n"), ERR_JSON);
+    assert_string_equal(e.msg, "a?[31m?b?");
+    assert_int_equal(err_prefix(&e, "%s", "file"), ERR_JSON);
+    assert_string_equal(e.msg, "file: a?[31m?b?");
+    (void)err_set(&e, ERR_JSON, "%s", big);
+    assert_int_equal(strlen(e.msg), ERR_MSG_MAX - 1);
+    (void)err_prefix(&e, "%s", "prefix");
+    assert_int_equal(strlen(e.msg), ERR_MSG_MAX - 1);
+    assert_memory_equal(e.msg, "prefix: xxx", 11);
+    (void)err_prefix(&e, "%s", big);
+    assert_int_equal(strlen(e.msg), ERR_MSG_MAX - 1);
+    assert_int_equal(err_set(NULL, ERR_IO, "nobody reads this"), ERR_IO);
+}
+
+static void buffers_keep_their_limit(void **state)
+{
+    (void)state;
+    struct buf b;
+    buf_init(&b, 10);
+    buf_puts(&b, "12345");
+    buf_printf(&b, "%d", 67890);
+    assert_true(buf_ok(&b));
+    assert_string_equal(b.p, "1234567890");
+    buf_put(&b, "x", 1);
+    assert_false(buf_ok(&b));
+    assert_int_equal(b.n, 10);
+    buf_put(&b, "", 0); /* once over, always over */
+    assert_false(buf_ok(&b));
+    buf_clear(&b);
+    assert_true(buf_ok(&b));
+    buf_puts(&b, "abcdef");
+    buf_shift(&b, 4);
+    assert_string_equal(b.p, "ef");
+    buf_fini(&b);
+
+    char big[600];
+    memset(big, 'y', sizeof(big));
+    buf_init(&b, 1000);
+    buf_printf(&b, "%.*s", (int)sizeof(big), big);
+    assert_int_equal(b.n, 600);
+    buf_printf(&b, "%.*s", (int)sizeof(big), big);
+    assert_false(buf_ok(&b));
+    assert_int_equal(b.n, 600);
+    buf_fini(&b);
+}
+
+static void what_is_written_is_read(void **state)
+{
+    (void)state;
+    struct buf b;
+    buf_init(&b, 100);
+    buf_u8(&b, 0xfe);
+    buf_u16(&b, 0xfedc);
+    buf_u32(&b, 0xfedcba98u);
+    buf_u64(&b, 0xfedcba9876543210u);
+    buf_f32(&b, -1.5F);
+    assert_int_equal(b.n, 19);
+    assert_memory_equal(b.p, "\xfe\xdc\xfe\x98\xba\xdc\xfe\x10\x32", 9);
+    struct cur c = cur_of(b.p, b.n);
+    assert_int_equal(cur_u8(&c), 0xfe);
+    assert_int_equal(cur_u16(&c), 0xfedc);
+    assert_int_equal(cur_u32(&c), 0xfedcba98u);
+    assert_true(cur_u64(&c) == 0xfedcba9876543210u);
+    assert_true(cur_f32(&c) == -1.5F);
+    assert_true(cur_done(&c));
+    assert_int_equal(cur_u16(&c), 0);
+    assert_true(c.bad);
+    c = cur_of(b.p, 3);
+    assert_null(cur_bytes(&c, 4));
+    assert_false(cur_done(&c));
+    buf_fini(&b);
+}
+
+static void arenas_keep_their_limit(void **state)
+{
+    (void)state;
+    struct arena a;
+    arena_init(&a, 1 << 20);
+    assert_null(arena_array(&a, SIZE_MAX / 4, 8));
+    assert_null(arena_alloc(&a, SIZE_MAX));
+    assert_null(arena_alloc(&a, (1 << 20) + 1));
+    uint8_t *p = arena_alloc(&a, 100000);
+    assert_non_null(p);
+    for (size_t i = 0; i < 100000; i++) {
+        assert_int_equal(p[i], 0);
+    }
+    for (int i = 0; i < 1000; i++) {
+        void *q = arena_alloc(&a, 33);
+        assert_non_null(q);
+        assert_int_equal((uintptr_t)q % 16, 0);
+    }
+    assert_string_equal(arena_printf(&a, "%s-%d", "x", 7), "x-7");
+    assert_string_equal(arena_strn(&a, "hello", 4), "hell");
+    arena_fini(&a);
+    arena_fini(&a);
+}
+
+static void arithmetic_is_checked(void **state)
+{
+    (void)state;
+    uint64_t r = 42;
+    assert_false(num_add(UINT64_MAX, 1, &r));
+    assert_false(num_mul(UINT64_MAX / 2, 3, &r));
+    assert_false(num_align(UINT64_MAX - 3, 64, &r));
+    assert_true(r == 42); /* untouched */
+    assert_true(num_align(65, 64, &r));
+    assert_true(r == 128);
+}
+
+static void hex_is(const void *p, size_t n, size_t piece, const char *want)
+{
+    struct sha256 s;
+    uint8_t d[SHA256_BYTES];
+    char hex[SHA256_HEX];
+    sha256_init(&s);
+    for (size_t i = 0; i < n; i += piece) {
+        sha256_add(&s, (const char *)p + i, num_min(piece, n - i));
+    }
+    sha256_end(&s, d);
+    sha256_hex(d, hex);
+    assert_string_equal(hex, want);
+}
+
+static void sha256_gives_the_published_digests(void **state)
+{
+    (void)state;
+    /* FIPS 180-2 appendix B and the NIST long message */
+    static const char two[] =
+        "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq";
+    hex_is("", 0, 1,
+           "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    hex_is("abc", 3, 3,
+           "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    for (size_t piece = 1; piece <= 57; piece += 7) {
+        hex_is(
+            two, strlen(two), piece,
+            "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+    }
+    char *million = malloc(1000000);
+    assert_non_null(million);
+    memset(million, 'a', 1000000);
+    for (size_t piece = 63; piece <= 100000; piece = piece * 3 + 1) {
+        hex_is(
+            million, 1000000, piece,
+            "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+    }
+    free(million);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(error_rows_are_unique_and_complete),
+        cmocka_unit_test(messages_are_cut_and_cleaned),
+        cmocka_unit_test(buffers_keep_their_limit),
+        cmocka_unit_test(what_is_written_is_read),
+        cmocka_unit_test(arenas_keep_their_limit),
+        cmocka_unit_test(arithmetic_is_checked),
+        cmocka_unit_test(sha256_gives_the_published_digests),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
