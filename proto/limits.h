@@ -24,6 +24,12 @@
 #define MIL_SPEC_BYTES_MAX   MIB(512) /* protobuf's own is 2 GiB */
 #define MIL_MANIFEST_MAX     MIB(1)
 #define MIL_NEST_MAX         16                  /* blocks inside blocks */
+#define MIL_ARGS_MAX         64       /* operands or attributes of one op */
+#define MIL_FUNCTIONS_MAX    256u     /* one a T value is a handful */
+#define MIL_FEATURES_MAX     4096u    /* inputs, or states, of one function */
+#define MIL_SHAPES_MAX       128u     /* enumerated shapes; Core ML's own */
+#define MIL_WEIGHT_FILES_MAX 256u     /* of one package */
+#define MIL_MEMORY_FACTOR    64u      /* bytes of memory a byte of spec may cost */
 #define MIL_TENSOR_BYTES_MAX ((uint64_t)1 << 34) /* one interpreter value */
 
 /* --- models --- */
@@ -77,12 +83,17 @@
 #define HTTP_CONNS_MAX       4096u
 #define HTTP_REQUESTS_MAX    1000u /* per connection */
 #define HTTP_HEADER_MS       10000u
+#define HTTP_REQUEST_MS      60000u /* first byte to last of one request */
 #define HTTP_BODY_IDLE_MS    10000u
 #define HTTP_IDLE_MS         60000u
 #define HTTP_STALL_MS        30000u   /* write without progress */
 #define HTTP_OUT_HIGH        KIB(256) /* pause production */
 #define HTTP_OUT_LOW         KIB(64)  /* resume it */
 #define HTTP_ARGS_MAX        4u       /* {} in one route */
+#define HTTP_AHEAD_MAX       KIB(64) /* pipelined bytes kept during a reply */
+#define HTTP_LINGER_MS       1000u   /* reading away after a refusal */
+#define HTTP_REPLY_MAX       MIB(64) /* bytes queued on one connection */
+#define HTTP_BODIES_MAX      MIB(256) /* request bodies of all connections */
 
 /* --- serve --- */
 #define QUEUE_MAX      64u  /* generations waiting; then 503 */

@@ -123,6 +123,8 @@ struct mil_feature {
     int64_t lo[MIL_RANK_MAX];
     int64_t hi[MIL_RANK_MAX]; /* -1 is unbounded */
     bool optional;
+    bool has_default; /* of an optional input's elements */
+    double default_value;
     size_t n_shapes; /* enumeratedShapes: n_shapes x type.rank */
     const int64_t *shapes;
 };

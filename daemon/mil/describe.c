@@ -1,0 +1,314 @@
+/* describe.c - the description: what callers of the model see. Both ways.
+ *
+ * A package with one function describes it at the top level; one with several
+ * has a FunctionDescription each and an empty top level (facts 7).
+ */
+#include <string.h>
+
+#include "mil/spec.h"
+
+/* ArrayFeatureType.ArrayDataType */
+static const struct {
+    int32_t number;
+    enum mil_dtype t;
+} array_types[] = {
+    {0x10020, MIL_FP32 },
+    {0x10040, MIL_FP64 },
+    {0x20020, MIL_INT32},
+    {0x20008, MIL_INT8 },
+    {0x10010, MIL_FP16 },
+};
+
+/* --- reading --- */
+
+static int no_memory(struct err *e)
+{
+    return err_set(e, ERR_TOO_BIG, "the description needs too much memory");
+}
+
+static int set_rank(struct mil_feature *f, size_t n, struct err *e)
+{
+    if (n > MIL_RANK_MAX || (f->type.rank != 0 && n != (size_t)f->type.rank)) {
+        return err_set(e, ERR_MIL_SHAPE, "a shape of %zu dimensions, rank %d",
+                       n, f->type.rank);
+    }
+    f->type.rank = (int)n;
+    return 0;
+}
+
+/* Without a shape the lower bounds are the default. */
+static int read_range(const Ml__ShapeRange *in, struct mil_feature *f,
+                      struct err *e)
+{
+    bool shaped = f->type.rank > 0;
+    int rc = set_rank(f, in->n_sizes, e);
+    if (rc < 0) {
+        return rc;
+    }
+    f->has_range = true;
+    for (size_t i = 0; i < in->n_sizes; i++) {
+        if (in->sizes[i]->lower > INT64_MAX) {
+            return err_set(e, ERR_MIL_SHAPE, "lower bound %zu is too large", i);
+        }
+        f->lo[i] = (int64_t)in->sizes[i]->lower;
+        f->hi[i] = in->sizes[i]->upper < 0 ? -1 : in->sizes[i]->upper;
+        if (!shaped) {
+            f->type.dims[i] = f->lo[i];
+        }
+    }
+    return 0;
+}
+
+static int read_enumerated(struct reader *r, const Ml__EnumeratedShapes *in,
+                           struct mil_feature *f, struct err *e)
+{
+    if (in->n_shapes == 0 || in->n_shapes > MIL_SHAPES_MAX) {
+        return err_set(e, ERR_MIL_SHAPE, "%zu enumerated shapes", in->n_shapes);
+    }
+    bool shaped = f->type.rank > 0;
+    int64_t *shapes = NULL;
+    for (size_t i = 0; i < in->n_shapes; i++) {
+        const Ml__Shape *s = in->shapes[i];
+        int rc = set_rank(f, s->n_shape, e);
+        if (rc < 0) {
+            return rc;
+        }
+        size_t rank = s->n_shape;
+        if (shapes == NULL) {
+            shapes =
+                arena_array(&r->p->arena, in->n_shapes, rank * sizeof(*shapes));
+        }
+        if (shapes == NULL) {
+            return no_memory(e);
+        }
+        memcpy(shapes + i * rank, rank > 0 ? s->shape : shapes,
+               rank * sizeof(*shapes));
+    }
+    if (!shaped) {
+        memcpy(f->type.dims, shapes, (size_t)f->type.rank * sizeof(*shapes));
+    }
+    f->n_shapes = in->n_shapes;
+    f->shapes = shapes;
+    return 0;
+}
+
+static void read_default(const Ml__ArrayType *in, struct mil_feature *f)
+{
+    f->has_default = true;
+    if (in->default_value_case == ML__ARRAY_TYPE__DEFAULT_VALUE_INT_DEFAULT) {
+        f->default_value = in->int_default;
+    } else if (in->default_value_case ==
+               ML__ARRAY_TYPE__DEFAULT_VALUE_FLOAT_DEFAULT) {
+        f->default_value = (double)in->float_default;
+    } else if (in->default_value_case ==
+               ML__ARRAY_TYPE__DEFAULT_VALUE_DOUBLE_DEFAULT) {
+        f->default_value = in->double_default;
+    } else {
+        f->has_default = false;
+    }
+}
+
+static int read_array(struct reader *r, const Ml__ArrayType *in,
+                      struct mil_feature *f, struct err *e)
+{
+    for (size_t i = 0; i < countof(array_types); i++) {
+        if (array_types[i].number == in->data_type) {
+            f->type.dtype = array_types[i].t;
+        }
+    }
+    if (f->type.dtype == MIL_NONE) {
+        return err_set(e, ERR_MIL_INVALID, "data type %d is unknown",
+                       (int)in->data_type);
+    }
+    int rc = set_rank(f, in->n_shape, e);
+    if (rc < 0) {
+        return rc;
+    }
+    for (size_t i = 0; i < in->n_shape; i++) {
+        f->type.dims[i] = in->shape[i];
+        if (in->shape[i] < 0) {
+            return err_set(e, ERR_MIL_SHAPE, "dimension %zu is negative", i);
+        }
+    }
+    read_default(in, f);
+    if (in->flexibility_case == ML__ARRAY_TYPE__FLEXIBILITY_RANGE) {
+        return read_range(in->range, f, e);
+    }
+    if (in->flexibility_case == ML__ARRAY_TYPE__FLEXIBILITY_ENUMERATED) {
+        return read_enumerated(r, in->enumerated, f, e);
+    }
+    return 0;
+}
+
+static int read_feature(struct reader *r, const Ml__Feature *in,
+                        struct mil_feature *f, struct err *e)
+{
+    if (in->name[0] == '\0') {
+        return err_set(e, ERR_MIL_INVALID, "it has no name");
+    }
+    f->name = arena_str(&r->p->arena, in->name);
+    if (f->name == NULL) {
+        return no_memory(e);
+    }
+    const Ml__FeatureType *t = in->type;
+    int rc = 0;
+    if (t != NULL && t->kind_case == ML__FEATURE_TYPE__KIND_ARRAY) {
+        rc = read_array(r, t->array, f, e);
+    } else if (t != NULL && t->kind_case == ML__FEATURE_TYPE__KIND_STATE &&
+               t->state->array != NULL) {
+        f->type.state = true;
+        rc = read_array(r, t->state->array, f, e);
+    } else {
+        rc = err_set(e, ERR_PKG_UNSUPPORTED, "it is no multi-array");
+    }
+    if (rc < 0) {
+        return err_prefix(e, "%s", f->name);
+    }
+    f->optional = t->optional;
+    return 0;
+}
+
+static int read_features(struct reader *r, Ml__Feature *const *in, size_t n,
+                         const char *what, struct mil_feature **ret,
+                         size_t *ret_n, struct err *e)
+{
+    if (n > MIL_FEATURES_MAX) {
+        return err_set(e, ERR_TOO_BIG, "description: %zu %ss", n, what);
+    }
+    struct mil_feature *list = arena_array(&r->p->arena, n, sizeof(*list));
+    if (list == NULL) {
+        return no_memory(e);
+    }
+    for (size_t i = 0; i < n; i++) {
+        int rc = read_feature(r, in[i], &list[i], e);
+        if (rc < 0) {
+            return err_prefix(e, "description: %s %zu", what, i);
+        }
+    }
+    *ret = list;
+    *ret_n = n;
+    return 0;
+}
+
+static struct mil_function *function_named(struct mil_program *p,
+                                           const char *name)
+{
+    for (size_t i = 0; i < p->n_functions; i++) {
+        if (strcmp(p->functions[i]->name, name) == 0) {
+            return p->functions[i];
+        }
+    }
+    return NULL;
+}
+
+static int read_function(struct reader *r, const Ml__FunctionDescription *in,
+                         struct err *e)
+{
+    struct mil_function *f = function_named(r->p, in->name);
+    if (f == NULL || f->n_out > 0) {
+        return err_set(e, ERR_MIL_INVALID, "description: function %s is %s",
+                       in->name,
+                       f == NULL ? "not in the program" : "there twice");
+    }
+    int rc =
+        read_features(r, in->input, in->n_input, "input", &f->in, &f->n_in, e);
+    if (rc == 0) {
+        rc = read_features(r, in->output, in->n_output, "output", &f->out,
+                           &f->n_out, e);
+    }
+    if (rc == 0) {
+        rc = read_features(r, in->state, in->n_state, "state", &f->states,
+                           &f->n_states, e);
+    }
+    return rc < 0 ? err_prefix(e, "function %s", f->name) : 0;
+}
+
+static int read_multi(struct reader *r, const Ml__Description *in,
+                      struct err *e)
+{
+    r->p->multi = true;
+    if (in->n_input + in->n_output + in->n_state + in->n_training_input > 0 ||
+        in->predicted_feature[0] != '\0' ||
+        in->predicted_probabilities[0] != '\0') {
+        return err_set(e, ERR_MIL_INVALID,
+                       "description: functions beside top-level features");
+    }
+    if (in->n_functions > MIL_FUNCTIONS_MAX) {
+        return err_set(e, ERR_TOO_BIG, "description: %zu functions",
+                       in->n_functions);
+    }
+    for (size_t i = 0; i < in->n_functions; i++) {
+        int rc = read_function(r, in->functions[i], e);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    for (size_t i = 0; i < r->p->n_functions; i++) {
+        if (strcmp(r->p->functions[i]->name, in->default_function) == 0) {
+            r->p->default_function = i;
+            return 0;
+        }
+    }
+    return err_set(e, ERR_MIL_INVALID,
+                   "description: default function \"%s\" is not in the program",
+                   in->default_function);
+}
+
+/* The one function, or "main". */
+static int read_single(struct reader *r, const Ml__Description *in,
+                       struct err *e)
+{
+    struct mil_program *p = r->p;
+    for (size_t i = 0; i < p->n_functions; i++) {
+        if (strcmp(p->functions[i]->name, "main") == 0) {
+            p->default_function = i;
+        }
+    }
+    struct mil_function *f = p->functions[p->default_function];
+    int rc =
+        read_features(r, in->input, in->n_input, "input", &f->in, &f->n_in, e);
+    if (rc == 0) {
+        rc = read_features(r, in->output, in->n_output, "output", &f->out,
+                           &f->n_out, e);
+    }
+    if (rc == 0) {
+        rc = read_features(r, in->state, in->n_state, "state", &f->states,
+                           &f->n_states, e);
+    }
+    return rc;
+}
+
+static int read_metadata(struct reader *r, const Ml__Metadata *in,
+                         struct err *e)
+{
+    struct mil_program *p = r->p;
+    if (in->short_description[0] != '\0') {
+        p->short_description = arena_str(&p->arena, in->short_description);
+        if (p->short_description == NULL) {
+            return no_memory(e);
+        }
+    }
+    p->meta = arena_array(&p->arena, in->n_user_defined, sizeof(*p->meta));
+    if (p->meta == NULL) {
+        return no_memory(e);
+    }
+    for (size_t i = 0; i < in->n_user_defined; i++) {
+        p->meta[i].key = arena_str(&p->arena, in->user_defined[i]->key);
+        p->meta[i].value = arena_str(&p->arena, in->user_defined[i]->value);
+        if (p->meta[i].key == NULL || p->meta[i].value == NULL) {
+            return no_memory(e);
+        }
+        p->n_meta = i + 1;
+    }
+    return 0;
+}
+
+int describe_read(struct reader *r, const Ml__Description *in, struct err *e)
+{
+    bool multi = in->n_functions > 0 || in->default_function[0] != '\0';
+    int rc = multi ? read_multi(r, in, e) : read_single(r, in, e);
+    if (rc == 0 && in->metadata != NULL) {
+        rc = read_metadata(r, in->metadata, e);
+    }
+    return rc;
+}

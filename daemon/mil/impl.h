@@ -1,0 +1,77 @@
+/* impl.h - what the files of mil/ share with each other and nobody else. */
+#pragma once
+
+#include "base/buf.h"
+#include "mil/mil.h"
+
+#define MIL_PREFIX      "@model_path/" /* of every blob file name */
+#define MIL_WEIGHT_FILE MIL_PREFIX "weights/weight.bin"
+
+/* --- type.c --- */
+
+/* Exact bytes of n elements; false on overflow or for strings. */
+CHECKED bool mil_dtype_bytes(enum mil_dtype t, uint64_t n, uint64_t *ret);
+/* A number that MIL.proto knows and aned has a width for (or string). */
+bool mil_dtype_known(int32_t number);
+
+/* Opset of a spec version, "CoreML8" for 9; NULL outside 6..10. */
+const char *mil_opset(int spec_version);
+
+/* A name the loader takes: [A-Za-z_][A-Za-z0-9_@]*. */
+bool mil_name_ok(const char *s);
+
+/* --- names.c: name -> value within one function --- */
+
+struct names_entry {
+    const char *name; /* NULL: free slot */
+    struct mil_value *value;
+    bool hidden; /* its block has ended */
+};
+
+struct names {
+    struct names_entry *slots;
+    size_t n;
+    size_t cap; /* 0 or a power of two */
+};
+
+void names_fini(struct names *t); /* zeroed is fine */
+/* NULL when absent; hidden ones are found too. */
+struct names_entry *names_find(const struct names *t, const char *name);
+/* false when the name is there already, memory is out, or so many names
+ * collide that the file must be hostile. */
+CHECKED bool names_add(struct names *t, const char *name, struct mil_value *v);
+
+/* --- blob.c: weight.bin --- */
+
+#define BLOB_ALIGN  64u
+#define BLOB_HEADER 64u /* bytes of the file header, and of a record */
+
+/* The record at `offset` of a mapped weight file must hold exactly a tensor of
+ * type t. On success *ret_data, *ret_bytes borrow from the map.
+ * Errors: MIL_BLOB. */
+CHECKED int blob_find(const struct file_map *m, uint64_t offset,
+                      const struct mil_type *t, const uint8_t **ret_data,
+                      uint64_t *ret_bytes, struct err *e);
+/* File header: version 2. Errors: MIL_BLOB. */
+CHECKED int blob_check_header(const struct file_map *m, struct err *e);
+void blob_put_header(uint8_t out[BLOB_HEADER], uint32_t count);
+/* false when weight.bin has no number for the dtype. */
+CHECKED bool blob_put_record(uint8_t out[BLOB_HEADER], const struct mil_type *t,
+                             uint64_t bytes, uint64_t data_offset);
+
+/* --- value.c, spec_read.c: protobuf -> program --- */
+
+/* Where the reader gets weight files from: `rel` is the path behind
+ * "@model_path/". The map stays valid as long as the program. */
+struct weights {
+    int (*find)(void *ctx, const char *rel, const struct file_map **ret,
+                struct err *e);
+    void *ctx;
+};
+
+/* Parse a serialized Model into p, which is zeroed but for what `weights`
+ * keeps in it. On failure p is half made and only good for mil_free.
+ * Errors: PKG_PROTOBUF, PKG_UNSUPPORTED, MIL_INVALID, MIL_SHAPE, MIL_BLOB,
+ * TOO_BIG, NOMEM. */
+CHECKED int spec_read(struct mil_program *p, const void *bytes, size_t n,
+                      struct weights weights, struct err *e);
