@@ -1,7 +1,7 @@
 /* unit.h - cmocka and what unit tests share. */
 #pragma once
 
-#include <cmocka.h>
+/* clang-format off: cmocka.h needs these before it */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <cmocka.h>
+/* clang-format on */
 
 #include "base/err.h"
 

@@ -1,0 +1,352 @@
+/* test_bundle.c - bundle.json there and back, and hostile manifests. */
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "model/bundle.h"
+#include "tests/unit/unit.h"
+
+static char dir[256];
+
+static void put(const char *name, const void *p, size_t n)
+{
+    char path[512];
+    struct err e = {0};
+    assert_true(file_join(path, sizeof(path), dir, name));
+    unit_ok(file_write(path, p, n, &e), &e);
+}
+
+static void make_files(void)
+{
+    char sub[512];
+    struct err e = {0};
+    static const char embed[10 * 4 * 2];
+    const char *packages[] = {"layers_00_02.mlpackage", "head_0.mlpackage",
+                              "head_1.mlpackage", "golden"};
+    for (size_t i = 0; i < countof(packages); i++) {
+        assert_true(file_join(sub, sizeof(sub), dir, packages[i]));
+        unit_ok(file_mkdirs(sub, 0755, &e), &e);
+    }
+    put("embed.bin", embed, sizeof(embed));
+    put("tokenizer.gguf", "GGUF", 4);
+    put("layers_00_02.mlpackage/Manifest.json", "{}", 2);
+    put("head_0.mlpackage/Manifest.json", "{ }", 3);
+    put("head_1.mlpackage/Manifest.json", "{  }", 4);
+    put("golden/logits.npy", "", 0);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    (void)snprintf(dir, sizeof(dir), "%s/aned-bundle-XXXXXX",
+                   getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp");
+    assert_non_null(mkdtemp(dir));
+    make_files();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    unit_ok(file_rmtree(dir, &e), &e);
+    return 0;
+}
+
+static const char *function_names[] = {"main"};
+static uint32_t function_t[] = {0};
+static const float factors[] = {1.0F, 8.0F};
+static const uint8_t locals[] = {1, 0};
+static struct bundle_shard shards[] = {
+    {.path = "layers_00_02.mlpackage",
+     .first = 0,
+     .last = 2,
+     .t_min = 1,
+     .t_max = 4,
+     .n_functions = 1,
+     .functions = function_names,
+     .function_t = function_t,
+     .weight_bytes = 77},
+};
+static struct bundle_head heads[] = {
+    {"head_0.mlpackage", 0, 6,  1, 4, 5},
+    {"head_1.mlpackage", 6, 10, 1, 4, 6},
+};
+static struct bundle_peak peaks[] = {
+    {"layers.0.residual", 104000.25}
+};
+
+/* A sound manifest; the list of files is left to bundle_write. */
+static void sample(struct bundle *b)
+{
+    memset(b, 0, sizeof(*b));
+    arena_init(&b->arena, 0);
+    b->name = "tiny";
+    b->architecture = "gemma3";
+    b->n_layers = 2;
+    b->d_model = 4;
+    b->n_heads = 2;
+    b->n_kv_heads = 1;
+    b->d_head = 4;
+    b->d_ff = 12;
+    b->vocab = 10;
+    b->context = 64;
+    b->context_train = 32768;
+    b->norm_eps = 1e-6F;
+    b->quant = "int8";
+    b->shape = "ranged";
+    b->kv = "state";
+    b->norm = "scale";
+    b->embed_scale = 25.298221F;
+    b->residual_scale = 0.125F;
+    b->margin = 5.038;
+    b->rope = (struct bundle_rope){true, 4, 1e6F, 1.0F, 0, 2, factors};
+    b->rope_local = (struct bundle_rope){true, 4, 1e4F, 1.0F, 512, 0, NULL};
+    b->layer_local = locals;
+    b->n_shards = countof(shards);
+    b->shards = shards;
+    b->n_heads_shards = countof(heads);
+    b->heads = heads;
+    b->embed_file = "embed.bin";
+    b->tokenizer_file = "tokenizer.gguf";
+    b->source_name = "tiny.gguf";
+    b->source_bytes = 123456789012;
+    memset(b->source_sha256, 'a', SHA256_HEX - 1);
+    b->converter_version = "aned 0.1.0";
+    b->n_peaks = 1;
+    b->peaks = peaks;
+}
+
+static void write_sample(struct bundle *b)
+{
+    struct err e = {0};
+    sample(b);
+    unit_ok(bundle_write(dir, b, &e), &e);
+}
+
+static void test_round_trip(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    struct bundle a;
+    struct bundle *b = NULL;
+    write_sample(&a);
+    unit_ok(bundle_open(dir, &b, &e), &e);
+    assert_string_equal(b->name, "tiny");
+    assert_string_equal(b->architecture, "gemma3");
+    assert_int_equal(b->d_ff, 12);
+    assert_int_equal(b->context_train, 32768);
+    assert_memory_equal(&b->norm_eps, &a.norm_eps, sizeof(float));
+    assert_memory_equal(&b->embed_scale, &a.embed_scale, sizeof(float));
+    assert_memory_equal(&b->margin, &a.margin, sizeof(double));
+    assert_int_equal(b->rope.n_factors, 2);
+    assert_memory_equal(b->rope.factors, factors, sizeof(factors));
+    assert_int_equal(b->rope_local.window, 512);
+    assert_memory_equal(b->layer_local, locals, sizeof(locals));
+    assert_int_equal(b->n_shards, 1);
+    assert_string_equal(b->shards[0].functions[0], "main");
+    assert_int_equal(b->shards[0].weight_bytes, 77);
+    assert_int_equal(b->n_heads_shards, 2);
+    assert_int_equal(b->heads[1].vocab_first, 6);
+    assert_int_equal(b->n_files, 6);
+    assert_string_equal(b->files[0].path, "embed.bin");
+    assert_int_equal(b->files[0].bytes, 80);
+    assert_int_equal(b->total_bytes, 80 + 4 + 2 + 3 + 4 + 0);
+    assert_true(b->source_bytes == 123456789012);
+    assert_string_equal(b->peaks[0].name, "layers.0.residual");
+    assert_true(b->peaks[0].peak == 104000.25);
+    assert_string_equal(b->fingerprint, a.fingerprint);
+    assert_string_equal(b->dir, dir);
+    unit_ok(bundle_verify(b, &e), &e);
+    bundle_close(b);
+    arena_fini(&a.arena);
+}
+
+/* Design 5: another source or new peaks keep it, numbers and files do not. */
+static void test_fingerprint(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    struct bundle a;
+    struct bundle b;
+    write_sample(&a);
+
+    sample(&b);
+    b.source_name = "elsewhere.gguf";
+    b.name = "renamed";
+    b.n_peaks = 0;
+    b.margin = 4;
+    unit_ok(bundle_write(dir, &b, &e), &e);
+    assert_string_equal(a.fingerprint, b.fingerprint);
+    arena_fini(&b.arena);
+
+    sample(&b);
+    b.rope_local.window = 256;
+    unit_ok(bundle_write(dir, &b, &e), &e);
+    assert_string_not_equal(a.fingerprint, b.fingerprint);
+    arena_fini(&b.arena);
+
+    put("tokenizer.gguf", "GGUG", 4);
+    sample(&b);
+    unit_ok(bundle_write(dir, &b, &e), &e);
+    assert_string_not_equal(a.fingerprint, b.fingerprint);
+    arena_fini(&b.arena);
+    put("tokenizer.gguf", "GGUF", 4);
+    arena_fini(&a.arena);
+}
+
+/* A manifest aned could not read again is not written. */
+static void test_write_refuses(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    struct bundle b;
+    struct bundle_head gap[] = {heads[0], heads[1]};
+    gap[1].vocab_first = 7;
+    sample(&b);
+    b.heads = gap;
+    assert_int_equal(bundle_write(dir, &b, &e), ERR_BUNDLE);
+    arena_fini(&b.arena);
+    sample(&b);
+    b.residual_scale = 0.3F;
+    assert_int_equal(bundle_write(dir, &b, &e), ERR_BUNDLE);
+    assert_non_null(strstr(e.msg, "power of two"));
+    arena_fini(&b.arena);
+}
+
+/* Write the sample's manifest with the first `from` replaced by `to`. */
+static void write_changed(const char *from, const char *to)
+{
+    struct err e = {0};
+    struct bundle b;
+    struct buf text = {0};
+    struct buf out = {0};
+    char path[512];
+    write_sample(&b);
+    arena_fini(&b.arena);
+    assert_true(file_join(path, sizeof(path), dir, "bundle.json"));
+    unit_ok(file_read(path, BUNDLE_JSON_MAX, &text, &e), &e);
+    const char *at = strstr(text.p, from);
+    if (at == NULL) {
+        fail_msg("%s is not in the manifest", from);
+    }
+    buf_init(&out, BUNDLE_JSON_MAX);
+    buf_put(&out, text.p, (size_t)(at - text.p));
+    buf_puts(&out, to);
+    buf_puts(&out, at + strlen(from));
+    unit_ok(file_write(path, out.p, out.n, &e), &e);
+    buf_fini(&out);
+    buf_fini(&text);
+}
+
+static const struct {
+    const char *from, *to, *tells;
+} hostile[] = {
+    {"\"format\": 1",                  "\"format\": 2",                   "format 2"     },
+    {"\"n_layers\": 2",                "\"n_layers\": 0",                 "n_layers"     },
+    {"\"n_layers\": 2",                "\"n_layers\": 1e300",             "n_layers"     },
+    {"\"n_layers\": 2",                "\"n_layers\": 3",                 "layer_local"  },
+    {"\"n_layers\": 2",                "\"n_layers\": \"2\"",             "n_layers"     },
+    {"\"vocab\": 10",                  "\"vocab\": 99999999",             "vocab"        },
+    {"\"vocab\": 10",                  "\"vocab\": 11",                   "heads end"    },
+    {"\"d_model\": 4",                 "\"d_model\": 8",                  "embed.bin"    },
+    {"\"n_kv_heads\": 1",              "\"n_kv_heads\": 3",               "kv heads"     },
+    {"\"d_ff\": 12",                   "\"d_ff\": 13",                    "fingerprint"  },
+    {"\"residual_scale\": 0.125",      "\"residual_scale\": 0.12",        "power of two" },
+    {"\"embed_scale\": ",              "\"embed_scale\": -",              "embed_scale"  },
+    {"\"name\": \"tiny\"",             "\"name\": \"../tiny\"",           "name"         },
+    {"\"shape\": \"ranged\"",          "\"shape\": \"round\"",            "shape"        },
+    {"\"path\": \"embed.bin\"",        "\"path\": \"../embed.bin\"",      "path"         },
+    {"\"path\": \"embed.bin\"",        "\"path\": \"/embed.bin\"",        "path"         },
+    {"\"path\": \"embed.bin\"",        "\"path\": \"golden/../x\"",       "path"         },
+    {"\"path\": \"embed.bin\"",        "\"path\": \"bundle.json\"",       "path"         },
+    {"\"path\": \"embed.bin\"",        "\"path\": \"golden/logits.npy\"", "twice"        },
+    {"\"path\": \"embed.bin\"",        "\"path\": \"absent.bin\"",        "list of files"},
+    {"\"path\": \"golden/logits",      "\"path\": \"golden/absent",       "missing"      },
+    {"\"bytes\": 4",                   "\"bytes\": 5",                    "total_bytes"  },
+    {"\"bytes\": 4",                   "\"bytes\": -1",                   "bytes"        },
+    {"\"total_bytes\": 93",            "\"total_bytes\": 94",             "total_bytes"  },
+    {"\"embed_file\": \"embed.bin",    "\"embed_file\": \"other.bin",
+     "list of files"                                                                     },
+    {"\"path\": \"layers_00_02",       "\"path\": \"layers_00_03",        "no file"      },
+    {"\"path\": \"head_0.mlpackage\"", "\"path\": \"..\"",                "path"         },
+    {"\"first\": 0",                   "\"first\": 1",                    "do not follow"},
+    {"\"t_max\": 4",                   "\"t_max\": 4000",                 "t_max"        },
+    {"\"t_max\": 4",                   "\"t_max\": 0",                    "t_max"        },
+    {"\"vocab_first\": 6",             "\"vocab_first\": 5",              "do not follow"},
+    {"\"name\": \"main\"",             "\"name\": \"\"",                  "shards[0]"    },
+    {"\"dim\": 4",                     "\"dim\": 3",                      "rope"         },
+    {"\"dim\": 4",                     "\"dim\": 6",                      "rope"         },
+    {"\"functions\": [",               "\"functions\": [7, ",             "shards[0]"    },
+    {"\"shards\": [",                  "\"shards\": [null, ",             "shards[0]"    },
+    {"\"peaks\": [",                   "\"peaks\": 3, \"p\": [",          "peaks"        },
+    {"\"source\": {",                  "\"source\": [], \"s\": {",        "source"       },
+    {"\"sha256\": \"aaaa",             "\"sha256\": \"AAAA",              "sha256"       },
+    {"\"format\": 1",                  "\"format\": 1, \"format\": 1",    "bundle.json"  },
+};
+
+static void test_hostile(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < countof(hostile); i++) {
+        struct err e = {0};
+        struct bundle *b = NULL;
+        write_changed(hostile[i].from, hostile[i].to);
+        int rc = bundle_open(dir, &b, &e);
+        if (rc != ERR_BUNDLE || strstr(e.msg, hostile[i].tells) == NULL) {
+            fail_msg("%s -> %s: %s: %s", hostile[i].from, hostile[i].to,
+                     err_name(rc), e.msg);
+        }
+        assert_null(b);
+    }
+}
+
+/* Files that changed behind the manifest's back. */
+static void test_files(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    struct bundle a;
+    struct bundle *b = NULL;
+    char path[512];
+    char link_to[512];
+    write_sample(&a);
+    arena_fini(&a.arena);
+
+    put("tokenizer.gguf", "GGUX", 4); /* same size: only the hash tells */
+    unit_ok(bundle_open(dir, &b, &e), &e);
+    assert_int_equal(bundle_verify(b, &e), ERR_BUNDLE);
+    assert_non_null(strstr(e.msg, "tokenizer.gguf"));
+    bundle_close(b);
+
+    put("tokenizer.gguf", "GGUF2", 5);
+    assert_int_equal(bundle_open(dir, &b, &e), ERR_BUNDLE);
+    assert_non_null(strstr(e.msg, "tokenizer.gguf"));
+
+    /* a link out of the folder */
+    put("golden/tok", "GGUF", 4);
+    assert_true(file_join(path, sizeof(path), dir, "tokenizer.gguf"));
+    assert_true(file_join(link_to, sizeof(link_to), dir, "golden/tok"));
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(symlink(link_to, path), 0);
+    assert_int_equal(bundle_open(dir, &b, &e), ERR_BUNDLE);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(unlink(link_to), 0);
+    assert_int_equal(bundle_open(dir, &b, &e), ERR_BUNDLE);
+    put("tokenizer.gguf", "GGUF", 4);
+
+    assert_true(file_join(path, sizeof(path), dir, "absent"));
+    assert_int_equal(bundle_open(path, &b, &e), ERR_NOT_FOUND);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_fingerprint),
+        cmocka_unit_test(test_write_refuses),
+        cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_files),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
