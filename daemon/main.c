@@ -13,6 +13,8 @@ struct command {
 };
 
 static const struct command commands[] = {
+    {"inspect", cli_inspect, "what a model file, package or bundle holds"},
+    {"tensor", cli_tensor, "one tensor of a GGUF as a .npy"},
     {NULL, NULL, NULL},
 };
 

@@ -3,12 +3,13 @@
  * The file is mapped read-only. Every count, offset and size is checked before
  * use; nothing is allocated in proportion to a number the file claims before
  * the file was shown to be that long. Worker and command line only: serve never
- * maps a user's file. Reads of tensor data must stand inside gguf_guard(),
- * which turns SIGBUS (the file was truncated meanwhile) into SOURCE_CHANGED.
+ * maps a user's file. A file that is truncated while it is mapped raises
+ * SIGBUS: gguf_open and gguf_rows turn it into SOURCE_CHANGED themselves, any
+ * other read of the mapping (metadata, t->data) stands inside gguf_guard().
  *
  * Special ids of 0xFFFFFFFF mean absent.
- * Thread: read-only after open; the guard is one per process, on the thread
- * that called it and the threads it starts.
+ * Thread: read-only after open, any number of threads. A guard is a thread's
+ * own: a thread started inside one needs its own.
  */
 #pragma once
 
@@ -33,9 +34,19 @@ enum ggml_type {
 };
 
 enum gguf_kind {
-    GGUF_U8 = 0, GGUF_I8 = 1, GGUF_U16 = 2, GGUF_I16 = 3, GGUF_U32 = 4,
-    GGUF_I32 = 5, GGUF_F32 = 6, GGUF_BOOL = 7, GGUF_STRING = 8,
-    GGUF_ARRAY = 9, GGUF_U64 = 10, GGUF_I64 = 11, GGUF_F64 = 12,
+    GGUF_U8 = 0,
+    GGUF_I8 = 1,
+    GGUF_U16 = 2,
+    GGUF_I16 = 3,
+    GGUF_U32 = 4,
+    GGUF_I32 = 5,
+    GGUF_F32 = 6,
+    GGUF_BOOL = 7,
+    GGUF_STRING = 8,
+    GGUF_ARRAY = 9,
+    GGUF_U64 = 10,
+    GGUF_I64 = 11,
+    GGUF_F64 = 12,
 };
 
 struct gguf_kv {
@@ -61,9 +72,11 @@ struct gguf_tensor {
 
 struct gguf;
 
-/* Errors: NOT_FOUND, IO, INVALID, GGUF_*. Tensor types aned has no
- * dequantisation for are accepted here if their size is known to ggml and
- * refused by gguf_rows; an unknown type number is GGUF_TENSOR. */
+/* Errors: NOT_FOUND, IO, INVALID, NOMEM, SOURCE_CHANGED, UNSUPPORTED (a part of
+ * a split model), GGUF_*. Tensor types aned has no dequantisation for are
+ * accepted here if their size is known to ggml and refused by gguf_rows; an
+ * unknown type number is GGUF_TENSOR. The vocabulary is not looked at: see
+ * gguf_check_vocab. */
 CHECKED int gguf_open(const char *path, struct gguf **ret, struct err *e);
 /* The same from an open descriptor (dup'ed). */
 CHECKED int gguf_open_fd(int fd, struct gguf **ret, struct err *e);
@@ -71,6 +84,17 @@ CHECKED int gguf_open_fd(int fd, struct gguf **ret, struct err *e);
 CHECKED int gguf_open_mem(const void *p, size_t n, struct gguf **ret,
                           struct err *e);
 void gguf_close(struct gguf *g); /* NULL is fine */
+
+/* The vocabulary is sound: tokens present and none empty, scores and types of
+ * the right type and length, byte tokens spelled <0xHH>, special ids inside
+ * the vocabulary (or 0xFFFFFFFF). Merges are only checked for their form.
+ * Errors: GGUF_MISSING (no vocabulary at all), GGUF_VOCAB. */
+CHECKED int gguf_check_vocab(const struct gguf *g, struct err *e);
+
+/* The file behind g still has the size and time of change it was opened with.
+ * A truncation inside the last page raises no SIGBUS, an overwrite never does:
+ * call it when the reading is done. Errors: SOURCE_CHANGED. */
+CHECKED int gguf_check_unchanged(const struct gguf *g, struct err *e);
 
 uint32_t gguf_version(const struct gguf *g);
 uint64_t gguf_file_bytes(const struct gguf *g);
@@ -81,15 +105,18 @@ size_t gguf_n_tensors(const struct gguf *g);
 const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, size_t i);
 const struct gguf_tensor *gguf_tensor(const struct gguf *g, const char *name);
 
-/* Typed scalars; integer kinds convert when in range. false when absent or of
- * another kind (then *ret is untouched). */
+/* Typed scalars; integer kinds convert when in range, floats must be finite.
+ * false when absent or of another kind (then *ret is untouched). */
 CHECKED bool gguf_get_u32(const struct gguf *g, const char *key, uint32_t *ret);
 CHECKED bool gguf_get_f32(const struct gguf *g, const char *key, float *ret);
 CHECKED bool gguf_get_bool(const struct gguf *g, const char *key, bool *ret);
 CHECKED bool gguf_get_str(const struct gguf *g, const char *key,
                           struct span *ret);
 
-/* Array access. gguf_arr_str walks: start with *at = 0, call count times. */
+/* Array access. gguf_get_arr is NULL when the key is absent, no array, or one
+ * of another element kind. gguf_arr_str walks: start with *at = 0, call count
+ * times. gguf_arr_int takes integer and bool arrays, gguf_arr_f32 F32 and F64.
+ */
 const struct gguf_kv *gguf_get_arr(const struct gguf *g, const char *key,
                                    enum gguf_kind item);
 struct span gguf_arr_str(const struct gguf_kv *a, uint64_t *at);
@@ -101,18 +128,21 @@ const char *gguf_type_name(uint32_t type);
 bool gguf_type_readable(uint32_t type);
 
 /* Dequantise rows [row, row + n) of t to out: (n, t->cols) fp32, row-major.
- * Bit for bit what the `gguf` Python package computes. Errors: UNSUPPORTED
- * (type), INVALID (rows), GGUF_TENSOR. */
+ * Bit for bit what the `gguf` Python package computes. Guards itself: may run
+ * on any thread. Errors: UNSUPPORTED (type), INVALID (rows), SOURCE_CHANGED. */
 CHECKED int gguf_rows(const struct gguf_tensor *t, uint64_t row, uint64_t n,
                       float *out, struct err *e);
 
-/* Run fn(ctx) with SIGBUS turned into ERR_SOURCE_CHANGED. fn must hold no
- * lock and own nothing it could leak that matters: after SOURCE_CHANGED the
- * process is expected to report and exit. */
+/* Run fn(ctx) with a SIGBUS of this thread turned into ERR_SOURCE_CHANGED; may
+ * be nested. fn is left at the faulting read: it must hold no lock, have no
+ * thread working for it that reads its stack, and own nothing it could leak
+ * that matters. Children are not protected: a signal handler does not survive
+ * exec. */
 CHECKED int gguf_guard(int (*fn)(void *ctx, struct err *e), void *ctx,
                        struct err *e);
 
 /* Copy the vocabulary metadata (every general.*, tokenizer.* key and the
- * architecture's vocab_size and context_length) as a GGUF v3 without tensors. */
+ * architecture's vocab_size and context_length) as a GGUF v3 without tensors.
+ */
 CHECKED int gguf_write_vocab(const struct gguf *g, const char *path,
                              struct err *e);

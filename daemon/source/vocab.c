@@ -1,0 +1,261 @@
+/* Is the vocabulary sound, and a copy of it alone. Each check stands for a
+ * published crash of another reader: scores or types shorter than the tokens,
+ * arrays read with the wrong element type, byte tokens spelled <0x-1>, special
+ * ids used as an index before they were compared with the vocabulary. */
+#include <math.h>
+#include <string.h>
+
+#include "base/num.h"
+#include "source/gguf_impl.h"
+
+enum { TYPE_BYTE = 6, TYPE_MAX = 6 }; /* tokenizer.ggml.token_type */
+
+#define ID_ABSENT 0xFFFFFFFF
+
+static int check_tokens(const struct gguf *g, uint64_t *ret_n, struct err *e)
+{
+    const char *key = "tokenizer.ggml.tokens";
+    if (gguf_find(g, key) == NULL) {
+        return err_set(e, ERR_GGUF_MISSING, "%s is absent", key);
+    }
+    const struct gguf_kv *a = gguf_get_arr(g, key, GGUF_STRING);
+    if (a == NULL || a->count < 1 || a->count > MODEL_VOCAB_MAX) {
+        return err_set(e, ERR_GGUF_VOCAB, "%s is no array of 1 to %u strings",
+                       key, MODEL_VOCAB_MAX);
+    }
+    uint64_t at = 0;
+    for (uint64_t i = 0; i < a->count; i++) {
+        struct span s = gguf_arr_str(a, &at);
+        if (s.n == 0 || s.n > TOKEN_BYTES_MAX) {
+            return err_set(e, ERR_GGUF_VOCAB,
+                           "token %llu is %zu bytes long; 1 to %u are sound",
+                           (unsigned long long)i, s.n, TOKEN_BYTES_MAX);
+        }
+    }
+    *ret_n = a->count;
+    return 0;
+}
+
+static int check_scores(const struct gguf *g, uint64_t n, struct err *e)
+{
+    const char *key = "tokenizer.ggml.scores";
+    if (gguf_find(g, key) == NULL) {
+        return 0;
+    }
+    const struct gguf_kv *a = gguf_get_arr(g, key, GGUF_F32);
+    if (a == NULL || a->count != n) {
+        return err_set(e, ERR_GGUF_VOCAB, "%s is no array of %llu f32", key,
+                       (unsigned long long)n);
+    }
+    for (uint64_t i = 0; i < n; i++) {
+        if (isnan(gguf_arr_f32(a, i))) {
+            return err_set(e, ERR_GGUF_VOCAB, "the score of token %llu is NaN",
+                           (unsigned long long)i);
+        }
+    }
+    return 0;
+}
+
+static bool is_hex(char c)
+{
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') ||
+           (c >= 'A' && c <= 'F');
+}
+
+static bool is_byte_token(struct span s)
+{
+    return s.n == 6 && memcmp(s.p, "<0x", 3) == 0 && is_hex(s.p[3]) &&
+           is_hex(s.p[4]) && s.p[5] == '>';
+}
+
+static int check_types(const struct gguf *g, uint64_t n, struct err *e)
+{
+    const char *key = "tokenizer.ggml.token_type";
+    if (gguf_find(g, key) == NULL) {
+        return 0;
+    }
+    const struct gguf_kv *a = gguf_get_arr(g, key, GGUF_I32);
+    if (a == NULL) {
+        a = gguf_get_arr(g, key, GGUF_U32);
+    }
+    const struct gguf_kv *tokens =
+        gguf_get_arr(g, "tokenizer.ggml.tokens", GGUF_STRING);
+    if (a == NULL || a->count != n || tokens == NULL) {
+        return err_set(e, ERR_GGUF_VOCAB, "%s is no array of %llu i32", key,
+                       (unsigned long long)n);
+    }
+    uint64_t at = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        struct span s = gguf_arr_str(tokens, &at);
+        int64_t type = gguf_arr_int(a, i);
+        if (type < 0 || type > TYPE_MAX) {
+            return err_set(e, ERR_GGUF_VOCAB,
+                           "token %llu has unknown type %lld",
+                           (unsigned long long)i, (long long)type);
+        }
+        if (type == TYPE_BYTE && !is_byte_token(s)) {
+            return err_set(e, ERR_GGUF_VOCAB,
+                           "byte token %llu is not spelled <0xHH>",
+                           (unsigned long long)i);
+        }
+    }
+    return 0;
+}
+
+static int check_merges(const struct gguf *g, struct err *e)
+{
+    const char *key = "tokenizer.ggml.merges";
+    if (gguf_find(g, key) == NULL) {
+        return 0;
+    }
+    const struct gguf_kv *a = gguf_get_arr(g, key, GGUF_STRING);
+    if (a == NULL) {
+        return err_set(e, ERR_GGUF_VOCAB, "%s is no array of strings", key);
+    }
+    uint64_t at = 0;
+    for (uint64_t i = 0; i < a->count; i++) {
+        struct span s = gguf_arr_str(a, &at);
+        /* "left right": a space that is neither the first nor the last byte */
+        if (s.n < 3 || s.n > 2 * TOKEN_BYTES_MAX + 1 ||
+            memchr(s.p + 1, ' ', s.n - 2) == NULL) {
+            return err_set(e, ERR_GGUF_VOCAB, "merge %llu is no pair",
+                           (unsigned long long)i);
+        }
+    }
+    return 0;
+}
+
+static bool begins(struct span s, const char *prefix)
+{
+    size_t n = strlen(prefix);
+    return s.n >= n && memcmp(s.p, prefix, n) == 0;
+}
+
+static bool ends(struct span s, const char *suffix)
+{
+    size_t n = strlen(suffix);
+    return s.n >= n && memcmp(s.p + s.n - n, suffix, n) == 0;
+}
+
+static int check_ids(const struct gguf *g, uint64_t n, struct err *e)
+{
+    for (size_t i = 0; i < g->n_kv; i++) {
+        const struct gguf_kv *kv = &g->kv[i];
+        int64_t id = 0;
+        if (!begins(kv->key, "tokenizer.ggml.") ||
+            !ends(kv->key, "_token_id")) {
+            continue;
+        }
+        bool whole =
+            kv->kind != GGUF_BOOL && gguf_load_int(kv->kind, kv->p, &id);
+        if (whole && (id == -1 || id == (int64_t)ID_ABSENT)) {
+            continue;
+        }
+        if (!whole || id < 0 || (uint64_t)id >= n) {
+            return err_set(e, ERR_GGUF_VOCAB,
+                           "%.*s is no token of a vocabulary of %llu",
+                           (int)kv->key.n, kv->key.p, (unsigned long long)n);
+        }
+    }
+    return 0;
+}
+
+static int check_kinds(const struct gguf *g, struct err *e)
+{
+    static const char *const strings[] = {"tokenizer.ggml.model",
+                                          "tokenizer.ggml.pre",
+                                          "tokenizer.chat_template"};
+    static const char *const bools[] = {"tokenizer.ggml.add_bos_token",
+                                        "tokenizer.ggml.add_eos_token",
+                                        "tokenizer.ggml.add_space_prefix"};
+    for (size_t i = 0; i < countof(strings); i++) {
+        const struct gguf_kv *kv = gguf_find(g, strings[i]);
+        if (kv != NULL && kv->kind != GGUF_STRING) {
+            return err_set(e, ERR_GGUF_VOCAB, "%s is no string", strings[i]);
+        }
+    }
+    for (size_t i = 0; i < countof(bools); i++) {
+        const struct gguf_kv *kv = gguf_find(g, bools[i]);
+        if (kv != NULL && kv->kind != GGUF_BOOL) {
+            return err_set(e, ERR_GGUF_VOCAB, "%s is no bool", bools[i]);
+        }
+    }
+    return 0;
+}
+
+int gguf_check_vocab(const struct gguf *g, struct err *e)
+{
+    uint64_t n = 0;
+    int rc = check_tokens(g, &n, e);
+    if (rc == 0) {
+        rc = check_scores(g, n, e);
+    }
+    if (rc == 0) {
+        rc = check_types(g, n, e);
+    }
+    if (rc == 0) {
+        rc = check_merges(g, e);
+    }
+    if (rc == 0) {
+        rc = check_ids(g, n, e);
+    }
+    if (rc == 0) {
+        rc = check_kinds(g, e);
+    }
+    return rc;
+}
+
+/* --- the copy --- */
+
+static bool wanted(struct span arch, struct span key)
+{
+    if (begins(key, "general.") || begins(key, "tokenizer.")) {
+        return true;
+    }
+    if (arch.n == 0 || key.n <= arch.n || key.p[arch.n] != '.' ||
+        memcmp(key.p, arch.p, arch.n) != 0) {
+        return false;
+    }
+    struct span rest = {key.p + arch.n + 1, key.n - arch.n - 1};
+    return (rest.n == 10 && begins(rest, "vocab_size")) ||
+           (rest.n == 14 && begins(rest, "context_length"));
+}
+
+static void put_kv(struct buf *b, const struct gguf_kv *kv)
+{
+    buf_u64(b, kv->key.n);
+    buf_put(b, kv->key.p, kv->key.n);
+    buf_u32(b, kv->kind);
+    if (kv->kind == GGUF_ARRAY) {
+        buf_u32(b, kv->item);
+        buf_u64(b, kv->count);
+    } else if (kv->kind == GGUF_STRING) {
+        buf_u64(b, kv->bytes);
+    }
+    buf_put(b, kv->p, (size_t)kv->bytes);
+}
+
+int gguf_write_vocab(const struct gguf *g, const char *path, struct err *e)
+{
+    struct buf b;
+    struct span arch = {"", 0};
+    uint64_t n = 0;
+    (void)!gguf_get_str(g, "general.architecture", &arch);
+    buf_init(&b, (size_t)g->n + KIB(1)); /* a selection of its own bytes */
+    for (size_t i = 0; i < g->n_kv; i++) {
+        n += wanted(arch, g->kv[i].key);
+    }
+    buf_put(&b, "GGUF", 4);
+    buf_u32(&b, 3);
+    buf_u64(&b, 0); /* tensors */
+    buf_u64(&b, n);
+    for (size_t i = 0; i < g->n_kv; i++) {
+        if (wanted(arch, g->kv[i].key)) {
+            put_kv(&b, &g->kv[i]);
+        }
+    }
+    int rc = buf_ok(&b) ? file_write(path, b.p, b.n, e)
+                        : err_set(e, ERR_NOMEM, "%s", err_text(ERR_NOMEM));
+    buf_fini(&b);
+    return rc;
+}
