@@ -62,6 +62,8 @@
 #define FRAME_QUEUE_MAX  MIB(32) /* bytes serve keeps for a slow child */
 
 /* --- engine --- */
+#define PATH_BYTES_MAX       1024u   /* with the NUL; struct bundle's dir */
+#define BACKEND_NAME_MAX     32u     /* with the NUL; "interpreter" */
 #define ENGINE_SEQS_MAX      256u /* open sequences of one engine */
 #define ENGINE_STEP_ROWS_MAX 512u /* rows of one step, all sequences */
 #define ENGINE_CHUNK_MAX     512u /* prefill rows of one sequence a step */

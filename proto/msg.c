@@ -1,0 +1,553 @@
+/* msg.c - see msg.h.
+ *
+ * Integers and floats are little-endian, strings and arrays a count and their
+ * elements, in the order of the struct. A decoder reads a count, compares it
+ * with its limit and with what is left of the payload, and only then allocates;
+ * it works on a local that is given away at the end, so *ret is untouched on
+ * failure. Not-a-number is refused here, once for everybody behind.
+ */
+#include "proto/msg.h"
+
+#include <math.h>
+#include <string.h>
+
+#define ROW_BYTES   77u /* a msg_row without tokens, drafts and bias */
+#define TOKEN_BYTES 9u  /* id, logprob, n_top */
+#define PAIR_BYTES  8u  /* id and logprob, id and bias */
+#define DONE_BYTES  17u /* msg_row_done without tokens */
+
+static size_t left(const struct cur *c)
+{
+    return c->bad ? 0 : c->n - c->at;
+}
+
+static int bad(struct err *e, const char *msg, const char *field)
+{
+    return err_set(e, ERR_FRAME, "%s: %s", msg, field);
+}
+
+/* Bytes missing or left over at the end of a payload. */
+static int check_end(const struct cur *c, const char *msg, struct err *e)
+{
+    if (cur_done(c)) {
+        return 0;
+    }
+    return c->bad ? bad(e, msg, "too short") : bad(e, msg, "too long");
+}
+
+static bool get_bool(struct cur *c)
+{
+    uint8_t v = cur_u8(c);
+    c->bad = c->bad || v > 1;
+    return v == 1;
+}
+
+static int32_t get_i32(struct cur *c)
+{
+    return (int32_t)cur_u32(c);
+}
+
+static void put_i32(struct buf *b, int32_t v)
+{
+    buf_u32(b, (uint32_t)v);
+}
+
+static void put_str(struct buf *b, const char *s)
+{
+    size_t n = strlen(s);
+    buf_u32(b, n <= UINT32_MAX ? (uint32_t)n : UINT32_MAX);
+    buf_put(b, s, n);
+}
+
+/* A string of less than max bytes without NUL, borrowed from the payload. */
+static bool get_str(struct cur *c, size_t max, struct span *ret)
+{
+    uint32_t n = cur_u32(c);
+    const char *p = n < max ? cur_bytes(c, n) : NULL;
+    if (p == NULL || memchr(p, 0, n) != NULL) {
+        return false;
+    }
+    *ret = (struct span){p, n};
+    return true;
+}
+
+static char *dup_span(struct span s)
+{
+    char *p = malloc(s.n + 1);
+    if (p != NULL) {
+        memcpy(p, s.p, s.n);
+        p[s.n] = '\0';
+    }
+    return p;
+}
+
+/* --- load, ready --- */
+
+void msg_load_put(struct buf *b, const struct msg_load *m)
+{
+    put_str(b, m->bundle);
+    put_str(b, m->backend);
+    buf_u32(b, m->threads);
+    buf_u8(b, m->round_fp16);
+}
+
+int msg_load_get(const void *p, size_t n, struct msg_load *ret, struct err *e)
+{
+    struct cur c = cur_of(p, n);
+    struct span bundle;
+    struct span backend;
+    if (!get_str(&c, PATH_BYTES_MAX, &bundle)) {
+        return bad(e, "load", "bundle");
+    }
+    if (!get_str(&c, BACKEND_NAME_MAX, &backend)) {
+        return bad(e, "load", "backend");
+    }
+    struct msg_load m = {.threads = cur_u32(&c), .round_fp16 = get_bool(&c)};
+    int rc = check_end(&c, "load", e);
+    if (rc < 0) {
+        return rc;
+    }
+    if (m.threads > ENGINE_THREADS_MAX) {
+        return bad(e, "load", "threads");
+    }
+    m.bundle = dup_span(bundle);
+    m.backend = dup_span(backend);
+    if (m.bundle == NULL || m.backend == NULL) {
+        msg_load_fini(&m);
+        return err_set(e, ERR_NOMEM, "load");
+    }
+    *ret = m;
+    return 0;
+}
+
+void msg_load_fini(struct msg_load *m)
+{
+    if (m != NULL) {
+        free((void *)(uintptr_t)m->bundle);
+        free((void *)(uintptr_t)m->backend);
+        *m = (struct msg_load){0};
+    }
+}
+
+void msg_ready_put(struct buf *b, const struct msg_ready *m)
+{
+    buf_u32(b, m->t_max);
+    buf_u32(b, m->batch_max);
+    buf_u32(b, m->seqs_max);
+    buf_u32(b, m->context);
+    buf_u32(b, m->vocab);
+    buf_u64(b, m->weight_bytes);
+    buf_u64(b, m->state_bytes);
+    buf_u32(b, m->arith_version);
+    buf_u32(b, m->load_ms);
+}
+
+int msg_ready_get(const void *p, size_t n, struct msg_ready *ret, struct err *e)
+{
+    struct cur c = cur_of(p, n);
+    struct msg_ready m = {.t_max = cur_u32(&c)};
+    m.batch_max = cur_u32(&c);
+    m.seqs_max = cur_u32(&c);
+    m.context = cur_u32(&c);
+    m.vocab = cur_u32(&c);
+    m.weight_bytes = cur_u64(&c);
+    m.state_bytes = cur_u64(&c);
+    m.arith_version = cur_u32(&c);
+    m.load_ms = cur_u32(&c);
+    int rc = check_end(&c, "ready", e);
+    if (rc < 0) {
+        return rc;
+    }
+    /* serve divides by and allocates with these */
+    if (m.t_max == 0 || m.t_max > ENGINE_CHUNK_MAX) {
+        return bad(e, "ready", "t_max");
+    }
+    if (m.batch_max == 0 || m.batch_max > ENGINE_STEP_ROWS_MAX) {
+        return bad(e, "ready", "batch_max");
+    }
+    if (m.seqs_max == 0 || m.seqs_max > ENGINE_SEQS_MAX) {
+        return bad(e, "ready", "seqs_max");
+    }
+    if (m.context == 0 || m.context > MODEL_CONTEXT_MAX) {
+        return bad(e, "ready", "context");
+    }
+    if (m.vocab == 0 || m.vocab > MODEL_VOCAB_MAX) {
+        return bad(e, "ready", "vocab");
+    }
+    *ret = m;
+    return 0;
+}
+
+/* --- sequences --- */
+
+void msg_seq_put(struct buf *b, const struct msg_seq *m)
+{
+    buf_u32(b, m->seq);
+    buf_u32(b, m->from);
+    buf_u32(b, m->n);
+}
+
+int msg_seq_get(const void *p, size_t n, struct msg_seq *ret, struct err *e)
+{
+    struct cur c = cur_of(p, n);
+    struct msg_seq m = {.seq = cur_u32(&c)};
+    m.from = cur_u32(&c);
+    m.n = cur_u32(&c);
+    int rc = check_end(&c, "seq", e);
+    if (rc == 0) {
+        *ret = m;
+    }
+    return rc;
+}
+
+/* --- step --- */
+
+void msg_sampling_init(struct msg_sampling *s)
+{
+    *s = (struct msg_sampling){.top_p = 1, .repeat_penalty = 1};
+}
+
+static void put_sampling(struct buf *b, const struct msg_sampling *s)
+{
+    must(s->n_bias <= ENGINE_BIAS_MAX);
+    buf_f32(b, s->temperature);
+    buf_u32(b, s->top_k);
+    buf_f32(b, s->top_p);
+    buf_f32(b, s->min_p);
+    buf_f32(b, s->repeat_penalty);
+    buf_u32(b, s->repeat_last_n);
+    buf_f32(b, s->presence_penalty);
+    buf_f32(b, s->frequency_penalty);
+    buf_u64(b, s->seed);
+    buf_u32(b, s->choice);
+    buf_u32(b, s->logprobs);
+    buf_u32(b, s->n_bias);
+    for (uint32_t i = 0; i < s->n_bias; i++) {
+        put_i32(b, s->bias[i].id);
+        buf_f32(b, s->bias[i].bias);
+    }
+}
+
+static int get_sampling(struct cur *c, struct msg_sampling *s, struct err *e)
+{
+    s->temperature = cur_f32(c);
+    s->top_k = cur_u32(c);
+    s->top_p = cur_f32(c);
+    s->min_p = cur_f32(c);
+    s->repeat_penalty = cur_f32(c);
+    s->repeat_last_n = cur_u32(c);
+    s->presence_penalty = cur_f32(c);
+    s->frequency_penalty = cur_f32(c);
+    s->seed = cur_u64(c);
+    s->choice = cur_u32(c);
+    s->logprobs = cur_u32(c);
+    s->n_bias = cur_u32(c);
+    const struct {
+        const char *name;
+        float v;
+    } finite[] = {
+        {"temperature",       s->temperature      },
+        {"top_p",             s->top_p            },
+        {"min_p",             s->min_p            },
+        {"repeat_penalty",    s->repeat_penalty   },
+        {"presence_penalty",  s->presence_penalty },
+        {"frequency_penalty", s->frequency_penalty},
+    };
+    for (size_t i = 0; i < countof(finite); i++) {
+        if (!isfinite(finite[i].v)) {
+            return bad(e, "step", finite[i].name);
+        }
+    }
+    if (s->logprobs > ENGINE_LOGPROBS_MAX) {
+        return bad(e, "step", "logprobs");
+    }
+    if (s->n_bias > ENGINE_BIAS_MAX || s->n_bias > left(c) / PAIR_BYTES) {
+        return bad(e, "step", "n_bias");
+    }
+    for (uint32_t i = 0; i < s->n_bias; i++) {
+        s->bias[i].id = get_i32(c);
+        s->bias[i].bias = cur_f32(c);
+        /* minus infinity bans a token */
+        if (isnan(s->bias[i].bias) || s->bias[i].bias == INFINITY) {
+            return bad(e, "step", "bias");
+        }
+    }
+    return 0;
+}
+
+void msg_step_put(struct buf *b, const struct msg_step *m)
+{
+    buf_u32(b, m->n_rows);
+    for (uint32_t i = 0; i < m->n_rows; i++) {
+        const struct msg_row *r = &m->rows[i];
+        must(r->n_drafts <= ENGINE_DRAFTS_MAX);
+        buf_u32(b, r->seq);
+        buf_u32(b, r->position);
+        buf_u32(b, r->n_tokens);
+        for (uint32_t t = 0; t < r->n_tokens; t++) {
+            put_i32(b, r->tokens[t]);
+        }
+        buf_u32(b, r->n_drafts);
+        for (uint32_t t = 0; t < r->n_drafts; t++) {
+            put_i32(b, r->drafts[t]);
+        }
+        buf_u8(b, r->sample);
+        buf_u32(b, r->out_index);
+        buf_u32(b, r->n_prompt);
+        put_sampling(b, &r->sampling);
+    }
+}
+
+static int get_row(struct cur *c, struct msg_row *r, struct err *e)
+{
+    r->seq = cur_u32(c);
+    r->position = cur_u32(c);
+    uint32_t n = cur_u32(c);
+    if (n > TOKENS_MAX || n > left(c) / 4) {
+        return bad(e, "step", "n_tokens");
+    }
+    r->tokens = malloc(n > 0 ? n * sizeof(*r->tokens) : 1);
+    if (r->tokens == NULL) {
+        return err_set(e, ERR_NOMEM, "step: %u tokens", n);
+    }
+    r->n_tokens = n;
+    for (uint32_t t = 0; t < n; t++) {
+        r->tokens[t] = get_i32(c);
+    }
+    n = cur_u32(c);
+    if (n > ENGINE_DRAFTS_MAX) {
+        return bad(e, "step", "n_drafts");
+    }
+    r->n_drafts = n;
+    for (uint32_t t = 0; t < n; t++) {
+        r->drafts[t] = get_i32(c);
+    }
+    r->sample = get_bool(c);
+    r->out_index = cur_u32(c);
+    r->n_prompt = cur_u32(c);
+    if (r->n_drafts > 0 && !r->sample) {
+        return bad(e, "step", "drafts without sample");
+    }
+    return get_sampling(c, &r->sampling, e);
+}
+
+int msg_step_get(const void *p, size_t n, struct msg_step *ret, struct err *e)
+{
+    int rc = 0;
+    struct msg_step m = {0};
+    struct cur c = cur_of(p, n);
+    uint32_t rows = cur_u32(&c);
+    if (rows > ENGINE_SEQS_MAX || rows > left(&c) / ROW_BYTES) {
+        rc = bad(e, "step", "n_rows");
+        goto out;
+    }
+    m.rows = calloc(rows > 0 ? rows : 1, sizeof(*m.rows));
+    if (m.rows == NULL) {
+        rc = err_set(e, ERR_NOMEM, "step: %u rows", rows);
+        goto out;
+    }
+    m.n_rows = rows;
+    for (uint32_t i = 0; i < rows; i++) {
+        rc = get_row(&c, &m.rows[i], e);
+        if (rc < 0) {
+            goto out;
+        }
+    }
+    rc = check_end(&c, "step", e);
+    if (rc < 0) {
+        goto out;
+    }
+    *ret = m;
+    m = (struct msg_step){0};
+out:
+    msg_step_fini(&m);
+    return rc;
+}
+
+void msg_step_fini(struct msg_step *m)
+{
+    if (m == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < m->n_rows; i++) {
+        free(m->rows[i].tokens);
+    }
+    free(m->rows);
+    *m = (struct msg_step){0};
+}
+
+/* --- step done --- */
+
+static void put_token(struct buf *b, const struct msg_token *t)
+{
+    must(t->n_top <= ENGINE_LOGPROBS_MAX);
+    put_i32(b, t->id);
+    buf_f32(b, t->logprob);
+    buf_u8(b, (uint8_t)t->n_top);
+    for (uint32_t i = 0; i < t->n_top; i++) {
+        put_i32(b, t->top[i].id);
+        buf_f32(b, t->top[i].logprob);
+    }
+}
+
+static int get_token(struct cur *c, struct msg_token *t, struct err *e)
+{
+    t->id = get_i32(c);
+    t->logprob = cur_f32(c);
+    t->n_top = cur_u8(c);
+    if (t->n_top > ENGINE_LOGPROBS_MAX || t->n_top > left(c) / PAIR_BYTES) {
+        return bad(e, "step_done", "n_top");
+    }
+    bool nan = isnan(t->logprob);
+    for (uint32_t i = 0; i < t->n_top; i++) {
+        t->top[i].id = get_i32(c);
+        t->top[i].logprob = cur_f32(c);
+        nan = nan || isnan(t->top[i].logprob);
+    }
+    return nan ? bad(e, "step_done", "logprob") : 0;
+}
+
+void msg_step_done_put(struct buf *b, const struct msg_step_done *m)
+{
+    buf_u32(b, m->us_embed);
+    buf_u32(b, m->us_masks);
+    buf_u32(b, m->us_layers);
+    buf_u32(b, m->us_head);
+    buf_u32(b, m->us_sample);
+    buf_u32(b, m->us_total);
+    buf_u32(b, m->n_rows);
+    for (uint32_t i = 0; i < m->n_rows; i++) {
+        const struct msg_row_done *r = &m->rows[i];
+        must(r->n_tokens <= countof(r->tokens));
+        buf_u32(b, r->seq);
+        put_i32(b, r->error);
+        buf_u8(b, (uint8_t)r->n_tokens);
+        for (uint32_t t = 0; t < r->n_tokens; t++) {
+            put_token(b, &r->tokens[t]);
+        }
+        buf_u32(b, r->n_accepted);
+        buf_u32(b, r->length);
+    }
+}
+
+static int get_row_done(struct cur *c, struct msg_row_done *r, struct err *e)
+{
+    r->seq = cur_u32(c);
+    r->error = get_i32(c);
+    r->n_tokens = cur_u8(c);
+    if (r->n_tokens > countof(r->tokens) ||
+        r->n_tokens > left(c) / TOKEN_BYTES) {
+        return bad(e, "step_done", "n_tokens");
+    }
+    for (uint32_t t = 0; t < r->n_tokens; t++) {
+        int rc = get_token(c, &r->tokens[t], e);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    r->n_accepted = cur_u32(c);
+    r->length = cur_u32(c);
+    if (r->n_accepted > r->n_tokens) {
+        return bad(e, "step_done", "n_accepted");
+    }
+    return r->error > 0 ? bad(e, "step_done", "error") : 0;
+}
+
+int msg_step_done_get(const void *p, size_t n, struct msg_step_done *ret,
+                      struct err *e)
+{
+    int rc = 0;
+    struct cur c = cur_of(p, n);
+    struct msg_step_done m = {.us_embed = cur_u32(&c)};
+    m.us_masks = cur_u32(&c);
+    m.us_layers = cur_u32(&c);
+    m.us_head = cur_u32(&c);
+    m.us_sample = cur_u32(&c);
+    m.us_total = cur_u32(&c);
+    uint32_t rows = cur_u32(&c);
+    if (rows > ENGINE_SEQS_MAX || rows > left(&c) / DONE_BYTES) {
+        rc = bad(e, "step_done", "n_rows");
+        goto out;
+    }
+    m.rows = calloc(rows > 0 ? rows : 1, sizeof(*m.rows));
+    if (m.rows == NULL) {
+        rc = err_set(e, ERR_NOMEM, "step_done: %u rows", rows);
+        goto out;
+    }
+    m.n_rows = rows;
+    for (uint32_t i = 0; i < rows; i++) {
+        rc = get_row_done(&c, &m.rows[i], e);
+        if (rc < 0) {
+            goto out;
+        }
+    }
+    rc = check_end(&c, "step_done", e);
+    if (rc < 0) {
+        goto out;
+    }
+    *ret = m;
+    m = (struct msg_step_done){0};
+out:
+    msg_step_done_fini(&m);
+    return rc;
+}
+
+void msg_step_done_fini(struct msg_step_done *m)
+{
+    if (m != NULL) {
+        free(m->rows);
+        *m = (struct msg_step_done){0};
+    }
+}
+
+/* --- progress, error --- */
+
+void msg_progress_put(struct buf *b, const struct msg_progress *m)
+{
+    buf_u32(b, m->done);
+    buf_u32(b, m->total);
+}
+
+int msg_progress_get(const void *p, size_t n, struct msg_progress *ret,
+                     struct err *e)
+{
+    struct cur c = cur_of(p, n);
+    struct msg_progress m = {.done = cur_u32(&c)};
+    m.total = cur_u32(&c);
+    int rc = check_end(&c, "progress", e);
+    if (rc < 0) {
+        return rc;
+    }
+    if (m.done > m.total) {
+        return bad(e, "progress", "done");
+    }
+    *ret = m;
+    return 0;
+}
+
+void msg_error_put(struct buf *b, const struct err *err)
+{
+    put_i32(b, err->code);
+    put_str(b, err->msg);
+}
+
+int msg_error_get(const void *p, size_t n, struct msg_error *ret, struct err *e)
+{
+    struct cur c = cur_of(p, n);
+    struct msg_error m = {.code = get_i32(&c)};
+    struct span text;
+    if (!get_str(&c, sizeof(m.msg), &text)) {
+        return bad(e, "error", "msg");
+    }
+    int rc = check_end(&c, "error", e);
+    if (rc < 0) {
+        return rc;
+    }
+    if (m.code >= 0) {
+        return bad(e, "error", "code");
+    }
+    memcpy(m.msg, text.p, text.n);
+    m.msg[text.n] = '\0';
+    *ret = m;
+    return 0;
+}

@@ -1,0 +1,294 @@
+/* test_msg.c - msg.h: everything put comes back, and nothing else is taken. */
+#include <math.h>
+
+#include "../unit.h"
+#include "proto/frame.h"
+#include "proto/msg.h"
+
+/* Decode a prefix or a longer copy of b with get; true when it is refused. */
+#define REFUSES(get, type, b, e)                                    \
+    do {                                                            \
+        for (size_t n_ = 0; n_ < (b)->n; n_++) {                    \
+            type m_;                                                \
+            uint8_t *cut_ = malloc(n_ > 0 ? n_ : 1);                \
+            assert_non_null(cut_);                                  \
+            memcpy(cut_, (b)->p, n_);                               \
+            assert_int_equal(get(cut_, n_, &m_, (e)), ERR_FRAME);   \
+            free(cut_);                                             \
+        }                                                           \
+        type m_;                                                    \
+        buf_u8((b), 0);                                             \
+        assert_int_equal(get((b)->p, (b)->n, &m_, (e)), ERR_FRAME); \
+    } while (0)
+
+static void test_load(void **state)
+{
+    (void)state;
+    struct buf b;
+    struct err e;
+    struct msg_load in = {"/models/a b", "interpreter", 4, true};
+    struct msg_load out;
+    buf_init(&b, KIB(4));
+    msg_load_put(&b, &in);
+    unit_ok(msg_load_get(b.p, b.n, &out, &e), &e);
+    assert_string_equal(out.bundle, in.bundle);
+    assert_string_equal(out.backend, in.backend);
+    assert_int_equal(out.threads, 4);
+    assert_true(out.round_fp16);
+    msg_load_fini(&out);
+    REFUSES(msg_load_get, struct msg_load, &b, &e);
+    buf_fini(&b);
+}
+
+static void test_load_refused(void **state)
+{
+    (void)state;
+    struct buf b;
+    struct err e;
+    struct msg_load out;
+    char path[PATH_BYTES_MAX + 1];
+    memset(path, 'a', sizeof(path));
+    path[PATH_BYTES_MAX] = '\0';
+    struct msg_load in = {path, "cpu", 1, false};
+    buf_init(&b, KIB(4));
+    msg_load_put(&b, &in);
+    assert_int_equal(msg_load_get(b.p, b.n, &out, &e), ERR_FRAME);
+    assert_string_equal(e.msg, "load: bundle");
+
+    buf_clear(&b);
+    in = (struct msg_load){"b", "cpu", ENGINE_THREADS_MAX + 1, false};
+    msg_load_put(&b, &in);
+    assert_int_equal(msg_load_get(b.p, b.n, &out, &e), ERR_FRAME);
+    assert_string_equal(e.msg, "load: threads");
+
+    buf_clear(&b);
+    in = (struct msg_load){"bx", "cpu", 1, false};
+    msg_load_put(&b, &in);
+    b.p[5] = '\0'; /* a NUL inside the path */
+    assert_int_equal(msg_load_get(b.p, b.n, &out, &e), ERR_FRAME);
+    b.p[5] = 'x';
+    b.p[b.n - 1] = 2; /* no bool */
+    assert_int_equal(msg_load_get(b.p, b.n, &out, &e), ERR_FRAME);
+    buf_fini(&b);
+}
+
+static void test_ready(void **state)
+{
+    (void)state;
+    struct buf b;
+    struct err e;
+    struct msg_ready in = {
+        .t_max = 4,
+        .batch_max = 512,
+        .seqs_max = 256,
+        .context = 4096,
+        .vocab = 262144,
+        .weight_bytes = 1ull << 40,
+        .state_bytes = 5,
+        .arith_version = 1,
+        .load_ms = 17,
+    };
+    struct msg_ready out = {0};
+    buf_init(&b, KIB(4));
+    msg_ready_put(&b, &in);
+    unit_ok(msg_ready_get(b.p, b.n, &out, &e), &e);
+    struct buf again;
+    buf_init(&again, KIB(4));
+    msg_ready_put(&again, &out); /* structs have padding, bytes have not */
+    assert_int_equal(again.n, b.n);
+    assert_memory_equal(again.p, b.p, b.n);
+    assert_int_equal(out.load_ms, 17);
+    buf_fini(&again);
+    REFUSES(msg_ready_get, struct msg_ready, &b, &e);
+    in.t_max = 0;
+    buf_clear(&b);
+    msg_ready_put(&b, &in);
+    assert_int_equal(msg_ready_get(b.p, b.n, &out, &e), ERR_FRAME);
+    assert_int_equal(out.t_max, 4); /* untouched */
+    buf_fini(&b);
+}
+
+static void test_small(void **state)
+{
+    (void)state;
+    struct buf b;
+    struct err e;
+    buf_init(&b, KIB(4));
+    struct msg_seq s = {1, 2, UINT32_MAX};
+    struct msg_seq s2;
+    msg_seq_put(&b, &s);
+    unit_ok(msg_seq_get(b.p, b.n, &s2, &e), &e);
+    assert_memory_equal(&s, &s2, sizeof(s));
+    REFUSES(msg_seq_get, struct msg_seq, &b, &e);
+
+    struct msg_progress p = {3, 9};
+    struct msg_progress p2;
+    buf_clear(&b);
+    msg_progress_put(&b, &p);
+    unit_ok(msg_progress_get(b.p, b.n, &p2, &e), &e);
+    assert_memory_equal(&p, &p2, sizeof(p));
+    REFUSES(msg_progress_get, struct msg_progress, &b, &e);
+
+    struct err in;
+    struct msg_error out;
+    (void)err_set(&in, ERR_BUNDLE, "layers_00_08.mlpackage: not there");
+    buf_clear(&b);
+    msg_error_put(&b, &in);
+    unit_ok(msg_error_get(b.p, b.n, &out, &e), &e);
+    assert_int_equal(out.code, ERR_BUNDLE);
+    assert_string_equal(out.msg, in.msg);
+    REFUSES(msg_error_get, struct msg_error, &b, &e);
+    buf_fini(&b);
+}
+
+static struct msg_row row_make(int32_t *tokens, uint32_t n)
+{
+    struct msg_row r = {
+        .seq = 77,
+        .position = 12,
+        .n_tokens = n,
+        .tokens = tokens,
+        .n_drafts = 2,
+        .drafts = {5, 6},
+        .sample = true,
+        .out_index = 3,
+        .n_prompt = 10,
+    };
+    msg_sampling_init(&r.sampling);
+    assert_true(r.sampling.temperature >= 0 && r.sampling.temperature <= 0);
+    r.sampling.temperature = 0.75f;
+    r.sampling.top_k = 40;
+    r.sampling.top_p = 0.5f;
+    r.sampling.min_p = 0.25f;
+    r.sampling.repeat_penalty = 1.125f;
+    r.sampling.repeat_last_n = UINT32_MAX;
+    r.sampling.presence_penalty = -0.5f;
+    r.sampling.frequency_penalty = 0.5f;
+    r.sampling.seed = 0x123456789abcdef0u;
+    r.sampling.choice = 2;
+    r.sampling.logprobs = ENGINE_LOGPROBS_MAX;
+    r.sampling.n_bias = 2;
+    r.sampling.bias[0].id = 1;
+    r.sampling.bias[0].bias = -INFINITY;
+    r.sampling.bias[1].id = 2;
+    r.sampling.bias[1].bias = 100;
+    return r;
+}
+
+static void test_step(void **state)
+{
+    (void)state;
+    struct buf b;
+    struct err e;
+    int32_t tokens[] = {1, -1, INT32_MAX};
+    struct msg_row rows[2] = {row_make(tokens, 3), row_make(NULL, 0)};
+    struct msg_step in = {2, rows};
+    struct msg_step out;
+    buf_init(&b, KIB(4));
+    msg_step_put(&b, &in);
+    unit_ok(msg_step_get(b.p, b.n, &out, &e), &e);
+    assert_int_equal(out.n_rows, 2);
+    const struct msg_row *r = &out.rows[0];
+    assert_int_equal(r->seq, 77);
+    assert_int_equal(r->position, 12);
+    assert_int_equal(r->n_tokens, 3);
+    assert_memory_equal(r->tokens, tokens, sizeof(tokens));
+    assert_int_equal(r->n_drafts, 2);
+    assert_int_equal(r->drafts[1], 6);
+    assert_true(r->sample);
+    assert_int_equal(r->out_index, 3);
+    assert_int_equal(r->n_prompt, 10);
+    assert_memory_equal(&r->sampling, &rows[0].sampling,
+                        offsetof(struct msg_sampling, bias[2]));
+    assert_int_equal(out.rows[1].n_tokens, 0);
+    msg_step_fini(&out);
+    msg_step_fini(&out); /* harmless */
+    REFUSES(msg_step_get, struct msg_step, &b, &e);
+    buf_fini(&b);
+}
+
+static void step_refused(const struct msg_row *r, const char *want)
+{
+    struct buf b;
+    struct err e;
+    struct msg_row row = *r;
+    struct msg_step in = {1, &row};
+    struct msg_step out;
+    buf_init(&b, KIB(64));
+    msg_step_put(&b, &in);
+    assert_int_equal(msg_step_get(b.p, b.n, &out, &e), ERR_FRAME);
+    assert_string_equal(e.msg, want);
+    buf_fini(&b);
+}
+
+static void test_step_refused(void **state)
+{
+    (void)state;
+    struct msg_row r = row_make(NULL, 0);
+    r.sampling.temperature = NAN;
+    step_refused(&r, "step: temperature");
+    r = row_make(NULL, 0);
+    r.sampling.top_p = INFINITY;
+    step_refused(&r, "step: top_p");
+    r = row_make(NULL, 0);
+    r.sampling.bias[0].bias = NAN;
+    step_refused(&r, "step: bias");
+    r = row_make(NULL, 0);
+    r.sampling.logprobs = ENGINE_LOGPROBS_MAX + 1;
+    step_refused(&r, "step: logprobs");
+    r = row_make(NULL, 0);
+    r.sample = false;
+    step_refused(&r, "step: drafts without sample");
+
+    /* counts that the payload cannot hold: no allocation is tried */
+    static const uint8_t rows[4] = {0xff, 0xff, 0xff, 0xff};
+    struct msg_step out;
+    struct msg_step_done done;
+    struct err e;
+    assert_int_equal(msg_step_get(rows, 4, &out, &e), ERR_FRAME);
+    assert_string_equal(e.msg, "step: n_rows");
+    uint8_t many[28] = {[24] = 0xff};
+    assert_int_equal(msg_step_done_get(many, 28, &done, &e), ERR_FRAME);
+    assert_string_equal(e.msg, "step_done: n_rows");
+}
+
+static void test_step_done(void **state)
+{
+    (void)state;
+    struct buf b;
+    struct err e;
+    struct msg_row_done rows[2] = {
+        {.seq = 1, .n_tokens = 2, .n_accepted = 1, .length = 9},
+        {.seq = 2,        .error = ERR_CONTEXT,              .length = 4 },
+    };
+    rows[0].tokens[0] = (struct msg_token){.id = 4, .logprob = -0.5f};
+    rows[0].tokens[1] = (struct msg_token){
+        .id = 8, .logprob = -1.5f, .n_top = 1, .top = {{9, -0.25f}}};
+    struct msg_step_done in = {1, 2, 3, 4, 5, 6, 2, rows};
+    struct msg_step_done out;
+    buf_init(&b, KIB(4));
+    msg_step_done_put(&b, &in);
+    unit_ok(msg_step_done_get(b.p, b.n, &out, &e), &e);
+    assert_int_equal(out.us_embed, 1);
+    assert_int_equal(out.us_total, 6);
+    assert_int_equal(out.n_rows, 2);
+    assert_memory_equal(out.rows, rows, sizeof(rows));
+    msg_step_done_fini(&out);
+    REFUSES(msg_step_done_get, struct msg_step_done, &b, &e);
+    rows[0].tokens[1].top[0].logprob = NAN;
+    buf_clear(&b);
+    msg_step_done_put(&b, &in);
+    assert_int_equal(msg_step_done_get(b.p, b.n, &out, &e), ERR_FRAME);
+    buf_fini(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_load),      cmocka_unit_test(test_load_refused),
+        cmocka_unit_test(test_ready),     cmocka_unit_test(test_small),
+        cmocka_unit_test(test_step),      cmocka_unit_test(test_step_refused),
+        cmocka_unit_test(test_step_done),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
