@@ -59,6 +59,17 @@ enum {
     XX(REJECTED, -20026, 409, 65, "model.rejected",                          \
        "the model did not pass its gates")                                   \
     XX(INTERRUPTED, -20027, 503, 75, "interrupted", "the daemon stopped")    \
+    /* http/: what a route never sees */                                     \
+    XX(HTTP_URI, -20050, 414, 65, "http.uri_too_long",                       \
+       "the request target is too long")                                     \
+    XX(HTTP_HEADERS, -20051, 431, 65, "http.headers_too_large",              \
+       "the request headers are too large or too many")                      \
+    XX(HTTP_EXPECT, -20052, 417, 65, "http.expectation",                     \
+       "an expectation aned does not know")                                  \
+    XX(HTTP_METHOD, -20053, 501, 65, "http.method",                          \
+       "a method aned does not know")                                        \
+    XX(HTTP_VERSION, -20054, 505, 65, "http.version",                        \
+       "an HTTP version aned does not speak")                                \
     /* source/: files other people wrote */                                  \
     XX(SOURCE_CHANGED, -20100, 409, 65, "source.changed",                    \
        "the source file changed while it was read")                          \
@@ -115,7 +126,10 @@ enum {
     XX(CONVERT, -20401, 400, 65, "convert.source",                           \
        "the source model is not acceptable")                                 \
     XX(RANGE, -20402, 422, 65, "gate.range", "values leave the fp16 range")  \
-    XX(STRUCTURE, -20403, 422, 65, "gate.structure", "the package is not sound")
+    XX(STRUCTURE, -20403, 422, 65, "gate.structure",                         \
+       "the package is not sound")                                           \
+    XX(WORKER_LOST, -20404, 500, 70, "convert.worker_lost",                  \
+       "the converter process ended before its job")
 
 enum err_code {
 #define XX(name, value, http, exit, wire, text) ERR_##name = (value),

@@ -21,7 +21,12 @@
 struct http_server;
 struct http_req;
 
-enum http_method { HTTP_M_GET = 1, HTTP_M_POST = 2, HTTP_M_DELETE = 4, HTTP_M_HEAD = 8 };
+enum http_method {
+    HTTP_M_GET = 1,
+    HTTP_M_POST = 2,
+    HTTP_M_DELETE = 4,
+    HTTP_M_HEAD = 8
+};
 
 struct http_args {
     size_t n;
@@ -35,14 +40,21 @@ struct http_route {
     size_t body_max; /* bytes */
 };
 
+/* Milliseconds; 0 is the value of proto/limits.h. */
+struct http_times {
+    unsigned header, request, body_idle, idle, stall;
+};
+
 struct http_conf {
     const struct http_route *routes; /* static */
     size_t n_routes;
-    void *ctx;                /* http_ctx() */
+    void *ctx; /* http_ctx() */
     /* Body of an error reply in the dialect of the path; may be NULL for the
      * plain {"error":{"code","message","type"}}. Appends JSON to b. */
     void (*error_body)(const char *path, int code, const char *msg,
                        struct buf *b);
+    struct http_times times; /* tests shorten them */
+    size_t conns_max;        /* 0: HTTP_CONNS_MAX; always below RLIMIT_NOFILE */
 };
 
 struct http_stats { /* counters since start */
@@ -55,13 +67,19 @@ struct http_stats { /* counters since start */
  * owner only; socket 0600; peers of another uid are closed.
  * Errors: CONFIG (folder, path length), CONFLICT (another daemon listens). */
 CHECKED int http_listen(uv_loop_t *loop, const char *socket_path,
-                        const struct http_conf *conf,
-                        struct http_server **ret, struct err *e);
+                        const struct http_conf *conf, struct http_server **ret,
+                        struct err *e);
 /* The same with sockets handed over (LISTEN_FDS): fd is already listening. */
 CHECKED int http_listen_fd(uv_loop_t *loop, int fd,
                            const struct http_conf *conf,
                            struct http_server **ret, struct err *e);
-/* Stop accepting; open requests go on. */
+/* Sockets handed over by the service manager: checks LISTEN_PID and
+ * LISTEN_FDS, unsets them so that children do not inherit them, and returns
+ * how many there are; they are fds HTTP_FD_FIRST and up. 0 when none. */
+#define HTTP_FD_FIRST 3
+int http_activated(void);
+/* Stop accepting; open requests go on, idle
+ * connections are closed, answers say Connection: close. */
 void http_drain(struct http_server *s);
 /* Close everything; `closed` is called when the last handle is gone and the
  * memory is freed. Unlinks the socket it made. */
@@ -71,18 +89,22 @@ size_t http_open_requests(const struct http_server *s);
 
 /* --- the request, for handlers --- */
 void *http_ctx(const struct http_req *r);
-const char *http_path(const struct http_req *r);   /* decoded, without query */
-const char *http_query(const struct http_req *r, const char *key,
-                       char *out, size_t size);    /* NULL when absent */
+const char *http_path(const struct http_req *r); /* decoded, without query */
+const char *http_query(const struct http_req *r, const char *key, char *out,
+                       size_t size); /* NULL when absent */
 struct span http_body(const struct http_req *r);
-const char *http_header(const struct http_req *r, const char *name); /* lower case; NULL */
-int64_t http_peer_pid(const struct http_req *r); /* -1 when unknown; for logs and fairness */
-uint64_t http_started_ns(const struct http_req *r); /* uv_hrtime() at first byte */
+const char *http_header(const struct http_req *r,
+                        const char *name); /* lower case; NULL */
+int64_t http_peer_pid(
+    const struct http_req *r); /* -1 when unknown; for logs and fairness */
+uint64_t
+http_started_ns(const struct http_req *r); /* uv_hrtime() at first byte */
 
 /* The client went away, or the write stalled too long: `fn` is called once,
- * from the loop, never from inside a call of the handler's own; the request is dead after it. */
-void http_on_gone(struct http_req *r, void (*fn)(struct http_req *r, void *user),
-                  void *user);
+ * from the loop, never from inside a call of the handler's own; the request is
+ * dead after it. */
+void http_on_gone(struct http_req *r,
+                  void (*fn)(struct http_req *r, void *user), void *user);
 
 /* One whole reply. body is copied. Content-Type: application/json unless
  * another is given. */
@@ -93,7 +115,8 @@ void http_reply(struct http_req *r, int status, const char *content_type,
 void http_reply_error(struct http_req *r, int code, const char *msg);
 
 /* Streams: chunked. content_type "text/event-stream" or others. */
-void http_stream_begin(struct http_req *r, int status, const char *content_type);
+void http_stream_begin(struct http_req *r, int status,
+                       const char *content_type);
 /* Returns false when the stream should pause: HTTP_OUT_HIGH bytes wait; `drain`
  * is called (loop, later) when below HTTP_OUT_LOW. Data is copied. */
 bool http_stream_write(struct http_req *r, const void *p, size_t n);

@@ -1,0 +1,96 @@
+/* conn.h - what the files of this room share: server, connection, request. */
+#pragma once
+
+#include "base/list.h"
+#include "http/parse.h"
+
+#define SERVER_MAGIC 0x68747376u
+#define CONN_MAGIC   0x68746370u
+#define REQ_MAGIC    0x68747271u
+
+struct http_server {
+    uint32_t magic;
+    uv_loop_t *loop;
+    struct http_conf conf;
+    struct http_stats stats;
+    uv_pipe_t listener;
+    uv_timer_t anchor; /* open until http_close: its close callback comes
+                          from the loop even when nothing else is open */
+    bool listening, draining, closing;
+    unsigned open; /* handles and connections alive */
+    struct list conns;
+    size_t conns_max;
+    size_t requests;     /* given to handlers, not answered yet */
+    size_t body_bytes;   /* of all requests being held */
+    int dir_fd, lock_fd; /* -1 with a socket handed over */
+    char base[108];      /* the socket's name in dir_fd */
+    uint64_t dev, ino;   /* what was bound: only that is unlinked */
+    void (*closed)(void *ctx);
+    void *closed_ctx;
+    char in[KIB(64)]; /* every read lands here first */
+};
+
+/*   accept -> READ --complete--> BUSY --answered--> FLUSH --written--> READ
+ *              |                                      |
+ *              +--refused (4xx, 503)----------------> +--> LINGER -> CLOSING
+ * CLOSING from anywhere by conn_close(); the memory goes in on_closed. */
+enum conn_state { CONN_READ, CONN_BUSY, CONN_FLUSH, CONN_LINGER, CONN_CLOSING };
+
+struct http_conn {
+    uint32_t magic;
+    enum conn_state state;
+    struct http_server *srv;
+    struct list link;
+    unsigned open; /* pipe and timer */
+    uv_pipe_t pipe;
+    uv_timer_t timer;
+    uv_write_t write;
+    uv_shutdown_t shutdown;
+    struct http_parse parse;
+    struct http_req *req; /* NULL between requests */
+    struct buf ahead;     /* read while a request was being answered */
+    struct buf flying;    /* in the write in flight */
+    struct buf waiting;   /* goes with the next one */
+    bool in_flight, eof, reading;
+    bool keep;         /* after the answer */
+    size_t linger;     /* bytes still read away after a refusal */
+    size_t stall_mark; /* bytes queued when the stall timer was set */
+    unsigned n_requests;
+    int64_t peer_pid;
+};
+
+struct http_req {
+    uint32_t magic;
+    struct http_conn *conn;
+    struct http_msg msg;
+    char path[HTTP_URL_MAX + 1];
+    const char *query; /* in msg.target; "" when none */
+    const struct http_route *route;
+    struct http_args args;
+    unsigned allow; /* for a 405 */
+    uint64_t started_ns;
+    size_t body_counted; /* in srv->body_bytes */
+    bool running;        /* the handler has it */
+    bool streaming;
+    bool raw;    /* stream without chunks: HTTP/1.0 */
+    bool paused; /* http_stream_write said false */
+    void (*on_gone)(struct http_req *r, void *user);
+    void (*on_drain)(struct http_req *r, void *user);
+    void *user;
+};
+
+/* conn.c */
+void conn_accept(struct http_server *s);
+void conn_close(struct http_conn *c);
+/* Append to what goes out and start a write when none is in flight. */
+void conn_write(struct http_conn *c, const void *p, size_t n);
+size_t conn_queued(const struct http_conn *c);
+/* The answer is complete and queued: the request is freed. */
+void conn_answered(struct http_conn *c);
+void server_unref(struct http_server *s); /* one of `open` is gone */
+
+/* reply.c */
+const char *http_reason(int status);
+/* Status line and headers; length < 0 means chunked (or close, for 1.0). */
+void reply_head(struct http_req *r, int status, const char *type,
+                int64_t length, const char *extra, struct buf *out);

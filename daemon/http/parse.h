@@ -1,0 +1,76 @@
+/* parse.h - bytes of one connection to requests. Pure: no uv, no clock.
+ *
+ * llhttp does the grammar; in front of it a byte scanner reads the head and
+ * refuses what an older llhttp lets through (bare CR or LF, a space before a
+ * colon, folded lines) and what llhttp has no limits for. So the verdict on a
+ * sequence of bytes is the same however it is cut into reads.
+ */
+#pragma once
+
+#include <llhttp.h>
+
+#include "base/buf.h"
+#include "http/http.h"
+
+struct http_field {
+    uint32_t name, value; /* offsets in text, NUL terminated */
+};
+
+/* One request as it was sent. */
+struct http_msg {
+    unsigned method; /* enum http_method; 0: none that a route can have */
+    bool is_head;
+    bool http10;
+    bool keep_alive;
+    bool expect;   /* 100-continue is awaited */
+    bool has_body; /* bytes follow the head */
+    bool chunked;
+    uint64_t length; /* Content-Length; 0 when absent */
+    struct buf target;
+    struct buf text; /* headers: name NUL value NUL, names in lower case */
+    struct buf body;
+    struct http_field fields[HTTP_HEADER_COUNT];
+    size_t n_fields;
+};
+
+void http_msg_init(struct http_msg *m);
+void http_msg_fini(struct http_msg *m);
+/* Value of the first header with this lower-case name, NULL when absent. */
+const char *http_msg_header(const struct http_msg *m, const char *name);
+
+enum http_parse_event {
+    HTTP_PARSE_MORE, /* all bytes used, the request is not complete */
+    HTTP_PARSE_HEAD, /* the head is complete: body.max may be set now */
+    HTTP_PARSE_DONE, /* the request is complete */
+};
+
+struct http_parse {
+    llhttp_t ll;
+    struct http_msg *msg; /* borrowed, of the request being read */
+    enum {
+        SCAN_START,
+        SCAN_LINE,
+        SCAN_NAME_FIRST,
+        SCAN_NAME,
+        SCAN_VALUE,
+        SCAN_CR,
+        SCAN_BLANK_CR, /* before the request line */
+        SCAN_END_CR,
+        SCAN_BODY, /* the head is over */
+    } scan;
+    unsigned spaces;               /* seen in the request line */
+    size_t line, head, url, lines; /* bytes of the line, head, target; count */
+    size_t extension;              /* bytes of chunk extensions */
+    bool capital;                  /* the line begins like a method */
+    bool headers_done, message_done, head_told;
+    int error; /* from a callback */
+};
+
+void http_parse_init(struct http_parse *p);
+/* Start reading a request into msg (initialised). */
+void http_parse_begin(struct http_parse *p, struct http_msg *msg);
+/* Read on; *used bytes were taken. Returns an event or an error code, after
+ * which the connection has to be closed. After HEAD and MORE call again with
+ * what is left; DONE comes once, then http_parse_begin. */
+CHECKED int http_parse_feed(struct http_parse *p, const char *d, size_t n,
+                            size_t *used);

@@ -1,0 +1,322 @@
+/* reply.c - answers, whole and as streams, and what handlers may ask of a
+ * request. A handler may answer after its client went away (the connection is
+ * closing, on_gone has not come yet): then the calls do nothing but end it. */
+#include <string.h>
+#include <time.h>
+
+#include "http/conn.h"
+#include "http/route.h"
+
+static bool alive(const struct http_req *r)
+{
+    must(r != NULL && r->magic == REQ_MAGIC);
+    return r->conn->state != CONN_CLOSING;
+}
+
+const char *http_reason(int status)
+{
+    static const struct {
+        int status;
+        const char *reason;
+    } rows[] = {
+        {200, "OK"                             },
+        {201, "Created"                        },
+        {202, "Accepted"                       },
+        {204, "No Content"                     },
+        {400, "Bad Request"                    },
+        {401, "Unauthorized"                   },
+        {403, "Forbidden"                      },
+        {404, "Not Found"                      },
+        {405, "Method Not Allowed"             },
+        {408, "Request Timeout"                },
+        {409, "Conflict"                       },
+        {413, "Content Too Large"              },
+        {414, "URI Too Long"                   },
+        {417, "Expectation Failed"             },
+        {422, "Unprocessable Content"          },
+        {429, "Too Many Requests"              },
+        {431, "Request Header Fields Too Large"},
+        {499, "Client Closed Request"          },
+        {500, "Internal Server Error"          },
+        {501, "Not Implemented"                },
+        {503, "Service Unavailable"            },
+        {505, "HTTP Version Not Supported"     },
+        {507, "Insufficient Storage"           },
+    };
+    for (size_t i = 0; i < countof(rows); i++) {
+        if (rows[i].status == status) {
+            return rows[i].reason;
+        }
+    }
+    return "Unknown"; /* the reason is for people; RFC 9112 lets it be any */
+}
+
+/* RFC 9110 5.6.7; strftime would follow the locale. */
+static void put_date(struct buf *out)
+{
+    static const char days[] = "SunMonTueWedThuFriSat";
+    static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
+    time_t now = time(NULL);
+    struct tm t = {0};
+    if (gmtime_r(&now, &t) != NULL) {
+        buf_printf(out, "Date: %.3s, %02d %.3s %04d %02d:%02d:%02d GMT\r\n",
+                   days + 3 * t.tm_wday, t.tm_mday, months + 3 * t.tm_mon,
+                   t.tm_year + 1900, t.tm_hour, t.tm_min, t.tm_sec);
+    }
+}
+
+void reply_head(struct http_req *r, int status, const char *type,
+                int64_t length, const char *extra, struct buf *out)
+{
+    struct http_conn *c = r->conn;
+    struct http_stats *st = &c->srv->stats;
+
+    st->responses_4xx += status >= 400 && status < 500;
+    st->responses_5xx += status >= 500;
+    if (c->srv->draining || (length < 0 && r->msg.http10)) {
+        c->keep = false;
+    }
+    buf_printf(out, "HTTP/1.1 %d %s\r\n", status, http_reason(status));
+    put_date(out);
+    buf_printf(out, "Content-Type: %s\r\n",
+               type != NULL ? type : "application/json");
+    if (length >= 0) {
+        buf_printf(out, "Content-Length: %lld\r\n", (long long)length);
+    } else if (!r->msg.http10) {
+        buf_puts(out, "Transfer-Encoding: chunked\r\n");
+    }
+    buf_puts(out, "X-Content-Type-Options: nosniff\r\n"
+                  "Cache-Control: no-store\r\n");
+    if (status == 503) {
+        buf_puts(out, "Retry-After: 1\r\n");
+    }
+    if (!c->keep) {
+        buf_puts(out, "Connection: close\r\n");
+    } else if (r->msg.http10) {
+        buf_puts(out, "Connection: keep-alive\r\n");
+    }
+    if (extra != NULL) {
+        buf_puts(out, extra);
+    }
+    buf_puts(out, "\r\n");
+    must(buf_ok(out)); /* all parts are ours and small */
+}
+
+enum { HEAD_MAX = 2048 };
+
+static void reply(struct http_req *r, int status, const char *type,
+                  const void *body, size_t n, const char *extra)
+{
+    struct http_conn *c = r->conn;
+    struct buf head;
+
+    must(!r->streaming);
+    if (!alive(r)) {
+        conn_answered(c);
+        return;
+    }
+    buf_init(&head, HEAD_MAX);
+    reply_head(r, status, type, (int64_t)n, extra, &head);
+    if (!r->msg.is_head && n > 0) { /* one write with the body */
+        buf_put(&c->waiting, head.p, head.n);
+        c->srv->stats.bytes_out += head.n;
+        conn_write(c, body, n);
+    } else {
+        conn_write(c, head.p, head.n);
+    }
+    buf_fini(&head);
+    conn_answered(c);
+}
+
+void http_reply(struct http_req *r, int status, const char *content_type,
+                const void *body, size_t n)
+{
+    must(r != NULL && r->magic == REQ_MAGIC);
+    if (n > HTTP_REPLY_MAX - HEAD_MAX) {
+        http_reply_error(r, ERR_INTERNAL,
+                         "the answer is larger than the limit");
+        return;
+    }
+    reply(r, status, content_type, body, n, NULL);
+}
+
+static const char *error_type(int status)
+{
+    switch (status) {
+    case 404:
+        return "not_found_error";
+    case 501:
+        return "not_supported_error";
+    case 503:
+        return "unavailable_error";
+    default:
+        return status < 500 ? "invalid_request_error" : "server_error";
+    }
+}
+
+/* Messages are ASCII without control bytes (err.h); here only JSON's own two
+ * need an escape, and anything else unexpected becomes '?'. */
+static void put_text(struct buf *b, const char *s)
+{
+    buf_u8(b, '"');
+    for (; *s != '\0'; s++) {
+        if (*s == '"' || *s == '\\') {
+            buf_u8(b, '\\');
+        }
+        buf_u8(b, *s >= ' ' && *s <= '~' ? (uint8_t)*s : '?');
+    }
+    buf_u8(b, '"');
+}
+
+void http_reply_error(struct http_req *r, int code, const char *msg)
+{
+    must(r != NULL && r->magic == REQ_MAGIC);
+    const struct http_conf *conf = &r->conn->srv->conf;
+    int status = err_http(code);
+    char extra[64] = "";
+    struct buf b;
+
+    buf_init(&b, KIB(64));
+    if (msg == NULL) {
+        msg = err_text(code);
+    }
+    if (conf->error_body != NULL) {
+        conf->error_body(r->path, code, msg, &b);
+    } else {
+        buf_printf(&b,
+                   "{\"error\":{\"code\":\"%s\",\"message\":", err_name(code));
+        put_text(&b, msg);
+        buf_printf(&b, ",\"type\":\"%s\"}}", error_type(status));
+    }
+    if (code == ERR_BAD_METHOD && r->allow != 0) {
+        char allow[40];
+        http_route_allow(r->allow, allow);
+        (void)snprintf(extra, sizeof(extra), "Allow: %s\r\n", allow);
+    }
+    reply(r, status, NULL, b.n > 0 ? b.p : "", b.n, extra);
+    buf_fini(&b);
+}
+
+/* --- streams --- */
+
+void http_stream_begin(struct http_req *r, int status, const char *content_type)
+{
+    struct buf head;
+
+    must(r != NULL && r->magic == REQ_MAGIC && !r->streaming);
+    r->streaming = true;
+    r->raw = r->msg.http10;
+    r->conn->srv->stats.streams_open++;
+    if (!alive(r)) {
+        return;
+    }
+    buf_init(&head, HEAD_MAX);
+    reply_head(r, status, content_type, -1, NULL, &head);
+    conn_write(r->conn, head.p, head.n);
+    buf_fini(&head);
+}
+
+bool http_stream_write(struct http_req *r, const void *p, size_t n)
+{
+    struct http_conn *c = r->conn;
+
+    must(r->magic == REQ_MAGIC && r->streaming);
+    if (!alive(r) || n == 0 || r->msg.is_head) {
+        return true; /* nothing will ever drain: on_gone comes */
+    }
+    if (r->raw) {
+        conn_write(c, p, n);
+    } else {
+        char size[24];
+        int k = snprintf(size, sizeof(size), "%zx\r\n", n);
+        must(k > 0);
+        buf_put(&c->waiting, size, (size_t)k);
+        buf_put(&c->waiting, p, n);
+        c->srv->stats.bytes_out += (size_t)k + n;
+        conn_write(c, "\r\n", 2);
+    }
+    if (!alive(r)) {
+        return true;
+    }
+    r->paused = conn_queued(c) >= HTTP_OUT_HIGH;
+    return !r->paused;
+}
+
+void http_stream_on_drain(struct http_req *r,
+                          void (*fn)(struct http_req *r, void *user))
+{
+    must(r->magic == REQ_MAGIC);
+    r->on_drain = fn;
+}
+
+void http_stream_end(struct http_req *r)
+{
+    struct http_conn *c = r->conn;
+
+    must(r->magic == REQ_MAGIC && r->streaming);
+    if (alive(r) && !r->raw && !r->msg.is_head) {
+        conn_write(c, "0\r\n\r\n", 5);
+    }
+    conn_answered(c);
+}
+
+size_t http_stream_queued(const struct http_req *r)
+{
+    return alive(r) ? conn_queued(r->conn) : 0;
+}
+
+/* --- what handlers may ask --- */
+
+void *http_ctx(const struct http_req *r)
+{
+    return r->conn->srv->conf.ctx;
+}
+
+const char *http_path(const struct http_req *r)
+{
+    return r->path;
+}
+
+const char *http_query(const struct http_req *r, const char *key, char *out,
+                       size_t size)
+{
+    size_t n = strlen(key);
+    for (const char *p = r->query; *p != '\0';) {
+        size_t len = strcspn(p, "&");
+        if (len >= n && strncmp(p, key, n) == 0 && (len == n || p[n] == '=')) {
+            size_t skip = len == n ? n : n + 1;
+            int rc = http_decode(p + skip, len - skip, true, out, size);
+            return rc == 0 ? out : NULL;
+        }
+        p += len + (p[len] == '&');
+    }
+    return NULL;
+}
+
+struct span http_body(const struct http_req *r)
+{
+    return (struct span){r->msg.body.p, r->msg.body.n};
+}
+
+const char *http_header(const struct http_req *r, const char *name)
+{
+    return http_msg_header(&r->msg, name);
+}
+
+int64_t http_peer_pid(const struct http_req *r)
+{
+    return r->conn->peer_pid;
+}
+
+uint64_t http_started_ns(const struct http_req *r)
+{
+    return r->started_ns;
+}
+
+void http_on_gone(struct http_req *r,
+                  void (*fn)(struct http_req *r, void *user), void *user)
+{
+    must(r->magic == REQ_MAGIC);
+    r->on_gone = fn;
+    r->user = user;
+}

@@ -1,0 +1,226 @@
+/* Folder, lock, stale socket, activation: who may bind, and what is touched. */
+#include "harness.h"
+
+static void hello(struct http_req *r, const struct http_args *a)
+{
+    (void)a;
+    http_reply(r, 200, NULL, "{}", 2);
+}
+
+static const struct http_route table[] = {
+    {HTTP_M_GET, "/", hello, 0}
+};
+static const struct http_conf conf = {.routes = table, .n_routes = 1};
+
+static int up(void **state)
+{
+    struct fix *f = calloc(1, sizeof(*f));
+    must(f != NULL);
+    assert_int_equal(uv_loop_init(&f->loop), 0);
+    fix_dir(f);
+    *state = f;
+    return 0;
+}
+
+static int down(void **state)
+{
+    fix_down(*state);
+    free(*state);
+    return 0;
+}
+
+static int try(struct fix *f, const char *path)
+{
+    struct http_server *s = NULL;
+    struct err e = {0};
+    int rc = http_listen(&f->loop, path, &conf, &s, &e);
+    if (rc < 0) {
+        assert_null(s);
+        assert_true(strlen(e.msg) > 0);
+        turn(f, 3);
+    } else {
+        f->srv = s;
+    }
+    return rc;
+}
+
+static void test_modes(void **state)
+{
+    struct fix *f = *state;
+    struct stat st;
+    mode_t old = umask(0);
+    (void)snprintf(f->path, sizeof(f->path), "%s/a/b/s.sock", f->dir);
+    assert_int_equal(try(f, f->path), 0);
+    (void)umask(old);
+    assert_int_equal(lstat(f->path, &st), 0);
+    assert_true(S_ISSOCK(st.st_mode));
+    assert_int_equal(st.st_mode & 07777, 0600);
+    char dir[96];
+    (void)snprintf(dir, sizeof(dir), "%s/a/b", f->dir);
+    assert_int_equal(stat(dir, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0700);
+}
+
+static void test_bad_folders(void **state)
+{
+    struct fix *f = *state;
+    char p[200];
+    char link[96];
+    assert_int_equal(chmod(f->dir, 0755), 0);
+    assert_int_equal(try(f, f->path), ERR_CONFIG);
+    assert_int_equal(chmod(f->dir, 0700), 0);
+    (void)snprintf(link, sizeof(link), "%s/real", f->dir);
+    assert_int_equal(mkdir(link, 0700), 0);
+    (void)snprintf(p, sizeof(p), "%s/link", f->dir);
+    assert_int_equal(symlink("real", p), 0);
+    (void)snprintf(p, sizeof(p), "%s/link/s.sock", f->dir);
+    assert_int_equal(try(f, p), ERR_CONFIG);
+    (void)snprintf(p, sizeof(p), "%s/", f->dir);
+    assert_int_equal(try(f, p), ERR_CONFIG);
+    assert_int_equal(try(f, ""), ERR_CONFIG);
+}
+
+/* libuv would bind a cut path without a word (V-01). */
+static void test_path_length(void **state)
+{
+    struct fix *f = *state;
+    static const size_t lens[] = {108, 109, 150, 200};
+    for (size_t i = 0; i < countof(lens); i++) {
+        char p[256];
+        int n = snprintf(p, sizeof(p), "%s/", f->dir);
+        memset(p + n, 'x', lens[i] - (size_t)n);
+        p[lens[i]] = '\0';
+        assert_int_equal(try(f, p), ERR_CONFIG);
+    }
+    char p[256];
+    int n = snprintf(p, sizeof(p), "%s/", f->dir);
+    size_t max = sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1;
+    memset(p + n, 'x', max - (size_t)n);
+    p[max] = '\0';
+    assert_int_equal(try(f, p), 0);
+    struct stat st;
+    assert_int_equal(lstat(p, &st), 0);
+}
+
+static void test_foreign_files_stay(void **state)
+{
+    struct fix *f = *state;
+    struct stat st;
+    FILE *h = fopen(f->path, "we");
+    assert_non_null(h);
+    (void)fputs("precious", h);
+    (void)fclose(h);
+    assert_int_equal(try(f, f->path), ERR_CONFIG);
+    assert_int_equal(lstat(f->path, &st), 0);
+    assert_int_equal(st.st_size, 8);
+    assert_int_equal(unlink(f->path), 0);
+    assert_int_equal(symlink("/nowhere", f->path), 0);
+    assert_int_equal(try(f, f->path), ERR_CONFIG);
+    assert_int_equal(lstat(f->path, &st), 0);
+    assert_true(S_ISLNK(st.st_mode));
+}
+
+static void test_lock_and_stale(void **state)
+{
+    struct fix *f = *state;
+    struct stat st;
+    /* what a killed daemon leaves */
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    struct sockaddr_un sa = {.sun_family = AF_UNIX};
+    (void)snprintf(sa.sun_path, sizeof(sa.sun_path), "%s", f->path);
+    assert_int_equal(bind(fd, (struct sockaddr *)&sa, sizeof(sa)), 0);
+    (void)close(fd);
+    assert_int_equal(dial(f->path), -1);
+
+    assert_int_equal(try(f, f->path), 0);
+    struct http_server *first = f->srv;
+    assert_int_equal(try(f, f->path), ERR_CONFLICT);
+    f->srv = first;
+    fd = dial(f->path); /* the loser took nothing away */
+    assert_true(fd >= 0);
+    (void)close(fd);
+    turn(f, 5);
+
+    http_close(f->srv, fix_closed, f);
+    assert_int_equal(uv_run(&f->loop, UV_RUN_DEFAULT), 0);
+    f->closed = false;
+    assert_int_equal(lstat(f->path, &st), -1);
+    f->srv = NULL;
+    assert_int_equal(try(f, f->path), 0); /* and again */
+}
+
+/* A socket that somebody else put at our path is not ours to unlink. */
+static void test_unlinks_only_ours(void **state)
+{
+    struct fix *f = *state;
+    struct stat st;
+    assert_int_equal(try(f, f->path), 0);
+    assert_int_equal(unlink(f->path), 0);
+    FILE *h = fopen(f->path, "we");
+    assert_non_null(h);
+    (void)fclose(h);
+    http_close(f->srv, NULL, NULL);
+    f->srv = NULL;
+    assert_int_equal(uv_run(&f->loop, UV_RUN_DEFAULT), 0);
+    assert_int_equal(lstat(f->path, &st), 0);
+}
+
+static void test_handed_over(void **state)
+{
+    struct fix *f = *state;
+    struct err e = {0};
+    struct buf b;
+    bool eof = false;
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    struct sockaddr_un sa = {.sun_family = AF_UNIX};
+    (void)snprintf(sa.sun_path, sizeof(sa.sun_path), "%s", f->path);
+    assert_int_equal(bind(fd, (struct sockaddr *)&sa, sizeof(sa)), 0);
+    assert_int_equal(http_listen_fd(&f->loop, fd, &conf, &f->srv, &e),
+                     ERR_CONFIG); /* not listening */
+    assert_int_equal(http_listen_fd(&f->loop, 0, &conf, &f->srv, &e),
+                     ERR_CONFIG);
+    assert_int_equal(listen(fd, 5), 0);
+    unit_ok(http_listen_fd(&f->loop, fd, &conf, &f->srv, &e), &e);
+    buf_init(&b, KIB(64));
+    const char *r =
+        talk(f, &b, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "{}", &eof);
+    assert_int_equal(strncmp(r, "HTTP/1.1 200 ", 13), 0);
+    buf_fini(&b);
+    http_close(f->srv, NULL, NULL);
+    f->srv = NULL;
+    assert_int_equal(uv_run(&f->loop, UV_RUN_DEFAULT), 0);
+    struct stat st;
+    assert_int_equal(lstat(f->path, &st), 0); /* the manager's */
+}
+
+static void test_activation_env(void **state)
+{
+    (void)state;
+    char pid[24];
+    (void)snprintf(pid, sizeof(pid), "%d", (int)getpid());
+    assert_int_equal(http_activated(), 0);
+    (void)setenv("LISTEN_PID", "1", 1);
+    (void)setenv("LISTEN_FDS", "1", 1);
+    assert_int_equal(http_activated(), 0);
+    assert_null(getenv("LISTEN_FDS"));
+    (void)setenv("LISTEN_PID", pid, 1);
+    (void)setenv("LISTEN_FDS", "2x", 1);
+    assert_int_equal(http_activated(), 0);
+    (void)setenv("LISTEN_PID", pid, 1);
+    (void)setenv("LISTEN_FDS", "2", 1);
+    assert_int_equal(http_activated(), 2);
+    assert_null(getenv("LISTEN_PID"));
+}
+
+#define T(fn) cmocka_unit_test_setup_teardown(fn, up, down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(test_modes),          T(test_bad_folders),
+        T(test_path_length),    T(test_foreign_files_stay),
+        T(test_lock_and_stale), T(test_unlinks_only_ours),
+        T(test_handed_over),    cmocka_unit_test(test_activation_env),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
