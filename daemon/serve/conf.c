@@ -1,0 +1,242 @@
+/* conf.c - see conf.h. inih splits lines; everything else is the table. */
+#include "serve/conf.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+
+#include <ini.h>
+
+enum kind { KIND_INT, KIND_STR, KIND_WORD };
+
+struct option {
+    const char *section, *key, *help;
+    enum kind kind;
+    size_t offset; /* in struct conf */
+    int64_t def, min, max;
+    const char *text; /* default of STR and WORD */
+    const char *words;
+};
+
+#define ROW_INT(s, k, d, lo, hi, h)                                            \
+    {.section = #s,                                                            \
+     .key = #k,                                                                \
+     .help = h,                                                                \
+     .kind = KIND_INT,                                                         \
+     .offset = offsetof(struct conf, s##_##k),                                 \
+     .def = (int64_t)(d),                                                      \
+     .min = (int64_t)(lo),                                                     \
+     .max = (int64_t)(hi)},
+#define ROW_STR(s, k, d, h)                                                    \
+    {.section = #s,                                                            \
+     .key = #k,                                                                \
+     .help = h,                                                                \
+     .kind = KIND_STR,                                                         \
+     .offset = offsetof(struct conf, s##_##k),                                 \
+     .text = d},
+#define ROW_WORD(s, k, d, w, h)                                                \
+    {.section = #s,                                                            \
+     .key = #k,                                                                \
+     .help = h,                                                                \
+     .kind = KIND_WORD,                                                        \
+     .offset = offsetof(struct conf, s##_##k),                                 \
+     .text = d,                                                                \
+     .words = w},
+
+static const struct option options[] = {CONF_MAP(ROW_INT, ROW_STR, ROW_WORD)};
+
+static char *str_of(struct conf *c, const struct option *o)
+{
+    return (char *)c + o->offset;
+}
+
+static void set_int(struct conf *c, const struct option *o, int64_t v)
+{
+    memcpy((char *)c + o->offset, &v, sizeof(v));
+}
+
+void conf_init(struct conf *c)
+{
+    memset(c, 0, sizeof(*c));
+    for (size_t i = 0; i < countof(options); i++) {
+        const struct option *o = &options[i];
+        if (o->kind == KIND_INT) {
+            set_int(c, o, o->def);
+        } else {
+            (void)snprintf(str_of(c, o), CONF_STR_MAX, "%s", o->text);
+        }
+    }
+}
+
+static bool has_word(const char *words, const char *v)
+{
+    size_t n = strlen(v);
+    for (const char *p = words; *p != '\0';) {
+        size_t m = strcspn(p, " ");
+        if (m == n && memcmp(p, v, n) == 0) {
+            return true;
+        }
+        p += m;
+        p += *p == ' ' ? 1 : 0;
+    }
+    return false;
+}
+
+static bool parse_int(const char *s, int64_t *ret)
+{
+    char *end = NULL;
+    errno = 0;
+    long long v = strtoll(s, &end, 10);
+    if (errno != 0 || end == s || *end != '\0') {
+        return false;
+    }
+    *ret = v;
+    return true;
+}
+
+/* --- reading --- */
+
+struct reading {
+    struct conf conf;
+    FILE *f;
+    const char *path;
+    int line;
+    bool seen[countof(options)];
+    struct err *e;
+    int rc;
+};
+
+static int set(struct reading *r, size_t i, const char *value)
+{
+    const struct option *o = &options[i];
+    int64_t v = 0;
+    if (r->seen[i]) {
+        return err_set(r->e, ERR_CONFIG, "%s:%d: '%s' is given twice", r->path,
+                       r->line, o->key);
+    }
+    r->seen[i] = true;
+    switch (o->kind) {
+    case KIND_INT:
+        if (!parse_int(value, &v) || v < o->min || v > o->max) {
+            return err_set(r->e, ERR_CONFIG,
+                           "%s:%d: '%s' takes a whole number from %lld to %lld",
+                           r->path, r->line, o->key, (long long)o->min,
+                           (long long)o->max);
+        }
+        set_int(&r->conf, o, v);
+        return 0;
+    case KIND_WORD:
+        if (!has_word(o->words, value)) {
+            return err_set(r->e, ERR_CONFIG, "%s:%d: '%s' is one of: %s",
+                           r->path, r->line, o->key, o->words);
+        }
+        break;
+    case KIND_STR:
+        break;
+    }
+    if (snprintf(str_of(&r->conf, o), CONF_STR_MAX, "%s", value) >=
+        CONF_STR_MAX) {
+        return err_set(r->e, ERR_CONFIG, "%s:%d: '%s' is too long", r->path,
+                       r->line, o->key);
+    }
+    return 0;
+}
+
+/* inih's handler: 1 goes on, 0 remembers an error (we keep the first). */
+static int on_value(void *user, const char *section, const char *name,
+                    const char *value)
+{
+    struct reading *r = user;
+    if (r->rc != 0) {
+        return 0;
+    }
+    for (size_t i = 0; i < countof(options); i++) {
+        if (strcmp(options[i].section, section) == 0 &&
+            strcmp(options[i].key, name) == 0) {
+            r->rc = set(r, i, value != NULL ? value : "");
+            return r->rc == 0;
+        }
+    }
+    r->rc = err_set(r->e, ERR_CONFIG,
+                    "%s:%d: no option '%s' in section [%s]; "
+                    "`aned serve --print-config` lists them all",
+                    r->path, r->line, name, section);
+    return 0;
+}
+
+/* One line for inih, which itself would split one that is too long. */
+static char *on_line(char *str, int num, void *stream)
+{
+    struct reading *r = stream;
+    if (r->rc != 0 || fgets(str, num, r->f) == NULL) {
+        return NULL;
+    }
+    r->line++;
+    size_t n = strlen(str);
+    if (n > 0 && str[n - 1] != '\n' && !feof(r->f)) {
+        r->rc = err_set(r->e, ERR_CONFIG, "%s:%d: line longer than %d bytes",
+                        r->path, r->line, num - 1);
+        return NULL;
+    }
+    return str;
+}
+
+int conf_read(struct conf *c, const char *path, struct err *e)
+{
+    struct reading r = {.conf = *c, .path = path, .e = e};
+    r.f = fopen(path, "re");
+    if (r.f == NULL) {
+        return err_errno(e, errno, path);
+    }
+    int bad = ini_parse_stream(on_line, &r, on_value, &r);
+    if (r.rc == 0 && bad != 0) {
+        r.rc = err_set(e, ERR_CONFIG, "%s:%d: neither [section] nor key = value",
+                       path, bad > 0 ? bad : r.line);
+    }
+    if (r.rc == 0 && ferror(r.f)) {
+        r.rc = err_set(e, ERR_CONFIG, "%s: cannot be read", path);
+    }
+    (void)fclose(r.f);
+    if (r.rc == 0) {
+        *c = r.conf;
+    }
+    return r.rc;
+}
+
+static void print_help(FILE *to, const char *help)
+{
+    while (*help != '\0') {
+        size_t n = strcspn(help, "\n");
+        (void)fprintf(to, "# %.*s\n", (int)n, help);
+        help += n;
+        help += *help == '\n' ? 1 : 0;
+    }
+}
+
+void conf_print(FILE *to)
+{
+    const char *section = "";
+    (void)fprintf(to,
+                  "# aned.conf: every option with its default. Read from\n"
+                  "# HOME/aned.conf or --config FILE when the daemon starts.\n"
+                  "# Written by `aned serve --print-config`.\n");
+    for (size_t i = 0; i < countof(options); i++) {
+        const struct option *o = &options[i];
+        if (strcmp(section, o->section) != 0) {
+            section = o->section;
+            (void)fprintf(to, "\n[%s]\n", section);
+        }
+        (void)fprintf(to, "\n");
+        print_help(to, o->help);
+        if (o->kind == KIND_INT) {
+            (void)fprintf(to, "# %lld to %lld\n%s = %lld\n", (long long)o->min,
+                          (long long)o->max, o->key, (long long)o->def);
+            continue;
+        }
+        if (o->kind == KIND_WORD) {
+            (void)fprintf(to, "# one of: %s\n", o->words);
+        }
+        (void)fprintf(to, "%s =%s%s\n", o->key, o->text[0] != '\0' ? " " : "",
+                      o->text);
+    }
+}

@@ -1,0 +1,71 @@
+/* conf.h - aned.conf: one row per option; parser, --print-config, conf/aned.conf
+ * (its output, a test compares) and the struct come from it.
+ *
+ * The file is INI: [section], key = value, comments after ; or # at the start
+ * of a line. An unknown section or key, a value out of range and a key given
+ * twice are errors with file:line. Read once at start.
+ */
+#pragma once
+
+#include "base/err.h"
+#include "proto/limits.h"
+
+#define CONF_STR_MAX 512
+
+/*  section      key            type  default min max help
+ * STR: min and max are 0; WORD: max is the list of allowed words */
+#define CONF_MAP(INT, STR, WORD)                                               \
+    STR(server, socket, "",                                                    \
+        "Path of the Unix socket. Empty: $ANED_SOCKET, else\n"                 \
+        "$XDG_RUNTIME_DIR/aned/aned.sock, else HOME/run/aned.sock.")           \
+    WORD(server, log, "info", "error warn info debug",                         \
+         "Least important log line that is written to stderr.")                \
+    INT(server, drain_ms, 8000, 0, 600000,                                     \
+        "Milliseconds that open requests get to finish after SIGTERM.")        \
+    INT(engine, threads, 0, 0, ENGINE_THREADS_MAX,                             \
+        "Threads of one engine. 0: as many as the machine has cores.")         \
+    INT(engine, prefill_chunk, 0, 0, ENGINE_CHUNK_MAX,                         \
+        "Prompt tokens in one step at most. 0: as many as the engine takes;\n" \
+        "the measured step time bounds it in any case. Never changes an\n"     \
+        "output.")                                                             \
+    WORD(engine, backend, "cpu", "cpu interpreter coreml",                     \
+         "What executes the shards.")                                          \
+    STR(engine, program, "",                                                   \
+        "For tests: start this program as the engine instead of aned itself.") \
+    INT(speculation, max_draft, 0, 0, ENGINE_DRAFTS_MAX,                       \
+        "Drafted tokens per step at most; 0 turns speculation off. No draft\n" \
+        "source exists yet: every value behaves like 0.")                      \
+    INT(limits, queue, QUEUE_MAX, 1, 4096,                                     \
+        "Choices waiting for one model; more are answered 503.")               \
+    INT(limits, streams, STREAMS_MAX, 1, STREAMS_MAX,                          \
+        "Choices generated at the same time by one engine.")                   \
+    INT(limits, jobs_queued, JOBS_QUEUED_MAX, 1, 1024,                         \
+        "Conversion jobs waiting; more are answered 503.")                     \
+    INT(cache, sessions, SESSIONS_MAX, 1, ENGINE_SEQS_MAX,                     \
+        "Sequences of one engine, running and warm together.")                 \
+    INT(cache, state_mib, 2048, 16, 1048576,                                   \
+        "MiB for those sequences' states; fewer are kept when they are big.")  \
+    INT(cache, models, 2, 1, 64,                                               \
+        "Models loaded at the same time; the idle one used least recently is\n" \
+        "unloaded for another.")                                               \
+    INT(cache, disk_mib, 0, 0, 1048576,                                        \
+        "MiB of saved session states on disk. Sessions are not saved yet:\n"   \
+        "every value behaves like 0.")
+
+#define CONF_F_INT(section, key, def, min, max, help) int64_t section##_##key;
+#define CONF_F_STR(section, key, def, help) char section##_##key[CONF_STR_MAX];
+#define CONF_F_WORD(section, key, def, words, help)                            \
+    char section##_##key[CONF_STR_MAX];
+struct conf {
+    CONF_MAP(CONF_F_INT, CONF_F_STR, CONF_F_WORD)
+};
+#undef CONF_F_INT
+#undef CONF_F_STR
+#undef CONF_F_WORD
+
+void conf_init(struct conf *c); /* defaults */
+/* Read path over what c holds. All or nothing. Errors: CONFIG with file:line;
+ * NOT_FOUND. */
+CHECKED int conf_read(struct conf *c, const char *path, struct err *e);
+/* The documented file with every default, as conf/aned.conf. */
+void conf_print(FILE *to);

@@ -1,0 +1,449 @@
+/* gen.c - see gen.h.
+ *
+ * A gen is freed when nothing refers to it: not the text thread (`encoding`),
+ * not the scheduler (streams removed), not the model's waiters. `over` means
+ * that the sink heard on_done or wants nothing any more. */
+#include "serve/gen.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/log.h"
+
+#define GEN_MAGIC     0x2e4e4547u
+#define GEN_TEXT_MAX  KIB(64) /* text of one token: what a stop held back */
+#define GEN_ARENA_MAX MIB(16)
+
+struct gen_choice {
+    struct run_stream run;
+    struct gen *gen;
+    struct text_stream text;
+    bool queued, ended;
+    uint64_t last_us; /* its last token */
+};
+
+struct gen {
+    uint32_t magic;
+    struct server *srv;
+    struct model *model;
+    struct voc *voc;
+    const struct gen_sink *sink;
+    void *ctx;
+    struct arena arena;
+    struct gen_req req;
+    struct text_work work;
+    struct model_wait wait;
+    bool admitted; /* counted in the model */
+    bool encoding; /* the text thread has work */
+    bool encoded, up, queued, over, paused;
+    uint32_t n_ended;
+    struct gen_usage usage;
+    struct buf piece;
+    struct gen_choice choices[CHOICES_MAX];
+};
+
+static const struct run_events run_events;
+
+struct gen *gen_new(struct server *s, struct model *m,
+                    const struct gen_sink *sink, void *ctx)
+{
+    struct gen *g = calloc(1, sizeof(*g));
+    must(g != NULL);
+    g->magic = GEN_MAGIC;
+    g->srv = s;
+    g->model = m;
+    g->voc = voc_ref(m->voc);
+    g->sink = sink;
+    g->ctx = ctx;
+    g->usage.created_us = server_now_us();
+    g->req.n = 1;
+    g->req.max_tokens = GEN_MAX_TOKENS;
+    g->req.reuse = true;
+    msg_sampling_init(&g->req.sampling);
+    arena_init(&g->arena, GEN_ARENA_MAX);
+    buf_init(&g->piece, GEN_TEXT_MAX);
+    return g;
+}
+
+struct arena *gen_arena(struct gen *g)
+{
+    return &g->arena;
+}
+
+struct gen_req *gen_request(struct gen *g)
+{
+    return &g->req;
+}
+
+const struct model *gen_model(const struct gen *g)
+{
+    return g->model;
+}
+
+const struct tokenizer *gen_tokenizer(const struct gen *g)
+{
+    return g->voc->tok;
+}
+
+void gen_get_usage(const struct gen *g, struct gen_usage *ret)
+{
+    *ret = g->usage;
+}
+
+/* Leave scheduler, waiters and counts; free unless the text thread has it. */
+static void leave(struct gen *g)
+{
+    g->over = true;
+    model_unwait(&g->wait);
+    for (uint32_t i = 0; i < g->req.n && g->queued; i++) {
+        runner_remove(g->model->runner, &g->choices[i].run);
+    }
+    g->queued = false;
+    if (g->admitted) {
+        model_unuse(g->model, g->req.n);
+        g->admitted = false;
+    }
+    if (g->encoding) {
+        return;
+    }
+    for (uint32_t i = 0; i < CHOICES_MAX; i++) {
+        text_stream_fini(&g->choices[i].text);
+    }
+    text_fini(&g->work);
+    buf_fini(&g->piece);
+    voc_unref(g->voc);
+    arena_fini(&g->arena);
+    g->magic = 0;
+    free(g);
+}
+
+static void finish(struct gen *g, int rc, const struct err *e)
+{
+    struct stats *st = &g->srv->stats;
+    must(g->magic == GEN_MAGIC && !g->over);
+    st->generations_failed += rc != 0 ? 1 : 0;
+    log_debug("gen_done", "model=%s rc=%s prompt=%u cached=%u output=%u",
+              g->model->name, rc == 0 ? "ok" : err_name(rc), g->usage.n_prompt,
+              g->usage.n_cached, g->usage.n_output);
+    g->over = true;
+    g->sink->on_done(g->ctx, rc, e);
+    leave(g);
+}
+
+void gen_cancel(struct gen *g)
+{
+    must(g->magic == GEN_MAGIC);
+    g->srv->stats.generations_cancelled += g->admitted ? 1 : 0;
+    leave(g);
+}
+
+/* --- from prompt to streams --- */
+
+static int check_tokens(struct gen *g, struct err *e)
+{
+    int32_t vocab = tokenizer_vocab(g->voc->tok);
+    const int32_t *t = g->work.tokens;
+    size_t n = g->work.n_tokens;
+    uint32_t context = g->up ? runner_ready(g->model->runner)->context
+                             : g->model->bundle->context;
+    g->usage.n_prompt = (uint32_t)n;
+    if (n == 0) {
+        return err_set(e, ERR_INVALID, "prompt: it has no token");
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (t[i] < 0 || t[i] >= vocab) {
+            return err_set(e, ERR_INVALID, "prompt: token %d is not in the "
+                           "vocabulary of %d", (int)t[i], (int)vocab);
+        }
+    }
+    if (n > context) {
+        return err_set(e, ERR_CONTEXT,
+                       "the request exceeds the available context size: %zu "
+                       "tokens in the prompt, %u in the context", n, context);
+    }
+    return 0;
+}
+
+/* llama-server's meaning of ignore_eos: such a token is never drawn. */
+static int ban_eog(struct gen *g, struct err *e)
+{
+    struct msg_sampling *s = &g->req.sampling;
+    for (size_t i = 0; i < g->voc->n_eog; i++) {
+        if (s->n_bias >= ENGINE_BIAS_MAX) {
+            return err_set(e, ERR_TOO_BIG, "logit_bias: with ignore_eos more "
+                           "than %u entries", ENGINE_BIAS_MAX);
+        }
+        s->bias[s->n_bias].id = g->voc->eog[i];
+        s->bias[s->n_bias].bias = -INFINITY;
+        s->n_bias++;
+    }
+    return 0;
+}
+
+static int add_streams(struct gen *g, struct err *e)
+{
+    struct gen_req *q = &g->req;
+    int rc = check_tokens(g, e);
+    if (rc == 0 && q->ignore_eos) {
+        rc = ban_eog(g, e);
+    }
+    for (uint32_t i = 0; i < q->n && rc == 0; i++) {
+        struct gen_choice *c = &g->choices[i];
+        c->gen = g;
+        rc = text_stream_init(&c->text, g->voc->tok, false, q->stops,
+                              q->n_stops, e);
+        c->run.events = &run_events;
+        c->run.sampling = &q->sampling;
+        c->run.choice = i;
+        c->run.s.prompt = g->work.tokens;
+        c->run.s.n_prompt = (uint32_t)g->work.n_tokens;
+        c->run.s.reuse = q->reuse || i > 0;
+        c->run.s.compute_only = q->max_tokens == 0;
+        c->run.s.after = i > 0 ? &g->choices[0].run.s : NULL;
+    }
+    g->queued = rc == 0;
+    for (uint32_t i = 0; i < q->n && rc == 0; i++) {
+        rc = runner_add(g->model->runner, &g->choices[i].run);
+        if (rc != 0) {
+            (void)err_set(e, rc, "the queue is full");
+        }
+    }
+    return rc;
+}
+
+/* Go on when both the tokens and the engine are there. */
+static void advance(struct gen *g)
+{
+    struct err e = {0};
+    if (!g->encoded || !g->up) {
+        return;
+    }
+    int rc = add_streams(g, &e);
+    if (rc != 0) {
+        g->srv->stats.refused_busy += rc == ERR_BUSY ? 1 : 0;
+        finish(g, rc, &e);
+        return;
+    }
+    g->srv->stats.prompt_tokens += g->usage.n_prompt;
+    runner_kick(g->model->runner);
+}
+
+static void on_encoded(struct text_work *w)
+{
+    struct gen *g = container_of(w, struct gen, work);
+    struct err e = {0};
+    g->encoding = false;
+    if (g->over) {
+        leave(g); /* cancelled meanwhile: only the memory is left */
+        return;
+    }
+    int rc = w->rc;
+    if (rc != 0) {
+        struct err why = w->e;
+        finish(g, rc, &why);
+        return;
+    }
+    g->encoded = true;
+    rc = check_tokens(g, &e); /* before a long load, not after it */
+    if (rc != 0) {
+        finish(g, rc, &e);
+        return;
+    }
+    advance(g);
+}
+
+static void on_model(struct model_wait *w, int rc, const struct err *e)
+{
+    struct gen *g = container_of(w, struct gen, wait);
+    if (rc != 0) {
+        finish(g, rc, e);
+        return;
+    }
+    g->up = true;
+    advance(g);
+}
+
+static int encode(struct gen *g, struct err *e)
+{
+    struct gen_req *q = &g->req;
+    struct text_work *w = &g->work;
+    w->done = on_encoded;
+    switch (q->kind) {
+    case GEN_TEXT:
+        w->kind = TEXT_ENCODE;
+        w->text = q->text;
+        w->text_n = q->text_n;
+        w->special = true;
+        w->bos = true;
+        break;
+    case GEN_CHAT:
+        w->kind = TEXT_CHAT;
+        w->messages = q->messages;
+        w->n_messages = q->n_messages;
+        w->add_generation = true;
+        break;
+    case GEN_TOKENS: /* no text, but the vocabulary has to be open */
+        w->kind = TEXT_OPEN;
+        w->tokens = malloc((q->n_tokens + 1) * sizeof(*w->tokens));
+        if (w->tokens == NULL) {
+            return err_set(e, ERR_NOMEM, "%zu tokens", q->n_tokens);
+        }
+        memcpy(w->tokens, q->tokens, q->n_tokens * sizeof(*w->tokens));
+        w->n_tokens = q->n_tokens;
+        break;
+    }
+    int rc = text_put(g->srv->text, g->voc, w);
+    if (rc != 0) {
+        g->srv->stats.refused_busy++;
+        return err_set(e, rc, "too many prompts wait to be tokenised");
+    }
+    g->encoding = true;
+    return 0;
+}
+
+int gen_start(struct gen *g, struct err *e)
+{
+    struct model *m = g->model;
+    const struct conf *c = &g->srv->conf;
+    int rc = 0;
+    must(g->req.n >= 1 && g->req.n <= CHOICES_MAX);
+    g->srv->stats.generations++;
+    if (m->bundle == NULL) {
+        rc = err_set(e, ERR_MODEL_FAILED, "%s: %s", m->name, m->reason);
+    } else if (m->choices + g->req.n >
+               (uint64_t)(c->limits_queue + c->limits_streams)) {
+        g->srv->stats.refused_busy++;
+        rc = err_set(e, ERR_BUSY, "%u requests are on %s already", m->choices,
+                     m->name);
+    }
+    if (rc == 0) {
+        rc = model_load(m, false, &g->wait, e);
+        g->wait.fn = on_model;
+        g->up = rc == 1;
+        rc = rc == 1 ? 0 : rc;
+    }
+    if (rc == 0) {
+        model_use(m, g->req.n);
+        g->admitted = true;
+        rc = encode(g, e);
+    }
+    if (rc != 0) {
+        g->srv->stats.generations_failed++;
+        leave(g);
+    }
+    return rc;
+}
+
+/* --- tokens --- */
+
+static struct gen_choice *choice_of(struct run_stream *x)
+{
+    return container_of(x, struct gen_choice, run);
+}
+
+static void end_choice(struct gen_choice *c, enum gen_finish why)
+{
+    static const struct err none;
+    struct gen *g = c->gen;
+    c->ended = true;
+    g->n_ended++;
+    runner_remove(g->model->runner, &c->run);
+    buf_clear(&g->piece);
+    text_stream_end(&c->text, &g->piece);
+    g->sink->on_end(g->ctx, c->run.choice, why,
+                    g->piece.p != NULL ? g->piece.p : "", g->piece.n);
+    if (g->n_ended == g->req.n) {
+        finish(g, 0, &none);
+    }
+}
+
+static void note_start(struct gen_choice *c)
+{
+    struct gen *g = c->gen;
+    struct stats *st = &g->srv->stats;
+    if (g->usage.started_us == 0) {
+        g->usage.started_us = c->run.s.started_us;
+        g->usage.n_cached = c->run.s.cached;
+        st->cached_tokens += c->run.s.cached;
+        hist_add_us(&st->queue_wait, c->run.s.started_us - g->usage.created_us);
+    }
+}
+
+static void note_token(struct gen_choice *c)
+{
+    struct gen *g = c->gen;
+    struct stats *st = &g->srv->stats;
+    uint64_t now = server_now_us();
+    note_start(c);
+    if (g->usage.first_us == 0) {
+        g->usage.first_us = now;
+        hist_add_us(&st->first_token, now - g->usage.created_us);
+    }
+    if (c->last_us != 0) {
+        hist_add_us(&st->between_tokens, now - c->last_us);
+    }
+    c->last_us = now;
+    g->usage.last_us = now;
+    g->usage.n_output++;
+    st->output_tokens++;
+}
+
+static void pause_all(struct gen *g, bool paused)
+{
+    g->paused = paused;
+    for (uint32_t i = 0; i < g->req.n; i++) {
+        if (g->queued && !g->choices[i].ended) {
+            runner_pause(g->model->runner, &g->choices[i].run, paused);
+        }
+    }
+}
+
+static void on_token(struct run_stream *x, const struct msg_token *t)
+{
+    struct gen_choice *c = choice_of(x);
+    struct gen *g = c->gen;
+    bool end = !g->req.ignore_eos && tokenizer_is_eog(g->voc->tok, t->id);
+    note_token(c);
+    buf_clear(&g->piece);
+    if (!end) {
+        text_stream_put(&c->text, t->id, &g->piece);
+    }
+    bool fast = g->sink->on_token(g->ctx, x->choice, t,
+                                  g->piece.p != NULL ? g->piece.p : "",
+                                  g->piece.n);
+    if (end || c->text.stopped) {
+        end_choice(c, GEN_STOP);
+    } else if (x->n_out >= g->req.max_tokens ||
+               runner_push(g->model->runner, x, t->id) != 0) {
+        end_choice(c, GEN_LENGTH); /* asked for, or no position is left */
+    } else if (!fast && !g->paused) {
+        pause_all(g, true);
+    }
+}
+
+static void on_computed(struct run_stream *x)
+{
+    note_start(choice_of(x));
+    end_choice(choice_of(x), GEN_LENGTH);
+}
+
+static void on_fail(struct run_stream *x, int code, const char *msg)
+{
+    struct err e = {0};
+    int rc = err_set(&e, code, "%s", msg);
+    finish(choice_of(x)->gen, rc, &e);
+}
+
+static const struct run_events run_events = {
+    .on_token = on_token,
+    .on_computed = on_computed,
+    .on_fail = on_fail,
+};
+
+void gen_resume(struct gen *g)
+{
+    must(g->magic == GEN_MAGIC);
+    if (g->paused && !g->over) {
+        pause_all(g, false);
+    }
+}

@@ -1,0 +1,26 @@
+/* home.h - where things lie (design 5 and 10). */
+#pragma once
+
+#include "base/err.h"
+
+#define HOME_PATH_MAX 1024
+
+struct home {
+    char dir[HOME_PATH_MAX];     /* ours, 0700 */
+    char models[HOME_PATH_MAX];  /* published bundles, a folder each */
+    char staging[HOME_PATH_MAX]; /* jobs' unfinished bundles; emptied at start */
+    char db[HOME_PATH_MAX];
+    char socket[HOME_PATH_MAX];
+};
+
+/* dir and socket: from the command line or the configuration; NULL or "" means
+ * the defaults: $ANED_HOME, else the platform's; $ANED_SOCKET, else
+ * $XDG_RUNTIME_DIR/aned/aned.sock, else HOME/run/aned.sock. Relative paths are
+ * made absolute. Errors: CONFIG. */
+CHECKED int home_paths(const char *dir, const char *socket, struct home *ret,
+                       struct err *e);
+/* Only the folder, for finding HOME/aned.conf before the rest is known. */
+CHECKED int home_dir(const char *dir, char out[HOME_PATH_MAX], struct err *e);
+/* Make what is missing, 0700. Errors: CONFIG when the folder is not ours or
+ * open to others; IO. */
+CHECKED int home_make(const struct home *h, struct err *e);

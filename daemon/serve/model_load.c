@@ -1,0 +1,297 @@
+/* model_load.c - models' engines: load, unload, crash policy. See models.h. */
+#include <string.h>
+
+#include "base/log.h"
+#include "serve/models_impl.h"
+
+static bool is_up(const struct model *m)
+{
+    return m->runner != NULL && runner_state(m->runner) == RUNNER_UP;
+}
+
+static bool is_down(const struct model *m)
+{
+    return m->runner == NULL || runner_state(m->runner) == RUNNER_DOWN;
+}
+
+static void tell_waiters(struct model *m, int rc, const struct err *e)
+{
+    struct list mine; /* fn may wait again: those are for the next round */
+    list_init(&mine);
+    while (!list_empty(&m->waiters)) {
+        struct list *l = m->waiters.next;
+        list_del(l);
+        list_push(&mine, l);
+    }
+    while (!list_empty(&mine)) {
+        struct model_wait *w =
+            container_of(mine.next, struct model_wait, link);
+        model_unwait(w);
+        w->fn(w, rc, e);
+    }
+}
+
+static void on_up(void *ctx)
+{
+    struct model *m = ctx;
+    struct err e = {0};
+    m->state = MODEL_LOADED;
+    model_reason(m, NULL);
+    log_info("model_loaded", "model=%s pid=%d ms=%u", m->name,
+             runner_pid(m->runner), runner_ready(m->runner)->load_ms);
+    tell_waiters(m, 0, &e);
+}
+
+static unsigned note_crash(struct model *m)
+{
+    uint64_t now = server_now_us();
+    unsigned n = 1;
+    for (size_t i = ENGINE_CRASHES_MAX - 1; i > 0; i--) {
+        m->crashes_us[i] = m->crashes_us[i - 1];
+        if (m->crashes_us[i] != 0 &&
+            now - m->crashes_us[i] < ENGINE_CRASH_WINDOW_US) {
+            n++;
+        }
+    }
+    m->crashes_us[0] = now;
+    return n;
+}
+
+static void give_up(struct model *m, int rc, const struct err *e)
+{
+    runner_fail_all(m->runner, rc, e->msg);
+    tell_waiters(m, rc, e);
+}
+
+static void maybe_closed(struct models *ms)
+{
+    if (ms->closed == NULL) {
+        return;
+    }
+    LIST_EACH (l, &ms->all) {
+        if (!is_down(model_of(l))) {
+            return;
+        }
+    }
+    if (ms->n_leaving > 0) {
+        return;
+    }
+    void (*fn)(void *) = ms->closed;
+    ms->closed = NULL;
+    fn(ms->ctx);
+}
+
+/* The engine died by itself: start it again, unless it keeps dying. */
+static void on_crash(struct model *m, const struct err *e)
+{
+    struct stats *st = &m->of->srv->stats;
+    struct err why = *e;
+    unsigned n = note_crash(m);
+    bool needed = m->users > 0;
+    log_warn("engine_crashed", "model=%s crash=%u of %u: %s, continuing",
+             m->name, n, ENGINE_CRASHES_MAX, e->msg);
+    if (n >= ENGINE_CRASHES_MAX) {
+        st->engine_failures++;
+        m->state = MODEL_FAILED;
+        (void)err_prefix(&why, "%u crashes, the last one", n);
+        why.code = ERR_MODEL_FAILED;
+        model_reason(m, why.msg);
+        model_save(m);
+        give_up(m, ERR_MODEL_FAILED, &why);
+        return;
+    }
+    m->state = MODEL_READY;
+    if (!needed) {
+        return; /* the next use loads it */
+    }
+    st->engine_restarts++;
+    m->state = MODEL_LOADING;
+    int rc = runner_start(m->runner, &why);
+    if (rc != 0) {
+        m->state = MODEL_READY;
+        give_up(m, rc, &why);
+    }
+}
+
+static int start(struct model *m, struct err *e);
+
+/* Somebody asked for the model while its engine was on the way out. */
+static void after_unload(struct model *m)
+{
+    struct err why = {0};
+    int rc = 0;
+    if (list_empty(&m->waiters)) {
+        return;
+    }
+    if (m->of->stopping) {
+        rc = err_set(&why, ERR_INTERRUPTED, "the daemon stops");
+    } else {
+        rc = start(m, &why);
+    }
+    if (rc != 0) {
+        give_up(m, rc, &why);
+    }
+}
+
+static void on_down(void *ctx, int rc, const struct err *e)
+{
+    struct model *m = ctx;
+    struct models *ms = m->of;
+    m->unloading = false;
+    if (m->deleting) {
+        ms->n_leaving--;
+        ms->n++; /* model_free counts down */
+        model_free(m);
+    } else if (rc == ERR_ENGINE_LOST && !ms->stopping) {
+        on_crash(m, e);
+    } else if (rc != 0) { /* it said why it cannot load */
+        struct err why = *e;
+        m->state = MODEL_READY;
+        model_reason(m, e->msg);
+        log_warn("model_load_failed", "model=%s error=%s: %s, continuing",
+                 m->name, err_name(rc), e->msg);
+        give_up(m, rc, &why);
+    } else {
+        m->state = MODEL_READY;
+        log_info("model_unloaded", "model=%s", m->name);
+        after_unload(m);
+    }
+    maybe_closed(ms);
+}
+
+static void make_runner(struct model *m)
+{
+    const struct conf *c = &m->of->srv->conf;
+    struct runner_conf rc = {
+        .loop = &m->of->srv->loop,
+        .stats = &m->of->srv->stats,
+        .program = c->engine_program[0] != '\0' ? c->engine_program : NULL,
+        .backend = c->engine_backend,
+        .threads = (uint32_t)c->engine_threads,
+        .chunk = (uint32_t)c->engine_prefill_chunk,
+        .streams = (uint32_t)c->limits_streams,
+        .queue = (uint32_t)c->limits_queue,
+        .sessions = (uint32_t)c->cache_sessions,
+        .state_bytes = (uint64_t)c->cache_state_mib << 20,
+    };
+    struct runner_owner o = {.ctx = m, .on_up = on_up, .on_down = on_down};
+    m->runner = runner_new(&rc, m->dir, &o);
+}
+
+/* Another model may be loaded, if need be after the idle one used least
+ * recently was told to go. false: all are in use. */
+static bool make_room(struct models *ms)
+{
+    int64_t up = 0;
+    struct model *oldest = NULL;
+    LIST_EACH (l, &ms->all) {
+        struct model *m = model_of(l);
+        if (is_down(m) || m->unloading) {
+            continue;
+        }
+        up++;
+        if (is_up(m) && m->users == 0 &&
+            (oldest == NULL || m->used_us < oldest->used_us)) {
+            oldest = m;
+        }
+    }
+    if (up < ms->srv->conf.cache_models) {
+        return true;
+    }
+    if (oldest == NULL) {
+        return false;
+    }
+    log_info("model_evicted", "model=%s", oldest->name);
+    oldest->unloading = true;
+    runner_stop(oldest->runner);
+    return true;
+}
+
+static int start(struct model *m, struct err *e)
+{
+    if (!make_room(m->of)) {
+        return err_set(e, ERR_BUSY, "%d models are loaded and in use",
+                       (int)m->of->srv->conf.cache_models);
+    }
+    if (m->runner == NULL) {
+        make_runner(m);
+    }
+    int rc = runner_start(m->runner, e);
+    if (rc == 0) {
+        m->state = MODEL_LOADING;
+        log_info("model_loading", "model=%s pid=%d", m->name,
+                 runner_pid(m->runner));
+    }
+    return rc;
+}
+
+int model_load(struct model *m, bool explicit_, struct model_wait *w,
+               struct err *e)
+{
+    int rc = 0;
+    if (m->deleting || m->of->stopping) {
+        return err_set(e, ERR_UNAVAILABLE, "%s is going away", m->name);
+    }
+    if (m->state == MODEL_REJECTED) {
+        return err_set(e, ERR_REJECTED, "%s: %s", m->name,
+                       m->reason != NULL ? m->reason : "a gate failed");
+    }
+    if (m->state == MODEL_FAILED && (!explicit_ || m->bundle == NULL)) {
+        return err_set(e, ERR_MODEL_FAILED, "%s: %s", m->name,
+                       m->reason != NULL ? m->reason : "its engine failed");
+    }
+    if (m->state == MODEL_FAILED) {
+        memset(m->crashes_us, 0, sizeof(m->crashes_us));
+        m->state = MODEL_READY;
+        model_reason(m, NULL);
+        model_save(m);
+    }
+    if (is_up(m) && !m->unloading) {
+        return 1;
+    }
+    if (is_down(m)) {
+        rc = start(m, e);
+    }
+    if (rc == 0) {
+        w->model = m;
+        m->users++;
+        list_push(&m->waiters, &w->link);
+    }
+    return rc;
+}
+
+void model_unwait(struct model_wait *w)
+{
+    if (w->model != NULL) {
+        w->model->users--;
+        w->model = NULL;
+        list_del(&w->link);
+    }
+}
+
+int model_unload(struct model *m, struct err *e)
+{
+    if (m->users > 0) {
+        return err_set(e, ERR_CONFLICT, "%s is in use by %u requests", m->name,
+                       m->users);
+    }
+    if (!is_down(m) && !m->unloading) {
+        m->unloading = true;
+        runner_stop(m->runner);
+    }
+    return 0;
+}
+
+void models_stop(struct models *ms, void (*closed)(void *ctx), void *ctx)
+{
+    ms->stopping = true;
+    ms->closed = closed;
+    ms->ctx = ctx;
+    LIST_EACH (l, &ms->all) {
+        struct model *m = model_of(l);
+        if (!is_down(m)) {
+            runner_stop(m->runner);
+        }
+    }
+    maybe_closed(ms);
+}

@@ -1,0 +1,439 @@
+/* runner.c - see runner.h.
+ *
+ * Frames carry a request number. A step's has STEP_BIT; a sequence operation's
+ * has the sequence in its low byte. The engine answers in order, so a failed
+ * operation needs no bookkeeping here: the rows of that sequence come back
+ * failed too.
+ */
+#include "serve/runner.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "base/num.h"
+
+#define STEP_BIT       0x80000000u
+#define LOAD_REQUEST   0x40000000u
+#define STOP_MS        2000u /* from UNLOAD to SIGKILL */
+#define SAMPLING_ROWS  STREAMS_MAX
+
+struct runner {
+    struct runner_conf conf;
+    struct runner_owner owner;
+    char dir[1024];
+    enum runner_state state;
+    struct child *child;
+    bool stopping;
+    bool in_results; /* results are being handed out: no step is formed */
+    bool ever_up;
+    uint32_t counter;
+    uint32_t step_request;
+    uint64_t sent_us;
+    double progress;
+    struct msg_ready ready;
+    int load_rc; /* what the engine said before it went */
+    struct err load_error;
+    struct sched sched;
+    struct msg_row *rows; /* SAMPLING_ROWS, scratch of one step */
+    struct buf out;
+};
+
+static uint64_t now_us(void)
+{
+    return uv_hrtime() / 1000;
+}
+
+static struct run_stream *stream_of(struct sched_stream *s)
+{
+    return container_of(s, struct run_stream, s);
+}
+
+struct runner *runner_new(const struct runner_conf *c, const char *dir,
+                          const struct runner_owner *o)
+{
+    struct runner *r = calloc(1, sizeof(*r));
+    must(r != NULL);
+    r->conf = *c;
+    r->owner = *o;
+    (void)snprintf(r->dir, sizeof(r->dir), "%s", dir);
+    r->rows = calloc(SAMPLING_ROWS, sizeof(*r->rows));
+    must(r->rows != NULL);
+    buf_init(&r->out, FRAME_ENGINE_MAX);
+    return r;
+}
+
+void runner_free(struct runner *r)
+{
+    if (r == NULL) {
+        return;
+    }
+    child_drop(r->child);
+    sched_fini(&r->sched);
+    buf_fini(&r->out);
+    free(r->rows);
+    free(r);
+}
+
+/* --- steps --- */
+
+static void send_op(struct runner *r, const struct sched_op *op)
+{
+    static const enum frame_type types[] = {
+        [SCHED_OP_OPEN] = FRAME_SEQ_OPEN,
+        [SCHED_OP_FORK] = FRAME_SEQ_FORK,
+        [SCHED_OP_TRUNCATE] = FRAME_SEQ_TRUNCATE,
+        [SCHED_OP_CLOSE] = FRAME_SEQ_CLOSE,
+    };
+    struct msg_seq m = {.seq = op->seq, .from = op->from, .n = op->n};
+    buf_clear(&r->out);
+    msg_seq_put(&r->out, &m);
+    must(buf_ok(&r->out));
+    uint32_t request = ((r->counter++ & 0x3fffffu) << 8) | (op->seq & 0xffu);
+    child_send(r->child, types[op->kind], request, r->out.p, r->out.n);
+}
+
+static void fill_row(struct runner *r, size_t i, const struct sched_row *row)
+{
+    const struct run_stream *x = stream_of(sched_row_stream(&r->sched, i));
+    struct msg_row *m = &r->rows[i];
+    m->seq = row->seq;
+    m->position = row->position;
+    m->n_tokens = row->n;
+    m->tokens = (int32_t *)(uintptr_t)row->tokens; /* only read by the codec */
+    m->n_drafts = 0;
+    m->sample = row->sample;
+    m->out_index = x->n_out;
+    m->n_prompt = x->s.n_prompt;
+    m->sampling = *x->sampling;
+    m->sampling.choice = x->choice;
+}
+
+/* Form and send the next step, if there is one to send. */
+static void kick(struct runner *r)
+{
+    if (r->state != RUNNER_UP || r->in_results || r->stopping) {
+        return;
+    }
+    const struct sched_plan *p = sched_next(&r->sched, now_us());
+    if (p == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < p->n_ops; i++) {
+        send_op(r, &p->ops[i]);
+    }
+    if (p->n_rows == 0) {
+        return;
+    }
+    for (size_t i = 0; i < p->n_rows; i++) {
+        fill_row(r, i, &p->rows[i]);
+    }
+    struct msg_step m = {.n_rows = (uint32_t)p->n_rows, .rows = r->rows};
+    buf_clear(&r->out);
+    msg_step_put(&r->out, &m);
+    must(buf_ok(&r->out));
+    r->step_request = STEP_BIT | (r->counter++ & 0x3fffffffu);
+    r->sent_us = now_us();
+    child_send(r->child, FRAME_STEP, r->step_request, r->out.p, r->out.n);
+    child_deadline(r->child, ENGINE_STEP_MS);
+}
+
+/* Hand out the results of the step that just came back. `codes` (n_rows) is 0
+ * or the row's error; rows may be NULL when all failed. */
+static void hand_out(struct runner *r, const struct msg_row_done *rows,
+                     const int *codes, const char *msg, uint64_t us)
+{
+    const struct sched_plan *p = &r->sched.plan;
+    for (size_t i = 0; i < p->n_rows; i++) {
+        if (codes[i] != 0) {
+            sched_row_failed(&r->sched, i);
+        }
+    }
+    sched_done(&r->sched, us, now_us());
+    r->in_results = true;
+    for (size_t i = 0; i < p->n_rows; i++) {
+        struct sched_stream *s = sched_row_stream(&r->sched, i);
+        if (s == NULL) {
+            continue; /* cancelled meanwhile */
+        }
+        struct run_stream *x = stream_of(s);
+        if (codes[i] != 0) {
+            x->events->on_fail(x, codes[i], msg);
+        } else if (p->rows[i].sample) {
+            x->n_out++;
+            x->events->on_token(x, &rows[i].tokens[0]);
+        } else if (s->compute_only && sched_settled(s)) {
+            x->events->on_computed(x);
+        }
+    }
+    r->in_results = false;
+    kick(r);
+}
+
+static void on_step_done(struct runner *r, const struct frame *f)
+{
+    struct msg_step_done m = {0};
+    struct err e = {0};
+    const struct sched_plan *p = &r->sched.plan;
+    if (!r->sched.in_flight || f->request != r->step_request ||
+        msg_step_done_get(f->payload, f->n, &m, &e) != 0) {
+        log_warn("engine_frame", "pid=%d unexpected step_done %s, killing it",
+                 child_pid(r->child), e.msg);
+        child_kill(r->child, ERR_FRAME);
+        return;
+    }
+    int codes[STREAMS_MAX] = {0};
+    bool fits = m.n_rows == p->n_rows;
+    for (size_t i = 0; fits && i < p->n_rows; i++) {
+        const struct msg_row_done *d = &m.rows[i];
+        codes[i] = d->error;
+        fits = d->seq == p->rows[i].seq &&
+               (d->error != 0 || d->n_tokens == (p->rows[i].sample ? 1u : 0u));
+    }
+    if (!fits) {
+        log_warn("engine_frame", "pid=%d step_done does not fit its step, "
+                                 "killing it", child_pid(r->child));
+        child_kill(r->child, ERR_FRAME);
+    } else {
+        child_deadline(r->child, 0);
+        struct stats *st = r->conf.stats;
+        st->steps++;
+        st->step_rows += p->n_rows;
+        hist_add_us(&st->step, m.us_total);
+        hand_out(r, m.rows, codes, "the engine refused this row", m.us_total);
+    }
+    msg_step_done_fini(&m);
+}
+
+static void on_error(struct runner *r, const struct frame *f)
+{
+    struct msg_error m = {0};
+    struct err e = {0};
+    if (msg_error_get(f->payload, f->n, &m, &e) != 0) {
+        child_kill(r->child, ERR_FRAME);
+        return;
+    }
+    int code = m.code < 0 ? m.code : ERR_INTERNAL;
+    if (r->state == RUNNER_LOADING) {
+        r->load_rc = err_set(&r->load_error, code, "%s", m.msg);
+        child_kill(r->child, code);
+    } else if (r->sched.in_flight && f->request == r->step_request) {
+        int codes[STREAMS_MAX];
+        for (size_t i = 0; i < countof(codes); i++) {
+            codes[i] = code;
+        }
+        child_deadline(r->child, 0);
+        hand_out(r, NULL, codes, m.msg, 0);
+    } else { /* a sequence operation; its rows will tell the streams */
+        log_warn("engine_refused", "seq=%u error=%s: %s, continuing",
+                 f->request & 0xffu, err_name(code), m.msg);
+    }
+}
+
+/* --- life --- */
+
+static uint32_t seqs_of(const struct runner *r, const struct msg_ready *m)
+{
+    uint64_t n = num_min(r->conf.sessions, m->seqs_max);
+    if (m->state_bytes > 0) {
+        uint64_t fit = r->conf.state_bytes / m->state_bytes;
+        n = fit < n ? fit : n;
+    }
+    return n > 0 ? (uint32_t)n : 1;
+}
+
+static void on_ready(struct runner *r, const struct frame *f)
+{
+    struct msg_ready m = {0};
+    struct err e = {0};
+    if (r->state != RUNNER_LOADING ||
+        msg_ready_get(f->payload, f->n, &m, &e) != 0 || m.context == 0 ||
+        (r->ever_up && m.context < r->ready.context)) {
+        child_kill(r->child, ERR_FRAME);
+        return;
+    }
+    child_deadline(r->child, 0);
+    if (!r->ever_up) {
+        struct sched_conf c = {.rows_seq = m.t_max,
+                               .rows_step = m.batch_max,
+                               .chunk = r->conf.chunk,
+                               .seqs = seqs_of(r, &m),
+                               .running = r->conf.streams,
+                               .queue = r->conf.queue,
+                               .context = m.context};
+        sched_init(&r->sched, &c);
+        r->ready = m;
+        r->ever_up = true;
+    }
+    r->state = RUNNER_UP;
+    r->progress = 1;
+    r->owner.on_up(r->owner.ctx);
+    kick(r);
+}
+
+static void on_frame(void *ctx, const struct frame *f)
+{
+    struct runner *r = ctx;
+    struct msg_progress m = {0};
+    struct err e = {0};
+    if (f->type == FRAME_READY) {
+        on_ready(r, f);
+    } else if (f->type == FRAME_STEP_DONE) {
+        on_step_done(r, f);
+    } else if (f->type == FRAME_ERROR) {
+        on_error(r, f);
+    } else if (f->type == FRAME_PROGRESS) {
+        if (msg_progress_get(f->payload, f->n, &m, &e) == 0 && m.total > 0) {
+            r->progress = (double)m.done / (double)m.total;
+        }
+    } else if (f->type != FRAME_OK) {
+        log_warn("engine_frame", "pid=%d type=%d out of place, killing it",
+                 child_pid(r->child), (int)f->type);
+        child_kill(r->child, ERR_FRAME);
+    }
+}
+
+static void on_gone(void *ctx, const struct child_exit *x)
+{
+    struct runner *r = ctx;
+    bool stopping = r->stopping;
+    int rc = r->load_rc;
+    struct err e = r->load_error;
+    log_info("engine_exit", "status=%d signal=%d reason=%s", (int)x->status,
+             x->signal, x->code != 0 ? err_name(x->code) : "none");
+    if (stopping) {
+        rc = 0;
+    } else if (rc == 0) {
+        rc = err_set(&e, ERR_ENGINE_LOST,
+                     "the engine ended (status %d, signal %d%s%s)",
+                     (int)x->status, x->signal, x->code != 0 ? ", " : "",
+                     x->code != 0 ? err_name(x->code) : "");
+    }
+    r->child = NULL;
+    r->state = RUNNER_DOWN;
+    r->stopping = false;
+    r->load_rc = 0;
+    r->progress = 0;
+    if (r->ever_up) {
+        sched_lost(&r->sched);
+    }
+    r->owner.on_down(r->owner.ctx, rc, &e);
+}
+
+int runner_start(struct runner *r, struct err *e)
+{
+    must(r->state == RUNNER_DOWN && r->child == NULL);
+    struct child_conf c = {
+        .program = r->conf.program,
+        .role = "engine",
+        .fd = -1,
+        .frame_max = FRAME_ENGINE_MAX,
+        .ctx = r,
+        .on_frame = on_frame,
+        .on_exit = on_gone,
+    };
+    int rc = child_spawn(r->conf.loop, &c, &r->child, e);
+    if (rc != 0) {
+        return rc;
+    }
+    r->conf.stats->engine_starts++;
+    r->state = RUNNER_LOADING;
+    r->progress = 0;
+    struct msg_load m = {.bundle = r->dir,
+                         .backend = r->conf.backend,
+                         .threads = r->conf.threads};
+    buf_clear(&r->out);
+    msg_load_put(&r->out, &m);
+    must(buf_ok(&r->out));
+    child_send(r->child, FRAME_LOAD, LOAD_REQUEST, r->out.p, r->out.n);
+    child_deadline(r->child, ENGINE_LOAD_MS);
+    return 0;
+}
+
+void runner_stop(struct runner *r)
+{
+    if (r->child == NULL || r->stopping) {
+        return;
+    }
+    r->stopping = true;
+    child_send(r->child, FRAME_UNLOAD, 0, NULL, 0);
+    child_deadline(r->child, STOP_MS);
+}
+
+enum runner_state runner_state(const struct runner *r)
+{
+    return r->state;
+}
+
+double runner_progress(const struct runner *r)
+{
+    return r->progress;
+}
+
+const struct msg_ready *runner_ready(const struct runner *r)
+{
+    return &r->ready;
+}
+
+int runner_pid(const struct runner *r)
+{
+    return r->child != NULL ? child_pid(r->child) : 0;
+}
+
+const struct sched *runner_sched(const struct runner *r)
+{
+    return &r->sched;
+}
+
+int runner_add(struct runner *r, struct run_stream *x)
+{
+    must(r->ever_up);
+    x->n_out = 0;
+    return sched_add(&r->sched, &x->s, now_us());
+}
+
+void runner_kick(struct runner *r)
+{
+    kick(r);
+}
+
+int runner_push(struct runner *r, struct run_stream *x, int32_t token)
+{
+    return sched_push(&r->sched, &x->s, token);
+}
+
+void runner_remove(struct runner *r, struct run_stream *x)
+{
+    if (x->s.phase == SCHED_OUT) {
+        return;
+    }
+    sched_remove(&r->sched, &x->s, now_us());
+    kick(r);
+}
+
+void runner_pause(struct runner *r, struct run_stream *x, bool paused)
+{
+    sched_pause(&x->s, paused);
+    if (!paused) {
+        kick(r);
+    }
+}
+
+void runner_fail_all(struct runner *r, int code, const char *msg)
+{
+    if (!r->ever_up) {
+        return;
+    }
+    struct list *lists[] = {&r->sched.running, &r->sched.waiting};
+    r->in_results = true;
+    for (size_t i = 0; i < countof(lists); i++) {
+        while (!list_empty(lists[i])) {
+            struct sched_stream *s =
+                container_of(lists[i]->next, struct sched_stream, link);
+            struct run_stream *x = stream_of(s);
+            struct list *was = &s->link;
+            x->events->on_fail(x, code, msg); /* may free x */
+            must(lists[i]->next != was);      /* it was removed */
+        }
+    }
+    r->in_results = false;
+}

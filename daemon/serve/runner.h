@@ -1,0 +1,83 @@
+/* runner.h - an engine as the rest of serve sees it: one child with one model,
+ * its scheduler, and the step loop between them.
+ *
+ *   DOWN --runner_start--> LOADING --READY--> UP --exit--> DOWN
+ *                              +-----error, exit-----------^
+ *
+ * One step is out at a time. After an exit the scheduler keeps the streams'
+ * timelines; a new start computes them again and the streams go on.
+ * Thread: the loop thread. No callback comes from inside runner_add,
+ * runner_remove or runner_start.
+ */
+#pragma once
+
+#include "proto/msg.h"
+#include "sched/sched.h"
+#include "serve/child.h"
+#include "serve/stats.h"
+
+enum runner_state { RUNNER_DOWN, RUNNER_LOADING, RUNNER_UP };
+
+struct run_stream; /* one choice; embedded in its owner */
+
+struct run_events {
+    /* A token was drawn for x. The owner answers with sched_push (through
+     * runner_push) or runner_remove before it returns. */
+    void (*on_token)(struct run_stream *x, const struct msg_token *t);
+    /* compute_only: the prompt is done. The owner removes x. */
+    void (*on_computed)(struct run_stream *x);
+    /* x cannot go on. The owner removes x. */
+    void (*on_fail)(struct run_stream *x, int code, const char *msg);
+};
+
+struct run_stream {
+    struct sched_stream s;
+    const struct run_events *events;
+    const struct msg_sampling *sampling; /* borrowed while in the runner */
+    uint32_t choice;                     /* for the random numbers */
+    uint32_t n_out;                      /* tokens drawn so far, kept here */
+};
+
+struct runner_conf {
+    uv_loop_t *loop;
+    struct stats *stats;
+    const char *program;  /* NULL: aned itself */
+    const char *backend;  /* borrowed, static life */
+    uint32_t threads, chunk, streams, queue, sessions;
+    uint64_t state_bytes; /* budget of all sequences */
+};
+
+struct runner;
+
+struct runner_owner {
+    void *ctx;
+    void (*on_up)(void *ctx);
+    /* The child ended. rc: 0 after runner_stop; an error it reported while
+     * loading; ERR_ENGINE_LOST when it died. Streams are still there. */
+    void (*on_down)(void *ctx, int rc, const struct err *e);
+};
+
+/* Both structs are copied; dir (the bundle) too. */
+struct runner *runner_new(const struct runner_conf *c, const char *dir,
+                          const struct runner_owner *o);
+void runner_free(struct runner *r); /* DOWN and without streams; NULL is fine */
+
+/* DOWN -> LOADING. Errors: UNAVAILABLE. */
+CHECKED int runner_start(struct runner *r, struct err *e);
+/* Ask the engine to leave; on_down follows with rc 0. Streams must be gone. */
+void runner_stop(struct runner *r);
+enum runner_state runner_state(const struct runner *r);
+double runner_progress(const struct runner *r); /* of loading, 0..1 */
+const struct msg_ready *runner_ready(const struct runner *r); /* last one */
+int runner_pid(const struct runner *r);                       /* 0 when down */
+const struct sched *runner_sched(const struct runner *r);
+
+/* Errors: as sched_add. State must have been UP once. */
+CHECKED int runner_add(struct runner *r, struct run_stream *x);
+/* After the last runner_add of a request: form a step if none is out. */
+void runner_kick(struct runner *r);
+CHECKED int runner_push(struct runner *r, struct run_stream *x, int32_t token);
+void runner_remove(struct runner *r, struct run_stream *x);
+void runner_pause(struct runner *r, struct run_stream *x, bool paused);
+/* on_fail for every stream. */
+void runner_fail_all(struct runner *r, int code, const char *msg);

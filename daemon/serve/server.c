@@ -1,0 +1,344 @@
+/* server.c - see server.h.
+ *
+ * Parts are closed in an order that lets each still use those below it:
+ *   listeners and connections -> jobs, engines -> worker threads -> store.
+ */
+#include "serve/server.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "serve/jobs.h"
+
+#define FILES_SPARE  256u /* descriptors beside the connections */
+#define FILE_WORK_MAX 1024u
+#define DRAIN_POLL_MS 20u
+#define LISTEN_FDS_START 3
+
+uint64_t server_now_us(void)
+{
+    return uv_hrtime() / 1000;
+}
+
+int64_t server_unix_ms(void)
+{
+    struct timespec ts = {0};
+    (void)clock_gettime(CLOCK_REALTIME, &ts);
+    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+/* --- start --- */
+
+/* Room for every connection; no core files: they would hold prompts. */
+static void set_limits(void)
+{
+    struct rlimit r;
+    rlim_t want = HTTP_CONNS_MAX + FILES_SPARE;
+    if (getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur < want) {
+        r.rlim_cur = r.rlim_max < want ? r.rlim_max : want;
+        if (setrlimit(RLIMIT_NOFILE, &r) != 0) {
+            log_warn("nofile", "limit stays low, continuing");
+        }
+    }
+    r.rlim_cur = 0;
+    if (getrlimit(RLIMIT_CORE, &r) == 0) {
+        r.rlim_cur = 0;
+        (void)setrlimit(RLIMIT_CORE, &r);
+    }
+}
+
+static long env_number(const char *name)
+{
+    const char *v = getenv(name);
+    char *end = NULL;
+    long n = v != NULL ? strtol(v, &end, 10) : 0;
+    return v != NULL && end != v && *end == '\0' ? n : 0;
+}
+
+/* Sockets that systemd or launchd made for us; children must not see it. */
+static int handed_over(void)
+{
+    long pid = env_number("LISTEN_PID"), n = env_number("LISTEN_FDS");
+    (void)unsetenv("LISTEN_PID");
+    (void)unsetenv("LISTEN_FDS");
+    (void)unsetenv("LISTEN_FDNAMES");
+    if (pid != (long)getpid() || n < 1) {
+        return 0;
+    }
+    return n > SERVER_LISTENERS_MAX ? SERVER_LISTENERS_MAX : (int)n;
+}
+
+static int check_handed(int fd, struct err *e)
+{
+    int on = 0, family = 0;
+    socklen_t n = sizeof(on);
+    struct sockaddr_storage a;
+    socklen_t an = sizeof(a);
+    bool ok = getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &n) == 0 &&
+              on != 0 && getsockname(fd, (struct sockaddr *)&a, &an) == 0;
+    family = ok ? a.ss_family : 0;
+    if (!ok || family != AF_UNIX) {
+        return err_set(e, ERR_CONFIG,
+                       "LISTEN_FDS: descriptor %d is no listening Unix socket",
+                       fd);
+    }
+    (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+    return 0;
+}
+
+static int start_listening(struct server *s, const struct server_conf *c,
+                           struct err *e)
+{
+    struct http_conf hc = {
+        .routes = c->routes,
+        .n_routes = c->n_routes,
+        .ctx = s,
+        .error_body = c->error_body,
+    };
+    int n = handed_over();
+    for (int i = 0; i < n; i++) {
+        int fd = LISTEN_FDS_START + i;
+        int rc = check_handed(fd, e);
+        if (rc == 0) {
+            rc = http_listen_fd(&s->loop, fd, &hc, &s->http[s->n_http], e);
+        }
+        if (rc != 0) {
+            return rc;
+        }
+        s->n_http++;
+    }
+    if (n > 0) {
+        log_info("listening", "sockets=%d handed over", n);
+        return 0;
+    }
+    int rc = http_listen(&s->loop, s->home.socket, &hc, &s->http[0], e);
+    if (rc == 0) {
+        s->n_http = 1;
+        log_info("listening", "socket=%s", s->home.socket);
+    }
+    return rc;
+}
+
+/* --- end --- */
+
+static void on_store_closed(void *ctx)
+{
+    struct server *s = ctx;
+    s->store = NULL;
+}
+
+static void on_worker_closed(void *ctx)
+{
+    struct server *s = ctx;
+    if (--s->open > 0) {
+        return;
+    }
+    if (s->store != NULL) {
+        store_close(s->store, on_store_closed, s);
+    }
+}
+
+static void on_part_closed(void *ctx)
+{
+    struct server *s = ctx;
+    if (--s->open > 0) {
+        return;
+    }
+    s->open = 2;
+    workq_close(s->text, on_worker_closed, s);
+    workq_close(s->files, on_worker_closed, s);
+}
+
+static void on_http_closed(void *ctx)
+{
+    struct server *s = ctx;
+    if (--s->open > 0) {
+        return;
+    }
+    s->n_http = 0;
+    s->open = 2;
+    if (s->jobs == NULL || s->models == NULL) { /* a start that failed */
+        s->open = 1;
+        on_part_closed(s);
+        return;
+    }
+    jobs_stop(s->jobs, on_part_closed, s);
+    models_stop(s->models, on_part_closed, s);
+}
+
+static void close_signal(uv_signal_t *h)
+{
+    if (!uv_is_closing((uv_handle_t *)h)) {
+        uv_close((uv_handle_t *)h, NULL);
+    }
+}
+
+static void close_all(struct server *s)
+{
+    if (s->closing) {
+        return;
+    }
+    s->closing = true;
+    close_signal(&s->sigterm);
+    close_signal(&s->sigint);
+    uv_close((uv_handle_t *)&s->drain, NULL);
+    s->open = (unsigned)s->n_http + 1;
+    for (size_t i = 0; i < s->n_http; i++) {
+        http_close(s->http[i], on_http_closed, s);
+    }
+    on_http_closed(s); /* also when there was no listener */
+}
+
+static void on_drain(uv_timer_t *t)
+{
+    struct server *s = container_of(t, struct server, drain);
+    size_t open = 0;
+    for (size_t i = 0; i < s->n_http; i++) {
+        open += http_open_requests(s->http[i]);
+    }
+    if (open == 0 || server_now_us() >= s->drain_until_us) {
+        if (open > 0) {
+            log_warn("drain_over", "requests=%zu are cut off", open);
+        }
+        close_all(s);
+    }
+}
+
+static void server_stop(struct server *s)
+{
+    if (s->draining) { /* asked twice */
+        close_all(s);
+        return;
+    }
+    s->draining = true;
+    log_info("draining", "ms=%d", (int)s->conf.server_drain_ms);
+    for (size_t i = 0; i < s->n_http; i++) {
+        http_drain(s->http[i]);
+    }
+    jobs_quiet(s->jobs);
+    s->drain_until_us =
+        server_now_us() + (uint64_t)s->conf.server_drain_ms * 1000;
+    must(uv_timer_start(&s->drain, on_drain, 0, DRAIN_POLL_MS) == 0);
+}
+
+static void on_signal(uv_signal_t *h, int signum)
+{
+    log_info("signal", "number=%d", signum);
+    server_stop(uv_handle_get_data((uv_handle_t *)h));
+}
+
+/* --- what the store knows --- */
+
+static void on_jobs(void *ctx, int status, const struct store_job *v, size_t n)
+{
+    struct server *s = ctx;
+    if (status != 0) {
+        log_error("store_jobs", "error=%s", err_name(status));
+    } else if (!s->closing) {
+        jobs_load(s->jobs, v, n);
+    }
+}
+
+static void on_models(void *ctx, int status, const struct store_model *v,
+                      size_t n)
+{
+    struct server *s = ctx;
+    if (status != 0) {
+        log_error("store_models", "error=%s", err_name(status));
+    } else {
+        models_merge(s->models, v, n);
+    }
+}
+
+/* Unfinished bundles and deleted models of the last life. */
+static void sweep_staging(struct server *s)
+{
+    char old[HOME_PATH_MAX], id[40];
+    struct err e = {0};
+    store_new_id("old", id);
+    if (!file_join(old, sizeof(old), s->home.dir, id)) {
+        return;
+    }
+    if (rename(s->home.staging, old) != 0 ||
+        file_mkdirs(s->home.staging, 0700, &e) != 0) {
+        log_warn("staging", "cannot be emptied, continuing");
+        return;
+    }
+    char in[HOME_PATH_MAX]; /* a second crash must find it again */
+    if (file_join(in, sizeof(in), s->home.staging, id) &&
+        rename(old, in) == 0) {
+        models_remove_tree(s, in);
+    }
+}
+
+static int open_parts(struct server *s, const struct server_conf *c,
+                      struct err *e)
+{
+    int rc = home_make(&s->home, e);
+    if (rc == 0) {
+        rc = store_open(&s->loop, s->home.db, &s->store, e);
+    }
+    if (rc != 0) {
+        return rc;
+    }
+    s->text = workq_new(&s->loop, TEXT_QUEUE_MAX);
+    s->files = workq_new(&s->loop, FILE_WORK_MAX);
+    sweep_staging(s);
+    rc = models_open(s, &s->models, e);
+    if (rc == 0) {
+        rc = jobs_new(s, &s->jobs);
+    }
+    if (rc == 0) {
+        rc = store_models(s->store, on_models, s);
+    }
+    if (rc == 0) { /* answered in order: models first */
+        rc = store_jobs(s->store, JOBS_LISTED_MAX, on_jobs, s);
+    }
+    return rc == 0 ? start_listening(s, c, e) : rc;
+}
+
+static void start_signals(struct server *s)
+{
+    must(uv_timer_init(&s->loop, &s->drain) == 0);
+    uv_signal_t *h[] = {&s->sigterm, &s->sigint};
+    const int number[] = {SIGTERM, SIGINT};
+    for (size_t i = 0; i < countof(h); i++) {
+        must(uv_signal_init(&s->loop, h[i]) == 0);
+        uv_handle_set_data((uv_handle_t *)h[i], s);
+        must(uv_signal_start(h[i], on_signal, number[i]) == 0);
+    }
+}
+
+int server_run(const struct server_conf *c, struct err *e)
+{
+    struct server *s = calloc(1, sizeof(*s));
+    must(s != NULL);
+    s->conf = c->conf;
+    s->home = c->home;
+    s->stats.started_us = server_now_us();
+    s->stats.started_unix_ms = server_unix_ms();
+    set_limits();
+    must(uv_loop_init(&s->loop) == 0);
+    start_signals(s);
+    int rc = open_parts(s, c, e);
+    if (rc == 0) {
+        log_info("ready", "version=%s models=%zu home=%s", ANED_VERSION,
+                 models_count(s->models), s->home.dir);
+    } else {
+        close_all(s);
+    }
+    (void)uv_run(&s->loop, UV_RUN_DEFAULT);
+    jobs_free(s->jobs);
+    models_free(s->models);
+    must(uv_loop_close(&s->loop) == 0); /* else a handle leaked */
+    free(s);
+    return rc;
+}

@@ -1,0 +1,60 @@
+/* server.h - the serve role: what it owns, and its life.
+ *
+ *   server_run: config, home, store, listen -> loop -> drain -> closed
+ *
+ * SIGTERM or SIGINT stops accepting, ends event streams, stops the converter,
+ * gives open requests conf.server_drain_ms and then closes everything; a
+ * second signal closes at once.
+ * Thread: the loop thread owns every field.
+ */
+#pragma once
+
+#include <uv.h>
+
+#include "http/http.h"
+#include "serve/conf.h"
+#include "serve/home.h"
+#include "serve/stats.h"
+#include "serve/workq.h"
+#include "store/store.h"
+
+struct models;
+struct jobs;
+
+#define SERVER_LISTENERS_MAX 4 /* sockets handed over by LISTEN_FDS */
+
+struct server {
+    uv_loop_t loop;
+    struct conf conf;
+    struct home home;
+    struct stats stats;
+    struct store *store;
+    struct workq *text;  /* tokenise, render, detokenise */
+    struct workq *files; /* publish and remove folders */
+    struct models *models;
+    struct jobs *jobs;
+    size_t n_http;
+    struct http_server *http[SERVER_LISTENERS_MAX];
+    uv_signal_t sigterm, sigint;
+    uv_timer_t drain;
+    bool draining, closing;
+    unsigned open; /* parts that still have to say closed */
+    uint64_t drain_until_us;
+};
+
+struct server_conf {
+    struct conf conf;
+    struct home home;
+    const struct http_route *routes; /* static; http_ctx is struct server */
+    size_t n_routes;
+    void (*error_body)(const char *path, int code, const char *msg,
+                       struct buf *b);
+};
+
+/* Runs until it was told to stop. Errors: CONFIG, CONFLICT, STORE, IO. */
+CHECKED int server_run(const struct server_conf *c, struct err *e);
+
+/* uv_hrtime() in microseconds; the clock of everything below. */
+uint64_t server_now_us(void);
+/* Unix time in milliseconds, for records only. */
+int64_t server_unix_ms(void);

@@ -1,0 +1,62 @@
+/* voc.h - a model's text side: vocabulary and chat template, from the
+ * published bundle, model loaded or not (design 2).
+ *
+ * The vocabulary is opened by the first piece of text work that needs it, on
+ * the text thread. Such work holds a reference; when its done() runs, the loop
+ * may read what was opened (it never changes afterwards).
+ */
+#pragma once
+
+#include "model/chat.h"
+#include "model/tokenizer.h"
+#include "serve/workq.h"
+
+#define VOC_EOG_MAX 32
+
+struct voc {
+    unsigned refs; /* loop thread only */
+    char dir[1024];
+    /* written once by the text thread */
+    bool tried;
+    struct tokenizer *tok; /* NULL: see error */
+    struct err error;
+    const char *tmpl;
+    int tmpl_rc; /* 0, or why chat is not possible */
+    struct err tmpl_error;
+    enum chat_family family;
+    struct buf bos, eos; /* texts of those tokens */
+    size_t n_eog;
+    int32_t eog[VOC_EOG_MAX];
+};
+
+struct voc *voc_new(const char *dir); /* one reference */
+struct voc *voc_ref(struct voc *v);
+void voc_unref(struct voc *v); /* NULL is fine */
+
+/* What to turn into tokens, or tokens into text. Strings are owned by the
+ * caller and stay alive until done. */
+struct text_work {
+    struct work work;
+    struct voc *voc; /* a reference is held from text_put to done */
+    enum { TEXT_ENCODE, TEXT_CHAT, TEXT_DECODE, TEXT_OPEN } kind;
+    const char *text; /* ENCODE */
+    size_t text_n;
+    bool special;      /* ENCODE: special tokens' texts become those tokens */
+    bool bos;          /* ENCODE: BOS in front where the vocabulary says so */
+    const struct chat_message *messages; /* CHAT */
+    size_t n_messages;
+    bool add_generation;
+    const int32_t *ids; /* DECODE */
+    size_t n_ids;
+    /* results, owned by the caller after done */
+    int rc;
+    struct err e;
+    int32_t *tokens;
+    size_t n_tokens;
+    struct buf out; /* DECODE: text; CHAT: the rendered prompt */
+    void (*done)(struct text_work *w); /* loop */
+};
+
+/* Errors: BUSY. Then done is not called. */
+CHECKED int text_put(struct workq *q, struct voc *v, struct text_work *w);
+void text_fini(struct text_work *w); /* frees the results; zeroed is fine */
