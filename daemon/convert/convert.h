@@ -14,24 +14,27 @@ struct convert_options {
     int source_fd;      /* >= 0: read this instead of opening the path */
     const char *out;    /* the new bundle folder; must not exist */
     const char *name;   /* NULL: from the file */
-    const char *quant;  /* NULL = "int8"; "fp16", "int8-tensor", "int4", "lut4" */
-    uint32_t context;   /* 0 = default (design 7) */
-    const char *shape;  /* NULL = "ranged" */
-    const char *kv;     /* NULL = "state" */
-    const char *profile; /* NULL = "law" */
-    const char *norm;    /* NULL = chosen by the measured range */
+    const char
+        *quant;       /* NULL = "int8"; "fp16", "int8-tensor", "int4", "lut4" */
+    uint32_t context; /* 0 = default (design 7) */
+    const char *shape;     /* NULL = "ranged" */
+    const char *kv;        /* NULL = "state" */
+    const char *profile;   /* NULL = "law" */
+    const char *norm;      /* NULL = chosen by the measured range */
     double residual_scale; /* 0 = chosen by the measured range */
     unsigned threads;      /* 0 = cores */
     /* Called often (several times a second); return false to cancel. stage is
      * a stable word: "reading", "measuring", "writing", "gating",
-     * "publishing". done/total in bytes of source weights. May be NULL. */
+     * "publishing". fraction is of the whole conversion, 0 to 1, and never
+     * falls. May be NULL. */
     bool (*progress)(void *ctx, const char *stage, double fraction);
     void *ctx;
 };
 
 /* What a gate said. verdict: "passed", "failed", "not run", "warned". */
 struct convert_gate {
-    const char *name; /* "structure", "range", "residency", "quality", "exactness" */
+    const char
+        *name; /* "structure", "range", "residency", "quality", "exactness" */
     const char *verdict;
     char detail[ERR_MSG_MAX];
 };
@@ -53,7 +56,7 @@ CHECKED int convert_run(const struct convert_options *o,
 /* The convert role: one job, frames on fd 3 (FRAME_CONVERT JSON in, PROGRESS
  * {"stage","fraction"}, then CONVERT_DONE {"gates":[...],"bundle_bytes",...}
  * or ERROR). The job's JSON: {"source","out","name","quant","context","shape",
- * "kv","profile","norm","residual_scale","threads"}; absent ones default. The model
- * file is fd 4 when fd 4 is open. Enters the sandbox before the first model byte.
- * Returns the exit code. */
+ * "kv","profile","norm","residual_scale","threads"}; absent ones default. The
+ * model file is fd 4 when fd 4 is open. Enters the sandbox before the first
+ * model byte. Returns the exit code. */
 int convert_role(int argc, char **argv);

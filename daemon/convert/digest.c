@@ -1,0 +1,60 @@
+#include "convert/digest.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include "proto/limits.h"
+
+#define CHUNK KIB(256)
+
+static void *on_thread(void *arg)
+{
+    struct digest *d = arg;
+    struct sha256 s;
+    uint8_t out[SHA256_BYTES];
+    uint8_t *p = malloc(CHUNK);
+    if (p == NULL) {
+        d->rc = err_set(&d->err, ERR_NOMEM, "no memory");
+        return NULL;
+    }
+    sha256_init(&s);
+    while (!atomic_load(&d->stop)) {
+        ssize_t n = pread(d->fd, p, CHUNK, (off_t)d->bytes);
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n < 0) {
+            d->rc = err_errno(&d->err, errno, "source");
+        }
+        if (n <= 0) {
+            break;
+        }
+        sha256_add(&s, p, (size_t)n);
+        d->bytes += (uint64_t)n;
+    }
+    sha256_end(&s, out);
+    sha256_hex(out, d->hex);
+    free(p);
+    return NULL;
+}
+
+void digest_begin(struct digest *d, int fd)
+{
+    *d = (struct digest){.fd = fd};
+    d->started = pthread_create(&d->thread, NULL, on_thread, d) == 0;
+    if (!d->started) {
+        (void)on_thread(d); /* no second thread: one after the other */
+    }
+}
+
+int digest_end(struct digest *d, bool cancel, struct err *e)
+{
+    if (cancel) {
+        atomic_store(&d->stop, true);
+    }
+    if (d->started) {
+        (void)pthread_join(d->thread, NULL);
+        d->started = false;
+    }
+    return d->rc < 0 ? err_set(e, d->rc, "%s", d->err.msg) : 0;
+}

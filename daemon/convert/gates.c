@@ -1,0 +1,55 @@
+#include "convert/gates.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "mil/mil.h"
+
+int gate_structure(const char *dir, const char *package, struct err *e)
+{
+    char path[2048];
+    struct mil_program *p = NULL;
+    if (!file_join(path, sizeof(path), dir, package)) {
+        return err_set(e, ERR_STRUCTURE, "%s: the path is too long", package);
+    }
+    struct err why = {0};
+    int rc = mil_read(path, &p, &why);
+    if (rc == 0) {
+        rc = mil_validate(p, &why);
+        mil_free(p);
+    }
+    return rc == 0 ? 0
+                   : err_set(e, ERR_STRUCTURE, "%s: %s: %s", package,
+                             err_name(rc), why.msg);
+}
+
+void gates_init(struct convert_result *r)
+{
+    static const char *const names[] = {"structure", "range", "residency",
+                                        "quality", "exactness"};
+    static_assert(countof(names) == countof(r->gates), "a row a gate");
+    r->n_gates = countof(names);
+    for (size_t i = 0; i < countof(names); i++) {
+        r->gates[i] =
+            (struct convert_gate){.name = names[i], .verdict = "not run"};
+    }
+}
+
+void gate_set(struct convert_result *r, const char *name, const char *verdict,
+              const char *fmt, ...)
+{
+    for (size_t i = 0; i < r->n_gates; i++) {
+        struct convert_gate *g = &r->gates[i];
+        if (strcmp(g->name, name) != 0) {
+            continue;
+        }
+        g->verdict = verdict;
+        va_list ap;
+        va_start(ap, fmt);
+        (void)vsnprintf(g->detail, sizeof(g->detail), fmt, ap);
+        va_end(ap);
+        return;
+    }
+    must(false);
+}

@@ -1,0 +1,13 @@
+/* gates.h - what must hold before a bundle is published (design 6). */
+#pragma once
+
+#include "convert/convert.h"
+
+/* Read a finished package again and validate it. Errors: STRUCTURE naming the
+ * package and what is wrong. */
+CHECKED int gate_structure(const char *dir, const char *package, struct err *e);
+
+/* The five gates in their order, all "not run". */
+void gates_init(struct convert_result *r);
+void gate_set(struct convert_result *r, const char *name, const char *verdict,
+              const char *fmt, ...) PRINTF_LIKE(4, 5);

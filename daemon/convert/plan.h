@@ -1,0 +1,50 @@
+/* plan.h - which layers and which vocabulary rows make a program.
+ *
+ * Few large shards are faster, many small ones are safer: under a profile's
+ * caps (conf/ane-profiles.json, compiled in) the plan takes the fewest
+ * programs, of sizes as equal as whole layers allow. Predicted time of a step
+ * is bytes / bandwidth + programs * boundary, so fewest is fastest.
+ * Pure.
+ */
+#pragma once
+
+#include "base/err.h"
+#include "proto/limits.h"
+
+struct plan_profile {
+    char name[32];
+    uint64_t program_bytes;  /* weights of one program */
+    uint32_t states;         /* state tensors of one program */
+    uint32_t head_rows;      /* vocabulary rows of one head */
+    uint32_t axis;           /* cap of a spatial axis: the context */
+    uint64_t resident_bytes; /* all programs */
+    double gbytes_per_s, boundary_ms;
+};
+
+struct plan_range {
+    uint32_t first, last; /* [first, last) */
+};
+
+struct plan {
+    uint32_t n_shards;
+    struct plan_range shards[SHARDS_MAX]; /* layers */
+    uint32_t n_heads;
+    struct plan_range heads[SHARDS_MAX]; /* vocabulary rows */
+    double step_ms;                      /* predicted */
+    bool resident; /* all weights fit the profile's resident bytes */
+};
+
+/* NULL is "law". Errors: INVALID naming the known ones. */
+CHECKED int plan_profile(const char *name, struct plan_profile *ret,
+                         struct err *e);
+
+struct plan_input {
+    uint32_t n_layers, vocab, context;
+    uint64_t layer_bytes; /* weights of one layer as stored */
+    uint64_t row_bytes;   /* one row of the head as stored */
+    bool states;          /* kv = state: two state tensors a layer */
+};
+
+/* Errors: CONVERT (a layer, the context or the vocabulary fits no plan). */
+CHECKED int plan_make(const struct plan_profile *p, const struct plan_input *in,
+                      struct plan *ret, struct err *e);

@@ -1,0 +1,137 @@
+/* quant.c - AVX2 and portable forms give the same bits: both divide, round to
+ * nearest even and clamp in fp32. */
+#include "convert/quant.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/half.h"
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+static const struct {
+    const char *name;
+    unsigned bits;
+} kinds[] = {
+    [QUANT_INT8] = {"int8",        8 },
+    [QUANT_FP16] = {"fp16",        16},
+    [QUANT_INT8_TENSOR] = {"int8-tensor", 8 },
+    [QUANT_INT4] = {"int4",        4 },
+};
+
+int quant_parse(const char *name, enum quant *ret, struct err *e)
+{
+    if (name == NULL) {
+        *ret = QUANT_INT8;
+        return 0;
+    }
+    for (size_t i = 0; i < countof(kinds); i++) {
+        if (strcmp(name, kinds[i].name) == 0) {
+            *ret = (enum quant)i;
+            return 0;
+        }
+    }
+    if (strcmp(name, "lut4") == 0) {
+        return err_set(e, ERR_UNSUPPORTED,
+                       "quant lut4: palettes are not made yet; int4 is");
+    }
+    return err_set(e, ERR_INVALID,
+                   "quant '%.32s': int8, fp16, int8-tensor or int4", name);
+}
+
+const char *quant_name(enum quant q)
+{
+    return kinds[q].name;
+}
+
+unsigned quant_bits(enum quant q)
+{
+    return kinds[q].bits;
+}
+
+float quant_peak(const float *w, size_t n)
+{
+    float m = 0;
+    bool bad = false;
+    size_t i = 0;
+#if defined(__AVX2__)
+    __m256 sign = _mm256_set1_ps(-0.0f);
+    __m256 top = _mm256_set1_ps(INFINITY);
+    __m256 acc = _mm256_setzero_ps();
+    __m256 ok = _mm256_castsi256_ps(_mm256_set1_epi32(-1));
+    for (; i + 8 <= n; i += 8) {
+        __m256 a = _mm256_andnot_ps(sign, _mm256_loadu_ps(w + i));
+        acc = _mm256_max_ps(acc, a);
+        ok = _mm256_and_ps(ok, _mm256_cmp_ps(a, top, _CMP_LT_OQ));
+    }
+    bad = _mm256_movemask_ps(ok) != 0xff;
+    float lane[8];
+    _mm256_storeu_ps(lane, acc);
+    for (size_t j = 0; j < 8; j++) {
+        m = lane[j] > m ? lane[j] : m;
+    }
+#endif
+    for (; i < n; i++) {
+        float a = fabsf(w[i]);
+        m = a > m ? a : m;
+        bad = bad || !(a < INFINITY);
+    }
+    return bad ? NAN : m;
+}
+
+uint16_t quant_scale(float peak, int levels)
+{
+    if (!(peak > 0)) {
+        return half_from_float(1.0f);
+    }
+    uint16_t s = half_from_float(peak / (float)levels);
+    /* Positive halves order as integers: the next one is bits + 1. */
+    while (s < 0x7c00 && half_to_float(s) * ((float)levels + 0.5f) < peak) {
+        s++;
+    }
+    return s;
+}
+
+void quant_int8(const float *w, size_t n, uint16_t scale, int8_t *q)
+{
+    float s = half_to_float(scale);
+    size_t i = 0;
+#if defined(__AVX2__)
+    __m256 d = _mm256_set1_ps(s);
+    __m256i lo = _mm256_set1_epi8(-127);
+    __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    for (; i + 32 <= n; i += 32) {
+        __m256i v[4];
+        for (size_t j = 0; j < 4; j++) {
+            v[j] = _mm256_cvtps_epi32(
+                _mm256_div_ps(_mm256_loadu_ps(w + i + 8 * j), d));
+        }
+        __m256i b = _mm256_packs_epi16(_mm256_packs_epi32(v[0], v[1]),
+                                       _mm256_packs_epi32(v[2], v[3]));
+        b = _mm256_max_epi8(_mm256_permutevar8x32_epi32(b, order), lo);
+        _mm256_storeu_si256((__m256i *)(void *)(q + i), b);
+    }
+#endif
+    for (; i < n; i++) {
+        float v = rintf(w[i] / s);
+        v = v > 127 ? 127 : v < -127 ? -127 : v;
+        q[i] = (int8_t)v;
+    }
+}
+
+void quant_int4(const float *w, size_t n, uint16_t scale, uint8_t *q)
+{
+    must(n % 2 == 0);
+    float s = half_to_float(scale);
+    for (size_t i = 0; i < n; i += 2) {
+        unsigned b = 0;
+        for (size_t j = 0; j < 2; j++) {
+            float v = rintf(w[i + j] / s);
+            v = v > 7 ? 7 : v < -7 ? -7 : v;
+            b |= ((unsigned)(int)v & 15u) << (4 * j);
+        }
+        q[i / 2] = (uint8_t)b;
+    }
+}

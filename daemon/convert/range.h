@@ -1,0 +1,93 @@
+/* range.h - what fp16 must hold, measured, and what is done about it
+ * (design 5.1, Range).
+ *
+ * The reference pass fills a struct range; range_choose turns it into the
+ * residual scale alpha and the norm's form, or into an error that names the
+ * tensor no scaling can fix. Pure apart from allocation.
+ */
+#pragma once
+
+#include "convert/arch.h"
+#include "convert/emit.h"
+
+#define RANGE_FP16   65504.0 /* largest finite fp16 number */
+#define RANGE_FREE   4.0     /* the factor that should stay free */
+#define RANGE_ALPHAS 12u     /* alpha is one of 2^0 .. 2^-11 */
+
+enum range_kind {
+    RANGE_EMBEDDING,
+    RANGE_ATTN_NORM,
+    RANGE_Q,
+    RANGE_K,
+    RANGE_V,
+    RANGE_Q_NORM,
+    RANGE_K_NORM,
+    RANGE_SCORES,
+    RANGE_ATTN,
+    RANGE_ATTN_OUT,
+    RANGE_POST_ATTN,
+    RANGE_RESIDUAL_MID,
+    RANGE_FFN_NORM,
+    RANGE_GATE,
+    RANGE_UP,
+    RANGE_ACT_UP,
+    RANGE_FFN_OUT,
+    RANGE_POST_FFN,
+    RANGE_RESIDUAL,
+    RANGE_OUT_NORM,
+    RANGE_LOGITS,
+    RANGE_KINDS,
+};
+
+/* max |value| of one tensor, fp32, unscaled. In forward order. */
+struct range_peak {
+    enum range_kind kind;
+    uint32_t layer;
+    double peak;
+};
+
+/* How wrong the x / sqrt(d) form of a norm would be in fp16 at each alpha:
+ * the worst relative error of its factor over all rows; INFINITY where the
+ * squares overflow or vanish. Norms that do not read the stream do not depend
+ * on alpha. */
+struct range_norm {
+    enum range_kind kind; /* of the norm's output */
+    uint32_t layer;
+    float error[RANGE_ALPHAS];
+};
+
+struct range {
+    size_t n_peaks, cap_peaks;
+    struct range_peak *peaks; /* owned */
+    size_t n_norms, cap_norms;
+    struct range_norm *norms; /* owned */
+    uint32_t n_tokens;
+};
+
+void range_fini(struct range *r); /* zeroed is fine */
+void range_add_peak(struct range *r, enum range_kind kind, uint32_t layer,
+                    double peak);
+/* Zeroed errors, to be filled by the caller until the next call. */
+struct range_norm *range_add_norm(struct range *r, enum range_kind kind,
+                                  uint32_t layer);
+
+/* "layers.7.residual", "embedding". */
+#define RANGE_NAME_MAX 48
+void range_name(enum range_kind kind, uint32_t layer, char out[RANGE_NAME_MAX]);
+/* A value that is stored times alpha. */
+bool range_scaled(enum range_kind kind);
+
+struct range_choice {
+    float alpha;
+    enum emit_norm norm;
+    double margin; /* 65504 / (alpha * largest stream peak) */
+    bool eps_omitted;
+    bool warned;              /* less than RANGE_FREE is free somewhere */
+    char detail[ERR_MSG_MAX]; /* for the gate: what, how much */
+};
+
+/* norm: NULL, "scale" or "max"; alpha: 0 or a power of two. Errors: RANGE
+ * naming the first tensor that does not fit, INVALID (a bad override). */
+CHECKED int range_choose(const struct range *r, const struct decoder *d,
+                         const char *norm, double alpha,
+                         struct range_choice *ret, struct err *e);

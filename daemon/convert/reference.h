@@ -1,0 +1,26 @@
+/* reference.h - the model in fp32, straight from its source file.
+ *
+ * The truth that range and quality are measured against. It shares no code
+ * with the emitter: rotary pairs are turned where the source has them, norms
+ * and attention are written out. Weights are dequantised a row block at a
+ * time, all tokens go through each block together.
+ */
+#pragma once
+
+#include "convert/arch.h"
+#include "convert/pool.h"
+#include "convert/progress.h"
+#include "convert/range.h"
+
+#define REFERENCE_TOKENS_MAX 64u
+
+/* Run n tokens (1 .. REFERENCE_TOKENS_MAX, each below the vocabulary) from
+ * position 0. range: filled (may be NULL). logits: (n, vocab) fp32, or NULL.
+ * Errors: CANCELLED, NOMEM, INVALID, those of gguf_rows. */
+CHECKED int reference_run(const struct decoder *d, struct pool *pool,
+                          const int32_t *tokens, uint32_t n,
+                          struct progress *progress, struct range *range,
+                          float *logits, struct err *e);
+
+/* Bytes of source weights that a run reads, for its progress. */
+uint64_t reference_bytes(const struct decoder *d);

@@ -1,0 +1,46 @@
+/* weights.h - tensors of the source to constants of a package, in row blocks.
+ *
+ * A block of rows is dequantised, permuted, quantised and written before the
+ * next one is read: memory is a few blocks a thread, whatever the model.
+ * Output bytes do not depend on the number of threads.
+ */
+#pragma once
+
+#include "convert/arch.h"
+#include "convert/pool.h"
+#include "convert/progress.h"
+#include "convert/quant.h"
+#include "mil/build.h"
+
+struct weights {
+    struct pool *pool;         /* borrowed */
+    struct progress *progress; /* borrowed; NULL: nobody watches */
+    enum quant quant;          /* of matrices */
+};
+
+/* A matrix as the operand of a 1x1 conv. */
+struct weight {
+    const struct mil_const *data;  /* [rows, cols, 1, 1] */
+    const struct mil_const *scale; /* [rows or 1, 1, 1, 1]; NULL for fp16 */
+};
+
+/* Rows [first, first + rows) of t. perm: NULL, or the decoder whose rotary
+ * permutation the rows of each head need (then whole heads). Errors: RANGE (a
+ * weight that fp16 cannot hold), CONVERT (NaN), UNSUPPORTED, CANCELLED, those
+ * of gguf_rows. */
+CHECKED int weights_matrix(const struct weights *x, struct mil_writer *w,
+                           const struct gguf_tensor *t, uint64_t first,
+                           uint64_t rows, const struct decoder *perm,
+                           struct weight *ret, struct err *e);
+
+/* A vector times `factor`, fp16, permuted likewise. conv_bias: [n]; else
+ * [1, n, 1, 1] when `channel`, [1, 1, 1, n] when not. */
+enum weights_shape { WEIGHTS_BIAS, WEIGHTS_CHANNEL, WEIGHTS_LAST };
+CHECKED int weights_vector(struct mil_writer *w, const struct gguf_tensor *t,
+                           enum weights_shape shape, float factor,
+                           const struct decoder *perm,
+                           const struct mil_const **ret, struct err *e);
+
+/* All rows as fp16 into a new file. Errors: also IO, NO_SPACE. */
+CHECKED int weights_file(const struct weights *x, const struct gguf_tensor *t,
+                         const char *path, struct err *e);
