@@ -1,0 +1,203 @@
+#!/usr/bin/env python3
+"""A GGUF with random weights in the shape of a real model, for speed and for tests.
+
+    mkgguf.py SHAPE OUT.gguf [--type q8_0|f16|f32] [--seed N] [--layers N] [--vocab N]
+
+The vocabulary is a usable byte-level BPE of the wanted size: 256 bytes, then
+merges that spell ever longer texts of common letters, then the ChatML tokens.
+Same arguments, same file. Tensors are made and written one at a time.
+"""
+import argparse
+import dataclasses
+import zlib
+
+import gguf
+import numpy as np
+
+SPECIALS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+CHATML = (
+    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+
+
+@dataclasses.dataclass
+class Shape:
+    arch: str
+    layers: int
+    d: int
+    heads: int
+    kv: int
+    d_head: int
+    ff: int
+    vocab: int
+    tied: bool = True
+    bias: bool = False
+    rope_dim: int = 0  # 0: d_head
+    rope_base: float = 10000.0
+    eps: float = 1e-6
+    context: int = 32768
+    window: int = 0
+
+
+SHAPES = {
+    "0.5b": Shape("qwen2", 24, 896, 14, 2, 64, 4864, 151936, bias=True, rope_base=1e6),
+    "1.5b": Shape("qwen2", 28, 1536, 12, 2, 128, 8960, 151936, bias=True, rope_base=1e6),
+    "phi4-mini": Shape("llama", 32, 3072, 24, 8, 128, 8192, 200064, rope_dim=96, eps=1e-5, context=131072),
+    "gemma": Shape("gemma3", 18, 640, 4, 1, 256, 2048, 262144, rope_base=1e6, window=512),
+    "tiny-llama": Shape("llama", 3, 64, 4, 2, 32, 160, 512, tied=False, eps=1e-5, context=256),
+    "tiny-qwen2": Shape("qwen2", 3, 128, 4, 2, 32, 256, 640, bias=True, rope_base=1e6, context=256),
+    "tiny-gemma": Shape("gemma3", 7, 96, 4, 1, 64, 192, 512, rope_base=1e6, context=256, window=32),
+}
+
+
+def byte_alphabet():
+    """Byte -> the printable character GPT-2's byte-level BPE writes for it."""
+    keep = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    table = {b: chr(b) for b in keep}
+    for b in range(256):
+        if b not in table:
+            table[b] = chr(256 + len(table) - len(keep))
+    return table
+
+
+def vocabulary(size):
+    """Tokens and merges: every text of n common letters before those of n + 1."""
+    common = b" etaoinshrdlcumwfgypbvkjxqz\nETAOINSHR.,'\"-0123456789"
+    order = [*common, *(b for b in range(256) if b not in common)]
+    alphabet = byte_alphabet()
+    tokens = [alphabet[b] for b in range(256)]
+    wanted = size - len(SPECIALS)
+    if wanted < 256:
+        raise SystemExit(f"a vocabulary of {size} does not hold 256 bytes and {len(SPECIALS)} special tokens")
+    letters = [alphabet[b] for b in order]
+    merges, left = [], 0
+    queue = list(letters)
+    while len(tokens) < wanted:
+        for right in letters[: len(common)]:
+            if len(tokens) == wanted:
+                break
+            tokens.append(queue[left] + right)
+            queue.append(queue[left] + right)
+            merges.append(f"{queue[left]} {right}")
+        left += 1
+    types = [1] * len(tokens) + [3] * len(SPECIALS)
+    return tokens + SPECIALS, types, merges
+
+
+def tensor_list(s):
+    """name -> (shape in numpy's order, kind)."""
+    q, kv = s.heads * s.d_head, s.kv * s.d_head
+    yield "token_embd.weight", (s.vocab, s.d), "matrix"
+    if not s.tied:
+        yield "output.weight", (s.vocab, s.d), "matrix"
+    yield "output_norm.weight", (s.d,), "norm"
+    for layer in range(s.layers):
+        p = f"blk.{layer}."
+        yield p + "attn_norm.weight", (s.d,), "norm"
+        for name, rows in (("attn_q", q), ("attn_k", kv), ("attn_v", kv)):
+            yield p + name + ".weight", (rows, s.d), "matrix"
+            if s.bias:
+                yield p + name + ".bias", (rows,), "bias"
+        yield p + "attn_output.weight", (s.d, q), "matrix"
+        yield p + "ffn_norm.weight", (s.d,), "norm"
+        yield p + "ffn_gate.weight", (s.ff, s.d), "matrix"
+        yield p + "ffn_up.weight", (s.ff, s.d), "matrix"
+        yield p + "ffn_down.weight", (s.d, s.ff), "matrix"
+        if s.arch == "gemma3":
+            yield p + "attn_q_norm.weight", (s.d_head,), "norm"
+            yield p + "attn_k_norm.weight", (s.d_head,), "norm"
+            yield p + "post_attention_norm.weight", (s.d,), "norm"
+            yield p + "post_ffw_norm.weight", (s.d,), "norm"
+
+
+def random_matrix(rng, shape, qtype, spread):
+    """Uniform weights of standard deviation `spread`, straight in the file's type."""
+    rows, cols = shape
+    top = spread * 3**0.5
+    if qtype == gguf.GGMLQuantizationType.Q8_0:
+        blocks = np.empty((rows, cols // 32, 34), np.uint8)
+        blocks[..., :2] = np.array([top / 127], np.float16).view(np.uint8)
+        values = np.frombuffer(rng.bytes(rows * cols), np.int8).reshape(rows, cols // 32, 32)
+        blocks[..., 2:] = np.maximum(values, -127).view(np.uint8)
+        return blocks.reshape(rows, -1)
+    w = rng.random(shape, dtype=np.float32)
+    w -= 0.5
+    w *= 2 * top
+    return w.astype(np.float16) if qtype == gguf.GGMLQuantizationType.F16 else w
+
+
+def make_tensor(seed, name, shape, kind, qtype):
+    rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
+    if kind == "matrix":
+        # logits of spread 3, projections that keep the spread of their input
+        spread = (3 if name in ("token_embd.weight", "output.weight") else 1) / shape[1] ** 0.5
+        return random_matrix(rng, shape, qtype, spread)
+    centre = 1 if kind == "norm" else 0
+    return (centre + 0.1 * rng.standard_normal(shape)).astype(np.float32)
+
+
+def metadata(w, s):
+    a = s.arch
+    w.add_name(f"random {a}")
+    w.add_uint32(f"{a}.block_count", s.layers)
+    w.add_uint32(f"{a}.context_length", s.context)
+    w.add_uint32(f"{a}.embedding_length", s.d)
+    w.add_uint32(f"{a}.feed_forward_length", s.ff)
+    w.add_uint32(f"{a}.attention.head_count", s.heads)
+    w.add_uint32(f"{a}.attention.head_count_kv", s.kv)
+    w.add_uint32(f"{a}.attention.key_length", s.d_head)
+    w.add_uint32(f"{a}.attention.value_length", s.d_head)
+    w.add_float32(f"{a}.attention.layer_norm_rms_epsilon", s.eps)
+    w.add_float32(f"{a}.rope.freq_base", s.rope_base)
+    w.add_uint32(f"{a}.rope.dimension_count", s.rope_dim or s.d_head)
+    w.add_uint32(f"{a}.vocab_size", s.vocab)
+    if s.window:
+        w.add_uint32(f"{a}.attention.sliding_window", s.window)
+    tokens, types, merges = vocabulary(s.vocab)
+    w.add_tokenizer_model("gpt2")
+    w.add_tokenizer_pre("qwen2")
+    w.add_token_list(tokens)
+    w.add_token_types(types)
+    w.add_token_merges(merges)
+    w.add_eos_token_id(tokens.index("<|im_end|>"))
+    w.add_pad_token_id(tokens.index("<|endoftext|>"))
+    w.add_add_bos_token(False)
+    w.add_chat_template(CHATML)
+
+
+def write(path, shape, qtype="q8_0", seed=0):
+    """The whole file; qtype is that of the matrices, the rest is F32."""
+    kind = gguf.GGMLQuantizationType[qtype.upper()]
+    w = gguf.GGUFWriter(str(path), shape.arch)
+    metadata(w, shape)
+    tensors = list(tensor_list(shape))
+    for name, dims, what in tensors:
+        t = kind if what == "matrix" else gguf.GGMLQuantizationType.F32
+        items, size = gguf.GGML_QUANT_SIZES[t]
+        n_bytes = int(np.prod(dims, dtype=np.int64)) // items * size
+        w.add_tensor_info(name, dims, np.dtype(np.float32), n_bytes, raw_dtype=t)
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_ti_data_to_file()
+    for name, dims, what in tensors:
+        w.write_tensor_data(make_tensor(seed, name, dims, what, kind))
+    w.close()
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("shape", choices=SHAPES)
+    p.add_argument("out")
+    p.add_argument("--type", default="q8_0", choices=["q8_0", "f16", "f32"])
+    p.add_argument("--seed", type=int, default=0)
+    p.add_argument("--layers", type=int, help="instead of the shape's own")
+    p.add_argument("--vocab", type=int, help="instead of the shape's own")
+    a = p.parse_args()
+    s = SHAPES[a.shape]
+    s = dataclasses.replace(s, layers=a.layers or s.layers, vocab=a.vocab or s.vocab)
+    write(a.out, s, a.type, a.seed)
+
+
+if __name__ == "__main__":
+    main()
