@@ -1,0 +1,119 @@
+"""The command line without a daemon (design 13): exit codes, stable error names, no half-made output."""
+import os
+import pathlib
+import subprocess
+
+import numpy as np
+import pytest
+
+
+def run(*args, stdin=b"", env=None, timeout=120):
+    return subprocess.run([str(a) for a in args], input=stdin, capture_output=True, timeout=timeout,
+                          env=dict(os.environ, **(env or {})))
+
+
+@pytest.mark.parametrize("args, code", [
+    ([], 64), (["nonsense"], 64), (["--help"], 0), (["--version"], 0), (["convert"], 64), (["tensor"], 64),
+    (["tokenize"], 64), (["logits"], 64), (["mil"], 64), (["mil", "nonsense"], 64), (["inspect"], 64),
+    (["inspect", "/nonexistent/x.gguf"], 66), (["tokenize", "/nonexistent/x.gguf"], 66),
+    (["convert", "/nonexistent/x.gguf", "--out", "/tmp/never"], 66)])
+def test_exit_codes(aned, args, code):
+    r = run(aned, *args)
+    assert r.returncode == code, r.stderr
+    if code:
+        assert r.stderr
+
+
+@pytest.mark.parametrize("cmd", ["serve", "convert", "inspect", "tensor", "tokenize", "detokenize", "logits", "mil"])
+def test_every_command_has_help(aned, cmd):
+    r = run(aned, cmd, "--help")
+    assert r.returncode == 0
+    assert b"usage:" in r.stdout.lower()
+
+
+def test_malformed_files_are_refused_by_name(aned, shared):
+    seen = set()
+    folders = [shared / "data/gguf/malformed", shared / "data/gguf/malformed-modelled", shared / "data/gguf/legacy"]
+    for f in sorted(p for d in folders for p in d.iterdir() if p.suffix == ".gguf"):
+        if f.name == "ggml-vocab-gpt2.nopre.gguf":
+            continue  # an old file, but a good one
+        r = run(aned, "inspect", f)
+        assert r.returncode == 65, (f.name, r.returncode, r.stdout, r.stderr)
+        name = r.stderr.decode().split(":")[0]
+        assert "." in name, (f.name, r.stderr)
+        seen.add(name)
+        out = pathlib.Path(os.environ.get("TMPDIR", "/tmp")) / f"aned-never-{os.getpid()}"
+        r = run(aned, "convert", f, "--out", out)
+        assert r.returncode == 65, (f.name, r.stderr)
+        assert not out.exists()
+    assert len(seen) > 5
+
+
+def test_good_files_are_read(aned, shared):
+    for f in [shared / "data/models/derived/stories260K.Q4_K_M.gguf",
+              shared / "data/gguf/minimal/weight-inspect-tiny.gguf",
+              shared / "data/tokenizers/gguf-vocab/ggml-vocab-gpt-2.gguf"]:
+        r = run(aned, "inspect", f)
+        assert r.returncode == 0, (f.name, r.stderr)
+
+
+def test_demo_converts_and_tells_what_it_is(aned, demo_gguf, tmp_path):
+    out = tmp_path / "bundle"
+    r = run(aned, "convert", demo_gguf, "--out", out, "--context", "256")
+    assert r.returncode == 0, r.stderr
+    assert b"not run" in r.stdout + r.stderr
+    assert run(aned, "convert", demo_gguf, "--out", out).returncode == 73  # already there
+    assert run(aned, "inspect", out).returncode == 0
+    ids = run(aned, "tokenize", out, "--special", stdin="<|im_start|>user\nWhat is aned?".encode())
+    assert ids.returncode == 0
+    tokens = [int(x) for x in ids.stdout.split()]
+    assert tokens[0] == 1
+    back = run(aned, "detokenize", out, stdin=ids.stdout)
+    assert back.stdout.decode().endswith("user\nWhat is aned?")
+    np.save(tmp_path / "t.npy", np.array(tokens, np.int32))
+    full = None
+    for chunk in ("1", "3", "4"):
+        r = run(aned, "logits", out, tmp_path / "t.npy", tmp_path / "l.npy", "--chunk", chunk)
+        assert r.returncode == 0, r.stderr
+        got = np.load(tmp_path / "l.npy")
+        assert got.shape[0] == len(tokens) and got.dtype == np.float32
+        if full is not None:
+            assert np.array_equal(full, got), f"--chunk {chunk} changes bits"
+        full = got
+    for threads in ("1", "2"):
+        run(aned, "logits", out, tmp_path / "t.npy", tmp_path / "l.npy", "--threads", threads)
+        assert np.array_equal(full, np.load(tmp_path / "l.npy"))
+
+
+def test_same_input_same_bundle(aned, demo_gguf, tmp_path):
+    for name in ("a", "b"):
+        r = run(aned, "convert", demo_gguf, "--out", tmp_path / name, "--name", "same", "--context", "256")
+        assert r.returncode == 0, r.stderr
+    files = sorted(p.relative_to(tmp_path / "a") for p in (tmp_path / "a").rglob("*") if p.is_file())
+    assert len(files) > 5
+    for f in files:
+        assert (tmp_path / "a" / f).read_bytes() == (tmp_path / "b" / f).read_bytes(), f
+
+
+def test_an_unknown_architecture_is_named(aned, tmp_path):
+    import gguf
+    p = tmp_path / "x.gguf"
+    w = gguf.GGUFWriter(str(p), "mamba")
+    w.add_block_count(1)
+    w.add_tensor("token_embd.weight", np.zeros((8, 32), np.float32))
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+    r = run(aned, "convert", p, "--out", tmp_path / "out")
+    assert r.returncode == 65
+    assert b"mamba" in r.stderr
+    assert not (tmp_path / "out").exists()
+    assert run(aned, "tensor", p, "token_embd.weight", tmp_path / "t.npy").returncode == 0
+    assert np.load(tmp_path / "t.npy").shape == (8, 32)
+
+
+def test_anectl_without_a_daemon(anectl, tmp_path):
+    r = run(anectl, "status", env={"ANED_SOCKET": str(tmp_path / "none.sock")})
+    assert r.returncode == 69
+    assert b"aned serve" in r.stderr
