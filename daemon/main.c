@@ -15,6 +15,8 @@ struct command {
 static const struct command commands[] = {
     {"inspect", cli_inspect, "what a model file, package or bundle holds"},
     {"tensor", cli_tensor, "one tensor of a GGUF as a .npy"},
+    {"tokenize", cli_tokenize, "text into token ids"},
+    {"detokenize", cli_detokenize, "token ids into text"},
     {NULL, NULL, NULL},
 };
 

@@ -1,0 +1,303 @@
+/* tokenizer.c - the public calls, and what a text goes through:
+ *
+ *   text --special tokens--> fragments --kind--> words --merges--> ids
+ *
+ * Special tokens are found first, leftmost and then longest: user-defined ones
+ * always, control tokens only where the caller trusts the text.
+ */
+#include "model/tokenizer.h"
+
+#include <string.h>
+
+#include "base/file.h"
+#include "model/tokenizer_impl.h"
+
+int tokenizer_open(const char *path, struct tokenizer **ret, struct err *e)
+{
+    char inside[4096];
+    int rc = 0;
+    if (file_is_dir(path)) {
+        if (!file_join(inside, sizeof(inside), path, "tokenizer.gguf")) {
+            return err_set(e, ERR_INVALID, "%s: the path is too long", path);
+        }
+        path = inside;
+    }
+    struct tokenizer *t = calloc(1, sizeof(*t));
+    if (t == NULL) {
+        return err_set(e, ERR_NOMEM, "tokenizer");
+    }
+    rc = tokenizer_load(path, t, e);
+    if (rc < 0) {
+        tokenizer_close(t);
+        return rc;
+    }
+    *ret = t;
+    return 0;
+}
+
+void tokenizer_close(struct tokenizer *t)
+{
+    if (t == NULL) {
+        return;
+    }
+    pre_code_free(t->code);
+    free(t->tokens);
+    buf_fini(&t->blob);
+    free(t->texts.slots);
+    free(t->merges.slots);
+    trie_fini(&t->special);
+    free(t->chat_template);
+    free(t);
+}
+
+int32_t tokenizer_vocab(const struct tokenizer *t)
+{
+    return t->n_vocab;
+}
+
+int32_t tokenizer_bos(const struct tokenizer *t)
+{
+    return t->bos;
+}
+
+int32_t tokenizer_eos(const struct tokenizer *t)
+{
+    return t->eos;
+}
+
+bool tokenizer_add_bos(const struct tokenizer *t)
+{
+    return t->add_bos;
+}
+
+bool tokenizer_add_eos(const struct tokenizer *t)
+{
+    return t->add_eos;
+}
+
+static bool known(const struct tokenizer *t, int32_t id)
+{
+    return id >= 0 && id < t->n_vocab;
+}
+
+bool tokenizer_is_eog(const struct tokenizer *t, int32_t id)
+{
+    return known(t, id) && t->tokens[id].eog;
+}
+
+/* Control and unknown tokens have no place in running text. */
+static bool is_hidden(const struct tokenizer *t, int32_t id)
+{
+    uint8_t type = t->tokens[id].type;
+    return type == TOKEN_CONTROL || type == TOKEN_UNKNOWN;
+}
+
+bool tokenizer_is_special(const struct tokenizer *t, int32_t id)
+{
+    return known(t, id) &&
+           (is_hidden(t, id) || t->tokens[id].type == TOKEN_USER);
+}
+
+const char *tokenizer_template(const struct tokenizer *t)
+{
+    return t->chat_template;
+}
+
+const char *tokenizer_kind(const struct tokenizer *t)
+{
+    return t->kind == TOKENIZER_BPE ? "gpt2" : "llama";
+}
+
+const char *tokenizer_pre(const struct tokenizer *t)
+{
+    return t->pre_name;
+}
+
+int32_t tokenizer_find(const struct tokenizer *t, const char *text, size_t n)
+{
+    int32_t id = text_map_get(t, text, n);
+    return known(t, id) ? id : TOKEN_NONE;
+}
+
+struct span tokenizer_piece(const struct tokenizer *t, int32_t id, bool special)
+{
+    if (!known(t, id) || (!special && is_hidden(t, id))) {
+        return (struct span){NULL, 0};
+    }
+    const struct token *k = &t->tokens[id];
+    return (struct span){t->blob.p + k->piece_at, k->piece_n};
+}
+
+void tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t n,
+                      bool special, struct buf *b)
+{
+    bool start = t->kind == TOKENIZER_SPM && t->space_prefix;
+    for (size_t i = 0; i < n; i++) {
+        struct span piece = tokenizer_piece(t, ids[i], special);
+        if (start && piece.n > 0 && !is_hidden(t, ids[i])) {
+            start = false;
+            if (piece.p[0] == ' ') {
+                piece.p++;
+                piece.n--;
+            }
+        }
+        if (piece.n > 0) {
+            buf_put(b, piece.p, piece.n);
+        }
+    }
+}
+
+int encoder_emit(struct encoder *c, int32_t id, struct err *e)
+{
+    if (c->n_ids == c->ids_cap) {
+        if (c->n_ids >= TOKENS_MAX) {
+            return err_set(e, ERR_TOO_BIG, "more than %u tokens", TOKENS_MAX);
+        }
+        size_t cap = c->ids_cap == 0 ? 64 : c->ids_cap * 2;
+        cap = cap > TOKENS_MAX ? TOKENS_MAX : cap;
+        int32_t *ids = realloc(c->ids, cap * sizeof(*ids));
+        if (ids == NULL) {
+            return err_set(e, ERR_NOMEM, "%zu tokens", cap);
+        }
+        c->ids = ids;
+        c->ids_cap = cap;
+    }
+    c->ids[c->n_ids++] = id;
+    return 0;
+}
+
+int encoder_syms(struct encoder *c, size_t n, struct err *e)
+{
+    if (n > c->syms_cap) {
+        size_t cap = c->syms_cap == 0 ? 256 : c->syms_cap;
+        while (cap < n) {
+            cap *= 2;
+        }
+        struct sym *syms = realloc(c->syms, cap * sizeof(*syms));
+        if (syms == NULL) {
+            return err_set(e, ERR_NOMEM, "a word of %zu bytes", n);
+        }
+        c->syms = syms;
+        c->syms_cap = cap;
+    }
+    return 0;
+}
+
+/* --- words seen before in this text --- */
+
+#define CACHE_ENTRIES 4096u
+#define CACHE_TEXT    1024u /* shorter texts do without */
+
+int encoder_word(struct encoder *c, const char *p, size_t n,
+                 encode_word_fn miss, struct err *e)
+{
+    if (c->cache == NULL || n > CACHE_WORD) {
+        return miss(c, p, n, e);
+    }
+    uint32_t hash = text_hash(p, n);
+    struct cache_entry *w = &c->cache[hash % CACHE_ENTRIES];
+    if (w->hash == hash && w->n == n && memcmp(w->word, p, n) == 0) {
+        for (size_t i = 0; i < w->n_ids; i++) {
+            int rc = encoder_emit(c, w->ids[i], e);
+            if (rc < 0) {
+                return rc;
+            }
+        }
+        return 0;
+    }
+    size_t before = c->n_ids;
+    int rc = miss(c, p, n, e);
+    size_t got = c->n_ids - before;
+    if (rc == 0 && got <= CACHE_IDS) {
+        w->hash = hash;
+        w->n = (uint8_t)n;
+        w->n_ids = (uint8_t)got;
+        memcpy(w->word, p, n);
+        memcpy(w->ids, c->ids + before, got * sizeof(*w->ids));
+    }
+    return rc;
+}
+
+static int fragment(struct encoder *c, const char *p, size_t n, bool after,
+                    struct err *e)
+{
+    if (n == 0) {
+        return 0;
+    }
+    if (c->t->kind == TOKENIZER_BPE) {
+        return bpe_fragment(c, p, n, e);
+    }
+    return spm_fragment(c, p, n, c->t->space_prefix && after, e);
+}
+
+static bool is_space(char ch)
+{
+    return ch == ' ' || (ch >= '\t' && ch <= '\r');
+}
+
+/* Cut out special tokens. `after`: a fragment at the start or behind a special
+ * token gets the vocabulary's space prefix. */
+static int encode_text(struct encoder *c, const char *p, size_t n, bool special,
+                       struct err *e)
+{
+    const struct tokenizer *t = c->t;
+    size_t from = 0;
+    bool after = true;
+    for (size_t i = 0; i < n;) {
+        int32_t id = TOKEN_NONE;
+        if (t->special.first[(unsigned char)p[i]]) {
+            id = special_at(t, p + i, n - i, special);
+        }
+        if (id == TOKEN_NONE) {
+            i++;
+            continue;
+        }
+        int rc = fragment(c, p + from, i - from, after, e);
+        if (rc == 0) {
+            rc = encoder_emit(c, id, e);
+        }
+        if (rc < 0) {
+            return rc;
+        }
+        i += t->tokens[id].text_n;
+        while (t->tokens[id].strip_right && i < n && is_space(p[i])) {
+            i++;
+        }
+        from = i;
+        after = true;
+    }
+    return fragment(c, p + from, n - from, after, e);
+}
+
+int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n,
+                     bool special, int32_t **ret, size_t *ret_n, struct err *e)
+{
+    if (n > TEXT_BYTES_MAX) {
+        return err_set(e, ERR_TOO_BIG, "%zu bytes of text, the limit is %zu", n,
+                       TEXT_BYTES_MAX);
+    }
+    struct encoder c = {.t = t};
+    buf_init(&c.text, 3 * TEXT_BYTES_MAX + 3); /* U+FFFD, U+2581: 3 bytes */
+    if (n >= CACHE_TEXT) {
+        c.cache = calloc(CACHE_ENTRIES, sizeof(*c.cache));
+    }
+    int rc = encode_text(&c, text, n, special, e);
+    if (rc == 0 && c.ids == NULL) {
+        c.ids = malloc(sizeof(*c.ids)); /* no tokens is not NULL */
+        rc = c.ids == NULL ? err_set(e, ERR_NOMEM, "tokens") : 0;
+    }
+    if (rc == 0) {
+        *ret = c.ids;
+        *ret_n = c.n_ids;
+        c.ids = NULL; /* given away */
+    }
+    free(c.ids);
+    free(c.syms);
+    free(c.heap);
+    free(c.ends[0]);
+    free(c.ends[1]);
+    free(c.cache);
+    pre_match_free(c.match);
+    buf_fini(&c.text);
+    return rc;
+}

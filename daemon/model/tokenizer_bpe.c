@@ -1,0 +1,221 @@
+/* tokenizer_bpe.c - byte-level BPE ("gpt2"): a fragment is split into words by
+ * the model's patterns, a word into bytes, and bytes merge by rank.
+ *
+ * The vocabulary writes bytes as printable characters: the printable ones of
+ * Latin-1 stand for themselves, the others in order for U+0100, U+0101, ...
+ * Merging works on ids, so that writing is only met when a vocabulary is
+ * loaded and when a whole word is looked up.
+ */
+#include <string.h>
+#include <utf8proc.h>
+
+#include "model/tokenizer_impl.h"
+#include "model/utf8.h"
+
+/* Latin-1 characters that stand for their own byte. */
+static bool stands_for_itself(unsigned b)
+{
+    return (b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE;
+}
+
+/* The character of a byte: itself, or 0x100 + its place among the others
+ * (0x00-0x20, 0x7F-0xA0, 0xAD). */
+static unsigned char_of_byte(unsigned b)
+{
+    if (stands_for_itself(b)) {
+        return b;
+    }
+    if (b <= 0x20) {
+        return 0x100 + b;
+    }
+    return b == 0xAD ? 0x143 : 0x121 + (b - 0x7F);
+}
+
+/* The byte of a character; -1 when it stands for none. */
+static int byte_of_char(unsigned ch)
+{
+    if (ch < 0x100) {
+        return stands_for_itself(ch) ? (int)ch : -1;
+    }
+    if (ch <= 0x120) {
+        return (int)(ch - 0x100);
+    }
+    if (ch <= 0x142) {
+        return (int)(ch - 0x121 + 0x7F);
+    }
+    return ch == 0x143 ? 0xAD : -1;
+}
+
+size_t bpe_char_bytes(uint8_t byte, char out[2])
+{
+    unsigned ch = char_of_byte(byte);
+    if (ch < 0x80) {
+        out[0] = (char)ch;
+        return 1;
+    }
+    out[0] = (char)(0xC0 | (ch >> 6));
+    out[1] = (char)(0x80 | (ch & 0x3F));
+    return 2;
+}
+
+void bpe_decode(struct span text, struct buf *out)
+{
+    size_t len = 0;
+    for (size_t i = 0; i < text.n; i += len) {
+        const unsigned char *p = (const unsigned char *)text.p + i;
+        enum utf8_kind k = utf8_seq(text.p + i, text.n - i, &len);
+        int byte = -1;
+        if (k == UTF8_OK && len == 1) {
+            byte = byte_of_char(p[0]);
+        } else if (k == UTF8_OK && len == 2) {
+            byte = byte_of_char((p[0] & 0x1Fu) << 6 | (p[1] & 0x3Fu));
+        }
+        if (byte >= 0) {
+            buf_u8(out, (uint8_t)byte);
+        } else {
+            buf_put(out, text.p + i, len);
+        }
+    }
+}
+
+static struct cand pair_by_rank(const struct encoder *c, const struct sym *l,
+                                const struct sym *r)
+{
+    const struct merge_slot *m = merge_map_get(&c->t->merges, l->id, r->id);
+    if (m == NULL) {
+        return (struct cand){CAND_NONE, TOKEN_NONE};
+    }
+    return (struct cand){m->rank, m->id};
+}
+
+/* Some models (llama 3) take a word that is a token whole, whatever its
+ * merges would give. */
+static int32_t whole_word(const struct tokenizer *t, const char *p, size_t n)
+{
+    char text[TOKEN_BYTES_MAX];
+    size_t at = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (at + 2 > sizeof(text) || at >= t->longest) {
+            return TOKEN_NONE;
+        }
+        at += bpe_char_bytes((uint8_t)p[i], text + at);
+    }
+    int32_t id = text_map_get(t, text, at);
+    return id < t->n_vocab ? id : TOKEN_NONE;
+}
+
+/* A part of merges that is no token itself falls apart into its bytes; bytes
+ * the vocabulary lacks are lost, as in the reference. */
+static int emit_bytes(struct encoder *c, const char *p, size_t n, struct err *e)
+{
+    for (size_t i = 0; i < n; i++) {
+        int32_t id = c->t->byte_id[(uint8_t)p[i]];
+        if (id != TOKEN_NONE && id < c->t->n_vocab) {
+            int rc = encoder_emit(c, id, e);
+            if (rc < 0) {
+                return rc;
+            }
+        }
+    }
+    return 0;
+}
+
+static int encode_word(struct encoder *c, const char *p, size_t n,
+                       struct err *e)
+{
+    if (pre_ignore_merges(c->t->pre)) {
+        int32_t id = whole_word(c->t, p, n);
+        if (id != TOKEN_NONE) {
+            return encoder_emit(c, id, e);
+        }
+    }
+    int rc = encoder_syms(c, n, e);
+    if (rc < 0) {
+        return rc;
+    }
+    for (size_t i = 0; i < n; i++) {
+        c->syms[i] = (struct sym){
+            .id = c->t->byte_id[(uint8_t)p[i]], .at = (uint32_t)i, .n = 1};
+    }
+    rc = merge_run(c, n, pair_by_rank, e);
+    for (int32_t i = 0; rc == 0 && i >= 0; i = c->syms[i].next) {
+        const struct sym *s = &c->syms[i];
+        if (s->id != TOKEN_NONE && s->id < c->t->n_vocab) {
+            rc = encoder_emit(c, s->id, e);
+        } else {
+            rc = emit_bytes(c, p + s->at, s->n, e);
+        }
+    }
+    return rc;
+}
+
+/* Every byte that is not UTF-8 becomes U+FFFD, as in the reference. */
+static bool repair(struct buf *out, const char *p, size_t n)
+{
+    size_t len = 0;
+    buf_clear(out);
+    for (size_t i = 0; i < n; i += len) {
+        if (utf8_seq(p + i, n - i, &len) == UTF8_OK) {
+            buf_put(out, p + i, len);
+        } else {
+            len = 1;
+            buf_puts(out, UTF8_REPLACEMENT);
+        }
+    }
+    return buf_ok(out);
+}
+
+/* Below U+0300 every string is already NFC. */
+static bool may_change_in_nfc(const char *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if ((unsigned char)p[i] >= 0xCC) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int to_nfc(struct buf *out, const char *p, size_t n, struct err *e)
+{
+    utf8proc_uint8_t *nfc = NULL;
+    utf8proc_ssize_t len =
+        utf8proc_map((const utf8proc_uint8_t *)p, (utf8proc_ssize_t)n, &nfc,
+                     (utf8proc_option_t)(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+    if (len < 0) {
+        return err_set(e, ERR_NOMEM, "normalising: %s", utf8proc_errmsg(len));
+    }
+    /* p may lie in out */
+    buf_clear(out);
+    buf_put(out, nfc, (size_t)len);
+    free(nfc);
+    return buf_ok(out) ? 0 : err_set(e, ERR_TOO_BIG, "the text");
+}
+
+int bpe_fragment(struct encoder *c, const char *p, size_t n, struct err *e)
+{
+    int which = 0;
+    if (!utf8_valid(p, n)) {
+        if (!repair(&c->text, p, n)) {
+            return err_set(e, ERR_TOO_BIG, "the text");
+        }
+        p = c->text.p;
+        n = c->text.n;
+    }
+    if (pre_nfc(c->t->pre) && may_change_in_nfc(p, n)) {
+        int rc = to_nfc(&c->text, p, n, e);
+        if (rc < 0) {
+            return rc;
+        }
+        p = c->text.p;
+        n = c->text.n;
+    }
+    int rc = pre_split(c, p, n, &which, e);
+    uint32_t at = 0;
+    for (size_t i = 0; rc == 0 && i < c->n_ends[which]; i++) {
+        uint32_t end = c->ends[which][i];
+        rc = encoder_word(c, p + at, end - at, encode_word, e);
+        at = end;
+    }
+    return rc;
+}

@@ -1,0 +1,432 @@
+/* tokenizer_load.c - a GGUF's vocabulary metadata into a tokenizer.
+ *
+ * Everything is copied, and the file is closed before tokenizer_open returns.
+ * Where a file leaves something out, llama.cpp's defaults hold: its ids are
+ * what GGUF files are made for.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "model/tokenizer_impl.h"
+#include "source/gguf.h"
+
+#define KEY(name) "tokenizer.ggml." name
+
+#define BLOB_MAX MIB(256) /* all texts and pieces */
+
+/* Tokens whose text tells what they are, whatever their type in the file. */
+static const struct {
+    const char *text;
+    bool eog; /* ends a generation; else only control */
+} well_known[] = {
+    {"<|eot_id|>",                                              true },
+    {"<|eom_id|>",                                              true },
+    {"<|im_end|>",                                              true },
+    {"<|end|>",                                                 true },
+    {"<|return|>",                                              true },
+    {"<|call|>",                                                true },
+    {"<|calls|>",                                               true },
+    {"<|flush|>",                                               true },
+    {"<end_of_turn>",                                           true },
+    {"<|endoftext|>",                                           true },
+    {"<|end_of_text|>",                                         true },
+    {"<EOT>",                                                   true },
+    {"_<EOT>",                                                  true },
+    {"[EOT]",                                                   true },
+    {"[EOS]",                                                   true },
+    {"<end_of_utterance>",                                      true },
+    {"<|turn_end|>",                                            true },
+    {"<\xEF\xBD\x9C"
+     "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>", true },
+    {"<|fim_pad|>",                                             true },
+    {"<|fim_repo|>",                                            true },
+    {"<|repo_name|>",                                           true },
+    {"<|file_sep|>",                                            true },
+    {"<fim-pad>",                                               true },
+    {"<fim_pad>",                                               true },
+    {"<fim-repo>",                                              true },
+    {"<reponame>",                                              true },
+    {"<|fim_prefix|>",                                          false},
+    {"<|fim_suffix|>",                                          false},
+    {"<|fim_middle|>",                                          false},
+    {"<fim-prefix>",                                            false},
+    {"<fim-suffix>",                                            false},
+    {"<fim-middle>",                                            false},
+    {"<fim_prefix>",                                            false},
+    {"<fim_suffix>",                                            false},
+    {"<fim_middle>",                                            false},
+};
+
+/* An array of n elements of one kind, NULL when it is absent. */
+static int want_arr(const struct gguf *g, const char *key, enum gguf_kind item,
+                    uint64_t n, const struct gguf_kv **ret, struct err *e)
+{
+    const struct gguf_kv *a = gguf_get_arr(g, key, item);
+    if (a == NULL && gguf_find(g, key) != NULL) {
+        return err_set(e, ERR_GGUF_VALUE, "%s is not an array of its kind",
+                       key);
+    }
+    if (a != NULL && n != 0 && a->count != n) {
+        return err_set(e, ERR_GGUF_VOCAB, "%s has %llu entries for %llu tokens",
+                       key, (unsigned long long)a->count,
+                       (unsigned long long)n);
+    }
+    *ret = a;
+    return 0;
+}
+
+static int load_kind(const struct gguf *g, struct tokenizer *t, struct err *e)
+{
+    struct span model = {NULL, 0};
+    struct span pre = {"", 0};
+    if (!gguf_get_str(g, KEY("model"), &model)) {
+        return err_set(e, ERR_GGUF_MISSING, KEY("model"));
+    }
+    if (model.n == 4 && memcmp(model.p, "gpt2", 4) == 0) {
+        t->kind = TOKENIZER_BPE;
+    } else if (model.n == 5 && memcmp(model.p, "llama", 5) == 0) {
+        t->kind = TOKENIZER_SPM;
+    } else {
+        return err_set(e, ERR_TOKENIZER,
+                       "%.*s: aned has byte-level BPE (gpt2) and SentencePiece "
+                       "BPE (llama)",
+                       (int)(model.n < 32 ? model.n : 32), model.p);
+    }
+    if (gguf_get_str(g, KEY("pre"), &pre) && pre.n < sizeof(t->pre_name)) {
+        memcpy(t->pre_name, pre.p, pre.n);
+    }
+    if (t->kind == TOKENIZER_SPM) {
+        return 0;
+    }
+    t->pre = pre.n < sizeof(t->pre_name) ? pre_find(t->pre_name) : NULL;
+    if (t->pre == NULL) {
+        return err_set(e, ERR_TOKENIZER, "the pre-tokenizer '%.*s'",
+                       (int)(pre.n < 64 ? pre.n : 64), pre.p);
+    }
+    return pre_compile(t->pre, &t->code, e);
+}
+
+int tokenizer_too_much(struct err *e)
+{
+    return err_set(e, ERR_NOMEM, "the vocabulary");
+}
+
+/* A new id whose text is p[0..n). Errors: NOMEM. */
+static int add_token(struct tokenizer *t, const char *p, size_t n,
+                     struct err *e)
+{
+    if ((size_t)t->n_tokens == t->tokens_cap) {
+        size_t cap = t->tokens_cap == 0 ? 1024 : t->tokens_cap * 2;
+        struct token *k = realloc(t->tokens, cap * sizeof(*k));
+        if (k == NULL) {
+            return tokenizer_too_much(e);
+        }
+        t->tokens = k;
+        t->tokens_cap = cap;
+    }
+    size_t at = t->blob.n;
+    buf_put(&t->blob, p, n);
+    if (!buf_ok(&t->blob)) {
+        return tokenizer_too_much(e);
+    }
+    t->tokens[t->n_tokens++] = (struct token){
+        .text_at = (uint32_t)at, .text_n = (uint16_t)n, .type = TOKEN_NORMAL};
+    return 0;
+}
+
+static int load_tokens(const struct gguf *g, struct tokenizer *t, struct err *e)
+{
+    const struct gguf_kv *texts = NULL;
+    uint64_t at = 0;
+    int rc = want_arr(g, KEY("tokens"), GGUF_STRING, 0, &texts, e);
+    if (rc < 0) {
+        return rc;
+    }
+    if (texts == NULL) {
+        return err_set(e, ERR_GGUF_MISSING, KEY("tokens"));
+    }
+    if (texts->count == 0 || texts->count > MODEL_VOCAB_MAX) {
+        return err_set(e, ERR_GGUF_VOCAB, "%llu tokens",
+                       (unsigned long long)texts->count);
+    }
+    t->n_vocab = (int32_t)texts->count;
+    buf_init(&t->blob, BLOB_MAX);
+    for (int32_t i = 0; i < t->n_vocab; i++) {
+        struct span s = gguf_arr_str(texts, &at);
+        if (s.n > TOKEN_BYTES_MAX) {
+            return err_set(e, ERR_GGUF_VOCAB, "token %d has %zu bytes", i, s.n);
+        }
+        rc = add_token(t, s.p, s.n, e);
+        if (rc == 0 && s.n > 0 && !text_map_put(t, i)) {
+            rc = tokenizer_too_much(e);
+        }
+        if (rc < 0) {
+            return rc;
+        }
+        t->longest = s.n > t->longest ? s.n : t->longest;
+    }
+    return 0;
+}
+
+static int load_types(const struct gguf *g, struct tokenizer *t, struct err *e)
+{
+    const struct gguf_kv *types = NULL;
+    int rc = want_arr(g, KEY("token_type"), GGUF_I32, (uint64_t)t->n_vocab,
+                      &types, e);
+    for (int32_t i = 0; rc == 0 && types != NULL && i < t->n_vocab; i++) {
+        int64_t v = gguf_arr_int(types, (uint64_t)i);
+        t->tokens[i].type =
+            v >= TOKEN_NORMAL && v <= TOKEN_BYTE ? (uint8_t)v : TOKEN_NORMAL;
+    }
+    return rc;
+}
+
+/* A score as an unsigned number that orders the other way round: the highest
+ * score has the lowest key. */
+static uint32_t score_key(float score)
+{
+    uint32_t bits = 0;
+    score += 0.0F; /* -0 and 0 are equal */
+    memcpy(&bits, &score, sizeof(bits));
+    bits ^= (bits >> 31) != 0 ? 0xFFFFFFFFU : 0x80000000U;
+    return ~bits;
+}
+
+static int load_scores(const struct gguf *g, struct tokenizer *t, struct err *e)
+{
+    const struct gguf_kv *scores = NULL;
+    int rc =
+        want_arr(g, KEY("scores"), GGUF_F32, (uint64_t)t->n_vocab, &scores, e);
+    if (rc < 0) {
+        return rc;
+    }
+    if (scores == NULL) {
+        return err_set(e, ERR_GGUF_MISSING, KEY("scores"));
+    }
+    for (int32_t i = 0; i < t->n_vocab; i++) {
+        float score = gguf_arr_f32(scores, (uint64_t)i);
+        if (!isfinite(score)) {
+            return err_set(e, ERR_GGUF_VOCAB, "the score of token %d", i);
+        }
+        t->tokens[i].key = score_key(score);
+    }
+    return 0;
+}
+
+/* The id of a text; a new one above the vocabulary when no token has it. */
+static int intern(struct tokenizer *t, const char *p, size_t n, int32_t *ret,
+                  struct err *e)
+{
+    int32_t id = text_map_get(t, p, n);
+    if (id == TOKEN_NONE) {
+        int rc = add_token(t, p, n, e);
+        if (rc < 0) {
+            return rc;
+        }
+        id = t->n_tokens - 1;
+        if (!text_map_put(t, id)) {
+            return tokenizer_too_much(e);
+        }
+    }
+    *ret = id;
+    return 0;
+}
+
+/* "left right"; a left part may begin with a space. */
+static int load_merge(struct tokenizer *t, struct span s, uint32_t rank,
+                      struct err *e)
+{
+    char both[2 * TOKEN_BYTES_MAX];
+    int32_t left = 0;
+    int32_t right = 0;
+    int32_t id = 0;
+    const char *space = s.n > 2 ? memchr(s.p + 1, ' ', s.n - 2) : NULL;
+    if (space == NULL || s.n > TOKEN_BYTES_MAX) {
+        return err_set(e, ERR_GGUF_VOCAB, "merge %u is not two texts", rank);
+    }
+    size_t n_left = (size_t)(space - s.p);
+    size_t n_right = s.n - n_left - 1;
+    memcpy(both, s.p, n_left);
+    memcpy(both + n_left, space + 1, n_right);
+    int rc = intern(t, s.p, n_left, &left, e);
+    if (rc == 0) {
+        rc = intern(t, space + 1, n_right, &right, e);
+    }
+    if (rc == 0) {
+        rc = intern(t, both, n_left + n_right, &id, e);
+    }
+    if (rc == 0) {
+        merge_map_put(&t->merges, left, right, rank, id);
+    }
+    return rc;
+}
+
+static int load_merges(const struct gguf *g, struct tokenizer *t, struct err *e)
+{
+    const struct gguf_kv *merges = NULL;
+    uint64_t at = 0;
+    int rc = want_arr(g, KEY("merges"), GGUF_STRING, 0, &merges, e);
+    if (rc < 0) {
+        return rc;
+    }
+    if (merges == NULL) {
+        return err_set(e, ERR_GGUF_MISSING, KEY("merges"));
+    }
+    if (merges->count > 4 * (uint64_t)MODEL_VOCAB_MAX) {
+        return err_set(e, ERR_GGUF_VOCAB, "%llu merges",
+                       (unsigned long long)merges->count);
+    }
+    if (!merge_map_reserve(&t->merges, (size_t)merges->count)) {
+        return tokenizer_too_much(e);
+    }
+    for (uint32_t i = 0; rc == 0 && i < (uint32_t)merges->count; i++) {
+        rc = load_merge(t, gguf_arr_str(merges, &at), i, e);
+    }
+    return rc;
+}
+
+static void find_bytes(struct tokenizer *t)
+{
+    for (unsigned b = 0; b < 256; b++) {
+        char text[8];
+        size_t n = 0;
+        if (t->kind == TOKENIZER_BPE) {
+            n = bpe_char_bytes((uint8_t)b, text);
+            t->byte_id[b] = text_map_get(t, text, n);
+            continue;
+        }
+        (void)snprintf(text, sizeof(text), "<0x%02X>", b);
+        t->byte_id[b] = tokenizer_find(t, text, 6);
+        if (t->byte_id[b] == TOKEN_NONE && b < 0x80) {
+            text[0] = (char)b;
+            t->byte_id[b] = tokenizer_find(t, text, 1);
+        }
+    }
+}
+
+/* An id of the file; TOKEN_NONE where it says none. */
+static int want_id(const struct gguf *g, const struct tokenizer *t,
+                   const char *key, int32_t *ret, struct err *e)
+{
+    uint32_t id = UINT32_MAX;
+    if (gguf_get_u32(g, key, &id) && id != UINT32_MAX) {
+        if (id >= (uint32_t)t->n_vocab) {
+            return err_set(e, ERR_GGUF_VOCAB, "%s is %u of %d tokens", key, id,
+                           t->n_vocab);
+        }
+        *ret = (int32_t)id;
+    }
+    return 0;
+}
+
+static bool flag(const struct gguf *g, const char *key, bool otherwise)
+{
+    bool v = otherwise;
+    return gguf_get_bool(g, key, &v) ? v : otherwise;
+}
+
+static void mark_well_known(struct tokenizer *t)
+{
+    bool returns = tokenizer_find(t, "<|return|>", 10) != TOKEN_NONE;
+    bool calls = tokenizer_find(t, "<|call|>", 8) != TOKEN_NONE;
+    for (size_t i = 0; i < countof(well_known); i++) {
+        const char *text = well_known[i].text;
+        int32_t id = tokenizer_find(t, text, strlen(text));
+        if (id == TOKEN_NONE) {
+            continue;
+        }
+        t->tokens[id].type = TOKEN_CONTROL;
+        /* In harmony vocabularies <|end|> only ends a message. */
+        t->tokens[id].eog = well_known[i].eog &&
+                            !(returns && calls && strcmp(text, "<|end|>") == 0);
+    }
+}
+
+static int load_ids(const struct gguf *g, struct tokenizer *t, struct err *e)
+{
+    int32_t eot = TOKEN_NONE;
+    int32_t eom = TOKEN_NONE;
+    bool spm = t->kind == TOKENIZER_SPM;
+    const struct {
+        const char *key;
+        int32_t *id;
+    } ids[] = {
+        {KEY("bos_token_id"),     &t->bos},
+        {KEY("eos_token_id"),     &t->eos},
+        {KEY("unknown_token_id"), &t->unk},
+        {KEY("eot_token_id"),     &eot   },
+        {KEY("eom_token_id"),     &eom   },
+    };
+    t->bos = spm ? tokenizer_find(t, "<s>", 3) : TOKEN_NONE;
+    t->eos = spm ? tokenizer_find(t, "</s>", 4) : TOKEN_NONE;
+    t->unk = spm ? tokenizer_find(t, "<unk>", 5) : TOKEN_NONE;
+    for (size_t i = 0; i < countof(ids); i++) {
+        int rc = want_id(g, t, ids[i].key, ids[i].id, e);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    mark_well_known(t);
+    const int32_t ends[] = {t->eos, eot, eom};
+    for (size_t i = 0; i < countof(ends); i++) {
+        if (ends[i] != TOKEN_NONE) {
+            t->tokens[ends[i]].eog = true;
+        }
+    }
+    t->add_bos = flag(g, KEY("add_bos_token"), spm || pre_add_bos(t->pre)) &&
+                 t->bos != TOKEN_NONE;
+    t->add_eos = flag(g, KEY("add_eos_token"), false) && t->eos != TOKEN_NONE;
+    t->space_prefix = spm && flag(g, KEY("add_space_prefix"), true);
+    return 0;
+}
+
+static int load(const struct gguf *g, struct tokenizer *t, struct err *e)
+{
+    struct span chat = {NULL, 0};
+    int rc = load_kind(g, t, e);
+    if (rc == 0) {
+        rc = load_tokens(g, t, e);
+    }
+    if (rc == 0) {
+        rc = load_types(g, t, e);
+    }
+    if (rc == 0) {
+        rc = t->kind == TOKENIZER_SPM ? load_scores(g, t, e)
+                                      : load_merges(g, t, e);
+    }
+    if (rc == 0) {
+        find_bytes(t);
+        rc = load_ids(g, t, e);
+    }
+    if (rc == 0) {
+        rc = tokenizer_pieces(t, e);
+    }
+    if (rc == 0) {
+        rc = tokenizer_specials(t, e);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    struct span name = {NULL, 0};
+    if (gguf_get_str(g, "general.name", &name)) {
+        tokenizer_habits(t, name);
+    }
+    if (gguf_get_str(g, "tokenizer.chat_template", &chat)) {
+        t->chat_template = strndup(chat.p, chat.n);
+        if (t->chat_template == NULL) {
+            return tokenizer_too_much(e);
+        }
+    }
+    return 0;
+}
+
+int tokenizer_load(const char *path, struct tokenizer *t, struct err *e)
+{
+    struct gguf *g = NULL;
+    int rc = gguf_open(path, &g, e);
+    if (rc == 0) {
+        rc = load(g, t, e);
+    }
+    gguf_close(g);
+    return rc;
+}

@@ -1,0 +1,138 @@
+/* tokenizer_spm.c - SentencePiece-style BPE ("llama"): spaces become U+2581,
+ * characters merge while the two together are a token, the one with the
+ * highest score first; what is no token falls apart into byte tokens.
+ *
+ * The whole fragment is one word. But where no token of the vocabulary has a
+ * U+2581 behind another character (Llama, Mistral), no merge can reach over
+ * such a place, and the fragment is worked on word by word.
+ */
+#include <string.h>
+
+#include "model/tokenizer_impl.h"
+
+/* Bytes of a character by its first byte. Continuation bytes count alone:
+ * they become byte tokens. */
+static size_t char_len(unsigned char b)
+{
+    if (b < 0xC0) {
+        return 1;
+    }
+    return b < 0xE0 ? 2 : (b < 0xF0 ? 3 : 4);
+}
+
+/* Control tokens and byte tokens never come out of plain text. */
+static int32_t find_piece(const struct tokenizer *t, const char *p, size_t n)
+{
+    int32_t id = text_map_get(t, p, n);
+    if (id == TOKEN_NONE) {
+        return TOKEN_NONE;
+    }
+    uint8_t type = t->tokens[id].type;
+    return type == TOKEN_CONTROL || type == TOKEN_UNKNOWN || type == TOKEN_BYTE
+               ? TOKEN_NONE
+               : id;
+}
+
+static struct cand pair_by_score(const struct encoder *c, const struct sym *l,
+                                 const struct sym *r)
+{
+    size_t n = (size_t)l->n + r->n;
+    int32_t id =
+        n > c->t->longest ? TOKEN_NONE : find_piece(c->t, c->word + l->at, n);
+    if (id == TOKEN_NONE) {
+        return (struct cand){CAND_NONE, TOKEN_NONE};
+    }
+    return (struct cand){c->t->tokens[id].key, id};
+}
+
+static int emit_bytes(struct encoder *c, const char *p, size_t n, struct err *e)
+{
+    for (size_t i = 0; i < n; i++) {
+        int32_t id = c->t->byte_id[(uint8_t)p[i]];
+        if (id == TOKEN_NONE) {
+            id = c->t->unk;
+        }
+        if (id != TOKEN_NONE) {
+            int rc = encoder_emit(c, id, e);
+            if (rc < 0) {
+                return rc;
+            }
+        }
+    }
+    return 0;
+}
+
+static int encode_word(struct encoder *c, const char *p, size_t n,
+                       struct err *e)
+{
+    size_t n_syms = 0;
+    int rc = encoder_syms(c, n, e);
+    if (rc < 0) {
+        return rc;
+    }
+    for (size_t i = 0; i < n;) {
+        size_t len = char_len((unsigned char)p[i]);
+        if (len > n - i) {
+            len = n - i;
+        }
+        c->syms[n_syms++] = (struct sym){.id = find_piece(c->t, p + i, len),
+                                         .at = (uint32_t)i,
+                                         .n = (uint32_t)len};
+        i += len;
+    }
+    c->word = p;
+    rc = merge_run(c, n_syms, pair_by_score, e);
+    for (int32_t i = 0; rc == 0 && i >= 0; i = c->syms[i].next) {
+        const struct sym *s = &c->syms[i];
+        if (s->id != TOKEN_NONE) {
+            rc = encoder_emit(c, s->id, e);
+        } else {
+            rc = emit_bytes(c, p + s->at, s->n, e);
+        }
+    }
+    return rc;
+}
+
+/* End of the word that begins at `at`: before the next U+2581 that follows
+ * another character. */
+static size_t word_end(const char *p, size_t n, size_t at)
+{
+    size_t i = at;
+    while (n - i >= 3 && memcmp(p + i, SPM_SPACE, 3) == 0) {
+        i += 3;
+    }
+    const char *next = i < n ? memmem(p + i, n - i, SPM_SPACE, 3) : NULL;
+    return next != NULL ? (size_t)(next - p) : n;
+}
+
+int spm_fragment(struct encoder *c, const char *p, size_t n, bool prefix,
+                 struct err *e)
+{
+    struct buf *b = &c->text;
+    buf_clear(b);
+    if (prefix) {
+        buf_puts(b, SPM_SPACE);
+    }
+    for (size_t i = 0; i < n;) {
+        const char *space = memchr(p + i, ' ', n - i);
+        size_t end = space != NULL ? (size_t)(space - p) : n;
+        buf_put(b, p + i, end - i);
+        if (space != NULL) {
+            buf_puts(b, SPM_SPACE);
+        }
+        i = end + 1;
+    }
+    if (!buf_ok(b)) {
+        return err_set(e, ERR_TOO_BIG, "the text");
+    }
+    if (!c->t->split_at_spaces) {
+        return encode_word(c, b->p, b->n, e);
+    }
+    int rc = 0;
+    for (size_t at = 0; rc == 0 && at < b->n;) {
+        size_t end = word_end(b->p, b->n, at);
+        rc = encoder_word(c, b->p + at, end - at, encode_word, e);
+        at = end;
+    }
+    return rc;
+}
