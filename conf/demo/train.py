@@ -5,7 +5,7 @@
     .build/venv-demo/bin/pip install "jax[cpu]" optax tokenizers gguf numpy
     .build/venv-demo/bin/python conf/demo/train.py --out conf/demo/aned-demo.gguf
 
-About half an hour on two CPU cores (--steps 1800). Seeded: the same machine gives the same model.
+About twenty minutes on two CPU cores (--steps 1800). Seeded: the same machine gives the same model.
 The file holds its own chat template (ChatML) and vocabulary (byte-level BPE, the qwen2 pattern).
 """
 import argparse
