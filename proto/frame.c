@@ -97,7 +97,7 @@ static int header_read(const struct frame_in *in, struct header *ret,
 
 int frame_in_put(struct frame_in *in, const void *p, size_t n, struct err *e)
 {
-    struct header h;
+    struct header h = {0};
     buf_shift(&in->b, in->taken);
     in->taken = 0;
     buf_put(&in->b, p, n);
@@ -113,7 +113,7 @@ int frame_in_put(struct frame_in *in, const void *p, size_t n, struct err *e)
 
 int frame_in_next(struct frame_in *in, struct frame *ret, struct err *e)
 {
-    struct header h;
+    struct header h = {0};
     int rc = header_read(in, &h, e);
     if (rc <= 0) {
         return rc;

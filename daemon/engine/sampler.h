@@ -6,7 +6,8 @@
  * (temperature 0) takes the largest after bias and penalties, ties to the
  * lowest id. The random number is Philox4x32-10 keyed by the seed, counter
  * (choice, out_index): a seed means the same for ever. All sums run in id
- * order in double.
+ * order in double. repeat_last_n bounds the repeat penalty alone; frequency and
+ * presence count the whole sequence.
  */
 #pragma once
 
@@ -15,6 +16,9 @@
 /* Uniform in [0, 1) with 53 bits. Source: Salmon et al., "Parallel random
  * numbers: as easy as 1, 2, 3", SC11 (Philox4x32-10). */
 double sampler_random(uint64_t seed, uint32_t choice, uint32_t index);
+/* The generator itself, for its known answers. */
+void sampler_philox(const uint32_t ctr[4], const uint32_t key[2],
+                    uint32_t ret[4]);
 
 struct sampler; /* scratch for one vocabulary size */
 CHECKED int sampler_new(uint32_t vocab, struct sampler **ret, struct err *e);
@@ -23,7 +27,8 @@ void sampler_free(struct sampler *s);
 /* Draw one token. logits: vocab fp32, not changed. history: all tokens of the
  * sequence so far, newest last. Fills id, logprob and top alternatives (of the
  * raw distribution: log softmax of the given logits).
- * Errors: INVALID when no logit is finite. */
+ * Errors: INVALID when a logit is not a number or infinite (minus infinity is
+ * fine while one is finite), or a bias names no token. */
 CHECKED int sampler_draw(struct sampler *s, const float *logits,
                          const struct msg_sampling *p, const int32_t *history,
                          size_t n_history, uint32_t out_index,
