@@ -166,8 +166,10 @@ def metadata(w, s):
     w.add_chat_template(CHATML)
 
 
-def write(path, shape, qtype="q8_0", seed=0):
-    """The whole file; qtype is that of the matrices, the rest is F32."""
+def write(path, shape, qtype="q8_0", seed=0, weights=None):
+    """The whole file; qtype is that of the matrices, the rest is F32. weights: name ->
+    fp32 array, used in place of random numbers (then qtype may not be q8_0)."""
+    weights = weights or {}
     kind = gguf.GGMLQuantizationType[qtype.upper()]
     w = gguf.GGUFWriter(str(path), shape.arch)
     metadata(w, shape)
@@ -181,7 +183,12 @@ def write(path, shape, qtype="q8_0", seed=0):
     w.write_kv_data_to_file()
     w.write_ti_data_to_file()
     for name, dims, what in tensors:
-        w.write_tensor_data(make_tensor(seed, name, dims, what, kind))
+        if name in weights:
+            given = np.asarray(weights[name]).reshape(dims)
+            half = what == "matrix" and kind == gguf.GGMLQuantizationType.F16
+            w.write_tensor_data(np.ascontiguousarray(given, np.float16 if half else np.float32))
+        else:
+            w.write_tensor_data(make_tensor(seed, name, dims, what, kind))
     w.close()
 
 
