@@ -59,6 +59,8 @@ enum {
     XX(REJECTED, -20026, 409, 65, "model.rejected",                          \
        "the model did not pass its gates")                                   \
     XX(INTERRUPTED, -20027, 503, 75, "interrupted", "the daemon stopped")    \
+    XX(MODEL_NOT_FOUND, -20028, 404, 66, "model_not_found",                  \
+       "there is no such model")                                             \
     /* http/: what a route never sees */                                     \
     XX(HTTP_URI, -20050, 414, 65, "http.uri_too_long",                       \
        "the request target is too long")                                     \

@@ -411,7 +411,9 @@ static void on_token(struct run_stream *x, const struct msg_token *t)
     bool fast = g->sink->on_token(g->ctx, x->choice, t,
                                   g->piece.p != NULL ? g->piece.p : "",
                                   g->piece.n);
-    if (end || c->text.stopped) {
+    if (end) {
+        end_choice(c, GEN_EOG);
+    } else if (c->text.stopped) {
         end_choice(c, GEN_STOP);
     } else if (x->n_out >= g->req.max_tokens ||
                runner_push(g->model->runner, x, t->id) != 0) {

@@ -35,7 +35,8 @@ struct gen_req {
     const char *stops[STOP_STRINGS_MAX];
 };
 
-enum gen_finish { GEN_STOP, GEN_LENGTH };
+/* A stop string; an end-of-generation token; max_tokens or the context. */
+enum gen_finish { GEN_STOP, GEN_EOG, GEN_LENGTH };
 
 struct gen;
 

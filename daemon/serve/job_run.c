@@ -400,7 +400,7 @@ void jobs_quiet(struct jobs *js)
             struct job_watch *w =
                 container_of(j->watches.next, struct job_watch, link);
             job_unwatch(w);
-            w->fn(w, true);
+            w->fn(w, j, true);
         }
     }
 }

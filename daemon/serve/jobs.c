@@ -117,7 +117,7 @@ void job_tell(struct job *j)
         } else {
             list_push(&j->watches, l);
         }
-        w->fn(w, last);
+        w->fn(w, j, last);
     }
 }
 

@@ -23,7 +23,7 @@ struct job;
 struct job_watch {
     struct list link;
     struct job *job; /* NULL: not watching */
-    void (*fn)(struct job_watch *w, bool last);
+    void (*fn)(struct job_watch *w, const struct job *j, bool last);
 };
 
 CHECKED int jobs_new(struct server *s, struct jobs **ret);

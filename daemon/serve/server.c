@@ -5,12 +5,8 @@
  */
 #include "serve/server.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -21,7 +17,6 @@
 #define FILES_SPARE  256u /* descriptors beside the connections */
 #define FILE_WORK_MAX 1024u
 #define DRAIN_POLL_MS 20u
-#define LISTEN_FDS_START 3
 
 uint64_t server_now_us(void)
 {
@@ -55,45 +50,6 @@ static void set_limits(void)
     }
 }
 
-static long env_number(const char *name)
-{
-    const char *v = getenv(name);
-    char *end = NULL;
-    long n = v != NULL ? strtol(v, &end, 10) : 0;
-    return v != NULL && end != v && *end == '\0' ? n : 0;
-}
-
-/* Sockets that systemd or launchd made for us; children must not see it. */
-static int handed_over(void)
-{
-    long pid = env_number("LISTEN_PID"), n = env_number("LISTEN_FDS");
-    (void)unsetenv("LISTEN_PID");
-    (void)unsetenv("LISTEN_FDS");
-    (void)unsetenv("LISTEN_FDNAMES");
-    if (pid != (long)getpid() || n < 1) {
-        return 0;
-    }
-    return n > SERVER_LISTENERS_MAX ? SERVER_LISTENERS_MAX : (int)n;
-}
-
-static int check_handed(int fd, struct err *e)
-{
-    int on = 0, family = 0;
-    socklen_t n = sizeof(on);
-    struct sockaddr_storage a;
-    socklen_t an = sizeof(a);
-    bool ok = getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &n) == 0 &&
-              on != 0 && getsockname(fd, (struct sockaddr *)&a, &an) == 0;
-    family = ok ? a.ss_family : 0;
-    if (!ok || family != AF_UNIX) {
-        return err_set(e, ERR_CONFIG,
-                       "LISTEN_FDS: descriptor %d is no listening Unix socket",
-                       fd);
-    }
-    (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
-    return 0;
-}
-
 static int start_listening(struct server *s, const struct server_conf *c,
                            struct err *e)
 {
@@ -103,13 +59,10 @@ static int start_listening(struct server *s, const struct server_conf *c,
         .ctx = s,
         .error_body = c->error_body,
     };
-    int n = handed_over();
-    for (int i = 0; i < n; i++) {
-        int fd = LISTEN_FDS_START + i;
-        int rc = check_handed(fd, e);
-        if (rc == 0) {
-            rc = http_listen_fd(&s->loop, fd, &hc, &s->http[s->n_http], e);
-        }
+    int n = http_activated();
+    for (int i = 0; i < n && i < SERVER_LISTENERS_MAX; i++) {
+        int rc = http_listen_fd(&s->loop, HTTP_FD_FIRST + i, &hc,
+                                &s->http[s->n_http], e);
         if (rc != 0) {
             return rc;
         }

@@ -1,0 +1,142 @@
+/* api.c - the route table, errors and small things of all dialects. */
+#include "api/api.h"
+
+#include <string.h>
+
+#define GET  HTTP_M_GET
+#define POST HTTP_M_POST
+#define DEL  HTTP_M_DELETE
+
+const struct http_route api_routes[] = {
+    {GET,  "/health",                      api_health,       0                 },
+    {GET,  "/metrics",                     api_metrics,      0                 },
+    {GET,  "/v1/models",                   api_oai_models,   0                 },
+    {GET,  "/v1/models/{}",                api_oai_model,    0                 },
+    {POST, "/v1/completions",              api_completions,  HTTP_CHAT_BODY_MAX},
+    {POST, "/v1/chat/completions",         api_chat,         HTTP_CHAT_BODY_MAX},
+    {POST, "/tokenize",                    api_tokenize,     HTTP_CHAT_BODY_MAX},
+    {POST, "/detokenize",                  api_detokenize,   HTTP_CHAT_BODY_MAX},
+    {GET,  "/aned/v1/status",              api_status,       0                 },
+    {GET,  "/aned/v1/jobs",                api_jobs_list,    0                 },
+    {POST, "/aned/v1/jobs",                api_jobs_create,  HTTP_BODY_MAX     },
+    {GET,  "/aned/v1/jobs/{}",             api_job_get,      0                 },
+    {DEL,  "/aned/v1/jobs/{}",             api_job_cancel,   HTTP_BODY_MAX     },
+    {GET,  "/aned/v1/jobs/{}/events",      api_job_events,   0                 },
+    {GET,  "/aned/v1/models",              api_models_list,  0                 },
+    {GET,  "/aned/v1/models/{}",           api_model_get,    0                 },
+    {DEL,  "/aned/v1/models/{}",           api_model_delete, HTTP_BODY_MAX     },
+    {POST, "/aned/v1/models/{}/load",      api_model_load,   HTTP_BODY_MAX     },
+    {POST, "/aned/v1/models/{}/unload",    api_model_unload, HTTP_BODY_MAX     },
+};
+const size_t api_n_routes = countof(api_routes);
+
+static const char *type_of(int status)
+{
+    switch (status) {
+    case 401:
+        return "authentication_error";
+    case 403:
+        return "permission_error";
+    case 404:
+        return "not_found_error";
+    case 501:
+        return "not_supported_error";
+    case 503:
+        return "unavailable_error";
+    default:
+        return status >= 500 ? "server_error" : "invalid_request_error";
+    }
+}
+
+void api_put_error(struct json *o, int code, const char *param, const char *msg)
+{
+    struct json *x = json_add_object(o, "error");
+    json_add_str(x, "message", msg != NULL && msg[0] != '\0' ? msg
+                                                             : err_text(code));
+    json_add_str(x, "type", type_of(err_http(code)));
+    if (param != NULL) {
+        json_add_str(x, "param", param);
+    } else {
+        json_add_null(x, "param");
+    }
+    json_add_str(x, "code", err_name(code));
+}
+
+void api_error_body(const char *path, int code, const char *msg, struct buf *b)
+{
+    (void)path; /* one shape serves native, OpenAI and llama-server clients */
+    struct json *o = json_object();
+    api_put_error(o, code, NULL, msg);
+    json_write(o, false, b);
+    json_free(o);
+}
+
+void api_reply(struct http_req *r, int status, struct json *body)
+{
+    struct buf b;
+    buf_init(&b, HTTP_REPLY_MAX - KIB(4));
+    json_write(body, false, &b);
+    json_free(body);
+    if (buf_ok(&b) && b.p != NULL) {
+        http_reply(r, status, NULL, b.p, b.n);
+    } else {
+        http_reply_error(r, ERR_TOO_BIG, "the answer is over the limit");
+    }
+    buf_fini(&b);
+}
+
+void api_fail(struct http_req *r, int code, const char *param, const char *msg)
+{
+    if (param == NULL) {
+        http_reply_error(r, code, msg);
+        return;
+    }
+    struct json *o = json_object();
+    api_put_error(o, code, param, msg);
+    api_reply(r, err_http(code), o);
+}
+
+int api_body(struct http_req *r, struct json **ret)
+{
+    struct span s = http_body(r);
+    struct json *j = NULL;
+    struct err e = {0};
+    int rc = json_parse(s.p != NULL ? s.p : "", s.n, &j, &e);
+    if (rc == 0 && json_type(j) != JSON_OBJECT) {
+        rc = err_set(&e, ERR_JSON, "the body must be a JSON object, not %s",
+                     json_type_name(json_type(j)));
+        json_free(j);
+    }
+    if (rc != 0) {
+        api_fail(r, rc, NULL, e.msg);
+        return rc;
+    }
+    *ret = j;
+    return 0;
+}
+
+int api_model(struct http_req *r, const char *name, struct model **ret)
+{
+    struct server *s = http_ctx(r);
+    struct model *m = name != NULL ? models_find(s->models, name)
+                                   : models_only(s->models);
+    struct err e = {0};
+    if (m != NULL) {
+        *ret = m;
+        return 0;
+    }
+    int rc = 0;
+    if (name == NULL && models_count(s->models) > 0) {
+        rc = err_set(&e, ERR_INVALID, "model: name one of the %zu models",
+                     models_count(s->models));
+    } else if (name == NULL) {
+        rc = err_set(&e, ERR_MODEL_NOT_FOUND,
+                     "there is no model yet; POST /aned/v1/jobs makes one");
+    } else {
+        rc = err_set(&e, ERR_MODEL_NOT_FOUND,
+                     "there is no model '%.128s'; GET /v1/models lists them",
+                     name);
+    }
+    api_fail(r, rc, "model", e.msg);
+    return rc;
+}

@@ -1,0 +1,57 @@
+/* api.h - the routes of aned and what their handlers share. One file a
+ * dialect; proto/api.json describes every route and field (a test compares).
+ *
+ * Thread: the loop thread. http_ctx() is struct server.
+ */
+#pragma once
+
+#include "proto/json.h"
+#include "serve/gen.h"
+#include "serve/jobs.h"
+#include "serve/server.h"
+
+extern const struct http_route api_routes[];
+extern const size_t api_n_routes;
+
+/* http_conf.error_body: the error object of the path's dialect. */
+void api_error_body(const char *path, int code, const char *msg,
+                    struct buf *b);
+
+/* Reply with an error of OpenAI's shape. param may be NULL. */
+void api_fail(struct http_req *r, int code, const char *param,
+              const char *msg);
+/* The object {"message","type","param","code"} as a member "error" of o. */
+void api_put_error(struct json *o, int code, const char *param,
+                   const char *msg);
+/* Reply with a tree, which is freed. */
+void api_reply(struct http_req *r, int status, struct json *body);
+/* The request's body as JSON object. On failure the reply was sent. */
+CHECKED int api_body(struct http_req *r, struct json **ret);
+/* The model that `name` (NULL: the only one there is) means. On failure the
+ * reply was sent: 404 model_not_found, or 400 when none is named. */
+CHECKED int api_model(struct http_req *r, const char *name,
+                      struct model **ret);
+
+/* native.c */
+void api_jobs_create(struct http_req *r, const struct http_args *a);
+void api_jobs_list(struct http_req *r, const struct http_args *a);
+void api_job_get(struct http_req *r, const struct http_args *a);
+void api_job_cancel(struct http_req *r, const struct http_args *a);
+void api_job_events(struct http_req *r, const struct http_args *a);
+void api_models_list(struct http_req *r, const struct http_args *a);
+void api_model_get(struct http_req *r, const struct http_args *a);
+void api_model_load(struct http_req *r, const struct http_args *a);
+void api_model_unload(struct http_req *r, const struct http_args *a);
+void api_model_delete(struct http_req *r, const struct http_args *a);
+void api_status(struct http_req *r, const struct http_args *a);
+/* openai.c */
+void api_oai_models(struct http_req *r, const struct http_args *a);
+void api_oai_model(struct http_req *r, const struct http_args *a);
+void api_completions(struct http_req *r, const struct http_args *a);
+void api_chat(struct http_req *r, const struct http_args *a);
+/* llamacpp.c */
+void api_health(struct http_req *r, const struct http_args *a);
+void api_tokenize(struct http_req *r, const struct http_args *a);
+void api_detokenize(struct http_req *r, const struct http_args *a);
+/* metrics.c */
+void api_metrics(struct http_req *r, const struct http_args *a);

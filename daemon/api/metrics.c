@@ -1,0 +1,152 @@
+/* metrics.c - /metrics: the Prometheus text format 0.0.4. */
+#include "api/api.h"
+
+static void value(struct buf *b, const char *name, const char *type,
+                  const char *help, double v)
+{
+    buf_printf(b, "# HELP aned_%s %s\n# TYPE aned_%s %s\naned_%s %.17g\n", name,
+               help, name, type, name, v);
+}
+
+static void counter(struct buf *b, const char *name, const char *help,
+                    uint64_t v)
+{
+    value(b, name, "counter", help, (double)v);
+}
+
+static void gauge(struct buf *b, const char *name, const char *help, double v)
+{
+    value(b, name, "gauge", help, v);
+}
+
+static void histogram(struct buf *b, const char *name, const char *help,
+                      const struct hist *h)
+{
+    uint64_t n = 0;
+    buf_printf(b, "# HELP aned_%s %s\n# TYPE aned_%s histogram\n", name, help,
+               name);
+    for (size_t i = 0; i < HIST_BUCKETS; i++) {
+        n += h->count[i];
+        buf_printf(b, "aned_%s_bucket{le=\"%g\"} %llu\n", name, hist_bounds[i],
+                   (unsigned long long)n);
+    }
+    buf_printf(b, "aned_%s_bucket{le=\"+Inf\"} %llu\n", name,
+               (unsigned long long)h->n);
+    buf_printf(b, "aned_%s_sum %.9g\naned_%s_count %llu\n", name, h->sum, name,
+               (unsigned long long)h->n);
+}
+
+static void put_http(struct buf *b, const struct server *s)
+{
+    struct http_stats t = {0};
+    for (size_t i = 0; i < s->n_http; i++) {
+        struct http_stats x = {0};
+        http_get_stats(s->http[i], &x);
+        t.conns += x.conns;
+        t.conns_open += x.conns_open;
+        t.requests += x.requests;
+        t.responses_4xx += x.responses_4xx;
+        t.responses_5xx += x.responses_5xx;
+        t.bytes_in += x.bytes_in;
+        t.bytes_out += x.bytes_out;
+        t.streams_open += x.streams_open;
+        t.streams_stalled += x.streams_stalled;
+        t.refused_uid += x.refused_uid;
+    }
+    counter(b, "http_connections_total", "Connections accepted.", t.conns);
+    gauge(b, "http_connections_open", "Connections open.",
+          (double)t.conns_open);
+    counter(b, "http_requests_total", "Requests.", t.requests);
+    counter(b, "http_responses_4xx_total", "Answers 400 to 499.",
+            t.responses_4xx);
+    counter(b, "http_responses_5xx_total", "Answers 500 to 599.",
+            t.responses_5xx);
+    counter(b, "http_received_bytes_total", "Bytes read.", t.bytes_in);
+    counter(b, "http_sent_bytes_total", "Bytes written.", t.bytes_out);
+    counter(b, "http_streams_total", "Streams begun.", t.streams_open);
+    counter(b, "http_streams_stalled_total",
+            "Streams cut off because the client did not read.",
+            t.streams_stalled);
+    counter(b, "http_refused_uid_total", "Connections of other users.",
+            t.refused_uid);
+}
+
+static void put_work(struct buf *b, const struct stats *t)
+{
+    counter(b, "generations_total", "Requests for text.", t->generations);
+    counter(b, "generations_failed_total", "Of them answered with an error.",
+            t->generations_failed);
+    counter(b, "generations_cancelled_total", "Of them left by their client.",
+            t->generations_cancelled);
+    counter(b, "refused_busy_total", "Requests answered 503: a queue is full.",
+            t->refused_busy);
+    counter(b, "prompt_tokens_total", "Tokens of prompts.", t->prompt_tokens);
+    counter(b, "cached_tokens_total", "Of them found warm.", t->cached_tokens);
+    counter(b, "output_tokens_total", "Tokens drawn.", t->output_tokens);
+    counter(b, "steps_total", "Engine steps.", t->steps);
+    counter(b, "step_sequences_total", "Sequences in those steps.",
+            t->step_rows);
+    counter(b, "engine_starts_total", "Engines started.", t->engine_starts);
+    counter(b, "engine_restarts_total",
+            "Engines started again after a crash, with streams open.",
+            t->engine_restarts);
+    counter(b, "engine_failures_total", "Models given up after crashes.",
+            t->engine_failures);
+    counter(b, "jobs_created_total", "Conversion jobs.", t->jobs_created);
+    counter(b, "jobs_done_total", "Of them done.", t->jobs_done);
+    counter(b, "jobs_failed_total", "Of them failed.", t->jobs_failed);
+    counter(b, "jobs_cancelled_total", "Of them cancelled.",
+            t->jobs_cancelled);
+    histogram(b, "time_to_first_token_seconds", "From request to first token.",
+              &t->first_token);
+    histogram(b, "time_between_tokens_seconds", "Between a choice's tokens.",
+              &t->between_tokens);
+    histogram(b, "queue_wait_seconds", "From request to its first step.",
+              &t->queue_wait);
+    histogram(b, "step_seconds", "One step in the engine.", &t->step);
+}
+
+static void put_now(struct buf *b, struct server *s)
+{
+    double waiting = 0, running = 0, warm = 0, loaded = 0;
+    for (struct model *m = models_first(s->models); m != NULL;
+         m = models_next(m)) {
+        if (m->runner == NULL) {
+            continue;
+        }
+        const struct sched *x = runner_sched(m->runner);
+        loaded += runner_state(m->runner) == RUNNER_UP ? 1 : 0;
+        if (x->seqs != NULL) {
+            waiting += x->n_waiting;
+            running += x->n_running;
+            warm += sched_warm(x);
+        }
+    }
+    gauge(b, "models", "Models.", (double)models_count(s->models));
+    gauge(b, "models_loaded", "Engines that are up.", loaded);
+    gauge(b, "queue_depth", "Choices waiting for an engine.", waiting);
+    gauge(b, "streams_running", "Choices being generated.", running);
+    gauge(b, "sequences_warm", "Warm sequences nobody uses.", warm);
+    gauge(b, "text_queue_depth", "Texts waiting to be tokenised.",
+          (double)workq_depth(s->text));
+    gauge(b, "jobs_waiting", "Conversion jobs waiting.",
+          (double)jobs_waiting(s->jobs));
+    gauge(b, "jobs_running", "Conversion jobs running.",
+          jobs_running(s->jobs) ? 1 : 0);
+    gauge(b, "uptime_seconds", "Since the start.",
+          (double)(server_now_us() - s->stats.started_us) / 1e6);
+}
+
+void api_metrics(struct http_req *r, const struct http_args *a)
+{
+    struct server *s = http_ctx(r);
+    struct buf b;
+    (void)a;
+    buf_init(&b, KIB(256));
+    put_http(&b, s);
+    put_work(&b, &s->stats);
+    put_now(&b, s);
+    must(buf_ok(&b)); /* a fixed list of numbers */
+    http_reply(r, 200, "text/plain; version=0.0.4", b.p, b.n);
+    buf_fini(&b);
+}

@@ -1,0 +1,328 @@
+/* openai.c - /v1/models, /v1/completions, /v1/chat/completions: requests.
+ * Answers are in openai_out.c. Shapes: OpenAI's API reference, with the fields
+ * of llama-server that its clients read (context_length, meta, timings). */
+#include <string.h>
+
+#include "api/openai_impl.h"
+
+/* --- models --- */
+
+static struct json *model_json(const struct model *m)
+{
+    const struct bundle *b = m->bundle;
+    struct json *o = json_object();
+    json_add_str(o, "id", m->name);
+    json_add_str(o, "object", "model");
+    json_add_int(o, "created", m->created_ms / 1000);
+    json_add_str(o, "owned_by", "aned");
+    struct json *st = json_add_object(o, "status");
+    const char *v = m->state == MODEL_LOADED    ? "loaded"
+                    : m->state == MODEL_LOADING ? "loading"
+                                                : "unloaded";
+    json_add_str(st, "value", v);
+    if (m->state == MODEL_REJECTED || m->state == MODEL_FAILED) {
+        json_add_bool(st, "failed", true);
+    }
+    if (b == NULL) {
+        json_add_null(o, "meta");
+        return o;
+    }
+    struct json *meta = json_add_object(o, "meta");
+    json_add_int(meta, "n_vocab", (int64_t)b->vocab);
+    json_add_int(meta, "n_ctx", (int64_t)b->context);
+    json_add_int(meta, "n_ctx_train", (int64_t)b->context_train);
+    json_add_int(meta, "n_embd", (int64_t)b->d_model);
+    json_add_int(meta, "size", (int64_t)b->total_bytes);
+    struct json *arch = json_add_object(o, "architecture");
+    json_add_str(json_add_array(arch, "input_modalities"), NULL, "text");
+    json_add_str(json_add_array(arch, "output_modalities"), NULL, "text");
+    json_add_int(o, "context_length", (int64_t)b->context);
+    json_add_int(o, "max_model_len", (int64_t)b->context);
+    return o;
+}
+
+void api_oai_models(struct http_req *r, const struct http_args *a)
+{
+    struct server *s = http_ctx(r);
+    (void)a;
+    struct json *o = json_object();
+    json_add_str(o, "object", "list");
+    struct json *list = json_add_array(o, "data");
+    for (struct model *m = models_first(s->models); m != NULL;
+         m = models_next(m)) {
+        json_add_tree(list, NULL, model_json(m));
+    }
+    api_reply(r, 200, o);
+}
+
+void api_oai_model(struct http_req *r, const struct http_args *a)
+{
+    struct model *m = NULL;
+    if (api_model(r, a->v[0], &m) == 0) {
+        api_reply(r, 200, model_json(m));
+    }
+}
+
+/* --- prompts --- */
+
+static int no_memory(struct err *e)
+{
+    return err_set(e, ERR_TOO_BIG, "the prompt is over the limit");
+}
+
+/* [1, 2, 3] */
+static int read_tokens(struct gen *g, const struct json *v, struct err *e)
+{
+    struct gen_req *q = gen_request(g);
+    size_t n = json_count(v), i = 0;
+    if (n > TOKENS_MAX) {
+        return err_set(e, ERR_TOO_BIG, "prompt: more than %u tokens",
+                       TOKENS_MAX);
+    }
+    int32_t *t = arena_array(gen_arena(g), n + 1, sizeof(*t));
+    if (t == NULL) {
+        return no_memory(e);
+    }
+    for (const struct json *c = json_first(v); c != NULL; c = json_next(c)) {
+        int64_t id = 0;
+        if (!json_int(c, 0, MODEL_VOCAB_MAX - 1, &id)) {
+            return err_set(e, ERR_INVALID,
+                           "prompt: entry %zu of the array is no token id", i);
+        }
+        t[i++] = (int32_t)id;
+    }
+    q->kind = GEN_TOKENS;
+    q->tokens = t;
+    q->n_tokens = n;
+    return 0;
+}
+
+static int read_text(struct call *c, const char *text, struct err *e)
+{
+    struct gen_req *q = gen_request(c->gen);
+    size_t n = strlen(text);
+    q->kind = GEN_TEXT;
+    q->text = arena_strn(gen_arena(c->gen), text, n);
+    q->text_n = n;
+    if (q->text == NULL) {
+        return no_memory(e);
+    }
+    if (c->p.echo) {
+        buf_put(&c->echo, text, n);
+    }
+    return 0;
+}
+
+/* A string, [string], [int] or [[int]]: one prompt a request. */
+static int read_prompt(struct call *c, const struct json *j, struct err *e)
+{
+    const struct json *v = json_get(j, "prompt");
+    const char *text = json_str(v);
+    if (text != NULL) {
+        return read_text(c, text, e);
+    }
+    const struct json *first = json_first(v);
+    if (v == NULL || json_type(v) != JSON_ARRAY || first == NULL) {
+        return err_set(e, ERR_INVALID,
+                       "prompt: must be a string or an array of token ids");
+    }
+    enum json_type t = json_type(first);
+    if (t != JSON_NUMBER && json_count(v) != 1) {
+        return err_set(e, ERR_UNSUPPORTED,
+                       "prompt: one prompt a request, not %zu", json_count(v));
+    }
+    if (t == JSON_STRING) {
+        return read_text(c, json_str(first), e);
+    }
+    if (c->p.echo) {
+        return err_set(e, ERR_UNSUPPORTED, "echo: only with a text prompt");
+    }
+    if (t == JSON_ARRAY) {
+        v = first;
+    } else if (t != JSON_NUMBER) {
+        return err_set(e, ERR_INVALID,
+                       "prompt: must be a string or an array of token ids");
+    }
+    return read_tokens(c->gen, v, e);
+}
+
+/* A string, or parts {"type": "text", "text": ...} that are joined. */
+static int read_content(struct gen *g, const struct json *v, size_t i,
+                        struct chat_message *m, struct err *e)
+{
+    struct buf b;
+    int rc = 0;
+    const char *s = json_str(v);
+    if (s == NULL && (v == NULL || json_type(v) != JSON_ARRAY)) {
+        return err_set(e, ERR_INVALID,
+                       "messages[%zu].content: must be a string or an array of "
+                       "text parts", i);
+    }
+    buf_init(&b, TEXT_BYTES_MAX);
+    if (s != NULL) {
+        buf_puts(&b, s);
+    }
+    for (const struct json *c = s == NULL ? json_first(v) : NULL; c != NULL;
+         c = json_next(c)) {
+        const char *type = json_str(json_get(c, "type"));
+        const char *text = json_str(json_get(c, "text"));
+        if (type == NULL || strcmp(type, "text") != 0 || text == NULL ||
+            json_count(c) != 2) {
+            rc = err_set(e, ERR_UNSUPPORTED,
+                         "messages[%zu].content: only parts of type text", i);
+            break;
+        }
+        buf_puts(&b, text);
+    }
+    if (rc == 0) {
+        m->content_n = b.n;
+        m->content = arena_strn(gen_arena(g), b.p != NULL ? b.p : "", b.n);
+        rc = buf_ok(&b) && m->content != NULL ? 0 : no_memory(e);
+    }
+    buf_fini(&b);
+    return rc;
+}
+
+static int read_message(struct gen *g, const struct json *v, size_t i,
+                        struct chat_message *m, struct err *e)
+{
+    static const char *const roles[] = {"system", "developer", "user",
+                                        "assistant"};
+    const char *role = json_str(json_get(v, "role"));
+    if (json_type(v) != JSON_OBJECT || role == NULL) {
+        return err_set(e, ERR_INVALID, "messages[%zu].role: must be a string",
+                       i);
+    }
+    for (const struct json *c = json_first(v); c != NULL; c = json_next(c)) {
+        const char *k = json_key(c);
+        if (strcmp(k, "role") != 0 && strcmp(k, "content") != 0 &&
+            json_type(c) != JSON_NULL &&
+            !(json_type(c) == JSON_ARRAY && json_first(c) == NULL)) {
+            return err_set(e, ERR_UNSUPPORTED, "messages[%zu].%.32s: no such "
+                           "field here", i, k);
+        }
+    }
+    for (size_t k = 0; k < countof(roles); k++) {
+        if (strcmp(role, roles[k]) == 0) {
+            m->role = roles[k];
+            return read_content(g, json_get(v, "content"), i, m, e);
+        }
+    }
+    return err_set(e, ERR_UNSUPPORTED, "messages[%zu].role: '%.32s' is not one "
+                   "of system, developer, user, assistant", i, role);
+}
+
+static int read_messages(struct call *c, const struct json *j, struct err *e)
+{
+    struct gen_req *q = gen_request(c->gen);
+    const struct json *v = json_get(j, "messages");
+    size_t n = json_count(v), i = 0;
+    if (v == NULL || json_type(v) != JSON_ARRAY || n == 0) {
+        return err_set(e, ERR_INVALID,
+                       "messages: must be an array with a message");
+    }
+    if (n > CHAT_MESSAGES_MAX) {
+        return err_set(e, ERR_INVALID, "messages: at most %u",
+                       CHAT_MESSAGES_MAX);
+    }
+    q->kind = GEN_CHAT;
+    q->n_messages = n;
+    q->messages = arena_array(gen_arena(c->gen), n, sizeof(*q->messages));
+    int rc = q->messages != NULL ? 0 : no_memory(e);
+    for (const struct json *x = json_first(v); x != NULL && rc == 0;
+         x = json_next(x)) {
+        rc = read_message(c->gen, x, i, &q->messages[i], e);
+        i++;
+    }
+    return rc;
+}
+
+/* --- start --- */
+
+static struct call *call_new(struct http_req *r, bool chat)
+{
+    struct call *c = calloc(1, sizeof(*c));
+    must(c != NULL);
+    c->r = r;
+    c->srv = http_ctx(r);
+    c->chat = chat;
+    c->prompt_field = chat ? "messages" : "prompt";
+    c->created = server_unix_ms() / 1000;
+    buf_init(&c->echo, TEXT_BYTES_MAX);
+    buf_init(&c->out, 2 * CALL_TEXT_MAX); /* an echo, escaped */
+    char id[40];
+    store_new_id("x", id);
+    (void)snprintf(c->id, sizeof(c->id), "%s-%s", chat ? "chatcmpl" : "cmpl",
+                   id + 2);
+    for (size_t i = 0; i < CHOICES_MAX; i++) {
+        buf_init(&c->choices[i].text, CALL_TEXT_MAX);
+    }
+    return c;
+}
+
+static int copy_stops(struct call *c, struct err *e)
+{
+    struct gen_req *q = gen_request(c->gen);
+    for (size_t i = 0; i < q->n_stops; i++) {
+        q->stops[i] = arena_str(gen_arena(c->gen), q->stops[i]);
+        if (q->stops[i] == NULL) {
+            return no_memory(e);
+        }
+    }
+    return 0;
+}
+
+static void start(struct http_req *r, bool chat)
+{
+    struct json *j = NULL;
+    struct model *m = NULL;
+    struct err e = {0};
+    if (api_body(r, &j) != 0) {
+        return;
+    }
+    struct call *c = call_new(r, chat);
+    int rc = params_read(j, chat ? PARAMS_CHAT : PARAMS_COMPLETION, &c->p, &e);
+    if (rc != 0) {
+        call_refuse(c, rc, c->p.param, e.msg);
+        json_free(j);
+        return;
+    }
+    if (api_model(r, c->p.model, &m) != 0) {
+        call_free(c);
+        json_free(j);
+        return;
+    }
+    (void)snprintf(c->model, sizeof(c->model), "%s", m->name);
+    c->gen = gen_new(c->srv, m, &call_sink, c);
+    *gen_request(c->gen) = c->p.req;
+    c->p.model = NULL; /* borrowed from j */
+    rc = copy_stops(c, &e);
+    if (rc == 0) {
+        rc = chat ? read_messages(c, j, &e) : read_prompt(c, j, &e);
+    }
+    json_free(j);
+    if (rc != 0) {
+        gen_cancel(c->gen);
+        call_refuse(c, rc, c->prompt_field, e.msg);
+        return;
+    }
+    rc = gen_start(c->gen, &e);
+    if (rc != 0) {
+        c->gen = NULL;
+        call_refuse(c, rc, NULL, e.msg);
+        return;
+    }
+    http_on_gone(r, call_on_gone, c);
+}
+
+void api_completions(struct http_req *r, const struct http_args *a)
+{
+    (void)a;
+    start(r, false);
+}
+
+void api_chat(struct http_req *r, const struct http_args *a)
+{
+    (void)a;
+    start(r, true);
+}

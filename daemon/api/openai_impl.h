@@ -1,0 +1,45 @@
+/* openai_impl.h - shared by openai.c (requests) and openai_out.c (answers). */
+#pragma once
+
+#include "api/api.h"
+#include "api/params.h"
+
+#define CALL_TEXT_MAX MIB(16) /* one choice's text, not streamed */
+
+/* Log-probabilities of one choice, from a token until it was handed out. */
+struct probs {
+    struct json *sure;    /* entries whose text was given out */
+    struct json *pending; /* entries whose text is held back */
+};
+
+struct call_choice {
+    struct buf text; /* not streamed: all of it */
+    struct probs probs;
+    bool begun, ended;
+    enum gen_finish why;
+    size_t offset; /* characters before the next token, for text_offset */
+};
+
+/* One request for text, from its arrival to the last byte of its answer. */
+struct call {
+    struct http_req *r;
+    struct server *srv;
+    struct gen *gen;
+    struct params p;
+    bool chat;
+    bool begun; /* the stream's head was sent */
+    char id[48];
+    int64_t created; /* Unix seconds */
+    char model[MODEL_NAME_MAX + 1];
+    const char *prompt_field; /* "prompt" or "messages" */
+    struct buf echo;          /* completions: the prompt, if wanted */
+    struct buf out;           /* scratch of one event */
+    struct call_choice choices[CHOICES_MAX];
+};
+
+extern const struct gen_sink call_sink;
+void call_on_gone(struct http_req *r, void *user);
+void call_on_drain(struct http_req *r, void *user);
+void call_free(struct call *c);
+/* Answer an error before anything was sent; c is freed. */
+void call_refuse(struct call *c, int code, const char *param, const char *msg);

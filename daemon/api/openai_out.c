@@ -1,0 +1,471 @@
+/* openai_out.c - answers of /v1/completions and /v1/chat/completions.
+ *
+ * Streamed, an event leaves as soon as its text is certain; the head is sent
+ * with the first one, so that an early failure still has its HTTP status.
+ * Otherwise everything is collected and sent at once. Log-probabilities leave
+ * with the text of their token; what a stop string cut off is never shown. */
+#include <math.h>
+#include <string.h>
+
+#include "api/openai_impl.h"
+
+#define LOGPROB_FLOOR (-9999.0) /* OpenAI's figure for "impossible" */
+
+static const char *reason_name(enum gen_finish why)
+{
+    return why == GEN_LENGTH ? "length" : "stop";
+}
+
+/* --- log-probabilities --- */
+
+static double floor_of(float x)
+{
+    double d = (double)x;
+    return isfinite(d) ? d : LOGPROB_FLOOR;
+}
+
+static struct span piece(const struct call *c, int32_t id)
+{
+    return tokenizer_piece(gen_tokenizer(c->gen), id, true);
+}
+
+static void put_token(struct json *o, const struct call *c, int32_t id,
+                      float logprob)
+{
+    struct span s = piece(c, id);
+    json_add_int(o, "id", id);
+    json_add_strn(o, "token", s.p, s.n);
+    json_add_num(o, "logprob", floor_of(logprob));
+    struct json *b = json_add_array(o, "bytes");
+    for (size_t i = 0; i < s.n; i++) {
+        json_add_int(b, NULL, (uint8_t)s.p[i]);
+    }
+}
+
+static struct json *chat_entry(const struct call *c, const struct msg_token *t)
+{
+    struct json *o = json_object();
+    put_token(o, c, t->id, t->logprob);
+    struct json *top = json_add_array(o, "top_logprobs");
+    for (uint32_t i = 0; i < t->n_top; i++) {
+        put_token(json_add_object(top, NULL), c, t->top[i].id,
+                  t->top[i].logprob);
+    }
+    return o;
+}
+
+/* {"text":prob, ...}: as many as asked for, and the token itself. Two ids may
+ * have one text; the likelier one, which comes first, keeps it. */
+static void put_legacy_top(struct json *o, const struct call *c,
+                           const struct msg_token *t)
+{
+    for (uint32_t i = 0; i <= t->n_top; i++) {
+        int32_t id = i < t->n_top ? t->top[i].id : t->id;
+        float p = i < t->n_top ? t->top[i].logprob : t->logprob;
+        struct json *text = json_array(); /* the text as JSON will show it */
+        struct span s = piece(c, id);
+        json_add_strn(text, NULL, s.p, s.n);
+        const char *key = json_str(json_first(text));
+        if (json_get(o, key) == NULL) {
+            json_add_num(o, key, floor_of(p));
+        }
+        json_free(text);
+    }
+}
+
+static size_t characters(struct span s)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < s.n; i++) {
+        n += ((uint8_t)s.p[i] & 0xc0u) != 0x80u ? 1 : 0;
+    }
+    return n;
+}
+
+/* One token's part of the four parallel arrays, kept as an object until they
+ * are written. */
+static struct json *legacy_entry(const struct call *c, struct call_choice *x,
+                                 const struct msg_token *t)
+{
+    struct span s = piece(c, t->id);
+    struct json *o = json_object();
+    json_add_strn(o, "token", s.p, s.n);
+    json_add_num(o, "logprob", floor_of(t->logprob));
+    put_legacy_top(json_add_object(o, "top"), c, t);
+    json_add_int(o, "offset", (int64_t)x->offset);
+    x->offset += characters(s);
+    return o;
+}
+
+static void note_probs(struct call *c, struct call_choice *x,
+                       const struct msg_token *t)
+{
+    if (x->probs.pending == NULL) {
+        x->probs.pending = json_array();
+    }
+    json_add_tree(x->probs.pending, NULL,
+                  c->chat ? chat_entry(c, t) : legacy_entry(c, x, t));
+}
+
+/* The pending tokens' text has been given out. */
+static void confirm_probs(struct probs *p)
+{
+    if (p->pending == NULL) {
+        return;
+    }
+    if (p->sure == NULL) {
+        p->sure = p->pending;
+    } else {
+        for (const struct json *v = json_first(p->pending); v != NULL;
+             v = json_next(v)) {
+            json_add_tree(p->sure, NULL, json_copy(v));
+        }
+        json_free(p->pending);
+    }
+    p->pending = NULL;
+}
+
+static void add_copy(struct json *to, const char *key, const struct json *v)
+{
+    json_add_tree(to, key, json_copy(v));
+}
+
+/* Member "logprobs" of a choice; what is sure is used up. */
+static void put_probs(struct json *o, struct call *c, struct probs *p)
+{
+    if (!c->p.logprobs) {
+        json_add_null(o, "logprobs");
+        return;
+    }
+    struct json *l = json_add_object(o, "logprobs");
+    struct json *sure = p->sure != NULL ? p->sure : json_array();
+    p->sure = NULL;
+    if (c->chat) {
+        json_add_tree(l, "content", sure);
+        return;
+    }
+    struct json *tokens = json_add_array(l, "tokens");
+    struct json *probs = json_add_array(l, "token_logprobs");
+    struct json *top = json_add_array(l, "top_logprobs");
+    struct json *at = json_add_array(l, "text_offset");
+    for (const struct json *v = json_first(sure); v != NULL; v = json_next(v)) {
+        add_copy(tokens, NULL, json_get(v, "token"));
+        add_copy(probs, NULL, json_get(v, "logprob"));
+        add_copy(top, NULL, json_get(v, "top"));
+        add_copy(at, NULL, json_get(v, "offset"));
+    }
+    json_free(sure);
+}
+
+/* --- pieces that all answers have --- */
+
+static struct json *head(const struct call *c, const char *object)
+{
+    struct json *o = json_object();
+    json_add_str(o, "id", c->id);
+    json_add_str(o, "object", object);
+    json_add_int(o, "created", c->created);
+    json_add_str(o, "model", c->model);
+    return o;
+}
+
+static void put_usage(struct json *o, const struct call *c)
+{
+    struct gen_usage u;
+    gen_get_usage(c->gen, &u);
+    struct json *x = json_add_object(o, "usage");
+    json_add_int(x, "prompt_tokens", (int64_t)u.n_prompt);
+    json_add_int(x, "completion_tokens", (int64_t)u.n_output);
+    json_add_int(x, "total_tokens", (int64_t)u.n_prompt + u.n_output);
+    json_add_int(json_add_object(x, "prompt_tokens_details"), "cached_tokens",
+                 (int64_t)u.n_cached);
+}
+
+static void put_rate(struct json *o, const char *what, uint32_t n, uint64_t us)
+{
+    char key[48];
+    double ms = (double)us / 1000;
+    (void)snprintf(key, sizeof(key), "%s_n", what);
+    json_add_int(o, key, (int64_t)n);
+    (void)snprintf(key, sizeof(key), "%s_ms", what);
+    json_add_num(o, key, ms);
+    (void)snprintf(key, sizeof(key), "%s_per_token_ms", what);
+    json_add_num(o, key, n > 0 ? ms / n : 0);
+    (void)snprintf(key, sizeof(key), "%s_per_second", what);
+    json_add_num(o, key, ms > 0 ? 1000.0 * n / ms : 0);
+}
+
+static void put_timings(struct json *o, const struct call *c)
+{
+    struct gen_usage u;
+    gen_get_usage(c->gen, &u);
+    struct json *x = json_add_object(o, "timings");
+    uint64_t first = u.first_us > u.started_us ? u.first_us - u.started_us : 0;
+    uint64_t rest = u.last_us > u.first_us ? u.last_us - u.first_us : 0;
+    uint64_t queue = u.started_us > u.created_us ? u.started_us - u.created_us
+                                                 : 0;
+    json_add_int(x, "cache_n", (int64_t)u.n_cached);
+    json_add_num(x, "queue_ms", (double)queue / 1000);
+    put_rate(x, "prompt", u.n_prompt - u.n_cached, first);
+    put_rate(x, "predicted", u.n_output, rest);
+}
+
+/* --- streams --- */
+
+static const char *chunk_object(const struct call *c)
+{
+    return c->chat ? "chat.completion.chunk" : "text_completion";
+}
+
+/* Send o as one event and free it. false: the client is slow. */
+static bool event(struct call *c, struct json *o)
+{
+    if (!c->begun) {
+        c->begun = true;
+        http_stream_begin(c->r, 200, "text/event-stream");
+        http_stream_on_drain(c->r, call_on_drain);
+    }
+    if (c->p.include_usage && json_get(o, "usage") == NULL &&
+        json_get(o, "error") == NULL) {
+        json_add_null(o, "usage");
+    }
+    buf_clear(&c->out);
+    buf_puts(&c->out, "data: ");
+    json_write(o, false, &c->out);
+    buf_puts(&c->out, "\n\n");
+    json_free(o);
+    must(buf_ok(&c->out)); /* a token's text and its alternatives */
+    return http_stream_write(c->r, c->out.p, c->out.n);
+}
+
+/* One choice's event: text (NULL: none), role on the first, or the end. */
+static bool choice_event(struct call *c, uint32_t i, const char *text, size_t n,
+                         const char *reason)
+{
+    struct call_choice *x = &c->choices[i];
+    struct json *o = head(c, chunk_object(c));
+    struct json *ch = json_add_object(json_add_array(o, "choices"), NULL);
+    json_add_int(ch, "index", (int64_t)i);
+    if (c->chat) {
+        struct json *d = json_add_object(ch, "delta");
+        if (!x->begun) {
+            json_add_str(d, "role", "assistant");
+        }
+        if (text != NULL) {
+            json_add_strn(d, "content", text, n);
+        }
+    } else {
+        json_add_strn(ch, "text", text != NULL ? text : "", n);
+    }
+    x->begun = true;
+    put_probs(ch, c, &x->probs);
+    if (reason != NULL) {
+        json_add_str(ch, "finish_reason", reason);
+    } else {
+        json_add_null(ch, "finish_reason");
+    }
+    if (reason != NULL) {
+        put_timings(o, c);
+    }
+    return event(c, o);
+}
+
+/* What comes before a choice's first token: the role, or the echo. */
+static bool choice_begin(struct call *c, uint32_t i)
+{
+    struct call_choice *x = &c->choices[i];
+    if (x->begun) {
+        return true;
+    }
+    if (c->chat) {
+        return choice_event(c, i, "", 0, NULL);
+    }
+    x->begun = true;
+    return c->echo.n == 0 || choice_event(c, i, c->echo.p, c->echo.n, NULL);
+}
+
+/* --- the sink --- */
+
+static bool on_token(void *ctx, uint32_t i, const struct msg_token *t,
+                     const char *text, size_t n)
+{
+    struct call *c = ctx;
+    struct call_choice *x = &c->choices[i];
+    bool last = !c->p.req.ignore_eos &&
+                tokenizer_is_eog(gen_tokenizer(c->gen), t->id);
+    if (c->p.logprobs && !last) {
+        note_probs(c, x, t);
+    }
+    if (n > 0) {
+        confirm_probs(&x->probs);
+    }
+    if (!c->p.stream) {
+        buf_put(&x->text, text, n);
+        return true;
+    }
+    bool fast = choice_begin(c, i);
+    if (n > 0) {
+        fast = choice_event(c, i, text, n, NULL);
+    }
+    return fast;
+}
+
+static void on_end(void *ctx, uint32_t i, enum gen_finish why, const char *text,
+                   size_t n)
+{
+    struct call *c = ctx;
+    struct call_choice *x = &c->choices[i];
+    x->ended = true;
+    x->why = why;
+    if (why == GEN_STOP) { /* the stop string's own tokens */
+        json_free(x->probs.pending);
+        x->probs.pending = NULL;
+    } else {
+        confirm_probs(&x->probs);
+    }
+    if (!c->p.stream) {
+        buf_put(&x->text, text, n);
+        return;
+    }
+    (void)choice_begin(c, i);
+    if (n > 0) {
+        (void)choice_event(c, i, text, n, NULL);
+    }
+    (void)choice_event(c, i, NULL, 0, reason_name(why));
+}
+
+static void reply_whole(struct call *c)
+{
+    struct json *o = head(c, c->chat ? "chat.completion" : "text_completion");
+    struct json *list = json_add_array(o, "choices");
+    bool fits = true;
+    for (uint32_t i = 0; i < c->p.req.n; i++) {
+        struct call_choice *x = &c->choices[i];
+        struct json *ch = json_add_object(list, NULL);
+        const char *text = x->text.p != NULL ? x->text.p : "";
+        fits = fits && buf_ok(&x->text);
+        json_add_int(ch, "index", (int64_t)i);
+        if (c->chat) {
+            struct json *m = json_add_object(ch, "message");
+            json_add_str(m, "role", "assistant");
+            json_add_strn(m, "content", text, x->text.n);
+        } else if (c->echo.n > 0) {
+            buf_clear(&c->out);
+            buf_put(&c->out, c->echo.p, c->echo.n);
+            buf_put(&c->out, text, x->text.n);
+            fits = fits && buf_ok(&c->out);
+            json_add_strn(ch, "text", c->out.p, c->out.n);
+        } else {
+            json_add_strn(ch, "text", text, x->text.n);
+        }
+        put_probs(ch, c, &x->probs);
+        json_add_str(ch, "finish_reason", reason_name(x->why));
+    }
+    put_usage(o, c);
+    put_timings(o, c);
+    if (!fits) {
+        json_free(o);
+        http_reply_error(c->r, ERR_TOO_BIG, "the answer is over the limit");
+        return;
+    }
+    api_reply(c->r, 200, o);
+}
+
+static void end_stream(struct call *c)
+{
+    static const char done[] = "data: [DONE]\n\n";
+    if (c->p.include_usage) {
+        struct json *o = head(c, chunk_object(c));
+        (void)json_add_array(o, "choices");
+        put_usage(o, c);
+        put_timings(o, c);
+        (void)event(c, o);
+    }
+    (void)http_stream_write(c->r, done, sizeof(done) - 1);
+    http_stream_end(c->r);
+}
+
+/* The error object, with the sizes a client needs after an overlong prompt. */
+static struct json *error_json(const struct call *c, int code,
+                               const char *param, const char *msg)
+{
+    struct json *o = json_object();
+    if (code == ERR_CONTEXT) {
+        param = c->prompt_field;
+    }
+    api_put_error(o, code, param, msg);
+    if (code == ERR_CONTEXT && c->gen != NULL) {
+        struct gen_usage u;
+        struct json *copy = json_copy(json_get(o, "error"));
+        gen_get_usage(c->gen, &u);
+        json_add_int(copy, "n_prompt_tokens", (int64_t)u.n_prompt);
+        json_add_int(copy, "n_ctx",
+                     (int64_t)gen_model(c->gen)->bundle->context);
+        json_free(o);
+        o = json_object();
+        json_add_tree(o, "error", copy);
+    }
+    return o;
+}
+
+static void on_done(void *ctx, int rc, const struct err *e)
+{
+    struct call *c = ctx;
+    if (rc != 0 && !c->begun) {
+        api_reply(c->r, err_http(rc), error_json(c, rc, NULL, e->msg));
+    } else if (rc != 0) {
+        (void)event(c, error_json(c, rc, NULL, e->msg));
+        http_stream_end(c->r);
+    } else if (c->p.stream) {
+        end_stream(c);
+    } else {
+        reply_whole(c);
+    }
+    c->gen = NULL; /* it goes after this call */
+    call_free(c);
+}
+
+const struct gen_sink call_sink = {
+    .on_token = on_token,
+    .on_end = on_end,
+    .on_done = on_done,
+};
+
+void call_on_drain(struct http_req *r, void *user)
+{
+    struct call *c = user;
+    (void)r;
+    if (c->gen != NULL) {
+        gen_resume(c->gen);
+    }
+}
+
+void call_on_gone(struct http_req *r, void *user)
+{
+    struct call *c = user;
+    (void)r;
+    if (c->gen != NULL) {
+        gen_cancel(c->gen);
+        c->gen = NULL;
+    }
+    call_free(c);
+}
+
+void call_refuse(struct call *c, int code, const char *param, const char *msg)
+{
+    api_fail(c->r, code, param != NULL && param[0] != '\0' ? param : NULL, msg);
+    call_free(c);
+}
+
+void call_free(struct call *c)
+{
+    for (size_t i = 0; i < CHOICES_MAX; i++) {
+        struct call_choice *x = &c->choices[i];
+        buf_fini(&x->text);
+        json_free(x->probs.sure);
+        json_free(x->probs.pending);
+    }
+    buf_fini(&c->echo);
+    buf_fini(&c->out);
+    free(c);
+}

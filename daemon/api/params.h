@@ -1,0 +1,33 @@
+/* params.h - the fields of /v1/completions and /v1/chat/completions: one row a
+ * field, with its type, its range and what it sets. A field without a row is
+ * refused with a 400 that names it; null counts as absent.
+ *
+ * Defaults are OpenAI's: temperature 1, top_p 1, no penalty, n 1, a random
+ * seed, max_tokens 16 for completions and the rest of the context for chat.
+ */
+#pragma once
+
+#include "proto/json.h"
+#include "serve/gen.h"
+
+enum { PARAMS_COMPLETION = 1, PARAMS_CHAT = 2 };
+
+struct params {
+    struct gen_req req; /* sampling, n, max_tokens, stops, ... */
+    const char *model;  /* borrowed from the request's tree; NULL = absent */
+    bool stream, include_usage;
+    bool logprobs; /* how many alternatives: req.sampling.logprobs */
+    bool echo;
+    bool seeded;
+    char param[64]; /* the field an error is about; "" none */
+};
+
+/* Fill p from the request object. Stop strings are borrowed from j.
+ * Errors: INVALID, UNSUPPORTED; p->param is set. */
+CHECKED int params_read(const struct json *j, unsigned dialect,
+                        struct params *p, struct err *e);
+
+/* The rows, for the test that compares them with proto/api.json. */
+size_t params_count(void);
+const char *params_name(size_t i);
+unsigned params_dialects(size_t i);
