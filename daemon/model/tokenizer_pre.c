@@ -67,15 +67,15 @@
     "\\x{1CBD}-\\x{1CBF}\\x{1D00}-\\x{1D2B}\\x{1D6B}-\\x{1D77}"            \
     "\\x{1D79}-\\x{1D9A}\\x{1E00}-\\x{1F15}\\x{1F18}-\\x{1F1D}"            \
     "\\x{1F20}-\\x{1F45}\\x{1F48}-\\x{1F4D}\\x{1F50}-\\x{1F57}\\x{1F59}"   \
-    "\\x{1F5B}\\x{1F5D}\\x{1F5F}-\\x{3CE}\\x{1F80}-\\x{1FB4}"              \
-    "\\x{1FB6}-\\x{1FBC}\\x{3B9}\\x{1FC2}-\\x{1FC4}\\x{1FC6}-\\x{1FCC}"    \
-    "\\x{1FD0}-\\x{390}\\x{1FD6}-\\x{38A}\\x{1FE0}-\\x{1FEC}"              \
+    "\\x{1F5B}\\x{1F5D}\\x{1F5F}-\\x{1F7D}\\x{1F80}-\\x{1FB4}"             \
+    "\\x{1FB6}-\\x{1FBC}\\x{1FBE}\\x{1FC2}-\\x{1FC4}\\x{1FC6}-\\x{1FCC}"   \
+    "\\x{1FD0}-\\x{1FD3}\\x{1FD6}-\\x{1FDB}\\x{1FE0}-\\x{1FEC}"            \
     "\\x{1FF2}-\\x{1FF4}\\x{1FF6}-\\x{1FFC}\\x{2102}\\x{2107}"             \
-    "\\x{210A}-\\x{2113}\\x{2115}\\x{2119}-\\x{211D}\\x{2124}\\x{3A9}"     \
-    "\\x{2128}K-\\x{212D}\\x{212F}-\\x{2134}\\x{2139}\\x{213C}-\\x{213F}"  \
-    "\\x{2145}-\\x{2149}\\x{214E}\\x{2183}\\x{2184}\\x{2C00}-\\x{2C7B}"    \
-    "\\x{2C7E}-\\x{2CE4}\\x{2CEB}-\\x{2CEE}\\x{2CF2}\\x{2CF3}"             \
-    "\\x{A640}-\\x{A66D}\\x{A680}-\\x{A69B}\\x{A722}-\\x{A76F}"            \
+    "\\x{210A}-\\x{2113}\\x{2115}\\x{2119}-\\x{211D}\\x{2124}\\x{2126}"    \
+    "\\x{2128}\\x{212A}-\\x{212D}\\x{212F}-\\x{2134}\\x{2139}"             \
+    "\\x{213C}-\\x{213F}\\x{2145}-\\x{2149}\\x{214E}\\x{2183}\\x{2184}"    \
+    "\\x{2C00}-\\x{2C7B}\\x{2C7E}-\\x{2CE4}\\x{2CEB}-\\x{2CEE}\\x{2CF2}"   \
+    "\\x{2CF3}\\x{A640}-\\x{A66D}\\x{A680}-\\x{A69B}\\x{A722}-\\x{A76F}"   \
     "\\x{A771}-\\x{A787}\\x{A78B}-\\x{A78E}\\x{AB70}-\\x{ABBF}"            \
     "\\x{FB00}-\\x{FB06}\\x{FB13}-\\x{FB17}\\x{FF21}-\\x{FF3A}"            \
     "\\x{FF41}-\\x{FF5A}\\x{10400}-\\x{1044F}\\x{104B0}-\\x{104D3}"        \
@@ -275,9 +275,10 @@ int pre_compile(const struct pre *p, struct pre_code **ret, struct err *e)
             pcre2_compile((PCRE2_SPTR)texts[c->n], PCRE2_ZERO_TERMINATED,
                           PCRE2_UTF | PCRE2_UCP, &code, &at, NULL);
         if (re == NULL) {
+            size_t i = c->n;
             pre_code_free(c);
-            return err_set(e, ERR_INTERNAL, "pattern %zu of '%s': %d at %zu",
-                           c->n, p->name, code, (size_t)at);
+            return err_set(e, ERR_INTERNAL, "pattern %zu of '%s': %d at %zu", i,
+                           p->name, code, (size_t)at);
         }
         c->re[c->n] = re;
         c->jit[c->n] = pcre2_jit_compile(re, PCRE2_JIT_COMPLETE) == 0;
