@@ -72,6 +72,9 @@ const struct mil_const *mil_imm_str(struct mil_program *p, const char *s);
  * (facts 3.6). Name hints are made unique. */
 struct mil_value *mil_const_op(struct mil_program *p, struct mil_function *f,
                                const char *name, const struct mil_const *c);
+/* The same, never shared. */
+struct mil_value *mil_const_new(struct mil_program *p, struct mil_function *f,
+                                const char *name, const struct mil_const *c);
 struct mil_value *mil_i32(struct mil_program *p, struct mil_function *f,
                           int32_t v);
 struct mil_value *mil_i32s(struct mil_program *p, struct mil_function *f,
@@ -89,10 +92,12 @@ struct mil_value *mil_str(struct mil_program *p, struct mil_function *f,
 
 /* Append an op. Operands follow as (name, value) pairs ended by NULL:
  *   mil_op(p, f, "add", "h", "x", x, "y", y, NULL)
- * Optional operands with defaults must be given (facts 5.0). The output type
+ * A pair whose value is NULL is left out. Optional operands with defaults must
+ * be given (facts 5.0). The output type
  * is inferred by mil_infer (infer.c), the same code the validator uses; a
- * mistake is must(). `out` is made unique in f. Returns the first output, NULL
- * for write_state. */
+ * mistake is must(). `out` is made unique in f; write_state, which has no
+ * output, carries it as its name. Returns the first output, NULL for
+ * write_state. */
 struct mil_value *mil_op(struct mil_program *p, struct mil_function *f,
                          const char *type, const char *out, ...)
     __attribute__((sentinel));

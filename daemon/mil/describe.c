@@ -312,3 +312,147 @@ int describe_read(struct reader *r, const Ml__Description *in, struct err *e)
     }
     return rc;
 }
+
+/* --- writing --- */
+
+static char *text(struct arena *a, const char *s)
+{
+    char *copy = arena_str(a, s);
+    must(copy != NULL);
+    return copy;
+}
+
+static int64_t *write_dims(struct arena *a, int rank, const int64_t *dims)
+{
+    int64_t *out = pb_array(a, (size_t)rank, sizeof(*out));
+    memcpy(out, dims, (size_t)rank * sizeof(*out));
+    return out;
+}
+
+static void write_flexibility(struct arena *a, const struct mil_feature *f,
+                              Ml__ArrayType *out)
+{
+    size_t rank = (size_t)f->type.rank;
+    if (f->has_range) {
+        out->flexibility_case = ML__ARRAY_TYPE__FLEXIBILITY_RANGE;
+        out->range = pb_new(a, &ml__shape_range__descriptor);
+        out->range->n_sizes = rank;
+        out->range->sizes = pb_array(a, rank, sizeof(Ml__SizeRange *));
+        for (size_t i = 0; i < rank; i++) {
+            Ml__SizeRange *s = pb_new(a, &ml__size_range__descriptor);
+            s->lower = (uint64_t)f->lo[i];
+            s->upper = f->hi[i];
+            out->range->sizes[i] = s;
+        }
+    } else if (f->n_shapes > 0) {
+        out->flexibility_case = ML__ARRAY_TYPE__FLEXIBILITY_ENUMERATED;
+        out->enumerated = pb_new(a, &ml__enumerated_shapes__descriptor);
+        out->enumerated->n_shapes = f->n_shapes;
+        out->enumerated->shapes = pb_array(a, f->n_shapes, sizeof(Ml__Shape *));
+        for (size_t i = 0; i < f->n_shapes; i++) {
+            Ml__Shape *s = pb_new(a, &ml__shape__descriptor);
+            s->n_shape = rank;
+            s->shape = write_dims(a, f->type.rank, f->shapes + i * rank);
+            out->enumerated->shapes[i] = s;
+        }
+    }
+}
+
+static Ml__ArrayType *write_array(struct arena *a, const struct mil_feature *f)
+{
+    Ml__ArrayType *out = pb_new(a, &ml__array_type__descriptor);
+    for (size_t i = 0; i < countof(array_types); i++) {
+        if (array_types[i].t == f->type.dtype) {
+            out->data_type = array_types[i].number;
+        }
+    }
+    out->n_shape = (size_t)f->type.rank;
+    out->shape = write_dims(a, f->type.rank, f->type.dims);
+    write_flexibility(a, f, out);
+    if (f->has_default) {
+        out->default_value_case = ML__ARRAY_TYPE__DEFAULT_VALUE_FLOAT_DEFAULT;
+        out->float_default = (float)f->default_value;
+    }
+    return out;
+}
+
+static Ml__Feature **write_features(struct arena *a, size_t n,
+                                    const struct mil_feature *f)
+{
+    Ml__Feature **list = pb_array(a, n, sizeof(*list));
+    for (size_t i = 0; i < n; i++) {
+        Ml__FeatureType *t = pb_new(a, &ml__feature_type__descriptor);
+        t->optional = f[i].optional;
+        if (f[i].type.state) {
+            t->kind_case = ML__FEATURE_TYPE__KIND_STATE;
+            t->state = pb_new(a, &ml__state_feature__descriptor);
+            t->state->array = write_array(a, &f[i]);
+        } else {
+            t->kind_case = ML__FEATURE_TYPE__KIND_ARRAY;
+            t->array = write_array(a, &f[i]);
+        }
+        list[i] = pb_new(a, &ml__feature__descriptor);
+        list[i]->name = text(a, f[i].name);
+        list[i]->type = t;
+    }
+    return list;
+}
+
+static void write_functions(struct arena *a, const struct mil_program *p,
+                            Ml__Description *out)
+{
+    out->n_functions = p->n_functions;
+    out->functions = pb_array(a, p->n_functions, sizeof(*out->functions));
+    for (size_t i = 0; i < p->n_functions; i++) {
+        const struct mil_function *f = p->functions[i];
+        Ml__FunctionDescription *d =
+            pb_new(a, &ml__function_description__descriptor);
+        d->name = text(a, f->name);
+        d->n_input = f->n_in;
+        d->input = write_features(a, f->n_in, f->in);
+        d->n_output = f->n_out;
+        d->output = write_features(a, f->n_out, f->out);
+        d->n_state = f->n_states;
+        d->state = write_features(a, f->n_states, f->states);
+        out->functions[i] = d;
+    }
+    out->default_function = text(a, p->functions[p->default_function]->name);
+}
+
+static Ml__Metadata *write_metadata(struct arena *a,
+                                    const struct mil_program *p)
+{
+    Ml__Metadata *out = pb_new(a, &ml__metadata__descriptor);
+    if (p->short_description != NULL) {
+        out->short_description = text(a, p->short_description);
+    }
+    out->n_user_defined = p->n_meta;
+    out->user_defined = pb_array(a, p->n_meta, sizeof(*out->user_defined));
+    for (size_t i = 0; i < p->n_meta; i++) {
+        Ml__StringEntry *s = pb_new(a, &ml__string_entry__descriptor);
+        s->key = text(a, p->meta[i].key);
+        s->value = text(a, p->meta[i].value);
+        out->user_defined[i] = s;
+    }
+    return out;
+}
+
+Ml__Description *describe_write(struct arena *a, const struct mil_program *p)
+{
+    Ml__Description *out = pb_new(a, &ml__description__descriptor);
+    if (p->multi) {
+        write_functions(a, p, out);
+    } else {
+        const struct mil_function *f = p->functions[p->default_function];
+        out->n_input = f->n_in;
+        out->input = write_features(a, f->n_in, f->in);
+        out->n_output = f->n_out;
+        out->output = write_features(a, f->n_out, f->out);
+        out->n_state = f->n_states;
+        out->state = write_features(a, f->n_states, f->states);
+    }
+    if (p->short_description != NULL || p->n_meta > 0) {
+        out->metadata = write_metadata(a, p);
+    }
+    return out;
+}

@@ -19,6 +19,8 @@ const char *mil_opset(int spec_version);
 
 /* A name the loader takes: [A-Za-z_][A-Za-z0-9_@]*. */
 bool mil_name_ok(const char *s);
+/* A word of the MIL language (facts 3.7): not for values. */
+bool mil_name_reserved(const char *s);
 
 /* --- names.c: name -> value within one function --- */
 
@@ -75,3 +77,22 @@ struct weights {
  * TOO_BIG, NOMEM. */
 CHECKED int spec_read(struct mil_program *p, const void *bytes, size_t n,
                       struct weights weights, struct err *e);
+
+/* --- spec_write.c --- */
+
+/* Append the serialized Model; must() on what our builder cannot make. Errors:
+ * TOO_BIG. */
+CHECKED int spec_write(const struct mil_program *p, struct buf *out,
+                       struct err *e);
+
+/* --- build.c: a program under construction --- */
+
+/* Fresh program for the builder calls of build.h. */
+struct mil_program *build_program(void);
+/* Frees what the builder holds beside the program, and the program. */
+void build_free(struct mil_program *p); /* NULL is fine */
+
+/* --- validate_description.c --- */
+
+CHECKED int validate_description(const struct mil_program *p,
+                                 const struct mil_function *f, struct err *e);

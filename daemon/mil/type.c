@@ -154,3 +154,19 @@ bool mil_name_ok(const char *s)
     }
     return true;
 }
+
+bool mil_name_reserved(const char *s)
+{
+    static const char *const words[] = {
+        "any",   "bool",  "program", "func",   "tensor", "list",
+        "dict",  "tuple", "true",    "false",  "string", "bf16",
+        "fp16",  "fp32",  "fp64",    "int8",   "int16",  "int32",
+        "int64", "uint8", "uint16",  "uint32", "uint64", "state",
+    };
+    for (size_t i = 0; i < countof(words); i++) {
+        if (strcmp(words[i], s) == 0) {
+            return true;
+        }
+    }
+    return false;
+}

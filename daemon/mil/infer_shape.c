@@ -1,0 +1,618 @@
+/* infer_shape.c - ops that move data without computing. */
+#include <string.h>
+
+#include "mil/sig.h"
+
+/* Product of the dims that set[] does not mark; false when one is unknown or
+ * the product overflows. */
+static bool volume(const int64_t *dims, int rank, int64_t *ret)
+{
+    int64_t n = 1;
+    for (int k = 0; k < rank; k++) {
+        if (dims[k] < 0 || __builtin_mul_overflow(n, dims[k], &n)) {
+            return false;
+        }
+    }
+    *ret = n;
+    return true;
+}
+
+/* dims[] as the shape operand gives them: 0 copies, one -1 is left. */
+static int reshape_dims(struct infer *i, int rank, int64_t *dims, int *free_dim)
+{
+    const struct mil_type *x = in_type(i, "x");
+    *free_dim = -1;
+    for (int k = 0; k < rank; k++) {
+        if (dims[k] == 0) {
+            if (rank != x->rank) {
+                return in_fail(i, ERR_MIL_SHAPE, "shape",
+                               "0 needs x's rank %d, not %d", x->rank, rank);
+            }
+            dims[k] = x->dims[k];
+        } else if (dims[k] == -1) {
+            if (*free_dim >= 0) {
+                return in_fail(i, ERR_MIL_SHAPE, "shape", "-1 twice");
+            }
+            *free_dim = k;
+        } else if (dims[k] < -1) {
+            return in_fail(i, ERR_MIL_SHAPE, "shape", "dimension %d is %lld", k,
+                           (long long)dims[k]);
+        }
+    }
+    return 0;
+}
+
+int infer_reshape(struct infer *i)
+{
+    const struct mil_type *x = in_type(i, "x");
+    int64_t rank = 0;
+    int64_t dims[MIL_RANK_MAX];
+    int rc = in_length(i, "shape", &rank);
+    if (rc < 0) {
+        return rc;
+    }
+    if (rank < 0 || rank > (int64_t)MIL_RANK_MAX) {
+        return in_fail(i, ERR_MIL_SHAPE, "shape", "%lld elements",
+                       (long long)rank);
+    }
+    int n = (int)rank;
+    if (in_const(i, "shape") == NULL) { /* known when the program runs */
+        for (int k = 0; k < n; k++) {
+            dims[k] = MIL_UNKNOWN;
+        }
+        return out_type(i, x->dtype, n, dims);
+    }
+    int free_dim = -1;
+    rc = in_ints(i, "shape", (size_t)rank, dims);
+    if (rc == 0) {
+        rc = reshape_dims(i, n, dims, &free_dim);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    int64_t have = 0;
+    int64_t want = 0;
+    if (free_dim >= 0) {
+        dims[free_dim] = 1;
+    }
+    bool known = volume(x->dims, x->rank, &have) && volume(dims, n, &want);
+    if (known &&
+        (free_dim >= 0 ? want == 0 || have % want != 0 : have != want)) {
+        return in_fail(i, ERR_MIL_SHAPE, "shape",
+                       "%lld elements do not fit x's %lld", (long long)want,
+                       (long long)have);
+    }
+    if (free_dim >= 0) {
+        dims[free_dim] = known ? have / want : MIL_UNKNOWN;
+    }
+    return out_type(i, x->dtype, n, dims);
+}
+
+int infer_transpose(struct infer *i)
+{
+    const struct mil_type *x = in_type(i, "x");
+    int64_t perm[MIL_RANK_MAX];
+    int64_t dims[MIL_RANK_MAX];
+    bool used[MIL_RANK_MAX] = {false};
+    int rc = in_ints(i, "perm", (size_t)x->rank, perm);
+    for (int k = 0; k < x->rank && rc == 0; k++) {
+        int64_t from = perm[k] < 0 ? perm[k] + x->rank : perm[k];
+        if (from < 0 || from >= x->rank || used[from]) {
+            return in_fail(i, ERR_MIL_SHAPE, "perm",
+                           "is no permutation of %d axes", x->rank);
+        }
+        used[from] = true;
+        dims[k] = x->dims[from];
+    }
+    return rc < 0 ? rc : out_type(i, x->dtype, x->rank, dims);
+}
+
+int infer_expand_dims(struct infer *i)
+{
+    const struct mil_type *x = in_type(i, "x");
+    bool set[MIL_RANK_MAX];
+    int64_t dims[MIL_RANK_MAX];
+    int64_t added = 0;
+    size_t n = 0;
+    int rc = in_length(i, "axes", &added);
+    if (rc < 0) {
+        return rc;
+    }
+    if (added < 1 || added + x->rank > (int64_t)MIL_RANK_MAX) {
+        return in_fail(i, ERR_MIL_SHAPE, "axes", "%lld axes more",
+                       (long long)added);
+    }
+    int rank = x->rank + (int)added;
+    rc = in_axes(i, "axes", rank, set, &n);
+    if (rc < 0) {
+        return rc;
+    }
+    for (int k = 0, from = 0; k < rank; k++) {
+        dims[k] = set[k] ? 1 : x->dims[from++];
+    }
+    return out_type(i, x->dtype, rank, dims);
+}
+
+/* Axes that are not 1 stay (torch's way); an unknown dimension is taken to be
+ * one only when it is named. */
+int infer_squeeze(struct infer *i)
+{
+    const struct mil_type *x = in_type(i, "x");
+    bool set[MIL_RANK_MAX];
+    int64_t dims[MIL_RANK_MAX];
+    size_t n = 0;
+    int rank = 0;
+    int rc = in_axes(i, "axes", x->rank, set, &n);
+    if (rc < 0) {
+        return rc;
+    }
+    for (int k = 0; k < x->rank; k++) {
+        if (!set[k] || x->dims[k] != 1) {
+            dims[rank++] = x->dims[k];
+        }
+    }
+    return out_type(i, x->dtype, rank, dims);
+}
+
+int infer_concat(struct infer *i)
+{
+    size_t n = in_count(i, "values");
+    const struct mil_type *first = in_type_at(i, "values", 0);
+    struct mil_type out = *first;
+    bool interleave = false;
+    int axis = 0;
+    if (first->rank == 0) { /* scalars make a vector (facts 6.2) */
+        out.rank = 1;
+        out.dims[0] = 1;
+    }
+    int rc = in_axis(i, "axis", 0, out.rank, &axis);
+    if (rc == 0) {
+        rc = in_bool(i, "interleave", &interleave);
+    }
+    for (size_t k = 1; k < n && rc == 0; k++) {
+        const struct mil_type *t = in_type_at(i, "values", k);
+        if (t->rank != first->rank) {
+            return in_fail(i, ERR_MIL_SHAPE, "values", "ranks %d and %d",
+                           first->rank, t->rank);
+        }
+        for (int d = 0; d < out.rank; d++) {
+            int64_t size = t->rank == 0 ? 1 : t->dims[d];
+            bool fits = dim_unify(out.dims[d], size, &out.dims[d]);
+            if (d != axis || interleave) {
+                if (!fits) {
+                    return in_fail(i, ERR_MIL_SHAPE, "values",
+                                   "dimension %d differs", d);
+                }
+            }
+        }
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    int64_t sum = 0;
+    for (size_t k = 0; k < n && sum >= 0; k++) {
+        const struct mil_type *t = in_type_at(i, "values", k);
+        int64_t size = t->rank == 0 ? 1 : t->dims[axis];
+        if (size < 0) {
+            sum = MIL_UNKNOWN;
+        } else if (__builtin_add_overflow(sum, size, &sum)) {
+            return in_fail(i, ERR_MIL_SHAPE, "values", "too large");
+        }
+    }
+    out.dims[axis] = sum;
+    return out_type(i, out.dtype, out.rank, out.dims);
+}
+
+int infer_stack(struct infer *i)
+{
+    size_t n = in_count(i, "values");
+    struct mil_type t = *in_type_at(i, "values", 0);
+    int64_t dims[MIL_RANK_MAX];
+    int axis = 0;
+    if (t.rank == (int)MIL_RANK_MAX) {
+        return in_fail(i, ERR_MIL_SHAPE, "values", "rank %d", t.rank);
+    }
+    int rc = in_axis(i, "axis", 0, t.rank + 1, &axis);
+    for (size_t k = 1; k < n && rc == 0; k++) {
+        const struct mil_type *o = in_type_at(i, "values", k);
+        if (!mil_type_agrees(&t, o)) {
+            return in_fail(i, ERR_MIL_SHAPE, "values", "shapes differ");
+        }
+    }
+    for (int k = 0, from = 0; k <= t.rank; k++) {
+        dims[k] = k == axis ? (int64_t)n : t.dims[from++];
+    }
+    return rc < 0 ? rc : out_type(i, t.dtype, t.rank + 1, dims);
+}
+
+int infer_split(struct infer *i)
+{
+    struct mil_type x = *in_type(i, "x");
+    int64_t n = 0;
+    int axis = 0;
+    int rc = in_axis(i, "axis", 0, x.rank, &axis);
+    if (rc < 0) {
+        return rc;
+    }
+    int64_t total = x.dims[axis];
+    if (in_has(i, "num_splits") == in_has(i, "split_sizes")) {
+        return in_fail(i, ERR_MIL_INVALID, "num_splits",
+                       "exactly one of it and split_sizes must be given");
+    }
+    if (in_has(i, "num_splits")) {
+        rc = in_int(i, "num_splits", &n);
+        if (rc == 0 && (n < 1 || n > (int64_t)MIL_FEATURES_MAX ||
+                        (total >= 0 && total % n != 0))) {
+            rc = in_fail(i, ERR_MIL_SHAPE, "num_splits", "%lld parts of %lld",
+                         (long long)n, (long long)total);
+        }
+        x.dims[axis] = total < 0 ? MIL_UNKNOWN : total / (n > 0 ? n : 1);
+        for (int64_t k = 0; k < n && rc == 0; k++) {
+            rc = out_type(i, x.dtype, x.rank, x.dims);
+        }
+        return rc;
+    }
+    const struct mil_const *c = in_const(i, "split_sizes");
+    int64_t *sizes = calloc(MIL_FEATURES_MAX, sizeof(*sizes));
+    must(sizes != NULL);
+    size_t count = 0;
+    int64_t sum = 0;
+    if (!mil_const_ints(c, sizes, MIL_FEATURES_MAX, &count) || count == 0) {
+        rc = in_fail(i, ERR_MIL_INVALID, "split_sizes",
+                     "must be constant integers");
+    }
+    for (size_t k = 0; k < count && rc == 0; k++) {
+        if (sizes[k] < 0 || __builtin_add_overflow(sum, sizes[k], &sum)) {
+            rc = in_fail(i, ERR_MIL_SHAPE, "split_sizes", "part %zu", k);
+        }
+        x.dims[axis] = sizes[k];
+        rc = rc == 0 ? out_type(i, x.dtype, x.rank, x.dims) : rc;
+    }
+    free(sizes);
+    if (rc == 0 && total >= 0 && sum != total) {
+        rc = in_fail(i, ERR_MIL_SHAPE, "split_sizes", "sum to %lld of %lld",
+                     (long long)sum, (long long)total);
+    }
+    return rc;
+}
+
+/* --- slices --- */
+
+struct slice {
+    bool begin_known, end_known;
+    int64_t begin[MIL_RANK_MAX], end[MIL_RANK_MAX], stride[MIL_RANK_MAX];
+    bool begin_mask[MIL_RANK_MAX], end_mask[MIL_RANK_MAX],
+        squeeze[MIL_RANK_MAX];
+};
+
+static int slice_bound(struct infer *i, const char *name, int64_t rank,
+                       int64_t *ret, bool *known)
+{
+    int64_t n = 0;
+    int rc = in_length(i, name, &n);
+    if (rc == 0 && n >= 0 && n != rank) {
+        rc = in_fail(i, ERR_MIL_SHAPE, name, "%lld elements for rank %lld",
+                     (long long)n, (long long)rank);
+    }
+    *known = in_const(i, name) != NULL;
+    return rc < 0 || !*known ? rc : in_ints(i, name, (size_t)rank, ret);
+}
+
+static int slice_params(struct infer *i, struct slice *s)
+{
+    int rank = in_type(i, "x")->rank;
+    size_t n = (size_t)rank;
+    for (int k = 0; k < rank; k++) {
+        s->stride[k] = 1;
+    }
+    int rc = slice_bound(i, "begin", rank, s->begin, &s->begin_known);
+    if (rc == 0) {
+        rc = slice_bound(i, "end", rank, s->end, &s->end_known);
+    }
+    if (rc == 0) {
+        rc = in_ints(i, "stride", n, s->stride);
+    }
+    if (rc == 0) {
+        rc = in_bools(i, "begin_mask", n, s->begin_mask);
+    }
+    if (rc == 0) {
+        rc = in_bools(i, "end_mask", n, s->end_mask);
+    }
+    if (rc == 0) {
+        rc = in_bools(i, "squeeze_mask", n, s->squeeze);
+    }
+    for (int k = 0; k < rank && rc == 0; k++) {
+        if (s->stride[k] == 0 || s->stride[k] < -INT32_MAX ||
+            s->stride[k] > INT32_MAX) {
+            rc = in_fail(i, ERR_MIL_INVALID, "stride", "%lld",
+                         (long long)s->stride[k]);
+        }
+    }
+    return rc;
+}
+
+/* What a slice has whatever the dimension is: 1 for "-1 to the end" and the
+ * like, counts of 0 and 1 between bounds of one sign; else MIL_UNKNOWN. */
+static int64_t slice_fixed(const struct slice *s, int k)
+{
+    int64_t stride = s->stride[k];
+    bool begin = s->begin_known && !s->begin_mask[k];
+    bool end = s->end_known && !s->end_mask[k];
+    int64_t b = s->begin[k];
+    int64_t z = s->end[k];
+    if (begin && s->end_mask[k] &&
+        ((b == 0 && stride < 0) || (b == -1 && stride > 0))) {
+        return 1;
+    }
+    if (!begin || !end || (b < 0) != (z < 0) || (b < 0) != (stride < 0)) {
+        return MIL_UNKNOWN;
+    }
+    int64_t span = stride > 0 ? z - b : b - z;
+    int64_t step = stride > 0 ? stride : -stride;
+    int64_t count = span <= 0 ? 0 : (span - 1) / step + 1;
+    return count <= 1 ? count : MIL_UNKNOWN;
+}
+
+/* Elements of dimension k, d long (d >= 0), numpy's way. */
+static int64_t slice_known(const struct slice *s, int k, int64_t d)
+{
+    int64_t stride = s->stride[k];
+    int64_t lo = stride > 0 ? 0 : -1;
+    int64_t hi = stride > 0 ? d : d - 1;
+    int64_t b = s->begin[k] < 0 ? s->begin[k] + d : s->begin[k];
+    int64_t z = s->end[k] < 0 ? s->end[k] + d : s->end[k];
+    b = b < lo ? lo : b > hi ? hi : b;
+    z = z < lo ? lo : z > hi ? hi : z;
+    if (s->begin_mask[k]) {
+        b = stride > 0 ? 0 : d - 1;
+    }
+    if (s->end_mask[k]) {
+        z = stride > 0 ? d : -1;
+    }
+    int64_t span = stride > 0 ? z - b : b - z;
+    int64_t step = stride > 0 ? stride : -stride;
+    return span <= 0 ? 0 : (span - 1) / step + 1;
+}
+
+static int64_t slice_dim(const struct slice *s, int k, int64_t d)
+{
+    if (s->begin_mask[k] && s->end_mask[k] && d < 0) {
+        return MIL_UNKNOWN;
+    }
+    int64_t fixed = slice_fixed(s, k);
+    if (fixed >= 0 || d < 0) {
+        return fixed;
+    }
+    if ((!s->begin_known && !s->begin_mask[k]) ||
+        (!s->end_known && !s->end_mask[k])) {
+        return d == 1 ? 1 : MIL_UNKNOWN;
+    }
+    return slice_known(s, k, d);
+}
+
+static int sliced(struct infer *i, int *ret_rank, int64_t *dims)
+{
+    const struct mil_type *x = in_type(i, "x");
+    struct slice s = {0};
+    int rank = 0;
+    int rc = slice_params(i, &s);
+    for (int k = 0; k < x->rank && rc == 0; k++) {
+        if (!s.squeeze[k]) {
+            dims[rank++] = slice_dim(&s, k, x->dims[k]);
+        } else if (s.begin_known && x->dims[k] >= 0 &&
+                   (s.begin[k] >= x->dims[k] || s.begin[k] < -x->dims[k])) {
+            rc = in_fail(i, ERR_MIL_SHAPE, "begin", "%lld is outside %lld",
+                         (long long)s.begin[k], (long long)x->dims[k]);
+        }
+    }
+    *ret_rank = rank;
+    return rc;
+}
+
+int infer_slice(struct infer *i)
+{
+    int64_t dims[MIL_RANK_MAX];
+    int rank = 0;
+    int rc = sliced(i, &rank, dims);
+    return rc < 0 ? rc : out_type(i, in_type(i, "x")->dtype, rank, dims);
+}
+
+int infer_slice_update(struct infer *i)
+{
+    int64_t dims[MIL_RANK_MAX];
+    int rank = 0;
+    int rc = sliced(i, &rank, dims);
+    if (rc == 0 && in_type(i, "update")->rank == 0) {
+        rc = in_fail(i, ERR_MIL_SHAPE, "update", "must not be a scalar");
+    }
+    if (rc == 0) {
+        rc = in_same_dims(i, "update", rank, dims);
+    }
+    return rc < 0 ? rc : out_like(i, "x");
+}
+
+int infer_slice_size(struct infer *i)
+{
+    const struct mil_type *x = in_type(i, "x");
+    int64_t begin[MIL_RANK_MAX];
+    int64_t size[MIL_RANK_MAX];
+    int64_t dims[MIL_RANK_MAX];
+    bool begin_known = false;
+    bool size_known = false;
+    int rc = slice_bound(i, "begin", x->rank, begin, &begin_known);
+    if (rc == 0) {
+        rc = slice_bound(i, "size", x->rank, size, &size_known);
+    }
+    for (int k = 0; k < x->rank && rc == 0; k++) {
+        int64_t d = x->dims[k];
+        int64_t b = begin_known ? begin[k] : MIL_UNKNOWN;
+        if (begin_known && b < 0) {
+            b = d >= 0 ? b + d : MIL_UNKNOWN;
+        }
+        if (!size_known) {
+            dims[k] = MIL_UNKNOWN;
+        } else if (size[k] >= 0) {
+            dims[k] = size[k];
+        } else {
+            dims[k] = size[k] == -1 && d >= 0 && b >= 0 && b <= d ? d - b
+                                                                  : MIL_UNKNOWN;
+        }
+        if (size_known && size[k] < -1) {
+            rc = in_fail(i, ERR_MIL_SHAPE, "size", "%lld", (long long)size[k]);
+        } else if (b >= 0 && d >= 0 && dims[k] >= 0 && dims[k] > d - b) {
+            rc = in_fail(i, ERR_MIL_SHAPE, "size", "%lld from %lld of %lld",
+                         (long long)dims[k], (long long)b, (long long)d);
+        }
+    }
+    return rc < 0 ? rc : out_type(i, x->dtype, x->rank, dims);
+}
+
+/* --- making and repeating --- */
+
+int infer_tile(struct infer *i)
+{
+    const struct mil_type *x = in_type(i, "x");
+    int64_t reps[MIL_RANK_MAX];
+    int64_t dims[MIL_RANK_MAX];
+    bool known = false;
+    int rc = slice_bound(i, "reps", x->rank, reps, &known);
+    for (int k = 0; k < x->rank && rc == 0; k++) {
+        dims[k] = MIL_UNKNOWN;
+        if (known && reps[k] < 1) {
+            rc = in_fail(i, ERR_MIL_SHAPE, "reps", "%lld", (long long)reps[k]);
+        } else if (known && x->dims[k] >= 0 &&
+                   __builtin_mul_overflow(x->dims[k], reps[k], &dims[k])) {
+            rc = in_fail(i, ERR_MIL_SHAPE, "reps", "too large");
+        }
+    }
+    return rc < 0 ? rc : out_type(i, x->dtype, x->rank, dims);
+}
+
+int infer_pad(struct infer *i)
+{
+    struct mil_type x = *in_type(i, "x");
+    int64_t pad[2 * MIL_RANK_MAX];
+    int64_t n = 0;
+    const char *mode = "constant";
+    int rc = in_length(i, "pad", &n);
+    if (rc == 0) {
+        rc = in_str(i, "mode", &mode);
+    }
+    if (rc == 0 && strcmp(mode, "constant") != 0 &&
+        strcmp(mode, "reflect") != 0 && strcmp(mode, "replicate") != 0) {
+        rc = in_fail(i, ERR_MIL_INVALID, "mode", "\"%s\"", mode);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    bool known = in_const(i, "pad") != NULL;
+    if (n % 2 != 0 || n < 0 || n / 2 > x.rank || (!known && n / 2 != x.rank)) {
+        return in_fail(i, ERR_MIL_SHAPE, "pad", "%lld elements for rank %d",
+                       (long long)n, x.rank);
+    }
+    if (known) {
+        rc = in_ints(i, "pad", (size_t)n, pad);
+    }
+    for (int64_t k = 0; k < n / 2 && rc == 0; k++) {
+        int64_t *d = &x.dims[x.rank - n / 2 + k];
+        if (!known) {
+            *d = MIL_UNKNOWN;
+        } else if (pad[2 * k] < 0 || pad[2 * k + 1] < 0 ||
+                   pad[2 * k] > INT32_MAX || pad[2 * k + 1] > INT32_MAX ||
+                   (*d >= 0 && __builtin_add_overflow(
+                                   *d, pad[2 * k] + pad[2 * k + 1], d))) {
+            rc = in_fail(i, ERR_MIL_SHAPE, "pad", "pair %lld", (long long)k);
+        }
+    }
+    return rc < 0 ? rc : out_type(i, x.dtype, x.rank, x.dims);
+}
+
+int infer_fill(struct infer *i)
+{
+    int64_t dims[MIL_RANK_MAX];
+    int64_t rank = 0;
+    int rc = in_length(i, "shape", &rank);
+    if (rc < 0) {
+        return rc;
+    }
+    if (rank < 0 || rank > (int64_t)MIL_RANK_MAX) {
+        return in_fail(i, ERR_MIL_SHAPE, "shape", "%lld elements",
+                       (long long)rank);
+    }
+    bool known = in_const(i, "shape") != NULL;
+    if (known) {
+        rc = in_ints(i, "shape", (size_t)rank, dims);
+    }
+    for (int64_t k = 0; k < rank && rc == 0; k++) {
+        if (!known) {
+            dims[k] = MIL_UNKNOWN;
+        } else if (dims[k] < 0) {
+            rc = in_fail(i, ERR_MIL_SHAPE, "shape", "dimension %lld is %lld",
+                         (long long)k, (long long)dims[k]);
+        }
+    }
+    enum mil_dtype t =
+        in_has(i, "value") ? in_type(i, "value")->dtype : MIL_FP32;
+    return rc < 0 ? rc : out_type(i, t, (int)rank, dims);
+}
+
+int infer_fill_like(struct infer *i)
+{
+    const struct mil_type *x = in_type(i, "ref_tensor");
+    enum mil_dtype t =
+        in_has(i, "value") ? in_type(i, "value")->dtype : MIL_FP32;
+    return out_type(i, t, x->rank, x->dims);
+}
+
+int infer_range(struct infer *i)
+{
+    static const char *const names[] = {"start", "end", "step"};
+    float v[3] = {0};
+    bool known = true;
+    int64_t n = MIL_UNKNOWN;
+    for (size_t k = 0; k < 3; k++) {
+        size_t count = 0;
+        if (in_type(i, names[k])->rank != 0) {
+            return in_fail(i, ERR_MIL_SHAPE, names[k], "must be a scalar");
+        }
+        known =
+            known && mil_const_floats(in_const(i, names[k]), &v[k], 1, &count);
+    }
+    if (known) {
+        double span = ((double)v[1] - (double)v[0]) / (double)v[2];
+        if (!(span >= 0 && span < (double)INT32_MAX)) {
+            return in_fail(i, ERR_MIL_SHAPE, "step",
+                           "does not lead from start to end");
+        }
+        n = (int64_t)span;
+        n += (double)n < span;
+    }
+    return out_type(i, in_type(i, "start")->dtype, 1, &n);
+}
+
+int infer_shape(struct infer *i)
+{
+    int64_t rank = in_type(i, "x")->rank;
+    return out_type(i, MIL_INT32, 1, &rank);
+}
+
+int infer_band_part(struct infer *i)
+{
+    int64_t n = 0;
+    int rc = in_int(i, "lower", &n);
+    if (rc == 0) {
+        rc = in_int(i, "upper", &n);
+    }
+    if (rc == 0 && in_type(i, "x")->rank < 2) {
+        rc = in_fail(i, ERR_MIL_SHAPE, "x", "must have rank 2 or more");
+    }
+    return rc < 0 ? rc : out_like(i, "x");
+}
+
+int infer_reverse(struct infer *i)
+{
+    bool set[MIL_RANK_MAX];
+    size_t n = 0;
+    int rc = in_axes(i, "axes", in_type(i, "x")->rank, set, &n);
+    return rc < 0 ? rc : out_like(i, "x");
+}

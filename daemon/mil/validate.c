@@ -1,0 +1,227 @@
+/* validate.c - what a loader refuses, found before it does: operations and
+ * their types, states, names. The description has a file of its own.
+ *
+ * The reader has already seen to the form (facts 3): versions, SSA, sizes,
+ * blobs. What is checked here is meaning (facts 3.9, 5, 5.6, 11.2).
+ */
+#include <string.h>
+
+#include "mil/sig.h"
+
+#define RUNTIME_RANK_MAX 5 /* of values that are not compressed weights */
+
+/* --- operations --- */
+
+static bool is_compressed(const struct mil_op *op)
+{
+    return strcmp(op->type, "const") == 0 ||
+           strncmp(op->type, "constexpr_", 10) == 0;
+}
+
+static int check_output(const struct mil_op *op, size_t k,
+                        const struct mil_type *want, struct err *e)
+{
+    const struct mil_value *v = op->outputs[k];
+    if (!mil_type_agrees(&v->type, want)) {
+        char have_text[160];
+        char want_text[160];
+        mil_type_print(&v->type, have_text, sizeof(have_text));
+        mil_type_print(want, want_text, sizeof(want_text));
+        return err_set(e, ERR_MIL_SHAPE,
+                       "output %s: declared %s, inference gives %s", v->name,
+                       have_text, want_text);
+    }
+    if (v->type.rank > RUNTIME_RANK_MAX && !is_compressed(op)) {
+        return err_set(e, ERR_MIL_SHAPE, "output %s: rank %d is above %d",
+                       v->name, v->type.rank, RUNTIME_RANK_MAX);
+    }
+    return 0;
+}
+
+static int check_types(const struct mil_op *op, int spec, struct err *e)
+{
+    size_t n = 0;
+    struct mil_type *types = calloc(op->n_outputs + 1, sizeof(*types));
+    if (types == NULL) {
+        return err_set(e, ERR_NOMEM, "%zu outputs", op->n_outputs);
+    }
+    int rc = mil_infer(op, spec, types, op->n_outputs, &n, e);
+    if (rc == 0 && n != op->n_outputs) {
+        rc = err_set(e, ERR_MIL_INVALID, "outputs: declares %zu, has %zu",
+                     op->n_outputs, n);
+    }
+    for (size_t k = 0; k < n && rc == 0; k++) {
+        rc = check_output(op, k, &types[k], e);
+    }
+    free(types);
+    return rc;
+}
+
+static const struct mil_const *name_attr(const struct mil_op *op)
+{
+    for (size_t k = 0; k < op->n_attrs; k++) {
+        if (strcmp(op->attrs[k].name, "name") == 0) {
+            return op->attrs[k].val;
+        }
+    }
+    return NULL;
+}
+
+static int check_op(const struct mil_op *op, int spec, struct err *e)
+{
+    const struct mil_const *name = name_attr(op);
+    if (name != NULL && mil_const_str(name) == NULL) {
+        return err_set(e, ERR_MIL_INVALID, "attribute name: is no string");
+    }
+    for (size_t k = 0; k < op->n_outputs; k++) {
+        const char *s = op->outputs[k]->name;
+        if (!mil_name_ok(s) || mil_name_reserved(s)) {
+            return err_set(e, ERR_MIL_INVALID, "output %s: a reserved word", s);
+        }
+    }
+    return check_types(op, spec, e);
+}
+
+/* --- states --- */
+
+/* Several states load only when each write is a slice_update, with all its
+ * operands, of that state's own read (facts 11.2). */
+static int check_update(const struct mil_op *write, struct err *e)
+{
+    static const char *const given[] = {"stride", "begin_mask", "end_mask",
+                                        "squeeze_mask"};
+    const struct mil_value *state = mil_op_value(write, "input");
+    const struct mil_value *data = mil_op_value(write, "data");
+    const struct mil_op *u = data != NULL ? data->def : NULL;
+    if (u == NULL || strcmp(u->type, "slice_update") != 0) {
+        return err_set(e, ERR_MIL_INVALID,
+                       "operand data: must be a slice_update of %s's read",
+                       state->name);
+    }
+    const struct mil_value *x = mil_op_value(u, "x");
+    const struct mil_op *read = x != NULL ? x->def : NULL;
+    if (read == NULL || strcmp(read->type, "read_state") != 0 ||
+        mil_op_value(read, "input") != state) {
+        return err_set(e, ERR_MIL_INVALID,
+                       "operand data: %s does not update a read of %s",
+                       data->name, state->name);
+    }
+    for (size_t k = 0; k < countof(given); k++) {
+        if (mil_op_arg(u, given[k]) == NULL) {
+            return err_set(e, ERR_MIL_INVALID,
+                           "operand data: %s has no operand %s", data->name,
+                           given[k]);
+        }
+    }
+    return 0;
+}
+
+/* The loader crashes on an output that is the very value written. */
+static int check_not_output(const struct mil_block *b,
+                            const struct mil_op *write, struct err *e)
+{
+    const struct mil_value *data = mil_op_value(write, "data");
+    for (size_t k = 0; k < b->n_outputs; k++) {
+        if (data != NULL && b->outputs[k] == data) {
+            return err_set(e, ERR_MIL_INVALID,
+                           "operand data: %s is an output of the function too",
+                           data->name);
+        }
+    }
+    return 0;
+}
+
+static int prefix_op(struct err *e, const struct mil_op *op)
+{
+    const struct mil_const *name = name_attr(op);
+    const char *s =
+        op->n_outputs > 0 ? op->outputs[0]->name : mil_const_str(name);
+    return err_prefix(e, "op %s (%s)", s != NULL ? s : "?", op->type);
+}
+
+static int check_states(const struct mil_function *f, struct err *e)
+{
+    size_t states = 0;
+    for (size_t i = 0; i < f->n_inputs; i++) {
+        states += f->inputs[i]->type.state;
+    }
+    if (states == 0) {
+        return 0;
+    }
+    bool *used = calloc(f->n_values, sizeof(*used)); /* by value id */
+    if (used == NULL) {
+        return err_set(e, ERR_NOMEM, "%u values", (unsigned)f->n_values);
+    }
+    int rc = 0;
+    for (size_t i = 0; i < f->body->n_ops && rc == 0; i++) {
+        const struct mil_op *op = f->body->ops[i];
+        bool write = strcmp(op->type, "write_state") == 0;
+        const struct mil_value *s = write || strcmp(op->type, "read_state") == 0
+                                        ? mil_op_value(op, "input")
+                                        : NULL;
+        if (s == NULL) {
+            continue;
+        }
+        used[s->id] = true;
+        if (write) {
+            rc = check_not_output(f->body, op, e);
+        }
+        if (write && rc == 0 && states > 1) {
+            rc = check_update(op, e);
+        }
+        if (rc < 0) {
+            (void)prefix_op(e, op);
+        }
+    }
+    for (size_t i = 0; i < f->n_inputs && rc == 0; i++) {
+        if (f->inputs[i]->type.state && !used[f->inputs[i]->id]) {
+            rc = err_set(e, ERR_MIL_INVALID, "state %s is never used",
+                         f->inputs[i]->name);
+        }
+    }
+    free(used);
+    return rc;
+}
+
+/* --- functions --- */
+
+static int check_function(const struct mil_program *p,
+                          const struct mil_function *f, struct err *e)
+{
+    if (strcmp(f->opset, mil_opset(p->spec_version)) != 0) {
+        return err_set(e, ERR_MIL_INVALID,
+                       "opset %s, specification version %d is %s", f->opset,
+                       p->spec_version, mil_opset(p->spec_version));
+    }
+    if (f->body->n_inputs > 0) {
+        return err_set(e, ERR_MIL_INVALID, "its block has inputs");
+    }
+    int rc = validate_description(p, f, e);
+    for (size_t i = 0; i < f->body->n_ops && rc == 0; i++) {
+        rc = check_op(f->body->ops[i], p->spec_version, e);
+        if (rc < 0) {
+            (void)prefix_op(e, f->body->ops[i]);
+        }
+    }
+    return rc < 0 ? rc : check_states(f, e);
+}
+
+int mil_validate(const struct mil_program *p, struct err *e)
+{
+    if (mil_opset(p->spec_version) == NULL || p->n_functions == 0) {
+        return err_set(e, ERR_MIL_INVALID,
+                       "specification version %d with %zu functions",
+                       p->spec_version, p->n_functions);
+    }
+    if (p->multi && p->spec_version < 9) {
+        return err_set(e, ERR_MIL_INVALID,
+                       "description: functions need specification version 9");
+    }
+    for (size_t i = 0; i < p->n_functions; i++) {
+        int rc = check_function(p, p->functions[i], e);
+        if (rc < 0) {
+            return err_prefix(e, "function %s", p->functions[i]->name);
+        }
+    }
+    return 0;
+}
