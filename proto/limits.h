@@ -111,6 +111,7 @@
 #define JOB_STALL_MS       120000u /* worker without progress is killed */
 #define JOB_CANCEL_MS      2000u   /* from cancel frame to SIGKILL */
 #define STORE_QUEUE_MAX    4096u   /* requests waiting for the store thread */
+#define STORE_TEXT_MAX       MIB(8)  /* one JSON text of a record */
 #define EVENTS_KEPT_MAX    10000u
 #define CONVERT_CPU_S      3600u                 /* RLIMIT_CPU of a worker */
 #define CONVERT_DATA_BYTES ((uint64_t)768 << 20) /* RLIMIT_DATA */

@@ -13,7 +13,12 @@
 #include "proto/limits.h"
 
 enum job_state {
-    JOB_QUEUED, JOB_RUNNING, JOB_GATING, JOB_DONE, JOB_FAILED, JOB_CANCELLED,
+    JOB_QUEUED,
+    JOB_RUNNING,
+    JOB_GATING,
+    JOB_DONE,
+    JOB_FAILED,
+    JOB_CANCELLED,
     JOB_INTERRUPTED
 };
 const char *job_state_name(enum job_state s);
@@ -21,9 +26,9 @@ const char *job_state_name(enum job_state s);
 bool job_state_allowed(enum job_state from, enum job_state to);
 
 struct store_job {
-    char id[40];     /* "job_" + 26 characters, time-ordered */
+    char id[40]; /* "job_" + 26 characters, time-ordered */
     enum job_state state;
-    char *spec;      /* JSON of the request: source, name, quant, ... */
+    char *spec; /* JSON of the request: source, name, quant, ... */
     char name[MODEL_NAME_MAX + 1]; /* of the model it makes */
     char stage[32];
     double progress; /* 0..1 */
@@ -37,10 +42,10 @@ struct store_job {
 struct store_model {
     char name[MODEL_NAME_MAX + 1];
     char fingerprint[65];
-    char state[16];     /* "ready" | "rejected" | "failed" */
-    char *reason;       /* NULL when ready */
+    char state[16]; /* "ready" | "rejected" | "failed" */
+    char *reason;   /* NULL when ready */
     char job[40];
-    char *gates;        /* JSON array of {name, verdict, detail} */
+    char *gates; /* JSON array of {name, verdict, detail} */
     uint64_t bytes;
     int64_t created_ms, used_ms;
 };
@@ -55,9 +60,9 @@ struct store_artifact {
 struct store_event {
     int64_t id;
     int64_t at_ms;
-    char kind[32];    /* "job.state", "model.loaded", ... */
+    char kind[32]; /* "job.state", "model.loaded", ... */
     char subject[MODEL_NAME_MAX + 1];
-    char *detail;     /* JSON or NULL */
+    char *detail; /* JSON or NULL */
 };
 
 struct store;
@@ -65,22 +70,26 @@ struct store;
 /* Opens or creates home/aned.db, integrity check, migrations; blocking, before
  * the loop runs. Every job found `running` or `gating` becomes `interrupted`
  * with attempts kept, unless attempts < JOB_ATTEMPTS_MAX: then `queued` again.
- * Errors: STORE (with what to do next in the message), CONFLICT (locked). */
+ * Errors: STORE (with what to do next in the message), CONFLICT (locked),
+ * CONFIG (written by a newer aned), NO_SPACE, IO. */
 CHECKED int store_open(uv_loop_t *loop, const char *path, struct store **ret,
                        struct err *e);
-/* Finishes what is queued, then closes; `closed` on the loop. */
+/* Finishes and answers what is queued, then closes; `closed` on the loop. */
 void store_close(struct store *s, void (*closed)(void *ctx), void *ctx);
 
 typedef void store_done_fn(void *ctx, int status, const struct err *e);
 typedef void store_jobs_fn(void *ctx, int status, const struct store_job *v,
                            size_t n);
-typedef void store_models_fn(void *ctx, int status,
-                             const struct store_model *v, size_t n);
-typedef void store_events_fn(void *ctx, int status,
-                             const struct store_event *v, size_t n);
+typedef void store_models_fn(void *ctx, int status, const struct store_model *v,
+                             size_t n);
+typedef void store_events_fn(void *ctx, int status, const struct store_event *v,
+                             size_t n);
 
-/* Writes. Records are copied. done may be NULL. BUSY when STORE_QUEUE_MAX
- * requests wait (then done is not called). */
+/* Writes. Records are copied. done may be NULL. The call's errors (done is not
+ * called then): BUSY when STORE_QUEUE_MAX requests wait, TOO_BIG, UNAVAILABLE
+ * after store_close. done's: CONFLICT when the state machine does not allow the
+ * job's new state, NO_SPACE, STORE. In store_model_put `a` NULL leaves the
+ * artifacts as they are, else they become these n_a. */
 CHECKED int store_job_put(struct store *s, const struct store_job *j,
                           store_done_fn *done, void *ctx);
 CHECKED int store_model_put(struct store *s, const struct store_model *m,

@@ -1,0 +1,443 @@
+/* db.c - statements and rows. Statements are prepared once and always reset
+ * before a function returns: an open one would keep the WAL from shrinking. */
+#include "store/db.h"
+
+#include <string.h>
+
+#include "store/row.h"
+#include "store/schema.h"
+
+#define JOB_COLUMNS                                                    \
+    "id, state, spec, name, stage, progress, error, message, result, " \
+    "attempts, created_ms, started_ms, finished_ms"
+#define MODEL_COLUMNS \
+    "name, fingerprint, state, reason, job, gates, bytes, created_ms, used_ms"
+
+enum statement {
+    Q_JOB_STATE,
+    Q_JOB_PUT,
+    Q_JOBS,
+    Q_MODEL_PUT,
+    Q_MODEL_DELETE,
+    Q_MODELS,
+    Q_ARTIFACTS_DELETE,
+    Q_ARTIFACT_PUT,
+    Q_EVENT_PUT,
+    Q_EVENTS_TRIM,
+    Q_EVENTS,
+    Q_COUNT
+};
+
+static const char *const sql[Q_COUNT] = {
+    [Q_JOB_STATE] = "SELECT state FROM jobs WHERE id=?1",
+    [Q_JOB_PUT] =
+        ("INSERT INTO jobs(" JOB_COLUMNS ") VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,"
+         "?10,?11,?12,?13) ON CONFLICT(id) DO UPDATE SET state=?2, spec=?3,"
+         "name=?4, stage=?5, progress=?6, error=?7, message=?8, result=?9,"
+         "attempts=?10, created_ms=?11, started_ms=?12, finished_ms=?13"),
+    [Q_JOBS] = ("SELECT " JOB_COLUMNS " FROM jobs"
+                " ORDER BY created_ms DESC, id DESC LIMIT ?1"),
+    [Q_MODEL_PUT] =
+        ("INSERT INTO models(" MODEL_COLUMNS ") VALUES(?1,?2,?3,?4,?5,?6,?7,?8,"
+         "?9) ON CONFLICT(name) DO UPDATE SET fingerprint=?2, state=?3,"
+         "reason=?4, job=?5, gates=?6, bytes=?7, created_ms=?8, used_ms=?9"),
+    [Q_MODEL_DELETE] = "DELETE FROM models WHERE name=?1",
+    [Q_MODELS] = ("SELECT " MODEL_COLUMNS " FROM models"
+                  " ORDER BY created_ms DESC, name"),
+    [Q_ARTIFACTS_DELETE] = "DELETE FROM artifacts WHERE model=?1",
+    [Q_ARTIFACT_PUT] =
+        "INSERT INTO artifacts(model, path, sha256, bytes) VALUES(?1,?2,?3,?4)",
+    [Q_EVENT_PUT] =
+        "INSERT INTO events(at_ms, kind, subject, detail) VALUES(?1,?2,?3,?4)",
+    [Q_EVENTS_TRIM] = "DELETE FROM events WHERE id<=?1",
+    [Q_EVENTS] = ("SELECT id, at_ms, kind, subject, detail FROM events"
+                  " WHERE id>?1 ORDER BY id DESC LIMIT ?2"),
+};
+
+struct db {
+    sqlite3 *sq;
+    char *path;
+    sqlite3_stmt *q[Q_COUNT];
+    bool broken; /* a sync failed: what the file holds is not known */
+};
+
+static int fail(struct db *d, const char *what, struct err *e)
+{
+    int code = sqlite3_extended_errcode(d->sq);
+    if (code == SQLITE_IOERR_FSYNC || code == SQLITE_IOERR_DIR_FSYNC) {
+        d->broken = true; /* a second sync may lie: only a restart knows */
+    }
+    return schema_fail(d->sq, d->path, what, e);
+}
+
+/* --- binding and reading --- */
+
+static void text(sqlite3_stmt *q, int at, const char *s)
+{
+    /* STATIC: the record lives until the statement is reset */
+    must(sqlite3_bind_text(q, at, s, -1, SQLITE_STATIC) == SQLITE_OK);
+}
+
+static void integer(sqlite3_stmt *q, int at, int64_t v)
+{
+    must(sqlite3_bind_int64(q, at, v) == SQLITE_OK);
+}
+
+/* Run a statement that gives no rows. */
+static int run(struct db *d, enum statement s, struct err *e)
+{
+    int rc = 0;
+    if (sqlite3_step(d->q[s]) != SQLITE_DONE) {
+        rc = fail(d, "write", e);
+    }
+    (void)sqlite3_reset(d->q[s]);
+    (void)sqlite3_clear_bindings(d->q[s]);
+    return rc;
+}
+
+static void get(sqlite3_stmt *q, int at, char *out, size_t size)
+{
+    const unsigned char *s = sqlite3_column_text(q, at);
+    (void)snprintf(out, size, "%s", s != NULL ? (const char *)s : "");
+}
+
+static char *get_dup(sqlite3_stmt *q, int at)
+{
+    return row_dup((const char *)sqlite3_column_text(q, at));
+}
+
+/* Room for one more of n records of `size` bytes; the new one is zeroed. */
+static void *room(void *v, size_t n, size_t size)
+{
+    if ((n & (n - 1)) == 0) { /* 0, 1, 2, 4, ...: full */
+        v = realloc(v, (n == 0 ? 1 : 2 * n) * size);
+        must(v != NULL);
+    }
+    memset((char *)v + n * size, 0, size);
+    return v;
+}
+
+/* --- jobs --- */
+
+static int check_transition(struct db *d, const struct store_job *j,
+                            struct err *e)
+{
+    sqlite3_stmt *q = d->q[Q_JOB_STATE];
+    enum job_state from = JOB_QUEUED;
+    int rc = 0;
+
+    text(q, 1, j->id);
+    int step = sqlite3_step(q);
+    if (step == SQLITE_ROW) {
+        const char *name = (const char *)sqlite3_column_text(q, 0);
+        if (name == NULL || !row_state(name, &from)) {
+            rc = err_set(e, ERR_STORE, "job %s has no known state", j->id);
+        } else if (from != j->state && !job_state_allowed(from, j->state)) {
+            rc = err_set(e, ERR_CONFLICT, "job %s is %s and cannot become %s",
+                         j->id, name, job_state_name(j->state));
+        }
+    } else if (step != SQLITE_DONE) {
+        rc = fail(d, "job state", e);
+    }
+    (void)sqlite3_reset(q);
+    (void)sqlite3_clear_bindings(q); /* j goes away */
+    return rc;
+}
+
+int db_job_put(struct db *d, const struct store_job *j, struct err *e)
+{
+    sqlite3_stmt *q = d->q[Q_JOB_PUT];
+    int rc = check_transition(d, j, e);
+    if (rc < 0) {
+        return rc;
+    }
+    text(q, 1, j->id);
+    text(q, 2, job_state_name(j->state));
+    text(q, 3, j->spec != NULL ? j->spec : "{}");
+    text(q, 4, j->name);
+    text(q, 5, j->stage);
+    must(sqlite3_bind_double(q, 6, j->progress) == SQLITE_OK);
+    text(q, 7, j->error);
+    text(q, 8, j->message);
+    text(q, 9, j->result);
+    integer(q, 10, j->attempts);
+    integer(q, 11, j->created_ms);
+    integer(q, 12, j->started_ms);
+    integer(q, 13, j->finished_ms);
+    return run(d, Q_JOB_PUT, e);
+}
+
+int db_jobs(struct db *d, size_t limit, struct store_job **ret, size_t *ret_n,
+            struct err *e)
+{
+    sqlite3_stmt *q = d->q[Q_JOBS];
+    struct store_job *v = NULL;
+    size_t n = 0;
+    int step = SQLITE_DONE;
+    int rc = 0;
+
+    integer(q, 1, (int64_t)limit);
+    while ((step = sqlite3_step(q)) == SQLITE_ROW) {
+        v = room(v, n, sizeof(*v));
+        struct store_job *j = &v[n++];
+        char state[16];
+        get(q, 0, j->id, sizeof(j->id));
+        get(q, 1, state, sizeof(state));
+        must(row_state(state, &j->state)); /* CHECK of the table */
+        j->spec = get_dup(q, 2);
+        get(q, 3, j->name, sizeof(j->name));
+        get(q, 4, j->stage, sizeof(j->stage));
+        j->progress = sqlite3_column_double(q, 5);
+        get(q, 6, j->error, sizeof(j->error));
+        j->message = get_dup(q, 7);
+        j->result = get_dup(q, 8);
+        j->attempts = (uint32_t)sqlite3_column_int64(q, 9);
+        j->created_ms = sqlite3_column_int64(q, 10);
+        j->started_ms = sqlite3_column_int64(q, 11);
+        j->finished_ms = sqlite3_column_int64(q, 12);
+    }
+    if (step != SQLITE_DONE) {
+        rc = fail(d, "jobs", e);
+        row_free_jobs(v, n);
+    } else {
+        *ret = v;
+        *ret_n = n;
+    }
+    (void)sqlite3_reset(q);
+    return rc;
+}
+
+/* --- models --- */
+
+int db_model_put(struct db *d, const struct store_model *m,
+                 const struct store_artifact *a, size_t n, struct err *e)
+{
+    sqlite3_stmt *q = d->q[Q_MODEL_PUT];
+    text(q, 1, m->name);
+    text(q, 2, m->fingerprint);
+    text(q, 3, m->state);
+    text(q, 4, m->reason);
+    text(q, 5, m->job);
+    text(q, 6, m->gates);
+    integer(q, 7, (int64_t)m->bytes);
+    integer(q, 8, m->created_ms);
+    integer(q, 9, m->used_ms);
+    int rc = run(d, Q_MODEL_PUT, e);
+    if (rc < 0 || a == NULL) {
+        return rc;
+    }
+    text(d->q[Q_ARTIFACTS_DELETE], 1, m->name);
+    rc = run(d, Q_ARTIFACTS_DELETE, e);
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        q = d->q[Q_ARTIFACT_PUT];
+        text(q, 1, m->name);
+        text(q, 2, a[i].path);
+        text(q, 3, a[i].sha256);
+        integer(q, 4, (int64_t)a[i].bytes);
+        rc = run(d, Q_ARTIFACT_PUT, e);
+    }
+    return rc;
+}
+
+int db_model_delete(struct db *d, const char *name, struct err *e)
+{
+    text(d->q[Q_MODEL_DELETE], 1, name); /* artifacts go by cascade */
+    return run(d, Q_MODEL_DELETE, e);
+}
+
+int db_models(struct db *d, struct store_model **ret, size_t *ret_n,
+              struct err *e)
+{
+    sqlite3_stmt *q = d->q[Q_MODELS];
+    struct store_model *v = NULL;
+    size_t n = 0;
+    int step = SQLITE_DONE;
+    int rc = 0;
+
+    while ((step = sqlite3_step(q)) == SQLITE_ROW) {
+        v = room(v, n, sizeof(*v));
+        struct store_model *m = &v[n++];
+        get(q, 0, m->name, sizeof(m->name));
+        get(q, 1, m->fingerprint, sizeof(m->fingerprint));
+        get(q, 2, m->state, sizeof(m->state));
+        m->reason = get_dup(q, 3);
+        get(q, 4, m->job, sizeof(m->job));
+        m->gates = get_dup(q, 5);
+        m->bytes = (uint64_t)sqlite3_column_int64(q, 6);
+        m->created_ms = sqlite3_column_int64(q, 7);
+        m->used_ms = sqlite3_column_int64(q, 8);
+    }
+    if (step != SQLITE_DONE) {
+        rc = fail(d, "models", e);
+        row_free_models(v, n);
+    } else {
+        *ret = v;
+        *ret_n = n;
+    }
+    (void)sqlite3_reset(q);
+    return rc;
+}
+
+/* --- events --- */
+
+int db_event_put(struct db *d, const struct store_event *ev, struct err *e)
+{
+    sqlite3_stmt *q = d->q[Q_EVENT_PUT];
+    integer(q, 1, ev->at_ms);
+    text(q, 2, ev->kind);
+    text(q, 3, ev->subject);
+    text(q, 4, ev->detail);
+    int rc = run(d, Q_EVENT_PUT, e);
+    int64_t id = sqlite3_last_insert_rowid(d->sq);
+    if (rc == 0 && id > (int64_t)EVENTS_KEPT_MAX) {
+        integer(d->q[Q_EVENTS_TRIM], 1, id - (int64_t)EVENTS_KEPT_MAX);
+        rc = run(d, Q_EVENTS_TRIM, e);
+    }
+    return rc;
+}
+
+int db_events(struct db *d, int64_t after_id, size_t limit,
+              struct store_event **ret, size_t *ret_n, struct err *e)
+{
+    sqlite3_stmt *q = d->q[Q_EVENTS];
+    struct store_event *v = NULL;
+    size_t n = 0;
+    int step = SQLITE_DONE;
+    int rc = 0;
+
+    integer(q, 1, after_id);
+    integer(q, 2, (int64_t)limit);
+    while ((step = sqlite3_step(q)) == SQLITE_ROW) {
+        v = room(v, n, sizeof(*v));
+        struct store_event *ev = &v[n++];
+        ev->id = sqlite3_column_int64(q, 0);
+        ev->at_ms = sqlite3_column_int64(q, 1);
+        get(q, 2, ev->kind, sizeof(ev->kind));
+        get(q, 3, ev->subject, sizeof(ev->subject));
+        ev->detail = get_dup(q, 4);
+    }
+    if (step != SQLITE_DONE) {
+        rc = fail(d, "events", e);
+        row_free_events(v, n);
+    } else {
+        *ret = v;
+        *ret_n = n;
+    }
+    (void)sqlite3_reset(q);
+    return rc;
+}
+
+/* --- transactions, opening, closing --- */
+
+int db_begin(struct db *d, struct err *e)
+{
+    if (d->broken) {
+        return err_set(e, ERR_STORE,
+                       "%s: a sync to disk failed; restart aned when the "
+                       "disk is well",
+                       d->path);
+    }
+    if (sqlite3_exec(d->sq, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK) {
+        return fail(d, "begin", e);
+    }
+    return 0;
+}
+
+/* SQLite rolls everything back by itself after some failures, a full disk for
+ * one: nothing of this batch may count then. */
+static int check_open(struct db *d, struct err *e)
+{
+    return sqlite3_get_autocommit(d->sq) == 0
+               ? 0
+               : err_set(e, ERR_STORE, "%s: the transaction was undone",
+                         d->path);
+}
+
+int db_mark(struct db *d, struct err *e)
+{
+    int rc = check_open(d, e);
+    if (rc == 0 &&
+        sqlite3_exec(d->sq, "SAVEPOINT one", NULL, NULL, NULL) != SQLITE_OK) {
+        rc = fail(d, "savepoint", e);
+    }
+    return rc;
+}
+
+void db_unmark(struct db *d, bool keep)
+{
+    if (sqlite3_get_autocommit(d->sq) == 0) {
+        (void)sqlite3_exec(d->sq,
+                           keep ? "RELEASE one" : "ROLLBACK TO one;RELEASE one",
+                           NULL, NULL, NULL);
+    }
+}
+
+int db_commit(struct db *d, struct err *e)
+{
+    int rc = check_open(d, e);
+    if (rc < 0) {
+        return rc;
+    }
+    if (sqlite3_exec(d->sq, "COMMIT", NULL, NULL, NULL) != SQLITE_OK) {
+        rc = fail(d, "commit", e);
+        (void)sqlite3_exec(d->sq, "ROLLBACK", NULL, NULL, NULL);
+    }
+    return rc;
+}
+
+/* What was running when the last daemon ended (store.h). */
+static int take_in(struct db *d, struct err *e)
+{
+    char q[600];
+    (void)snprintf(q, sizeof(q),
+                   "BEGIN IMMEDIATE;"
+                   "UPDATE jobs SET state='interrupted', error='interrupted',"
+                   " message='the daemon ended while the job ran, %u times',"
+                   " finished_ms=%lld"
+                   " WHERE state IN ('running','gating') AND attempts>=%u;"
+                   "UPDATE jobs SET state='queued', stage='', progress=0"
+                   " WHERE state IN ('running','gating');"
+                   "COMMIT",
+                   JOB_ATTEMPTS_MAX, (long long)row_now_ms(), JOB_ATTEMPTS_MAX);
+    return schema_exec(d->sq, d->path, q, e);
+}
+
+int db_open(const char *path, struct db **ret, struct err *e)
+{
+    struct db *d = calloc(1, sizeof(*d));
+    must(d != NULL);
+    d->path = row_dup(path);
+    int rc = schema_open(path, &d->sq, e);
+    if (rc < 0) {
+        goto out;
+    }
+    rc = take_in(d, e);
+    if (rc < 0) {
+        goto out;
+    }
+    for (int i = 0; i < Q_COUNT; i++) {
+        if (sqlite3_prepare_v3(d->sq, sql[i], -1, SQLITE_PREPARE_PERSISTENT,
+                               &d->q[i], NULL) != SQLITE_OK) {
+            rc = fail(d, sql[i], e);
+            goto out;
+        }
+    }
+    *ret = d;
+    d = NULL;
+out:
+    db_close(d);
+    return rc;
+}
+
+void db_close(struct db *d)
+{
+    if (d == NULL) {
+        return;
+    }
+    for (int i = 0; i < Q_COUNT; i++) {
+        (void)sqlite3_finalize(d->q[i]);
+    }
+    must(sqlite3_close(d->sq) == SQLITE_OK); /* else a statement leaked */
+    free(d->path);
+    free(d);
+}

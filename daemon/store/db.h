@@ -1,0 +1,33 @@
+/* db.h - the SQLite connection, on the store thread only. */
+#pragma once
+
+#include "store/store.h"
+
+struct db;
+
+/* Open or create, check, migrate, take in what a crash left (store.h). */
+CHECKED int db_open(const char *path, struct db **ret, struct err *e);
+void db_close(struct db *d); /* NULL is fine */
+
+/* One transaction around several calls. A call between db_mark and
+ * db_unmark(false) undoes itself alone; db_commit() makes the rest durable, or
+ * none of it. */
+CHECKED int db_begin(struct db *d, struct err *e);
+CHECKED int db_mark(struct db *d, struct err *e);
+void db_unmark(struct db *d, bool keep);
+CHECKED int db_commit(struct db *d, struct err *e);
+
+CHECKED int db_job_put(struct db *d, const struct store_job *j, struct err *e);
+CHECKED int db_model_put(struct db *d, const struct store_model *m,
+                         const struct store_artifact *a, size_t n,
+                         struct err *e);
+CHECKED int db_model_delete(struct db *d, const char *name, struct err *e);
+CHECKED int db_event_put(struct db *d, const struct store_event *ev,
+                         struct err *e);
+/* *ret: malloc'ed, freed by the row_free_*() of row.h. */
+CHECKED int db_jobs(struct db *d, size_t limit, struct store_job **ret,
+                    size_t *ret_n, struct err *e);
+CHECKED int db_models(struct db *d, struct store_model **ret, size_t *ret_n,
+                      struct err *e);
+CHECKED int db_events(struct db *d, int64_t after_id, size_t limit,
+                      struct store_event **ret, size_t *ret_n, struct err *e);

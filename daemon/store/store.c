@@ -1,0 +1,423 @@
+/* store.c - the store thread, its queue, and the way back.
+ *
+ *   loop thread                       store thread
+ *   store_*() --queue--> [mutex] --> take all, BEGIN, run each, COMMIT
+ *   on_async  <--done--  [mutex] <-- uv_async_send
+ *
+ * What waits together is committed together: one sync answers them all, and
+ * none is answered before it. The thread owns the connection; a request
+ * belongs to one side at a time. */
+#include "store/store.h"
+
+#include <string.h>
+
+#include "base/list.h"
+#include "base/log.h"
+#include "store/db.h"
+#include "store/row.h"
+
+#define STORE_MAGIC 0x73746f72u
+
+enum kind {
+    K_JOB_PUT,
+    K_MODEL_PUT,
+    K_MODEL_DELETE,
+    K_EVENT_PUT,
+    K_JOBS,
+    K_MODELS,
+    K_EVENTS
+};
+
+struct request {
+    struct list link;
+    enum kind kind;
+    union {
+        store_done_fn *done;
+        store_jobs_fn *jobs;
+        store_models_fn *models;
+        store_events_fn *events;
+    } fn;
+    void *ctx;
+    int status;
+    struct err err;
+    /* in: one record, owned; out: n of them */
+    struct store_job *job_v;
+    struct store_model *model_v;
+    struct store_event *event_v;
+    size_t n;
+    struct store_artifact *artifacts; /* NULL: leave them */
+    size_t n_artifacts;
+    char name[MODEL_NAME_MAX + 1];
+    size_t limit;
+    int64_t after_id;
+};
+
+struct store {
+    uint32_t magic;
+    uv_async_t async;
+    uv_thread_t thread;
+    uv_mutex_t mutex; /* guards queue, done, stop, finished */
+    uv_cond_t cond;
+    struct list queue, done;
+    bool stop, finished;
+    struct db *db;  /* the thread's */
+    size_t waiting; /* the loop's: asked, not answered */
+    bool closing;   /* the loop's */
+    void (*closed)(void *ctx);
+    void *closed_ctx;
+};
+
+static void request_free(struct request *r)
+{
+    bool in = r->kind == K_JOB_PUT || r->kind == K_MODEL_PUT ||
+              r->kind == K_EVENT_PUT;
+    size_t n = in ? 1 : r->n; /* one of the three is set, or none */
+    row_free_jobs(r->job_v, r->job_v != NULL ? n : 0);
+    row_free_models(r->model_v, r->model_v != NULL ? n : 0);
+    row_free_events(r->event_v, r->event_v != NULL ? n : 0);
+    free(r->artifacts);
+    free(r);
+}
+
+/* --- store thread --- */
+
+static int run(struct db *d, struct request *r)
+{
+    switch (r->kind) {
+    case K_JOB_PUT:
+        return db_job_put(d, r->job_v, &r->err);
+    case K_MODEL_PUT:
+        return db_model_put(d, r->model_v, r->artifacts, r->n_artifacts,
+                            &r->err);
+    case K_MODEL_DELETE:
+        return db_model_delete(d, r->name, &r->err);
+    case K_EVENT_PUT:
+        return db_event_put(d, r->event_v, &r->err);
+    case K_JOBS:
+        return db_jobs(d, r->limit, &r->job_v, &r->n, &r->err);
+    case K_MODELS:
+        return db_models(d, &r->model_v, &r->n, &r->err);
+    case K_EVENTS:
+        return db_events(d, r->after_id, r->limit, &r->event_v, &r->n, &r->err);
+    default:
+        return err_set(&r->err, ERR_INTERNAL, "store request %d", (int)r->kind);
+    }
+}
+
+static void run_batch(struct db *d, struct list *batch)
+{
+    struct err e = {0};
+    int rc = db_begin(d, &e);
+    LIST_EACH(l, batch) {
+        struct request *r = container_of(l, struct request, link);
+        if (rc < 0) {
+            break;
+        }
+        r->status = db_mark(d, &r->err);
+        if (r->status == 0) {
+            r->status = run(d, r);
+            db_unmark(d, r->status == 0);
+        }
+    }
+    if (rc == 0) {
+        rc = db_commit(d, &e);
+    }
+    if (rc == 0) {
+        return;
+    }
+    LIST_EACH(l, batch) { /* nothing of it is durable */
+        struct request *r = container_of(l, struct request, link);
+        if (r->status == 0) {
+            r->status = rc;
+            r->err = e;
+        }
+    }
+}
+
+static void move_all(struct list *from, struct list *to)
+{
+    LIST_EACH_SAFE(l, from) {
+        list_del(l);
+        list_push(to, l);
+    }
+}
+
+static void thread_main(void *arg)
+{
+    struct store *s = arg;
+    bool stop = false;
+    while (!stop) {
+        struct list batch;
+        list_init(&batch);
+        uv_mutex_lock(&s->mutex);
+        while (list_empty(&s->queue) && !s->stop) {
+            uv_cond_wait(&s->cond, &s->mutex);
+        }
+        stop = list_empty(&s->queue);
+        move_all(&s->queue, &batch);
+        uv_mutex_unlock(&s->mutex);
+        if (!stop) {
+            run_batch(s->db, &batch);
+        } else {
+            db_close(s->db);
+        }
+        uv_mutex_lock(&s->mutex);
+        move_all(&batch, &s->done);
+        s->finished = stop;
+        uv_mutex_unlock(&s->mutex);
+        must(uv_async_send(&s->async) == 0);
+    }
+}
+
+/* --- loop thread --- */
+
+static void deliver(const struct request *r)
+{
+    bool bad = r->status < 0;
+    switch (r->kind) {
+    case K_JOB_PUT:
+    case K_MODEL_PUT:
+    case K_MODEL_DELETE:
+    case K_EVENT_PUT:
+        if (r->fn.done != NULL) {
+            r->fn.done(r->ctx, r->status, &r->err);
+        } else if (bad) { /* nobody else will tell */
+            log_error("store.write", "kind=%d error=%s text=\"%s\"",
+                      (int)r->kind, err_name(r->status), r->err.msg);
+        }
+        return;
+    case K_JOBS:
+        r->fn.jobs(r->ctx, r->status, bad ? NULL : r->job_v, bad ? 0 : r->n);
+        return;
+    case K_MODELS:
+        r->fn.models(r->ctx, r->status, bad ? NULL : r->model_v,
+                     bad ? 0 : r->n);
+        return;
+    case K_EVENTS:
+        r->fn.events(r->ctx, r->status, bad ? NULL : r->event_v,
+                     bad ? 0 : r->n);
+        return;
+    default:
+        return;
+    }
+}
+
+static void on_async_closed(uv_handle_t *h)
+{
+    struct store *s = uv_handle_get_data(h);
+    void (*closed)(void *ctx) = s->closed;
+    void *ctx = s->closed_ctx;
+    uv_mutex_destroy(&s->mutex);
+    uv_cond_destroy(&s->cond);
+    s->magic = 0;
+    free(s);
+    if (closed != NULL) {
+        closed(ctx);
+    }
+}
+
+static void on_async(uv_async_t *a)
+{
+    struct store *s = uv_handle_get_data((uv_handle_t *)a);
+    struct list done;
+
+    must(s->magic == STORE_MAGIC);
+    list_init(&done);
+    uv_mutex_lock(&s->mutex);
+    move_all(&s->done, &done);
+    bool finished = s->finished;
+    uv_mutex_unlock(&s->mutex);
+    while (!list_empty(&done)) { /* a callback may ask again, or close */
+        struct request *r = container_of(done.next, struct request, link);
+        list_del(&r->link);
+        s->waiting--;
+        deliver(r);
+        request_free(r);
+    }
+    if (finished) {
+        must(uv_thread_join(&s->thread) == 0);
+        uv_close((uv_handle_t *)a, on_async_closed);
+    }
+}
+
+int store_open(uv_loop_t *loop, const char *path, struct store **ret,
+               struct err *e)
+{
+    struct db *db = NULL;
+    int rc = db_open(path, &db, e);
+    if (rc < 0) {
+        return rc;
+    }
+    struct store *s = calloc(1, sizeof(*s));
+    must(s != NULL);
+    s->magic = STORE_MAGIC;
+    s->db = db;
+    list_init(&s->queue);
+    list_init(&s->done);
+    must(uv_mutex_init(&s->mutex) == 0 && uv_cond_init(&s->cond) == 0 &&
+         uv_async_init(loop, &s->async, on_async) == 0);
+    uv_handle_set_data((uv_handle_t *)&s->async, s);
+    must(uv_thread_create(&s->thread, thread_main, s) == 0);
+    *ret = s;
+    return 0;
+}
+
+void store_close(struct store *s, void (*closed)(void *ctx), void *ctx)
+{
+    must(s->magic == STORE_MAGIC && !s->closing);
+    s->closing = true;
+    s->closed = closed;
+    s->closed_ctx = ctx;
+    uv_mutex_lock(&s->mutex);
+    s->stop = true;
+    uv_cond_signal(&s->cond);
+    uv_mutex_unlock(&s->mutex);
+}
+
+/* --- requests --- */
+
+static int ask(struct store *s, enum kind kind, void *ctx, struct request **ret)
+{
+    must(s->magic == STORE_MAGIC);
+    if (s->closing) {
+        return ERR_UNAVAILABLE;
+    }
+    if (s->waiting >= STORE_QUEUE_MAX) {
+        return ERR_BUSY;
+    }
+    struct request *r = calloc(1, sizeof(*r));
+    must(r != NULL);
+    r->kind = kind;
+    r->ctx = ctx;
+    *ret = r;
+    return 0;
+}
+
+static int submit(struct store *s, struct request *r)
+{
+    s->waiting++;
+    uv_mutex_lock(&s->mutex);
+    list_push(&s->queue, &r->link);
+    uv_cond_signal(&s->cond);
+    uv_mutex_unlock(&s->mutex);
+    return 0;
+}
+
+static bool fits(const char *text)
+{
+    return text == NULL || strlen(text) <= STORE_TEXT_MAX;
+}
+
+int store_job_put(struct store *s, const struct store_job *j,
+                  store_done_fn *done, void *ctx)
+{
+    struct request *r = NULL;
+    if (!fits(j->spec) || !fits(j->message) || !fits(j->result)) {
+        return ERR_TOO_BIG;
+    }
+    int rc = ask(s, K_JOB_PUT, ctx, &r);
+    if (rc < 0) {
+        return rc;
+    }
+    r->fn.done = done;
+    r->job_v = malloc(sizeof(*r->job_v));
+    must(r->job_v != NULL);
+    row_copy_job(r->job_v, j);
+    return submit(s, r);
+}
+
+int store_model_put(struct store *s, const struct store_model *m,
+                    const struct store_artifact *a, size_t n_a,
+                    store_done_fn *done, void *ctx)
+{
+    struct request *r = NULL;
+    if (!fits(m->reason) || !fits(m->gates)) {
+        return ERR_TOO_BIG;
+    }
+    int rc = ask(s, K_MODEL_PUT, ctx, &r);
+    if (rc < 0) {
+        return rc;
+    }
+    r->fn.done = done;
+    r->model_v = malloc(sizeof(*r->model_v));
+    must(r->model_v != NULL);
+    row_copy_model(r->model_v, m);
+    if (a != NULL) {
+        r->artifacts = calloc(n_a + 1, sizeof(*a)); /* never NULL for none */
+        must(r->artifacts != NULL);
+        memcpy(r->artifacts, a, n_a * sizeof(*a));
+        r->n_artifacts = n_a;
+    }
+    return submit(s, r);
+}
+
+int store_model_delete(struct store *s, const char *name, store_done_fn *done,
+                       void *ctx)
+{
+    struct request *r = NULL;
+    int rc = ask(s, K_MODEL_DELETE, ctx, &r);
+    if (rc < 0) {
+        return rc;
+    }
+    r->fn.done = done;
+    (void)snprintf(r->name, sizeof(r->name), "%s", name);
+    return submit(s, r);
+}
+
+int store_event_put(struct store *s, const char *kind, const char *subject,
+                    const char *detail)
+{
+    struct request *r = NULL;
+    if (!fits(detail)) {
+        return ERR_TOO_BIG;
+    }
+    int rc = ask(s, K_EVENT_PUT, NULL, &r);
+    if (rc < 0) {
+        return rc;
+    }
+    r->event_v = calloc(1, sizeof(*r->event_v));
+    must(r->event_v != NULL);
+    r->event_v->at_ms = row_now_ms();
+    (void)snprintf(r->event_v->kind, sizeof(r->event_v->kind), "%s", kind);
+    (void)snprintf(r->event_v->subject, sizeof(r->event_v->subject), "%s",
+                   subject);
+    r->event_v->detail = row_dup(detail);
+    return submit(s, r);
+}
+
+int store_jobs(struct store *s, size_t limit, store_jobs_fn *fn, void *ctx)
+{
+    struct request *r = NULL;
+    int rc = ask(s, K_JOBS, ctx, &r);
+    if (rc < 0) {
+        return rc;
+    }
+    r->fn.jobs = fn;
+    r->limit = limit < JOBS_LISTED_MAX ? limit : JOBS_LISTED_MAX;
+    return submit(s, r);
+}
+
+int store_models(struct store *s, store_models_fn *fn, void *ctx)
+{
+    struct request *r = NULL;
+    int rc = ask(s, K_MODELS, ctx, &r);
+    if (rc < 0) {
+        return rc;
+    }
+    r->fn.models = fn;
+    return submit(s, r);
+}
+
+int store_events(struct store *s, int64_t after_id, size_t limit,
+                 store_events_fn *fn, void *ctx)
+{
+    struct request *r = NULL;
+    int rc = ask(s, K_EVENTS, ctx, &r);
+    if (rc < 0) {
+        return rc;
+    }
+    r->fn.events = fn;
+    r->after_id = after_id;
+    r->limit = limit < EVENTS_KEPT_MAX ? limit : EVENTS_KEPT_MAX;
+    return submit(s, r);
+}
