@@ -21,12 +21,11 @@
      BIT(SLOT_GATE) | BIT(SLOT_UP) | BIT(SLOT_DOWN))
 #define QKV_BIAS (BIT(SLOT_Q_BIAS) | BIT(SLOT_K_BIAS) | BIT(SLOT_V_BIAS))
 
-/* clang-format off: its alignment of arrays trips over designated rows */
 static const struct arch_row rows[] = {
     {.name = "llama",
      .need = NEED_ALL,
-     .may = BIT(SLOT_OUTPUT) | BIT(SLOT_ROPE_FREQS) | QKV_BIAS |
-            BIT(SLOT_O_BIAS),
+     .may =
+         BIT(SLOT_OUTPUT) | BIT(SLOT_ROPE_FREQS) | QKV_BIAS | BIT(SLOT_O_BIAS),
      .act = ARCH_SILU,
      .rope_interleaved = true},
     {.name = "qwen2",
@@ -42,7 +41,6 @@ static const struct arch_row rows[] = {
      .local_every = 6,
      .local_base = 10000.0f},
 };
-/* clang-format on */
 
 /* Names; a layer's follow "blk.N.". */
 static const char *const slot_names[SLOT_COUNT] = {
@@ -226,8 +224,8 @@ static int read_local(struct keys *k, struct decoder *d, struct err *e)
     rc = want_u32(k, "attention.sliding_window_pattern", 1, MODEL_LAYERS_MAX,
                   &d->local_every, e);
     if (rc == 0) {
-        rc = want_f32(k, "rope.freq_base_swa", 1, 1e12f, &d->rope_base_local,
-                      e);
+        rc =
+            want_f32(k, "rope.freq_base_swa", 1, 1e12f, &d->rope_base_local, e);
     }
     return rc;
 }
@@ -235,9 +233,9 @@ static int read_local(struct keys *k, struct decoder *d, struct err *e)
 static int read_numbers(struct keys *k, struct decoder *d, struct err *e)
 {
     int rc = 0;
-#define WANT(tail, lo, hi, to)                                                 \
-    if (rc == 0) {                                                             \
-        rc = want_u32(k, tail, lo, hi, to, e);                                 \
+#define WANT(tail, lo, hi, to)                 \
+    if (rc == 0) {                             \
+        rc = want_u32(k, tail, lo, hi, to, e); \
     }
     WANT("block_count", 1, MODEL_LAYERS_MAX, &d->n_layers);
     WANT("embedding_length", 1, MODEL_DIM_MAX, &d->d_model);
@@ -352,15 +350,15 @@ static int check_tensor(const struct decoder *d, const struct gguf_tensor *t,
     uint64_t c = 0;
     arch_shape(d, slot, &r, &c);
     if (t->rows != r || t->cols != c) {
-        return err_set(e, ERR_CONVERT,
-                       "%s is %llu x %llu, the metadata says %llu x %llu",
-                       t->name, (unsigned long long)t->rows,
-                       (unsigned long long)t->cols, (unsigned long long)r,
-                       (unsigned long long)c);
+        return err_set(
+            e, ERR_CONVERT, "%s is %llu x %llu, the metadata says %llu x %llu",
+            t->name, (unsigned long long)t->rows, (unsigned long long)t->cols,
+            (unsigned long long)r, (unsigned long long)c);
     }
     if (!gguf_type_readable(t->type)) {
-        return err_set(e, ERR_UNSUPPORTED, "%s has type %s, which aned does not read",
-                       t->name, gguf_type_name(t->type));
+        return err_set(e, ERR_UNSUPPORTED,
+                       "%s has type %s, which aned does not read", t->name,
+                       gguf_type_name(t->type));
     }
     return 0;
 }
@@ -483,7 +481,8 @@ static const struct arch_row *find_row(const struct gguf *g, struct err *e)
 {
     struct span name = {0};
     if (!gguf_get_str(g, "general.architecture", &name)) {
-        (void)err_set(e, ERR_GGUF_MISSING, "key general.architecture is absent");
+        (void)err_set(e, ERR_GGUF_MISSING,
+                      "key general.architecture is absent");
         return NULL;
     }
     for (size_t i = 0; i < countof(rows); i++) {

@@ -23,6 +23,7 @@
 #include "base/file.h"
 #include "base/num.h"
 #include "convert/digest.h"
+#include "convert/emit.h"
 #include "convert/gates.h"
 #include "convert/plan.h"
 #include "convert/reference.h"
@@ -335,8 +336,8 @@ static int stage_measuring(struct job *j, struct err *e)
         gate_set(&j->result, "range", j->choice.warned ? "warned" : "passed",
                  "residual scale %g, norm %s, margin %.1f; %s",
                  (double)j->choice.alpha,
-                 j->choice.norm == EMIT_NORM_MAX ? "max" : "scale",
-                 j->choice.margin, j->choice.detail);
+                 j->choice.norm == NORM_MAX ? "max" : "scale", j->choice.margin,
+                 j->choice.detail);
     }
     return rc;
 }
@@ -525,7 +526,7 @@ static void fill_bundle(struct job *j)
     b->quant = quant_name(j->emit.weights.quant);
     b->shape = j->emit.functions ? "functions" : "ranged";
     b->kv = j->emit.host ? "host" : "state";
-    b->norm = j->emit.norm == EMIT_NORM_MAX ? "max" : "scale";
+    b->norm = j->emit.norm == NORM_MAX ? "max" : "scale";
     b->embed_scale = d->embed_scale;
     b->residual_scale = j->emit.alpha;
     b->margin = j->choice.margin;

@@ -14,9 +14,9 @@ struct convert_options {
     int source_fd;      /* >= 0: read this instead of opening the path */
     const char *out;    /* the new bundle folder; must not exist */
     const char *name;   /* NULL: from the file */
-    const char
-        *quant;       /* NULL = "int8"; "fp16", "int8-tensor", "int4", "lut4" */
-    uint32_t context; /* 0 = default (design 7) */
+    /* NULL = "int8"; "fp16", "int8-tensor", "int4"; "lut4" is refused */
+    const char *quant;
+    uint32_t context;      /* 0 = default (design 7) */
     const char *shape;     /* NULL = "ranged" */
     const char *kv;        /* NULL = "state" */
     const char *profile;   /* NULL = "law" */
@@ -33,8 +33,8 @@ struct convert_options {
 
 /* What a gate said. verdict: "passed", "failed", "not run", "warned". */
 struct convert_gate {
-    const char
-        *name; /* "structure", "range", "residency", "quality", "exactness" */
+    /* "structure", "range", "residency", "quality", "exactness" */
+    const char *name;
     const char *verdict;
     char detail[ERR_MSG_MAX];
 };

@@ -29,29 +29,26 @@ static int put_layer(const struct emit *m, struct mil_writer *w, uint32_t l,
                      struct layer_weights *r, struct err *e)
 {
     const struct decoder *d = m->d;
-    float gain = program_norm_gain(m, d->d_model);
-    float head_gain = program_norm_gain(m, d->d_head);
+    float gain = norm_gain(m->norm, d->d_model);
+    float head_gain = norm_gain(m->norm, d->d_head);
     const struct want_vector vectors[] = {
-        {SLOT_ATTN_NORM, &r->attn_norm, WEIGHTS_CHANNEL, gain,                       false},
-        {SLOT_Q_BIAS,    &r->q_bias,    WEIGHTS_BIAS,    1,                          true },
-        {SLOT_K_BIAS,    &r->k_bias,    WEIGHTS_BIAS,    1,                          true },
-        {SLOT_V_BIAS,    &r->v_bias,    WEIGHTS_BIAS,    1,                          false},
-        {SLOT_O_BIAS,    &r->o_bias,    WEIGHTS_BIAS,    1,                          false},
-        {SLOT_Q_NORM,    &r->q_norm,    WEIGHTS_LAST,    head_gain * d->score_scale,
-         true                                                                             },
-        {SLOT_K_NORM,    &r->k_norm,    WEIGHTS_LAST,    head_gain,                  true },
+        {SLOT_ATTN_NORM, &r->attn_norm, WEIGHTS_CHANNEL, gain, false},
+        {SLOT_Q_BIAS, &r->q_bias, WEIGHTS_BIAS, 1, true},
+        {SLOT_K_BIAS, &r->k_bias, WEIGHTS_BIAS, 1, true},
+        {SLOT_V_BIAS, &r->v_bias, WEIGHTS_BIAS, 1, false},
+        {SLOT_O_BIAS, &r->o_bias, WEIGHTS_BIAS, 1, false},
+        {SLOT_Q_NORM, &r->q_norm, WEIGHTS_LAST, head_gain * d->score_scale,
+         true},
+        {SLOT_K_NORM, &r->k_norm, WEIGHTS_LAST, head_gain, true},
         {SLOT_POST_ATTN, &r->post_attn, WEIGHTS_CHANNEL, gain * m->alpha,
-         false                                                                            },
-        {SLOT_FFN_NORM,  &r->ffn_norm,  WEIGHTS_CHANNEL, gain,                       false},
-        {SLOT_POST_FFN,  &r->post_ffn,  WEIGHTS_CHANNEL, gain * m->alpha,            false},
+         false},
+        {SLOT_FFN_NORM, &r->ffn_norm, WEIGHTS_CHANNEL, gain, false},
+        {SLOT_POST_FFN, &r->post_ffn, WEIGHTS_CHANNEL, gain * m->alpha, false},
     };
     const struct want_matrix matrices[] = {
-        {SLOT_Q,    &r->q,    true },
-        {SLOT_K,    &r->k,    true },
-        {SLOT_V,    &r->v,    false},
-        {SLOT_O,    &r->o,    false},
-        {SLOT_GATE, &r->gate, false},
-        {SLOT_UP,   &r->up,   false},
+        {SLOT_Q, &r->q, true},        {SLOT_K, &r->k, true},
+        {SLOT_V, &r->v, false},       {SLOT_O, &r->o, false},
+        {SLOT_GATE, &r->gate, false}, {SLOT_UP, &r->up, false},
         {SLOT_DOWN, &r->down, false},
     };
     const struct decoder *perm = d->arch->rope_interleaved ? d : NULL;
@@ -111,7 +108,7 @@ static int head_package(const struct emit *m, struct mil_writer *w,
     const struct mil_const *norm = NULL;
     struct weight head = {0};
     int rc = weights_vector(w, d->global[SLOT_OUT_NORM], WEIGHTS_CHANNEL,
-                            program_norm_gain(m, d->d_model), NULL, &norm, e);
+                            norm_gain(m->norm, d->d_model), NULL, &norm, e);
     if (rc == 0) {
         rc = weights_matrix(&m->weights, w, arch_head(d), first, last - first,
                             NULL, &head, e);

@@ -11,21 +11,12 @@
  * than four axes, and keys are not repeated for grouped heads: the queries of
  * a group become rows of one matmul.
  *
- * Norms (design 5.1, Range). scale: xs = x / sqrt(d), y = xs * rsqrt(sum(xs^2)
- * + eps), times weight * sqrt(d): the rounding of 1/sqrt(d) cancels. max: y =
- * x / max(max|x|, 2^-14), y * rsqrt(mean(y^2) + (sqrt(eps) / max)^2).
- *
  * Weights go to the package first, then the program: functions share them. C
  * does not order the arguments of a call, so at most one argument of any call
  * here makes an op: the program is the same whoever compiled aned.
  */
 #include "convert/program.h"
 
-#include <math.h>
-
-#include "base/half.h"
-
-#define MAX_FLOOR 0x1p-14f /* the least normal fp16 number */
 #define TEXT_ROOM 64
 #define NAME_ROOM (TEXT_ROOM + 32)
 
@@ -156,27 +147,16 @@ static struct mil_value *project(struct ctx *c, const char *what,
 
 /* --- norms --- */
 
-float emit_epsilon(enum emit_norm norm, float eps, float alpha)
-{
-    return norm == EMIT_NORM_SCALE ? half_round(eps * alpha * alpha)
-                                   : half_round(sqrtf(eps) * alpha);
-}
-
-float program_norm_gain(const struct emit *m, uint32_t d)
-{
-    return m->norm == EMIT_NORM_SCALE ? sqrtf((float)d) : 1.0f;
-}
-
 /* RMSNorm over `axis` of d elements. The weight holds the gain. */
 static struct mil_value *rms_norm(struct ctx *c, const char *what,
                                   struct mil_value *x, int32_t axis, uint32_t d,
                                   float alpha, const struct mil_const *weight)
 {
     char text[TEXT_ROOM];
-    float eps = emit_epsilon(c->m->norm, c->m->d->norm_eps, alpha);
+    float eps = norm_epsilon(c->m->norm, c->m->d->norm_eps, alpha);
     struct mil_value *y = NULL;
     struct mil_value *s = NULL;
-    if (c->m->norm == EMIT_NORM_SCALE) {
+    if (c->m->norm == NORM_SCALE) {
         y = binary(c, "mul", "norm_x", x, f16(c, 1.0f / sqrtf((float)d)));
         s = reduce(c, "reduce_sum", "norm_sum",
                    binary(c, "mul", "norm_square", y, y), axis);
@@ -186,7 +166,7 @@ static struct mil_value *rms_norm(struct ctx *c, const char *what,
     } else {
         struct mil_value *m = reduce(c, "reduce_max", "norm_max",
                                      unary(c, "abs", "norm_abs", x), axis);
-        m = binary(c, "maximum", "norm_floor", m, f16(c, MAX_FLOOR));
+        m = binary(c, "maximum", "norm_floor", m, f16(c, NORM_FLOOR));
         y = binary(c, "real_div", "norm_x", x, m);
         s = reduce(c, "reduce_mean", "norm_mean",
                    binary(c, "mul", "norm_square", y, y), axis);

@@ -21,7 +21,3 @@ void program_layers(const struct emit *m, struct mil_program *p,
 /* The final norm and one slice of the vocabulary: function "main". */
 void program_head(const struct emit *m, struct mil_program *p,
                   const struct weight *head, const struct mil_const *norm);
-
-/* What a norm's stored weight is multiplied by for the norm's form; d is the
- * number of elements it runs over. */
-float program_norm_gain(const struct emit *m, uint32_t d);

@@ -13,27 +13,27 @@ static const struct {
     const char *name;
     bool layered, scaled;
 } kinds[RANGE_KINDS] = {
-    [RANGE_EMBEDDING] = {"embedding",      false, true },
-    [RANGE_ATTN_NORM] = {"attn_norm",      true,  false},
-    [RANGE_Q] = {"q",              true,  false},
-    [RANGE_K] = {"k",              true,  false},
-    [RANGE_V] = {"v",              true,  false},
-    [RANGE_Q_NORM] = {"q_norm",         true,  false},
-    [RANGE_K_NORM] = {"k_norm",         true,  false},
-    [RANGE_SCORES] = {"scores",         true,  false},
-    [RANGE_ATTN] = {"attn",           true,  false},
-    [RANGE_ATTN_OUT] = {"attn_out",       true,  false},
-    [RANGE_POST_ATTN] = {"post_attn_norm", true,  true },
-    [RANGE_RESIDUAL_MID] = {"residual_mid",   true,  true },
-    [RANGE_FFN_NORM] = {"ffn_norm",       true,  false},
-    [RANGE_GATE] = {"gate",           true,  false},
-    [RANGE_UP] = {"up",             true,  false},
-    [RANGE_ACT_UP] = {"act_up",         true,  false},
-    [RANGE_FFN_OUT] = {"ffn_out",        true,  false},
-    [RANGE_POST_FFN] = {"post_ffn_norm",  true,  true },
-    [RANGE_RESIDUAL] = {"residual",       true,  true },
-    [RANGE_OUT_NORM] = {"out_norm",       false, false},
-    [RANGE_LOGITS] = {"logits",         false, false},
+    [RANGE_EMBEDDING] = {"embedding", false, true},
+    [RANGE_ATTN_NORM] = {"attn_norm", true, false},
+    [RANGE_Q] = {"q", true, false},
+    [RANGE_K] = {"k", true, false},
+    [RANGE_V] = {"v", true, false},
+    [RANGE_Q_NORM] = {"q_norm", true, false},
+    [RANGE_K_NORM] = {"k_norm", true, false},
+    [RANGE_SCORES] = {"scores", true, false},
+    [RANGE_ATTN] = {"attn", true, false},
+    [RANGE_ATTN_OUT] = {"attn_out", true, false},
+    [RANGE_POST_ATTN] = {"post_attn_norm", true, true},
+    [RANGE_RESIDUAL_MID] = {"residual_mid", true, true},
+    [RANGE_FFN_NORM] = {"ffn_norm", true, false},
+    [RANGE_GATE] = {"gate", true, false},
+    [RANGE_UP] = {"up", true, false},
+    [RANGE_ACT_UP] = {"act_up", true, false},
+    [RANGE_FFN_OUT] = {"ffn_out", true, false},
+    [RANGE_POST_FFN] = {"post_ffn_norm", true, true},
+    [RANGE_RESIDUAL] = {"residual", true, true},
+    [RANGE_OUT_NORM] = {"out_norm", false, false},
+    [RANGE_LOGITS] = {"logits", false, false},
 };
 
 void range_fini(struct range *r)
@@ -152,15 +152,15 @@ static int choose_norm(const struct range *r, const struct decoder *d,
 {
     const struct range_norm *w = worst_norm(r, a);
     float error = w != NULL ? w->error[a] : 0;
-    bool eps_kept = emit_epsilon(EMIT_NORM_SCALE, d->norm_eps, c->alpha) > 0;
+    bool eps_kept = norm_epsilon(NORM_SCALE, d->norm_eps, c->alpha) > 0;
     if (norm == NULL) {
         /* without epsilon a row of zeros would be NaN: then max as well */
         bool scale = error <= NORM_GOOD && eps_kept;
-        c->norm = scale ? EMIT_NORM_SCALE : EMIT_NORM_MAX;
+        c->norm = scale ? NORM_SCALE : NORM_MAX;
     } else if (strcmp(norm, "max") == 0) {
-        c->norm = EMIT_NORM_MAX;
+        c->norm = NORM_MAX;
     } else if (strcmp(norm, "scale") == 0) {
-        c->norm = EMIT_NORM_SCALE;
+        c->norm = NORM_SCALE;
         if (w != NULL && error > NORM_BAD) {
             char name[RANGE_NAME_MAX];
             range_name(w->kind, w->layer, name);
@@ -174,7 +174,7 @@ static int choose_norm(const struct range *r, const struct decoder *d,
         return err_set(e, ERR_INVALID, "norm '%.16s': scale or max", norm);
     }
     c->eps_omitted =
-        d->norm_eps > 0 && !(emit_epsilon(c->norm, d->norm_eps, c->alpha) > 0);
+        d->norm_eps > 0 && !(norm_epsilon(c->norm, d->norm_eps, c->alpha) > 0);
     return 0;
 }
 

@@ -8,7 +8,7 @@
 #pragma once
 
 #include "convert/arch.h"
-#include "convert/emit.h"
+#include "convert/norm.h"
 
 #define RANGE_FP16   65504.0 /* largest finite fp16 number */
 #define RANGE_FREE   4.0     /* the factor that should stay free */
@@ -79,7 +79,7 @@ bool range_scaled(enum range_kind kind);
 
 struct range_choice {
     float alpha;
-    enum emit_norm norm;
+    enum norm_form norm;
     double margin; /* 65504 / (alpha * largest stream peak) */
     bool eps_omitted;
     bool warned;              /* less than RANGE_FREE is free somewhere */

@@ -12,9 +12,11 @@
 #include "base/half.h"
 #include "base/num.h"
 #include "convert/gemm.h"
+#include "convert/quant.h"
 
 #define BLOCK_FLOATS (128u * 1024u)
 #define TOKENS       REFERENCE_TOKENS_MAX
+#define BATCH        64u /* blocks a worker between two looks at progress */
 
 struct scratch { /* of one worker */
     float *rows; /* dequantised weights */
@@ -50,7 +52,8 @@ struct product {
     const float *x;
     float *y; /* (rows, stride); NULL: peaks, and logits when wanted */
     uint64_t block_rows;
-    float *logits; /* (n, vocab) */
+    uint64_t first; /* block of this batch */
+    float *logits;  /* (n, vocab) */
 };
 
 static uint64_t block_rows(uint64_t cols)
@@ -77,7 +80,7 @@ static void on_product(void *ctx, unsigned worker, size_t i)
     struct product *p = ctx;
     struct reference *r = p->r;
     struct scratch *s = &r->scratch[worker];
-    uint64_t from = i * p->block_rows;
+    uint64_t from = (p->first + i) * p->block_rows;
     uint64_t n = num_min(p->block_rows, p->t->rows - from);
     if (s->rc < 0) {
         return;
@@ -105,13 +108,23 @@ static int run_product(struct product *p, struct err *e)
     struct reference *r = p->r;
     p->block_rows = block_rows(p->t->cols);
     uint64_t blocks = (p->t->rows + p->block_rows - 1) / p->block_rows;
-    pool_run(r->pool, on_product, p, (size_t)blocks);
-    for (size_t i = 0; i < r->n_scratch; i++) {
-        if (r->scratch[i].rc < 0) {
-            return err_set(e, r->scratch[i].rc, "%s", r->scratch[i].err.msg);
+    uint64_t batch = (uint64_t)r->n_scratch * BATCH;
+    for (p->first = 0; p->first < blocks; p->first += batch) {
+        uint64_t n = num_min(batch, blocks - p->first);
+        pool_run(r->pool, on_product, p, (size_t)n);
+        for (size_t i = 0; i < r->n_scratch; i++) {
+            if (r->scratch[i].rc < 0) {
+                return err_set(e, r->scratch[i].rc, "%s",
+                               r->scratch[i].err.msg);
+            }
+        }
+        uint64_t bytes = p->t->bytes / blocks * n;
+        int rc = r->progress == NULL ? 0 : progress_add(r->progress, bytes, e);
+        if (rc < 0) {
+            return rc;
         }
     }
-    return r->progress == NULL ? 0 : progress_add(r->progress, p->t->bytes, e);
+    return 0;
 }
 
 /* y = t * x (+ bias) */
@@ -173,7 +186,7 @@ static float scale_error(const struct reference *r, const float *x, size_t d,
             sum[t] += v[t];
         }
     }
-    float eps = emit_epsilon(EMIT_NORM_SCALE, r->d->norm_eps, alpha);
+    float eps = norm_epsilon(NORM_SCALE, r->d->norm_eps, alpha);
     float worst = 0;
     for (uint32_t t = 0; t < r->n; t++) {
         float s = half_round(half_round(sum[t]) + eps);

@@ -231,11 +231,9 @@ static int sink_peak(void *ctx, const void *p, size_t n, struct err *e)
 static struct mil_type conv_type(enum mil_dtype dtype, uint64_t rows,
                                  uint64_t cols)
 {
-    return (struct mil_type){
-        .dtype = dtype,
-        .rank = 4,
-        .dims = {(int64_t)rows, (int64_t)cols, 1, 1}
-    };
+    return (struct mil_type){.dtype = dtype,
+                             .rank = 4,
+                             .dims = {(int64_t)rows, (int64_t)cols, 1, 1}};
 }
 
 int weights_matrix(const struct weights *x, struct mil_writer *w,
@@ -244,6 +242,11 @@ int weights_matrix(const struct weights *x, struct mil_writer *w,
                    struct err *e)
 {
     struct stream s = {0};
+    struct weight r = {0};
+    enum mil_dtype dtype = x->quant == QUANT_FP16   ? MIL_FP16
+                           : x->quant == QUANT_INT4 ? MIL_INT4
+                                                    : MIL_INT8;
+    struct mil_type type = conv_type(dtype, rows, t->cols);
     int rc = stream_init(&s, x, t, first, rows, perm, e);
     if (rc < 0) {
         return rc;
@@ -256,16 +259,12 @@ int weights_matrix(const struct weights *x, struct mil_writer *w,
     if (rc < 0) {
         goto out;
     }
-    enum mil_dtype dtype = s.quant == QUANT_FP16   ? MIL_FP16
-                           : s.quant == QUANT_INT4 ? MIL_INT4
-                                                   : MIL_INT8;
-    struct mil_type type = conv_type(dtype, rows, t->cols);
     mil_blob_begin(w, &type);
     rc = stream_run(&s, x, sink_blob, w, e);
     if (rc < 0) {
         goto out; /* the writer is aborted with its open blob */
     }
-    struct weight r = {.data = mil_blob_end(w)};
+    r.data = mil_blob_end(w);
     if (s.quant != QUANT_FP16) {
         uint64_t n = s.quant == QUANT_INT8_TENSOR ? 1 : rows;
         struct mil_type st = conv_type(MIL_FP16, n, 1);
@@ -287,6 +286,7 @@ int weights_vector(struct mil_writer *w, const struct gguf_tensor *t,
     size_t n = (size_t)t->cols;
     float *in = malloc(n * sizeof(*in));
     uint16_t *out = malloc(n * sizeof(*out));
+    struct mil_type type = {.dtype = MIL_FP16, .rank = 4, .dims = {1, 1, 1, 1}};
     int rc = 0;
     if (in == NULL || out == NULL) {
         rc = err_set(e, ERR_NOMEM, "%s: no memory", t->name);
@@ -308,9 +308,6 @@ int weights_vector(struct mil_writer *w, const struct gguf_tensor *t,
     if (rc < 0) {
         goto out;
     }
-    struct mil_type type = {
-        .dtype = MIL_FP16, .rank = 4, .dims = {1, 1, 1, 1}
-    };
     if (shape == WEIGHTS_BIAS) {
         type.rank = 1;
         type.dims[0] = (int64_t)n;

@@ -1,0 +1,235 @@
+/* worker.c - the convert role: one job, then the end.
+ *
+ * The parent is the only one who talks to it: a cancel frame, or the end of
+ * file because the parent is gone, stops the job at the next progress call.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "convert/convert.h"
+#include "convert/sandbox.h"
+#include "proto/frame.h"
+#include "proto/json.h"
+#include "proto/msg.h"
+
+#define CONTROL_FD 3
+#define SOURCE_FD  4
+#define PATH_ROOM  2048
+
+struct worker {
+    struct frame_in in;
+    uint32_t request; /* of the job's frame: answers carry it */
+    struct json *spec;
+    struct convert_options o;
+    int source_fd;
+    struct sandbox_report sandbox;
+};
+
+/* --- frames out --- */
+
+static int send_json(const struct worker *w, enum frame_type type,
+                     struct json *j, struct err *e)
+{
+    struct buf b;
+    buf_init(&b, FRAME_WORKER_MAX);
+    json_write(j, false, &b);
+    int rc = buf_ok(&b)
+                 ? frame_write_fd(CONTROL_FD, type, w->request, b.p, b.n, e)
+                 : err_set(e, ERR_TOO_BIG, "the result passes a frame");
+    buf_fini(&b);
+    json_free(j);
+    return rc;
+}
+
+static int send_error(const struct worker *w, const struct err *why)
+{
+    struct err e = {0};
+    struct buf b;
+    buf_init(&b, FRAME_WORKER_MAX);
+    msg_error_put(&b, why);
+    int rc = frame_write_fd(CONTROL_FD, FRAME_ERROR, w->request, b.p, b.n, &e);
+    buf_fini(&b);
+    return rc < 0 ? err_exit(rc) : err_exit(why->code);
+}
+
+static int send_done(const struct worker *w, const struct convert_result *r,
+                     struct err *e)
+{
+    struct json *j = json_object();
+    struct json *gates = json_add_array(j, "gates");
+    for (size_t i = 0; i < r->n_gates; i++) {
+        struct json *g = json_add_object(gates, NULL);
+        json_add_str(g, "name", r->gates[i].name);
+        json_add_str(g, "verdict", r->gates[i].verdict);
+        json_add_str(g, "detail", r->gates[i].detail);
+    }
+    json_add_int(j, "bundle_bytes", (int64_t)r->bundle_bytes);
+    json_add_int(j, "n_shards", r->n_shards);
+    json_add_int(j, "n_heads", r->n_heads);
+    json_add_int(j, "ms", r->ms);
+    struct json *s = json_add_object(j, "sandbox");
+    json_add_bool(s, "limits", w->sandbox.limits);
+    json_add_bool(s, "landlock", w->sandbox.landlock);
+    json_add_bool(s, "seccomp", w->sandbox.seccomp);
+    return send_json(w, FRAME_CONVERT_DONE, j, e);
+}
+
+/* --- frames in --- */
+
+/* Has the parent asked to stop, or gone? Any frame but CANCEL is a mistake of
+ * the parent's, and stops as well. */
+static bool wanted(void)
+{
+    struct pollfd p = {.fd = CONTROL_FD, .events = POLLIN};
+    int n = poll(&p, 1, 0);
+    return n == 0 || (n < 0 && errno == EINTR);
+}
+
+static bool on_progress(void *ctx, const char *stage, double fraction)
+{
+    const struct worker *w = ctx;
+    struct err e = {0};
+    if (!wanted()) {
+        return false;
+    }
+    struct json *j = json_object();
+    json_add_str(j, "stage", stage);
+    json_add_num(j, "fraction", fraction);
+    return send_json(w, FRAME_PROGRESS, j, &e) == 0;
+}
+
+/* --- the job --- */
+
+static int read_spec(struct worker *w, const struct frame *f, struct err *e)
+{
+    int64_t context = 0;
+    int64_t threads = 0;
+    struct convert_options *o = &w->o;
+    convert_options_init(o);
+    w->request = f->request;
+    if (f->type != FRAME_CONVERT) {
+        return err_set(e, ERR_FRAME,
+                       "a job comes first, not a frame of type %d",
+                       (int)f->type);
+    }
+    int rc = json_parse((const char *)f->payload, f->n, &w->spec, e);
+    const struct {
+        const char *key;
+        const char **to;
+    } strings[] = {
+        {"source", &o->source},   {"out", &o->out},     {"name", &o->name},
+        {"quant", &o->quant},     {"shape", &o->shape}, {"kv", &o->kv},
+        {"profile", &o->profile}, {"norm", &o->norm},
+    };
+    for (size_t i = 0; rc == 0 && i < countof(strings); i++) {
+        rc = json_want_str(w->spec, strings[i].key, strings[i].to == &o->out,
+                           strings[i].to, e);
+    }
+    if (rc == 0) {
+        rc = json_want_int(w->spec, "context", false, 0, UINT32_MAX, &context,
+                           e);
+    }
+    if (rc == 0) {
+        rc = json_want_int(w->spec, "threads", false, 0, ENGINE_THREADS_MAX,
+                           &threads, e);
+    }
+    if (rc == 0) {
+        rc = json_want_num(w->spec, "residual_scale", false, 0, 1,
+                           &o->residual_scale, e);
+    }
+    o->context = (uint32_t)context;
+    o->threads = (unsigned)threads;
+    return rc;
+}
+
+/* The folder that `out` will stand in. */
+static void parent_of(const char *out, char to[PATH_ROOM])
+{
+    size_t n = strlen(out);
+    while (n > 1 && out[n - 1] == '/') {
+        n--;
+    }
+    while (n > 0 && out[n - 1] != '/') {
+        n--;
+    }
+    (void)snprintf(to, PATH_ROOM, "%.*s", n > 0 ? (int)n : 1,
+                   n > 0 ? out : ".");
+}
+
+static int open_source(struct worker *w, struct err *e)
+{
+    struct stat st = {0};
+    w->source_fd = SOURCE_FD;
+    if (fstat(SOURCE_FD, &st) < 0) {
+        if (w->o.source == NULL) {
+            return err_set(e, ERR_INVALID, "a job names its source");
+        }
+        int fd = open(w->o.source, O_RDONLY | O_NONBLOCK);
+        if (fd < 0) {
+            return err_errno(e, errno, "source");
+        }
+        if (fd != SOURCE_FD) {
+            if (dup2(fd, SOURCE_FD) < 0) {
+                return err_errno(e, errno, "source");
+            }
+            (void)close(fd);
+        }
+        if (fstat(SOURCE_FD, &st) < 0) {
+            return err_errno(e, errno, "source");
+        }
+    }
+    w->o.source_fd = SOURCE_FD;
+    char parent[PATH_ROOM];
+    parent_of(w->o.out, parent);
+    struct sandbox_conf c = {
+        .writable = parent,
+        .keep_fds = SOURCE_FD + 1,
+        .source_bytes = st.st_size > 0 ? (uint64_t)st.st_size : 0,
+    };
+    sandbox_enter(&c, &w->sandbox);
+    log_info("sandbox", "limits=%d landlock=%d seccomp=%d", w->sandbox.limits,
+             w->sandbox.landlock, w->sandbox.seccomp);
+    return 0;
+}
+
+int convert_role(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    struct worker w = {.source_fd = -1};
+    struct frame f = {0};
+    struct err e = {0};
+    struct convert_result r = {0};
+    log_setup(LOG_INFO, "convert");
+    (void)signal(SIGPIPE, SIG_IGN);
+    frame_in_init(&w.in, FRAME_WORKER_MAX);
+    int rc = frame_read_fd(CONTROL_FD, &w.in, &f, &e);
+    if (rc == 0) { /* the parent changed its mind */
+        frame_in_fini(&w.in);
+        return EXIT_SUCCESS;
+    }
+    rc = rc < 0 ? rc : read_spec(&w, &f, &e);
+    if (rc == 0) {
+        rc = open_source(&w, &e);
+    }
+    if (rc == 0) {
+        w.o.progress = on_progress;
+        w.o.ctx = &w;
+        rc = convert_run(&w.o, &r, &e);
+    }
+    if (rc == 0) {
+        rc = send_done(&w, &r, &e);
+        rc = rc < 0 ? err_exit(rc) : EXIT_SUCCESS;
+    } else {
+        rc = send_error(&w, &e);
+    }
+    json_free(w.spec);
+    frame_in_fini(&w.in);
+    return rc;
+}

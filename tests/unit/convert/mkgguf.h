@@ -1,0 +1,214 @@
+/* mkgguf.h - small random models, written as GGUF v3 by the test itself. */
+#pragma once
+
+#include <math.h>
+
+#include "base/buf.h"
+#include "../unit.h"
+
+/* A model of one of the families. Numbers are chosen by the test. */
+struct mk {
+    const char *arch;
+    uint32_t layers, d, heads, kv, d_head, ff, vocab, context;
+    uint32_t rope_dim; /* 0: key absent */
+    uint32_t window;   /* gemma3 */
+    bool untied;
+    bool qkv_bias;
+    bool gemma;         /* q/k norms and post norms */
+    bool factors;       /* rope_freqs.weight */
+    float gain;         /* weights are uniform in +-gain / sqrt(cols) */
+    float embed_gain;   /* embeddings in +- this */
+    float post_gain;    /* gemma's post norm weights */
+    const char *extra_key; /* an additional u32 */
+    uint32_t extra_value;
+    const char *extra_tensor; /* a stray tensor of 4 floats */
+    const char *without;      /* leave this tensor out */
+};
+
+static inline uint32_t mk_random(uint64_t *s)
+{
+    *s = *s * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(*s >> 33);
+}
+
+struct mk_out {
+    struct buf kv, info, data;
+    uint64_t n_kv, n_tensors, seed;
+    const struct mk *m;
+};
+
+static inline void mk_key(struct mk_out *o, const char *key, uint32_t type)
+{
+    buf_u64(&o->kv, strlen(key));
+    buf_puts(&o->kv, key);
+    buf_u32(&o->kv, type);
+    o->n_kv++;
+}
+
+static inline void mk_str(struct mk_out *o, const char *key, const char *v)
+{
+    mk_key(o, key, 8);
+    buf_u64(&o->kv, strlen(v));
+    buf_puts(&o->kv, v);
+}
+
+static inline void mk_u32(struct mk_out *o, const char *tail, uint32_t v)
+{
+    char key[128];
+    (void)snprintf(key, sizeof(key), "%s.%s", o->m->arch, tail);
+    mk_key(o, key, 4);
+    buf_u32(&o->kv, v);
+}
+
+static inline void mk_f32(struct mk_out *o, const char *tail, float v)
+{
+    char key[128];
+    (void)snprintf(key, sizeof(key), "%s.%s", o->m->arch, tail);
+    mk_key(o, key, 6);
+    buf_f32(&o->kv, v);
+}
+
+/* cols x rows floats in lo..hi. */
+static inline void mk_tensor(struct mk_out *o, const char *name, uint32_t cols,
+                             uint32_t rows, float lo, float hi)
+{
+    if (o->m->without != NULL && strcmp(name, o->m->without) == 0) {
+        return;
+    }
+    while (o->data.n % 32 != 0) {
+        buf_u8(&o->data, 0);
+    }
+    buf_u64(&o->info, strlen(name));
+    buf_puts(&o->info, name);
+    buf_u32(&o->info, rows > 0 ? 2 : 1);
+    buf_u64(&o->info, cols);
+    if (rows > 0) {
+        buf_u64(&o->info, rows);
+    }
+    buf_u32(&o->info, 0);
+    buf_u64(&o->info, o->data.n);
+    o->n_tensors++;
+    uint64_t n = (uint64_t)cols * (rows > 0 ? rows : 1);
+    for (uint64_t i = 0; i < n; i++) {
+        float u = (float)mk_random(&o->seed) / 2147483648.0f;
+        buf_f32(&o->data, lo + (hi - lo) * u);
+    }
+}
+
+static inline void mk_matrix(struct mk_out *o, const char *name, uint32_t cols,
+                             uint32_t rows)
+{
+    float g = (o->m->gain > 0 ? o->m->gain : 1.7f) / sqrtf((float)cols);
+    mk_tensor(o, name, cols, rows, -g, g);
+}
+
+static inline void mk_layer(struct mk_out *o, uint32_t l)
+{
+    const struct mk *m = o->m;
+    char n[96];
+#define N(tail) (snprintf(n, sizeof(n), "blk.%u." tail, l), n)
+    mk_tensor(o, N("attn_norm.weight"), m->d, 0, 0.8f, 1.2f);
+    mk_matrix(o, N("attn_q.weight"), m->d, m->heads * m->d_head);
+    mk_matrix(o, N("attn_k.weight"), m->d, m->kv * m->d_head);
+    mk_matrix(o, N("attn_v.weight"), m->d, m->kv * m->d_head);
+    mk_matrix(o, N("attn_output.weight"), m->heads * m->d_head, m->d);
+    if (m->qkv_bias) {
+        mk_tensor(o, N("attn_q.bias"), m->heads * m->d_head, 0, -1, 1);
+        mk_tensor(o, N("attn_k.bias"), m->kv * m->d_head, 0, -1, 1);
+        mk_tensor(o, N("attn_v.bias"), m->kv * m->d_head, 0, -1, 1);
+    }
+    if (m->gemma) {
+        float p = m->post_gain > 0 ? m->post_gain : 1;
+        mk_tensor(o, N("attn_q_norm.weight"), m->d_head, 0, 0.8f, 1.2f);
+        mk_tensor(o, N("attn_k_norm.weight"), m->d_head, 0, 0.8f, 1.2f);
+        mk_tensor(o, N("post_attention_norm.weight"), m->d, 0, 0.5f * p, p);
+        mk_tensor(o, N("post_ffw_norm.weight"), m->d, 0, 0.5f * p, p);
+    }
+    mk_tensor(o, N("ffn_norm.weight"), m->d, 0, 0.8f, 1.2f);
+    mk_matrix(o, N("ffn_gate.weight"), m->d, m->ff);
+    mk_matrix(o, N("ffn_up.weight"), m->d, m->ff);
+    mk_matrix(o, N("ffn_down.weight"), m->ff, m->d);
+#undef N
+}
+
+static inline void mk_keys(struct mk_out *o)
+{
+    const struct mk *m = o->m;
+    mk_str(o, "general.architecture", m->arch);
+    mk_u32(o, "block_count", m->layers);
+    mk_u32(o, "context_length", m->context);
+    mk_u32(o, "embedding_length", m->d);
+    mk_u32(o, "feed_forward_length", m->ff);
+    mk_u32(o, "attention.head_count", m->heads);
+    mk_u32(o, "attention.head_count_kv", m->kv);
+    mk_f32(o, "attention.layer_norm_rms_epsilon", 1e-6f);
+    if (m->d_head * m->heads != m->d) {
+        mk_u32(o, "attention.key_length", m->d_head);
+        mk_u32(o, "attention.value_length", m->d_head);
+    }
+    if (m->rope_dim != 0) {
+        mk_u32(o, "rope.dimension_count", m->rope_dim);
+    }
+    if (m->window != 0) {
+        mk_u32(o, "attention.sliding_window", m->window);
+    }
+    if (m->extra_key != NULL) {
+        mk_u32(o, m->extra_key, m->extra_value);
+    }
+}
+
+/* The whole file; buf_fini is the caller's. */
+static inline struct buf mk_gguf(const struct mk *m)
+{
+    struct mk_out o = {.m = m, .seed = 7};
+    struct buf out;
+    buf_init(&o.kv, 1 << 20);
+    buf_init(&o.info, 1 << 20);
+    buf_init(&o.data, 64 << 20);
+    buf_init(&out, 80 << 20);
+    mk_keys(&o);
+    float g = m->embed_gain > 0 ? m->embed_gain : 1;
+    mk_tensor(&o, "token_embd.weight", m->d, m->vocab, -g, g);
+    for (uint32_t l = 0; l < m->layers; l++) {
+        mk_layer(&o, l);
+    }
+    mk_tensor(&o, "output_norm.weight", m->d, 0, 0.8f, 1.2f);
+    if (m->untied) {
+        mk_matrix(&o, "output.weight", m->d, m->vocab);
+    }
+    if (m->factors) {
+        uint32_t r = m->rope_dim != 0 ? m->rope_dim : m->d_head;
+        mk_tensor(&o, "rope_freqs.weight", r / 2, 0, 1, 8);
+    }
+    if (m->extra_tensor != NULL) {
+        mk_tensor(&o, m->extra_tensor, 4, 0, 0, 1);
+    }
+    buf_puts(&out, "GGUF");
+    buf_u32(&out, 3);
+    buf_u64(&out, o.n_tensors);
+    buf_u64(&out, o.n_kv);
+    buf_put(&out, o.kv.p, o.kv.n);
+    buf_put(&out, o.info.p, o.info.n);
+    while (out.n % 32 != 0) {
+        buf_u8(&out, 0);
+    }
+    buf_put(&out, o.data.p, o.data.n);
+    assert_true(buf_ok(&out));
+    buf_fini(&o.kv);
+    buf_fini(&o.info);
+    buf_fini(&o.data);
+    return out;
+}
+
+static const struct mk mk_llama = {.arch = "llama", .layers = 3, .d = 64,
+                                   .heads = 4, .kv = 2, .d_head = 16,
+                                   .ff = 96, .vocab = 300, .context = 64,
+                                   .untied = true};
+static const struct mk mk_qwen2 = {.arch = "qwen2", .layers = 2, .d = 64,
+                                   .heads = 4, .kv = 1, .d_head = 16,
+                                   .ff = 96, .vocab = 300, .context = 64,
+                                   .qkv_bias = true};
+static const struct mk mk_gemma3 = {.arch = "gemma3", .layers = 7, .d = 48,
+                                    .heads = 4, .kv = 1, .d_head = 32,
+                                    .ff = 96, .vocab = 300, .context = 64,
+                                    .window = 16, .gemma = true};
