@@ -80,9 +80,9 @@ struct backend {
                    size_t n_out, struct err *e);
 };
 
-extern const struct backend backend_interpreter;
+extern const struct backend backend_interpreter; /* op by op */
+extern const struct backend backend_cpu; /* the same kernels and fast paths */
 
-/* "cpu" (until the compiler exists: an alias that runs the interpreter and
- * says so in aned inspect), "interpreter", "coreml" (macOS). NULL: unknown or
- * not in this build. */
+/* "cpu", "interpreter", "coreml" (macOS). NULL: unknown or not in this
+ * build. */
 const struct backend *backend_find(const char *name);

@@ -1,0 +1,32 @@
+/* attention.h - softmax(q k^T ... + mask) v without the score matrix.
+ *
+ * A row attends only to the stretch of positions that its mask shows; a
+ * position whose mask is at most `hidden` counts as invisible and is not even
+ * looked at. With the shard contract's mask of -1e4 that gives the very bits
+ * of the full computation, because exp of what is left of such a score is
+ * exactly 0 (scores stay below some thousands) and adding 0 changes nothing.
+ */
+#pragma once
+
+#include "engine/cpu/cpu.h"
+
+#define ATTENTION_OPS  6
+#define ATTENTION_MASK (-9999.0f) /* the contract's -1e4, and below */
+
+enum attention_op { ATTENTION_MUL, ATTENTION_DIV, ATTENTION_ADD_MASK,
+                    ATTENTION_CAST };
+
+/* What happens between the two products, op by op, with the rounding that
+ * each operation's declared type asks for in round mode. */
+struct attention_form {
+    bool tx; /* q is [.., D, T] */
+    int n;
+    struct {
+        enum attention_op op;
+        float c;
+        bool fp16;
+    } ops[ATTENTION_OPS];
+    bool scores_fp16; /* of q k^T */
+    bool probs_fp16;  /* of the softmax or the cast behind it */
+    float hidden;
+};

@@ -1,0 +1,449 @@
+/* The two CPU backends: "interpreter" runs a program op by op, "cpu" the same
+ * kernels after fuse.c has recognised what can be done at once. */
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/half.h"
+#include "engine/cpu/bind.h"
+#include "engine/cpu/cpu.h"
+#include "engine/cpu/pool.h"
+
+/* Raise it when a change of the kernels may change any bit of a result. */
+#define CPU_ARITH 1
+
+static atomic_uint_fast64_t next_model_id = 1;
+
+/* --- ports --- */
+
+static const struct mil_feature *feature_of(const struct mil_feature *f,
+                                            size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(f[i].name, name) == 0) {
+            return &f[i];
+        }
+    }
+    return NULL;
+}
+
+/* Bounds of one dimension of an input; -1 above is unbounded. */
+static void dim_range(const struct mil_feature *f, int i, int64_t *lo,
+                      int64_t *hi)
+{
+    *lo = 1;
+    *hi = -1;
+    if (f == NULL) {
+        return;
+    }
+    if (f->has_range) {
+        *lo = f->lo[i];
+        *hi = f->hi[i];
+    } else if (f->n_shapes > 0) {
+        *lo = f->shapes[i];
+        *hi = f->shapes[i];
+        for (size_t k = 1; k < f->n_shapes; k++) {
+            int64_t d = f->shapes[k * (size_t)f->type.rank + (size_t)i];
+            *lo = d < *lo ? d : *lo;
+            *hi = d > *hi ? d : *hi;
+        }
+    }
+}
+
+static void input_port(struct backend_model *m, const struct mil_value *v)
+{
+    struct backend_port *p = &m->in[m->n_in];
+    const struct mil_feature *f =
+        feature_of(m->fn->in, m->fn->n_in, v->name);
+    if (f != NULL && f->type.rank != v->type.rank) {
+        f = NULL;
+    }
+    *p = (struct backend_port){.name = v->name, .type = v->type};
+    for (int i = 0; i < v->type.rank; i++) {
+        if (v->type.dims[i] != MIL_UNKNOWN) {
+            continue;
+        }
+        dim_range(f, i, &p->t_lo, &p->t_hi);
+        m->t_min = p->t_lo > m->t_min ? p->t_lo : m->t_min;
+        if (p->t_hi >= 0 && (m->t_max < 0 || p->t_hi < m->t_max)) {
+            m->t_max = p->t_hi;
+        }
+        m->has_t = true;
+        break;
+    }
+    m->features[m->n_in] = f;
+    m->in_slot[m->n_in++] = (int)v->id;
+}
+
+static int state_port(struct backend_model *m, const struct mil_value *v,
+                      struct err *e)
+{
+    uint64_t n = 0;
+    if (v->type.dtype != MIL_FP16 || v->type.rank < 1 ||
+        !mil_type_count(&v->type, &n) || n == 0 ||
+        n > MIL_TENSOR_BYTES_MAX / sizeof(float)) {
+        return err_set(e, ERR_MIL_INVALID, "state %s is not fp16 of a fixed "
+                       "shape", v->name);
+    }
+    m->states[m->n_states] =
+        (struct backend_port){.name = v->name, .type = v->type};
+    m->state[m->n_states++] = (struct state_def){
+        .name = v->name, .n = (size_t)n, .type = &v->type};
+    m->state_bytes += n * sizeof(uint16_t);
+    return 0;
+}
+
+static int make_ports(struct backend_model *m, struct err *e)
+{
+    const struct mil_function *f = m->fn;
+    struct arena *a = &m->arena;
+    size_t n = f->n_inputs + 1;
+    size_t n_out = f->body->n_outputs + 1;
+    m->in = arena_array(a, n, sizeof(*m->in));
+    m->features = arena_array(a, n, sizeof(struct mil_feature *));
+    m->in_slot = arena_array(a, n, sizeof(int));
+    m->states = arena_array(a, n, sizeof(*m->states));
+    m->state = arena_array(a, n, sizeof(*m->state));
+    m->out = arena_array(a, n_out, sizeof(*m->out));
+    m->out_slot = arena_array(a, n_out, sizeof(int));
+    m->in_now = arena_array(a, n, sizeof(struct tensor *));
+    m->out_buf = arena_array(a, n_out, sizeof(float *));
+    m->key = arena_array(a, n * MIL_RANK_MAX, sizeof(*m->key));
+    if (m->in == NULL || m->features == NULL || m->in_slot == NULL ||
+        m->states == NULL || m->state == NULL || m->out == NULL ||
+        m->out_slot == NULL || m->in_now == NULL || m->out_buf == NULL ||
+        m->key == NULL) {
+        return err_set(e, ERR_NOMEM, "the program");
+    }
+    m->t_min = 1;
+    m->t_max = -1;
+    for (size_t i = 0; i < f->n_inputs; i++) {
+        if (f->inputs[i]->type.state) {
+            int rc = state_port(m, f->inputs[i], e);
+            if (rc < 0) {
+                return rc;
+            }
+        } else {
+            input_port(m, f->inputs[i]);
+        }
+    }
+    for (size_t i = 0; i < f->body->n_outputs; i++) {
+        const struct mil_value *v = f->body->outputs[i];
+        m->out[i] = (struct backend_port){.name = v->name, .type = v->type};
+        m->out_slot[i] = (int)v->id;
+    }
+    m->n_out = f->body->n_outputs;
+    if (!m->has_t) {
+        m->t_max = 1;
+    } else if (m->t_max < 0) {
+        m->t_max = ENGINE_STEP_ROWS_MAX;
+    }
+    return 0;
+}
+
+/* --- open and close --- */
+
+void cpu_close(struct backend_model *m)
+{
+    if (m == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < CPU_PLANS_MAX; i++) {
+        plan_free(m->plans[i]);
+    }
+    for (size_t i = 0; m->out_buf != NULL && i < m->n_out; i++) {
+        free(m->out_buf[i]);
+    }
+    free(m->scratch);
+    arena_fini(&m->arena);
+    mil_free(m->program);
+    if (m->pooled) {
+        pool_unref();
+    }
+    free(m);
+}
+
+int cpu_open_program(struct mil_program *p, const char *function,
+                     const struct backend_conf *conf, bool fast,
+                     struct backend_model **ret, struct err *e)
+{
+    int rc = 0;
+    struct backend_model *m = calloc(1, sizeof(*m));
+    must(m != NULL);
+    arena_init(&m->arena, 0);
+    m->program = p;
+    m->id = atomic_fetch_add(&next_model_id, 1);
+    m->threads = conf->threads != 0 ? conf->threads : pool_cores();
+    if (m->threads > ENGINE_THREADS_MAX) {
+        m->threads = ENGINE_THREADS_MAX;
+    }
+    m->round = conf->round_fp16;
+    m->fn = mil_function_find(p, function);
+    if (m->fn == NULL) {
+        rc = err_set(e, ERR_NOT_FOUND, "no function %s",
+                     function != NULL ? function : "(default)");
+        goto out;
+    }
+    rc = make_ports(m, e);
+    if (rc == 0) {
+        rc = bind_run(m, e);
+    }
+    if (rc == 0 && fast) {
+        rc = fuse_run(m, e);
+    }
+    if (rc < 0) {
+        goto out;
+    }
+    pool_ref();
+    m->pooled = true;
+    *ret = m;
+    m = NULL;
+out:
+    cpu_close(m);
+    return rc;
+}
+
+static int open_package(const char *pkg, const char *function,
+                        const struct backend_conf *conf, bool fast,
+                        struct backend_model **ret, struct err *e)
+{
+    struct mil_program *p = NULL;
+    int rc = mil_read(pkg, &p, e);
+    if (rc < 0) {
+        return rc;
+    }
+    rc = mil_validate(p, e);
+    if (rc < 0) {
+        mil_free(p);
+        return rc;
+    }
+    return cpu_open_program(p, function, conf, fast, ret, e);
+}
+
+static int interpreter_open(const char *pkg, const char *function,
+                            const struct backend_conf *conf,
+                            struct backend_model **ret, struct err *e)
+{
+    return open_package(pkg, function, conf, false, ret, e);
+}
+
+static int fast_open(const char *pkg, const char *function,
+                     const struct backend_conf *conf,
+                     struct backend_model **ret, struct err *e)
+{
+    return open_package(pkg, function, conf, true, ret, e);
+}
+
+static void cpu_info(const struct backend_model *m, struct backend_info *ret)
+{
+    *ret = (struct backend_info){
+        .n_in = m->n_in,
+        .n_out = m->n_out,
+        .n_states = m->n_states,
+        .in = m->in,
+        .out = m->out,
+        .states = m->states,
+        .t_min = m->t_min,
+        .t_max = m->t_max,
+        .weight_bytes = m->program->weight_bytes,
+        .state_bytes = m->state_bytes,
+    };
+}
+
+/* --- states --- */
+
+static void cpu_state_free(struct backend_state *s)
+{
+    if (s == NULL) {
+        return;
+    }
+    for (size_t i = 0; s->data != NULL && i < s->n; i++) {
+        free(s->data[i]);
+    }
+    free(s->data);
+    free(s);
+}
+
+static int cpu_state_new(struct backend_model *m, struct backend_state **ret,
+                         struct err *e)
+{
+    struct backend_state *s = calloc(1, sizeof(*s));
+    must(s != NULL);
+    s->m = m;
+    s->model_id = m->id;
+    s->n = m->n_states;
+    s->data = calloc(m->n_states + 1, sizeof(uint16_t *));
+    must(s->data != NULL);
+    for (size_t i = 0; i < m->n_states; i++) {
+        /* calloc: pages that are never written cost no memory */
+        s->data[i] = calloc(m->state[i].n, sizeof(uint16_t));
+        if (s->data[i] == NULL) {
+            cpu_state_free(s);
+            return err_set(e, ERR_NOMEM, "state %s", m->state[i].name);
+        }
+    }
+    *ret = s;
+    return 0;
+}
+
+static int cpu_state_copy(struct backend_state *to,
+                          const struct backend_state *from, struct err *e)
+{
+    if (to->model_id != from->model_id) {
+        return err_set(e, ERR_INVALID, "states of two models");
+    }
+    for (size_t i = 0; i < to->n; i++) {
+        memcpy(to->data[i], from->data[i],
+               to->m->state[i].n * sizeof(uint16_t));
+    }
+    return 0;
+}
+
+static int cpu_state_get(struct backend_state *s, const char *name,
+                         struct tensor *ret, struct err *e)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        const struct state_def *d = &s->m->state[i];
+        if (strcmp(d->name, name) == 0) {
+            *ret = (struct tensor){.name = d->name,
+                                   .dtype = MIL_FP16,
+                                   .rank = d->type->rank,
+                                   .data = s->data[i]};
+            memcpy(ret->dims, d->type->dims,
+                   (size_t)d->type->rank * sizeof(*ret->dims));
+            return 0;
+        }
+    }
+    return err_set(e, ERR_NOT_FOUND, "no state %s", name);
+}
+
+/* --- prediction --- */
+
+static bool is_enumerated(const struct mil_feature *f, const struct tensor *t)
+{
+    for (size_t k = 0; k < f->n_shapes; k++) {
+        if (memcmp(f->shapes + k * (size_t)f->type.rank, t->dims,
+                   (size_t)t->rank * sizeof(*t->dims)) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int check_input(const struct backend_model *m, size_t i,
+                       const struct tensor *t, struct err *e)
+{
+    const struct backend_port *p = &m->in[i];
+    const struct mil_feature *f = m->features[i];
+    if (t->dtype != MIL_FP32 && t->dtype != MIL_FP16 &&
+        t->dtype != MIL_INT32 && t->dtype != MIL_BOOL) {
+        return err_set(e, ERR_MIL_INPUT, "input %s: type %s is not taken",
+                       p->name, mil_dtype_name(t->dtype));
+    }
+    if (t->rank != p->type.rank) {
+        return err_set(e, ERR_MIL_INPUT, "input %s: rank %d, not %d", p->name,
+                       t->rank, p->type.rank);
+    }
+    for (int k = 0; k < t->rank; k++) {
+        int64_t lo = p->type.dims[k];
+        int64_t hi = lo;
+        if (lo == MIL_UNKNOWN) {
+            dim_range(f, k, &lo, &hi);
+        }
+        if (t->dims[k] < lo || (hi >= 0 && t->dims[k] > hi)) {
+            return err_set(e, ERR_MIL_INPUT,
+                           "input %s: dimension %d is %lld, not within "
+                           "%lld..%lld",
+                           p->name, k, (long long)t->dims[k], (long long)lo,
+                           (long long)hi);
+        }
+    }
+    if (f != NULL && f->n_shapes > 0 && !f->has_range &&
+        !is_enumerated(f, t)) {
+        return err_set(e, ERR_MIL_INPUT,
+                       "input %s: not one of the enumerated shapes", p->name);
+    }
+    return 0;
+}
+
+static int take_inputs(struct backend_model *m, const struct tensor *in,
+                       size_t n_in, struct err *e)
+{
+    for (size_t i = 0; i < m->n_in; i++) {
+        m->in_now[i] = NULL;
+        for (size_t k = 0; k < n_in; k++) {
+            if (in[k].name != NULL && strcmp(in[k].name, m->in[i].name) == 0) {
+                m->in_now[i] = &in[k];
+            }
+        }
+        if (m->in_now[i] == NULL) {
+            return err_set(e, ERR_MIL_INPUT, "input %s is missing",
+                           m->in[i].name);
+        }
+        int rc = check_input(m, i, m->in_now[i], e);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    return 0;
+}
+
+static int give_output(struct backend_model *m, const struct val *v,
+                       struct tensor *out, struct err *e)
+{
+    for (size_t i = 0; i < m->n_out; i++) {
+        if (strcmp(m->out[i].name, out->name) != 0) {
+            continue;
+        }
+        const struct val *o = &v[m->out_slot[i]];
+        out->dtype = MIL_FP32;
+        out->rank = o->rank;
+        memcpy(out->dims, o->dims, (size_t)o->rank * sizeof(*o->dims));
+        out->data = o->p;
+        if (o->kind != VAL_F32) { /* integers and bools as floats */
+            float *f = realloc(m->out_buf[i], (o->n + 1) * sizeof(float));
+            if (f == NULL) {
+                return err_set(e, ERR_NOMEM, "output %s", out->name);
+            }
+            for (size_t k = 0; k < o->n; k++) {
+                f[k] = (float)o->i[k];
+            }
+            m->out_buf[i] = f;
+            out->data = f;
+        }
+        return 0;
+    }
+    return err_set(e, ERR_MIL_INPUT, "no output %s", out->name);
+}
+
+static int cpu_predict(struct backend_model *m, struct backend_state *s,
+                       const struct tensor *in, size_t n_in,
+                       struct tensor *out, size_t n_out, struct err *e)
+{
+    if (m->n_states > 0 && s == NULL) {
+        return err_set(e, ERR_MIL_INPUT, "the function needs a state");
+    }
+    if (s != NULL && s->model_id != m->id) {
+        return err_set(e, ERR_MIL_INPUT, "a state of another model");
+    }
+    int rc = take_inputs(m, in, n_in, e);
+    const struct val *v = NULL;
+    if (rc == 0) {
+        rc = plan_run(m, s, m->in_now, &v, e);
+    }
+    for (size_t i = 0; i < n_out && rc == 0; i++) {
+        rc = give_output(m, v, &out[i], e);
+    }
+    return rc;
+}
+
+#define CPU_BACKEND(name_, open_)                                              \
+    {                                                                          \
+        .name = name_, .arith_version = CPU_ARITH, .open = open_,              \
+        .close = cpu_close, .info = cpu_info, .state_new = cpu_state_new,      \
+        .state_free = cpu_state_free, .state_copy = cpu_state_copy,            \
+        .state_get = cpu_state_get, .predict = cpu_predict,                    \
+    }
+
+const struct backend backend_interpreter =
+    CPU_BACKEND("interpreter", interpreter_open);
+const struct backend backend_cpu = CPU_BACKEND("cpu", fast_open);

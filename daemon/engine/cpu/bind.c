@@ -1,0 +1,429 @@
+/* From the program's IR to nodes and slots.
+ *
+ * Constants are kept the way their readers want them: when every reader takes
+ * a constant in place (operands marked '%' in the table), it stays where it
+ * is in the mapped file; otherwise it is decoded once, here. */
+#include "engine/cpu/bind.h"
+
+#include <string.h>
+
+#include "base/half.h"
+
+struct binder {
+    struct backend_model *m;
+    int next; /* first free slot */
+    struct raw {
+        const struct mil_const *c;
+        const struct mil_op *op; /* a constexpr operation */
+        bool dense;              /* some reader wants it decoded */
+    } *raw;
+};
+
+static const char *plain(const char *arg)
+{
+    return arg + strspn(arg, "?*%");
+}
+
+static const char *op_name(const struct mil_op *op)
+{
+    return op->n_outputs > 0 ? op->outputs[0]->name : "";
+}
+
+static int slot_of(const struct mil_value *v)
+{
+    return (int)v->id;
+}
+
+/* --- counting --- */
+
+static size_t inline_constants(const struct mil_block *b)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < b->n_ops; i++) {
+        for (size_t k = 0; k < b->ops[i]->n_args; k++) {
+            n += b->ops[i]->args[k].n;
+        }
+        n += b->ops[i]->n_attrs;
+    }
+    return n;
+}
+
+static int alloc_slots(struct binder *b, struct err *e)
+{
+    struct backend_model *m = b->m;
+    size_t n = m->fn->n_values + inline_constants(m->fn->body);
+    if (n > MIL_OPS_MAX * 8) {
+        return err_set(e, ERR_TOO_BIG, "too many values");
+    }
+    m->n_slots = (int)n;
+    b->next = (int)m->fn->n_values;
+    m->consts = arena_array(&m->arena, n + 1, sizeof(*m->consts));
+    m->slot_fp16 = arena_array(&m->arena, n + 1, 1);
+    b->raw = arena_array(&m->arena, n + 1, sizeof(*b->raw));
+    m->nodes =
+        arena_array(&m->arena, m->fn->body->n_ops + 1, sizeof(*m->nodes));
+    if (m->consts == NULL || m->slot_fp16 == NULL || b->raw == NULL ||
+        m->nodes == NULL) {
+        return err_set(e, ERR_NOMEM, "the program");
+    }
+    return 0;
+}
+
+/* --- nodes --- */
+
+static int bind_one(struct binder *b, const struct mil_binding *bi, bool place)
+{
+    int slot = 0;
+    if (bi->value != NULL) {
+        slot = slot_of(bi->value);
+    } else {
+        slot = b->next++;
+        b->raw[slot].c = bi->imm;
+    }
+    if (!place) {
+        b->raw[slot].dense = true;
+    }
+    return slot;
+}
+
+/* Index of the operand called name in the table's row, or -1. */
+static int arg_index(const struct op_def *d, const char *name)
+{
+    for (int i = 0; i < CPU_ARGS_MAX && d->args[i] != NULL; i++) {
+        if (strcmp(plain(d->args[i]), name) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static int bind_arg(struct binder *b, struct node *n, const struct mil_op *op,
+                    const struct mil_arg *a, struct err *e)
+{
+    int i = arg_index(n->def, a->name);
+    if (i < 0) {
+        return err_set(e, ERR_MIL_OP, "%s %s: aned does not know operand %s",
+                       op->type, n->name, a->name);
+    }
+    bool place = strchr(n->def->args[i], '%') != NULL;
+    if (strchr(n->def->args[i], '*') != NULL) {
+        n->list =
+            arena_array(&b->m->arena, a->n > 0 ? a->n : 1, sizeof(*n->list));
+        if (n->list == NULL) {
+            return err_set(e, ERR_NOMEM, "the program");
+        }
+        for (size_t k = 0; k < a->n; k++) {
+            n->list[k] = bind_one(b, &a->b[k], place);
+        }
+        n->n_list = (int)a->n;
+        return 0;
+    }
+    if (a->n != 1) {
+        return err_set(e, ERR_MIL_INVALID, "%s %s: operand %s has %zu values",
+                       op->type, n->name, a->name, a->n);
+    }
+    n->in[i] = bind_one(b, &a->b[0], place);
+    return 0;
+}
+
+static int check_required(const struct node *n, struct err *e)
+{
+    for (int i = 0; i < CPU_ARGS_MAX && n->def->args[i] != NULL; i++) {
+        const char *a = n->def->args[i];
+        bool have = strchr(a, '*') != NULL ? n->n_list > 0 : n->in[i] >= 0;
+        if (!have && strchr(a, '?') == NULL) {
+            return err_set(e, ERR_MIL_INVALID, "%s %s: operand %s is missing",
+                           n->def->type, n->name, plain(a));
+        }
+    }
+    return 0;
+}
+
+struct node *node_new(struct backend_model *m, const struct op_def *d,
+                      const char *name, int n_out)
+{
+    struct node *n = arena_alloc(&m->arena, sizeof(*n));
+    int *in = arena_array(&m->arena, CPU_ARGS_MAX, sizeof(int));
+    int *out = arena_array(&m->arena, (size_t)n_out + 1, sizeof(int));
+    if (n == NULL || in == NULL || out == NULL) {
+        return NULL;
+    }
+    for (int i = 0; i < CPU_ARGS_MAX; i++) {
+        in[i] = -1;
+    }
+    *n = (struct node){.def = d,
+                       .name = name,
+                       .in = in,
+                       .n_out = n_out,
+                       .out = out,
+                       .state = -1};
+    return n;
+}
+
+/* read_state and write_state name their state by its function input. */
+static int bind_state(struct binder *b, struct node *n, struct err *e)
+{
+    int i = arg_index(n->def, "input");
+    if (i < 0 || (strcmp(n->def->type, "read_state") != 0 &&
+                  strcmp(n->def->type, "write_state") != 0)) {
+        return 0;
+    }
+    const struct val *v = &b->m->consts[n->in[i]];
+    if (v->kind != VAL_STATE) {
+        return err_set(e, ERR_MIL_INVALID, "%s %s: input is not a state",
+                       n->def->type, n->name);
+    }
+    n->state = v->state;
+    return 0;
+}
+
+static int bind_op(struct binder *b, const struct mil_op *op, struct err *e)
+{
+    struct backend_model *m = b->m;
+    const struct op_def *d = op_find(op->type);
+    if (d == NULL || op->n_blocks > 0) {
+        return err_set(e, ERR_MIL_OP,
+                       "aned does not run operation %s (%s in function %s)",
+                       op->type, op_name(op), m->fn->name);
+    }
+    struct node *n = node_new(m, d, op_name(op), (int)op->n_outputs);
+    if (n == NULL) {
+        return err_set(e, ERR_NOMEM, "the program");
+    }
+    int rc = 0;
+    for (size_t k = 0; k < op->n_args && rc == 0; k++) {
+        rc = bind_arg(b, n, op, &op->args[k], e);
+    }
+    for (size_t k = 0; k < op->n_outputs; k++) {
+        n->out[k] = slot_of(op->outputs[k]);
+    }
+    if (rc == 0) {
+        rc = check_required(n, e);
+    }
+    if (rc == 0) {
+        rc = bind_state(b, n, e);
+    }
+    if (rc == 0) {
+        m->nodes[m->n_nodes++] = n;
+    }
+    return rc;
+}
+
+static int bind_ops(struct binder *b, struct err *e)
+{
+    const struct mil_block *body = b->m->fn->body;
+    for (size_t i = 0; i < body->n_ops; i++) {
+        const struct mil_op *op = body->ops[i];
+        for (size_t k = 0; k < op->n_outputs; k++) {
+            b->m->slot_fp16[slot_of(op->outputs[k])] =
+                op->outputs[k]->type.dtype == MIL_FP16;
+        }
+        if (strcmp(op->type, "const") == 0 && op->n_outputs == 1) {
+            b->raw[slot_of(op->outputs[0])].c =
+                mil_value_const(op->outputs[0]);
+            continue;
+        }
+        if (weight_is_op(op->type) && op->n_outputs == 1) {
+            b->raw[slot_of(op->outputs[0])].op = op;
+            continue;
+        }
+        int rc = bind_op(b, op, e);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    return 0;
+}
+
+/* --- constants --- */
+
+static int keep_in_place(struct backend_model *m, const struct raw *r,
+                         struct val *v, struct err *e)
+{
+    const struct weight *w = NULL;
+    int rc = r->c != NULL
+                 ? weight_of_const(&m->arena, r->c, &w, e)
+                 : weight_of_op(&m->arena, r->op, m->round, &w, e);
+    if (rc < 0) {
+        return rc;
+    }
+    v->w = w;
+    v->known = true;
+    v->p = NULL;
+    rc = val_set(v, VAL_WEIGHT, w->type.rank, w->type.dims, e);
+    if (rc == 0 && w->kind == WEIGHT_F16) {
+        v->kind = VAL_F16;
+        v->h = w->data;
+    } else if (rc == 0 && w->kind == WEIGHT_F32 &&
+               (uintptr_t)w->data % sizeof(float) == 0) {
+        v->kind = VAL_F32; /* fp32 in the file is dense as it is */
+        union {
+            const void *c;
+            void *p;
+        } u = {.c = w->data}; /* values are only written by their own step */
+        v->p = u.p;
+    }
+    return rc;
+}
+
+static int decode_ints(struct backend_model *m, const struct mil_const *c,
+                       struct val *v, struct err *e)
+{
+    int rc = val_set(v, c->type.dtype == MIL_BOOL ? VAL_BOOL : VAL_I32,
+                     c->type.rank, c->type.dims, e);
+    if (rc < 0) {
+        return rc;
+    }
+    v->p = arena_array(&m->arena, v->n > 0 ? v->n : 1, sizeof(int32_t));
+    if (v->p == NULL) {
+        return err_set(e, ERR_NOMEM, "constants");
+    }
+    for (size_t i = 0; i < v->n; i++) {
+        int64_t x = const_int(c, i);
+        if (x > INT32_MAX || x < INT32_MIN) {
+            x = x < 0 ? INT32_MIN : INT32_MAX; /* "to the end" in slices */
+        }
+        v->i[i] = (int32_t)x;
+    }
+    return 0;
+}
+
+static int decode_floats(struct backend_model *m, struct val *v,
+                         struct err *e)
+{
+    const struct weight *w = v->w;
+    float *f = arena_array(&m->arena, v->n > 0 ? v->n : 1, sizeof(float));
+    if (f == NULL) {
+        return err_set(e, ERR_NOMEM, "constants");
+    }
+    for (size_t r = 0; r < w->rows; r++) {
+        weight_row(w, r, f + r * w->cols);
+    }
+    v->kind = VAL_F32;
+    v->f = f;
+    return 0;
+}
+
+static bool is_float(enum mil_dtype t)
+{
+    return t == MIL_FP16 || t == MIL_FP32 || t == MIL_FP64 || t == MIL_BF16;
+}
+
+static int bind_const(struct binder *b, int slot, struct err *e)
+{
+    struct backend_model *m = b->m;
+    const struct raw *r = &b->raw[slot];
+    struct val *v = &m->consts[slot];
+    if (r->c != NULL && r->c->type.dtype == MIL_STRING) {
+        v->kind = VAL_STR;
+        v->str = mil_const_str(r->c);
+        v->known = true;
+        return v->str != NULL
+                   ? 0
+                   : err_set(e, ERR_MIL_INVALID, "a tensor of strings");
+    }
+    if (r->c != NULL && !is_float(r->c->type.dtype)) {
+        int rc = decode_ints(m, r->c, v, e);
+        v->known = true;
+        return rc;
+    }
+    uint64_t n = 0;
+    if (r->c != NULL && mil_type_count(&r->c->type, &n) && n == 0) {
+        int rc = val_set(v, VAL_F32, r->c->type.rank, r->c->type.dims, e);
+        v->known = true;
+        v->p = arena_alloc(&m->arena, sizeof(float));
+        return rc;
+    }
+    int rc = keep_in_place(m, r, v, e);
+    if (rc == 0 && r->dense && v->kind != VAL_F32) {
+        rc = decode_floats(m, v, e);
+    }
+    return rc;
+}
+
+static int bind_consts(struct binder *b, struct err *e)
+{
+    for (size_t k = 0; k < b->m->n_out; k++) {
+        b->raw[b->m->out_slot[k]].dense = true;
+    }
+    for (int i = 0; i < b->m->n_slots; i++) {
+        if (b->raw[i].c != NULL || b->raw[i].op != NULL) {
+            int rc = bind_const(b, i, e);
+            if (rc < 0) {
+                return i < (int)b->m->fn->n_values
+                           ? err_prefix(e, "function %s", b->m->fn->name)
+                           : rc;
+            }
+        }
+    }
+    return 0;
+}
+
+/* --- dead operations --- */
+
+static void mark(bool *live, int slot)
+{
+    if (slot >= 0) {
+        live[slot] = true;
+    }
+}
+
+int bind_drop_dead(struct backend_model *m, struct err *e)
+{
+    bool *live = calloc((size_t)m->n_slots + 1, sizeof(*live));
+    if (live == NULL) {
+        return err_set(e, ERR_NOMEM, "the program");
+    }
+    for (size_t k = 0; k < m->n_out; k++) {
+        live[m->out_slot[k]] = true;
+    }
+    int kept = m->n_nodes; /* nodes[kept..] are the live ones */
+    for (int i = m->n_nodes - 1; i >= 0; i--) {
+        struct node *n = m->nodes[i];
+        bool want = n->n_out == 0; /* it writes a state */
+        for (int k = 0; k < n->n_out; k++) {
+            want = want || live[n->out[k]];
+        }
+        if (!want) {
+            continue;
+        }
+        for (int k = 0; k < CPU_ARGS_MAX; k++) {
+            mark(live, n->in[k]);
+        }
+        for (int k = 0; k < n->n_list; k++) {
+            mark(live, n->list[k]);
+        }
+        m->nodes[--kept] = n;
+    }
+    memmove(m->nodes, m->nodes + kept,
+            (size_t)(m->n_nodes - kept) * sizeof(struct node *));
+    m->n_nodes -= kept;
+    free(live);
+    return 0;
+}
+
+int bind_run(struct backend_model *m, struct err *e)
+{
+    struct binder b = {.m = m};
+    int rc = alloc_slots(&b, e);
+    if (rc < 0) {
+        return rc;
+    }
+    int states = 0;
+    for (size_t i = 0; i < m->fn->n_inputs; i++) {
+        const struct mil_value *v = m->fn->inputs[i];
+        m->slot_fp16[slot_of(v)] = v->type.dtype == MIL_FP16;
+        if (v->type.state) {
+            m->consts[slot_of(v)] =
+                (struct val){.kind = VAL_STATE, .state = states++};
+        }
+    }
+    rc = bind_ops(&b, e);
+    if (rc == 0) {
+        rc = bind_consts(&b, e);
+    }
+    if (rc == 0) {
+        rc = bind_drop_dead(m, e);
+    }
+    return rc;
+}

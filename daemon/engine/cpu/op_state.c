@@ -1,0 +1,126 @@
+/* States: fp16 arrays of a sequence, read and written in program order. */
+#include <string.h>
+
+#include "base/half.h"
+#include "engine/cpu/ops.h"
+#include "engine/cpu/plan.h"
+#include "engine/cpu/vmath.h"
+
+static const struct state_def *state_of(const struct step *s)
+{
+    return &s->plan->m->state[s->node->state];
+}
+
+/* sub 1: the consumers take fp16 in place (fuse.c). */
+int read_state_prep(struct step *s, struct err *e)
+{
+    const struct state_def *d = state_of(s);
+    return val_set(step_out(s, 0),
+                   s->node->def->sub == 1 ? VAL_F16 : VAL_F32, d->type->rank,
+                   d->type->dims, e);
+}
+
+int read_state_run(const struct step *s, const struct run *r, struct err *e)
+{
+    (void)e;
+    struct val *o = step_out(s, 0);
+    const uint16_t *from = r->st->data[s->node->state];
+    if (o->kind == VAL_F16) {
+        o->h = from;
+    } else {
+        half_to_floats(from, o->f, o->n);
+    }
+    return 0;
+}
+
+int write_state_prep(struct step *s, struct err *e)
+{
+    const struct val *v = step_in(s, 1);
+    const struct state_def *d = state_of(s);
+    if (v->kind != VAL_F32 || v->n != d->n) {
+        return err_set(e, ERR_MIL_SHAPE, "data does not fit state %s",
+                       d->name);
+    }
+    return 0;
+}
+
+int write_state_run(const struct step *s, const struct run *r, struct err *e)
+{
+    (void)e;
+    const struct val *v = step_in(s, 1);
+    half_from_floats(v->f, r->st->data[s->node->state], v->n);
+    return 0;
+}
+
+/* --- store_rows(mask, new): fuse.c's form of the masked write ---
+ *
+ * state[h, s, d] = state * (1 - sum_t mask[s, t]) + sum_t mask[s, t] new[h, t, d]
+ *
+ * Rows that no column of the mask touches stay as they are (times 1 plus 0),
+ * so only the others are computed, with the very operations of the plain form.
+ */
+
+struct store_params {
+    size_t heads, s, d, t;
+};
+
+int store_rows_prep(struct step *s, struct err *e)
+{
+    const struct val *mask = step_in(s, 0);
+    const struct val *new = step_in(s, 1);
+    const struct mil_type *st = state_of(s)->type;
+    struct store_params *u = step_alloc(s, sizeof(*u));
+    s->u = u;
+    u->t = mask->rank > 0 ? (size_t)mask->dims[mask->rank - 1] : 0;
+    u->s = (size_t)st->dims[st->rank - 2];
+    u->d = (size_t)st->dims[st->rank - 1];
+    u->heads = state_of(s)->n / (u->s * u->d);
+    if (mask->kind != VAL_F32 || new->kind != VAL_F32 || new->rank < 2 ||
+        mask->n != u->s * u->t || new->n != u->heads * u->t * u->d ||
+        (size_t)new->dims[new->rank - 2] != u->t) {
+        return err_set(e, ERR_MIL_SHAPE, "the written rows do not fit %s",
+                       state_of(s)->name);
+    }
+    s->scratch = (u->t + 1) * sizeof(float);
+    return 0;
+}
+
+static float maybe_round(bool round, float v)
+{
+    return round ? half_round(v) : v;
+}
+
+int store_rows_run(const struct step *s, const struct run *r, struct err *e)
+{
+    (void)e;
+    const struct store_params *u = s->u;
+    const float *mask = step_in(s, 0)->f;
+    const float *new = step_in(s, 1)->f;
+    bool round = r->round;
+    for (size_t row = 0; row < u->s; row++) {
+        const float *w = mask + row * u->t;
+        bool touched = false;
+        for (size_t t = 0; t < u->t; t++) {
+            touched = touched || w[t] != 0.0f;
+        }
+        if (!touched) {
+            continue;
+        }
+        float sum = maybe_round(round, vmath_sum(w, u->t));
+        float keep = maybe_round(round, 1.0f - sum);
+        for (size_t h = 0; h < u->heads; h++) {
+            uint16_t *to =
+                r->st->data[s->node->state] + (h * u->s + row) * u->d;
+            for (size_t d = 0; d < u->d; d++) {
+                float a = 0.0f;
+                for (size_t t = 0; t < u->t; t++) {
+                    a = fmaf(w[t], new[(h * u->t + t) * u->d + d], a);
+                }
+                a = maybe_round(round, a);
+                float old = maybe_round(round, half_to_float(to[d]) * keep);
+                to[d] = half_from_float(maybe_round(round, old + a));
+            }
+        }
+    }
+    return 0;
+}

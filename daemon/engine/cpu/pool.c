@@ -1,0 +1,198 @@
+/* A job is published by raising `epoch`. A worker that sees it enters by
+ * counting itself into `inside`, and only then takes blocks off `next`; the
+ * caller closes the job (`open` = false) after the last block is taken and
+ * waits until `inside` is 0 again, so no worker can touch the next job's
+ * fields by accident. All fields of a job are written before the epoch and
+ * under the lock. */
+#include "engine/cpu/pool.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+#include "engine/cpu/simd.h"
+#include "proto/limits.h"
+
+#define SPIN_TURNS 4000 /* about 30 us of pause instructions */
+
+static struct {
+    pthread_mutex_t run;  /* held by the one caller inside pool_run */
+    pthread_mutex_t lock; /* sleeping and the fields below */
+    pthread_cond_t wake;
+    unsigned refs;
+    unsigned n; /* workers alive */
+    bool stop;
+    bool open; /* the job may be entered */
+    unsigned sleeping;
+    pthread_t thread[ENGINE_THREADS_MAX];
+
+    atomic_uint epoch;
+    atomic_uint inside;
+    atomic_size_t next;
+    unsigned want; /* workers of this job */
+    size_t items, grain;
+    pool_fn *fn;
+    void *ctx;
+} pool = {
+    .run = PTHREAD_MUTEX_INITIALIZER,
+    .lock = PTHREAD_MUTEX_INITIALIZER,
+    .wake = PTHREAD_COND_INITIALIZER,
+};
+
+static inline void pause_cpu(void)
+{
+#if SIMD_AVX2
+    _mm_pause();
+#elif defined(__aarch64__)
+    __asm__ __volatile__("yield");
+#endif
+}
+
+unsigned pool_cores(void)
+{
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    if (n < 1) {
+        return 1;
+    }
+    return n > (long)ENGINE_THREADS_MAX ? ENGINE_THREADS_MAX : (unsigned)n;
+}
+
+static void take_blocks(unsigned worker)
+{
+    for (;;) {
+        size_t at = atomic_fetch_add(&pool.next, pool.grain);
+        if (at >= pool.items) {
+            return;
+        }
+        size_t end = pool.items - at < pool.grain ? pool.items
+                                                  : at + pool.grain;
+        pool.fn(pool.ctx, at, end, worker);
+    }
+}
+
+/* Wait for an epoch other than `seen`; returns it. */
+static unsigned wait_epoch(unsigned seen)
+{
+    for (int i = 0; i < SPIN_TURNS; i++) {
+        unsigned now = atomic_load(&pool.epoch);
+        if (now != seen) {
+            return now;
+        }
+        pause_cpu();
+    }
+    (void)pthread_mutex_lock(&pool.lock);
+    while (atomic_load(&pool.epoch) == seen && !pool.stop) {
+        pool.sleeping++;
+        (void)pthread_cond_wait(&pool.wake, &pool.lock);
+        pool.sleeping--;
+    }
+    unsigned now = atomic_load(&pool.epoch);
+    (void)pthread_mutex_unlock(&pool.lock);
+    return now;
+}
+
+static void *worker_main(void *arg)
+{
+    unsigned me = (unsigned)(uintptr_t)arg;
+    unsigned seen = 0;
+    for (;;) {
+        seen = wait_epoch(seen);
+        (void)pthread_mutex_lock(&pool.lock);
+        bool stop = pool.stop;
+        bool enter = pool.open && me < pool.want;
+        if (enter) {
+            (void)atomic_fetch_add(&pool.inside, 1);
+        }
+        (void)pthread_mutex_unlock(&pool.lock);
+        if (stop) {
+            return NULL;
+        }
+        if (enter) {
+            take_blocks(me + 1);
+            (void)atomic_fetch_sub(&pool.inside, 1);
+        }
+    }
+}
+
+void pool_ref(void)
+{
+    (void)pthread_mutex_lock(&pool.lock);
+    pool.refs++;
+    (void)pthread_mutex_unlock(&pool.lock);
+}
+
+void pool_unref(void)
+{
+    (void)pthread_mutex_lock(&pool.run);
+    (void)pthread_mutex_lock(&pool.lock);
+    must(pool.refs > 0);
+    unsigned n = --pool.refs == 0 ? pool.n : 0;
+    if (n > 0) {
+        pool.stop = true;
+        (void)atomic_fetch_add(&pool.epoch, 1);
+        (void)pthread_cond_broadcast(&pool.wake);
+    }
+    (void)pthread_mutex_unlock(&pool.lock);
+    for (unsigned i = 0; i < n; i++) {
+        (void)pthread_join(pool.thread[i], NULL);
+    }
+    if (n > 0) {
+        pool.n = 0;
+        pool.stop = false;
+        atomic_store(&pool.epoch, 0);
+    }
+    (void)pthread_mutex_unlock(&pool.run);
+}
+
+/* Have `want` workers; fewer when the system gives no more. Lock held. */
+static void grow(unsigned want)
+{
+    while (pool.n < want) {
+        void *arg = (void *)(uintptr_t)pool.n; /* cookie, never dereferenced */
+        if (pthread_create(&pool.thread[pool.n], NULL, worker_main, arg) != 0) {
+            return;
+        }
+        pool.n++;
+    }
+}
+
+void pool_run(unsigned threads, size_t items, size_t grain, pool_fn *fn,
+              void *ctx)
+{
+    if (threads > ENGINE_THREADS_MAX) {
+        threads = ENGINE_THREADS_MAX;
+    }
+    if (threads <= 1 || items <= grain ||
+        pthread_mutex_trylock(&pool.run) != 0) {
+        fn(ctx, 0, items, 0);
+        return;
+    }
+    (void)pthread_mutex_lock(&pool.lock);
+    grow(threads - 1);
+    pool.want = threads - 1;
+    pool.items = items;
+    pool.grain = grain;
+    pool.fn = fn;
+    pool.ctx = ctx;
+    atomic_store(&pool.next, 0);
+    pool.open = true;
+    (void)atomic_fetch_add(&pool.epoch, 1);
+    if (pool.sleeping > 0) {
+        (void)pthread_cond_broadcast(&pool.wake);
+    }
+    (void)pthread_mutex_unlock(&pool.lock);
+
+    take_blocks(0);
+
+    (void)pthread_mutex_lock(&pool.lock);
+    pool.open = false;
+    (void)pthread_mutex_unlock(&pool.lock);
+    for (unsigned turns = 0; atomic_load(&pool.inside) > 0; turns++) {
+        if (turns < SPIN_TURNS) {
+            pause_cpu();
+        } else {
+            (void)usleep(20); /* a worker lost its core */
+        }
+    }
+    (void)pthread_mutex_unlock(&pool.run);
+}

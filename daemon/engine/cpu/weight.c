@@ -1,0 +1,691 @@
+/* A compressed constant is described by a grid over its shape: all elements
+ * of a grid cell share a scale and offset, or a table. Along a row the cells
+ * come in runs of equal length, so a row is decoded run by run. */
+#include "engine/cpu/weight.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/half.h"
+#include "base/num.h"
+
+float const_float(const struct mil_const *c, uint64_t i)
+{
+    switch (c->type.dtype) { /* NOLINT: the rest are integers */
+    case MIL_FP16: {
+        uint16_t h = 0;
+        memcpy(&h, (const char *)c->data + i * 2, sizeof(h));
+        return half_to_float(h);
+    }
+    case MIL_BF16: {
+        uint16_t h = 0;
+        memcpy(&h, (const char *)c->data + i * 2, sizeof(h));
+        return half_from_bf16(h);
+    }
+    case MIL_FP32: {
+        float f = 0;
+        memcpy(&f, (const char *)c->data + i * 4, sizeof(f));
+        return f;
+    }
+    case MIL_FP64: {
+        double d = 0;
+        memcpy(&d, (const char *)c->data + i * 8, sizeof(d));
+        return (float)d;
+    }
+    default:
+        return (float)const_int(c, i);
+    }
+}
+
+int64_t const_int(const struct mil_const *c, uint64_t i)
+{
+    unsigned bits = mil_dtype_bits(c->type.dtype);
+    bool sign = c->type.dtype >= MIL_INT8 && c->type.dtype <= MIL_INT4;
+    const uint8_t *p = c->data;
+    uint64_t u = 0;
+    if (bits < 8) {
+        uint64_t at = i * bits;
+        u = p[at / 8];
+        if (at % 8 + bits > 8) {
+            u |= (uint64_t)p[at / 8 + 1] << 8;
+        }
+        u = (u >> (at % 8)) & ((1u << bits) - 1);
+    } else {
+        memcpy(&u, p + i * (bits / 8), bits / 8); /* little-endian */
+    }
+    if (sign && bits < 64 && (u >> (bits - 1)) != 0) {
+        u |= ~(uint64_t)0 << bits;
+    }
+    return (int64_t)u;
+}
+
+static bool is_number(const struct mil_const *c)
+{
+    return c->data != NULL && mil_dtype_bits(c->type.dtype) > 0;
+}
+
+int const_floats(const struct mil_const *c, float *out, struct err *e)
+{
+    uint64_t n = 0;
+    if (!is_number(c) || !mil_type_count(&c->type, &n)) {
+        return err_set(e, ERR_MIL_INVALID, "a constant that is not numbers");
+    }
+    if (c->type.dtype == MIL_FP16) {
+        half_to_floats(c->data, out, n);
+        return 0;
+    }
+    for (uint64_t i = 0; i < n; i++) {
+        out[i] = const_float(c, i);
+    }
+    return 0;
+}
+
+static int split_rows(struct weight *w, struct err *e)
+{
+    uint64_t n = 0;
+    if (!mil_type_count(&w->type, &n) || n == 0) {
+        return err_set(e, ERR_MIL_INVALID, "a constant without elements");
+    }
+    w->rows = w->type.rank > 0 ? (size_t)w->type.dims[0] : 1;
+    w->cols = n / w->rows;
+    return 0;
+}
+
+int weight_of_const(struct arena *a, const struct mil_const *c,
+                    const struct weight **ret, struct err *e)
+{
+    struct weight *w = arena_alloc(a, sizeof(*w));
+    if (w == NULL) {
+        return err_set(e, ERR_NOMEM, "constants");
+    }
+    if (!is_number(c)) {
+        return err_set(e, ERR_MIL_INVALID, "a constant that is not numbers");
+    }
+    w->type = c->type;
+    int rc = split_rows(w, e);
+    if (rc < 0) {
+        return rc;
+    }
+    w->kind = c->type.dtype == MIL_FP16   ? WEIGHT_F16
+              : c->type.dtype == MIL_FP32 ? WEIGHT_F32
+                                          : WEIGHT_ROWS;
+    w->data = c->data;
+    w->raw = c;
+    for (int i = 0; i < c->type.rank; i++) {
+        w->block[i] = c->type.dims[i];
+        w->grid[i] = 1;
+    }
+    *ret = w;
+    return 0;
+}
+
+/* --- compressed forms --- */
+
+static const struct mil_const *need_const(const struct mil_op *op,
+                                          const char *name, struct err *e)
+{
+    const struct mil_const *c = mil_op_const(op, name);
+    if (c == NULL || !is_number(c)) {
+        (void)err_set(e, ERR_MIL_INVALID, "%s: operand %s is not a constant",
+                      op->type, name);
+        return NULL;
+    }
+    return c;
+}
+
+/* Operand as fp32: a constant, or the result of another constexpr op. *ret is
+ * NULL when the operand is absent. */
+static int operand_floats(struct arena *a, const struct mil_op *op,
+                          const char *name, int depth, const float **ret,
+                          struct mil_type *type, struct err *e);
+
+static int decode_all(struct arena *a, const struct weight *w,
+                      const float **ret, struct err *e)
+{
+    float *f = arena_array(a, w->rows * w->cols, sizeof(float));
+    if (f == NULL) {
+        return err_set(e, ERR_NOMEM, "constants");
+    }
+    for (size_t r = 0; r < w->rows; r++) {
+        weight_row(w, r, f + r * w->cols);
+    }
+    *ret = f;
+    return 0;
+}
+
+/* Cells of a grid over the weight's shape. */
+static int set_grid(struct weight *w, const struct mil_type *g, int rank,
+                    const char *what, struct err *e)
+{
+    for (int i = 0; i < rank; i++) {
+        int64_t d = w->type.dims[i];
+        if (g->dims[i] <= 0 || d % g->dims[i] != 0) {
+            return err_set(e, ERR_MIL_INVALID,
+                           "%s does not divide the data along axis %d", what,
+                           i);
+        }
+        w->grid[i] = g->dims[i];
+        w->block[i] = d / g->dims[i];
+    }
+    return 0;
+}
+
+static int of_blockwise(struct arena *a, const struct mil_op *op, int depth,
+                        struct weight *w, struct err *e)
+{
+    const struct mil_const *data = need_const(op, "data", e);
+    if (data == NULL) {
+        return ERR_MIL_INVALID;
+    }
+    struct mil_type st = {0};
+    struct mil_type ot = {0};
+    int rc = operand_floats(a, op, "scale", depth, &w->scales, &st, e);
+    if (rc == 0) {
+        rc = operand_floats(a, op, "offset", depth, &w->offsets, &ot, e);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    if (w->scales == NULL || st.rank != data->type.rank ||
+        (w->offsets != NULL && !(ot.rank == st.rank &&
+                                 memcmp(ot.dims, st.dims,
+                                        (size_t)st.rank * sizeof(*st.dims)) ==
+                                     0))) {
+        return err_set(e, ERR_MIL_INVALID,
+                       "%s: scale or offset does not fit the data", op->type);
+    }
+    w->raw = data;
+    w->type = data->type;
+    w->type.dtype = st.dtype;
+    return set_grid(w, &st, st.rank, "scale", e);
+}
+
+static int of_affine(struct arena *a, const struct mil_op *op, int depth,
+                     struct weight *w, struct err *e)
+{
+    const struct mil_const *data = need_const(op, "quantized_data", e);
+    if (data == NULL) {
+        return ERR_MIL_INVALID;
+    }
+    int64_t axis = 0;
+    size_t n = 0;
+    const struct mil_const *ax = mil_op_const(op, "axis");
+    if (ax != NULL && (!mil_const_ints(ax, &axis, 1, &n) || n != 1)) {
+        return err_set(e, ERR_MIL_INVALID, "%s: axis", op->type);
+    }
+    axis = axis < 0 ? axis + data->type.rank : axis;
+    if (axis < 0 || axis >= data->type.rank) {
+        return err_set(e, ERR_MIL_INVALID, "%s: axis", op->type);
+    }
+    struct mil_type t[2] = {{0}};
+    const float *v[2] = {NULL, NULL};
+    static const char *const names[2] = {"scale", "zero_point"};
+    w->raw = data;
+    w->type = data->type;
+    int64_t d = data->type.dims[axis];
+    for (int k = 0; k < 2; k++) {
+        int rc = operand_floats(a, op, names[k], depth, &v[k], &t[k], e);
+        if (rc < 0) {
+            return rc;
+        }
+        if (v[k] == NULL && k == 1) {
+            continue;
+        }
+        uint64_t count = 0;
+        if (v[k] == NULL || !mil_type_count(&t[k], &count) ||
+            (count != 1 && count != (uint64_t)d)) {
+            return err_set(e, ERR_MIL_INVALID, "%s: %s does not fit",
+                           op->type, names[k]);
+        }
+        if (count == 1 && d != 1) { /* spread a scalar */
+            float *f = arena_array(a, (size_t)d, sizeof(float));
+            if (f == NULL) {
+                return err_set(e, ERR_NOMEM, "constants");
+            }
+            for (int64_t i = 0; i < d; i++) {
+                f[i] = v[k][0];
+            }
+            v[k] = f;
+        }
+    }
+    w->type.dtype = t[0].dtype;
+    w->scales = v[0];
+    w->offsets = v[1];
+    struct mil_type g = {.rank = data->type.rank};
+    for (int i = 0; i < g.rank; i++) {
+        g.dims[i] = i == axis ? d : 1;
+    }
+    return set_grid(w, &g, g.rank, "scale", e);
+}
+
+/* The shape of a table: CoreML8's lut has rank K + 2, the old one rank 1. */
+static int table_shape(const struct mil_op *op, struct weight *w,
+                       struct mil_type *lt, struct err *e)
+{
+    const struct mil_const *shape = mil_op_const(op, "shape");
+    if (shape != NULL) { /* up to CoreML7: a bit stream and its shape */
+        size_t n = 0;
+        if (lt->rank != 1 ||
+            !mil_const_ints(shape, w->type.dims, MIL_RANK_MAX, &n)) {
+            return err_set(e, ERR_MIL_INVALID, "%s: shape", op->type);
+        }
+        w->type.rank = (int)n;
+        w->lut_size = (size_t)lt->dims[0];
+        w->vector = 1;
+        for (size_t i = 0; i < n; i++) {
+            lt->dims[i] = 1;
+        }
+        lt->rank = (int)n;
+        return 0;
+    }
+    if (lt->rank != w->raw->type.rank + 2) {
+        return err_set(e, ERR_MIL_INVALID, "%s: rank of lut", op->type);
+    }
+    w->type = w->raw->type;
+    w->lut_size = (size_t)lt->dims[lt->rank - 2];
+    w->vector = (size_t)lt->dims[lt->rank - 1];
+    lt->rank -= 2;
+    if (w->vector > 1) {
+        int64_t axis = 0;
+        size_t n = 0;
+        const struct mil_const *c = mil_op_const(op, "vector_axis");
+        if (c == NULL || !mil_const_ints(c, &axis, 1, &n) || n != 1) {
+            return err_set(e, ERR_MIL_INVALID, "%s: vector_axis", op->type);
+        }
+        axis = axis < 0 ? axis + w->type.rank : axis;
+        if (axis < 0 || axis >= w->type.rank) {
+            return err_set(e, ERR_MIL_INVALID, "%s: vector_axis", op->type);
+        }
+        w->vector_axis = (int)axis;
+    }
+    return 0;
+}
+
+/* The old form's indices are a byte array holding a bit stream. */
+static const struct mil_const *as_bits(struct arena *a,
+                                       const struct mil_const *c,
+                                       const struct weight *w)
+{
+    static const struct {
+        size_t size;
+        enum mil_dtype t;
+    } by_size[] = {{2, MIL_UINT1},
+                   {4, MIL_UINT2},
+                   {8, MIL_UINT3},
+                   {16, MIL_UINT4},
+                   {64, MIL_UINT6},
+                   {256, MIL_UINT8}};
+    struct mil_const *r = arena_alloc(a, sizeof(*r));
+    uint64_t n = 0;
+    if (r == NULL || !mil_type_count(&w->type, &n)) {
+        return NULL;
+    }
+    *r = *c;
+    for (size_t i = 0; i < countof(by_size); i++) {
+        if (by_size[i].size == w->lut_size) {
+            r->type = w->type;
+            r->type.dtype = by_size[i].t;
+            unsigned bits = mil_dtype_bits(r->type.dtype);
+            return (n * bits + 7) / 8 <= c->bytes ? r : NULL;
+        }
+    }
+    return NULL;
+}
+
+static int of_lut(struct arena *a, const struct mil_op *op, int depth,
+                  struct weight *w, struct err *e)
+{
+    w->raw = need_const(op, "indices", e);
+    if (w->raw == NULL) {
+        return ERR_MIL_INVALID;
+    }
+    struct mil_type lt = {0};
+    int rc = operand_floats(a, op, "lut", depth, &w->lut, &lt, e);
+    if (rc < 0) {
+        return rc;
+    }
+    if (w->lut == NULL || lt.rank < 1) {
+        return err_set(e, ERR_MIL_INVALID, "%s: lut is absent", op->type);
+    }
+    bool old = mil_op_const(op, "shape") != NULL;
+    rc = table_shape(op, w, &lt, e);
+    if (rc == 0) {
+        rc = set_grid(w, &lt, lt.rank, "lut", e);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    w->type.dtype = lt.dtype;
+    if (old) {
+        w->raw = as_bits(a, w->raw, w);
+        if (w->raw == NULL) {
+            return err_set(e, ERR_MIL_INVALID, "%s: indices do not fit",
+                           op->type);
+        }
+    }
+    uint64_t n = 0;
+    if (!mil_type_count(&w->raw->type, &n)) {
+        return err_set(e, ERR_MIL_INVALID, "%s: indices", op->type);
+    }
+    for (uint64_t i = 0; i < n; i++) {
+        int64_t x = const_int(w->raw, i);
+        if (x < 0 || (uint64_t)x >= w->lut_size) {
+            return err_set(e, ERR_MIL_INVALID, "%s: an index outside the lut",
+                           op->type);
+        }
+    }
+    if (w->vector > 1) { /* set_grid ran on the indices' shape */
+        w->type.dims[w->vector_axis] *= (int64_t)w->vector;
+    }
+    return 0;
+}
+
+/* Few packages have it, so it is expanded when opened. */
+static int of_sparse(struct arena *a, const struct mil_op *op, int depth,
+                     struct weight *w, struct err *e)
+{
+    const struct mil_const *mask = need_const(op, "mask", e);
+    const struct mil_const *shape = mil_op_const(op, "shape");
+    const float *nz = NULL;
+    struct mil_type t = {0};
+    if (mask == NULL) {
+        return ERR_MIL_INVALID;
+    }
+    int rc = operand_floats(a, op, "nonzero_data", depth, &nz, &t, e);
+    if (rc < 0) {
+        return rc;
+    }
+    uint64_t have = 0;
+    if (nz == NULL || !mil_type_count(&t, &have)) {
+        return err_set(e, ERR_MIL_INVALID, "%s: nonzero_data", op->type);
+    }
+    w->type = mask->type;
+    if (shape != NULL) {
+        size_t n = 0;
+        if (!mil_const_ints(shape, w->type.dims, MIL_RANK_MAX, &n)) {
+            return err_set(e, ERR_MIL_INVALID, "%s: shape", op->type);
+        }
+        w->type.rank = (int)n;
+    }
+    w->type.dtype = MIL_FP32;
+    uint64_t n = 0;
+    if (!mil_type_count(&w->type, &n) || (n + 7) / 8 > mask->bytes) {
+        return err_set(e, ERR_MIL_INVALID, "%s: mask does not fit", op->type);
+    }
+    float *f = arena_array(a, n, sizeof(float));
+    if (f == NULL) {
+        return err_set(e, ERR_NOMEM, "constants");
+    }
+    const uint8_t *bits = mask->data;
+    uint64_t used = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        if (((bits[i / 8] >> (i % 8)) & 1) != 0) {
+            if (used == have) {
+                return err_set(e, ERR_MIL_INVALID,
+                               "%s: more ones in mask than values", op->type);
+            }
+            f[i] = nz[used++];
+        }
+    }
+    w->kind = WEIGHT_F32;
+    w->data = f;
+    return 0;
+}
+
+bool weight_is_op(const char *type)
+{
+    return strncmp(type, "constexpr_", 10) == 0;
+}
+
+/* int8 with one scale a row and no offset is the form with its own kernel. */
+static int prefer_i8(struct arena *a, struct weight *w, struct err *e)
+{
+    if (w->kind != WEIGHT_ROWS || w->lut != NULL || w->round ||
+        w->raw->type.dtype != MIL_INT8) {
+        return 0;
+    }
+    for (int i = 1; i < w->type.rank; i++) {
+        if (w->grid[i] != 1) {
+            return 0;
+        }
+    }
+    size_t cells = w->type.rank > 0 ? (size_t)w->grid[0] : 1;
+    for (size_t i = 0; w->offsets != NULL && i < cells; i++) {
+        if (w->offsets[i] != 0.0f) {
+            return 0;
+        }
+    }
+    float *s = arena_array(a, w->rows, sizeof(float));
+    if (s == NULL) {
+        return err_set(e, ERR_NOMEM, "constants");
+    }
+    for (size_t r = 0; r < w->rows; r++) {
+        s[r] = w->scales[r / (w->rows / cells)];
+    }
+    w->scale = s;
+    w->data = w->raw->data;
+    w->kind = WEIGHT_I8;
+    return 0;
+}
+
+static int of_op(struct arena *a, const struct mil_op *op, bool round,
+                 int depth, const struct weight **ret, struct err *e)
+{
+    static const struct {
+        const char *type;
+        int (*make)(struct arena *, const struct mil_op *, int,
+                    struct weight *, struct err *);
+    } forms[] = {{"constexpr_blockwise_shift_scale", of_blockwise},
+                 {"constexpr_affine_dequantize", of_affine},
+                 {"constexpr_lut_to_dense", of_lut},
+                 {"constexpr_sparse_to_dense", of_sparse}};
+    if (depth > WEIGHT_NEST) {
+        return err_set(e, ERR_MIL_INVALID, "%s: nested too deep", op->type);
+    }
+    if (strcmp(op->type, "constexpr_cast") == 0) {
+        const struct mil_const *c = need_const(op, "source_val", e);
+        return c == NULL ? ERR_MIL_INVALID : weight_of_const(a, c, ret, e);
+    }
+    struct weight *w = arena_alloc(a, sizeof(*w));
+    if (w == NULL) {
+        return err_set(e, ERR_NOMEM, "constants");
+    }
+    w->kind = WEIGHT_ROWS;
+    for (size_t i = 0; i < countof(forms); i++) {
+        if (strcmp(op->type, forms[i].type) == 0) {
+            int rc = forms[i].make(a, op, depth + 1, w, e);
+            if (rc == 0) {
+                rc = split_rows(w, e);
+            }
+            if (rc == 0) {
+                w->round = round && op->outputs[0]->type.dtype == MIL_FP16;
+                rc = prefer_i8(a, w, e);
+            }
+            if (rc == 0) {
+                *ret = w;
+            }
+            return rc;
+        }
+    }
+    return err_set(e, ERR_MIL_OP, "aned does not run operation %s", op->type);
+}
+
+int weight_of_op(struct arena *a, const struct mil_op *op, bool round,
+                 const struct weight **ret, struct err *e)
+{
+    return of_op(a, op, round, 0, ret, e);
+}
+
+static int operand_floats(struct arena *a, const struct mil_op *op,
+                          const char *name, int depth, const float **ret,
+                          struct mil_type *type, struct err *e)
+{
+    const struct mil_const *c = mil_op_const(op, name);
+    const struct weight *w = NULL;
+    int rc = 0;
+    if (c != NULL) {
+        rc = weight_of_const(a, c, &w, e);
+    } else {
+        struct mil_value *v = mil_op_value(op, name);
+        if (v == NULL) {
+            return 0; /* absent */
+        }
+        if (v->def == NULL || !weight_is_op(v->def->type)) {
+            return err_set(e, ERR_MIL_INVALID,
+                           "%s: operand %s is not a constant", op->type, name);
+        }
+        rc = of_op(a, v->def, false, depth, &w, e);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    *type = w->type;
+    return decode_all(a, w, ret, e);
+}
+
+/* --- decoding --- */
+
+/* n elements of packed integers or floats from element `at` on. */
+static void raw_run(const struct mil_const *c, uint64_t at, size_t n,
+                    float *out)
+{
+    const uint8_t *u = c->data;
+    if (c->type.dtype == MIL_INT8) {
+        const int8_t *p = (const int8_t *)u + at;
+        for (size_t i = 0; i < n; i++) {
+            out[i] = (float)p[i];
+        }
+    } else if (c->type.dtype == MIL_UINT8) {
+        for (size_t i = 0; i < n; i++) {
+            out[i] = (float)u[at + i];
+        }
+    } else {
+        for (size_t i = 0; i < n; i++) {
+            out[i] = const_float(c, at + i);
+        }
+    }
+}
+
+/* Grid cell of column `col` (row-major below the first axis) of a row. */
+static size_t cell_of(const struct weight *w, size_t row, size_t col)
+{
+    size_t cell = 0;
+    size_t left = w->cols;
+    for (int i = 0; i < w->type.rank; i++) {
+        size_t at = row;
+        if (i > 0) {
+            left /= (size_t)w->type.dims[i];
+            at = col / left;
+            col %= left;
+        }
+        cell = cell * (size_t)w->grid[i] + at / (size_t)w->block[i];
+    }
+    return cell;
+}
+
+/* Columns in a row of cells that share one cell. */
+static size_t run_length(const struct weight *w)
+{
+    size_t n = 1;
+    for (int i = w->type.rank - 1; i > 0; i--) {
+        if (w->grid[i] != 1) {
+            return n * (size_t)w->block[i];
+        }
+        n *= (size_t)w->type.dims[i];
+    }
+    return n;
+}
+
+/* Elements that are a part of a vector of the table. */
+static void vector_row(const struct weight *w, size_t row, float *out)
+{
+    int64_t idx[MIL_RANK_MAX];
+    for (size_t col = 0; col < w->cols; col++) {
+        size_t rest = row * w->cols + col;
+        for (int i = w->type.rank - 1; i >= 0; i--) {
+            idx[i] = (int64_t)(rest % (size_t)w->type.dims[i]);
+            rest /= (size_t)w->type.dims[i];
+        }
+        int64_t part = idx[w->vector_axis] % (int64_t)w->vector;
+        idx[w->vector_axis] /= (int64_t)w->vector;
+        size_t at = 0;
+        size_t cell = 0;
+        for (int i = 0; i < w->type.rank; i++) {
+            at = at * (size_t)w->raw->type.dims[i] + (size_t)idx[i];
+            cell = cell * (size_t)w->grid[i] +
+                   (size_t)(idx[i] / w->block[i]);
+        }
+        size_t entry = cell * w->lut_size + (size_t)const_int(w->raw, at);
+        out[col] = w->lut[entry * w->vector + (size_t)part];
+    }
+}
+
+static void lut_run(const struct weight *w, const float *lut, uint64_t at,
+                    size_t n, float *out)
+{
+    if (w->raw->type.dtype == MIL_UINT4) {
+        const uint8_t *u = w->raw->data;
+        for (size_t i = 0; i < n; i++) {
+            uint64_t k = at + i;
+            out[i] = lut[(u[k / 2] >> (k % 2 * 4)) & 15];
+        }
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        out[i] = lut[const_int(w->raw, at + i)];
+    }
+}
+
+static void rows_row(const struct weight *w, size_t row, float *out)
+{
+    if (w->lut != NULL && w->vector > 1) {
+        vector_row(w, row, out);
+        return;
+    }
+    size_t run = run_length(w);
+    for (size_t col = 0; col < w->cols; col += run) {
+        uint64_t at = (uint64_t)row * w->cols + col;
+        float *o = out + col;
+        if (w->lut != NULL) {
+            const float *lut = w->lut + cell_of(w, row, col) * w->lut_size;
+            lut_run(w, lut, at, run, o);
+            continue;
+        }
+        raw_run(w->raw, at, run, o);
+        if (w->scales == NULL) {
+            continue;
+        }
+        size_t cell = cell_of(w, row, col);
+        float scale = w->scales[cell];
+        float offset = w->offsets != NULL ? w->offsets[cell] : 0.0f;
+        for (size_t i = 0; i < run; i++) {
+            o[i] = (o[i] - offset) * scale;
+        }
+    }
+}
+
+void weight_row(const struct weight *w, size_t row, float *out)
+{
+    size_t at = row * w->cols;
+    switch (w->kind) {
+    case WEIGHT_F32:
+        memcpy(out, (const float *)w->data + at, w->cols * sizeof(float));
+        break;
+    case WEIGHT_F16:
+        half_to_floats((const uint16_t *)w->data + at, out, w->cols);
+        break;
+    case WEIGHT_I8: {
+        const int8_t *p = (const int8_t *)w->data + at;
+        for (size_t i = 0; i < w->cols; i++) {
+            out[i] = (float)p[i] * w->scale[row];
+        }
+        break;
+    }
+    case WEIGHT_ROWS:
+        rows_row(w, row, out);
+        break;
+    }
+    if (w->round) {
+        half_round_floats(out, w->cols);
+    }
+}

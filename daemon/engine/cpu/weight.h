@@ -1,0 +1,55 @@
+/* weight.h - constants that stay where they are.
+ *
+ * A weight is a constant of a package, plain or compressed, whose rows are
+ * decoded inside the kernel that reads them: no fp32 copy of a model is ever
+ * made. Row i is everything below index i of the first axis.
+ */
+#pragma once
+
+#include "mil/mil.h"
+
+#define WEIGHT_NEST 8 /* constexpr operations that feed constexpr operations */
+
+enum weight_kind {
+    WEIGHT_F32,  /* plain fp32 rows */
+    WEIGHT_F16,  /* plain fp16 rows */
+    WEIGHT_I8,   /* int8 times one scale a row, no offset */
+    WEIGHT_ROWS, /* anything else: weight_row */
+};
+
+struct weight {
+    enum weight_kind kind;
+    bool round; /* decoded values are rounded to fp16 */
+    struct mil_type type; /* of the decoded constant */
+    size_t rows, cols;
+    const void *data; /* rows * cols elements of the kind's type */
+    const float *scale; /* WEIGHT_I8: one a row */
+
+    /* WEIGHT_ROWS */
+    const struct mil_const *raw; /* data, or the indices of a table */
+    const float *lut;            /* NULL: scale * (data - offset) */
+    size_t lut_size, vector;     /* entries, elements of one */
+    int vector_axis;
+    const float *scales, *offsets; /* offsets NULL: none */
+    int64_t block[MIL_RANK_MAX];   /* elements that share a scale or a table */
+    int64_t grid[MIL_RANK_MAX];    /* shape of scales, or of the tables */
+};
+
+/* Describe c, or the compressed constant made by op, in arena memory. round:
+ * decoded values of a compressed fp16 constant are rounded (design 7).
+ * Errors: MIL_OP, MIL_INVALID, MIL_BLOB, NOMEM. */
+CHECKED int weight_of_const(struct arena *a, const struct mil_const *c,
+                            const struct weight **ret, struct err *e);
+CHECKED int weight_of_op(struct arena *a, const struct mil_op *op, bool round,
+                         const struct weight **ret, struct err *e);
+bool weight_is_op(const char *type);
+
+/* Decode cols elements of one row. */
+void weight_row(const struct weight *w, size_t row, float *out);
+
+/* Element i of packed data as float / as int; sub-byte types are LSB first. */
+float const_float(const struct mil_const *c, uint64_t i);
+int64_t const_int(const struct mil_const *c, uint64_t i);
+/* Decode a whole float or integer constant; out has its element count. */
+CHECKED int const_floats(const struct mil_const *c, float *out,
+                         struct err *e);
