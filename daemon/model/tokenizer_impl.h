@@ -99,7 +99,7 @@ struct tokenizer {
     int32_t bos, eos, unk;
     bool add_bos, add_eos;
     bool space_prefix;    /* SPM */
-    bool split_at_spaces; /* SPM: no token has a U+2581 after another char */
+    bool joins[256]; /* SPM: some token has a U+2581 behind this byte */
     char *chat_template;  /* owned; NULL when absent */
 };
 

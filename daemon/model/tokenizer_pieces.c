@@ -6,22 +6,15 @@
 
 #include "model/tokenizer_impl.h"
 
-/* U+2581 behind another character: such a token joins two words. */
-static bool joins_words(struct span s)
+/* Note the bytes that have a U+2581 behind them inside a token. */
+static void note_joins(struct tokenizer *t, struct span s)
 {
-    for (size_t i = 3; i + 3 <= s.n; i++) {
-        if (memcmp(s.p + i, SPM_SPACE, 3) == 0 &&
-            memcmp(s.p + i - 3, SPM_SPACE, 3) != 0) {
-            return true;
+    for (size_t i = 1; i + 3 <= s.n; i++) {
+        bool run = i >= 3 && memcmp(s.p + i - 3, SPM_SPACE, 3) == 0;
+        if (memcmp(s.p + i, SPM_SPACE, 3) == 0 && !run) {
+            t->joins[(unsigned char)s.p[i - 1]] = true;
         }
     }
-    /* one or two bytes of another character in front */
-    for (size_t i = 1; i < 3 && i + 3 <= s.n; i++) {
-        if (memcmp(s.p + i, SPM_SPACE, 3) == 0) {
-            return true;
-        }
-    }
-    return false;
 }
 
 static void unescape(struct span s, struct buf *out)
@@ -67,7 +60,6 @@ int tokenizer_pieces(struct tokenizer *t, struct err *e)
     struct buf piece;
     int rc = 0;
     buf_init(&piece, TOKEN_BYTES_MAX);
-    t->split_at_spaces = t->kind == TOKENIZER_SPM;
     for (int32_t id = 0; rc == 0 && id < t->n_vocab; id++) {
         struct token *k = &t->tokens[id];
         struct span text = token_text(t, id);
@@ -75,8 +67,8 @@ int tokenizer_pieces(struct tokenizer *t, struct err *e)
         buf_clear(&piece);
         make_piece(t, id, text, &piece);
         must(buf_ok(&piece)); /* never longer than the text */
-        if (!hidden && k->type != TOKEN_BYTE && joins_words(text)) {
-            t->split_at_spaces = false;
+        if (!hidden && k->type != TOKEN_BYTE) {
+            note_joins(t, text);
         }
         k->piece_n = (uint16_t)piece.n;
         k->piece_at = k->text_at;

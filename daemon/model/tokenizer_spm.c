@@ -2,23 +2,14 @@
  * characters merge while the two together are a token, the one with the
  * highest score first; what is no token falls apart into byte tokens.
  *
- * The whole fragment is one word. But where no token of the vocabulary has a
- * U+2581 behind another character (Llama, Mistral), no merge can reach over
- * such a place, and the fragment is worked on word by word.
+ * The whole fragment is one word. But hardly any token has a U+2581 behind
+ * another character (Llama: none, Gemma: one), and no merge reaches over a
+ * place that no token spans: there the fragment is cut into words.
  */
 #include <string.h>
 
 #include "model/tokenizer_impl.h"
-
-/* Bytes of a character by its first byte. Continuation bytes count alone:
- * they become byte tokens. */
-static size_t char_len(unsigned char b)
-{
-    if (b < 0xC0) {
-        return 1;
-    }
-    return b < 0xE0 ? 2 : (b < 0xF0 ? 3 : 4);
-}
+#include "model/utf8.h"
 
 /* Control tokens and byte tokens never come out of plain text. */
 static int32_t find_piece(const struct tokenizer *t, const char *p, size_t n)
@@ -71,9 +62,9 @@ static int encode_word(struct encoder *c, const char *p, size_t n,
         return rc;
     }
     for (size_t i = 0; i < n;) {
-        size_t len = char_len((unsigned char)p[i]);
-        if (len > n - i) {
-            len = n - i;
+        size_t len = 0;
+        if (utf8_seq(p + i, n - i, &len) != UTF8_OK) {
+            len = 1; /* becomes a byte token */
         }
         c->syms[n_syms++] = (struct sym){.id = find_piece(c->t, p + i, len),
                                          .at = (uint32_t)i,
@@ -93,16 +84,28 @@ static int encode_word(struct encoder *c, const char *p, size_t n,
     return rc;
 }
 
-/* End of the word that begins at `at`: before the next U+2581 that follows
- * another character. */
-static size_t word_end(const char *p, size_t n, size_t at)
+/* End of the word that begins at `at`: the next U+2581 behind another
+ * character, unless some token has one behind such a byte. */
+static size_t word_end(const struct tokenizer *t, const char *p, size_t n,
+                       size_t at)
 {
     size_t i = at;
     while (n - i >= 3 && memcmp(p + i, SPM_SPACE, 3) == 0) {
         i += 3;
     }
-    const char *next = i < n ? memmem(p + i, n - i, SPM_SPACE, 3) : NULL;
-    return next != NULL ? (size_t)(next - p) : n;
+    while (i < n) {
+        const char *space = memmem(p + i, n - i, SPM_SPACE, 3);
+        if (space == NULL) {
+            break;
+        }
+        size_t end = (size_t)(space - p);
+        bool run = end >= at + 3 && memcmp(space - 3, SPM_SPACE, 3) == 0;
+        if (!run && end > at && !t->joins[(unsigned char)space[-1]]) {
+            return end;
+        }
+        i = end + 3;
+    }
+    return n;
 }
 
 int spm_fragment(struct encoder *c, const char *p, size_t n, bool prefix,
@@ -125,12 +128,9 @@ int spm_fragment(struct encoder *c, const char *p, size_t n, bool prefix,
     if (!buf_ok(b)) {
         return err_set(e, ERR_TOO_BIG, "the text");
     }
-    if (!c->t->split_at_spaces) {
-        return encode_word(c, b->p, b->n, e);
-    }
     int rc = 0;
     for (size_t at = 0; rc == 0 && at < b->n;) {
-        size_t end = word_end(b->p, b->n, at);
+        size_t end = word_end(c->t, b->p, b->n, at);
         rc = encoder_word(c, b->p + at, end - at, encode_word, e);
         at = end;
     }
