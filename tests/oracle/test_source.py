@@ -1,0 +1,99 @@
+"""`aned tensor` against the `gguf` package, and `aned inspect` on files that must be refused."""
+import json
+
+import gguf
+import numpy as np
+import pytest
+
+from oracle_tools import TOP, random_model, run
+
+QUANTS = ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"]
+
+
+def wanted(tensor):
+    w = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
+    return np.ascontiguousarray(w.reshape([int(d) for d in tensor.shape[::-1]]), np.float32)
+
+
+def check_tensors(aned, source, out, names=None):
+    for t in gguf.GGUFReader(str(source)).tensors:
+        if names is not None and t.name not in names:
+            continue
+        run(aned, "tensor", source, t.name, out)
+        got, want = np.load(out), wanted(t)
+        assert got.dtype == np.float32 and got.shape == want.shape, t.name
+        assert got.tobytes() == want.tobytes(), f"{t.name} ({t.tensor_type.name})"
+
+
+@pytest.mark.parametrize("kind", QUANTS)
+def test_every_type(aned, tmp_path, kind):
+    """Random bytes as blocks: every bit pattern of scales and values that is no NaN or infinity."""
+    qtype = gguf.GGMLQuantizationType[kind]
+    items, size = gguf.GGML_QUANT_SIZES[qtype]
+    rng = np.random.default_rng(len(kind))
+    rows, cols = 33, 512
+    raw = rng.integers(0, 256, (rows, cols // items, size), dtype=np.uint8)
+    scales = {"Q2_K": (80, 82), "Q3_K": (108,), "Q6_K": (208,), "F32": (), "F16": (), "BF16": ()}.get(
+        kind, (0, 2) if kind in ("Q4_1", "Q5_1", "Q4_K", "Q5_K") else (0,))
+    for at in scales:
+        raw[..., at + 1] &= 0xBB  # clears an exponent bit: finite halves
+    if kind in ("F32", "F16", "BF16"):
+        raw[..., -1] &= 0xBB
+    w = gguf.GGUFWriter(str(tmp_path / "q.gguf"), "t")
+    w.add_tensor("q", raw.reshape(rows, -1), raw_dtype=qtype)
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+    check_tensors(aned, tmp_path / "q.gguf", tmp_path / "q.npy")
+
+
+def test_random_model(aned, tmp_path):
+    check_tensors(aned, random_model(tmp_path, "tiny-qwen2", "q8_0"), tmp_path / "t.npy")
+
+
+def test_gemma(aned, gemma, tmp_path):
+    some = {"token_embd.weight", "blk.0.attn_q.weight", "blk.1.ffn_down.weight", "blk.2.attn_output.weight"}
+    check_tensors(aned, gemma, tmp_path / "t.npy", some)
+
+
+def test_malformed_files(aned, shared):
+    """Each is bad data with a stable name; none is a crash or a bug."""
+    folder = shared / "data" / "gguf"
+    files = [*sorted((folder / "malformed").iterdir()), *sorted((folder / "malformed-modelled").iterdir()),
+             folder / "legacy" / "example.gguf", folder / "legacy" / "ggml-vocab-llama.v1.gguf"]
+    assert len(files) >= 29
+    for f in files:
+        for args in ([], ["--json"]):
+            text = run(aned, "inspect", f, *args, code=65)
+            assert text.startswith("gguf."), f"{f.name}: {text}"
+
+
+def test_convert_refuses_malformed_files(aned, shared, tmp_path):
+    for f in sorted((shared / "data" / "gguf" / "malformed-modelled").iterdir()):
+        text = run(aned, "convert", f, "--out", tmp_path / "bundle", code=65)
+        assert text.startswith("gguf."), f"{f.name}: {text}"
+        assert not (tmp_path / "bundle").exists()
+
+
+def test_inspect_as_json(aned, tmp_path):
+    source = random_model(tmp_path, "tiny-gemma")
+    j = json.loads(run(aned, "inspect", source, "--json"))
+    assert (j["kind"], j["architecture"], j["vocabulary"], j["sound"]) == ("gguf", "gemma3", 512, True)
+    embd = next(t for t in j["tensors"] if t["name"] == "token_embd.weight")
+    assert embd["shape"] == [512, 96] and embd["type"] == "F16"
+    keys = {k["key"]: k for k in j["keys"]}
+    assert keys["gemma3.attention.sliding_window"]["value"] == 32
+
+
+def test_wrong_paths(aned, tmp_path):
+    assert run(aned, "inspect", tmp_path / "absent", code=66).startswith("not_found: ")
+    assert run(aned, "inspect", tmp_path, code=65).startswith("invalid: ")
+    (tmp_path / "model.onnx").write_bytes(b"\x08\x08\x12\x00")
+    assert run(aned, "inspect", tmp_path / "model.onnx", code=65).startswith("unsupported: ")
+    run(aned, "inspect", code=64)
+    assert "usage" in run(aned, "inspect", "--help")
+    source = sorted((TOP / "conf" / "demo").glob("*.gguf"))
+    if source:
+        assert run(aned, "tensor", source[0], "none", tmp_path / "t.npy", code=66).startswith("not_found: ")
+        assert not (tmp_path / "t.npy").exists()
