@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "engine/engine.h"
 
 struct command {
     const char *name;
@@ -14,9 +15,12 @@ struct command {
 
 static const struct command commands[] = {
     {"inspect", cli_inspect, "what a model file, package or bundle holds"},
+    {"mil", cli_mil, "run a Core ML package on .npy files, or print it"},
     {"tensor", cli_tensor, "one tensor of a GGUF as a .npy"},
     {"tokenize", cli_tokenize, "text into token ids"},
     {"detokenize", cli_detokenize, "token ids into text"},
+    {"logits", cli_logits, "every position's logits of a list of token ids"},
+    {"engine", engine_role, NULL},
     {NULL, NULL, NULL},
 };
 

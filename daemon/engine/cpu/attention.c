@@ -35,7 +35,7 @@ struct attention_params {
 struct unit_run {
     const struct step *s;
     const struct run *r;
-    size_t chunk; /* columns of a unit */
+    size_t chunk;  /* columns of a unit */
     size_t chunks; /* units of a group */
     size_t stride; /* scratch floats of a worker */
 };
@@ -291,8 +291,7 @@ static void unit(const struct unit_run *ur, size_t g, size_t first, size_t n,
         size_t row = (first + j) % u->rows;
         offsets(u, g * u->group + (first + j) / u->rows, &aq, &ak, &av, &am);
         const float *from = q->f + aq + row * (u->form->tx ? 1 : u->d);
-        gemm_pack(cols + j * ldq, from, 1, u->d, 0,
-                  u->form->tx ? u->rows : 1);
+        gemm_pack(cols + j * ldq, from, 1, u->d, 0, u->form->tx ? u->rows : 1);
         mask_at[j] = am + row * u->mask_row;
         visible(u, mask, mask_at[j], &lo[j], &hi[j]);
         min = lo[j] < min ? lo[j] : min;
@@ -312,16 +311,15 @@ static void unit(const struct unit_run *ur, size_t g, size_t first, size_t n,
         row_probs(u->form, ur->r->round, x, hi[j] - lo[j], mask,
                   mask_at[j] + lo[j]);
         size_t b = g * u->group + (first + j) / u->rows;
-        struct chain c = {
-            .x = x,
-            .k = hi[j] - lo[j],
-            .n = u->e,
-            .m = 1,
-            .half = v->kind == VAL_F16,
-            .y = v->kind == VAL_F16 ? (const void *)(v->h + y_at)
-                                    : (const void *)(v->f + y_at),
-            .o = step_out(s, 0)->f + (b * u->rows + (first + j) % u->rows) *
-                                         u->e};
+        struct chain c = {.x = x,
+                          .k = hi[j] - lo[j],
+                          .n = u->e,
+                          .m = 1,
+                          .half = v->kind == VAL_F16,
+                          .y = v->kind == VAL_F16 ? (const void *)(v->h + y_at)
+                                                  : (const void *)(v->f + y_at),
+                          .o = step_out(s, 0)->f +
+                               (b * u->rows + (first + j) % u->rows) * u->e};
         chain_run(&c, 1);
     }
 }
@@ -357,11 +355,11 @@ int attention_run(const struct step *s, const struct run *r, struct err *e)
                           .r = r,
                           .chunk = chunk,
                           .chunks = (cols + chunk - 1) / chunk,
-                          .stride = UNIT_COLS *
-                                    (gemm_pad(u->d) + gemm_pad(u->s))};
+                          .stride =
+                              UNIT_COLS * (gemm_pad(u->d) + gemm_pad(u->s))};
     size_t work = u->batches * u->rows * u->s * (u->d + u->e);
-    pool_run(work < PARALLEL_MIN ? 1 : r->threads, groups * ur.chunks, 1,
-             units, &ur);
+    pool_run(work < PARALLEL_MIN ? 1 : r->threads, groups * ur.chunks, 1, units,
+             &ur);
     return 0;
 }
 

@@ -13,8 +13,12 @@
 #define ATTENTION_OPS  6
 #define ATTENTION_MASK (-9999.0f) /* the contract's -1e4, and below */
 
-enum attention_op { ATTENTION_MUL, ATTENTION_DIV, ATTENTION_ADD_MASK,
-                    ATTENTION_CAST };
+enum attention_op {
+    ATTENTION_MUL,
+    ATTENTION_DIV,
+    ATTENTION_ADD_MASK,
+    ATTENTION_CAST
+};
 
 /* What happens between the two products, op by op, with the rounding that
  * each operation's declared type asks for in round mode. */

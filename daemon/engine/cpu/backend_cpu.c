@@ -52,8 +52,7 @@ static void dim_range(const struct mil_feature *f, int i, int64_t *lo,
 static void input_port(struct backend_model *m, const struct mil_value *v)
 {
     struct backend_port *p = &m->in[m->n_in];
-    const struct mil_feature *f =
-        feature_of(m->fn->in, m->fn->n_in, v->name);
+    const struct mil_feature *f = feature_of(m->fn->in, m->fn->n_in, v->name);
     if (f != NULL && f->type.rank != v->type.rank) {
         f = NULL;
     }
@@ -81,13 +80,15 @@ static int state_port(struct backend_model *m, const struct mil_value *v,
     if (v->type.dtype != MIL_FP16 || v->type.rank < 1 ||
         !mil_type_count(&v->type, &n) || n == 0 ||
         n > MIL_TENSOR_BYTES_MAX / sizeof(float)) {
-        return err_set(e, ERR_MIL_INVALID, "state %s is not fp16 of a fixed "
-                       "shape", v->name);
+        return err_set(e, ERR_MIL_INVALID,
+                       "state %s is not fp16 of a fixed "
+                       "shape",
+                       v->name);
     }
     m->states[m->n_states] =
         (struct backend_port){.name = v->name, .type = v->type};
-    m->state[m->n_states++] = (struct state_def){
-        .name = v->name, .n = (size_t)n, .type = &v->type};
+    m->state[m->n_states++] =
+        (struct state_def){.name = v->name, .n = (size_t)n, .type = &v->type};
     m->state_bytes += n * sizeof(uint16_t);
     return 0;
 }
@@ -334,8 +335,8 @@ static int check_input(const struct backend_model *m, size_t i,
 {
     const struct backend_port *p = &m->in[i];
     const struct mil_feature *f = m->features[i];
-    if (t->dtype != MIL_FP32 && t->dtype != MIL_FP16 &&
-        t->dtype != MIL_INT32 && t->dtype != MIL_BOOL) {
+    if (t->dtype != MIL_FP32 && t->dtype != MIL_FP16 && t->dtype != MIL_INT32 &&
+        t->dtype != MIL_BOOL) {
         return err_set(e, ERR_MIL_INPUT, "input %s: type %s is not taken",
                        p->name, mil_dtype_name(t->dtype));
     }
@@ -357,8 +358,7 @@ static int check_input(const struct backend_model *m, size_t i,
                            (long long)hi);
         }
     }
-    if (f != NULL && f->n_shapes > 0 && !f->has_range &&
-        !is_enumerated(f, t)) {
+    if (f != NULL && f->n_shapes > 0 && !f->has_range && !is_enumerated(f, t)) {
         return err_set(e, ERR_MIL_INPUT,
                        "input %s: not one of the enumerated shapes", p->name);
     }
@@ -416,8 +416,8 @@ static int give_output(struct backend_model *m, const struct val *v,
 }
 
 static int cpu_predict(struct backend_model *m, struct backend_state *s,
-                       const struct tensor *in, size_t n_in,
-                       struct tensor *out, size_t n_out, struct err *e)
+                       const struct tensor *in, size_t n_in, struct tensor *out,
+                       size_t n_out, struct err *e)
 {
     if (m->n_states > 0 && s == NULL) {
         return err_set(e, ERR_MIL_INPUT, "the function needs a state");
@@ -436,12 +436,12 @@ static int cpu_predict(struct backend_model *m, struct backend_state *s,
     return rc;
 }
 
-#define CPU_BACKEND(name_, open_)                                              \
-    {                                                                          \
-        .name = name_, .arith_version = CPU_ARITH, .open = open_,              \
-        .close = cpu_close, .info = cpu_info, .state_new = cpu_state_new,      \
-        .state_free = cpu_state_free, .state_copy = cpu_state_copy,            \
-        .state_get = cpu_state_get, .predict = cpu_predict,                    \
+#define CPU_BACKEND(name_, open_)                                         \
+    {                                                                     \
+        .name = name_, .arith_version = CPU_ARITH, .open = open_,         \
+        .close = cpu_close, .info = cpu_info, .state_new = cpu_state_new, \
+        .state_free = cpu_state_free, .state_copy = cpu_state_copy,       \
+        .state_get = cpu_state_get, .predict = cpu_predict,               \
     }
 
 const struct backend backend_interpreter =

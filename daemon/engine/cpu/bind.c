@@ -16,7 +16,7 @@ struct binder {
         const struct mil_const *c;
         const struct mil_op *op; /* a constexpr operation */
         bool dense;              /* some reader wants it decoded */
-    } *raw;
+    } * raw;
 };
 
 static const char *plain(const char *arg)
@@ -219,8 +219,7 @@ static int bind_ops(struct binder *b, struct err *e)
                 op->outputs[k]->type.dtype == MIL_FP16;
         }
         if (strcmp(op->type, "const") == 0 && op->n_outputs == 1) {
-            b->raw[slot_of(op->outputs[0])].c =
-                mil_value_const(op->outputs[0]);
+            b->raw[slot_of(op->outputs[0])].c = mil_value_const(op->outputs[0]);
             continue;
         }
         if (weight_is_op(op->type) && op->n_outputs == 1) {
@@ -241,9 +240,8 @@ static int keep_in_place(struct backend_model *m, const struct raw *r,
                          struct val *v, struct err *e)
 {
     const struct weight *w = NULL;
-    int rc = r->c != NULL
-                 ? weight_of_const(&m->arena, r->c, &w, e)
-                 : weight_of_op(&m->arena, r->op, m->round, &w, e);
+    int rc = r->c != NULL ? weight_of_const(&m->arena, r->c, &w, e)
+                          : weight_of_op(&m->arena, r->op, m->round, &w, e);
     if (rc < 0) {
         return rc;
     }
@@ -288,8 +286,7 @@ static int decode_ints(struct backend_model *m, const struct mil_const *c,
     return 0;
 }
 
-static int decode_floats(struct backend_model *m, struct val *v,
-                         struct err *e)
+static int decode_floats(struct backend_model *m, struct val *v, struct err *e)
 {
     const struct weight *w = v->w;
     float *f = arena_array(&m->arena, v->n > 0 ? v->n : 1, sizeof(float));

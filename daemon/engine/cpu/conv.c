@@ -15,7 +15,7 @@
 enum { X, WEIGHT, BIAS, STRIDES, PAD_TYPE, PAD, DILATIONS, GROUPS };
 
 struct conv_params {
-    int n; /* spatial axes */
+    int n;                           /* spatial axes */
     size_t batch, groups, cin, cout; /* channels of one group */
     size_t kernel;                   /* elements */
     size_t in[SPATIAL_MAX], out[SPATIAL_MAX], k[SPATIAL_MAX];
@@ -32,9 +32,11 @@ static int conv_ints(struct step *s, struct conv_params *u, int64_t *pads,
         int arg;
         size_t n;
         int64_t *to;
-    } want[] = {{STRIDES, (size_t)u->n, u->stride},
-                {DILATIONS, (size_t)u->n, u->dil},
-                {PAD, 2 * (size_t)u->n, pads}};
+    } want[] = {
+        {STRIDES,   (size_t)u->n,     u->stride},
+        {DILATIONS, (size_t)u->n,     u->dil   },
+        {PAD,       2 * (size_t)u->n, pads     }
+    };
     for (size_t i = 0; i < countof(want); i++) {
         size_t n = want[i].n;
         int rc = step_ints(s, want[i].arg, want[i].n, want[i].to, &n, e);
@@ -194,10 +196,10 @@ static void conv_group(const struct step *s, const struct run *r, size_t batch,
     size_t k = u->cin * u->kernel;
     size_t ld = gemm_pad(k);
     float *cols = r->scratch;
-    const float *x = step_in(s, X)->f +
-                     (batch * u->groups + group) * u->cin * u->in_n;
-    float *y = step_out(s, 0)->f +
-               (batch * u->groups + group) * u->cout * u->out_n;
+    const float *x =
+        step_in(s, X)->f + (batch * u->groups + group) * u->cin * u->in_n;
+    float *y =
+        step_out(s, 0)->f + (batch * u->groups + group) * u->cout * u->out_n;
     for (size_t p = 0; p < u->out_n; p += u->block) {
         size_t n = u->out_n - p < u->block ? u->out_n - p : u->block;
         if (u->pointwise) {

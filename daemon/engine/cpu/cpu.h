@@ -83,7 +83,7 @@ struct node {
     int *list;
     int n_out;
     int *out;
-    int state; /* write_state and fused forms; else -1 */
+    int state;         /* write_state and fused forms; else -1 */
     const void *fused; /* what fuse.c knows */
 };
 
@@ -91,10 +91,10 @@ struct step {
     const struct node *node;
     struct val *v; /* the plan's slots */
     struct plan *plan;
-    void *u;        /* plan memory, made by prep */
-    size_t scratch; /* bytes */
+    void *u;               /* plan memory, made by prep */
+    size_t scratch;        /* bytes */
     unsigned plan_threads; /* scratch made for each thread is times this */
-    bool alias;     /* out[0] is in[0]'s memory from alias_at on */
+    bool alias;            /* out[0] is in[0]'s memory from alias_at on */
     size_t alias_at;
     bool done; /* computed while the plan was made */
 };
@@ -191,8 +191,8 @@ struct backend_model {
     bool round;
     unsigned threads;
     int n_slots;
-    struct val *consts;   /* n_slots: constants, else VAL_NONE */
-    uint8_t *slot_fp16;   /* n_slots: declared fp16, rounded in round mode */
+    struct val *consts; /* n_slots: constants, else VAL_NONE */
+    uint8_t *slot_fp16; /* n_slots: declared fp16, rounded in round mode */
     int n_nodes;
     struct node **nodes;
 
@@ -204,13 +204,13 @@ struct backend_model {
 
     uint64_t id;
     bool pooled;
-    bool has_t; /* some input has an unknown dimension */
+    bool has_t;                   /* some input has an unknown dimension */
     const struct tensor **in_now; /* of the prediction, in order of `in` */
-    float **out_buf; /* outputs that are not floats, converted */
+    float **out_buf;              /* outputs that are not floats, converted */
 
     struct plan *plans[CPU_PLANS_MAX]; /* most recently used first */
-    bool dynamic; /* shapes depend on data (plan.c) */
-    int64_t *key; /* of the shapes wanted now */
+    bool dynamic;                      /* shapes depend on data (plan.c) */
+    int64_t *key;                      /* of the shapes wanted now */
     uint64_t serial;
     void *scratch; /* shared by all plans */
     size_t scratch_bytes;

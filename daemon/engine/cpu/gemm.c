@@ -43,8 +43,8 @@ INLINE const void *row_at(enum weight_kind kind, const void *w, size_t at)
 }
 
 /* R rows at w (ldw apart) times C columns at x (ldx apart). */
-INLINE void tile(enum weight_kind kind, int R, int C, const void *w,
-                 size_t ldw, const float *x, size_t ldx, size_t k,
+INLINE void tile(enum weight_kind kind, int R, int C, const void *w, size_t ldw,
+                 const float *x, size_t ldx, size_t k,
                  float out[TILE_R][TILE_C])
 {
     v8 a[TILE_R][TILE_C];
@@ -105,11 +105,11 @@ static void put(const struct gemm *g, size_t r, size_t c, int R, int C,
     }
 }
 
-#define TILE_CASE(R, C)                                                        \
-    do {                                                                       \
-        float out_[TILE_R][TILE_C];                                            \
-        tile(kind, R, C, w, g->ldw, g->x + c * ldx, ldx, g->k, out_);          \
-        put(g, r, c, R, C, out_);                                              \
+#define TILE_CASE(R, C)                                               \
+    do {                                                              \
+        float out_[TILE_R][TILE_C];                                   \
+        tile(kind, R, C, w, g->ldw, g->x + c * ldx, ldx, g->k, out_); \
+        put(g, r, c, R, C, out_);                                     \
     } while (0)
 
 /* Rows begin..end, whose first is at w, all columns. */

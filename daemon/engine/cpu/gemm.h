@@ -13,16 +13,16 @@
 #include "engine/cpu/simd.h"
 
 struct gemm {
-    enum weight_kind kind;   /* of w; WEIGHT_ROWS decodes rows of src */
-    const void *w;           /* first row; unused for WEIGHT_ROWS */
-    size_t ldw;              /* elements from row to row */
-    const float *scale;      /* WEIGHT_I8: one a row */
+    enum weight_kind kind;    /* of w; WEIGHT_ROWS decodes rows of src */
+    const void *w;            /* first row; unused for WEIGHT_ROWS */
+    size_t ldw;               /* elements from row to row */
+    const float *scale;       /* WEIGHT_I8: one a row */
     const struct weight *src; /* WEIGHT_ROWS, with the first row */
     size_t src_row;
     float *rowbuf; /* WEIGHT_ROWS: gemm_pad(k) floats a thread */
 
     size_t rows, cols, k;
-    const float *x; /* column c at x + c * gemm_pad(k), zeros behind k */
+    const float *x;    /* column c at x + c * gemm_pad(k), zeros behind k */
     const float *bias; /* one a row, or NULL */
     float *y;
     size_t ldr, ldc; /* y[r * ldr + c * ldc] */
@@ -40,8 +40,8 @@ void gemm_weight(struct gemm *g, const struct weight *w, size_t row0,
                  size_t rows);
 
 /* Rows row0.. of any value that holds floats, k elements each (matmul.c). */
-void gemm_operand(struct gemm *g, const struct val *v, size_t row0,
-                  size_t rows, size_t k);
+void gemm_operand(struct gemm *g, const struct val *v, size_t row0, size_t rows,
+                  size_t k);
 
 void gemm_run(struct gemm *g);
 

@@ -23,8 +23,7 @@ int step_dense(struct step *s, int arg, const float **ret, struct err *e)
         return 0;
     }
     if (v->w == NULL) {
-        return err_set(e, ERR_MIL_INVALID, "operand %d is not a constant",
-                       arg);
+        return err_set(e, ERR_MIL_INVALID, "operand %d is not a constant", arg);
     }
     float *f = step_data(s, v->n * sizeof(float));
     for (size_t i = 0; f != NULL && i < v->w->rows; i++) {
@@ -34,8 +33,8 @@ int step_dense(struct step *s, int arg, const float **ret, struct err *e)
     return f != NULL ? 0 : err_set(e, ERR_NOMEM, "constants");
 }
 
-void gemm_operand(struct gemm *g, const struct val *v, size_t row0,
-                  size_t rows, size_t k)
+void gemm_operand(struct gemm *g, const struct val *v, size_t row0, size_t rows,
+                  size_t k)
 {
     if (v->kind == VAL_WEIGHT) {
         gemm_weight(g, v->w, row0, rows);
@@ -131,8 +130,7 @@ static struct matrix matrix_of(const struct val *v, bool transpose, bool is_y)
 }
 
 static int batch_axes(struct matmul_params *u, const struct val *x, int bx,
-                      const struct val *y, int by, int64_t *dims,
-                      struct err *e)
+                      const struct val *y, int by, int64_t *dims, struct err *e)
 {
     u->rank = bx > by ? bx : by;
     u->batches = 1;
@@ -214,8 +212,8 @@ int matmul_prep(struct step *s, struct err *e)
     if (y->rank > 1) {
         dims[rank++] = (int64_t)u->n;
     }
-    s->scratch = ((u->m + s->plan_threads) * gemm_pad(u->k) + u->n) *
-                 sizeof(float);
+    s->scratch =
+        ((u->m + s->plan_threads) * gemm_pad(u->k) + u->n) * sizeof(float);
     return val_set(step_out(s, 0), VAL_F32, rank, dims, e);
 }
 
@@ -291,8 +289,7 @@ static void rows_run(const struct matmul_params *u, const struct weight *w,
         weight_row(w, k, row);
         for (size_t m = 0; m < u->m; m++) {
             for (size_t n = 0; n < u->n; n++) {
-                o[m * u->n + n] =
-                    fmaf(x[m * ldx + k], row[n], o[m * u->n + n]);
+                o[m * u->n + n] = fmaf(x[m * ldx + k], row[n], o[m * u->n + n]);
             }
         }
     }

@@ -12,7 +12,7 @@
 #include "engine/cpu/ops.h"
 
 struct binary_params {
-    int n;                   /* folded axes; the last is the inner loop */
+    int n; /* folded axes; the last is the inner loop */
     size_t dims[MIL_RANK_MAX];
     size_t sa[MIL_RANK_MAX], sb[MIL_RANK_MAX], sc[MIL_RANK_MAX];
 };
@@ -30,8 +30,7 @@ static void spread(const struct val *v, int rank, size_t *out)
 
 /* c may be NULL. */
 static void fold(struct binary_params *u, const struct val *o,
-                 const struct val *a, const struct val *b,
-                 const struct val *c)
+                 const struct val *a, const struct val *b, const struct val *c)
 {
     size_t sa[MIL_RANK_MAX];
     size_t sb[MIL_RANK_MAX];
@@ -103,31 +102,31 @@ int binary_prep(struct step *s, struct err *e)
 
 /* --- inner loops --- */
 
-#define LOOPS(T, O, expr)                                                      \
-    do {                                                                       \
-        const T *pa_ = a;                                                      \
-        const T *pb_ = b;                                                      \
-        O *po_ = o;                                                            \
-        if (sa != 0 && sb != 0) {                                              \
-            for (size_t i = 0; i < n; i++) {                                   \
-                T x = pa_[i];                                             \
-                T y = pb_[i];                                             \
-                po_[i] = (expr);                                               \
-            }                                                                  \
-        } else if (sa != 0) {                                                  \
-            T y = pb_[0];                                                      \
-            for (size_t i = 0; i < n; i++) {                                   \
-                T x = pa_[i];                                             \
-                po_[i] = (expr);                                               \
-            }                                                                  \
-        } else {                                                               \
-            T x = pa_[0];                                                      \
-            for (size_t i = 0; i < n; i++) {                                   \
-                T y = pb_[i];                                             \
-                po_[i] = (expr);                                               \
-            }                                                                  \
-        }                                                                      \
-    } while (0);                                                               \
+#define LOOPS(T, O, expr)                    \
+    do {                                     \
+        const T *pa_ = a;                    \
+        const T *pb_ = b;                    \
+        O *po_ = o;                          \
+        if (sa != 0 && sb != 0) {            \
+            for (size_t i = 0; i < n; i++) { \
+                T x = pa_[i];                \
+                T y = pb_[i];                \
+                po_[i] = (expr);             \
+            }                                \
+        } else if (sa != 0) {                \
+            T y = pb_[0];                    \
+            for (size_t i = 0; i < n; i++) { \
+                T x = pa_[i];                \
+                po_[i] = (expr);             \
+            }                                \
+        } else {                             \
+            T x = pa_[0];                    \
+            for (size_t i = 0; i < n; i++) { \
+                T y = pb_[i];                \
+                po_[i] = (expr);             \
+            }                                \
+        }                                    \
+    } while (0);                             \
     break
 
 /* Exact special cases first: norms square by pow(x, 2). */
@@ -238,24 +237,24 @@ static void int_row(int sub, int32_t *o, const int32_t *a, size_t sa,
     }
 }
 
-#define COMPARE(name, T)                                                       \
-    static void name(int sub, int32_t *o, const T *a, size_t sa, const T *b,   \
-                     size_t sb, size_t n)                                      \
-    {                                                                          \
-        switch (sub) {                                                         \
-        case BIN_GREATER:                                                      \
-            LOOPS(T, int32_t, x > y);                                          \
-        case BIN_GREATER_EQUAL:                                                \
-            LOOPS(T, int32_t, x >= y);                                         \
-        case BIN_LESS:                                                         \
-            LOOPS(T, int32_t, x < y);                                          \
-        case BIN_LESS_EQUAL:                                                   \
-            LOOPS(T, int32_t, x <= y);                                         \
-        case BIN_EQUAL:                                                        \
-            LOOPS(T, int32_t, x == y);                                         \
-        default:                                                               \
-            LOOPS(T, int32_t, x != y);                                         \
-        }                                                                      \
+#define COMPARE(name, T)                                                     \
+    static void name(int sub, int32_t *o, const T *a, size_t sa, const T *b, \
+                     size_t sb, size_t n)                                    \
+    {                                                                        \
+        switch (sub) {                                                       \
+        case BIN_GREATER:                                                    \
+            LOOPS(T, int32_t, x > y);                                        \
+        case BIN_GREATER_EQUAL:                                              \
+            LOOPS(T, int32_t, x >= y);                                       \
+        case BIN_LESS:                                                       \
+            LOOPS(T, int32_t, x < y);                                        \
+        case BIN_LESS_EQUAL:                                                 \
+            LOOPS(T, int32_t, x <= y);                                       \
+        case BIN_EQUAL:                                                      \
+            LOOPS(T, int32_t, x == y);                                       \
+        default:                                                             \
+            LOOPS(T, int32_t, x != y);                                       \
+        }                                                                    \
     }
 
 COMPARE(float_compare, float)
@@ -388,14 +387,14 @@ static const struct {
     enum val_kind kind;
     int32_t lo, hi; /* integers: values wrap into this many */
 } casts[] = {
-    {"fp16", VAL_F32, 0, 0},
-    {"fp32", VAL_F32, 0, 0},
-    {"int32", VAL_I32, INT32_MIN, INT32_MAX},
-    {"int16", VAL_I32, INT16_MIN, INT16_MAX},
-    {"uint16", VAL_I32, 0, UINT16_MAX},
-    {"int8", VAL_I32, INT8_MIN, INT8_MAX},
-    {"uint8", VAL_I32, 0, UINT8_MAX},
-    {"bool", VAL_BOOL, 0, 1},
+    {"fp16",   VAL_F32,  0,         0         },
+    {"fp32",   VAL_F32,  0,         0         },
+    {"int32",  VAL_I32,  INT32_MIN, INT32_MAX },
+    {"int16",  VAL_I32,  INT16_MIN, INT16_MAX },
+    {"uint16", VAL_I32,  0,         UINT16_MAX},
+    {"int8",   VAL_I32,  INT8_MIN,  INT8_MAX  },
+    {"uint8",  VAL_I32,  0,         UINT8_MAX },
+    {"bool",   VAL_BOOL, 0,         1         },
 };
 
 int cast_prep(struct step *s, struct err *e)

@@ -20,7 +20,7 @@ static int need_index(const struct val *v, struct err *e)
 /* --- gather(x, indices, axis, batch_dims) --- */
 
 struct gather_params {
-    const float *dense; /* x when it is not plain */
+    const float *dense;        /* x when it is not plain */
     const struct weight *rows; /* x when its rows are decoded one by one */
     size_t batch, outer, n, inner, count;
 };
@@ -122,8 +122,7 @@ static int along_prep(struct step *s, int idx_arg, int axis_arg,
         return rc;
     }
     for (int i = 0; i < x->rank; i++) {
-        if (idx->rank != x->rank ||
-            (i != axis && idx->dims[i] != x->dims[i])) {
+        if (idx->rank != x->rank || (i != axis && idx->dims[i] != x->dims[i])) {
             return err_set(e, ERR_MIL_SHAPE, "indices do not fit x");
         }
     }
@@ -150,8 +149,8 @@ int gather_along_prep(struct step *s, struct err *e)
     s->u = u;
     int rc = along_prep(s, 1, 2, u, e);
     return rc < 0 ? rc
-                  : val_like(step_out(s, 0), step_in(s, 0)->kind,
-                             step_in(s, 1), e);
+                  : val_like(step_out(s, 0), step_in(s, 0)->kind, step_in(s, 1),
+                             e);
 }
 
 int gather_along_run(const struct step *s, const struct run *r, struct err *e)
@@ -319,8 +318,7 @@ int scatter_along_prep(struct step *s, struct err *e)
     return rc < 0 ? rc : val_like(step_out(s, 0), x->kind, x, e);
 }
 
-int scatter_along_run(const struct step *s, const struct run *r,
-                      struct err *e)
+int scatter_along_run(const struct step *s, const struct run *r, struct err *e)
 {
     (void)r;
     const struct scatter_params *u = s->u;
@@ -468,8 +466,7 @@ int scatter_nd_run(const struct step *s, const struct run *r, struct err *e)
             return bad_index(ix[0], (size_t)x->dims[0], e);
         }
         for (size_t j = 0; j < u->a.inner; j++) {
-            put(o, (size_t)at + j, step_in(s, 2), k * u->a.inner + j,
-                u->mode);
+            put(o, (size_t)at + j, step_in(s, 2), k * u->a.inner + j, u->mode);
         }
     }
     return 0;

@@ -211,7 +211,8 @@ int range_run(const struct step *s, const struct run *r, struct err *e)
         if (o->kind == VAL_F32) {
             o->f[k] = start->f[0] + (float)k * by->f[0];
         } else {
-            uint32_t w = (uint32_t)start->i[0] + (uint32_t)k * (uint32_t)by->i[0];
+            uint32_t w =
+                (uint32_t)start->i[0] + (uint32_t)k * (uint32_t)by->i[0];
             o->i[k] = (int32_t)w;
         }
     }

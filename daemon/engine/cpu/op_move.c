@@ -23,8 +23,7 @@ static int need_plain(const struct val *v, struct err *e)
 /* --- views --- */
 
 /* What may be viewed under another shape: plain data and fp16 in place. */
-static int view_as(struct step *s, int rank, const int64_t *dims,
-                   struct err *e)
+static int view_as(struct step *s, int rank, const int64_t *dims, struct err *e)
 {
     const struct val *x = step_in(s, 0);
     struct val *o = step_out(s, 0);
@@ -341,8 +340,8 @@ int stack_prep(struct step *s, struct err *e)
         const struct val *v = step_list(s, k);
         if (!val_is_plain(v) || v->kind != first->kind ||
             v->rank != first->rank ||
-            memcmp(v->dims, first->dims,
-                   (size_t)v->rank * sizeof(*v->dims)) != 0) {
+            memcmp(v->dims, first->dims, (size_t)v->rank * sizeof(*v->dims)) !=
+                0) {
             return err_set(e, ERR_MIL_SHAPE, "values[%d] does not fit", k);
         }
     }

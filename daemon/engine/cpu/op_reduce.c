@@ -15,8 +15,7 @@ struct reduce_params {
     bool flat;    /* a set is contiguous */
 };
 
-static void add_axis(size_t *dims, size_t *strides, int *n, size_t d,
-                     size_t st)
+static void add_axis(size_t *dims, size_t *strides, int *n, size_t d, size_t st)
 {
     if (d == 1) {
         return;
@@ -229,8 +228,8 @@ int reduce_run(const struct step *s, const struct run *r, struct err *e)
         if (is_arg(sub)) {
             o->i[k] = arg_of(sub, x->kind == VAL_F32, row, u->count);
         } else if (x->kind == VAL_F32) {
-            o->f[k] = reduce_float(sub, (const float *)(const void *)row,
-                                   u->count);
+            o->f[k] =
+                reduce_float(sub, (const float *)(const void *)row, u->count);
         } else {
             o->i[k] = reduce_int(sub, row, u->count);
         }
@@ -330,8 +329,7 @@ int cumsum_run(const struct step *s, const struct run *r, struct err *e)
     const struct val *x = step_in(s, 0);
     struct val *o = step_out(s, 0);
     for (size_t row = 0; row < u->a.outer * u->a.inner; row++) {
-        size_t base = row / u->a.inner * u->a.n * u->a.inner +
-                      row % u->a.inner;
+        size_t base = row / u->a.inner * u->a.n * u->a.inner + row % u->a.inner;
         float f = 0.0f;
         uint32_t w = 0;
         for (size_t i = 0; i < u->a.n; i++) {

@@ -84,9 +84,14 @@ static int cut_make(struct step *s, const struct val *x,
     const struct {
         int arg;
         int64_t *to;
-    } want[] = {{a->begin, v.begin},       {a->end, v.end},
-                {a->stride, v.stride},     {a->begin_mask, v.bm},
-                {a->end_mask, v.em},       {a->squeeze_mask, v.sm}};
+    } want[] = {
+        {a->begin,        v.begin },
+        {a->end,          v.end   },
+        {a->stride,       v.stride},
+        {a->begin_mask,   v.bm    },
+        {a->end_mask,     v.em    },
+        {a->squeeze_mask, v.sm    }
+    };
     for (size_t k = 0; k < countof(want); k++) {
         int rc = vector(s, want[k].arg, x->rank, want[k].to, e);
         if (rc < 0) {

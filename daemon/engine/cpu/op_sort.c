@@ -41,9 +41,9 @@ static void sort_row(const struct val *x, const struct sort_params *u,
             for (size_t k = lo; k < hi; k++) {
                 bool right =
                     i == mid ||
-                    (j < hi && before(x, u->ascending,
-                                      base + (size_t)idx[j] * u->a.inner,
-                                      base + (size_t)idx[i] * u->a.inner));
+                    (j < hi &&
+                     before(x, u->ascending, base + (size_t)idx[j] * u->a.inner,
+                            base + (size_t)idx[i] * u->a.inner));
                 tmp[k] = right ? idx[j++] : idx[i++];
             }
         }
@@ -140,8 +140,7 @@ int argsort_run(const struct step *s, const struct run *r, struct err *e)
     struct val *o = step_out(s, 0);
     int32_t *idx = r->scratch;
     for (size_t row = 0; row < u->a.outer * u->a.inner; row++) {
-        size_t base = row / u->a.inner * u->a.n * u->a.inner +
-                      row % u->a.inner;
+        size_t base = row / u->a.inner * u->a.n * u->a.inner + row % u->a.inner;
         sort_row(x, u, base, idx, idx + u->a.n);
         for (size_t i = 0; i < u->a.n; i++) {
             o->i[base + i * u->a.inner] = idx[i];

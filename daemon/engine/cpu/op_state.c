@@ -15,9 +15,8 @@ static const struct state_def *state_of(const struct step *s)
 int read_state_prep(struct step *s, struct err *e)
 {
     const struct state_def *d = state_of(s);
-    return val_set(step_out(s, 0),
-                   s->node->def->sub == 1 ? VAL_F16 : VAL_F32, d->type->rank,
-                   d->type->dims, e);
+    return val_set(step_out(s, 0), s->node->def->sub == 1 ? VAL_F16 : VAL_F32,
+                   d->type->rank, d->type->dims, e);
 }
 
 int read_state_run(const struct step *s, const struct run *r, struct err *e)
@@ -38,8 +37,7 @@ int write_state_prep(struct step *s, struct err *e)
     const struct val *v = step_in(s, 1);
     const struct state_def *d = state_of(s);
     if (v->kind != VAL_F32 || v->n != d->n) {
-        return err_set(e, ERR_MIL_SHAPE, "data does not fit state %s",
-                       d->name);
+        return err_set(e, ERR_MIL_SHAPE, "data does not fit state %s", d->name);
     }
     return 0;
 }
@@ -54,7 +52,8 @@ int write_state_run(const struct step *s, const struct run *r, struct err *e)
 
 /* --- store_rows(mask, new): fuse.c's form of the masked write ---
  *
- * state[h, s, d] = state * (1 - sum_t mask[s, t]) + sum_t mask[s, t] new[h, t, d]
+ * state[h, s, d] = state * (1 - sum_t mask[s, t]) + sum_t mask[s, t] new[h, t,
+ * d]
  *
  * Rows that no column of the mask touches stay as they are (times 1 plus 0),
  * so only the others are computed, with the very operations of the plain form.
@@ -77,7 +76,7 @@ int store_rows_prep(struct step *s, struct err *e)
     u->heads = state_of(s)->n / (u->s * u->d);
     if (mask->kind != VAL_F32 || new->kind != VAL_F32 || new->rank < 2 ||
         mask->n != u->s * u->t || new->n != u->heads * u->t * u->d ||
-        (size_t)new->dims[new->rank - 2] != u->t) {
+        (size_t) new->dims[new->rank - 2] != u->t) {
         return err_set(e, ERR_MIL_SHAPE, "the written rows do not fit %s",
                        state_of(s)->name);
     }

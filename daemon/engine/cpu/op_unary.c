@@ -66,11 +66,11 @@ int unary_prep(struct step *s, struct err *e)
     return val_like(step_out(s, 0), x->kind, x, e);
 }
 
-#define EACH(expr)                                                             \
-    for (size_t i = 0; i < n; i++) {                                           \
-        float v = x[i];                                                        \
-        o[i] = (expr);                                                         \
-    }                                                                          \
+#define EACH(expr)                   \
+    for (size_t i = 0; i < n; i++) { \
+        float v = x[i];              \
+        o[i] = (expr);               \
+    }                                \
     break
 
 static void gelu(const struct unary_params *u, float *o, const float *x,

@@ -5,98 +5,98 @@
 #include "engine/cpu/cpu.h"
 
 enum { /* unary */
-    UN_ABS,
-    UN_SQUARE,
-    UN_SQRT,
-    UN_RSQRT,
-    UN_INVERSE,
-    UN_EXP,
-    UN_EXP2,
-    UN_LOG,
-    UN_SIN,
-    UN_COS,
-    UN_TAN,
-    UN_TANH,
-    UN_ERF,
-    UN_SIGMOID,
-    UN_SILU,
-    UN_GELU,
-    UN_RELU,
-    UN_RELU6,
-    UN_LEAKY_RELU,
-    UN_ELU,
-    UN_SOFTPLUS,
-    UN_SOFTSIGN,
-    UN_HARD_SIGMOID,
-    UN_CLIP,
-    UN_FLOOR,
-    UN_CEIL,
-    UN_ROUND,
-    UN_SIGN,
-    UN_NOT,
+       UN_ABS,
+       UN_SQUARE,
+       UN_SQRT,
+       UN_RSQRT,
+       UN_INVERSE,
+       UN_EXP,
+       UN_EXP2,
+       UN_LOG,
+       UN_SIN,
+       UN_COS,
+       UN_TAN,
+       UN_TANH,
+       UN_ERF,
+       UN_SIGMOID,
+       UN_SILU,
+       UN_GELU,
+       UN_RELU,
+       UN_RELU6,
+       UN_LEAKY_RELU,
+       UN_ELU,
+       UN_SOFTPLUS,
+       UN_SOFTSIGN,
+       UN_HARD_SIGMOID,
+       UN_CLIP,
+       UN_FLOOR,
+       UN_CEIL,
+       UN_ROUND,
+       UN_SIGN,
+       UN_NOT,
 };
 
 enum { /* binary; the order groups arithmetic, comparisons, logic */
-    BIN_ADD,
-    BIN_SUB,
-    BIN_MUL,
-    BIN_DIV,
-    BIN_MAX,
-    BIN_MIN,
-    BIN_POW,
-    BIN_FLOOR_DIV,
-    BIN_MOD,
-    BIN_GREATER,
-    BIN_GREATER_EQUAL,
-    BIN_LESS,
-    BIN_LESS_EQUAL,
-    BIN_EQUAL,
-    BIN_NOT_EQUAL,
-    BIN_AND,
-    BIN_OR,
-    BIN_XOR,
+       BIN_ADD,
+       BIN_SUB,
+       BIN_MUL,
+       BIN_DIV,
+       BIN_MAX,
+       BIN_MIN,
+       BIN_POW,
+       BIN_FLOOR_DIV,
+       BIN_MOD,
+       BIN_GREATER,
+       BIN_GREATER_EQUAL,
+       BIN_LESS,
+       BIN_LESS_EQUAL,
+       BIN_EQUAL,
+       BIN_NOT_EQUAL,
+       BIN_AND,
+       BIN_OR,
+       BIN_XOR,
 };
 
 enum { /* reductions */
-    RED_SUM,
-    RED_MEAN,
-    RED_MAX,
-    RED_MIN,
-    RED_PROD,
-    RED_SUM_SQUARE,
-    RED_L1,
-    RED_L2,
-    RED_LOG_SUM_EXP,
-    RED_ARGMAX,
-    RED_ARGMIN,
+       RED_SUM,
+       RED_MEAN,
+       RED_MAX,
+       RED_MIN,
+       RED_PROD,
+       RED_SUM_SQUARE,
+       RED_L1,
+       RED_L2,
+       RED_LOG_SUM_EXP,
+       RED_ARGMAX,
+       RED_ARGMIN,
 };
 
 enum { /* scatter's mode */
-    SCATTER_UPDATE,
-    SCATTER_ADD,
-    SCATTER_SUB,
-    SCATTER_MUL,
-    SCATTER_DIV,
-    SCATTER_MAX,
-    SCATTER_MIN,
+       SCATTER_UPDATE,
+       SCATTER_ADD,
+       SCATTER_SUB,
+       SCATTER_MUL,
+       SCATTER_DIV,
+       SCATTER_MAX,
+       SCATTER_MIN,
 };
 
-#define OP(name)                                                               \
-    int name##_prep(struct step *s, struct err *e);                            \
+#define OP(name)                                    \
+    int name##_prep(struct step *s, struct err *e); \
     int name##_run(const struct step *s, const struct run *r, struct err *e)
 
-OP(unary);        /* op_unary.c */
-OP(binary);       /* op_binary.c */
+OP(unary);  /* op_unary.c */
+OP(binary); /* op_binary.c */
 OP(select);
 OP(cast);
-OP(reduce);       /* op_reduce.c */
+OP(reduce); /* op_reduce.c */
 OP(softmax);
 OP(cumsum);
-OP(transpose);    /* op_move.c */
+OP(transpose); /* op_move.c */
 OP(concat);
 OP(stack);
 OP(split);
-OP(tile);         /* op_make.c */
+OP(tile); /* op_make.c */
 OP(pad);
 OP(fill);
 OP(fill_like);
@@ -104,27 +104,27 @@ OP(range);
 OP(one_hot);
 OP(band_part);
 OP(reverse);
-OP(slice_index);  /* op_slice.c */
+OP(slice_index); /* op_slice.c */
 OP(slice_size);
 OP(slice_update);
-OP(gather);       /* op_gather.c */
+OP(gather); /* op_gather.c */
 OP(gather_along);
 OP(gather_nd);
 OP(scatter);
 OP(scatter_along);
 OP(scatter_nd);
-OP(topk);         /* op_sort.c */
+OP(topk); /* op_sort.c */
 OP(argsort);
-OP(layer_norm);   /* op_norm.c */
+OP(layer_norm); /* op_norm.c */
 OP(batch_norm);
 OP(instance_norm);
 OP(l2_norm);
-OP(conv);         /* conv.c */
-OP(linear);       /* matmul.c */
+OP(conv);   /* conv.c */
+OP(linear); /* matmul.c */
 OP(matmul);
-OP(sdpa);         /* attention.c */
+OP(sdpa); /* attention.c */
 OP(attention);
-OP(read_state);   /* op_state.c */
+OP(read_state); /* op_state.c */
 OP(write_state);
 OP(store_rows);
 

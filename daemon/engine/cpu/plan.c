@@ -175,8 +175,8 @@ static struct run run_of(struct backend_model *m, struct backend_state *st)
 /* --- making --- */
 
 /* Memory of the plan's own for the step's outputs, then compute them. */
-static int compute_now(struct plan *p, struct step *s,
-                       struct backend_state *st, struct err *e)
+static int compute_now(struct plan *p, struct step *s, struct backend_state *st,
+                       struct err *e)
 {
     for (int k = 0; k < s->node->n_out && !s->alias; k++) {
         struct val *o = step_out(s, k);
@@ -250,8 +250,8 @@ static int make_step(struct plan *p, int i, struct backend_state *st,
 }
 
 struct place {
-    size_t at, size; /* in the buffer */
-    int last;        /* step */
+    size_t at, size;    /* in the buffer */
+    int last;           /* step */
     struct place *next; /* by `at` */
 };
 
@@ -291,8 +291,7 @@ static void find_lives(struct plan *p, struct layout *l)
             const struct val *o = &p->v[n->out[k]];
             if (s->alias) {
                 l->root[n->out[k]] = l->root[n->in[0]];
-            } else if (!s->done && o->kind != VAL_F16 &&
-                       o->kind != VAL_NONE) {
+            } else if (!s->done && o->kind != VAL_F16 && o->kind != VAL_NONE) {
                 l->root[n->out[k]] = n->out[k];
                 l->last[n->out[k]] = i;
             }

@@ -64,8 +64,8 @@ static void take_blocks(unsigned worker)
         if (at >= pool.items) {
             return;
         }
-        size_t end = pool.items - at < pool.grain ? pool.items
-                                                  : at + pool.grain;
+        size_t end =
+            pool.items - at < pool.grain ? pool.items : at + pool.grain;
         pool.fn(pool.ctx, at, end, worker);
     }
 }

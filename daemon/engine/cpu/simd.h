@@ -120,8 +120,8 @@ static inline v8 v8_round16(v8 a)
  * rounded once and results above 2^128 become infinity. */
 static inline v8 v8_scale2(v8 p, v8 t, v8 magic)
 {
-    __m256i n = _mm256_sub_epi32(_mm256_castps_si256(t),
-                                 _mm256_castps_si256(magic));
+    __m256i n =
+        _mm256_sub_epi32(_mm256_castps_si256(t), _mm256_castps_si256(magic));
     __m256i half = _mm256_srai_epi32(n, 1);
     __m256i bias = _mm256_set1_epi32(127);
     __m256i a = _mm256_slli_epi32(_mm256_add_epi32(half, bias), 23);
@@ -134,8 +134,8 @@ static inline v8 v8_scale2(v8 p, v8 t, v8 magic)
 /* Sum of the lanes: (0+4)+(2+6) + (1+5)+(3+7). */
 static inline float v8_sum(v8 a)
 {
-    __m128 s = _mm_add_ps(_mm256_castps256_ps128(a),
-                          _mm256_extractf128_ps(a, 1));
+    __m128 s =
+        _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
     s = _mm_add_ps(s, _mm_movehl_ps(s, s));
     return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
 }
@@ -151,7 +151,10 @@ typedef struct {
 static inline v8 v8_set(float x)
 {
     v8 r;
-    V8_EACH(i) { r.l[i] = x; }
+    V8_EACH(i)
+    {
+        r.l[i] = x;
+    }
     return r;
 }
 
@@ -172,11 +175,14 @@ static inline void v8_store(float *p, v8 a)
     memcpy(p, a.l, sizeof(a.l));
 }
 
-#define V8_BINARY(name, expr)                                                  \
-    static inline v8 v8_##name(v8 a, v8 b)                                     \
-    {                                                                          \
-        V8_EACH(i) { a.l[i] = (expr); }                                        \
-        return a;                                                              \
+#define V8_BINARY(name, expr)              \
+    static inline v8 v8_##name(v8 a, v8 b) \
+    {                                      \
+        V8_EACH(i)                         \
+        {                                  \
+            a.l[i] = (expr);               \
+        }                                  \
+        return a;                          \
     }
 
 V8_BINARY(add, a.l[i] + b.l[i])
@@ -189,39 +195,57 @@ V8_BINARY(copysign, copysignf(a.l[i], b.l[i]))
 
 static inline v8 v8_fma(v8 a, v8 b, v8 c)
 {
-    V8_EACH(i) { c.l[i] = fmaf(a.l[i], b.l[i], c.l[i]); }
+    V8_EACH(i)
+    {
+        c.l[i] = fmaf(a.l[i], b.l[i], c.l[i]);
+    }
     return c;
 }
 
 static inline v8 v8_less(v8 a, v8 b, v8 x, v8 y)
 {
-    V8_EACH(i) { y.l[i] = a.l[i] < b.l[i] ? x.l[i] : y.l[i]; }
+    V8_EACH(i)
+    {
+        y.l[i] = a.l[i] < b.l[i] ? x.l[i] : y.l[i];
+    }
     return y;
 }
 
 static inline v8 v8_abs(v8 a)
 {
-    V8_EACH(i) { a.l[i] = fabsf(a.l[i]); }
+    V8_EACH(i)
+    {
+        a.l[i] = fabsf(a.l[i]);
+    }
     return a;
 }
 
 static inline v8 v8_from_f16(const uint16_t *p)
 {
     v8 r;
-    V8_EACH(i) { r.l[i] = half_to_float(p[i]); }
+    V8_EACH(i)
+    {
+        r.l[i] = half_to_float(p[i]);
+    }
     return r;
 }
 
 static inline v8 v8_from_i8(const int8_t *p)
 {
     v8 r;
-    V8_EACH(i) { r.l[i] = (float)p[i]; }
+    V8_EACH(i)
+    {
+        r.l[i] = (float)p[i];
+    }
     return r;
 }
 
 static inline v8 v8_round16(v8 a)
 {
-    V8_EACH(i) { a.l[i] = half_round(a.l[i]); }
+    V8_EACH(i)
+    {
+        a.l[i] = half_round(a.l[i]);
+    }
     return a;
 }
 

@@ -1,9 +1,8 @@
-#include "engine/cpu/cpu.h"
-
 #include <string.h>
 
 #include "base/half.h"
 #include "base/num.h"
+#include "engine/cpu/cpu.h"
 #include "engine/cpu/plan.h"
 
 void *step_alloc(struct step *s, size_t n)

@@ -75,19 +75,19 @@ static v8 gelu_sigmoid8(v8 x)
     return v8_mul(x, sigmoid8(v8_mul(v8_set(1.702f), x)));
 }
 
-#define MAP(name, f)                                                           \
-    void vmath_##name(float *o, const float *x, size_t n)                      \
-    {                                                                          \
-        size_t i = 0;                                                          \
-        for (; i + V8_LANES <= n; i += V8_LANES) {                             \
-            v8_store(o + i, f(v8_load(x + i)));                                \
-        }                                                                      \
-        if (i < n) {                                                           \
-            float t[V8_LANES] = {0};                                           \
-            memcpy(t, x + i, (n - i) * sizeof(*x));                            \
-            v8_store(t, f(v8_load(t)));                                        \
-            memcpy(o + i, t, (n - i) * sizeof(*o));                            \
-        }                                                                      \
+#define MAP(name, f)                                      \
+    void vmath_##name(float *o, const float *x, size_t n) \
+    {                                                     \
+        size_t i = 0;                                     \
+        for (; i + V8_LANES <= n; i += V8_LANES) {        \
+            v8_store(o + i, f(v8_load(x + i)));           \
+        }                                                 \
+        if (i < n) {                                      \
+            float t[V8_LANES] = {0};                      \
+            memcpy(t, x + i, (n - i) * sizeof(*x));       \
+            v8_store(t, f(v8_load(t)));                   \
+            memcpy(o + i, t, (n - i) * sizeof(*o));       \
+        }                                                 \
     }
 
 MAP(exp, vmath_exp8)

@@ -187,10 +187,10 @@ static int of_blockwise(struct arena *a, const struct mil_op *op, int depth,
         return rc;
     }
     if (w->scales == NULL || st.rank != data->type.rank ||
-        (w->offsets != NULL && !(ot.rank == st.rank &&
-                                 memcmp(ot.dims, st.dims,
-                                        (size_t)st.rank * sizeof(*st.dims)) ==
-                                     0))) {
+        (w->offsets != NULL &&
+         !(ot.rank == st.rank &&
+           memcmp(ot.dims, st.dims, (size_t)st.rank * sizeof(*st.dims)) ==
+               0))) {
         return err_set(e, ERR_MIL_INVALID,
                        "%s: scale or offset does not fit the data", op->type);
     }
@@ -234,8 +234,8 @@ static int of_affine(struct arena *a, const struct mil_op *op, int depth,
         uint64_t count = 0;
         if (v[k] == NULL || !mil_type_count(&t[k], &count) ||
             (count != 1 && count != (uint64_t)d)) {
-            return err_set(e, ERR_MIL_INVALID, "%s: %s does not fit",
-                           op->type, names[k]);
+            return err_set(e, ERR_MIL_INVALID, "%s: %s does not fit", op->type,
+                           names[k]);
         }
         if (count == 1 && d != 1) { /* spread a scalar */
             float *f = arena_array(a, (size_t)d, sizeof(float));
@@ -302,19 +302,20 @@ static int table_shape(const struct mil_op *op, struct weight *w,
 }
 
 /* The old form's indices are a byte array holding a bit stream. */
-static const struct mil_const *as_bits(struct arena *a,
-                                       const struct mil_const *c,
-                                       const struct weight *w)
+static const struct mil_const *
+as_bits(struct arena *a, const struct mil_const *c, const struct weight *w)
 {
     static const struct {
         size_t size;
         enum mil_dtype t;
-    } by_size[] = {{2, MIL_UINT1},
-                   {4, MIL_UINT2},
-                   {8, MIL_UINT3},
-                   {16, MIL_UINT4},
-                   {64, MIL_UINT6},
-                   {256, MIL_UINT8}};
+    } by_size[] = {
+        {2,   MIL_UINT1},
+        {4,   MIL_UINT2},
+        {8,   MIL_UINT3},
+        {16,  MIL_UINT4},
+        {64,  MIL_UINT6},
+        {256, MIL_UINT8}
+    };
     struct mil_const *r = arena_alloc(a, sizeof(*r));
     uint64_t n = 0;
     if (r == NULL || !mil_type_count(&w->type, &n)) {
@@ -473,12 +474,14 @@ static int of_op(struct arena *a, const struct mil_op *op, bool round,
 {
     static const struct {
         const char *type;
-        int (*make)(struct arena *, const struct mil_op *, int,
-                    struct weight *, struct err *);
-    } forms[] = {{"constexpr_blockwise_shift_scale", of_blockwise},
-                 {"constexpr_affine_dequantize", of_affine},
-                 {"constexpr_lut_to_dense", of_lut},
-                 {"constexpr_sparse_to_dense", of_sparse}};
+        int (*make)(struct arena *, const struct mil_op *, int, struct weight *,
+                    struct err *);
+    } forms[] = {
+        {"constexpr_blockwise_shift_scale", of_blockwise},
+        {"constexpr_affine_dequantize",     of_affine   },
+        {"constexpr_lut_to_dense",          of_lut      },
+        {"constexpr_sparse_to_dense",       of_sparse   }
+    };
     if (depth > WEIGHT_NEST) {
         return err_set(e, ERR_MIL_INVALID, "%s: nested too deep", op->type);
     }
@@ -612,8 +615,7 @@ static void vector_row(const struct weight *w, size_t row, float *out)
         size_t cell = 0;
         for (int i = 0; i < w->type.rank; i++) {
             at = at * (size_t)w->raw->type.dims[i] + (size_t)idx[i];
-            cell = cell * (size_t)w->grid[i] +
-                   (size_t)(idx[i] / w->block[i]);
+            cell = cell * (size_t)w->grid[i] + (size_t)(idx[i] / w->block[i]);
         }
         size_t entry = cell * w->lut_size + (size_t)const_int(w->raw, at);
         out[col] = w->lut[entry * w->vector + (size_t)part];

@@ -8,7 +8,8 @@
 
 #include "mil/mil.h"
 
-#define WEIGHT_NEST 8 /* constexpr operations that feed constexpr operations */
+#define WEIGHT_NEST 8 /* constexpr operations that feed constexpr operations \
+                       */
 
 enum weight_kind {
     WEIGHT_F32,  /* plain fp32 rows */
@@ -19,10 +20,10 @@ enum weight_kind {
 
 struct weight {
     enum weight_kind kind;
-    bool round; /* decoded values are rounded to fp16 */
+    bool round;           /* decoded values are rounded to fp16 */
     struct mil_type type; /* of the decoded constant */
     size_t rows, cols;
-    const void *data; /* rows * cols elements of the kind's type */
+    const void *data;   /* rows * cols elements of the kind's type */
     const float *scale; /* WEIGHT_I8: one a row */
 
     /* WEIGHT_ROWS */
@@ -51,5 +52,4 @@ void weight_row(const struct weight *w, size_t row, float *out);
 float const_float(const struct mil_const *c, uint64_t i);
 int64_t const_int(const struct mil_const *c, uint64_t i);
 /* Decode a whole float or integer constant; out has its element count. */
-CHECKED int const_floats(const struct mil_const *c, float *out,
-                         struct err *e);
+CHECKED int const_floats(const struct mil_const *c, float *out, struct err *e);
