@@ -352,16 +352,11 @@ static uint32_t plan_decode(struct sched *s, uint32_t max)
 
 static void plan_prefill(struct sched *s, uint32_t room)
 {
-    uint32_t budget = (uint32_t)num_min(room, s->conf.chunk);
-    if (s->us_row > 0) {
-        double fit = (double)SCHED_STEP_GOAL_US / s->us_row;
-        if (fit < (double)budget) {
-            budget = clamp((uint32_t)fit, SCHED_ROWS_MIN, budget < SCHED_ROWS_MIN
-                                                              ? SCHED_ROWS_MIN
-                                                              : budget);
-        }
-    }
-    budget = (uint32_t)num_min(budget, room);
+    double fit = s->us_row > 0 ? (double)SCHED_STEP_GOAL_US / s->us_row
+                               : (double)SCHED_ROWS_FIRST;
+    uint32_t goal = fit < (double)room ? (uint32_t)fit : room;
+    uint32_t budget = (uint32_t)num_min(
+        room, num_min(s->conf.chunk, num_max(goal, SCHED_ROWS_MIN)));
     LIST_EACH (l, &s->running) {
         struct sched_stream *x = stream_of(l);
         uint32_t n = left(x);

@@ -34,6 +34,7 @@
 
 #define SCHED_STEP_GOAL_US 100000u /* of a step with prompt rows */
 #define SCHED_ROWS_MIN     4u      /* prompt rows a step whatever they cost */
+#define SCHED_ROWS_FIRST   32u     /* while their cost is not known */
 #define SCHED_FORK_MIN     16u     /* shared tokens that are worth a state copy */
 #define SCHED_TAIL         32u     /* tokens a session may lose to another */
 
