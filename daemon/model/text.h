@@ -3,7 +3,9 @@
  * Holds back bytes that end in the middle of a UTF-8 sequence, and bytes that
  * may be the beginning of a stop string, so that what is handed out is valid
  * UTF-8 and never contains (part of) a stop string. Invalid bytes become
- * U+FFFD.
+ * U+FFFD, one for each maximal part of a sequence. Of several stop strings the
+ * one that is complete first counts, of those the longest: so the text does not
+ * depend on how tokens cut it.
  */
 #pragma once
 
@@ -13,20 +15,25 @@
 struct text_stream {
     const struct tokenizer *tok; /* borrowed */
     bool special;                /* special tokens as text */
-    struct buf pending;          /* bytes not handed out yet */
+    struct buf pending;          /* valid text not handed out yet */
+    char part[4];                /* the beginning of a character */
+    size_t n_part;
     size_t n_stops;
     char *stops[STOP_STRINGS_MAX]; /* owned */
-    bool stopped; /* a stop string was found; nothing comes any more */
+    bool stopped;   /* a stop string was found; nothing comes any more */
     int stop_index; /* which one, when stopped */
 };
 
-/* stops are copied. Errors: TOO_BIG (count, length), INVALID (empty). */
-CHECKED int text_stream_init(struct text_stream *s,
-                             const struct tokenizer *tok, bool special,
-                             const char *const *stops, size_t n_stops,
-                             struct err *e);
+/* stops are copied. Errors: TOO_BIG (count, length), INVALID (empty, not
+ * UTF-8). */
+CHECKED int text_stream_init(struct text_stream *s, const struct tokenizer *tok,
+                             bool special, const char *const *stops,
+                             size_t n_stops, struct err *e);
 void text_stream_fini(struct text_stream *s); /* zeroed is fine */
 /* Feed one token; appends the text that is now certain to out. */
 void text_stream_put(struct text_stream *s, int32_t id, struct buf *out);
+/* The same for bytes that are not a token's. */
+void text_stream_bytes(struct text_stream *s, const char *p, size_t n,
+                       struct buf *out);
 /* The end: appends what was held back (unless stopped). */
 void text_stream_end(struct text_stream *s, struct buf *out);
