@@ -3,8 +3,8 @@
 
 #include <math.h>
 
-#include "base/buf.h"
 #include "../unit.h"
+#include "base/buf.h"
 
 /* A model of one of the families. Numbers are chosen by the test. */
 struct mk {
@@ -14,11 +14,11 @@ struct mk {
     uint32_t window;   /* gemma3 */
     bool untied;
     bool qkv_bias;
-    bool gemma;         /* q/k norms and post norms */
-    bool factors;       /* rope_freqs.weight */
-    float gain;         /* weights are uniform in +-gain / sqrt(cols) */
-    float embed_gain;   /* embeddings in +- this */
-    float post_gain;    /* gemma's post norm weights */
+    bool gemma;            /* q/k norms and post norms */
+    bool factors;          /* rope_freqs.weight */
+    float gain;            /* weights are uniform in +-gain / sqrt(cols) */
+    float embed_gain;      /* embeddings in +- this */
+    float post_gain;       /* gemma's post norm weights */
     const char *extra_key; /* an additional u32 */
     uint32_t extra_value;
     const char *extra_tensor; /* a stray tensor of 4 floats */
@@ -200,15 +200,34 @@ static inline struct buf mk_gguf(const struct mk *m)
     return out;
 }
 
-static const struct mk mk_llama = {.arch = "llama", .layers = 3, .d = 64,
-                                   .heads = 4, .kv = 2, .d_head = 16,
-                                   .ff = 96, .vocab = 300, .context = 64,
+static const struct mk mk_llama = {.arch = "llama",
+                                   .layers = 3,
+                                   .d = 64,
+                                   .heads = 4,
+                                   .kv = 2,
+                                   .d_head = 16,
+                                   .ff = 96,
+                                   .vocab = 300,
+                                   .context = 64,
                                    .untied = true};
-static const struct mk mk_qwen2 = {.arch = "qwen2", .layers = 2, .d = 64,
-                                   .heads = 4, .kv = 1, .d_head = 16,
-                                   .ff = 96, .vocab = 300, .context = 64,
+static const struct mk mk_qwen2 = {.arch = "qwen2",
+                                   .layers = 2,
+                                   .d = 64,
+                                   .heads = 4,
+                                   .kv = 1,
+                                   .d_head = 16,
+                                   .ff = 96,
+                                   .vocab = 300,
+                                   .context = 64,
                                    .qkv_bias = true};
-static const struct mk mk_gemma3 = {.arch = "gemma3", .layers = 7, .d = 48,
-                                    .heads = 4, .kv = 1, .d_head = 32,
-                                    .ff = 96, .vocab = 300, .context = 64,
-                                    .window = 16, .gemma = true};
+static const struct mk mk_gemma3 = {.arch = "gemma3",
+                                    .layers = 7,
+                                    .d = 48,
+                                    .heads = 4,
+                                    .kv = 1,
+                                    .d_head = 32,
+                                    .ff = 96,
+                                    .vocab = 300,
+                                    .context = 64,
+                                    .window = 16,
+                                    .gemma = true};

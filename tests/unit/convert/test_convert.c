@@ -1,0 +1,455 @@
+/* Whole conversions of small models of every family. */
+#include <dirent.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/half.h"
+#include "convert/arch.h"
+#include "convert/convert.h"
+#include "mil/mil.h"
+#include "mkgguf.h"
+#include "model/bundle.h"
+
+static char room[64]; /* a temporary folder of this program */
+
+/* A path in it, good until the 4th next call with another name. */
+static const char *at(const char *name)
+{
+    static char path[4][256];
+    static unsigned next;
+    char p[256];
+    (void)snprintf(p, sizeof(p), "%s/%s", room, name);
+    for (unsigned i = 0; i < countof(path); i++) {
+        if (strcmp(path[i], p) == 0) {
+            return path[i];
+        }
+    }
+    memcpy(path[next % 4], p, sizeof(p));
+    return path[next++ % 4];
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    (void)snprintf(room, sizeof(room), "/tmp/aned-convert-XXXXXX");
+    return mkdtemp(room) != NULL ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    return file_rmtree(room, &e);
+}
+
+static unsigned count_entries(const char *dir)
+{
+    unsigned n = 0;
+    DIR *d = opendir(dir);
+    assert_non_null(d);
+    for (struct dirent *x = readdir(d); x != NULL; x = readdir(d)) {
+        n += strcmp(x->d_name, ".") != 0 && strcmp(x->d_name, "..") != 0;
+    }
+    (void)closedir(d);
+    return n;
+}
+
+static const char *write_model(const struct mk *m, const char *name)
+{
+    struct err e = {0};
+    struct buf b = mk_gguf(m);
+    const char *path = at(name);
+    unit_ok(file_write(path, b.p, b.n, &e), &e);
+    buf_fini(&b);
+    return path;
+}
+
+static struct convert_options options(const char *source, const char *out)
+{
+    struct convert_options o;
+    convert_options_init(&o);
+    o.source = source;
+    o.out = out;
+    o.threads = 2;
+    return o;
+}
+
+static const struct mil_op *find_op(const struct mil_function *f,
+                                    const char *type, const char *out)
+{
+    for (size_t i = 0; i < f->body->n_ops; i++) {
+        const struct mil_op *op = f->body->ops[i];
+        if (strcmp(op->type, type) == 0 && op->n_outputs > 0 &&
+            strcmp(op->outputs[0]->name, out) == 0) {
+            return op;
+        }
+    }
+    return NULL;
+}
+
+static const struct mil_feature *find_in(const struct mil_function *f,
+                                         const char *name)
+{
+    for (size_t i = 0; i < f->n_in; i++) {
+        if (strcmp(f->in[i].name, name) == 0) {
+            return &f->in[i];
+        }
+    }
+    return NULL;
+}
+
+/* The shard's inputs, states and output are the contract's. */
+static void check_contract(const struct mil_function *f, const struct bundle *b,
+                           bool ranged)
+{
+    static const char *const plain[] = {"x", "rope_cos", "rope_sin",
+                                        "attn_mask", "kv_write_mask"};
+    for (size_t i = 0; i < countof(plain); i++) {
+        const struct mil_feature *in = find_in(f, plain[i]);
+        if (in == NULL) {
+            fail_msg("input %s is absent", plain[i]);
+            return;
+        }
+        assert_int_equal(in->type.dtype, MIL_FP16);
+        assert_int_equal(in->has_range, ranged);
+        int axis = in->type.rank - (i == 3 || i == 0 ? 2 : i == 4 ? 1 : 2);
+        assert_true(!ranged || (in->lo[axis] == 1 && in->hi[axis] == 4));
+    }
+    bool local = b->rope_local.present;
+    assert_int_equal(find_in(f, "rope_cos_local") != NULL, local);
+    assert_int_equal(find_in(f, "rope_sin_local") != NULL, local);
+    assert_int_equal(find_in(f, "attn_mask_local") != NULL, local);
+    assert_string_equal(f->out[0].name, "hidden");
+    char name[64];
+    if (strcmp(b->kv, "state") == 0) {
+        assert_int_equal(f->n_states, 2 * b->n_layers);
+        assert_int_equal(f->n_out, 1);
+        for (uint32_t i = 0; i < b->n_layers; i++) {
+            (void)snprintf(name, sizeof(name), "layers_%u_k_state", i);
+            assert_string_equal(f->states[2 * (size_t)i].name, name);
+            const struct mil_type *t = &f->states[2 * (size_t)i].type;
+            assert_int_equal(t->dims[1], b->n_kv_heads);
+            assert_int_equal(t->dims[2], b->context);
+            assert_int_equal(t->dims[3], b->d_head);
+        }
+    } else {
+        assert_int_equal(f->n_states, 0);
+        assert_int_equal(f->n_out, 1 + 2 * b->n_layers);
+        assert_non_null(find_in(f, "layers_1_v_past"));
+        assert_string_equal(f->out[4].name, "layers_1_v_new");
+    }
+    for (size_t i = 0; i < f->body->n_ops; i++) {
+        const struct mil_op *op = f->body->ops[i];
+        for (size_t k = 0; k < op->n_outputs; k++) {
+            assert_true(op->outputs[k]->type.rank <= 4);
+        }
+    }
+}
+
+/* Dequantised q rows of layer 0 against the source's, in rotate-half order. */
+static void check_weights(const struct mil_function *f, const struct mk *m,
+                          const char *path)
+{
+    struct err e = {0};
+    struct gguf *g = NULL;
+    struct decoder d;
+    unit_ok(gguf_open(path, &g, &e), &e);
+    unit_ok(arch_read(g, &d, &e), &e);
+    const struct mil_op *op =
+        find_op(f, "constexpr_blockwise_shift_scale", "layers_0_q_weight");
+    assert_non_null(op);
+    const struct mil_const *data = mil_op_const(op, "data");
+    const struct mil_const *scale = mil_op_const(op, "scale");
+    assert_int_equal(data->type.dims[0], m->heads * m->d_head);
+    assert_int_equal(scale->type.dims[0], m->heads * m->d_head);
+    const int8_t *q = data->data;
+    const uint16_t *s = scale->data;
+    float *row = malloc(m->d * sizeof(float));
+    for (uint32_t r = 0; r < m->heads * m->d_head; r++) {
+        uint32_t from = r - r % d.d_head + arch_rope_row(&d, r % d.d_head);
+        unit_ok(gguf_rows(arch_tensor(&d, 0, SLOT_Q), from, 1, row, &e), &e);
+        float step = half_to_float(s[r]);
+        for (uint32_t i = 0; i < m->d; i++) {
+            float got = (float)q[(size_t)r * m->d + i] * step;
+            assert_true(fabsf(got - row[i]) <= 0.5001f * step);
+        }
+    }
+    free(row);
+    arch_fini(&d);
+    gguf_close(g);
+}
+
+static void check_bundle(const char *dir, const struct mk *m,
+                         const char *source, const struct convert_options *o)
+{
+    struct err e = {0};
+    struct bundle *b = NULL;
+    struct mil_program *p = NULL;
+    char path[512];
+    unit_ok(bundle_open(dir, &b, &e), &e);
+    unit_ok(bundle_verify(b, &e), &e);
+    assert_string_equal(b->architecture, m->arch);
+    assert_int_equal(b->context, 64);
+    assert_int_equal(b->n_shards, 1);
+    assert_int_equal(b->heads[b->n_heads_shards - 1].vocab_last, m->vocab);
+    assert_true(b->n_peaks > 10 * m->layers);
+    assert_true(b->margin > 4);
+    bool functions = o->shape != NULL && strcmp(o->shape, "functions") == 0;
+    assert_int_equal(b->shards[0].n_functions, functions ? 2 : 1);
+    for (size_t i = 0; i < b->shards[0].n_functions; i++) {
+        assert_true(file_join(path, sizeof(path), dir, b->shards[0].path));
+        unit_ok(mil_read(path, &p, &e), &e);
+        unit_ok(mil_validate(p, &e), &e);
+        const struct mil_function *f =
+            mil_function_find(p, b->shards[0].functions[i]);
+        assert_non_null(f);
+        check_contract(f, b, !functions);
+        if (o->quant == NULL) {
+            check_weights(f, m, source);
+        }
+        mil_free(p);
+    }
+    bundle_close(b);
+}
+
+static void every_family_and_form(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *quant, *shape, *kv, *norm;
+        double alpha;
+    } t[] = {
+        {NULL, NULL, NULL, NULL, 0},
+        {"fp16", NULL, "host", NULL, 0},
+        {"int4", "functions", NULL, "max", 0.25},
+        {"int8-tensor", "functions", "host", "scale", 0.5},
+    };
+    const struct mk *models[] = {&mk_llama, &mk_qwen2, &mk_gemma3};
+    for (size_t i = 0; i < countof(models); i++) {
+        for (size_t k = 0; k < countof(t); k++) {
+            struct mk m = *models[i];
+            m.rope_dim = k == 1 ? m.d_head - 4 : 0;
+            m.factors = k == 1 && i == 0;
+            const char *source = write_model(&m, "m.gguf");
+            struct convert_options o = options(source, at("bundle"));
+            o.quant = t[k].quant;
+            o.shape = t[k].shape;
+            o.kv = t[k].kv;
+            o.norm = t[k].norm;
+            o.residual_scale = t[k].alpha;
+            struct convert_result r = {0};
+            struct err e = {0};
+            unit_ok(convert_run(&o, &r, &e), &e);
+            assert_string_equal(r.gates[0].verdict, "passed");
+            assert_string_equal(r.gates[2].verdict, "not run");
+            check_bundle(o.out, &m, source, &o);
+            unit_ok(file_rmtree(o.out, &e), &e);
+            assert_int_equal(count_entries(room), 1); /* the model */
+            (void)unlink(source);
+        }
+    }
+}
+
+static void same_bytes_whatever_the_threads(void **state)
+{
+    (void)state;
+    const char *source = write_model(&mk_gemma3, "m.gguf");
+    struct bundle *b[2] = {NULL, NULL};
+    struct err e = {0};
+    for (unsigned i = 0; i < 2; i++) {
+        struct convert_options o = options(source, at(i ? "two" : "one"));
+        struct convert_result r = {0};
+        o.threads = i + 1;
+        unit_ok(convert_run(&o, &r, &e), &e);
+        unit_ok(bundle_open(o.out, &b[i], &e), &e);
+    }
+    assert_string_equal(b[0]->fingerprint, b[1]->fingerprint);
+    assert_int_equal(b[0]->n_files, b[1]->n_files);
+    for (size_t i = 0; i < b[0]->n_files; i++) {
+        assert_string_equal(b[0]->files[i].sha256, b[1]->files[i].sha256);
+    }
+    unit_ok(file_rmtree(b[0]->dir, &e), &e);
+    unit_ok(file_rmtree(b[1]->dir, &e), &e);
+    bundle_close(b[0]);
+    bundle_close(b[1]);
+    (void)unlink(source);
+}
+
+/* --- failures leave nothing --- */
+
+struct stop {
+    const char *stage; /* cancel here */
+    double last;
+};
+
+static bool on_progress(void *ctx, const char *stage, double fraction)
+{
+    struct stop *s = ctx;
+    assert_true(fraction >= s->last && fraction <= 1);
+    s->last = fraction;
+    return strcmp(stage, s->stage) != 0;
+}
+
+static void cancel_in_every_stage(void **state)
+{
+    (void)state;
+    static const char *const stages[] = {"reading", "measuring", "writing",
+                                         "gating", "publishing"};
+    const char *source = write_model(&mk_llama, "m.gguf");
+    for (size_t i = 0; i < countof(stages); i++) {
+        struct stop s = {.stage = stages[i]};
+        struct convert_options o = options(source, at("bundle"));
+        struct convert_result r = {.ms = 77};
+        struct err e = {0};
+        o.progress = on_progress;
+        o.ctx = &s;
+        assert_int_equal(convert_run(&o, &r, &e), ERR_CANCELLED);
+        assert_int_equal(r.ms, 77);
+        assert_int_equal(count_entries(room), 1);
+    }
+    (void)unlink(source);
+}
+
+static void refusals_leave_nothing(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *word;
+        int code;
+        struct convert_options o;
+    } t[] = {
+        {"lut4", ERR_UNSUPPORTED, {.quant = "lut4"}},
+        {"quant", ERR_INVALID, {.quant = "q8"}},
+        {"shape", ERR_INVALID, {.shape = "round"}},
+        {"kv", ERR_INVALID, {.kv = "none"}},
+        {"profile", ERR_INVALID, {.profile = "m0"}},
+        {"name", ERR_INVALID, {.name = "a/b"}},
+        {"context", ERR_INVALID, {.context = 65}},
+        {"residual scale", ERR_INVALID, {.residual_scale = 0.3}},
+    };
+    const char *source = write_model(&mk_llama, "m.gguf");
+    for (size_t i = 0; i < countof(t); i++) {
+        struct convert_options o = t[i].o;
+        struct convert_result r = {0};
+        struct err e = {0};
+        o.source = source;
+        o.source_fd = -1;
+        o.out = at("bundle");
+        int rc = convert_run(&o, &r, &e);
+        if (rc != t[i].code || strstr(e.msg, t[i].word) == NULL) {
+            fail_msg("row %zu: %s: %s", i, err_name(rc), e.msg);
+        }
+        assert_int_equal(count_entries(room), 1);
+    }
+    struct convert_options o = options(source, room);
+    struct convert_result r = {0};
+    struct err e = {0};
+    assert_int_equal(convert_run(&o, &r, &e), ERR_EXISTS);
+    o = options(at("absent.gguf"), at("bundle"));
+    assert_int_equal(convert_run(&o, &r, &e), ERR_NOT_FOUND);
+    o = options(source, at("absent/bundle"));
+    assert_int_equal(convert_run(&o, &r, &e), ERR_NOT_FOUND);
+    (void)unlink(source);
+}
+
+/* A stream of 10^5, as the real gemma has: alpha is chosen, forced values
+ * fail by name. */
+static void range_gate(void **state)
+{
+    (void)state;
+    struct mk m = mk_gemma3;
+    m.post_gain = 30000;
+    const char *source = write_model(&m, "m.gguf");
+    struct convert_options o = options(source, at("bundle"));
+    struct convert_result r = {0};
+    struct err e = {0};
+    unit_ok(convert_run(&o, &r, &e), &e);
+    struct bundle *b = NULL;
+    unit_ok(bundle_open(o.out, &b, &e), &e);
+    assert_true(b->residual_scale < 0.25f && b->margin >= 4);
+    assert_string_equal(b->norm, "max");
+    bundle_close(b);
+    unit_ok(file_rmtree(o.out, &e), &e);
+    o.residual_scale = 1;
+    assert_int_equal(convert_run(&o, &r, &e), ERR_RANGE);
+    assert_non_null(strstr(e.msg, "layers."));
+    o.residual_scale = 0;
+    o.norm = "scale";
+    assert_int_equal(convert_run(&o, &r, &e), ERR_RANGE);
+    assert_non_null(strstr(e.msg, "_norm"));
+    assert_int_equal(count_entries(room), 1);
+    (void)unlink(source);
+}
+
+/* The file shrinks while it is read: an error, no crash, nothing left. */
+struct cut {
+    const char *path;
+    bool done;
+};
+
+static bool on_cut(void *ctx, const char *stage, double fraction)
+{
+    (void)fraction;
+    struct cut *c = ctx;
+    if (!c->done && strcmp(stage, "writing") == 0) {
+        assert_int_equal(truncate(c->path, 8192), 0);
+        c->done = true;
+    }
+    return true;
+}
+
+static void truncated_meanwhile(void **state)
+{
+    (void)state;
+    const char *source = write_model(&mk_llama, "m.gguf");
+    struct cut c = {.path = source};
+    struct convert_options o = options(source, at("bundle"));
+    struct convert_result r = {0};
+    struct err e = {0};
+    o.progress = on_cut;
+    o.ctx = &c;
+    assert_int_equal(convert_run(&o, &r, &e), ERR_SOURCE_CHANGED);
+    assert_true(c.done);
+    assert_int_equal(count_entries(room), 1);
+    (void)unlink(source);
+}
+
+static void stories(void **state)
+{
+    (void)state;
+    char source[1024];
+    if (unit_shared() == NULL) {
+        skip();
+    }
+    static const char *const types[] = {"F32", "F16", "BF16", "Q4_K_M"};
+    for (size_t i = 0; i < countof(types); i++) {
+        (void)snprintf(source, sizeof(source),
+                       "%s/data/models/derived/stories260K.%s.gguf",
+                       unit_shared(), types[i]);
+        struct convert_options o = options(source, at("bundle"));
+        struct convert_result r = {0};
+        struct err e = {0};
+        unit_ok(convert_run(&o, &r, &e), &e);
+        struct bundle *b = NULL;
+        unit_ok(bundle_open(o.out, &b, &e), &e);
+        assert_int_equal(b->context, 128);
+        assert_true(b->residual_scale == 1.0f);
+        assert_string_equal(b->norm, "scale");
+        bundle_close(b);
+        unit_ok(file_rmtree(o.out, &e), &e);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest t[] = {
+        cmocka_unit_test(every_family_and_form),
+        cmocka_unit_test(same_bytes_whatever_the_threads),
+        cmocka_unit_test(cancel_in_every_stage),
+        cmocka_unit_test(refusals_leave_nothing),
+        cmocka_unit_test(range_gate),
+        cmocka_unit_test(truncated_meanwhile),
+        cmocka_unit_test(stories),
+    };
+    return cmocka_run_group_tests(t, setup, teardown);
+}
