@@ -26,8 +26,8 @@ struct attention_params {
     int rank;             /* batch axes of the result */
     size_t dims[MIL_RANK_MAX];
     size_t sq[MIL_RANK_MAX], sk[MIL_RANK_MAX], sv[MIL_RANK_MAX];
-    size_t sm[MIL_RANK_MAX]; /* of the mask; mask_row along rows */
-    size_t mask_row;
+    int mask_rank; /* axes of the scores where the mask is added, without S */
+    size_t mask_dims[MIL_RANK_MAX], mask_strides[MIL_RANK_MAX];
     size_t group;   /* batch entries that follow each other on one k and v */
     size_t batches; /* all of them */
 };
@@ -57,21 +57,70 @@ static int spread(const struct val *v, int rank, const size_t *dims,
     return 0;
 }
 
+/* The rows of the scores as they are shaped where the mask is added: the
+ * result's own, or what a reshape in between declares, with at most one axis
+ * that the number of rows tells. */
+static int mask_space(struct attention_params *u, struct err *e)
+{
+    const struct mil_type *t = u->form->space;
+    size_t all = u->batches * u->rows;
+    if (t == NULL) {
+        memcpy(u->mask_dims, u->dims, sizeof(u->mask_dims));
+        u->mask_dims[u->rank] = u->rows;
+        u->mask_rank = u->rank + 1;
+        return 0;
+    }
+    int unknown = -1;
+    size_t n = 1;
+    u->mask_rank = t->rank - 1;
+    for (int i = 0; i < u->mask_rank; i++) {
+        if (t->dims[i] == MIL_UNKNOWN) {
+            unknown = i;
+        } else {
+            u->mask_dims[i] = (size_t)t->dims[i];
+            n *= (size_t)t->dims[i];
+        }
+    }
+    if (unknown >= 0 && n > 0) {
+        u->mask_dims[unknown] = all / n;
+        n *= all / n;
+    }
+    return n == all ? 0
+                    : err_set(e, ERR_MIL_SHAPE, "the scores' rows do not fit");
+}
+
 static int mask_shape(const struct step *s, struct attention_params *u,
                       struct err *e)
 {
     const struct val *m = step_opt(s, MASK);
-    if (m == NULL) {
-        return 0;
+    int rc = m != NULL ? mask_space(u, e) : 0;
+    if (rc < 0 || m == NULL) {
+        return rc;
     }
-    if ((m->kind != VAL_F32 && m->kind != VAL_BOOL) || m->rank < 2 ||
-        m->rank > u->rank + 2 || (size_t)m->dims[m->rank - 1] != u->s ||
-        (m->dims[m->rank - 2] != 1 &&
-         (size_t)m->dims[m->rank - 2] != u->rows)) {
-        return err_set(e, ERR_MIL_SHAPE, "the mask does not fit the scores");
+    bool fits = (m->kind == VAL_F32 || m->kind == VAL_BOOL) && m->rank >= 1 &&
+                m->rank <= u->mask_rank + 1 &&
+                (size_t)m->dims[m->rank - 1] == u->s;
+    size_t stride = u->s;
+    for (int i = u->mask_rank - 1; fits && i >= 0; i--) {
+        int k = m->rank - 1 - u->mask_rank + i;
+        size_t d = k < 0 ? 1 : (size_t)m->dims[k];
+        fits = d == 1 || d == u->mask_dims[i];
+        u->mask_strides[i] = d == 1 ? 0 : stride;
+        stride *= d;
     }
-    u->mask_row = m->dims[m->rank - 2] == 1 ? 0 : u->s;
-    return spread(m, u->rank, u->dims, u->sm, e);
+    return fits ? 0
+                : err_set(e, ERR_MIL_SHAPE, "the mask does not fit the scores");
+}
+
+/* Where the mask of a row (counted over all batch entries) begins. */
+static size_t mask_offset(const struct attention_params *u, size_t row)
+{
+    size_t at = 0;
+    for (int i = u->mask_rank - 1; i >= 0; i--) {
+        at += row % u->mask_dims[i] * u->mask_strides[i];
+        row /= u->mask_dims[i];
+    }
+    return at;
 }
 
 static int shapes(struct step *s, struct attention_params *u, struct err *e)
@@ -169,16 +218,15 @@ int sdpa_prep(struct step *s, struct err *e)
 
 /* Offsets of a batch entry. */
 static void offsets(const struct attention_params *u, size_t b, size_t *q,
-                    size_t *k, size_t *v, size_t *m)
+                    size_t *k, size_t *v)
 {
-    *q = *k = *v = *m = 0;
+    *q = *k = *v = 0;
     for (int i = u->rank - 1; i >= 0; i--) {
         size_t c = b % u->dims[i];
         b /= u->dims[i];
         *q += c * u->sq[i];
         *k += c * u->sk[i];
         *v += c * u->sv[i];
-        *m += c * u->sm[i];
     }
 }
 
@@ -287,12 +335,12 @@ static void unit(const struct unit_run *ur, size_t g, size_t first, size_t n,
     size_t av = 0;
     for (size_t j = 0; j < n; j++) {
         size_t aq = 0;
-        size_t am = 0;
+        size_t b = g * u->group + (first + j) / u->rows;
         size_t row = (first + j) % u->rows;
-        offsets(u, g * u->group + (first + j) / u->rows, &aq, &ak, &av, &am);
+        offsets(u, b, &aq, &ak, &av);
         const float *from = q->f + aq + row * (u->form->tx ? 1 : u->d);
         gemm_pack(cols + j * ldq, from, 1, u->d, 0, u->form->tx ? u->rows : 1);
-        mask_at[j] = am + row * u->mask_row;
+        mask_at[j] = mask_offset(u, b * u->rows + row);
         visible(u, mask, mask_at[j], &lo[j], &hi[j]);
         min = lo[j] < min ? lo[j] : min;
         max = hi[j] > max ? hi[j] : max;

@@ -20,17 +20,21 @@ enum attention_op {
     ATTENTION_CAST
 };
 
+struct attention_step {
+    enum attention_op op;
+    float c;   /* of MUL and DIV */
+    bool fp16; /* declared type of the result */
+};
+
 /* What happens between the two products, op by op, with the rounding that
  * each operation's declared type asks for in round mode. */
 struct attention_form {
     bool tx; /* q is [.., D, T] */
     int n;
-    struct {
-        enum attention_op op;
-        float c;
-        bool fp16;
-    } ops[ATTENTION_OPS];
-    bool scores_fp16; /* of q k^T */
-    bool probs_fp16;  /* of the softmax or the cast behind it */
+    struct attention_step ops[ATTENTION_OPS];
+    const struct mil_type *space; /* shape of the scores where the mask is
+                                     added; NULL: that of the product */
+    bool scores_fp16;             /* of q k^T */
+    bool probs_fp16;              /* of the softmax or the cast behind it */
     float hidden;
 };

@@ -58,11 +58,11 @@ static int alloc_slots(struct binder *b, struct err *e)
     m->n_slots = (int)n;
     b->next = (int)m->fn->n_values;
     m->consts = arena_array(&m->arena, n + 1, sizeof(*m->consts));
-    m->slot_fp16 = arena_array(&m->arena, n + 1, 1);
+    m->slot_type = arena_array(&m->arena, n + 1, sizeof(struct mil_type *));
     b->raw = arena_array(&m->arena, n + 1, sizeof(*b->raw));
     m->nodes =
         arena_array(&m->arena, m->fn->body->n_ops + 1, sizeof(*m->nodes));
-    if (m->consts == NULL || m->slot_fp16 == NULL || b->raw == NULL ||
+    if (m->consts == NULL || m->slot_type == NULL || b->raw == NULL ||
         m->nodes == NULL) {
         return err_set(e, ERR_NOMEM, "the program");
     }
@@ -215,8 +215,7 @@ static int bind_ops(struct binder *b, struct err *e)
     for (size_t i = 0; i < body->n_ops; i++) {
         const struct mil_op *op = body->ops[i];
         for (size_t k = 0; k < op->n_outputs; k++) {
-            b->m->slot_fp16[slot_of(op->outputs[k])] =
-                op->outputs[k]->type.dtype == MIL_FP16;
+            b->m->slot_type[slot_of(op->outputs[k])] = &op->outputs[k]->type;
         }
         if (strcmp(op->type, "const") == 0 && op->n_outputs == 1) {
             b->raw[slot_of(op->outputs[0])].c = mil_value_const(op->outputs[0]);
@@ -409,7 +408,7 @@ int bind_run(struct backend_model *m, struct err *e)
     int states = 0;
     for (size_t i = 0; i < m->fn->n_inputs; i++) {
         const struct mil_value *v = m->fn->inputs[i];
-        m->slot_fp16[slot_of(v)] = v->type.dtype == MIL_FP16;
+        m->slot_type[slot_of(v)] = &v->type;
         if (v->type.state) {
             m->consts[slot_of(v)] =
                 (struct val){.kind = VAL_STATE, .state = states++};

@@ -191,8 +191,8 @@ struct backend_model {
     bool round;
     unsigned threads;
     int n_slots;
-    struct val *consts; /* n_slots: constants, else VAL_NONE */
-    uint8_t *slot_fp16; /* n_slots: declared fp16, rounded in round mode */
+    struct val *consts;                /* n_slots: constants, else VAL_NONE */
+    const struct mil_type **slot_type; /* declared types; NULL: inline */
     int n_nodes;
     struct node **nodes;
 
@@ -232,6 +232,12 @@ CHECKED int cpu_open_program(struct mil_program *p, const char *function,
                              const struct backend_conf *conf, bool fast,
                              struct backend_model **ret, struct err *e);
 void cpu_close(struct backend_model *m);
+
+/* Declared fp16: what round mode rounds. */
+static inline bool slot_is_fp16(const struct backend_model *m, int slot)
+{
+    return m->slot_type[slot] != NULL && m->slot_type[slot]->dtype == MIL_FP16;
+}
 
 /* --- fuse.c --- */
 CHECKED int fuse_run(struct backend_model *m, struct err *e);

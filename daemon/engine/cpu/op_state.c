@@ -80,7 +80,6 @@ int store_rows_prep(struct step *s, struct err *e)
         return err_set(e, ERR_MIL_SHAPE, "the written rows do not fit %s",
                        state_of(s)->name);
     }
-    s->scratch = (u->t + 1) * sizeof(float);
     return 0;
 }
 
@@ -89,37 +88,66 @@ static float maybe_round(bool round, float v)
     return round ? half_round(v) : v;
 }
 
-int store_rows_run(const struct step *s, const struct run *r, struct err *e)
+/* All layers of a shard share one mask: look through it once a run. */
+static int find_touched(const struct step *s, uint64_t serial, struct err *e)
 {
-    (void)e;
     const struct store_params *u = s->u;
-    const float *mask = step_in(s, 0)->f;
-    const float *new = step_in(s, 1)->f;
-    bool round = r->round;
+    const struct val *mask = step_in(s, 0);
+    struct plan *p = s->plan;
+    if (p->touched_by == mask && p->touched_serial == serial) {
+        return 0;
+    }
+    if (p->touched_cap < u->s) {
+        uint32_t *more = realloc(p->touched, u->s * sizeof(*more));
+        if (more == NULL) {
+            return err_set(e, ERR_NOMEM, "a mask");
+        }
+        p->touched = more;
+        p->touched_cap = u->s;
+    }
+    p->n_touched = 0;
     for (size_t row = 0; row < u->s; row++) {
-        const float *w = mask + row * u->t;
-        bool touched = false;
+        const float *w = mask->f + row * u->t;
         for (size_t t = 0; t < u->t; t++) {
-            touched = touched || w[t] != 0.0f;
-        }
-        if (!touched) {
-            continue;
-        }
-        float sum = maybe_round(round, vmath_sum(w, u->t));
-        float keep = maybe_round(round, 1.0f - sum);
-        for (size_t h = 0; h < u->heads; h++) {
-            uint16_t *to =
-                r->st->data[s->node->state] + (h * u->s + row) * u->d;
-            for (size_t d = 0; d < u->d; d++) {
-                float a = 0.0f;
-                for (size_t t = 0; t < u->t; t++) {
-                    a = fmaf(w[t], new[(h * u->t + t) * u->d + d], a);
-                }
-                a = maybe_round(round, a);
-                float old = maybe_round(round, half_to_float(to[d]) * keep);
-                to[d] = half_from_float(maybe_round(round, old + a));
+            if (w[t] != 0.0f) {
+                p->touched[p->n_touched++] = (uint32_t)row;
+                break;
             }
         }
     }
+    p->touched_by = mask;
+    p->touched_serial = serial;
     return 0;
+}
+
+static void store_row(const struct store_params *u, const struct step *s,
+                      const struct run *r, size_t row)
+{
+    const float *w = step_in(s, 0)->f + row * u->t;
+    const float *new = step_in(s, 1)->f;
+    bool round = r->round;
+    float sum = maybe_round(round, vmath_sum(w, u->t));
+    float keep = maybe_round(round, 1.0f - sum);
+    for (size_t h = 0; h < u->heads; h++) {
+        uint16_t *to = r->st->data[s->node->state] + (h * u->s + row) * u->d;
+        for (size_t d = 0; d < u->d; d++) {
+            float a = 0.0f;
+            for (size_t t = 0; t < u->t; t++) {
+                a = fmaf(w[t], new[(h * u->t + t) * u->d + d], a);
+            }
+            a = maybe_round(round, a);
+            float old = maybe_round(round, half_to_float(to[d]) * keep);
+            to[d] = half_from_float(maybe_round(round, old + a));
+        }
+    }
+}
+
+int store_rows_run(const struct step *s, const struct run *r, struct err *e)
+{
+    const struct plan *p = s->plan;
+    int rc = find_touched(s, r->serial, e);
+    for (size_t i = 0; rc == 0 && i < p->n_touched; i++) {
+        store_row(s->u, s, r, p->touched[i]);
+    }
+    return rc;
 }

@@ -34,6 +34,7 @@ void plan_free(struct plan *p)
         return;
     }
     arena_fini(&p->arena);
+    free(p->touched);
     free(p->buffer);
     free(p->key);
     free(p);
@@ -105,7 +106,7 @@ static void load_inputs(struct plan *p, const struct tensor *const *in)
     for (size_t k = 0; k < m->n_in; k++) {
         struct val *v = &p->v[m->in_slot[k]];
         if (v->kind == VAL_F32) {
-            load_floats(v, in[k], m->round && m->slot_fp16[m->in_slot[k]] != 0);
+            load_floats(v, in[k], m->round && slot_is_fp16(m, m->in_slot[k]));
         } else {
             load_ints(v, in[k]);
         }
@@ -119,10 +120,10 @@ static void round_outputs(const struct step *s, const struct run *r)
     if (!r->round) {
         return;
     }
-    const uint8_t *fp16 = s->plan->m->slot_fp16;
+    const struct backend_model *m = s->plan->m;
     for (int k = 0; k < s->node->n_out; k++) {
         struct val *o = step_out(s, k);
-        if (o->kind == VAL_F32 && fp16[s->node->out[k]] != 0) {
+        if (o->kind == VAL_F32 && slot_is_fp16(m, s->node->out[k])) {
             half_round_floats(o->f, o->n);
         }
     }

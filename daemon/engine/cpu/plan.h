@@ -15,6 +15,12 @@ struct plan {
     struct step *steps;
     char *buffer; /* what intermediate values live in, reused by liveness */
     size_t scratch;
+
+    /* Rows of a write mask that are not zero, found once a run (op_state.c) */
+    const struct val *touched_by;
+    uint64_t touched_serial;
+    uint32_t *touched;
+    size_t n_touched, touched_cap;
 };
 
 /* Zeroed memory that lives as long as p; NULL, and p->failed, when memory is

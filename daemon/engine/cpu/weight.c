@@ -11,30 +11,27 @@
 
 float const_float(const struct mil_const *c, uint64_t i)
 {
-    switch (c->type.dtype) { /* NOLINT: the rest are integers */
-    case MIL_FP16: {
-        uint16_t h = 0;
-        memcpy(&h, (const char *)c->data + i * 2, sizeof(h));
+    const char *p = c->data;
+    uint16_t h = 0;
+    if (c->type.dtype == MIL_FP16) {
+        memcpy(&h, p + i * sizeof(h), sizeof(h));
         return half_to_float(h);
     }
-    case MIL_BF16: {
-        uint16_t h = 0;
-        memcpy(&h, (const char *)c->data + i * 2, sizeof(h));
+    if (c->type.dtype == MIL_BF16) {
+        memcpy(&h, p + i * sizeof(h), sizeof(h));
         return half_from_bf16(h);
     }
-    case MIL_FP32: {
+    if (c->type.dtype == MIL_FP32) {
         float f = 0;
-        memcpy(&f, (const char *)c->data + i * 4, sizeof(f));
+        memcpy(&f, p + i * sizeof(f), sizeof(f));
         return f;
     }
-    case MIL_FP64: {
+    if (c->type.dtype == MIL_FP64) {
         double d = 0;
-        memcpy(&d, (const char *)c->data + i * 8, sizeof(d));
+        memcpy(&d, p + i * sizeof(d), sizeof(d));
         return (float)d;
     }
-    default:
-        return (float)const_int(c, i);
-    }
+    return (float)const_int(c, i);
 }
 
 int64_t const_int(const struct mil_const *c, uint64_t i)

@@ -8,8 +8,9 @@
 
 #include "mil/mil.h"
 
-#define WEIGHT_NEST 8 /* constexpr operations that feed constexpr operations \
-                       */
+#define WEIGHT_NEST                                          \
+    8 /* constexpr operations that feed constexpr operations \
+       */
 
 enum weight_kind {
     WEIGHT_F32,  /* plain fp32 rows */
