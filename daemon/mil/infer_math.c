@@ -427,7 +427,8 @@ static int matrix(struct infer *i, const char *name, const char *flag,
     return 0;
 }
 
-/* A vector x is a row, a vector y a column; the added dimension goes again. */
+/* A vector x is a row whose dimension goes again. Only beside a plain matrix:
+ * on batches the loader's inference and numpy's differ, so they are refused. */
 int infer_matmul(struct infer *i)
 {
     struct mil_type x = {0};
@@ -439,27 +440,26 @@ int infer_matmul(struct infer *i)
     if (rc < 0) {
         return rc;
     }
+    if (y.rank < 2 || (x.rank == 1 && y.rank != 2)) {
+        return in_fail(i, ERR_MIL_SHAPE, "y", "rank %d beside x's %d", y.rank,
+                       x.rank);
+    }
     int64_t k = 0;
-    int64_t rows = x.rank > 1 ? x.dims[x.rank - 2] : 1;
-    int64_t cols = y.rank > 1 ? y.dims[y.rank - 1] : 1;
-    int64_t inner = y.rank > 1 ? y.dims[y.rank - 2] : y.dims[0];
+    int64_t inner = y.dims[y.rank - 2];
     if (!dim_unify(x.dims[x.rank - 1], inner, &k)) {
         return in_fail(i, ERR_MIL_SHAPE, "y", "%lld rows, x has %lld columns",
                        (long long)inner, (long long)x.dims[x.rank - 1]);
     }
     int rank = x.rank > 2 ? x.rank - 2 : 0;
-    int y_rank = y.rank > 2 ? y.rank - 2 : 0;
-    int64_t dims[MIL_RANK_MAX + 2];
-    memcpy(dims, x.dims, sizeof(x.dims));
-    if (!dims_broadcast(&rank, dims, y_rank, y.dims)) {
+    int64_t dims[MIL_RANK_MAX];
+    memcpy(dims, x.dims, sizeof(dims));
+    if (!dims_broadcast(&rank, dims, y.rank - 2, y.dims)) {
         return in_fail(i, ERR_MIL_SHAPE, "y", "batch dimensions differ");
     }
     if (x.rank > 1) {
-        dims[rank++] = rows;
+        dims[rank++] = x.dims[x.rank - 2];
     }
-    if (y.rank > 1) {
-        dims[rank++] = cols;
-    }
+    dims[rank++] = y.dims[y.rank - 1];
     return out_type(i, x.dtype, rank, dims);
 }
 
