@@ -83,19 +83,24 @@ static int send_done(const struct worker *w, const struct convert_result *r,
 /* --- frames in --- */
 
 /* Has the parent asked to stop, or gone? Any frame but CANCEL is a mistake of
- * the parent's, and stops as well. */
-static bool wanted(void)
+ * the parent's, and stops as well. It may have come together with the job. */
+static bool wanted(struct worker *w)
 {
+    struct frame f = {0};
+    struct err e = {0};
     struct pollfd p = {.fd = CONTROL_FD, .events = POLLIN};
+    if (frame_in_next(&w->in, &f, &e) != 0) {
+        return false;
+    }
     int n = poll(&p, 1, 0);
     return n == 0 || (n < 0 && errno == EINTR);
 }
 
 static bool on_progress(void *ctx, const char *stage, double fraction)
 {
-    const struct worker *w = ctx;
+    struct worker *w = ctx;
     struct err e = {0};
-    if (!wanted()) {
+    if (!wanted(w)) {
         return false;
     }
     struct json *j = json_object();

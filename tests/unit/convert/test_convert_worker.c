@@ -1,0 +1,300 @@
+/* The convert role over its socket, and what its sandbox holds. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "convert/convert.h"
+#include "convert/sandbox.h"
+#include "mkgguf.h"
+#include "proto/frame.h"
+#include "proto/json.h"
+#include "proto/msg.h"
+
+static char room[64];
+
+static int setup(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    char path[128];
+    (void)snprintf(room, sizeof(room), "/tmp/aned-worker-XXXXXX");
+    if (mkdtemp(room) == NULL) {
+        return -1;
+    }
+    struct buf b = mk_gguf(&mk_gemma3);
+    (void)snprintf(path, sizeof(path), "%s/m.gguf", room);
+    int rc = file_write(path, b.p, b.n, &e);
+    buf_fini(&b);
+    (void)snprintf(path, sizeof(path), "%s/out", room);
+    return rc < 0 ? rc : file_mkdirs(path, 0700, &e);
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    return file_rmtree(room, &e);
+}
+
+/* Run fn in a child whose fd 3 is a socket to us and whose fd 4 is the model
+ * (or closed). */
+static pid_t child(int (*fn)(int, char **), bool with_model, int *ret_fd)
+{
+    char path[128];
+    int pair[2];
+    (void)snprintf(path, sizeof(path), "%s/m.gguf", room);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        int s = fcntl(pair[1], F_DUPFD, 20);
+        int m = with_model ? open(path, O_RDONLY) : -1;
+        m = m >= 0 ? fcntl(m, F_DUPFD, 20) : -1;
+        (void)close(4);
+        if (s < 0 || dup2(s, 3) < 0 || (m >= 0 && dup2(m, 4) < 0)) {
+            _exit(99);
+        }
+        for (int fd = 5; fd < 40; fd++) {
+            (void)close(fd);
+        }
+        char role[] = "convert-worker";
+        char *argv[] = {role, NULL};
+        _exit(fn(1, argv));
+    }
+    (void)close(pair[1]);
+    *ret_fd = pair[0];
+    return pid;
+}
+
+static int ended(pid_t pid)
+{
+    int status = 0;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static void send_job(int fd, const char *more)
+{
+    struct err e = {0};
+    char text[512];
+    (void)snprintf(text, sizeof(text),
+                   "{\"source\":\"%s/m.gguf\",\"out\":\"%s/out/b\"%s}", room,
+                   room, more);
+    unit_ok(frame_write_fd(fd, FRAME_CONVERT, 9, text, strlen(text), &e), &e);
+}
+
+static bool out_is_empty(void)
+{
+    char path[128];
+    (void)snprintf(path, sizeof(path), "%s/out", room);
+    return rmdir(path) == 0 && mkdir(path, 0700) == 0;
+}
+
+static void a_job_from_frame_to_bundle(void **state)
+{
+    (void)state;
+    for (int with_model = 0; with_model < 2; with_model++) {
+        int fd = -1;
+        pid_t pid = child(convert_role, with_model != 0, &fd);
+        struct frame_in in;
+        struct frame f;
+        struct err e = {0};
+        unsigned progress = 0;
+        struct json *done = NULL;
+        char path[128];
+        frame_in_init(&in, FRAME_WORKER_MAX);
+        send_job(fd, ",\"quant\":\"fp16\",\"context\":32,\"name\":\"n\"");
+        while (frame_read_fd(fd, &in, &f, &e) == 1) {
+            assert_int_equal(f.request, 9);
+            if (f.type == FRAME_PROGRESS) {
+                struct json *j = NULL;
+                unit_ok(json_parse((const char *)f.payload, f.n, &j, &e), &e);
+                assert_non_null(json_str(json_get(j, "stage")));
+                json_free(j);
+                progress++;
+            } else {
+                assert_int_equal(f.type, FRAME_CONVERT_DONE);
+                assert_null(done);
+                unit_ok(json_parse((const char *)f.payload, f.n, &done, &e),
+                        &e);
+            }
+        }
+        frame_in_fini(&in);
+        (void)close(fd);
+        assert_int_equal(ended(pid), 0);
+        assert_true(progress >= 5);
+        assert_non_null(done);
+        assert_int_equal(json_count(json_get(done, "gates")), 5);
+        assert_true(json_num(json_get(done, "bundle_bytes")) > 1000);
+        struct json *again = json_copy(json_get(done, "sandbox"));
+        printf("# sandbox: limits=%d landlock=%d seccomp=%d\n",
+               json_bool(json_get(again, "limits")),
+               json_bool(json_get(again, "landlock")),
+               json_bool(json_get(again, "seccomp")));
+        json_free(again);
+        json_free(done);
+        (void)snprintf(path, sizeof(path), "%s/out/b", room);
+        assert_true(file_is_dir(path));
+        unit_ok(file_rmtree(path, &e), &e);
+        assert_true(out_is_empty());
+    }
+}
+
+/* CANCEL, or nobody there any more: the job ends soon and leaves nothing. */
+static void cancel_and_lost_parent(void **state)
+{
+    (void)state;
+    for (int lost = 0; lost < 2; lost++) {
+        int fd = -1;
+        pid_t pid = child(convert_role, true, &fd);
+        struct frame_in in;
+        struct frame f = {0};
+        struct err e = {0};
+        send_job(fd, "");
+        unit_ok(frame_write_fd(fd, FRAME_CANCEL, 9, NULL, 0, &e), &e);
+        if (lost) {
+            (void)close(fd);
+        } else {
+            struct msg_error m = {0};
+            frame_in_init(&in, FRAME_WORKER_MAX);
+            do {
+                assert_int_equal(frame_read_fd(fd, &in, &f, &e), 1);
+            } while (f.type == FRAME_PROGRESS);
+            assert_int_equal(f.type, FRAME_ERROR);
+            unit_ok(msg_error_get(f.payload, f.n, &m, &e), &e);
+            assert_int_equal(m.code, ERR_CANCELLED);
+            frame_in_fini(&in);
+            (void)close(fd);
+        }
+        assert_int_not_equal(ended(pid), 0);
+        assert_true(out_is_empty());
+    }
+}
+
+static void bad_jobs(void **state)
+{
+    (void)state;
+    static const struct {
+        enum frame_type type;
+        const char *text;
+        int code;
+    } t[] = {
+        {FRAME_CANCEL, "", ERR_FRAME},
+        {FRAME_CONVERT, "{", ERR_JSON},
+        {FRAME_CONVERT, "{}", ERR_INVALID},
+        {FRAME_CONVERT, "{\"out\":\"/nonexistent/b\"}", ERR_NOT_FOUND},
+        {FRAME_CONVERT, "{\"out\":\"/tmp/b\",\"threads\":-1}", ERR_INVALID},
+    };
+    for (size_t i = 0; i < countof(t); i++) {
+        int fd = -1;
+        pid_t pid = child(convert_role, true, &fd);
+        struct frame_in in;
+        struct frame f = {0};
+        struct err e = {0};
+        struct msg_error m = {0};
+        frame_in_init(&in, FRAME_WORKER_MAX);
+        unit_ok(
+            frame_write_fd(fd, t[i].type, 1, t[i].text, strlen(t[i].text), &e),
+            &e);
+        do {
+            assert_int_equal(frame_read_fd(fd, &in, &f, &e), 1);
+        } while (f.type == FRAME_PROGRESS);
+        assert_int_equal(f.type, FRAME_ERROR);
+        unit_ok(msg_error_get(f.payload, f.n, &m, &e), &e);
+        if (m.code != t[i].code) {
+            fail_msg("row %zu: %s: %s", i, err_name(m.code), m.msg);
+        }
+        frame_in_fini(&in);
+        (void)close(fd);
+        assert_int_not_equal(ended(pid), 0);
+    }
+}
+
+static void *nothing(void *arg)
+{
+    return arg;
+}
+
+/* In the child: exit code tells which wall has a hole. */
+static int try_walls(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    char path[160];
+    struct sandbox_report r = {0};
+    (void)snprintf(path, sizeof(path), "%s/out", room);
+    struct sandbox_conf c = {
+        .writable = path, .keep_fds = 5, .source_bytes = 1000};
+    sandbox_enter(&c, &r);
+    if (!r.seccomp && !r.landlock) {
+        return 77; /* a sanitizer, or a system without */
+    }
+    if (r.seccomp && socket(AF_UNIX, SOCK_STREAM, 0) >= 0) {
+        return 1;
+    }
+    if (r.seccomp && fork() >= 0) {
+        return 2;
+    }
+    if (r.seccomp && execl("/bin/true", "true", (char *)NULL) != -1) {
+        return 3;
+    }
+    if (r.seccomp && mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC,
+                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED) {
+        return 4;
+    }
+    if (r.seccomp && kill(getppid(), 0) == 0) {
+        return 5;
+    }
+    if (r.landlock && open("/etc/passwd", O_RDONLY) >= 0) {
+        return 6;
+    }
+    if (r.landlock && mkdir("/tmp/aned-hole", 0700) == 0) {
+        (void)rmdir("/tmp/aned-hole");
+        return 7;
+    }
+    pthread_t t;
+    if (pthread_create(&t, NULL, nothing, NULL) != 0 ||
+        pthread_join(t, NULL) != 0) {
+        return 8;
+    }
+    (void)snprintf(path, sizeof(path), "%s/out/file", room);
+    int fd = open(path, O_WRONLY | O_CREAT, 0600);
+    if (fd < 0 || write(fd, "x", 1) != 1 || close(fd) != 0 ||
+        unlink(path) != 0) {
+        return 9;
+    }
+    void *p = r.limits ? malloc((size_t)2 << 30) : NULL;
+    return p != NULL ? 10 : 0;
+}
+
+static void walls_hold(void **state)
+{
+    (void)state;
+    int fd = -1;
+    int rc = ended(child(try_walls, true, &fd));
+    (void)close(fd);
+    if (rc == 77) {
+        skip();
+    }
+    assert_int_equal(rc, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest t[] = {
+        cmocka_unit_test(a_job_from_frame_to_bundle),
+        cmocka_unit_test(cancel_and_lost_parent),
+        cmocka_unit_test(bad_jobs),
+        cmocka_unit_test(walls_hold),
+    };
+    (void)signal(SIGPIPE, SIG_IGN);
+    return cmocka_run_group_tests(t, setup, teardown);
+}
