@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "convert/convert.h"
 #include "engine/engine.h"
 
 struct command {
@@ -14,6 +15,8 @@ struct command {
 };
 
 static const struct command commands[] = {
+    {"serve", cli_serve, "the daemon: load models, answer on a Unix socket"},
+    {"convert", cli_convert, "a GGUF into a bundle of Core ML shards"},
     {"inspect", cli_inspect, "what a model file, package or bundle holds"},
     {"mil", cli_mil, "run a Core ML package on .npy files, or print it"},
     {"tensor", cli_tensor, "one tensor of a GGUF as a .npy"},
@@ -21,6 +24,8 @@ static const struct command commands[] = {
     {"detokenize", cli_detokenize, "token ids into text"},
     {"logits", cli_logits, "every position's logits of a list of token ids"},
     {"engine", engine_role, NULL},
+    {"convert-worker", convert_role, NULL},
+    {"serve", cli_serve, "serve models on a Unix socket"},
     {NULL, NULL, NULL},
 };
 

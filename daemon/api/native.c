@@ -58,8 +58,7 @@ void api_jobs_list(struct http_req *r, const struct http_args *a)
     struct server *s = http_ctx(r);
     struct json *o = json_object();
     (void)a;
-    json_add_str(o, "object", "list");
-    struct json *list = json_add_array(o, "data");
+    struct json *list = json_add_array(o, "jobs");
     for (struct job *j = jobs_first(s->jobs); j != NULL; j = jobs_next(j)) {
         json_add_tree(list, NULL, job_json(j));
     }
@@ -262,8 +261,7 @@ void api_models_list(struct http_req *r, const struct http_args *a)
     struct server *s = http_ctx(r);
     struct json *o = json_object();
     (void)a;
-    json_add_str(o, "object", "list");
-    struct json *list = json_add_array(o, "data");
+    struct json *list = json_add_array(o, "models");
     for (struct model *m = models_first(s->models); m != NULL;
          m = models_next(m)) {
         json_add_tree(list, NULL, model_json(m));
@@ -279,12 +277,13 @@ void api_model_get(struct http_req *r, const struct http_args *a)
     }
 }
 
-struct loading {
+struct loading { /* or unloading */
     struct model_wait wait;
     struct http_req *r;
     char name[MODEL_NAME_MAX + 1];
 };
 
+/* Up, or gone: the model as it is now. */
 static void on_loaded(struct model_wait *w, int rc, const struct err *e)
 {
     struct loading *l = container_of(w, struct loading, wait);
@@ -307,7 +306,7 @@ static void loading_gone(struct http_req *r, void *user)
     free(l);
 }
 
-void api_model_load(struct http_req *r, const struct http_args *a)
+static void change(struct http_req *r, const struct http_args *a, bool up)
 {
     struct model *m = NULL;
     struct err e = {0};
@@ -319,7 +318,8 @@ void api_model_load(struct http_req *r, const struct http_args *a)
     l->r = r;
     l->wait.fn = on_loaded;
     (void)snprintf(l->name, sizeof(l->name), "%s", m->name);
-    int rc = model_load(m, true, &l->wait, &e);
+    int rc = up ? model_load(m, true, &l->wait, &e)
+                : model_unload(m, &l->wait, &e);
     if (rc == 0) {
         http_on_gone(r, loading_gone, l);
         return;
@@ -332,19 +332,14 @@ void api_model_load(struct http_req *r, const struct http_args *a)
     }
 }
 
+void api_model_load(struct http_req *r, const struct http_args *a)
+{
+    change(r, a, true);
+}
+
 void api_model_unload(struct http_req *r, const struct http_args *a)
 {
-    struct model *m = NULL;
-    struct err e = {0};
-    if (api_model(r, a->v[0], &m) != 0) {
-        return;
-    }
-    int rc = model_unload(m, &e);
-    if (rc != 0) {
-        http_reply_error(r, rc, e.msg);
-    } else {
-        api_reply(r, 200, model_json(m));
-    }
+    change(r, a, false);
 }
 
 struct deletion { /* waits for the store */
@@ -410,7 +405,7 @@ void api_status(struct http_req *r, const struct http_args *a)
     json_add_str(o, "socket", s->home.socket);
     json_add_str(o, "backend", s->conf.engine_backend);
     struct json *list = json_add_array(o, "models");
-    int64_t waiting = 0, running = 0;
+    int64_t queued = 0, running = 0;
     for (struct model *m = models_first(s->models); m != NULL;
          m = models_next(m)) {
         struct json *x = json_add_object(list, NULL);
@@ -418,15 +413,13 @@ void api_status(struct http_req *r, const struct http_args *a)
         json_add_str(x, "state", model_state_name(m->state));
         put_engine(x, m);
         if (m->runner != NULL) {
-            waiting += runner_sched(m->runner)->n_waiting;
+            queued += runner_sched(m->runner)->n_waiting;
             running += runner_sched(m->runner)->n_running;
         }
     }
-    struct json *q = json_add_object(o, "queue");
-    json_add_int(q, "waiting", waiting);
-    json_add_int(q, "running", running);
-    json_add_int(q, "limit", s->conf.limits_queue);
-    json_add_int(q, "text", (int64_t)workq_depth(s->text));
+    json_add_int(o, "running", running);
+    json_add_int(o, "queued", queued + (int64_t)workq_depth(s->text));
+    json_add_int(o, "queue_limit", s->conf.limits_queue);
     struct json *j = json_add_object(o, "jobs");
     json_add_int(j, "waiting", (int64_t)jobs_waiting(s->jobs));
     json_add_bool(j, "running", jobs_running(s->jobs));

@@ -14,12 +14,12 @@ static bool is_down(const struct model *m)
     return m->runner == NULL || runner_state(m->runner) == RUNNER_DOWN;
 }
 
-static void tell_waiters(struct model *m, int rc, const struct err *e)
+static void tell(struct list *waiters, int rc, const struct err *e)
 {
     struct list mine; /* fn may wait again: those are for the next round */
     list_init(&mine);
-    while (!list_empty(&m->waiters)) {
-        struct list *l = m->waiters.next;
+    while (!list_empty(waiters)) {
+        struct list *l = waiters->next;
         list_del(l);
         list_push(&mine, l);
     }
@@ -39,7 +39,7 @@ static void on_up(void *ctx)
     model_reason(m, NULL);
     log_info("model_loaded", "model=%s pid=%d ms=%u", m->name,
              runner_pid(m->runner), runner_ready(m->runner)->load_ms);
-    tell_waiters(m, 0, &e);
+    tell(&m->waiters, 0, &e);
 }
 
 static unsigned note_crash(struct model *m)
@@ -60,7 +60,7 @@ static unsigned note_crash(struct model *m)
 static void give_up(struct model *m, int rc, const struct err *e)
 {
     runner_fail_all(m->runner, rc, e->msg);
-    tell_waiters(m, rc, e);
+    tell(&m->waiters, rc, e);
 }
 
 static void maybe_closed(struct models *ms)
@@ -137,12 +137,17 @@ static void on_down(void *ctx, int rc, const struct err *e)
 {
     struct model *m = ctx;
     struct models *ms = m->of;
+    static const struct err none;
     m->unloading = false;
     if (m->deleting) {
+        tell(&m->down_waiters, 0, &none);
         ms->n_leaving--;
         ms->n++; /* model_free counts down */
         model_free(m);
-    } else if (rc == ERR_ENGINE_LOST && !ms->stopping) {
+        maybe_closed(ms);
+        return;
+    }
+    if (rc == ERR_ENGINE_LOST && !ms->stopping) {
         on_crash(m, e);
     } else if (rc != 0) { /* it said why it cannot load */
         struct err why = *e;
@@ -156,6 +161,7 @@ static void on_down(void *ctx, int rc, const struct err *e)
         log_info("model_unloaded", "model=%s", m->name);
         after_unload(m);
     }
+    tell(&m->down_waiters, 0, &none);
     maybe_closed(ms);
 }
 
@@ -225,6 +231,15 @@ static int start(struct model *m, struct err *e)
     return rc;
 }
 
+static void wait_on(struct model *m, struct model_wait *w, struct list *l,
+                    bool uses)
+{
+    w->model = m;
+    w->uses = uses;
+    m->users += uses ? 1 : 0;
+    list_push(l, &w->link);
+}
+
 int model_load(struct model *m, bool explicit_, struct model_wait *w,
                struct err *e)
 {
@@ -253,9 +268,7 @@ int model_load(struct model *m, bool explicit_, struct model_wait *w,
         rc = start(m, e);
     }
     if (rc == 0) {
-        w->model = m;
-        m->users++;
-        list_push(&m->waiters, &w->link);
+        wait_on(m, w, &m->waiters, true);
     }
     return rc;
 }
@@ -263,22 +276,26 @@ int model_load(struct model *m, bool explicit_, struct model_wait *w,
 void model_unwait(struct model_wait *w)
 {
     if (w->model != NULL) {
-        w->model->users--;
+        w->model->users -= w->uses ? 1 : 0;
         w->model = NULL;
         list_del(&w->link);
     }
 }
 
-int model_unload(struct model *m, struct err *e)
+int model_unload(struct model *m, struct model_wait *w, struct err *e)
 {
     if (m->users > 0) {
         return err_set(e, ERR_CONFLICT, "%s is in use by %u requests", m->name,
                        m->users);
     }
-    if (!is_down(m) && !m->unloading) {
+    if (is_down(m)) {
+        return 1;
+    }
+    if (!m->unloading) {
         m->unloading = true;
         runner_stop(m->runner);
     }
+    wait_on(m, w, &m->down_waiters, false);
     return 0;
 }
 

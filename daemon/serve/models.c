@@ -42,7 +42,7 @@ void model_reason(struct model *m, const char *reason)
 
 void model_free(struct model *m)
 {
-    must(list_empty(&m->waiters));
+    must(list_empty(&m->waiters) && list_empty(&m->down_waiters));
     list_del(&m->link);
     m->of->n--;
     runner_free(m->runner);
@@ -60,6 +60,7 @@ static struct model *add(struct models *ms, const char *name)
     must(m != NULL);
     m->of = ms;
     list_init(&m->waiters);
+    list_init(&m->down_waiters);
     (void)snprintf(m->name, sizeof(m->name), "%s", name);
     must(file_join(m->dir, sizeof(m->dir), ms->srv->home.models, name));
     m->voc = voc_new(m->dir);

@@ -35,7 +35,8 @@ struct model {
     struct runner *runner;  /* NULL while never loaded */
     unsigned users;         /* generations and waiters: not unloaded meanwhile */
     uint32_t choices;       /* admitted and not finished, for the queue limit */
-    struct list waiters;
+    struct list waiters;      /* for it to be up */
+    struct list down_waiters; /* for its engine to be gone */
     uint64_t crashes_us[ENGINE_CRASHES_MAX]; /* newest first; 0 = none */
     bool adopted;           /* found at start without a row in the store */
     bool deleting;          /* goes when the engine has left */
@@ -45,10 +46,11 @@ struct model {
     struct models *of;
 };
 
-/* Waits for a model to be loaded; embedded in who waits. */
+/* Waits for a model to be loaded, or unloaded; embedded in who waits. */
 struct model_wait {
     struct list link;
-    struct model *model;
+    struct model *model; /* NULL: idle */
+    bool uses;           /* counted in model->users */
     void (*fn)(struct model_wait *w, int rc, const struct err *e);
 };
 
@@ -85,8 +87,9 @@ void model_row(const struct model *m, struct store_model *ret);
 CHECKED int model_load(struct model *m, bool explicit_, struct model_wait *w,
                        struct err *e);
 void model_unwait(struct model_wait *w); /* w may be idle */
-/* Errors: CONFLICT when streams are open on it. */
-CHECKED int model_unload(struct model *m, struct err *e);
+/* 1: nothing is loaded; 0: w->fn will be called when the engine is gone.
+ * Errors: CONFLICT when the model is in use. */
+CHECKED int model_unload(struct model *m, struct model_wait *w, struct err *e);
 /* Takes the folder away at once, the row durably, the bytes later; done when
  * the row is gone. Errors: CONFLICT, IO, BUSY. */
 CHECKED int model_delete(struct model *m, store_done_fn *done, void *ctx,

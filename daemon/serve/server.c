@@ -293,5 +293,6 @@ int server_run(const struct server_conf *c, struct err *e)
     models_free(s->models);
     must(uv_loop_close(&s->loop) == 0); /* else a handle leaked */
     free(s);
+    log_info("stopped", "rc=%s", rc == 0 ? "ok" : err_name(rc));
     return rc;
 }

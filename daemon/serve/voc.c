@@ -168,8 +168,7 @@ static void done(struct work *work)
 {
     struct text_work *w = container_of(work, struct text_work, work);
     struct voc *v = w->voc;
-    w->voc = NULL;
-    w->done(w);
+    w->done(w); /* may free w */
     voc_unref(v);
 }
 
