@@ -48,7 +48,7 @@ def test_clear_choices(aned, shared, tmp_path, name):
         clear = top[:, -1] - top[:, -2] > CLEAR
         differs = clear & (got.argmax(-1) != want.argmax(-1))
         assert not differs.any(), f"{case['prompt']!r}: steps {np.flatnonzero(differs)}"
-        assert clear.sum() > len(clear) // 2
+        assert clear.sum() >= 10, "too few clear choices to mean anything"
 
 
 @pytest.mark.parametrize("name", ["stories260K.F32", "llama-2-tiny-random"])

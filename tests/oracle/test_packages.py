@@ -6,9 +6,8 @@ import shutil
 import numpy as np
 import pytest
 
-import mkgguf
 from forward import Model
-from oracle_tools import (convert, coreml_python, flat_cosine, load_steps, manifest, mil_numpy, mil_run, packages,
+from oracle_tools import (convert, coreml_python, flat_cosine, load_steps, manifest, mil_numpy, mil_run, mkgguf, packages,
                           random_model, run, save_steps, shard_steps)
 
 FORMS = [
@@ -21,8 +20,12 @@ FORMS = [
 ]
 
 
-def verify(shared, package):
-    run(coreml_python(), shared / "tools" / "verify_mlpackage.py", package)
+def verify(shared, package, folder):
+    """On a copy: coremltools writes Manifest.json anew when it opens a package."""
+    copy = folder / "copy.mlpackage"
+    shutil.copytree(package, copy)
+    run(coreml_python(), shared / "tools" / "verify_mlpackage.py", copy)
+    shutil.rmtree(copy)
 
 
 @pytest.mark.parametrize("model,quant,args", FORMS, ids=lambda v: "".join(v) if isinstance(v, list) else v)
@@ -31,7 +34,7 @@ def test_emitted_packages(aned, shared, tmp_path, model, quant, args):
     found = packages(tmp_path / "bundle")
     assert len(found) >= 2, "at least one layer shard and one head"
     for package in found:
-        verify(shared, package)
+        verify(shared, package, tmp_path)
         run(aned, "inspect", package)
     run(aned, "inspect", tmp_path / "bundle")
 
@@ -39,7 +42,7 @@ def test_emitted_packages(aned, shared, tmp_path, model, quant, args):
 def test_real_packages(aned, shared, gemma, tmp_path):
     convert(aned, gemma, tmp_path / "bundle", "int8", "--context", 1024)
     for package in packages(tmp_path / "bundle"):
-        verify(shared, package)
+        verify(shared, package, tmp_path)
     shutil.rmtree(tmp_path / "bundle")
 
 
