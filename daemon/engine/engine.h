@@ -26,7 +26,11 @@ struct engine_conf {
 
 CHECKED int engine_open(const char *bundle_dir, const struct engine_conf *conf,
                         struct engine **ret, struct err *e);
-void engine_close(struct engine *g);
+/* The same on a given backend, whatever conf->backend says. */
+CHECKED int engine_open_with(const struct backend *be, const char *bundle_dir,
+                             const struct engine_conf *conf,
+                             struct engine **ret, struct err *e);
+void engine_close(struct engine *g); /* NULL is fine */
 void engine_ready(const struct engine *g, struct msg_ready *ret);
 const struct bundle *engine_bundle(const struct engine *g);
 
@@ -53,7 +57,22 @@ CHECKED int engine_eval(struct engine_seq *s, const int32_t *tokens, uint32_t n,
                         uint32_t chunk, int want_logits, const float **logits,
                         struct engine_times *times, struct err *e);
 
-/* One msg_row: eval, verify drafts, sample. */
+/* Logits of rows [first, first + n) of the tokens given: (n, vocab), valid
+ * during the call. An error ends the evaluation with it. */
+typedef int engine_rows_fn(void *ctx, uint32_t first, uint32_t n,
+                           const float *logits, struct err *e);
+
+/* engine_eval with the logits of all rows, handed out a few at a time in order,
+ * so that they never stand in memory together. */
+CHECKED int engine_eval_rows(struct engine_seq *s, const int32_t *tokens,
+                             uint32_t n, uint32_t chunk, engine_rows_fn *rows,
+                             void *ctx, struct engine_times *times,
+                             struct err *e);
+
+/* One msg_row: eval, verify drafts, sample. Drafts that the context has no room
+ * for are left out. On failure the sequence keeps its old length and *ret is
+ * untouched.
+ * Errors: CONFLICT (position), those of engine_eval and sampler_draw. */
 CHECKED int engine_step(struct engine_seq *s, const struct msg_row *row,
                         struct msg_row_done *ret, struct engine_times *times,
                         struct err *e);

@@ -1,0 +1,155 @@
+/* impl.h - what the files of the step loop share; private to engine/.
+ *
+ * engine.c  open, close, evaluate, step
+ * unit.c    packages: opened functions, their ports checked against the bundle
+ * inputs.c  the arrays a chunk of rows is made of
+ * seq.c     sequences: tokens, states, past keys and values
+ */
+#pragma once
+
+#include "base/file.h"
+#include "engine/backend.h"
+#include "engine/engine.h"
+#include "engine/sampler.h"
+
+/* Shard contract, design 5.1. */
+enum role {
+    ROLE_X,
+    ROLE_COS,
+    ROLE_SIN,
+    ROLE_MASK,
+    ROLE_WRITE,
+    ROLE_COS_LOCAL,
+    ROLE_SIN_LOCAL,
+    ROLE_MASK_LOCAL,
+    ROLE_PAST,
+};
+
+#define MASK_OFF       (-1e4F)
+#define MASK_BYTES_MAX MIB(64) /* of one mask; bounds T for long contexts */
+#define HEAD_ROWS_MAX  32U     /* rows of logits made at once */
+
+/* One function of one package, and what its inputs are. */
+struct unit {
+    struct backend_model *m; /* owned */
+    struct backend_info info;
+    uint32_t t_lo, t_hi; /* rows it takes */
+    enum role *roles;    /* info.n_in */
+    uint32_t *past;      /* info.n_in: index into shard->past for ROLE_PAST */
+};
+
+/* A past array of the stateless form: input NAME_past, output NAME_new. */
+struct past_port {
+    char *in;
+    char *out;
+    uint32_t heads, dim; /* [1, heads, S, dim] */
+};
+
+struct shard {
+    const char *path; /* borrowed from the bundle */
+    size_t n_units;
+    struct unit *units; /* one, or one a T */
+    size_t n_past;
+    struct past_port *past;
+    const char *out;   /* "hidden" or "logits" */
+    uint32_t out_rows; /* of the output: d_model, or the vocabulary slice */
+};
+
+/* --- inputs.c --- */
+
+/* cos and sin of one kind of layer: (context, half), filled up to `filled`. */
+struct rope {
+    const struct bundle_rope *conf; /* NULL: no shard reads this kind */
+    uint32_t half;
+    uint32_t filled;
+    double *freq;             /* half: radians a position */
+    float *cos, *sin;         /* by position */
+    float *pad_cos, *pad_sin; /* (t_max, half): rows of a padded chunk */
+};
+
+/* An attention mask (t_max, context) kept from chunk to chunk: row t shows
+ * [lo, hi) and only the difference is written. lo > hi: never filled. */
+struct mask {
+    float *p; /* NULL: no shard reads this kind */
+    uint32_t window;
+    uint32_t *lo, *hi; /* t_max */
+};
+
+struct inputs {
+    uint32_t d_model, context, t_max;
+    float *row;          /* d_model */
+    float *x;            /* (d_model, t) */
+    struct rope rope[2]; /* global, local */
+    struct mask mask[2];
+    float *write; /* (context, t); NULL: no shard reads it */
+    size_t *ones; /* indices that are 1 in write */
+    uint32_t n_ones;
+    /* of the chunk at hand */
+    uint32_t t;
+    const float *cos[2], *sin[2];
+};
+
+/* uses: bit 1 << role for every role that some shard reads. */
+CHECKED int inputs_init(struct inputs *in, const struct bundle *b,
+                        uint32_t t_max, unsigned uses, struct err *e);
+void inputs_fini(struct inputs *in);
+/* x of n tokens, padded to t columns. embed: (vocab, d_model) fp16. */
+void inputs_embed(struct inputs *in, const uint8_t *embed, float embed_scale,
+                  float residual_scale, const int32_t *tokens, uint32_t n,
+                  uint32_t t);
+/* Everything else, for n rows at positions [pos, pos + n), padded to t. */
+void inputs_place(struct inputs *in, uint32_t pos, uint32_t n, uint32_t t);
+/* The array behind a role (not ROLE_PAST) for the chunk at hand. */
+struct tensor inputs_tensor(const struct inputs *in, enum role role,
+                            const char *name);
+
+/* --- unit.c --- */
+
+/* Open a shard's functions and check every port. */
+CHECKED int shard_open(struct shard *s, const struct backend *be,
+                       const struct backend_conf *conf, const struct bundle *b,
+                       const struct bundle_shard *from, struct err *e);
+CHECKED int head_open(struct shard *s, const struct backend *be,
+                      const struct backend_conf *conf, const struct bundle *b,
+                      const struct bundle_head *from, struct err *e);
+void shard_close(struct shard *s, const struct backend *be);
+/* The unit that takes t rows; NULL. */
+struct unit *shard_unit(const struct shard *s, uint32_t t);
+unsigned shard_uses(const struct shard *s); /* see inputs_init */
+
+/* --- engine.c, seq.c --- */
+
+struct widths {
+    uint32_t max;
+    uint16_t of[ENGINE_CHUNK_MAX + 1]; /* rows -> T they run as; 0: too many */
+};
+
+struct engine {
+    const struct backend *be;
+    struct bundle *b;
+    struct file_map embed;
+    size_t n_shards, n_heads;
+    struct shard *shards, *heads;
+    struct widths layers, tops;
+    struct inputs in;
+    struct tensor *tin, *tout; /* scratch of a prediction */
+    float *head_x;             /* (d_model, tops.max) */
+    float *logits;             /* result of the last evaluation */
+    size_t logits_cap;         /* floats */
+    struct sampler *sampler;
+    uint64_t weight_bytes, state_bytes;
+};
+
+struct engine_seq {
+    struct engine *g;
+    uint32_t n, cap;
+    int32_t *tokens;
+    struct backend_state **states; /* n_shards; NULL where a shard has none */
+    uint16_t ***past; /* n_shards, n_past: fp16 [heads, context, dim] */
+};
+
+/* Room for n tokens in all. */
+CHECKED int seq_reserve(struct engine_seq *s, uint32_t n, struct err *e);
+/* Append n columns of `fresh` [1, heads, t, dim] at pos. */
+void seq_append(struct engine_seq *s, size_t shard, size_t i,
+                const float *fresh, uint32_t t, uint32_t pos, uint32_t n);

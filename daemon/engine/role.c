@@ -1,0 +1,323 @@
+/* role.c - the engine child: frames on fd 3 in, answers out, one at a time.
+ *
+ *   LOAD -> PROGRESS* READY        SEQ_* -> OK        STEP -> STEP_DONE
+ *   anything that fails -> ERROR   UNLOAD or end of file -> exit 0
+ *
+ * A frame that is malformed or out of place ends the process with EXIT_BUG:
+ * serve and engine are one program, so nothing can be saved by going on. The
+ * process sleeps in read(2) when there is nothing to do, and dies with its
+ * parent: by end of file, and on Linux by signal even in the middle of a step.
+ */
+#include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
+
+#include "base/log.h"
+#include "engine/engine.h"
+#include "proto/frame.h"
+
+#define ROLE_FD 3
+
+/* By the sequence's number; numbers are serve's, small and dense. */
+struct slot {
+    uint32_t id;
+    struct engine_seq *seq; /* NULL: free */
+};
+
+struct role {
+    struct engine *g; /* NULL before LOAD */
+    struct slot slots[ENGINE_SEQS_MAX];
+    struct buf out;
+    uint32_t request; /* being answered */
+    int write_rc;     /* first failure to answer: the parent is gone */
+};
+
+static uint64_t now_us(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+static void answer(struct role *r, enum frame_type type)
+{
+    struct err e;
+    must(buf_ok(&r->out));
+    if (r->write_rc == 0) {
+        r->write_rc =
+            frame_write_fd(ROLE_FD, type, r->request, r->out.p, r->out.n, &e);
+    }
+    buf_clear(&r->out);
+}
+
+static void answer_error(struct role *r, const struct err *e)
+{
+    buf_clear(&r->out);
+    msg_error_put(&r->out, e);
+    answer(r, FRAME_ERROR);
+}
+
+static struct slot *find(struct role *r, uint32_t id)
+{
+    for (size_t i = 0; i < countof(r->slots); i++) {
+        if (r->slots[i].seq != NULL && r->slots[i].id == id) {
+            return &r->slots[i];
+        }
+    }
+    return NULL;
+}
+
+static void drop_all(struct role *r)
+{
+    for (size_t i = 0; i < countof(r->slots); i++) {
+        engine_seq_close(r->slots[i].seq);
+        r->slots[i].seq = NULL;
+    }
+}
+
+/* --- load --- */
+
+static void on_progress(void *ctx, uint32_t done, uint32_t total)
+{
+    struct role *r = ctx;
+    msg_progress_put(&r->out, &(struct msg_progress){done, total});
+    answer(r, FRAME_PROGRESS);
+}
+
+/* Failures that are the frame's own end the process (ERR_FRAME); others are
+ * answered. The same holds for on_seq and on_step. */
+static int on_load(struct role *r, const struct frame *f, struct err *e)
+{
+    struct msg_load m;
+    int rc = msg_load_get(f->payload, f->n, &m, e);
+    if (rc < 0) {
+        return rc;
+    }
+    uint64_t start = now_us();
+    const struct engine_conf conf = {.backend = m.backend,
+                                     .threads = m.threads,
+                                     .round_fp16 = m.round_fp16,
+                                     .progress = on_progress,
+                                     .ctx = r};
+    rc = r->g == NULL ? engine_open(m.bundle, &conf, &r->g, e)
+                      : err_set(e, ERR_CONFLICT, "a model is loaded");
+    if (rc == 0) {
+        struct msg_ready ready;
+        engine_ready(r->g, &ready);
+        ready.load_ms = (uint32_t)((now_us() - start) / 1000);
+        msg_ready_put(&r->out, &ready);
+        answer(r, FRAME_READY);
+        log_info("engine_ready",
+                 "model=%s backend=%s t_max=%u context=%u weight_mb=%llu "
+                 "ms=%u",
+                 engine_bundle(r->g)->name, m.backend, ready.t_max,
+                 ready.context, (unsigned long long)(ready.weight_bytes >> 20),
+                 ready.load_ms);
+    }
+    msg_load_fini(&m);
+    return rc;
+}
+
+/* --- sequences --- */
+
+static int seq_add(struct role *r, uint32_t id, struct slot **ret,
+                   struct err *e)
+{
+    if (find(r, id) != NULL) {
+        return err_set(e, ERR_CONFLICT, "sequence %u is open", id);
+    }
+    for (size_t i = 0; i < countof(r->slots); i++) {
+        if (r->slots[i].seq == NULL) {
+            r->slots[i].id = id;
+            *ret = &r->slots[i];
+            return 0;
+        }
+    }
+    return err_set(e, ERR_BUSY, "%zu sequences are open", countof(r->slots));
+}
+
+static int seq_apply(struct role *r, enum frame_type type,
+                     const struct msg_seq *m, struct err *e)
+{
+    struct slot *s = NULL;
+    if (type == FRAME_SEQ_OPEN || type == FRAME_SEQ_FORK) {
+        const struct slot *from = find(r, m->from);
+        if (type == FRAME_SEQ_FORK && from == NULL) {
+            return err_set(e, ERR_NOT_FOUND, "no sequence %u", m->from);
+        }
+        int rc = seq_add(r, m->seq, &s, e);
+        if (rc < 0) {
+            return rc;
+        }
+        return type == FRAME_SEQ_OPEN
+                   ? engine_seq_open(r->g, &s->seq, e)
+                   : engine_seq_fork(from->seq, m->n, &s->seq, e);
+    }
+    s = find(r, m->seq);
+    if (s == NULL) {
+        return err_set(e, ERR_NOT_FOUND, "no sequence %u", m->seq);
+    }
+    if (type == FRAME_SEQ_TRUNCATE) {
+        return engine_seq_truncate(s->seq, m->n, e);
+    }
+    engine_seq_close(s->seq);
+    s->seq = NULL;
+    return 0;
+}
+
+static int on_seq(struct role *r, const struct frame *f, struct err *e)
+{
+    struct msg_seq m;
+    int rc = msg_seq_get(f->payload, f->n, &m, e);
+    if (rc == 0) {
+        rc = seq_apply(r, f->type, &m, e);
+    }
+    if (rc == 0) {
+        answer(r, FRAME_OK);
+    }
+    return rc;
+}
+
+/* --- steps --- */
+
+static void step_row(struct role *r, const struct msg_row *row,
+                     struct msg_row_done *done, struct engine_times *times)
+{
+    struct err e;
+    struct slot *s = find(r, row->seq);
+    int rc = s != NULL ? engine_step(s->seq, row, done, times, &e)
+                       : err_set(&e, ERR_NOT_FOUND, "no such sequence");
+    if (rc < 0) { /* this sequence only; the answer has room for the code */
+        log_warn("step_row_failed", "seq=%u error=%s: %s, continuing", row->seq,
+                 err_name(rc), e.msg);
+        *done = (struct msg_row_done){
+            .seq = row->seq,
+            .error = rc,
+            .length = s != NULL ? engine_seq_length(s->seq) : 0};
+    }
+}
+
+static int on_step(struct role *r, const struct frame *f, struct err *e)
+{
+    struct msg_step m;
+    uint64_t start = now_us();
+    int rc = msg_step_get(f->payload, f->n, &m, e);
+    if (rc < 0) {
+        return rc;
+    }
+    struct engine_times times = {0};
+    struct msg_step_done done = {.n_rows = m.n_rows};
+    done.rows = calloc((size_t)m.n_rows + 1, sizeof(*done.rows));
+    if (done.rows == NULL) {
+        rc = err_set(e, ERR_NOMEM, "%u rows", m.n_rows);
+        goto out;
+    }
+    for (uint32_t i = 0; i < m.n_rows && r->write_rc == 0; i++) {
+        step_row(r, &m.rows[i], &done.rows[i], &times);
+    }
+    done.us_embed = times.us_embed;
+    done.us_masks = times.us_masks;
+    done.us_layers = times.us_layers;
+    done.us_head = times.us_head;
+    done.us_sample = times.us_sample;
+    done.us_total = (uint32_t)(now_us() - start);
+    msg_step_done_put(&r->out, &done);
+    answer(r, FRAME_STEP_DONE);
+out:
+    msg_step_done_fini(&done);
+    msg_step_fini(&m);
+    return rc;
+}
+
+/* --- the loop --- */
+
+/* 1 to go on, 0 to end, < 0: answered with ERROR, or ERR_FRAME. */
+static int dispatch(struct role *r, const struct frame *f, struct err *e)
+{
+    int rc = 0;
+    switch ((int)f->type) {
+    case FRAME_UNLOAD:
+        return 0;
+    case FRAME_LOAD:
+        rc = on_load(r, f, e);
+        break;
+    case FRAME_SEQ_OPEN:
+    case FRAME_SEQ_FORK:
+    case FRAME_SEQ_TRUNCATE:
+    case FRAME_SEQ_CLOSE:
+        rc = r->g != NULL ? on_seq(r, f, e)
+                          : err_set(e, ERR_CONFLICT, "no model is loaded");
+        break;
+    case FRAME_STEP:
+        rc = r->g != NULL ? on_step(r, f, e)
+                          : err_set(e, ERR_CONFLICT, "no model is loaded");
+        break;
+    case FRAME_STATE_SAVE:
+    case FRAME_STATE_LOAD:
+        rc = err_set(e, ERR_UNSUPPORTED, "states are not kept on disk");
+        break;
+    default:
+        rc =
+            err_set(e, ERR_FRAME, "type %d is not for an engine", (int)f->type);
+        break;
+    }
+    return rc < 0 ? rc : 1;
+}
+
+static int loop(struct role *r, struct err *e)
+{
+    struct frame_in in;
+    struct frame f;
+    frame_in_init(&in, FRAME_ENGINE_MAX);
+    int rc = 1;
+    while (rc > 0 && r->write_rc == 0) {
+        rc = frame_read_fd(ROLE_FD, &in, &f, e);
+        if (rc <= 0) {
+            break;
+        }
+        r->request = f.request;
+        rc = dispatch(r, &f, e);
+        if (rc < 0 && rc != ERR_FRAME) {
+            answer_error(r, e);
+            rc = 1;
+        }
+    }
+    frame_in_fini(&in);
+    return rc;
+}
+
+static void die_with_parent(void)
+{
+    const struct rlimit none = {0, 0};
+    (void)setrlimit(RLIMIT_CORE, &none); /* weights and prompts stay private */
+    (void)signal(SIGINT, SIG_IGN);       /* ^C is for serve to handle */
+#ifdef __linux__
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+#endif
+}
+
+int engine_role(int argc, char **argv)
+{
+    (void)argc; /* argv holds the word `engine` and nothing for us */
+    (void)argv;
+    struct err e;
+    log_setup(LOG_INFO, "engine");
+    die_with_parent();
+    struct role *r = calloc(1, sizeof(*r));
+    must(r != NULL);
+    buf_init(&r->out, FRAME_ENGINE_MAX);
+    int rc = loop(r, &e);
+    if (rc < 0) {
+        log_error("engine_ends", "error=%s: %s", err_name(rc), e.msg);
+    }
+    drop_all(r);
+    engine_close(r->g);
+    buf_fini(&r->out);
+    free(r);
+    return rc == ERR_FRAME ? EXIT_BUG : rc < 0 ? EXIT_UNAVAILABLE : 0;
+}

@@ -1,0 +1,376 @@
+/* unit.c - packages opened, and their ports held against the bundle: what is
+ * wrong with a package is said here by name, not found by a prediction later.
+ */
+#include <string.h>
+
+#include "engine/impl.h"
+
+static const char *const role_names[] = {
+    [ROLE_X] = "x",
+    [ROLE_COS] = "rope_cos",
+    [ROLE_SIN] = "rope_sin",
+    [ROLE_MASK] = "attn_mask",
+    [ROLE_WRITE] = "kv_write_mask",
+    [ROLE_COS_LOCAL] = "rope_cos_local",
+    [ROLE_SIN_LOCAL] = "rope_sin_local",
+    [ROLE_MASK_LOCAL] = "attn_mask_local",
+};
+
+#define T_HERE (-2) /* in an expected shape: the T dimension */
+
+struct shape {
+    int rank;
+    int64_t dims[4];
+};
+
+/* `name` without its suffix, or 0. */
+static size_t stem(const char *name, const char *suffix)
+{
+    size_t n = strlen(name);
+    size_t k = strlen(suffix);
+    return n > k && strcmp(name + n - k, suffix) == 0 ? n - k : 0;
+}
+
+static bool role_of(const char *name, enum role *ret)
+{
+    for (size_t i = 0; i < countof(role_names); i++) {
+        if (strcmp(name, role_names[i]) == 0) {
+            *ret = (enum role)i;
+            return true;
+        }
+    }
+    *ret = ROLE_PAST;
+    return stem(name, "_past") > 0;
+}
+
+static struct shape shape_of(enum role r, const struct bundle *b)
+{
+    int64_t d = b->d_model;
+    int64_t s = b->context;
+    switch (r) {
+    case ROLE_X:
+        return (struct shape){
+            4, {1, d, T_HERE, 1}
+        };
+    case ROLE_COS:
+    case ROLE_SIN:
+        return (struct shape){
+            2, {T_HERE, b->rope.dim / 2, 0, 0}
+        };
+    case ROLE_COS_LOCAL:
+    case ROLE_SIN_LOCAL:
+        return (struct shape){
+            2, {T_HERE, b->rope_local.dim / 2, 0, 0}
+        };
+    case ROLE_MASK:
+    case ROLE_MASK_LOCAL:
+        return (struct shape){
+            4, {1, 1, T_HERE, s}
+        };
+    case ROLE_WRITE:
+        return (struct shape){
+            4, {1, 1, s, T_HERE}
+        };
+    case ROLE_PAST:
+        break;
+    }
+    return (struct shape){
+        4, {1, MIL_UNKNOWN, s, MIL_UNKNOWN}
+    };
+}
+
+/* MIL_UNKNOWN in the expectation is anything. *t: the port's T when it is
+ * fixed, else untouched. */
+static int check_port(const struct backend_port *p, struct shape want,
+                      int64_t *t, struct err *e)
+{
+    bool fits = p->type.rank == want.rank;
+    for (int i = 0; fits && i < want.rank; i++) {
+        int64_t have = p->type.dims[i];
+        if (want.dims[i] == T_HERE) {
+            fits = have == MIL_UNKNOWN || (have > 0 && have <= UINT16_MAX);
+            *t = have == MIL_UNKNOWN ? *t : have;
+        } else if (want.dims[i] == MIL_UNKNOWN) {
+            fits = have > 0;
+        } else {
+            fits = have == want.dims[i];
+        }
+    }
+    if (fits) {
+        return 0;
+    }
+    char text[128];
+    mil_type_print(&p->type, text, sizeof(text));
+    return err_set(e, ERR_BUNDLE, "%s: shape %s does not fit the bundle",
+                   p->name, text);
+}
+
+static bool role_available(enum role r, const struct bundle *b)
+{
+    switch (r) {
+    case ROLE_COS:
+    case ROLE_SIN:
+        return b->rope.present;
+    case ROLE_COS_LOCAL:
+    case ROLE_SIN_LOCAL:
+    case ROLE_MASK_LOCAL:
+        return b->rope_local.present;
+    case ROLE_X:
+    case ROLE_MASK:
+    case ROLE_WRITE:
+    case ROLE_PAST:
+        return true;
+    }
+    return false;
+}
+
+static int check_inputs(struct unit *u, const struct bundle *b, int64_t *t,
+                        struct err *e)
+{
+    bool have_x = false;
+    for (size_t i = 0; i < u->info.n_in; i++) {
+        const struct backend_port *p = &u->info.in[i];
+        if (!role_of(p->name, &u->roles[i]) ||
+            !role_available(u->roles[i], b)) {
+            return err_set(e, ERR_BUNDLE, "input %s is not of the contract",
+                           p->name);
+        }
+        int rc = check_port(p, shape_of(u->roles[i], b), t, e);
+        if (rc < 0) {
+            return rc;
+        }
+        have_x = have_x || u->roles[i] == ROLE_X;
+    }
+    return have_x ? 0 : err_set(e, ERR_BUNDLE, "no input x");
+}
+
+static const struct backend_port *find_port(const struct backend_port *p,
+                                            size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(p[i].name, name) == 0) {
+            return &p[i];
+        }
+    }
+    return NULL;
+}
+
+static int check_output(const struct shard *s, const struct unit *u,
+                        struct err *e)
+{
+    const struct backend_port *p =
+        find_port(u->info.out, u->info.n_out, s->out);
+    if (p == NULL) {
+        return err_set(e, ERR_BUNDLE, "no output %s", s->out);
+    }
+    int64_t rows = p->type.rank == 4 ? p->type.dims[1] : 0;
+    if (rows != s->out_rows && rows != MIL_UNKNOWN) {
+        return err_set(e, ERR_BUNDLE, "output %s is not %u rows", s->out,
+                       s->out_rows);
+    }
+    return 0;
+}
+
+/* The rows a unit takes: the backend's own range where an input is flexible,
+ * or where it runs more than the package declares; else the fixed T. */
+static void set_range(struct unit *u, int64_t fixed)
+{
+    int64_t lo = u->info.t_min;
+    int64_t hi = u->info.t_max;
+    if (fixed > 0 && (fixed < lo || fixed > hi)) {
+        lo = fixed;
+        hi = fixed;
+    }
+    u->t_lo = (uint32_t)(lo < 1 ? 1 : lo);
+    u->t_hi = (uint32_t)(hi > ENGINE_CHUNK_MAX ? ENGINE_CHUNK_MAX : hi);
+}
+
+static int unit_open(struct shard *s, struct unit *u, const struct backend *be,
+                     const struct backend_conf *conf, const struct bundle *b,
+                     const char *function, struct err *e)
+{
+    char path[sizeof(b->dir) + 256];
+    if (!file_join(path, sizeof(path), b->dir, s->path)) {
+        return err_set(e, ERR_BUNDLE, "the path is too long");
+    }
+    int rc = be->open(path, function, conf, &u->m, e);
+    if (rc < 0) {
+        return rc;
+    }
+    be->info(u->m, &u->info);
+    u->roles = calloc(u->info.n_in + 1, sizeof(*u->roles));
+    u->past = calloc(u->info.n_in + 1, sizeof(*u->past));
+    if (u->roles == NULL || u->past == NULL) {
+        return err_set(e, ERR_NOMEM, "ports");
+    }
+    int64_t fixed = 0;
+    rc = check_inputs(u, b, &fixed, e);
+    if (rc < 0) {
+        return rc;
+    }
+    set_range(u, fixed);
+    return check_output(s, u, e);
+}
+
+/* --- past arrays of the stateless form --- */
+
+static int find_past(const struct shard *s, const char *name, uint32_t *ret)
+{
+    for (size_t i = 0; i < s->n_past; i++) {
+        if (strcmp(s->past[i].in, name) == 0) {
+            *ret = (uint32_t)i;
+            return 0;
+        }
+    }
+    return -1;
+}
+
+/* Name the past arrays after the first unit's inputs. */
+static int make_past(struct shard *s, struct err *e)
+{
+    const struct unit *u = &s->units[0];
+    s->past = calloc(u->info.n_in + 1, sizeof(*s->past));
+    if (s->past == NULL) {
+        return err_set(e, ERR_NOMEM, "past arrays");
+    }
+    for (size_t i = 0; i < u->info.n_in; i++) {
+        if (u->roles[i] != ROLE_PAST) {
+            continue;
+        }
+        const struct backend_port *in = &u->info.in[i];
+        struct past_port *p = &s->past[s->n_past++];
+        size_t n = stem(in->name, "_past");
+        p->heads = (uint32_t)in->type.dims[1];
+        p->dim = (uint32_t)in->type.dims[3];
+        p->in = strdup(in->name);
+        p->out = calloc(n + sizeof("_new"), 1);
+        if (p->in == NULL || p->out == NULL) {
+            return err_set(e, ERR_NOMEM, "past arrays");
+        }
+        memcpy(p->out, in->name, n);
+        memcpy(p->out + n, "_new", sizeof("_new"));
+    }
+    return 0;
+}
+
+/* Every unit has the same past arrays, and an output for each. */
+static int match_past(struct shard *s, struct unit *u, struct err *e)
+{
+    size_t seen = 0;
+    for (size_t i = 0; i < u->info.n_in; i++) {
+        if (u->roles[i] != ROLE_PAST) {
+            continue;
+        }
+        const struct backend_port *in = &u->info.in[i];
+        if (find_past(s, in->name, &u->past[i]) < 0) {
+            return err_set(e, ERR_BUNDLE, "%s is not in every function",
+                           in->name);
+        }
+        const struct past_port *p = &s->past[u->past[i]];
+        if (in->type.dims[1] != p->heads || in->type.dims[3] != p->dim) {
+            return err_set(e, ERR_BUNDLE, "%s differs between functions",
+                           in->name);
+        }
+        int64_t t = 0;
+        const struct backend_port *out =
+            find_port(u->info.out, u->info.n_out, p->out);
+        if (out == NULL) {
+            return err_set(e, ERR_BUNDLE, "no output %s", p->out);
+        }
+        int rc = check_port(out,
+                            (struct shape){
+                                4, {1, p->heads, T_HERE, p->dim}
+        },
+                            &t, e);
+        if (rc < 0) {
+            return rc;
+        }
+        seen++;
+    }
+    return seen == s->n_past ? 0 : err_set(e, ERR_BUNDLE, "past arrays differ");
+}
+
+int shard_open(struct shard *s, const struct backend *be,
+               const struct backend_conf *conf, const struct bundle *b,
+               const struct bundle_shard *from, struct err *e)
+{
+    bool ranged = strcmp(b->shape, "functions") != 0;
+    size_t n = ranged ? 1 : from->n_functions;
+    int rc = 0;
+    s->path = from->path;
+    s->out = "hidden";
+    s->out_rows = b->d_model;
+    s->units = calloc(n, sizeof(*s->units));
+    if (s->units == NULL) {
+        return err_set(e, ERR_NOMEM, "functions");
+    }
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        s->n_units = i + 1;
+        rc = unit_open(s, &s->units[i], be, conf, b,
+                       ranged ? NULL : from->functions[i], e);
+    }
+    if (rc == 0) {
+        rc = make_past(s, e);
+    }
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        rc = match_past(s, &s->units[i], e);
+    }
+    return rc < 0 ? err_prefix(e, "%s", from->path) : 0;
+}
+
+int head_open(struct shard *s, const struct backend *be,
+              const struct backend_conf *conf, const struct bundle *b,
+              const struct bundle_head *from, struct err *e)
+{
+    s->path = from->path;
+    s->out = "logits";
+    s->out_rows = from->vocab_last - from->vocab_first;
+    s->units = calloc(1, sizeof(*s->units));
+    if (s->units == NULL) {
+        return err_set(e, ERR_NOMEM, "functions");
+    }
+    s->n_units = 1;
+    int rc = unit_open(s, &s->units[0], be, conf, b, NULL, e);
+    if (rc == 0 &&
+        (s->units[0].info.n_in != 1 || s->units[0].info.n_states != 0)) {
+        rc = err_set(e, ERR_BUNDLE, "a head takes x alone");
+    }
+    return rc < 0 ? err_prefix(e, "%s", from->path) : 0;
+}
+
+void shard_close(struct shard *s, const struct backend *be)
+{
+    for (size_t i = 0; i < s->n_units; i++) {
+        be->close(s->units[i].m);
+        free(s->units[i].roles);
+        free(s->units[i].past);
+    }
+    for (size_t i = 0; i < s->n_past; i++) {
+        free(s->past[i].in);
+        free(s->past[i].out);
+    }
+    free(s->past);
+    free(s->units);
+    *s = (struct shard){0};
+}
+
+struct unit *shard_unit(const struct shard *s, uint32_t t)
+{
+    for (size_t i = 0; i < s->n_units; i++) {
+        if (t >= s->units[i].t_lo && t <= s->units[i].t_hi) {
+            return &s->units[i];
+        }
+    }
+    return NULL;
+}
+
+unsigned shard_uses(const struct shard *s)
+{
+    unsigned uses = 0;
+    for (size_t i = 0; i < s->n_units; i++) {
+        for (size_t k = 0; k < s->units[i].info.n_in; k++) {
+            uses |= 1U << s->units[i].roles[k];
+        }
+    }
+    return uses;
+}

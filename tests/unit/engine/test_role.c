@@ -1,0 +1,258 @@
+/* test_role.c - the engine child over its socket: every frame and its answer,
+ * and the exit codes. The child is a fork that runs engine_role on the fake. */
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include "fake.h"
+#include "proto/frame.h"
+
+/* Stands before the library's own: a LOAD finds the fake. */
+const struct backend *backend_find(const char *name)
+{
+    return strcmp(name, "fake") == 0 ? &fake_backend : NULL;
+}
+
+static struct {
+    int fd;
+    pid_t pid;
+    struct frame_in in;
+    struct buf b;
+    uint32_t request;
+} child;
+
+static void start(void)
+{
+    int fd[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
+    child.pid = fork();
+    assert_true(child.pid >= 0);
+    if (child.pid == 0) {
+        char name[] = "engine";
+        char *argv[] = {name, NULL};
+        (void)close(fd[0]);
+        if (fd[1] != 3) {
+            (void)dup2(fd[1], 3);
+            (void)close(fd[1]);
+        }
+        _exit(engine_role(1, argv));
+    }
+    (void)close(fd[1]);
+    child.fd = fd[0];
+    frame_in_init(&child.in, FRAME_ENGINE_MAX);
+    buf_init(&child.b, FRAME_ENGINE_MAX);
+}
+
+/* Wait for the end; the exit code. */
+static int finish(void)
+{
+    int status = 0;
+    assert_int_equal(waitpid(child.pid, &status, 0), child.pid);
+    assert_true(WIFEXITED(status));
+    (void)close(child.fd);
+    frame_in_fini(&child.in);
+    buf_fini(&child.b);
+    return WEXITSTATUS(status);
+}
+
+static void send_frame(enum frame_type type)
+{
+    struct err e;
+    unit_ok(frame_write_fd(child.fd, type, ++child.request, child.b.p,
+                           child.b.n, &e),
+            &e);
+    buf_clear(&child.b);
+}
+
+static struct frame receive(enum frame_type want)
+{
+    struct frame f;
+    struct err e;
+    assert_int_equal(frame_read_fd(child.fd, &child.in, &f, &e), 1);
+    if (f.type != want) {
+        fail_msg("frame %d, wanted %d", (int)f.type, (int)want);
+    }
+    assert_int_equal(f.request, child.request);
+    return f;
+}
+
+static void receive_error(int code)
+{
+    struct frame f = receive(FRAME_ERROR);
+    struct msg_error m;
+    struct err e;
+    unit_ok(msg_error_get(f.payload, f.n, &m, &e), &e);
+    if (m.code != code) {
+        fail_msg("error %s: %s, wanted %s", err_name(m.code), m.msg,
+                 err_name(code));
+    }
+}
+
+static void send_load(const char *backend)
+{
+    msg_load_put(&child.b, &(struct msg_load){fake_dir, backend, 3, false});
+    send_frame(FRAME_LOAD);
+}
+
+static void load(void)
+{
+    struct err e;
+    send_load("fake");
+    for (uint32_t i = 1; i <= 4; i++) {
+        struct frame f = receive(FRAME_PROGRESS);
+        struct msg_progress p;
+        unit_ok(msg_progress_get(f.payload, f.n, &p, &e), &e);
+        assert_int_equal(p.done, i);
+        assert_int_equal(p.total, 4);
+    }
+    struct frame f = receive(FRAME_READY);
+    struct msg_ready r;
+    unit_ok(msg_ready_get(f.payload, f.n, &r, &e), &e);
+    assert_int_equal(r.context, FAKE_S);
+    assert_int_equal(r.seqs_max, ENGINE_SEQS_MAX);
+}
+
+static void send_seq(enum frame_type type, uint32_t seq, uint32_t from,
+                     uint32_t n)
+{
+    msg_seq_put(&child.b, &(struct msg_seq){seq, from, n});
+    send_frame(type);
+}
+
+static int setup(void **state)
+{
+    fake.t_lo = 1;
+    fake.t_hi = 4;
+    fake.fail_after = -1;
+    int rc = fake_setup(state);
+    fake_write_bundle(NULL, NULL, 0);
+    return rc;
+}
+
+static int32_t greedy_reference(const int32_t *tokens, uint32_t n)
+{
+    float logits[FAKE_S * FAKE_V];
+    fake_reference(tokens, n, logits);
+    const float *last = logits + (size_t)(n - 1) * FAKE_V;
+    int32_t best = 0;
+    for (int32_t i = 1; i < FAKE_V; i++) {
+        best = last[i] > last[best] ? i : best;
+    }
+    return best;
+}
+
+/* Two sequences and an unknown one in one step. */
+static void test_step(void **state)
+{
+    (void)state;
+    static int32_t one[] = {1, 2, 3, 4, 5, 6, 7};
+    static int32_t two[] = {9, 8};
+    struct err e;
+    start();
+    load();
+    send_seq(FRAME_SEQ_OPEN, 1000, 0, 0);
+    (void)receive(FRAME_OK);
+    send_seq(FRAME_SEQ_OPEN, 7, 0, 0);
+    (void)receive(FRAME_OK);
+    struct msg_row rows[3] = {
+        {.seq = 7,    .n_tokens = 7, .tokens = one, .sample = true},
+        {.seq = 8,    .n_tokens = 2, .tokens = two, .sample = true},
+        {.seq = 1000, .n_tokens = 2, .tokens = two, .sample = true},
+    };
+    for (size_t i = 0; i < countof(rows); i++) {
+        msg_sampling_init(&rows[i].sampling);
+    }
+    msg_step_put(&child.b, &(struct msg_step){3, rows});
+    send_frame(FRAME_STEP);
+    struct frame f = receive(FRAME_STEP_DONE);
+    struct msg_step_done done;
+    unit_ok(msg_step_done_get(f.payload, f.n, &done, &e), &e);
+    assert_int_equal(done.n_rows, 3);
+    assert_int_equal(done.rows[0].error, 0);
+    assert_int_equal(done.rows[0].length, 7);
+    assert_int_equal(done.rows[0].tokens[0].id, greedy_reference(one, 7));
+    assert_int_equal(done.rows[1].error, ERR_NOT_FOUND);
+    assert_int_equal(done.rows[1].seq, 8);
+    assert_int_equal(done.rows[2].tokens[0].id, greedy_reference(two, 2));
+    assert_true(done.us_total >= done.us_layers);
+    msg_step_done_fini(&done);
+
+    send_seq(FRAME_SEQ_FORK, 8, 7, 4);
+    (void)receive(FRAME_OK);
+    send_seq(FRAME_SEQ_TRUNCATE, 8, 0, 3);
+    (void)receive(FRAME_OK);
+    rows[1].position = 3;
+    rows[1].tokens = one + 3;
+    msg_step_put(&child.b, &(struct msg_step){1, rows + 1});
+    send_frame(FRAME_STEP);
+    f = receive(FRAME_STEP_DONE);
+    unit_ok(msg_step_done_get(f.payload, f.n, &done, &e), &e);
+    assert_int_equal(done.rows[0].length, 5);
+    assert_int_equal(done.rows[0].tokens[0].id, greedy_reference(one, 5));
+    msg_step_done_fini(&done);
+    send_frame(FRAME_UNLOAD);
+    assert_int_equal(finish(), 0);
+}
+
+static void test_errors(void **state)
+{
+    (void)state;
+    start();
+    send_seq(FRAME_SEQ_OPEN, 1, 0, 0);
+    receive_error(ERR_CONFLICT); /* nothing is loaded */
+    send_load("abacus");
+    receive_error(ERR_UNSUPPORTED);
+    load();
+    send_load("fake");
+    receive_error(ERR_CONFLICT);
+    send_seq(FRAME_SEQ_CLOSE, 1, 0, 0);
+    receive_error(ERR_NOT_FOUND);
+    send_seq(FRAME_SEQ_FORK, 1, 2, 0);
+    receive_error(ERR_NOT_FOUND);
+    send_frame(FRAME_STATE_SAVE);
+    receive_error(ERR_UNSUPPORTED);
+    for (uint32_t i = 0; i < ENGINE_SEQS_MAX; i++) {
+        send_seq(FRAME_SEQ_OPEN, i, 0, 0);
+        (void)receive(FRAME_OK);
+    }
+    send_seq(FRAME_SEQ_OPEN, 5, 0, 0);
+    receive_error(ERR_CONFLICT);
+    send_seq(FRAME_SEQ_OPEN, ENGINE_SEQS_MAX, 0, 0);
+    receive_error(ERR_BUSY);
+    send_seq(FRAME_SEQ_TRUNCATE, 5, 0, 1);
+    receive_error(ERR_INVALID);
+    send_seq(FRAME_SEQ_CLOSE, 5, 0, 0);
+    (void)receive(FRAME_OK);
+    send_seq(FRAME_SEQ_OPEN, ENGINE_SEQS_MAX, 0, 0);
+    (void)receive(FRAME_OK);
+    (void)shutdown(child.fd, SHUT_WR); /* the parent goes away */
+    assert_int_equal(finish(), 0);
+}
+
+static void test_malformed(void **state)
+{
+    (void)state;
+    start(); /* no frame at all */
+    assert_int_equal(write(child.fd, "GET / HTTP/1.1\r\n", 16), 16);
+    assert_int_equal(finish(), EXIT_BUG);
+    start(); /* a payload that does not decode */
+    buf_puts(&child.b, "x");
+    send_frame(FRAME_LOAD);
+    assert_int_equal(finish(), EXIT_BUG);
+    start(); /* a frame for the other direction */
+    send_frame(FRAME_READY);
+    assert_int_equal(finish(), EXIT_BUG);
+    start(); /* the channel ends inside a frame */
+    assert_int_equal(write(child.fd, "ANF1", 4), 4);
+    (void)shutdown(child.fd, SHUT_WR);
+    assert_int_equal(finish(), EXIT_BUG);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_step),
+        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_malformed),
+    };
+    return cmocka_run_group_tests(tests, setup, fake_teardown);
+}
