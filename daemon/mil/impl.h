@@ -78,6 +78,13 @@ struct weights {
 CHECKED int spec_read(struct mil_program *p, const void *bytes, size_t n,
                       struct weights weights, struct err *e);
 
+/* --- value.c: one serialized Value, for the tests' golden vectors --- */
+
+void value_encode(const struct mil_const *c, struct buf *out);
+/* Immediate values only; the constant lives in p's arena. */
+CHECKED int value_decode(struct mil_program *p, const void *bytes, size_t n,
+                         const struct mil_const **ret, struct err *e);
+
 /* --- spec_write.c --- */
 
 /* Append the serialized Model; must() on what our builder cannot make. Errors:

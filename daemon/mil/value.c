@@ -454,3 +454,29 @@ Ml__Value *value_write(struct arena *a, const struct mil_const *c)
     }
     return out;
 }
+
+void value_encode(const struct mil_const *c, struct buf *out)
+{
+    struct arena a = {0};
+    arena_init(&a, 0);
+    const Ml__Value *v = value_write(&a, c);
+    size_t n = ml__value__get_packed_size(v);
+    uint8_t *to = buf_grow(out, n);
+    must(to != NULL && ml__value__pack(v, to) == n);
+    arena_fini(&a);
+}
+
+int value_decode(struct mil_program *p, const void *bytes, size_t n,
+                 const struct mil_const **ret, struct err *e)
+{
+    struct reader r = {.p = p};
+    Ml__Value *v = ml__value__unpack(NULL, n, bytes);
+    if (v == NULL) {
+        return err_set(e, ERR_PKG_PROTOBUF, "%zu bytes that are no Value", n);
+    }
+    int rc = v->kind_case == ML__VALUE__KIND_BLOB
+                 ? err_set(e, ERR_MIL_BLOB, "no weight files here")
+                 : value_read(&r, v, ret, e);
+    ml__value__free_unpacked(v, NULL);
+    return rc;
+}
