@@ -1,0 +1,173 @@
+/* ask.c - requests and answers as the commands see them. */
+#include <string.h>
+
+#include "client/client.h"
+#include "proto/json.h"
+#include "proto/limits.h"
+
+/* Errors that this list of names does not have (a newer daemon): by status. */
+static int code_of_status(int status)
+{
+    switch (status) {
+    case 404:
+        return ERR_NOT_FOUND;
+    case 409:
+        return ERR_CONFLICT;
+    case 413:
+        return ERR_TOO_BIG;
+    case 503:
+        return ERR_BUSY;
+    case 507:
+        return ERR_NO_SPACE;
+    default:
+        return status >= 500 ? ERR_INTERNAL : ERR_INVALID;
+    }
+}
+
+int ask_error(int status, const char *body, size_t n, struct err *e)
+{
+    struct json *j = NULL;
+    int code = code_of_status(status);
+    if (json_parse(body, n, &j, NULL) < 0) {
+        return err_set(e, code, "the daemon answered %d", status);
+    }
+    const struct json *x = json_get(j, "error");
+    const char *name = json_str(json_get(x, "code"));
+    const char *text = json_str(json_get(x, "message"));
+    const char *param = json_str(json_get(x, "param"));
+    if (name != NULL &&
+        (err_by_name(name) != ERR_INTERNAL || strcmp(name, "internal") == 0)) {
+        code = err_by_name(name);
+    }
+    if (text == NULL) {
+        text = json_str(x);
+    }
+    if (text == NULL) {
+        text = err_text(code);
+    }
+    if (param != NULL && strncmp(text, param, strlen(param)) != 0) {
+        (void)err_set(e, code, "%s: %s", param, text);
+    } else {
+        (void)err_set(e, code, "%s", text);
+    }
+    json_free(j);
+    return code;
+}
+
+int ask(struct client *c, const char *method, const char *path,
+        const struct json *body, struct json **ret, struct err *e)
+{
+    struct buf in;
+    struct buf out;
+    int status = 0;
+
+    buf_init(&in, HTTP_CHAT_BODY_MAX);
+    buf_init(&out, HTTP_REPLY_MAX);
+    if (body != NULL) {
+        json_write(body, false, &in);
+    }
+    int rc = 0;
+    if (!buf_ok(&in)) {
+        rc = err_set(e, ERR_TOO_BIG, "the request is over %zu bytes", in.max);
+    } else {
+        rc = http_request(&c->peer, method, path, body != NULL ? in.p : NULL,
+                          in.n, NULL, NULL, &status, &out, e);
+    }
+    if (rc == 0 && (status < 200 || status > 299)) {
+        rc = ask_error(status, out.p != NULL ? out.p : "", out.n, e);
+    } else if (rc == 0) {
+        rc = json_parse(out.p != NULL ? out.p : "", out.n, ret, e);
+    }
+    buf_fini(&in);
+    buf_fini(&out);
+    return rc;
+}
+
+int ask_path(char *out, size_t size, const char *prefix, const char *name,
+             const char *suffix, struct err *e)
+{
+    struct buf b;
+    buf_init(&b, size - 1);
+    buf_puts(&b, prefix);
+    for (const char *p = name; *p != '\0'; p++) {
+        if (strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+                   "0123456789-._~",
+                   *p) != NULL) {
+            buf_u8(&b, (uint8_t)*p);
+        } else {
+            buf_printf(&b, "%%%02X", (unsigned)(unsigned char)*p);
+        }
+    }
+    buf_puts(&b, suffix);
+    int rc = 0;
+    if (name[0] == '\0' || !buf_ok(&b)) {
+        rc = err_set(e, ERR_INVALID, "a name of %zu bytes", strlen(name));
+    } else {
+        memcpy(out, b.p, b.n + 1);
+    }
+    buf_fini(&b);
+    return rc;
+}
+
+int ask_print(const struct json *j)
+{
+    struct buf b;
+    buf_init(&b, HTTP_REPLY_MAX);
+    json_write(j, false, &b);
+    if (b.n > 0) {
+        (void)fwrite(b.p, 1, b.n, stdout);
+    }
+    (void)putchar('\n');
+    (void)fflush(stdout);
+    buf_fini(&b);
+    return 0;
+}
+
+const struct json *ask_list(const struct json *j, const char *key)
+{
+    const struct json *l = json_get(j, "data");
+    return l != NULL ? l : json_get(j, key);
+}
+
+const char *ask_str(const struct json *j, const char *key)
+{
+    const char *s = json_str(json_get(j, key));
+    return s != NULL ? s : "";
+}
+
+static const char *hint(int code)
+{
+    switch (code) {
+    case ERR_MODEL_NOT_FOUND:
+        return "`anectl models` lists what is there";
+    case ERR_NOT_FOUND:
+        return "`anectl models` and `anectl jobs` list what is there";
+    case ERR_BUSY:
+        return "try again in a moment";
+    case ERR_EXISTS:
+        return "choose another --name, or remove the old one: anectl rm NAME";
+    case ERR_CONTEXT:
+        return "shorten the text, or convert with more --context";
+    case ERR_TEMPLATE:
+        return "`anectl complete MODEL PROMPT` continues raw text";
+    default:
+        return NULL;
+    }
+}
+
+int ask_fail(const struct client *c, const struct err *e)
+{
+    if (e->code == ERR_CANCELLED && interrupted != 0) {
+        return EXIT_INTERRUPTED;
+    }
+    (void)fprintf(stderr, "%s%s%s: %s\n", color_err(&c->term, COLOR_RED),
+                  err_name(e->code), color_err(&c->term, COLOR_OFF), e->msg);
+    if (e->code == ERR_UNAVAILABLE) {
+        (void)fprintf(stderr, "  start one with: aned serve\n"
+                              "  or name its socket: anectl --socket PATH, or "
+                              "$ANED_SOCKET\n");
+    } else if (hint(e->code) != NULL) {
+        (void)fprintf(stderr, "  %s\n", hint(e->code));
+    }
+    return err_exit(e->code);
+}

@@ -1,0 +1,167 @@
+/* cmd_convert.c - a model file becomes a model, as a job of the daemon. */
+#include <errno.h>
+#include <sys/stat.h>
+
+#include "client/follow.h"
+#include "proto/limits.h"
+
+enum {
+    O_NAME,
+    O_QUANT,
+    O_CONTEXT,
+    O_SHAPE,
+    O_KV,
+    O_PROFILE,
+    O_NORM,
+    O_SCALE,
+    O_FORCE,
+    O_NO_WAIT
+};
+
+static const struct opt opts[] = {
+    [O_NAME] = {"name",           'n', OPT_STR,  "NAME",
+                "name of the model; default from the file",                                  0,    0},
+    [O_QUANT] = {"quant",          'q', OPT_STR,  "Q",
+                "int8 (default), int8-tensor, int4, fp16",                                   0,    0},
+    [O_CONTEXT] = {"context",        'c', OPT_INT,  "N",
+                "tokens the model sees; default its own, at most 4096",                      1,
+                MODEL_CONTEXT_MAX                                                                   },
+    [O_SHAPE] = {"shape",          0,   OPT_STR,  "S",    "ranged (default) or functions",    0,
+                0                                                                                   },
+    [O_KV] = {"kv",             0,   OPT_STR,  "K",    "state (default) or host",          0,    0},
+    [O_PROFILE] = {"profile",        0,   OPT_STR,  "P",    "Neural Engine to plan for",        0,
+                0                                                                                   },
+    [O_NORM] = {"norm",           0,   OPT_STR,  "F",    "scale or max, not by measurement", 0,
+                0                                                                                   },
+    [O_SCALE] = {"residual-scale", 0,   OPT_NUM,  "A",
+                "of the residual stream, not by measurement",                                1e-9, 1},
+    [O_FORCE] = {"force",          'f', OPT_FLAG, NULL,
+                "serve the model even when a gate fails",                                    0,    0},
+    [O_NO_WAIT] = {"no-wait",        0,   OPT_FLAG, NULL,
+                "only queue the job and print its id",                                       0,    0},
+};
+
+/* The daemon has another working folder: it needs the absolute path. A wrong
+ * name is told here, in the user's words. */
+static int find_file(const char *file, char **ret, struct err *e)
+{
+    struct stat st;
+    char *path = realpath(file, NULL);
+    if (path == NULL || stat(path, &st) < 0) {
+        int rc = err_errno(e, errno, file);
+        free(path);
+        return rc;
+    }
+    if (!S_ISREG(st.st_mode)) {
+        free(path);
+        return err_set(e, ERR_NOT_FOUND, "%s is not a regular file", file);
+    }
+    *ret = path;
+    return 0;
+}
+
+static void add_str(struct json *o, const struct args *a, int opt,
+                    const char *key)
+{
+    if (a->opt[opt].set) {
+        json_add_str(o, key, a->opt[opt].str);
+    }
+}
+
+static struct json *request(const struct args *a, const char *path)
+{
+    struct json *o = json_object();
+    json_add_str(o, "source", path);
+    add_str(o, a, O_NAME, "name");
+    add_str(o, a, O_QUANT, "quant");
+    add_str(o, a, O_SHAPE, "shape");
+    add_str(o, a, O_KV, "kv");
+    add_str(o, a, O_PROFILE, "profile");
+    add_str(o, a, O_NORM, "norm");
+    if (a->opt[O_CONTEXT].set) {
+        json_add_int(o, "context", a->opt[O_CONTEXT].integer);
+    }
+    if (a->opt[O_SCALE].set) {
+        json_add_num(o, "residual_scale", a->opt[O_SCALE].num);
+    }
+    if (a->opt[O_FORCE].set) {
+        json_add_bool(o, "force", true);
+    }
+    return o;
+}
+
+static int wait_for(struct client *c, const char *id)
+{
+    struct json *end = NULL;
+    struct err e = {0};
+    int code = EXIT_SUCCESS;
+
+    interrupt_catch();
+    if (follow_job(c, id, false, &end, &e) < 0) {
+        code = ask_fail(c, &e);
+        if (code == EXIT_INTERRUPTED) {
+            (void)fprintf(stderr,
+                          "the job goes on; look again: anectl job %s "
+                          "--follow, end it: anectl cancel %s\n",
+                          id, id);
+        }
+        return code;
+    }
+    if (c->json) {
+        (void)ask_print(end);
+        code = follow_exit(end);
+    } else {
+        code = follow_end(c, end);
+    }
+    json_free(end);
+    return code;
+}
+
+static int run(struct client *c, const struct args *a)
+{
+    struct json *j = NULL;
+    struct err e = {0};
+    char *path = NULL;
+    char id[64];
+
+    if (find_file(a->pos[0], &path, &e) < 0) {
+        return ask_fail(c, &e);
+    }
+    struct json *body = request(a, path);
+    int rc = ask(c, "POST", "/aned/v1/jobs", body, &j, &e);
+    json_free(body);
+    free(path);
+    if (rc < 0) {
+        return ask_fail(c, &e);
+    }
+    (void)snprintf(id, sizeof(id), "%s", ask_str(j, "id"));
+    if (a->opt[O_NO_WAIT].set) {
+        if (c->json) {
+            (void)ask_print(j);
+        } else {
+            printf("%s\n", id);
+        }
+        json_free(j);
+        return EXIT_SUCCESS;
+    }
+    json_free(j);
+    return wait_for(c, id);
+}
+
+const struct command cmd_convert = {
+    .name = "convert",
+    .args = "FILE",
+    .summary = "make a model of a GGUF file",
+    .about = "The daemon does it, in a queue, one file at a time; the file is\n"
+             "only read. Ctrl-C leaves the job running.\n",
+    .examples =
+        "  anectl convert gemma-3-270m.gguf\n"
+        "  anectl convert m.gguf --name gemma --quant fp16 --context 2048\n"
+        "  id=$(anectl convert m.gguf --no-wait); anectl job $id --follow\n",
+    .opts = opts,
+    .n_opts = countof(opts),
+    .pos_min = 1,
+    .pos_max = 1,
+    .takes = "file",
+    .run = run,
+};

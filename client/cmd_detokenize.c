@@ -1,0 +1,71 @@
+/* cmd_detokenize.c - token ids to text. */
+#include <errno.h>
+#include <string.h>
+
+#include "client/gen.h"
+
+/* Whitespace or commas between ids; brackets of a JSON array are fine. */
+static int read_ids(const struct buf *text, struct json *list, struct err *e)
+{
+    const char *p = text->p;
+    for (;;) {
+        p += strspn(p, " \t\r\n,[]");
+        if (*p == '\0') {
+            return 0;
+        }
+        char *end = NULL;
+        errno = 0;
+        long long id = strtoll(p, &end, 10);
+        if (end == p || errno != 0 || id < 0 || id >= MODEL_VOCAB_MAX ||
+            (*end != '\0' && strchr(" \t\r\n,[]", *end) == NULL)) {
+            return err_set(e, ERR_INVALID, "'%.20s' is no token id", p);
+        }
+        json_add_int(list, NULL, id);
+        p = end;
+    }
+}
+
+static int run(struct client *c, const struct args *a)
+{
+    struct err e = {0};
+    struct json *j = NULL;
+    struct buf text;
+
+    if (gen_prompt(a, 1, &text, &e) < 0) {
+        return ask_fail(c, &e);
+    }
+    struct json *body = json_object();
+    json_add_str(body, "model", a->pos[0]);
+    int rc = read_ids(&text, json_add_array(body, "tokens"), &e);
+    if (rc == 0) {
+        rc = ask(c, "POST", "/detokenize", body, &j, &e);
+    }
+    json_free(body);
+    buf_fini(&text);
+    if (rc < 0) {
+        return ask_fail(c, &e);
+    }
+    if (c->json) {
+        (void)ask_print(j);
+    } else {
+        const char *s = ask_str(j, "content");
+        term_put(stdout, c->term.out_tty, s, strlen(s));
+        (void)putchar('\n');
+    }
+    json_free(j);
+    return EXIT_SUCCESS;
+}
+
+const struct command cmd_detokenize = {
+    .name = "detokenize",
+    .args = "MODEL [IDS]",
+    .summary = "token ids to text",
+    .about = "Without IDS they come from standard input, between spaces or\n"
+             "commas.\n",
+    .examples = "  anectl detokenize gemma 9259 1902\n"
+                "  anectl tokenize gemma hello | anectl detokenize gemma\n",
+    .pos_min = 1,
+    .pos_max = 1 << 20,
+    .takes = "model",
+    .run = run,
+};

@@ -1,0 +1,76 @@
+/* cmd_models.c - the models there are. */
+#include <string.h>
+
+#include "client/show.h"
+
+enum { O_QUIET };
+static const struct opt opts[] = {
+    [O_QUIET] = {"quiet", 'q', OPT_FLAG, NULL, "names only", 0, 0},
+};
+
+static void show(const struct client *c, const struct json *m)
+{
+    char size[16];
+    char used[24];
+    const char *reason = ask_str(m, "reason");
+    const char *name = ask_str(m, "name");
+
+    fmt_bytes((uint64_t)json_num(json_get(m, "bytes")), size);
+    show_ago(json_get(m, "used_ms"), used);
+    show_text(c, name);
+    for (int i = (int)strlen(name); i < 24; i++) {
+        (void)putchar(' ');
+    }
+    (void)putchar(' ');
+    show_state(c, ask_str(m, "state"), 9);
+    printf("%-8.15s %-12.15s %7.0f %9s  %s", ask_str(m, "architecture"),
+           ask_str(m, "quant"), json_num(json_get(m, "context")), size, used);
+    if (reason[0] != '\0') {
+        printf("  ");
+        show_text(c, reason);
+    }
+    (void)putchar('\n');
+}
+
+static int run(struct client *c, const struct args *a)
+{
+    struct json *j = NULL;
+    struct err e = {0};
+    bool quiet = a->opt[O_QUIET].set;
+    if (ask(c, "GET", "/aned/v1/models", NULL, &j, &e) < 0) {
+        return ask_fail(c, &e);
+    }
+    const struct json *list = ask_list(j, "models");
+    if (c->json) {
+        (void)ask_print(j);
+    } else if (json_first(list) == NULL && !quiet) {
+        printf("no model yet; make one: anectl convert FILE\n");
+    } else if (!quiet) {
+        printf("%-24s %-9s%-8s %-12s %7s %9s  %s\n", "MODEL", "STATE", "ARCH",
+               "QUANT", "CONTEXT", "SIZE", "USED");
+    }
+    for (const struct json *m = json_first(list); m != NULL && !c->json;
+         m = json_next(m)) {
+        if (quiet) {
+            printf("%s\n", ask_str(m, "name"));
+        } else {
+            show(c, m);
+        }
+    }
+    json_free(j);
+    return EXIT_SUCCESS;
+}
+
+const struct command cmd_models = {
+    .name = "models",
+    .args = "",
+    .summary = "the models there are, and their state",
+    .about =
+        "ready: loads when it is used. loaded: in memory. rejected: a gate\n"
+        "failed, `anectl show NAME` tells which. failed: cannot run.\n",
+    .examples = "  anectl models\n"
+                "  anectl models --quiet\n",
+    .opts = opts,
+    .n_opts = countof(opts),
+    .run = run,
+};

@@ -1,0 +1,85 @@
+/* cmd_show.c - everything about one model. */
+#include "client/model_call.h"
+
+static void row(const struct client *c, const char *name, const char *value)
+{
+    if (value[0] != '\0') {
+        printf("%-13s ", name);
+        show_text(c, value);
+        (void)putchar('\n');
+    }
+}
+
+static void row_num(const struct json *j, const char *name, const char *key)
+{
+    if (json_get(j, key) != NULL) {
+        printf("%-13s %.15g\n", name, json_num(json_get(j, key)));
+    }
+}
+
+static void row_bytes(const struct json *j, const char *name, const char *key)
+{
+    char size[16];
+    if (json_get(j, key) != NULL) {
+        fmt_bytes((uint64_t)json_num(json_get(j, key)), size);
+        printf("%-13s %s\n", name, size);
+    }
+}
+
+static void show(const struct client *c, const struct json *m)
+{
+    const struct json *source = json_get(m, "source");
+    const struct json *engine = json_get(m, "engine");
+    char when[24];
+
+    row(c, "model", ask_str(m, "name"));
+    printf("%-13s ", "state");
+    show_state(c, ask_str(m, "state"), 0);
+    (void)putchar('\n');
+    row(c, "reason", ask_str(m, "reason"));
+    row(c, "architecture", ask_str(m, "architecture"));
+    row(c, "quant", ask_str(m, "quant"));
+    row_num(m, "context", "context");
+    row_num(m, "layers", "layers");
+    row_num(m, "d_model", "d_model");
+    row_num(m, "vocabulary", "vocab");
+    row_num(m, "shards", "shards");
+    row_bytes(m, "size", "bytes");
+    row(c, "source", ask_str(source, "name"));
+    row(c, "fingerprint", ask_str(m, "fingerprint"));
+    row(c, "job", ask_str(m, "job"));
+    show_ago(json_get(m, "created_ms"), when);
+    row(c, "created", when);
+    if (json_get(engine, "pid") != NULL) {
+        row_num(engine, "engine pid", "pid");
+        row_bytes(engine, "weights", "weight_bytes");
+        row_num(engine, "running", "running");
+        row_num(engine, "waiting", "waiting");
+    }
+    if (json_first(json_get(m, "gates")) != NULL) {
+        printf("gates\n");
+        show_gates(c, json_get(m, "gates"));
+    }
+}
+
+static int run(struct client *c, const struct args *a)
+{
+    struct json *j = NULL;
+    int code = model_call(c, "GET", a->pos[0], "", &j);
+    if (code == EXIT_SUCCESS && !c->json) {
+        show(c, j);
+    }
+    json_free(j);
+    return code;
+}
+
+const struct command cmd_show = {
+    .name = "show",
+    .args = "NAME",
+    .summary = "everything about one model",
+    .examples = "  anectl show gemma\n",
+    .pos_min = 1,
+    .pos_max = 1,
+    .takes = "model",
+    .run = run,
+};

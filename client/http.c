@@ -1,0 +1,225 @@
+#include "client/http.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <llhttp.h>
+
+#include "base/file.h"
+#include "client/client.h"
+
+/* --- where --- */
+
+static const char *env(const char *name)
+{
+    const char *v = getenv(name);
+    return v != NULL && v[0] != '\0' ? v : NULL;
+}
+
+static bool default_home(char *out, size_t size)
+{
+    const char *home = env("ANED_HOME");
+    const char *user = env("HOME");
+#if defined(__APPLE__)
+    static const char tail[] = "Library/Application Support/dev.aned.daemon";
+#else
+    static const char tail[] = ".local/share/aned";
+#endif
+    if (home != NULL) {
+        return snprintf(out, size, "%s", home) < (int)size;
+    }
+    return user != NULL && file_join(out, size, user, tail);
+}
+
+int http_peer_find(struct http_peer *p, const char *given, struct err *e)
+{
+    char home[400];
+    const char *xdg = env("XDG_RUNTIME_DIR");
+    const char *path = given != NULL ? given : env("ANED_SOCKET");
+    bool ok = false;
+
+    if (path != NULL) {
+        ok = snprintf(p->path, sizeof(p->path), "%s", path) <
+             (int)sizeof(p->path);
+    } else if (xdg != NULL && xdg[0] == '/') {
+        ok = file_join(p->path, sizeof(p->path), xdg, "aned/aned.sock");
+    } else {
+        ok = default_home(home, sizeof(home)) &&
+             file_join(p->path, sizeof(p->path), home, "run/aned.sock");
+    }
+    struct sockaddr_un sa;
+    if (!ok || p->path[0] == '\0' || strlen(p->path) >= sizeof(sa.sun_path)) {
+        return err_set(e, ERR_CONFIG,
+                       "no usable socket path; give --socket PATH (at most "
+                       "%zu bytes)",
+                       sizeof(sa.sun_path) - 1);
+    }
+    return 0;
+}
+
+static int dial(const struct http_peer *p, int *ret, struct err *e)
+{
+    struct sockaddr_un sa = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    if (fd < 0) {
+        return err_errno(e, errno, "socket");
+    }
+    memcpy(sa.sun_path, p->path, strlen(p->path) + 1);
+    if (connect(fd, (struct sockaddr *)&sa, sizeof(sa)) == 0) {
+        *ret = fd;
+        return 0;
+    }
+    int why = errno;
+    (void)close(fd);
+    if (why == EACCES || why == EPERM) {
+        return err_set(e, ERR_UNAVAILABLE, "%s belongs to another user",
+                       p->path);
+    }
+    return err_set(e, ERR_UNAVAILABLE, "no aned listens on %s", p->path);
+}
+
+/* --- one exchange --- */
+
+struct exchange {
+    llhttp_t ll;
+    llhttp_settings_t settings;
+    http_data_fn *fn;
+    void *user;
+    struct buf *out;
+    struct err *e;
+    int rc;
+    bool done;
+};
+
+static struct exchange *of(llhttp_t *ll)
+{
+    return container_of(ll, struct exchange, ll);
+}
+
+static int on_body(llhttp_t *ll, const char *p, size_t n)
+{
+    struct exchange *x = of(ll);
+    int status = llhttp_get_status_code(ll);
+    if (x->fn != NULL && status >= 200 && status < 300) {
+        x->rc = x->fn(x->user, p, n, x->e);
+    } else {
+        buf_put(x->out, p, n);
+        if (!buf_ok(x->out)) {
+            x->rc = err_set(x->e, ERR_TOO_BIG, "an answer over %zu bytes",
+                            x->out->max);
+        }
+    }
+    return x->rc == 0 ? 0 : HPE_USER;
+}
+
+static int on_message_complete(llhttp_t *ll)
+{
+    of(ll)->done = llhttp_get_status_code(ll) >= 200; /* not 100 Continue */
+    return of(ll)->done ? HPE_PAUSED : 0;
+}
+
+/* 0, or CANCELLED when the user pressed Ctrl-C. */
+static int check_interrupt(struct err *e)
+{
+    return interrupted != 0 ? err_set(e, ERR_CANCELLED, "interrupted") : 0;
+}
+
+static int send_all(int fd, const struct buf *b, struct err *e)
+{
+    for (size_t at = 0; at < b->n;) {
+        ssize_t k = write(fd, b->p + at, b->n - at);
+        if (k > 0) {
+            at += (size_t)k;
+        } else if (errno == EINTR) {
+            int rc = check_interrupt(e);
+            if (rc < 0) {
+                return rc;
+            }
+        } else {
+            /* A daemon may answer and close before it has read it all. */
+            return errno == EPIPE ? 0 : err_errno(e, errno, "write");
+        }
+    }
+    return 0;
+}
+
+static int receive(int fd, struct exchange *x)
+{
+    static char in[65536];
+    while (!x->done) {
+        ssize_t k = read(fd, in, sizeof(in));
+        if (k < 0 && errno == EINTR) {
+            int rc = check_interrupt(x->e);
+            if (rc < 0) {
+                return rc;
+            }
+            continue;
+        }
+        if (k < 0 && errno != ECONNRESET) {
+            return err_errno(x->e, errno, "read");
+        }
+        llhttp_errno_t rc = k > 0 ? llhttp_execute(&x->ll, in, (size_t)k)
+                                  : llhttp_finish(&x->ll);
+        if (x->rc != 0) {
+            return x->rc;
+        }
+        if (rc != HPE_OK && !x->done) {
+            return err_set(x->e, ERR_HTTP, "not an HTTP answer: %s",
+                           llhttp_errno_name(rc));
+        }
+        if (k <= 0 && !x->done) {
+            return err_set(x->e, ERR_UNAVAILABLE,
+                           "the daemon closed the connection");
+        }
+    }
+    return 0;
+}
+
+int http_request(const struct http_peer *p, const char *method,
+                 const char *path, const void *body, size_t n_body,
+                 http_data_fn *fn, void *user, int *status, struct buf *out,
+                 struct err *e)
+{
+    struct exchange x = {.fn = fn, .user = user, .out = out, .e = e};
+    struct buf req;
+    int fd = -1;
+
+    buf_init(&req, n_body + 8192);
+    buf_printf(&req,
+               "%s %s HTTP/1.1\r\nHost: aned\r\nUser-Agent: anectl/%s\r\n"
+               "Connection: close\r\n",
+               method, path, ANED_VERSION);
+    if (body != NULL) {
+        buf_printf(&req,
+                   "Content-Type: application/json\r\n"
+                   "Content-Length: %zu\r\n",
+                   n_body);
+    }
+    buf_puts(&req, "\r\n");
+    buf_put(&req, body != NULL ? body : "", n_body);
+
+    llhttp_settings_init(&x.settings);
+    x.settings.on_body = on_body;
+    x.settings.on_message_complete = on_message_complete;
+    llhttp_init(&x.ll, HTTP_RESPONSE, &x.settings);
+
+    int rc = buf_ok(&req) ? dial(p, &fd, e)
+                          : err_set(e, ERR_TOO_BIG, "the path is too long");
+    if (rc == 0) {
+        rc = send_all(fd, &req, e);
+    }
+    if (rc == 0) {
+        rc = receive(fd, &x);
+    }
+    if (rc == 0) {
+        *status = llhttp_get_status_code(&x.ll);
+    }
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    buf_fini(&req);
+    return rc;
+}

@@ -1,0 +1,96 @@
+#include "client/show.h"
+
+#include <string.h>
+#include <time.h>
+
+static enum color color_of(const char *word)
+{
+    static const struct {
+        const char *word;
+        enum color color;
+    } rows[] = {
+        {"ready",       COLOR_GREEN },
+        {"loaded",      COLOR_GREEN },
+        {"done",        COLOR_GREEN },
+        {"passed",      COLOR_GREEN },
+        {"ok",          COLOR_GREEN },
+        {"failed",      COLOR_RED   },
+        {"rejected",    COLOR_RED   },
+        {"interrupted", COLOR_RED   },
+        {"running",     COLOR_BLUE  },
+        {"gating",      COLOR_BLUE  },
+        {"loading",     COLOR_BLUE  },
+        {"warned",      COLOR_YELLOW},
+        {"cancelled",   COLOR_YELLOW},
+        {"draining",    COLOR_YELLOW},
+        {"queued",      COLOR_DIM   },
+        {"not run",     COLOR_DIM   },
+    };
+    for (size_t i = 0; i < countof(rows); i++) {
+        if (strcmp(rows[i].word, word) == 0) {
+            return rows[i].color;
+        }
+    }
+    return COLOR_OFF;
+}
+
+void show_text(const struct client *c, const char *s)
+{
+    term_put(stdout, c->term.out_tty, s, strlen(s));
+}
+
+void show_state(const struct client *c, const char *state, int width)
+{
+    (void)fputs(color_out(&c->term, color_of(state)), stdout);
+    show_text(c, state);
+    (void)fputs(color_out(&c->term, COLOR_OFF), stdout);
+    for (int i = (int)strlen(state); i < width; i++) {
+        (void)putchar(' ');
+    }
+}
+
+void show_ago(const struct json *ms, char out[24])
+{
+    double t = json_num(ms) / 1000;
+    double s = (double)time(NULL) - t;
+    if (t <= 0) {
+        (void)snprintf(out, 24, "-");
+    } else if (s < 60) {
+        (void)snprintf(out, 24, "%.0fs ago", s > 0 ? s : 0.0);
+    } else if (s < 3600) {
+        (void)snprintf(out, 24, "%.0fm ago", s / 60);
+    } else if (s < 48 * 3600) {
+        (void)snprintf(out, 24, "%.0fh ago", s / 3600);
+    } else {
+        (void)snprintf(out, 24, "%.0f days ago", s / 86400);
+    }
+}
+
+void show_gates(const struct client *c, const struct json *gates)
+{
+    for (const struct json *g = json_first(gates); g != NULL;
+         g = json_next(g)) {
+        const char *detail = ask_str(g, "detail");
+        printf("  %-10.32s ", ask_str(g, "name"));
+        show_state(c, ask_str(g, "verdict"), 8);
+        if (detail[0] != '\0') {
+            (void)putchar(' ');
+            show_text(c, detail);
+        }
+        (void)putchar('\n');
+    }
+}
+
+bool show_job_error(const struct json *job, const char **code,
+                    const char **message)
+{
+    const struct json *x = json_get(job, "error");
+    if (json_type(x) == JSON_OBJECT) {
+        *code = ask_str(x, "code");
+        *message = ask_str(x, "message");
+        return true;
+    }
+    *code = json_str(x) != NULL ? json_str(x) : "";
+    *message = ask_str(job, "message");
+    return (*code)[0] != '\0';
+}

@@ -1,0 +1,17 @@
+/* show.h - how jobs and models look to a person. */
+#pragma once
+
+#include "client/client.h"
+#include "proto/json.h"
+
+/* A word with the colour of what it means: ready, failed, running ... */
+void show_state(const struct client *c, const char *state, int width);
+/* Milliseconds of Unix time as "3m ago"; "-" for none. */
+void show_ago(const struct json *ms, char out[24]);
+/* "structure passed, quality not run" lines, indented. */
+void show_gates(const struct client *c, const struct json *gates);
+/* Code and message of a job's error; false when there is none. */
+bool show_job_error(const struct json *job, const char **code,
+                    const char **message);
+/* Bytes from the daemon as text for the terminal. */
+void show_text(const struct client *c, const char *s);

@@ -1,0 +1,49 @@
+/* term.h - what a terminal gets and a pipe does not: colour, a progress line.
+ */
+#pragma once
+
+#include "base/base.h"
+
+struct term {
+    bool out_tty, err_tty;
+    bool color_out, color_err; /* a terminal, TERM is not dumb, no NO_COLOR */
+    unsigned width;            /* columns; 80 when unknown */
+};
+
+void term_init(struct term *t);
+
+enum color {
+    COLOR_OFF,
+    COLOR_BOLD,
+    COLOR_DIM,
+    COLOR_RED,
+    COLOR_GREEN,
+    COLOR_YELLOW,
+    COLOR_BLUE
+};
+/* The escape, or "" when the stream is no terminal. */
+const char *color_out(const struct term *t, enum color c);
+const char *color_err(const struct term *t, enum color c);
+
+/* "12.3 MB", "1m 05s": both at most 15 characters. */
+void fmt_bytes(uint64_t bytes, char out[16]);
+void fmt_seconds(double s, char out[16]);
+
+/* How much longer. Fed with (fraction done, seconds since the start); knows
+ * nothing before 2 % and one second, then follows the recent speed. */
+struct eta {
+    double fraction, at; /* of the last sample taken */
+    double rate;         /* fraction a second; 0: not known */
+};
+/* Seconds left, < 0 when not known. Fractions that go back start anew. */
+double eta_update(struct eta *t, double fraction, double now_s);
+
+/* One line of at most `width` columns: stage, bar, percent, times. */
+void bar_render(char *out, size_t size, unsigned width, const char *stage,
+                double fraction, double elapsed_s, double left_s);
+
+/* Bytes that came from elsewhere, on a terminal: control characters other
+ * than tab and newline become '?'. */
+void term_put(FILE *to, bool tty, const char *p, size_t n);
+
+double now_seconds(void); /* monotonic */
