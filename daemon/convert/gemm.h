@@ -12,6 +12,6 @@
 
 /* y[r * stride + t] = sum over k of w[r * cols + k] * x[k * stride + t].
  * w: (rows, cols); x: (cols, stride); y: (rows, stride). y overlaps nothing.
- * x and y are 32-byte aligned. Order of the sum: k ascending, fused. */
+ * The sum runs over k ascending, fused. */
 void gemm_rows(const float *w, size_t rows, size_t cols, const float *x,
                size_t stride, float *y);

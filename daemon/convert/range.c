@@ -111,7 +111,7 @@ static int check_peaks(const struct range *r, double alpha,
                        struct range_choice *c, struct err *e)
 {
     char name[RANGE_NAME_MAX];
-    double least = INFINITY;
+    double least = (double)INFINITY;
     for (size_t i = 0; i < r->n_peaks; i++) {
         const struct range_peak *p = &r->peaks[i];
         double scale = kinds[p->kind].scaled ? alpha : 1.0;

@@ -311,7 +311,7 @@ static void on_head(void *ctx, unsigned worker, size_t h)
     r->head_peak[h] = 0;
     for (uint32_t t = 0; t < r->n; t++) {
         double p[TOKENS];
-        double top = -INFINITY;
+        double top = -(double)INFINITY;
         uint32_t from =
             r->window != 0 && t + 1 > r->window ? t + 1 - r->window : 0;
         for (uint32_t u = from; u <= t; u++) {

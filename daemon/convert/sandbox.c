@@ -31,7 +31,14 @@
 
 #define SANDBOX_FDS 64u
 
-static bool limit(int what, uint64_t n)
+/* glibc gives these numbers a type of their own */
+#if defined(__GLIBC__)
+typedef enum __rlimit_resource limit_what;
+#else
+typedef int limit_what;
+#endif
+
+static bool limit(limit_what what, uint64_t n)
 {
     struct rlimit r = {.rlim_cur = (rlim_t)n, .rlim_max = (rlim_t)n};
     struct rlimit old = {0};

@@ -86,7 +86,7 @@ static int send_done(const struct worker *w, const struct convert_result *r,
  * the parent's, and stops as well. It may have come together with the job. */
 static bool wanted(struct worker *w)
 {
-    struct frame f = {0};
+    struct frame f = {.n = 0};
     struct err e = {0};
     struct pollfd p = {.fd = CONTROL_FD, .events = POLLIN};
     if (frame_in_next(&w->in, &f, &e) != 0) {
@@ -208,7 +208,7 @@ int convert_role(int argc, char **argv)
     (void)argc;
     (void)argv;
     struct worker w = {.source_fd = -1};
-    struct frame f = {0};
+    struct frame f = {.n = 0};
     struct err e = {0};
     struct convert_result r = {0};
     log_setup(LOG_INFO, "convert");

@@ -156,7 +156,7 @@ static void cancel_and_lost_parent(void **state)
         int fd = -1;
         pid_t pid = child(convert_role, true, &fd);
         struct frame_in in;
-        struct frame f = {0};
+        struct frame f = {.n = 0};
         struct err e = {0};
         send_job(fd, "");
         unit_ok(frame_write_fd(fd, FRAME_CANCEL, 9, NULL, 0, &e), &e);
@@ -197,7 +197,7 @@ static void bad_jobs(void **state)
         int fd = -1;
         pid_t pid = child(convert_role, true, &fd);
         struct frame_in in;
-        struct frame f = {0};
+        struct frame f = {.n = 0};
         struct err e = {0};
         struct msg_error m = {0};
         frame_in_init(&in, FRAME_WORKER_MAX);
