@@ -111,8 +111,10 @@ static int set(struct reading *r, size_t i, const char *value)
     const struct option *o = &options[i];
     int64_t v = 0;
     if (r->seen[i]) {
-        return err_set(r->e, ERR_CONFIG, "%s:%d: '%s' is given twice", r->path,
-                       r->line, o->key);
+        return err_set(r->e, ERR_CONFIG,
+                       "%s:%d: '%s' is given twice (an indented line goes on "
+                       "with the one above)",
+                       r->path, r->line, o->key);
     }
     r->seen[i] = true;
     switch (o->kind) {

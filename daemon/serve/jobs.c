@@ -531,6 +531,11 @@ struct json *job_json(const struct job *j)
     } else {
         json_add_null(o, "error");
     }
+    if (r->error[0] == '\0' && r->message != NULL) {
+        json_add_str(o, "message", r->message);
+    } else {
+        json_add_null(o, "message");
+    }
     json_add_int(o, "attempts", (int64_t)r->attempts);
     add_time(o, "created_ms", r->created_ms);
     add_time(o, "started_ms", r->started_ms);
