@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/num.h"
 #include "engine/impl.h"
 
 static uint64_t now_us(void)
@@ -134,6 +135,13 @@ static int make_scratch(struct engine *g, struct err *e)
     return rc < 0 ? rc : inputs_init(&g->in, g->b, g->layers.max, uses, e);
 }
 
+/* Rows of a chunk: fewer where the context makes masks large. */
+static uint32_t rows_cap(const struct bundle *b)
+{
+    size_t cap = MASK_BYTES_MAX / sizeof(float) / b->context;
+    return (uint32_t)num_max(1, num_min(cap, ENGINE_CHUNK_MAX));
+}
+
 int engine_open_with(const struct backend *be, const char *bundle_dir,
                      const struct engine_conf *conf, struct engine **ret,
                      struct err *e)
@@ -156,9 +164,7 @@ int engine_open_with(const struct backend *be, const char *bundle_dir,
     if (rc < 0) {
         goto out;
     }
-    size_t cap = MASK_BYTES_MAX / sizeof(float) / g->b->context;
-    cap = cap < 1 ? 1 : cap > ENGINE_CHUNK_MAX ? ENGINE_CHUNK_MAX : cap;
-    rc = widths_make(&g->layers, g->shards, g->n_shards, (uint32_t)cap, e);
+    rc = widths_make(&g->layers, g->shards, g->n_shards, rows_cap(g->b), e);
     if (rc < 0) {
         goto out;
     }

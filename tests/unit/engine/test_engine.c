@@ -106,7 +106,7 @@ static void test_chunks(void **state)
 {
     (void)state;
     for (size_t v = 0; v < countof(variants); v++) {
-        print_message("%s\n", variants[v].name);
+        print_message("# %s\n", variants[v].name);
         struct engine *g = open_variant(&variants[v]);
         for (uint32_t chunk = 0; chunk < 12; chunk++) {
             struct engine_seq *s = new_seq(g);
@@ -157,6 +157,30 @@ static void test_calls(void **state)
     unit_ok(engine_eval(s, text + 6, 1, 0, 0, &logits, NULL, &e), &e);
     assert_null(logits);
     assert_int_equal(seen.n, 2);
+    engine_seq_close(s);
+    engine_close(g);
+
+    g = open_variant(&variants[2]); /* 2..4: one row is padded to two */
+    s = new_seq(g);
+    unit_ok(engine_eval(s, text, 3, 0, 0, NULL, NULL, &e), &e);
+    unit_ok(engine_seq_truncate(s, 0, &e), &e);
+    seen.n = 0;
+    /* the third row, then the first: padding is a copy, not what lies there */
+    struct msg_row row = {
+        .n_tokens = 2,
+        .tokens = (int32_t[]){4, 7},
+        .sample = true,
+        .n_drafts = 1
+    };
+    struct msg_row_done done;
+    msg_sampling_init(&row.sampling);
+    unit_ok(engine_step(s, &row, &done, NULL, &e), &e);
+    expect_call(2, 'h', 0, 2, 2);
+    assert_false(seen.calls[2].same);
+    unit_ok(engine_eval(s, text, 4, 0, 1, NULL, NULL, &e), &e);
+    expect_call(seen.n - 1, 'h', 0, 2, 2);
+    assert_true(seen.calls[seen.n - 1].same);
+    assert_true(seen.calls[seen.n - 1].t == 2);
     engine_seq_close(s);
     engine_close(g);
 

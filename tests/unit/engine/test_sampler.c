@@ -79,7 +79,7 @@ static void test_vexp(void **state)
         double error = (double)fabsl(((long double)got - want) / want);
         worst = error > worst ? error : worst;
     }
-    print_message("worst relative error %.3g\n", worst);
+    print_message("# worst relative error %.3g\n", worst);
     assert_true(worst < 4e-16);
     /* lanes and tails agree; edges */
     float x[7] = {0, -1, -2, -INFINITY, -701, -0.5f, -1e30f};
@@ -194,12 +194,12 @@ static void test_vectors(void **state)
             run++;
         } else {
             /* filters that design 9's chain does not have */
-            print_message("not applicable: %s\n",
+            print_message("# not applicable: %s\n",
                           json_str(json_get(v, "sampler")));
             other++;
         }
     }
-    print_message("%d vectors pass, %d not applicable\n", run, other);
+    print_message("# %d vectors pass, %d not applicable\n", run, other);
     assert_int_equal(run, 26);
     assert_int_equal(other, 14); /* dry, xtc, top_n_sigma, typical */
     json_free(all);
@@ -467,7 +467,7 @@ static void test_chi_square(void **state)
             double d = seen[i] - want[i] * DRAWS;
             chi += d * d / (want[i] * DRAWS);
         }
-        print_message("seed %u: chi-square %.2f\n", (unsigned)p.seed, chi);
+        print_message("# seed %u: chi-square %.2f\n", (unsigned)p.seed, chi);
         assert_true(chi < 24.32);
         for (uint32_t i = DRAWS; i-- > 0;) { /* any order, the same tokens */
             struct msg_token t;
@@ -543,7 +543,7 @@ static void test_speed(void **state)
         (void)clock_gettime(CLOCK_MONOTONIC, &b);
         double us = (double)(b.tv_sec - a.tv_sec) * 1e6 +
                     (double)(b.tv_nsec - a.tv_nsec) * 1e-3;
-        print_message("%-12s %7.0f us\n", t[i].name, us / RUNS);
+        print_message("# %-12s %7.0f us\n", t[i].name, us / RUNS);
     }
     sampler_free(s);
     free(x);

@@ -100,7 +100,7 @@ static void test_malformed(void **state)
         frame_put(&b, FRAME_LOAD, 1, "0123456789abcdef", 16);
         b.p[t[i].at] = (char)t[i].byte;
         frame_in_init(&in, 16);
-        print_message("%s\n", t[i].why);
+        print_message("# %s\n", t[i].why);
         assert_int_equal(frame_in_put(&in, b.p, 15, &e), 0);
         assert_int_equal(frame_in_next(&in, &f, &e), 0);
         assert_int_equal(frame_in_put(&in, b.p + 15, 1, &e), ERR_FRAME);
