@@ -25,7 +25,6 @@ static const struct command commands[] = {
     {"logits", cli_logits, "every position's logits of a list of token ids"},
     {"engine", engine_role, NULL},
     {"convert-worker", convert_role, NULL},
-    {"serve", cli_serve, "serve models on a Unix socket"},
     {NULL, NULL, NULL},
 };
 

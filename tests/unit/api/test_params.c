@@ -7,7 +7,7 @@
 static struct params p;
 
 /* 0, or the error of one field of an object. */
-static int read(const char *text, unsigned dialect)
+static int take(const char *text, unsigned dialect)
 {
     struct json *j = NULL;
     struct err e = {0};
@@ -26,13 +26,13 @@ static int field(const char *name, const char *value, unsigned dialect)
         strcmp(name, "echo") == 0) {
         (void)snprintf(text, sizeof(text), "{\"%s\":%s}", name, value);
     }
-    return read(text, dialect);
+    return take(text, dialect);
 }
 
 static void defaults(void **state)
 {
     (void)state;
-    assert_int_equal(read("{}", PARAMS_COMPLETION), 0);
+    assert_int_equal(take("{}", PARAMS_COMPLETION), 0);
     assert_int_equal(p.req.max_tokens, 16);
     assert_true(p.req.sampling.temperature == 1.0f);
     assert_true(p.req.sampling.top_p == 1.0f);
@@ -41,7 +41,7 @@ static void defaults(void **state)
     assert_true(p.req.reuse);
     assert_false(p.stream || p.logprobs || p.echo || p.seeded);
     uint64_t seed = p.req.sampling.seed;
-    assert_int_equal(read("{}", PARAMS_CHAT), 0);
+    assert_int_equal(take("{}", PARAMS_CHAT), 0);
     assert_true(p.req.max_tokens == GEN_MAX_TOKENS);
     assert_true(p.req.sampling.seed != seed); /* 2^-64 says otherwise */
 }
@@ -50,7 +50,7 @@ static void values_arrive(void **state)
 {
     (void)state;
     assert_int_equal(
-        read("{\"temperature\":0.5,\"top_p\":0.25,\"top_k\":7,\"min_p\":0.125,"
+        take("{\"temperature\":0.5,\"top_p\":0.25,\"top_k\":7,\"min_p\":0.125,"
              "\"n\":3,\"seed\":0,\"stop\":[\"a\",\"bc\"],\"max_tokens\":9,"
              "\"presence_penalty\":-1,\"frequency_penalty\":2,"
              "\"repeat_penalty\":1.5,\"logit_bias\":{\"5\":-100,\"6\":false},"
@@ -73,13 +73,13 @@ static void values_arrive(void **state)
     assert_true(isinf(s->bias[1].bias));
     assert_true(p.req.ignore_eos && !p.req.reuse);
     assert_true(p.stream && p.include_usage);
-    assert_int_equal(read("{\"n_predict\":-1,\"top_k\":-1}", PARAMS_COMPLETION),
+    assert_int_equal(take("{\"n_predict\":-1,\"top_k\":-1}", PARAMS_COMPLETION),
                      0);
     assert_true(p.req.max_tokens == GEN_MAX_TOKENS);
     assert_int_equal(p.req.sampling.top_k, 0);
-    assert_int_equal(read("{\"logprobs\":0}", PARAMS_COMPLETION), 0);
+    assert_int_equal(take("{\"logprobs\":0}", PARAMS_COMPLETION), 0);
     assert_true(p.logprobs);
-    assert_int_equal(read("{\"logprobs\":true,\"top_logprobs\":5}", PARAMS_CHAT),
+    assert_int_equal(take("{\"logprobs\":true,\"top_logprobs\":5}", PARAMS_CHAT),
                      0);
     assert_int_equal(p.req.sampling.logprobs, 5);
 }
@@ -152,9 +152,9 @@ static void what_is_refused(void **state)
                          rows[i].code);
         assert_string_equal(p.param, rows[i].name);
     }
-    assert_int_equal(read("{\"stream_options\":{}}", PARAMS_CHAT), ERR_INVALID);
-    assert_int_equal(read("{\"top_logprobs\":2}", PARAMS_CHAT), ERR_INVALID);
-    assert_int_equal(read("{\"echo\":true,\"logprobs\":1}", PARAMS_COMPLETION),
+    assert_int_equal(take("{\"stream_options\":{}}", PARAMS_CHAT), ERR_INVALID);
+    assert_int_equal(take("{\"top_logprobs\":2}", PARAMS_CHAT), ERR_INVALID);
+    assert_int_equal(take("{\"echo\":true,\"logprobs\":1}", PARAMS_COMPLETION),
                      ERR_UNSUPPORTED);
 }
 
@@ -168,14 +168,14 @@ static void too_many_entries(void **state)
         buf_printf(&b, ",\"%u\":0", i);
     }
     buf_puts(&b, "}}");
-    assert_int_equal(read(b.p, PARAMS_CHAT), ERR_INVALID);
+    assert_int_equal(take(b.p, PARAMS_CHAT), ERR_INVALID);
     buf_clear(&b);
     buf_puts(&b, "{\"stop\":[\"0\"");
     for (unsigned i = 1; i <= STOP_STRINGS_MAX; i++) {
         buf_printf(&b, ",\"%u\"", i);
     }
     buf_puts(&b, "]}");
-    assert_int_equal(read(b.p, PARAMS_CHAT), ERR_INVALID);
+    assert_int_equal(take(b.p, PARAMS_CHAT), ERR_INVALID);
     assert_string_equal(p.param, "stop");
     buf_fini(&b);
 }
