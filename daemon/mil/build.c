@@ -1,4 +1,4 @@
-/* build.c - describing a program: functions, constants, operations.
+/* build.c - describing a program: functions, names, constants.
  *
  * The builder's own knowledge (names taken, constants made) stands beside each
  * function, not in the program's public types. Everything is appended to the
@@ -6,14 +6,11 @@
  */
 #include "mil/build.h"
 
-#include <stdarg.h>
 #include <string.h>
 
 #include "base/half.h"
 #include "base/hash.h"
-#include "mil/sig.h"
-
-#define STATE_RANK_MAX 5
+#include "mil/impl.h"
 
 struct made { /* a const op that may be shared */
     uint64_t hash;
@@ -34,14 +31,14 @@ static struct build *of(struct mil_function *f)
     return container_of(f, struct build, f);
 }
 
-static void *take(struct mil_program *p, size_t n, size_t size)
+void *build_take(struct mil_program *p, size_t n, size_t size)
 {
     void *m = arena_array(&p->arena, n > 0 ? n : 1, size);
     must(m != NULL); /* our own emitters' sizes */
     return m;
 }
 
-static const char *keep(struct mil_program *p, const char *s)
+const char *build_keep(struct mil_program *p, const char *s)
 {
     char *copy = arena_str(&p->arena, s);
     must(copy != NULL);
@@ -56,7 +53,7 @@ static void *more(struct mil_program *p, void *list, size_t n, size_t *cap,
         return list;
     }
     *cap = *cap > 0 ? *cap * 2 : 16;
-    void *bigger = take(p, *cap, size);
+    void *bigger = build_take(p, *cap, size);
     if (n > 0) {
         memcpy(bigger, list, n * size);
     }
@@ -84,12 +81,12 @@ void build_free(struct mil_program *p)
 
 /* --- names and values --- */
 
-static const char *unique(struct mil_program *p, struct mil_function *f,
-                          const char *hint)
+const char *build_unique(struct mil_program *p, struct mil_function *f,
+                         const char *hint)
 {
     must(mil_name_ok(hint));
     if (!mil_name_reserved(hint) && names_find(&of(f)->names, hint) == NULL) {
-        return keep(p, hint);
+        return build_keep(p, hint);
     }
     for (unsigned i = 1;; i++) {
         const char *s = arena_printf(&p->arena, "%s_%u", hint, i);
@@ -100,12 +97,11 @@ static const char *unique(struct mil_program *p, struct mil_function *f,
     }
 }
 
-static struct mil_value *new_value(struct mil_program *p,
-                                   struct mil_function *f, const char *name,
-                                   const struct mil_type *t, struct mil_op *def,
-                                   int def_out)
+struct mil_value *build_value(struct mil_program *p, struct mil_function *f,
+                              const char *name, const struct mil_type *t,
+                              struct mil_op *def, int def_out)
 {
-    struct mil_value *v = take(p, 1, sizeof(*v));
+    struct mil_value *v = build_take(p, 1, sizeof(*v));
     v->name = name;
     v->type = *t;
     v->def = def;
@@ -120,11 +116,12 @@ static struct mil_value *new_value(struct mil_program *p,
 struct mil_function *mil_add_function(struct mil_program *p, const char *name)
 {
     must(mil_name_ok(name) && mil_function_find(p, name) == NULL);
-    struct build *b = take(p, 1, sizeof(*b));
-    b->f.name = keep(p, name);
+    struct build *b = build_take(p, 1, sizeof(*b));
+    b->f.name = build_keep(p, name);
     b->f.opset = mil_opset(p->spec_version);
-    b->f.body = take(p, 1, sizeof(*b->f.body));
-    struct mil_function **list = take(p, p->n_functions + 1, sizeof(*list));
+    b->f.body = build_take(p, 1, sizeof(*b->f.body));
+    struct mil_function **list =
+        build_take(p, p->n_functions + 1, sizeof(*list));
     memcpy(list, p->n_functions > 0 ? p->functions : list,
            p->n_functions * sizeof(*list));
     list[p->n_functions++] = &b->f;
@@ -164,7 +161,7 @@ struct mil_value *mil_add_input(struct mil_program *p, struct mil_function *f,
         in.type.dims[i] = in.lo[i];
         t.dims[i] = dims[i];
     }
-    struct mil_value *v = new_value(p, f, keep(p, name), &t, NULL, 0);
+    struct mil_value *v = build_value(p, f, build_keep(p, name), &t, NULL, 0);
     in.name = v->name;
     add_function_input(p, f, v);
     f->in = more(p, f->in, f->n_in, &of(f)->cap_in, sizeof(*f->in));
@@ -175,11 +172,11 @@ struct mil_value *mil_add_input(struct mil_program *p, struct mil_function *f,
 struct mil_value *mil_add_state(struct mil_program *p, struct mil_function *f,
                                 const char *name, int rank, const int64_t *dims)
 {
-    must(rank >= 1 && rank <= STATE_RANK_MAX);
+    must(rank >= 1 && rank <= MIL_RUNTIME_RANK_MAX);
     must(names_find(&of(f)->names, name) == NULL && !mil_name_reserved(name));
     struct mil_type t = {.dtype = MIL_FP16, .state = true, .rank = rank};
     memcpy(t.dims, dims, (size_t)rank * sizeof(*dims));
-    struct mil_value *v = new_value(p, f, keep(p, name), &t, NULL, 0);
+    struct mil_value *v = build_value(p, f, build_keep(p, name), &t, NULL, 0);
     add_function_input(p, f, v);
     f->states =
         more(p, f->states, f->n_states, &of(f)->cap_states, sizeof(*f->states));
@@ -206,10 +203,10 @@ void mil_add_output(struct mil_program *p, struct mil_function *f,
 
 void mil_add_meta(struct mil_program *p, const char *key, const char *value)
 {
-    struct mil_meta *list = take(p, p->n_meta + 1, sizeof(*list));
+    struct mil_meta *list = build_take(p, p->n_meta + 1, sizeof(*list));
     memcpy(list, p->n_meta > 0 ? p->meta : list, p->n_meta * sizeof(*list));
-    list[p->n_meta].key = keep(p, key);
-    list[p->n_meta].value = keep(p, value);
+    list[p->n_meta].key = build_keep(p, key);
+    list[p->n_meta].value = build_keep(p, value);
     p->n_meta++;
     p->meta = list;
 }
@@ -219,11 +216,11 @@ void mil_add_meta(struct mil_program *p, const char *key, const char *value)
 const struct mil_const *mil_imm(struct mil_program *p, const struct mil_type *t,
                                 const void *data)
 {
-    struct mil_const *c = take(p, 1, sizeof(*c));
+    struct mil_const *c = build_take(p, 1, sizeof(*c));
     uint64_t n = 0;
     c->type = *t;
     must(mil_type_count(t, &n) && mil_dtype_bytes(t->dtype, n, &c->bytes));
-    void *copy = take(p, (size_t)c->bytes, 1);
+    void *copy = build_take(p, (size_t)c->bytes, 1);
     memcpy(copy, c->bytes > 0 ? data : copy, (size_t)c->bytes);
     c->data = copy;
     return c;
@@ -231,9 +228,9 @@ const struct mil_const *mil_imm(struct mil_program *p, const struct mil_type *t,
 
 const struct mil_const *mil_imm_str(struct mil_program *p, const char *s)
 {
-    struct mil_const *c = take(p, 1, sizeof(*c));
-    const char **list = take(p, 1, sizeof(*list));
-    list[0] = keep(p, s);
+    struct mil_const *c = build_take(p, 1, sizeof(*c));
+    const char **list = build_take(p, 1, sizeof(*list));
+    list[0] = build_keep(p, s);
     c->type.dtype = MIL_STRING;
     c->strings = list;
     c->n_strings = 1;
@@ -266,12 +263,12 @@ static bool const_equal(const struct mil_const *a, const struct mil_const *b)
            memcmp(a->data, b->data, (size_t)a->bytes) == 0;
 }
 
-static struct mil_op *new_op(struct mil_program *p, struct mil_function *f,
-                             const char *type, const char *name)
+struct mil_op *build_op(struct mil_program *p, struct mil_function *f,
+                        const char *type, const char *name)
 {
-    struct mil_op *op = take(p, 1, sizeof(*op));
-    op->type = keep(p, type);
-    op->attrs = take(p, 2, sizeof(*op->attrs));
+    struct mil_op *op = build_take(p, 1, sizeof(*op));
+    op->type = build_keep(p, type);
+    op->attrs = build_take(p, 2, sizeof(*op->attrs));
     op->attrs[0] = (struct mil_attr){"name", mil_imm_str(p, name)};
     op->n_attrs = 1;
     struct mil_block *b = f->body;
@@ -283,11 +280,11 @@ static struct mil_op *new_op(struct mil_program *p, struct mil_function *f,
 struct mil_value *mil_const_new(struct mil_program *p, struct mil_function *f,
                                 const char *name, const struct mil_const *c)
 {
-    name = unique(p, f, name);
-    struct mil_op *op = new_op(p, f, "const", name);
+    name = build_unique(p, f, name);
+    struct mil_op *op = build_op(p, f, "const", name);
     op->attrs[op->n_attrs++] = (struct mil_attr){"val", c};
-    op->outputs = take(p, 1, sizeof(*op->outputs));
-    op->outputs[0] = new_value(p, f, name, &c->type, op, 0);
+    op->outputs = build_take(p, 1, sizeof(*op->outputs));
+    op->outputs[0] = build_value(p, f, name, &c->type, op, 0);
     op->n_outputs = 1;
     return op->outputs[0];
 }
@@ -366,203 +363,4 @@ struct mil_value *mil_str(struct mil_program *p, struct mil_function *f,
                           const char *s)
 {
     return mil_const_op(p, f, "str", mil_imm_str(p, s));
-}
-
-/* --- operations --- */
-
-static void add_arg(struct mil_program *p, struct mil_op *op, const char *name,
-                    size_t n, const struct mil_binding *b)
-{
-    struct mil_arg *a = &op->args[op->n_args++];
-    a->name = keep(p, name);
-    a->n = n;
-    a->b = take(p, n, sizeof(*a->b));
-    memcpy(a->b, b, n * sizeof(*b));
-}
-
-static void add_value(struct mil_program *p, struct mil_op *op,
-                      const char *name, struct mil_value *v)
-{
-    add_arg(p, op, name, 1, &(struct mil_binding){.value = v});
-}
-
-/* A mistake of our emitter: say which before must() ends us. */
-static void mistake(const struct mil_op *op, const char *what)
-{
-    (void)fprintf(stderr, "aned: builder: %s %s: %s\n", op->type,
-                  mil_const_str(op->attrs[0].val), what);
-}
-
-/* Facts 5.0: operands with a default are given, whatever a loader fills in. */
-static void check_defaults(struct mil_program *p, const struct mil_op *op)
-{
-    bool known = false;
-    const struct sig *s = sig_find(op->type, p->spec_version, &known);
-    must(s != NULL);
-    for (const struct sig_operand *o = s->operands; o->name != NULL; o++) {
-        if ((o->flags & SIG_DEFAULT) != 0 && mil_op_arg(op, o->name) == NULL) {
-            mistake(op, o->name);
-            must((o->flags & SIG_DEFAULT) == 0);
-        }
-    }
-}
-
-/* Infer the outputs of an op that has all its operands. One output is called
- * `out` (op's own name), several out_0, out_1 ... */
-static void finish_op(struct mil_program *p, struct mil_function *f,
-                      struct mil_op *op, const char *out)
-{
-    struct err e = {0};
-    size_t n = 0;
-    if (mil_infer(op, p->spec_version, NULL, 0, &n, &e) < 0) {
-        mistake(op, e.msg);
-        must(e.code == 0);
-    }
-    check_defaults(p, op);
-    struct mil_type *types = take(p, n, sizeof(*types));
-    must(mil_infer(op, p->spec_version, types, n, &n, &e) == 0);
-    op->outputs = take(p, n, sizeof(*op->outputs));
-    op->n_outputs = n;
-    for (size_t i = 0; i < n; i++) {
-        const char *name = out;
-        if (n > 1) {
-            const char *hint = arena_printf(&p->arena, "%s_%zu", out, i);
-            must(hint != NULL);
-            name = unique(p, f, hint);
-        }
-        op->outputs[i] = new_value(p, f, name, &types[i], op, (int)i);
-    }
-}
-
-static struct mil_op *start_op(struct mil_program *p, struct mil_function *f,
-                               const char *type, const char *out, size_t n_args,
-                               const char **ret_name)
-{
-    *ret_name = unique(p, f, out);
-    struct mil_op *op = new_op(p, f, type, *ret_name);
-    op->args = take(p, n_args, sizeof(*op->args));
-    return op;
-}
-
-struct mil_value *mil_op(struct mil_program *p, struct mil_function *f,
-                         const char *type, const char *out, ...)
-{
-    const char *name = NULL;
-    struct mil_op *op = start_op(p, f, type, out, MIL_ARGS_MAX / 4, &name);
-    va_list ap;
-    va_start(ap, out);
-    for (const char *arg = NULL; (arg = va_arg(ap, const char *)) != NULL;) {
-        struct mil_value *v = va_arg(ap, struct mil_value *);
-        must(op->n_args < MIL_ARGS_MAX / 4);
-        if (v != NULL) {
-            add_value(p, op, arg, v);
-        }
-    }
-    va_end(ap);
-    finish_op(p, f, op, name);
-    return op->n_outputs > 0 ? op->outputs[0] : NULL;
-}
-
-struct mil_value *mil_concat(struct mil_program *p, struct mil_function *f,
-                             const char *out, size_t n,
-                             struct mil_value *const *v, int32_t axis)
-{
-    const char *name = NULL;
-    struct mil_value *at = mil_i32(p, f, axis);
-    struct mil_value *no = mil_bool(p, f, false);
-    struct mil_op *op = start_op(p, f, "concat", out, 3, &name);
-    struct mil_binding *b = take(p, n, sizeof(*b));
-    for (size_t i = 0; i < n; i++) {
-        b[i].value = v[i];
-    }
-    add_arg(p, op, "values", n, b);
-    add_value(p, op, "axis", at);
-    add_value(p, op, "interleave", no);
-    finish_op(p, f, op, name);
-    return op->outputs[0];
-}
-
-void mil_split(struct mil_program *p, struct mil_function *f, const char *out,
-               struct mil_value *x, size_t n, int32_t axis,
-               struct mil_value **ret)
-{
-    const char *name = NULL;
-    struct mil_value *parts = mil_i32(p, f, (int32_t)n);
-    struct mil_value *at = mil_i32(p, f, axis);
-    struct mil_op *op = start_op(p, f, "split", out, 3, &name);
-    add_value(p, op, "x", x);
-    add_value(p, op, "num_splits", parts);
-    add_value(p, op, "axis", at);
-    finish_op(p, f, op, name);
-    must(op->n_outputs == n);
-    memcpy(ret, op->outputs, n * sizeof(*ret));
-}
-
-struct mil_value *mil_dequant(struct mil_program *p, struct mil_function *f,
-                              const char *out, const struct mil_const *data,
-                              const struct mil_const *scale)
-{
-    const char *name = NULL;
-    struct mil_op *op =
-        start_op(p, f, "constexpr_blockwise_shift_scale", out, 2, &name);
-    add_arg(p, op, "data", 1, &(struct mil_binding){.imm = data});
-    add_arg(p, op, "scale", 1, &(struct mil_binding){.imm = scale});
-    finish_op(p, f, op, name);
-    return op->outputs[0];
-}
-
-struct mil_value *mil_conv1x1(struct mil_program *p, struct mil_function *f,
-                              const char *out, struct mil_value *x,
-                              struct mil_value *weight, struct mil_value *bias)
-{
-    static const int32_t ones[] = {1, 1};
-    static const int32_t zeros[] = {0, 0, 0, 0};
-    struct mil_value *one2 = mil_i32s(p, f, 2, ones);
-    struct mil_value *pad = mil_i32s(p, f, 4, zeros);
-    struct mil_value *valid = mil_str(p, f, "valid");
-    struct mil_value *one = mil_i32(p, f, 1);
-    return mil_op(p, f, "conv", out, "x", x, "weight", weight, "bias", bias,
-                  "strides", one2, "pad_type", valid, "pad", pad, "dilations",
-                  one2, "groups", one, NULL);
-}
-
-struct mil_value *mil_state_read(struct mil_program *p, struct mil_function *f,
-                                 const char *out, struct mil_value *state)
-{
-    return mil_op(p, f, "read_state", out, "input", state, NULL);
-}
-
-struct mil_value *mil_state_write(struct mil_program *p, struct mil_function *f,
-                                  const char *out, struct mil_value *state,
-                                  struct mil_value *r0,
-                                  struct mil_value *update)
-{
-    must(r0->def != NULL && strcmp(r0->def->type, "read_state") == 0 &&
-         mil_op_value(r0->def, "input") == state);
-    int32_t zeros[STATE_RANK_MAX] = {0};
-    int32_t ones[STATE_RANK_MAX];
-    bool no[STATE_RANK_MAX] = {false};
-    bool begin[STATE_RANK_MAX];
-    bool end[STATE_RANK_MAX];
-    size_t n = (size_t)state->type.rank;
-    for (size_t i = 0; i < n; i++) {
-        ones[i] = 1;
-        begin[i] = i > 0; /* the torch converter's spelling of `state[:] =` */
-        end[i] = true;
-    }
-    struct mil_value *zero = mil_i32s(p, f, n, zeros);
-    struct mil_value *stride = mil_i32s(p, f, n, ones);
-    struct mil_value *begin_mask = mil_bools(p, f, n, begin);
-    struct mil_value *end_mask = mil_bools(p, f, n, end);
-    struct mil_value *squeeze = mil_bools(p, f, n, no);
-    const char *updated = arena_printf(&p->arena, "%s_updated", out);
-    must(updated != NULL);
-    struct mil_value *u =
-        mil_op(p, f, "slice_update", updated, "x", r0, "update", update,
-               "begin", zero, "end", zero, "stride", stride, "begin_mask",
-               begin_mask, "end_mask", end_mask, "squeeze_mask", squeeze, NULL);
-    const char *write = arena_printf(&p->arena, "%s_write_state", u->name);
-    must(write != NULL);
-    (void)mil_op(p, f, "write_state", write, "input", state, "data", u, NULL);
-    return mil_state_read(p, f, out, state);
 }

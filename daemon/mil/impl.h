@@ -7,6 +7,8 @@
 #define MIL_PREFIX      "@model_path/" /* of every blob file name */
 #define MIL_WEIGHT_FILE MIL_PREFIX "weights/weight.bin"
 
+#define MIL_RUNTIME_RANK_MAX 5 /* of what is not a compressed weight */
+
 /* --- type.c --- */
 
 /* Exact bytes of n elements; false on overflow or for strings. */
@@ -98,6 +100,20 @@ CHECKED int spec_write(const struct mil_program *p, struct buf *out,
 struct mil_program *build_program(void);
 /* Frees what the builder holds beside the program, and the program. */
 void build_free(struct mil_program *p); /* NULL is fine */
+
+/* Memory of p; n == 0 is fine. A copy of s. */
+void *build_take(struct mil_program *p, size_t n, size_t size);
+const char *build_keep(struct mil_program *p, const char *s);
+/* hint, or hint_N where it is taken or reserved; not yet taken. */
+const char *build_unique(struct mil_program *p, struct mil_function *f,
+                         const char *hint);
+/* A value that takes its name in f. */
+struct mil_value *build_value(struct mil_program *p, struct mil_function *f,
+                              const char *name, const struct mil_type *t,
+                              struct mil_op *def, int def_out);
+/* An op with its name attribute and room for one more, appended to f. */
+struct mil_op *build_op(struct mil_program *p, struct mil_function *f,
+                        const char *type, const char *name);
 
 /* --- validate_description.c --- */
 

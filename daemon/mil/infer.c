@@ -140,6 +140,19 @@ int in_length(struct infer *i, const char *name, int64_t *ret)
     return 0;
 }
 
+int in_vector(struct infer *i, const char *name, int64_t rank, int64_t *ret,
+              bool *known)
+{
+    int64_t n = 0;
+    int rc = in_length(i, name, &n);
+    if (rc == 0 && n >= 0 && n != rank) {
+        rc = in_fail(i, ERR_MIL_SHAPE, name, "%lld elements for rank %lld",
+                     (long long)n, (long long)rank);
+    }
+    *known = in_const(i, name) != NULL;
+    return rc < 0 || !*known ? rc : in_ints(i, name, (size_t)rank, ret);
+}
+
 int in_axes(struct infer *i, const char *name, int rank, bool set[MIL_RANK_MAX],
             size_t *ret_n)
 {

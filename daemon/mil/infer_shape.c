@@ -225,43 +225,41 @@ int infer_stack(struct infer *i)
     return rc < 0 ? rc : out_type(i, t.dtype, t.rank + 1, dims);
 }
 
-int infer_split(struct infer *i)
+static int split_even(struct infer *i, struct mil_type x, int axis)
 {
-    struct mil_type x = *in_type(i, "x");
     int64_t n = 0;
-    int axis = 0;
-    int rc = in_axis(i, "axis", 0, x.rank, &axis);
+    int64_t total = x.dims[axis];
+    int rc = in_int(i, "num_splits", &n);
     if (rc < 0) {
         return rc;
     }
-    int64_t total = x.dims[axis];
-    if (in_has(i, "num_splits") == in_has(i, "split_sizes")) {
-        return in_fail(i, ERR_MIL_INVALID, "num_splits",
-                       "exactly one of it and split_sizes must be given");
+    if (n < 1 || n > (int64_t)MIL_FEATURES_MAX ||
+        (total >= 0 && total % n != 0)) {
+        return in_fail(i, ERR_MIL_SHAPE, "num_splits", "%lld parts of %lld",
+                       (long long)n, (long long)total);
     }
-    if (in_has(i, "num_splits")) {
-        rc = in_int(i, "num_splits", &n);
-        if (rc == 0 && (n < 1 || n > (int64_t)MIL_FEATURES_MAX ||
-                        (total >= 0 && total % n != 0))) {
-            rc = in_fail(i, ERR_MIL_SHAPE, "num_splits", "%lld parts of %lld",
-                         (long long)n, (long long)total);
-        }
-        x.dims[axis] = total < 0 ? MIL_UNKNOWN : total / (n > 0 ? n : 1);
-        for (int64_t k = 0; k < n && rc == 0; k++) {
-            rc = out_type(i, x.dtype, x.rank, x.dims);
-        }
-        return rc;
+    x.dims[axis] = total < 0 ? MIL_UNKNOWN : total / n;
+    for (int64_t k = 0; k < n && rc == 0; k++) {
+        rc = out_type(i, x.dtype, x.rank, x.dims);
     }
-    const struct mil_const *c = in_const(i, "split_sizes");
+    return rc;
+}
+
+static int split_sizes(struct infer *i, struct mil_type x, int axis)
+{
     int64_t *sizes = calloc(MIL_FEATURES_MAX, sizeof(*sizes));
     must(sizes != NULL);
-    size_t count = 0;
+    int64_t total = x.dims[axis];
     int64_t sum = 0;
-    if (!mil_const_ints(c, sizes, MIL_FEATURES_MAX, &count) || count == 0) {
+    size_t n = 0;
+    int rc = 0;
+    if (!mil_const_ints(in_const(i, "split_sizes"), sizes, MIL_FEATURES_MAX,
+                        &n) ||
+        n == 0) {
         rc = in_fail(i, ERR_MIL_INVALID, "split_sizes",
                      "must be constant integers");
     }
-    for (size_t k = 0; k < count && rc == 0; k++) {
+    for (size_t k = 0; k < n && rc == 0; k++) {
         if (sizes[k] < 0 || __builtin_add_overflow(sum, sizes[k], &sum)) {
             rc = in_fail(i, ERR_MIL_SHAPE, "split_sizes", "part %zu", k);
         }
@@ -276,195 +274,20 @@ int infer_split(struct infer *i)
     return rc;
 }
 
-/* --- slices --- */
-
-struct slice {
-    bool begin_known, end_known;
-    int64_t begin[MIL_RANK_MAX], end[MIL_RANK_MAX], stride[MIL_RANK_MAX];
-    bool begin_mask[MIL_RANK_MAX], end_mask[MIL_RANK_MAX],
-        squeeze[MIL_RANK_MAX];
-};
-
-static int slice_bound(struct infer *i, const char *name, int64_t rank,
-                       int64_t *ret, bool *known)
-{
-    int64_t n = 0;
-    int rc = in_length(i, name, &n);
-    if (rc == 0 && n >= 0 && n != rank) {
-        rc = in_fail(i, ERR_MIL_SHAPE, name, "%lld elements for rank %lld",
-                     (long long)n, (long long)rank);
-    }
-    *known = in_const(i, name) != NULL;
-    return rc < 0 || !*known ? rc : in_ints(i, name, (size_t)rank, ret);
-}
-
-static int slice_params(struct infer *i, struct slice *s)
-{
-    int rank = in_type(i, "x")->rank;
-    size_t n = (size_t)rank;
-    for (int k = 0; k < rank; k++) {
-        s->stride[k] = 1;
-    }
-    int rc = slice_bound(i, "begin", rank, s->begin, &s->begin_known);
-    if (rc == 0) {
-        rc = slice_bound(i, "end", rank, s->end, &s->end_known);
-    }
-    if (rc == 0) {
-        rc = in_ints(i, "stride", n, s->stride);
-    }
-    if (rc == 0) {
-        rc = in_bools(i, "begin_mask", n, s->begin_mask);
-    }
-    if (rc == 0) {
-        rc = in_bools(i, "end_mask", n, s->end_mask);
-    }
-    if (rc == 0) {
-        rc = in_bools(i, "squeeze_mask", n, s->squeeze);
-    }
-    for (int k = 0; k < rank && rc == 0; k++) {
-        if (s->stride[k] == 0 || s->stride[k] < -INT32_MAX ||
-            s->stride[k] > INT32_MAX) {
-            rc = in_fail(i, ERR_MIL_INVALID, "stride", "%lld",
-                         (long long)s->stride[k]);
-        }
-    }
-    return rc;
-}
-
-/* What a slice has whatever the dimension is: 1 for "-1 to the end" and the
- * like, counts of 0 and 1 between bounds of one sign; else MIL_UNKNOWN. */
-static int64_t slice_fixed(const struct slice *s, int k)
-{
-    int64_t stride = s->stride[k];
-    bool begin = s->begin_known && !s->begin_mask[k];
-    bool end = s->end_known && !s->end_mask[k];
-    int64_t b = s->begin[k];
-    int64_t z = s->end[k];
-    if (begin && s->end_mask[k] &&
-        ((b == 0 && stride < 0) || (b == -1 && stride > 0))) {
-        return 1;
-    }
-    if (!begin || !end || (b < 0) != (z < 0) || (b < 0) != (stride < 0)) {
-        return MIL_UNKNOWN;
-    }
-    int64_t span = stride > 0 ? z - b : b - z;
-    int64_t step = stride > 0 ? stride : -stride;
-    int64_t count = span <= 0 ? 0 : (span - 1) / step + 1;
-    return count <= 1 ? count : MIL_UNKNOWN;
-}
-
-/* Elements of dimension k, d long (d >= 0), numpy's way. */
-static int64_t slice_known(const struct slice *s, int k, int64_t d)
-{
-    int64_t stride = s->stride[k];
-    int64_t lo = stride > 0 ? 0 : -1;
-    int64_t hi = stride > 0 ? d : d - 1;
-    int64_t b = s->begin[k] < 0 ? s->begin[k] + d : s->begin[k];
-    int64_t z = s->end[k] < 0 ? s->end[k] + d : s->end[k];
-    b = b < lo ? lo : b > hi ? hi : b;
-    z = z < lo ? lo : z > hi ? hi : z;
-    if (s->begin_mask[k]) {
-        b = stride > 0 ? 0 : d - 1;
-    }
-    if (s->end_mask[k]) {
-        z = stride > 0 ? d : -1;
-    }
-    int64_t span = stride > 0 ? z - b : b - z;
-    int64_t step = stride > 0 ? stride : -stride;
-    return span <= 0 ? 0 : (span - 1) / step + 1;
-}
-
-static int64_t slice_dim(const struct slice *s, int k, int64_t d)
-{
-    if (s->begin_mask[k] && s->end_mask[k] && d < 0) {
-        return MIL_UNKNOWN;
-    }
-    int64_t fixed = slice_fixed(s, k);
-    if (fixed >= 0 || d < 0) {
-        return fixed;
-    }
-    if ((!s->begin_known && !s->begin_mask[k]) ||
-        (!s->end_known && !s->end_mask[k])) {
-        return d == 1 ? 1 : MIL_UNKNOWN;
-    }
-    return slice_known(s, k, d);
-}
-
-static int sliced(struct infer *i, int *ret_rank, int64_t *dims)
+int infer_split(struct infer *i)
 {
     const struct mil_type *x = in_type(i, "x");
-    struct slice s = {0};
-    int rank = 0;
-    int rc = slice_params(i, &s);
-    for (int k = 0; k < x->rank && rc == 0; k++) {
-        if (!s.squeeze[k]) {
-            dims[rank++] = slice_dim(&s, k, x->dims[k]);
-        } else if (s.begin_known && x->dims[k] >= 0 &&
-                   (s.begin[k] >= x->dims[k] || s.begin[k] < -x->dims[k])) {
-            rc = in_fail(i, ERR_MIL_SHAPE, "begin", "%lld is outside %lld",
-                         (long long)s.begin[k], (long long)x->dims[k]);
-        }
+    int axis = 0;
+    int rc = in_axis(i, "axis", 0, x->rank, &axis);
+    if (rc < 0) {
+        return rc;
     }
-    *ret_rank = rank;
-    return rc;
-}
-
-int infer_slice(struct infer *i)
-{
-    int64_t dims[MIL_RANK_MAX];
-    int rank = 0;
-    int rc = sliced(i, &rank, dims);
-    return rc < 0 ? rc : out_type(i, in_type(i, "x")->dtype, rank, dims);
-}
-
-int infer_slice_update(struct infer *i)
-{
-    int64_t dims[MIL_RANK_MAX];
-    int rank = 0;
-    int rc = sliced(i, &rank, dims);
-    if (rc == 0 && in_type(i, "update")->rank == 0) {
-        rc = in_fail(i, ERR_MIL_SHAPE, "update", "must not be a scalar");
+    if (in_has(i, "num_splits") == in_has(i, "split_sizes")) {
+        return in_fail(i, ERR_MIL_INVALID, "num_splits",
+                       "exactly one of it and split_sizes must be given");
     }
-    if (rc == 0) {
-        rc = in_same_dims(i, "update", rank, dims);
-    }
-    return rc < 0 ? rc : out_like(i, "x");
-}
-
-int infer_slice_size(struct infer *i)
-{
-    const struct mil_type *x = in_type(i, "x");
-    int64_t begin[MIL_RANK_MAX];
-    int64_t size[MIL_RANK_MAX];
-    int64_t dims[MIL_RANK_MAX];
-    bool begin_known = false;
-    bool size_known = false;
-    int rc = slice_bound(i, "begin", x->rank, begin, &begin_known);
-    if (rc == 0) {
-        rc = slice_bound(i, "size", x->rank, size, &size_known);
-    }
-    for (int k = 0; k < x->rank && rc == 0; k++) {
-        int64_t d = x->dims[k];
-        int64_t b = begin_known ? begin[k] : MIL_UNKNOWN;
-        if (begin_known && b < 0) {
-            b = d >= 0 ? b + d : MIL_UNKNOWN;
-        }
-        if (!size_known) {
-            dims[k] = MIL_UNKNOWN;
-        } else if (size[k] >= 0) {
-            dims[k] = size[k];
-        } else {
-            dims[k] = size[k] == -1 && d >= 0 && b >= 0 && b <= d ? d - b
-                                                                  : MIL_UNKNOWN;
-        }
-        if (size_known && size[k] < -1) {
-            rc = in_fail(i, ERR_MIL_SHAPE, "size", "%lld", (long long)size[k]);
-        } else if (b >= 0 && d >= 0 && dims[k] >= 0 && dims[k] > d - b) {
-            rc = in_fail(i, ERR_MIL_SHAPE, "size", "%lld from %lld of %lld",
-                         (long long)dims[k], (long long)b, (long long)d);
-        }
-    }
-    return rc < 0 ? rc : out_type(i, x->dtype, x->rank, dims);
+    return in_has(i, "num_splits") ? split_even(i, *x, axis)
+                                   : split_sizes(i, *x, axis);
 }
 
 /* --- making and repeating --- */
@@ -475,7 +298,7 @@ int infer_tile(struct infer *i)
     int64_t reps[MIL_RANK_MAX];
     int64_t dims[MIL_RANK_MAX];
     bool known = false;
-    int rc = slice_bound(i, "reps", x->rank, reps, &known);
+    int rc = in_vector(i, "reps", x->rank, reps, &known);
     for (int k = 0; k < x->rank && rc == 0; k++) {
         dims[k] = MIL_UNKNOWN;
         if (known && reps[k] < 1) {
@@ -564,22 +387,37 @@ int infer_fill_like(struct infer *i)
     return out_type(i, t, x->rank, x->dims);
 }
 
+/* A constant scalar, exact for every int32; false when it is not known. */
+static bool number(struct infer *i, const char *name, double *ret)
+{
+    int64_t n = 0;
+    float f = 0;
+    size_t count = 0;
+    if (mil_const_ints(in_const(i, name), &n, 1, &count)) {
+        *ret = (double)n;
+        return true;
+    }
+    if (mil_const_floats(in_const(i, name), &f, 1, &count)) {
+        *ret = (double)f;
+        return true;
+    }
+    return false;
+}
+
 int infer_range(struct infer *i)
 {
     static const char *const names[] = {"start", "end", "step"};
-    float v[3] = {0};
+    double v[3] = {0};
     bool known = true;
     int64_t n = MIL_UNKNOWN;
     for (size_t k = 0; k < 3; k++) {
-        size_t count = 0;
         if (in_type(i, names[k])->rank != 0) {
             return in_fail(i, ERR_MIL_SHAPE, names[k], "must be a scalar");
         }
-        known =
-            known && mil_const_floats(in_const(i, names[k]), &v[k], 1, &count);
+        known = number(i, names[k], &v[k]) && known;
     }
     if (known) {
-        double span = ((double)v[1] - (double)v[0]) / (double)v[2];
+        double span = (v[1] - v[0]) / v[2];
         if (!(span >= 0 && span < (double)INT32_MAX)) {
             return in_fail(i, ERR_MIL_SHAPE, "step",
                            "does not lead from start to end");

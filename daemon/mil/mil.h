@@ -58,7 +58,8 @@ struct mil_type {
  * (facts 4.3). Strings: n_strings pointers in `strings`. */
 struct mil_const {
     struct mil_type type;
-    const void *data;  /* arena, or borrowed from a mapped weight file */
+    const void *data;  /* arena, or borrowed from a mapped weight file; NULL in
+                        * a program under construction whose blob is on disk */
     uint64_t bytes;    /* of data */
     const char *const *strings; /* type.dtype == MIL_STRING */
     size_t n_strings;

@@ -88,6 +88,10 @@ CHECKED int in_axes(struct infer *i, const char *name, int rank,
 /* dims of a 1-D operand: its length, MIL_UNKNOWN when that is unknown. */
 CHECKED int in_length(struct infer *i, const char *name, int64_t *ret);
 
+/* A 1-D operand of `rank` elements; *known tells whether ret holds them. */
+CHECKED int in_vector(struct infer *i, const char *name, int64_t rank,
+                      int64_t *ret, bool *known);
+
 int in_fail(struct infer *i, int code, const char *name, const char *fmt, ...)
     PRINTF_LIKE(4, 5);
 /* Operand `name` must agree with dims (unknown on either side agrees). */
@@ -117,15 +121,17 @@ int infer_reduce(struct infer *i);
 int infer_arg(struct infer *i);
 int infer_layer_norm(struct infer *i);
 int infer_channel_norm(struct infer *i);
+int infer_quantize(struct infer *i);
+int infer_dequantize(struct infer *i);
+int infer_read_state(struct infer *i);
+int infer_write_state(struct infer *i);
+
+/* --- infer_product.c --- */
 int infer_conv(struct infer *i);
 int infer_linear(struct infer *i);
 int infer_matmul(struct infer *i);
 int infer_attention(struct infer *i);
 int infer_einsum(struct infer *i);
-int infer_quantize(struct infer *i);
-int infer_dequantize(struct infer *i);
-int infer_read_state(struct infer *i);
-int infer_write_state(struct infer *i);
 
 /* --- infer_shape.c --- */
 int infer_reshape(struct infer *i);
@@ -135,9 +141,6 @@ int infer_squeeze(struct infer *i);
 int infer_concat(struct infer *i);
 int infer_stack(struct infer *i);
 int infer_split(struct infer *i);
-int infer_slice(struct infer *i);
-int infer_slice_size(struct infer *i);
-int infer_slice_update(struct infer *i);
 int infer_tile(struct infer *i);
 int infer_pad(struct infer *i);
 int infer_fill(struct infer *i);
@@ -146,6 +149,11 @@ int infer_range(struct infer *i);
 int infer_shape(struct infer *i);
 int infer_band_part(struct infer *i);
 int infer_reverse(struct infer *i);
+
+/* --- infer_slice.c --- */
+int infer_slice(struct infer *i);
+int infer_slice_size(struct infer *i);
+int infer_slice_update(struct infer *i);
 
 /* --- infer_gather.c --- */
 int infer_gather(struct infer *i);

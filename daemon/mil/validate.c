@@ -8,8 +8,6 @@
 
 #include "mil/sig.h"
 
-#define RUNTIME_RANK_MAX 5 /* of values that are not compressed weights */
-
 /* --- operations --- */
 
 static bool is_compressed(const struct mil_op *op)
@@ -31,9 +29,9 @@ static int check_output(const struct mil_op *op, size_t k,
                        "output %s: declared %s, inference gives %s", v->name,
                        have_text, want_text);
     }
-    if (v->type.rank > RUNTIME_RANK_MAX && !is_compressed(op)) {
+    if (v->type.rank > MIL_RUNTIME_RANK_MAX && !is_compressed(op)) {
         return err_set(e, ERR_MIL_SHAPE, "output %s: rank %d is above %d",
-                       v->name, v->type.rank, RUNTIME_RANK_MAX);
+                       v->name, v->type.rank, MIL_RUNTIME_RANK_MAX);
     }
     return 0;
 }
