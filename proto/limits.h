@@ -51,6 +51,11 @@
 #define STOP_STRINGS_MAX  16u        /* OpenAI takes 4; llama-server any */
 #define STOP_BYTES_MAX    1024u      /* one stop string */
 #define CHAT_MESSAGES_MAX 4096u
+#define CHAT_TEXT_MAX         KIB(256) /* a template; the longest known is 20 KB */
+#define CHAT_ARENA_MAX        MIB(64)  /* values of one rendering */
+#define CHAT_STEPS_MAX        5000000u /* expressions of one rendering */
+#define CHAT_DEPTH_MAX        64       /* nesting in a template */
+#define CHAT_VALUES_MAX       256u     /* names set at one time */
 
 /* --- JSON (facts: depth 32, cJSON costs 40x its input) --- */
 #define JSON_DEPTH_MAX   32
