@@ -46,7 +46,7 @@ static int parse_number(const struct opt *o, const char *text,
                        o->kind == OPT_INT ? " whole" : "", text);
     }
     if (d < o->lo || d > o->hi) {
-        return err_set(e, ERR_USAGE, "--%s must lie from %.10g to %.10g",
+        return err_set(e, ERR_USAGE, "--%s must lie from %.17g to %.17g",
                        o->name, o->lo, o->hi);
     }
     v->num = d;

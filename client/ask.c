@@ -1,6 +1,7 @@
 /* ask.c - requests and answers as the commands see them. */
 #include <string.h>
 
+#include "base/file.h"
 #include "client/client.h"
 #include "proto/json.h"
 #include "proto/limits.h"
@@ -86,27 +87,13 @@ int ask(struct client *c, const char *method, const char *path,
 int ask_path(char *out, size_t size, const char *prefix, const char *name,
              const char *suffix, struct err *e)
 {
-    struct buf b;
-    buf_init(&b, size - 1);
-    buf_puts(&b, prefix);
-    for (const char *p = name; *p != '\0'; p++) {
-        if (strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-                   "0123456789-._~",
-                   *p) != NULL) {
-            buf_u8(&b, (uint8_t)*p);
-        } else {
-            buf_printf(&b, "%%%02X", (unsigned)(unsigned char)*p);
-        }
+    if (!file_name_ok(name)) { /* nothing of the daemon is called that */
+        return err_set(e, ERR_NOT_FOUND, "'%s' is no name of a model or job",
+                       name);
     }
-    buf_puts(&b, suffix);
-    int rc = 0;
-    if (name[0] == '\0' || !buf_ok(&b)) {
-        rc = err_set(e, ERR_INVALID, "a name of %zu bytes", strlen(name));
-    } else {
-        memcpy(out, b.p, b.n + 1);
-    }
-    buf_fini(&b);
-    return rc;
+    int n = snprintf(out, size, "%s%s%s", prefix, name, suffix);
+    must(n > 0 && (size_t)n < size); /* names are short */
+    return 0;
 }
 
 int ask_print(const struct json *j)
@@ -140,8 +127,6 @@ static const char *hint(int code)
     switch (code) {
     case ERR_MODEL_NOT_FOUND:
         return "`anectl models` lists what is there";
-    case ERR_NOT_FOUND:
-        return "`anectl models` and `anectl jobs` list what is there";
     case ERR_BUSY:
         return "try again in a moment";
     case ERR_EXISTS:

@@ -102,7 +102,7 @@ CHECKED int ask(struct client *c, const char *method, const char *path,
                 const struct json *body, struct json **ret, struct err *e);
 /* The error object of an answer into *e. Returns its code, < 0. */
 int ask_error(int status, const char *body, size_t n, struct err *e);
-/* "prefix" + name, percent-encoded, + "suffix". */
+/* prefix + name + suffix. Errors: NOT_FOUND (not a name that can be). */
 CHECKED int ask_path(char *out, size_t size, const char *prefix,
                      const char *name, const char *suffix, struct err *e);
 /* Print j as it came (one line), for --json. Returns 0. */

@@ -1,5 +1,6 @@
 /* cmd_convert.c - a model file becomes a model, as a job of the daemon. */
 #include <errno.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "client/follow.h"
@@ -48,9 +49,9 @@ static int find_file(const char *file, char **ret, struct err *e)
     struct stat st;
     char *path = realpath(file, NULL);
     if (path == NULL || stat(path, &st) < 0) {
-        int rc = err_errno(e, errno, file);
+        int rc = errno == ENOENT || errno == ENOTDIR ? ERR_NOT_FOUND : ERR_IO;
         free(path);
-        return rc;
+        return err_set(e, rc, "%s: %s", file, strerror(errno));
     }
     if (!S_ISREG(st.st_mode)) {
         free(path);

@@ -16,7 +16,6 @@ static int run(struct client *c, const struct args *a)
         json_free(j);
         return EXIT_SUCCESS;
     }
-    const struct json *q = json_get(j, "queue");
     const struct json *jobs = json_get(j, "jobs");
     fmt_seconds(json_num(json_get(j, "uptime_ms")) / 1000, up);
     printf("aned %s ", ask_str(j, "version"));
@@ -27,8 +26,8 @@ static int run(struct client *c, const struct args *a)
     show_text(c, ask_str(j, "home"));
     printf("\nbackend  %s\n", ask_str(j, "backend"));
     printf("answers  %.0f running, %.0f waiting (limit %.0f)\n",
-           json_num(json_get(q, "running")), json_num(json_get(q, "waiting")),
-           json_num(json_get(q, "limit")));
+           json_num(json_get(j, "running")), json_num(json_get(j, "queued")),
+           json_num(json_get(j, "queue_limit")));
     printf("jobs     %s, %.0f waiting\n",
            json_bool(json_get(jobs, "running")) ? "one running"
                                                 : "none running",
