@@ -1,0 +1,71 @@
+/* Any bytes as a model to convert: what arch_read accepts is planned for and,
+ * when it is small, run through the reference pass and the range's choice. */
+#include <stdlib.h>
+
+#include "convert/plan.h"
+#include "convert/reference.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);
+
+#define SMALL 200000u /* weights */
+
+static void plan(const struct decoder *d)
+{
+    struct plan_profile profile;
+    struct plan made;
+    struct err e = {0};
+    struct plan_input in = {
+        .n_layers = d->n_layers,
+        .vocab = d->vocab,
+        .context = 64,
+        .layer_bytes = arch_layer_weights(d),
+        .row_bytes = d->d_model,
+        .states = true,
+    };
+    must(plan_profile(NULL, &profile, &e) == 0);
+    if (plan_make(&profile, &in, &made, &e) == 0) {
+        must(made.shards[made.n_shards - 1].last == d->n_layers);
+        must(made.heads[made.n_heads - 1].last == d->vocab);
+    }
+}
+
+static void run(const struct decoder *d)
+{
+    static struct pool *pool;
+    int32_t tokens[3] = {0, (int32_t)d->vocab - 1, (int32_t)d->vocab / 2};
+    struct range r = {0};
+    struct range_choice c = {0};
+    struct err e = {0};
+    uint64_t weights = arch_layer_weights(d) * d->n_layers +
+                       (uint64_t)d->vocab * d->d_model +
+                       64u * ((uint64_t)d->d_ff + d->d_model) + 64u * d->d_head;
+    if (weights > SMALL) {
+        return;
+    }
+    pool = pool != NULL ? pool : pool_new(1);
+    if (reference_run(d, pool, tokens, 3, NULL, &r, NULL, &e) == 0 &&
+        range_choose(&r, d, NULL, 0, &c, &e) == 0) {
+        must(c.alpha > 0 && c.alpha <= 1 && c.margin >= 1);
+    }
+    range_fini(&r);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
+{
+    struct gguf *g = NULL;
+    struct decoder d;
+    struct err e = {0};
+    if (gguf_open_mem(p, n, &g, &e) < 0) {
+        return 0;
+    }
+    if (arch_read(g, &d, &e) == 0) {
+        for (uint32_t i = 0; i < d.d_head; i++) {
+            must(arch_rope_row(&d, i) < d.d_head);
+        }
+        plan(&d);
+        run(&d);
+        arch_fini(&d);
+    }
+    gguf_close(g);
+    return 0;
+}
