@@ -1,6 +1,7 @@
 /* cli_convert.c - `aned convert`: the worker's code on the command line. */
 #include <getopt.h>
 #include <math.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -29,9 +30,20 @@ struct bar {
     const char *stage;
 };
 
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int sig)
+{
+    (void)sig;
+    interrupted = 1; /* the next progress call ends it and cleans up */
+}
+
 static bool on_progress(void *ctx, const char *stage, double fraction)
 {
     struct bar *b = ctx;
+    if (interrupted) {
+        return false;
+    }
     if (!b->terminal) {
         return true;
     }
@@ -172,6 +184,8 @@ int cli_convert(int argc, char **argv)
     }
     o.progress = on_progress;
     o.ctx = &bar;
+    (void)signal(SIGINT, on_signal);
+    (void)signal(SIGTERM, on_signal);
     rc = convert_run(&o, &r, &e);
     if (bar.terminal && bar.stage != NULL) {
         (void)fprintf(stderr, "\r%60s\r", "");

@@ -61,6 +61,7 @@ struct job {
     struct bundle b;
     char name[MODEL_NAME_MAX + 1];
     char source_name[256];
+    char out[PARENT_ROOM];   /* without slashes at its end */
     char staging[PATH_ROOM]; /* "" until it exists */
 };
 
@@ -140,10 +141,21 @@ static int read_options(struct job *j, struct err *e)
     if (rc == 0) {
         rc = choose_name(j, e);
     }
-    if (rc == 0 && file_exists(o->out)) {
-        rc = err_set(e, ERR_EXISTS, "%s is already there", o->out);
+    size_t n = strlen(o->out);
+    while (n > 1 && o->out[n - 1] == '/') {
+        n--; /* a folder may be named with its slash */
     }
-    return rc;
+    if (rc == 0 && (n == 0 || n >= sizeof(j->out))) {
+        rc = err_set(e, ERR_INVALID, "the bundle's path has %zu bytes", n);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    memcpy(j->out, o->out, n);
+    j->out[n] = '\0';
+    return !file_exists(j->out)
+               ? 0
+               : err_set(e, ERR_EXISTS, "%s is already there", j->out);
 }
 
 static int open_source(struct job *j, struct err *e)
@@ -235,17 +247,11 @@ static int stage_reading(struct job *j, struct err *e)
 static int make_staging(struct job *j, struct err *e)
 {
     char parent[PARENT_ROOM];
-    size_t n = strlen(j->o->out);
-    while (n > 1 && j->o->out[n - 1] == '/') {
+    size_t n = strlen(j->out);
+    while (n > 0 && j->out[n - 1] != '/') {
         n--;
     }
-    while (n > 0 && j->o->out[n - 1] != '/') {
-        n--;
-    }
-    if (n >= sizeof(parent)) {
-        return err_set(e, ERR_INVALID, "the path of the bundle is too long");
-    }
-    memcpy(parent, j->o->out, n);
+    memcpy(parent, j->out, n);
     parent[n] = '\0';
     char path[PATH_ROOM];
     (void)snprintf(path, sizeof(path), "%s.staging-XXXXXX", parent);
@@ -561,7 +567,7 @@ static int stage_publishing(struct job *j, struct err *e)
         rc = progress_stage(&j->progress, "publishing", 0.95, 0.05, 0, e);
     }
     if (rc == 0) {
-        rc = file_publish_dir(j->staging, j->o->out, e);
+        rc = file_publish_dir(j->staging, j->out, e);
     }
     if (rc == 0) {
         j->staging[0] = '\0';
