@@ -17,17 +17,18 @@ struct bundle_file {
 };
 
 struct bundle_shard {
-    const char *path;         /* "layers_00_08.mlpackage" */
-    uint32_t first, last;     /* layers [first, last) */
-    uint32_t t_min, t_max;    /* rows of one prediction */
+    const char *path;      /* "layers_00_08.mlpackage" */
+    uint32_t first, last;  /* layers [first, last) */
+    uint32_t t_min, t_max; /* rows of one prediction */
     size_t n_functions;
-    const char **functions;   /* names; one "main" when ranged */
-    uint32_t *function_t;     /* T of each function when shape = functions, else 0 */
+    const char **functions; /* names; one "main" when ranged */
+    uint32_t
+        *function_t; /* T of each function when shape = functions, else 0 */
     uint64_t weight_bytes;
 };
 
 struct bundle_head {
-    const char *path; /* "head_0.mlpackage" */
+    const char *path;                 /* "head_0.mlpackage" */
     uint32_t vocab_first, vocab_last; /* [first, last) */
     uint32_t t_min, t_max;
     uint64_t weight_bytes;
@@ -36,15 +37,15 @@ struct bundle_head {
 /* Rotary tables of one kind of layer. */
 struct bundle_rope {
     bool present;
-    uint32_t dim;  /* rotated elements of a head; tables have dim / 2 columns */
+    uint32_t dim; /* rotated elements of a head; tables have dim / 2 columns */
     float base;
-    float scale;   /* position = pos * scale (linear scaling factor inverted) */
-    uint32_t window; /* keys a query sees, itself included; 0 = all */
+    float scale; /* position = pos * scale (linear scaling factor inverted) */
+    uint32_t window;      /* keys a query sees, itself included; 0 = all */
     uint32_t n_factors;   /* 0, or dim/2: llama3-style per-frequency divisors */
     const float *factors; /* inverse frequency is divided by it */
 };
 
-struct bundle_peak { /* measured in fp32 on the calibration text */
+struct bundle_peak {  /* measured in fp32 on the calibration text */
     const char *name; /* "layers.3.residual", "layers.3.scores", ... */
     double peak;      /* max |value|, unscaled */
 };
@@ -59,15 +60,15 @@ struct bundle {
     uint32_t context;       /* S: compiled positions */
     uint32_t context_train; /* the source's own */
     float norm_eps;
-    const char *quant;      /* "int8", "fp16", ... */
-    const char *shape;      /* "ranged" | "functions" */
-    const char *kv;         /* "state" | "host" */
-    const char *norm;       /* "scale" | "max" */
-    float embed_scale;      /* of the model: sqrt(d_model) for gemma, else 1 */
-    float residual_scale;   /* alpha, a power of two */
-    double margin;          /* 65504 / (alpha * largest residual peak) */
-    bool eps_omitted;       /* epsilon * alpha^2 vanished in fp16 */
-    struct bundle_rope rope;       /* global layers, or the only kind */
+    const char *quant;       /* "int8", "fp16", ... */
+    const char *shape;       /* "ranged" | "functions" */
+    const char *kv;          /* "state" | "host" */
+    const char *norm;        /* "scale" | "max" */
+    float embed_scale;       /* of the model: sqrt(d_model) for gemma, else 1 */
+    float residual_scale;    /* alpha, a power of two */
+    double margin;           /* 65504 / (alpha * largest residual peak) */
+    bool eps_omitted;        /* epsilon * alpha^2 vanished in fp16 */
+    struct bundle_rope rope; /* global layers, or the only kind */
     struct bundle_rope rope_local; /* present only when layers differ */
     const uint8_t *layer_local;    /* n_layers flags */
     size_t n_shards;

@@ -11,28 +11,51 @@
 
 #include "base/file.h"
 #include "model/tokenizer_impl.h"
+#include "source/gguf.h"
 
-int tokenizer_open(const char *path, struct tokenizer **ret, struct err *e)
+static int load(const struct gguf *g, struct tokenizer **ret, struct err *e)
 {
-    char inside[4096];
-    int rc = 0;
-    if (file_is_dir(path)) {
-        if (!file_join(inside, sizeof(inside), path, "tokenizer.gguf")) {
-            return err_set(e, ERR_INVALID, "%s: the path is too long", path);
-        }
-        path = inside;
-    }
     struct tokenizer *t = calloc(1, sizeof(*t));
     if (t == NULL) {
         return err_set(e, ERR_NOMEM, "tokenizer");
     }
-    rc = tokenizer_load(path, t, e);
+    int rc = tokenizer_load(g, t, e);
     if (rc < 0) {
         tokenizer_close(t);
         return rc;
     }
     *ret = t;
     return 0;
+}
+
+int tokenizer_open(const char *path, struct tokenizer **ret, struct err *e)
+{
+    char inside[4096];
+    struct gguf *g = NULL;
+    if (file_is_dir(path)) {
+        if (!file_join(inside, sizeof(inside), path, "tokenizer.gguf")) {
+            return err_set(e, ERR_INVALID, "%s: the path is too long", path);
+        }
+        path = inside;
+    }
+    int rc = gguf_open(path, &g, e);
+    if (rc == 0) {
+        rc = load(g, ret, e);
+    }
+    gguf_close(g);
+    return rc;
+}
+
+int tokenizer_open_mem(const void *p, size_t n, struct tokenizer **ret,
+                       struct err *e)
+{
+    struct gguf *g = NULL;
+    int rc = gguf_open_mem(p, n, &g, e);
+    if (rc == 0) {
+        rc = load(g, ret, e);
+    }
+    gguf_close(g);
+    return rc;
 }
 
 void tokenizer_close(struct tokenizer *t)

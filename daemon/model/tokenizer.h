@@ -20,6 +20,9 @@ struct tokenizer;
  * tokenizer.gguf). Errors: NOT_FOUND, GGUF_*, TOKENIZER. */
 CHECKED int tokenizer_open(const char *path, struct tokenizer **ret,
                            struct err *e);
+/* From a GGUF in memory (fuzzing, tests); p is not needed afterwards. */
+CHECKED int tokenizer_open_mem(const void *p, size_t n, struct tokenizer **ret,
+                               struct err *e);
 void tokenizer_close(struct tokenizer *t); /* NULL is fine */
 
 int32_t tokenizer_vocab(const struct tokenizer *t); /* number of ids */
@@ -38,18 +41,20 @@ const char *tokenizer_pre(const struct tokenizer *t);  /* "qwen2", ... or "" */
 /* Id of a token by its exact text in the vocabulary; TOKEN_NONE. */
 int32_t tokenizer_find(const struct tokenizer *t, const char *text, size_t n);
 
-/* Encode n bytes (any bytes; what is not UTF-8 goes through byte tokens or
- * U+FFFD as the kind's reference does). special: texts of special tokens in the input
- * become those tokens; otherwise they are plain text. bos/eos are NOT added.
- * *ret is malloc'ed, owned by the caller. Errors: TOO_BIG (TEXT_BYTES_MAX,
- * TOKENS_MAX), NOMEM. */
+/* Encode n bytes (any bytes; what is not UTF-8 becomes byte tokens in "llama"
+ * kinds and U+FFFD, one a byte, in "gpt2" kinds, as in llama.cpp; where the
+ * family normalises (qwen2: NFC), so does this). special: texts of special
+ * tokens in the input become those tokens; otherwise they are plain text.
+ * bos/eos are NOT added. *ret is malloc'ed, owned by the caller. Errors:
+ * TOO_BIG (TEXT_BYTES_MAX, TOKENS_MAX), NOMEM. */
 CHECKED int tokenizer_encode(const struct tokenizer *t, const char *text,
                              size_t n, bool special, int32_t **ret,
                              size_t *ret_n, struct err *e);
 
 /* The bytes of one token as they stand in running text (leading space kept).
- * Borrowed, lives as long as t. special tokens give their text when `special`,
- * else nothing. Unknown ids give nothing. */
+ * Borrowed, lives as long as t. Control tokens give their text when `special`,
+ * else nothing; user-defined ones are text (Gemma's runs of newlines are).
+ * Unknown ids give nothing. */
 struct span tokenizer_piece(const struct tokenizer *t, int32_t id,
                             bool special);
 

@@ -79,6 +79,7 @@ struct trie {
 
 #define SPECIAL_TEXT_MAX 256u /* longer ones are not looked for in text */
 
+struct gguf;
 struct pre; /* tokenizer_pre.c: patterns and habits of one name */
 
 struct tokenizer {
@@ -98,9 +99,9 @@ struct tokenizer {
     size_t longest;       /* bytes of the longest token text */
     int32_t bos, eos, unk;
     bool add_bos, add_eos;
-    bool space_prefix;    /* SPM */
-    bool joins[256]; /* SPM: some token has a U+2581 behind this byte */
-    char *chat_template;  /* owned; NULL when absent */
+    bool space_prefix;   /* SPM */
+    bool joins[256];     /* SPM: some token has a U+2581 behind this byte */
+    char *chat_template; /* owned; NULL when absent */
 };
 
 static inline struct span token_text(const struct tokenizer *t, int32_t id)
@@ -110,7 +111,7 @@ static inline struct span token_text(const struct tokenizer *t, int32_t id)
 }
 
 /* tokenizer_load.c */
-CHECKED int tokenizer_load(const char *path, struct tokenizer *t,
+CHECKED int tokenizer_load(const struct gguf *g, struct tokenizer *t,
                            struct err *e);
 
 int tokenizer_too_much(struct err *e); /* NOMEM: "the vocabulary" */

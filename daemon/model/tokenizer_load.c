@@ -380,7 +380,7 @@ static int load_ids(const struct gguf *g, struct tokenizer *t, struct err *e)
     return 0;
 }
 
-static int load(const struct gguf *g, struct tokenizer *t, struct err *e)
+int tokenizer_load(const struct gguf *g, struct tokenizer *t, struct err *e)
 {
     struct span chat = {NULL, 0};
     int rc = load_kind(g, t, e);
@@ -418,15 +418,4 @@ static int load(const struct gguf *g, struct tokenizer *t, struct err *e)
         }
     }
     return 0;
-}
-
-int tokenizer_load(const char *path, struct tokenizer *t, struct err *e)
-{
-    struct gguf *g = NULL;
-    int rc = gguf_open(path, &g, e);
-    if (rc == 0) {
-        rc = load(g, t, e);
-    }
-    gguf_close(g);
-    return rc;
 }
