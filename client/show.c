@@ -72,11 +72,8 @@ void show_gates(const struct client *c, const struct json *gates)
          g = json_next(g)) {
         const char *detail = ask_str(g, "detail");
         printf("  %-10.32s ", ask_str(g, "name"));
-        show_state(c, ask_str(g, "verdict"), 8);
-        if (detail[0] != '\0') {
-            (void)putchar(' ');
-            show_text(c, detail);
-        }
+        show_state(c, ask_str(g, "verdict"), detail[0] != '\0' ? 9 : 0);
+        show_text(c, detail);
         (void)putchar('\n');
     }
 }

@@ -89,6 +89,10 @@ size_t conn_queued(const struct http_conn *c);
 void conn_answered(struct http_conn *c);
 void server_unref(struct http_server *s); /* one of `open` is gone */
 
+/* peer.c: 0 when the peer has our uid, with its pid (-1 when unknown) as it was
+ * at connect; < 0 for anybody else and on any doubt. */
+CHECKED int peer_check(int fd, int64_t *pid);
+
 /* reply.c */
 const char *http_reason(int status);
 /* Status line and headers; length < 0 means chunked (or close, for 1.0). */

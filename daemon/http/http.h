@@ -65,6 +65,7 @@ struct http_stats { /* counters since start */
 /* Listen on a Unix socket: the folder (made 0700 when missing) must be ours and
  * 0700; lock file beside the socket; stale socket removed by the lock's
  * owner only; socket 0600; peers of another uid are closed.
+ * After a failure the loop has to turn once more before it can be closed.
  * Errors: CONFIG (folder, path length), CONFLICT (another daemon listens). */
 CHECKED int http_listen(uv_loop_t *loop, const char *socket_path,
                         const struct http_conf *conf, struct http_server **ret,
@@ -78,8 +79,8 @@ CHECKED int http_listen_fd(uv_loop_t *loop, int fd,
  * how many there are; they are fds HTTP_FD_FIRST and up. 0 when none. */
 #define HTTP_FD_FIRST 3
 int http_activated(void);
-/* Stop accepting; open requests go on, idle
- * connections are closed, answers say Connection: close. */
+/* Stop accepting; open requests go on, idle connections are closed, answers
+ * say Connection: close. */
 void http_drain(struct http_server *s);
 /* Close everything; `closed` is called when the last handle is gone and the
  * memory is freed. Unlinks the socket it made. */

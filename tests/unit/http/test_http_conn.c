@@ -229,6 +229,27 @@ static void test_pipeline_16_then_half_close(void **state)
     buf_fini(&b);
 }
 
+static void test_requests_per_connection(void **state)
+{
+    struct fix *f = *state;
+    struct buf b;
+    bool eof = false;
+    static const char req[] = "GET /hello HTTP/1.1\r\n" H "\r\n";
+    buf_init(&b, MIB(1));
+    int fd = dial(f->path);
+    for (unsigned i = 1; i <= HTTP_REQUESTS_MAX; i++) {
+        buf_clear(&b);
+        assert_true(put(f, fd, req, sizeof(req) - 1));
+        get(f, fd, &b, "{\"hi\":1}", 1000, &eof);
+        assert_int_equal(strstr(b.p, "Connection: close") != NULL,
+                         i == HTTP_REQUESTS_MAX);
+    }
+    get(f, fd, &b, NULL, 1000, &eof);
+    assert_true(eof);
+    (void)close(fd);
+    buf_fini(&b);
+}
+
 static void test_expect_continue(void **state)
 {
     struct fix *f = *state;
@@ -504,6 +525,7 @@ int main(void)
         T(test_statuses),
         T(test_keep_alive_pipeline_head),
         T(test_pipeline_16_then_half_close),
+        T(test_requests_per_connection),
         T(test_expect_continue),
         T(test_too_big_is_written),
         T(test_timeouts),

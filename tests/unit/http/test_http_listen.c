@@ -1,4 +1,6 @@
 /* Folder, lock, stale socket, activation: who may bind, and what is touched. */
+#include <sys/wait.h>
+
 #include "harness.h"
 
 static void hello(struct http_req *r, const struct http_args *a)
@@ -165,6 +167,47 @@ static void test_unlinks_only_ours(void **state)
     assert_int_equal(lstat(f->path, &st), 0);
 }
 
+/* Another uid, with every permission opened on purpose: not a byte. */
+static void test_other_uid(void **state)
+{
+    struct fix *f = *state;
+    struct http_stats st;
+    if (geteuid() != 0) {
+        skip();
+    }
+    assert_int_equal(try(f, f->path), 0);
+    assert_int_equal(chmod(f->dir, 0711), 0);
+    assert_int_equal(chmod(f->path, 0666), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        static const char req[] = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+        char c = 0;
+        struct sockaddr_un sa = {.sun_family = AF_UNIX};
+        (void)snprintf(sa.sun_path, sizeof(sa.sun_path), "%s", f->path);
+        int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+        if (setgid(65534) != 0 || setuid(65534) != 0 ||
+            connect(fd, (struct sockaddr *)&sa, sizeof(sa)) != 0) {
+            _exit(2);
+        }
+        (void)send(fd, req, sizeof(req) - 1, MSG_NOSIGNAL);
+        _exit(recv(fd, &c, 1, 0) > 0 ? 3 : 0);
+    }
+    int how = -1;
+    for (int64_t end = now_ms() + 3000; now_ms() < end;) {
+        turn(f, 5);
+        if (waitpid(pid, &how, WNOHANG) == pid) {
+            break;
+        }
+    }
+    assert_true(WIFEXITED(how));
+    assert_int_equal(WEXITSTATUS(how), 0);
+    http_get_stats(f->srv, &st);
+    assert_int_equal(st.refused_uid, 1);
+    assert_int_equal(st.bytes_in + st.bytes_out + st.requests, 0);
+    assert_int_equal(st.conns_open, 0);
+}
+
 static void test_handed_over(void **state)
 {
     struct fix *f = *state;
@@ -217,10 +260,15 @@ static void test_activation_env(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(test_modes),          T(test_bad_folders),
-        T(test_path_length),    T(test_foreign_files_stay),
-        T(test_lock_and_stale), T(test_unlinks_only_ours),
-        T(test_handed_over),    cmocka_unit_test(test_activation_env),
+        T(test_modes),
+        T(test_bad_folders),
+        T(test_path_length),
+        T(test_foreign_files_stay),
+        T(test_lock_and_stale),
+        T(test_unlinks_only_ours),
+        T(test_other_uid),
+        T(test_handed_over),
+        cmocka_unit_test(test_activation_env),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
