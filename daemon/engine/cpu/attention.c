@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "base/half.h"
+#include "engine/cpu/crew.h"
 #include "engine/cpu/gemm.h"
 #include "engine/cpu/ops.h"
-#include "engine/cpu/pool.h"
 #include "engine/cpu/vmath.h"
 
 #define UNIT_COLS    8
@@ -406,7 +406,7 @@ int attention_run(const struct step *s, const struct run *r, struct err *e)
                           .stride =
                               UNIT_COLS * (gemm_pad(u->d) + gemm_pad(u->s))};
     size_t work = u->batches * u->rows * u->s * (u->d + u->e);
-    pool_run(work < PARALLEL_MIN ? 1 : r->threads, groups * ur.chunks, 1, units,
+    crew_run(work < PARALLEL_MIN ? 1 : r->threads, groups * ur.chunks, 1, units,
              &ur);
     return 0;
 }

@@ -6,7 +6,7 @@
 #include "base/half.h"
 #include "engine/cpu/bind.h"
 #include "engine/cpu/cpu.h"
-#include "engine/cpu/pool.h"
+#include "engine/cpu/crew.h"
 
 /* Raise it when a change of the kernels may change any bit of a result. */
 #define CPU_ARITH 1
@@ -157,8 +157,8 @@ void cpu_close(struct backend_model *m)
     free(m->scratch);
     arena_fini(&m->arena);
     mil_free(m->program);
-    if (m->pooled) {
-        pool_unref();
+    if (m->has_crew) {
+        crew_unref();
     }
     free(m);
 }
@@ -173,7 +173,7 @@ int cpu_open_program(struct mil_program *p, const char *function,
     arena_init(&m->arena, 0);
     m->program = p;
     m->id = atomic_fetch_add(&next_model_id, 1);
-    m->threads = conf->threads != 0 ? conf->threads : pool_cores();
+    m->threads = conf->threads != 0 ? conf->threads : crew_cores();
     if (m->threads > ENGINE_THREADS_MAX) {
         m->threads = ENGINE_THREADS_MAX;
     }
@@ -194,8 +194,8 @@ int cpu_open_program(struct mil_program *p, const char *function,
     if (rc < 0) {
         goto out;
     }
-    pool_ref();
-    m->pooled = true;
+    crew_ref();
+    m->has_crew = true;
     *ret = m;
     m = NULL;
 out:
@@ -415,6 +415,18 @@ static int give_output(struct backend_model *m, const struct val *v,
     return err_set(e, ERR_MIL_INPUT, "no output %s", out->name);
 }
 
+/* The functions of one package share their states: same names and sizes. */
+static bool state_fits(const struct backend_state *s,
+                       const struct backend_model *m)
+{
+    bool fits = s->n == m->n_states;
+    for (size_t i = 0; fits && s->model_id != m->id && i < s->n; i++) {
+        fits = s->m->state[i].n == m->state[i].n &&
+               strcmp(s->m->state[i].name, m->state[i].name) == 0;
+    }
+    return fits;
+}
+
 static int cpu_predict(struct backend_model *m, struct backend_state *s,
                        const struct tensor *in, size_t n_in, struct tensor *out,
                        size_t n_out, struct err *e)
@@ -422,7 +434,7 @@ static int cpu_predict(struct backend_model *m, struct backend_state *s,
     if (m->n_states > 0 && s == NULL) {
         return err_set(e, ERR_MIL_INPUT, "the function needs a state");
     }
-    if (s != NULL && s->model_id != m->id) {
+    if (s != NULL && !state_fits(s, m)) {
         return err_set(e, ERR_MIL_INPUT, "a state of another model");
     }
     int rc = take_inputs(m, in, n_in, e);

@@ -203,7 +203,7 @@ struct backend_model {
     struct state_def *state;
 
     uint64_t id;
-    bool pooled;
+    bool has_crew;
     bool has_t;                   /* some input has an unknown dimension */
     const struct tensor **in_now; /* of the prediction, in order of `in` */
     float **out_buf;              /* outputs that are not floats, converted */

@@ -1,11 +1,11 @@
-/* Tiles of R rows by C columns keep R * C * 2 accumulators in registers. One
- * column alone (decoding) takes four rows at a time: eight independent chains
- * hide the latency of the multiply-add, and the weights stream past once.
- * Tile shape changes the speed only: each (row, column) sum is the same chain
- * of operations in all of them. */
+/* Tiles of R rows by C columns keep their accumulators in registers. One column
+ * alone (decoding) takes four rows at a time: eight independent chains hide
+ * the latency of the multiply-add, and the weights stream past once. Tile
+ * shape changes the speed only: each (row, column) sum is the same chain of
+ * operations in all of them. */
 #include "engine/cpu/gemm.h"
 
-#include "engine/cpu/pool.h"
+#include "engine/cpu/crew.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -13,6 +13,11 @@
 #define BLOCK_WORK   65536  /* multiply-adds in a block of rows */
 #define TILE_R       4
 #define TILE_C       4
+#define AHEAD_BYTES  6144 /* of weights asked for before they are needed */
+
+/* Accumulators are set before they are read; the build's zeroing of every
+ * local would store them to memory first. */
+#define UNSET __attribute__((uninitialized))
 
 INLINE v8 load8(enum weight_kind kind, const void *row, size_t k)
 {
@@ -36,54 +41,122 @@ INLINE float load1(enum weight_kind kind, const void *row, size_t k)
     return ((const float *)row)[k];
 }
 
-INLINE const void *row_at(enum weight_kind kind, const void *w, size_t at)
+INLINE size_t element(enum weight_kind kind)
 {
-    size_t size = kind == WEIGHT_I8 ? 1 : kind == WEIGHT_F16 ? 2 : 4;
-    return (const char *)w + at * size;
+    return kind == WEIGHT_I8 ? 1 : kind == WEIGHT_F16 ? 2 : 4;
 }
 
-/* R rows at w (ldw apart) times C columns at x (ldx apart). */
-INLINE void tile(enum weight_kind kind, int R, int C, const void *w, size_t ldw,
-                 const float *x, size_t ldx, size_t k,
-                 float out[TILE_R][TILE_C])
+INLINE const void *row_at(enum weight_kind kind, const void *w, size_t at)
 {
-    v8 a[TILE_R][TILE_C];
-    v8 b[TILE_R][TILE_C];
-    const void *row[TILE_R];
+    return (const char *)w + at * element(kind);
+}
+
+/* Lanes off .. off + 7 of R rows at w (ldw apart) times C columns at x (ldx
+ * apart). Half of the lanes at a time, so that more rows and columns share the
+ * registers; the second half finds the weights in the first cache. */
+INLINE void half_tile(enum weight_kind kind, int R, int C, const void *w,
+                      size_t ldw, const float *x, size_t ldx, size_t k,
+                      size_t off, v8 acc[TILE_R][TILE_C])
+{
+    UNSET v8 a[TILE_R][TILE_C];
+    UNSET v8 xs[TILE_C];
+    size_t size = element(kind);
+    size_t stride = off == 0 ? (size_t)R * 16 * size : 0;
+    const char *ahead = (const char *)w + AHEAD_BYTES;
+    size_t i = 0;
     for (int r = 0; r < R; r++) {
-        row[r] = row_at(kind, w, (size_t)r * ldw);
         for (int c = 0; c < C; c++) {
             a[r][c] = v8_zero();
-            b[r][c] = v8_zero();
         }
     }
-    size_t i = 0;
     for (; i + 16 <= k; i += 16) {
+        /* Rows next to each other are one stream, but the hardware does not
+         * see it when they are short. */
+        for (size_t j = 0; j < stride; j += 64) {
+            __builtin_prefetch(ahead + j, 0, 3);
+        }
+        ahead += stride;
+        for (int c = 0; c < C; c++) {
+            xs[c] = v8_load(x + (size_t)c * ldx + i + off);
+        }
         for (int r = 0; r < R; r++) {
-            v8 p = load8(kind, row[r], i);
-            v8 q = load8(kind, row[r], i + 8);
+            v8 p = load8(kind, row_at(kind, w, (size_t)r * ldw), i + off);
             for (int c = 0; c < C; c++) {
-                const float *xc = x + (size_t)c * ldx + i;
-                a[r][c] = v8_fma(p, v8_load(xc), a[r][c]);
-                b[r][c] = v8_fma(q, v8_load(xc + 8), b[r][c]);
+                a[r][c] = v8_fma(p, xs[c], a[r][c]);
             }
         }
     }
     for (int r = 0; i < k && r < R; r++) { /* x is zero behind k */
-        float t[16] = {0};
-        for (size_t j = i; j < k; j++) {
-            t[j - i] = load1(kind, row[r], j);
+        const void *row = row_at(kind, w, (size_t)r * ldw);
+        float t[8] = {0};
+        for (size_t j = i + off; j < k && j < i + off + 8; j++) {
+            t[j - i - off] = load1(kind, row, j);
         }
         for (int c = 0; c < C; c++) {
-            const float *xc = x + (size_t)c * ldx + i;
-            a[r][c] = v8_fma(v8_load(t), v8_load(xc), a[r][c]);
-            b[r][c] = v8_fma(v8_load(t + 8), v8_load(xc + 8), b[r][c]);
+            v8 xc = v8_load(x + (size_t)c * ldx + i + off);
+            a[r][c] = v8_fma(v8_load(t), xc, a[r][c]);
         }
     }
     for (int r = 0; r < R; r++) {
         for (int c = 0; c < C; c++) {
+            acc[r][c] = a[r][c];
+        }
+    }
+}
+
+INLINE void tile(enum weight_kind kind, int R, int C, const void *w, size_t ldw,
+                 const float *x, size_t ldx, size_t k,
+                 float out[TILE_R][TILE_C])
+{
+    UNSET v8 a[TILE_R][TILE_C];
+    UNSET v8 b[TILE_R][TILE_C];
+    half_tile(kind, R, C, w, ldw, x, ldx, k, 0, a);
+    half_tile(kind, R, C, w, ldw, x, ldx, k, 8, b);
+    for (int r = 0; r < R; r++) {
+        for (int c = 0; c < C; c++) {
             out[r][c] = v16_sum(a[r][c], b[r][c]);
         }
+    }
+}
+
+/* One column: all 16 lanes of R rows at once, the weights pass by once. */
+INLINE void column(enum weight_kind kind, int R, const void *w, size_t ldw,
+                   const float *x, size_t k, float out[TILE_R][TILE_C])
+{
+    UNSET v8 a[TILE_R];
+    UNSET v8 b[TILE_R];
+    size_t size = element(kind);
+    size_t stride = (size_t)R * 16 * size;
+    const char *ahead = (const char *)w + AHEAD_BYTES;
+    size_t i = 0;
+    for (int r = 0; r < R; r++) {
+        a[r] = v8_zero();
+        b[r] = v8_zero();
+    }
+    for (; i + 16 <= k; i += 16) {
+        for (size_t j = 0; j < stride; j += 64) {
+            __builtin_prefetch(ahead + j, 0, 3);
+        }
+        ahead += stride;
+        v8 x0 = v8_load(x + i);
+        v8 x1 = v8_load(x + i + 8);
+        for (int r = 0; r < R; r++) {
+            const void *row = row_at(kind, w, (size_t)r * ldw);
+            a[r] = v8_fma(load8(kind, row, i), x0, a[r]);
+            b[r] = v8_fma(load8(kind, row, i + 8), x1, b[r]);
+        }
+    }
+    for (int r = 0; r < R; r++) {
+        const void *row = row_at(kind, w, (size_t)r * ldw);
+        if (i < k) { /* x is zero behind k */
+            float t[16] = {0};
+            for (size_t j = i; j < k; j++) {
+                t[j - i] = load1(kind, row, j);
+            }
+            a[r] = v8_fma(v8_load(t), v8_load(x + i), a[r]);
+            b[r] = v8_fma(v8_load(t + 8), v8_load(x + i + 8), b[r]);
+        }
+        out[r][0] = v16_sum(a[r], b[r]);
     }
 }
 
@@ -105,50 +178,51 @@ static void put(const struct gemm *g, size_t r, size_t c, int R, int C,
     }
 }
 
-#define TILE_CASE(R, C)                                               \
-    do {                                                              \
-        float out_[TILE_R][TILE_C];                                   \
-        tile(kind, R, C, w, g->ldw, g->x + c * ldx, ldx, g->k, out_); \
-        put(g, r, c, R, C, out_);                                     \
+#define TILE_CASE(R, C)                                              \
+    do {                                                             \
+        tile(kind, R, C, w, g->ldw, g->x + c * ldx, ldx, g->k, out); \
+        put(g, r, c, R, C, out);                                     \
     } while (0)
 
-/* Rows begin..end, whose first is at w, all columns. */
+/* R rows from r on, all columns, four at a time. */
+INLINE void row_group(const struct gemm *g, enum weight_kind kind, int R,
+                      const void *w, size_t r)
+{
+    UNSET float out[TILE_R][TILE_C];
+    size_t ldx = gemm_pad(g->k);
+    for (size_t c = 0; c < g->cols; c += TILE_C) {
+        switch (g->cols - c) {
+        case 1:
+            column(kind, R, w, g->ldw, g->x + c * ldx, g->k, out);
+            put(g, r, c, R, 1, out);
+            break;
+        case 2:
+            TILE_CASE(R, 2);
+            break;
+        case 3:
+            TILE_CASE(R, 3);
+            break;
+        default:
+            TILE_CASE(R, 4);
+            break;
+        }
+    }
+}
+
+/* Rows begin..end, whose first is at w0. Three rows of four columns fill the
+ * registers, four rows of up to three. */
 INLINE void rows_run(const struct gemm *g, enum weight_kind kind,
                      const void *w0, size_t begin, size_t end)
 {
-    size_t ldx = gemm_pad(g->k);
     size_t r = begin;
-    while (r < end) {
-        const void *w = row_at(kind, w0, (r - begin) * g->ldw);
-        size_t nr = end - r;
-        size_t step = g->cols == 1 ? 4 : g->cols < 4 ? 2 : 1;
-        step = nr < step ? 1 : step;
-        for (size_t c = 0; c < g->cols;) {
-            size_t nc = g->cols - c;
-            if (step == 4) {
-                TILE_CASE(4, 1);
-                c += 1;
-            } else if (step == 2 && nc >= 3) {
-                TILE_CASE(2, 3);
-                c += 3;
-            } else if (step == 2 && nc >= 2) {
-                TILE_CASE(2, 2);
-                c += 2;
-            } else if (step == 2) {
-                TILE_CASE(2, 1);
-                c += 1;
-            } else if (nc >= 4) {
-                TILE_CASE(1, 4);
-                c += 4;
-            } else if (nc >= 2) {
-                TILE_CASE(1, 2);
-                c += 2;
-            } else {
-                TILE_CASE(1, 1);
-                c += 1;
-            }
-        }
-        r += step;
+    for (; g->cols >= TILE_C && r + 3 <= end; r += 3) {
+        row_group(g, kind, 3, row_at(kind, w0, (r - begin) * g->ldw), r);
+    }
+    for (; g->cols < TILE_C && r + 4 <= end; r += 4) {
+        row_group(g, kind, 4, row_at(kind, w0, (r - begin) * g->ldw), r);
+    }
+    for (; r < end; r++) {
+        row_group(g, kind, 1, row_at(kind, w0, (r - begin) * g->ldw), r);
     }
 }
 
@@ -203,7 +277,7 @@ void gemm_run(struct gemm *g)
     size_t grain = work > 0 ? BLOCK_WORK / work : g->rows;
     grain = (grain & ~(size_t)3) + 4;
     unsigned threads = work * g->rows < PARALLEL_MIN ? 1 : g->threads;
-    pool_run(threads, g->rows, grain, block, g);
+    crew_run(threads, g->rows, grain, block, g);
 }
 
 void gemm_pack(float *out, const float *x, size_t cols, size_t k, size_t sc,

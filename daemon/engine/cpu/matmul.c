@@ -9,9 +9,9 @@
  * constant), or a weight. */
 #include <string.h>
 
+#include "engine/cpu/crew.h"
 #include "engine/cpu/gemm.h"
 #include "engine/cpu/ops.h"
-#include "engine/cpu/pool.h"
 
 #define PARALLEL_MIN 131072 /* multiply-adds */
 
@@ -275,7 +275,7 @@ static void chain_block(void *ctx, size_t begin, size_t end, unsigned worker)
 void chain_run(struct chain *c, unsigned threads)
 {
     size_t work = c->m * c->n * c->k;
-    pool_run(work < PARALLEL_MIN ? 1 : threads, (c->n + 31) / 32, 1,
+    crew_run(work < PARALLEL_MIN ? 1 : threads, (c->n + 31) / 32, 1,
              chain_block, c);
 }
 

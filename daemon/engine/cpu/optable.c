@@ -4,14 +4,20 @@
 
 #include "engine/cpu/ops.h"
 
-#define UNARY(type, sub) {type, {"x"}, unary_prep, unary_run, sub}
-#define BINARY(type, sub)                                                      \
-    {type, {"x", "y"}, binary_prep, binary_run, sub}
-#define REDUCE(type, sub)                                                      \
-    {type, {"x", "?axes", "?keep_dims"}, reduce_prep, reduce_run, sub}
+#define UNARY(type, sub)                        \
+    {                                           \
+        type, {"x"}, unary_prep, unary_run, sub \
+    }
+#define BINARY(type, sub)                              \
+    {                                                  \
+        type, {"x", "y"}, binary_prep, binary_run, sub \
+    }
+#define REDUCE(type, sub)                                                \
+    {                                                                    \
+        type, {"x", "?axes", "?keep_dims"}, reduce_prep, reduce_run, sub \
+    }
 
-#define CUT_OPTIONS                                                            \
-    "?stride", "?begin_mask", "?end_mask", "?squeeze_mask"
+#define CUT_OPTIONS "?stride", "?begin_mask", "?end_mask", "?squeeze_mask"
 
 /* clang-format off */
 static const struct op_def ops[] = {

@@ -4,7 +4,7 @@
  * waits until `inside` is 0 again, so no worker can touch the next job's
  * fields by accident. All fields of a job are written before the epoch and
  * under the lock. */
-#include "engine/cpu/pool.h"
+#include "engine/cpu/crew.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -16,7 +16,7 @@
 #define SPIN_TURNS 4000 /* about 30 us of pause instructions */
 
 static struct {
-    pthread_mutex_t run;  /* held by the one caller inside pool_run */
+    pthread_mutex_t run;  /* held by the one caller inside crew_run */
     pthread_mutex_t lock; /* sleeping and the fields below */
     pthread_cond_t wake;
     unsigned refs;
@@ -31,9 +31,9 @@ static struct {
     atomic_size_t next;
     unsigned want; /* workers of this job */
     size_t items, grain;
-    pool_fn *fn;
+    crew_fn *fn;
     void *ctx;
-} pool = {
+} crew = {
     .run = PTHREAD_MUTEX_INITIALIZER,
     .lock = PTHREAD_MUTEX_INITIALIZER,
     .wake = PTHREAD_COND_INITIALIZER,
@@ -48,7 +48,7 @@ static inline void pause_cpu(void)
 #endif
 }
 
-unsigned pool_cores(void)
+unsigned crew_cores(void)
 {
     long n = sysconf(_SC_NPROCESSORS_ONLN);
     if (n < 1) {
@@ -60,13 +60,13 @@ unsigned pool_cores(void)
 static void take_blocks(unsigned worker)
 {
     for (;;) {
-        size_t at = atomic_fetch_add(&pool.next, pool.grain);
-        if (at >= pool.items) {
+        size_t at = atomic_fetch_add(&crew.next, crew.grain);
+        if (at >= crew.items) {
             return;
         }
         size_t end =
-            pool.items - at < pool.grain ? pool.items : at + pool.grain;
-        pool.fn(pool.ctx, at, end, worker);
+            crew.items - at < crew.grain ? crew.items : at + crew.grain;
+        crew.fn(crew.ctx, at, end, worker);
     }
 }
 
@@ -74,20 +74,20 @@ static void take_blocks(unsigned worker)
 static unsigned wait_epoch(unsigned seen)
 {
     for (int i = 0; i < SPIN_TURNS; i++) {
-        unsigned now = atomic_load(&pool.epoch);
+        unsigned now = atomic_load(&crew.epoch);
         if (now != seen) {
             return now;
         }
         pause_cpu();
     }
-    (void)pthread_mutex_lock(&pool.lock);
-    while (atomic_load(&pool.epoch) == seen && !pool.stop) {
-        pool.sleeping++;
-        (void)pthread_cond_wait(&pool.wake, &pool.lock);
-        pool.sleeping--;
+    (void)pthread_mutex_lock(&crew.lock);
+    while (atomic_load(&crew.epoch) == seen && !crew.stop) {
+        crew.sleeping++;
+        (void)pthread_cond_wait(&crew.wake, &crew.lock);
+        crew.sleeping--;
     }
-    unsigned now = atomic_load(&pool.epoch);
-    (void)pthread_mutex_unlock(&pool.lock);
+    unsigned now = atomic_load(&crew.epoch);
+    (void)pthread_mutex_unlock(&crew.lock);
     return now;
 }
 
@@ -97,102 +97,102 @@ static void *worker_main(void *arg)
     unsigned seen = 0;
     for (;;) {
         seen = wait_epoch(seen);
-        (void)pthread_mutex_lock(&pool.lock);
-        bool stop = pool.stop;
-        bool enter = pool.open && me < pool.want;
+        (void)pthread_mutex_lock(&crew.lock);
+        bool stop = crew.stop;
+        bool enter = crew.open && me < crew.want;
         if (enter) {
-            (void)atomic_fetch_add(&pool.inside, 1);
+            (void)atomic_fetch_add(&crew.inside, 1);
         }
-        (void)pthread_mutex_unlock(&pool.lock);
+        (void)pthread_mutex_unlock(&crew.lock);
         if (stop) {
             return NULL;
         }
         if (enter) {
             take_blocks(me + 1);
-            (void)atomic_fetch_sub(&pool.inside, 1);
+            (void)atomic_fetch_sub(&crew.inside, 1);
         }
     }
 }
 
-void pool_ref(void)
+void crew_ref(void)
 {
-    (void)pthread_mutex_lock(&pool.lock);
-    pool.refs++;
-    (void)pthread_mutex_unlock(&pool.lock);
+    (void)pthread_mutex_lock(&crew.lock);
+    crew.refs++;
+    (void)pthread_mutex_unlock(&crew.lock);
 }
 
-void pool_unref(void)
+void crew_unref(void)
 {
-    (void)pthread_mutex_lock(&pool.run);
-    (void)pthread_mutex_lock(&pool.lock);
-    must(pool.refs > 0);
-    unsigned n = --pool.refs == 0 ? pool.n : 0;
+    (void)pthread_mutex_lock(&crew.run);
+    (void)pthread_mutex_lock(&crew.lock);
+    must(crew.refs > 0);
+    unsigned n = --crew.refs == 0 ? crew.n : 0;
     if (n > 0) {
-        pool.stop = true;
-        (void)atomic_fetch_add(&pool.epoch, 1);
-        (void)pthread_cond_broadcast(&pool.wake);
+        crew.stop = true;
+        (void)atomic_fetch_add(&crew.epoch, 1);
+        (void)pthread_cond_broadcast(&crew.wake);
     }
-    (void)pthread_mutex_unlock(&pool.lock);
+    (void)pthread_mutex_unlock(&crew.lock);
     for (unsigned i = 0; i < n; i++) {
-        (void)pthread_join(pool.thread[i], NULL);
+        (void)pthread_join(crew.thread[i], NULL);
     }
     if (n > 0) {
-        pool.n = 0;
-        pool.stop = false;
-        atomic_store(&pool.epoch, 0);
+        crew.n = 0;
+        crew.stop = false;
+        atomic_store(&crew.epoch, 0);
     }
-    (void)pthread_mutex_unlock(&pool.run);
+    (void)pthread_mutex_unlock(&crew.run);
 }
 
 /* Have `want` workers; fewer when the system gives no more. Lock held. */
 static void grow(unsigned want)
 {
-    while (pool.n < want) {
-        void *arg = (void *)(uintptr_t)pool.n; /* cookie, never dereferenced */
-        if (pthread_create(&pool.thread[pool.n], NULL, worker_main, arg) != 0) {
+    while (crew.n < want) {
+        void *arg = (void *)(uintptr_t)crew.n; /* cookie, never dereferenced */
+        if (pthread_create(&crew.thread[crew.n], NULL, worker_main, arg) != 0) {
             return;
         }
-        pool.n++;
+        crew.n++;
     }
 }
 
-void pool_run(unsigned threads, size_t items, size_t grain, pool_fn *fn,
+void crew_run(unsigned threads, size_t items, size_t grain, crew_fn *fn,
               void *ctx)
 {
     if (threads > ENGINE_THREADS_MAX) {
         threads = ENGINE_THREADS_MAX;
     }
     if (threads <= 1 || items <= grain ||
-        pthread_mutex_trylock(&pool.run) != 0) {
+        pthread_mutex_trylock(&crew.run) != 0) {
         fn(ctx, 0, items, 0);
         return;
     }
-    (void)pthread_mutex_lock(&pool.lock);
+    (void)pthread_mutex_lock(&crew.lock);
     grow(threads - 1);
-    pool.want = threads - 1;
-    pool.items = items;
-    pool.grain = grain;
-    pool.fn = fn;
-    pool.ctx = ctx;
-    atomic_store(&pool.next, 0);
-    pool.open = true;
-    (void)atomic_fetch_add(&pool.epoch, 1);
-    if (pool.sleeping > 0) {
-        (void)pthread_cond_broadcast(&pool.wake);
+    crew.want = threads - 1;
+    crew.items = items;
+    crew.grain = grain;
+    crew.fn = fn;
+    crew.ctx = ctx;
+    atomic_store(&crew.next, 0);
+    crew.open = true;
+    (void)atomic_fetch_add(&crew.epoch, 1);
+    if (crew.sleeping > 0) {
+        (void)pthread_cond_broadcast(&crew.wake);
     }
-    (void)pthread_mutex_unlock(&pool.lock);
+    (void)pthread_mutex_unlock(&crew.lock);
 
     take_blocks(0);
 
-    (void)pthread_mutex_lock(&pool.lock);
-    pool.open = false;
-    (void)pthread_mutex_unlock(&pool.lock);
-    for (unsigned turns = 0; atomic_load(&pool.inside) > 0; turns++) {
+    (void)pthread_mutex_lock(&crew.lock);
+    crew.open = false;
+    (void)pthread_mutex_unlock(&crew.lock);
+    for (unsigned turns = 0; atomic_load(&crew.inside) > 0; turns++) {
         if (turns < SPIN_TURNS) {
             pause_cpu();
         } else {
             (void)usleep(20); /* a worker lost its core */
         }
     }
-    (void)pthread_mutex_unlock(&pool.run);
+    (void)pthread_mutex_unlock(&crew.run);
 }
