@@ -3,8 +3,9 @@
  *
  * A backend_model is one function of one package, ready to run. A
  * backend_state holds the values of its states for one sequence, zero at
- * first. Shapes and roles are in the program itself; the engine feeds inputs
- * by name.
+ * first. A state serves every function of its package that declares the same
+ * states; the model it was made by must outlive it. Shapes and roles are in
+ * the program itself; the engine feeds inputs by name.
  *
  * Thread: one call at a time per model; the backend may use threads inside.
  * A row's result never depends on the other rows of the call, on T, or on the
