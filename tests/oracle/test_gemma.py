@@ -3,12 +3,11 @@
 Two prompts by default, all six with --slow.
 """
 import json
-import shutil
 
 import numpy as np
 import pytest
 
-from forward import Model, kl, log_softmax
+from forward import kl, log_softmax
 from oracle_tools import convert, logits
 
 CLEAR = 0.02
@@ -21,13 +20,12 @@ def prompts(shared, request):
 
 
 @pytest.fixture(scope="module")
-def reference(gemma, prompts):
+def reference(gemma_model, prompts):
     """Oracle logits of the 48 positions of each prompt; checked against the file of numbers."""
-    model = Model(gemma)
     out = []
     for case in prompts:
         tokens = case["prompt_tokens"] + case["tokens"]
-        want = model.logits(tokens, rows=slice(len(case["prompt_tokens"]) - 1, -1))
+        want = gemma_model.logits(tokens, rows=slice(len(case["prompt_tokens"]) - 1, -1))
         lp = log_softmax(want)
         for row, step in zip(lp, case["steps"]):
             assert row.argmax() == step["id"]
@@ -36,17 +34,10 @@ def reference(gemma, prompts):
     return out
 
 
-@pytest.fixture(scope="module", params=["fp16", "int8"])
-def bundle(request, aned, gemma, tmp_path_factory):
-    folder = tmp_path_factory.mktemp(f"gemma-{request.param}")
-    convert(aned, gemma, folder / "bundle", request.param, "--context", 1024)
-    yield request.param, folder / "bundle"
-    shutil.rmtree(folder)
-
-
 @pytest.mark.parametrize("rounding", [[], ["--round", "fp16"]], ids=["fp32", "round16"])
-def test_teacher_forced(aned, bundle, prompts, reference, rounding, tmp_path, record_property):
-    quant, path = bundle
+@pytest.mark.parametrize("quant", ["fp16", "int8"])
+def test_teacher_forced(aned, gemma_bundle, quant, prompts, reference, rounding, tmp_path, record_property):
+    path = gemma_bundle(quant)
     exact = quant == "fp16" and not rounding
     distance, agree = [], []
     for case, want in zip(prompts, reference):

@@ -39,11 +39,9 @@ def test_emitted_packages(aned, shared, tmp_path, model, quant, args):
     run(aned, "inspect", tmp_path / "bundle")
 
 
-def test_real_packages(aned, shared, gemma, tmp_path):
-    convert(aned, gemma, tmp_path / "bundle", "int8", "--context", 1024)
-    for package in packages(tmp_path / "bundle"):
+def test_real_packages(shared, gemma_bundle, tmp_path):
+    for package in packages(gemma_bundle("int8")):
         verify(shared, package, tmp_path)
-    shutil.rmtree(tmp_path / "bundle")
 
 
 def test_same_input_same_package(aned, tmp_path):
