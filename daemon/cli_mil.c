@@ -11,7 +11,7 @@
 #define PATH_LEN 4096
 
 static const char usage[] =
-    "aned mil run PKG IN OUT [--function F] [--round fp16] [--backend B]\n"
+    "usage: aned mil run PKG IN OUT [--function F] [--round fp16] [--backend B]\n"
     "                        [--threads N]\n"
     "aned mil dump PKG\n"
     "\n"

@@ -15,7 +15,8 @@
 #include "engine/vexp.h"
 
 #define HALF_KEYS 65536u
-#define BLOCK     512u /* doubles on the stack of a pass */
+#define WIDE      8    /* floats of a vector */
+#define BLOCK     512u /* weights between two kept sums */
 #define NUCLEUS   512u /* first guess of top-p's size */
 #define PHILOX_M0 0xd2511f53u
 #define PHILOX_M1 0xcd9e8d57u
@@ -30,6 +31,7 @@ struct sampler {
     int32_t *ids;     /* ascending */
     float *x;         /* adj of the candidates */
     double *w;        /* exp((x - max) / temperature) */
+    double *before;   /* sum of w before each BLOCK of candidates */
     uint64_t *sort[2];
     uint32_t *hist; /* HALF_KEYS */
     double *probs;  /* sampler_probs */
@@ -78,14 +80,16 @@ int sampler_new(uint32_t vocab, struct sampler **ret, struct err *e)
         s->ids = calloc(vocab, sizeof(*s->ids));
         s->x = calloc(vocab, sizeof(*s->x));
         s->w = calloc(vocab, sizeof(*s->w));
+        s->before = calloc(vocab / BLOCK + 1, sizeof(*s->before));
         s->sort[0] = calloc(vocab, sizeof(*s->sort[0]));
         s->sort[1] = calloc(vocab, sizeof(*s->sort[1]));
         s->hist = calloc(HALF_KEYS, sizeof(*s->hist));
         s->probs = calloc(vocab, sizeof(*s->probs));
     }
     if (s == NULL || s->adj == NULL || s->counts == NULL || s->ids == NULL ||
-        s->x == NULL || s->w == NULL || s->sort[0] == NULL ||
-        s->sort[1] == NULL || s->hist == NULL || s->probs == NULL) {
+        s->x == NULL || s->w == NULL || s->before == NULL ||
+        s->sort[0] == NULL || s->sort[1] == NULL || s->hist == NULL ||
+        s->probs == NULL) {
         sampler_free(s);
         return err_set(e, ERR_NOMEM, "sampler for %u tokens", vocab);
     }
@@ -103,6 +107,7 @@ void sampler_free(struct sampler *s)
     free(s->ids);
     free(s->x);
     free(s->w);
+    free(s->before);
     free(s->sort[0]);
     free(s->sort[1]);
     free(s->hist);
@@ -184,22 +189,51 @@ static int adjust(struct sampler *s, const float *logits,
 
 /* --- passes over all logits --- */
 
+typedef float f32v __attribute__((vector_size(WIDE * sizeof(float))));
+typedef int32_t i32v __attribute__((vector_size(WIDE * sizeof(int32_t))));
+
+/* Largest of n numbers; not-a-number when one of them is. */
+static float largest(const float *x, uint32_t n)
+{
+    f32v best;
+    i32v nan = {0};
+    uint32_t i = 0;
+    float lanes[WIDE];
+    int32_t nans[WIDE];
+    for (uint32_t l = 0; l < WIDE; l++) {
+        lanes[l] = -INFINITY;
+    }
+    memcpy(&best, lanes, sizeof(best));
+    for (; i + WIDE <= n; i += WIDE) {
+        f32v v;
+        memcpy(&v, x + i, sizeof(v));
+        i32v more = v > best;
+        best = (f32v)(((i32v)v & more) | ((i32v)best & ~more));
+        nan |= v != v;
+    }
+    memcpy(lanes, &best, sizeof(best));
+    memcpy(nans, &nan, sizeof(nan));
+    float max = -INFINITY;
+    for (uint32_t l = 0; l < WIDE; l++) {
+        max = nans[l] != 0 ? NAN : lanes[l] > max ? lanes[l] : max;
+    }
+    for (; i < n; i++) {
+        max = isnan(x[i]) || x[i] > max ? x[i] : max;
+    }
+    return max;
+}
+
 /* Largest logit, the lowest id among equals. A model that overflowed gives
  * infinity or not-a-number: better an error than a token drawn from it. */
 static int argmax(const float *x, uint32_t n, uint32_t *ret, struct err *e)
 {
-    float best = -INFINITY;
-    uint32_t at = 0;
-    bool nan = false;
-    for (uint32_t i = 0; i < n; i++) {
-        nan = nan || isnan(x[i]);
-        if (x[i] > best) {
-            best = x[i];
-            at = i;
-        }
-    }
-    if (nan || !isfinite(best)) {
+    float max = largest(x, n);
+    if (!isfinite(max)) {
         return err_set(e, ERR_INVALID, "logits are not finite");
+    }
+    uint32_t at = 0;
+    while (x[at] < max) {
+        at++;
     }
     *ret = at;
     return 0;
@@ -344,10 +378,14 @@ static const uint64_t *sort_best(struct sampler *s, struct cut c, uint32_t *ret)
     return a;
 }
 
-static double sum_weights(const struct sampler *s)
+/* In id order; keeps what the sum was before each block. */
+static double sum_weights(struct sampler *s)
 {
     double sum = 0;
     for (uint32_t i = 0; i < s->n; i++) {
+        if (i % BLOCK == 0) {
+            s->before[i / BLOCK] = sum;
+        }
         sum += s->w[i];
     }
     return sum;
@@ -374,7 +412,7 @@ static void top_p(struct sampler *s, double p)
             apply_cut(s, c, true);
             return;
         }
-        m = s->n / 16 < m ? s->n : m * 16;
+        m = s->n / 8 < m ? s->n : m * 8;
     }
 }
 
@@ -419,11 +457,15 @@ static void filter(struct sampler *s, const float *x, uint32_t best,
 
 /* --- the draw --- */
 
-static int32_t inverse_cdf(const struct sampler *s, double u)
+static int32_t inverse_cdf(struct sampler *s, double u)
 {
     double goal = u * sum_weights(s);
-    double sum = 0;
-    uint32_t i = 0;
+    uint32_t i = (s->n - 1) / BLOCK;
+    while (s->before[i] > goal) {
+        i--;
+    }
+    double sum = s->before[i];
+    i *= BLOCK;
     for (; i + 1 < s->n; i++) {
         sum += s->w[i];
         if (sum > goal) {

@@ -1,0 +1,643 @@
+"""The HTTP dialects on a real daemon with a fake engine (tests/unit/serve/fake_engine.c): deterministic tokens, told to
+crash, hang or be slow by a file in the bundle. What needs a real model stands in the other files of this folder."""
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import httpx
+import openai
+import pytest
+
+from conftest import BIN, SLOW_S, TOP, Daemon
+
+TOOLS = BIN / "tests" / "unit" / "serve"
+BOS = 1
+
+
+def make_home(path, models=("fake",), fake="", conf="", context=512):
+    """A home with fake bundles; `fake` are lines for the engine, `conf` sections of aned.conf."""
+    (path / "models").mkdir(parents=True, mode=0o700)
+    path.chmod(0o700)
+    for name in models:
+        bundle = path / "models" / name
+        subprocess.run([TOOLS / "fake_bundle", bundle, str(context)], check=True)
+        (bundle / "fake").write_text("lo 100\nhi 126\n" + fake)  # bytes a to z
+    (path / "aned.conf").write_text(f"[engine]\nprogram = {TOOLS / 'fake_engine'}\n" + conf)
+    return path
+
+
+@pytest.fixture
+def start(aned, tmp_path):
+    """start(fake=, conf=, models=, context=) -> Daemon on its own home."""
+    made = []
+
+    def go(**kw):
+        d = Daemon(aned, home=make_home(tmp_path / f"h{len(made)}", **kw))
+        made.append(d)
+        return d
+    yield go
+    for d in made:
+        assert d.close() == 0, d.log
+
+
+@pytest.fixture(scope="module")
+def plain(aned, tmp_path_factory):
+    """One daemon for the tests that only ask."""
+    d = Daemon(aned, home=make_home(tmp_path_factory.mktemp("plain") / "home"))
+    yield d
+    assert d.close() == 0
+
+
+def complete(d, **kw):
+    with d.http() as c:
+        return c.post("/v1/completions", json={"model": "fake", "prompt": "hello", "max_tokens": 8, "temperature": 0, **kw})
+
+
+def text_of(r):
+    assert r.status_code == 200, r.text
+    return r.json()["choices"][0]["text"]
+
+
+def events(d, path, body):
+    """The events of a stream; the last must be [DONE]."""
+    with d.http() as c, c.stream("POST", path, json={"stream": True, **body}) as r:
+        assert r.status_code == 200, r.read()
+        assert r.headers["content-type"] == "text/event-stream"
+        lines = [x for x in r.iter_lines() if x]
+    assert all(x.startswith("data: ") for x in lines)
+    assert lines[-1] == "data: [DONE]"
+    return [json.loads(x[6:]) for x in lines[:-1]]
+
+
+def status(d):
+    with d.http() as c:
+        return c.get("/aned/v1/status").json()
+
+
+def wait_idle(d, seconds=10):
+    end = time.monotonic() + seconds * SLOW_S
+    while time.monotonic() < end:
+        s = status(d)
+        if s["running"] == 0 and s["queued"] == 0:
+            return s
+        time.sleep(0.02)
+    raise AssertionError(s)
+
+
+def metric(d, name):
+    with d.http() as c:
+        for line in c.get("/metrics").text.splitlines():
+            if line.startswith(f"aned_{name} "):
+                return float(line.split()[1])
+    raise KeyError(name)
+
+
+def client(d):
+    return openai.OpenAI(base_url="http://aned/v1", api_key="none", max_retries=0,
+                         http_client=httpx.Client(transport=httpx.HTTPTransport(uds=str(d.sock))))
+
+
+# --- OpenAI's own client ---
+
+def test_openai_client_whole(plain):
+    c = client(plain)
+    assert [m.id for m in c.models.list()] == ["fake"]
+    assert c.models.retrieve("fake").owned_by == "aned"
+    a = c.completions.create(model="fake", prompt="hello", max_tokens=8, temperature=0)
+    assert a.object == "text_completion" and len(a.choices[0].text) == 8
+    assert a.choices[0].finish_reason == "length"
+    assert a.usage.prompt_tokens == 6  # 5 bytes and BOS
+    assert a.usage.completion_tokens == 8 and a.usage.total_tokens == 14
+    b = c.chat.completions.create(model="fake", messages=[{"role": "user", "content": "hi"}], max_tokens=5)
+    assert b.object == "chat.completion" and b.choices[0].message.role == "assistant"
+    assert len(b.choices[0].message.content) == 5
+
+
+def test_openai_client_streams(plain):
+    c = client(plain)
+    whole = c.chat.completions.create(model="fake", messages=[{"role": "user", "content": "hi"}], max_tokens=9, seed=3)
+    stream = list(c.chat.completions.create(model="fake", messages=[{"role": "user", "content": "hi"}], max_tokens=9,
+                                            seed=3, stream=True, stream_options={"include_usage": True}))
+    assert stream[0].choices[0].delta.role == "assistant"
+    assert "".join(x.choices[0].delta.content or "" for x in stream if x.choices) == whole.choices[0].message.content
+    assert [x.choices[0].finish_reason for x in stream if x.choices][-1] == "length"
+    assert stream[-1].choices == [] and stream[-1].usage.completion_tokens == 9
+    assert len({x.id for x in stream}) == 1
+
+
+def test_openai_client_errors(plain):
+    c = client(plain)
+    with pytest.raises(openai.NotFoundError) as e:
+        c.completions.create(model="nope", prompt="x")
+    assert e.value.code == "model_not_found"
+    with pytest.raises(openai.BadRequestError) as e:
+        c.chat.completions.create(model="fake", messages=[{"role": "user", "content": "x"}], temperature=3)
+    assert e.value.param == "temperature"
+    with pytest.raises(openai.BadRequestError) as e:
+        c.chat.completions.create(model="fake", messages=[{"role": "user", "content": "x"}], tools=[
+            {"type": "function", "function": {"name": "f"}}])
+    assert e.value.param == "tools"
+
+
+# --- answers ---
+
+def test_stream_is_the_whole_in_pieces(plain):
+    whole = text_of(complete(plain, max_tokens=30))
+    ev = events(plain, "/v1/completions", {"model": "fake", "prompt": "hello", "max_tokens": 30, "temperature": 0})
+    assert "".join(e["choices"][0]["text"] for e in ev) == whole
+    assert all(e["object"] == "text_completion" and "usage" not in e for e in ev)
+    assert [e["choices"][0]["finish_reason"] for e in ev] == [None] * (len(ev) - 1) + ["length"]
+
+
+def test_seeds(plain):
+    a = text_of(complete(plain, temperature=1, seed=0))
+    assert a == text_of(complete(plain, temperature=1, seed=0))
+    assert a != text_of(complete(plain, temperature=1, seed=1))
+    free = {text_of(complete(plain, temperature=1)) for _ in range(4)}
+    assert len(free) == 4  # no seed: a new one each time
+
+
+def test_choices(plain):
+    r = complete(plain, n=4, temperature=1, seed=5).json()
+    assert [c["index"] for c in r["choices"]] == [0, 1, 2, 3]
+    assert len({c["text"] for c in r["choices"]}) == 4
+    assert r["usage"]["completion_tokens"] == 32 and r["usage"]["prompt_tokens"] == 6
+    ev = events(plain, "/v1/completions", {"model": "fake", "prompt": "hello", "max_tokens": 8, "n": 4, "temperature": 1,
+                                           "seed": 5})
+    text = [""] * 4
+    for e in ev:
+        text[e["choices"][0]["index"]] += e["choices"][0]["text"]
+    assert text == [c["text"] for c in r["choices"]]
+
+
+def test_stop_strings(plain):
+    whole = text_of(complete(plain, max_tokens=40))
+    stop = whole[10:13]
+    at = whole.index(stop)
+    for s in (stop, ["#", stop]):
+        r = complete(plain, max_tokens=40, stop=s).json()
+        assert r["choices"][0]["text"] == whole[:at]
+        assert r["choices"][0]["finish_reason"] == "stop"
+    ev = events(plain, "/v1/completions", {"model": "fake", "prompt": "hello", "max_tokens": 40, "temperature": 0,
+                                           "stop": stop})
+    assert "".join(e["choices"][0]["text"] for e in ev) == whole[:at]
+
+
+def test_chat_logprobs(plain):
+    body = {"model": "fake", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 6, "temperature": 0,
+            "logprobs": True, "top_logprobs": 2}
+    with plain.http() as c:
+        r = c.post("/v1/chat/completions", json=body).json()
+    got = r["choices"][0]["logprobs"]["content"]
+    assert "".join(x["token"] for x in got) == r["choices"][0]["message"]["content"]
+    assert all(x["bytes"] == list(x["token"].encode()) and len(x["top_logprobs"]) == 2 for x in got)
+    assert all(x["logprob"] == x["top_logprobs"][0]["logprob"] == -0.25 for x in got)
+    ev = events(plain, "/v1/chat/completions", body)
+    streamed = [x for e in ev for x in ((e["choices"][0]["logprobs"] or {}).get("content") or [])]
+    assert streamed == got
+
+
+def test_legacy_logprobs(plain):
+    r = complete(plain, logprobs=2).json()["choices"][0]
+    lp = r["logprobs"]
+    assert "".join(lp["tokens"]) == r["text"]
+    assert lp["token_logprobs"] == [-0.25] * 8
+    assert lp["text_offset"] == list(range(8))
+    assert all(len(x) == 2 and x[t] == -0.25 for x, t in zip(lp["top_logprobs"], lp["tokens"]))
+    stop = r["text"][4:6]
+    cut = complete(plain, logprobs=0, stop=stop).json()["choices"][0]
+    assert "".join(cut["logprobs"]["tokens"]) == cut["text"] == r["text"][:r["text"].index(stop)]
+
+
+def test_prompt_forms(plain):
+    want = text_of(complete(plain))
+    ids = [BOS] + [b + 3 for b in b"hello"]
+    assert text_of(complete(plain, prompt=["hello"])) == want
+    assert text_of(complete(plain, prompt=ids)) == want
+    assert text_of(complete(plain, prompt=[ids])) == want
+    assert text_of(complete(plain, prompt="<s>hello")) == want  # no second BOS
+    assert text_of(complete(plain, echo=True)) == "hello" + want
+    assert complete(plain, prompt="").json()["usage"]["prompt_tokens"] == 1
+    for bad in (["a", "b"], [], [[1], [2]], {}, 5, None, [1, "a"], [-1], [261], [1 << 40], [1.5]):
+        r = complete(plain, prompt=bad)
+        assert r.status_code == 400, (bad, r.text)
+
+
+def test_chat_template(plain):
+    with plain.http() as c:
+        r = c.post("/v1/chat/completions", json={"model": "fake", "max_tokens": 1, "messages": [
+            {"role": "system", "content": "S"},
+            {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}]})
+    # BOS, then "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nab<|im_end|>\n<|im_start|>assistant\n"
+    assert r.json()["usage"]["prompt_tokens"] == 1 + (1 + 7 + 1 + 1 + 1) + (1 + 5 + 2 + 1 + 1) + (1 + 10)
+
+
+def test_bad_messages(plain):
+    for m, where in ((None, "messages"), ([], "messages"), ("x", "messages"), ([1], "messages"),
+                     ([{"role": "user"}], "messages"), ([{"role": "tool", "content": "x"}], "messages"),
+                     ([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}], "messages"),
+                     ([{"role": "user", "content": "x", "name": "bob"}], "messages")):
+        with plain.http() as c:
+            r = c.post("/v1/chat/completions", json={"model": "fake", "messages": m})
+        assert r.status_code == 400 and r.json()["error"]["param"] == where, (m, r.text)
+
+
+def test_zero_tokens_warms_the_prompt(start):
+    d = start()
+    r = complete(d, prompt="x" * 100, max_tokens=0).json()
+    assert r["choices"][0] == {"index": 0, "text": "", "logprobs": None, "finish_reason": "length"}
+    assert complete(d, prompt="x" * 100).json()["usage"]["prompt_tokens_details"]["cached_tokens"] == 100
+
+
+def test_conversation_is_not_computed_again(start):
+    d = start()
+    first = complete(d, prompt="a" * 60, max_tokens=20)
+    said = text_of(first)
+    r = complete(d, prompt="a" * 60 + said + " more").json()
+    # BOS, the prompt, and all of the answer but its last token
+    assert r["usage"]["prompt_tokens_details"]["cached_tokens"] == 1 + 60 + 19
+    cold = complete(d, prompt="a" * 60 + said + " more", cache_prompt=False).json()
+    assert cold["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
+    assert cold["choices"][0]["text"] == r["choices"][0]["text"]
+    # Another way on from the same beginning: forked, and the first one stays warm.
+    fork = complete(d, prompt="a" * 60 + "!" * 60).json()
+    assert fork["usage"]["prompt_tokens_details"]["cached_tokens"] == 61
+    again = complete(d, prompt="a" * 60 + said + " more").json()
+    assert again["usage"]["prompt_tokens_details"]["cached_tokens"] >= 80
+
+
+def test_end_of_generation(start):
+    d = start(fake="eos 2\neos_at 20\n")
+    r = complete(d, max_tokens=100).json()
+    assert r["choices"][0]["finish_reason"] == "stop"
+    assert len(r["choices"][0]["text"]) == 14 and r["usage"]["completion_tokens"] == 15
+    r = complete(d, max_tokens=100, ignore_eos=True).json()
+    assert r["choices"][0]["finish_reason"] == "length" and r["usage"]["completion_tokens"] == 100
+
+
+def test_context_is_the_end(start):
+    d = start(context=64)
+    r = complete(d, prompt="x" * 40, max_tokens=1000).json()
+    assert r["choices"][0]["finish_reason"] == "length"
+    assert r["usage"]["completion_tokens"] == 64 - 41 + 1  # the last one needs no position
+    e = complete(d, prompt="x" * 64)
+    assert e.status_code == 400
+    e = e.json()["error"]
+    assert e["code"] == "context_length_exceeded" and "exceeds the available context size" in e["message"]
+    assert e["n_prompt_tokens"] == 65 and e["n_ctx"] == 64 and e["param"] == "prompt"
+
+
+# --- llama-server's routes ---
+
+def test_tokenize(plain):
+    with plain.http() as c:
+        ids = c.post("/tokenize", json={"content": "hé"}).json()["tokens"]
+        assert ids == [b + 3 for b in "hé".encode()]
+        assert c.post("/tokenize", json={"content": "h", "add_special": True}).json()["tokens"] == [BOS, 107]
+        assert c.post("/tokenize", json={"content": "<s>"}).json()["tokens"] == [BOS]
+        assert len(c.post("/tokenize", json={"content": "<s>", "parse_special": False}).json()["tokens"]) == 3
+        pieces = c.post("/tokenize", json={"content": "hé", "with_pieces": True}).json()["tokens"]
+        assert pieces[0] == {"id": 107, "piece": "h"} and pieces[1]["piece"] == [0xc3]
+        assert c.post("/detokenize", json={"tokens": ids}).json()["content"] == "hé"
+        for path, body in (("/tokenize", {}), ("/tokenize", {"content": 1}), ("/tokenize", {"content": "x", "y": 1}),
+                           ("/detokenize", {"tokens": "x"}), ("/detokenize", {"tokens": [999]})):
+            r = c.post(path, json=body)
+            assert r.status_code == 400 and r.json()["error"]["message"], (path, body)
+
+
+def test_every_error_is_json(plain):
+    with plain.http() as c:
+        for r, want in ((c.get("/nope"), 404), (c.put("/health"), 405), (c.get("/v1/models/nope"), 404),
+                        (c.get("/v1/models/..%2f..%2fetc"), 404), (c.get("/aned/v1/models/fake.gguf"), 404),
+                        (c.get("/aned/v1/jobs/job_x"), 404), (c.delete("/aned/v1/models/x"), 404),
+                        (c.post("/v1/completions", content=b"{"), 400), (c.post("/v1/completions", content=b""), 400),
+                        (c.post("/v1/completions", content=b'{"a":1,"a":1}'), 400),
+                        (c.post("/v1/completions", json={"model": "../fake", "prompt": "x"}), 404),
+                        (c.post("/v1/completions", json={"model": "fake", "prompt": "x", "grammar": "x"}), 400),
+                        (c.post("/aned/v1/jobs", json={"source": "x"}), 400)):
+            assert r.status_code in (want, 400), (r.request.url, r.status_code)
+            e = r.json()["error"]
+            assert e["message"] and e["type"] and e["code"]
+
+
+def test_body_limit(plain):
+    with plain.http() as c:
+        r = c.post("/v1/completions", content=b"x" * (4 * 1024 * 1024 + 1))
+        assert r.status_code == 413 and r.json()["error"]["code"] == "too_big"
+
+
+def test_metrics(start):
+    d = start()
+    text_of(complete(d))
+    with d.http() as c:
+        text = c.get("/metrics").text
+    values = {}
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            k, v = line.rsplit(" ", 1)
+            assert k not in values
+            values[k] = float(v)
+    assert values["aned_output_tokens_total"] == 8 and values["aned_prompt_tokens_total"] == 6
+    assert values["aned_time_to_first_token_seconds_count"] == 1
+    assert values["aned_time_between_tokens_seconds_count"] == 7
+    assert values['aned_time_between_tokens_seconds_bucket{le="+Inf"}'] == 7
+    assert values["aned_models_loaded"] == 1 and values["aned_streams_running"] == 0
+
+
+# --- load, crash, limits ---
+
+def test_load_and_unload(start):
+    d = start()
+    with d.http() as c:
+        assert c.get("/aned/v1/models/fake").json()["state"] == "ready"
+        assert not d.children()
+        m = c.post("/aned/v1/models/fake/load").json()
+        assert m["state"] == "loaded" and m["engine"]["pid"] in d.children()
+        assert b"engine" in open(f"/proc/{m['engine']['pid']}/cmdline", "rb").read().split(b"\0")
+        assert c.post("/aned/v1/models/fake/load").json()["engine"]["pid"] == m["engine"]["pid"]
+        assert c.post("/aned/v1/models/fake/unload").json()["state"] == "ready"
+        assert not d.children()
+        assert c.post("/aned/v1/models/fake/unload").status_code == 200
+
+
+def test_loads_are_single_flight(start):
+    d = start(fake="load_ms 300\n")
+    got = []
+    t = [threading.Thread(target=lambda: got.append(text_of(complete(d)))) for _ in range(8)]
+    for x in t:
+        x.start()
+    time.sleep(0.15)
+    assert status(d)["models"][0]["state"] == "loading"
+    for x in t:
+        x.join()
+    assert len(got) == 8 and len(set(got)) == 1
+    assert metric(d, "engine_starts_total") == 1
+
+
+def test_failed_load_is_told(start):
+    d = start(fake="fail_load 1\n")
+    r = complete(d)
+    assert r.status_code == 503 and "told to fail" in r.json()["error"]["message"]
+    with d.http() as c:
+        m = c.get("/aned/v1/models/fake").json()
+    assert m["state"] == "ready" and "told to fail" in m["reason"]
+
+
+def test_crashed_engine_is_replaced(start):
+    want = text_of(complete(start(), max_tokens=30))
+    d = start(fake="crash_once 12\n")
+    assert text_of(complete(d, max_tokens=30)) == want
+    assert metric(d, "engine_restarts_total") == 1
+
+
+def test_sixteen_streams_survive_a_kill(start):
+    bodies = [{"prompt": f"prompt {i}", "max_tokens": 60, "temperature": 1, "seed": i} for i in range(16)]
+    calm = start()
+    want = [text_of(complete(calm, **b)) for b in bodies]
+    d = start(fake="delay_us 5000\n")
+    got = [None] * 16
+    t = [threading.Thread(target=lambda i=i: got.__setitem__(i, text_of(complete(d, **bodies[i])))) for i in range(16)]
+    for x in t:
+        x.start()
+    while metric(d, "output_tokens_total") < 200:  # of 960
+        time.sleep(0.01)
+    for pid in d.children():
+        os.kill(pid, signal.SIGKILL)
+    for x in t:
+        x.join()
+    assert got == want
+    assert metric(d, "engine_restarts_total") == 1
+
+
+def test_three_crashes_fail_the_model(start):
+    d = start(fake="crash_at 5\n")
+    r = complete(d, max_tokens=30)
+    assert r.status_code == 503 and r.json()["error"]["code"] == "model.failed"
+    with d.http() as c:
+        assert c.get("/aned/v1/models/fake").json()["state"] == "failed"
+        assert c.get("/v1/models").json()["data"][0]["status"]["failed"] is True
+    assert complete(d).json()["error"]["code"] == "model.failed"
+    d.stop()
+    d.start()
+    with d.http() as c:
+        assert c.get("/aned/v1/models/fake").json()["state"] == "failed"  # also after a restart
+        (d.home / "models" / "fake" / "fake").write_text("lo 100\nhi 126\n")
+        assert c.post("/aned/v1/models/fake/load").json()["state"] == "loaded"  # a person asked
+    text_of(complete(d))
+
+
+def test_refused_row_fails_one_stream_only(start):
+    d = start(fake=f"refuse {ord('#') + 3}\ndelay_us 2000\n")
+    got = []
+    t = threading.Thread(target=lambda: got.append(text_of(complete(d, max_tokens=40))))
+    t.start()
+    r = complete(d, prompt="bad # prompt")
+    assert r.status_code == 400 and r.json()["error"]
+    t.join()
+    assert len(got[0]) == 40
+    assert metric(d, "engine_starts_total") == 1
+
+
+def test_queue_is_bounded(start):
+    d = start(fake="delay_us 20000\n", conf="[limits]\nqueue = 3\nstreams = 2\n")
+    codes, t = [], []
+    for _ in range(12):
+        t.append(threading.Thread(target=lambda: codes.append(complete(d, max_tokens=20))))
+        t[-1].start()
+    for x in t:
+        x.join()
+    ok = [r for r in codes if r.status_code == 200]
+    busy = [r for r in codes if r.status_code == 503]
+    assert len(ok) + len(busy) == 12 and 5 <= len(ok) <= 7
+    assert all(r.headers["retry-after"] and r.json()["error"]["code"] == "busy" for r in busy)
+    wait_idle(d)
+    text_of(complete(d))
+
+
+@pytest.mark.parametrize("phase", ["loading", "prompt", "queued", "decode"])
+def test_vanished_clients(start, phase):
+    fake = {"loading": "load_ms 700\n", "prompt": "delay_us 30000\nt_max 2\n"}.get(phase, "delay_us 20000\n")
+    d = start(fake=fake, conf="[limits]\nstreams = 1\n" if phase == "queued" else "")
+    if phase == "queued":
+        blocker = threading.Thread(target=complete, args=(d,), kwargs={"max_tokens": 50})
+        blocker.start()
+        time.sleep(0.1)
+    before = d.fds()
+    for _ in range(6):
+        s = socket.socket(socket.AF_UNIX)
+        s.connect(str(d.sock))
+        body = json.dumps({"prompt": "y" * 200, "max_tokens": 300, "stream": True}).encode()
+        s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        if phase == "decode":
+            assert s.recv(100)
+        else:
+            time.sleep(0.05)
+        s.close()
+    t0 = time.monotonic()
+    if phase == "queued":
+        blocker.join()
+    wait_idle(d, 5)
+    assert phase == "queued" or time.monotonic() - t0 < 2 * SLOW_S
+    assert metric(d, "generations_cancelled_total") == 6
+    if phase != "loading":
+        assert d.fds() <= before + 1
+    text_of(complete(d))
+
+
+def test_slow_reader_is_paused_and_loses_nothing(start):
+    d = start(context=4096)
+    body = {"prompt": "slow", "max_tokens": 3000, "temperature": 0, "stream": True}
+    want = text_of(complete(d, prompt="slow", max_tokens=3000))
+    s = socket.socket(socket.AF_UNIX)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    s.connect(str(d.sock))
+    raw = json.dumps(body).encode()
+    s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(raw) + raw)
+    time.sleep(1.0 * SLOW_S)
+    made = metric(d, "output_tokens_total") - 3000
+    assert 0 < made < 2900, made  # paused long before the end
+    time.sleep(0.3)
+    assert metric(d, "output_tokens_total") - 3000 == made
+    text_of(complete(d))  # others are served meanwhile
+    data = b""
+    while chunk := s.recv(65536):
+        data += chunk
+    s.close()
+    got = ""
+    for line in data.decode().split("\r\n"):
+        if line.startswith("data: {"):
+            got += json.loads(line[6:])["choices"][0]["text"]
+    assert got == want and "data: [DONE]" in data.decode() and data.endswith(b"0\r\n\r\n")
+
+
+def test_idle_model_makes_room(start):
+    d = start(models=("a", "b", "c"), conf="[cache]\nmodels = 2\n")
+    for name in "abcab":
+        text_of(complete(d, model=name))
+    states = {m["name"]: m["state"] for m in status(d)["models"]}
+    assert sorted(states.values()) == ["loaded", "loaded", "ready"] and states["c"] == "ready"
+    assert len(d.children()) == 2
+    assert complete(d, model=None).status_code == 400  # which of them?
+
+
+def test_delete(start):
+    d = start(models=("a", "b"))
+    text_of(complete(d, model="a"))
+    with d.http() as c:
+        assert c.delete("/aned/v1/models/a").json()["deleted"] is True
+        assert [m["name"] for m in c.get("/aned/v1/models").json()["models"]] == ["b"]
+        assert c.delete("/aned/v1/models/a").status_code == 404
+    assert not (d.home / "models" / "a").exists()
+    d.stop()
+    d.start()
+    with d.http() as c:
+        assert [m["name"] for m in c.get("/aned/v1/models").json()["models"]] == ["b"]
+    assert not list((d.home / "staging").iterdir())
+
+
+# --- life ---
+
+def test_sigterm_lets_streams_end(start):
+    d = start(fake="delay_us 10000\n")
+    got = []
+    t = threading.Thread(target=lambda: got.append(text_of(complete(d, max_tokens=60))))
+    t.start()
+    time.sleep(0.2)
+    d.proc.send_signal(signal.SIGTERM)
+    time.sleep(0.1)
+    with pytest.raises(httpx.HTTPError):
+        d.http().get("/health")
+    t.join()
+    assert len(got[0]) == 60
+    assert d.proc.wait(timeout=10) == 0
+    assert not d.sock.exists()
+
+
+def test_second_signal_ends_at_once(start):
+    d = start(fake="delay_us 50000\n")
+    t = threading.Thread(target=lambda: pytest.raises(httpx.HTTPError, complete, d, max_tokens=400))
+    t.start()
+    time.sleep(0.3)
+    children = d.children()
+    d.proc.send_signal(signal.SIGTERM)
+    time.sleep(0.1)
+    d.proc.send_signal(signal.SIGINT)
+    assert d.proc.wait(timeout=5) == 0
+    t.join()
+    assert children and not any(os.path.exists(f"/proc/{p}") for p in children)
+
+
+def test_killed_daemon_takes_its_engines_along(start):
+    d = start()
+    text_of(complete(d))
+    children = d.children()
+    d.kill()
+    end = time.monotonic() + 5
+    while any(os.path.exists(f"/proc/{p}") and "Z" not in open(f"/proc/{p}/stat").read().split(")")[1][:3]
+              for p in children):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    d.start()
+    text_of(complete(d))
+
+
+def test_handed_over_socket(aned, tmp_path):
+    home = make_home(tmp_path / "home")
+    path = tmp_path / "given.sock"
+    s = socket.socket(socket.AF_UNIX)
+    s.bind(str(path))
+    s.listen()
+    code = ("import os,sys; os.dup2(%d, 3); os.environ['LISTEN_PID'] = str(os.getpid()); os.environ['LISTEN_FDS'] = '1';"
+            "os.set_inheritable(3, True); os.execv(sys.argv[1], sys.argv[1:])" % s.fileno())
+    p = subprocess.Popen(["python3", "-c", code, aned, "serve", "--home", str(home)], pass_fds=[s.fileno()],
+                         stderr=subprocess.DEVNULL)
+    try:
+        with httpx.Client(transport=httpx.HTTPTransport(uds=str(path)), base_url="http://aned", timeout=10) as c:
+            assert c.get("/health").status_code == 200
+    finally:
+        p.send_signal(signal.SIGTERM)
+        assert p.wait(timeout=10) == 0
+    assert path.exists()  # not ours to remove
+
+
+def test_bad_configuration(aned, tmp_path):
+    conf = tmp_path / "x.conf"
+    for text, where in (("[engine]\nbogus = 1\n", ":2:"), ("[x]\n\na = 1\n", ":3:"), ("[engine]\nthreads = many\n", ":2:")):
+        conf.write_text(text)
+        r = subprocess.run([aned, "serve", "--config", conf, "--home", tmp_path / "h"], capture_output=True, text=True)
+        assert r.returncode == 78 and r.stderr.startswith("config: ") and f"x.conf{where}" in r.stderr, r.stderr
+    r = subprocess.run([aned, "serve", "--config", tmp_path / "none"], capture_output=True, text=True)
+    assert r.returncode == 78
+    conf.write_text(subprocess.run([aned, "serve", "--print-config"], capture_output=True, text=True, check=True).stdout)
+    assert subprocess.run([aned, "serve", "--check", "--config", conf, "--home", tmp_path / "h"]).returncode == 0
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o755)
+    r = subprocess.run([aned, "serve", "--home", tmp_path / "open", "--socket", tmp_path / "s" / "a.sock"],
+                       capture_output=True, text=True)
+    assert r.returncode == 78 and "chmod 700" in r.stderr
+
+
+# --- fields ---
+
+VALUES = [True, "", "1", [], {}, -1, 0, 1, 21, 1.5, 1e308, 2**53 + 1, -0.0, [1], {"a": 1}]
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
+def test_every_field_with_every_value(plain, path):
+    doc = json.loads((TOP / "proto" / "api.json").read_text())
+    schema = doc["components"]["schemas"]["ChatRequest" if "chat" in path else "CompletionRequest"]["properties"]
+    base = {"messages": [{"role": "user", "content": "x"}]} if "chat" in path else {"prompt": "x"}
+    with plain.http() as c:
+        for name in schema:
+            for v in VALUES:
+                r = c.post(path, json={"model": "fake", "max_tokens": 2, **base, name: v})
+                assert r.status_code in (200, 400, 404, 413), (name, v, r.text)
+                if r.status_code == 400:
+                    e = r.json()["error"]
+                    assert e["param"] in (name, "stream_options", "top_logprobs", "prompt", "echo"), (name, v, e)
+            r = c.post(path, json={"model": "fake", "max_tokens": 2, **base, name: base.get(name)})
+            assert r.status_code == 200, (name, r.text)  # null is absent
