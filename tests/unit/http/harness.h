@@ -133,7 +133,7 @@ static inline const char *talk(struct fix *f, struct buf *b, const char *bytes,
     assert_true(fd >= 0);
     buf_clear(b);
     (void)put(f, fd, bytes, strlen(bytes));
-    get(f, fd, b, want, 1000, eof);
+    get(f, fd, b, want, 5000, eof);
     (void)close(fd);
     turn(f, 2);
     return b->n > 0 ? b->p : "";

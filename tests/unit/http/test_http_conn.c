@@ -309,7 +309,7 @@ static void test_timeouts(void **state)
     int64_t from = now_ms(); /* silent: closed without a word */
     assert_string_equal(talk(f, &b, "", NULL, &eof), "");
     assert_true(eof);
-    assert_in_range(now_ms() - from, 250, 900);
+    assert_in_range(now_ms() - from, 250, 4000);
 
     from = now_ms(); /* half a head */
     const char *r = talk(f, &b, "GET /hello HT", NULL, &eof);
@@ -332,7 +332,7 @@ static void test_timeouts(void **state)
         get(f, fd, &b, NULL, 25, &eof);
     }
     assert_int_equal(strncmp(b.p, "HTTP/1.1 408 ", 13), 0);
-    assert_in_range(now_ms() - from, 350, 900);
+    assert_in_range(now_ms() - from, 350, 4000);
     (void)close(fd);
     buf_fini(&b);
 }
@@ -358,7 +358,7 @@ static void test_gone(void **state)
             turn(f, 20);
             assert_int_equal(t.gone, 2);
             (void)close(fd);
-            turn(f, 1200);
+            turn(f, 1500);
         }
         turn(f, 10);
         assert_int_equal(t.gone, how + 1);
