@@ -52,10 +52,15 @@ int err_errno(struct err *e, int errno_value, const char *what)
     } else if (errno_value == EEXIST || errno_value == ENOTEMPTY) {
         code = ERR_EXISTS;
     }
-    char text[128];
-    if (strerror_r(errno_value, text, sizeof(text)) != 0) {
-        (void)snprintf(text, sizeof(text), "errno %d", errno_value);
+    char space[128] = "";
+#if defined(__GLIBC__) /* the GNU form under _GNU_SOURCE: returns the text */
+    const char *text = strerror_r(errno_value, space, sizeof(space));
+#else
+    const char *text = space;
+    if (strerror_r(errno_value, space, sizeof(space)) != 0) {
+        (void)snprintf(space, sizeof(space), "errno %d", errno_value);
     }
+#endif
     return err_set(e, code, "%s: %s", what, text);
 }
 

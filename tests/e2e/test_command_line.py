@@ -51,7 +51,7 @@ def test_malformed_files_are_refused_by_name(aned, shared):
 
 def test_good_files_are_read(aned, shared):
     for f in [shared / "data/models/derived/stories260K.Q4_K_M.gguf",
-              shared / "data/gguf/minimal/weight-inspect-tiny.gguf",
+              shared / "data/gguf/minimal/weight-inspect-empty.gguf",
               shared / "data/tokenizers/gguf-vocab/ggml-vocab-gpt-2.gguf"]:
         r = run(aned, "inspect", f)
         assert r.returncode == 0, (f.name, r.stderr)

@@ -1,5 +1,7 @@
 /* err, buf, cur, arena, checked arithmetic, hashes. */
 #include "../unit.h"
+
+#include <errno.h>
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/hash.h"
@@ -45,6 +47,9 @@ static void messages_are_cut_and_cleaned(void **state)
     (void)err_prefix(&e, "%s", big);
     assert_int_equal(strlen(e.msg), ERR_MSG_MAX - 1);
     assert_int_equal(err_set(NULL, ERR_IO, "nobody reads this"), ERR_IO);
+    assert_int_equal(err_errno(&e, ENOENT, "x.gguf"), ERR_NOT_FOUND);
+    assert_string_equal(e.msg, "x.gguf: No such file or directory");
+    assert_int_equal(err_errno(&e, ENOSPC, "x"), ERR_NO_SPACE);
 }
 
 static void buffers_keep_their_limit(void **state)

@@ -130,7 +130,7 @@ static void only_what_it_needs_is_passed_on(void **state)
 static void malformed_frames_kill(void **state)
 {
     (void)state;
-    spawn("echo 'this is not a frame at all' >&3; sleep 100", -1);
+    spawn("echo 'this is not a frame at all' >&3; exec sleep 100 >/dev/null 2>&1", -1);
     run();
     assert_int_equal(t.x.signal, SIGKILL);
     assert_int_equal(t.x.code, ERR_FRAME);
@@ -141,7 +141,7 @@ static void a_claimed_4_gib_frame_kills(void **state)
 {
     (void)state;
     spawn("printf 'ANF1\\060\\000\\000\\000\\377\\377\\377\\377\\000\\000\\000"
-          "\\000' >&3; sleep 100", -1);
+          "\\000' >&3; exec sleep 100 >/dev/null 2>&1", -1);
     run();
     assert_int_equal(t.x.code, ERR_FRAME);
 }
@@ -149,7 +149,7 @@ static void a_claimed_4_gib_frame_kills(void **state)
 static void a_deadline_kills(void **state)
 {
     (void)state;
-    spawn("sleep 100", -1);
+    spawn("exec sleep 100 >/dev/null 2>&1", -1);
     child_deadline(t.child, 50);
     run();
     assert_int_equal(t.x.code, ERR_TIMEOUT);
@@ -168,7 +168,7 @@ static void a_disarmed_deadline_does_not(void **state)
 static void one_that_closes_its_end_has_to_leave(void **state)
 {
     (void)state;
-    spawn("exec 3>&-; sleep 100", -1);
+    spawn("exec 3>&-; exec sleep 100 >/dev/null 2>&1", -1);
     uint64_t from = uv_hrtime();
     run();
     assert_int_equal(t.x.signal, SIGKILL);
@@ -178,7 +178,7 @@ static void one_that_closes_its_end_has_to_leave(void **state)
 static void a_grandchild_does_not_hold_us(void **state)
 {
     (void)state;
-    spawn("sleep 20 & exit 4", -1);
+    spawn("sleep 20 >/dev/null 2>&1 & exit 4", -1);
     uint64_t from = uv_hrtime();
     run();
     assert_int_equal(t.x.status, 4);
@@ -190,7 +190,7 @@ static void one_that_does_not_read_is_killed(void **state)
     (void)state;
     char big[1024];
     memset(big, 'x', sizeof(big));
-    spawn("sleep 100", -1);
+    spawn("exec sleep 100 >/dev/null 2>&1", -1);
     for (size_t i = 0; i < FRAME_QUEUE_MAX / sizeof(big) + 1024; i++) {
         child_send(t.child, FRAME_STEP, 0, big, sizeof(big));
     }
@@ -201,7 +201,7 @@ static void one_that_does_not_read_is_killed(void **state)
 static void a_dropped_child_says_nothing(void **state)
 {
     (void)state;
-    spawn("sleep 100", -1);
+    spawn("exec sleep 100 >/dev/null 2>&1", -1);
     child_drop(t.child);
     assert_int_equal(uv_run(&t.loop, UV_RUN_DEFAULT), 0);
     assert_int_equal(t.exits, 0);
