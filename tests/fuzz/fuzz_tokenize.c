@@ -50,8 +50,8 @@ static const char *const words[] = {"<s>",
                                     "\xC4\xA0",
                                     "\xC3\xA9",
                                     "\xE2\x96\x81",
-                                    "\xE2\x96\x81"
-                                    "a",
+                                    ("\xE2\x96\x81"
+                                     "a"),
                                     "aa",
                                     "<0x0A>"};
 static const char *const merges[] = {"a b", "ab a", "a a", "\xC4\xA0 a"};
