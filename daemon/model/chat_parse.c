@@ -369,9 +369,9 @@ static struct node *parse_unary(struct parser *p)
 static struct node *parse_level(struct parser *p, size_t level)
 {
     static const char *const ops[][4] = {
-        {"+",                                                                         "-"},
+        {"+",   "-"},
         {     "~" },
-        { "*", "/",                                                                         "//", "%"},
+        { "*", "/",   "//", "%"},
     };
     if (level == countof(ops)) {
         return parse_unary(p);
