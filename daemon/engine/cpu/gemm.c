@@ -239,7 +239,10 @@ static void decoded_run(const struct gemm *g, size_t begin, size_t end,
 static void block(void *ctx, size_t begin, size_t end, unsigned worker)
 {
     const struct gemm *g = ctx;
-    const void *w = row_at(g->kind, g->w, begin * g->ldw);
+    const void *w = NULL;
+    if (g->kind != WEIGHT_ROWS) {
+        w = row_at(g->kind, g->w, begin * g->ldw);
+    }
     switch (g->kind) {
     case WEIGHT_I8:
         rows_run(g, WEIGHT_I8, w, begin, end);
