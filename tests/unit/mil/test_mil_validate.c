@@ -81,7 +81,7 @@ static struct mil_op *op_of(struct mil_program *p, const char *type)
         }
     }
     fail_msg("no %s", type);
-    return NULL;
+    abort(); /* fail_msg does not return; the compiler must know */
 }
 
 static struct mil_value *value_of(struct mil_program *p, const char *name)
@@ -93,7 +93,7 @@ static struct mil_value *value_of(struct mil_program *p, const char *name)
         }
     }
     fail_msg("no %s", name);
-    return NULL;
+    abort(); /* fail_msg does not return; the compiler must know */
 }
 
 static struct mil_arg *arg_of(struct mil_op *op, const char *name)
@@ -104,7 +104,7 @@ static struct mil_arg *arg_of(struct mil_op *op, const char *name)
         }
     }
     fail_msg("no operand %s", name);
-    return NULL;
+    abort(); /* fail_msg does not return; the compiler must know */
 }
 
 /* The constant that a const op holds, to be changed in place. */
@@ -112,6 +112,7 @@ static struct mil_const *const_of(struct mil_program *p, const char *name)
 {
     struct mil_op *op = value_of(p, name)->def;
     struct mil_const *c = arena_alloc(&p->arena, sizeof(*c));
+    must(c != NULL);
     for (size_t i = 0; i < op->n_attrs; i++) {
         if (strcmp(op->attrs[i].name, "val") == 0) {
             *c = *op->attrs[i].val;
@@ -126,6 +127,7 @@ static struct mil_const *inline_of(struct mil_program *p, const char *type,
 {
     struct mil_arg *a = arg_of(op_of(p, type), name);
     struct mil_const *c = arena_alloc(&p->arena, sizeof(*c));
+    must(c != NULL);
     *c = *a->b[0].imm;
     a->b[0].imm = c;
     return c;
@@ -172,6 +174,7 @@ BREAK(two_bindings)
 {
     struct mil_arg *a = arg_of(op_of(p, "conv"), "x");
     struct mil_binding *b = arena_array(&p->arena, 2, sizeof(*b));
+    must(b != NULL);
     b[0] = a->b[0];
     b[1] = a->b[0];
     a->b = b;
@@ -372,6 +375,7 @@ BREAK(enumerated_right)
 BREAK(input_twice)
 {
     struct mil_feature *in = arena_array(&p->arena, 2, sizeof(*in));
+    must(in != NULL);
     in[0] = MAIN(p)->in[0];
     in[1] = MAIN(p)->in[0];
     MAIN(p)->in = in;
