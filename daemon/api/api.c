@@ -8,25 +8,25 @@
 #define DEL  HTTP_M_DELETE
 
 const struct http_route api_routes[] = {
-    {GET,  "/health",                      api_health,       0                 },
-    {GET,  "/metrics",                     api_metrics,      0                 },
-    {GET,  "/v1/models",                   api_oai_models,   0                 },
-    {GET,  "/v1/models/{}",                api_oai_model,    0                 },
-    {POST, "/v1/completions",              api_completions,  HTTP_CHAT_BODY_MAX},
-    {POST, "/v1/chat/completions",         api_chat,         HTTP_CHAT_BODY_MAX},
-    {POST, "/tokenize",                    api_tokenize,     HTTP_CHAT_BODY_MAX},
-    {POST, "/detokenize",                  api_detokenize,   HTTP_CHAT_BODY_MAX},
-    {GET,  "/aned/v1/status",              api_status,       0                 },
-    {GET,  "/aned/v1/jobs",                api_jobs_list,    0                 },
-    {POST, "/aned/v1/jobs",                api_jobs_create,  HTTP_BODY_MAX     },
-    {GET,  "/aned/v1/jobs/{}",             api_job_get,      0                 },
-    {DEL,  "/aned/v1/jobs/{}",             api_job_cancel,   HTTP_BODY_MAX     },
-    {GET,  "/aned/v1/jobs/{}/events",      api_job_events,   0                 },
-    {GET,  "/aned/v1/models",              api_models_list,  0                 },
-    {GET,  "/aned/v1/models/{}",           api_model_get,    0                 },
-    {DEL,  "/aned/v1/models/{}",           api_model_delete, HTTP_BODY_MAX     },
-    {POST, "/aned/v1/models/{}/load",      api_model_load,   HTTP_BODY_MAX     },
-    {POST, "/aned/v1/models/{}/unload",    api_model_unload, HTTP_BODY_MAX     },
+    {GET,  "/health",                   api_health,       0                 },
+    {GET,  "/metrics",                  api_metrics,      0                 },
+    {GET,  "/v1/models",                api_oai_models,   0                 },
+    {GET,  "/v1/models/{}",             api_oai_model,    0                 },
+    {POST, "/v1/completions",           api_completions,  HTTP_CHAT_BODY_MAX},
+    {POST, "/v1/chat/completions",      api_chat,         HTTP_CHAT_BODY_MAX},
+    {POST, "/tokenize",                 api_tokenize,     HTTP_CHAT_BODY_MAX},
+    {POST, "/detokenize",               api_detokenize,   HTTP_CHAT_BODY_MAX},
+    {GET,  "/aned/v1/status",           api_status,       0                 },
+    {GET,  "/aned/v1/jobs",             api_jobs_list,    0                 },
+    {POST, "/aned/v1/jobs",             api_jobs_create,  HTTP_BODY_MAX     },
+    {GET,  "/aned/v1/jobs/{}",          api_job_get,      0                 },
+    {DEL,  "/aned/v1/jobs/{}",          api_job_cancel,   HTTP_BODY_MAX     },
+    {GET,  "/aned/v1/jobs/{}/events",   api_job_events,   0                 },
+    {GET,  "/aned/v1/models",           api_models_list,  0                 },
+    {GET,  "/aned/v1/models/{}",        api_model_get,    0                 },
+    {DEL,  "/aned/v1/models/{}",        api_model_delete, HTTP_BODY_MAX     },
+    {POST, "/aned/v1/models/{}/load",   api_model_load,   HTTP_BODY_MAX     },
+    {POST, "/aned/v1/models/{}/unload", api_model_unload, HTTP_BODY_MAX     },
 };
 const size_t api_n_routes = countof(api_routes);
 
@@ -51,8 +51,8 @@ static const char *type_of(int status)
 void api_put_error(struct json *o, int code, const char *param, const char *msg)
 {
     struct json *x = json_add_object(o, "error");
-    json_add_str(x, "message", msg != NULL && msg[0] != '\0' ? msg
-                                                             : err_text(code));
+    json_add_str(x, "message",
+                 msg != NULL && msg[0] != '\0' ? msg : err_text(code));
     json_add_str(x, "type", type_of(err_http(code)));
     if (param != NULL) {
         json_add_str(x, "param", param);
@@ -118,8 +118,8 @@ int api_body(struct http_req *r, struct json **ret)
 int api_model(struct http_req *r, const char *name, struct model **ret)
 {
     struct server *s = http_ctx(r);
-    struct model *m = name != NULL ? models_find(s->models, name)
-                                   : models_only(s->models);
+    struct model *m =
+        name != NULL ? models_find(s->models, name) : models_only(s->models);
     struct err e = {0};
     if (m != NULL) {
         *ret = m;

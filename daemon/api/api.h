@@ -14,12 +14,10 @@ extern const struct http_route api_routes[];
 extern const size_t api_n_routes;
 
 /* http_conf.error_body: the error object of the path's dialect. */
-void api_error_body(const char *path, int code, const char *msg,
-                    struct buf *b);
+void api_error_body(const char *path, int code, const char *msg, struct buf *b);
 
 /* Reply with an error of OpenAI's shape. param may be NULL. */
-void api_fail(struct http_req *r, int code, const char *param,
-              const char *msg);
+void api_fail(struct http_req *r, int code, const char *param, const char *msg);
 /* The object {"message","type","param","code"} as a member "error" of o. */
 void api_put_error(struct json *o, int code, const char *param,
                    const char *msg);
@@ -29,8 +27,7 @@ void api_reply(struct http_req *r, int status, struct json *body);
 CHECKED int api_body(struct http_req *r, struct json **ret);
 /* The model that `name` (NULL: the only one there is) means. On failure the
  * reply was sent: 404 model_not_found, or 400 when none is named. */
-CHECKED int api_model(struct http_req *r, const char *name,
-                      struct model **ret);
+CHECKED int api_model(struct http_req *r, const char *name, struct model **ret);
 
 /* native.c */
 void api_jobs_create(struct http_req *r, const struct http_args *a);

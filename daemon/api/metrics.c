@@ -95,8 +95,7 @@ static void put_work(struct buf *b, const struct stats *t)
     counter(b, "jobs_created_total", "Conversion jobs.", t->jobs_created);
     counter(b, "jobs_done_total", "Of them done.", t->jobs_done);
     counter(b, "jobs_failed_total", "Of them failed.", t->jobs_failed);
-    counter(b, "jobs_cancelled_total", "Of them cancelled.",
-            t->jobs_cancelled);
+    counter(b, "jobs_cancelled_total", "Of them cancelled.", t->jobs_cancelled);
     histogram(b, "time_to_first_token_seconds", "From request to first token.",
               &t->first_token);
     histogram(b, "time_between_tokens_seconds", "Between a choice's tokens.",

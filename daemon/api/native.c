@@ -318,8 +318,8 @@ static void change(struct http_req *r, const struct http_args *a, bool up)
     l->r = r;
     l->wait.fn = on_loaded;
     (void)snprintf(l->name, sizeof(l->name), "%s", m->name);
-    int rc = up ? model_load(m, true, &l->wait, &e)
-                : model_unload(m, &l->wait, &e);
+    int rc =
+        up ? model_load(m, true, &l->wait, &e) : model_unload(m, &l->wait, &e);
     if (rc == 0) {
         http_on_gone(r, loading_gone, l);
         return;
@@ -342,7 +342,7 @@ void api_model_unload(struct http_req *r, const struct http_args *a)
     change(r, a, false);
 }
 
-struct deletion { /* waits for the store */
+struct deletion {       /* waits for the store */
     struct http_req *r; /* NULL: the client left */
     char name[MODEL_NAME_MAX + 1];
 };

@@ -156,7 +156,8 @@ static int read_content(struct gen *g, const struct json *v, size_t i,
     if (s == NULL && (v == NULL || json_type(v) != JSON_ARRAY)) {
         return err_set(e, ERR_INVALID,
                        "messages[%zu].content: must be a string or an array of "
-                       "text parts", i);
+                       "text parts",
+                       i);
     }
     buf_init(&b, TEXT_BYTES_MAX);
     if (s != NULL) {
@@ -198,8 +199,10 @@ static int read_message(struct gen *g, const struct json *v, size_t i,
         if (strcmp(k, "role") != 0 && strcmp(k, "content") != 0 &&
             json_type(c) != JSON_NULL &&
             !(json_type(c) == JSON_ARRAY && json_first(c) == NULL)) {
-            return err_set(e, ERR_UNSUPPORTED, "messages[%zu].%.32s: no such "
-                           "field here", i, k);
+            return err_set(e, ERR_UNSUPPORTED,
+                           "messages[%zu].%.32s: no such "
+                           "field here",
+                           i, k);
         }
     }
     for (size_t k = 0; k < countof(roles); k++) {
@@ -208,8 +211,10 @@ static int read_message(struct gen *g, const struct json *v, size_t i,
             return read_content(g, json_get(v, "content"), i, m, e);
         }
     }
-    return err_set(e, ERR_UNSUPPORTED, "messages[%zu].role: '%.32s' is not one "
-                   "of system, developer, user, assistant", i, role);
+    return err_set(e, ERR_UNSUPPORTED,
+                   "messages[%zu].role: '%.32s' is not one "
+                   "of system, developer, user, assistant",
+                   i, role);
 }
 
 static int read_messages(struct call *c, const struct json *j, struct err *e)

@@ -202,8 +202,8 @@ static void put_timings(struct json *o, const struct call *c)
     struct json *x = json_add_object(o, "timings");
     uint64_t first = u.first_us > u.started_us ? u.first_us - u.started_us : 0;
     uint64_t rest = u.last_us > u.first_us ? u.last_us - u.first_us : 0;
-    uint64_t queue = u.started_us > u.created_us ? u.started_us - u.created_us
-                                                 : 0;
+    uint64_t queue =
+        u.started_us > u.created_us ? u.started_us - u.created_us : 0;
     json_add_int(x, "cache_n", (int64_t)u.n_cached);
     json_add_num(x, "queue_ms", (double)queue / 1000);
     put_rate(x, "prompt", u.n_prompt - u.n_cached, first);
@@ -217,14 +217,25 @@ static const char *chunk_object(const struct call *c)
     return c->chat ? "chat.completion.chunk" : "text_completion";
 }
 
-/* Send o as one event and free it. false: the client is slow. */
-static bool event(struct call *c, struct json *o)
+static void begin(struct call *c)
 {
     if (!c->begun) {
         c->begun = true;
         http_stream_begin(c->r, 200, "text/event-stream");
         http_stream_on_drain(c->r, call_on_drain);
     }
+}
+
+static bool send_out(struct call *c)
+{
+    begin(c);
+    must(buf_ok(&c->out)); /* a token's text and its alternatives */
+    return http_stream_write(c->r, c->out.p, c->out.n);
+}
+
+/* Send o as one event and free it. false: the client is slow. */
+static bool event(struct call *c, struct json *o)
+{
     if (c->p.include_usage && json_get(o, "usage") == NULL &&
         json_get(o, "error") == NULL) {
         json_add_null(o, "usage");
@@ -234,8 +245,24 @@ static bool event(struct call *c, struct json *o)
     json_write(o, false, &c->out);
     buf_puts(&c->out, "\n\n");
     json_free(o);
-    must(buf_ok(&c->out)); /* a token's text and its alternatives */
-    return http_stream_write(c->r, c->out.p, c->out.n);
+    return send_out(c);
+}
+
+/* The event that nearly all are: some text and nothing else. Written without
+ * a tree; what choice_event() would write. id and model need no escapes. */
+static bool text_event(struct call *c, uint32_t i, const char *text, size_t n)
+{
+    struct buf *b = &c->out;
+    buf_clear(b);
+    buf_printf(b,
+               "data: {\"id\":\"%s\",\"object\":\"%s\",\"created\":%lld,"
+               "\"model\":\"%s\",\"choices\":[{\"index\":%u,%s",
+               c->id, chunk_object(c), (long long)c->created, c->model, i,
+               c->chat ? "\"delta\":{\"content\":" : "\"text\":");
+    json_put_string(b, text, n);
+    buf_printf(b, "%s,\"logprobs\":null,\"finish_reason\":null}]%s}\n\n",
+               c->chat ? "}" : "", c->p.include_usage ? ",\"usage\":null" : "");
+    return send_out(c);
 }
 
 /* One choice's event: text (NULL: none), role on the first, or the end. */
@@ -291,8 +318,8 @@ static bool on_token(void *ctx, uint32_t i, const struct msg_token *t,
 {
     struct call *c = ctx;
     struct call_choice *x = &c->choices[i];
-    bool last = !c->p.req.ignore_eos &&
-                tokenizer_is_eog(gen_tokenizer(c->gen), t->id);
+    bool last =
+        !c->p.req.ignore_eos && tokenizer_is_eog(gen_tokenizer(c->gen), t->id);
     if (c->p.logprobs && !last) {
         note_probs(c, x, t);
     }
@@ -305,7 +332,8 @@ static bool on_token(void *ctx, uint32_t i, const struct msg_token *t,
     }
     bool fast = choice_begin(c, i);
     if (n > 0) {
-        fast = choice_event(c, i, text, n, NULL);
+        fast = c->p.logprobs ? choice_event(c, i, text, n, NULL)
+                             : text_event(c, i, text, n);
     }
     return fast;
 }

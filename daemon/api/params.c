@@ -180,7 +180,8 @@ static int set_bias(struct params *p, const struct row *row,
         if (!ban && (json_type(c) != JSON_NUMBER || x < -100 || x > 100)) {
             return err_set(e, ERR_INVALID,
                            "%s: the bias of %d must be a number from -100 to "
-                           "100, or false", row->name, (int)id);
+                           "100, or false",
+                           row->name, (int)id);
         }
         if (s->n_bias >= ENGINE_BIAS_MAX) {
             return err_set(e, ERR_INVALID, "%s: at most %u entries", row->name,
@@ -307,57 +308,58 @@ static int only_no_tool(struct params *p, const struct row *row,
     (void)p;
     return s != NULL && (strcmp(s, "none") == 0 || strcmp(s, "auto") == 0)
                ? 0
-               : unsupported(row, e, "only \"none\" or \"auto\", without tools");
+               : unsupported(row, e,
+                             "only \"none\" or \"auto\", without tools");
 }
 
-#define BOTH  (PARAMS_COMPLETION | PARAMS_CHAT)
-#define TEXT  PARAMS_COMPLETION
-#define CHAT  PARAMS_CHAT
+#define BOTH   (PARAMS_COMPLETION | PARAMS_CHAT)
+#define TEXT   PARAMS_COMPLETION
+#define CHAT   PARAMS_CHAT
 #define REQ(f) offsetof(struct params, req.f)
 #define SAM(f) offsetof(struct params, req.sampling.f)
 #define OUR(f) offsetof(struct params, f)
 #define SEED   9007199254740992.0 /* what a JSON number holds exactly: 2^53 */
 
 static const struct row rows[] = {
-    {"model", BOTH, set_model, 0, 0, 0},
-    {"messages", CHAT, set_elsewhere, 0, 0, 0},
-    {"prompt", TEXT, set_elsewhere, 0, 0, 0},
-    {"stream", BOTH, set_bool, 0, 0, OUR(stream)},
-    {"stream_options", BOTH, set_stream_options, 0, 0, 0},
-    {"max_tokens", BOTH, set_uint, 0, MODEL_CONTEXT_MAX, REQ(max_tokens)},
-    {"max_completion_tokens", CHAT, set_uint, 0, MODEL_CONTEXT_MAX,
-     REQ(max_tokens)},
-    {"n_predict", BOTH, set_uint, -1, MODEL_CONTEXT_MAX, REQ(max_tokens)},
-    {"n", BOTH, set_uint, 1, CHOICES_MAX, REQ(n)},
-    {"temperature", BOTH, set_float, 0, 2, SAM(temperature)},
-    {"top_p", BOTH, set_float, 0, 1, SAM(top_p)},
-    {"top_k", BOTH, set_top_k, -1, MODEL_VOCAB_MAX, 0},
-    {"min_p", BOTH, set_float, 0, 1, SAM(min_p)},
-    {"repeat_penalty", BOTH, set_float, 0.01, 10, SAM(repeat_penalty)},
-    {"repeat_last_n", BOTH, set_uint, -1, MODEL_CONTEXT_MAX,
-     SAM(repeat_last_n)},
-    {"presence_penalty", BOTH, set_float, -2, 2, SAM(presence_penalty)},
-    {"frequency_penalty", BOTH, set_float, -2, 2, SAM(frequency_penalty)},
-    {"seed", BOTH, set_seed, -SEED, SEED, 0},
-    {"stop", BOTH, set_stop, 0, 0, 0},
-    {"logit_bias", BOTH, set_bias, 0, 0, 0},
-    {"ignore_eos", BOTH, set_bool, 0, 0, REQ(ignore_eos)},
-    {"cache_prompt", BOTH, set_bool, 0, 0, REQ(reuse)},
-    {"id_slot", BOTH, set_slot, -1, SEED, 0},
-    {"logprobs", TEXT, set_logprobs_n, 0, ENGINE_LOGPROBS_MAX, 0},
-    {"n_probs", TEXT, set_logprobs_n, 0, ENGINE_LOGPROBS_MAX, 0},
-    {"logprobs", CHAT, set_bool, 0, 0, OUR(logprobs)},
-    {"top_logprobs", CHAT, set_uint, 0, ENGINE_LOGPROBS_MAX, SAM(logprobs)},
-    {"echo", TEXT, set_bool, 0, 0, OUR(echo)},
-    {"best_of", TEXT, only_one, 0, 0, 0},
-    {"suffix", TEXT, only_empty, 0, 0, 0},
-    {"tools", CHAT, only_empty, 0, 0, 0},
-    {"tool_choice", CHAT, only_no_tool, 0, 0, 0},
-    {"response_format", CHAT, only_text, 0, 0, 0},
-    {"parallel_tool_calls", CHAT, set_any_bool, 0, 0, 0},
-    {"user", BOTH, set_string, 0, 0, 0},
-    {"metadata", CHAT, set_object, 0, 0, 0},
-    {"store", CHAT, set_any_bool, 0, 0, 0},
+    {"model",                 BOTH, set_model,          0,     0,                   0                     },
+    {"messages",              CHAT, set_elsewhere,      0,     0,                   0                     },
+    {"prompt",                TEXT, set_elsewhere,      0,     0,                   0                     },
+    {"stream",                BOTH, set_bool,           0,     0,                   OUR(stream)           },
+    {"stream_options",        BOTH, set_stream_options, 0,     0,                   0                     },
+    {"max_tokens",            BOTH, set_uint,           0,     MODEL_CONTEXT_MAX,   REQ(max_tokens)       },
+    {"max_completion_tokens", CHAT, set_uint,           0,     MODEL_CONTEXT_MAX,
+     REQ(max_tokens)                                                                                      },
+    {"n_predict",             BOTH, set_uint,           -1,    MODEL_CONTEXT_MAX,   REQ(max_tokens)       },
+    {"n",                     BOTH, set_uint,           1,     CHOICES_MAX,         REQ(n)                },
+    {"temperature",           BOTH, set_float,          0,     2,                   SAM(temperature)      },
+    {"top_p",                 BOTH, set_float,          0,     1,                   SAM(top_p)            },
+    {"top_k",                 BOTH, set_top_k,          -1,    MODEL_VOCAB_MAX,     0                     },
+    {"min_p",                 BOTH, set_float,          0,     1,                   SAM(min_p)            },
+    {"repeat_penalty",        BOTH, set_float,          0.01,  10,                  SAM(repeat_penalty)   },
+    {"repeat_last_n",         BOTH, set_uint,           -1,    MODEL_CONTEXT_MAX,
+     SAM(repeat_last_n)                                                                                   },
+    {"presence_penalty",      BOTH, set_float,          -2,    2,                   SAM(presence_penalty) },
+    {"frequency_penalty",     BOTH, set_float,          -2,    2,                   SAM(frequency_penalty)},
+    {"seed",                  BOTH, set_seed,           -SEED, SEED,                0                     },
+    {"stop",                  BOTH, set_stop,           0,     0,                   0                     },
+    {"logit_bias",            BOTH, set_bias,           0,     0,                   0                     },
+    {"ignore_eos",            BOTH, set_bool,           0,     0,                   REQ(ignore_eos)       },
+    {"cache_prompt",          BOTH, set_bool,           0,     0,                   REQ(reuse)            },
+    {"id_slot",               BOTH, set_slot,           -1,    SEED,                0                     },
+    {"logprobs",              TEXT, set_logprobs_n,     0,     ENGINE_LOGPROBS_MAX, 0                     },
+    {"n_probs",               TEXT, set_logprobs_n,     0,     ENGINE_LOGPROBS_MAX, 0                     },
+    {"logprobs",              CHAT, set_bool,           0,     0,                   OUR(logprobs)         },
+    {"top_logprobs",          CHAT, set_uint,           0,     ENGINE_LOGPROBS_MAX, SAM(logprobs)         },
+    {"echo",                  TEXT, set_bool,           0,     0,                   OUR(echo)             },
+    {"best_of",               TEXT, only_one,           0,     0,                   0                     },
+    {"suffix",                TEXT, only_empty,         0,     0,                   0                     },
+    {"tools",                 CHAT, only_empty,         0,     0,                   0                     },
+    {"tool_choice",           CHAT, only_no_tool,       0,     0,                   0                     },
+    {"response_format",       CHAT, only_text,          0,     0,                   0                     },
+    {"parallel_tool_calls",   CHAT, set_any_bool,       0,     0,                   0                     },
+    {"user",                  BOTH, set_string,         0,     0,                   0                     },
+    {"metadata",              CHAT, set_object,         0,     0,                   0                     },
+    {"store",                 CHAT, set_any_bool,       0,     0,                   0                     },
 };
 
 size_t params_count(void)
@@ -383,7 +385,8 @@ static int read_field(struct params *p, const struct json *v, unsigned dialect,
     for (size_t i = 0; i < countof(rows); i++) {
         if ((rows[i].dialects & dialect) != 0 &&
             strcmp(rows[i].name, key) == 0) {
-            return json_type(v) == JSON_NULL ? 0 : rows[i].set(p, &rows[i], v, e);
+            return json_type(v) == JSON_NULL ? 0
+                                             : rows[i].set(p, &rows[i], v, e);
         }
     }
     return err_set(e, ERR_UNSUPPORTED, "%.63s: no such field here", key);
@@ -431,8 +434,8 @@ int params_read(const struct json *j, unsigned dialect, struct params *p,
         return rc;
     }
     p->param[0] = '\0';
-    if (!p->seeded && getentropy(&p->req.sampling.seed,
-                                 sizeof(p->req.sampling.seed)) != 0) {
+    if (!p->seeded &&
+        getentropy(&p->req.sampling.seed, sizeof(p->req.sampling.seed)) != 0) {
         p->req.sampling.seed = uv_hrtime();
     }
     return 0;

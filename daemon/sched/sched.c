@@ -29,8 +29,8 @@ void sched_init(struct sched *s, const struct sched_conf *c)
     *s = (struct sched){.conf = *c};
     s->conf.rows_step = clamp(c->rows_step, 1, ENGINE_STEP_ROWS_MAX);
     s->conf.rows_seq = clamp(c->rows_seq, 1, s->conf.rows_step);
-    s->conf.chunk =
-        c->chunk == 0 ? s->conf.rows_step : clamp(c->chunk, 1, s->conf.rows_step);
+    s->conf.chunk = c->chunk == 0 ? s->conf.rows_step
+                                  : clamp(c->chunk, 1, s->conf.rows_step);
     s->conf.seqs = clamp(c->seqs, 1, ENGINE_SEQS_MAX);
     s->conf.running = clamp(c->running, 1, STREAMS_MAX);
     s->conf.running = clamp(s->conf.running, 1, s->conf.seqs);
@@ -105,7 +105,7 @@ void sched_remove(struct sched *s, struct sched_stream *x, uint64_t now_us)
             q->failed = true; /* nothing worth keeping */
         }
     }
-    LIST_EACH (l, &s->waiting) {
+    LIST_EACH(l, &s->waiting) {
         if (stream_of(l)->after == x) {
             stream_of(l)->after = NULL;
         }
@@ -293,7 +293,7 @@ static bool start(struct sched *s, struct sched_stream *x, uint64_t now_us)
 
 static void start_waiting(struct sched *s, uint64_t now_us)
 {
-    LIST_EACH_SAFE (l, &s->waiting) {
+    LIST_EACH_SAFE(l, &s->waiting) {
         struct sched_stream *x = stream_of(l);
         if (s->n_running >= s->conf.running) {
             return;
@@ -338,7 +338,7 @@ static uint32_t plan_decode(struct sched *s, uint32_t max)
         s->n_running > max && s->n_running > 0 ? s->turn % s->n_running : 0;
     for (unsigned round = 0; round < 2; round++) {
         uint32_t i = 0;
-        LIST_EACH (l, &s->running) {
+        LIST_EACH(l, &s->running) {
             bool second_half = i++ >= skip;
             struct sched_stream *x = stream_of(l);
             if (second_half == (round == 0) && left(x) == 1 && n < max) {
@@ -357,7 +357,7 @@ static void plan_prefill(struct sched *s, uint32_t room)
     uint32_t goal = fit < (double)room ? (uint32_t)fit : room;
     uint32_t budget = (uint32_t)num_min(
         room, num_min(s->conf.chunk, num_max(goal, SCHED_ROWS_MIN)));
-    LIST_EACH (l, &s->running) {
+    LIST_EACH(l, &s->running) {
         struct sched_stream *x = stream_of(l);
         uint32_t n = left(x);
         if (n < 2 || budget == 0) {
@@ -373,7 +373,7 @@ static void plan_prefill(struct sched *s, uint32_t room)
 static void plan_rows(struct sched *s)
 {
     bool prefill = false;
-    LIST_EACH (l, &s->running) {
+    LIST_EACH(l, &s->running) {
         prefill = prefill || left(stream_of(l)) > 1;
     }
     uint32_t max = s->conf.rows_step;

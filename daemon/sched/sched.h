@@ -35,8 +35,8 @@
 #define SCHED_STEP_GOAL_US 100000u /* of a step with prompt rows */
 #define SCHED_ROWS_MIN     4u      /* prompt rows a step whatever they cost */
 #define SCHED_ROWS_FIRST   32u     /* while their cost is not known */
-#define SCHED_FORK_MIN     16u     /* shared tokens that are worth a state copy */
-#define SCHED_TAIL         32u     /* tokens a session may lose to another */
+#define SCHED_FORK_MIN     16u /* shared tokens that are worth a state copy */
+#define SCHED_TAIL         32u /* tokens a session may lose to another */
 
 struct sched_conf {
     uint32_t rows_seq;  /* of one sequence in a step: the engine's t_max */
@@ -139,7 +139,8 @@ void sched_pause(struct sched_stream *x, bool paused);
 CHECKED int sched_push(struct sched *s, struct sched_stream *x, int32_t token);
 
 /* Form the next step. NULL when a step is in flight or there is nothing to
- * do. A plan with rows puts it in flight: sched_done or sched_lost must follow. */
+ * do. A plan with rows puts it in flight: sched_done or sched_lost must follow.
+ */
 const struct sched_plan *sched_next(struct sched *s, uint64_t now_us);
 /* Row i of the step in flight failed: its sequence is thrown away. */
 void sched_row_failed(struct sched *s, size_t i);

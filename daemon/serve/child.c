@@ -112,7 +112,7 @@ static void on_alloc(uv_handle_t *h, size_t hint, uv_buf_t *ret)
 static void take_frames(struct child *c, const char *p, size_t n)
 {
     struct err e = {0};
-    struct frame f = {0};
+    struct frame f = {.request = 0};
     int rc = frame_in_put(&c->in, p, n, &e);
     while (rc == 0 && (rc = frame_in_next(&c->in, &f, &e)) == 1) {
         rc = 0;
@@ -158,7 +158,7 @@ static int own_path(char *out, size_t size)
 static void child_env(char **env, size_t max, char *text, size_t size)
 {
     static const char *const keep[] = {
-        "HOME",         "TMPDIR",       "ASAN_OPTIONS",
+        "HOME",          "TMPDIR",       "ASAN_OPTIONS",
         "UBSAN_OPTIONS", "TSAN_OPTIONS", "LSAN_OPTIONS",
     };
     static char lang[] = "LANG=C";
@@ -209,14 +209,14 @@ int child_spawn(uv_loop_t *loop, const struct child_conf *conf,
 
     char *argv[] = {name, role, NULL};
     uv_stdio_container_t io[5] = {
-        {.flags = UV_IGNORE},
-        {.flags = UV_INHERIT_FD, .data.fd = STDERR_FILENO},
-        {.flags = UV_INHERIT_FD, .data.fd = STDERR_FILENO},
-        {.flags = (uv_stdio_flags)((unsigned)UV_CREATE_PIPE |
+        {.flags = UV_IGNORE                    },
+        { .flags = UV_INHERIT_FD,              .data.fd = STDERR_FILENO},
+        { .flags = UV_INHERIT_FD,              .data.fd = STDERR_FILENO},
+        { .flags = (uv_stdio_flags)((unsigned)UV_CREATE_PIPE |
                                    (unsigned)UV_READABLE_PIPE |
                                    (unsigned)UV_WRITABLE_PIPE),
          .data.stream = (uv_stream_t *)&c->pipe},
-        {.flags = UV_INHERIT_FD, .data.fd = conf->fd},
+        { .flags = UV_INHERIT_FD,                   .data.fd = conf->fd},
     };
     uv_process_options_t o = {
         .exit_cb = on_process_exit,

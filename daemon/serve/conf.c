@@ -2,10 +2,9 @@
 #include "serve/conf.h"
 
 #include <errno.h>
+#include <ini.h>
 #include <limits.h>
 #include <string.h>
-
-#include <ini.h>
 
 enum kind { KIND_INT, KIND_STR, KIND_WORD };
 
@@ -18,29 +17,29 @@ struct option {
     const char *words;
 };
 
-#define ROW_INT(s, k, d, lo, hi, h)                                            \
-    {.section = #s,                                                            \
-     .key = #k,                                                                \
-     .help = h,                                                                \
-     .kind = KIND_INT,                                                         \
-     .offset = offsetof(struct conf, s##_##k),                                 \
-     .def = (int64_t)(d),                                                      \
-     .min = (int64_t)(lo),                                                     \
+#define ROW_INT(s, k, d, lo, hi, h)            \
+    {.section = #s,                            \
+     .key = #k,                                \
+     .help = h,                                \
+     .kind = KIND_INT,                         \
+     .offset = offsetof(struct conf, s##_##k), \
+     .def = (int64_t)(d),                      \
+     .min = (int64_t)(lo),                     \
      .max = (int64_t)(hi)},
-#define ROW_STR(s, k, d, h)                                                    \
-    {.section = #s,                                                            \
-     .key = #k,                                                                \
-     .help = h,                                                                \
-     .kind = KIND_STR,                                                         \
-     .offset = offsetof(struct conf, s##_##k),                                 \
+#define ROW_STR(s, k, d, h)                    \
+    {.section = #s,                            \
+     .key = #k,                                \
+     .help = h,                                \
+     .kind = KIND_STR,                         \
+     .offset = offsetof(struct conf, s##_##k), \
      .text = d},
-#define ROW_WORD(s, k, d, w, h)                                                \
-    {.section = #s,                                                            \
-     .key = #k,                                                                \
-     .help = h,                                                                \
-     .kind = KIND_WORD,                                                        \
-     .offset = offsetof(struct conf, s##_##k),                                 \
-     .text = d,                                                                \
+#define ROW_WORD(s, k, d, w, h)                \
+    {.section = #s,                            \
+     .key = #k,                                \
+     .help = h,                                \
+     .kind = KIND_WORD,                        \
+     .offset = offsetof(struct conf, s##_##k), \
+     .text = d,                                \
      .words = w},
 
 static const struct option options[] = {CONF_MAP(ROW_INT, ROW_STR, ROW_WORD)};
@@ -192,8 +191,9 @@ int conf_read(struct conf *c, const char *path, struct err *e)
     }
     int bad = ini_parse_stream(on_line, &r, on_value, &r);
     if (r.rc == 0 && bad != 0) {
-        r.rc = err_set(e, ERR_CONFIG, "%s:%d: neither [section] nor key = value",
-                       path, bad > 0 ? bad : r.line);
+        r.rc =
+            err_set(e, ERR_CONFIG, "%s:%d: neither [section] nor key = value",
+                    path, bad > 0 ? bad : r.line);
     }
     if (r.rc == 0 && ferror(r.f)) {
         r.rc = err_set(e, ERR_CONFIG, "%s: cannot be read", path);

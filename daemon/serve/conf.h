@@ -1,5 +1,5 @@
-/* conf.h - aned.conf: one row per option; parser, --print-config, conf/aned.conf
- * (its output, a test compares) and the struct come from it.
+/* conf.h - aned.conf: one row per option; parser, --print-config,
+ * conf/aned.conf (its output, a test compares) and the struct come from it.
  *
  * The file is INI: [section], key = value, comments after ; or # at the start
  * of a line. An unknown section or key, a value out of range and a key given
@@ -46,15 +46,16 @@
     INT(cache, state_mib, 2048, 16, 1048576,                                   \
         "MiB for those sequences' states; fewer are kept when they are big.")  \
     INT(cache, models, 2, 1, 64,                                               \
-        "Models loaded at the same time; the idle one used least recently is\n" \
+        "Models loaded at the same time; the idle one used least recently "    \
+        "is\n"                                                                 \
         "unloaded for another.")                                               \
     INT(cache, disk_mib, 0, 0, 1048576,                                        \
         "MiB of saved session states on disk. Sessions are not saved yet:\n"   \
         "every value behaves like 0.")
 
 #define CONF_F_INT(section, key, def, min, max, help) int64_t section##_##key;
-#define CONF_F_STR(section, key, def, help) char section##_##key[CONF_STR_MAX];
-#define CONF_F_WORD(section, key, def, words, help)                            \
+#define CONF_F_STR(section, key, def, help)           char section##_##key[CONF_STR_MAX];
+#define CONF_F_WORD(section, key, def, words, help) \
     char section##_##key[CONF_STR_MAX];
 struct conf {
     CONF_MAP(CONF_F_INT, CONF_F_STR, CONF_F_WORD)

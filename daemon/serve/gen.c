@@ -152,14 +152,17 @@ static int check_tokens(struct gen *g, struct err *e)
     }
     for (size_t i = 0; i < n; i++) {
         if (t[i] < 0 || t[i] >= vocab) {
-            return err_set(e, ERR_INVALID, "prompt: token %d is not in the "
-                           "vocabulary of %d", (int)t[i], (int)vocab);
+            return err_set(e, ERR_INVALID,
+                           "prompt: token %d is not in the "
+                           "vocabulary of %d",
+                           (int)t[i], (int)vocab);
         }
     }
     if (n > context) {
         return err_set(e, ERR_CONTEXT,
                        "the request exceeds the available context size: %zu "
-                       "tokens in the prompt, %u in the context", n, context);
+                       "tokens in the prompt, %u in the context",
+                       n, context);
     }
     return 0;
 }
@@ -170,8 +173,10 @@ static int ban_eog(struct gen *g, struct err *e)
     struct msg_sampling *s = &g->req.sampling;
     for (size_t i = 0; i < g->voc->n_eog; i++) {
         if (s->n_bias >= ENGINE_BIAS_MAX) {
-            return err_set(e, ERR_TOO_BIG, "logit_bias: with ignore_eos more "
-                           "than %u entries", ENGINE_BIAS_MAX);
+            return err_set(e, ERR_TOO_BIG,
+                           "logit_bias: with ignore_eos more "
+                           "than %u entries",
+                           ENGINE_BIAS_MAX);
         }
         s->bias[s->n_bias].id = g->voc->eog[i];
         s->bias[s->n_bias].bias = -INFINITY;
@@ -408,9 +413,8 @@ static void on_token(struct run_stream *x, const struct msg_token *t)
     if (!end) {
         text_stream_put(&c->text, t->id, &g->piece);
     }
-    bool fast = g->sink->on_token(g->ctx, x->choice, t,
-                                  g->piece.p != NULL ? g->piece.p : "",
-                                  g->piece.n);
+    bool fast = g->sink->on_token(
+        g->ctx, x->choice, t, g->piece.p != NULL ? g->piece.p : "", g->piece.n);
     if (end) {
         end_choice(c, GEN_EOG);
     } else if (c->text.stopped) {

@@ -73,4 +73,5 @@ void gen_resume(struct gen *g);
 
 void gen_get_usage(const struct gen *g, struct gen_usage *ret);
 const struct model *gen_model(const struct gen *g);
-const struct tokenizer *gen_tokenizer(const struct gen *g); /* once tokens come */
+const struct tokenizer *
+gen_tokenizer(const struct gen *g); /* once tokens come */

@@ -49,8 +49,9 @@ int home_dir(const char *dir, char out[HOME_PATH_MAX], struct err *e)
 #endif
     const char *user = env("HOME");
     if (user == NULL || user[0] != '/') {
-        return err_set(e, ERR_CONFIG, "neither --home, ANED_HOME nor HOME "
-                                      "tells where to keep things");
+        return err_set(e, ERR_CONFIG,
+                       "neither --home, ANED_HOME nor HOME "
+                       "tells where to keep things");
     }
     return file_join(out, HOME_PATH_MAX, user, tail)
                ? 0
@@ -77,7 +78,8 @@ int home_paths(const char *dir, const char *socket, struct home *ret,
     } else if (xdg != NULL && xdg[0] == '/') {
         ok = ok && file_join(h.socket, sizeof(h.socket), xdg, "aned/aned.sock");
     } else {
-        ok = ok && file_join(h.socket, sizeof(h.socket), h.dir, "run/aned.sock");
+        ok =
+            ok && file_join(h.socket, sizeof(h.socket), h.dir, "run/aned.sock");
     }
     if (rc == 0 && !ok) {
         rc = err_set(e, ERR_CONFIG, "the home folder's path is too long");

@@ -6,9 +6,10 @@
 #define HOME_PATH_MAX 1024
 
 struct home {
-    char dir[HOME_PATH_MAX];     /* ours, 0700 */
-    char models[HOME_PATH_MAX];  /* published bundles, a folder each */
-    char staging[HOME_PATH_MAX]; /* jobs' unfinished bundles; emptied at start */
+    char dir[HOME_PATH_MAX];    /* ours, 0700 */
+    char models[HOME_PATH_MAX]; /* published bundles, a folder each */
+    char
+        staging[HOME_PATH_MAX]; /* jobs' unfinished bundles; emptied at start */
     char db[HOME_PATH_MAX];
     char socket[HOME_PATH_MAX];
 };

@@ -1,8 +1,8 @@
 /* job_run.c - one conversion: worker, publication, records.
  *
- *   start --spawn--> worker --DONE, exit--> publish (file thread) --> rows, done
- *     |                 |  \--ERROR, exit, stall--> failed
- *     |                 \--cancel frame, exit or SIGKILL--> cancelled
+ *   start --spawn--> worker --DONE, exit--> publish (file thread) --> rows,
+ * done |                 |  \--ERROR, exit, stall--> failed | \--cancel frame,
+ * exit or SIGKILL--> cancelled
  *     +-- model already there from before a crash: adopt --> done
  */
 #include <string.h>
@@ -324,7 +324,8 @@ static void resume_published(struct jobs *js, struct model *m)
     struct job *j = js->current;
     job_set(j, JOB_GATING);
     if (!m->adopted || m->bundle == NULL) {
-        end(js, JOB_FAILED, ERR_EXISTS, "there is a model of that name already");
+        end(js, JOB_FAILED, ERR_EXISTS,
+            "there is a model of that name already");
         return;
     }
     m->adopted = false;
@@ -365,7 +366,7 @@ void jobs_next_run(struct jobs *js)
     js->choosing = true;
     while (js->current == NULL && !js->quiet) {
         struct job *oldest = NULL;
-        LIST_EACH (l, &js->all) {
+        LIST_EACH(l, &js->all) {
             struct job *j = job_of(l);
             if (j->row.state == JOB_QUEUED && j->durable) {
                 oldest = j;
@@ -394,7 +395,7 @@ void job_run_cancel(struct job *j)
 void jobs_quiet(struct jobs *js)
 {
     js->quiet = true;
-    LIST_EACH (l, &js->all) {
+    LIST_EACH(l, &js->all) {
         struct job *j = job_of(l);
         while (!list_empty(&j->watches)) {
             struct job_watch *w =

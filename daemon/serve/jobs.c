@@ -174,8 +174,8 @@ static int want_word(const struct json *j, const char *key,
 static int unknown_key(const struct json *j, const char **param, struct err *e)
 {
     static const char *const keys[] = {
-        "source", "name", "quant", "context", "shape", "kv", "profile",
-        "norm", "residual_scale", "threads", "force",
+        "source",  "name", "quant",          "context", "shape", "kv",
+        "profile", "norm", "residual_scale", "threads", "force",
     };
     for (const struct json *c = json_first(j); c != NULL; c = json_next(c)) {
         if (!one_of(json_key(c), keys, countof(keys))) {
@@ -200,10 +200,10 @@ static int parse_wish(const struct json *j, struct wish *w, const char **param,
         return err_set(e, ERR_INVALID, "the body must be a JSON object");
     }
     int rc = unknown_key(j, param, e);
-#define WANT(key, call)                                                        \
-    if (rc == 0) {                                                             \
-        *param = key;                                                          \
-        rc = call;                                                             \
+#define WANT(key, call) \
+    if (rc == 0) {      \
+        *param = key;   \
+        rc = call;      \
     }
     WANT("source", json_want_str(j, "source", true, &w->source, e))
     WANT("name", json_want_str(j, "name", false, &w->name, e))
@@ -212,7 +212,8 @@ static int parse_wish(const struct json *j, struct wish *w, const char **param,
     WANT("shape",
          want_word(j, "shape", shapes, countof(shapes), &w->shape, param, e))
     WANT("kv", want_word(j, "kv", kvs, countof(kvs), &w->kv, param, e))
-    WANT("norm", want_word(j, "norm", norms, countof(norms), &w->norm, param, e))
+    WANT("norm",
+         want_word(j, "norm", norms, countof(norms), &w->norm, param, e))
     WANT("profile", json_want_str(j, "profile", false, &w->profile, e))
     WANT("context", json_want_int(j, "context", false, 0, MODEL_CONTEXT_MAX,
                                   &w->context, e))
@@ -268,13 +269,14 @@ static int check_name(struct jobs *js, const char *name, struct err *e)
     if (!file_name_ok(name)) {
         return err_set(e, ERR_INVALID,
                        "name: 1 to %u of A-Z a-z 0-9 . _ -, first a letter or "
-                       "digit, no '..'", MODEL_NAME_MAX);
+                       "digit, no '..'",
+                       MODEL_NAME_MAX);
     }
     if (models_find(js->srv->models, name) != NULL) {
         return err_set(e, ERR_EXISTS, "name: there is a model '%s' already",
                        name);
     }
-    LIST_EACH (l, &js->all) {
+    LIST_EACH(l, &js->all) {
         struct job *j = job_of(l);
         if (!job_over(j) && strcmp(j->row.name, name) == 0) {
             return err_set(e, ERR_EXISTS, "name: job %s is making '%s'",
@@ -337,8 +339,8 @@ int jobs_create(struct jobs *js, const struct json *spec, struct job_created *c,
     if (rc != 0) {
         return rc;
     }
-    if (js->quiet || jobs_waiting(js) >=
-                            (size_t)js->srv->conf.limits_jobs_queued) {
+    if (js->quiet ||
+        jobs_waiting(js) >= (size_t)js->srv->conf.limits_jobs_queued) {
         js->srv->stats.refused_busy++;
         return err_set(e, ERR_BUSY, "%zu jobs wait already", jobs_waiting(js));
     }
@@ -374,7 +376,7 @@ int jobs_create(struct jobs *js, const struct json *spec, struct job_created *c,
 
 static bool claimed(const struct jobs *js, const char *name)
 {
-    LIST_EACH (l, &js->all) {
+    LIST_EACH(l, &js->all) {
         if (!job_over(job_of(l)) && strcmp(job_of(l)->row.name, name) == 0) {
             return true;
         }
@@ -417,7 +419,7 @@ void jobs_load(struct jobs *js, const struct store_job *v, size_t n)
 
 struct job *jobs_find(struct jobs *js, const char *id)
 {
-    LIST_EACH (l, &js->all) {
+    LIST_EACH(l, &js->all) {
         if (strcmp(job_of(l)->row.id, id) == 0 && job_of(l)->durable) {
             return job_of(l);
         }
@@ -446,7 +448,7 @@ struct job *jobs_next(struct job *j)
 size_t jobs_waiting(const struct jobs *js)
 {
     size_t n = 0;
-    LIST_EACH (l, &js->all) {
+    LIST_EACH(l, &js->all) {
         n += job_of(l)->row.state == JOB_QUEUED ? 1 : 0;
     }
     return n;

@@ -8,7 +8,7 @@ struct job {
     struct store_job row;
     struct list watches;
     struct jobs *of;
-    bool durable;    /* the store has it */
+    bool durable; /* the store has it */
     bool cancelling;
     bool publishing;
     struct job_created *created; /* waits for the store */
@@ -19,12 +19,12 @@ struct jobs {
     struct server *srv;
     struct list all;
     size_t n;
-    struct job *current;   /* the one that runs; NULL */
-    struct child *child;   /* its worker */
+    struct job *current; /* the one that runs; NULL */
+    struct child *child; /* its worker */
     char staging[HOME_PATH_MAX];
     char bundle[HOME_PATH_MAX]; /* staging/bundle */
-    struct json *result;   /* what the worker said at its end */
-    struct err failure;    /* what it failed with; code 0 = nothing */
+    struct json *result;        /* what the worker said at its end */
+    struct err failure;         /* what it failed with; code 0 = nothing */
     struct work publish;
     int publish_rc;
     struct err publish_error;

@@ -24,8 +24,7 @@ static void tell(struct list *waiters, int rc, const struct err *e)
         list_push(&mine, l);
     }
     while (!list_empty(&mine)) {
-        struct model_wait *w =
-            container_of(mine.next, struct model_wait, link);
+        struct model_wait *w = container_of(mine.next, struct model_wait, link);
         model_unwait(w);
         w->fn(w, rc, e);
     }
@@ -68,7 +67,7 @@ static void maybe_closed(struct models *ms)
     if (ms->closed == NULL) {
         return;
     }
-    LIST_EACH (l, &ms->all) {
+    LIST_EACH(l, &ms->all) {
         if (!is_down(model_of(l))) {
             return;
         }
@@ -190,7 +189,7 @@ static bool make_room(struct models *ms)
 {
     int64_t up = 0;
     struct model *oldest = NULL;
-    LIST_EACH (l, &ms->all) {
+    LIST_EACH(l, &ms->all) {
         struct model *m = model_of(l);
         if (is_down(m) || m->unloading) {
             continue;
@@ -304,7 +303,7 @@ void models_stop(struct models *ms, void (*closed)(void *ctx), void *ctx)
     ms->stopping = true;
     ms->closed = closed;
     ms->ctx = ctx;
-    LIST_EACH (l, &ms->all) {
+    LIST_EACH(l, &ms->all) {
         struct model *m = model_of(l);
         if (!is_down(m)) {
             runner_stop(m->runner);

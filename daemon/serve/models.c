@@ -66,7 +66,7 @@ static struct model *add(struct models *ms, const char *name)
     m->voc = voc_new(m->dir);
     m->created_ms = server_unix_ms();
     struct list *at = &ms->all;
-    LIST_EACH (l, &ms->all) {
+    LIST_EACH(l, &ms->all) {
         if (strcmp(model_of(l)->name, name) > 0) {
             at = l;
             break;
@@ -121,7 +121,8 @@ void models_merge(struct models *ms, const struct store_model *v, size_t n)
     for (size_t i = 0; i < n; i++) {
         struct model *m = models_find(ms, v[i].name);
         if (m == NULL) { /* its folder went before the row did */
-            if (store_model_delete(ms->srv->store, v[i].name, NULL, NULL) != 0) {
+            if (store_model_delete(ms->srv->store, v[i].name, NULL, NULL) !=
+                0) {
                 log_warn("store_busy", "model=%s row stays, continuing",
                          v[i].name);
             }
@@ -158,7 +159,7 @@ void models_free(struct models *ms)
 
 struct model *models_find(struct models *ms, const char *name)
 {
-    LIST_EACH (l, &ms->all) {
+    LIST_EACH(l, &ms->all) {
         if (strcmp(model_of(l)->name, name) == 0) {
             return model_of(l);
         }

@@ -16,10 +16,15 @@
 #include "serve/server.h"
 #include "serve/voc.h"
 
-#define ENGINE_CRASH_WINDOW_US 600000000u /* deaths older than it are forgotten */
+#define ENGINE_CRASH_WINDOW_US \
+    600000000u /* deaths older than it are forgotten */
 
 enum model_state {
-    MODEL_READY, MODEL_LOADING, MODEL_LOADED, MODEL_REJECTED, MODEL_FAILED
+    MODEL_READY,
+    MODEL_LOADING,
+    MODEL_LOADED,
+    MODEL_REJECTED,
+    MODEL_FAILED
 };
 
 struct model {
@@ -27,19 +32,19 @@ struct model {
     char name[MODEL_NAME_MAX + 1];
     char dir[HOME_PATH_MAX];
     enum model_state state;
-    char *reason;           /* why rejected or failed, last load error; or NULL */
-    char *gates;            /* JSON array; or NULL */
-    char job[40];           /* that made it; "" */
-    struct bundle *bundle;  /* NULL when it cannot be read: state FAILED */
+    char *reason; /* why rejected or failed, last load error; or NULL */
+    char *gates;  /* JSON array; or NULL */
+    char job[40]; /* that made it; "" */
+    struct bundle *bundle; /* NULL when it cannot be read: state FAILED */
     struct voc *voc;
-    struct runner *runner;  /* NULL while never loaded */
-    unsigned users;         /* generations and waiters: not unloaded meanwhile */
-    uint32_t choices;       /* admitted and not finished, for the queue limit */
-    struct list waiters;      /* for it to be up */
-    struct list down_waiters; /* for its engine to be gone */
+    struct runner *runner; /* NULL while never loaded */
+    unsigned users;        /* generations and waiters: not unloaded meanwhile */
+    uint32_t choices;      /* admitted and not finished, for the queue limit */
+    struct list waiters;   /* for it to be up */
+    struct list down_waiters;                /* for its engine to be gone */
     uint64_t crashes_us[ENGINE_CRASHES_MAX]; /* newest first; 0 = none */
-    bool adopted;           /* found at start without a row in the store */
-    bool deleting;          /* goes when the engine has left */
+    bool adopted;  /* found at start without a row in the store */
+    bool deleting; /* goes when the engine has left */
     bool unloading;
     int64_t created_ms, used_ms;
     uint64_t used_us;

@@ -12,10 +12,10 @@
 #include "base/log.h"
 #include "base/num.h"
 
-#define STEP_BIT       0x80000000u
-#define LOAD_REQUEST   0x40000000u
-#define STOP_MS        2000u /* from UNLOAD to SIGKILL */
-#define SAMPLING_ROWS  STREAMS_MAX
+#define STEP_BIT      0x80000000u
+#define LOAD_REQUEST  0x40000000u
+#define STOP_MS       2000u /* from UNLOAD to SIGKILL */
+#define SAMPLING_ROWS STREAMS_MAX
 
 struct runner {
     struct runner_conf conf;
@@ -190,8 +190,10 @@ static void on_step_done(struct runner *r, const struct frame *f)
                (d->error != 0 || d->n_tokens == (p->rows[i].sample ? 1u : 0u));
     }
     if (!fits) {
-        log_warn("engine_frame", "pid=%d step_done does not fit its step, "
-                                 "killing it", child_pid(r->child));
+        log_warn("engine_frame",
+                 "pid=%d step_done does not fit its step, "
+                 "killing it",
+                 child_pid(r->child));
         child_kill(r->child, ERR_FRAME);
     } else {
         child_deadline(r->child, 0);

@@ -41,8 +41,8 @@ struct run_stream {
 struct runner_conf {
     uv_loop_t *loop;
     struct stats *stats;
-    const char *program;  /* NULL: aned itself */
-    const char *backend;  /* borrowed, static life */
+    const char *program; /* NULL: aned itself */
+    const char *backend; /* borrowed, static life */
     uint32_t threads, chunk, streams, queue, sessions;
     uint64_t state_bytes; /* budget of all sequences */
 };

@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "serve/jobs.h"
 
-#define FILES_SPARE  256u /* descriptors beside the connections */
+#define FILES_SPARE   256u /* descriptors beside the connections */
 #define FILE_WORK_MAX 1024u
 #define DRAIN_POLL_MS 20u
 

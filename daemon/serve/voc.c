@@ -70,8 +70,10 @@ static int voc_open(struct voc *v, struct err *e)
     return 0;
 }
 
-/* BOS goes in front where the vocabulary says so, unless the text brought it. */
-static int add_bos(const struct tokenizer *t, struct text_work *w, struct err *e)
+/* BOS goes in front where the vocabulary says so, unless the text brought it.
+ */
+static int add_bos(const struct tokenizer *t, struct text_work *w,
+                   struct err *e)
 {
     int32_t bos = tokenizer_bos(t);
     if (bos == TOKEN_NONE || !tokenizer_add_bos(t) ||
@@ -95,8 +97,8 @@ static int add_bos(const struct tokenizer *t, struct text_work *w, struct err *e
 static int encode(const struct tokenizer *t, struct text_work *w,
                   const char *text, size_t n, bool special)
 {
-    int rc = tokenizer_encode(t, text, n, special, &w->tokens, &w->n_tokens,
-                              &w->e);
+    int rc =
+        tokenizer_encode(t, text, n, special, &w->tokens, &w->n_tokens, &w->e);
     if (rc == 0 && w->bos) {
         rc = add_bos(t, w, &w->e);
     }

@@ -41,8 +41,8 @@ struct text_work {
     enum { TEXT_ENCODE, TEXT_CHAT, TEXT_DECODE, TEXT_OPEN } kind;
     const char *text; /* ENCODE */
     size_t text_n;
-    bool special;      /* ENCODE: special tokens' texts become those tokens */
-    bool bos;          /* ENCODE: BOS in front where the vocabulary says so */
+    bool special; /* ENCODE: special tokens' texts become those tokens */
+    bool bos;     /* ENCODE: BOS in front where the vocabulary says so */
     const struct chat_message *messages; /* CHAT */
     size_t n_messages;
     bool add_generation;

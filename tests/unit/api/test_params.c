@@ -20,7 +20,8 @@ static int take(const char *text, unsigned dialect)
 static int field(const char *name, const char *value, unsigned dialect)
 {
     char text[512];
-    (void)snprintf(text, sizeof(text), "{\"stream\":true,\"logprobs\":%s,\"%s\":%s}",
+    (void)snprintf(text, sizeof(text),
+                   "{\"stream\":true,\"logprobs\":%s,\"%s\":%s}",
                    dialect == PARAMS_CHAT ? "true" : "0", name, value);
     if (strcmp(name, "logprobs") == 0 || strcmp(name, "stream") == 0 ||
         strcmp(name, "echo") == 0) {
@@ -79,8 +80,8 @@ static void values_arrive(void **state)
     assert_int_equal(p.req.sampling.top_k, 0);
     assert_int_equal(take("{\"logprobs\":0}", PARAMS_COMPLETION), 0);
     assert_true(p.logprobs);
-    assert_int_equal(take("{\"logprobs\":true,\"top_logprobs\":5}", PARAMS_CHAT),
-                     0);
+    assert_int_equal(
+        take("{\"logprobs\":true,\"top_logprobs\":5}", PARAMS_CHAT), 0);
     assert_int_equal(p.req.sampling.logprobs, 5);
 }
 
@@ -89,9 +90,24 @@ static void every_field_with_every_value(void **state)
 {
     (void)state;
     static const char *const values[] = {
-        "true",  "\"\"", "\"1\"", "[]",   "{}",  "-1",   "0",
-        "1",     "1.5",  "1e308", "-0",   "21",  "9007199254740993",
-        "[1]",   "[\"\"]", "{\"a\":1}", "4294967296", "-1e308",
+        "true",
+        "\"\"",
+        "\"1\"",
+        "[]",
+        "{}",
+        "-1",
+        "0",
+        "1",
+        "1.5",
+        "1e308",
+        "-0",
+        "21",
+        "9007199254740993",
+        "[1]",
+        "[\"\"]",
+        "{\"a\":1}",
+        "4294967296",
+        "-1e308",
     };
     for (size_t i = 0; i < params_count(); i++) {
         for (unsigned d = 1; d <= 2; d++) {
@@ -120,31 +136,32 @@ static void what_is_refused(void **state)
         unsigned dialect;
         int code;
     } rows[] = {
-        {"temperature",     "2.01",                 PARAMS_CHAT,       ERR_INVALID    },
-        {"temperature",     "\"1\"",                PARAMS_CHAT,       ERR_INVALID    },
-        {"top_p",           "1.01",                 PARAMS_CHAT,       ERR_INVALID    },
-        {"n",               "0",                    PARAMS_CHAT,       ERR_INVALID    },
-        {"n",               "17",                   PARAMS_CHAT,       ERR_INVALID    },
-        {"max_tokens",      "-1",                   PARAMS_CHAT,       ERR_INVALID    },
-        {"max_tokens",      "1.5",                  PARAMS_CHAT,       ERR_INVALID    },
-        {"stop",            "\"\"",                 PARAMS_CHAT,       ERR_INVALID    },
-        {"stop",            "[1]",                  PARAMS_CHAT,       ERR_INVALID    },
-        {"logit_bias",      "{\"x\":1}",            PARAMS_CHAT,       ERR_INVALID    },
-        {"logit_bias",      "{\"-1\":1}",           PARAMS_CHAT,       ERR_INVALID    },
-        {"logit_bias",      "{\"1\":101}",          PARAMS_CHAT,       ERR_INVALID    },
-        {"logit_bias",      "{\"1\":true}",         PARAMS_CHAT,       ERR_INVALID    },
-        {"logit_bias",      "{\"99999999999\":1}",  PARAMS_CHAT,       ERR_INVALID    },
-        {"top_logprobs",    "21",                   PARAMS_CHAT,       ERR_INVALID    },
-        {"logprobs",        "21",                   PARAMS_COMPLETION, ERR_INVALID    },
-        {"logprobs",        "1",                    PARAMS_CHAT,       ERR_INVALID    },
-        {"stream_options",  "{\"x\":1}",            PARAMS_CHAT,       ERR_UNSUPPORTED},
-        {"response_format", "{\"type\":\"json_object\"}", PARAMS_CHAT, ERR_UNSUPPORTED},
-        {"tools",           "[{}]",                 PARAMS_CHAT,       ERR_UNSUPPORTED},
-        {"suffix",          "\"x\"",                PARAMS_COMPLETION, ERR_UNSUPPORTED},
-        {"best_of",         "2",                    PARAMS_COMPLETION, ERR_UNSUPPORTED},
-        {"grammar",         "\"x\"",                PARAMS_COMPLETION, ERR_UNSUPPORTED},
-        {"messages",        "[]",                   PARAMS_COMPLETION, ERR_UNSUPPORTED},
-        {"prompt",          "\"x\"",                PARAMS_CHAT,       ERR_UNSUPPORTED},
+        {"temperature",     "2.01",                       PARAMS_CHAT,       ERR_INVALID    },
+        {"temperature",     "\"1\"",                      PARAMS_CHAT,       ERR_INVALID    },
+        {"top_p",           "1.01",                       PARAMS_CHAT,       ERR_INVALID    },
+        {"n",               "0",                          PARAMS_CHAT,       ERR_INVALID    },
+        {"n",               "17",                         PARAMS_CHAT,       ERR_INVALID    },
+        {"max_tokens",      "-1",                         PARAMS_CHAT,       ERR_INVALID    },
+        {"max_tokens",      "1.5",                        PARAMS_CHAT,       ERR_INVALID    },
+        {"stop",            "\"\"",                       PARAMS_CHAT,       ERR_INVALID    },
+        {"stop",            "[1]",                        PARAMS_CHAT,       ERR_INVALID    },
+        {"logit_bias",      "{\"x\":1}",                  PARAMS_CHAT,       ERR_INVALID    },
+        {"logit_bias",      "{\"-1\":1}",                 PARAMS_CHAT,       ERR_INVALID    },
+        {"logit_bias",      "{\"1\":101}",                PARAMS_CHAT,       ERR_INVALID    },
+        {"logit_bias",      "{\"1\":true}",               PARAMS_CHAT,       ERR_INVALID    },
+        {"logit_bias",      "{\"99999999999\":1}",        PARAMS_CHAT,       ERR_INVALID    },
+        {"top_logprobs",    "21",                         PARAMS_CHAT,       ERR_INVALID    },
+        {"logprobs",        "21",                         PARAMS_COMPLETION, ERR_INVALID    },
+        {"logprobs",        "1",                          PARAMS_CHAT,       ERR_INVALID    },
+        {"stream_options",  "{\"x\":1}",                  PARAMS_CHAT,       ERR_UNSUPPORTED},
+        {"response_format", "{\"type\":\"json_object\"}", PARAMS_CHAT,
+         ERR_UNSUPPORTED                                                                    },
+        {"tools",           "[{}]",                       PARAMS_CHAT,       ERR_UNSUPPORTED},
+        {"suffix",          "\"x\"",                      PARAMS_COMPLETION, ERR_UNSUPPORTED},
+        {"best_of",         "2",                          PARAMS_COMPLETION, ERR_UNSUPPORTED},
+        {"grammar",         "\"x\"",                      PARAMS_COMPLETION, ERR_UNSUPPORTED},
+        {"messages",        "[]",                         PARAMS_COMPLETION, ERR_UNSUPPORTED},
+        {"prompt",          "\"x\"",                      PARAMS_CHAT,       ERR_UNSUPPORTED},
     };
     for (size_t i = 0; i < countof(rows); i++) {
         print_message("# %s %s\n", rows[i].name, rows[i].value);

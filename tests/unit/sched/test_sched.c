@@ -1,8 +1,7 @@
 /* The rules of sched/sched.h one by one, then seeded simulations against a
  * model of the engine that refuses whatever a real one would. */
-#include "sched/sched.h"
-
 #include "../unit.h"
+#include "sched/sched.h"
 
 #define NONE UINT32_MAX
 

@@ -69,8 +69,10 @@ int main(int argc, char **argv)
                                         .n_functions = 1,
                                         .functions = functions,
                                         .function_t = function_t};
-    static struct bundle_head head = {
-        .path = "head_0.mlpackage", .vocab_last = VOCAB, .t_min = 1, .t_max = 4};
+    static struct bundle_head head = {.path = "head_0.mlpackage",
+                                      .vocab_last = VOCAB,
+                                      .t_min = 1,
+                                      .t_max = 4};
     static char embed[VOCAB * 4 * 2 + 1];
     char path[1100];
     struct err e = {0};
@@ -108,8 +110,8 @@ int main(int argc, char **argv)
     }
     const char *dir = argv[1];
     b.context = (uint32_t)strtoul(argv[2], NULL, 10);
-    b.rope = (struct bundle_rope){.present = true, .dim = 4, .base = 1e4F,
-                                  .scale = 1};
+    b.rope = (struct bundle_rope){
+        .present = true, .dim = 4, .base = 1e4F, .scale = 1};
     memset(b.source_sha256, 'a', SHA256_HEX - 1);
     memset(embed, 'e', sizeof(embed) - 1);
     arena_init(&b.arena, 0);

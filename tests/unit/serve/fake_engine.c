@@ -313,7 +313,7 @@ static void on_seq(const struct frame *f)
 int main(void)
 {
     struct frame_in in;
-    struct frame f = {0};
+    struct frame f = {.request = 0};
     struct err e = {0};
     frame_in_init(&in, FRAME_ENGINE_MAX);
     while (frame_read_fd(3, &in, &f, &e) == 1 && f.type != FRAME_UNLOAD) {

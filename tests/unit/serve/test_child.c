@@ -101,7 +101,8 @@ static void frames_go_out(void **state)
     (void)state;
     /* Sends the 20 bytes it gets back as the payload of a frame. */
     spawn("printf 'ANF1\\060\\000\\000\\000\\024\\000\\000\\000\\000\\000\\000"
-          "\\000' >&3; head -c 20 <&3 >&3", -1);
+          "\\000' >&3; head -c 20 <&3 >&3",
+          -1);
     child_send(t.child, FRAME_CANCEL, 7, "abcd", 4);
     run();
     assert_int_equal(t.frames, 1);
@@ -121,7 +122,8 @@ static void only_what_it_needs_is_passed_on(void **state)
           "[ \"$LANG\" = C ] || exit 12\n"
           "head -c 1 <&4 >/dev/null || exit 13\n"
           "read x && exit 14\n"
-          "exit 0", fd);
+          "exit 0",
+          fd);
     (void)close(fd);
     run();
     assert_int_equal(t.x.status, 0);
@@ -130,7 +132,9 @@ static void only_what_it_needs_is_passed_on(void **state)
 static void malformed_frames_kill(void **state)
 {
     (void)state;
-    spawn("echo 'this is not a frame at all' >&3; exec sleep 100 >/dev/null 2>&1", -1);
+    spawn(
+        "echo 'this is not a frame at all' >&3; exec sleep 100 >/dev/null 2>&1",
+        -1);
     run();
     assert_int_equal(t.x.signal, SIGKILL);
     assert_int_equal(t.x.code, ERR_FRAME);
@@ -141,7 +145,8 @@ static void a_claimed_4_gib_frame_kills(void **state)
 {
     (void)state;
     spawn("printf 'ANF1\\060\\000\\000\\000\\377\\377\\377\\377\\000\\000\\000"
-          "\\000' >&3; exec sleep 100 >/dev/null 2>&1", -1);
+          "\\000' >&3; exec sleep 100 >/dev/null 2>&1",
+          -1);
     run();
     assert_int_equal(t.x.code, ERR_FRAME);
 }

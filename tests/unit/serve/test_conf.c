@@ -90,20 +90,20 @@ static void mistakes_are_refused_with_their_line(void **state)
     const struct {
         const char *text, *where, *what;
     } rows[] = {
-        {"[engine]\n\nthread = 3\n",           ":3:", "thread"     },
-        {"[engin]\nthreads = 3\n",             ":2:", "[engin]"    },
-        {"threads = 3\n",                      ":1:", "threads"    },
-        {"[engine]\nthreads = 65\n",           ":2:", "0 to 64"    },
-        {"[engine]\nthreads = -1\n",           ":2:", "0 to 64"    },
-        {"[engine]\nthreads = 3x\n",           ":2:", "whole"      },
-        {"[engine]\nthreads =\n",              ":2:", "whole"      },
-        {"[engine]\nbackend = gpu\n",          ":2:", "coreml"     },
-        {"[engine]\nbackend = cp\n",           ":2:", "coreml"     },
-        {"[engine]\nthreads=1\nthreads=2\n",   ":3:", "twice"      },
-        {"[engine]\nthreads=1\n  2\n",         ":3:", "twice"      },
-        {"[engine\n",                          ":1:", "section"    },
-        {"[engine]\nnonsense\n",               ":2:", "key = value"},
-        {line,                                 ":2:", "longer"     },
+        {"[engine]\n\nthread = 3\n",         ":3:", "thread"     },
+        {"[engin]\nthreads = 3\n",           ":2:", "[engin]"    },
+        {"threads = 3\n",                    ":1:", "threads"    },
+        {"[engine]\nthreads = 65\n",         ":2:", "0 to 64"    },
+        {"[engine]\nthreads = -1\n",         ":2:", "0 to 64"    },
+        {"[engine]\nthreads = 3x\n",         ":2:", "whole"      },
+        {"[engine]\nthreads =\n",            ":2:", "whole"      },
+        {"[engine]\nbackend = gpu\n",        ":2:", "coreml"     },
+        {"[engine]\nbackend = cp\n",         ":2:", "coreml"     },
+        {"[engine]\nthreads=1\nthreads=2\n", ":3:", "twice"      },
+        {"[engine]\nthreads=1\n  2\n",       ":3:", "twice"      },
+        {"[engine\n",                        ":1:", "section"    },
+        {"[engine]\nnonsense\n",             ":2:", "key = value"},
+        {line,                               ":2:", "longer"     },
     };
     for (size_t i = 0; i < countof(rows); i++) {
         struct err e = {0};
