@@ -1,0 +1,145 @@
+"""Conversion jobs over HTTP: what is refused, the queue, events, cancelling, what a restart finds."""
+import json
+import os
+import shutil
+import time
+
+import pytest
+
+from conftest import SLOW_S, Daemon
+
+OVER = ("done", "failed", "cancelled", "interrupted")
+
+
+@pytest.fixture
+def d(aned, tmp_path):
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    (home / "aned.conf").write_text("[limits]\njobs_queued = 3\n")
+    x = Daemon(aned, home=home)
+    yield x
+    assert x.close() == 0
+
+
+def wait(d, job, until=OVER, seconds=60):
+    end = time.monotonic() + seconds * SLOW_S
+    with d.http() as c:
+        while True:
+            j = c.get(f"/aned/v1/jobs/{job}").json()
+            if j["state"] in until:
+                return j
+            assert time.monotonic() < end, j
+            time.sleep(0.02)
+
+
+def post(d, **spec):
+    with d.http() as c:
+        return c.post("/aned/v1/jobs", json=spec)
+
+
+def test_what_is_refused(d, demo_gguf, tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "secret").write_text("x")
+    s = str(demo_gguf)
+    t0 = time.monotonic()
+    for spec, param in (({}, "source"), ({"source": 1}, "source"), ({"source": "relative.gguf"}, "source"),
+                        ({"source": str(tmp_path / "none")}, "source"), ({"source": str(tmp_path)}, "source"),
+                        ({"source": str(tmp_path / "fifo")}, "source"), ({"source": "/dev/zero"}, "source"),
+                        ({"source": s, "name": "../x"}, "name"), ({"source": s, "name": ""}, "name"),
+                        ({"source": s, "name": "a/b"}, "name"), ({"source": s, "name": "n" * 129}, "name"),
+                        ({"source": s, "name": "..."}, "name"), ({"source": s, "quant": "int3"}, "quant"),
+                        ({"source": s, "context": -1}, "context"), ({"source": s, "context": "x"}, "context"),
+                        ({"source": s, "bogus": 1}, "bogus"), ({"source": s, "shape": 5}, "shape")):
+        r = post(d, **spec)
+        assert r.status_code == 400, (spec, r.text)
+        assert r.json()["error"]["param"] == param, (spec, r.text)
+    assert time.monotonic() - t0 < 5 * SLOW_S  # the FIFO did not block
+    with d.http() as c:
+        assert c.get("/aned/v1/jobs").json() == {"jobs": []}
+
+
+def test_a_job_and_its_events(d, demo_gguf):
+    r = post(d, source=str(demo_gguf), name="m", context=256)
+    assert r.status_code == 202
+    job = r.json()
+    assert job["state"] in ("queued", "running") and job["name"] == "m"
+    with d.http() as c:
+        assert post(d, source=str(demo_gguf), name="m").status_code == 409  # being made
+        with c.stream("GET", f"/aned/v1/jobs/{job['id']}/events") as s:
+            seen = [json.loads(x[6:]) for x in s.iter_lines() if x.startswith("data: ")]
+    assert seen[-1]["state"] == "done" and seen[-1]["progress"] == 1 and seen[-1]["error"] is None
+    assert all(x["id"] == job["id"] for x in seen)
+    order = ["queued", "running", "gating", "done"]
+    at = [order.index(x["state"]) for x in seen]
+    assert at == sorted(at)
+    assert {g["name"] for g in seen[-1]["result"]["gates"]} >= {"structure", "range"}
+    assert post(d, source=str(demo_gguf), name="m").status_code == 409  # there
+    with d.http() as c:
+        m = c.get("/aned/v1/models/m").json()
+        assert m["state"] == "ready" and m["job"] == job["id"] and m["context"] == 256
+        assert {g["name"]: g["verdict"] for g in m["gates"]}["structure"] == "passed"
+        # events of a job that is over: one, and the end
+        assert c.get(f"/aned/v1/jobs/{job['id']}/events").text.count("data: ") == 1
+        assert c.delete(f"/aned/v1/jobs/{job['id']}").status_code == 409
+
+
+def test_a_bad_file_fails_by_name(d, demo_gguf, tmp_path):
+    bad = tmp_path / "bad.gguf"
+    bad.write_bytes(demo_gguf.read_bytes()[:5000])
+    job = post(d, source=str(bad)).json()
+    assert job["name"] == "bad"
+    j = wait(d, job["id"])
+    assert j["state"] == "failed" and j["error"]["code"].startswith("gguf."), j
+    with d.http() as c:
+        assert c.get("/aned/v1/models").json() == {"models": []}
+    end = time.monotonic() + 5
+    while list((d.home / "staging").iterdir()):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    assert post(d, source=str(bad)).status_code == 202  # the name is free again
+
+
+def test_queue_and_cancel(d, demo_gguf):
+    made = [post(d, source=str(demo_gguf), name=f"m{i}", context=512) for i in range(7)]
+    codes = [r.status_code for r in made]
+    assert codes[:3] == [202] * 3 and codes.count(503) >= 2
+    busy = next(r for r in made if r.status_code == 503)
+    assert busy.headers["retry-after"] and busy.json()["error"]["code"] == "busy"
+    ids = [r.json()["id"] for r in made if r.status_code == 202]
+    with d.http() as c:
+        last = c.delete(f"/aned/v1/jobs/{ids[-1]}")
+        assert last.status_code == 200
+        assert wait(d, ids[-1])["state"] == "cancelled"
+        t0 = time.monotonic()
+        r = c.delete(f"/aned/v1/jobs/{ids[0]}")
+        if r.status_code == 200:  # it was still running
+            assert wait(d, ids[0])["state"] == "cancelled"
+            assert time.monotonic() - t0 < 4 * SLOW_S
+        listed = [j["id"] for j in c.get("/aned/v1/jobs").json()["jobs"]]
+        assert listed == ids[::-1]  # newest first
+    for i in ids[1:-1]:
+        assert wait(d, i)["state"] == "done"
+    names = {j: n for j, n in zip(ids, ("m0", "m1", "m2", "m3", "m4"))}
+    with d.http() as c:
+        models = {m["name"] for m in c.get("/aned/v1/models").json()["models"]}
+    assert names[ids[-1]] not in models and names[ids[1]] in models
+
+
+def test_folders_and_rows_are_brought_together(d, demo_gguf):
+    assert d.convert(demo_gguf, "a", context=256)["state"] == "done"
+    d.stop()
+    shutil.copytree(d.home / "models" / "a", d.home / "models" / "b")  # published, its row lost
+    shutil.rmtree(d.home / "models" / "a")  # removed by hand
+    (d.home / "models" / "broken").mkdir()
+    (d.home / "staging" / "left").mkdir()
+    d.start()
+    with d.http() as c:
+        got = {m["name"]: m["state"] for m in c.get("/aned/v1/models").json()["models"]}
+        assert got == {"b": "ready", "broken": "failed"}
+        r = c.post("/v1/completions", json={"model": "broken", "prompt": "x"})
+        assert r.status_code == 503 and r.json()["error"]["code"] == "model.failed"
+        assert c.delete("/aned/v1/models/broken").status_code == 200
+    end = time.monotonic() + 5
+    while list((d.home / "staging").iterdir()):
+        assert time.monotonic() < end
+        time.sleep(0.02)

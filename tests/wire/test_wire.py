@@ -1,0 +1,130 @@
+"""Raw bytes on the socket of a real daemon with the fake engine: framing that HTTP libraries hide."""
+import json
+import socket
+import time
+
+import pytest
+
+from conftest import SLOW_S, Daemon
+from fake import make_home
+
+BODY = {"model": "fake", "prompt": "hello", "max_tokens": 8, "temperature": 0}
+
+
+@pytest.fixture(scope="module")
+def d(aned, tmp_path_factory):
+    x = Daemon(aned, home=make_home(tmp_path_factory.mktemp("wire") / "home", fake="delay_us 1000\n"))
+    yield x
+    assert x.close() == 0
+
+
+def request(body, extra=b"", version=b"1.1"):
+    raw = json.dumps(body).encode()
+    return b"POST /v1/completions HTTP/%s\r\nHost: a\r\n%sContent-Length: %d\r\n\r\n%s" % (version, extra, len(raw), raw)
+
+
+def connect(d):
+    s = socket.socket(socket.AF_UNIX)
+    s.settimeout(20 * SLOW_S)
+    s.connect(str(d.sock))
+    return s
+
+
+def read_all(s):
+    data = b""
+    while chunk := s.recv(65536):
+        data += chunk
+    return data
+
+
+def read_one(s):
+    """One answer with a Content-Length: status, JSON."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        data += s.recv(1)
+    n = int(next(x for x in data.split(b"\r\n") if x.lower().startswith(b"content-length")).split(b":")[1])
+    body = b""
+    while len(body) < n:
+        body += s.recv(n - len(body))
+    return int(data.split()[1]), json.loads(body)
+
+
+def unchunk(data):
+    out = b""
+    while True:
+        size, data = data.split(b"\r\n", 1)
+        n = int(size, 16)
+        if n == 0:
+            assert data == b"\r\n"
+            return out
+        out, data = out + data[:n], data[n:]
+        assert data[:2] == b"\r\n"
+        data = data[2:]
+
+
+def test_byte_by_byte_and_pipelined(d):
+    with connect(d) as s:
+        s.sendall(request(BODY))
+        status, want = read_one(s)
+        assert status == 200
+        for b in request(BODY):
+            s.send(bytes([b]))
+        assert read_one(s)[1]["choices"] == want["choices"]
+        s.sendall(request(BODY) + b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n" + request({**BODY, "prompt": 5}))
+        assert read_one(s)[1]["choices"] == want["choices"]
+        assert read_one(s) == (200, {"status": "ok"})
+        assert read_one(s)[0] == 400
+
+
+def test_stream_framing(d):
+    with connect(d) as s:
+        s.sendall(request({**BODY, "stream": True}, b"Connection: close\r\n"))
+        head, body = read_all(s).split(b"\r\n\r\n", 1)
+    assert head.startswith(b"HTTP/1.1 200 ") and b"transfer-encoding: chunked" in head.lower()
+    text = unchunk(body).decode()
+    assert text.endswith("data: [DONE]\n\n")
+    events = text.split("\n\n")[:-2]
+    assert all(e.startswith("data: {") and "\n" not in e for e in events)
+    assert sum(len(json.loads(e[6:])["choices"][0]["text"]) for e in events) == 8
+
+
+def test_old_clients_get_a_stream_without_chunks(d):
+    with connect(d) as s:
+        s.sendall(request({**BODY, "stream": True}, version=b"1.0"))
+        head, body = read_all(s).split(b"\r\n\r\n", 1)
+    assert b"chunked" not in head.lower()
+    assert body.startswith(b"data: {") and body.endswith(b"data: [DONE]\n\n")
+
+
+def test_a_claimed_body_over_the_limit_is_answered_at_once(d):
+    with connect(d) as s:
+        s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 4194305\r\n\r\n")
+        data = read_all(s)
+    assert data.startswith(b"HTTP/1.1 413 ") and b'"error"' in data
+    with connect(d) as s:
+        s.sendall(b"POST /aned/v1/jobs HTTP/1.1\r\nHost: a\r\nContent-Length: 262145\r\n\r\n")
+        assert read_all(s).startswith(b"HTTP/1.1 413 ")
+
+
+def test_errors_after_the_head_end_the_stream(aned, tmp_path):
+    """The engine fails in the middle: an error event, no [DONE], a proper end of the body."""
+    x = Daemon(aned, home=make_home(tmp_path / "home", fake="crash_at 6\n"))
+    with connect(x) as s:
+        s.sendall(request({**BODY, "max_tokens": 100, "stream": True}, b"Connection: close\r\n"))
+        body = unchunk(read_all(s).split(b"\r\n\r\n", 1)[1]).decode()
+    assert x.close() == 0
+    events = [json.loads(e[6:]) for e in body.split("\n\n") if e]
+    assert events[0]["choices"] and events[-1]["error"]["code"] == "model.failed"
+
+
+def test_idle_costs_nothing(d):
+    def cpu():
+        total = 0
+        for pid in (d.proc.pid, *d.children()):
+            f = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()
+            total += int(f[11]) + int(f[12])
+        return total
+    time.sleep(0.3)
+    before = cpu()
+    time.sleep(2)
+    assert cpu() - before <= 1  # ticks of 10 ms
