@@ -1,0 +1,48 @@
+/* The fields of /v1/completions and /v1/chat/completions: whatever is taken
+ * is in its range, whatever is refused names a field. */
+
+#include "api/params.h"
+
+static void check(const struct params *p)
+{
+    const struct msg_sampling *s = &p->req.sampling;
+    struct buf b;
+    struct err e = {0};
+    struct msg_row row = {
+        .n_tokens = 1, .tokens = &(int32_t){1}, .sample = true};
+    struct msg_step step = {.n_rows = 1, .rows = &row}, back = {0};
+    must(s->temperature >= 0 && s->temperature <= 2);
+    must(s->top_p >= 0 && s->top_p <= 1 && s->min_p >= 0 && s->min_p <= 1);
+    must(s->n_bias <= ENGINE_BIAS_MAX && s->logprobs <= ENGINE_LOGPROBS_MAX);
+    must(p->req.n >= 1 && p->req.n <= CHOICES_MAX);
+    must(p->req.n_stops <= STOP_STRINGS_MAX);
+    /* The engine's own check takes all that we let through. */
+    row.sampling = *s;
+    buf_init(&b, FRAME_ENGINE_MAX);
+    msg_step_put(&b, &step);
+    must(buf_ok(&b) && msg_step_get(b.p, b.n, &back, &e) == 0);
+    msg_step_fini(&back);
+    buf_fini(&b);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);
+int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
+{
+    struct json *j = NULL;
+    static struct params q;
+    struct err e = {0};
+    if (json_parse((const char *)p, n, &j, NULL) < 0) {
+        return 0;
+    }
+    for (unsigned d = PARAMS_COMPLETION; d <= PARAMS_CHAT; d++) {
+        int rc = json_type(j) == JSON_OBJECT ? params_read(j, d, &q, &e)
+                                             : ERR_INVALID;
+        if (rc == 0) {
+            check(&q);
+        } else {
+            must(rc == ERR_INVALID || rc == ERR_UNSUPPORTED);
+        }
+    }
+    json_free(j);
+    return 0;
+}
