@@ -133,7 +133,7 @@ static void malformed_frames_kill(void **state)
 {
     (void)state;
     spawn(
-        "echo 'this is not a frame at all' >&3; exec exec sleep 100 >/dev/null 2>&1",
+        "echo 'this is not a frame at all' >&3; exec sleep 100 >/dev/null 2>&1",
         -1);
     run();
     assert_int_equal(t.x.signal, SIGKILL);
@@ -145,7 +145,7 @@ static void a_claimed_4_gib_frame_kills(void **state)
 {
     (void)state;
     spawn("printf 'ANF1\\060\\000\\000\\000\\377\\377\\377\\377\\000\\000\\000"
-          "\\000' >&3; exec exec sleep 100 >/dev/null 2>&1",
+          "\\000' >&3; exec sleep 100 >/dev/null 2>&1",
           -1);
     run();
     assert_int_equal(t.x.code, ERR_FRAME);
@@ -154,7 +154,7 @@ static void a_claimed_4_gib_frame_kills(void **state)
 static void a_deadline_kills(void **state)
 {
     (void)state;
-    spawn("exec exec sleep 100 >/dev/null 2>&1", -1);
+    spawn("exec sleep 100 >/dev/null 2>&1", -1);
     child_deadline(t.child, 50);
     run();
     assert_int_equal(t.x.code, ERR_TIMEOUT);
@@ -173,7 +173,7 @@ static void a_disarmed_deadline_does_not(void **state)
 static void one_that_closes_its_end_has_to_leave(void **state)
 {
     (void)state;
-    spawn("exec 3>&-; exec exec sleep 100 >/dev/null 2>&1", -1);
+    spawn("exec 3>&-; exec sleep 100 >/dev/null 2>&1", -1);
     uint64_t from = uv_hrtime();
     run();
     assert_int_equal(t.x.signal, SIGKILL);
@@ -183,7 +183,7 @@ static void one_that_closes_its_end_has_to_leave(void **state)
 static void a_grandchild_does_not_hold_us(void **state)
 {
     (void)state;
-    spawn("sleep 20 >/dev/null 2>&1 & exit 4", -1);
+    spawn("sleep 3 >/dev/null 2>&1 & exit 4", -1);
     uint64_t from = uv_hrtime();
     run();
     assert_int_equal(t.x.status, 4);
@@ -195,7 +195,7 @@ static void one_that_does_not_read_is_killed(void **state)
     (void)state;
     char big[1024];
     memset(big, 'x', sizeof(big));
-    spawn("exec exec sleep 100 >/dev/null 2>&1", -1);
+    spawn("exec sleep 100 >/dev/null 2>&1", -1);
     for (size_t i = 0; i < FRAME_QUEUE_MAX / sizeof(big) + 1024; i++) {
         child_send(t.child, FRAME_STEP, 0, big, sizeof(big));
     }
@@ -206,7 +206,7 @@ static void one_that_does_not_read_is_killed(void **state)
 static void a_dropped_child_says_nothing(void **state)
 {
     (void)state;
-    spawn("exec exec sleep 100 >/dev/null 2>&1", -1);
+    spawn("exec sleep 100 >/dev/null 2>&1", -1);
     child_drop(t.child);
     assert_int_equal(uv_run(&t.loop, UV_RUN_DEFAULT), 0);
     assert_int_equal(t.exits, 0);
