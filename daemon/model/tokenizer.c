@@ -28,6 +28,24 @@ static int load(const struct gguf *g, struct tokenizer **ret, struct err *e)
     return 0;
 }
 
+/* Kinds that aned has not are refused by name before their vocabulary is
+ * looked at. */
+static int load_checked(const struct gguf *g, struct tokenizer **ret,
+                        struct err *e)
+{
+    struct tokenizer *t = NULL;
+    int rc = load(g, &t, e);
+    if (rc == 0) {
+        rc = gguf_check_vocab(g, e);
+    }
+    if (rc < 0) {
+        tokenizer_close(t);
+        return rc;
+    }
+    *ret = t;
+    return 0;
+}
+
 int tokenizer_open(const char *path, struct tokenizer **ret, struct err *e)
 {
     char inside[4096];
@@ -40,7 +58,7 @@ int tokenizer_open(const char *path, struct tokenizer **ret, struct err *e)
     }
     int rc = gguf_open(path, &g, e);
     if (rc == 0) {
-        rc = load(g, ret, e);
+        rc = load_checked(g, ret, e);
     }
     gguf_close(g);
     return rc;
@@ -52,7 +70,7 @@ int tokenizer_open_mem(const void *p, size_t n, struct tokenizer **ret,
     struct gguf *g = NULL;
     int rc = gguf_open_mem(p, n, &g, e);
     if (rc == 0) {
-        rc = load(g, ret, e);
+        rc = load_checked(g, ret, e);
     }
     gguf_close(g);
     return rc;
