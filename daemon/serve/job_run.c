@@ -81,7 +81,8 @@ static void save_model(struct server *s, const struct model *m)
         a[i].bytes = b->files[i].bytes;
     }
     model_row(m, &row);
-    if (store_model_put(s->store, &row, a, b->n_files, NULL, NULL) != 0) {
+    if (store_model_put(s->store, &row, a, b->n_files, model_saved, NULL) !=
+        0) {
         log_warn("store_busy", "model=%s not saved, continuing", m->name);
     }
     free(a);

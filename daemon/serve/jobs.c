@@ -89,10 +89,19 @@ void job_set(struct job *j, enum job_state s)
     j->row.state = s;
 }
 
+static void on_saved(void *ctx, int status, const struct err *e)
+{
+    (void)ctx;
+    if (status != 0) {
+        log_error("job_not_saved", "error=%s: %s", err_name(status),
+                  e != NULL ? e->msg : "");
+    }
+}
+
 void job_save(struct job *j)
 {
     j->saved_us = server_now_us();
-    if (store_job_put(j->of->srv->store, &j->row, NULL, NULL) != 0) {
+    if (store_job_put(j->of->srv->store, &j->row, on_saved, NULL) != 0) {
         log_warn("store_busy", "job=%s not saved, continuing", j->row.id);
     }
 }
@@ -408,7 +417,8 @@ void jobs_load(struct jobs *js, const struct store_job *v, size_t n)
         m->adopted = false;
         log_info("model_adopted", "model=%s", m->name);
         model_row(m, &row);
-        if (store_model_put(js->srv->store, &row, NULL, 0, NULL, NULL) != 0) {
+        if (store_model_put(js->srv->store, &row, NULL, 0, model_saved, NULL) !=
+            0) {
             log_warn("store_busy", "model=%s not saved, continuing", m->name);
         }
     }

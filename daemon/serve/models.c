@@ -227,6 +227,15 @@ void model_row(const struct model *m, struct store_model *ret)
                    m->bundle != NULL ? m->bundle->fingerprint : "");
 }
 
+void model_saved(void *ctx, int status, const struct err *e)
+{
+    (void)ctx;
+    if (status != 0) {
+        log_error("model_not_saved", "error=%s: %s", err_name(status),
+                  e != NULL ? e->msg : "");
+    }
+}
+
 void model_save(struct model *m)
 {
     struct store_model row;
@@ -234,7 +243,8 @@ void model_save(struct model *m)
     if (m->deleting) {
         return;
     }
-    if (store_model_put(m->of->srv->store, &row, NULL, 0, NULL, NULL) != 0) {
+    if (store_model_put(m->of->srv->store, &row, NULL, 0, model_saved, NULL) !=
+        0) {
         log_warn("store_busy", "model=%s state not saved, continuing", m->name);
     }
 }

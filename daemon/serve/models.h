@@ -102,5 +102,7 @@ CHECKED int model_delete(struct model *m, store_done_fn *done, void *ctx,
 /* Generation accounting. */
 void model_use(struct model *m, uint32_t choices);
 void model_unuse(struct model *m, uint32_t choices);
+/* A store_done_fn that logs a failure. */
+void model_saved(void *ctx, int status, const struct err *e);
 /* Remove a folder on the file thread, some time; failure is logged. */
 void models_remove_tree(struct server *s, const char *path);
