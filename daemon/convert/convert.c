@@ -20,6 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/crew.h"
 #include "base/file.h"
 #include "base/num.h"
 #include "convert/digest.h"
@@ -49,7 +50,6 @@ struct job {
     struct stat st; /* of the source when it was opened */
     struct gguf *g;
     struct decoder d;
-    struct pool *pool;
     struct progress progress;
     struct digest digest;
     bool digesting;
@@ -330,8 +330,8 @@ static int stage_measuring(struct job *j, struct err *e)
         return rc;
     }
     uint32_t n = calibrate_tokens(j, vocab, tokens);
-    rc = reference_run(&j->d, j->pool, tokens, n, &j->progress, &j->range, NULL,
-                       e);
+    rc = reference_run(&j->d, j->o->threads, tokens, n, &j->progress, &j->range,
+                       NULL, e);
     if (rc == 0) {
         rc = range_choose(&j->range, &j->d, j->o->norm, j->o->residual_scale,
                           &j->choice, e);
@@ -620,7 +620,7 @@ static void job_fini(struct job *j)
     range_fini(&j->range);
     arch_fini(&j->d);
     gguf_close(j->g);
-    pool_free(j->pool);
+    crew_unref();
     if (j->fd >= 0) {
         (void)close(j->fd);
     }
@@ -637,6 +637,7 @@ int convert_run(const struct convert_options *o, struct convert_result *ret,
     must(j != NULL);
     j->o = o;
     j->fd = -1;
+    crew_ref();
     j->progress.fn = o->progress;
     j->progress.ctx = o->ctx;
     arena_init(&j->b.arena, 0);
@@ -648,9 +649,8 @@ int convert_run(const struct convert_options *o, struct convert_result *ret,
     if (rc < 0) {
         goto out;
     }
-    j->pool = pool_new(o->threads);
     j->emit.d = &j->d;
-    j->emit.weights.pool = j->pool;
+    j->emit.weights.threads = crew_threads(o->threads);
     j->emit.weights.progress = &j->progress;
     rc = gguf_guard(run, j, e);
     if (rc == 0) {

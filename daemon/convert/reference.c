@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/crew.h"
 #include "base/half.h"
 #include "base/num.h"
 #include "convert/gemm.h"
@@ -28,7 +29,7 @@ struct scratch { /* of one worker */
 
 struct reference {
     const struct decoder *d;
-    struct pool *pool;
+    unsigned threads;
     struct progress *progress;
     struct range *range;
     uint32_t n;              /* tokens */
@@ -75,11 +76,9 @@ static double panel_peak(const struct reference *r, const float *x, size_t rows)
     return m;
 }
 
-static void on_product(void *ctx, unsigned worker, size_t i)
+static void run_block(struct product *p, size_t i, struct scratch *s)
 {
-    struct product *p = ctx;
     struct reference *r = p->r;
-    struct scratch *s = &r->scratch[worker];
     uint64_t from = (p->first + i) * p->block_rows;
     uint64_t n = num_min(p->block_rows, p->t->rows - from);
     if (s->rc < 0) {
@@ -103,6 +102,14 @@ static void on_product(void *ctx, unsigned worker, size_t i)
     }
 }
 
+static void on_blocks(void *ctx, size_t begin, size_t end, unsigned worker)
+{
+    struct product *p = ctx;
+    for (size_t i = begin; i < end; i++) {
+        run_block(p, i, &p->r->scratch[worker]);
+    }
+}
+
 static int run_product(struct product *p, struct err *e)
 {
     struct reference *r = p->r;
@@ -111,7 +118,7 @@ static int run_product(struct product *p, struct err *e)
     uint64_t batch = (uint64_t)r->n_scratch * BATCH;
     for (p->first = 0; p->first < blocks; p->first += batch) {
         uint64_t n = num_min(batch, blocks - p->first);
-        pool_run(r->pool, on_product, p, (size_t)n);
+        crew_run(r->threads, (size_t)n, 1, on_blocks, p);
         for (size_t i = 0; i < r->n_scratch; i++) {
             if (r->scratch[i].rc < 0) {
                 return err_set(e, r->scratch[i].rc, "%s",
@@ -298,10 +305,8 @@ static void rotate(const struct reference *r, float *x, uint32_t heads)
 }
 
 /* One head: scores of every token, softmax, values. */
-static void on_head(void *ctx, unsigned worker, size_t h)
+static void run_head(struct reference *r, size_t h)
 {
-    (void)worker;
-    struct reference *r = ctx;
     const struct decoder *d = r->d;
     size_t kv = h / (d->n_heads / d->n_kv);
     const float *q = r->q + h * d->d_head * r->stride;
@@ -342,6 +347,14 @@ static void on_head(void *ctx, unsigned worker, size_t h)
     }
 }
 
+static void on_heads(void *ctx, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    for (size_t h = begin; h < end; h++) {
+        run_head(ctx, h);
+    }
+}
+
 static int attention(struct reference *r, uint32_t l, struct err *e)
 {
     const struct decoder *d = r->d;
@@ -379,7 +392,7 @@ static int attention(struct reference *r, uint32_t l, struct err *e)
     rotate(r, r->q, d->n_heads);
     rotate(r, r->k, d->n_kv);
     r->window = local || d->local_every == 0 ? d->window : 0;
-    pool_run(r->pool, on_head, r, d->n_heads);
+    crew_run(r->threads, d->n_heads, 1, on_heads, r);
     double top = 0;
     for (uint32_t h = 0; h < d->n_heads; h++) {
         top = r->head_peak[h] <= top ? top : r->head_peak[h];
@@ -406,13 +419,15 @@ static float activate(enum arch_act act, float x)
     return (float)(0.5 * v * (1.0 + tanh(u)));
 }
 
-static void on_activate(void *ctx, unsigned worker, size_t row)
+static void on_rows(void *ctx, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
     struct reference *r = ctx;
-    for (uint32_t t = 0; t < r->n; t++) {
-        size_t at = row * r->stride + t;
-        r->gate[at] = activate(r->d->arch->act, r->gate[at]) * r->up[at];
+    for (size_t row = begin; row < end; row++) {
+        for (uint32_t t = 0; t < r->n; t++) {
+            size_t at = row * r->stride + t;
+            r->gate[at] = activate(r->d->arch->act, r->gate[at]) * r->up[at];
+        }
     }
 }
 
@@ -428,7 +443,7 @@ static int feed_forward(struct reference *r, uint32_t l, struct err *e)
     }
     peak(r, RANGE_GATE, l, r->gate, d->d_ff);
     peak(r, RANGE_UP, l, r->up, d->d_ff);
-    pool_run(r->pool, on_activate, r, d->d_ff);
+    crew_run(r->threads, d->d_ff, 16, on_rows, r);
     peak(r, RANGE_ACT_UP, l, r->gate, d->d_ff);
     rc = multiply(r, arch_tensor(d, l, SLOT_DOWN), NULL, r->gate, r->y, e);
     peak(r, RANGE_FFN_OUT, l, r->y, d->d_model);
@@ -538,7 +553,7 @@ static bool reference_init(struct reference *r)
     size_t kv = (size_t)d->n_kv * d->d_head;
     size_t half = d->rope_dim / 2;
     uint64_t widest = num_max(num_max(d->d_model, d->d_ff), q);
-    r->n_scratch = pool_threads(r->pool);
+    r->n_scratch = r->threads;
     r->scratch = calloc(r->n_scratch, sizeof(*r->scratch));
     r->head_peak = calloc(d->n_heads, sizeof(*r->head_peak));
     bool ok = r->scratch != NULL && r->head_peak != NULL &&
@@ -574,13 +589,16 @@ static void reference_fini(struct reference *r)
     free(r->head_peak);
 }
 
-int reference_run(const struct decoder *d, struct pool *pool,
+int reference_run(const struct decoder *d, unsigned threads,
                   const int32_t *tokens, uint32_t n, struct progress *progress,
                   struct range *range, float *logits, struct err *e)
 {
     must(n >= 1 && n <= TOKENS);
-    struct reference r = {
-        .d = d, .pool = pool, .progress = progress, .range = range, .n = n};
+    struct reference r = {.d = d,
+                          .threads = crew_threads(threads),
+                          .progress = progress,
+                          .range = range,
+                          .n = n};
     r.stride = (n + GEMM_LANES - 1) / GEMM_LANES * GEMM_LANES;
     int rc = 0;
     if (!reference_init(&r)) {

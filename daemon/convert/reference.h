@@ -8,7 +8,6 @@
 #pragma once
 
 #include "convert/arch.h"
-#include "convert/pool.h"
 #include "convert/progress.h"
 #include "convert/range.h"
 
@@ -16,8 +15,9 @@
 
 /* Run n tokens (1 .. REFERENCE_TOKENS_MAX, each below the vocabulary) from
  * position 0. range: filled (may be NULL). logits: (n, vocab) fp32, or NULL.
+ * threads: of crew.h; they never change a bit of the result.
  * Errors: CANCELLED, NOMEM, INVALID, those of gguf_rows. */
-CHECKED int reference_run(const struct decoder *d, struct pool *pool,
+CHECKED int reference_run(const struct decoder *d, unsigned threads,
                           const int32_t *tokens, uint32_t n,
                           struct progress *progress, struct range *range,
                           float *logits, struct err *e);

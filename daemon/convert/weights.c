@@ -1,9 +1,9 @@
 /* weights.c - one streaming loop, three sinks.
  *
  *   source rows --gguf_rows--> fp32 block --permute--> --encode--> bytes
- *                 (pool: one block a piece)                 (in order) --> sink
+ *                 (crew: one block a piece)                 (in order) --> sink
  *
- * Blocks of a batch are encoded by the pool in any order and put in row order
+ * Blocks of a batch are encoded by the crew in any order and put in row order
  * by the caller. A row is a conv's output channel, so its scale is known when
  * the row is: no second pass (int8-tensor needs one for the common peak).
  */
@@ -15,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/crew.h"
 #include "base/half.h"
 #include "base/num.h"
 
@@ -97,10 +98,8 @@ static int encode_row(struct stream *s, const float *w, uint64_t row,
     return 0;
 }
 
-static void on_block(void *ctx, unsigned worker, size_t i)
+static void run_block(struct stream *s, size_t i)
 {
-    (void)worker;
-    struct stream *s = ctx;
     struct block *b = &s->blocks[i];
     uint64_t from = s->at + i * s->block_rows;
     uint64_t n = rows_of_block(s, i);
@@ -120,6 +119,14 @@ static void on_block(void *ctx, unsigned worker, size_t i)
     for (uint64_t r = 0; b->rc == 0 && r < n; r++) {
         b->rc = encode_row(s, b->in + r * cols, from + r,
                            b->out + r * s->row_out, &b->err);
+    }
+}
+
+static void on_blocks(void *ctx, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    for (size_t i = begin; i < end; i++) {
+        run_block(ctx, i);
     }
 }
 
@@ -149,7 +156,7 @@ static int stream_init(struct stream *s, const struct weights *x,
     must(rows % unit == 0);
     s->block_rows = num_max(BLOCK_FLOATS / t->cols / unit, 1) * unit;
     s->row_out = (size_t)(t->cols * quant_bits(s->quant) / 8);
-    s->n_blocks = (size_t)pool_threads(x->pool) * BLOCKS_THREAD;
+    s->n_blocks = (size_t)x->threads * BLOCKS_THREAD;
     size_t needed = (size_t)((rows + s->block_rows - 1) / s->block_rows);
     s->n_blocks = num_min(s->n_blocks, needed);
     size_t floats = (size_t)(s->block_rows * t->cols);
@@ -185,7 +192,7 @@ static int stream_run(struct stream *s, const struct weights *x,
         uint64_t left = (s->rows - s->at + s->block_rows - 1) / s->block_rows;
         size_t n = (size_t)num_min(left, s->n_blocks);
         uint64_t rows = 0;
-        pool_run(x->pool, on_block, s, n);
+        crew_run(x->threads, n, 1, on_blocks, s);
         for (size_t i = 0; rc == 0 && i < n; i++) {
             struct block *b = &s->blocks[i];
             uint64_t r = rows_of_block(s, i);
@@ -231,9 +238,11 @@ static int sink_peak(void *ctx, const void *p, size_t n, struct err *e)
 static struct mil_type conv_type(enum mil_dtype dtype, uint64_t rows,
                                  uint64_t cols)
 {
-    return (struct mil_type){.dtype = dtype,
-                             .rank = 4,
-                             .dims = {(int64_t)rows, (int64_t)cols, 1, 1}};
+    return (struct mil_type){
+        .dtype = dtype,
+        .rank = 4,
+        .dims = {(int64_t)rows, (int64_t)cols, 1, 1}
+    };
 }
 
 int weights_matrix(const struct weights *x, struct mil_writer *w,
@@ -286,7 +295,9 @@ int weights_vector(struct mil_writer *w, const struct gguf_tensor *t,
     size_t n = (size_t)t->cols;
     float *in = malloc(n * sizeof(*in));
     uint16_t *out = malloc(n * sizeof(*out));
-    struct mil_type type = {.dtype = MIL_FP16, .rank = 4, .dims = {1, 1, 1, 1}};
+    struct mil_type type = {
+        .dtype = MIL_FP16, .rank = 4, .dims = {1, 1, 1, 1}
+    };
     int rc = 0;
     if (in == NULL || out == NULL) {
         rc = err_set(e, ERR_NOMEM, "%s: no memory", t->name);

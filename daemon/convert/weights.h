@@ -7,13 +7,12 @@
 #pragma once
 
 #include "convert/arch.h"
-#include "convert/pool.h"
 #include "convert/progress.h"
 #include "convert/quant.h"
 #include "mil/build.h"
 
 struct weights {
-    struct pool *pool;         /* borrowed */
+    unsigned threads;          /* crew.h */
     struct progress *progress; /* borrowed; NULL: nobody watches */
     enum quant quant;          /* of matrices */
 };

@@ -31,7 +31,6 @@ static void plan(const struct decoder *d)
 
 static void run(const struct decoder *d)
 {
-    static struct pool *pool;
     int32_t tokens[3] = {0, (int32_t)d->vocab - 1, (int32_t)d->vocab / 2};
     struct range r = {0};
     struct range_choice c = {0};
@@ -42,8 +41,7 @@ static void run(const struct decoder *d)
     if (weights > SMALL) {
         return;
     }
-    pool = pool != NULL ? pool : pool_new(1);
-    if (reference_run(d, pool, tokens, 3, NULL, &r, NULL, &e) == 0 &&
+    if (reference_run(d, 1, tokens, 3, NULL, &r, NULL, &e) == 0 &&
         range_choose(&r, d, NULL, 0, &c, &e) == 0) {
         must(c.alpha > 0 && c.alpha <= 1 && c.margin >= 1);
     }

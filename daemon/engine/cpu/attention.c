@@ -9,8 +9,8 @@
 
 #include <string.h>
 
+#include "base/crew.h"
 #include "base/half.h"
-#include "engine/cpu/crew.h"
 #include "engine/cpu/gemm.h"
 #include "engine/cpu/ops.h"
 #include "engine/cpu/vmath.h"

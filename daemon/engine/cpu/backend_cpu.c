@@ -1,12 +1,16 @@
 /* The two CPU backends: "interpreter" runs a program op by op, "cpu" the same
  * kernels after fuse.c has recognised what can be done at once. */
+#include <assert.h>
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/crew.h"
 #include "base/half.h"
 #include "engine/cpu/bind.h"
 #include "engine/cpu/cpu.h"
-#include "engine/cpu/crew.h"
+#include "proto/limits.h"
+
+static_assert(ENGINE_THREADS_MAX <= CREW_MAX, "every allowed setting works");
 
 /* Raise it when a change of the kernels may change any bit of a result. */
 #define CPU_ARITH 1
@@ -173,10 +177,7 @@ int cpu_open_program(struct mil_program *p, const char *function,
     arena_init(&m->arena, 0);
     m->program = p;
     m->id = atomic_fetch_add(&next_model_id, 1);
-    m->threads = conf->threads != 0 ? conf->threads : crew_cores();
-    if (m->threads > ENGINE_THREADS_MAX) {
-        m->threads = ENGINE_THREADS_MAX;
-    }
+    m->threads = crew_threads(conf->threads);
     m->round = conf->round_fp16;
     m->fn = mil_function_find(p, function);
     if (m->fn == NULL) {

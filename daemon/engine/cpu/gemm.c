@@ -5,7 +5,7 @@
  * operations in all of them. */
 #include "engine/cpu/gemm.h"
 
-#include "engine/cpu/crew.h"
+#include "base/crew.h"
 
 #define INLINE static inline __attribute__((always_inline))
 

@@ -9,7 +9,7 @@
  * constant), or a weight. */
 #include <string.h>
 
-#include "engine/cpu/crew.h"
+#include "base/crew.h"
 #include "engine/cpu/gemm.h"
 #include "engine/cpu/ops.h"
 

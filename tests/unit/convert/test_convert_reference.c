@@ -1,5 +1,6 @@
 /* The fp32 reference pass against an independent one (another program's
  * logits over a real model), and its invariance. */
+#include "base/crew.h"
 #include "base/file.h"
 #include "convert/reference.h"
 #include "mkgguf.h"
@@ -51,10 +52,10 @@ static void stories_logits(void **state)
     for (size_t i = 5; i < 32; i++) {
         tokens[i] = argmax(w + (i - 1) * 512, 512);
     }
-    struct pool *pool = pool_new(2);
+    crew_ref();
     float *got = malloc(32 * 512 * sizeof(float));
     struct range r = {0};
-    unit_ok(reference_run(&d, pool, tokens, 32, NULL, &r, got, &e), &e);
+    unit_ok(reference_run(&d, 2, tokens, 32, NULL, &r, got, &e), &e);
     float worst = 0;
     for (size_t i = 0; i < 32 * 512; i++) {
         float err = fabsf(got[i] - w[i]);
@@ -64,15 +65,13 @@ static void stories_logits(void **state)
            (double)cosine(got, w, 32 * 512));
     assert_true(worst < 2e-3f);
     /* the same bits with one thread */
-    struct pool *one = pool_new(1);
     float *again = malloc(32 * 512 * sizeof(float));
-    unit_ok(reference_run(&d, one, tokens, 32, NULL, NULL, again, &e), &e);
+    unit_ok(reference_run(&d, 1, tokens, 32, NULL, NULL, again, &e), &e);
     assert_memory_equal(got, again, 32 * 512 * sizeof(float));
     range_fini(&r);
     free(got);
     free(again);
-    pool_free(one);
-    pool_free(pool);
+    crew_unref();
     arch_fini(&d);
     gguf_close(g);
     file_unmap(&want);

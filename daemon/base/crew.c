@@ -1,33 +1,39 @@
-/* A job is published by raising `epoch`. A worker that sees it enters by
+/* crew.c - one job at a time, blocks taken off an atomic counter.
+ *
+ * A job is published by raising `epoch`. A worker that sees it enters by
  * counting itself into `inside`, and only then takes blocks off `next`; the
  * caller closes the job (`open` = false) after the last block is taken and
  * waits until `inside` is 0 again, so no worker can touch the next job's
  * fields by accident. All fields of a job are written before the epoch and
- * under the lock. */
-#include "engine/cpu/crew.h"
+ * under the lock.
+ *
+ * The caller sleeps on `done` when its wait gets long. `waiting` and `inside`
+ * are each written by one side before it reads the other (both sequentially
+ * consistent): either the last worker out sees a waiter, or the caller sees 0.
+ */
+#include "base/crew.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <unistd.h>
-
-#include "engine/cpu/simd.h"
-#include "proto/limits.h"
 
 #define SPIN_TURNS 4000 /* about 30 us of pause instructions */
 
 static struct {
     pthread_mutex_t run;  /* held by the one caller inside crew_run */
     pthread_mutex_t lock; /* sleeping and the fields below */
-    pthread_cond_t wake;
+    pthread_cond_t wake;  /* a job, or the end */
+    pthread_cond_t done;  /* nobody is inside any more */
     unsigned refs;
     unsigned n; /* workers alive */
     bool stop;
     bool open; /* the job may be entered */
     unsigned sleeping;
-    pthread_t thread[ENGINE_THREADS_MAX];
+    pthread_t thread[CREW_MAX];
 
     atomic_uint epoch;
     atomic_uint inside;
+    atomic_bool waiting; /* the caller, on `done` */
     atomic_size_t next;
     unsigned want; /* workers of this job */
     size_t items, grain;
@@ -37,24 +43,25 @@ static struct {
     .run = PTHREAD_MUTEX_INITIALIZER,
     .lock = PTHREAD_MUTEX_INITIALIZER,
     .wake = PTHREAD_COND_INITIALIZER,
+    .done = PTHREAD_COND_INITIALIZER,
 };
 
 static inline void pause_cpu(void)
 {
-#if SIMD_AVX2
-    _mm_pause();
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
 #elif defined(__aarch64__)
     __asm__ __volatile__("yield");
 #endif
 }
 
-unsigned crew_cores(void)
+unsigned crew_threads(unsigned asked)
 {
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
-    if (n < 1) {
-        return 1;
+    if (asked == 0) {
+        long n = sysconf(_SC_NPROCESSORS_ONLN);
+        asked = n > 0 ? (unsigned)n : 1;
     }
-    return n > (long)ENGINE_THREADS_MAX ? ENGINE_THREADS_MAX : (unsigned)n;
+    return asked < CREW_MAX ? asked : CREW_MAX;
 }
 
 static void take_blocks(unsigned worker)
@@ -91,6 +98,15 @@ static unsigned wait_epoch(unsigned seen)
     return now;
 }
 
+static void leave(void)
+{
+    if (atomic_fetch_sub(&crew.inside, 1) == 1 && atomic_load(&crew.waiting)) {
+        (void)pthread_mutex_lock(&crew.lock);
+        (void)pthread_cond_signal(&crew.done);
+        (void)pthread_mutex_unlock(&crew.lock);
+    }
+}
+
 static void *worker_main(void *arg)
 {
     unsigned me = (unsigned)(uintptr_t)arg;
@@ -109,7 +125,7 @@ static void *worker_main(void *arg)
         }
         if (enter) {
             take_blocks(me + 1);
-            (void)atomic_fetch_sub(&crew.inside, 1);
+            leave();
         }
     }
 }
@@ -156,11 +172,34 @@ static void grow(unsigned want)
     }
 }
 
+/* Close the job and wait until no worker is in it. */
+static void finish(void)
+{
+    (void)pthread_mutex_lock(&crew.lock);
+    crew.open = false;
+    (void)pthread_mutex_unlock(&crew.lock);
+    for (int i = 0; i < SPIN_TURNS; i++) {
+        if (atomic_load(&crew.inside) == 0) {
+            return;
+        }
+        pause_cpu();
+    }
+    (void)pthread_mutex_lock(&crew.lock);
+    atomic_store(&crew.waiting, true);
+    while (atomic_load(&crew.inside) > 0) {
+        (void)pthread_cond_wait(&crew.done, &crew.lock);
+    }
+    atomic_store(&crew.waiting, false);
+    (void)pthread_mutex_unlock(&crew.lock);
+}
+
 void crew_run(unsigned threads, size_t items, size_t grain, crew_fn *fn,
               void *ctx)
 {
-    if (threads > ENGINE_THREADS_MAX) {
-        threads = ENGINE_THREADS_MAX;
+    must(grain > 0);
+    threads = threads < CREW_MAX ? threads : CREW_MAX;
+    if (items == 0) {
+        return;
     }
     if (threads <= 1 || items <= grain ||
         pthread_mutex_trylock(&crew.run) != 0) {
@@ -183,16 +222,6 @@ void crew_run(unsigned threads, size_t items, size_t grain, crew_fn *fn,
     (void)pthread_mutex_unlock(&crew.lock);
 
     take_blocks(0);
-
-    (void)pthread_mutex_lock(&crew.lock);
-    crew.open = false;
-    (void)pthread_mutex_unlock(&crew.lock);
-    for (unsigned turns = 0; atomic_load(&crew.inside) > 0; turns++) {
-        if (turns < SPIN_TURNS) {
-            pause_cpu();
-        } else {
-            (void)usleep(20); /* a worker lost its core */
-        }
-    }
+    finish();
     (void)pthread_mutex_unlock(&crew.run);
 }
