@@ -36,3 +36,15 @@ static inline const char *unit_tests(void)
             fail_msg("%s: %s: %s", #rc, err_name(rc_), (e)->msg); \
         }                                                         \
     } while (0)
+
+/* Built with ThreadSanitizer. */
+#if defined(__SANITIZE_THREAD__)
+#define UNIT_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define UNIT_TSAN 1
+#endif
+#endif
+#ifndef UNIT_TSAN
+#define UNIT_TSAN 0
+#endif

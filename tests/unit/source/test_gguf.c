@@ -513,6 +513,9 @@ static void turns_sigbus_into_an_error(void **state)
     struct cut c = {0};
     struct err e = {0};
     static float row[1024];
+    if (UNIT_TSAN) {
+        skip(); /* it holds back signals that come from inside its memcpy */
+    }
     cut_open(&c);
     for (int i = 0; i < 3; i++) { /* more than once: the handler stays */
         assert_int_equal(gguf_rows(c.t, 1000, 1, row, &e), ERR_SOURCE_CHANGED);
