@@ -276,21 +276,28 @@ static void inner(int sub, bool is_float, void *o, const void *a, size_t sa,
     }
 }
 
-/* Next position of the outer axes; false after the last. */
-static bool advance(const struct binary_params *u, size_t *idx, size_t *a,
-                    size_t *b, size_t *c)
+/* Where a row of the result and of each operand begins. */
+struct walk {
+    size_t idx[MIL_RANK_MAX];
+    size_t a, b, c;
+    int32_t *out; /* 4-byte elements of any type */
+};
+
+/* To the next row; false after the last. */
+static bool advance(const struct binary_params *u, struct walk *w)
 {
+    w->out += u->dims[u->n - 1];
     for (int i = u->n - 2; i >= 0; i--) {
-        *a += u->sa[i];
-        *b += u->sb[i];
-        *c += u->sc[i];
-        if (++idx[i] < u->dims[i]) {
+        w->a += u->sa[i];
+        w->b += u->sb[i];
+        w->c += u->sc[i];
+        if (++w->idx[i] < u->dims[i]) {
             return true;
         }
-        idx[i] = 0;
-        *a -= u->sa[i] * u->dims[i];
-        *b -= u->sb[i] * u->dims[i];
-        *c -= u->sc[i] * u->dims[i];
+        w->idx[i] = 0;
+        w->a -= u->sa[i] * u->dims[i];
+        w->b -= u->sb[i] * u->dims[i];
+        w->c -= u->sc[i] * u->dims[i];
     }
     return false;
 }
@@ -303,20 +310,15 @@ int binary_run(const struct step *s, const struct run *r, struct err *e)
     const struct val *x = step_in(s, 0);
     const struct val *y = step_in(s, 1);
     struct val *o = step_out(s, 0);
-    size_t idx[MIL_RANK_MAX] = {0};
-    size_t a = 0;
-    size_t b = 0;
-    size_t c = 0;
+    struct walk w = {.out = o->i};
     size_t k = (size_t)u->n - 1;
-    int32_t *out = o->i; /* 4-byte elements of either type */
     if (o->n == 0) {
         return 0;
     }
     do {
-        inner(s->node->def->sub, x->kind == VAL_F32, out, x->i + a, u->sa[k],
-              y->i + b, u->sb[k], u->dims[k]);
-        out += u->dims[k];
-    } while (advance(u, idx, &a, &b, &c));
+        inner(s->node->def->sub, x->kind == VAL_F32, w.out, x->i + w.a,
+              u->sa[k], y->i + w.b, u->sb[k], u->dims[k]);
+    } while (advance(u, &w));
     return 0;
 }
 
@@ -361,22 +363,20 @@ int select_run(const struct step *s, const struct run *r, struct err *e)
     const struct val *y = step_in(s, 2);
     const struct val *cond = step_in(s, 0);
     struct val *o = step_out(s, 0);
-    size_t idx[MIL_RANK_MAX] = {0};
-    size_t a = 0;
-    size_t b = 0;
-    size_t c = 0;
+    struct walk w = {.out = o->i};
     size_t k = (size_t)u->n - 1;
-    int32_t *out = o->i;
     if (o->n == 0) {
         return 0;
     }
     do {
+        const int32_t *c = cond->i + w.c;
+        const int32_t *a = x->i + w.a;
+        const int32_t *b = y->i + w.b;
+        int32_t *out = w.out;
         for (size_t i = 0; i < u->dims[k]; i++) {
-            out[i] = cond->i[c + i * u->sc[k]] != 0 ? x->i[a + i * u->sa[k]]
-                                                    : y->i[b + i * u->sb[k]];
+            out[i] = c[i * u->sc[k]] != 0 ? a[i * u->sa[k]] : b[i * u->sb[k]];
         }
-        out += u->dims[k];
-    } while (advance(u, idx, &a, &b, &c));
+    } while (advance(u, &w));
     return 0;
 }
 

@@ -17,6 +17,17 @@ static int need_index(const struct val *v, struct err *e)
                : err_set(e, ERR_MIL_INVALID, "indices are not integers");
 }
 
+/* Position of index i on an axis of n, negative ones from its end. */
+static bool index_at(int32_t i, size_t n, size_t *ret)
+{
+    int64_t at = i < 0 ? i + (int64_t)n : i;
+    if (at < 0 || (size_t)at >= n) {
+        return false;
+    }
+    *ret = (size_t)at;
+    return true;
+}
+
 /* --- gather(x, indices, axis, batch_dims) --- */
 
 struct gather_params {
@@ -88,16 +99,14 @@ int gather_run(const struct step *s, const struct run *r, struct err *e)
         for (size_t k = 0; k < u->outer; k++) {
             size_t base = (b * u->outer + k) * u->n;
             for (size_t c = 0; c < u->count; c++) {
-                int64_t i = idx[b * u->count + c];
-                i = i < 0 ? i + (int64_t)u->n : i;
-                if (i < 0 || (size_t)i >= u->n) {
+                size_t i = 0;
+                if (!index_at(idx[b * u->count + c], u->n, &i)) {
                     return bad_index(idx[b * u->count + c], u->n, e);
                 }
                 if (u->rows != NULL) {
-                    weight_row(u->rows, (size_t)i, (float *)(void *)to);
+                    weight_row(u->rows, i, (float *)(void *)to);
                 } else {
-                    memcpy(to, (const char *)from + (base + (size_t)i) * size,
-                           size);
+                    memcpy(to, (const char *)from + (base + i) * size, size);
                 }
                 to += size;
             }
@@ -134,13 +143,12 @@ static int along_prep(struct step *s, int idx_arg, int axis_arg,
 static int64_t along_at(const struct axis3 *u, const struct val *idx, size_t k)
 {
     size_t m = idx->n / (u->outer * u->inner);
-    int64_t i = idx->i[k];
-    i = i < 0 ? i + (int64_t)u->n : i;
-    if (i < 0 || (size_t)i >= u->n) {
+    size_t i = 0;
+    if (!index_at(idx->i[k], u->n, &i)) {
         return -1;
     }
     size_t outer = k / (m * u->inner);
-    return (int64_t)((outer * u->n + (size_t)i) * u->inner + k % u->inner);
+    return (int64_t)((outer * u->n + i) * u->inner + k % u->inner);
 }
 
 int gather_along_prep(struct step *s, struct err *e)
@@ -248,12 +256,22 @@ struct scatter_params {
     size_t depth; /* scatter_nd: indices of one position */
 };
 
+/* The result is like the data; there must be n updates of its kind. */
+static int scatter_out(struct step *s, size_t n, struct err *e)
+{
+    const struct val *x = step_in(s, 0);
+    const struct val *up = step_in(s, 2);
+    if (up->kind != x->kind || !val_is_plain(x) || up->n != n) {
+        return err_set(e, ERR_MIL_SHAPE, "updates do not fit");
+    }
+    return val_like(step_out(s, 0), x->kind, x, e);
+}
+
 /* scatter(data, indices, updates, axis, mode) */
 int scatter_prep(struct step *s, struct err *e)
 {
     const struct val *x = step_in(s, 0);
     const struct val *idx = step_in(s, 1);
-    const struct val *up = step_in(s, 2);
     struct scatter_params *u = step_alloc(s, sizeof(*u));
     int64_t axis = 0;
     s->u = u;
@@ -268,11 +286,7 @@ int scatter_prep(struct step *s, struct err *e)
         return rc;
     }
     u->a = val_axis3(x, axis);
-    if (up->kind != x->kind || !val_is_plain(x) ||
-        up->n != u->a.outer * idx->n * u->a.inner) {
-        return err_set(e, ERR_MIL_SHAPE, "updates do not fit");
-    }
-    return val_like(step_out(s, 0), x->kind, x, e);
+    return scatter_out(s, u->a.outer * idx->n * u->a.inner, e);
 }
 
 int scatter_run(const struct step *s, const struct run *r, struct err *e)
@@ -287,12 +301,11 @@ int scatter_run(const struct step *s, const struct run *r, struct err *e)
     memcpy(o->i, x->i, o->n * sizeof(*o->i));
     for (size_t outer = 0; outer < u->a.outer; outer++) {
         for (size_t c = 0; c < idx->n; c++) {
-            int64_t i = idx->i[c];
-            i = i < 0 ? i + (int64_t)u->a.n : i;
-            if (i < 0 || (size_t)i >= u->a.n) {
+            size_t i = 0;
+            if (!index_at(idx->i[c], u->a.n, &i)) {
                 return bad_index(idx->i[c], u->a.n, e);
             }
-            size_t at = (outer * u->a.n + (size_t)i) * u->a.inner;
+            size_t at = (outer * u->a.n + i) * u->a.inner;
             for (size_t j = 0; j < u->a.inner; j++) {
                 put(o, at + j, up, k++, u->mode);
             }
@@ -304,18 +317,13 @@ int scatter_run(const struct step *s, const struct run *r, struct err *e)
 /* scatter_along_axis(data, indices, updates, axis, mode) */
 int scatter_along_prep(struct step *s, struct err *e)
 {
-    const struct val *x = step_in(s, 0);
     struct scatter_params *u = step_alloc(s, sizeof(*u));
     s->u = u;
     int rc = along_prep(s, 1, 3, &u->a, e);
     if (rc == 0) {
         rc = mode_of(s, 4, &u->mode, e);
     }
-    if (rc == 0 && (step_in(s, 2)->n != step_in(s, 1)->n ||
-                    step_in(s, 2)->kind != x->kind || !val_is_plain(x))) {
-        rc = err_set(e, ERR_MIL_SHAPE, "updates do not fit");
-    }
-    return rc < 0 ? rc : val_like(step_out(s, 0), x->kind, x, e);
+    return rc < 0 ? rc : scatter_out(s, step_in(s, 1)->n, e);
 }
 
 int scatter_along_run(const struct step *s, const struct run *r, struct err *e)
@@ -426,7 +434,6 @@ int scatter_nd_prep(struct step *s, struct err *e)
 {
     const struct val *x = step_in(s, 0);
     const struct val *idx = step_in(s, 1);
-    const struct val *up = step_in(s, 2);
     struct scatter_params *u = step_alloc(s, sizeof(*u));
     s->u = u;
     int rc = mode_of(s, 3, &u->mode, e);
@@ -445,10 +452,7 @@ int scatter_nd_prep(struct step *s, struct err *e)
     for (int i = (int)depth; i < x->rank; i++) {
         u->a.inner *= (size_t)x->dims[i];
     }
-    if (up->kind != x->kind || up->n != idx->n / u->depth * u->a.inner) {
-        return err_set(e, ERR_MIL_SHAPE, "updates do not fit");
-    }
-    return val_like(step_out(s, 0), x->kind, x, e);
+    return scatter_out(s, idx->n / u->depth * u->a.inner, e);
 }
 
 int scatter_nd_run(const struct step *s, const struct run *r, struct err *e)

@@ -4,9 +4,10 @@
 
 #include "engine/cpu/ops.h"
 
-static int32_t bits_of(const struct val *v)
+/* The scalar v, of any 4-byte type, or what stands for it when absent. */
+static int32_t bits_or(const struct val *v, int32_t absent)
 {
-    return v->i[0];
+    return v != NULL ? v->i[0] : absent;
 }
 
 /* --- tile(x, reps) --- */
@@ -128,7 +129,7 @@ int pad_run(const struct step *s, const struct run *r, struct err *e)
     struct val *o = step_out(s, 0);
     for (size_t k = 0; k < o->n; k++) {
         int64_t at = source(o, x, k, u->before, u->mode);
-        o->i[k] = at >= 0 ? x->i[at] : c != NULL ? bits_of(c) : 0;
+        o->i[k] = at >= 0 ? x->i[at] : bits_or(c, 0);
     }
     return 0;
 }
@@ -157,7 +158,7 @@ int fill_run(const struct step *s, const struct run *r, struct err *e)
     (void)e;
     const struct val *v = step_opt(s, 1);
     struct val *o = step_out(s, 0);
-    int32_t x = v != NULL ? bits_of(v) : 0;
+    int32_t x = bits_or(v, 0);
     for (size_t k = 0; k < o->n; k++) {
         o->i[k] = x;
     }
@@ -255,8 +256,8 @@ int one_hot_run(const struct step *s, const struct run *r, struct err *e)
     const struct axis3 *u = s->u;
     const struct val *x = step_in(s, 0);
     struct val *o = step_out(s, 0);
-    int32_t on = step_opt(s, 3) != NULL ? bits_of(step_opt(s, 3)) : 1;
-    int32_t off = step_opt(s, 4) != NULL ? bits_of(step_opt(s, 4)) : 0;
+    int32_t on = bits_or(step_opt(s, 3), 1);
+    int32_t off = bits_or(step_opt(s, 4), 0);
     for (size_t k = 0; k < o->n; k++) {
         size_t c = k / u->inner % u->n;
         size_t at = k / (u->inner * u->n) * u->inner + k % u->inner;
