@@ -190,36 +190,53 @@ static int read_features(struct reader *r, Ml__Feature *const *in, size_t n,
     return 0;
 }
 
-static struct mil_function *function_named(struct mil_program *p,
-                                           const char *name)
+/* A list of features, of a function's description or the model's. */
+struct features {
+    Ml__Feature *const *p;
+    size_t n;
+};
+
+static int read_ports(struct reader *r, struct mil_function *f,
+                      struct features in, struct features out,
+                      struct features state, struct err *e)
+{
+    int rc = read_features(r, in.p, in.n, "input", &f->in, &f->n_in, e);
+    if (rc == 0) {
+        rc = read_features(r, out.p, out.n, "output", &f->out, &f->n_out, e);
+    }
+    if (rc == 0) {
+        rc = read_features(r, state.p, state.n, "state", &f->states,
+                           &f->n_states, e);
+    }
+    return rc;
+}
+
+static bool function_named(const struct mil_program *p, const char *name,
+                           size_t *ret)
 {
     for (size_t i = 0; i < p->n_functions; i++) {
         if (strcmp(p->functions[i]->name, name) == 0) {
-            return p->functions[i];
+            *ret = i;
+            return true;
         }
     }
-    return NULL;
+    return false;
 }
 
 static int read_function(struct reader *r, const Ml__FunctionDescription *in,
                          struct err *e)
 {
-    struct mil_function *f = function_named(r->p, in->name);
+    size_t at = 0;
+    struct mil_function *f =
+        function_named(r->p, in->name, &at) ? r->p->functions[at] : NULL;
     if (f == NULL || f->n_out > 0) {
         return err_set(e, ERR_MIL_INVALID, "description: function %s is %s",
                        in->name,
                        f == NULL ? "not in the program" : "there twice");
     }
-    int rc =
-        read_features(r, in->input, in->n_input, "input", &f->in, &f->n_in, e);
-    if (rc == 0) {
-        rc = read_features(r, in->output, in->n_output, "output", &f->out,
-                           &f->n_out, e);
-    }
-    if (rc == 0) {
-        rc = read_features(r, in->state, in->n_state, "state", &f->states,
-                           &f->n_states, e);
-    }
+    int rc = read_ports(r, f, (struct features){in->input, in->n_input},
+                        (struct features){in->output, in->n_output},
+                        (struct features){in->state, in->n_state}, e);
     return rc < 0 ? err_prefix(e, "function %s", f->name) : 0;
 }
 
@@ -243,15 +260,13 @@ static int read_multi(struct reader *r, const Ml__Description *in,
             return rc;
         }
     }
-    for (size_t i = 0; i < r->p->n_functions; i++) {
-        if (strcmp(r->p->functions[i]->name, in->default_function) == 0) {
-            r->p->default_function = i;
-            return 0;
-        }
+    if (!function_named(r->p, in->default_function, &r->p->default_function)) {
+        return err_set(e, ERR_MIL_INVALID,
+                       "description: default function \"%s\" is not in the "
+                       "program",
+                       in->default_function);
     }
-    return err_set(e, ERR_MIL_INVALID,
-                   "description: default function \"%s\" is not in the program",
-                   in->default_function);
+    return 0;
 }
 
 /* The one function, or "main". */
@@ -259,23 +274,11 @@ static int read_single(struct reader *r, const Ml__Description *in,
                        struct err *e)
 {
     struct mil_program *p = r->p;
-    for (size_t i = 0; i < p->n_functions; i++) {
-        if (strcmp(p->functions[i]->name, "main") == 0) {
-            p->default_function = i;
-        }
-    }
+    (void)function_named(p, "main", &p->default_function);
     struct mil_function *f = p->functions[p->default_function];
-    int rc =
-        read_features(r, in->input, in->n_input, "input", &f->in, &f->n_in, e);
-    if (rc == 0) {
-        rc = read_features(r, in->output, in->n_output, "output", &f->out,
-                           &f->n_out, e);
-    }
-    if (rc == 0) {
-        rc = read_features(r, in->state, in->n_state, "state", &f->states,
-                           &f->n_states, e);
-    }
-    return rc;
+    return read_ports(r, f, (struct features){in->input, in->n_input},
+                      (struct features){in->output, in->n_output},
+                      (struct features){in->state, in->n_state}, e);
 }
 
 static int read_metadata(struct reader *r, const Ml__Metadata *in,
