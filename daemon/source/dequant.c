@@ -163,16 +163,19 @@ static void deq_q3_k(const uint8_t *p, float *y, size_t nb)
     }
 }
 
-/* Q4_K and Q5_K: 12 bytes hold eight 6-bit scales and eight 6-bit mins. */
-static void scale_min(const uint8_t *s, int i, int *scale, int *min)
+/* Q4_K and Q5_K begin with f16 d, f16 dmin and 12 bytes that hold eight 6-bit
+ * scales and eight 6-bit mins: those of group g, multiplied out. */
+static void scale_min(const uint8_t *p, int g, float *scale, float *min)
 {
-    if (i < 4) {
-        *scale = s[i] & 63;
-        *min = s[i + 4] & 63;
-    } else {
-        *scale = (s[i + 4] & 15) | ((s[i - 4] >> 2) & 48);
-        *min = (s[i + 4] >> 4) | ((s[i] >> 2) & 48);
+    const uint8_t *s = p + 4;
+    int sc = s[g] & 63;
+    int mn = s[g + 4] & 63;
+    if (g >= 4) {
+        sc = (s[g + 4] & 15) | ((s[g - 4] >> 2) & 48);
+        mn = (s[g + 4] >> 4) | ((s[g] >> 2) & 48);
     }
+    *scale = f16(p) * (float)sc;
+    *min = f16(p + 2) * (float)mn;
 }
 
 /* f16 d, f16 dmin, 12 bytes scales, 128 bytes: 32 bytes hold two groups of 32
@@ -180,14 +183,10 @@ static void scale_min(const uint8_t *s, int i, int *scale, int *min)
 static void deq_q4_k(const uint8_t *p, float *y, size_t nb)
 {
     for (size_t b = 0; b < nb; b++, p += 144, y += QK) {
-        float d = f16(p);
-        float dmin = f16(p + 2);
         for (int g = 0; g < 8; g++) {
-            int sc = 0;
-            int mn = 0;
-            scale_min(p + 4, g, &sc, &mn);
-            float dl = d * (float)sc;
-            float ml = dmin * (float)mn;
+            float dl = 0;
+            float ml = 0;
+            scale_min(p, g, &dl, &ml);
             const uint8_t *q = p + 16 + g / 2 * 32;
             int shift = g % 2 * 4;
             for (int i = 0; i < 32; i++) {
@@ -202,15 +201,11 @@ static void deq_q4_k(const uint8_t *p, float *y, size_t nb)
 static void deq_q5_k(const uint8_t *p, float *y, size_t nb)
 {
     for (size_t b = 0; b < nb; b++, p += 176, y += QK) {
-        float d = f16(p);
-        float dmin = f16(p + 2);
         const uint8_t *qh = p + 16;
         for (int g = 0; g < 8; g++) {
-            int sc = 0;
-            int mn = 0;
-            scale_min(p + 4, g, &sc, &mn);
-            float dl = d * (float)sc;
-            float ml = dmin * (float)mn;
+            float dl = 0;
+            float ml = 0;
+            scale_min(p, g, &dl, &ml);
             const uint8_t *q = p + 48 + g / 2 * 32;
             int shift = g % 2 * 4;
             for (int i = 0; i < 32; i++) {
