@@ -156,3 +156,29 @@ int ask_fail(const struct client *c, const struct err *e)
     }
     return err_exit(e->code);
 }
+
+int ask_tell(struct client *c, const char *method, const char *path,
+             struct json *body, struct json **ret)
+{
+    struct err e = {0};
+    int rc = ask(c, method, path, body, ret, &e);
+    json_free(body);
+    if (rc < 0) {
+        return ask_fail(c, &e);
+    }
+    if (c->json) {
+        (void)ask_print(*ret);
+    }
+    return EXIT_SUCCESS;
+}
+
+int ask_tell_about(struct client *c, const char *method, const char *prefix,
+                   const char *name, const char *suffix, struct json **ret)
+{
+    struct err e = {0};
+    char path[512];
+    if (ask_path(path, sizeof(path), prefix, name, suffix, &e) < 0) {
+        return ask_fail(c, &e);
+    }
+    return ask_tell(c, method, path, NULL, ret);
+}

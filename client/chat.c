@@ -143,18 +143,9 @@ int chat_once(struct client *c, const char *model, const char *system,
     init(&k, c, model, system, a);
     if (c->json) {
         code = once_json(&k, prompt);
-        fini(&k);
-        return code;
-    }
-    int rc = turn(&k, prompt, &st, &e);
-    if (rc == 0 || st.first_s > 0) {
-        (void)putchar('\n');
-        (void)fflush(stdout);
-    }
-    if (rc < 0) {
-        code = ask_fail(c, &e);
-    } else if (a->opt[GEN_STATS].set) {
-        gen_print_stats(c, &st);
+    } else {
+        int rc = turn(&k, prompt, &st, &e);
+        code = gen_end(c, a, rc, &st, &e);
     }
     fini(&k);
     return code;

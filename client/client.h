@@ -113,6 +113,14 @@ const struct json *ask_list(const struct json *j, const char *key);
 const char *ask_str(const struct json *j, const char *key);
 /* Print the error for a person, with the next step; returns the exit code. */
 int ask_fail(const struct client *c, const struct err *e);
+/* ask() for a command: body (taken over) may be NULL. Returns the exit code,
+ * after the error was told; with --json the answer was printed. *ret only on
+ * success. */
+int ask_tell(struct client *c, const char *method, const char *path,
+             struct json *body, struct json **ret);
+/* The same without a body, of the path that ask_path makes. */
+int ask_tell_about(struct client *c, const char *method, const char *prefix,
+                   const char *name, const char *suffix, struct json **ret);
 
 /* --- Ctrl-C (sig.c) --- */
 extern volatile sig_atomic_t interrupted; /* how often since the last clear */

@@ -4,15 +4,8 @@
 static int run(struct client *c, const struct args *a)
 {
     struct json *j = NULL;
-    struct err e = {0};
-    char path[256];
-    if (ask_path(path, sizeof(path), "/aned/v1/jobs/", a->pos[0], "", &e) < 0 ||
-        ask(c, "DELETE", path, NULL, &j, &e) < 0) {
-        return ask_fail(c, &e);
-    }
-    if (c->json) {
-        (void)ask_print(j);
-    } else {
+    int code = ask_tell_about(c, "DELETE", "/aned/v1/jobs/", a->pos[0], "", &j);
+    if (code == EXIT_SUCCESS && !c->json) {
         printf("%s ", a->pos[0]);
         show_state(c,
                    json_bool(json_get(j, "cancelling")) ? "stopping"
@@ -21,7 +14,7 @@ static int run(struct client *c, const struct args *a)
         (void)putchar('\n');
     }
     json_free(j);
-    return EXIT_SUCCESS;
+    return code;
 }
 
 const struct command cmd_cancel = {

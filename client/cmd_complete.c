@@ -7,26 +7,11 @@ static const struct opt opts[] = {
     [O_ECHO] = {"echo", 0, OPT_FLAG, NULL, "print the prompt first", 0, 0},
 };
 
-static int print_json(struct client *c, struct json *body)
-{
-    struct json *j = NULL;
-    struct err e = {0};
-    int rc = ask(c, "POST", "/v1/completions", body, &j, &e);
-    json_free(body);
-    if (rc < 0) {
-        return ask_fail(c, &e);
-    }
-    (void)ask_print(j);
-    json_free(j);
-    return EXIT_SUCCESS;
-}
-
 static int run(struct client *c, const struct args *a)
 {
     struct err e = {0};
     struct buf prompt;
     struct gen_stats st = {0};
-    int code = EXIT_SUCCESS;
 
     interrupt_catch();
     if (gen_prompt(a, 1, &prompt, &e) < 0) {
@@ -39,21 +24,16 @@ static int run(struct client *c, const struct args *a)
             json_add_bool(body, "echo", true);
         }
         buf_fini(&prompt);
-        return print_json(c, body);
+        struct json *j = NULL;
+        int code = ask_tell(c, "POST", "/v1/completions", body, &j);
+        json_free(j);
+        return code;
     }
     if (a->opt[O_ECHO].set) {
         term_put(stdout, c->term.out_tty, prompt.p, prompt.n);
     }
     int rc = gen_stream(c, "/v1/completions", body, NULL, &st, &e);
-    if (rc == 0 || st.first_s > 0) {
-        (void)putchar('\n');
-        (void)fflush(stdout);
-    }
-    if (rc < 0) {
-        code = ask_fail(c, &e);
-    } else if (a->opt[GEN_STATS].set) {
-        gen_print_stats(c, &st);
-    }
+    int code = gen_end(c, a, rc, &st, &e);
     buf_fini(&prompt);
     return code;
 }

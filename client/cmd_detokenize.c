@@ -37,23 +37,19 @@ static int run(struct client *c, const struct args *a)
     struct json *body = json_object();
     json_add_str(body, "model", a->pos[0]);
     int rc = read_ids(&text, json_add_array(body, "tokens"), &e);
-    if (rc == 0) {
-        rc = ask(c, "POST", "/detokenize", body, &j, &e);
-    }
-    json_free(body);
     buf_fini(&text);
     if (rc < 0) {
+        json_free(body);
         return ask_fail(c, &e);
     }
-    if (c->json) {
-        (void)ask_print(j);
-    } else {
+    int code = ask_tell(c, "POST", "/detokenize", body, &j);
+    if (code == EXIT_SUCCESS && !c->json) {
         const char *s = ask_str(j, "content");
         term_put(stdout, c->term.out_tty, s, strlen(s));
         (void)putchar('\n');
     }
     json_free(j);
-    return EXIT_SUCCESS;
+    return code;
 }
 
 const struct command cmd_detokenize = {

@@ -53,23 +53,16 @@ static void show(const struct client *c, const struct json *j)
 static int run(struct client *c, const struct args *a)
 {
     struct json *j = NULL;
-    struct err e = {0};
-    char path[256];
 
     if (a->opt[O_FOLLOW].set) {
         return follow(c, a->pos[0]);
     }
-    if (ask_path(path, sizeof(path), "/aned/v1/jobs/", a->pos[0], "", &e) < 0 ||
-        ask(c, "GET", path, NULL, &j, &e) < 0) {
-        return ask_fail(c, &e);
-    }
-    if (c->json) {
-        (void)ask_print(j);
-    } else {
+    int code = ask_tell_about(c, "GET", "/aned/v1/jobs/", a->pos[0], "", &j);
+    if (code == EXIT_SUCCESS && !c->json) {
         show(c, j);
     }
     json_free(j);
-    return EXIT_SUCCESS;
+    return code;
 }
 
 const struct command cmd_job = {

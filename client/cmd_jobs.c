@@ -27,21 +27,19 @@ static void show(const struct client *c, const struct json *j)
 static int run(struct client *c, const struct args *a)
 {
     struct json *j = NULL;
-    struct err e = {0};
-    if (ask(c, "GET", "/aned/v1/jobs", NULL, &j, &e) < 0) {
-        return ask_fail(c, &e);
+    int code = ask_tell(c, "GET", "/aned/v1/jobs", NULL, &j);
+    if (code != EXIT_SUCCESS || c->json) {
+        json_free(j);
+        return code;
     }
     const struct json *list = ask_list(j, "jobs");
-    if (c->json) {
-        (void)ask_print(j);
-    } else if (json_first(list) == NULL && !a->opt[O_QUIET].set) {
+    if (json_first(list) == NULL && !a->opt[O_QUIET].set) {
         printf("no job yet; make one: anectl convert FILE\n");
     } else if (!a->opt[O_QUIET].set) {
         printf("%-31s %-12s%5s  %-12s %s\n", "JOB", "STATE", "DONE", "CREATED",
                "MODEL");
     }
-    for (const struct json *x = json_first(list); x != NULL && !c->json;
-         x = json_next(x)) {
+    for (const struct json *x = json_first(list); x != NULL; x = json_next(x)) {
         if (a->opt[O_QUIET].set) {
             printf("%s\n", ask_str(x, "id"));
         } else {

@@ -35,22 +35,20 @@ static void show(const struct client *c, const struct json *m)
 static int run(struct client *c, const struct args *a)
 {
     struct json *j = NULL;
-    struct err e = {0};
     bool quiet = a->opt[O_QUIET].set;
-    if (ask(c, "GET", "/aned/v1/models", NULL, &j, &e) < 0) {
-        return ask_fail(c, &e);
+    int code = ask_tell(c, "GET", "/aned/v1/models", NULL, &j);
+    if (code != EXIT_SUCCESS || c->json) {
+        json_free(j);
+        return code;
     }
     const struct json *list = ask_list(j, "models");
-    if (c->json) {
-        (void)ask_print(j);
-    } else if (json_first(list) == NULL && !quiet) {
+    if (json_first(list) == NULL && !quiet) {
         printf("no model yet; make one: anectl convert FILE\n");
     } else if (!quiet) {
         printf("%-24s %-9s%-8s %-12s %7s %9s  %s\n", "MODEL", "STATE", "ARCH",
                "QUANT", "CONTEXT", "SIZE", "USED");
     }
-    for (const struct json *m = json_first(list); m != NULL && !c->json;
-         m = json_next(m)) {
+    for (const struct json *m = json_first(list); m != NULL; m = json_next(m)) {
         if (quiet) {
             printf("%s\n", ask_str(m, "name"));
         } else {

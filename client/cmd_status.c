@@ -4,17 +4,13 @@
 static int run(struct client *c, const struct args *a)
 {
     struct json *j = NULL;
-    struct err e = {0};
     char up[16];
     (void)a;
 
-    if (ask(c, "GET", "/aned/v1/status", NULL, &j, &e) < 0) {
-        return ask_fail(c, &e);
-    }
-    if (c->json) {
-        (void)ask_print(j);
+    int code = ask_tell(c, "GET", "/aned/v1/status", NULL, &j);
+    if (code != EXIT_SUCCESS || c->json) {
         json_free(j);
-        return EXIT_SUCCESS;
+        return code;
     }
     const struct json *jobs = json_get(j, "jobs");
     fmt_seconds(json_num(json_get(j, "uptime_ms")) / 1000, up);

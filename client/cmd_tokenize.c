@@ -24,14 +24,8 @@ static int run(struct client *c, const struct args *a)
         json_add_bool(body, "add_special", true);
     }
     buf_fini(&text);
-    int rc = ask(c, "POST", "/tokenize", body, &j, &e);
-    json_free(body);
-    if (rc < 0) {
-        return ask_fail(c, &e);
-    }
-    if (c->json) {
-        (void)ask_print(j);
-    } else {
+    int code = ask_tell(c, "POST", "/tokenize", body, &j);
+    if (code == EXIT_SUCCESS && !c->json) {
         const char *gap = "";
         for (const struct json *t = json_first(json_get(j, "tokens"));
              t != NULL; t = json_next(t)) {
@@ -41,7 +35,7 @@ static int run(struct client *c, const struct args *a)
         (void)putchar('\n');
     }
     json_free(j);
-    return EXIT_SUCCESS;
+    return code;
 }
 
 const struct command cmd_tokenize = {

@@ -146,6 +146,22 @@ void gen_print_stats(const struct client *c, const struct gen_stats *st)
                   color_err(&c->term, COLOR_OFF));
 }
 
+int gen_end(const struct client *c, const struct args *a, int rc,
+            const struct gen_stats *st, const struct err *e)
+{
+    if (rc == 0 || st->first_s > 0) {
+        (void)putchar('\n');
+        (void)fflush(stdout);
+    }
+    if (rc < 0) {
+        return ask_fail(c, e);
+    }
+    if (a->opt[GEN_STATS].set) {
+        gen_print_stats(c, st);
+    }
+    return EXIT_SUCCESS;
+}
+
 static int read_stdin(struct buf *b, struct err *e)
 {
     char in[65536];

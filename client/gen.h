@@ -75,6 +75,10 @@ struct json *gen_request(const char *model, const struct args *a);
 CHECKED int gen_stream(struct client *c, const char *path, struct json *body,
                        struct buf *answer, struct gen_stats *st, struct err *e);
 void gen_print_stats(const struct client *c, const struct gen_stats *st);
+/* What follows an answer that gen_stream ended with rc: the line's end, then
+ * the error or, where asked for, the statistics. Returns the exit code. */
+int gen_end(const struct client *c, const struct args *a, int rc,
+            const struct gen_stats *st, const struct err *e);
 /* All of standard input, or the positional arguments from `first` on joined by
  * spaces; "-" is standard input. Errors: TOO_BIG, INVALID (a NUL byte), IO. */
 CHECKED int gen_prompt(const struct args *a, int first, struct buf *ret,
