@@ -150,12 +150,13 @@ static int receive(int fd, struct exchange *x)
 {
     static char in[65536];
     while (!x->done) {
+        /* Every time: of a fast answer Ctrl-C rarely meets the read itself. */
+        int stop = check_interrupt(x->e);
+        if (stop < 0) {
+            return stop;
+        }
         ssize_t k = read(fd, in, sizeof(in));
         if (k < 0 && errno == EINTR) {
-            int rc = check_interrupt(x->e);
-            if (rc < 0) {
-                return rc;
-            }
             continue;
         }
         if (k < 0 && errno != ECONNRESET) {
