@@ -73,18 +73,21 @@ def stream(d, model, prompt, n, seed=1):
     body = {"model": model, "prompt": prompt, "max_tokens": n, "ignore_eos": True, "temperature": 0, "stream": True,
             "seed": seed, "stream_options": {"include_usage": True}}
     first = usage = None
-    t = time.monotonic()
-    with d.http() as c, c.stream("POST", "/v1/completions", json=body) as r:
-        if r.status_code != 200:
-            sys.exit(r.read().decode())
-        for line in r.iter_lines():
-            if not line.startswith("data: {"):
-                continue
-            e = json.loads(line[6:])
-            if first is None and e["choices"]:
-                first = time.monotonic() - t
-            usage = e.get("usage") or usage
-    return first, time.monotonic() - t - first, usage
+    with d.http() as c:
+        c.get("/health")  # connected, and httpx has made what it makes once
+        t = time.monotonic()
+        with c.stream("POST", "/v1/completions", json=body) as r:
+            if r.status_code != 200:
+                sys.exit(r.read().decode())
+            for line in r.iter_lines():
+                if not line.startswith("data: {"):
+                    continue
+                e = json.loads(line[6:])
+                if first is None and e["choices"]:
+                    first = time.monotonic() - t
+                usage = e.get("usage") or usage
+            end = time.monotonic() - t
+    return first, end - first, usage
 
 
 def bench_start(aned, rounds):
@@ -117,9 +120,8 @@ def bench_model(aned, model, rounds, tokens, context):
         decode, prefill, overhead = [], [], []
         for i in range(rounds):
             a = counters(d)
-            t = time.monotonic()
             first, rest, usage = stream(d, model, f"{i} " + PROMPT * 4, tokens)
-            wall = time.monotonic() - t
+            wall = first + rest
             b = counters(d)
             new = usage["prompt_tokens"] - usage.get("prompt_tokens_details", {}).get("cached_tokens", 0)
             prefill.append(new / first)
