@@ -2,10 +2,8 @@
  * is sound. Everything found becomes one JSON tree; the text form is that tree,
  * printed. A thing that is not sound is an error, with or without --json: its
  * stable name on stderr and exit code 65. */
-#include <fcntl.h>
 #include <getopt.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "cli.h"
@@ -259,25 +257,6 @@ static int inspect_bundle(const char *path, struct json *root, struct err *e)
 
 /* --- which of them it is --- */
 
-/* An ONNX ModelProto begins with ir_version (field 1, a small varint) followed
- * by a field of text or an opset. */
-static bool looks_like_onnx(const char *path)
-{
-    size_t n = strlen(path);
-    uint8_t head[3] = {0};
-    if (n > 5 && strcmp(path + n - 5, ".onnx") == 0) {
-        return true;
-    }
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) {
-        return false;
-    }
-    ssize_t got = read(fd, head, sizeof(head));
-    (void)close(fd);
-    return got == (ssize_t)sizeof(head) && head[0] == 0x08 && head[1] < 32 &&
-           (head[2] == 0x12 || head[2] == 0x3a || head[2] == 0x42);
-}
-
 static bool holds(const char *dir, const char *name)
 {
     char path[4096];
@@ -287,10 +266,6 @@ static bool holds(const char *dir, const char *name)
 static int inspect(const char *path, struct json *root, struct err *e)
 {
     if (!file_is_dir(path)) {
-        if (file_exists(path) && looks_like_onnx(path)) {
-            return err_set(e, ERR_UNSUPPORTED,
-                           "%s: an ONNX file; aned reads GGUF for now", path);
-        }
         return inspect_gguf(path, root, e);
     }
     if (holds(path, "bundle.json")) {
