@@ -242,14 +242,15 @@ def test_a_prompt_beyond_the_context(ctl):
     assert r.stderr.startswith("context_length_exceeded: ") and "--context" in r.stderr
 
 
-def test_a_conversation_on_a_terminal(ctl):
+def test_a_conversation_on_a_terminal(ctl, tmp_path):
     """Without a prompt on a terminal: a chat that Ctrl-D, here /bye, ends."""
     try:
         pid, fd = pty.fork()
     except OSError as e:
         pytest.skip(f"no pseudo-terminal here: {e}")
     if pid == 0:
-        os.execve(ctl.exe, [ctl.exe, "run", "demo", "-t", "0"], dict(ctl.env, TERM="dumb", HOME="/nonexistent"))
+        os.execve(ctl.exe, [ctl.exe, "run", "demo", "-t", "0"], 
+                  dict(ctl.env, TERM="dumb", HOME=str(tmp_path), XDG_STATE_HOME=str(tmp_path / "state")))
     seen = b""
 
     def until(what):

@@ -190,8 +190,8 @@ static void bad_jobs(void **state)
         {FRAME_CANCEL, "", ERR_FRAME},
         {FRAME_CONVERT, "{", ERR_JSON},
         {FRAME_CONVERT, "{}", ERR_INVALID},
-        {FRAME_CONVERT, "{\"out\":\"/nonexistent/b\"}", ERR_NOT_FOUND},
-        {FRAME_CONVERT, "{\"out\":\"/nonexistent/b\",\"threads\":-1}", ERR_INVALID},
+        {FRAME_CONVERT, "{\"out\":\"/proc/none/b\"}", ERR_NOT_FOUND},
+        {FRAME_CONVERT, "{\"out\":\"/proc/none/b\",\"threads\":-1}", ERR_INVALID},
     };
     for (size_t i = 0; i < countof(t); i++) {
         int fd = -1;
