@@ -249,7 +249,7 @@ def test_a_conversation_on_a_terminal(ctl, tmp_path):
     except OSError as e:
         pytest.skip(f"no pseudo-terminal here: {e}")
     if pid == 0:
-        os.execve(ctl.exe, [ctl.exe, "run", "demo", "-t", "0"], 
+        os.execve(ctl.exe, [ctl.exe, "run", "demo", "-t", "0"],
                   dict(ctl.env, TERM="dumb", HOME=str(tmp_path), XDG_STATE_HOME=str(tmp_path / "state")))
     seen = b""
 
