@@ -471,8 +471,10 @@ def test_vanished_clients(start, phase):
     wait_idle(d, 5)
     assert phase == "queued" or time.monotonic() - t0 < 2 * SLOW_S
     assert metric(d, "generations_cancelled_total") == 6
-    if phase != "loading":
-        assert d.fds() <= before + 1
+    end = time.monotonic() + 5 * SLOW_S  # the last probe's own connection closes a moment later
+    while phase != "loading" and d.fds() > before + 1:
+        assert time.monotonic() < end, (before, d.fds())
+        time.sleep(0.02)
     text_of(complete(d))
 
 
