@@ -28,6 +28,8 @@ struct tensor {
 struct backend_conf {
     unsigned threads; /* 0 = number of cores */
     bool round_fp16;  /* round each operation's result to fp16 */
+    const char *isa;  /* instruction set of the kernels ("scalar", "avx2", ...);
+                       * NULL: the best this machine has */
 };
 
 struct backend_model;
@@ -41,12 +43,48 @@ struct backend_port {
     int64_t t_lo, t_hi; /* range of the unknown dimension; 0, 0 when fixed */
 };
 
+/* What an input is to a program that runs as rows (design 7): numbers of each
+ * row; a mask, of which a row has the stretch of positions it sees; or the
+ * write mask, of which a row has the position it is stored at. */
+enum backend_row_use { BACKEND_ROW_DATA, BACKEND_ROW_MASK, BACKEND_ROW_WRITE };
+
+struct backend_row_port {
+    enum backend_row_use use;
+    uint32_t width; /* numbers of a row; 0 for masks */
+};
+
 struct backend_info {
+    uint32_t rows_max; /* rows that predict_rows takes; 0: not row-wise */
+    const struct backend_row_port *row_in, *row_out; /* n_in, n_out of them */
     size_t n_in, n_out, n_states;
     const struct backend_port *in, *out, *states; /* live as long as the model */
     int64_t t_min, t_max; /* T range this backend runs (1, 1 when no input has T) */
     uint64_t weight_bytes;
     uint64_t state_bytes;
+};
+
+#define BACKEND_NO_WRITE UINT32_MAX /* a row that is not stored */
+
+struct backend_row_in {
+    const float *p; /* number i of row r is p[r * ld + i] */
+    size_t ld;
+};
+
+struct backend_row_out {
+    const char *name;
+    float *p; /* p[r * ld + i], the caller's memory */
+    size_t ld;
+};
+
+/* Rows of any sequences, in any mixture: rows of one sequence stand in the
+ * order of their positions. All are stored before any attends, and a row sees
+ * [lo, hi) of its own sequence (its own position included). */
+struct backend_rows {
+    size_t n;                           /* 1 .. rows_max */
+    const struct backend_row_in *in;    /* info.n_in; DATA only */
+    struct backend_state *const *state; /* n; NULL without states */
+    const uint32_t *write;              /* n positions, or BACKEND_NO_WRITE */
+    const uint32_t *const *lo, *const *hi; /* info.n_in; [n] for MASK */
 };
 
 struct backend {
@@ -79,6 +117,20 @@ struct backend {
     int (*predict)(struct backend_model *m, struct backend_state *s,
                    const struct tensor *in, size_t n_in, struct tensor *out,
                    size_t n_out, struct err *e);
+
+    /* NULL in a backend without rows, then so are the three below; unused when
+     * info.rows_max is 0. A row's numbers do not depend on the other rows.
+     * Errors: MIL_INPUT, NOMEM. */
+    int (*predict_rows)(struct backend_model *m, const struct backend_rows *in,
+                        struct backend_row_out *out, size_t n_out,
+                        struct err *e);
+    /* A state that shares the first n positions of `from`; of a model whose
+     * rows_max is not 0. */
+    int (*state_fork)(const struct backend_state *from, uint32_t n,
+                      struct backend_state **ret, struct err *e);
+    /* Positions from n on are not needed any more. */
+    void (*state_truncate)(struct backend_state *s, uint32_t n);
+    uint64_t (*state_bytes_now)(const struct backend_model *m);
 };
 
 extern const struct backend backend_interpreter; /* op by op */

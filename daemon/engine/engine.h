@@ -19,6 +19,7 @@ struct engine_conf {
     const char *backend; /* NULL = "cpu" */
     unsigned threads;
     bool round_fp16;
+    const char *isa; /* see backend_conf; NULL: the best */
     /* Called after each shard is ready; may be NULL. */
     void (*progress)(void *ctx, uint32_t done, uint32_t total);
     void *ctx;
@@ -76,6 +77,23 @@ CHECKED int engine_eval_rows(struct engine_seq *s, const int32_t *tokens,
 CHECKED int engine_step(struct engine_seq *s, const struct msg_row *row,
                         struct msg_row_done *ret, struct engine_times *times,
                         struct err *e);
+
+/* One sequence's part of a step that many share. */
+struct engine_row {
+    struct engine_seq *seq;
+    const struct msg_row *row;
+    struct msg_row_done *done; /* filled when rc is 0 */
+    int rc;                    /* out: 0, or the error of this row alone */
+    struct err err;
+};
+
+/* engine_step for several sequences at once (each at most once): where the
+ * backend runs rows, all of them pass through every matrix together, as many as
+ * ENGINE_STEP_ROWS_MAX at a time; else one after the other. Each row's result is
+ * the very one that engine_step would give. A row that cannot run has its rc set
+ * and leaves its sequence as it was; the others go on. */
+void engine_step_rows(struct engine *g, struct engine_row *rows, size_t n,
+                      struct engine_times *times);
 
 /* The engine role's main: frames on fd 3 until UNLOAD or end of file.
  * Returns the exit code. */

@@ -1,0 +1,54 @@
+/* kv.h - keys and values of sequences, in blocks of 64 positions.
+ *
+ * A pool belongs to one open model: it knows the shape of each of its states
+ * ([1, heads, S, dim] fp16) and keeps freed blocks for reuse. A table is one
+ * sequence: for each state the blocks of its positions, allocated when first
+ * written. Blocks are counted references: a fork shares them, and a block
+ * that is shared is copied before it is written. Positions never written read
+ * as zero.
+ *
+ * The order of elements inside a block is private to kv.c and attend.c.
+ * Thread: tables of one pool from one thread at a time; attend_run's workers
+ * only read.
+ */
+#pragma once
+
+#include "base/err.h"
+
+#define KV_BLOCK 64u /* positions */
+
+struct kv_shape {
+    uint32_t heads, dim, positions; /* of the state [1, heads, positions, dim] */
+    bool key; /* read as keys (q k^T); else as values */
+};
+
+struct kv_pool;
+struct kv_table;
+
+CHECKED int kv_pool_new(size_t n_states, const struct kv_shape *shapes,
+                        struct kv_pool **ret, struct err *e);
+void kv_pool_free(struct kv_pool *p); /* its tables must be gone; NULL is fine */
+uint64_t kv_pool_bytes(const struct kv_pool *p); /* in blocks, free ones too */
+
+CHECKED int kv_table_new(struct kv_pool *p, struct kv_table **ret,
+                         struct err *e);
+void kv_table_free(struct kv_table *t); /* NULL is fine */
+/* A table that shares the first n positions of t. */
+CHECKED int kv_fork(const struct kv_table *t, uint32_t n, struct kv_table **ret,
+                    struct err *e);
+/* Give back blocks that hold only positions >= n. */
+void kv_truncate(struct kv_table *t, uint32_t n);
+
+/* Make positions [first, first + n) of all states writable. Errors: NOMEM;
+ * then nothing readable has changed. */
+CHECKED int kv_reserve(struct kv_table *t, uint32_t first, uint32_t n,
+                       struct err *e);
+/* Store one row at a reserved position: x is [heads][dim] fp32, rounded to
+ * fp16. */
+void kv_store(struct kv_table *t, size_t state, uint32_t pos, const float *x);
+
+/* The state as a flat array [heads][positions][dim], both ways. unflatten
+ * allocates what it needs and drops blocks that are zero throughout. */
+void kv_flatten(const struct kv_table *t, size_t state, uint16_t *out);
+CHECKED int kv_unflatten(struct kv_table *t, size_t state, const uint16_t *in,
+                         struct err *e);

@@ -1,0 +1,54 @@
+/* linear.h - y = W x (+ b) for rows of activations: the product that decoding
+ * and prefill spend their time in.
+ *
+ *   y[r][o] = scale[o] * xscale[r] * sum_k w[o][k] * q[r][k]   (+ bias[o])
+ *
+ * Integer weights (int8, int4) are read where they lie in the package and meet
+ * activations rounded to 15 bits (|q| <= 16383) with one scale a row. Sums run
+ * over blocks of LINEAR_BLOCK elements of k, inside which int32 is exact in any
+ * order (1024 * 128 * 16383 < 2^31), and the blocks' sums are added as floats in
+ * the order of k: a row's bits depend on that row alone, on every instruction
+ * set, for any number of rows and threads. A row whose peak is far above its
+ * root mean square (an outlier channel) is held as two such integers,
+ * x = s * (hi * 2^15 + lo), which costs it the time of two rows and keeps its
+ * small channels; whether it is depends on the row's own values only.
+ *
+ * Weights of other kinds (fp16, fp32, tables, sparse, ...) meet fp32
+ * activations in the canonical 16-lane reduction of gemm.h.
+ */
+#pragma once
+
+#include "engine/cpu/kernel.h"
+#include "engine/cpu/weight.h"
+
+#define LINEAR_BLOCK 1024u
+
+/* n rows of k activations, made ready once for all products that read them. */
+struct linear_in;
+
+/* Room for up to `rows` rows of k elements; grows on linear_in_set. */
+CHECKED int linear_in_new(size_t k, struct linear_in **ret, struct err *e);
+void linear_in_free(struct linear_in *x); /* NULL is fine */
+/* Take rows x[r * ldx + i], r < n, i < k. integer and/or real say which forms
+ * the coming products need (linear_wants). NaN and infinity in a row make the
+ * row's products NaN. Errors: NOMEM. */
+CHECKED int linear_in_set(struct linear_in *in, const struct kernels *kn,
+                          const float *x, size_t ldx, size_t n, bool integer,
+                          bool real, unsigned threads, struct err *e);
+
+/* Does a product with w take the integer form of its input? */
+bool linear_wants_integer(const struct weight *w);
+
+/* One matrix of a set that shares its input. Only whole rows of w. */
+struct linear_part {
+    const struct weight *w; /* [rows][k] */
+    const float *bias;      /* rows, or NULL */
+    float *y;               /* y[r * ldy + o] */
+    size_t ldy;
+};
+
+/* All parts in one parallel region. scratch-free: never allocates.
+ * Errors: none (shapes are the caller's: must()). */
+void linear_run(const struct linear_part *p, size_t n_parts,
+                const struct linear_in *in, const struct kernels *kn,
+                unsigned threads);
