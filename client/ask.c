@@ -1,4 +1,5 @@
 /* ask.c - requests and answers as the commands see them. */
+#include <ctype.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -25,6 +26,24 @@ static int code_of_status(int status)
     }
 }
 
+static bool word_byte(char c)
+{
+    return isalnum((unsigned char)c) != 0 || c == '_';
+}
+
+/* Does text name the field already? "n" is not in "no such model". */
+static bool has_word(const char *text, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *p = strstr(text, word); n > 0 && p != NULL;
+         p = strstr(p + 1, word)) {
+        if ((p == text || !word_byte(p[-1])) && !word_byte(p[n])) {
+            return true;
+        }
+    }
+    return false;
+}
+
 int ask_error(int status, const char *body, size_t n, struct err *e)
 {
     struct json *j = NULL;
@@ -46,7 +65,7 @@ int ask_error(int status, const char *body, size_t n, struct err *e)
     if (text == NULL) {
         text = err_text(code);
     }
-    if (param != NULL && strncmp(text, param, strlen(param)) != 0) {
+    if (param != NULL && !has_word(text, param)) {
         (void)err_set(e, code, "%s: %s", param, text);
     } else {
         (void)err_set(e, code, "%s", text);

@@ -133,8 +133,7 @@ int api_model(struct http_req *r, const char *name, struct model **ret)
         rc = err_set(&e, ERR_MODEL_NOT_FOUND,
                      "there is no model yet; POST /aned/v1/jobs makes one");
     } else {
-        rc = err_set(&e, ERR_MODEL_NOT_FOUND,
-                     "there is no model '%.128s'; GET /v1/models lists them",
+        rc = err_set(&e, ERR_MODEL_NOT_FOUND, "there is no model '%.128s'",
                      name);
     }
     api_fail(r, rc, "model", e.msg);

@@ -330,6 +330,11 @@ def test_what_is_not_there_is_66(ctl, args, name):
     assert r.stderr.startswith(name + ": ") and r.stdout == ""
 
 
+def test_a_model_that_is_not_there_is_told_once(ctl):
+    assert ctl("tokenize", "nope", "x", code=66).stderr == (
+        "model_not_found: there is no model 'nope'\n  `anectl models` lists what is there\n")
+
+
 @pytest.mark.parametrize("cmd", [["status"], ["convert", "SOURCE"], ["jobs"], ["job", "x"], ["cancel", "x"], ["models"],
                                  ["show", "x"], ["load", "x"], ["unload", "x"], ["rm", "x"], ["run", "x", "y"],
                                  ["complete", "x", "y"], ["tokenize", "x", "y"], ["detokenize", "x", "1"]])

@@ -252,19 +252,25 @@ static void test_error_bodies(void **state)
         const char *text;
     } rows[] = {
         {404, "{\"error\":{\"code\":\"not_found\",\"message\":\"no\"}}",
-         ERR_NOT_FOUND,                                                                 "no"                     },
+         ERR_NOT_FOUND,                                                                       "no"                     },
         {400,
          "{\"error\":{\"code\":\"invalid\",\"param\":\"quant\","
-         "\"message\":\"int3\"}}",                                       ERR_INVALID,   "quant: int3"            },
+         "\"message\":\"int3\"}}",                                       ERR_INVALID,         "quant: int3"            },
         {400,
          "{\"error\":{\"code\":\"invalid\",\"param\":\"n\","
-         "\"message\":\"n: too big\"}}",                                 ERR_INVALID,   "n: too big"             },
+         "\"message\":\"n: too big\"}}",                                 ERR_INVALID,         "n: too big"             },
+        {400,
+         "{\"error\":{\"code\":\"invalid\",\"param\":\"n\","
+         "\"message\":\"not one of 16\"}}",                              ERR_INVALID,         "n: not one of 16"       },
+        {404,
+         "{\"error\":{\"code\":\"model_not_found\",\"param\":\"model\","
+         "\"message\":\"there is no model 'x'\"}}",                      ERR_MODEL_NOT_FOUND, "there is no model 'x'"  },
         {404, "{\"error\":{\"code\":404,\"message\":\"x\"}}",            ERR_NOT_FOUND,
-         "x"                                                                                                     },
-        {503, "{\"error\":{\"code\":\"new.name\"}}",                     ERR_BUSY,      NULL                     },
-        {500, "{\"error\":\"plain\"}",                                   ERR_INTERNAL,  "plain"                  },
-        {500, "<html>",                                                  ERR_INTERNAL,  "the daemon answered 500"},
-        {413, "",                                                        ERR_TOO_BIG,   "the daemon answered 413"},
+         "x"                                                                                                           },
+        {503, "{\"error\":{\"code\":\"new.name\"}}",                     ERR_BUSY,            NULL                     },
+        {500, "{\"error\":\"plain\"}",                                   ERR_INTERNAL,        "plain"                  },
+        {500, "<html>",                                                  ERR_INTERNAL,        "the daemon answered 500"},
+        {413, "",                                                        ERR_TOO_BIG,         "the daemon answered 413"},
     };
     for (size_t i = 0; i < countof(rows); i++) {
         struct err e = {0};
