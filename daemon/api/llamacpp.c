@@ -109,6 +109,12 @@ static bool only_keys(struct http_req *r, const struct json *j,
     return true;
 }
 
+static void refuse(struct ask *k, int rc, const struct err *e)
+{
+    api_fail(k->r, rc, NULL, e->msg);
+    ask_free(k);
+}
+
 static void submit(struct ask *k, const char *model)
 {
     struct server *s = http_ctx(k->r);
@@ -123,19 +129,29 @@ static void submit(struct ask *k, const char *model)
     if (rc != 0) {
         s->stats.refused_busy++;
         (void)err_set(&e, rc, "too many texts wait to be tokenised");
-        api_fail(k->r, rc, NULL, e.msg);
-        ask_free(k);
+        refuse(k, rc, &e);
         return;
     }
     http_on_gone(k->r, on_gone, k);
 }
 
-static struct ask *ask_new(struct http_req *r, struct json *body)
+/* The body's fields are all of `keys`: an ask that holds it. NULL: the reply
+ * was sent. */
+static struct ask *ask_new(struct http_req *r, const char *const *keys,
+                           size_t n)
 {
+    struct json *body = NULL;
+    if (api_body(r, &body) != 0) {
+        return NULL;
+    }
     struct ask *k = calloc(1, sizeof(*k));
     must(k != NULL);
     k->r = r;
     k->body = body;
+    if (!only_keys(r, body, keys, n)) {
+        ask_free(k);
+        return NULL;
+    }
     return k;
 }
 
@@ -143,19 +159,15 @@ void api_tokenize(struct http_req *r, const struct http_args *a)
 {
     static const char *const keys[] = {"content", "add_special", "with_pieces",
                                        "parse_special", "model"};
-    struct json *j = NULL;
     const char *text = NULL, *model = NULL;
     bool special = true, bos = false, pieces = false;
     struct err e = {0};
     (void)a;
-    if (api_body(r, &j) != 0) {
+    struct ask *k = ask_new(r, keys, countof(keys));
+    if (k == NULL) {
         return;
     }
-    struct ask *k = ask_new(r, j);
-    if (!only_keys(r, j, keys, countof(keys))) {
-        ask_free(k);
-        return;
-    }
+    const struct json *j = k->body;
     int rc = json_want_str(j, "content", true, &text, &e);
     if (rc == 0) {
         rc = json_want_bool(j, "add_special", false, &bos, &e);
@@ -170,8 +182,7 @@ void api_tokenize(struct http_req *r, const struct http_args *a)
         rc = json_want_str(j, "model", false, &model, &e);
     }
     if (rc != 0) {
-        api_fail(r, rc, NULL, e.msg);
-        ask_free(k);
+        refuse(k, rc, &e);
         return;
     }
     k->pieces = pieces;
@@ -209,25 +220,19 @@ static int read_ids(struct ask *k, const struct json *v, struct err *e)
 void api_detokenize(struct http_req *r, const struct http_args *a)
 {
     static const char *const keys[] = {"tokens", "model"};
-    struct json *j = NULL;
     const char *model = NULL;
     struct err e = {0};
     (void)a;
-    if (api_body(r, &j) != 0) {
+    struct ask *k = ask_new(r, keys, countof(keys));
+    if (k == NULL) {
         return;
     }
-    struct ask *k = ask_new(r, j);
-    if (!only_keys(r, j, keys, countof(keys))) {
-        ask_free(k);
-        return;
-    }
-    int rc = json_want_str(j, "model", false, &model, &e);
+    int rc = json_want_str(k->body, "model", false, &model, &e);
     if (rc == 0) {
-        rc = read_ids(k, json_get(j, "tokens"), &e);
+        rc = read_ids(k, json_get(k->body, "tokens"), &e);
     }
     if (rc != 0) {
-        api_fail(r, rc, NULL, e.msg);
-        ask_free(k);
+        refuse(k, rc, &e);
         return;
     }
     k->work.kind = TEXT_DECODE;
