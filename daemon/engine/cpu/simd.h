@@ -10,7 +10,9 @@
 
 #include "base/half.h"
 
-#if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+/* SIMD_FORCE_SCALAR: the portable form, whatever the machine (kernel.h). */
+#if !defined(SIMD_FORCE_SCALAR) && defined(__AVX2__) && defined(__FMA__) && \
+    defined(__F16C__)
 #define SIMD_AVX2 1
 #include <immintrin.h>
 #else
