@@ -2,8 +2,8 @@
  *
  *   chat.c        families, messages into variables
  *   chat_lex.c    template text into tokens, white space control
- *   chat_parse.c  tokens into a tree
- *   chat_eval.c   the tree into text
+ *   chat_parse.c  tokens into a tree; chat_parse_expr.c its expressions
+ *   chat_eval.c   the tree into text; chat_eval_expr.c its values
  *   chat_lib.c    filters, methods, tests, functions
  *
  * Whatever a template uses beyond this is an error (TEMPLATE) when it is
@@ -136,6 +136,17 @@ struct chat_env {
 
 CHECKED int chat_eval_block(struct chat_env *v, const struct node *n);
 CHECKED int chat_set(struct chat_env *v, struct span name, struct val value);
+struct val *chat_lookup(struct chat_env *v, struct span name); /* NULL */
+
+/* chat_eval_expr.c */
+CHECKED int chat_eval(struct chat_env *v, const struct node *n,
+                      struct val *ret);
+CHECKED int chat_concat(struct chat_env *v, struct span a, struct span b,
+                        struct val *ret);
+/* What printing a value gives. */
+CHECKED int chat_text(struct chat_env *v, const struct val *a,
+                      struct span *ret);
+int chat_too_big(struct chat_env *v); /* returns the error */
 
 /* chat_lib.c */
 struct val val_str(struct span s);
