@@ -13,26 +13,15 @@
 #include "convert/convert.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <math.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/crew.h"
 #include "base/file.h"
-#include "base/num.h"
-#include "convert/digest.h"
-#include "convert/emit.h"
 #include "convert/gates.h"
-#include "convert/plan.h"
-#include "convert/reference.h"
-#include "model/bundle.h"
+#include "convert/job.h"
 #include "model/tokenizer.h"
-
-#define PATH_ROOM   2048
-#define PARENT_ROOM (PATH_ROOM - 32)
 
 /* English, code, numbers and a second script: what a user may say first. */
 static const char calibration[] =
@@ -43,174 +32,12 @@ static const char calibration[] =
     "is that neural engines multiply matrices quickly, because every value is "
     "small and every row is independent of the others.";
 
-struct job {
-    const struct convert_options *o;
-    struct convert_result result;
-    int fd;
-    struct stat st; /* of the source when it was opened */
-    struct gguf *g;
-    struct decoder d;
-    struct progress progress;
-    struct digest digest;
-    bool digesting;
-    struct plan_profile profile;
-    struct plan plan;
-    struct range range;
-    struct range_choice choice;
-    struct emit emit;
-    struct bundle b;
-    char name[MODEL_NAME_MAX + 1];
-    char source_name[256];
-    char out[PARENT_ROOM];   /* without slashes at its end */
-    char staging[PATH_ROOM]; /* "" until it exists */
-};
-
 void convert_options_init(struct convert_options *o)
 {
     *o = (struct convert_options){.source_fd = -1};
 }
 
-/* --- options and source --- */
-
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash != NULL ? slash + 1 : path;
-}
-
-/* The model's name: asked for, or the file's without its suffix, with what a
- * name may not hold turned into '-'. */
-static int choose_name(struct job *j, struct err *e)
-{
-    const struct convert_options *o = j->o;
-    const char *from = o->name;
-    if (from == NULL) {
-        from = o->source != NULL ? base_name(o->source) : "model";
-    }
-    size_t n = strlen(from);
-    if (o->name == NULL && n > 5 && strcmp(from + n - 5, ".gguf") == 0) {
-        n -= 5;
-    }
-    if (n == 0 || n > MODEL_NAME_MAX) {
-        return err_set(e, ERR_INVALID, "a model name has 1 to %u characters",
-                       MODEL_NAME_MAX);
-    }
-    memcpy(j->name, from, n);
-    j->name[n] = '\0';
-    for (char *c = j->name; o->name == NULL && *c != '\0'; c++) {
-        bool ok = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') ||
-                  (*c >= '0' && *c <= '9') || *c == '.' || *c == '_' ||
-                  *c == '-';
-        *c = ok ? *c : '-';
-    }
-    if (!file_name_ok(j->name)) {
-        return err_set(e, ERR_INVALID, "'%s' cannot be a model's name",
-                       j->name);
-    }
-    return 0;
-}
-
-static int choice_of(const char *what, const char *v, const char *a,
-                     const char *b, bool *ret_b, struct err *e)
-{
-    if (v != NULL && strcmp(v, a) != 0 && strcmp(v, b) != 0) {
-        return err_set(e, ERR_INVALID, "%s '%.32s': %s or %s", what, v, a, b);
-    }
-    *ret_b = v != NULL && strcmp(v, b) == 0;
-    return 0;
-}
-
-static int read_options(struct job *j, struct err *e)
-{
-    const struct convert_options *o = j->o;
-    bool unused = false;
-    int rc = quant_parse(o->quant, &j->emit.weights.quant, e);
-    if (rc == 0) {
-        rc = choice_of("shape", o->shape, "ranged", "functions",
-                       &j->emit.functions, e);
-    }
-    if (rc == 0) {
-        rc = choice_of("kv", o->kv, "state", "host", &j->emit.host, e);
-    }
-    if (rc == 0) {
-        rc = choice_of("norm", o->norm, "scale", "max", &unused, e);
-    }
-    if (rc == 0) {
-        rc = plan_profile(o->profile, &j->profile, e);
-    }
-    if (rc == 0) {
-        rc = choose_name(j, e);
-    }
-    size_t n = strlen(o->out);
-    while (n > 1 && o->out[n - 1] == '/') {
-        n--; /* a folder may be named with its slash */
-    }
-    if (rc == 0 && (n == 0 || n >= sizeof(j->out))) {
-        rc = err_set(e, ERR_INVALID, "the bundle's path has %zu bytes", n);
-    }
-    if (rc < 0) {
-        return rc;
-    }
-    memcpy(j->out, o->out, n);
-    j->out[n] = '\0';
-    return !file_exists(j->out)
-               ? 0
-               : err_set(e, ERR_EXISTS, "%s is already there", j->out);
-}
-
-static int open_source(struct job *j, struct err *e)
-{
-    const struct convert_options *o = j->o;
-    const char *name = o->source != NULL ? o->source : "source";
-    j->fd = o->source_fd >= 0
-                ? fcntl(o->source_fd, F_DUPFD_CLOEXEC, 0)
-                : open(o->source, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (j->fd < 0) {
-        return err_errno(e, errno, name);
-    }
-    if (fstat(j->fd, &j->st) < 0) {
-        return err_errno(e, errno, name);
-    }
-    (void)snprintf(j->source_name, sizeof(j->source_name), "%s",
-                   base_name(name));
-    return gguf_open_fd(j->fd, &j->g, e);
-}
-
-/* Did somebody write to the source meanwhile? */
-static int check_source(const struct job *j, struct err *e)
-{
-    struct stat st = {0};
-    if (fstat(j->fd, &st) < 0) {
-        return err_errno(e, errno, j->source_name);
-    }
-    if (st.st_size != j->st.st_size || st.st_mtime != j->st.st_mtime) {
-        return err_set(e, ERR_SOURCE_CHANGED,
-                       "%s was written to while it was converted",
-                       j->source_name);
-    }
-    return 0;
-}
-
-/* S: asked for (rounded up to whole 32s where the model allows), or the
- * model's own within the default. */
-static int choose_context(struct job *j, struct err *e)
-{
-    uint32_t own = j->d.context_train;
-    uint32_t want = j->o->context;
-    if (want > own) {
-        return err_set(e, ERR_INVALID, "context %u; the model was made for %u",
-                       want, own);
-    }
-    uint32_t s = want;
-    if (want == 0) {
-        s = own < MODEL_CONTEXT_DEFAULT ? own : MODEL_CONTEXT_DEFAULT;
-        s = s >= 32 ? s / 32 * 32 : s;
-    } else if ((uint64_t)(want + 31) / 32 * 32 <= own) {
-        s = (want + 31) / 32 * 32;
-    }
-    j->emit.context = s;
-    return 0;
-}
+/* --- reading --- */
 
 static int make_plan(struct job *j, struct err *e)
 {
@@ -234,7 +61,7 @@ static int stage_reading(struct job *j, struct err *e)
         rc = arch_read(j->g, &j->d, e);
     }
     if (rc == 0) {
-        rc = choose_context(j, e);
+        rc = job_choose_context(j, e);
     }
     if (rc == 0) {
         rc = make_plan(j, e);
@@ -262,8 +89,8 @@ static int make_staging(struct job *j, struct err *e)
     return 0;
 }
 
-static int staged(const struct job *j, const char *name, char out[PATH_ROOM],
-                  struct err *e)
+int job_staged(const struct job *j, const char *name, char out[PATH_ROOM],
+               struct err *e)
 {
     return file_join(out, PATH_ROOM, j->staging, name)
                ? 0
@@ -321,7 +148,7 @@ static int stage_measuring(struct job *j, struct err *e)
     int rc = progress_stage(&j->progress, "measuring", 0.02, 0.33,
                             reference_bytes(&j->d), e);
     if (rc == 0) {
-        rc = staged(j, "tokenizer.gguf", vocab, e);
+        rc = job_staged(j, "tokenizer.gguf", vocab, e);
     }
     if (rc == 0) {
         rc = gguf_write_vocab(j->g, vocab, e);
@@ -344,104 +171,6 @@ static int stage_measuring(struct job *j, struct err *e)
                  (double)j->choice.alpha,
                  j->choice.norm == NORM_MAX ? "max" : "scale", j->choice.margin,
                  j->choice.detail);
-    }
-    return rc;
-}
-
-/* --- writing --- */
-
-static const char *keep_str(struct bundle *b, const char *s)
-{
-    char *r = arena_str(&b->arena, s);
-    must(r != NULL);
-    return r;
-}
-
-static void *keep_array(struct bundle *b, size_t n, size_t size)
-{
-    void *r = arena_array(&b->arena, n, size);
-    must(r != NULL);
-    return r;
-}
-
-static int write_shard(struct job *j, uint32_t i, struct err *e)
-{
-    const struct plan_range *r = &j->plan.shards[i];
-    struct bundle_shard *s = &j->b.shards[i];
-    char name[64];
-    char path[PATH_ROOM];
-    (void)snprintf(name, sizeof(name), "layers_%02u_%02u.mlpackage", r->first,
-                   r->last);
-    int rc = staged(j, name, path, e);
-    if (rc == 0) {
-        rc =
-            emit_layers(&j->emit, path, r->first, r->last, &s->weight_bytes, e);
-    }
-    if (rc < 0) {
-        return rc;
-    }
-    s->path = keep_str(&j->b, name);
-    s->first = r->first;
-    s->last = r->last;
-    s->t_min = 1;
-    s->t_max = EMIT_T_MAX;
-    s->n_functions = j->emit.functions ? 2 : 1;
-    s->functions = keep_array(&j->b, s->n_functions, sizeof(*s->functions));
-    s->function_t = keep_array(&j->b, s->n_functions, sizeof(*s->function_t));
-    if (j->emit.functions) {
-        s->functions[0] = "t1";
-        s->functions[1] = "t4";
-        s->function_t[0] = 1;
-        s->function_t[1] = EMIT_T_MAX;
-    } else {
-        s->functions[0] = "main";
-    }
-    return 0;
-}
-
-static int write_head(struct job *j, uint32_t i, struct err *e)
-{
-    const struct plan_range *r = &j->plan.heads[i];
-    struct bundle_head *h = &j->b.heads[i];
-    char name[64];
-    char path[PATH_ROOM];
-    (void)snprintf(name, sizeof(name), "head_%u.mlpackage", i);
-    int rc = staged(j, name, path, e);
-    if (rc == 0) {
-        rc = emit_head(&j->emit, path, r->first, r->last, &h->weight_bytes, e);
-    }
-    if (rc < 0) {
-        return rc;
-    }
-    h->path = keep_str(&j->b, name);
-    h->vocab_first = r->first;
-    h->vocab_last = r->last;
-    h->t_min = 1;
-    h->t_max = EMIT_T_MAX;
-    return 0;
-}
-
-static int stage_writing(struct job *j, struct err *e)
-{
-    struct bundle *b = &j->b;
-    char path[PATH_ROOM];
-    uint64_t total = reference_bytes(&j->d) + j->d.global[SLOT_EMBD]->bytes;
-    b->n_shards = j->plan.n_shards;
-    b->shards = keep_array(b, b->n_shards, sizeof(*b->shards));
-    b->n_heads_shards = j->plan.n_heads;
-    b->heads = keep_array(b, b->n_heads_shards, sizeof(*b->heads));
-    int rc = progress_stage(&j->progress, "writing", 0.35, 0.5, total, e);
-    if (rc == 0) {
-        rc = staged(j, "embed.bin", path, e);
-    }
-    if (rc == 0) {
-        rc = weights_file(&j->emit.weights, j->d.global[SLOT_EMBD], path, e);
-    }
-    for (uint32_t i = 0; rc == 0 && i < j->plan.n_shards; i++) {
-        rc = write_shard(j, i, e);
-    }
-    for (uint32_t i = 0; rc == 0 && i < j->plan.n_heads; i++) {
-        rc = write_head(j, i, e);
     }
     return rc;
 }
@@ -471,82 +200,6 @@ static int stage_gating(struct job *j, struct err *e)
     return rc;
 }
 
-static void fill_ropes(struct job *j)
-{
-    const struct decoder *d = &j->d;
-    struct bundle *b = &j->b;
-    bool kinds = d->local_every != 0;
-    b->rope = (struct bundle_rope){
-        .present = true,
-        .dim = d->rope_dim,
-        .base = d->rope_base,
-        .scale = d->rope_scale,
-        .window = kinds ? 0 : d->window,
-        .n_factors = d->n_factors,
-        .factors = d->factors,
-    };
-    b->rope_local = (struct bundle_rope){
-        .present = kinds,
-        .dim = kinds ? d->rope_dim : 0,
-        .base = kinds ? d->rope_base_local : 0,
-        .scale = kinds ? 1.0f : 0,
-        .window = kinds ? d->window : 0,
-    };
-    uint8_t *local = keep_array(b, d->n_layers, 1);
-    for (uint32_t l = 0; l < d->n_layers; l++) {
-        local[l] = arch_local(d, l) ? 1 : 0;
-    }
-    b->layer_local = local;
-}
-
-static void fill_peaks(struct job *j)
-{
-    struct bundle *b = &j->b;
-    b->n_peaks = j->range.n_peaks;
-    b->peaks = keep_array(b, b->n_peaks, sizeof(*b->peaks));
-    for (size_t i = 0; i < b->n_peaks; i++) {
-        char name[RANGE_NAME_MAX];
-        range_name(j->range.peaks[i].kind, j->range.peaks[i].layer, name);
-        b->peaks[i].name = keep_str(b, name);
-        b->peaks[i].peak = j->range.peaks[i].peak;
-    }
-}
-
-static void fill_bundle(struct job *j)
-{
-    const struct decoder *d = &j->d;
-    struct bundle *b = &j->b;
-    b->format = BUNDLE_FORMAT;
-    b->name = j->name;
-    b->architecture = d->arch->name;
-    b->n_layers = d->n_layers;
-    b->d_model = d->d_model;
-    b->n_heads = d->n_heads;
-    b->n_kv_heads = d->n_kv;
-    b->d_head = d->d_head;
-    b->d_ff = d->d_ff;
-    b->vocab = d->vocab;
-    b->context = j->emit.context;
-    b->context_train = d->context_train;
-    b->norm_eps = d->norm_eps;
-    b->quant = quant_name(j->emit.weights.quant);
-    b->shape = j->emit.functions ? "functions" : "ranged";
-    b->kv = j->emit.host ? "host" : "state";
-    b->norm = j->emit.norm == NORM_MAX ? "max" : "scale";
-    b->embed_scale = d->embed_scale;
-    b->residual_scale = j->emit.alpha;
-    b->margin = j->choice.margin;
-    b->eps_omitted = j->choice.eps_omitted;
-    b->embed_file = "embed.bin";
-    b->tokenizer_file = "tokenizer.gguf";
-    b->source_name = j->source_name;
-    b->source_bytes = (uint64_t)j->st.st_size;
-    memcpy(b->source_sha256, j->digest.hex, SHA256_HEX);
-    b->converter_version = ANED_VERSION;
-    fill_ropes(j);
-    fill_peaks(j);
-}
-
 static int stage_publishing(struct job *j, struct err *e)
 {
     int rc = progress_stage(&j->progress, "publishing", 0.9, 0.1, 0, e);
@@ -555,12 +208,12 @@ static int stage_publishing(struct job *j, struct err *e)
         j->digesting = false;
     }
     if (rc == 0) {
-        rc = check_source(j, e);
+        rc = job_check_source(j, e);
     }
     if (rc < 0) {
         return rc;
     }
-    fill_bundle(j);
+    job_describe(j);
     rc = bundle_write(j->staging, &j->b, e);
     if (rc == 0) {
         j->result.bundle_bytes = file_tree_bytes(j->staging);
@@ -589,7 +242,7 @@ static int run(void *ctx, struct err *e)
     j->digesting = true;
     rc = stage_measuring(j, e);
     if (rc == 0) {
-        rc = stage_writing(j, e);
+        rc = job_write(j, e);
     }
     if (rc == 0) {
         rc = stage_gating(j, e);
@@ -642,9 +295,9 @@ int convert_run(const struct convert_options *o, struct convert_result *ret,
     j->progress.ctx = o->ctx;
     arena_init(&j->b.arena, 0);
     gates_init(&j->result);
-    int rc = read_options(j, e);
+    int rc = job_options(j, e);
     if (rc == 0) {
-        rc = open_source(j, e);
+        rc = job_open_source(j, e);
     }
     if (rc < 0) {
         goto out;

@@ -1,0 +1,53 @@
+/* job.h - one conversion, for the files that carry it out: convert.c (the
+ * stages), job_options.c (what was asked for, the source) and job_write.c
+ * (the bundle's files and description). */
+#pragma once
+
+#include <sys/stat.h>
+
+#include "convert/convert.h"
+#include "convert/digest.h"
+#include "convert/emit.h"
+#include "convert/plan.h"
+#include "convert/reference.h"
+#include "model/bundle.h"
+
+#define PATH_ROOM   2048
+#define PARENT_ROOM (PATH_ROOM - 32)
+
+struct job {
+    const struct convert_options *o;
+    struct convert_result result;
+    int fd;
+    struct stat st; /* of the source when it was opened */
+    struct gguf *g;
+    struct decoder d;
+    struct progress progress;
+    struct digest digest;
+    bool digesting;
+    struct plan_profile profile;
+    struct plan plan;
+    struct range range;
+    struct range_choice choice;
+    struct emit emit;
+    struct bundle b;
+    char name[MODEL_NAME_MAX + 1];
+    char source_name[256];
+    char out[PARENT_ROOM];   /* without slashes at its end */
+    char staging[PATH_ROOM]; /* "" until it exists */
+};
+
+/* job_options.c */
+CHECKED int job_options(struct job *j, struct err *e);
+CHECKED int job_open_source(struct job *j, struct err *e);
+/* Errors: SOURCE_CHANGED when somebody wrote to the source meanwhile. */
+CHECKED int job_check_source(const struct job *j, struct err *e);
+CHECKED int job_choose_context(struct job *j, struct err *e);
+
+/* The path of a file in the staging folder. */
+CHECKED int job_staged(const struct job *j, const char *name,
+                       char out[PATH_ROOM], struct err *e);
+
+/* job_write.c */
+CHECKED int job_write(struct job *j, struct err *e); /* stage writing */
+void job_describe(struct job *j); /* j->b, all but its shards */

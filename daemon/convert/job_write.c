@@ -1,0 +1,178 @@
+/* job_write.c - the files of a bundle, and what bundle.json says of it. */
+#include <string.h>
+
+#include "convert/job.h"
+
+static const char *keep_str(struct bundle *b, const char *s)
+{
+    char *r = arena_str(&b->arena, s);
+    must(r != NULL);
+    return r;
+}
+
+static void *keep_array(struct bundle *b, size_t n, size_t size)
+{
+    void *r = arena_array(&b->arena, n, size);
+    must(r != NULL);
+    return r;
+}
+
+static int write_shard(struct job *j, uint32_t i, struct err *e)
+{
+    const struct plan_range *r = &j->plan.shards[i];
+    struct bundle_shard *s = &j->b.shards[i];
+    char name[64];
+    char path[PATH_ROOM];
+    (void)snprintf(name, sizeof(name), "layers_%02u_%02u.mlpackage", r->first,
+                   r->last);
+    int rc = job_staged(j, name, path, e);
+    if (rc == 0) {
+        rc =
+            emit_layers(&j->emit, path, r->first, r->last, &s->weight_bytes, e);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    s->path = keep_str(&j->b, name);
+    s->first = r->first;
+    s->last = r->last;
+    s->t_min = 1;
+    s->t_max = EMIT_T_MAX;
+    s->n_functions = j->emit.functions ? 2 : 1;
+    s->functions = keep_array(&j->b, s->n_functions, sizeof(*s->functions));
+    s->function_t = keep_array(&j->b, s->n_functions, sizeof(*s->function_t));
+    if (j->emit.functions) {
+        s->functions[0] = "t1";
+        s->functions[1] = "t4";
+        s->function_t[0] = 1;
+        s->function_t[1] = EMIT_T_MAX;
+    } else {
+        s->functions[0] = "main";
+    }
+    return 0;
+}
+
+static int write_head(struct job *j, uint32_t i, struct err *e)
+{
+    const struct plan_range *r = &j->plan.heads[i];
+    struct bundle_head *h = &j->b.heads[i];
+    char name[64];
+    char path[PATH_ROOM];
+    (void)snprintf(name, sizeof(name), "head_%u.mlpackage", i);
+    int rc = job_staged(j, name, path, e);
+    if (rc == 0) {
+        rc = emit_head(&j->emit, path, r->first, r->last, &h->weight_bytes, e);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    h->path = keep_str(&j->b, name);
+    h->vocab_first = r->first;
+    h->vocab_last = r->last;
+    h->t_min = 1;
+    h->t_max = EMIT_T_MAX;
+    return 0;
+}
+
+int job_write(struct job *j, struct err *e)
+{
+    struct bundle *b = &j->b;
+    char path[PATH_ROOM];
+    uint64_t total = reference_bytes(&j->d) + j->d.global[SLOT_EMBD]->bytes;
+    b->n_shards = j->plan.n_shards;
+    b->shards = keep_array(b, b->n_shards, sizeof(*b->shards));
+    b->n_heads_shards = j->plan.n_heads;
+    b->heads = keep_array(b, b->n_heads_shards, sizeof(*b->heads));
+    int rc = progress_stage(&j->progress, "writing", 0.35, 0.5, total, e);
+    if (rc == 0) {
+        rc = job_staged(j, "embed.bin", path, e);
+    }
+    if (rc == 0) {
+        rc = weights_file(&j->emit.weights, j->d.global[SLOT_EMBD], path, e);
+    }
+    for (uint32_t i = 0; rc == 0 && i < j->plan.n_shards; i++) {
+        rc = write_shard(j, i, e);
+    }
+    for (uint32_t i = 0; rc == 0 && i < j->plan.n_heads; i++) {
+        rc = write_head(j, i, e);
+    }
+    return rc;
+}
+
+/* --- bundle.json --- */
+
+static void fill_ropes(struct job *j)
+{
+    const struct decoder *d = &j->d;
+    struct bundle *b = &j->b;
+    bool kinds = d->local_every != 0;
+    b->rope = (struct bundle_rope){
+        .present = true,
+        .dim = d->rope_dim,
+        .base = d->rope_base,
+        .scale = d->rope_scale,
+        .window = kinds ? 0 : d->window,
+        .n_factors = d->n_factors,
+        .factors = d->factors,
+    };
+    b->rope_local = (struct bundle_rope){
+        .present = kinds,
+        .dim = kinds ? d->rope_dim : 0,
+        .base = kinds ? d->rope_base_local : 0,
+        .scale = kinds ? 1.0f : 0,
+        .window = kinds ? d->window : 0,
+    };
+    uint8_t *local = keep_array(b, d->n_layers, 1);
+    for (uint32_t l = 0; l < d->n_layers; l++) {
+        local[l] = arch_local(d, l) ? 1 : 0;
+    }
+    b->layer_local = local;
+}
+
+static void fill_peaks(struct job *j)
+{
+    struct bundle *b = &j->b;
+    b->n_peaks = j->range.n_peaks;
+    b->peaks = keep_array(b, b->n_peaks, sizeof(*b->peaks));
+    for (size_t i = 0; i < b->n_peaks; i++) {
+        char name[RANGE_NAME_MAX];
+        range_name(j->range.peaks[i].kind, j->range.peaks[i].layer, name);
+        b->peaks[i].name = keep_str(b, name);
+        b->peaks[i].peak = j->range.peaks[i].peak;
+    }
+}
+
+void job_describe(struct job *j)
+{
+    const struct decoder *d = &j->d;
+    struct bundle *b = &j->b;
+    b->format = BUNDLE_FORMAT;
+    b->name = j->name;
+    b->architecture = d->arch->name;
+    b->n_layers = d->n_layers;
+    b->d_model = d->d_model;
+    b->n_heads = d->n_heads;
+    b->n_kv_heads = d->n_kv;
+    b->d_head = d->d_head;
+    b->d_ff = d->d_ff;
+    b->vocab = d->vocab;
+    b->context = j->emit.context;
+    b->context_train = d->context_train;
+    b->norm_eps = d->norm_eps;
+    b->quant = quant_name(j->emit.weights.quant);
+    b->shape = j->emit.functions ? "functions" : "ranged";
+    b->kv = j->emit.host ? "host" : "state";
+    b->norm = j->emit.norm == NORM_MAX ? "max" : "scale";
+    b->embed_scale = d->embed_scale;
+    b->residual_scale = j->emit.alpha;
+    b->margin = j->choice.margin;
+    b->eps_omitted = j->choice.eps_omitted;
+    b->embed_file = "embed.bin";
+    b->tokenizer_file = "tokenizer.gguf";
+    b->source_name = j->source_name;
+    b->source_bytes = (uint64_t)j->st.st_size;
+    memcpy(b->source_sha256, j->digest.hex, SHA256_HEX);
+    b->converter_version = ANED_VERSION;
+    fill_ropes(j);
+    fill_peaks(j);
+}
