@@ -5,11 +5,12 @@
  * sequence: for each state the blocks of its positions, allocated when first
  * written. Blocks are counted references: a fork shares them, and a block
  * that is shared is copied before it is written. Positions never written read
- * as zero.
+ * as zero, and so do those that were cut off, until they are reserved again;
+ * a reserved position holds nothing certain until it is stored.
  *
  * The order of elements inside a block is private to kv.c and attend.c.
  * Thread: tables of one pool from one thread at a time; attend_run's workers
- * only read.
+ * only read. Different rows may be stored by different threads.
  */
 #pragma once
 
@@ -18,16 +19,19 @@
 #define KV_BLOCK 64u /* positions */
 
 struct kv_shape {
-    uint32_t heads, dim, positions; /* of the state [1, heads, positions, dim] */
-    bool key; /* read as keys (q k^T); else as values */
+    uint32_t heads, dim,
+        positions; /* of the state [1, heads, positions, dim] */
+    bool key;      /* read as keys (q k^T); else as values */
 };
 
 struct kv_pool;
 struct kv_table;
 
+/* Errors: INVALID (a shape with a zero, or blocks too large), NOMEM. */
 CHECKED int kv_pool_new(size_t n_states, const struct kv_shape *shapes,
                         struct kv_pool **ret, struct err *e);
-void kv_pool_free(struct kv_pool *p); /* its tables must be gone; NULL is fine */
+void kv_pool_free(
+    struct kv_pool *p); /* its tables must be gone; NULL is fine */
 uint64_t kv_pool_bytes(const struct kv_pool *p); /* in blocks, free ones too */
 
 CHECKED int kv_table_new(struct kv_pool *p, struct kv_table **ret,
@@ -39,8 +43,8 @@ CHECKED int kv_fork(const struct kv_table *t, uint32_t n, struct kv_table **ret,
 /* Give back blocks that hold only positions >= n. */
 void kv_truncate(struct kv_table *t, uint32_t n);
 
-/* Make positions [first, first + n) of all states writable. Errors: NOMEM;
- * then nothing readable has changed. */
+/* Make positions [first, first + n) of all states writable. Errors: NOMEM,
+ * CONTEXT (a state has fewer positions); then nothing readable has changed. */
 CHECKED int kv_reserve(struct kv_table *t, uint32_t first, uint32_t n,
                        struct err *e);
 /* Store one row at a reserved position: x is [heads][dim] fp32, rounded to
@@ -48,7 +52,22 @@ CHECKED int kv_reserve(struct kv_table *t, uint32_t first, uint32_t n,
 void kv_store(struct kv_table *t, size_t state, uint32_t pos, const float *x);
 
 /* The state as a flat array [heads][positions][dim], both ways. unflatten
- * allocates what it needs and drops blocks that are zero throughout. */
+ * allocates what it needs and drops blocks that are zero throughout; on
+ * failure (NOMEM) nothing has changed. */
 void kv_flatten(const struct kv_table *t, size_t state, uint16_t *out);
 CHECKED int kv_unflatten(struct kv_table *t, size_t state, const uint16_t *in,
                          struct err *e);
+
+/* --- for attend.c --- */
+
+/* The plane of a head in block `b`: of keys [dim][KV_BLOCK], of values
+ * [KV_BLOCK][kv_pad(dim)], zeros behind dim. Of zeros where nothing was
+ * written. Stands until the next call that changes a table of the pool. */
+const uint16_t *kv_plane(const struct kv_table *t, size_t state, uint32_t b,
+                         uint32_t head);
+const struct kv_shape *kv_table_shape(const struct kv_table *t, size_t state);
+
+static inline size_t kv_pad(size_t dim)
+{
+    return (dim + 15) & ~(size_t)15;
+}

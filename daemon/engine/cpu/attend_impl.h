@@ -1,0 +1,215 @@
+/* attend_impl.h - the inner loops of attention, a template that every
+ * kernel_NAME.c includes (kernel_impl.h).
+ *
+ * Both products of attention are one loop: coefficients of some columns times
+ * rows of fp16 (keys transposed, or values), each element of the result a
+ * chain of fused multiply-adds over the rows in order. Elements lie in lanes,
+ * so neither the width of a vector nor the shape of a tile is in the result.
+ * A tile's rows are converted once for its columns. */
+#pragma once
+
+#include <float.h>
+
+#include "engine/cpu/attend.h"
+#include "engine/cpu/kernel_impl.h"
+#include "engine/cpu/simd_exp.h"
+
+/* --- the widest vector of the set --- */
+
+#if defined(__AVX512F__) && SIMD_AVX2
+
+#define WIDE 16 /* lanes */
+/* Columns of a tile of 16, 32 and 64 elements, for 32 registers. */
+enum { TILE_16 = 8, TILE_32 = 8, TILE_64 = 4 };
+typedef __m512 wide;
+
+static inline wide wide_zero(void)
+{
+    return _mm512_setzero_ps();
+}
+
+static inline wide wide_set(float x)
+{
+    return _mm512_set1_ps(x);
+}
+
+static inline wide wide_load(const float *p)
+{
+    return _mm512_loadu_ps(p);
+}
+
+static inline void wide_store(float *p, wide a)
+{
+    _mm512_storeu_ps(p, a);
+}
+
+static inline wide wide_fma(wide a, wide b, wide c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
+
+static inline wide wide_from_f16(const uint16_t *p)
+{
+    return _mm512_cvtph_ps(
+        _mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+
+#else
+
+#define WIDE          8
+/* For 16 registers: 12 sums, 2 rows and a coefficient; 8, 4 and 1; 8, 1, 1. */
+enum { TILE_16 = 6, TILE_32 = 2, TILE_64 = 1 };
+typedef v8 wide;
+#define wide_zero     v8_zero
+#define wide_set      v8_set
+#define wide_load     v8_load
+#define wide_store    v8_store
+#define wide_fma      v8_fma
+#define wide_from_f16 v8_from_f16
+
+#endif
+
+/* --- products --- */
+
+/* Columns from j on, elements from `at` on; nj columns and 16 * units elements
+ * are constants wherever this is inlined. */
+__attribute__((always_inline)) static inline void
+attend_tile(const struct attend_product *m, size_t j, size_t at,
+            const size_t nj, const size_t units)
+{
+    const size_t nv = units * 16 / WIDE;
+    const float *x = m->x + j * m->ldx;
+    const uint16_t *w = m->w + at;
+    float *y = m->y + j * m->ldy + at;
+    wide sum[16];
+    for (size_t c = 0; c < nj; c++) {
+        for (size_t v = 0; v < nv; v++) {
+            sum[c * nv + v] =
+                m->add ? wide_load(y + c * m->ldy + v * WIDE) : wide_zero();
+        }
+    }
+    for (size_t k = 0; k < m->k; k++, w += m->ldw) {
+        wide row[8];
+        for (size_t v = 0; v < nv; v++) {
+            row[v] = wide_from_f16(w + v * WIDE);
+        }
+        for (size_t c = 0; c < nj; c++) {
+            wide a = wide_set(x[c * m->ldx + k]);
+            for (size_t v = 0; v < nv; v++) {
+                sum[c * nv + v] = wide_fma(a, row[v], sum[c * nv + v]);
+            }
+        }
+    }
+    for (size_t c = 0; c < nj; c++) {
+        for (size_t v = 0; v < nv; v++) {
+            wide_store(y + c * m->ldy + v * WIDE, sum[c * nv + v]);
+        }
+    }
+}
+
+/* Wide tiles for few columns: their chains hide each other's latency. */
+#define ATTEND_TILE(n, units, max)               \
+    case (units)*16 + (n):                       \
+        if ((n) <= (max)) {                      \
+            attend_tile(m, j, at, (n), (units)); \
+        }                                        \
+        break
+
+static void attend_tiles(const struct attend_product *m, size_t j, size_t at,
+                         size_t nj, size_t units)
+{
+    switch (units * 16 + nj) {
+        ATTEND_TILE(1, 4, TILE_64);
+        ATTEND_TILE(2, 4, TILE_64);
+        ATTEND_TILE(3, 4, TILE_64);
+        ATTEND_TILE(4, 4, TILE_64);
+        ATTEND_TILE(1, 2, TILE_32);
+        ATTEND_TILE(2, 2, TILE_32);
+        ATTEND_TILE(3, 2, TILE_32);
+        ATTEND_TILE(4, 2, TILE_32);
+        ATTEND_TILE(5, 2, TILE_32);
+        ATTEND_TILE(6, 2, TILE_32);
+        ATTEND_TILE(7, 2, TILE_32);
+        ATTEND_TILE(8, 2, TILE_32);
+        ATTEND_TILE(1, 1, TILE_16);
+        ATTEND_TILE(2, 1, TILE_16);
+        ATTEND_TILE(3, 1, TILE_16);
+        ATTEND_TILE(4, 1, TILE_16);
+        ATTEND_TILE(5, 1, TILE_16);
+        ATTEND_TILE(6, 1, TILE_16);
+        ATTEND_TILE(7, 1, TILE_16);
+        ATTEND_TILE(8, 1, TILE_16);
+    default:
+        must(false);
+    }
+}
+
+static void attend_product(const struct attend_product *m)
+{
+    size_t units = 1;
+    for (size_t at = 0; at < m->n; at += units * 16) {
+        size_t max = TILE_16;
+        units = 1;
+        if (m->n - at >= 64 && m->cols <= TILE_64) {
+            units = 4;
+            max = TILE_64;
+        } else if (m->n - at >= 32 && m->cols <= TILE_32) {
+            units = 2;
+            max = TILE_32;
+        }
+        size_t parts = (m->cols + max - 1) / max;
+        for (size_t j = 0; parts > 0; parts--) {
+            size_t nj = (m->cols - j + parts - 1) / parts;
+            attend_tiles(m, j, at, nj, units);
+            j += nj;
+        }
+    }
+}
+
+/* --- softmax --- */
+
+/* Scores x[begin .. end) of a span become exp(scale(x) - max), and its other
+ * places as far as a lane of 16 reaches become 0. The sum runs over the
+ * canonical 16 lanes, which are positions: zeros add nothing. */
+static void attend_weigh(float *x, size_t begin, size_t end, bool divide,
+                         float scale, float *ret_max, float *ret_sum)
+{
+    size_t from = begin & ~(size_t)15;
+    size_t to = (end + 15) & ~(size_t)15;
+    v8 s = v8_set(scale);
+    for (size_t i = from; i < to; i += V8_LANES) {
+        v8 a = v8_load(x + i);
+        v8_store(x + i, divide ? v8_div(a, s) : v8_mul(a, s));
+    }
+    for (size_t i = from; i < begin; i++) {
+        x[i] = -INFINITY;
+    }
+    for (size_t i = end; i < to; i++) {
+        x[i] = -INFINITY;
+    }
+    v8 m0 = v8_set(-FLT_MAX); /* finite: a score of -infinity weighs 0 */
+    v8 m1 = m0;
+    for (size_t i = from; i < to; i += 16) {
+        m0 = v8_max(v8_load(x + i), m0); /* a NaN is passed over */
+        m1 = v8_max(v8_load(x + i + V8_LANES), m1);
+    }
+    float lane[V8_LANES];
+    v8_store(lane, v8_max(m0, m1));
+    float max = lane[0];
+    for (size_t i = 1; i < V8_LANES; i++) {
+        max = lane[i] > max ? lane[i] : max;
+    }
+    v8 m = v8_set(max);
+    v8 a = v8_zero();
+    v8 b = v8_zero();
+    for (size_t i = from; i < to; i += 16) {
+        v8 p = v8_exp(v8_sub(v8_load(x + i), m));
+        v8 q = v8_exp(v8_sub(v8_load(x + i + V8_LANES), m));
+        v8_store(x + i, p);
+        v8_store(x + i + V8_LANES, q);
+        a = v8_add(a, p);
+        b = v8_add(b, q);
+    }
+    *ret_max = max;
+    *ret_sum = v16_sum(a, b);
+}
