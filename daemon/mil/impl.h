@@ -115,6 +115,14 @@ struct mil_value *build_value(struct mil_program *p, struct mil_function *f,
 struct mil_op *build_op(struct mil_program *p, struct mil_function *f,
                         const char *type, const char *name);
 
+/* --- package.c --- */
+
+/* The path of the model that the bytes of a Manifest.json name, below the
+ * folder `data`; every item must be there. Errors: PKG_MANIFEST, PKG_MISSING,
+ * TOO_BIG, INVALID. */
+CHECKED int manifest_model(const void *text, size_t n, const char *data,
+                           char *ret, size_t room, struct err *e);
+
 /* --- validate_description.c --- */
 
 CHECKED int validate_description(const struct mil_program *p,

@@ -114,46 +114,49 @@ static int check_manifest(const struct json *j, const char *data,
     return 0;
 }
 
+int manifest_model(const void *text, size_t n, const char *data, char *ret,
+                   size_t room, struct err *e)
+{
+    struct json *j = NULL;
+    const char *model = NULL;
+    int rc = json_parse(text, n, &j, e);
+    if (rc < 0) {
+        rc = rc == ERR_JSON ? ERR_PKG_MANIFEST : rc;
+        if (e != NULL) {
+            e->code = rc;
+        }
+        return rc;
+    }
+    rc = check_manifest(j, data, &model, e);
+    if (rc == 0 && !file_join(ret, room, data, model)) {
+        rc = err_set(e, ERR_INVALID, "the path is too long");
+    }
+    json_free(j);
+    return rc;
+}
+
 /* Fill g->model and g->dir. */
 static int find_model(struct package *g, const char *path, struct err *e)
 {
     char file[PATH_MAX];
     char data[PATH_MAX];
     struct buf text = {0};
-    struct json *j = NULL;
-    const char *model = NULL;
-    int rc = 0;
     if (!file_join(file, sizeof(file), path, "Manifest.json") ||
         !file_join(data, sizeof(data), path, "Data")) {
         return err_set(e, ERR_INVALID, "the path is too long");
     }
-    rc = file_read(file, MIL_MANIFEST_MAX, &text, e);
+    int rc = file_read(file, MIL_MANIFEST_MAX, &text, e);
     if (rc < 0) {
-        rc = rc == ERR_NOT_FOUND
-                 ? err_set(e, ERR_PKG_MISSING, "Manifest.json is absent")
-                 : rc;
-        goto out;
+        return rc == ERR_NOT_FOUND
+                   ? err_set(e, ERR_PKG_MISSING, "Manifest.json is absent")
+                   : rc;
     }
-    rc = json_parse(text.p != NULL ? text.p : "", text.n, &j, e);
-    if (rc < 0) {
-        rc = rc == ERR_JSON ? ERR_PKG_MANIFEST : rc;
-        if (e != NULL) {
-            e->code = rc;
-        }
-        goto out;
+    rc = manifest_model(text.p != NULL ? text.p : "", text.n, data, g->model,
+                        sizeof(g->model), e);
+    if (rc == 0) {
+        memcpy(g->dir, g->model, sizeof(g->dir));
+        *strrchr(g->dir, '/') = '\0';
     }
-    rc = check_manifest(j, data, &model, e);
-    if (rc < 0) {
-        goto out;
-    }
-    if (!file_join(g->model, sizeof(g->model), data, model)) {
-        rc = err_set(e, ERR_INVALID, "the path is too long");
-        goto out;
-    }
-    memcpy(g->dir, g->model, sizeof(g->dir));
-    *strrchr(g->dir, '/') = '\0';
-out:
-    json_free(j);
     buf_fini(&text);
     return rc;
 }

@@ -1,5 +1,7 @@
-/* The specification and weight.bin of a package: 4 bytes length of the first,
- * the first, the second. Whatever reads is validated and dumped too. */
+/* A package: Manifest.json, the specification and weight.bin; the first two
+ * behind their lengths of 4 bytes. Whatever reads is validated and dumped too.
+ * Items of a manifest are looked for below /, so that "dev/null" is there. */
+#include <limits.h>
 #include <string.h>
 
 #include "mil/impl.h"
@@ -19,9 +21,26 @@ static int find(void *ctx, const char *rel, const struct file_map **ret,
     return rc;
 }
 
+/* A path that comes out stays below the folder it was given. */
+static void check_manifest(const void *text, size_t n)
+{
+    char path[PATH_MAX];
+    struct err e = {0};
+    if (manifest_model(text, n, "/", path, sizeof(path), &e) == 0) {
+        must(path[0] == '/' && strstr(path, "/../") == NULL);
+        size_t end = strlen(path);
+        must(end >= 3 && strcmp(path + end - 3, "/..") != 0);
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 {
     struct cur c = cur_of(p, n);
+    size_t manifest_bytes = cur_u32(&c);
+    const void *manifest = cur_bytes(&c, manifest_bytes);
+    if (!c.bad) {
+        check_manifest(manifest, manifest_bytes);
+    }
     size_t spec_bytes = cur_u32(&c);
     const void *spec = cur_bytes(&c, spec_bytes);
     if (c.bad) {
