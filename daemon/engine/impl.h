@@ -1,9 +1,12 @@
 /* impl.h - what the files of the step loop share; private to engine/.
  *
- * engine.c  open, close, evaluate, step
- * unit.c    packages: opened functions, their ports checked against the bundle
- * inputs.c  the arrays a chunk of rows is made of
- * seq.c     sequences: tokens, states, past keys and values
+ * engine.c   open, close, evaluate
+ * step.c     a step: which rows run, drafts verified, tokens drawn
+ * rows.c     evaluation where the backend runs rows of any sequences
+ * columns.c  evaluation where it runs one sequence's T columns at a time
+ * unit.c     packages: opened functions, their ports checked against the bundle
+ * inputs.c   the arrays a chunk of rows is made of
+ * seq.c      sequences: tokens, states, past keys and values
  */
 #pragma once
 
@@ -25,9 +28,10 @@ enum role {
     ROLE_PAST,
 };
 
-#define MASK_OFF       (-1e4F)
-#define MASK_BYTES_MAX MIB(64) /* of one mask; bounds T for long contexts */
-#define HEAD_ROWS_MAX  32U     /* rows of logits made at once */
+#define MASK_OFF         (-1e4F)
+#define MASK_BYTES_MAX   MIB(64) /* of one mask; bounds T for long contexts */
+#define HEAD_ROWS_MAX    32U     /* columns of logits made at once */
+#define LOGITS_BYTES_MAX MIB(64) /* of rows of logits made at once */
 
 /* One function of one package, and what its inputs are. */
 struct unit {
@@ -48,7 +52,8 @@ struct past_port {
 struct shard {
     const char *path; /* borrowed from the bundle */
     size_t n_units;
-    struct unit *units; /* one, or one a T */
+    struct unit *units;      /* one, or one a T */
+    const struct unit *rows; /* of units: the one that runs rows; NULL */
     size_t n_past;
     struct past_port *past;
     const char *out;   /* "hidden" or "logits" */
@@ -93,10 +98,20 @@ struct inputs {
 CHECKED int inputs_init(struct inputs *in, const struct bundle *b,
                         uint32_t t_max, unsigned uses, struct err *e);
 void inputs_fini(struct inputs *in);
-/* x of n tokens, padded to t columns. embed: (vocab, d_model) fp16. */
+/* The d_model numbers of one token. embed: (vocab, d_model) fp16. */
+void inputs_embed_row(const struct inputs *in, const uint8_t *embed,
+                      float embed_scale, float residual_scale, int32_t token,
+                      float *out);
+/* x of n tokens, padded to t columns. */
 void inputs_embed(struct inputs *in, const uint8_t *embed, float embed_scale,
                   float residual_scale, const int32_t *tokens, uint32_t n,
                   uint32_t t);
+/* Rope numbers of one position, half of each; kind 0 is global, 1 local. */
+void inputs_rope_row(struct inputs *in, size_t kind, uint32_t pos, float *cos,
+                     float *sin);
+/* The row at pos sees positions [*lo, *hi). */
+void inputs_sight(const struct inputs *in, size_t kind, uint32_t pos,
+                  uint32_t *lo, uint32_t *hi);
 /* Everything else, for n rows at positions [pos, pos + n), padded to t. */
 void inputs_place(struct inputs *in, uint32_t pos, uint32_t n, uint32_t t);
 /* The array behind a role (not ROLE_PAST) for the chunk at hand. */
@@ -117,11 +132,88 @@ void shard_close(struct shard *s, const struct backend *be);
 struct unit *shard_unit(const struct shard *s, uint32_t t);
 unsigned shard_uses(const struct shard *s); /* see inputs_init */
 
-/* --- engine.c, seq.c --- */
+/* --- evaluation --- */
+
+/* One sequence's part of an evaluation: the n tokens that stand behind its
+ * length in s->tokens, checked. Its length does not change here. */
+struct eval {
+    struct engine_seq *s;
+    uint32_t n;
+    uint32_t want;      /* logits of the last so many rows */
+    engine_rows_fn *fn; /* takes them in order; NULL: they all go to g->logits,
+                         * then there is one eval */
+    void *ctx;
+    struct err *e; /* of rc */
+    /* kept by the evaluation; zero at first */
+    int rc;
+    uint32_t done; /* rows run */
+    bool alone;    /* goes into a batch of its own */
+};
+
+/* Room for so many rows of g->logits. */
+CHECKED int logits_room(struct engine *g, uint32_t rows, struct err *e);
+uint64_t now_us(void);
+/* Time since *at into *bucket; *at moves on. */
+void spent(uint64_t *at, uint32_t *bucket);
+
+/* --- columns.c --- */
 
 struct widths {
     uint32_t max;
     uint16_t of[ENGINE_CHUNK_MAX + 1]; /* rows -> T they run as; 0: too many */
+};
+
+struct columns {
+    struct widths layers, tops;
+    struct tensor *tin, *tout; /* scratch of a prediction */
+    float *head_x;             /* (d_model, tops.max) */
+};
+
+CHECKED int columns_init(struct engine *g, struct err *e);
+void columns_fini(struct columns *c);
+/* In chunks of at most `chunk` rows, 0 = all that fit. Sets v->rc. */
+void columns_run(struct eval *v, uint32_t chunk, struct engine_times *times);
+
+/* --- rows.c --- */
+
+/* Consecutive rows of a batch that are one sequence's. */
+struct part {
+    struct eval *v;
+    uint32_t n;      /* rows */
+    uint32_t wanted; /* of them, the last: whose logits are wanted */
+};
+
+/* What a batch is made of; rows of x and hidden are ld floats apart. */
+struct rows {
+    uint32_t max;   /* rows of a batch; 0: the bundle runs as columns */
+    uint32_t slice; /* rows of logits made at once */
+    size_t ld, ld_rope[2];
+    float *x[2];                  /* (max, ld): input and output of a shard */
+    float *cos[2], *sin[2];       /* (max, ld_rope): global, local */
+    uint32_t *lo[2], *hi[2];      /* max */
+    uint32_t *write;              /* max */
+    struct backend_state **state; /* max */
+    struct backend_row_in *in;    /* of the shard with most inputs */
+    const uint32_t **in_lo, **in_hi; /* the same */
+    struct part *parts;              /* max */
+    uint32_t n, n_parts;             /* of the batch at hand */
+};
+
+/* Sets max when every shard and head runs rows, else leaves it 0. */
+CHECKED int rows_init(struct engine *g, struct err *e);
+void rows_fini(struct rows *b);
+/* All of them together, at most `chunk` rows at a time (0 = all that fit).
+ * Sets each rc: one that fails leaves the others alone. */
+void rows_run(struct engine *g, struct eval *v, size_t n, uint32_t chunk,
+              struct engine_times *times);
+
+/* --- engine.c, step.c, seq.c --- */
+
+/* One sequence's part of a step. */
+struct step {
+    struct engine_row *r;
+    uint32_t drafts; /* that the context has room for */
+    struct engine_times *times;
 };
 
 struct engine {
@@ -130,26 +222,29 @@ struct engine {
     struct file_map embed;
     size_t n_shards, n_heads;
     struct shard *shards, *heads;
-    struct widths layers, tops;
     struct inputs in;
-    struct tensor *tin, *tout; /* scratch of a prediction */
-    float *head_x;             /* (d_model, tops.max) */
-    float *logits;             /* result of the last evaluation */
-    size_t logits_cap;         /* floats */
+    struct columns columns; /* one of these two is in use */
+    struct rows rows;
+    float *logits;      /* made last */
+    size_t logits_cap;  /* floats */
+    struct eval *evals; /* ENGINE_SEQS_MAX: of a step */
+    struct step *steps; /* the same */
     struct sampler *sampler;
     uint64_t weight_bytes, state_bytes;
 };
 
 struct engine_seq {
     struct engine *g;
-    uint32_t n, cap;
-    int32_t *tokens;
+    uint32_t n;
+    int32_t *tokens;               /* context of them */
     struct backend_state **states; /* n_shards; NULL where a shard has none */
     uint16_t ***past; /* n_shards, n_past: fp16 [heads, context, dim] */
+    bool in_step;
 };
 
-/* Room for n tokens in all. */
-CHECKED int seq_reserve(struct engine_seq *s, uint32_t n, struct err *e);
+/* Tokens that would stand behind the sequence. Errors: INVALID, CONTEXT. */
+CHECKED int check_tokens(const struct engine_seq *s, const int32_t *tokens,
+                         uint32_t n, struct err *e);
 /* Append n columns of `fresh` [1, heads, t, dim] at pos. */
 void seq_append(struct engine_seq *s, size_t shard, size_t i,
                 const float *fresh, uint32_t t, uint32_t pos, uint32_t n);

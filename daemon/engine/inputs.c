@@ -34,10 +34,9 @@ static int rope_init(struct rope *r, const struct bundle_rope *conf,
     return 0;
 }
 
-static int mask_init(struct mask *m, uint32_t window, uint32_t context,
-                     uint32_t t_max, struct err *e)
+static int mask_init(struct mask *m, uint32_t context, uint32_t t_max,
+                     struct err *e)
 {
-    m->window = window;
     m->p = malloc((size_t)t_max * context * sizeof(float));
     m->lo = calloc(t_max, sizeof(*m->lo));
     m->hi = calloc(t_max, sizeof(*m->hi));
@@ -65,6 +64,7 @@ int inputs_init(struct inputs *in, const struct bundle *b, uint32_t t_max,
     static const enum role sin_of[2] = {ROLE_SIN, ROLE_SIN_LOCAL};
     static const enum role mask_of[2] = {ROLE_MASK, ROLE_MASK_LOCAL};
     for (size_t k = 0; k < 2; k++) {
+        in->mask[k].window = kinds[k]->present ? kinds[k]->window : 0;
         if ((uses & (1U << cos_of[k] | 1U << sin_of[k])) != 0) {
             int rc = rope_init(&in->rope[k], kinds[k], b->context, t_max, e);
             if (rc < 0) {
@@ -72,8 +72,7 @@ int inputs_init(struct inputs *in, const struct bundle *b, uint32_t t_max,
             }
         }
         if ((uses & 1U << mask_of[k]) != 0) {
-            uint32_t window = kinds[k]->present ? kinds[k]->window : 0;
-            int rc = mask_init(&in->mask[k], window, b->context, t_max, e);
+            int rc = mask_init(&in->mask[k], b->context, t_max, e);
             if (rc < 0) {
                 return rc;
             }
@@ -108,6 +107,19 @@ void inputs_fini(struct inputs *in)
     *in = (struct inputs){0};
 }
 
+void inputs_embed_row(const struct inputs *in, const uint8_t *embed,
+                      float embed_scale, float residual_scale, int32_t token,
+                      float *out)
+{
+    size_t d = in->d_model;
+    /* the file is mapped at a page and rows have 2-byte elements */
+    const void *at = embed + (size_t)token * d * 2;
+    half_to_floats(at, out, d);
+    for (size_t c = 0; c < d; c++) {
+        out[c] = out[c] * embed_scale * residual_scale;
+    }
+}
+
 void inputs_embed(struct inputs *in, const uint8_t *embed, float embed_scale,
                   float residual_scale, const int32_t *tokens, uint32_t n,
                   uint32_t t)
@@ -116,12 +128,8 @@ void inputs_embed(struct inputs *in, const uint8_t *embed, float embed_scale,
     must(n > 0 && n <= t && t <= in->t_max);
     for (uint32_t i = 0; i < t; i++) {
         if (i < n) { /* a padding row repeats the last real one */
-            const uint8_t *at = embed + (size_t)tokens[i] * d * 2;
-            /* the file is mapped at a page and rows have 2-byte elements */
-            half_to_floats((const uint16_t *)(const void *)at, in->row, d);
-            for (size_t c = 0; c < d; c++) {
-                in->row[c] = in->row[c] * embed_scale * residual_scale;
-            }
+            inputs_embed_row(in, embed, embed_scale, residual_scale, tokens[i],
+                             in->row);
         }
         for (size_t c = 0; c < d; c++) {
             in->x[c * t + i] = in->row[c];
@@ -141,6 +149,16 @@ static void rope_fill(struct rope *r, uint32_t end)
             r->sin[at] = (float)sin(angle);
         }
     }
+}
+
+void inputs_rope_row(struct inputs *in, size_t kind, uint32_t pos, float *cos,
+                     float *sin)
+{
+    struct rope *r = &in->rope[kind];
+    size_t at = (size_t)pos * r->half;
+    rope_fill(r, pos + 1);
+    memcpy(cos, r->cos + at, r->half * sizeof(*cos));
+    memcpy(sin, r->sin + at, r->half * sizeof(*sin));
 }
 
 static void rope_place(struct inputs *in, size_t kind, uint32_t pos, uint32_t n,
@@ -202,13 +220,23 @@ static void mask_row(struct mask *m, uint32_t context, uint32_t t, uint32_t lo,
     m->hi[t] = hi;
 }
 
-static void mask_place(struct mask *m, uint32_t context, uint32_t pos,
-                       uint32_t n, uint32_t t)
+void inputs_sight(const struct inputs *in, size_t kind, uint32_t pos,
+                  uint32_t *lo, uint32_t *hi)
 {
+    uint32_t window = in->mask[kind].window;
+    *hi = pos + 1; /* itself included */
+    *lo = window > 0 && *hi > window ? *hi - window : 0;
+}
+
+static void mask_place(struct inputs *in, size_t kind, uint32_t pos, uint32_t n,
+                       uint32_t t)
+{
+    struct mask *m = &in->mask[kind];
     for (uint32_t i = 0; m->p != NULL && i < t; i++) {
-        uint32_t hi = pos + least(i, n - 1) + 1; /* itself included */
-        uint32_t lo = m->window > 0 && hi > m->window ? hi - m->window : 0;
-        mask_row(m, context, i, lo, hi);
+        uint32_t lo = 0;
+        uint32_t hi = 0;
+        inputs_sight(in, kind, pos + least(i, n - 1), &lo, &hi);
+        mask_row(m, in->context, i, lo, hi);
     }
 }
 
@@ -233,7 +261,7 @@ void inputs_place(struct inputs *in, uint32_t pos, uint32_t n, uint32_t t)
     in->t = t;
     for (size_t k = 0; k < 2; k++) {
         rope_place(in, k, pos, n, t);
-        mask_place(&in->mask[k], in->context, pos, n, t);
+        mask_place(in, k, pos, n, t);
     }
     write_place(in, pos, n, t);
 }

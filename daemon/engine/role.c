@@ -32,6 +32,7 @@ struct slot {
 struct role {
     struct engine *g; /* NULL before LOAD */
     struct slot slots[ENGINE_SEQS_MAX];
+    struct engine_row rows[ENGINE_SEQS_MAX]; /* of the step at hand */
     struct buf out;
     uint32_t request; /* being answered */
     int write_rc;     /* first failure to answer: the parent is gone */
@@ -185,20 +186,44 @@ static int on_seq(struct role *r, const struct frame *f, struct err *e)
 
 /* --- steps --- */
 
-static void step_row(struct role *r, const struct msg_row *row,
-                     struct msg_row_done *done, struct engine_times *times)
+/* A failed row costs its own sequence only; the answer has room for the code.
+ */
+static void row_failed(const struct msg_row *row, const struct engine_seq *seq,
+                       const struct err *e, struct msg_row_done *done)
 {
-    struct err e;
-    struct slot *s = find(r, row->seq);
-    int rc = s != NULL ? engine_step(s->seq, row, done, times, &e)
-                       : err_set(&e, ERR_NOT_FOUND, "no such sequence");
-    if (rc < 0) { /* this sequence only; the answer has room for the code */
-        log_warn("step_row_failed", "seq=%u error=%s: %s, continuing", row->seq,
-                 err_name(rc), e.msg);
-        *done = (struct msg_row_done){
-            .seq = row->seq,
-            .error = rc,
-            .length = s != NULL ? engine_seq_length(s->seq) : 0};
+    log_warn("step_row_failed", "seq=%u error=%s: %s, continuing", row->seq,
+             err_name(e->code), e->msg);
+    *done = (struct msg_row_done){
+        .seq = row->seq,
+        .error = e->code,
+        .length = seq != NULL ? engine_seq_length(seq) : 0};
+}
+
+/* All rows of known sequences in one go. */
+static void step_rows(struct role *r, const struct msg_step *m,
+                      struct msg_step_done *done, struct engine_times *times)
+{
+    size_t n = 0;
+    for (uint32_t i = 0; i < m->n_rows; i++) {
+        const struct slot *s = find(r, m->rows[i].seq);
+        if (s != NULL) {
+            r->rows[n++] = (struct engine_row){
+                .seq = s->seq, .row = &m->rows[i], .done = &done->rows[i]};
+        }
+    }
+    engine_step_rows(r->g, r->rows, n, times);
+    size_t k = 0;
+    for (uint32_t i = 0; i < m->n_rows; i++) {
+        struct err e;
+        if (k < n && r->rows[k].row == &m->rows[i]) {
+            const struct engine_row *x = &r->rows[k++];
+            if (x->rc < 0) {
+                row_failed(x->row, x->seq, &x->err, x->done);
+            }
+        } else {
+            (void)err_set(&e, ERR_NOT_FOUND, "no such sequence");
+            row_failed(&m->rows[i], NULL, &e, &done->rows[i]);
+        }
     }
 }
 
@@ -217,9 +242,7 @@ static int on_step(struct role *r, const struct frame *f, struct err *e)
         rc = err_set(e, ERR_NOMEM, "%u rows", m.n_rows);
         goto out;
     }
-    for (uint32_t i = 0; i < m.n_rows && r->write_rc == 0; i++) {
-        step_row(r, &m.rows[i], &done.rows[i], &times);
-    }
+    step_rows(r, &m, &done, &times);
     done.us_embed = times.us_embed;
     done.us_masks = times.us_masks;
     done.us_layers = times.us_layers;

@@ -2,7 +2,8 @@
  *
  * Length is the only truth about what a sequence holds. Positions behind it
  * may keep what a rejected draft or a truncated tail left there: the mask hides
- * them until they are written again.
+ * them until they are written again. Where the backend runs rows, its states
+ * share what forks have in common and give back what is cut off.
  */
 #include <string.h>
 
@@ -27,7 +28,8 @@ static int past_new(struct engine_seq *s, size_t i, struct err *e)
     return s->past[i] != NULL ? 0 : err_set(e, ERR_NOMEM, "past");
 }
 
-int engine_seq_open(struct engine *g, struct engine_seq **ret, struct err *e)
+/* A sequence without states. */
+static int seq_new(struct engine *g, struct engine_seq **ret, struct err *e)
 {
     int rc = 0;
     struct engine_seq *s = calloc(1, sizeof(*s));
@@ -35,21 +37,16 @@ int engine_seq_open(struct engine *g, struct engine_seq **ret, struct err *e)
         return err_set(e, ERR_NOMEM, "sequence");
     }
     s->g = g;
+    /* pages that no token has reached cost nothing */
+    s->tokens = calloc(g->b->context, sizeof(*s->tokens));
     s->states = calloc(g->n_shards, sizeof(*s->states));
     s->past = calloc(g->n_shards, sizeof(*s->past));
-    if (s->states == NULL || s->past == NULL) {
+    if (s->tokens == NULL || s->states == NULL || s->past == NULL) {
         rc = err_set(e, ERR_NOMEM, "sequence");
         goto out;
     }
     for (size_t i = 0; i < g->n_shards; i++) {
-        const struct shard *sh = &g->shards[i];
-        if (sh->units[0].info.n_states > 0) {
-            /* one state for all functions of a package */
-            rc = g->be->state_new(sh->units[0].m, &s->states[i], e);
-        }
-        if (rc == 0) {
-            rc = past_new(s, i, e);
-        }
+        rc = past_new(s, i, e);
         if (rc < 0) {
             goto out;
         }
@@ -59,6 +56,47 @@ int engine_seq_open(struct engine *g, struct engine_seq **ret, struct err *e)
 out:
     engine_seq_close(s);
     return rc;
+}
+
+/* The function whose state serves all of a package. */
+static const struct unit *state_unit(const struct shard *sh)
+{
+    return sh->rows != NULL ? sh->rows : &sh->units[0];
+}
+
+static int state_open(struct engine_seq *s, size_t i, struct err *e)
+{
+    const struct unit *u = state_unit(&s->g->shards[i]);
+    return u->info.n_states == 0 ? 0
+                                 : s->g->be->state_new(u->m, &s->states[i], e);
+}
+
+static int state_fork(struct engine_seq *s, size_t i,
+                      const struct engine_seq *from, uint32_t n, struct err *e)
+{
+    const struct backend *be = s->g->be;
+    if (s->g->rows.max > 0 && from->states[i] != NULL) {
+        return be->state_fork(from->states[i], n, &s->states[i], e);
+    }
+    int rc = state_open(s, i, e);
+    return rc < 0 || n == 0 || s->states[i] == NULL
+               ? rc
+               : be->state_copy(s->states[i], from->states[i], e);
+}
+
+int engine_seq_open(struct engine *g, struct engine_seq **ret, struct err *e)
+{
+    struct engine_seq *s = NULL;
+    int rc = seq_new(g, &s, e);
+    for (size_t i = 0; rc == 0 && i < g->n_shards; i++) {
+        rc = state_open(s, i, e);
+    }
+    if (rc < 0) {
+        engine_seq_close(s);
+        return rc;
+    }
+    *ret = s;
+    return 0;
 }
 
 void engine_seq_close(struct engine_seq *s)
@@ -106,39 +144,30 @@ int engine_seq_fork(const struct engine_seq *from, uint32_t n,
     if (n > from->n) {
         return err_set(e, ERR_INVALID, "fork %u of %u tokens", n, from->n);
     }
-    int rc = engine_seq_open(from->g, &s, e);
+    int rc = seq_new(from->g, &s, e);
+    for (size_t i = 0; rc == 0 && i < from->g->n_shards; i++) {
+        rc = state_fork(s, i, from, n, e);
+    }
     if (rc < 0) {
+        engine_seq_close(s);
         return rc;
     }
-    rc = seq_reserve(s, n, e);
-    if (rc < 0) {
-        goto out;
-    }
-    for (size_t i = 0; n > 0 && i < s->g->n_shards; i++) {
-        if (s->states[i] == NULL) {
-            continue;
-        }
-        rc = s->g->be->state_copy(s->states[i], from->states[i], e);
-        if (rc < 0) {
-            goto out;
-        }
-    }
     past_copy(s, from, n);
-    if (n > 0) {
-        memcpy(s->tokens, from->tokens, n * sizeof(*s->tokens));
-    }
+    memcpy(s->tokens, from->tokens, n * sizeof(*s->tokens));
     s->n = n;
     *ret = s;
-    s = NULL;
-out:
-    engine_seq_close(s);
-    return rc;
+    return 0;
 }
 
 int engine_seq_truncate(struct engine_seq *s, uint32_t n, struct err *e)
 {
     if (n > s->n) {
         return err_set(e, ERR_INVALID, "truncate %u tokens to %u", s->n, n);
+    }
+    for (size_t i = 0; s->g->rows.max > 0 && i < s->g->n_shards; i++) {
+        if (s->states[i] != NULL) {
+            s->g->be->state_truncate(s->states[i], n);
+        }
     }
     s->n = n;
     return 0;
@@ -152,25 +181,6 @@ uint32_t engine_seq_length(const struct engine_seq *s)
 const int32_t *engine_seq_tokens(const struct engine_seq *s)
 {
     return s->tokens;
-}
-
-int seq_reserve(struct engine_seq *s, uint32_t n, struct err *e)
-{
-    must(n <= s->g->b->context);
-    if (n <= s->cap) {
-        return 0;
-    }
-    uint32_t cap = s->cap > 0 ? s->cap : 64;
-    while (cap < n) {
-        cap *= 2;
-    }
-    int32_t *p = realloc(s->tokens, cap * sizeof(*p));
-    if (p == NULL) {
-        return err_set(e, ERR_NOMEM, "%u tokens", cap);
-    }
-    s->tokens = p;
-    s->cap = cap;
-    return 0;
 }
 
 void seq_append(struct engine_seq *s, size_t shard, size_t i,

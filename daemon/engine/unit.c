@@ -290,6 +290,80 @@ static int match_past(struct shard *s, struct unit *u, struct err *e)
     return seen == s->n_past ? 0 : err_set(e, ERR_BUNDLE, "past arrays differ");
 }
 
+/* --- rows --- */
+
+/* Does the backend take this input for what it is? The past arrays of the
+ * stateless form are no rows, and a program may use a mask in a way of its
+ * own. */
+static bool row_use_fits(enum role r, enum backend_row_use use)
+{
+    switch (r) {
+    case ROLE_X:
+    case ROLE_COS:
+    case ROLE_SIN:
+    case ROLE_COS_LOCAL:
+    case ROLE_SIN_LOCAL:
+        return use == BACKEND_ROW_DATA;
+    case ROLE_MASK:
+    case ROLE_MASK_LOCAL:
+        return use == BACKEND_ROW_MASK;
+    case ROLE_WRITE:
+        return use == BACKEND_ROW_WRITE;
+    case ROLE_PAST:
+        break;
+    }
+    return false;
+}
+
+static int row_width(const char *name, const struct backend_row_port *p,
+                     int64_t want, struct err *e)
+{
+    return p->width == want
+               ? 0
+               : err_set(e, ERR_BUNDLE, "%s: a row of %u numbers, not %lld",
+                         name, p->width, (long long)want);
+}
+
+/* *ret: this unit can be run as rows. */
+static int check_rows(const struct shard *s, const struct unit *u,
+                      const struct bundle *b, bool *ret, struct err *e)
+{
+    const struct backend_info *info = &u->info;
+    *ret = info->rows_max > 0;
+    for (size_t i = 0; *ret && i < info->n_in; i++) {
+        enum role r = u->roles[i];
+        *ret = row_use_fits(r, info->row_in[i].use);
+        if (*ret && info->row_in[i].use == BACKEND_ROW_DATA) {
+            struct shape want = shape_of(r, b);
+            int rc = row_width(info->in[i].name, &info->row_in[i],
+                               want.dims[1], e);
+            if (rc < 0) {
+                return rc;
+            }
+        }
+    }
+    for (size_t i = 0; *ret && i < info->n_out; i++) {
+        if (strcmp(info->out[i].name, s->out) == 0) {
+            return row_width(s->out, &info->row_out[i], s->out_rows, e);
+        }
+    }
+    return 0;
+}
+
+/* The first unit that runs rows: that of the least T, if there are several. */
+static int find_rows(struct shard *s, const struct bundle *b, struct err *e)
+{
+    for (size_t i = 0; s->rows == NULL && i < s->n_units; i++) {
+        bool fits = false;
+        int rc = check_rows(s, &s->units[i], b, &fits, e);
+        if (rc < 0) {
+            return rc;
+        }
+        s->rows = fits ? &s->units[i] : NULL;
+    }
+    return 0;
+}
+
 int shard_open(struct shard *s, const struct backend *be,
                const struct backend_conf *conf, const struct bundle *b,
                const struct bundle_shard *from, struct err *e)
@@ -315,6 +389,9 @@ int shard_open(struct shard *s, const struct backend *be,
     for (size_t i = 0; rc == 0 && i < n; i++) {
         rc = match_past(s, &s->units[i], e);
     }
+    if (rc == 0) {
+        rc = find_rows(s, b, e);
+    }
     return rc < 0 ? err_prefix(e, "%s", from->path) : 0;
 }
 
@@ -334,6 +411,9 @@ int head_open(struct shard *s, const struct backend *be,
     if (rc == 0 &&
         (s->units[0].info.n_in != 1 || s->units[0].info.n_states != 0)) {
         rc = err_set(e, ERR_BUNDLE, "a head takes x alone");
+    }
+    if (rc == 0) {
+        rc = find_rows(s, b, e);
     }
     return rc < 0 ? err_prefix(e, "%s", from->path) : 0;
 }

@@ -1,6 +1,6 @@
 /* test_engine.c - the step loop on a backend that checks all it is given:
  * masks, rope rows, positions, padding, chunking, fork, truncate, drafts. */
-#include "fake.h"
+#include "fake_rows.h"
 
 static const int32_t text[FAKE_S] = {1, 7, 3, 9, 0, 2, 2, 8, 5, 4, 6,
                                      1, 1, 3, 9, 9, 0, 7, 5, 2, 4, 8,
@@ -12,14 +12,21 @@ static const struct variant {
     int64_t lo, hi;
     uint32_t ts[2]; /* functions; 0: ranged */
     bool host;
+    uint32_t rows; /* rows_max of the fake that runs rows; 0: columns */
 } variants[] = {
-    {"ranged 1..4",          1, 4,   {0, 0}, false},
-    {"ranged 1..512",        1, 512, {0, 0}, false},
-    {"ranged 2..4",          2, 4,   {0, 0}, false},
-    {"functions 1, 4",       0, 0,   {1, 4}, false},
-    {"function 4 only",      0, 0,   {4, 0}, false},
-    {"ranged 1..4, host",    1, 4,   {0, 0}, true },
-    {"functions 3, 8, host", 0, 0,   {3, 8}, true },
+    {"ranged 1..4",          1, 4,   {0, 0}, false, 0  },
+    {"ranged 1..512",        1, 512, {0, 0}, false, 0  },
+    {"ranged 2..4",          2, 4,   {0, 0}, false, 0  },
+    {"functions 1, 4",       0, 0,   {1, 4}, false, 0  },
+    {"function 4 only",      0, 0,   {4, 0}, false, 0  },
+    {"ranged 1..4, host",    1, 4,   {0, 0}, true,  0  },
+    {"functions 3, 8, host", 0, 0,   {3, 8}, true,  0  },
+    {"ranged, rows",         1, 4,   {0, 0}, false, 512},
+    {"ranged, 1 row",        1, 4,   {0, 0}, false, 1  },
+    {"ranged, 3 rows",       2, 4,   {0, 0}, false, 3  },
+    {"functions, 5 rows",    0, 0,   {1, 4}, false, 5  },
+    {"functions 4, no rows", 0, 0,   {4, 0}, false, 8  },
+    {"host, no rows",        1, 4,   {0, 0}, true,  8  },
 };
 
 static uint32_t progress_seen;
@@ -45,6 +52,10 @@ static void set_variant(const struct variant *v)
     fake.host = v->host;
     fake.wrong = NULL;
     fake.fail_after = -1;
+    fake_rows.max = v->rows;
+    fake_rows.columns = v->ts[0] > 1;
+    fake_rows.wrong = NULL;
+    fake_rows.fail = NULL;
     progress_seen = 0;
     fake_write_bundle(n > 0 ? functions : NULL, ts, n);
     if (n > 0) {
@@ -58,7 +69,8 @@ static struct engine *open_variant(const struct variant *v)
     struct engine *g = NULL;
     struct err e;
     set_variant(v);
-    unit_ok(engine_open_with(&fake_backend, fake_dir, &conf, &g, &e), &e);
+    const struct backend *be = v->rows > 0 ? &fake_rows_backend : &fake_backend;
+    unit_ok(engine_open_with(be, fake_dir, &conf, &g, &e), &e);
     assert_int_equal(progress_seen, 4);
     seen.n = 0;
     return g;
@@ -465,6 +477,42 @@ static void test_wrong_packages(void **state)
     assert_int_equal(engine_open(fake_dir, &unknown, &g, &e), ERR_UNSUPPORTED);
 }
 
+/* What a backend says of its rows is held against the bundle, too. */
+static void test_wrong_rows(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *wrong, *msg;
+    } t[] = {
+        {"width", "layers_01_02.mlpackage: rope_cos: a row of 3 numbers"},
+        {"out",   "layers_00_01.mlpackage: hidden: a row of 4 numbers"  },
+    };
+    struct engine *g = NULL;
+    struct msg_ready r;
+    struct err e;
+    for (size_t i = 0; i < countof(t); i++) {
+        set_variant(&variants[7]);
+        fake_rows.wrong = t[i].wrong;
+        int rc = engine_open_with(&fake_rows_backend, fake_dir, &conf, &g, &e);
+        assert_int_equal(rc, ERR_BUNDLE);
+        if (strncmp(e.msg, t[i].msg, strlen(t[i].msg)) != 0) {
+            fail_msg("%s: %s", t[i].wrong, e.msg);
+        }
+    }
+    /* a mask that is used in some other way: columns */
+    set_variant(&variants[7]);
+    fake_rows.wrong = "use";
+    unit_ok(engine_open_with(&fake_rows_backend, fake_dir, &conf, &g, &e), &e);
+    engine_ready(g, &r);
+    assert_int_equal(r.t_max, 4);
+    struct engine_seq *s = new_seq(g);
+    fake_rows.calls = 0;
+    feed(s, text, 9, 0);
+    assert_int_equal(fake_rows.calls, 0);
+    engine_seq_close(s);
+    engine_close(g);
+}
+
 static void test_ready(void **state)
 {
     (void)state;
@@ -483,6 +531,16 @@ static void test_ready(void **state)
     assert_int_equal(r.t_max, 8);
     assert_int_equal(r.state_bytes, 2 * 2 * FAKE_S * 2);
     engine_close(g);
+    g = open_variant(&variants[7]);
+    engine_ready(g, &r);
+    assert_int_equal(r.t_max, 512);
+    assert_int_equal(r.batch_max, 512);
+    assert_int_equal(r.state_bytes, 2 * FAKE_S * 2);
+    engine_close(g);
+    g = open_variant(&variants[9]);
+    engine_ready(g, &r);
+    assert_int_equal(r.t_max, 3);
+    engine_close(g);
     engine_close(NULL);
     engine_seq_close(NULL);
 }
@@ -498,6 +556,7 @@ int main(void)
         cmocka_unit_test(test_drafts_change_nothing),
         cmocka_unit_test(test_step_refused),
         cmocka_unit_test(test_wrong_packages),
+        cmocka_unit_test(test_wrong_rows),
         cmocka_unit_test(test_ready),
     };
     return cmocka_run_group_tests(tests, fake_setup, fake_teardown);

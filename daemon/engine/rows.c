@@ -1,0 +1,417 @@
+/* rows.c - evaluation on a backend that runs rows of any sequences: all of
+ * them pass through every matrix together (design 7, continuous batching).
+ *
+ *   evals --next_batch--> rows of a batch --shards--> hidden --pack--> wanted
+ *   rows --heads, a slice at a time--> logits --> each eval's fn
+ *
+ * A batch takes the short evals first (decoding, drafts), then prompts with
+ * what room is left; what does not fit waits for the next batch. A backend
+ * cannot say whose row made a batch fail, so then each eval of it is run again
+ * alone: positions are only written once more, with the same values.
+ */
+#include <string.h>
+
+#include "base/num.h"
+#include "engine/impl.h"
+
+#define ROW_ALIGN  64                       /* bytes: rows begin cache lines */
+#define SHORT_ROWS (ENGINE_DRAFTS_MAX + 1U) /* not more than this first */
+
+/* --- open, close --- */
+
+/* Rows that every shard and head takes; 0: not all run rows. */
+static uint32_t rows_of(const struct engine *g)
+{
+    const struct backend *be = g->be;
+    size_t max = ENGINE_STEP_ROWS_MAX;
+    if (be->predict_rows == NULL || be->state_fork == NULL ||
+        be->state_truncate == NULL) {
+        return 0;
+    }
+    for (size_t i = 0; i < g->n_shards + g->n_heads; i++) {
+        const struct shard *s =
+            i < g->n_shards ? &g->shards[i] : &g->heads[i - g->n_shards];
+        max = s->rows != NULL ? num_min(max, s->rows->info.rows_max) : 0;
+    }
+    return (uint32_t)max;
+}
+
+/* (max, *ld) floats for rows of `width`. */
+static float *array(uint32_t max, size_t width, size_t *ld)
+{
+    size_t unit = ROW_ALIGN / sizeof(float);
+    *ld = (width + unit - 1) / unit * unit;
+    return aligned_alloc(ROW_ALIGN, max * *ld * sizeof(float));
+}
+
+static int make_batch(struct rows *b, const struct engine *g, size_t n_in,
+                      struct err *e)
+{
+    bool ok = true;
+    for (size_t i = 0; i < 2; i++) {
+        size_t half = g->in.rope[i].half;
+        b->x[i] = array(b->max, g->b->d_model, &b->ld);
+        b->lo[i] = calloc(b->max, sizeof(*b->lo[i]));
+        b->hi[i] = calloc(b->max, sizeof(*b->hi[i]));
+        ok = ok && b->x[i] != NULL && b->lo[i] != NULL && b->hi[i] != NULL;
+        if (half > 0) {
+            b->cos[i] = array(b->max, half, &b->ld_rope[i]);
+            b->sin[i] = array(b->max, half, &b->ld_rope[i]);
+            ok = ok && b->cos[i] != NULL && b->sin[i] != NULL;
+        }
+    }
+    b->write = calloc(b->max, sizeof(*b->write));
+    b->state = calloc(b->max, sizeof(struct backend_state *));
+    b->parts = calloc(b->max, sizeof(*b->parts));
+    b->in = calloc(n_in, sizeof(*b->in));
+    b->in_lo = calloc(n_in, sizeof(uint32_t *));
+    b->in_hi = calloc(n_in, sizeof(uint32_t *));
+    ok = ok && b->write != NULL && b->state != NULL && b->parts != NULL &&
+         b->in != NULL && b->in_lo != NULL && b->in_hi != NULL;
+    return ok ? 0 : err_set(e, ERR_NOMEM, "rows");
+}
+
+int rows_init(struct engine *g, struct err *e)
+{
+    static const unsigned ropes = 1U << ROLE_COS | 1U << ROLE_SIN |
+                                  1U << ROLE_COS_LOCAL | 1U << ROLE_SIN_LOCAL;
+    struct rows *b = &g->rows;
+    uint32_t max = rows_of(g);
+    unsigned uses = 0;
+    size_t n_in = 1;
+    for (size_t i = 0; i < g->n_shards; i++) {
+        struct shard *s = &g->shards[i];
+        s->rows = max > 0 ? s->rows : NULL;
+        uses |= shard_uses(s);
+        n_in = num_max(n_in, max > 0 ? s->rows->info.n_in : 0);
+    }
+    if (max == 0) {
+        return 0;
+    }
+    b->max = max;
+    size_t slice = LOGITS_BYTES_MAX / sizeof(float) / g->b->vocab;
+    b->slice = (uint32_t)num_max(1, num_min(slice, max));
+    int rc = inputs_init(&g->in, g->b, 1, uses & ropes, e);
+    return rc < 0 ? rc : make_batch(b, g, n_in, e);
+}
+
+void rows_fini(struct rows *b)
+{
+    for (size_t i = 0; i < 2; i++) {
+        free(b->x[i]);
+        free(b->cos[i]);
+        free(b->sin[i]);
+        free(b->lo[i]);
+        free(b->hi[i]);
+    }
+    free(b->write);
+    free(b->state);
+    free(b->parts);
+    free(b->in);
+    free(b->in_lo);
+    free(b->in_hi);
+    *b = (struct rows){0};
+}
+
+/* --- a batch --- */
+
+/* The next k rows of v. */
+static void add_part(struct rows *b, struct eval *v, uint32_t k)
+{
+    uint32_t skip = v->n - v->want; /* rows without logits */
+    uint32_t end = v->done + k;
+    uint32_t wanted = end > skip ? (uint32_t)num_min(end - skip, k) : 0;
+    b->parts[b->n_parts++] = (struct part){.v = v, .n = k, .wanted = wanted};
+    b->n += k;
+}
+
+/* False: nothing is left to run. */
+static bool next_batch(struct rows *b, struct eval *v, size_t n, uint32_t limit)
+{
+    b->n = 0;
+    b->n_parts = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (v[i].rc == 0 && v[i].alone) {
+            v[i].alone = false;
+            add_part(b, &v[i], (uint32_t)num_min(v[i].n - v[i].done, limit));
+            return true;
+        }
+    }
+    for (int prompts = 0; prompts < 2; prompts++) {
+        for (size_t i = 0; i < n && b->n < limit; i++) {
+            uint32_t left = v[i].rc == 0 ? v[i].n - v[i].done : 0;
+            if (left > 0 && (left > SHORT_ROWS) == prompts) {
+                add_part(b, &v[i], (uint32_t)num_min(left, limit - b->n));
+            }
+        }
+    }
+    return b->n > 0;
+}
+
+static void fill_x(struct engine *g)
+{
+    struct rows *b = &g->rows;
+    float *x = b->x[0];
+    for (uint32_t p = 0; p < b->n_parts; p++) {
+        const struct eval *v = b->parts[p].v;
+        const int32_t *tokens = v->s->tokens + v->s->n + v->done;
+        for (uint32_t i = 0; i < b->parts[p].n; i++, x += b->ld) {
+            inputs_embed_row(&g->in, g->embed.p, g->b->embed_scale,
+                             g->b->residual_scale, tokens[i], x);
+        }
+    }
+}
+
+static void fill_places(struct engine *g)
+{
+    struct rows *b = &g->rows;
+    uint32_t r = 0;
+    for (uint32_t p = 0; p < b->n_parts; p++) {
+        const struct eval *v = b->parts[p].v;
+        uint32_t pos = v->s->n + v->done;
+        for (uint32_t i = 0; i < b->parts[p].n; i++, pos++, r++) {
+            b->write[r] = pos;
+            for (size_t k = 0; k < 2; k++) {
+                inputs_sight(&g->in, k, pos, &b->lo[k][r], &b->hi[k][r]);
+                if (b->cos[k] != NULL) {
+                    size_t at = r * b->ld_rope[k];
+                    inputs_rope_row(&g->in, k, pos, b->cos[k] + at,
+                                    b->sin[k] + at);
+                }
+            }
+        }
+    }
+}
+
+/* --- layers --- */
+
+/* Each input of a shard; x is at hand. */
+static void bind_inputs(struct rows *b, const struct unit *u, const float *x)
+{
+    for (size_t k = 0; k < u->info.n_in; k++) {
+        b->in[k] = (struct backend_row_in){0};
+        b->in_lo[k] = NULL;
+        b->in_hi[k] = NULL;
+        size_t local = u->roles[k] == ROLE_COS_LOCAL ||
+                       u->roles[k] == ROLE_SIN_LOCAL ||
+                       u->roles[k] == ROLE_MASK_LOCAL;
+        switch (u->roles[k]) {
+        case ROLE_X:
+            b->in[k] = (struct backend_row_in){x, b->ld};
+            break;
+        case ROLE_COS:
+        case ROLE_COS_LOCAL:
+            b->in[k] =
+                (struct backend_row_in){b->cos[local], b->ld_rope[local]};
+            break;
+        case ROLE_SIN:
+        case ROLE_SIN_LOCAL:
+            b->in[k] =
+                (struct backend_row_in){b->sin[local], b->ld_rope[local]};
+            break;
+        case ROLE_MASK:
+        case ROLE_MASK_LOCAL:
+            b->in_lo[k] = b->lo[local];
+            b->in_hi[k] = b->hi[local];
+            break;
+        case ROLE_WRITE:
+            break;
+        case ROLE_PAST:
+            must(u->roles[k] != ROLE_PAST); /* unit.c leaves it out */
+        }
+    }
+}
+
+/* One shard or head on n rows of x. */
+static int run_unit(struct engine *g, const struct shard *sh, const float *x,
+                    uint32_t n, struct backend_state *const *state, float *y,
+                    size_t ldy, struct err *e)
+{
+    struct rows *b = &g->rows;
+    const struct unit *u = sh->rows;
+    bind_inputs(b, u, x);
+    const struct backend_rows in = {
+        .n = n,
+        .in = b->in,
+        .state = u->info.n_states > 0 ? state : NULL,
+        .write = b->write,
+        .lo = b->in_lo,
+        .hi = b->in_hi,
+    };
+    struct backend_row_out out = {.name = sh->out, .p = y, .ld = ldy};
+    int rc = g->be->predict_rows(u->m, &in, &out, 1, e);
+    return rc < 0 ? err_prefix(e, "%s", sh->path) : 0;
+}
+
+/* The whole batch through every shard; *hidden: (n, ld). */
+static int run_layers(struct engine *g, float **hidden,
+                      struct engine_times *times, struct err *e)
+{
+    struct rows *b = &g->rows;
+    uint64_t at = now_us();
+    fill_x(g);
+    spent(&at, &times->us_embed);
+    fill_places(g);
+    spent(&at, &times->us_masks);
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < g->n_shards; i++) {
+        uint32_t r = 0;
+        for (uint32_t p = 0; p < b->n_parts; p++) {
+            for (uint32_t k = 0; k < b->parts[p].n; k++) {
+                b->state[r++] = b->parts[p].v->s->states[i];
+            }
+        }
+        rc = run_unit(g, &g->shards[i], b->x[i % 2], b->n, b->state,
+                      b->x[(i + 1) % 2], b->ld, e);
+    }
+    spent(&at, &times->us_layers);
+    *hidden = b->x[g->n_shards % 2];
+    return rc;
+}
+
+/* --- heads --- */
+
+/* Rows whose logits are wanted to the front, in order. Returns how many. */
+static uint32_t pack(const struct rows *b, float *hidden)
+{
+    uint32_t n = 0;
+    uint32_t r = 0;
+    for (uint32_t p = 0; p < b->n_parts; p++) {
+        const struct part *part = &b->parts[p];
+        r += part->n - part->wanted;
+        if (n < r) {
+            memmove(hidden + n * b->ld, hidden + r * b->ld,
+                    part->wanted * b->ld * sizeof(*hidden));
+        }
+        n += part->wanted;
+        r += part->wanted;
+    }
+    return n;
+}
+
+static int run_heads(struct engine *g, const float *x, uint32_t n, float *out,
+                     struct err *e)
+{
+    for (size_t h = 0; h < g->n_heads; h++) {
+        int rc = run_unit(g, &g->heads[h], x, n, NULL,
+                          out + g->b->heads[h].vocab_first, g->b->vocab, e);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    return 0;
+}
+
+/* Logits of wanted rows [first, first + n) of the batch to whom they belong.
+ * An eval that failed takes no more. */
+static void hand_out(struct engine *g, const float *logits, uint32_t first,
+                     uint32_t n)
+{
+    struct rows *b = &g->rows;
+    uint32_t at = 0; /* wanted row that a part begins with */
+    for (uint32_t p = 0; p < b->n_parts; p++) {
+        const struct part *part = &b->parts[p];
+        struct eval *v = part->v;
+        uint32_t from = (uint32_t)num_max(first, at);
+        uint32_t to = (uint32_t)num_min(first + n, at + part->wanted);
+        if (from < to && v->rc == 0 && v->fn != NULL) {
+            uint32_t row = v->done + part->n - part->wanted + (from - at);
+            v->rc = v->fn(v->ctx, row, to - from,
+                          logits + (size_t)(from - first) * g->b->vocab, v->e);
+        }
+        at += part->wanted;
+    }
+}
+
+static void fail_wanted(const struct rows *b, uint32_t first, int rc,
+                        const struct err *e)
+{
+    uint32_t at = 0;
+    for (uint32_t p = 0; p < b->n_parts; p++) {
+        struct eval *v = b->parts[p].v;
+        at += b->parts[p].wanted;
+        if (at > first && b->parts[p].wanted > 0 && v->rc == 0) {
+            v->rc = rc;
+            *v->e = *e;
+        }
+    }
+}
+
+static void run_wanted(struct engine *g, float *hidden,
+                       struct engine_times *times)
+{
+    const struct rows *b = &g->rows;
+    uint64_t at = now_us();
+    uint32_t n = pack(b, hidden);
+    uint32_t k = 0;
+    for (uint32_t i = 0; i < n; i += k) {
+        struct err e;
+        const struct eval *v = b->parts[0].v;
+        float *to = g->logits;
+        k = (uint32_t)num_min(n - i, b->slice);
+        if (v->fn == NULL) { /* all of its rows stand in g->logits */
+            uint32_t row = v->done + b->parts[0].n - n + i;
+            to += (size_t)(row - (v->n - v->want)) * g->b->vocab;
+        }
+        int rc = run_heads(g, hidden + i * b->ld, k, to, &e);
+        spent(&at, &times->us_head);
+        if (rc < 0) {
+            fail_wanted(b, i, rc, &e);
+            return;
+        }
+        hand_out(g, to, i, k);
+        at = now_us(); /* the fn's time is the fn's */
+    }
+}
+
+/* --- evaluation --- */
+
+static int logits_ready(struct engine *g, const struct eval *v, size_t n,
+                        struct err *e)
+{
+    uint32_t rows = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t need = v[i].fn != NULL ? g->rows.slice : v[i].want;
+        rows = v[i].want > 0 ? (uint32_t)num_max(rows, need) : rows;
+        must(v[i].fn != NULL || n == 1);
+    }
+    return logits_room(g, rows, e);
+}
+
+static void run_batch(struct engine *g, struct engine_times *times)
+{
+    struct rows *b = &g->rows;
+    struct err e;
+    float *hidden = NULL;
+    int rc = run_layers(g, &hidden, times, &e);
+    if (rc == 0) {
+        run_wanted(g, hidden, times);
+    }
+    for (uint32_t p = 0; p < b->n_parts; p++) {
+        struct eval *v = b->parts[p].v;
+        if (rc == 0) {
+            v->done += b->parts[p].n;
+        } else if (b->n_parts > 1) {
+            v->alone = true;
+        } else {
+            v->rc = rc;
+            *v->e = e;
+        }
+    }
+}
+
+void rows_run(struct engine *g, struct eval *v, size_t n, uint32_t chunk,
+              struct engine_times *times)
+{
+    uint32_t max = g->rows.max;
+    struct err e;
+    int rc = logits_ready(g, v, n, &e);
+    for (size_t i = 0; rc < 0 && i < n; i++) {
+        v[i].rc = rc;
+        *v[i].e = e;
+    }
+    chunk = chunk == 0 || chunk > max ? max : chunk;
+    while (next_batch(&g->rows, v, n, chunk)) {
+        run_batch(g, times);
+    }
+}

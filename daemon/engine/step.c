@@ -1,0 +1,141 @@
+/* step.c - a step: sequences that prefill, decode or verify drafts, together.
+ *
+ * Rows that cannot run are sorted out first and hurt nobody else. The others
+ * run as one evaluation; as the logits of a row arrive, its token is drawn if
+ * all the drafts before it were drawn too, else the row was for nothing.
+ */
+#include <string.h>
+
+#include "base/num.h"
+#include "engine/impl.h"
+
+/* Draw behind the last token, then behind each draft that was drawn. Rows are
+ * numbers among the step's tokens and drafts. */
+static int on_logits(void *ctx, uint32_t first, uint32_t n, const float *logits,
+                     struct err *e)
+{
+    struct step *st = ctx;
+    const struct msg_row *row = st->r->row;
+    struct msg_row_done *done = st->r->done;
+    const struct engine_seq *s = st->r->seq;
+    uint64_t at = now_us();
+    int rc = 0;
+    for (uint32_t i = 0; rc == 0 && i < n; i++) {
+        uint32_t j = first + i - (row->n_tokens - 1); /* drafts before it */
+        if (done->n_accepted < j) {
+            break; /* one of them was not drawn */
+        }
+        struct msg_token *t = &done->tokens[j];
+        rc = sampler_draw(s->g->sampler, logits + (size_t)i * s->g->b->vocab,
+                          &row->sampling, s->tokens, s->n + row->n_tokens + j,
+                          row->out_index + j, t, e);
+        if (rc == 0) {
+            done->n_tokens = j + 1;
+            done->n_accepted += j < st->drafts && t->id == row->drafts[j];
+        }
+    }
+    spent(&at, &st->times->us_sample);
+    return rc;
+}
+
+/* Check a row and put its tokens behind the sequence's. */
+static int begin(struct step *st, struct eval *v)
+{
+    struct engine_row *r = st->r;
+    struct engine_seq *s = r->seq;
+    const struct msg_row *row = r->row;
+    struct err *e = &r->err;
+    if (s->in_step) {
+        return err_set(e, ERR_CONFLICT, "the sequence is twice in the step");
+    }
+    if (row->position != s->n) {
+        return err_set(e, ERR_CONFLICT, "position %u, the sequence has %u",
+                       row->position, s->n);
+    }
+    if (row->n_tokens == 0) {
+        return err_set(e, ERR_INVALID, "a row without tokens");
+    }
+    int rc = check_tokens(s, row->tokens, row->n_tokens, e);
+    if (rc < 0) {
+        return rc;
+    }
+    uint32_t at = s->n + row->n_tokens;
+    uint32_t room = s->g->b->context - at;
+    st->drafts = row->sample ? (uint32_t)num_min(row->n_drafts, room) : 0;
+    memcpy(s->tokens + s->n, row->tokens, row->n_tokens * sizeof(*s->tokens));
+    for (uint32_t i = 0; i < st->drafts; i++) {
+        if (row->drafts[i] < 0 || (uint32_t)row->drafts[i] >= s->g->b->vocab) {
+            return err_set(e, ERR_INVALID, "draft %d of %u", row->drafts[i],
+                           s->g->b->vocab);
+        }
+        s->tokens[at + i] = row->drafts[i];
+    }
+    *r->done = (struct msg_row_done){.seq = row->seq};
+    *v = (struct eval){.s = s,
+                       .n = row->n_tokens + st->drafts,
+                       .want = row->sample ? st->drafts + 1 : 0,
+                       .fn = on_logits,
+                       .ctx = st,
+                       .e = e};
+    s->in_step = true;
+    return 0;
+}
+
+/* Rejected drafts stay behind the length, where nothing sees them. */
+static void finish(const struct step *st, int rc)
+{
+    struct engine_seq *s = st->r->seq;
+    st->r->rc = rc;
+    s->in_step = false;
+    if (rc == 0) {
+        s->n += st->r->row->n_tokens + st->r->done->n_accepted;
+        st->r->done->length = s->n;
+    }
+}
+
+/* At most ENGINE_SEQS_MAX of them. */
+static void run_some(struct engine *g, struct engine_row *rows, size_t n,
+                     struct engine_times *times)
+{
+    size_t k = 0; /* rows that run: evals and steps [0, k) */
+    for (size_t i = 0; i < n; i++) {
+        struct step *st = &g->steps[k];
+        *st = (struct step){.r = &rows[i], .times = times};
+        rows[i].rc = begin(st, &g->evals[k]);
+        k += rows[i].rc == 0;
+    }
+    if (g->rows.max > 0) {
+        rows_run(g, g->evals, k, 0, times);
+    }
+    for (size_t i = 0; i < k; i++) {
+        if (g->rows.max == 0) {
+            columns_run(&g->evals[i], 0, times);
+        }
+        finish(&g->steps[i], g->evals[i].rc);
+    }
+}
+
+void engine_step_rows(struct engine *g, struct engine_row *rows, size_t n,
+                      struct engine_times *times)
+{
+    struct engine_times mine = {0};
+    for (size_t at = 0; at < n; at += ENGINE_SEQS_MAX) {
+        run_some(g, rows + at, num_min(n - at, ENGINE_SEQS_MAX),
+                 times != NULL ? times : &mine);
+    }
+}
+
+int engine_step(struct engine_seq *s, const struct msg_row *row,
+                struct msg_row_done *ret, struct engine_times *times,
+                struct err *e)
+{
+    struct msg_row_done done;
+    struct engine_row r = {.seq = s, .row = row, .done = &done};
+    engine_step_rows(s->g, &r, 1, times);
+    if (r.rc < 0) {
+        *e = r.err;
+        return r.rc;
+    }
+    *ret = done;
+    return 0;
+}
