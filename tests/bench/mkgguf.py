@@ -43,7 +43,7 @@ class Shape:
 SHAPES = {
     "0.5b": Shape("qwen2", 24, 896, 14, 2, 64, 4864, 151936, bias=True, rope_base=1e6),
     "1.5b": Shape("qwen2", 28, 1536, 12, 2, 128, 8960, 151936, bias=True, rope_base=1e6),
-    "phi4-mini": Shape("llama", 32, 3072, 24, 8, 128, 8192, 200064, rope_dim=96, eps=1e-5, context=131072),
+    "phi4-mini": Shape("llama", 32, 3072, 24, 8, 128, 8192, 200064, eps=1e-5, context=131072),
     "gemma": Shape("gemma3", 18, 640, 4, 1, 256, 2048, 262144, rope_base=1e6, window=512),
     "tiny-llama": Shape("llama", 3, 64, 4, 2, 32, 160, 512, tied=False, eps=1e-5, context=256),
     "tiny-qwen2": Shape("qwen2", 3, 128, 4, 2, 32, 256, 640, bias=True, rope_base=1e6, context=256),
