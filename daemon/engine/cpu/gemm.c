@@ -253,6 +253,7 @@ static void block(void *ctx, size_t begin, size_t end, unsigned worker)
     case WEIGHT_F32:
         rows_run(g, WEIGHT_F32, w, begin, end);
         break;
+    case WEIGHT_I4: /* gemm_weight */
     case WEIGHT_ROWS:
         decoded_run(g, begin, end, worker);
         break;
@@ -262,13 +263,13 @@ static void block(void *ctx, size_t begin, size_t end, unsigned worker)
 void gemm_weight(struct gemm *g, const struct weight *w, size_t row0,
                  size_t rows)
 {
-    g->kind = w->kind;
+    g->kind = w->kind == WEIGHT_I4 ? WEIGHT_ROWS : w->kind;
     g->ldw = w->cols;
     g->k = w->cols;
     g->rows = rows;
     g->src = w;
     g->src_row = row0;
-    if (w->kind != WEIGHT_ROWS) {
+    if (g->kind != WEIGHT_ROWS) {
         g->w = row_at(w->kind, w->data, row0 * w->cols);
         g->scale = w->scale != NULL ? w->scale + row0 : NULL;
     }

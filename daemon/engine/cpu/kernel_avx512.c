@@ -1,7 +1,121 @@
-/* kernel_avx512.c - the "avx512" set of inner loops. */
-#include "engine/cpu/kernel_impl.h"
+/* kernel_avx512.c - the "avx512" set: F, BW, VL and VNNI. */
+#include <immintrin.h>
+
+#include "engine/cpu/attend_impl.h"
+#include "engine/cpu/linear_impl.h"
 #include "engine/cpu/simd.h"
+
+#define VB        64
+#define FEW_COLS  6
+#define MANY_VECS 2
+#define MANY_COLS 8
+
+typedef __m512i vi;
+
+INLINE vi vi_zero(void)
+{
+    return _mm512_setzero_si512();
+}
+
+INLINE vi vi_load(const int16_t *p)
+{
+    return _mm512_loadu_si512((const void *)p);
+}
+
+INLINE void vi_store(int16_t *p, vi a)
+{
+    _mm512_storeu_si512((void *)p, a);
+}
+
+INLINE vi vi_dot(vi acc, vi w, vi x)
+{
+    return _mm512_dpwssd_epi32(acc, w, x);
+}
+
+INLINE vi vi_pair(const int16_t *q)
+{
+    int32_t pair = 0;
+    memcpy(&pair, q, sizeof(pair));
+    return _mm512_set1_epi32(pair);
+}
+
+INLINE void vi_split8(const int8_t *p, vi w[2])
+{
+    __m512i b = _mm512_loadu_si512((const void *)p);
+    w[0] = _mm512_srai_epi16(_mm512_slli_epi16(b, 8), 8);
+    w[1] = _mm512_srai_epi16(b, 8);
+}
+
+INLINE void vi_split4(const uint8_t *p, vi w[2])
+{
+    __m512i b = _mm512_cvtepi8_epi16(_mm256_loadu_si256((const void *)p));
+    w[0] = _mm512_srai_epi16(_mm512_slli_epi16(b, 12), 12);
+    w[1] = _mm512_srai_epi16(b, 4);
+}
+
+INLINE vi add_across(vi a, vi b)
+{
+    return _mm512_add_epi32(_mm512_unpacklo_epi32(a, b),
+                            _mm512_unpackhi_epi32(a, b));
+}
+
+INLINE void vi_sum4(const vi a[4], float out[4], bool first)
+{
+    vi p = add_across(a[0], a[1]);
+    vi q = add_across(a[2], a[3]);
+    vi s = _mm512_add_epi32(_mm512_unpacklo_epi64(p, q),
+                            _mm512_unpackhi_epi64(p, q));
+    __m256i h = _mm256_add_epi32(_mm512_castsi512_si256(s),
+                                 _mm512_extracti64x4_epi64(s, 1));
+    __m128 f = _mm_cvtepi32_ps(_mm_add_epi32(_mm256_castsi256_si128(h),
+                                             _mm256_extracti128_si256(h, 1)));
+    _mm_storeu_ps(out, first ? f : _mm_add_ps(_mm_loadu_ps(out), f));
+}
+
+INLINE void vi_floats(float *out, vi a, bool first)
+{
+    __m512 f = _mm512_cvtepi32_ps(a);
+    _mm512_storeu_ps(out, first ? f : _mm512_add_ps(_mm512_loadu_ps(out), f));
+}
+
+/* 16 x 16 of int32: each 4 x 4 in its lane of 128 bits, then the lanes. */
+INLINE void vi_transpose(vi t[16])
+{
+    UNSET vi a[16];
+    for (int i = 0; i < 16; i += 2) {
+        a[i] = _mm512_unpacklo_epi32(t[i], t[i + 1]);
+        a[i + 1] = _mm512_unpackhi_epi32(t[i], t[i + 1]);
+    }
+    for (int i = 0; i < 16; i += 4) {
+        t[i] = _mm512_unpacklo_epi64(a[i], a[i + 2]);
+        t[i + 1] = _mm512_unpackhi_epi64(a[i], a[i + 2]);
+        t[i + 2] = _mm512_unpacklo_epi64(a[i + 1], a[i + 3]);
+        t[i + 3] = _mm512_unpackhi_epi64(a[i + 1], a[i + 3]);
+    }
+    for (int i = 0; i < 4; i++) {
+        a[i] = _mm512_shuffle_i32x4(t[i], t[i + 4], 0x88);
+        a[i + 4] = _mm512_shuffle_i32x4(t[i], t[i + 4], 0xdd);
+        a[i + 8] = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0x88);
+        a[i + 12] = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0xdd);
+    }
+    for (int i = 0; i < 8; i++) {
+        t[i] = _mm512_shuffle_i32x4(a[i], a[i + 8], 0x88);
+        t[i + 8] = _mm512_shuffle_i32x4(a[i], a[i + 8], 0xdd);
+    }
+}
+
+#include "engine/cpu/kernel_x86.h"
+#include "engine/cpu/linear_int.h"
+#include "engine/cpu/linear_round.h"
 
 const struct kernels kernels_avx512 = {
     .name = "avx512",
+    .k_step = VB,
+    .round_row = round_row,
+    .split_row = split_row,
+    .int_few = int_few,
+    .int_many = int_many,
+    .many = 24,
+    .attend_product = attend_product,
+    .attend_weigh = attend_weigh,
 };

@@ -12,26 +12,35 @@
 #include "engine/cpu/kernel.h"
 
 struct linear_job;
+struct attend_product;
 
 struct kernels {
     const char *name;
 
     /* --- products (linear_impl.h) --- */
 
-    /* Round n values to integers: q[k] (and lo[k] of a wide row) in the order
-     * in which this set's products read them, zeros up to k_pad. */
-    size_t k_step; /* k_pad is a multiple of it */
-    void (*round_row)(const float *x, size_t k, size_t k_pad, int16_t *q,
-                      int16_t *lo, bool *wide, float *scale);
-    /* Rows [begin, end) of the weight with every column: integer weights for
-     * few and for many columns, and the canonical fp32 reduction. */
-    void (*int_few)(const struct linear_job *j, size_t begin, size_t end);
+    /* Round k values to integers in the order in which this set's products
+     * read them, zeros up to k_pad. True: the row is wide, and wants split_row
+     * in its place; *scale is then that of the two columns. NaN and infinity:
+     * *scale is NaN. */
+    size_t k_step; /* k_pad is k rounded up to a multiple */
+    bool (*round_row)(const float *x, size_t k, size_t k_pad, int16_t *q,
+                      float *scale);
+    void (*split_row)(const float *x, size_t k, size_t k_pad, int16_t *hi,
+                      int16_t *lo);
+    /* Rows [begin, end) of an integer weight with every column; the second is
+     * the better one for many columns. scratch: linear_scratch(). */
+    void (*int_few)(const struct linear_job *j, size_t begin, size_t end,
+                    void *scratch);
     void (*int_many)(const struct linear_job *j, size_t begin, size_t end,
                      void *scratch);
-    void (*real)(const struct linear_job *j, size_t begin, size_t end,
-                 void *scratch);
+    size_t many; /* columns from which int_many is */
 
-    /* --- attention (attend.c) --- */
+    /* --- attention (attend_impl.h) --- */
+
+    void (*attend_product)(const struct attend_product *m);
+    void (*attend_weigh)(float *x, size_t begin, size_t end, bool divide,
+                         float scale, float *ret_max, float *ret_sum);
 };
 
 #if defined(__x86_64__)

@@ -6,10 +6,10 @@
  * Integer weights (int8, int4) are read where they lie in the package and meet
  * activations rounded to 15 bits (|q| <= 16383) with one scale a row. Sums run
  * over blocks of LINEAR_BLOCK elements of k, inside which int32 is exact in any
- * order (1024 * 128 * 16383 < 2^31), and the blocks' sums are added as floats in
- * the order of k: a row's bits depend on that row alone, on every instruction
- * set, for any number of rows and threads. A row whose peak is far above its
- * root mean square (an outlier channel) is held as two such integers,
+ * order (1024 * 128 * 16383 < 2^31), and the blocks' sums are added as floats
+ * in the order of k: a row's bits depend on that row alone, on every
+ * instruction set, for any number of rows and threads. A row whose peak is far
+ * above its root mean square (an outlier channel) is held as two such integers,
  * x = s * (hi * 2^15 + lo), which costs it the time of two rows and keeps its
  * small channels; whether it is depends on the row's own values only.
  *

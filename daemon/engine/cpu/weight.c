@@ -435,11 +435,14 @@ bool weight_is_op(const char *type)
     return strncmp(type, "constexpr_", 10) == 0;
 }
 
-/* int8 with one scale a row and no offset is the form with its own kernel. */
-static int prefer_i8(struct arena *a, struct weight *w, struct err *e)
+/* int8 or int4 with one scale a row and no offset have kernels of their own. */
+static int prefer_int(struct arena *a, struct weight *w, struct err *e)
 {
-    if (w->kind != WEIGHT_ROWS || w->lut != NULL || w->round ||
-        w->raw->type.dtype != MIL_INT8) {
+    if (w->kind != WEIGHT_ROWS || w->lut != NULL || w->round) {
+        return 0;
+    }
+    bool i8 = w->raw->type.dtype == MIL_INT8;
+    if (!i8 && (w->raw->type.dtype != MIL_INT4 || w->cols % 2 != 0)) {
         return 0;
     }
     for (int i = 1; i < w->type.rank; i++) {
@@ -462,7 +465,7 @@ static int prefer_i8(struct arena *a, struct weight *w, struct err *e)
     }
     w->scale = s;
     w->data = w->raw->data;
-    w->kind = WEIGHT_I8;
+    w->kind = i8 ? WEIGHT_I8 : WEIGHT_I4;
     return 0;
 }
 
@@ -499,7 +502,7 @@ static int of_op(struct arena *a, const struct mil_op *op, bool round,
             }
             if (rc == 0) {
                 w->round = round && op->outputs[0]->type.dtype == MIL_FP16;
-                rc = prefer_i8(a, w, e);
+                rc = prefer_int(a, w, e);
             }
             if (rc == 0) {
                 *ret = w;
@@ -558,6 +561,11 @@ static void raw_run(const struct mil_const *c, uint64_t at, size_t n,
     } else if (c->type.dtype == MIL_UINT8) {
         for (size_t i = 0; i < n; i++) {
             out[i] = (float)u[at + i];
+        }
+    } else if (c->type.dtype == MIL_INT4) {
+        for (size_t i = 0; i < n; i++) {
+            int v = (u[(at + i) / 2] >> ((at + i) % 2 * 4)) & 15;
+            out[i] = (float)((v ^ 8) - 8);
         }
     } else {
         for (size_t i = 0; i < n; i++) {
@@ -680,6 +688,7 @@ void weight_row(const struct weight *w, size_t row, float *out)
         }
         break;
     }
+    case WEIGHT_I4:
     case WEIGHT_ROWS:
         rows_row(w, row, out);
         break;

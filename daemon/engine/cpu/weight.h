@@ -16,6 +16,8 @@ enum weight_kind {
     WEIGHT_F32,  /* plain fp32 rows */
     WEIGHT_F16,  /* plain fp16 rows */
     WEIGHT_I8,   /* int8 times one scale a row, no offset */
+    WEIGHT_I4,   /* the same of int4, an even number in a row; all that
+                    WEIGHT_ROWS has is set too */
     WEIGHT_ROWS, /* anything else: weight_row */
 };
 
@@ -25,7 +27,7 @@ struct weight {
     struct mil_type type; /* of the decoded constant */
     size_t rows, cols;
     const void *data;   /* rows * cols elements of the kind's type */
-    const float *scale; /* WEIGHT_I8: one a row */
+    const float *scale; /* WEIGHT_I8, WEIGHT_I4: one a row */
 
     /* WEIGHT_ROWS */
     const struct mil_const *raw; /* data, or the indices of a table */
