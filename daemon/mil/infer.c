@@ -50,6 +50,13 @@ const struct mil_const *in_const(const struct infer *i, const char *name)
     return in_has(i, name) ? mil_op_const(i->op, name) : NULL;
 }
 
+const struct mil_const *in_const_at(const struct infer *i, const char *name,
+                                    size_t k)
+{
+    const struct mil_binding *b = &mil_op_arg(i->op, name)->b[k];
+    return b->imm != NULL ? b->imm : mil_value_const(b->value);
+}
+
 int in_fail(struct infer *i, int code, const char *name, const char *fmt, ...)
 {
     char text[200];
@@ -402,8 +409,9 @@ int mil_infer(const struct mil_op *op, int spec, struct mil_type *out,
                              : "operation %s is unknown (%s)",
                        op->type, mil_opset(spec));
     }
-    if (op->n_blocks > 0) {
-        return err_set(e, ERR_MIL_INVALID, "%s has no blocks", op->type);
+    if (op->n_blocks != (size_t)sig->n_blocks) {
+        return err_set(e, ERR_MIL_INVALID, "%s has %d blocks, not %zu",
+                       op->type, sig->n_blocks, op->n_blocks);
     }
     struct infer i = {
         .op = op, .sig = sig, .spec = spec, .out = out, .cap = cap, .e = e};

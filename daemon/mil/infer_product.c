@@ -239,11 +239,12 @@ int infer_attention(struct infer *i)
     return out_type(i, out.dtype, n, out.dims);
 }
 
-/* The two equations the loader takes: bnhv-style products over dimension -1 of
- * the first and -3 of the second value. */
+/* Each label has one size; 1 broadcasts, as the loader lets it. */
 int infer_einsum(struct infer *i)
 {
     const char *eq = "";
+    struct mil_einsum p;
+    int64_t size[MIL_EINSUM_LABELS] = {0};
     int rc = in_str(i, "equation", &eq);
     if (rc < 0) {
         return rc;
@@ -251,37 +252,28 @@ int infer_einsum(struct infer *i)
     if (in_count(i, "values") != 2) {
         return in_fail(i, ERR_MIL_INVALID, "values", "must be two");
     }
-    const struct mil_type *x = in_type_at(i, "values", 0);
-    const struct mil_type *y = in_type_at(i, "values", 1);
-    int n = x->rank;
-    /* abcd,adce->abce and abc,cbd->abd, with any letters */
-    static const char *const forms[] = {"012,213->013", "0123,0324->0124"};
-    char norm[16] = "";
-    char seen[8] = "";
-    size_t len = strlen(eq);
-    for (size_t k = 0; k < len && len < sizeof(norm); k++) {
-        char *at = strchr(seen, eq[k]);
-        if (eq[k] < 'a' || eq[k] > 'z') {
-            norm[k] = eq[k];
-        } else if (at != NULL) {
-            norm[k] = (char)('0' + (at - seen));
-        } else if (strlen(seen) < sizeof(seen) - 1) {
-            norm[k] = (char)('0' + strlen(seen));
-            seen[strlen(seen)] = eq[k];
-        }
-    }
-    if ((n != 3 && n != 4) || y->rank != n || strcmp(norm, forms[n - 3]) != 0) {
+    if (!mil_einsum_parse(eq, &p)) {
         return in_fail(i, ERR_MIL_INVALID, "equation", "\"%s\"", eq);
     }
-    struct mil_type out = *x;
-    int64_t d = 0;
-    int one = 1;
-    out.dims[n - 1] = y->dims[n - 1];
-    bool fits = dim_unify(x->dims[n - 1], y->dims[n - 3], &d) &&
-                dims_broadcast(&one, &out.dims[n - 2], 1, &y->dims[n - 2]) &&
-                (n == 3 || dims_broadcast(&one, &out.dims[0], 1, &y->dims[0]));
-    if (!fits) {
-        return in_fail(i, ERR_MIL_SHAPE, "values", "shapes do not fit");
+    for (int k = 0; k < p.n_labels; k++) {
+        size[k] = 1;
     }
-    return out_type(i, out.dtype, n, out.dims);
+    for (size_t v = 0; v < 2; v++) {
+        const struct mil_type *t = in_type_at(i, "values", v);
+        if (t->rank != p.rank[v]) {
+            return in_fail(i, ERR_MIL_SHAPE, "values",
+                           "rank %d, the equation has %d", t->rank, p.rank[v]);
+        }
+        for (int k = 0; k < t->rank; k++) {
+            int one = 1;
+            if (!dims_broadcast(&one, &size[p.in[v][k]], 1, &t->dims[k])) {
+                return in_fail(i, ERR_MIL_SHAPE, "values", "shapes do not fit");
+            }
+        }
+    }
+    int64_t dims[MIL_RANK_MAX];
+    for (int k = 0; k < p.out_rank; k++) {
+        dims[k] = size[p.out[k]];
+    }
+    return out_type(i, in_type_at(i, "values", 0)->dtype, p.out_rank, dims);
 }

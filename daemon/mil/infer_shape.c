@@ -454,3 +454,89 @@ int infer_reverse(struct infer *i)
     int rc = in_axes(i, "axes", in_type(i, "x")->rank, set, &n);
     return rc < 0 ? rc : out_like(i, "x");
 }
+
+/* The shapes of ref_tensors, each from begins to ends, one after the other. */
+int infer_reshape_like(struct infer *i)
+{
+    static const char *const names[] = {"begins", "ends", "end_masks"};
+    size_t n = in_count(i, "ref_tensors");
+    int64_t dims[MIL_RANK_MAX];
+    int rank = 0;
+    for (size_t k = 0; k < countof(names); k++) {
+        if (in_count(i, names[k]) != n) {
+            return in_fail(i, ERR_MIL_SHAPE, names[k],
+                           "%zu values for %zu tensors", in_count(i, names[k]),
+                           n);
+        }
+    }
+    for (size_t k = 0; k < n; k++) {
+        const struct mil_type *t = in_type_at(i, "ref_tensors", k);
+        int64_t from = 0;
+        int64_t to = 0;
+        bool end = false;
+        size_t got = 0;
+        if (!mil_const_ints(in_const_at(i, "begins", k), &from, 1, &got) ||
+            !mil_const_ints(in_const_at(i, "ends", k), &to, 1, &got) ||
+            !mil_const_bools(in_const_at(i, "end_masks", k), &end, 1, &got)) {
+            return in_fail(i, ERR_MIL_INVALID, "begins",
+                           "begins, ends and end_masks must be constant");
+        }
+        from = from < 0 ? from + t->rank : from;
+        to = end ? t->rank : to < 0 ? to + t->rank : to;
+        if (from < 0 || to > t->rank || to - from > (int)MIL_RANK_MAX - rank) {
+            return in_fail(i, ERR_MIL_SHAPE, "ref_tensors",
+                           "dimensions %lld to %lld of rank %d",
+                           (long long)from, (long long)to, t->rank);
+        }
+        for (; from < to; from++) {
+            dims[rank++] = t->dims[from];
+        }
+    }
+    int64_t have = 0;
+    int64_t want = 0;
+    const struct mil_type *x = in_type(i, "x");
+    if (volume(x->dims, x->rank, &have) && volume(dims, rank, &want) &&
+        have != want) {
+        return in_fail(i, ERR_MIL_SHAPE, "ref_tensors",
+                       "%lld elements do not fit x's %lld", (long long)want,
+                       (long long)have);
+    }
+    return out_type(i, x->dtype, rank, dims);
+}
+
+int infer_sliding_windows(struct infer *i)
+{
+    const struct mil_type *x = in_type(i, "x");
+    int64_t dims[MIL_RANK_MAX];
+    int64_t size = 0;
+    int64_t stride = 1;
+    int axis = 0;
+    int rc = in_axis(i, "axis", 0, x->rank, &axis);
+    if (rc == 0) {
+        rc = in_int(i, "size", &size);
+    }
+    if (rc == 0) {
+        rc = in_int(i, "stride", &stride);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    int64_t d = x->dims[axis];
+    if (x->rank == MIL_RANK_MAX || size < 1 || stride < 1 ||
+        (d >= 0 && size > d)) {
+        return in_fail(i, ERR_MIL_SHAPE, "size", "%lld by %lld of %lld",
+                       (long long)size, (long long)stride, (long long)d);
+    }
+    for (int k = 0; k < x->rank; k++) {
+        dims[k < axis ? k : k + 1] = x->dims[k];
+    }
+    dims[axis] = d < 0 ? MIL_UNKNOWN : (d - size) / stride + 1;
+    dims[axis + 1] = size;
+    return out_type(i, x->dtype, x->rank + 1, dims);
+}
+
+int infer_non_zero(struct infer *i)
+{
+    int64_t dims[2] = {MIL_UNKNOWN, in_type(i, "x")->rank};
+    return out_type(i, MIL_INT32, 2, dims);
+}

@@ -205,6 +205,19 @@ bool mil_type_equal(const struct mil_type *a, const struct mil_type *b);
 /* "fp16[1,64,?,1]" into out. */
 void mil_type_print(const struct mil_type *t, char *out, size_t size);
 
+/* --- einsum.c --- */
+
+/* Two operands; labels are numbered in order of appearance. */
+#define MIL_EINSUM_LABELS ((int)(2 * MIL_RANK_MAX))
+struct mil_einsum {
+    int n_labels;
+    int rank[2], in[2][MIL_RANK_MAX];
+    int out_rank, out[MIL_RANK_MAX];
+};
+/* false for what is no equation of two operands with an explicit result, or
+ * has a label twice in one term. */
+CHECKED bool mil_einsum_parse(const char *equation, struct mil_einsum *ret);
+
 /* --- validate.c --- */
 
 /* Refuse what a loader refuses: versions and opsets, description against

@@ -35,6 +35,7 @@ struct sig {
     bool attrs;       /* operands are attributes */
     int (*infer)(struct infer *i);
     const struct sig_operand *operands;
+    int n_blocks; /* of cond and while_loop */
 };
 
 /* The row for op in this spec version; NULL with *ret_known telling whether
@@ -71,6 +72,9 @@ const struct mil_type *in_type_at(const struct infer *i, const char *name,
 const struct mil_type *in_type(const struct infer *i, const char *name);
 /* NULL when absent or not known at compile time. */
 const struct mil_const *in_const(const struct infer *i, const char *name);
+/* The same of binding k of a tuple. */
+const struct mil_const *in_const_at(const struct infer *i, const char *name,
+                                    size_t k);
 /* Small constants; an absent operand leaves *ret as it is. What is present but
  * not constant, or does not fit, is an error. */
 CHECKED int in_int(struct infer *i, const char *name, int64_t *ret);
@@ -135,6 +139,7 @@ int infer_einsum(struct infer *i);
 
 /* --- infer_shape.c --- */
 int infer_reshape(struct infer *i);
+int infer_reshape_like(struct infer *i);
 int infer_transpose(struct infer *i);
 int infer_expand_dims(struct infer *i);
 int infer_squeeze(struct infer *i);
@@ -149,6 +154,8 @@ int infer_range(struct infer *i);
 int infer_shape(struct infer *i);
 int infer_band_part(struct infer *i);
 int infer_reverse(struct infer *i);
+int infer_sliding_windows(struct infer *i);
+int infer_non_zero(struct infer *i);
 
 /* --- infer_slice.c --- */
 int infer_slice(struct infer *i);
@@ -164,6 +171,10 @@ int infer_scatter_along(struct infer *i);
 int infer_scatter_nd(struct infer *i);
 int infer_topk(struct infer *i);
 int infer_one_hot(struct infer *i);
+
+/* --- infer_control.c --- */
+int infer_cond(struct infer *i);
+int infer_while(struct infer *i);
 
 /* --- infer_const.c --- */
 int infer_affine(struct infer *i);

@@ -56,6 +56,10 @@
     {                                    \
         n, SIG_NEED | SIG_TUPLE, v, d, 0 \
     }
+#define TUPLEC(n, v, d)                              \
+    {                                                \
+        n, SIG_NEED | SIG_TUPLE | SIG_CONST, v, d, 0 \
+    }
 #define STATE(n)                                     \
     {                                                \
         n, SIG_NEED | SIG_STATE, 0, F | BIT(INT8), 0 \
@@ -71,15 +75,20 @@
     }
 #define OP(op, f, ...)                                 \
     {                                                  \
-        op, 6, 10, false, infer_##f, LIST(__VA_ARGS__) \
+        op, 6, 10, false, infer_##f, LIST(__VA_ARGS__), 0 \
     }
 #define OPV(op, v, f, ...)                             \
     {                                                  \
-        op, v, 10, false, infer_##f, LIST(__VA_ARGS__) \
+        op, v, 10, false, infer_##f, LIST(__VA_ARGS__), 0 \
     }
 #define ATTRS(op, v, w, f, ...)                      \
     {                                                \
-        op, v, w, true, infer_##f, LIST(__VA_ARGS__) \
+        op, v, w, true, infer_##f, LIST(__VA_ARGS__), 0 \
+    }
+
+#define BLOCKS(op, f, ...)                                \
+    {                                                     \
+        op, 6, 10, false, infer_##f, LIST(__VA_ARGS__), 2 \
     }
 
 #define UNARY(op, d) OP(op, same, R("x", 'T', d))
@@ -106,6 +115,8 @@ static const struct sig sigs[] = {
     OP("gelu", gelu, R("x", 'T', F), DC("mode", 0, STR)),
     OP("leaky_relu", same, R("x", 'T', F), RC("alpha", 'T', F)),
     OP("elu", same, R("x", 'T', F), RC("alpha", 'T', F)),
+    OP("sigmoid_hard", same, R("x", 'T', F), RC("alpha", 'T', F),
+       RC("beta", 'T', F)),
     OP("clip", clip, R("x", 'T', F), RC("alpha", 'T', F), RC("beta", 'T', F)),
     OP("softmax", axis, R("x", 'T', F), DC("axis", 0, I)),
     OP("cumsum", axis, R("x", 'T', N), DC("axis", 0, I), DC("exclusive", 0, B),
@@ -126,14 +137,16 @@ static const struct sig sigs[] = {
     REDUCE("reduce_log_sum"), REDUCE("reduce_log_sum_exp"),
     ARG("reduce_argmax"), ARG("reduce_argmin"),
 
+    /* epsilon and constant_val: coremltools writes fp32 defaults into fp16
+     * programs of every opset */
     OP("layer_norm", layer_norm, R("x", 'T', F), OC("axes", 0, I),
-       OC("gamma", 'U', F), OC("beta", 'U', F), DC("epsilon", 'U', F)),
+       OC("gamma", 'U', F), OC("beta", 'U', F), DC("epsilon", 0, F)),
     OP("batch_norm", channel_norm, R("x", 'T', F), RC("mean", 'U', F),
        RC("variance", 'U', F), OC("gamma", 'U', F), OC("beta", 'U', F),
-       DC("epsilon", 'U', F)),
+       DC("epsilon", 0, F)),
     OP("instance_norm", channel_norm, R("x", 'T', F), OC("gamma", 'U', F),
-       OC("beta", 'U', F), DC("epsilon", 'U', F)),
-    OP("l2_norm", same, R("x", 'T', F), DC("epsilon", 'U', F)),
+       OC("beta", 'U', F), DC("epsilon", 0, F)),
+    OP("l2_norm", same, R("x", 'T', F), DC("epsilon", 0, F)),
 
     OP("conv", conv, R("x", 'T', F), R("weight", 'U', F), O("bias", 'U', F),
        DC("strides", 0, I), DC("pad_type", 0, STR), DC("pad", 0, I),
@@ -151,6 +164,9 @@ static const struct sig sigs[] = {
         OC("zero_point", 'Z', S8), RC("scale", 0, F), OC("axis", 0, I)),
 
     OP("reshape", reshape, R("x", 0, MOV), R("shape", 0, POS)),
+    OPV("reshape_like", 7, reshape_like, R("x", 0, NB),
+        TUPLE("ref_tensors", 0, NB), TUPLEC("begins", 0, I),
+        TUPLEC("ends", 0, I), TUPLEC("end_masks", 0, B)),
     OP("transpose", transpose, R("x", 0, MOV), RC("perm", 0, I)),
     OP("expand_dims", expand_dims, R("x", 0, MOV), RC("axes", 0, I)),
     OP("squeeze", squeeze, R("x", 0, MOV), OC("axes", 0, I)),
@@ -171,12 +187,15 @@ static const struct sig sigs[] = {
         DC("squeeze_mask", 0, B)),
     OP("tile", tile, R("x", 0, NB), R("reps", 0, I)),
     OP("pad", pad, R("x", 'T', F), R("pad", 0, I), DC("mode", 0, STR),
-       DC("constant_val", 'T', F)),
+       DC("constant_val", 0, F)),
     OP("fill", fill, R("shape", 0, POS), DC("value", 0, NB)),
     OPV("fill_like", 7, fill_like, R("ref_tensor", 0, NB), DC("value", 0, NB)),
     OP("range_1d", range, R("start", 'T', N), R("end", 'T', N),
        R("step", 'T', N)),
     OP("shape", shape, R("x", 0, NB)),
+    OP("sliding_windows", sliding_windows, R("x", 0, MOV), RC("axis", 0, I),
+       RC("size", 0, I), DC("stride", 0, I)),
+    OP("non_zero", non_zero, R("x", 0, NB)),
     OP("band_part", band_part, R("x", 0, NB), DC("lower", 0, I),
        DC("upper", 0, I)),
 
@@ -202,6 +221,9 @@ static const struct sig sigs[] = {
     OP("argsort", arg, R("x", 0, N), DC("axis", 0, I), DC("ascending", 0, B)),
     OP("one_hot", one_hot, R("indices", 0, I), R("one_hot_vector_size", 0, I),
        DC("axis", 0, I), DC("on_value", 'T', NB), DC("off_value", 'T', NB)),
+
+    BLOCKS("cond", cond, R("pred", 0, B)),
+    BLOCKS("while_loop", while, TUPLE("loop_vars", 0, MOV)),
 
     OPV("read_state", 9, read_state, STATE("input")),
     OPV("write_state", 9, write_state, STATE("input"),

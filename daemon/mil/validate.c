@@ -137,6 +137,40 @@ static int prefix_op(struct err *e, const struct mil_op *op)
     return err_prefix(e, "op %s (%s)", s != NULL ? s : "?", op->type);
 }
 
+/* The reads and writes of a block and of those inside it; used by value id. */
+static int check_state_ops(const struct mil_function *f,
+                           const struct mil_block *b, size_t states, bool *used,
+                           struct err *e)
+{
+    for (size_t i = 0; i < b->n_ops; i++) {
+        const struct mil_op *op = b->ops[i];
+        bool write = strcmp(op->type, "write_state") == 0;
+        const struct mil_value *s = write || strcmp(op->type, "read_state") == 0
+                                        ? mil_op_value(op, "input")
+                                        : NULL;
+        int rc = 0;
+        if (s != NULL) {
+            used[s->id] = true;
+        }
+        if (write && s != NULL) {
+            rc = check_not_output(f->body, op, e);
+        }
+        if (write && s != NULL && rc == 0 && states > 1) {
+            rc = check_update(op, e);
+        }
+        if (rc < 0) {
+            return prefix_op(e, op);
+        }
+        for (size_t k = 0; k < op->n_blocks && rc == 0; k++) {
+            rc = check_state_ops(f, op->blocks[k], states, used, e);
+        }
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    return 0;
+}
+
 static int check_states(const struct mil_function *f, struct err *e)
 {
     size_t states = 0;
@@ -150,27 +184,7 @@ static int check_states(const struct mil_function *f, struct err *e)
     if (used == NULL) {
         return err_set(e, ERR_NOMEM, "%u values", (unsigned)f->n_values);
     }
-    int rc = 0;
-    for (size_t i = 0; i < f->body->n_ops && rc == 0; i++) {
-        const struct mil_op *op = f->body->ops[i];
-        bool write = strcmp(op->type, "write_state") == 0;
-        const struct mil_value *s = write || strcmp(op->type, "read_state") == 0
-                                        ? mil_op_value(op, "input")
-                                        : NULL;
-        if (s == NULL) {
-            continue;
-        }
-        used[s->id] = true;
-        if (write) {
-            rc = check_not_output(f->body, op, e);
-        }
-        if (write && rc == 0 && states > 1) {
-            rc = check_update(op, e);
-        }
-        if (rc < 0) {
-            (void)prefix_op(e, op);
-        }
-    }
+    int rc = check_state_ops(f, f->body, states, used, e);
     for (size_t i = 0; i < f->n_inputs && rc == 0; i++) {
         if (f->inputs[i]->type.state && !used[f->inputs[i]->id]) {
             rc = err_set(e, ERR_MIL_INVALID, "state %s is never used",
@@ -182,6 +196,33 @@ static int check_states(const struct mil_function *f, struct err *e)
 }
 
 /* --- functions --- */
+
+/* The operations of a block, inner blocks before the one that has them: its
+ * types follow from theirs. */
+static int check_ops(const struct mil_block *b, int spec, struct err *e)
+{
+    for (size_t i = 0; i < b->n_inputs; i++) {
+        const char *s = b->inputs[i]->name;
+        if (!mil_name_ok(s) || mil_name_reserved(s)) {
+            return err_set(e, ERR_MIL_INVALID,
+                           "block input %s: a reserved word", s);
+        }
+    }
+    for (size_t i = 0; i < b->n_ops; i++) {
+        const struct mil_op *op = b->ops[i];
+        int rc = 0;
+        for (size_t k = 0; k < op->n_blocks && rc == 0; k++) {
+            rc = check_ops(op->blocks[k], spec, e);
+        }
+        if (rc == 0) {
+            rc = check_op(op, spec, e);
+        }
+        if (rc < 0) {
+            return prefix_op(e, op);
+        }
+    }
+    return 0;
+}
 
 static int check_function(const struct mil_program *p,
                           const struct mil_function *f, struct err *e)
@@ -195,11 +236,8 @@ static int check_function(const struct mil_program *p,
         return err_set(e, ERR_MIL_INVALID, "its block has inputs");
     }
     int rc = validate_description(p, f, e);
-    for (size_t i = 0; i < f->body->n_ops && rc == 0; i++) {
-        rc = check_op(f->body->ops[i], p->spec_version, e);
-        if (rc < 0) {
-            (void)prefix_op(e, f->body->ops[i]);
-        }
+    if (rc == 0) {
+        rc = check_ops(f->body, p->spec_version, e);
     }
     return rc < 0 ? rc : check_states(f, e);
 }
