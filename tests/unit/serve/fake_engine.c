@@ -15,6 +15,7 @@
  *   crash_at    die at this step of the process's life
  *   crash_once  the same, once ever (leaves the file `crashed`)
  *   hang_at     stop answering at this step
+ *   lie_at      answer this step with the rows of another sequence
  *   refuse      refuse rows whose prompt holds this token
  */
 #include <stdio.h>
@@ -37,7 +38,7 @@ struct seq {
 
 static struct {
     long lo, hi, eos, eos_at, delay_us, load_ms, t_max, batch_max, seqs_max,
-        fail_load, crash_at, crash_once, hang_at, refuse;
+        fail_load, crash_at, crash_once, hang_at, lie_at, refuse;
     struct seq seqs[SEQS];
     uint32_t vocab, context;
     long steps;
@@ -50,6 +51,7 @@ static struct {
        .crash_at = -1,
        .crash_once = -1,
        .hang_at = -1,
+       .lie_at = -1,
        .refuse = -1};
 
 static void set(const char *key, long v)
@@ -71,6 +73,7 @@ static void set(const char *key, long v)
         {"crash_at",   &g.crash_at  },
         {"crash_once", &g.crash_once},
         {"hang_at",    &g.hang_at   },
+        {"lie_at",     &g.lie_at    },
         {"refuse",     &g.refuse    },
     };
     for (size_t i = 0; i < countof(keys); i++) {
@@ -284,6 +287,7 @@ static void do_step(const struct frame *f)
     must(d.rows != NULL);
     for (uint32_t i = 0; i < m.n_rows; i++) {
         do_row(&m.rows[i], &d.rows[i]);
+        d.rows[i].seq += g.steps == g.lie_at ? 1 : 0;
     }
     buf_init(&b, FRAME_ENGINE_MAX);
     msg_step_done_put(&b, &d);

@@ -1,0 +1,343 @@
+/* A runner and the fake engine, a real child: tokens do not depend on what runs
+ * beside them, on a pause or on a crash; what the engine may not say ends it.
+ */
+#include <unistd.h>
+
+#include "../unit.h"
+#include "base/file.h"
+#include "serve/runner.h"
+
+#define USERS_MAX 4
+#define OUT_MAX   64
+
+/* One choice, as gen.c is to the runner. */
+struct user {
+    struct run_stream x; /* first */
+    struct msg_sampling sampling;
+    int32_t prompt[40];
+    int32_t out[OUT_MAX];
+    uint32_t n, want;
+    uint32_t pause_at; /* pause after so many tokens until the others ended */
+    int code;          /* of on_fail */
+    bool computed, over;
+};
+
+static char dir[64];
+
+static struct {
+    uv_loop_t loop;
+    struct stats stats;
+    struct runner *r;
+    struct user user[USERS_MAX];
+    size_t n_users;
+    int restarts; /* how many may follow a crash */
+    int ups, downs, last_rc;
+    struct err last;
+    uint32_t paused_n; /* tokens of the paused user when the others ended */
+    uint32_t seqs;
+} t;
+
+static struct user *user_of(struct run_stream *x)
+{
+    return container_of(x, struct user, x);
+}
+
+static void leave(struct user *u)
+{
+    u->over = true;
+    runner_remove(t.r, &u->x);
+    struct user *paused = NULL;
+    for (size_t i = 0; i < t.n_users; i++) {
+        if (!t.user[i].over && t.user[i].pause_at == 0) {
+            return;
+        }
+        paused = t.user[i].over ? paused : &t.user[i];
+    }
+    if (paused != NULL) {
+        t.paused_n = paused->n;
+        runner_pause(t.r, &paused->x, false);
+    } else {
+        runner_stop(t.r);
+    }
+}
+
+static void on_token(struct run_stream *x, const struct msg_token *token)
+{
+    struct user *u = user_of(x);
+    assert_true(u->n < u->want);
+    u->out[u->n++] = token->id;
+    if (u->n == u->want) {
+        leave(u);
+        return;
+    }
+    assert_int_equal(runner_push(t.r, x, token->id), 0);
+    if (u->n == u->pause_at) {
+        runner_pause(t.r, x, true);
+    }
+}
+
+static void on_computed(struct run_stream *x)
+{
+    user_of(x)->computed = true;
+    leave(user_of(x));
+}
+
+static void on_fail(struct run_stream *x, int code, const char *msg)
+{
+    assert_true(msg[0] != '\0');
+    user_of(x)->code = code;
+    leave(user_of(x));
+}
+
+static const struct run_events events = {on_token, on_computed, on_fail};
+
+static void on_up(void *ctx)
+{
+    (void)ctx;
+    t.seqs = runner_sched(t.r)->conf.seqs;
+    if (t.ups++ > 0) {
+        return; /* the streams are still there */
+    }
+    for (size_t i = 0; i < t.n_users; i++) {
+        assert_int_equal(runner_add(t.r, &t.user[i].x), 0);
+    }
+    runner_kick(t.r);
+}
+
+static void on_down(void *ctx, int rc, const struct err *e)
+{
+    struct err e2 = {0};
+    (void)ctx;
+    t.downs++;
+    t.last_rc = rc;
+    t.last = *e;
+    if (rc == 0) {
+        return;
+    }
+    if (t.restarts-- > 0) {
+        unit_ok(runner_start(t.r, &e2), &e2);
+    } else {
+        runner_fail_all(t.r, ERR_MODEL_FAILED, "gave up");
+    }
+}
+
+/* A user whose prompt begins with `first`, and its n - 1 successors. */
+static struct user *add_user(int32_t first, uint32_t n, uint32_t want)
+{
+    struct user *u = &t.user[t.n_users++];
+    for (uint32_t i = 0; i < n; i++) {
+        u->prompt[i] = first + (int32_t)i;
+    }
+    msg_sampling_init(&u->sampling);
+    u->x.events = &events;
+    u->x.sampling = &u->sampling;
+    u->x.s.prompt = u->prompt;
+    u->x.s.n_prompt = n;
+    u->want = want;
+    return u;
+}
+
+/* Run all users to their end on an engine told `fake`. */
+static void run(const char *fake)
+{
+    char path[128], program[1024];
+    struct err e = {0};
+    (void)snprintf(program, sizeof(program), "%s/tests/unit/serve/fake_engine",
+                   getenv("ANED_BUILD"));
+    assert_true(file_join(path, sizeof(path), dir, "fake"));
+    unit_ok(file_write(path, fake, strlen(fake), &e), &e);
+    struct runner_conf c = {.loop = &t.loop,
+                            .stats = &t.stats,
+                            .program = program,
+                            .backend = "cpu",
+                            .streams = 8,
+                            .queue = 8,
+                            .sessions = 8,
+                            .state_bytes = 5500};
+    struct runner_owner o = {NULL, on_up, on_down};
+    t.r = runner_new(&c, dir, &o);
+    unit_ok(runner_start(t.r, &e), &e);
+    assert_int_equal(runner_state(t.r), RUNNER_LOADING);
+    assert_true(runner_pid(t.r) > 0);
+    assert_int_equal(uv_run(&t.loop, UV_RUN_DEFAULT), 0);
+    assert_int_equal(runner_state(t.r), RUNNER_DOWN);
+    assert_int_equal(runner_pid(t.r), 0);
+    runner_free(t.r);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    memset(&t, 0, sizeof(t));
+    return uv_loop_init(&t.loop);
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    return uv_loop_close(&t.loop); /* not 0: a handle leaked */
+}
+
+/* What the engine draws for the prompt of add_user(10, 20), alone. */
+static int32_t alone[24];
+
+static int make_bundle(void **state)
+{
+    char command[1200];
+    (void)snprintf(dir, sizeof(dir), "/tmp/aned-runner-XXXXXX");
+    assert_non_null(mkdtemp(dir));
+    (void)snprintf(command, sizeof(command),
+                   "'%s/tests/unit/serve/fake_bundle' %s 512",
+                   getenv("ANED_BUILD"), dir);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(setup(state), 0);
+    struct user *u = add_user(10, 20, countof(alone));
+    run("");
+    assert_int_equal(u->n, countof(alone));
+    memcpy(alone, u->out, sizeof(alone));
+    return teardown(state);
+}
+
+static int remove_bundle(void **state)
+{
+    struct err e = {0};
+    (void)state;
+    return file_rmtree(dir, &e);
+}
+
+static void assert_as_alone(const struct user *u)
+{
+    assert_int_equal(u->code, 0);
+    assert_int_equal(u->n, u->want);
+    assert_memory_equal(u->out, alone, u->n * sizeof(u->out[0]));
+}
+
+/* --- cases --- */
+
+static void company_changes_no_token(void **state)
+{
+    (void)state;
+    struct user *a = add_user(10, 20, 24);
+    struct user *other = add_user(100, 7, 10);
+    struct user *same = add_user(10, 20, 12);
+    struct user *part = add_user(10, 19, 5);
+    run("batch_max 8\n"); /* prompts in pieces, between decoding rows */
+    assert_as_alone(a);
+    assert_as_alone(same);
+    assert_int_equal(other->n, 10);
+    assert_memory_not_equal(other->out, alone, sizeof(alone[0]) * 10);
+    assert_int_equal(part->n, 5);
+    assert_int_equal(t.ups, 1);
+    assert_int_equal(t.last_rc, 0);
+    assert_int_equal(t.seqs, 5); /* 5500 bytes, 1000 a sequence */
+    assert_true(t.stats.steps > 0 && t.stats.step_rows > t.stats.steps);
+}
+
+static void streams_live_through_a_crash(void **state)
+{
+    (void)state;
+    struct user *a = add_user(10, 20, 24);
+    struct user *b = add_user(10, 20, 15);
+    t.restarts = 1;
+    run("crash_once 9\n");
+    assert_as_alone(a);
+    assert_as_alone(b);
+    assert_int_equal(t.ups, 2);
+    assert_int_equal(t.downs, 2);
+    assert_int_equal(t.stats.engine_starts, 2);
+}
+
+static void giving_up_fails_every_stream(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        (void)add_user(10, 20, 24);
+    }
+    run("crash_at 4\n");
+    for (size_t i = 0; i < t.n_users; i++) {
+        assert_int_equal(t.user[i].code, ERR_MODEL_FAILED);
+        assert_true(t.user[i].n > 0 && t.user[i].n < 24);
+        assert_memory_equal(t.user[i].out, alone,
+                            t.user[i].n * sizeof(alone[0]));
+    }
+    assert_int_equal(t.last_rc, ERR_ENGINE_LOST);
+    assert_non_null(strstr(t.last.msg, "status 3"));
+}
+
+static void a_refused_row_is_one_streams_own(void **state)
+{
+    (void)state;
+    struct user *a = add_user(10, 20, 24);
+    struct user *b = add_user(200, 20, 24);
+    run("hi 190\nrefuse 205\n");
+    assert_int_equal(b->code, ERR_INVALID);
+    assert_int_equal(b->n, 0);
+    assert_int_equal(a->code, 0);
+    assert_int_equal(a->n, 24);
+    assert_int_equal(t.downs, 1);
+    assert_int_equal(t.last_rc, 0);
+}
+
+static void a_paused_stream_waits(void **state)
+{
+    (void)state;
+    struct user *a = add_user(10, 20, 24);
+    struct user *b = add_user(100, 20, 20);
+    a->pause_at = 3;
+    run("");
+    assert_int_equal(b->n, 20);
+    assert_int_equal(t.paused_n, 3);
+    assert_as_alone(a);
+}
+
+static void a_prompt_alone_can_be_computed(void **state)
+{
+    (void)state;
+    struct user *a = add_user(10, 20, 0);
+    a->x.s.compute_only = true;
+    run("t_max 4\n");
+    assert_true(a->computed);
+    assert_int_equal(a->n, 0);
+    assert_int_equal(a->code, 0);
+}
+
+static void a_failed_load_tells_its_reason(void **state)
+{
+    (void)state;
+    run("fail_load 1\n");
+    assert_int_equal(t.ups, 0);
+    assert_int_equal(t.downs, 1);
+    assert_int_equal(t.last_rc, ERR_NOMEM);
+    assert_non_null(strstr(t.last.msg, "told to fail"));
+}
+
+static void an_answer_to_another_step_ends_the_engine(void **state)
+{
+    (void)state;
+    struct user *a = add_user(10, 20, 24);
+    t.restarts = 1;
+    run("lie_at 5\n"); /* in each life: 4 steps are good, then 4 more */
+    assert_int_equal(a->code, ERR_MODEL_FAILED);
+    assert_true(a->n > 0);
+    assert_memory_equal(a->out, alone, a->n * sizeof(alone[0]));
+    assert_int_equal(t.downs, 2);
+    assert_int_equal(t.last_rc, ERR_ENGINE_LOST);
+    assert_non_null(strstr(t.last.msg, "frame.malformed"));
+}
+
+int main(void)
+{
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        CASE(company_changes_no_token),
+        CASE(streams_live_through_a_crash),
+        CASE(giving_up_fails_every_stream),
+        CASE(a_refused_row_is_one_streams_own),
+        CASE(a_paused_stream_waits),
+        CASE(a_prompt_alone_can_be_computed),
+        CASE(a_failed_load_tells_its_reason),
+        CASE(an_answer_to_another_step_ends_the_engine),
+    };
+    return cmocka_run_group_tests_name("runner", tests, make_bundle,
+                                       remove_bundle);
+}
