@@ -1,0 +1,341 @@
+/* test_kv.c - blocks of keys and values against plain arrays (kv.h). */
+#include "../unit.h"
+#include "base/half.h"
+#include "engine/cpu/kv.h"
+
+/* The pool's blocks come from here, so that memory can run out. */
+static long blocks_left = -1; /* < 0: plenty */
+
+void *aligned_alloc(size_t align, size_t n)
+{
+    void *p = NULL;
+    if (blocks_left == 0) {
+        return NULL;
+    }
+    blocks_left -= blocks_left > 0 ? 1 : 0;
+    return posix_memalign(&p, align, n) == 0 ? p : NULL;
+}
+
+static uint32_t noise(uint64_t *state)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(*state >> 33);
+}
+
+static const struct kv_shape shapes[] = {
+    {.heads = 2,   .dim = 16, .positions = 200, .key = true},
+    {.heads = 2,            .dim = 16,            .positions = 200       },
+    {.heads = 1,            .dim = 5,            .positions = 200,  .key = true},
+    {.heads = 3, .dim = 21,          .positions = 200               },
+};
+#define STATES    4
+#define POSITIONS 200u
+#define FLAT_MAX  (3 * 200 * 21)
+
+static size_t flat(size_t state)
+{
+    return (size_t)shapes[state].heads * shapes[state].dim * POSITIONS;
+}
+
+/* A table and what it must hold. */
+struct twin {
+    struct kv_table *t;
+    uint16_t *is[STATES];
+};
+
+static struct kv_pool *pool_of(void)
+{
+    struct kv_pool *p = NULL;
+    struct err e = {0};
+    unit_ok(kv_pool_new(STATES, shapes, &p, &e), &e);
+    return p;
+}
+
+static void twin_new(struct twin *w, struct kv_pool *p)
+{
+    struct err e = {0};
+    unit_ok(kv_table_new(p, &w->t, &e), &e);
+    for (size_t i = 0; i < STATES; i++) {
+        w->is[i] = calloc(flat(i), sizeof(uint16_t));
+        assert_non_null(w->is[i]);
+    }
+}
+
+static void twin_free(struct twin *w)
+{
+    kv_table_free(w->t);
+    for (size_t i = 0; i < STATES; i++) {
+        free(w->is[i]);
+    }
+    memset(w, 0, sizeof(*w));
+}
+
+static void twin_check(const struct twin *w)
+{
+    static uint16_t got[FLAT_MAX];
+    for (size_t i = 0; i < STATES; i++) {
+        memset(got, 0xaa, sizeof(got));
+        kv_flatten(w->t, i, got);
+        assert_memory_equal(got, w->is[i], flat(i) * sizeof(got[0]));
+    }
+}
+
+/* Forget positions >= n. */
+static void twin_cut(struct twin *w, uint32_t n)
+{
+    for (size_t i = 0; i < STATES; i++) {
+        size_t dim = shapes[i].dim;
+        for (size_t h = 0; h < shapes[i].heads && n < POSITIONS; h++) {
+            memset(w->is[i] + (h * POSITIONS + n) * dim, 0,
+                   (POSITIONS - n) * dim * sizeof(uint16_t));
+        }
+    }
+}
+
+static void twin_write(struct twin *w, uint32_t first, uint32_t n,
+                       uint64_t *seed)
+{
+    struct err e = {0};
+    unit_ok(kv_reserve(w->t, first, n, &e), &e);
+    for (uint32_t pos = first; pos < first + n; pos++) {
+        for (size_t i = 0; i < STATES; i++) {
+            float x[64];
+            size_t dim = shapes[i].dim;
+            for (size_t k = 0; k < shapes[i].heads * dim; k++) {
+                x[k] = (float)(noise(seed) % 20001) * 0.0013f - 13.0f;
+                w->is[i][(k / dim * POSITIONS + pos) * dim + k % dim] =
+                    half_from_float(x[k]);
+            }
+            kv_store(w->t, i, pos, x);
+        }
+    }
+}
+
+static void twin_fork(struct twin *to, const struct twin *from, uint32_t n)
+{
+    struct err e = {0};
+    unit_ok(kv_fork(from->t, n, &to->t, &e), &e);
+    for (size_t i = 0; i < STATES; i++) {
+        to->is[i] = malloc(flat(i) * sizeof(uint16_t));
+        assert_non_null(to->is[i]);
+        memcpy(to->is[i], from->is[i], flat(i) * sizeof(uint16_t));
+    }
+    twin_cut(to, n);
+}
+
+/* Any order of everything, on eight tables that share blocks. */
+static void test_random(void **state)
+{
+    (void)state;
+    enum { TABLES = 8, TURNS = 3000 };
+    struct kv_pool *p = pool_of();
+    struct twin w[TABLES] = {0};
+    uint64_t seed = 1;
+    for (int turn = 0; turn < TURNS; turn++) {
+        struct twin *a = &w[noise(&seed) % TABLES];
+        struct twin *b = &w[noise(&seed) % TABLES];
+        uint32_t pos = noise(&seed) % POSITIONS;
+        uint32_t n = 1 + noise(&seed) % 70;
+        n = n < POSITIONS - pos ? n : POSITIONS - pos;
+        if (a->t == NULL) {
+            twin_new(a, p);
+        }
+        switch (noise(&seed) % 8) {
+        case 0:
+            twin_free(a);
+            break;
+        case 1:
+            kv_truncate(a->t, pos);
+            twin_cut(a, pos);
+            break;
+        case 2:
+        case 3:
+            if (b->t == NULL) {
+                twin_fork(b, a, noise(&seed) % (POSITIONS + 20));
+            }
+            break;
+        default:
+            twin_write(a, pos, n, &seed);
+            break;
+        }
+        for (int i = 0; i < TABLES; i++) {
+            if (w[i].t != NULL && (turn % 16 == 0 || &w[i] == a)) {
+                twin_check(&w[i]);
+            }
+        }
+    }
+    for (int i = 0; i < TABLES; i++) {
+        twin_free(&w[i]);
+    }
+    kv_pool_free(p);
+}
+
+/* Bytes of a block of every state, without what a block costs itself. */
+static uint64_t column_bytes(void)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < STATES; i++) {
+        size_t wide = shapes[i].key ? shapes[i].dim : kv_pad(shapes[i].dim);
+        n += shapes[i].heads * wide * KV_BLOCK * 2;
+    }
+    return n;
+}
+
+/* What costs a block and what does not. */
+static void test_bytes(void **state)
+{
+    (void)state;
+    struct kv_pool *p = pool_of();
+    struct twin a = {0};
+    struct twin b = {0};
+    uint64_t seed = 2;
+    assert_int_equal(kv_pool_bytes(p), 0);
+    twin_new(&a, p);
+    twin_write(&a, 0, 64, &seed);
+    uint64_t one = kv_pool_bytes(p);
+    assert_in_range(one, column_bytes(), column_bytes() + STATES * 64);
+    twin_write(&a, 64, 66, &seed);
+    assert_int_equal(kv_pool_bytes(p), 3 * one);
+
+    kv_truncate(a.t, 64); /* two blocks wait, and are used again */
+    twin_cut(&a, 64);
+    twin_write(&a, 64, 128, &seed);
+    assert_int_equal(kv_pool_bytes(p), 3 * one);
+
+    twin_fork(&b, &a, 100); /* shares two, then copies the second */
+    assert_int_equal(kv_pool_bytes(p), 3 * one);
+    twin_write(&b, 100, 1, &seed);
+    assert_int_equal(kv_pool_bytes(p), 4 * one);
+    twin_write(&a, 100, 1, &seed); /* which is a's own again */
+    assert_int_equal(kv_pool_bytes(p), 4 * one);
+    twin_check(&a);
+    twin_check(&b);
+
+    twin_free(&b);
+    twin_write(&a, 192, 8, &seed);
+    assert_int_equal(kv_pool_bytes(p), 4 * one);
+    twin_free(&a);
+    kv_pool_free(p);
+}
+
+/* A reserve that fails half way, at each block it could fail at. */
+static void test_no_memory(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    struct kv_pool *p = pool_of();
+    struct twin a = {0};
+    struct twin b = {0};
+    uint64_t seed = 3;
+    twin_new(&a, p);
+    twin_write(&a, 0, 70, &seed);
+    twin_fork(&b, &a, 66);
+    /* Copies of the second blocks and then third ones: one more each round,
+     * the others out of the pool. */
+    int rounds = 0;
+    for (int rc = -1; rc != 0; rounds++) {
+        blocks_left = 1;
+        rc = kv_reserve(b.t, 66, 100, &e);
+        blocks_left = -1;
+        assert_true(rc == 0 || rc == ERR_NOMEM);
+        twin_check(&a);
+        if (rc < 0) {
+            twin_check(&b);
+        }
+    }
+    assert_int_equal(rounds, 2 * STATES);
+    twin_write(&b, 66, 100, &seed);
+    twin_check(&a);
+    twin_check(&b);
+
+    for (size_t i = 0; i < STATES; i++) {
+        static uint16_t in[FLAT_MAX];
+        memset(in, 0x11, sizeof(in));
+        blocks_left = 0;
+        int rc = kv_unflatten(b.t, i, in, &e);
+        blocks_left = -1;
+        assert_int_equal(rc, ERR_NOMEM);
+    }
+    twin_check(&b);
+    twin_free(&a);
+    twin_free(&b);
+    kv_pool_free(p);
+}
+
+static void test_limits(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    struct kv_pool *p = pool_of();
+    struct twin a = {0};
+    uint64_t seed = 4;
+    twin_new(&a, p);
+    twin_write(&a, 190, 10, &seed);
+    assert_int_equal(kv_reserve(a.t, 200, 1, &e), ERR_CONTEXT);
+    assert_int_equal(kv_reserve(a.t, 150, 51, &e), ERR_CONTEXT);
+    assert_int_equal(kv_reserve(a.t, UINT32_MAX, 2, &e), ERR_CONTEXT);
+    assert_int_equal(kv_reserve(a.t, 1, UINT32_MAX, &e), ERR_CONTEXT);
+    unit_ok(kv_reserve(a.t, 200, 0, &e), &e);
+    kv_truncate(a.t, 5000);
+    twin_check(&a);
+    twin_free(&a);
+    kv_pool_free(p);
+
+    static const struct kv_shape bad[] = {
+        {.heads = 0,     .dim = 4,          .positions = 4         },
+        {.heads = 1,     .dim = 0,          .positions = 4         },
+        {.heads = 1,     .dim = 4,          .positions = 0         },
+        {.heads = 1,     .dim = 4,          .positions = UINT32_MAX},
+        {.heads = 1,     .dim = UINT32_MAX, .positions = 4         },
+        {.heads = 65536, .dim = 65536,      .positions = 4         },
+    };
+    for (size_t i = 0; i < countof(bad); i++) {
+        assert_int_equal(kv_pool_new(1, &bad[i], &p, &e), ERR_INVALID);
+    }
+    kv_table_free(NULL);
+    kv_pool_free(NULL);
+}
+
+/* Every bit pattern comes back, and zeros cost nothing. */
+static void test_flat(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    struct kv_pool *p = pool_of();
+    struct twin a = {0};
+    uint64_t seed = 5;
+    twin_new(&a, p);
+    for (size_t i = 0; i < STATES; i++) {
+        for (size_t k = 0; k < flat(i); k++) {
+            size_t pos = k / shapes[i].dim % POSITIONS;
+            bool in = pos >= 64 && pos < 130 + i;
+            a.is[i][k] = in ? (uint16_t)noise(&seed) : 0;
+        }
+        unit_ok(kv_unflatten(a.t, i, a.is[i], &e), &e);
+    }
+    twin_check(&a);
+    uint64_t bytes = kv_pool_bytes(p);
+    for (size_t i = 0; i < STATES; i++) {
+        memset(a.is[i], 0, flat(i) * sizeof(uint16_t));
+        a.is[i][POSITIONS * shapes[i].dim - 1] = 0x8000; /* -0 is something */
+        unit_ok(kv_unflatten(a.t, i, a.is[i], &e), &e);
+    }
+    twin_check(&a);
+    /* Two blocks each and, while the second is built, one more. */
+    assert_true(bytes >= 2 * column_bytes() &&
+                kv_pool_bytes(p) <= 4 * (column_bytes() + STATES * 64));
+    twin_write(&a, 3, 1, &seed);
+    twin_check(&a);
+    twin_free(&a);
+    kv_pool_free(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_random),    cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_no_memory), cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_flat),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
