@@ -42,7 +42,9 @@ def source(model):
     p = models / f"{model}.gguf"
     if not p.exists():
         models.mkdir(parents=True, exist_ok=True)
-        subprocess.run([sys.executable, str(TOP / "tests/bench/mkgguf.py"), model, str(p)], check=True)
+        part = p.with_suffix(".part")
+        subprocess.run([sys.executable, str(TOP / "tests/bench/mkgguf.py"), model, str(part)], check=True)
+        part.rename(p)
     return p
 
 

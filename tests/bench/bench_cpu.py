@@ -1,0 +1,350 @@
+#!/usr/bin/env python3
+"""Measure the CPU engine against the machine and, if wanted, against a peer.
+
+    ./dev bench cpu [--shape 0.5b] [--peer llama.cpp|ik] [--rounds 5] [--json]
+
+Each round runs every workload on each side in turn, with a probe of the read bandwidth and of the place of the cores
+before and after every sample. Kept are samples during which the place did not change and others (processes, or the
+hypervisor) took at most a tenth of a core; the rest is counted, not shown. Printed are medians over the rounds.
+
+  decode 1     one token behind 16 others
+  verify N     N tokens of one sequence in one step, logits of all N
+  sequences N  one token for each of N sequences in one step
+  prefill N    a prompt of N tokens, logits of the last
+  depth 1000   one token behind 1000 others
+
+  tok/s, ms    of a step: the model alone, nothing drawn (min-max over rounds)
+  GB/s         bytes of weights over the time of the step, as if it read them once
+  of bus       the same over the bandwidth measured beside the sample; prefill: of multipliers, products of weights over
+               the rate of the machine's own integer dot product
+  x T=1        time of the step over that of decode 1 in the same round (tokens a second over those of one sequence are
+               N divided by it)
+  x peer       tokens a second over the peer's, pairs of the same round in the same state
+
+States: smt (both threads on one core), 1ccd and 2ccd (AMD: one or two last-level caches), other. The same program is up
+to 1.7 times faster in one state than in another, so figures of two runs compare only when the states agree. When a
+round's state differs from that of most rounds it is kept apart. A figure marked ! comes from no quiet sample at all.
+
+Models are made or fetched once below .build/models and converted once below .build/bench; --fresh converts again (for
+after a change of the converter). Peers are Python packages, called through their C library by
+tests/bench/peer.py; ik is built on this machine (minutes, once).
+"""
+import argparse
+import collections
+import json
+import os
+import pathlib
+import select
+import signal
+import statistics
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from bench import BIN, TOP, machine, source  # noqa: E402
+
+WORKLOADS = [("decode", 1), ("verify", 2), ("verify", 4), ("verify", 8), ("sequences", 2), ("sequences", 4),
+             ("sequences", 8), ("prefill", 64), ("prefill", 512), ("depth", 1000)]
+OTHERS_MAX = 0.10  # of a core
+SETTLE = 0.03  # seconds for the other side's threads to stop spinning
+WORK_TIMEOUT, OPEN_TIMEOUT = 300, 600
+
+
+class Side:
+    """A process that answers a line with a line."""
+
+    def __init__(self, name, argv, log):
+        self.name = name
+        self.log = open(log, "w+")
+        self.p = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, bufsize=0)
+        self.rest = b""
+        try:
+            self.hello = self.answer(OPEN_TIMEOUT)
+        except BaseException:
+            self.close()
+            raise
+
+    def answer(self, timeout):
+        end = time.monotonic() + timeout
+        while b"\n" not in self.rest:
+            ready, _, _ = select.select([self.p.stdout], [], [], max(0, end - time.monotonic()))
+            more = os.read(self.p.stdout.fileno(), 65536) if ready else b""
+            if not more:
+                self.log.seek(0)
+                tail = "".join(self.log.readlines()[-5:])
+                raise SystemExit(f"{self.name}: {'ended' if ready else f'no answer in {timeout} s'}\n{tail}")
+            self.rest += more
+        line, self.rest = self.rest.split(b"\n", 1)
+        a = json.loads(line)
+        if "error" in a:
+            raise SystemExit(f"{self.name}: {a['error']}")
+        return a
+
+    def ask(self, line, timeout=WORK_TIMEOUT):
+        try:
+            self.p.stdin.write(line.encode() + b"\n")
+        except BrokenPipeError:
+            pass  # answer() tells why
+        return self.answer(timeout)
+
+    def close(self):
+        try:
+            self.p.stdin.close()
+            self.p.wait(3)
+        except (OSError, subprocess.TimeoutExpired):
+            self.p.kill()
+            self.p.wait()
+        self.p.stdout.close()
+        self.log.close()
+
+
+# --- what is measured ---
+
+def cached_bundle(src, name, context, quant, fresh):
+    """Folder of the bundle made of src."""
+    aned = BIN / "daemon" / "aned"
+    out = TOP / ".build" / "bench" / f"{name}-{quant}"
+    stamp = out.with_suffix(".made")
+    of = f"{src.stat().st_size} {src.stat().st_mtime_ns} {context}"
+    if fresh or not out.exists() or not stamp.exists() or stamp.read_text() != of:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["rm", "-rf", str(out)], check=True)
+        print(f"converting {src.name}", file=sys.stderr)
+        r = subprocess.run([aned, "convert", src, "--out", out, "--context", str(context), "--quant", quant],
+                           capture_output=True, text=True, timeout=1800)
+        if r.returncode != 0:
+            sys.exit(f"aned convert: {r.stderr.strip()}")
+        stamp.write_text(of)
+    return out
+
+
+def gguf_bytes(path):
+    """Bytes of weights a token reads: all tensors, but not the embedding where the head has its own."""
+    import gguf
+    tensors = {t.name: int(t.n_bytes) for t in gguf.GGUFReader(path).tensors}
+    return sum(tensors.values()) - (tensors["token_embd.weight"] if "output.weight" in tensors else 0)
+
+
+def sample(side, ours, work, seconds, before):
+    """One sample with the probes around it; the probe after it is the next one's before."""
+    time.sleep(SETTLE)
+    s = side.ask(f"{work[0]} {work[1]} {seconds}")
+    time.sleep(SETTLE)
+    after = ours.ask("place", 60)
+    s["state"] = before["state"] if before["state"] == after["state"] else "mixed"
+    s["read_gb_s"] = (before["read_gb_s"] + after["read_gb_s"]) / 2
+    s["trip_ns"] = [before["trip_ns"], after["trip_ns"]]
+    s["quiet"] = s["others"] <= OTHERS_MAX and s["stolen"] <= OTHERS_MAX
+    return s, after
+
+
+def measure(sides, ours, works, rounds, seconds, end):
+    """{side name: {workload: [a sample or None, for each round]}}; stops at `end` or with enough good samples."""
+    got = {s.name: collections.defaultdict(list) for s in sides}
+    enough = lambda: all(sum(good(x) for x in got[s.name][w]) >= rounds for s in sides for w in works)  # noqa: E731
+    n = 0
+    while n < rounds or (n < 3 * rounds and not enough()):
+        for w in works:
+            place = ours.ask("place", 60)
+            for side in sides if n % 2 == 0 else reversed(sides):
+                s, place = sample(side, ours, w, seconds, place)
+                got[side.name][w].append(s)
+        n += 1
+        print(f"\rround {n}", end="", file=sys.stderr, flush=True)
+        if time.monotonic() > end:
+            break
+    print("\r", end="", file=sys.stderr)
+    return got, n
+
+
+# --- figures ---
+
+def good(s):
+    return s["quiet"] and s["state"] != "mixed"
+
+
+def usual_state(got):
+    c = collections.Counter(s["state"] for side in got.values() for w in side.values() for s in w if good(s))
+    return c.most_common(1)[0][0] if c else None
+
+
+def figures(samples, base, n_tokens, state, n_bytes, products, peak):
+    """One row of the table. samples, base: those of the workload and of decode 1, round by round."""
+    use = [s for s in samples if good(s) and s["state"] == state]
+    noisy = not use
+    use = use or samples
+    ms = [s["ms"] for s in use]
+    f = {"n": 0 if noisy else len(use), "dropped": len(samples) - sum(map(good, samples)),
+         "other_state": sum(good(s) and s["state"] != state for s in samples), "noisy": noisy, "state": state or "mixed",
+         "tokens": n_tokens, "ms": statistics.median(ms), "ms_min": min(ms), "ms_max": max(ms)}
+    f["tok_s"] = 1e3 * n_tokens / f["ms"]
+    f["read_gb_s"] = statistics.median(s["read_gb_s"] for s in use)
+    if products is None:
+        f["gb_s"] = statistics.median(n_bytes / s["ms"] * 1e-6 for s in use)
+        f["of_bus"] = statistics.median(n_bytes / s["ms"] * 1e-6 / s["read_gb_s"] for s in use)
+    elif peak:
+        f["of_multipliers"] = products / f["ms"] * 1e-6 / peak
+    pairs = [(s["ms"], b["ms"]) for s, b in zip(samples, base)
+             if noisy or (good(s) and good(b) and s["state"] == b["state"] == state)]
+    if pairs and products is None:
+        f["x_t1"] = statistics.median(s / b for s, b in pairs)
+        f["ms_over_t1"] = statistics.median(s - b for s, b in pairs)
+    return f
+
+
+def against(ours, peer, state):
+    """Tokens a second over the peer's: median over pairs, and how many there were."""
+    pairs = [p["ms"] / o["ms"] for o, p in zip(ours, peer)
+             if good(o) and good(p) and o["state"] == p["state"] == state]
+    noisy = not pairs
+    pairs = pairs or [p["ms"] / o["ms"] for o, p in zip(ours, peer)]
+    return {"ratio": statistics.median(pairs), "pairs": 0 if noisy else len(pairs)}
+
+
+def results(args, sides, got, rounds, peak, n_bytes):
+    ours = sides[0].hello
+    state = usual_state(got)
+    out = []
+    for w in got[sides[0].name]:
+        row = {"workload": f"{w[0]} {w[1]}"}
+        tokens = 1 if w[0] == "depth" else w[1]
+        products = ours["layer_products"] * w[1] + ours["head_products"] if w[0] == "prefill" else None
+        for s in sides:
+            row[s.name] = figures(got[s.name][w], got[s.name][("decode", 1)], tokens, state, n_bytes[s.name], products,
+                                  peak)
+        if len(sides) > 1:
+            row["against"] = against(got["aned"][w], got[sides[1].name][w], state)
+        out.append(row)
+    return {"rounds": rounds, "state": state or "none was quiet", "workloads": out}
+
+
+def proves(peer):
+    """Why figures against this peer prove nothing; None."""
+    flags = pathlib.Path("/proc/cpuinfo").read_text() if os.path.exists("/proc/cpuinfo") else ""
+    if " avx512f " in flags and "AVX512 = 1" not in peer["system_info"]:
+        return "its library was not built for this machine (no AVX-512): the figures prove nothing"
+    return None
+
+
+# --- output ---
+
+def mark(text, noisy):
+    return text + ("!" if noisy else "")
+
+
+def line_of(name, f, extra):
+    share = f.get("of_bus", f.get("of_multipliers"))
+    cells = [f"{name:14}", f"{f['tok_s']:9.1f}", mark(f"{f['ms']:9.2f}", f["noisy"]),
+             f"{f['ms_min']:.2f}-{f['ms_max']:.2f}".rjust(17), f"{f['gb_s']:6.1f}" if "gb_s" in f else " " * 6,
+             f"{share:6.2f}{'*' if 'of_multipliers' in f else ' '}" if share is not None else " " * 7,
+             f"{f['x_t1']:6.2f}" if "x_t1" in f else " " * 6, f"{f['state']}:{f['n']}".rjust(8),
+             str(f["dropped"] + f["other_state"]).rjust(7), extra]
+    if name.startswith("depth") and "ms_over_t1" in f:
+        cells.append(f"{f['ms_over_t1']:+.2f} ms over T=1")
+    return "  ".join(cells).rstrip()
+
+
+def print_side(r, side, peer):
+    head = ["workload      ", "   tok/s", "       ms", "     min-max     ", "  GB/s", "of bus ", " x T=1", "state:n".rjust(8),
+            "dropped", f"x {peer}" if peer else ""]
+    print("  ".join(head).rstrip())
+    for row in r["workloads"]:
+        extra = ""
+        if peer:
+            a = row["against"]
+            extra = mark(f"{a['ratio']:.2f}", a["pairs"] == 0) + f" ({a['pairs']})".ljust(len(f"x {peer}"))
+        print(line_of(row["workload"], row[side], extra))
+
+
+def print_text(r):
+    m, sides = r["machine"], r["sides"]
+    names = list(sides)
+    print(f"{m['name']}, {m['threads']} threads")
+    print(f"state {r['state']}; read {m['read_gb_s']:.1f} GB/s; {m['g_products_s']:.0f} G products/s ({m['instruction']})")
+    for name in names:
+        s = sides[name]
+        what = f"{s['quant']}" if name == "aned" else f"{s['peer']} {s['version']}, {s['settings']}"
+        print(f"\n{name}: {r['shape']}, {what}, {s['step_bytes'] / 1e6:.1f} MB a step; open {s['open_ms']:.0f} ms, first"
+              f" logits after {s['first_token_ms']:.0f} ms, then {s['peak_rss_kib'] / 1024:.0f} MiB resident")
+        if s.get("proves_nothing"):
+            print(f"{name}: {s['proves_nothing']}")
+        print_side(r, name, names[1] if name == "aned" and len(names) > 1 else None)
+    print("\n* of the multipliers' rate, not of the bus.  ! no quiet sample: a hint, not a figure.")
+    if len(names) > 1:
+        print(f"x {names[1]}: above 1, aned is faster; pairs in brackets. Weights differ in format: bytes a step are given.")
+
+
+# --- the run ---
+
+def parse():
+    a = argparse.ArgumentParser(prog="./dev bench cpu", description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    a.add_argument("--shape", default="0.5b", choices=["demo", "gemma", "0.5b", "1.5b", "phi4-mini"],
+                   help="the model (default 0.5b); 0.5b, 1.5b and phi4-mini have random weights, Q8_0")
+    a.add_argument("--peer", choices=["llama.cpp", "ik"], help="take turns with it on the same file")
+    a.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity")
+                   else os.cpu_count(), help="of both sides (default: all cores)")
+    a.add_argument("--rounds", type=int, default=5, help="good rounds wanted (default 5; up to three times as many run)")
+    a.add_argument("--seconds", type=float, default=0.5, help="of one sample, three steps at least (default 0.5)")
+    a.add_argument("--limit", type=float, default=1800, help="start no round after so many seconds (default 1800)")
+    a.add_argument("--only", help="workloads, comma-separated: 'decode 1,verify 4'")
+    a.add_argument("--quant", default="int8", help="of the converted weights (default int8)")
+    a.add_argument("--isa", help="instruction set of our kernels (default: the best)")
+    a.add_argument("--fresh", action="store_true", help="convert again")
+    a.add_argument("--json", action="store_true", help="everything, with all samples")
+    args = a.parse_args()
+    args.works = WORKLOADS
+    if args.only:
+        wanted = {x.strip() for x in args.only.split(",")} | {"decode 1"}
+        args.works = [w for w in WORKLOADS if f"{w[0]} {w[1]}" in wanted]
+        if len(args.works) != len(wanted):
+            a.error("--only: " + ", ".join(f"{n} {k}" for n, k in WORKLOADS))
+    return args
+
+
+def open_sides(args, src, bundle):
+    logs = TOP / ".build" / "bench"
+    argv = [str(BIN / "tests" / "bench" / "bench_cpu"), str(bundle), "--threads", str(args.threads)]
+    sides = [Side("aned", argv + (["--isa", args.isa] if args.isa else []), logs / "aned.log")]
+    if args.peer:
+        python = TOP / ".build" / f"venv-peer-{args.peer}" / "bin" / "python"
+        try:
+            sides.append(Side(args.peer, [str(python), str(pathlib.Path(__file__).with_name("peer.py")), args.peer,
+                                          str(src), "--threads", str(args.threads)], logs / "peer.log"))
+        except BaseException:
+            sides[0].close()
+            raise
+    return sides
+
+
+def main():
+    args = parse()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # through the finally below
+    src = source(args.shape)
+    bundle = cached_bundle(src, args.shape, 1024 if args.shape == "demo" else 2048, args.quant, args.fresh)
+    sides = open_sides(args, src, bundle)
+    try:
+        ours = sides[0]
+        works = [w for w in args.works if w[1] + 64 <= ours.hello["context"]]
+        place, mul = ours.ask("place", 60), ours.ask("multiply", 60)
+        got, rounds = measure(sides, ours, works, args.rounds, args.seconds, time.monotonic() + args.limit)
+    finally:
+        for s in sides:
+            s.close()
+    n_bytes = {"aned": ours.hello["layer_bytes"] + ours.hello["head_bytes"]}
+    if args.peer:
+        n_bytes[args.peer] = gguf_bytes(src)
+        sides[1].hello["proves_nothing"] = proves(sides[1].hello)
+    r = {"machine": {"name": machine(), "threads": args.threads, **place, **mul}, "shape": args.shape,
+         **results(args, sides, got, rounds, mul["g_products_s"], n_bytes),
+         "sides": {s.name: {**s.hello, "step_bytes": n_bytes[s.name]} for s in sides}}
+    if args.json:
+        r["samples"] = {s: {f"{w[0]} {w[1]}": x for w, x in ws.items()} for s, ws in got.items()}
+        print(json.dumps(r, indent=2))
+    else:
+        print_text(r)
+
+
+if __name__ == "__main__":
+    main()
