@@ -1,7 +1,8 @@
-/* cli_mil.c - `aned mil run` and `aned mil dump`: a package on files. */
+/* cli_mil.c - `aned mil run`, `compile` and `dump`: a package on files. */
 #include <getopt.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/file.h"
 #include "base/npy.h"
 #include "cli.h"
@@ -13,6 +14,7 @@
 static const char usage[] =
     "usage: aned mil run PKG IN OUT [--function F] [--round fp16] [--backend B]\n"
     "                        [--threads N]\n"
+    "aned mil compile PKG [--function F] [--backend B]\n"
     "aned mil dump PKG\n"
     "\n"
     "run: IN/step0/NAME.npy, IN/step1/... are the inputs, one prediction a\n"
@@ -24,6 +26,8 @@ static const char usage[] =
     "  --backend B    cpu (default), interpreter or coreml\n"
     "  --threads N    default: the number of cores; never changes a result\n"
     "\n"
+    "compile: what the backend makes of the program, one operation a line; and\n"
+    "when it does not run as rows (any T, many sequences at once), why not.\n"
     "dump: the program as text on stdout.\n";
 
 struct mil_run {
@@ -225,6 +229,19 @@ static int mil_run(struct mil_run *r, struct err *e)
     return rc;
 }
 
+/* Ends b. */
+static int print_text(struct buf *b, struct err *e)
+{
+    int rc = 0;
+    if (!buf_ok(b)) {
+        rc = err_set(e, ERR_TOO_BIG, "the program's text");
+    } else if (fwrite(b->p, 1, b->n, stdout) != b->n || fflush(stdout) != 0) {
+        rc = err_set(e, ERR_IO, "standard output");
+    }
+    buf_fini(b);
+    return rc;
+}
+
 static int mil_dump_file(const char *pkg, struct err *e)
 {
     struct mil_program *p = NULL;
@@ -235,14 +252,24 @@ static int mil_dump_file(const char *pkg, struct err *e)
     struct buf b;
     buf_init(&b, MIL_SPEC_BYTES_MAX);
     mil_dump(p, &b);
-    if (!buf_ok(&b)) {
-        rc = err_set(e, ERR_TOO_BIG, "the program's text");
-    } else if (fwrite(b.p, 1, b.n, stdout) != b.n || fflush(stdout) != 0) {
-        rc = err_set(e, ERR_IO, "standard output");
-    }
-    buf_fini(&b);
     mil_free(p);
-    return rc;
+    return print_text(&b, e);
+}
+
+static int mil_compile(struct mil_run *r, const char *pkg, struct err *e)
+{
+    int rc = r->backend->dump != NULL
+                 ? r->backend->open(pkg, r->function, &r->conf, &r->model, e)
+                 : err_set(e, ERR_UNSUPPORTED, "backend %s does not tell",
+                           r->backend->name);
+    if (rc < 0) {
+        return rc;
+    }
+    struct buf b;
+    buf_init(&b, MIL_SPEC_BYTES_MAX);
+    r->backend->dump(r->model, &b);
+    r->backend->close(r->model);
+    return print_text(&b, e);
 }
 
 /* Options into *r; an exit code, or -1 to go on. */
@@ -308,13 +335,16 @@ int cli_mil(int argc, char **argv)
     argv += optind;
     if (argc == 2 && strcmp(argv[0], "dump") == 0) {
         rc = mil_dump_file(argv[1], &e);
+    } else if (argc == 2 && strcmp(argv[0], "compile") == 0) {
+        rc = mil_compile(&r, argv[1], &e);
     } else if (argc == 4 && strcmp(argv[0], "run") == 0) {
         r.pkg = argv[1];
         r.in = argv[2];
         r.out = argv[3];
         rc = mil_run(&r, &e);
     } else {
-        return cli_usage(usage, "mil run PKG IN OUT, or mil dump PKG");
+        return cli_usage(usage, "mil run PKG IN OUT, mil compile PKG, or "
+                                "mil dump PKG");
     }
     return rc < 0 ? err_print(&e) : EXIT_SUCCESS;
 }

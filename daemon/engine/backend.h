@@ -13,6 +13,7 @@
  */
 #pragma once
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "mil/mil.h"
 
@@ -131,6 +132,8 @@ struct backend {
     /* Positions from n on are not needed any more. */
     void (*state_truncate)(struct backend_state *s, uint32_t n);
     uint64_t (*state_bytes_now)(const struct backend_model *m);
+    /* What the program was compiled to, as text; NULL: nothing to tell. */
+    void (*dump)(const struct backend_model *m, struct buf *out);
 };
 
 extern const struct backend backend_interpreter; /* op by op */

@@ -7,13 +7,14 @@
 #include "base/crew.h"
 #include "base/half.h"
 #include "engine/cpu/bind.h"
-#include "engine/cpu/cpu.h"
+#include "engine/cpu/fuse.h"
+#include "engine/cpu/row.h"
 #include "proto/limits.h"
 
 static_assert(ENGINE_THREADS_MAX <= CREW_MAX, "every allowed setting works");
 
 /* Raise it when a change of the kernels may change any bit of a result. */
-#define CPU_ARITH 1
+#define CPU_ARITH 2
 
 static atomic_uint_fast64_t next_model_id = 1;
 
@@ -152,6 +153,7 @@ void cpu_close(struct backend_model *m)
     if (m == NULL) {
         return;
     }
+    row_free(m->rows);
     for (size_t i = 0; i < CPU_PLANS_MAX; i++) {
         plan_free(m->plans[i]);
     }
@@ -179,6 +181,12 @@ int cpu_open_program(struct mil_program *p, const char *function,
     m->id = atomic_fetch_add(&next_model_id, 1);
     m->threads = crew_threads(conf->threads);
     m->round = conf->round_fp16;
+    m->kernels = kernels_find(conf->isa);
+    if (m->kernels == NULL) {
+        rc = err_set(e, ERR_UNSUPPORTED,
+                     "this machine or build has no kernels '%s'", conf->isa);
+        goto out;
+    }
     m->fn = mil_function_find(p, function);
     if (m->fn == NULL) {
         rc = err_set(e, ERR_NOT_FOUND, "no function %s",
@@ -197,6 +205,13 @@ int cpu_open_program(struct mil_program *p, const char *function,
     }
     crew_ref();
     m->has_crew = true;
+    /* Rounding after every operation is the plain form's affair. */
+    if (fast && !m->round) {
+        rc = row_make(m, &m->rows, &m->why_not_rows, e);
+        if (rc < 0) {
+            goto out;
+        }
+    }
     *ret = m;
     m = NULL;
 out:
@@ -238,6 +253,9 @@ static int fast_open(const char *pkg, const char *function,
 static void cpu_info(const struct backend_model *m, struct backend_info *ret)
 {
     *ret = (struct backend_info){
+        .rows_max = m->rows != NULL ? ENGINE_STEP_ROWS_MAX : 0,
+        .row_in = m->rows != NULL ? m->rows->in_port : NULL,
+        .row_out = m->rows != NULL ? m->rows->out_port : NULL,
         .n_in = m->n_in,
         .n_out = m->n_out,
         .n_states = m->n_states,
@@ -249,73 +267,6 @@ static void cpu_info(const struct backend_model *m, struct backend_info *ret)
         .weight_bytes = m->program->weight_bytes,
         .state_bytes = m->state_bytes,
     };
-}
-
-/* --- states --- */
-
-static void cpu_state_free(struct backend_state *s)
-{
-    if (s == NULL) {
-        return;
-    }
-    for (size_t i = 0; s->data != NULL && i < s->n; i++) {
-        free(s->data[i]);
-    }
-    free(s->data);
-    free(s);
-}
-
-static int cpu_state_new(struct backend_model *m, struct backend_state **ret,
-                         struct err *e)
-{
-    struct backend_state *s = calloc(1, sizeof(*s));
-    must(s != NULL);
-    s->m = m;
-    s->model_id = m->id;
-    s->n = m->n_states;
-    s->data = calloc(m->n_states + 1, sizeof(uint16_t *));
-    must(s->data != NULL);
-    for (size_t i = 0; i < m->n_states; i++) {
-        /* calloc: pages that are never written cost no memory */
-        s->data[i] = calloc(m->state[i].n, sizeof(uint16_t));
-        if (s->data[i] == NULL) {
-            cpu_state_free(s);
-            return err_set(e, ERR_NOMEM, "state %s", m->state[i].name);
-        }
-    }
-    *ret = s;
-    return 0;
-}
-
-static int cpu_state_copy(struct backend_state *to,
-                          const struct backend_state *from, struct err *e)
-{
-    if (to->model_id != from->model_id) {
-        return err_set(e, ERR_INVALID, "states of two models");
-    }
-    for (size_t i = 0; i < to->n; i++) {
-        memcpy(to->data[i], from->data[i],
-               to->m->state[i].n * sizeof(uint16_t));
-    }
-    return 0;
-}
-
-static int cpu_state_get(struct backend_state *s, const char *name,
-                         struct tensor *ret, struct err *e)
-{
-    for (size_t i = 0; i < s->n; i++) {
-        const struct state_def *d = &s->m->state[i];
-        if (strcmp(d->name, name) == 0) {
-            *ret = (struct tensor){.name = d->name,
-                                   .dtype = MIL_FP16,
-                                   .rank = d->type->rank,
-                                   .data = s->data[i]};
-            memcpy(ret->dims, d->type->dims,
-                   (size_t)d->type->rank * sizeof(*ret->dims));
-            return 0;
-        }
-    }
-    return err_set(e, ERR_NOT_FOUND, "no state %s", name);
 }
 
 /* --- prediction --- */
@@ -416,16 +367,21 @@ static int give_output(struct backend_model *m, const struct val *v,
     return err_set(e, ERR_MIL_INPUT, "no output %s", out->name);
 }
 
-/* The functions of one package share their states: same names and sizes. */
-static bool state_fits(const struct backend_state *s,
-                       const struct backend_model *m)
+static int predict_whole(struct backend_model *m, struct backend_state *s,
+                         struct tensor *out, size_t n_out, struct err *e)
 {
-    bool fits = s->n == m->n_states;
-    for (size_t i = 0; fits && s->model_id != m->id && i < s->n; i++) {
-        fits = s->m->state[i].n == m->state[i].n &&
-               strcmp(s->m->state[i].name, m->state[i].name) == 0;
+    const struct val *v = NULL;
+    int rc = s != NULL ? cpu_state_flatten(s, e) : 0;
+    if (rc == 0) {
+        rc = plan_run(m, s, m->in_now, &v, e);
     }
-    return fits;
+    if (rc == 0 && s != NULL) {
+        rc = cpu_state_unflatten(s, e);
+    }
+    for (size_t i = 0; i < n_out && rc == 0; i++) {
+        rc = give_output(m, v, &out[i], e);
+    }
+    return rc;
 }
 
 static int cpu_predict(struct backend_model *m, struct backend_state *s,
@@ -435,18 +391,73 @@ static int cpu_predict(struct backend_model *m, struct backend_state *s,
     if (m->n_states > 0 && s == NULL) {
         return err_set(e, ERR_MIL_INPUT, "the function needs a state");
     }
-    if (s != NULL && !state_fits(s, m)) {
+    if (s != NULL && !cpu_state_fits(s, m, false)) {
         return err_set(e, ERR_MIL_INPUT, "a state of another model");
     }
     int rc = take_inputs(m, in, n_in, e);
-    const struct val *v = NULL;
-    if (rc == 0) {
-        rc = plan_run(m, s, m->in_now, &v, e);
+    if (rc < 0) {
+        return rc;
     }
-    for (size_t i = 0; i < n_out && rc == 0; i++) {
-        rc = give_output(m, v, &out[i], e);
+    if (m->rows != NULL && (s == NULL || cpu_state_fits(s, m, true))) {
+        rc = row_predict(m->rows, s, out, n_out, e);
+        if (rc <= 0) {
+            return rc;
+        }
     }
-    return rc;
+    return predict_whole(m, s, out, n_out, e);
+}
+
+static int check_rows(const struct backend_model *m,
+                      const struct backend_rows *in, struct err *e)
+{
+    if (m->rows == NULL || in->n < 1 || in->n > ENGINE_STEP_ROWS_MAX) {
+        return err_set(e, ERR_MIL_INPUT, "%zu rows", in->n);
+    }
+    for (size_t r = 0; r < in->n && m->n_states > 0; r++) {
+        if (in->state[r] == NULL || !cpu_state_fits(in->state[r], m, true)) {
+            return err_set(e, ERR_MIL_INPUT, "a state of another model");
+        }
+        for (size_t k = 0; k < m->n_in; k++) {
+            if (m->rows->in_port[k].use == BACKEND_ROW_MASK &&
+                (in->lo[k][r] >= in->hi[k][r] ||
+                 in->hi[k][r] > m->rows->v[m->in_slot[k]].n)) {
+                return err_set(e, ERR_MIL_INPUT, "row %zu sees %u to %u", r,
+                               in->lo[k][r], in->hi[k][r]);
+            }
+        }
+    }
+    return 0;
+}
+
+static int cpu_predict_rows(struct backend_model *m,
+                            const struct backend_rows *in,
+                            struct backend_row_out *out, size_t n_out,
+                            struct err *e)
+{
+    int rc = check_rows(m, in, e);
+    return rc < 0 ? rc : row_run(m->rows, in, out, n_out, e);
+}
+
+static uint64_t cpu_state_bytes_now(const struct backend_model *m)
+{
+    return m->rows != NULL && m->rows->pool != NULL
+               ? kv_pool_bytes(m->rows->pool)
+               : 0;
+}
+
+static void cpu_dump(const struct backend_model *m, struct buf *out)
+{
+    if (m->rows != NULL) {
+        row_dump(m->rows, out);
+        return;
+    }
+    buf_printf(out, "runs as a whole, op by op%s%s\n",
+               m->why_not_rows != NULL ? ": " : "",
+               m->why_not_rows != NULL ? m->why_not_rows : "");
+    for (int i = 0; i < m->n_nodes; i++) {
+        buf_printf(out, "  %s %s\n", m->nodes[i]->def->type,
+                   m->nodes[i]->name);
+    }
 }
 
 #define CPU_BACKEND(name_, open_)                                         \
@@ -455,6 +466,9 @@ static int cpu_predict(struct backend_model *m, struct backend_state *s,
         .close = cpu_close, .info = cpu_info, .state_new = cpu_state_new, \
         .state_free = cpu_state_free, .state_copy = cpu_state_copy,       \
         .state_get = cpu_state_get, .predict = cpu_predict,               \
+        .predict_rows = cpu_predict_rows, .state_fork = cpu_state_fork,   \
+        .state_truncate = cpu_state_truncate,                             \
+        .state_bytes_now = cpu_state_bytes_now, .dump = cpu_dump,         \
     }
 
 const struct backend backend_interpreter =

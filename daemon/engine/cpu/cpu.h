@@ -75,12 +75,27 @@ struct op_def {
     int sub; /* which of several operations with one prep and run */
 };
 
+/* A block of cond or while_loop: its operations, the slots that go in and come
+ * out. Slots are the function's: one numbering for all blocks. */
+struct sub_block {
+    int n_nodes;
+    struct node **nodes;
+    int n_in;
+    int *in;
+    int n_out;
+    int *out;
+};
+
 struct node {
     const struct op_def *def;
     const char *name; /* of the first output, for messages */
     int *in;          /* slot of each def->args entry, -1 when absent */
-    int n_list;       /* of the tuple operand */
+    int n_list; /* of the tuple operands, and what blocks read */
     int *list;
+    int n_vars; /* of a node with blocks: its tuple alone */
+    int n_blocks;
+    struct sub_block *blocks;
+    bool writes; /* some operation inside the blocks writes a state */
     int n_out;
     int *out;
     int state;         /* write_state and fused forms; else -1 */
@@ -174,6 +189,7 @@ struct axis3 val_axis3(const struct val *v, int64_t axis);
 
 /* --- optable.c --- */
 const struct op_def *op_find(const char *type);
+const struct op_def *op_of_ints(const char *type); /* a row of its own */
 const struct op_def *op_fused(const char *type); /* rows only fuse.c makes */
 
 /* --- bind.c --- */
@@ -190,11 +206,15 @@ struct backend_model {
     struct arena arena; /* nodes, constants, ports */
     bool round;
     unsigned threads;
+    const struct kernels *kernels;
+    struct row_program *rows; /* NULL: it only runs as a whole */
+    const char *why_not_rows; /* then the reason */
     int n_slots;
     struct val *consts;                /* n_slots: constants, else VAL_NONE */
     const struct mil_type **slot_type; /* declared types; NULL: inline */
     int n_nodes;
     struct node **nodes;
+    bool has_blocks; /* cond or while_loop */
 
     size_t n_in, n_out, n_states;
     struct backend_port *in, *out, *states;
@@ -218,12 +238,37 @@ struct backend_model {
     uint64_t state_bytes;
 };
 
+struct kv_table;
+
+/* Blocks where the model runs as rows (kv), else flat arrays; of the former
+ * flat copies are made when a program has to run as a whole. */
 struct backend_state {
     const struct backend_model *m; /* borrowed */
     uint64_t model_id;
     size_t n;
-    uint16_t **data; /* n arrays of fp16 */
+    struct kv_table *kv; /* NULL: flat */
+    uint16_t **data;     /* n arrays of fp16; NULL entries when not made */
 };
+
+/* --- state.c --- */
+
+CHECKED int cpu_state_new(struct backend_model *m, struct backend_state **ret,
+                          struct err *e);
+void cpu_state_free(struct backend_state *s);
+CHECKED int cpu_state_copy(struct backend_state *to,
+                           const struct backend_state *from, struct err *e);
+CHECKED int cpu_state_get(struct backend_state *s, const char *name,
+                          struct tensor *ret, struct err *e);
+CHECKED int cpu_state_fork(const struct backend_state *from, uint32_t n,
+                           struct backend_state **ret, struct err *e);
+void cpu_state_truncate(struct backend_state *s, uint32_t n);
+/* Has s the states of m, in blocks that m's row program can use (rows)? */
+bool cpu_state_fits(const struct backend_state *s,
+                    const struct backend_model *m, bool rows);
+/* Flat copies of blocks for a run as a whole, and back. Nothing to do for a
+ * flat state. Errors: NOMEM. */
+CHECKED int cpu_state_flatten(struct backend_state *s, struct err *e);
+CHECKED int cpu_state_unflatten(struct backend_state *s, struct err *e);
 
 /* Bind program's function (ownership of p is taken in every case). fast:
  * also run fuse.c's passes. Errors: MIL_*, NOMEM. Used by the backends' open
@@ -238,9 +283,6 @@ static inline bool slot_is_fp16(const struct backend_model *m, int slot)
 {
     return m->slot_type[slot] != NULL && m->slot_type[slot]->dtype == MIL_FP16;
 }
-
-/* --- fuse.c --- */
-CHECKED int fuse_run(struct backend_model *m, struct err *e);
 
 /* --- plan.c --- */
 

@@ -14,13 +14,8 @@
 
 #include "engine/cpu/attention.h"
 #include "engine/cpu/bind.h"
+#include "engine/cpu/fuse.h"
 #include "engine/cpu/ops.h"
-
-struct fuse {
-    struct backend_model *m;
-    int *def;  /* node that makes a slot, or -1 */
-    int *uses; /* readers of a slot, the function's outputs among them */
-};
 
 static void count(struct fuse *f)
 {
@@ -108,10 +103,6 @@ static bool is_last_axis(const struct fuse *f, int slot, int rank)
 
 /* --- masked write --- */
 
-struct store_match {
-    int state, mask, new;
-};
-
 /* A read of the state with no write to it between the read and node `at`. */
 static bool is_read_of(const struct fuse *f, int slot, int state, int at)
 {
@@ -148,7 +139,7 @@ static bool match_keep(const struct fuse *f, int slot, int *mask)
 
 /* kept = state * keep, put = matmul(mask, new) */
 static bool match_blend(const struct fuse *f, int kept, int put, int at,
-                        struct store_match *r)
+                        struct fuse_store *r)
 {
     const struct node *mul = def_of(f, kept);
     const struct node *mm = def_of(f, put);
@@ -180,7 +171,7 @@ static bool is_full_update(const struct fuse *f, const struct node *n)
 }
 
 /* [1, heads, S, D] <- mask [1, 1, S, T], new [1, heads, T, D] */
-static bool store_fits(const struct fuse *f, const struct store_match *r)
+static bool store_fits(const struct fuse *f, const struct fuse_store *r)
 {
     const struct mil_type *s = f->m->state[r->state].type;
     const struct mil_type *w = type_of(f, r->mask);
@@ -192,23 +183,29 @@ static bool store_fits(const struct fuse *f, const struct store_match *r)
            f->m->consts[r->new].kind == VAL_NONE;
 }
 
-static bool match_store(const struct fuse *f, int at, struct store_match *r)
+bool fuse_match_store(const struct fuse *f, int at, struct fuse_store *r)
 {
     const struct node *write = f->m->nodes[at];
     int data = write->in[1];
     const struct node *n = def_of(f, data);
-    r->state = write->state;
+    *r = (struct fuse_store){write->state, -1, -1, -1, -1, true};
+    if (!is(write, "write_state")) {
+        return false;
+    }
     if (is(n, "slice_update")) {
-        if (f->uses[data] != 1 || !slot_is_fp16(f->m, data) ||
-            !is_full_update(f, n)) {
+        if (!slot_is_fp16(f->m, data) || !is_full_update(f, n)) {
             return false;
         }
+        r->alone = f->uses[data] == 1;
+        r->update = data;
         data = n->in[1];
         n = def_of(f, data);
     }
-    if (!is(n, "add") || f->uses[data] != 1 || !slot_is_fp16(f->m, data)) {
+    if (!is(n, "add") || !slot_is_fp16(f->m, data)) {
         return false;
     }
+    r->blend = data;
+    r->alone = r->alone && f->uses[data] == 1;
     return (match_blend(f, n->in[0], n->in[1], at, r) ||
             match_blend(f, n->in[1], n->in[0], at, r)) &&
            store_fits(f, r);
@@ -217,8 +214,8 @@ static bool match_store(const struct fuse *f, int at, struct store_match *r)
 static int fuse_stores(struct fuse *f, struct err *e)
 {
     for (int i = 0; i < f->m->n_nodes; i++) {
-        struct store_match r = {-1, -1, -1};
-        if (!is(f->m->nodes[i], "write_state") || !match_store(f, i, &r)) {
+        struct fuse_store r;
+        if (!fuse_match_store(f, i, &r) || !r.alone) {
             continue;
         }
         struct node *n =
@@ -522,17 +519,36 @@ static int fuse_reads(struct fuse *f, struct err *e)
     return 0;
 }
 
+int fuse_open(struct fuse *f, struct backend_model *m, struct err *e)
+{
+    size_t slots = (size_t)m->n_slots + 1;
+    *f = (struct fuse){.m = m};
+    f->def = calloc(slots, sizeof(*f->def));
+    f->uses = calloc(slots, sizeof(*f->uses));
+    if (f->def == NULL || f->uses == NULL) {
+        fuse_close(f);
+        return err_set(e, ERR_NOMEM, "the program");
+    }
+    count(f);
+    return 0;
+}
+
+void fuse_close(struct fuse *f)
+{
+    free(f->def);
+    free(f->uses);
+    *f = (struct fuse){0};
+}
+
 int fuse_run(struct backend_model *m, struct err *e)
 {
     static int (*const passes[])(struct fuse *, struct err *) = {
         fuse_stores, fuse_attention, fuse_reads};
-    struct fuse f = {.m = m};
-    size_t slots = (size_t)m->n_slots + 1;
-    f.def = calloc(slots, sizeof(*f.def));
-    f.uses = calloc(slots, sizeof(*f.uses));
-    int rc = f.def != NULL && f.uses != NULL
-                 ? 0
-                 : err_set(e, ERR_NOMEM, "the program");
+    struct fuse f;
+    int rc = fuse_open(&f, m, e);
+    if (rc < 0) {
+        return rc;
+    }
     for (size_t i = 0; i < countof(passes) && rc == 0; i++) {
         count(&f);
         rc = passes[i](&f, e);
@@ -540,7 +556,6 @@ int fuse_run(struct backend_model *m, struct err *e)
             rc = bind_drop_dead(m, e);
         }
     }
-    free(f.def);
-    free(f.uses);
+    fuse_close(&f);
     return rc;
 }

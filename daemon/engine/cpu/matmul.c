@@ -50,7 +50,7 @@ void gemm_operand(struct gemm *g, const struct val *v, size_t row0, size_t rows,
 
 /* --- linear(x, weight, bias) --- */
 
-int linear_prep(struct step *s, struct err *e)
+int dense_prep(struct step *s, struct err *e)
 {
     const struct val *x = step_in(s, 0);
     const struct val *w = step_in(s, 1);
@@ -69,7 +69,7 @@ int linear_prep(struct step *s, struct err *e)
     return val_set(step_out(s, 0), VAL_F32, x->rank, dims, e);
 }
 
-int linear_run(const struct step *s, const struct run *r, struct err *e)
+int dense_run(const struct step *s, const struct run *r, struct err *e)
 {
     (void)e;
     const struct val *x = step_in(s, 0);

@@ -168,6 +168,12 @@ static void float_row(int sub, float *o, const float *a, size_t sa,
     }
 }
 
+void binary_floats(int sub, float *o, const float *a, size_t sa, const float *b,
+                   size_t sb, size_t n)
+{
+    float_row(sub, o, a, sa, b, sb, n);
+}
+
 static int32_t int_div(int32_t x, int32_t y)
 {
     if (y == 0) {

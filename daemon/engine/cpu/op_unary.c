@@ -184,6 +184,11 @@ static void floats(int sub, const struct unary_params *u, float *o,
     }
 }
 
+void unary_floats(const struct step *s, float *o, const float *x, size_t n)
+{
+    floats(s->node->def->sub, s->u, o, x, n);
+}
+
 static int ints(int sub, const struct unary_params *u, int32_t *o,
                 const int32_t *x, size_t n, struct err *e)
 {
@@ -198,6 +203,9 @@ static int ints(int sub, const struct unary_params *u, int32_t *o,
             break;
         case UN_SQUARE:
             o[i] = (int32_t)(w * w);
+            break;
+        case UN_EXP2:
+            o[i] = v < 0 || v > 30 ? 0 : (int32_t)1 << v;
             break;
         case UN_SIGN:
             o[i] = (v > 0) - (v < 0);

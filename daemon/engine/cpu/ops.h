@@ -66,7 +66,8 @@ enum { /* reductions */
        RED_SUM_SQUARE,
        RED_L1,
        RED_L2,
-       RED_LOG_SUM_EXP,
+       RED_LOG_SUM,
+    RED_LOG_SUM_EXP,
        RED_ARGMAX,
        RED_ARGMIN,
 };
@@ -80,6 +81,8 @@ enum { /* scatter's mode */
        SCATTER_MAX,
        SCATTER_MIN,
 };
+
+enum { CONTROL_COND, CONTROL_WHILE };
 
 #define OP(name)                                    \
     int name##_prep(struct step *s, struct err *e); \
@@ -120,13 +123,23 @@ OP(batch_norm);
 OP(instance_norm);
 OP(l2_norm);
 OP(conv);   /* conv.c */
-OP(linear); /* matmul.c */
+OP(dense);  /* matmul.c: the operation linear */
 OP(matmul);
 OP(sdpa); /* attention.c */
 OP(attention);
-OP(read_state); /* op_state.c */
+OP(einsum);   /* op_einsum.c */
+OP(int_product); /* op_int.c */
+OP(quantize); /* op_quant.c */
+OP(dequantize);
+OP(sliding_windows); /* op_move.c */
+OP(non_zero);        /* op_make.c */
+OP(read_state);      /* op_state.c */
 OP(write_state);
 OP(store_rows);
+
+int control_prep(struct step *s, struct err *e); /* op_control.c */
+int cond_run(const struct step *s, const struct run *r, struct err *e);
+int while_run(const struct step *s, const struct run *r, struct err *e);
 
 /* Views: op_move.c */
 int identity_prep(struct step *s, struct err *e);
@@ -137,6 +150,14 @@ int squeeze_prep(struct step *s, struct err *e);
 int shape_prep(struct step *s, struct err *e);
 
 #undef OP
+
+/* o[i] = a[i * sa] op b[i * sb] for the arithmetic of BIN_ADD .. BIN_MOD;
+ * sa and sb are 0 or 1, not both 0. */
+void binary_floats(int sub, float *o, const float *a, size_t sa, const float *b,
+                   size_t sb, size_t n);
+
+/* The function of a prepared unary step over any n floats. */
+void unary_floats(const struct step *s, float *o, const float *x, size_t n);
 
 /* Make out[0] a view of operand 0's memory from element `at` on. */
 void step_view(struct step *s, size_t at);

@@ -81,6 +81,7 @@ static const struct op_def ops[] = {
     REDUCE("reduce_sum_square", RED_SUM_SQUARE),
     REDUCE("reduce_l1_norm", RED_L1),
     REDUCE("reduce_l2_norm", RED_L2),
+    REDUCE("reduce_log_sum", RED_LOG_SUM),
     REDUCE("reduce_log_sum_exp", RED_LOG_SUM_EXP),
     {"reduce_argmax", {"x", "?axis", "?keep_dims", "?output_dtype"},
      reduce_prep, reduce_run, RED_ARGMAX},
@@ -99,16 +100,21 @@ static const struct op_def ops[] = {
     /* products */
     {"conv", {"x", "%weight", "?bias", "?strides", "?pad_type", "?pad",
               "?dilations", "?groups"}, conv_prep, conv_run, 0},
-    {"linear", {"x", "%weight", "?bias"}, linear_prep, linear_run, 0},
+    {"linear", {"x", "%weight", "?bias"}, dense_prep, dense_run, 0},
     {"matmul", {"x", "%y", "?transpose_x", "?transpose_y"},
      matmul_prep, matmul_run, 0},
     {"scaled_dot_product_attention", {"query", "key", "value", "?attn_mask"},
      sdpa_prep, sdpa_run, 0},
+    {"einsum", {"*values", "equation"}, einsum_prep, einsum_run, 0},
+    {"quantize", {"input", "scale", "?zero_point", "?axis", "output_dtype"},
+     quantize_prep, quantize_run, 0},
+    {"dequantize", {"input", "scale", "?zero_point", "?axis"},
+     dequantize_prep, dequantize_run, 0},
 
     /* views and movement */
     {"identity", {"x"}, identity_prep, NULL, 0},
     {"reshape", {"x", "shape"}, reshape_prep, NULL, 0},
-    {"reshape_like", {"x", "ref_tensor", "?begins", "?ends", "?end_masks"},
+    {"reshape_like", {"x", "*ref_tensors", "*begins", "*ends", "*end_masks"},
      reshape_like_prep, NULL, 0},
     {"expand_dims", {"x", "axes"}, expand_dims_prep, NULL, 0},
     {"squeeze", {"x", "?axes"}, squeeze_prep, NULL, 0},
@@ -143,13 +149,27 @@ static const struct op_def ops[] = {
                  "?off_value"}, one_hot_prep, one_hot_run, 0},
     {"band_part", {"x", "?lower", "?upper"}, band_part_prep, band_part_run, 0},
     {"reverse", {"x", "?axes"}, reverse_prep, reverse_run, 0},
+    {"sliding_windows", {"x", "axis", "size", "?stride"},
+     sliding_windows_prep, sliding_windows_run, 0},
+    {"non_zero", {"x"}, non_zero_prep, non_zero_run, 0},
     {"topk", {"x", "?k", "?axis", "?ascending", "?sort", "?return_indices",
               "?output_indices_dtype"}, topk_prep, topk_run, 0},
     {"argsort", {"x", "?axis", "?ascending"}, argsort_prep, argsort_run, 0},
 
+    /* control flow */
+    {"cond", {"pred"}, control_prep, cond_run, CONTROL_COND},
+    {"while_loop", {"*loop_vars"}, control_prep, while_run, CONTROL_WHILE},
+
     /* states */
     {"read_state", {"input"}, read_state_prep, read_state_run, 0},
     {"write_state", {"input", "data"}, write_state_prep, write_state_run, 0},
+};
+
+/* What these types stand for when their operands are integers. */
+static const struct op_def ints[] = {
+    {"matmul", {"x", "y", "?transpose_x", "?transpose_y"},
+     int_product_prep, int_product_run, 0},
+    {"linear", {"x", "weight", "?bias"}, int_product_prep, int_product_run, 1},
 };
 
 static const struct op_def fused[] = {
@@ -173,6 +193,11 @@ static const struct op_def *find(const struct op_def *d, size_t n,
 const struct op_def *op_find(const char *type)
 {
     return find(ops, countof(ops), type);
+}
+
+const struct op_def *op_of_ints(const char *type)
+{
+    return find(ints, countof(ints), type);
 }
 
 const struct op_def *op_fused(const char *type)

@@ -50,21 +50,26 @@ static enum val_kind kind_of(enum mil_dtype t)
     return t == MIL_BOOL ? VAL_BOOL : VAL_I32;
 }
 
-static void load_floats(struct val *v, const struct tensor *t, bool round)
+void plan_floats(const struct tensor *t, size_t n, float *out)
 {
     if (t->dtype == MIL_FP16) {
-        half_to_floats(t->data, v->f, v->n);
+        half_to_floats(t->data, out, n);
     } else if (t->dtype == MIL_FP32) {
-        memcpy(v->f, t->data, v->n * sizeof(float));
+        memcpy(out, t->data, n * sizeof(float));
     } else if (t->dtype == MIL_BOOL) {
-        for (size_t i = 0; i < v->n; i++) {
-            v->f[i] = ((const uint8_t *)t->data)[i] != 0 ? 1.0f : 0.0f;
+        for (size_t i = 0; i < n; i++) {
+            out[i] = ((const uint8_t *)t->data)[i] != 0 ? 1.0f : 0.0f;
         }
     } else {
-        for (size_t i = 0; i < v->n; i++) {
-            v->f[i] = (float)((const int32_t *)t->data)[i];
+        for (size_t i = 0; i < n; i++) {
+            out[i] = (float)((const int32_t *)t->data)[i];
         }
     }
+}
+
+static void load_floats(struct val *v, const struct tensor *t, bool round)
+{
+    plan_floats(t, v->n, v->f);
     if (round) {
         half_round_floats(v->f, v->n);
     }
@@ -221,11 +226,10 @@ static bool inputs_known(const struct step *s)
     return true;
 }
 
-static int make_step(struct plan *p, int i, struct backend_state *st,
-                     struct err *e)
+static int make_step(struct plan *p, struct step *s, const struct node *node,
+                     struct backend_state *st, struct err *e)
 {
-    struct step *s = &p->steps[i];
-    s->node = p->m->nodes[i];
+    s->node = node;
     s->plan = p;
     s->v = p->v;
     s->plan_threads = p->m->threads;
@@ -247,6 +251,27 @@ static int make_step(struct plan *p, int i, struct backend_state *st,
         return compute_now(p, s, st, e);
     }
     p->scratch = num_max(p->scratch, s->scratch);
+    return 0;
+}
+
+int plan_block(struct plan *p, const struct sub_block *b,
+               struct backend_state *st, struct err *e)
+{
+    must(p->dynamic);
+    for (int i = 0; i < b->n_nodes; i++) {
+        const struct node *n = b->nodes[i];
+        for (int k = 0; k < n->n_out; k++) { /* nothing of the last round */
+            p->v[n->out[k]] = p->m->consts[n->out[k]];
+        }
+        struct step *s = plan_alloc(p, sizeof(*s));
+        if (s == NULL) {
+            return err_set(e, ERR_NOMEM, "values");
+        }
+        int rc = make_step(p, s, n, st, e);
+        if (rc < 0) {
+            return rc;
+        }
+    }
     return 0;
 }
 
@@ -435,7 +460,7 @@ static int plan_make(struct backend_model *m, struct backend_state *st,
     memcpy(p->v, m->consts, (size_t)m->n_slots * sizeof(*p->v));
     rc = start_inputs(p, in, e);
     for (int i = 0; i < p->n_steps && rc == 0; i++) {
-        rc = make_step(p, i, st, e);
+        rc = make_step(p, &p->steps[i], m->nodes[i], st, e);
     }
     if (rc == 0 && !dynamic) {
         rc = place_values(p, e);
@@ -448,6 +473,28 @@ static int plan_make(struct backend_model *m, struct backend_state *st,
 out:
     plan_free(p);
     return rc;
+}
+
+int plan_for(struct backend_model *m, const struct tensor *const *in,
+             struct plan **ret, struct err *e)
+{
+    struct plan *p = NULL;
+    int rc = plan_make(m, NULL, in, false, &p, e);
+    if (rc == 0) {
+        rc = grow_scratch(m, p->scratch, e);
+    }
+    if (rc < 0) {
+        plan_free(p);
+        return rc;
+    }
+    *ret = p;
+    return 0;
+}
+
+int plan_step(struct plan *p, int i, struct err *e)
+{
+    struct run r = run_of(p->m, NULL);
+    return step_run(&p->steps[i], &r, e);
 }
 
 /* --- the cache --- */

@@ -26,3 +26,19 @@ struct plan {
 /* Zeroed memory that lives as long as p; NULL, and p->failed, when memory is
  * out. */
 void *plan_alloc(struct plan *p, size_t n);
+
+/* n elements of an input as floats. */
+void plan_floats(const struct tensor *t, size_t n, float *out);
+
+/* Run a block of cond or while_loop: its operations are planned and computed in
+ * turn, in p's arena as it is now. p is dynamic. Errors: those of plan_run. */
+CHECKED int plan_block(struct plan *p, const struct sub_block *b,
+                       struct backend_state *st, struct err *e);
+
+/* A plan for these shapes alone, outside the model's cache. CPU_UNKNOWN: its
+ * shapes depend on data. Errors: those of plan_run. */
+CHECKED int plan_for(struct backend_model *m, const struct tensor *const *in,
+                     struct plan **ret, struct err *e);
+/* Run step i of p on whatever its values point to (row_run.c), without states.
+ */
+CHECKED int plan_step(struct plan *p, int i, struct err *e);

@@ -1,0 +1,28 @@
+/* fuse.h - recognition on nodes and slots (fuse.c), and the part of it that
+ * compiling for rows shares. */
+#pragma once
+
+#include "engine/cpu/cpu.h"
+
+/* All passes of fuse.c over m's nodes. */
+CHECKED int fuse_run(struct backend_model *m, struct err *e);
+
+struct fuse {
+    struct backend_model *m;
+    int *def;  /* node that makes a slot, or -1 */
+    int *uses; /* readers of a slot, the function's outputs among them */
+};
+
+CHECKED int fuse_open(struct fuse *f, struct backend_model *m, struct err *e);
+void fuse_close(struct fuse *f);
+
+/* state = state * (1 - sum mask) + mask new, the masked write. */
+struct fuse_store {
+    int state, mask, new;
+    int blend;  /* slot of the blended state */
+    int update; /* slot of the slice_update around it; -1 */
+    bool alone; /* nobody but the write reads them */
+};
+
+/* Is node `at` a masked write? */
+bool fuse_match_store(const struct fuse *f, int at, struct fuse_store *r);

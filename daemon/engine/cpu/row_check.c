@@ -1,0 +1,242 @@
+/* row_check.c - does a program treat the positions along T one by one?
+ *
+ * In a program with a ranged T every value has at most one unknown dimension,
+ * and that is T's axis. Running T = 1 for each row is the same program when no
+ * operation moves anything along that axis. An operation passes when each of
+ * its results has exactly one unknown dimension (so T was neither summed away
+ * nor joined with itself) and its rule below holds. What is not in the table
+ * does not pass: such a program runs as a whole, which is never wrong.
+ *
+ * A program with fixed shapes is a row of its own: everything passes. */
+#include <string.h>
+
+#include "engine/cpu/row_make.h"
+
+static int t_axis(const struct mil_type *t)
+{
+    int at = -1;
+    for (int i = 0; t != NULL && i < t->rank; i++) {
+        if (t->dims[i] == MIL_UNKNOWN) {
+            at = at < 0 ? i : -2;
+        }
+    }
+    return at;
+}
+
+int row_t_axis(const struct backend_model *m, int slot)
+{
+    return t_axis(m->slot_type[slot]);
+}
+
+/* Everything a rule may look at. */
+struct look {
+    const struct backend_model *m;
+    const struct node *n;
+    const struct mil_type *x, *o; /* types of operand 0 and result 0 */
+    int t;                        /* T's axis in x; -1 none */
+};
+
+static const struct val *constant(const struct look *k, int arg)
+{
+    int slot = k->n->in[arg];
+    const struct val *v = slot >= 0 ? &k->m->consts[slot] : NULL;
+    return v != NULL && v->kind != VAL_NONE ? v : NULL;
+}
+
+static bool ok_always(const struct look *k)
+{
+    (void)k;
+    return true;
+}
+
+/* Operand 1 is an axis, or a list of them, without T. */
+static bool ok_axes(const struct look *k)
+{
+    const struct val *v = constant(k, 1);
+    if (v == NULL || v->kind != VAL_I32) {
+        return false;
+    }
+    for (size_t i = 0; i < v->n; i++) {
+        int32_t a = v->i[i] < 0 ? v->i[i] + k->x->rank : v->i[i];
+        if (a == k->t) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* T keeps its place between what is before and what is behind it. */
+static bool ok_reshape(const struct look *k)
+{
+    int to = t_axis(k->o);
+    int64_t before[2] = {1, 1};
+    int64_t behind[2] = {1, 1};
+    const struct mil_type *t[2] = {k->x, k->o};
+    int at[2] = {k->t, to};
+    for (int j = 0; j < 2; j++) {
+        for (int i = 0; i < t[j]->rank; i++) {
+            if (i < at[j]) {
+                before[j] *= t[j]->dims[i];
+            } else if (i > at[j]) {
+                behind[j] *= t[j]->dims[i];
+            }
+        }
+    }
+    return before[0] == before[1] && behind[0] == behind[1];
+}
+
+/* The axis operand of concat, stack and split, wherever it stands. */
+static bool axis_not_t(const struct look *k, int arg, int rank, int t)
+{
+    const struct val *v = constant(k, arg);
+    if (v == NULL || v->kind != VAL_I32 || v->n != 1) {
+        return false;
+    }
+    return (v->i[0] < 0 ? v->i[0] + rank : v->i[0]) != t;
+}
+
+static bool ok_join(const struct look *k)
+{
+    int axis = row_arg(k->n, "axis");
+    return axis >= 0 && axis_not_t(k, axis, k->o->rank, t_axis(k->o));
+}
+
+static bool ok_split(const struct look *k)
+{
+    int axis = row_arg(k->n, "axis");
+    return axis >= 0 && axis_not_t(k, axis, k->x->rank, k->t);
+}
+
+static bool flag_at(const struct look *k, const char *name, int i)
+{
+    int arg = row_arg(k->n, name);
+    const struct val *v = arg >= 0 ? constant(k, arg) : NULL;
+    return v != NULL && v->kind == VAL_BOOL && (size_t)i < v->n && v->i[i] != 0;
+}
+
+static bool number_at(const struct look *k, const char *name, int i,
+                      int32_t want, bool absent)
+{
+    int arg = row_arg(k->n, name);
+    if (arg < 0 || k->n->in[arg] < 0) {
+        return absent;
+    }
+    const struct val *v = constant(k, arg);
+    return v != NULL && v->kind == VAL_I32 && (size_t)i < v->n &&
+           v->i[i] == want;
+}
+
+/* All of T: from 0 to the end in steps of 1. */
+static bool ok_slice(const struct look *k)
+{
+    bool from = number_at(k, "begin", k->t, 0, false) ||
+                flag_at(k, "begin_mask", k->t);
+    return from && flag_at(k, "end_mask", k->t) &&
+           !flag_at(k, "squeeze_mask", k->t) &&
+           number_at(k, "stride", k->t, 1, true);
+}
+
+/* T is spatial and the kernel is 1 along it. */
+static bool ok_conv(const struct look *k)
+{
+    const struct val *w = constant(k, 1);
+    int at = k->t - 2;
+    if (w == NULL || at < 0 || w->rank != k->x->rank || w->dims[k->t] != 1) {
+        return false;
+    }
+    int pad = row_arg(k->n, "pad_type");
+    const struct val *type = pad >= 0 ? constant(k, pad) : NULL;
+    bool custom = type != NULL && type->kind == VAL_STR &&
+                  strcmp(type->str, "custom") == 0;
+    return number_at(k, "strides", at, 1, true) &&
+           (!custom || (number_at(k, "pad", 2 * at, 0, true) &&
+                        number_at(k, "pad", 2 * at + 1, 0, true)));
+}
+
+static bool ok_linear(const struct look *k)
+{
+    return k->t != k->x->rank - 1;
+}
+
+/* x[.., M, K] y[.., K, N]: K is not T on either side. */
+static bool ok_matmul(const struct look *k)
+{
+    const struct mil_type *y = k->m->slot_type[k->n->in[1]];
+    bool tx = flag_at(k, "transpose_x", 0);
+    bool ty = flag_at(k, "transpose_y", 0);
+    int t = t_axis(y);
+    int kx = k->x->rank - (tx ? 2 : 1);
+    int ky = y != NULL ? y->rank - (ty ? 1 : 2) : -1;
+    return k->x->rank >= 2 && k->t != kx && (t < 0 || t != ky);
+}
+
+static const struct {
+    const char *type;
+    bool (*ok)(const struct look *k);
+} rules[] = {
+    {"softmax",          ok_axes   },
+    {"layer_norm",       ok_axes   },
+    {"reduce_sum",       ok_axes   },
+    {"reduce_mean",      ok_axes   },
+    {"reduce_max",       ok_axes   },
+    {"reduce_min",       ok_axes   },
+    {"reduce_sum_square", ok_axes  },
+    {"reduce_l2_norm",   ok_axes   },
+    {"reduce_argmax",    ok_axes   },
+    {"transpose",        ok_always },
+    {"expand_dims",      ok_always },
+    {"squeeze",          ok_always },
+    {"identity",         ok_always },
+    {"cast",             ok_always },
+    {"select",           ok_always },
+    {"reshape",          ok_reshape},
+    {"concat",           ok_join   },
+    {"stack",            ok_join   },
+    {"split",            ok_split  },
+    {"slice_by_index",   ok_slice  },
+    {"conv",             ok_conv   },
+    {"linear",           ok_linear },
+    {"matmul",           ok_matmul },
+};
+
+static bool rule_of(const struct look *k)
+{
+    if (row_is_elementwise(k->n)) {
+        return true;
+    }
+    for (size_t i = 0; i < countof(rules); i++) {
+        if (strcmp(rules[i].type, k->n->def->type) == 0) {
+            return rules[i].ok(k);
+        }
+    }
+    return false;
+}
+
+bool row_wise(const struct backend_model *m, const struct node *n)
+{
+    bool reads_t = false;
+    struct look k = {.m = m, .n = n, .t = -1};
+    for (int i = 0; i < CPU_ARGS_MAX; i++) {
+        reads_t = reads_t || (n->in[i] >= 0 && row_t_axis(m, n->in[i]) != -1);
+    }
+    for (int i = 0; i < n->n_list; i++) {
+        reads_t = reads_t || row_t_axis(m, n->list[i]) != -1;
+    }
+    if (!reads_t) {
+        return true;
+    }
+    for (int i = 0; i < n->n_out; i++) {
+        if (row_t_axis(m, n->out[i]) < 0) {
+            return false;
+        }
+    }
+    k.o = n->n_out > 0 ? m->slot_type[n->out[0]] : NULL;
+    k.x = n->in[0] >= 0      ? m->slot_type[n->in[0]]
+          : n->n_list > 0    ? m->slot_type[n->list[0]]
+                             : NULL;
+    if (k.x == NULL || k.o == NULL) {
+        return row_is_elementwise(n);
+    }
+    k.t = t_axis(k.x);
+    return rule_of(&k);
+}

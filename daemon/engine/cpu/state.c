@@ -1,0 +1,180 @@
+/* state.c - the states of one sequence: blocks, or flat arrays. */
+#include <string.h>
+
+#include "engine/cpu/row.h"
+
+void cpu_state_free(struct backend_state *s)
+{
+    if (s == NULL) {
+        return;
+    }
+    kv_table_free(s->kv);
+    for (size_t i = 0; s->data != NULL && i < s->n; i++) {
+        free(s->data[i]);
+    }
+    free(s->data);
+    free(s);
+}
+
+/* Flat arrays that are not there yet. calloc: pages that are never written
+ * cost no memory. */
+static int make_flat(struct backend_state *s, struct err *e)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        if (s->data[i] == NULL) {
+            s->data[i] = calloc(s->m->state[i].n, sizeof(uint16_t));
+        }
+        if (s->data[i] == NULL) {
+            return err_set(e, ERR_NOMEM, "state %s", s->m->state[i].name);
+        }
+    }
+    return 0;
+}
+
+static int state_alloc(const struct backend_model *m,
+                       struct backend_state **ret, struct err *e)
+{
+    struct backend_state *s = calloc(1, sizeof(*s));
+    if (s != NULL) {
+        s->data = calloc(m->n_states + 1, sizeof(uint16_t *));
+    }
+    if (s == NULL || s->data == NULL) {
+        free(s);
+        return err_set(e, ERR_NOMEM, "a state");
+    }
+    s->m = m;
+    s->model_id = m->id;
+    s->n = m->n_states;
+    *ret = s;
+    return 0;
+}
+
+int cpu_state_new(struct backend_model *m, struct backend_state **ret,
+                  struct err *e)
+{
+    struct backend_state *s = NULL;
+    int rc = state_alloc(m, &s, e);
+    if (rc == 0 && m->rows != NULL && m->rows->pool != NULL) {
+        rc = kv_table_new(m->rows->pool, &s->kv, e);
+    } else if (rc == 0) {
+        rc = make_flat(s, e);
+    }
+    if (rc < 0) {
+        cpu_state_free(s);
+        return rc;
+    }
+    *ret = s;
+    return 0;
+}
+
+int cpu_state_fork(const struct backend_state *from, uint32_t n,
+                   struct backend_state **ret, struct err *e)
+{
+    struct backend_state *s = NULL;
+    int rc = state_alloc(from->m, &s, e);
+    if (rc < 0) {
+        return rc;
+    }
+    if (from->kv != NULL) {
+        rc = kv_fork(from->kv, n, &s->kv, e);
+    } else {
+        rc = make_flat(s, e);
+        if (rc == 0) {
+            rc = cpu_state_copy(s, from, e);
+        }
+    }
+    if (rc < 0) {
+        cpu_state_free(s);
+        return rc;
+    }
+    *ret = s;
+    return 0;
+}
+
+void cpu_state_truncate(struct backend_state *s, uint32_t n)
+{
+    if (s->kv != NULL) {
+        kv_truncate(s->kv, n);
+    }
+}
+
+int cpu_state_copy(struct backend_state *to, const struct backend_state *from,
+                   struct err *e)
+{
+    if (to->model_id != from->model_id) {
+        return err_set(e, ERR_INVALID, "states of two models");
+    }
+    if (from->kv != NULL) {
+        struct kv_table *t = NULL;
+        int rc = kv_fork(from->kv, UINT32_MAX, &t, e);
+        if (rc == 0) {
+            kv_table_free(to->kv);
+            to->kv = t;
+        }
+        return rc;
+    }
+    for (size_t i = 0; i < to->n; i++) {
+        memcpy(to->data[i], from->data[i],
+               to->m->state[i].n * sizeof(uint16_t));
+    }
+    return 0;
+}
+
+int cpu_state_flatten(struct backend_state *s, struct err *e)
+{
+    int rc = make_flat(s, e);
+    for (size_t i = 0; rc == 0 && s->kv != NULL && i < s->n; i++) {
+        kv_flatten(s->kv, i, s->data[i]);
+    }
+    return rc;
+}
+
+int cpu_state_unflatten(struct backend_state *s, struct err *e)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && s->kv != NULL && i < s->n; i++) {
+        rc = kv_unflatten(s->kv, i, s->data[i], e);
+    }
+    return rc;
+}
+
+int cpu_state_get(struct backend_state *s, const char *name, struct tensor *ret,
+                  struct err *e)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        const struct state_def *d = &s->m->state[i];
+        if (strcmp(d->name, name) != 0) {
+            continue;
+        }
+        int rc = cpu_state_flatten(s, e);
+        if (rc < 0) {
+            return rc;
+        }
+        *ret = (struct tensor){.name = d->name,
+                               .dtype = MIL_FP16,
+                               .rank = d->type->rank,
+                               .data = s->data[i]};
+        memcpy(ret->dims, d->type->dims,
+               (size_t)d->type->rank * sizeof(*ret->dims));
+        return 0;
+    }
+    return err_set(e, ERR_NOT_FOUND, "no state %s", name);
+}
+
+/* The functions of one package share their states: same names and sizes. */
+bool cpu_state_fits(const struct backend_state *s,
+                    const struct backend_model *m, bool rows)
+{
+    bool fits = s->n == m->n_states && (!rows || s->n == 0 || s->kv != NULL);
+    for (size_t i = 0; fits && s->model_id != m->id && i < s->n; i++) {
+        fits = s->m->state[i].n == m->state[i].n &&
+               strcmp(s->m->state[i].name, m->state[i].name) == 0;
+        if (fits && rows) {
+            const struct kv_shape *have = kv_table_shape(s->kv, i);
+            const struct kv_shape *want = &m->rows->shapes[i];
+            fits = have->key == want->key && have->heads == want->heads &&
+                   have->dim == want->dim;
+        }
+    }
+    return fits;
+}
