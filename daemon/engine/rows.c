@@ -4,18 +4,17 @@
  *   evals --next_batch--> rows of a batch --shards--> hidden --pack--> wanted
  *   rows --heads, a slice at a time--> logits --> each eval's fn
  *
- * A batch takes the short evals first (decoding, drafts), then prompts with
- * what room is left; what does not fit waits for the next batch. A backend
- * cannot say whose row made a batch fail, so then each eval of it is run again
- * alone: positions are only written once more, with the same values.
+ * A batch takes what there is in order; what does not fit waits for the next
+ * one. A backend cannot say whose row made a batch fail, so then each eval of
+ * it is run again alone: positions are only written once more, with the same
+ * values.
  */
 #include <string.h>
 
 #include "base/num.h"
 #include "engine/impl.h"
 
-#define ROW_ALIGN  64                       /* bytes: rows begin cache lines */
-#define SHORT_ROWS (ENGINE_DRAFTS_MAX + 1U) /* not more than this first */
+#define ROW_ALIGN 64 /* bytes: rows begin cache lines */
 
 /* --- open, close --- */
 
@@ -137,12 +136,10 @@ static bool next_batch(struct rows *b, struct eval *v, size_t n, uint32_t limit)
             return true;
         }
     }
-    for (int prompts = 0; prompts < 2; prompts++) {
-        for (size_t i = 0; i < n && b->n < limit; i++) {
-            uint32_t left = v[i].rc == 0 ? v[i].n - v[i].done : 0;
-            if (left > 0 && (left > SHORT_ROWS) == prompts) {
-                add_part(b, &v[i], (uint32_t)num_min(left, limit - b->n));
-            }
+    for (size_t i = 0; i < n && b->n < limit; i++) {
+        uint32_t left = v[i].rc == 0 ? v[i].n - v[i].done : 0;
+        if (left > 0) {
+            add_part(b, &v[i], (uint32_t)num_min(left, limit - b->n));
         }
     }
     return b->n > 0;

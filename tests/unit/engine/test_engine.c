@@ -206,6 +206,18 @@ static void test_calls(void **state)
     expect_call(4, 'a', 7, 1, 1);
     engine_seq_close(s);
     engine_close(g);
+
+    g = open_variant(&variants[7]); /* rows: all at once, or a chunk */
+    s = new_seq(g);
+    fake_rows.calls = 0;
+    unit_ok(engine_eval(s, text, 9, 0, 0, NULL, NULL, &e), &e);
+    assert_int_equal(fake_rows.calls, 2);
+    fake_rows.widest = 0;
+    unit_ok(engine_eval(s, text, 9, 4, 0, NULL, NULL, &e), &e);
+    assert_int_equal(fake_rows.calls, 8);
+    assert_int_equal(fake_rows.widest, 4);
+    engine_seq_close(s);
+    engine_close(g);
 }
 
 static int32_t other[FAKE_S];

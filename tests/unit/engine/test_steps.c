@@ -363,7 +363,7 @@ static void test_batches(void **state)
     }
     five_close(&f);
 
-    five_open(&f, 25); /* 2 + 20 + 3, 17 + 8, 12 */
+    five_open(&f, 25); /* 20 + 5, 15 + 10, 10 + 2 */
     engine_step_rows(f.g, f.all, 5, &times);
     assert_int_equal(fake_rows.calls, 6);
     assert_int_equal(fake_rows.rows, 2 * 62);
