@@ -42,28 +42,39 @@ static int reshape_dims(struct infer *i, int rank, int64_t *dims, int *free_dim)
     return 0;
 }
 
-int infer_reshape(struct infer *i)
+/* The operand `shape`; without *given its values are known only when the
+ * program runs, and *dims unknown. */
+static int in_shape(struct infer *i, int64_t dims[MIL_RANK_MAX], int *rank,
+                    bool *given)
 {
-    const struct mil_type *x = in_type(i, "x");
-    int64_t rank = 0;
-    int64_t dims[MIL_RANK_MAX];
-    int rc = in_length(i, "shape", &rank);
+    int64_t n = 0;
+    int rc = in_length(i, "shape", &n);
     if (rc < 0) {
         return rc;
     }
-    if (rank < 0 || rank > (int64_t)MIL_RANK_MAX) {
+    if (n < 0 || n > (int64_t)MIL_RANK_MAX) {
         return in_fail(i, ERR_MIL_SHAPE, "shape", "%lld elements",
-                       (long long)rank);
+                       (long long)n);
     }
-    int n = (int)rank;
-    if (in_const(i, "shape") == NULL) { /* known when the program runs */
-        for (int k = 0; k < n; k++) {
-            dims[k] = MIL_UNKNOWN;
-        }
+    for (int64_t k = 0; k < n; k++) {
+        dims[k] = MIL_UNKNOWN;
+    }
+    *rank = (int)n;
+    *given = in_const(i, "shape") != NULL;
+    return *given ? in_ints(i, "shape", (size_t)n, dims) : 0;
+}
+
+int infer_reshape(struct infer *i)
+{
+    const struct mil_type *x = in_type(i, "x");
+    int64_t dims[MIL_RANK_MAX];
+    int n = 0;
+    bool given = false;
+    int rc = in_shape(i, dims, &n, &given);
+    if (rc == 0 && !given) {
         return out_type(i, x->dtype, n, dims);
     }
     int free_dim = -1;
-    rc = in_ints(i, "shape", (size_t)rank, dims);
     if (rc == 0) {
         rc = reshape_dims(i, n, dims, &free_dim);
     }
@@ -353,30 +364,18 @@ int infer_pad(struct infer *i)
 int infer_fill(struct infer *i)
 {
     int64_t dims[MIL_RANK_MAX];
-    int64_t rank = 0;
-    int rc = in_length(i, "shape", &rank);
-    if (rc < 0) {
-        return rc;
-    }
-    if (rank < 0 || rank > (int64_t)MIL_RANK_MAX) {
-        return in_fail(i, ERR_MIL_SHAPE, "shape", "%lld elements",
-                       (long long)rank);
-    }
-    bool known = in_const(i, "shape") != NULL;
-    if (known) {
-        rc = in_ints(i, "shape", (size_t)rank, dims);
-    }
-    for (int64_t k = 0; k < rank && rc == 0; k++) {
-        if (!known) {
-            dims[k] = MIL_UNKNOWN;
-        } else if (dims[k] < 0) {
-            rc = in_fail(i, ERR_MIL_SHAPE, "shape", "dimension %lld is %lld",
-                         (long long)k, (long long)dims[k]);
+    int rank = 0;
+    bool given = false;
+    int rc = in_shape(i, dims, &rank, &given);
+    for (int k = 0; k < rank && rc == 0 && given; k++) {
+        if (dims[k] < 0) {
+            rc = in_fail(i, ERR_MIL_SHAPE, "shape", "dimension %d is %lld", k,
+                         (long long)dims[k]);
         }
     }
     enum mil_dtype t =
         in_has(i, "value") ? in_type(i, "value")->dtype : MIL_FP32;
-    return rc < 0 ? rc : out_type(i, t, (int)rank, dims);
+    return rc < 0 ? rc : out_type(i, t, rank, dims);
 }
 
 int infer_fill_like(struct infer *i)
