@@ -30,30 +30,12 @@ const struct http_route api_routes[] = {
 };
 const size_t api_n_routes = countof(api_routes);
 
-static const char *type_of(int status)
-{
-    switch (status) {
-    case 401:
-        return "authentication_error";
-    case 403:
-        return "permission_error";
-    case 404:
-        return "not_found_error";
-    case 501:
-        return "not_supported_error";
-    case 503:
-        return "unavailable_error";
-    default:
-        return status >= 500 ? "server_error" : "invalid_request_error";
-    }
-}
-
 void api_put_error(struct json *o, int code, const char *param, const char *msg)
 {
     struct json *x = json_add_object(o, "error");
     json_add_str(x, "message",
                  msg != NULL && msg[0] != '\0' ? msg : err_text(code));
-    json_add_str(x, "type", type_of(err_http(code)));
+    json_add_str(x, "type", http_error_type(err_http(code)));
     if (param != NULL) {
         json_add_str(x, "param", param);
     } else {

@@ -114,6 +114,8 @@ void http_reply(struct http_req *r, int status, const char *content_type,
 /* Error reply by code: status and wire name from ERR_MAP; 503s carry
  * Retry-After. msg may be NULL. */
 void http_reply_error(struct http_req *r, int code, const char *msg);
+/* The "type" of an error's body, as OpenAI names them: "not_found_error". */
+const char *http_error_type(int status);
 
 /* Streams: chunked. content_type "text/event-stream" or others. */
 void http_stream_begin(struct http_req *r, int status,

@@ -140,7 +140,7 @@ void http_reply(struct http_req *r, int status, const char *content_type,
     reply(r, status, content_type, body, n, NULL);
 }
 
-static const char *error_type(int status)
+const char *http_error_type(int status)
 {
     switch (status) {
     case 404:
@@ -186,7 +186,7 @@ void http_reply_error(struct http_req *r, int code, const char *msg)
         buf_printf(&b,
                    "{\"error\":{\"code\":\"%s\",\"message\":", err_name(code));
         put_text(&b, msg);
-        buf_printf(&b, ",\"type\":\"%s\"}}", error_type(status));
+        buf_printf(&b, ",\"type\":\"%s\"}}", http_error_type(status));
     }
     if (code == ERR_BAD_METHOD && r->allow != 0) {
         char allow[40];
