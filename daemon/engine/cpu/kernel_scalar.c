@@ -28,9 +28,9 @@ static bool round_row(const float *x, size_t k, size_t k_pad, int16_t *q,
         small += x[i] != 0 && q[i] > -LINEAR_SMALL && q[i] < LINEAR_SMALL;
     }
     memset(q + k, 0, (k_pad - k) * sizeof(*q));
-    bool wide = small > some / 2;
-    *scale = wide ? f.wide_scale : f.scale;
-    return wide;
+    bool coarse = small > some / 2;
+    *scale = coarse ? f.wide_scale : f.scale;
+    return coarse;
 }
 
 static void split_row(const float *x, size_t k, size_t k_pad, int16_t *hi,

@@ -211,7 +211,7 @@ static void int_few(const struct linear_job *j, size_t begin, size_t end,
 #define MANY_ROWS (MANY_VECS * LANES)
 
 static_assert(MANY_ROWS <= LINEAR_MANY, "scratch");
-static_assert(MANY_ROWS *LINEAR_BLOCK * 2 <= LINEAR_TILE, "scratch");
+static_assert(MANY_ROWS * LINEAR_BLOCK * 2 <= LINEAR_TILE, "scratch");
 
 /* The pairs of VB elements of LANES rows: transposed into a tile. */
 INLINE void many_transpose(vi t[LANES], int16_t *tile)

@@ -51,9 +51,9 @@ static bool round_row(const float *x, size_t k, size_t k_pad, int16_t *q,
     if (i < k) {
         rb_round(rb_tail(x + i, k - i, buf), &f, q + i, &n);
     }
-    bool wide = rb_count_small(&n) > rb_count_some(&n) / 2;
-    *scale = wide ? f.wide_scale : f.scale;
-    return wide;
+    bool coarse = rb_count_small(&n) > rb_count_some(&n) / 2;
+    *scale = coarse ? f.wide_scale : f.scale;
+    return coarse;
 }
 
 static void split_row(const float *x, size_t k, size_t k_pad, int16_t *hi,
