@@ -1,44 +1,51 @@
 /* crew.c - one job at a time, blocks taken off an atomic counter.
  *
- * A job is published by raising `epoch`. A worker that sees it enters by
- * counting itself into `inside`, and only then takes blocks off `next`; the
- * caller closes the job (`open` = false) after the last block is taken and
- * waits until `inside` is 0 again, so no worker can touch the next job's
- * fields by accident. All fields of a job are written before the epoch and
- * under the lock.
+ * A job lies in one cache line with its *gate*: a number that changes with
+ * each job, a bit that says the job may be entered, and how many workers are
+ * inside. Workers spin on the gate; one that sees a new open job counts itself
+ * in with a compare-and-swap, takes blocks off `next`, and counts itself out.
+ * The caller closes the gate when no block is left and waits until nobody is
+ * inside. While the gate is closed and empty, nobody but the caller touches
+ * the line, so a job is published by one store and no lock is taken.
  *
- * The caller sleeps on `done` when its wait gets long. `waiting` and `inside`
- * are each written by one side before it reads the other (both sequentially
- * consistent): either the last worker out sees a waiter, or the caller sees 0.
+ * Who has spun for SPIN_NS sleeps: workers on `wake`, the caller on `done`.
+ * A sleeper announces itself and then looks at the gate once more; who changes
+ * the gate looks for sleepers afterwards (both sequentially consistent): one
+ * of them sees the other. `lock` closes the gap between looking and sleeping.
  */
 #include "base/crew.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <time.h>
 #include <unistd.h>
 
-#define SPIN_TURNS 4000 /* about 30 us of pause instructions */
+#define SPIN_NS    100000u /* longer than what stands between two products */
+#define SPIN_TURNS 64      /* pauses from one look at the clock to the next */
+
+#define GATE_INSIDE 0xffffu             /* workers inside */
+#define GATE_OPEN   0x10000u            /* the job may be entered */
+#define GATE_JOB    ((uint64_t)1 << 32) /* counts jobs, in the upper half */
 
 static struct {
-    pthread_mutex_t run;  /* held by the one caller inside crew_run */
-    pthread_mutex_t lock; /* sleeping and the fields below */
-    pthread_cond_t wake;  /* a job, or the end */
-    pthread_cond_t done;  /* nobody is inside any more */
-    unsigned refs;
-    unsigned n; /* workers alive */
-    bool stop;
-    bool open; /* the job may be entered */
-    unsigned sleeping;
-    pthread_t thread[CREW_MAX];
-
-    atomic_uint epoch;
-    atomic_uint inside;
-    atomic_bool waiting; /* the caller, on `done` */
+    /* The job: one line. */
+    _Alignas(64) atomic_ullong gate;
     atomic_size_t next;
-    unsigned want; /* workers of this job */
     size_t items, grain;
     crew_fn *fn;
     void *ctx;
+    unsigned want; /* workers */
+
+    _Alignas(64) pthread_mutex_t run; /* held by the caller inside crew_run */
+    pthread_mutex_t lock;             /* sleeping and the fields below */
+    pthread_cond_t wake;              /* a job, or the end */
+    pthread_cond_t done;              /* nobody is inside any more */
+    atomic_uint sleeping;             /* workers on `wake` */
+    atomic_bool waiting;              /* the caller, on `done` */
+    atomic_bool stop;
+    unsigned refs;
+    unsigned n; /* workers alive */
+    pthread_t thread[CREW_MAX];
 } crew = {
     .run = PTHREAD_MUTEX_INITIALIZER,
     .lock = PTHREAD_MUTEX_INITIALIZER,
@@ -77,30 +84,71 @@ static void take_blocks(unsigned worker)
     }
 }
 
-/* Wait for an epoch other than `seen`; returns it. */
-static unsigned wait_epoch(unsigned seen)
+static uint64_t now_ns(void)
 {
-    for (int i = 0; i < SPIN_TURNS; i++) {
-        unsigned now = atomic_load(&crew.epoch);
-        if (now != seen) {
-            return now;
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* One turn of a spin. False when it has lasted too long; *began is 0 at
+ * first. */
+static bool spin(unsigned *turn, uint64_t *began)
+{
+    pause_cpu();
+    if (++*turn % SPIN_TURNS != 0) {
+        return true;
+    }
+    uint64_t now = now_ns();
+    *began = *began != 0 ? *began : now;
+    return now - *began < SPIN_NS;
+}
+
+static bool is_new(uint64_t gate, uint64_t seen)
+{
+    return gate / GATE_JOB != seen / GATE_JOB;
+}
+
+/* Wait for a job other than that of `seen`; returns the gate. */
+static uint64_t wait_job(uint64_t seen)
+{
+    uint64_t began = 0;
+    unsigned turn = 0;
+    do {
+        uint64_t gate = atomic_load(&crew.gate);
+        if (is_new(gate, seen)) {
+            return gate;
         }
-        pause_cpu();
-    }
+    } while (spin(&turn, &began));
     (void)pthread_mutex_lock(&crew.lock);
-    while (atomic_load(&crew.epoch) == seen && !crew.stop) {
-        crew.sleeping++;
+    (void)atomic_fetch_add(&crew.sleeping, 1);
+    uint64_t gate = atomic_load(&crew.gate);
+    while (!is_new(gate, seen)) {
         (void)pthread_cond_wait(&crew.wake, &crew.lock);
-        crew.sleeping--;
+        gate = atomic_load(&crew.gate);
     }
-    unsigned now = atomic_load(&crew.epoch);
+    (void)atomic_fetch_sub(&crew.sleeping, 1);
     (void)pthread_mutex_unlock(&crew.lock);
-    return now;
+    return gate;
+}
+
+/* Count in; false when the job is over. */
+static bool enter(uint64_t gate)
+{
+    unsigned long long now = gate;
+    while ((now & GATE_OPEN) != 0 && !is_new(now, gate)) {
+        if (atomic_compare_exchange_weak(&crew.gate, &now, now + 1)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static void leave(void)
 {
-    if (atomic_fetch_sub(&crew.inside, 1) == 1 && atomic_load(&crew.waiting)) {
+    uint64_t before = atomic_fetch_sub(&crew.gate, 1);
+    if ((before & (GATE_OPEN | GATE_INSIDE)) == 1 &&
+        atomic_load(&crew.waiting)) {
         (void)pthread_mutex_lock(&crew.lock);
         (void)pthread_cond_signal(&crew.done);
         (void)pthread_mutex_unlock(&crew.lock);
@@ -110,23 +158,28 @@ static void leave(void)
 static void *worker_main(void *arg)
 {
     unsigned me = (unsigned)(uintptr_t)arg;
-    unsigned seen = 0;
+    uint64_t seen = 0;
     for (;;) {
-        seen = wait_epoch(seen);
-        (void)pthread_mutex_lock(&crew.lock);
-        bool stop = crew.stop;
-        bool enter = crew.open && me < crew.want;
-        if (enter) {
-            (void)atomic_fetch_add(&crew.inside, 1);
-        }
-        (void)pthread_mutex_unlock(&crew.lock);
-        if (stop) {
+        seen = wait_job(seen);
+        if (atomic_load(&crew.stop)) {
             return NULL;
         }
-        if (enter) {
-            take_blocks(me + 1);
+        if (enter(seen)) {
+            if (me < crew.want) {
+                take_blocks(me + 1);
+            }
             leave();
         }
+    }
+}
+
+/* After the gate has changed. */
+static void wake_workers(void)
+{
+    if (atomic_load(&crew.sleeping) > 0) {
+        (void)pthread_mutex_lock(&crew.lock);
+        (void)pthread_cond_broadcast(&crew.wake);
+        (void)pthread_mutex_unlock(&crew.lock);
     }
 }
 
@@ -143,24 +196,22 @@ void crew_unref(void)
     (void)pthread_mutex_lock(&crew.lock);
     must(crew.refs > 0);
     unsigned n = --crew.refs == 0 ? crew.n : 0;
-    if (n > 0) {
-        crew.stop = true;
-        (void)atomic_fetch_add(&crew.epoch, 1);
-        (void)pthread_cond_broadcast(&crew.wake);
-    }
     (void)pthread_mutex_unlock(&crew.lock);
-    for (unsigned i = 0; i < n; i++) {
-        (void)pthread_join(crew.thread[i], NULL);
-    }
     if (n > 0) {
+        atomic_store(&crew.stop, true);
+        (void)atomic_fetch_add(&crew.gate, GATE_JOB);
+        wake_workers();
+        for (unsigned i = 0; i < n; i++) {
+            (void)pthread_join(crew.thread[i], NULL);
+        }
         crew.n = 0;
-        crew.stop = false;
-        atomic_store(&crew.epoch, 0);
+        atomic_store(&crew.stop, false);
+        atomic_store(&crew.gate, 0);
     }
     (void)pthread_mutex_unlock(&crew.run);
 }
 
-/* Have `want` workers; fewer when the system gives no more. Lock held. */
+/* Have `want` workers; fewer when the system gives no more. */
 static void grow(unsigned want)
 {
     while (crew.n < want) {
@@ -172,21 +223,28 @@ static void grow(unsigned want)
     }
 }
 
+static bool is_empty(void)
+{
+    return (atomic_load(&crew.gate) & GATE_INSIDE) == 0;
+}
+
 /* Close the job and wait until no worker is in it. */
 static void finish(void)
 {
-    (void)pthread_mutex_lock(&crew.lock);
-    crew.open = false;
-    (void)pthread_mutex_unlock(&crew.lock);
-    for (int i = 0; i < SPIN_TURNS; i++) {
-        if (atomic_load(&crew.inside) == 0) {
+    uint64_t before = atomic_fetch_and(&crew.gate, ~(uint64_t)GATE_OPEN);
+    if ((before & GATE_INSIDE) == 0) {
+        return;
+    }
+    uint64_t began = 0;
+    unsigned turn = 0;
+    do {
+        if (is_empty()) {
             return;
         }
-        pause_cpu();
-    }
+    } while (spin(&turn, &began));
     (void)pthread_mutex_lock(&crew.lock);
     atomic_store(&crew.waiting, true);
-    while (atomic_load(&crew.inside) > 0) {
+    while (!is_empty()) {
         (void)pthread_cond_wait(&crew.done, &crew.lock);
     }
     atomic_store(&crew.waiting, false);
@@ -206,7 +264,6 @@ void crew_run(unsigned threads, size_t items, size_t grain, crew_fn *fn,
         fn(ctx, 0, items, 0);
         return;
     }
-    (void)pthread_mutex_lock(&crew.lock);
     grow(threads - 1);
     crew.want = threads - 1;
     crew.items = items;
@@ -214,13 +271,9 @@ void crew_run(unsigned threads, size_t items, size_t grain, crew_fn *fn,
     crew.fn = fn;
     crew.ctx = ctx;
     atomic_store(&crew.next, 0);
-    crew.open = true;
-    (void)atomic_fetch_add(&crew.epoch, 1);
-    if (crew.sleeping > 0) {
-        (void)pthread_cond_broadcast(&crew.wake);
-    }
-    (void)pthread_mutex_unlock(&crew.lock);
-
+    uint64_t gate = atomic_load(&crew.gate);
+    atomic_store(&crew.gate, (gate / GATE_JOB + 1) * GATE_JOB + GATE_OPEN);
+    wake_workers();
     take_blocks(0);
     finish();
     (void)pthread_mutex_unlock(&crew.run);
