@@ -105,7 +105,7 @@ def cached_bundle(src, name, context, quant, fresh):
     """Folder of the bundle made of src."""
     aned = BIN / "daemon" / "aned"
     out = TOP / ".build" / "bench" / f"{name}-{quant}"
-    stamp = out.with_suffix(".made")
+    stamp = out.with_name(out.name + ".made")
     of = f"{src.stat().st_size} {src.stat().st_mtime_ns} {context}"
     if fresh or not out.exists() or not stamp.exists() or stamp.read_text() != of:
         out.parent.mkdir(parents=True, exist_ok=True)
