@@ -103,10 +103,12 @@ size_t attend_scratch(uint32_t positions, uint32_t heads, uint32_t kv_heads,
 struct stretch {
     const struct job *j;
     const struct tile *t;
-    const float *q; /* [cols][kv_pad(dim)] */
-    float *p;       /* [cols][SPAN] */
-    float *o;       /* [cols][ldo] */
-    uint32_t base;  /* position */
+    const float *q;  /* [cols][kv_pad(dim)] */
+    float *p;        /* [cols][SPAN] */
+    float *o;        /* [cols][ldo] */
+    uint32_t base;   /* position */
+    uint32_t first;  /* block of the span that any row sees */
+    uint32_t behind; /* block behind the last that any row sees at all */
 };
 
 /* What row r of a tile sees of [from, to). */
@@ -116,6 +118,32 @@ static void visible(const struct stretch *s, size_t r, uint32_t from,
     const struct attend *a = s->j->a;
     *lo = max_u32(a->lo[s->t->row + r], from);
     *hi = min_u32(a->hi[s->t->row + r], to);
+}
+
+/* The plane that is read after that of `block`: the next one, else the other
+ * state's first, or the next span's. A tile behind another one of the same
+ * sequence finds everything in the cache. */
+static void ahead(const struct stretch *s, uint32_t block, bool keys,
+                  struct attend_product *m)
+{
+    const struct attend *a = s->j->a;
+    const struct tile *t = s->t;
+    const struct kv_table *table = a->table[t->row];
+    if (t->row > 0 && a->table[t->row - 1] == table) {
+        return;
+    }
+    block++;
+    if (block >= s->behind || block % (SPAN / KV_BLOCK) == 0) {
+        if (!keys && block >= s->behind) {
+            return;
+        }
+        block = keys ? s->first : block;
+        keys = !keys;
+    }
+    m->ahead =
+        kv_plane(table, keys ? a->k_state : a->v_state, block, t->kv_head);
+    m->ahead_bytes =
+        (keys ? a->dim : kv_pad(a->vdim)) * KV_BLOCK * sizeof(uint16_t);
 }
 
 /* The scores of all columns over what any row sees of a block. */
@@ -148,6 +176,7 @@ static void block_scores(const struct stretch *s, uint32_t block)
         .y = s->p + (from - s->base) + at,
         .ldy = SPAN,
     };
+    ahead(s, block, true, &m);
     s->j->kn->attend_product(&m);
 }
 
@@ -172,6 +201,7 @@ static void values(const struct stretch *s, const uint16_t *plane, size_t r,
         .ldy = s->j->ldo,
         .add = true,
     };
+    ahead(s, lo / KV_BLOCK, false, &m);
     s->j->kn->attend_product(&m);
 }
 
@@ -225,9 +255,10 @@ static void span_run(const struct job *j, const struct tile *t, uint32_t span,
         min = min_u32(min, a->lo[t->row + r]);
         max = max_u32(max, a->hi[t->row + r]);
     }
-    uint32_t first = max_u32(min, s.base) / KV_BLOCK;
-    uint32_t behind = min_u32(max, s.base + SPAN);
-    for (uint32_t b = first; b * KV_BLOCK < behind; b++) {
+    uint32_t end = min_u32(max, s.base + SPAN);
+    s.first = max_u32(min, s.base) / KV_BLOCK;
+    s.behind = max / KV_BLOCK + (max % KV_BLOCK != 0 ? 1 : 0);
+    for (uint32_t b = s.first; b * KV_BLOCK < end; b++) {
         block_scores(&s, b);
     }
     for (size_t c = 0; c < t->rows * t->heads; c++) {
@@ -240,7 +271,7 @@ static void span_run(const struct job *j, const struct tile *t, uint32_t span,
         }
     }
     memset(s.o, 0, t->rows * t->heads * j->ldo * sizeof(*part));
-    for (uint32_t b = first; b * KV_BLOCK < behind; b++) {
+    for (uint32_t b = s.first; b * KV_BLOCK < end; b++) {
         block_values(&s, b);
     }
 }

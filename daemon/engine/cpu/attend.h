@@ -49,4 +49,6 @@ struct attend_product {
     float *y;
     size_t ldy;
     bool add;
+    const void *ahead; /* what is read next; NULL: it is in the cache */
+    size_t ahead_bytes;
 };

@@ -146,22 +146,21 @@ static void attend_tiles(const struct attend_product *m, size_t j, size_t at,
 
 static void attend_product(const struct attend_product *m)
 {
-    size_t units = 1;
-    for (size_t at = 0; at < m->n; at += units * 16) {
-        size_t max = TILE_16;
-        units = 1;
-        if (m->n - at >= 64 && m->cols <= TILE_64) {
-            units = 4;
-            max = TILE_64;
-        } else if (m->n - at >= 32 && m->cols <= TILE_32) {
-            units = 2;
-            max = TILE_32;
-        }
-        size_t parts = (m->cols + max - 1) / max;
-        for (size_t j = 0; parts > 0; parts--) {
-            size_t nj = (m->cols - j + parts - 1) / parts;
+    size_t ahead = m->ahead != NULL ? 0 : m->ahead_bytes;
+    for (size_t j = 0, nj = 0; j < m->cols; j += nj) {
+        nj = m->cols - j;
+        nj = nj > TILE_16 ? nj - 2 : nj; /* two are fast by themselves */
+        size_t units = 1;
+        for (size_t at = 0; at < m->n; at += units * 16) {
+            size_t left = m->n - at;
+            units = left >= 64 && nj <= TILE_64   ? 4
+                    : left >= 32 && nj <= TILE_32 ? 2
+                                                  : 1;
+            size_t to = m->ahead_bytes * (at + units * 16) / m->n;
+            for (; ahead < to; ahead += 64) {
+                __builtin_prefetch((const char *)m->ahead + ahead, 0, 2);
+            }
             attend_tiles(m, j, at, nj, units);
-            j += nj;
         }
     }
 }
