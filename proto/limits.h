@@ -24,6 +24,7 @@
 #define MIL_SPEC_BYTES_MAX   MIB(512) /* protobuf's own is 2 GiB */
 #define MIL_MANIFEST_MAX     MIB(1)
 #define MIL_NEST_MAX         16                  /* blocks inside blocks */
+#define MIL_ROUNDS_MAX       (1u << 20)          /* of one while_loop */
 #define MIL_ARGS_MAX         64       /* operands or attributes of one op */
 #define MIL_FUNCTIONS_MAX    256u     /* one a T value is a handful */
 #define MIL_FEATURES_MAX     4096u    /* inputs, or states, of one function */

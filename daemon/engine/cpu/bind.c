@@ -44,6 +44,9 @@ static size_t inline_constants(const struct mil_block *b)
             n += b->ops[i]->args[k].n;
         }
         n += b->ops[i]->n_attrs;
+        for (size_t k = 0; k < b->ops[i]->n_blocks; k++) {
+            n += inline_constants(b->ops[i]->blocks[k]);
+        }
     }
     return n;
 }
@@ -71,11 +74,19 @@ static int alloc_slots(struct binder *b, struct err *e)
 
 /* --- nodes --- */
 
-static int bind_one(struct binder *b, const struct mil_binding *bi, bool place)
+static int bind_one(struct binder *b, const struct mil_binding *bi, bool place,
+                    int *ret, struct err *e)
 {
     int slot = 0;
     if (bi->value != NULL) {
+        const struct mil_op *def = bi->value->def;
         slot = slot_of(bi->value);
+        if (def != NULL && weight_is_op(def->type) && def->n_outputs != 1) {
+            return err_set(e, ERR_MIL_OP,
+                           "%s: a sparse constant is only for constexpr "
+                           "operations",
+                           bi->value->name);
+        }
     } else {
         slot = b->next++;
         b->raw[slot].c = bi->imm;
@@ -83,7 +94,8 @@ static int bind_one(struct binder *b, const struct mil_binding *bi, bool place)
     if (!place) {
         b->raw[slot].dense = true;
     }
-    return slot;
+    *ret = slot;
+    return 0;
 }
 
 /* Index of the operand called name in the table's row, or -1. */
@@ -105,24 +117,44 @@ static int bind_arg(struct binder *b, struct node *n, const struct mil_op *op,
         return err_set(e, ERR_MIL_OP, "%s %s: aned does not know operand %s",
                        op->type, n->name, a->name);
     }
-    bool place = strchr(n->def->args[i], '%') != NULL;
     if (strchr(n->def->args[i], '*') != NULL) {
-        n->list =
-            arena_array(&b->m->arena, a->n > 0 ? a->n : 1, sizeof(*n->list));
-        if (n->list == NULL) {
-            return err_set(e, ERR_NOMEM, "the program");
-        }
-        for (size_t k = 0; k < a->n; k++) {
-            n->list[k] = bind_one(b, &a->b[k], place);
-        }
-        n->n_list = (int)a->n;
-        return 0;
+        return 0; /* bind_tuples */
     }
     if (a->n != 1) {
         return err_set(e, ERR_MIL_INVALID, "%s %s: operand %s has %zu values",
                        op->type, n->name, a->name, a->n);
     }
-    n->in[i] = bind_one(b, &a->b[0], place);
+    bool place = strchr(n->def->args[i], '%') != NULL;
+    return bind_one(b, &a->b[0], place, &n->in[i], e);
+}
+
+/* All tuples of the operation as one list, in the order of the table's row. */
+static int bind_tuples(struct binder *b, struct node *n,
+                       const struct mil_op *op, struct err *e)
+{
+    size_t total = 0;
+    for (int i = 0; i < CPU_ARGS_MAX && n->def->args[i] != NULL; i++) {
+        const struct mil_arg *a = mil_op_arg(op, plain(n->def->args[i]));
+        bool tuple = strchr(n->def->args[i], '*') != NULL;
+        total += tuple && a != NULL ? a->n : 0;
+    }
+    if (total == 0) {
+        return 0;
+    }
+    n->list = arena_array(&b->m->arena, total, sizeof(*n->list));
+    if (n->list == NULL) {
+        return err_set(e, ERR_NOMEM, "the program");
+    }
+    for (int i = 0; i < CPU_ARGS_MAX && n->def->args[i] != NULL; i++) {
+        const struct mil_arg *a = mil_op_arg(op, plain(n->def->args[i]));
+        bool tuple = strchr(n->def->args[i], '*') != NULL;
+        for (size_t k = 0; tuple && a != NULL && k < a->n; k++) {
+            int rc = bind_one(b, &a->b[k], false, &n->list[n->n_list++], e);
+            if (rc < 0) {
+                return rc;
+            }
+        }
+    }
     return 0;
 }
 
@@ -177,11 +209,127 @@ static int bind_state(struct binder *b, struct node *n, struct err *e)
     return 0;
 }
 
-static int bind_op(struct binder *b, const struct mil_op *op, struct err *e)
+static int bind_ops(struct binder *b, const struct mil_block *from,
+                    struct node **nodes, int *n_nodes, struct err *e);
+
+static int bind_block(struct binder *b, const struct mil_block *from,
+                      struct sub_block *to, struct err *e)
+{
+    struct arena *a = &b->m->arena;
+    to->nodes = arena_array(a, from->n_ops + 1, sizeof(struct node *));
+    to->in = arena_array(a, from->n_inputs + 1, sizeof(int));
+    to->out = arena_array(a, from->n_outputs + 1, sizeof(int));
+    if (to->nodes == NULL || to->in == NULL || to->out == NULL) {
+        return err_set(e, ERR_NOMEM, "the program");
+    }
+    for (size_t i = 0; i < from->n_inputs; i++) {
+        const struct mil_value *v = from->inputs[i];
+        b->m->slot_type[slot_of(v)] = &v->type;
+        to->in[to->n_in++] = slot_of(v);
+    }
+    int rc = bind_ops(b, from, to->nodes, &to->n_nodes, e);
+    for (size_t i = 0; i < from->n_outputs && rc == 0; i++) {
+        const struct mil_binding out = {.value = from->outputs[i]};
+        rc = bind_one(b, &out, false, &to->out[to->n_out++], e);
+    }
+    return rc;
+}
+
+static void add_read(int *list, size_t *n, int slot)
+{
+    if (slot >= 0) {
+        if (list != NULL) {
+            list[*n] = slot;
+        }
+        (*n)++;
+    }
+}
+
+/* Slots that a block reads, into list unless it is NULL; their number. */
+static size_t block_reads(const struct sub_block *s, int *list)
+{
+    size_t n = 0;
+    for (int i = 0; i < s->n_out; i++) {
+        add_read(list, &n, s->out[i]);
+    }
+    for (int i = 0; i < s->n_nodes; i++) {
+        const struct node *node = s->nodes[i];
+        for (int k = 0; k < CPU_ARGS_MAX; k++) {
+            add_read(list, &n, node->in[k]);
+        }
+        for (int k = 0; k < node->n_list; k++) {
+            add_read(list, &n, node->list[k]);
+        }
+    }
+    return n;
+}
+
+/* What the blocks read joins the list of the node that has them, behind its
+ * tuple: so nobody takes for dead what only a block needs. */
+static int add_reads(struct binder *b, struct node *n, struct err *e)
+{
+    size_t total = (size_t)n->n_list;
+    for (int k = 0; k < n->n_blocks; k++) {
+        total += block_reads(&n->blocks[k], NULL);
+    }
+    int *list = arena_array(&b->m->arena, total + 1, sizeof(*list));
+    if (list == NULL || total > MIL_OPS_MAX * 8) {
+        return err_set(e, ERR_NOMEM, "the program");
+    }
+    for (int i = 0; i < n->n_list; i++) {
+        list[i] = n->list[i];
+    }
+    n->n_vars = n->n_list;
+    n->list = list;
+    for (int k = 0; k < n->n_blocks; k++) {
+        const struct sub_block *s = &n->blocks[k];
+        n->n_list += (int)block_reads(s, list + n->n_list);
+        for (int i = 0; i < s->n_nodes; i++) {
+            n->writes =
+                n->writes || s->nodes[i]->writes || s->nodes[i]->n_out == 0;
+        }
+    }
+    return 0;
+}
+
+static int bind_blocks(struct binder *b, struct node *n,
+                       const struct mil_op *op, struct err *e)
+{
+    if (op->n_blocks == 0) {
+        return 0;
+    }
+    n->blocks = arena_array(&b->m->arena, op->n_blocks, sizeof(*n->blocks));
+    if (n->blocks == NULL) {
+        return err_set(e, ERR_NOMEM, "the program");
+    }
+    b->m->has_blocks = true;
+    for (size_t k = 0; k < op->n_blocks; k++) {
+        int rc = bind_block(b, op->blocks[k], &n->blocks[n->n_blocks++], e);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    return add_reads(b, n, e);
+}
+
+static const struct op_def *definition(const struct mil_op *op)
+{
+    const struct op_def *d = op_of_ints(op->type);
+    const struct mil_arg *x = mil_op_arg(op, "x");
+    if (d != NULL && x != NULL && x->n == 1) {
+        const struct mil_type *t =
+            x->b[0].value != NULL ? &x->b[0].value->type : &x->b[0].imm->type;
+        return t->dtype == MIL_INT32 ? d : op_find(op->type);
+    }
+    return op_find(op->type);
+}
+
+static int bind_op(struct binder *b, const struct mil_op *op,
+                   struct node **nodes, int *n_nodes, struct err *e)
 {
     struct backend_model *m = b->m;
-    const struct op_def *d = op_find(op->type);
-    if (d == NULL || op->n_blocks > 0) {
+    const struct op_def *d = definition(op);
+    if (d == NULL) {
         return err_set(e, ERR_MIL_OP,
                        "aned does not run operation %s (%s in function %s)",
                        op->type, op_name(op), m->fn->name);
@@ -194,6 +342,9 @@ static int bind_op(struct binder *b, const struct mil_op *op, struct err *e)
     for (size_t k = 0; k < op->n_args && rc == 0; k++) {
         rc = bind_arg(b, n, op, &op->args[k], e);
     }
+    if (rc == 0) {
+        rc = bind_tuples(b, n, op, e);
+    }
     for (size_t k = 0; k < op->n_outputs; k++) {
         n->out[k] = slot_of(op->outputs[k]);
     }
@@ -204,16 +355,19 @@ static int bind_op(struct binder *b, const struct mil_op *op, struct err *e)
         rc = bind_state(b, n, e);
     }
     if (rc == 0) {
-        m->nodes[m->n_nodes++] = n;
+        rc = bind_blocks(b, n, op, e);
+    }
+    if (rc == 0) {
+        nodes[(*n_nodes)++] = n;
     }
     return rc;
 }
 
-static int bind_ops(struct binder *b, struct err *e)
+static int bind_ops(struct binder *b, const struct mil_block *from,
+                    struct node **nodes, int *n_nodes, struct err *e)
 {
-    const struct mil_block *body = b->m->fn->body;
-    for (size_t i = 0; i < body->n_ops; i++) {
-        const struct mil_op *op = body->ops[i];
+    for (size_t i = 0; i < from->n_ops; i++) {
+        const struct mil_op *op = from->ops[i];
         for (size_t k = 0; k < op->n_outputs; k++) {
             b->m->slot_type[slot_of(op->outputs[k])] = &op->outputs[k]->type;
         }
@@ -221,11 +375,13 @@ static int bind_ops(struct binder *b, struct err *e)
             b->raw[slot_of(op->outputs[0])].c = mil_value_const(op->outputs[0]);
             continue;
         }
-        if (weight_is_op(op->type) && op->n_outputs == 1) {
-            b->raw[slot_of(op->outputs[0])].op = op;
+        if (weight_is_op(op->type)) {
+            if (op->n_outputs == 1) {
+                b->raw[slot_of(op->outputs[0])].op = op;
+            } /* else sparse: only other constexpr operations take it */
             continue;
         }
-        int rc = bind_op(b, op, e);
+        int rc = bind_op(b, op, nodes, n_nodes, e);
         if (rc < 0) {
             return rc;
         }
@@ -376,7 +532,7 @@ int bind_drop_dead(struct backend_model *m, struct err *e)
     int kept = m->n_nodes; /* nodes[kept..] are the live ones */
     for (int i = m->n_nodes - 1; i >= 0; i--) {
         struct node *n = m->nodes[i];
-        bool want = n->n_out == 0; /* it writes a state */
+        bool want = n->n_out == 0 || n->writes; /* a state */
         for (int k = 0; k < n->n_out; k++) {
             want = want || live[n->out[k]];
         }
@@ -414,7 +570,7 @@ int bind_run(struct backend_model *m, struct err *e)
                 (struct val){.kind = VAL_STATE, .state = states++};
         }
     }
-    rc = bind_ops(&b, e);
+    rc = bind_ops(&b, m->fn->body, m->nodes, &m->n_nodes, e);
     if (rc == 0) {
         rc = bind_consts(&b, e);
     }

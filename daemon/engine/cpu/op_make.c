@@ -341,3 +341,41 @@ int reverse_run(const struct step *s, const struct run *r, struct err *e)
     }
     return 0;
 }
+
+/* --- non_zero(x): how many there are, only data tell --- */
+
+int non_zero_prep(struct step *s, struct err *e)
+{
+    const struct val *x = step_in(s, 0);
+    int64_t dims[2] = {0, x->rank};
+    if (!val_is_plain(x)) {
+        return err_set(e, ERR_MIL_INVALID, "not a tensor");
+    }
+    if (!x->known) {
+        return CPU_UNKNOWN;
+    }
+    for (size_t k = 0; k < x->n; k++) {
+        dims[0] += x->kind == VAL_F32 ? x->f[k] != 0.0f : x->i[k] != 0;
+    }
+    return val_set(step_out(s, 0), VAL_I32, 2, dims, e);
+}
+
+int non_zero_run(const struct step *s, const struct run *r, struct err *e)
+{
+    (void)r;
+    (void)e;
+    const struct val *x = step_in(s, 0);
+    int32_t *o = step_out(s, 0)->i;
+    for (size_t k = 0; k < x->n; k++) {
+        if (x->kind == VAL_F32 ? x->f[k] == 0.0f : x->i[k] == 0) {
+            continue;
+        }
+        size_t rest = k;
+        for (int i = x->rank - 1; i >= 0; i--) {
+            o[i] = (int32_t)(rest % (size_t)x->dims[i]);
+            rest /= (size_t)x->dims[i];
+        }
+        o += x->rank;
+    }
+    return 0;
+}

@@ -81,10 +81,52 @@ int reshape_prep(struct step *s, struct err *e)
     return view_as(s, (int)n, dims, e);
 }
 
+/* An integer of the tuples that follow ref_tensors. */
+static int known_int(const struct val *v, int64_t *ret, struct err *e)
+{
+    if (!v->known) {
+        return CPU_UNKNOWN;
+    }
+    if ((v->kind != VAL_I32 && v->kind != VAL_BOOL) || v->n != 1) {
+        return err_set(e, ERR_MIL_INVALID, "begins, ends or end_masks");
+    }
+    *ret = v->i[0];
+    return 0;
+}
+
+/* reshape_like(x, ref_tensors, begins, ends, end_masks): four tuples of the
+ * same length; the shape is pieces of the references' shapes. */
 int reshape_like_prep(struct step *s, struct err *e)
 {
-    const struct val *like = step_in(s, 1);
-    return view_as(s, like->rank, like->dims, e);
+    int n = s->node->n_list / 4;
+    int64_t dims[MIL_RANK_MAX];
+    int rank = 0;
+    if (s->node->n_list % 4 != 0) {
+        return err_set(e, ERR_MIL_SHAPE, "tuples of several lengths");
+    }
+    for (int k = 0; k < n; k++) {
+        const struct val *like = step_list(s, k);
+        int64_t from = 0;
+        int64_t to = 0;
+        int64_t end = 0;
+        int rc = known_int(step_list(s, n + k), &from, e);
+        rc = rc < 0 ? rc : known_int(step_list(s, 2 * n + k), &to, e);
+        rc = rc < 0 ? rc : known_int(step_list(s, 3 * n + k), &end, e);
+        if (rc < 0) {
+            return rc;
+        }
+        from = from < 0 ? from + like->rank : from;
+        to = end != 0 ? like->rank : to < 0 ? to + like->rank : to;
+        if (from < 0 || to > like->rank ||
+            to - from > (int)MIL_RANK_MAX - rank) {
+            return err_set(e, ERR_MIL_SHAPE, "a range outside rank %d",
+                           like->rank);
+        }
+        for (; from < to; from++) {
+            dims[rank++] = like->dims[from];
+        }
+    }
+    return view_as(s, rank, dims, e);
 }
 
 int expand_dims_prep(struct step *s, struct err *e)
@@ -422,6 +464,68 @@ int split_run(const struct step *s, const struct run *r, struct err *e)
             memcpy(o->i + k * part, x, part * sizeof(*x));
             x += part;
         }
+    }
+    return 0;
+}
+
+/* --- sliding_windows(x, axis, size, stride) --- */
+
+struct windows_params {
+    struct axis3 a;
+    size_t size, stride;
+};
+
+int sliding_windows_prep(struct step *s, struct err *e)
+{
+    const struct val *x = step_in(s, 0);
+    struct windows_params *u = step_alloc(s, sizeof(*u));
+    int64_t axis = 0;
+    int64_t size = 0;
+    int64_t stride = 1;
+    int64_t dims[MIL_RANK_MAX];
+    s->u = u;
+    int rc = step_axis(s, 1, x->rank, &axis, e);
+    if (rc == 0) {
+        rc = step_int(s, 2, &size, e);
+    }
+    if (rc == 0) {
+        rc = step_int(s, 3, &stride, e);
+    }
+    if (rc == 0) {
+        rc = need_plain(x, e);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    if (x->rank >= (int)MIL_RANK_MAX || size < 1 || stride < 1 ||
+        size > x->dims[axis]) {
+        return err_set(e, ERR_MIL_SHAPE, "windows of %lld by %lld of %lld",
+                       (long long)size, (long long)stride,
+                       (long long)x->dims[axis]);
+    }
+    for (int i = 0; i < x->rank; i++) {
+        dims[i <= axis ? i : i + 1] = x->dims[i];
+    }
+    dims[axis] = (x->dims[axis] - size) / stride + 1;
+    dims[axis + 1] = size;
+    *u = (struct windows_params){val_axis3(x, axis), (size_t)size,
+                                 (size_t)stride};
+    return val_set(step_out(s, 0), x->kind, x->rank + 1, dims, e);
+}
+
+int sliding_windows_run(const struct step *s, const struct run *r,
+                        struct err *e)
+{
+    (void)r;
+    (void)e;
+    const struct windows_params *u = s->u;
+    const int32_t *x = step_in(s, 0)->i;
+    int32_t *o = step_out(s, 0)->i;
+    size_t n = (u->a.n - u->size) / u->stride + 1;
+    size_t part = u->size * u->a.inner;
+    for (size_t k = 0; k < u->a.outer * n; k++) {
+        size_t at = k / n * u->a.n + k % n * u->stride;
+        memcpy(o + k * part, x + at * u->a.inner, part * sizeof(*o));
     }
     return 0;
 }

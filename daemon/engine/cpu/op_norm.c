@@ -7,9 +7,47 @@
 /* --- layer_norm(x, axes, gamma, beta, epsilon) --- */
 
 struct layer_params {
-    size_t outer, n, inner; /* normalised over the middle */
+    size_t n;         /* elements normalised together */
+    const size_t *at; /* their offsets from the first, in memory order */
+    int n_kept;       /* the other axes */
+    size_t dims[MIL_RANK_MAX], strides[MIL_RANK_MAX], rows;
     float eps;
 };
+
+/* Axes that are normalised into at, the others into dims and strides. */
+static int layer_axes(struct step *s, struct layer_params *u, const bool *set,
+                      struct err *e)
+{
+    const struct val *x = step_in(s, 0);
+    int64_t strides[MIL_RANK_MAX];
+    val_strides(x, strides);
+    u->n = u->rows = 1;
+    for (int i = 0; i < x->rank; i++) {
+        size_t d = (size_t)x->dims[i];
+        if (set[i]) {
+            u->n *= d;
+            continue;
+        }
+        u->dims[u->n_kept] = d;
+        u->strides[u->n_kept++] = (size_t)strides[i];
+        u->rows *= d;
+    }
+    size_t *at = step_data(s, (u->n + 1) * sizeof(*at));
+    if (at == NULL) {
+        return err_set(e, ERR_NOMEM, "a plan");
+    }
+    for (size_t k = 0; k < u->n; k++) {
+        size_t rest = k;
+        for (int i = x->rank - 1; i >= 0; i--) {
+            if (set[i]) {
+                at[k] += rest % (size_t)x->dims[i] * (size_t)strides[i];
+                rest /= (size_t)x->dims[i];
+            }
+        }
+    }
+    u->at = at;
+    return 0;
+}
 
 int layer_norm_prep(struct step *s, struct err *e)
 {
@@ -22,18 +60,11 @@ int layer_norm_prep(struct step *s, struct err *e)
     if (rc == 0) {
         rc = step_float(s, 4, &u->eps, e);
     }
+    if (rc == 0) {
+        rc = layer_axes(s, u, set, e);
+    }
     if (rc < 0) {
         return rc;
-    }
-    u->outer = u->n = u->inner = 1;
-    int state = 0; /* before, inside, behind the axes */
-    for (int i = 0; i < x->rank; i++) {
-        size_t d = (size_t)x->dims[i];
-        if (set[i] && state == 2) {
-            return err_set(e, ERR_MIL_OP, "axes that are not neighbours");
-        }
-        state = set[i] ? 1 : state == 1 ? 2 : state;
-        *(state == 0 ? &u->outer : state == 1 ? &u->n : &u->inner) *= d;
     }
     for (int k = 2; k <= 3; k++) {
         const struct val *v = step_opt(s, k);
@@ -42,7 +73,7 @@ int layer_norm_prep(struct step *s, struct err *e)
             return err_set(e, ERR_MIL_SHAPE, "gamma or beta does not fit x");
         }
     }
-    s->scratch = 2 * u->n * sizeof(float);
+    s->scratch = u->n * sizeof(float);
     return val_like(step_out(s, 0), VAL_F32, x, e);
 }
 
@@ -50,15 +81,20 @@ int layer_norm_run(const struct step *s, const struct run *r, struct err *e)
 {
     (void)e;
     const struct layer_params *u = s->u;
-    const float *x = step_in(s, 0)->f;
     const float *gamma = step_opt(s, 2) != NULL ? step_opt(s, 2)->f : NULL;
     const float *beta = step_opt(s, 3) != NULL ? step_opt(s, 3)->f : NULL;
-    float *o = step_out(s, 0)->f;
     float *row = r->scratch;
-    for (size_t k = 0; k < u->outer * u->inner; k++) {
-        size_t base = k / u->inner * u->n * u->inner + k % u->inner;
+    for (size_t k = 0; k < u->rows; k++) {
+        size_t base = 0;
+        size_t rest = k;
+        for (int i = u->n_kept - 1; i >= 0; i--) {
+            base += rest % u->dims[i] * u->strides[i];
+            rest /= u->dims[i];
+        }
+        const float *x = step_in(s, 0)->f + base;
+        float *o = step_out(s, 0)->f + base;
         for (size_t i = 0; i < u->n; i++) {
-            row[i] = x[base + i * u->inner];
+            row[i] = x[u->at[i]];
         }
         float mean = vmath_sum(row, u->n) / (float)u->n;
         for (size_t i = 0; i < u->n; i++) {
@@ -69,7 +105,7 @@ int layer_norm_run(const struct step *s, const struct run *r, struct err *e)
         for (size_t i = 0; i < u->n; i++) {
             float v = row[i] * scale;
             v = gamma != NULL ? v * gamma[i] : v;
-            o[base + i * u->inner] = beta != NULL ? v + beta[i] : v;
+            o[u->at[i]] = beta != NULL ? v + beta[i] : v;
         }
     }
     return 0;

@@ -139,6 +139,8 @@ static float reduce_float(int sub, const float *x, size_t n)
         return sqrtf(vmath_sum_square(x, n));
     case RED_MAX:
         return vmath_max(x, n);
+    case RED_LOG_SUM:
+        return logf(vmath_sum(x, n));
     case RED_LOG_SUM_EXP:
         return log_sum_exp(x, n);
     case RED_MIN:
