@@ -14,5 +14,10 @@ int cli_detokenize(int argc, char **argv);
 int cli_logits(int argc, char **argv);
 int cli_mil(int argc, char **argv);
 
+/* The value of --isa: -1 when this machine has it, else the exit code of what
+ * was said: 64 for a name that is none, 69 for one that is not to be had here.
+ */
+int cli_isa(const char *usage, const char *name);
+
 /* Print "usage: ..." for a wrong command line; returns EXIT_USAGE. */
 int cli_usage(const char *usage, const char *fmt, ...) PRINTF_LIKE(2, 3);

@@ -21,6 +21,9 @@ static const char usage[] =
     "  --chunk N        rows a step, at most (default: what the model takes)\n"
     "  --threads N      CPU threads (default: all)\n"
     "  --backend B      cpu (default), interpreter or coreml\n"
+    "  --isa NAME       kernels to run on: scalar, avx2, avx512 or neon\n"
+    "                   (default: the best of this machine); never changes a\n"
+    "                   result\n"
     "  --round fp16     round every operation's result to fp16\n"
     "  --help\n";
 
@@ -50,6 +53,7 @@ static int parse(int argc, char **argv, struct options *o, int *ret)
         {"chunk",   required_argument, NULL, 'c'},
         {"threads", required_argument, NULL, 't'},
         {"backend", required_argument, NULL, 'b'},
+        {"isa",     required_argument, NULL, 'i'},
         {"round",   required_argument, NULL, 'r'},
         {"help",    no_argument,       NULL, 'h'},
         {NULL,      0,                 NULL, 0  },
@@ -64,6 +68,8 @@ static int parse(int argc, char **argv, struct options *o, int *ret)
             o->conf.threads = (unsigned)n;
         } else if (opt == 'b') {
             o->conf.backend = optarg;
+        } else if (opt == 'i') {
+            o->conf.isa = optarg;
         } else if (opt == 'r' && strcmp(optarg, "fp16") == 0) {
             o->conf.round_fp16 = true;
         } else if (opt == 'h') {
@@ -80,6 +86,10 @@ static int parse(int argc, char **argv, struct options *o, int *ret)
     }
     if (argc - optind != 3) {
         (void)cli_usage(usage, "three paths are needed");
+        return -1;
+    }
+    *ret = o->conf.isa != NULL ? cli_isa(usage, o->conf.isa) : -1;
+    if (*ret >= 0) {
         return -1;
     }
     o->bundle = argv[optind];

@@ -13,7 +13,7 @@
 
 static const char usage[] =
     "usage: aned mil run PKG IN OUT [--function F] [--round fp16] [--backend B]\n"
-    "                        [--threads N]\n"
+    "                        [--threads N] [--isa NAME]\n"
     "aned mil compile PKG [--function F] [--backend B]\n"
     "aned mil dump PKG\n"
     "\n"
@@ -25,6 +25,8 @@ static const char usage[] =
     "  --round fp16   round each operation's result to fp16\n"
     "  --backend B    cpu (default), interpreter or coreml\n"
     "  --threads N    default: the number of cores; never changes a result\n"
+    "  --isa NAME     kernels to run on: scalar, avx2, avx512 or neon (default:\n"
+    "                 the best of this machine); never changes a result\n"
     "\n"
     "compile: what the backend makes of the program, one operation a line; and\n"
     "when it does not run as rows (any T, many sequences at once), why not.\n"
@@ -280,6 +282,7 @@ static int parse(int argc, char **argv, struct mil_run *r)
         {"round",    required_argument, NULL, 'r'},
         {"backend",  required_argument, NULL, 'b'},
         {"threads",  required_argument, NULL, 't'},
+        {"isa",      required_argument, NULL, 'i'},
         {"help",     no_argument,       NULL, 'h'},
         {NULL,       0,                 NULL, 0  },
     };
@@ -309,6 +312,9 @@ static int parse(int argc, char **argv, struct mil_run *r)
             }
             r->conf.threads = (unsigned)n;
             break;
+        case 'i':
+            r->conf.isa = optarg;
+            break;
         case 'h':
             (void)fputs(usage, stdout);
             return EXIT_SUCCESS;
@@ -320,7 +326,7 @@ static int parse(int argc, char **argv, struct mil_run *r)
     if (r->backend == NULL) {
         return cli_usage(usage, "no backend '%s' in this build", backend);
     }
-    return -1;
+    return r->conf.isa != NULL ? cli_isa(usage, r->conf.isa) : -1;
 }
 
 int cli_mil(int argc, char **argv)

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "engine/cpu/kernel.h"
+
 const struct backend *backend_find(const char *name)
 {
     static const struct backend *const all[] = {
@@ -14,4 +16,10 @@ const struct backend *backend_find(const char *name)
         }
     }
     return NULL;
+}
+
+const char *backend_isa(size_t i)
+{
+    const struct kernels *k = kernels_each(i);
+    return k != NULL ? kernels_name(k) : NULL;
 }

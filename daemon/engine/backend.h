@@ -142,3 +142,6 @@ extern const struct backend backend_cpu; /* the same kernels and fast paths */
 /* "cpu", "interpreter", "coreml" (macOS). NULL: unknown or not in this
  * build. */
 const struct backend *backend_find(const char *name);
+/* The i-th instruction set that the CPU backends have kernels for on this
+ * machine, best first; NULL behind the last. */
+const char *backend_isa(size_t i);
