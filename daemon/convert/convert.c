@@ -297,7 +297,7 @@ int convert_run(const struct convert_options *o, struct convert_result *ret,
     gates_init(&j->result);
     int rc = job_options(j, e);
     if (rc == 0) {
-        rc = job_open_source(j, e);
+        rc = convert_open_source(j, e);
     }
     if (rc < 0) {
         goto out;

@@ -39,7 +39,7 @@ struct job {
 
 /* job_options.c */
 CHECKED int job_options(struct job *j, struct err *e);
-CHECKED int job_open_source(struct job *j, struct err *e);
+CHECKED int convert_open_source(struct job *j, struct err *e);
 /* Errors: SOURCE_CHANGED when somebody wrote to the source meanwhile. */
 CHECKED int job_check_source(const struct job *j, struct err *e);
 CHECKED int job_choose_context(struct job *j, struct err *e);

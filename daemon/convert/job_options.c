@@ -92,7 +92,7 @@ int job_options(struct job *j, struct err *e)
                : err_set(e, ERR_EXISTS, "%s is already there", j->out);
 }
 
-int job_open_source(struct job *j, struct err *e)
+int convert_open_source(struct job *j, struct err *e)
 {
     const struct convert_options *o = j->o;
     const char *name = o->source != NULL ? o->source : "source";
