@@ -352,8 +352,11 @@ static uint32_t plan_decode(struct sched *s, uint32_t max)
 
 static void plan_prefill(struct sched *s, uint32_t room)
 {
-    double fit = s->us_row > 0 ? (double)SCHED_STEP_GOAL_US / s->us_row
-                               : (double)SCHED_ROWS_FIRST;
+    double fit = SCHED_ROWS_FIRST;
+    if (s->us_prompt > 0) {
+        double us = (double)SCHED_STEP_GOAL_US - s->us_base;
+        fit = us > 0 ? us * s->n_prompt / s->us_prompt : 0;
+    }
     uint32_t goal = fit < (double)room ? (uint32_t)fit : room;
     uint32_t budget = (uint32_t)num_min(
         room, num_min(s->conf.chunk, num_max(goal, SCHED_ROWS_MIN)));
@@ -418,17 +421,36 @@ void sched_row_failed(struct sched *s, size_t i)
     s->plan.rows[i].failed = true;
 }
 
+/* What the step took says what the next one may hold. Prompt rows are charged
+ * with what the step cost beyond one without them, if that leaves anything like
+ * a cost, and forgotten as others follow: two rows hardly count, many do. */
+static void measure(struct sched *s, double us)
+{
+    double n = s->plan.n_prefill;
+    if (us <= 0) {
+        return;
+    }
+    if (s->plan.n_prefill == 0) {
+        s->us_base = s->us_base > 0 ? 0.75 * s->us_base + 0.25 * us : us;
+        return;
+    }
+    double least = us / 4;
+    double cost = us - s->us_base > least ? us - s->us_base : least;
+    double keep = SCHED_ROWS_KEPT / (SCHED_ROWS_KEPT + n);
+    s->us_prompt = s->us_prompt * keep + cost;
+    s->n_prompt = s->n_prompt * keep + n;
+}
+
 void sched_done(struct sched *s, uint64_t step_us, uint64_t now_us)
 {
     must(s->in_flight);
     s->in_flight = false;
-    uint32_t rows = 0;
+    measure(s, (double)step_us);
     for (size_t i = 0; i < s->plan.n_rows; i++) {
         const struct sched_row *r = &s->plan.rows[i];
         struct sched_seq *q = &s->seqs[r->seq];
         q->in_step = false;
         q->used_us = now_us;
-        rows += r->n;
         if (r->failed) {
             q->failed = true;
         } else {
@@ -437,10 +459,6 @@ void sched_done(struct sched *s, uint64_t step_us, uint64_t now_us)
         if (q->owner == NULL) {
             q->n = q->computed;
         }
-    }
-    if (s->plan.n_prefill > 0 && step_us > 0) {
-        double us = (double)step_us / (double)rows;
-        s->us_row = s->us_row > 0 ? 0.75 * s->us_row + 0.25 * us : us;
     }
 }
 

@@ -15,6 +15,8 @@
  *   (3) Prompt rows of a step stay under conf.chunk and under what fits
  *       SCHED_STEP_GOAL_US by the measured cost of a row, so that a decoding
  *       stream, and a cancel, wait no longer; neither kind starves the other.
+ *       What a step costs without prompt rows, reading the weights above all,
+ *       is measured apart: a few rows say little of what many will cost.
  *   (4) A starting stream takes the sequence with the longest shared prefix:
  *       in place when it is warm and at most SCHED_TAIL tokens are lost by it
  *       (or no other place is left), else as a fork when SCHED_FORK_MIN tokens
@@ -35,6 +37,7 @@
 #define SCHED_STEP_GOAL_US 100000u /* of a step with prompt rows */
 #define SCHED_ROWS_MIN     4u      /* prompt rows a step whatever they cost */
 #define SCHED_ROWS_FIRST   32u     /* while their cost is not known */
+#define SCHED_ROWS_KEPT    128.0 /* prompt rows that the measured cost follows */
 #define SCHED_FORK_MIN     16u /* shared tokens that are worth a state copy */
 #define SCHED_TAIL         32u /* tokens a session may lose to another */
 
@@ -119,7 +122,9 @@ struct sched {
     struct sched_seq *seqs; /* conf.seqs of them */
     bool in_flight;         /* a step is out */
     uint32_t turn;          /* steps planned */
-    double us_row;          /* measured cost of a prompt row; 0 = unknown */
+    double us_base;         /* of a step without prompt rows; 0 = unknown */
+    double us_prompt;       /* what prompt rows added to steps lately, */
+    double n_prompt;        /* and how many they were; 0 = unknown */
     struct sched_plan plan; /* of the step in flight */
 };
 

@@ -225,7 +225,8 @@ static void rule_3_slow_rows_make_small_steps(void **state)
     sched_done(&s, SCHED_ROWS_FIRST * 100, 0);          /* 0.1 ms a row */
     p = sched_next(&s, 0);
     assert_int_equal(rows_of(p, &a), 512);
-    s.us_row = 0;
+    s.us_prompt = 0;
+    s.n_prompt = 0;
     sched_done(&s, 512 * 10000, 0); /* 10 ms a row */
     p = sched_next(&s, 0);
     assert_int_equal(rows_of(p, &a), SCHED_STEP_GOAL_US / 10000);
@@ -234,6 +235,68 @@ static void rule_3_slow_rows_make_small_steps(void **state)
     assert_int_equal(rows_of(p, &a), SCHED_ROWS_MIN);
     sched_done(&s, 1, 0);
     sched_remove(&s, &a, 0);
+    sched_fini(&s);
+}
+
+/* Steps until x's prompt is computed, on an engine where a step costs 10 ms and
+ * each of its rows 1 ms; the prompt rows of the first and of the widest. */
+static void prefill(struct sched *s, struct sched_stream *x, uint32_t *first,
+                    uint32_t *widest)
+{
+    *first = 0;
+    *widest = 0;
+    do {
+        const struct sched_plan *p = sched_next(s, 0);
+        assert_non_null(p);
+        uint32_t n = rows_of(p, x);
+        uint32_t all = 0;
+        for (size_t i = 0; i < p->n_rows; i++) {
+            all += p->rows[i].n;
+        }
+        *first = *first == 0 ? n : *first;
+        *widest = n > *widest ? n : *widest;
+        assert_true(all == 0 || 10000 + all * 1000 < 2 * SCHED_STEP_GOAL_US);
+        sched_done(s, 10000 + all * 1000, 0);
+    } while (!sched_settled(x));
+}
+
+/* Prompts of a row or two, as each turn of a chat has them, must not make the
+ * next long one crawl; nor does a step's own cost. */
+static void rule_3_short_prompts_hide_no_cost(void **state)
+{
+    (void)state;
+    struct sched_conf c = conf();
+    c.rows_step = c.rows_seq = 512;
+    c.context = 4096;
+    struct sched s;
+    static int32_t t[4096];
+    uint32_t first = 0;
+    uint32_t widest = 0;
+    sched_init(&s, &c);
+    struct sched_stream a = stream(t, 1000);
+    assert_int_equal(sched_add(&s, &a, 0), 0);
+    prefill(&s, &a, &first, &widest);
+    assert_int_equal(first, SCHED_ROWS_FIRST);
+    assert_in_range(widest, 70, 95);
+    for (int i = 0; i < 50; i++) { /* a decodes all the while */
+        assert_int_equal(sched_push(&s, &a, 7), 0);
+        assert_non_null(sched_next(&s, 0));
+        sched_done(&s, 11000, 0);
+        assert_int_equal(sched_push(&s, &a, 7), 0);
+        struct sched_stream b = stream(t, 2);
+        b.reuse = false;
+        assert_int_equal(sched_add(&s, &b, 0), 0);
+        prefill(&s, &b, &first, &widest);
+        sched_remove(&s, &b, 0);
+    }
+    struct sched_stream b = stream(t, 2000);
+    b.reuse = false;
+    assert_int_equal(sched_add(&s, &b, 0), 0);
+    prefill(&s, &b, &first, &widest);
+    assert_in_range(first, 60, 110);
+    assert_in_range(widest, 80, 110);
+    sched_remove(&s, &a, 0);
+    sched_remove(&s, &b, 0);
     sched_fini(&s);
 }
 
@@ -650,6 +713,7 @@ int main(void)
         cmocka_unit_test(rule_2_decode_before_prompt),
         cmocka_unit_test(rule_3_neither_starves),
         cmocka_unit_test(rule_3_slow_rows_make_small_steps),
+        cmocka_unit_test(rule_3_short_prompts_hide_no_cost),
         cmocka_unit_test(rule_4_continuation_is_taken_in_place),
         cmocka_unit_test(rule_4_long_tail_is_forked),
         cmocka_unit_test(followers_fork_their_leader),
