@@ -34,6 +34,7 @@ import collections
 import json
 import os
 import pathlib
+import re
 import select
 import signal
 import statistics
@@ -60,7 +61,7 @@ class Side:
         self.p = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, bufsize=0)
         self.rest = b""
         try:
-            self.hello = self.answer(OPEN_TIMEOUT)
+            self.hello = {**self.answer(OPEN_TIMEOUT), **self.memory()}
         except BaseException:
             self.close()
             raise
@@ -80,6 +81,14 @@ class Side:
         if "error" in a:
             raise SystemExit(f"{self.name}: {a['error']}")
         return a
+
+    def memory(self):
+        try:
+            text = pathlib.Path(f"/proc/{self.p.pid}/status").read_text()
+        except OSError:
+            text = ""
+        kib = dict(re.findall(r"^Rss(Anon|File):\s*(\d+) kB", text, re.M))
+        return {"anon_mib": int(kib.get("Anon", 0)) / 1024, "file_mib": int(kib.get("File", 0)) / 1024}
 
     def ask(self, line, timeout=WORK_TIMEOUT):
         try:
@@ -156,6 +165,34 @@ def measure(sides, ours, works, rounds, seconds, end):
             break
     print("\r", end="", file=sys.stderr)
     return got, n
+
+
+def drop_from_cache(folder):
+    """The pages of all files below it."""
+    for f in folder.rglob("*"):
+        if f.is_file():
+            with open(f, "rb") as h:
+                os.fsync(h.fileno())
+                os.posix_fadvise(h.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def load_times(argv, bundle, rounds):
+    """From exec to the engine opened and to its first logits, cold and warm page cache in turn; then its memory."""
+    got = {k: [] for k in ("cold", "warm")}
+    for i in range(2 * rounds):
+        cold = i % 2 == 0
+        if cold:
+            drop_from_cache(bundle)
+        at = time.monotonic()
+        side = Side("aned", argv, TOP / ".build" / "bench" / "load.log")
+        try:
+            wall = 1e3 * (time.monotonic() - at)
+            before = wall - side.hello["first_token_ms"]  # exec, and the answer's way
+            got["cold" if cold else "warm"].append((before + side.hello["open_ms"], wall))
+        finally:
+            side.close()
+    return {k: {"n": rounds, "open_ms": statistics.median(o for o, _ in v), "first_logits_ms": statistics.median(
+                f for _, f in v), "first_logits_ms_max": max(f for _, f in v)} for k, v in got.items()}
 
 
 # --- figures ---
@@ -266,10 +303,14 @@ def print_text(r):
         s = sides[name]
         what = f"{s['quant']}" if name == "aned" else f"{s['peer']} {s['version']}, {s['settings']}"
         print(f"\n{name}: {r['shape']}, {what}, {s['step_bytes'] / 1e6:.1f} MB a step; open {s['open_ms']:.0f} ms, first"
-              f" logits after {s['first_token_ms']:.0f} ms, then {s['peak_rss_kib'] / 1024:.0f} MiB resident")
+              f" logits after {s['first_token_ms']:.0f} ms, then {s['anon_mib']:.0f} MiB own and {s['file_mib']:.0f} MiB of"
+              f" mapped files resident")
         if s.get("proves_nothing"):
             print(f"{name}: {s['proves_nothing']}")
         print_side(r, name, names[1] if name == "aned" and len(names) > 1 else None)
+    for k, v in (r["load"] or {}).items():
+        print(f"{k} page cache: exec to opened {v['open_ms']:.0f} ms, to first logits {v['first_logits_ms']:.0f} ms"
+              f" (most {v['first_logits_ms_max']:.0f}, n {v['n']})")
     print("\n* of the multipliers' rate, not of the bus.  ! no quiet sample: a hint, not a figure.")
     if len(names) > 1:
         print(f"x {names[1]}: above 1, aned is faster; pairs in brackets. Weights differ in format: bytes a step are given.")
@@ -288,6 +329,7 @@ def parse():
     a.add_argument("--rounds", type=int, default=5, help="good rounds wanted (default 5; up to three times as many run)")
     a.add_argument("--seconds", type=float, default=0.5, help="of one sample, three steps at least (default 0.5)")
     a.add_argument("--limit", type=float, default=1800, help="start no round after so many seconds (default 1800)")
+    a.add_argument("--load", action="store_true", help="also: from exec to first logits, cold and warm page cache")
     a.add_argument("--only", help="workloads, comma-separated: 'decode 1,verify 4'")
     a.add_argument("--quant", default="int8", help="of the converted weights (default int8)")
     a.add_argument("--isa", help="instruction set of our kernels (default: the best)")
@@ -303,10 +345,14 @@ def parse():
     return args
 
 
+def our_argv(args, bundle):
+    argv = [str(BIN / "tests" / "bench" / "bench_cpu"), str(bundle), "--threads", str(args.threads)]
+    return argv + (["--isa", args.isa] if args.isa else [])
+
+
 def open_sides(args, src, bundle):
     logs = TOP / ".build" / "bench"
-    argv = [str(BIN / "tests" / "bench" / "bench_cpu"), str(bundle), "--threads", str(args.threads)]
-    sides = [Side("aned", argv + (["--isa", args.isa] if args.isa else []), logs / "aned.log")]
+    sides = [Side("aned", our_argv(args, bundle), logs / "aned.log")]
     if args.peer:
         python = TOP / ".build" / f"venv-peer-{args.peer}" / "bin" / "python"
         try:
@@ -323,6 +369,7 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # through the finally below
     src = source(args.shape)
     bundle = cached_bundle(src, args.shape, 1024 if args.shape == "demo" else 2048, args.quant, args.fresh)
+    loads = load_times(our_argv(args, bundle), bundle, args.rounds) if args.load else None
     sides = open_sides(args, src, bundle)
     try:
         ours = sides[0]
@@ -336,7 +383,7 @@ def main():
     if args.peer:
         n_bytes[args.peer] = gguf_bytes(src)
         sides[1].hello["proves_nothing"] = proves(sides[1].hello)
-    r = {"machine": {"name": machine(), "threads": args.threads, **place, **mul}, "shape": args.shape,
+    r = {"machine": {"name": machine(), "threads": args.threads, **place, **mul}, "shape": args.shape, "load": loads,
          **results(args, sides, got, rounds, mul["g_products_s"], n_bytes),
          "sides": {s.name: {**s.hello, "step_bytes": n_bytes[s.name]} for s in sides}}
     if args.json:

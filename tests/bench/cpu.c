@@ -18,7 +18,6 @@
  */
 #include <getopt.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "engine/engine.h"
 #include "probe.h"
@@ -224,6 +223,12 @@ static int command(struct bench *b, const char *line, struct json *out,
     char end = 0;
     unsigned n = 0;
     double seconds = 0;
+    if (b->probe == NULL) { /* not before: its buffer is no part of the load */
+        b->probe = probe_new(b->threads);
+        if (b->probe == NULL) {
+            return err_set(e, ERR_NOMEM, "a buffer to read");
+        }
+    }
     if (strcmp(line, "place") == 0) {
         place(b, out);
         return 0;
@@ -259,7 +264,6 @@ static void hello(struct bench *b)
 {
     const struct bundle *d = engine_bundle(b->g);
     struct json *out = json_object();
-    struct rusage use = {0};
     uint64_t layers = 0;
     uint64_t heads = 0;
     for (size_t i = 0; i < d->n_shards; i++) {
@@ -270,7 +274,6 @@ static void hello(struct bench *b)
     }
     uint64_t q = (uint64_t)d->n_heads * d->d_head;
     uint64_t kv = (uint64_t)d->n_kv_heads * d->d_head;
-    (void)getrusage(RUSAGE_SELF, &use);
     json_add_str(out, "quant", d->quant);
     json_add_int(out, "context", d->context);
     json_add_int(out, "threads", b->threads);
@@ -282,7 +285,6 @@ static void hello(struct bench *b)
     json_add_int(out, "head_products", (int64_t)d->vocab * d->d_model);
     json_add_num(out, "open_ms", b->open_ms);
     json_add_num(out, "first_token_ms", b->first_ms);
-    json_add_int(out, "peak_rss_kib", use.ru_maxrss);
     say(out);
 }
 
@@ -307,8 +309,7 @@ static int open_all(struct bench *b, const char *dir,
     }
     b->first_ms = (probe_seconds() - at) * 1e3;
     hello(b);
-    b->probe = probe_new(b->threads);
-    return b->probe != NULL ? 0 : err_set(e, ERR_NOMEM, "a buffer to read");
+    return 0;
 }
 
 static void close_all(struct bench *b)

@@ -11,7 +11,6 @@ import importlib.util
 import json
 import os
 import pathlib
-import resource
 import statistics
 import sys
 import time
@@ -202,8 +201,7 @@ class Bench:
         info = self.peer.lib.llama_print_system_info().decode()
         return {"peer": self.peer.package, "version": importlib.metadata.version(self.peer.package),
                 "settings": self.peer.settings, "threads": self.peer.threads, "system_info": " ".join(info.split()),
-                "open_ms": self.open_ms, "first_token_ms": self.first_ms,
-                "peak_rss_kib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}
+                "open_ms": self.open_ms, "first_token_ms": self.first_ms}
 
     def ctx(self, name, n_ctx, n_seq):
         """One context a purpose: what one holds is not in another's way."""
