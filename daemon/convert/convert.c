@@ -61,7 +61,7 @@ static int stage_reading(struct job *j, struct err *e)
         rc = arch_read(j->g, &j->d, e);
     }
     if (rc == 0) {
-        rc = job_choose_context(j, e);
+        rc = convert_choose_context(j, e);
     }
     if (rc == 0) {
         rc = make_plan(j, e);
@@ -89,8 +89,8 @@ static int make_staging(struct job *j, struct err *e)
     return 0;
 }
 
-int job_staged(const struct job *j, const char *name, char out[PATH_ROOM],
-               struct err *e)
+int convert_staged(const struct job *j, const char *name, char out[PATH_ROOM],
+                   struct err *e)
 {
     return file_join(out, PATH_ROOM, j->staging, name)
                ? 0
@@ -148,7 +148,7 @@ static int stage_measuring(struct job *j, struct err *e)
     int rc = progress_stage(&j->progress, "measuring", 0.02, 0.33,
                             reference_bytes(&j->d), e);
     if (rc == 0) {
-        rc = job_staged(j, "tokenizer.gguf", vocab, e);
+        rc = convert_staged(j, "tokenizer.gguf", vocab, e);
     }
     if (rc == 0) {
         rc = gguf_write_vocab(j->g, vocab, e);
@@ -208,12 +208,12 @@ static int stage_publishing(struct job *j, struct err *e)
         j->digesting = false;
     }
     if (rc == 0) {
-        rc = job_check_source(j, e);
+        rc = convert_check_source(j, e);
     }
     if (rc < 0) {
         return rc;
     }
-    job_describe(j);
+    convert_describe(j);
     rc = bundle_write(j->staging, &j->b, e);
     if (rc == 0) {
         j->result.bundle_bytes = file_tree_bytes(j->staging);
@@ -242,7 +242,7 @@ static int run(void *ctx, struct err *e)
     j->digesting = true;
     rc = stage_measuring(j, e);
     if (rc == 0) {
-        rc = job_write(j, e);
+        rc = convert_write(j, e);
     }
     if (rc == 0) {
         rc = stage_gating(j, e);
@@ -295,7 +295,7 @@ int convert_run(const struct convert_options *o, struct convert_result *ret,
     j->progress.ctx = o->ctx;
     arena_init(&j->b.arena, 0);
     gates_init(&j->result);
-    int rc = job_options(j, e);
+    int rc = convert_read_options(j, e);
     if (rc == 0) {
         rc = convert_open_source(j, e);
     }

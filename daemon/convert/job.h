@@ -38,16 +38,16 @@ struct job {
 };
 
 /* job_options.c */
-CHECKED int job_options(struct job *j, struct err *e);
+CHECKED int convert_read_options(struct job *j, struct err *e);
 CHECKED int convert_open_source(struct job *j, struct err *e);
 /* Errors: SOURCE_CHANGED when somebody wrote to the source meanwhile. */
-CHECKED int job_check_source(const struct job *j, struct err *e);
-CHECKED int job_choose_context(struct job *j, struct err *e);
+CHECKED int convert_check_source(const struct job *j, struct err *e);
+CHECKED int convert_choose_context(struct job *j, struct err *e);
 
 /* The path of a file in the staging folder. */
-CHECKED int job_staged(const struct job *j, const char *name,
-                       char out[PATH_ROOM], struct err *e);
+CHECKED int convert_staged(const struct job *j, const char *name,
+                           char out[PATH_ROOM], struct err *e);
 
 /* job_write.c */
-CHECKED int job_write(struct job *j, struct err *e); /* stage writing */
-void job_describe(struct job *j); /* j->b, all but its shards */
+CHECKED int convert_write(struct job *j, struct err *e); /* stage writing */
+void convert_describe(struct job *j); /* j->b, all but its shards */

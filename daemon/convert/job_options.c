@@ -54,7 +54,7 @@ static int choice_of(const char *what, const char *v, const char *a,
     return 0;
 }
 
-int job_options(struct job *j, struct err *e)
+int convert_read_options(struct job *j, struct err *e)
 {
     const struct convert_options *o = j->o;
     bool unused = false;
@@ -110,7 +110,7 @@ int convert_open_source(struct job *j, struct err *e)
     return gguf_open_fd(j->fd, &j->g, e);
 }
 
-int job_check_source(const struct job *j, struct err *e)
+int convert_check_source(const struct job *j, struct err *e)
 {
     struct stat st = {0};
     if (fstat(j->fd, &st) < 0) {
@@ -126,7 +126,7 @@ int job_check_source(const struct job *j, struct err *e)
 
 /* S: asked for (rounded up to whole 32s where the model allows), or the
  * model's own within the default. */
-int job_choose_context(struct job *j, struct err *e)
+int convert_choose_context(struct job *j, struct err *e)
 {
     uint32_t own = j->d.context_train;
     uint32_t want = j->o->context;

@@ -25,7 +25,7 @@ static int write_shard(struct job *j, uint32_t i, struct err *e)
     char path[PATH_ROOM];
     (void)snprintf(name, sizeof(name), "layers_%02u_%02u.mlpackage", r->first,
                    r->last);
-    int rc = job_staged(j, name, path, e);
+    int rc = convert_staged(j, name, path, e);
     if (rc == 0) {
         rc =
             emit_layers(&j->emit, path, r->first, r->last, &s->weight_bytes, e);
@@ -59,7 +59,7 @@ static int write_head(struct job *j, uint32_t i, struct err *e)
     char name[64];
     char path[PATH_ROOM];
     (void)snprintf(name, sizeof(name), "head_%u.mlpackage", i);
-    int rc = job_staged(j, name, path, e);
+    int rc = convert_staged(j, name, path, e);
     if (rc == 0) {
         rc = emit_head(&j->emit, path, r->first, r->last, &h->weight_bytes, e);
     }
@@ -74,7 +74,7 @@ static int write_head(struct job *j, uint32_t i, struct err *e)
     return 0;
 }
 
-int job_write(struct job *j, struct err *e)
+int convert_write(struct job *j, struct err *e)
 {
     struct bundle *b = &j->b;
     char path[PATH_ROOM];
@@ -85,7 +85,7 @@ int job_write(struct job *j, struct err *e)
     b->heads = keep_array(b, b->n_heads_shards, sizeof(*b->heads));
     int rc = progress_stage(&j->progress, "writing", 0.35, 0.5, total, e);
     if (rc == 0) {
-        rc = job_staged(j, "embed.bin", path, e);
+        rc = convert_staged(j, "embed.bin", path, e);
     }
     if (rc == 0) {
         rc = weights_file(&j->emit.weights, j->d.global[SLOT_EMBD], path, e);
@@ -142,7 +142,7 @@ static void fill_peaks(struct job *j)
     }
 }
 
-void job_describe(struct job *j)
+void convert_describe(struct job *j)
 {
     const struct decoder *d = &j->d;
     struct bundle *b = &j->b;
