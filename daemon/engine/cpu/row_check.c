@@ -65,24 +65,41 @@ static bool ok_axes(const struct look *k)
     return true;
 }
 
+static void around(const struct mil_type *t, int64_t *before, int64_t *behind)
+{
+    int at = t_axis(t);
+    *before = *behind = 1;
+    for (int i = 0; i < t->rank; i++) {
+        if (i != at) {
+            *(i < at ? before : behind) *= t->dims[i];
+        }
+    }
+}
+
 /* T keeps its place between what is before and what is behind it. */
 static bool ok_reshape(const struct look *k)
 {
-    int to = t_axis(k->o);
-    int64_t before[2] = {1, 1};
-    int64_t behind[2] = {1, 1};
-    const struct mil_type *t[2] = {k->x, k->o};
-    int at[2] = {k->t, to};
-    for (int j = 0; j < 2; j++) {
-        for (int i = 0; i < t[j]->rank; i++) {
-            if (i < at[j]) {
-                before[j] *= t[j]->dims[i];
-            } else if (i > at[j]) {
-                behind[j] *= t[j]->dims[i];
-            }
-        }
-    }
+    int64_t before[2];
+    int64_t behind[2];
+    around(k->x, &before[0], &behind[0]);
+    around(k->o, &before[1], &behind[1]);
     return before[0] == before[1] && behind[0] == behind[1];
+}
+
+bool row_groups(const struct backend_model *m, const struct node *n)
+{
+    const struct mil_type *x = n->in[0] >= 0 ? m->slot_type[n->in[0]] : NULL;
+    const struct mil_type *o = m->slot_type[n->out[0]];
+    int64_t before[2];
+    int64_t behind[2];
+    if (strcmp(n->def->type, "reshape") != 0 || t_axis(x) < 0 ||
+        t_axis(o) < 0) {
+        return false;
+    }
+    around(x, &before[0], &behind[0]);
+    around(o, &before[1], &behind[1]);
+    return behind[0] == behind[1] && before[0] > 0 && before[1] > 0 &&
+           (before[0] % before[1] == 0 || before[1] % before[0] == 0);
 }
 
 /* The axis operand of concat, stack and split, wherever it stands. */
@@ -153,6 +170,12 @@ static bool ok_conv(const struct look *k)
                         number_at(k, "pad", 2 * at + 1, 0, true)));
 }
 
+/* Means and variances are of the channels, axis 1. */
+static bool ok_channels(const struct look *k)
+{
+    return k->t >= 2;
+}
+
 static bool ok_linear(const struct look *k)
 {
     return k->t != k->x->rank - 1;
@@ -194,6 +217,7 @@ static const struct {
     {"stack",            ok_join   },
     {"split",            ok_split  },
     {"slice_by_index",   ok_slice  },
+    {"batch_norm",       ok_channels},
     {"conv",             ok_conv   },
     {"linear",           ok_linear },
     {"matmul",           ok_matmul },

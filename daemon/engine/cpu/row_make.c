@@ -319,6 +319,28 @@ static const char *check_ports(const struct backend_model *m)
     return m->n_in > 0 && m->n_out > 0 ? NULL : "no inputs or no outputs";
 }
 
+/* Heads that share keys are joined with T before attention and taken apart
+ * behind it. */
+static bool is_grouping(const struct row_program *p, const struct row_op *op)
+{
+    size_t at = 0;
+    const struct row_op *from = row_def(p, row_root(p, op->in[0], &at));
+    bool ok = true;
+    if (!row_groups(p->m, row_node(p, op))) {
+        return false;
+    }
+    if (from != NULL && from->kind == ROW_ATTEND) {
+        return true;
+    }
+    for (int i = 0; i < p->n_ops; i++) {
+        for (int k = 0; k < p->ops[i].n_in && p->ops[i].kind != ROW_DEAD; k++) {
+            ok = ok && (p->ops[i].in[k] != op->out[0] ||
+                        p->ops[i].kind == ROW_ATTEND);
+        }
+    }
+    return ok;
+}
+
 static const char *check_ops(struct row_program *p)
 {
     for (int i = 0; i < p->n_ops; i++) {
@@ -338,7 +360,7 @@ static const char *check_ops(struct row_program *p)
             return arena_printf(&p->arena, "%s %s is not understood",
                                 n->def->type, n->name);
         }
-        if (p->m->has_t && !row_wise(p->m, n)) {
+        if (p->m->has_t && !row_wise(p->m, n) && !is_grouping(p, op)) {
             return arena_printf(&p->arena, "%s %s may mix rows", n->def->type,
                                 n->name);
         }

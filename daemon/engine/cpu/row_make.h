@@ -11,6 +11,10 @@ int row_t_axis(const struct backend_model *m, int slot);
 /* Does n keep the positions along T apart? */
 bool row_wise(const struct backend_model *m, const struct node *n);
 
+/* A reshape that joins an axis with T behind it, [g, T] -> [g T], or takes such
+ * a joint axis apart: fine around attention, whose rows may be of any head. */
+bool row_groups(const struct backend_model *m, const struct node *n);
+
 /* --- row_make.c --- */
 
 bool row_is(const struct row_program *p, const struct row_op *op,

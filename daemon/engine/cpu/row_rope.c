@@ -14,7 +14,8 @@ struct piece {
     int64_t at, n;
 };
 
-static bool piece_of(const struct row_program *p, int value, struct piece *r)
+/* One slice or split; false: value is none. */
+static bool cut_of(const struct row_program *p, int value, struct piece *r)
 {
     const struct row_op *op = row_def(p, value);
     const struct node *n = op != NULL ? row_node(p, op) : NULL;
@@ -41,6 +42,20 @@ static bool piece_of(const struct row_program *p, int value, struct piece *r)
     int axis = -1;
     return strcmp(n->def->type, "slice_by_index") == 0 &&
            row_slice(p, n, &axis, &r->at) && axis == o->rank - 1;
+}
+
+/* The same through slices of slices. */
+static bool piece_of(const struct row_program *p, int value, struct piece *r)
+{
+    struct piece up;
+    if (!cut_of(p, value, r)) {
+        return false;
+    }
+    while (cut_of(p, r->x, &up)) {
+        r->x = up.x;
+        r->at += up.at;
+    }
+    return true;
 }
 
 /* value = a * b, in either order: the factors. */

@@ -145,12 +145,23 @@ static void slice_ref(struct states *s, const struct row_op *op)
     }
 }
 
-/* A view that leaves positions and elements their axes. */
-static bool keeps_matrix(const struct val *x, const struct val *o)
+/* A view of whole heads: positions and elements stay the last two axes. */
+static void view_ref(struct states *s, const struct row_op *op, int k)
 {
-    return x->rank >= 2 && o->rank >= 2 && x->n == o->n &&
-           x->dims[x->rank - 1] == o->dims[o->rank - 1] &&
-           x->dims[x->rank - 2] == o->dims[o->rank - 2];
+    const struct val *x = row_val(s->p, op->in[0]);
+    const struct val *o = row_val(s->p, op->out[k]);
+    struct kv_ref r = s->ref[op->in[0]];
+    if (x->rank < 2 || o->rank < 2 ||
+        x->dims[x->rank - 1] != o->dims[o->rank - 1] ||
+        x->dims[x->rank - 2] != o->dims[o->rank - 2]) {
+        return;
+    }
+    size_t head = (size_t)(x->dims[x->rank - 1] * x->dims[x->rank - 2]);
+    if (head > 0 && op->at[k] % head == 0) {
+        r.first += (uint32_t)(op->at[k] / head);
+        r.n = (uint32_t)(o->n / head);
+        s->ref[op->out[k]] = r;
+    }
 }
 
 static void find_refs(struct states *s)
@@ -167,11 +178,10 @@ static void find_refs(struct states *s)
             s->ref[n->out[0]] = whole(
                 s, n->state, s->store[n->state] < 0 || s->store[n->state] > i);
         } else if (op->n_in > 0 && s->ref[op->in[0]].state >= 0) {
-            if (op->kind == ROW_VIEW && op->at[0] == 0 &&
-                keeps_matrix(&p->plan->v[op->in[0]],
-                             &p->plan->v[op->out[0]])) {
-                s->ref[op->out[0]] = s->ref[op->in[0]];
-            } else if (row_is(p, op, "slice_by_index")) {
+            for (int k = 0; op->kind == ROW_VIEW && k < op->n_out; k++) {
+                view_ref(s, op, k);
+            }
+            if (row_is(p, op, "slice_by_index")) {
                 slice_ref(s, op);
             }
         }
