@@ -301,7 +301,7 @@ def print_text(r):
     print(f"state {r['state']}; read {m['read_gb_s']:.1f} GB/s; {m['g_products_s']:.0f} G products/s ({m['instruction']})")
     for name in names:
         s = sides[name]
-        what = f"{s['quant']}" if name == "aned" else f"{s['peer']} {s['version']}, {s['settings']}"
+        what = f"{s['quant']} on {s['isa']}" if name == "aned" else f"{s['peer']} {s['version']}, {s['settings']}"
         print(f"\n{name}: {r['shape']}, {what}, {s['step_bytes'] / 1e6:.1f} MB a step; open {s['open_ms']:.0f} ms, first"
               f" logits after {s['first_token_ms']:.0f} ms, then {s['anon_mib']:.0f} MiB own and {s['file_mib']:.0f} MiB of"
               f" mapped files resident")

@@ -19,6 +19,7 @@
 #include <getopt.h>
 #include <string.h>
 
+#include "engine/cpu/kernel.h"
 #include "engine/engine.h"
 #include "probe.h"
 #include "proto/json.h"
@@ -37,6 +38,7 @@ struct bench {
     struct engine *g;
     struct probe *probe;
     unsigned threads;
+    const char *isa; /* as asked for; NULL: the best */
     double open_ms, first_ms; /* opened; and the first token's logits there */
     int32_t tokens[ROWS_MAX];
     struct engine_seq *seq[SEQS_MAX]; /* BASE tokens each, opened when used */
@@ -275,6 +277,8 @@ static void hello(struct bench *b)
     uint64_t q = (uint64_t)d->n_heads * d->d_head;
     uint64_t kv = (uint64_t)d->n_kv_heads * d->d_head;
     json_add_str(out, "quant", d->quant);
+    const struct kernels *k = kernels_find(b->isa);
+    json_add_str(out, "isa", k != NULL ? kernels_name(k) : "none");
     json_add_int(out, "context", d->context);
     json_add_int(out, "threads", b->threads);
     json_add_int(out, "layer_bytes", (int64_t)layers);
@@ -360,6 +364,7 @@ int main(int argc, char **argv)
         return 64;
     }
     b.threads = conf.threads;
+    b.isa = conf.isa;
     rc = open_all(&b, argv[optind], &conf, &e);
     if (rc < 0) {
         (void)err_print(&e);
