@@ -308,19 +308,16 @@ static void column_finish(const struct job *j, float *part, size_t c, size_t n,
         sum = fmaf(w[0], w[COLS], sum);
     }
     float *o = part + c * j->ldo;
-    for (size_t i = 0; i < j->ldo; i++) {
-        o[i] = ml[0] * o[i];
-    }
-    for (size_t k = 1; k < n; k++) {
-        const float *more = o + k * j->part;
-        float w = ml[k * j->part];
-        for (size_t i = 0; i < j->ldo; i++) {
-            o[i] = fmaf(w, more[i], o[i]);
+    v8 l = v8_set(sum);
+    for (size_t i = 0; i < j->ldo; i += V8_LANES) {
+        v8 a = v8_mul(v8_set(ml[0]), v8_load(o + i));
+        for (size_t k = 1; k < n; k++) {
+            a = v8_fma(v8_set(ml[k * j->part]), v8_load(o + k * j->part + i),
+                       a);
         }
+        v8_store(o + i, v8_div(a, l));
     }
-    for (size_t i = 0; i < j->a->vdim; i++) {
-        out[i] = o[i] / sum;
-    }
+    memcpy(out, o, j->a->vdim * sizeof(*out));
 }
 
 static void tile_finish(const struct job *j, const struct tile *t, float *parts)

@@ -23,11 +23,6 @@
 enum { TILE_16 = 8, TILE_32 = 8, TILE_64 = 4 };
 typedef __m512 wide;
 
-static inline wide wide_zero(void)
-{
-    return _mm512_setzero_ps();
-}
-
 static inline wide wide_set(float x)
 {
     return _mm512_set1_ps(x);
@@ -60,7 +55,6 @@ static inline wide wide_from_f16(const uint16_t *p)
 /* For 16 registers: 12 sums, 2 rows and a coefficient; 8, 4 and 1; 8, 1, 1. */
 enum { TILE_16 = 6, TILE_32 = 2, TILE_64 = 1 };
 typedef v8 wide;
-#define wide_zero     v8_zero
 #define wide_set      v8_set
 #define wide_load     v8_load
 #define wide_store    v8_store
@@ -70,6 +64,14 @@ typedef v8 wide;
 #endif
 
 /* --- products --- */
+
+/* Unrolled early by gcc, which keeps the sums in memory otherwise; clang does
+ * well alone, and badly when told. */
+#if defined(__clang__)
+#define UNROLL
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
 
 /* Columns from j on, elements from `at` on; nj columns and 16 * units elements
  * are constants wherever this is inlined. */
@@ -82,28 +84,28 @@ attend_tile(const struct attend_product *m, size_t j, size_t at,
     const uint16_t *w = m->w + at;
     float *y = m->y + j * m->ldy + at;
     wide sum[16];
-    for (size_t c = 0; c < nj; c++) {
-        for (size_t v = 0; v < nv; v++) {
-            sum[c * nv + v] =
-                m->add ? wide_load(y + c * m->ldy + v * WIDE) : wide_zero();
-        }
+    UNROLL
+    for (size_t i = 0; i < nj * nv; i++) {
+        sum[i] = wide_load(y + i / nv * m->ldy + i % nv * WIDE);
     }
     for (size_t k = 0; k < m->k; k++, w += m->ldw) {
         wide row[8];
+        UNROLL
         for (size_t v = 0; v < nv; v++) {
             row[v] = wide_from_f16(w + v * WIDE);
         }
+        UNROLL
         for (size_t c = 0; c < nj; c++) {
             wide a = wide_set(x[c * m->ldx + k]);
+            UNROLL
             for (size_t v = 0; v < nv; v++) {
                 sum[c * nv + v] = wide_fma(a, row[v], sum[c * nv + v]);
             }
         }
     }
-    for (size_t c = 0; c < nj; c++) {
-        for (size_t v = 0; v < nv; v++) {
-            wide_store(y + c * m->ldy + v * WIDE, sum[c * nv + v]);
-        }
+    UNROLL
+    for (size_t i = 0; i < nj * nv; i++) {
+        wide_store(y + i / nv * m->ldy + i % nv * WIDE, sum[i]);
     }
 }
 
@@ -147,6 +149,9 @@ static void attend_tiles(const struct attend_product *m, size_t j, size_t at,
 static void attend_product(const struct attend_product *m)
 {
     size_t ahead = m->ahead != NULL ? 0 : m->ahead_bytes;
+    for (size_t j = 0; j < m->cols && !m->add; j++) {
+        memset(m->y + j * m->ldy, 0, m->n * sizeof(*m->y));
+    }
     for (size_t j = 0, nj = 0; j < m->cols; j += nj) {
         nj = m->cols - j;
         nj = nj > TILE_16 ? nj - 2 : nj; /* two are fast by themselves */

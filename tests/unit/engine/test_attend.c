@@ -240,7 +240,7 @@ static double head_error(const struct scene *c, size_t r, uint32_t h)
     const float *q = c->q + r * c->ldq + (size_t)h * s->dim;
     const float *out = c->alone + r * c->ldo + (size_t)h * s->vdim;
     double u = ldexp(1, -24);
-    double max = -INFINITY;
+    double max = -HUGE_VAL;
     double off = 0;
     double most = 0;
     for (uint32_t i = c->lo[r]; i < c->hi[r]; i++) {
