@@ -24,7 +24,7 @@
 
 #include "base/crew.h"
 #include "engine/cpu/kernel_impl.h"
-#include "engine/cpu/vmath.h"
+#include "engine/cpu/simd_exp.h"
 
 #define COLS         8u
 #define SPAN         256u   /* a multiple of KV_BLOCK */
@@ -290,6 +290,13 @@ static void tile_queries(const struct attend *a, const struct tile *t, float *q)
     }
 }
 
+static float exp_of(float x)
+{
+    float lane[V8_LANES];
+    v8_store(lane, v8_exp(v8_set(x)));
+    return lane[0];
+}
+
 /* One column: the spans' parts, the first one's at `part`, put together. */
 static void column_finish(const struct job *j, float *part, size_t c, size_t n,
                           float *out)
@@ -303,8 +310,7 @@ static void column_finish(const struct job *j, float *part, size_t c, size_t n,
     float sum = 0;
     for (size_t i = 0; i < n; i++) {
         float *w = ml + i * j->part;
-        float d = w[0] - max;
-        vmath_exp(w, &d, 1);
+        w[0] = exp_of(w[0] - max);
         sum = fmaf(w[0], w[COLS], sum);
     }
     float *o = part + c * j->ldo;

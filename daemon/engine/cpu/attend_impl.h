@@ -43,6 +43,41 @@ static inline wide wide_fma(wide a, wide b, wide c)
     return _mm512_fmadd_ps(a, b, c);
 }
 
+static inline wide wide_add(wide a, wide b)
+{
+    return _mm512_add_ps(a, b);
+}
+
+/* v8_exp of a - b, twice as wide. */
+static inline wide wide_exp_sub(wide a, wide b)
+{
+    wide x = _mm512_sub_ps(a, b);
+    x = _mm512_min_ps(wide_set(90.0f), x);
+    x = _mm512_max_ps(wide_set(-110.0f), x);
+    wide magic = wide_set(EXP_MAGIC);
+    wide t = wide_fma(x, wide_set(1.44269504088896341f), magic);
+    wide n = _mm512_sub_ps(t, magic);
+    wide r = wide_fma(n, wide_set(-0.693145751953125f), x);
+    r = wide_fma(n, wide_set(-1.42860676533018e-06f), r);
+    wide p = wide_set(1.0f / 5040.0f);
+    p = wide_fma(p, r, wide_set(1.0f / 720.0f));
+    p = wide_fma(p, r, wide_set(1.0f / 120.0f));
+    p = wide_fma(p, r, wide_set(1.0f / 24.0f));
+    p = wide_fma(p, r, wide_set(1.0f / 6.0f));
+    p = wide_fma(p, r, wide_set(0.5f));
+    p = wide_fma(p, r, wide_set(1.0f));
+    p = wide_fma(p, r, wide_set(1.0f));
+    __m512i k =
+        _mm512_sub_epi32(_mm512_castps_si512(t), _mm512_castps_si512(magic));
+    __m512i half = _mm512_srai_epi32(k, 1);
+    __m512i bias = _mm512_set1_epi32(127);
+    __m512i u = _mm512_slli_epi32(_mm512_add_epi32(half, bias), 23);
+    __m512i v = _mm512_slli_epi32(
+        _mm512_add_epi32(_mm512_sub_epi32(k, half), bias), 23);
+    p = _mm512_mul_ps(p, _mm512_castsi512_ps(u));
+    return _mm512_mul_ps(p, _mm512_castsi512_ps(v));
+}
+
 static inline wide wide_from_f16(const uint16_t *p)
 {
     return _mm512_cvtph_ps(
@@ -59,7 +94,13 @@ typedef v8 wide;
 #define wide_load     v8_load
 #define wide_store    v8_store
 #define wide_fma      v8_fma
+#define wide_add      v8_add
 #define wide_from_f16 v8_from_f16
+
+static inline wide wide_exp_sub(wide a, wide b)
+{
+    return v8_exp(v8_sub(a, b));
+}
 
 #endif
 
@@ -203,17 +244,22 @@ static void attend_weigh(float *x, size_t begin, size_t end, bool divide,
     for (size_t i = 1; i < V8_LANES; i++) {
         max = lane[i] > max ? lane[i] : max;
     }
-    v8 m = v8_set(max);
-    v8 a = v8_zero();
-    v8 b = v8_zero();
+    wide m = wide_set(max);
+    _Alignas(64) float sum[16] = {0};
+    wide a = wide_load(sum);
+    wide b = wide_load(sum + 16 - WIDE);
     for (size_t i = from; i < to; i += 16) {
-        v8 p = v8_exp(v8_sub(v8_load(x + i), m));
-        v8 q = v8_exp(v8_sub(v8_load(x + i + V8_LANES), m));
-        v8_store(x + i, p);
-        v8_store(x + i + V8_LANES, q);
-        a = v8_add(a, p);
-        b = v8_add(b, q);
+        wide p = wide_exp_sub(wide_load(x + i), m);
+        wide_store(x + i, p);
+        a = wide_add(a, p);
+        if (WIDE < 16) { /* lanes 8 .. 15 */
+            p = wide_exp_sub(wide_load(x + i + 8), m);
+            wide_store(x + i + 8, p);
+            b = wide_add(b, p);
+        }
     }
+    wide_store(sum + 16 - WIDE, b);
+    wide_store(sum, a);
     *ret_max = max;
-    *ret_sum = v16_sum(a, b);
+    *ret_sum = v16_sum(v8_load(sum), v8_load(sum + 8));
 }
