@@ -3,13 +3,15 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#include "fake.h"
+#include "fake_rows.h"
 #include "proto/frame.h"
 
 /* Stands before the library's own: a LOAD finds the fake. */
 const struct backend *backend_find(const char *name)
 {
-    return strcmp(name, "fake") == 0 ? &fake_backend : NULL;
+    return strcmp(name, "fake") == 0   ? &fake_backend
+           : strcmp(name, "rows") == 0 ? &fake_rows_backend
+                                       : NULL;
 }
 
 static struct {
@@ -93,10 +95,10 @@ static void send_load(const char *backend)
     send_frame(FRAME_LOAD);
 }
 
-static void load(void)
+static void load(const char *backend)
 {
     struct err e;
-    send_load("fake");
+    send_load(backend);
     for (uint32_t i = 1; i <= 4; i++) {
         struct frame f = receive(FRAME_PROGRESS);
         struct msg_progress p;
@@ -123,6 +125,7 @@ static int setup(void **state)
     fake.t_lo = 1;
     fake.t_hi = 4;
     fake.fail_after = -1;
+    fake_rows.max = 16;
     int rc = fake_setup(state);
     fake_write_bundle(NULL, NULL, 0);
     return rc;
@@ -141,14 +144,13 @@ static int32_t greedy_reference(const int32_t *tokens, uint32_t n)
 }
 
 /* Two sequences and an unknown one in one step. */
-static void test_step(void **state)
+static void step_on(const char *backend)
 {
-    (void)state;
     static int32_t one[] = {1, 2, 3, 4, 5, 6, 7};
     static int32_t two[] = {9, 8};
     struct err e;
     start();
-    load();
+    load(backend);
     send_seq(FRAME_SEQ_OPEN, 1000, 0, 0);
     (void)receive(FRAME_OK);
     send_seq(FRAME_SEQ_OPEN, 7, 0, 0);
@@ -193,6 +195,61 @@ static void test_step(void **state)
     assert_int_equal(finish(), 0);
 }
 
+static void test_step(void **state)
+{
+    (void)state;
+    step_on("fake");
+    step_on("rows");
+}
+
+enum { MANY = 40 };
+
+/* As many as a busy daemon has, one of them twice: that row alone is refused.
+ */
+static void test_many(void **state)
+{
+    (void)state;
+    static struct msg_row rows[MANY + 1];
+    static int32_t tokens[MANY][3];
+    struct msg_step_done done;
+    struct err e;
+    start();
+    load("rows");
+    for (uint32_t i = 0; i < MANY; i++) {
+        send_seq(FRAME_SEQ_OPEN, i, 0, 0);
+        (void)receive(FRAME_OK);
+        for (uint32_t k = 0; k < 3; k++) {
+            tokens[i][k] = (int32_t)((i + k * k) % FAKE_V);
+        }
+        rows[i] = (struct msg_row){.seq = i,
+                                   .n_tokens = i % 3 + 1,
+                                   .tokens = tokens[i],
+                                   .sample = i != 7};
+        msg_sampling_init(&rows[i].sampling);
+    }
+    rows[MANY] = rows[20];
+    msg_step_put(&child.b, &(struct msg_step){MANY + 1, rows});
+    send_frame(FRAME_STEP);
+    struct frame f = receive(FRAME_STEP_DONE);
+    unit_ok(msg_step_done_get(f.payload, f.n, &done, &e), &e);
+    for (uint32_t i = 0; i < MANY; i++) {
+        assert_int_equal(done.rows[i].seq, i);
+        assert_int_equal(done.rows[i].error, 0);
+        assert_int_equal(done.rows[i].length, i % 3 + 1);
+        assert_int_equal(done.rows[i].n_tokens, i != 7);
+        if (i != 7) {
+            assert_int_equal(done.rows[i].tokens[0].id,
+                             greedy_reference(tokens[i], i % 3 + 1));
+        }
+    }
+    assert_int_equal(done.rows[MANY].error, ERR_CONFLICT);
+    assert_int_equal(done.rows[MANY].seq, 20);
+    assert_int_equal(done.rows[MANY].length, 3);
+    msg_step_done_fini(&done);
+    send_frame(FRAME_UNLOAD);
+    assert_int_equal(finish(), 0);
+}
+
 static void test_errors(void **state)
 {
     (void)state;
@@ -201,7 +258,7 @@ static void test_errors(void **state)
     receive_error(ERR_CONFLICT); /* nothing is loaded */
     send_load("abacus");
     receive_error(ERR_UNSUPPORTED);
-    load();
+    load("fake");
     send_load("fake");
     receive_error(ERR_CONFLICT);
     send_seq(FRAME_SEQ_CLOSE, 1, 0, 0);
@@ -251,6 +308,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_step),
+        cmocka_unit_test(test_many),
         cmocka_unit_test(test_errors),
         cmocka_unit_test(test_malformed),
     };
