@@ -213,8 +213,8 @@ def figures(samples, base, n_tokens, state, n_bytes, products, peak):
     use = use or samples
     ms = [s["ms"] for s in use]
     f = {"n": 0 if noisy else len(use), "dropped": len(samples) - sum(map(good, samples)),
-         "other_state": sum(good(s) and s["state"] != state for s in samples), "noisy": noisy, "state": state or "mixed",
-         "tokens": n_tokens, "ms": statistics.median(ms), "ms_min": min(ms), "ms_max": max(ms)}
+         "other_state": sum(good(s) and s["state"] != state for s in samples), "noisy": noisy,
+         "state": state or "mixed", "tokens": n_tokens, "ms": statistics.median(ms), "ms_min": min(ms), "ms_max": max(ms)}
     f["tok_s"] = 1e3 * n_tokens / f["ms"]
     f["read_gb_s"] = statistics.median(s["read_gb_s"] for s in use)
     if products is None:
@@ -258,6 +258,8 @@ def results(args, sides, got, rounds, peak, n_bytes):
 
 def proves(peer):
     """Why figures against this peer prove nothing; None."""
+    if "peer-ik/build" not in peer["library"] and peer["peer"].startswith("ik"):
+        return "its ready-made library, which is for any machine: the figures prove nothing"
     flags = pathlib.Path("/proc/cpuinfo").read_text() if os.path.exists("/proc/cpuinfo") else ""
     if " avx512f " in flags and "AVX512 = 1" not in peer["system_info"]:
         return "its library was not built for this machine (no AVX-512): the figures prove nothing"
@@ -272,8 +274,8 @@ def mark(text, noisy):
 
 def line_of(name, f, extra):
     share = f.get("of_bus", f.get("of_multipliers"))
-    cells = [f"{name:14}", f"{f['tok_s']:9.1f}", mark(f"{f['ms']:9.2f}", f["noisy"]),
-             f"{f['ms_min']:.2f}-{f['ms_max']:.2f}".rjust(17), f"{f['gb_s']:6.1f}" if "gb_s" in f else " " * 6,
+    cells = [f"{name:14}", f"{f['tok_s']:9.1f}", mark(f"{f['ms']:9.2f}", f["noisy"]).ljust(10),
+             f"{f['ms_min']:.2f}-{f['ms_max']:.2f}".rjust(16), f"{f['gb_s']:6.1f}" if "gb_s" in f else " " * 6,
              f"{share:6.2f}{'*' if 'of_multipliers' in f else ' '}" if share is not None else " " * 7,
              f"{f['x_t1']:6.2f}" if "x_t1" in f else " " * 6, f"{f['state']}:{f['n']}".rjust(8),
              str(f["dropped"] + f["other_state"]).rjust(7), extra]
@@ -283,8 +285,8 @@ def line_of(name, f, extra):
 
 
 def print_side(r, side, peer):
-    head = ["workload      ", "   tok/s", "       ms", "     min-max     ", "  GB/s", "of bus ", " x T=1", "state:n".rjust(8),
-            "dropped", f"x {peer}" if peer else ""]
+    head = ["workload      ", "    tok/s", "       ms ", "    min-max     ", "  GB/s", "of bus ", " x T=1",
+            " state:n", "dropped", f"x {peer}" if peer else ""]
     print("  ".join(head).rstrip())
     for row in r["workloads"]:
         extra = ""
@@ -298,13 +300,14 @@ def print_text(r):
     m, sides = r["machine"], r["sides"]
     names = list(sides)
     print(f"{m['name']}, {m['threads']} threads")
-    print(f"state {r['state']}; read {m['read_gb_s']:.1f} GB/s; {m['g_products_s']:.0f} G products/s ({m['instruction']})")
+    print(f"state {r['state']}; read {m['read_gb_s']:.1f} GB/s; {m['g_products_s']:.0f} G products/s"
+          f" ({m['instruction']})")
     for name in names:
         s = sides[name]
         what = f"{s['quant']} on {s['isa']}" if name == "aned" else f"{s['peer']} {s['version']}, {s['settings']}"
-        print(f"\n{name}: {r['shape']}, {what}, {s['step_bytes'] / 1e6:.1f} MB a step; open {s['open_ms']:.0f} ms, first"
-              f" logits after {s['first_token_ms']:.0f} ms, then {s['anon_mib']:.0f} MiB own and {s['file_mib']:.0f} MiB of"
-              f" mapped files resident")
+        print(f"\n{name}: {r['shape']}, {what}, {s['step_bytes'] / 1e6:.1f} MB a step; open {s['open_ms']:.0f} ms,"
+              f" first logits after {s['first_token_ms']:.0f} ms, then {s['anon_mib']:.0f} MiB own and"
+              f" {s['file_mib']:.0f} MiB of mapped files resident")
         if s.get("proves_nothing"):
             print(f"{name}: {s['proves_nothing']}")
         print_side(r, name, names[1] if name == "aned" and len(names) > 1 else None)
@@ -313,7 +316,7 @@ def print_text(r):
               f" (most {v['first_logits_ms_max']:.0f}, n {v['n']})")
     print("\n* of the multipliers' rate, not of the bus.  ! no quiet sample: a hint, not a figure.")
     if len(names) > 1:
-        print(f"x {names[1]}: above 1, aned is faster; pairs in brackets. Weights differ in format: bytes a step are given.")
+        print(f"x {names[1]}: above 1, aned is faster; pairs in brackets. Weights differ in format: see MB a step.")
 
 
 # --- the run ---
@@ -326,7 +329,7 @@ def parse():
     a.add_argument("--peer", choices=["llama.cpp", "ik"], help="take turns with it on the same file")
     a.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity")
                    else os.cpu_count(), help="of both sides (default: all cores)")
-    a.add_argument("--rounds", type=int, default=5, help="good rounds wanted (default 5; up to three times as many run)")
+    a.add_argument("--rounds", type=int, default=5, help="good rounds wanted (default 5; at most three times as many)")
     a.add_argument("--seconds", type=float, default=0.5, help="of one sample, three steps at least (default 0.5)")
     a.add_argument("--limit", type=float, default=1800, help="start no round after so many seconds (default 1800)")
     a.add_argument("--load", action="store_true", help="also: from exec to first logits, cold and warm page cache")
@@ -355,6 +358,9 @@ def open_sides(args, src, bundle):
     sides = [Side("aned", our_argv(args, bundle), logs / "aned.log")]
     if args.peer:
         python = TOP / ".build" / f"venv-peer-{args.peer}" / "bin" / "python"
+        native = TOP / ".build" / "peer-ik" / "build" / "src" / "libllama.so"
+        if args.peer == "ik" and native.exists():
+            os.environ["IK_LLAMA_CPP_LIB_PATH"] = str(native)  # its package looks there first
         try:
             sides.append(Side(args.peer, [str(python), str(pathlib.Path(__file__).with_name("peer.py")), args.peer,
                                           str(src), "--threads", str(args.threads)], logs / "peer.log"))
