@@ -41,7 +41,8 @@ struct names {
 void names_fini(struct names *t); /* zeroed is fine */
 /* NULL when absent; hidden ones are found too. */
 struct names_entry *names_find(const struct names *t, const char *name);
-/* false when the name is there already, memory is out, or so many names
+/* A hidden name is free again: coremltools gives the two blocks of a loop the
+ * same ones. false when the name is visible, memory is out, or so many names
  * collide that the file must be hostile. */
 CHECKED bool names_add(struct names *t, const char *name, struct mil_value *v);
 

@@ -63,10 +63,10 @@ bool names_add(struct names *t, const char *name, struct mil_value *v)
         return false;
     }
     struct names_entry *s = probe(t, name);
-    if (s == NULL || s->name != NULL) {
+    if (s == NULL || (s->name != NULL && !s->hidden)) {
         return false;
     }
+    t->n += s->name == NULL;
     *s = (struct names_entry){.name = name, .value = v};
-    t->n++;
     return true;
 }

@@ -259,7 +259,7 @@ static int read_op(struct reader *r, const Ml__Operation *in, unsigned depth,
     return 0;
 }
 
-/* The block's names are no longer visible; they stay taken. */
+/* The block's names are no longer visible; other blocks may take them. */
 static void hide(struct reader *r, const struct mil_block *b)
 {
     for (size_t i = 0; i < b->n_inputs; i++) {

@@ -112,12 +112,13 @@ static int make_ports(struct backend_model *m, struct err *e)
     m->out = arena_array(a, n_out, sizeof(*m->out));
     m->out_slot = arena_array(a, n_out, sizeof(int));
     m->in_now = arena_array(a, n, sizeof(struct tensor *));
+    m->in_default = arena_array(a, n, sizeof(*m->in_default));
     m->out_buf = arena_array(a, n_out, sizeof(float *));
     m->key = arena_array(a, n * MIL_RANK_MAX, sizeof(*m->key));
     if (m->in == NULL || m->features == NULL || m->in_slot == NULL ||
         m->states == NULL || m->state == NULL || m->out == NULL ||
-        m->out_slot == NULL || m->in_now == NULL || m->out_buf == NULL ||
-        m->key == NULL) {
+        m->out_slot == NULL || m->in_now == NULL || m->in_default == NULL ||
+        m->out_buf == NULL || m->key == NULL) {
         return err_set(e, ERR_NOMEM, "the program");
     }
     m->t_min = 1;
@@ -197,6 +198,7 @@ int cpu_open_program(struct mil_program *p, const char *function,
     if (rc == 0) {
         rc = bind_run(m, e);
     }
+    fast = fast && !m->has_blocks; /* passes look at one straight line */
     if (rc == 0 && fast) {
         rc = fuse_run(m, e);
     }
@@ -317,6 +319,36 @@ static int check_input(const struct backend_model *m, size_t i,
     return 0;
 }
 
+/* What stands for an optional input that is not given: its default value in
+ * its default shape. Errors: MIL_INPUT, NOMEM. */
+static int take_default(struct backend_model *m, size_t i, struct err *e)
+{
+    const struct mil_feature *f = m->features[i];
+    struct tensor *t = &m->in_default[i];
+    uint64_t n = 0;
+    if (f == NULL || !f->optional || !f->has_default ||
+        !mil_type_count(&f->type, &n) ||
+        n > MIL_TENSOR_BYTES_MAX / sizeof(float)) {
+        return err_set(e, ERR_MIL_INPUT, "input %s is missing", m->in[i].name);
+    }
+    if (t->data == NULL) {
+        float *data = arena_array(&m->arena, (size_t)n + 1, sizeof(*data));
+        if (data == NULL) {
+            return err_set(e, ERR_NOMEM, "input %s", m->in[i].name);
+        }
+        for (uint64_t k = 0; k < n; k++) {
+            data[k] = (float)f->default_value;
+        }
+        *t = (struct tensor){.name = m->in[i].name,
+                             .dtype = MIL_FP32,
+                             .rank = f->type.rank,
+                             .data = data};
+        memcpy(t->dims, f->type.dims, sizeof(t->dims));
+    }
+    m->in_now[i] = t;
+    return 0;
+}
+
 static int take_inputs(struct backend_model *m, const struct tensor *in,
                        size_t n_in, struct err *e)
 {
@@ -327,11 +359,11 @@ static int take_inputs(struct backend_model *m, const struct tensor *in,
                 m->in_now[i] = &in[k];
             }
         }
-        if (m->in_now[i] == NULL) {
-            return err_set(e, ERR_MIL_INPUT, "input %s is missing",
-                           m->in[i].name);
+        int rc = m->in_now[i] == NULL ? take_default(m, i, e) : 0;
+        if (rc < 0) {
+            return rc;
         }
-        int rc = check_input(m, i, m->in_now[i], e);
+        rc = check_input(m, i, m->in_now[i], e);
         if (rc < 0) {
             return rc;
         }
@@ -455,8 +487,7 @@ static void cpu_dump(const struct backend_model *m, struct buf *out)
                m->why_not_rows != NULL ? ": " : "",
                m->why_not_rows != NULL ? m->why_not_rows : "");
     for (int i = 0; i < m->n_nodes; i++) {
-        buf_printf(out, "  %s %s\n", m->nodes[i]->def->type,
-                   m->nodes[i]->name);
+        buf_printf(out, "  %s %s\n", m->nodes[i]->def->type, m->nodes[i]->name);
     }
 }
 

@@ -226,6 +226,7 @@ struct backend_model {
     bool has_crew;
     bool has_t;                   /* some input has an unknown dimension */
     const struct tensor **in_now; /* of the prediction, in order of `in` */
+    struct tensor *in_default;    /* optional inputs; made when first needed */
     float **out_buf;              /* outputs that are not floats, converted */
 
     struct plan *plans[CPU_PLANS_MAX]; /* most recently used first */

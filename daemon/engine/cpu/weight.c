@@ -1,13 +1,12 @@
 /* A compressed constant is described by a grid over its shape: all elements
  * of a grid cell share a scale and offset, or a table. Along a row the cells
  * come in runs of equal length, so a row is decoded run by run. */
-#include "engine/cpu/weight.h"
-
 #include <math.h>
 #include <string.h>
 
 #include "base/half.h"
 #include "base/num.h"
+#include "engine/cpu/weight_impl.h"
 
 float const_float(const struct mil_const *c, uint64_t i)
 {
@@ -118,8 +117,8 @@ int weight_of_const(struct arena *a, const struct mil_const *c,
 
 /* --- compressed forms --- */
 
-static const struct mil_const *need_const(const struct mil_op *op,
-                                          const char *name, struct err *e)
+const struct mil_const *weight_const(const struct mil_op *op, const char *name,
+                                     struct err *e)
 {
     const struct mil_const *c = mil_op_const(op, name);
     if (c == NULL || !is_number(c)) {
@@ -129,12 +128,6 @@ static const struct mil_const *need_const(const struct mil_op *op,
     }
     return c;
 }
-
-/* Operand as fp32: a constant, or the result of another constexpr op. *ret is
- * NULL when the operand is absent. */
-static int operand_floats(struct arena *a, const struct mil_op *op,
-                          const char *name, int depth, const float **ret,
-                          struct mil_type *type, struct err *e);
 
 static int decode_all(struct arena *a, const struct weight *w,
                       const float **ret, struct err *e)
@@ -170,15 +163,15 @@ static int set_grid(struct weight *w, const struct mil_type *g, int rank,
 static int of_blockwise(struct arena *a, const struct mil_op *op, int depth,
                         struct weight *w, struct err *e)
 {
-    const struct mil_const *data = need_const(op, "data", e);
+    const struct mil_const *data = weight_const(op, "data", e);
     if (data == NULL) {
         return ERR_MIL_INVALID;
     }
     struct mil_type st = {0};
     struct mil_type ot = {0};
-    int rc = operand_floats(a, op, "scale", depth, &w->scales, &st, e);
+    int rc = weight_floats(a, op, "scale", depth, &w->scales, &st, e);
     if (rc == 0) {
-        rc = operand_floats(a, op, "offset", depth, &w->offsets, &ot, e);
+        rc = weight_floats(a, op, "offset", depth, &w->offsets, &ot, e);
     }
     if (rc < 0) {
         return rc;
@@ -200,7 +193,7 @@ static int of_blockwise(struct arena *a, const struct mil_op *op, int depth,
 static int of_affine(struct arena *a, const struct mil_op *op, int depth,
                      struct weight *w, struct err *e)
 {
-    const struct mil_const *data = need_const(op, "quantized_data", e);
+    const struct mil_const *data = weight_const(op, "quantized_data", e);
     if (data == NULL) {
         return ERR_MIL_INVALID;
     }
@@ -221,7 +214,7 @@ static int of_affine(struct arena *a, const struct mil_op *op, int depth,
     w->type = data->type;
     int64_t d = data->type.dims[axis];
     for (int k = 0; k < 2; k++) {
-        int rc = operand_floats(a, op, names[k], depth, &v[k], &t[k], e);
+        int rc = weight_floats(a, op, names[k], depth, &v[k], &t[k], e);
         if (rc < 0) {
             return rc;
         }
@@ -333,12 +326,12 @@ as_bits(struct arena *a, const struct mil_const *c, const struct weight *w)
 static int of_lut(struct arena *a, const struct mil_op *op, int depth,
                   struct weight *w, struct err *e)
 {
-    w->raw = need_const(op, "indices", e);
+    w->raw = weight_const(op, "indices", e);
     if (w->raw == NULL) {
         return ERR_MIL_INVALID;
     }
     struct mil_type lt = {0};
-    int rc = operand_floats(a, op, "lut", depth, &w->lut, &lt, e);
+    int rc = weight_floats(a, op, "lut", depth, &w->lut, &lt, e);
     if (rc < 0) {
         return rc;
     }
@@ -375,58 +368,6 @@ static int of_lut(struct arena *a, const struct mil_op *op, int depth,
     if (w->vector > 1) { /* set_grid ran on the indices' shape */
         w->type.dims[w->vector_axis] *= (int64_t)w->vector;
     }
-    return 0;
-}
-
-/* Few packages have it, so it is expanded when opened. */
-static int of_sparse(struct arena *a, const struct mil_op *op, int depth,
-                     struct weight *w, struct err *e)
-{
-    const struct mil_const *mask = need_const(op, "mask", e);
-    const struct mil_const *shape = mil_op_const(op, "shape");
-    const float *nz = NULL;
-    struct mil_type t = {0};
-    if (mask == NULL) {
-        return ERR_MIL_INVALID;
-    }
-    int rc = operand_floats(a, op, "nonzero_data", depth, &nz, &t, e);
-    if (rc < 0) {
-        return rc;
-    }
-    uint64_t have = 0;
-    if (nz == NULL || !mil_type_count(&t, &have)) {
-        return err_set(e, ERR_MIL_INVALID, "%s: nonzero_data", op->type);
-    }
-    w->type = mask->type;
-    if (shape != NULL) {
-        size_t n = 0;
-        if (!mil_const_ints(shape, w->type.dims, MIL_RANK_MAX, &n)) {
-            return err_set(e, ERR_MIL_INVALID, "%s: shape", op->type);
-        }
-        w->type.rank = (int)n;
-    }
-    w->type.dtype = MIL_FP32;
-    uint64_t n = 0;
-    if (!mil_type_count(&w->type, &n) || (n + 7) / 8 > mask->bytes) {
-        return err_set(e, ERR_MIL_INVALID, "%s: mask does not fit", op->type);
-    }
-    float *f = arena_array(a, n, sizeof(float));
-    if (f == NULL) {
-        return err_set(e, ERR_NOMEM, "constants");
-    }
-    const uint8_t *bits = mask->data;
-    uint64_t used = 0;
-    for (uint64_t i = 0; i < n; i++) {
-        if (((bits[i / 8] >> (i % 8)) & 1) != 0) {
-            if (used == have) {
-                return err_set(e, ERR_MIL_INVALID,
-                               "%s: more ones in mask than values", op->type);
-            }
-            f[i] = nz[used++];
-        }
-    }
-    w->kind = WEIGHT_F32;
-    w->data = f;
     return 0;
 }
 
@@ -477,16 +418,16 @@ static int of_op(struct arena *a, const struct mil_op *op, bool round,
         int (*make)(struct arena *, const struct mil_op *, int, struct weight *,
                     struct err *);
     } forms[] = {
-        {"constexpr_blockwise_shift_scale", of_blockwise},
-        {"constexpr_affine_dequantize",     of_affine   },
-        {"constexpr_lut_to_dense",          of_lut      },
-        {"constexpr_sparse_to_dense",       of_sparse   }
+        {"constexpr_blockwise_shift_scale", of_blockwise    },
+        {"constexpr_affine_dequantize",     of_affine       },
+        {"constexpr_lut_to_dense",          of_lut          },
+        {"constexpr_sparse_to_dense",       weight_of_sparse}
     };
     if (depth > WEIGHT_NEST) {
         return err_set(e, ERR_MIL_INVALID, "%s: nested too deep", op->type);
     }
     if (strcmp(op->type, "constexpr_cast") == 0) {
-        const struct mil_const *c = need_const(op, "source_val", e);
+        const struct mil_const *c = weight_const(op, "source_val", e);
         return c == NULL ? ERR_MIL_INVALID : weight_of_const(a, c, ret, e);
     }
     struct weight *w = arena_alloc(a, sizeof(*w));
@@ -519,9 +460,9 @@ int weight_of_op(struct arena *a, const struct mil_op *op, bool round,
     return of_op(a, op, round, 0, ret, e);
 }
 
-static int operand_floats(struct arena *a, const struct mil_op *op,
-                          const char *name, int depth, const float **ret,
-                          struct mil_type *type, struct err *e)
+int weight_floats(struct arena *a, const struct mil_op *op, const char *name,
+                  int depth, const float **ret, struct mil_type *type,
+                  struct err *e)
 {
     const struct mil_const *c = mil_op_const(op, name);
     const struct weight *w = NULL;
@@ -533,7 +474,8 @@ static int operand_floats(struct arena *a, const struct mil_op *op,
         if (v == NULL) {
             return 0; /* absent */
         }
-        if (v->def == NULL || !weight_is_op(v->def->type)) {
+        if (v->def == NULL || !weight_is_op(v->def->type) ||
+            v->def->n_outputs != 1) {
             return err_set(e, ERR_MIL_INVALID,
                            "%s: operand %s is not a constant", op->type, name);
         }
