@@ -148,12 +148,18 @@ def sample(side, ours, work, seconds, before):
     return s, after
 
 
+def enough(got, works, rounds):
+    """Are there `rounds` rounds of each workload in which every side's sample counts?"""
+    state = usual_state(got)
+    return all(sum(all(counts(s, state) for s in one) for one in zip(*(side[w] for side in got.values()))) >= rounds
+               for w in works)
+
+
 def measure(sides, ours, works, rounds, seconds, end):
-    """{side name: {workload: [a sample or None, for each round]}}; stops at `end` or with enough good samples."""
+    """{side name: {workload: [a sample for each round]}}; stops at `end` or with enough samples that count."""
     got = {s.name: collections.defaultdict(list) for s in sides}
-    enough = lambda: all(sum(good(x) for x in got[s.name][w]) >= rounds for s in sides for w in works)  # noqa: E731
     n = 0
-    while n < rounds or (n < 3 * rounds and not enough()):
+    while n < rounds or (n < 3 * rounds and not enough(got, works, rounds)):
         for w in works:
             place = ours.ask("place", 60)
             for side in sides if n % 2 == 0 else reversed(sides):
@@ -201,6 +207,10 @@ def good(s):
     return s["quiet"] and s["state"] != "mixed"
 
 
+def counts(s, state):
+    return good(s) and s["state"] == state
+
+
 def usual_state(got):
     c = collections.Counter(s["state"] for side in got.values() for w in side.values() for s in w if good(s))
     return c.most_common(1)[0][0] if c else None
@@ -208,13 +218,14 @@ def usual_state(got):
 
 def figures(samples, base, n_tokens, state, n_bytes, products, peak):
     """One row of the table. samples, base: those of the workload and of decode 1, round by round."""
-    use = [s for s in samples if good(s) and s["state"] == state]
+    use = [s for s in samples if counts(s, state)]
     noisy = not use
     use = use or samples
     ms = [s["ms"] for s in use]
     f = {"n": 0 if noisy else len(use), "dropped": len(samples) - sum(map(good, samples)),
          "other_state": sum(good(s) and s["state"] != state for s in samples), "noisy": noisy,
-         "state": state or "mixed", "tokens": n_tokens, "ms": statistics.median(ms), "ms_min": min(ms), "ms_max": max(ms)}
+         "state": state or "mixed", "tokens": n_tokens, "ms": statistics.median(ms), "ms_min": min(ms),
+         "ms_max": max(ms)}
     f["tok_s"] = 1e3 * n_tokens / f["ms"]
     f["read_gb_s"] = statistics.median(s["read_gb_s"] for s in use)
     if products is None:
@@ -223,7 +234,7 @@ def figures(samples, base, n_tokens, state, n_bytes, products, peak):
     elif peak:
         f["of_multipliers"] = products / f["ms"] * 1e-6 / peak
     pairs = [(s["ms"], b["ms"]) for s, b in zip(samples, base)
-             if noisy or (good(s) and good(b) and s["state"] == b["state"] == state)]
+             if noisy or (counts(s, state) and counts(b, state))]
     if pairs and products is None:
         f["x_t1"] = statistics.median(s / b for s, b in pairs)
         f["ms_over_t1"] = statistics.median(s - b for s, b in pairs)
@@ -232,8 +243,7 @@ def figures(samples, base, n_tokens, state, n_bytes, products, peak):
 
 def against(ours, peer, state):
     """Tokens a second over the peer's: median over pairs, and how many there were."""
-    pairs = [p["ms"] / o["ms"] for o, p in zip(ours, peer)
-             if good(o) and good(p) and o["state"] == p["state"] == state]
+    pairs = [p["ms"] / o["ms"] for o, p in zip(ours, peer) if counts(o, state) and counts(p, state)]
     noisy = not pairs
     pairs = pairs or [p["ms"] / o["ms"] for o, p in zip(ours, peer)]
     return {"ratio": statistics.median(pairs), "pairs": 0 if noisy else len(pairs)}
@@ -372,6 +382,8 @@ def open_sides(args, src, bundle):
 
 def main():
     args = parse()
+    if not pathlib.Path(our_argv(args, "")[0]).exists():
+        sys.exit(f"{our_argv(args, '')[0]} is not there: `./dev bench cpu` builds it")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # through the finally below
     src = source(args.shape)
     bundle = cached_bundle(src, args.shape, 1024 if args.shape == "demo" else 2048, args.quant, args.fresh)

@@ -58,6 +58,14 @@ def test_a_peer_is_compared_within_a_round_and_a_state():
     assert bench_cpu.against(ours, peer, "2ccd") == {"ratio": 2.5, "pairs": 2}
 
 
+def test_rounds_go_on_until_every_side_has_enough():
+    w = ("decode", 1)
+    aned = {w: [sample(1), sample(1), sample(1, others=1)]}
+    assert bench_cpu.enough({"aned": aned}, [w], 2)
+    assert not bench_cpu.enough({"aned": aned}, [w], 3)
+    assert not bench_cpu.enough({"aned": aned, "ik": {w: [sample(2, "1ccd"), sample(2), sample(2)]}}, [w], 2)
+
+
 def test_a_side_that_hangs_or_ends_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr(bench_cpu, "OPEN_TIMEOUT", 5)
     with pytest.raises(SystemExit, match="ended\nreason"):
