@@ -17,6 +17,9 @@
 #include <immintrin.h>
 #else
 #define SIMD_AVX2 0
+#if !defined(SIMD_FORCE_SCALAR) && defined(__aarch64__)
+#include <arm_neon.h>
+#endif
 #endif
 
 #define V8_LANES 8
@@ -225,10 +228,16 @@ static inline v8 v8_abs(v8 a)
 static inline v8 v8_from_f16(const uint16_t *p)
 {
     v8 r;
+#if !defined(SIMD_FORCE_SCALAR) && defined(__aarch64__)
+    uint16x8_t h = vld1q_u16(p); /* no compiler finds fcvtl by itself */
+    vst1q_f32(r.l, vcvt_f32_f16(vreinterpret_f16_u16(vget_low_u16(h))));
+    vst1q_f32(r.l + 4, vcvt_f32_f16(vreinterpret_f16_u16(vget_high_u16(h))));
+#else
     V8_EACH(i)
     {
         r.l[i] = half_to_float(p[i]);
     }
+#endif
     return r;
 }
 
