@@ -266,6 +266,15 @@ def results(args, sides, got, rounds, peak, n_bytes):
     return {"rounds": rounds, "state": state or "none was quiet", "workloads": out}
 
 
+def kind():
+    """What makes two machines comparable: the core's family and its vector instructions."""
+    text = pathlib.Path("/proc/cpuinfo").read_text() if os.path.exists("/proc/cpuinfo") else ""
+    number = {k: m.group(1) for k in ("cpu family", "model") if (m := re.search(rf"^{k}\s*: (\d+)$", text, re.M))}
+    flags = [f for f in ("avx2", "avx_vnni", "avx512f", "avx512_vnni", "amx_int8", "asimddp", "i8mm")
+             if re.search(rf"\b{f}\b", text)]
+    return f"family {number.get('cpu family', '?')} model {number.get('model', '?')}: {' '.join(flags)}"
+
+
 def proves(peer):
     """Why figures against this peer prove nothing; None."""
     if "peer-ik/build" not in peer["library"] and peer["peer"].startswith("ik"):
@@ -309,7 +318,7 @@ def print_side(r, side, peer):
 def print_text(r):
     m, sides = r["machine"], r["sides"]
     names = list(sides)
-    print(f"{m['name']}, {m['threads']} threads")
+    print(f"{m['name']}; {m['kind']}; {m['threads']} threads")
     print(f"state {r['state']}; read {m['read_gb_s']:.1f} GB/s; {m['g_products_s']:.0f} G products/s"
           f" ({m['instruction']})")
     for name in names:
@@ -401,7 +410,7 @@ def main():
     if args.peer:
         n_bytes[args.peer] = gguf_bytes(src)
         sides[1].hello["proves_nothing"] = proves(sides[1].hello)
-    r = {"machine": {"name": machine(), "threads": args.threads, **place, **mul}, "shape": args.shape, "load": loads,
+    r = {"machine": {"name": machine(), "kind": kind(), "threads": args.threads, **place, **mul}, "shape": args.shape, "load": loads,
          **results(args, sides, got, rounds, mul["g_products_s"], n_bytes),
          "sides": {s.name: {**s.hello, "step_bytes": n_bytes[s.name]} for s in sides}}
     if args.json:
