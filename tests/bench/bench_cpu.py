@@ -410,8 +410,8 @@ def main():
     if args.peer:
         n_bytes[args.peer] = gguf_bytes(src)
         sides[1].hello["proves_nothing"] = proves(sides[1].hello)
-    r = {"machine": {"name": machine(), "kind": kind(), "threads": args.threads, **place, **mul}, "shape": args.shape, "load": loads,
-         **results(args, sides, got, rounds, mul["g_products_s"], n_bytes),
+    r = {"machine": {"name": machine(), "kind": kind(), "threads": args.threads, **place, **mul},
+         "shape": args.shape, "load": loads, **results(args, sides, got, rounds, mul["g_products_s"], n_bytes),
          "sides": {s.name: {**s.hello, "step_bytes": n_bytes[s.name]} for s in sides}}
     if args.json:
         r["samples"] = {s: {f"{w[0]} {w[1]}": x for w, x in ws.items()} for s, ws in got.items()}
