@@ -13,8 +13,8 @@
  *
  * Work is cut into tiles of up to 8 columns, a column being one query head of
  * one row. They share a key/value head, so that a block is converted once for
- * all of them where they are rows of one sequence. When there are few tiles
- * (decoding), their spans are units of their own.
+ * all of them where they are rows of one sequence. A few tiles that do not
+ * divide among the threads (decoding) are split into their spans.
  *
  * A position outside [lo, hi) is never multiplied into o, not even with a
  * weight of zero: what is stored there may be infinite. So where the columns

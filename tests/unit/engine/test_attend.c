@@ -9,6 +9,7 @@
 #include "base/crew.h"
 #include "base/half.h"
 #include "engine/cpu/attend.h"
+#include "engine/cpu/kernel_impl.h"
 
 #define ROWS_MAX 96
 #define POS_MAX  1100u
@@ -560,6 +561,57 @@ static void test_extremes(void **state)
     scene_end(&c);
 }
 
+/* A product that depends on its company: alone as it should be, else from the
+ * last row to the first. */
+static void unfair(const struct attend_product *m)
+{
+    if (m->cols == 1) {
+        kernels_find("scalar")->attend_product(m);
+        return;
+    }
+    for (size_t c = 0; c < m->cols; c++) {
+        for (size_t i = 0; i < m->n; i++) {
+            float sum = m->add ? m->y[c * m->ldy + i] : 0.0f;
+            for (size_t k = m->k; k-- > 0;) {
+                sum = fmaf(m->x[c * m->ldx + k],
+                           half_to_float(m->w[k * m->ldw + i]), sum);
+            }
+            m->y[c * m->ldy + i] = sum;
+        }
+    }
+}
+
+/* The comparison above sees such a kernel. */
+static void test_detects(void **state)
+{
+    (void)state;
+    struct scene c;
+    size_t order[8];
+    struct kernels bad = *kernels_find("scalar");
+    bad.attend_product = unfair;
+    scene_begin(&c, (struct shape){2, 2, 64, 64}, 3);
+    struct kv_table *t = table_new(&c);
+    write(&c, t, 0, 100, 1);
+    for (size_t i = 0; i < countof(order); i++) {
+        order[i] = i;
+        add_row(&c, t, 0, 93 + (uint32_t)i);
+        run(&c, &order[i], 1, &bad, 1, c.alone);
+    }
+    for (size_t i = 0; i < countof(order); i++) {
+        run(&c, &order[i], 1, kernels_find(NULL), 1, c.out);
+    }
+    check_same(&c, order, countof(order), "alone");
+    run(&c, order, countof(order), &bad, 1, c.out);
+    size_t differ = 0;
+    for (size_t i = 0; i < countof(order); i++) {
+        differ += memcmp(c.out + i * c.ldo, c.alone + i * c.ldo,
+                         (size_t)c.s.heads * c.s.vdim * sizeof(float)) != 0;
+    }
+    assert_int_equal(differ, countof(order));
+    kv_table_free(t);
+    scene_end(&c);
+}
+
 static int begin(void **state)
 {
     (void)state;
@@ -580,6 +632,7 @@ int main(void)
         cmocka_unit_test(test_reference), cmocka_unit_test(test_mixtures),
         cmocka_unit_test(test_chunk),     cmocka_unit_test(test_outside),
         cmocka_unit_test(test_history),   cmocka_unit_test(test_extremes),
+        cmocka_unit_test(test_detects),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }
