@@ -308,24 +308,36 @@ static bool advance(const struct binary_params *u, struct walk *w)
     return false;
 }
 
-int binary_run(const struct step *s, const struct run *r, struct err *e)
+/* Call `row` for each row of the result. */
+static int each_row(const struct step *s,
+                    void (*row)(const struct step *s, const struct walk *w))
 {
-    (void)r;
-    (void)e;
-    const struct binary_params *u = s->u;
-    const struct val *x = step_in(s, 0);
-    const struct val *y = step_in(s, 1);
     struct val *o = step_out(s, 0);
     struct walk w = {.out = o->i};
-    size_t k = (size_t)u->n - 1;
     if (o->n == 0) {
         return 0;
     }
     do {
-        inner(s->node->def->sub, x->kind == VAL_F32, w.out, x->i + w.a,
-              u->sa[k], y->i + w.b, u->sb[k], u->dims[k]);
-    } while (advance(u, &w));
+        row(s, &w);
+    } while (advance(s->u, &w));
     return 0;
+}
+
+static void binary_row(const struct step *s, const struct walk *w)
+{
+    const struct binary_params *u = s->u;
+    const struct val *x = step_in(s, 0);
+    const struct val *y = step_in(s, 1);
+    size_t k = (size_t)u->n - 1;
+    inner(s->node->def->sub, x->kind == VAL_F32, w->out, x->i + w->a, u->sa[k],
+          y->i + w->b, u->sb[k], u->dims[k]);
+}
+
+int binary_run(const struct step *s, const struct run *r, struct err *e)
+{
+    (void)r;
+    (void)e;
+    return each_row(s, binary_row);
 }
 
 /* --- select(cond, a, b) --- */
@@ -360,30 +372,23 @@ int select_prep(struct step *s, struct err *e)
     return rc;
 }
 
+static void select_row(const struct step *s, const struct walk *w)
+{
+    const struct binary_params *u = s->u;
+    size_t k = (size_t)u->n - 1;
+    const int32_t *c = step_in(s, 0)->i + w->c;
+    const int32_t *a = step_in(s, 1)->i + w->a;
+    const int32_t *b = step_in(s, 2)->i + w->b;
+    for (size_t i = 0; i < u->dims[k]; i++) {
+        w->out[i] = c[i * u->sc[k]] != 0 ? a[i * u->sa[k]] : b[i * u->sb[k]];
+    }
+}
+
 int select_run(const struct step *s, const struct run *r, struct err *e)
 {
     (void)r;
     (void)e;
-    const struct binary_params *u = s->u;
-    const struct val *x = step_in(s, 1);
-    const struct val *y = step_in(s, 2);
-    const struct val *cond = step_in(s, 0);
-    struct val *o = step_out(s, 0);
-    struct walk w = {.out = o->i};
-    size_t k = (size_t)u->n - 1;
-    if (o->n == 0) {
-        return 0;
-    }
-    do {
-        const int32_t *c = cond->i + w.c;
-        const int32_t *a = x->i + w.a;
-        const int32_t *b = y->i + w.b;
-        int32_t *out = w.out;
-        for (size_t i = 0; i < u->dims[k]; i++) {
-            out[i] = c[i * u->sc[k]] != 0 ? a[i * u->sa[k]] : b[i * u->sb[k]];
-        }
-    } while (advance(u, &w));
-    return 0;
+    return each_row(s, select_row);
 }
 
 /* --- cast --- */

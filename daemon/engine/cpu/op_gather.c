@@ -256,6 +256,15 @@ struct scatter_params {
     size_t depth; /* scatter_nd: indices of one position */
 };
 
+/* Where block k of the updates goes. */
+struct spot {
+    int64_t at;    /* element of the data, -1 outside */
+    int32_t index; /* the index that says so, and its axis */
+    size_t n;
+};
+
+typedef struct spot spot_fn(const struct step *s, size_t k);
+
 /* The result is like the data; there must be n updates of its kind. */
 static int scatter_out(struct step *s, size_t n, struct err *e)
 {
@@ -265,6 +274,28 @@ static int scatter_out(struct step *s, size_t n, struct err *e)
         return err_set(e, ERR_MIL_SHAPE, "updates do not fit");
     }
     return val_like(step_out(s, 0), x->kind, x, e);
+}
+
+/* A copy of the data with every block of `inner` updates put in its place, in
+ * order. */
+static int scatter_blocks(const struct step *s, size_t inner, spot_fn *where,
+                          struct err *e)
+{
+    const struct scatter_params *u = s->u;
+    const struct val *x = step_in(s, 0);
+    const struct val *up = step_in(s, 2);
+    struct val *o = step_out(s, 0);
+    memcpy(o->i, x->i, o->n * sizeof(*o->i));
+    for (size_t k = 0; inner > 0 && k < up->n / inner; k++) {
+        struct spot p = where(s, k);
+        if (p.at < 0) {
+            return bad_index(p.index, p.n, e);
+        }
+        for (size_t j = 0; j < inner; j++) {
+            put(o, (size_t)p.at + j, up, k * inner + j, u->mode);
+        }
+    }
+    return 0;
 }
 
 /* scatter(data, indices, updates, axis, mode) */
@@ -289,29 +320,23 @@ int scatter_prep(struct step *s, struct err *e)
     return scatter_out(s, u->a.outer * idx->n * u->a.inner, e);
 }
 
+static struct spot scatter_spot(const struct step *s, size_t k)
+{
+    const struct scatter_params *u = s->u;
+    const struct val *idx = step_in(s, 1);
+    struct spot p = {-1, idx->i[k % idx->n], u->a.n};
+    size_t i = 0;
+    if (index_at(p.index, u->a.n, &i)) {
+        p.at = (int64_t)((k / idx->n * u->a.n + i) * u->a.inner);
+    }
+    return p;
+}
+
 int scatter_run(const struct step *s, const struct run *r, struct err *e)
 {
     (void)r;
     const struct scatter_params *u = s->u;
-    const struct val *x = step_in(s, 0);
-    const struct val *idx = step_in(s, 1);
-    const struct val *up = step_in(s, 2);
-    struct val *o = step_out(s, 0);
-    size_t k = 0;
-    memcpy(o->i, x->i, o->n * sizeof(*o->i));
-    for (size_t outer = 0; outer < u->a.outer; outer++) {
-        for (size_t c = 0; c < idx->n; c++) {
-            size_t i = 0;
-            if (!index_at(idx->i[c], u->a.n, &i)) {
-                return bad_index(idx->i[c], u->a.n, e);
-            }
-            size_t at = (outer * u->a.n + i) * u->a.inner;
-            for (size_t j = 0; j < u->a.inner; j++) {
-                put(o, at + j, up, k++, u->mode);
-            }
-        }
-    }
-    return 0;
+    return scatter_blocks(s, u->a.inner, scatter_spot, e);
 }
 
 /* scatter_along_axis(data, indices, updates, axis, mode) */
@@ -326,22 +351,17 @@ int scatter_along_prep(struct step *s, struct err *e)
     return rc < 0 ? rc : scatter_out(s, step_in(s, 1)->n, e);
 }
 
+static struct spot along_spot(const struct step *s, size_t k)
+{
+    const struct scatter_params *u = s->u;
+    const struct val *idx = step_in(s, 1);
+    return (struct spot){along_at(&u->a, idx, k), idx->i[k], u->a.n};
+}
+
 int scatter_along_run(const struct step *s, const struct run *r, struct err *e)
 {
     (void)r;
-    const struct scatter_params *u = s->u;
-    const struct val *x = step_in(s, 0);
-    const struct val *idx = step_in(s, 1);
-    struct val *o = step_out(s, 0);
-    memcpy(o->i, x->i, o->n * sizeof(*o->i));
-    for (size_t k = 0; k < idx->n; k++) {
-        int64_t at = along_at(&u->a, idx, k);
-        if (at < 0) {
-            return bad_index(idx->i[k], u->a.n, e);
-        }
-        put(o, (size_t)at, step_in(s, 2), k, u->mode);
-    }
-    return 0;
+    return scatter_blocks(s, 1, along_spot, e);
 }
 
 /* --- gather_nd(x, indices, batch_dims), scatter_nd --- */
@@ -455,23 +475,18 @@ int scatter_nd_prep(struct step *s, struct err *e)
     return scatter_out(s, idx->n / u->depth * u->a.inner, e);
 }
 
+static struct spot nd_spot(const struct step *s, size_t k)
+{
+    const struct scatter_params *u = s->u;
+    const struct val *x = step_in(s, 0);
+    const int32_t *ix = step_in(s, 1)->i + k * u->depth;
+    return (struct spot){nd_at(x, 0, u->depth, ix, u->a.inner), ix[0],
+                         (size_t)x->dims[0]};
+}
+
 int scatter_nd_run(const struct step *s, const struct run *r, struct err *e)
 {
     (void)r;
     const struct scatter_params *u = s->u;
-    const struct val *x = step_in(s, 0);
-    const struct val *idx = step_in(s, 1);
-    struct val *o = step_out(s, 0);
-    memcpy(o->i, x->i, o->n * sizeof(*o->i));
-    for (size_t k = 0; k < idx->n / u->depth; k++) {
-        const int32_t *ix = idx->i + k * u->depth;
-        int64_t at = nd_at(x, 0, u->depth, ix, u->a.inner);
-        if (at < 0) {
-            return bad_index(ix[0], (size_t)x->dims[0], e);
-        }
-        for (size_t j = 0; j < u->a.inner; j++) {
-            put(o, (size_t)at + j, step_in(s, 2), k * u->a.inner + j, u->mode);
-        }
-    }
-    return 0;
+    return scatter_blocks(s, u->a.inner, nd_spot, e);
 }

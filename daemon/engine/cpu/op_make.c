@@ -184,17 +184,21 @@ int fill_like_run(const struct step *s, const struct run *r, struct err *e)
 
 int range_prep(struct step *s, struct err *e)
 {
-    float v[3] = {0};
-    int rc = 0;
+    double v[3] = {0};
     enum val_kind kind = step_in(s, 1)->kind;
-    for (int i = 0; i < 3 && rc == 0; i++) {
-        rc = step_float(s, i, &v[i], e);
+    for (int i = 0; i < 3; i++) {
+        const struct val *x = step_in(s, i);
+        if (!x->known) {
+            return CPU_UNKNOWN;
+        }
+        if (x->n != 1 || x->kind != kind ||
+            (kind != VAL_F32 && kind != VAL_I32)) {
+            return err_set(e, ERR_MIL_INVALID, "not three numbers");
+        }
+        v[i] = kind == VAL_F32 ? (double)x->f[0] : (double)x->i[0];
     }
-    if (rc < 0) {
-        return rc;
-    }
-    double n = ceil(((double)v[1] - (double)v[0]) / (double)v[2]);
-    if (!(n <= 2147483647.0) || v[2] == 0.0f) {
+    double n = ceil((v[1] - v[0]) / v[2]);
+    if (!(n <= 2147483647.0) || v[2] == 0.0) {
         return err_set(e, ERR_MIL_SHAPE, "a range without end");
     }
     int64_t len = n > 0 ? (int64_t)n : 0;

@@ -193,7 +193,8 @@ static int32_t reduce_int(int sub, const int32_t *x, size_t n)
     if (sub == RED_MAX || sub == RED_MIN) {
         return r;
     }
-    return sub == RED_MEAN ? (int32_t)sum / (int32_t)n : (int32_t)sum;
+    return sub == RED_MEAN ? (int32_t)((int32_t)sum / (int64_t)n)
+                           : (int32_t)sum;
 }
 
 /* The first of equal ones. */
