@@ -6,7 +6,8 @@
 #include "engine/cpu/simd.h"
 
 #define VB        32
-#define FEW_COLS  3
+#define FEW_TALL  2
+#define FEW_COLS  6
 #define MANY_VECS 2
 #define MANY_COLS 6
 
@@ -29,7 +30,9 @@ INLINE void vi_store(int16_t *p, vi a)
 
 INLINE vi vi_dot(vi acc, vi w, vi x)
 {
-    return _mm256_add_epi32(acc, _mm256_madd_epi16(w, x));
+    acc = _mm256_add_epi32(acc, _mm256_madd_epi16(w, x));
+    ORDER(acc);
+    return acc;
 }
 
 INLINE vi vi_pair(const int16_t *q)
@@ -39,18 +42,17 @@ INLINE vi vi_pair(const int16_t *q)
     return _mm256_set1_epi32(pair);
 }
 
-INLINE void vi_split8(const int8_t *p, vi w[2])
+INLINE vi vi_half8(const int8_t *p, int odd)
 {
     __m256i b = _mm256_loadu_si256((const void *)p);
-    w[0] = _mm256_srai_epi16(_mm256_slli_epi16(b, 8), 8);
-    w[1] = _mm256_srai_epi16(b, 8);
+    return _mm256_srai_epi16(odd ? b : _mm256_slli_epi16(b, 8), 8);
 }
 
-INLINE void vi_split4(const uint8_t *p, vi w[2])
+INLINE vi vi_half4(const uint8_t *p, int odd)
 {
     __m256i b = _mm256_cvtepi8_epi16(_mm_loadu_si128((const void *)p));
-    w[0] = _mm256_srai_epi16(_mm256_slli_epi16(b, 12), 12);
-    w[1] = _mm256_srai_epi16(b, 4);
+    return odd ? _mm256_srai_epi16(b, 4)
+               : _mm256_srai_epi16(_mm256_slli_epi16(b, 12), 12);
 }
 
 INLINE void vi_sum4(const vi a[4], float out[4], bool first)
@@ -102,7 +104,7 @@ const struct kernels kernels_avx2 = {
     .split_row = split_row,
     .int_few = int_few,
     .int_many = int_many,
-    .many = 16,
+    .many = 32,
     .attend_product = attend_product,
     .attend_weigh = attend_weigh,
 };

@@ -6,7 +6,8 @@
 #include "engine/cpu/simd.h"
 
 #define VB        64
-#define FEW_COLS  6
+#define FEW_TALL  4
+#define FEW_COLS  8
 #define MANY_VECS 2
 #define MANY_COLS 8
 
@@ -29,7 +30,11 @@ INLINE void vi_store(int16_t *p, vi a)
 
 INLINE vi vi_dot(vi acc, vi w, vi x)
 {
-    return _mm512_dpwssd_epi32(acc, w, x);
+    acc = _mm512_dpwssd_epi32(acc, w, x);
+#if defined(__AVX512F__) /* not when simulated */
+    ORDER(acc);
+#endif
+    return acc;
 }
 
 INLINE vi vi_pair(const int16_t *q)
@@ -39,18 +44,17 @@ INLINE vi vi_pair(const int16_t *q)
     return _mm512_set1_epi32(pair);
 }
 
-INLINE void vi_split8(const int8_t *p, vi w[2])
+INLINE vi vi_half8(const int8_t *p, int odd)
 {
     __m512i b = _mm512_loadu_si512((const void *)p);
-    w[0] = _mm512_srai_epi16(_mm512_slli_epi16(b, 8), 8);
-    w[1] = _mm512_srai_epi16(b, 8);
+    return _mm512_srai_epi16(odd ? b : _mm512_slli_epi16(b, 8), 8);
 }
 
-INLINE void vi_split4(const uint8_t *p, vi w[2])
+INLINE vi vi_half4(const uint8_t *p, int odd)
 {
     __m512i b = _mm512_cvtepi8_epi16(_mm256_loadu_si256((const void *)p));
-    w[0] = _mm512_srai_epi16(_mm512_slli_epi16(b, 12), 12);
-    w[1] = _mm512_srai_epi16(b, 4);
+    return odd ? _mm512_srai_epi16(b, 4)
+               : _mm512_srai_epi16(_mm512_slli_epi16(b, 12), 12);
 }
 
 INLINE vi add_across(vi a, vi b)
@@ -115,7 +119,7 @@ const struct kernels kernels_avx512 = {
     .split_row = split_row,
     .int_few = int_few,
     .int_many = int_many,
-    .many = 24,
+    .many = 32,
     .attend_product = attend_product,
     .attend_weigh = attend_weigh,
 };

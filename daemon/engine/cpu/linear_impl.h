@@ -19,6 +19,16 @@
  * local would store them to memory first. */
 #define UNSET __attribute__((uninitialized))
 
+/* Registers. gcc 12 starts all products of a tile at once and then runs out of
+ * registers: ORDER (after each) keeps them in order. RELOAD makes it read again
+ * what it read before. Neither is an instruction. */
+#if defined(__x86_64__)
+#define ORDER(v) __asm__ volatile("" : "+v"(v))
+#else
+#define ORDER(v) __asm__ volatile("" : "+w"(v))
+#endif
+#define RELOAD() __asm__ volatile("" ::: "memory")
+
 #define LINEAR_PEAK  16383.0f     /* of a rounded row */
 #define LINEAR_SHIFT 14           /* of the high half of a wide row */
 #define LINEAR_SMALL 64           /* |q| below it is a coarse rounding */

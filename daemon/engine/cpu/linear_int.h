@@ -3,12 +3,12 @@
  * Included by a kernel_NAME.c that defines
  *   VB                        bytes in a vector of weights; a vector of
  *                             columns is VB / 2 int16
- *   FEW_COLS                  columns in a tile of few
+ *   FEW_TALL, FEW_COLS        columns in a tile of 4 rows, of 2 rows
  *   vi                        int32 sums, or int16 elements
  *   vi_zero, vi_load          of int16
  *   vi_dot(acc, w, x)         acc + products, neighbours added
- *   vi_split8(p, vi w[2])     VB int8: the even ones, the odd ones
- *   vi_split4(p, vi w[2])     the same of VB int4 (VB / 2 bytes)
+ *   vi_half8(p, odd)          of VB int8 the even ones, or the odd ones
+ *   vi_half4(p, odd)          the same of VB int4 (VB / 2 bytes)
  *   vi_sum4(const vi a[4], float out[4], bool first)
  *                             out (+)= the sums of four accumulators
  * A column holds, for each VB elements, the even ones and then the odd ones:
@@ -17,17 +17,18 @@
  * Sums of a block of LINEAR_BLOCK are exact, so tiles of any shape give the
  * same bits; the blocks are added as floats in order of k.
  *
- * int_few keeps 4 rows of weights x up to FEW_COLS columns in registers and
- * reads the weights where they lie: for a handful of columns the memory bus is
- * the limit. Four accumulators are summed across at once.
+ * int_few keeps a tile of sums in registers and reads the weights where they
+ * lie: for a handful of columns the memory bus is the limit. Tiles are 4 rows
+ * high while that leaves registers for the columns, then 2, which takes the
+ * weights apart once for up to FEW_COLS columns. Four accumulators are summed
+ * across at once.
  */
 #pragma once
 
 #include "engine/cpu/linear_impl.h"
 
-#define FEW_ROWS 4
-/* Asked for ahead of use, in each row of a tile: AHEAD / rows. */
-#define AHEAD_BYTES 6144
+#define AHEAD_BYTES 6144 /* asked for before they are used */
+#define AHEAD_SHORT 8192 /* in a group of short rows */
 
 /* Bytes of n elements; n is even for int4. */
 INLINE size_t int_bytes(bool i4, size_t n)
@@ -35,150 +36,173 @@ INLINE size_t int_bytes(bool i4, size_t n)
     return i4 ? n / 2 : n;
 }
 
-INLINE void int_split(bool i4, const char *p, vi w[2])
+INLINE vi int_half(bool i4, const char *p, int odd)
 {
-    if (i4) {
-        vi_split4((const uint8_t *)(const void *)p, w);
-    } else {
-        vi_split8((const int8_t *)(const void *)p, w);
-    }
-}
-
-/* The last n < VB elements of a row: nothing behind them is read. */
-INLINE void int_split_tail(bool i4, const char *p, size_t n, vi w[2])
-{
-    char buf[VB] = {0};
-    memcpy(buf, p, int_bytes(i4, n));
-    int_split(i4, buf, w);
+    return i4 ? vi_half4((const uint8_t *)(const void *)p, odd)
+              : vi_half8((const int8_t *)(const void *)p, odd);
 }
 
 /* One vector of each of R rows times C columns. */
-INLINE void few_step(int R, int C, vi w[FEW_ROWS][2], const int16_t *q,
-                     size_t ldq, vi a[FEW_COLS][FEW_ROWS])
+INLINE void few_step(bool i4, int R, int C, const char *p, size_t ldw,
+                     const int16_t *q, size_t ldq, vi *a)
 {
-    for (int c = 0; c < C; c++) {
-        vi x0 = vi_load(q + (size_t)c * ldq);
+    UNSET vi w[4];
+    for (int odd = 0; odd < 2; odd++) {
+        RELOAD(); /* rather than keep what the other half came from */
         for (int r = 0; r < R; r++) {
-            a[c][r] = vi_dot(a[c][r], w[r][0], x0);
+            w[r] = int_half(i4, p + (size_t)r * ldw, odd);
         }
-        vi x1 = vi_load(q + (size_t)c * ldq + VB / 2);
-        for (int r = 0; r < R; r++) {
-            a[c][r] = vi_dot(a[c][r], w[r][1], x1);
+        for (int c = 0; c < C; c++) {
+            const int16_t *qc = q + (size_t)(c / 3) * (3 * ldq); /* bases */
+            vi x = vi_load(qc + (size_t)(c % 3) * ldq + odd * (VB / 2));
+            for (int r = 0; r < R; r++) {
+                a[c * R + r] = vi_dot(a[c * R + r], w[r], x);
+            }
         }
     }
 }
 
-/* Where the weights come from: a block of R rows, and what to ask for. */
+/* The last n < VB elements of R rows: nothing behind them is read. */
+INLINE void few_tail(bool i4, int R, int C, const char *p, size_t ldw, size_t n,
+                     const int16_t *q, size_t ldq, vi *a)
+{
+    char buf[4 * VB] = {0};
+    for (int r = 0; r < R; r++) {
+        memcpy(buf + r * VB, p + (size_t)r * ldw, int_bytes(i4, n));
+    }
+    few_step(i4, R, C, buf, VB, q, ldq, a);
+}
+
+/* A block of R rows, and what to ask for meanwhile. Rows next to each other
+ * are one stream to the memory, and are asked for as one even where they are
+ * read side by side: short ones some kilobytes ahead, long ones a whole group
+ * of R ahead, into the second cache. */
 struct few_rows {
     const char *w;
     size_t ldw;
     const char *ahead; /* NULL: they are in the first cache already */
-    size_t ahead_left; /* bytes until `ahead` leaves its row */
+    bool far;
 };
 
-/* n <= LINEAR_BLOCK elements of R rows and C columns. */
+INLINE struct few_rows few_rows_at(const char *w, size_t ldw, size_t R,
+                                   size_t at)
+{
+    bool far = ldw * R > AHEAD_SHORT;
+    return (struct few_rows){
+        .w = w + at,
+        .ldw = ldw,
+        .ahead = w + at * R + (far ? ldw * R : AHEAD_BYTES),
+        .far = far,
+    };
+}
+
+INLINE void few_ahead(const struct few_rows *f, int R, size_t i)
+{
+    const char *p = f->ahead + i * (size_t)R;
+    for (int r = 0; r < R; r++, p += 64) {
+        if (f->far) {
+            __builtin_prefetch(p, 0, 2);
+        } else {
+            __builtin_prefetch(p, 0, 3);
+        }
+    }
+}
+
+/* n <= LINEAR_BLOCK elements of R rows and C columns: acc[c * R + r]. */
 INLINE void few_tile(bool i4, int R, int C, const struct few_rows *f,
                      const int16_t *q, size_t ldq, size_t n, float *acc,
                      bool first)
 {
-    UNSET vi a[FEW_COLS][FEW_ROWS];
-    UNSET vi w[FEW_ROWS][2];
+    UNSET vi a[4 * FEW_COLS];
     const size_t step = int_bytes(i4, VB);
+    const size_t line = 64 / step * VB; /* elements in a cache line */
     const char *p = f->w;
-    const char *ahead = f->ahead;
-    size_t left = f->ahead_left;
     size_t i = 0;
-    for (int c = 0; c < C; c++) {
-        for (int r = 0; r < FEW_ROWS; r++) {
-            a[c][r] = vi_zero();
-        }
+    const int sums = (C * R + 3) / 4 * 4;
+    for (int s = 0; s < sums; s++) {
+        a[s] = vi_zero();
     }
-    for (; i + 64 / step * VB <= n; i += 64 / step * VB) {
-        if (f->ahead != NULL) {
-            for (int r = 0; r < R; r++) {
-                __builtin_prefetch(ahead + (size_t)r * f->ldw, 0, 3);
-            }
-            ahead += left >= 64 ? 64 : 64 + (size_t)(R - 1) * f->ldw;
-            left -= 64; /* wraps: it leaves its row once in a block */
-        }
+    for (; f->ahead != NULL && i + line <= n; i += line) {
+        few_ahead(f, R, int_bytes(i4, i));
         for (size_t s = 0; s < 64 / step; s++, p += step, q += VB) {
-            for (int r = 0; r < R; r++) {
-                int_split(i4, p + (size_t)r * f->ldw, w[r]);
-            }
-            few_step(R, C, w, q, ldq, a);
+            few_step(i4, R, C, p, f->ldw, q, ldq, a);
         }
     }
     for (; i + VB <= n; i += VB, p += step, q += VB) {
-        for (int r = 0; r < R; r++) {
-            int_split(i4, p + (size_t)r * f->ldw, w[r]);
-        }
-        few_step(R, C, w, q, ldq, a);
+        few_step(i4, R, C, p, f->ldw, q, ldq, a);
     }
     if (i < n) {
-        for (int r = 0; r < R; r++) {
-            int_split_tail(i4, p + (size_t)r * f->ldw, n - i, w[r]);
-        }
-        few_step(R, C, w, q, ldq, a);
+        few_tail(i4, R, C, p, f->ldw, n - i, q, ldq, a);
     }
-    for (int c = 0; c < C; c++) {
-        vi_sum4(a[c], acc + c * FEW_ROWS, first);
+    for (int s = 0; s + 4 <= C * R; s += 4) {
+        vi_sum4(a + s, acc + s, first);
+    }
+    if (C * R % 4 != 0) { /* the neighbour's sums are not ours to touch */
+        float rest[4];
+        int s = C * R / 4 * 4;
+        memcpy(rest, acc + s, (size_t)(C * R % 4) * sizeof(float));
+        vi_sum4(a + s, rest, first);
+        memcpy(acc + s, rest, (size_t)(C * R % 4) * sizeof(float));
     }
 }
 
-#define FEW_CASE(C)                                                           \
-    case C:                                                                   \
-        few_tile(i4, R, C, &f, q + c * j->ldq, j->ldq, n, acc + c * FEW_ROWS, \
-                 k == 0);                                                     \
+#define FEW_CASE(C)                                                            \
+    case C:                                                                    \
+        if (R == 4 ? C <= FEW_TALL : C >= FEW_COLS / 2 && C <= FEW_COLS) {     \
+            few_tile(i4, R, C <= FEW_COLS ? C : 1, &f, q + c * j->ldq, j->ldq, \
+                     n, acc + c * (size_t)R, k == 0);                          \
+        }                                                                      \
         break
 
 /* R rows from row o on, all columns. */
 INLINE void few_group(const struct linear_job *j, bool i4, int R, size_t o,
                       float *acc)
 {
-    const size_t row = int_bytes(i4, j->k);
     const char *w = j->w + o * j->ldw;
     for (size_t k = 0; k < j->k; k += LINEAR_BLOCK) {
         size_t n = j->k - k < LINEAR_BLOCK ? j->k - k : LINEAR_BLOCK;
         size_t at = int_bytes(i4, k);
-        size_t far = at + AHEAD_BYTES / FEW_ROWS;
-        struct few_rows f = {.w = w + at, .ldw = j->ldw, .ahead = w + far};
-        f.ahead_left = row - far;
-        if (far >= row) {
-            f.ahead += (size_t)(R - 1) * j->ldw;
-            f.ahead_left = SIZE_MAX;
-        }
+        struct few_rows f = few_rows_at(w, j->ldw, (size_t)R, at);
         const int16_t *q = j->q + k;
         for (size_t c = 0; c < j->cols;) {
             size_t left = j->cols - c;
             size_t tiles = (left + FEW_COLS - 1) / FEW_COLS;
-            size_t take = (left + tiles - 1) / tiles;
-            switch (take) {
+            size_t take = R == 1 ? 1 : (left + tiles - 1) / tiles;
+            if (R == 1) {
+                few_tile(i4, 1, 1, &f, q + c * j->ldq, j->ldq, n, acc + c,
+                         k == 0);
+            }
+            switch (R == 1 ? 0 : take) {
                 FEW_CASE(1);
                 FEW_CASE(2);
                 FEW_CASE(3);
-#if FEW_COLS > 3
                 FEW_CASE(4);
-#endif
-#if FEW_COLS > 4
                 FEW_CASE(5);
                 FEW_CASE(6);
-#endif
+                FEW_CASE(7);
+                FEW_CASE(8);
             default:
-                break;
+                must(R == 1);
             }
             f.ahead = NULL;
             c += take;
         }
     }
-    linear_finish(j, o, (size_t)R, acc, FEW_ROWS);
+    linear_finish(j, o, (size_t)R, acc, (size_t)R);
 }
+
+/* Splitting more than FEW_COLS columns evenly gives at least half as many. */
+static_assert(FEW_TALL + 1 >= FEW_COLS / 2 && FEW_COLS <= 8, "tiles");
 
 INLINE void few_rows_run(const struct linear_job *j, bool i4, size_t begin,
                          size_t end, float *acc)
 {
     size_t o = begin;
-    for (; o + FEW_ROWS <= end; o += FEW_ROWS) {
-        few_group(j, i4, FEW_ROWS, o, acc);
+    for (; j->cols <= FEW_TALL && o + 4 <= end; o += 4) {
+        few_group(j, i4, 4, o, acc);
+    }
+    for (; j->cols > FEW_TALL && o + 2 <= end; o += 2) {
+        few_group(j, i4, 2, o, acc);
     }
     for (; o < end; o++) {
         few_group(j, i4, 1, o, acc);
@@ -222,27 +246,41 @@ INLINE void many_transpose(vi t[LANES], int16_t *tile)
     }
 }
 
-INLINE void many_pack(bool i4, const char *w, size_t ldw, size_t n,
-                      int16_t *tile)
+/* VB elements of LANES rows. */
+INLINE void many_group(bool i4, const char *p, size_t ldw, int16_t *tile)
 {
-    UNSET vi even[LANES];
-    UNSET vi odd[LANES];
-    UNSET vi h[2];
+    UNSET vi t[LANES];
+    for (int odd = 0; odd < 2; odd++) {
+        for (size_t r = 0; r < LANES; r++) {
+            t[r] = int_half(i4, p + r * ldw, odd);
+        }
+        many_transpose(t, tile);
+        tile += (size_t)LANES * MANY_ROWS * 2;
+    }
+}
+
+static __attribute__((noinline)) void
+many_pack(bool i4, const char *w, size_t ldw, size_t n, int16_t *tile)
+{
+    UNSET char buf[LANES * VB];
     for (size_t i = 0; i < n; i += VB, tile += (size_t)VB * MANY_ROWS) {
         for (size_t v = 0; v < MANY_VECS; v++) {
-            for (size_t r = 0; r < LANES; r++) {
-                const char *p = w + (v * LANES + r) * ldw + int_bytes(i4, i);
-                if (i + VB <= n) {
-                    int_split(i4, p, h);
-                } else {
-                    int_split_tail(i4, p, n - i, h);
-                }
-                even[r] = h[0];
-                odd[r] = h[1];
-            }
+            const char *p = w + v * LANES * ldw + int_bytes(i4, i);
             int16_t *t = tile + v * LANES * 2;
-            many_transpose(even, t);
-            many_transpose(odd, t + (size_t)LANES * MANY_ROWS * 2);
+            size_t ld = ldw;
+            if (i + VB > n) {
+                memset(buf, 0, sizeof(buf));
+                for (size_t r = 0; r < LANES; r++) {
+                    memcpy(buf + r * VB, p + r * ldw, int_bytes(i4, n - i));
+                }
+                p = buf;
+                ld = VB;
+            }
+            if (i4) {
+                many_group(true, p, ld, t);
+            } else {
+                many_group(false, p, ld, t);
+            }
         }
     }
 }
@@ -296,9 +334,10 @@ INLINE void many_columns(const struct linear_job *j, size_t k, size_t n,
     }
 }
 
-INLINE void many_rows_run(const struct linear_job *j, bool i4, size_t begin,
-                          size_t end, void *scratch)
+static void int_many(const struct linear_job *j, size_t begin, size_t end,
+                     void *scratch)
 {
+    bool i4 = j->kind == WEIGHT_I4;
     int16_t *tile = scratch;
     float *acc = (float *)(void *)((char *)scratch + LINEAR_TILE);
     size_t o = begin;
@@ -311,17 +350,7 @@ INLINE void many_rows_run(const struct linear_job *j, bool i4, size_t begin,
         }
         linear_finish(j, o, MANY_ROWS, acc, MANY_ROWS);
     }
-    few_rows_run(j, i4, o, end, acc);
-}
-
-static void int_many(const struct linear_job *j, size_t begin, size_t end,
-                     void *scratch)
-{
-    if (j->kind == WEIGHT_I4) {
-        many_rows_run(j, true, begin, end, scratch);
-    } else {
-        many_rows_run(j, false, begin, end, scratch);
-    }
+    int_few(j, o, end, acc);
 }
 
 #else

@@ -1,0 +1,197 @@
+/* kernels.c - speed of linear_run alone: weights read per second for few rows,
+ * multiply-adds per second for many, beside a plain read of the same bytes.
+ *
+ *   kernels [SET [THREADS]]
+ *
+ * A stack of matrices larger than the last cache is gone through as a model
+ * would; every figure is the best of several rounds, because neighbours on the
+ * machine only ever take away. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/crew.h"
+#include "engine/cpu/linear.h"
+
+#define STACK_BYTES (288u << 20)
+#define ROUNDS      7
+#define ROWS_MAX    512
+
+/* One thread is timed by its processor time. */
+static bool alone;
+
+static double now(void)
+{
+    struct timespec t;
+    (void)clock_gettime(alone ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void *need(size_t n)
+{
+    void *p = aligned_alloc(64, (n + 63) & ~(size_t)63);
+    must(p != NULL);
+    return p;
+}
+
+static char *stack;
+static volatile uint64_t sink;
+
+struct reading {
+    const char *p;
+    size_t n;
+};
+
+static void read_block(void *ctx, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    const struct reading *r = ctx;
+    uint64_t s = 0;
+    for (size_t i = begin * 64; i + 8 <= end * 64 && i + 8 <= r->n; i += 32) {
+        uint64_t v[4];
+        memcpy(v, r->p + i, sizeof(v));
+        s += v[0] ^ v[1] ^ v[2] ^ v[3];
+    }
+    sink += s;
+}
+
+static double read_gbs(unsigned threads)
+{
+    struct reading r = {stack, STACK_BYTES};
+    double best = 1e9;
+    for (int i = 0; i < ROUNDS; i++) {
+        double t = now();
+        crew_run(threads, r.n / 64, r.n / 64 / threads, read_block, &r);
+        t = now() - t;
+        best = t < best ? t : best;
+    }
+    return STACK_BYTES / best * 1e-9;
+}
+
+static void one(const struct kernels *kn, enum weight_kind kind, size_t rows,
+                size_t k, size_t n, unsigned threads, float *x, float *y,
+                float *scale)
+{
+    size_t bytes = kind == WEIGHT_I4    ? rows * k / 2
+                   : kind == WEIGHT_I8  ? rows * k
+                   : kind == WEIGHT_F16 ? rows * k * 2
+                                        : rows * k * 4;
+    size_t count = n > 16 || getenv("HOT") != NULL ? 1 : STACK_BYTES / bytes;
+    count = count > 0 ? count : 1;
+    bool integer = kind == WEIGHT_I8 || kind == WEIGHT_I4;
+    struct err e = {0};
+    struct linear_in *in = NULL;
+    must(linear_in_new(k, &in, &e) == 0);
+    double best = 1e9;
+    double set = 0;
+    double began = now();
+    for (int round = 0; round < 2 || (round < 300 && now() - began < 0.2);
+         round++) {
+        double t0 = now();
+        must(linear_in_set(in, kn, x, k, n, integer, !integer, threads, &e) ==
+             0);
+        set = now() - t0;
+        for (size_t i = 0; i < count; i++) {
+            struct weight w = {.kind = kind,
+                               .rows = rows,
+                               .cols = k,
+                               .data = stack + i * bytes,
+                               .scale = scale};
+            struct linear_part p = {.w = &w, .y = y, .ldy = rows};
+            double t = now();
+            linear_run(&p, 1, in, kn, threads);
+            t = now() - t;
+            best = t < best ? t : best;
+        }
+    }
+    linear_in_free(in);
+    double macs = (double)(rows * k) * (double)n;
+    printf("%6zux%-5zu n %-3zu %7.2f GB/s %7.1f GMAC/s  %8.3f us each, "
+           "input %.2f us\n",
+           rows, k, n, (double)bytes / best * 1e-9, macs / best * 1e-9,
+           best * 1e6, set * 1e6);
+}
+
+static void nothing(void *ctx, size_t begin, size_t end, unsigned worker)
+{
+    (void)ctx;
+    (void)begin;
+    (void)end;
+    (void)worker;
+}
+
+int main(int argc, char **argv)
+{
+    static const size_t shapes[][2] = {
+        {896,    896 },
+        {4864,   896 },
+        {896,    4864},
+        {151936, 896 }
+    };
+    static const size_t ns[] = {1, 2, 4, 8, 16, 64, 512};
+    static const struct {
+        const char *name;
+        enum weight_kind kind;
+    } kinds[] = {
+        {"int8", WEIGHT_I8 },
+        {"int4", WEIGHT_I4 },
+        {"fp16", WEIGHT_F16}
+    };
+    const struct kernels *kn = kernels_find(argc > 1 ? argv[1] : NULL);
+    unsigned threads =
+        crew_threads(argc > 2 ? (unsigned)strtoul(argv[2], NULL, 10) : 0);
+    const char *only = argc > 3 ? argv[3] : NULL;
+    size_t shape = argc > 4 ? strtoul(argv[4], NULL, 10) : countof(shapes);
+    must(kn != NULL);
+    alone = threads == 1;
+    stack = need(STACK_BYTES);
+    float *scale = need(151936 * sizeof(float));
+    float *x = need(ROWS_MAX * 4864 * sizeof(float));
+    float *y = need((size_t)ROWS_MAX * 4864 * sizeof(float));
+    uint64_t s = 1;
+    for (size_t i = 0; i < STACK_BYTES / 2; i++) {
+        s = s * 6364136223846793005u + 1442695040888963407u;
+        /* finite as fp16 too */
+        ((uint16_t *)(void *)stack)[i] = (uint16_t)(s >> 48) & 0xbbff;
+    }
+    for (size_t i = 0; i < ROWS_MAX * 4864; i++) {
+        s = s * 6364136223846793005u + 1442695040888963407u;
+        x[i] = (float)(s >> 40) * 0x1p-24f - 0.5f;
+    }
+    for (size_t i = 0; i < 151936; i++) {
+        scale[i] = 0.01f;
+    }
+    crew_ref();
+    for (int i = 0; i < 2; i++) {
+        double t = now();
+        for (int j = 0; j < 20000; j++) {
+            crew_run(threads, threads, 1, nothing, NULL);
+        }
+        printf("set %s, %u threads, a region %.2f us, read %.1f GB/s\n",
+               kernels_name(kn), threads, (now() - t) / 20000 * 1e6,
+               read_gbs(threads));
+    }
+    for (size_t kind = 0; kind < countof(kinds); kind++) {
+        if (only != NULL && strcmp(only, kinds[kind].name) != 0) {
+            continue;
+        }
+        printf("%s\n", kinds[kind].name);
+        for (size_t i = 0; i < countof(shapes); i++) {
+            for (size_t j = 0; j < countof(ns); j++) {
+                if ((shapes[i][0] > 100000 && ns[j] > 16) ||
+                    (shape < countof(shapes) && i != shape)) {
+                    continue;
+                }
+                one(kn, kinds[kind].kind, shapes[i][0], shapes[i][1], ns[j],
+                    threads, x, y, scale);
+            }
+        }
+    }
+    crew_unref();
+    free(stack);
+    free(scale);
+    free(x);
+    free(y);
+    return 0;
+}
