@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-#define ROW_BYTES   77u /* a msg_row without tokens, drafts and bias */
+#define ROW_BYTES   78u /* a msg_row without tokens, drafts and bias */
 #define TOKEN_BYTES 9u  /* id, logprob, n_top */
 #define PAIR_BYTES  8u  /* id and logprob, id and bias */
 #define DONE_BYTES  17u /* msg_row_done without tokens */
@@ -221,6 +221,7 @@ static void put_sampling(struct buf *b, const struct msg_sampling *s)
     buf_u64(b, s->seed);
     buf_u32(b, s->choice);
     buf_u32(b, s->logprobs);
+    buf_u8(b, s->no_logprob);
     buf_u32(b, s->n_bias);
     for (uint32_t i = 0; i < s->n_bias; i++) {
         put_i32(b, s->bias[i].id);
@@ -241,6 +242,7 @@ static int get_sampling(struct cur *c, struct msg_sampling *s, struct err *e)
     s->seed = cur_u64(c);
     s->choice = cur_u32(c);
     s->logprobs = cur_u32(c);
+    s->no_logprob = get_bool(c);
     s->n_bias = cur_u32(c);
     const struct {
         const char *name;

@@ -44,7 +44,9 @@ struct msg_sampling {
     uint64_t seed;
     uint32_t choice; /* index of the choice, for n > 1 */
     uint32_t
-        logprobs; /* how many alternatives; the token's own is always there */
+        logprobs; /* how many alternatives; the token's own is there too */
+    bool no_logprob; /* nor the token's own: it is 0, and a pass over the
+                        vocabulary is saved */
     uint32_t n_bias;
     struct {
         int32_t id;

@@ -409,6 +409,7 @@ static int read_together(struct params *p, unsigned dialect,
         (void)snprintf(p->param, sizeof(p->param), "echo");
         return err_set(e, ERR_UNSUPPORTED, "echo: not together with logprobs");
     }
+    p->req.sampling.no_logprob = !p->logprobs;
     return 0;
 }
 

@@ -507,9 +507,12 @@ int sampler_draw(struct sampler *s, const float *logits,
         filter(s, x, best, p);
         id = inverse_cdf(s, sampler_random(p->seed, p->choice, out_index));
     }
+    *ret = (struct msg_token){.id = id};
+    if (p->no_logprob && p->logprobs == 0) {
+        return 0;
+    }
     double lse = log_sum_exp(logits, s->vocab, (double)logits[raw_best]);
-    *ret = (struct msg_token){.id = id,
-                              .logprob = (float)((double)logits[id] - lse)};
+    ret->logprob = (float)((double)logits[id] - lse);
     must(p->logprobs <= ENGINE_LOGPROBS_MAX);
     ret->n_top = top_alternatives(logits, s->vocab, p->logprobs, ret->top);
     for (uint32_t i = 0; i < ret->n_top; i++) {

@@ -26,7 +26,7 @@ void sampler_free(struct sampler *s);
 
 /* Draw one token. logits: vocab fp32, not changed. history: all tokens of the
  * sequence so far, newest last. Fills id, logprob and top alternatives (of the
- * raw distribution: log softmax of the given logits).
+ * raw distribution: log softmax of the given logits) where they are wanted.
  * Errors: INVALID when a logit is not a number or infinite (minus infinity is
  * fine while one is finite), or a bias names no token. */
 CHECKED int sampler_draw(struct sampler *s, const float *logits,

@@ -78,8 +78,10 @@ static void values_arrive(void **state)
                      0);
     assert_true(p.req.max_tokens == GEN_MAX_TOKENS);
     assert_int_equal(p.req.sampling.top_k, 0);
+    assert_true(p.req.sampling.no_logprob); /* nobody will see them */
     assert_int_equal(take("{\"logprobs\":0}", PARAMS_COMPLETION), 0);
     assert_true(p.logprobs);
+    assert_false(p.req.sampling.no_logprob);
     assert_int_equal(
         take("{\"logprobs\":true,\"top_logprobs\":5}", PARAMS_CHAT), 0);
     assert_int_equal(p.req.sampling.logprobs, 5);

@@ -405,12 +405,18 @@ static void test_logprobs(void **state)
     p.logprobs = 0;
     unit_ok(sampler_draw(s, x, &p, NULL, 0, 0, &t, &e), &e);
     assert_int_equal(t.n_top, 0);
+    assert_true(fabsl((long double)t.logprob - (20 - logl(sum))) < 1e-6L);
+    p.no_logprob = true;
+    unit_ok(sampler_draw(s, x, &p, NULL, 0, 0, &t, &e), &e);
+    assert_int_equal(t.id, 10);
+    assert_true(t.logprob >= 0 && t.logprob <= 0);
     sampler_free(s);
     /* fewer tokens than asked for */
     s = sampler_of(3);
-    p.logprobs = 5;
+    p.logprobs = 5; /* says more than no_logprob */
     unit_ok(sampler_draw(s, x, &p, NULL, 0, 0, &t, &e), &e);
     assert_int_equal(t.n_top, 3);
+    assert_true(t.logprob < 0);
     sampler_free(s);
 }
 

@@ -167,6 +167,7 @@ static struct msg_row row_make(int32_t *tokens, uint32_t n)
     r.sampling.seed = 0x123456789abcdef0u;
     r.sampling.choice = 2;
     r.sampling.logprobs = ENGINE_LOGPROBS_MAX;
+    r.sampling.no_logprob = true;
     r.sampling.n_bias = 2;
     r.sampling.bias[0].id = 1;
     r.sampling.bias[0].bias = -INFINITY;
@@ -199,7 +200,11 @@ static void test_step(void **state)
     assert_int_equal(r->out_index, 3);
     assert_int_equal(r->n_prompt, 10);
     assert_memory_equal(&r->sampling, &rows[0].sampling,
-                        offsetof(struct msg_sampling, bias[2]));
+                        offsetof(struct msg_sampling, no_logprob));
+    assert_true(r->sampling.no_logprob);
+    assert_int_equal(r->sampling.n_bias, 2);
+    assert_memory_equal(r->sampling.bias, rows[0].sampling.bias,
+                        2 * sizeof(r->sampling.bias[0]));
     assert_int_equal(out.rows[1].n_tokens, 0);
     msg_step_fini(&out);
     msg_step_fini(&out); /* harmless */
