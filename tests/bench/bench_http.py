@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""What the daemon costs: tokens a second of HTTP streams against those of the engine alone.
+
+    ./dev bench http [--shape 0.5b] [--streams 1,4] [--rounds 5] [--tokens 64] [--json]
+
+Both sides take turns on the same bundle: the engine in a process of its own (as in `./dev bench cpu`: one token for each of
+N sequences a step, nothing drawn), then N streams of the daemon at once, from the first token that any of them gets to the
+last. The client reads sockets and counts events, and parses nothing. Printed are medians over the rounds; `ratio` is the
+median of the rounds' own ratios.
+"""
+import argparse
+import json
+import os
+import select
+import socket
+import statistics
+import sys
+import time
+
+from bench import BIN, Daemon, machine, source
+from bench_cpu import Side, TOP, cached_bundle
+
+PROMPT = "a daemon that keeps every conversation warm and answers at once"  # about as long as the engine's sequences
+
+
+def http_round(sock, model, streams, tokens, salt):
+    """Tokens a second of `streams` streams together, first event to last, and the longest time to a first one."""
+    conns = []
+    for i in range(streams):
+        body = json.dumps({"model": model, "prompt": f"{salt} {i} {PROMPT}", "max_tokens": tokens,
+                           "ignore_eos": True, "temperature": 0, "stream": True})
+        c = socket.socket(socket.AF_UNIX)
+        c.connect(str(sock))
+        c.sendall((f"POST /v1/completions HTTP/1.1\r\nHost: aned\r\nContent-Type: application/json\r\n"
+                   f"Content-Length: {len(body)}\r\n\r\n{body}").encode())
+        conns.append(c)
+    start = time.monotonic()
+    first, last, seen, tail = {}, start, dict.fromkeys(conns, 0), dict.fromkeys(conns, b"")
+    live = set(conns)
+    counted = 0  # events behind the moment when every stream has its first
+    all_started = None
+    while live:
+        ready, _, _ = select.select(list(live), [], [], 120)
+        if not ready:
+            sys.exit("a stream stands still")
+        now = time.monotonic()
+        for c in ready:
+            data = c.recv(65536)
+            if not data:
+                sys.exit(f"a stream ended early: {tail[c][-300:]!r}")
+            text = tail[c] + data
+            n = text.count(b'data: {') - tail[c].count(b'data: {')
+            tail[c] = text[-600:] if b"data: [DONE]" not in text else b""
+            if n and c not in first:
+                first[c] = now
+            seen[c] += n
+            if all_started is None and len(first) == streams:
+                all_started = now
+            elif all_started is not None:
+                counted += n
+                last = now
+            if b"data: [DONE]" in text:
+                live.discard(c)
+    for c in conns:
+        c.close()
+    return counted / (last - all_started), max(first.values()) - start
+
+
+def main():
+    a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    a.add_argument("--shape", default="0.5b", choices=["0.5b", "1.5b", "phi4-mini", "gemma", "demo"])
+    a.add_argument("--streams", default="1,4")
+    a.add_argument("--rounds", type=int, default=5)
+    a.add_argument("--tokens", type=int, default=64)
+    a.add_argument("--context", type=int, default=1024)
+    a.add_argument("--json", action="store_true")
+    args = a.parse_args()
+    counts = [int(x) for x in args.streams.split(",")]
+    src = source(args.shape)
+    bundle = cached_bundle(src, f"{args.shape}-http", args.context, "int8", False)
+    log = TOP / ".build" / "bench" / "http.log"
+    d = Daemon(str(BIN / "daemon" / "aned"))
+    side = None
+    rows = {n: [] for n in counts}
+    try:
+        job = d.convert(src, "m", context=args.context)
+        assert job["state"] == "done", job
+        side = Side("aned", [str(BIN / "tests/bench/bench_cpu"), str(bundle), "--threads", str(os.cpu_count())], log)
+        http_round(d.sock, "m", 1, 8, 99)  # loads the model
+        for i in range(args.rounds):
+            for n in counts:
+                alone = side.ask(f"sequences {n} 1" if n > 1 else "decode 1 1")
+                time.sleep(0.05)
+                rate, ttft = http_round(d.sock, "m", n, args.tokens, 300 + i)
+                time.sleep(0.05)
+                rows[n].append({"engine": n * 1000 / alone["ms"], "http": rate, "ttft_ms": ttft * 1000,
+                                "others": alone["others"]})
+    finally:
+        if side is not None:
+            side.close()
+        d.close()
+    out = {"machine": machine(), "shape": args.shape, "rounds": args.rounds, "streams": []}
+    for n, r in rows.items():
+        med = {k: round(statistics.median(x[k] for x in r), 2) for k in r[0]}
+        med["ratio"] = round(statistics.median(x["http"] / x["engine"] for x in r), 3)
+        out["streams"].append({"streams": n, **med})
+    if args.json:
+        print(json.dumps(out, indent=2))
+        return
+    print(f"{out['machine']}\n{args.shape}, {args.rounds} rounds of {args.tokens} tokens")
+    print(f"{'streams':>8} {'engine tok/s':>13} {'http tok/s':>11} {'ratio':>6} {'first token ms':>15}")
+    for s in out["streams"]:
+        print(f"{s['streams']:8} {s['engine']:13.1f} {s['http']:11.1f} {s['ratio']:6.3f} {s['ttft_ms']:15.1f}")
+
+
+if __name__ == "__main__":
+    main()
