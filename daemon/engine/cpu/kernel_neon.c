@@ -1,10 +1,153 @@
-/* kernel_neon.c - the "neon" set of inner loops. */
+/* kernel_neon.c - the "neon" set. Products are widening multiply-adds of 16
+ * bits, which every arm64 machine has: eight elements in two instructions,
+ * four sums. */
+#include <arm_neon.h>
+
 #include "engine/cpu/attend_impl.h"
 #include "engine/cpu/kernel_impl.h"
+#include "engine/cpu/linear_impl.h"
 #include "engine/cpu/simd.h"
+
+#define VB       16
+#define FEW_TALL 4
+#define FEW_COLS 8
+
+/* Elements are kept in the type of the sums. */
+typedef int32x4_t vi;
+
+INLINE vi vi_zero(void)
+{
+    return vdupq_n_s32(0);
+}
+
+INLINE vi vi_load(const int16_t *p)
+{
+    return vreinterpretq_s32_s16(vld1q_s16(p));
+}
+
+INLINE vi vi_dot(vi acc, vi w, vi x)
+{
+    int16x8_t a = vreinterpretq_s16_s32(w);
+    int16x8_t b = vreinterpretq_s16_s32(x);
+    acc = vmlal_s16(acc, vget_low_s16(a), vget_low_s16(b));
+    acc = vmlal_high_s16(acc, a, b);
+    ORDER(acc);
+    return acc;
+}
+
+INLINE vi vi_half8(const int8_t *p, int odd)
+{
+    int16x8_t b = vreinterpretq_s16_s8(vld1q_s8(p));
+    return vreinterpretq_s32_s16(vshrq_n_s16(odd ? b : vshlq_n_s16(b, 8), 8));
+}
+
+INLINE vi vi_half4(const uint8_t *p, int odd)
+{
+    int16x8_t b = vmovl_s8(vreinterpret_s8_u8(vld1_u8(p)));
+    return vreinterpretq_s32_s16(odd ? vshrq_n_s16(b, 4)
+                                     : vshrq_n_s16(vshlq_n_s16(b, 12), 12));
+}
+
+INLINE void vi_sum4(const vi a[4], float out[4], bool first)
+{
+    int32x4_t s = vpaddq_s32(vpaddq_s32(a[0], a[1]), vpaddq_s32(a[2], a[3]));
+    float32x4_t f = vcvtq_f32_s32(s);
+    vst1q_f32(out, first ? f : vaddq_f32(vld1q_f32(out), f));
+}
+
+/* --- rounding (linear_round.h) --- */
+
+typedef uint32x4_t rb_peak;
+
+INLINE rb_peak rb_peak_new(void)
+{
+    return vdupq_n_u32(0);
+}
+
+INLINE rb_peak rb_peak_more(rb_peak m, const float *x)
+{
+    for (int i = 0; i < VB; i += 4) {
+        uint32x4_t b = vreinterpretq_u32_f32(vld1q_f32(x + i));
+        m = vmaxq_u32(m, vandq_u32(b, vdupq_n_u32(0x7fffffffu)));
+    }
+    return m;
+}
+
+INLINE uint32_t rb_peak_of(rb_peak m)
+{
+    return vmaxvq_u32(m);
+}
+
+struct rb_count {
+    uint32x4_t some, small;
+};
+
+INLINE size_t rb_count_some(const struct rb_count *n)
+{
+    return vaddvq_u32(n->some);
+}
+
+INLINE size_t rb_count_small(const struct rb_count *n)
+{
+    return vaddvq_u32(n->small);
+}
+
+INLINE int32x4_t rb_nearest(float32x4_t x, float pre, float mul)
+{
+    return vcvtnq_s32_f32(vmulq_n_f32(vmulq_n_f32(x, pre), mul));
+}
+
+/* 16 integers to int16, the even ones and the odd ones apart. */
+INLINE void rb_store(const int32x4_t v[4], int16_t *q)
+{
+    int16x8_t a = vcombine_s16(vmovn_s32(v[0]), vmovn_s32(v[1]));
+    int16x8_t b = vcombine_s16(vmovn_s32(v[2]), vmovn_s32(v[3]));
+    vst1q_s16(q, vuzp1q_s16(a, b));
+    vst1q_s16(q + 8, vuzp2q_s16(a, b));
+}
+
+INLINE void rb_round(const float *x, const struct linear_round *f, int16_t *q,
+                     struct rb_count *n)
+{
+    UNSET int32x4_t v[4];
+    for (int i = 0; i < 4; i++) {
+        float32x4_t a = vld1q_f32(x + 4 * i);
+        v[i] = rb_nearest(a, f->pre, f->mul);
+        uint32x4_t some = vshrq_n_u32(vmvnq_u32(vceqzq_f32(a)), 31);
+        uint32x4_t small =
+            vcltq_s32(vabsq_s32(v[i]), vdupq_n_s32(LINEAR_SMALL));
+        n->some = vaddq_u32(n->some, some);
+        n->small = vaddq_u32(n->small, vandq_u32(some, small));
+    }
+    rb_store(v, q);
+}
+
+INLINE void rb_split(const float *x, const struct linear_round *f, int16_t *hi,
+                     int16_t *lo)
+{
+    UNSET int32x4_t h[4];
+    UNSET int32x4_t l[4];
+    for (int i = 0; i < 4; i++) {
+        int32x4_t v = rb_nearest(vld1q_f32(x + 4 * i), f->pre, f->wide_mul);
+        int32x4_t up = vaddq_s32(v, vdupq_n_s32(1 << (LINEAR_SHIFT - 1)));
+        h[i] = vshrq_n_s32(up, LINEAR_SHIFT);
+        l[i] = vsubq_s32(v, vshlq_n_s32(h[i], LINEAR_SHIFT));
+    }
+    rb_store(h, hi);
+    rb_store(l, lo);
+}
+
+#include "engine/cpu/linear_int.h"
+#include "engine/cpu/linear_round.h"
 
 const struct kernels kernels_neon = {
     .name = "neon",
+    .k_step = VB,
+    .round_row = round_row,
+    .split_row = split_row,
+    .int_few = int_few,
+    .int_many = int_few,
+    .many = SIZE_MAX,
     .attend_product = attend_product,
     .attend_weigh = attend_weigh,
 };

@@ -222,7 +222,8 @@ static void int_few(const struct linear_job *j, size_t begin, size_t end,
 /* --- many columns ---
  * A tile of MANY_ROWS rows is unpacked once to int16, pairs of neighbours in k
  * from all rows side by side, and then meets all columns: one pair of a column
- * broadcast, no sums across. Defined where the set has
+ * broadcast, no sums across. Sets that define none of these use int_few for
+ * any number; the others have
  *   MANY_VECS                 vectors of rows in a tile, VB / 4 rows each
  *   MANY_COLS                 columns in a tile
  *   vi_pair(q)                the pair at q in every lane
@@ -353,6 +354,4 @@ static void int_many(const struct linear_job *j, size_t begin, size_t end,
     int_few(j, o, end, acc);
 }
 
-#else
-#define int_many int_few
 #endif
