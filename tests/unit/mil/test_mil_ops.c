@@ -540,9 +540,38 @@ static void all_of_it_is_a_package(void **state)
     mil_free(got);
 }
 
+static void equations(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"",
+                                      "ab,bc",
+                                      "ab->ab",
+                                      "ab,bc->ad",
+                                      "aab,bc->ac",
+                                      "ab,bc->aa",
+                                      "ab,bc->ac ",
+                                      "ab,bc-ac",
+                                      "a1,bc->ac",
+                                      "abcdefghi,a->a",
+                                      "abcdefgh,ijklmnop->aq"};
+    struct mil_einsum e;
+    for (size_t i = 0; i < countof(bad); i++) {
+        if (mil_einsum_parse(bad[i], &e)) {
+            fail_msg("\"%s\" is taken", bad[i]);
+        }
+    }
+    assert_true(mil_einsum_parse("nchw,nwhu->nchu", &e));
+    assert_int_equal(e.n_labels, 5);
+    assert_int_equal(e.in[1][1], e.in[0][3]); /* w */
+    assert_int_equal(e.out[3], e.in[1][3]);   /* u */
+    assert_true(mil_einsum_parse("a,b->", &e));
+    assert_int_equal(e.out_rank, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(equations),
         cmocka_unit_test(elementwise),
         cmocka_unit_test(reductions),
         cmocka_unit_test(products),
