@@ -115,6 +115,12 @@ static bool axis_not_t(const struct look *k, int arg, int rank, int t)
 static bool ok_join(const struct look *k)
 {
     int axis = row_arg(k->n, "axis");
+    for (int i = 0; i < k->n->n_list; i++) {
+        int t = row_t_axis(k->m, k->n->list[i]);
+        if (t != -1 && t != row_t_axis(k->m, k->n->list[0])) {
+            return false;
+        }
+    }
     return axis >= 0 && axis_not_t(k, axis, k->o->rank, t_axis(k->o));
 }
 
@@ -146,8 +152,8 @@ static bool number_at(const struct look *k, const char *name, int i,
 /* All of T: from 0 to the end in steps of 1. */
 static bool ok_slice(const struct look *k)
 {
-    bool from = number_at(k, "begin", k->t, 0, false) ||
-                flag_at(k, "begin_mask", k->t);
+    bool from =
+        number_at(k, "begin", k->t, 0, false) || flag_at(k, "begin_mask", k->t);
     return from && flag_at(k, "end_mask", k->t) &&
            !flag_at(k, "squeeze_mask", k->t) &&
            number_at(k, "stride", k->t, 1, true);
@@ -197,36 +203,50 @@ static const struct {
     const char *type;
     bool (*ok)(const struct look *k);
 } rules[] = {
-    {"softmax",          ok_axes   },
-    {"layer_norm",       ok_axes   },
-    {"reduce_sum",       ok_axes   },
-    {"reduce_mean",      ok_axes   },
-    {"reduce_max",       ok_axes   },
-    {"reduce_min",       ok_axes   },
-    {"reduce_sum_square", ok_axes  },
-    {"reduce_l2_norm",   ok_axes   },
-    {"reduce_argmax",    ok_axes   },
-    {"transpose",        ok_always },
-    {"expand_dims",      ok_always },
-    {"squeeze",          ok_always },
-    {"identity",         ok_always },
-    {"cast",             ok_always },
-    {"select",           ok_always },
-    {"reshape",          ok_reshape},
-    {"concat",           ok_join   },
-    {"stack",            ok_join   },
-    {"split",            ok_split  },
-    {"slice_by_index",   ok_slice  },
-    {"batch_norm",       ok_channels},
-    {"conv",             ok_conv   },
-    {"linear",           ok_linear },
-    {"matmul",           ok_matmul },
+    {"softmax",           ok_axes    },
+    {"layer_norm",        ok_axes    },
+    {"reduce_sum",        ok_axes    },
+    {"reduce_mean",       ok_axes    },
+    {"reduce_max",        ok_axes    },
+    {"reduce_min",        ok_axes    },
+    {"reduce_sum_square", ok_axes    },
+    {"reduce_l2_norm",    ok_axes    },
+    {"reduce_argmax",     ok_axes    },
+    {"transpose",         ok_always  },
+    {"expand_dims",       ok_always  },
+    {"squeeze",           ok_always  },
+    {"identity",          ok_always  },
+    {"reshape",           ok_reshape },
+    {"concat",            ok_join    },
+    {"stack",             ok_join    },
+    {"split",             ok_split   },
+    {"slice_by_index",    ok_slice   },
+    {"batch_norm",        ok_channels},
+    {"conv",              ok_conv    },
+    {"linear",            ok_linear  },
+    {"matmul",            ok_matmul  },
 };
+
+/* Every T stands where the result's does, counted from behind: elsewhere it
+ * would be spread over, or meet, another axis. */
+static bool ok_elementwise(const struct look *k)
+{
+    int at = k->o->rank - t_axis(k->o);
+    for (int i = 0; i < CPU_ARGS_MAX; i++) {
+        int slot = k->n->in[i];
+        const struct mil_type *x = slot >= 0 ? k->m->slot_type[slot] : NULL;
+        int t = t_axis(x);
+        if (t != -1 && (t < 0 || x->rank - t != at)) {
+            return false;
+        }
+    }
+    return true;
+}
 
 static bool rule_of(const struct look *k)
 {
     if (row_is_elementwise(k->n)) {
-        return true;
+        return ok_elementwise(k);
     }
     for (size_t i = 0; i < countof(rules); i++) {
         if (strcmp(rules[i].type, k->n->def->type) == 0) {
@@ -255,11 +275,11 @@ bool row_wise(const struct backend_model *m, const struct node *n)
         }
     }
     k.o = n->n_out > 0 ? m->slot_type[n->out[0]] : NULL;
-    k.x = n->in[0] >= 0      ? m->slot_type[n->in[0]]
-          : n->n_list > 0    ? m->slot_type[n->list[0]]
-                             : NULL;
+    k.x = n->in[0] >= 0   ? m->slot_type[n->in[0]]
+          : n->n_list > 0 ? m->slot_type[n->list[0]]
+                          : NULL;
     if (k.x == NULL || k.o == NULL) {
-        return row_is_elementwise(n);
+        return k.o != NULL && row_is_elementwise(n) && ok_elementwise(&k);
     }
     k.t = t_axis(k.x);
     return rule_of(&k);

@@ -319,6 +319,29 @@ static const char *check_ports(const struct backend_model *m)
     return m->n_in > 0 && m->n_out > 0 ? NULL : "no inputs or no outputs";
 }
 
+/* T has one element in the plan of one row, unless it is joined with another
+ * axis. */
+static bool is_one_row(const struct row_program *p, int value)
+{
+    int t = row_t_axis(p->m, value);
+    const struct val *v = row_val(p, value);
+    return t == -1 ||
+           (t >= 0 && v->rank == p->m->slot_type[value]->rank &&
+            v->dims[t] == 1);
+}
+
+static bool has_one_row(const struct row_program *p, const struct row_op *op)
+{
+    bool ok = true;
+    for (int k = 0; k < op->n_in; k++) {
+        ok = ok && is_one_row(p, op->in[k]);
+    }
+    for (int k = 0; k < op->n_out; k++) {
+        ok = ok && is_one_row(p, op->out[k]);
+    }
+    return ok;
+}
+
 /* Heads that share keys are joined with T before attention and taken apart
  * behind it. */
 static bool is_grouping(const struct row_program *p, const struct row_op *op)
@@ -330,8 +353,9 @@ static bool is_grouping(const struct row_program *p, const struct row_op *op)
         return false;
     }
     if (from != NULL && from->kind == ROW_ATTEND) {
-        return true;
+        return is_one_row(p, op->out[0]);
     }
+    ok = is_one_row(p, op->in[0]);
     for (int i = 0; i < p->n_ops; i++) {
         for (int k = 0; k < p->ops[i].n_in && p->ops[i].kind != ROW_DEAD; k++) {
             ok = ok && (p->ops[i].in[k] != op->out[0] ||
@@ -345,6 +369,10 @@ static const char *check_ops(struct row_program *p)
 {
     for (int i = 0; i < p->n_ops; i++) {
         const struct row_op *op = &p->ops[i];
+        if ((op->kind == ROW_STORE || op->kind == ROW_ATTEND) &&
+            p->v[op->in[0]].class != ROW_VALUE) {
+            return "keys, values or a query are a mask";
+        }
         if (op->kind != ROW_STEP && op->kind != ROW_VIEW) {
             continue;
         }
@@ -360,14 +388,15 @@ static const char *check_ops(struct row_program *p)
             return arena_printf(&p->arena, "%s %s is not understood",
                                 n->def->type, n->name);
         }
-        if (p->m->has_t && !row_wise(p->m, n) && !is_grouping(p, op)) {
+        if (p->m->has_t && !(row_wise(p->m, n) && has_one_row(p, op)) &&
+            !is_grouping(p, op)) {
             return arena_printf(&p->arena, "%s %s may mix rows", n->def->type,
                                 n->name);
         }
     }
     for (size_t k = 0; k < p->m->n_out; k++) {
         const struct row_value *v = &p->v[p->m->out_slot[k]];
-        if (v->class != ROW_VALUE ||
+        if (v->class != ROW_VALUE || !is_one_row(p, p->m->out_slot[k]) ||
             p->plan->v[p->m->out_slot[k]].kind != VAL_F32) {
             return "an output is not a number of each row";
         }
@@ -378,9 +407,14 @@ static const char *check_ops(struct row_program *p)
 static const char *set_ports(struct row_program *p)
 {
     const struct backend_model *m = p->m;
+    bool write = false;
     for (size_t k = 0; k < m->n_in; k++) {
         const struct row_value *v = &p->v[m->in_slot[k]];
         struct backend_row_port *port = &p->in_port[k];
+        if (v->class == ROW_WRITE && write) {
+            return "there are several write masks";
+        }
+        write = write || v->class == ROW_WRITE;
         port->use = v->class == ROW_MASK    ? BACKEND_ROW_MASK
                     : v->class == ROW_WRITE ? BACKEND_ROW_WRITE
                                             : BACKEND_ROW_DATA;

@@ -10,8 +10,30 @@
 struct norm_match {
     struct row_norm f;
     int x, u;
-    int floor; /* of the peak form: max(max |x|, floor); -1 */
+    int floor;   /* of the peak form: max(max |x|, floor); -1 */
+    size_t peak; /* elements that have one peak */
 };
+
+/* Spread over big, does element k of small meet a group of neighbours, those
+ * from k * (big->n / small->n) on? */
+static bool spreads(const struct val *small, const struct val *big)
+{
+    size_t n = 1;
+    int i = small->rank - 1;
+    int j = big->rank - 1;
+    for (; j >= 0 && n * small->n < big->n; i--, j--) {
+        if (i >= 0 && small->dims[i] != 1) {
+            return false;
+        }
+        n *= (size_t)big->dims[j];
+    }
+    for (; i >= 0 && j >= 0; i--, j--) {
+        if (small->dims[i] != big->dims[j]) {
+            return false;
+        }
+    }
+    return n * small->n == big->n;
+}
 
 /* The constant factor of mul(value, c); *other is the rest. */
 static bool times_const(const struct row_program *p, int value, int *other,
@@ -86,9 +108,8 @@ static bool match_mean(const struct row_program *p, int value,
     }
     r->f.width = p->v[op->in[0]].n / p->v[op->out[0]].n;
     r->f.mean = mean ? 1.0f / (float)r->f.width : c;
-    return row_is(p, op, "reduce_sum_square")
-               ? row_same(p, op->in[0], r->u)
-               : is_square(p, op->in[0], r->u);
+    return row_is(p, op, "reduce_sum_square") ? row_same(p, op->in[0], r->u)
+                                              : is_square(p, op->in[0], r->u);
 }
 
 /* (sqrt eps / max)^2 */
@@ -151,14 +172,28 @@ static bool match_peak(const struct row_program *p, struct norm_match *r)
         return false;
     }
     const struct row_op *max = row_maker(p, top->in[0], "reduce_max");
-    const struct row_op *abs =
-        max != NULL && is_inner(p, max) ? row_maker(p, max->in[0], "abs") : NULL;
-    if (abs == NULL || !row_same(p, abs->in[0], div->in[0])) {
+    const struct row_op *abs = max != NULL && is_inner(p, max)
+                                   ? row_maker(p, max->in[0], "abs")
+                                   : NULL;
+    if (abs == NULL || !row_same(p, abs->in[0], div->in[0]) ||
+        p->v[div->in[0]].n != p->v[r->u].n ||
+        !spreads(row_val(p, div->in[1]), row_val(p, div->out[0]))) {
         return false;
     }
+    r->peak = p->v[r->u].n / p->v[div->in[1]].n;
     r->x = div->in[0];
     r->floor = div->in[1];
     return true;
+}
+
+/* Does operand k, a number for each mean that was taken, meet the elements it
+ * was taken of? */
+static bool is_per_group(const struct row_program *p, const struct row_op *op,
+                         int k, const struct norm_match *r)
+{
+    return p->v[op->in[k]].n * r->f.width == p->v[op->out[0]].n &&
+           spreads(row_val(p, op->in[k]), row_val(p, op->out[0])) &&
+           (r->floor < 0 || r->peak == r->f.width);
 }
 
 /* y = u * rsqrt(...) */
@@ -171,8 +206,7 @@ static bool match_norm(const struct row_program *p, const struct row_op *op,
         int other = -1;
         *r = (struct norm_match){.u = op->in[k], .x = op->in[k], .floor = -1};
         r->f.scale = r->f.gain = 1.0f;
-        if (root == NULL ||
-            p->v[op->in[k]].n != p->v[op->out[0]].n) {
+        if (root == NULL || p->v[op->in[k]].n != p->v[op->out[0]].n) {
             continue;
         }
         int arg = row_node(p, root)->in[1];
@@ -183,7 +217,7 @@ static bool match_norm(const struct row_program *p, const struct row_op *op,
             r->x = other;
         }
         *(r->floor < 0 ? &r->f.eps : &r->f.eps_peak) = eps;
-        if (match_sum(p, root->in[0], r)) {
+        if (match_sum(p, root->in[0], r) && is_per_group(p, op, 1 - k, r)) {
             return true;
         }
     }
@@ -222,7 +256,8 @@ static struct row_op *take_weights(struct row_program *p, struct row_op *op,
         }
         if (count == 1) {
             f->gain *= data[0];
-        } else if (f->w == NULL && row_repeats(w, row_val(p, op->out[0]))) {
+        } else if (f->w == NULL && count % f->width == 0 &&
+                   row_repeats(w, row_val(p, op->out[0]))) {
             f->w = data;
             f->n_w = count;
         } else {

@@ -70,6 +70,23 @@ static bool ones_behind(const struct val *w)
     return true;
 }
 
+/* A convolution that sees its padding. */
+static bool is_padded(const struct row_program *p, const struct node *n)
+{
+    int type = row_arg(n, "pad_type");
+    int pad = row_arg(n, "pad");
+    if (type < 0 || n->in[type] < 0 || n->in[pad] < 0) {
+        return false;
+    }
+    const struct val *t = &p->m->consts[n->in[type]];
+    const struct val *v = &p->m->consts[n->in[pad]];
+    bool zero = v->kind == VAL_I32;
+    for (size_t i = 0; zero && i < v->n; i++) {
+        zero = v->i[i] == 0;
+    }
+    return !zero && (t->kind != VAL_STR || strcmp(t->str, "custom") == 0);
+}
+
 static bool match_linear(const struct row_program *p, const struct row_op *op,
                          struct row_linear *f)
 {
@@ -77,7 +94,7 @@ static bool match_linear(const struct row_program *p, const struct row_op *op,
     const struct val *w = row_val(p, n->in[1]);
     size_t count = 0;
     if (op->n_in != 1 || op->in[0] != n->in[0] || w->w == NULL || w->rank < 2 ||
-        !ones_behind(w) || w->w->cols != p->v[n->in[0]].n ||
+        !ones_behind(w) || is_padded(p, n) || w->w->cols != p->v[n->in[0]].n ||
         w->w->rows != p->v[op->out[0]].n ||
         row_val(p, n->in[0])->kind != VAL_F32) {
         return false;
@@ -128,9 +145,9 @@ static bool match_binary(const struct row_program *p, const struct row_op *op,
     for (int k = 0; k < 2; k++) {
         const struct val *v = row_val(p, n->in[k]);
         f->fixed[k] = row_fixed(p, n->in[k], &f->n_fixed[k]);
-        if (f->fixed[k] != NULL ? f->n_fixed[k] != 1 && f->n_fixed[k] != o->n
-                                : p->v[n->in[k]].class != ROW_VALUE ||
-                                      v->n != o->n) {
+        if (f->fixed[k] != NULL
+                ? f->n_fixed[k] != 1 && f->n_fixed[k] != o->n
+                : p->v[n->in[k]].class != ROW_VALUE || v->n != o->n) {
             return false;
         }
     }
@@ -231,6 +248,9 @@ static bool match_heads(const struct row_program *p, const struct row_op *op,
                         struct row_attend *all, int *q)
 {
     size_t at = 0;
+    if (op->n_in != row_node(p, op)->n_list) {
+        return false;
+    }
     for (int k = 0; k < op->n_in; k++) {
         const struct row_op *a = attend_of(p, op->in[k]);
         if (a == NULL || p->uses[op->in[k]] != 1) {
@@ -296,14 +316,16 @@ static bool join(struct row_program *p, int i, int j, int *view)
         }
         struct row_linear second = b->linear;
         int out = b->out[0];
-        *b = (struct row_op){.kind = ROW_VIEW,
-                             .name = a->name,
-                             .step = -1,
-                             .n_in = 1,
-                             .in = {all},
-                             .n_out = 2,
-                             .out = {a->out[0], out},
-                             .at = {0, p->v[all].n}};
+        *b = (struct row_op){
+            .kind = ROW_VIEW,
+            .name = a->name,
+            .step = -1,
+            .n_in = 1,
+            .in = {all         },
+            .n_out = 2,
+            .out = { a->out[0],         out},
+            .at = { 0, p->v[all].n}
+        };
         a->out[0] = all;
         a->linear.w[1] = second.w[0];
         a->linear.bias[1] = second.bias[0];

@@ -83,6 +83,13 @@ static bool piece_times(const struct row_program *p, int value, int piece,
     return row_same(p, a, piece) || row_same(p, b, piece);
 }
 
+/* One number for each element of a half, the same ones for every head. */
+static bool is_angle(const struct row_program *p, int value, int64_t half)
+{
+    const struct val *v = row_val(p, value);
+    return v->rank > 0 && v->dims[v->rank - 1] == half && v->n == (size_t)half;
+}
+
 struct rope_match {
     int x, cos, sin;
     int64_t half;
@@ -117,8 +124,10 @@ static bool match_pair(const struct row_program *p, int first, int second,
         }
         for (int k = 0; k < 2; k++) {
             if (piece_times(p, add->in[k], hi, &c2) &&
-                piece_times(p, add->in[1 - k], lo, &s2) &&
-                row_same(p, c, c2) && row_same(p, s, s2)) {
+                piece_times(p, add->in[1 - k], lo, &s2) && row_same(p, c, c2) &&
+                row_same(p, s, s2) && is_angle(p, c, pl.n) &&
+                is_angle(p, c2, pl.n) && is_angle(p, s, pl.n) &&
+                is_angle(p, s2, pl.n)) {
                 *r = (struct rope_match){pl.x, c, s, pl.n};
                 return true;
             }
@@ -134,8 +143,9 @@ static bool match_rope(const struct row_program *p, const struct row_op *op,
     const struct val *o = row_val(p, op->out[0]);
     const struct val *axis = row_val(p, n->in[row_arg(n, "axis")]);
     int inter = n->in[row_arg(n, "interleave")];
-    if ((op->n_in != 2 && op->n_in != 3) || axis->kind != VAL_I32 ||
-        axis->n != 1 || (axis->i[0] != -1 && axis->i[0] != o->rank - 1) ||
+    if ((op->n_in != 2 && op->n_in != 3) || op->n_in != n->n_list ||
+        axis->kind != VAL_I32 || axis->n != 1 ||
+        (axis->i[0] != -1 && axis->i[0] != o->rank - 1) ||
         (inter >= 0 && row_val(p, inter)->i[0] != 0) ||
         !match_pair(p, op->in[0], op->in[1], r)) {
         return false;
@@ -148,9 +158,7 @@ static bool match_rope(const struct row_program *p, const struct row_op *op,
             return false;
         }
     }
-    return x->n == o->n && x->dims[x->rank - 1] == o->dims[o->rank - 1] &&
-           p->v[r->cos].n == (size_t)r->half &&
-           p->v[r->sin].n == (size_t)r->half;
+    return x->n == o->n && x->dims[x->rank - 1] == o->dims[o->rank - 1];
 }
 
 int row_pass_rope(struct row_program *p, struct err *e)

@@ -127,9 +127,9 @@ static void slice_ref(struct states *s, const struct row_op *op)
     }
     const struct val *m = mask >= 0 ? &s->p->m->consts[mask] : NULL;
     bool from0 = m != NULL && m->kind == VAL_BOOL && m->n == 4 && m->i[1] != 0;
-    int64_t at = from0              ? 0
-                 : begin->i[1] < 0  ? begin->i[1] + x->dims[1]
-                                    : begin->i[1];
+    int64_t at = from0             ? 0
+                 : begin->i[1] < 0 ? begin->i[1] + x->dims[1]
+                                   : begin->i[1];
     for (int i = 0; n->def->args[i] != NULL && i < CPU_ARGS_MAX; i++) {
         if (strcmp(n->def->args[i], "?stride") == 0 && n->in[i] >= 0) {
             const struct val *st = &s->p->m->consts[n->in[i]];
@@ -274,6 +274,41 @@ static bool attend_shapes(struct states *s, int at, const struct node *n,
            heads_fit(q, v, tx, a->heads, a->kv_heads);
 }
 
+/* The row of the scores that a row of the query makes is the one that the
+ * mask's row is added to: T is at the same place in all three. */
+static bool rows_meet(const struct states *s, const struct node *n,
+                      const struct attention_form *f)
+{
+    const struct backend_model *m = s->p->m;
+    const struct mil_type *q = m->slot_type[n->in[0]];
+    const struct mil_type *mask = m->slot_type[n->in[3]];
+    const struct mil_type *scores =
+        f != NULL && f->space != NULL ? f->space : q;
+    int64_t behind[2] = {1, 1}; /* heads behind T, of q and of the scores */
+    if (!m->has_t) {
+        return true;
+    }
+    if (q == NULL || mask == NULL) {
+        return false;
+    }
+    int tq = row_t_axis(m, n->in[0]);
+    int tm = row_t_axis(m, n->in[3]);
+    int ts = scores->rank - (mask->rank - tm);
+    if (tq < 0 || tm < 0 || ts < 0 || scores->dims[ts] != MIL_UNKNOWN) {
+        return false;
+    }
+    if ((tq == q->rank - 1) != (f != NULL && f->tx)) {
+        return false;
+    }
+    for (int i = tq + 1; i < q->rank - 1; i++) {
+        behind[0] *= q->dims[i];
+    }
+    for (int i = ts + 1; i < scores->rank - 1; i++) {
+        behind[1] *= scores->dims[i];
+    }
+    return behind[0] == behind[1];
+}
+
 static bool make_attend(struct states *s, int at)
 {
     struct row_program *p = s->p;
@@ -282,7 +317,8 @@ static bool make_attend(struct states *s, int at)
     struct row_attend a = {.mask = -1};
     bool sdpa = !row_is(p, op, "attention");
     const struct attention_form *f = sdpa ? NULL : n->fused;
-    if (n->in[3] < 0 || !attend_shapes(s, at, n, !sdpa && f->tx, &a)) {
+    if (n->in[3] < 0 || !rows_meet(s, n, f) ||
+        !attend_shapes(s, at, n, !sdpa && f->tx, &a)) {
         return false;
     }
     a.scale = 1.0f / sqrtf((float)a.dim);

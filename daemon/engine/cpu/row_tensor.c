@@ -135,6 +135,9 @@ static int take_input(const struct row_program *p, size_t k,
     size_t inner = 0;
     around(x, p->t_axis_in[k], &outer, &n, &inner);
     size_t width = outer * inner;
+    if (n != t->rows.n || width != p->v[p->m->in_slot[k]].n) {
+        return 0;
+    }
     float *tmp = calloc(width * n + 1, sizeof(*tmp));
     if (tmp == NULL) {
         return err_set(e, ERR_NOMEM, "input %s", x->name);
@@ -143,13 +146,16 @@ static int take_input(const struct row_program *p, size_t k,
     to_rows(tmp, outer, n, inner, t->data[k]);
     free(tmp);
     t->in[k] = (struct backend_row_in){t->data[k], width};
-    bool ok = n == t->rows.n && width == p->v[p->m->in_slot[k]].n;
+    bool ok = true;
+    uint32_t next = 0; /* positions in order: none is written twice */
     for (size_t r = 0; ok && r < n; r++) {
         const float *row = t->data[k] + r * width;
         if (p->in_port[k].use == BACKEND_ROW_MASK) {
             ok = stretch(row, width, &t->lo[k][r], &t->hi[k][r]);
         } else if (p->in_port[k].use == BACKEND_ROW_WRITE) {
-            ok = position(row, width, &t->write[r]);
+            ok = position(row, width, &t->write[r]) &&
+                 (t->write[r] == BACKEND_NO_WRITE || t->write[r] >= next);
+            next = t->write[r] != BACKEND_NO_WRITE ? t->write[r] + 1 : next;
         }
     }
     return ok ? 1 : 0;
@@ -169,8 +175,7 @@ static int give(struct row_program *p, size_t k, const struct taken *t,
         out->dims[p->t_axis_out[k]] = (int64_t)t->rows.n;
     }
     around(out, p->t_axis_out[k], &outer, &n, &inner);
-    float *f = realloc(p->m->out_buf[k],
-                       (outer * n * inner + 1) * sizeof(*f));
+    float *f = realloc(p->m->out_buf[k], (outer * n * inner + 1) * sizeof(*f));
     if (f == NULL) {
         return err_set(e, ERR_NOMEM, "output %s", out->name);
     }
@@ -189,7 +194,8 @@ static int run(struct row_program *p, struct taken *t, struct tensor *out,
     size_t *at = calloc(n_out + 1, sizeof(*at));
     rc = at != NULL ? rc : err_set(e, ERR_NOMEM, "outputs");
     for (size_t i = 0; rc == 0 && i < n_out; i++) {
-        while (at[i] < m->n_out && strcmp(m->out[at[i]].name, out[i].name) != 0) {
+        while (at[i] < m->n_out &&
+               strcmp(m->out[at[i]].name, out[i].name) != 0) {
             at[i]++;
         }
         if (at[i] == m->n_out) {
