@@ -1,0 +1,154 @@
+/* sweep_sets.c - the sets of kernels as they must not be, in kernel.c's place.
+ *
+ * MUTANT_PRODUCT    sums are added up in other blocks when there are more
+ *                   columns than one
+ * MUTANT_ATTENTION  chains of additions begin elsewhere
+ * MUTANT_THREADS    the same in a thread's piece that is not the first
+ * MUTANT_ISA        one set adds a row's weights up in another order
+ * SIMULATED         nothing wrong: AVX-512 put together from smaller pieces,
+ *                   for machines without
+ *
+ * Each is the kind of mistake that a faster kernel invites: results stay right
+ * to the last bits. The sweep must find every one but the last. */
+#include <math.h>
+#include <string.h>
+
+#include "engine/cpu/attend.h"
+#include "engine/cpu/kernel.h"
+#include "engine/cpu/linear_impl.h"
+
+#define SETS_MAX 3u
+
+static struct kernels sets[SETS_MAX];
+static size_t n_sets;
+
+#if defined(MUTANT_PRODUCT) || defined(MUTANT_THREADS)
+
+/* As the scalar set does it, or by blocks that are scaled before they are
+ * added: one rounding more for each. The sums alone would often be exact. */
+static void int8_rows(const struct linear_job *j, size_t begin, size_t end,
+                      float *acc, bool blocks)
+{
+    size_t block = blocks ? 96 : LINEAR_BLOCK;
+    must(j->kind == WEIGHT_I8);
+    for (size_t o = begin; o < end; o++) {
+        const signed char *w = (const signed char *)j->w + o * j->ldw;
+        float s = blocks ? j->scale[o] : 1.0F;
+        for (size_t c = 0; c < j->cols; c++) {
+            const int16_t *q = j->q + c * j->ldq;
+            acc[c] = 0;
+            for (size_t k = 0; k < j->k; k += block) {
+                size_t stop = k + block < j->k ? k + block : j->k;
+                int32_t sum = 0;
+                for (size_t i = k; i < stop; i++) {
+                    sum += w[i] * q[i];
+                }
+                acc[c] += (float)sum * s;
+            }
+            acc[c] /= s; /* linear_finish scales */
+        }
+        linear_finish(j, o, 1, acc, 1);
+    }
+}
+
+static void mutant_rows(const struct linear_job *j, size_t begin, size_t end,
+                        void *scratch)
+{
+#if defined(MUTANT_PRODUCT)
+    int8_rows(j, begin, end, scratch, j->cols > 1);
+#else
+    int8_rows(j, begin, end, scratch, begin > 0);
+#endif
+}
+
+static void mutate(void)
+{
+    sets[0] = kernels_scalar; /* whose columns are in natural order */
+    sets[0].int_few = mutant_rows;
+    sets[0].int_many = mutant_rows;
+    n_sets = 1;
+}
+
+#elif defined(MUTANT_ATTENTION)
+
+/* The same terms, begun with a different one for each number of columns. */
+static void mutant_attend(const struct attend_product *m)
+{
+    struct attend_product a = *m;
+    size_t first = m->cols % m->k;
+    a.k = m->k - first;
+    a.x = m->x + first;
+    a.w = m->w + first * m->ldw;
+    kernels_scalar.attend_product(&a);
+    a = *m;
+    a.k = first;
+    a.add = true;
+    kernels_scalar.attend_product(&a);
+}
+
+static void mutate(void)
+{
+    sets[0] = kernels_scalar;
+    sets[0].attend_product = mutant_attend;
+    n_sets = 1;
+}
+
+#elif defined(MUTANT_ISA)
+
+static void mutant_weigh(float *x, size_t begin, size_t end, bool divide,
+                         float scale, float *ret_max, float *ret_sum)
+{
+    float sum = 0;
+    kernels_scalar.attend_weigh(x, begin, end, divide, scale, ret_max, ret_sum);
+    for (size_t i = begin; i < end; i++) {
+        sum += x[i];
+    }
+    *ret_sum = sum;
+}
+
+static void mutate(void)
+{
+    sets[0] = kernels_scalar;
+    sets[0].name = "mutant";
+    sets[0].attend_weigh = mutant_weigh;
+    sets[1] = kernels_scalar;
+    n_sets = 2;
+}
+
+#elif defined(SIMULATED)
+
+extern const struct kernels kernels_simde;
+
+static void mutate(void)
+{
+    sets[0] = kernels_simde;
+    sets[0].name = "avx512~";
+    sets[1] = kernels_avx2;
+    sets[2] = kernels_scalar;
+    n_sets = 3;
+}
+
+#endif
+
+const struct kernels *kernels_each(size_t i)
+{
+    if (n_sets == 0) {
+        mutate();
+    }
+    return i < n_sets ? &sets[i] : NULL;
+}
+
+const struct kernels *kernels_find(const char *name)
+{
+    for (size_t i = 0;; i++) {
+        const struct kernels *k = kernels_each(i);
+        if (k == NULL || name == NULL || strcmp(k->name, name) == 0) {
+            return k;
+        }
+    }
+}
+
+const char *kernels_name(const struct kernels *k)
+{
+    return k->name;
+}
