@@ -13,7 +13,9 @@
 #define BLOCK_WORK   65536  /* multiply-adds in a block of rows */
 #define TILE_R       4
 #define TILE_C       4
-#define AHEAD_BYTES  6144 /* of weights asked for before they are needed */
+#define AHEAD_BYTES  6144   /* of weights asked for before they are needed */
+#define AHEAD_SHORT  8192   /* in a group of short rows */
+#define X_BYTES      393216 /* of columns that stay in the second cache */
 
 /* Accumulators are set before they are read; the build's zeroing of every
  * local would store them to memory first. */
@@ -46,6 +48,25 @@ INLINE size_t element(enum weight_kind kind)
     return kind == WEIGHT_I8 ? 1 : kind == WEIGHT_F16 ? 2 : 4;
 }
 
+/* Rows next to each other are one stream to the memory, and are asked for as
+ * one even where they are read side by side: short ones some kilobytes ahead,
+ * long ones a whole group (of so many bytes) ahead, into the second cache. */
+INLINE const char *ahead_of(const void *w, size_t group)
+{
+    return (const char *)w + (group > AHEAD_SHORT ? group : AHEAD_BYTES);
+}
+
+INLINE void ask(const char *p, size_t n, size_t group)
+{
+    for (size_t j = 0; j < n; j += 64) {
+        if (group > AHEAD_SHORT) {
+            __builtin_prefetch(p + j, 0, 2);
+        } else {
+            __builtin_prefetch(p + j, 0, 3);
+        }
+    }
+}
+
 INLINE const void *row_at(enum weight_kind kind, const void *w, size_t at)
 {
     return (const char *)w + at * element(kind);
@@ -62,7 +83,8 @@ INLINE void half_tile(enum weight_kind kind, int R, int C, const void *w,
     UNSET v8 xs[TILE_C];
     size_t size = element(kind);
     size_t stride = off == 0 ? (size_t)R * 16 * size : 0;
-    const char *ahead = (const char *)w + AHEAD_BYTES;
+    size_t group = (size_t)R * ldw * size;
+    const char *ahead = ahead_of(w, group);
     size_t i = 0;
     for (int r = 0; r < R; r++) {
         for (int c = 0; c < C; c++) {
@@ -70,11 +92,7 @@ INLINE void half_tile(enum weight_kind kind, int R, int C, const void *w,
         }
     }
     for (; i + 16 <= k; i += 16) {
-        /* Rows next to each other are one stream, but the hardware does not
-         * see it when they are short. */
-        for (size_t j = 0; j < stride; j += 64) {
-            __builtin_prefetch(ahead + j, 0, 3);
-        }
+        ask(ahead, stride, group);
         ahead += stride;
         for (int c = 0; c < C; c++) {
             xs[c] = v8_load(x + (size_t)c * ldx + i + off);
@@ -127,16 +145,15 @@ INLINE void column(enum weight_kind kind, int R, const void *w, size_t ldw,
     UNSET v8 b[TILE_R];
     size_t size = element(kind);
     size_t stride = (size_t)R * 16 * size;
-    const char *ahead = (const char *)w + AHEAD_BYTES;
+    size_t group = (size_t)R * ldw * size;
+    const char *ahead = ahead_of(w, group);
     size_t i = 0;
     for (int r = 0; r < R; r++) {
         a[r] = v8_zero();
         b[r] = v8_zero();
     }
     for (; i + 16 <= k; i += 16) {
-        for (size_t j = 0; j < stride; j += 64) {
-            __builtin_prefetch(ahead + j, 0, 3);
-        }
+        ask(ahead, stride, group);
         ahead += stride;
         v8 x0 = v8_load(x + i);
         v8 x1 = v8_load(x + i + 8);
@@ -236,22 +253,36 @@ static void decoded_run(const struct gemm *g, size_t begin, size_t end,
     }
 }
 
+/* Many columns go by in blocks that stay in the second cache while all rows
+ * of the block of rows pass them. */
+INLINE void blocked_run(const struct gemm *g, enum weight_kind kind,
+                        size_t begin, size_t end)
+{
+    const void *w = row_at(kind, g->w, begin * g->ldw);
+    size_t ldx = gemm_pad(g->k);
+    size_t step = X_BYTES / sizeof(float) / (ldx + 1);
+    step = (step & ~(size_t)(TILE_C - 1)) + TILE_C;
+    for (size_t c = 0; c < g->cols; c += step) {
+        struct gemm part = *g;
+        part.x += c * ldx;
+        part.y += c * g->ldc;
+        part.cols = g->cols - c < step ? g->cols - c : step;
+        rows_run(&part, kind, w, begin, end);
+    }
+}
+
 static void block(void *ctx, size_t begin, size_t end, unsigned worker)
 {
     const struct gemm *g = ctx;
-    const void *w = NULL;
-    if (g->kind != WEIGHT_ROWS) {
-        w = row_at(g->kind, g->w, begin * g->ldw);
-    }
     switch (g->kind) {
     case WEIGHT_I8:
-        rows_run(g, WEIGHT_I8, w, begin, end);
+        blocked_run(g, WEIGHT_I8, begin, end);
         break;
     case WEIGHT_F16:
-        rows_run(g, WEIGHT_F16, w, begin, end);
+        blocked_run(g, WEIGHT_F16, begin, end);
         break;
     case WEIGHT_F32:
-        rows_run(g, WEIGHT_F32, w, begin, end);
+        blocked_run(g, WEIGHT_F32, begin, end);
         break;
     case WEIGHT_I4: /* gemm_weight */
     case WEIGHT_ROWS:
@@ -279,7 +310,14 @@ void gemm_run(struct gemm *g)
 {
     size_t work = g->k * g->cols;
     size_t grain = work > 0 ? BLOCK_WORK / work : g->rows;
-    grain = (grain & ~(size_t)3) + 4;
+    if (g->cols < TILE_C) {
+        grain = (grain & ~(size_t)3) + 4;
+    } else { /* groups of three, and some of them to a block of columns */
+        size_t share =
+            g->rows / (4 * (size_t)(g->threads > 0 ? g->threads : 1));
+        grain = grain > 48 ? grain : 48;
+        grain = (grain < share ? grain : share) / 12 * 12 + 12;
+    }
     unsigned threads = work * g->rows < PARALLEL_MIN ? 1 : g->threads;
     crew_run(threads, g->rows, grain, block, g);
 }
