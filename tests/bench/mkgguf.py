@@ -47,6 +47,7 @@ SHAPES = {
     "gemma": Shape("gemma3", 18, 640, 4, 1, 256, 2048, 262144, rope_base=1e6, window=512),
     "tiny-llama": Shape("llama", 3, 64, 4, 2, 32, 160, 512, tied=False, eps=1e-5, context=256),
     "tiny-qwen2": Shape("qwen2", 3, 128, 4, 2, 32, 256, 640, bias=True, rope_base=1e6, context=256),
+    "tiny-wide": Shape("llama", 2, 1120, 10, 2, 112, 3232, 512, eps=1e-5, context=256),
     "tiny-gemma": Shape("gemma3", 7, 96, 4, 1, 64, 192, 512, rope_base=1e6, context=256, window=32),
 }
 

@@ -27,7 +27,7 @@ FULL = {
     "random": ["--cells", "300", "--positions", "60", "--longest", "200"],
 }
 SMALL = ["--cells", "1", "--positions", "14"]
-SHAPES = ["tiny-llama", "tiny-qwen2", "tiny-gemma"]
+SHAPES = ["tiny-llama", "tiny-qwen2", "tiny-gemma", "tiny-wide"]  # wide: sums of several blocks
 
 
 def sources(model, tmp):
