@@ -85,6 +85,26 @@ def test_demo_converts_and_tells_what_it_is(aned, demo_gguf, tmp_path):
         assert np.array_equal(full, np.load(tmp_path / "l.npy"))
 
 
+def test_the_instruction_set_is_a_choice_without_effect(aned, demo_gguf, tmp_path):
+    r = run(aned, "logits", "--isa", "nonsense", "a", "b", "c")
+    assert r.returncode == 64
+    here = r.stderr.decode().split("--isa takes ")[1].split(" on this machine")[0].split(", ")
+    assert "scalar" in here
+    for name in {"scalar", "avx2", "avx512", "neon"} - set(here):
+        for cmd in ("logits",), ("mil", "run"):
+            r = run(aned, *cmd, "--isa", name, "a", "b", "c")
+            assert r.returncode == 69 and r.stderr.startswith(b"unavailable: "), r.stderr
+    out = tmp_path / "demo"
+    assert run(aned, "convert", demo_gguf, "--out", out).returncode == 0
+    np.save(tmp_path / "t.npy", np.arange(5, 75, dtype=np.int32))
+    rows = []
+    for name in here:
+        r = run(aned, "logits", out, tmp_path / "t.npy", tmp_path / "l.npy", "--isa", name)
+        assert r.returncode == 0, r.stderr
+        rows.append((tmp_path / "l.npy").read_bytes())
+    assert len(set(rows)) == 1
+
+
 def test_same_input_same_bundle(aned, demo_gguf, tmp_path):
     for name in ("a", "b"):
         r = run(aned, "convert", demo_gguf, "--out", tmp_path / name, "--name", "same", "--context", "256")
