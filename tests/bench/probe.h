@@ -24,7 +24,7 @@ struct probe_place {
     const char *state;
 };
 
-/* About 0.1 s. States: "smt" two threads of one core; "1ccd" two cores with one
+/* About 0.2 s. States: "smt" two threads of one core; "1ccd" two cores with one
  * last-level cache, "2ccd" with one each (AMD); "other". */
 struct probe_place probe_place(struct probe *p);
 
