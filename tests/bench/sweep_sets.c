@@ -1,21 +1,49 @@
-/* sweep_sets.c - the sets of kernels as they must not be, in kernel.c's place.
+/* sweep_sets.c - the backend as it must not be: in the place of kernel.c, or
+ * (MUTANT_FORK) of backend.c.
  *
  * MUTANT_PRODUCT    sums are added up in other blocks when there are more
  *                   columns than one
- * MUTANT_ATTENTION  chains of additions begin elsewhere
  * MUTANT_THREADS    the same in a thread's piece that is not the first
+ * MUTANT_ATTENTION  chains of additions begin elsewhere, by columns
  * MUTANT_ISA        one set adds a row's weights up in another order
+ * MUTANT_FORK       a fork shares one position too few
  * SIMULATED         nothing wrong: AVX-512 put together from smaller pieces,
  *                   for machines without
  *
- * Each is the kind of mistake that a faster kernel invites: results stay right
- * to the last bits. The sweep must find every one but the last. */
+ * The first four are what a faster kernel invites: results stay right but for
+ * the last bits. The sweep must find every one but SIMULATED. */
 #include <math.h>
 #include <string.h>
 
+#include "engine/backend.h"
 #include "engine/cpu/attend.h"
 #include "engine/cpu/kernel.h"
 #include "engine/cpu/linear_impl.h"
+
+#if defined(MUTANT_FORK)
+
+static int mutant_fork(const struct backend_state *from, uint32_t n,
+                       struct backend_state **ret, struct err *e)
+{
+    return backend_cpu.state_fork(from, n - 1, ret, e);
+}
+
+const struct backend *backend_find(const char *name)
+{
+    static struct backend mutant;
+    (void)name;
+    mutant = backend_cpu;
+    mutant.state_fork = mutant_fork;
+    return &mutant;
+}
+
+const char *backend_isa(size_t i)
+{
+    const struct kernels *k = kernels_each(i);
+    return k != NULL ? kernels_name(k) : NULL;
+}
+
+#else
 
 #define SETS_MAX 3u
 
@@ -152,3 +180,5 @@ const char *kernels_name(const struct kernels *k)
 {
     return k->name;
 }
+
+#endif
