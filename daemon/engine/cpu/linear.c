@@ -209,12 +209,10 @@ bool linear_wants_integer(const struct weight *w)
 
 /* --- the products --- */
 
-#define PARTS_MAX 16
-
 struct piece {
     const struct linear_in *in;
     const struct kernels *kn;
-    struct linear_job job[PARTS_MAX];
+    struct linear_job job[LINEAR_PARTS_MAX];
     size_t n_jobs;
     size_t units;
     unsigned threads;
@@ -316,7 +314,7 @@ void linear_run(const struct linear_part *parts, size_t n_parts,
                 const struct linear_in *in, const struct kernels *kn,
                 unsigned threads)
 {
-    must(n_parts <= PARTS_MAX && threads <= in->threads);
+    must(n_parts <= LINEAR_PARTS_MAX && threads <= in->threads);
     struct piece p = {.in = in, .kn = kn};
     size_t work = 0;
     for (size_t i = 0; i < n_parts; i++) {

@@ -8,10 +8,13 @@
  * over blocks of LINEAR_BLOCK elements of k, inside which int32 is exact in any
  * order (1024 * 128 * 16383 < 2^31), and the blocks' sums are added as floats
  * in the order of k: a row's bits depend on that row alone, on every
- * instruction set, for any number of rows and threads. A row whose peak is far
- * above its root mean square (an outlier channel) is held as two such integers,
- * x = s * (hi * 2^15 + lo), which costs it the time of two rows and keeps its
- * small channels; whether it is depends on the row's own values only.
+ * instruction set, for any number of rows and threads.
+ *
+ * A row most of whose values are below 1/256 of its peak (outlier channels) is
+ * *wide*: it is held as two such integers, x = s * (hi * 2^14 + lo), which
+ * costs it the time of two rows and keeps its small channels; that depends on
+ * the row's own values only. In any other row a typical value loses at most
+ * some 0.3 % of itself, at random.
  *
  * Weights of other kinds (fp16, fp32, tables, sparse, ...) meet fp32
  * activations in the canonical 16-lane reduction of gemm.h.
@@ -26,12 +29,13 @@
 /* n rows of k activations, made ready once for all products that read them. */
 struct linear_in;
 
-/* Room for up to `rows` rows of k elements; grows on linear_in_set. */
+/* For rows of k elements; linear_in_set makes the room. */
 CHECKED int linear_in_new(size_t k, struct linear_in **ret, struct err *e);
 void linear_in_free(struct linear_in *x); /* NULL is fine */
 /* Take rows x[r * ldx + i], r < n, i < k. integer and/or real say which forms
- * the coming products need (linear_wants). NaN and infinity in a row make the
- * row's products NaN. Errors: NOMEM. */
+ * the coming products need (linear_wants_integer). NaN and infinity in a row
+ * make its integer products NaN. threads: the most that linear_run will be
+ * given for this input. Errors: NOMEM. */
 CHECKED int linear_in_set(struct linear_in *in, const struct kernels *kn,
                           const float *x, size_t ldx, size_t n, bool integer,
                           bool real, unsigned threads, struct err *e);
@@ -47,8 +51,10 @@ struct linear_part {
     size_t ldy;
 };
 
-/* All parts in one parallel region. scratch-free: never allocates.
- * Errors: none (shapes are the caller's: must()). */
+#define LINEAR_PARTS_MAX 16u
+
+/* All parts with integer weights in one parallel region, others in one each.
+ * Never allocates. Errors: none (shapes are the caller's: must()). */
 void linear_run(const struct linear_part *p, size_t n_parts,
                 const struct linear_in *in, const struct kernels *kn,
                 unsigned threads);
