@@ -12,8 +12,8 @@
 #include "mil/build.h"
 
 struct pkg {
-    char dir[64];
-    char path[96];
+    char dir[256];
+    char path[288];
     struct mil_writer *w;
     struct mil_program *p;
     struct mil_function *f;
@@ -25,7 +25,10 @@ static inline void pkg_begin(struct pkg *k)
 {
     struct err e = {0};
     memset(k, 0, sizeof(*k));
-    (void)snprintf(k->dir, sizeof(k->dir), "/tmp/aned-cpu-XXXXXX");
+    const char *tmp = getenv("TMPDIR");
+    int n = snprintf(k->dir, sizeof(k->dir), "%s/aned-cpu-XXXXXX",
+                     tmp != NULL ? tmp : "/tmp");
+    assert_in_range(n, 1, sizeof(k->dir) - 1);
     assert_non_null(mkdtemp(k->dir));
     (void)snprintf(k->path, sizeof(k->path), "%s/t.mlpackage", k->dir);
     unit_ok(mil_writer_open(k->path, &k->w, &e), &e);

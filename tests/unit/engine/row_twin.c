@@ -160,7 +160,7 @@ static struct tensor *predict(struct twin *t, bool rows, int seq, uint32_t pos,
 static bool close_to(struct twin *t, const char *what, const float *want,
                      const float *got, size_t n, uint32_t pos)
 {
-    float top = 1e-6f;
+    float top = TWIN_LEAST;
     double worst = 0;
     size_t at = 0;
     for (size_t i = 0; i < n; i++) {

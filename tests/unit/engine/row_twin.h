@@ -8,14 +8,16 @@
  *   write              a one at its position
  *   anything else      noise
  *
- * Results are compared row by row: |a - b| <= bound * (largest |a| of the row).
+ * Results are compared row by row: |a - b| <= bound * (largest |a| of the row,
+ * at least TWIN_LEAST: a small difference of numbers near one has their error).
  * Functions return false with a text in `why`. */
 #pragma once
 
 #include "engine/backend.h"
 
-#define TWIN_SEQS 3
-#define TWIN_ROWS 192 /* of a sequence */
+#define TWIN_SEQS  3
+#define TWIN_ROWS  192 /* of a sequence */
+#define TWIN_LEAST (1.0f / 16)
 
 struct twin_seq {
     struct backend_state *ref, *rows;

@@ -1,0 +1,34 @@
+/* A few hundred random programs, compiled against the interpreter. Many more:
+ * ./dev bench random. */
+#include "../unit.h"
+#include "random_program.h"
+
+static void test_random_programs(void **state)
+{
+    (void)state;
+    int programs = 300;
+    int rows = 0;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    programs = 60;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+    programs = 60;
+#endif
+#endif
+    for (int i = 1; i <= programs; i++) {
+        struct random_result r;
+        if (!random_run((uint64_t)i, 2, &r)) {
+            fail_msg("%s", r.why);
+        }
+        rows += r.rows;
+    }
+    assert_true(rows > programs / 2); /* else little was tested */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_random_programs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
