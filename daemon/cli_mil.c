@@ -12,9 +12,10 @@
 #define PATH_LEN 4096
 
 static const char usage[] =
-    "usage: aned mil run PKG IN OUT [--function F] [--round fp16] [--backend B]\n"
+    "usage: aned mil run PKG IN OUT [--function F] [--round fp16] [--backend "
+    "B]\n"
     "                        [--threads N] [--isa NAME]\n"
-    "aned mil compile PKG [--function F] [--backend B]\n"
+    "aned mil compile PKG [--function F] [--backend B] [--after PASS]\n"
     "aned mil dump PKG\n"
     "\n"
     "run: IN/step0/NAME.npy, IN/step1/... are the inputs, one prediction a\n"
@@ -25,11 +26,18 @@ static const char usage[] =
     "  --round fp16   round each operation's result to fp16\n"
     "  --backend B    cpu (default), interpreter or coreml\n"
     "  --threads N    default: the number of cores; never changes a result\n"
-    "  --isa NAME     kernels to run on: scalar, avx2, avx512 or neon (default:\n"
+    "  --isa NAME     kernels to run on: scalar, avx2, avx512 or neon "
+    "(default:\n"
     "                 the best of this machine); never changes a result\n"
     "\n"
-    "compile: what the backend makes of the program, one operation a line; and\n"
+    "compile: what the backend makes of the program, one operation a line; "
+    "and\n"
     "when it does not run as rows (any T, many sequences at once), why not.\n"
+    "\n"
+    "  --after PASS   as it is behind this pass: states, views, norm, rope, "
+    "linear,\n"
+    "                 elementwise, glu, heads, share or dead\n"
+    "\n"
     "dump: the program as text on stdout.\n";
 
 struct mil_run {
@@ -274,6 +282,27 @@ static int mil_compile(struct mil_run *r, const char *pkg, struct err *e)
     return print_text(&b, e);
 }
 
+static bool is_pass(const char *name)
+{
+    for (size_t i = 0; backend_pass(i) != NULL; i++) {
+        if (strcmp(name, backend_pass(i)) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int no_pass(const char *name)
+{
+    char all[256] = "";
+    size_t n = 0;
+    for (size_t i = 0; backend_pass(i) != NULL && n < sizeof(all); i++) {
+        n += (size_t)snprintf(all + n, sizeof(all) - n, "%s%s",
+                              i > 0 ? ", " : "", backend_pass(i));
+    }
+    return cli_usage(usage, "--after takes %s, not '%s'", all, name);
+}
+
 /* Options into *r; an exit code, or -1 to go on. */
 static int parse(int argc, char **argv, struct mil_run *r)
 {
@@ -283,6 +312,7 @@ static int parse(int argc, char **argv, struct mil_run *r)
         {"backend",  required_argument, NULL, 'b'},
         {"threads",  required_argument, NULL, 't'},
         {"isa",      required_argument, NULL, 'i'},
+        {"after",    required_argument, NULL, 'a'},
         {"help",     no_argument,       NULL, 'h'},
         {NULL,       0,                 NULL, 0  },
     };
@@ -315,6 +345,9 @@ static int parse(int argc, char **argv, struct mil_run *r)
         case 'i':
             r->conf.isa = optarg;
             break;
+        case 'a':
+            r->conf.after = optarg;
+            break;
         case 'h':
             (void)fputs(usage, stdout);
             return EXIT_SUCCESS;
@@ -325,6 +358,9 @@ static int parse(int argc, char **argv, struct mil_run *r)
     r->backend = backend_find(backend);
     if (r->backend == NULL) {
         return cli_usage(usage, "no backend '%s' in this build", backend);
+    }
+    if (r->conf.after != NULL && !is_pass(r->conf.after)) {
+        return no_pass(r->conf.after);
     }
     return r->conf.isa != NULL ? cli_isa(usage, r->conf.isa) : -1;
 }
@@ -339,9 +375,13 @@ int cli_mil(int argc, char **argv)
     }
     argc -= optind;
     argv += optind;
+    bool compile = argc == 2 && strcmp(argv[0], "compile") == 0;
+    if (r.conf.after != NULL && !compile) {
+        return cli_usage(usage, "--after is an option of mil compile");
+    }
     if (argc == 2 && strcmp(argv[0], "dump") == 0) {
         rc = mil_dump_file(argv[1], &e);
-    } else if (argc == 2 && strcmp(argv[0], "compile") == 0) {
+    } else if (compile) {
         rc = mil_compile(&r, argv[1], &e);
     } else if (argc == 4 && strcmp(argv[0], "run") == 0) {
         r.pkg = argv[1];

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "engine/cpu/kernel.h"
+#include "engine/cpu/row.h"
 
 const struct backend *backend_find(const char *name)
 {
@@ -22,4 +23,9 @@ const char *backend_isa(size_t i)
 {
     const struct kernels *k = kernels_each(i);
     return k != NULL ? kernels_name(k) : NULL;
+}
+
+const char *backend_pass(size_t i)
+{
+    return i == 0 ? ROW_STATES : row_passes[i - 1].name;
 }

@@ -31,6 +31,8 @@ struct backend_conf {
     bool round_fp16;  /* round each operation's result to fp16 */
     const char *isa;  /* instruction set of the kernels ("scalar", "avx2", ...);
                        * NULL: the best this machine has */
+    const char *after; /* passes up to this one only (backend_pass); NULL: all.
+                        * What the others would have recognised runs plainly. */
 };
 
 struct backend_model;
@@ -145,3 +147,6 @@ const struct backend *backend_find(const char *name);
 /* The i-th instruction set that the CPU backends have kernels for on this
  * machine, best first; NULL behind the last. */
 const char *backend_isa(size_t i);
+/* The i-th pass of the CPU backend over a program that runs as rows; NULL
+ * behind the last. */
+const char *backend_pass(size_t i);

@@ -182,6 +182,7 @@ int cpu_open_program(struct mil_program *p, const char *function,
     m->id = atomic_fetch_add(&next_model_id, 1);
     m->threads = crew_threads(conf->threads);
     m->round = conf->round_fp16;
+    m->after = conf->after;
     m->kernels = kernels_find(conf->isa);
     if (m->kernels == NULL) {
         rc = err_set(e, ERR_UNSUPPORTED,
@@ -486,6 +487,10 @@ static void cpu_dump(const struct backend_model *m, struct buf *out)
     buf_printf(out, "runs as a whole, op by op%s%s\n",
                m->why_not_rows != NULL ? ": " : "",
                m->why_not_rows != NULL ? m->why_not_rows : "");
+    if (m->seen != NULL) {
+        buf_puts(out, m->seen);
+        return;
+    }
     for (int i = 0; i < m->n_nodes; i++) {
         buf_printf(out, "  %s %s\n", m->nodes[i]->def->type, m->nodes[i]->name);
     }

@@ -209,6 +209,8 @@ struct backend_model {
     const struct kernels *kernels;
     struct row_program *rows; /* NULL: it only runs as a whole */
     const char *why_not_rows; /* then the reason */
+    const char *after;        /* last pass to run, of the caller's; NULL: all */
+    const char *seen;         /* then the program, when it does not run so */
     int n_slots;
     struct val *consts;                /* n_slots: constants, else VAL_NONE */
     const struct mil_type **slot_type; /* declared types; NULL: inline */

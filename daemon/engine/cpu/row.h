@@ -159,7 +159,8 @@ struct row_program {
 
 /* --- row_make.c --- */
 
-/* Compile m, whose nodes fuse.c has seen, for rows. *ret stays NULL and the
+/* Compile m, whose nodes fuse.c has seen, for rows, with the passes up to
+ * m->after (NULL: all). *ret stays NULL and the
  * result is 0 when the program is not row-wise; *why (may be NULL) then says
  * what stands against it, a static or arena string. Errors: NOMEM. */
 CHECKED int row_make(struct backend_model *m, struct row_program **ret,
@@ -179,6 +180,9 @@ struct row_pass {
     const char *name;
     int (*run)(struct row_program *p, struct err *e);
 };
+
+/* What is recognised first, in row_state.c: always, and no pass of the list. */
+#define ROW_STATES "states"
 
 /* In order; NULL name behind the last. */
 extern const struct row_pass row_passes[];
@@ -213,5 +217,6 @@ CHECKED int row_predict(struct row_program *p, struct backend_state *s,
 
 /* --- row_dump.c --- */
 
-/* The program as text, one op a line. */
+/* The program as text, one op a line. Its places in memory need not be known
+ * yet. */
 void row_dump(const struct row_program *p, struct buf *out);

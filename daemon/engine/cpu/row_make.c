@@ -61,8 +61,7 @@ struct row_op *row_def(const struct row_program *p, int value)
 
 const float *row_fixed(const struct row_program *p, int value, size_t *n)
 {
-    if (value < 0 || value >= p->m->n_slots ||
-        p->v[value].class != ROW_FIXED) {
+    if (value < 0 || value >= p->m->n_slots || p->v[value].class != ROW_FIXED) {
         return NULL;
     }
     const struct val *v = &p->plan->v[value];
@@ -138,11 +137,8 @@ int row_value_new(struct row_program *p, const char *name, size_t n)
         return -1;
     }
     int id = p->n_values++;
-    p->v[id] = (struct row_value){.class = ROW_VALUE,
-                                  .name = name,
-                                  .n = n,
-                                  .root = id,
-                                  .input = -1};
+    p->v[id] = (struct row_value){
+        .class = ROW_VALUE, .name = name, .n = n, .root = id, .input = -1};
     return id;
 }
 
@@ -279,9 +275,8 @@ static int plan_one(struct row_program *p, struct err *e)
     int rc = t != NULL && in != NULL ? 0 : err_set(e, ERR_NOMEM, "inputs");
     for (size_t k = 0; rc == 0 && k < m->n_in; k++) {
         const struct mil_type *type = &m->in[k].type;
-        t[k] = (struct tensor){.name = m->in[k].name,
-                               .dtype = MIL_FP32,
-                               .rank = type->rank};
+        t[k] = (struct tensor){
+            .name = m->in[k].name, .dtype = MIL_FP32, .rank = type->rank};
         for (int i = 0; i < type->rank; i++) {
             t[k].dims[i] = type->dims[i] == MIL_UNKNOWN ? 1 : type->dims[i];
         }
@@ -325,9 +320,8 @@ static bool is_one_row(const struct row_program *p, int value)
 {
     int t = row_t_axis(p->m, value);
     const struct val *v = row_val(p, value);
-    return t == -1 ||
-           (t >= 0 && v->rank == p->m->slot_type[value]->rank &&
-            v->dims[t] == 1);
+    return t == -1 || (t >= 0 && v->rank == p->m->slot_type[value]->rank &&
+                       v->dims[t] == 1);
 }
 
 static bool has_one_row(const struct row_program *p, const struct row_op *op)
@@ -454,10 +448,15 @@ static int recognise(struct row_program *p, const char **why, struct err *e)
     if (*why == NULL) {
         *why = set_ports(p);
     }
+    const char *done = ROW_STATES;
     for (const struct row_pass *s = row_passes;
          rc == 0 && *why == NULL && s->name != NULL; s++) {
+        if (p->m->after != NULL && strcmp(p->m->after, done) == 0) {
+            break;
+        }
         rc = s->run(p, e);
         row_count(p);
+        done = s->name;
     }
     return rc;
 }
@@ -470,15 +469,15 @@ static int open_states(struct row_program *p, struct err *e)
     for (int i = 0; i < p->n_ops; i++) {
         const struct row_attend *a = &p->ops[i].attend;
         if (p->ops[i].kind == ROW_ATTEND) {
-            scratch = num_max(
-                scratch, attend_scratch(p->shapes[a->k_state].positions,
-                                        a->heads, a->kv_heads, a->dim, a->vdim,
-                                        m->threads));
+            scratch =
+                num_max(scratch, attend_scratch(p->shapes[a->k_state].positions,
+                                                a->heads, a->kv_heads, a->dim,
+                                                a->vdim, m->threads));
         }
     }
     if (scratch > 0) {
-        p->scratch = aligned_alloc(64, (scratch * sizeof(float) + 63) &
-                                           ~(size_t)63);
+        p->scratch =
+            aligned_alloc(64, (scratch * sizeof(float) + 63) & ~(size_t)63);
         if (p->scratch == NULL) {
             return err_set(e, ERR_NOMEM, "scratch memory");
         }
@@ -533,6 +532,20 @@ static const char *check_heads(const struct row_program *p)
     return NULL;
 }
 
+/* What passes up to one of them made of a program that needs the others too. */
+static const char *text_of(const struct row_program *p)
+{
+    const char *text = NULL;
+    struct buf b;
+    buf_init(&b, MIL_SPEC_BYTES_MAX);
+    row_dump(p, &b);
+    if (buf_ok(&b)) {
+        text = arena_str(&p->m->arena, b.p);
+    }
+    buf_fini(&b);
+    return text;
+}
+
 int row_make(struct backend_model *m, struct row_program **ret,
              const char **why, struct err *e)
 {
@@ -564,6 +577,9 @@ int row_make(struct backend_model *m, struct row_program **ret,
     }
     if (rc == 0 && no == NULL) {
         no = check_heads(p);
+        if (no != NULL && m->after != NULL) {
+            m->seen = text_of(p);
+        }
     }
     if (rc == 0 && no == NULL) {
         rc = row_place(p, e);

@@ -325,6 +325,9 @@ bool random_run(uint64_t seed, unsigned threads, struct random_result *ret)
 {
     struct gen g = {.rng = seed * 0x2545f4914f6cdd1du + 1};
     struct backend_conf conf = {.threads = threads};
+    if (gen_chance(&g, 20)) { /* any passes may be left out */
+        conf.after = backend_pass((size_t)gen_pick(&g, 10));
+    }
     *ret = (struct random_result){0};
     make_program(&g);
     struct twin t = {.seed = (uint32_t)seed,
