@@ -4,8 +4,9 @@
  * and that is T's axis. Running T = 1 for each row is the same program when no
  * operation moves anything along that axis. An operation passes when each of
  * its results has exactly one unknown dimension (so T was neither summed away
- * nor joined with itself) and its rule below holds. What is not in the table
- * does not pass: such a program runs as a whole, which is never wrong.
+ * nor joined with itself), T's axis has one element in the plan of one row, and
+ * its rule below holds. What is not in the table does not pass: such a program
+ * runs as a whole, which is never wrong.
  *
  * A program with fixed shapes is a row of its own: everything passes. */
 #include <string.h>
@@ -86,7 +87,9 @@ static bool ok_reshape(const struct look *k)
     return before[0] == before[1] && behind[0] == behind[1];
 }
 
-bool row_groups(const struct backend_model *m, const struct node *n)
+/* A reshape that joins an axis with T behind it, [g, T] -> [g T], or takes such
+ * a joint axis apart: fine around attention, whose rows may be of any head. */
+static bool joins_heads(const struct backend_model *m, const struct node *n)
 {
     const struct mil_type *x = n->in[0] >= 0 ? m->slot_type[n->in[0]] : NULL;
     const struct mil_type *o = m->slot_type[n->out[0]];
@@ -256,7 +259,8 @@ static bool rule_of(const struct look *k)
     return false;
 }
 
-bool row_wise(const struct backend_model *m, const struct node *n)
+/* Does n keep the positions along T apart? */
+static bool is_row_wise(const struct backend_model *m, const struct node *n)
 {
     bool reads_t = false;
     struct look k = {.m = m, .n = n, .t = -1};
@@ -283,4 +287,112 @@ bool row_wise(const struct backend_model *m, const struct node *n)
     }
     k.t = t_axis(k.x);
     return rule_of(&k);
+}
+
+/* --- the whole program --- */
+
+const char *row_check_ports(const struct backend_model *m)
+{
+    for (size_t k = 0; k < m->n_in; k++) {
+        if (m->in[k].type.dtype != MIL_FP16 &&
+            m->in[k].type.dtype != MIL_FP32) {
+            return "an input is not floating point";
+        }
+        if (row_t_axis(m, m->in_slot[k]) == -2) {
+            return "an input has several unknown dimensions";
+        }
+    }
+    for (size_t k = 0; k < m->n_out; k++) {
+        if (row_t_axis(m, m->out_slot[k]) == -2) {
+            return "an output has several unknown dimensions";
+        }
+        if (m->has_t && row_t_axis(m, m->out_slot[k]) < 0) {
+            return "an output does not depend on T";
+        }
+    }
+    return m->n_in > 0 && m->n_out > 0 ? NULL : "no inputs or no outputs";
+}
+
+/* T has one element in the plan of one row, unless it is joined with another
+ * axis. */
+static bool is_one_row(const struct row_program *p, int value)
+{
+    int t = row_t_axis(p->m, value);
+    const struct val *v = row_val(p, value);
+    return t == -1 || (t >= 0 && v->rank == p->m->slot_type[value]->rank &&
+                       v->dims[t] == 1);
+}
+
+static bool has_one_row(const struct row_program *p, const struct row_op *op)
+{
+    bool ok = true;
+    for (int k = 0; k < op->n_in; k++) {
+        ok = ok && is_one_row(p, op->in[k]);
+    }
+    for (int k = 0; k < op->n_out; k++) {
+        ok = ok && is_one_row(p, op->out[k]);
+    }
+    return ok;
+}
+
+/* Heads that share keys are joined with T before attention and taken apart
+ * behind it. */
+static bool is_grouping(const struct row_program *p, const struct row_op *op)
+{
+    size_t at = 0;
+    const struct row_op *from = row_def(p, row_root(p, op->in[0], &at));
+    bool ok = true;
+    if (!joins_heads(p->m, row_node(p, op))) {
+        return false;
+    }
+    if (from != NULL && from->kind == ROW_ATTEND) {
+        return is_one_row(p, op->out[0]);
+    }
+    ok = is_one_row(p, op->in[0]);
+    for (int i = 0; i < p->n_ops; i++) {
+        for (int k = 0; k < p->ops[i].n_in && p->ops[i].kind != ROW_DEAD; k++) {
+            ok = ok && (p->ops[i].in[k] != op->out[0] ||
+                        p->ops[i].kind == ROW_ATTEND);
+        }
+    }
+    return ok;
+}
+
+const char *row_check_ops(struct row_program *p)
+{
+    for (int i = 0; i < p->n_ops; i++) {
+        const struct row_op *op = &p->ops[i];
+        if ((op->kind == ROW_STORE || op->kind == ROW_ATTEND) &&
+            p->v[op->in[0]].class != ROW_VALUE) {
+            return "keys, values or a query are a mask";
+        }
+        if (op->kind != ROW_STEP && op->kind != ROW_VIEW) {
+            continue;
+        }
+        const struct node *n = row_node(p, op);
+        for (int k = 0; k < op->n_in; k++) {
+            enum row_class c = p->v[op->in[k]].class;
+            if (op->kind == ROW_STEP && c != ROW_VALUE) {
+                return arena_printf(&p->arena, "%s %s reads a mask",
+                                    n->def->type, n->name);
+            }
+        }
+        if (n->state >= 0) {
+            return arena_printf(&p->arena, "%s %s is not understood",
+                                n->def->type, n->name);
+        }
+        if (p->m->has_t && !(is_row_wise(p->m, n) && has_one_row(p, op)) &&
+            !is_grouping(p, op)) {
+            return arena_printf(&p->arena, "%s %s may mix rows", n->def->type,
+                                n->name);
+        }
+    }
+    for (size_t k = 0; k < p->m->n_out; k++) {
+        const struct row_value *v = &p->v[p->m->out_slot[k]];
+        if (v->class != ROW_VALUE || !is_one_row(p, p->m->out_slot[k]) ||
+            p->plan->v[p->m->out_slot[k]].kind != VAL_F32) {
+            return "an output is not a number of each row";
+        }
+    }
+    return NULL;
 }

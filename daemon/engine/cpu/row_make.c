@@ -290,113 +290,7 @@ static int plan_one(struct row_program *p, struct err *e)
     return rc;
 }
 
-/* --- whether it may --- */
-
-static const char *check_ports(const struct backend_model *m)
-{
-    for (size_t k = 0; k < m->n_in; k++) {
-        if (m->in[k].type.dtype != MIL_FP16 &&
-            m->in[k].type.dtype != MIL_FP32) {
-            return "an input is not floating point";
-        }
-        if (row_t_axis(m, m->in_slot[k]) == -2) {
-            return "an input has several unknown dimensions";
-        }
-    }
-    for (size_t k = 0; k < m->n_out; k++) {
-        if (row_t_axis(m, m->out_slot[k]) == -2) {
-            return "an output has several unknown dimensions";
-        }
-        if (m->has_t && row_t_axis(m, m->out_slot[k]) < 0) {
-            return "an output does not depend on T";
-        }
-    }
-    return m->n_in > 0 && m->n_out > 0 ? NULL : "no inputs or no outputs";
-}
-
-/* T has one element in the plan of one row, unless it is joined with another
- * axis. */
-static bool is_one_row(const struct row_program *p, int value)
-{
-    int t = row_t_axis(p->m, value);
-    const struct val *v = row_val(p, value);
-    return t == -1 || (t >= 0 && v->rank == p->m->slot_type[value]->rank &&
-                       v->dims[t] == 1);
-}
-
-static bool has_one_row(const struct row_program *p, const struct row_op *op)
-{
-    bool ok = true;
-    for (int k = 0; k < op->n_in; k++) {
-        ok = ok && is_one_row(p, op->in[k]);
-    }
-    for (int k = 0; k < op->n_out; k++) {
-        ok = ok && is_one_row(p, op->out[k]);
-    }
-    return ok;
-}
-
-/* Heads that share keys are joined with T before attention and taken apart
- * behind it. */
-static bool is_grouping(const struct row_program *p, const struct row_op *op)
-{
-    size_t at = 0;
-    const struct row_op *from = row_def(p, row_root(p, op->in[0], &at));
-    bool ok = true;
-    if (!row_groups(p->m, row_node(p, op))) {
-        return false;
-    }
-    if (from != NULL && from->kind == ROW_ATTEND) {
-        return is_one_row(p, op->out[0]);
-    }
-    ok = is_one_row(p, op->in[0]);
-    for (int i = 0; i < p->n_ops; i++) {
-        for (int k = 0; k < p->ops[i].n_in && p->ops[i].kind != ROW_DEAD; k++) {
-            ok = ok && (p->ops[i].in[k] != op->out[0] ||
-                        p->ops[i].kind == ROW_ATTEND);
-        }
-    }
-    return ok;
-}
-
-static const char *check_ops(struct row_program *p)
-{
-    for (int i = 0; i < p->n_ops; i++) {
-        const struct row_op *op = &p->ops[i];
-        if ((op->kind == ROW_STORE || op->kind == ROW_ATTEND) &&
-            p->v[op->in[0]].class != ROW_VALUE) {
-            return "keys, values or a query are a mask";
-        }
-        if (op->kind != ROW_STEP && op->kind != ROW_VIEW) {
-            continue;
-        }
-        const struct node *n = row_node(p, op);
-        for (int k = 0; k < op->n_in; k++) {
-            enum row_class c = p->v[op->in[k]].class;
-            if (op->kind == ROW_STEP && c != ROW_VALUE) {
-                return arena_printf(&p->arena, "%s %s reads a mask",
-                                    n->def->type, n->name);
-            }
-        }
-        if (n->state >= 0) {
-            return arena_printf(&p->arena, "%s %s is not understood",
-                                n->def->type, n->name);
-        }
-        if (p->m->has_t && !(row_wise(p->m, n) && has_one_row(p, op)) &&
-            !is_grouping(p, op)) {
-            return arena_printf(&p->arena, "%s %s may mix rows", n->def->type,
-                                n->name);
-        }
-    }
-    for (size_t k = 0; k < p->m->n_out; k++) {
-        const struct row_value *v = &p->v[p->m->out_slot[k]];
-        if (v->class != ROW_VALUE || !is_one_row(p, p->m->out_slot[k]) ||
-            p->plan->v[p->m->out_slot[k]].kind != VAL_F32) {
-            return "an output is not a number of each row";
-        }
-    }
-    return NULL;
-}
+/* --- ports --- */
 
 static const char *set_ports(struct row_program *p)
 {
@@ -444,7 +338,7 @@ static int recognise(struct row_program *p, const char **why, struct err *e)
         return rc;
     }
     row_count(p);
-    *why = check_ops(p);
+    *why = row_check_ops(p);
     if (*why == NULL) {
         *why = set_ports(p);
     }
@@ -550,7 +444,7 @@ int row_make(struct backend_model *m, struct row_program **ret,
              const char **why, struct err *e)
 {
     static const char *ignored;
-    const char *no = check_ports(m);
+    const char *no = row_check_ports(m);
     struct row_program *p = calloc(1, sizeof(*p));
     int rc = p != NULL ? 0 : err_set(e, ERR_NOMEM, "the program");
     why = why != NULL ? why : &ignored;

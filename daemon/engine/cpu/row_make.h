@@ -8,12 +8,10 @@
 
 /* The one unknown dimension of a slot's declared type; -1 none, -2 several. */
 int row_t_axis(const struct backend_model *m, int slot);
-/* Does n keep the positions along T apart? */
-bool row_wise(const struct backend_model *m, const struct node *n);
-
-/* A reshape that joins an axis with T behind it, [g, T] -> [g T], or takes such
- * a joint axis apart: fine around attention, whose rows may be of any head. */
-bool row_groups(const struct backend_model *m, const struct node *n);
+/* What stands against running as rows; NULL: nothing. Of the inputs and
+ * outputs alone; of the ops, once states are recognised. */
+const char *row_check_ports(const struct backend_model *m);
+const char *row_check_ops(struct row_program *p);
 
 /* --- row_make.c --- */
 
@@ -53,5 +51,6 @@ bool row_slice(const struct row_program *p, const struct node *n, int *axis,
 /* --- row_state.c --- */
 
 /* The masked write and attention become STORE and ATTEND. *why is set, and the
- * result 0, when something about the states is not understood. Errors: NOMEM. */
+ * result 0, when something about the states is not understood. Errors: NOMEM.
+ */
 CHECKED int row_states(struct row_program *p, const char **why, struct err *e);
