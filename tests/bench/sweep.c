@@ -69,7 +69,7 @@ static int engine_for(const struct sweep *s, const char *isa, unsigned n,
                       struct engine **ret, struct err *e)
 {
     struct engine_conf conf = {.threads = n, .isa = isa};
-    return engine_open(s->bundle, &conf, ret, e);
+    return engine_open_with(sweep_backend(), s->bundle, &conf, ret, e);
 }
 
 struct referee {

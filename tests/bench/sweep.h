@@ -79,3 +79,6 @@ bool token_same(const struct msg_token *a, const struct msg_token *b);
 /* The next number of a sequence; below n. */
 uint64_t draw_bits(uint64_t *state);
 uint32_t draw(uint64_t *state, uint32_t n);
+
+/* What is swept (sweep_sets.c). */
+const struct backend *sweep_backend(void);

@@ -1,5 +1,5 @@
-/* sweep_sets.c - the backend as it must not be: in the place of kernel.c, or
- * (MUTANT_FORK) of backend.c.
+/* sweep_sets.c - the backend that is swept: the one there is, or one as it must
+ * not be, with sets of kernels in the place of those of kernel.c.
  *
  * MUTANT_PRODUCT    sums are added up in other blocks when there are more
  *                   columns than one
@@ -15,35 +15,42 @@
 #include <math.h>
 #include <string.h>
 
-#include "engine/backend.h"
 #include "engine/cpu/attend.h"
 #include "engine/cpu/kernel.h"
 #include "engine/cpu/linear_impl.h"
+#include "sweep.h"
+
+#if defined(MUTANT_PRODUCT) || defined(MUTANT_THREADS) || \
+    defined(MUTANT_ATTENTION) || defined(MUTANT_ISA) || defined(SIMULATED)
+#define SETS
+#endif
 
 #if defined(MUTANT_FORK)
 
-static int mutant_fork(const struct backend_state *from, uint32_t n,
-                       struct backend_state **ret, struct err *e)
+static int fork_short(const struct backend_state *from, uint32_t n,
+                      struct backend_state **ret, struct err *e)
 {
     return backend_cpu.state_fork(from, n - 1, ret, e);
 }
 
-const struct backend *backend_find(const char *name)
+const struct backend *sweep_backend(void)
 {
     static struct backend mutant;
-    (void)name;
     mutant = backend_cpu;
-    mutant.state_fork = mutant_fork;
+    mutant.state_fork = fork_short;
     return &mutant;
 }
 
-const char *backend_isa(size_t i)
+#else
+
+const struct backend *sweep_backend(void)
 {
-    const struct kernels *k = kernels_each(i);
-    return k != NULL ? kernels_name(k) : NULL;
+    return &backend_cpu;
 }
 
-#else
+#endif
+
+#if defined(SETS)
 
 #define SETS_MAX 3u
 
