@@ -24,7 +24,7 @@ FULL = {
     "demo-int4": [LONG],
     "demo-lut4": [LONG],
     "demo-fp16": [LONG],
-    "stories": [["--positions", "24"], LONG],
+    "stories": [["--positions", "24"], ["--cells", "200", "--longest", "120"]],
     "gemma": [["--cells", "64", "--longest", "600"]],
     "random": [["--cells", "200", "--positions", "60", "--longest", "200"]],
 }
@@ -39,7 +39,7 @@ def sources(model, tmp):
         return [(model, next(iter(sorted((TOP / "conf" / "demo").glob("*.gguf")))), quant, 1024)]
     if model == "stories":
         shared = pathlib.Path(os.environ.get("ANED_SHARED", TOP.parent / "shared"))
-        return [(model, shared / "data/models/derived/stories260K.F32.gguf", "int8", 512)]
+        return [(model, shared / "data/models/derived/stories260K.F32.gguf", "int8", 128)]
     if model == "gemma":
         return [(model, TOP / ".build/models/gemma-3-270m-q4_k_m.gguf", "int8", 1024)]
     made = []
