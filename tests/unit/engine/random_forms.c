@@ -99,10 +99,14 @@ struct mil_value *gen_rope(struct gen *g, struct mil_value *x)
     struct mil_value *c =
         slip == 3 ? gen_input(g, n, 1) : gen_input(g, 1, half);
     struct mil_value *s = gen_input(g, 1, half);
-    out[0] = two(k, slip == 0 ? "add" : "sub", any_times(g, p[0], c),
-                 any_times(g, p[1], s));
-    out[1] = two(k, "add", any_times(g, p[slip == 1 ? 0 : 1], c),
-                 any_times(g, p[slip == 1 ? 1 : 0], s));
+    /* one at a time: C has no order of arguments, and a seed is one program */
+    struct mil_value *f[4] = {p[0], p[1], p[slip == 1 ? 0 : 1],
+                              p[slip == 1 ? 1 : 0]};
+    for (int i = 0; i < 4; i++) {
+        f[i] = any_times(g, f[i], i % 2 == 0 ? c : s);
+    }
+    out[0] = two(k, slip == 0 ? "add" : "sub", f[0], f[1]);
+    out[1] = two(k, "add", f[2], f[3]);
     if (slip == 2) {
         struct mil_value *swap = out[0];
         out[0] = out[1];
@@ -121,7 +125,8 @@ struct mil_value *gen_conv(struct gen *g, struct mil_value *x, int32_t rows)
 {
     int form = g->real ? ROW_OPS_FP16 : gen_pick(g, 3);
     g->integers += form != ROW_OPS_FP16;
-    return conv(&g->k, x, rows, form, gen_chance(g, 50), (uint32_t)gen_next(g));
+    bool bias = gen_chance(g, 50);
+    return conv(&g->k, x, rows, form, bias, (uint32_t)gen_next(g));
 }
 
 struct mil_value *gen_dense(struct gen *g, struct mil_value *x, int32_t rows)
@@ -210,8 +215,9 @@ struct mil_value *gen_attention(struct gen *g, struct mil_value *x)
 {
     static const int32_t dims[] = {8, 12, 16, 20, 32};
     int32_t kv = 1 << gen_pick(g, 3);
-    const struct shape s = {kv * (1 + gen_pick(g, 3)), kv, dims[gen_pick(g, 5)],
-                            dims[gen_pick(g, 5)]};
+    int32_t dim = dims[gen_pick(g, 5)];
+    int32_t vdim = dims[gen_pick(g, 5)];
+    const struct shape s = {kv * (1 + gen_pick(g, 3)), kv, dim, vdim};
     struct mil_value *blend[2];
     if (g->write == NULL) {
         g->write = in4(&g->k, "write", 1, g->positions, g->t);

@@ -16,7 +16,8 @@ struct random_result {
     bool mixes;     /* an operation was put in that mixes rows */
     int ops, plain; /* of what compiled to rows: all, and plain steps */
     int attends, norms, ropes, linears;
-    double worst; /* the largest error, of the row's largest number */
+    bool left_out; /* not all passes were run; then the counts are 0 */
+    double worst;  /* the largest error, of the row's largest number */
     double bound;
     char why[640]; /* of a failure */
 };
