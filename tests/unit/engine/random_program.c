@@ -191,7 +191,9 @@ static void round_of(struct gen *g)
         }
     } else if (what < 9) {
         int axis = x.b > 1 && gen_chance(g, 80) ? 3 : 1;
-        (void)gen_keep(g, gen_norm(g, x.v, axis), x.a, x.b);
+        if ((axis == 3 ? x.b : x.a) >= 4) { /* of one: a sign, and its error */
+            (void)gen_keep(g, gen_norm(g, x.v, axis), x.a, x.b);
+        }
     } else if (what == 9) {
         if (x.b >= 4 && x.b % 2 == 0) {
             (void)gen_keep(g, gen_rope(g, x.v), x.a, x.b);
@@ -334,7 +336,7 @@ bool random_run(uint64_t seed, unsigned threads, struct random_result *ret)
     make_program(&g);
     struct twin t = {.seed = (uint32_t)seed,
                      .window = g.window_size,
-                     .bound = 5e-6f + (g.integers > 0 ? 1e-3f : 0) +
+                     .bound = 5e-6f + (g.integers > 0 ? 2e-3f : 0) +
                               (g.n_states > 0 ? 2e-3f : 0)};
     ret->bound = (double)t.bound;
     ret->mixes = g.mixed != NULL && g.t < 0;
