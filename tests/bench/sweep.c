@@ -34,7 +34,10 @@ static const char usage[] =
     "                 (default: the whole product)\n"
     "  --positions N  of each line, at most (default 40)\n"
     "  --longest N    of the longest line (default: as the others)\n"
-    "  --seed N       (default 1)\n";
+    "  --seed N       (default 1)\n"
+    "  --seconds N    for cells, the same time for each engine; what it does\n"
+    "                 not allow is left out, and said\n"
+    "  --best         the best set of kernels alone, against the plainest\n";
 
 static const unsigned threads[] = {1, 2, 5};
 static const unsigned chunks[] = {1, 7, 64, 512, 0};
@@ -50,10 +53,13 @@ struct sweep {
     const char *bundle;
     unsigned cells_min; /* 0: the product */
     uint32_t positions, longest;
+    bool best;
+    uint64_t engine_us; /* for the cells of an engine; 0: no limit */
     uint64_t seed, random;
     struct line line[SWEEP_LINES];
     struct engine *reference;
-    size_t isas;
+    size_t isas; /* in cells */
+    const char *plainest;
     unsigned levels[FACTORS];
     unsigned n_cells;
     struct cell *cells; /* CELLS_MAX */
@@ -141,8 +147,7 @@ static int line_make(struct sweep *s, struct line *l, uint32_t n, struct err *e)
 
 static int lines_make(struct sweep *s, struct err *e)
 {
-    const char *plainest = backend_isa(s->isas - 1);
-    int rc = engine_for(s, plainest, 1, &s->reference, e);
+    int rc = engine_for(s, s->plainest, 1, &s->reference, e);
     for (unsigned i = 0; rc == 0 && i < SWEEP_LINES; i++) {
         uint32_t least = (s->positions + 2) / 3;
         uint32_t n = least + draw(&s->random, s->positions - least + 1);
@@ -279,8 +284,12 @@ static int run_all(struct sweep *s, struct err *e)
         for (unsigned t = 0; t < countof(threads); t++) {
             struct engine *g = NULL;
             int rc = engine_for(s, backend_isa(isa), threads[t], &g, e);
+            uint64_t from = now_us();
             for (unsigned i = 0; rc == 0 && i < s->n_cells; i++) {
                 const unsigned *l = s->cells[i].level;
+                if (s->engine_us > 0 && now_us() - from > s->engine_us) {
+                    break;
+                }
                 if (l[BY_ISA] == isa && l[BY_THREADS] == t) {
                     rc = run_cell(s, g, &s->cells[i], e);
                 }
@@ -427,6 +436,8 @@ static bool parse(int argc, char **argv, struct sweep *s)
         {"positions", required_argument, NULL, 'p'},
         {"longest",   required_argument, NULL, 'l'},
         {"seed",      required_argument, NULL, 's'},
+        {"seconds",   required_argument, NULL, 't'},
+        {"best",      no_argument,       NULL, 'b'},
         {NULL,        0,                 NULL, 0  },
     };
     int opt = 0;
@@ -440,6 +451,10 @@ static bool parse(int argc, char **argv, struct sweep *s)
             s->positions = (uint32_t)n;
         } else if (opt == 'l' && number(optarg, 4, 4096, &n)) {
             s->longest = (uint32_t)n;
+        } else if (opt == 't' && number(optarg, 1, 86400, &n)) {
+            s->engine_us = n * 1000000;
+        } else if (opt == 'b') {
+            s->best = true;
         } else if (opt == 's' && number(optarg, 0, UINT32_MAX, &n)) {
             s->seed = n;
         } else {
@@ -456,7 +471,10 @@ static int sweep_run(struct sweep *s, struct err *e)
     while (backend_isa(s->isas) != NULL) {
         s->isas++;
     }
-    must(s->isas <= countof(s->by_engine));
+    must(s->isas > 0 && s->isas <= countof(s->by_engine));
+    s->plainest = backend_isa(s->isas - 1);
+    s->isas = s->best ? 1 : s->isas;
+    s->engine_us /= s->isas * countof(threads);
     const unsigned levels[FACTORS] = {[BY_ISA] = (unsigned)s->isas,
                                       [BY_THREADS] = countof(threads),
                                       [BY_CHUNK] = countof(chunks),
@@ -492,6 +510,10 @@ static int report(struct sweep *s, double seconds, struct err *e)
                  s->cells_min == 0 ? "the product" : "every pair of levels",
                  s->all.identical, (unsigned long long)s->tally.positions,
                  (unsigned long long)s->tally.different, seconds);
+    if (s->all.cells < s->n_cells) {
+        (void)printf("%u cells of %u left out: no time for them\n",
+                     s->n_cells - s->all.cells, s->n_cells);
+    }
     if (!s->first.any) {
         return EXIT_SUCCESS;
     }

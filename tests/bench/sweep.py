@@ -25,7 +25,8 @@ FULL = {
     "demo-lut4": [LONG],
     "demo-fp16": [LONG],
     "stories": [["--positions", "24"], ["--cells", "200", "--longest", "120"]],
-    "gemma": [["--cells", "64", "--longest", "600"]],
+    "gemma": [["--cells", "60", "--positions", "8"],
+              ["--cells", "60", "--positions", "12", "--longest", "600", "--best", "--seconds", "300"]],
     "random": [["--cells", "200", "--positions", "60", "--longest", "200"]],
 }
 SMALL = ["--cells", "1", "--positions", "14"]
