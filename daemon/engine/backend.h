@@ -121,7 +121,7 @@ struct backend {
                    const struct tensor *in, size_t n_in, struct tensor *out,
                    size_t n_out, struct err *e);
 
-    /* NULL in a backend without rows, then so are the three below; unused when
+    /* NULL in a backend without rows, then so are the two below; unused when
      * info.rows_max is 0. A row's numbers do not depend on the other rows.
      * Errors: MIL_INPUT, NOMEM. */
     int (*predict_rows)(struct backend_model *m, const struct backend_rows *in,
@@ -133,7 +133,6 @@ struct backend {
                       struct backend_state **ret, struct err *e);
     /* Positions from n on are not needed any more. */
     void (*state_truncate)(struct backend_state *s, uint32_t n);
-    uint64_t (*state_bytes_now)(const struct backend_model *m);
     /* What the program was compiled to, as text; NULL: nothing to tell. */
     void (*dump)(const struct backend_model *m, struct buf *out);
 };

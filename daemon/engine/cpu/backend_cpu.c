@@ -471,13 +471,6 @@ static int cpu_predict_rows(struct backend_model *m,
     return rc < 0 ? rc : row_run(m->rows, in, out, n_out, e);
 }
 
-static uint64_t cpu_state_bytes_now(const struct backend_model *m)
-{
-    return m->rows != NULL && m->rows->pool != NULL
-               ? kv_pool_bytes(m->rows->pool)
-               : 0;
-}
-
 static void cpu_dump(const struct backend_model *m, struct buf *out)
 {
     if (m->rows != NULL) {
@@ -504,7 +497,7 @@ static void cpu_dump(const struct backend_model *m, struct buf *out)
         .state_get = cpu_state_get, .predict = cpu_predict,               \
         .predict_rows = cpu_predict_rows, .state_fork = cpu_state_fork,   \
         .state_truncate = cpu_state_truncate,                             \
-        .state_bytes_now = cpu_state_bytes_now, .dump = cpu_dump,         \
+        .dump = cpu_dump,                                                 \
     }
 
 const struct backend backend_interpreter =
