@@ -22,6 +22,12 @@ CHECKED int file_map(const char *path, struct file_map *ret, struct err *e);
 CHECKED int file_map_fd(int fd, struct file_map *ret, struct err *e);
 void file_unmap(struct file_map *m); /* zeroed is fine */
 
+/* Take a finished file out of the page cache and read it back in pages as
+ * large as the file system has them (Linux; elsewhere nothing happens): those
+ * that writing left are small, and stay for as long as the file is warm.
+ * Errors: NOT_FOUND, INVALID, IO. */
+CHECKED int file_repage(const char *path, struct err *e);
+
 /* mkdir -p with mode for what is made. */
 CHECKED int file_mkdirs(const char *path, unsigned mode, struct err *e);
 /* Remove a tree; absent is success. Never follows symlinks. */

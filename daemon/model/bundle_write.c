@@ -116,6 +116,9 @@ static int fill_files(const char *dir, struct bundle *b, struct err *e)
         struct bundle_file *f = &b->files[i];
         int rc = bundle_file_path(dir, f->path, path, e);
         if (rc == 0) {
+            rc = file_repage(path, e);
+        }
+        if (rc == 0) {
             rc = sha256_file(path, f->sha256, &f->bytes, e);
         }
         if (rc < 0) {

@@ -302,6 +302,7 @@ multiply_vnni(void)
         s[i] = _mm512_set1_epi32(i);
     }
     for (int n = 0; n < TICKS / 12; n++) {
+#pragma GCC unroll 12
         for (int i = 0; i < 12; i++) {
             s[i] = _mm512_dpbusd_epi32(s[i], x, x);
             __asm__ volatile("" : "+v"(s[i]));
@@ -317,11 +318,15 @@ static void multiply_words(void)
         s[i] = _mm256_set1_epi32(i);
     }
     for (int n = 0; n < TICKS / 8; n++) {
-        for (int i = 0; i < 8; i++) {
-            __asm__ volatile("" : "+x"(x)); /* a new product each time */
-            s[i] = _mm256_add_epi32(s[i], _mm256_madd_epi16(x, x));
-            __asm__ volatile("" : "+x"(s[i]));
+#pragma GCC unroll 8
+        for (int i = 0; i < 8; i++) { /* sums stay in registers */
+            __m256i y;
+            __asm__ volatile("vpmaddwd %1, %1, %0" : "=x"(y) : "x"(x));
+            s[i] = _mm256_add_epi32(s[i], y);
         }
+    }
+    for (int i = 0; i < 8; i++) {
+        __asm__ volatile("" ::"x"(s[i]));
     }
 }
 #endif

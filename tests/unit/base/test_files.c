@@ -150,11 +150,11 @@ static void broken_arrays_are_refused(void **state)
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }",  8},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }", 4},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': "
-         "(1,1,1,1,1,1,1,1,1), }",                                                             4                                       },
+         "(1,1,1,1,1,1,1,1,1), }",                            4},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': "
-         "(4294967296,4294967296,4294967296), }",                                                            0                      },
-        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1",4},
-        {"",                                                            0                                                                                  },
+         "(4294967296,4294967296,4294967296), }",             0},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1",       4},
+        {"",                                                           0},
     };
     struct npy a;
     struct err e = {0};
@@ -194,11 +194,42 @@ static int drop_dir(void **state)
     return file_rmtree(dir, NULL);
 }
 
+/* Sizes around the large pages that maps ask for. */
+static void maps_hold_what_was_written(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {1,        4096,           (2u << 20) - 1,
+                                   2u << 20, (2u << 20) + 1, (5u << 20) + 4097};
+    struct err e = {0};
+    unsigned char *p = malloc(6u << 20);
+    assert_non_null(p);
+    for (size_t i = 0; i < (6u << 20); i++) {
+        p[i] = (unsigned char)(i * 2654435761u >> 13);
+    }
+    for (size_t i = 0; i < countof(sizes); i++) {
+        struct file_map m[2] = {{0}};
+        unit_ok(file_write(at("map"), p, sizes[i], &e), &e);
+        unit_ok(file_map(at("map"), &m[0], &e), &e);
+        unit_ok(file_repage(at("map"), &e), &e); /* also while it is mapped */
+        unit_ok(file_map(at("map"), &m[1], &e), &e);
+        for (size_t k = 0; k < 2; k++) {
+            assert_int_equal(m[k].n, sizes[i]);
+            assert_memory_equal(m[k].p, p, sizes[i]);
+            file_unmap(&m[k]);
+            assert_null(m[k].p);
+        }
+    }
+    free(p);
+    assert_int_equal(file_repage(at("none"), &e), ERR_NOT_FOUND);
+    assert_int_equal(file_repage(dir, &e), ERR_INVALID);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_are_bounded),
         cmocka_unit_test(writes_replace_whole_files),
+        cmocka_unit_test(maps_hold_what_was_written),
         cmocka_unit_test(trees_are_made_published_and_removed),
         cmocka_unit_test(names_that_may_become_folders),
         cmocka_unit_test(arrays_survive),
