@@ -28,6 +28,9 @@
         "Prompt tokens in one step at most. 0: as many as the engine takes;\n" \
         "the measured step time bounds it in any case. Never changes an\n"     \
         "output.")                                                             \
+    INT(engine, step_ms, ENGINE_STEP_MS, 100, 3600000,                         \
+        "Milliseconds one step may take. An engine that is not back by then\n" \
+        "is killed and replaced; the streams go on.")                          \
     WORD(engine, backend, "cpu", "cpu interpreter coreml",                     \
          "What executes the shards.")                                          \
     STR(engine, program, "",                                                   \

@@ -177,6 +177,7 @@ static void make_runner(struct model *m)
         .streams = (uint32_t)c->limits_streams,
         .queue = (uint32_t)c->limits_queue,
         .sessions = (uint32_t)c->cache_sessions,
+        .step_ms = (uint32_t)c->engine_step_ms,
         .state_bytes = (uint64_t)c->cache_state_mib << 20,
     };
     struct runner_owner o = {.ctx = m, .on_up = on_up, .on_down = on_down};

@@ -54,6 +54,7 @@ struct runner *runner_new(const struct runner_conf *c, const char *dir,
     struct runner *r = calloc(1, sizeof(*r));
     must(r != NULL);
     r->conf = *c;
+    r->conf.step_ms = c->step_ms != 0 ? c->step_ms : ENGINE_STEP_MS;
     r->owner = *o;
     (void)snprintf(r->dir, sizeof(r->dir), "%s", dir);
     r->rows = calloc(SAMPLING_ROWS, sizeof(*r->rows));
@@ -134,7 +135,7 @@ static void kick(struct runner *r)
     r->step_request = STEP_BIT | (r->counter++ & 0x3fffffffu);
     r->sent_us = now_us();
     child_send(r->child, FRAME_STEP, r->step_request, r->out.p, r->out.n);
-    child_deadline(r->child, ENGINE_STEP_MS);
+    child_deadline(r->child, r->conf.step_ms);
 }
 
 /* Hand out the results of the step that just came back. `codes` (n_rows) is 0
