@@ -79,6 +79,11 @@
 #define ENGINE_THREADS_MAX   64u
 #define ENGINE_CRASHES_MAX   3u      /* then the model is marked failed */
 #define ENGINE_LOAD_MS       300000u /* load deadline */
+#define STATE_PARTS_MAX      64u /* files of one saved timeline */
+#define STATE_ARRAYS_MAX     (2u * SHARDS_MAX) /* geometry entries of a file */
+#define STATE_BLOCK          64u /* positions: what a file holds a number of */
+#define STATE_BLOCK_MAX      MIB(256) /* bytes of one, all layers */
+#define STATE_JOBS_MAX       16u /* saves and loads an engine has at once */
 #define ENGINE_STEP_MS       120000u /* one step; a hung engine is killed */
 
 /* --- HTTP (facts/reliability.md 3.5) --- */
@@ -108,6 +113,7 @@
 #define STREAMS_MAX    32u  /* generations running in one engine */
 #define SESSIONS_MAX   64u  /* warm sequences of one engine */
 #define CHOICES_MAX    16u  /* n of one request */
+#define DRAFT_WINDOW   65536u /* tokens of a text that are indexed: 1 MiB */
 #define TEXT_QUEUE_MAX 512u /* pieces of work for the text thread */
 
 /* --- jobs and store --- */
