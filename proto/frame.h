@@ -31,10 +31,11 @@ enum frame_type {
     /* engine -> serve */
     FRAME_READY = 32,
     FRAME_STEP_DONE,
+    FRAME_STATE_DONE, /* msg_state_done: state_* */
     /* both kinds of child -> serve */
     FRAME_PROGRESS = 48, /* worker: JSON; engine: msg_progress */
     FRAME_ERROR,         /* msg_error */
-    FRAME_OK,            /* empty: seq_* and state_* done */
+    FRAME_OK,            /* empty: seq_* done */
     /* serve -> convert worker, and back */
     FRAME_CONVERT = 64, /* JSON: the job, see convert/worker.h */
     FRAME_CANCEL,

@@ -502,6 +502,124 @@ void msg_step_done_fini(struct msg_step_done *m)
     }
 }
 
+/* --- states --- */
+
+void msg_state_put(struct buf *b, const struct msg_state *m)
+{
+    must(m->n_parts <= STATE_PARTS_MAX);
+    buf_u32(b, m->seq);
+    buf_u32(b, m->n_tokens);
+    for (uint32_t i = 0; i < m->n_tokens; i++) {
+        put_i32(b, m->tokens[i]);
+    }
+    buf_u32(b, m->n_parts);
+    for (uint32_t i = 0; i < m->n_parts; i++) {
+        buf_u32(b, m->parts[i].from);
+        buf_u32(b, m->parts[i].to);
+        put_str(b, m->parts[i].path);
+    }
+}
+
+static int get_tokens(struct cur *c, struct msg_state *m, struct err *e)
+{
+    uint32_t n = cur_u32(c);
+    if (n > TOKENS_MAX || n > left(c) / 4) {
+        return bad(e, "state", "n_tokens");
+    }
+    m->tokens = malloc(n > 0 ? n * sizeof(*m->tokens) : 1);
+    if (m->tokens == NULL) {
+        return err_set(e, ERR_NOMEM, "state: %u tokens", n);
+    }
+    m->n_tokens = n;
+    for (uint32_t i = 0; i < n; i++) {
+        m->tokens[i] = get_i32(c);
+    }
+    return 0;
+}
+
+static int get_part(struct cur *c, struct msg_state *m, struct err *e)
+{
+    struct msg_state_part *p = &m->parts[m->n_parts];
+    struct span path;
+    p->from = cur_u32(c);
+    p->to = cur_u32(c);
+    if (p->from >= p->to || p->to > MODEL_CONTEXT_MAX ||
+        p->from % STATE_BLOCK != 0 || p->to % STATE_BLOCK != 0) {
+        return bad(e, "state", "positions");
+    }
+    if (!get_str(c, PATH_BYTES_MAX, &path) || path.n == 0) {
+        return bad(e, "state", "path");
+    }
+    p->path = dup_span(path);
+    if (p->path == NULL) {
+        return err_set(e, ERR_NOMEM, "state");
+    }
+    m->n_parts++;
+    return 0;
+}
+
+int msg_state_get(const void *p, size_t n, struct msg_state *ret, struct err *e)
+{
+    struct cur c = cur_of(p, n);
+    struct msg_state m = {.seq = cur_u32(&c)};
+    int rc = get_tokens(&c, &m, e);
+    uint32_t parts = rc == 0 ? cur_u32(&c) : 0;
+    if (parts > STATE_PARTS_MAX) {
+        rc = bad(e, "state", "n_parts");
+    }
+    while (rc == 0 && m.n_parts < parts) {
+        rc = get_part(&c, &m, e);
+    }
+    if (rc == 0) {
+        rc = check_end(&c, "state", e);
+    }
+    if (rc < 0) {
+        msg_state_fini(&m);
+        return rc;
+    }
+    *ret = m;
+    return 0;
+}
+
+void msg_state_fini(struct msg_state *m)
+{
+    if (m == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < m->n_parts; i++) {
+        free((void *)(uintptr_t)m->parts[i].path);
+    }
+    free(m->tokens);
+    *m = (struct msg_state){0};
+}
+
+void msg_state_done_put(struct buf *b, const struct msg_state_done *m)
+{
+    buf_u32(b, m->seq);
+    buf_u32(b, m->n);
+    buf_u32(b, m->bad);
+    buf_u64(b, m->bytes);
+}
+
+int msg_state_done_get(const void *p, size_t n, struct msg_state_done *ret,
+                       struct err *e)
+{
+    struct cur c = cur_of(p, n);
+    struct msg_state_done m = {.seq = cur_u32(&c)};
+    m.n = cur_u32(&c);
+    m.bad = cur_u32(&c);
+    m.bytes = cur_u64(&c);
+    int rc = check_end(&c, "state_done", e);
+    if (rc < 0) {
+        return rc;
+    }
+    if (m.bad > STATE_PARTS_MAX) {
+        return bad(e, "state_done", "bad");
+    }
+    *ret = m;
+    return 0;
+}
+
 /* --- progress, error --- */
 
 void msg_progress_put(struct buf *b, const struct msg_progress *m)

@@ -119,6 +119,32 @@ struct msg_step_done {
     struct msg_row_done *rows; /* owned when decoded */
 };
 
+/* FRAME_STATE_SAVE: positions [from, to) of `seq` go into the one file that is
+ * named, as they are now; tokens are not given. FRAME_STATE_LOAD: `seq` becomes
+ * a new sequence of these tokens, with the positions that the files hold; they
+ * follow each other without gaps. Answer: STATE_DONE, some steps later, or
+ * ERROR. Bounds are multiples of STATE_BLOCK. */
+struct msg_state_part {
+    uint32_t from, to;
+    const char *path; /* decoded: owned */
+};
+
+struct msg_state {
+    uint32_t seq;
+    uint32_t n_tokens;
+    int32_t *tokens; /* owned when decoded */
+    uint32_t n_parts;
+    struct msg_state_part parts[STATE_PARTS_MAX];
+};
+
+/* FRAME_STATE_DONE */
+struct msg_state_done {
+    uint32_t seq;
+    uint32_t n;     /* load: the sequence's length now; save: `to` */
+    uint32_t bad;   /* load: which file ended it early, from 1; else 0 */
+    uint64_t bytes; /* read or written */
+};
+
 /* FRAME_PROGRESS of an engine */
 struct msg_progress {
     uint32_t done, total; /* shards */
@@ -148,6 +174,13 @@ void msg_step_done_put(struct buf *b, const struct msg_step_done *m);
 CHECKED int msg_step_done_get(const void *p, size_t n,
                               struct msg_step_done *ret, struct err *e);
 void msg_step_done_fini(struct msg_step_done *m);
+void msg_state_put(struct buf *b, const struct msg_state *m);
+CHECKED int msg_state_get(const void *p, size_t n, struct msg_state *ret,
+                          struct err *e);
+void msg_state_fini(struct msg_state *m);
+void msg_state_done_put(struct buf *b, const struct msg_state_done *m);
+CHECKED int msg_state_done_get(const void *p, size_t n,
+                               struct msg_state_done *ret, struct err *e);
 void msg_progress_put(struct buf *b, const struct msg_progress *m);
 CHECKED int msg_progress_get(const void *p, size_t n, struct msg_progress *ret,
                              struct err *e);

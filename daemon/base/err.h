@@ -114,6 +114,9 @@ enum {
     XX(MIL_SHAPE, -20207, 400, 65, "mil.shape", "shapes do not fit")         \
     XX(MIL_INPUT, -20208, 400, 65, "mil.input",                              \
        "an input is missing or does not fit")                                \
+    /* engine/ */                                                            \
+    XX(STATE, -20250, 500, 65, "state.invalid",                              \
+       "a saved state is damaged, or of something else")                     \
     /* model/: bundles and text */                                           \
     XX(BUNDLE, -20300, 400, 65, "bundle.invalid", "the bundle is not sound") \
     XX(TOKENIZER, -20301, 400, 65, "tokenizer.unsupported",                  \

@@ -251,3 +251,40 @@ uint64_t hash_bytes(const void *p, size_t n)
     }
     return h;
 }
+
+static uint64_t word_le(const uint8_t *b)
+{
+    uint64_t w = 0;
+    for (unsigned i = 0; i < 8; i++) {
+        w |= (uint64_t)b[i] << (8 * i); /* one load where that is the order */
+    }
+    return w;
+}
+
+/* For a given other argument either one determines the result and is
+ * determined by it, so one changed word always changes the sum. */
+static uint64_t bulk_mix(uint64_t h, uint64_t w)
+{
+    h = (h ^ w) * 0x9e3779b97f4a7c15u;
+    return h << 29 | h >> 35;
+}
+
+uint64_t hash_bulk(const void *p, size_t n)
+{
+    const uint8_t *b = p;
+    uint64_t lane[4] = {1, 2, 3, 4}; /* four chains hide the multiply */
+    size_t i = 0;
+    for (; i + 32 <= n; i += 32) {
+        for (size_t k = 0; k < 4; k++) {
+            lane[k] = bulk_mix(lane[k], word_le(b + i + 8 * k));
+        }
+    }
+    uint64_t h = n;
+    for (; i < n; i++) {
+        h = bulk_mix(h, b[i]);
+    }
+    for (size_t k = 0; k < 4; k++) {
+        h = bulk_mix(h, lane[k]);
+    }
+    return h ^ h >> 32;
+}

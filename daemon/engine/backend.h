@@ -16,6 +16,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "mil/mil.h"
+#include "proto/state_file.h"
 
 /* A dense row-major array. fp32 data, or fp16 bit patterns, or int32. */
 struct tensor {
@@ -133,6 +134,17 @@ struct backend {
                       struct backend_state **ret, struct err *e);
     /* Positions from n on are not needed any more. */
     void (*state_truncate)(struct backend_state *s, uint32_t n);
+    /* Saving, STATE_BLOCK positions at a time. arrays: what such a block has of
+     * each value, at most STATE_ARRAYS_MAX; returns how many, 0 when positions
+     * cannot be told apart. save writes the sum of their bytes, load reads
+     * them: the very bits, so positions < (b + 1) * STATE_BLOCK that hold rows
+     * give the same results afterwards. NULL, all three: states are not saved.
+     * Errors of load: NOMEM, CONTEXT. */
+    size_t (*block_arrays)(const struct backend_state *s,
+                           struct state_array *ret);
+    void (*block_save)(const struct backend_state *s, uint32_t b, void *out);
+    int (*block_load)(struct backend_state *s, uint32_t b, const void *in,
+                      struct err *e);
     /* What the program was compiled to, as text; NULL: nothing to tell. */
     void (*dump)(const struct backend_model *m, struct buf *out);
 };

@@ -7,6 +7,7 @@
  * unit.c     packages: opened functions, their ports checked against the bundle
  * inputs.c   the arrays a chunk of rows is made of
  * seq.c      sequences: tokens, states, past keys and values
+ * snapshot.c sequences to files and back
  */
 #pragma once
 

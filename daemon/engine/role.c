@@ -1,13 +1,18 @@
 /* role.c - the engine child: frames on fd 3 in, answers out, one at a time.
  *
  *   LOAD -> PROGRESS* READY        SEQ_* -> OK        STEP -> STEP_DONE
- *   anything that fails -> ERROR   UNLOAD or end of file -> exit 0
+ *   STATE_* ... STATE_DONE         anything that fails -> ERROR
+ *   UNLOAD or end of file -> exit 0
+ *
+ * States are saved and loaded in slices: one after each step, and one after the
+ * other while no frame waits. UNLOAD waits for them.
  *
  * A frame that is malformed or out of place ends the process with EXIT_BUG:
  * serve and engine are one program, so nothing can be saved by going on. The
  * process sleeps in read(2) when there is nothing to do, and dies with its
  * parent: by end of file, and on Linux by signal even in the middle of a step.
  */
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -18,10 +23,11 @@
 #endif
 
 #include "base/log.h"
-#include "engine/engine.h"
+#include "engine/snapshot.h"
 #include "proto/frame.h"
 
-#define ROLE_FD 3
+#define ROLE_FD  3
+#define SLICE_US 2000u /* what a step may wait for a state, at most */
 
 /* By the sequence's number; numbers are serve's, small and dense. */
 struct slot {
@@ -29,8 +35,19 @@ struct slot {
     struct engine_seq *seq; /* NULL: free */
 };
 
+/* A state on its way to or from a file. */
+struct job {
+    struct snapshot *x;
+    struct msg_state m; /* as it came; a load borrows it */
+    uint32_t request;
+    bool loads;
+};
+
 struct role {
-    struct engine *g; /* NULL before LOAD */
+    struct engine *g;                 /* NULL before LOAD */
+    struct job *jobs[STATE_JOBS_MAX]; /* the first is worked on; owned */
+    uint32_t n_jobs;
+    bool unloading;
     struct slot slots[ENGINE_SEQS_MAX];
     struct engine_row rows[ENGINE_SEQS_MAX]; /* of the step at hand */
     struct buf out;
@@ -184,6 +201,102 @@ static int on_seq(struct role *r, const struct frame *f, struct err *e)
     return rc;
 }
 
+/* --- states --- */
+
+static void job_free(struct job *j)
+{
+    snapshot_free(j->x);
+    msg_state_fini(&j->m);
+    free(j);
+}
+
+static void job_end(struct role *r)
+{
+    job_free(r->jobs[0]);
+    r->n_jobs--;
+    memmove(r->jobs, r->jobs + 1, r->n_jobs * sizeof(r->jobs[0]));
+}
+
+/* The loaded sequence gets its place, unless that was taken meanwhile. */
+static int job_place(struct role *r, const struct job *j, struct err *e)
+{
+    struct slot *s = NULL;
+    int rc = seq_add(r, j->m.seq, &s, e);
+    if (s != NULL) {
+        s->seq = snapshot_take(j->x);
+    }
+    return rc;
+}
+
+/* A slice of the first one. */
+static void job_run(struct role *r)
+{
+    struct job *j = r->jobs[0];
+    struct msg_state_done done;
+    struct err why;
+    struct err e;
+    int rc = snapshot_run(j->x, SLICE_US, &e);
+    if (rc == 0) {
+        return;
+    }
+    if (rc > 0) {
+        snapshot_done(j->x, &done, &why);
+        done.seq = j->m.seq;
+        if (done.bad > 0) {
+            log_warn("state_refused", "file=%s error=%s: %s, continuing",
+                     j->m.parts[done.bad - 1].path, err_name(why.code),
+                     why.msg);
+        }
+        rc = j->loads ? job_place(r, j, &e) : 0;
+    }
+    r->request = j->request;
+    if (rc < 0) {
+        answer_error(r, &e);
+    } else {
+        msg_state_done_put(&r->out, &done);
+        answer(r, FRAME_STATE_DONE);
+    }
+    job_end(r);
+}
+
+static int job_start(struct role *r, enum frame_type type, struct job *j,
+                     struct err *e)
+{
+    const struct slot *s = find(r, j->m.seq);
+    if (r->n_jobs == countof(r->jobs)) {
+        return err_set(e, ERR_BUSY, "%u states are on their way", r->n_jobs);
+    }
+    if (type == FRAME_STATE_LOAD) {
+        return s == NULL
+                   ? snapshot_load(r->g, &j->m, &j->x, e)
+                   : err_set(e, ERR_CONFLICT, "sequence %u is open", j->m.seq);
+    }
+    if (s == NULL) {
+        return err_set(e, ERR_NOT_FOUND, "no sequence %u", j->m.seq);
+    }
+    return j->m.n_parts == 1
+               ? snapshot_save(s->seq, &j->m.parts[0], &j->x, e)
+               : err_set(e, ERR_INVALID, "%u files to save", j->m.n_parts);
+}
+
+static int on_state(struct role *r, const struct frame *f, struct err *e)
+{
+    struct job *j = calloc(1, sizeof(*j));
+    must(j != NULL);
+    j->request = f->request;
+    j->loads = f->type == FRAME_STATE_LOAD;
+    int rc = msg_state_get(f->payload, f->n, &j->m, e);
+    if (rc == 0) {
+        rc = job_start(r, f->type, j, e);
+    }
+    if (rc < 0) {
+        job_free(j);
+        return rc;
+    }
+    r->jobs[r->n_jobs++] = j;
+    return 0;
+}
+
 /* --- steps --- */
 
 /* A failed row costs its own sequence only; the answer has room for the code.
@@ -193,10 +306,10 @@ static void row_failed(const struct msg_row *row, const struct engine_seq *seq,
 {
     log_warn("step_row_failed", "seq=%u error=%s: %s, continuing", row->seq,
              err_name(e->code), e->msg);
-    *done = (struct msg_row_done){
-        .seq = row->seq,
-        .error = e->code,
-        .length = seq != NULL ? engine_seq_length(seq) : 0};
+    *done = (struct msg_row_done){.seq = row->seq,
+                                  .error = e->code,
+                                  .length =
+                                      seq != NULL ? engine_seq_length(seq) : 0};
 }
 
 /* All rows of known sequences in one go. */
@@ -265,6 +378,7 @@ static int dispatch(struct role *r, const struct frame *f, struct err *e)
     int rc = 0;
     switch ((int)f->type) {
     case FRAME_UNLOAD:
+        r->unloading = true;
         return 0;
     case FRAME_LOAD:
         rc = on_load(r, f, e);
@@ -282,7 +396,8 @@ static int dispatch(struct role *r, const struct frame *f, struct err *e)
         break;
     case FRAME_STATE_SAVE:
     case FRAME_STATE_LOAD:
-        rc = err_set(e, ERR_UNSUPPORTED, "states are not kept on disk");
+        rc = r->g != NULL ? on_state(r, f, e)
+                          : err_set(e, ERR_CONFLICT, "no model is loaded");
         break;
     default:
         rc =
@@ -292,6 +407,13 @@ static int dispatch(struct role *r, const struct frame *f, struct err *e)
     return rc < 0 ? rc : 1;
 }
 
+/* A frame, or the end, is there to be read. */
+static bool waits(const struct frame_in *in)
+{
+    struct pollfd p = {.fd = ROLE_FD, .events = POLLIN};
+    return in->b.n > in->taken || poll(&p, 1, 0) != 0;
+}
+
 static int loop(struct role *r, struct err *e)
 {
     struct frame_in in;
@@ -299,6 +421,10 @@ static int loop(struct role *r, struct err *e)
     frame_in_init(&in, FRAME_ENGINE_MAX);
     int rc = 1;
     while (rc > 0 && r->write_rc == 0) {
+        if (r->n_jobs > 0 && !waits(&in)) {
+            job_run(r);
+            continue;
+        }
         rc = frame_read_fd(ROLE_FD, &in, &f, e);
         if (rc <= 0) {
             break;
@@ -309,6 +435,12 @@ static int loop(struct role *r, struct err *e)
             answer_error(r, e);
             rc = 1;
         }
+        if (f.type == FRAME_STEP && r->n_jobs > 0) {
+            job_run(r);
+        }
+    }
+    while (rc == 0 && r->unloading && r->n_jobs > 0 && r->write_rc == 0) {
+        job_run(r);
     }
     frame_in_fini(&in);
     return rc;
@@ -337,6 +469,9 @@ int engine_role(int argc, char **argv)
     int rc = loop(r, &e);
     if (rc < 0) {
         log_error("engine_ends", "error=%s: %s", err_name(rc), e.msg);
+    }
+    while (r->n_jobs > 0) {
+        job_end(r);
     }
     drop_all(r);
     engine_close(r->g);

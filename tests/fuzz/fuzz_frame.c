@@ -46,6 +46,8 @@ static void decode_all(const uint8_t *p, size_t n)
     DECODE(seq, keep);
     DECODE(step, msg_step_fini);
     DECODE(step_done, msg_step_done_fini);
+    DECODE(state, msg_state_fini);
+    DECODE(state_done, keep);
     DECODE(progress, keep);
     error_again(p, n, &b);
     buf_fini(&b);

@@ -265,6 +265,10 @@ CHECKED int cpu_state_get(struct backend_state *s, const char *name,
 CHECKED int cpu_state_fork(const struct backend_state *from, uint32_t n,
                            struct backend_state **ret, struct err *e);
 void cpu_state_truncate(struct backend_state *s, uint32_t n);
+size_t cpu_block_arrays(const struct backend_state *s, struct state_array *ret);
+void cpu_block_save(const struct backend_state *s, uint32_t b, void *out);
+CHECKED int cpu_block_load(struct backend_state *s, uint32_t b, const void *in,
+                           struct err *e);
 /* Has s the states of m, in blocks that m's row program can use (rows)? */
 bool cpu_state_fits(const struct backend_state *s,
                     const struct backend_model *m, bool rows);

@@ -495,6 +495,35 @@ int kv_unflatten(struct kv_table *t, size_t state, const uint16_t *in,
     return rc;
 }
 
+/* --- whole blocks --- */
+
+size_t kv_block_bytes(const struct kv_table *t, size_t state)
+{
+    must(state < t->pool->n);
+    return data_bytes(&t->pool->states[state]);
+}
+
+void kv_block_get(const struct kv_table *t, size_t state, uint32_t b, void *out)
+{
+    const struct state *s = &t->pool->states[state];
+    must(state < t->pool->n && b < s->blocks);
+    const struct block *k = t->slot[s->first + b];
+    if (k != NULL) {
+        memcpy(out, k->data, data_bytes(s));
+    } else {
+        memset(out, 0, data_bytes(s));
+    }
+}
+
+void kv_block_put(struct kv_table *t, size_t state, uint32_t b, const void *in)
+{
+    const struct state *s = &t->pool->states[state];
+    must(state < t->pool->n && (b + 1) * KV_BLOCK <= t->end[state]);
+    struct block *k = t->slot[s->first + b];
+    must(k != NULL && k->refs == 1);
+    memcpy(k->data, in, data_bytes(s));
+}
+
 /* --- for attend.c --- */
 
 const uint16_t *kv_plane(const struct kv_table *t, size_t state, uint32_t b,

@@ -58,6 +58,13 @@ void kv_flatten(const struct kv_table *t, size_t state, uint16_t *out);
 CHECKED int kv_unflatten(struct kv_table *t, size_t state, const uint16_t *in,
                          struct err *e);
 
+/* A block as it lies in memory, for a file: KV_BLOCK positions of one state.
+ * What nobody wrote is zero. put needs the positions reserved. */
+size_t kv_block_bytes(const struct kv_table *t, size_t state);
+void kv_block_get(const struct kv_table *t, size_t state, uint32_t b,
+                  void *out);
+void kv_block_put(struct kv_table *t, size_t state, uint32_t b, const void *in);
+
 /* --- for attend.c --- */
 
 /* The plane of a head in block `b`: of keys [dim][KV_BLOCK], of values

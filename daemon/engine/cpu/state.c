@@ -1,4 +1,5 @@
 /* state.c - the states of one sequence: blocks, or flat arrays. */
+#include <assert.h>
 #include <string.h>
 
 #include "engine/cpu/row.h"
@@ -159,6 +160,115 @@ int cpu_state_get(struct backend_state *s, const char *name, struct tensor *ret,
         return 0;
     }
     return err_set(e, ERR_NOT_FOUND, "no state %s", name);
+}
+
+/* --- blocks of positions, for files --- */
+
+static_assert(KV_BLOCK == STATE_BLOCK, "a file's blocks are ours");
+
+enum { LAYOUT_FLAT = 1, LAYOUT_KV = 2 }; /* in files: new orders, new numbers */
+
+/* A flat state is [1, heads, positions, dim]; false: something else. */
+static bool flat_shape(const struct state_def *d, size_t *heads, size_t *all,
+                       size_t *dim)
+{
+    const struct mil_type *t = d->type;
+    if (t->rank != 4 || t->dims[0] != 1) {
+        return false;
+    }
+    *heads = (size_t)t->dims[1];
+    *all = (size_t)t->dims[2];
+    *dim = (size_t)t->dims[3];
+    return *heads * *all * *dim == d->n && *all >= STATE_BLOCK;
+}
+
+size_t cpu_block_arrays(const struct backend_state *s, struct state_array *ret)
+{
+    if (s->n > STATE_ARRAYS_MAX) {
+        return 0;
+    }
+    for (size_t i = 0; i < s->n; i++) {
+        size_t heads = 0;
+        size_t all = 0;
+        size_t dim = 0;
+        size_t bytes = 0;
+        if (s->kv != NULL) {
+            bytes = kv_block_bytes(s->kv, i);
+        } else if (flat_shape(&s->m->state[i], &heads, &all, &dim)) {
+            bytes = heads * STATE_BLOCK * dim * sizeof(uint16_t);
+        }
+        if (bytes == 0 || bytes > STATE_BLOCK_MAX) {
+            return 0;
+        }
+        ret[i].layout = s->kv != NULL ? LAYOUT_KV : LAYOUT_FLAT;
+        ret[i].bytes = (uint32_t)bytes;
+    }
+    return s->n;
+}
+
+/* Copy block b between a flat state and `bytes`, whichever way. */
+static size_t flat_block(const struct backend_state *s, size_t i, uint32_t b,
+                         char *bytes, bool save)
+{
+    size_t heads = 0;
+    size_t all = 0;
+    size_t dim = 0;
+    must(flat_shape(&s->m->state[i], &heads, &all, &dim));
+    size_t n = STATE_BLOCK * dim * sizeof(uint16_t);
+    for (size_t h = 0; h < heads; h++) {
+        uint16_t *at = s->data[i] + (h * all + (size_t)b * STATE_BLOCK) * dim;
+        if (save) {
+            memcpy(bytes + h * n, at, n);
+        } else {
+            memcpy(at, bytes + h * n, n);
+        }
+    }
+    return heads * n;
+}
+
+void cpu_block_save(const struct backend_state *s, uint32_t b, void *out)
+{
+    char *at = out;
+    for (size_t i = 0; i < s->n; i++) {
+        if (s->kv != NULL) {
+            kv_block_get(s->kv, i, b, at);
+            at += kv_block_bytes(s->kv, i);
+        } else {
+            at += flat_block(s, i, b, at, true);
+        }
+    }
+}
+
+/* Positions are there for block b in every flat state. */
+static bool flat_room(const struct backend_state *s, uint32_t b)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        if (((int64_t)b + 1) * STATE_BLOCK > s->m->state[i].type->dims[2]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+int cpu_block_load(struct backend_state *s, uint32_t b, const void *in,
+                   struct err *e)
+{
+    char *at = (char *)(uintptr_t)in; /* only read */
+    int rc = 0;
+    if (s->kv != NULL) {
+        rc = kv_reserve(s->kv, b * KV_BLOCK, KV_BLOCK, e);
+    } else if (!flat_room(s, b)) {
+        rc = err_set(e, ERR_CONTEXT, "block %u of a state", b);
+    }
+    for (size_t i = 0; rc == 0 && i < s->n; i++) {
+        if (s->kv != NULL) {
+            kv_block_put(s->kv, i, b, at);
+            at += kv_block_bytes(s->kv, i);
+        } else {
+            at += flat_block(s, i, b, at, false);
+        }
+    }
+    return rc;
 }
 
 /* The functions of one package share their states: same names and sizes. */

@@ -265,8 +265,13 @@ static void test_errors(void **state)
     receive_error(ERR_NOT_FOUND);
     send_seq(FRAME_SEQ_FORK, 1, 2, 0);
     receive_error(ERR_NOT_FOUND);
+    struct msg_state m = {.seq = 9, .n_parts = 1, .parts = {{0, 64, "/x"}}};
+    msg_state_put(&child.b, &m);
     send_frame(FRAME_STATE_SAVE);
-    receive_error(ERR_UNSUPPORTED);
+    receive_error(ERR_NOT_FOUND);
+    msg_state_put(&child.b, &m);
+    send_frame(FRAME_STATE_LOAD);
+    receive_error(ERR_INVALID); /* it has no tokens */
     for (uint32_t i = 0; i < ENGINE_SEQS_MAX; i++) {
         send_seq(FRAME_SEQ_OPEN, i, 0, 0);
         (void)receive(FRAME_OK);

@@ -40,6 +40,67 @@ static void test_load(void **state)
     buf_fini(&b);
 }
 
+static void test_state(void **state)
+{
+    (void)state;
+    struct buf b;
+    struct err e;
+    int32_t tokens[] = {5, -1, 1 << 30};
+    struct msg_state in = {
+        .seq = 7,
+        .n_tokens = 3,
+        .tokens = tokens,
+        .n_parts = 2,
+        .parts = {{0, 64, "/a/b"}, {64, 192, "c"}},
+    };
+    struct msg_state out;
+    buf_init(&b, KIB(64));
+    msg_state_put(&b, &in);
+    unit_ok(msg_state_get(b.p, b.n, &out, &e), &e);
+    assert_int_equal(out.seq, 7);
+    assert_int_equal(out.n_tokens, 3);
+    assert_memory_equal(out.tokens, tokens, sizeof(tokens));
+    assert_int_equal(out.n_parts, 2);
+    assert_int_equal(out.parts[1].from, 64);
+    assert_int_equal(out.parts[1].to, 192);
+    assert_string_equal(out.parts[0].path, "/a/b");
+    assert_string_equal(out.parts[1].path, "c");
+    msg_state_fini(&out);
+    REFUSES(msg_state_get, struct msg_state, &b, &e);
+
+    static const struct msg_state_part wrong[] = {
+        {0,  65,                              "c"},
+        {1,  64,                              "c"},
+        {64, 64,                              "c"},
+        {64, 0,                               "c"},
+        {0,  MODEL_CONTEXT_MAX + STATE_BLOCK, "c"},
+        {0,  64,                              "" },
+    };
+    for (size_t i = 0; i < countof(wrong); i++) {
+        in.parts[1] = wrong[i];
+        buf_clear(&b);
+        msg_state_put(&b, &in);
+        assert_int_equal(msg_state_get(b.p, b.n, &out, &e), ERR_FRAME);
+    }
+    buf_clear(&b);
+    for (size_t i = 0; i < 3; i++) { /* sequence, no tokens, too many parts */
+        buf_u32(&b, i == 2 ? STATE_PARTS_MAX + 1 : 0);
+    }
+    assert_int_equal(msg_state_get(b.p, b.n, &out, &e), ERR_FRAME);
+
+    const struct msg_state_done d = {3, 128, 2, 1ull << 40};
+    struct msg_state_done d2;
+    buf_clear(&b);
+    msg_state_done_put(&b, &d);
+    unit_ok(msg_state_done_get(b.p, b.n, &d2, &e), &e);
+    assert_int_equal(d2.seq, 3);
+    assert_int_equal(d2.n, 128);
+    assert_int_equal(d2.bad, 2);
+    assert_true(d2.bytes == 1ull << 40);
+    REFUSES(msg_state_done_get, struct msg_state_done, &b, &e);
+    buf_fini(&b);
+}
+
 static void test_load_refused(void **state)
 {
     (void)state;
@@ -290,9 +351,13 @@ static void test_step_done(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_load),      cmocka_unit_test(test_load_refused),
-        cmocka_unit_test(test_ready),     cmocka_unit_test(test_small),
-        cmocka_unit_test(test_step),      cmocka_unit_test(test_step_refused),
+        cmocka_unit_test(test_load),
+        cmocka_unit_test(test_load_refused),
+        cmocka_unit_test(test_state),
+        cmocka_unit_test(test_ready),
+        cmocka_unit_test(test_small),
+        cmocka_unit_test(test_step),
+        cmocka_unit_test(test_step_refused),
         cmocka_unit_test(test_step_done),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

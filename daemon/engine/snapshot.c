@@ -1,0 +1,531 @@
+/* snapshot.c - see snapshot.h.
+ *
+ * save: room for a header | block | block ... | header | rename
+ * load: header of a file, checked against engine and tokens | block, checked
+ *       against its sum | ... | next file
+ *
+ * A block is the unit of both: the arrays of every shard's state, then its past
+ * arrays, for STATE_BLOCK positions. A loaded sequence is as long as the blocks
+ * that were good, so a bad file costs its own positions and those behind it.
+ */
+#include "engine/snapshot.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "engine/impl.h"
+
+#define LAYOUT_PAST 1u /* [heads][STATE_BLOCK][dim] of fp16 */
+
+struct snapshot {
+    struct engine *g;
+    struct engine_seq *s; /* a copy to save, or what is being loaded */
+    bool saves;
+    int fd; /* -1: no file is open */
+    char part[PATH_BYTES_MAX + 8];
+    const struct msg_state *m;                   /* load: borrowed */
+    uint32_t at_part;                            /* load: number in m->parts */
+    char path[PATH_BYTES_MAX];                   /* save */
+    struct state_file f;                         /* of the open file */
+    struct state_array arrays[STATE_ARRAYS_MAX]; /* the engine's own */
+    uint32_t n_arrays;
+    size_t block_bytes;
+    char *block;     /* block_bytes */
+    uint32_t at;     /* next block of the open file */
+    uint64_t offset; /* of the first block in it */
+    uint64_t bytes;
+    uint32_t bad;
+    struct err why;
+};
+
+/* --- blocks --- */
+
+static size_t past_bytes(const struct past_port *p)
+{
+    return (size_t)p->heads * STATE_BLOCK * p->dim * sizeof(uint16_t);
+}
+
+/* What a block is made of. Errors: UNSUPPORTED. */
+static int geometry(struct snapshot *x, struct err *e)
+{
+    const struct engine *g = x->g;
+    const struct backend *be = g->be;
+    for (size_t i = 0; i < g->n_shards; i++) {
+        struct state_array one[STATE_ARRAYS_MAX];
+        size_t n = 0;
+        if (x->s->states[i] != NULL) {
+            n = be->block_arrays != NULL
+                    ? be->block_arrays(x->s->states[i], one)
+                    : 0;
+            if (n == 0) {
+                return err_set(e, ERR_UNSUPPORTED,
+                               "states of this backend are not saved");
+            }
+        }
+        for (size_t k = 0; k < g->shards[i].n_past && n < countof(one); k++) {
+            size_t bytes = past_bytes(&g->shards[i].past[k]);
+            one[n++] = (struct state_array){LAYOUT_PAST, (uint32_t)bytes};
+        }
+        if (n > countof(x->arrays) - x->n_arrays) {
+            return err_set(e, ERR_UNSUPPORTED, "more than %u arrays of state",
+                           STATE_ARRAYS_MAX);
+        }
+        for (size_t k = 0; k < n; k++) {
+            x->block_bytes += one[k].bytes;
+        }
+        memcpy(x->arrays + x->n_arrays, one, n * sizeof(one[0]));
+        x->n_arrays += (uint32_t)n;
+    }
+    if (x->block_bytes == 0 || x->block_bytes > STATE_BLOCK_MAX) {
+        return err_set(e, ERR_UNSUPPORTED, "%zu bytes of state a block",
+                       x->block_bytes);
+    }
+    x->block = malloc(x->block_bytes);
+    return x->block != NULL ? 0 : err_set(e, ERR_NOMEM, "a block of states");
+}
+
+/* Block b of a past array to `bytes` or from them; returns how many. */
+static size_t past_block(struct engine_seq *s, size_t shard, size_t k,
+                         uint32_t b, char *bytes, bool save)
+{
+    const struct past_port *p = &s->g->shards[shard].past[k];
+    size_t n = (size_t)STATE_BLOCK * p->dim;
+    for (size_t h = 0; h < p->heads; h++) {
+        uint16_t *at =
+            s->past[shard][k] +
+            (h * s->g->b->context + (size_t)b * STATE_BLOCK) * p->dim;
+        if (save) {
+            memcpy(bytes + h * n * 2, at, n * 2);
+        } else {
+            memcpy(at, bytes + h * n * 2, n * 2);
+        }
+    }
+    return p->heads * n * 2;
+}
+
+/* All arrays of block b, which is position b * STATE_BLOCK of the timeline. */
+static int move_block(struct snapshot *x, uint32_t b, struct err *e)
+{
+    const struct engine *g = x->g;
+    char *at = x->block;
+    const struct state_array *a = x->arrays;
+    int rc = 0;
+    for (size_t i = 0; i < g->n_shards && rc == 0; i++) {
+        if (x->s->states[i] != NULL) {
+            struct state_array own[STATE_ARRAYS_MAX];
+            size_t n = g->be->block_arrays(x->s->states[i], own);
+            if (x->saves) {
+                g->be->block_save(x->s->states[i], b, at);
+            } else {
+                rc = g->be->block_load(x->s->states[i], b, at, e);
+            }
+            for (; n > 0; n--, a++) {
+                at += a->bytes;
+            }
+        }
+        for (size_t k = 0; k < g->shards[i].n_past; k++, a++) {
+            at += past_block(x->s, i, k, b, at, x->saves);
+        }
+    }
+    return rc;
+}
+
+/* --- files --- */
+
+static int write_at(struct snapshot *x, const void *p, size_t n, uint64_t at,
+                    struct err *e)
+{
+    const char *from = p;
+    while (n > 0) {
+        ssize_t k = pwrite(x->fd, from, n, (off_t)at);
+        if (k < 0 && errno == EINTR) {
+            continue;
+        }
+        if (k <= 0) {
+            return err_errno(e, k < 0 ? errno : EIO, "writing a saved state");
+        }
+        from += k;
+        at += (uint64_t)k;
+        n -= (size_t)k;
+    }
+    return 0;
+}
+
+static int read_at(const struct snapshot *x, void *p, size_t n, uint64_t at,
+                   struct err *e)
+{
+    char *to = p;
+    while (n > 0) {
+        ssize_t k = pread(x->fd, to, n, (off_t)at);
+        if (k < 0 && errno == EINTR) {
+            continue;
+        }
+        if (k < 0) {
+            return err_errno(e, errno, "reading a saved state");
+        }
+        if (k == 0) {
+            return err_set(e, ERR_STATE, "the file ends too early");
+        }
+        to += k;
+        at += (uint64_t)k;
+        n -= (size_t)k;
+    }
+    return 0;
+}
+
+static void close_file(struct snapshot *x)
+{
+    if (x->fd >= 0) {
+        (void)close(x->fd);
+        x->fd = -1;
+    }
+}
+
+static struct snapshot *snapshot_new(struct engine *g, bool saves)
+{
+    struct snapshot *x = calloc(1, sizeof(*x));
+    if (x != NULL) {
+        x->g = g;
+        x->saves = saves;
+        x->fd = -1;
+    }
+    return x;
+}
+
+void snapshot_free(struct snapshot *x)
+{
+    if (x == NULL) {
+        return;
+    }
+    close_file(x);
+    if (x->part[0] != '\0') {
+        (void)unlink(x->part);
+    }
+    engine_seq_close(x->s);
+    state_file_fini(&x->f);
+    free(x->block);
+    free(x);
+}
+
+/* --- save --- */
+
+static int64_t unix_ms(void)
+{
+    struct timespec t = {0};
+    (void)clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static int describe(struct snapshot *x, const struct msg_state_part *part,
+                    struct err *e)
+{
+    struct state_file *f = &x->f;
+    f->from = part->from;
+    f->to = part->to;
+    f->created_ms = unix_ms();
+    f->arith_version = x->g->be->arith_version;
+    f->block_bytes = x->block_bytes;
+    f->n_arrays = x->n_arrays;
+    (void)snprintf(f->fingerprint, sizeof(f->fingerprint), "%s",
+                   x->g->b->fingerprint);
+    (void)snprintf(f->backend, sizeof(f->backend), "%s", x->g->be->name);
+    f->tokens = malloc((size_t)f->to * sizeof(*f->tokens));
+    f->arrays = malloc((size_t)f->n_arrays * sizeof(*f->arrays));
+    f->sums = calloc(state_blocks(f), sizeof(*f->sums));
+    if (f->tokens == NULL || f->arrays == NULL || f->sums == NULL) {
+        return err_set(e, ERR_NOMEM, "the header of a saved state");
+    }
+    memcpy(f->tokens, x->s->tokens, (size_t)f->to * sizeof(*f->tokens));
+    memcpy(f->arrays, x->arrays, (size_t)f->n_arrays * sizeof(*f->arrays));
+    x->offset = state_header_bytes(f);
+    return 0;
+}
+
+static int create_part(struct snapshot *x, const char *path, struct err *e)
+{
+    char part[sizeof(x->part)];
+    int n = snprintf(x->path, sizeof(x->path), "%s", path);
+    if (n < 0 || (size_t)n >= sizeof(x->path)) {
+        return err_set(e, ERR_INVALID, "the path is too long");
+    }
+    (void)snprintf(part, sizeof(part), "%s.part", path);
+    (void)unlink(part);
+    x->fd =
+        open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (x->fd < 0) {
+        return err_errno(e, errno, "creating a saved state");
+    }
+    memcpy(x->part, part, sizeof(part));
+    return 0;
+}
+
+static bool bounds_ok(const struct msg_state_part *p, uint32_t n)
+{
+    return p->from < p->to && p->to <= n && p->from % STATE_BLOCK == 0 &&
+           p->to % STATE_BLOCK == 0;
+}
+
+int snapshot_save(const struct engine_seq *s, const struct msg_state_part *part,
+                  struct snapshot **ret, struct err *e)
+{
+    if (!bounds_ok(part, s->n)) {
+        return err_set(e, ERR_INVALID, "saving positions %u to %u of %u",
+                       part->from, part->to, s->n);
+    }
+    struct snapshot *x = snapshot_new(s->g, true);
+    if (x == NULL) {
+        return err_set(e, ERR_NOMEM, "snapshot");
+    }
+    int rc = engine_seq_fork(s, part->to, &x->s, e);
+    if (rc == 0) {
+        rc = geometry(x, e);
+    }
+    if (rc == 0) {
+        rc = describe(x, part, e);
+    }
+    if (rc == 0) {
+        rc = create_part(x, part->path, e);
+    }
+    if (rc < 0) {
+        snapshot_free(x);
+        return rc;
+    }
+    *ret = x;
+    return 0;
+}
+
+/* The header makes the file valid, its name makes it found. No fsync: what a
+ * power cut damages has a wrong sum, and costs a prompt computed again. */
+static int finish_save(struct snapshot *x, struct err *e)
+{
+    struct buf b;
+    buf_init(&b, STATE_HEADER_MAX);
+    state_file_put(&b, &x->f);
+    int rc = buf_ok(&b) ? 0 : err_set(e, ERR_NOMEM, "a header");
+    if (rc == 0) {
+        rc = write_at(x, b.p, b.n, 0, e);
+    }
+    buf_fini(&b);
+    close_file(x);
+    if (rc == 0 && rename(x->part, x->path) != 0) {
+        rc = err_errno(e, errno, "naming a saved state");
+    }
+    if (rc == 0) {
+        x->part[0] = '\0';
+        x->bytes = state_file_bytes(&x->f);
+    }
+    return rc < 0 ? rc : 1;
+}
+
+static int save_some(struct snapshot *x, struct err *e)
+{
+    if (x->at == state_blocks(&x->f)) {
+        return finish_save(x, e);
+    }
+    int rc = move_block(x, x->f.from / STATE_BLOCK + x->at, e);
+    if (rc == 0) {
+        x->f.sums[x->at] = hash_bulk(x->block, x->block_bytes);
+        rc = write_at(x, x->block, x->block_bytes,
+                      x->offset + (uint64_t)x->at * x->block_bytes, e);
+        x->at++;
+    }
+    return rc;
+}
+
+/* --- load --- */
+
+static int check_parts(const struct engine *g, const struct msg_state *m,
+                       struct err *e)
+{
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < m->n_parts; i++) {
+        const struct msg_state_part *p = &m->parts[i];
+        if (!bounds_ok(p, m->n_tokens) || p->from != at) {
+            return err_set(e, ERR_INVALID, "loading positions %u to %u",
+                           p->from, p->to);
+        }
+        at = p->to;
+    }
+    return at <= g->b->context ? 0
+                               : err_set(e, ERR_CONTEXT, "%u positions", at);
+}
+
+int snapshot_load(struct engine *g, const struct msg_state *m,
+                  struct snapshot **ret, struct err *e)
+{
+    int rc = check_parts(g, m, e);
+    if (rc < 0) {
+        return rc;
+    }
+    struct snapshot *x = snapshot_new(g, false);
+    if (x == NULL) {
+        return err_set(e, ERR_NOMEM, "snapshot");
+    }
+    x->m = m;
+    rc = engine_seq_open(g, &x->s, e);
+    if (rc == 0) {
+        rc = geometry(x, e);
+    }
+    if (rc == 0) {
+        rc = check_tokens(x->s, m->tokens, m->n_tokens, e);
+    }
+    if (rc < 0) {
+        snapshot_free(x);
+        return rc;
+    }
+    memcpy(x->s->tokens, m->tokens, m->n_tokens * sizeof(*m->tokens));
+    *ret = x;
+    return 0;
+}
+
+static int read_header(struct snapshot *x, uint64_t file_bytes, struct err *e)
+{
+    char least[STATE_HEADER_LEAST];
+    uint64_t n = 0;
+    int rc = read_at(x, least, sizeof(least), 0, e);
+    if (rc == 0) {
+        rc = state_file_peek(least, sizeof(least), &n, e);
+    }
+    if (rc == 0 && n > file_bytes) {
+        rc = err_set(e, ERR_STATE, "the file ends in its header");
+    }
+    char *all = rc == 0 ? malloc(n) : NULL;
+    if (rc == 0 && all == NULL) {
+        rc = err_set(e, ERR_NOMEM, "a header");
+    }
+    if (rc == 0) {
+        rc = read_at(x, all, n, 0, e);
+    }
+    if (rc == 0) {
+        rc = state_file_get(all, n, &x->f, e);
+    }
+    free(all);
+    x->offset = n;
+    return rc;
+}
+
+/* The file is of this engine and this timeline, and has what is wanted. */
+static int check_file(const struct snapshot *x, const struct msg_state_part *p,
+                      struct err *e)
+{
+    const struct state_file *f = &x->f;
+    if (strcmp(f->fingerprint, x->g->b->fingerprint) != 0) {
+        return err_set(e, ERR_STATE, "of another model");
+    }
+    if (strcmp(f->backend, x->g->be->name) != 0 ||
+        f->arith_version != x->g->be->arith_version) {
+        return err_set(e, ERR_STATE, "of backend %s, arithmetic %u", f->backend,
+                       f->arith_version);
+    }
+    if (f->n_arrays != x->n_arrays || f->block_bytes != x->block_bytes ||
+        memcmp(f->arrays, x->arrays, x->n_arrays * sizeof(x->arrays[0])) != 0) {
+        return err_set(e, ERR_STATE, "of other shapes");
+    }
+    if (f->from > p->from || f->to < p->to) {
+        return err_set(e, ERR_STATE, "of positions %u to %u", f->from, f->to);
+    }
+    if (memcmp(f->tokens, x->s->tokens, (size_t)p->to * sizeof(*f->tokens)) !=
+        0) {
+        return err_set(e, ERR_STATE, "of other tokens");
+    }
+    return 0;
+}
+
+static int open_part(struct snapshot *x, const struct msg_state_part *p,
+                     struct err *e)
+{
+    struct stat st;
+    x->fd = open(p->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (x->fd < 0 || fstat(x->fd, &st) != 0) {
+        return err_errno(e, errno, "opening a saved state");
+    }
+    if (!S_ISREG(st.st_mode)) {
+        return err_set(e, ERR_STATE, "not a regular file");
+    }
+    int rc = read_header(x, (uint64_t)st.st_size, e);
+    if (rc == 0 && state_file_bytes(&x->f) != (uint64_t)st.st_size) {
+        rc = err_set(e, ERR_STATE, "%llu bytes long",
+                     (unsigned long long)st.st_size);
+    }
+    if (rc == 0) {
+        rc = check_file(x, p, e);
+    }
+    x->at = rc == 0 ? (p->from - x->f.from) / STATE_BLOCK : 0;
+    return rc;
+}
+
+static int load_block(struct snapshot *x, struct err *e)
+{
+    int rc = read_at(x, x->block, x->block_bytes,
+                     x->offset + (uint64_t)x->at * x->block_bytes, e);
+    if (rc == 0 && hash_bulk(x->block, x->block_bytes) != x->f.sums[x->at]) {
+        rc = err_set(e, ERR_STATE, "the checksum of block %u", x->at);
+    }
+    if (rc == 0) {
+        rc = move_block(x, x->f.from / STATE_BLOCK + x->at, e);
+    }
+    return rc;
+}
+
+static int load_some(struct snapshot *x)
+{
+    int rc = 0;
+    if (x->at_part == x->m->n_parts) {
+        return 1;
+    }
+    const struct msg_state_part *p = &x->m->parts[x->at_part];
+    if (x->fd < 0) {
+        rc = open_part(x, p, &x->why);
+    } else {
+        rc = load_block(x, &x->why);
+        if (rc == 0) {
+            x->at++;
+            x->bytes += x->block_bytes;
+            x->s->n = x->f.from + x->at * STATE_BLOCK;
+        }
+    }
+    if (rc < 0) {
+        x->bad = x->at_part + 1;
+        close_file(x);
+        return 1;
+    }
+    if (x->s->n == p->to) {
+        close_file(x);
+        state_file_fini(&x->f);
+        x->at_part++;
+    }
+    return 0;
+}
+
+/* --- both --- */
+
+int snapshot_run(struct snapshot *x, uint64_t us, struct err *e)
+{
+    uint64_t end = now_us() + us;
+    int rc = 0;
+    do {
+        rc = x->saves ? save_some(x, e) : load_some(x);
+    } while (rc == 0 && now_us() < end);
+    return rc;
+}
+
+void snapshot_done(const struct snapshot *x, struct msg_state_done *ret,
+                   struct err *why)
+{
+    *ret = (struct msg_state_done){
+        .n = x->s != NULL ? x->s->n : 0, .bad = x->bad, .bytes = x->bytes};
+    *why = x->why;
+}
+
+struct engine_seq *snapshot_take(struct snapshot *x)
+{
+    struct engine_seq *s = x->s;
+    must(!x->saves && s != NULL);
+    x->s = NULL;
+    return s;
+}

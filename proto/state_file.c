@@ -1,0 +1,206 @@
+/* state_file.c - see state_file.h. A header is believed only after its length
+ * fits its counts and its checksum its bytes; every count is bounded before it
+ * is multiplied. */
+#include "proto/state_file.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/hash.h"
+
+#define MAGIC 0x31534e41u /* "ANS1" */
+#define FIXED 152u        /* up to the tokens */
+
+static_assert(STATE_HEADER_MAX >= FIXED + (uint64_t)MODEL_CONTEXT_MAX * 4 +
+                                      STATE_ARRAYS_MAX * 8u +
+                                      MODEL_CONTEXT_MAX / STATE_BLOCK * 8u + 8,
+              "the largest header");
+
+static uint64_t header_bytes(uint32_t from, uint32_t to, uint32_t arrays)
+{
+    return FIXED + (uint64_t)to * 4 + (uint64_t)arrays * 8 +
+           (uint64_t)(to - from) / STATE_BLOCK * 8 + 8;
+}
+
+uint64_t state_header_bytes(const struct state_file *f)
+{
+    return header_bytes(f->from, f->to, f->n_arrays);
+}
+
+uint64_t state_file_bytes(const struct state_file *f)
+{
+    return state_header_bytes(f) + state_blocks(f) * f->block_bytes;
+}
+
+static void put_text(struct buf *b, const char *s, size_t size)
+{
+    char text[64] = {0};
+    must(size <= sizeof(text) && strlen(s) <= size);
+    memcpy(text, s, strlen(s));
+    buf_put(b, text, size);
+}
+
+void state_file_put(struct buf *b, const struct state_file *f)
+{
+    size_t start = b->n;
+    buf_u32(b, MAGIC);
+    buf_u32(b, STATE_FORMAT);
+    buf_u64(b, state_header_bytes(f));
+    buf_u64(b, f->block_bytes);
+    buf_u64(b, (uint64_t)f->created_ms);
+    buf_u32(b, f->from);
+    buf_u32(b, f->to);
+    buf_u32(b, f->arith_version);
+    buf_u32(b, f->n_arrays);
+    put_text(b, f->fingerprint, 64);
+    put_text(b, f->backend, BACKEND_NAME_MAX);
+    buf_u64(b, 0);
+    for (uint32_t i = 0; i < f->to; i++) {
+        buf_u32(b, (uint32_t)f->tokens[i]);
+    }
+    for (uint32_t i = 0; i < f->n_arrays; i++) {
+        buf_u32(b, f->arrays[i].layout);
+        buf_u32(b, f->arrays[i].bytes);
+    }
+    for (uint32_t i = 0; i < state_blocks(f); i++) {
+        buf_u64(b, f->sums[i]);
+    }
+    if (buf_ok(b)) {
+        buf_u64(b, hash_bulk(b->p + start, b->n - start));
+    }
+}
+
+static int bad(struct err *e, const char *what)
+{
+    return err_set(e, ERR_STATE, "%s", what);
+}
+
+int state_file_peek(const void *p, size_t n, uint64_t *ret, struct err *e)
+{
+    struct cur c = cur_of(p, n);
+    uint32_t magic = cur_u32(&c);
+    uint32_t format = cur_u32(&c);
+    uint64_t bytes = cur_u64(&c);
+    if (c.bad || magic != MAGIC) {
+        return bad(e, "not a saved state");
+    }
+    if (format != STATE_FORMAT) {
+        return err_set(e, ERR_STATE, "format %u, this aned knows %u", format,
+                       STATE_FORMAT);
+    }
+    if (bytes < STATE_HEADER_LEAST || bytes > STATE_HEADER_MAX) {
+        return bad(e, "the header's length");
+    }
+    *ret = bytes;
+    return 0;
+}
+
+/* A text of `size` bytes with zeros behind it; at least one character. */
+static bool get_text(struct cur *c, size_t size, char *out)
+{
+    const char *p = cur_bytes(c, size);
+    if (p == NULL) {
+        return false;
+    }
+    size_t n = strnlen(p, size);
+    for (size_t i = n; i < size; i++) {
+        if (p[i] != 0) {
+            return false;
+        }
+    }
+    memcpy(out, p, n);
+    out[n] = '\0';
+    return n > 0;
+}
+
+static int get_fixed(struct cur *c, size_t n, struct state_file *f,
+                     struct err *e)
+{
+    (void)cur_bytes(c, 16); /* peeked at */
+    f->block_bytes = cur_u64(c);
+    f->created_ms = (int64_t)cur_u64(c);
+    f->from = cur_u32(c);
+    f->to = cur_u32(c);
+    f->arith_version = cur_u32(c);
+    f->n_arrays = cur_u32(c);
+    char backend[BACKEND_NAME_MAX + 1];
+    if (!get_text(c, 64, f->fingerprint) ||
+        !get_text(c, BACKEND_NAME_MAX, backend) ||
+        strlen(backend) >= BACKEND_NAME_MAX || cur_u64(c) != 0) {
+        return bad(e, "the names in the header");
+    }
+    memcpy(f->backend, backend, strlen(backend) + 1);
+    if (f->from >= f->to || f->to > MODEL_CONTEXT_MAX ||
+        f->from % STATE_BLOCK != 0 || f->to % STATE_BLOCK != 0) {
+        return bad(e, "the positions in the header");
+    }
+    if (f->n_arrays == 0 || f->n_arrays > STATE_ARRAYS_MAX ||
+        header_bytes(f->from, f->to, f->n_arrays) != n) {
+        return bad(e, "the header's length does not fit its counts");
+    }
+    return 0;
+}
+
+static int get_lists(struct cur *c, struct state_file *f, struct err *e)
+{
+    uint64_t sum = 0;
+    f->tokens = malloc((size_t)f->to * sizeof(*f->tokens));
+    f->arrays = malloc((size_t)f->n_arrays * sizeof(*f->arrays));
+    f->sums = malloc((size_t)state_blocks(f) * sizeof(*f->sums));
+    if (f->tokens == NULL || f->arrays == NULL || f->sums == NULL) {
+        return err_set(e, ERR_NOMEM, "a saved state of %u tokens", f->to);
+    }
+    for (uint32_t i = 0; i < f->to; i++) {
+        f->tokens[i] = (int32_t)cur_u32(c);
+    }
+    for (uint32_t i = 0; i < f->n_arrays; i++) {
+        f->arrays[i].layout = cur_u32(c);
+        f->arrays[i].bytes = cur_u32(c);
+        sum += f->arrays[i].bytes;
+    }
+    for (uint32_t i = 0; i < state_blocks(f); i++) {
+        f->sums[i] = cur_u64(c);
+    }
+    if (sum == 0 || sum > STATE_BLOCK_MAX || sum != f->block_bytes) {
+        return bad(e, "the size of a block");
+    }
+    return 0;
+}
+
+int state_file_get(const void *p, size_t n, struct state_file *ret,
+                   struct err *e)
+{
+    struct state_file f = {0};
+    struct cur c = cur_of(p, n);
+    uint64_t bytes = 0;
+    int rc = state_file_peek(p, n, &bytes, e);
+    if (rc == 0 && bytes != n) {
+        rc = bad(e, "the header's length");
+    }
+    if (rc == 0) {
+        rc = get_fixed(&c, n, &f, e);
+    }
+    if (rc == 0) {
+        struct cur end = cur_of((const char *)p + n - 8, 8);
+        if (hash_bulk(p, n - 8) != cur_u64(&end)) {
+            rc = bad(e, "the header's checksum");
+        }
+    }
+    if (rc == 0) {
+        rc = get_lists(&c, &f, e);
+    }
+    if (rc < 0) {
+        state_file_fini(&f);
+        return rc;
+    }
+    *ret = f;
+    return 0;
+}
+
+void state_file_fini(struct state_file *f)
+{
+    free(f->tokens);
+    free(f->arrays);
+    free(f->sums);
+    *f = (struct state_file){0};
+}

@@ -1,0 +1,67 @@
+/* state_file.h - the header of a saved state: which positions of which timeline
+ * of which model a file holds, and the checksums of its blocks.
+ *
+ * The file is a header and then (to - from) / STATE_BLOCK blocks of block_bytes
+ * each. A block is STATE_BLOCK positions of all layers, in an order that is the
+ * backend's own: `layout` of its arrays says which. Everything that the bytes
+ * of a position depend on stands in the header: model, backend, arithmetic, and
+ * the tokens [0, to), from the very first. So a file is of use to every
+ * timeline that begins with some of these tokens.
+ *
+ * Little-endian:
+ *   u32 magic 'ANS1'   u32 format   u64 header bytes   u64 block_bytes
+ *   u64 created (Unix ms)   u32 from   u32 to   u32 arith_version
+ *   u32 n_arrays   char fingerprint[64]   char backend[32], zeros behind
+ *   to * i32 tokens   n_arrays * {u32 layout, u32 bytes}
+ *   blocks * u64 hash_bulk of the block   u64 hash_bulk of all before
+ *
+ * Pure: bytes in, bytes out.
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "proto/limits.h"
+
+#define STATE_FORMAT       1u
+#define STATE_HEADER_LEAST 160u /* no tokens, arrays or blocks */
+#define STATE_HEADER_MAX   MIB(12)
+
+/* What one array of a backend's state takes for STATE_BLOCK positions. */
+struct state_array {
+    uint32_t layout; /* the backend's number for the order of its elements */
+    uint32_t bytes;
+};
+
+struct state_file {
+    char fingerprint[65];
+    char backend[BACKEND_NAME_MAX];
+    uint32_t arith_version;
+    uint32_t from, to;
+    int64_t created_ms;
+    uint64_t block_bytes; /* of all arrays */
+    uint32_t n_arrays;
+    /* owned when decoded */
+    int32_t *tokens;            /* to */
+    struct state_array *arrays; /* n_arrays */
+    uint64_t *sums;             /* state_blocks() */
+};
+
+static inline uint32_t state_blocks(const struct state_file *f)
+{
+    return (f->to - f->from) / STATE_BLOCK;
+}
+
+/* Of the header, and of the whole file. */
+uint64_t state_header_bytes(const struct state_file *f);
+uint64_t state_file_bytes(const struct state_file *f);
+
+/* Append the header. */
+void state_file_put(struct buf *b, const struct state_file *f);
+/* How many bytes the header has, from its first STATE_HEADER_LEAST ones.
+ * Errors: STATE. */
+CHECKED int state_file_peek(const void *p, size_t n, uint64_t *ret,
+                            struct err *e);
+/* A whole header, checked in itself. Errors: STATE, NOMEM. */
+CHECKED int state_file_get(const void *p, size_t n, struct state_file *ret,
+                           struct err *e);
+void state_file_fini(struct state_file *f); /* zeroed is fine */
