@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "serve/residency.h"
+
 #define GET  HTTP_M_GET
 #define POST HTTP_M_POST
 #define DEL  HTTP_M_DELETE
@@ -25,6 +27,7 @@ const struct http_route api_routes[] = {
     {GET,  "/aned/v1/models",           api_models_list,  0                 },
     {GET,  "/aned/v1/models/{}",        api_model_get,    0                 },
     {DEL,  "/aned/v1/models/{}",        api_model_delete, HTTP_BODY_MAX     },
+    {GET,  "/aned/v1/models/{}/events", api_model_events, 0                 },
     {POST, "/aned/v1/models/{}/load",   api_model_load,   HTTP_BODY_MAX     },
     {POST, "/aned/v1/models/{}/unload", api_model_unload, HTTP_BODY_MAX     },
 };
@@ -120,4 +123,18 @@ int api_model(struct http_req *r, const char *name, struct model **ret)
     }
     api_fail(r, rc, "model", e.msg);
     return rc;
+}
+
+int api_keep_alive(const struct json *v, int64_t *ret_ms, struct err *e)
+{
+    if (json_type(v) == JSON_NUMBER) {
+        return keep_alive_seconds(json_num(v), ret_ms, e);
+    }
+    const char *s = json_str(v);
+    if (s == NULL) {
+        return err_set(e, ERR_INVALID,
+                       "keep_alive: must be a number of seconds or a duration "
+                       "such as \"10m\"");
+    }
+    return keep_alive_text(s, ret_ms, e);
 }

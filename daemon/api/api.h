@@ -29,15 +29,21 @@ CHECKED int api_body(struct http_req *r, struct json **ret);
  * reply was sent: 404 model_not_found, or 400 when none is named. */
 CHECKED int api_model(struct http_req *r, const char *name, struct model **ret);
 
+/* Ollama's keep_alive: seconds, or a duration as text. Errors: INVALID. */
+CHECKED int api_keep_alive(const struct json *v, int64_t *ret_ms,
+                           struct err *e);
+
 /* native.c */
 void api_jobs_create(struct http_req *r, const struct http_args *a);
 void api_jobs_list(struct http_req *r, const struct http_args *a);
 void api_job_get(struct http_req *r, const struct http_args *a);
 void api_job_cancel(struct http_req *r, const struct http_args *a);
 void api_job_events(struct http_req *r, const struct http_args *a);
+/* native_models.c */
 void api_models_list(struct http_req *r, const struct http_args *a);
 void api_model_get(struct http_req *r, const struct http_args *a);
 void api_model_load(struct http_req *r, const struct http_args *a);
+void api_model_events(struct http_req *r, const struct http_args *a);
 void api_model_unload(struct http_req *r, const struct http_args *a);
 void api_model_delete(struct http_req *r, const struct http_args *a);
 void api_status(struct http_req *r, const struct http_args *a);

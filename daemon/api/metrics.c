@@ -1,5 +1,6 @@
 /* metrics.c - /metrics: the Prometheus text format 0.0.4. */
 #include "api/api.h"
+#include "serve/residency.h"
 
 static void value(struct buf *b, const char *name, const char *type,
                   const char *help, double v)
@@ -92,6 +93,13 @@ static void put_work(struct buf *b, const struct stats *t)
             t->engine_restarts);
     counter(b, "engine_failures_total", "Models given up after crashes.",
             t->engine_failures);
+    counter(b, "models_evicted_total",
+            "Idle models that left for another or under memory pressure.",
+            t->models_evicted);
+    counter(b, "states_shed_total",
+            "Warm sequences given up under memory pressure.", t->states_shed);
+    counter(b, "memory_pressure_total", "Signs of memory pressure.",
+            t->memory_signs);
     counter(b, "jobs_created_total", "Conversion jobs.", t->jobs_created);
     counter(b, "jobs_done_total", "Of them done.", t->jobs_done);
     counter(b, "jobs_failed_total", "Of them failed.", t->jobs_failed);
@@ -132,6 +140,10 @@ static void put_now(struct buf *b, struct server *s)
           (double)jobs_waiting(s->jobs));
     gauge(b, "jobs_running", "Conversion jobs running.",
           jobs_running(s->jobs) ? 1 : 0);
+    gauge(b, "memory_budget_bytes", "Weights, states and scratch may take.",
+          (double)models_budget(s->models));
+    gauge(b, "memory_used_bytes", "Of it counted for engines.",
+          (double)models_bytes(s->models));
     gauge(b, "uptime_seconds", "Since the start.",
           (double)(server_now_us() - s->stats.started_us) / 1e6);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "api/openai_impl.h"
+#include "serve/residency.h"
 
 /* --- models --- */
 
@@ -316,6 +317,9 @@ static void start(struct http_req *r, bool chat)
         c->gen = NULL;
         call_refuse(c, rc, NULL, e.msg);
         return;
+    }
+    if (c->p.keeps) {
+        model_keep(m, c->p.keep_ms);
     }
     http_on_gone(r, call_on_gone, c);
 }

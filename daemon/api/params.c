@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "api/api.h"
+
 struct row;
 typedef int set_fn(struct params *p, const struct row *row,
                    const struct json *v, struct err *e);
@@ -109,6 +111,14 @@ static int set_seed(struct params *p, const struct row *row,
         p->seeded = true;
     }
     return rc;
+}
+
+static int set_keep_alive(struct params *p, const struct row *row,
+                          const struct json *v, struct err *e)
+{
+    (void)row;
+    p->keeps = true;
+    return api_keep_alive(v, &p->keep_ms, e);
 }
 
 static int add_stop(struct params *p, const struct row *row,
@@ -344,6 +354,7 @@ static const struct row rows[] = {
     {"stop",                  BOTH, set_stop,           0,     0,                   0                     },
     {"logit_bias",            BOTH, set_bias,           0,     0,                   0                     },
     {"ignore_eos",            BOTH, set_bool,           0,     0,                   REQ(ignore_eos)       },
+    {"keep_alive",            BOTH, set_keep_alive,     0,     0,                   0                     },
     {"cache_prompt",          BOTH, set_bool,           0,     0,                   REQ(reuse)            },
     {"id_slot",               BOTH, set_slot,           -1,    SEED,                0                     },
     {"logprobs",              TEXT, set_logprobs_n,     0,     ENGINE_LOGPROBS_MAX, 0                     },

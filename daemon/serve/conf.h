@@ -33,6 +33,13 @@
         "is killed and replaced; the streams go on.")                          \
     WORD(engine, backend, "cpu", "cpu interpreter coreml",                     \
          "What executes the shards.")                                          \
+    INT(engine, keep_alive_s, 3600, -1, 31536000,                              \
+        "Seconds a model stays in memory after its last use, where the\n"      \
+        "request does not say. -1: until memory is needed.")                   \
+    STR(engine, preload, "",                                                   \
+        "Models loaded at the start, names with spaces between. They are\n"    \
+        "pinned: no keep-alive ends, and they leave last when memory is\n"     \
+        "needed.")                                                             \
     STR(engine, program, "",                                                   \
         "For tests: start this program as the engine instead of aned itself.") \
     INT(speculation, max_draft, 0, 0, ENGINE_DRAFTS_MAX,                       \
@@ -42,6 +49,12 @@
         "Choices waiting for one model; more are answered 503.")               \
     INT(limits, streams, STREAMS_MAX, 1, STREAMS_MAX,                          \
         "Choices generated at the same time by one engine.")                   \
+    INT(limits, memory_mib, 0, 0, 16777216,                                    \
+        "MiB for weights, states and scratch of all engines. 0: three\n"       \
+        "quarters of the machine's memory.")                                   \
+    STR(limits, pressure_file, "",                                             \
+        "For tests: read this file for signs of memory pressure, written\n"    \
+        "like /proc/pressure/memory, instead of asking the system.")           \
     INT(limits, jobs_queued, JOBS_QUEUED_MAX, 1, 1024,                         \
         "Conversion jobs waiting; more are answered 503.")                     \
     INT(cache, sessions, SESSIONS_MAX, 1, ENGINE_SEQS_MAX,                     \

@@ -2,7 +2,9 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "sched/shed.h"
 #include "serve/models_impl.h"
+#include "serve/residency.h"
 
 static bool is_up(const struct model *m)
 {
@@ -35,10 +37,27 @@ static void on_up(void *ctx)
     struct model *m = ctx;
     struct err e = {0};
     m->state = MODEL_LOADED;
+    m->used_us = server_now_us();
+    int rc = residency_settle(m, &e);
+    if (rc != 0 && sched_idle(runner_sched(m->runner))) {
+        model_reason(m, e.msg);
+        log_warn("model_too_big", "model=%s %s, continuing", m->name, e.msg);
+        m->unloading = true;
+        runner_stop(m->runner);
+        tell(&m->waiters, rc, &e);
+        return;
+    }
     model_reason(m, NULL);
     log_info("model_loaded", "model=%s pid=%d ms=%u", m->name,
              runner_pid(m->runner), runner_ready(m->runner)->load_ms);
+    model_changed(m);
     tell(&m->waiters, 0, &e);
+    residency_changed(m->of);
+}
+
+static void on_progress(void *ctx)
+{
+    model_changed(ctx);
 }
 
 static unsigned note_crash(struct model *m)
@@ -58,7 +77,9 @@ static unsigned note_crash(struct model *m)
 
 static void give_up(struct model *m, int rc, const struct err *e)
 {
-    runner_fail_all(m->runner, rc, e->msg);
+    if (m->runner != NULL) {
+        runner_fail_all(m->runner, rc, e->msg);
+    }
     tell(&m->waiters, rc, e);
 }
 
@@ -114,6 +135,30 @@ static void on_crash(struct model *m, const struct err *e)
 
 static int start(struct model *m, struct err *e);
 
+/* Room was made: start those that waited for it. */
+static void start_awaiting(struct models *ms)
+{
+    LIST_EACH(l, &ms->all) {
+        struct model *m = model_of(l);
+        struct err why = {0};
+        int rc = 0;
+        if (!m->awaits_room) {
+            continue;
+        }
+        m->awaits_room = false;
+        m->state = MODEL_READY;
+        if (ms->stopping) {
+            rc = err_set(&why, ERR_INTERRUPTED, "the daemon stops");
+        } else if (!list_empty(&m->waiters)) {
+            rc = start(m, &why);
+        }
+        if (rc != 0) {
+            give_up(m, rc, &why);
+        }
+        model_changed(m);
+    }
+}
+
 /* Somebody asked for the model while its engine was on the way out. */
 static void after_unload(struct model *m)
 {
@@ -143,6 +188,8 @@ static void on_down(void *ctx, int rc, const struct err *e)
         ms->n_leaving--;
         ms->n++; /* model_free counts down */
         model_free(m);
+        start_awaiting(ms);
+        residency_changed(ms);
         maybe_closed(ms);
         return;
     }
@@ -157,16 +204,21 @@ static void on_down(void *ctx, int rc, const struct err *e)
         give_up(m, rc, &why);
     } else {
         m->state = MODEL_READY;
+        m->keep_ms = residency_keep(ms);
         log_info("model_unloaded", "model=%s", m->name);
         after_unload(m);
     }
+    model_changed(m);
     tell(&m->down_waiters, 0, &none);
+    start_awaiting(ms);
+    residency_changed(ms);
     maybe_closed(ms);
 }
 
 static void make_runner(struct model *m)
 {
     const struct conf *c = &m->of->srv->conf;
+    m->grant_bytes = residency_grant(m);
     struct runner_conf rc = {
         .loop = &m->of->srv->loop,
         .stats = &m->of->srv->stats,
@@ -178,55 +230,37 @@ static void make_runner(struct model *m)
         .queue = (uint32_t)c->limits_queue,
         .sessions = (uint32_t)c->cache_sessions,
         .step_ms = (uint32_t)c->engine_step_ms,
-        .state_bytes = (uint64_t)c->cache_state_mib << 20,
+        .state_bytes = m->grant_bytes,
     };
-    struct runner_owner o = {.ctx = m, .on_up = on_up, .on_down = on_down};
+    struct runner_owner o = {.ctx = m,
+                             .on_up = on_up,
+                             .on_down = on_down,
+                             .on_progress = on_progress};
     m->runner = runner_new(&rc, m->dir, &o);
-}
-
-/* Another model may be loaded, if need be after the idle one used least
- * recently was told to go. false: all are in use. */
-static bool make_room(struct models *ms)
-{
-    int64_t up = 0;
-    struct model *oldest = NULL;
-    LIST_EACH(l, &ms->all) {
-        struct model *m = model_of(l);
-        if (is_down(m) || m->unloading) {
-            continue;
-        }
-        up++;
-        if (is_up(m) && m->users == 0 &&
-            (oldest == NULL || m->used_us < oldest->used_us)) {
-            oldest = m;
-        }
-    }
-    if (up < ms->srv->conf.cache_models) {
-        return true;
-    }
-    if (oldest == NULL) {
-        return false;
-    }
-    log_info("model_evicted", "model=%s", oldest->name);
-    oldest->unloading = true;
-    runner_stop(oldest->runner);
-    return true;
 }
 
 static int start(struct model *m, struct err *e)
 {
-    if (!make_room(m->of)) {
-        return err_set(e, ERR_BUSY, "%d models are loaded and in use",
-                       (int)m->of->srv->conf.cache_models);
+    int rc = residency_room(m, e);
+    if (rc == 0) { /* start_awaiting() comes back */
+        m->awaits_room = true;
+        m->state = MODEL_LOADING;
+        model_changed(m);
+        return 0;
+    }
+    if (rc < 0) {
+        return rc;
     }
     if (m->runner == NULL) {
         make_runner(m);
     }
-    int rc = runner_start(m->runner, e);
+    rc = runner_start(m->runner, e);
     if (rc == 0) {
         m->state = MODEL_LOADING;
         log_info("model_loading", "model=%s pid=%d", m->name,
                  runner_pid(m->runner));
+        model_changed(m);
+        residency_changed(m->of);
     }
     return rc;
 }
@@ -264,7 +298,7 @@ int model_load(struct model *m, bool explicit_, struct model_wait *w,
     if (is_up(m) && !m->unloading) {
         return 1;
     }
-    if (is_down(m)) {
+    if (is_down(m) && !m->awaits_room) {
         rc = start(m, e);
     }
     if (rc == 0) {
@@ -288,7 +322,7 @@ int model_unload(struct model *m, struct model_wait *w, struct err *e)
         return err_set(e, ERR_CONFLICT, "%s is in use by %u requests", m->name,
                        m->users);
     }
-    if (is_down(m)) {
+    if (is_down(m)) { /* also when it awaits room for nobody any more */
         return 1;
     }
     if (!m->unloading) {
@@ -310,5 +344,7 @@ void models_stop(struct models *ms, void (*closed)(void *ctx), void *ctx)
             runner_stop(m->runner);
         }
     }
+    residency_stop(ms);
+    start_awaiting(ms);
     maybe_closed(ms);
 }

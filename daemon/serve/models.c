@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "serve/models_impl.h"
+#include "serve/residency.h"
 
 const char *model_state_name(enum model_state s)
 {
@@ -40,9 +41,36 @@ void model_reason(struct model *m, const char *reason)
     m->reason = p;
 }
 
+void model_watch(struct model *m, struct model_watch *w)
+{
+    list_push(&m->watchers, &w->link);
+}
+
+void model_unwatch(struct model_watch *w)
+{
+    list_del(&w->link);
+}
+
+static void tell_watchers(struct model *m, bool last)
+{
+    LIST_EACH_SAFE(l, &m->watchers) { /* fn may take its own off */
+        struct model_watch *w = container_of(l, struct model_watch, link);
+        if (last) {
+            list_del(l);
+        }
+        w->fn(w, m, last);
+    }
+}
+
+void model_changed(struct model *m)
+{
+    tell_watchers(m, false);
+}
+
 void model_free(struct model *m)
 {
     must(list_empty(&m->waiters) && list_empty(&m->down_waiters));
+    tell_watchers(m, true);
     list_del(&m->link);
     m->of->n--;
     runner_free(m->runner);
@@ -61,6 +89,8 @@ static struct model *add(struct models *ms, const char *name)
     m->of = ms;
     list_init(&m->waiters);
     list_init(&m->down_waiters);
+    list_init(&m->watchers);
+    m->keep_ms = residency_keep(ms);
     (void)snprintf(m->name, sizeof(m->name), "%s", name);
     must(file_join(m->dir, sizeof(m->dir), ms->srv->home.models, name));
     m->voc = voc_new(m->dir);
@@ -90,6 +120,7 @@ int models_open(struct server *s, struct models **ret, struct err *e)
     struct models *ms = calloc(1, sizeof(*ms));
     must(ms != NULL);
     ms->srv = s;
+    ms->budget = residency_budget(&s->conf);
     list_init(&ms->all);
     list_init(&ms->leaving);
     DIR *d = opendir(s->home.models);
@@ -263,6 +294,7 @@ void model_unuse(struct model *m, uint32_t choices)
     m->users--;
     m->choices -= choices;
     m->used_us = server_now_us();
+    residency_changed(m->of);
 }
 
 /* --- deletion --- */

@@ -43,6 +43,13 @@ struct model {
     struct list waiters;   /* for it to be up */
     struct list down_waiters;                /* for its engine to be gone */
     uint64_t crashes_us[ENGINE_CRASHES_MAX]; /* newest first; 0 = none */
+    /* residency.h */
+    int64_t keep_ms;        /* how long it stays idle; < 0: no limit */
+    bool pinned;            /* leaves last */
+    bool awaits_room;       /* LOADING, but others have to leave first */
+    uint64_t grant_bytes;   /* for the states of its engine */
+    uint64_t scratch_bytes; /* of its engine, measured when it came up */
+    struct list watchers;
     bool adopted;  /* found at start without a row in the store */
     bool deleting; /* goes when the engine has left */
     bool unloading;
@@ -59,11 +66,21 @@ struct model_wait {
     void (*fn)(struct model_wait *w, int rc, const struct err *e);
 };
 
+/* Sees every change of a model: state, progress of its load, what it holds.
+ * Embedded in who watches. */
+struct model_watch {
+    struct list link;
+    /* last: the model is deleted; the watch is over. */
+    void (*fn)(struct model_watch *w, struct model *m, bool last);
+};
+
 const char *model_state_name(enum model_state s);
 
 /* Read home/models; what cannot be read is listed as failed. Blocking, before
  * the loop runs. */
 CHECKED int models_open(struct server *s, struct models **ret, struct err *e);
+/* Watch keep-alives and memory, until models_stop. */
+void models_start(struct models *ms);
 /* Merge what the store knows; rows without a folder are dropped. */
 void models_merge(struct models *ms, const struct store_model *v, size_t n);
 /* Stop all engines; `closed` when they are gone. Models stay listed. */
@@ -88,7 +105,8 @@ void model_row(const struct model *m, struct store_model *ret);
 
 /* Bring m up. 1: it is up, fn is not called; 0: fn will be called, later.
  * Errors (fn is not called): REJECTED, MODEL_FAILED, BUSY (no engine may go),
- * UNAVAILABLE. explicit_: a person asked, so `failed` is tried again. */
+ * NOMEM (residency.h), UNAVAILABLE. explicit_: a person asked, so `failed` is
+ * tried again. */
 CHECKED int model_load(struct model *m, bool explicit_, struct model_wait *w,
                        struct err *e);
 void model_unwait(struct model_wait *w); /* w may be idle */
@@ -99,6 +117,10 @@ CHECKED int model_unload(struct model *m, struct model_wait *w, struct err *e);
  * the row is gone. Errors: CONFLICT, IO, BUSY. */
 CHECKED int model_delete(struct model *m, store_done_fn *done, void *ctx,
                          struct err *e);
+void model_watch(struct model *m, struct model_watch *w);
+void model_unwatch(struct model_watch *w);
+/* Load and pin those that [engine] preload names; after models_merge. */
+void models_preload(struct models *ms);
 /* Generation accounting. */
 void model_use(struct model *m, uint32_t choices);
 void model_unuse(struct model *m, uint32_t choices);

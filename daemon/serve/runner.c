@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "base/num.h"
+#include "sched/shed.h"
 
 #define STEP_BIT      0x80000000u
 #define LOAD_REQUEST  0x40000000u
@@ -287,6 +288,9 @@ static void on_frame(void *ctx, const struct frame *f)
     } else if (f->type == FRAME_PROGRESS) {
         if (msg_progress_get(f->payload, f->n, &m, &e) == 0 && m.total > 0) {
             r->progress = (double)m.done / (double)m.total;
+            if (r->owner.on_progress != NULL) {
+                r->owner.on_progress(r->owner.ctx);
+            }
         }
     } else if (f->type != FRAME_OK) {
         log_warn("engine_frame", "pid=%d type=%d out of place, killing it",
@@ -419,6 +423,15 @@ void runner_pause(struct runner *r, struct run_stream *x, bool paused)
     if (!paused) {
         kick(r);
     }
+}
+
+uint32_t runner_shed(struct runner *r)
+{
+    uint32_t n = r->ever_up ? sched_shed(&r->sched) : 0;
+    if (n > 0) {
+        kick(r);
+    }
+    return n;
 }
 
 void runner_fail_all(struct runner *r, int code, const char *msg)

@@ -56,6 +56,7 @@ struct runner_owner {
     /* The child ended. rc: 0 after runner_stop; an error it reported while
      * loading; ERR_ENGINE_LOST when it died. Streams are still there. */
     void (*on_down)(void *ctx, int rc, const struct err *e);
+    void (*on_progress)(void *ctx); /* of loading; may be NULL */
 };
 
 /* Both structs are copied; dir (the bundle) too. */
@@ -80,5 +81,7 @@ void runner_kick(struct runner *r);
 CHECKED int runner_push(struct runner *r, struct run_stream *x, int32_t token);
 void runner_remove(struct runner *r, struct run_stream *x);
 void runner_pause(struct runner *r, struct run_stream *x, bool paused);
+/* Close the warm sequences nobody uses; how many they are. */
+uint32_t runner_shed(struct runner *r);
 /* on_fail for every stream. */
 void runner_fail_all(struct runner *r, int code, const char *msg);

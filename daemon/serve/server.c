@@ -208,6 +208,9 @@ static void on_models(void *ctx, int status, const struct store_model *v,
         log_error("store_models", "error=%s", err_name(status));
     } else {
         models_merge(s->models, v, n);
+        if (!s->draining) {
+            models_preload(s->models);
+        }
     }
 }
 
@@ -250,6 +253,7 @@ static int open_parts(struct server *s, const struct server_conf *c,
         rc = jobs_new(s, &s->jobs);
     }
     if (rc == 0) {
+        models_start(s->models);
         rc = store_models(s->store, on_models, s);
     }
     if (rc == 0) { /* answered in order: models first */

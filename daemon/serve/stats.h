@@ -24,6 +24,7 @@ struct stats {
     uint64_t prompt_tokens, cached_tokens, output_tokens;
     uint64_t steps, step_rows;
     uint64_t engine_starts, engine_restarts, engine_failures;
+    uint64_t models_evicted, states_shed, memory_signs; /* residency.h */
     uint64_t jobs_created, jobs_done, jobs_failed, jobs_cancelled;
     struct hist first_token; /* from request to first token */
     struct hist between_tokens;

@@ -154,7 +154,7 @@ static void run(const char *fake)
                             .queue = 8,
                             .sessions = 8,
                             .state_bytes = 5500};
-    struct runner_owner o = {NULL, on_up, on_down};
+    struct runner_owner o = {.on_up = on_up, .on_down = on_down};
     t.r = runner_new(&c, dir, &o);
     unit_ok(runner_start(t.r, &e), &e);
     assert_int_equal(runner_state(t.r), RUNNER_LOADING);
