@@ -419,7 +419,7 @@ void runner_remove(struct runner *r, struct run_stream *x)
 
 void runner_pause(struct runner *r, struct run_stream *x, bool paused)
 {
-    sched_pause(&x->s, paused);
+    sched_pause(&x->s, paused, now_us());
     if (!paused) {
         kick(r);
     }

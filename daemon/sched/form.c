@@ -1,0 +1,274 @@
+/* form.c - the rows of a step: those that decode with their drafts, then
+ * prompts under a budget.
+ */
+#include <string.h>
+
+#include "base/num.h"
+#include "sched/sched_impl.h"
+
+struct forming {
+    struct sched *s;
+    uint64_t now;
+    uint32_t decoding; /* rows that decode, without drafts */
+    bool hurry;        /* a stream of another class than batch waits for it */
+};
+
+/* Rows that x could have. */
+static uint32_t left(const struct forming *f, const struct sched_stream *x)
+{
+    return x->paused || sched_late(x, f->now) ? 0
+                                              : x->seq->n - x->seq->computed;
+}
+
+static struct sched_row *add_row(struct forming *f, struct sched_stream *x,
+                                 uint32_t n)
+{
+    struct sched_plan *p = &f->s->plan;
+    struct sched_seq *q = x->seq;
+    must(p->n_rows < countof(p->rows));
+    struct sched_row *r = &p->rows[p->n_rows++];
+    r->seq = q->id;
+    r->position = q->computed;
+    r->n = n;
+    r->tokens = q->tokens + q->computed;
+    r->sample = q->computed + n == q->n && !x->compute_only;
+    r->n_drafts = 0;
+    r->failed = false;
+    r->accepted = 0;
+    q->in_step = true;
+    return r;
+}
+
+/* --- decoding, and drafts --- */
+
+/* Index what is known of the running streams' texts, a bounded part a step. */
+static void index_texts(struct sched *s)
+{
+    uint32_t most = SCHED_INDEX;
+    if (s->conf.max_draft == 0) {
+        return;
+    }
+    LIST_EACH(l, &s->running) {
+        struct sched_stream *x = stream_of(l);
+        struct sched_seq *q = x->seq;
+        uint32_t was = q->index.n + x->foretold.n;
+        draft_extend(&q->index, q->tokens, q->n, most);
+        draft_extend(&x->foretold, x->prediction, x->n_prediction, most);
+        uint32_t did = q->index.n + x->foretold.n - was;
+        most -= did < most ? did : most;
+    }
+}
+
+/* Drafts for x behind its last token, at most `max`, into r. */
+static uint32_t find_drafts(struct sched_stream *x, struct sched_row *r,
+                            uint32_t max)
+{
+    struct sched_seq *q = x->seq;
+    uint32_t at = 0;
+    uint32_t far = 0;
+    uint32_t mine = draft_find(&q->index, q->tokens, q->tokens, q->n, &at);
+    if (!x->foretold_fits) {
+        uint32_t n =
+            draft_find(&x->foretold, x->prediction, q->tokens, q->n, &far);
+        if (n > 0 && n >= mine) {
+            x->foretold_fits = true;
+            x->foretold_at = far;
+        }
+    }
+    if (x->foretold_fits) {
+        uint32_t n = (uint32_t)num_min(max, x->n_prediction - x->foretold_at);
+        r->kind = WIDTH_FORETOLD;
+        return draft_copy(x->prediction, x->n_prediction, x->foretold_at, n,
+                          r->drafts);
+    }
+    r->kind = width_kind(mine);
+    return mine > 0 ? draft_copy(q->tokens, q->n, at, max, r->drafts) : 0;
+}
+
+/* Drafts that x has a use for. */
+static uint32_t max_drafts(const struct sched *s, const struct sched_stream *x)
+{
+    uint32_t max = (uint32_t)num_min(s->conf.max_draft, s->conf.rows_seq - 1);
+    max = (uint32_t)num_min(max, s->conf.context - x->seq->n);
+    if (x->max_new > 0) {
+        uint32_t wanted = x->max_new > x->n_new ? x->max_new - x->n_new : 1;
+        max = (uint32_t)num_min(max, wanted - 1);
+    }
+    return max;
+}
+
+/* One that is not worth it is tried at times: texts change, and machines. */
+static uint32_t trial(struct sched_stream *x, const struct width *w)
+{
+    if (w->n > 0 || w->max == 0) {
+        return w->n;
+    }
+    if (x->trial_at == 0) {
+        x->trial_at = WIDTH_PROBE;
+    }
+    x->declined++;
+    return x->declined >= x->trial_at ? (uint32_t)num_min(w->max, WIDTH_TRIED)
+                                      : 0;
+}
+
+/* Give the rows planned so far their drafts, `room` at most. */
+static void add_drafts(struct forming *f, uint32_t room)
+{
+    struct sched *s = f->s;
+    struct width w[STREAMS_MAX];
+    struct sched_stream *who[STREAMS_MAX];
+    size_t n = 0;
+    if (s->conf.max_draft == 0 || s->since_plain >= SCHED_FRESH) {
+        return;
+    }
+    for (size_t i = 0; i < s->plan.n_rows; i++) {
+        struct sched_row *r = &s->plan.rows[i];
+        struct sched_stream *x = s->seqs[r->seq].owner;
+        uint32_t max = r->sample ? max_drafts(s, x) : 0;
+        r->n_drafts = max > 0 ? find_drafts(x, r, max) : 0;
+        who[n] = x;
+        w[n] = (struct width){.p = odds_of(&x->odds, &s->odds, r->kind),
+                              .max = r->n_drafts};
+        n++;
+    }
+    uint32_t rows = (uint32_t)n;
+    size_t some = 0; /* those that have any */
+    struct width few[STREAMS_MAX];
+    for (size_t i = 0; i < n; i++) {
+        if (w[i].max > 0) {
+            few[some++] = w[i];
+        }
+    }
+    width_choose(few, some, rows, room, &s->cost);
+    some = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (w[i].max > 0) {
+            w[i].n = few[some++].n;
+        }
+        struct sched_row *r = &s->plan.rows[i];
+        r->n_drafts = (uint32_t)num_min(trial(who[i], &w[i]), room);
+        room -= r->n_drafts;
+        s->plan.n_sampled += r->n_drafts;
+    }
+}
+
+/* One row for each stream that decodes, at most `max`; when not all fit, the
+ * next step begins with those left out. */
+static void plan_decode(struct forming *f, uint32_t max)
+{
+    struct sched *s = f->s;
+    uint32_t skip =
+        s->n_running > max && s->n_running > 0 ? s->turn % s->n_running : 0;
+    for (unsigned round = 0; round < 2; round++) {
+        uint32_t i = 0;
+        LIST_EACH(l, &s->running) {
+            bool second_half = i++ >= skip;
+            struct sched_stream *x = stream_of(l);
+            if (second_half == (round == 0) && left(f, x) == 1 &&
+                f->decoding < max) {
+                add_row(f, x, 1);
+                f->decoding++;
+                f->hurry = f->hurry || x->cls != SCHED_CLASS_BATCH;
+            }
+        }
+    }
+    s->plan.n_sampled = f->decoding;
+}
+
+/* --- prompts --- */
+
+/* Prompt rows that fit a step, by rule 3. */
+static uint32_t rows_that_fit(const struct forming *f)
+{
+    const struct sched *s = f->s;
+    const struct cost *c = &s->cost;
+    double goal = SCHED_STEP_US;
+    double row = cost_prompt(c);
+    double base = cost_of(c, s->plan.n_sampled > 0 ? s->plan.n_sampled : 1);
+    if (f->hurry) {
+        double plain = SCHED_SLOWER * cost_of(c, f->decoding);
+        goal = plain < goal ? plain : goal;
+        row = row > 0 ? row : cost_of(c, 1) / COST_GUESS;
+    }
+    if (row <= 0) {
+        return SCHED_ROWS_FIRST;
+    }
+    double fit = (goal - base) / row;
+    return fit < SCHED_ROWS_MIN              ? SCHED_ROWS_MIN
+           : fit < (double)s->conf.rows_step ? (uint32_t)fit
+                                             : s->conf.rows_step;
+}
+
+/* Whose prompt goes on next; NULL: all have their rows. */
+static struct sched_stream *next_prompt(const struct forming *f)
+{
+    struct sched_stream *best = NULL;
+    LIST_EACH(l, &f->s->running) {
+        struct sched_stream *x = stream_of(l);
+        if (left(f, x) < 2 || x->seq->in_step) {
+            continue;
+        }
+        if (best == NULL || x->cls < best->cls) {
+            best = x;
+        } else if (x->cls == best->cls &&
+                   (x->account->served < best->account->served ||
+                    (x->account == best->account &&
+                     x->number < best->number))) {
+            best = x;
+        }
+    }
+    return best;
+}
+
+static void plan_prefill(struct forming *f, uint32_t room)
+{
+    struct sched *s = f->s;
+    struct sched_stream *x = NULL;
+    uint32_t budget =
+        (uint32_t)num_min(room, num_min(s->conf.chunk, rows_that_fit(f)));
+    bool others = false;
+    bool shared = f->hurry;
+    while (budget > 0 && (x = next_prompt(f)) != NULL) {
+        uint32_t n = (uint32_t)num_min(left(f, x), s->conf.rows_seq);
+        if (x->cls == SCHED_CLASS_BATCH && others && !shared) {
+            /* Others wait for their prompts: it may take twice their time. */
+            budget = (uint32_t)num_min(
+                budget, num_max(s->plan.n_prefill, SCHED_ROWS_MIN));
+            shared = true;
+        }
+        n = (uint32_t)num_min(n, budget);
+        add_row(f, x, n);
+        s->plan.n_prefill += n;
+        budget -= n;
+        others = others || x->cls != SCHED_CLASS_BATCH;
+    }
+}
+
+void form_step(struct sched *s, uint64_t now_us)
+{
+    struct forming f = {.s = s, .now = now_us};
+    bool prefill = false;
+    LIST_EACH(l, &s->running) {
+        prefill = prefill || left(&f, stream_of(l)) > 1;
+    }
+    uint32_t max = s->conf.rows_step;
+    if (prefill && max > 1) {
+        max -= (uint32_t)num_max(1, max / 4); /* rule 3: prompts go on */
+    } else if (prefill && s->turn % 2 == 1) {
+        max = 0;
+    }
+    index_texts(s);
+    plan_decode(&f, max);
+    add_drafts(&f, max - f.decoding);
+    /* What a step costs without prompts has to be known, and fresh. */
+    bool measure =
+        f.decoding > 0 && max > 1 &&
+        (s->since_plain >= SCHED_FRESH ||
+         (f.hurry && s->since_plain > 0 && cost_of(&s->cost, f.decoding) <= 0));
+    if (prefill && !measure) {
+        plan_prefill(&f, s->conf.rows_step - s->plan.n_sampled);
+    }
+    bool plain = s->plan.n_prefill == 0 && s->plan.n_sampled == f.decoding;
+    s->since_plain = plain || s->plan.n_rows == 0 ? 0 : s->since_plain + 1;
+    s->turn++;
+}

@@ -1,0 +1,200 @@
+/* place.c - sequences: which one a stream gets, and what becomes of it.
+ *
+ * Sequence operations take effect here at once: the engine works its frames
+ * off in order, and none is planned while a step is in flight.
+ */
+#include <string.h>
+
+#include "base/num.h"
+#include "sched/sched_impl.h"
+
+void seq_reserve(struct sched_seq *q, uint32_t n)
+{
+    if (n <= q->cap) {
+        return;
+    }
+    uint32_t cap = q->cap < 64 ? 64 : q->cap;
+    while (cap < n) {
+        cap *= 2;
+    }
+    int32_t *p = realloc(q->tokens, (size_t)cap * sizeof(*p));
+    must(p != NULL); /* at most 2 * MODEL_CONTEXT_MAX * 4 bytes */
+    q->tokens = p;
+    q->cap = cap;
+}
+
+void seq_cut(struct sched_seq *q, uint32_t n)
+{
+    draft_truncate(&q->index, q->tokens, n);
+    q->n = n;
+    q->computed = q->computed < n ? q->computed : n;
+}
+
+void place_op(struct sched *s, enum sched_op_kind kind, uint32_t seq,
+              uint32_t from, uint32_t n)
+{
+    must(s->plan.n_ops < countof(s->plan.ops));
+    s->plan.ops[s->plan.n_ops++] =
+        (struct sched_op){.kind = kind, .seq = seq, .from = from, .n = n};
+}
+
+void seq_close(struct sched *s, struct sched_seq *q)
+{
+    if (q->opened) {
+        place_op(s, SCHED_OP_CLOSE, q->id, 0, 0);
+    }
+    draft_fini(&q->index);
+    free(q->tokens);
+    *q = (struct sched_seq){.id = q->id};
+}
+
+/* What x's timeline is to be: its prompt, or all it had when it lost its
+ * place. */
+static const int32_t *line_of(const struct sched_stream *x, uint32_t *ret_n)
+{
+    *ret_n = x->line != NULL ? x->n_line : x->n_prompt;
+    return x->line != NULL ? x->line : x->prompt;
+}
+
+/* Tokens that q's state and x's timeline begin with; not the last one. */
+static uint32_t shared(const struct sched_seq *q, const struct sched_stream *x)
+{
+    uint32_t n_line = 0;
+    const int32_t *line = line_of(x, &n_line);
+    uint32_t max = (uint32_t)num_min(q->computed, n_line - 1);
+    uint32_t n = 0;
+    while (n < max && q->tokens[n] == line[n]) {
+        n++;
+    }
+    return n;
+}
+
+/* The sequence that shares most with x; among equals a warm one, then the one
+ * that would lose least. *ret_n is 0 and NULL is returned when none shares. */
+static struct sched_seq *best_seq(struct sched *s, const struct sched_stream *x,
+                                  uint32_t *ret_n)
+{
+    struct sched_seq *best = NULL;
+    uint32_t best_n = 0;
+    for (uint32_t i = 0; i < s->conf.seqs; i++) {
+        struct sched_seq *q = &s->seqs[i];
+        if (!q->used || !q->opened || q->failed) {
+            continue;
+        }
+        uint32_t n = shared(q, x);
+        bool better = n > best_n;
+        if (n == best_n && n > 0 && q->owner == NULL) {
+            better = best->owner != NULL || q->computed < best->computed;
+        }
+        if (better) {
+            best = q;
+            best_n = n;
+        }
+    }
+    *ret_n = best_n;
+    return best;
+}
+
+/* A free place, if need be by rule 5; never `keep`. NULL: all are owned. */
+static struct sched_seq *free_place(struct sched *s,
+                                    const struct sched_seq *keep)
+{
+    struct sched_seq *oldest = NULL;
+    for (uint32_t i = 0; i < s->conf.seqs; i++) {
+        struct sched_seq *q = &s->seqs[i];
+        if (!q->used) {
+            return q;
+        }
+        if (q->owner == NULL && q != keep &&
+            (oldest == NULL || q->used_us < oldest->used_us)) {
+            oldest = q;
+        }
+    }
+    if (oldest != NULL) {
+        seq_close(s, oldest);
+    }
+    return oldest;
+}
+
+/* Rule 4. NULL: no sequence can be had now. */
+static struct sched_seq *choose(struct sched *s, const struct sched_stream *x,
+                                uint32_t *ret_cached)
+{
+    uint32_t n = 0;
+    bool reuse = x->reuse || x->line != NULL;
+    struct sched_seq *best = reuse ? best_seq(s, x, &n) : NULL;
+    bool warm = best != NULL && best->owner == NULL;
+    bool worth = n >= SCHED_FORK_MIN;
+    if (warm && best->computed - n > SCHED_TAIL) {
+        warm = false; /* rather a copy, if a place is left */
+    }
+    struct sched_seq *q = NULL;
+    if (!warm) {
+        q = free_place(s, worth ? best : NULL);
+        if (q == NULL && worth && best->owner == NULL) {
+            warm = true;
+        } else if (q == NULL) {
+            return NULL;
+        }
+    }
+    if (warm) {
+        q = best;
+        if (q->computed > n) {
+            place_op(s, SCHED_OP_TRUNCATE, q->id, 0, n);
+        }
+    } else {
+        q->used = true;
+        q->opened = true;
+        draft_init(&q->index, s->conf.ngram_min);
+        if (worth) {
+            place_op(s, SCHED_OP_FORK, q->id, best->id, n);
+        } else {
+            n = 0;
+            place_op(s, SCHED_OP_OPEN, q->id, 0, 0);
+        }
+    }
+    seq_cut(q, n);
+    q->computed = n;
+    *ret_cached = n;
+    return q;
+}
+
+bool place_take(struct sched *s, struct sched_stream *x, uint64_t now_us)
+{
+    uint32_t cached = 0;
+    uint32_t n = 0;
+    struct sched_seq *q = choose(s, x, &cached);
+    if (q == NULL) {
+        return false;
+    }
+    const int32_t *line = line_of(x, &n);
+    seq_reserve(q, n);
+    memcpy(q->tokens, line, n * sizeof(*q->tokens));
+    q->n = n;
+    q->owner = x;
+    q->used_us = now_us;
+    x->seq = q;
+    if (x->line == NULL) {
+        x->cached = cached;
+    }
+    free(x->line);
+    x->line = NULL;
+    x->prompt = NULL;
+    x->after = NULL;
+    return true;
+}
+
+void place_leave(struct sched *s, struct sched_stream *x, uint64_t now_us)
+{
+    struct sched_seq *q = x->seq;
+    (void)s;
+    q->owner = NULL;
+    q->used_us = now_us;
+    if (!q->in_step) {
+        seq_cut(q, q->computed);
+    }
+    if (!q->in_step && (q->n == 0 || !q->opened)) {
+        q->failed = true; /* nothing worth keeping */
+    }
+    x->seq = NULL;
+}

@@ -1,0 +1,39 @@
+/* sched_impl.h - shared by the files of sched.h: sched.c (a stream's life and
+ * what a step brought), order.c (who starts, who makes way), place.c (which
+ * sequence), form.c (the rows of a step). */
+#pragma once
+
+#include "sched/sched.h"
+
+static inline struct sched_stream *stream_of(struct list *l)
+{
+    return container_of(l, struct sched_stream, link);
+}
+
+static inline bool sched_late(const struct sched_stream *x, uint64_t now_us)
+{
+    return x->deadline_us != 0 && now_us >= x->deadline_us;
+}
+
+/* order.c */
+void order_join(struct sched *s, struct sched_stream *x);
+void order_leave(struct sched *s, struct sched_stream *x);
+/* Rules 1, 7 and 8: start all that can. */
+void order_start(struct sched *s, uint64_t now_us);
+
+/* place.c */
+/* Room for at least n tokens. Sizes are bounded by the context. */
+void seq_reserve(struct sched_seq *q, uint32_t n);
+/* Only the first n tokens are known, and at most they computed. */
+void seq_cut(struct sched_seq *q, uint32_t n);
+void seq_close(struct sched *s, struct sched_seq *q);
+void place_op(struct sched *s, enum sched_op_kind kind, uint32_t seq,
+              uint32_t from, uint32_t n);
+/* Give x, which waits, a sequence with its timeline (rules 4 and 5). false:
+ * all are owned. */
+bool place_take(struct sched *s, struct sched_stream *x, uint64_t now_us);
+/* x gives its sequence back; it stays warm. */
+void place_leave(struct sched *s, struct sched_stream *x, uint64_t now_us);
+
+/* form.c: rules 2, 3 and 10 */
+void form_step(struct sched *s, uint64_t now_us);
