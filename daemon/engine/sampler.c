@@ -15,9 +15,10 @@
 #include "engine/vexp.h"
 
 #define HALF_KEYS 65536u
-#define WIDE      8    /* floats of a vector */
-#define BLOCK     512u /* weights between two kept sums */
-#define NUCLEUS   512u /* first guess of top-p's size */
+#define WIDE      8     /* floats of a vector */
+#define LOOKED    4096u /* logits among which the largest is looked up */
+#define BLOCK     512u  /* weights between two kept sums */
+#define NUCLEUS   512u  /* first guess of top-p's size */
 #define PHILOX_M0 0xd2511f53u
 #define PHILOX_M1 0xcd9e8d57u
 #define PHILOX_W0 0x9e3779b9u
@@ -189,33 +190,46 @@ static int adjust(struct sampler *s, const float *logits,
 
 /* --- passes over all logits --- */
 
+#define INLINE static inline __attribute__((always_inline))
+
 typedef float f32v __attribute__((vector_size(WIDE * sizeof(float))));
 typedef int32_t i32v __attribute__((vector_size(WIDE * sizeof(int32_t))));
 
-/* Largest of n numbers; not-a-number when one of them is. */
+INLINE f32v larger(f32v a, f32v b)
+{
+    i32v more = a > b;
+    return (f32v)(((i32v)a & more) | ((i32v)b & ~more));
+}
+
+INLINE f32v f32v_at(const float *x)
+{
+    f32v v;
+    memcpy(&v, x, sizeof(v));
+    return v;
+}
+
+/* Largest of n numbers; not-a-number when one of them is. Two at a time, so
+ * that one need not wait for the other. */
 static float largest(const float *x, uint32_t n)
 {
-    f32v best;
+    f32v a = f32v_at((float[WIDE]){0}) - INFINITY;
+    f32v b = a;
     i32v nan = {0};
     uint32_t i = 0;
-    float lanes[WIDE];
-    int32_t nans[WIDE];
-    for (uint32_t l = 0; l < WIDE; l++) {
-        lanes[l] = -INFINITY;
+    for (; i + 2 * WIDE <= n; i += 2 * WIDE) {
+        f32v v = f32v_at(x + i);
+        f32v w = f32v_at(x + i + WIDE);
+        a = larger(v, a);
+        b = larger(w, b);
+        nan |= (v != v) | (w != w);
     }
-    memcpy(&best, lanes, sizeof(best));
-    for (; i + WIDE <= n; i += WIDE) {
-        f32v v;
-        memcpy(&v, x + i, sizeof(v));
-        i32v more = v > best;
-        best = (f32v)(((i32v)v & more) | ((i32v)best & ~more));
-        nan |= v != v;
-    }
-    memcpy(lanes, &best, sizeof(best));
-    memcpy(nans, &nan, sizeof(nan));
+    a = larger(a, b);
     float max = -INFINITY;
     for (uint32_t l = 0; l < WIDE; l++) {
-        max = nans[l] != 0 ? NAN : lanes[l] > max ? lanes[l] : max;
+        max = a[l] > max ? a[l] : max;
+    }
+    for (uint32_t l = 0; l < WIDE; l++) {
+        max = nan[l] != 0 ? NAN : max;
     }
     for (; i < n; i++) {
         max = isnan(x[i]) || x[i] > max ? x[i] : max;
@@ -224,14 +238,25 @@ static float largest(const float *x, uint32_t n)
 }
 
 /* Largest logit, the lowest id among equals. A model that overflowed gives
- * infinity or not-a-number: better an error than a token drawn from it. */
+ * infinity or not-a-number: better an error than a token drawn from it. Only
+ * the block that holds the largest is looked through for its place. */
 static int argmax(const float *x, uint32_t n, uint32_t *ret, struct err *e)
 {
-    float max = largest(x, n);
+    float max = -INFINITY;
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < n; i += LOOKED) {
+        float m = largest(x + i, n - i < LOOKED ? n - i : LOOKED);
+        if (isnan(m) || m > max) {
+            max = m;
+            at = i;
+        }
+        if (isnan(m)) {
+            break;
+        }
+    }
     if (!isfinite(max)) {
         return err_set(e, ERR_INVALID, "logits are not finite");
     }
-    uint32_t at = 0;
     while (x[at] < max) {
         at++;
     }
@@ -487,20 +512,17 @@ int sampler_draw(struct sampler *s, const float *logits,
     const float *x = NULL;
     uint32_t best = 0;
     uint32_t raw_best = 0;
-    int rc = argmax(logits, s->vocab, &raw_best, e);
-    if (rc < 0) {
-        return rc;
-    }
-    rc = adjust(s, logits, p, history, n_history, &x, e);
-    if (rc < 0) {
-        return rc;
-    }
-    best = raw_best;
-    if (x != logits) {
+    bool raw = !p->no_logprob || p->logprobs > 0; /* of the raw distribution */
+    int rc = adjust(s, logits, p, history, n_history, &x, e);
+    if (rc == 0) {
         rc = argmax(x, s->vocab, &best, e);
-        if (rc < 0) {
-            return rc;
-        }
+    }
+    raw_best = best;
+    if (rc == 0 && raw && x != logits) {
+        rc = argmax(logits, s->vocab, &raw_best, e);
+    }
+    if (rc < 0) {
+        return rc;
     }
     int32_t id = (int32_t)best;
     if (p->temperature > 0) {
@@ -508,7 +530,7 @@ int sampler_draw(struct sampler *s, const float *logits,
         id = inverse_cdf(s, sampler_random(p->seed, p->choice, out_index));
     }
     *ret = (struct msg_token){.id = id};
-    if (p->no_logprob && p->logprobs == 0) {
+    if (!raw) {
         return 0;
     }
     double lse = log_sum_exp(logits, s->vocab, (double)logits[raw_best]);
