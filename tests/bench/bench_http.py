@@ -4,66 +4,30 @@
     ./dev bench http [--shape 0.5b] [--streams 1,4] [--rounds 5] [--tokens 64] [--json]
 
 Both sides take turns on the same bundle: the engine in a process of its own (as in `./dev bench cpu`: one token for each of
-N sequences a step, nothing drawn), then N streams of the daemon at once, from the first token that any of them gets to the
-last. The client reads sockets and counts events, and parses nothing. Printed are medians over the rounds; `ratio` is the
-median of the rounds' own ratios.
+N sequences a step, nothing drawn), then N streams of the daemon at once, from the moment when each has its first token to
+the last of all. The client (streams.c) counts events and parses nothing, because it shares the cores. Printed are medians
+over the rounds; `ratio` is the median of the rounds' own ratios.
 """
 import argparse
 import json
 import os
-import select
-import socket
 import statistics
+import subprocess
 import sys
 import time
 
 from bench import BIN, Daemon, machine, source
 from bench_cpu import Side, TOP, cached_bundle
 
-PROMPT = "a daemon that keeps every conversation warm and answers at once"  # about as long as the engine's sequences
-
 
 def http_round(sock, model, streams, tokens, salt):
-    """Tokens a second of `streams` streams together, first event to last, and the longest time to a first one."""
-    conns = []
-    for i in range(streams):
-        body = json.dumps({"model": model, "prompt": f"{salt} {i} {PROMPT}", "max_tokens": tokens,
-                           "ignore_eos": True, "temperature": 0, "stream": True})
-        c = socket.socket(socket.AF_UNIX)
-        c.connect(str(sock))
-        c.sendall((f"POST /v1/completions HTTP/1.1\r\nHost: aned\r\nContent-Type: application/json\r\n"
-                   f"Content-Length: {len(body)}\r\n\r\n{body}").encode())
-        conns.append(c)
-    start = time.monotonic()
-    first, last, seen, tail = {}, start, dict.fromkeys(conns, 0), dict.fromkeys(conns, b"")
-    live = set(conns)
-    counted = 0  # events behind the moment when every stream has its first
-    all_started = None
-    while live:
-        ready, _, _ = select.select(list(live), [], [], 120)
-        if not ready:
-            sys.exit("a stream stands still")
-        now = time.monotonic()
-        for c in ready:
-            data = c.recv(65536)
-            if not data:
-                sys.exit(f"a stream ended early: {tail[c][-300:]!r}")
-            text = tail[c] + data
-            n = text.count(b'data: {') - tail[c].count(b'data: {')
-            tail[c] = text[-600:] if b"data: [DONE]" not in text else b""
-            if n and c not in first:
-                first[c] = now
-            seen[c] += n
-            if all_started is None and len(first) == streams:
-                all_started = now
-            elif all_started is not None:
-                counted += n
-                last = now
-            if b"data: [DONE]" in text:
-                live.discard(c)
-    for c in conns:
-        c.close()
-    return counted / (last - all_started), max(first.values()) - start
+    """Tokens a second of `streams` streams together, and the longest time to a first one in ms."""
+    r = subprocess.run([str(BIN / "tests/bench/bench_streams"), str(sock), model, str(streams), str(tokens), str(salt)],
+                       stdout=subprocess.PIPE, text=True)
+    if r.returncode != 0:
+        sys.exit("bench_streams failed")
+    out = json.loads(r.stdout)
+    return out["tok_s"], out["ttft_ms"]
 
 
 def main():
@@ -93,7 +57,7 @@ def main():
                 time.sleep(0.05)
                 rate, ttft = http_round(d.sock, "m", n, args.tokens, 300 + i)
                 time.sleep(0.05)
-                rows[n].append({"engine": n * 1000 / alone["ms"], "http": rate, "ttft_ms": ttft * 1000,
+                rows[n].append({"engine": n * 1000 / alone["ms"], "http": rate, "ttft_ms": ttft,
                                 "others": alone["others"]})
     finally:
         if side is not None:
