@@ -72,6 +72,8 @@
 #define BACKEND_NAME_MAX     32u     /* with the NUL; "interpreter" */
 #define ENGINE_SEQS_MAX      256u /* open sequences of one engine */
 #define ENGINE_STEP_ROWS_MAX 512u /* rows of one step, all sequences */
+/* Addresses, not memory, of a compiled program's values, all rows. */
+#define ENGINE_ROWS_BYTES_MAX ((size_t)1 << 30)
 #define ENGINE_CHUNK_MAX     512u /* prefill rows of one sequence a step */
 #define ENGINE_DRAFTS_MAX    16u
 #define ENGINE_LOGPROBS_MAX  20u   /* OpenAI's top_logprobs */

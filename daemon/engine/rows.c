@@ -91,6 +91,9 @@ int rows_init(struct engine *g, struct err *e)
     size_t slice = LOGITS_BYTES_MAX / sizeof(float) / g->b->vocab;
     b->slice = (uint32_t)num_max(1, num_min(slice, max));
     int rc = inputs_init(&g->in, g->b, 1, uses & ropes, e);
+    if (rc == 0) {
+        rc = logits_room(g, b->slice, e); /* steps allocate nothing */
+    }
     return rc < 0 ? rc : make_batch(b, g, n_in, e);
 }
 

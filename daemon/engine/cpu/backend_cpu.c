@@ -256,7 +256,7 @@ static int fast_open(const char *pkg, const char *function,
 static void cpu_info(const struct backend_model *m, struct backend_info *ret)
 {
     *ret = (struct backend_info){
-        .rows_max = m->rows != NULL ? ENGINE_STEP_ROWS_MAX : 0,
+        .rows_max = m->rows != NULL ? (uint32_t)m->rows->rows_max : 0,
         .row_in = m->rows != NULL ? m->rows->in_port : NULL,
         .row_out = m->rows != NULL ? m->rows->out_port : NULL,
         .n_in = m->n_in,
@@ -443,7 +443,7 @@ static int cpu_predict(struct backend_model *m, struct backend_state *s,
 static int check_rows(const struct backend_model *m,
                       const struct backend_rows *in, struct err *e)
 {
-    if (m->rows == NULL || in->n < 1 || in->n > ENGINE_STEP_ROWS_MAX) {
+    if (m->rows == NULL || in->n < 1 || in->n > m->rows->rows_max) {
         return err_set(e, ERR_MIL_INPUT, "%zu rows", in->n);
     }
     for (size_t r = 0; r < in->n && m->n_states > 0; r++) {

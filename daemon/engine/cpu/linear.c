@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 
 #include "base/crew.h"
+#include "base/num.h"
 #include "engine/cpu/gemm.h"
 #include "engine/cpu/linear_impl.h"
 
@@ -107,6 +108,11 @@ static int grow_rows(struct linear_in *in, size_t n, struct err *e)
     return rc;
 }
 
+static size_t padded(const struct linear_in *in, const struct kernels *kn)
+{
+    return (in->k + kn->k_step - 1) / kn->k_step * kn->k_step;
+}
+
 /* Elements from column to column: an odd number of cache lines, so that the
  * columns of a tile do not meet in the same sets of the first cache. */
 static size_t column_stride(size_t k_pad)
@@ -120,7 +126,7 @@ static void round_rows(void *ctx, size_t begin, size_t end, unsigned worker)
     (void)worker;
     const struct rounding *s = ctx;
     struct linear_in *in = s->in;
-    size_t k_pad = (in->k + s->kn->k_step - 1) / s->kn->k_step * s->kn->k_step;
+    size_t k_pad = padded(in, s->kn);
     for (size_t r = begin; r < end; r++) {
         const float *x = s->x + r * s->ldx;
         if (in->integer) {
@@ -141,7 +147,7 @@ static void split_rows(void *ctx, size_t begin, size_t end, unsigned worker)
     (void)worker;
     const struct rounding *s = ctx;
     struct linear_in *in = s->in;
-    size_t k_pad = (in->k + s->kn->k_step - 1) / s->kn->k_step * s->kn->k_step;
+    size_t k_pad = padded(in, s->kn);
     for (size_t r = begin; r < end; r++) {
         if (in->wide[r]) {
             s->kn->split_row(s->x + r * s->ldx, in->k, k_pad,
@@ -150,35 +156,35 @@ static void split_rows(void *ctx, size_t begin, size_t end, unsigned worker)
     }
 }
 
-int linear_in_set(struct linear_in *in, const struct kernels *kn,
-                  const float *x, size_t ldx, size_t n, bool integer, bool real,
-                  unsigned threads, struct err *e)
+int linear_in_reserve(struct linear_in *in, const struct kernels *kn, size_t n,
+                      bool integer, bool real, unsigned threads, struct err *e)
 {
     must(n < UINT32_MAX / 2);
-    size_t k_pad = (in->k + kn->k_step - 1) / kn->k_step * kn->k_step;
-    size_t ldq = column_stride(k_pad);
+    size_t ldq = column_stride(padded(in, kn));
     size_t ld = gemm_pad(in->k);
-    int rc = 0;
-    threads = threads > 0 ? threads : 1;
-    if (integer) {
-        in->scratch_size = linear_scratch(2 * n);
+    size_t row = real ? ld * sizeof(float) : 0; /* a decoded one */
+    int rc = grow_rows(in, n, e);
+    if (rc == 0 && integer) {
+        row = num_max(row, linear_scratch(2 * n));
         rc = grow(&in->q, &in->cap_q, 2 * n * ldq, sizeof(*in->q), e);
-    } else if (real) {
-        in->scratch_size = ld * sizeof(float); /* a decoded row */
-    }
-    if (rc == 0) {
-        rc = grow_rows(in, n, e);
     }
     if (rc == 0 && real) {
         rc = grow(&in->x, &in->cap_x, n * ld, sizeof(*in->x), e);
-        in->scratch_size =
-            in->scratch_size > ld * sizeof(float) ? in->scratch_size : ld * 4;
     }
-    in->scratch_size = (in->scratch_size + 63) & ~(size_t)63;
+    in->scratch_size = (row + 63) & ~(size_t)63;
     if (rc == 0) {
         rc = grow(&in->scratch, &in->cap_scratch, threads * in->scratch_size, 1,
                   e);
     }
+    return rc;
+}
+
+int linear_in_set(struct linear_in *in, const struct kernels *kn,
+                  const float *x, size_t ldx, size_t n, bool integer, bool real,
+                  unsigned threads, struct err *e)
+{
+    threads = threads > 0 ? threads : 1;
+    int rc = linear_in_reserve(in, kn, n, integer, real, threads, e);
     if (rc < 0) {
         return rc;
     }
@@ -186,8 +192,8 @@ int linear_in_set(struct linear_in *in, const struct kernels *kn,
     in->threads = threads;
     in->integer = integer;
     in->real = real;
-    in->ldq = ldq;
-    in->ldx = ld;
+    in->ldq = column_stride(padded(in, kn));
+    in->ldx = gemm_pad(in->k);
     struct rounding s = {.in = in, .kn = kn, .x = x, .ldx = ldx};
     size_t grain = ROUND_MIN / 2 / (in->k + 1) + 1;
     unsigned use = n * in->k < ROUND_MIN ? 1 : threads;

@@ -29,9 +29,14 @@
 /* n rows of k activations, made ready once for all products that read them. */
 struct linear_in;
 
-/* For rows of k elements; linear_in_set makes the room. */
+/* For rows of k elements; linear_in_reserve or linear_in_set make the room. */
 CHECKED int linear_in_new(size_t k, struct linear_in **ret, struct err *e);
 void linear_in_free(struct linear_in *x); /* NULL is fine */
+/* Room for n rows, so that linear_in_set allocates nothing for as many. Memory
+ * that was not used yet costs addresses only. Errors: NOMEM. */
+CHECKED int linear_in_reserve(struct linear_in *in, const struct kernels *kn,
+                              size_t n, bool integer, bool real,
+                              unsigned threads, struct err *e);
 /* Take rows x[r * ldx + i], r < n, i < k. integer and/or real say which forms
  * the coming products need (linear_wants_integer). NaN and infinity in a row
  * make its integer products NaN. threads: the most that linear_run will be

@@ -38,11 +38,11 @@ enum row_class {
 struct row_value {
     enum row_class class;
     const char *name;
-    size_t n;  /* elements of a row */
-    size_t ld; /* of the memory it lies in */
-    int root;  /* value whose memory this one is in; itself */
-    size_t at; /* first element in root's row */
-    int input; /* index of the model's input it is, or is a view of; -1 */
+    size_t n;     /* elements of a row */
+    size_t ld;    /* of the memory it lies in */
+    int root;     /* value whose memory this one is in; itself */
+    size_t at;    /* first element in root's row */
+    int input;    /* index of the model's input it is, or is a view of; -1 */
     size_t place; /* of a root: floats of all values before it, a row */
 };
 
@@ -75,7 +75,7 @@ struct row_norm {
     size_t width;
     float scale, mean, eps;
     float eps_peak, floor; /* of the form that divides by the peak */
-    const float *w; /* NULL: none; n_w elements, repeated */
+    const float *w;        /* NULL: none; n_w elements, repeated */
     size_t n_w;
     float gain; /* of what is multiplied behind */
 };
@@ -112,7 +112,8 @@ struct row_op {
     const char *name;
     int step; /* index in the plan; -1: made by a pass */
     int n_in, n_out;
-    int in[ROW_IN_MAX]; /* values; fixed ones are left out of the special forms */
+    int in[ROW_IN_MAX]; /* values; fixed ones are left out of the special forms
+                         */
     int out[ROW_OUT_MAX];
     size_t at[ROW_OUT_MAX]; /* ROW_VIEW: first element of each result */
     union {
@@ -141,20 +142,20 @@ struct row_program {
     struct kv_shape *shapes;     /* one a state */
     struct kv_pool *pool;        /* NULL without states */
     const struct kernels *kernels;
-    size_t floats; /* of a row's memory */
-    size_t rows_cap;
-    float *memory; /* rows_cap * floats */
+    size_t floats;   /* of a row's memory */
+    size_t rows_max; /* of a run */
+    float *memory;   /* rows_max * floats */
     int n_lins;
     struct row_lin { /* inputs of products, by length */
         size_t k;
         struct linear_in *in;
     } lins[ROW_LINS_MAX];
-    float *scratch; /* attend.c's */
-    const struct kv_table **tables; /* of each row; rows_cap */
+    float *scratch;                 /* attend.c's */
+    const struct kv_table **tables; /* of each row; rows_max */
     struct row_at {
         float *p;
         size_t ld;
-    } *base; /* of each root in this run */
+    } * base; /* of each root in this run */
 };
 
 /* --- row_make.c --- */
@@ -187,9 +188,9 @@ struct row_pass {
 /* In order; NULL name behind the last. */
 extern const struct row_pass row_passes[];
 
-int row_pass_views(struct row_program *p, struct err *e);  /* row_view.c */
-int row_pass_norm(struct row_program *p, struct err *e);   /* row_norm.c */
-int row_pass_rope(struct row_program *p, struct err *e);   /* row_rope.c */
+int row_pass_views(struct row_program *p, struct err *e); /* row_view.c */
+int row_pass_norm(struct row_program *p, struct err *e);  /* row_norm.c */
+int row_pass_rope(struct row_program *p, struct err *e);  /* row_rope.c */
 int row_pass_linear(struct row_program *p, struct err *e);
 int row_pass_elementwise(struct row_program *p, struct err *e);
 int row_pass_glu(struct row_program *p, struct err *e);
@@ -203,7 +204,6 @@ int row_pass_dead(struct row_program *p, struct err *e);
 CHECKED int row_place(struct row_program *p, struct err *e);
 
 /* --- row_run.c --- */
-
 
 CHECKED int row_run(struct row_program *p, const struct backend_rows *in,
                     struct backend_row_out *out, size_t n_out, struct err *e);

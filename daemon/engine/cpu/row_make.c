@@ -409,6 +409,24 @@ static int open_linears(struct row_program *p, struct err *e)
             f->integer = f->integer || integer;
             f->real = f->real || !integer;
         }
+        int rc = linear_in_reserve(f->in, p->kernels, p->rows_max, f->integer,
+                                   f->real, p->m->threads, e);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    return 0;
+}
+
+/* All that any run needs, so that none allocates: addresses, of which a run of
+ * n rows touches the first n / rows_max. */
+static int open_memory(struct row_program *p, struct err *e)
+{
+    size_t n = p->rows_max * p->floats + ROW_ALIGN;
+    p->memory = aligned_alloc(64, n * sizeof(*p->memory));
+    p->tables = calloc(p->rows_max, sizeof(const struct kv_table *));
+    if (p->memory == NULL || p->tables == NULL) {
+        return err_set(e, ERR_NOMEM, "values of %zu rows", p->rows_max);
     }
     return 0;
 }
@@ -479,7 +497,13 @@ int row_make(struct backend_model *m, struct row_program **ret,
         rc = row_place(p, e);
     }
     if (rc == 0 && no == NULL) {
+        size_t row = num_max(p->floats, 1) * sizeof(float);
+        p->rows_max = num_min(ENGINE_STEP_ROWS_MAX,
+                              num_max(ENGINE_ROWS_BYTES_MAX / row, 1));
         rc = open_linears(p, e);
+    }
+    if (rc == 0 && no == NULL) {
+        rc = open_memory(p, e);
     }
     if (rc == 0 && no == NULL) {
         rc = open_states(p, e);

@@ -136,7 +136,8 @@ static void binary_rows(void *ctx, size_t begin, size_t end, unsigned worker)
         size_t step[2];
         int k = 0;
         for (int i = 0; i < 2; i++) {
-            step[i] = f->fixed[i] != NULL && f->n_fixed[i] == 1 && n > 1 ? 0 : 1;
+            step[i] =
+                f->fixed[i] != NULL && f->n_fixed[i] == 1 && n > 1 ? 0 : 1;
             a[i] = f->fixed[i] != NULL ? f->fixed[i]
                                        : row_of(x->p, x->op->in[k++], r);
         }
@@ -155,9 +156,9 @@ static int run_linear(struct run_rows *x, struct err *e)
     const struct row_at *from = &p->base[p->v[x->op->in[0]].root];
     const struct row_at *to = &p->base[p->v[x->op->out[0]].root];
     float *y = row_of(p, x->op->out[0], 0);
-    int rc = linear_in_set(f->in, p->kernels, row_of(p, x->op->in[0], 0),
-                           from->ld, x->in->n, f->integer, f->real,
-                           p->m->threads, e);
+    int rc =
+        linear_in_set(f->in, p->kernels, row_of(p, x->op->in[0], 0), from->ld,
+                      x->in->n, f->integer, f->real, p->m->threads, e);
     if (rc < 0) {
         return rc;
     }
@@ -268,27 +269,7 @@ static int run_op(struct run_rows *x, struct err *e)
     return 0;
 }
 
-/* --- memory of a run --- */
-
-static int room(struct row_program *p, size_t rows, struct err *e)
-{
-    if (rows <= p->rows_cap) {
-        return 0;
-    }
-    float *m = aligned_alloc(64, (rows * p->floats + ROW_ALIGN) * sizeof(*m));
-    const struct kv_table **t = calloc(rows, sizeof(*t));
-    if (m == NULL || t == NULL) {
-        free(m);
-        free(t);
-        return err_set(e, ERR_NOMEM, "values of %zu rows", rows);
-    }
-    free(p->memory);
-    free(p->tables);
-    p->memory = m;
-    p->tables = t;
-    p->rows_cap = rows;
-    return 0;
-}
+/* --- where things are in a run --- */
 
 static const struct backend_row_out *wanted(const struct row_program *p,
                                             size_t k,
@@ -310,8 +291,8 @@ static void set_bases(struct row_program *p, const struct backend_rows *in,
 {
     const struct backend_model *m = p->m;
     for (int i = 0; i < p->n_values; i++) {
-        p->base[i] = (struct row_at){p->memory + p->v[i].place * in->n,
-                                     p->v[i].ld};
+        p->base[i] =
+            (struct row_at){p->memory + p->v[i].place * in->n, p->v[i].ld};
     }
     for (size_t k = 0; k < m->n_out; k++) {
         int slot = m->out_slot[k];
@@ -368,12 +349,9 @@ static int reserve(struct row_program *p, const struct backend_rows *in,
 int row_run(struct row_program *p, const struct backend_rows *in,
             struct backend_row_out *out, size_t n_out, struct err *e)
 {
-    must(in->n > 0 && in->n <= ENGINE_STEP_ROWS_MAX);
+    must(in->n > 0 && in->n <= p->rows_max);
     struct run_rows x = {.p = p, .in = in};
-    int rc = room(p, in->n, e);
-    if (rc == 0) {
-        rc = reserve(p, in, e);
-    }
+    int rc = reserve(p, in, e);
     if (rc < 0) {
         return rc;
     }

@@ -231,7 +231,7 @@ int row_predict(struct row_program *p, struct backend_state *s,
         int axis = p->t_axis_in[k];
         t.rows.n = axis >= 0 ? (size_t)m->in_now[k]->dims[axis] : t.rows.n;
     }
-    if (t.rows.n < 1 || t.rows.n > ENGINE_STEP_ROWS_MAX) {
+    if (t.rows.n < 1 || t.rows.n > p->rows_max) {
         return 1;
     }
     if (!take_room(p, &t)) {
