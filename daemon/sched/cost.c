@@ -17,11 +17,13 @@ static uint32_t slot_of(uint32_t rows)
     return i < COST_SLOTS ? i : COST_SLOTS - 1;
 }
 
-/* One measurement far above the others is the machine, not the step. */
-static double blend(double was, double us)
+/* One measurement far above the others is the machine, not the step; one below
+ * them is nothing else than the step. */
+static double blend(double was, double now)
 {
-    double v = us < 2 * was ? us : 2 * was;
-    return was > 0 ? was + COST_WEIGHT * (v - was) : us;
+    double v = now < 2 * was ? now : 2 * was;
+    double weight = now < was ? COST_LOWER : COST_HIGHER;
+    return was > 0 ? was + weight * (v - was) : now;
 }
 
 void cost_note(struct cost *c, uint32_t sampled, uint32_t prompt, double us)
@@ -32,7 +34,7 @@ void cost_note(struct cost *c, uint32_t sampled, uint32_t prompt, double us)
     if (prompt == 0) {
         uint32_t i = slot_of(sampled);
         c->us[i] = blend(c->us[i], us);
-        c->rows[i] = blend(c->rows[i], sampled);
+        c->rows[i] += c->rows[i] > 0 ? 0.2 * (sampled - c->rows[i]) : sampled;
         return;
     }
     /* Prompt rows are charged with what is beyond a step without them, if that
@@ -57,7 +59,7 @@ double cost_of(const struct cost *c, uint32_t sampled)
     uint32_t lo = at;
     uint32_t hi = at;
     double n = sampled;
-    if (c->us[at] > 0 && (at <= EXACT || c->rows[at] > 0)) {
+    if (c->us[at] > 0) {
         return c->us[at];
     }
     while (lo > 0 && c->us[lo] <= 0) {

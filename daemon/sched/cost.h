@@ -12,7 +12,8 @@
 #define COST_SLOTS  40u   /* up to 8 rows one each, then 4 for each doubling */
 #define COST_KEPT   128.0 /* prompt rows that their measured cost follows */
 #define COST_GUESS  16.0  /* a row more than ever measured: 1/16 of a step */
-#define COST_WEIGHT 0.2   /* of a new measurement */
+#define COST_HIGHER 0.2   /* weight of a measurement above the others */
+#define COST_LOWER  0.5   /* and of one below */
 
 struct cost {
     double us[COST_SLOTS]; /* of a step without prompt rows; 0 = unknown */

@@ -97,18 +97,20 @@ static uint32_t max_drafts(const struct sched *s, const struct sched_stream *x)
     return max;
 }
 
-/* One that is not worth it is tried at times: texts change, and machines. */
-static uint32_t trial(struct sched_stream *x, const struct width *w)
+/* One that is not worth it is tried at times, ever more rarely: texts change,
+ * and machines. */
+static uint32_t trial(struct sched_stream *x, struct width w)
 {
-    if (w->n > 0 || w->max == 0) {
-        return w->n;
+    if (w.n > 0 || w.max == 0) {
+        x->trial_at = w.n > 0 ? WIDTH_PROBE : x->trial_at;
+        return w.n;
     }
-    if (x->trial_at == 0) {
-        x->trial_at = WIDTH_PROBE;
+    if (++x->declined < x->trial_at) {
+        return 0;
     }
-    x->declined++;
-    return x->declined >= x->trial_at ? (uint32_t)num_min(w->max, WIDTH_TRIED)
-                                      : 0;
+    x->declined = 0;
+    x->trial_at = (uint32_t)num_min(2 * x->trial_at, WIDTH_PROBES);
+    return (uint32_t)num_min(w.max, WIDTH_TRIED);
 }
 
 /* Give the rows planned so far their drafts, `room` at most. */
@@ -146,7 +148,7 @@ static void add_drafts(struct forming *f, uint32_t room)
             w[i].n = few[some++].n;
         }
         struct sched_row *r = &s->plan.rows[i];
-        r->n_drafts = (uint32_t)num_min(trial(who[i], &w[i]), room);
+        r->n_drafts = (uint32_t)num_min(trial(who[i], w[i]), room);
         room -= r->n_drafts;
         s->plan.n_sampled += r->n_drafts;
     }
@@ -269,6 +271,8 @@ void form_step(struct sched *s, uint64_t now_us)
         plan_prefill(&f, s->conf.rows_step - s->plan.n_sampled);
     }
     bool plain = s->plan.n_prefill == 0 && s->plan.n_sampled == f.decoding;
-    s->since_plain = plain || s->plan.n_rows == 0 ? 0 : s->since_plain + 1;
+    if (s->plan.n_rows > 0) {
+        s->since_plain = plain ? 0 : s->since_plain + 1;
+    }
     s->turn++;
 }

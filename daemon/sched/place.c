@@ -38,9 +38,18 @@ void place_op(struct sched *s, enum sched_op_kind kind, uint32_t seq,
         (struct sched_op){.kind = kind, .seq = seq, .from = from, .n = n};
 }
 
+static void tell_loss(const struct sched *s, const struct sched_seq *q,
+                      uint32_t left)
+{
+    if (s->on_loss != NULL && q->computed - left > SCHED_TAIL) {
+        s->on_loss(s->on_loss_ctx, q);
+    }
+}
+
 void seq_close(struct sched *s, struct sched_seq *q)
 {
     if (q->opened) {
+        tell_loss(s, q, 0);
         place_op(s, SCHED_OP_CLOSE, q->id, 0, 0);
     }
     draft_fini(&q->index);
@@ -95,9 +104,7 @@ static struct sched_seq *best_seq(struct sched *s, const struct sched_stream *x,
     return best;
 }
 
-/* A free place, if need be by rule 5; never `keep`. NULL: all are owned. */
-static struct sched_seq *free_place(struct sched *s,
-                                    const struct sched_seq *keep)
+struct sched_seq *place_free(struct sched *s, const struct sched_seq *keep)
 {
     struct sched_seq *oldest = NULL;
     for (uint32_t i = 0; i < s->conf.seqs; i++) {
@@ -130,7 +137,7 @@ static struct sched_seq *choose(struct sched *s, const struct sched_stream *x,
     }
     struct sched_seq *q = NULL;
     if (!warm) {
-        q = free_place(s, worth ? best : NULL);
+        q = place_free(s, worth ? best : NULL);
         if (q == NULL && worth && best->owner == NULL) {
             warm = true;
         } else if (q == NULL) {
@@ -140,6 +147,7 @@ static struct sched_seq *choose(struct sched *s, const struct sched_stream *x,
     if (warm) {
         q = best;
         if (q->computed > n) {
+            tell_loss(s, q, n);
             place_op(s, SCHED_OP_TRUNCATE, q->id, 0, n);
         }
     } else {

@@ -36,6 +36,7 @@ void sched_init(struct sched *s, const struct sched_conf *c)
     s->conf.running = clamp(s->conf.running, 1, s->conf.seqs);
     s->conf.context = clamp(c->context, 1, MODEL_CONTEXT_MAX);
     s->conf.max_draft = clamp(c->max_draft, 0, ENGINE_DRAFTS_MAX);
+    s->since_plain = SCHED_FRESH; /* nothing is known: the first one is plain */
     s->conf.age_us = c->age_us == 0 ? SCHED_AGE_US : c->age_us;
     list_init(&s->waiting);
     list_init(&s->running);
@@ -93,7 +94,7 @@ int sched_add(struct sched *s, struct sched_stream *x, uint64_t now_us)
     x->n_accepted = 0;
     x->odds = (struct odds){0};
     x->declined = 0;
-    x->trial_at = 0;
+    x->trial_at = WIDTH_PROBE;
     x->foretold_at = 0;
     x->foretold_fits = x->n_prediction > 0;
     draft_init(&x->foretold, s->conf.ngram_min);
@@ -233,12 +234,6 @@ static void learn(struct sched *s, struct sched_stream *x,
     odds_note(&x->odds, r->kind, r->n_drafts, r->accepted, WIDTH_OWN);
     x->n_drafted += r->n_drafts;
     x->n_accepted += r->accepted;
-    if (r->accepted > 0) {
-        x->trial_at = WIDTH_PROBE;
-    } else if (x->declined >= x->trial_at && x->trial_at < WIDTH_PROBES) {
-        x->trial_at *= 2;
-    }
-    x->declined = 0;
 }
 
 static void row_done(struct sched *s, const struct sched_row *r)

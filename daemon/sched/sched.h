@@ -200,7 +200,12 @@ struct sched {
     uint32_t turn;        /* steps planned */
     uint32_t since_plain; /* steps since one without prompts and drafts */
     struct cost cost;
-    struct odds odds;       /* of all streams */
+    struct odds odds;              /* of all streams */
+    struct sched_stream restoring; /* owns what restore.h loads */
+    /* Set after sched_init, or NULL: a sequence is about to lose what it has
+     * computed, more than SCHED_TAIL tokens of it. */
+    void (*on_loss)(void *ctx, const struct sched_seq *q);
+    void *on_loss_ctx;
     struct sched_plan plan; /* of the step in flight */
 };
 

@@ -29,6 +29,8 @@ void seq_cut(struct sched_seq *q, uint32_t n);
 void seq_close(struct sched *s, struct sched_seq *q);
 void place_op(struct sched *s, enum sched_op_kind kind, uint32_t seq,
               uint32_t from, uint32_t n);
+/* A free place, if need be by rule 5; never `keep`. NULL: all are owned. */
+struct sched_seq *place_free(struct sched *s, const struct sched_seq *keep);
 /* Give x, which waits, a sequence with its timeline (rules 4 and 5). false:
  * all are owned. */
 bool place_take(struct sched *s, struct sched_stream *x, uint64_t now_us);

@@ -27,7 +27,7 @@ enum width_kind {
 #define WIDTH_GAIN   1.02  /* of tokens a second, at least */
 #define WIDTH_SLOWER 1.5   /* a step at most, by drafts, for who has none */
 #define WIDTH_PROBE  16u   /* steps without a draft until one is tried, */
-#define WIDTH_PROBES 512u  /* doubling up to this while none is accepted */
+#define WIDTH_PROBES 256u  /* doubling up to this while none is accepted */
 #define WIDTH_TRIED  2u    /* drafts of a trial */
 
 /* Accepted and refused drafts, the older the less. */

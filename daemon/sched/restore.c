@@ -1,0 +1,62 @@
+/* restore.c - see restore.h. A sequence being loaded is owned by a stream that
+ * is in no list, so no rule touches it, and has nothing computed, so none
+ * shares it. */
+#include "sched/restore.h"
+
+#include <string.h>
+
+#include "base/num.h"
+#include "sched/sched_impl.h"
+
+uint32_t sched_shared(const struct sched *s, const int32_t *tokens, uint32_t n)
+{
+    uint32_t best = 0;
+    for (uint32_t i = 0; i < s->conf.seqs; i++) {
+        const struct sched_seq *q = &s->seqs[i];
+        if (!q->used || !q->opened || q->failed || n == 0) {
+            continue;
+        }
+        uint32_t max = (uint32_t)num_min(q->computed, n - 1);
+        uint32_t k = 0;
+        while (k < max && q->tokens[k] == tokens[k]) {
+            k++;
+        }
+        best = k > best ? k : best;
+    }
+    return best;
+}
+
+int sched_restore_begin(struct sched *s)
+{
+    if (s->in_flight) {
+        return -1;
+    }
+    s->plan.n_ops = 0;
+    s->plan.n_rows = 0;
+    struct sched_seq *q = place_free(s, NULL);
+    if (q == NULL) {
+        return -1;
+    }
+    q->used = true;
+    q->opened = true;
+    q->owner = &s->restoring;
+    draft_init(&q->index, s->conf.ngram_min);
+    return (int)q->id;
+}
+
+void sched_restore_end(struct sched *s, uint32_t seq, const int32_t *tokens,
+                       uint32_t n, bool opened, uint64_t now_us)
+{
+    struct sched_seq *q = &s->seqs[seq];
+    must(seq < s->conf.seqs && q->owner == &s->restoring);
+    q->owner = NULL;
+    q->opened = opened;
+    q->failed = !opened || n == 0; /* sched_next closes it */
+    q->used_us = now_us;
+    if (!q->failed) {
+        seq_reserve(q, n);
+        memcpy(q->tokens, tokens, n * sizeof(*tokens));
+        q->n = n;
+        q->computed = n;
+    }
+}

@@ -1,0 +1,145 @@
+/* test_restore.c - sequences from files: nobody takes the place meanwhile, who
+ * comes then finds them warm; and who is about to lose much is told. */
+#include "../unit.h"
+#include "sched/restore.h"
+
+static int32_t tokens[64];
+static uint32_t lost_id, lost_n, n_lost;
+
+static void on_loss(void *ctx, const struct sched_seq *q)
+{
+    assert_ptr_equal(ctx, tokens);
+    assert_memory_equal(q->tokens, tokens, q->computed * sizeof(*tokens));
+    lost_id = q->id;
+    lost_n = q->computed;
+    n_lost++;
+}
+
+static struct sched open_sched(uint32_t seqs)
+{
+    struct sched s;
+    const struct sched_conf c = {.rows_seq = 64,
+                                 .rows_step = 64,
+                                 .seqs = seqs,
+                                 .running = seqs,
+                                 .queue = 4,
+                                 .context = 64};
+    for (int i = 0; i < 64; i++) {
+        tokens[i] = i + 1;
+    }
+    n_lost = 0;
+    sched_init(&s, &c);
+    return s;
+}
+
+/* Steps until there is nothing to do; no token is drawn. */
+static void settle(struct sched *s)
+{
+    const struct sched_plan *p = NULL;
+    while ((p = sched_next(s, 1)) != NULL) {
+        if (p->n_rows > 0) {
+            sched_done(s, 1000, 2);
+        }
+    }
+}
+
+static void test_found(void **state)
+{
+    (void)state;
+    struct sched s = open_sched(2);
+    assert_int_equal(sched_shared(&s, tokens, 50), 0);
+    int a = sched_restore_begin(&s);
+    assert_true(a >= 0);
+    assert_int_equal(s.plan.n_ops, 0);
+    assert_int_equal(sched_shared(&s, tokens, 50), 0);
+    assert_int_equal(sched_warm(&s), 0);
+    int b = sched_restore_begin(&s);
+    assert_true(b >= 0 && b != a);
+    assert_int_equal(sched_restore_begin(&s), -1); /* no place is left */
+    struct sched_stream x = {
+        .prompt = tokens, .n_prompt = 50, .reuse = true, .compute_only = true};
+    assert_int_equal(sched_add(&s, &x, 1), 0);
+    assert_null(sched_next(&s, 1)); /* nor for a stream */
+    sched_restore_end(&s, (uint32_t)a, tokens, 40, true, 5);
+    sched_restore_end(&s, (uint32_t)b, NULL, 0, true, 5);
+    assert_int_equal(sched_shared(&s, tokens, 50), 40);
+    assert_int_equal(sched_shared(&s, tokens, 40), 39); /* not the last */
+    const struct sched_plan *p = sched_next(&s, 6);
+    assert_non_null(p);
+    assert_int_equal(p->n_ops, 1); /* the empty one is closed */
+    assert_int_equal(p->ops[0].kind, SCHED_OP_CLOSE);
+    assert_int_equal(p->ops[0].seq, b);
+    assert_int_equal(p->n_rows, 1);
+    assert_int_equal(p->rows[0].position, 40);
+    assert_int_equal(p->rows[0].n, 10);
+    assert_int_equal(x.cached, 40);
+    assert_int_equal(sched_restore_begin(&s), -1); /* a step is out */
+    sched_done(&s, 1000, 7);
+    sched_remove(&s, &x, 8);
+    sched_fini(&s);
+}
+
+/* One that the engine does not have gets no CLOSE. */
+static void test_failed(void **state)
+{
+    (void)state;
+    struct sched s = open_sched(1);
+    int a = sched_restore_begin(&s);
+    assert_int_equal(a, 0);
+    sched_restore_end(&s, 0, tokens, 40, false, 5);
+    assert_null(sched_next(&s, 6));
+    assert_int_equal(sched_restore_begin(&s), 0); /* the place is free */
+    sched_restore_end(&s, 0, NULL, 0, false, 5);
+    sched_lost(&s);
+    sched_fini(&s);
+}
+
+static void test_loss(void **state)
+{
+    (void)state;
+    struct sched s = open_sched(1);
+    s.on_loss = on_loss;
+    s.on_loss_ctx = tokens;
+    struct sched_stream x = {
+        .prompt = tokens, .n_prompt = 50, .reuse = true, .compute_only = true};
+    assert_int_equal(sched_add(&s, &x, 1), 0);
+    settle(&s);
+    sched_remove(&s, &x, 3);
+    /* a few tokens less: nobody minds */
+    struct sched_stream y = {
+        .prompt = tokens, .n_prompt = 48, .reuse = true, .compute_only = true};
+    assert_int_equal(sched_add(&s, &y, 4), 0);
+    settle(&s);
+    sched_remove(&s, &y, 5);
+    assert_int_equal(n_lost, 0);
+    /* the place is taken: 48 tokens go */
+    assert_int_equal(sched_restore_begin(&s), 0);
+    assert_int_equal(s.plan.n_ops, 1);
+    assert_int_equal(s.plan.ops[0].kind, SCHED_OP_CLOSE);
+    assert_int_equal(n_lost, 1);
+    assert_int_equal(lost_n, 48);
+    assert_int_equal(lost_id, 0);
+    sched_restore_end(&s, 0, tokens, 60, true, 6);
+    /* cut to 20 in place, as there is no other: 40 go */
+    struct sched_stream z = {
+        .prompt = tokens, .n_prompt = 21, .reuse = true, .compute_only = true};
+    assert_int_equal(sched_add(&s, &z, 7), 0);
+    settle(&s);
+    assert_int_equal(n_lost, 2);
+    assert_int_equal(lost_n, 60);
+    assert_int_equal(z.cached, 20);
+    sched_remove(&s, &z, 8);
+    sched_lost(&s); /* they are lost already */
+    assert_int_equal(n_lost, 2);
+    sched_fini(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_found),
+        cmocka_unit_test(test_failed),
+        cmocka_unit_test(test_loss),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
