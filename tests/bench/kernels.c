@@ -73,10 +73,10 @@ static void one(const struct kernels *kn, enum weight_kind kind, size_t rows,
                 size_t k, size_t n, unsigned threads, float *x, float *y,
                 float *scale)
 {
-    size_t bytes = kind == WEIGHT_I4    ? rows * k / 2
-                   : kind == WEIGHT_I8  ? rows * k
-                   : kind == WEIGHT_F16 ? rows * k * 2
-                                        : rows * k * 4;
+    size_t bytes = kind == WEIGHT_I4 || kind == WEIGHT_ROWS ? rows * k / 2
+                   : kind == WEIGHT_I8                      ? rows * k
+                   : kind == WEIGHT_F16                     ? rows * k * 2
+                                                            : rows * k * 4;
     size_t count = n > 16 || getenv("HOT") != NULL ? 1 : STACK_BYTES / bytes;
     count = count > 0 ? count : 1;
     bool integer = kind == WEIGHT_I8 || kind == WEIGHT_I4;
@@ -93,11 +93,27 @@ static void one(const struct kernels *kn, enum weight_kind kind, size_t rows,
              0);
         set = now() - t0;
         for (size_t i = 0; i < count; i++) {
-            struct weight w = {.kind = kind,
-                               .rows = rows,
-                               .cols = k,
-                               .data = stack + i * bytes,
-                               .scale = scale};
+            const struct mil_const raw = {
+                .type = {.dtype = MIL_UINT4,
+                         .rank = 2,
+                         .dims = {(int64_t)rows, (int64_t)k}},
+                .data = stack + i * bytes
+            };
+            struct weight w = {
+                .kind = kind,
+                .rows = rows,
+                .cols = k,
+                .data = stack + i * bytes,
+                .scale = scale,
+ /* WEIGHT_ROWS: a table of 16 a row */
+                .type = raw.type,
+                .raw = &raw,
+                .lut = scale,
+                .lut_size = 16,
+                .vector = 1,
+                .block = {(int64_t)rows, (int64_t)k},
+                .grid = {1,             1         }
+            };
             struct linear_part p = {.w = &w, .y = y, .ldy = rows};
             double t = now();
             linear_run(&p, 1, in, kn, threads);
@@ -134,9 +150,10 @@ int main(int argc, char **argv)
         const char *name;
         enum weight_kind kind;
     } kinds[] = {
-        {"int8", WEIGHT_I8 },
-        {"int4", WEIGHT_I4 },
-        {"fp16", WEIGHT_F16}
+        {"int8", WEIGHT_I8  },
+        {"int4", WEIGHT_I4  },
+        {"fp16", WEIGHT_F16 },
+        {"lut4", WEIGHT_ROWS}
     };
     const struct kernels *kn = kernels_find(argc > 1 ? argv[1] : NULL);
     unsigned threads =
