@@ -15,9 +15,8 @@ static void on_loss(void *ctx, const struct sched_seq *q)
     n_lost++;
 }
 
-static struct sched open_sched(uint32_t seqs)
+static void open_sched(struct sched *s, uint32_t seqs)
 {
-    struct sched s;
     const struct sched_conf c = {.rows_seq = 64,
                                  .rows_step = 64,
                                  .seqs = seqs,
@@ -28,8 +27,7 @@ static struct sched open_sched(uint32_t seqs)
         tokens[i] = i + 1;
     }
     n_lost = 0;
-    sched_init(&s, &c);
-    return s;
+    sched_init(s, &c);
 }
 
 /* Steps until there is nothing to do; no token is drawn. */
@@ -46,7 +44,8 @@ static void settle(struct sched *s)
 static void test_found(void **state)
 {
     (void)state;
-    struct sched s = open_sched(2);
+    struct sched s;
+    open_sched(&s, 2);
     assert_int_equal(sched_shared(&s, tokens, 50), 0);
     int a = sched_restore_begin(&s);
     assert_true(a >= 0);
@@ -83,7 +82,8 @@ static void test_found(void **state)
 static void test_failed(void **state)
 {
     (void)state;
-    struct sched s = open_sched(1);
+    struct sched s;
+    open_sched(&s, 1);
     int a = sched_restore_begin(&s);
     assert_int_equal(a, 0);
     sched_restore_end(&s, 0, tokens, 40, false, 5);
@@ -97,7 +97,8 @@ static void test_failed(void **state)
 static void test_loss(void **state)
 {
     (void)state;
-    struct sched s = open_sched(1);
+    struct sched s;
+    open_sched(&s, 1);
     s.on_loss = on_loss;
     s.on_loss_ctx = tokens;
     struct sched_stream x = {
