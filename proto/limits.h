@@ -85,6 +85,7 @@
 #define STATE_ARRAYS_MAX     (2u * SHARDS_MAX) /* geometry entries of a file */
 #define STATE_BLOCK          64u /* positions: what a file holds a number of */
 #define STATE_BLOCK_MAX      MIB(256) /* bytes of one, all layers */
+#define CACHE_FILES_MAX      1024u /* saved states on disk */
 #define STATE_JOBS_MAX       16u /* saves and loads an engine has at once */
 #define ENGINE_STEP_MS       120000u /* one step; a hung engine is killed */
 
@@ -115,6 +116,7 @@
 #define STREAMS_MAX    32u  /* generations running in one engine */
 #define SESSIONS_MAX   64u  /* warm sequences of one engine */
 #define CHOICES_MAX    16u  /* n of one request */
+#define DRAFT_NGRAM_MAX 8u    /* tokens that have to stand there before */
 #define DRAFT_WINDOW   65536u /* tokens of a text that are indexed: 1 MiB */
 #define TEXT_QUEUE_MAX 512u /* pieces of work for the text thread */
 

@@ -37,6 +37,28 @@ static void histogram(struct buf *b, const char *name, const char *help,
                (unsigned long long)h->n);
 }
 
+/* Verified rows by the number of their drafts that were right. */
+static void acceptance(struct buf *b, const struct stats *t)
+{
+    const char *name = "speculation_accepted_per_row";
+    uint64_t n = 0;
+    buf_printf(b,
+               "# HELP aned_%s Right drafts of a row that had some.\n"
+               "# TYPE aned_%s histogram\n",
+               name, name);
+    for (size_t i = 0; i <= ENGINE_DRAFTS_MAX; i++) {
+        n += t->accepted[i];
+        buf_printf(b, "aned_%s_bucket{le=\"%zu\"} %llu\n", name, i,
+                   (unsigned long long)n);
+    }
+    buf_printf(b,
+               "aned_%s_bucket{le=\"+Inf\"} %llu\naned_%s_sum %llu\n"
+               "aned_%s_count %llu\n",
+               name, (unsigned long long)n, name,
+               (unsigned long long)t->accepted_tokens, name,
+               (unsigned long long)n);
+}
+
 static void put_http(struct buf *b, const struct server *s)
 {
     struct http_stats t = {0};
@@ -87,6 +109,11 @@ static void put_work(struct buf *b, const struct stats *t)
     counter(b, "steps_total", "Engine steps.", t->steps);
     counter(b, "step_sequences_total", "Sequences in those steps.",
             t->step_rows);
+    counter(b, "speculation_drafted_tokens_total", "Drafts verified.",
+            t->drafted_tokens);
+    counter(b, "speculation_accepted_tokens_total", "Of them accepted.",
+            t->accepted_tokens);
+    acceptance(b, t);
     counter(b, "engine_starts_total", "Engines started.", t->engine_starts);
     counter(b, "engine_restarts_total",
             "Engines started again after a crash, with streams open.",

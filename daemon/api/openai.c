@@ -243,6 +243,31 @@ static int read_messages(struct call *c, const struct json *j, struct err *e)
     return rc;
 }
 
+/* What the answer may look like: checked by params.c. */
+static int read_prediction(struct call *c, struct err *e)
+{
+    struct gen_req *q = gen_request(c->gen);
+    const struct json *v = c->p.prediction;
+    struct buf b;
+    if (v == NULL) {
+        return 0;
+    }
+    buf_init(&b, TEXT_BYTES_MAX);
+    if (json_str(v) != NULL) {
+        buf_puts(&b, json_str(v));
+    }
+    for (const struct json *part = json_first(v); part != NULL;
+         part = json_next(part)) {
+        buf_puts(&b, json_str(json_get(part, "text")));
+    }
+    q->guess = arena_strn(gen_arena(c->gen), b.p != NULL ? b.p : "", b.n);
+    q->guess_n = b.n;
+    c->p.prediction = NULL; /* borrowed from the request's tree */
+    int rc = buf_ok(&b) && q->guess != NULL ? 0 : no_memory(e);
+    buf_fini(&b);
+    return rc;
+}
+
 /* --- start --- */
 
 static struct call *call_new(struct http_req *r, bool chat)
@@ -301,10 +326,14 @@ static void start(struct http_req *r, bool chat)
     (void)snprintf(c->model, sizeof(c->model), "%s", m->name);
     c->gen = gen_new(c->srv, m, &call_sink, c);
     *gen_request(c->gen) = c->p.req;
+    gen_request(c->gen)->peer = (uint64_t)http_peer_pid(r);
     c->p.model = NULL; /* borrowed from j */
     rc = copy_stops(c, &e);
     if (rc == 0) {
         rc = chat ? read_messages(c, j, &e) : read_prompt(c, j, &e);
+    }
+    if (rc == 0) {
+        rc = read_prediction(c, &e);
     }
     json_free(j);
     if (rc != 0) {

@@ -166,6 +166,9 @@ static struct json *head(const struct call *c, const char *object)
     json_add_str(o, "object", object);
     json_add_int(o, "created", c->created);
     json_add_str(o, "model", c->model);
+    if (c->p.tier != NULL) {
+        json_add_str(o, "service_tier", c->p.tier);
+    }
     return o;
 }
 
@@ -179,6 +182,10 @@ static void put_usage(struct json *o, const struct call *c)
     json_add_int(x, "total_tokens", (int64_t)u.n_prompt + u.n_output);
     json_add_int(json_add_object(x, "prompt_tokens_details"), "cached_tokens",
                  (int64_t)u.n_cached);
+    struct json *d = json_add_object(x, "completion_tokens_details");
+    json_add_int(d, "accepted_prediction_tokens", (int64_t)u.n_accepted);
+    json_add_int(d, "rejected_prediction_tokens",
+                 (int64_t)u.n_drafted - u.n_accepted);
 }
 
 static void put_rate(struct json *o, const char *what, uint32_t n, uint64_t us)
@@ -208,6 +215,10 @@ static void put_timings(struct json *o, const struct call *c)
     json_add_num(x, "queue_ms", (double)queue / 1000);
     put_rate(x, "prompt", u.n_prompt - u.n_cached, first);
     put_rate(x, "predicted", u.n_output, rest);
+    if (u.n_drafted > 0) {
+        json_add_int(x, "draft_n", (int64_t)u.n_drafted);
+        json_add_int(x, "draft_n_accepted", (int64_t)u.n_accepted);
+    }
 }
 
 /* --- streams --- */
@@ -256,8 +267,11 @@ static bool text_event(struct call *c, uint32_t i, const char *text, size_t n)
     buf_clear(b);
     buf_printf(b,
                "data: {\"id\":\"%s\",\"object\":\"%s\",\"created\":%lld,"
-               "\"model\":\"%s\",\"choices\":[{\"index\":%u,%s",
-               c->id, chunk_object(c), (long long)c->created, c->model, i,
+               "\"model\":\"%s\",%s%s%s\"choices\":[{\"index\":%u,%s",
+               c->id, chunk_object(c), (long long)c->created, c->model,
+               c->p.tier != NULL ? "\"service_tier\":\"" : "",
+               c->p.tier != NULL ? c->p.tier : "",
+               c->p.tier != NULL ? "\"," : "", i,
                c->chat ? "\"delta\":{\"content\":" : "\"text\":");
     json_put_string(b, text, n);
     buf_printf(b, "%s,\"logprobs\":null,\"finish_reason\":null}]%s}\n\n",

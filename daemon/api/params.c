@@ -241,6 +241,47 @@ static int set_logprobs_n(struct params *p, const struct row *row,
     return rc;
 }
 
+/* {"type": "content", "content": text or parts of text}. */
+static int set_prediction(struct params *p, const struct row *row,
+                          const struct json *v, struct err *e)
+{
+    const char *type = json_str(json_get(v, "type"));
+    const struct json *c = json_get(v, "content");
+    bool ok = json_type(v) == JSON_OBJECT && json_count(v) == 2 &&
+              type != NULL && strcmp(type, "content") == 0 && c != NULL &&
+              (json_str(c) != NULL || json_type(c) == JSON_ARRAY);
+    const struct json *part =
+        ok && json_type(c) == JSON_ARRAY ? json_first(c) : NULL;
+    for (; part != NULL && ok; part = json_next(part)) {
+        const char *kind = json_str(json_get(part, "type"));
+        ok = kind != NULL && strcmp(kind, "text") == 0 &&
+             json_str(json_get(part, "text")) != NULL && json_count(part) == 2;
+    }
+    p->prediction = ok ? c : NULL;
+    return ok ? 0
+              : want(row, e,
+                     "{\"type\": \"content\", \"content\": a string or an "
+                     "array of text parts}");
+}
+
+/* OpenAI's: "flex" waits for others, "priority" for nobody. */
+static int set_tier(struct params *p, const struct row *row,
+                    const struct json *v, struct err *e)
+{
+    static const char *const tiers[] = {"default", "auto", "flex", "priority"};
+    const char *s = json_str(v);
+    for (size_t i = 0; s != NULL && i < countof(tiers); i++) {
+        if (strcmp(s, tiers[i]) == 0) {
+            p->tier = tiers[i < 2 ? 0 : i];
+            p->req.cls = i == 2   ? SCHED_CLASS_BATCH
+                         : i == 3 ? SCHED_CLASS_INTERACTIVE
+                                  : p->req.cls;
+            return 0;
+        }
+    }
+    return want(row, e, "one of auto, default, flex, priority");
+}
+
 /* --- fields that change nothing here --- */
 
 static int set_string(struct params *p, const struct row *row,
@@ -368,6 +409,8 @@ static const struct row rows[] = {
     {"tool_choice",           CHAT, only_no_tool,       0,     0,                   0                     },
     {"response_format",       CHAT, only_text,          0,     0,                   0                     },
     {"parallel_tool_calls",   CHAT, set_any_bool,       0,     0,                   0                     },
+    {"prediction",            BOTH, set_prediction,     0,     0,                   0                     },
+    {"service_tier",          BOTH, set_tier,           0,     0,                   0                     },
     {"user",                  BOTH, set_string,         0,     0,                   0                     },
     {"metadata",              CHAT, set_object,         0,     0,                   0                     },
     {"store",                 CHAT, set_any_bool,       0,     0,                   0                     },
@@ -433,6 +476,8 @@ int params_read(const struct json *j, unsigned dialect, struct params *p,
     p->req.sampling.repeat_last_n = 64; /* llama-server's */
     p->req.n = 1;
     p->req.reuse = true;
+    p->req.cls =
+        dialect == PARAMS_CHAT ? SCHED_CLASS_CHAT : SCHED_CLASS_INTERACTIVE;
     p->req.max_tokens = dialect == PARAMS_CHAT ? GEN_MAX_TOKENS : 16;
     int rc = 0;
     for (const struct json *c = json_first(j); c != NULL && rc == 0;

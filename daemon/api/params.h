@@ -19,9 +19,11 @@ struct params {
     bool logprobs; /* how many alternatives: req.sampling.logprobs */
     bool echo;
     bool seeded;
-    bool keeps;      /* keep_ms is said */
-    int64_t keep_ms; /* residency.h; < 0: no limit */
-    char param[64];  /* the field an error is about; "" none */
+    const struct json *prediction; /* its content, checked; borrowed */
+    const char *tier; /* service_tier as it is answered; NULL = absent */
+    bool keeps;       /* keep_ms is said */
+    int64_t keep_ms;  /* residency.h; < 0: no limit */
+    char param[64];   /* the field an error is about; "" none */
 };
 
 /* Fill p from the request object. Stop strings are borrowed from j.

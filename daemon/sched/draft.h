@@ -23,7 +23,7 @@
 #include "base/base.h"
 #include "proto/limits.h"
 
-#define DRAFT_LONG  8u  /* tokens of the longer n-gram */
+#define DRAFT_LONG  DRAFT_NGRAM_MAX /* tokens of the longer n-gram */
 #define DRAFT_TRIES 32u /* candidates looked at */
 #define DRAFT_MATCH 64u /* tokens compared, back from the end */
 

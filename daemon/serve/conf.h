@@ -42,9 +42,14 @@
         "needed.")                                                             \
     STR(engine, program, "",                                                   \
         "For tests: start this program as the engine instead of aned itself.") \
-    INT(speculation, max_draft, 0, 0, ENGINE_DRAFTS_MAX,                       \
-        "Drafted tokens per step at most; 0 turns speculation off. No draft\n" \
-        "source exists yet: every value behaves like 0.")                      \
+    INT(speculation, max_draft, 8, 0, ENGINE_DRAFTS_MAX,                       \
+        "Drafted tokens of one choice in a step at most; 0 turns "             \
+        "speculation\n"                                                        \
+        "off. Fewer are drafted where measured acceptance and step time say\n" \
+        "that more do not pay. Never changes an output.")                      \
+    INT(speculation, ngram_min, 3, 1, DRAFT_NGRAM_MAX,                         \
+        "Tokens that must have stood in the conversation before for what\n"    \
+        "followed them to be drafted.")                                        \
     INT(limits, queue, QUEUE_MAX, 1, 4096,                                     \
         "Choices waiting for one model; more are answered 503.")               \
     INT(limits, streams, STREAMS_MAX, 1, STREAMS_MAX,                          \

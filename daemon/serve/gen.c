@@ -88,6 +88,10 @@ const struct tokenizer *gen_tokenizer(const struct gen *g)
 void gen_get_usage(const struct gen *g, struct gen_usage *ret)
 {
     *ret = g->usage;
+    for (uint32_t i = 0; i < g->req.n; i++) {
+        ret->n_drafted += g->choices[i].run.n_drafted;
+        ret->n_accepted += g->choices[i].run.n_accepted;
+    }
 }
 
 /* Leave scheduler, waiters and counts; free unless the text thread has it. */
@@ -205,6 +209,11 @@ static int add_streams(struct gen *g, struct err *e)
         c->run.s.reuse = q->reuse || i > 0;
         c->run.s.compute_only = q->max_tokens == 0;
         c->run.s.after = i > 0 ? &g->choices[0].run.s : NULL;
+        c->run.s.cls = q->cls;
+        c->run.s.peer = q->peer;
+        c->run.s.max_new = q->max_tokens == GEN_MAX_TOKENS ? 0 : q->max_tokens;
+        c->run.s.prediction = g->work.guess_tokens;
+        c->run.s.n_prediction = (uint32_t)g->work.n_guess_tokens;
     }
     g->queued = rc == 0;
     for (uint32_t i = 0; i < q->n && rc == 0; i++) {
@@ -273,6 +282,8 @@ static int encode(struct gen *g, struct err *e)
     struct gen_req *q = &g->req;
     struct text_work *w = &g->work;
     w->done = on_encoded;
+    w->guess = q->guess;
+    w->guess_n = q->guess_n;
     switch (q->kind) {
     case GEN_TEXT:
         w->kind = TEXT_ENCODE;

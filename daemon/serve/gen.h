@@ -31,6 +31,10 @@ struct gen_req {
     uint32_t max_tokens;          /* of each choice; 0: the prompt only */
     bool ignore_eos;              /* end-of-generation tokens are never drawn */
     bool reuse;                   /* continue warm sequences */
+    enum sched_class cls;
+    uint64_t peer;     /* whose request it is, for fairness */
+    const char *guess; /* what the answer may look like; NULL: nothing */
+    size_t guess_n;
     size_t n_stops;
     const char *stops[STOP_STRINGS_MAX];
 };
@@ -56,6 +60,7 @@ struct gen_sink {
 
 struct gen_usage {
     uint32_t n_prompt, n_cached, n_output; /* output: all choices */
+    uint32_t n_drafted, n_accepted; /* verified drafts; output that was one */
     uint64_t created_us, started_us, first_us, last_us; /* 0 = not yet */
 };
 

@@ -229,6 +229,8 @@ static void make_runner(struct model *m)
         .streams = (uint32_t)c->limits_streams,
         .queue = (uint32_t)c->limits_queue,
         .sessions = (uint32_t)c->cache_sessions,
+        .max_draft = (uint32_t)c->speculation_max_draft,
+        .ngram_min = (uint32_t)c->speculation_ngram_min,
         .step_ms = (uint32_t)c->engine_step_ms,
         .state_bytes = m->grant_bytes,
     };

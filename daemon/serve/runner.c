@@ -102,7 +102,8 @@ static void fill_row(struct runner *r, size_t i, const struct sched_row *row)
     m->position = row->position;
     m->n_tokens = row->n;
     m->tokens = (int32_t *)(uintptr_t)row->tokens; /* only read by the codec */
-    m->n_drafts = 0;
+    m->n_drafts = row->n_drafts;
+    memcpy(m->drafts, row->drafts, row->n_drafts * sizeof(*m->drafts));
     m->sample = row->sample;
     m->out_index = x->n_out;
     m->n_prompt = x->s.n_prompt;
@@ -139,6 +140,28 @@ static void kick(struct runner *r)
     child_deadline(r->child, r->conf.step_ms);
 }
 
+/* The tokens of row i, until its stream leaves (and may be gone). */
+static void hand_out_row(struct runner *r, size_t i,
+                         const struct msg_row_done *d)
+{
+    struct sched_stream *s = sched_row_stream(&r->sched, i);
+    struct run_stream *x = stream_of(s);
+    uint32_t drafts = r->sched.plan.rows[i].n_drafts;
+    struct stats *st = r->conf.stats;
+    if (drafts > 0) {
+        st->drafted_tokens += drafts;
+        st->accepted_tokens += d->n_accepted;
+        st->accepted[d->n_accepted]++;
+        x->n_drafted += drafts;
+    }
+    for (uint32_t k = 0; k < d->n_tokens && sched_row_stream(&r->sched, i) == s;
+         k++) {
+        x->n_out++;
+        x->n_accepted += k < d->n_accepted;
+        x->events->on_token(x, &d->tokens[k]);
+    }
+}
+
 /* Hand out the results of the step that just came back. `codes` (n_rows) is 0
  * or the row's error; rows may be NULL when all failed. */
 static void hand_out(struct runner *r, const struct msg_row_done *rows,
@@ -148,6 +171,8 @@ static void hand_out(struct runner *r, const struct msg_row_done *rows,
     for (size_t i = 0; i < p->n_rows; i++) {
         if (codes[i] != 0) {
             sched_row_failed(&r->sched, i);
+        } else {
+            sched_row_accepted(&r->sched, i, rows[i].n_accepted);
         }
     }
     sched_done(&r->sched, us, now_us());
@@ -161,14 +186,28 @@ static void hand_out(struct runner *r, const struct msg_row_done *rows,
         if (codes[i] != 0) {
             x->events->on_fail(x, codes[i], msg);
         } else if (p->rows[i].sample) {
-            x->n_out++;
-            x->events->on_token(x, &rows[i].tokens[0]);
+            hand_out_row(r, i, &rows[i]);
         } else if (s->compute_only && sched_settled(s)) {
             x->events->on_computed(x);
         }
     }
     r->in_results = false;
     kick(r);
+}
+
+/* What an engine says of a row, against what it was asked. */
+static bool row_fits(const struct sched_row *r, const struct msg_row_done *d)
+{
+    bool fits = d->seq == r->seq;
+    if (d->error != 0) {
+        return fits;
+    }
+    fits = fits && d->n_accepted <= r->n_drafts &&
+           d->n_tokens == (r->sample ? d->n_accepted + 1 : 0);
+    for (uint32_t k = 0; fits && k < d->n_accepted; k++) {
+        fits = d->tokens[k].id == r->drafts[k];
+    }
+    return fits;
 }
 
 static void on_step_done(struct runner *r, const struct frame *f)
@@ -186,10 +225,8 @@ static void on_step_done(struct runner *r, const struct frame *f)
     int codes[STREAMS_MAX] = {0};
     bool fits = m.n_rows == p->n_rows;
     for (size_t i = 0; fits && i < p->n_rows; i++) {
-        const struct msg_row_done *d = &m.rows[i];
-        codes[i] = d->error;
-        fits = d->seq == p->rows[i].seq &&
-               (d->error != 0 || d->n_tokens == (p->rows[i].sample ? 1u : 0u));
+        codes[i] = m.rows[i].error;
+        fits = row_fits(&p->rows[i], &m.rows[i]);
     }
     if (!fits) {
         log_warn("engine_frame",
@@ -263,7 +300,9 @@ static void on_ready(struct runner *r, const struct frame *f)
                                .seqs = seqs_of(r, &m),
                                .running = r->conf.streams,
                                .queue = r->conf.queue,
-                               .context = m.context};
+                               .context = m.context,
+                               .max_draft = r->conf.max_draft,
+                               .ngram_min = r->conf.ngram_min};
         sched_init(&r->sched, &c);
         r->ready = m;
         r->ever_up = true;
@@ -395,6 +434,8 @@ int runner_add(struct runner *r, struct run_stream *x)
 {
     must(r->ever_up);
     x->n_out = 0;
+    x->n_drafted = 0;
+    x->n_accepted = 0;
     return sched_add(&r->sched, &x->s, now_us());
 }
 

@@ -22,7 +22,9 @@ struct run_stream; /* one choice; embedded in its owner */
 
 struct run_events {
     /* A token was drawn for x. The owner answers with sched_push (through
-     * runner_push) or runner_remove before it returns. */
+     * runner_push) or runner_remove before it returns. A step can draw several:
+     * they come one after the other, also when x is paused in between, and end
+     * when it is removed. */
     void (*on_token)(struct run_stream *x, const struct msg_token *t);
     /* compute_only: the prompt is done. The owner removes x. */
     void (*on_computed)(struct run_stream *x);
@@ -35,7 +37,9 @@ struct run_stream {
     const struct run_events *events;
     const struct msg_sampling *sampling; /* borrowed while in the runner */
     uint32_t choice;                     /* for the random numbers */
-    uint32_t n_out;                      /* tokens drawn so far, kept here */
+    /* kept here: tokens drawn so far, drafts verified, and of the tokens those
+     * that were drafts */
+    uint32_t n_out, n_drafted, n_accepted;
 };
 
 struct runner_conf {
@@ -43,7 +47,7 @@ struct runner_conf {
     struct stats *stats;
     const char *program; /* NULL: aned itself */
     const char *backend; /* borrowed, static life */
-    uint32_t threads, chunk, streams, queue, sessions;
+    uint32_t threads, chunk, streams, queue, sessions, max_draft, ngram_min;
     uint32_t step_ms;     /* deadline of a step; 0: ENGINE_STEP_MS */
     uint64_t state_bytes; /* budget of all sequences */
 };

@@ -162,6 +162,10 @@ static void run(struct work *work)
     case TEXT_OPEN:
         break;
     }
+    if (w->rc == 0 && w->guess != NULL) {
+        w->rc = tokenizer_encode(w->voc->tok, w->guess, w->guess_n, false,
+                                 &w->guess_tokens, &w->n_guess_tokens, &w->e);
+    }
 }
 
 /* --- loop --- */
@@ -193,5 +197,8 @@ void text_fini(struct text_work *w)
     free(w->tokens);
     w->tokens = NULL;
     w->n_tokens = 0;
+    free(w->guess_tokens);
+    w->guess_tokens = NULL;
+    w->n_guess_tokens = 0;
     buf_fini(&w->out);
 }

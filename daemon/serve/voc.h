@@ -46,6 +46,9 @@ struct text_work {
     const struct chat_message *messages; /* CHAT */
     size_t n_messages;
     bool add_generation;
+    const char
+        *guess; /* ENCODE, CHAT, OPEN: also this plain text; may be NULL */
+    size_t guess_n;
     const int32_t *ids; /* DECODE */
     size_t n_ids;
     /* results, owned by the caller after done */
@@ -53,6 +56,8 @@ struct text_work {
     struct err e;
     int32_t *tokens;
     size_t n_tokens;
+    int32_t *guess_tokens;
+    size_t n_guess_tokens;
     struct buf out; /* DECODE: text; CHAT: the rendered prompt */
     void (*done)(struct text_work *w); /* loop */
 };

@@ -87,6 +87,30 @@ static void values_arrive(void **state)
     assert_int_equal(p.req.sampling.logprobs, 5);
 }
 
+/* Who goes first is the dialect's to say, or the request's. */
+static void class_and_prediction(void **state)
+{
+    (void)state;
+    assert_int_equal(take("{}", PARAMS_CHAT), 0);
+    assert_int_equal(p.req.cls, SCHED_CLASS_CHAT);
+    assert_null(p.tier);
+    assert_int_equal(take("{\"service_tier\":\"auto\"}", PARAMS_COMPLETION), 0);
+    assert_int_equal(p.req.cls, SCHED_CLASS_INTERACTIVE);
+    assert_string_equal(p.tier, "default");
+    assert_int_equal(take("{\"service_tier\":\"flex\"}", PARAMS_COMPLETION), 0);
+    assert_int_equal(p.req.cls, SCHED_CLASS_BATCH);
+    assert_int_equal(take("{\"service_tier\":\"priority\"}", PARAMS_CHAT), 0);
+    assert_int_equal(p.req.cls, SCHED_CLASS_INTERACTIVE);
+    assert_string_equal(p.tier, "priority");
+    assert_int_equal(take("{\"prediction\":{\"type\":\"content\",\"content\":"
+                          "[{\"type\":\"text\",\"text\":\"a\"}]}}",
+                          PARAMS_CHAT),
+                     0);
+    assert_non_null(p.prediction);
+    assert_int_equal(take("{\"prediction\":null}", PARAMS_CHAT), 0);
+    assert_null(p.prediction);
+}
+
 /* R31: every field with every kind of value is taken or refused by name. */
 static void every_field_with_every_value(void **state)
 {
@@ -138,32 +162,39 @@ static void what_is_refused(void **state)
         unsigned dialect;
         int code;
     } rows[] = {
-        {"temperature",     "2.01",                       PARAMS_CHAT,       ERR_INVALID    },
-        {"temperature",     "\"1\"",                      PARAMS_CHAT,       ERR_INVALID    },
-        {"top_p",           "1.01",                       PARAMS_CHAT,       ERR_INVALID    },
-        {"n",               "0",                          PARAMS_CHAT,       ERR_INVALID    },
-        {"n",               "17",                         PARAMS_CHAT,       ERR_INVALID    },
-        {"max_tokens",      "-1",                         PARAMS_CHAT,       ERR_INVALID    },
-        {"max_tokens",      "1.5",                        PARAMS_CHAT,       ERR_INVALID    },
-        {"stop",            "\"\"",                       PARAMS_CHAT,       ERR_INVALID    },
-        {"stop",            "[1]",                        PARAMS_CHAT,       ERR_INVALID    },
-        {"logit_bias",      "{\"x\":1}",                  PARAMS_CHAT,       ERR_INVALID    },
-        {"logit_bias",      "{\"-1\":1}",                 PARAMS_CHAT,       ERR_INVALID    },
-        {"logit_bias",      "{\"1\":101}",                PARAMS_CHAT,       ERR_INVALID    },
-        {"logit_bias",      "{\"1\":true}",               PARAMS_CHAT,       ERR_INVALID    },
-        {"logit_bias",      "{\"99999999999\":1}",        PARAMS_CHAT,       ERR_INVALID    },
-        {"top_logprobs",    "21",                         PARAMS_CHAT,       ERR_INVALID    },
-        {"logprobs",        "21",                         PARAMS_COMPLETION, ERR_INVALID    },
-        {"logprobs",        "1",                          PARAMS_CHAT,       ERR_INVALID    },
-        {"stream_options",  "{\"x\":1}",                  PARAMS_CHAT,       ERR_UNSUPPORTED},
-        {"response_format", "{\"type\":\"json_object\"}", PARAMS_CHAT,
-         ERR_UNSUPPORTED                                                                    },
-        {"tools",           "[{}]",                       PARAMS_CHAT,       ERR_UNSUPPORTED},
-        {"suffix",          "\"x\"",                      PARAMS_COMPLETION, ERR_UNSUPPORTED},
-        {"best_of",         "2",                          PARAMS_COMPLETION, ERR_UNSUPPORTED},
-        {"grammar",         "\"x\"",                      PARAMS_COMPLETION, ERR_UNSUPPORTED},
-        {"messages",        "[]",                         PARAMS_COMPLETION, ERR_UNSUPPORTED},
-        {"prompt",          "\"x\"",                      PARAMS_CHAT,       ERR_UNSUPPORTED},
+        {"temperature",     "2.01",                                   PARAMS_CHAT,       ERR_INVALID    },
+        {"temperature",     "\"1\"",                                  PARAMS_CHAT,       ERR_INVALID    },
+        {"prediction",      "\"text\"",                               PARAMS_CHAT,       ERR_INVALID    },
+        {"prediction",      "{\"type\":\"content\"}",                 PARAMS_CHAT,       ERR_INVALID    },
+        {"prediction",      "{\"type\":\"content\",\"content\":[1]}", PARAMS_CHAT,
+         ERR_INVALID                                                                                    },
+        {"prediction",      "{\"type\":\"x\",\"content\":\"a\"}",     PARAMS_CHAT,
+         ERR_INVALID                                                                                    },
+        {"service_tier",    "\"slow\"",                               PARAMS_CHAT,       ERR_INVALID    },
+        {"top_p",           "1.01",                                   PARAMS_CHAT,       ERR_INVALID    },
+        {"n",               "0",                                      PARAMS_CHAT,       ERR_INVALID    },
+        {"n",               "17",                                     PARAMS_CHAT,       ERR_INVALID    },
+        {"max_tokens",      "-1",                                     PARAMS_CHAT,       ERR_INVALID    },
+        {"max_tokens",      "1.5",                                    PARAMS_CHAT,       ERR_INVALID    },
+        {"stop",            "\"\"",                                   PARAMS_CHAT,       ERR_INVALID    },
+        {"stop",            "[1]",                                    PARAMS_CHAT,       ERR_INVALID    },
+        {"logit_bias",      "{\"x\":1}",                              PARAMS_CHAT,       ERR_INVALID    },
+        {"logit_bias",      "{\"-1\":1}",                             PARAMS_CHAT,       ERR_INVALID    },
+        {"logit_bias",      "{\"1\":101}",                            PARAMS_CHAT,       ERR_INVALID    },
+        {"logit_bias",      "{\"1\":true}",                           PARAMS_CHAT,       ERR_INVALID    },
+        {"logit_bias",      "{\"99999999999\":1}",                    PARAMS_CHAT,       ERR_INVALID    },
+        {"top_logprobs",    "21",                                     PARAMS_CHAT,       ERR_INVALID    },
+        {"logprobs",        "21",                                     PARAMS_COMPLETION, ERR_INVALID    },
+        {"logprobs",        "1",                                      PARAMS_CHAT,       ERR_INVALID    },
+        {"stream_options",  "{\"x\":1}",                              PARAMS_CHAT,       ERR_UNSUPPORTED},
+        {"response_format", "{\"type\":\"json_object\"}",             PARAMS_CHAT,
+         ERR_UNSUPPORTED                                                                                },
+        {"tools",           "[{}]",                                   PARAMS_CHAT,       ERR_UNSUPPORTED},
+        {"suffix",          "\"x\"",                                  PARAMS_COMPLETION, ERR_UNSUPPORTED},
+        {"best_of",         "2",                                      PARAMS_COMPLETION, ERR_UNSUPPORTED},
+        {"grammar",         "\"x\"",                                  PARAMS_COMPLETION, ERR_UNSUPPORTED},
+        {"messages",        "[]",                                     PARAMS_COMPLETION, ERR_UNSUPPORTED},
+        {"prompt",          "\"x\"",                                  PARAMS_CHAT,       ERR_UNSUPPORTED},
     };
     for (size_t i = 0; i < countof(rows); i++) {
         print_message("# %s %s\n", rows[i].name, rows[i].value);
@@ -204,6 +235,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults),
         cmocka_unit_test(values_arrive),
+        cmocka_unit_test(class_and_prediction),
         cmocka_unit_test(every_field_with_every_value),
         cmocka_unit_test(what_is_refused),
         cmocka_unit_test(too_many_entries),

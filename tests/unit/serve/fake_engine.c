@@ -8,6 +8,7 @@
  * a line:
  *   lo, hi      tokens drawn are in [lo, hi)         default 3, vocab
  *   eos, eos_at draw `eos` when the timeline is this long
+ *   period      draw lo + length % period instead: text that repeats itself
  *   delay_us    sleep per step
  *   load_ms     sleep before ready
  *   t_max, batch_max, seqs_max
@@ -37,8 +38,8 @@ struct seq {
 };
 
 static struct {
-    long lo, hi, eos, eos_at, delay_us, load_ms, t_max, batch_max, seqs_max,
-        fail_load, crash_at, crash_once, hang_at, lie_at, refuse;
+    long lo, hi, period, eos, eos_at, delay_us, load_ms, t_max, batch_max,
+        seqs_max, fail_load, crash_at, crash_once, hang_at, lie_at, refuse;
     struct seq seqs[SEQS];
     uint32_t vocab, context;
     long steps;
@@ -62,6 +63,7 @@ static void set(const char *key, long v)
     } keys[] = {
         {"lo",         &g.lo        },
         {"hi",         &g.hi        },
+        {"period",     &g.period    },
         {"eos",        &g.eos       },
         {"eos_at",     &g.eos_at    },
         {"delay_us",   &g.delay_us  },
@@ -207,6 +209,9 @@ static int32_t draw(const struct seq *q, const struct msg_row *r)
     if (g.eos >= 0 && q->n >= (uint32_t)g.eos_at) {
         return (int32_t)g.eos;
     }
+    if (g.period > 0) {
+        return (int32_t)(g.lo + (long)q->n % g.period);
+    }
     for (uint32_t i = 0; i < q->n; i++) {
         h = (h ^ (uint32_t)q->t[i]) * 1099511628211u;
     }
@@ -229,6 +234,19 @@ static int holds(const struct seq *q, long t)
     return 0;
 }
 
+static void draw_token(const struct seq *q, const struct msg_row *r,
+                       struct msg_token *t)
+{
+    t->id = draw(q, r);
+    t->logprob = -0.25f;
+    t->n_top = r->sampling.logprobs;
+    for (uint32_t i = 0; i < t->n_top; i++) {
+        int32_t id = t->id + (int32_t)i;
+        t->top[i].id = id < (int32_t)g.vocab ? id : (int32_t)i;
+        t->top[i].logprob = -0.25f - (float)i;
+    }
+}
+
 static void do_row(const struct msg_row *r, struct msg_row_done *d)
 {
     *d = (struct msg_row_done){.seq = r->seq};
@@ -247,16 +265,19 @@ static void do_row(const struct msg_row *r, struct msg_row_done *d)
     if (!r->sample) {
         return;
     }
-    struct msg_token *t = &d->tokens[0];
-    d->n_tokens = 1;
-    t->id = draw(q, r);
-    t->logprob = -0.25f;
-    t->n_top = r->sampling.logprobs;
-    for (uint32_t i = 0; i < t->n_top; i++) {
-        int32_t id = t->id + (int32_t)i;
-        t->top[i].id = id < (int32_t)g.vocab ? id : (int32_t)i;
-        t->top[i].logprob = -0.25f - (float)i;
+    for (uint32_t k = 0;; k++) {
+        struct msg_row after = *r;
+        after.out_index += k;
+        draw_token(q, &after, &d->tokens[k]);
+        d->n_tokens = k + 1;
+        if (k >= r->n_drafts || q->n >= g.context ||
+            d->tokens[k].id != r->drafts[k]) {
+            break;
+        }
+        append(q, &r->drafts[k], 1);
+        d->n_accepted++;
     }
+    d->length = q->n;
 }
 
 static void do_step(const struct frame *f)

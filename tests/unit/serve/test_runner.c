@@ -138,7 +138,7 @@ static struct user *add_user(int32_t first, uint32_t n, uint32_t want)
 }
 
 /* Run all users to their end on an engine told `fake`. */
-static void run(const char *fake)
+static void run_drafting(const char *fake, uint32_t max_draft)
 {
     char path[128], program[1024];
     struct err e = {0};
@@ -153,6 +153,8 @@ static void run(const char *fake)
                             .streams = 8,
                             .queue = 8,
                             .sessions = 8,
+                            .max_draft = max_draft,
+                            .ngram_min = 2,
                             .state_bytes = 5500};
     struct runner_owner o = {.on_up = on_up, .on_down = on_down};
     t.r = runner_new(&c, dir, &o);
@@ -163,6 +165,11 @@ static void run(const char *fake)
     assert_int_equal(runner_state(t.r), RUNNER_DOWN);
     assert_int_equal(runner_pid(t.r), 0);
     runner_free(t.r);
+}
+
+static void run(const char *fake)
+{
+    run_drafting(fake, 0);
 }
 
 static int setup(void **state)
@@ -325,11 +332,53 @@ static void an_answer_to_another_step_ends_the_engine(void **state)
     assert_non_null(strstr(t.last.msg, "frame.malformed"));
 }
 
+/* Text that repeats itself takes fewer steps, and is the same text: to its end,
+ * over a crash, beside one that has no drafts. */
+static void drafts_change_no_token(void **state)
+{
+    (void)state;
+    struct user *a = add_user(10, 20, 24);
+    run_drafting("period 5\n", 8);
+    uint64_t fast = t.stats.steps;
+    int32_t out[24];
+    memcpy(out, a->out, sizeof(out));
+    assert_int_equal(a->n, 24);
+    assert_true(t.stats.accepted_tokens > 10);
+    /* those behind the last token that was wanted reach nobody */
+    assert_in_range(a->x.n_accepted, 10, t.stats.accepted_tokens);
+    assert_int_equal(t.stats.drafted_tokens, a->x.n_drafted);
+    assert_int_equal(a->x.n_out, 24);
+    char marker[128];
+    assert_true(file_join(marker, sizeof(marker), dir, "crashed"));
+    for (int i = 0; i < 2; i++) { /* slow, and with a crash in between */
+        assert_int_equal(teardown(state), 0);
+        assert_int_equal(setup(state), 0);
+        a = add_user(10, 20, 24);
+        struct user *b = add_user(10, 20, 7);
+        b->pause_at = 5;
+        t.restarts = 1;
+        run_drafting(i == 0 ? "period 5\n" : "period 5\ncrash_once 5\n",
+                     i == 0 ? 0 : 8);
+        assert_int_equal(a->n, 24);
+        assert_memory_equal(a->out, out, sizeof(out));
+        assert_int_equal(b->n, 7);
+        assert_memory_equal(b->out, out, 7 * sizeof(out[0]));
+        if (i == 0) {
+            assert_int_equal(t.stats.drafted_tokens, 0);
+            assert_true(t.stats.steps > fast + 10);
+        } else {
+            assert_int_equal(t.ups, 2);
+            assert_int_equal(remove(marker), 0);
+        }
+    }
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
         CASE(company_changes_no_token),
+        CASE(drafts_change_no_token),
         CASE(streams_live_through_a_crash),
         CASE(giving_up_fails_every_stream),
         CASE(a_refused_row_is_one_streams_own),
