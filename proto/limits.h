@@ -111,7 +111,12 @@
 #define HTTP_REPLY_MAX       MIB(64) /* bytes queued on one connection */
 #define HTTP_BODIES_MAX      MIB(256) /* request bodies of all connections */
 
+#define HTTP_KEEPALIVE_MS    15000u  /* silence of an event stream */
+
 /* --- serve --- */
+#define RESUME_MAX      64u    /* resumable streams; then 503 */
+#define RESUME_KEPT_MAX MIB(1) /* bytes of events kept of one */
+#define RESUME_S        120u   /* without a reader; also after its end */
 #define QUEUE_MAX      64u  /* generations waiting; then 503 */
 #define STREAMS_MAX    32u  /* generations running in one engine */
 #define SESSIONS_MAX   64u  /* warm sequences of one engine */

@@ -39,6 +39,8 @@ void api_jobs_list(struct http_req *r, const struct http_args *a);
 void api_job_get(struct http_req *r, const struct http_args *a);
 void api_job_cancel(struct http_req *r, const struct http_args *a);
 void api_job_events(struct http_req *r, const struct http_args *a);
+void api_stream(struct http_req *r, const struct http_args *a);
+void api_stream_cancel(struct http_req *r, const struct http_args *a);
 /* native_models.c */
 void api_models_list(struct http_req *r, const struct http_args *a);
 void api_model_get(struct http_req *r, const struct http_args *a);

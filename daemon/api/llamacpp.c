@@ -7,7 +7,12 @@
 void api_health(struct http_req *r, const struct http_args *a)
 {
     static const char ok[] = "{\"status\":\"ok\"}";
+    const struct server *s = http_ctx(r);
     (void)a;
+    if (s->draining) {
+        http_reply_error(r, ERR_UNAVAILABLE, "the daemon is stopping");
+        return;
+    }
     http_reply(r, 200, NULL, ok, sizeof(ok) - 1);
 }
 

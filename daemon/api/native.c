@@ -1,7 +1,8 @@
-/* native.c - /aned/v1: jobs. */
+/* native.c - /aned/v1: jobs and streams. */
 #include <stdlib.h>
 
 #include "api/api.h"
+#include "serve/resume.h"
 
 /* --- jobs --- */
 
@@ -154,7 +155,7 @@ void api_job_events(struct http_req *r, const struct http_args *a)
     f->watch.fn = on_job;
     http_stream_begin(r, 200, "text/event-stream");
     (void)send_job(f, j);
-    if (job_over(j)) {
+    if (job_over(j) || ((struct server *)http_ctx(r))->draining) {
         http_stream_end(r);
         free(f);
         return;
@@ -162,4 +163,45 @@ void api_job_events(struct http_req *r, const struct http_args *a)
     http_on_gone(r, follower_gone, f);
     http_stream_on_drain(r, follower_drained);
     job_watch(j, &f->watch);
+}
+
+/* --- resumable streams --- */
+
+/* Last-Event-ID as SSE has it, or ?from=N: what follows event N. */
+void api_stream(struct http_req *r, const struct http_args *a)
+{
+    struct server *s = http_ctx(r);
+    struct err e = {0};
+    char from[24];
+    const char *last = http_header(r, "last-event-id");
+    if (last == NULL) {
+        last = http_query(r, "from", from, sizeof(from));
+    }
+    uint64_t after = 0;
+    for (const char *p = last; p != NULL && *p != '\0'; p++) {
+        if (*p < '0' || *p > '9' || p - last >= 18) {
+            http_reply_error(r, ERR_INVALID,
+                             "Last-Event-ID: must be the number of an event");
+            return;
+        }
+        after = 10 * after + (uint64_t)(*p - '0');
+    }
+    int rc = resume_attach(s, a->v[0], after, r, &e);
+    if (rc != 0) {
+        http_reply_error(r, rc, e.msg);
+    }
+}
+
+void api_stream_cancel(struct http_req *r, const struct http_args *a)
+{
+    struct server *s = http_ctx(r);
+    if (resume_cancel(s, a->v[0]) != 0) {
+        http_reply_error(r, ERR_NOT_FOUND, "there is no such stream");
+        return;
+    }
+    struct json *o = json_object();
+    json_add_str(o, "id", a->v[0]);
+    json_add_str(o, "object", "aned.stream");
+    json_add_bool(o, "deleted", true);
+    api_reply(r, 200, o);
 }

@@ -194,6 +194,11 @@ void api_model_events(struct http_req *r, const struct http_args *a)
     v->watch.fn = on_model;
     http_stream_begin(r, 200, "text/event-stream");
     (void)send_model(v, m);
+    if (((struct server *)http_ctx(r))->draining) {
+        http_stream_end(r);
+        free(v);
+        return;
+    }
     http_on_gone(r, viewer_gone, v);
     http_stream_on_drain(r, viewer_drained);
     model_watch(m, &v->watch);

@@ -328,7 +328,14 @@ static void start(struct http_req *r, bool chat)
     *gen_request(c->gen) = c->p.req;
     gen_request(c->gen)->peer = (uint64_t)http_peer_pid(r);
     c->p.model = NULL; /* borrowed from j */
-    rc = copy_stops(c, &e);
+    if (c->p.resumable) {
+        struct resume_owner o = call_resume_owner;
+        o.ctx = c;
+        rc = resume_new(c->srv, c->id, r, &o, &c->resume, &e);
+    }
+    if (rc == 0) {
+        rc = copy_stops(c, &e);
+    }
     if (rc == 0) {
         rc = chat ? read_messages(c, j, &e) : read_prompt(c, j, &e);
     }
@@ -350,7 +357,12 @@ static void start(struct http_req *r, bool chat)
     if (c->p.keeps) {
         model_keep(m, c->p.keep_ms);
     }
-    http_on_gone(r, call_on_gone, c);
+    if (c->resume == NULL) {
+        http_on_gone(r, call_on_gone, c);
+    }
+    if (c->p.stream) {
+        http_stream_expect(r);
+    }
 }
 
 void api_completions(struct http_req *r, const struct http_args *a)

@@ -3,6 +3,7 @@
 
 #include "api/api.h"
 #include "api/params.h"
+#include "serve/resume.h"
 
 #define CALL_TEXT_MAX MIB(16) /* one choice's text, not streamed */
 
@@ -25,6 +26,7 @@ struct call {
     struct http_req *r;
     struct server *srv;
     struct gen *gen;
+    struct resume *resume; /* has the connection; NULL: r is ours */
     struct params p;
     bool chat;
     bool begun; /* the stream's head was sent */
@@ -40,6 +42,8 @@ struct call {
 extern const struct gen_sink call_sink;
 void call_on_gone(struct http_req *r, void *user);
 void call_on_drain(struct http_req *r, void *user);
+/* The same for a resumable stream. */
+extern const struct resume_owner call_resume_owner;
 void call_free(struct call *c);
 /* Answer an error before anything was sent; c is freed. */
 void call_refuse(struct call *c, int code, const char *param, const char *msg);

@@ -230,18 +230,40 @@ static const char *chunk_object(const struct call *c)
 
 static void begin(struct call *c)
 {
-    if (!c->begun) {
-        c->begun = true;
+    if (c->begun) {
+        return;
+    }
+    c->begun = true;
+    if (!http_stream_begun(c->r)) { /* not by a comment either */
         http_stream_begin(c->r, 200, "text/event-stream");
-        http_stream_on_drain(c->r, call_on_drain);
+    }
+    http_stream_on_drain(c->r, call_on_drain);
+}
+
+static bool put_event(struct call *c, const void *p, size_t n)
+{
+    if (c->resume != NULL) {
+        c->begun = true;
+        return resume_write(c->resume, p, n);
+    }
+    begin(c);
+    return http_stream_write(c->r, p, n);
+}
+
+static void end_events(struct call *c)
+{
+    if (c->resume != NULL) {
+        resume_end(c->resume);
+        c->resume = NULL;
+    } else {
+        http_stream_end(c->r);
     }
 }
 
 static bool send_out(struct call *c)
 {
-    begin(c);
     must(buf_ok(&c->out)); /* a token's text and its alternatives */
-    return http_stream_write(c->r, c->out.p, c->out.n);
+    return put_event(c, c->out.p, c->out.n);
 }
 
 /* Send o as one event and free it. false: the client is slow. */
@@ -423,8 +445,8 @@ static void end_stream(struct call *c)
         put_timings(o, c);
         (void)event(c, o);
     }
-    (void)http_stream_write(c->r, done, sizeof(done) - 1);
-    http_stream_end(c->r);
+    (void)put_event(c, done, sizeof(done) - 1);
+    end_events(c);
 }
 
 /* The error object, with the sizes a client needs after an overlong prompt. */
@@ -450,14 +472,24 @@ static struct json *error_json(const struct call *c, int code,
     return o;
 }
 
+/* Nothing was sent: the connection is ours again. */
+static void drop_resume(struct call *c)
+{
+    if (c->resume != NULL) {
+        resume_drop(c->resume);
+        c->resume = NULL;
+    }
+}
+
 static void on_done(void *ctx, int rc, const struct err *e)
 {
     struct call *c = ctx;
-    if (rc != 0 && !c->begun) {
+    if (rc != 0 && !c->begun && !http_stream_begun(c->r)) {
+        drop_resume(c);
         api_reply(c->r, err_http(rc), error_json(c, rc, NULL, e->msg));
     } else if (rc != 0) {
         (void)event(c, error_json(c, rc, NULL, e->msg));
-        http_stream_end(c->r);
+        end_events(c);
     } else if (c->p.stream) {
         end_stream(c);
     } else {
@@ -473,14 +505,31 @@ const struct gen_sink call_sink = {
     .on_done = on_done,
 };
 
-void call_on_drain(struct http_req *r, void *user)
+static void resume_drained(void *ctx)
 {
-    struct call *c = user;
-    (void)r;
+    struct call *c = ctx;
     if (c->gen != NULL) {
         gen_resume(c->gen);
     }
 }
+
+void call_on_drain(struct http_req *r, void *user)
+{
+    (void)r;
+    resume_drained(user);
+}
+
+static void resume_over(void *ctx)
+{
+    struct call *c = ctx;
+    c->resume = NULL;
+    call_on_gone(NULL, c);
+}
+
+const struct resume_owner call_resume_owner = {
+    .on_drain = resume_drained,
+    .on_over = resume_over,
+};
 
 void call_on_gone(struct http_req *r, void *user)
 {
@@ -495,6 +544,7 @@ void call_on_gone(struct http_req *r, void *user)
 
 void call_refuse(struct call *c, int code, const char *param, const char *msg)
 {
+    drop_resume(c);
     api_fail(c->r, code, param != NULL && param[0] != '\0' ? param : NULL, msg);
     call_free(c);
 }

@@ -376,6 +376,7 @@ static const struct row rows[] = {
     {"messages",              CHAT, set_elsewhere,      0,     0,                   0                     },
     {"prompt",                TEXT, set_elsewhere,      0,     0,                   0                     },
     {"stream",                BOTH, set_bool,           0,     0,                   OUR(stream)           },
+    {"resumable",             BOTH, set_bool,           0,     0,                   OUR(resumable)        },
     {"stream_options",        BOTH, set_stream_options, 0,     0,                   0                     },
     {"max_tokens",            BOTH, set_uint,           0,     MODEL_CONTEXT_MAX,   REQ(max_tokens)       },
     {"max_completion_tokens", CHAT, set_uint,           0,     MODEL_CONTEXT_MAX,
@@ -453,6 +454,10 @@ static int read_together(struct params *p, unsigned dialect,
         json_type(json_get(j, "stream_options")) != JSON_NULL) {
         (void)snprintf(p->param, sizeof(p->param), "stream_options");
         return err_set(e, ERR_INVALID, "stream_options: only with stream");
+    }
+    if (p->resumable && !p->stream) {
+        (void)snprintf(p->param, sizeof(p->param), "resumable");
+        return err_set(e, ERR_INVALID, "resumable: only with stream");
     }
     if (dialect == PARAMS_CHAT && !p->logprobs &&
         p->req.sampling.logprobs > 0) {

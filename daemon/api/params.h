@@ -16,7 +16,8 @@ struct params {
     struct gen_req req; /* sampling, n, max_tokens, stops, ... */
     const char *model;  /* borrowed from the request's tree; NULL = absent */
     bool stream, include_usage;
-    bool logprobs; /* how many alternatives: req.sampling.logprobs */
+    bool resumable; /* serve/resume.h */
+    bool logprobs;  /* how many alternatives: req.sampling.logprobs */
     bool echo;
     bool seeded;
     const struct json *prediction; /* its content, checked; borrowed */

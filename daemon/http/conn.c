@@ -39,6 +39,30 @@ static void arm(struct http_conn *c, uint64_t after_ms)
     must(uv_timer_start(&c->timer, on_timer, after_ms, 0) == 0);
 }
 
+/* Between the bytes of an answer: a client that hung up is looked for where
+ * reading would not tell, and an event stream is kept alive. */
+void conn_wait(struct http_conn *c)
+{
+    const struct http_req *r = c->req;
+    uint64_t every = c->srv->conf.keepalive_ms;
+    uint64_t next = UINT64_MAX;
+    if (c->state != CONN_BUSY || c->in_flight) {
+        return;
+    }
+    if (!c->reading && !c->eof) {
+        next = HUP_CHECK_MS;
+    }
+    if (r != NULL && r->events && every > 0) {
+        uint64_t silent = uv_now(c->srv->loop) - r->wrote_ms;
+        next = num_min(next, silent < every ? every - silent : 0);
+    }
+    if (next == UINT64_MAX) {
+        must(uv_timer_stop(&c->timer) == 0);
+    } else {
+        arm(c, next);
+    }
+}
+
 /* --- requests --- */
 
 static struct http_req *req_new(struct http_conn *c)
@@ -218,10 +242,7 @@ static void on_written(uv_write_t *w, int status)
     if (c->waiting.n > 0) {
         fly(c);
     } else if (c->state == CONN_BUSY) {
-        must(uv_timer_stop(&c->timer) == 0);
-        if (!c->reading && !c->eof) {
-            arm(c, HUP_CHECK_MS);
-        }
+        conn_wait(c);
     }
     if (c->state == CONN_BUSY) {
         drained(c);
@@ -309,6 +330,14 @@ static void run(struct http_conn *c)
     struct http_req *r = c->req;
     struct http_server *s = c->srv;
 
+    if (s->draining && r->msg.method == HTTP_M_POST) {
+        c->keep = false;
+        c->linger = 0;
+        c->state = CONN_BUSY;
+        s->stats.requests++;
+        http_reply_error(r, ERR_UNAVAILABLE, "the daemon is stopping");
+        return;
+    }
     s->stats.requests++;
     c->n_requests++;
     c->keep = r->msg.keep_alive && c->n_requests < HTTP_REQUESTS_MAX;
@@ -435,9 +464,7 @@ static void on_read(uv_stream_t *st, ssize_t n, const uv_buf_t *b)
     if (c->ahead.n >= HTTP_AHEAD_MAX) {
         must(uv_read_stop(st) == 0);
         c->reading = false;
-        if (!c->in_flight) {
-            arm(c, HUP_CHECK_MS);
-        }
+        conn_wait(c);
     }
 }
 
@@ -491,6 +518,22 @@ static void on_stall_timer(struct http_conn *c)
     arm(c, ms(c->srv->conf.times.stall, HTTP_STALL_MS));
 }
 
+/* A comment, which every reader of events passes over. */
+static void keep_alive(struct http_conn *c)
+{
+    static const char comment[] = ": keep-alive\n\n";
+    struct http_req *r = c->req;
+    uint64_t every = c->srv->conf.keepalive_ms;
+    if (r == NULL || !r->events || every == 0 ||
+        uv_now(c->srv->loop) - r->wrote_ms < every) {
+        return;
+    }
+    if (!r->streaming) {
+        http_stream_begin(r, 200, "text/event-stream");
+    }
+    (void)http_stream_write(r, comment, sizeof(comment) - 1);
+}
+
 static void on_timer(uv_timer_t *t)
 {
     struct http_conn *c = of_handle(t);
@@ -507,8 +550,9 @@ static void on_timer(uv_timer_t *t)
             on_stall_timer(c);
         } else if (!c->reading && hung_up(c)) {
             conn_close(c);
-        } else if (!c->reading) {
-            arm(c, HUP_CHECK_MS);
+        } else {
+            keep_alive(c);
+            conn_wait(c);
         }
         return;
     case CONN_FLUSH:

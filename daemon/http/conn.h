@@ -72,8 +72,10 @@ struct http_req {
     size_t body_counted; /* in srv->body_bytes */
     bool running;        /* the handler has it */
     bool streaming;
-    bool raw;    /* stream without chunks: HTTP/1.0 */
-    bool paused; /* http_stream_write said false */
+    bool raw;          /* stream without chunks: HTTP/1.0 */
+    bool paused;       /* http_stream_write said false */
+    bool events;       /* comments keep it alive */
+    uint64_t wrote_ms; /* uv_now() of its last bytes */
     void (*on_gone)(struct http_req *r, void *user);
     void (*on_drain)(struct http_req *r, void *user);
     void *user;
@@ -84,6 +86,8 @@ void conn_accept(struct http_server *s);
 void conn_close(struct http_conn *c);
 /* Append to what goes out and start a write when none is in flight. */
 void conn_write(struct http_conn *c, const void *p, size_t n);
+/* Nothing is being written: wait for whatever comes next. */
+void conn_wait(struct http_conn *c);
 size_t conn_queued(const struct http_conn *c);
 /* The answer is complete and queued: the request is freed. */
 void conn_answered(struct http_conn *c);

@@ -53,8 +53,10 @@ struct http_conf {
      * plain {"error":{"code","message","type"}}. Appends JSON to b. */
     void (*error_body)(const char *path, int code, const char *msg,
                        struct buf *b);
-    struct http_times times; /* tests shorten them */
-    size_t conns_max;        /* 0: HTTP_CONNS_MAX; always below RLIMIT_NOFILE */
+    struct http_times times;
+    unsigned keepalive_ms; /* silence of an event stream; then a comment is
+                              sent. 0: never */
+    size_t conns_max;      /* 0: HTTP_CONNS_MAX; always below RLIMIT_NOFILE */
 };
 
 struct http_stats { /* counters since start */
@@ -79,8 +81,9 @@ CHECKED int http_listen_fd(uv_loop_t *loop, int fd,
  * how many there are; they are fds HTTP_FD_FIRST and up. 0 when none. */
 #define HTTP_FD_FIRST 3
 int http_activated(void);
-/* Stop accepting; open requests go on, idle connections are closed, answers
- * say Connection: close. */
+/* Open requests go on, idle connections are closed, answers say Connection:
+ * close; a POST is answered 503. A socket handed over is not accepted from any
+ * more: what connects waits there for the next daemon. */
 void http_drain(struct http_server *s);
 /* Close everything; `closed` is called when the last handle is gone and the
  * memory is freed. Unlinks the socket it made. */
@@ -120,6 +123,10 @@ const char *http_error_type(int status);
 /* Streams: chunked. content_type "text/event-stream" or others. */
 void http_stream_begin(struct http_req *r, int status,
                        const char *content_type);
+/* The answer is going to be text/event-stream: a comment begins it when that
+ * takes longer than conf.keepalive_ms. */
+void http_stream_expect(struct http_req *r);
+bool http_stream_begun(const struct http_req *r);
 /* Returns false when the stream should pause: HTTP_OUT_HIGH bytes wait; `drain`
  * is called (loop, later) when below HTTP_OUT_LOW. Data is copied. */
 bool http_stream_write(struct http_req *r, const void *p, size_t n);

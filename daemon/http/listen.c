@@ -369,7 +369,9 @@ void http_drain(struct http_server *s)
 {
     must(s->magic == SERVER_MAGIC);
     s->draining = true;
-    stop_listening(s);
+    if (s->dir_fd < 0) {
+        stop_listening(s);
+    }
     LIST_EACH(l, &s->conns) {
         struct http_conn *c = container_of(l, struct http_conn, link);
         if (c->state == CONN_READ && c->req == NULL) {

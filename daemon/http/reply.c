@@ -206,6 +206,8 @@ void http_stream_begin(struct http_req *r, int status, const char *content_type)
     must(r != NULL && r->magic == REQ_MAGIC && !r->streaming);
     r->streaming = true;
     r->raw = r->msg.http10;
+    r->wrote_ms = uv_now(r->conn->srv->loop);
+    r->events = r->events || strcmp(content_type, "text/event-stream") == 0;
     r->conn->srv->stats.streams_open++;
     if (!alive(r)) {
         return;
@@ -216,6 +218,20 @@ void http_stream_begin(struct http_req *r, int status, const char *content_type)
     buf_fini(&head);
 }
 
+void http_stream_expect(struct http_req *r)
+{
+    must(r->magic == REQ_MAGIC && !r->streaming);
+    r->events = true;
+    r->wrote_ms = uv_now(r->conn->srv->loop);
+    conn_wait(r->conn);
+}
+
+bool http_stream_begun(const struct http_req *r)
+{
+    must(r->magic == REQ_MAGIC);
+    return r->streaming;
+}
+
 bool http_stream_write(struct http_req *r, const void *p, size_t n)
 {
     struct http_conn *c = r->conn;
@@ -224,6 +240,7 @@ bool http_stream_write(struct http_req *r, const void *p, size_t n)
     if (!alive(r) || n == 0 || r->msg.is_head) {
         return true; /* nothing will ever drain: on_gone comes */
     }
+    r->wrote_ms = uv_now(c->srv->loop);
     if (r->raw) {
         conn_write(c, p, n);
     } else {

@@ -22,6 +22,14 @@
          "Least important log line that is written to stderr.")                \
     INT(server, drain_ms, 8000, 0, 600000,                                     \
         "Milliseconds that open requests get to finish after SIGTERM.")        \
+    INT(http, keepalive_ms, HTTP_KEEPALIVE_MS, 0, 3600000,                     \
+        "Milliseconds an event stream may be silent; then a comment is "       \
+        "sent.\n"                                                              \
+        "0: never.")                                                           \
+    INT(http, stall_ms, HTTP_STALL_MS, 100, 3600000,                           \
+        "Milliseconds after which a client that reads nothing is cut off.")    \
+    INT(http, resume_s, RESUME_S, 1, 86400,                                    \
+        "Seconds that a resumable stream waits for its client to come back.")  \
     INT(engine, threads, 0, 0, ENGINE_THREADS_MAX,                             \
         "Threads of one engine. 0: as many as the machine has cores.")         \
     INT(engine, prefill_chunk, 0, 0, ENGINE_CHUNK_MAX,                         \

@@ -62,6 +62,13 @@ static void tell_watchers(struct model *m, bool last)
     }
 }
 
+void models_quiet(struct models *ms)
+{
+    LIST_EACH(l, &ms->all) {
+        tell_watchers(model_of(l), true);
+    }
+}
+
 void model_changed(struct model *m)
 {
     tell_watchers(m, false);

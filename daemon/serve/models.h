@@ -70,7 +70,7 @@ struct model_wait {
  * Embedded in who watches. */
 struct model_watch {
     struct list link;
-    /* last: the model is deleted; the watch is over. */
+    /* last: the model is deleted or the daemon stops; the watch is over. */
     void (*fn)(struct model_watch *w, struct model *m, bool last);
 };
 
@@ -119,6 +119,7 @@ CHECKED int model_delete(struct model *m, store_done_fn *done, void *ctx,
                          struct err *e);
 void model_watch(struct model *m, struct model_watch *w);
 void model_unwatch(struct model_watch *w);
+void models_quiet(struct models *ms); /* end all watches: the daemon stops */
 /* Load and pin those that [engine] preload names; after models_merge. */
 void models_preload(struct models *ms);
 /* Generation accounting. */

@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "serve/jobs.h"
+#include "serve/resume.h"
 
 #define FILES_SPARE   256u /* descriptors beside the connections */
 #define FILE_WORK_MAX 1024u
@@ -58,6 +59,8 @@ static int start_listening(struct server *s, const struct server_conf *c,
         .n_routes = c->n_routes,
         .ctx = s,
         .error_body = c->error_body,
+        .times = {.stall = (unsigned)c->conf.http_stall_ms},
+        .keepalive_ms = (unsigned)c->conf.http_keepalive_ms,
     };
     int n = http_activated();
     for (int i = 0; i < n && i < SERVER_LISTENERS_MAX; i++) {
@@ -118,6 +121,8 @@ static void on_http_closed(void *ctx)
     }
     s->n_http = 0;
     s->open = 2;
+    resumes_stop(s->resumes); /* they still generate */
+    s->resumes = NULL;
     if (s->jobs == NULL || s->models == NULL) { /* a start that failed */
         s->open = 1;
         on_part_closed(s);
@@ -157,6 +162,7 @@ static void on_drain(uv_timer_t *t)
     for (size_t i = 0; i < s->n_http; i++) {
         open += http_open_requests(s->http[i]);
     }
+    open += resumes_running(s->resumes);
     if (open == 0 || server_now_us() >= s->drain_until_us) {
         if (open > 0) {
             log_warn("drain_over", "requests=%zu are cut off", open);
@@ -177,6 +183,7 @@ static void server_stop(struct server *s)
         http_drain(s->http[i]);
     }
     jobs_quiet(s->jobs);
+    models_quiet(s->models);
     s->drain_until_us =
         server_now_us() + (uint64_t)s->conf.server_drain_ms * 1000;
     must(uv_timer_start(&s->drain, on_drain, 0, DRAIN_POLL_MS) == 0);
@@ -245,6 +252,7 @@ static int open_parts(struct server *s, const struct server_conf *c,
     if (rc != 0) {
         return rc;
     }
+    s->resumes = resumes_new(s);
     s->text = workq_new(&s->loop, TEXT_QUEUE_MAX);
     s->files = workq_new(&s->loop, FILE_WORK_MAX);
     sweep_staging(s);

@@ -2,9 +2,9 @@
  *
  *   server_run: config, home, store, listen -> loop -> drain -> closed
  *
- * SIGTERM or SIGINT stops accepting, ends event streams, stops the converter,
- * gives open requests conf.server_drain_ms and then closes everything; a
- * second signal closes at once.
+ * SIGTERM or SIGINT ends event streams of jobs and models, stops the converter,
+ * gives open requests conf.server_drain_ms and then closes everything; new work
+ * is answered 503 meanwhile. A second signal closes at once.
  * Thread: the loop thread owns every field.
  */
 #pragma once
@@ -20,6 +20,7 @@
 
 struct models;
 struct jobs;
+struct resumes;
 
 #define SERVER_LISTENERS_MAX 4 /* sockets handed over by LISTEN_FDS */
 
@@ -33,6 +34,7 @@ struct server {
     struct workq *files; /* publish and remove folders */
     struct models *models;
     struct jobs *jobs;
+    struct resumes *resumes; /* resume.h */
     size_t n_http;
     struct http_server *http[SERVER_LISTENERS_MAX];
     uv_signal_t sigterm, sigint;

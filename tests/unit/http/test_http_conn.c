@@ -90,6 +90,15 @@ static void flood(struct http_req *r, const struct http_args *a)
     more_flood(r, &t);
 }
 
+/* A stream of events that has nothing to say, before and after its head. */
+static void quiet(struct http_req *r, const struct http_args *a)
+{
+    (void)a;
+    http_on_gone(r, on_gone, &t);
+    http_stream_expect(r);
+    t.held = r;
+}
+
 static const struct http_route table[] = {
     {HTTP_M_GET,  "/hello",   hello,  0     },
     {HTTP_M_POST, "/echo",    echo,   1024  },
@@ -97,6 +106,7 @@ static const struct http_route table[] = {
     {HTTP_M_GET,  "/hang",    hang,   0     },
     {HTTP_M_GET,  "/stream",  stream, 0     },
     {HTTP_M_GET,  "/flood",   flood,  0     },
+    {HTTP_M_GET,  "/quiet",   quiet,  0     },
 };
 
 static int up(void **state)
@@ -117,6 +127,7 @@ static int up(void **state)
                   .idle = 300,
                   .stall = 300},
         .conns_max = 20,
+        .keepalive_ms = 60,
     };
     unit_ok(http_listen(&f->loop, f->path, &conf, &f->srv, &e), &e);
     *state = f;
@@ -445,6 +456,55 @@ static void test_back_pressure(void **state)
     buf_fini(&b);
 }
 
+/* Comments come while an event stream is silent, and only then. */
+static void test_keep_alive_comments(void **state)
+{
+    struct fix *f = *state;
+    struct buf b;
+    bool eof = false;
+    static const char req[] = "GET /quiet HTTP/1.1\r\n" H "\r\n";
+    static const char hang[] = "GET /hang HTTP/1.1\r\n" H "\r\n";
+    buf_init(&b, MIB(1));
+    int fd = dial(f->path);
+    assert_true(put(f, fd, req, sizeof(req) - 1));
+    turn(f, 20);
+    assert_false(http_stream_begun(t.held));
+    turn(f, 200);
+    assert_true(http_stream_begun(t.held));
+    for (int i = 0; i < 10; i++) { /* busy: no comment fits between */
+        (void)http_stream_write(t.held, "data: x\n\n", 9);
+        turn(f, 20);
+    }
+    http_stream_end(t.held);
+    get(f, fd, &b, "0\r\n\r\n", 1000, &eof);
+    assert_int_equal(strncmp(b.p, "HTTP/1.1 200 ", 13), 0);
+    assert_non_null(strstr(b.p, "Content-Type: text/event-stream\r\n"));
+    assert_in_range(count(b.p, ": keep-alive\n\n"), 2, 4);
+    assert_int_equal(count(b.p, "data: x\n\n"), 10);
+    const char *last = strstr(b.p, "data: x");
+    assert_null(strstr(last, ": keep-alive"));
+    (void)close(fd);
+
+    fd = dial(f->path); /* what is no event stream gets none */
+    assert_true(put(f, fd, hang, sizeof(hang) - 1));
+    turn(f, 200);
+    http_reply(t.held, 200, NULL, "{}", 2);
+    buf_clear(&b);
+    get(f, fd, &b, "{}", 1000, &eof);
+    assert_null(strstr(b.p, "keep-alive\n"));
+    assert_int_equal(t.gone, 0);
+    (void)close(fd);
+    turn(f, 5);
+
+    fd = dial(f->path); /* and a client that leaves during them is noticed */
+    assert_true(put(f, fd, req, sizeof(req) - 1));
+    turn(f, 150);
+    (void)close(fd);
+    turn(f, 20);
+    assert_int_equal(t.gone, 1);
+    buf_fini(&b);
+}
+
 static void test_many_connections(void **state)
 {
     struct fix *f = *state;
@@ -489,8 +549,26 @@ static void test_drain(void **state)
     http_drain(f->srv);
     get(f, idle, &b, NULL, 1000, &eof);
     assert_true(eof);
-    assert_int_equal(dial(f->path), -1);
     assert_int_equal(http_open_requests(f->srv), 1);
+    static const char post[] =
+        "POST /echo HTTP/1.1\r\n" H "Content-Length: 2\r\n\r\nhi";
+    int late = dial(f->path); /* new work is refused, questions are answered */
+    assert_true(put(f, late, post, sizeof(post) - 1));
+    buf_clear(&b);
+    get(f, late, &b, NULL, 1000, &eof);
+    assert_true(eof);
+    assert_int_equal(strncmp(b.p, "HTTP/1.1 503 ", 13), 0);
+    assert_non_null(strstr(b.p, "Retry-After: "));
+    assert_non_null(strstr(b.p, "Connection: close\r\n"));
+    (void)close(late);
+    late = dial(f->path);
+    assert_true(put(f, late, "GET /hello HTTP/1.1\r\n" H "\r\n", 32));
+    buf_clear(&b);
+    get(f, late, &b, NULL, 1000, &eof);
+    assert_true(eof);
+    assert_int_equal(strncmp(b.p, "HTTP/1.1 200 ", 13), 0);
+    (void)close(late);
+    buf_clear(&b);
     http_reply(t.held, 200, NULL, "{}", 2);
     get(f, fd, &b, NULL, 1000, &eof);
     assert_true(eof);
@@ -533,6 +611,7 @@ int main(void)
         T(test_answer_after_close),
         T(test_later_then_pipelined),
         T(test_back_pressure),
+        T(test_keep_alive_comments),
         T(test_many_connections),
         T(test_drain),
         T(test_close_with_open),

@@ -1,0 +1,323 @@
+"""Streams that meet the world: a client that never reads, a connection that is lost, a silent engine, a daemon that is told
+to stop."""
+import json
+import os
+import signal
+import socket
+import threading
+import time
+
+import httpx
+import pytest
+
+from conftest import SLOW_S, Daemon
+
+BODY = {"model": "demo", "prompt": "What is aned?", "max_tokens": 200, "stream": True, "ignore_eos": True, "seed": 7,
+        "temperature": 0.8}
+
+
+@pytest.fixture(scope="module")
+def home(aned, demo_gguf, tmp_path_factory):
+    top = tmp_path_factory.mktemp("streaming")
+    d = Daemon(aned, home=top / "home")
+    try:
+        assert d.convert(demo_gguf, "demo", context=512)["state"] == "done"
+    finally:
+        assert d.close() == 0
+    return top / "home"
+
+
+@pytest.fixture
+def serve(home, make_daemon, tmp_path):
+    def go(conf):
+        (tmp_path / "aned.conf").write_text(conf)
+        return make_daemon(home=home, args=["--config", str(tmp_path / "aned.conf")])
+    return go
+
+
+def until(what, seconds=10):
+    end = time.monotonic() + seconds * SLOW_S
+    while not what():
+        assert time.monotonic() < end, "it does not happen"
+        time.sleep(0.02)
+
+
+def status(d):
+    with d.http() as c:
+        return c.get("/aned/v1/status").json()
+
+
+def metric(d, name):
+    with d.http() as c:
+        for line in c.get("/metrics").text.splitlines():
+            if line.startswith(f"aned_{name} "):
+                return float(line.split()[1])
+    raise AssertionError(name)
+
+
+def said(events):
+    """The texts of the choices."""
+    text = {}
+    for _, j in events:
+        for x in j["choices"] if j else []:
+            text[x["index"]] = text.get(x["index"], "") + x["text"]
+    return text
+
+
+class Events:
+    """The events of a response: (id, data) pairs, comments counted, and whether [DONE] came."""
+
+    def __init__(self, response, stop_after=None):
+        self.got, self.comments, self.done, number = [], 0, False, None
+        assert response.status_code == 200, response.read()
+        for line in response.iter_lines():
+            if line.startswith(":"):
+                self.comments += 1
+            elif line.startswith("id: "):
+                number = int(line[4:])
+            elif line == "data: [DONE]":
+                self.done = True
+                self.got.append((number, None))
+            elif line.startswith("data: "):
+                j = json.loads(line[6:])
+                assert "error" not in j, j
+                self.got.append((number, j))
+            if stop_after is not None and len(self.got) >= stop_after:
+                return
+
+    @property
+    def text(self):
+        return said(self.got)
+
+
+def stream(d, stop_after=None, **more):
+    with d.http() as c, c.stream("POST", "/v1/completions", json={**BODY, **more}) as r:
+        return Events(r, stop_after)
+
+
+def resume(d, name, after=None, stop_after=None):
+    headers = {} if after is None else {"Last-Event-ID": str(after)}
+    with d.http() as c, c.stream("GET", f"/aned/v1/streams/{name}", headers=headers) as r:
+        return Events(r, stop_after)
+
+
+def raw_post(d, body):
+    """A connection that has asked, and reads nothing."""
+    s = socket.socket(socket.AF_UNIX)
+    s.connect(str(d.sock))
+    text = json.dumps(body).encode()
+    s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: aned\r\nContent-Type: application/json\r\n"
+              b"Content-Length: %d\r\n\r\n" % len(text) + text)
+    return s
+
+
+BIG = {"logprobs": 20, "max_tokens": 480, "n": 4}  # some MB: more than waits in a connection and its socket
+
+
+@pytest.mark.asan
+def test_who_never_reads_is_cut_off_and_hurts_nobody(serve):
+    d = serve(f"[http]\nstall_ms = {1000 * SLOW_S}\n")
+    alone = stream(d).text
+    before = d.rss_kib()
+    deaf = [raw_post(d, {**BODY, **BIG, "seed": i}) for i in range(4)]
+    until(lambda: status(d)["running"] == 16)
+    got = []
+    threads = [threading.Thread(target=lambda: got.append(stream(d).text)) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(60 * SLOW_S)
+    assert got == [alone] * 4
+    until(lambda: metric(d, "http_streams_stalled_total") == 4, 30)
+    until(lambda: status(d)["running"] == 0)
+    if SLOW_S == 1:
+        assert d.rss_kib() - before < 16 * 1024, "what waits for a reader is bounded"
+    for s in deaf:
+        s.close()
+
+
+def test_a_lost_connection_is_resumed(serve):
+    d = serve("")
+    want = stream(d)
+    assert want.done and want.got[0][0] is None, "no ids where nobody asked"
+    first = stream(d, stop_after=20, resumable=True)
+    name = first.got[0][1]["id"]
+    assert [n for n, _ in first.got] == list(range(1, 21))
+    got = list(first.got)
+    for more in (1, 30, 50):
+        part = resume(d, name, got[-1][0], more)
+        got += part.got
+    last = resume(d, name, got[-1][0])
+    assert last.done
+    got += last.got
+    assert [n for n, _ in got] == list(range(1, len(got) + 1)), "each event once, in order"
+    assert said(got) == want.text
+    again = resume(d, name)  # all of it, after its end
+    assert again.got == got
+    assert resume(d, name, len(got)).got == []
+    with d.http() as c:
+        assert c.get(f"/aned/v1/streams/{name}?from={len(got) - 1}").text.count("data:") == 1
+        assert c.get(f"/aned/v1/streams/{name}", headers={"Last-Event-ID": str(len(got) + 1)}).status_code == 400
+        assert c.get(f"/aned/v1/streams/{name}", headers={"Last-Event-ID": "x"}).status_code == 400
+        assert c.get("/aned/v1/streams/cmpl-nobody").status_code == 404
+        assert c.get(f"/aned/v1/streams/{want.got[0][1]['id']}").status_code == 404, "it was not resumable"
+        assert c.delete(f"/aned/v1/streams/{name}").status_code == 200
+        assert c.get(f"/aned/v1/streams/{name}").status_code == 404
+        r = c.post("/v1/completions", json={**BODY, "stream": False, "resumable": True})
+        assert r.status_code == 400 and r.json()["error"]["param"] == "resumable"
+
+
+@pytest.mark.asan
+def test_without_a_reader_it_waits_full_and_loses_nothing(serve):
+    d = serve("")
+    want = stream(d, **BIG)
+    first = stream(d, stop_after=3, resumable=True, **BIG)
+    name = first.got[0][1]["id"]
+    made = -1
+    while made != (made := metric(d, "output_tokens_total")):
+        time.sleep(0.3 * SLOW_S)
+    assert status(d)["running"] == 4 and made < 2 * 4 * 480, "it waits for its reader"
+    rest = resume(d, name, first.got[-1][0])
+    assert rest.done and said(first.got + rest.got) == want.text
+    with d.http() as c:
+        r = c.get(f"/aned/v1/streams/{name}")
+        assert r.status_code == 404 and "gone" in r.json()["error"]["message"], "the oldest half is not kept"
+
+
+def test_two_readers_the_newer_one_has_it(serve):
+    d = serve("")
+    with d.http() as c, c.stream("POST", "/v1/completions", json={**BODY, **BIG, "resumable": True}) as r:
+        lines = r.iter_lines()
+        name = next(json.loads(x[6:])["id"] for x in lines if x.startswith("data: "))
+        other = resume(d, name)
+        assert other.done and len(other.got) > 1000
+        assert sum(x == "data: [DONE]" for x in lines) == 0, "the older one ended early"
+
+
+def test_nobody_comes_back(serve):
+    d = serve("[http]\nresume_s = 1\n")
+    name = stream(d, stop_after=3, resumable=True, **BIG).got[0][1]["id"]
+    assert status(d)["running"] == 4
+    until(lambda: status(d)["running"] == 0)
+    with d.http() as c:
+        assert c.get(f"/aned/v1/streams/{name}").status_code == 404
+    name = stream(d, stop_after=3, resumable=True, **BIG).got[0][1]["id"]
+    with d.http() as c:
+        assert c.delete(f"/aned/v1/streams/{name}").status_code == 200
+    assert status(d)["running"] == 0
+
+
+def test_resumable_streams_are_bounded(serve):
+    d = serve("[limits]\nqueue = 100\n")
+    names = [stream(d, stop_after=1, resumable=True, **BIG).got[0][1]["id"] for _ in range(8)]
+    assert status(d)["running"] == 32
+    waiting = [raw_post(d, {**BODY, "resumable": True}) for _ in range(56)]
+    until(lambda: status(d)["queued"] == 56)
+    with d.http() as c:
+        r = c.post("/v1/completions", json={**BODY, "resumable": True})
+        assert r.status_code == 503 and r.headers["Retry-After"], r.text
+        assert "resumable" in r.json()["error"]["message"]
+        for s in waiting:
+            s.close()
+        for n in names:
+            assert c.delete(f"/aned/v1/streams/{n}").status_code == 200
+    until(lambda: status(d)["running"] == 0)
+
+
+@pytest.mark.asan
+def test_comments_keep_a_silent_stream_alive(serve):
+    d = serve("[http]\nkeepalive_ms = 100\n")
+    want = stream(d)
+    for resumable in (False, True):
+        engine = hold(d)
+        threading.Timer(1, os.kill, (engine, signal.SIGCONT)).start()
+        got = stream(d, resumable=resumable)
+        assert got.text == want.text and got.done
+        assert 3 <= got.comments <= 11
+
+
+def hold(d):
+    """Stop the engine, so that what runs goes on running."""
+    with d.http() as c:
+        engine = c.get("/aned/v1/models/demo").json()["engine"]["pid"]
+    os.kill(engine, signal.SIGSTOP)
+    return engine
+
+
+class Running(threading.Thread):
+    def __init__(self, d, **more):
+        super().__init__(daemon=True)
+        self.d, self.more, self.error = d, more, None
+        self.start()
+
+    def run(self):
+        try:
+            self.events = stream(self.d, **self.more)
+        except Exception as e:  # noqa: BLE001  (looked at by the test)
+            self.error = e
+
+
+class Follower(threading.Thread):
+    """Follows a model until the daemon ends that."""
+
+    def __init__(self, d):
+        super().__init__(daemon=True)
+        self.d, self.seen = d, 0
+        self.start()
+        until(lambda: self.seen > 0)
+
+    def run(self):
+        with self.d.http() as c, c.stream("GET", "/aned/v1/models/demo/events") as r:
+            for _ in r.iter_lines():
+                self.seen += 1
+
+
+def test_drain_lets_streams_finish_and_refuses_new_ones(serve):
+    d = serve("[server]\ndrain_ms = 60000\n")
+    want = stream(d).text
+    follow = Follower(d)
+    engine = hold(d)  # it cannot be over before all was looked at
+    t = Running(d)
+    until(lambda: status(d)["running"] + status(d)["queued"] == 1)
+    d.proc.send_signal(signal.SIGTERM)
+    until(lambda: status(d)["status"] == "draining")
+    with d.http() as x:
+        r = x.post("/v1/completions", json=BODY)
+        assert r.status_code == 503 and r.headers["Retry-After"] and "stopping" in r.json()["error"]["message"]
+        assert x.get("/health").status_code == 503
+    follow.join(10 * SLOW_S)
+    assert not follow.is_alive(), "who follows a model does not hold it up"
+    assert d.proc.poll() is None
+    os.kill(engine, signal.SIGCONT)
+    t.join(60 * SLOW_S)
+    assert t.error is None and t.events.done and t.events.text == want
+    assert d.proc.wait(30 * SLOW_S) == 0
+
+
+def test_a_second_sigterm_ends_at_once(serve):
+    d = serve("[server]\ndrain_ms = 600000\n")
+    stream(d)
+    stream(d, stop_after=5, resumable=True, **BIG)
+    hold(d)
+    t = Running(d)
+    until(lambda: status(d)["running"] + status(d)["queued"] == 5)
+    d.proc.send_signal(signal.SIGTERM)
+    until(lambda: status(d)["status"] == "draining")
+    began = time.monotonic()
+    d.proc.send_signal(signal.SIGTERM)
+    assert d.proc.wait(30 * SLOW_S) == 0
+    assert time.monotonic() - began < 5 * SLOW_S
+    t.join(10 * SLOW_S)
+    assert isinstance(t.error, (httpx.HTTPError, AssertionError)), t.error
+
+
+def test_the_drain_has_an_end(serve):
+    d = serve("[server]\ndrain_ms = 500\n")
+    stream(d)
+    hold(d)
+    t = Running(d)
+    until(lambda: status(d)["running"] + status(d)["queued"] == 1)
+    began = time.monotonic()
+    assert d.stop() == 0
+    assert 0.4 < time.monotonic() - began < 6 * SLOW_S
+    t.join(10 * SLOW_S)
