@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "base/crew.h"
@@ -30,8 +31,13 @@ static double now(void)
 
 static void *need(size_t n)
 {
-    void *p = aligned_alloc(64, (n + 63) & ~(size_t)63);
+    const size_t huge = (size_t)2 << 20;
+    n = (n + huge - 1) & ~(huge - 1);
+    void *p = aligned_alloc(huge, n);
     must(p != NULL);
+#if defined(MADV_HUGEPAGE)
+    (void)madvise(p, n, MADV_HUGEPAGE); /* as weights are mapped */
+#endif
     return p;
 }
 
@@ -143,7 +149,11 @@ int main(int argc, char **argv)
         {896,    896 },
         {4864,   896 },
         {896,    4864},
-        {151936, 896 }
+        {151936, 896 },
+        {1536,   640 },
+        {640,    1024},
+        {4096,   640 },
+        {640,    2048}
     };
     static const size_t ns[] = {1, 2, 4, 8, 16, 64, 512};
     static const struct {
