@@ -368,6 +368,30 @@ void api_model_delete(struct http_req *r, const struct http_args *a)
 
 /* --- status --- */
 
+static void put_counters(struct json *o, const struct stats *t)
+{
+    struct json *x = json_add_object(o, "counters");
+    json_add_int(x, "generations", (int64_t)t->generations);
+    json_add_int(x, "refused_busy", (int64_t)t->refused_busy);
+    json_add_int(x, "prompt_tokens", (int64_t)t->prompt_tokens);
+    json_add_int(x, "cached_tokens", (int64_t)t->cached_tokens);
+    json_add_int(x, "output_tokens", (int64_t)t->output_tokens);
+    json_add_int(x, "drafted_tokens", (int64_t)t->drafted_tokens);
+    json_add_int(x, "accepted_tokens", (int64_t)t->accepted_tokens);
+    json_add_int(x, "steps", (int64_t)t->steps);
+}
+
+static int64_t connections(const struct server *s)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < s->n_http; i++) {
+        struct http_stats t = {0};
+        http_get_stats(s->http[i], &t);
+        n += (int64_t)t.conns_open;
+    }
+    return n;
+}
+
 void api_status(struct http_req *r, const struct http_args *a)
 {
     struct server *s = http_ctx(r);
@@ -397,7 +421,9 @@ void api_status(struct http_req *r, const struct http_args *a)
     }
     json_add_int(o, "running", running);
     json_add_int(o, "queued", queued + (int64_t)workq_depth(s->text));
+    json_add_int(o, "connections", connections(s));
     json_add_int(o, "queue_limit", s->conf.limits_queue);
+    put_counters(o, &s->stats);
     struct json *mem = json_add_object(o, "memory");
     json_add_int(mem, "budget_bytes", (int64_t)models_budget(s->models));
     json_add_int(mem, "used_bytes", (int64_t)models_bytes(s->models));

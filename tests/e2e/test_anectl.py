@@ -11,7 +11,7 @@ import pytest
 
 from conftest import SLOW_S, TOP, Daemon
 
-COMMANDS = ["status", "convert", "jobs", "job", "cancel", "models", "show", "load", "unload", "rm", "run", "complete",
+COMMANDS = ["status", "ps", "top", "convert", "jobs", "job", "cancel", "models", "show", "load", "unload", "rm", "run", "complete",
             "tokenize", "detokenize", "completion"]
 QUESTION = "How do I list the models?"
 LONG = ["-t", "0", "--repeat-penalty", "0.1", "-n", "480"]  # goes on saying the same
@@ -113,6 +113,69 @@ def test_load_and_unload(ctl):
     assert ctl("unload", "demo").stdout == "demo ready\n"
     assert ctl.json("show", "demo")["state"] == "ready"
     assert ctl.json("unload", "demo")["state"] == "ready"
+
+
+def test_load_with_a_wish(ctl):
+    assert ctl.json("load", "demo", "--keep-alive", "1h30m")["keep_alive_ms"] == 5400_000
+    assert "in 1h" in ctl("ps").stdout
+    assert ctl.json("load", "demo", "--pin")["pinned"] is True
+    assert "pinned" in ctl("ps").stdout
+    m = ctl.json("load", "demo", "--unpin", "-k", "-1")
+    assert m["pinned"] is False and m["keep_alive_ms"] is None
+    assert "when needed" in ctl("ps").stdout
+    assert "keep_alive" in ctl("load", "demo", "-k", "soon", code=65).stderr
+    assert ctl.json("load", "demo", "-k", "1h")["keep_alive_ms"] == 3600_000
+
+
+def test_ps(ctl):
+    ctl("load", "demo")
+    head, row, memory = ctl("ps").stdout.splitlines()
+    assert head.split() == ["MODEL", "STATE", "PID", "MEMORY", "RESIDENT", "RUN", "WARM", "QUEUE", "LEAVES"]
+    assert row.split()[:3] == ["demo", "loaded", str(ctl.json("show", "demo")["engine"]["pid"])]
+    assert head.index("LEAVES") == row.index("in ") and memory.startswith("memory ")
+    ctl("unload", "demo")
+    assert ctl("ps").stdout.splitlines()[0] == "no model is loaded"
+    assert ctl.json("ps")["memory"]["used_bytes"] == 0
+
+
+def test_top_once(ctl):
+    p = ctl.start("top", "--once", "--interval", "1.5", "--json")
+    time.sleep(0.3 * SLOW_S)
+    ctl("complete", "demo", "What is aned?", "-n", "50", "-t", "0", "--repeat-penalty", "0.1")
+    out, err = p.communicate(timeout=30 * SLOW_S)
+    assert p.returncode == 0 and err == b"" and out.count(b"\n") == 1
+    j = json.loads(out)
+    r = j["rates"]
+    assert j["status"] == "ok" and 1.4 < r["seconds"] < 3 * SLOW_S
+    assert round(r["output_tokens_per_second"] * r["seconds"]) == 50
+    assert r["prompt_tokens_per_second"] > 0 and r["steps_per_second"] > 0 and 0 <= r["cached_share"] <= 1
+    text = ctl("top", "--once", "-i", "0.1").stdout
+    assert "0.0/s drawn" in text and "demo" in text and "\033" not in text and "memory" in text
+    assert ctl("ps").stdout.splitlines()[1] in text or "in " in text
+
+
+def test_top_live(ctl):
+    """On a terminal it draws a page of its own until Ctrl-C, and leaves the terminal as it was."""
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.execve(ctl.exe, [ctl.exe, "top", "-i", "0.1"], dict(ctl.env, TERM="xterm"))
+    seen = b""
+    end = time.monotonic() + 20 * SLOW_S
+    while seen.count(b"\033[H\033[J") < 3:
+        assert time.monotonic() < end
+        seen += os.read(fd, 65536)
+    os.kill(pid, signal.SIGINT)
+    while True:
+        try:
+            more = os.read(fd, 65536)
+        except OSError:
+            break
+        if not more:
+            break
+        seen += more
+    assert os.waitpid(pid, 0)[1] == 0
+    os.close(fd)
+    assert seen.startswith(b"\033[?1049h") and seen.rstrip().endswith(b"\033[?1049l") and b"sessions" in seen
 
 
 # --- converting ------------------------------------------------------------
