@@ -13,7 +13,7 @@ static uint32_t slot_of(uint32_t rows)
         octave++;
     }
     /* rows is in [8 << octave, 16 << octave) */
-    uint32_t i = EXACT + 4 * octave + ((rows >> (octave + 1)) & 3u);
+    uint32_t i = EXACT + 1 + 4 * octave + ((rows >> (octave + 1)) & 3u);
     return i < COST_SLOTS ? i : COST_SLOTS - 1;
 }
 
@@ -53,31 +53,57 @@ void cost_note(struct cost *c, uint32_t sampled, uint32_t prompt, double us)
     c->n_prompt = c->n_prompt * keep + n;
 }
 
+/* The next known slot from i on (by is 1 or -1); COST_SLOTS: none. */
+static uint32_t known(const struct cost *c, uint32_t i, int by)
+{
+    while (i < COST_SLOTS && c->us[i] <= 0) {
+        i = (uint32_t)((int)i + by); /* below 0: very large */
+    }
+    return i < COST_SLOTS ? i : COST_SLOTS;
+}
+
+/* What lies beyond the last known slot: on with what the last two say, never
+ * less than a quarter of it; a guess with one. */
+static double beyond(const struct cost *c, uint32_t near, int by, double n)
+{
+    uint32_t far = known(c, (uint32_t)((int)near + by), by);
+    double slope = c->us[near] / COST_GUESS;
+    if (far < COST_SLOTS) {
+        slope = (c->us[far] - c->us[near]) / (c->rows[far] - c->rows[near]);
+        slope = slope > 0 ? slope : 0;
+    }
+    double us = c->us[near] + slope * (n - c->rows[near]);
+    return us > c->us[near] / 4 ? us : c->us[near] / 4;
+}
+
 double cost_of(const struct cost *c, uint32_t sampled)
 {
     uint32_t at = slot_of(sampled);
-    uint32_t lo = at;
-    uint32_t hi = at;
-    double n = sampled;
-    if (c->us[at] > 0) {
+    uint32_t lo = known(c, at, -1);
+    uint32_t hi = known(c, at, 1);
+    if (lo == at) {
         return c->us[at];
     }
-    while (lo > 0 && c->us[lo] <= 0) {
-        lo--;
-    }
-    while (hi < COST_SLOTS - 1 && c->us[hi] <= 0) {
-        hi++;
-    }
-    bool below = c->us[lo] > 0;
-    bool above = c->us[hi] > 0;
-    if (below && above) {
-        double part = (n - c->rows[lo]) / (c->rows[hi] - c->rows[lo]);
+    if (lo < COST_SLOTS && hi < COST_SLOTS) {
+        double part = (sampled - c->rows[lo]) / (c->rows[hi] - c->rows[lo]);
         return c->us[lo] + part * (c->us[hi] - c->us[lo]);
     }
-    if (below) {
-        return c->us[lo] * (1 + (n - c->rows[lo]) / COST_GUESS);
+    if (lo == COST_SLOTS && hi == COST_SLOTS) {
+        return 0;
     }
-    return above ? c->us[hi] / (1 + (c->rows[hi] - n) / COST_GUESS) : 0;
+    return lo < COST_SLOTS ? beyond(c, lo, -1, sampled)
+                           : beyond(c, hi, 1, sampled);
+}
+
+bool cost_known(const struct cost *c, uint32_t sampled)
+{
+    return known(c, slot_of(sampled), -1) < COST_SLOTS;
+}
+
+double cost_most(const struct cost *c)
+{
+    uint32_t i = known(c, COST_SLOTS - 1, -1);
+    return i < COST_SLOTS ? c->rows[i] : 0;
 }
 
 double cost_prompt(const struct cost *c)

@@ -27,5 +27,9 @@ void cost_note(struct cost *c, uint32_t sampled, uint32_t prompt, double us);
 
 /* A step of `sampled` rows; 0 when none was ever measured. */
 double cost_of(const struct cost *c, uint32_t sampled);
+/* A step of so few rows was measured, or one of fewer. */
+bool cost_known(const struct cost *c, uint32_t sampled);
+/* The most rows of a step that was measured; 0 when none was. */
+double cost_most(const struct cost *c);
 /* What one prompt row adds; 0 when not known. */
 double cost_prompt(const struct cost *c);

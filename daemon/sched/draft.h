@@ -24,8 +24,8 @@
 #include "proto/limits.h"
 
 #define DRAFT_LONG  DRAFT_NGRAM_MAX /* tokens of the longer n-gram */
-#define DRAFT_TRIES 32u /* candidates looked at */
-#define DRAFT_MATCH 64u /* tokens compared, back from the end */
+#define DRAFT_TRIES 32u             /* candidates looked at */
+#define DRAFT_MATCH 64u             /* tokens compared, back from the end */
 
 struct draft_chain {
     uint32_t gram;  /* tokens of an n-gram */

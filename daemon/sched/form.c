@@ -36,6 +36,7 @@ static struct sched_row *add_row(struct forming *f, struct sched_stream *x,
     r->failed = false;
     r->accepted = 0;
     q->in_step = true;
+    x->row_turn = f->s->turn;
     return r;
 }
 
@@ -114,13 +115,13 @@ static uint32_t trial(struct sched_stream *x, struct width w)
 }
 
 /* Give the rows planned so far their drafts, `room` at most. */
-static void add_drafts(struct forming *f, uint32_t room)
+static void add_drafts(struct forming *f, uint32_t room, bool prompts)
 {
     struct sched *s = f->s;
     struct width w[STREAMS_MAX];
     struct sched_stream *who[STREAMS_MAX];
     size_t n = 0;
-    if (s->conf.max_draft == 0 || s->since_plain >= SCHED_FRESH) {
+    if (s->conf.max_draft == 0) {
         return;
     }
     for (size_t i = 0; i < s->plan.n_rows; i++) {
@@ -141,7 +142,7 @@ static void add_drafts(struct forming *f, uint32_t room)
             few[some++] = w[i];
         }
     }
-    width_choose(few, some, rows, room, &s->cost);
+    width_choose(few, some, rows, room, some < rows || prompts, &s->cost);
     some = 0;
     for (size_t i = 0; i < n; i++) {
         if (w[i].max > 0) {
@@ -154,27 +155,30 @@ static void add_drafts(struct forming *f, uint32_t room)
     }
 }
 
-/* One row for each stream that decodes, at most `max`; when not all fit, the
- * next step begins with those left out. */
-static void plan_decode(struct forming *f, uint32_t max)
+/* Who decodes next: the one whose last row is longest ago. */
+static struct sched_stream *next_decode(const struct forming *f)
 {
-    struct sched *s = f->s;
-    uint32_t skip =
-        s->n_running > max && s->n_running > 0 ? s->turn % s->n_running : 0;
-    for (unsigned round = 0; round < 2; round++) {
-        uint32_t i = 0;
-        LIST_EACH(l, &s->running) {
-            bool second_half = i++ >= skip;
-            struct sched_stream *x = stream_of(l);
-            if (second_half == (round == 0) && left(f, x) == 1 &&
-                f->decoding < max) {
-                add_row(f, x, 1);
-                f->decoding++;
-                f->hurry = f->hurry || x->cls != SCHED_CLASS_BATCH;
-            }
+    struct sched_stream *best = NULL;
+    LIST_EACH(l, &f->s->running) {
+        struct sched_stream *x = stream_of(l);
+        if (left(f, x) == 1 && !x->seq->in_step &&
+            (best == NULL || x->row_turn < best->row_turn)) {
+            best = x;
         }
     }
-    s->plan.n_sampled = f->decoding;
+    return best;
+}
+
+/* One row for each stream that decodes, at most `max`. */
+static void plan_decode(struct forming *f, uint32_t max)
+{
+    struct sched_stream *x = NULL;
+    while (f->decoding < max && (x = next_decode(f)) != NULL) {
+        add_row(f, x, 1);
+        f->decoding++;
+        f->hurry = f->hurry || x->cls != SCHED_CLASS_BATCH;
+    }
+    f->s->plan.n_sampled = f->decoding;
 }
 
 /* --- prompts --- */
@@ -201,6 +205,24 @@ static uint32_t rows_that_fit(const struct forming *f)
                                              : s->conf.rows_step;
 }
 
+/* Rule 2 between two prompts. */
+static bool prompt_before(const struct forming *f, const struct sched_stream *a,
+                          const struct sched_stream *b)
+{
+    bool due_a = f->now - a->row_us >= f->s->conf.age_us;
+    bool due_b = f->now - b->row_us >= f->s->conf.age_us;
+    if (due_a != due_b) {
+        return due_a;
+    }
+    if (due_a || a->cls != b->cls) {
+        return due_a ? a->row_us < b->row_us : a->cls < b->cls;
+    }
+    const struct sched_peer *pa = a->account;
+    const struct sched_peer *pb = b->account;
+    return pa->served < pb->served ||
+           (pa->served <= pb->served && a->number < b->number);
+}
+
 /* Whose prompt goes on next; NULL: all have their rows. */
 static struct sched_stream *next_prompt(const struct forming *f)
 {
@@ -210,12 +232,7 @@ static struct sched_stream *next_prompt(const struct forming *f)
         if (left(f, x) < 2 || x->seq->in_step) {
             continue;
         }
-        if (best == NULL || x->cls < best->cls) {
-            best = x;
-        } else if (x->cls == best->cls &&
-                   (x->account->served < best->account->served ||
-                    (x->account == best->account &&
-                     x->number < best->number))) {
+        if (best == NULL || prompt_before(f, x, best)) {
             best = x;
         }
     }
@@ -246,6 +263,15 @@ static void plan_prefill(struct forming *f, uint32_t room)
     }
 }
 
+/* What a step costs without prompts and drafts has to be known, and fresh. */
+static bool measures(const struct forming *f)
+{
+    const struct sched *s = f->s;
+    return f->decoding > 0 &&
+           (s->since_plain >= SCHED_FRESH ||
+            (s->since_plain > 0 && !cost_known(&s->cost, f->decoding)));
+}
+
 void form_step(struct sched *s, uint64_t now_us)
 {
     struct forming f = {.s = s, .now = now_us};
@@ -261,14 +287,11 @@ void form_step(struct sched *s, uint64_t now_us)
     }
     index_texts(s);
     plan_decode(&f, max);
-    add_drafts(&f, max - f.decoding);
-    /* What a step costs without prompts has to be known, and fresh. */
-    bool measure =
-        f.decoding > 0 && max > 1 &&
-        (s->since_plain >= SCHED_FRESH ||
-         (f.hurry && s->since_plain > 0 && cost_of(&s->cost, f.decoding) <= 0));
-    if (prefill && !measure) {
-        plan_prefill(&f, s->conf.rows_step - s->plan.n_sampled);
+    if (!measures(&f) || max < 2) {
+        add_drafts(&f, max - f.decoding, prefill);
+        if (prefill) {
+            plan_prefill(&f, s->conf.rows_step - s->plan.n_sampled);
+        }
     }
     bool plain = s->plan.n_prefill == 0 && s->plan.n_sampled == f.decoding;
     if (s->plan.n_rows > 0) {

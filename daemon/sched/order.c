@@ -165,6 +165,7 @@ static bool start(struct sched *s, struct sched_stream *x, bool kept,
     x->kept = kept;
     x->started_us = x->started_us == 0 ? now_us : x->started_us;
     x->waited_us += now_us - x->queued_us;
+    x->row_us = now_us;
     list_del(&x->link);
     list_push(&s->running, &x->link);
     s->n_waiting--;

@@ -85,6 +85,7 @@ int sched_add(struct sched *s, struct sched_stream *x, uint64_t now_us)
     x->started_us = 0;
     x->queued_us = now_us;
     x->waited_us = 0;
+    x->row_turn = 0;
     x->cached = 0;
     x->line = NULL;
     x->seq = NULL;
@@ -236,7 +237,8 @@ static void learn(struct sched *s, struct sched_stream *x,
     x->n_accepted += r->accepted;
 }
 
-static void row_done(struct sched *s, const struct sched_row *r)
+static void row_done(struct sched *s, const struct sched_row *r,
+                     uint64_t now_us)
 {
     struct sched_seq *q = &s->seqs[r->seq];
     struct sched_stream *x = q->owner;
@@ -257,6 +259,7 @@ static void row_done(struct sched *s, const struct sched_row *r)
         x->ahead = r->accepted;
         x->primed = x->primed || q->computed >= x->n_prompt;
         x->account->served += r->n;
+        x->row_us = now_us;
     }
 }
 
@@ -273,7 +276,7 @@ void sched_done(struct sched *s, uint64_t step_us, uint64_t now_us)
         if (r->failed) {
             q->failed = true;
         } else {
-            row_done(s, r);
+            row_done(s, r, now_us);
         }
         if (q->owner == NULL) {
             seq_cut(q, q->computed);

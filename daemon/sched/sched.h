@@ -13,8 +13,8 @@
  *       running streams, then the one served least; of one peer's streams the
  *       earlier deadline, then the one added first. At most conf.running run.
  *   (2) A step takes one row of every running stream that decodes, then rows
- *       of those that still compute their prompt, by class, then the peer
- *       served least, then the one added first.
+ *       of those that still compute their prompt: first who had none for
+ *       conf.age_us, then by class, the peer served least, and age.
  *   (3) Prompt rows of a step stay under conf.chunk and under what fits, by the
  *       measured cost of a row: a step may take SCHED_SLOWER times as long as
  *       one without them when streams of another class than batch decode,
@@ -122,6 +122,8 @@ struct sched_stream {
     uint64_t number; /* the order of sched_add */
     uint64_t added_us, started_us;
     uint64_t queued_us, waited_us; /* waiting since, and before that */
+    uint64_t row_us;               /* its last row, or its start */
+    uint64_t row_turn;             /* sched.turn then */
     uint32_t cached;               /* prompt tokens that were warm */
     int32_t *line; /* owned: the timeline of one that lost its place */
     uint32_t n_line;
@@ -197,7 +199,7 @@ struct sched {
     struct sched_peer *peers; /* n_peers places */
     uint32_t n_peers;
     bool in_flight;       /* a step is out */
-    uint32_t turn;        /* steps planned */
+    uint64_t turn;        /* steps planned */
     uint32_t since_plain; /* steps since one without prompts and drafts */
     struct cost cost;
     struct odds odds;              /* of all streams */

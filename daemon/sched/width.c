@@ -50,11 +50,12 @@ static struct width *best_next(struct width *w, size_t n, const double *next,
 /* Drafts are added in the order of what they bring, and the number with the
  * most tokens a microsecond is kept: steps of the cost do not stop it. */
 void width_choose(struct width *w, size_t n, uint32_t rows, uint32_t room,
-                  const struct cost *c)
+                  bool shared, const struct cost *c)
 {
     double next[STREAMS_MAX];
     uint32_t best[STREAMS_MAX] = {0};
     double known = cost_of(c, rows);
+    double most = 2 * cost_most(c) + 1; /* no leap into the unknown */
     double plain = known > 0 ? known : 1;
     double tokens = rows;
     double rate = tokens / plain * WIDTH_GAIN;
@@ -70,8 +71,9 @@ void width_choose(struct width *w, size_t n, uint32_t rows, uint32_t room,
             break;
         }
         double us = known > 0 ? cost_of(c, rows + k) : 1 + k / COST_GUESS;
-        if (n < rows && us > WIDTH_SLOWER * plain) {
-            break; /* others wait for it and have nothing of it */
+        if ((known > 0 && rows + k > most) ||
+            (shared && us > WIDTH_SLOWER * plain)) {
+            break;
         }
         x->n++;
         next[x - w] *= x->p;

@@ -51,6 +51,6 @@ struct width {
 
 /* Choose n for each of w, at most `room` together, in a step with `rows` others
  * whose logits are looked at (their own one included). Nothing measured: as if
- * a row cost little. */
+ * a row cost little. shared: others are in the step and have nothing of it. */
 void width_choose(struct width *w, size_t n, uint32_t rows, uint32_t room,
-                  const struct cost *c);
+                  bool shared, const struct cost *c);

@@ -265,20 +265,20 @@ static void width_follows_odds_and_cost(void **state)
     for (uint32_t rows = 1; rows <= 16; rows++) {
         cost_note(&c, rows, 0, 1000 + 20 * rows);
     }
-    width_choose(a, 1, 1, 64, &c);
+    width_choose(a, 1, 1, 64, false, &c);
     assert_int_equal(a[0].n, 8);
     a[0].p = 0.3; /* two bring 0.39 tokens for 4 % of a step, the next 0.03 */
-    width_choose(a, 1, 1, 64, &c);
+    width_choose(a, 1, 1, 64, false, &c);
     assert_in_range(a[0].n, 2, 4);
     a[0].p = 0.01;
-    width_choose(a, 1, 1, 64, &c);
+    width_choose(a, 1, 1, 64, false, &c);
     assert_int_equal(a[0].n, 0);
     a[0].p = 0.9;
-    width_choose(a, 1, 1, 3, &c); /* room */
+    width_choose(a, 1, 1, 3, false, &c); /* room */
     assert_int_equal(a[0].n, 3);
     /* The better odds get the rows, and who has no draft waits little. */
     a[1] = (struct width){.p = 0.5, .max = 8};
-    width_choose(a, 2, 2, 64, &c);
+    width_choose(a, 2, 2, 64, false, &c);
     assert_true(a[0].n > a[1].n && a[1].n > 0);
     for (uint32_t rows = 1; rows <= 16; rows++) {
         c = (struct cost){0};
@@ -286,9 +286,9 @@ static void width_follows_odds_and_cost(void **state)
         cost_note(&c, 16, 0, 3800); /* 200 a row */
     }
     a[0] = (struct width){.p = 0.99, .max = 8};
-    width_choose(a, 1, 2, 64, &c);
+    width_choose(a, 1, 2, 64, true, &c);
     assert_int_equal(a[0].n, 2);
-    width_choose(a, 1, 1, 64, &c);
+    width_choose(a, 1, 1, 64, false, &c);
     assert_int_equal(a[0].n, 8);
 }
 
@@ -301,7 +301,7 @@ static void width_sees_steps_of_the_cost(void **state)
     for (uint32_t rows = 1; rows <= 9; rows++) {
         cost_note(&c, rows, 0, rows <= 4 ? 1000 : 5000);
     }
-    width_choose(&a, 1, 1, 64, &c);
+    width_choose(&a, 1, 1, 64, false, &c);
     assert_int_equal(a.n, 3);
 }
 

@@ -1,0 +1,29 @@
+#!/usr/bin/env python3
+"""A scheduler as it must not be: mutate.py NAME SOURCES... OUT writes the source file that NAME is about with one thing
+changed, and fails when that thing is not there (then the table below has to follow the source)."""
+import pathlib
+import sys
+
+MUTANTS = {  # name: (file, what stands there once, what the mutant has instead)
+    "ageing": ("order.c", "waited >= s->conf.age_us", "waited >= UINT64_MAX"),
+    "fairness": ("order.c", "const struct sched_peer *pb = b->account;\n    if (a->cls",
+                 "const struct sched_peer *pb = a->account;\n    if (a->cls"),
+    "overtaking": ("order.c", "(!v->kept && v->cls > x->cls)", "(!v->kept && v->cls > x->cls + 1)"),
+    "paused": ("form.c", "return x->paused || sched_late(x, f->now)", "return sched_late(x, f->now)"),
+    "budget": ("form.c", "double fit = (goal - base) / row;", "double fit = 2 * (goal + base) / row;"),
+    "queue": ("sched.c", "s->n_waiting + s->n_running >= s->conf.queue", "s->n_waiting + s->n_running > s->conf.queue"),
+    "drafts": ("sched.c", "x->ahead = r->accepted;", "x->ahead = 0;"),
+    "prefix": ("place.c", "while (n < max && q->tokens[n] == line[n]) {",
+               "while (n < max && (q->tokens[n] == line[n] || n % 32 == 31)) {"),
+}
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--list"]:
+        print(*(f"{name}:{row[0]}" for name, row in MUTANTS.items()))
+        sys.exit(0)
+    name, source, out = sys.argv[1:]
+    text = pathlib.Path(source).read_text()
+    file, old, new = MUTANTS[name]
+    if pathlib.Path(source).name != file or text.count(old) != 1:
+        sys.exit(f"mutant {name}: {file} has {text.count(old)} times: {old}")
+    pathlib.Path(out).write_text(text.replace(old, new))

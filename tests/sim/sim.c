@@ -1,0 +1,654 @@
+/* sim.c - see sim.h. Everything is decided by one stream of random numbers, so
+ * a seed is a whole history. A broken rule ends it by longjmp. */
+#include "sim.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "base/num.h"
+
+#define CTX     160u
+#define CLIENTS 40u
+#define SEQS    12u
+#define ROUNDS  600
+
+/* A timeline: the engine has one a sequence, and each client its own. */
+struct line {
+    uint32_t n;
+    int32_t t[CTX + 1];
+    uint64_t h[CTX + 2]; /* h[i] is a hash of the first i tokens */
+};
+
+struct client {
+    struct sched_stream x;
+    bool live, stalled;
+    struct line line;
+    int32_t guess[64];
+    uint32_t want, got;
+    uint64_t back_us;   /* when it reads again */
+    uint64_t place_us;  /* since when it runs */
+    uint64_t waited_us; /* since it last ran, as far as it could have started */
+    uint32_t ahead;     /* who was before it when it began to wait */
+    uint64_t row_us;    /* its last row, and calls without one since */
+    uint32_t calls;
+    enum sched_phase was;
+};
+
+enum mode { ANYTHING, CROWD, PEERS, MODES };
+
+struct sim {
+    uint64_t rnd, now;
+    uint64_t marked, passed; /* the round before began then, and took */
+    struct sched s;
+    struct client c[CLIENTS];
+    struct {
+        bool open;
+        struct line line;
+    } e[SEQS];
+    enum mode mode;
+    double base, row, prompt; /* what steps cost, us */
+    double noise;
+    bool spikes, crashes, failures, leavers;
+    uint64_t age, longest_step, longest_place;
+    double served[2];
+    bool counting; /* for the fairness of peers */
+    unsigned steps, decoded;
+    FILE *trace;
+    struct sim_result *ret;
+    jmp_buf out;
+};
+
+static struct sim m; /* one at a time; too large for a stack */
+
+static uint32_t rnd(uint32_t n)
+{
+    m.rnd = m.rnd * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(m.rnd >> 33) % n;
+}
+
+static bool one_in(uint32_t n)
+{
+    return rnd(n) == 0;
+}
+
+static void note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+static void note(const char *fmt, ...)
+{
+    va_list ap;
+    if (m.trace == NULL) {
+        return;
+    }
+    (void)fprintf(m.trace, "%9llu ", (unsigned long long)m.now);
+    va_start(ap, fmt);
+    (void)vfprintf(m.trace, fmt, ap);
+    va_end(ap);
+    (void)fputc('\n', m.trace);
+}
+
+__attribute__((format(printf, 2, 3), noreturn)) static void
+broken(const char *name, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(m.ret->why, sizeof(m.ret->why), fmt, ap);
+    va_end(ap);
+    m.ret->broken = name;
+    note("BROKEN %s: %s", name, m.ret->why);
+    longjmp(m.out, 1);
+}
+
+static unsigned number(const struct client *c)
+{
+    return (unsigned)(c - m.c);
+}
+
+static struct client *client_of(struct sched_stream *x)
+{
+    return container_of(x, struct client, x);
+}
+
+/* --- timelines --- */
+
+static void put(struct line *l, int32_t t)
+{
+    must(l->n <= CTX);
+    l->t[l->n] = t;
+    l->h[l->n + 1] = (l->h[l->n] ^ ((uint32_t)t + 1u)) * 1099511628211u + l->n;
+    l->n++;
+}
+
+/* What comes after the first n tokens. Half of the texts repeat themselves. */
+static int32_t next_token(const struct line *l, uint32_t n)
+{
+    uint64_t h = (l->h[n] ^ (l->h[n] >> 31)) * 0x9e3779b97f4a7c15u >> 33;
+    return l->t[0] % 2 == 1 && h % 16 != 0 ? (int32_t)(n % 5)
+                                           : (int32_t)(h % 40);
+}
+
+/* --- the engine --- */
+
+static void engine_ops(const struct sched_plan *p)
+{
+    for (size_t i = 0; i < p->n_ops; i++) {
+        const struct sched_op *o = &p->ops[i];
+        note("op %d seq %u from %u n %u", (int)o->kind, o->seq, o->from, o->n);
+        if (o->seq >= m.s.conf.seqs) {
+            broken("engine", "op on sequence %u", o->seq);
+        }
+        bool open = m.e[o->seq].open;
+        struct line *l = &m.e[o->seq].line;
+        bool bad =
+            open == (o->kind == SCHED_OP_OPEN || o->kind == SCHED_OP_FORK);
+        if (o->kind == SCHED_OP_FORK) {
+            bad = bad || o->from >= m.s.conf.seqs || !m.e[o->from].open ||
+                  o->n > m.e[o->from].line.n;
+        } else if (o->kind == SCHED_OP_TRUNCATE) {
+            bad = bad || o->n > l->n;
+        }
+        if (bad) {
+            broken("engine", "op %d on sequence %u, n %u", (int)o->kind, o->seq,
+                   o->n);
+        }
+        m.e[o->seq].open = o->kind != SCHED_OP_CLOSE;
+        if (o->kind == SCHED_OP_FORK) {
+            *l = m.e[o->from].line;
+        }
+        l->n = o->kind == SCHED_OP_OPEN ? 0 : o->n;
+    }
+}
+
+static double cost(uint32_t sampled, uint32_t prompt)
+{
+    return m.base + m.row * sampled + m.prompt * prompt;
+}
+
+/* The row's tokens into the engine; returns how many drafts were right. */
+static uint32_t engine_row(const struct sched_row *r)
+{
+    struct line *l = &m.e[r->seq].line;
+    uint32_t ok = 0;
+    if (!m.e[r->seq].open || r->position != l->n || r->n == 0 ||
+        r->n + r->n_drafts > m.s.conf.rows_seq ||
+        l->n + r->n + r->n_drafts > m.s.conf.context ||
+        (r->n_drafts > 0 && !r->sample)) {
+        broken("engine",
+               "row of sequence %u at %u, it has %u: %u tokens, %u drafts",
+               r->seq, r->position, l->n, r->n, r->n_drafts);
+    }
+    for (uint32_t i = 0; i < r->n; i++) {
+        put(l, r->tokens[i]);
+    }
+    while (ok < r->n_drafts && next_token(l, l->n) == r->drafts[ok]) {
+        put(l, r->drafts[ok++]);
+    }
+    return ok;
+}
+
+/* --- clients --- */
+
+static void leave(struct client *c, const char *why)
+{
+    note("client %u leaves: %s, %u of %u tokens", number(c), why, c->got,
+         c->want);
+    sched_remove(&m.s, &c->x, m.now);
+    c->live = false;
+}
+
+static uint32_t before(const struct client *c)
+{
+    uint32_t n = 0;
+    for (unsigned i = 0; i < CLIENTS; i++) {
+        n += m.c[i].live && m.c[i].x.phase == SCHED_WAITING &&
+             m.c[i].x.number < c->x.number;
+    }
+    return n;
+}
+
+static void fill(struct client *c)
+{
+    bool crowd = m.mode == CROWD;
+    uint32_t family = rnd(4);
+    uint32_t n =
+        crowd || m.mode == PEERS ? 4 + rnd(8) : 1 + rnd(m.s.conf.context);
+    c->line = (struct line){0};
+    for (uint32_t i = 0; i < n; i++) { /* few families: prefixes are shared */
+        put(&c->line, (int32_t)(i < 30 ? family + i : rnd(3)));
+    }
+    c->want = crowd ? 1 + rnd(8) : 1 + rnd(30);
+    c->x = (struct sched_stream){.prompt = c->line.t,
+                                 .n_prompt = n,
+                                 .reuse = !one_in(5),
+                                 .cls = (enum sched_class)rnd(SCHED_CLASSES),
+                                 .peer = rnd(4),
+                                 .max_new = one_in(3) ? 0 : c->want};
+    if (crowd) { /* all are in a hurry but two */
+        c->x.cls = number(c) < 2 ? SCHED_CLASS_BATCH : SCHED_CLASS_INTERACTIVE;
+    } else if (m.mode == PEERS) { /* alike, but one has three times as many */
+        c->x.cls = SCHED_CLASS_CHAT;
+        c->x.peer = number(c) % 4 == 0 ? 0 : 1;
+        c->want = 12;
+    } else {
+        c->x.deadline_us =
+            one_in(12) ? m.now + (uint64_t)m.base * (1 + rnd(100)) : 0;
+        uint32_t k = rnd(CLIENTS);
+        struct client *l = &m.c[k];
+        if (one_in(6) && l->live && l->got == 0 &&
+            l != c) { /* another choice */
+            c->line = l->line;
+            c->x.n_prompt = l->line.n;
+            c->x.after = &l->x;
+        }
+    }
+    if (one_in(4)) { /* what it expects is nearly right, or not at all */
+        struct line guess = c->line;
+        for (uint32_t i = 0; i < countof(c->guess) && guess.n < CTX; i++) {
+            c->guess[i] = one_in(9) ? 7 : next_token(&guess, guess.n);
+            put(&guess, c->guess[i]);
+            c->x.n_prediction = i + 1;
+        }
+        c->x.prediction = c->guess;
+    }
+}
+
+static void arrive(struct client *c)
+{
+    fill(c);
+    c->got = 0;
+    c->stalled = false;
+    c->waited_us = 0;
+    c->calls = 0;
+    c->row_us = m.now;
+    c->was = SCHED_WAITING;
+    uint32_t n = m.s.n_waiting + m.s.n_running;
+    uint32_t live = 0;
+    for (unsigned i = 0; i < CLIENTS; i++) {
+        live += m.c[i].live;
+    }
+    bool full = live >= m.s.conf.queue + m.s.conf.running;
+    int rc = sched_add(&m.s, &c->x, m.now);
+    if (n != live || rc != (full ? ERR_BUSY : 0)) {
+        broken("queue", "%u taken, %u counted, of %u + %u: add says %d", live,
+               n, m.s.conf.queue, m.s.conf.running, rc);
+    }
+    c->live = rc == 0;
+    c->ahead = c->live ? before(c) : 0;
+    note("client %u comes: class %d peer %u prompt %u want %u: %d", number(c),
+         (int)c->x.cls, (unsigned)c->x.peer, c->x.n_prompt, c->want, rc);
+    m.ret->refused += rc != 0;
+}
+
+static void receive(struct client *c, int32_t token)
+{
+    int32_t right = next_token(&c->line, c->line.n);
+    if (token != right) {
+        broken("token", "client %u gets %d for its token %u, not %d", number(c),
+               token, c->got, right);
+    }
+    put(&c->line, token);
+    c->got++;
+    m.ret->tokens++;
+    if (c->got >= c->want || sched_push(&m.s, &c->x, token) == ERR_CONTEXT) {
+        if (c->got < c->want && c->line.n != m.s.conf.context + 1) {
+            broken("token", "client %u ends at %u tokens of a context of %u",
+                   number(c), c->line.n, m.s.conf.context);
+        }
+        m.ret->finished++;
+        leave(c, "done");
+        return;
+    }
+    if (m.leavers && one_in(60)) {
+        c->stalled = true;
+        c->back_us = m.now + (uint64_t)m.base * rnd(one_in(4) ? 2000 : 40);
+        note("client %u stalls", number(c));
+        sched_pause(&c->x, true, m.now);
+    }
+}
+
+static void clients_act(bool coming)
+{
+    for (unsigned i = 0; i < CLIENTS; i++) {
+        struct client *c = &m.c[i];
+        if (!c->live && coming && (m.mode != ANYTHING || one_in(12))) {
+            arrive(c);
+        }
+        if (c->live && c->stalled && (m.now >= c->back_us || !coming)) {
+            c->stalled = false;
+            note("client %u reads again", i);
+            sched_pause(&c->x, false, m.now);
+        }
+        if (c->live && m.leavers && one_in(c->stalled ? 40 : 300)) {
+            m.ret->cancelled++;
+            leave(c, "gone");
+        }
+    }
+    for (struct sched_stream *x; (x = sched_expired(&m.s, m.now)) != NULL;) {
+        m.ret->late++;
+        leave(client_of(x), "late");
+    }
+}
+
+/* --- what must hold --- */
+
+static bool can_start(const struct client *c)
+{
+    return c->live && c->x.phase == SCHED_WAITING && !c->stalled &&
+           (c->x.after == NULL || c->x.after->primed);
+}
+
+/* After sched_next: who waits and who runs. */
+static void check_places(void)
+{
+    const struct client *best = NULL;
+    uint32_t running = 0;
+    for (unsigned i = 0; i < CLIENTS; i++) {
+        const struct client *c = &m.c[i];
+        running += c->live && c->x.phase == SCHED_RUNNING;
+        if (can_start(c) && (best == NULL || c->x.cls < best->x.cls)) {
+            best = c;
+        }
+    }
+    if (running > m.s.conf.running) {
+        broken("place", "%u run, %u may", running, m.s.conf.running);
+    }
+    if (best == NULL) {
+        return;
+    }
+    if (running < m.s.conf.running) {
+        broken("place", "client %u waits, %u of %u run", number(best), running,
+               m.s.conf.running);
+    }
+    for (unsigned i = 0; i < CLIENTS; i++) {
+        const struct client *c = &m.c[i];
+        if (c->live && c->x.phase == SCHED_RUNNING &&
+            (c->stalled || (c->x.cls > best->x.cls && !c->x.kept))) {
+            broken("place", "client %u of class %d waits, client %u%s runs",
+                   number(best), (int)best->x.cls, i,
+                   c->stalled ? ", stalled," : "");
+        }
+    }
+}
+
+static void count_time(struct client *c)
+{
+    if (c->was == SCHED_WAITING && c->x.phase == SCHED_RUNNING) {
+        c->place_us = m.now;
+        c->row_us = m.now;
+        c->calls = 0;
+    } else if (c->was == SCHED_RUNNING && c->x.phase == SCHED_WAITING) {
+        note("client %u lost its place", number(c));
+        m.ret->parked++;
+        c->waited_us = 0;
+        c->ahead = before(c);
+        for (unsigned i = 0; i < CLIENTS; i++) { /* it is before others again */
+            m.c[i].ahead += m.c[i].live && m.c[i].x.number > c->x.number;
+        }
+    } else if (can_start(c)) {
+        c->waited_us += m.passed;
+    }
+    c->was = c->x.phase;
+    if (c->x.phase == SCHED_RUNNING) {
+        uint64_t held = m.now - c->place_us;
+        m.longest_place = held > m.longest_place ? held : m.longest_place;
+    }
+}
+
+static void check_patience(struct client *c, bool had_row)
+{
+    uint64_t slack = 3 * (m.longest_step + 1);
+    uint64_t most =
+        m.age + (c->ahead + 1) * 2 * (m.longest_place + m.longest_step) + slack;
+    if (can_start(c) && c->waited_us > most) {
+        broken("starved", "client %u waits %llu us, at most %llu", number(c),
+               (unsigned long long)c->waited_us, (unsigned long long)most);
+    }
+    if (c->x.phase != SCHED_RUNNING || c->stalled || had_row) {
+        c->calls = 0;
+        c->row_us = m.now;
+        return;
+    }
+    uint32_t rows = c->x.seq->n - c->x.seq->computed;
+    uint32_t fit = m.s.conf.rows_step * 3 / 4;
+    c->calls++;
+    if (rows == 1 && c->calls > 2 * (m.s.n_running / (fit > 0 ? fit : 1) + 3)) {
+        broken("starved", "client %u decodes without a row in %u steps",
+               number(c), c->calls);
+    }
+    if (rows > 1 && c->calls > 12 &&
+        m.now - c->row_us >
+            m.age + 2 * (m.s.n_running + 3) * (m.longest_step + 1)) {
+        broken("starved", "client %u has no row for its prompt in %llu us",
+               number(c), (unsigned long long)(m.now - c->row_us));
+    }
+}
+
+/* Also adds up what each step may cost. Returns its cost. */
+static double check_step(const struct sched_plan *p)
+{
+    uint32_t rows = 0;
+    uint32_t decoding = 0;
+    uint32_t prompts = 0;
+    bool hurry = false;
+    for (size_t i = 0; i < p->n_rows; i++) {
+        const struct sched_row *r = &p->rows[i];
+        struct sched_stream *x = sched_row_stream(&m.s, i);
+        struct client *c = x != NULL ? client_of(x) : NULL;
+        if (c == NULL || !c->live || c->stalled ||
+            (x->deadline_us != 0 && m.now >= x->deadline_us)) {
+            broken("dead", "a row for client %d",
+                   c != NULL ? (int)number(c) : -1);
+        }
+        for (size_t k = 0; k < i; k++) {
+            if (p->rows[k].seq == r->seq) {
+                broken("engine", "sequence %u twice", r->seq);
+            }
+        }
+        bool decodes = r->n == 1 && x->seq->n - x->seq->computed == 1;
+        rows += r->n + r->n_drafts;
+        decoding += decodes;
+        prompts += decodes ? 0 : r->n;
+        hurry = hurry || (decodes && x->cls != SCHED_CLASS_BATCH);
+        note("row: client %u at %u, %u tokens, %u drafts", number(c),
+             r->position, r->n, r->n_drafts);
+    }
+    if (rows > m.s.conf.rows_step) {
+        broken("engine", "%u rows in a step of %u", rows, m.s.conf.rows_step);
+    }
+    double us = cost(rows - prompts, prompts);
+    m.decoded += prompts == 0;
+    if (prompts <= SCHED_ROWS_MIN || m.spikes || m.steps < 60 ||
+        m.decoded < 20) {
+        return us;
+    }
+    if (prompts > m.s.conf.chunk || us > 1.5 * SCHED_STEP_US ||
+        (hurry && us > 1.5 * SCHED_SLOWER * cost(decoding, 0))) {
+        broken("budget", "%u decode, %u prompt rows: %.0f us, %.0f without",
+               decoding, prompts, us, cost(decoding, 0));
+    }
+    return us;
+}
+
+/* --- a round --- */
+
+static void lose_engine(void)
+{
+    note("crash");
+    m.ret->crashes++;
+    sched_lost(&m.s);
+    for (unsigned i = 0; i < SEQS; i++) {
+        m.e[i].open = false;
+    }
+}
+
+static void hand_out(const struct sched_plan *p, const uint32_t *ok)
+{
+    for (size_t i = 0; i < p->n_rows; i++) {
+        const struct sched_row *r = &p->rows[i];
+        struct sched_stream *x = sched_row_stream(&m.s, i);
+        if (x == NULL) {
+            continue;
+        }
+        struct client *c = client_of(x);
+        m.served[c->x.peer == 0] += m.counting ? r->n : 0;
+        if (r->failed) {
+            m.ret->cancelled++;
+            leave(c, "failed");
+            continue;
+        }
+        const struct line *l = &m.e[r->seq].line;
+        uint32_t at = r->position + r->n;
+        for (uint32_t k = 0; r->sample && k <= ok[i] && c->live; k++) {
+            receive(c, k < ok[i] ? r->drafts[k] : next_token(l, at + k));
+        }
+    }
+}
+
+static void step(const struct sched_plan *p)
+{
+    uint32_t ok[STREAMS_MAX];
+    double us = check_step(p);
+    double f = 1 + m.noise * (rnd(2001) / 1000.0 - 1);
+    f *= m.spikes && one_in(50) ? 8 : 1;
+    us = us * f;
+    m.longest_step =
+        (uint64_t)us > m.longest_step ? (uint64_t)us : m.longest_step;
+    m.steps++;
+    m.ret->steps++;
+    m.now += (uint64_t)us + 1;
+    if (m.crashes && one_in(60)) {
+        lose_engine();
+        return;
+    }
+    for (size_t i = 0; i < p->n_rows; i++) {
+        ok[i] = engine_row(&p->rows[i]);
+        m.ret->accepted += ok[i];
+    }
+    if (m.leavers && one_in(8)) { /* somebody leaves while the step is out */
+        struct client *c = &m.c[rnd(CLIENTS)];
+        if (c->live) {
+            m.ret->cancelled++;
+            leave(c, "gone during a step");
+        }
+    }
+    for (size_t i = 0; i < p->n_rows; i++) {
+        if (m.failures && one_in(80)) {
+            sched_row_failed(&m.s, i);
+        } else {
+            sched_row_accepted(&m.s, i, ok[i]);
+        }
+    }
+    sched_done(&m.s, (uint64_t)us, m.now);
+    hand_out(p, ok);
+}
+
+static void round_of(bool coming)
+{
+    bool row[CLIENTS] = {false};
+    m.passed = m.now - m.marked;
+    m.marked = m.now;
+    clients_act(coming);
+    const struct sched_plan *p = sched_next(&m.s, m.now);
+    check_places();
+    if (p != NULL) {
+        engine_ops(p);
+        for (size_t i = 0; i < p->n_rows; i++) {
+            struct sched_stream *x = sched_row_stream(&m.s, i);
+            row[x != NULL ? number(client_of(x)) : 0] = x != NULL;
+        }
+    }
+    for (unsigned i = 0; i < CLIENTS; i++) {
+        if (m.c[i].live) {
+            count_time(&m.c[i]);
+        }
+    }
+    if (p != NULL && p->n_rows > 0) {
+        step(p);
+    } else {
+        m.now += (uint64_t)m.base;
+    }
+    for (unsigned i = 0; i < CLIENTS; i++) {
+        if (m.c[i].live) {
+            check_patience(&m.c[i], row[i]);
+        }
+    }
+}
+
+static void begin(void)
+{
+    m.mode = one_in(4) ? CROWD : one_in(6) ? PEERS : ANYTHING;
+    bool any = m.mode == ANYTHING;
+    m.base = 500 + rnd(20000);
+    m.row = m.base / (2 + rnd(60));
+    m.prompt = m.base / (2 + rnd(40));
+    m.noise = rnd(100) / 1000.0;
+    m.spikes = any && one_in(4);
+    m.crashes = any && one_in(3);
+    m.failures = any && one_in(3);
+    m.leavers = any && !one_in(4);
+    m.age = (uint64_t)m.base * (20 + rnd(60));
+    struct sched_conf c = {.rows_seq = 1 + rnd(40),
+                           .rows_step = 1 + rnd(64),
+                           .chunk = one_in(2) ? 0 : 1 + rnd(30),
+                           .seqs = 1 + rnd(SEQS),
+                           .running = 1 + rnd(8),
+                           .queue = any ? rnd(20) : CLIENTS,
+                           .context = CTX - rnd(60),
+                           .max_draft = rnd(10),
+                           .ngram_min = 1 + rnd(4),
+                           .age_us = m.age};
+    if (!any) {
+        c.rows_seq = c.rows_step = 64;
+        c.running = 2 + rnd(5);
+        c.seqs = c.running + rnd(4);
+        c.chunk = 0;
+        c.context = CTX;
+    }
+    sched_init(&m.s, &c);
+    note("mode %d base %.0f row %.0f prompt %.0f running %u seqs %u queue %u "
+         "rows %u of %u chunk %u draft %u age %llu",
+         (int)m.mode, m.base, m.row, m.prompt, m.s.conf.running, m.s.conf.seqs,
+         m.s.conf.queue, m.s.conf.rows_seq, m.s.conf.rows_step, m.s.conf.chunk,
+         m.s.conf.max_draft, (unsigned long long)m.age);
+}
+
+static void check_end(void)
+{
+    double a = m.served[0];
+    double b = m.served[1];
+    if (m.s.n_running + m.s.n_waiting > 0) {
+        broken("end", "%u run and %u wait for ever", m.s.n_running,
+               m.s.n_waiting);
+    }
+    if (m.mode == PEERS && (a > 1.6 * b || b > 1.6 * a)) {
+        broken("fair", "one peer was served %.0f tokens, the other %.0f", a, b);
+    }
+}
+
+void sim_run(uint64_t seed, FILE *trace, struct sim_result *ret)
+{
+    memset(&m, 0, sizeof(m));
+    m.rnd = seed * 0x9e3779b97f4a7c15u + 1;
+    m.trace = trace;
+    m.ret = ret;
+    begin();
+    if (setjmp(m.out) == 0) {
+        for (unsigned i = 0; i < ROUNDS; i++) {
+            m.counting = i > ROUNDS / 4;
+            round_of(true);
+        }
+        m.counting = false;
+        m.leavers = false;
+        m.crashes = false;
+        for (unsigned i = 0; i < 20 * ROUNDS; i++) {
+            round_of(false);
+            if (m.s.n_running + m.s.n_waiting == 0) {
+                break;
+            }
+        }
+        check_end();
+    }
+    for (unsigned i = 0; i < CLIENTS; i++) {
+        sched_remove(&m.s, &m.c[i].x, m.now);
+    }
+    sched_fini(&m.s);
+}
