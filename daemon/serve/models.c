@@ -290,6 +290,7 @@ void model_save(struct model *m)
 void model_use(struct model *m, uint32_t choices)
 {
     m->users++;
+    m->of->untrimmed = true;
     m->choices += choices;
     m->used_us = server_now_us();
     m->used_ms = server_unix_ms();

@@ -12,8 +12,10 @@ struct models {
     bool stopping;
     /* residency.c */
     uint64_t budget;
-    bool timing; /* the two below are there */
+    bool timing; /* the handles below are there */
     uv_timer_t timer;
+    uv_timer_t rest; /* runs while nobody uses a model */
+    bool untrimmed;  /* memory was freed since it was last given back */
     struct pressure *pressure;
     void (*closed)(void *ctx);
     void *ctx;

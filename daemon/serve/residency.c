@@ -4,6 +4,9 @@
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
 #if defined(__APPLE__)
 #include <libproc.h>
 #include <sys/sysctl.h>
@@ -15,6 +18,7 @@
 #include "serve/models_impl.h"
 
 #define YEAR_MS ((int64_t)365 * 24 * 3600 * 1000)
+#define TRIM_MS 1000u /* of rest, before freed memory is given back */
 #define BUDGET_PARTS                                        \
     4u /* of the machine's memory; one stays for the others \
         */
@@ -329,6 +333,21 @@ static void on_timer(uv_timer_t *t)
     residency_changed(ms);
 }
 
+/* What a burst of requests took stays with the allocator otherwise: it gives
+ * back only from the end of the heap. */
+static void trim(struct models *ms)
+{
+    ms->untrimmed = false;
+#if defined(__GLIBC__)
+    (void)malloc_trim(0);
+#endif
+}
+
+static void on_rest(uv_timer_t *t)
+{
+    trim(uv_handle_get_data((uv_handle_t *)t));
+}
+
 static void on_pressure(void *ctx)
 {
     struct models *ms = ctx;
@@ -348,24 +367,32 @@ static void on_pressure(void *ctx)
     } else {
         log_debug("memory_pressure", "nothing to give back");
     }
+    trim(ms);
     residency_changed(ms);
 }
 
 void residency_changed(struct models *ms)
 {
     int64_t next = KEEP_FOREVER;
-    bool any = false;
+    bool any = false, used = false;
     if (!ms->timing) {
         return;
     }
     LIST_EACH(l, &ms->all) {
         int64_t ms_left = model_leaves_ms(model_of(l));
         any = any || !is_down(model_of(l));
+        used = used || model_of(l)->users > 0;
         if (ms_left >= 0 && (next < 0 || ms_left < next)) {
             next = ms_left;
         }
     }
     pressure_watch(ms->pressure, any);
+    if (used) {
+        ms->untrimmed = true;
+        must(uv_timer_stop(&ms->rest) == 0);
+    } else if (ms->untrimmed) {
+        must(uv_timer_start(&ms->rest, on_rest, TRIM_MS, 0) == 0);
+    }
     if (next < 0) {
         must(uv_timer_stop(&ms->timer) == 0);
     } else { /* a millisecond later: clocks are cut to milliseconds */
@@ -378,9 +405,10 @@ void models_start(struct models *ms)
 {
     must(uv_timer_init(&ms->srv->loop, &ms->timer) == 0);
     uv_handle_set_data((uv_handle_t *)&ms->timer, ms);
-    ms->pressure =
-        pressure_new(&ms->srv->loop, ms->srv->conf.limits_pressure_file,
-                     on_pressure, ms);
+    must(uv_timer_init(&ms->srv->loop, &ms->rest) == 0);
+    uv_handle_set_data((uv_handle_t *)&ms->rest, ms);
+    ms->pressure = pressure_new(
+        &ms->srv->loop, ms->srv->conf.limits_pressure_file, on_pressure, ms);
     ms->timing = true;
 }
 
@@ -389,6 +417,7 @@ void residency_stop(struct models *ms)
     if (ms->timing) {
         ms->timing = false;
         uv_close((uv_handle_t *)&ms->timer, NULL);
+        uv_close((uv_handle_t *)&ms->rest, NULL);
         pressure_close(ms->pressure);
         ms->pressure = NULL;
     }
