@@ -1,5 +1,6 @@
 /* metrics.c - /metrics: the Prometheus text format 0.0.4. */
 #include "api/api.h"
+#include "serve/cache.h"
 #include "serve/residency.h"
 
 static void value(struct buf *b, const char *name, const char *type,
@@ -175,6 +176,31 @@ static void put_now(struct buf *b, struct server *s)
           (double)(server_now_us() - s->stats.started_us) / 1e6);
 }
 
+static void put_cache(struct buf *b, const struct server *s)
+{
+    struct cache_stats c = {0};
+    if (s->cache != NULL) {
+        cache_get_stats(s->cache, &c);
+    }
+    gauge(b, "states_files", "Saved states on disk.", (double)c.files);
+    gauge(b, "states_bytes", "Their bytes.", (double)c.bytes);
+    counter(b, "states_loads_total", "Prompts continued from saved states.",
+            c.hits);
+    counter(b, "states_load_failures_total", "Loads that brought nothing.",
+            c.misses);
+    counter(b, "states_loaded_tokens_total", "Positions read.",
+            c.loaded_tokens);
+    counter(b, "states_read_bytes_total", "Bytes read.", c.loaded_bytes);
+    counter(b, "states_saves_total", "States saved.", c.saved_files);
+    counter(b, "states_written_bytes_total", "Bytes written.", c.saved_bytes);
+    counter(b, "states_refused_budget_total",
+            "Saves that a budget did not allow.", c.refused_budget);
+    counter(b, "states_damaged_total", "Files removed because not sound.",
+            c.refused_damaged);
+    counter(b, "states_evicted_total", "Files removed for others.",
+            c.evicted_files);
+}
+
 void api_metrics(struct http_req *r, const struct http_args *a)
 {
     struct server *s = http_ctx(r);
@@ -183,6 +209,7 @@ void api_metrics(struct http_req *r, const struct http_args *a)
     buf_init(&b, KIB(256));
     put_http(&b, s);
     put_work(&b, &s->stats);
+    put_cache(&b, s);
     put_now(&b, s);
     must(buf_ok(&b)); /* a fixed list of numbers */
     http_reply(r, 200, "text/plain; version=0.0.4", b.p, b.n);

@@ -78,9 +78,15 @@
         "Models loaded at the same time; the idle one used least recently "    \
         "is\n"                                                                 \
         "unloaded for another.")                                               \
-    INT(cache, disk_mib, 0, 0, 1048576,                                        \
-        "MiB of saved session states on disk. Sessions are not saved yet:\n"   \
-        "every value behaves like 0.")
+    INT(cache, disk_mib, 2048, 0, 1048576,                                     \
+        "MiB of saved session states under HOME/cache/states; those used\n"    \
+        "least recently are removed for others. 0: nothing is saved.")         \
+    INT(cache, write_mib_per_hour, 2048, 0, 1048576,                           \
+        "MiB of states written in any hour at most, for the sake of the\n"     \
+        "disk. 0: nothing is saved, what is there is still read.")             \
+    INT(cache, disk_tokens, 256, 64, MODEL_CONTEXT_MAX,                        \
+        "A session with fewer tokens is not saved, and a saved one not read\n" \
+        "for a smaller gain. Whole blocks of 64 are saved.")
 
 #define CONF_F_INT(section, key, def, min, max, help) int64_t section##_##key;
 #define CONF_F_STR(section, key, def, help)           char section##_##key[CONF_STR_MAX];

@@ -33,8 +33,10 @@ struct gen {
     struct gen_req req;
     struct text_work work;
     struct model_wait wait;
-    bool admitted; /* counted in the model */
-    bool encoding; /* the text thread has work */
+    struct warm_wait states; /* what files hold of the prompt */
+    bool asked;              /* for them, once */
+    bool admitted;           /* counted in the model */
+    bool encoding;           /* the text thread has work */
     bool encoded, up, queued, over, paused;
     uint32_t n_ended;
     struct gen_usage usage;
@@ -99,6 +101,7 @@ static void leave(struct gen *g)
 {
     g->over = true;
     model_unwait(&g->wait);
+    warm_unwant(&g->states);
     for (uint32_t i = 0; i < g->req.n && g->queued; i++) {
         runner_remove(g->model->runner, &g->choices[i].run);
     }
@@ -225,11 +228,31 @@ static int add_streams(struct gen *g, struct err *e)
     return rc;
 }
 
-/* Go on when both the tokens and the engine are there. */
+static void advance(struct gen *g);
+
+static void on_states(struct warm_wait *w)
+{
+    advance(container_of(w, struct gen, states));
+}
+
+/* Saved states of the prompt are on their way. */
+static bool waits_for_states(struct gen *g)
+{
+    if (g->asked || !g->req.reuse) {
+        return g->states.waits;
+    }
+    g->asked = true;
+    g->states.tokens = g->work.tokens;
+    g->states.n = (uint32_t)g->work.n_tokens;
+    g->states.fn = on_states;
+    return runner_want(g->model->runner, &g->states) == 1;
+}
+
+/* Go on when the tokens, the engine and what is saved are there. */
 static void advance(struct gen *g)
 {
     struct err e = {0};
-    if (!g->encoded || !g->up) {
+    if (!g->encoded || !g->up || waits_for_states(g)) {
         return;
     }
     int rc = add_streams(g, &e);

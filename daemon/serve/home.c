@@ -68,6 +68,7 @@ int home_paths(const char *dir, const char *socket, struct home *ret,
     }
     bool ok = file_join(h.models, sizeof(h.models), h.dir, "models") &&
               file_join(h.staging, sizeof(h.staging), h.dir, "staging") &&
+              file_join(h.states, sizeof(h.states), h.dir, "cache/states") &&
               file_join(h.db, sizeof(h.db), h.dir, "aned.db");
     if (socket == NULL || socket[0] == '\0') {
         socket = env("ANED_SOCKET");
@@ -112,7 +113,7 @@ static int check_dir(const char *path, struct err *e)
 
 int home_make(const struct home *h, struct err *e)
 {
-    const char *dirs[] = {h->dir, h->models, h->staging};
+    const char *dirs[] = {h->dir, h->models, h->staging, h->states};
     for (size_t i = 0; i < countof(dirs); i++) {
         int rc = file_mkdirs(dirs[i], 0700, e);
         if (rc == 0) {

@@ -10,6 +10,7 @@ struct home {
     char models[HOME_PATH_MAX]; /* published bundles, a folder each */
     char
         staging[HOME_PATH_MAX]; /* jobs' unfinished bundles; emptied at start */
+    char states[HOME_PATH_MAX]; /* saved session states (cache.h) */
     char db[HOME_PATH_MAX];
     char socket[HOME_PATH_MAX];
 };

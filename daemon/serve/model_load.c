@@ -233,6 +233,9 @@ static void make_runner(struct model *m)
         .ngram_min = (uint32_t)c->speculation_ngram_min,
         .step_ms = (uint32_t)c->engine_step_ms,
         .state_bytes = m->grant_bytes,
+        .cache = m->of->srv->cache,
+        .fingerprint = m->bundle->fingerprint,
+        .cache_tokens = (uint32_t)c->cache_disk_tokens,
     };
     struct runner_owner o = {.ctx = m,
                              .on_up = on_up,

@@ -339,6 +339,25 @@ void models_remove_tree(struct server *s, const char *path)
     }
 }
 
+/* What was saved of it goes, unless a twin of it could still use that. */
+static void forget_states(const struct model *m)
+{
+    if (m->runner != NULL) {
+        runner_discard(m->runner);
+    }
+    if (m->bundle == NULL || m->of->srv->cache == NULL) {
+        return;
+    }
+    LIST_EACH(l, &m->of->all) {
+        const struct model *x = model_of(l);
+        if (x != m && x->bundle != NULL &&
+            strcmp(x->bundle->fingerprint, m->bundle->fingerprint) == 0) {
+            return;
+        }
+    }
+    cache_forget(m->of->srv->cache, m->bundle->fingerprint);
+}
+
 int model_delete(struct model *m, store_done_fn *done, void *ctx, struct err *e)
 {
     struct server *s = m->of->srv;
@@ -361,6 +380,7 @@ int model_delete(struct model *m, store_done_fn *done, void *ctx, struct err *e)
         return err_set(e, rc, "the store is busy");
     }
     log_info("model_deleted", "model=%s", m->name);
+    forget_states(m);
     models_remove_tree(s, trash);
     m->deleting = true;
     if (m->runner != NULL && runner_state(m->runner) != RUNNER_DOWN) {

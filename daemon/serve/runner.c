@@ -1,9 +1,9 @@
 /* runner.c - see runner.h.
  *
- * Frames carry a request number. A step's has STEP_BIT; a sequence operation's
- * has the sequence in its low byte. The engine answers in order, so a failed
- * operation needs no bookkeeping here: the rows of that sequence come back
- * failed too.
+ * Frames carry a request number. A step's has STEP_BIT, a state's WARM_REQUEST;
+ * a sequence operation's has the sequence in its low byte. The engine answers
+ * in order, so a failed operation needs no bookkeeping here: the rows of that
+ * sequence come back failed too.
  */
 #include "serve/runner.h"
 
@@ -15,7 +15,8 @@
 
 #define STEP_BIT      0x80000000u
 #define LOAD_REQUEST  0x40000000u
-#define STOP_MS       2000u /* from UNLOAD to SIGKILL */
+#define STOP_MS       2000u     /* from UNLOAD to SIGKILL */
+#define OP_COUNTER    0x1fffffu /* of a sequence operation's number */
 #define SAMPLING_ROWS STREAMS_MAX
 
 struct runner {
@@ -35,6 +36,7 @@ struct runner {
     int load_rc; /* what the engine said before it went */
     struct err load_error;
     struct sched sched;
+    struct warm *warm;
     struct msg_row *rows; /* SAMPLING_ROWS, scratch of one step */
     struct buf out;
 };
@@ -49,6 +51,25 @@ static struct run_stream *stream_of(struct sched_stream *s)
     return container_of(s, struct run_stream, s);
 }
 
+static void send_state(void *ctx, enum frame_type type, uint32_t request,
+                       const struct buf *b)
+{
+    struct runner *r = ctx;
+    child_send(r->child, type, request, b->p, b->n);
+    if (type == FRAME_STATE_LOAD) {
+        child_deadline(r->child, r->conf.step_ms);
+    }
+}
+
+static void send_unload(void *ctx)
+{
+    struct runner *r = ctx;
+    if (r->child != NULL && r->stopping) {
+        child_send(r->child, FRAME_UNLOAD, 0, NULL, 0);
+        child_deadline(r->child, STOP_MS);
+    }
+}
+
 struct runner *runner_new(const struct runner_conf *c, const char *dir,
                           const struct runner_owner *o)
 {
@@ -61,6 +82,16 @@ struct runner *runner_new(const struct runner_conf *c, const char *dir,
     r->rows = calloc(SAMPLING_ROWS, sizeof(*r->rows));
     must(r->rows != NULL);
     buf_init(&r->out, FRAME_ENGINE_MAX);
+    const struct warm_conf w = {.loop = c->loop,
+                                .cache = c->cache,
+                                .fingerprint = c->fingerprint,
+                                .backend = c->backend,
+                                .gain_min = c->cache_tokens,
+                                .sched = &r->sched,
+                                .ctx = r,
+                                .send = send_state,
+                                .flushed = send_unload};
+    r->warm = warm_new(&w);
     return r;
 }
 
@@ -70,6 +101,7 @@ void runner_free(struct runner *r)
         return;
     }
     child_drop(r->child);
+    warm_free(r->warm);
     sched_fini(&r->sched);
     buf_fini(&r->out);
     free(r->rows);
@@ -90,7 +122,7 @@ static void send_op(struct runner *r, const struct sched_op *op)
     buf_clear(&r->out);
     msg_seq_put(&r->out, &m);
     must(buf_ok(&r->out));
-    uint32_t request = ((r->counter++ & 0x3fffffu) << 8) | (op->seq & 0xffu);
+    uint32_t request = ((r->counter++ & OP_COUNTER) << 8) | (op->seq & 0xffu);
     child_send(r->child, types[op->kind], request, r->out.p, r->out.n);
 }
 
@@ -111,12 +143,21 @@ static void fill_row(struct runner *r, size_t i, const struct sched_row *row)
     m->sampling.choice = x->choice;
 }
 
+/* Nothing is expected of the engine, unless it is on its way out. */
+static void quiet(struct runner *r)
+{
+    if (!r->stopping) {
+        child_deadline(r->child, 0);
+    }
+}
+
 /* Form and send the next step, if there is one to send. */
 static void kick(struct runner *r)
 {
     if (r->state != RUNNER_UP || r->in_results || r->stopping) {
         return;
     }
+    warm_next(r->warm);
     const struct sched_plan *p = sched_next(&r->sched, now_us());
     if (p == NULL) {
         return;
@@ -235,7 +276,7 @@ static void on_step_done(struct runner *r, const struct frame *f)
                  child_pid(r->child));
         child_kill(r->child, ERR_FRAME);
     } else {
-        child_deadline(r->child, 0);
+        quiet(r);
         struct stats *st = r->conf.stats;
         st->steps++;
         st->step_rows += p->n_rows;
@@ -243,6 +284,28 @@ static void on_step_done(struct runner *r, const struct frame *f)
         hand_out(r, m.rows, codes, "the engine refused this row", m.us_total);
     }
     msg_step_done_fini(&m);
+}
+
+/* m NULL: the engine could not. */
+static void on_state(struct runner *r, uint32_t request,
+                     const struct msg_state_done *m)
+{
+    if (!r->sched.in_flight) {
+        quiet(r);
+    }
+    warm_answer(r->warm, request, m);
+    kick(r);
+}
+
+static void on_state_done(struct runner *r, const struct frame *f)
+{
+    struct msg_state_done m = {0};
+    struct err e = {0};
+    if (msg_state_done_get(f->payload, f->n, &m, &e) != 0) {
+        child_kill(r->child, ERR_FRAME);
+        return;
+    }
+    on_state(r, f->request, &m);
 }
 
 static void on_error(struct runner *r, const struct frame *f)
@@ -262,8 +325,12 @@ static void on_error(struct runner *r, const struct frame *f)
         for (size_t i = 0; i < countof(codes); i++) {
             codes[i] = code;
         }
-        child_deadline(r->child, 0);
+        quiet(r);
         hand_out(r, NULL, codes, m.msg, 0);
+    } else if ((f->request & (STEP_BIT | LOAD_REQUEST | WARM_REQUEST)) ==
+               WARM_REQUEST) {
+        log_info("state_refused", "error=%s: %s", err_name(code), m.msg);
+        on_state(r, f->request, NULL);
     } else { /* a sequence operation; its rows will tell the streams */
         log_warn("engine_refused", "seq=%u error=%s: %s, continuing",
                  f->request & 0xffu, err_name(code), m.msg);
@@ -309,6 +376,7 @@ static void on_ready(struct runner *r, const struct frame *f)
     }
     r->state = RUNNER_UP;
     r->progress = 1;
+    warm_up(r->warm, &m);
     r->owner.on_up(r->owner.ctx);
     kick(r);
 }
@@ -322,6 +390,8 @@ static void on_frame(void *ctx, const struct frame *f)
         on_ready(r, f);
     } else if (f->type == FRAME_STEP_DONE) {
         on_step_done(r, f);
+    } else if (f->type == FRAME_STATE_DONE) {
+        on_state_done(r, f);
     } else if (f->type == FRAME_ERROR) {
         on_error(r, f);
     } else if (f->type == FRAME_PROGRESS) {
@@ -359,6 +429,7 @@ static void on_gone(void *ctx, const struct child_exit *x)
     r->stopping = false;
     r->load_rc = 0;
     r->progress = 0;
+    warm_down(r->warm);
     if (r->ever_up) {
         sched_lost(&r->sched);
     }
@@ -395,14 +466,22 @@ int runner_start(struct runner *r, struct err *e)
     return 0;
 }
 
+void runner_discard(struct runner *r)
+{
+    warm_discard(r->warm);
+}
+
 void runner_stop(struct runner *r)
 {
     if (r->child == NULL || r->stopping) {
         return;
     }
     r->stopping = true;
-    child_send(r->child, FRAME_UNLOAD, 0, NULL, 0);
-    child_deadline(r->child, STOP_MS);
+    if (r->state == RUNNER_UP && warm_flush(r->warm)) {
+        child_deadline(r->child, WARM_FLUSH_MS);
+    } else {
+        send_unload(r);
+    }
 }
 
 enum runner_state runner_state(const struct runner *r)
@@ -436,7 +515,18 @@ int runner_add(struct runner *r, struct run_stream *x)
     x->n_out = 0;
     x->n_drafted = 0;
     x->n_accepted = 0;
-    return sched_add(&r->sched, &x->s, now_us());
+    int rc = sched_add(&r->sched, &x->s, now_us());
+    warm_touch(r->warm);
+    return rc;
+}
+
+int runner_want(struct runner *r, struct warm_wait *x)
+{
+    int rc = warm_want(r->warm, x);
+    if (rc == 1) {
+        kick(r);
+    }
+    return rc;
 }
 
 void runner_kick(struct runner *r)
@@ -456,6 +546,7 @@ void runner_remove(struct runner *r, struct run_stream *x)
     }
     sched_remove(&r->sched, &x->s, now_us());
     kick(r);
+    warm_touch(r->warm);
 }
 
 void runner_pause(struct runner *r, struct run_stream *x, bool paused)

@@ -15,6 +15,7 @@
 #include "sched/sched.h"
 #include "serve/child.h"
 #include "serve/stats.h"
+#include "serve/warm.h"
 
 enum runner_state { RUNNER_DOWN, RUNNER_LOADING, RUNNER_UP };
 
@@ -48,8 +49,11 @@ struct runner_conf {
     const char *program; /* NULL: aned itself */
     const char *backend; /* borrowed, static life */
     uint32_t threads, chunk, streams, queue, sessions, max_draft, ngram_min;
-    uint32_t step_ms;     /* deadline of a step; 0: ENGINE_STEP_MS */
-    uint64_t state_bytes; /* budget of all sequences */
+    uint32_t step_ms;        /* deadline of a step; 0: ENGINE_STEP_MS */
+    uint64_t state_bytes;    /* budget of all sequences */
+    struct cache *cache;     /* saved states; NULL: none */
+    const char *fingerprint; /* of the model; outlives the runner */
+    uint32_t cache_tokens;   /* positions worth a file */
 };
 
 struct runner;
@@ -70,6 +74,8 @@ void runner_free(struct runner *r); /* DOWN and without streams; NULL is fine */
 
 /* DOWN -> LOADING. Errors: UNAVAILABLE. */
 CHECKED int runner_start(struct runner *r, struct err *e);
+/* Its model is deleted: states are not saved any more. */
+void runner_discard(struct runner *r);
 /* Ask the engine to leave; on_down follows with rc 0. Streams must be gone. */
 void runner_stop(struct runner *r);
 enum runner_state runner_state(const struct runner *r);
@@ -78,6 +84,9 @@ const struct msg_ready *runner_ready(const struct runner *r); /* last one */
 int runner_pid(const struct runner *r);                       /* 0 when down */
 const struct sched *runner_sched(const struct runner *r);
 
+/* Before the runner_add of a prompt that may continue what is warm: 1: x->fn
+ * will be called when what files hold of it is there; 0: go on at once. */
+CHECKED int runner_want(struct runner *r, struct warm_wait *x);
 /* Errors: as sched_add. State must have been UP once. */
 CHECKED int runner_add(struct runner *r, struct run_stream *x);
 /* After the last runner_add of a request: form a step if none is out. */

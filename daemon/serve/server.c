@@ -12,6 +12,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "serve/cache.h"
 #include "serve/jobs.h"
 #include "serve/resume.h"
 
@@ -242,6 +243,23 @@ static void sweep_staging(struct server *s)
     }
 }
 
+/* Saved states are a convenience: without them the daemon serves as well. */
+static void open_cache(struct server *s)
+{
+    struct err e = {0};
+    const struct cache_conf c = {
+        .dir = s->home.states,
+        .bytes_max = (uint64_t)s->conf.cache_disk_mib << 20,
+        .write_max = (uint64_t)s->conf.cache_write_mib_per_hour << 20,
+        .tokens_min = (uint32_t)s->conf.cache_disk_tokens,
+        .files = s->files,
+    };
+    if (cache_open(&c, server_unix_ms(), &s->cache, &e) != 0) {
+        log_warn("states", "error=%s: %s, continuing without", err_name(e.code),
+                 e.msg);
+    }
+}
+
 static int open_parts(struct server *s, const struct server_conf *c,
                       struct err *e)
 {
@@ -256,6 +274,7 @@ static int open_parts(struct server *s, const struct server_conf *c,
     s->text = workq_new(&s->loop, TEXT_QUEUE_MAX);
     s->files = workq_new(&s->loop, FILE_WORK_MAX);
     sweep_staging(s);
+    open_cache(s);
     rc = models_open(s, &s->models, e);
     if (rc == 0) {
         rc = jobs_new(s, &s->jobs);
@@ -303,6 +322,7 @@ int server_run(const struct server_conf *c, struct err *e)
     (void)uv_run(&s->loop, UV_RUN_DEFAULT);
     jobs_free(s->jobs);
     models_free(s->models);
+    cache_free(s->cache);
     must(uv_loop_close(&s->loop) == 0); /* else a handle leaked */
     free(s);
     log_info("stopped", "rc=%s", rc == 0 ? "ok" : err_name(rc));

@@ -18,6 +18,7 @@
 #include "serve/workq.h"
 #include "store/store.h"
 
+struct cache;
 struct models;
 struct jobs;
 struct resumes;
@@ -32,6 +33,7 @@ struct server {
     struct store *store;
     struct workq *text;  /* tokenise, render, detokenise */
     struct workq *files; /* publish and remove folders */
+    struct cache *cache; /* saved states; NULL: none are kept */
     struct models *models;
     struct jobs *jobs;
     struct resumes *resumes; /* resume.h */

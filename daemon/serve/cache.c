@@ -1,0 +1,648 @@
+/* cache.c - see cache.h.
+ *
+ *   PLANNED --cache_saved--> THERE --evicted, damaged, forgotten--> gone
+ *      +------failed-----------------------------------------------> gone
+ *
+ * A planned file counts as covered (it is not planned twice) and as bytes, and
+ * is not found. Writes are charged to a bucket of half the hourly budget that
+ * fills at that half an hour: so no hour sees more than the whole.
+ */
+#include "serve/cache.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/num.h"
+#include "proto/state_file.h"
+
+#define SUFFIX        ".state"
+#define TOUCH_MS      60000 /* a file's time is written at most so often */
+#define PINS_MAX      1024u
+#define HEADER_FACTOR 4u /* a header's bytes a position, with its sums */
+
+struct entry {
+    struct list link;
+    uint64_t id;
+    uint64_t key;
+    char fingerprint[65];
+    uint32_t from, to;
+    uint64_t bytes; /* of the file; while planned, about */
+    bool planned;
+    int64_t used_ms;    /* by a prompt, or what it is the state of */
+    int64_t touched_ms; /* the file's own time */
+    uint64_t chain[];   /* to / STATE_BLOCK */
+};
+
+struct pin {
+    struct list link;
+    char id[40];
+    char fingerprint[65];
+    uint32_t n;
+    uint64_t chain[];
+};
+
+struct cache {
+    struct cache_conf conf;
+    char dir[CACHE_PATH_MAX];
+    struct list all, pins;
+    size_t n, n_pins;
+    uint64_t bytes;
+    uint64_t last_id;
+    double credit; /* bytes that may be written now */
+    int64_t credit_ms;
+    struct cache_stats stats;
+};
+
+static struct entry *entry_of(struct list *l)
+{
+    return container_of(l, struct entry, link);
+}
+
+static uint64_t key_of(const struct cache_key *k)
+{
+    uint64_t part[3] = {hash_bytes(k->fingerprint, strlen(k->fingerprint)),
+                        hash_bytes(k->backend, strlen(k->backend)),
+                        k->arith_version};
+    return hash_bytes(part, sizeof(part));
+}
+
+/* --- timelines --- */
+
+/* out[i] stands for tokens [0, (i + 1) * STATE_BLOCK). */
+static void chain_of(const int32_t *tokens, uint32_t blocks, uint64_t *out)
+{
+    uint64_t last = 0;
+    for (uint32_t i = 0; i < blocks; i++) {
+        uint64_t part[2] = {last, hash_bulk(tokens + (size_t)i * STATE_BLOCK,
+                                            STATE_BLOCK * sizeof(*tokens))};
+        last = hash_bulk(part, sizeof(part));
+        out[i] = last;
+    }
+}
+
+static uint64_t *chain_new(const int32_t *tokens, uint32_t blocks)
+{
+    uint64_t *chain = malloc((blocks + 1) * sizeof(*chain));
+    must(chain != NULL); /* at most MODEL_CONTEXT_MAX / 8 bytes */
+    chain_of(tokens, blocks, chain);
+    return chain;
+}
+
+/* Blocks that both begin with. */
+static uint32_t common(const uint64_t *a, uint32_t na, const uint64_t *b,
+                       uint32_t nb)
+{
+    uint32_t n = na < nb ? na : nb;
+    uint32_t i = 0;
+    while (i < n && a[i] == b[i]) {
+        i++;
+    }
+    return i;
+}
+
+/* Positions from 0 on that entries hold of a timeline. */
+static void cover(const struct cache *c, uint64_t key, const uint64_t *chain,
+                  uint32_t blocks, bool planned, struct cache_hit *ret)
+{
+    *ret = (struct cache_hit){0};
+    while (ret->n_parts < countof(ret->parts)) {
+        const struct entry *best = NULL;
+        uint32_t best_to = ret->n;
+        LIST_EACH(l, &c->all) {
+            const struct entry *x = entry_of(l);
+            if (x->key != key || x->from > ret->n || x->to <= best_to ||
+                (x->planned && !planned)) {
+                continue;
+            }
+            uint32_t to = common(x->chain, x->to / STATE_BLOCK, chain, blocks) *
+                          STATE_BLOCK;
+            if (to > best_to) {
+                best = x;
+                best_to = to;
+            }
+        }
+        if (best == NULL) {
+            return;
+        }
+        ret->parts[ret->n_parts].from = ret->n;
+        ret->parts[ret->n_parts].to = best_to;
+        ret->parts[ret->n_parts].id = best->id;
+        ret->n_parts++;
+        ret->n = best_to;
+    }
+}
+
+static struct entry *find_id(const struct cache *c, uint64_t id)
+{
+    LIST_EACH(l, &c->all) {
+        if (entry_of(l)->id == id) {
+            return entry_of(l);
+        }
+    }
+    return NULL;
+}
+
+static void path_of(const struct cache *c, uint64_t id,
+                    char out[CACHE_PATH_MAX])
+{
+    char name[40];
+    (void)snprintf(name, sizeof(name), "%016" PRIx64 SUFFIX, id);
+    must(file_join(out, CACHE_PATH_MAX, c->dir, name));
+}
+
+bool cache_path(const struct cache *c, uint64_t id, char out[CACHE_PATH_MAX])
+{
+    const struct entry *x = find_id(c, id);
+    if (x == NULL) {
+        return false;
+    }
+    path_of(c, id, out);
+    return true;
+}
+
+/* --- the file thread --- */
+
+struct chore {
+    struct work work;
+    bool removes;    /* else its time is set */
+    int64_t used_ms; /* to this */
+    char path[CACHE_PATH_MAX];
+};
+
+static void chore_run(struct work *w)
+{
+    const struct chore *x = container_of(w, struct chore, work);
+    if (x->removes) {
+        if (unlink(x->path) != 0 && errno != ENOENT) {
+            log_warn("state_not_removed", "file=%s, continuing", x->path);
+        }
+    } else {
+        struct timespec t = {.tv_sec = (time_t)(x->used_ms / 1000),
+                             .tv_nsec = (long)(x->used_ms % 1000) * 1000000};
+        const struct timespec both[2] = {t, t};
+        (void)utimensat(AT_FDCWD, x->path, both, AT_SYMLINK_NOFOLLOW);
+    }
+}
+
+static void chore_done(struct work *w)
+{
+    free(container_of(w, struct chore, work));
+}
+
+static void chore_put(struct cache *c, uint64_t id, bool removes,
+                      int64_t used_ms)
+{
+    struct chore *x = calloc(1, sizeof(*x));
+    must(x != NULL);
+    x->removes = removes;
+    x->used_ms = used_ms;
+    x->work.run = chore_run;
+    x->work.done = chore_done;
+    path_of(c, id, x->path);
+    if (c->conf.files == NULL || workq_put(c->conf.files, &x->work) != 0) {
+        chore_run(&x->work); /* the queue is full: now or never */
+        chore_done(&x->work);
+    }
+}
+
+/* --- entries --- */
+
+static void entry_drop(struct cache *c, struct entry *x)
+{
+    list_del(&x->link);
+    c->n--;
+    c->bytes -= x->bytes;
+    free(x);
+}
+
+static void entry_remove(struct cache *c, struct entry *x)
+{
+    chore_put(c, x->id, true, 0);
+    entry_drop(c, x);
+}
+
+static struct entry *entry_new(struct cache *c, uint64_t id,
+                               const struct cache_key *k, uint32_t from,
+                               uint32_t to, const uint64_t *chain,
+                               uint64_t bytes)
+{
+    uint32_t blocks = to / STATE_BLOCK;
+    struct entry *x = calloc(1, sizeof(*x) + blocks * sizeof(x->chain[0]));
+    must(x != NULL); /* at most MODEL_CONTEXT_MAX / 8 bytes */
+    x->id = id;
+    x->key = key_of(k);
+    (void)snprintf(x->fingerprint, sizeof(x->fingerprint), "%s",
+                   k->fingerprint);
+    x->from = from;
+    x->to = to;
+    x->bytes = bytes;
+    memcpy(x->chain, chain, blocks * sizeof(x->chain[0]));
+    list_push(&c->all, &x->link);
+    c->n++;
+    c->bytes += bytes;
+    return x;
+}
+
+static bool is_pinned(const struct cache *c, const struct entry *x)
+{
+    LIST_EACH(l, &c->pins) {
+        const struct pin *p = container_of(l, struct pin, link);
+        if (strcmp(p->fingerprint, x->fingerprint) == 0 &&
+            common(p->chain, p->n, x->chain, x->to / STATE_BLOCK) >
+                x->from / STATE_BLOCK) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The file to go next, used before `before_ms`; never a planned one. Of files
+ * used at one time the end of a timeline goes before its beginning. */
+static struct entry *victim(const struct cache *c, int64_t before_ms)
+{
+    struct entry *best = NULL;
+    bool best_pinned = false;
+    LIST_EACH(l, &c->all) {
+        struct entry *x = entry_of(l);
+        if (x->planned || x->used_ms >= before_ms) {
+            continue;
+        }
+        bool pinned = c->n_pins > 0 && is_pinned(c, x);
+        if (best == NULL ||
+            (pinned == best_pinned
+                 ? x->used_ms < best->used_ms ||
+                       (x->used_ms == best->used_ms && x->from > best->from)
+                 : best_pinned)) {
+            best = x;
+            best_pinned = pinned;
+        }
+    }
+    return best;
+}
+
+/* Room for `more` bytes of something used at before_ms, and one file. */
+static bool make_room(struct cache *c, uint64_t more, int64_t before_ms)
+{
+    if (more > c->conf.bytes_max) {
+        return false;
+    }
+    while (c->bytes > c->conf.bytes_max - more ||
+           (c->n >= CACHE_FILES_MAX && more > 0)) {
+        struct entry *x = victim(c, before_ms);
+        if (x == NULL) {
+            return false;
+        }
+        c->stats.evicted_files++;
+        entry_remove(c, x);
+    }
+    return true;
+}
+
+static void touch(struct cache *c, const struct cache_hit *h, int64_t used_ms)
+{
+    for (uint32_t i = 0; i < h->n_parts; i++) {
+        struct entry *x = find_id(c, h->parts[i].id);
+        if (x == NULL || x->used_ms >= used_ms) {
+            continue;
+        }
+        x->used_ms = used_ms;
+        if (!x->planned && used_ms - x->touched_ms >= TOUCH_MS) {
+            x->touched_ms = used_ms;
+            chore_put(c, x->id, false, used_ms);
+        }
+    }
+}
+
+/* --- start --- */
+
+static int64_t mtime_ms(const struct stat *st)
+{
+#if defined(__APPLE__)
+    const struct timespec *t = &st->st_mtimespec;
+#else
+    const struct timespec *t = &st->st_mtim;
+#endif
+    return (int64_t)t->tv_sec * 1000 + t->tv_nsec / 1000000;
+}
+
+static int read_header(int fd, struct state_file *ret, struct err *e)
+{
+    char least[STATE_HEADER_LEAST];
+    uint64_t n = 0;
+    if (pread(fd, least, sizeof(least), 0) != (ssize_t)sizeof(least)) {
+        return err_set(e, ERR_STATE, "too short");
+    }
+    int rc = state_file_peek(least, sizeof(least), &n, e);
+    char *all = rc == 0 ? malloc(n) : NULL;
+    if (rc == 0 && all == NULL) {
+        rc = err_set(e, ERR_NOMEM, "a header");
+    }
+    if (rc == 0 && pread(fd, all, n, 0) != (ssize_t)n) {
+        rc = err_set(e, ERR_STATE, "too short");
+    }
+    if (rc == 0) {
+        rc = state_file_get(all, n, ret, e);
+    }
+    free(all);
+    return rc;
+}
+
+/* "0123456789abcdef.state" */
+static bool id_of(const char *name, uint64_t *ret)
+{
+    char *end = NULL;
+    if (strspn(name, "0123456789abcdef") != 16 ||
+        strcmp(name + 16, SUFFIX) != 0) {
+        return false;
+    }
+    *ret = strtoull(name, &end, 16);
+    return true;
+}
+
+static int take_file(struct cache *c, const char *path, uint64_t id,
+                     int64_t now_ms, struct err *e)
+{
+    struct state_file f = {0};
+    struct stat st;
+    int rc = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0 || fstat(fd, &st) != 0) {
+        rc = err_errno(e, errno, path);
+    } else if (!S_ISREG(st.st_mode)) {
+        rc = err_set(e, ERR_STATE, "not a regular file");
+    } else {
+        rc = read_header(fd, &f, e);
+    }
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    if (rc == 0 && state_file_bytes(&f) != (uint64_t)st.st_size) {
+        rc = err_set(e, ERR_STATE, "not as long as it says");
+    }
+    if (rc == 0) {
+        const struct cache_key k = {f.fingerprint, f.backend, f.arith_version};
+        uint64_t *chain = chain_new(f.tokens, f.to / STATE_BLOCK);
+        struct entry *x =
+            entry_new(c, id, &k, f.from, f.to, chain, (uint64_t)st.st_size);
+        x->used_ms = mtime_ms(&st);
+        x->touched_ms = x->used_ms;
+        free(chain);
+        int64_t age = now_ms - f.created_ms;
+        if (age >= 0 && age < CACHE_WINDOW_MS) { /* part of this hour's */
+            c->credit -= (double)st.st_size * (double)(CACHE_WINDOW_MS - age) /
+                         CACHE_WINDOW_MS;
+        }
+    }
+    state_file_fini(&f);
+    return rc;
+}
+
+static int scan(struct cache *c, int64_t now_ms, struct err *e)
+{
+    DIR *d = opendir(c->dir);
+    if (d == NULL) {
+        return err_errno(e, errno, c->dir);
+    }
+    for (struct dirent *x = readdir(d); x != NULL; x = readdir(d)) {
+        char path[CACHE_PATH_MAX];
+        uint64_t id = 0;
+        struct err why = {0};
+        if (x->d_name[0] == '.' ||
+            !file_join(path, sizeof(path), c->dir, x->d_name)) {
+            continue;
+        }
+        int rc = 0;
+        if (c->n == CACHE_FILES_MAX || !id_of(x->d_name, &id)) {
+            rc = err_set(&why, ERR_STATE, "unfinished, or one too many");
+        } else {
+            rc = take_file(c, path, id, now_ms, &why);
+        }
+        if (rc == 0) {
+            c->last_id = id > c->last_id ? id : c->last_id;
+        } else {
+            c->stats.refused_damaged++;
+            log_info("state_removed", "file=%s error=%s", x->d_name, why.msg);
+            (void)unlink(path);
+        }
+    }
+    (void)closedir(d);
+    return 0;
+}
+
+int cache_open(const struct cache_conf *conf, int64_t now_ms,
+               struct cache **ret, struct err *e)
+{
+    struct cache *c = calloc(1, sizeof(*c));
+    must(c != NULL);
+    c->conf = *conf;
+    (void)snprintf(c->dir, sizeof(c->dir), "%s", conf->dir);
+    c->conf.dir = c->dir;
+    list_init(&c->all);
+    list_init(&c->pins);
+    c->credit = (double)conf->write_max / 2;
+    c->credit_ms = now_ms;
+    int rc = scan(c, now_ms, e);
+    if (rc < 0) {
+        cache_free(c);
+        return rc;
+    }
+    (void)make_room(c, 0, INT64_MAX); /* the bound may have become smaller */
+    *ret = c;
+    return 0;
+}
+
+void cache_free(struct cache *c)
+{
+    if (c == NULL) {
+        return;
+    }
+    while (!list_empty(&c->all)) {
+        entry_drop(c, entry_of(c->all.next));
+    }
+    while (!list_empty(&c->pins)) {
+        struct list *l = c->pins.next;
+        list_del(l);
+        free(container_of(l, struct pin, link));
+    }
+    free(c);
+}
+
+/* --- finding --- */
+
+void cache_find(struct cache *c, const struct cache_key *k,
+                const int32_t *tokens, uint32_t n, struct cache_hit *ret)
+{
+    uint32_t blocks = n / STATE_BLOCK;
+    *ret = (struct cache_hit){0};
+    if (c->n == 0 || blocks == 0) {
+        return;
+    }
+    uint64_t *chain = chain_new(tokens, blocks);
+    cover(c, key_of(k), chain, blocks, false, ret);
+    free(chain);
+}
+
+void cache_loaded(struct cache *c, const struct cache_hit *h, uint32_t n,
+                  uint32_t bad, uint64_t bytes, int64_t now_ms)
+{
+    touch(c, h, now_ms);
+    c->stats.hits += n > 0;
+    c->stats.misses += n == 0;
+    c->stats.loaded_tokens += n;
+    c->stats.loaded_bytes += bytes;
+    if (bad > 0 && bad <= h->n_parts) {
+        struct entry *x = find_id(c, h->parts[bad - 1].id);
+        c->stats.refused_damaged++;
+        if (x != NULL) {
+            entry_remove(c, x);
+        }
+    }
+}
+
+/* --- saving --- */
+
+static void refill(struct cache *c, int64_t now_ms)
+{
+    double most = (double)c->conf.write_max / 2;
+    if (now_ms > c->credit_ms) {
+        c->credit += most * (double)(now_ms - c->credit_ms) / CACHE_WINDOW_MS;
+    }
+    c->credit_ms = now_ms;
+    c->credit = c->credit < most ? c->credit : most;
+}
+
+static uint64_t next_id(struct cache *c, int64_t now_ms)
+{
+    uint64_t id = (uint64_t)now_ms << 12;
+    c->last_id = id > c->last_id ? id : c->last_id + 1;
+    return c->last_id;
+}
+
+/* The budgets allow `bytes` more; they are charged. */
+static bool charge(struct cache *c, uint64_t bytes, int64_t used_ms,
+                   int64_t now_ms)
+{
+    refill(c, now_ms);
+    if ((double)bytes > c->credit || !make_room(c, bytes, used_ms)) {
+        c->stats.refused_budget++;
+        return false;
+    }
+    c->credit -= (double)bytes;
+    return true;
+}
+
+int cache_plan(struct cache *c, const struct cache_key *k,
+               const int32_t *tokens, uint32_t n, uint64_t block_bytes,
+               int64_t used_ms, int64_t now_ms, struct cache_save *ret)
+{
+    uint32_t to = n - n % STATE_BLOCK;
+    if (to == 0 || to < c->conf.tokens_min || c->conf.bytes_max == 0) {
+        return 0;
+    }
+    struct cache_hit have;
+    uint64_t *chain = chain_new(tokens, to / STATE_BLOCK);
+    int rc = 0;
+    cover(c, key_of(k), chain, to / STATE_BLOCK, true, &have);
+    touch(c, &have, used_ms);
+    uint32_t from = have.n_parts < CACHE_COMPACT ? have.n : 0;
+    uint64_t bytes = (to - from) / STATE_BLOCK * block_bytes +
+                     (uint64_t)to * HEADER_FACTOR + STATE_HEADER_LEAST;
+    if (have.n < to && charge(c, bytes, used_ms, now_ms)) {
+        struct entry *x =
+            entry_new(c, next_id(c, now_ms), k, from, to, chain, bytes);
+        x->planned = true;
+        x->used_ms = used_ms;
+        *ret = (struct cache_save){x->id, from, to};
+        rc = 1;
+    }
+    free(chain);
+    return rc;
+}
+
+/* Files that hold nothing that x does not. */
+static void drop_within(struct cache *c, const struct entry *x)
+{
+    LIST_EACH_SAFE(l, &c->all) {
+        struct entry *y = entry_of(l);
+        uint32_t blocks = y->to / STATE_BLOCK;
+        if (y != x && !y->planned && y->key == x->key && y->from >= x->from &&
+            y->to <= x->to &&
+            common(x->chain, x->to / STATE_BLOCK, y->chain, blocks) == blocks) {
+            entry_remove(c, y);
+        }
+    }
+}
+
+void cache_saved(struct cache *c, uint64_t id, uint64_t bytes)
+{
+    struct entry *x = find_id(c, id);
+    if (x == NULL) { /* its model went meanwhile */
+        chore_put(c, id, true, 0);
+        return;
+    }
+    if (bytes == 0) { /* what is charged stays so: it may have written much */
+        entry_drop(c, x);
+        return;
+    }
+    c->credit += (double)x->bytes - (double)bytes;
+    c->bytes = c->bytes - x->bytes + bytes;
+    x->bytes = bytes;
+    x->planned = false;
+    x->touched_ms = x->used_ms;
+    chore_put(c, id, false, x->used_ms);
+    c->stats.saved_files++;
+    c->stats.saved_bytes += bytes;
+    drop_within(c, x);
+    (void)make_room(c, 0, INT64_MAX);
+}
+
+/* --- models, pins --- */
+
+void cache_forget(struct cache *c, const char *fingerprint)
+{
+    LIST_EACH_SAFE(l, &c->all) {
+        if (strcmp(entry_of(l)->fingerprint, fingerprint) == 0) {
+            entry_remove(c, entry_of(l));
+        }
+    }
+}
+
+void cache_pin(struct cache *c, const char *id, const char *fingerprint,
+               const int32_t *tokens, uint32_t n)
+{
+    LIST_EACH_SAFE(l, &c->pins) {
+        struct pin *p = container_of(l, struct pin, link);
+        if (strcmp(p->id, id) == 0) {
+            list_del(l);
+            c->n_pins--;
+            free(p);
+        }
+    }
+    uint32_t blocks = n / STATE_BLOCK;
+    if (blocks == 0 || c->n_pins >= PINS_MAX) {
+        return;
+    }
+    struct pin *p = calloc(1, sizeof(*p) + blocks * sizeof(p->chain[0]));
+    must(p != NULL); /* at most MODEL_CONTEXT_MAX / 8 bytes */
+    (void)snprintf(p->id, sizeof(p->id), "%s", id);
+    (void)snprintf(p->fingerprint, sizeof(p->fingerprint), "%s", fingerprint);
+    p->n = blocks;
+    chain_of(tokens, blocks, p->chain);
+    list_push(&c->pins, &p->link);
+    c->n_pins++;
+}
+
+void cache_get_stats(const struct cache *c, struct cache_stats *ret)
+{
+    *ret = c->stats;
+    ret->files = c->n;
+    ret->bytes = c->bytes;
+}

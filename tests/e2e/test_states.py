@@ -1,0 +1,218 @@
+"""Warm state that survives: saved to disk, found again after a restart or a dead engine, never trusted blindly,
+within its budgets."""
+import os
+import re
+import shutil
+import signal
+import stat
+import time
+
+import pytest
+
+from conftest import SLOW_S, Daemon
+
+WORDS = ("What is aned? It is a daemon that keeps models and sessions warm. " * 40).split()
+
+
+def prompt(n, salt=""):
+    return salt + " ".join(WORDS[:n])
+
+
+def ask(d, text, **more):
+    with d.http() as c:
+        r = c.post("/v1/completions", json={"model": "demo", "prompt": text, "temperature": 0, "max_tokens": 12, **more})
+        assert r.status_code == 200, r.text
+        j = r.json()
+        return j["choices"][0]["text"], j["usage"]["prompt_tokens"], j["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+
+def metric(d, name):
+    with d.http() as c:
+        m = re.search(rf"^aned_{name} (\S+)$", c.get("/metrics").text, re.M)
+    return float(m.group(1))
+
+
+def until(d, name, least, seconds=20):
+    """Wait for a metric to reach a value: saving happens when the engine idles."""
+    end = time.monotonic() + seconds * SLOW_S
+    while metric(d, name) < least:
+        assert time.monotonic() < end, f"{name} stays {metric(d, name)}"
+        time.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def home_with_demo(aned, demo_gguf, tmp_path_factory):
+    home = tmp_path_factory.mktemp("states") / "home"
+    d = Daemon(aned, home=home)
+    assert d.convert(demo_gguf, "demo", context=512)["state"] == "done"
+    assert d.close() == 0
+    return home
+
+
+@pytest.fixture
+def world(make_daemon, home_with_demo, tmp_path):
+    """world(**cache options) -> a daemon on the test's own copy of the home; again: the next life of it."""
+    home = tmp_path / "home"
+    shutil.copytree(home_with_demo, home, ignore=shutil.ignore_patterns("*.sock", "run"))
+
+    def start(**options):
+        conf = tmp_path / "aned.conf"
+        lines = {"disk_tokens": 64, **options}
+        conf.write_text("[cache]\n" + "".join(f"{k} = {v}\n" for k, v in lines.items()))
+        d = make_daemon(home=home, args=["--config", str(conf)])
+        d.states = home / "cache" / "states"
+        return d
+    return start
+
+
+def files(d):
+    return sorted(p for p in d.states.iterdir())
+
+
+def test_after_a_restart(world):
+    a = world()
+    text, n, cached = ask(a, prompt(120))
+    assert n > 130 and cached == 0
+    assert a.stop() == 0
+    saved = files(a)
+    assert len(saved) == 1 and saved[0].suffix == ".state"
+    assert stat.S_IMODE(saved[0].stat().st_mode) == 0o600
+    assert stat.S_IMODE(a.states.stat().st_mode) == 0o700
+    b = world()
+    again, n2, cached = ask(b, prompt(120))
+    assert (again, n2) == (text, n)
+    assert cached == (n - 1) // 64 * 64
+    assert metric(b, "states_loads_total") == 1
+    assert metric(b, "states_loaded_tokens_total") == cached
+    # a longer one continues from it; a different one does not
+    assert ask(b, prompt(180))[2] >= cached
+    assert ask(b, prompt(120, "No: "))[2] == 0
+    # nobody asked for it
+    b.stop()
+    c = world()
+    assert ask(c, prompt(120), cache_prompt=False)[::2] == (text, 0)
+
+
+def test_deltas(world):
+    """What is there already is not written again, and a timeline of several files is one."""
+    d = world()
+    long = prompt(300)
+    n = ask(d, prompt(120))[1]
+    until(d, "states_saves_total", 1)
+    first = metric(d, "states_bytes")
+    text, n2, _ = ask(d, long)
+    assert n2 > n + 128
+    until(d, "states_saves_total", 2)
+    both = metric(d, "states_bytes")
+    assert both < first * n2 / n * 1.3
+    d.stop()
+    e = world()
+    again, _, cached = ask(e, long)
+    assert again == text and cached == (n2 - 1) // 64 * 64
+    e.stop()
+    assert len(files(e)) == 2
+
+
+def test_a_dead_engine_and_a_dead_daemon(world):
+    d = world()
+    text, n, _ = ask(d, prompt(120))
+    until(d, "states_saves_total", 1)
+    for pid in d.children():
+        os.kill(pid, signal.SIGKILL)
+    again, _, cached = ask(d, prompt(120))
+    assert again == text and cached == (n - 1) // 64 * 64
+    (d.states / "0000000000000001.state.part").write_bytes(b"half")
+    d.kill()
+    e = world()
+    assert [p for p in files(e) if p.suffix != ".state"] == []
+    again, _, cached = ask(e, prompt(120))
+    assert again == text and cached == (n - 1) // 64 * 64
+
+
+@pytest.mark.parametrize("fault", ["block", "header", "cut", "empty", "gone"])
+def test_damage(world, fault):
+    a = world()
+    text, n, _ = ask(a, prompt(120))
+    a.stop()
+    (f,) = files(a)
+    data = bytearray(f.read_bytes())
+    b = world() if fault in ("block", "gone") else None  # the index is read before, or after
+    if fault == "block":
+        data[len(data) // 3] ^= 1
+    elif fault == "header":
+        data[40] ^= 1
+    elif fault == "cut":
+        del data[-1]
+    elif fault == "empty":
+        data.clear()
+    f.write_bytes(data)
+    if fault == "gone":
+        f.unlink()
+    b = b or world()
+    again, _, cached = ask(b, prompt(120))
+    assert again == text
+    assert cached == 0
+    assert metric(b, "states_damaged_total") == 1
+    # and it is good for the next one
+    b.stop()
+    c = world()
+    assert ask(c, prompt(120))[::2] == (text, (n - 1) // 64 * 64)
+
+
+def test_a_write_budget(world):
+    """As many bytes as an hour allows, and no more; an hour is not over after a restart."""
+    d = world(write_mib_per_hour=1)
+    for i in range(12):
+        ask(d, prompt(120, f"Number {i}: "))
+    d.stop()
+    sizes = [p.stat().st_size for p in files(d)]
+    assert sizes and sum(sizes) <= 1 << 20
+    assert len(sizes) < 12
+    e = world(write_mib_per_hour=1)
+    for i in range(12):
+        ask(e, prompt(120, f"Once more {i}: "))
+    e.stop()
+    assert sum(p.stat().st_size for p in files(e)) <= 1 << 20
+
+
+def test_nothing_is_written_when_off(world):
+    for off in ({"disk_mib": 0}, {"write_mib_per_hour": 0}):
+        d = world(**off)
+        ask(d, prompt(120))
+        assert d.stop() == 0
+        assert files(d) == []
+
+
+def test_a_bound_of_bytes(world):
+    """The oldest go; what was asked for last is there."""
+    d = world(disk_mib=1)
+    for i in range(12):
+        ask(d, prompt(120, f"Number {i}: "))
+        until(d, "states_saves_total", i + 1)
+        assert sum(p.stat().st_size for p in files(d)) <= 1 << 20
+    assert metric(d, "states_evicted_total") > 0
+    d.stop()
+    e = world(disk_mib=1)
+    assert ask(e, prompt(120, "Number 11: "))[2] > 0
+    assert ask(e, prompt(120, "Number 0: "))[2] == 0
+
+
+def test_places_lost_to_others_are_saved(world):
+    """Two sequences in memory, six sessions: what makes way is saved, not computed again."""
+    d = world(sessions=2)
+    texts = [ask(d, prompt(120, f"Number {i}: "))[:2] for i in range(6)]
+    for i, (text, n) in enumerate(texts):
+        again, _, cached = ask(d, prompt(120, f"Number {i}: "))
+        assert again == text and cached >= (n - 1) // 64 * 64
+
+
+def test_a_deleted_model_takes_its_states_along(world):
+    d = world()
+    ask(d, prompt(120))
+    until(d, "states_saves_total", 1)
+    with d.http() as c:
+        assert c.delete("/aned/v1/models/demo").status_code in (200, 204)
+    end = time.monotonic() + 10 * SLOW_S
+    while files(d) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert files(d) == []

@@ -1,0 +1,305 @@
+/* test_cache.c - the index of saved states: what covers a prompt, deltas, both
+ * budgets, who goes first, and what a new start believes. The engine is played
+ * by a function that writes headers. */
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../unit.h"
+#include "base/file.h"
+#include "proto/state_file.h"
+#include "serve/cache.h"
+
+enum { BLOCK = 1000 };
+
+static char dir[256];
+static int32_t tokens[40 * STATE_BLOCK];
+static char fingerprint[65];
+static const struct cache_key key = {fingerprint, "cpu", 3};
+static const int64_t START = 1700000000000;
+
+static int setup(void **state)
+{
+    (void)state;
+    const char *tmp = getenv("TMPDIR");
+    (void)snprintf(dir, sizeof(dir), "%s/aned-cache-XXXXXX",
+                   tmp != NULL ? tmp : "/tmp");
+    assert_non_null(mkdtemp(dir));
+    memset(fingerprint, 'f', 64);
+    for (size_t i = 0; i < countof(tokens); i++) {
+        tokens[i] = (int32_t)i;
+    }
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    struct err e;
+    unit_ok(file_rmtree(dir, &e), &e);
+    return 0;
+}
+
+static struct cache *open_cache(uint64_t bytes_max, uint64_t write_max,
+                                int64_t now)
+{
+    struct cache *c = NULL;
+    struct err e;
+    const struct cache_conf conf = {.dir = dir,
+                                    .bytes_max = bytes_max,
+                                    .write_max = write_max,
+                                    .tokens_min = STATE_BLOCK};
+    unit_ok(cache_open(&conf, now, &c, &e), &e);
+    return c;
+}
+
+/* What an engine does with a STATE_SAVE. Returns the file's bytes. */
+static uint64_t engine_saves(struct cache *c, const struct cache_save *s,
+                             const int32_t *t, int64_t now)
+{
+    struct state_array array = {1, BLOCK};
+    uint64_t sums[64] = {0};
+    char path[CACHE_PATH_MAX];
+    struct err e;
+    struct state_file f = {.backend = "cpu",
+                           .arith_version = 3,
+                           .from = s->from,
+                           .to = s->to,
+                           .created_ms = now,
+                           .block_bytes = BLOCK,
+                           .n_arrays = 1,
+                           .tokens = (int32_t *)(uintptr_t)t,
+                           .arrays = &array,
+                           .sums = sums};
+    memcpy(f.fingerprint, fingerprint, sizeof(fingerprint));
+    struct buf b;
+    buf_init(&b, MIB(1));
+    state_file_put(&b, &f);
+    assert_non_null(buf_grow(&b, state_blocks(&f) * (size_t)BLOCK));
+    assert_true(cache_path(c, s->id, path));
+    unit_ok(file_write(path, b.p, b.n, &e), &e);
+    uint64_t n = b.n;
+    buf_fini(&b);
+    cache_saved(c, s->id, n);
+    return n;
+}
+
+/* n tokens of t, used and saved at `now`. Positions saved; 0: none. */
+static uint32_t keep(struct cache *c, const int32_t *t, uint32_t n, int64_t now)
+{
+    struct cache_save s;
+    if (cache_plan(c, &key, t, n, BLOCK, now, now, &s) != 1) {
+        return 0;
+    }
+    (void)engine_saves(c, &s, t, now);
+    return s.to - s.from;
+}
+
+static uint32_t covers(struct cache *c, const int32_t *t, uint32_t n)
+{
+    struct cache_hit h;
+    cache_find(c, &key, t, n, &h);
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < h.n_parts; i++) { /* no gaps */
+        char path[CACHE_PATH_MAX];
+        assert_int_equal(h.parts[i].from, at);
+        assert_true(cache_path(c, h.parts[i].id, path) && file_exists(path));
+        at = h.parts[i].to;
+    }
+    assert_int_equal(h.n, at);
+    return h.n;
+}
+
+static void test_deltas(void **state)
+{
+    (void)state;
+    struct cache *c = open_cache(MIB(1), MIB(100), START);
+    assert_int_equal(keep(c, tokens, 63, START), 0); /* not a block */
+    assert_int_equal(keep(c, tokens, 200, START), 192);
+    assert_int_equal(keep(c, tokens, 210, START), 0); /* it is there */
+    assert_int_equal(covers(c, tokens, 1000), 192);
+    assert_int_equal(covers(c, tokens, 191), 128);
+    assert_int_equal(keep(c, tokens, 500, START), 448 - 192);
+    assert_int_equal(covers(c, tokens, 1000), 448);
+    /* another timeline takes part of the first file and its own end */
+    int32_t fork[640];
+    memcpy(fork, tokens, sizeof(fork));
+    fork[130] = -1;
+    assert_int_equal(covers(c, fork, 640), 128);
+    assert_int_equal(keep(c, fork, 640, START), 640 - 128);
+    assert_int_equal(covers(c, fork, 640), 640);
+    assert_int_equal(covers(c, tokens, 640), 448);
+    /* a planned file is neither found nor planned again */
+    struct cache_save s;
+    struct cache_save t;
+    assert_int_equal(cache_plan(c, &key, tokens, 640, BLOCK, START, START, &s),
+                     1);
+    assert_int_equal(cache_plan(c, &key, tokens, 640, BLOCK, START, START, &t),
+                     0);
+    assert_int_equal(covers(c, tokens, 640), 448);
+    cache_saved(c, s.id, 0); /* the engine could not */
+    assert_int_equal(covers(c, tokens, 640), 448);
+    assert_int_equal(keep(c, tokens, 640, START), 192);
+    /* of something else */
+    struct cache_hit h;
+    const struct cache_key other[] = {
+        {fingerprint, "cpu",         4},
+        {fingerprint, "interpreter", 3},
+        {"ffff",      "cpu",         3}
+    };
+    for (size_t i = 0; i < countof(other); i++) {
+        cache_find(c, &other[i], tokens, 640, &h);
+        assert_int_equal(h.n, 0);
+    }
+    cache_forget(c, fingerprint);
+    assert_int_equal(covers(c, tokens, 640), 0);
+    cache_free(c);
+}
+
+/* Many small files of one timeline become one; the small ones go. */
+static void test_compaction(void **state)
+{
+    (void)state;
+    struct cache *c = open_cache(MIB(10), MIB(100), START);
+    struct cache_stats st;
+    for (uint32_t i = 1; i <= CACHE_COMPACT; i++) {
+        assert_int_equal(keep(c, tokens, i * STATE_BLOCK, START + i),
+                         STATE_BLOCK);
+    }
+    uint32_t n = (CACHE_COMPACT + 1) * STATE_BLOCK;
+    assert_int_equal(keep(c, tokens, n, START + 100), n);
+    cache_get_stats(c, &st);
+    assert_int_equal(st.files, 1);
+    assert_int_equal(covers(c, tokens, n), n);
+    cache_forget(c, fingerprint);
+    cache_free(c);
+}
+
+static int32_t *other_text(int32_t i)
+{
+    static int32_t t[20][192];
+    for (int32_t k = 0; k < 192; k++) {
+        t[i][k] = 1000 * (i + 1) + k;
+    }
+    return t[i];
+}
+
+static void test_bytes(void **state)
+{
+    (void)state;
+    struct cache *c = open_cache(5 * 4200, MIB(100), START); /* five files */
+    struct cache_stats st;
+    for (int32_t i = 0; i < 12; i++) {
+        assert_int_equal(keep(c, other_text(i), 192, START + i), 192);
+        cache_get_stats(c, &st);
+        assert_true(st.bytes <= 5 * 4200);
+        if (i >= 2) { /* used again and again */
+            struct cache_hit h;
+            cache_find(c, &key, other_text(2), 192, &h);
+            cache_loaded(c, &h, h.n, 0, 1, START + i + 1);
+        }
+    }
+    assert_int_equal(covers(c, other_text(2), 192), 192);
+    assert_int_equal(covers(c, other_text(11), 192), 192);
+    assert_int_equal(covers(c, other_text(7), 192), 0);
+    assert_int_equal(st.evicted_files, 7);
+    /* what was used before all of them does not push any out */
+    struct cache_save s;
+    assert_int_equal(
+        cache_plan(c, &key, other_text(0), 192, BLOCK, START, START + 50, &s),
+        0);
+    /* and what is pinned stays longest */
+    cache_pin(c, "ses_1", fingerprint, other_text(9), 192);
+    for (int32_t i = 12; i < 20; i++) {
+        assert_int_equal(keep(c, other_text(i), 192, START + 100 + i), 192);
+    }
+    assert_int_equal(covers(c, other_text(9), 192), 192);
+    cache_pin(c, "ses_1", fingerprint, NULL, 0);
+    assert_int_equal(keep(c, other_text(0), 192, START + 200), 192);
+    assert_int_equal(covers(c, other_text(9), 192), 0);
+    cache_forget(c, fingerprint);
+    cache_free(c);
+}
+
+/* In no hour more than the budget, whenever it begins. */
+static void test_writes(void **state)
+{
+    (void)state;
+    enum { MINUTES = 240 };
+    const uint64_t budget = 100000;
+    uint64_t wrote[MINUTES] = {0};
+    struct cache *c = open_cache(MIB(100), budget, START);
+    for (int m = 0; m < MINUTES; m++) {
+        int64_t now = START + (int64_t)m * 60000;
+        for (int32_t k = 0; k < 3; k++) {
+            struct cache_stats a;
+            struct cache_stats b;
+            tokens[0] = m * 3 + k;
+            cache_get_stats(c, &a);
+            (void)keep(c, tokens, 640, now);
+            cache_get_stats(c, &b);
+            wrote[m] += b.saved_bytes - a.saved_bytes;
+        }
+        if (m == 100) { /* a restart gives no new budget */
+            cache_free(c);
+            c = open_cache(MIB(100), budget, now);
+        }
+    }
+    uint64_t all = 0;
+    for (int m = 0; m + 60 <= MINUTES; m++) {
+        uint64_t hour = 0;
+        for (int k = 0; k < 60; k++) {
+            hour += wrote[m + k];
+        }
+        assert_true(hour <= budget);
+        all += wrote[m];
+    }
+    assert_true(all > budget); /* it is used, too */
+    tokens[0] = 0;
+    cache_forget(c, fingerprint);
+    cache_free(c);
+    c = open_cache(MIB(1), 0, START);
+    assert_int_equal(keep(c, tokens, 640, START), 0);
+    cache_free(c);
+}
+
+static void test_start(void **state)
+{
+    (void)state;
+    char path[CACHE_PATH_MAX];
+    struct err e;
+    struct cache_hit h;
+    struct cache *c = open_cache(MIB(1), MIB(100), START);
+    assert_int_equal(keep(c, tokens, 320, START), 320);
+    assert_int_equal(keep(c, other_text(1), 192, START), 192);
+    assert_int_equal(keep(c, other_text(2), 192, START), 192);
+    cache_find(c, &key, other_text(1), 192, &h);
+    assert_true(cache_path(c, h.parts[0].id, path));
+    cache_free(c);
+    unit_ok(file_write(path, "damaged", 7, &e), &e);
+    (void)snprintf(path, sizeof(path), "%s/0000000000000001.state.part", dir);
+    unit_ok(file_write(path, "x", 1, &e), &e);
+    c = open_cache(MIB(1), MIB(100), START + 1000);
+    assert_int_equal(covers(c, tokens, 320), 320);
+    assert_int_equal(covers(c, other_text(1), 192), 0);
+    assert_int_equal(covers(c, other_text(2), 192), 192);
+    assert_false(file_exists(path));
+    /* found damaged by an engine */
+    cache_find(c, &key, other_text(2), 192, &h);
+    cache_loaded(c, &h, 0, 1, 0, START + 2000);
+    assert_int_equal(covers(c, other_text(2), 192), 0);
+    cache_free(c);
+    /* a smaller bound */
+    c = open_cache(100, MIB(100), START + 3000);
+    assert_int_equal(covers(c, tokens, 320), 0);
+    cache_free(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_deltas), cmocka_unit_test(test_compaction),
+        cmocka_unit_test(test_bytes),  cmocka_unit_test(test_writes),
+        cmocka_unit_test(test_start),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
