@@ -5,15 +5,26 @@
  * addition of 1.5 * 2^52, which leaves n in the low bits, from where a shift
  * puts it into the exponent. Four lanes by the compiler's vector types; a lane
  * never sees another.
+ *
+ * A step of the series waits for the one before, and so does each addition to a
+ * running sum. Therefore CHAINS vectors go through the series side by side, and
+ * a sum takes up the results of one group during the steps of the next: two
+ * with each coefficient, which for seven chains comes out even. Seven is also
+ * what 16 vector registers hold: powers, arguments, a coefficient and the sum.
  */
 #include "engine/vexp.h"
 
+#include <assert.h>
 #include <string.h>
 
-#define LANES 4
+#define INLINE static inline __attribute__((always_inline))
+
+#define LANES        4
+#define CHAINS       7
+#define GROUP        ((size_t)(LANES * CHAINS))
+#define COEFFICIENTS 14
 
 typedef double f64v __attribute__((vector_size(LANES * sizeof(double))));
-typedef float f32v __attribute__((vector_size(LANES * sizeof(float))));
 typedef uint64_t u64v __attribute__((vector_size(LANES * sizeof(uint64_t))));
 
 #define ROUND    0x1.8p52
@@ -22,54 +33,96 @@ typedef uint64_t u64v __attribute__((vector_size(LANES * sizeof(uint64_t))));
 #define LN2_LO   0x1.a39ef35793c76p-33
 #define SMALLEST (-700.0) /* the result stays a normal number */
 
+static_assert(GROUP == 2 * COEFFICIENTS, "as many sums as there are results");
+
 static f64v splat(double v)
 {
     return (f64v){v, v, v, v};
 }
 
-static f64v exp4(f64v a)
+/* exp of GROUP numbers; when `adding`, returns sum + prev[0] + prev[1] ... of
+ * the GROUP results before these. All of prev is read before out is written. */
+INLINE double exp_group(const float *x, double shift, double scale, double *out,
+                        bool adding, const double *prev, double sum)
 {
     /* 1/13!, 1/12!, ... 1/1!, 1/0! */
-    static const double c[] = {0x1.6124613a86d09p-33,
-                               0x1.1eed8eff8d898p-29,
-                               0x1.ae64567f544e4p-26,
-                               0x1.27e4fb7789f5cp-22,
-                               0x1.71de3a556c734p-19,
-                               0x1.a01a01a01a01ap-16,
-                               0x1.a01a01a01a01ap-13,
-                               0x1.6c16c16c16c17p-10,
-                               0x1.1111111111111p-7,
-                               0x1.5555555555555p-5,
-                               0x1.5555555555555p-3,
-                               0.5,
-                               1.0,
-                               1.0};
-    f64v t = a * splat(LOG2E) + splat(ROUND);
-    f64v n = t - splat(ROUND);
-    f64v r = a - n * splat(LN2_HI) - n * splat(LN2_LO);
-    f64v p = splat(c[0]);
-    for (size_t i = 1; i < countof(c); i++) {
-        p = p * r + splat(c[i]);
+    static const double c[COEFFICIENTS] = {0x1.6124613a86d09p-33,
+                                           0x1.1eed8eff8d898p-29,
+                                           0x1.ae64567f544e4p-26,
+                                           0x1.27e4fb7789f5cp-22,
+                                           0x1.71de3a556c734p-19,
+                                           0x1.a01a01a01a01ap-16,
+                                           0x1.a01a01a01a01ap-13,
+                                           0x1.6c16c16c16c17p-10,
+                                           0x1.1111111111111p-7,
+                                           0x1.5555555555555p-5,
+                                           0x1.5555555555555p-3,
+                                           0.5,
+                                           1.0,
+                                           1.0};
+    f64v r[CHAINS];
+    f64v p[CHAINS];
+    u64v bits[CHAINS]; /* n in the exponent */
+    u64v keep[CHAINS];
+    for (size_t j = 0; j < CHAINS; j++) {
+        const float *v = x + j * LANES;
+        f64v a = {(double)v[0], (double)v[1], (double)v[2], (double)v[3]};
+        a = (a - splat(shift)) * splat(scale);
+        f64v t = a * splat(LOG2E) + splat(ROUND);
+        f64v n = t - splat(ROUND);
+        r[j] = a - n * splat(LN2_HI) - n * splat(LN2_LO);
+        p[j] = splat(c[0]);
+        bits[j] = (u64v)t << 52;
+        keep[j] = (u64v)(a >= splat(SMALLEST));
     }
-    u64v keep = (u64v)(a >= splat(SMALLEST));
-    return (f64v)(((u64v)p + ((u64v)t << 52)) & keep);
+    if (adding) {
+        sum += prev[0];
+        sum += prev[1];
+    }
+#pragma GCC unroll 1 /* unrolled, gcc would put one chain after the other */
+    for (size_t i = 1; i < COEFFICIENTS; i++) {
+        for (size_t j = 0; j < CHAINS; j++) {
+            p[j] = p[j] * r[j] + splat(c[i]);
+        }
+        if (adding) {
+            sum += prev[2 * i];
+            sum += prev[2 * i + 1];
+        }
+    }
+    for (size_t j = 0; j < CHAINS; j++) {
+        u64v y = ((u64v)p[j] + bits[j]) & keep[j];
+        memcpy(out + j * LANES, &y, sizeof(y));
+    }
+    return sum;
 }
 
 void vexp(const float *x, size_t n, double shift, double scale, double *out)
 {
-    for (size_t i = 0; i < n; i += LANES) {
-        float in[LANES] = {0};
-        size_t k = n - i < LANES ? n - i : LANES;
-        f32v v;
-        if (k == LANES) {
-            memcpy(&v, x + i, sizeof(v));
-        } else {
-            memcpy(in, x + i, k * sizeof(*x));
-            memcpy(&v, in, sizeof(v));
-        }
-        f64v a =
-            (__builtin_convertvector(v, f64v) - splat(shift)) * splat(scale);
-        f64v y = exp4(a);
-        memcpy(out + i, &y, k * sizeof(*out));
+    for (; n >= GROUP; n -= GROUP, x += GROUP, out += GROUP) {
+        (void)exp_group(x, shift, scale, out, false, NULL, 0);
     }
+    if (n > 0) {
+        float in[GROUP] = {0};
+        double y[GROUP];
+        memcpy(in, x, n * sizeof(*x));
+        (void)exp_group(in, shift, scale, y, false, NULL, 0);
+        memcpy(out, y, n * sizeof(*out));
+    }
+}
+
+double vexp_sum(const float *x, size_t n, double shift, double scale,
+                double sum)
+{
+    double y[GROUP] = {0}; /* of the group before: none, and 0 adds nothing */
+    for (; n >= GROUP; n -= GROUP, x += GROUP) {
+        sum = exp_group(x, shift, scale, y, true, y, sum);
+    }
+    for (size_t i = 0; i < GROUP; i++) {
+        sum += y[i];
+    }
+    vexp(x, n, shift, scale, y);
+    for (size_t i = 0; i < n; i++) {
+        sum += y[i];
+    }
+    return sum;
 }

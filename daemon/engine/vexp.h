@@ -11,3 +11,9 @@
 /* out[i] = exp((x[i] - shift) * scale) for arguments <= 0; 0 below -700 (also
  * for minus infinity). Relative error under 4e-16. */
 void vexp(const float *x, size_t n, double shift, double scale, double *out);
+
+/* `sum` plus all these, one after the other in the order of x: the same bits as
+ * adding up what vexp gives, while the sums' latency hides behind the products
+ * of the elements to come. */
+double vexp_sum(const float *x, size_t n, double shift, double scale,
+                double sum);

@@ -81,16 +81,42 @@ static void test_vexp(void **state)
     }
     print_message("# worst relative error %.3g\n", worst);
     assert_true(worst < 4e-16);
-    /* lanes and tails agree; edges */
+    /* edges */
     float x[7] = {0, -1, -2, -INFINITY, -701, -0.5f, -1e30f};
     double all[7];
     vexp(x, 7, 0, 1, all);
-    for (size_t i = 0; i < 7; i++) {
-        double one = -1;
-        vexp(&x[i], 1, 0, 1, &one);
-        assert_true(one == all[i]);
-    }
     assert_true(all[0] == 1 && all[3] == 0 && all[4] == 0 && all[6] == 0);
+}
+
+/* Whatever stands beside it, a number has the same result; these bits may never
+ * change. */
+static void test_vexp_bits(void **state)
+{
+    (void)state;
+    enum { N = 300 };
+    uint64_t seed = 7;
+    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a, by words */
+    for (size_t n = 0; n < N; n++) {
+        float x[N];
+        double got[N];
+        double scale = 0x1p-4 * (double)(1 + n % 40);
+        double sum = 0.25;
+        for (size_t i = 0; i < n; i++) {
+            x[i] = 3 - (float)(noise(&seed) % 100000) * 0x1p-11f;
+        }
+        vexp(x, n, 3, scale, got);
+        for (size_t i = 0; i < n; i++) {
+            double one = -1;
+            uint64_t bits = 0;
+            vexp(&x[i], 1, 3, scale, &one);
+            assert_true(one == got[i]);
+            memcpy(&bits, &one, sizeof(bits));
+            hash = (hash ^ bits) * 0x100000001b3u;
+            sum += one;
+        }
+        assert_true(vexp_sum(x, n, 3, scale, 0.25) == sum);
+    }
+    assert_true(hash == 0x5da6ab04380d1b4eu);
 }
 
 /* --- llama.cpp's vectors --- */
@@ -618,6 +644,7 @@ int main(void)
         cmocka_unit_test(test_philox),
         cmocka_unit_test(test_random_is_fixed),
         cmocka_unit_test(test_vexp),
+        cmocka_unit_test(test_vexp_bits),
         cmocka_unit_test(test_vectors),
         cmocka_unit_test(test_against_plain),
         cmocka_unit_test(test_greedy),
