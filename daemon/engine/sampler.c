@@ -2,23 +2,37 @@
  *
  * Candidates are a list of ids in ascending order; every filter drops members
  * and keeps the order, so that the inverse CDF at the end runs in id order. The
- * rank used by top-k and top-p is (logit descending, id ascending): logits are
- * mapped to integers of the same order, and the k-th largest is found by two
- * counting passes over their halves. Only top-p sorts, and only as many of the
- * largest as its mass needs.
+ * rank used by top-k and top-p is (logit descending, id ascending).
+ *
+ * A vocabulary has a quarter of a million tokens of which a few matter, so the
+ * list is short from the start: a first pass over the logits finds the largest
+ * of each BLOCK (its peak), a bound is computed below which no filter keeps
+ * anything, and only blocks whose peak reaches it are looked through.
+ *   top-k: the k-th largest peak, for there are k logits at least as large;
+ *   min-p: the logit of that weight;
+ *   top-p: the logit of a weight so small that all tokens below together are
+ *          less than the part left out. This one needs the sum of all weights.
+ * Bounds lie a little too low, which costs a few candidates more; what is kept
+ * in the end is decided by each filter's own rule. Without a filter there is no
+ * list: the weights are summed, and those of the one SPAN into which the random
+ * number falls are computed again.
  */
 #include "engine/sampler.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
 #include "engine/vexp.h"
 
-#define HALF_KEYS 65536u
 #define WIDE      8     /* floats of a vector */
-#define LOOKED    4096u /* logits among which the largest is looked up */
-#define BLOCK     512u  /* weights between two kept sums */
-#define NUCLEUS   512u  /* first guess of top-p's size */
+#define BLOCK     256u  /* logits of one peak */
+#define SPAN      2048u /* logits between two kept sums */
+#define DIGIT     11u   /* bits of a key looked at in one pass */
+#define DIGITS    (1u << DIGIT)
+#define TOP_SHIFT (2 * DIGIT) /* 10 bits are left for the first digit */
+#define FEWER     64          /* times higher is the bound top-p tries first */
+#define SURE      (1 + 1e-9)  /* more than sums in other orders differ by */
 #define PHILOX_M0 0xd2511f53u
 #define PHILOX_M1 0xcd9e8d57u
 #define PHILOX_W0 0x9e3779b9u
@@ -26,16 +40,19 @@
 
 struct sampler {
     uint32_t vocab;
+    uint32_t blocks;  /* of the vocabulary */
     float *adj;       /* logits after bias and penalties */
     uint32_t *counts; /* of tokens in the history; zero between calls */
+    float *peaks;     /* largest logit of each block */
+    double *before;   /* sum of all weights before each SPAN */
+    double max;       /* the largest logit */
+    double scale;     /* 1 / temperature */
     uint32_t n;       /* candidates */
     int32_t *ids;     /* ascending */
-    float *x;         /* adj of the candidates */
-    double *w;        /* exp((x - max) / temperature) */
-    double *before;   /* sum of w before each BLOCK of candidates */
+    float *x;         /* their logits after bias and penalties */
+    double *w;        /* exp((x - max) * scale) */
     uint64_t *sort[2];
-    uint32_t *hist; /* HALF_KEYS */
-    double *probs;  /* sampler_probs */
+    double *probs; /* sampler_probs */
 };
 
 /* --- random numbers --- */
@@ -76,21 +93,21 @@ int sampler_new(uint32_t vocab, struct sampler **ret, struct err *e)
     struct sampler *s = calloc(1, sizeof(*s));
     if (s != NULL) {
         s->vocab = vocab;
+        s->blocks = (vocab + BLOCK - 1) / BLOCK;
         s->adj = calloc(vocab, sizeof(*s->adj));
         s->counts = calloc(vocab, sizeof(*s->counts));
+        s->peaks = calloc(s->blocks, sizeof(*s->peaks));
+        s->before = calloc(vocab / SPAN + 1, sizeof(*s->before));
         s->ids = calloc(vocab, sizeof(*s->ids));
         s->x = calloc(vocab, sizeof(*s->x));
         s->w = calloc(vocab, sizeof(*s->w));
-        s->before = calloc(vocab / BLOCK + 1, sizeof(*s->before));
         s->sort[0] = calloc(vocab, sizeof(*s->sort[0]));
         s->sort[1] = calloc(vocab, sizeof(*s->sort[1]));
-        s->hist = calloc(HALF_KEYS, sizeof(*s->hist));
         s->probs = calloc(vocab, sizeof(*s->probs));
     }
-    if (s == NULL || s->adj == NULL || s->counts == NULL || s->ids == NULL ||
-        s->x == NULL || s->w == NULL || s->before == NULL ||
-        s->sort[0] == NULL || s->sort[1] == NULL || s->hist == NULL ||
-        s->probs == NULL) {
+    if (s == NULL || s->adj == NULL || s->counts == NULL || s->peaks == NULL ||
+        s->before == NULL || s->ids == NULL || s->x == NULL || s->w == NULL ||
+        s->sort[0] == NULL || s->sort[1] == NULL || s->probs == NULL) {
         sampler_free(s);
         return err_set(e, ERR_NOMEM, "sampler for %u tokens", vocab);
     }
@@ -105,13 +122,13 @@ void sampler_free(struct sampler *s)
     }
     free(s->adj);
     free(s->counts);
+    free(s->peaks);
+    free(s->before);
     free(s->ids);
     free(s->x);
     free(s->w);
-    free(s->before);
     free(s->sort[0]);
     free(s->sort[1]);
-    free(s->hist);
     free(s->probs);
     free(s);
 }
@@ -223,13 +240,10 @@ static float largest(const float *x, uint32_t n)
         b = larger(w, b);
         nan |= (v != v) | (w != w);
     }
-    a = larger(a, b);
+    a = (f32v)((i32v)larger(a, b) | nan); /* all bits set is one */
     float max = -INFINITY;
     for (uint32_t l = 0; l < WIDE; l++) {
-        max = a[l] > max ? a[l] : max;
-    }
-    for (uint32_t l = 0; l < WIDE; l++) {
-        max = nan[l] != 0 ? NAN : max;
+        max = isnan(a[l]) || a[l] > max ? a[l] : max;
     }
     for (; i < n; i++) {
         max = isnan(x[i]) || x[i] > max ? x[i] : max;
@@ -237,21 +251,25 @@ static float largest(const float *x, uint32_t n)
     return max;
 }
 
-/* Largest logit, the lowest id among equals. A model that overflowed gives
- * infinity or not-a-number: better an error than a token drawn from it. Only
- * the block that holds the largest is looked through for its place. */
-static int argmax(const float *x, uint32_t n, uint32_t *ret, struct err *e)
+static uint32_t smaller(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Largest logit, the lowest id among equals; leaves the peaks. A model that
+ * overflowed gives infinity or not-a-number: better an error than a token drawn
+ * from it. */
+static int argmax(struct sampler *s, const float *x, uint32_t *ret,
+                  struct err *e)
 {
     float max = -INFINITY;
     uint32_t at = 0;
-    for (uint32_t i = 0; i < n; i += LOOKED) {
-        float m = largest(x + i, n - i < LOOKED ? n - i : LOOKED);
-        if (isnan(m) || m > max) {
-            max = m;
+    for (uint32_t i = 0; i < s->vocab && !isnan(max); i += BLOCK) {
+        float peak = largest(x + i, smaller(BLOCK, s->vocab - i));
+        s->peaks[i / BLOCK] = peak;
+        if (isnan(peak) || peak > max) {
+            max = peak;
             at = i;
-        }
-        if (isnan(m)) {
-            break;
         }
     }
     if (!isfinite(max)) {
@@ -264,40 +282,31 @@ static int argmax(const float *x, uint32_t n, uint32_t *ret, struct err *e)
     return 0;
 }
 
-/* log of the sum of exp(x), the sum in id order. */
-static double log_sum_exp(const float *x, uint32_t n, double max)
-{
-    double sum = 0;
-    double y[BLOCK];
-    for (uint32_t i = 0; i < n; i += BLOCK) {
-        uint32_t k = n - i < BLOCK ? n - i : BLOCK;
-        vexp(x + i, k, max, 1, y);
-        for (uint32_t j = 0; j < k; j++) {
-            sum += y[j];
-        }
-    }
-    return max + log(sum);
-}
-
 /* The k largest, ties to the lower id: insertion, k is at most 20. */
-static uint32_t top_alternatives(const float *x, uint32_t n, uint32_t k,
-                                 struct msg_logprob *top)
+static uint32_t top_alternatives(const struct sampler *s, const float *x,
+                                 uint32_t k, struct msg_logprob *top)
 {
     uint32_t have = 0;
-    for (uint32_t i = 0; k > 0 && i < n; i++) {
-        if (have == k && !(x[i] > top[k - 1].logprob)) {
+    for (uint32_t b = 0; k > 0 && b < s->blocks; b++) {
+        if (have == k && !(s->peaks[b] > top[k - 1].logprob)) {
             continue;
         }
-        uint32_t j = have < k ? have++ : k - 1;
-        for (; j > 0 && x[i] > top[j - 1].logprob; j--) {
-            top[j] = top[j - 1];
+        uint32_t end = smaller((b + 1) * BLOCK, s->vocab);
+        for (uint32_t i = b * BLOCK; i < end; i++) {
+            if (have == k && !(x[i] > top[k - 1].logprob)) {
+                continue;
+            }
+            uint32_t j = have < k ? have++ : k - 1;
+            for (; j > 0 && x[i] > top[j - 1].logprob; j--) {
+                top[j] = top[j - 1];
+            }
+            top[j] = (struct msg_logprob){.id = (int32_t)i, .logprob = x[i]};
         }
-        top[j] = (struct msg_logprob){.id = (int32_t)i, .logprob = x[i]};
     }
     return have;
 }
 
-/* --- candidates --- */
+/* --- rank --- */
 
 /* Integers in the order of the floats; both zeros are one. */
 static uint32_t key_of(float x)
@@ -308,6 +317,14 @@ static uint32_t key_of(float x)
     return u ^ ((u >> 31) != 0 ? 0xffffffffu : 0x80000000u);
 }
 
+static float float_of(uint32_t key)
+{
+    uint32_t u = key ^ ((key >> 31) != 0 ? 0x80000000u : 0xffffffffu);
+    float x = 0;
+    memcpy(&x, &u, sizeof(x));
+    return x;
+}
+
 /* The last member of the k best: those with a larger key, and the first `ties`
  * with this key. */
 struct cut {
@@ -315,130 +332,152 @@ struct cut {
     uint32_t ties;
 };
 
-/* The bin, from the top, in which the k-th largest lies; *k becomes its rank
- * inside that bin. */
-static uint32_t bin_of(const uint32_t *hist, uint32_t *k)
+/* 1 <= k <= n. Finds the key digit by digit: counts the next digit of those
+ * that begin like it, and goes down from the top until k are passed. */
+static struct cut select_best(const float *x, uint32_t n, uint32_t k)
 {
-    uint32_t bin = HALF_KEYS - 1;
-    for (; hist[bin] < *k; bin--) {
-        *k -= hist[bin];
-    }
-    return bin;
-}
-
-/* 1 <= k <= s->n */
-static struct cut select_best(struct sampler *s, uint32_t k)
-{
-    memset(s->hist, 0, HALF_KEYS * sizeof(*s->hist));
-    for (uint32_t i = 0; i < s->n; i++) {
-        s->hist[key_of(s->x[i]) >> 16]++;
-    }
-    uint32_t high = bin_of(s->hist, &k);
-    memset(s->hist, 0, HALF_KEYS * sizeof(*s->hist));
-    for (uint32_t i = 0; i < s->n; i++) {
-        uint32_t key = key_of(s->x[i]);
-        if (key >> 16 == high) {
-            s->hist[key & 0xffffu]++;
+    uint32_t found = 0;
+    for (uint32_t shift = TOP_SHIFT;; shift -= DIGIT) {
+        uint32_t count[DIGITS] = {0};
+        for (uint32_t i = 0; i < n; i++) {
+            uint32_t key = key_of(x[i]) >> shift;
+            if (key >> DIGIT == found) {
+                count[key % DIGITS]++;
+            }
+        }
+        uint32_t d = DIGITS - 1;
+        for (; count[d] < k; d--) {
+            k -= count[d];
+        }
+        found = found << DIGIT | d;
+        if (shift == 0) {
+            return (struct cut){.key = found, .ties = k};
         }
     }
-    uint32_t low = bin_of(s->hist, &k);
-    return (struct cut){.key = high << 16 | low, .ties = k};
 }
 
-static bool cut_keeps(struct cut *c, uint32_t key)
+/* --- candidates --- */
+
+/* Makes the list: everything from `bound` on but minus infinity. Rounding the
+ * bound to a float loses nothing, as no float lies between the two. */
+static void gather(struct sampler *s, const float *x, double bound)
 {
-    if (key == c->key && c->ties > 0) {
-        c->ties--;
-        return true;
+    float low = bound > (double)-FLT_MAX ? (float)bound : -FLT_MAX;
+    int32_t *ids = s->ids;
+    uint32_t n = 0;
+    for (uint32_t b = 0; b < s->blocks; b++) {
+        uint32_t end = smaller((b + 1) * BLOCK, s->vocab);
+        uint32_t i = s->peaks[b] < low ? end : b * BLOCK;
+#pragma GCC unroll 8
+        for (; i < end; i++) {
+            ids[n] = (int32_t)i;
+            n += x[i] >= low;
+        }
     }
-    return key > c->key;
+    for (uint32_t i = 0; i < n; i++) {
+        s->x[i] = x[ids[i]];
+    }
+    s->n = n;
 }
 
-/* Drop what the cut does not keep; w goes along when `weights`. */
-static void apply_cut(struct sampler *s, struct cut c, bool weights)
+static void move(const struct sampler *s, uint32_t from, uint32_t to)
+{
+    s->ids[to] = s->ids[from];
+    s->x[to] = s->x[from];
+    s->w[to] = s->w[from];
+}
+
+/* Keep what the cut keeps; the weights may still be unknown. */
+static void apply_cut(struct sampler *s, struct cut c)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < s->n; i++) {
-        if (cut_keeps(&c, key_of(s->x[i]))) {
-            s->ids[n] = s->ids[i];
-            s->x[n] = s->x[i];
-            if (weights) {
-                s->w[n] = s->w[i];
-            }
-            n++;
+        uint32_t key = key_of(s->x[i]);
+        if (key > c.key || (key == c.key && c.ties > 0)) {
+            c.ties -= key == c.key;
+            move(s, i, n++);
         }
     }
     s->n = n;
 }
 
-/* The candidates that the cut keeps, best first, as key << 32 | index. Stable
- * radix sort by the key's bytes, so equal keys stay in id order. */
-static const uint64_t *sort_best(struct sampler *s, struct cut c, uint32_t *ret)
+/* The candidates, best first, as key << 32 | index. Stable radix sort by the
+ * key's digits, so equal keys stay in id order. */
+static const uint64_t *sort_best(struct sampler *s)
 {
     uint64_t *a = s->sort[0];
     uint64_t *b = s->sort[1];
-    uint32_t n = 0;
     for (uint32_t i = 0; i < s->n; i++) {
-        uint32_t key = key_of(s->x[i]);
-        if (cut_keeps(&c, key)) {
-            a[n++] = (uint64_t)key << 32 | i;
-        }
+        a[i] = (uint64_t)key_of(s->x[i]) << 32 | i;
     }
-    for (unsigned shift = 32; shift < 64; shift += 8) {
-        uint32_t start[257] = {0};
-        for (uint32_t i = 0; i < n; i++) {
-            start[256 - (a[i] >> shift & 0xff)]++; /* descending */
+    for (uint32_t shift = 32; shift < 64; shift += DIGIT) {
+        uint32_t start[DIGITS + 1] = {0};
+        for (uint32_t i = 0; i < s->n; i++) {
+            start[DIGITS - (a[i] >> shift) % DIGITS]++; /* descending */
         }
-        for (size_t d = 1; d < countof(start); d++) {
+        for (uint32_t d = 1; d <= DIGITS; d++) {
             start[d] += start[d - 1];
         }
-        for (uint32_t i = 0; i < n; i++) {
-            b[start[255 - (a[i] >> shift & 0xff)]++] = a[i];
+        for (uint32_t i = 0; i < s->n; i++) {
+            b[start[DIGITS - 1 - (a[i] >> shift) % DIGITS]++] = a[i];
         }
         uint64_t *t = a;
         a = b;
         b = t;
     }
-    *ret = n;
     return a;
 }
 
-/* In id order; keeps what the sum was before each block. */
-static double sum_weights(struct sampler *s)
+/* --- weights --- */
+
+/* Of all tokens in id order; keeps what the sum was before each span. */
+static double sum_all(struct sampler *s, const float *x)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < s->vocab; i += SPAN) {
+        s->before[i / SPAN] = sum;
+        sum =
+            vexp_sum(x + i, smaller(SPAN, s->vocab - i), s->max, s->scale, sum);
+    }
+    return sum;
+}
+
+/* Of the candidates. */
+static double sum_weights(const struct sampler *s)
 {
     double sum = 0;
     for (uint32_t i = 0; i < s->n; i++) {
-        if (i % BLOCK == 0) {
-            s->before[i / BLOCK] = sum;
-        }
         sum += s->w[i];
     }
     return sum;
 }
 
-/* Keep the fewest best candidates whose mass is at least p. */
-static void top_p(struct sampler *s, double p)
+static void weigh(struct sampler *s)
 {
-    double goal = p * sum_weights(s);
-    uint32_t m = s->n < NUCLEUS ? s->n : NUCLEUS;
-    for (;;) {
-        uint32_t n = 0;
-        const uint64_t *best = sort_best(s, select_best(s, m), &n);
-        double mass = 0;
-        uint32_t used = 0;
-        while (used < n && (used == 0 || mass < goal)) {
-            mass += s->w[(uint32_t)best[used++]];
-        }
-        if (mass >= goal || m == s->n) {
-            struct cut c = {.key = (uint32_t)(best[used - 1] >> 32)};
-            for (uint32_t i = used; i > 0 && best[i - 1] >> 32 == c.key; i--) {
-                c.ties++;
-            }
-            apply_cut(s, c, true);
-            return;
-        }
-        m = s->n / 8 < m ? s->n : m * 8;
+    vexp(s->x, s->n, s->max, s->scale, s->w);
+}
+
+/* A bound for gather: every logit below weighs less than w. The margins are
+ * many times what exp, log and these steps are rounded by. */
+static double logit_of(const struct sampler *s, double w)
+{
+    return s->max + (log(w) - 1e-6) / s->scale - 1e-9 * fabs(s->max);
+}
+
+/* Keep the fewest best candidates whose mass is at least `goal`. */
+static void top_p(struct sampler *s, double goal)
+{
+    const uint64_t *best = sort_best(s);
+    double mass = 0;
+    uint32_t used = 0;
+    while (used < s->n && (used == 0 || mass < goal)) {
+        mass += s->w[(uint32_t)best[used++]];
     }
+    struct cut c = {.key = (uint32_t)(best[used - 1] >> 32)};
+    for (uint32_t i = used; i > 0 && best[i - 1] >> 32 == c.key; i--) {
+        c.ties++;
+    }
+    apply_cut(s, c);
 }
 
 static void min_p(struct sampler *s, double p)
@@ -446,62 +485,143 @@ static void min_p(struct sampler *s, double p)
     uint32_t n = 0;
     for (uint32_t i = 0; i < s->n; i++) {
         if (s->w[i] >= p) { /* the best one's weight is 1 */
-            s->ids[n] = s->ids[i];
-            s->w[n++] = s->w[i];
+            move(s, i, n++);
         }
     }
     s->n = n;
 }
 
-/* Candidates and their weights after all filters. best: argmax of x. */
-static void filter(struct sampler *s, const float *x, uint32_t best,
+/* The list that top-k, the first filter, leaves. */
+static void gather_best(struct sampler *s, const float *x, uint32_t k)
+{
+    double bound = -HUGE_VAL;
+    if (k <= s->blocks) {
+        struct cut c = select_best(s->peaks, s->blocks, k);
+        bound = (double)float_of(c.key);
+    }
+    gather(s, x, bound);
+    if (k < s->n) {
+        apply_cut(s, select_best(s->x, s->n, k));
+    }
+    weigh(s);
+}
+
+/* A list that holds what top-p keeps when it is the first filter; returns its
+ * goal. All that weigh less than w have together at most half of the mass that
+ * top-p leaves out; mostly a list of far fewer will do, and shows it. */
+static double gather_nucleus(struct sampler *s, const float *x, double p)
+{
+    double sum = sum_all(s, x);
+    double w = (1 - p) / 2 * sum / s->vocab;
+    gather(s, x, logit_of(s, w * FEWER < 1 ? w * FEWER : 1));
+    weigh(s);
+    if (sum_weights(s) < p * sum * SURE) {
+        gather(s, x, logit_of(s, w));
+        weigh(s);
+    }
+    return p * sum;
+}
+
+static bool has_top_k(const struct sampler *s, const struct msg_sampling *p)
+{
+    return p->top_k > 0 && p->top_k < s->vocab;
+}
+
+static bool has_filter(const struct sampler *s, const struct msg_sampling *p)
+{
+    return has_top_k(s, p) || p->top_p < 1 || p->min_p > 0;
+}
+
+/* Candidates and their weights after all filters. */
+static void filter(struct sampler *s, const float *x,
                    const struct msg_sampling *p)
 {
-    s->n = 0;
-    if (p->temperature <= 0) {
-        s->ids[s->n] = (int32_t)best;
-        s->w[s->n++] = 1;
-        return;
+    double part = p->top_p > 0 ? (double)p->top_p : 0;
+    double least = p->min_p < 1 ? (double)p->min_p : 1;
+    double goal = 0;
+    if (has_top_k(s, p)) {
+        gather_best(s, x, p->top_k);
+        goal = part * sum_weights(s);
+    } else if (p->top_p < 1) {
+        goal = gather_nucleus(s, x, part);
+    } else {
+        gather(s, x, p->min_p > 0 ? logit_of(s, least) : -HUGE_VAL);
+        weigh(s);
     }
-    for (uint32_t i = 0; i < s->vocab; i++) {
-        s->ids[s->n] = (int32_t)i;
-        s->x[s->n] = x[i];
-        s->n += x[i] > -INFINITY;
-    }
-    if (p->top_k > 0 && p->top_k < s->n) {
-        apply_cut(s, select_best(s, p->top_k), false);
-    }
-    vexp(s->x, s->n, (double)x[best], 1 / (double)p->temperature, s->w);
     if (p->top_p < 1) {
-        top_p(s, (double)p->top_p);
+        top_p(s, goal);
     }
     if (p->min_p > 0) {
-        min_p(s, p->min_p < 1 ? (double)p->min_p : 1);
+        min_p(s, least);
     }
 }
 
 /* --- the draw --- */
 
-static int32_t inverse_cdf(struct sampler *s, double u)
+/* The first with which the sum exceeds the goal, u times the whole sum: there
+ * is one, for u is at most 1 - 2^-53, and that product rounds to less than the
+ * sum. */
+static uint32_t inverse_cdf(const double *w, uint32_t n, double sum,
+                            double goal)
 {
-    double goal = u * sum_weights(s);
-    uint32_t i = (s->n - 1) / BLOCK;
-    while (s->before[i] > goal) {
-        i--;
-    }
-    double sum = s->before[i];
-    i *= BLOCK;
-    for (; i + 1 < s->n; i++) {
-        sum += s->w[i];
+    uint32_t i = 0;
+    for (; i < n; i++) {
+        sum += w[i];
         if (sum > goal) {
             break;
         }
     }
-    while (!(s->w[i] > 0)) { /* the sum's last step may round to its goal */
-        must(i > 0);
-        i--;
+    must(i < n);
+    return i;
+}
+
+static int32_t draw_of_list(struct sampler *s, double u)
+{
+    return s->ids[inverse_cdf(s->w, s->n, 0, u * sum_weights(s))];
+}
+
+static int32_t draw_of_all(struct sampler *s, const float *x, double u)
+{
+    double goal = u * sum_all(s, x);
+    uint32_t b = (s->vocab - 1) / SPAN;
+    while (s->before[b] > goal) {
+        b--;
     }
-    return s->ids[i];
+    uint32_t i = b * SPAN;
+    uint32_t n = smaller(SPAN, s->vocab - i);
+    vexp(x + i, n, s->max, s->scale, s->w);
+    return (int32_t)(i + inverse_cdf(s->w, n, s->before[b], goal));
+}
+
+/* The logits to draw from, their peaks, and the largest one's id. */
+static int prepare(struct sampler *s, const float *logits,
+                   const struct msg_sampling *p, const int32_t *history,
+                   size_t n_history, const float **x, uint32_t *best,
+                   struct err *e)
+{
+    int rc = adjust(s, logits, p, history, n_history, x, e);
+    if (rc == 0) {
+        rc = argmax(s, *x, best, e);
+    }
+    if (rc == 0) {
+        s->max = (double)(*x)[*best];
+        s->scale = 1 / (double)p->temperature;
+    }
+    return rc;
+}
+
+/* The token's logprob and the alternatives. best: argmax of the logits. */
+static void fill_logprobs(struct sampler *s, const float *logits, uint32_t best,
+                          uint32_t k, struct msg_token *ret)
+{
+    must(k <= ENGINE_LOGPROBS_MAX);
+    double max = (double)logits[best];
+    double lse = max + log(vexp_sum(logits, s->vocab, max, 1, 0));
+    ret->logprob = (float)((double)logits[ret->id] - lse);
+    ret->n_top = top_alternatives(s, logits, k, ret->top);
+    for (uint32_t i = 0; i < ret->n_top; i++) {
+        ret->top[i].logprob = (float)((double)ret->top[i].logprob - lse);
+    }
 }
 
 int sampler_draw(struct sampler *s, const float *logits,
@@ -511,34 +631,30 @@ int sampler_draw(struct sampler *s, const float *logits,
 {
     const float *x = NULL;
     uint32_t best = 0;
-    uint32_t raw_best = 0;
-    bool raw = !p->no_logprob || p->logprobs > 0; /* of the raw distribution */
-    int rc = adjust(s, logits, p, history, n_history, &x, e);
-    if (rc == 0) {
-        rc = argmax(x, s->vocab, &best, e);
-    }
-    raw_best = best;
-    if (rc == 0 && raw && x != logits) {
-        rc = argmax(logits, s->vocab, &raw_best, e);
-    }
+    int rc = prepare(s, logits, p, history, n_history, &x, &best, e);
     if (rc < 0) {
         return rc;
     }
     int32_t id = (int32_t)best;
     if (p->temperature > 0) {
-        filter(s, x, best, p);
-        id = inverse_cdf(s, sampler_random(p->seed, p->choice, out_index));
+        double u = sampler_random(p->seed, p->choice, out_index);
+        if (has_filter(s, p)) {
+            filter(s, x, p);
+            id = draw_of_list(s, u);
+        } else {
+            id = draw_of_all(s, x, u);
+        }
+    }
+    bool raw = !p->no_logprob || p->logprobs > 0; /* of the raw distribution */
+    if (raw && x != logits) {
+        rc = argmax(s, logits, &best, e);
+        if (rc < 0) {
+            return rc;
+        }
     }
     *ret = (struct msg_token){.id = id};
-    if (!raw) {
-        return 0;
-    }
-    double lse = log_sum_exp(logits, s->vocab, (double)logits[raw_best]);
-    ret->logprob = (float)((double)logits[id] - lse);
-    must(p->logprobs <= ENGINE_LOGPROBS_MAX);
-    ret->n_top = top_alternatives(logits, s->vocab, p->logprobs, ret->top);
-    for (uint32_t i = 0; i < ret->n_top; i++) {
-        ret->top[i].logprob = (float)((double)ret->top[i].logprob - lse);
+    if (raw) {
+        fill_logprobs(s, logits, best, p->logprobs, ret);
     }
     return 0;
 }
@@ -550,11 +666,14 @@ const double *sampler_probs(struct sampler *s, const float *logits,
     const float *x = NULL;
     uint32_t best = 0;
     memset(s->probs, 0, s->vocab * sizeof(*s->probs));
-    if (adjust(s, logits, p, history, n_history, &x, NULL) < 0 ||
-        argmax(x, s->vocab, &best, NULL) < 0) {
+    if (prepare(s, logits, p, history, n_history, &x, &best, NULL) < 0) {
         return s->probs;
     }
-    filter(s, x, best, p);
+    if (!(p->temperature > 0)) {
+        s->probs[best] = 1;
+        return s->probs;
+    }
+    filter(s, x, p);
     double sum = sum_weights(s);
     for (uint32_t i = 0; i < s->n; i++) {
         s->probs[s->ids[i]] = s->w[i] / sum;

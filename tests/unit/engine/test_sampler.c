@@ -237,8 +237,8 @@ static void test_vectors(void **state)
 
 struct cand {
     int32_t id;
-    double x, w;
-    bool keep;
+    float x;
+    double w;
 };
 
 static int rank(const void *a, const void *b)
@@ -249,75 +249,154 @@ static int rank(const void *a, const void *b)
     return by_x != 0 ? by_x : (p->id > q->id) - (p->id < q->id);
 }
 
-static void plain_probs(const float *logits, uint32_t n,
-                        const struct msg_sampling *p, double *out)
+/* Weights by id, 0 where a filter drops the token; scratch: n. */
+static void plain_weights(const float *x, uint32_t n,
+                          const struct msg_sampling *p, struct cand *scratch,
+                          double *w)
 {
-    struct cand *c = calloc(n, sizeof(*c));
-    assert_non_null(c);
     for (uint32_t i = 0; i < n; i++) {
-        c[i] = (struct cand){.id = (int32_t)i, .x = (double)logits[i]};
+        scratch[i] = (struct cand){.id = (int32_t)i, .x = x[i]};
     }
-    qsort(c, n, sizeof(*c), rank);
+    qsort(scratch, n, sizeof(*scratch), rank);
     uint32_t k = p->top_k > 0 && p->top_k < n ? p->top_k : n;
-    double sum = 0;
+    memset(w, 0, n * sizeof(*w));
     for (uint32_t i = 0; i < k; i++) {
-        c[i].w = exp((c[i].x - c[0].x) / (double)p->temperature);
-        sum += c[i].w;
+        vexp(&scratch[i].x, 1, (double)scratch[0].x, 1 / (double)p->temperature,
+             &scratch[i].w);
+        w[scratch[i].id] = scratch[i].w;
     }
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        sum += w[i];
+    }
+    double goal = (double)p->top_p * sum;
     double mass = 0;
     for (uint32_t i = 0; i < k; i++) {
-        c[i].keep = i == 0 || p->top_p >= 1 || mass < (double)p->top_p * sum;
-        c[i].keep = c[i].keep && c[i].w >= (double)p->min_p;
-        mass += c[i].w;
+        bool nucleus = i == 0 || p->top_p >= 1 || mass < goal;
+        mass += scratch[i].w;
+        if (!nucleus || scratch[i].w < (double)p->min_p) {
+            w[scratch[i].id] = 0;
+        }
     }
-    double kept = 0;
-    for (uint32_t i = 0; i < k; i++) {
-        kept += c[i].keep ? c[i].w : 0;
+}
+
+/* The draws and the probabilities are those of the plain rule, bit for bit. */
+static void check_plain(struct sampler *s, const float *x, uint32_t n,
+                        struct msg_sampling *p, struct cand *scratch, double *w)
+{
+    struct msg_token t;
+    struct err e;
+    plain_weights(x, n, p, scratch, w);
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        sum += w[i];
     }
-    memset(out, 0, n * sizeof(*out));
-    for (uint32_t i = 0; i < k; i++) {
-        out[c[i].id] = c[i].keep ? c[i].w / kept : 0;
+    const double *got = sampler_probs(s, x, p, NULL, 0);
+    for (uint32_t i = 0; i < n; i++) {
+        if (got[i] < w[i] / sum || got[i] > w[i] / sum) {
+            fail_msg("vocab %u top_k %u top_p %.9g min_p %g temperature %g: "
+                     "token %u has %a, not %a",
+                     n, p->top_k, (double)p->top_p, (double)p->min_p,
+                     (double)p->temperature, i, got[i], w[i] / sum);
+        }
     }
-    free(c);
+    for (uint32_t index = 0; index < 8; index++) {
+        double goal = sampler_random(p->seed, p->choice, index) * sum;
+        double below = 0;
+        int32_t want = -1;
+        while (below <= goal) {
+            below += w[++want];
+        }
+        unit_ok(sampler_draw(s, x, p, NULL, 0, index, &t, &e), &e);
+        assert_int_equal(t.id, want);
+    }
+}
+
+/* Logits of many shapes. */
+static void make_logits(uint32_t shape, float *x, uint32_t n, uint64_t *seed)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        float u = (float)(noise(seed) % 65536) * 0x1p-16f;
+        switch (shape % 10) {
+        case 0:
+            x[i] = u * 12 - 6;
+            break;
+        case 1:
+            x[i] = floorf(u * 8) - 4;
+            break; /* many are equal */
+        case 2:
+            x[i] = 1;
+            break;
+        case 3:
+            x[i] = u * u * u * u * 60 - 30;
+            break;
+        case 4:
+            x[i] = u < 0.9f ? -INFINITY : u * 50;
+            break;
+        case 5:
+            x[i] = u * 2000 - 1000;
+            break; /* most weigh nothing */
+        case 6:
+            x[i] = (u * 2 - 1) * 3e38f;
+            break;
+        case 7:
+            x[i] = (floorf(u * 64) - 32) * 0x1p-149f;
+            break;
+        case 8:
+            x[i] = (float)i * 1e-3f - (u < 0.5f ? 0.f : 3.f);
+            break;
+        default:
+            x[i] = u < 0.999f ? -u * 0x1p-20f : 8;
+            break;
+        }
+    }
+    x[noise(seed) % n] = 2;
+    x[noise(seed) % n] = noise(seed) % 2 == 0 ? 0.f : -0.f;
 }
 
 static void test_against_plain(void **state)
 {
     (void)state;
-    enum { N = 3000 };
-    float logits[N];
-    double want[N];
-    uint64_t seed = 42;
-    struct sampler *s = sampler_of(N);
-    for (int round = 0; round < 200; round++) {
-        /* every other round with many equal logits */
-        for (uint32_t i = 0; i < N; i++) {
-            float u = (float)(noise(&seed) % 100000) * 1e-5f;
-            logits[i] = round % 2 == 0 ? u * 12 - 6 : floorf(u * 8) - 4;
-        }
-        struct msg_sampling p;
-        msg_sampling_init(&p);
-        static const uint32_t ks[] = {0, 1, 7, 40, 700, 2999, 3000, 5000};
-        static const float ps[] = {1, 0.9f, 0.5f, 0.999f, 0.05f};
-        static const float ms[] = {0, 0.02f, 0.3f};
-        p.temperature = 0.3f + (float)(round % 5) * 0.4f;
-        p.top_k = ks[noise(&seed) % countof(ks)];
-        p.top_p = ps[noise(&seed) % countof(ps)];
-        p.min_p = ms[noise(&seed) % countof(ms)];
-        plain_probs(logits, N, &p, want);
-        const double *got = sampler_probs(s, logits, &p, NULL, 0);
-        int wrong = 0;
-        for (uint32_t i = 0; i < N; i++) {
-            /* A sum at the edge of top-p may fall either way in another
-             * order; all others are equal. */
-            wrong += fabs(got[i] - want[i]) > 1e-9;
-        }
-        if (wrong > 0) {
-            fail_msg("round %d: top_k %u top_p %g min_p %g: %d differ", round,
-                     p.top_k, (double)p.top_p, (double)p.min_p, wrong);
+    static const struct {
+        uint32_t vocab, rounds; /* 0: any up to 300 */
+    } sizes[] = {
+        {0,      6000},
+        {4096,   300 },
+        {262144, 10  },
+    };
+    static const float ts[] = {1,      0.3f,   0.7f, 1.9f, 1e-3f,
+                               1e-30f, 1e-45f, 50,   1e6f, 3e38f};
+    static const uint32_t ks[] = {0, 0, 0, 1, 2, 40, 300, 3000, 300000};
+    static const float ps[] = {1,     1,      0.95f,       0.5f,
+                               0.05f, 0.999f, 0.99999994f, 0};
+    static const float ms[] = {0, 0, 0.05f, 0.3f, 1, 1e-45f};
+    enum { MAX = 262144 };
+    float *x = calloc(MAX, sizeof(*x));
+    double *w = calloc(MAX, sizeof(*w));
+    struct cand *scratch = calloc(MAX, sizeof(*scratch));
+    assert_true(x != NULL && w != NULL && scratch != NULL);
+    uint64_t seed = 77;
+    for (size_t k = 0; k < countof(sizes); k++) {
+        for (uint32_t round = 0; round < sizes[k].rounds; round++) {
+            uint32_t n = sizes[k].vocab;
+            n = n > 0 ? n : 1 + noise(&seed) % 300;
+            struct sampler *s = sampler_of(n);
+            struct msg_sampling p;
+            msg_sampling_init(&p);
+            make_logits(round, x, n, &seed);
+            p.seed = noise(&seed);
+            p.no_logprob = true;
+            p.temperature = ts[noise(&seed) % countof(ts)];
+            p.top_k = ks[noise(&seed) % countof(ks)];
+            p.top_p = ps[noise(&seed) % countof(ps)];
+            p.min_p = ms[noise(&seed) % countof(ms)];
+            check_plain(s, x, n, &p, scratch, w);
+            sampler_free(s);
         }
     }
-    sampler_free(s);
+    free(x);
+    free(w);
+    free(scratch);
 }
 
 static void test_greedy(void **state)
@@ -428,6 +507,15 @@ static void test_logprobs(void **state)
         assert_true(fabsl((long double)t.top[i].logprob - want) < 1e-6L);
         assert_true(i == 0 || t.top[i].logprob <= t.top[i - 1].logprob);
     }
+    /* the raw ones also where a bias decides */
+    p.n_bias = 1;
+    p.bias[0].id = 10;
+    p.bias[0].bias = -INFINITY;
+    unit_ok(sampler_draw(s, x, &p, NULL, 0, 0, &t, &e), &e);
+    assert_int_equal(t.id, 500);
+    assert_int_equal(t.top[0].id, 10);
+    assert_int_equal(t.top[2].id, 700);
+    p.n_bias = 0;
     p.logprobs = 0;
     unit_ok(sampler_draw(s, x, &p, NULL, 0, 0, &t, &e), &e);
     assert_int_equal(t.n_top, 0);
