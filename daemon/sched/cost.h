@@ -3,7 +3,7 @@
  * A step has rows whose logits are looked at (decoding and drafts) and rows
  * that are only prompt. The first kind is learned as a table by number of rows,
  * because kernels change their pace at some numbers; the second as what a row
- * adds to such a step. Microseconds of the engine.
+ * adds to such a step. Microseconds.
  */
 #pragma once
 

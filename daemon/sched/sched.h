@@ -239,7 +239,7 @@ void sched_row_failed(struct sched *s, size_t i);
 /* Of row i's drafts the first n were right. They are in the timeline after
  * sched_done; their tokens and the one behind them are to be pushed. */
 void sched_row_accepted(struct sched *s, size_t i, uint32_t n);
-/* The step came back after `step_us` in the engine (0: not known). */
+/* The step came back after `step_us` (0: not known). */
 void sched_done(struct sched *s, uint64_t step_us, uint64_t now_us);
 /* Who owns row i of the step that just came back; NULL when it left. */
 struct sched_stream *sched_row_stream(struct sched *s, size_t i);

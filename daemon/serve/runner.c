@@ -281,7 +281,9 @@ static void on_step_done(struct runner *r, const struct frame *f)
         st->steps++;
         st->step_rows += p->n_rows;
         hist_add_us(&st->step, m.us_total);
-        hand_out(r, m.rows, codes, "the engine refused this row", m.us_total);
+        /* What a step costs is what it keeps others waiting: with the frames. */
+        hand_out(r, m.rows, codes, "the engine refused this row",
+                 now_us() - r->sent_us);
     }
     msg_step_done_fini(&m);
 }

@@ -1,0 +1,171 @@
+"""Speculation is exact (design 9): with drafts and without them every answer is the same to the last digit of its
+log-probabilities, alone and in company; and what was drafted is told in usage, timings and /metrics."""
+import re
+import threading
+
+import pytest
+
+JSON = '[{"name": "aned", "size": 1}, {"name": "aned", "size": 2}, {"name": "aned", "size": 3}, {"name": "aned", '
+TEXT = "What is aned? " * 6
+
+CASES = {  # name: (endpoint, body)
+    "greedy": ("completions", {"prompt": TEXT, "temperature": 0, "max_tokens": 120}),
+    "json": ("completions", {"prompt": JSON, "temperature": 0, "max_tokens": 100, "ignore_eos": True}),
+    "seeded": ("completions", {"prompt": TEXT, "temperature": 0.8, "seed": 7, "max_tokens": 120, "ignore_eos": True}),
+    "hot": ("completions", {"prompt": TEXT, "temperature": 1.5, "seed": 8, "max_tokens": 80, "ignore_eos": True}),
+    "penalties": ("completions", {"prompt": JSON, "temperature": 0.5, "seed": 3, "repeat_penalty": 1.2,
+                                  "presence_penalty": 0.4, "frequency_penalty": 0.2, "repeat_last_n": -1,
+                                  "max_tokens": 90, "ignore_eos": True}),
+    "filters": ("completions", {"prompt": TEXT, "temperature": 0.9, "top_k": 12, "top_p": 0.9, "min_p": 0.02,
+                                "logit_bias": {"5": 2, "9": -100}, "seed": 5, "max_tokens": 90, "ignore_eos": True}),
+    "stop": ("completions", {"prompt": TEXT, "temperature": 0, "max_tokens": 120, "stop": ["ne", "zzz"]}),
+    "later stop": ("completions", {"prompt": JSON, "temperature": 0, "max_tokens": 100, "ignore_eos": True,
+                                   "stop": ['size": 9', "}, {\"name\": \"aned\", \"size\": 5"]}),
+    "one token": ("completions", {"prompt": JSON, "temperature": 0, "max_tokens": 1}),
+    "two tokens": ("completions", {"prompt": JSON, "temperature": 0, "max_tokens": 2}),
+    "choices": ("completions", {"prompt": JSON, "temperature": 0.7, "seed": 11, "n": 3, "max_tokens": 60}),
+    "logprobs": ("completions", {"prompt": JSON, "temperature": 0.3, "seed": 2, "logprobs": 4, "max_tokens": 60,
+                                 "ignore_eos": True}),
+    "whole context": ("completions", {"prompt": JSON, "temperature": 0, "n_predict": -1, "ignore_eos": True}),
+    "chat": ("chat/completions", {"messages": [{"role": "user", "content": TEXT}], "temperature": 0}),
+    "chat logprobs": ("chat/completions", {"messages": [{"role": "user", "content": "What is a shard?"}], "seed": 4,
+                                           "temperature": 0.6, "logprobs": True, "top_logprobs": 3, "max_tokens": 80}),
+}
+
+
+def ask(d, name, **more):
+    path, body = CASES[name]
+    with d.http() as c:
+        r = c.post("/v1/" + path, json={"model": "demo", **body, **more})
+    assert r.status_code == 200, r.text
+    return r.json()
+
+
+def answer(r):
+    """What must not depend on drafts."""
+    u = {k: v for k, v in r["usage"].items() if k in ("prompt_tokens", "completion_tokens", "total_tokens")}
+    return r["choices"], u
+
+
+def details(r):
+    d = r["usage"]["completion_tokens_details"]
+    return d["accepted_prediction_tokens"], d["rejected_prediction_tokens"]
+
+
+@pytest.fixture(scope="module")
+def plain(aned, demo_gguf, tmp_path_factory):
+    """A daemon without speculation."""
+    from conftest import Daemon
+    conf = tmp_path_factory.mktemp("conf") / "aned.conf"
+    conf.write_text("[speculation]\nmax_draft = 0\n[cache]\ndisk_mib = 0\n")
+    d = Daemon(aned, args=["--config", str(conf)])
+    assert d.convert(demo_gguf, "demo", context=512)["state"] == "done"
+    yield d
+    assert d.close() == 0
+
+
+@pytest.fixture(scope="module")
+def expected(plain):
+    got = {}
+    for name in CASES:
+        r = ask(plain, name)
+        assert details(r) == (0, 0) and "draft_n" not in r["timings"]
+        got[name] = answer(r)
+    return got
+
+
+@pytest.mark.asan
+@pytest.mark.parametrize("name", CASES)
+def test_same_answer(daemon, expected, name):
+    r = ask(daemon, name)
+    assert answer(r) == expected[name]
+    accepted, rejected = details(r)
+    assert accepted <= r["usage"]["completion_tokens"]
+    if accepted + rejected > 0:
+        assert r["timings"]["draft_n"] == accepted + rejected
+        assert r["timings"]["draft_n_accepted"] == accepted
+
+
+def test_same_answer_streamed(daemon, expected):
+    """Text events of a stream add up to the answer, whatever came in one step."""
+    import json
+    for name in ("json", "later stop", "seeded"):
+        path, body = CASES[name]
+        text = ""
+        with daemon.http() as c, c.stream("POST", "/v1/" + path, json={"model": "demo", "stream": True, **body}) as r:
+            for line in r.iter_lines():
+                if line.startswith("data: {"):
+                    text += json.loads(line[6:])["choices"][0]["text"]
+        assert text == expected[name][0][0]["text"]
+
+
+def test_same_answer_in_company(daemon, expected):
+    """All of them at once, twice: drafts of some, prompts of others, in the same steps."""
+    bad = []
+
+    def one(name):
+        try:
+            r = ask(daemon, name)
+            if answer(r) != expected[name]:
+                bad.append((name, answer(r)))
+        except Exception as e:  # noqa: BLE001  (reported below)
+            bad.append((name, repr(e)))
+    for _ in range(2):
+        threads = [threading.Thread(target=one, args=(n,)) for n in CASES]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join(120)
+    assert not bad, bad[:2]
+
+
+def metric(d, name):
+    with d.http() as c:
+        return float(re.search(rf"^aned_{name} (\S+)$", c.get("/metrics").text, re.M).group(1))
+
+
+def test_repetition_is_drafted(daemon):
+    """One token over and over (by a bias): all but the first few are drafts, and steps are saved."""
+    before = metric(daemon, "speculation_accepted_tokens_total"), metric(daemon, "steps_total")
+    r = ask(daemon, "json", max_tokens=300, logit_bias={"70": 100})
+    accepted, rejected = details(r)
+    assert len(set(r["choices"][0]["text"])) == 1
+    assert accepted > 100 and rejected < accepted / 4, r["usage"]
+    assert metric(daemon, "speculation_accepted_tokens_total") - before[0] >= accepted
+    assert metric(daemon, "speculation_drafted_tokens_total") >= metric(daemon, "speculation_accepted_tokens_total")
+    assert metric(daemon, "steps_total") - before[1] <= 300 - accepted + 10
+    assert metric(daemon, "speculation_accepted_per_row_count") > 0
+
+
+def test_prediction_is_used(daemon):
+    """The answer itself as its prediction: nearly all of it is drafted. Another one changes nothing."""
+    body = {"messages": [{"role": "user", "content": "How do I convert a model?"}], "temperature": 0,
+            "max_tokens": 60}
+
+    def chat(**more):
+        with daemon.http() as c:
+            r = c.post("/v1/chat/completions", json={"model": "demo", **body, **more})
+        assert r.status_code == 200, r.text
+        return r.json()
+    bare = chat()
+    text = bare["choices"][0]["message"]["content"]
+    n = bare["usage"]["completion_tokens"]
+    assert n > 8
+    for content in (text, [{"type": "text", "text": text[:20]}, {"type": "text", "text": text[20:]}]):
+        told = chat(prediction={"type": "content", "content": content})
+        assert answer(told) == answer(bare)
+        assert details(told)[0] > n / 2, told["usage"]
+    wrong = chat(prediction={"type": "content", "content": "Something else entirely, and more of it."})
+    assert answer(wrong) == answer(bare)
+
+
+def test_fields(daemon):
+    with daemon.http() as c:
+        def post(**more):
+            return c.post("/v1/completions", json={"model": "demo", "prompt": "x", "max_tokens": 2, **more})
+        assert "service_tier" not in post().json()
+        for sent, got in (("auto", "default"), ("default", "default"), ("flex", "flex"), ("priority", "priority")):
+            assert post(service_tier=sent).json()["service_tier"] == got
+        for more in ({"service_tier": "best"}, {"prediction": "x"}, {"prediction": {"type": "content"}}):
+            r = post(**more)
+            assert r.status_code == 400 and r.json()["error"]["param"] == list(more)[0]
