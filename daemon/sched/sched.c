@@ -200,7 +200,8 @@ const struct sched_plan *sched_next(struct sched *s, uint64_t now_us)
         struct sched_seq *q = &s->seqs[i];
         if (q->used && q->failed && q->owner == NULL) {
             seq_close(s, q);
-        } else if (q->used && !q->opened && q->owner != NULL) {
+        } else if (q->used && !q->opened && q->owner != NULL &&
+                   q->owner != &s->restoring) {
             q->opened = true; /* replay after sched_lost */
             place_op(s, SCHED_OP_OPEN, q->id, 0, 0);
         }
