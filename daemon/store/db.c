@@ -13,6 +13,8 @@
 #define MODEL_COLUMNS \
     "name, fingerprint, state, reason, job, gates, bytes, created_ms, used_ms"
 
+#define SESSION_COLUMNS "id, model, tokens, pinned, created_ms, used_ms"
+
 enum statement {
     Q_JOB_STATE,
     Q_JOB_PUT,
@@ -22,6 +24,9 @@ enum statement {
     Q_MODELS,
     Q_ARTIFACTS_DELETE,
     Q_ARTIFACT_PUT,
+    Q_SESSION_PUT,
+    Q_SESSION_DELETE,
+    Q_SESSIONS,
     Q_EVENT_PUT,
     Q_EVENTS_TRIM,
     Q_EVENTS,
@@ -47,6 +52,13 @@ static const char *const sql[Q_COUNT] = {
     [Q_ARTIFACTS_DELETE] = "DELETE FROM artifacts WHERE model=?1",
     [Q_ARTIFACT_PUT] =
         "INSERT INTO artifacts(model, path, sha256, bytes) VALUES(?1,?2,?3,?4)",
+    [Q_SESSION_PUT] =
+        ("INSERT INTO sessions(" SESSION_COLUMNS ") VALUES(?1,?2,?3,?4,?5,?6)"
+         " ON CONFLICT(id) DO UPDATE SET model=?2, tokens=?3, pinned=?4,"
+         "created_ms=?5, used_ms=?6"),
+    [Q_SESSION_DELETE] = "DELETE FROM sessions WHERE id=?1",
+    [Q_SESSIONS] = ("SELECT " SESSION_COLUMNS " FROM sessions"
+                    " ORDER BY created_ms DESC, id DESC"),
     [Q_EVENT_PUT] =
         "INSERT INTO events(at_ms, kind, subject, detail) VALUES(?1,?2,?3,?4)",
     [Q_EVENTS_TRIM] = "DELETE FROM events WHERE id<=?1",
@@ -270,6 +282,72 @@ int db_models(struct db *d, struct store_model **ret, size_t *ret_n,
     if (step != SQLITE_DONE) {
         rc = fail(d, "models", e);
         row_free_models(v, n);
+    } else {
+        *ret = v;
+        *ret_n = n;
+    }
+    (void)sqlite3_reset(q);
+    return rc;
+}
+
+/* --- sessions --- */
+
+int db_session_put(struct db *d, const struct store_session *v, struct err *e)
+{
+    sqlite3_stmt *q = d->q[Q_SESSION_PUT];
+    uint64_t bytes = (uint64_t)v->n * sizeof(*v->tokens);
+    text(q, 1, v->id);
+    text(q, 2, v->model);
+    must(sqlite3_bind_blob64(q, 3, v->n > 0 ? (const void *)v->tokens : "",
+                             bytes, SQLITE_STATIC) == SQLITE_OK);
+    integer(q, 4, v->pinned ? 1 : 0);
+    integer(q, 5, v->created_ms);
+    integer(q, 6, v->used_ms);
+    return run(d, Q_SESSION_PUT, e);
+}
+
+int db_session_delete(struct db *d, const char *id, struct err *e)
+{
+    text(d->q[Q_SESSION_DELETE], 1, id);
+    return run(d, Q_SESSION_DELETE, e);
+}
+
+static void get_tokens(sqlite3_stmt *q, int at, struct store_session *v)
+{
+    const void *p = sqlite3_column_blob(q, at);
+    size_t bytes = (size_t)sqlite3_column_bytes(q, at);
+    size_t n = bytes / sizeof(*v->tokens);
+    if (p == NULL || n == 0 || n > MODEL_CONTEXT_MAX) {
+        return;
+    }
+    v->tokens = malloc(n * sizeof(*v->tokens));
+    must(v->tokens != NULL);
+    memcpy(v->tokens, p, n * sizeof(*v->tokens));
+    v->n = (uint32_t)n;
+}
+
+int db_sessions(struct db *d, struct store_session **ret, size_t *ret_n,
+                struct err *e)
+{
+    sqlite3_stmt *q = d->q[Q_SESSIONS];
+    struct store_session *v = NULL;
+    size_t n = 0;
+    int step = SQLITE_DONE;
+    int rc = 0;
+
+    while ((step = sqlite3_step(q)) == SQLITE_ROW) {
+        v = room(v, n, sizeof(*v));
+        struct store_session *s = &v[n++];
+        get(q, 0, s->id, sizeof(s->id));
+        get(q, 1, s->model, sizeof(s->model));
+        get_tokens(q, 2, s);
+        s->pinned = sqlite3_column_int64(q, 3) != 0;
+        s->created_ms = sqlite3_column_int64(q, 4);
+        s->used_ms = sqlite3_column_int64(q, 5);
+    }
+    if (step != SQLITE_DONE) {
+        rc = fail(d, "sessions", e);
+        row_free_sessions(v, n);
     } else {
         *ret = v;
         *ret_n = n;

@@ -29,5 +29,10 @@ CHECKED int db_jobs(struct db *d, size_t limit, struct store_job **ret,
                     size_t *ret_n, struct err *e);
 CHECKED int db_models(struct db *d, struct store_model **ret, size_t *ret_n,
                       struct err *e);
+CHECKED int db_session_put(struct db *d, const struct store_session *v,
+                           struct err *e);
+CHECKED int db_session_delete(struct db *d, const char *id, struct err *e);
+CHECKED int db_sessions(struct db *d, struct store_session **ret, size_t *ret_n,
+                        struct err *e);
 CHECKED int db_events(struct db *d, int64_t after_id, size_t limit,
                       struct store_event **ret, size_t *ret_n, struct err *e);

@@ -94,6 +94,26 @@ void row_free_models(struct store_model *v, size_t n)
     free(v);
 }
 
+void row_copy_session(struct store_session *to,
+                      const struct store_session *from)
+{
+    *to = *from;
+    to->tokens = NULL;
+    if (from->n > 0) {
+        to->tokens = malloc(from->n * sizeof(*to->tokens));
+        must(to->tokens != NULL);
+        memcpy(to->tokens, from->tokens, from->n * sizeof(*to->tokens));
+    }
+}
+
+void row_free_sessions(struct store_session *v, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        free(v[i].tokens);
+    }
+    free(v);
+}
+
 void row_free_events(struct store_event *v, size_t n)
 {
     for (size_t i = 0; i < n; i++) {

@@ -37,6 +37,11 @@ static const char *const steps[] = {
     "CREATE TABLE events("
     " id INTEGER PRIMARY KEY AUTOINCREMENT, at_ms INTEGER NOT NULL,"
     " kind TEXT NOT NULL, subject TEXT NOT NULL, detail TEXT) STRICT;",
+    "CREATE TABLE sessions("
+    " id TEXT PRIMARY KEY, model TEXT NOT NULL,"
+    " tokens BLOB NOT NULL CHECK(length(tokens) % 4 = 0),"
+    " pinned INTEGER NOT NULL CHECK(pinned IN (0,1)),"
+    " created_ms INTEGER NOT NULL, used_ms INTEGER NOT NULL) STRICT;",
 };
 
 int schema_fail(sqlite3 *db, const char *path, const char *what, struct err *e)

@@ -22,9 +22,12 @@ enum kind {
     K_JOB_PUT,
     K_MODEL_PUT,
     K_MODEL_DELETE,
+    K_SESSION_PUT,
+    K_SESSION_DELETE,
     K_EVENT_PUT,
     K_JOBS,
     K_MODELS,
+    K_SESSIONS,
     K_EVENTS
 };
 
@@ -35,6 +38,7 @@ struct request {
         store_done_fn *done;
         store_jobs_fn *jobs;
         store_models_fn *models;
+        store_sessions_fn *sessions;
         store_events_fn *events;
     } fn;
     void *ctx;
@@ -43,6 +47,7 @@ struct request {
     /* in: one record, owned; out: n of them */
     struct store_job *job_v;
     struct store_model *model_v;
+    struct store_session *session_v;
     struct store_event *event_v;
     size_t n;
     struct store_artifact *artifacts; /* NULL: leave them */
@@ -70,10 +75,11 @@ struct store {
 static void request_free(struct request *r)
 {
     bool in = r->kind == K_JOB_PUT || r->kind == K_MODEL_PUT ||
-              r->kind == K_EVENT_PUT;
-    size_t n = in ? 1 : r->n; /* one of the three is set, or none */
+              r->kind == K_SESSION_PUT || r->kind == K_EVENT_PUT;
+    size_t n = in ? 1 : r->n; /* one of the four is set, or none */
     row_free_jobs(r->job_v, r->job_v != NULL ? n : 0);
     row_free_models(r->model_v, r->model_v != NULL ? n : 0);
+    row_free_sessions(r->session_v, r->session_v != NULL ? n : 0);
     row_free_events(r->event_v, r->event_v != NULL ? n : 0);
     free(r->artifacts);
     free(r);
@@ -91,6 +97,12 @@ static int run(struct db *d, struct request *r)
                             &r->err);
     case K_MODEL_DELETE:
         return db_model_delete(d, r->name, &r->err);
+    case K_SESSION_PUT:
+        return db_session_put(d, r->session_v, &r->err);
+    case K_SESSION_DELETE:
+        return db_session_delete(d, r->name, &r->err);
+    case K_SESSIONS:
+        return db_sessions(d, &r->session_v, &r->n, &r->err);
     case K_EVENT_PUT:
         return db_event_put(d, r->event_v, &r->err);
     case K_JOBS:
@@ -178,6 +190,8 @@ static void deliver(const struct request *r)
     case K_JOB_PUT:
     case K_MODEL_PUT:
     case K_MODEL_DELETE:
+    case K_SESSION_PUT:
+    case K_SESSION_DELETE:
     case K_EVENT_PUT:
         if (r->fn.done != NULL) {
             r->fn.done(r->ctx, r->status, &r->err);
@@ -192,6 +206,10 @@ static void deliver(const struct request *r)
     case K_MODELS:
         r->fn.models(r->ctx, r->status, bad ? NULL : r->model_v,
                      bad ? 0 : r->n);
+        return;
+    case K_SESSIONS:
+        r->fn.sessions(r->ctx, r->status, bad ? NULL : r->session_v,
+                       bad ? 0 : r->n);
         return;
     case K_EVENTS:
         r->fn.events(r->ctx, r->status, bad ? NULL : r->event_v,
@@ -361,6 +379,45 @@ int store_model_delete(struct store *s, const char *name, store_done_fn *done,
     }
     r->fn.done = done;
     (void)snprintf(r->name, sizeof(r->name), "%s", name);
+    return submit(s, r);
+}
+
+int store_session_put(struct store *s, const struct store_session *v,
+                      store_done_fn *done, void *ctx)
+{
+    struct request *r = NULL;
+    int rc = ask(s, K_SESSION_PUT, ctx, &r);
+    if (rc < 0) {
+        return rc;
+    }
+    r->fn.done = done;
+    r->session_v = malloc(sizeof(*r->session_v));
+    must(r->session_v != NULL);
+    row_copy_session(r->session_v, v);
+    return submit(s, r);
+}
+
+int store_session_delete(struct store *s, const char *id, store_done_fn *done,
+                         void *ctx)
+{
+    struct request *r = NULL;
+    int rc = ask(s, K_SESSION_DELETE, ctx, &r);
+    if (rc < 0) {
+        return rc;
+    }
+    r->fn.done = done;
+    (void)snprintf(r->name, sizeof(r->name), "%s", id);
+    return submit(s, r);
+}
+
+int store_sessions(struct store *s, store_sessions_fn *fn, void *ctx)
+{
+    struct request *r = NULL;
+    int rc = ask(s, K_SESSIONS, ctx, &r);
+    if (rc < 0) {
+        return rc;
+    }
+    r->fn.sessions = fn;
     return submit(s, r);
 }
 

@@ -65,6 +65,16 @@ struct store_event {
     char *detail; /* JSON or NULL */
 };
 
+/* A timeline that its client named (serve/session.h). */
+struct store_session {
+    char id[40]; /* "ses_..." */
+    char model[MODEL_NAME_MAX + 1];
+    int32_t *tokens; /* NULL when there is none */
+    uint32_t n;      /* at most MODEL_CONTEXT_MAX */
+    bool pinned;
+    int64_t created_ms, used_ms;
+};
+
 struct store;
 
 /* Opens or creates home/aned.db, integrity check, migrations; blocking, before
@@ -82,6 +92,8 @@ typedef void store_jobs_fn(void *ctx, int status, const struct store_job *v,
                            size_t n);
 typedef void store_models_fn(void *ctx, int status, const struct store_model *v,
                              size_t n);
+typedef void store_sessions_fn(void *ctx, int status,
+                               const struct store_session *v, size_t n);
 typedef void store_events_fn(void *ctx, int status, const struct store_event *v,
                              size_t n);
 
@@ -99,10 +111,15 @@ CHECKED int store_model_delete(struct store *s, const char *name,
                                store_done_fn *done, void *ctx);
 CHECKED int store_event_put(struct store *s, const char *kind,
                             const char *subject, const char *detail);
+CHECKED int store_session_put(struct store *s, const struct store_session *v,
+                              store_done_fn *done, void *ctx);
+CHECKED int store_session_delete(struct store *s, const char *id,
+                                 store_done_fn *done, void *ctx);
 /* Reads, newest first. */
 CHECKED int store_jobs(struct store *s, size_t limit, store_jobs_fn *fn,
                        void *ctx);
 CHECKED int store_models(struct store *s, store_models_fn *fn, void *ctx);
+CHECKED int store_sessions(struct store *s, store_sessions_fn *fn, void *ctx);
 CHECKED int store_events(struct store *s, int64_t after_id, size_t limit,
                          store_events_fn *fn, void *ctx);
 

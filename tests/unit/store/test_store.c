@@ -213,6 +213,52 @@ static void on_events(void *ctx, int status, const struct store_event *v,
     }
 }
 
+static void on_sessions(void *ctx, int status, const struct store_session *v,
+                        size_t n)
+{
+    (void)ctx;
+    answer.n++;
+    answer.status = status;
+    listed[0] = '\0';
+    size_t at = 0;
+    for (size_t i = 0; i < n; i++) {
+        at += (size_t)snprintf(listed + at, sizeof(listed) - at,
+                               "%s=%s/%u/%d%s ", v[i].id, v[i].model, v[i].n,
+                               v[i].n > 0 ? v[i].tokens[v[i].n - 1] : -1,
+                               v[i].pinned ? "!" : "");
+    }
+}
+
+static void test_sessions(void **state)
+{
+    struct fix *f = *state;
+    struct err e;
+    int32_t tokens[] = {5, 70000, 3};
+    struct store_session v = {
+        .id = "ses_a", .model = "m", .tokens = tokens, .n = 3, .created_ms = 1};
+    unit_ok(fix_open(f, &e), &e);
+    assert_int_equal(store_session_put(f->s, &v, on_done, NULL), 0);
+    assert_int_equal(wait_answer(f), 0);
+    v = (struct store_session){.id = "ses_b", .model = "n", .created_ms = 2};
+    assert_int_equal(store_session_put(f->s, &v, on_done, NULL), 0);
+    assert_int_equal(wait_answer(f), 0);
+    fix_close(f);
+    unit_ok(fix_open(f, &e), &e);
+    assert_int_equal(store_sessions(f->s, on_sessions, NULL), 0);
+    assert_int_equal(wait_answer(f), 0);
+    assert_string_equal(listed, "ses_b=n/0/-1 ses_a=m/3/3 ");
+    v.tokens = tokens;
+    v.n = 2;
+    v.pinned = true;
+    assert_int_equal(store_session_put(f->s, &v, on_done, NULL), 0);
+    assert_int_equal(wait_answer(f), 0);
+    assert_int_equal(store_session_delete(f->s, "ses_a", on_done, NULL), 0);
+    assert_int_equal(wait_answer(f), 0);
+    assert_int_equal(store_sessions(f->s, on_sessions, NULL), 0);
+    assert_int_equal(wait_answer(f), 0);
+    assert_string_equal(listed, "ses_b=n/2/70000! ");
+}
+
 static void test_events_trimmed(void **state)
 {
     struct fix *f = *state;
@@ -291,6 +337,7 @@ int main(void)
         T(test_job_round_trip),
         T(test_jobs_newest_first),
         T(test_models_and_artifacts),
+        T(test_sessions),
         T(test_events_trimmed),
         T(test_queue_is_bounded),
         T(test_too_big),
