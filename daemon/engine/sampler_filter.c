@@ -1,0 +1,420 @@
+/* sampler_filter.c - which tokens can be drawn, and the draw.
+ *
+ * Candidates are a list of ids in ascending order; every filter drops members
+ * and keeps the order, so that the inverse CDF at the end runs in id order. The
+ * rank used by top-k and top-p is (logit descending, id ascending).
+ *
+ * A vocabulary has a quarter of a million tokens of which a few matter, so the
+ * list is short from the start: a first pass over the logits finds the largest
+ * of each BLOCK (its peak), a bound is computed below which no filter keeps
+ * anything, and only blocks whose peak reaches it are looked through.
+ *   top-k: the k-th largest peak, for there are k logits at least as large;
+ *   min-p: the logit of that weight;
+ *   top-p: the logit of a weight so small that all tokens below together are
+ *          less than the part left out. This one needs the sum of all weights.
+ * Bounds lie a little too low, which costs a few candidates more; what is kept
+ * in the end is decided by each filter's own rule. Without a filter there is no
+ * list: the weights are summed, and those of the one SPAN into which the random
+ * number falls are computed again.
+ */
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "engine/sampler_impl.h"
+#include "engine/vexp.h"
+
+#define WIDE      8   /* floats of a vector */
+#define DIGIT     11u /* bits of a key looked at in one pass */
+#define DIGITS    (1u << DIGIT)
+#define TOP_SHIFT (2 * DIGIT) /* 10 bits are left for the first digit */
+#define FEWER     64          /* times higher is the bound top-p tries first */
+#define SURE      (1 + 1e-9)  /* more than sums in other orders differ by */
+
+/* --- passes over all logits --- */
+
+#define INLINE static inline __attribute__((always_inline))
+
+typedef float f32v __attribute__((vector_size(WIDE * sizeof(float))));
+typedef int32_t i32v __attribute__((vector_size(WIDE * sizeof(int32_t))));
+
+INLINE f32v larger(f32v a, f32v b)
+{
+    i32v more = a > b;
+    return (f32v)(((i32v)a & more) | ((i32v)b & ~more));
+}
+
+INLINE f32v f32v_at(const float *x)
+{
+    f32v v;
+    memcpy(&v, x, sizeof(v));
+    return v;
+}
+
+/* Largest of n numbers; not-a-number when one of them is. Two at a time, so
+ * that one need not wait for the other. */
+static float largest(const float *x, uint32_t n)
+{
+    f32v a = f32v_at((float[WIDE]){0}) - INFINITY;
+    f32v b = a;
+    i32v nan = {0};
+    uint32_t i = 0;
+    for (; i + 2 * WIDE <= n; i += 2 * WIDE) {
+        f32v v = f32v_at(x + i);
+        f32v w = f32v_at(x + i + WIDE);
+        a = larger(v, a);
+        b = larger(w, b);
+        nan |= (v != v) | (w != w);
+    }
+    a = (f32v)((i32v)larger(a, b) | nan); /* all bits set is one */
+    float max = -INFINITY;
+    for (uint32_t l = 0; l < WIDE; l++) {
+        max = isnan(a[l]) || a[l] > max ? a[l] : max;
+    }
+    for (; i < n; i++) {
+        max = isnan(x[i]) || x[i] > max ? x[i] : max;
+    }
+    return max;
+}
+
+static uint32_t smaller(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Largest logit, the lowest id among equals; leaves the peaks. A model that
+ * overflowed gives infinity or not-a-number: better an error than a token drawn
+ * from it. */
+int sampler_argmax(struct sampler *s, const float *x, uint32_t *ret,
+                   struct err *e)
+{
+    float max = -INFINITY;
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < s->vocab && !isnan(max); i += BLOCK) {
+        float peak = largest(x + i, smaller(BLOCK, s->vocab - i));
+        s->peaks[i / BLOCK] = peak;
+        if (isnan(peak) || peak > max) {
+            max = peak;
+            at = i;
+        }
+    }
+    if (!isfinite(max)) {
+        return err_set(e, ERR_INVALID, "logits are not finite");
+    }
+    while (x[at] < max) {
+        at++;
+    }
+    *ret = at;
+    return 0;
+}
+
+/* The k largest, ties to the lower id: insertion, k is at most 20. */
+uint32_t sampler_alternatives(const struct sampler *s, const float *x,
+                              uint32_t k, struct msg_logprob *top)
+{
+    uint32_t have = 0;
+    for (uint32_t b = 0; k > 0 && b < s->blocks; b++) {
+        if (have == k && !(s->peaks[b] > top[k - 1].logprob)) {
+            continue;
+        }
+        uint32_t end = smaller((b + 1) * BLOCK, s->vocab);
+        for (uint32_t i = b * BLOCK; i < end; i++) {
+            if (have == k && !(x[i] > top[k - 1].logprob)) {
+                continue;
+            }
+            uint32_t j = have < k ? have++ : k - 1;
+            for (; j > 0 && x[i] > top[j - 1].logprob; j--) {
+                top[j] = top[j - 1];
+            }
+            top[j] = (struct msg_logprob){.id = (int32_t)i, .logprob = x[i]};
+        }
+    }
+    return have;
+}
+
+/* --- rank --- */
+
+/* Integers in the order of the floats; both zeros are one. */
+static uint32_t key_of(float x)
+{
+    float y = x + 0.0f;
+    uint32_t u = 0;
+    memcpy(&u, &y, sizeof(u));
+    return u ^ ((u >> 31) != 0 ? 0xffffffffu : 0x80000000u);
+}
+
+static float float_of(uint32_t key)
+{
+    uint32_t u = key ^ ((key >> 31) != 0 ? 0x80000000u : 0xffffffffu);
+    float x = 0;
+    memcpy(&x, &u, sizeof(x));
+    return x;
+}
+
+/* The last member of the k best: those with a larger key, and the first `ties`
+ * with this key. */
+struct cut {
+    uint32_t key;
+    uint32_t ties;
+};
+
+/* 1 <= k <= n. Finds the key digit by digit: counts the next digit of those
+ * that begin like it, and goes down from the top until k are passed. */
+static struct cut select_best(const float *x, uint32_t n, uint32_t k)
+{
+    uint32_t found = 0;
+    for (uint32_t shift = TOP_SHIFT;; shift -= DIGIT) {
+        uint32_t count[DIGITS] = {0};
+        for (uint32_t i = 0; i < n; i++) {
+            uint32_t key = key_of(x[i]) >> shift;
+            if (key >> DIGIT == found) {
+                count[key % DIGITS]++;
+            }
+        }
+        uint32_t d = DIGITS - 1;
+        for (; count[d] < k; d--) {
+            k -= count[d];
+        }
+        found = found << DIGIT | d;
+        if (shift == 0) {
+            return (struct cut){.key = found, .ties = k};
+        }
+    }
+}
+
+/* --- candidates --- */
+
+/* Makes the list: everything from `bound` on but minus infinity. Rounding the
+ * bound to a float loses nothing, as no float lies between the two. */
+static void gather(struct sampler *s, const float *x, double bound)
+{
+    float low = bound > (double)-FLT_MAX ? (float)bound : -FLT_MAX;
+    int32_t *ids = s->ids;
+    uint32_t n = 0;
+    for (uint32_t b = 0; b < s->blocks; b++) {
+        uint32_t end = smaller((b + 1) * BLOCK, s->vocab);
+        uint32_t i = s->peaks[b] < low ? end : b * BLOCK;
+#pragma GCC unroll 8
+        for (; i < end; i++) {
+            ids[n] = (int32_t)i;
+            n += x[i] >= low;
+        }
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        s->x[i] = x[ids[i]];
+    }
+    s->n = n;
+}
+
+static void move(const struct sampler *s, uint32_t from, uint32_t to)
+{
+    s->ids[to] = s->ids[from];
+    s->x[to] = s->x[from];
+    s->w[to] = s->w[from];
+}
+
+/* Keep what the cut keeps; the weights may still be unknown. */
+static void apply_cut(struct sampler *s, struct cut c)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n; i++) {
+        uint32_t key = key_of(s->x[i]);
+        if (key > c.key || (key == c.key && c.ties > 0)) {
+            c.ties -= key == c.key;
+            move(s, i, n++);
+        }
+    }
+    s->n = n;
+}
+
+/* The candidates, best first, as key << 32 | index. Stable radix sort by the
+ * key's digits, so equal keys stay in id order. */
+static const uint64_t *sort_best(struct sampler *s)
+{
+    uint64_t *a = s->sort[0];
+    uint64_t *b = s->sort[1];
+    for (uint32_t i = 0; i < s->n; i++) {
+        a[i] = (uint64_t)key_of(s->x[i]) << 32 | i;
+    }
+    for (uint32_t shift = 32; shift < 64; shift += DIGIT) {
+        uint32_t start[DIGITS + 1] = {0};
+        for (uint32_t i = 0; i < s->n; i++) {
+            start[DIGITS - (a[i] >> shift) % DIGITS]++; /* descending */
+        }
+        for (uint32_t d = 1; d <= DIGITS; d++) {
+            start[d] += start[d - 1];
+        }
+        for (uint32_t i = 0; i < s->n; i++) {
+            b[start[DIGITS - 1 - (a[i] >> shift) % DIGITS]++] = a[i];
+        }
+        uint64_t *t = a;
+        a = b;
+        b = t;
+    }
+    return a;
+}
+
+/* --- weights --- */
+
+/* Of all tokens in id order; keeps what the sum was before each span. */
+static double sum_all(struct sampler *s, const float *x)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < s->vocab; i += SPAN) {
+        s->before[i / SPAN] = sum;
+        sum =
+            vexp_sum(x + i, smaller(SPAN, s->vocab - i), s->max, s->scale, sum);
+    }
+    return sum;
+}
+
+/* Of the candidates. */
+double sampler_sum(const struct sampler *s)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < s->n; i++) {
+        sum += s->w[i];
+    }
+    return sum;
+}
+
+static void weigh(struct sampler *s)
+{
+    vexp(s->x, s->n, s->max, s->scale, s->w);
+}
+
+/* A bound for gather: every logit below weighs less than w. The margins are
+ * many times what exp, log and these steps are rounded by. */
+static double logit_of(const struct sampler *s, double w)
+{
+    return s->max + (log(w) - 1e-6) / s->scale - 1e-9 * fabs(s->max);
+}
+
+/* Keep the fewest best candidates whose mass is at least `goal`. */
+static void top_p(struct sampler *s, double goal)
+{
+    const uint64_t *best = sort_best(s);
+    double mass = 0;
+    uint32_t used = 0;
+    while (used < s->n && (used == 0 || mass < goal)) {
+        mass += s->w[(uint32_t)best[used++]];
+    }
+    struct cut c = {.key = (uint32_t)(best[used - 1] >> 32)};
+    for (uint32_t i = used; i > 0 && best[i - 1] >> 32 == c.key; i--) {
+        c.ties++;
+    }
+    apply_cut(s, c);
+}
+
+static void min_p(struct sampler *s, double p)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n; i++) {
+        if (s->w[i] >= p) { /* the best one's weight is 1 */
+            move(s, i, n++);
+        }
+    }
+    s->n = n;
+}
+
+/* The list that top-k, the first filter, leaves. */
+static void gather_best(struct sampler *s, const float *x, uint32_t k)
+{
+    double bound = -HUGE_VAL;
+    if (k <= s->blocks) {
+        struct cut c = select_best(s->peaks, s->blocks, k);
+        bound = (double)float_of(c.key);
+    }
+    gather(s, x, bound);
+    if (k < s->n) {
+        apply_cut(s, select_best(s->x, s->n, k));
+    }
+    weigh(s);
+}
+
+/* A list that holds what top-p keeps when it is the first filter; returns its
+ * goal. All that weigh less than w have together at most half of the mass that
+ * top-p leaves out; mostly a list of far fewer will do, and shows it. */
+static double gather_nucleus(struct sampler *s, const float *x, double p)
+{
+    double sum = sum_all(s, x);
+    double w = (1 - p) / 2 * sum / s->vocab;
+    gather(s, x, logit_of(s, w * FEWER < 1 ? w * FEWER : 1));
+    weigh(s);
+    if (sampler_sum(s) < p * sum * SURE) {
+        gather(s, x, logit_of(s, w));
+        weigh(s);
+    }
+    return p * sum;
+}
+
+static bool has_top_k(const struct sampler *s, const struct msg_sampling *p)
+{
+    return p->top_k > 0 && p->top_k < s->vocab;
+}
+
+bool sampler_has_filter(const struct sampler *s, const struct msg_sampling *p)
+{
+    return has_top_k(s, p) || p->top_p < 1 || p->min_p > 0;
+}
+
+/* Candidates and their weights after all filters. */
+void sampler_filter(struct sampler *s, const float *x,
+                    const struct msg_sampling *p)
+{
+    double part = p->top_p > 0 ? (double)p->top_p : 0;
+    double least = p->min_p < 1 ? (double)p->min_p : 1;
+    double goal = 0;
+    if (has_top_k(s, p)) {
+        gather_best(s, x, p->top_k);
+        goal = part * sampler_sum(s);
+    } else if (p->top_p < 1) {
+        goal = gather_nucleus(s, x, part);
+    } else {
+        gather(s, x, p->min_p > 0 ? logit_of(s, least) : -HUGE_VAL);
+        weigh(s);
+    }
+    if (p->top_p < 1) {
+        top_p(s, goal);
+    }
+    if (p->min_p > 0) {
+        min_p(s, least);
+    }
+}
+
+/* --- the draw --- */
+
+/* The first with which the sum exceeds the goal, u times the whole sum: there
+ * is one, for u is at most 1 - 2^-53, and that product rounds to less than the
+ * sum. */
+static uint32_t inverse_cdf(const double *w, uint32_t n, double sum,
+                            double goal)
+{
+    uint32_t i = 0;
+    for (; i < n; i++) {
+        sum += w[i];
+        if (sum > goal) {
+            break;
+        }
+    }
+    must(i < n);
+    return i;
+}
+
+int32_t sampler_draw_list(struct sampler *s, double u)
+{
+    return s->ids[inverse_cdf(s->w, s->n, 0, u * sampler_sum(s))];
+}
+
+int32_t sampler_draw_all(struct sampler *s, const float *x, double u)
+{
+    double goal = u * sum_all(s, x);
+    uint32_t b = (s->vocab - 1) / SPAN;
+    while (s->before[b] > goal) {
+        b--;
+    }
+    uint32_t i = b * SPAN;
+    uint32_t n = smaller(SPAN, s->vocab - i);
+    vexp(x + i, n, s->max, s->scale, s->w);
+    return (int32_t)(i + inverse_cdf(s->w, n, s->before[b], goal));
+}

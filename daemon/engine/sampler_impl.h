@@ -1,0 +1,42 @@
+/* sampler_impl.h - between sampler.c and sampler_filter.c. */
+#pragma once
+
+#include "engine/sampler.h"
+
+#define BLOCK 256u  /* logits of one peak */
+#define SPAN  2048u /* logits between two kept sums */
+
+struct sampler {
+    uint32_t vocab;
+    uint32_t blocks;  /* of the vocabulary */
+    float *adj;       /* logits after bias and penalties */
+    uint32_t *counts; /* of tokens in the history; zero between calls */
+    float *peaks;     /* largest logit of each block */
+    double *before;   /* sum of all weights before each SPAN */
+    double max;       /* the largest logit */
+    double scale;     /* 1 / temperature */
+    uint32_t n;       /* candidates */
+    int32_t *ids;     /* ascending */
+    float *x;         /* their logits after bias and penalties */
+    double *w;        /* exp((x - max) * scale) */
+    uint64_t *sort[2];
+    double *probs; /* sampler_probs */
+};
+
+/* Largest logit, the lowest id among equals; leaves the peaks. Errors: INVALID
+ * (not finite). */
+CHECKED int sampler_argmax(struct sampler *s, const float *x, uint32_t *ret,
+                           struct err *e);
+/* The k largest, ties to the lower id, by the peaks; returns how many. */
+uint32_t sampler_alternatives(const struct sampler *s, const float *x,
+                              uint32_t k, struct msg_logprob *top);
+
+/* After sampler_argmax(x), with s->max and s->scale set: */
+bool sampler_has_filter(const struct sampler *s, const struct msg_sampling *p);
+/* Candidates and their weights after all filters. */
+void sampler_filter(struct sampler *s, const float *x,
+                    const struct msg_sampling *p);
+double sampler_sum(const struct sampler *s); /* of the candidates' weights */
+/* Inverse CDF at u of the candidates, and of the whole vocabulary. */
+int32_t sampler_draw_list(struct sampler *s, double u);
+int32_t sampler_draw_all(struct sampler *s, const float *x, double u);
