@@ -12,8 +12,7 @@
 
 #include "base/err.h"
 
-#define PRESSURE_MS 2000 /* the window; also what unprivileged triggers take \
-                          */
+#define PRESSURE_MS    2000 /* the window; unprivileged triggers take it */
 #define PRESSURE_SHARE 0.15 /* of it waited for memory: a sign */
 
 struct pressure;

@@ -321,3 +321,21 @@ def test_the_drain_has_an_end(serve):
     assert d.stop() == 0
     assert 0.4 < time.monotonic() - began < 6 * SLOW_S
     t.join(10 * SLOW_S)
+
+
+def test_a_chat_is_resumed(serve):
+    d = serve("")
+    ask = {"model": "demo", "stream": True, "seed": 3, "max_tokens": 40, "ignore_eos": True, "resumable": True,
+           "stream_options": {"include_usage": True}, "messages": [{"role": "user", "content": "What is aned?"}]}
+    with d.http() as c:
+        with c.stream("POST", "/v1/chat/completions", json=ask) as r:
+            first = Events(r, 5)
+        name = first.got[0][1]["id"]
+        rest = resume(d, name, 5)
+        with c.stream("POST", "/v1/chat/completions", json=ask) as r:
+            whole = Events(r)
+
+    def deltas(events):
+        return "".join(x["delta"].get("content") or "" for _, j in events if j for x in j["choices"])
+    assert rest.done and deltas(first.got + rest.got) == deltas(whole.got) != ""
+    assert rest.got[-2][1]["usage"]["completion_tokens"] == 40
