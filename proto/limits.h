@@ -119,6 +119,7 @@
 #define RESUME_S        120u   /* without a reader; also after its end */
 #define QUEUE_MAX      64u  /* generations waiting; then 503 */
 #define STREAMS_MAX    32u  /* generations running in one engine */
+#define SESSIONS_KEPT_MAX 1024u /* that clients named */
 #define SESSIONS_MAX   64u  /* warm sequences of one engine */
 #define CHOICES_MAX    16u  /* n of one request */
 #define DRAFT_NGRAM_MAX 8u    /* tokens that have to stand there before */

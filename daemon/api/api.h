@@ -54,9 +54,19 @@ void api_oai_models(struct http_req *r, const struct http_args *a);
 void api_oai_model(struct http_req *r, const struct http_args *a);
 void api_completions(struct http_req *r, const struct http_args *a);
 void api_chat(struct http_req *r, const struct http_args *a);
+void api_session_generate(struct http_req *r, const struct http_args *a);
 /* llamacpp.c */
 void api_health(struct http_req *r, const struct http_args *a);
 void api_tokenize(struct http_req *r, const struct http_args *a);
 void api_detokenize(struct http_req *r, const struct http_args *a);
+/* session.c */
+void api_sessions_list(struct http_req *r, const struct http_args *a);
+void api_sessions_create(struct http_req *r, const struct http_args *a);
+void api_session_get(struct http_req *r, const struct http_args *a);
+void api_session_append(struct http_req *r, const struct http_args *a);
+void api_session_truncate(struct http_req *r, const struct http_args *a);
+void api_session_fork(struct http_req *r, const struct http_args *a);
+void api_session_pin(struct http_req *r, const struct http_args *a);
+void api_session_delete(struct http_req *r, const struct http_args *a);
 /* metrics.c */
 void api_metrics(struct http_req *r, const struct http_args *a);

@@ -5,6 +5,7 @@
 
 #include "api/openai_impl.h"
 #include "serve/residency.h"
+#include "serve/session.h"
 
 /* --- models --- */
 
@@ -281,6 +282,7 @@ static struct call *call_new(struct http_req *r, bool chat)
     c->created = server_unix_ms() / 1000;
     buf_init(&c->echo, TEXT_BYTES_MAX);
     buf_init(&c->out, 2 * CALL_TEXT_MAX); /* an echo, escaped */
+    buf_init(&c->drawn, MODEL_CONTEXT_MAX * sizeof(int32_t));
     char id[40];
     store_new_id("x", id);
     (void)snprintf(c->id, sizeof(c->id), "%s-%s", chat ? "chatcmpl" : "cmpl",
@@ -303,7 +305,36 @@ static int copy_stops(struct call *c, struct err *e)
     return 0;
 }
 
-static void start(struct http_req *r, bool chat)
+/* The session's tokens are the prompt; they are nobody else's until the end. */
+static int read_session(struct call *c, const struct json *j, struct session *x,
+                        struct err *e)
+{
+    struct gen_req *q = gen_request(c->gen);
+    const struct store_session *v = &x->row;
+    if (json_get(j, "prompt") != NULL || json_get(j, "model") != NULL ||
+        c->p.echo || q->n != 1) {
+        return err_set(e, ERR_UNSUPPORTED,
+                       "prompt, model, echo, n: not with a session");
+    }
+    int32_t *t = arena_array(gen_arena(c->gen), (size_t)v->n + 1, sizeof(*t));
+    if (t == NULL) {
+        return no_memory(e);
+    }
+    if (v->n > 0) {
+        memcpy(t, v->tokens, v->n * sizeof(*t));
+    }
+    q->kind = GEN_TOKENS;
+    q->tokens = t;
+    q->n_tokens = v->n;
+    int rc = session_begin(x, e);
+    if (rc == 0) {
+        (void)snprintf(c->session, sizeof(c->session), "%s", v->id);
+    }
+    return rc;
+}
+
+/* x NULL: no session. */
+static void start(struct http_req *r, bool chat, struct session *x)
 {
     struct json *j = NULL;
     struct model *m = NULL;
@@ -318,7 +349,7 @@ static void start(struct http_req *r, bool chat)
         json_free(j);
         return;
     }
-    if (api_model(r, c->p.model, &m) != 0) {
+    if (api_model(r, x != NULL ? x->row.model : c->p.model, &m) != 0) {
         call_free(c);
         json_free(j);
         return;
@@ -336,7 +367,9 @@ static void start(struct http_req *r, bool chat)
     if (rc == 0) {
         rc = copy_stops(c, &e);
     }
-    if (rc == 0) {
+    if (rc == 0 && x != NULL) {
+        rc = read_session(c, j, x, &e);
+    } else if (rc == 0) {
         rc = chat ? read_messages(c, j, &e) : read_prompt(c, j, &e);
     }
     if (rc == 0) {
@@ -368,11 +401,22 @@ static void start(struct http_req *r, bool chat)
 void api_completions(struct http_req *r, const struct http_args *a)
 {
     (void)a;
-    start(r, false);
+    start(r, false, NULL);
 }
 
 void api_chat(struct http_req *r, const struct http_args *a)
 {
     (void)a;
-    start(r, true);
+    start(r, true, NULL);
+}
+
+void api_session_generate(struct http_req *r, const struct http_args *a)
+{
+    struct server *s = http_ctx(r);
+    struct session *x = sessions_find(s->sessions, a->v[0]);
+    if (x == NULL) {
+        api_fail(r, ERR_NOT_FOUND, NULL, "there is no such session");
+        return;
+    }
+    start(r, false, x);
 }

@@ -30,9 +30,12 @@ struct call {
     struct params p;
     bool chat;
     bool begun; /* the stream's head was sent */
+    bool done;  /* all was drawn */
     char id[48];
     int64_t created; /* Unix seconds */
     char model[MODEL_NAME_MAX + 1];
+    char session[40]; /* whose tokens are the prompt; "": none */
+    struct buf drawn; /* then the tokens of the answer, int32_t each */
     const char *prompt_field; /* "prompt" or "messages" */
     struct buf echo;          /* completions: the prompt, if wanted */
     struct buf out;           /* scratch of one event */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "api/openai_impl.h"
+#include "serve/session.h"
 
 #define LOGPROB_FLOOR (-9999.0) /* OpenAI's figure for "impossible" */
 
@@ -356,6 +357,9 @@ static bool on_token(void *ctx, uint32_t i, const struct msg_token *t,
     struct call_choice *x = &c->choices[i];
     bool last =
         !c->p.req.ignore_eos && tokenizer_is_eog(gen_tokenizer(c->gen), t->id);
+    if (c->session[0] != '\0' && !last) {
+        buf_put(&c->drawn, &t->id, sizeof(t->id));
+    }
     if (c->p.logprobs && !last) {
         note_probs(c, x, t);
     }
@@ -484,6 +488,7 @@ static void drop_resume(struct call *c)
 static void on_done(void *ctx, int rc, const struct err *e)
 {
     struct call *c = ctx;
+    c->done = rc == 0;
     if (rc != 0 && !c->begun && !http_stream_begun(c->r)) {
         drop_resume(c);
         api_reply(c->r, err_http(rc), error_json(c, rc, NULL, e->msg));
@@ -557,6 +562,12 @@ void call_free(struct call *c)
         json_free(x->probs.sure);
         json_free(x->probs.pending);
     }
+    if (c->session[0] != '\0') {
+        const void *drawn = c->drawn.p;
+        size_t n = c->done ? c->drawn.n / sizeof(int32_t) : 0;
+        session_end(c->srv->sessions, c->session, drawn, (uint32_t)n);
+    }
+    buf_fini(&c->drawn);
     buf_fini(&c->echo);
     buf_fini(&c->out);
     free(c);

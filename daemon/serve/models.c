@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "serve/models_impl.h"
+#include "serve/session.h"
 #include "serve/residency.h"
 
 const char *model_state_name(enum model_state s)
@@ -381,6 +382,9 @@ int model_delete(struct model *m, store_done_fn *done, void *ctx, struct err *e)
     }
     log_info("model_deleted", "model=%s", m->name);
     forget_states(m);
+    if (s->sessions != NULL) {
+        sessions_forget(s->sessions, m->name);
+    }
     models_remove_tree(s, trash);
     m->deleting = true;
     if (m->runner != NULL && runner_state(m->runner) != RUNNER_DOWN) {

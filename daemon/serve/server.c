@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "serve/cache.h"
 #include "serve/jobs.h"
+#include "serve/session.h"
 #include "serve/resume.h"
 
 #define FILES_SPARE   256u /* descriptors beside the connections */
@@ -222,6 +223,17 @@ static void on_models(void *ctx, int status, const struct store_model *v,
     }
 }
 
+static void on_sessions(void *ctx, int status, const struct store_session *v,
+                        size_t n)
+{
+    struct server *s = ctx;
+    if (status != 0) {
+        log_error("store_sessions", "error=%s", err_name(status));
+    } else if (!s->closing) {
+        sessions_load(s->sessions, v, n);
+    }
+}
+
 /* Unfinished bundles and deleted models of the last life. */
 static void sweep_staging(struct server *s)
 {
@@ -286,6 +298,10 @@ static int open_parts(struct server *s, const struct server_conf *c,
     if (rc == 0) { /* answered in order: models first */
         rc = store_jobs(s->store, JOBS_LISTED_MAX, on_jobs, s);
     }
+    s->sessions = sessions_new(s);
+    if (rc == 0) {
+        rc = store_sessions(s->store, on_sessions, s);
+    }
     return rc == 0 ? start_listening(s, c, e) : rc;
 }
 
@@ -321,6 +337,7 @@ int server_run(const struct server_conf *c, struct err *e)
     }
     (void)uv_run(&s->loop, UV_RUN_DEFAULT);
     jobs_free(s->jobs);
+    sessions_free(s->sessions);
     models_free(s->models);
     cache_free(s->cache);
     must(uv_loop_close(&s->loop) == 0); /* else a handle leaked */

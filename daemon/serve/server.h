@@ -20,6 +20,7 @@
 
 struct cache;
 struct models;
+struct sessions;
 struct jobs;
 struct resumes;
 
@@ -36,6 +37,7 @@ struct server {
     struct cache *cache; /* saved states; NULL: none are kept */
     struct models *models;
     struct jobs *jobs;
+    struct sessions *sessions;
     struct resumes *resumes; /* resume.h */
     size_t n_http;
     struct http_server *http[SERVER_LISTENERS_MAX];
