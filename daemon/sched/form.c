@@ -68,22 +68,31 @@ static uint32_t find_drafts(struct sched_stream *x, struct sched_row *r,
     uint32_t at = 0;
     uint32_t far = 0;
     uint32_t mine = draft_find(&q->index, q->tokens, q->tokens, q->n, &at);
-    if (!x->foretold_fits) {
-        uint32_t n =
-            draft_find(&x->foretold, x->prediction, q->tokens, q->n, &far);
-        if (n > 0 && n >= mine) {
-            x->foretold_fits = true;
-            x->foretold_at = far;
-        }
+    uint32_t n = 0;
+    if (x->foretold_off > 0 || x->foretold_at >= x->n_prediction) {
+        n = draft_find(&x->foretold, x->prediction, q->tokens, q->n, &far);
     }
-    if (x->foretold_fits) {
-        uint32_t n = (uint32_t)num_min(max, x->n_prediction - x->foretold_at);
-        r->kind = WIDTH_FORETOLD;
+    if (n > 0 && n >= mine) {
+        x->foretold_at = far;
+        x->foretold_off = 0;
+    }
+    if (mine > 0) {
+        x->source_at = at;
+        x->source_off = 0;
+    }
+    bool there = x->foretold_at < x->n_prediction;
+    if (there &&
+        (x->foretold_off == 0 || (x->foretold_off < SCHED_OFF && mine == 0))) {
+        r->kind = x->foretold_off == 0 ? WIDTH_FORETOLD : WIDTH_RESUMED;
+        n = (uint32_t)num_min(max, x->n_prediction - x->foretold_at);
         return draft_copy(x->prediction, x->n_prediction, x->foretold_at, n,
                           r->drafts);
     }
-    r->kind = width_kind(mine);
-    return mine > 0 ? draft_copy(q->tokens, q->n, at, max, r->drafts) : 0;
+    if (x->source_at == 0) {
+        return 0;
+    }
+    r->kind = mine > 0 ? width_kind(mine) : WIDTH_RESUMED;
+    return draft_copy(q->tokens, q->n, x->source_at, max, r->drafts);
 }
 
 /* Drafts that x has a use for. */

@@ -97,7 +97,9 @@ int sched_add(struct sched *s, struct sched_stream *x, uint64_t now_us)
     x->declined = 0;
     x->trial_at = WIDTH_PROBE;
     x->foretold_at = 0;
-    x->foretold_fits = x->n_prediction > 0;
+    x->foretold_off = 0;
+    x->source_at = 0;
+    x->source_off = 0;
     draft_init(&x->foretold, s->conf.ngram_min);
     order_join(s, x);
     list_push(&s->waiting, &x->link);
@@ -142,12 +144,23 @@ void sched_pause(struct sched_stream *x, bool paused, uint64_t now_us)
     x->paused = paused;
 }
 
-/* Is the answer still what its request foretold? */
+/* A token came where another text has one at `at`: the place of the next one,
+ * as if one stood for the other; 0 when too many in a row were different. */
+static uint32_t follow(uint32_t at, uint32_t *off, bool same)
+{
+    *off = same ? 0 : *off + 1;
+    return *off < SCHED_OFF ? at + 1 : 0;
+}
+
 static void compare(struct sched_stream *x, int32_t token)
 {
-    if (x->foretold_fits) {
-        x->foretold_fits = x->prediction[x->foretold_at] == token &&
-                           ++x->foretold_at < x->n_prediction;
+    if (x->foretold_off < SCHED_OFF && x->foretold_at < x->n_prediction) {
+        bool same = x->prediction[x->foretold_at] == token;
+        x->foretold_at = follow(x->foretold_at, &x->foretold_off, same);
+    }
+    if (x->source_at > 0) {
+        bool same = x->seq->tokens[x->source_at] == token;
+        x->source_at = follow(x->source_at, &x->source_off, same);
     }
 }
 

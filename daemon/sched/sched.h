@@ -37,7 +37,8 @@
  *   (9) At most conf.queue streams more than may run are taken; more are
  *       refused.
  *  (10) Behind a decoding stream's token go drafts: what its request foretold,
- *       else what followed the same words before (draft.h). As many as pay by
+ *       else what followed the same words before (draft.h), else what follows
+ *       there when a token or two are passed over. As many as pay by
  *       measured odds and costs (width.h); none for long when none is right,
  *       but for a trial now and then.
  *
@@ -61,6 +62,7 @@
 #define SCHED_ROWS_MIN   4u   /* prompt rows a step whatever they cost */
 #define SCHED_ROWS_FIRST 32u  /* while their cost is not known */
 #define SCHED_FRESH      128u /* steps until a plain one is measured again */
+#define SCHED_OFF        3u   /* tokens that differ until a text is left */
 #define SCHED_FORK_MIN   16u  /* shared tokens that are worth a state copy */
 #define SCHED_TAIL       32u  /* tokens a session may lose to another */
 #define SCHED_AGE_US     10000000u /* conf.age_us by default */
@@ -135,8 +137,10 @@ struct sched_stream {
     struct odds odds;
     uint32_t declined, trial_at; /* steps without a draft; when to try one */
     struct draft foretold;       /* index of the prediction */
-    uint32_t foretold_at;        /* where in it the answer is, while it fits */
-    bool foretold_fits;
+    /* Where the next token is thought to stand in the prediction, and in the
+     * timeline itself (0: nowhere); how many in a row were different. */
+    uint32_t foretold_at, foretold_off;
+    uint32_t source_at, source_off;
 };
 
 struct sched_seq {

@@ -17,6 +17,7 @@ enum width_kind {
     WIDTH_LONG,     /* 8..15 */
     WIDTH_LONGER,   /* 16 and more */
     WIDTH_FORETOLD, /* the request's own prediction, so far right */
+    WIDTH_RESUMED,  /* what was followed differed just now, and may go on */
     WIDTH_KINDS
 };
 
