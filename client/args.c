@@ -7,10 +7,11 @@
 #include "client/client.h"
 
 const struct command *const commands[] = {
-    &cmd_status,     &cmd_ps,         &cmd_top,    &cmd_convert,  &cmd_jobs,
-    &cmd_job,        &cmd_cancel,     &cmd_models, &cmd_show,     &cmd_load,
-    &cmd_unload,     &cmd_rm,         &cmd_run,    &cmd_complete, &cmd_tokenize,
-    &cmd_detokenize, &cmd_completion, NULL,
+    &cmd_status,   &cmd_ps,         &cmd_top,        &cmd_convert,
+    &cmd_jobs,     &cmd_job,        &cmd_cancel,     &cmd_models,
+    &cmd_show,     &cmd_load,       &cmd_unload,     &cmd_rm,
+    &cmd_run,      &cmd_complete,   &cmd_sessions,   &cmd_session,
+    &cmd_tokenize, &cmd_detokenize, &cmd_completion, NULL,
 };
 
 const struct command *command_find(const char *name)

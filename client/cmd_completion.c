@@ -18,9 +18,10 @@ static const char *source_of(const struct command *cmd)
     static const struct {
         const char *takes, *source;
     } rows[] = {
-        {"model", "$(anectl models --quiet 2>/dev/null)"},
-        {"job",   "$(anectl jobs --quiet 2>/dev/null)"  },
-        {"shell", "bash zsh fish"                       },
+        {"model",   "$(anectl models --quiet 2>/dev/null)"               },
+        {"job",     "$(anectl jobs --quiet 2>/dev/null)"                 },
+        {"shell",   "bash zsh fish"                                      },
+        {"session", "new show append generate fork truncate pin unpin rm"},
     };
     for (size_t i = 0; cmd->takes != NULL && i < countof(rows); i++) {
         if (strcmp(rows[i].takes, cmd->takes) == 0) {

@@ -21,7 +21,9 @@ struct json *gen_request(const char *model, const struct args *a)
         {GEN_SEED,        "seed"          },
     };
     struct json *o = json_object();
-    json_add_str(o, "model", model);
+    if (model != NULL) {
+        json_add_str(o, "model", model);
+    }
     for (size_t i = 0; i < countof(rows); i++) {
         const struct opt_value *v = &a->opt[rows[i].opt];
         if (v->set && v->num == (double)v->integer) {

@@ -68,7 +68,8 @@ struct gen_stats {
     char finish[24]; /* "stop", "length", ... */
 };
 
-/* A request with the options of `a`: {"model", options ...}. */
+/* A request with the options of `a`: {"model", options ...}; without a model
+ * when that is NULL. */
 struct json *gen_request(const char *model, const struct args *a);
 /* POST body (taken over) to path as a stream: the text goes to stdout as it
  * comes, and into *answer (may be NULL). Errors: as ask(). */

@@ -155,3 +155,29 @@ def test_they_last(make_daemon, demo_gguf, tmp_path):
         assert len(c.get(S).json()["sessions"]) == 2
         assert c.delete("/aned/v1/models/demo").status_code in (200, 204)
         assert c.get(S).json() == {"sessions": []}
+
+
+def test_anectl(daemon, anectl):
+    import subprocess
+
+    def run(*args, code=0, text=""):
+        p = subprocess.run([anectl, "--socket", str(daemon.sock), *args], input=text, capture_output=True, text=True)
+        assert p.returncode == code, p.stderr
+        return p.stdout.strip()
+    one = run("session", "new", "demo", "What is aned?", "--pin")
+    assert run("sessions", "-q") == one
+    assert ", pinned" in run("session", "show", one)
+    run("session", "append", one, text=" Well, ")
+    said = run("session", "generate", one, "-n", "8", "-t", "0")
+    assert said
+    two = run("session", "fork", one, "3").split()[0]
+    assert "3 tokens" in run("session", "show", two)
+    assert "2 tokens" in run("session", "truncate", two, "2")
+    assert "pinned" not in run("session", "unpin", one)
+    assert set(run("sessions", "--quiet").split()) == {one, two}
+    run("session", "truncate", two, "x", code=64)
+    run("session", "sing", two, code=64)
+    run("session", "show", "ses_none", code=66)
+    run("session", "rm", one, two)
+    assert run("sessions", "-q") == ""
+    assert "new show append" in run("completion", "bash")
