@@ -332,6 +332,9 @@ static void on_error(struct runner *r, const struct frame *f)
     } else if ((f->request & (STEP_BIT | LOAD_REQUEST | WARM_REQUEST)) ==
                WARM_REQUEST) {
         log_info("state_refused", "error=%s: %s", err_name(code), m.msg);
+        if (code == ERR_UNSUPPORTED) { /* it never will */
+            warm_discard(r->warm);
+        }
         on_state(r, f->request, NULL);
     } else { /* a sequence operation; its rows will tell the streams */
         log_warn("engine_refused", "seq=%u error=%s: %s, continuing",

@@ -58,7 +58,7 @@ void warm_answer(struct warm *w, uint32_t request,
                  const struct msg_state_done *m);
 /* Streams came or went. */
 void warm_touch(struct warm *w);
-/* The model goes: nothing is saved any more. */
+/* The model goes, or its backend cannot: nothing is saved any more. */
 void warm_discard(struct warm *w);
 /* Save what is warm. true: flushed() will be called; false: nothing to do. */
 CHECKED bool warm_flush(struct warm *w);

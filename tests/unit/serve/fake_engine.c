@@ -346,6 +346,8 @@ int main(void)
             do_load(&f);
         } else if (f.type == FRAME_STEP) {
             do_step(&f);
+        } else if (f.type == FRAME_STATE_SAVE || f.type == FRAME_STATE_LOAD) {
+            send_error(f.request, ERR_UNSUPPORTED, "states are not kept");
         } else {
             on_seq(&f);
         }
