@@ -76,6 +76,7 @@ static void put_http(struct buf *b, const struct server *s)
         t.streams_open += x.streams_open;
         t.streams_stalled += x.streams_stalled;
         t.refused_uid += x.refused_uid;
+        t.bytes_queued += x.bytes_queued;
     }
     counter(b, "http_connections_total", "Connections accepted.", t.conns);
     gauge(b, "http_connections_open", "Connections open.",
@@ -87,6 +88,8 @@ static void put_http(struct buf *b, const struct server *s)
             t.responses_5xx);
     counter(b, "http_received_bytes_total", "Bytes read.", t.bytes_in);
     counter(b, "http_sent_bytes_total", "Bytes written.", t.bytes_out);
+    gauge(b, "http_queued_bytes", "Bytes that wait for their readers.",
+          (double)t.bytes_queued);
     counter(b, "http_streams_total", "Streams begun.", t.streams_open);
     counter(b, "http_streams_stalled_total",
             "Streams cut off because the client did not read.",

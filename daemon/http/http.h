@@ -62,6 +62,7 @@ struct http_conf {
 struct http_stats { /* counters since start */
     uint64_t conns, conns_open, requests, responses_4xx, responses_5xx,
         bytes_in, bytes_out, streams_open, streams_stalled, refused_uid;
+    uint64_t bytes_queued; /* now, on all connections: not yet written */
 };
 
 /* Listen on a Unix socket: the folder (made 0700 when missing) must be ours and

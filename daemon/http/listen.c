@@ -404,6 +404,10 @@ void http_close(struct http_server *s, void (*closed)(void *ctx), void *ctx)
 void http_get_stats(const struct http_server *s, struct http_stats *ret)
 {
     *ret = s->stats;
+    LIST_EACH(l, &s->conns) {
+        struct http_conn *c = container_of(l, struct http_conn, link);
+        ret->bytes_queued += c->state != CONN_CLOSING ? conn_queued(c) : 0;
+    }
 }
 
 size_t http_open_requests(const struct http_server *s)

@@ -121,6 +121,7 @@ def test_who_never_reads_is_cut_off_and_hurts_nobody(serve):
     before = d.rss_kib()
     deaf = [raw_post(d, {**BODY, **BIG, "seed": i}) for i in range(4)]
     until(lambda: status(d)["running"] == 16)
+    until(lambda: metric(d, "http_queued_bytes") > 4 * 128 * 1024)
     got = []
     threads = [threading.Thread(target=lambda: got.append(stream(d).text)) for _ in range(4)]
     for t in threads:
@@ -128,6 +129,7 @@ def test_who_never_reads_is_cut_off_and_hurts_nobody(serve):
     for t in threads:
         t.join(60 * SLOW_S)
     assert got == [alone] * 4
+    assert metric(d, "http_queued_bytes") < 4 * 300 * 1024, "256 KiB each and a step's events"
     until(lambda: metric(d, "http_streams_stalled_total") == 4, 30)
     until(lambda: status(d)["running"] == 0)
     if SLOW_S == 1:
