@@ -7,9 +7,6 @@
  * is not found. Writes are charged to a bucket of half the hourly budget that
  * fills at that half an hour: so no hour sees more than the whole.
  */
-#include "serve/cache.h"
-
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -22,44 +19,11 @@
 #include "base/log.h"
 #include "base/num.h"
 #include "proto/state_file.h"
+#include "serve/cache_impl.h"
 
-#define SUFFIX        ".state"
 #define TOUCH_MS      60000 /* a file's time is written at most so often */
 #define PINS_MAX      1024u
 #define HEADER_FACTOR 4u /* a header's bytes a position, with its sums */
-
-struct entry {
-    struct list link;
-    uint64_t id;
-    uint64_t key;
-    char fingerprint[65];
-    uint32_t from, to;
-    uint64_t bytes; /* of the file; while planned, about */
-    bool planned;
-    int64_t used_ms;    /* by a prompt, or what it is the state of */
-    int64_t touched_ms; /* the file's own time */
-    uint64_t chain[];   /* to / STATE_BLOCK */
-};
-
-struct pin {
-    struct list link;
-    char id[40];
-    char fingerprint[65];
-    uint32_t n;
-    uint64_t chain[];
-};
-
-struct cache {
-    struct cache_conf conf;
-    char dir[CACHE_PATH_MAX];
-    struct list all, pins;
-    size_t n, n_pins;
-    uint64_t bytes;
-    uint64_t last_id;
-    double credit; /* bytes that may be written now */
-    int64_t credit_ms;
-    struct cache_stats stats;
-};
 
 static struct entry *entry_of(struct list *l)
 {
@@ -88,7 +52,7 @@ static void chain_of(const int32_t *tokens, uint32_t blocks, uint64_t *out)
     }
 }
 
-static uint64_t *chain_new(const int32_t *tokens, uint32_t blocks)
+uint64_t *cache_chain(const int32_t *tokens, uint32_t blocks)
 {
     uint64_t *chain = malloc((blocks + 1) * sizeof(*chain));
     must(chain != NULL); /* at most MODEL_CONTEXT_MAX / 8 bytes */
@@ -154,7 +118,7 @@ static void path_of(const struct cache *c, uint64_t id,
                     char out[CACHE_PATH_MAX])
 {
     char name[40];
-    (void)snprintf(name, sizeof(name), "%016" PRIx64 SUFFIX, id);
+    (void)snprintf(name, sizeof(name), "%016" PRIx64 CACHE_SUFFIX, id);
     must(file_join(out, CACHE_PATH_MAX, c->dir, name));
 }
 
@@ -229,10 +193,9 @@ static void entry_remove(struct cache *c, struct entry *x)
     entry_drop(c, x);
 }
 
-static struct entry *entry_new(struct cache *c, uint64_t id,
-                               const struct cache_key *k, uint32_t from,
-                               uint32_t to, const uint64_t *chain,
-                               uint64_t bytes)
+struct entry *cache_entry(struct cache *c, uint64_t id,
+                          const struct cache_key *k, uint32_t from, uint32_t to,
+                          const uint64_t *chain, uint64_t bytes)
 {
     uint32_t blocks = to / STATE_BLOCK;
     struct entry *x = calloc(1, sizeof(*x) + blocks * sizeof(x->chain[0]));
@@ -321,121 +284,7 @@ static void touch(struct cache *c, const struct cache_hit *h, int64_t used_ms)
     }
 }
 
-/* --- start --- */
-
-static int64_t mtime_ms(const struct stat *st)
-{
-#if defined(__APPLE__)
-    const struct timespec *t = &st->st_mtimespec;
-#else
-    const struct timespec *t = &st->st_mtim;
-#endif
-    return (int64_t)t->tv_sec * 1000 + t->tv_nsec / 1000000;
-}
-
-static int read_header(int fd, struct state_file *ret, struct err *e)
-{
-    char least[STATE_HEADER_LEAST];
-    uint64_t n = 0;
-    if (pread(fd, least, sizeof(least), 0) != (ssize_t)sizeof(least)) {
-        return err_set(e, ERR_STATE, "too short");
-    }
-    int rc = state_file_peek(least, sizeof(least), &n, e);
-    char *all = rc == 0 ? malloc(n) : NULL;
-    if (rc == 0 && all == NULL) {
-        rc = err_set(e, ERR_NOMEM, "a header");
-    }
-    if (rc == 0 && pread(fd, all, n, 0) != (ssize_t)n) {
-        rc = err_set(e, ERR_STATE, "too short");
-    }
-    if (rc == 0) {
-        rc = state_file_get(all, n, ret, e);
-    }
-    free(all);
-    return rc;
-}
-
-/* "0123456789abcdef.state" */
-static bool id_of(const char *name, uint64_t *ret)
-{
-    char *end = NULL;
-    if (strspn(name, "0123456789abcdef") != 16 ||
-        strcmp(name + 16, SUFFIX) != 0) {
-        return false;
-    }
-    *ret = strtoull(name, &end, 16);
-    return true;
-}
-
-static int take_file(struct cache *c, const char *path, uint64_t id,
-                     int64_t now_ms, struct err *e)
-{
-    struct state_file f = {0};
-    struct stat st;
-    int rc = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd < 0 || fstat(fd, &st) != 0) {
-        rc = err_errno(e, errno, path);
-    } else if (!S_ISREG(st.st_mode)) {
-        rc = err_set(e, ERR_STATE, "not a regular file");
-    } else {
-        rc = read_header(fd, &f, e);
-    }
-    if (fd >= 0) {
-        (void)close(fd);
-    }
-    if (rc == 0 && state_file_bytes(&f) != (uint64_t)st.st_size) {
-        rc = err_set(e, ERR_STATE, "not as long as it says");
-    }
-    if (rc == 0) {
-        const struct cache_key k = {f.fingerprint, f.backend, f.arith_version};
-        uint64_t *chain = chain_new(f.tokens, f.to / STATE_BLOCK);
-        struct entry *x =
-            entry_new(c, id, &k, f.from, f.to, chain, (uint64_t)st.st_size);
-        x->used_ms = mtime_ms(&st);
-        x->touched_ms = x->used_ms;
-        free(chain);
-        int64_t age = now_ms - f.created_ms;
-        if (age >= 0 && age < CACHE_WINDOW_MS) { /* part of this hour's */
-            c->credit -= (double)st.st_size * (double)(CACHE_WINDOW_MS - age) /
-                         CACHE_WINDOW_MS;
-        }
-    }
-    state_file_fini(&f);
-    return rc;
-}
-
-static int scan(struct cache *c, int64_t now_ms, struct err *e)
-{
-    DIR *d = opendir(c->dir);
-    if (d == NULL) {
-        return err_errno(e, errno, c->dir);
-    }
-    for (struct dirent *x = readdir(d); x != NULL; x = readdir(d)) {
-        char path[CACHE_PATH_MAX];
-        uint64_t id = 0;
-        struct err why = {0};
-        if (x->d_name[0] == '.' ||
-            !file_join(path, sizeof(path), c->dir, x->d_name)) {
-            continue;
-        }
-        int rc = 0;
-        if (c->n == CACHE_FILES_MAX || !id_of(x->d_name, &id)) {
-            rc = err_set(&why, ERR_STATE, "unfinished, or one too many");
-        } else {
-            rc = take_file(c, path, id, now_ms, &why);
-        }
-        if (rc == 0) {
-            c->last_id = id > c->last_id ? id : c->last_id;
-        } else {
-            c->stats.refused_damaged++;
-            log_info("state_removed", "file=%s error=%s", x->d_name, why.msg);
-            (void)unlink(path);
-        }
-    }
-    (void)closedir(d);
-    return 0;
-}
+/* --- start, end --- */
 
 int cache_open(const struct cache_conf *conf, int64_t now_ms,
                struct cache **ret, struct err *e)
@@ -449,7 +298,7 @@ int cache_open(const struct cache_conf *conf, int64_t now_ms,
     list_init(&c->pins);
     c->credit = (double)conf->write_max / 2;
     c->credit_ms = now_ms;
-    int rc = scan(c, now_ms, e);
+    int rc = cache_scan(c, now_ms, e);
     if (rc < 0) {
         cache_free(c);
         return rc;
@@ -485,7 +334,7 @@ void cache_find(struct cache *c, const struct cache_key *k,
     if (c->n == 0 || blocks == 0) {
         return;
     }
-    uint64_t *chain = chain_new(tokens, blocks);
+    uint64_t *chain = cache_chain(tokens, blocks);
     cover(c, key_of(k), chain, blocks, false, ret);
     free(chain);
 }
@@ -548,7 +397,7 @@ int cache_plan(struct cache *c, const struct cache_key *k,
         return 0;
     }
     struct cache_hit have;
-    uint64_t *chain = chain_new(tokens, to / STATE_BLOCK);
+    uint64_t *chain = cache_chain(tokens, to / STATE_BLOCK);
     int rc = 0;
     cover(c, key_of(k), chain, to / STATE_BLOCK, true, &have);
     touch(c, &have, used_ms);
@@ -557,7 +406,7 @@ int cache_plan(struct cache *c, const struct cache_key *k,
                      (uint64_t)to * HEADER_FACTOR + STATE_HEADER_LEAST;
     if (have.n < to && charge(c, bytes, used_ms, now_ms)) {
         struct entry *x =
-            entry_new(c, next_id(c, now_ms), k, from, to, chain, bytes);
+            cache_entry(c, next_id(c, now_ms), k, from, to, chain, bytes);
         x->planned = true;
         x->used_ms = used_ms;
         *ret = (struct cache_save){x->id, from, to};

@@ -159,13 +159,13 @@ static void kick(struct runner *r)
     }
     warm_next(r->warm);
     const struct sched_plan *p = sched_next(&r->sched, now_us());
-    if (p == NULL) {
-        return;
-    }
-    for (size_t i = 0; i < p->n_ops; i++) {
+    for (size_t i = 0; p != NULL && i < p->n_ops; i++) {
         send_op(r, &p->ops[i]);
     }
-    if (p->n_rows == 0) {
+    if (p == NULL || p->n_rows == 0) {
+        if (!r->sched.in_flight) {
+            warm_stalled(r->warm);
+        }
         return;
     }
     for (size_t i = 0; i < p->n_rows; i++) {

@@ -36,6 +36,7 @@ struct warm {
     bool up;
     bool flushing;
     bool discards;            /* nothing is saved any more */
+    bool stalled;             /* the timer is for the first in line */
     struct warm_timer *timer; /* NULL: down */
     struct list waits;
     size_t n_saves;
@@ -181,9 +182,22 @@ bool warm_flush(struct warm *w)
     return w->flushing;
 }
 
-static void on_idle(uv_timer_t *t)
+static void go_on(struct warm_wait *x)
+{
+    warm_unwant(x);
+    x->fn(x);
+}
+
+static void on_timer(uv_timer_t *t)
 {
     struct warm *w = container_of(t, struct warm_timer, t)->w;
+    if (w->stalled) {
+        w->stalled = false;
+        if (!w->loading && !list_empty(&w->waits)) {
+            go_on(container_of(w->waits.next, struct warm_wait, link));
+        }
+        return;
+    }
     if (sched_idle(w->conf.sched)) {
         save_more(w);
     }
@@ -191,11 +205,11 @@ static void on_idle(uv_timer_t *t)
 
 void warm_touch(struct warm *w)
 {
-    if (!w->up) {
+    if (!w->up || w->stalled) {
         return;
     }
     if (sched_idle(w->conf.sched)) {
-        must(uv_timer_start(&w->timer->t, on_idle, WARM_IDLE_MS, 0) == 0);
+        must(uv_timer_start(&w->timer->t, on_timer, WARM_IDLE_MS, 0) == 0);
     } else {
         (void)uv_timer_stop(&w->timer->t);
     }
@@ -230,12 +244,6 @@ void warm_unwant(struct warm_wait *x)
         x->waits = false;
         list_del(&x->link);
     }
-}
-
-static void go_on(struct warm_wait *x)
-{
-    warm_unwant(x);
-    x->fn(x);
 }
 
 /* Paths are copied by the codec; they stand in one array until then. */
@@ -283,6 +291,14 @@ void warm_next(struct warm *w)
     must(w->tokens != NULL); /* at most MODEL_CONTEXT_MAX * 4 bytes */
     memcpy(w->tokens, x->tokens, w->hit.n * sizeof(*w->tokens));
     send_load(w);
+}
+
+void warm_stalled(struct warm *w)
+{
+    if (w->up && !w->loading && !w->flushing && !list_empty(&w->waits)) {
+        w->stalled = true;
+        must(uv_timer_start(&w->timer->t, on_timer, 0, 0) == 0);
+    }
 }
 
 static void on_loaded(struct warm *w, const struct msg_state_done *m)
@@ -361,6 +377,7 @@ void warm_down(struct warm *w)
     }
     w->up = false;
     w->flushing = false;
+    w->stalled = false;
     uv_close((uv_handle_t *)&w->timer->t, on_timer_closed);
     w->timer = NULL;
     while (w->n_saves > 0) {

@@ -53,6 +53,9 @@ CHECKED int warm_want(struct warm *w, struct warm_wait *x);
 void warm_unwant(struct warm_wait *x); /* x may be idle */
 /* No step is out: begin the load that is next. */
 void warm_next(struct warm *w);
+/* And there is nothing to compute either: paused streams have all places. The
+ * first prompt in line goes on without its load. */
+void warm_stalled(struct warm *w);
 /* Of a frame with WARM_REQUEST: STATE_DONE, or ERROR (m NULL). */
 void warm_answer(struct warm *w, uint32_t request,
                  const struct msg_state_done *m);
