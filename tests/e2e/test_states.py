@@ -216,3 +216,42 @@ def test_a_deleted_model_takes_its_states_along(world):
     while files(d) and time.monotonic() < end:
         time.sleep(0.1)
     assert files(d) == []
+
+
+def test_many_at_once_after_a_restart(world):
+    """One load serves all who wait for it; who leaves meanwhile, and an engine that dies, change no text."""
+    import concurrent.futures
+
+    import httpx
+    a = world()
+    want = {i: ask(a, prompt(120, f"Number {i}: ")) for i in range(4)}
+    a.stop()
+    b = world()
+    with b.http() as c:
+        assert c.post("/aned/v1/models/demo/load", json={}).status_code == 200
+
+    def one(k):
+        i = k % 4
+        if k % 5 == 4:  # leaves at once
+            with b.http() as c:
+                try:
+                    c.post("/v1/completions", json={"model": "demo", "prompt": prompt(120, f"Number {i}: "),
+                                                    "max_tokens": 12}, timeout=0.02)
+                except httpx.TimeoutException:
+                    pass
+            return None
+        if k == 12:
+            for pid in b.children():
+                os.kill(pid, signal.SIGKILL)
+        return i, ask(b, prompt(120, f"Number {i}: "))
+
+    with concurrent.futures.ThreadPoolExecutor(10) as pool:
+        got = [x for x in pool.map(one, range(40)) if x is not None]
+    for i, (text, n, cached) in got:
+        assert (text, n) == want[i][:2]
+        assert cached < n
+    assert metric(b, "states_loads_total") >= 4
+    assert metric(b, "states_damaged_total") == 0
+    for i, (text, n, _) in want.items():
+        assert ask(b, prompt(120, f"Number {i}: "))[::2] == (text, n - 1)
+    assert b.stop() == 0
