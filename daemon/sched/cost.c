@@ -33,7 +33,9 @@ void cost_note(struct cost *c, uint32_t sampled, uint32_t prompt, double us)
     }
     if (prompt == 0) {
         uint32_t i = slot_of(sampled);
-        c->us[i] = blend(c->us[i], us);
+        double guess = 4 * cost_of(c, sampled); /* nor is the first one sure */
+        double first = guess > 0 && us > guess ? guess : us;
+        c->us[i] = c->us[i] > 0 ? blend(c->us[i], us) : first;
         c->rows[i] += c->rows[i] > 0 ? 0.2 * (sampled - c->rows[i]) : sampled;
         return;
     }
