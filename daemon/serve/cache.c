@@ -145,6 +145,9 @@ static void chore_run(struct work *w)
 {
     const struct chore *x = container_of(w, struct chore, work);
     if (x->removes) {
+        char part[CACHE_PATH_MAX + 8]; /* of an engine that died */
+        (void)snprintf(part, sizeof(part), "%s.part", x->path);
+        (void)unlink(part);
         if (unlink(x->path) != 0 && errno != ENOENT) {
             log_warn("state_not_removed", "file=%s, continuing", x->path);
         }
@@ -438,7 +441,7 @@ void cache_saved(struct cache *c, uint64_t id, uint64_t bytes)
         return;
     }
     if (bytes == 0) { /* what is charged stays so: it may have written much */
-        entry_drop(c, x);
+        entry_remove(c, x);
         return;
     }
     c->credit += (double)x->bytes - (double)bytes;

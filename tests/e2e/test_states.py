@@ -124,7 +124,7 @@ def test_a_dead_engine_and_a_dead_daemon(world):
     (d.states / "0000000000000001.state.part").write_bytes(b"half")
     d.kill()
     e = world()
-    assert [p for p in files(e) if p.suffix != ".state"] == []
+    assert [p for p in files(e) if p.suffix != ".state"] == []  # half a file of an engine that died
     again, _, cached = ask(e, prompt(120))
     assert again == text and cached == (n - 1) // 64 * 64
 
