@@ -525,15 +525,21 @@ static void test_role(void **state)
     send_seq(FRAME_SEQ_OPEN, 4, 2);
     (void)receive(FRAME_OK, 2);
     int32_t want = step(4, 0, 3);
-    /* the answer to a close overtakes that to the save before it */
+    /* the sequence may go at once; the answers come as they come */
     send_state(FRAME_STATE_SAVE, 4, 4);
     send_seq(FRAME_SEQ_CLOSE, 4, 5);
-    (void)receive(FRAME_OK, 5);
-    struct frame f = receive(FRAME_STATE_DONE, 4);
-    unit_ok(msg_state_done_get(f.payload, f.n, &done, &e), &e);
+    done.seq = 0;
+    for (unsigned i = 0; i < 2; i++) {
+        struct frame f;
+        assert_int_equal(frame_read_fd(child.fd, &child.in, &f, &e), 1);
+        assert_int_equal(f.type, f.request == 4 ? FRAME_STATE_DONE : FRAME_OK);
+        if (f.request == 4) {
+            unit_ok(msg_state_done_get(f.payload, f.n, &done, &e), &e);
+        }
+    }
     assert_int_equal(done.seq, 4);
     send_state(FRAME_STATE_LOAD, 6, 6);
-    f = receive(FRAME_STATE_DONE, 6);
+    struct frame f = receive(FRAME_STATE_DONE, 6);
     unit_ok(msg_state_done_get(f.payload, f.n, &done, &e), &e);
     assert_int_equal(done.seq, 6);
     assert_int_equal(done.n, SAVED);
