@@ -55,10 +55,10 @@ def world(make_daemon, home_with_demo, tmp_path):
     home = tmp_path / "home"
     shutil.copytree(home_with_demo, home, ignore=shutil.ignore_patterns("*.sock", "run"))
 
-    def start(**options):
+    def start(backend="cpu", **options):
         conf = tmp_path / "aned.conf"
         lines = {"disk_tokens": 64, **options}
-        conf.write_text("[cache]\n" + "".join(f"{k} = {v}\n" for k, v in lines.items()))
+        conf.write_text(f"[engine]\nbackend = {backend}\n[cache]\n" + "".join(f"{k} = {v}\n" for k, v in lines.items()))
         d = make_daemon(home=home, args=["--config", str(conf)])
         d.states = home / "cache" / "states"
         return d
@@ -91,6 +91,20 @@ def test_after_a_restart(world):
     b.stop()
     c = world()
     assert ask(c, prompt(120), cache_prompt=False)[::2] == (text, 0)
+
+
+def test_backends_do_not_share(world):
+    """The interpreter keeps states too; what one backend saved is nothing to the other."""
+    a = world(backend="interpreter")
+    text, n, _ = ask(a, prompt(60))
+    a.stop()
+    assert len(files(a)) == 1
+    b = world()
+    assert ask(b, prompt(60))[2] == 0
+    b.stop()
+    assert len(files(b)) == 2
+    c = world(backend="interpreter")
+    assert ask(c, prompt(60))[::2] == (text, (n - 1) // 64 * 64)
 
 
 def test_deltas(world):
