@@ -1,11 +1,6 @@
 /* test_memory.c - a step allocates nothing. Linked with --wrap, so that every
  * allocation of ours is counted; the C library's own are not. */
-#include <unistd.h>
-
-#include "../unit.h"
-#include "base/file.h"
-#include "convert/convert.h"
-#include "engine/engine.h"
+#include "converted.h"
 
 enum { PROMPT = 200 };
 
@@ -48,29 +43,11 @@ static char dir[256];
 
 static struct engine *open_demo(void)
 {
-    char source[1024];
     char out[512];
-    struct convert_options o;
-    struct convert_result r;
-    struct engine *g = NULL;
-    struct err e;
-    const char *tmp = getenv("TMPDIR");
-    const char *tests = getenv("ANED_TESTS");
-    assert_non_null(tests);
-    (void)snprintf(dir, sizeof(dir), "%s/aned-memory-XXXXXX",
-                   tmp != NULL ? tmp : "/tmp");
-    assert_non_null(mkdtemp(dir));
-    (void)snprintf(source, sizeof(source), "%s/../conf/demo/aned-demo.gguf",
-                   tests);
-    (void)snprintf(out, sizeof(out), "%s/demo", dir);
-    convert_options_init(&o);
-    o.source = source;
-    o.out = out;
-    o.threads = 1;
-    unit_ok(convert_run(&o, &r, &e), &e);
     const struct engine_conf conf = {.threads = 2};
-    unit_ok(engine_open(out, &conf, &g, &e), &e);
-    return g;
+    converted_dir(dir, "memory");
+    (void)snprintf(out, sizeof(out), "%s/demo", dir);
+    return converted_open(converted_demo(), out, NULL, NULL, NULL, &conf);
 }
 
 /* One step: n tokens for each of two sequences. Allocations in it. */

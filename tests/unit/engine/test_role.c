@@ -1,10 +1,7 @@
 /* test_role.c - the engine child over its socket: every frame and its answer,
  * and the exit codes. The child is a fork that runs engine_role on the fake. */
-#include <sys/socket.h>
-#include <sys/wait.h>
-
 #include "fake_rows.h"
-#include "proto/frame.h"
+#include "role_child.h"
 
 /* Stands before the library's own: a LOAD finds the fake. */
 const struct backend *backend_find(const char *name)
@@ -14,55 +11,9 @@ const struct backend *backend_find(const char *name)
                                        : NULL;
 }
 
-static struct {
-    int fd;
-    pid_t pid;
-    struct frame_in in;
-    struct buf b;
-    uint32_t request;
-} child;
-
-static void start(void)
-{
-    int fd[2];
-    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
-    child.pid = fork();
-    assert_true(child.pid >= 0);
-    if (child.pid == 0) {
-        char name[] = "engine";
-        char *argv[] = {name, NULL};
-        (void)close(fd[0]);
-        if (fd[1] != 3) {
-            (void)dup2(fd[1], 3);
-            (void)close(fd[1]);
-        }
-        _exit(engine_role(1, argv));
-    }
-    (void)close(fd[1]);
-    child.fd = fd[0];
-    frame_in_init(&child.in, FRAME_ENGINE_MAX);
-    buf_init(&child.b, FRAME_ENGINE_MAX);
-}
-
-/* Wait for the end; the exit code. */
-static int finish(void)
-{
-    int status = 0;
-    assert_int_equal(waitpid(child.pid, &status, 0), child.pid);
-    assert_true(WIFEXITED(status));
-    (void)close(child.fd);
-    frame_in_fini(&child.in);
-    buf_fini(&child.b);
-    return WEXITSTATUS(status);
-}
-
 static void send_frame(enum frame_type type)
 {
-    struct err e;
-    unit_ok(frame_write_fd(child.fd, type, ++child.request, child.b.p,
-                           child.b.n, &e),
-            &e);
-    buf_clear(&child.b);
+    child_send(type, ++child.request);
 }
 
 static struct frame receive(enum frame_type want)
@@ -149,7 +100,7 @@ static void step_on(const char *backend)
     static int32_t one[] = {1, 2, 3, 4, 5, 6, 7};
     static int32_t two[] = {9, 8};
     struct err e;
-    start();
+    child_start();
     load(backend);
     send_seq(FRAME_SEQ_OPEN, 1000, 0, 0);
     (void)receive(FRAME_OK);
@@ -192,7 +143,7 @@ static void step_on(const char *backend)
     assert_int_equal(done.rows[0].tokens[0].id, greedy_reference(one, 5));
     msg_step_done_fini(&done);
     send_frame(FRAME_UNLOAD);
-    assert_int_equal(finish(), 0);
+    assert_int_equal(child_finish(), 0);
 }
 
 static void test_step(void **state)
@@ -213,7 +164,7 @@ static void test_many(void **state)
     static int32_t tokens[MANY][3];
     struct msg_step_done done;
     struct err e;
-    start();
+    child_start();
     load("rows");
     for (uint32_t i = 0; i < MANY; i++) {
         send_seq(FRAME_SEQ_OPEN, i, 0, 0);
@@ -247,13 +198,13 @@ static void test_many(void **state)
     assert_int_equal(done.rows[MANY].length, 3);
     msg_step_done_fini(&done);
     send_frame(FRAME_UNLOAD);
-    assert_int_equal(finish(), 0);
+    assert_int_equal(child_finish(), 0);
 }
 
 static void test_errors(void **state)
 {
     (void)state;
-    start();
+    child_start();
     send_seq(FRAME_SEQ_OPEN, 1, 0, 0);
     receive_error(ERR_CONFLICT); /* nothing is loaded */
     send_load("abacus");
@@ -287,26 +238,26 @@ static void test_errors(void **state)
     send_seq(FRAME_SEQ_OPEN, ENGINE_SEQS_MAX, 0, 0);
     (void)receive(FRAME_OK);
     (void)shutdown(child.fd, SHUT_WR); /* the parent goes away */
-    assert_int_equal(finish(), 0);
+    assert_int_equal(child_finish(), 0);
 }
 
 static void test_malformed(void **state)
 {
     (void)state;
-    start(); /* no frame at all */
+    child_start(); /* no frame at all */
     assert_int_equal(write(child.fd, "GET / HTTP/1.1\r\n", 16), 16);
-    assert_int_equal(finish(), EXIT_BUG);
-    start(); /* a payload that does not decode */
+    assert_int_equal(child_finish(), EXIT_BUG);
+    child_start(); /* a payload that does not decode */
     buf_puts(&child.b, "x");
     send_frame(FRAME_LOAD);
-    assert_int_equal(finish(), EXIT_BUG);
-    start(); /* a frame for the other direction */
+    assert_int_equal(child_finish(), EXIT_BUG);
+    child_start(); /* a frame for the other direction */
     send_frame(FRAME_READY);
-    assert_int_equal(finish(), EXIT_BUG);
-    start(); /* the channel ends inside a frame */
+    assert_int_equal(child_finish(), EXIT_BUG);
+    child_start(); /* the channel ends inside a frame */
     assert_int_equal(write(child.fd, "ANF1", 4), 4);
     (void)shutdown(child.fd, SHUT_WR);
-    assert_int_equal(finish(), EXIT_BUG);
+    assert_int_equal(child_finish(), EXIT_BUG);
 }
 
 int main(void)

@@ -2,16 +2,11 @@
  * on from a file goes on to the last bit as if it had never stopped, in every
  * form of bundle and on both backends; what is damaged or of something else is
  * refused, and costs no more than the positions it should have brought. */
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "../unit.h"
-#include "base/file.h"
-#include "convert/convert.h"
+#include "converted.h"
 #include "engine/snapshot.h"
-#include "proto/frame.h"
+#include "role_child.h"
 
 enum { N = 200, MORE = 24, SAVED = 192 };
 
@@ -42,38 +37,18 @@ static const char *file(const char *name)
 
 static struct engine *open_form(const struct form *f)
 {
-    char source[1024];
     char out[512];
-    struct convert_options o;
-    struct convert_result r;
-    struct engine *g = NULL;
-    struct err e;
-    (void)snprintf(source, sizeof(source), "%s/../conf/demo/aned-demo.gguf",
-                   unit_tests());
+    const struct engine_conf conf = {.threads = 1, .backend = f->backend};
     (void)snprintf(out, sizeof(out), "%s/%s-%s-%s", dir, f->shape, f->kv,
                    f->quant);
-    convert_options_init(&o);
-    o.source = source;
-    o.out = out;
-    o.quant = f->quant;
-    o.shape = f->shape;
-    o.kv = f->kv;
-    o.threads = 1;
-    if (!file_exists(out)) {
-        unit_ok(convert_run(&o, &r, &e), &e);
-    }
-    const struct engine_conf conf = {.threads = 1, .backend = f->backend};
-    unit_ok(engine_open(out, &conf, &g, &e), &e);
-    return g;
+    return converted_open(converted_demo(), out, f->quant, f->shape, f->kv,
+                          &conf);
 }
 
 static int setup(void **state)
 {
     (void)state;
-    const char *tmp = getenv("TMPDIR");
-    (void)snprintf(dir, sizeof(dir), "%s/aned-snapshot-XXXXXX",
-                   tmp != NULL ? tmp : "/tmp");
-    assert_non_null(mkdtemp(dir));
+    converted_dir(dir, "snapshot");
     uint32_t x = 7;
     for (size_t i = 0; i < countof(tokens); i++) {
         x = x * 1664525u + 1013904223u;
@@ -421,43 +396,6 @@ static void test_bounds(void **state)
 
 /* --- the engine child --- */
 
-static struct {
-    int fd;
-    pid_t pid;
-    struct frame_in in;
-    struct buf b;
-} child;
-
-static void start(void)
-{
-    int fd[2];
-    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
-    child.pid = fork();
-    assert_true(child.pid >= 0);
-    if (child.pid == 0) {
-        char name[] = "engine";
-        char *argv[] = {name, NULL};
-        (void)close(fd[0]);
-        if (fd[1] != 3) {
-            (void)dup2(fd[1], 3);
-            (void)close(fd[1]);
-        }
-        _exit(engine_role(1, argv));
-    }
-    (void)close(fd[1]);
-    child.fd = fd[0];
-    frame_in_init(&child.in, FRAME_ENGINE_MAX);
-    buf_init(&child.b, FRAME_ENGINE_MAX);
-}
-
-static void send_frame(enum frame_type type, uint32_t request)
-{
-    struct err e;
-    unit_ok(frame_write_fd(child.fd, type, request, child.b.p, child.b.n, &e),
-            &e);
-    buf_clear(&child.b);
-}
-
 static struct frame receive(enum frame_type want, uint32_t request)
 {
     struct frame f;
@@ -473,7 +411,7 @@ static struct frame receive(enum frame_type want, uint32_t request)
 static void send_seq(enum frame_type type, uint32_t seq, uint32_t request)
 {
     msg_seq_put(&child.b, &(struct msg_seq){seq, 0, 0});
-    send_frame(type, request);
+    child_send(type, request);
 }
 
 static void send_state(enum frame_type type, uint32_t seq, uint32_t request)
@@ -485,7 +423,7 @@ static void send_state(enum frame_type type, uint32_t seq, uint32_t request)
                           .n_parts = 1,
                           .parts = {{0, SAVED, file("role")}}};
     msg_state_put(&child.b, &m);
-    send_frame(type, request);
+    child_send(type, request);
 }
 
 /* The token behind tokens [at, N). */
@@ -500,7 +438,7 @@ static int32_t step(uint32_t seq, uint32_t at, uint32_t request)
                           .sample = true};
     msg_sampling_init(&row.sampling);
     msg_step_put(&child.b, &(struct msg_step){1, &row});
-    send_frame(FRAME_STEP, request);
+    child_send(FRAME_STEP, request);
     struct frame f = receive(FRAME_STEP_DONE, request);
     unit_ok(msg_step_done_get(f.payload, f.n, &done, &e), &e);
     assert_int_equal(done.rows[0].error, 0);
@@ -515,12 +453,11 @@ static void test_role(void **state)
     struct msg_state_done done;
     struct err e;
     char bundle[512];
-    int status = 0;
     engine_close(open_form(&forms[0])); /* makes the bundle */
     (void)snprintf(bundle, sizeof(bundle), "%s/ranged-state-int8", dir);
-    start();
+    child_start();
     msg_load_put(&child.b, &(struct msg_load){bundle, "cpu", 1, false});
-    send_frame(FRAME_LOAD, 1);
+    child_send(FRAME_LOAD, 1);
     (void)receive(FRAME_READY, 1);
     send_seq(FRAME_SEQ_OPEN, 4, 2);
     (void)receive(FRAME_OK, 2);
@@ -549,14 +486,10 @@ static void test_role(void **state)
     /* what is on its way is finished before the end */
     assert_int_equal(unlink(file("role")), 0);
     send_state(FRAME_STATE_SAVE, 6, 9);
-    send_frame(FRAME_UNLOAD, 10);
+    child_send(FRAME_UNLOAD, 10);
     (void)receive(FRAME_STATE_DONE, 9);
     assert_true(file_exists(file("role")));
-    assert_int_equal(waitpid(child.pid, &status, 0), child.pid);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    (void)close(child.fd);
-    frame_in_fini(&child.in);
-    buf_fini(&child.b);
+    assert_int_equal(child_finish(), 0);
 }
 
 int main(void)

@@ -1,12 +1,7 @@
 /* test_stories.c - the step loop on a real, tiny model: the GGUF is converted
  * with fp16 weights and must tell the reference's story, token for token, in
  * every form of bundle; and speculation on it must change nothing. */
-#include <unistd.h>
-
-#include "../unit.h"
-#include "base/file.h"
-#include "convert/convert.h"
-#include "engine/engine.h"
+#include "converted.h"
 #include "proto/json.h"
 
 enum { STEPS = 48, PROMPT_MAX = 64 };
@@ -29,13 +24,10 @@ static int setup(void **state)
     char path[1024];
     struct buf b;
     struct err e;
-    const char *tmp = getenv("TMPDIR");
     if (unit_shared() == NULL) {
         return 0;
     }
-    (void)snprintf(dir, sizeof(dir), "%s/aned-stories-XXXXXX",
-                   tmp != NULL ? tmp : "/tmp");
-    assert_non_null(mkdtemp(dir));
+    converted_dir(dir, "stories");
     (void)snprintf(path, sizeof(path),
                    "%s/data/models/derived/expected_greedy.json",
                    unit_shared());
@@ -60,27 +52,12 @@ static struct engine *open_form(const struct form *f)
 {
     char source[1024];
     char out[512];
-    struct convert_options o;
-    struct convert_result r;
-    struct engine *g = NULL;
-    struct err e;
+    const struct engine_conf conf = {.threads = 2};
     (void)snprintf(source, sizeof(source),
                    "%s/data/models/derived/stories260K.F32.gguf",
                    unit_shared());
     (void)snprintf(out, sizeof(out), "%s/%s-%s", dir, f->shape, f->kv);
-    convert_options_init(&o);
-    o.source = source;
-    o.out = out;
-    o.quant = "fp16";
-    o.shape = f->shape;
-    o.kv = f->kv;
-    o.threads = 1;
-    if (!file_exists(out)) {
-        unit_ok(convert_run(&o, &r, &e), &e);
-    }
-    const struct engine_conf conf = {.threads = 2};
-    unit_ok(engine_open(out, &conf, &g, &e), &e);
-    return g;
+    return converted_open(source, out, "fp16", f->shape, f->kv, &conf);
 }
 
 static uint32_t ids(const struct json *list, int32_t *out)
