@@ -1,10 +1,12 @@
 /* test_memory.c - a step allocates nothing. Linked with --wrap, so that every
  * allocation of ours is counted; the C library's own are not. */
+#include <stdatomic.h>
+
 #include "converted.h"
 
 enum { PROMPT = 200 };
 
-static unsigned made;
+static atomic_uint made; /* the converter has threads */
 
 void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t size);
