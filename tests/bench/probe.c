@@ -280,7 +280,7 @@ struct probe_place probe_place(struct probe *p)
         return r;
     }
     r.trip_ns = team_run(p, 2, work_trip, &sum);
-    if (r.trip_ns < 65) {
+    if (r.trip_ns < 60) {
         r.state = "smt";
     } else if (amd() && r.trip_ns < 200) {
         r.state = "1ccd";
