@@ -37,6 +37,7 @@ def main():
     a.add_argument("--rounds", type=int, default=5)
     a.add_argument("--tokens", type=int, default=64)
     a.add_argument("--context", type=int, default=1024)
+    a.add_argument("--drafts", type=int, default=0, help="[speculation] max_draft of the daemon (default 0: the engine alone has none)")
     a.add_argument("--json", action="store_true")
     args = a.parse_args()
     counts = [int(x) for x in args.streams.split(",")]
@@ -44,6 +45,9 @@ def main():
     bundle = cached_bundle(src, f"{args.shape}-http", args.context, "int8", False)
     log = TOP / ".build" / "bench" / "http.log"
     d = Daemon(str(BIN / "daemon" / "aned"))
+    d.stop()
+    (d.home / "aned.conf").write_text(f"[speculation]\nmax_draft = {args.drafts}\n")
+    d.start()
     side = None
     rows = {n: [] for n in counts}
     try:
