@@ -4,8 +4,8 @@
     ./dev bench http [--shape 0.5b] [--streams 1,4] [--rounds 5] [--tokens 64] [--json]
 
 Both sides take turns on the same bundle: the engine in a process of its own (as in `./dev bench cpu`: one token for each of
-N sequences a step, nothing drawn), then N streams of the daemon at once, from the moment when each has its first token to
-the last of all. The client (streams.c) counts events and parses nothing, because it shares the cores. Printed are medians
+N sequences a step, nothing drawn), then N streams of the daemon at once, from the moment when each has its first token
+until one of them ends. The client (streams.c) counts events and parses nothing, because it shares the cores. Printed are medians
 over the rounds; `ratio` is the median of the rounds' own ratios.
 """
 import argparse

@@ -4,7 +4,7 @@
  *   bench_streams SOCKET MODEL STREAMS TOKENS SALT
  *
  * Prints {"tok_s": events a second from the moment when every stream has its
- * first to the last event of all, "ttft_ms": the longest time to a first one}.
+ * first until one of them ends, "ttft_ms": the longest time to a first one}.
  * Events are counted, not parsed. Exit 1 when a stream ends early or stands
  * still for a minute.
  */
@@ -154,7 +154,7 @@ int main(int argc, char **argv)
             }
             struct stream *s = &streams[i];
             unsigned events = take(s);
-            if (waiting == 0) {
+            if (waiting == 0 && live == n) { /* all of them run */
                 counted += events;
                 last = events > 0 ? at : last;
             }
