@@ -104,8 +104,8 @@ def disturb(d, streams, after, sig, known=()):
     return pid
 
 
-@pytest.mark.asan
-@pytest.mark.parametrize("sig", [signal.SIGKILL, signal.SIGSEGV, signal.SIGSTOP], ids=lambda s: s.name)
+@pytest.mark.parametrize("sig", [pytest.param(signal.SIGKILL, marks=pytest.mark.asan), signal.SIGSEGV, signal.SIGSTOP],
+                         ids=lambda s: s.name)
 def test_streams_go_on_byte_for_byte(slow, made, sig):
     streams = [Stream(slow, *c) for c in CASES]
     pid = disturb(slow, streams, 5, sig)
