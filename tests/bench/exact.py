@@ -138,7 +138,7 @@ class Run:
         self.d.stop()
         (self.d.home / "aned.conf").write_text(
             f"[engine]\nthreads = {threads}\nprefill_chunk = {chunk}\n[speculation]\nmax_draft = {drafts}\n"
-            f"[cache]\ndisk_mib = {disk}\n")
+            f"[cache]\ndisk_mib = {disk}\ndisk_tokens = 64\n")
         self.d.start()
 
     def reference(self):
@@ -168,7 +168,8 @@ class Run:
     def begin(self, cell):
         """What must have happened before the cell's streams."""
         n = cell["sessions"]
-        if cell["start"] == "killed":  # there must be an engine to kill
+        if cell["start"] == "killed":  # with a clean record of crashes, and an engine to kill
+            self.restart(*(cell[k] for k in CONFIG))
             generate(self.d, dict(body(self.args, "m", 99, "greedy", 1, False, True), prompt="x"))
         if cell["start"] == "forked":
             for i in range(n):
