@@ -160,6 +160,18 @@ class Daemon:
         return code
 
 
+@pytest.fixture(scope="module")
+def demo_home(aned, demo_gguf, tmp_path_factory):
+    """A home with the demo model converted as `demo`, for a module's own daemons."""
+    home = tmp_path_factory.mktemp("demo") / "home"
+    d = Daemon(aned, home=home)
+    try:
+        assert d.convert(demo_gguf, "demo", context=512)["state"] == "done"
+    finally:
+        assert d.close() == 0
+    return home
+
+
 @pytest.fixture
 def make_daemon(aned):
     """make_daemon(home=None, args=(), env=None) -> Daemon; all are ended at the end of the test."""

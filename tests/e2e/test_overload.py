@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from conftest import SLOW_S, Daemon
+from conftest import SLOW_S
 
 PROMPTS = ["What is aned?", "How do I convert a model?", "Where is the socket?", "What is a shard?", "Who are you?"]
 SEEDS = range(4)
@@ -137,23 +137,12 @@ async def load(d, c, streams, deaf, connects):
     return peak
 
 
-@pytest.fixture(scope="module")
-def home(aned, demo_gguf, tmp_path_factory):
-    top = tmp_path_factory.mktemp("overload")
-    d = Daemon(aned, home=top / "home")
-    try:
-        assert d.convert(demo_gguf, "demo", context=512)["state"] == "done"
-    finally:
-        assert d.close() == 0
-    return top / "home"
-
-
 @pytest.mark.parametrize("streams,deaf,connects", [
     (100, 5, 50),
     pytest.param(2000, 100, 500, marks=pytest.mark.slow),
 ])
 @pytest.mark.asan
-def test_overload(home, make_daemon, tmp_path, streams, deaf, connects):
+def test_overload(demo_home, make_daemon, tmp_path, streams, deaf, connects):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     want = streams + deaf + 2 * connects + 200
     if hard != resource.RLIM_INFINITY and hard < want:
@@ -161,7 +150,7 @@ def test_overload(home, make_daemon, tmp_path, streams, deaf, connects):
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, want), hard))
     conf = tmp_path / "aned.conf"
     conf.write_text(f"[limits]\nqueue = {max(16, streams * 3 // 4)}\n[http]\nstall_ms = {STALL_MS * SLOW_S}\n")
-    d = make_daemon(home=home, args=["--config", str(conf)])
+    d = make_daemon(home=demo_home, args=["--config", str(conf)])
     c = Client(d)
 
     async def alone():

@@ -10,28 +10,17 @@ import time
 import httpx
 import pytest
 
-from conftest import SLOW_S, Daemon
+from conftest import SLOW_S
 
 BODY = {"model": "demo", "prompt": "What is aned?", "max_tokens": 200, "stream": True, "ignore_eos": True, "seed": 7,
         "temperature": 0.8}
 
 
-@pytest.fixture(scope="module")
-def home(aned, demo_gguf, tmp_path_factory):
-    top = tmp_path_factory.mktemp("streaming")
-    d = Daemon(aned, home=top / "home")
-    try:
-        assert d.convert(demo_gguf, "demo", context=512)["state"] == "done"
-    finally:
-        assert d.close() == 0
-    return top / "home"
-
-
 @pytest.fixture
-def serve(home, make_daemon, tmp_path):
+def serve(demo_home, make_daemon, tmp_path):
     def go(conf):
         (tmp_path / "aned.conf").write_text(conf)
-        return make_daemon(home=home, args=["--config", str(tmp_path / "aned.conf")])
+        return make_daemon(home=demo_home, args=["--config", str(tmp_path / "aned.conf")])
     return go
 
 
