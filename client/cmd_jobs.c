@@ -1,6 +1,4 @@
 /* cmd_jobs.c - the list of conversions. */
-#include <string.h>
-
 #include "client/show.h"
 
 enum { O_QUIET };
@@ -26,28 +24,16 @@ static void show(const struct client *c, const struct json *j)
 
 static int run(struct client *c, const struct args *a)
 {
-    struct json *j = NULL;
-    int code = ask_tell(c, "GET", "/aned/v1/jobs", NULL, &j);
-    if (code != EXIT_SUCCESS || c->json) {
-        json_free(j);
-        return code;
-    }
-    const struct json *list = ask_list(j, "jobs");
-    if (json_first(list) == NULL && !a->opt[O_QUIET].set) {
-        printf("no job yet; make one: anectl convert FILE\n");
-    } else if (!a->opt[O_QUIET].set) {
-        printf("%-31s %-12s%5s  %-12s %s\n", "JOB", "STATE", "DONE", "CREATED",
-               "MODEL");
-    }
-    for (const struct json *x = json_first(list); x != NULL; x = json_next(x)) {
-        if (a->opt[O_QUIET].set) {
-            printf("%s\n", ask_str(x, "id"));
-        } else {
-            show(c, x);
-        }
-    }
-    json_free(j);
-    return EXIT_SUCCESS;
+    static const struct show_list list = {
+        .path = "/aned/v1/jobs",
+        .key = "jobs",
+        .none = "no job yet; make one: anectl convert FILE",
+        .head = "JOB                             STATE        DONE  CREATED    "
+                "  MODEL",
+        .id = "id",
+        .row = show,
+    };
+    return show_list(c, &list, a->opt[O_QUIET].set);
 }
 
 const struct command cmd_jobs = {

@@ -34,29 +34,16 @@ static void show(const struct client *c, const struct json *m)
 
 static int run(struct client *c, const struct args *a)
 {
-    struct json *j = NULL;
-    bool quiet = a->opt[O_QUIET].set;
-    int code = ask_tell(c, "GET", "/aned/v1/models", NULL, &j);
-    if (code != EXIT_SUCCESS || c->json) {
-        json_free(j);
-        return code;
-    }
-    const struct json *list = ask_list(j, "models");
-    if (json_first(list) == NULL && !quiet) {
-        printf("no model yet; make one: anectl convert FILE\n");
-    } else if (!quiet) {
-        printf("%-24s %-9s%-8s %-12s %7s %9s  %s\n", "MODEL", "STATE", "ARCH",
-               "QUANT", "CONTEXT", "SIZE", "USED");
-    }
-    for (const struct json *m = json_first(list); m != NULL; m = json_next(m)) {
-        if (quiet) {
-            printf("%s\n", ask_str(m, "name"));
-        } else {
-            show(c, m);
-        }
-    }
-    json_free(j);
-    return EXIT_SUCCESS;
+    static const struct show_list list = {
+        .path = "/aned/v1/models",
+        .key = "models",
+        .none = "no model yet; make one: anectl convert FILE",
+        .head = "MODEL                    STATE    ARCH     QUANT        "
+                "CONTEXT      SIZE  USED",
+        .id = "name",
+        .row = show,
+    };
+    return show_list(c, &list, a->opt[O_QUIET].set);
 }
 
 const struct command cmd_models = {

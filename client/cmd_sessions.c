@@ -22,28 +22,16 @@ static void show(const struct client *c, const struct json *j)
 
 static int run(struct client *c, const struct args *a)
 {
-    struct json *j = NULL;
-    int code = ask_tell(c, "GET", "/aned/v1/sessions", NULL, &j);
-    if (code != EXIT_SUCCESS || c->json) {
-        json_free(j);
-        return code;
-    }
-    const struct json *list = ask_list(j, "sessions");
-    if (json_first(list) == NULL && !a->opt[O_QUIET].set) {
-        printf("no session yet; make one: anectl session new MODEL TEXT\n");
-    } else if (!a->opt[O_QUIET].set) {
-        printf("%-31s %7s  %-7s %-12s %s\n", "SESSION", "TOKENS", "", "USED",
-               "MODEL");
-    }
-    for (const struct json *x = json_first(list); x != NULL; x = json_next(x)) {
-        if (a->opt[O_QUIET].set) {
-            printf("%s\n", ask_str(x, "id"));
-        } else {
-            show(c, x);
-        }
-    }
-    json_free(j);
-    return EXIT_SUCCESS;
+    static const struct show_list list = {
+        .path = "/aned/v1/sessions",
+        .key = "sessions",
+        .none = "no session yet; make one: anectl session new MODEL TEXT",
+        .head = "SESSION                          TOKENS          USED         "
+                "MODEL",
+        .id = "id",
+        .row = show,
+    };
+    return show_list(c, &list, a->opt[O_QUIET].set);
 }
 
 const struct command cmd_sessions = {

@@ -91,3 +91,26 @@ bool show_job_error(const struct json *job, const char **code,
     *message = ask_str(job, "message");
     return (*code)[0] != '\0';
 }
+
+int show_list(struct client *c, const struct show_list *l, bool quiet)
+{
+    struct json *j = NULL;
+    int code = ask_tell(c, "GET", l->path, NULL, &j);
+    if (code != EXIT_SUCCESS || c->json) {
+        json_free(j);
+        return code;
+    }
+    const struct json *list = ask_list(j, l->key);
+    if (!quiet) {
+        printf("%s\n", json_first(list) == NULL ? l->none : l->head);
+    }
+    for (const struct json *x = json_first(list); x != NULL; x = json_next(x)) {
+        if (quiet) {
+            printf("%s\n", ask_str(x, l->id));
+        } else {
+            l->row(c, x);
+        }
+    }
+    json_free(j);
+    return EXIT_SUCCESS;
+}

@@ -1,4 +1,4 @@
-/* show.h - how jobs and models look to a person. */
+/* show.h - how jobs, models and sessions look to a person. */
 #pragma once
 
 #include "client/client.h"
@@ -15,3 +15,16 @@ bool show_job_error(const struct json *job, const char **code,
                     const char **message);
 /* Bytes from the daemon as text for the terminal. */
 void show_text(const struct client *c, const char *s);
+
+/* What a list command prints: a head and a line each, or one field each. */
+struct show_list {
+    const char *path; /* GET */
+    const char *key;  /* of the array in the answer */
+    const char *none; /* printed for an empty list */
+    const char *head; /* the line above */
+    const char *id;   /* the field that --quiet prints */
+    void (*row)(const struct client *c, const struct json *j);
+};
+
+/* Ask and print; with --json the answer as it is. Returns the exit code. */
+int show_list(struct client *c, const struct show_list *l, bool quiet);
