@@ -7,7 +7,7 @@
 
 #define VB        64
 #define FEW_TALL  4
-#define FEW_COLS  8
+#define FEW_COLS  4
 #define MANY_VECS 2
 #define MANY_COLS 8
 
@@ -18,9 +18,14 @@ INLINE vi vi_zero(void)
     return _mm512_setzero_si512();
 }
 
+/* ORDER: loaded once, not once for each product or by way of the stack. */
 INLINE vi vi_load(const int16_t *p)
 {
-    return _mm512_loadu_si512((const void *)p);
+    vi a = _mm512_loadu_si512((const void *)p);
+#if defined(__AVX512F__) /* not when simulated */
+    ORDER(a);
+#endif
+    return a;
 }
 
 INLINE void vi_store(int16_t *p, vi a)
@@ -31,7 +36,7 @@ INLINE void vi_store(int16_t *p, vi a)
 INLINE vi vi_dot(vi acc, vi w, vi x)
 {
     acc = _mm512_dpwssd_epi32(acc, w, x);
-#if defined(__AVX512F__) /* not when simulated */
+#if defined(__AVX512F__)
     ORDER(acc);
 #endif
     return acc;

@@ -28,6 +28,9 @@
 #define ORDER(v) __asm__ volatile("" : "+w"(v))
 #endif
 #define RELOAD() __asm__ volatile("" ::: "memory")
+/* A pointer whose origin gcc forgets: addresses are counted from it, as one
+ * instruction can, rather than kept in a register (or on the stack) each. */
+#define HOLD(p) __asm__("" : "+r"(p))
 
 #define LINEAR_PEAK  16383.0f     /* of a rounded row */
 #define LINEAR_SHIFT 14           /* of the high half of a wide row */
@@ -93,26 +96,31 @@ INLINE bool linear_rounding(uint32_t peak, struct linear_round *ret)
     return true;
 }
 
-/* Rows o .. o + n - 1 of the weight from the columns' sums, acc[c * ld + i]. */
+/* Rows o .. o + n - 1 of the weight from the columns' sums, acc[c * ld + i].
+ * Nothing overlaps, and the compiler must know it to use vectors. */
 INLINE void linear_finish(const struct linear_job *j, size_t o, size_t n,
                           const float *acc, size_t ld)
 {
+    const float *restrict scale = j->scale + o;
+    const float *restrict bias = j->bias != NULL ? j->bias + o : NULL;
     for (size_t r = 0; r < j->n; r++) {
-        const float *a = acc + r * ld;
-        const float *b = acc + j->lo[r] * ld;
-        float *y = j->y + r * j->ldy + o;
+        const float *restrict a = acc + r * ld;
+        const float *restrict b = acc + j->lo[r] * ld;
+        float *restrict y = j->y + r * j->ldy + o;
         float s = j->xscale[r];
         if (j->lo[r] > 0) {
             for (size_t i = 0; i < n; i++) {
-                y[i] = fmaf(a[i], LINEAR_HIGH, b[i]) * (j->scale[o + i] * s);
+                y[i] = fmaf(a[i], LINEAR_HIGH, b[i]) * (scale[i] * s);
             }
         } else {
             for (size_t i = 0; i < n; i++) {
-                y[i] = a[i] * (j->scale[o + i] * s);
+                y[i] = a[i] * (scale[i] * s);
             }
         }
-        for (size_t i = 0; j->bias != NULL && i < n; i++) {
-            y[i] += j->bias[o + i];
+        if (bias != NULL) {
+            for (size_t i = 0; i < n; i++) {
+                y[i] += bias[i];
+            }
         }
     }
 }

@@ -29,6 +29,10 @@
 
 #define AHEAD_BYTES 6144 /* asked for before they are used */
 #define AHEAD_SHORT 8192 /* in a group of short rows */
+#ifndef FEW_BYTES
+#define FEW_BYTES 12288 /* of columns that stay in the first cache */
+#endif
+#define AHEAD_ROWS 8
 
 /* Bytes of n elements; n is even for int4. */
 INLINE size_t int_bytes(bool i4, size_t n)
@@ -47,14 +51,18 @@ INLINE void few_step(bool i4, int R, int C, const char *p, size_t ldw,
                      const int16_t *q, size_t ldq, vi *a)
 {
     UNSET vi w[4];
+    UNSET const int16_t *base[(FEW_COLS + 2) / 3];
+    for (int c = 0; c < C; c += 3) {
+        base[c / 3] = q + (size_t)c * ldq;
+        HOLD(base[c / 3]);
+    }
     for (int odd = 0; odd < 2; odd++) {
         RELOAD(); /* rather than keep what the other half came from */
         for (int r = 0; r < R; r++) {
             w[r] = int_half(i4, p + (size_t)r * ldw, odd);
         }
         for (int c = 0; c < C; c++) {
-            const int16_t *qc = q + (size_t)(c / 3) * (3 * ldq); /* bases */
-            vi x = vi_load(qc + (size_t)(c % 3) * ldq + odd * (VB / 2));
+            vi x = vi_load(base[c / 3] + (size_t)(c % 3) * ldq + odd * (VB / 2));
             for (int r = 0; r < R; r++) {
                 a[c * R + r] = vi_dot(a[c * R + r], w[r], x);
             }
@@ -73,33 +81,38 @@ INLINE void few_tail(bool i4, int R, int C, const char *p, size_t ldw, size_t n,
     few_step(i4, R, C, buf, VB, q, ldq, a);
 }
 
-/* A block of R rows, and what to ask for meanwhile. Rows next to each other
- * are one stream to the memory, and are asked for as one even where they are
- * read side by side: short ones some kilobytes ahead, long ones a whole group
- * of R ahead, into the second cache. */
+/* A block of R rows, and what to ask for meanwhile: one line of memory for each
+ * line that is used, `step` bytes apart from row to row. */
 struct few_rows {
     const char *w;
     size_t ldw;
     const char *ahead; /* NULL: they are in the first cache already */
-    bool far;
+    size_t step;
+    size_t stride; /* bytes that it goes on when w goes on by one */
+    bool far;      /* into the second cache */
 };
 
-INLINE struct few_rows few_rows_at(const char *w, size_t ldw, size_t R,
-                                   size_t at)
+/* Rows that are read from end to end one group after the other are one stream,
+ * and are asked for as one even where they are read side by side: short ones
+ * some kilobytes ahead, long ones a whole group of R ahead. */
+INLINE struct few_rows few_stream(const char *w, size_t ldw, size_t R,
+                                  size_t at)
 {
     bool far = ldw * R > AHEAD_SHORT;
     return (struct few_rows){
         .w = w + at,
         .ldw = ldw,
         .ahead = w + at * R + (far ? ldw * R : AHEAD_BYTES),
+        .step = 64,
+        .stride = R,
         .far = far,
     };
 }
 
 INLINE void few_ahead(const struct few_rows *f, int R, size_t i)
 {
-    const char *p = f->ahead + i * (size_t)R;
-    for (int r = 0; r < R; r++, p += 64) {
+    const char *p = f->ahead + i * f->stride;
+    for (int r = 0; r < R; r++, p += f->step) {
         if (f->far) {
             __builtin_prefetch(p, 0, 2);
         } else {
@@ -108,7 +121,14 @@ INLINE void few_ahead(const struct few_rows *f, int R, size_t i)
     }
 }
 
-/* n <= LINEAR_BLOCK elements of R rows and C columns: acc[c * R + r]. */
+/* Floats from column to column of the sums: four rows are a vector that goes
+ * where the product's other rows are, fewer stay together. */
+INLINE size_t few_lda(int R)
+{
+    return R == 4 ? LINEAR_MANY : (size_t)R;
+}
+
+/* n <= LINEAR_BLOCK elements of R rows and C columns: acc[c * lda + r]. */
 INLINE void few_tile(bool i4, int R, int C, const struct few_rows *f,
                      const int16_t *q, size_t ldq, size_t n, float *acc,
                      bool first)
@@ -135,7 +155,8 @@ INLINE void few_tile(bool i4, int R, int C, const struct few_rows *f,
         few_tail(i4, R, C, p, f->ldw, n - i, q, ldq, a);
     }
     for (int s = 0; s + 4 <= C * R; s += 4) {
-        vi_sum4(a + s, acc + s, first);
+        vi_sum4(a + s, acc + (R == 4 ? (size_t)s / 4 * few_lda(R) : (size_t)s),
+                first);
     }
     if (C * R % 4 != 0) { /* the neighbour's sums are not ours to touch */
         float rest[4];
@@ -150,72 +171,130 @@ INLINE void few_tile(bool i4, int R, int C, const struct few_rows *f,
     case C:                                                                    \
         if (R == 4 ? C <= FEW_TALL : C >= FEW_COLS / 2 && C <= FEW_COLS) {     \
             few_tile(i4, R, C <= FEW_COLS ? C : 1, &f, q + c * j->ldq, j->ldq, \
-                     n, acc + c * (size_t)R, k == 0);                          \
+                     n, acc + c * few_lda(R), k == 0);                         \
         }                                                                      \
         break
 
-/* R rows from row o on, all columns. */
-INLINE void few_group(const struct linear_job *j, bool i4, int R, size_t o,
-                      float *acc)
+/* One block of R rows, n elements from k on: all columns. */
+INLINE void few_block(const struct linear_job *j, bool i4, int R,
+                      struct few_rows f, size_t k, size_t n, float *acc)
 {
-    const char *w = j->w + o * j->ldw;
-    for (size_t k = 0; k < j->k; k += LINEAR_BLOCK) {
-        size_t n = j->k - k < LINEAR_BLOCK ? j->k - k : LINEAR_BLOCK;
-        size_t at = int_bytes(i4, k);
-        struct few_rows f = few_rows_at(w, j->ldw, (size_t)R, at);
-        const int16_t *q = j->q + k;
-        for (size_t c = 0; c < j->cols;) {
-            size_t left = j->cols - c;
-            size_t tiles = (left + FEW_COLS - 1) / FEW_COLS;
-            size_t take = R == 1 ? 1 : (left + tiles - 1) / tiles;
-            if (R == 1) {
-                few_tile(i4, 1, 1, &f, q + c * j->ldq, j->ldq, n, acc + c,
-                         k == 0);
-            }
-            switch (R == 1 ? 0 : take) {
-                FEW_CASE(1);
-                FEW_CASE(2);
-                FEW_CASE(3);
-                FEW_CASE(4);
-                FEW_CASE(5);
-                FEW_CASE(6);
-                FEW_CASE(7);
-                FEW_CASE(8);
-            default:
-                must(R == 1);
-            }
-            f.ahead = NULL;
-            c += take;
+    const int16_t *q = j->q + k;
+    for (size_t c = 0; c < j->cols;) {
+        size_t left = j->cols - c;
+        size_t tiles = (left + FEW_COLS - 1) / FEW_COLS;
+        size_t take = R == 1 ? 1 : (left + tiles - 1) / tiles;
+        if (R == 1) {
+            few_tile(i4, 1, 1, &f, q + c * j->ldq, j->ldq, n, acc + c, k == 0);
         }
+        switch (R == 1 ? 0 : take) {
+            FEW_CASE(1);
+            FEW_CASE(2);
+            FEW_CASE(3);
+            FEW_CASE(4);
+            FEW_CASE(5);
+            FEW_CASE(6);
+            FEW_CASE(7);
+            FEW_CASE(8);
+        default:
+            must(R == 1);
+        }
+        f.ahead = NULL;
+        c += take;
     }
-    linear_finish(j, o, (size_t)R, acc, (size_t)R);
 }
 
 /* Splitting more than FEW_COLS columns evenly gives at least half as many. */
 static_assert(FEW_TALL + 1 >= FEW_COLS / 2 && FEW_COLS <= 8, "tiles");
 
-INLINE void few_rows_run(const struct linear_job *j, bool i4, size_t begin,
-                         size_t end, float *acc)
+/* Group g of R rows at w, the block at k. */
+INLINE void few_group(const struct linear_job *j, bool i4, int R, size_t o,
+                      size_t g, size_t groups, size_t k, float *acc)
+{
+    const size_t rows = (size_t)R;
+    const size_t n = j->k - k < LINEAR_BLOCK ? j->k - k : LINEAR_BLOCK;
+    const size_t at = int_bytes(i4, k);
+    const char *w = j->w + (o + g * rows) * j->ldw;
+    struct few_rows f = few_stream(w, j->ldw, rows, at);
+    if (groups > 1) { /* the block of a group that comes later */
+        size_t later = g + AHEAD_ROWS / rows;
+        f.step = j->ldw;
+        f.stride = 1;
+        f.far = false;
+        f.ahead = w + AHEAD_ROWS * j->ldw + at;
+        if (later >= groups) {
+            f.ahead += int_bytes(i4, n);
+            f.ahead -= groups * rows * j->ldw;
+        }
+    }
+    few_block(j, i4, R, f, k, n, acc + g * (R == 4 ? 4 : rows * j->cols));
+}
+
+/* `groups` times R rows from row o on. While the columns stay in the first
+ * cache rows are read from end to end; longer ones pass by block by block, each
+ * block of the columns for all groups. */
+INLINE void few_groups(const struct linear_job *j, bool i4, int R, size_t o,
+                       size_t groups, bool blocks, float *acc)
+{
+    const size_t rows = (size_t)R;
+    if (blocks) {
+        for (size_t k = 0; k < j->k; k += LINEAR_BLOCK) {
+            for (size_t g = 0; g < groups; g++) {
+                few_group(j, i4, R, o, g, groups, k, acc);
+            }
+        }
+    } else {
+        for (size_t g = 0; g < groups; g++) {
+            for (size_t k = 0; k < j->k; k += LINEAR_BLOCK) {
+                few_group(j, i4, R, o, g, 1, k, acc);
+            }
+        }
+    }
+    if (R == 4) {
+        linear_finish(j, o, groups * rows, acc, few_lda(R));
+        return;
+    }
+    for (size_t g = 0; g < groups; g++) {
+        linear_finish(j, o + g * rows, rows, acc + g * rows * j->cols,
+                      few_lda(R));
+    }
+}
+
+/* Rows [o, end) in groups of R as far as they go; returns where they end. */
+INLINE size_t few_rows_run(const struct linear_job *j, bool i4, int R, size_t o,
+                           size_t end, float *acc)
+{
+    const size_t most = LINEAR_MANY / (size_t)R;
+    const bool blocks = j->k > LINEAR_BLOCK &&
+                        j->cols * j->k * sizeof(*j->q) > FEW_BYTES;
+    while (o + (size_t)R <= end) {
+        size_t groups = (end - o) / (size_t)R;
+        groups = groups < most ? groups : most;
+        few_groups(j, i4, R, o, groups, blocks, acc);
+        o += groups * (size_t)R;
+    }
+    return o;
+}
+
+INLINE void few_run(const struct linear_job *j, bool i4, size_t begin,
+                    size_t end, float *acc)
 {
     size_t o = begin;
-    for (; j->cols <= FEW_TALL && o + 4 <= end; o += 4) {
-        few_group(j, i4, 4, o, acc);
+    if (FEW_TALL == FEW_COLS || j->cols <= FEW_TALL) {
+        o = few_rows_run(j, i4, 4, o, end, acc);
+    } else {
+        o = few_rows_run(j, i4, 2, o, end, acc);
     }
-    for (; j->cols > FEW_TALL && o + 2 <= end; o += 2) {
-        few_group(j, i4, 2, o, acc);
-    }
-    for (; o < end; o++) {
-        few_group(j, i4, 1, o, acc);
-    }
+    (void)few_rows_run(j, i4, 1, o, end, acc);
 }
 
 static void int_few(const struct linear_job *j, size_t begin, size_t end,
                     void *scratch)
 {
     if (j->kind == WEIGHT_I4) {
-        few_rows_run(j, true, begin, end, scratch);
+        few_run(j, true, begin, end, scratch);
     } else {
-        few_rows_run(j, false, begin, end, scratch);
+        few_run(j, false, begin, end, scratch);
     }
 }
 
