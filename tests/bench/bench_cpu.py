@@ -16,7 +16,7 @@ hypervisor) took at most a tenth of a core; the rest is counted, not shown. Prin
   tok/s, ms    of a step: the model alone, nothing drawn (min-max over rounds)
   GB/s         bytes of weights over the time of the step, as if it read them once
   of bus       the same over the bandwidth measured beside the sample; prefill: of multipliers, products of weights over
-               the rate of the machine's own integer dot product
+               the rate of the machine's own dot product of 16-bit integers
   x T=1        time of the step over that of decode 1 in the same round (tokens a second over those of one sequence are
                N divided by it)
   x peer       tokens a second over the peer's, pairs of the same round in the same state

@@ -42,10 +42,14 @@ INLINE vi vi_pair(const int16_t *q)
     return _mm256_set1_epi32(pair);
 }
 
+INLINE vi vi_split8(vi b, int odd)
+{
+    return _mm256_srai_epi16(odd ? b : _mm256_slli_epi16(b, 8), 8);
+}
+
 INLINE vi vi_half8(const int8_t *p, int odd)
 {
-    __m256i b = _mm256_loadu_si256((const void *)p);
-    return _mm256_srai_epi16(odd ? b : _mm256_slli_epi16(b, 8), 8);
+    return vi_split8(_mm256_loadu_si256((const void *)p), odd);
 }
 
 INLINE vi vi_half4(const uint8_t *p, int odd)

@@ -49,10 +49,14 @@ INLINE vi vi_pair(const int16_t *q)
     return _mm512_set1_epi32(pair);
 }
 
+INLINE vi vi_split8(vi b, int odd)
+{
+    return _mm512_srai_epi16(odd ? b : _mm512_slli_epi16(b, 8), 8);
+}
+
 INLINE vi vi_half8(const int8_t *p, int odd)
 {
-    __m512i b = _mm512_loadu_si512((const void *)p);
-    return _mm512_srai_epi16(odd ? b : _mm512_slli_epi16(b, 8), 8);
+    return vi_split8(_mm512_loadu_si512((const void *)p), odd);
 }
 
 INLINE vi vi_half4(const uint8_t *p, int odd)

@@ -306,6 +306,7 @@ static void int_few(const struct linear_job *j, size_t begin, size_t end,
  *   MANY_VECS                 vectors of rows in a tile, VB / 4 rows each
  *   MANY_COLS                 columns in a tile
  *   vi_pair(q)                the pair at q in every lane
+ *   vi_split8(b, odd)         vi_half8 of what is in a vector already
  *   vi_transpose(vi t[VB / 4])  of int32 lanes
  *   vi_store, vi_floats(float *out, vi a, bool first)
  */
@@ -317,24 +318,35 @@ static void int_few(const struct linear_job *j, size_t begin, size_t end,
 static_assert(MANY_ROWS <= LINEAR_MANY, "scratch");
 static_assert(MANY_ROWS * LINEAR_BLOCK * 2 <= LINEAR_TILE, "scratch");
 
-/* The pairs of VB elements of LANES rows: transposed into a tile. */
-INLINE void many_transpose(vi t[LANES], int16_t *tile)
+INLINE void many_store(const vi t[LANES], int16_t *tile)
 {
-    vi_transpose(t);
     for (int i = 0; i < LANES; i++) {
         vi_store(tile + (size_t)i * MANY_ROWS * 2, t[i]);
     }
 }
 
-/* VB elements of LANES rows. */
+/* VB elements of LANES rows: their pairs transposed into a tile, those of the
+ * even ones and then those of the odd ones. Four neighbours of int8 are one
+ * pair of each, so that they are transposed before they are taken apart. */
 INLINE void many_group(bool i4, const char *p, size_t ldw, int16_t *tile)
 {
     UNSET vi t[LANES];
+    UNSET vi half[LANES];
+    for (size_t r = 0; r < LANES && !i4; r++) {
+        t[r] = vi_load((const int16_t *)(const void *)(p + r * ldw));
+    }
+    if (!i4) {
+        vi_transpose(t);
+    }
     for (int odd = 0; odd < 2; odd++) {
         for (size_t r = 0; r < LANES; r++) {
-            t[r] = int_half(i4, p + r * ldw, odd);
+            half[r] = i4 ? int_half(true, p + r * ldw, odd)
+                         : vi_split8(t[r], odd);
         }
-        many_transpose(t, tile);
+        if (i4) {
+            vi_transpose(half);
+        }
+        many_store(half, tile);
         tile += (size_t)LANES * MANY_ROWS * 2;
     }
 }
@@ -376,12 +388,17 @@ INLINE void many_tile(int C, const int16_t *tile, size_t pairs,
             a[c][v] = vi_zero();
         }
     }
-    for (size_t p = 0; p < pairs; p++) {
+    for (size_t p = 0; p < pairs; p++, q += 2, tile += (size_t)MANY_ROWS * 2) {
+        UNSET const int16_t *base[(MANY_COLS + 2) / 3];
+        for (int c = 0; c < C; c += 3) {
+            base[c / 3] = q + (size_t)c * ldq;
+            HOLD(base[c / 3]);
+        }
         for (int v = 0; v < MANY_VECS; v++) {
-            w[v] = vi_load(tile + p * MANY_ROWS * 2 + (size_t)v * LANES * 2);
+            w[v] = vi_load(tile + (size_t)v * LANES * 2);
         }
         for (int c = 0; c < C; c++) {
-            vi x = vi_pair(q + (size_t)c * ldq + 2 * p);
+            vi x = vi_pair(base[c / 3] + (size_t)(c % 3) * ldq);
             for (int v = 0; v < MANY_VECS; v++) {
                 a[c][v] = vi_dot(a[c][v], w[v], x);
             }
