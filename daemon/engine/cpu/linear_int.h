@@ -411,13 +411,37 @@ INLINE void many_tile(int C, const int16_t *tile, size_t pairs,
     }
 }
 
+/* The block of weights that is packed next: asked for, a few lines with every
+ * tile of columns, into the second cache. */
+#define ASK_COLS 256 /* for fewer it is a burst that products wait for */
+
+struct many_ahead {
+    const char *w; /* NULL: there is none */
+    size_t ldw, lines; /* of 64 bytes in a row */
+    size_t at;         /* lines asked for */
+};
+
+INLINE void many_ask(struct many_ahead *a, size_t lines)
+{
+    for (; a->w != NULL && lines > 0 && a->at < MANY_ROWS * a->lines; lines--) {
+        __builtin_prefetch(a->w + a->at / a->lines * a->ldw +
+                               a->at % a->lines * 64,
+                           0, 2);
+        a->at++;
+    }
+}
+
+/* All columns of a block of n elements from k on. */
 INLINE void many_columns(const struct linear_job *j, size_t k, size_t n,
-                         const int16_t *tile, float *acc)
+                         const int16_t *tile, struct many_ahead *ahead,
+                         float *acc)
 {
     size_t pairs = (n + VB - 1) / VB * (VB / 2);
+    size_t ask = MANY_ROWS * ahead->lines * MANY_COLS / j->cols + 1;
     const int16_t *q = j->q + k;
     size_t c = 0;
     for (; c + MANY_COLS <= j->cols; c += MANY_COLS) {
+        many_ask(ahead, ask);
         many_tile(MANY_COLS, tile, pairs, q + c * j->ldq, j->ldq,
                   acc + c * MANY_ROWS, k == 0);
     }
@@ -439,11 +463,23 @@ static void int_many(const struct linear_job *j, size_t begin, size_t end,
     float *acc = (float *)(void *)((char *)scratch + LINEAR_TILE);
     size_t o = begin;
     for (; o + MANY_ROWS <= end; o += MANY_ROWS) {
+        const char *w = j->w + o * j->ldw;
         for (size_t k = 0; k < j->k; k += LINEAR_BLOCK) {
             size_t n = j->k - k < LINEAR_BLOCK ? j->k - k : LINEAR_BLOCK;
-            many_pack(i4, j->w + o * j->ldw + int_bytes(i4, k), j->ldw, n,
-                      tile);
-            many_columns(j, k, n, tile, acc);
+            struct many_ahead ahead = {
+                .ldw = j->ldw,
+                .lines = (int_bytes(i4, n) + 63) / 64,
+            };
+            if (k + n < j->k) {
+                ahead.w = w + int_bytes(i4, k + n);
+            } else if (o + 2 * MANY_ROWS <= end) {
+                ahead.w = w + MANY_ROWS * j->ldw;
+            }
+            if (j->cols < ASK_COLS) {
+                ahead.w = NULL;
+            }
+            many_pack(i4, w + int_bytes(i4, k), j->ldw, n, tile);
+            many_columns(j, k, n, tile, &ahead, acc);
         }
         linear_finish(j, o, MANY_ROWS, acc, MANY_ROWS);
     }

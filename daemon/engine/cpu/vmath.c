@@ -16,13 +16,13 @@ v8 vmath_exp8(v8 x)
 static v8 sigmoid8(v8 x)
 {
     v8 one = v8_set(1.0f);
-    v8 e = vmath_exp8(v8_sub(v8_zero(), x));
+    v8 e = v8_exp(v8_sub(v8_zero(), x));
     return v8_div(one, v8_add(one, e));
 }
 
 static v8 silu8(v8 x)
 {
-    v8 e = vmath_exp8(v8_sub(v8_zero(), x));
+    v8 e = v8_exp(v8_sub(v8_zero(), x));
     return v8_div(x, v8_add(v8_set(1.0f), e));
 }
 
@@ -38,7 +38,7 @@ static v8 tanh8(v8 x)
     p = v8_fma(p, z, v8_set(-0.333333331f));
     v8 near = v8_fma(v8_mul(p, z), x, x);
     v8 one = v8_set(1.0f);
-    v8 e = vmath_exp8(v8_add(a, a));
+    v8 e = v8_exp(v8_add(a, a));
     v8 far = v8_sub(one, v8_div(v8_set(2.0f), v8_add(e, one)));
     return v8_less(a, v8_set(0.6f), near, v8_copysign(far, x));
 }
