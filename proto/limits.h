@@ -117,6 +117,7 @@
 #define RESUME_MAX      64u    /* resumable streams; then 503 */
 #define RESUME_KEPT_MAX MIB(1) /* bytes of events kept of one */
 #define RESUME_S        120u   /* without a reader; also after its end */
+#define DEADLINE_MAX_MS 86400000u /* a day: what has longer needs none */
 #define QUEUE_MAX      64u  /* generations waiting; then 503 */
 #define STREAMS_MAX    32u  /* generations running in one engine */
 #define SESSIONS_KEPT_MAX 1024u /* that clients named */

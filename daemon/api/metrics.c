@@ -105,6 +105,8 @@ static void put_work(struct buf *b, const struct stats *t)
             t->generations_failed);
     counter(b, "generations_cancelled_total", "Of them left by their client.",
             t->generations_cancelled);
+    counter(b, "generations_late_total", "Of them ended by their deadline.",
+            t->generations_late);
     counter(b, "refused_busy_total", "Requests answered 503: a queue is full.",
             t->refused_busy);
     counter(b, "prompt_tokens_total", "Tokens of prompts.", t->prompt_tokens);

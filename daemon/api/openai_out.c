@@ -14,7 +14,7 @@
 
 static const char *reason_name(enum gen_finish why)
 {
-    return why == GEN_LENGTH ? "length" : "stop";
+    return why == GEN_LENGTH || why == GEN_LATE ? "length" : "stop";
 }
 
 /* --- log-probabilities --- */
@@ -214,11 +214,17 @@ static void put_timings(struct json *o, const struct call *c)
         u.started_us > u.created_us ? u.started_us - u.created_us : 0;
     json_add_int(x, "cache_n", (int64_t)u.n_cached);
     json_add_num(x, "queue_ms", (double)queue / 1000);
+    if (u.n_queued > 0) {
+        json_add_int(x, "queue_steps", (int64_t)u.n_queued);
+    }
     put_rate(x, "prompt", u.n_prompt - u.n_cached, first);
     put_rate(x, "predicted", u.n_output, rest);
     if (u.n_drafted > 0) {
         json_add_int(x, "draft_n", (int64_t)u.n_drafted);
         json_add_int(x, "draft_n_accepted", (int64_t)u.n_accepted);
+    }
+    if (u.late) {
+        json_add_bool(x, "deadline_reached", true);
     }
 }
 

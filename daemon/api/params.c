@@ -396,6 +396,7 @@ static const struct row rows[] = {
     {"stop",                  BOTH, set_stop,           0,     0,                   0                     },
     {"logit_bias",            BOTH, set_bias,           0,     0,                   0                     },
     {"ignore_eos",            BOTH, set_bool,           0,     0,                   REQ(ignore_eos)       },
+    {"deadline_ms",           BOTH, set_uint,           1,     DEADLINE_MAX_MS,     REQ(deadline_ms)      },
     {"keep_alive",            BOTH, set_keep_alive,     0,     0,                   0                     },
     {"cache_prompt",          BOTH, set_bool,           0,     0,                   REQ(reuse)            },
     {"id_slot",               BOTH, set_slot,           -1,    SEED,                0                     },

@@ -37,6 +37,9 @@ static struct sched_row *add_row(struct forming *f, struct sched_stream *x,
     r->accepted = 0;
     q->in_step = true;
     x->row_turn = f->s->turn;
+    if (x->first_turn == 0) {
+        x->first_turn = f->s->turn + 1 - x->added_turn;
+    }
     return r;
 }
 
@@ -305,6 +308,6 @@ void form_step(struct sched *s, uint64_t now_us)
     bool plain = s->plan.n_prefill == 0 && s->plan.n_sampled == f.decoding;
     if (s->plan.n_rows > 0) {
         s->since_plain = plain ? 0 : s->since_plain + 1;
+        s->turn++;
     }
-    s->turn++;
 }

@@ -86,6 +86,8 @@ int sched_add(struct sched *s, struct sched_stream *x, uint64_t now_us)
     x->queued_us = now_us;
     x->waited_us = 0;
     x->row_turn = 0;
+    x->added_turn = s->turn;
+    x->first_turn = 0;
     x->cached = 0;
     x->line = NULL;
     x->seq = NULL;

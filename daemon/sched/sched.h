@@ -126,6 +126,9 @@ struct sched_stream {
     uint64_t queued_us, waited_us; /* waiting since, and before that */
     uint64_t row_us;               /* its last row, or its start */
     uint64_t row_turn;             /* sched.turn then */
+    uint64_t added_turn;           /* sched.turn when it was added */
+    uint64_t first_turn; /* of its first row, counted from there: 1 is the
+                            very next step; 0: none yet */
     uint32_t cached;               /* prompt tokens that were warm */
     int32_t *line; /* owned: the timeline of one that lost its place */
     uint32_t n_line;

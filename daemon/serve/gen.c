@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "serve/deadline.h"
 
 #define GEN_MAGIC     0x2e4e4547u
 #define GEN_TEXT_MAX  KIB(64) /* text of one token: what a stop held back */
@@ -34,6 +35,8 @@ struct gen {
     struct text_work work;
     struct model_wait wait;
     struct warm_wait states; /* what files hold of the prompt */
+    uint64_t deadline_us;
+    struct deadline *deadline; /* NULL: none */
     bool asked;              /* for them, once */
     bool admitted;           /* counted in the model */
     bool encoding;           /* the text thread has work */
@@ -100,6 +103,8 @@ void gen_get_usage(const struct gen *g, struct gen_usage *ret)
 static void leave(struct gen *g)
 {
     g->over = true;
+    deadline_free(g->deadline);
+    g->deadline = NULL;
     model_unwait(&g->wait);
     warm_unwant(&g->states);
     for (uint32_t i = 0; i < g->req.n && g->queued; i++) {
@@ -201,12 +206,10 @@ static int add_streams(struct gen *g, struct err *e)
     }
     for (uint32_t i = 0; i < q->n && rc == 0; i++) {
         struct gen_choice *c = &g->choices[i];
-        c->gen = g;
         rc = text_stream_init(&c->text, g->voc->tok, false, q->stops,
                               q->n_stops, e);
         c->run.events = &run_events;
         c->run.sampling = &q->sampling;
-        c->run.choice = i;
         c->run.s.prompt = g->work.tokens;
         c->run.s.n_prompt = (uint32_t)g->work.n_tokens;
         c->run.s.reuse = q->reuse || i > 0;
@@ -214,6 +217,7 @@ static int add_streams(struct gen *g, struct err *e)
         c->run.s.after = i > 0 ? &g->choices[0].run.s : NULL;
         c->run.s.cls = q->cls;
         c->run.s.peer = q->peer;
+        c->run.s.deadline_us = g->deadline_us;
         c->run.s.max_new = q->max_tokens == GEN_MAX_TOKENS ? 0 : q->max_tokens;
         c->run.s.prediction = g->work.guess_tokens;
         c->run.s.n_prediction = (uint32_t)g->work.n_guess_tokens;
@@ -300,6 +304,8 @@ static void on_model(struct model_wait *w, int rc, const struct err *e)
     advance(g);
 }
 
+static void late(void *ctx);
+
 static int encode(struct gen *g, struct err *e)
 {
     struct gen_req *q = &g->req;
@@ -347,6 +353,15 @@ int gen_start(struct gen *g, struct err *e)
     int rc = 0;
     must(g->req.n >= 1 && g->req.n <= CHOICES_MAX);
     g->srv->stats.generations++;
+    for (uint32_t i = 0; i < g->req.n; i++) {
+        g->choices[i].gen = g;
+        g->choices[i].run.choice = i;
+    }
+    if (g->req.deadline_ms > 0) {
+        g->deadline_us =
+            g->usage.created_us + (uint64_t)g->req.deadline_ms * 1000;
+        g->deadline = deadline_new(&g->srv->loop, g->deadline_us, late, g);
+    }
     if (m->bundle == NULL) {
         rc = err_set(e, ERR_MODEL_FAILED, "%s: %s", m->name, m->reason);
     } else if (m->choices + g->req.n >
@@ -380,22 +395,6 @@ static struct gen_choice *choice_of(struct run_stream *x)
     return container_of(x, struct gen_choice, run);
 }
 
-static void end_choice(struct gen_choice *c, enum gen_finish why)
-{
-    static const struct err none;
-    struct gen *g = c->gen;
-    c->ended = true;
-    g->n_ended++;
-    runner_remove(g->model->runner, &c->run);
-    buf_clear(&g->piece);
-    text_stream_end(&c->text, &g->piece);
-    g->sink->on_end(g->ctx, c->run.choice, why,
-                    g->piece.p != NULL ? g->piece.p : "", g->piece.n);
-    if (g->n_ended == g->req.n) {
-        finish(g, 0, &none);
-    }
-}
-
 static void note_start(struct gen_choice *c)
 {
     struct gen *g = c->gen;
@@ -403,8 +402,28 @@ static void note_start(struct gen_choice *c)
     if (g->usage.started_us == 0) {
         g->usage.started_us = c->run.s.started_us;
         g->usage.n_cached = c->run.s.cached;
+        g->usage.n_queued = c->run.s.first_turn;
         st->cached_tokens += c->run.s.cached;
         hist_add_us(&st->queue_wait, c->run.s.started_us - g->usage.created_us);
+    }
+}
+
+static void end_choice(struct gen_choice *c, enum gen_finish why)
+{
+    static const struct err none;
+    struct gen *g = c->gen;
+    c->ended = true;
+    g->n_ended++;
+    if (c->run.s.started_us != 0) {
+        note_start(c);
+    }
+    runner_remove(g->model->runner, &c->run);
+    buf_clear(&g->piece);
+    text_stream_end(&c->text, &g->piece);
+    g->sink->on_end(g->ctx, c->run.choice, why,
+                    g->piece.p != NULL ? g->piece.p : "", g->piece.n);
+    if (g->n_ended == g->req.n) {
+        finish(g, 0, &none);
     }
 }
 
@@ -463,8 +482,29 @@ static void on_token(struct run_stream *x, const struct msg_token *t)
 
 static void on_computed(struct run_stream *x)
 {
-    note_start(choice_of(x));
     end_choice(choice_of(x), GEN_LENGTH);
+}
+
+/* Its time is over, wherever it is: what is there is the answer. */
+static void late(void *ctx)
+{
+    struct gen *g = ctx;
+    uint32_t left = g->req.n - g->n_ended;
+    must(g->magic == GEN_MAGIC && !g->over);
+    g->srv->stats.generations_late++;
+    g->usage.late = true;
+    for (uint32_t i = 0; left > 0; i++) {
+        struct gen_choice *c = &g->choices[i];
+        if (!c->ended) {
+            left--;
+            end_choice(c, GEN_LATE); /* the last one is the end of g */
+        }
+    }
+}
+
+static void on_expired(struct run_stream *x)
+{
+    late(choice_of(x)->gen);
 }
 
 static void on_fail(struct run_stream *x, int code, const char *msg)
@@ -477,6 +517,7 @@ static void on_fail(struct run_stream *x, int code, const char *msg)
 static const struct run_events run_events = {
     .on_token = on_token,
     .on_computed = on_computed,
+    .on_expired = on_expired,
     .on_fail = on_fail,
 };
 

@@ -31,6 +31,7 @@ struct gen_req {
     uint32_t max_tokens;          /* of each choice; 0: the prompt only */
     bool ignore_eos;              /* end-of-generation tokens are never drawn */
     bool reuse;                   /* continue warm sequences */
+    uint32_t deadline_ms;         /* from gen_new to its end; 0: any time */
     enum sched_class cls;
     uint64_t peer;     /* whose request it is, for fairness */
     const char *guess; /* what the answer may look like; NULL: nothing */
@@ -39,8 +40,9 @@ struct gen_req {
     const char *stops[STOP_STRINGS_MAX];
 };
 
-/* A stop string; an end-of-generation token; max_tokens or the context. */
-enum gen_finish { GEN_STOP, GEN_EOG, GEN_LENGTH };
+/* A stop string; an end-of-generation token; max_tokens or the context; the
+ * deadline, in whatever phase it was. */
+enum gen_finish { GEN_STOP, GEN_EOG, GEN_LENGTH, GEN_LATE };
 
 struct gen;
 
@@ -62,6 +64,8 @@ struct gen_usage {
     uint32_t n_prompt, n_cached, n_output; /* output: all choices */
     uint32_t n_drafted, n_accepted; /* verified drafts; output that was one */
     uint64_t created_us, started_us, first_us, last_us; /* 0 = not yet */
+    uint64_t n_queued; /* steps begun until its first, that one included */
+    bool late;         /* the deadline ended it */
 };
 
 /* Strings and arrays of the request are best allocated in the gen's arena. */

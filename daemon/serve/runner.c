@@ -232,6 +232,11 @@ static void hand_out(struct runner *r, const struct msg_row_done *rows,
             x->events->on_computed(x);
         }
     }
+    struct sched_stream *late = NULL;
+    while ((late = sched_expired(&r->sched, now_us())) != NULL) {
+        struct run_stream *x = stream_of(late);
+        x->events->on_expired(x); /* its place is free for the next step */
+    }
     r->in_results = false;
     kick(r);
 }

@@ -29,6 +29,9 @@ struct run_events {
     void (*on_token)(struct run_stream *x, const struct msg_token *t);
     /* compute_only: the prompt is done. The owner removes x. */
     void (*on_computed)(struct run_stream *x);
+    /* x's deadline has passed at the end of a step. The owner removes x; it
+     * also watches the clock, for steps are long and engines may be gone. */
+    void (*on_expired)(struct run_stream *x);
     /* x cannot go on. The owner removes x. */
     void (*on_fail)(struct run_stream *x, int code, const char *msg);
 };

@@ -21,6 +21,7 @@ struct stats {
     uint64_t started_us; /* uv_hrtime() / 1000 */
     int64_t started_unix_ms;
     uint64_t generations, generations_failed, generations_cancelled;
+    uint64_t generations_late; /* ended by their deadline */
     uint64_t refused_busy; /* queue full */
     uint64_t prompt_tokens, cached_tokens, output_tokens;
     uint64_t steps, step_rows;

@@ -40,6 +40,7 @@ static void defaults(void **state)
     assert_true(p.req.sampling.repeat_penalty == 1.0f);
     assert_int_equal(p.req.n, 1);
     assert_true(p.req.reuse);
+    assert_int_equal(p.req.deadline_ms, 0);
     assert_false(p.stream || p.logprobs || p.echo || p.seeded);
     uint64_t seed = p.req.sampling.seed;
     assert_int_equal(take("{}", PARAMS_CHAT), 0);
@@ -55,7 +56,7 @@ static void values_arrive(void **state)
              "\"n\":3,\"seed\":0,\"stop\":[\"a\",\"bc\"],\"max_tokens\":9,"
              "\"presence_penalty\":-1,\"frequency_penalty\":2,"
              "\"repeat_penalty\":1.5,\"logit_bias\":{\"5\":-100,\"6\":false},"
-             "\"ignore_eos\":true,\"cache_prompt\":false,\"stream\":true,"
+             "\"ignore_eos\":true,\"deadline_ms\":86400000,\"cache_prompt\":false,\"stream\":true,"
              "\"stream_options\":{\"include_usage\":true},\"model\":\"m\"}",
              PARAMS_COMPLETION),
         0);
@@ -68,6 +69,7 @@ static void values_arrive(void **state)
     assert_true(p.seeded && s->seed == 0);
     assert_int_equal(p.req.n_stops, 2);
     assert_int_equal(p.req.max_tokens, 9);
+    assert_int_equal(p.req.deadline_ms, DEADLINE_MAX_MS);
     assert_int_equal(s->n_bias, 2);
     assert_int_equal(s->bias[0].id, 5);
     assert_true(s->bias[0].bias == -100.0f);
@@ -176,6 +178,9 @@ static void what_is_refused(void **state)
         {"n",               "17",                                     PARAMS_CHAT,       ERR_INVALID    },
         {"max_tokens",      "-1",                                     PARAMS_CHAT,       ERR_INVALID    },
         {"max_tokens",      "1.5",                                    PARAMS_CHAT,       ERR_INVALID    },
+        {"deadline_ms",     "0",                                      PARAMS_CHAT,       ERR_INVALID    },
+        {"deadline_ms",     "86400001",                               PARAMS_CHAT,       ERR_INVALID    },
+        {"deadline_ms",     "\"1s\"",                                 PARAMS_COMPLETION, ERR_INVALID    },
         {"stop",            "\"\"",                                   PARAMS_CHAT,       ERR_INVALID    },
         {"stop",            "[1]",                                    PARAMS_CHAT,       ERR_INVALID    },
         {"logit_bias",      "{\"x\":1}",                              PARAMS_CHAT,       ERR_INVALID    },

@@ -166,6 +166,8 @@ static void rule_7_interactive_overtakes(void **state)
     assert_true(runs(43) && !runs(3));
     assert_int_equal(x[3].phase, SCHED_WAITING);
     assert_int_equal(x[43].n_new, 1);
+    assert_int_equal(x[43].first_turn, 1);
+    assert_int_equal(x[42].first_turn, 0);
     sched_remove(&s, &x[43], 7);
     step(8); /* it goes on where it was, its state still warm */
     assert_true(runs(3));

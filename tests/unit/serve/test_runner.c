@@ -17,9 +17,10 @@ struct user {
     int32_t prompt[40];
     int32_t out[OUT_MAX];
     uint32_t n, want;
+    uint64_t patience_us; /* from on_up to its deadline; 0: none */
     uint32_t pause_at; /* pause after so many tokens until the others ended */
     int code;          /* of on_fail */
-    bool computed, over;
+    bool computed, expired, over;
 };
 
 static char dir[64];
@@ -30,6 +31,7 @@ static struct {
     struct runner *r;
     struct user user[USERS_MAX];
     size_t n_users;
+    uint32_t places; /* 0: as many as users */
     int restarts; /* how many may follow a crash */
     int ups, downs, last_rc;
     struct err last;
@@ -89,7 +91,14 @@ static void on_fail(struct run_stream *x, int code, const char *msg)
     leave(user_of(x));
 }
 
-static const struct run_events events = {on_token, on_computed, on_fail};
+static void on_expired(struct run_stream *x)
+{
+    user_of(x)->expired = true;
+    leave(user_of(x));
+}
+
+static const struct run_events events = {on_token, on_computed, on_expired,
+                                         on_fail};
 
 static void on_up(void *ctx)
 {
@@ -99,7 +108,10 @@ static void on_up(void *ctx)
         return; /* the streams are still there */
     }
     for (size_t i = 0; i < t.n_users; i++) {
-        assert_int_equal(runner_add(t.r, &t.user[i].x), 0);
+        struct user *u = &t.user[i];
+        u->x.s.deadline_us =
+            u->patience_us > 0 ? uv_hrtime() / 1000 + u->patience_us : 0;
+        assert_int_equal(runner_add(t.r, &u->x), 0);
     }
     runner_kick(t.r);
 }
@@ -150,7 +162,7 @@ static void run_drafting(const char *fake, uint32_t max_draft)
                             .stats = &t.stats,
                             .program = program,
                             .backend = "cpu",
-                            .streams = 8,
+                            .streams = t.places != 0 ? t.places : 8,
                             .queue = 8,
                             .sessions = 8,
                             .max_draft = max_draft,
@@ -297,6 +309,26 @@ static void a_paused_stream_waits(void **state)
     assert_as_alone(a);
 }
 
+/* In the prompt or between tokens: the end of a step is its end, and the very
+ * next step is another's. */
+static void a_late_stream_makes_way(void **state)
+{
+    (void)state;
+    for (uint32_t n = 1; n <= 20; n += 19) {
+        struct user *a = add_user(10, n, 24);
+        struct user *b = add_user(10, 20, 3);
+        t.places = 1;
+        a->patience_us = 150000;
+        run(n == 1 ? "delay_us 30000\n" : "delay_us 100000\nt_max 4\n");
+        assert_true(a->expired && a->n < a->want && a->code == 0);
+        assert_int_equal(a->n > 0, n == 1);
+        assert_as_alone(b);
+        assert_int_equal(b->x.s.first_turn, t.stats.steps - (n == 1 ? 2 : 6));
+        assert_int_equal(teardown(state), 0);
+        assert_int_equal(setup(state), 0);
+    }
+}
+
 static void a_prompt_alone_can_be_computed(void **state)
 {
     (void)state;
@@ -383,6 +415,7 @@ int main(void)
         CASE(giving_up_fails_every_stream),
         CASE(a_refused_row_is_one_streams_own),
         CASE(a_paused_stream_waits),
+        CASE(a_late_stream_makes_way),
         CASE(a_prompt_alone_can_be_computed),
         CASE(a_failed_load_tells_its_reason),
         CASE(an_answer_to_another_step_ends_the_engine),

@@ -1,0 +1,211 @@
+"""deadline_ms: an answer ends in time, wherever it is by then, with what there is; its place is another's in the next step."""
+import json
+import os
+import signal
+import socket
+import threading
+import time
+
+import httpx
+import openai
+import pytest
+
+from conftest import SLOW_S, Daemon
+from fake import make_home
+
+STEP_MS = 20
+SOON_MS = 1000 * SLOW_S  # far less than any of these answers takes
+BODY = {"model": "fake", "temperature": 0, "max_tokens": 400}
+CONF = "[limits]\nstreams = 1\nqueue = 8\n[engine]\nprefill_chunk = 4\n[speculation]\nmax_draft = 0\n"
+
+
+@pytest.fixture(scope="module")
+def d(aned, tmp_path_factory):
+    """One place, and an engine that takes its time."""
+    home = make_home(tmp_path_factory.mktemp("late") / "home", fake=f"delay_us {STEP_MS * 1000}\n", conf=CONF)
+    x = Daemon(aned, home=home, args=["--config", str(home / "aned.conf")])
+    ask(x, prompt="hello", max_tokens=1)  # loads the model
+    yield x
+    assert x.close() == 0
+
+
+def ask(d, path="/v1/completions", code=200, **more):
+    with d.http() as c:
+        r = c.post(path, json={**BODY, **more})
+    assert r.status_code == code, r.text
+    return r.json()
+
+
+def timed(d, **more):
+    began = time.monotonic()
+    r = ask(d, **more)
+    return r, (time.monotonic() - began) * 1000
+
+
+def status(d):
+    with d.http() as c:
+        return c.get("/aned/v1/status").json()
+
+
+def metric(d, name):
+    with d.http() as c:
+        return next(float(x.split()[1]) for x in c.get("/metrics").text.splitlines() if x.startswith(f"aned_{name} "))
+
+
+def late(r, n_prompt=None, tokens=None):
+    """That is what an answer looks like whose time was over."""
+    assert [c["finish_reason"] for c in r["choices"]] == ["length"] * len(r["choices"])
+    assert r["timings"]["deadline_reached"] is True
+    u = r["usage"]
+    assert u["total_tokens"] == u["prompt_tokens"] + u["completion_tokens"]
+    assert n_prompt is None or u["prompt_tokens"] == n_prompt
+    assert tokens is None or u["completion_tokens"] == tokens
+    return u["completion_tokens"]
+
+
+def gone(d):
+    s = status(d)
+    return s["running"] + s["queued"] == 0
+
+
+class Holder:
+    """Has the one place until the end of the block."""
+
+    def __init__(self, d):
+        self.d, self.s = d, socket.socket(socket.AF_UNIX)
+
+    def __enter__(self):
+        self.s.connect(str(self.d.sock))
+        raw = json.dumps({**BODY, "prompt": "I stay", "stream": True}).encode()
+        self.s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(raw) + raw)
+        assert self.s.recv(12) == b"HTTP/1.1 200"  # with its first token
+        return self
+
+    def __exit__(self, *_):
+        self.s.close()
+        end = time.monotonic() + 10 * SLOW_S
+        while not gone(self.d):
+            assert time.monotonic() < end
+            time.sleep(0.005)
+
+
+def test_between_tokens(d):
+    whole = ask(d, prompt="hello", max_tokens=12)["choices"][0]["text"]
+    before = metric(d, "generations_late_total")
+    r, ms = timed(d, prompt="hello", deadline_ms=10 * STEP_MS)
+    n = late(r, n_prompt=6)
+    assert 2 <= n <= 10 and r["choices"][0]["text"] == whole[:n], "what was drawn in time, and nothing else"
+    assert 10 * STEP_MS <= ms < SOON_MS
+    assert gone(d) and metric(d, "generations_late_total") == before + 1
+    r = ask(d, prompt="hello", max_tokens=3, deadline_ms=60_000 * SLOW_S)
+    assert "deadline_reached" not in r["timings"] and r["usage"]["completion_tokens"] == 3
+
+
+def test_in_the_prompt(d):
+    """No token yet: an empty answer to a prompt that was read but not computed."""
+    r, ms = timed(d, prompt="x" * 400, deadline_ms=5 * STEP_MS)
+    late(r, n_prompt=401, tokens=0)
+    assert r["choices"][0]["text"] == "" and ms < SOON_MS
+    assert gone(d)
+
+
+def test_behind_others(d):
+    with Holder(d):
+        r, ms = timed(d, prompt="later", deadline_ms=5 * STEP_MS)
+        late(r, n_prompt=6, tokens=0)
+        assert "queue_steps" not in r["timings"], "it never had a step"
+        assert ms < SOON_MS
+        s = status(d)
+        assert (s["running"], s["queued"]) == (1, 0)
+
+
+def test_its_place_is_anothers_in_the_next_step(d):
+    """The one that waits has its first row in the step behind the last one of the late."""
+    steps, got = metric(d, "steps_total"), []
+    first = threading.Thread(target=lambda: got.append(ask(d, prompt="first", deadline_ms=8 * STEP_MS)))
+    first.start()
+    while status(d)["running"] == 0:
+        time.sleep(0.001)
+    second = ask(d, prompt="second", max_tokens=3)
+    first.join()
+    n = late(got[0])
+    # "first" is two steps of prompt, the second one with a token; "second" likewise, and then two more. The step that
+    # was out when time was over brought a token that nobody was told of.
+    assert metric(d, "steps_total") - steps - (1 + n) - (1 + 3) <= 1
+    assert second["usage"]["completion_tokens"] == 3
+
+
+def test_while_the_model_loads(aned, make_daemon, tmp_path):
+    home = make_home(tmp_path / "home", fake=f"load_ms {1500 * SLOW_S}\n")
+    x = make_daemon(home=home)
+    r, ms = timed(x, prompt="hello", deadline_ms=200 * SLOW_S)
+    late(r, tokens=0)
+    assert ms < 1000 * SLOW_S
+    assert ask(x, prompt="hello", max_tokens=2)["usage"]["completion_tokens"] == 2, "the load went on"
+
+
+def test_while_the_engine_hangs(d):
+    """A step that does not end holds up nobody's deadline."""
+    with d.http() as c:
+        pid = c.get("/aned/v1/models/fake").json()["engine"]["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        r, ms = timed(d, prompt="hello", deadline_ms=5 * STEP_MS)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    late(r, n_prompt=6, tokens=0)
+    assert ms < SOON_MS
+    assert ask(d, prompt="hello", max_tokens=2)["usage"]["completion_tokens"] == 2
+
+
+def test_all_choices_of_a_request(d):
+    r = ask(d, prompt="hello", n=3, deadline_ms=12 * STEP_MS)  # one place: the second and third never start
+    assert len(r["choices"]) == 3
+    n = late(r)
+    assert n > 0 and len(r["choices"][0]["text"]) == n and r["choices"][2]["text"] == ""
+    assert gone(d)
+
+
+@pytest.mark.asan
+@pytest.mark.parametrize("resumable", [False, True])
+def test_a_stream_ends_like_any_other(d, resumable):
+    with d.http() as c, c.stream("POST", "/v1/completions", json={
+            **BODY, "prompt": "hello", "stream": True, "resumable": resumable, "deadline_ms": 8 * STEP_MS,
+            "stream_options": {"include_usage": True}}) as r:
+        events = [x[6:] for x in r.iter_lines() if x.startswith("data: ")]
+    assert events[-1] == "[DONE]"
+    told = [json.loads(x) for x in events[:-1]]
+    assert [x["choices"][0]["finish_reason"] for x in told[:-1]] == [None] * (len(told) - 2) + ["length"]
+    assert told[-2]["timings"]["deadline_reached"] is True
+    assert told[-1]["usage"]["completion_tokens"] == sum(len(x["choices"][0]["text"]) for x in told[:-1]) > 0
+
+
+def test_a_chat_of_openais_client(d):
+    """A client that repeats what met an error is told once."""
+    before = metric(d, "generations_total")
+    c = openai.OpenAI(base_url="http://aned/v1", api_key="none",
+                      http_client=httpx.Client(transport=httpx.HTTPTransport(uds=str(d.sock))))
+    with Holder(d):
+        r = c.chat.completions.create(model="fake", messages=[{"role": "user", "content": "hello"}],
+                                      extra_body={"deadline_ms": 4 * STEP_MS})
+    assert r.choices[0].finish_reason == "length" and r.choices[0].message.content == ""
+    assert metric(d, "generations_total") == before + 2
+
+
+def test_a_session_keeps_what_was_drawn(d):
+    with d.http() as c:
+        name = c.post("/aned/v1/sessions", json={"model": "fake", "prompt": "hello"}).json()["id"]
+        r = c.post(f"/aned/v1/sessions/{name}/generate", json={"max_tokens": 300, "temperature": 0,
+                                                               "deadline_ms": 8 * STEP_MS})
+        n = late(r.json())
+        assert n > 0 and c.get(f"/aned/v1/sessions/{name}").json()["n_tokens"] == 6 + n
+        c.delete(f"/aned/v1/sessions/{name}")
+
+
+def test_what_it_may_be(d):
+    for bad in (0, -1, 1.5, "1s", True, 86_400_001):
+        for path, more in (("/v1/completions", {"prompt": "x"}),
+                           ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]})):
+            e = ask(d, path, 400, deadline_ms=bad, **more)["error"]
+            assert e["param"] == "deadline_ms" and "86400000" in e["message"]
+    ask(d, prompt="x", max_tokens=1, deadline_ms=None)
