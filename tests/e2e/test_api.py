@@ -446,35 +446,18 @@ def test_queue_is_bounded(start):
     text_of(complete(d))
 
 
-@pytest.mark.parametrize("phase", ["loading", "prompt", "queued", "decode"])
-def test_vanished_clients(start, phase):
-    fake = {"loading": "load_ms 700\n", "prompt": "delay_us 30000\nt_max 2\n"}.get(phase, "delay_us 20000\n")
-    d = start(fake=fake, conf="[limits]\nstreams = 1\n" if phase == "queued" else "")
-    if phase == "queued":
-        blocker = threading.Thread(target=complete, args=(d,), kwargs={"max_tokens": 50})
-        blocker.start()
-        time.sleep(0.1)
-    before = d.fds()
+def test_clients_vanish_while_the_model_loads(start):
+    """The other phases: test_cancel.py."""
+    d = start(fake="load_ms 500\n")
     for _ in range(6):
         s = socket.socket(socket.AF_UNIX)
         s.connect(str(d.sock))
         body = json.dumps({"prompt": "y" * 200, "max_tokens": 300, "stream": True}).encode()
         s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-        if phase == "decode":
-            assert s.recv(100)
-        else:
-            time.sleep(0.05)
+        time.sleep(0.03)
         s.close()
-    t0 = time.monotonic()
-    if phase == "queued":
-        blocker.join()
     wait_idle(d, 5)
-    assert phase == "queued" or time.monotonic() - t0 < 2 * SLOW_S
     assert metric(d, "generations_cancelled_total") == 6
-    end = time.monotonic() + 5 * SLOW_S  # the last probe's own connection closes a moment later
-    while phase != "loading" and d.fds() > before + 1:
-        assert time.monotonic() < end, (before, d.fds())
-        time.sleep(0.02)
     text_of(complete(d))
 
 

@@ -262,11 +262,13 @@ def test_a_hundred_of_a_hundred(worlds):
     steps = {}
     for model, phases in PHASES.items():
         w = worlds[model]
+        fds = w.d.fds()
         for phase in phases:
             steps[phase.__name__] = []
             for _ in range(TIMES):
                 steps[phase.__name__].append(phase(w))
                 w.idle()
+        w.until(lambda: w.d.fds() <= fds + 1, "descriptors are left")
     print("\nsteps between a cancel and the one that has another request in its place:", steps)
     free = [n for times in steps.values() for n in times]
     assert len(free) == 100 and sum(n <= 1 for n in free) == 100, steps
