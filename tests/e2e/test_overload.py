@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from conftest import SLOW_S
+from conftest import PAUSE, SLOW_S
 
 PROMPTS = ["What is aned?", "How do I convert a model?", "Where is the socket?", "What is a shard?", "Who are you?"]
 SEEDS = range(4)
@@ -149,7 +149,7 @@ def test_overload(demo_home, make_daemon, tmp_path, streams, deaf, connects):
         pytest.skip(f"needs {want} descriptors")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, want), hard))
     conf = tmp_path / "aned.conf"
-    conf.write_text(f"[limits]\nqueue = {max(16, streams * 3 // 4)}\n[http]\nstall_ms = {STALL_MS * SLOW_S}\n")
+    conf.write_text(f"[limits]\nqueue = {max(16, streams * 3 // 4)}\n[http]\nstall_ms = {STALL_MS * PAUSE}\n")
     d = make_daemon(home=demo_home, args=["--config", str(conf)])
     c = Client(d)
 

@@ -10,7 +10,7 @@ import time
 import httpx
 import pytest
 
-from conftest import SLOW_S
+from conftest import PAUSE, SLOW_S
 
 BODY = {"model": "demo", "prompt": "What is aned?", "max_tokens": 200, "stream": True, "ignore_eos": True, "seed": 7,
         "temperature": 0.8}
@@ -105,7 +105,7 @@ BIG = {"logprobs": 20, "max_tokens": 480, "n": 4}  # some MB: more than waits in
 
 @pytest.mark.asan
 def test_who_never_reads_is_cut_off_and_hurts_nobody(serve):
-    d = serve(f"[http]\nstall_ms = {1000 * SLOW_S}\n")
+    d = serve(f"[http]\nstall_ms = {1000 * PAUSE}\n")
     alone = stream(d).text
     before = d.rss_kib()
     deaf = [raw_post(d, {**BODY, **BIG, "seed": i}) for i in range(4)]
@@ -166,7 +166,7 @@ def test_without_a_reader_it_waits_full_and_loses_nothing(serve):
     name = first.got[0][1]["id"]
     made = -1
     while made != (made := metric(d, "output_tokens_total")):
-        time.sleep(0.3 * SLOW_S)
+        time.sleep(0.3 * PAUSE)
     assert status(d)["running"] == 4 and made < 2 * 4 * 480, "it waits for its reader"
     rest = resume(d, name, first.got[-1][0])
     assert rest.done and said(first.got + rest.got) == want.text
