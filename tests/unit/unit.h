@@ -48,3 +48,16 @@ static inline const char *unit_tests(void)
 #ifndef UNIT_TSAN
 #define UNIT_TSAN 0
 #endif
+
+/* Built with it or AddressSanitizer: everything takes ten times as long, and
+ * what they look for shows in the first of many rounds. */
+#if defined(__SANITIZE_ADDRESS__)
+#define UNIT_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define UNIT_SANITIZED 1
+#endif
+#endif
+#ifndef UNIT_SANITIZED
+#define UNIT_SANITIZED UNIT_TSAN
+#endif

@@ -219,7 +219,8 @@ static void sweep(struct scene *c, int mixtures)
                 order[j] = t;
             }
             n = m > 0 ? 1 + noise(&c->seed) % n : n;
-            for (size_t t = 0; t < countof(threads); t++) {
+            /* one thread alone races with nobody */
+            for (size_t t = UNIT_SANITIZED; t < countof(threads); t++) {
                 memset(c->out, 0xff, ROWS_MAX * c->ldo * sizeof(float));
                 run(c, order, n, kn, threads[t], c->out);
                 check_same(c, order, n, kernels_name(kn));
@@ -378,7 +379,7 @@ static void test_mixtures(void **state)
         add_row(&c, t[4], 600, 601);
         add_row(&c, t[4], 0, 601);
         add_row(&c, t[4], 64, 128);
-        sweep(&c, 3);
+        sweep(&c, UNIT_SANITIZED ? 1 : 3);
         for (size_t i = 0; i < countof(t); i++) {
             kv_table_free(t[i]);
         }
@@ -403,7 +404,7 @@ static void test_chunk(void **state)
             run(&c, &order[pos], 1, kernels_find("scalar"), 1, c.alone);
         }
         for (size_t i = 0; kernels_each(i) != NULL; i++) {
-            for (unsigned threads = 1; threads < 4; threads++) {
+            for (unsigned threads = 1 + UNIT_SANITIZED; threads < 4; threads++) {
                 run(&c, order, c.rows, kernels_each(i), threads, c.out);
                 check_same(&c, order, c.rows, "chunk");
                 run(&c, order + 5, 40, kernels_each(i), threads, c.out);

@@ -231,20 +231,20 @@ static void sets_agree(enum weight_kind kind, size_t trials)
 static void sets_agree_on_int8(void **state)
 {
     (void)state;
-    sets_agree(WEIGHT_I8, UNIT_TSAN ? 20 : 120);
+    sets_agree(WEIGHT_I8, UNIT_SANITIZED ? 20 : 120);
 }
 
 static void sets_agree_on_int4(void **state)
 {
     (void)state;
-    sets_agree(WEIGHT_I4, UNIT_TSAN ? 20 : 120);
+    sets_agree(WEIGHT_I4, UNIT_SANITIZED ? 20 : 120);
 }
 
 static void sets_agree_on_floats(void **state)
 {
     (void)state;
-    sets_agree(WEIGHT_F16, UNIT_TSAN ? 10 : 60);
-    sets_agree(WEIGHT_F32, UNIT_TSAN ? 10 : 60);
+    sets_agree(WEIGHT_F16, UNIT_SANITIZED ? 10 : 60);
+    sets_agree(WEIGHT_F32, UNIT_SANITIZED ? 10 : 60);
 }
 
 /* The widest sums an int32 must hold: every weight -128, every input at the
@@ -305,7 +305,7 @@ static void a_row_alone_is_the_row_in_a_batch(void **state)
                                              WEIGHT_F32};
     crew_ref();
     for (size_t s = 0; set_of(s) != NULL; s++) {
-        for (size_t i = 0; i < (UNIT_TSAN ? 4u : 12u); i++) {
+        for (size_t i = 0; i < (UNIT_SANITIZED ? 4u : 12u); i++) {
             struct trial t;
             trial_new(&t, kinds[i % countof(kinds)], 33 + upto(40),
                       2 * (1 + upto(1500)), 40);

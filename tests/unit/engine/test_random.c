@@ -6,15 +6,8 @@
 static void test_random_programs(void **state)
 {
     (void)state;
-    int programs = 300;
+    int programs = UNIT_SANITIZED ? 60 : 300;
     int rows = 0;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    programs = 60;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-    programs = 60;
-#endif
-#endif
     for (int i = 1; i <= programs; i++) {
         struct random_result r;
         if (!random_run((uint64_t)i, 2, &r)) {
