@@ -16,8 +16,8 @@ struct forming {
 /* Rows that x could have. */
 static uint32_t left(const struct forming *f, const struct sched_stream *x)
 {
-    return x->paused || sched_late(x, f->now) ? 0
-                                              : x->seq->n - x->seq->computed;
+    bool none = x->paused || x->seq->held || sched_late(x, f->now);
+    return none ? 0 : x->seq->n - x->seq->computed;
 }
 
 static struct sched_row *add_row(struct forming *f, struct sched_stream *x,

@@ -195,14 +195,19 @@ bool place_take(struct sched *s, struct sched_stream *x, uint64_t now_us)
 void place_leave(struct sched *s, struct sched_stream *x, uint64_t now_us)
 {
     struct sched_seq *q = x->seq;
-    (void)s;
-    q->owner = NULL;
+    x->seq = NULL;
     q->used_us = now_us;
+    if (q->held && q->opened) { /* a load goes on, and what it brings is warm */
+        q->held = false;
+        q->owner = &s->restoring;
+        return;
+    }
+    q->held = false;
+    q->owner = NULL;
     if (!q->in_step) {
         seq_cut(q, q->computed);
     }
     if (!q->in_step && (q->n == 0 || !q->opened)) {
         q->failed = true; /* nothing worth keeping */
     }
-    x->seq = NULL;
 }

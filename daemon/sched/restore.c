@@ -44,10 +44,31 @@ int sched_restore_begin(struct sched *s)
     return (int)q->id;
 }
 
+void sched_restore_hold(struct sched *s, uint32_t seq)
+{
+    struct sched_seq *q = &s->seqs[seq];
+    must(seq < s->conf.seqs && q->owner != NULL && !q->opened);
+    q->held = true;
+}
+
+void sched_restore_held(struct sched *s, uint32_t seq)
+{
+    struct sched_seq *q = &s->seqs[seq];
+    must(seq < s->conf.seqs && q->held && !q->opened);
+    q->opened = true;
+}
+
 void sched_restore_end(struct sched *s, uint32_t seq, const int32_t *tokens,
                        uint32_t n, bool opened, uint64_t now_us)
 {
     struct sched_seq *q = &s->seqs[seq];
+    if (q->held) { /* the stream is still there: sched_next goes on with it */
+        must(n < q->n);
+        q->held = false;
+        q->opened = opened;
+        q->computed = n;
+        return;
+    }
     must(seq < s->conf.seqs && q->owner == &s->restoring);
     q->owner = NULL;
     q->opened = opened;

@@ -215,7 +215,7 @@ const struct sched_plan *sched_next(struct sched *s, uint64_t now_us)
         struct sched_seq *q = &s->seqs[i];
         if (q->used && q->failed && q->owner == NULL) {
             seq_close(s, q);
-        } else if (q->used && !q->opened && q->owner != NULL &&
+        } else if (q->used && !q->opened && !q->held && q->owner != NULL &&
                    q->owner != &s->restoring) {
             q->opened = true; /* replay after sched_lost */
             place_op(s, SCHED_OP_OPEN, q->id, 0, 0);
@@ -313,6 +313,7 @@ void sched_lost(struct sched *s)
     for (uint32_t i = 0; i < s->conf.seqs; i++) {
         struct sched_seq *q = &s->seqs[i];
         q->opened = false;
+        q->held = false;
         q->in_step = false;
         q->computed = 0;
         if (q->used && q->owner == NULL) {

@@ -151,6 +151,7 @@ struct sched_seq {
     bool used;   /* false: a free place */
     bool opened; /* the engine has it */
     bool failed; /* to be closed, not shared */
+    bool held;   /* restore.h: no row yet, a file has some of it */
     bool in_step;
     int32_t *tokens; /* owned: the timeline */
     uint32_t n;      /* known tokens */
@@ -253,7 +254,7 @@ struct sched_stream *sched_row_stream(struct sched *s, size_t i);
 /* The whole prompt is computed, and everything after it. */
 bool sched_settled(const struct sched_stream *x);
 /* The engine is gone: warm sequences are forgotten, owned ones will be
- * computed again from their timelines. */
+ * computed again from their timelines, as far as no file has them. */
 void sched_lost(struct sched *s);
 
 uint32_t sched_warm(const struct sched *s); /* warm sequences */

@@ -41,7 +41,7 @@ struct warm {
     struct list waits;
     size_t n_saves;
     struct save saves[STATE_JOBS_MAX];
-    bool loading;
+    bool loading, load_waits; /* for the first of waits; else for a stream */
     uint32_t load_request, load_seq;
     struct cache_hit hit;
     int32_t *tokens; /* hit.n, of the load */
@@ -217,12 +217,19 @@ void warm_touch(struct warm *w)
 
 /* --- loading --- */
 
-/* What files would bring x beyond what sequences have. */
+/* Files have enough of n tokens. */
+static bool found(struct warm *w, const int32_t *tokens, uint32_t n,
+                  struct cache_hit *ret)
+{
+    cache_find(w->conf.cache, &w->key, tokens, n - 1, ret);
+    return ret->n >= w->conf.gain_min;
+}
+
+/* And enough beyond what sequences have of x. */
 static bool worth(struct warm *w, const struct warm_wait *x,
                   struct cache_hit *ret)
 {
-    cache_find(w->conf.cache, &w->key, x->tokens, x->n - 1, ret);
-    return ret->n >= w->conf.gain_min &&
+    return found(w, x->tokens, x->n, ret) &&
            ret->n - w->conf.gain_min >=
                sched_shared(w->conf.sched, x->tokens, x->n);
 }
@@ -264,9 +271,42 @@ static void send_load(struct warm *w)
     free(paths);
 }
 
+/* Of the timeline `tokens`, what w->hit says, into sequence seq. */
+static void begin_load(struct warm *w, uint32_t seq, const int32_t *tokens)
+{
+    w->loading = true;
+    w->load_seq = seq;
+    w->tokens = malloc(((size_t)w->hit.n + 1) * sizeof(*w->tokens));
+    must(w->tokens != NULL); /* at most MODEL_CONTEXT_MAX * 4 bytes */
+    memcpy(w->tokens, tokens, w->hit.n * sizeof(*w->tokens));
+    send_load(w);
+}
+
+/* A sequence that a stream had in the engine that died. true: its load began.
+ */
+static bool load_held(struct warm *w)
+{
+    struct sched *s = w->conf.sched;
+    for (uint32_t i = 0; i < s->conf.seqs; i++) {
+        struct sched_seq *q = &s->seqs[i];
+        if (!q->held) {
+            continue;
+        }
+        if (found(w, q->tokens, q->n, &w->hit)) {
+            sched_restore_held(s, i);
+            w->load_waits = false;
+            begin_load(w, i, q->tokens);
+            return true;
+        }
+        q->held = false; /* evicted meanwhile: it is computed */
+    }
+    return false;
+}
+
 void warm_next(struct warm *w)
 {
-    if (!w->up || w->loading || w->flushing || list_empty(&w->waits)) {
+    if (!w->up || w->loading || w->flushing || w->conf.sched->in_flight ||
+        load_held(w) || list_empty(&w->waits)) {
         return;
     }
     struct warm_wait *x = container_of(w->waits.next, struct warm_wait, link);
@@ -285,12 +325,8 @@ void warm_next(struct warm *w)
         msg_seq_put(&w->out, &m);
         w->conf.send(w->conf.ctx, FRAME_SEQ_CLOSE, m.seq, &w->out);
     }
-    w->loading = true;
-    w->load_seq = (uint32_t)seq;
-    w->tokens = malloc(((size_t)w->hit.n + 1) * sizeof(*w->tokens));
-    must(w->tokens != NULL); /* at most MODEL_CONTEXT_MAX * 4 bytes */
-    memcpy(w->tokens, x->tokens, w->hit.n * sizeof(*w->tokens));
-    send_load(w);
+    w->load_waits = true;
+    begin_load(w, (uint32_t)seq, x->tokens);
 }
 
 void warm_stalled(struct warm *w)
@@ -313,7 +349,7 @@ static void on_loaded(struct warm *w, const struct msg_state_done *m)
               m != NULL ? m->bad : 0);
     free(w->tokens);
     w->tokens = NULL;
-    if (list_empty(&w->waits)) {
+    if (!w->load_waits || list_empty(&w->waits)) {
         return;
     }
     /* the first has what there is; so may have those behind it */
@@ -346,6 +382,21 @@ void warm_answer(struct warm *w, uint32_t request,
 
 /* --- the engine's life --- */
 
+/* Streams go on that another engine had: what files hold of their timelines is
+ * loaded, the rest computed. */
+static void hold_lost(struct warm *w)
+{
+    struct sched *s = w->conf.sched;
+    struct cache_hit hit;
+    for (uint32_t i = 0; i < s->conf.seqs; i++) {
+        const struct sched_seq *q = &s->seqs[i];
+        if (q->used && q->owner != NULL && !q->opened && q->n > 1 &&
+            found(w, q->tokens, q->n, &hit)) {
+            sched_restore_hold(s, i);
+        }
+    }
+}
+
 void warm_up(struct warm *w, const struct msg_ready *r)
 {
     if (w->conf.cache == NULL) {
@@ -363,6 +414,7 @@ void warm_up(struct warm *w, const struct msg_ready *r)
     w->conf.sched->on_loss = on_loss;
     w->conf.sched->on_loss_ctx = w;
     w->up = true;
+    hold_lost(w);
 }
 
 static void on_timer_closed(uv_handle_t *h)

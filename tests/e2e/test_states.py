@@ -1,5 +1,6 @@
 """Warm state that survives: saved to disk, found again after a restart or a dead engine, never trusted blindly,
 within its budgets."""
+import json
 import os
 import re
 import shutil
@@ -145,6 +146,26 @@ def test_a_dead_engine_and_a_dead_daemon(world):
     assert [p for p in files(e) if p.suffix != ".state"] == []  # half a file of an engine that died
     again, _, cached = ask(e, prompt(120))
     assert again == text and cached == (n - 1) // 64 * 64
+
+
+def test_a_stream_goes_on_from_disk(world):
+    """The engine dies under a stream: what a file has of its timeline is loaded, the rest computed, the text the same."""
+    a = world(backend="interpreter")  # whose answer takes long enough to be in the middle of
+    want, n, _ = ask(a, prompt(120), max_tokens=150)
+    a.stop()
+    b = world(backend="interpreter")
+    body = {"model": "demo", "prompt": prompt(120), "temperature": 0, "max_tokens": 150, "ignore_eos": True, "stream": True}
+    text, killed = "", False
+    with b.http() as c, c.stream("POST", "/v1/completions", json=body) as r:
+        for line in r.iter_lines():
+            text += json.loads(line[6:])["choices"][0]["text"] if line.startswith("data: {") else ""
+            if text and not killed:
+                os.kill(b.children()[0], signal.SIGKILL)
+                killed = True
+    assert text == want
+    assert metric(b, "engine_restarts_total") == 1
+    assert metric(b, "states_loads_total") == 2  # for the prompt, and for the stream
+    assert metric(b, "states_loaded_tokens_total") >= 2 * ((n - 1) // 64 * 64)
 
 
 @pytest.mark.parametrize("fault", ["block", "header", "cut", "empty", "gone"])

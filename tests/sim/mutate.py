@@ -9,7 +9,7 @@ MUTANTS = {  # name: (file, what stands there once, what the mutant has instead)
     "fairness": ("order.c", "const struct sched_peer *pb = b->account;\n    if (a->cls",
                  "const struct sched_peer *pb = a->account;\n    if (a->cls"),
     "overtaking": ("order.c", "(!v->kept && v->cls > x->cls)", "(!v->kept && v->cls > x->cls + 1)"),
-    "paused": ("form.c", "return x->paused || sched_late(x, f->now)", "return sched_late(x, f->now)"),
+    "paused": ("form.c", "bool none = x->paused || ", "bool none = "),
     "budget": ("form.c", "double fit = (goal - base) / row;", "double fit = 2 * (goal + base) / row;"),
     "queue": ("sched.c", "s->n_waiting + s->n_running >= s->conf.queue", "s->n_waiting + s->n_running > s->conf.queue"),
     "drafts": ("sched.c", "x->ahead = r->accepted;", "x->ahead = 0;"),

@@ -135,12 +135,75 @@ static void test_loss(void **state)
     sched_fini(&s);
 }
 
+/* What a stream had in an engine that died comes back under it, and is computed
+ * from there on; when it leaves meanwhile, it is warm. */
+static void test_held(void **state)
+{
+    (void)state;
+    struct sched s;
+    open_sched(&s, 2);
+    struct sched_stream x = {.prompt = tokens, .n_prompt = 50, .reuse = true};
+    struct sched_stream y = {.prompt = tokens + 1, .n_prompt = 30};
+    assert_int_equal(sched_add(&s, &x, 1), 0);
+    assert_int_equal(sched_add(&s, &y, 1), 0);
+    assert_non_null(sched_next(&s, 1));
+    for (int leaves = 0; leaves < 2; leaves++) {
+        sched_lost(&s);
+        uint32_t seq = x.seq->id;
+        sched_restore_hold(&s, seq);
+        sched_restore_held(&s, seq);
+        const struct sched_plan *p = sched_next(&s, 2); /* y goes on at once */
+        assert_int_equal(p->n_ops, 1);
+        assert_int_equal(p->ops[0].seq, y.seq->id);
+        assert_int_equal(p->n_rows, 1);
+        assert_int_equal(p->rows[0].seq, y.seq->id);
+        sched_done(&s, 1000, 3);
+        assert_int_equal(sched_push(&s, &y, 7), 0);
+        if (leaves) {
+            sched_remove(&s, &x, 4);
+            assert_int_equal(sched_warm(&s), 0); /* nobody's yet */
+        }
+        sched_restore_end(&s, seq, tokens, 40, true, 5);
+        const struct sched_row *r = NULL;
+        for (int i = 0; !leaves && r == NULL && i < 3; i++) {
+            p = sched_next(&s, 6); /* the first may be y's, to be measured */
+            assert_int_equal(p->n_ops, 0);
+            for (size_t k = 0; k < p->n_rows; k++) {
+                r = p->rows[k].seq == seq ? &p->rows[k] : r;
+            }
+            if (r == NULL) {
+                sched_done(&s, 1000, 7);
+                assert_int_equal(sched_push(&s, &y, 7), 0);
+            }
+        }
+        if (!leaves) {
+            assert_non_null(r);
+            assert_int_equal(r->position, 40);
+            assert_int_equal(r->n, 10);
+        }
+    }
+    assert_int_equal(sched_warm(&s), 1);
+    assert_int_equal(sched_shared(&s, tokens, 50), 40);
+    /* the engine refused it: computed from nothing */
+    sched_lost(&s);
+    sched_restore_hold(&s, y.seq->id);
+    sched_restore_held(&s, y.seq->id);
+    sched_restore_end(&s, y.seq->id, NULL, 0, false, 8);
+    const struct sched_plan *p = sched_next(&s, 9);
+    assert_int_equal(p->ops[0].kind, SCHED_OP_OPEN);
+    assert_int_equal(p->rows[0].position, 0);
+    sched_remove(&s, &y, 10);
+    sched_lost(&s);
+    sched_fini(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_found),
         cmocka_unit_test(test_failed),
         cmocka_unit_test(test_loss),
+        cmocka_unit_test(test_held),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
