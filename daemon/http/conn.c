@@ -139,17 +139,27 @@ size_t conn_queued(const struct http_conn *c)
     return n;
 }
 
+/* Write what waits. Most of it goes at once: a write request would cost a turn
+ * of the loop and a system call more. */
 static void fly(struct http_conn *c)
 {
     if (c->in_flight || c->waiting.n == 0) {
         return;
     }
+    uv_stream_t *s = (uv_stream_t *)&c->pipe;
+    uv_buf_t out = uv_buf_init(c->waiting.p, (unsigned)c->waiting.n);
+    int done = uv_try_write(s, &out, 1);
+    if (done == (int)c->waiting.n) {
+        buf_clear(&c->waiting);
+        conn_wait(c);
+        return;
+    }
     struct buf b = c->flying;
     c->flying = c->waiting;
     c->waiting = b;
-    uv_buf_t out = uv_buf_init(c->flying.p, (unsigned)c->flying.n);
-    int rc = uv_write(&c->write, (uv_stream_t *)&c->pipe, &out, 1, on_written);
-    if (rc < 0) {
+    size_t from = done > 0 ? (size_t)done : 0; /* an error comes again */
+    out = uv_buf_init(c->flying.p + from, (unsigned)(c->flying.n - from));
+    if (uv_write(&c->write, s, &out, 1, on_written) < 0) {
         conn_close(c);
         return;
     }
@@ -241,7 +251,7 @@ static void on_written(uv_write_t *w, int status)
     buf_clear(&c->flying);
     if (c->waiting.n > 0) {
         fly(c);
-    } else if (c->state == CONN_BUSY) {
+    } else {
         conn_wait(c);
     }
     if (c->state == CONN_BUSY) {

@@ -30,10 +30,11 @@ struct child {
     struct child_exit exit;
     struct child_conf conf; /* callbacks NULL once dropped */
     struct frame_in in;
+    struct buf frame; /* scratch of child_send */
     char read[READ_BYTES];
 };
 
-struct out { /* one frame on its way */
+struct out { /* the rest of a frame on its way */
     uv_write_t req;
     struct buf b;
 };
@@ -52,6 +53,7 @@ static void on_closed(uv_handle_t *h)
         return;
     }
     frame_in_fini(&c->in);
+    buf_fini(&c->frame);
     c->magic = 0;
     free(c);
 }
@@ -200,6 +202,7 @@ int child_spawn(uv_loop_t *loop, const struct child_conf *conf,
     c->magic = CHILD_MAGIC;
     c->conf = *conf;
     frame_in_init(&c->in, conf->frame_max);
+    buf_init(&c->frame, conf->frame_max + FRAME_HEADER);
     must(uv_pipe_init(loop, &c->pipe, 0) == 0);
     must(uv_timer_init(loop, &c->timer) == 0);
     uv_handle_set_data((uv_handle_t *)&c->pipe, c);
@@ -253,6 +256,27 @@ static void on_written(uv_write_t *w, int status)
     free(o);
 }
 
+/* Nearly always the pipe takes all of it at once; what it does not waits. */
+static void send_frame(struct child *c)
+{
+    uv_stream_t *s = (uv_stream_t *)&c->pipe;
+    uv_buf_t b = uv_buf_init(c->frame.p, (unsigned)c->frame.n);
+    int done = uv_try_write(s, &b, 1);
+    if (done == (int)c->frame.n) {
+        return;
+    }
+    size_t from = done > 0 ? (size_t)done : 0; /* an error comes again */
+    struct out *o = calloc(1, sizeof(*o));
+    must(o != NULL);
+    buf_init(&o->b, c->frame.n);
+    buf_put(&o->b, c->frame.p + from, c->frame.n - from);
+    must(buf_ok(&o->b));
+    b = uv_buf_init(o->b.p, (unsigned)o->b.n);
+    if (uv_write(&o->req, s, &b, 1, on_written) != 0) {
+        on_written(&o->req, 0);
+    }
+}
+
 void child_send(struct child *c, enum frame_type type, uint32_t request,
                 const void *payload, size_t n)
 {
@@ -268,14 +292,14 @@ void child_send(struct child *c, enum frame_type type, uint32_t request,
         child_kill(c, ERR_TIMEOUT);
         return;
     }
-    struct out *o = calloc(1, sizeof(*o));
-    must(o != NULL);
-    buf_init(&o->b, n + FRAME_HEADER);
-    frame_put(&o->b, type, request, payload, n);
-    must(buf_ok(&o->b));
-    uv_buf_t b = uv_buf_init(o->b.p, (unsigned)o->b.n);
-    if (uv_write(&o->req, s, &b, 1, on_written) != 0) {
-        on_written(&o->req, 0);
+    buf_clear(&c->frame);
+    frame_put(&c->frame, type, request, payload, n);
+    must(buf_ok(&c->frame));
+    send_frame(c);
+    if (c->frame.cap > READ_BYTES) { /* a long prompt's; most are small */
+        size_t max = c->frame.max;
+        buf_fini(&c->frame);
+        buf_init(&c->frame, max);
     }
 }
 
