@@ -342,6 +342,11 @@ void cache_find(struct cache *c, const struct cache_key *k,
     free(chain);
 }
 
+void cache_use(struct cache *c, const struct cache_hit *h, int64_t now_ms)
+{
+    touch(c, h, now_ms);
+}
+
 void cache_loaded(struct cache *c, const struct cache_hit *h, uint32_t n,
                   uint32_t bad, uint64_t bytes, int64_t now_ms)
 {

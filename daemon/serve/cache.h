@@ -66,6 +66,8 @@ struct cache_hit {
 };
 void cache_find(struct cache *c, const struct cache_key *k,
                 const int32_t *tokens, uint32_t n, struct cache_hit *ret);
+/* They are about to be read: others go before them. */
+void cache_use(struct cache *c, const struct cache_hit *h, int64_t now_ms);
 /* The file's path; false: it is gone. */
 CHECKED bool cache_path(const struct cache *c, uint64_t id,
                         char out[CACHE_PATH_MAX]);

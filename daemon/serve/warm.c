@@ -310,12 +310,17 @@ void warm_next(struct warm *w)
         return;
     }
     struct warm_wait *x = container_of(w->waits.next, struct warm_wait, link);
-    if (!worth(w, x, &w->hit)) { /* evicted meanwhile: a load of nothing */
-        w->hit = (struct cache_hit){0};
+    if (worth(w, x, &w->hit)) {
+        cache_use(w->conf.cache, &w->hit, server_unix_ms());
     }
     int seq = sched_restore_begin(w->conf.sched);
     if (seq < 0) {
         return; /* all places are owned: at the end of a step again */
+    }
+    /* Looked for again: who lost the place was saved, and files went for it.
+     * None left, or evicted long before: a load of nothing. */
+    if (!worth(w, x, &w->hit)) {
+        w->hit = (struct cache_hit){0};
     }
     const struct sched_plan *p = &w->conf.sched->plan;
     for (size_t i = 0; i < p->n_ops; i++) { /* of the place that was taken */

@@ -246,6 +246,18 @@ def test_places_lost_to_others_are_saved(world):
         assert again == text and cached >= (n - 1) // 64 * 64
 
 
+def test_a_place_for_a_load_does_not_cost_its_files(world):
+    """One sequence in memory, the disk full: its state is saved where the oldest file was, but not that which is wanted."""
+    d = world(sessions=1, disk_mib=1)
+    texts = [ask(d, prompt(120, f"Number {i}: "), ignore_eos=True)[:2] for i in range(18)]
+    until(d, "states_saves_total", 17)  # the last one is in memory alone
+    kept = int(metric(d, "states_files"))
+    assert kept < 17
+    text, n = texts[17 - kept]
+    assert ask(d, prompt(120, f"Number {17 - kept}: "), ignore_eos=True) == (text, n, (n - 1) // 64 * 64)
+    assert metric(d, "states_damaged_total") == 0
+
+
 def test_a_deleted_model_takes_its_states_along(world):
     d = world()
     ask(d, prompt(120))
