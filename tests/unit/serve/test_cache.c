@@ -262,6 +262,65 @@ static void test_writes(void **state)
     cache_free(c);
 }
 
+/* Chats that grow turn by turn, two minutes of think time each, for six hours:
+ * deltas, timelines saved anew, new chats, a night, a restart. In any stretch of time
+ * at most half the budget and what came in meanwhile is written; in no hour,
+ * across the restart too, more than the budget. */
+static void test_chats(void **state)
+{
+    (void)state;
+    enum { CHATS = 8, HOUR = 30, TURNS = 6 * HOUR, TURN_MS = 120000 };
+    const double half = 30000;
+    static int32_t said[CHATS][countof(tokens)];
+    uint32_t n[CHATS] = {0};
+    uint64_t wrote[TURNS] = {0};
+    struct cache *c = open_cache(MIB(100), 2 * (uint64_t)half, START);
+    struct cache_stats st;
+    double all = 0;
+    double least = 0; /* written until then, less what came in */
+    uint32_t seed = 1;
+    int64_t day = 0; /* when it began, after START */
+    for (int turn = 0; turn < TURNS; turn++) {
+        day += turn == TURNS / 4 ? 12 * CACHE_WINDOW_MS : 0;
+        for (int32_t k = 0; k < CHATS; k++) {
+            int64_t at = day + (int64_t)turn * TURN_MS + k * (TURN_MS / CHATS);
+            seed = seed * 1664525u + 1013904223u;
+            uint32_t more = 40 + (seed >> 24);
+            n[k] = n[k] + more > countof(tokens) ? 0 : n[k]; /* another chat */
+            for (uint32_t i = 0; i < more; i++) {
+                said[k][n[k] + i] = (int32_t)(seed >> 8) + k;
+            }
+            n[k] += more;
+            cache_get_stats(c, &st);
+            uint64_t before = st.saved_bytes;
+            (void)keep(c, said[k], n[k], START + at);
+            cache_get_stats(c, &st);
+            wrote[turn] += st.saved_bytes - before;
+            double came = half * (double)at / CACHE_WINDOW_MS;
+            least = all - came < least ? all - came : least;
+            all += (double)(st.saved_bytes - before);
+            assert_true(turn > TURNS / 2 || all - came - least <= half);
+        }
+        if (turn == TURNS / 2) {
+            assert_true(st.refused_budget > 0 && st.saved_files > 10);
+            cache_free(c);
+            c = open_cache(MIB(100), 2 * (uint64_t)half,
+                           START + day + (int64_t)(turn + 1) * TURN_MS);
+        }
+    }
+    for (int turn = TURNS / 4; turn + HOUR <= TURNS; turn++) { /* no night */
+        uint64_t hour = 0;
+        for (int i = 0; i < HOUR; i++) {
+            hour += wrote[turn + i];
+        }
+        assert_true((double)hour <= 2 * half);
+    }
+    assert_true(st.refused_budget > 0);
+    assert_true(all > 4 * half); /* it is used, too */
+    cache_forget(c, fingerprint);
+    cache_free(c);
+}
+
 static void test_start(void **state)
 {
     (void)state;
@@ -299,7 +358,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_deltas), cmocka_unit_test(test_compaction),
         cmocka_unit_test(test_bytes),  cmocka_unit_test(test_writes),
-        cmocka_unit_test(test_start),
+        cmocka_unit_test(test_chats),  cmocka_unit_test(test_start),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
