@@ -1,12 +1,14 @@
 /* streams.c - N completion streams at once, counted as cheaply as can be: on a
  * machine of two cores a client's own work is time that the engine lacks.
  *
- *   bench_streams SOCKET MODEL STREAMS TOKENS SALT
+ *   bench_streams SOCKET MODEL STREAMS TOKENS SALT [PROMPT]
  *
  * Prints {"tok_s": events a second from the moment when every stream has its
- * first until one of them ends, "ttft_ms": the longest time to a first one}.
- * Events are counted, not parsed. Exit 1 when a stream ends early or stands
- * still for a minute.
+ * first until one of them ends (0: there was no such time), "ttft_ms": the
+ * longest time to a first one, "wall_ms": until the last ended}. Events are
+ * counted, not parsed. With PROMPT all have that one, and nothing warm is used;
+ * else each has one of its own. Exit 1 when a stream ends early or stands still
+ * for a minute.
  */
 #include <errno.h>
 #include <poll.h>
@@ -64,17 +66,21 @@ static int dial(const char *path)
     return fd;
 }
 
-/* model and salt come from bench_http.py: names without quotes. */
+/* model, salt and text (NULL: our own) come from bench_http.py and overhead.py:
+ * no quotes in them. */
 static void ask(int fd, const char *model, int stream, int tokens,
-                const char *salt)
+                const char *salt, const char *text)
 {
     char body[1024];
     char head[256];
+    char own[256];
+    (void)snprintf(own, sizeof(own), "%s %d %s", salt, stream, prompt);
     int n = snprintf(body, sizeof(body),
-                     "{\"model\":\"%s\",\"prompt\":\"%s %d %s\","
-                     "\"max_tokens\":%d,\"ignore_eos\":true,"
-                     "\"temperature\":0,\"stream\":true}",
-                     model, salt, stream, prompt, tokens);
+                     "{\"model\":\"%s\",\"prompt\":\"%s\",\"max_tokens\":%d,"
+                     "\"ignore_eos\":true,\"temperature\":0,\"stream\":true,"
+                     "\"cache_prompt\":%s}",
+                     model, text != NULL ? text : own, tokens,
+                     text != NULL ? "false" : "true");
     int h = snprintf(head, sizeof(head),
                      "POST /v1/completions HTTP/1.1\r\nHost: aned\r\n"
                      "Content-Type: application/json\r\n"
@@ -122,8 +128,8 @@ static unsigned take(struct stream *s)
 
 int main(int argc, char **argv)
 {
-    if (argc != 6) {
-        fail("usage: bench_streams SOCKET MODEL STREAMS TOKENS SALT");
+    if (argc != 6 && argc != 7) {
+        fail("usage: bench_streams SOCKET MODEL STREAMS TOKENS SALT [PROMPT]");
     }
     int n = atoi(argv[3]);
     int live = n;
@@ -141,7 +147,8 @@ int main(int argc, char **argv)
     double all = start;
     double last = start;
     for (int i = 0; i < n; i++) {
-        ask(streams[i].fd, argv[2], i, atoi(argv[4]), argv[5]);
+        ask(streams[i].fd, argv[2], i, atoi(argv[4]), argv[5],
+            argc == 7 ? argv[6] : NULL);
     }
     while (live > 0) {
         if (poll(p, (nfds_t)n, STALL_MS) <= 0) {
@@ -169,7 +176,8 @@ int main(int argc, char **argv)
             }
         }
     }
-    (void)printf("{\"tok_s\": %.3f, \"ttft_ms\": %.3f}\n",
-                 (double)counted / (last - all), (all - start) * 1e3);
+    (void)printf("{\"tok_s\": %.3f, \"ttft_ms\": %.3f, \"wall_ms\": %.3f}\n",
+                 last > all ? (double)counted / (last - all) : 0.0,
+                 (all - start) * 1e3, (now() - start) * 1e3);
     return 0;
 }

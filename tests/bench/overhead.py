@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""What the daemon adds to the engine: to a token, and to the first one.
+
+    ./dev bench overhead [--models demo,gemma] [--streams 1,16] [--rounds 7] [--json]
+
+Drafts are off; the client (streams.c) counts events and parses nothing; the answers are streamed. Medians over the rounds:
+
+per token     `serve us`: CPU time of the serve process, all its threads, over a token of `--tokens` a stream, requests and all
+              (/proc/PID/task/*/schedstat: nanoseconds). goal: 50
+              `added us`: what a token waits for the daemon: wall time of all streams less the engine's own (the sum of its
+              steps, aned_step_seconds), over the tokens. The client's time is in it, and waking three processes on
+              the same cores
+first token   a prompt of 16 tokens, one token asked for, nothing warm. `http ms`: from sending the requests to the event of
+              the last stream that gets one (the others' ends are in it); `engine ms`: the engine's steps of that;
+              `added ms`: the difference, round by round. goal: 1
+              `serve us`: CPU time of the serve process for a request
+"""
+import argparse
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+
+from bench import BIN, Daemon, counters, machine, source
+
+PROMPT_TOKENS = 16
+CONTEXT = 1024
+
+
+def cpu_us(pid):
+    """CPU time of all threads of a process."""
+    ns = 0
+    for t in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        ns += int((t / "schedstat").read_text().split()[0])
+    return ns / 1000
+
+
+def prompt_of(d, n):
+    """A text of exactly n tokens for the model, its begin mark included."""
+    words = "the daemon keeps every small conversation warm and answers at once when a stream comes back a i o".split()
+    text = ""
+    with d.http() as c:
+        while True:
+            for w in words:
+                r = c.post("/v1/completions", json={"model": "m", "prompt": f"{text} {w}".strip(), "max_tokens": 1})
+                assert r.status_code == 200, r.text
+                have = r.json()["usage"]["prompt_tokens"]
+                if have <= n:
+                    text = f"{text} {w}".strip()
+                if have == n:
+                    return text
+            assert have < n + 2, f"no text of {n} tokens found"
+
+
+def streams(d, count, tokens, salt, prompt=None):
+    """What bench_streams measured, and what serve and the engine spent meanwhile."""
+    before, cpu = counters(d), cpu_us(d.proc.pid)
+    argv = [str(BIN / "tests/bench/bench_streams"), str(d.sock), "m", str(count), str(tokens), str(salt)]
+    r = subprocess.run(argv + ([prompt] if prompt else []), stdout=subprocess.PIPE, text=True)
+    if r.returncode != 0:
+        sys.exit("bench_streams failed")
+    cpu = cpu_us(d.proc.pid) - cpu
+    after = counters(d)
+    out = json.loads(r.stdout)
+    out["serve_us"] = cpu
+    for k in ("step_seconds_sum", "steps_total", "output_tokens_total"):
+        out[k] = after[f"aned_{k}"] - before[f"aned_{k}"]
+    assert out["output_tokens_total"] == count * tokens, out
+    return out
+
+
+def per_token(d, count, tokens, round_):
+    r = streams(d, count, tokens, f"{round_}")
+    n = count * tokens
+    return {"serve_us": r["serve_us"] / n, "added_us": (1e3 * r["wall_ms"] - 1e6 * r["step_seconds_sum"]) / n,
+            "tok_s": 1e3 * n / r["wall_ms"], "step_ms": 1e3 * r["step_seconds_sum"] / r["steps_total"]}
+
+
+def first_token(d, count, prompt, round_):
+    r = streams(d, count, 1, f"{round_}", prompt)
+    engine = 1e3 * r["step_seconds_sum"]
+    return {"http_ms": r["ttft_ms"], "engine_ms": engine, "added_ms": r["ttft_ms"] - engine, "serve_us": r["serve_us"] / count}
+
+
+def measure(model, args):
+    d = Daemon(str(BIN / "daemon" / "aned"))
+    d.stop()
+    (d.home / "aned.conf").write_text("[speculation]\nmax_draft = 0\n[cache]\ndisk_mib = 0\n")
+    d.start()
+    out = []
+    try:
+        job = d.convert(source(model), "m", context=CONTEXT)
+        assert job["state"] == "done", job
+        prompt = prompt_of(d, PROMPT_TOKENS)
+        for count in (int(x) for x in args.streams.split(",")):
+            first_token(d, count, prompt, 99)  # once to get warm: the scheduler learns what a step costs
+            token, first = [], []
+            tokens = args.tokens if model == "demo" else args.tokens // 4
+            for i in range(args.rounds):
+                token.append(per_token(d, count, tokens, i))
+                for k in range(5):
+                    time.sleep(0.02)
+                    first.append(first_token(d, count, prompt, i))
+            row = {"model": model, "streams": count, "tokens": tokens}
+            row["token"] = {k: statistics.median(x[k] for x in token) for k in token[0]}
+            row["first"] = {k: statistics.median(x[k] for x in first) for k in first[0]}
+            row["first"]["n"] = len(first)
+            out.append(row)
+    finally:
+        d.close()
+    return out
+
+
+def main():
+    a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    a.add_argument("--models", default="demo,gemma")
+    a.add_argument("--streams", default="1,16")
+    a.add_argument("--rounds", type=int, default=7)
+    a.add_argument("--tokens", type=int, default=512, help="of a stream of the demo model; a quarter of it for others")
+    a.add_argument("--json", action="store_true")
+    args = a.parse_args()
+    out = {"machine": machine(), "rounds": args.rounds,
+           "rows": [row for m in args.models.split(",") for row in measure(m, args)]}
+    if args.json:
+        print(json.dumps(out, indent=2))
+        return
+    print(f"{out['machine']}; {args.rounds} rounds, drafts off")
+    print(f"\n{'per token':12}{'streams':>8}{'tokens':>8}{'tok/s':>9}{'step ms':>9}{'serve us':>10}{'added us':>10}")
+    for r in out["rows"]:
+        t = r["token"]
+        print(f"{r['model']:12}{r['streams']:8}{r['tokens']:8}{t['tok_s']:9.0f}{t['step_ms']:9.2f}{t['serve_us']:10.1f}"
+              f"{t['added_us']:10.1f}")
+    print(f"\n{'first token':12}{'streams':>8}{'samples':>8}{'http ms':>9}{'engine ms':>11}{'added ms':>10}{'serve us':>10}")
+    for r in out["rows"]:
+        f = r["first"]
+        print(f"{r['model']:12}{r['streams']:8}{f['n']:8}{f['http_ms']:9.2f}{f['engine_ms']:11.2f}{f['added_ms']:10.2f}"
+              f"{f['serve_us']:10.0f}")
+
+
+if __name__ == "__main__":
+    main()
