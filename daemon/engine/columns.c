@@ -229,7 +229,7 @@ static int give(struct eval *v, const float *hidden, uint32_t t, uint32_t first,
         spent(&at, &times->us_head);
         if (rc == 0 && v->fn != NULL) {
             rc = v->fn(v->ctx, row, k, logits, e);
-            at = now_us();
+            spent(&at, &times->us_sample);
         }
         if (rc < 0) {
             return rc;

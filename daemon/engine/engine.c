@@ -9,8 +9,11 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/crew.h"
 #include "base/num.h"
 #include "engine/impl.h"
+
+#define DRAW_MIN 65536 /* logits: some 15 us of work for the plainest draw */
 
 /* --- open, close --- */
 
@@ -86,7 +89,11 @@ static int make_scratch(struct engine *g, struct err *e)
     if (g->evals == NULL || g->steps == NULL) {
         return err_set(e, ERR_NOMEM, "engine");
     }
-    int rc = sampler_new(g->b->vocab, &g->sampler, e);
+    g->samplers = calloc(g->threads, sizeof(*g->samplers));
+    int rc = g->samplers != NULL ? 0 : err_set(e, ERR_NOMEM, "engine");
+    for (unsigned i = 0; rc == 0 && i < g->threads; i++) {
+        rc = sampler_new(g->b->vocab, &g->samplers[i], e);
+    }
     if (rc == 0) {
         rc = rows_init(g, e);
     }
@@ -102,7 +109,10 @@ int engine_open_with(const struct backend *be, const char *bundle_dir,
     if (g == NULL) {
         return err_set(e, ERR_NOMEM, "engine");
     }
+    crew_ref();
     g->be = be;
+    g->threads = crew_threads(conf->threads);
+    g->draw_min = DRAW_MIN;
     rc = bundle_open(bundle_dir, &g->b, e);
     if (rc < 0) {
         goto out;
@@ -152,7 +162,11 @@ void engine_close(struct engine *g)
     columns_fini(&g->columns);
     rows_fini(&g->rows);
     inputs_fini(&g->in);
-    sampler_free(g->sampler);
+    for (unsigned i = 0; g->samplers != NULL && i < g->threads; i++) {
+        sampler_free(g->samplers[i]);
+    }
+    free(g->samplers);
+    crew_unref();
     file_unmap(&g->embed);
     bundle_close(g->b);
     free(g->shards);

@@ -147,8 +147,9 @@ struct eval {
     struct err *e; /* of rc */
     /* kept by the evaluation; zero at first */
     int rc;
-    uint32_t done; /* rows run */
-    bool alone;    /* goes into a batch of its own */
+    uint32_t done;   /* rows run */
+    bool alone;      /* goes into a batch of its own */
+    unsigned worker; /* that calls fn; evals have theirs called side by side */
 };
 
 /* Room for so many rows of g->logits. */
@@ -213,8 +214,8 @@ void rows_run(struct engine *g, struct eval *v, size_t n, uint32_t chunk,
 /* One sequence's part of a step. */
 struct step {
     struct engine_row *r;
+    const struct eval *v;
     uint32_t drafts; /* that the context has room for */
-    struct engine_times *times;
 };
 
 struct engine {
@@ -230,7 +231,9 @@ struct engine {
     size_t logits_cap;  /* floats */
     struct eval *evals; /* ENGINE_SEQS_MAX: of a step */
     struct step *steps; /* the same */
-    struct sampler *sampler;
+    unsigned threads;
+    struct sampler **samplers; /* a thread: scratch */
+    size_t draw_min;           /* logits that pay for a thread more */
     uint64_t weight_bytes, state_bytes;
 };
 

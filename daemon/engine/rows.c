@@ -11,6 +11,7 @@
  */
 #include <string.h>
 
+#include "base/crew.h"
 #include "base/num.h"
 #include "engine/impl.h"
 
@@ -302,25 +303,42 @@ static int run_heads(struct engine *g, const float *x, uint32_t n, float *out,
     return 0;
 }
 
-/* Logits of wanted rows [first, first + n) of the batch to whom they belong.
- * An eval that failed takes no more. */
+/* Logits of wanted rows [first, first + n) of the batch. */
+struct logits {
+    const struct engine *g;
+    const float *p;
+    uint32_t first, n;
+};
+
+/* To whom they belong; items are parts. An eval that failed takes no more. */
+static void hand_parts(void *ctx, size_t begin, size_t end, unsigned worker)
+{
+    const struct logits *l = ctx;
+    const struct rows *b = &l->g->rows;
+    uint32_t at = 0; /* wanted row that a part begins with */
+    for (uint32_t p = 0; p < end; at += b->parts[p++].wanted) {
+        const struct part *part = &b->parts[p];
+        struct eval *v = part->v;
+        uint32_t from = (uint32_t)num_max(l->first, at);
+        uint32_t to = (uint32_t)num_min(l->first + l->n, at + part->wanted);
+        if (p >= begin && from < to && v->rc == 0 && v->fn != NULL) {
+            uint32_t row = v->done + part->n - part->wanted + (from - at);
+            v->worker = worker;
+            v->rc = v->fn(v->ctx, row, to - from,
+                          l->p + (size_t)(from - l->first) * l->g->b->vocab,
+                          v->e);
+        }
+    }
+}
+
+/* Evals know nothing of each other, so their tokens are drawn side by side
+ * where that is work enough. */
 static void hand_out(struct engine *g, const float *logits, uint32_t first,
                      uint32_t n)
 {
-    struct rows *b = &g->rows;
-    uint32_t at = 0; /* wanted row that a part begins with */
-    for (uint32_t p = 0; p < b->n_parts; p++) {
-        const struct part *part = &b->parts[p];
-        struct eval *v = part->v;
-        uint32_t from = (uint32_t)num_max(first, at);
-        uint32_t to = (uint32_t)num_min(first + n, at + part->wanted);
-        if (from < to && v->rc == 0 && v->fn != NULL) {
-            uint32_t row = v->done + part->n - part->wanted + (from - at);
-            v->rc = v->fn(v->ctx, row, to - from,
-                          logits + (size_t)(from - first) * g->b->vocab, v->e);
-        }
-        at += part->wanted;
-    }
+    struct logits l = {.g = g, .p = logits, .first = first, .n = n};
+    bool some = (size_t)n * g->b->vocab >= g->draw_min;
+    crew_run(some ? g->threads : 1, g->rows.n_parts, 1, hand_parts, &l);
 }
 
 static void fail_wanted(const struct rows *b, uint32_t first, int rc,
@@ -360,7 +378,7 @@ static void run_wanted(struct engine *g, float *hidden,
             return;
         }
         hand_out(g, to, i, k);
-        at = now_us(); /* the fn's time is the fn's */
+        spent(&at, &times->us_sample);
     }
 }
 

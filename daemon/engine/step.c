@@ -18,7 +18,6 @@ static int on_logits(void *ctx, uint32_t first, uint32_t n, const float *logits,
     const struct msg_row *row = st->r->row;
     struct msg_row_done *done = st->r->done;
     const struct engine_seq *s = st->r->seq;
-    uint64_t at = now_us();
     int rc = 0;
     for (uint32_t i = 0; rc == 0 && i < n; i++) {
         uint32_t j = first + i - (row->n_tokens - 1); /* drafts before it */
@@ -26,15 +25,15 @@ static int on_logits(void *ctx, uint32_t first, uint32_t n, const float *logits,
             break; /* one of them was not drawn */
         }
         struct msg_token *t = &done->tokens[j];
-        rc = sampler_draw(s->g->sampler, logits + (size_t)i * s->g->b->vocab,
-                          &row->sampling, s->tokens, s->n + row->n_tokens + j,
+        rc = sampler_draw(s->g->samplers[st->v->worker],
+                          logits + (size_t)i * s->g->b->vocab, &row->sampling,
+                          s->tokens, s->n + row->n_tokens + j,
                           row->out_index + j, t, e);
         if (rc == 0) {
             done->n_tokens = j + 1;
             done->n_accepted += j < st->drafts && t->id == row->drafts[j];
         }
     }
-    spent(&at, &st->times->us_sample);
     return rc;
 }
 
@@ -62,6 +61,7 @@ static int begin(struct step *st, struct eval *v)
     uint32_t at = s->n + row->n_tokens;
     uint32_t room = s->g->b->context - at;
     st->drafts = row->sample ? (uint32_t)num_min(row->n_drafts, room) : 0;
+    st->v = v;
     memcpy(s->tokens + s->n, row->tokens, row->n_tokens * sizeof(*s->tokens));
     for (uint32_t i = 0; i < st->drafts; i++) {
         if (row->drafts[i] < 0 || (uint32_t)row->drafts[i] >= s->g->b->vocab) {
@@ -100,7 +100,7 @@ static void run_some(struct engine *g, struct engine_row *rows, size_t n,
     size_t k = 0; /* rows that run: evals and steps [0, k) */
     for (size_t i = 0; i < n; i++) {
         struct step *st = &g->steps[k];
-        *st = (struct step){.r = &rows[i], .times = times};
+        *st = (struct step){.r = &rows[i]};
         rows[i].rc = begin(st, &g->evals[k]);
         k += rows[i].rc == 0;
     }

@@ -156,10 +156,12 @@ def enough(got, works, rounds):
 
 
 def measure(sides, ours, works, rounds, seconds, end):
-    """{side name: {workload: [a sample for each round]}}; stops at `end` or with enough samples that count."""
+    """{side name: {workload: [a sample for each round]}}, rounds, multipliers; stops at `end` or with enough samples
+    that count. The multipliers' rate is the best of the rounds: with both threads on one core it is half."""
     got = {s.name: collections.defaultdict(list) for s in sides}
-    n = 0
+    n, mul = 0, {"g_products_s": 0}
     while n < rounds or (n < 3 * rounds and not enough(got, works, rounds)):
+        mul = max(mul, ours.ask("multiply", 60), key=lambda m: m["g_products_s"])
         for w in works:
             place = ours.ask("place", 60)
             for side in sides if n % 2 == 0 else reversed(sides):
@@ -170,7 +172,7 @@ def measure(sides, ours, works, rounds, seconds, end):
         if time.monotonic() > end:
             break
     print("\r", end="", file=sys.stderr)
-    return got, n
+    return got, n, mul
 
 
 def drop_from_cache(folder):
@@ -401,8 +403,8 @@ def main():
     try:
         ours = sides[0]
         works = [w for w in args.works if w[1] + 64 <= ours.hello["context"]]
-        place, mul = ours.ask("place", 60), ours.ask("multiply", 60)
-        got, rounds = measure(sides, ours, works, args.rounds, args.seconds, time.monotonic() + args.limit)
+        place = ours.ask("place", 60)
+        got, rounds, mul = measure(sides, ours, works, args.rounds, args.seconds, time.monotonic() + args.limit)
     finally:
         for s in sides:
             s.close()
