@@ -3,7 +3,7 @@
  * Included by a kernel_NAME.c that defines
  *   VB                        bytes in a vector of weights; a vector of
  *                             columns is VB / 2 int16
- *   FEW_TALL, FEW_COLS        columns in a tile of 4 rows, of 2 rows
+ *   FEW_TALL, FEW_COLS        columns in a tile of 4 rows, in any tile
  *   vi                        int32 sums, or int16 elements
  *   vi_zero, vi_load          of int16
  *   vi_dot(acc, w, x)         acc + products, neighbours added
@@ -19,20 +19,19 @@
  *
  * int_few keeps a tile of sums in registers and reads the weights where they
  * lie: for a handful of columns the memory bus is the limit. Tiles are 4 rows
- * high while that leaves registers for the columns, then 2, which takes the
- * weights apart once for up to FEW_COLS columns. Four accumulators are summed
- * across at once.
+ * high for up to FEW_TALL columns, which needs the fewest loads for a product;
+ * where more columns would want more registers they are 2 rows high, or (with
+ * FEW_TALL == FEW_COLS) several tiles, the weights taken apart once for each.
+ * Four accumulators are summed across at once.
  */
 #pragma once
 
 #include "engine/cpu/linear_impl.h"
 
-#define AHEAD_BYTES 6144 /* asked for before they are used */
-#define AHEAD_SHORT 8192 /* in a group of short rows */
-#ifndef FEW_BYTES
-#define FEW_BYTES 12288 /* of columns that stay in the first cache */
-#endif
-#define AHEAD_ROWS 8
+#define AHEAD_BYTES 6144  /* asked for before they are used */
+#define AHEAD_SHORT 8192  /* in a group of short rows */
+#define AHEAD_ROWS  8     /* where rows pass by block by block */
+#define FEW_BYTES   18432 /* of columns that stay in the first cache */
 
 /* Bytes of n elements; n is even for int4. */
 INLINE size_t int_bytes(bool i4, size_t n)
