@@ -82,7 +82,7 @@ static void int8_rows(const struct linear_job *j, size_t begin, size_t end,
             }
             acc[c] /= s; /* linear_finish scales */
         }
-        linear_finish(j, o, 1, acc, 1);
+        linear_finish(j, o, 1, 0, j->n, acc, 1);
     }
 }
 

@@ -80,7 +80,7 @@ static void int_rows(const struct linear_job *j, size_t begin, size_t end,
                 acc[c] += (float)sum;
             }
         }
-        linear_finish(j, o, 1, acc, 1);
+        linear_finish(j, o, 1, 0, j->n, acc, 1);
     }
 }
 

@@ -96,14 +96,15 @@ INLINE bool linear_rounding(uint32_t peak, struct linear_round *ret)
     return true;
 }
 
-/* Rows o .. o + n - 1 of the weight from the columns' sums, acc[c * ld + i].
- * Nothing overlaps, and the compiler must know it to use vectors. */
+/* Rows o .. o + n - 1 of the weight from the columns' sums, acc[c * ld + i],
+ * for the rows [r, end) of activations. Nothing overlaps, and the compiler must
+ * know it to use vectors. */
 INLINE void linear_finish(const struct linear_job *j, size_t o, size_t n,
-                          const float *acc, size_t ld)
+                          size_t r, size_t end, const float *acc, size_t ld)
 {
     const float *restrict scale = j->scale + o;
     const float *restrict bias = j->bias != NULL ? j->bias + o : NULL;
-    for (size_t r = 0; r < j->n; r++) {
+    for (; r < end; r++) {
         const float *restrict a = acc + r * ld;
         const float *restrict b = acc + j->lo[r] * ld;
         float *restrict y = j->y + r * j->ldy + o;

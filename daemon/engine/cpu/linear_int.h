@@ -250,12 +250,12 @@ INLINE void few_groups(const struct linear_job *j, bool i4, int R, size_t o,
         }
     }
     if (R == 4) {
-        linear_finish(j, o, groups * rows, acc, few_lda(R));
+        linear_finish(j, o, groups * rows, 0, j->n, acc, few_lda(R));
         return;
     }
     for (size_t g = 0; g < groups; g++) {
-        linear_finish(j, o + g * rows, rows, acc + g * rows * j->cols,
-                      few_lda(R));
+        linear_finish(j, o + g * rows, rows, 0, j->n,
+                      acc + g * rows * j->cols, few_lda(R));
     }
 }
 
@@ -430,27 +430,42 @@ INLINE void many_ask(struct many_ahead *a, size_t lines)
     }
 }
 
-/* All columns of a block of n elements from k on. */
-INLINE void many_columns(const struct linear_job *j, size_t k, size_t n,
-                         const int16_t *tile, struct many_ahead *ahead,
-                         float *acc)
+/* A block of n elements from k on of MANY_ROWS rows from o on. */
+struct many_block {
+    const struct linear_job *j;
+    size_t o, k, n;
+    const int16_t *tile;
+    float *acc;
+};
+
+/* Columns c .. c + C - 1. After the last block their results are finished while
+ * the sums are at hand, and their way to memory passes beside the next
+ * products; a wide row's second column stands elsewhere and is waited for. */
+INLINE void many_some(const struct many_block *b, int C, size_t c)
 {
-    size_t pairs = (n + VB - 1) / VB * (VB / 2);
-    size_t ask = MANY_ROWS * ahead->lines * MANY_COLS / j->cols + 1;
-    const int16_t *q = j->q + k;
+    const struct linear_job *j = b->j;
+    size_t pairs = (b->n + VB - 1) / VB * (VB / 2);
+    many_tile(C, b->tile, pairs, j->q + c * j->ldq + b->k, j->ldq,
+              b->acc + c * MANY_ROWS, b->k == 0);
+    if (b->k + b->n == j->k && j->cols == j->n) {
+        linear_finish(j, b->o, MANY_ROWS, c, c + (size_t)C, b->acc, MANY_ROWS);
+    }
+}
+
+INLINE void many_columns(const struct many_block *b, struct many_ahead *ahead)
+{
+    const size_t cols = b->j->cols;
+    size_t ask = MANY_ROWS * ahead->lines * MANY_COLS / cols + 1;
     size_t c = 0;
-    for (; c + MANY_COLS <= j->cols; c += MANY_COLS) {
+    for (; c + MANY_COLS <= cols; c += MANY_COLS) {
         many_ask(ahead, ask);
-        many_tile(MANY_COLS, tile, pairs, q + c * j->ldq, j->ldq,
-                  acc + c * MANY_ROWS, k == 0);
+        many_some(b, MANY_COLS, c);
     }
-    for (; c + 3 <= j->cols; c += 3) {
-        many_tile(3, tile, pairs, q + c * j->ldq, j->ldq, acc + c * MANY_ROWS,
-                  k == 0);
+    for (; c + 3 <= cols; c += 3) {
+        many_some(b, 3, c);
     }
-    for (; c < j->cols; c++) {
-        many_tile(1, tile, pairs, q + c * j->ldq, j->ldq, acc + c * MANY_ROWS,
-                  k == 0);
+    for (; c < cols; c++) {
+        many_some(b, 1, c);
     }
 }
 
@@ -478,9 +493,12 @@ static void int_many(const struct linear_job *j, size_t begin, size_t end,
                 ahead.w = NULL;
             }
             many_pack(i4, w + int_bytes(i4, k), j->ldw, n, tile);
-            many_columns(j, k, n, tile, &ahead, acc);
+            const struct many_block b = {j, o, k, n, tile, acc};
+            many_columns(&b, &ahead);
         }
-        linear_finish(j, o, MANY_ROWS, acc, MANY_ROWS);
+        if (j->cols > j->n) {
+            linear_finish(j, o, MANY_ROWS, 0, j->n, acc, MANY_ROWS);
+        }
     }
     int_few(j, o, end, acc);
 }

@@ -10,6 +10,7 @@
 #include "base/crew.h"
 #include "engine/cpu/ops.h"
 #include "engine/cpu/row_make.h"
+#include "engine/cpu/simd.h"
 #include "engine/cpu/vmath.h"
 
 #define PARALLEL_MIN 32768 /* elements that pay for waking a thread */
@@ -75,6 +76,32 @@ static void norm_rows(void *ctx, size_t begin, size_t end, unsigned worker)
 
 /* --- rope --- */
 
+/* One head; to may be from. */
+static void rope_head(float *to, const float *from, const float *c,
+                      const float *s, const struct row_rope *f)
+{
+    const float *x = from;
+    const float *y = from + f->half;
+    size_t i = 0;
+    for (; i + V8_LANES <= f->half; i += V8_LANES) {
+        v8 a = v8_load(x + i);
+        v8 b = v8_load(y + i);
+        v8 cos = v8_load(c + i);
+        v8 sin = v8_load(s + i);
+        v8_store(to + i, v8_sub(v8_mul(a, cos), v8_mul(b, sin)));
+        v8_store(to + f->half + i, v8_add(v8_mul(b, cos), v8_mul(a, sin)));
+    }
+    for (; i < f->half; i++) {
+        float a = x[i];
+        float b = y[i];
+        to[i] = a * c[i] - b * s[i];
+        to[f->half + i] = b * c[i] + a * s[i];
+    }
+    for (i = 2 * f->half; i < f->dim; i++) {
+        to[i] = x[i];
+    }
+}
+
 static void rope_rows(void *ctx, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
@@ -87,15 +114,7 @@ static void rope_rows(void *ctx, size_t begin, size_t end, unsigned worker)
         const float *s = row_of(x->p, x->op->in[2], r);
         float *to = row_of(x->p, x->op->out[0], r);
         for (size_t h = 0; h < n; h += f->dim) {
-            const float *lo = from + h;
-            const float *hi = lo + f->half;
-            for (size_t i = 0; i < f->half; i++) {
-                to[h + i] = lo[i] * c[i] - hi[i] * s[i];
-                to[h + f->half + i] = hi[i] * c[i] + lo[i] * s[i];
-            }
-            for (size_t i = 2 * f->half; i < f->dim; i++) {
-                to[h + i] = lo[i];
-            }
+            rope_head(to + h, from + h, c, s, f);
         }
     }
 }
