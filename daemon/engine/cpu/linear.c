@@ -3,7 +3,9 @@
  * All parts of a call are one list of rows, 32 of a part at a time. Threads
  * take pieces off it, large ones first (most of the list is split as if
  * statically, so each thread streams through a range of its own) and smaller
- * ones towards the end, where they even out what a noisy neighbour took.
+ * ones towards the end, where they even out what a noisy neighbour took. The
+ * next piece is taken before the last unit of one is read, which then asks for
+ * its beginning: a thread's memory requests never stop between pieces.
  */
 #include "engine/cpu/linear.h"
 
@@ -252,32 +254,69 @@ static void job_init(struct linear_job *j, const struct linear_part *p,
     };
 }
 
-static void job_run(const struct piece *p, const struct linear_job *j,
-                    size_t begin, size_t end, void *scratch)
+static size_t job_units(const struct linear_job *j)
 {
+    return (j->rows + UNIT - 1) / UNIT;
+}
+
+/* The weights of a unit of the list; NULL behind the last. */
+static const char *unit_at(const struct piece *p, size_t unit)
+{
+    for (size_t i = 0; i < p->n_jobs; i++) {
+        const struct linear_job *j = &p->job[i];
+        if (unit < job_units(j)) {
+            return j->w + unit * UNIT * j->ldw;
+        }
+        unit -= job_units(j);
+    }
+    return NULL;
+}
+
+static void job_run(const struct piece *p, const struct linear_job *j,
+                    size_t begin, size_t end, const char *then, void *scratch)
+{
+    struct linear_job mine = *j;
+    mine.then = then;
     end = end < j->rows ? end : j->rows;
     if (j->cols >= p->kn->many) {
-        p->kn->int_many(j, begin, end, scratch);
+        p->kn->int_many(&mine, begin, end, scratch);
     } else {
-        p->kn->int_few(j, begin, end, scratch);
+        p->kn->int_few(&mine, begin, end, scratch);
     }
 }
 
-/* Units [begin, end) of the list. */
+/* Units [begin, end) of the list; the thread goes on with `then`. */
 static void units_run(const struct piece *p, size_t begin, size_t end,
-                      void *scratch)
+                      size_t then, void *scratch)
 {
+    size_t first = 0; /* unit of job i */
     for (size_t i = 0; i < p->n_jobs && begin < end; i++) {
         const struct linear_job *j = &p->job[i];
-        size_t units = (j->rows + UNIT - 1) / UNIT;
-        if (begin < units) {
-            size_t stop = end < units ? end : units;
-            job_run(p, j, begin * UNIT, stop * UNIT, scratch);
+        size_t stop = first + job_units(j);
+        if (begin < stop) {
+            stop = stop < end ? stop : end;
+            job_run(p, j, (begin - first) * UNIT, (stop - first) * UNIT,
+                    unit_at(p, stop < end ? stop : then), scratch);
             begin = stop;
         }
-        begin -= begin < units ? begin : units;
-        end -= end < units ? end : units;
+        first += job_units(j);
     }
+}
+
+/* A piece's first unit and their number; 0: nothing is left. */
+static size_t take(struct piece *p, size_t *at)
+{
+    *at = atomic_load(&p->next);
+    size_t n = 0;
+    do {
+        if (*at >= p->units) {
+            *at = p->units;
+            return 0;
+        }
+        n = (p->units - *at) * 7 / (8 * p->threads);
+        n = n > 0 ? n : 1;
+    } while (!atomic_compare_exchange_weak(&p->next, at, *at + n));
+    return n;
 }
 
 static void worker_run(void *ctx, size_t begin, size_t end, unsigned worker)
@@ -286,17 +325,12 @@ static void worker_run(void *ctx, size_t begin, size_t end, unsigned worker)
     (void)end;
     struct piece *p = ctx;
     char *scratch = p->in->scratch + worker * p->in->scratch_size;
-    for (;;) {
-        size_t at = atomic_load(&p->next);
-        size_t take = 0;
-        do {
-            if (at >= p->units) {
-                return;
-            }
-            take = (p->units - at) * 5 / (8 * p->threads);
-            take = take > 0 ? take : 1;
-        } while (!atomic_compare_exchange_weak(&p->next, &at, at + take));
-        units_run(p, at, at + take, scratch);
+    size_t at = 0;
+    for (size_t n = take(p, &at); n > 0;) {
+        size_t last = at + n - 1;
+        units_run(p, at, last, last, scratch);
+        n = take(p, &at);
+        units_run(p, last, last + 1, at, scratch);
     }
 }
 
@@ -339,7 +373,7 @@ void linear_run(const struct linear_part *parts, size_t n_parts,
     }
     p.threads = work < PARALLEL_MIN || threads == 0 ? 1 : threads;
     if (p.threads == 1) {
-        units_run(&p, 0, p.units, in->scratch);
+        units_run(&p, 0, p.units, p.units, in->scratch);
         return;
     }
     crew_run(p.threads, p.threads, 1, worker_run, &p);

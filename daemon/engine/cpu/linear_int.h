@@ -28,7 +28,7 @@
 
 #include "engine/cpu/linear_impl.h"
 
-#define AHEAD_BYTES 6144  /* asked for before they are used */
+#define AHEAD_BYTES 6144  /* asked for before they are used, at least */
 #define AHEAD_SHORT 8192  /* in a group of short rows */
 #define AHEAD_ROWS  8     /* where rows pass by block by block */
 #define FEW_BYTES   18432 /* of columns that stay in the first cache */
@@ -91,21 +91,22 @@ struct few_rows {
     bool far;      /* into the second cache */
 };
 
-/* Rows that are read from end to end one group after the other are one stream,
- * and are asked for as one even where they are read side by side: short ones
- * some kilobytes ahead, long ones a whole group of R ahead. */
-INLINE struct few_rows few_stream(const char *w, size_t ldw, size_t R,
-                                  size_t at)
+/* Rows of one call. */
+struct few_piece {
+    const struct linear_job *j;
+    bool i4;
+    size_t end;    /* the row behind them */
+    size_t ahead;  /* rows asked for ahead where they are read from end to end */
+    float *acc;
+};
+
+/* Where a row lies; behind the last one the stream goes on elsewhere. */
+INLINE const char *few_at(const struct few_piece *p, size_t row)
 {
-    bool far = ldw * R > AHEAD_SHORT;
-    return (struct few_rows){
-        .w = w + at,
-        .ldw = ldw,
-        .ahead = w + at * R + (far ? ldw * R : AHEAD_BYTES),
-        .step = 64,
-        .stride = R,
-        .far = far,
-    };
+    const struct linear_job *j = p->j;
+    return row < p->end || j->then == NULL
+               ? j->w + row * j->ldw
+               : j->then + (row - p->end) * j->ldw;
 }
 
 INLINE void few_ahead(const struct few_rows *f, int R, size_t i)
@@ -206,70 +207,87 @@ INLINE void few_block(const struct linear_job *j, bool i4, int R,
 /* Splitting more than FEW_COLS columns evenly gives at least half as many. */
 static_assert(FEW_TALL + 1 >= FEW_COLS / 2 && FEW_COLS <= 8, "tiles");
 
-/* Group g of R rows at w, the block at k. */
-INLINE void few_group(const struct linear_job *j, bool i4, int R, size_t o,
-                      size_t g, size_t groups, size_t k, float *acc)
+/* Group g of R rows from o on, the block at k. Rows that are read from end to
+ * end one group after the other are one stream, and are asked for as one even
+ * where they are read side by side: short ones some groups ahead, into the
+ * first cache; long ones the next group, into the second. */
+INLINE void few_group(const struct few_piece *p, int R, size_t o, size_t g,
+                      size_t groups, size_t k)
 {
+    const struct linear_job *j = p->j;
     const size_t rows = (size_t)R;
     const size_t n = j->k - k < LINEAR_BLOCK ? j->k - k : LINEAR_BLOCK;
-    const size_t at = int_bytes(i4, k);
-    const char *w = j->w + (o + g * rows) * j->ldw;
-    struct few_rows f = few_stream(w, j->ldw, rows, at);
-    if (groups > 1) { /* the block of a group that comes later */
-        size_t later = g + AHEAD_ROWS / rows;
+    const size_t at = int_bytes(p->i4, k);
+    const size_t row = o + g * rows;
+    struct few_rows f = {
+        .w = j->w + row * j->ldw + at,
+        .ldw = j->ldw,
+        .step = 64,
+        .stride = rows,
+        .far = j->ldw * rows > AHEAD_SHORT,
+    };
+    if (groups == 1) {
+        f.ahead = few_at(p, row + p->ahead) + at * rows;
+    } else { /* the block of a group that comes later */
+        bool wraps = g * rows + AHEAD_ROWS >= groups * rows;
         f.step = j->ldw;
         f.stride = 1;
         f.far = false;
-        f.ahead = w + AHEAD_ROWS * j->ldw + at;
-        if (later >= groups) {
-            f.ahead += int_bytes(i4, n);
-            f.ahead -= groups * rows * j->ldw;
+        if (!wraps) {
+            f.ahead = j->w + (row + AHEAD_ROWS) * j->ldw + at;
+        } else if (k + n < j->k) {
+            f.ahead = j->w + (row + AHEAD_ROWS - groups * rows) * j->ldw +
+                      int_bytes(p->i4, k + n);
+        } else {
+            f.ahead = few_at(p, row + AHEAD_ROWS);
         }
     }
-    few_block(j, i4, R, f, k, n, acc + g * (R == 4 ? 4 : rows * j->cols));
+    few_block(j, p->i4, R, f, k, n,
+              p->acc + g * (R == 4 ? 4 : rows * j->cols));
 }
 
 /* `groups` times R rows from row o on. While the columns stay in the first
  * cache rows are read from end to end; longer ones pass by block by block, each
  * block of the columns for all groups. */
-INLINE void few_groups(const struct linear_job *j, bool i4, int R, size_t o,
-                       size_t groups, bool blocks, float *acc)
+INLINE void few_groups(const struct few_piece *p, int R, size_t o,
+                       size_t groups, bool blocks)
 {
+    const struct linear_job *j = p->j;
     const size_t rows = (size_t)R;
     if (blocks) {
         for (size_t k = 0; k < j->k; k += LINEAR_BLOCK) {
             for (size_t g = 0; g < groups; g++) {
-                few_group(j, i4, R, o, g, groups, k, acc);
+                few_group(p, R, o, g, groups, k);
             }
         }
     } else {
         for (size_t g = 0; g < groups; g++) {
             for (size_t k = 0; k < j->k; k += LINEAR_BLOCK) {
-                few_group(j, i4, R, o, g, 1, k, acc);
+                few_group(p, R, o, g, 1, k);
             }
         }
     }
     if (R == 4) {
-        linear_finish(j, o, groups * rows, 0, j->n, acc, few_lda(R));
+        linear_finish(j, o, groups * rows, 0, j->n, p->acc, few_lda(R));
         return;
     }
     for (size_t g = 0; g < groups; g++) {
         linear_finish(j, o + g * rows, rows, 0, j->n,
-                      acc + g * rows * j->cols, few_lda(R));
+                      p->acc + g * rows * j->cols, few_lda(R));
     }
 }
 
-/* Rows [o, end) in groups of R as far as they go; returns where they end. */
-INLINE size_t few_rows_run(const struct linear_job *j, bool i4, int R, size_t o,
-                           size_t end, float *acc)
+/* Rows from o on in groups of R as far as they go; returns where they end. */
+INLINE size_t few_rows_run(const struct few_piece *p, int R, size_t o)
 {
+    const struct linear_job *j = p->j;
     const size_t most = LINEAR_MANY / (size_t)R;
     const bool blocks = j->k > LINEAR_BLOCK &&
                         j->cols * j->k * sizeof(*j->q) > FEW_BYTES;
-    while (o + (size_t)R <= end) {
-        size_t groups = (end - o) / (size_t)R;
+    while (o + (size_t)R <= p->end) {
+        size_t groups = (p->end - o) / (size_t)R;
         groups = groups < most ? groups : most;
-        few_groups(j, i4, R, o, groups, blocks, acc);
+        few_groups(p, R, o, groups, blocks);
         o += groups * (size_t)R;
     }
     return o;
@@ -278,13 +296,22 @@ INLINE size_t few_rows_run(const struct linear_job *j, bool i4, int R, size_t o,
 INLINE void few_run(const struct linear_job *j, bool i4, size_t begin,
                     size_t end, float *acc)
 {
+    const struct few_piece p = {
+        .j = j,
+        .i4 = i4,
+        .end = end,
+        .ahead = j->ldw * 4 > AHEAD_SHORT
+                     ? 4
+                     : (AHEAD_BYTES + j->ldw * 4 - 1) / (j->ldw * 4) * 4,
+        .acc = acc,
+    };
     size_t o = begin;
     if (FEW_TALL == FEW_COLS || j->cols <= FEW_TALL) {
-        o = few_rows_run(j, i4, 4, o, end, acc);
+        o = few_rows_run(&p, 4, o);
     } else {
-        o = few_rows_run(j, i4, 2, o, end, acc);
+        o = few_rows_run(&p, 2, o);
     }
-    (void)few_rows_run(j, i4, 1, o, end, acc);
+    (void)few_rows_run(&p, 1, o);
 }
 
 static void int_few(const struct linear_job *j, size_t begin, size_t end,
