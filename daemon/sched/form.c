@@ -63,9 +63,10 @@ static void index_texts(struct sched *s)
     }
 }
 
-/* Drafts for x behind its last token, at most `max`, into r. */
-static uint32_t find_drafts(struct sched_stream *x, struct sched_row *r,
-                            uint32_t max)
+/* Drafts for x behind its last token, at most `max`, into r. Where both its
+ * prediction and its own text have some, those that were right more often. */
+static uint32_t find_drafts(const struct sched *s, struct sched_stream *x,
+                            struct sched_row *r, uint32_t max)
 {
     struct sched_seq *q = x->seq;
     uint32_t at = 0;
@@ -83,10 +84,16 @@ static uint32_t find_drafts(struct sched_stream *x, struct sched_row *r,
         x->source_at = at;
         x->source_off = 0;
     }
-    bool there = x->foretold_at < x->n_prediction;
-    if (there &&
-        (x->foretold_off == 0 || (x->foretold_off < SCHED_OFF && mine == 0))) {
-        r->kind = x->foretold_off == 0 ? WIDTH_FORETOLD : WIDTH_RESUMED;
+    enum width_kind kind = mine > 0 ? width_kind(mine) : WIDTH_RESUMED;
+    bool right = x->foretold_off == 0;
+    bool there =
+        x->foretold_at < x->n_prediction && x->foretold_off < SCHED_OFF;
+    if (there && mine > 0) {
+        there = right && odds_of(&x->odds, &s->odds, WIDTH_FORETOLD) >=
+                             odds_of(&x->odds, &s->odds, kind);
+    }
+    if (there) {
+        r->kind = right ? WIDTH_FORETOLD : WIDTH_RESUMED;
         n = (uint32_t)num_min(max, x->n_prediction - x->foretold_at);
         return draft_copy(x->prediction, x->n_prediction, x->foretold_at, n,
                           r->drafts);
@@ -94,7 +101,7 @@ static uint32_t find_drafts(struct sched_stream *x, struct sched_row *r,
     if (x->source_at == 0) {
         return 0;
     }
-    r->kind = mine > 0 ? width_kind(mine) : WIDTH_RESUMED;
+    r->kind = kind;
     return draft_copy(q->tokens, q->n, x->source_at, max, r->drafts);
 }
 
@@ -140,7 +147,7 @@ static void add_drafts(struct forming *f, uint32_t room, bool prompts)
         struct sched_row *r = &s->plan.rows[i];
         struct sched_stream *x = s->seqs[r->seq].owner;
         uint32_t max = r->sample ? max_drafts(s, x) : 0;
-        r->n_drafts = max > 0 ? find_drafts(x, r, max) : 0;
+        r->n_drafts = max > 0 ? find_drafts(s, x, r, max) : 0;
         who[n] = x;
         w[n] = (struct width){.p = odds_of(&x->odds, &s->odds, r->kind),
                               .max = r->n_drafts};

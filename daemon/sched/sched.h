@@ -36,11 +36,11 @@
  *       a quarter of the places (but one) are kept so.
  *   (9) At most conf.queue streams more than may run are taken; more are
  *       refused.
- *  (10) Behind a decoding stream's token go drafts: what its request foretold,
- *       else what followed the same words before (draft.h), else what follows
- *       there when a token or two are passed over. As many as pay by
- *       measured odds and costs (width.h); none for long when none is right,
- *       but for a trial now and then.
+ *  (10) Behind a decoding stream's token go drafts: what its request foretold
+ *       or what followed the same words before (draft.h), whichever was right
+ *       more often, else what follows there when a token or two are passed
+ *       over. As many as pay by measured odds and costs (width.h); none for
+ *       long when none is right, but for a trial now and then.
  *
  * Ownership: the stream is embedded in the caller's object and stays alive
  * until sched_remove(). The prompt is borrowed until the stream runs, the

@@ -227,6 +227,25 @@ static void prediction_is_followed(void **state)
     assert_true(w.steps < 70);
 }
 
+/* One that is wrong time and again does not hide what the text itself says: the
+ * longest agreement with it always ends where it has another word. */
+static void poor_prediction_is_left(void **state)
+{
+    (void)state;
+    static int32_t predicted[900];
+    fill(1, 0);
+    w.row_us = w.draft_us = 20;
+    for (uint32_t i = 0; i < countof(predicted); i++) {
+        predicted[i] = i % 10 == 5 ? (int32_t)(1000 + i) : w.text[100 + i];
+    }
+    begin(8, 100, 900);
+    w.x.prediction = predicted;
+    w.x.n_prediction = countof(predicted);
+    run(900);
+    assert_true(w.accepted > 750);
+    assert_true(w.steps < 130);
+}
+
 static void removed_amid_accepted(void **state)
 {
     (void)state;
@@ -353,6 +372,7 @@ int main(void)
         cmocka_unit_test(trials_notice_a_change),
         cmocka_unit_test(end_of_context_is_kept),
         cmocka_unit_test(prediction_is_followed),
+        cmocka_unit_test(poor_prediction_is_left),
         cmocka_unit_test(removed_amid_accepted),
         cmocka_unit_test(width_follows_odds_and_cost),
         cmocka_unit_test(width_sees_steps_of_the_cost),
