@@ -72,13 +72,13 @@ static int no_memory(struct err *e)
     return err_set(e, ERR_TOO_BIG, "the prompt is over the limit");
 }
 
-/* [1, 2, 3] */
-static int read_tokens(struct gen *g, const struct json *v, struct err *e)
+/* [1, 2, 3], the value of `field`. */
+static int read_tokens(struct gen *g, const struct json *v, const char *field,
+                       const int32_t **ret, size_t *ret_n, struct err *e)
 {
-    struct gen_req *q = gen_request(g);
     size_t n = json_count(v), i = 0;
     if (n > TOKENS_MAX) {
-        return err_set(e, ERR_TOO_BIG, "prompt: more than %u tokens",
+        return err_set(e, ERR_TOO_BIG, "%s: more than %u tokens", field,
                        TOKENS_MAX);
     }
     int32_t *t = arena_array(gen_arena(g), n + 1, sizeof(*t));
@@ -89,13 +89,13 @@ static int read_tokens(struct gen *g, const struct json *v, struct err *e)
         int64_t id = 0;
         if (!json_int(c, 0, MODEL_VOCAB_MAX - 1, &id)) {
             return err_set(e, ERR_INVALID,
-                           "prompt: entry %zu of the array is no token id", i);
+                           "%s: entry %zu of the array is no token id", field,
+                           i);
         }
         t[i++] = (int32_t)id;
     }
-    q->kind = GEN_TOKENS;
-    q->tokens = t;
-    q->n_tokens = n;
+    *ret = t;
+    *ret_n = n;
     return 0;
 }
 
@@ -145,7 +145,9 @@ static int read_prompt(struct call *c, const struct json *j, struct err *e)
         return err_set(e, ERR_INVALID,
                        "prompt: must be a string or an array of token ids");
     }
-    return read_tokens(c->gen, v, e);
+    struct gen_req *q = gen_request(c->gen);
+    q->kind = GEN_TOKENS;
+    return read_tokens(c->gen, v, "prompt", &q->tokens, &q->n_tokens, e);
 }
 
 /* A string, or parts {"type": "text", "text": ...} that are joined. */
@@ -253,6 +255,11 @@ static int read_prediction(struct call *c, struct err *e)
     if (v == NULL) {
         return 0;
     }
+    c->p.prediction = NULL; /* borrowed from the request's tree */
+    if (json_type(json_first(v)) == JSON_NUMBER) {
+        return read_tokens(c->gen, v, "prediction", &q->guess_tokens,
+                           &q->n_guess_tokens, e);
+    }
     buf_init(&b, TEXT_BYTES_MAX);
     if (json_str(v) != NULL) {
         buf_puts(&b, json_str(v));
@@ -263,7 +270,6 @@ static int read_prediction(struct call *c, struct err *e)
     }
     q->guess = arena_strn(gen_arena(c->gen), b.p != NULL ? b.p : "", b.n);
     q->guess_n = b.n;
-    c->p.prediction = NULL; /* borrowed from the request's tree */
     int rc = buf_ok(&b) && q->guess != NULL ? 0 : no_memory(e);
     buf_fini(&b);
     return rc;
@@ -372,13 +378,15 @@ static void start(struct http_req *r, bool chat, struct session *x)
     } else if (rc == 0) {
         rc = chat ? read_messages(c, j, &e) : read_prompt(c, j, &e);
     }
+    const char *field = c->prompt_field;
     if (rc == 0) {
+        field = "prediction";
         rc = read_prediction(c, &e);
     }
     json_free(j);
     if (rc != 0) {
         gen_cancel(c->gen);
-        call_refuse(c, rc, c->prompt_field, e.msg);
+        call_refuse(c, rc, field, e.msg);
         return;
     }
     rc = gen_start(c->gen, &e);

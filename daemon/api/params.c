@@ -241,7 +241,14 @@ static int set_logprobs_n(struct params *p, const struct row *row,
     return rc;
 }
 
-/* {"type": "content", "content": text or parts of text}. */
+static bool text_part(const struct json *v)
+{
+    const char *type = json_str(json_get(v, "type"));
+    return type != NULL && strcmp(type, "text") == 0 &&
+           json_str(json_get(v, "text")) != NULL && json_count(v) == 2;
+}
+
+/* {"type": "content", "content": text, parts of text or token ids}. */
 static int set_prediction(struct params *p, const struct row *row,
                           const struct json *v, struct err *e)
 {
@@ -252,16 +259,17 @@ static int set_prediction(struct params *p, const struct row *row,
               (json_str(c) != NULL || json_type(c) == JSON_ARRAY);
     const struct json *part =
         ok && json_type(c) == JSON_ARRAY ? json_first(c) : NULL;
+    bool ids = part != NULL && json_type(part) == JSON_NUMBER;
+    int64_t id = 0;
     for (; part != NULL && ok; part = json_next(part)) {
-        const char *kind = json_str(json_get(part, "type"));
-        ok = kind != NULL && strcmp(kind, "text") == 0 &&
-             json_str(json_get(part, "text")) != NULL && json_count(part) == 2;
+        ok =
+            ids ? json_int(part, 0, MODEL_VOCAB_MAX - 1, &id) : text_part(part);
     }
     p->prediction = ok ? c : NULL;
     return ok ? 0
               : want(row, e,
                      "{\"type\": \"content\", \"content\": a string or an "
-                     "array of text parts}");
+                     "array of text parts or of token ids}");
 }
 
 /* OpenAI's: "flex" waits for others, "priority" for nobody. */

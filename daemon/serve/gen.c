@@ -151,32 +151,42 @@ void gen_cancel(struct gen *g)
 
 /* --- from prompt to streams --- */
 
-static int check_tokens(struct gen *g, struct err *e)
+/* Of the request's field. */
+static int check_ids(const struct gen *g, const char *field, const int32_t *t,
+                     size_t n, struct err *e)
 {
     int32_t vocab = tokenizer_vocab(g->voc->tok);
-    const int32_t *t = g->work.tokens;
-    size_t n = g->work.n_tokens;
+    for (size_t i = 0; i < n; i++) {
+        if (t[i] < 0 || t[i] >= vocab) {
+            return err_set(e, ERR_INVALID,
+                           "%s: token %d is not in the vocabulary of %d", field,
+                           (int)t[i], (int)vocab);
+        }
+    }
+    return 0;
+}
+
+static int check_tokens(struct gen *g, struct err *e)
+{
+    const struct text_work *w = &g->work;
+    size_t n = w->n_tokens;
     uint32_t context = g->up ? runner_ready(g->model->runner)->context
                              : g->model->bundle->context;
     g->usage.n_prompt = (uint32_t)n;
     if (n == 0) {
         return err_set(e, ERR_INVALID, "prompt: it has no token");
     }
-    for (size_t i = 0; i < n; i++) {
-        if (t[i] < 0 || t[i] >= vocab) {
-            return err_set(e, ERR_INVALID,
-                           "prompt: token %d is not in the "
-                           "vocabulary of %d",
-                           (int)t[i], (int)vocab);
-        }
+    int rc = check_ids(g, "prompt", w->tokens, n, e);
+    if (rc == 0) {
+        rc = check_ids(g, "prediction", w->guess_tokens, w->n_guess_tokens, e);
     }
-    if (n > context) {
+    if (rc == 0 && n > context) {
         return err_set(e, ERR_CONTEXT,
                        "the request exceeds the available context size: %zu "
                        "tokens in the prompt, %u in the context",
                        n, context);
     }
-    return 0;
+    return rc;
 }
 
 /* llama-server's meaning of ignore_eos: such a token is never drawn. */
@@ -306,10 +316,23 @@ static void on_model(struct model_wait *w, int rc, const struct err *e)
 
 static void late(void *ctx);
 
+static int copy_ids(const int32_t *t, size_t n, int32_t **ret, size_t *ret_n,
+                    struct err *e)
+{
+    *ret = malloc((n + 1) * sizeof(*t));
+    if (*ret == NULL) {
+        return err_set(e, ERR_NOMEM, "%zu tokens", n);
+    }
+    memcpy(*ret, t, n * sizeof(*t));
+    *ret_n = n;
+    return 0;
+}
+
 static int encode(struct gen *g, struct err *e)
 {
     struct gen_req *q = &g->req;
     struct text_work *w = &g->work;
+    int rc = 0;
     w->done = on_encoded;
     w->guess = q->guess;
     w->guess_n = q->guess_n;
@@ -329,15 +352,17 @@ static int encode(struct gen *g, struct err *e)
         break;
     case GEN_TOKENS: /* no text, but the vocabulary has to be open */
         w->kind = TEXT_OPEN;
-        w->tokens = malloc((q->n_tokens + 1) * sizeof(*w->tokens));
-        if (w->tokens == NULL) {
-            return err_set(e, ERR_NOMEM, "%zu tokens", q->n_tokens);
-        }
-        memcpy(w->tokens, q->tokens, q->n_tokens * sizeof(*w->tokens));
-        w->n_tokens = q->n_tokens;
+        rc = copy_ids(q->tokens, q->n_tokens, &w->tokens, &w->n_tokens, e);
         break;
     }
-    int rc = text_put(g->srv->text, g->voc, w);
+    if (rc == 0 && q->guess_tokens != NULL) {
+        rc = copy_ids(q->guess_tokens, q->n_guess_tokens, &w->guess_tokens,
+                      &w->n_guess_tokens, e);
+    }
+    if (rc != 0) {
+        return rc;
+    }
+    rc = text_put(g->srv->text, g->voc, w);
     if (rc != 0) {
         g->srv->stats.refused_busy++;
         return err_set(e, rc, "too many prompts wait to be tokenised");

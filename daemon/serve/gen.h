@@ -34,8 +34,10 @@ struct gen_req {
     uint32_t deadline_ms;         /* from gen_new to its end; 0: any time */
     enum sched_class cls;
     uint64_t peer;     /* whose request it is, for fairness */
-    const char *guess; /* what the answer may look like; NULL: nothing */
+    const char *guess; /* what the answer may look like; NULL: nothing, or */
     size_t guess_n;
+    const int32_t *guess_tokens; /* these tokens; NULL: nothing */
+    size_t n_guess_tokens;
     size_t n_stops;
     const char *stops[STOP_STRINGS_MAX];
 };

@@ -165,6 +165,63 @@ def test_prediction_is_used(daemon):
     assert answer(wrong) == answer(bare)
 
 
+def told(d, body, content):
+    """The answer with such a prediction."""
+    with d.http() as c:
+        r = c.post("/v1/completions", json={"model": "demo", **body, "prediction": {"type": "content", "content": content}})
+    assert r.status_code == 200, r.text
+    return r.json()
+
+
+def test_prediction_of_token_ids(daemon, plain):
+    """Ids are drafted as they are. A text tokenised anew may be other tokens than those that were drawn."""
+    body = {"prompt": TEXT, "temperature": 1.5, "seed": 21, "max_tokens": 80, "ignore_eos": True}
+    sampling = {k: v for k, v in body.items() if k != "prompt"}
+    with plain.http() as c:
+        bare = c.post("/v1/completions", json={"model": "demo", **body}).json()
+        s = c.post("/aned/v1/sessions", json={"model": "demo", "prompt": TEXT}).json()
+        assert c.post(f"/aned/v1/sessions/{s['id']}/generate", json=sampling).status_code == 200
+        ids = c.get(f"/aned/v1/sessions/{s['id']}").json()["tokens"][s["n_tokens"]:]
+        vocab = c.get("/v1/models").json()["data"][0]["meta"]["n_vocab"]
+    assert len(ids) == 80
+    best = (0, 1)
+    for _ in range(4):  # on a busy machine drafts may seem not to pay for a while
+        r = told(daemon, body, ids)
+        assert answer(r) == answer(bare)
+        best = max(best, details(r))
+    assert best[0] > 50 and best[1] == 0, best  # each of them is right
+    for _ in range(4):  # every eighth is another: drafting goes on behind it
+        r = told(daemon, body, [(x + 1) % vocab if i % 8 == 5 else x for i, x in enumerate(ids)])
+        assert answer(r) == answer(bare)
+        best = details(r)
+        if best[0] > 40:
+            break
+    assert best[0] > 40 and best[1] > 0, best
+    for content in ([0] * 500, [vocab - 1], ids[40:], ids[::-1]):
+        assert answer(told(daemon, body, content)) == answer(bare)
+
+
+@pytest.mark.asan
+def test_predictions_refused(daemon):
+    with daemon.http() as c:
+        vocab = c.get("/v1/models").json()["data"][0]["meta"]["n_vocab"]
+        part = {"type": "text", "text": "a"}
+        for path, body in (("completions", {"prompt": "x"}), ("chat/completions", {"messages": [
+                {"role": "user", "content": "x"}]})):
+            def post(content):
+                return c.post("/v1/" + path, json={"model": "demo", "max_tokens": 2, **body,
+                                                   "prediction": {"type": "content", "content": content}})
+            for content in ([-1], [1.5], [1, "a"], [1, part], [part, 1], [[1]], [2**20], [2**63], [None], [True], 7, {}):
+                r = post(content)
+                assert r.status_code == 400 and r.json()["error"]["param"] == "prediction", (content, r.text)
+            r = post([1, vocab])  # an id, but not of this model
+            assert r.status_code == 400 and r.json()["error"]["message"].startswith("prediction: "), r.text
+            r = post([1] * (2**20 + 1))
+            assert r.status_code in (400, 413) and r.json()["error"]["param"] == "prediction", r.text
+            assert post([1] * 2**20).status_code == 200
+            assert post([]).status_code == 200 and post([vocab - 1]).status_code == 200
+
+
 def test_fields(daemon):
     with daemon.http() as c:
         def post(**more):

@@ -109,6 +109,11 @@ static void class_and_prediction(void **state)
                           PARAMS_CHAT),
                      0);
     assert_non_null(p.prediction);
+    assert_int_equal(take("{\"prediction\":{\"type\":\"content\",\"content\":"
+                          "[0,1048575]}}",
+                          PARAMS_COMPLETION),
+                     0);
+    assert_non_null(p.prediction);
     assert_int_equal(take("{\"prediction\":null}", PARAMS_CHAT), 0);
     assert_null(p.prediction);
 }
@@ -156,6 +161,9 @@ static void every_field_with_every_value(void **state)
     }
 }
 
+#define PREDICT(content) "{\"type\":\"content\",\"content\":[" content "]}"
+#define PART             "{\"type\":\"text\",\"text\":\"a\"}"
+
 static void what_is_refused(void **state)
 {
     (void)state;
@@ -168,8 +176,13 @@ static void what_is_refused(void **state)
         {"temperature",     "\"1\"",                                  PARAMS_CHAT,       ERR_INVALID    },
         {"prediction",      "\"text\"",                               PARAMS_CHAT,       ERR_INVALID    },
         {"prediction",      "{\"type\":\"content\"}",                 PARAMS_CHAT,       ERR_INVALID    },
-        {"prediction",      "{\"type\":\"content\",\"content\":[1]}", PARAMS_CHAT,
-         ERR_INVALID                                                                                    },
+        {"prediction",      PREDICT("-1"),                            PARAMS_CHAT,       ERR_INVALID    },
+        {"prediction",      PREDICT("1.5"),                           PARAMS_CHAT,       ERR_INVALID    },
+        {"prediction",      PREDICT("1048576"),                       PARAMS_CHAT,       ERR_INVALID    },
+        {"prediction",      PREDICT("1,\"a\""),                       PARAMS_CHAT,       ERR_INVALID    },
+        {"prediction",      PREDICT("1," PART),                       PARAMS_CHAT,       ERR_INVALID    },
+        {"prediction",      PREDICT(PART ",1"),                       PARAMS_CHAT,       ERR_INVALID    },
+        {"prediction",      PREDICT("[1]"),                           PARAMS_CHAT,       ERR_INVALID    },
         {"prediction",      "{\"type\":\"x\",\"content\":\"a\"}",     PARAMS_CHAT,
          ERR_INVALID                                                                                    },
         {"service_tier",    "\"slow\"",                               PARAMS_CHAT,       ERR_INVALID    },
