@@ -26,6 +26,16 @@ static double blend(double was, double now)
     return was > 0 ? was + weight * (v - was) : now;
 }
 
+static void forget_wider(struct cost *c, uint32_t slot)
+{
+    for (uint32_t i = slot + 1; i < COST_SLOTS; i++) {
+        if (c->us[i] > 0 && c->steps - c->step[i] >= COST_STALE) {
+            c->us[i] = 0;
+            c->rows[i] = 0;
+        }
+    }
+}
+
 void cost_note(struct cost *c, uint32_t sampled, uint32_t prompt, double us)
 {
     if (us <= 0 || (sampled == 0 && prompt == 0)) {
@@ -37,6 +47,8 @@ void cost_note(struct cost *c, uint32_t sampled, uint32_t prompt, double us)
         double first = guess > 0 && us > guess ? guess : us;
         c->us[i] = c->us[i] > 0 ? blend(c->us[i], us) : first;
         c->rows[i] += c->rows[i] > 0 ? 0.2 * (sampled - c->rows[i]) : sampled;
+        c->step[i] = ++c->steps;
+        forget_wider(c, i);
         return;
     }
     /* Prompt rows are charged with what is beyond a step without them, if that

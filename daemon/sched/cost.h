@@ -3,7 +3,8 @@
  * A step has rows whose logits are looked at (decoding and drafts) and rows
  * that are only prompt. The first kind is learned as a table by number of rows,
  * because kernels change their pace at some numbers; the second as what a row
- * adds to such a step. Microseconds.
+ * adds to such a step. A cost that keeps wide steps from being taken is never
+ * measured again, right or wrong: it is forgotten in time. Microseconds.
  */
 #pragma once
 
@@ -12,12 +13,15 @@
 #define COST_SLOTS  40u   /* up to 8 rows one each, then 4 for each doubling */
 #define COST_KEPT   128.0 /* prompt rows that their measured cost follows */
 #define COST_GUESS  16.0  /* a row more than ever measured: 1/16 of a step */
+#define COST_STALE  256u  /* steps until a wider one's cost is forgotten */
 #define COST_HIGHER 0.2   /* weight of a measurement above the others */
 #define COST_LOWER  0.5   /* and of one below */
 
 struct cost {
     double us[COST_SLOTS]; /* of a step without prompt rows; 0 = unknown */
     double rows[COST_SLOTS];
+    uint32_t step[COST_SLOTS]; /* the last one that was measured, */
+    uint32_t steps;            /* of so many */
     double us_prompt; /* what prompt rows added to steps lately, */
     double n_prompt;  /* and how many they were; 0 = unknown */
 };
