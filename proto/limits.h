@@ -125,6 +125,8 @@
 #define CHOICES_MAX    16u  /* n of one request */
 #define DRAFT_NGRAM_MAX 8u    /* tokens that have to stand there before */
 #define DRAFT_WINDOW   65536u /* tokens of a text that are indexed: 1 MiB */
+#define DRAFT_PEERS_MAX  8u     /* of whom ended texts are kept, for drafts */
+#define DRAFT_SHARED_MAX 65536u /* tokens of one of them: 1.3 MiB */
 #define TEXT_QUEUE_MAX 512u /* pieces of work for the text thread */
 
 /* --- jobs and store --- */

@@ -364,6 +364,9 @@ static void start(struct http_req *r, bool chat, struct session *x)
     c->gen = gen_new(c->srv, m, &call_sink, c);
     *gen_request(c->gen) = c->p.req;
     gen_request(c->gen)->peer = (uint64_t)http_peer_pid(r);
+    if (c->srv->conf.speculation_share_tokens > 0) {
+        gen_request(c->gen)->share = http_peer_process(r);
+    }
     c->p.model = NULL; /* borrowed from j */
     if (c->p.resumable) {
         struct resume_owner o = call_resume_owner;

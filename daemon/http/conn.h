@@ -96,6 +96,8 @@ void server_unref(struct http_server *s); /* one of `open` is gone */
 /* peer.c: 0 when the peer has our uid, with its pid (-1 when unknown) as it was
  * at connect; < 0 for anybody else and on any doubt. */
 CHECKED int peer_check(int fd, int64_t *pid);
+/* http_peer_process of a pid. */
+uint64_t peer_process(int64_t pid);
 
 /* reply.c */
 const char *http_reason(int status);

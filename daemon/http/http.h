@@ -102,6 +102,9 @@ const char *http_header(const struct http_req *r,
                         const char *name); /* lower case; NULL */
 int64_t http_peer_pid(
     const struct http_req *r); /* -1 when unknown; for logs and fairness */
+/* The process that connected: a number that no later one has, whatever its pid.
+ * 0 when it is unknown or has ended. Asks the system. */
+uint64_t http_peer_process(const struct http_req *r);
 uint64_t
 http_started_ns(const struct http_req *r); /* uv_hrtime() at first byte */
 

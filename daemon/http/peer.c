@@ -1,9 +1,16 @@
 /* peer.c - who is at the other end of a Unix socket, by the kernel's word
  * (facts/reliability.md 3.4). */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
+#if defined(__APPLE__)
+#include <sys/sysctl.h>
+#endif
 
+#include "base/hash.h"
 #include "http/conn.h"
 
 int peer_check(int fd, int64_t *pid)
@@ -33,4 +40,40 @@ int peer_check(int fd, int64_t *pid)
 #endif
     return uid == geteuid() ? 0 : -1;
 #endif
+}
+
+/* When it began, in any unit; 0: there is none. */
+static uint64_t began(int64_t pid)
+{
+#if defined(__APPLE__)
+    int name[] = {CTL_KERN, KERN_PROC, KERN_PROC_PID, (int)pid};
+    struct kinfo_proc p = {0};
+    size_t n = sizeof(p);
+    if (sysctl(name, countof(name), &p, &n, NULL, 0) != 0 || n != sizeof(p)) {
+        return 0;
+    }
+    return (uint64_t)p.kp_proc.p_starttime.tv_sec * 1000000u +
+           (uint64_t)p.kp_proc.p_starttime.tv_usec;
+#else
+    char text[1024]; /* proc_pid_stat(5): "pid (name) state ...", 52 fields */
+    (void)snprintf(text, sizeof(text), "/proc/%" PRId64 "/stat", pid);
+    int fd = open(text, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return 0;
+    }
+    ssize_t n = read(fd, text, sizeof(text) - 1);
+    (void)close(fd);
+    text[n > 0 ? n : 0] = '\0';
+    const char *p = strrchr(text, ')'); /* the name may hold anything */
+    for (int field = 2; p != NULL && field < 22; field++) {
+        p = strchr(p + 1, ' ');
+    }
+    return p != NULL ? strtoull(p + 1, NULL, 10) : 0;
+#endif
+}
+
+uint64_t peer_process(int64_t pid)
+{
+    uint64_t part[2] = {(uint64_t)pid, pid > 0 ? began(pid) : 0};
+    return part[1] != 0 ? hash_bytes(part, sizeof(part)) : 0;
 }

@@ -325,6 +325,11 @@ int64_t http_peer_pid(const struct http_req *r)
     return r->conn->peer_pid;
 }
 
+uint64_t http_peer_process(const struct http_req *r)
+{
+    return peer_process(r->conn->peer_pid);
+}
+
 uint64_t http_started_ns(const struct http_req *r)
 {
     return r->started_ns;

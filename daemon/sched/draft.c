@@ -135,7 +135,7 @@ uint32_t draft_find(struct draft *d, const int32_t *text, const int32_t *tail,
         for (uint32_t k = 0; k < d->tries && p >= d->low && p > 0; k++) {
             uint32_t n = match(text, p, tail, n_tail);
             d->ops += 1 + n;
-            if (n >= c->gram && n > best) {
+            if (n >= c->gram && n > best && text[p] >= 0) {
                 best = n;
                 *ret_at = p;
             }

@@ -14,6 +14,8 @@
  *   (3) Only the latest DRAFT_WINDOW positions are remembered, whatever the
  *       length of the text: 16 bytes each. Cutting the text to before them
  *       makes draft_extend index once more what is left.
+ *   (4) A negative number is no token but a border: nothing matches it, and
+ *       nothing is found where it comes next.
  *
  * The text belongs to the caller, who gives it at every call; it must be the
  * same up to the indexed length, and may have moved in memory.

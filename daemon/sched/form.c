@@ -61,11 +61,27 @@ static void index_texts(struct sched *s)
         uint32_t did = q->index.n + x->foretold.n - was;
         most -= did < most ? did : most;
     }
+    (void)share_index(&s->share, most);
+}
+
+/* Rule 11: from texts that agree with more than the `mine` tokens its own text
+ * does. */
+static uint32_t find_shared(struct sched *s, const struct sched_stream *x,
+                            struct sched_row *r, uint32_t mine, uint32_t max)
+{
+    uint32_t match = 0;
+    if (x->share == 0 || mine >= DRAFT_LONG) {
+        return 0;
+    }
+    uint32_t n = share_find(&s->share, x->share, x->seq->tokens, x->seq->n, max,
+                            r->drafts, &match);
+    r->kind = match < DRAFT_LONG ? WIDTH_SHARED : WIDTH_SHARED_LONG;
+    return match > mine ? n : 0;
 }
 
 /* Drafts for x behind its last token, at most `max`, into r. Where both its
  * prediction and its own text have some, those that were right more often. */
-static uint32_t find_drafts(const struct sched *s, struct sched_stream *x,
+static uint32_t find_drafts(struct sched *s, struct sched_stream *x,
                             struct sched_row *r, uint32_t max)
 {
     struct sched_seq *q = x->seq;
@@ -97,6 +113,10 @@ static uint32_t find_drafts(const struct sched *s, struct sched_stream *x,
         n = (uint32_t)num_min(max, x->n_prediction - x->foretold_at);
         return draft_copy(x->prediction, x->n_prediction, x->foretold_at, n,
                           r->drafts);
+    }
+    n = find_shared(s, x, r, mine, max);
+    if (n > 0) {
+        return n;
     }
     if (x->source_at == 0) {
         return 0;

@@ -28,6 +28,19 @@ void seq_cut(struct sched_seq *q, uint32_t n)
     draft_truncate(&q->index, q->tokens, n);
     q->n = n;
     q->computed = q->computed < n ? q->computed : n;
+    q->told = q->told < n ? q->told : n;
+}
+
+/* q now begins with n tokens of `from`, for x: how much of them its share has
+ * seen, or will when their owner ends. */
+static void seq_told(struct sched_seq *q, const struct sched_seq *from,
+                     const struct sched_stream *x, uint32_t n)
+{
+    bool same = from->owner != NULL ? from->owner->share == x->share
+                                    : from->told_to == x->share;
+    uint32_t told = from->owner != NULL ? n : from->told;
+    q->told = same && x->share != 0 ? (uint32_t)num_min(told, n) : 0;
+    q->told_to = x->share;
 }
 
 void place_op(struct sched *s, enum sched_op_kind kind, uint32_t seq,
@@ -163,6 +176,7 @@ static struct sched_seq *choose(struct sched *s, const struct sched_stream *x,
     }
     seq_cut(q, n);
     q->computed = n;
+    seq_told(q, n > 0 ? best : q, x, n);
     *ret_cached = n;
     return q;
 }

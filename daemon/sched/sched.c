@@ -36,6 +36,8 @@ void sched_init(struct sched *s, const struct sched_conf *c)
     s->conf.running = clamp(s->conf.running, 1, s->conf.seqs);
     s->conf.context = clamp(c->context, 1, MODEL_CONTEXT_MAX);
     s->conf.max_draft = clamp(c->max_draft, 0, ENGINE_DRAFTS_MAX);
+    share_init(&s->share, s->conf.max_draft > 0 ? c->share_tokens : 0,
+               c->ngram_min);
     s->since_plain = SCHED_FRESH; /* nothing is known: the first one is plain */
     s->conf.age_us = c->age_us == 0 ? SCHED_AGE_US : c->age_us;
     list_init(&s->waiting);
@@ -59,6 +61,7 @@ void sched_fini(struct sched *s)
         draft_fini(&s->seqs[i].index);
         free(s->seqs[i].tokens);
     }
+    share_fini(&s->share);
     free(s->seqs);
     free(s->peers);
     *s = (struct sched){0};
@@ -111,6 +114,17 @@ int sched_add(struct sched *s, struct sched_stream *x, uint64_t now_us)
     return 0;
 }
 
+/* Rule 11: what its `share` has not seen of x's text. */
+static void tell_text(struct sched *s, const struct sched_stream *x)
+{
+    struct sched_seq *q = x->seq;
+    if (x->share != 0) {
+        share_put(&s->share, x->share, q->tokens, q->told, q->n);
+        q->told_to = x->share;
+        q->told = q->n;
+    }
+}
+
 void sched_remove(struct sched *s, struct sched_stream *x, uint64_t now_us)
 {
     if (x->phase == SCHED_OUT) {
@@ -123,6 +137,7 @@ void sched_remove(struct sched *s, struct sched_stream *x, uint64_t now_us)
     } else {
         s->n_running--;
         x->account->running--;
+        tell_text(s, x);
         place_leave(s, x, now_us);
     }
     LIST_EACH(l, &s->waiting) {

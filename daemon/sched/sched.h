@@ -41,6 +41,9 @@
  *       more often, else what follows there when a token or two are passed
  *       over. As many as pay by measured odds and costs (width.h); none for
  *       long when none is right, but for a trial now and then.
+ *  (11) With conf.share_tokens, ended streams leave their texts to those of the
+ *       same `share` (share.h), who draft from them where a prediction says
+ *       nothing and their own text agrees with fewer tokens.
  *
  * Ownership: the stream is embedded in the caller's object and stays alive
  * until sched_remove(). The prompt is borrowed until the stream runs, the
@@ -53,6 +56,7 @@
 #include "proto/limits.h"
 #include "sched/cost.h"
 #include "sched/draft.h"
+#include "sched/share.h"
 #include "sched/width.h"
 
 #define SCHED_STEP_US                                                      \
@@ -88,7 +92,8 @@ struct sched_conf {
     uint32_t context;   /* positions of a sequence */
     uint32_t max_draft; /* 0 = no drafts */
     uint32_t ngram_min; /* tokens that must have stood there before */
-    uint64_t age_us;    /* 0 = SCHED_AGE_US */
+    uint32_t share_tokens; /* kept of who shares its ended texts; 0 = none */
+    uint64_t age_us;       /* 0 = SCHED_AGE_US */
 };
 
 enum sched_phase { SCHED_OUT, SCHED_WAITING, SCHED_RUNNING };
@@ -111,6 +116,7 @@ struct sched_stream {
     struct sched_stream *after; /* start when this one's prompt is computed */
     enum sched_class cls;
     uint64_t peer;             /* any number */
+    uint64_t share;            /* whose texts it drafts from; 0 = its own */
     uint64_t deadline_us;      /* 0 = none */
     uint32_t max_new;          /* tokens wanted; 0 = not known */
     const int32_t *prediction; /* what the answer may look like */
@@ -159,6 +165,8 @@ struct sched_seq {
     uint32_t computed; /* <= n */
     uint64_t used_us;
     struct draft index;         /* of the timeline, for drafts */
+    uint64_t told_to;           /* a `share` that has the first `told` tokens */
+    uint32_t told;
     struct sched_stream *owner; /* NULL: warm */
 };
 
@@ -211,6 +219,7 @@ struct sched {
     uint32_t since_plain; /* steps since one without prompts and drafts */
     struct cost cost;
     struct odds odds;              /* of all streams */
+    struct share share;            /* texts of those that ended */
     struct sched_stream restoring; /* owns what restore.h loads */
     /* Set after sched_init, or NULL: a sequence is about to lose what it has
      * computed, more than SCHED_TAIL tokens of it. */

@@ -8,6 +8,7 @@ bool sched_idle(const struct sched *s)
 uint32_t sched_shed(struct sched *s)
 {
     uint32_t n = 0;
+    share_forget(&s->share);
     for (uint32_t i = 0; i < s->conf.seqs; i++) {
         struct sched_seq *q = &s->seqs[i];
         if (q->used && q->owner == NULL && !q->failed) {

@@ -18,6 +18,8 @@ enum width_kind {
     WIDTH_LONGER,   /* 16 and more */
     WIDTH_FORETOLD, /* the request's own prediction, so far right */
     WIDTH_RESUMED,  /* what was followed differed just now, and may go on */
+    WIDTH_SHARED,   /* a match of fewer than 8 tokens in another's text */
+    WIDTH_SHARED_LONG,
     WIDTH_KINDS
 };
 

@@ -58,6 +58,10 @@
     INT(speculation, ngram_min, 3, 1, DRAFT_NGRAM_MAX,                         \
         "Tokens that must have stood in the conversation before for what\n"    \
         "followed them to be drafted.")                                        \
+    INT(speculation, share_tokens, 0, 0, DRAFT_SHARED_MAX,                     \
+        "Tokens of ended conversations that one model keeps of each client\n" \
+        "process, to draft its next ones from: never another's. 0: none; a\n" \
+        "conversation drafts from itself only. Never changes an output.")      \
     INT(limits, queue, QUEUE_MAX, 1, 4096,                                     \
         "Choices waiting for one model; more are answered 503.")               \
     INT(limits, streams, STREAMS_MAX, 1, STREAMS_MAX,                          \

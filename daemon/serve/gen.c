@@ -227,6 +227,7 @@ static int add_streams(struct gen *g, struct err *e)
         c->run.s.after = i > 0 ? &g->choices[0].run.s : NULL;
         c->run.s.cls = q->cls;
         c->run.s.peer = q->peer;
+        c->run.s.share = q->share;
         c->run.s.deadline_us = g->deadline_us;
         c->run.s.max_new = q->max_tokens == GEN_MAX_TOKENS ? 0 : q->max_tokens;
         c->run.s.prediction = g->work.guess_tokens;

@@ -34,6 +34,7 @@ struct gen_req {
     uint32_t deadline_ms;         /* from gen_new to its end; 0: any time */
     enum sched_class cls;
     uint64_t peer;     /* whose request it is, for fairness */
+    uint64_t share;    /* whose ended texts it drafts from; 0: nobody's */
     const char *guess; /* what the answer may look like; NULL: nothing, or */
     size_t guess_n;
     const int32_t *guess_tokens; /* these tokens; NULL: nothing */

@@ -231,6 +231,7 @@ static void make_runner(struct model *m)
         .sessions = (uint32_t)c->cache_sessions,
         .max_draft = (uint32_t)c->speculation_max_draft,
         .ngram_min = (uint32_t)c->speculation_ngram_min,
+        .share_tokens = (uint32_t)c->speculation_share_tokens,
         .step_ms = (uint32_t)c->engine_step_ms,
         .state_bytes = m->grant_bytes,
         .cache = m->of->srv->cache,

@@ -379,7 +379,8 @@ static void on_ready(struct runner *r, const struct frame *f)
                                .queue = r->conf.queue,
                                .context = m.context,
                                .max_draft = r->conf.max_draft,
-                               .ngram_min = r->conf.ngram_min};
+                               .ngram_min = r->conf.ngram_min,
+                               .share_tokens = r->conf.share_tokens};
         sched_init(&r->sched, &c);
         r->ready = m;
         r->ever_up = true;

@@ -52,6 +52,7 @@ struct runner_conf {
     const char *program; /* NULL: aned itself */
     const char *backend; /* borrowed, static life */
     uint32_t threads, chunk, streams, queue, sessions, max_draft, ngram_min;
+    uint32_t share_tokens;   /* sched.h, rule 11 */
     uint32_t step_ms;        /* deadline of a step; 0: ENGINE_STEP_MS */
     uint64_t state_bytes;    /* budget of all sequences */
     struct cache *cache;     /* saved states; NULL: none */

@@ -1,9 +1,14 @@
 """Speculation is exact (design 9): with drafts and without them every answer is the same to the last digit of its
 log-probabilities, alone and in company; and what was drafted is told in usage, timings and /metrics."""
+import json
 import re
+import subprocess
+import sys
 import threading
 
 import pytest
+
+from fake import make_home
 
 JSON = '[{"name": "aned", "size": 1}, {"name": "aned", "size": 2}, {"name": "aned", "size": 3}, {"name": "aned", '
 TEXT = "What is aned? " * 6
@@ -88,7 +93,6 @@ def test_same_answer(daemon, expected, name):
 
 def test_same_answer_streamed(daemon, expected):
     """Text events of a stream add up to the answer, whatever came in one step."""
-    import json
     for name in ("json", "later stop", "seeded"):
         path, body = CASES[name]
         text = ""
@@ -232,3 +236,35 @@ def test_fields(daemon):
         for more in ({"service_tier": "best"}, {"prediction": "x"}, {"prediction": {"type": "content"}}):
             r = post(**more)
             assert r.status_code == 400 and r.json()["error"]["param"] == list(more)[0]
+
+
+ANOTHER = """import json, sys, httpx
+with httpx.Client(transport=httpx.HTTPTransport(uds=sys.argv[1]), base_url="http://aned") as c:
+    print(c.post("/v1/completions", json=json.loads(sys.argv[2])).text)"""
+
+
+@pytest.mark.parametrize("share,n", [(4096, 200), (0, 200)])
+def test_what_an_ended_stream_said_is_drafted_for_its_own_process(make_daemon, tmp_path, share, n):
+    """Asked again by the same process the answer is drafted, by another one it is not; without share_tokens by nobody.
+    The text itself repeats no eight tokens, so no draft comes from it."""
+    home = make_home(tmp_path / "home", fake="delay_us 2000\n",
+                     conf=f"[speculation]\nngram_min = 8\nshare_tokens = {share}\n")
+    d = make_daemon(home=home, args=["--config", str(home / "aned.conf")])
+    body = {"model": "fake", "prompt": "What is said once more?", "max_tokens": n, "temperature": 0}
+
+    def mine():
+        with d.http() as c:
+            return c.post("/v1/completions", json=body).json()
+
+    def another():
+        out = subprocess.run([sys.executable, "-c", ANOTHER, str(d.sock), json.dumps(body)], capture_output=True, check=True)
+        return json.loads(out.stdout)
+    first = mine()
+    assert details(first) == (0, 0) and first["usage"]["completion_tokens"] == n
+    for _ in range(3):  # each is another process
+        assert (answer(another()), details(another())) == (answer(first), (0, 0))
+    again = [mine() for _ in range(4)]  # on a busy machine drafts may seem not to pay for a while
+    assert [answer(r) for r in again] == [answer(first)] * 4
+    accepted = max(details(r)[0] for r in again)
+    assert accepted > n * 2 // 3 if share else accepted == 0, [details(r) for r in again]
+    assert details(another()) == (0, 0)

@@ -221,6 +221,7 @@ static void fill(struct client *c)
                                  .reuse = !one_in(5),
                                  .cls = (enum sched_class)rnd(SCHED_CLASSES),
                                  .peer = rnd(4),
+                                 .share = rnd(3),
                                  .max_new = one_in(3) ? 0 : c->want};
     if (crowd) { /* all are in a hurry but two */
         c->x.cls = number(c) < 2 ? SCHED_CLASS_BATCH : SCHED_CLASS_INTERACTIVE;
@@ -595,6 +596,7 @@ static void begin(void)
                            .context = CTX - rnd(60),
                            .max_draft = rnd(10),
                            .ngram_min = 1 + rnd(4),
+                           .share_tokens = one_in(2) ? 0 : rnd(600),
                            .age_us = m.age};
     if (!any) {
         c.rows_seq = c.rows_step = 64;

@@ -1,7 +1,9 @@
 /* Folder, lock, stale socket, activation: who may bind, and what is touched. */
+#include <signal.h>
 #include <sys/wait.h>
 
 #include "harness.h"
+#include "http/conn.h"
 
 static void hello(struct http_req *r, const struct http_args *a)
 {
@@ -255,6 +257,28 @@ static void test_activation_env(void **state)
     assert_null(getenv("LISTEN_PID"));
 }
 
+/* A number of the process, not only of its pid; none of one that has ended. */
+static void test_process(void **state)
+{
+    (void)state;
+    int64_t me = getpid();
+    assert_true(peer_process(me) != 0);
+    assert_true(peer_process(me) == peer_process(me));
+    assert_true(peer_process(getppid()) != peer_process(me));
+    assert_true(peer_process(-1) == 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        (void)pause();
+        _exit(0);
+    }
+    uint64_t its = peer_process(child);
+    assert_true(its != 0 && its != peer_process(me));
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_true(peer_process(child) == 0);
+}
+
 #define T(fn) cmocka_unit_test_setup_teardown(fn, up, down)
 
 int main(void)
@@ -269,6 +293,7 @@ int main(void)
         T(test_other_uid),
         T(test_handed_over),
         cmocka_unit_test(test_activation_env),
+        cmocka_unit_test(test_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
