@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "sched/admit.h"
 #include "sched/sched_impl.h"
 
 void order_join(struct sched *s, struct sched_stream *x)
@@ -163,6 +164,9 @@ static bool start(struct sched *s, struct sched_stream *x, bool kept,
     }
     x->phase = SCHED_RUNNING;
     x->kept = kept;
+    if (x->request != NULL) {
+        x->request->stays = true;
+    }
     x->started_us = x->started_us == 0 ? now_us : x->started_us;
     x->waited_us += now_us - x->queued_us;
     x->row_us = now_us;

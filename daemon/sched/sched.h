@@ -35,7 +35,7 @@
  *       them gets the next free place and keeps it to its end, while less than
  *       a quarter of the places (but one) are kept so.
  *   (9) At most conf.queue streams more than may run are taken; more are
- *       refused.
+ *       refused. Who makes way for whom before that: admit.h.
  *  (10) Behind a decoding stream's token go drafts: what its request foretold
  *       or what followed the same words before (draft.h), whichever was right
  *       more often, else what follows there when a token or two are passed
@@ -99,6 +99,7 @@ struct sched_conf {
 enum sched_phase { SCHED_OUT, SCHED_WAITING, SCHED_RUNNING };
 
 struct sched_seq;
+struct admit_req;
 
 /* Who streams belong to, while there are any. */
 struct sched_peer {
@@ -121,6 +122,7 @@ struct sched_stream {
     uint32_t max_new;          /* tokens wanted; 0 = not known */
     const int32_t *prediction; /* what the answer may look like */
     uint32_t n_prediction;
+    struct admit_req *request; /* stays once this begins (admit.h); or NULL */
     /* kept by the scheduler */
     struct list link;
     enum sched_phase phase;

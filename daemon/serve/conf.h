@@ -63,7 +63,8 @@
         "process, to draft its next ones from: never another's. 0: none; a\n" \
         "conversation drafts from itself only. Never changes an output.")      \
     INT(limits, queue, QUEUE_MAX, 1, 4096,                                     \
-        "Choices waiting for one model; more are answered 503.")               \
+        "Choices waiting for one model; more are answered 503: the new one,\n" \
+        "or the youngest of a later class that has not begun.")                \
     INT(limits, streams, STREAMS_MAX, 1, STREAMS_MAX,                          \
         "Choices generated at the same time by one engine.")                   \
     INT(limits, memory_mib, 0, 0, 16777216,                                    \

@@ -37,7 +37,9 @@ struct gen {
     struct warm_wait states; /* what files hold of the prompt */
     uint64_t deadline_us;
     struct deadline *deadline; /* NULL: none */
+    struct admit_req seat;     /* in the queue for the model */
     bool asked;              /* for them, once */
+    bool seated;             /* the seat is taken */
     bool admitted;           /* counted in the model */
     bool encoding;           /* the text thread has work */
     bool encoded, up, queued, over, paused;
@@ -111,8 +113,12 @@ static void leave(struct gen *g)
         runner_remove(g->model->runner, &g->choices[i].run);
     }
     g->queued = false;
+    if (g->seated) {
+        admit_leave(&g->model->admit, &g->seat);
+        g->seated = false;
+    }
     if (g->admitted) {
-        model_unuse(g->model, g->req.n);
+        model_unuse(g->model);
         g->admitted = false;
     }
     if (g->encoding) {
@@ -228,6 +234,7 @@ static int add_streams(struct gen *g, struct err *e)
         c->run.s.cls = q->cls;
         c->run.s.peer = q->peer;
         c->run.s.share = q->share;
+        c->run.s.request = &g->seat;
         c->run.s.deadline_us = g->deadline_us;
         c->run.s.max_new = q->max_tokens == GEN_MAX_TOKENS ? 0 : q->max_tokens;
         c->run.s.prediction = g->work.guess_tokens;
@@ -315,6 +322,32 @@ static void on_model(struct model_wait *w, int rc, const struct err *e)
     advance(g);
 }
 
+/* Somebody goes first, and the queue is full. */
+static void make_way(struct admit_req *x)
+{
+    struct gen *g = container_of(x, struct gen, seat);
+    struct err e = {0};
+    int rc = err_set(&e, ERR_BUSY, "the queue is full, and others go first");
+    g->srv->stats.refused_busy++;
+    finish(g, rc, &e);
+}
+
+/* Room in the queue for g. It stays there until gen_start is over: from inside
+ * that it is not ended. */
+static int take_seat(struct gen *g, struct err *e)
+{
+    struct model *m = g->model;
+    g->seat = (struct admit_req){
+        .cls = g->req.cls, .n = g->req.n, .make_way = make_way, .stays = true};
+    if (admit_add(&m->admit, &g->seat) != 0) {
+        g->srv->stats.refused_busy++;
+        return err_set(e, ERR_BUSY, "%u requests are on %s already", m->admit.n,
+                       m->name);
+    }
+    g->seated = true;
+    return 0;
+}
+
 static void late(void *ctx);
 
 static int copy_ids(const int32_t *t, size_t n, int32_t **ret, size_t *ret_n,
@@ -375,7 +408,6 @@ static int encode(struct gen *g, struct err *e)
 int gen_start(struct gen *g, struct err *e)
 {
     struct model *m = g->model;
-    const struct conf *c = &g->srv->conf;
     int rc = 0;
     must(g->req.n >= 1 && g->req.n <= CHOICES_MAX);
     g->srv->stats.generations++;
@@ -390,11 +422,8 @@ int gen_start(struct gen *g, struct err *e)
     }
     if (m->bundle == NULL) {
         rc = err_set(e, ERR_MODEL_FAILED, "%s: %s", m->name, m->reason);
-    } else if (m->choices + g->req.n >
-               (uint64_t)(c->limits_queue + c->limits_streams)) {
-        g->srv->stats.refused_busy++;
-        rc = err_set(e, ERR_BUSY, "%u requests are on %s already", m->choices,
-                     m->name);
+    } else {
+        rc = take_seat(g, e);
     }
     if (rc == 0) {
         rc = model_load(m, false, &g->wait, e);
@@ -403,11 +432,14 @@ int gen_start(struct gen *g, struct err *e)
         rc = rc == 1 ? 0 : rc;
     }
     if (rc == 0) {
-        model_use(m, g->req.n);
+        model_use(m);
         g->admitted = true;
         rc = encode(g, e);
     }
-    if (rc != 0) {
+    if (rc == 0) {
+        admit_settle(&m->admit);
+        g->seat.stays = false;
+    } else {
         g->srv->stats.generations_failed++;
         leave(g);
     }

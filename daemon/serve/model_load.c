@@ -51,6 +51,9 @@ static void on_up(void *ctx)
     log_info("model_loaded", "model=%s pid=%d ms=%u", m->name,
              runner_pid(m->runner), runner_ready(m->runner)->load_ms);
     model_changed(m);
+    const struct sched_conf *c = &runner_sched(m->runner)->conf;
+    m->admit.limit = c->queue + c->running; /* fewer may run than was hoped */
+    admit_settle(&m->admit);
     tell(&m->waiters, 0, &e);
     residency_changed(m->of);
 }

@@ -99,6 +99,8 @@ static struct model *add(struct models *ms, const char *name)
     list_init(&m->down_waiters);
     list_init(&m->watchers);
     m->keep_ms = residency_keep(ms);
+    const struct conf *c = &ms->srv->conf;
+    admit_init(&m->admit, (uint32_t)(c->limits_queue + c->limits_streams));
     (void)snprintf(m->name, sizeof(m->name), "%s", name);
     must(file_join(m->dir, sizeof(m->dir), ms->srv->home.models, name));
     m->voc = voc_new(m->dir);
@@ -288,20 +290,18 @@ void model_save(struct model *m)
     }
 }
 
-void model_use(struct model *m, uint32_t choices)
+void model_use(struct model *m)
 {
     m->users++;
     m->of->untrimmed = true;
-    m->choices += choices;
     m->used_us = server_now_us();
     m->used_ms = server_unix_ms();
 }
 
-void model_unuse(struct model *m, uint32_t choices)
+void model_unuse(struct model *m)
 {
-    must(m->users > 0 && m->choices >= choices);
+    must(m->users > 0);
     m->users--;
-    m->choices -= choices;
     m->used_us = server_now_us();
     residency_changed(m->of);
 }

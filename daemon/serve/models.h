@@ -12,6 +12,7 @@
 #pragma once
 
 #include "model/bundle.h"
+#include "sched/admit.h"
 #include "serve/runner.h"
 #include "serve/server.h"
 #include "serve/voc.h"
@@ -39,7 +40,7 @@ struct model {
     struct voc *voc;
     struct runner *runner; /* NULL while never loaded */
     unsigned users;        /* generations and waiters: not unloaded meanwhile */
-    uint32_t choices;      /* admitted and not finished, for the queue limit */
+    struct admit admit;    /* the requests on it */
     struct list waiters;   /* for it to be up */
     struct list down_waiters;                /* for its engine to be gone */
     uint64_t crashes_us[ENGINE_CRASHES_MAX]; /* newest first; 0 = none */
@@ -122,9 +123,9 @@ void model_unwatch(struct model_watch *w);
 void models_quiet(struct models *ms); /* end all watches: the daemon stops */
 /* Load and pin those that [engine] preload names; after models_merge. */
 void models_preload(struct models *ms);
-/* Generation accounting. */
-void model_use(struct model *m, uint32_t choices);
-void model_unuse(struct model *m, uint32_t choices);
+/* A generation begins and ends. */
+void model_use(struct model *m);
+void model_unuse(struct model *m);
 /* A store_done_fn that logs a failure. */
 void model_saved(void *ctx, int status, const struct err *e);
 /* Remove a folder on the file thread, some time; failure is logged. */

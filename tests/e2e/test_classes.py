@@ -6,6 +6,7 @@ import time
 import pytest
 
 from conftest import SLOW_S
+from fake import make_home
 
 BODY = {"model": "demo", "temperature": 0.8, "ignore_eos": True}
 
@@ -89,3 +90,74 @@ def test_who_does_not_read_makes_way(narrow):
     while status(narrow)["running"] + status(narrow)["queued"] > 0:
         assert time.monotonic() < end, "a closed connection still has its place"
         time.sleep(0.02)
+
+
+class Asked(threading.Thread):
+    """A request on its way; `answer` when it is over."""
+
+    def __init__(self, d, number, path="completions", **body):
+        super().__init__()
+        text = f"{number}. request"
+        said = {"prompt": text} if path == "completions" else {"messages": [{"role": "user", "content": text}]}
+        self.d, self.path, self.answer = d, path, None
+        self.body = {"model": "fake", "temperature": 0, "max_tokens": 30, **said, **body}
+        self.start()
+
+    def run(self):
+        with self.d.http() as c:
+            self.answer = c.post("/v1/" + self.path, json=self.body)
+
+    def refused(self):
+        """It ended with what a full queue says."""
+        self.join(10 * SLOW_S)
+        r = self.answer
+        assert r.status_code == 503, r.text
+        return int(r.headers["retry-after"]) >= 1 and r.json()["error"]["code"] == "busy"
+
+    def served(self):
+        self.join(60 * SLOW_S)
+        assert self.answer.status_code == 200, self.answer.text
+        return True
+
+
+def waiting(d):
+    s = status(d)
+    return s["queued"] + s["running"]
+
+
+def has(d, n):
+    """So many are there, soon: a new one is not counted while its text is made into tokens."""
+    end = time.monotonic() + 10 * SLOW_S
+    while waiting(d) != n and time.monotonic() < end:
+        time.sleep(0.002)
+    return waiting(d) == n
+
+
+def test_a_full_queue_makes_way(make_daemon, tmp_path):
+    """One place and a queue for three, full of work of later classes: who is in a hurry gets in, and the youngest of the
+    last class that waits is told to come again. Never the one that has begun, not for its equal, and not one more."""
+    home = make_home(tmp_path / "home", fake="delay_us 30000\n",
+                     conf="[limits]\nstreams = 1\nqueue = 3\n[speculation]\nmax_draft = 0\n")
+    d = make_daemon(home=home, args=["--config", str(home / "aned.conf")])
+    with d.http() as c:
+        assert c.post("/aned/v1/models/fake/load", json={}).status_code == 200
+    flex, hurry = {"service_tier": "flex"}, {"service_tier": "priority"}
+    first = Asked(d, 0, max_tokens=90, **flex)  # has the place, and keeps its tokens when it loses it
+    assert has(d, 1)
+    old = Asked(d, 1, **flex)
+    assert has(d, 2)
+    chat = Asked(d, 2, "chat/completions")
+    assert has(d, 3)
+    young = Asked(d, 3, stream=True, **flex)
+    assert has(d, 4)
+    assert Asked(d, 4, **flex).refused(), "among equals the one that comes last"
+    one = Asked(d, 5, **hurry)
+    assert young.refused() and has(d, 4)
+    two = Asked(d, 6, **hurry)
+    assert old.refused() and has(d, 4)
+    three = Asked(d, 7, n=2, **hurry)
+    assert three.refused() and has(d, 4), "one that waits is not enough for two choices, and stays"
+    three = Asked(d, 8, **hurry)
+    assert chat.refused(), "no flex is left that has not begun"
+    assert all(x.served() for x in (one, two, three, first))
+    assert waiting(d) == 0

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "sched/admit.h"
 
 #define CTX     160u
 #define CLIENTS 40u
@@ -22,7 +23,8 @@ struct line {
 
 struct client {
     struct sched_stream x;
-    bool live, stalled;
+    struct admit_req seat;
+    bool live, stalled, begun;
     struct line line;
     int32_t guess[64];
     uint32_t want, got;
@@ -41,6 +43,9 @@ struct sim {
     uint64_t rnd, now;
     uint64_t marked, passed; /* the round before began then, and took */
     struct sched s;
+    struct admit admit;
+    bool admits;             /* who comes asks for a seat first */
+    struct client *expected; /* to make way for it */
     struct client c[CLIENTS];
     struct {
         bool open;
@@ -192,6 +197,9 @@ static void leave(struct client *c, const char *why)
     note("client %u leaves: %s, %u of %u tokens", number(c), why, c->got,
          c->want);
     sched_remove(&m.s, &c->x, m.now);
+    if (m.admits) {
+        admit_leave(&m.admit, &c->seat);
+    }
     c->live = false;
 }
 
@@ -252,11 +260,63 @@ static void fill(struct client *c)
     }
 }
 
+static void make_way(struct admit_req *seat)
+{
+    struct client *c = container_of(seat, struct client, seat);
+    if (c != m.expected || c->begun || c->got > 0) {
+        broken("way", "client %u goes, %s, not %d", number(c),
+               c->begun ? "which had a place" : "which waited",
+               m.expected != NULL ? (int)number(m.expected) : -1);
+    }
+    m.expected = NULL;
+    m.ret->displaced++;
+    leave(c, "displaced");
+}
+
+/* Who has to make way for c in a full queue; NULL: nobody. */
+static struct client *weakest(const struct client *c)
+{
+    struct client *last = NULL;
+    for (unsigned i = 0; i < CLIENTS; i++) {
+        struct client *o = &m.c[i];
+        if (o->live && !o->begun && o->x.cls > c->x.cls &&
+            (last == NULL || o->x.cls > last->x.cls ||
+             (o->x.cls == last->x.cls && o->x.number > last->x.number))) {
+            last = o;
+        }
+    }
+    return last;
+}
+
+/* A seat for c, in a queue that is full or not. */
+static int admit(struct client *c, bool full)
+{
+    m.expected = full ? weakest(c) : NULL;
+    bool refused = full && m.expected == NULL;
+    c->seat = (struct admit_req){.cls = c->x.cls, .n = 1, .make_way = make_way};
+    c->x.request = &c->seat;
+    int rc = admit_add(&m.admit, &c->seat);
+    if (rc != (refused ? ERR_BUSY : 0)) {
+        broken("way", "client %u of class %d comes to a queue %s: %d",
+               number(c), (int)c->x.cls, full ? "that is full" : "with room",
+               rc);
+    }
+    if (rc == 0) {
+        admit_settle(&m.admit);
+    }
+    if (m.expected != NULL) {
+        broken("way", "client %u does not go for client %u", number(m.expected),
+               number(c));
+    }
+    return rc;
+}
+
 static void arrive(struct client *c)
 {
     fill(c);
     c->got = 0;
     c->stalled = false;
+    c->begun = false;
     c->waited_us = 0;
     c->calls = 0;
     c->row_us = m.now;
@@ -267,7 +327,18 @@ static void arrive(struct client *c)
         live += m.c[i].live;
     }
     bool full = live >= m.s.conf.queue + m.s.conf.running;
-    int rc = sched_add(&m.s, &c->x, m.now);
+    int rc = m.admits ? admit(c, full) : 0;
+    if (m.admits && rc == 0 && full) { /* somebody went */
+        live--;
+        n--;
+        full = false;
+    }
+    if (c->x.after != NULL && !client_of(c->x.after)->live) {
+        c->x.after = NULL; /* that one did; no choice of one request can */
+    }
+    if (rc == 0) {
+        rc = sched_add(&m.s, &c->x, m.now);
+    }
     if (n != live || rc != (full ? ERR_BUSY : 0)) {
         broken("queue", "%u taken, %u counted, of %u + %u: add says %d", live,
                n, m.s.conf.queue, m.s.conf.running, rc);
@@ -374,6 +445,7 @@ static void count_time(struct client *c)
 {
     if (c->was == SCHED_WAITING && c->x.phase == SCHED_RUNNING) {
         c->place_us = m.now;
+        c->begun = true;
         c->row_us = m.now;
         c->calls = 0;
     } else if (c->was == SCHED_RUNNING && c->x.phase == SCHED_WAITING) {
@@ -606,6 +678,8 @@ static void begin(void)
         c.context = CTX;
     }
     sched_init(&m.s, &c);
+    m.admits = !one_in(3);
+    admit_init(&m.admit, m.s.conf.queue + m.s.conf.running);
     note("mode %d base %.0f row %.0f prompt %.0f running %u seqs %u queue %u "
          "rows %u of %u chunk %u draft %u age %llu",
          (int)m.mode, m.base, m.row, m.prompt, m.s.conf.running, m.s.conf.seqs,

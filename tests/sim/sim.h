@@ -10,8 +10,11 @@
  *             are a function of all tokens before, which the engine's copy of
  *             the timeline and the client's own must agree on
  *   queue     at most queue + running are taken, and that many are
- *   place     no place stays free while somebody could have it; none of a lower
- *             class waits while one of a higher class runs and could give way
+ *   way       who finds the queue full gets in when one of a later class waits
+ *             that never had a place, and then the youngest of the last such
+ *             class goes, alone: none that had one, none for its equal. Who
+ * went is dead place     no place stays free while somebody could have it; none
+ * of a lower class waits while one of a higher class runs and could give way
  *   starved   who waits starts before it has waited its age and then, for each
  *             before it, twice the longest that a place was held; who runs gets
  *             rows
@@ -26,7 +29,7 @@
 
 struct sim_result {
     uint64_t steps, tokens, accepted, finished, cancelled, parked, crashes,
-        late, refused;
+        late, refused, displaced;
     const char *broken; /* NULL: all held; else the name, */
     char why[300];      /* and what was seen */
 };
