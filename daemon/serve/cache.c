@@ -4,8 +4,7 @@
  *      +------failed-----------------------------------------------> gone
  *
  * A planned file counts as covered (it is not planned twice) and as bytes, and
- * is not found. Writes are charged to a bucket of half the hourly budget that
- * fills at that half an hour: so no hour sees more than the whole.
+ * is not found.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -299,9 +298,7 @@ int cache_open(const struct cache_conf *conf, int64_t now_ms,
     c->conf.dir = c->dir;
     list_init(&c->all);
     list_init(&c->pins);
-    c->credit = (double)conf->write_max / 2;
-    c->credit_ms = now_ms;
-    int rc = cache_scan(c, now_ms, e);
+    int rc = cache_scan(c, budget_open(c, now_ms), now_ms, e);
     if (rc < 0) {
         cache_free(c);
         return rc;
@@ -366,16 +363,6 @@ void cache_loaded(struct cache *c, const struct cache_hit *h, uint32_t n,
 
 /* --- saving --- */
 
-static void refill(struct cache *c, int64_t now_ms)
-{
-    double most = (double)c->conf.write_max / 2;
-    if (now_ms > c->credit_ms) {
-        c->credit += most * (double)(now_ms - c->credit_ms) / CACHE_WINDOW_MS;
-    }
-    c->credit_ms = now_ms;
-    c->credit = c->credit < most ? c->credit : most;
-}
-
 static uint64_t next_id(struct cache *c, int64_t now_ms)
 {
     uint64_t id = (uint64_t)now_ms << 12;
@@ -387,12 +374,11 @@ static uint64_t next_id(struct cache *c, int64_t now_ms)
 static bool charge(struct cache *c, uint64_t bytes, int64_t used_ms,
                    int64_t now_ms)
 {
-    refill(c, now_ms);
-    if ((double)bytes > c->credit || !make_room(c, bytes, used_ms)) {
+    if (!budget_allows(c, bytes, now_ms) || !make_room(c, bytes, used_ms)) {
         c->stats.refused_budget++;
         return false;
     }
-    c->credit -= (double)bytes;
+    budget_charge(c, (int64_t)bytes);
     return true;
 }
 
@@ -412,9 +398,9 @@ int cache_plan(struct cache *c, const struct cache_key *k,
     uint32_t from = have.n_parts < CACHE_COMPACT ? have.n : 0;
     uint64_t bytes = (to - from) / STATE_BLOCK * block_bytes +
                      (uint64_t)to * HEADER_FACTOR + STATE_HEADER_LEAST;
+    uint64_t id = next_id(c, now_ms); /* what is charged knows of it */
     if (have.n < to && charge(c, bytes, used_ms, now_ms)) {
-        struct entry *x =
-            cache_entry(c, next_id(c, now_ms), k, from, to, chain, bytes);
+        struct entry *x = cache_entry(c, id, k, from, to, chain, bytes);
         x->planned = true;
         x->used_ms = used_ms;
         *ret = (struct cache_save){x->id, from, to};
@@ -449,7 +435,7 @@ void cache_saved(struct cache *c, uint64_t id, uint64_t bytes)
         entry_remove(c, x);
         return;
     }
-    c->credit += (double)x->bytes - (double)bytes;
+    budget_charge(c, (int64_t)bytes - (int64_t)x->bytes);
     c->bytes = c->bytes - x->bytes + bytes;
     x->bytes = bytes;
     x->planned = false;

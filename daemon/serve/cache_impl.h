@@ -1,4 +1,4 @@
-/* cache_impl.h - shared by cache.c and cache_scan.c. */
+/* cache_impl.h - shared by cache.c, cache_budget.c and cache_scan.c. */
 #pragma once
 
 #include "base/list.h"
@@ -34,7 +34,7 @@ struct cache {
     size_t n, n_pins;
     uint64_t bytes;
     uint64_t last_id;
-    double credit; /* bytes that may be written now */
+    double credit; /* bytes that may be written at credit_ms */
     int64_t credit_ms;
     struct cache_stats stats;
 };
@@ -47,5 +47,17 @@ struct entry *cache_entry(struct cache *c, uint64_t id,
                           const struct cache_key *k, uint32_t from, uint32_t to,
                           const uint64_t *chain, uint64_t bytes);
 
-/* cache_scan.c: take in what lies in the folder. Errors: IO. */
-CHECKED int cache_scan(struct cache *c, int64_t now_ms, struct err *e);
+/* cache_budget.c: what is left of the hourly budget, as it was kept. Returns
+ * the last file that it knows of (0: none): later ones are to be charged. */
+uint64_t budget_open(struct cache *c, int64_t now_ms);
+/* A file was found that it does not know of. */
+void budget_found(struct cache *c, int64_t created_ms, uint64_t bytes,
+                  int64_t now_ms);
+bool budget_allows(struct cache *c, uint64_t bytes, int64_t now_ms);
+/* Written, or about to be; what it is less than thought comes back negative. */
+void budget_charge(struct cache *c, int64_t bytes);
+
+/* cache_scan.c: take in what lies in the folder; known: of budget_open.
+ * Errors: IO. */
+CHECKED int cache_scan(struct cache *c, uint64_t known, int64_t now_ms,
+                       struct err *e);

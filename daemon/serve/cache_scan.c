@@ -57,7 +57,7 @@ static bool id_of(const char *name, uint64_t *ret)
 }
 
 static int take_file(struct cache *c, const char *path, uint64_t id,
-                     int64_t now_ms, struct err *e)
+                     uint64_t known, int64_t now_ms, struct err *e)
 {
     struct state_file f = {0};
     struct stat st;
@@ -84,17 +84,15 @@ static int take_file(struct cache *c, const char *path, uint64_t id,
         x->used_ms = mtime_ms(&st);
         x->touched_ms = x->used_ms;
         free(chain);
-        int64_t age = now_ms - f.created_ms;
-        if (age >= 0 && age < CACHE_WINDOW_MS) { /* part of this hour's */
-            c->credit -= (double)st.st_size * (double)(CACHE_WINDOW_MS - age) /
-                         CACHE_WINDOW_MS;
+        if (id > known) {
+            budget_found(c, f.created_ms, (uint64_t)st.st_size, now_ms);
         }
     }
     state_file_fini(&f);
     return rc;
 }
 
-int cache_scan(struct cache *c, int64_t now_ms, struct err *e)
+int cache_scan(struct cache *c, uint64_t known, int64_t now_ms, struct err *e)
 {
     DIR *d = opendir(c->dir);
     if (d == NULL) {
@@ -112,7 +110,7 @@ int cache_scan(struct cache *c, int64_t now_ms, struct err *e)
         if (c->n == CACHE_FILES_MAX || !id_of(x->d_name, &id)) {
             rc = err_set(&why, ERR_STATE, "unfinished, or one too many");
         } else {
-            rc = take_file(c, path, id, now_ms, &why);
+            rc = take_file(c, path, id, known, now_ms, &why);
         }
         if (rc == 0) {
             c->last_id = id > c->last_id ? id : c->last_id;

@@ -212,6 +212,18 @@ def test_a_write_budget(world):
         ask(e, prompt(120, f"Once more {i}: "))
     e.stop()
     assert sum(p.stat().st_size for p in files(e)) <= 1 << 20
+    # nor when the files are gone: what was written is written
+    wrote = 0
+    for life in range(3):
+        for p in files(d):
+            wrote += p.stat().st_size
+            p.unlink()
+        f = world(write_mib_per_hour=1)
+        for i in range(12):
+            ask(f, prompt(120, f"Life {life}, number {i}: "))
+        f.stop()
+    assert 1 << 18 < wrote + sum(p.stat().st_size for p in files(d)) <= 1 << 20
+    assert stat.S_IMODE((d.states.parent / "states.budget").stat().st_mode) == 0o600
 
 
 def test_nothing_is_written_when_off(world):

@@ -31,11 +31,24 @@ static int setup(void **state)
     return 0;
 }
 
+static const char *budget_file(void)
+{
+    static char path[300];
+    (void)snprintf(path, sizeof(path), "%s.budget", dir);
+    return path;
+}
+
+static void forget_budget(void)
+{
+    assert_true(unlink(budget_file()) == 0 || !file_exists(budget_file()));
+}
+
 static int teardown(void **state)
 {
     (void)state;
     struct err e;
     unit_ok(file_rmtree(dir, &e), &e);
+    forget_budget();
     return 0;
 }
 
@@ -321,6 +334,115 @@ static void test_chats(void **state)
     cache_free(c);
 }
 
+/* Bytes that may be written at `now`, to a block. */
+static uint64_t left(struct cache *c, int64_t now)
+{
+    static int32_t n = 2000000; /* no text is asked about twice */
+    uint32_t most = 0;
+    for (uint32_t blocks = 40; blocks > 0 && most == 0; blocks--) {
+        struct cache_save s;
+        tokens[0] = n++;
+        if (cache_plan(c, &key, tokens, blocks * STATE_BLOCK, BLOCK, now, now,
+                       &s) == 1) {
+            most = blocks;
+            cache_saved(c, s.id, 0); /* it is charged nevertheless */
+        }
+    }
+    return most;
+}
+
+/* What was written counts for its hour, whether it is still there or not: it
+ * was evicted, its model deleted, the folder emptied by hand; and it does not
+ * count twice. */
+static void test_writes_are_remembered(void **state)
+{
+    (void)state;
+    enum { RESTARTS = 6 };
+    const uint64_t half = 30000;
+    const int64_t minute = CACHE_WINDOW_MS / 60;
+    struct err e;
+    for (int way = 0; way < 3; way++) {
+        uint64_t wrote = 0;
+        int64_t now = START;
+        for (int i = 0; i < RESTARTS; i++, now += minute) {
+            struct cache *c = open_cache(MIB(1), 2 * half, now);
+            struct cache_stats st;
+            for (int32_t k = 0; k < 20; k++) {
+                tokens[0] = 1000 * (i + 1) + k;
+                (void)keep(c, tokens, 192, now);
+            }
+            cache_get_stats(c, &st);
+            wrote += st.saved_bytes;
+            if (way == 0) {
+                cache_forget(c, fingerprint);
+            }
+            cache_free(c);
+            if (way == 1) {
+                unit_ok(file_rmtree(dir, &e), &e);
+                assert_int_equal(mkdir(dir, 0700), 0);
+            }
+        }
+        assert_in_range(wrote, half * 3 / 4, half + half * RESTARTS / 60);
+        /* nothing at all would be left by the files as well, when they stay */
+        struct cache *c = open_cache(MIB(1), 2 * half, now);
+        assert_true(left(c, now) <= 1);
+        cache_forget(c, fingerprint);
+        assert_true(left(c, now + CACHE_WINDOW_MS) > 20); /* an hour later */
+        cache_free(c);
+        forget_budget();
+    }
+}
+
+/* A restart takes nothing either; what cannot be read is made up from files. */
+static void test_budget_file(void **state)
+{
+    (void)state;
+    const char *bad[] = {"", "aned-budget 1", "aned-budget 1 nan bytes at 1 ms",
+                         "aned-budget 1 9000000 bytes at 99999999999999 ms up "
+                         "to 0000000000000000\n"};
+    struct err e;
+    struct stat st;
+    struct cache *c = open_cache(MIB(1), 60000, START);
+    assert_int_equal(keep(c, tokens, 640, START), 640);
+    for (int i = 0; i < 20; i++) { /* would be charged once more each time */
+        cache_free(c);
+        c = open_cache(MIB(1), 60000, START + 1);
+    }
+    assert_int_equal(stat(budget_file(), &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    int32_t *t = other_text(3);
+    assert_int_equal(keep(c, t, 192, START + 1), 192);
+    uint64_t n = left(c, START + 1);
+    assert_in_range(n, 9, 14); /* of 30000 less two files */
+    cache_free(c);
+    for (size_t i = 0; i < countof(bad); i++) {
+        unit_ok(file_write(budget_file(), bad[i], strlen(bad[i]), &e), &e);
+        c = open_cache(MIB(1), 60000, START + 2);
+        assert_in_range(left(c, START + 2), 9, 14);
+        cache_free(c);
+    }
+    /* an older one: what was saved since then is charged by its files */
+    char text[200] = {0};
+    c = open_cache(MIB(1), 60000, START + 3);
+    cache_forget(c, fingerprint);
+    cache_free(c);
+    forget_budget();
+    c = open_cache(MIB(1), 60000, START + 3);
+    tokens[0] = 0;
+    assert_int_equal(keep(c, tokens, 640, START + 3), 640);
+    FILE *f = fopen(budget_file(), "r");
+    assert_non_null(f);
+    assert_true(fread(text, 1, sizeof(text) - 1, f) > 20);
+    assert_int_equal(fclose(f), 0);
+    assert_int_equal(keep(c, other_text(4), 192, START + 4), 192);
+    cache_free(c);
+    unit_ok(file_write(budget_file(), text, strlen(text), &e), &e);
+    c = open_cache(MIB(1), 60000, START + 4);
+    assert_in_range(left(c, START + 4), 1, 10);
+    cache_forget(c, fingerprint);
+    cache_free(c);
+}
+
 static void test_start(void **state)
 {
     (void)state;
@@ -353,12 +475,21 @@ static void test_start(void **state)
     cache_free(c);
 }
 
+static int before(void **state)
+{
+    (void)state;
+    forget_budget();
+    return 0;
+}
+
+#define T(fn) cmocka_unit_test_setup(fn, before)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_deltas), cmocka_unit_test(test_compaction),
-        cmocka_unit_test(test_bytes),  cmocka_unit_test(test_writes),
-        cmocka_unit_test(test_chats),  cmocka_unit_test(test_start),
+        T(test_deltas),      T(test_compaction), T(test_bytes),
+        T(test_writes),      T(test_chats),      T(test_writes_are_remembered),
+        T(test_budget_file), T(test_start),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
