@@ -584,6 +584,7 @@ void runner_fail_all(struct runner *r, int code, const char *msg)
     }
     struct list *lists[] = {&r->sched.running, &r->sched.waiting};
     r->in_results = true;
+    warm_release(r->warm); /* into the queue, with the others */
     for (size_t i = 0; i < countof(lists); i++) {
         while (!list_empty(lists[i])) {
             struct sched_stream *s =

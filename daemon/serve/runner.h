@@ -100,5 +100,5 @@ void runner_remove(struct runner *r, struct run_stream *x);
 void runner_pause(struct runner *r, struct run_stream *x, bool paused);
 /* Close the warm sequences nobody uses; how many they are. */
 uint32_t runner_shed(struct runner *r);
-/* on_fail for every stream. */
+/* on_fail for every stream; who waits in runner_want goes on before. */
 void runner_fail_all(struct runner *r, int code, const char *msg);

@@ -237,7 +237,8 @@ static bool worth(struct warm *w, const struct warm_wait *x,
 int warm_want(struct warm *w, struct warm_wait *x)
 {
     struct cache_hit hit;
-    if (!w->up || x->n < 2 || !worth(w, x, &hit)) {
+    bool known = w->key.fingerprint != NULL; /* up, or once was */
+    if (!known || x->n < 2 || !worth(w, x, &hit)) {
         return 0;
     }
     x->waits = true;
@@ -447,6 +448,10 @@ void warm_down(struct warm *w)
         free(w->tokens);
         w->tokens = NULL;
     }
+}
+
+void warm_release(struct warm *w)
+{
     while (!list_empty(&w->waits)) {
         go_on(container_of(w->waits.next, struct warm_wait, link));
     }

@@ -46,8 +46,11 @@ struct warm *warm_new(const struct warm_conf *c);
 void warm_free(struct warm *w); /* down and without waiters; NULL is fine */
 /* The engine is there, the scheduler too. */
 void warm_up(struct warm *w, const struct msg_ready *r);
-/* The engine is gone, the scheduler does not know it yet. Waiters go on. */
+/* The engine is gone, the scheduler does not know it yet. Waiters wait for the
+ * next one, */
 void warm_down(struct warm *w);
+/* or go on, when there will be none. */
+void warm_release(struct warm *w);
 /* 1: x->fn will be called; 0: there is nothing to wait for. Then warm_next. */
 CHECKED int warm_want(struct warm *w, struct warm_wait *x);
 void warm_unwant(struct warm_wait *x); /* x may be idle */
