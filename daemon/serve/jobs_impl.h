@@ -1,4 +1,5 @@
-/* jobs_impl.h - shared by jobs.c (records, API) and job_run.c (the worker). */
+/* jobs_impl.h - shared by jobs.c (records, API), job_wish.c (requests) and
+ * job_run.c (the worker). */
 #pragma once
 
 #include "serve/jobs.h"
@@ -39,9 +40,23 @@ struct jobs {
 void jobs_next_run(struct jobs *js); /* start the oldest waiting job */
 void job_run_cancel(struct job *j);  /* the current one */
 
-/* jobs.c */
+/* job_wish.c: what a request asks for, checked. Strings are the request's. */
+struct job_wish {
+    const char *source, *name, *quant, *shape, *kv, *profile, *norm;
+    int64_t context, threads;
+    double residual_scale;
+    bool force;
+};
+/* Errors: INVALID, UNSUPPORTED; *param names the field. */
+CHECKED int job_wish_read(const struct json *j, struct job_wish *w,
+                          const char **param, struct err *e);
 /* A descriptor, O_RDONLY, of a regular file. Errors: INVALID. */
 CHECKED int job_open_source(const char *path, struct err *e);
+/* The source's file name without ".gguf", made into a name; the result is
+ * checked by the caller. */
+void job_wish_name(const char *source, char out[MODEL_NAME_MAX + 1]);
+
+/* jobs.c */
 struct job *job_of(struct list *l);
 void job_set(struct job *j, enum job_state s); /* traced; must be allowed */
 void job_save(struct job *j);
