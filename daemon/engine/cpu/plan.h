@@ -27,6 +27,10 @@ struct plan {
  * out. */
 void *plan_alloc(struct plan *p, size_t n);
 
+/* p->buffer, and in it a place for every value that has none of its own.
+ * Errors: NOMEM. */
+CHECKED int plan_place(struct plan *p, struct err *e);
+
 /* n elements of an input as floats. */
 void plan_floats(const struct tensor *t, size_t n, float *out);
 
