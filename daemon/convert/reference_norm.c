@@ -1,0 +1,103 @@
+/* reference_norm.c - norms over panels, in double; and beside them what the
+ * form that divides by sqrt(d) first would make of the same values in fp16, for
+ * the choice between the forms (range.h). */
+#include <math.h>
+
+#include "base/half.h"
+#include "convert/norm.h"
+#include "convert/reference_impl.h"
+
+/* The x / sqrt(d) norm with fp16 after each step, beside the exact factor:
+ * `exact` is 1 / rms per token. */
+static float scale_error(const struct reference *r, const float *x, size_t d,
+                         float alpha, const double *exact)
+{
+    float c = half_round(1.0f / sqrtf((float)d));
+    float sum[TOKENS] = {0};
+    float v[TOKENS];
+    for (size_t i = 0; i < d; i++) {
+        for (uint32_t t = 0; t < r->n; t++) {
+            v[t] = x[i * r->stride + t] * alpha;
+        }
+        half_round_floats(v, r->n);
+        for (uint32_t t = 0; t < r->n; t++) {
+            v[t] *= c;
+        }
+        half_round_floats(v, r->n);
+        for (uint32_t t = 0; t < r->n; t++) {
+            v[t] *= v[t];
+        }
+        half_round_floats(v, r->n);
+        for (uint32_t t = 0; t < r->n; t++) {
+            sum[t] += v[t];
+        }
+    }
+    float eps = norm_epsilon(NORM_SCALE, r->d->norm_eps, alpha);
+    float worst = 0;
+    for (uint32_t t = 0; t < r->n; t++) {
+        float s = half_round(half_round(sum[t]) + eps);
+        if (!(s > 0 && s < INFINITY)) {
+            return INFINITY;
+        }
+        /* xs * rsqrt(s) * sqrt(d) against x * exact */
+        double got = (double)(alpha * c) * sqrt((double)d) / sqrt((double)s);
+        float error = (float)fabs(got / exact[t] - 1.0);
+        worst = error > worst ? error : worst;
+    }
+    return worst;
+}
+
+/* y = x / rms(x) * weight, over `d` features. stream: x is stored times
+ * alpha. kind: where its peak and error belong; probe false: already did. */
+static void norm_panel(const struct reference *r, const float *x, size_t d,
+                       const float *w, float *y, bool stream,
+                       struct range_norm *probe)
+{
+    double exact[TOKENS];
+    double sum[TOKENS] = {0};
+    for (size_t i = 0; i < d; i++) {
+        for (uint32_t t = 0; t < r->n; t++) {
+            double v = (double)x[i * r->stride + t];
+            sum[t] += v * v;
+        }
+    }
+    for (uint32_t t = 0; t < r->n; t++) {
+        exact[t] = 1.0 / sqrt(sum[t] / (double)d + (double)r->d->norm_eps);
+    }
+    for (unsigned a = 0; probe != NULL && a < RANGE_ALPHAS; a++) {
+        float error = a == 0 || stream
+                          ? scale_error(r, x, d, ldexpf(1, -(int)a), exact)
+                          : probe->error[0];
+        /* heads share a probe: the worst one counts, for alpha 1 only */
+        probe->error[a] = error > probe->error[a] ? error : probe->error[a];
+    }
+    for (size_t i = 0; i < d; i++) {
+        for (uint32_t t = 0; t < r->n; t++) {
+            size_t at = i * r->stride + t;
+            y[at] = (float)((double)x[at] * exact[t] * (double)w[i]);
+        }
+    }
+}
+
+int reference_normalise(struct reference *r, const struct gguf_tensor *t,
+                        enum range_kind kind, uint32_t layer, const float *x,
+                        size_t groups, bool stream, float *y, struct err *e)
+{
+    size_t d = t->cols;
+    float *w = malloc(d * sizeof(*w));
+    if (w == NULL) {
+        return err_set(e, ERR_NOMEM, "%s: no memory", t->name);
+    }
+    int rc = gguf_rows(t, 0, 1, w, e);
+    if (rc == 0) {
+        struct range_norm *probe =
+            r->range != NULL ? range_add_norm(r->range, kind, layer) : NULL;
+        for (size_t g = 0; g < groups; g++) {
+            size_t at = g * d * r->stride;
+            norm_panel(r, x + at, d, w, y + at, stream, probe);
+        }
+        reference_peak(r, kind, layer, y, groups * d);
+    }
+    free(w);
+    return rc;
+}

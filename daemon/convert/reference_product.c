@@ -1,0 +1,119 @@
+/* reference_product.c - weights times panels: a block of rows is dequantised by
+ * whoever is free, and multiplied at once. */
+#include <math.h>
+
+#include "base/crew.h"
+#include "base/num.h"
+#include "convert/gemm.h"
+#include "convert/quant.h"
+#include "convert/reference_impl.h"
+
+#define BATCH 64u /* blocks a worker between two looks at progress */
+
+uint64_t reference_block_rows(uint64_t cols)
+{
+    return num_max(BLOCK_FLOATS / cols, 6); /* 6: one tile of gemm */
+}
+
+/* max |x| over the real columns; NaN when one is not a number. */
+static double panel_peak(const struct reference *r, const float *x, size_t rows)
+{
+    double m = 0;
+    for (size_t i = 0; i < rows; i++) {
+        float p = quant_peak(x + i * r->stride, r->n);
+        if (isnan(p)) {
+            return (double)NAN;
+        }
+        m = (double)p > m ? (double)p : m;
+    }
+    return m;
+}
+
+static void run_block(struct product *p, size_t i, struct scratch *s)
+{
+    struct reference *r = p->r;
+    uint64_t from = (p->first + i) * p->block_rows;
+    uint64_t n = num_min(p->block_rows, p->t->rows - from);
+    if (s->rc < 0) {
+        return;
+    }
+    s->rc = gguf_rows(p->t, from, n, s->rows, &s->err);
+    if (s->rc < 0) {
+        return;
+    }
+    float *y = p->y != NULL ? p->y + from * r->stride : s->y;
+    gemm_rows(s->rows, n, p->t->cols, p->x, r->stride, y);
+    if (p->y != NULL) {
+        return;
+    }
+    double peak = panel_peak(r, y, n);
+    s->peak = isnan(peak) || peak > s->peak ? peak : s->peak;
+    for (uint64_t j = 0; p->logits != NULL && j < n; j++) {
+        for (uint32_t t = 0; t < r->n; t++) {
+            p->logits[(size_t)t * p->t->rows + from + j] = y[j * r->stride + t];
+        }
+    }
+}
+
+static void on_blocks(void *ctx, size_t begin, size_t end, unsigned worker)
+{
+    struct product *p = ctx;
+    for (size_t i = begin; i < end; i++) {
+        run_block(p, i, &p->r->scratch[worker]);
+    }
+}
+
+int reference_product(struct product *p, struct err *e)
+{
+    struct reference *r = p->r;
+    p->block_rows = reference_block_rows(p->t->cols);
+    uint64_t blocks = (p->t->rows + p->block_rows - 1) / p->block_rows;
+    uint64_t batch = (uint64_t)r->n_scratch * BATCH;
+    for (p->first = 0; p->first < blocks; p->first += batch) {
+        uint64_t n = num_min(batch, blocks - p->first);
+        crew_run(r->threads, (size_t)n, 1, on_blocks, p);
+        for (size_t i = 0; i < r->n_scratch; i++) {
+            if (r->scratch[i].rc < 0) {
+                return err_set(e, r->scratch[i].rc, "%s",
+                               r->scratch[i].err.msg);
+            }
+        }
+        uint64_t bytes = p->t->bytes / blocks * n;
+        int rc = r->progress == NULL ? 0 : progress_add(r->progress, bytes, e);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    return 0;
+}
+
+int reference_multiply(struct reference *r, const struct gguf_tensor *t,
+                       const struct gguf_tensor *bias, const float *x, float *y,
+                       struct err *e)
+{
+    struct product p = {.r = r, .t = t, .x = x, .y = y};
+    int rc = reference_product(&p, e);
+    if (rc < 0 || bias == NULL) {
+        return rc;
+    }
+    float *b = malloc(bias->cols * sizeof(*b));
+    if (b == NULL) {
+        return err_set(e, ERR_NOMEM, "%s: no memory", bias->name);
+    }
+    rc = gguf_rows(bias, 0, 1, b, e);
+    for (size_t i = 0; rc == 0 && i < bias->cols; i++) {
+        for (size_t t_ = 0; t_ < r->stride; t_++) {
+            y[i * r->stride + t_] += b[i];
+        }
+    }
+    free(b);
+    return rc;
+}
+
+void reference_peak(struct reference *r, enum range_kind kind, uint32_t layer,
+                    const float *x, size_t rows)
+{
+    if (r->range != NULL) {
+        range_add_peak(r->range, kind, layer, panel_peak(r, x, rows));
+    }
+}
