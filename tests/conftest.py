@@ -8,6 +8,7 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -160,6 +161,30 @@ class Daemon:
         code = self.stop()
         shutil.rmtree(self.dir, ignore_errors=True)
         return code
+
+
+def status(d):
+    with d.http() as c:
+        return c.get("/aned/v1/status").json()
+
+
+def metric(d, name):
+    """A counter or gauge of /metrics that has no labels."""
+    with d.http() as c:
+        return next(float(x.split()[1]) for x in c.get("/metrics").text.splitlines() if x.startswith(f"aned_{name} "))
+
+
+def raw_post(d, body, path="/v1/completions", rcvbuf=None):
+    """A connection of its own that has asked, and reads nothing."""
+    s = socket.socket(socket.AF_UNIX)
+    s.settimeout(30 * SLOW_S)
+    if rcvbuf is not None:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, rcvbuf)
+    s.connect(str(d.sock))
+    text = json.dumps(body).encode()
+    s.sendall(f"POST {path} HTTP/1.1\r\nHost: aned\r\nConnection: close\r\nContent-Type: application/json\r\n"
+              f"Content-Length: {len(text)}\r\n\r\n".encode() + text)
+    return s
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import httpx
 import openai
 import pytest
 
-from conftest import SLOW_S, TOP, Daemon
+from conftest import SLOW_S, TOP, Daemon, metric, raw_post, status
 from fake import make_home
 
 BOS = 1
@@ -61,11 +61,6 @@ def events(d, path, body):
     return [json.loads(x[6:]) for x in lines[:-1]]
 
 
-def status(d):
-    with d.http() as c:
-        return c.get("/aned/v1/status").json()
-
-
 def wait_idle(d, seconds=10):
     end = time.monotonic() + seconds * SLOW_S
     while time.monotonic() < end:
@@ -74,14 +69,6 @@ def wait_idle(d, seconds=10):
             return s
         time.sleep(0.02)
     raise AssertionError(s)
-
-
-def metric(d, name):
-    with d.http() as c:
-        for line in c.get("/metrics").text.splitlines():
-            if line.startswith(f"aned_{name} "):
-                return float(line.split()[1])
-    raise KeyError(name)
 
 
 def client(d):
@@ -450,10 +437,7 @@ def test_clients_vanish_while_the_model_loads(start):
     """The other phases: test_cancel.py."""
     d = start(fake="load_ms 500\n")
     for _ in range(6):
-        s = socket.socket(socket.AF_UNIX)
-        s.connect(str(d.sock))
-        body = json.dumps({"prompt": "y" * 200, "max_tokens": 300, "stream": True}).encode()
-        s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        s = raw_post(d, {"prompt": "y" * 200, "max_tokens": 300, "stream": True})
         time.sleep(0.03)
         s.close()
     wait_idle(d, 5)
@@ -465,11 +449,7 @@ def test_slow_reader_is_paused_and_loses_nothing(start):
     d = start(context=4096)
     body = {"prompt": "slow", "max_tokens": 3000, "temperature": 0, "stream": True}
     want = text_of(complete(d, prompt="slow", max_tokens=3000))
-    s = socket.socket(socket.AF_UNIX)
-    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    s.connect(str(d.sock))
-    raw = json.dumps(body).encode()
-    s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(raw) + raw)
+    s = raw_post(d, body, rcvbuf=4096)
     time.sleep(1.0 * SLOW_S)
     made = metric(d, "output_tokens_total") - 3000
     assert 0 < made < 2900, made  # paused long before the end

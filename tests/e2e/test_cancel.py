@@ -7,12 +7,11 @@ itself is compared: steps of /aned/v1/status, generations_cancelled_total, and t
 import json
 import os
 import signal
-import socket
 import time
 
 import pytest
 
-from conftest import SLOW_S
+from conftest import SLOW_S, raw_post
 from fake import make_home
 
 TIMES = 10
@@ -25,12 +24,7 @@ class Call:
     """A request on a connection of its own, which nobody reads unless asked to."""
 
     def __init__(self, d, body, path="/v1/completions"):
-        self.s = socket.socket(socket.AF_UNIX)
-        self.s.settimeout(30 * SLOW_S)
-        self.s.connect(str(d.sock))
-        raw = json.dumps(body).encode()
-        self.s.sendall(f"POST {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {len(raw)}\r\n\r\n".encode()
-                       + raw)
+        self.s = raw_post(d, body, path)
 
     def answer(self):
         """Status and JSON of an answer that is not a stream."""

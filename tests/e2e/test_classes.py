@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from conftest import SLOW_S
+from conftest import SLOW_S, raw_post, status
 from fake import make_home
 
 BODY = {"model": "demo", "temperature": 0.8, "ignore_eos": True}
@@ -32,11 +32,6 @@ def ask(d, seed, **more):
 
 def complete(d, seed, **more):
     return ask(d, seed, **more)["choices"][0]["text"]
-
-
-def status(d):
-    with d.http() as c:
-        return c.get("/aned/v1/status").json()
 
 
 def test_hurry_overtakes_a_full_batch_queue(narrow):
@@ -71,17 +66,10 @@ def test_hurry_overtakes_a_full_batch_queue(narrow):
 def test_who_does_not_read_makes_way(narrow):
     """Two clients that never read hold no place that another could have."""
     socks = []
-    import json
-    import socket
     try:
         for seed in (1, 2):
-            s = socket.socket(socket.AF_UNIX)
-            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            s.connect(str(narrow.sock))
-            body = json.dumps({**BODY, "prompt": "a", "seed": seed, "stream": True, "logprobs": 20, "n": 2}).encode()
-            s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: "
-                      + str(len(body)).encode() + b"\r\n\r\n" + body)
-            socks.append(s)
+            socks.append(raw_post(narrow, {**BODY, "prompt": "a", "seed": seed, "stream": True, "logprobs": 20, "n": 2},
+                                  rcvbuf=4096))
         assert len(complete(narrow, 9, max_tokens=20)) > 0
     finally:
         for s in socks:

@@ -2,7 +2,6 @@
 import json
 import os
 import signal
-import socket
 import threading
 import time
 
@@ -10,7 +9,7 @@ import httpx
 import openai
 import pytest
 
-from conftest import SLOW_S, Daemon
+from conftest import SLOW_S, Daemon, metric, raw_post, status
 from fake import make_home
 
 STEP_MS = 20
@@ -42,16 +41,6 @@ def timed(d, **more):
     return r, (time.monotonic() - began) * 1000
 
 
-def status(d):
-    with d.http() as c:
-        return c.get("/aned/v1/status").json()
-
-
-def metric(d, name):
-    with d.http() as c:
-        return next(float(x.split()[1]) for x in c.get("/metrics").text.splitlines() if x.startswith(f"aned_{name} "))
-
-
 def late(r, n_prompt=None, tokens=None):
     """That is what an answer looks like whose time was over."""
     assert [c["finish_reason"] for c in r["choices"]] == ["length"] * len(r["choices"])
@@ -72,12 +61,10 @@ class Holder:
     """Has the one place until the end of the block."""
 
     def __init__(self, d):
-        self.d, self.s = d, socket.socket(socket.AF_UNIX)
+        self.d = d
 
     def __enter__(self):
-        self.s.connect(str(self.d.sock))
-        raw = json.dumps({**BODY, "prompt": "I stay", "stream": True}).encode()
-        self.s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(raw) + raw)
+        self.s = raw_post(self.d, {**BODY, "prompt": "I stay", "stream": True})
         assert self.s.recv(12) == b"HTTP/1.1 200"  # with its first token
         return self
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from conftest import PAUSE, SLOW_S
+from conftest import PAUSE, SLOW_S, metric, status
 
 PROMPTS = ["What is aned?", "How do I convert a model?", "Where is the socket?", "What is a shard?", "Who are you?"]
 SEEDS = range(4)
@@ -96,16 +96,6 @@ class Client:
             tasks += [asyncio.create_task(one()) for _ in range(due - len(tasks))]
             await asyncio.sleep(0.01)
         await asyncio.gather(*tasks)
-
-
-def status(d):
-    with d.http() as c:
-        return c.get("/aned/v1/status").json()
-
-
-def metric(d, name):
-    with d.http() as c:
-        return next(float(x.split()[1]) for x in c.get("/metrics").text.splitlines() if x.startswith(f"aned_{name} "))
 
 
 async def settle(d, deaf):

@@ -2,7 +2,6 @@
 within its budgets."""
 import json
 import os
-import re
 import shutil
 import signal
 import stat
@@ -10,7 +9,7 @@ import time
 
 import pytest
 
-from conftest import SLOW_S, Daemon
+from conftest import SLOW_S, Daemon, metric
 
 WORDS = ("What is aned? It is a daemon that keeps models and sessions warm. " * 40).split()
 
@@ -26,12 +25,6 @@ def ask(d, text, **more):
         assert r.status_code == 200, r.text
         j = r.json()
         return j["choices"][0]["text"], j["usage"]["prompt_tokens"], j["usage"]["prompt_tokens_details"]["cached_tokens"]
-
-
-def metric(d, name):
-    with d.http() as c:
-        m = re.search(rf"^aned_{name} (\S+)$", c.get("/metrics").text, re.M)
-    return float(m.group(1))
 
 
 def until(d, name, least, seconds=20):

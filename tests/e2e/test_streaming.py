@@ -3,14 +3,13 @@ to stop."""
 import json
 import os
 import signal
-import socket
 import threading
 import time
 
 import httpx
 import pytest
 
-from conftest import PAUSE, SLOW_S
+from conftest import PAUSE, SLOW_S, metric, raw_post, status
 
 BODY = {"model": "demo", "prompt": "What is aned?", "max_tokens": 200, "stream": True, "ignore_eos": True, "seed": 7,
         "temperature": 0.8}
@@ -29,19 +28,6 @@ def until(what, seconds=10):
     while not what():
         assert time.monotonic() < end, "it does not happen"
         time.sleep(0.02)
-
-
-def status(d):
-    with d.http() as c:
-        return c.get("/aned/v1/status").json()
-
-
-def metric(d, name):
-    with d.http() as c:
-        for line in c.get("/metrics").text.splitlines():
-            if line.startswith(f"aned_{name} "):
-                return float(line.split()[1])
-    raise AssertionError(name)
 
 
 def said(events):
@@ -88,16 +74,6 @@ def resume(d, name, after=None, stop_after=None):
     headers = {} if after is None else {"Last-Event-ID": str(after)}
     with d.http() as c, c.stream("GET", f"/aned/v1/streams/{name}", headers=headers) as r:
         return Events(r, stop_after)
-
-
-def raw_post(d, body):
-    """A connection that has asked, and reads nothing."""
-    s = socket.socket(socket.AF_UNIX)
-    s.connect(str(d.sock))
-    text = json.dumps(body).encode()
-    s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: aned\r\nContent-Type: application/json\r\n"
-              b"Content-Length: %d\r\n\r\n" % len(text) + text)
-    return s
 
 
 BIG = {"logprobs": 20, "max_tokens": 480, "n": 4}  # some MB: more than waits in a connection and its socket
