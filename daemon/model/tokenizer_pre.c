@@ -299,13 +299,14 @@ void pre_code_free(struct pre_code *c)
     free(c);
 }
 
-#define JIT_STACK_MIN KIB(32)
-#define JIT_STACK_MAX MIB(8) /* grows only when a pattern needs it */
+#define JIT_STACK_MIN KIB(64)
+#define JIT_STACK_MAX MIB(8)
 
 struct pre_match {
     pcre2_match_data *data;
     pcre2_match_context *context;
-    pcre2_jit_stack *stack;
+    pcre2_jit_stack *stack; /* NULL: the 32 KiB that PCRE2 takes of the
+                               thread's own; nearly no text needs more */
 };
 
 void pre_match_free(struct pre_match *m)
@@ -328,17 +329,27 @@ static int make_match(struct encoder *c, struct err *e)
     if (m != NULL) {
         m->data = pcre2_match_data_create(1, NULL);
         m->context = pcre2_match_context_create(NULL);
-        m->stack = pcre2_jit_stack_create(JIT_STACK_MIN, JIT_STACK_MAX, NULL);
     }
     if (m == NULL || m->data == NULL || m->context == NULL) {
         pre_match_free(m);
         return err_set(e, ERR_NOMEM, "tokenizer patterns");
     }
-    if (m->stack != NULL) { /* NULL where there is no JIT */
-        pcre2_jit_stack_assign(m->context, NULL, m->stack);
-    }
     c->match = m;
     return 0;
+}
+
+/* A stack of our own, on first need: it is mapped, and to unmap it again
+ * interrupts every other core that runs a thread of ours. */
+static bool more_stack(struct pre_match *m)
+{
+    if (m->stack != NULL) {
+        return false;
+    }
+    m->stack = pcre2_jit_stack_create(JIT_STACK_MIN, JIT_STACK_MAX, NULL);
+    if (m->stack != NULL) {
+        pcre2_jit_stack_assign(m->context, NULL, m->stack);
+    }
+    return m->stack != NULL;
 }
 
 static int add_end(struct encoder *c, int which, size_t end, struct err *e)
@@ -365,9 +376,11 @@ static int match_from(struct encoder *c, size_t i, const char *p, size_t n,
     const struct pre_code *code = c->t->code;
     struct pre_match *m = c->match;
     int rc = PCRE2_ERROR_JIT_STACKLIMIT;
-    if (code->jit[i]) {
+    bool again = code->jit[i];
+    while (again) {
         rc = pcre2_jit_match(code->re[i], (PCRE2_SPTR)p, n, at, 0, m->data,
                              m->context);
+        again = rc == PCRE2_ERROR_JIT_STACKLIMIT && more_stack(m);
     }
     if (rc == PCRE2_ERROR_JIT_STACKLIMIT) {
         rc =
