@@ -3,7 +3,9 @@
  * Invariants:
  *  (1) At most one request of a connection is being read or answered; what the
  *      client sends ahead waits in `ahead`, HTTP_AHEAD_MAX bytes of it.
- *  (2) At most one write is in flight; what is queued meanwhile goes with the
+ *  (2) What a turn of the loop writes goes out in one piece at its end, so the
+ *      head and the first event, or the last ones, cost one system call. At
+ *      most one write is in flight; what is queued meanwhile goes with the
  *      next, so memory is what was queued and tokens coalesce by themselves.
  *  (3) The next request is read when the last answer is written completely.
  *  (4) No user code is called by conn_close(): on_gone comes from on_closed.
@@ -122,6 +124,7 @@ void conn_close(struct http_conn *c)
         return;
     }
     c->state = CONN_CLOSING;
+    list_del(&c->out);
     uv_close((uv_handle_t *)&c->timer, on_closed);
     uv_close((uv_handle_t *)&c->pipe, on_closed);
 }
@@ -129,6 +132,16 @@ void conn_close(struct http_conn *c)
 /* --- writing --- */
 
 static void on_written(uv_write_t *w, int status);
+
+/* All of it, at once. Who waits for that hears of it from the loop. */
+static void written(struct http_conn *c)
+{
+    if (c->req != NULL && c->req->paused) {
+        arm(c, 0);
+    } else {
+        conn_wait(c);
+    }
+}
 
 size_t conn_queued(const struct http_conn *c)
 {
@@ -139,11 +152,12 @@ size_t conn_queued(const struct http_conn *c)
     return n;
 }
 
-/* Write what waits. Most of it goes at once: a write request would cost a turn
- * of the loop and a system call more. */
-static void fly(struct http_conn *c)
+/* Most of it goes at once: a write request would cost a turn of the loop and a
+ * system call more. */
+void conn_flush(struct http_conn *c)
 {
-    if (c->in_flight || c->waiting.n == 0) {
+    list_del(&c->out);
+    if (c->in_flight || c->waiting.n == 0 || c->state == CONN_CLOSING) {
         return;
     }
     uv_stream_t *s = (uv_stream_t *)&c->pipe;
@@ -151,7 +165,7 @@ static void fly(struct http_conn *c)
     int done = uv_try_write(s, &out, 1);
     if (done == (int)c->waiting.n) {
         buf_clear(&c->waiting);
-        conn_wait(c);
+        written(c);
         return;
     }
     struct buf b = c->flying;
@@ -179,9 +193,9 @@ void conn_write(struct http_conn *c, const void *p, size_t n)
     c->srv->stats.bytes_out += n;
     if (!buf_ok(&c->waiting)) { /* a stream whose maker does not pause */
         conn_close(c);
-        return;
+    } else if (!c->in_flight && list_empty(&c->out)) {
+        list_push(&c->srv->outbox, &c->out);
     }
-    fly(c);
 }
 
 /* Big replies leave big buffers; a connection that waits keeps none. */
@@ -250,7 +264,7 @@ static void on_written(uv_write_t *w, int status)
     }
     buf_clear(&c->flying);
     if (c->waiting.n > 0) {
-        fly(c);
+        conn_flush(c);
     } else {
         conn_wait(c);
     }
@@ -273,8 +287,8 @@ void conn_answered(struct http_conn *c)
     if (c->srv->draining) {
         c->keep = false;
     }
-    /* on_written goes on; where all is written already, the timer does, never
-     * this call: the next handler must not run inside of this one. */
+    /* on_written goes on; where all can be written at once, the timer does,
+     * never this call: the next handler must not run inside of this one. */
     arm(c, c->in_flight ? ms(c->srv->conf.times.stall, HTTP_STALL_MS) : 0);
 }
 
@@ -558,6 +572,9 @@ static void on_timer(uv_timer_t *t)
     case CONN_BUSY:
         if (c->in_flight) {
             on_stall_timer(c);
+        } else if (c->req != NULL && c->req->paused) {
+            drained(c);
+            conn_wait(c);
         } else if (!c->reading && hung_up(c)) {
             conn_close(c);
         } else {
@@ -568,7 +585,10 @@ static void on_timer(uv_timer_t *t)
     case CONN_FLUSH:
         if (c->in_flight) {
             on_stall_timer(c);
-        } else {
+            return;
+        }
+        conn_flush(c); /* this timer may come before the end of the turn */
+        if (!c->in_flight && c->state == CONN_FLUSH) {
             flushed(c);
         }
         return;
@@ -600,6 +620,7 @@ static struct http_conn *conn_new(struct http_server *s)
     uv_handle_set_data((uv_handle_t *)&c->timer, c);
     c->open = 2;
     list_push(&s->conns, &c->link);
+    list_init(&c->out);
     s->open++;
     s->stats.conns++;
     s->stats.conns_open++;

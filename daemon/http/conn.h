@@ -14,8 +14,11 @@ struct http_server {
     struct http_conf conf;
     struct http_stats stats;
     uv_pipe_t listener;
-    uv_timer_t anchor; /* open until http_close: its close callback comes
-                          from the loop even when nothing else is open */
+    /* Before the loop sleeps: writes what this turn of it made. Open until
+     * http_close: its close callback comes from the loop even when nothing else
+     * is open. */
+    uv_prepare_t turn;
+    struct list outbox; /* connections with bytes that were not tried yet */
     bool listening, draining, closing;
     unsigned open; /* handles and connections alive */
     struct list conns;
@@ -41,7 +44,8 @@ struct http_conn {
     enum conn_state state;
     struct http_server *srv;
     struct list link;
-    unsigned open; /* pipe and timer */
+    struct list out; /* in the server's outbox */
+    unsigned open;   /* pipe and timer */
     uv_pipe_t pipe;
     uv_timer_t timer;
     uv_write_t write;
@@ -84,8 +88,10 @@ struct http_req {
 /* conn.c */
 void conn_accept(struct http_server *s);
 void conn_close(struct http_conn *c);
-/* Append to what goes out and start a write when none is in flight. */
+/* Append to what goes out, together, when this turn of the loop ends. */
 void conn_write(struct http_conn *c, const void *p, size_t n);
+/* Write what waits, unless a write is in flight. */
+void conn_flush(struct http_conn *c);
 /* Nothing is being written: wait for whatever comes next. */
 void conn_wait(struct http_conn *c);
 size_t conn_queued(const struct http_conn *c);

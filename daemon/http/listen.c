@@ -57,6 +57,14 @@ static size_t conns_limit(const struct http_conf *conf)
     return max;
 }
 
+static void on_turn(uv_prepare_t *h)
+{
+    struct http_server *s = uv_handle_get_data((uv_handle_t *)h);
+    while (!list_empty(&s->outbox)) {
+        conn_flush(container_of(s->outbox.next, struct http_conn, out));
+    }
+}
+
 static struct http_server *server_new(uv_loop_t *loop,
                                       const struct http_conf *conf)
 {
@@ -69,9 +77,11 @@ static struct http_server *server_new(uv_loop_t *loop,
     s->dir_fd = -1;
     s->lock_fd = -1;
     list_init(&s->conns);
-    must(uv_timer_init(loop, &s->anchor) == 0);
-    uv_handle_set_data((uv_handle_t *)&s->anchor, s);
-    uv_unref((uv_handle_t *)&s->anchor);
+    list_init(&s->outbox);
+    must(uv_prepare_init(loop, &s->turn) == 0);
+    uv_handle_set_data((uv_handle_t *)&s->turn, s);
+    must(uv_prepare_start(&s->turn, on_turn) == 0);
+    uv_unref((uv_handle_t *)&s->turn);
     s->open = 1;
     return s;
 }
@@ -389,7 +399,9 @@ void http_close(struct http_server *s, void (*closed)(void *ctx), void *ctx)
     s->closed_ctx = ctx;
     stop_listening(s);
     LIST_EACH(l, &s->conns) {
-        conn_close(container_of(l, struct http_conn, link));
+        struct http_conn *c = container_of(l, struct http_conn, link);
+        conn_flush(c); /* what this turn of the loop still wrote */
+        conn_close(c);
     }
     if (s->dir_fd >= 0) {
         unlink_ours(s);
@@ -398,7 +410,7 @@ void http_close(struct http_server *s, void (*closed)(void *ctx), void *ctx)
     if (s->lock_fd >= 0) {
         (void)close(s->lock_fd);
     }
-    uv_close((uv_handle_t *)&s->anchor, on_handle_closed);
+    uv_close((uv_handle_t *)&s->turn, on_handle_closed);
 }
 
 void http_get_stats(const struct http_server *s, struct http_stats *ret)

@@ -578,6 +578,40 @@ static void test_drain(void **state)
     buf_fini(&b);
 }
 
+/* What a turn of the loop says leaves at its end, all of it together; a server
+ * that closes before that loses none of it. */
+static void test_a_turn_is_one_write(void **state)
+{
+    struct fix *f = *state;
+    static const char req[] = "GET /hang HTTP/1.1\r\n" H "\r\n";
+    for (int closing = 0; closing < 2; closing++) {
+        char got[4096] = "";
+        int fd = dial(f->path);
+        assert_true(put(f, fd, req, sizeof(req) - 1));
+        turn(f, 5);
+        struct http_req *r = t.held;
+        assert_non_null(r);
+        t.held = NULL;
+        http_stream_begin(r, 200, "text/event-stream");
+        assert_true(http_stream_write(r, "data: 1\n\n", 9));
+        assert_true(http_stream_write(r, "data: 2\n\n", 9));
+        http_stream_end(r);
+        assert_true(recv(fd, got, sizeof(got), 0) < 0 && errno == EAGAIN);
+        if (closing == 1) {
+            http_close(f->srv, fix_closed, f);
+            f->srv = NULL;
+            assert_int_equal(uv_run(&f->loop, UV_RUN_DEFAULT), 0);
+        } else {
+            (void)uv_run(&f->loop, UV_RUN_NOWAIT);
+        }
+        assert_true(recv(fd, got, sizeof(got) - 1, 0) > 0);
+        assert_int_equal(strncmp(got, "HTTP/1.1 200 ", 13), 0);
+        assert_non_null(strstr(got, "data: 1\n\n\r\n9\r\ndata: 2\n\n"));
+        assert_non_null(strstr(got, "\r\n0\r\n\r\n"));
+        (void)close(fd);
+    }
+}
+
 /* http_close() with an open request: on_gone comes (down() checks the rest). */
 static void test_close_with_open(void **state)
 {
@@ -614,6 +648,7 @@ int main(void)
         T(test_keep_alive_comments),
         T(test_many_connections),
         T(test_drain),
+        T(test_a_turn_is_one_write),
         T(test_close_with_open),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
