@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 /* One read(2) of a child; also what a put may bring beyond a whole frame. */
@@ -130,31 +129,33 @@ int frame_in_next(struct frame_in *in, struct frame *ret, struct err *e)
     return 1;
 }
 
-int frame_write_fd(int fd, enum frame_type type, uint32_t request,
-                   const void *payload, size_t n, struct err *e)
+int frames_write_fd(int fd, const void *p, size_t n, struct err *e)
 {
-    uint8_t head[FRAME_HEADER];
-    header_write(head, type, request, n);
-    size_t done = 0; /* of header and payload together */
-    while (done < FRAME_HEADER + n) {
-        size_t skip = done < FRAME_HEADER ? 0 : done - FRAME_HEADER;
-        const uint8_t *rest = n > 0 ? (const uint8_t *)payload + skip : head;
-        struct iovec v[2] = {
-  /* iovec is not const-correct; writev does not write there */
-            {head + (done < FRAME_HEADER ? done : FRAME_HEADER),
-             done < FRAME_HEADER ? FRAME_HEADER - done : 0               },
-            {(void *)(uintptr_t)rest,                            n - skip},
-        };
-        ssize_t k = writev(fd, v, 2);
+    const uint8_t *at = p;
+    while (n > 0) {
+        ssize_t k = write(fd, at, n);
         if (k < 0 && errno == EINTR) {
             continue;
         }
         if (k <= 0) {
             return err_errno(e, k < 0 ? errno : EIO, "write frame");
         }
-        done += (size_t)k;
+        at += k;
+        n -= (size_t)k;
     }
     return 0;
+}
+
+int frame_write_fd(int fd, enum frame_type type, uint32_t request,
+                   const void *payload, size_t n, struct err *e)
+{
+    struct buf b;
+    buf_init(&b, FRAME_HEADER + n);
+    frame_put(&b, type, request, payload, n);
+    int rc = buf_ok(&b) ? frames_write_fd(fd, b.p, b.n, e)
+                        : err_set(e, ERR_NOMEM, "a frame of %zu bytes", n);
+    buf_fini(&b);
+    return rc;
 }
 
 int frame_read_fd(int fd, struct frame_in *in, struct frame *ret, struct err *e)

@@ -72,5 +72,7 @@ CHECKED int frame_in_next(struct frame_in *in, struct frame *ret,
  * frame_read: 1 frame, 0 end of file, <0 error. */
 CHECKED int frame_write_fd(int fd, enum frame_type type, uint32_t request,
                            const void *payload, size_t n, struct err *e);
+/* Frames as frame_put made them: n bytes. */
+CHECKED int frames_write_fd(int fd, const void *p, size_t n, struct err *e);
 CHECKED int frame_read_fd(int fd, struct frame_in *in, struct frame *ret,
                           struct err *e);

@@ -27,6 +27,7 @@
 #include "proto/frame.h"
 
 #define ROLE_FD  3
+#define KEEP_MAX KIB(64) /* answers that wait for the next one */
 #define SLICE_US 2000u /* what a step may wait for a state, at most */
 
 /* By the sequence's number; numbers are serve's, small and dense. */
@@ -51,7 +52,9 @@ struct role {
     struct slot slots[ENGINE_SEQS_MAX];
     struct engine_row rows[ENGINE_SEQS_MAX]; /* of the step at hand */
     struct buf out;
-    uint32_t request; /* being answered */
+    struct buf answers; /* whole frames: they go with the next one, or before
+                           the process waits */
+    uint32_t request;   /* being answered */
     int write_rc;     /* first failure to answer: the parent is gone */
 };
 
@@ -62,15 +65,30 @@ static uint64_t now_us(void)
     return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
 }
 
-static void answer(struct role *r, enum frame_type type)
+static void flush(struct role *r)
 {
     struct err e;
-    must(buf_ok(&r->out));
-    if (r->write_rc == 0) {
-        r->write_rc =
-            frame_write_fd(ROLE_FD, type, r->request, r->out.p, r->out.n, &e);
+    if (r->write_rc == 0 && r->answers.n > 0) {
+        r->write_rc = frames_write_fd(ROLE_FD, r->answers.p, r->answers.n, &e);
     }
+    buf_clear(&r->answers);
+}
+
+static void put_answer(struct role *r, enum frame_type type)
+{
+    must(buf_ok(&r->out));
+    frame_put(&r->answers, type, r->request, r->out.p, r->out.n);
+    must(buf_ok(&r->answers));
     buf_clear(&r->out);
+    if (r->answers.n >= KEEP_MAX) {
+        flush(r);
+    }
+}
+
+static void answer(struct role *r, enum frame_type type)
+{
+    put_answer(r, type);
+    flush(r);
 }
 
 static void answer_error(struct role *r, const struct err *e)
@@ -196,7 +214,7 @@ static int on_seq(struct role *r, const struct frame *f, struct err *e)
         rc = seq_apply(r, f->type, &m, e);
     }
     if (rc == 0) {
-        answer(r, FRAME_OK);
+        put_answer(r, FRAME_OK);
     }
     return rc;
 }
@@ -422,10 +440,15 @@ static int loop(struct role *r, struct err *e)
     int rc = 1;
     while (rc > 0 && r->write_rc == 0) {
         if (r->n_jobs > 0 && !waits(&in)) {
+            flush(r);
             job_run(r);
             continue;
         }
-        rc = frame_read_fd(ROLE_FD, &in, &f, e);
+        rc = frame_in_next(&in, &f, e);
+        if (rc == 0) {
+            flush(r);
+            rc = frame_read_fd(ROLE_FD, &in, &f, e);
+        }
         if (rc <= 0) {
             break;
         }
@@ -466,7 +489,9 @@ int engine_role(int argc, char **argv)
     struct role *r = calloc(1, sizeof(*r));
     must(r != NULL);
     buf_init(&r->out, FRAME_ENGINE_MAX);
+    buf_init(&r->answers, KEEP_MAX + FRAME_HEADER + FRAME_ENGINE_MAX);
     int rc = loop(r, &e);
+    flush(r);
     if (rc < 0) {
         log_error("engine_ends", "error=%s: %s", err_name(rc), e.msg);
     }
@@ -476,6 +501,7 @@ int engine_role(int argc, char **argv)
     drop_all(r);
     engine_close(r->g);
     buf_fini(&r->out);
+    buf_fini(&r->answers);
     free(r);
     return rc == ERR_FRAME ? EXIT_BUG : rc < 0 ? EXIT_UNAVAILABLE : 0;
 }

@@ -30,7 +30,7 @@ struct child {
     struct child_exit exit;
     struct child_conf conf; /* callbacks NULL once dropped */
     struct frame_in in;
-    struct buf frame; /* scratch of child_send */
+    struct buf frames; /* put, and not sent yet */
     char read[READ_BYTES];
 };
 
@@ -53,7 +53,7 @@ static void on_closed(uv_handle_t *h)
         return;
     }
     frame_in_fini(&c->in);
-    buf_fini(&c->frame);
+    buf_fini(&c->frames);
     c->magic = 0;
     free(c);
 }
@@ -202,7 +202,7 @@ int child_spawn(uv_loop_t *loop, const struct child_conf *conf,
     c->magic = CHILD_MAGIC;
     c->conf = *conf;
     frame_in_init(&c->in, conf->frame_max);
-    buf_init(&c->frame, conf->frame_max + FRAME_HEADER);
+    buf_init(&c->frames, conf->frame_max + FRAME_HEADER);
     must(uv_pipe_init(loop, &c->pipe, 0) == 0);
     must(uv_timer_init(loop, &c->timer) == 0);
     uv_handle_set_data((uv_handle_t *)&c->pipe, c);
@@ -257,28 +257,37 @@ static void on_written(uv_write_t *w, int status)
 }
 
 /* Nearly always the pipe takes all of it at once; what it does not waits. */
-static void send_frame(struct child *c)
+void child_flush(struct child *c)
 {
+    must(c->magic == CHILD_MAGIC);
     uv_stream_t *s = (uv_stream_t *)&c->pipe;
-    uv_buf_t b = uv_buf_init(c->frame.p, (unsigned)c->frame.n);
-    int done = uv_try_write(s, &b, 1);
-    if (done == (int)c->frame.n) {
+    uv_buf_t b = uv_buf_init(c->frames.p, (unsigned)c->frames.n);
+    if (b.len == 0 || c->eof || uv_is_closing((uv_handle_t *)s)) {
         return;
     }
-    size_t from = done > 0 ? (size_t)done : 0; /* an error comes again */
-    struct out *o = calloc(1, sizeof(*o));
-    must(o != NULL);
-    buf_init(&o->b, c->frame.n);
-    buf_put(&o->b, c->frame.p + from, c->frame.n - from);
-    must(buf_ok(&o->b));
-    b = uv_buf_init(o->b.p, (unsigned)o->b.n);
-    if (uv_write(&o->req, s, &b, 1, on_written) != 0) {
-        on_written(&o->req, 0);
+    int done = uv_try_write(s, &b, 1);
+    if (done != (int)b.len) {
+        size_t from = done > 0 ? (size_t)done : 0; /* an error comes again */
+        struct out *o = calloc(1, sizeof(*o));
+        must(o != NULL);
+        buf_init(&o->b, c->frames.n);
+        buf_put(&o->b, c->frames.p + from, c->frames.n - from);
+        must(buf_ok(&o->b));
+        b = uv_buf_init(o->b.p, (unsigned)o->b.n);
+        if (uv_write(&o->req, s, &b, 1, on_written) != 0) {
+            on_written(&o->req, 0);
+        }
+    }
+    buf_clear(&c->frames);
+    if (c->frames.cap > READ_BYTES) { /* a long prompt's; most are small */
+        size_t max = c->frames.max;
+        buf_fini(&c->frames);
+        buf_init(&c->frames, max);
     }
 }
 
-void child_send(struct child *c, enum frame_type type, uint32_t request,
-                const void *payload, size_t n)
+void child_put(struct child *c, enum frame_type type, uint32_t request,
+               const void *payload, size_t n)
 {
     must(c->magic == CHILD_MAGIC);
     uv_stream_t *s = (uv_stream_t *)&c->pipe;
@@ -286,21 +295,24 @@ void child_send(struct child *c, enum frame_type type, uint32_t request,
         return;
     }
     must(n <= c->conf.frame_max);
+    if (c->frames.n + FRAME_HEADER + n > c->frames.max) {
+        child_flush(c);
+    }
     if (uv_stream_get_write_queue_size(s) + n > FRAME_QUEUE_MAX) {
         log_warn("child_stuck", "pid=%d does not read, killing it",
                  c->process.pid);
         child_kill(c, ERR_TIMEOUT);
         return;
     }
-    buf_clear(&c->frame);
-    frame_put(&c->frame, type, request, payload, n);
-    must(buf_ok(&c->frame));
-    send_frame(c);
-    if (c->frame.cap > READ_BYTES) { /* a long prompt's; most are small */
-        size_t max = c->frame.max;
-        buf_fini(&c->frame);
-        buf_init(&c->frame, max);
-    }
+    frame_put(&c->frames, type, request, payload, n);
+    must(buf_ok(&c->frames));
+}
+
+void child_send(struct child *c, enum frame_type type, uint32_t request,
+                const void *payload, size_t n)
+{
+    child_put(c, type, request, payload, n);
+    child_flush(c);
 }
 
 void child_kill(struct child *c, int code)

@@ -41,9 +41,14 @@ struct child_conf {
 CHECKED int child_spawn(uv_loop_t *loop, const struct child_conf *conf,
                         struct child **ret, struct err *e);
 int child_pid(const struct child *c);
-/* Send one frame. A child that lets FRAME_QUEUE_MAX bytes pile up is killed. */
+/* Send one frame, behind those that were put. A child that lets FRAME_QUEUE_MAX
+ * bytes pile up is killed. */
 void child_send(struct child *c, enum frame_type type, uint32_t request,
                 const void *payload, size_t n);
+/* The same, but it goes with the next child_send or child_flush. */
+void child_put(struct child *c, enum frame_type type, uint32_t request,
+               const void *payload, size_t n);
+void child_flush(struct child *c);
 /* SIGKILL; `code` becomes child_exit.code (the first one wins). */
 void child_kill(struct child *c, int code);
 /* Kill with TIMEOUT when ms pass before the next child_deadline; 0 disarms. */

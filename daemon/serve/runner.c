@@ -123,7 +123,7 @@ static void send_op(struct runner *r, const struct sched_op *op)
     msg_seq_put(&r->out, &m);
     must(buf_ok(&r->out));
     uint32_t request = ((r->counter++ & OP_COUNTER) << 8) | (op->seq & 0xffu);
-    child_send(r->child, types[op->kind], request, r->out.p, r->out.n);
+    child_put(r->child, types[op->kind], request, r->out.p, r->out.n);
 }
 
 static void fill_row(struct runner *r, size_t i, const struct sched_row *row)
@@ -163,6 +163,7 @@ static void kick(struct runner *r)
         send_op(r, &p->ops[i]);
     }
     if (p == NULL || p->n_rows == 0) {
+        child_flush(r->child);
         if (!r->sched.in_flight) {
             warm_stalled(r->warm);
         }
