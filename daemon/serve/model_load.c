@@ -224,6 +224,7 @@ static void make_runner(struct model *m)
     m->grant_bytes = residency_grant(m);
     struct runner_conf rc = {
         .loop = &m->of->srv->loop,
+        .turn = &m->of->srv->runners,
         .stats = &m->of->srv->stats,
         .program = c->engine_program[0] != '\0' ? c->engine_program : NULL,
         .backend = c->engine_backend,

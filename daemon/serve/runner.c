@@ -25,6 +25,7 @@ struct runner {
     char dir[1024];
     enum runner_state state;
     struct child *child;
+    struct list turn; /* in conf.turn: a step is wanted */
     bool stopping;
     bool in_results; /* results are being handed out: no step is formed */
     bool ever_up;
@@ -78,6 +79,7 @@ struct runner *runner_new(const struct runner_conf *c, const char *dir,
     r->conf = *c;
     r->conf.step_ms = c->step_ms != 0 ? c->step_ms : ENGINE_STEP_MS;
     r->owner = *o;
+    list_init(&r->turn);
     (void)snprintf(r->dir, sizeof(r->dir), "%s", dir);
     r->rows = calloc(SAMPLING_ROWS, sizeof(*r->rows));
     must(r->rows != NULL);
@@ -100,6 +102,7 @@ void runner_free(struct runner *r)
     if (r == NULL) {
         return;
     }
+    list_del(&r->turn);
     child_drop(r->child);
     warm_free(r->warm);
     sched_fini(&r->sched);
@@ -543,7 +546,20 @@ int runner_want(struct runner *r, struct warm_wait *x)
 
 void runner_kick(struct runner *r)
 {
-    kick(r);
+    if (r->conf.turn == NULL) {
+        kick(r);
+    } else if (list_empty(&r->turn)) {
+        list_push(r->conf.turn, &r->turn);
+    }
+}
+
+void runner_turn(struct list *turn)
+{
+    while (!list_empty(turn)) {
+        struct runner *r = container_of(turn->next, struct runner, turn);
+        list_del(&r->turn);
+        kick(r);
+    }
 }
 
 int runner_push(struct runner *r, struct run_stream *x, int32_t token)

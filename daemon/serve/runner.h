@@ -48,6 +48,7 @@ struct run_stream {
 
 struct runner_conf {
     uv_loop_t *loop;
+    struct list *turn; /* runner_kick: see runner_turn. NULL: at once */
     struct stats *stats;
     const char *program; /* NULL: aned itself */
     const char *backend; /* borrowed, static life */
@@ -93,8 +94,11 @@ const struct sched *runner_sched(const struct runner *r);
 CHECKED int runner_want(struct runner *r, struct warm_wait *x);
 /* Errors: as sched_add. State must have been UP once. */
 CHECKED int runner_add(struct runner *r, struct run_stream *x);
-/* After the last runner_add of a request: form a step if none is out. */
+/* After the last runner_add of a request: form a step if none is out, when this
+ * turn of the loop ends, so that requests that come together start together. */
 void runner_kick(struct runner *r);
+/* The end of a turn: form the steps of the runners in the list. */
+void runner_turn(struct list *turn);
 CHECKED int runner_push(struct runner *r, struct run_stream *x, int32_t token);
 void runner_remove(struct runner *r, struct run_stream *x);
 void runner_pause(struct runner *r, struct run_stream *x, bool paused);

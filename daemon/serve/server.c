@@ -16,6 +16,7 @@
 #include "serve/jobs.h"
 #include "serve/session.h"
 #include "serve/resume.h"
+#include "serve/runner.h"
 
 #define FILES_SPARE   256u /* descriptors beside the connections */
 #define FILE_WORK_MAX 1024u
@@ -150,6 +151,7 @@ static void close_all(struct server *s)
     close_signal(&s->sigterm);
     close_signal(&s->sigint);
     uv_close((uv_handle_t *)&s->drain, NULL);
+    uv_close((uv_handle_t *)&s->turn, NULL);
     s->open = (unsigned)s->n_http + 1;
     for (size_t i = 0; i < s->n_http; i++) {
         http_close(s->http[i], on_http_closed, s);
@@ -305,9 +307,18 @@ static int open_parts(struct server *s, const struct server_conf *c,
     return rc == 0 ? start_listening(s, c, e) : rc;
 }
 
-static void start_signals(struct server *s)
+static void on_turn(uv_prepare_t *h)
 {
+    runner_turn(&container_of(h, struct server, turn)->runners);
+}
+
+static void start_handles(struct server *s)
+{
+    list_init(&s->runners);
     must(uv_timer_init(&s->loop, &s->drain) == 0);
+    must(uv_prepare_init(&s->loop, &s->turn) == 0);
+    must(uv_prepare_start(&s->turn, on_turn) == 0);
+    uv_unref((uv_handle_t *)&s->turn);
     uv_signal_t *h[] = {&s->sigterm, &s->sigint};
     const int number[] = {SIGTERM, SIGINT};
     for (size_t i = 0; i < countof(h); i++) {
@@ -327,7 +338,7 @@ int server_run(const struct server_conf *c, struct err *e)
     s->stats.started_unix_ms = server_unix_ms();
     set_limits();
     must(uv_loop_init(&s->loop) == 0);
-    start_signals(s);
+    start_handles(s);
     int rc = open_parts(s, c, e);
     if (rc == 0) {
         log_info("ready", "version=%s models=%zu home=%s", ANED_VERSION,

@@ -43,6 +43,8 @@ struct server {
     struct http_server *http[SERVER_LISTENERS_MAX];
     uv_signal_t sigterm, sigint;
     uv_timer_t drain;
+    uv_prepare_t turn;   /* before the loop sleeps */
+    struct list runners; /* that are to form a step then */
     bool draining, closing;
     unsigned open; /* parts that still have to say closed */
     uint64_t drain_until_us;

@@ -37,6 +37,8 @@ static struct {
     struct err last;
     uint32_t paused_n; /* tokens of the paused user when the others ended */
     uint32_t seqs;
+    bool turns, each_kicks; /* runner_kick: waits for the turn; for each user */
+    struct list turn;
 } t;
 
 static struct user *user_of(struct run_stream *x)
@@ -112,6 +114,9 @@ static void on_up(void *ctx)
         u->x.s.deadline_us =
             u->patience_us > 0 ? uv_hrtime() / 1000 + u->patience_us : 0;
         assert_int_equal(runner_add(t.r, &u->x), 0);
+        if (t.each_kicks) {
+            runner_kick(t.r);
+        }
     }
     runner_kick(t.r);
 }
@@ -159,6 +164,7 @@ static void run_drafting(const char *fake, uint32_t max_draft)
     assert_true(file_join(path, sizeof(path), dir, "fake"));
     unit_ok(file_write(path, fake, strlen(fake), &e), &e);
     struct runner_conf c = {.loop = &t.loop,
+                            .turn = t.turns ? &t.turn : NULL,
                             .stats = &t.stats,
                             .program = program,
                             .backend = "cpu",
@@ -250,6 +256,37 @@ static void company_changes_no_token(void **state)
     assert_int_equal(t.last_rc, 0);
     assert_int_equal(t.seqs, 5); /* 5500 bytes, 1000 a sequence */
     assert_true(t.stats.steps > 0 && t.stats.step_rows > t.stats.steps);
+}
+
+static void end_turn(uv_prepare_t *h)
+{
+    (void)h;
+    runner_turn(&t.turn);
+}
+
+/* Three requests of one turn of the loop are one step. Where nobody ends turns
+ * each is told at once: the first goes alone. */
+static void who_comes_together_starts_together(void **state)
+{
+    for (int turns = 0; turns < 2; turns++) {
+        uv_prepare_t h;
+        for (size_t i = 0; i < 3; i++) {
+            (void)add_user(10, 4, 1);
+        }
+        t.each_kicks = true;
+        t.turns = turns == 1;
+        list_init(&t.turn);
+        assert_int_equal(uv_prepare_init(&t.loop, &h), 0);
+        assert_int_equal(uv_prepare_start(&h, end_turn), 0);
+        uv_unref((uv_handle_t *)&h);
+        run("");
+        assert_int_equal(t.stats.step_rows, 3);
+        assert_int_equal(t.stats.steps, t.turns ? 1 : 2);
+        uv_close((uv_handle_t *)&h, NULL);
+        assert_int_equal(uv_run(&t.loop, UV_RUN_DEFAULT), 0);
+        assert_int_equal(teardown(state), 0);
+        assert_int_equal(setup(state), 0);
+    }
 }
 
 static void streams_live_through_a_crash(void **state)
@@ -411,6 +448,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(company_changes_no_token),
         CASE(drafts_change_no_token),
+        CASE(who_comes_together_starts_together),
         CASE(streams_live_through_a_crash),
         CASE(giving_up_fails_every_stream),
         CASE(a_refused_row_is_one_streams_own),
