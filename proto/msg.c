@@ -9,6 +9,7 @@
 #include "proto/msg.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 #define ROW_BYTES   78u /* a msg_row without tokens, drafts and bias */
@@ -207,6 +208,14 @@ void msg_sampling_init(struct msg_sampling *s)
     *s = (struct msg_sampling){.top_p = 1, .repeat_penalty = 1};
 }
 
+void msg_sampling_copy(struct msg_sampling *to, const struct msg_sampling *from)
+{
+    must(from->n_bias <= ENGINE_BIAS_MAX);
+    memcpy(to, from,
+           offsetof(struct msg_sampling, bias) +
+               from->n_bias * sizeof(from->bias[0]));
+}
+
 static void put_sampling(struct buf *b, const struct msg_sampling *s)
 {
     must(s->n_bias <= ENGINE_BIAS_MAX);
@@ -302,6 +311,7 @@ void msg_step_put(struct buf *b, const struct msg_step *m)
 
 static int get_row(struct cur *c, struct msg_row *r, struct err *e)
 {
+    r->tokens = NULL;
     r->seq = cur_u32(c);
     r->position = cur_u32(c);
     uint32_t n = cur_u32(c);
@@ -343,13 +353,14 @@ int msg_step_get(const void *p, size_t n, struct msg_step *ret, struct err *e)
         rc = bad(e, "step", "n_rows");
         goto out;
     }
-    m.rows = calloc(rows > 0 ? rows : 1, sizeof(*m.rows));
+    /* 8 KiB a row that are mostly not used: not cleared */
+    m.rows = malloc((rows > 0 ? rows : 1) * sizeof(*m.rows));
     if (m.rows == NULL) {
         rc = err_set(e, ERR_NOMEM, "step: %u rows", rows);
         goto out;
     }
-    m.n_rows = rows;
     for (uint32_t i = 0; i < rows; i++) {
+        m.n_rows = i + 1;
         rc = get_row(&c, &m.rows[i], e);
         if (rc < 0) {
             goto out;

@@ -55,6 +55,9 @@ struct msg_sampling {
 };
 
 void msg_sampling_init(struct msg_sampling *s); /* greedy, everything off */
+/* What is used of it: the table of biases is 8 KiB and mostly empty. */
+void msg_sampling_copy(struct msg_sampling *to,
+                       const struct msg_sampling *from);
 
 /* FRAME_SEQ_OPEN: a new empty sequence; FRAME_SEQ_CLOSE: drop it;
  * FRAME_SEQ_TRUNCATE: keep the first n tokens; FRAME_SEQ_FORK: `seq` becomes a

@@ -35,8 +35,13 @@ static void worker(void *arg)
         uv_mutex_unlock(&q->lock);
         w->run(w);
         uv_mutex_lock(&q->lock);
+        bool told = !list_empty(&q->finished);
         list_push(&q->finished, &w->link);
-        (void)uv_async_send(&q->async);
+        if (!told) { /* without the lock, which the loop takes when told */
+            uv_mutex_unlock(&q->lock);
+            (void)uv_async_send(&q->async);
+            uv_mutex_lock(&q->lock);
+        }
     }
     uv_mutex_unlock(&q->lock);
 }
@@ -55,17 +60,18 @@ static void on_closed(uv_handle_t *h)
 static void on_async(uv_async_t *a)
 {
     struct workq *q = container_of(a, struct workq, async);
-    for (;;) {
-        uv_mutex_lock(&q->lock);
-        struct work *w = NULL;
-        if (!list_empty(&q->finished)) {
-            w = container_of(q->finished.next, struct work, link);
-            list_del(&w->link);
-        }
-        uv_mutex_unlock(&q->lock);
-        if (w == NULL) {
-            break;
-        }
+    struct list all;
+    list_init(&all);
+    uv_mutex_lock(&q->lock);
+    while (!list_empty(&q->finished)) {
+        struct list *l = q->finished.next;
+        list_del(l);
+        list_push(&all, l);
+    }
+    uv_mutex_unlock(&q->lock);
+    while (!list_empty(&all)) {
+        struct work *w = container_of(all.next, struct work, link);
+        list_del(&w->link);
         q->depth--;
         w->done(w);
     }
@@ -99,8 +105,8 @@ int workq_put(struct workq *q, struct work *w)
     q->depth++;
     uv_mutex_lock(&q->lock);
     list_push(&q->todo, &w->link);
-    uv_cond_signal(&q->wake);
     uv_mutex_unlock(&q->lock);
+    uv_cond_signal(&q->wake); /* who wakes finds the lock free */
     return 0;
 }
 
