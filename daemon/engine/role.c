@@ -28,7 +28,7 @@
 
 #define ROLE_FD  3
 #define KEEP_MAX KIB(64) /* answers that wait for the next one */
-#define SLICE_US 2000u /* what a step may wait for a state, at most */
+#define SLICE_US 2000u   /* what a step may wait for a state, at most */
 
 /* By the sequence's number; numbers are serve's, small and dense. */
 struct slot {
@@ -55,7 +55,7 @@ struct role {
     struct buf answers; /* whole frames: they go with the next one, or before
                            the process waits */
     uint32_t request;   /* being answered */
-    int write_rc;     /* first failure to answer: the parent is gone */
+    int write_rc;       /* first failure to answer: the parent is gone */
 };
 
 static uint64_t now_us(void)

@@ -45,7 +45,7 @@ struct linear_job {
     enum weight_kind kind;
     const char *w; /* first row; NULL for WEIGHT_ROWS */
     size_t ldw;    /* bytes from row to row */
-    const char *then; /* what this thread reads behind its rows; NULL: unknown */
+    const char *then; /* what is read behind the rows; NULL: unknown */
     const struct weight *src;
     size_t rows, k;
     const float *scale; /* of the weight's rows */

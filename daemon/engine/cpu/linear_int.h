@@ -95,8 +95,8 @@ struct few_rows {
 struct few_piece {
     const struct linear_job *j;
     bool i4;
-    size_t end;    /* the row behind them */
-    size_t ahead;  /* rows asked for ahead where they are read from end to end */
+    size_t end;   /* the row behind them */
+    size_t ahead; /* rows asked for ahead, of those read from end to end */
     float *acc;
 };
 
