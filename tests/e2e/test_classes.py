@@ -130,7 +130,8 @@ def test_a_full_queue_makes_way(make_daemon, tmp_path):
     with d.http() as c:
         assert c.post("/aned/v1/models/fake/load", json={}).status_code == 200
     flex, hurry = {"service_tier": "flex"}, {"service_tier": "priority"}
-    first = Asked(d, 0, max_tokens=90, **flex)  # has the place, and keeps its tokens when it loses it
+    # It has the place, keeps its tokens when it loses it, and loses it to nobody but those in a hurry.
+    first = Asked(d, 0, "chat/completions", max_tokens=90)
     assert has(d, 1)
     old = Asked(d, 1, **flex)
     assert has(d, 2)
@@ -146,6 +147,6 @@ def test_a_full_queue_makes_way(make_daemon, tmp_path):
     three = Asked(d, 7, n=2, **hurry)
     assert three.refused() and has(d, 4), "one that waits is not enough for two choices, and stays"
     three = Asked(d, 8, **hurry)
-    assert chat.refused(), "no flex is left that has not begun"
+    assert chat.refused(), "no flex is left"
     assert all(x.served() for x in (one, two, three, first))
     assert waiting(d) == 0

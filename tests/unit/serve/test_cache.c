@@ -398,8 +398,8 @@ static void test_budget_file(void **state)
 {
     (void)state;
     const char *bad[] = {"", "aned-budget 1", "aned-budget 1 nan bytes at 1 ms",
-                         "aned-budget 1 9000000 bytes at 99999999999999 ms up "
-                         "to 0000000000000000\n"};
+                         ("aned-budget 1 9000000 bytes at 99999999999999 ms up "
+                          "to 0000000000000000\n")};
     struct err e;
     struct stat st;
     struct cache *c = open_cache(MIB(1), 60000, START);
