@@ -97,6 +97,7 @@
 #define HTTP_BODY_MAX        KIB(256)
 #define HTTP_CHAT_BODY_MAX   MIB(4)
 #define HTTP_CONNS_MAX       4096u
+#define HTTP_BACKLOG         4096 /* connects that wait; beyond: EAGAIN, no 503 */
 #define HTTP_REQUESTS_MAX    1000u /* per connection */
 #define HTTP_HEADER_MS       10000u
 #define HTTP_REQUEST_MS      60000u /* first byte to last of one request */

@@ -19,7 +19,7 @@
 #include "base/log.h"
 #include "http/conn.h"
 
-enum { BACKLOG = 511, FDS_RESERVED = 64 };
+enum { FDS_RESERVED = 64 };
 
 /* --- the server object --- */
 
@@ -108,7 +108,8 @@ static int listen_on(struct http_server *s, int fd, struct err *e)
     if (rc < 0) {
         (void)close(fd);
     } else {
-        rc = uv_listen((uv_stream_t *)&s->listener, BACKLOG, on_connection);
+        rc = uv_listen((uv_stream_t *)&s->listener, HTTP_BACKLOG,
+                       on_connection);
     }
     return rc < 0 ? err_set(e, ERR_CONFIG, "listen: %s", uv_strerror(rc)) : 0;
 }

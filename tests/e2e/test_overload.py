@@ -2,7 +2,10 @@
 to the byte, what cannot be is told so with a 503 and a Retry-After, memory stays bounded, and all of it is given back."""
 import asyncio
 import json
+import pathlib
 import resource
+import signal
+import socket
 import time
 
 import pytest
@@ -171,3 +174,32 @@ def test_overload(demo_home, make_daemon, tmp_path, streams, deaf, connects):
     if SLOW_S == 1:  # a sanitizer keeps freed memory on purpose
         assert peak - before[2] < 8 * 1024 + streams * 64 + deaf * 1024
         assert after[2] - before[2] < 16 * 1024 + streams * 8
+
+
+def test_connects_of_one_moment_wait(make_daemon):
+    """While the daemon is held up, more than a thousand connects wait for it: none is turned away by the kernel, which
+    many clients take for a connection that was made and lost."""
+    n = 1500
+    somaxconn = pathlib.Path("/proc/sys/net/core/somaxconn")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if not somaxconn.exists() or int(somaxconn.read_text()) < n or hard != resource.RLIM_INFINITY and hard < n + 200:
+        pytest.skip("the machine lets fewer wait")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, n + 200), hard))
+    d = make_daemon()
+    socks = []
+    d.proc.send_signal(signal.SIGSTOP)
+    try:
+        for _ in range(n):
+            s = socket.socket(socket.AF_UNIX)
+            socks.append(s)
+            s.setblocking(False)
+            s.connect(str(d.sock))  # BlockingIOError: the queue is full
+            s.sendall(b"GET /health HTTP/1.1\r\nHost: aned\r\nConnection: close\r\n\r\n")
+        d.proc.send_signal(signal.SIGCONT)
+        for s in socks:
+            s.settimeout(20 * SLOW_S)
+            assert s.recv(4096).startswith(b"HTTP/1.1 200 ")
+    finally:
+        d.proc.send_signal(signal.SIGCONT)
+        for s in socks:
+            s.close()
