@@ -121,7 +121,8 @@ static int sync_dir(const char *path)
     return rc == -EINVAL ? 0 : rc;
 }
 
-int file_write(const char *path, const void *p, size_t n, struct err *e)
+static int put_file(const char *path, const void *p, size_t n, bool sync,
+                    struct err *e)
 {
     char tmp[PATH_BYTES];
     char dir[PATH_BYTES];
@@ -135,7 +136,7 @@ int file_write(const char *path, const void *p, size_t n, struct err *e)
         return err_errno(e, errno, tmp);
     }
     int rc = write_all(fd, p, n);
-    if (rc == 0) {
+    if (rc == 0 && sync) {
         rc = sync_fd(fd);
     }
     if (close(fd) != 0 && rc == 0) {
@@ -144,13 +145,23 @@ int file_write(const char *path, const void *p, size_t n, struct err *e)
     if (rc == 0 && rename(tmp, path) != 0) {
         rc = -errno;
     }
-    if (rc == 0) {
+    if (rc != 0) {
+        (void)unlink(tmp);
+    } else if (sync) {
         parent_of(path, dir, sizeof(dir));
         rc = sync_dir(dir);
-    } else {
-        (void)unlink(tmp);
     }
     return rc == 0 ? 0 : err_errno(e, -rc, path);
+}
+
+int file_write(const char *path, const void *p, size_t n, struct err *e)
+{
+    return put_file(path, p, n, true, e);
+}
+
+int file_replace(const char *path, const void *p, size_t n, struct err *e)
+{
+    return put_file(path, p, n, false, e);
 }
 
 /* Map n > 0 bytes. A large file goes to a multiple of HUGE_PAGE and asks for

@@ -12,6 +12,10 @@ CHECKED int file_read(const char *path, size_t max, struct buf *b,
  * temporary name beside it, fsync, rename, fsync of the folder. */
 CHECKED int file_write(const char *path, const void *p, size_t n,
                        struct err *e);
+/* The same without fsync: for who reads it meanwhile it is the old or the new
+ * one; a power cut may leave neither. */
+CHECKED int file_replace(const char *path, const void *p, size_t n,
+                         struct err *e);
 
 /* A file mapped read-only. zero bytes gives p = NULL. */
 struct file_map {

@@ -4,7 +4,9 @@
  *      +------failed-----------------------------------------------> gone
  *
  * A planned file counts as covered (it is not planned twice) and as bytes, and
- * is not found.
+ * is not found. A file that goes counts as bytes until the file thread has
+ * removed it: an engine may write the next one at once, and both together stay
+ * within bytes_max because what is kept stays an eighth below it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -135,7 +137,9 @@ bool cache_path(const struct cache *c, uint64_t id, char out[CACHE_PATH_MAX])
 
 struct chore {
     struct work work;
+    struct cache *cache;
     bool removes;    /* else its time is set */
+    uint64_t bytes;  /* that are free when it is done */
     int64_t used_ms; /* to this */
     char path[CACHE_PATH_MAX];
 };
@@ -160,23 +164,47 @@ static void chore_run(struct work *w)
 
 static void chore_done(struct work *w)
 {
-    free(container_of(w, struct chore, work));
+    struct chore *x = container_of(w, struct chore, work);
+    x->cache->going -= x->bytes;
+    x->cache->bytes -= x->bytes;
+    free(x);
 }
 
-static void chore_put(struct cache *c, uint64_t id, bool removes,
-                      int64_t used_ms)
+static struct chore *chore_new(struct cache *c, uint64_t id)
 {
     struct chore *x = calloc(1, sizeof(*x));
     must(x != NULL);
-    x->removes = removes;
-    x->used_ms = used_ms;
+    x->cache = c;
     x->work.run = chore_run;
     x->work.done = chore_done;
     path_of(c, id, x->path);
+    return x;
+}
+
+static void chore_put(struct chore *x)
+{
+    struct cache *c = x->cache;
     if (c->conf.files == NULL || workq_put(c->conf.files, &x->work) != 0) {
         chore_run(&x->work); /* the queue is full: now or never */
         chore_done(&x->work);
     }
+}
+
+static void set_time(struct cache *c, uint64_t id, int64_t used_ms)
+{
+    struct chore *x = chore_new(c, id);
+    x->used_ms = used_ms;
+    chore_put(x);
+}
+
+/* Of `bytes` that c->bytes knows of. */
+static void remove_file(struct cache *c, uint64_t id, uint64_t bytes)
+{
+    struct chore *x = chore_new(c, id);
+    x->removes = true;
+    x->bytes = bytes;
+    c->going += bytes;
+    chore_put(x);
 }
 
 /* --- entries --- */
@@ -185,13 +213,12 @@ static void entry_drop(struct cache *c, struct entry *x)
 {
     list_del(&x->link);
     c->n--;
-    c->bytes -= x->bytes;
     free(x);
 }
 
 static void entry_remove(struct cache *c, struct entry *x)
 {
-    chore_put(c, x->id, true, 0);
+    remove_file(c, x->id, x->bytes);
     entry_drop(c, x);
 }
 
@@ -253,13 +280,15 @@ static struct entry *victim(const struct cache *c, int64_t before_ms)
     return best;
 }
 
-/* Room for `more` bytes of something used at before_ms, and one file. */
+/* Room for `more` bytes of something used at before_ms, and one file. False:
+ * there is none, or not yet. */
 static bool make_room(struct cache *c, uint64_t more, int64_t before_ms)
 {
-    if (more > c->conf.bytes_max) {
+    uint64_t most = c->conf.bytes_max - c->conf.bytes_max / CACHE_SPARE;
+    if (more > most) {
         return false;
     }
-    while (c->bytes > c->conf.bytes_max - more ||
+    while (c->bytes - c->going > most - more ||
            (c->n >= CACHE_FILES_MAX && more > 0)) {
         struct entry *x = victim(c, before_ms);
         if (x == NULL) {
@@ -268,7 +297,7 @@ static bool make_room(struct cache *c, uint64_t more, int64_t before_ms)
         c->stats.evicted_files++;
         entry_remove(c, x);
     }
-    return true;
+    return c->bytes <= c->conf.bytes_max - more;
 }
 
 static void touch(struct cache *c, const struct cache_hit *h, int64_t used_ms)
@@ -281,7 +310,7 @@ static void touch(struct cache *c, const struct cache_hit *h, int64_t used_ms)
         x->used_ms = used_ms;
         if (!x->planned && used_ms - x->touched_ms >= TOUCH_MS) {
             x->touched_ms = used_ms;
-            chore_put(c, x->id, false, used_ms);
+            set_time(c, x->id, used_ms);
         }
     }
 }
@@ -428,7 +457,7 @@ void cache_saved(struct cache *c, uint64_t id, uint64_t bytes)
 {
     struct entry *x = find_id(c, id);
     if (x == NULL) { /* its model went meanwhile */
-        chore_put(c, id, true, 0);
+        remove_file(c, id, 0);
         return;
     }
     if (bytes == 0) { /* what is charged stays so: it may have written much */
@@ -440,7 +469,7 @@ void cache_saved(struct cache *c, uint64_t id, uint64_t bytes)
     x->bytes = bytes;
     x->planned = false;
     x->touched_ms = x->used_ms;
-    chore_put(c, id, false, x->used_ms);
+    set_time(c, id, x->used_ms);
     c->stats.saved_files++;
     c->stats.saved_bytes += bytes;
     drop_within(c, x);

@@ -23,6 +23,7 @@
 #define CACHE_PATH_MAX  PATH_BYTES_MAX
 #define CACHE_COMPACT   32u /* parts of a timeline; then it is saved anew */
 #define CACHE_WINDOW_MS 3600000
+#define CACHE_SPARE     8u /* a part in so many of bytes_max is left free */
 
 /* What the bytes of a position depend on beside the tokens. */
 struct cache_key {
@@ -32,14 +33,15 @@ struct cache_key {
 
 struct cache_conf {
     const char *dir;     /* exists, ours, 0700 */
-    uint64_t bytes_max;  /* of all files; 0: nothing is kept */
+    uint64_t bytes_max;  /* of all files, also those being written and removed;
+                            CACHE_SPARE of it is for these. 0: none is kept */
     uint64_t write_max;  /* bytes in any CACHE_WINDOW_MS; 0: nothing is saved */
     uint32_t tokens_min; /* shorter timelines are not worth a file */
     struct workq *files; /* NULL: files are removed at once (tests) */
 };
 
 struct cache_stats {
-    uint64_t files, bytes;                    /* now */
+    uint64_t files, bytes; /* now; bytes: also of files being removed */
     uint64_t hits, misses;                    /* cache_find */
     uint64_t loaded_tokens, loaded_bytes;     /* by engines */
     uint64_t saved_files, saved_bytes;        /* by engines */
@@ -78,7 +80,8 @@ void cache_loaded(struct cache *c, const struct cache_hit *h, uint32_t n,
 
 /* What of a timeline with n computed tokens, last used at used_ms, is saved.
  * block_bytes: about what a block takes. 1: *ret says what, and it is charged;
- * 0: nothing, it is all there, too short, or the budget does not allow it. */
+ * 0: nothing, it is all there, too short, or a budget does not allow it (now:
+ * the room that others make is there when they are removed). */
 struct cache_save {
     uint64_t id;
     uint32_t from, to;

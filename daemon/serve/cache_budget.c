@@ -3,8 +3,9 @@
  * whole.
  *
  * What is left of it lies in a file beside the folder, written when a state is
- * planned and when it is saved, on the file thread: files that were written and
- * are gone count, also after a restart. Files that it does not know yet are
+ * planned and when it is saved, on the file thread, without fsync (removals wait
+ * behind it; after a power cut it is old, or damaged): files that were written
+ * and are gone count, also after a restart. Files that it does not know yet are
  * charged by their headers; so are all of the last hour when it cannot be read.
  */
 #include <inttypes.h>
@@ -54,7 +55,7 @@ static void note_run(struct work *w)
 {
     const struct note *x = container_of(w, struct note, work);
     struct err e = {0};
-    if (file_write(x->path, x->text, strlen(x->text), &e) != 0) {
+    if (file_replace(x->path, x->text, strlen(x->text), &e) != 0) {
         log_warn("state_budget_not_kept", "%s, continuing", e.msg);
     }
 }

@@ -32,7 +32,8 @@ struct cache {
     char dir[CACHE_PATH_MAX];
     struct list all, pins;
     size_t n, n_pins;
-    uint64_t bytes;
+    uint64_t bytes; /* also of files that the file thread is to remove: */
+    uint64_t going;
     uint64_t last_id;
     double credit; /* bytes that may be written at credit_ms */
     int64_t credit_ms;

@@ -85,7 +85,8 @@
         "unloaded for another.")                                               \
     INT(cache, disk_mib, 2048, 0, 1048576,                                     \
         "MiB of saved session states under HOME/cache/states; those used\n"    \
-        "least recently are removed for others. 0: nothing is saved.")         \
+        "least recently are removed for others. An eighth is left for what\n"  \
+        "is written while others are removed. 0: nothing is saved.")           \
     INT(cache, write_mib_per_hour, 2048, 0, 1048576,                           \
         "MiB of states written in any hour at most, for the sake of the\n"     \
         "disk. 0: nothing is saved, what is there is still read.")             \

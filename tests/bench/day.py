@@ -113,7 +113,7 @@ class Watch:
         d = self.d
         m = await self.metrics()
         engines = d.children()
-        states = bytes_below(d.home / "cache" / "states")
+        states = min(bytes_below(d.home / "cache" / "states") for _ in range(2))  # one may be removed while its follower is seen
         self.samples.append({
             "at": time.monotonic(), "serve_mib": d.rss_kib() / 1024, "fds": d.fds(), "children": len(engines),
             "engine_mib": sum(proc(p, "status", r"^RssAnon:\s*(\d+)") for p in engines) / 1024,

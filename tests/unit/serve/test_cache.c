@@ -199,7 +199,8 @@ static int32_t *other_text(int32_t i)
 static void test_bytes(void **state)
 {
     (void)state;
-    struct cache *c = open_cache(5 * 4200, MIB(100), START); /* five files */
+    const uint64_t five = (uint64_t)5 * 4200 * CACHE_SPARE / (CACHE_SPARE - 1);
+    struct cache *c = open_cache(five, MIB(100), START); /* five files */
     struct cache_stats st;
     for (int32_t i = 0; i < 12; i++) {
         assert_int_equal(keep(c, other_text(i), 192, START + i), 192);
@@ -231,6 +232,79 @@ static void test_bytes(void **state)
     assert_int_equal(covers(c, other_text(9), 192), 0);
     cache_forget(c, fingerprint);
     cache_free(c);
+}
+
+static uv_sem_t gate;
+
+static void wait_at_gate(struct work *w)
+{
+    (void)w;
+    uv_sem_wait(&gate);
+}
+
+static void nothing(struct work *w)
+{
+    (void)w;
+}
+
+static void on_closed(void *ctx)
+{
+    *(bool *)ctx = true;
+}
+
+/* The file thread is held up (a slow disk): what it has not removed yet takes
+ * its bytes, and nobody writes into them. */
+static void test_bytes_until_removed(void **state)
+{
+    (void)state;
+    enum { FILES = 16 };
+    struct work held = {.run = wait_at_gate, .done = nothing};
+    struct cache_conf conf = {.dir = dir,
+                              .bytes_max = (uint64_t)FILES * 4200,
+                              .write_max = MIB(100),
+                              .tokens_min = STATE_BLOCK};
+    struct cache *c = NULL;
+    struct cache_stats st;
+    struct err e;
+    uv_loop_t loop;
+    bool closed = false;
+    int32_t saved = 0;
+    assert_int_equal(uv_loop_init(&loop), 0);
+    assert_int_equal(uv_sem_init(&gate, 0), 0);
+    conf.files = workq_new(&loop, 100);
+    unit_ok(cache_open(&conf, START, &c, &e), &e);
+    while (saved < 14 && keep(c, other_text(saved), 192, START + saved) > 0) {
+        saved++;
+    }
+    assert_int_equal(saved, 14); /* seven eighths */
+    cache_get_stats(c, &st);
+    assert_int_equal(st.evicted_files, 0);
+    assert_int_equal(workq_put(conf.files, &held), 0);
+    for (int k = 0; k < 3; k++) { /* two have room while two are removed */
+        uint32_t n = keep(c, other_text(saved), 192, START + saved);
+        assert_int_equal(n, k < 2 ? 192 : 0);
+        saved += n > 0;
+        cache_get_stats(c, &st);
+        assert_true(st.bytes <= conf.bytes_max);
+        assert_in_range(file_tree_bytes(dir), 58000, conf.bytes_max);
+    }
+    uv_sem_post(&gate);
+    while (workq_depth(conf.files) > 0) {
+        (void)uv_run(&loop, UV_RUN_ONCE);
+    }
+    cache_get_stats(c, &st);
+    assert_int_equal(st.bytes, file_tree_bytes(dir));
+    assert_int_equal(keep(c, other_text(saved), 192, START + saved), 192);
+    cache_forget(c, fingerprint);
+    workq_close(conf.files, on_closed, &closed);
+    (void)uv_run(&loop, UV_RUN_DEFAULT);
+    assert_true(closed);
+    cache_get_stats(c, &st);
+    assert_int_equal(st.bytes, 0);
+    assert_int_equal(file_tree_bytes(dir), 0);
+    cache_free(c);
+    uv_sem_destroy(&gate);
+    assert_int_equal(uv_loop_close(&loop), 0);
 }
 
 /* In no hour more than the budget, whenever it begins. */
@@ -487,8 +561,9 @@ static int before(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(test_deltas),      T(test_compaction), T(test_bytes),
-        T(test_writes),      T(test_chats),      T(test_writes_are_remembered),
+        T(test_deltas), T(test_compaction), T(test_bytes),
+        T(test_bytes_until_removed),
+        T(test_writes), T(test_chats), T(test_writes_are_remembered),
         T(test_budget_file), T(test_start),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
