@@ -120,7 +120,7 @@ struct sink {
     size_t vocab;
 };
 
-static int on_rows(void *ctx, uint32_t first, uint32_t n, const float *logits,
+static int on_rows(void *ctx, uint32_t first, uint32_t n, float *logits,
                    struct err *e)
 {
     const struct sink *s = ctx;

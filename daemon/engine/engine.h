@@ -59,9 +59,9 @@ CHECKED int engine_eval(struct engine_seq *s, const int32_t *tokens, uint32_t n,
                         struct engine_times *times, struct err *e);
 
 /* Logits of rows [first, first + n) of the tokens given: (n, vocab), valid
- * during the call. An error ends the evaluation with it. */
+ * during the call, and the callee's to change. An error ends the evaluation with it. */
 typedef int engine_rows_fn(void *ctx, uint32_t first, uint32_t n,
-                           const float *logits, struct err *e);
+                           float *logits, struct err *e);
 
 /* engine_eval with the logits of all rows, handed out a few at a time in order,
  * so that they never stand in memory together. */

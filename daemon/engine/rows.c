@@ -306,7 +306,7 @@ static int run_heads(struct engine *g, const float *x, uint32_t n, float *out,
 /* Logits of wanted rows [first, first + n) of the batch. */
 struct logits {
     const struct engine *g;
-    const float *p;
+    float *p;
     uint32_t first, n;
 };
 
@@ -333,7 +333,7 @@ static void hand_parts(void *ctx, size_t begin, size_t end, unsigned worker)
 
 /* Evals know nothing of each other, so their tokens are drawn side by side
  * where that is work enough. */
-static void hand_out(struct engine *g, const float *logits, uint32_t first,
+static void hand_out(struct engine *g, float *logits, uint32_t first,
                      uint32_t n)
 {
     struct logits l = {.g = g, .p = logits, .first = first, .n = n};

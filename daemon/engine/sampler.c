@@ -50,7 +50,7 @@ int sampler_new(uint32_t vocab, struct sampler **ret, struct err *e)
     if (s != NULL) {
         s->vocab = vocab;
         s->blocks = (vocab + BLOCK - 1) / BLOCK;
-        s->adj = calloc(vocab, sizeof(*s->adj));
+        s->undo = calloc(UNDO_MAX(vocab), sizeof(*s->undo));
         s->counts = calloc(vocab, sizeof(*s->counts));
         s->peaks = calloc(s->blocks, sizeof(*s->peaks));
         s->before = calloc(vocab / SPAN + 1, sizeof(*s->before));
@@ -61,7 +61,7 @@ int sampler_new(uint32_t vocab, struct sampler **ret, struct err *e)
         s->sort[1] = calloc(vocab, sizeof(*s->sort[1]));
         s->probs = calloc(vocab, sizeof(*s->probs));
     }
-    if (s == NULL || s->adj == NULL || s->counts == NULL || s->peaks == NULL ||
+    if (s == NULL || s->undo == NULL || s->counts == NULL || s->peaks == NULL ||
         s->before == NULL || s->ids == NULL || s->x == NULL || s->w == NULL ||
         s->sort[0] == NULL || s->sort[1] == NULL || s->probs == NULL) {
         sampler_free(s);
@@ -76,7 +76,7 @@ void sampler_free(struct sampler *s)
     if (s == NULL) {
         return;
     }
-    free(s->adj);
+    free(s->undo);
     free(s->counts);
     free(s->peaks);
     free(s->before);
@@ -91,15 +91,35 @@ void sampler_free(struct sampler *s)
 
 /* --- bias and penalties --- */
 
-static void penalize_repeats(struct sampler *s, const struct msg_sampling *p,
+/* A few logits of very many change, so they are changed where they stand and
+ * put back afterwards: copying all took longer than looking at them. */
+static void change(struct sampler *s, float *logits, int32_t id, float to)
+{
+    must(s->n_undo < UNDO_MAX(s->vocab));
+    s->undo[s->n_undo++] = (struct undo){id, logits[id]};
+    logits[id] = to;
+}
+
+/* The last first: one may have changed twice. */
+static void put_back(struct sampler *s, float *logits)
+{
+    while (s->n_undo > 0) {
+        struct undo u = s->undo[--s->n_undo];
+        logits[u.id] = u.was;
+    }
+}
+
+static void penalize_repeats(struct sampler *s, float *logits,
+                             const struct msg_sampling *p,
                              const int32_t *history, size_t n)
 {
     for (size_t i = n - (n < p->repeat_last_n ? n : p->repeat_last_n); i < n;
          i++) {
         int32_t id = history[i];
         if (s->counts[id]++ == 0) {
-            float l = s->adj[id];
-            s->adj[id] = l > 0 ? l / p->repeat_penalty : l * p->repeat_penalty;
+            float l = logits[id];
+            change(s, logits, id,
+                   l > 0 ? l / p->repeat_penalty : l * p->repeat_penalty);
         }
     }
     for (size_t i = 0; i < n; i++) {
@@ -107,7 +127,8 @@ static void penalize_repeats(struct sampler *s, const struct msg_sampling *p,
     }
 }
 
-static void penalize_frequency(struct sampler *s, const struct msg_sampling *p,
+static void penalize_frequency(struct sampler *s, float *logits,
+                               const struct msg_sampling *p,
                                const int32_t *history, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -116,8 +137,9 @@ static void penalize_frequency(struct sampler *s, const struct msg_sampling *p,
     for (size_t i = 0; i < n; i++) {
         int32_t id = history[i];
         if (s->counts[id] > 0) {
-            s->adj[id] -= (float)s->counts[id] * p->frequency_penalty +
-                          p->presence_penalty;
+            change(s, logits, id,
+                   logits[id] - ((float)s->counts[id] * p->frequency_penalty +
+                                 p->presence_penalty));
             s->counts[id] = 0;
         }
     }
@@ -128,51 +150,46 @@ static bool is(float a, float b)
     return !(a < b) && !(a > b);
 }
 
-/* The logits to draw from: s->adj, or the caller's own when nothing changes. */
-static int adjust(struct sampler *s, const float *logits,
+/* Bias and penalties, until put_back. */
+static int adjust(struct sampler *s, float *logits,
                   const struct msg_sampling *p, const int32_t *history,
-                  size_t n, const float **ret, struct err *e)
+                  size_t n, struct err *e)
 {
     bool repeat = !is(p->repeat_penalty, 1) && p->repeat_last_n > 0;
     bool frequency =
         !is(p->frequency_penalty, 0) || !is(p->presence_penalty, 0);
-    if (p->n_bias == 0 && !repeat && !frequency) {
-        *ret = logits;
-        return 0;
-    }
-    memcpy(s->adj, logits, s->vocab * sizeof(*s->adj));
+    must(p->n_bias <= ENGINE_BIAS_MAX);
     for (uint32_t i = 0; i < p->n_bias; i++) {
         if (p->bias[i].id < 0 || (uint32_t)p->bias[i].id >= s->vocab) {
             return err_set(e, ERR_INVALID, "logit bias for token %d of %u",
                            p->bias[i].id, s->vocab);
         }
-        s->adj[p->bias[i].id] += p->bias[i].bias;
+        change(s, logits, p->bias[i].id,
+               logits[p->bias[i].id] + p->bias[i].bias);
     }
     for (size_t i = 0; (repeat || frequency) && i < n; i++) {
         must(history[i] >= 0 && (uint32_t)history[i] < s->vocab);
     }
     if (repeat) {
-        penalize_repeats(s, p, history, n);
+        penalize_repeats(s, logits, p, history, n);
     }
     if (frequency) {
-        penalize_frequency(s, p, history, n);
+        penalize_frequency(s, logits, p, history, n);
     }
-    *ret = s->adj;
     return 0;
 }
 
-/* The logits to draw from, their peaks, and the largest one's id. */
-static int prepare(struct sampler *s, const float *logits,
+/* Adjusted logits (until put_back), their peaks, and the largest one's id. */
+static int prepare(struct sampler *s, float *logits,
                    const struct msg_sampling *p, const int32_t *history,
-                   size_t n_history, const float **x, uint32_t *best,
-                   struct err *e)
+                   size_t n_history, uint32_t *best, struct err *e)
 {
-    int rc = adjust(s, logits, p, history, n_history, x, e);
+    int rc = adjust(s, logits, p, history, n_history, e);
     if (rc == 0) {
-        rc = sampler_argmax(s, *x, best, e);
+        rc = sampler_argmax(s, logits, best, e);
     }
     if (rc == 0) {
-        s->max = (double)(*x)[*best];
+        s->max = (double)logits[*best];
         s->scale = 1 / (double)p->temperature;
     }
     return rc;
@@ -192,59 +209,60 @@ static void fill_logprobs(struct sampler *s, const float *logits, uint32_t best,
     }
 }
 
-int sampler_draw(struct sampler *s, const float *logits,
-                 const struct msg_sampling *p, const int32_t *history,
-                 size_t n_history, uint32_t out_index, struct msg_token *ret,
-                 struct err *e)
+/* From adjusted logits. */
+static int32_t draw(struct sampler *s, const float *x,
+                    const struct msg_sampling *p, uint32_t best,
+                    uint32_t out_index)
 {
-    const float *x = NULL;
-    uint32_t best = 0;
-    int rc = prepare(s, logits, p, history, n_history, &x, &best, e);
-    if (rc < 0) {
-        return rc;
+    if (!(p->temperature > 0)) {
+        return (int32_t)best;
     }
-    int32_t id = (int32_t)best;
-    if (p->temperature > 0) {
-        double u = sampler_random(p->seed, p->choice, out_index);
-        if (sampler_has_filter(s, p)) {
-            sampler_filter(s, x, p);
-            id = sampler_draw_list(s, u);
-        } else {
-            id = sampler_draw_all(s, x, u);
-        }
+    double u = sampler_random(p->seed, p->choice, out_index);
+    if (!sampler_has_filter(s, p)) {
+        return sampler_draw_all(s, x, u);
     }
-    bool raw = !p->no_logprob || p->logprobs > 0; /* of the raw distribution */
-    if (raw && x != logits) {
-        rc = sampler_argmax(s, logits, &best, e);
-        if (rc < 0) {
-            return rc;
-        }
-    }
-    *ret = (struct msg_token){.id = id};
-    if (raw) {
-        fill_logprobs(s, logits, best, p->logprobs, ret);
-    }
-    return 0;
+    sampler_filter(s, x, p);
+    return sampler_draw_list(s, u);
 }
 
-const double *sampler_probs(struct sampler *s, const float *logits,
+int sampler_draw(struct sampler *s, float *logits, const struct msg_sampling *p,
+                 const int32_t *history, size_t n_history, uint32_t out_index,
+                 struct msg_token *ret, struct err *e)
+{
+    uint32_t best = 0;
+    bool raw = !p->no_logprob || p->logprobs > 0; /* of the raw distribution */
+    int rc = prepare(s, logits, p, history, n_history, &best, e);
+    bool adjusted = s->n_undo > 0;
+    if (rc == 0) {
+        *ret = (struct msg_token){.id = draw(s, logits, p, best, out_index)};
+    }
+    put_back(s, logits);
+    if (rc == 0 && raw && adjusted) {
+        rc = sampler_argmax(s, logits, &best, e);
+    }
+    if (rc == 0 && raw) {
+        fill_logprobs(s, logits, best, p->logprobs, ret);
+    }
+    return rc;
+}
+
+const double *sampler_probs(struct sampler *s, float *logits,
                             const struct msg_sampling *p,
                             const int32_t *history, size_t n_history)
 {
-    const float *x = NULL;
     uint32_t best = 0;
     memset(s->probs, 0, s->vocab * sizeof(*s->probs));
-    if (prepare(s, logits, p, history, n_history, &x, &best, NULL) < 0) {
-        return s->probs;
+    if (prepare(s, logits, p, history, n_history, &best, NULL) == 0) {
+        if (p->temperature > 0) {
+            sampler_filter(s, logits, p);
+            double sum = sampler_sum(s);
+            for (uint32_t i = 0; i < s->n; i++) {
+                s->probs[s->ids[i]] = s->w[i] / sum;
+            }
+        } else {
+            s->probs[best] = 1;
+        }
     }
-    if (!(p->temperature > 0)) {
-        s->probs[best] = 1;
-        return s->probs;
-    }
-    sampler_filter(s, x, p);
-    double sum = sampler_sum(s);
-    for (uint32_t i = 0; i < s->n; i++) {
-        s->probs[s->ids[i]] = s->w[i] / sum;
-    }
+    put_back(s, logits);
     return s->probs;
 }

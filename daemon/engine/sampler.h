@@ -24,18 +24,19 @@ struct sampler; /* scratch for one vocabulary size */
 CHECKED int sampler_new(uint32_t vocab, struct sampler **ret, struct err *e);
 void sampler_free(struct sampler *s);
 
-/* Draw one token. logits: vocab fp32, not changed. history: all tokens of the
+/* Draw one token. logits: vocab fp32; bias and penalties change them during the
+ * call, after it they are as they were. history: all tokens of the
  * sequence so far, newest last. Fills id, logprob and top alternatives (of the
  * raw distribution: log softmax of the given logits) where they are wanted.
  * Errors: INVALID when a logit is not a number or infinite (minus infinity is
  * fine while one is finite), or a bias names no token. */
-CHECKED int sampler_draw(struct sampler *s, const float *logits,
+CHECKED int sampler_draw(struct sampler *s, float *logits,
                          const struct msg_sampling *p, const int32_t *history,
                          size_t n_history, uint32_t out_index,
                          struct msg_token *ret, struct err *e);
 
 /* The filtered, renormalised probabilities that sampler_draw would use:
  * vocab doubles in scratch owned by s (for tests against vectors). */
-const double *sampler_probs(struct sampler *s, const float *logits,
+const double *sampler_probs(struct sampler *s, float *logits,
                             const struct msg_sampling *p,
                             const int32_t *history, size_t n_history);

@@ -6,10 +6,18 @@
 #define BLOCK 256u  /* logits of one peak */
 #define SPAN  2048u /* logits between two kept sums */
 
+/* A changed logit. Each bias is one, and each token by both penalties. */
+struct undo {
+    int32_t id;
+    float was;
+};
+#define UNDO_MAX(vocab) (ENGINE_BIAS_MAX + 2 * (size_t)(vocab))
+
 struct sampler {
     uint32_t vocab;
     uint32_t blocks;  /* of the vocabulary */
-    float *adj;       /* logits after bias and penalties */
+    struct undo *undo; /* what bias and penalties changed, in order */
+    size_t n_undo;     /* 0 between calls */
     uint32_t *counts; /* of tokens in the history; zero between calls */
     float *peaks;     /* largest logit of each block */
     double *before;   /* sum of all weights before each SPAN */

@@ -11,7 +11,7 @@
 
 /* Draw behind the last token, then behind each draft that was drawn. Rows are
  * numbers among the step's tokens and drafts. */
-static int on_logits(void *ctx, uint32_t first, uint32_t n, const float *logits,
+static int on_logits(void *ctx, uint32_t first, uint32_t n, float *logits,
                      struct err *e)
 {
     struct step *st = ctx;

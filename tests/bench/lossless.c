@@ -89,7 +89,11 @@ static void target(struct trial *t, const int32_t *tokens, uint32_t n,
     uint32_t length = engine_seq_length(t->prompt);
     need(engine_seq_fork(t->prompt, length, &q, &e), &e);
     need(engine_eval(q, tokens, n, 0, 1, &logits, NULL, &e), &e);
-    memcpy(p, sampler_probs(s, logits, &how, NULL, 0), t->vocab * sizeof(*p));
+    float *x = malloc(t->vocab * sizeof(*x));
+    must(x != NULL);
+    memcpy(x, logits, t->vocab * sizeof(*x));
+    memcpy(p, sampler_probs(s, x, &how, NULL, 0), t->vocab * sizeof(*p));
+    free(x);
     engine_seq_close(q);
 }
 

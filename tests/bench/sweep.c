@@ -84,7 +84,7 @@ struct referee {
 };
 
 static int on_reference(void *ctx, uint32_t first, uint32_t n,
-                        const float *logits, struct err *e)
+                        float *logits, struct err *e)
 {
     const struct referee *r = ctx;
     (void)e;
@@ -352,7 +352,7 @@ struct again {
     float *row;
 };
 
-static int on_again(void *ctx, uint32_t first, uint32_t n, const float *logits,
+static int on_again(void *ctx, uint32_t first, uint32_t n, float *logits,
                     struct err *e)
 {
     const struct again *a = ctx;

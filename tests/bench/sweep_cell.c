@@ -143,7 +143,7 @@ static void differs(struct walker *w, uint32_t position, const float *logits,
     }
 }
 
-static int on_rows(void *ctx, uint32_t first, uint32_t n, const float *logits,
+static int on_rows(void *ctx, uint32_t first, uint32_t n, float *logits,
                    struct err *e)
 {
     struct walker *w = ctx;

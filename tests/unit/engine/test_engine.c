@@ -292,7 +292,7 @@ static void test_refused(void **state)
     engine_close(g);
 }
 
-static int on_rows(void *ctx, uint32_t first, uint32_t n, const float *logits,
+static int on_rows(void *ctx, uint32_t first, uint32_t n, float *logits,
                    struct err *e)
 {
     uint32_t *next = ctx;

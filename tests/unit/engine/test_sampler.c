@@ -281,7 +281,7 @@ static void plain_weights(const float *x, uint32_t n,
 }
 
 /* The draws and the probabilities are those of the plain rule, bit for bit. */
-static void check_plain(struct sampler *s, const float *x, uint32_t n,
+static void check_plain(struct sampler *s, float *x, uint32_t n,
                         struct msg_sampling *p, struct cand *scratch, double *w)
 {
     struct msg_token t;
@@ -407,10 +407,10 @@ static void test_greedy(void **state)
     struct msg_token t;
     struct err e;
     msg_sampling_init(&p);
-    const float tie[6] = {-1, 2, 0, 2, 2, -5};
+    float tie[6] = {-1, 2, 0, 2, 2, -5};
     unit_ok(sampler_draw(s, tie, &p, NULL, 0, 0, &t, &e), &e);
     assert_int_equal(t.id, 1); /* the lowest id */
-    const float zeros[6] = {-1, -0.0f, 0, -3, -2, -5};
+    float zeros[6] = {-1, -0.0f, 0, -3, -2, -5};
     unit_ok(sampler_draw(s, zeros, &p, NULL, 0, 0, &t, &e), &e);
     assert_int_equal(t.id, 1);
     p.temperature = 1;
@@ -429,7 +429,7 @@ static void test_penalties_and_bias(void **state)
     struct msg_sampling p;
     struct msg_token t;
     struct err e;
-    const float x[4] = {4, 3, -1, -2};
+    float x[4] = {4, 3, -1, -2};
     const int32_t history[] = {1, 0, 2, 2};
     msg_sampling_init(&p);
 
@@ -466,8 +466,23 @@ static void test_penalties_and_bias(void **state)
     assert_int_equal(t.id, 3);
     p.temperature = 1;
     assert_true(sampler_probs(s, x, &p, NULL, 0)[0] == 0);
-    p.bias[0].id = 4;
+    /* the logits are as before, whatever happened, how often to one of them */
+    float was[4] = {4, 3, -1, -2};
+    assert_memory_equal(x, was, sizeof(was));
+    p.n_bias = 3;
+    p.bias[2] = p.bias[0];
+    p.repeat_penalty = 2;
+    p.repeat_last_n = 4;
+    p.frequency_penalty = 0.75f;
+    unit_ok(sampler_draw(s, x, &p, (int32_t[]){3, 3, 1, 0}, 4, 0, &t, &e), &e);
+    assert_memory_equal(x, was, sizeof(was));
+    p.bias[2].id = 4;
     assert_int_equal(sampler_draw(s, x, &p, NULL, 0, 0, &t, &e), ERR_INVALID);
+    assert_memory_equal(x, was, sizeof(was));
+    p.bias[2].id = 0;
+    p.bias[2].bias = NAN;
+    assert_int_equal(sampler_draw(s, x, &p, NULL, 0, 0, &t, &e), ERR_INVALID);
+    assert_memory_equal(x, was, sizeof(was));
     sampler_free(s);
 }
 
@@ -542,7 +557,7 @@ static void test_not_finite(void **state)
     struct msg_token t = {.id = 77};
     struct err e;
     msg_sampling_init(&p);
-    const float bad[][3] = {
+    float bad[][3] = {
         {-INFINITY, -INFINITY, -INFINITY},
         {0,         NAN,       1        },
         {0,         INFINITY,  1        }
@@ -571,7 +586,7 @@ static void test_not_finite(void **state)
                          ERR_INVALID);
     }
     sampler_free(wide);
-    const float fine[3] = {-INFINITY, -3, -INFINITY};
+    float fine[3] = {-INFINITY, -3, -INFINITY};
     p.temperature = 2;
     unit_ok(sampler_draw(s, fine, &p, NULL, 0, 0, &t, &e), &e);
     assert_int_equal(t.id, 1);
@@ -584,7 +599,7 @@ static void test_chi_square(void **state)
 {
     (void)state;
     enum { N = 8, DRAWS = 60000 };
-    const float x[N] = {0, 1, -1, 0.5f, 2, -2, 0.25f, 1.5f};
+    float x[N] = {0, 1, -1, 0.5f, 2, -2, 0.25f, 1.5f};
     struct sampler *s = sampler_of(N);
     struct msg_sampling p;
     struct err e;
@@ -622,7 +637,7 @@ static void test_chi_square(void **state)
 static void test_inverse_cdf(void **state)
 {
     (void)state;
-    const float x[4] = {0, 0, 0, 0};
+    float x[4] = {0, 0, 0, 0};
     struct sampler *s = sampler_of(4);
     struct msg_sampling p;
     struct err e;
