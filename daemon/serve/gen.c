@@ -466,10 +466,59 @@ static void note_start(struct gen_choice *c)
     }
 }
 
+static void pause_all(struct gen *g, bool paused)
+{
+    g->paused = paused;
+    for (uint32_t i = 0; i < g->req.n; i++) {
+        if (g->queued && !g->choices[i].ended) {
+            runner_pause(g->model->runner, &g->choices[i].run, paused);
+        }
+    }
+}
+
+/* Only a text that may hold a stop string has to be known before the next
+ * step. */
+static bool speaks_later(const struct gen *g)
+{
+    return g->req.n_stops == 0;
+}
+
+static bool ends_text(const struct gen *g, const struct msg_token *t)
+{
+    return !g->req.ignore_eos && tokenizer_is_eog(g->voc->tok, t->id);
+}
+
+/* The token and its text to the sink. */
+static void speak(struct gen_choice *c, const struct msg_token *t)
+{
+    struct gen *g = c->gen;
+    buf_clear(&g->piece);
+    if (!ends_text(g, t)) {
+        text_stream_put(&c->text, t->id, &g->piece);
+    }
+    bool fast =
+        g->sink->on_token(g->ctx, c->run.choice, t,
+                          g->piece.p != NULL ? g->piece.p : "", g->piece.n);
+    if (!fast && !g->paused) {
+        pause_all(g, true);
+    }
+}
+
+/* What was drawn for it and has not gone to the sink. */
+static void catch_up(struct gen_choice *c)
+{
+    uint32_t n = speaks_later(c->gen) ? c->run.n_said : 0;
+    for (uint32_t k = 0; k < n; k++) {
+        speak(c, &c->run.said[k]);
+    }
+    c->run.n_said = 0;
+}
+
 static void end_choice(struct gen_choice *c, enum gen_finish why)
 {
     static const struct err none;
     struct gen *g = c->gen;
+    catch_up(c);
     c->ended = true;
     g->n_ended++;
     if (c->run.s.started_us != 0) {
@@ -504,38 +553,34 @@ static void note_token(struct gen_choice *c)
     st->output_tokens++;
 }
 
-static void pause_all(struct gen *g, bool paused)
+static void on_said(struct run_stream *x)
 {
-    g->paused = paused;
-    for (uint32_t i = 0; i < g->req.n; i++) {
-        if (g->queued && !g->choices[i].ended) {
-            runner_pause(g->model->runner, &g->choices[i].run, paused);
-        }
-    }
+    catch_up(choice_of(x));
 }
 
 static void on_token(struct run_stream *x, const struct msg_token *t)
 {
     struct gen_choice *c = choice_of(x);
     struct gen *g = c->gen;
-    bool end = !g->req.ignore_eos && tokenizer_is_eog(g->voc->tok, t->id);
+    enum gen_finish why = GEN_LENGTH; /* asked for, or no position is left */
+    bool later = speaks_later(g);
     note_token(c);
-    buf_clear(&g->piece);
-    if (!end) {
-        text_stream_put(&c->text, t->id, &g->piece);
+    if (!later) {
+        speak(c, t);
     }
-    bool fast = g->sink->on_token(
-        g->ctx, x->choice, t, g->piece.p != NULL ? g->piece.p : "", g->piece.n);
-    if (end) {
-        end_choice(c, GEN_EOG);
+    if (ends_text(g, t)) {
+        why = GEN_EOG;
     } else if (c->text.stopped) {
-        end_choice(c, GEN_STOP);
-    } else if (x->n_out >= g->req.max_tokens ||
-               runner_push(g->model->runner, x, t->id) != 0) {
-        end_choice(c, GEN_LENGTH); /* asked for, or no position is left */
-    } else if (!fast && !g->paused) {
-        pause_all(g, true);
+        why = GEN_STOP;
+    } else if (x->n_out < g->req.max_tokens &&
+               runner_push(g->model->runner, x, t->id) == 0) {
+        return;
     }
+    catch_up(c);
+    if (later) {
+        speak(c, t);
+    }
+    end_choice(c, why);
 }
 
 static void on_computed(struct run_stream *x)
@@ -568,12 +613,17 @@ static void on_expired(struct run_stream *x)
 static void on_fail(struct run_stream *x, int code, const char *msg)
 {
     struct err e = {0};
+    struct gen *g = choice_of(x)->gen;
     int rc = err_set(&e, code, "%s", msg);
-    finish(choice_of(x)->gen, rc, &e);
+    for (uint32_t i = 0; i < g->req.n; i++) { /* what it has is said before */
+        catch_up(&g->choices[i]);
+    }
+    finish(g, rc, &e);
 }
 
 static const struct run_events run_events = {
     .on_token = on_token,
+    .on_said = on_said,
     .on_computed = on_computed,
     .on_expired = on_expired,
     .on_fail = on_fail,

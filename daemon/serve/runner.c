@@ -25,7 +25,8 @@ struct runner {
     char dir[1024];
     enum runner_state state;
     struct child *child;
-    struct list turn; /* in conf.turn: a step is wanted */
+    struct list turn;   /* in conf.turn: a step is wanted */
+    struct list saying; /* streams whose on_said is to be called */
     bool stopping;
     bool in_results; /* results are being handed out: no step is formed */
     bool ever_up;
@@ -80,6 +81,7 @@ struct runner *runner_new(const struct runner_conf *c, const char *dir,
     r->conf.step_ms = c->step_ms != 0 ? c->step_ms : ENGINE_STEP_MS;
     r->owner = *o;
     list_init(&r->turn);
+    list_init(&r->saying);
     (void)snprintf(r->dir, sizeof(r->dir), "%s", dir);
     r->rows = calloc(SAMPLING_ROWS, sizeof(*r->rows));
     must(r->rows != NULL);
@@ -199,11 +201,29 @@ static void hand_out_row(struct runner *r, size_t i,
         st->accepted[d->n_accepted]++;
         x->n_drafted += drafts;
     }
-    for (uint32_t k = 0; k < d->n_tokens && sched_row_stream(&r->sched, i) == s;
-         k++) {
+    x->said = d->tokens;
+    for (uint32_t k = 0; k < d->n_tokens; k++) {
         x->n_out++;
         x->n_accepted += k < d->n_accepted;
+        x->n_said = k;
         x->events->on_token(x, &d->tokens[k]);
+        if (sched_row_stream(&r->sched, i) != s) {
+            return;
+        }
+    }
+    x->n_said = d->n_tokens;
+    list_push(&r->saying, &x->saying);
+}
+
+/* The engine is at work again, or has nothing to do. */
+static void say(struct runner *r)
+{
+    while (!list_empty(&r->saying)) {
+        struct run_stream *x =
+            container_of(r->saying.next, struct run_stream, saying);
+        list_del(&x->saying);
+        x->events->on_said(x);
+        x->n_said = 0;
     }
 }
 
@@ -243,6 +263,7 @@ static void hand_out(struct runner *r, const struct msg_row_done *rows,
     }
     r->in_results = false;
     kick(r);
+    say(r);
 }
 
 /* What an engine says of a row, against what it was asked. */
@@ -530,6 +551,8 @@ int runner_add(struct runner *r, struct run_stream *x)
     x->n_out = 0;
     x->n_drafted = 0;
     x->n_accepted = 0;
+    x->n_said = 0;
+    list_init(&x->saying);
     int rc = sched_add(&r->sched, &x->s, now_us());
     warm_touch(r->warm);
     return rc;
@@ -572,6 +595,7 @@ void runner_remove(struct runner *r, struct run_stream *x)
     if (x->s.phase == SCHED_OUT) {
         return;
     }
+    list_del(&x->saying);
     sched_remove(&r->sched, &x->s, now_us());
     kick(r);
     warm_touch(r->warm);

@@ -25,8 +25,12 @@ struct run_events {
     /* A token was drawn for x. The owner answers with sched_push (through
      * runner_push) or runner_remove before it returns. A step can draw several:
      * they come one after the other, also when x is paused in between, and end
-     * when it is removed. */
+     * when it is removed. The engine waits meanwhile: what need not be known
+     * for the answer is done in on_said. */
     void (*on_token)(struct run_stream *x, const struct msg_token *t);
+    /* x->said: all that on_token was given in this step, when the next one is
+     * on its way. Not when x was removed, by its owner, who knows of them. */
+    void (*on_said)(struct run_stream *x);
     /* compute_only: the prompt is done. The owner removes x. */
     void (*on_computed)(struct run_stream *x);
     /* x's deadline has passed at the end of a step. The owner removes x; it
@@ -44,6 +48,11 @@ struct run_stream {
     /* kept here: tokens drawn so far, drafts verified, and of the tokens those
      * that were drafts */
     uint32_t n_out, n_drafted, n_accepted;
+    /* tokens of the step at hand that on_token was given before this one, until
+     * on_said is over */
+    const struct msg_token *said;
+    uint32_t n_said;
+    struct list saying; /* in the runner's list: on_said is to be called */
 };
 
 struct runner_conf {

@@ -17,6 +17,9 @@ struct user {
     int32_t prompt[40];
     int32_t out[OUT_MAX];
     uint32_t n, want;
+    int32_t said[OUT_MAX]; /* told by on_said, or with the end */
+    uint32_t n_said;
+    uint32_t while_working; /* of them with the next step on its way */
     uint64_t patience_us; /* from on_up to its deadline; 0: none */
     uint32_t pause_at; /* pause after so many tokens until the others ended */
     int code;          /* of on_fail */
@@ -46,8 +49,26 @@ static struct user *user_of(struct run_stream *x)
     return container_of(x, struct user, x);
 }
 
+static void hear(struct user *u)
+{
+    for (uint32_t k = 0; k < u->x.n_said; k++) {
+        assert_true(u->n_said < u->n);
+        u->said[u->n_said++] = u->x.said[k].id;
+    }
+    u->x.n_said = 0;
+}
+
+static void on_said(struct run_stream *x)
+{
+    struct user *u = user_of(x);
+    assert_true(x->n_said > 0 && !u->over);
+    u->while_working += runner_sched(t.r)->in_flight ? x->n_said : 0;
+    hear(u);
+}
+
 static void leave(struct user *u)
 {
+    hear(u);
     u->over = true;
     runner_remove(t.r, &u->x);
     struct user *paused = NULL;
@@ -71,6 +92,8 @@ static void on_token(struct run_stream *x, const struct msg_token *token)
     assert_true(u->n < u->want);
     u->out[u->n++] = token->id;
     if (u->n == u->want) {
+        hear(u);
+        u->said[u->n_said++] = token->id;
         leave(u);
         return;
     }
@@ -99,8 +122,8 @@ static void on_expired(struct run_stream *x)
     leave(user_of(x));
 }
 
-static const struct run_events events = {on_token, on_computed, on_expired,
-                                         on_fail};
+static const struct run_events events = {on_token, on_said, on_computed,
+                                         on_expired, on_fail};
 
 static void on_up(void *ctx)
 {
@@ -183,6 +206,11 @@ static void run_drafting(const char *fake, uint32_t max_draft)
     assert_int_equal(runner_state(t.r), RUNNER_DOWN);
     assert_int_equal(runner_pid(t.r), 0);
     runner_free(t.r);
+    for (size_t i = 0; i < t.n_users; i++) { /* each token once, in order */
+        const struct user *u = &t.user[i];
+        assert_int_equal(u->n_said, u->n);
+        assert_memory_equal(u->said, u->out, u->n * sizeof(u->out[0]));
+    }
 }
 
 static void run(const char *fake)
@@ -219,6 +247,7 @@ static int make_bundle(void **state)
     struct user *u = add_user(10, 20, countof(alone));
     run("");
     assert_int_equal(u->n, countof(alone));
+    assert_int_equal(u->while_working, countof(alone) - 1); /* not the end */
     memcpy(alone, u->out, sizeof(alone));
     return teardown(state);
 }
