@@ -12,15 +12,21 @@
  * A sleeper announces itself and then looks at the gate once more; who changes
  * the gate looks for sleepers afterwards (both sequentially consistent): one
  * of them sees the other. `lock` closes the gap between looking and sleeping.
+ *
+ * An errand is a pointer that spinning workers look at; the caller takes it back
+ * when none has taken it within ERRAND_NS, so nobody is ever woken for one, and
+ * one whose worker lost its core to another process waits for no core.
  */
 #include "base/crew.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <time.h>
 #include <unistd.h>
 
 #define SPIN_NS    100000u /* longer than what stands between two products */
+#define ERRAND_NS  3000u   /* a worker that spins takes one in tenths of it */
 #define SPIN_TURNS 64      /* pauses from one look at the clock to the next */
 
 #define GATE_INSIDE 0xffffu             /* workers inside */
@@ -43,6 +49,11 @@ static struct {
     atomic_uint sleeping;             /* workers on `wake` */
     atomic_bool waiting;              /* the caller, on `done` */
     atomic_bool stop;
+    struct {
+        _Atomic(crew_errand_fn *) fn; /* NULL: none, or taken */
+        void *ctx;
+        atomic_bool busy; /* from before fn until it is done */
+    } errand;
     unsigned refs;
     unsigned n; /* workers alive */
     pthread_t thread[CREW_MAX];
@@ -104,6 +115,18 @@ static bool spin(unsigned *turn, uint64_t *began)
     return now - *began < SPIN_NS;
 }
 
+/* Whoever sees it first has it. */
+static void look_for_errand(void)
+{
+    if (atomic_load_explicit(&crew.errand.fn, memory_order_relaxed) != NULL) {
+        crew_errand_fn *fn = atomic_exchange(&crew.errand.fn, NULL);
+        if (fn != NULL) {
+            fn(crew.errand.ctx);
+            atomic_store(&crew.errand.busy, false);
+        }
+    }
+}
+
 static bool is_new(uint64_t gate, uint64_t seen)
 {
     return gate / GATE_JOB != seen / GATE_JOB;
@@ -119,6 +142,7 @@ static uint64_t wait_job(uint64_t seen)
         if (is_new(gate, seen)) {
             return gate;
         }
+        look_for_errand();
     } while (spin(&turn, &began));
     (void)pthread_mutex_lock(&crew.lock);
     (void)atomic_fetch_add(&crew.sleeping, 1);
@@ -249,6 +273,35 @@ static void finish(void)
     }
     atomic_store(&crew.waiting, false);
     (void)pthread_mutex_unlock(&crew.lock);
+}
+
+bool crew_errand(crew_errand_fn *fn, void *ctx)
+{
+    must(!atomic_load(&crew.errand.busy));
+    if (atomic_load(&crew.sleeping) >= crew.n) { /* also: there are none */
+        return false;
+    }
+    crew.errand.ctx = ctx;
+    atomic_store(&crew.errand.busy, true);
+    atomic_store(&crew.errand.fn, fn);
+    for (uint64_t end = now_ns() + ERRAND_NS; now_ns() < end;) {
+        if (atomic_load(&crew.errand.fn) == NULL) {
+            return true;
+        }
+        pause_cpu();
+    }
+    if (atomic_exchange(&crew.errand.fn, NULL) == NULL) {
+        return true;
+    }
+    atomic_store(&crew.errand.busy, false);
+    return false;
+}
+
+void crew_errand_wait(void)
+{
+    while (atomic_load(&crew.errand.busy)) {
+        (void)sched_yield(); /* who has it may need this core */
+    }
 }
 
 void crew_run(unsigned threads, size_t items, size_t grain, crew_fn *fn,

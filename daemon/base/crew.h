@@ -31,6 +31,14 @@ unsigned crew_threads(unsigned asked);
 void crew_ref(void);
 void crew_unref(void);
 
+/* Have a worker that spins call fn(ctx), and go on meanwhile: for a system call
+ * that the caller's core is better spared. False: none took it within some
+ * microseconds, nothing happened. One at a time: crew_errand_wait comes before
+ * the next. Thread: that of crew_run. */
+typedef void crew_errand_fn(void *ctx);
+CHECKED bool crew_errand(crew_errand_fn *fn, void *ctx);
+void crew_errand_wait(void); /* until it is done; there may be none */
+
 /* grain is at least 1. */
 void crew_run(unsigned threads, size_t items, size_t grain, crew_fn *fn,
               void *ctx);

@@ -14,6 +14,7 @@
  */
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -22,12 +23,14 @@
 #include <sys/prctl.h>
 #endif
 
+#include "base/crew.h"
 #include "base/log.h"
 #include "engine/snapshot.h"
 #include "proto/frame.h"
 
 #define ROLE_FD  3
 #define KEEP_MAX KIB(64) /* answers that wait for the next one */
+#define SPIN_US  200u    /* what serve needs for the next step, mostly */
 #define SLICE_US 2000u   /* what a step may wait for a state, at most */
 
 /* By the sequence's number; numbers are serve's, small and dense. */
@@ -54,8 +57,9 @@ struct role {
     struct buf out;
     struct buf answers; /* whole frames: they go with the next one, or before
                            the process waits */
+    struct buf going;   /* on their way by a worker */
     uint32_t request;   /* being answered */
-    int write_rc;       /* first failure to answer: the parent is gone */
+    atomic_int write_rc; /* first failure to answer: the parent is gone */
 };
 
 static uint64_t now_us(void)
@@ -65,13 +69,43 @@ static uint64_t now_us(void)
     return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
 }
 
+static void write_going(void *ctx)
+{
+    struct role *r = ctx;
+    struct err e;
+    if (r->write_rc == 0) {
+        r->write_rc = frames_write_fd(ROLE_FD, r->going.p, r->going.n, &e);
+    }
+    buf_clear(&r->going);
+}
+
+/* To `going`, when what was there is gone. */
+static void take_answers(struct role *r)
+{
+    crew_errand_wait();
+    struct buf empty = r->going;
+    r->going = r->answers;
+    r->answers = empty;
+}
+
 static void flush(struct role *r)
 {
-    struct err e;
-    if (r->write_rc == 0 && r->answers.n > 0) {
-        r->write_rc = frames_write_fd(ROLE_FD, r->answers.p, r->answers.n, &e);
+    if (r->answers.n > 0) {
+        take_answers(r);
+        write_going(r);
     }
-    buf_clear(&r->answers);
+}
+
+/* By a worker if one is awake. Who writes wakes serve, and the kernel lets serve
+ * go on on the writer's core, where all cores compute (it takes a writer for one
+ * who is about to sleep): better there than here, where the next step is to
+ * begin as soon as serve has sent it. */
+static void flush_aside(struct role *r)
+{
+    take_answers(r);
+    if (!crew_errand(write_going, r)) {
+        write_going(r);
+    }
 }
 
 static void put_answer(struct role *r, enum frame_type type)
@@ -381,7 +415,8 @@ static int on_step(struct role *r, const struct frame *f, struct err *e)
     done.us_sample = times.us_sample;
     done.us_total = (uint32_t)(now_us() - start);
     msg_step_done_put(&r->out, &done);
-    answer(r, FRAME_STEP_DONE);
+    put_answer(r, FRAME_STEP_DONE);
+    flush_aside(r);
 out:
     msg_step_done_fini(&done);
     msg_step_fini(&m);
@@ -432,10 +467,20 @@ static bool waits(const struct frame_in *in)
     return in->b.n > in->taken || poll(&p, 1, 0) != 0;
 }
 
+/* After a step serve mostly has the next one at hand. Who sleeps on a core
+ * hears of it tens of microseconds later, and serve pays for waking him. */
+static void await_step(const struct frame_in *in)
+{
+    uint64_t until = now_us() + SPIN_US;
+    while (!waits(in) && now_us() < until) {
+    }
+}
+
 static int loop(struct role *r, struct err *e)
 {
     struct frame_in in;
     struct frame f;
+    bool stepped = false;
     frame_in_init(&in, FRAME_ENGINE_MAX);
     int rc = 1;
     while (rc > 0 && r->write_rc == 0) {
@@ -447,12 +492,16 @@ static int loop(struct role *r, struct err *e)
         rc = frame_in_next(&in, &f, e);
         if (rc == 0) {
             flush(r);
+            if (stepped) {
+                await_step(&in);
+            }
             rc = frame_read_fd(ROLE_FD, &in, &f, e);
         }
         if (rc <= 0) {
             break;
         }
         r->request = f.request;
+        stepped = f.type == FRAME_STEP;
         rc = dispatch(r, &f, e);
         if (rc < 0 && rc != ERR_FRAME) {
             answer_error(r, e);
@@ -490,8 +539,10 @@ int engine_role(int argc, char **argv)
     must(r != NULL);
     buf_init(&r->out, FRAME_ENGINE_MAX);
     buf_init(&r->answers, KEEP_MAX + FRAME_HEADER + FRAME_ENGINE_MAX);
+    buf_init(&r->going, KEEP_MAX + FRAME_HEADER + FRAME_ENGINE_MAX);
     int rc = loop(r, &e);
     flush(r);
+    crew_errand_wait();
     if (rc < 0) {
         log_error("engine_ends", "error=%s: %s", err_name(rc), e.msg);
     }
@@ -502,6 +553,7 @@ int engine_role(int argc, char **argv)
     engine_close(r->g);
     buf_fini(&r->out);
     buf_fini(&r->answers);
+    buf_fini(&r->going);
     free(r);
     return rc == ERR_FRAME ? EXIT_BUG : rc < 0 ? EXIT_UNAVAILABLE : 0;
 }

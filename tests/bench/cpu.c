@@ -169,6 +169,11 @@ static const struct work works[] = {
 
 static void steps_report(struct bench *b, size_t n, struct json *out)
 {
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        sum += b->ms[i];
+    }
+    json_add_num(out, "ms_mean", sum / (double)n);
     double mid = probe_median(b->ms, n); /* sorts them */
     json_add_num(out, "ms", mid);
     json_add_num(out, "ms_min", b->ms[0]);

@@ -159,6 +159,42 @@ static double cpu_seconds(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
+static void step_aside(void *ctx)
+{
+    unsigned *n = ctx; /* plain: crew_errand_wait is what makes it visible */
+    (*n)++;
+}
+
+/* A worker that has just worked takes it, one that sleeps does not; between
+ * jobs, once, and before crew_errand_wait ends. */
+static void an_errand_is_run_by_a_worker(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 3000 };
+    struct count c = {0};
+    unsigned done = 0;
+    unsigned taken = 0;
+    crew_errand_wait(); /* there is none */
+    assert_false(crew_errand(step_aside, &done));
+    crew_ref();
+    for (int i = 0; i < ROUNDS; i++) {
+        run_counted(&c, 4, 64, 1);
+        if (crew_errand(step_aside, &done)) {
+            taken++;
+            if (i % 3 == 0) { /* a job meanwhile */
+                run_counted(&c, 4, 64, 1);
+            }
+        }
+        crew_errand_wait();
+        assert_int_equal(done, taken);
+    }
+    assert_in_range(taken, 1, ROUNDS);
+    (void)usleep(50000);
+    assert_false(crew_errand(step_aside, &done)); /* all sleep */
+    crew_unref();
+    assert_int_equal(done, taken);
+}
+
 static void idle_workers_sleep(void **state)
 {
     (void)state;
@@ -190,6 +226,7 @@ int main(void)
         cmocka_unit_test(caller_waits_for_slow_workers),
         cmocka_unit_test(nested_run_is_serial),
         cmocka_unit_test(threads_share_the_crew),
+        cmocka_unit_test(an_errand_is_run_by_a_worker),
         cmocka_unit_test(idle_workers_sleep),
         cmocka_unit_test(threads_of_a_setting),
     };
