@@ -4,8 +4,8 @@
     ./dev bench http [--shape 0.5b] [--streams 1,4] [--rounds 5] [--tokens 64] [--json]
 
 Both sides take turns on the same bundle: the engine in a process of its own (as in `./dev bench cpu`: one token for each of
-N sequences a step, nothing drawn), then N streams of the daemon at once, from the moment when each has its first token
-until one of them ends. The client (streams.c) counts events and parses nothing, because it shares the cores. Printed are medians
+N sequences a step, nothing drawn; the mean of the steps, as a rate is one), then N streams of the daemon at once, from the moment
+when each has its first token until one of them ends. The client (streams.c) counts events and parses nothing, because it shares the cores. Printed are medians
 over the rounds; `ratio` is the median of the rounds' own ratios.
 """
 import argparse
@@ -61,7 +61,7 @@ def main():
                 time.sleep(0.05)
                 rate, ttft = http_round(d.sock, "m", n, args.tokens, 300 + i)
                 time.sleep(0.05)
-                rows[n].append({"engine": n * 1000 / alone["ms"], "http": rate, "ttft_ms": ttft,
+                rows[n].append({"engine": n * 1000 / alone["ms_mean"], "http": rate, "ttft_ms": ttft,
                                 "others": alone["others"]})
     finally:
         if side is not None:
