@@ -94,19 +94,30 @@ static int header_read(const struct frame_in *in, struct header *ret,
     return 1;
 }
 
-int frame_in_put(struct frame_in *in, const void *p, size_t n, struct err *e)
+/* Room for n bytes behind those that were not taken. */
+static int make_room(struct frame_in *in, size_t n, char **ret, struct err *e)
 {
-    struct header h = {0};
     buf_shift(&in->b, in->taken);
     in->taken = 0;
-    buf_put(&in->b, p, n);
+    *ret = buf_grow(&in->b, n);
     if (!buf_ok(&in->b)) {
         /* The header of a frame that does not fit is refused before, so this
          * is a caller that puts without taking, or memory. */
         return err_set(e, ERR_FRAME, "%zu bytes waiting, %zu more do not fit",
                        in->b.n, n);
     }
-    int rc = header_read(in, &h, e);
+    return 0;
+}
+
+int frame_in_put(struct frame_in *in, const void *p, size_t n, struct err *e)
+{
+    struct header h = {0};
+    char *room = NULL;
+    int rc = make_room(in, n, &room, e);
+    if (rc == 0 && n > 0) {
+        memcpy(room, p, n);
+    }
+    rc = rc == 0 ? header_read(in, &h, e) : rc;
     return rc < 0 ? rc : 0;
 }
 
@@ -165,8 +176,13 @@ int frame_read_fd(int fd, struct frame_in *in, struct frame *ret, struct err *e)
         if (rc != 0) {
             return rc;
         }
-        char block[FRAME_READ];
-        ssize_t k = read(fd, block, sizeof(block));
+        char *room = NULL;
+        rc = make_room(in, FRAME_READ, &room, e);
+        if (rc < 0) {
+            return rc;
+        }
+        ssize_t k = read(fd, room, FRAME_READ);
+        in->b.n -= FRAME_READ - (size_t)(k > 0 ? k : 0);
         if (k < 0 && errno == EINTR) {
             continue;
         }
@@ -178,7 +194,8 @@ int frame_read_fd(int fd, struct frame_in *in, struct frame *ret, struct err *e)
                        ? 0
                        : err_set(e, ERR_FRAME, "the channel ended in a frame");
         }
-        rc = frame_in_put(in, block, (size_t)k, e);
+        struct header h = {0};
+        rc = header_read(in, &h, e);
         if (rc < 0) {
             return rc;
         }

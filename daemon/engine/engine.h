@@ -47,7 +47,10 @@ CHECKED int engine_seq_truncate(struct engine_seq *s, uint32_t n,
 uint32_t engine_seq_length(const struct engine_seq *s);
 const int32_t *engine_seq_tokens(const struct engine_seq *s);
 
-struct engine_times { uint32_t us_embed, us_masks, us_layers, us_head, us_sample; };
+struct engine_times {
+    uint32_t us_embed, us_masks, us_layers, us_head, us_sample;
+    uint32_t us_wait; /* in engine_go_fn; in none of the others */
+};
 
 /* Run n tokens (any n; split into chunks of at most `chunk` rows, 0 = t_max)
  * behind the sequence. want_logits 0: none; 1: of the last row; 2: of all rows.
@@ -59,7 +62,8 @@ CHECKED int engine_eval(struct engine_seq *s, const int32_t *tokens, uint32_t n,
                         struct engine_times *times, struct err *e);
 
 /* Logits of rows [first, first + n) of the tokens given: (n, vocab), valid
- * during the call, and the callee's to change. An error ends the evaluation with it. */
+ * during the call, and the callee's to change. An error ends the evaluation with
+ * it. */
 typedef int engine_rows_fn(void *ctx, uint32_t first, uint32_t n,
                            float *logits, struct err *e);
 
@@ -94,6 +98,16 @@ struct engine_row {
  * and leaves its sequence as it was; the others go on. */
 void engine_step_rows(struct engine *g, struct engine_row *rows, size_t n,
                       struct engine_times *times);
+
+/* The same, but it can be called off: go(ctx, false) is asked between shards and
+ * go(ctx, true) before the heads. When one says no, nothing has happened to any
+ * sequence, and rows that could run have CANCELLED as their rc. Only where
+ * engine_can_stop says more than 0, and for at most as many tokens and drafts. */
+typedef bool engine_go_fn(void *ctx, bool last);
+uint32_t engine_can_stop(const struct engine *g);
+void engine_step_rows_if(struct engine *g, struct engine_row *rows, size_t n,
+                         engine_go_fn *go, void *ctx,
+                         struct engine_times *times);
 
 /* The engine role's main: frames on fd 3 until UNLOAD or end of file.
  * Returns the exit code. */

@@ -232,6 +232,8 @@ struct engine {
     struct eval *evals; /* ENGINE_SEQS_MAX: of a step */
     struct step *steps; /* the same */
     unsigned threads;
+    engine_go_fn *go;   /* of engine_step_rows_if; else NULL */
+    void *go_ctx;
     struct sampler **samplers; /* a thread: scratch */
     size_t draw_min;           /* logits that pay for a thread more */
     uint64_t weight_bytes, state_bytes;

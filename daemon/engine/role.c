@@ -4,6 +4,11 @@
  *   STATE_* ... STATE_DONE         anything that fails -> ERROR
  *   UNLOAD or end of file -> exit 0
  *
+ * A step that is surely next (ahead.h) is begun before its frame is here: with
+ * serve's answer on its way the engine would stand still. Between shards the role
+ * looks whether a frame has come; if it is that step's, all is as if it had been
+ * there before, and if it is another, or none comes, the step is called off.
+ *
  * States are saved and loaded in slices: one after each step, and one after the
  * other while no frame waits. UNLOAD waits for them.
  *
@@ -25,12 +30,14 @@
 
 #include "base/crew.h"
 #include "base/log.h"
+#include "engine/ahead.h"
 #include "engine/snapshot.h"
 #include "proto/frame.h"
 
 #define ROLE_FD  3
 #define KEEP_MAX KIB(64) /* answers that wait for the next one */
 #define SPIN_US  200u    /* what serve needs for the next step, mostly */
+#define LATE_US  500u    /* then serve has no next step */
 #define SLICE_US 2000u   /* what a step may wait for a state, at most */
 
 /* By the sequence's number; numbers are serve's, small and dense. */
@@ -52,6 +59,14 @@ struct role {
     struct job *jobs[STATE_JOBS_MAX]; /* the first is worked on; owned */
     uint32_t n_jobs;
     bool unloading;
+    struct frame_in in;
+    struct frame f; /* the one at hand */
+    bool peeked;    /* it was read early, and is not dispatched yet */
+    int in_rc;      /* of reading it: frame_read_fd */
+    struct err in_err;
+    struct ahead ahead;
+    bool agreed;          /* the step that was begun early is wanted */
+    uint64_t answered_us; /* the last step */
     struct slot slots[ENGINE_SEQS_MAX];
     struct engine_row rows[ENGINE_SEQS_MAX]; /* of the step at hand */
     struct buf out;
@@ -364,9 +379,11 @@ static void row_failed(const struct msg_row *row, const struct engine_seq *seq,
                                       seq != NULL ? engine_seq_length(seq) : 0};
 }
 
-/* All rows of known sequences in one go. */
-static void step_rows(struct role *r, const struct msg_step *m,
-                      struct msg_step_done *done, struct engine_times *times)
+/* All rows of known sequences in one go; go: engine_step_rows_if's, or NULL.
+ * False: it was called off. */
+static bool step_rows(struct role *r, const struct msg_step *m,
+                      engine_go_fn *go, struct msg_step_done *done,
+                      struct engine_times *times)
 {
     size_t n = 0;
     for (uint32_t i = 0; i < m->n_rows; i++) {
@@ -376,7 +393,14 @@ static void step_rows(struct role *r, const struct msg_step *m,
                 .seq = s->seq, .row = &m->rows[i], .done = &done->rows[i]};
         }
     }
-    engine_step_rows(r->g, r->rows, n, times);
+    if (go == NULL) {
+        engine_step_rows(r->g, r->rows, n, times);
+    } else {
+        engine_step_rows_if(r->g, r->rows, n, go, r, times);
+        if (!r->agreed) {
+            return false;
+        }
+    }
     size_t k = 0;
     for (uint32_t i = 0; i < m->n_rows; i++) {
         struct err e;
@@ -390,37 +414,45 @@ static void step_rows(struct role *r, const struct msg_step *m,
             row_failed(&m->rows[i], NULL, &e, &done->rows[i]);
         }
     }
+    return true;
+}
+
+/* Run and answer m, which is taken. 1; 0: called off; NOMEM. */
+static int run_step(struct role *r, struct msg_step *m, engine_go_fn *go,
+                    uint64_t start, struct err *e)
+{
+    struct engine_times times = {0};
+    struct msg_step_done done = {.n_rows = m->n_rows};
+    int rc = 0;
+    done.rows = calloc((size_t)m->n_rows + 1, sizeof(*done.rows));
+    if (done.rows == NULL) {
+        rc = err_set(e, ERR_NOMEM, "%u rows", m->n_rows);
+    } else if (step_rows(r, m, go, &done, &times)) {
+        rc = 1;
+        done.us_embed = times.us_embed;
+        done.us_masks = times.us_masks;
+        done.us_layers = times.us_layers;
+        done.us_head = times.us_head;
+        done.us_sample = times.us_sample;
+        done.us_total = (uint32_t)(now_us() - start) - times.us_wait;
+        msg_step_done_put(&r->out, &done);
+        put_answer(r, FRAME_STEP_DONE);
+        flush_aside(r);
+        r->answered_us = now_us();
+        ahead_note(&r->ahead, m, &done, engine_bundle(r->g)->context);
+    }
+    msg_step_done_fini(&done);
+    msg_step_fini(m);
+    return rc;
 }
 
 static int on_step(struct role *r, const struct frame *f, struct err *e)
 {
     struct msg_step m;
     uint64_t start = now_us();
+    ahead_count(&r->ahead, ahead_is(&r->ahead, f->payload, f->n));
     int rc = msg_step_get(f->payload, f->n, &m, e);
-    if (rc < 0) {
-        return rc;
-    }
-    struct engine_times times = {0};
-    struct msg_step_done done = {.n_rows = m.n_rows};
-    done.rows = calloc((size_t)m.n_rows + 1, sizeof(*done.rows));
-    if (done.rows == NULL) {
-        rc = err_set(e, ERR_NOMEM, "%u rows", m.n_rows);
-        goto out;
-    }
-    step_rows(r, &m, &done, &times);
-    done.us_embed = times.us_embed;
-    done.us_masks = times.us_masks;
-    done.us_layers = times.us_layers;
-    done.us_head = times.us_head;
-    done.us_sample = times.us_sample;
-    done.us_total = (uint32_t)(now_us() - start);
-    msg_step_done_put(&r->out, &done);
-    put_answer(r, FRAME_STEP_DONE);
-    flush_aside(r);
-out:
-    msg_step_done_fini(&done);
-    msg_step_fini(&m);
-    return rc;
+    return rc < 0 ? rc : run_step(r, &m, NULL, start, e);
 }
 
 /* --- the loop --- */
@@ -469,52 +501,99 @@ static bool waits(const struct frame_in *in)
 
 /* After a step serve mostly has the next one at hand. Who sleeps on a core
  * hears of it tens of microseconds later, and serve pays for waking him. */
-static void await_step(const struct frame_in *in)
+static bool await_frame(const struct role *r)
 {
-    uint64_t until = now_us() + SPIN_US;
-    while (!waits(in) && now_us() < until) {
+    uint64_t until = r->answered_us + SPIN_US;
+    bool there = waits(&r->in);
+    while (!there && now_us() < until) {
+        there = waits(&r->in);
     }
+    return there;
+}
+
+/* The next frame to r->f; as frame_read_fd. */
+static int next_frame(struct role *r, struct err *e)
+{
+    if (r->peeked) {
+        r->peeked = false;
+        *e = r->in_err;
+        return r->in_rc;
+    }
+    int rc = frame_in_next(&r->in, &r->f, e);
+    if (rc == 0) {
+        flush(r);
+        (void)await_frame(r);
+        rc = frame_read_fd(ROLE_FD, &r->in, &r->f, e);
+    }
+    return rc;
+}
+
+/* The step at hand was begun early: is it wanted? Undecided while its frame may
+ * still come, but not at the last. */
+static bool still_wanted(void *ctx, bool last)
+{
+    struct role *r = ctx;
+    if (r->agreed || r->peeked) {
+        return r->agreed;
+    }
+    if (!(last ? await_frame(r) : waits(&r->in))) {
+        return !last && now_us() < r->answered_us + LATE_US;
+    }
+    r->in_rc = frame_read_fd(ROLE_FD, &r->in, &r->f, &r->in_err);
+    r->agreed = r->in_rc > 0 && r->f.type == FRAME_STEP &&
+                ahead_is(&r->ahead, r->f.payload, r->f.n);
+    r->peeked = !r->agreed;
+    r->request = r->f.request;
+    return r->agreed;
+}
+
+/* The step that was foretold, before its frame is here. 1: it is answered; 0: it
+ * was called off, and a frame may be at hand. */
+static int step_early(struct role *r, struct err *e)
+{
+    struct msg_step m = ahead_take(&r->ahead);
+    r->agreed = false;
+    int rc = run_step(r, &m, still_wanted, now_us(), e);
+    ahead_count(&r->ahead, rc == 1);
+    return rc;
+}
+
+static bool begins_early(const struct role *r)
+{
+    return !r->peeked && r->n_jobs == 0 && r->g != NULL &&
+           ahead_sure(&r->ahead) &&
+           r->ahead.m.n_rows <= engine_can_stop(r->g) && !waits(&r->in);
 }
 
 static int loop(struct role *r, struct err *e)
 {
-    struct frame_in in;
-    struct frame f;
-    bool stepped = false;
-    frame_in_init(&in, FRAME_ENGINE_MAX);
     int rc = 1;
     while (rc > 0 && r->write_rc == 0) {
-        if (r->n_jobs > 0 && !waits(&in)) {
+        if (r->n_jobs > 0 && !r->peeked && !waits(&r->in)) {
             flush(r);
             job_run(r);
             continue;
         }
-        rc = frame_in_next(&in, &f, e);
-        if (rc == 0) {
-            flush(r);
-            if (stepped) {
-                await_step(&in);
-            }
-            rc = frame_read_fd(ROLE_FD, &in, &f, e);
+        if (begins_early(r) && step_early(r, e) == 1) {
+            continue;
         }
+        rc = next_frame(r, e);
         if (rc <= 0) {
             break;
         }
-        r->request = f.request;
-        stepped = f.type == FRAME_STEP;
-        rc = dispatch(r, &f, e);
+        r->request = r->f.request;
+        rc = dispatch(r, &r->f, e);
         if (rc < 0 && rc != ERR_FRAME) {
             answer_error(r, e);
             rc = 1;
         }
-        if (f.type == FRAME_STEP && r->n_jobs > 0) {
+        if (r->f.type == FRAME_STEP && r->n_jobs > 0) {
             job_run(r);
         }
     }
     while (rc == 0 && r->unloading && r->n_jobs > 0 && r->write_rc == 0) {
         job_run(r);
     }
-    frame_in_fini(&in);
     return rc;
 }
 
@@ -537,6 +616,8 @@ int engine_role(int argc, char **argv)
     die_with_parent();
     struct role *r = calloc(1, sizeof(*r));
     must(r != NULL);
+    frame_in_init(&r->in, FRAME_ENGINE_MAX);
+    ahead_init(&r->ahead);
     buf_init(&r->out, FRAME_ENGINE_MAX);
     buf_init(&r->answers, KEEP_MAX + FRAME_HEADER + FRAME_ENGINE_MAX);
     buf_init(&r->going, KEEP_MAX + FRAME_HEADER + FRAME_ENGINE_MAX);
@@ -551,6 +632,8 @@ int engine_role(int argc, char **argv)
     }
     drop_all(r);
     engine_close(r->g);
+    frame_in_fini(&r->in);
+    ahead_fini(&r->ahead);
     buf_fini(&r->out);
     buf_fini(&r->answers);
     buf_fini(&r->going);

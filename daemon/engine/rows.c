@@ -244,6 +244,14 @@ static int run_unit(struct engine *g, const struct shard *sh, const float *x,
     return rc < 0 ? err_prefix(e, "%s", sh->path) : 0;
 }
 
+/* Who asked for the step still wants it. */
+static int still_wanted(const struct engine *g, bool last, struct err *e)
+{
+    return g->go == NULL || g->go(g->go_ctx, last)
+               ? 0
+               : err_set(e, ERR_CANCELLED, "the step was called off");
+}
+
 /* The whole batch through every shard; *hidden: (n, ld). */
 static int run_layers(struct engine *g, float **hidden,
                       struct engine_times *times, struct err *e)
@@ -262,10 +270,14 @@ static int run_layers(struct engine *g, float **hidden,
                 b->state[r++] = b->parts[p].v->s->states[i];
             }
         }
-        rc = run_unit(g, &g->shards[i], b->x[i % 2], b->n, b->state,
-                      b->x[(i + 1) % 2], b->ld, e);
+        rc = i > 0 ? still_wanted(g, false, e) : 0;
+        rc = rc < 0 ? rc
+                    : run_unit(g, &g->shards[i], b->x[i % 2], b->n, b->state,
+                               b->x[(i + 1) % 2], b->ld, e);
     }
     spent(&at, &times->us_layers);
+    rc = rc < 0 ? rc : still_wanted(g, true, e);
+    spent(&at, &times->us_wait);
     *hidden = b->x[g->n_shards % 2];
     return rc;
 }
@@ -409,7 +421,7 @@ static void run_batch(struct engine *g, struct engine_times *times)
         struct eval *v = b->parts[p].v;
         if (rc == 0) {
             v->done += b->parts[p].n;
-        } else if (b->n_parts > 1) {
+        } else if (b->n_parts > 1 && rc != ERR_CANCELLED) {
             v->alone = true;
         } else {
             v->rc = rc;

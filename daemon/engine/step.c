@@ -125,6 +125,26 @@ void engine_step_rows(struct engine *g, struct engine_row *rows, size_t n,
     }
 }
 
+uint32_t engine_can_stop(const struct engine *g)
+{
+    return (uint32_t)num_min(g->rows.max, ENGINE_SEQS_MAX);
+}
+
+void engine_step_rows_if(struct engine *g, struct engine_row *rows, size_t n,
+                         engine_go_fn *go, void *ctx,
+                         struct engine_times *times)
+{
+    size_t all = 0;
+    for (size_t i = 0; i < n; i++) {
+        all += rows[i].row->n_tokens + rows[i].row->n_drafts;
+    }
+    must(all <= engine_can_stop(g)); /* they are one batch */
+    g->go = go;
+    g->go_ctx = ctx;
+    engine_step_rows(g, rows, n, times);
+    g->go = NULL;
+}
+
 int engine_step(struct engine_seq *s, const struct msg_row *row,
                 struct msg_row_done *ret, struct engine_times *times,
                 struct err *e)

@@ -311,9 +311,10 @@ static void on_step_done(struct runner *r, const struct frame *f)
         st->steps++;
         st->step_rows += p->n_rows;
         hist_add_us(&st->step, m.us_total);
-        /* What a step costs is what it keeps others waiting: with the frames. */
+        /* What a step costs is what it keeps others waiting: with the frames.
+         * The engine may have begun before it was sent. */
         hand_out(r, m.rows, codes, "the engine refused this row",
-                 now_us() - r->sent_us);
+                 num_max(now_us() - r->sent_us, m.us_total));
     }
     msg_step_done_fini(&m);
 }

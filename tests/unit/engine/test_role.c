@@ -1,5 +1,7 @@
 /* test_role.c - the engine child over its socket: every frame and its answer,
  * and the exit codes. The child is a fork that runs engine_role on the fake. */
+#include <sys/mman.h>
+
 #include "fake_rows.h"
 #include "role_child.h"
 
@@ -201,6 +203,89 @@ static void test_many(void **state)
     assert_int_equal(child_finish(), 0);
 }
 
+enum { STEPS = 25, WAYS = 6 };
+
+/* One greedy token of the sequence, behind `n` that it has but for the last. */
+static int32_t next_token(uint32_t seq, int32_t *tokens, uint32_t n,
+                          uint32_t n_drafts)
+{
+    struct msg_row row = {.seq = seq,
+                          .position = n - 1,
+                          .n_tokens = 1,
+                          .tokens = tokens + n - 1,
+                          .n_drafts = n_drafts, /* wrong ones */
+                          .out_index = n - 1,
+                          .sample = true};
+    struct msg_step_done done;
+    struct err e;
+    msg_sampling_init(&row.sampling);
+    for (uint32_t i = 0; i < n_drafts; i++) {
+        row.drafts[i] = (greedy_reference(tokens, n) + 1) % FAKE_V;
+    }
+    msg_step_put(&child.b, &(struct msg_step){1, &row});
+    send_frame(FRAME_STEP);
+    struct frame f = receive(FRAME_STEP_DONE);
+    unit_ok(msg_step_done_get(f.payload, f.n, &done, &e), &e);
+    assert_int_equal(done.n_rows, 1);
+    assert_int_equal(done.rows[0].error, 0);
+    assert_int_equal(done.rows[0].length, n);
+    int32_t id = done.rows[0].tokens[0].id;
+    assert_int_equal(id, greedy_reference(tokens, n));
+    msg_step_done_fini(&done);
+    return id;
+}
+
+/* Steps that are foretold are begun before they are sent; whatever is sent
+ * instead, and whenever, is answered as ever. */
+static void test_early(void **state)
+{
+    (void)state;
+    int32_t tokens[STEPS + 1] = {3};
+    atomic_uint *begun = mmap(NULL, sizeof(*begun), PROT_READ | PROT_WRITE,
+                              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(begun, MAP_FAILED);
+    fake_rows.begun = begun;
+    for (uint32_t way = 0; way < WAYS; way++) {
+        child_start();
+        load("rows");
+        atomic_store(begun, 0);
+        send_seq(FRAME_SEQ_OPEN, 5, 0, 0);
+        (void)receive(FRAME_OK);
+        uint32_t own = 0; /* steps that were sent */
+        for (uint32_t n = 1; n <= STEPS; n++, own++) {
+            bool odd = n % 12 == 11; /* the engine is sure again and again */
+            if (odd && way == 1) {   /* serve is busy */
+                (void)usleep(20000);
+            } else if (odd && way == 2) { /* an operation comes first */
+                send_seq(FRAME_SEQ_OPEN, 100 + n, 0, 0);
+                (void)receive(FRAME_OK);
+            } else if (odd && way == 3) { /* it goes back, and says the same */
+                send_seq(FRAME_SEQ_TRUNCATE, 5, 0, n - 3);
+                (void)receive(FRAME_OK);
+                n -= 2;
+                (void)next_token(5, tokens, n++, 0);
+                (void)next_token(5, tokens, n++, 0);
+                own += 2;
+            } else if (odd && way == 4) { /* it says something else */
+                tokens[n - 1] = (tokens[n - 1] + 1) % FAKE_V;
+            }
+            tokens[n] =
+                next_token(5, tokens, n, odd && way == 5 ? 3 : 0);
+        }
+        if (way == 0) { /* the last one is begun and never sent */
+            for (int i = 0; i < 2000 && atomic_load(begun) <= own; i++) {
+                (void)usleep(1000);
+            }
+        }
+        /* what was begun in vain shows that it was begun early */
+        assert_true(atomic_load(begun) >= own + (way < 2));
+        send_frame(FRAME_UNLOAD);
+        assert_int_equal(child_finish(), 0);
+    }
+    fake_rows.begun = NULL;
+    (void)munmap(begun, sizeof(*begun));
+}
+
 static void test_errors(void **state)
 {
     (void)state;
@@ -265,6 +350,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_step),
         cmocka_unit_test(test_many),
+        cmocka_unit_test(test_early),
         cmocka_unit_test(test_errors),
         cmocka_unit_test(test_malformed),
     };

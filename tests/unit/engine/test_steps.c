@@ -183,7 +183,36 @@ static void check_same(const struct engine_row *a, int rc, const struct err *e,
     }
 }
 
-static unsigned accepted, refused;
+static unsigned accepted, refused, called_off;
+
+static bool goes_on(void *ctx, bool last)
+{
+    uint32_t *left = ctx;
+    (void)last;
+    return (*left)-- > 0;
+}
+
+/* The step is begun, and not wanted: the sequences are as if it had not been. */
+static void call_off(struct engine *g, struct engine_row *all, size_t k)
+{
+    size_t n = 0;
+    uint32_t before[SEQS];
+    uint32_t left = pick(2); /* between the layers, or before the heads */
+    for (size_t i = 0; i < k; i++) {
+        n += all[i].row->n_tokens + all[i].row->n_drafts;
+        before[i] = engine_seq_length(all[i].seq);
+    }
+    if (n > engine_can_stop(g) || pick(3) > 0) {
+        return;
+    }
+    engine_step_rows_if(g, all, k, goes_on, &left, NULL);
+    for (size_t i = 0; i < k; i++) {
+        assert_true(all[i].rc < 0);
+        assert_int_equal(engine_seq_length(all[i].seq), before[i]);
+        called_off += all[i].rc == ERR_CANCELLED;
+        all[i].rc = 0;
+    }
+}
 
 /* One round: engine 0 takes all rows in one step, the others one by one. */
 static void play_round(struct engine *const *g, size_t n_g, struct twin *t,
@@ -204,6 +233,7 @@ static void play_round(struct engine *const *g, size_t n_g, struct twin *t,
         }
     }
     seen.n = 0;
+    call_off(g[0], all, k);
     engine_step_rows(g[0], all, k, NULL);
     for (size_t i = 0; i < k; i++) {
         struct twin *x = &t[row[i].seq];
@@ -257,12 +287,14 @@ static void test_mixtures(void **state)
             }
             accepted = 0;
             refused = 0;
+            called_off = 0;
             fake_rows.widest = 0;
             salt = n + 100 * (uint32_t)i;
             for (unsigned r = 0; r < ROUNDS / n; r++) {
                 play_round(g, countof(g), twins, n);
             }
             assert_true(accepted > 5 && refused > 2);
+            assert_true(called_off > 2 || t[i].rows < 500);
             if (t[i].rows == 512 && n == SEQS) {
                 assert_true(fake_rows.widest > 50);
             }
