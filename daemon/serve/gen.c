@@ -304,6 +304,9 @@ static void on_encoded(struct text_work *w)
     }
     g->encoded = true;
     rc = check_tokens(g, &e); /* before a long load, not after it */
+    if (rc == 0 && g->up) {   /* its engine may have been given up since */
+        rc = model_serves(g->model, &e);
+    }
     if (rc != 0) {
         finish(g, rc, &e);
         return;

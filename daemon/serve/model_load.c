@@ -32,6 +32,16 @@ static void tell(struct list *waiters, int rc, const struct err *e)
     }
 }
 
+/* Nobody starts its engine again for those that are on it. Requests whose text
+ * is still being tokenised find out by model_serves(). */
+static void give_up(struct model *m, int rc, const struct err *e)
+{
+    if (m->runner != NULL) {
+        runner_fail_all(m->runner, rc, e->msg);
+    }
+    tell(&m->waiters, rc, e);
+}
+
 static void on_up(void *ctx)
 {
     struct model *m = ctx;
@@ -44,7 +54,7 @@ static void on_up(void *ctx)
         log_warn("model_too_big", "model=%s %s, continuing", m->name, e.msg);
         m->unloading = true;
         runner_stop(m->runner);
-        tell(&m->waiters, rc, &e);
+        give_up(m, rc, &e);
         return;
     }
     model_reason(m, NULL);
@@ -76,14 +86,6 @@ static unsigned note_crash(struct model *m)
     }
     m->crashes_us[0] = now;
     return n;
-}
-
-static void give_up(struct model *m, int rc, const struct err *e)
-{
-    if (m->runner != NULL) {
-        runner_fail_all(m->runner, rc, e->msg);
-    }
-    tell(&m->waiters, rc, e);
 }
 
 static void maybe_closed(struct models *ms)
@@ -315,6 +317,16 @@ int model_load(struct model *m, bool explicit_, struct model_wait *w,
         wait_on(m, w, &m->waiters, true);
     }
     return rc;
+}
+
+int model_serves(const struct model *m, struct err *e)
+{
+    if (!is_down(m) && !m->unloading) {
+        return 0;
+    }
+    int rc = m->state == MODEL_FAILED ? ERR_MODEL_FAILED : ERR_ENGINE_LOST;
+    return err_set(e, rc, "%s: %s", m->name,
+                   m->reason != NULL ? m->reason : "its engine is gone");
 }
 
 void model_unwait(struct model_wait *w)

@@ -111,6 +111,10 @@ void model_row(const struct model *m, struct store_model *ret);
 CHECKED int model_load(struct model *m, bool explicit_, struct model_wait *w,
                        struct err *e);
 void model_unwait(struct model_wait *w); /* w may be idle */
+/* For who was told that m is up, before its streams are added: it still is, or
+ * its engine died and is being replaced. Errors (nobody replaces it):
+ * MODEL_FAILED, ENGINE_LOST. */
+CHECKED int model_serves(const struct model *m, struct err *e);
 /* 1: nothing is loaded; 0: w->fn will be called when the engine is gone.
  * Errors: CONFLICT when the model is in use. */
 CHECKED int model_unload(struct model *m, struct model_wait *w, struct err *e);

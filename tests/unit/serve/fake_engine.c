@@ -12,6 +12,7 @@
  *   delay_us    sleep per step
  *   load_ms     sleep before ready
  *   t_max, batch_max, seqs_max
+ *   stop_load   stop before ready, until SIGCONT
  *   fail_load   answer the load with an error
  *   crash_at    die at this step of the process's life
  *   crash_once  the same, once ever (leaves the file `crashed`)
@@ -19,6 +20,7 @@
  *   lie_at      answer this step with the rows of another sequence
  *   refuse      refuse rows whose prompt holds this token
  */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,8 +40,9 @@ struct seq {
 };
 
 static struct {
-    long lo, hi, period, eos, eos_at, delay_us, load_ms, t_max, batch_max,
-        seqs_max, fail_load, crash_at, crash_once, hang_at, lie_at, refuse;
+    long lo, hi, period, eos, eos_at, delay_us, load_ms, stop_load, t_max,
+        batch_max, seqs_max, fail_load, crash_at, crash_once, hang_at, lie_at,
+        refuse;
     struct seq seqs[SEQS];
     uint32_t vocab, context;
     long steps;
@@ -71,6 +74,7 @@ static void set(const char *key, long v)
         {"t_max",      &g.t_max     },
         {"batch_max",  &g.batch_max },
         {"seqs_max",   &g.seqs_max  },
+        {"stop_load",  &g.stop_load },
         {"fail_load",  &g.fail_load },
         {"crash_at",   &g.crash_at  },
         {"crash_once", &g.crash_once},
@@ -138,6 +142,9 @@ static void do_load(const struct frame *f)
     g.context = bundle->context;
     read_options(m.bundle);
     (void)usleep((unsigned)g.load_ms * 1000);
+    if (g.stop_load) {
+        (void)raise(SIGSTOP);
+    }
     g.hi = g.hi > 0 ? g.hi : (long)g.vocab;
     bundle_close(bundle);
     msg_load_fini(&m);
