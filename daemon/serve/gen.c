@@ -38,10 +38,10 @@ struct gen {
     uint64_t deadline_us;
     struct deadline *deadline; /* NULL: none */
     struct admit_req seat;     /* in the queue for the model */
-    bool asked;              /* for them, once */
-    bool seated;             /* the seat is taken */
-    bool admitted;           /* counted in the model */
-    bool encoding;           /* the text thread has work */
+    bool asked;                /* for the states, once */
+    bool seated;               /* the seat is taken */
+    bool admitted;             /* counted in the model */
+    bool encoding;             /* the text thread has work */
     bool encoded, up, queued, over, paused;
     uint32_t n_ended;
     struct gen_usage usage;
