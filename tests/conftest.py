@@ -3,6 +3,7 @@
 Everything is found through the environment `./dev test` sets (ANED_BIN: the build folder; ANED_TOP: the project), or
 its defaults. Sockets and homes are temporary; only processes started here are ended, by their id.
 """
+import contextlib
 import json
 import os
 import pathlib
@@ -161,6 +162,58 @@ class Daemon:
         code = self.stop()
         shutil.rmtree(self.dir, ignore_errors=True)
         return code
+
+
+def until(what, seconds=30):
+    """Wait for a condition. The time is only for a test that fails: what is waited for has no business to be slow, but
+    the machine may have."""
+    end = time.monotonic() + seconds * SLOW_S
+    while not what():
+        assert time.monotonic() < end, "it does not happen"
+        time.sleep(0.02)
+
+
+def is_stopped(pid):
+    return open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[0] == "T"
+
+
+@contextlib.contextmanager
+def stopped(pid):
+    """A process stands still in the block: nothing of it is over before all was looked at."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        until(lambda: is_stopped(pid))
+        yield
+    finally:
+        with contextlib.suppress(ProcessLookupError):  # it may have been ended meanwhile
+            os.kill(pid, signal.SIGCONT)
+
+
+def engine_pid(d, model):
+    with d.http() as c:
+        return c.get(f"/aned/v1/models/{model}").json()["engine"]["pid"]
+
+
+def child_of(d, role):
+    """The pid of a child in that role: engine or convert-worker. Waits for one."""
+    def found():
+        return [p for p in d.children() if role.encode() in open(f"/proc/{p}/cmdline", "rb").read().split(b"\0")]
+    until(found)
+    return found()[0]
+
+
+def rests(d, ticks):
+    """In two seconds the daemon and its children use so few ticks of 10 ms, once what was begun (states that are saved) is
+    over."""
+    def used():
+        stat = [open(f"/proc/{p}/stat").read().rsplit(")", 1)[1].split() for p in (d.proc.pid, *d.children())]
+        return sum(int(f[11]) + int(f[12]) for f in stat)
+    for _ in range(4):
+        before = used()
+        time.sleep(2)
+        if used() - before <= ticks:
+            return True
+    return False
 
 
 def status(d):

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from conftest import SLOW_S, raw_post, status
+from conftest import SLOW_S, engine_pid, raw_post, status, stopped, until
 from fake import make_home
 
 BODY = {"model": "demo", "temperature": 0.8, "ignore_eos": True}
@@ -115,38 +115,39 @@ def waiting(d):
 
 def has(d, n):
     """So many are there, soon: a new one is not counted while its text is made into tokens."""
-    end = time.monotonic() + 10 * SLOW_S
-    while waiting(d) != n and time.monotonic() < end:
-        time.sleep(0.002)
-    return waiting(d) == n
+    until(lambda: waiting(d) == n)
+    return True
 
 
 def test_a_full_queue_makes_way(make_daemon, tmp_path):
     """One place and a queue for three, full of work of later classes: who is in a hurry gets in, and the youngest of the
-    last class that waits is told to come again. Never the one that has begun, not for its equal, and not one more."""
-    home = make_home(tmp_path / "home", fake="delay_us 30000\n",
+    last class that waits is told to come again. Never the one that has begun, not for its equal, and not one more.
+
+    The engine stands still meanwhile, so that nobody is over before the next one comes."""
+    home = make_home(tmp_path / "home",
                      conf="[limits]\nstreams = 1\nqueue = 3\n[speculation]\nmax_draft = 0\n")
     d = make_daemon(home=home, args=["--config", str(home / "aned.conf")])
     with d.http() as c:
         assert c.post("/aned/v1/models/fake/load", json={}).status_code == 200
     flex, hurry = {"service_tier": "flex"}, {"service_tier": "priority"}
-    # It has the place, keeps its tokens when it loses it, and loses it to nobody but those in a hurry.
-    first = Asked(d, 0, "chat/completions", max_tokens=90)
-    assert has(d, 1)
-    old = Asked(d, 1, **flex)
-    assert has(d, 2)
-    chat = Asked(d, 2, "chat/completions")
-    assert has(d, 3)
-    young = Asked(d, 3, stream=True, **flex)
-    assert has(d, 4)
-    assert Asked(d, 4, **flex).refused(), "among equals the one that comes last"
-    one = Asked(d, 5, **hurry)
-    assert young.refused() and has(d, 4)
-    two = Asked(d, 6, **hurry)
-    assert old.refused() and has(d, 4)
-    three = Asked(d, 7, n=2, **hurry)
-    assert three.refused() and has(d, 4), "one that waits is not enough for two choices, and stays"
-    three = Asked(d, 8, **hurry)
-    assert chat.refused(), "no flex is left"
+    with stopped(engine_pid(d, "fake")):
+        # It has the place, and loses it to nobody but those in a hurry.
+        first = Asked(d, 0, "chat/completions", max_tokens=90)
+        assert has(d, 1)
+        old = Asked(d, 1, **flex)
+        assert has(d, 2)
+        chat = Asked(d, 2, "chat/completions")
+        assert has(d, 3)
+        young = Asked(d, 3, stream=True, **flex)
+        assert has(d, 4)
+        assert Asked(d, 4, **flex).refused(), "among equals the one that comes last"
+        one = Asked(d, 5, **hurry)
+        assert young.refused() and has(d, 4)
+        two = Asked(d, 6, **hurry)
+        assert old.refused() and has(d, 4)
+        three = Asked(d, 7, n=2, **hurry)
+        assert three.refused() and has(d, 4), "one that waits is not enough for two choices, and stays"
+        three = Asked(d, 8, **hurry)
+        assert chat.refused(), "no flex is left"
     assert all(x.served() for x in (one, two, three, first))
     assert waiting(d) == 0

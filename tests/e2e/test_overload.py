@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from conftest import PAUSE, SLOW_S, metric, status
+from conftest import PAUSE, SLOW_S, engine_pid, metric, status, stopped
 
 PROMPTS = ["What is aned?", "How do I convert a model?", "Where is the socket?", "What is a shard?", "Who are you?"]
 SEEDS = range(4)
@@ -123,7 +123,14 @@ async def load(d, c, streams, deaf, connects):
             await asyncio.sleep(0.05)
     around = [asyncio.create_task(watch()), asyncio.create_task(c.storm(connects, over))]
     silent = [asyncio.create_task(c.deaf(i, over)) for i in range(deaf)]
-    await asyncio.gather(*(c.stream(i) for i in range(streams)))
+    asked = [asyncio.create_task(c.stream(i)) for i in range(streams)]
+    if deaf > 0:  # more than there is room for, and not one after the other
+        refused, end = metric(d, "refused_busy_total"), time.monotonic() + 60 * SLOW_S
+        with stopped(engine_pid(d, "demo")):
+            while metric(d, "refused_busy_total") == refused:
+                assert time.monotonic() < end, "the queue is never full"
+                await asyncio.sleep(0.05)
+    await asyncio.gather(*asked)
     await settle(d, deaf)
     over.set()
     await asyncio.gather(*around, *silent)
@@ -161,9 +168,10 @@ def test_overload(demo_home, make_daemon, tmp_path, streams, deaf, connects):
     assert metric(d, "refused_busy_total") >= c.refused
     assert metric(d, "http_streams_stalled_total") == deaf
     time.sleep(2)  # freed memory is given back after a second of rest
-    end = time.monotonic() + 10 * SLOW_S
-    while d.fds() > before[0] + 2 and time.monotonic() < end:
-        time.sleep(0.05)
+    end = time.monotonic() + 20 * SLOW_S
+    kept = 16 * 1024 + streams * 8 if SLOW_S == 1 else 1 << 30  # KiB; a sanitizer keeps freed memory on purpose
+    while (d.fds() > before[0] + 2 or d.rss_kib() - before[2] >= kept) and time.monotonic() < end:
+        time.sleep(0.1)
     after = (d.fds(), len(d.children()), d.rss_kib())
     health = sorted(c.health)
     print(f"\n{streams} streams, {deaf} deaf, {connects} connects/s: {took:.1f} s, {c.refused} refused with 503; "
@@ -171,9 +179,9 @@ def test_overload(demo_home, make_daemon, tmp_path, streams, deaf, connects):
           f"p99 {health[len(health) * 99 // 100] * 1e3:.1f} ms; RSS {before[2] >> 10} -> {peak >> 10} -> "
           f"{after[2] >> 10} MiB; fds {before[0]} -> {after[0]}")
     assert after[0] <= before[0] + 2 and after[1] == before[1]
-    if SLOW_S == 1:  # a sanitizer keeps freed memory on purpose
+    assert after[2] - before[2] < kept
+    if SLOW_S == 1:
         assert peak - before[2] < 8 * 1024 + streams * 64 + deaf * 1024
-        assert after[2] - before[2] < 16 * 1024 + streams * 8
 
 
 def test_connects_of_one_moment_wait(make_daemon):

@@ -3,6 +3,9 @@ import concurrent.futures
 
 import pytest
 
+from conftest import until
+from fake import make_home
+
 S = "/aned/v1/sessions"
 TEXT = "What is aned? "
 
@@ -95,9 +98,11 @@ def test_refusals(daemon, path, body, status):
         assert c.delete(f"{S}/{s['id']}").status_code == 200
 
 
-def test_one_generation_at_a_time(daemon):
+def test_one_generation_at_a_time(make_daemon, tmp_path):
+    """The fake engine's, whose steps leave time for three questions."""
+    daemon = make_daemon(home=make_home(tmp_path / "home", fake="delay_us 20000\n"))
     with daemon.http() as c:
-        s = post(c, S, 201, model="demo", prompt=TEXT)
+        s = post(c, S, 201, model="fake", prompt=TEXT)
         at = f"{S}/{s['id']}"
         with c.stream("POST", f"{at}/generate", json={"max_tokens": 400, "temperature": 0, "ignore_eos": True,
                                                       "stream": True}) as r:
@@ -109,11 +114,8 @@ def test_one_generation_at_a_time(daemon):
                 assert d.get(at).json()["busy"]
         # left in the middle: as it was
     with daemon.http() as c:
-        for _ in range(100):
-            now = c.get(at).json()
-            if not now["busy"]:
-                break
-        assert now["n_tokens"] == s["n_tokens"] and not now["busy"]
+        until(lambda: not c.get(at).json()["busy"])
+        assert c.get(at).json()["n_tokens"] == s["n_tokens"]
         c.delete(at)
 
 

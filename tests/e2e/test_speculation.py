@@ -10,6 +10,7 @@ import pytest
 
 from fake import make_home
 
+TRIES = 12  # on a busy machine drafts may seem not to pay for a while
 JSON = '[{"name": "aned", "size": 1}, {"name": "aned", "size": 2}, {"name": "aned", "size": 3}, {"name": "aned", '
 TEXT = "What is aned? " * 6
 
@@ -131,7 +132,7 @@ def metric(d, name):
 def test_repetition_is_drafted(daemon):
     """One token over and over (by a bias): all but the first few are drafts, and steps are saved."""
     before = metric(daemon, "speculation_accepted_tokens_total")
-    for _ in range(4):  # on a busy machine drafts may seem not to pay for a while
+    for _ in range(TRIES):
         steps = metric(daemon, "steps_total")
         r = ask(daemon, "json", max_tokens=300, logit_bias={"70": 100})
         accepted, rejected = details(r)
@@ -160,11 +161,13 @@ def test_prediction_is_used(daemon):
     n = bare["usage"]["completion_tokens"]
     assert n > 8
     used = []
-    for content in (text, [{"type": "text", "text": text[:20]}, {"type": "text", "text": text[20:]}]) * 3:
+    for content in (text, [{"type": "text", "text": text[:20]}, {"type": "text", "text": text[20:]}]) * TRIES:
         told = chat(prediction={"type": "content", "content": content})
         assert answer(told) == answer(bare)
         used.append(details(told)[0])
-    assert max(used) > n / 3, used  # on a busy machine drafts may seem not to pay for a while
+        if len(used) > 1 and max(used) > n / 3:
+            break
+    assert max(used) > n / 3, used
     wrong = chat(prediction={"type": "content", "content": "Something else entirely, and more of it."})
     assert answer(wrong) == answer(bare)
 
@@ -189,12 +192,14 @@ def test_prediction_of_token_ids(daemon, plain):
         vocab = c.get("/v1/models").json()["data"][0]["meta"]["n_vocab"]
     assert len(ids) == 80
     best = (0, 1)
-    for _ in range(4):  # on a busy machine drafts may seem not to pay for a while
+    for _ in range(TRIES):
         r = told(daemon, body, ids)
         assert answer(r) == answer(bare)
         best = max(best, details(r))
+        if best[0] > 50:
+            break
     assert best[0] > 50 and best[1] == 0, best  # each of them is right
-    for _ in range(4):  # every eighth is another: drafting goes on behind it
+    for _ in range(TRIES):  # every eighth is another: drafting goes on behind it
         r = told(daemon, body, [(x + 1) % vocab if i % 8 == 5 else x for i, x in enumerate(ids)])
         assert answer(r) == answer(bare)
         best = details(r)
@@ -263,8 +268,12 @@ def test_what_an_ended_stream_said_is_drafted_for_its_own_process(make_daemon, t
     assert details(first) == (0, 0) and first["usage"]["completion_tokens"] == n
     for _ in range(3):  # each is another process
         assert (answer(another()), details(another())) == (answer(first), (0, 0))
-    again = [mine() for _ in range(4)]  # on a busy machine drafts may seem not to pay for a while
-    assert [answer(r) for r in again] == [answer(first)] * 4
-    accepted = max(details(r)[0] for r in again)
+    again = []
+    for _ in range(TRIES if share else 2):
+        again.append(mine())
+        assert answer(again[-1]) == answer(first)
+        accepted = max(details(r)[0] for r in again)
+        if accepted > n * 2 // 3:
+            break
     assert accepted > n * 2 // 3 if share else accepted == 0, [details(r) for r in again]
     assert details(another()) == (0, 0)

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from conftest import SLOW_S
+from conftest import SLOW_S, rests
 
 PROMPTS = ["What is aned?", "How do I convert a model?", "Where is the socket?", "What is a shard?"]
 
@@ -99,13 +99,4 @@ def test_a_vanished_client_frees_its_place(daemon):
 def test_idle_costs_nothing(daemon):
     wait_idle(daemon)
     time.sleep(1)
-
-    def cpu():
-        total = 0
-        for pid in [daemon.proc.pid, *daemon.children()]:
-            f = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()
-            total += int(f[11]) + int(f[12])
-        return total / 100.0
-    a = cpu()
-    time.sleep(2)
-    assert cpu() - a <= 0.05
+    assert rests(daemon, 5)

@@ -384,7 +384,7 @@ static void a_late_stream_makes_way(void **state)
         struct user *a = add_user(10, n, 24);
         struct user *b = add_user(10, 20, 3);
         t.places = 1;
-        a->patience_us = 150000;
+        a->patience_us = 300000;
         run(n == 1 ? "delay_us 30000\n" : "delay_us 100000\nt_max 4\n");
         assert_true(a->expired && a->n < a->want && a->code == 0);
         assert_int_equal(a->n > 0, n == 1);
