@@ -1,4 +1,5 @@
-/* conn.c - the life of a connection (drawing in conn.h).
+/* conn.c - the life of a connection, and what goes out (drawing in conn.h;
+ * what comes in: conn_read.c).
  *
  * Invariants:
  *  (1) At most one request of a connection is being read or answered; what the
@@ -17,26 +18,24 @@
 
 #include "base/log.h"
 #include "base/num.h"
-#include "http/route.h"
 
-enum { HUP_CHECK_MS = 1000, LINGER_BYTES = 65536 };
+#define HUP_CHECK_MS 1000u
 
-static void read_on(struct http_conn *c);
 static void on_timer(uv_timer_t *t);
 
-static struct http_conn *of_handle(void *h)
+struct http_conn *conn_of(void *h)
 {
     struct http_conn *c = uv_handle_get_data((uv_handle_t *)h);
     must(c != NULL && c->magic == CONN_MAGIC);
     return c;
 }
 
-static unsigned ms(unsigned own, unsigned limit)
+unsigned conn_ms(unsigned own, unsigned limit)
 {
     return own != 0 ? own : limit;
 }
 
-static void arm(struct http_conn *c, uint64_t after_ms)
+void conn_arm(struct http_conn *c, uint64_t after_ms)
 {
     must(uv_timer_start(&c->timer, on_timer, after_ms, 0) == 0);
 }
@@ -61,43 +60,15 @@ void conn_wait(struct http_conn *c)
     if (next == UINT64_MAX) {
         must(uv_timer_stop(&c->timer) == 0);
     } else {
-        arm(c, next);
+        conn_arm(c, next);
     }
-}
-
-/* --- requests --- */
-
-static struct http_req *req_new(struct http_conn *c)
-{
-    struct http_req *r = calloc(1, sizeof(*r));
-    must(r != NULL);
-    r->magic = REQ_MAGIC;
-    r->conn = c;
-    r->query = "";
-    r->started_ns = uv_hrtime();
-    http_msg_init(&r->msg);
-    return r;
-}
-
-static void req_free(struct http_req *r)
-{
-    if (r == NULL) {
-        return;
-    }
-    struct http_server *s = r->conn->srv;
-    s->body_bytes -= r->body_counted;
-    s->requests -= r->running;
-    s->stats.streams_open -= r->streaming;
-    http_msg_fini(&r->msg);
-    r->magic = 0;
-    free(r);
 }
 
 /* --- closing --- */
 
 static void on_closed(uv_handle_t *h)
 {
-    struct http_conn *c = of_handle(h);
+    struct http_conn *c = conn_of(h);
     struct http_server *s = c->srv;
     struct http_req *r = c->req;
 
@@ -137,7 +108,7 @@ static void on_written(uv_write_t *w, int status);
 static void written(struct http_conn *c)
 {
     if (c->req != NULL && c->req->paused) {
-        arm(c, 0);
+        conn_arm(c, 0);
     } else {
         conn_wait(c);
     }
@@ -180,7 +151,7 @@ void conn_flush(struct http_conn *c)
     c->in_flight = true;
     c->stall_mark = conn_queued(c);
     if (c->state == CONN_BUSY || c->state == CONN_FLUSH) {
-        arm(c, ms(c->srv->conf.times.stall, HTTP_STALL_MS));
+        conn_arm(c, conn_ms(c->srv->conf.times.stall, HTTP_STALL_MS));
     }
 }
 
@@ -198,8 +169,7 @@ void conn_write(struct http_conn *c, const void *p, size_t n)
     }
 }
 
-/* Big replies leave big buffers; a connection that waits keeps none. */
-static void trim(struct buf *b)
+void conn_trim(struct buf *b)
 {
     if (b->cap > HTTP_OUT_LOW) {
         size_t max = b->max;
@@ -218,12 +188,12 @@ static void on_shutdown(uv_shutdown_t *r, int status)
 /* The answer is written: go on, or leave. */
 static void flushed(struct http_conn *c)
 {
-    trim(&c->flying);
-    trim(&c->waiting);
+    conn_trim(&c->flying);
+    conn_trim(&c->waiting);
     if (c->keep) {
         c->state = CONN_READ;
-        arm(c, ms(c->srv->conf.times.idle, HTTP_IDLE_MS));
-        read_on(c);
+        conn_arm(c, conn_ms(c->srv->conf.times.idle, HTTP_IDLE_MS));
+        conn_read_on(c);
         if (c->state == CONN_READ && c->eof) {
             conn_close(c);
         }
@@ -236,8 +206,8 @@ static void flushed(struct http_conn *c)
     }
     c->state = CONN_LINGER;
     buf_clear(&c->ahead);
-    arm(c, HTTP_LINGER_MS);
-    read_on(c);
+    conn_arm(c, HTTP_LINGER_MS);
+    conn_read_on(c);
 }
 
 static void drained(struct http_conn *c)
@@ -253,7 +223,7 @@ static void drained(struct http_conn *c)
 
 static void on_written(uv_write_t *w, int status)
 {
-    struct http_conn *c = of_handle(w->handle);
+    struct http_conn *c = conn_of(w->handle);
     c->in_flight = false;
     if (c->state == CONN_CLOSING) {
         return;
@@ -289,226 +259,8 @@ void conn_answered(struct http_conn *c)
     }
     /* on_written goes on; where all can be written at once, the timer does,
      * never this call: the next handler must not run inside of this one. */
-    arm(c, c->in_flight ? ms(c->srv->conf.times.stall, HTTP_STALL_MS) : 0);
-}
-
-/* --- reading --- */
-
-/* An answer of our own, which ends the connection unless the request was sound
- * and complete. */
-static void refuse(struct http_conn *c, int code, bool keep, size_t linger)
-{
-    c->keep = keep;
-    c->linger = linger;
-    c->state = CONN_BUSY;
-    c->n_requests++;
-    c->srv->stats.requests++;
-    http_reply_error(c->req, code, NULL);
-}
-
-static int split_target(struct http_req *r, struct span *path)
-{
-    struct buf *t = &r->msg.target;
-    char *q = memchr(t->p, '?', t->n);
-    *path = (struct span){t->p, q != NULL ? (size_t)(q - t->p) : t->n};
-    r->query = q != NULL ? q + 1 : "";
-    return http_decode(path->p, path->n, false, r->path, sizeof(r->path));
-}
-
-/* Head complete: is it for us, and may its body come? */
-static void on_head(struct http_conn *c)
-{
-    struct http_req *r = c->req;
-    struct http_server *s = c->srv;
-    struct span path = {0};
-    size_t linger = r->msg.has_body ? LINGER_BYTES : 0;
-
-    int rc = split_target(r, &path);
-    if (rc == 0) {
-        rc = http_route_find(s->conf.routes, s->conf.n_routes, r->msg.method,
-                             path, &r->route, &r->args, &r->allow);
-    }
-    if (rc == 0) {
-        r->msg.body.max = r->route->body_max;
-        linger += r->msg.has_body ? r->route->body_max : 0;
-        if (r->msg.length > r->route->body_max) {
-            rc = ERR_TOO_BIG;
-        } else if (s->body_bytes + r->msg.length > HTTP_BODIES_MAX) {
-            rc = ERR_BUSY;
-        }
-    }
-    if (rc < 0) {
-        bool keep = rc != ERR_HTTP && c->parse.message_done &&
-                    r->msg.keep_alive && c->n_requests < HTTP_REQUESTS_MAX;
-        refuse(c, rc, keep, linger);
-        return;
-    }
-    if (r->msg.expect) {
-        static const char go[] = "HTTP/1.1 100 Continue\r\n\r\n";
-        conn_write(c, go, sizeof(go) - 1);
-    }
-}
-
-static void run(struct http_conn *c)
-{
-    struct http_req *r = c->req;
-    struct http_server *s = c->srv;
-
-    if (s->draining && r->msg.method == HTTP_M_POST) {
-        c->keep = false;
-        c->linger = 0;
-        c->state = CONN_BUSY;
-        s->stats.requests++;
-        http_reply_error(r, ERR_UNAVAILABLE, "the daemon is stopping");
-        return;
-    }
-    s->stats.requests++;
-    c->n_requests++;
-    c->keep = r->msg.keep_alive && c->n_requests < HTTP_REQUESTS_MAX;
-    c->linger = 0;
-    c->state = CONN_BUSY;
-    must(uv_timer_stop(&c->timer) == 0);
-    r->running = true;
-    s->requests++;
-    r->route->run(r, &r->args);
-    if (c->req != r) {
-        return; /* answered; r is gone */
-    }
-    must(r->on_gone != NULL); /* a handler that answers later sets it */
-    if (c->eof) {
-        conn_close(c);
-    }
-}
-
-/* Keep the sum of bodies of all connections; an idle or endless body ends by
- * its timer. */
-static int on_body_bytes(struct http_conn *c)
-{
-    struct http_server *s = c->srv;
-    struct http_req *r = c->req;
-    const struct http_times *t = &s->conf.times;
-
-    s->body_bytes += r->msg.body.n - r->body_counted;
-    r->body_counted = r->msg.body.n;
-    if (s->body_bytes > HTTP_BODIES_MAX) {
-        return ERR_BUSY;
-    }
-    uint64_t gone = (uv_hrtime() - r->started_ns) / 1000000u;
-    uint64_t total = ms(t->request, HTTP_REQUEST_MS);
-    if (gone >= total) {
-        return ERR_TIMEOUT;
-    }
-    arm(c, num_min(total - gone, ms(t->body_idle, HTTP_BODY_IDLE_MS)));
-    return 0;
-}
-
-/* Parse what came. Returns how many bytes were used: all of them while the
- * request is incomplete. */
-static size_t feed(struct http_conn *c, const char *p, size_t n)
-{
-    size_t at = 0;
-    bool more = false;
-
-    while (c->state == CONN_READ && !more && (at < n || c->req != NULL)) {
-        if (c->req == NULL) {
-            c->req = req_new(c);
-            http_parse_begin(&c->parse, &c->req->msg);
-            arm(c, ms(c->srv->conf.times.header, HTTP_HEADER_MS));
-        }
-        size_t used = 0;
-        int rc = http_parse_feed(&c->parse, p + at, n - at, &used);
-        at += used;
-        if (rc == HTTP_PARSE_HEAD) {
-            on_head(c);
-        } else if (rc == HTTP_PARSE_MORE && c->parse.scan == SCAN_BODY) {
-            more = true;
-            rc = on_body_bytes(c);
-        } else if (rc == HTTP_PARSE_MORE) {
-            more = true;
-        } else if (rc == HTTP_PARSE_DONE) {
-            run(c);
-        }
-        if (rc < 0) {
-            refuse(c, rc, false, LINGER_BYTES);
-        }
-    }
-    return at;
-}
-
-static void on_alloc(uv_handle_t *h, size_t want, uv_buf_t *b)
-{
-    struct http_conn *c = of_handle(h);
-    (void)want;
-    /* One for all: on_read has used or copied it when it returns. */
-    *b = uv_buf_init(c->srv->in, sizeof(c->srv->in));
-}
-
-static void on_eof(struct http_conn *c)
-{
-    c->eof = true;
-    c->reading = false;
-    if (c->state == CONN_FLUSH) {
-        return; /* the answer still goes out, and what was sent before */
-    }
-    conn_close(c);
-}
-
-static void on_read(uv_stream_t *st, ssize_t n, const uv_buf_t *b)
-{
-    struct http_conn *c = of_handle(st);
-    if (n == 0 || c->state == CONN_CLOSING) {
-        return;
-    }
-    if (n < 0) {
-        on_eof(c);
-        return;
-    }
-    size_t len = (size_t)n;
-    size_t used = 0;
-    c->srv->stats.bytes_in += len;
-    if (c->state == CONN_LINGER) {
-        if (len >= c->linger) {
-            conn_close(c);
-        } else {
-            c->linger -= len;
-        }
-        return;
-    }
-    if (c->state == CONN_READ) {
-        used = feed(c, b->base, len);
-    }
-    if (c->state == CONN_CLOSING || used == len) {
-        return;
-    }
-    if (!c->keep && c->state == CONN_FLUSH) {
-        return; /* nobody will read it */
-    }
-    buf_put(&c->ahead, b->base + used, len - used);
-    must(buf_ok(&c->ahead)); /* reading stops one read below its limit */
-    if (c->ahead.n >= HTTP_AHEAD_MAX) {
-        must(uv_read_stop(st) == 0);
-        c->reading = false;
-        conn_wait(c);
-    }
-}
-
-/* Use what was read ahead, then read on. */
-static void read_on(struct http_conn *c)
-{
-    if (c->ahead.n > 0 && c->state == CONN_READ) {
-        size_t used = feed(c, c->ahead.p, c->ahead.n);
-        buf_shift(&c->ahead, used);
-    }
-    if (c->ahead.n == 0) {
-        trim(&c->ahead);
-    }
-    if (c->state != CONN_CLOSING && !c->reading && !c->eof &&
-        c->ahead.n < HTTP_AHEAD_MAX) {
-        c->reading = true;
-        if (uv_read_start((uv_stream_t *)&c->pipe, on_alloc, on_read) < 0) {
-            conn_close(c);
-        }
-    }
+    conn_arm(c, c->in_flight ? conn_ms(c->srv->conf.times.stall, HTTP_STALL_MS)
+                             : 0);
 }
 
 /* --- time --- */
@@ -539,7 +291,7 @@ static void on_stall_timer(struct http_conn *c)
         return;
     }
     c->stall_mark = now;
-    arm(c, ms(c->srv->conf.times.stall, HTTP_STALL_MS));
+    conn_arm(c, conn_ms(c->srv->conf.times.stall, HTTP_STALL_MS));
 }
 
 /* A comment, which every reader of events passes over. */
@@ -560,13 +312,13 @@ static void keep_alive(struct http_conn *c)
 
 static void on_timer(uv_timer_t *t)
 {
-    struct http_conn *c = of_handle(t);
+    struct http_conn *c = conn_of(t);
     switch (c->state) {
     case CONN_READ:
         if (c->req == NULL) {
             conn_close(c);
         } else {
-            refuse(c, ERR_TIMEOUT, false, LINGER_BYTES);
+            conn_refuse(c, ERR_TIMEOUT);
         }
         return;
     case CONN_BUSY:
@@ -644,11 +396,10 @@ void conn_accept(struct http_server *s)
         conn_close(c);
         return;
     }
-    arm(c, ms(s->conf.times.idle, HTTP_IDLE_MS));
+    conn_arm(c, conn_ms(s->conf.times.idle, HTTP_IDLE_MS));
     if (s->stats.conns_open > s->conns_max) {
-        c->req = req_new(c);
-        refuse(c, ERR_BUSY, false, LINGER_BYTES);
+        conn_refuse(c, ERR_BUSY);
         return;
     }
-    read_on(c);
+    conn_read_on(c);
 }

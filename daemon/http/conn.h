@@ -98,6 +98,20 @@ size_t conn_queued(const struct http_conn *c);
 /* The answer is complete and queued: the request is freed. */
 void conn_answered(struct http_conn *c);
 void server_unref(struct http_server *s); /* one of `open` is gone */
+/* For conn_read.c: */
+struct http_conn *conn_of(void *handle);
+void conn_arm(struct http_conn *c, uint64_t after_ms); /* its one timer */
+unsigned conn_ms(unsigned own, unsigned limit);        /* own 0: not set */
+/* Big bodies and replies leave big buffers; a connection that waits keeps
+ * none. */
+void conn_trim(struct buf *b);
+
+/* conn_read.c */
+/* Use what was read ahead, then read on. */
+void conn_read_on(struct http_conn *c);
+/* Answer an error to whatever is being sent, and end the connection. */
+void conn_refuse(struct http_conn *c, int code);
+void req_free(struct http_req *r); /* NULL is fine */
 
 /* peer.c: 0 when the peer has our uid, with its pid (-1 when unknown) as it was
  * at connect; < 0 for anybody else and on any doubt. */
