@@ -1,4 +1,5 @@
-/* openai_impl.h - shared by openai.c (requests) and openai_out.c (answers). */
+/* openai_impl.h - shared by openai.c (requests), openai_out.c (answers) and
+ * openai_probs.c (their log-probabilities). */
 #pragma once
 
 #include "api/api.h"
@@ -50,3 +51,15 @@ extern const struct resume_owner call_resume_owner;
 void call_free(struct call *c);
 /* Answer an error before anything was sent; c is freed. */
 void call_refuse(struct call *c, int code, const char *param, const char *msg);
+
+/* openai_probs.c */
+/* A token of x was drawn; its text is still held back. */
+void probs_note(const struct call *c, struct call_choice *x,
+                const struct msg_token *t);
+/* The pending tokens' text has been given out. */
+void probs_confirm(struct probs *p);
+/* It never will be. */
+void probs_drop(struct probs *p);
+/* Member "logprobs" of a choice; what is sure is used up. */
+void probs_put(struct json *o, const struct call *c, struct probs *p);
+void probs_fini(struct probs *p);
