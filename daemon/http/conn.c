@@ -265,20 +265,31 @@ void conn_answered(struct http_conn *c)
 
 /* --- time --- */
 
-/* With reading stopped EOF is not seen; the kernel tells it all the same. */
-static bool hung_up(struct http_conn *c)
+/* What of `events` the kernel sees on the socket now; all when it is gone. */
+static short seen(const struct http_conn *c, short events)
 {
     uv_os_fd_t fd = -1;
-#ifdef POLLRDHUP
-    short hup = POLLRDHUP | POLLHUP;
-#else
-    short hup = POLLHUP;
-#endif
     if (uv_fileno((const uv_handle_t *)&c->pipe, &fd) < 0) {
-        return true;
+        return events;
     }
-    struct pollfd p = {.fd = fd, .events = hup};
-    return poll(&p, 1, 0) > 0 && (p.revents & hup) != 0;
+    struct pollfd p = {.fd = fd, .events = events};
+    return poll(&p, 1, 0) > 0 ? (short)(p.revents & events) : 0;
+}
+
+/* With reading stopped EOF is not seen; the kernel tells it all the same. */
+static bool hung_up(const struct http_conn *c)
+{
+#ifdef POLLRDHUP
+    return seen(c, POLLRDHUP | POLLHUP) != 0;
+#else
+    return seen(c, POLLHUP) != 0;
+#endif
+}
+
+bool conn_idle(const struct http_conn *c)
+{
+    return c->state == CONN_READ && c->req == NULL && c->n_requests > 0 &&
+           seen(c, POLLIN) == 0;
 }
 
 /* A write that made no progress since the timer was set is a stall. */

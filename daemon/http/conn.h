@@ -88,6 +88,9 @@ struct http_req {
 /* conn.c */
 void conn_accept(struct http_server *s);
 void conn_close(struct http_conn *c);
+/* It has been answered and has said nothing since, not even what the kernel
+ * still holds: closing it loses no request. */
+bool conn_idle(const struct http_conn *c);
 /* Append to what goes out, together, when this turn of the loop ends. */
 void conn_write(struct http_conn *c, const void *p, size_t n);
 /* Write what waits, unless a write is in flight. */

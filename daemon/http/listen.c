@@ -385,7 +385,7 @@ void http_drain(struct http_server *s)
     }
     LIST_EACH(l, &s->conns) {
         struct http_conn *c = container_of(l, struct http_conn, link);
-        if (c->state == CONN_READ && c->req == NULL) {
+        if (conn_idle(c)) { /* others may have a request on its way */
             conn_close(c);
         }
     }

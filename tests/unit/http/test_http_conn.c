@@ -542,13 +542,32 @@ static void test_drain(void **state)
     bool eof = false;
     static const char req[] = "GET /hang HTTP/1.1\r\n" H "\r\n";
     buf_init(&b, MIB(1));
-    int idle = dial(f->path);
+    static const char hello[] = "GET /hello HTTP/1.1\r\n" H "\r\n";
+    int idle[3]; /* one says nothing, one has just spoken, one never did */
+    for (int i = 0; i < 2; i++) {
+        idle[i] = dial(f->path);
+        assert_true(put(f, idle[i], hello, sizeof(hello) - 1));
+        buf_clear(&b);
+        get(f, idle[i], &b, "\"hi\":1", 1000, &eof);
+        assert_false(eof);
+    }
+    idle[2] = dial(f->path);
     int fd = dial(f->path);
     assert_true(put(f, fd, req, sizeof(req) - 1));
     turn(f, 5);
+    const ssize_t all = sizeof(hello) - 1; /* no turn of the loop sees it yet */
+    assert_int_equal(send(idle[1], hello, sizeof(hello) - 1, 0), all);
     http_drain(f->srv);
-    get(f, idle, &b, NULL, 1000, &eof);
+    get(f, idle[0], &b, NULL, 1000, &eof);
     assert_true(eof);
+    assert_true(put(f, idle[2], hello, sizeof(hello) - 1));
+    for (int i = 1; i < 3; i++) { /* they are answered, and that was it */
+        buf_clear(&b);
+        get(f, idle[i], &b, NULL, 1000, &eof);
+        assert_true(eof);
+        assert_int_equal(strncmp(b.p, "HTTP/1.1 200 ", 13), 0);
+        assert_non_null(strstr(b.p, "Connection: close\r\n"));
+    }
     assert_int_equal(http_open_requests(f->srv), 1);
     static const char post[] =
         "POST /echo HTTP/1.1\r\n" H "Content-Length: 2\r\n\r\nhi";
@@ -574,7 +593,9 @@ static void test_drain(void **state)
     assert_true(eof);
     assert_non_null(strstr(b.p, "Connection: close\r\n"));
     (void)close(fd);
-    (void)close(idle);
+    for (int i = 0; i < 3; i++) {
+        (void)close(idle[i]);
+    }
     buf_fini(&b);
 }
 
