@@ -19,7 +19,6 @@
  */
 #include <poll.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -30,52 +29,12 @@
 
 #include "base/crew.h"
 #include "base/log.h"
-#include "engine/ahead.h"
-#include "engine/snapshot.h"
-#include "proto/frame.h"
+#include "engine/role_impl.h"
 
 #define ROLE_FD  3
 #define KEEP_MAX KIB(64) /* answers that wait for the next one */
 #define SPIN_US  200u    /* what serve needs for the next step, mostly */
 #define LATE_US  500u    /* then serve has no next step */
-#define SLICE_US 2000u   /* what a step may wait for a state, at most */
-
-/* By the sequence's number; numbers are serve's, small and dense. */
-struct slot {
-    uint32_t id;
-    struct engine_seq *seq; /* NULL: free */
-};
-
-/* A state on its way to or from a file. */
-struct job {
-    struct snapshot *x;
-    struct msg_state m; /* as it came; a load borrows it */
-    uint32_t request;
-    bool loads;
-};
-
-struct role {
-    struct engine *g;                 /* NULL before LOAD */
-    struct job *jobs[STATE_JOBS_MAX]; /* the first is worked on; owned */
-    uint32_t n_jobs;
-    bool unloading;
-    struct frame_in in;
-    struct frame f; /* the one at hand */
-    bool peeked;    /* it was read early, and is not dispatched yet */
-    int in_rc;      /* of reading it: frame_read_fd */
-    struct err in_err;
-    struct ahead ahead;
-    bool agreed;          /* the step that was begun early is wanted */
-    uint64_t answered_us; /* the last step */
-    struct slot slots[ENGINE_SEQS_MAX];
-    struct engine_row rows[ENGINE_SEQS_MAX]; /* of the step at hand */
-    struct buf out;
-    struct buf answers; /* whole frames: they go with the next one, or before
-                           the process waits */
-    struct buf going;   /* on their way by a worker */
-    uint32_t request;   /* being answered */
-    atomic_int write_rc; /* first failure to answer: the parent is gone */
-};
 
 static uint64_t now_us(void)
 {
@@ -123,7 +82,7 @@ static void flush_aside(struct role *r)
     }
 }
 
-static void put_answer(struct role *r, enum frame_type type)
+void role_put_answer(struct role *r, enum frame_type type)
 {
     must(buf_ok(&r->out));
     frame_put(&r->answers, type, r->request, r->out.p, r->out.n);
@@ -134,20 +93,20 @@ static void put_answer(struct role *r, enum frame_type type)
     }
 }
 
-static void answer(struct role *r, enum frame_type type)
+void role_answer(struct role *r, enum frame_type type)
 {
-    put_answer(r, type);
+    role_put_answer(r, type);
     flush(r);
 }
 
-static void answer_error(struct role *r, const struct err *e)
+void role_answer_error(struct role *r, const struct err *e)
 {
     buf_clear(&r->out);
     msg_error_put(&r->out, e);
-    answer(r, FRAME_ERROR);
+    role_answer(r, FRAME_ERROR);
 }
 
-static struct slot *find(struct role *r, uint32_t id)
+struct slot *role_find(struct role *r, uint32_t id)
 {
     for (size_t i = 0; i < countof(r->slots); i++) {
         if (r->slots[i].seq != NULL && r->slots[i].id == id) {
@@ -171,7 +130,7 @@ static void on_progress(void *ctx, uint32_t done, uint32_t total)
 {
     struct role *r = ctx;
     msg_progress_put(&r->out, &(struct msg_progress){done, total});
-    answer(r, FRAME_PROGRESS);
+    role_answer(r, FRAME_PROGRESS);
 }
 
 /* Failures that are the frame's own end the process (ERR_FRAME); others are
@@ -196,7 +155,7 @@ static int on_load(struct role *r, const struct frame *f, struct err *e)
         engine_ready(r->g, &ready);
         ready.load_ms = (uint32_t)((now_us() - start) / 1000);
         msg_ready_put(&r->out, &ready);
-        answer(r, FRAME_READY);
+        role_answer(r, FRAME_READY);
         log_info("engine_ready",
                  "model=%s backend=%s t_max=%u context=%u weight_mb=%llu "
                  "ms=%u",
@@ -210,10 +169,9 @@ static int on_load(struct role *r, const struct frame *f, struct err *e)
 
 /* --- sequences --- */
 
-static int seq_add(struct role *r, uint32_t id, struct slot **ret,
-                   struct err *e)
+int role_add(struct role *r, uint32_t id, struct slot **ret, struct err *e)
 {
-    if (find(r, id) != NULL) {
+    if (role_find(r, id) != NULL) {
         return err_set(e, ERR_CONFLICT, "sequence %u is open", id);
     }
     for (size_t i = 0; i < countof(r->slots); i++) {
@@ -231,11 +189,11 @@ static int seq_apply(struct role *r, enum frame_type type,
 {
     struct slot *s = NULL;
     if (type == FRAME_SEQ_OPEN || type == FRAME_SEQ_FORK) {
-        const struct slot *from = find(r, m->from);
+        const struct slot *from = role_find(r, m->from);
         if (type == FRAME_SEQ_FORK && from == NULL) {
             return err_set(e, ERR_NOT_FOUND, "no sequence %u", m->from);
         }
-        int rc = seq_add(r, m->seq, &s, e);
+        int rc = role_add(r, m->seq, &s, e);
         if (rc < 0) {
             return rc;
         }
@@ -243,7 +201,7 @@ static int seq_apply(struct role *r, enum frame_type type,
                    ? engine_seq_open(r->g, &s->seq, e)
                    : engine_seq_fork(from->seq, m->n, &s->seq, e);
     }
-    s = find(r, m->seq);
+    s = role_find(r, m->seq);
     if (s == NULL) {
         return err_set(e, ERR_NOT_FOUND, "no sequence %u", m->seq);
     }
@@ -263,105 +221,9 @@ static int on_seq(struct role *r, const struct frame *f, struct err *e)
         rc = seq_apply(r, f->type, &m, e);
     }
     if (rc == 0) {
-        put_answer(r, FRAME_OK);
+        role_put_answer(r, FRAME_OK);
     }
     return rc;
-}
-
-/* --- states --- */
-
-static void job_free(struct job *j)
-{
-    snapshot_free(j->x);
-    msg_state_fini(&j->m);
-    free(j);
-}
-
-static void job_end(struct role *r)
-{
-    job_free(r->jobs[0]);
-    r->n_jobs--;
-    memmove(r->jobs, r->jobs + 1, r->n_jobs * sizeof(r->jobs[0]));
-}
-
-/* The loaded sequence gets its place, unless that was taken meanwhile. */
-static int job_place(struct role *r, const struct job *j, struct err *e)
-{
-    struct slot *s = NULL;
-    int rc = seq_add(r, j->m.seq, &s, e);
-    if (s != NULL) {
-        s->seq = snapshot_take(j->x);
-    }
-    return rc;
-}
-
-/* A slice of the first one. */
-static void job_run(struct role *r)
-{
-    struct job *j = r->jobs[0];
-    struct msg_state_done done;
-    struct err why;
-    struct err e;
-    int rc = snapshot_run(j->x, SLICE_US, &e);
-    if (rc == 0) {
-        return;
-    }
-    if (rc > 0) {
-        snapshot_done(j->x, &done, &why);
-        done.seq = j->m.seq;
-        if (done.bad > 0) {
-            log_warn("state_refused", "file=%s error=%s: %s, continuing",
-                     j->m.parts[done.bad - 1].path, err_name(why.code),
-                     why.msg);
-        }
-        rc = j->loads ? job_place(r, j, &e) : 0;
-    }
-    r->request = j->request;
-    if (rc < 0) {
-        answer_error(r, &e);
-    } else {
-        msg_state_done_put(&r->out, &done);
-        answer(r, FRAME_STATE_DONE);
-    }
-    job_end(r);
-}
-
-static int job_start(struct role *r, enum frame_type type, struct job *j,
-                     struct err *e)
-{
-    const struct slot *s = find(r, j->m.seq);
-    if (r->n_jobs == countof(r->jobs)) {
-        return err_set(e, ERR_BUSY, "%u states are on their way", r->n_jobs);
-    }
-    if (type == FRAME_STATE_LOAD) {
-        return s == NULL
-                   ? snapshot_load(r->g, &j->m, &j->x, e)
-                   : err_set(e, ERR_CONFLICT, "sequence %u is open", j->m.seq);
-    }
-    if (s == NULL) {
-        return err_set(e, ERR_NOT_FOUND, "no sequence %u", j->m.seq);
-    }
-    return j->m.n_parts == 1
-               ? snapshot_save(s->seq, &j->m.parts[0], &j->x, e)
-               : err_set(e, ERR_INVALID, "%u files to save", j->m.n_parts);
-}
-
-static int on_state(struct role *r, const struct frame *f, struct err *e)
-{
-    struct job *j = calloc(1, sizeof(*j));
-    must(j != NULL);
-    j->request = f->request;
-    j->loads = f->type == FRAME_STATE_LOAD;
-    int rc = msg_state_get(f->payload, f->n, &j->m, e);
-    if (rc == 0) {
-        rc = job_start(r, f->type, j, e);
-    }
-    if (rc < 0) {
-        job_free(j);
-        return rc;
-    }
-    r->jobs[r->n_jobs++] = j;
-    return 0;
 }
 
 /* --- steps --- */
@@ -387,7 +249,7 @@ static bool step_rows(struct role *r, const struct msg_step *m,
 {
     size_t n = 0;
     for (uint32_t i = 0; i < m->n_rows; i++) {
-        const struct slot *s = find(r, m->rows[i].seq);
+        const struct slot *s = role_find(r, m->rows[i].seq);
         if (s != NULL) {
             r->rows[n++] = (struct engine_row){
                 .seq = s->seq, .row = &m->rows[i], .done = &done->rows[i]};
@@ -436,7 +298,7 @@ static int run_step(struct role *r, struct msg_step *m, engine_go_fn *go,
         done.us_sample = times.us_sample;
         done.us_total = (uint32_t)(now_us() - start) - times.us_wait;
         msg_step_done_put(&r->out, &done);
-        put_answer(r, FRAME_STEP_DONE);
+        role_put_answer(r, FRAME_STEP_DONE);
         flush_aside(r);
         r->answered_us = now_us();
         ahead_note(&r->ahead, m, &done, engine_bundle(r->g)->context);
@@ -481,7 +343,7 @@ static int dispatch(struct role *r, const struct frame *f, struct err *e)
         break;
     case FRAME_STATE_SAVE:
     case FRAME_STATE_LOAD:
-        rc = r->g != NULL ? on_state(r, f, e)
+        rc = r->g != NULL ? role_on_state(r, f, e)
                           : err_set(e, ERR_CONFLICT, "no model is loaded");
         break;
     default:
@@ -571,7 +433,7 @@ static int loop(struct role *r, struct err *e)
     while (rc > 0 && r->write_rc == 0) {
         if (r->n_jobs > 0 && !r->peeked && !waits(&r->in)) {
             flush(r);
-            job_run(r);
+            role_job_run(r);
             continue;
         }
         if (begins_early(r) && step_early(r, e) == 1) {
@@ -584,15 +446,15 @@ static int loop(struct role *r, struct err *e)
         r->request = r->f.request;
         rc = dispatch(r, &r->f, e);
         if (rc < 0 && rc != ERR_FRAME) {
-            answer_error(r, e);
+            role_answer_error(r, e);
             rc = 1;
         }
         if (r->f.type == FRAME_STEP && r->n_jobs > 0) {
-            job_run(r);
+            role_job_run(r);
         }
     }
     while (rc == 0 && r->unloading && r->n_jobs > 0 && r->write_rc == 0) {
-        job_run(r);
+        role_job_run(r);
     }
     return rc;
 }
@@ -628,7 +490,7 @@ int engine_role(int argc, char **argv)
         log_error("engine_ends", "error=%s: %s", err_name(rc), e.msg);
     }
     while (r->n_jobs > 0) {
-        job_end(r);
+        role_job_end(r);
     }
     drop_all(r);
     engine_close(r->g);

@@ -1,0 +1,61 @@
+/* role_impl.h - between role.c and role_state.c. */
+#pragma once
+
+#include <stdatomic.h>
+
+#include "engine/ahead.h"
+#include "engine/snapshot.h"
+#include "proto/frame.h"
+
+/* By the sequence's number; numbers are serve's, small and dense. */
+struct slot {
+    uint32_t id;
+    struct engine_seq *seq; /* NULL: free */
+};
+
+/* A state on its way to or from a file. */
+struct job {
+    struct snapshot *x;
+    struct msg_state m; /* as it came; a load borrows it */
+    uint32_t request;
+    bool loads;
+};
+
+struct role {
+    struct engine *g;                 /* NULL before LOAD */
+    struct job *jobs[STATE_JOBS_MAX]; /* the first is worked on; owned */
+    uint32_t n_jobs;
+    bool unloading;
+    struct frame_in in;
+    struct frame f; /* the one at hand */
+    bool peeked;    /* it was read early, and is not dispatched yet */
+    int in_rc;      /* of reading it: frame_read_fd */
+    struct err in_err;
+    struct ahead ahead;
+    bool agreed;          /* the step that was begun early is wanted */
+    uint64_t answered_us; /* the last step */
+    struct slot slots[ENGINE_SEQS_MAX];
+    struct engine_row rows[ENGINE_SEQS_MAX]; /* of the step at hand */
+    struct buf out;
+    struct buf answers; /* whole frames: they go with the next one, or before
+                           the process waits */
+    struct buf going;    /* on their way by a worker */
+    uint32_t request;    /* being answered */
+    atomic_int write_rc; /* first failure to answer: the parent is gone */
+};
+
+/* role.c. Answer r->request with r->out: when the process waits, or now. */
+void role_put_answer(struct role *r, enum frame_type type);
+void role_answer(struct role *r, enum frame_type type);
+void role_answer_error(struct role *r, const struct err *e);
+struct slot *role_find(struct role *r, uint32_t id); /* NULL: none */
+/* A free slot with this number. Errors: CONFLICT, BUSY. */
+CHECKED int role_add(struct role *r, uint32_t id, struct slot **ret,
+                     struct err *e);
+
+/* role_state.c. A STATE_* frame: it joins the jobs. */
+CHECKED int role_on_state(struct role *r, const struct frame *f,
+                          struct err *e);
+/* A slice of the first job, of which there is one; drop it. */
+void role_job_run(struct role *r);
+void role_job_end(struct role *r);
