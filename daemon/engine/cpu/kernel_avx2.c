@@ -28,6 +28,11 @@ INLINE void vi_store(int16_t *p, vi a)
     _mm256_storeu_si256((void *)p, a);
 }
 
+INLINE vi vi_add(vi a, vi b)
+{
+    return _mm256_add_epi32(a, b);
+}
+
 INLINE vi vi_dot(vi acc, vi w, vi x)
 {
     acc = _mm256_add_epi32(acc, _mm256_madd_epi16(w, x));

@@ -33,6 +33,11 @@ INLINE void vi_store(int16_t *p, vi a)
     _mm512_storeu_si512((void *)p, a);
 }
 
+INLINE vi vi_add(vi a, vi b)
+{
+    return _mm512_add_epi32(a, b);
+}
+
 INLINE vi vi_dot(vi acc, vi w, vi x)
 {
     acc = _mm512_dpwssd_epi32(acc, w, x);

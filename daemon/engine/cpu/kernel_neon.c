@@ -25,6 +25,11 @@ INLINE vi vi_load(const int16_t *p)
     return vreinterpretq_s32_s16(vld1q_s16(p));
 }
 
+INLINE vi vi_add(vi a, vi b)
+{
+    return vaddq_s32(a, b);
+}
+
 INLINE vi vi_dot(vi acc, vi w, vi x)
 {
     int16x8_t a = vreinterpretq_s16_s32(w);

@@ -6,6 +6,7 @@
  *   FEW_TALL, FEW_COLS        columns in a tile of 4 rows, in any tile
  *   vi                        int32 sums, or int16 elements
  *   vi_zero, vi_load          of int16
+ *   vi_add                    of sums
  *   vi_dot(acc, w, x)         acc + products, neighbours added
  *   vi_half8(p, odd)          of VB int8 the even ones, or the odd ones
  *   vi_half4(p, odd)          the same of VB int4 (VB / 2 bytes)
@@ -22,14 +23,14 @@
  * high for up to FEW_TALL columns, which needs the fewest loads for a product;
  * where more columns would want more registers they are 2 rows high, or (with
  * FEW_TALL == FEW_COLS) several tiles, the weights taken apart once for each.
- * Four accumulators are summed across at once.
+ * Four accumulators are summed across at once. A single column reads row by row
+ * (linear_one.h).
  */
 #pragma once
 
 #include "engine/cpu/linear_impl.h"
 
 #define AHEAD_BYTES 6144  /* asked for before they are used, at least */
-#define AHEAD_SHORT 8192  /* in a group of short rows */
 #define AHEAD_ROWS  8     /* where rows pass by block by block */
 #define FEW_BYTES   18432 /* of columns that stay in the first cache */
 
@@ -88,7 +89,6 @@ struct few_rows {
     const char *ahead; /* NULL: they are in the first cache already */
     size_t step;
     size_t stride; /* bytes that it goes on when w goes on by one */
-    bool far;      /* into the second cache */
 };
 
 /* Rows of one call. */
@@ -113,11 +113,7 @@ INLINE void few_ahead(const struct few_rows *f, int R, size_t i)
 {
     const char *p = f->ahead + i * f->stride;
     for (int r = 0; r < R; r++, p += f->step) {
-        if (f->far) {
-            __builtin_prefetch(p, 0, 2);
-        } else {
-            __builtin_prefetch(p, 0, 3);
-        }
+        __builtin_prefetch(p, 0, 3);
     }
 }
 
@@ -209,8 +205,9 @@ static_assert(FEW_TALL + 1 >= FEW_COLS / 2 && FEW_COLS <= 8, "tiles");
 
 /* Group g of R rows from o on, the block at k. Rows that are read from end to
  * end one group after the other are one stream, and are asked for as one even
- * where they are read side by side: short ones some groups ahead, into the
- * first cache; long ones the next group, into the second. */
+ * where they are read side by side: short ones some groups ahead, long ones the
+ * next group. All into the first cache: read from the second one, rows of 3072
+ * came at 0.93 of the rate (two columns, Zen 5). */
 INLINE void few_group(const struct few_piece *p, int R, size_t o, size_t g,
                       size_t groups, size_t k)
 {
@@ -224,7 +221,6 @@ INLINE void few_group(const struct few_piece *p, int R, size_t o, size_t g,
         .ldw = j->ldw,
         .step = 64,
         .stride = rows,
-        .far = j->ldw * rows > AHEAD_SHORT,
     };
     if (groups == 1) {
         f.ahead = few_at(p, row + p->ahead) + at * rows;
@@ -232,7 +228,6 @@ INLINE void few_group(const struct few_piece *p, int R, size_t o, size_t g,
         bool wraps = g * rows + AHEAD_ROWS >= groups * rows;
         f.step = j->ldw;
         f.stride = 1;
-        f.far = false;
         if (!wraps) {
             f.ahead = j->w + (row + AHEAD_ROWS) * j->ldw + at;
         } else if (k + n < j->k) {
@@ -293,20 +288,22 @@ INLINE size_t few_rows_run(const struct few_piece *p, int R, size_t o)
     return o;
 }
 
+#include "engine/cpu/linear_one.h" /* of the pieces above, for what follows */
+
 INLINE void few_run(const struct linear_job *j, bool i4, size_t begin,
-                    size_t end, float *acc)
+                    size_t end, char *scratch)
 {
     const struct few_piece p = {
         .j = j,
         .i4 = i4,
         .end = end,
-        .ahead = j->ldw * 4 > AHEAD_SHORT
-                     ? 4
-                     : (AHEAD_BYTES + j->ldw * 4 - 1) / (j->ldw * 4) * 4,
-        .acc = acc,
+        .ahead = (AHEAD_BYTES + j->ldw * 4 - 1) / (j->ldw * 4) * 4,
+        .acc = (float *)(void *)scratch,
     };
     size_t o = begin;
-    if (FEW_TALL == FEW_COLS || j->cols <= FEW_TALL) {
+    if (one_fits(j)) {
+        o = one_run(j, i4, begin, end, scratch);
+    } else if (FEW_TALL == FEW_COLS || j->cols <= FEW_TALL) {
         o = few_rows_run(&p, 4, o);
     } else {
         o = few_rows_run(&p, 2, o);
@@ -527,7 +524,7 @@ static void int_many(const struct linear_job *j, size_t begin, size_t end,
             linear_finish(j, o, MANY_ROWS, 0, j->n, acc, MANY_ROWS);
         }
     }
-    int_few(j, o, end, acc);
+    int_few(j, o, end, scratch);
 }
 
 #endif

@@ -1,0 +1,122 @@
+/* linear_one.h - integer products of one column, the part of linear_int.h that
+ * decoding one token spends its time in.
+ *
+ * Nothing but the memory bus is the limit here, and it gives most when lines
+ * are used in the very order in which they lie: rows side by side, even where
+ * all lines are asked for in that order, cost a tenth of it (rows of 3072 and
+ * 8192, two Zen 5 cores). So a row is read from end to end and then the next
+ * one. Sums of blocks are kept as vectors until there are four to sum across,
+ * of whichever rows. For two columns the same gains 4 to 9 % where both cores
+ * share a last-level cache and loses 8 % (1.5B) where they do not: loads of the
+ * columns are then too many.
+ */
+#pragma once
+
+#define ONE_ROWS 4 /* of any number of blocks: vi_sum4 comes out even */
+
+/* Blocks of a row. */
+INLINE size_t one_blocks(size_t k)
+{
+    return (k + LINEAR_BLOCK - 1) / LINEAR_BLOCK;
+}
+
+/* One column, and the sums of ONE_ROWS rows fit where a tile would lie? */
+INLINE bool one_fits(const struct linear_job *j)
+{
+    return j->cols == 1 &&
+           one_blocks(j->k) <= LINEAR_TILE / sizeof(float) / ONE_ROWS;
+}
+
+/* The lines at p and at q, into sums of their own for even and odd elements. */
+INLINE void one_line(bool i4, const char *p, const int16_t *q, vi a[2])
+{
+    const size_t step = int_bytes(i4, VB);
+    for (size_t at = 0; at < 64; at += step, q += VB) {
+        for (int odd = 0; odd < 2; odd++) {
+            a[odd] = vi_dot(a[odd], int_half(i4, p + at, odd),
+                            vi_load(q + odd * (VB / 2)));
+        }
+    }
+}
+
+/* A block of n elements: two lines at a time, so that no product waits for the
+ * one before. */
+INLINE vi one_block(bool i4, const char *p, const char *ahead, const int16_t *q,
+                    size_t n)
+{
+    UNSET vi a[4];
+    const size_t step = int_bytes(i4, VB);
+    const size_t line = 64 / step * VB; /* elements */
+    size_t i = 0;
+    for (int s = 0; s < 4; s++) {
+        a[s] = vi_zero();
+    }
+    for (; i + 2 * line <= n; i += 2 * line, p += 128, ahead += 128) {
+        __builtin_prefetch(ahead, 0, 3);
+        __builtin_prefetch(ahead + 64, 0, 3);
+        one_line(i4, p, q + i, a);
+        one_line(i4, p + 64, q + i + line, a + 2);
+    }
+    for (; i + VB <= n; i += VB, p += step) {
+        few_step(i4, 1, 1, p, 0, q + i, 0, a);
+    }
+    if (i < n) {
+        few_tail(i4, 1, 1, p, 0, n - i, q + i, 0, a);
+    }
+    return vi_add(vi_add(a[0], a[1]), vi_add(a[2], a[3]));
+}
+
+/* ONE_ROWS rows from o on: the sums of their blocks. end: of the piece, where
+ * the thread's reading goes on elsewhere. */
+INLINE void one_rows(const struct linear_job *j, bool i4, size_t o,
+                     const char *end, float *sums)
+{
+    UNSET vi s[4];
+    size_t have = 0;
+    for (size_t r = o; r < o + ONE_ROWS; r++) {
+        for (size_t k = 0; k < j->k; k += LINEAR_BLOCK) {
+            size_t n = j->k - k < LINEAR_BLOCK ? j->k - k : LINEAR_BLOCK;
+            const char *p = j->w + r * j->ldw + int_bytes(i4, k);
+            const char *ahead = p + AHEAD_BYTES;
+            if (ahead >= end && j->then != NULL) {
+                ahead = j->then + (ahead - end);
+            }
+            s[have % 4] = one_block(i4, p, ahead, j->q + k, n);
+            if (++have % 4 == 0) {
+                vi_sum4(s, sums + have - 4, true);
+            }
+        }
+    }
+}
+
+/* The blocks' sums of ONE_ROWS rows, added in the order of k. */
+INLINE void one_add(size_t blocks, const float *sums, float *acc)
+{
+    for (size_t r = 0; r < ONE_ROWS; r++, sums += blocks) {
+        float a = sums[0];
+        for (size_t b = 1; b < blocks; b++) {
+            a += sums[b];
+        }
+        acc[r] = a;
+    }
+}
+
+/* Rows from o on in groups of ONE_ROWS; returns where they end. */
+INLINE size_t one_run(const struct linear_job *j, bool i4, size_t o, size_t end,
+                      char *scratch)
+{
+    float *sums = (float *)(void *)scratch;
+    float *acc = (float *)(void *)(scratch + LINEAR_TILE);
+    const char *stop = j->w + end * j->ldw;
+    while (o + ONE_ROWS <= end) {
+        size_t n = (end - o) / ONE_ROWS * ONE_ROWS;
+        n = n < LINEAR_MANY ? n : LINEAR_MANY;
+        for (size_t r = 0; r < n; r += ONE_ROWS) {
+            one_rows(j, i4, o + r, stop, sums);
+            one_add(one_blocks(j->k), sums, acc + r);
+        }
+        linear_finish(j, o, n, 0, j->n, acc, LINEAR_MANY);
+        o += n;
+    }
+    return o;
+}
