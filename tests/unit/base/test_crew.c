@@ -176,9 +176,16 @@ static void an_errand_is_run_by_a_worker(void **state)
     unsigned taken = 0;
     crew_errand_wait(); /* there is none */
     assert_false(crew_errand(step_aside, &done));
+    if (crew_threads(0) < 2) {
+        skip(); /* a worker does not spin while its caller does */
+    }
     crew_ref();
-    for (int i = 0; i < ROUNDS; i++) {
-        run_counted(&c, 4, 64, 1);
+    time_t end = time(NULL) + 60; /* other processes may have its core */
+    for (int i = 0; i < ROUNDS || (taken == 0 && time(NULL) < end); i++) {
+        if (i >= ROUNDS) {
+            (void)usleep(1000);
+        }
+        run_counted(&c, 2 + 2 * (unsigned)(i % 2), 64, 1);
         if (crew_errand(step_aside, &done)) {
             taken++;
             if (i % 3 == 0) { /* a job meanwhile */
@@ -188,7 +195,7 @@ static void an_errand_is_run_by_a_worker(void **state)
         crew_errand_wait();
         assert_int_equal(done, taken);
     }
-    assert_in_range(taken, 1, ROUNDS);
+    assert_true(taken > 0);
     (void)usleep(50000);
     assert_false(crew_errand(step_aside, &done)); /* all sleep */
     crew_unref();
