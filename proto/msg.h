@@ -115,6 +115,17 @@ struct msg_row_done {
     uint32_t length; /* of the sequence now */
 };
 
+/* Nothing drawn. The tokens' 3 KiB stay as they are: n_tokens tells which count.
+ */
+static inline void msg_row_done_init(struct msg_row_done *r, uint32_t seq)
+{
+    r->seq = seq;
+    r->error = 0;
+    r->n_tokens = 0;
+    r->n_accepted = 0;
+    r->length = 0;
+}
+
 /* FRAME_STEP_DONE; times in microseconds */
 struct msg_step_done {
     uint32_t us_embed, us_masks, us_layers, us_head, us_sample, us_total;

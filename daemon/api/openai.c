@@ -288,6 +288,7 @@ static struct call *call_new(struct http_req *r, bool chat)
     c->created = server_unix_ms() / 1000;
     buf_init(&c->echo, TEXT_BYTES_MAX);
     buf_init(&c->out, 2 * CALL_TEXT_MAX); /* an echo, escaped */
+    buf_init(&c->text_head, 512);         /* id, names and a number */
     buf_init(&c->drawn, MODEL_CONTEXT_MAX * sizeof(int32_t));
     char id[40];
     store_new_id("x", id);

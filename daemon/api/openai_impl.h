@@ -40,6 +40,7 @@ struct call {
     const char *prompt_field; /* "prompt" or "messages" */
     struct buf echo;          /* completions: the prompt, if wanted */
     struct buf out;           /* scratch of one event */
+    struct buf text_head;     /* how events of text begin; made for the first */
     struct call_choice choices[CHOICES_MAX];
 };
 

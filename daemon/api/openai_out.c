@@ -142,23 +142,35 @@ static bool event(struct call *c, struct json *o)
     return send_out(c);
 }
 
-/* The event that nearly all are: some text and nothing else. Written without
- * a tree; what choice_event() would write. id and model need no escapes. */
-static bool text_event(struct call *c, uint32_t i, const char *text, size_t n)
+/* What the events of text have in common, up to the choice's number. id and
+ * model need no escapes. */
+static void put_text_head(const struct call *c, struct buf *b)
 {
-    struct buf *b = &c->out;
-    buf_clear(b);
     buf_printf(b,
                "data: {\"id\":\"%s\",\"object\":\"%s\",\"created\":%lld,"
-               "\"model\":\"%s\",%s%s%s\"choices\":[{\"index\":%u,%s",
+               "\"model\":\"%s\",%s%s%s\"choices\":[{\"index\":",
                c->id, chunk_object(c), (long long)c->created, c->model,
                c->p.tier != NULL ? "\"service_tier\":\"" : "",
                c->p.tier != NULL ? c->p.tier : "",
-               c->p.tier != NULL ? "\"," : "", i,
-               c->chat ? "\"delta\":{\"content\":" : "\"text\":");
+               c->p.tier != NULL ? "\"," : "");
+}
+
+/* The event that nearly all are: some text and nothing else. Written without
+ * a tree and without printf; what choice_event() would write. */
+static bool text_event(struct call *c, uint32_t i, const char *text, size_t n)
+{
+    struct buf *b = &c->out;
+    if (c->text_head.n == 0) {
+        put_text_head(c, &c->text_head);
+    }
+    buf_clear(b);
+    buf_put(b, c->text_head.p, c->text_head.n);
+    buf_dec(b, i);
+    buf_puts(b, c->chat ? ",\"delta\":{\"content\":" : ",\"text\":");
     json_put_string(b, text, n);
-    buf_printf(b, "%s,\"logprobs\":null,\"finish_reason\":null}]%s}\n\n",
-               c->chat ? "}" : "", c->p.include_usage ? ",\"usage\":null" : "");
+    buf_puts(b, c->chat ? "}" : "");
+    buf_puts(b, ",\"logprobs\":null,\"finish_reason\":null}]");
+    buf_puts(b, c->p.include_usage ? ",\"usage\":null}\n\n" : "}\n\n");
     return send_out(c);
 }
 
@@ -428,5 +440,6 @@ void call_free(struct call *c)
     buf_fini(&c->drawn);
     buf_fini(&c->echo);
     buf_fini(&c->out);
+    buf_fini(&c->text_head);
     free(c);
 }

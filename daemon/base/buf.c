@@ -98,6 +98,27 @@ void buf_printf(struct buf *b, const char *fmt, ...)
     b->n += (size_t)n;
 }
 
+static void put_digits(struct buf *b, uint64_t v, unsigned base)
+{
+    char t[20]; /* of 2^64 - 1 in decimal */
+    size_t at = sizeof(t);
+    do {
+        t[--at] = "0123456789abcdef"[v % base];
+        v /= base;
+    } while (v > 0);
+    buf_put(b, t + at, sizeof(t) - at);
+}
+
+void buf_dec(struct buf *b, uint64_t v)
+{
+    put_digits(b, v, 10);
+}
+
+void buf_hex(struct buf *b, uint64_t v)
+{
+    put_digits(b, v, 16);
+}
+
 /* Little-endian, whatever the machine is. */
 static void put_le(struct buf *b, uint64_t v, size_t bytes)
 {

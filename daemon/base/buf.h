@@ -24,6 +24,9 @@ void buf_clear(struct buf *b); /* n = 0, over = false; memory stays */
 void buf_put(struct buf *b, const void *p, size_t n);
 void buf_puts(struct buf *b, const char *s);
 void buf_printf(struct buf *b, const char *fmt, ...) PRINTF_LIKE(2, 3);
+/* Digits, without a printf's price: what is written for each token. */
+void buf_dec(struct buf *b, uint64_t v);
+void buf_hex(struct buf *b, uint64_t v);
 /* Little-endian integers. */
 void buf_u8(struct buf *b, uint8_t v);
 void buf_u16(struct buf *b, uint16_t v);

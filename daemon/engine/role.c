@@ -235,10 +235,9 @@ static void row_failed(const struct msg_row *row, const struct engine_seq *seq,
 {
     log_warn("step_row_failed", "seq=%u error=%s: %s, continuing", row->seq,
              err_name(e->code), e->msg);
-    *done = (struct msg_row_done){.seq = row->seq,
-                                  .error = e->code,
-                                  .length =
-                                      seq != NULL ? engine_seq_length(seq) : 0};
+    msg_row_done_init(done, row->seq);
+    done->error = e->code;
+    done->length = seq != NULL ? engine_seq_length(seq) : 0;
 }
 
 /* All rows of known sequences in one go; go: engine_step_rows_if's, or NULL.
@@ -286,7 +285,7 @@ static int run_step(struct role *r, struct msg_step *m, engine_go_fn *go,
     struct engine_times times = {0};
     struct msg_step_done done = {.n_rows = m->n_rows};
     int rc = 0;
-    done.rows = calloc((size_t)m->n_rows + 1, sizeof(*done.rows));
+    done.rows = malloc(((size_t)m->n_rows + 1) * sizeof(*done.rows));
     if (done.rows == NULL) {
         rc = err_set(e, ERR_NOMEM, "%u rows", m->n_rows);
     } else if (step_rows(r, m, go, &done, &times)) {

@@ -70,7 +70,7 @@ static int begin(struct step *st, struct eval *v)
         }
         s->tokens[at + i] = row->drafts[i];
     }
-    *r->done = (struct msg_row_done){.seq = row->seq};
+    msg_row_done_init(r->done, row->seq);
     *v = (struct eval){.s = s,
                        .n = row->n_tokens + st->drafts,
                        .want = row->sample ? st->drafts + 1 : 0,

@@ -59,8 +59,9 @@ void conn_wait(struct http_conn *c)
     }
     if (next == UINT64_MAX) {
         must(uv_timer_stop(&c->timer) == 0);
-    } else {
-        conn_arm(c, next);
+    } else if (uv_is_active((uv_handle_t *)&c->timer) == 0 ||
+               uv_timer_get_due_in(&c->timer) > next) {
+        conn_arm(c, next); /* one that comes earlier looks and waits again */
     }
 }
 

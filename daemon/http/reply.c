@@ -244,12 +244,11 @@ bool http_stream_write(struct http_req *r, const void *p, size_t n)
     if (r->raw) {
         conn_write(c, p, n);
     } else {
-        char size[24];
-        int k = snprintf(size, sizeof(size), "%zx\r\n", n);
-        must(k > 0);
-        buf_put(&c->waiting, size, (size_t)k);
+        size_t before = c->waiting.n;
+        buf_hex(&c->waiting, n);
+        buf_put(&c->waiting, "\r\n", 2);
         buf_put(&c->waiting, p, n);
-        c->srv->stats.bytes_out += (size_t)k + n;
+        c->srv->stats.bytes_out += c->waiting.n - before;
         conn_write(c, "\r\n", 2);
     }
     if (!alive(r)) {

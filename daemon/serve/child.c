@@ -24,7 +24,8 @@ struct child {
     uint32_t magic;
     uv_process_t process;
     uv_pipe_t pipe;
-    uv_timer_t timer;
+    uv_timer_t timer; /* may come before due_ms, and looks again */
+    uint64_t due_ms;  /* the deadline, in the loop's time; 0: none */
     unsigned open; /* handles libuv still holds */
     bool exited, eof, told;
     struct child_exit exit;
@@ -86,11 +87,14 @@ static void maybe_over(struct child *c)
 static void on_timer(uv_timer_t *t)
 {
     struct child *c = of_handle((uv_handle_t *)t);
+    uint64_t now = uv_now(t->loop);
     if (c->exited) {
         c->eof = true;
         maybe_over(c);
-    } else {
+    } else if (c->eof || (c->due_ms != 0 && now >= c->due_ms)) {
         child_kill(c, c->eof ? 0 : ERR_TIMEOUT);
+    } else if (c->due_ms != 0) {
+        must(uv_timer_start(t, on_timer, c->due_ms - now, 0) == 0);
     }
 }
 
@@ -326,15 +330,16 @@ void child_kill(struct child *c, int code)
     }
 }
 
+/* Called twice a step, so a timer that comes early enough stays as it is. */
 void child_deadline(struct child *c, uint64_t ms)
 {
     must(c->magic == CHILD_MAGIC);
     if (c->exited || c->eof) {
         return; /* the timer counts the lingering half */
     }
-    if (ms == 0) {
-        (void)uv_timer_stop(&c->timer);
-    } else {
+    c->due_ms = ms > 0 ? uv_now(c->timer.loop) + ms : 0;
+    bool armed = uv_is_active((uv_handle_t *)&c->timer) != 0;
+    if (ms > 0 && (!armed || uv_timer_get_due_in(&c->timer) > ms)) {
         must(uv_timer_start(&c->timer, on_timer, ms, 0) == 0);
     }
 }

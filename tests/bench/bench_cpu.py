@@ -279,7 +279,7 @@ def kind():
 
 def proves(peer):
     """Why figures against this peer prove nothing; None."""
-    if "peer-ik/build" not in peer["library"] and peer["peer"].startswith("ik"):
+    if "/build/" not in peer["library"]:
         return "its ready-made library, which is for any machine: the figures prove nothing"
     flags = pathlib.Path("/proc/cpuinfo").read_text() if os.path.exists("/proc/cpuinfo") else ""
     if " avx512f " in flags and "AVX512 = 1" not in peer["system_info"]:
@@ -379,9 +379,9 @@ def open_sides(args, src, bundle):
     sides = [Side("aned", our_argv(args, bundle), logs / "aned.log")]
     if args.peer:
         python = TOP / ".build" / f"venv-peer-{args.peer}" / "bin" / "python"
-        native = TOP / ".build" / "peer-ik" / "build" / "src" / "libllama.so"
-        if args.peer == "ik" and native.exists():
-            os.environ["IK_LLAMA_CPP_LIB_PATH"] = str(native)  # its package looks there first
+        native = next((TOP / ".build" / f"peer-{args.peer}").glob("build/**/libllama.so"), None)
+        if native:  # ik's package looks at the one, peer.py at the other
+            os.environ["IK_LLAMA_CPP_LIB_PATH" if args.peer == "ik" else "LLAMA_CPP_LIB_PATH"] = str(native)
         try:
             sides.append(Side(args.peer, [str(python), str(pathlib.Path(__file__).with_name("peer.py")), args.peer,
                                           str(src), "--threads", str(args.threads)], logs / "peer.log"))

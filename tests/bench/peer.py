@@ -44,7 +44,7 @@ def make_batch(kind, rows):
     return b
 
 
-# --- llama.cpp: the library inside the package xllamacpp ---
+# --- llama.cpp: built from the source distribution of xllamacpp, or the library inside that package ---
 # Layouts of include/llama.h in the source distribution of the version that ./dev installs.
 
 class ModelParams(c.Structure):
@@ -75,7 +75,9 @@ class LlamaCpp:
 
     def __init__(self, threads):
         spec = importlib.util.find_spec("xllamacpp")
-        self.lib = c.CDLL(str(next(pathlib.Path(spec.origin).parent.glob("xllamacpp*.so"))))
+        self.library = (os.environ.get("LLAMA_CPP_LIB_PATH")
+                        or str(next(pathlib.Path(spec.origin).parent.glob("xllamacpp*.so"))))
+        self.lib = c.CDLL(self.library)
         self.threads = threads
         for name, res, args in (
                 ("llama_model_default_params", ModelParams, []), ("llama_context_default_params", ContextParams, []),
@@ -94,7 +96,7 @@ class LlamaCpp:
                 p.offload_kqv, p.op_offload, p.kv_unified, p.n_samplers, m.vocab_only, m.use_extra_bufts, m.no_alloc)
         if seen != (2048, 512, 1, -1, -1, 1, 1, True, True, False, 0, False, True, False):
             raise SystemExit(f"peer.py does not know this version's structures: {seen}")
-        self.settings, self.library = "as it comes", "the package's"
+        self.settings = "as it comes"
 
     def load(self, path):
         self.lib.llama_backend_init()

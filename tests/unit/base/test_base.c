@@ -2,6 +2,7 @@
 #include "../unit.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/hash.h"
@@ -82,6 +83,25 @@ static void buffers_keep_their_limit(void **state)
     assert_false(buf_ok(&b));
     assert_int_equal(b.n, 600);
     buf_fini(&b);
+}
+
+static void numbers_are_digits(void **state)
+{
+    (void)state;
+    static const uint64_t v[] = {0,  7,    9,    10,         15,
+                                 16, 0xff, 4096, UINT32_MAX, UINT64_MAX};
+    for (size_t i = 0; i < countof(v); i++) {
+        struct buf b, want;
+        buf_init(&b, 100);
+        buf_init(&want, 100);
+        buf_dec(&b, v[i]);
+        buf_puts(&b, " ");
+        buf_hex(&b, v[i]);
+        buf_printf(&want, "%" PRIu64 " %" PRIx64, v[i], v[i]);
+        assert_string_equal(b.p, want.p);
+        buf_fini(&b);
+        buf_fini(&want);
+    }
 }
 
 static void what_is_written_is_read(void **state)
@@ -193,6 +213,7 @@ int main(void)
         cmocka_unit_test(error_rows_are_unique_and_complete),
         cmocka_unit_test(messages_are_cut_and_cleaned),
         cmocka_unit_test(buffers_keep_their_limit),
+        cmocka_unit_test(numbers_are_digits),
         cmocka_unit_test(what_is_written_is_read),
         cmocka_unit_test(arenas_keep_their_limit),
         cmocka_unit_test(arithmetic_is_checked),
