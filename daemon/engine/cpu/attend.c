@@ -109,6 +109,7 @@ struct stretch {
     uint32_t base;   /* position */
     uint32_t first;  /* block of the span that any row sees */
     uint32_t behind; /* block behind the last that any row sees at all */
+    uint32_t end;    /* position behind the last that any row sees */
 };
 
 /* What row r of a tile sees of [from, to). */
@@ -140,10 +141,12 @@ static void ahead(const struct stretch *s, uint32_t block, bool keys,
         block = keys ? s->first : block;
         keys = !keys;
     }
+    uint32_t filled = min_u32(s->end - block * KV_BLOCK, KV_BLOCK);
     m->ahead =
         kv_plane(table, keys ? a->k_state : a->v_state, block, t->kv_head);
-    m->ahead_bytes =
-        (keys ? a->dim : kv_pad(a->vdim)) * KV_BLOCK * sizeof(uint16_t);
+    m->ahead_bytes = (keys ? a->dim * (size_t)KV_BLOCK
+                           : kv_pad(a->vdim) * (size_t)filled) *
+                     sizeof(uint16_t);
 }
 
 /* The scores of all columns over what any row sees of a block. */
@@ -258,6 +261,7 @@ static void span_run(const struct job *j, const struct tile *t, uint32_t span,
     uint32_t end = min_u32(max, s.base + SPAN);
     s.first = max_u32(min, s.base) / KV_BLOCK;
     s.behind = max / KV_BLOCK + (max % KV_BLOCK != 0 ? 1 : 0);
+    s.end = max;
     for (uint32_t b = s.first; b * KV_BLOCK < end; b++) {
         block_scores(&s, b);
     }

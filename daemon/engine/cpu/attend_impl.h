@@ -114,11 +114,19 @@ static inline wide wide_exp_sub(wide a, wide b)
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
+/* What is asked for while a product runs: `step` bytes more with each row of
+ * it, of which it meets two cache lines at most. So the memory is busy all the
+ * time, and no burst of requests stands before the loads that are needed now. */
+struct attend_ahead {
+    const char *p;
+    size_t step, second; /* bytes; to the second line */
+};
+
 /* Columns from j on, elements from `at` on; nj columns and 16 * units elements
  * are constants wherever this is inlined. */
 __attribute__((always_inline)) static inline void
 attend_tile(const struct attend_product *m, size_t j, size_t at,
-            const size_t nj, const size_t units)
+            const size_t nj, const size_t units, struct attend_ahead *ahead)
 {
     const size_t nv = units * 16 / WIDE;
     const float *x = m->x + j * m->ldx;
@@ -129,8 +137,11 @@ attend_tile(const struct attend_product *m, size_t j, size_t at,
     for (size_t i = 0; i < nj * nv; i++) {
         sum[i] = wide_load(y + i / nv * m->ldy + i % nv * WIDE);
     }
-    for (size_t k = 0; k < m->k; k++, w += m->ldw) {
+    const char *next = ahead->p;
+    for (size_t k = 0; k < m->k; k++, w += m->ldw, next += ahead->step) {
         wide row[8];
+        __builtin_prefetch(next, 0, 2);
+        __builtin_prefetch(next + ahead->second, 0, 2);
         UNROLL
         for (size_t v = 0; v < nv; v++) {
             row[v] = wide_from_f16(w + v * WIDE);
@@ -144,6 +155,7 @@ attend_tile(const struct attend_product *m, size_t j, size_t at,
             }
         }
     }
+    ahead->p = next;
     UNROLL
     for (size_t i = 0; i < nj * nv; i++) {
         wide_store(y + i / nv * m->ldy + i % nv * WIDE, sum[i]);
@@ -154,12 +166,12 @@ attend_tile(const struct attend_product *m, size_t j, size_t at,
 #define ATTEND_TILE(n, units, max)               \
     case (units)*16 + (n):                       \
         if ((n) <= (max)) {                      \
-            attend_tile(m, j, at, (n), (units)); \
+            attend_tile(m, j, at, (n), (units), ahead); \
         }                                        \
         break
 
 static void attend_tiles(const struct attend_product *m, size_t j, size_t at,
-                         size_t nj, size_t units)
+                         size_t nj, size_t units, struct attend_ahead *ahead)
 {
     switch (units * 16 + nj) {
         ATTEND_TILE(1, 4, TILE_64);
@@ -187,26 +199,52 @@ static void attend_tiles(const struct attend_product *m, size_t j, size_t at,
     }
 }
 
+/* The width of the next tile of nj columns, in 16 elements. */
+static size_t attend_units(size_t nj, size_t left)
+{
+    return left >= 64 && nj <= TILE_64   ? 4
+           : left >= 32 && nj <= TILE_32 ? 2
+                                         : 1;
+}
+
+/* Columns of the next tile. */
+static size_t attend_columns(size_t left)
+{
+    return left > TILE_16 ? left - 2 : left; /* two are fast by themselves */
+}
+
+/* Spread over the rows that all tiles pass together. */
+static struct attend_ahead attend_spread(const struct attend_product *m)
+{
+    size_t tiles = 0;
+    for (size_t j = 0, nj = 0; j < m->cols; j += nj) {
+        nj = attend_columns(m->cols - j);
+        for (size_t at = 0; at < m->n; at += attend_units(nj, m->n - at) * 16) {
+            tiles++;
+        }
+    }
+    size_t rows = tiles * m->k;
+    size_t step = rows > 0 ? (m->ahead_bytes + rows - 1) / rows : 0;
+    step = m->ahead != NULL ? (step < 128 ? step : 128) : 0;
+    return (struct attend_ahead){
+        .p = m->ahead != NULL ? m->ahead : m->w,
+        .step = step,
+        .second = step > 64 ? 64 : 0,
+    };
+}
+
 static void attend_product(const struct attend_product *m)
 {
-    size_t ahead = m->ahead != NULL ? 0 : m->ahead_bytes;
+    struct attend_ahead ahead = attend_spread(m);
     for (size_t j = 0; j < m->cols && !m->add; j++) {
         memset(m->y + j * m->ldy, 0, m->n * sizeof(*m->y));
     }
     for (size_t j = 0, nj = 0; j < m->cols; j += nj) {
-        nj = m->cols - j;
-        nj = nj > TILE_16 ? nj - 2 : nj; /* two are fast by themselves */
+        nj = attend_columns(m->cols - j);
         size_t units = 1;
         for (size_t at = 0; at < m->n; at += units * 16) {
-            size_t left = m->n - at;
-            units = left >= 64 && nj <= TILE_64   ? 4
-                    : left >= 32 && nj <= TILE_32 ? 2
-                                                  : 1;
-            size_t to = m->ahead_bytes * (at + units * 16) / m->n;
-            for (; ahead < to; ahead += 64) {
-                __builtin_prefetch((const char *)m->ahead + ahead, 0, 2);
-            }
-            attend_tiles(m, j, at, nj, units);
+            units = attend_units(nj, m->n - at);
+            attend_tiles(m, j, at, nj, units, &ahead);
         }
     }
 }
