@@ -4,9 +4,10 @@
     ./dev bench http [--shape 0.5b] [--streams 1,4] [--rounds 5] [--tokens 64] [--json]
 
 Both sides take turns on the same bundle: the engine in a process of its own (as in `./dev bench cpu`: one token for each of
-N sequences a step, nothing drawn; the mean of the steps, as a rate is one), then N streams of the daemon at once, from the moment
-when each has its first token until one of them ends. The client (streams.c) counts events and parses nothing, because it shares the cores. Printed are medians
-over the rounds; `ratio` is the median of the rounds' own ratios.
+N sequences a step, behind as many others as the streams have on their average, nothing drawn; the mean of the steps, as a
+rate is one), then N streams of the daemon at once, from the moment when each has its first token until one of them ends. The
+client (streams.c) counts events and parses nothing, because it shares the cores. Printed are medians over the rounds;
+`ratio` is the median of the rounds' own ratios.
 """
 import argparse
 import json
@@ -16,7 +17,7 @@ import subprocess
 import sys
 import time
 
-from bench import BIN, Daemon, machine, source
+from bench import BIN, Daemon, counters, machine, source
 from bench_cpu import Side, TOP, cached_bundle
 
 
@@ -53,8 +54,10 @@ def main():
     try:
         job = d.convert(src, "m", context=args.context)
         assert job["state"] == "done", job
-        side = Side("aned", [str(BIN / "tests/bench/bench_cpu"), str(bundle), "--threads", str(os.cpu_count())], log)
         http_round(d.sock, "m", 1, 8, 99)  # loads the model
+        base = int(counters(d)["aned_prompt_tokens_total"]) + args.tokens // 2
+        side = Side("aned", [str(BIN / "tests/bench/bench_cpu"), str(bundle), "--threads", str(os.cpu_count()),
+                             "--base", str(base)], log)
         for i in range(args.rounds):
             for n in counts:
                 alone = side.ask(f"sequences {n} 1" if n > 1 else "decode 1 1")

@@ -4,12 +4,14 @@
  *
  *   place                    read bandwidth, place of the cores
  *   multiply                 rate of the multipliers
- *   decode 1 SECONDS         one token behind BASE others
+ *   decode 1 SECONDS         one token behind --base others, as in the two
+ * below
  *   verify N SECONDS         N tokens of one sequence, logits of all
  *   sequences N SECONDS      one token for each of N sequences in one step
  *   prefill N SECONDS        N tokens into an empty sequence, logits of the
  * last depth N SECONDS          one token behind N others
  *
+ * --base N: tokens a sequence holds before these short workloads (16).
  * A workload is repeated for SECONDS (three times at least) and undone after
  * each step, so that all steps are the same work; "ms" is the median step.
  * Tokens drawn are not part of it: a peer's call does not draw either.
@@ -24,24 +26,26 @@
 #include "probe.h"
 #include "proto/json.h"
 
-#define BASE      16u /* tokens a sequence holds before a short workload */
+#define BASE      16u /* --base, if nothing is said */
 #define SEQS_MAX  16u
 #define ROWS_MAX  2048u
 #define STEPS_MAX 4096u
 #define STEPS_MIN 3u
 
 static const char usage[] =
-    "usage: bench_cpu BUNDLE [--threads N] [--isa NAME] [--backend NAME]\n"
+    "usage: bench_cpu BUNDLE [--threads N] [--isa NAME] [--backend NAME] "
+    "[--base N]\n"
     "Reads commands from stdin; see the head of tests/bench/cpu.c.\n";
 
 struct bench {
     struct engine *g;
     struct probe *probe;
     unsigned threads;
+    uint32_t base;
     const char *isa; /* as asked for; NULL: the best */
     double open_ms, first_ms; /* opened; and the first token's logits there */
     int32_t tokens[ROWS_MAX];
-    struct engine_seq *seq[SEQS_MAX]; /* BASE tokens each, opened when used */
+    struct engine_seq *seq[SEQS_MAX]; /* `base` tokens each, opened when used */
     struct engine_seq *empty, *deep;
     struct msg_row row[SEQS_MAX];
     struct msg_row_done done[SEQS_MAX];
@@ -120,7 +124,7 @@ struct work {
 static int short_prepare(struct bench *b, uint32_t n, struct err *e)
 {
     (void)n;
-    return seq_fill(b, &b->seq[0], BASE, e);
+    return seq_fill(b, &b->seq[0], b->base, e);
 }
 
 static int verify_once(struct bench *b, uint32_t n, double *ms, struct err *e)
@@ -132,7 +136,7 @@ static int sequences_prepare(struct bench *b, uint32_t n, struct err *e)
 {
     int rc = 0;
     for (uint32_t i = 0; rc == 0 && i < n; i++) {
-        rc = seq_fill(b, &b->seq[i], BASE, e);
+        rc = seq_fill(b, &b->seq[i], b->base, e);
     }
     return rc;
 }
@@ -333,12 +337,14 @@ static void close_all(struct bench *b)
 }
 
 /* false: a wrong command line. */
-static bool parse(int argc, char **argv, struct engine_conf *conf)
+static bool parse(int argc, char **argv, struct engine_conf *conf,
+                  uint32_t *base)
 {
     static const struct option longs[] = {
         {"threads", required_argument, NULL, 't'},
         {"isa",     required_argument, NULL, 'i'},
         {"backend", required_argument, NULL, 'b'},
+        {"base",    required_argument, NULL, 'n'},
         {NULL,      0,                 NULL, 0  },
     };
     int opt = 0;
@@ -349,11 +355,14 @@ static bool parse(int argc, char **argv, struct engine_conf *conf)
             conf->isa = optarg;
         } else if (opt == 'b') {
             conf->backend = optarg;
+        } else if (opt == 'n') {
+            *base = (uint32_t)strtoul(optarg, NULL, 10);
         } else {
             return false;
         }
     }
-    return argc - optind == 1 && conf->threads > 0 &&
+    return argc - optind == 1 && conf->threads > 0 && *base > 0 &&
+           *base < ROWS_MAX / 2 &&
            conf->threads <= PROBE_THREADS_MAX;
 }
 
@@ -364,7 +373,8 @@ int main(int argc, char **argv)
     struct err e = {0};
     char line[128];
     int rc = 0;
-    if (!parse(argc, argv, &conf)) {
+    b.base = BASE;
+    if (!parse(argc, argv, &conf, &b.base)) {
         (void)fputs(usage, stderr);
         return 64;
     }
