@@ -129,6 +129,8 @@
 #define DRAFT_PEERS_MAX  8u     /* of whom ended texts are kept, for drafts */
 #define DRAFT_SHARED_MAX 65536u /* tokens of one of them: 1.3 MiB */
 #define TEXT_QUEUE_MAX 512u /* pieces of work for the text thread */
+#define TEXT_HERE_MAX  KIB(1) /* text that the loop tokenises itself: some 30 us */
+#define TEXT_HERE_MESSAGES 16u /* of a conversation that it renders itself */
 
 /* --- jobs and store --- */
 #define JOBS_QUEUED_MAX    64u

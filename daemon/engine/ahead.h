@@ -12,8 +12,9 @@
 #include "proto/msg.h"
 
 /* Foretold frames that came one after the other, until it is worth to begin
- * early: drafts, ends and new streams come in bunches. */
-#define AHEAD_SURE 8u
+ * early: drafts, ends and new streams come in bunches. A wrong guess costs the
+ * operation that is running when the frame comes. */
+#define AHEAD_SURE 2u
 
 struct ahead {
     struct msg_step m; /* owned; no rows: nothing is foretold, or it is taken */

@@ -89,6 +89,10 @@ struct backend_rows {
     struct backend_state *const *state; /* n; NULL without states */
     const uint32_t *write;              /* n positions, or BACKEND_NO_WRITE */
     const uint32_t *const *lo, *const *hi; /* info.n_in; [n] for MASK */
+    /* NULL, or asked before products (a layer has several): false ends the call
+     * with CANCELLED. Some of the rows' positions may be written then. */
+    bool (*go)(void *ctx);
+    void *go_ctx;
 };
 
 struct backend {

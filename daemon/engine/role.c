@@ -35,6 +35,7 @@
 #define KEEP_MAX KIB(64) /* answers that wait for the next one */
 #define SPIN_US  200u    /* what serve needs for the next step, mostly */
 #define LATE_US  500u    /* then serve has no next step */
+#define LOOK_US  50u     /* from one look for it to the next: 1 us each */
 
 static uint64_t now_us(void)
 {
@@ -397,8 +398,13 @@ static bool still_wanted(void *ctx, bool last)
     if (r->agreed || r->peeked) {
         return r->agreed;
     }
+    uint64_t now = now_us();
+    if (!last && now < r->looked_us + LOOK_US) {
+        return true;
+    }
+    r->looked_us = now;
     if (!(last ? await_frame(r) : waits(&r->in))) {
-        return !last && now_us() < r->answered_us + LATE_US;
+        return !last && now < r->answered_us + LATE_US;
     }
     r->in_rc = frame_read_fd(ROLE_FD, &r->in, &r->f, &r->in_err);
     r->agreed = r->in_rc > 0 && r->f.type == FRAME_STEP &&

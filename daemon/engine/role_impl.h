@@ -34,6 +34,7 @@ struct role {
     struct ahead ahead;
     bool agreed;          /* the step that was begun early is wanted */
     uint64_t answered_us; /* the last step */
+    uint64_t looked_us; /* for the frame of a step begun early */
     struct slot slots[ENGINE_SEQS_MAX];
     struct engine_row rows[ENGINE_SEQS_MAX]; /* of the step at hand */
     struct buf out;

@@ -223,6 +223,21 @@ static void bind_inputs(struct rows *b, const struct unit *u, const float *x)
     }
 }
 
+/* Who asked for the step still wants it. */
+static int still_wanted(const struct engine *g, bool last, struct err *e)
+{
+    return g->go == NULL || g->go(g->go_ctx, last)
+               ? 0
+               : err_set(e, ERR_CANCELLED, "the step was called off");
+}
+
+/* The same inside of a shard, for backends that ask. */
+static bool wanted_yet(void *ctx)
+{
+    const struct engine *g = ctx;
+    return g->go(g->go_ctx, false);
+}
+
 /* One shard or head on n rows of x. */
 static int run_unit(struct engine *g, const struct shard *sh, const float *x,
                     uint32_t n, struct backend_state *const *state, float *y,
@@ -230,6 +245,7 @@ static int run_unit(struct engine *g, const struct shard *sh, const float *x,
 {
     struct rows *b = &g->rows;
     const struct unit *u = sh->rows;
+    bool may_stop = state != NULL; /* a layer */
     bind_inputs(b, u, x);
     const struct backend_rows in = {
         .n = n,
@@ -238,18 +254,12 @@ static int run_unit(struct engine *g, const struct shard *sh, const float *x,
         .write = b->write,
         .lo = b->in_lo,
         .hi = b->in_hi,
+        .go = may_stop && g->go != NULL ? wanted_yet : NULL,
+        .go_ctx = g,
     };
     struct backend_row_out out = {.name = sh->out, .p = y, .ld = ldy};
     int rc = g->be->predict_rows(u->m, &in, &out, 1, e);
     return rc < 0 ? err_prefix(e, "%s", sh->path) : 0;
-}
-
-/* Who asked for the step still wants it. */
-static int still_wanted(const struct engine *g, bool last, struct err *e)
-{
-    return g->go == NULL || g->go(g->go_ctx, last)
-               ? 0
-               : err_set(e, ERR_CANCELLED, "the step was called off");
 }
 
 /* The whole batch through every shard; *hidden: (n, ld). */

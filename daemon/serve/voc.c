@@ -174,8 +174,22 @@ static void done(struct work *work)
 {
     struct text_work *w = container_of(work, struct text_work, work);
     struct voc *v = w->voc;
+    v->open = v->tok != NULL;
     w->done(w); /* may free w */
     voc_unref(v);
+}
+
+/* Waking the text thread and being woken by it takes as long as tokenising some
+ * kilobytes, and a core from the engine. */
+static bool is_short(const struct text_work *w)
+{
+    size_t n = w->guess != NULL ? w->guess_n : 0;
+    n += w->n_ids * sizeof(*w->ids);
+    n += w->kind == TEXT_ENCODE ? w->text_n : 0;
+    for (size_t i = 0; i < w->n_messages && n <= TEXT_HERE_MAX; i++) {
+        n += w->messages[i].content_n;
+    }
+    return n <= TEXT_HERE_MAX && w->n_messages <= TEXT_HERE_MESSAGES;
 }
 
 int text_put(struct workq *q, struct voc *v, struct text_work *w)
@@ -184,7 +198,8 @@ int text_put(struct workq *q, struct voc *v, struct text_work *w)
     w->work.done = done;
     w->rc = 0;
     w->voc = voc_ref(v); /* before the worker can see it */
-    int rc = workq_put(q, &w->work);
+    int rc = v->open && is_short(w) ? workq_run(q, &w->work)
+                                    : workq_put(q, &w->work);
     if (rc != 0) {
         w->voc = NULL;
         voc_unref(v);

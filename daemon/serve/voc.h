@@ -3,7 +3,8 @@
  *
  * The vocabulary is opened by the first piece of text work that needs it, on
  * the text thread. Such work holds a reference; when its done() runs, the loop
- * may read what was opened (it never changes afterwards).
+ * may read what was opened (it never changes afterwards), and texts up to
+ * TEXT_HERE_MAX are worked on there.
  */
 #pragma once
 
@@ -15,6 +16,7 @@
 
 struct voc {
     unsigned refs; /* loop thread only */
+    bool open;     /* the same: tok is there */
     char dir[1024];
     /* written once by the text thread */
     bool tried;

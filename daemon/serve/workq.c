@@ -1,8 +1,11 @@
 /* workq.c - one thread, two lists, one lock.
  *
  *   put -> todo --worker--> finished --async, loop--> done()
+ *   run ---------------------> ready --idle, loop--> done()
  *
- * `depth` belongs to the loop; the lists and `stop` are guarded by `lock`. */
+ * `depth` and `ready` belong to the loop; the other lists and `stop` are guarded
+ * by `lock`. The idle handle runs while something is ready: then the loop does
+ * not wait for events. */
 #include "serve/workq.h"
 
 #include <string.h>
@@ -12,7 +15,9 @@ struct workq {
     uv_mutex_t lock;
     uv_cond_t wake;
     uv_async_t async;
-    struct list todo, finished;
+    uv_idle_t idle;
+    unsigned open; /* handles libuv still holds */
+    struct list todo, finished, ready;
     bool stop;
     size_t depth, max;
     void (*closed)(void *ctx);
@@ -48,13 +53,33 @@ static void worker(void *arg)
 
 static void on_closed(uv_handle_t *h)
 {
-    struct workq *q = container_of(h, struct workq, async);
+    struct workq *q = uv_handle_get_data(h);
+    if (--q->open > 0) {
+        return;
+    }
     uv_cond_destroy(&q->wake);
     uv_mutex_destroy(&q->lock);
     void (*closed)(void *) = q->closed;
     void *ctx = q->ctx;
     free(q);
     closed(ctx);
+}
+
+/* Give back a list's work; it takes more meanwhile. */
+static void give_back(struct workq *q, struct list *l)
+{
+    while (!list_empty(l)) {
+        struct work *w = container_of(l->next, struct work, link);
+        list_del(&w->link);
+        q->depth--;
+        w->done(w);
+    }
+    if (q->closed != NULL && q->depth == 0 &&
+        !uv_is_closing((uv_handle_t *)&q->async)) {
+        must(uv_thread_join(&q->thread) == 0);
+        uv_close((uv_handle_t *)&q->async, on_closed);
+        uv_close((uv_handle_t *)&q->idle, on_closed);
+    }
 }
 
 static void on_async(uv_async_t *a)
@@ -69,17 +94,21 @@ static void on_async(uv_async_t *a)
         list_push(&all, l);
     }
     uv_mutex_unlock(&q->lock);
-    while (!list_empty(&all)) {
-        struct work *w = container_of(all.next, struct work, link);
-        list_del(&w->link);
-        q->depth--;
-        w->done(w);
+    give_back(q, &all);
+}
+
+static void on_idle(uv_idle_t *i)
+{
+    struct workq *q = container_of(i, struct workq, idle);
+    must(uv_idle_stop(i) == 0); /* work that is run meanwhile starts it */
+    struct list all;
+    list_init(&all);
+    while (!list_empty(&q->ready)) {
+        struct list *l = q->ready.next;
+        list_del(l);
+        list_push(&all, l);
     }
-    if (q->closed != NULL && q->depth == 0 &&
-        !uv_is_closing((uv_handle_t *)&q->async)) {
-        must(uv_thread_join(&q->thread) == 0);
-        uv_close((uv_handle_t *)&q->async, on_closed);
-    }
+    give_back(q, &all);
 }
 
 struct workq *workq_new(uv_loop_t *loop, size_t max)
@@ -88,10 +117,15 @@ struct workq *workq_new(uv_loop_t *loop, size_t max)
     must(q != NULL);
     list_init(&q->todo);
     list_init(&q->finished);
+    list_init(&q->ready);
     q->max = max;
     must(uv_mutex_init(&q->lock) == 0);
     must(uv_cond_init(&q->wake) == 0);
     must(uv_async_init(loop, &q->async, on_async) == 0);
+    must(uv_idle_init(loop, &q->idle) == 0);
+    uv_handle_set_data((uv_handle_t *)&q->async, q);
+    uv_handle_set_data((uv_handle_t *)&q->idle, q);
+    q->open = 2;
     int rc = uv_thread_create(&q->thread, worker, q);
     must(rc == 0); /* at start; without threads there is no daemon */
     return q;
@@ -107,6 +141,18 @@ int workq_put(struct workq *q, struct work *w)
     list_push(&q->todo, &w->link);
     uv_mutex_unlock(&q->lock);
     uv_cond_signal(&q->wake); /* who wakes finds the lock free */
+    return 0;
+}
+
+int workq_run(struct workq *q, struct work *w)
+{
+    if (q->depth >= q->max || q->closed != NULL) {
+        return ERR_BUSY;
+    }
+    q->depth++;
+    w->run(w);
+    list_push(&q->ready, &w->link);
+    must(uv_idle_start(&q->idle, on_idle) == 0);
     return 0;
 }
 

@@ -5,8 +5,9 @@
  * name lookups and is shared.
  *
  * Thread: all functions are called on the loop thread; `run` is called on the
- * worker, one piece at a time in order; `done` on the loop, exactly once for
- * every piece that was accepted.
+ * worker, one piece at a time in order (by workq_run: on the loop); `done` on
+ * the loop, exactly once for every piece that was accepted, and never from
+ * inside of a function of this file.
  */
 #pragma once
 
@@ -26,6 +27,9 @@ struct workq;
 struct workq *workq_new(uv_loop_t *loop, size_t max);
 /* Queue w (embedded, alive until done). Errors: BUSY when max wait. */
 CHECKED int workq_put(struct workq *q, struct work *w);
+/* Run w here and now, for what takes less time than waking the worker: done()
+ * comes before the loop waits again. Errors: as workq_put. */
+CHECKED int workq_run(struct workq *q, struct work *w);
 size_t workq_depth(const struct workq *q); /* accepted, done not yet called */
 /* Work off what was accepted, then join and free; `closed` on the loop. NULL
  * calls closed at once. */

@@ -288,6 +288,13 @@ static int run_op(struct run_rows *x, struct err *e)
     return 0;
 }
 
+/* Products are where the time goes. */
+static bool called_off(const struct run_rows *x)
+{
+    return x->op->kind == ROW_LINEAR && x->in->go != NULL &&
+           !x->in->go(x->in->go_ctx);
+}
+
 /* --- where things are in a run --- */
 
 static const struct backend_row_out *wanted(const struct row_program *p,
@@ -377,7 +384,8 @@ int row_run(struct row_program *p, const struct backend_rows *in,
     set_bases(p, in, out, n_out);
     for (int i = 0; i < p->n_ops && rc == 0; i++) {
         x.op = &p->ops[i];
-        rc = run_op(&x, e);
+        rc = called_off(&x) ? err_set(e, ERR_CANCELLED, "called off")
+                            : run_op(&x, e);
     }
     if (rc == 0) {
         copy_outputs(p, out, n_out, in->n);

@@ -356,6 +356,7 @@ bool random_run(uint64_t seed, unsigned threads, struct random_result *ret)
         }
     }
     ret->worst = t.worst;
+    ret->called_off = t.called_off;
     if (!ok) {
         (void)snprintf(ret->why, sizeof(ret->why), "seed %llu: %s",
                        (unsigned long long)seed, t.why);

@@ -16,6 +16,7 @@ struct random_result {
     bool mixes;     /* an operation was put in that mixes rows */
     int ops, plain; /* of what compiled to rows: all, and plain steps */
     int attends, norms, ropes, linears;
+    unsigned called_off; /* runs */
     bool left_out; /* not all passes were run; then the counts are 0 */
     double worst;  /* the largest error, of the row's largest number */
     double bound;

@@ -316,6 +316,29 @@ static void set_call(struct twin *t, struct rows_call *c, const uint8_t *which)
     c->rows.hi = c->chi;
 }
 
+static bool goes_on(void *ctx)
+{
+    uint32_t *left = ctx;
+    return (*left)-- > 0;
+}
+
+/* The rows called off at some product, every third time: it leaves no trace. */
+static bool call_off(struct twin *t, struct rows_call *c)
+{
+    struct err e = {0};
+    uint32_t left = t->calls++ / 3 % 7;
+    if (t->calls % 3 != 0) {
+        return true;
+    }
+    c->rows.go = goes_on;
+    c->rows.go_ctx = &left;
+    int rc =
+        backend_cpu.predict_rows(t->rows, &c->rows, c->out, t->info.n_out, &e);
+    c->rows.go = NULL;
+    t->called_off += rc == ERR_CANCELLED;
+    return rc == 0 || rc == ERR_CANCELLED || no(t, "called off", e.msg);
+}
+
 bool twin_rows(struct twin *t, uint32_t n, const uint8_t *which)
 {
     struct err e = {0};
@@ -324,9 +347,10 @@ bool twin_rows(struct twin *t, uint32_t n, const uint8_t *which)
     struct rows_call *c = room(1, sizeof(*c));
     c->rows.n = n;
     set_call(t, c, which);
+    bool ok = call_off(t, c);
     int rc =
         backend_cpu.predict_rows(t->rows, &c->rows, c->out, t->info.n_out, &e);
-    bool ok = rc == 0 || no(t, "predict_rows", e.msg);
+    ok = ok && (rc == 0 || no(t, "predict_rows", e.msg));
     for (size_t k = 0; ok && k < t->info.n_out; k++) {
         size_t w = width(&t->info.out[k]);
         for (size_t r = 0; ok && r < n; r++) {

@@ -34,6 +34,7 @@ struct twin {
     bool has_t;
     struct twin_seq seq[TWIN_SEQS];
     double worst; /* error so far, of the row's largest */
+    unsigned calls, called_off; /* of twin_rows */
     char why[512];
 };
 
@@ -47,7 +48,7 @@ bool twin_reference(struct twin *t, int seq, uint32_t n);
 /* The next n of these rows compiled, in one prediction. */
 bool twin_predict(struct twin *t, int seq, uint32_t n);
 /* The next rows of several sequences through predict_rows: which[i] is the
- * sequence of row i. */
+ * sequence of row i. Now and then they are called off before. */
 bool twin_rows(struct twin *t, uint32_t n, const uint8_t *which);
 /* The next n rows by both, compared as they are: for what is not row-wise. */
 bool twin_whole(struct twin *t, int seq, uint32_t n);

@@ -275,6 +275,33 @@ static void work_runs_in_order_and_is_bounded(void **state)
     assert_int_equal(finished, 5); /* what was accepted is worked off */
 }
 
+/* done() never comes from inside of workq_run, nor has the loop to be woken. */
+static void work_here_is_given_back_by_the_loop(void **state)
+{
+    (void)state;
+    struct job j[6] = {0};
+    int closed = 0;
+    struct workq *q = workq_new(&t.loop, 5);
+    ran = finished = 0;
+    for (int i = 0; i < 6; i++) {
+        j[i].n = i;
+        j[i].work.run = job_run;
+        j[i].work.done = job_done;
+        assert_int_equal(workq_run(q, &j[i].work), i < 5 ? 0 : ERR_BUSY);
+        assert_int_equal(ran, i < 5 ? i + 1 : 5);
+    }
+    assert_int_equal(finished, 0);
+    assert_int_equal(workq_depth(q), 5);
+    (void)uv_run(&t.loop, UV_RUN_ONCE); /* does not wait for an event */
+    assert_int_equal(finished, 5);
+    assert_int_equal(workq_depth(q), 0);
+    assert_int_equal(workq_run(q, &j[5].work), 0);
+    workq_close(q, on_queue_closed, &closed);
+    assert_int_equal(uv_run(&t.loop, UV_RUN_DEFAULT), 0);
+    assert_int_equal(closed, 1);
+    assert_int_equal(finished, 6);
+}
+
 int main(void)
 {
     (void)signal(SIGPIPE, SIG_IGN);
@@ -293,6 +320,7 @@ int main(void)
         T(a_dropped_child_says_nothing),
         T(an_absent_program_is_an_error),
         T(work_runs_in_order_and_is_bounded),
+        T(work_here_is_given_back_by_the_loop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

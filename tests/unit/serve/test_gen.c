@@ -175,6 +175,7 @@ static void close_gate(void)
     assert_int_equal(uv_sem_init(&t.gate.open, 0), 0);
     assert_int_equal(workq_put(t.s.text, &t.gate.work), 0);
     t.gate.closed = true;
+    t.m->voc->open = false; /* as at first: short texts go to the thread too */
 }
 
 /* All that waited at the gate is tokenised, and the requests heard of it. */
