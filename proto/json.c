@@ -415,10 +415,33 @@ void json_put_string(struct buf *b, const char *p, size_t n)
     buf_put(b, "\"", 1);
 }
 
+/* v as thousandths, which times and rates are, and as whole numbers: printf and
+ * reading back take microseconds. k / 1000 is the number that its text reads as,
+ * and up to 15 digits no shorter text does. False: it is neither. */
+static bool put_plain(struct buf *b, double v)
+{
+    double k = round(fabs(v) * 1000);
+    if (k >= 1e15 || k / 1000 != fabs(v)) {
+        return false;
+    }
+    uint64_t whole = (uint64_t)k / 1000;
+    unsigned rest = (unsigned)((uint64_t)k % 1000);
+    buf_puts(b, signbit(v) ? "-" : "");
+    buf_dec(b, whole);
+    if (rest > 0) {
+        char text[] = {'.', (char)('0' + rest / 100),
+                       (char)('0' + rest / 10 % 10), (char)('0' + rest % 10)};
+        buf_put(b, text, rest % 100 == 0 ? 2 : rest % 10 == 0 ? 3 : 4);
+    }
+    return true;
+}
+
 static void put_number(struct buf *b, double v)
 {
     if (!isfinite(v)) {
         buf_puts(b, "null");
+    } else if (put_plain(b, v)) {
+        return;
     } else if (v == floor(v) && fabs(v) < 9007199254740992.0) {
         buf_printf(b, "%.0f", v);
     } else { /* the shortest of 15..17 digits that reads back the same */

@@ -4,6 +4,8 @@
  * with the first one, so that an early failure still has its HTTP status.
  * Otherwise everything is collected and sent at once. Log-probabilities:
  * openai_probs.c. */
+#include <math.h>
+
 #include "api/openai_impl.h"
 #include "serve/session.h"
 
@@ -43,6 +45,12 @@ static void put_usage(struct json *o, const struct call *c)
                  (int64_t)u.n_drafted - u.n_accepted);
 }
 
+/* To the nearest thousandth. */
+static void put_rounded(struct json *o, const char *key, double v)
+{
+    json_add_num(o, key, round(v * 1000) / 1000);
+}
+
 static void put_rate(struct json *o, const char *what, uint32_t n, uint64_t us)
 {
     char key[48];
@@ -52,9 +60,9 @@ static void put_rate(struct json *o, const char *what, uint32_t n, uint64_t us)
     (void)snprintf(key, sizeof(key), "%s_ms", what);
     json_add_num(o, key, ms);
     (void)snprintf(key, sizeof(key), "%s_per_token_ms", what);
-    json_add_num(o, key, n > 0 ? ms / n : 0);
+    put_rounded(o, key, n > 0 ? ms / n : 0);
     (void)snprintf(key, sizeof(key), "%s_per_second", what);
-    json_add_num(o, key, ms > 0 ? 1000.0 * n / ms : 0);
+    put_rounded(o, key, ms > 0 ? 1000.0 * n / ms : 0);
 }
 
 static void put_timings(struct json *o, const struct call *c)

@@ -3,7 +3,9 @@
 #include <stdarg.h>
 #include <string.h>
 
-enum { BLOCK = 64 * 1024, ALIGN = 16 };
+/* Blocks double: most arenas hold the strings of one request, and a cleared
+ * block costs more than all else that is done with them. */
+enum { BLOCK_MIN = 2 * 1024, BLOCK_MAX = 64 * 1024, ALIGN = 16 };
 
 struct arena_block {
     struct arena_block *next;
@@ -29,7 +31,7 @@ void arena_fini(struct arena *a)
 
 void *arena_alloc(struct arena *a, size_t n)
 {
-    if (n > SIZE_MAX - BLOCK) {
+    if (n > SIZE_MAX - BLOCK_MAX) {
         return NULL;
     }
     n = (n + ALIGN - 1) & ~(size_t)(ALIGN - 1);
@@ -38,7 +40,9 @@ void *arena_alloc(struct arena *a, size_t n)
     }
     struct arena_block *b = a->head;
     if (b == NULL || n > b->cap - b->used) {
-        size_t cap = n > BLOCK ? n : BLOCK;
+        size_t cap = b == NULL ? BLOCK_MIN : 2 * b->cap;
+        cap = cap < BLOCK_MAX ? cap : BLOCK_MAX;
+        cap = n > cap ? n : cap;
         b = calloc(1, sizeof(*b) + cap);
         if (b == NULL) {
             return NULL;

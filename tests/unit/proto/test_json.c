@@ -1,7 +1,8 @@
 /* json: what the validator refuses and cJSON would take, getters, builder. */
+#include "../unit.h"
+
 #include <math.h>
 
-#include "../unit.h"
 #include "proto/json.h"
 #include "proto/limits.h"
 
@@ -161,6 +162,43 @@ static void members_are_typed(void **state)
     json_free(j);
 }
 
+/* What printf and strtod agree on first, of 15 to 17 digits. */
+static void shortest(double v, char *out, size_t size)
+{
+    for (int digits = 15; digits <= 17; digits++) {
+        (void)snprintf(out, size, "%.*g", digits, v);
+        if (strtod(out, NULL) == v) {
+            return;
+        }
+    }
+}
+
+static void numbers_are_the_shortest_that_read_back(void **state)
+{
+    (void)state;
+    uint64_t rng = 1;
+    for (int i = 0; i < 20000; i++) {
+        rng = rng * 6364136223846793005u + 1442695040888963407u;
+        double v = (double)(int64_t)(rng >> 11) - (double)(1ull << 52);
+        v /= (double)(1ull << (rng % 50));     /* of any size */
+        v = i % 2 == 0 ? round(v * 1000) / 1000 : v;
+        v = fabs(v) < 1e15 ? v : v / 1e6;      /* else %g has exponents */
+        v = fabs(v) > 1e-3 ? v : 0.25;
+        char want[40];
+        shortest(v, want, sizeof(want));
+        struct json *j = json_object();
+        struct buf b;
+        buf_init(&b, 1000);
+        json_add_num(j, "x", v);
+        json_write(j, false, &b);
+        assert_memory_equal(b.p, "{\"x\":", 5);
+        assert_memory_equal(b.p + 5, want, strlen(want));
+        assert_int_equal(b.n, 6 + strlen(want));
+        buf_fini(&b);
+        json_free(j);
+    }
+}
+
 static void what_is_built_reads_back(void **state)
 {
     (void)state;
@@ -207,6 +245,7 @@ int main(void)
         cmocka_unit_test(takes_what_is_json),
         cmocka_unit_test(nesting_ends_at_the_limit),
         cmocka_unit_test(members_are_typed),
+        cmocka_unit_test(numbers_are_the_shortest_that_read_back),
         cmocka_unit_test(what_is_built_reads_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
