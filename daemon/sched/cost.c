@@ -51,11 +51,12 @@ void cost_note(struct cost *c, uint32_t sampled, uint32_t prompt, double us)
         forget_wider(c, i);
         return;
     }
-    /* Prompt rows are charged with what is beyond a step without them, if that
-     * leaves anything like a cost, and forgotten as others follow: two rows
-     * say little of what many will cost. */
+    /* Prompt rows are charged with what is beyond a step without them, at least
+     * with a quarter of an average row's part of it (steps vary by more than
+     * what few rows add), and forgotten as others follow: two rows say little
+     * of what many will cost. */
     double n = prompt;
-    double least = us / 4;
+    double least = us / 4 * n / (n + sampled);
     double more = us - cost_of(c, sampled > 0 ? sampled : 1);
     double keep = COST_KEPT / (COST_KEPT + n);
     double row = cost_prompt(c);
