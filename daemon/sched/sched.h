@@ -64,10 +64,9 @@
                                  waits so long, and a cancel */
 #define SCHED_SLOWER     2.0  /* a step by prompt rows, when others decode */
 #define SCHED_ROWS_MIN                                                      \
-    16u /* prompt rows a step whatever they cost: where measured steps vary   \
-           much, a row can seem so dear that this is all there is; with four, \
-           4000 tokens beside eight streams of gemma took 17 to 29 s, with    \
-           sixteen 9 */
+    16u /* prompt rows a step whatever they cost: drafts that pay take most of  \
+           what a step may grow by; with four, 4000 tokens beside eight streams \
+           of gemma took 5 to 22 s, with sixteen 6 to 8 */
 #define SCHED_ROWS_FIRST 32u  /* while their cost is not known */
 #define SCHED_FRESH      128u /* steps until a plain one is measured again */
 #define SCHED_OFF        3u   /* tokens that differ until a text is left */
