@@ -170,6 +170,32 @@ static void a_disarmed_deadline_does_not(void **state)
     assert_int_equal(t.x.code, 0);
 }
 
+/* The last one counts: here the timer of the first one comes before it. */
+static void a_later_deadline_kills_later(void **state)
+{
+    (void)state;
+    uint64_t from = uv_hrtime();
+    spawn("exec sleep 100 >/dev/null 2>&1", -1);
+    child_deadline(t.child, 50);
+    child_deadline(t.child, 0);
+    child_deadline(t.child, 300);
+    run();
+    assert_int_equal(t.x.code, ERR_TIMEOUT);
+    assert_true(uv_hrtime() - from >= 290000000u);
+}
+
+static void an_earlier_deadline_kills_earlier(void **state)
+{
+    (void)state;
+    uint64_t from = uv_hrtime();
+    spawn("exec sleep 100 >/dev/null 2>&1", -1);
+    child_deadline(t.child, 60000);
+    child_deadline(t.child, 50);
+    run();
+    assert_int_equal(t.x.code, ERR_TIMEOUT);
+    assert_true(uv_hrtime() - from < 30000000000u);
+}
+
 static void one_that_closes_its_end_has_to_leave(void **state)
 {
     (void)state;
@@ -314,6 +340,8 @@ int main(void)
         T(a_claimed_4_gib_frame_kills),
         T(a_deadline_kills),
         T(a_disarmed_deadline_does_not),
+        T(a_later_deadline_kills_later),
+        T(an_earlier_deadline_kills_earlier),
         T(one_that_closes_its_end_has_to_leave),
         T(a_grandchild_does_not_hold_us),
         T(one_that_does_not_read_is_killed),
