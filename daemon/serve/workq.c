@@ -65,11 +65,20 @@ static void on_closed(uv_handle_t *h)
     closed(ctx);
 }
 
-/* Give back a list's work; it takes more meanwhile. */
-static void give_back(struct workq *q, struct list *l)
+static void move_all(struct list *from, struct list *to)
 {
-    while (!list_empty(l)) {
-        struct work *w = container_of(l->next, struct work, link);
+    while (!list_empty(from)) {
+        struct list *l = from->next;
+        list_del(l);
+        list_push(to, l);
+    }
+}
+
+/* Work of a list that nothing is added to meanwhile. */
+static void give_back(struct workq *q, struct list *all)
+{
+    while (!list_empty(all)) {
+        struct work *w = container_of(all->next, struct work, link);
         list_del(&w->link);
         q->depth--;
         w->done(w);
@@ -88,11 +97,7 @@ static void on_async(uv_async_t *a)
     struct list all;
     list_init(&all);
     uv_mutex_lock(&q->lock);
-    while (!list_empty(&q->finished)) {
-        struct list *l = q->finished.next;
-        list_del(l);
-        list_push(&all, l);
-    }
+    move_all(&q->finished, &all);
     uv_mutex_unlock(&q->lock);
     give_back(q, &all);
 }
@@ -103,11 +108,7 @@ static void on_idle(uv_idle_t *i)
     must(uv_idle_stop(i) == 0); /* work that is run meanwhile starts it */
     struct list all;
     list_init(&all);
-    while (!list_empty(&q->ready)) {
-        struct list *l = q->ready.next;
-        list_del(l);
-        list_push(&all, l);
-    }
+    move_all(&q->ready, &all);
     give_back(q, &all);
 }
 

@@ -280,20 +280,28 @@ static void on_queue_closed(void *ctx)
     *(int *)ctx = 1;
 }
 
-static void work_runs_in_order_and_is_bounded(void **state)
+/* Five jobs are taken by `put`, the sixth is not. */
+static struct workq *put_six(struct job *j,
+                             int (*put)(struct workq *q, struct work *w))
 {
-    (void)state;
-    struct job j[6] = {0};
-    int closed = 0;
     struct workq *q = workq_new(&t.loop, 5);
     ran = finished = 0;
     for (int i = 0; i < 6; i++) {
         j[i].n = i;
         j[i].work.run = job_run;
         j[i].work.done = job_done;
-        assert_int_equal(workq_put(q, &j[i].work), i < 5 ? 0 : ERR_BUSY);
+        assert_int_equal(put(q, &j[i].work), i < 5 ? 0 : ERR_BUSY);
     }
     assert_int_equal(workq_depth(q), 5);
+    return q;
+}
+
+static void work_runs_in_order_and_is_bounded(void **state)
+{
+    (void)state;
+    struct job j[6] = {0};
+    int closed = 0;
+    struct workq *q = put_six(j, workq_put);
     workq_close(q, on_queue_closed, &closed);
     assert_int_equal(workq_put(q, &j[5].work), ERR_BUSY);
     assert_int_equal(uv_run(&t.loop, UV_RUN_DEFAULT), 0);
@@ -307,22 +315,15 @@ static void work_here_is_given_back_by_the_loop(void **state)
     (void)state;
     struct job j[6] = {0};
     int closed = 0;
-    struct workq *q = workq_new(&t.loop, 5);
-    ran = finished = 0;
-    for (int i = 0; i < 6; i++) {
-        j[i].n = i;
-        j[i].work.run = job_run;
-        j[i].work.done = job_done;
-        assert_int_equal(workq_run(q, &j[i].work), i < 5 ? 0 : ERR_BUSY);
-        assert_int_equal(ran, i < 5 ? i + 1 : 5);
-    }
+    struct workq *q = put_six(j, workq_run);
+    assert_int_equal(ran, 5);
     assert_int_equal(finished, 0);
-    assert_int_equal(workq_depth(q), 5);
     (void)uv_run(&t.loop, UV_RUN_ONCE); /* does not wait for an event */
     assert_int_equal(finished, 5);
     assert_int_equal(workq_depth(q), 0);
     assert_int_equal(workq_run(q, &j[5].work), 0);
     workq_close(q, on_queue_closed, &closed);
+    assert_int_equal(workq_run(q, &j[0].work), ERR_BUSY);
     assert_int_equal(uv_run(&t.loop, UV_RUN_DEFAULT), 0);
     assert_int_equal(closed, 1);
     assert_int_equal(finished, 6);
