@@ -1,4 +1,5 @@
-/* runner.c - see runner.h.
+/* runner.c - see runner.h: the child's life, what it says, and the streams that
+ * come and go. The step itself: runner_step.c.
  *
  * Frames carry a request number. A step's has STEP_BIT, a state's WARM_REQUEST;
  * a sequence operation's has the sequence in its low byte. The engine answers
@@ -7,51 +8,13 @@
  */
 #include "serve/runner.h"
 
-#include <string.h>
-
 #include "base/log.h"
 #include "base/num.h"
 #include "sched/shed.h"
+#include "serve/runner_impl.h"
 
-#define STEP_BIT      0x80000000u
-#define LOAD_REQUEST  0x40000000u
-#define STOP_MS       2000u     /* from UNLOAD to SIGKILL */
-#define OP_COUNTER    0x1fffffu /* of a sequence operation's number */
-#define SAMPLING_ROWS STREAMS_MAX
-
-struct runner {
-    struct runner_conf conf;
-    struct runner_owner owner;
-    char dir[1024];
-    enum runner_state state;
-    struct child *child;
-    struct list turn;   /* in conf.turn: a step is wanted */
-    struct list saying; /* streams whose on_said is to be called */
-    bool stopping;
-    bool in_results; /* results are being handed out: no step is formed */
-    bool ever_up;
-    uint32_t counter;
-    uint32_t step_request;
-    uint64_t sent_us;
-    double progress;
-    struct msg_ready ready;
-    int load_rc; /* what the engine said before it went */
-    struct err load_error;
-    struct sched sched;
-    struct warm *warm;
-    struct msg_row *rows; /* SAMPLING_ROWS, scratch of one step */
-    struct buf out;
-};
-
-static uint64_t now_us(void)
-{
-    return uv_hrtime() / 1000;
-}
-
-static struct run_stream *stream_of(struct sched_stream *s)
-{
-    return container_of(s, struct run_stream, s);
-}
+#define LOAD_REQUEST 0x40000000u
+#define STOP_MS      2000u /* from UNLOAD to SIGKILL */
 
 static void send_state(void *ctx, enum frame_type type, uint32_t request,
                        const struct buf *b)
@@ -113,210 +76,13 @@ void runner_free(struct runner *r)
     free(r);
 }
 
-/* --- steps --- */
+/* --- answers --- */
 
-static void send_op(struct runner *r, const struct sched_op *op)
-{
-    static const enum frame_type types[] = {
-        [SCHED_OP_OPEN] = FRAME_SEQ_OPEN,
-        [SCHED_OP_FORK] = FRAME_SEQ_FORK,
-        [SCHED_OP_TRUNCATE] = FRAME_SEQ_TRUNCATE,
-        [SCHED_OP_CLOSE] = FRAME_SEQ_CLOSE,
-    };
-    struct msg_seq m = {.seq = op->seq, .from = op->from, .n = op->n};
-    buf_clear(&r->out);
-    msg_seq_put(&r->out, &m);
-    must(buf_ok(&r->out));
-    uint32_t request = ((r->counter++ & OP_COUNTER) << 8) | (op->seq & 0xffu);
-    child_put(r->child, types[op->kind], request, r->out.p, r->out.n);
-}
-
-static void fill_row(struct runner *r, size_t i, const struct sched_row *row)
-{
-    const struct run_stream *x = stream_of(sched_row_stream(&r->sched, i));
-    struct msg_row *m = &r->rows[i];
-    m->seq = row->seq;
-    m->position = row->position;
-    m->n_tokens = row->n;
-    m->tokens = (int32_t *)(uintptr_t)row->tokens; /* only read by the codec */
-    m->n_drafts = row->n_drafts;
-    memcpy(m->drafts, row->drafts, row->n_drafts * sizeof(*m->drafts));
-    m->sample = row->sample;
-    m->out_index = x->n_out;
-    m->n_prompt = x->s.n_prompt;
-    msg_sampling_copy(&m->sampling, x->sampling);
-    m->sampling.choice = x->choice;
-}
-
-/* Nothing is expected of the engine, unless it is on its way out. */
-static void quiet(struct runner *r)
+void runner_quiet(struct runner *r)
 {
     if (!r->stopping) {
         child_deadline(r->child, 0);
     }
-}
-
-/* Form and send the next step, if there is one to send. */
-static void kick(struct runner *r)
-{
-    if (r->state != RUNNER_UP || r->in_results || r->stopping) {
-        return;
-    }
-    warm_next(r->warm);
-    const struct sched_plan *p = sched_next(&r->sched, now_us());
-    for (size_t i = 0; p != NULL && i < p->n_ops; i++) {
-        send_op(r, &p->ops[i]);
-    }
-    if (p == NULL || p->n_rows == 0) {
-        child_flush(r->child);
-        if (!r->sched.in_flight) {
-            warm_stalled(r->warm);
-        }
-        return;
-    }
-    for (size_t i = 0; i < p->n_rows; i++) {
-        fill_row(r, i, &p->rows[i]);
-    }
-    struct msg_step m = {.n_rows = (uint32_t)p->n_rows, .rows = r->rows};
-    buf_clear(&r->out);
-    msg_step_put(&r->out, &m);
-    must(buf_ok(&r->out));
-    r->step_request = STEP_BIT | (r->counter++ & 0x3fffffffu);
-    r->sent_us = now_us();
-    child_send(r->child, FRAME_STEP, r->step_request, r->out.p, r->out.n);
-    child_deadline(r->child, r->conf.step_ms);
-}
-
-/* The tokens of row i, until its stream leaves (and may be gone). */
-static void hand_out_row(struct runner *r, size_t i,
-                         const struct msg_row_done *d)
-{
-    struct sched_stream *s = sched_row_stream(&r->sched, i);
-    struct run_stream *x = stream_of(s);
-    uint32_t drafts = r->sched.plan.rows[i].n_drafts;
-    struct stats *st = r->conf.stats;
-    if (drafts > 0) {
-        st->drafted_tokens += drafts;
-        st->accepted_tokens += d->n_accepted;
-        st->accepted[d->n_accepted]++;
-        x->n_drafted += drafts;
-    }
-    x->said = d->tokens;
-    for (uint32_t k = 0; k < d->n_tokens; k++) {
-        x->n_out++;
-        x->n_accepted += k < d->n_accepted;
-        x->n_said = k;
-        x->events->on_token(x, &d->tokens[k]);
-        if (sched_row_stream(&r->sched, i) != s) {
-            return;
-        }
-    }
-    x->n_said = d->n_tokens;
-    list_push(&r->saying, &x->saying);
-}
-
-/* The engine is at work again, or has nothing to do. */
-static void say(struct runner *r)
-{
-    while (!list_empty(&r->saying)) {
-        struct run_stream *x =
-            container_of(r->saying.next, struct run_stream, saying);
-        list_del(&x->saying);
-        x->events->on_said(x);
-        x->n_said = 0;
-    }
-}
-
-/* Hand out the results of the step that just came back. `codes` (n_rows) is 0
- * or the row's error; rows may be NULL when all failed. */
-static void hand_out(struct runner *r, const struct msg_row_done *rows,
-                     const int *codes, const char *msg, uint64_t us)
-{
-    const struct sched_plan *p = &r->sched.plan;
-    for (size_t i = 0; i < p->n_rows; i++) {
-        if (codes[i] != 0) {
-            sched_row_failed(&r->sched, i);
-        } else {
-            sched_row_accepted(&r->sched, i, rows[i].n_accepted);
-        }
-    }
-    sched_done(&r->sched, us, now_us());
-    r->in_results = true;
-    for (size_t i = 0; i < p->n_rows; i++) {
-        struct sched_stream *s = sched_row_stream(&r->sched, i);
-        if (s == NULL) {
-            continue; /* cancelled meanwhile */
-        }
-        struct run_stream *x = stream_of(s);
-        if (codes[i] != 0) {
-            x->events->on_fail(x, codes[i], msg);
-        } else if (p->rows[i].sample) {
-            hand_out_row(r, i, &rows[i]);
-        } else if (s->compute_only && sched_settled(s)) {
-            x->events->on_computed(x);
-        }
-    }
-    struct sched_stream *late = NULL;
-    while ((late = sched_expired(&r->sched, now_us())) != NULL) {
-        struct run_stream *x = stream_of(late);
-        x->events->on_expired(x); /* its place is free for the next step */
-    }
-    r->in_results = false;
-    kick(r);
-    say(r);
-}
-
-/* What an engine says of a row, against what it was asked. */
-static bool row_fits(const struct sched_row *r, const struct msg_row_done *d)
-{
-    bool fits = d->seq == r->seq;
-    if (d->error != 0) {
-        return fits;
-    }
-    fits = fits && d->n_accepted <= r->n_drafts &&
-           d->n_tokens == (r->sample ? d->n_accepted + 1 : 0);
-    for (uint32_t k = 0; fits && k < d->n_accepted; k++) {
-        fits = d->tokens[k].id == r->drafts[k];
-    }
-    return fits;
-}
-
-static void on_step_done(struct runner *r, const struct frame *f)
-{
-    struct msg_step_done m = {0};
-    struct err e = {0};
-    const struct sched_plan *p = &r->sched.plan;
-    if (!r->sched.in_flight || f->request != r->step_request ||
-        msg_step_done_get(f->payload, f->n, &m, &e) != 0) {
-        log_warn("engine_frame", "pid=%d unexpected step_done %s, killing it",
-                 child_pid(r->child), e.msg);
-        child_kill(r->child, ERR_FRAME);
-        return;
-    }
-    int codes[STREAMS_MAX] = {0};
-    bool fits = m.n_rows == p->n_rows;
-    for (size_t i = 0; fits && i < p->n_rows; i++) {
-        codes[i] = m.rows[i].error;
-        fits = row_fits(&p->rows[i], &m.rows[i]);
-    }
-    if (!fits) {
-        log_warn("engine_frame",
-                 "pid=%d step_done does not fit its step, "
-                 "killing it",
-                 child_pid(r->child));
-        child_kill(r->child, ERR_FRAME);
-    } else {
-        quiet(r);
-        struct stats *st = r->conf.stats;
-        st->steps++;
-        st->step_rows += p->n_rows;
-        hist_add_us(&st->step, m.us_total);
-        /* What a step costs is what it keeps others waiting: with the frames.
-         * The engine may have begun before it was sent. */
-        hand_out(r, m.rows, codes, "the engine refused this row",
-                 num_max(now_us() - r->sent_us, m.us_total));
-    }
-    msg_step_done_fini(&m);
 }
 
 /* m NULL: the engine could not. */
@@ -324,10 +90,10 @@ static void on_state(struct runner *r, uint32_t request,
                      const struct msg_state_done *m)
 {
     if (!r->sched.in_flight) {
-        quiet(r);
+        runner_quiet(r);
     }
     warm_answer(r->warm, request, m);
-    kick(r);
+    runner_step(r);
 }
 
 static void on_state_done(struct runner *r, const struct frame *f)
@@ -358,8 +124,8 @@ static void on_error(struct runner *r, const struct frame *f)
         for (size_t i = 0; i < countof(codes); i++) {
             codes[i] = code;
         }
-        quiet(r);
-        hand_out(r, NULL, codes, m.msg, 0);
+        runner_quiet(r);
+        runner_hand_out(r, NULL, codes, m.msg, 0);
     } else if ((f->request & (STEP_BIT | LOAD_REQUEST | WARM_REQUEST)) ==
                WARM_REQUEST) {
         log_info("state_refused", "error=%s: %s", err_name(code), m.msg);
@@ -415,7 +181,7 @@ static void on_ready(struct runner *r, const struct frame *f)
     r->progress = 1;
     warm_up(r->warm, &m);
     r->owner.on_up(r->owner.ctx);
-    kick(r);
+    runner_step(r);
 }
 
 static void on_frame(void *ctx, const struct frame *f)
@@ -426,7 +192,7 @@ static void on_frame(void *ctx, const struct frame *f)
     if (f->type == FRAME_READY) {
         on_ready(r, f);
     } else if (f->type == FRAME_STEP_DONE) {
-        on_step_done(r, f);
+        runner_on_step_done(r, f);
     } else if (f->type == FRAME_STATE_DONE) {
         on_state_done(r, f);
     } else if (f->type == FRAME_ERROR) {
@@ -563,7 +329,7 @@ int runner_want(struct runner *r, struct warm_wait *x)
 {
     int rc = warm_want(r->warm, x);
     if (rc == 1) {
-        kick(r);
+        runner_step(r);
     }
     return rc;
 }
@@ -571,7 +337,7 @@ int runner_want(struct runner *r, struct warm_wait *x)
 void runner_kick(struct runner *r)
 {
     if (r->conf.turn == NULL) {
-        kick(r);
+        runner_step(r);
     } else if (list_empty(&r->turn)) {
         list_push(r->conf.turn, &r->turn);
     }
@@ -582,7 +348,7 @@ void runner_turn(struct list *turn)
     while (!list_empty(turn)) {
         struct runner *r = container_of(turn->next, struct runner, turn);
         list_del(&r->turn);
-        kick(r);
+        runner_step(r);
     }
 }
 
@@ -598,7 +364,7 @@ void runner_remove(struct runner *r, struct run_stream *x)
     }
     list_del(&x->saying);
     sched_remove(&r->sched, &x->s, now_us());
-    kick(r);
+    runner_step(r);
     warm_touch(r->warm);
 }
 
@@ -606,7 +372,7 @@ void runner_pause(struct runner *r, struct run_stream *x, bool paused)
 {
     sched_pause(&x->s, paused, now_us());
     if (!paused) {
-        kick(r);
+        runner_step(r);
     }
 }
 
@@ -614,7 +380,7 @@ uint32_t runner_shed(struct runner *r)
 {
     uint32_t n = r->ever_up ? sched_shed(&r->sched) : 0;
     if (n > 0) {
-        kick(r);
+        runner_step(r);
     }
     return n;
 }
