@@ -1,4 +1,5 @@
-/* gen.c - see gen.h.
+/* gen.c - see gen.h: a gen's life, and its way from the request to streams.
+ * What is drawn for them: gen_token.c.
  *
  * A gen is freed when nothing refers to it: not the text thread (`encoding`),
  * not the scheduler (streams removed), not the model's waiters. `over` means
@@ -10,46 +11,10 @@
 
 #include "base/log.h"
 #include "serve/deadline.h"
+#include "serve/gen_impl.h"
 
-#define GEN_MAGIC     0x2e4e4547u
 #define GEN_TEXT_MAX  KIB(64) /* text of one token: what a stop held back */
 #define GEN_ARENA_MAX MIB(16)
-
-struct gen_choice {
-    struct run_stream run;
-    struct gen *gen;
-    struct text_stream text;
-    bool queued, ended;
-    uint64_t last_us; /* its last token */
-};
-
-struct gen {
-    uint32_t magic;
-    struct server *srv;
-    struct model *model;
-    struct voc *voc;
-    const struct gen_sink *sink;
-    void *ctx;
-    struct arena arena;
-    struct gen_req req;
-    struct text_work work;
-    struct model_wait wait;
-    struct warm_wait states; /* what files hold of the prompt */
-    uint64_t deadline_us;
-    struct deadline *deadline; /* NULL: none */
-    struct admit_req seat;     /* in the queue for the model */
-    bool asked;                /* for the states, once */
-    bool seated;               /* the seat is taken */
-    bool admitted;             /* counted in the model */
-    bool encoding;             /* the text thread has work */
-    bool encoded, up, queued, over, paused;
-    uint32_t n_ended;
-    struct gen_usage usage;
-    struct buf piece;
-    struct gen_choice choices[CHOICES_MAX];
-};
-
-static const struct run_events run_events;
 
 struct gen *gen_new(struct server *s, struct model *m,
                     const struct gen_sink *sink, void *ctx)
@@ -135,7 +100,7 @@ static void leave(struct gen *g)
     free(g);
 }
 
-static void finish(struct gen *g, int rc, const struct err *e)
+void gen_done(struct gen *g, int rc, const struct err *e)
 {
     struct stats *st = &g->srv->stats;
     must(g->magic == GEN_MAGIC && !g->over);
@@ -224,7 +189,7 @@ static int add_streams(struct gen *g, struct err *e)
         struct gen_choice *c = &g->choices[i];
         rc = text_stream_init(&c->text, g->voc->tok, false, q->stops,
                               q->n_stops, e);
-        c->run.events = &run_events;
+        c->run.events = &gen_run_events;
         c->run.sampling = &q->sampling;
         c->run.s.prompt = g->work.tokens;
         c->run.s.n_prompt = (uint32_t)g->work.n_tokens;
@@ -280,7 +245,7 @@ static void advance(struct gen *g)
     int rc = add_streams(g, &e);
     if (rc != 0) {
         g->srv->stats.refused_busy += rc == ERR_BUSY ? 1 : 0;
-        finish(g, rc, &e);
+        gen_done(g, rc, &e);
         return;
     }
     g->srv->stats.prompt_tokens += g->usage.n_prompt;
@@ -299,7 +264,7 @@ static void on_encoded(struct text_work *w)
     int rc = w->rc;
     if (rc != 0) {
         struct err why = w->e;
-        finish(g, rc, &why);
+        gen_done(g, rc, &why);
         return;
     }
     g->encoded = true;
@@ -308,7 +273,7 @@ static void on_encoded(struct text_work *w)
         rc = model_serves(g->model, &e);
     }
     if (rc != 0) {
-        finish(g, rc, &e);
+        gen_done(g, rc, &e);
         return;
     }
     advance(g);
@@ -318,7 +283,7 @@ static void on_model(struct model_wait *w, int rc, const struct err *e)
 {
     struct gen *g = container_of(w, struct gen, wait);
     if (rc != 0) {
-        finish(g, rc, e);
+        gen_done(g, rc, e);
         return;
     }
     g->up = true;
@@ -332,7 +297,7 @@ static void make_way(struct admit_req *x)
     struct err e = {0};
     int rc = err_set(&e, ERR_BUSY, "the queue is full, and others go first");
     g->srv->stats.refused_busy++;
-    finish(g, rc, &e);
+    gen_done(g, rc, &e);
 }
 
 /* Room in the queue for g. It stays there until gen_start is over: from inside
@@ -350,8 +315,6 @@ static int take_seat(struct gen *g, struct err *e)
     g->seated = true;
     return 0;
 }
-
-static void late(void *ctx);
 
 static int copy_ids(const int32_t *t, size_t n, int32_t **ret, size_t *ret_n,
                     struct err *e)
@@ -421,7 +384,8 @@ int gen_start(struct gen *g, struct err *e)
     if (g->req.deadline_ms > 0) {
         g->deadline_us =
             g->usage.created_us + (uint64_t)g->req.deadline_ms * 1000;
-        g->deadline = deadline_new(&g->srv->loop, g->deadline_us, late, g);
+        g->deadline =
+            deadline_new(&g->srv->loop, g->deadline_us, gen_late, g);
     }
     if (m->bundle == NULL) {
         rc = err_set(e, ERR_MODEL_FAILED, "%s: %s", m->name, m->reason);
@@ -447,195 +411,4 @@ int gen_start(struct gen *g, struct err *e)
         leave(g);
     }
     return rc;
-}
-
-/* --- tokens --- */
-
-static struct gen_choice *choice_of(struct run_stream *x)
-{
-    return container_of(x, struct gen_choice, run);
-}
-
-static void note_start(struct gen_choice *c)
-{
-    struct gen *g = c->gen;
-    struct stats *st = &g->srv->stats;
-    if (g->usage.started_us == 0) {
-        g->usage.started_us = c->run.s.started_us;
-        g->usage.n_cached = c->run.s.cached;
-        g->usage.n_queued = c->run.s.first_turn;
-        st->cached_tokens += c->run.s.cached;
-        hist_add_us(&st->queue_wait, c->run.s.started_us - g->usage.created_us);
-    }
-}
-
-static void pause_all(struct gen *g, bool paused)
-{
-    g->paused = paused;
-    for (uint32_t i = 0; i < g->req.n; i++) {
-        if (g->queued && !g->choices[i].ended) {
-            runner_pause(g->model->runner, &g->choices[i].run, paused);
-        }
-    }
-}
-
-/* Only a text that may hold a stop string has to be known before the next
- * step. */
-static bool speaks_later(const struct gen *g)
-{
-    return g->req.n_stops == 0;
-}
-
-static bool ends_text(const struct gen *g, const struct msg_token *t)
-{
-    return !g->req.ignore_eos && tokenizer_is_eog(g->voc->tok, t->id);
-}
-
-/* The token and its text to the sink. */
-static void speak(struct gen_choice *c, const struct msg_token *t)
-{
-    struct gen *g = c->gen;
-    buf_clear(&g->piece);
-    if (!ends_text(g, t)) {
-        text_stream_put(&c->text, t->id, &g->piece);
-    }
-    bool fast =
-        g->sink->on_token(g->ctx, c->run.choice, t,
-                          g->piece.p != NULL ? g->piece.p : "", g->piece.n);
-    if (!fast && !g->paused) {
-        pause_all(g, true);
-    }
-}
-
-/* What was drawn for it and has not gone to the sink. */
-static void catch_up(struct gen_choice *c)
-{
-    uint32_t n = speaks_later(c->gen) ? c->run.n_said : 0;
-    for (uint32_t k = 0; k < n; k++) {
-        speak(c, &c->run.said[k]);
-    }
-    c->run.n_said = 0;
-}
-
-static void end_choice(struct gen_choice *c, enum gen_finish why)
-{
-    static const struct err none;
-    struct gen *g = c->gen;
-    catch_up(c);
-    c->ended = true;
-    g->n_ended++;
-    if (c->run.s.started_us != 0) {
-        note_start(c);
-    }
-    runner_remove(g->model->runner, &c->run);
-    buf_clear(&g->piece);
-    text_stream_end(&c->text, &g->piece);
-    g->sink->on_end(g->ctx, c->run.choice, why,
-                    g->piece.p != NULL ? g->piece.p : "", g->piece.n);
-    if (g->n_ended == g->req.n) {
-        finish(g, 0, &none);
-    }
-}
-
-static void note_token(struct gen_choice *c)
-{
-    struct gen *g = c->gen;
-    struct stats *st = &g->srv->stats;
-    uint64_t now = server_now_us();
-    note_start(c);
-    if (g->usage.first_us == 0) {
-        g->usage.first_us = now;
-        hist_add_us(&st->first_token, now - g->usage.created_us);
-    }
-    if (c->last_us != 0) {
-        hist_add_us(&st->between_tokens, now - c->last_us);
-    }
-    c->last_us = now;
-    g->usage.last_us = now;
-    g->usage.n_output++;
-    st->output_tokens++;
-}
-
-static void on_said(struct run_stream *x)
-{
-    catch_up(choice_of(x));
-}
-
-static void on_token(struct run_stream *x, const struct msg_token *t)
-{
-    struct gen_choice *c = choice_of(x);
-    struct gen *g = c->gen;
-    enum gen_finish why = GEN_LENGTH; /* asked for, or no position is left */
-    bool later = speaks_later(g);
-    note_token(c);
-    if (!later) {
-        speak(c, t);
-    }
-    if (ends_text(g, t)) {
-        why = GEN_EOG;
-    } else if (c->text.stopped) {
-        why = GEN_STOP;
-    } else if (x->n_out < g->req.max_tokens &&
-               runner_push(g->model->runner, x, t->id) == 0) {
-        return;
-    }
-    catch_up(c);
-    if (later) {
-        speak(c, t);
-    }
-    end_choice(c, why);
-}
-
-static void on_computed(struct run_stream *x)
-{
-    end_choice(choice_of(x), GEN_LENGTH);
-}
-
-/* Its time is over, wherever it is: what is there is the answer. */
-static void late(void *ctx)
-{
-    struct gen *g = ctx;
-    uint32_t left = g->req.n - g->n_ended;
-    must(g->magic == GEN_MAGIC && !g->over);
-    g->srv->stats.generations_late++;
-    g->usage.late = true;
-    for (uint32_t i = 0; left > 0; i++) {
-        struct gen_choice *c = &g->choices[i];
-        if (!c->ended) {
-            left--;
-            end_choice(c, GEN_LATE); /* the last one is the end of g */
-        }
-    }
-}
-
-static void on_expired(struct run_stream *x)
-{
-    late(choice_of(x)->gen);
-}
-
-static void on_fail(struct run_stream *x, int code, const char *msg)
-{
-    struct err e = {0};
-    struct gen *g = choice_of(x)->gen;
-    int rc = err_set(&e, code, "%s", msg);
-    for (uint32_t i = 0; i < g->req.n; i++) { /* what it has is said before */
-        catch_up(&g->choices[i]);
-    }
-    finish(g, rc, &e);
-}
-
-static const struct run_events run_events = {
-    .on_token = on_token,
-    .on_said = on_said,
-    .on_computed = on_computed,
-    .on_expired = on_expired,
-    .on_fail = on_fail,
-};
-
-void gen_resume(struct gen *g)
-{
-    must(g->magic == GEN_MAGIC);
-    if (g->paused && !g->over) {
-        pause_all(g, false);
-    }
 }
