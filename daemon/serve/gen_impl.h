@@ -10,7 +10,7 @@ struct gen_choice {
     struct run_stream run;
     struct gen *gen;
     struct text_stream text;
-    bool queued, ended;
+    bool ended;
     uint64_t last_us; /* its last token */
 };
 
