@@ -90,6 +90,9 @@ static void flood(struct http_req *r, const struct http_args *a)
     more_flood(r, &t);
 }
 
+/* Fifteen times what a busy stream is silent for here: machines are slow. */
+#define KEEPALIVE_MS 300
+
 /* A stream of events that has nothing to say, before and after its head. */
 static void quiet(struct http_req *r, const struct http_args *a)
 {
@@ -127,7 +130,7 @@ static int up(void **state)
                   .idle = 300,
                   .stall = 300},
         .conns_max = 20,
-        .keepalive_ms = 60,
+        .keepalive_ms = KEEPALIVE_MS,
     };
     unit_ok(http_listen(&f->loop, f->path, &conf, &f->srv, &e), &e);
     *state = f;
@@ -469,7 +472,7 @@ static void test_keep_alive_comments(void **state)
     assert_true(put(f, fd, req, sizeof(req) - 1));
     turn(f, 20);
     assert_false(http_stream_begun(t.held));
-    turn(f, 200);
+    turn(f, 3 * KEEPALIVE_MS + 50);
     assert_true(http_stream_begun(t.held));
     for (int i = 0; i < 10; i++) { /* busy: no comment fits between */
         (void)http_stream_write(t.held, "data: x\n\n", 9);
@@ -487,7 +490,7 @@ static void test_keep_alive_comments(void **state)
 
     fd = dial(f->path); /* what is no event stream gets none */
     assert_true(put(f, fd, hang, sizeof(hang) - 1));
-    turn(f, 200);
+    turn(f, 2 * KEEPALIVE_MS);
     http_reply(t.held, 200, NULL, "{}", 2);
     buf_clear(&b);
     get(f, fd, &b, "{}", 1000, &eof);
@@ -498,7 +501,7 @@ static void test_keep_alive_comments(void **state)
 
     fd = dial(f->path); /* and a client that leaves during them is noticed */
     assert_true(put(f, fd, req, sizeof(req) - 1));
-    turn(f, 150);
+    turn(f, 2 * KEEPALIVE_MS);
     (void)close(fd);
     turn(f, 20);
     assert_int_equal(t.gone, 1);

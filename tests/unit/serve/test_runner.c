@@ -438,7 +438,7 @@ static void drafts_change_no_token(void **state)
     struct user *a = add_user(10, 20, 24);
     /* Drafts are made while wide steps are measured to pay: steps are long
      * enough that a core taken away for a moment does not say otherwise. */
-    run_drafting("period 5\ndelay_us 5000\n", 8);
+    run_drafting("period 5\ndelay_us 15000\n", 8);
     uint64_t fast = t.stats.steps;
     int32_t out[24];
     memcpy(out, a->out, sizeof(out));
@@ -457,8 +457,8 @@ static void drafts_change_no_token(void **state)
         struct user *b = add_user(10, 20, 7);
         b->pause_at = 5;
         t.restarts = 1;
-        run_drafting(i == 0 ? "period 5\ndelay_us 5000\n"
-                            : "period 5\ndelay_us 5000\ncrash_once 5\n",
+        run_drafting(i == 0 ? "period 5\ndelay_us 15000\n"
+                            : "period 5\ndelay_us 15000\ncrash_once 5\n",
                      i == 0 ? 0 : 8);
         assert_int_equal(a->n, 24);
         assert_memory_equal(a->out, out, sizeof(out));
