@@ -79,10 +79,9 @@ static void one(const struct kernels *kn, enum weight_kind kind, size_t rows,
                 size_t k, size_t n, unsigned threads, float *x, float *y,
                 float *scale)
 {
-    size_t bytes = kind == WEIGHT_I4 || kind == WEIGHT_ROWS ? rows * k / 2
-                   : kind == WEIGHT_I8                      ? rows * k
-                   : kind == WEIGHT_F16                     ? rows * k * 2
-                                                            : rows * k * 4;
+    size_t bytes = kind == WEIGHT_I8    ? rows * k
+                   : kind == WEIGHT_F16 ? rows * k * 2
+                                        : rows * k / 2;
     size_t count = n > 16 || getenv("HOT") != NULL ? 1 : STACK_BYTES / bytes;
     count = count > 0 ? count : 1;
     bool integer = kind == WEIGHT_I8 || kind == WEIGHT_I4;
@@ -111,7 +110,7 @@ static void one(const struct kernels *kn, enum weight_kind kind, size_t rows,
                 .cols = k,
                 .data = stack + i * bytes,
                 .scale = scale,
- /* WEIGHT_ROWS: a table of 16 a row */
+ /* WEIGHT_LUT4, and the same row by row: a table of 16 */
                 .type = raw.type,
                 .raw = &raw,
                 .lut = scale,
@@ -163,7 +162,8 @@ int main(int argc, char **argv)
         {"int8", WEIGHT_I8  },
         {"int4", WEIGHT_I4  },
         {"fp16", WEIGHT_F16 },
-        {"lut4", WEIGHT_ROWS}
+        {"lut4", WEIGHT_LUT4},
+        {"rows", WEIGHT_ROWS}
     };
     const struct kernels *kn = kernels_find(argc > 1 ? argv[1] : NULL);
     unsigned threads =

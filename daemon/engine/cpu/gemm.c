@@ -285,6 +285,7 @@ static void block(void *ctx, size_t begin, size_t end, unsigned worker)
         blocked_run(g, WEIGHT_F32, begin, end);
         break;
     case WEIGHT_I4: /* gemm_weight */
+    case WEIGHT_LUT4:
     case WEIGHT_ROWS:
         decoded_run(g, begin, end, worker);
         break;
@@ -294,7 +295,8 @@ static void block(void *ctx, size_t begin, size_t end, unsigned worker)
 void gemm_weight(struct gemm *g, const struct weight *w, size_t row0,
                  size_t rows)
 {
-    g->kind = w->kind == WEIGHT_I4 ? WEIGHT_ROWS : w->kind;
+    bool decode = w->kind == WEIGHT_I4 || w->kind == WEIGHT_LUT4;
+    g->kind = decode ? WEIGHT_ROWS : w->kind;
     g->ldw = w->cols;
     g->k = w->cols;
     g->rows = rows;

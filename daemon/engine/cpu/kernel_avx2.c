@@ -102,9 +102,110 @@ INLINE void vi_transpose(vi t[8])
     }
 }
 
+/* --- tables (linear_table.h): of eight lanes first the even ones --- */
+
+#define TB_STEP    32
+#define TB_VECS    2
+#define TB_COLS    4
+#define TB_ROWS(C) ((C) == 1 ? 2 : 1)
+
+typedef __m256 tb_vec;
+
+/* The entries' first bytes, their second ones, ..., in both halves. */
+struct tb_table {
+    __m256i bytes[4];
+};
+
+INLINE tb_vec tb_zero(void)
+{
+    return _mm256_setzero_ps();
+}
+
+INLINE tb_vec tb_load(const float *p)
+{
+    return _mm256_loadu_ps(p);
+}
+
+INLINE tb_vec tb_fma(tb_vec a, tb_vec b, tb_vec c)
+{
+    return _mm256_fmadd_ps(a, b, c);
+}
+
+INLINE tb_vec tb_and(tb_vec a, tb_vec b)
+{
+    return _mm256_and_ps(a, b);
+}
+
+INLINE void tb_table_set(struct tb_table *t, const float *lut)
+{
+    uint8_t bytes[64];
+    memcpy(bytes, lut, sizeof(bytes));
+    for (int b = 0; b < 4; b++) {
+        uint8_t plane[16];
+        for (int i = 0; i < 16; i++) {
+            plane[i] = bytes[i * 4 + b];
+        }
+        t->bytes[b] = _mm256_broadcastsi128_si256(
+            _mm_loadu_si128((const void *)plane));
+    }
+}
+
+/* Even elements in the low half, odd ones in the high half; their bytes are
+ * looked up one by one and put together, which takes fewer instructions than
+ * two lookups of eight floats and a choice. */
+INLINE void tb_look(const struct tb_table *t, const char *p, tb_vec w[4])
+{
+    const __m256i places = _mm256_setr_epi64x(0, 0, 4, 4);
+    UNSET __m256i b[4];
+    __m256i k =
+        _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)p));
+    k = _mm256_and_si256(_mm256_srlv_epi64(k, places), _mm256_set1_epi8(15));
+    for (int i = 0; i < 4; i++) {
+        b[i] = _mm256_shuffle_epi8(t->bytes[i], k);
+    }
+    __m256i l01 = _mm256_unpacklo_epi8(b[0], b[1]);
+    __m256i h01 = _mm256_unpackhi_epi8(b[0], b[1]);
+    __m256i l23 = _mm256_unpacklo_epi8(b[2], b[3]);
+    __m256i h23 = _mm256_unpackhi_epi8(b[2], b[3]);
+    w[0] = _mm256_castsi256_ps(_mm256_unpacklo_epi16(l01, l23));
+    w[1] = _mm256_castsi256_ps(_mm256_unpackhi_epi16(l01, l23));
+    w[2] = _mm256_castsi256_ps(_mm256_unpacklo_epi16(h01, h23));
+    w[3] = _mm256_castsi256_ps(_mm256_unpackhi_epi16(h01, h23));
+}
+
+INLINE void tb_order(float *to, const float *x)
+{
+    const __m256i lanes = _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7);
+    for (int i = 0; i < TB_STEP; i += 8) {
+        _mm256_storeu_ps(
+            to + i, _mm256_permutevar8x32_ps(_mm256_loadu_ps(x + i), lanes));
+    }
+}
+
+/* Lanes i and 8 + i of a and of b, then 0 + 4 and 2 + 6 of a, of b; the odd
+ * ones in the high half. */
+INLINE __m256 sum_pairs(const tb_vec a[2], const tb_vec b[2])
+{
+    __m256 t = _mm256_add_ps(a[0], a[1]);
+    __m256 u = _mm256_add_ps(b[0], b[1]);
+    return _mm256_add_ps(_mm256_shuffle_ps(t, u, 0x44),
+                         _mm256_shuffle_ps(t, u, 0xee));
+}
+
+INLINE void tb_sum4(const tb_vec a[8], float out[4])
+{
+    __m256 p = sum_pairs(a, a + 2);
+    __m256 q = sum_pairs(a + 4, a + 6);
+    __m256 s = _mm256_add_ps(_mm256_shuffle_ps(p, q, 0x88),
+                             _mm256_shuffle_ps(p, q, 0xdd));
+    _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(s),
+                                  _mm256_extractf128_ps(s, 1)));
+}
+
 #include "engine/cpu/kernel_x86.h"
 #include "engine/cpu/linear_int.h"
 #include "engine/cpu/linear_round.h"
+#include "engine/cpu/linear_table.h"
 
 const struct kernels kernels_avx2 = {
     .name = "avx2",
@@ -114,6 +215,7 @@ const struct kernels kernels_avx2 = {
     .int_few = int_few,
     .int_many = int_many,
     .many = 32,
+    .table_rows = table_rows,
     .attend_product = attend_product,
     .attend_weigh = attend_weigh,
 };

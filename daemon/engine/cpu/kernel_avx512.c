@@ -122,9 +122,91 @@ INLINE void vi_transpose(vi t[16])
     }
 }
 
+/* --- tables (linear_table.h): lane i lies at 2 i, lane 8 + i behind it --- */
+
+#define TB_STEP    16
+#define TB_VECS    1
+#define TB_COLS    8
+#define TB_ROWS(C) ((C) == 1 ? 8 : (C) <= 4 ? 4 : 2)
+
+typedef __m512 tb_vec;
+
+struct tb_table {
+    __m512 entries;
+};
+
+INLINE tb_vec tb_zero(void)
+{
+    return _mm512_setzero_ps();
+}
+
+INLINE tb_vec tb_load(const float *p)
+{
+    return _mm512_loadu_ps(p);
+}
+
+INLINE tb_vec tb_fma(tb_vec a, tb_vec b, tb_vec c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
+
+INLINE tb_vec tb_and(tb_vec a, tb_vec b)
+{
+    return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(a),
+                                                _mm512_castps_si512(b)));
+}
+
+INLINE void tb_table_set(struct tb_table *t, const float *lut)
+{
+    t->entries = _mm512_loadu_ps(lut);
+}
+
+/* Of an index only the lowest four bits count: nothing is masked. */
+INLINE void tb_look(const struct tb_table *t, const char *p, tb_vec w[1])
+{
+    const __m512i places = _mm512_set_epi64(28, 24, 20, 16, 12, 8, 4, 0);
+    int64_t word = 0;
+    memcpy(&word, p, sizeof(word));
+    __m512i k = _mm512_srlv_epi64(_mm512_set1_epi64(word), places);
+    w[0] = _mm512_permutexvar_ps(k, t->entries);
+}
+
+INLINE void tb_order(float *to, const float *x)
+{
+    const __m512i lanes = _mm512_set_epi32(15, 7, 14, 6, 13, 5, 12, 4, 11, 3,
+                                           10, 2, 9, 1, 8, 0);
+    _mm512_storeu_ps(to, _mm512_permutexvar_ps(lanes, _mm512_loadu_ps(x)));
+}
+
+/* Lanes i and 8 + i of a and of b: 0 1 of a, of b, 2 3, 4 5, 6 7. */
+INLINE __m512 sum_pairs(__m512 a, __m512 b)
+{
+    return _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x88),
+                         _mm512_shuffle_ps(a, b, 0xdd));
+}
+
+/* The sums of the even lanes and of the odd ones, for both. */
+INLINE __m128 sum_lanes(__m512 t)
+{
+    __m256 h = _mm256_add_ps(
+        _mm512_castps512_ps256(t),
+        _mm256_castsi256_ps(
+            _mm512_extracti64x4_epi64(_mm512_castps_si512(t), 1)));
+    return _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+}
+
+INLINE void tb_sum4(const tb_vec a[4], float out[4])
+{
+    __m128 p = sum_lanes(sum_pairs(a[0], a[1]));
+    __m128 q = sum_lanes(sum_pairs(a[2], a[3]));
+    _mm_storeu_ps(out, _mm_add_ps(_mm_shuffle_ps(p, q, 0x88),
+                                  _mm_shuffle_ps(p, q, 0xdd)));
+}
+
 #include "engine/cpu/kernel_x86.h"
 #include "engine/cpu/linear_int.h"
 #include "engine/cpu/linear_round.h"
+#include "engine/cpu/linear_table.h"
 
 const struct kernels kernels_avx512 = {
     .name = "avx512",
@@ -134,6 +216,7 @@ const struct kernels kernels_avx512 = {
     .int_few = int_few,
     .int_many = int_many,
     .many = 32,
+    .table_rows = table_rows,
     .attend_product = attend_product,
     .attend_weigh = attend_weigh,
 };

@@ -142,8 +142,98 @@ INLINE void rb_split(const float *x, const struct linear_round *f, int16_t *hi,
     rb_store(l, lo);
 }
 
+/* --- tables (linear_table.h): lanes in natural order --- */
+
+#define TB_STEP    16
+#define TB_VECS    4
+#define TB_COLS    4
+#define TB_ROWS(C) ((C) <= 2 ? 2 : 1)
+
+typedef float32x4_t tb_vec;
+
+/* The entries' first bytes, their second ones, ... */
+struct tb_table {
+    uint8x16x4_t bytes;
+};
+
+INLINE tb_vec tb_zero(void)
+{
+    return vdupq_n_f32(0);
+}
+
+INLINE tb_vec tb_load(const float *p)
+{
+    return vld1q_f32(p);
+}
+
+INLINE tb_vec tb_fma(tb_vec a, tb_vec b, tb_vec c)
+{
+    return vfmaq_f32(c, a, b);
+}
+
+INLINE tb_vec tb_and(tb_vec a, tb_vec b)
+{
+    return vreinterpretq_f32_u32(
+        vandq_u32(vreinterpretq_u32_f32(a), vreinterpretq_u32_f32(b)));
+}
+
+INLINE void tb_table_set(struct tb_table *t, const float *lut)
+{
+    t->bytes = vld4q_u8((const uint8_t *)(const void *)lut);
+}
+
+INLINE tb_vec tb_floats(uint8x16_t low, uint8x16_t high, int second)
+{
+    uint16x8_t a = vreinterpretq_u16_u8(low);
+    uint16x8_t b = vreinterpretq_u16_u8(high);
+    return vreinterpretq_f32_u16(second ? vzip2q_u16(a, b) : vzip1q_u16(a, b));
+}
+
+INLINE void tb_look(const struct tb_table *t, const char *p, tb_vec w[4])
+{
+    UNSET uint8x16_t b[4];
+    uint8x8_t u = vld1_u8((const uint8_t *)(const void *)p);
+    uint8x8_t even = vand_u8(u, vdup_n_u8(15));
+    uint8x8_t odd = vshr_n_u8(u, 4);
+    uint8x16_t k = vcombine_u8(vzip1_u8(even, odd), vzip2_u8(even, odd));
+    for (int i = 0; i < 4; i++) {
+        b[i] = vqtbl1q_u8(t->bytes.val[i], k);
+    }
+    for (int i = 0; i < 2; i++) {
+        w[i] = tb_floats(vzip1q_u8(b[0], b[1]), vzip1q_u8(b[2], b[3]), i);
+        w[2 + i] = tb_floats(vzip2q_u8(b[0], b[1]), vzip2q_u8(b[2], b[3]), i);
+    }
+}
+
+INLINE void tb_order(float *to, const float *x)
+{
+    memcpy(to, x, TB_STEP * sizeof(*to));
+}
+
+/* Lanes i, 4 + i, 8 + i and 12 + i. */
+INLINE float64x2_t sum_fours(const tb_vec a[4])
+{
+    return vreinterpretq_f64_f32(
+        vaddq_f32(vaddq_f32(a[0], a[2]), vaddq_f32(a[1], a[3])));
+}
+
+/* The sums of the even lanes and of the odd ones, of a and of b. */
+INLINE float32x4_t sum_pairs(const tb_vec a[4], const tb_vec b[4])
+{
+    float64x2_t t = sum_fours(a);
+    float64x2_t u = sum_fours(b);
+    return vaddq_f32(vreinterpretq_f32_f64(vzip1q_f64(t, u)),
+                     vreinterpretq_f32_f64(vzip2q_f64(t, u)));
+}
+
+INLINE void tb_sum4(const tb_vec a[16], float out[4])
+{
+    vst1q_f32(out, vpaddq_f32(sum_pairs(a, a + 4), sum_pairs(a + 8, a + 12)));
+}
+
 #include "engine/cpu/linear_int.h"
 #include "engine/cpu/linear_round.h"
+#include "engine/cpu/linear_table.h"
 
 const struct kernels kernels_neon = {
     .name = "neon",
@@ -153,6 +243,7 @@ const struct kernels kernels_neon = {
     .int_few = int_few,
     .int_many = int_few,
     .many = SIZE_MAX,
+    .table_rows = table_rows,
     .attend_product = attend_product,
     .attend_weigh = attend_weigh,
 };

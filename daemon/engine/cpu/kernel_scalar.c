@@ -84,6 +84,27 @@ static void int_rows(const struct linear_job *j, size_t begin, size_t end,
     }
 }
 
+static void table_rows(const struct linear_job *j, size_t begin, size_t end,
+                       void *scratch)
+{
+    (void)scratch;
+    for (size_t o = begin; o < end; o++) {
+        const char *row = j->w + o * j->ldw;
+        const float *lut = j->lut + o / j->lut_rows * 16;
+        for (size_t r = 0; r < j->n; r++) {
+            const float *x = j->x + r * j->ldx;
+            float lane[16] = {0};
+            for (size_t k = 0; k < j->ldx; k++) { /* zeros behind the end */
+                int at = k < j->k ? (row[k / 2] >> (k % 2 * 4)) & 15 : 0;
+                float w = k < j->k ? lut[at] : 0.0f;
+                lane[k % 16] = fmaf(w, x[k], lane[k % 16]);
+            }
+            float y = v16_sum(v8_load(lane), v8_load(lane + 8));
+            j->y[r * j->ldy + o] = j->bias != NULL ? y + j->bias[o] : y;
+        }
+    }
+}
+
 const struct kernels kernels_scalar = {
     .name = "scalar",
     .k_step = 1,
@@ -91,6 +112,7 @@ const struct kernels kernels_scalar = {
     .split_row = split_row,
     .int_few = int_rows,
     .int_many = int_rows,
+    .table_rows = table_rows,
     .attend_product = attend_product,
     .attend_weigh = attend_weigh,
 };

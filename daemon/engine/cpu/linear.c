@@ -164,7 +164,8 @@ int linear_in_reserve(struct linear_in *in, const struct kernels *kn, size_t n,
     must(n < UINT32_MAX / 2);
     size_t ldq = column_stride(padded(in, kn));
     size_t ld = gemm_pad(in->k);
-    size_t row = real ? ld * sizeof(float) : 0; /* a decoded one */
+    /* a decoded row is shorter */
+    size_t row = real ? linear_table_scratch(in->k) : 0;
     int rc = grow_rows(in, n, e);
     if (rc == 0 && integer) {
         row = num_max(row, linear_scratch(2 * n));
@@ -235,11 +236,13 @@ static void job_init(struct linear_job *j, const struct linear_part *p,
     *j = (struct linear_job){
         .kind = w->kind,
         .w = w->data,
-        .ldw = w->kind == WEIGHT_I4 ? w->cols / 2 : w->cols,
+        .ldw = w->kind == WEIGHT_I8 ? w->cols : w->cols / 2,
         .src = w,
         .rows = w->rows,
         .k = in->k,
         .scale = w->scale,
+        .lut = w->lut,
+        .lut_rows = (size_t)w->block[0],
         .bias = p->bias,
         .y = p->y,
         .ldy = p->ldy,
@@ -278,7 +281,9 @@ static void job_run(const struct piece *p, const struct linear_job *j,
     struct linear_job mine = *j;
     mine.then = then;
     end = end < j->rows ? end : j->rows;
-    if (j->cols >= p->kn->many) {
+    if (j->kind == WEIGHT_LUT4) {
+        p->kn->table_rows(&mine, begin, end, scratch);
+    } else if (j->cols >= p->kn->many) {
         p->kn->int_many(&mine, begin, end, scratch);
     } else {
         p->kn->int_few(&mine, begin, end, scratch);
@@ -358,15 +363,15 @@ void linear_run(const struct linear_part *parts, size_t n_parts,
     struct piece p = {.in = in, .kn = kn};
     size_t work = 0;
     for (size_t i = 0; i < n_parts; i++) {
-        if (!linear_wants_integer(parts[i].w)) {
-            must(in->real);
+        bool integer = linear_wants_integer(parts[i].w);
+        must(integer ? in->integer : in->real);
+        if (!integer && parts[i].w->kind != WEIGHT_LUT4) {
             real_run(&parts[i], in, threads);
             continue;
         }
-        must(in->integer);
         job_init(&p.job[p.n_jobs++], &parts[i], in);
         p.units += (parts[i].w->rows + UNIT - 1) / UNIT;
-        work += parts[i].w->rows * in->k * in->cols;
+        work += parts[i].w->rows * in->k * (integer ? in->cols : in->n);
     }
     if (p.units == 0 || in->n == 0) {
         return;

@@ -17,7 +17,9 @@
  * some 0.3 % of itself, at random.
  *
  * Weights of other kinds (fp16, fp32, tables, sparse, ...) meet fp32
- * activations in the canonical 16-lane reduction of gemm.h.
+ * activations in the canonical 16-lane reduction of gemm.h. Tables of 16 for
+ * whole rows are looked up in registers (linear_table.h), with the same bits;
+ * what else is not floats is decoded row by row.
  */
 #pragma once
 
@@ -58,7 +60,8 @@ struct linear_part {
 
 #define LINEAR_PARTS_MAX 16u
 
-/* All parts with integer weights in one parallel region, others in one each.
+/* All parts with integer weights or tables of 16 in one parallel region, others
+ * in one each.
  * Never allocates. Errors: none (shapes are the caller's: must()). */
 void linear_run(const struct linear_part *p, size_t n_parts,
                 const struct linear_in *in, const struct kernels *kn,

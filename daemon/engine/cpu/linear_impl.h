@@ -39,6 +39,7 @@
 #define LINEAR_WIDE  268419072.0f /* LINEAR_PEAK * LINEAR_HIGH */
 #define LINEAR_TILE  65536u       /* bytes of a packed tile of weights */
 #define LINEAR_MANY  32u          /* rows in the largest tile */
+#define TABLE_COLS   8u           /* columns that pass a table at once */
 
 /* One product: a weight and the columns. */
 struct linear_job {
@@ -49,6 +50,8 @@ struct linear_job {
     const struct weight *src;
     size_t rows, k;
     const float *scale; /* of the weight's rows */
+    const float *lut;   /* WEIGHT_LUT4: 16 floats for every lut_rows rows */
+    size_t lut_rows;
     const float *bias;  /* or NULL */
     float *y;           /* y[r * ldy + o] */
     size_t ldy;
@@ -68,6 +71,19 @@ struct linear_job {
 static inline size_t linear_scratch(size_t cols)
 {
     return LINEAR_TILE + cols * LINEAR_MANY * sizeof(float);
+}
+
+/* Floats from column to column where table_rows lays them out: whole steps of
+ * 32, and an odd number of cache lines as in linear.c. */
+static inline size_t table_stride(size_t k)
+{
+    return ((k + 31) / 32 * 2 | 1) * 16;
+}
+
+/* Bytes of scratch that table_rows wants: columns and a step of another. */
+static inline size_t linear_table_scratch(size_t k)
+{
+    return (TABLE_COLS * table_stride(k) + 32) * sizeof(float);
 }
 
 /* How a row is rounded follows from its peak alone. */

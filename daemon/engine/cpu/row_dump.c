@@ -18,6 +18,8 @@ static const char *weight_name(const struct weight *w)
         return "int8";
     case WEIGHT_I4:
         return "int4";
+    case WEIGHT_LUT4:
+        return "lut4";
     case WEIGHT_ROWS:
         return w->lut != NULL ? "lut" : "decoded";
     }

@@ -411,6 +411,23 @@ static int prefer_int(struct arena *a, struct weight *w, struct err *e)
     return 0;
 }
 
+/* So have tables of 16 when no cell of them cuts a row. */
+static void prefer_table(struct weight *w)
+{
+    if (w->kind != WEIGHT_ROWS || w->lut == NULL || w->vector != 1 ||
+        w->lut_size != 16 || w->raw->type.dtype != MIL_UINT4 ||
+        w->cols % 2 != 0) {
+        return;
+    }
+    for (int i = 1; i < w->type.rank; i++) {
+        if (w->grid[i] != 1) {
+            return;
+        }
+    }
+    w->data = w->raw->data;
+    w->kind = WEIGHT_LUT4;
+}
+
 static int of_op(struct arena *a, const struct mil_op *op, bool round,
                  int depth, const struct weight **ret, struct err *e)
 {
@@ -444,6 +461,7 @@ static int of_op(struct arena *a, const struct mil_op *op, bool round,
             }
             if (rc == 0) {
                 w->round = round && op->outputs[0]->type.dtype == MIL_FP16;
+                prefer_table(w);
                 rc = prefer_int(a, w, e);
             }
             if (rc == 0) {

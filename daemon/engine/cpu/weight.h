@@ -18,6 +18,8 @@ enum weight_kind {
     WEIGHT_I8,   /* int8 times one scale a row, no offset */
     WEIGHT_I4,   /* the same of int4, an even number in a row; all that
                     WEIGHT_ROWS has is set too */
+    WEIGHT_LUT4, /* indices of 4 bits, an even number in a row, and 16 floats
+                    for every block[0] rows; the same of WEIGHT_ROWS */
     WEIGHT_ROWS, /* anything else: weight_row */
 };
 

@@ -173,6 +173,7 @@ void weight_row(const struct weight *w, size_t row, float *out)
         break;
     }
     case WEIGHT_I4:
+    case WEIGHT_LUT4:
     case WEIGHT_ROWS:
         rows_row(w, row, out);
         break;

@@ -54,6 +54,8 @@ static const struct kernels *set_of(size_t i)
 struct trial {
     struct weight w;
     void *block; /* w.data ends where it ends: sanitizers see reads behind */
+    struct mil_const raw; /* WEIGHT_LUT4 */
+    float *lut;
     float *scale, *bias;
     size_t n, k, rows, ldx, ldy;
     float *x, *y;
@@ -66,10 +68,48 @@ static void *need(size_t n)
     return p;
 }
 
+/* Tables for the weight, of so many rows each. In some, indices are never 0
+ * and entry 0 must not be read: not behind a row's end either. */
+static void tables_new(struct trial *t, uint8_t *data)
+{
+    size_t rows = t->rows;
+    size_t share = upto(3) ? rows : 1;
+    while (upto(2) && (share == rows || rows % share != 0)) {
+        share = 1 + upto(rows);
+    }
+    share = rows % share == 0 ? share : rows;
+    bool trap = upto(3) == 0;
+    t->lut = need(rows / share * 16 * sizeof(float));
+    for (size_t i = 0; i < rows / share * 16; i++) {
+        t->lut[i] = trap && i % 16 == 0 ? NAN : bell() * 0.05f;
+    }
+    for (size_t i = 0; trap && i < rows * t->k / 2; i++) {
+        data[i] |= (uint8_t)(0x10u << upto(4) | 1u << upto(4));
+    }
+    t->raw = (struct mil_const){.data = data};
+    t->raw.type = (struct mil_type){.dtype = MIL_UINT4,
+                                    .rank = 2,
+                                    .dims = {(int64_t)rows, (int64_t)t->k}};
+    t->w.raw = &t->raw;
+    t->w.type = t->raw.type;
+    t->w.lut = t->lut;
+    t->w.lut_size = 16;
+    t->w.vector = 1;
+    t->w.block[0] = (int64_t)share;
+    t->w.block[1] = (int64_t)t->k;
+    t->w.grid[0] = (int64_t)(rows / share);
+    t->w.grid[1] = 1;
+}
+
+static bool has_nibbles(enum weight_kind kind)
+{
+    return kind == WEIGHT_I4 || kind == WEIGHT_LUT4;
+}
+
 static void trial_new(struct trial *t, enum weight_kind kind, size_t rows,
                       size_t k, size_t n)
 {
-    size_t bits = kind == WEIGHT_I4    ? 4
+    size_t bits = has_nibbles(kind)    ? 4
                   : kind == WEIGHT_I8  ? 8
                   : kind == WEIGHT_F16 ? 16
                                        : 32;
@@ -110,11 +150,15 @@ static void trial_new(struct trial *t, enum weight_kind kind, size_t rows,
                            .cols = k,
                            .data = data,
                            .scale = bits <= 8 ? t->scale : NULL};
+    if (kind == WEIGHT_LUT4) {
+        tables_new(t, data);
+    }
 }
 
 static void trial_free(struct trial *t)
 {
     free(t->block);
+    free(t->lut);
     free(t->scale);
     free(t->bias);
     free(t->x);
@@ -197,7 +241,7 @@ static const size_t lengths[] = {1,    2,    3,    15,   16,   31,   32,
 static void draw(struct trial *t, enum weight_kind kind, size_t i)
 {
     size_t k = i < countof(lengths) ? lengths[i] : 1 + upto(5000);
-    if (kind == WEIGHT_I4) {
+    if (has_nibbles(kind)) {
         k += k % 2;
     }
     size_t rows = upto(3) ? 1 + upto(70) : 33 + upto(8);
@@ -245,6 +289,90 @@ static void sets_agree_on_floats(void **state)
     (void)state;
     sets_agree(WEIGHT_F16, UNIT_SANITIZED ? 10 : 60);
     sets_agree(WEIGHT_F32, UNIT_SANITIZED ? 10 : 60);
+}
+
+static void sets_agree_on_tables(void **state)
+{
+    (void)state;
+    sets_agree(WEIGHT_LUT4, UNIT_SANITIZED ? 30 : 150);
+}
+
+/* The canonical sum (gemm.h) as plainly as it can be said: 16 chains, of which
+ * those that are 8 apart are added, then 4, 2 and 1. */
+static float table_sum(const struct trial *t, size_t o, size_t r)
+{
+    const float *lut = t->lut + o / (size_t)t->w.block[0] * 16;
+    const uint8_t *u = t->w.data;
+    float lane[16] = {0};
+    for (size_t k = 0; k < (t->k + 15) / 16 * 16; k++) {
+        size_t at = o * t->k + k;
+        float w = k < t->k ? lut[u[at / 2] >> (at % 2 * 4) & 15] : 0.0f;
+        float x = k < t->k ? t->x[r * t->ldx + k] : 0.0f;
+        lane[k % 16] = fmaf(w, x, lane[k % 16]);
+    }
+    for (size_t apart = 8; apart > 0; apart /= 2) {
+        for (size_t i = 0; i < apart; i++) {
+            lane[i] += lane[i + apart];
+        }
+    }
+    return t->bias != NULL ? lane[0] + t->bias[o] : lane[0];
+}
+
+static bool sums_are_plain(const struct trial *t, const struct kernels *kn)
+{
+    bool ok = true;
+    run_rows(t, kn, 0, t->n, 1, t->y);
+    for (size_t i = 0; i < t->n * t->rows; i++) {
+        float want = table_sum(t, i % t->rows, i / t->rows);
+        ok = ok && same(&want, t->y + i / t->rows * t->ldy + i % t->rows, 1);
+    }
+    return ok;
+}
+
+/* Every number of columns, of rows in a tile and of elements in the last step;
+ * then rows that are too many for the second cache. */
+static void tables_are_the_plain_sum(void **state)
+{
+    (void)state;
+    for (size_t s = 0; set_of(s) != NULL; s++) {
+        for (size_t i = 0; i < (UNIT_SANITIZED ? 40u : 200u); i++) {
+            struct trial t;
+            bool large = i == 0;
+            trial_new(&t, WEIGHT_LUT4, large ? 130 : 1 + i % 19,
+                      large ? 4998 : 2 * (1 + upto(i % 3 ? 70 : 300)),
+                      large ? 9 : 1 + i % 11);
+            season(&t);
+            if (!sums_are_plain(&t, set_of(s))) {
+                fail_msg("%s: k %zu rows %zu n %zu", kernels_name(set_of(s)),
+                         t.k, t.rows, t.n);
+            }
+            trial_free(&t);
+        }
+    }
+}
+
+/* Products too small for a float leave -0 in every lane, which a zero added
+ * for an element that does not exist would turn into 0. */
+static void nothing_is_added_behind_the_last_sixteen(void **state)
+{
+    (void)state;
+    for (size_t s = 0; set_of(s) != NULL; s++) {
+        for (size_t k = 16; k <= 128; k += 16) {
+            struct trial t;
+            trial_new(&t, WEIGHT_LUT4, 11, k, 1 + k / 16);
+            free(t.bias);
+            t.bias = NULL;
+            for (size_t i = 0; i < (size_t)t.w.grid[0] * 16; i++) {
+                t.lut[i] = -1e-30f;
+            }
+            for (size_t i = 0; i < t.n * t.ldx; i++) {
+                t.x[i] = 1e-20f;
+            }
+            assert_true(sums_are_plain(&t, set_of(s)));
+            assert_int_equal(half_bits(t.y[0]), 0x80000000u);
+            trial_free(&t);
+        }
+    }
 }
 
 /* The widest sums an int32 must hold: every weight -128, every input at the
@@ -301,11 +429,11 @@ static bool invariant(const struct trial *t, const struct kernels *kn)
 static void a_row_alone_is_the_row_in_a_batch(void **state)
 {
     (void)state;
-    static const enum weight_kind kinds[] = {WEIGHT_I8, WEIGHT_I4, WEIGHT_F16,
-                                             WEIGHT_F32};
+    static const enum weight_kind kinds[] = {
+        WEIGHT_I8, WEIGHT_I4, WEIGHT_F16, WEIGHT_F32, WEIGHT_LUT4};
     crew_ref();
     for (size_t s = 0; set_of(s) != NULL; s++) {
-        for (size_t i = 0; i < (UNIT_SANITIZED ? 4u : 12u); i++) {
+        for (size_t i = 0; i < (UNIT_SANITIZED ? 5u : 15u); i++) {
             struct trial t;
             trial_new(&t, kinds[i % countof(kinds)], 33 + upto(40),
                       2 * (1 + upto(1500)), 40);
@@ -330,17 +458,38 @@ static void sloppy(const struct linear_job *j, size_t begin, size_t end,
     }
 }
 
+/* And one that adds up a row in the order in which it lies. */
+static void in_one_chain(const struct linear_job *j, size_t begin, size_t end,
+                         void *scratch)
+{
+    kernels_scalar.table_rows(j, begin, end, scratch);
+    for (size_t o = begin; j->n > 4 && o < end; o++) {
+        float sum = j->bias != NULL ? j->bias[o] : 0.0f;
+        for (size_t k = 0; k < j->k; k++) {
+            int at = j->w[o * j->ldw + k / 2] >> (k % 2 * 4) & 15;
+            sum = fmaf(j->lut[o / j->lut_rows * 16 + (size_t)at], j->x[k], sum);
+        }
+        j->y[o] = sum;
+    }
+}
+
 static void the_check_finds_a_batch_dependent_kernel(void **state)
 {
     (void)state;
     struct kernels bad = kernels_scalar;
     bad.int_few = sloppy;
     bad.int_many = sloppy;
-    struct trial t;
-    trial_new(&t, WEIGHT_I8, 40, 640, 40);
-    assert_true(invariant(&t, &kernels_scalar));
-    assert_false(invariant(&t, &bad));
-    trial_free(&t);
+    bad.table_rows = in_one_chain;
+    static const enum weight_kind kinds[] = {WEIGHT_I8, WEIGHT_LUT4};
+    for (size_t i = 0; i < countof(kinds); i++) {
+        struct trial t;
+        trial_new(&t, kinds[i], 40, 640, 40);
+        assert_true(invariant(&t, &kernels_scalar));
+        assert_false(invariant(&t, &bad));
+        assert_true(i == 0 || sums_are_plain(&t, &kernels_scalar));
+        assert_true(i == 0 || !sums_are_plain(&t, &bad));
+        trial_free(&t);
+    }
 }
 
 /* --- accuracy --- */
@@ -465,10 +614,15 @@ static void bad_numbers_make_their_row_nan_only(void **state)
 static void floats_are_the_gemm_of_the_interpreter(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < 20; i++) {
+    static const enum weight_kind kinds[] = {WEIGHT_F16, WEIGHT_F32,
+                                             WEIGHT_LUT4};
+    for (size_t i = 0; i < 30; i++) {
         struct trial t;
-        trial_new(&t, i % 2 ? WEIGHT_F16 : WEIGHT_F32, 1 + upto(70),
-                  1 + upto(1500), 1 + upto(9));
+        enum weight_kind kind = kinds[i % countof(kinds)];
+        size_t k = 1 + upto(1500);
+        trial_new(&t, kind, 1 + upto(70), kind == WEIGHT_LUT4 ? k + k % 2 : k,
+                  1 + upto(9));
+        float *row = need(gemm_pad(t.k) * sizeof(float)); /* decoded */
         float *x = need(t.n * gemm_pad(t.k) * sizeof(float));
         float *want = need(t.n * t.ldy * sizeof(float));
         gemm_pack(x, t.x, t.n, t.k, t.ldx, 1);
@@ -478,6 +632,7 @@ static void floats_are_the_gemm_of_the_interpreter(void **state)
                          .y = want,
                          .ldr = 1,
                          .ldc = t.ldy,
+                         .rowbuf = row,
                          .threads = 1};
         gemm_weight(&g, &t.w, 0, t.rows);
         gemm_run(&g);
@@ -486,6 +641,7 @@ static void floats_are_the_gemm_of_the_interpreter(void **state)
             assert_true(rows_same(&t, want, t.y, t.n));
         }
         free(x);
+        free(row);
         free(want);
         trial_free(&t);
     }
@@ -496,8 +652,8 @@ static void floats_are_the_gemm_of_the_interpreter(void **state)
 static void parts_share_an_input(void **state)
 {
     (void)state;
-    static const enum weight_kind kinds[] = {WEIGHT_I8, WEIGHT_F16, WEIGHT_I4,
-                                             WEIGHT_I8};
+    static const enum weight_kind kinds[] = {
+        WEIGHT_I8, WEIGHT_F16, WEIGHT_I4, WEIGHT_LUT4, WEIGHT_I8};
     struct trial t[countof(kinds)];
     struct linear_part p[countof(kinds)];
     float *y[countof(kinds)];
@@ -565,6 +721,9 @@ int main(void)
         cmocka_unit_test(sets_agree_on_int8),
         cmocka_unit_test(sets_agree_on_int4),
         cmocka_unit_test(sets_agree_on_floats),
+        cmocka_unit_test(sets_agree_on_tables),
+        cmocka_unit_test(tables_are_the_plain_sum),
+        cmocka_unit_test(nothing_is_added_behind_the_last_sixteen),
         cmocka_unit_test(extremes_do_not_overflow),
         cmocka_unit_test(a_row_alone_is_the_row_in_a_batch),
         cmocka_unit_test(the_check_finds_a_batch_dependent_kernel),

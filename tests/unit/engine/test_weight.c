@@ -93,10 +93,76 @@ static void test_tables(void **state)
     }
 }
 
+/* The kind of 6 x cols indices with tables in a grid, as an operation of a
+ * package has them. */
+static enum weight_kind kind_of(enum mil_dtype dtype, int64_t entries,
+                                int64_t cols, int64_t down, int64_t across,
+                                int64_t vector)
+{
+    static uint8_t zeros[ROWS * COLS_MAX];
+    static float lut[ROWS * COLS_MAX * ENTRIES_MAX];
+    const struct mil_const indices = {
+        .type = {.dtype = dtype, .rank = 2, .dims = {ROWS, cols}},
+        .data = zeros,
+        .bytes = sizeof(zeros)
+    };
+    const struct mil_const tables = {
+        .type = {.dtype = MIL_FP32,
+                 .rank = 4,
+                 .dims = {down, across, entries, vector}},
+        .data = lut,
+        .bytes = sizeof(lut)
+    };
+    const int32_t axis = 0;
+    const struct mil_const vector_axis = {
+        .type = {.dtype = MIL_INT32}, .data = &axis, .bytes = sizeof(axis)};
+    struct mil_binding b[] = {
+        {.imm = &indices}, {.imm = &tables}, {.imm = &vector_axis}};
+    struct mil_arg args[] = {
+        {"indices",     1, &b[0]},
+        {"lut",         1, &b[1]},
+        {"vector_axis", 1, &b[2]}
+    };
+    struct mil_value value = {.type = {.dtype = MIL_FP16}};
+    struct mil_value *out = &value;
+    const struct mil_op op = {.type = "constexpr_lut_to_dense",
+                              .n_args = countof(args),
+                              .args = args,
+                              .n_outputs = 1,
+                              .outputs = &out};
+    struct arena a;
+    struct err e = {0};
+    const struct weight *w = NULL;
+    arena_init(&a, 1 << 20);
+    unit_ok(weight_of_op(&a, &op, true, &w, &e), &e);
+    enum weight_kind kind = w->kind;
+    arena_fini(&a);
+    return kind;
+}
+
+/* Tables of 16 for groups of whole rows that begin at a byte have a kernel;
+ * all else is decoded. */
+static void test_kinds(void **state)
+{
+    (void)state;
+    for (int64_t down = 1; down <= ROWS; down++) {
+        if (ROWS % down == 0) {
+            assert_int_equal(kind_of(MIL_UINT4, 16, 18, down, 1, 1),
+                             WEIGHT_LUT4);
+        }
+    }
+    assert_int_equal(kind_of(MIL_UINT4, 16, 17, 1, 1, 1), WEIGHT_ROWS);
+    assert_int_equal(kind_of(MIL_UINT4, 16, 18, 2, 3, 1), WEIGHT_ROWS);
+    assert_int_equal(kind_of(MIL_UINT4, 16, 18, 1, 1, 2), WEIGHT_ROWS);
+    assert_int_equal(kind_of(MIL_UINT3, 8, 18, 1, 1, 1), WEIGHT_ROWS);
+    assert_int_equal(kind_of(MIL_UINT8, 16, 18, 1, 1, 1), WEIGHT_ROWS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tables),
+        cmocka_unit_test(test_kinds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
