@@ -121,10 +121,17 @@ struct mil_value *gen_rope(struct gen *g, struct mil_value *x)
 
 /* --- products --- */
 
+static int gen_weights(struct gen *g)
+{
+    static const int real[] = {ROW_OPS_FP16, ROW_OPS_LUT4};
+    int form = g->real ? real[gen_pick(g, 2)] : gen_pick(g, 4);
+    g->integers += row_ops_integer(form);
+    return form;
+}
+
 struct mil_value *gen_conv(struct gen *g, struct mil_value *x, int32_t rows)
 {
-    int form = g->real ? ROW_OPS_FP16 : gen_pick(g, 3);
-    g->integers += form != ROW_OPS_FP16;
+    int form = gen_weights(g);
     bool bias = gen_chance(g, 50);
     return conv(&g->k, x, rows, form, bias, (uint32_t)gen_next(g));
 }
@@ -134,8 +141,7 @@ struct mil_value *gen_dense(struct gen *g, struct mil_value *x, int32_t rows)
     struct pkg *k = &g->k;
     int32_t cols = (int32_t)x->type.dims[1];
     const int32_t flat[3] = {1, -1, cols};
-    int form = g->real ? ROW_OPS_FP16 : gen_pick(g, 3);
-    g->integers += form != ROW_OPS_FP16;
+    int form = gen_weights(g);
     x = reshape(k, transpose(k, x, 0, 3, 2, 1), 3, flat);
     x = dense(k, x, rows, form, (uint32_t)gen_next(g));
     return transpose(k, reshape4(k, x, 1, -1, rows), 0, 3, 2, 1);

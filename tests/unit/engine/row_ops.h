@@ -4,7 +4,13 @@
 
 #include "cpu_pkg.h"
 
-enum { ROW_OPS_FP16, ROW_OPS_INT8, ROW_OPS_INT4 }; /* weights of a product */
+/* Weights of a product. */
+enum { ROW_OPS_FP16, ROW_OPS_INT8, ROW_OPS_INT4, ROW_OPS_LUT4 };
+
+static inline bool row_ops_integer(int form)
+{
+    return form == ROW_OPS_INT8 || form == ROW_OPS_INT4;
+}
 
 static inline struct mil_value *two(struct pkg *k, const char *op,
                                     struct mil_value *x, struct mil_value *y)
@@ -152,12 +158,47 @@ static inline struct mil_value *noise4(struct pkg *k, int64_t a, int64_t b,
     return noise(k, 4, dims, mid, amp, seed);
 }
 
+/* Indices of noise into tables of 16 noises, one for each half of the rows. */
+static inline struct mil_value *table_matrix(struct pkg *k, int rank,
+                                             int64_t rows, int64_t cols,
+                                             float scale, uint32_t seed)
+{
+    int64_t tables = rows % 2 == 0 ? 2 : 1;
+    struct mil_type t = {
+        .dtype = MIL_UINT4, .rank = rank, .dims = {rows, cols, 1, 1}
+    };
+    struct mil_type lt = {
+        .dtype = MIL_FP16, .rank = rank + 2, .dims = {tables, 1, 1, 1, 1, 1}
+    };
+    lt.dims[rank] = 16;
+    size_t n = (size_t)(rows * cols + 1) / 2;
+    uint8_t *q = calloc(n, 1);
+    uint16_t lut[32];
+    must(q != NULL);
+    for (size_t i = 0; i < n; i++) {
+        q[i] = (uint8_t)(int)(pkg_noise(&seed) * 127);
+    }
+    for (size_t i = 0; i < countof(lut); i++) {
+        lut[i] = half_from_float(pkg_noise(&seed) * scale);
+    }
+    struct mil_value *v = mil_op(
+        k->p, k->f, "constexpr_lut_to_dense", "w", "indices",
+        mil_const_op(k->p, k->f, "indices", mil_imm(k->p, &t, q)), "lut",
+        mil_const_op(k->p, k->f, "lut", mil_imm(k->p, &lt, lut)), NULL);
+    free(q);
+    return v;
+}
+
 /* A matrix with results about as large as its input. rank 4: of a 1x1 conv. */
 static inline struct mil_value *matrix(struct pkg *k, int rank, int64_t rows,
                                        int64_t cols, int form, uint32_t seed)
 {
     static const enum mil_dtype types[] = {MIL_FP16, MIL_INT8, MIL_INT4};
     static const float tops[] = {1, 127, 7};
+    float scale = 1.7f / sqrtf((float)cols);
+    if (form == ROW_OPS_LUT4) {
+        return table_matrix(k, rank, rows, cols, scale, seed);
+    }
     struct mil_type t = {
         .dtype = types[form], .rank = rank, .dims = {rows, cols, 1, 1}
     };
@@ -168,7 +209,6 @@ static inline struct mil_value *matrix(struct pkg *k, int rank, int64_t rows,
     uint16_t *h = calloc(n + (size_t)rows, sizeof(*h));
     must(h != NULL);
     uint8_t *q = (uint8_t *)h; /* reused: fewer bytes */
-    float scale = 1.7f / sqrtf((float)cols);
     for (size_t i = 0; i < n; i++) {
         float v = pkg_noise(&seed) * tops[form];
         int whole = (int)v;

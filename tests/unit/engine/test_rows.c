@@ -82,8 +82,8 @@ static void test_what_moves_is_no_view(void **state)
 static void test_linear(void **state)
 {
     (void)state;
-    static const float bounds[] = {CASE_REAL, CASE_INT, CASE_INT};
-    for (int form = ROW_OPS_FP16; form <= ROW_OPS_INT4; form++) {
+    static const float bounds[] = {CASE_REAL, CASE_INT, CASE_INT, CASE_REAL};
+    for (int form = ROW_OPS_FP16; form <= ROW_OPS_LUT4; form++) {
         for (int bias = 0; bias < 2; bias++) {
             struct pkg k;
             pkg_begin(&k);
