@@ -122,6 +122,13 @@ static void lut_run(const struct weight *w, const float *lut, uint64_t at,
         table16_run(w->raw->data, lut, at, n, out);
         return;
     }
+    if (w->raw->type.dtype == MIL_UINT8) {
+        const uint8_t *u = (const uint8_t *)w->raw->data + at;
+        for (size_t i = 0; i < n; i++) {
+            out[i] = lut[u[i]];
+        }
+        return;
+    }
     for (size_t i = 0; i < n; i++) {
         out[i] = lut[const_int(w->raw, at + i)];
     }
