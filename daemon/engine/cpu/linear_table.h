@@ -21,12 +21,14 @@
  * would take as many shuffles again, and each thread lays its columns out alike
  * (some hundred nanoseconds, for thousands of rows).
  *
- * A quarter of fp16's bytes arrive in the same time, so it is the instructions
- * that count. A table is held in registers, entries are looked up there, and
- * an entry serves every column of the tile before the next one is; decoding a
- * row to memory first made five times the work. A chain of multiply-adds cannot
- * be split without other bits, so a single column takes several rows, and rows
- * that lie side by side are asked for as one stream.
+ * These are a quarter of fp16's bytes, so the instructions count before the bus
+ * does. A table is held in registers, entries are looked up there, and an entry
+ * serves every column of the tile at once. Decoding rows to memory first took 7
+ * to 8 times as long for one column; where registers are few (avx2), stretches
+ * of 512 elements in the first cache took as long for 8 columns as looking up
+ * twice, and a quarter longer for 4. A chain of multiply-adds cannot be split
+ * without other bits, so a single column takes several rows, and rows that lie
+ * side by side are asked for as one stream.
  */
 #pragma once
 
