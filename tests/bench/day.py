@@ -71,7 +71,7 @@ class Model(NamedTuple):
 
 MODELS = {
     "gemma": Model(TOP / ".build/models/gemma-3-270m-q4_k_m.gguf", 2048,
-                   Size(480, 24, (24, 120), (8, 40), 7, 300, 4, 2400), 96, 320, 1024, 10),
+                   Size(480, 24, (24, 120), (8, 40), 7, 300, 4, 2400), 256, 960, 1024, 10),
     "demo": Model(TOP / "conf/demo/aned-demo.gguf", 1024, Size(400, 16, (8, 40), (6, 30), 6, 300, 4, 1600), 1, 8, 64, 5),
     "stories": Model(SHARED / "data/models/derived/stories260K.F32.gguf", 128,
                      Size(90, 8, (4, 16), (2, 4), 3, 60, 16, 60), 1, 8, 64, 5),
