@@ -5,6 +5,7 @@
  * Otherwise everything is collected and sent at once. Log-probabilities:
  * openai_probs.c. */
 #include <math.h>
+#include <string.h>
 
 #include "api/openai_impl.h"
 #include "serve/session.h"
@@ -51,25 +52,25 @@ static void put_rounded(struct json *o, const char *key, double v)
     json_add_num(o, key, round(v * 1000) / 1000);
 }
 
-static void put_rate(struct json *o, const char *what, uint32_t n, uint64_t us)
+static void put_rate(struct json *o, const char *const key[4], uint32_t n,
+                     uint64_t us)
 {
-    char key[48];
     double ms = (double)us / 1000;
-    (void)snprintf(key, sizeof(key), "%s_n", what);
-    json_add_int(o, key, (int64_t)n);
-    (void)snprintf(key, sizeof(key), "%s_ms", what);
-    json_add_num(o, key, ms);
-    (void)snprintf(key, sizeof(key), "%s_per_token_ms", what);
-    put_rounded(o, key, n > 0 ? ms / n : 0);
-    (void)snprintf(key, sizeof(key), "%s_per_second", what);
-    put_rounded(o, key, ms > 0 ? 1000.0 * n / ms : 0);
+    json_add_int(o, key[0], (int64_t)n);
+    json_add_num(o, key[1], ms);
+    put_rounded(o, key[2], n > 0 ? ms / n : 0);
+    put_rounded(o, key[3], ms > 0 ? 1000.0 * n / ms : 0);
 }
 
-static void put_timings(struct json *o, const struct call *c)
+static void fill_timings(struct json *x, const struct call *c)
 {
+    static const char *const prompt[] = {
+        "prompt_n", "prompt_ms", "prompt_per_token_ms", "prompt_per_second"};
+    static const char *const predicted[] = {
+        "predicted_n", "predicted_ms", "predicted_per_token_ms",
+        "predicted_per_second"};
     struct gen_usage u;
     gen_get_usage(c->gen, &u);
-    struct json *x = json_add_object(o, "timings");
     uint64_t first = u.first_us > u.started_us ? u.first_us - u.started_us : 0;
     uint64_t rest = u.last_us > u.first_us ? u.last_us - u.first_us : 0;
     uint64_t queue =
@@ -79,8 +80,8 @@ static void put_timings(struct json *o, const struct call *c)
     if (u.n_queued > 0) {
         json_add_int(x, "queue_steps", (int64_t)u.n_queued);
     }
-    put_rate(x, "prompt", u.n_prompt - u.n_cached, first);
-    put_rate(x, "predicted", u.n_output, rest);
+    put_rate(x, prompt, u.n_prompt - u.n_cached, first);
+    put_rate(x, predicted, u.n_output, rest);
     if (u.n_drafted > 0) {
         json_add_int(x, "draft_n", (int64_t)u.n_drafted);
         json_add_int(x, "draft_n_accepted", (int64_t)u.n_accepted);
@@ -88,6 +89,11 @@ static void put_timings(struct json *o, const struct call *c)
     if (u.late) {
         json_add_bool(x, "deadline_reached", true);
     }
+}
+
+static void put_timings(struct json *o, const struct call *c)
+{
+    fill_timings(json_add_object(o, "timings"), c);
 }
 
 /* --- streams --- */
@@ -163,9 +169,11 @@ static void put_text_head(const struct call *c, struct buf *b)
                c->p.tier != NULL ? "\"," : "");
 }
 
-/* The event that nearly all are: some text and nothing else. Written without
- * a tree and without printf; what choice_event() would write. */
-static bool text_event(struct call *c, uint32_t i, const char *text, size_t n)
+/* The events that nearly all are: some text, or the end (`reason`, text NULL),
+ * and no log-probabilities. Written without a tree and without printf; what
+ * choice_event() would write. */
+static bool plain_event(struct call *c, uint32_t i, const char *text, size_t n,
+                        const char *reason)
 {
     struct buf *b = &c->out;
     if (c->text_head.n == 0) {
@@ -174,10 +182,25 @@ static bool text_event(struct call *c, uint32_t i, const char *text, size_t n)
     buf_clear(b);
     buf_put(b, c->text_head.p, c->text_head.n);
     buf_dec(b, i);
-    buf_puts(b, c->chat ? ",\"delta\":{\"content\":" : ",\"text\":");
-    json_put_string(b, text, n);
+    buf_puts(b, c->chat ? ",\"delta\":{" : ",\"text\":");
+    if (c->chat && text != NULL) {
+        buf_puts(b, "\"content\":");
+    }
+    if (!c->chat || text != NULL) {
+        json_put_string(b, text != NULL ? text : "", n);
+    }
     buf_puts(b, c->chat ? "}" : "");
-    buf_puts(b, ",\"logprobs\":null,\"finish_reason\":null}]");
+    buf_puts(b, ",\"logprobs\":null,\"finish_reason\":");
+    if (reason != NULL) {
+        json_put_string(b, reason, strlen(reason));
+        buf_puts(b, "}],\"timings\":");
+        struct json *x = json_object();
+        fill_timings(x, c);
+        json_write(x, false, b);
+        json_free(x);
+    } else {
+        buf_puts(b, "null}]");
+    }
     buf_puts(b, c->p.include_usage ? ",\"usage\":null}\n\n" : "}\n\n");
     return send_out(c);
 }
@@ -187,6 +210,9 @@ static bool choice_event(struct call *c, uint32_t i, const char *text, size_t n,
                          const char *reason)
 {
     struct call_choice *x = &c->choices[i];
+    if (x->begun && !c->p.logprobs) {
+        return plain_event(c, i, text, n, reason);
+    }
     struct json *o = head(c, chunk_object(c));
     struct json *ch = json_add_object(json_add_array(o, "choices"), NULL);
     json_add_int(ch, "index", (int64_t)i);
@@ -252,8 +278,7 @@ static bool on_token(void *ctx, uint32_t i, const struct msg_token *t,
     }
     bool fast = choice_begin(c, i);
     if (n > 0) {
-        fast = c->p.logprobs ? choice_event(c, i, text, n, NULL)
-                             : text_event(c, i, text, n);
+        fast = choice_event(c, i, text, n, NULL);
     }
     return fast;
 }
