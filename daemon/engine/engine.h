@@ -100,7 +100,8 @@ void engine_step_rows(struct engine *g, struct engine_row *rows, size_t n,
                       struct engine_times *times);
 
 /* The same, but it can be called off: go(ctx, false) is asked between operations
- * (the backend's choice) and go(ctx, true) before the heads. When one says no, nothing has happened to any
+ * (the backend's choice) and shards, and go(ctx, true) before the heads. When
+ * one says no, nothing has happened to any
  * sequence, and rows that could run have CANCELLED as their rc. Only where
  * engine_can_stop says more than 0, and for at most as many tokens and drafts. */
 typedef bool engine_go_fn(void *ctx, bool last);

@@ -5,7 +5,7 @@
  *   UNLOAD or end of file -> exit 0
  *
  * A step that is surely next (ahead.h) is begun before its frame is here: with
- * serve's answer on its way the engine would stand still. Between shards the role
+ * serve's answer on its way the engine would stand still. Between products the role
  * looks whether a frame has come; if it is that step's, all is as if it had been
  * there before, and if it is another, or none comes, the step is called off.
  *
