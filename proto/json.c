@@ -384,32 +384,46 @@ struct json *json_copy(const struct json *j)
 
 /* --- writing --- */
 
+/* Bytes at p that stand for themselves between quotes. */
+static size_t plain_run(const unsigned char *p, size_t n)
+{
+    size_t i = 0;
+    while (i < n) {
+        unsigned char c = p[i];
+        size_t len = 1;
+        if (c < 0x20 || c == '"' || c == '\\' || c == 0x7f) {
+            break;
+        }
+        if (c >= 0x80 && (len = json_utf8_len(p + i, n - i)) == 0) {
+            break;
+        }
+        i += len;
+    }
+    return i;
+}
+
 void json_put_string(struct buf *b, const char *p, size_t n)
 {
     static const char hex[] = "0123456789abcdef";
     buf_put(b, "\"", 1);
-    for (size_t i = 0; i < n;) {
+    for (size_t i = 0; i < n; i++) {
+        size_t run = plain_run((const unsigned char *)p + i, n - i);
+        buf_put(b, p + i, run);
+        i += run;
+        if (i == n) {
+            break;
+        }
         unsigned char c = (unsigned char)p[i];
         if (c == '"' || c == '\\') {
             char two[2] = {'\\', (char)c};
             buf_put(b, two, 2);
-            i++;
         } else if (c == '\n') {
             buf_put(b, "\\n", 2);
-            i++;
-        } else if (c < 0x20 || c == 0x7f) {
+        } else if (c < 0x80) {
             char six[6] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
             buf_put(b, six, 6);
-            i++;
         } else {
-            size_t len = json_utf8_len((const unsigned char *)p + i, n - i);
-            if (len == 0) {
-                buf_put(b, "\xef\xbf\xbd", 3);
-                i++;
-            } else {
-                buf_put(b, p + i, len);
-                i += len;
-            }
+            buf_put(b, "\xef\xbf\xbd", 3);
         }
     }
     buf_put(b, "\"", 1);

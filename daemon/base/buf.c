@@ -25,17 +25,8 @@ void buf_clear(struct buf *b)
     }
 }
 
-/* Room for n more bytes and the NUL behind them. */
-static bool reserve(struct buf *b, size_t n)
+static bool enlarge(struct buf *b, size_t need)
 {
-    if (b->over || n > b->max - b->n) {
-        b->over = true;
-        return false;
-    }
-    size_t need = b->n + n + 1;
-    if (need <= b->cap) {
-        return true;
-    }
     size_t cap = b->cap < 64 ? 64 : b->cap;
     while (cap < need) {
         cap *= 2;
@@ -48,6 +39,17 @@ static bool reserve(struct buf *b, size_t n)
     b->p = p;
     b->cap = cap;
     return true;
+}
+
+/* Room for n more bytes and the NUL behind them. */
+static inline bool reserve(struct buf *b, size_t n)
+{
+    if (b->over || n > b->max - b->n) {
+        b->over = true;
+        return false;
+    }
+    size_t need = b->n + n + 1;
+    return need <= b->cap || enlarge(b, need);
 }
 
 void *buf_grow(struct buf *b, size_t n)
@@ -63,9 +65,12 @@ void *buf_grow(struct buf *b, size_t n)
 
 void buf_put(struct buf *b, const void *p, size_t n)
 {
-    void *at = buf_grow(b, n);
-    if (at != NULL && n > 0) {
-        memcpy(at, p, n);
+    if (reserve(b, n)) {
+        if (n > 0) {
+            memcpy(b->p + b->n, p, n);
+        }
+        b->n += n;
+        b->p[b->n] = '\0';
     }
 }
 

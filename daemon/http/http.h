@@ -82,6 +82,9 @@ CHECKED int http_listen_fd(uv_loop_t *loop, int fd,
  * how many there are; they are fds HTTP_FD_FIRST and up. 0 when none. */
 #define HTTP_FD_FIRST 3
 int http_activated(void);
+/* What was written in this turn of the loop goes out now, not at its end:
+ * something that takes time follows. */
+void http_flush(struct http_server *s);
 /* Open requests go on, idle connections are closed, answers say Connection:
  * close; a POST is answered 503. A socket handed over is not accepted from any
  * more: what connects waits there for the next daemon. */

@@ -57,12 +57,16 @@ static size_t conns_limit(const struct http_conf *conf)
     return max;
 }
 
-static void on_turn(uv_prepare_t *h)
+void http_flush(struct http_server *s)
 {
-    struct http_server *s = uv_handle_get_data((uv_handle_t *)h);
     while (!list_empty(&s->outbox)) {
         conn_flush(container_of(s->outbox.next, struct http_conn, out));
     }
+}
+
+static void on_turn(uv_prepare_t *h)
+{
+    http_flush(uv_handle_get_data((uv_handle_t *)h));
 }
 
 static struct http_server *server_new(uv_loop_t *loop,

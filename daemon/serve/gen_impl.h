@@ -10,7 +10,8 @@ struct gen_choice {
     struct run_stream run;
     struct gen *gen;
     struct text_stream text;
-    bool ended;
+    bool leaving, ended;
+    enum gen_finish why; /* leaving */
     uint64_t last_us; /* its last token */
 };
 

@@ -2,7 +2,9 @@
  * choice ends.
  *
  * Where no stop string can end it, a token's text is made when the next step is
- * on its way (on_said), and at the latest before the choice ends.
+ * on its way (on_said), and at the latest before the choice ends. A choice that
+ * was given its last token leaves the scheduler at once, and ends after what
+ * every other has to say (on_left).
  */
 #include "serve/gen_impl.h"
 
@@ -28,8 +30,9 @@ static void pause_all(struct gen *g, bool paused)
 {
     g->paused = paused;
     for (uint32_t i = 0; i < g->req.n; i++) {
-        if (g->queued && !g->choices[i].ended) {
-            runner_pause(g->model->runner, &g->choices[i].run, paused);
+        struct gen_choice *c = &g->choices[i];
+        if (g->queued && !c->leaving && !c->ended) {
+            runner_pause(g->model->runner, &c->run, paused);
         }
     }
 }
@@ -116,14 +119,19 @@ static void on_said(struct run_stream *x)
     catch_up(choice_of(x));
 }
 
+static void on_left(struct run_stream *x)
+{
+    struct gen_choice *c = choice_of(x);
+    end_choice(c, c->why);
+}
+
 static void on_token(struct run_stream *x, const struct msg_token *t)
 {
     struct gen_choice *c = choice_of(x);
     struct gen *g = c->gen;
     enum gen_finish why = GEN_LENGTH; /* asked for, or no position is left */
-    bool later = speaks_later(g);
     note_token(c);
-    if (!later) {
+    if (!speaks_later(g)) {
         speak(c, t);
     }
     if (ends_text(g, t)) {
@@ -134,11 +142,9 @@ static void on_token(struct run_stream *x, const struct msg_token *t)
                runner_push(g->model->runner, x, t->id) == 0) {
         return;
     }
-    catch_up(c);
-    if (later) {
-        speak(c, t);
-    }
-    end_choice(c, why);
+    c->leaving = true;
+    c->why = why;
+    runner_leave(g->model->runner, x);
 }
 
 static void on_computed(struct run_stream *x)
@@ -156,8 +162,8 @@ void gen_late(void *ctx)
     for (uint32_t i = 0; left > 0; i++) {
         struct gen_choice *c = &g->choices[i];
         if (!c->ended) {
-            left--;
-            end_choice(c, GEN_LATE); /* the last one is the end of g */
+            left--; /* the last one is the end of g */
+            end_choice(c, c->leaving ? c->why : GEN_LATE);
         }
     }
 }
@@ -181,6 +187,7 @@ static void on_fail(struct run_stream *x, int code, const char *msg)
 const struct run_events gen_run_events = {
     .on_token = on_token,
     .on_said = on_said,
+    .on_left = on_left,
     .on_computed = on_computed,
     .on_expired = on_expired,
     .on_fail = on_fail,

@@ -220,6 +220,12 @@ static void on_down(void *ctx, int rc, const struct err *e)
     maybe_closed(ms);
 }
 
+static void flush(void *ctx)
+{
+    const struct model *m = ctx;
+    server_flush(m->of->srv);
+}
+
 static void make_runner(struct model *m)
 {
     const struct conf *c = &m->of->srv->conf;
@@ -247,7 +253,8 @@ static void make_runner(struct model *m)
     struct runner_owner o = {.ctx = m,
                              .on_up = on_up,
                              .on_down = on_down,
-                             .on_progress = on_progress};
+                             .on_progress = on_progress,
+                             .flush = flush};
     m->runner = runner_new(&rc, m->dir, &o);
 }
 

@@ -45,6 +45,7 @@ struct runner *runner_new(const struct runner_conf *c, const char *dir,
     r->owner = *o;
     list_init(&r->turn);
     list_init(&r->saying);
+    list_init(&r->left);
     (void)snprintf(r->dir, sizeof(r->dir), "%s", dir);
     r->rows = calloc(SAMPLING_ROWS, sizeof(*r->rows));
     must(r->rows != NULL);
@@ -319,6 +320,7 @@ int runner_add(struct runner *r, struct run_stream *x)
     x->n_drafted = 0;
     x->n_accepted = 0;
     x->n_said = 0;
+    x->leaving = false;
     list_init(&x->saying);
     int rc = sched_add(&r->sched, &x->s, now_us());
     warm_touch(r->warm);
@@ -357,8 +359,21 @@ int runner_push(struct runner *r, struct run_stream *x, int32_t token)
     return sched_push(&r->sched, &x->s, token);
 }
 
+void runner_leave(struct runner *r, struct run_stream *x)
+{
+    must(r->in_results && x->s.phase != SCHED_OUT);
+    r->one_left = true;
+    x->leaving = true;
+    sched_remove(&r->sched, &x->s, now_us());
+    warm_touch(r->warm);
+}
+
 void runner_remove(struct runner *r, struct run_stream *x)
 {
+    if (x->leaving) {
+        list_del(&x->saying);
+        x->leaving = false;
+    }
     if (x->s.phase == SCHED_OUT) {
         return;
     }

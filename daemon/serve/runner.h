@@ -22,15 +22,18 @@ enum runner_state { RUNNER_DOWN, RUNNER_LOADING, RUNNER_UP };
 struct run_stream; /* one choice; embedded in its owner */
 
 struct run_events {
-    /* A token was drawn for x. The owner answers with sched_push (through
-     * runner_push) or runner_remove before it returns. A step can draw several:
-     * they come one after the other, also when x is paused in between, and end
-     * when it is removed. The engine waits meanwhile: what need not be known
-     * for the answer is done in on_said. */
+    /* A token was drawn for x. Before it returns, the owner says how x goes on:
+     * runner_push, runner_leave or runner_remove. A step can draw several: they
+     * come one after the other, also when x is paused in between, and end when
+     * it leaves. The engine waits meanwhile: what need not be known for the
+     * answer is done in on_said and on_left. */
     void (*on_token)(struct run_stream *x, const struct msg_token *t);
     /* x->said: all that on_token was given in this step, when the next one is
      * on its way. Not when x was removed, by its owner, who knows of them. */
     void (*on_said)(struct run_stream *x);
+    /* After runner_leave, when every stream's on_said is over and flushed: the
+     * end of one answer takes longer than a token of another should wait. */
+    void (*on_left)(struct run_stream *x);
     /* compute_only: the prompt is done. The owner removes x. */
     void (*on_computed)(struct run_stream *x);
     /* x's deadline has passed at the end of a step. The owner removes x; it
@@ -52,7 +55,8 @@ struct run_stream {
      * on_said is over */
     const struct msg_token *said;
     uint32_t n_said;
-    struct list saying; /* in the runner's list: on_said is to be called */
+    bool leaving;       /* runner_leave: on_left is to be called */
+    struct list saying; /* in a list of the runner's: on_said, then on_left */
 };
 
 struct runner_conf {
@@ -79,6 +83,8 @@ struct runner_owner {
      * loading; ERR_ENGINE_LOST when it died. Streams are still there. */
     void (*on_down)(void *ctx, int rc, const struct err *e);
     void (*on_progress)(void *ctx); /* of loading; may be NULL */
+    /* What streams were given to say goes out now; may be NULL. */
+    void (*flush)(void *ctx);
 };
 
 /* Both structs are copied; dir (the bundle) too. */
@@ -109,6 +115,9 @@ void runner_kick(struct runner *r);
 /* The end of a turn: form the steps of the runners in the list. */
 void runner_turn(struct list *turn);
 CHECKED int runner_push(struct runner *r, struct run_stream *x, int32_t token);
+/* From inside on_token, which gave x its last: its place is free for the next
+ * step. x stays until on_left, or until it is removed before. */
+void runner_leave(struct runner *r, struct run_stream *x);
 void runner_remove(struct runner *r, struct run_stream *x);
 void runner_pause(struct runner *r, struct run_stream *x, bool paused);
 /* Close the warm sequences nobody uses; how many they are. */

@@ -15,7 +15,9 @@ struct runner {
     struct child *child;
     struct list turn;   /* in conf.turn: a step is wanted */
     struct list saying; /* streams whose on_said is to be called */
+    struct list left;   /* then their on_left */
     bool stopping;
+    bool one_left;   /* by runner_leave, of the row at hand */
     bool in_results; /* results are being handed out: no step is formed */
     bool ever_up;
     uint32_t counter;

@@ -1,6 +1,7 @@
 /* runner_step.c - one step: formed from the scheduler's plan, sent behind its
  * sequence operations, checked when it comes back, and handed out. The next one
- * is formed before on_said is called: the engine is at work meanwhile.
+ * is formed before on_said and on_left are called: the engine is at work
+ * meanwhile.
  */
 #include <string.h>
 
@@ -73,7 +74,7 @@ void runner_step(struct runner *r)
     child_deadline(r->child, r->conf.step_ms);
 }
 
-/* The tokens of row i, until its stream leaves (and may be gone). */
+/* The tokens of row i, until its stream leaves, or is removed (and gone). */
 static void hand_out_row(struct runner *r, size_t i,
                          const struct msg_row_done *d)
 {
@@ -88,20 +89,22 @@ static void hand_out_row(struct runner *r, size_t i,
         x->n_drafted += drafts;
     }
     x->said = d->tokens;
-    for (uint32_t k = 0; k < d->n_tokens; k++) {
+    r->one_left = false;
+    for (uint32_t k = 0; k < d->n_tokens && !r->one_left; k++) {
         x->n_out++;
         x->n_accepted += k < d->n_accepted;
         x->n_said = k;
         x->events->on_token(x, &d->tokens[k]);
-        if (sched_row_stream(&r->sched, i) != s) {
-            return;
+        if (sched_row_stream(&r->sched, i) != s && !r->one_left) {
+            return; /* removed */
         }
+        x->n_said = k + 1;
     }
-    x->n_said = d->n_tokens;
     list_push(&r->saying, &x->saying);
 }
 
-/* The engine is at work again, or has nothing to do. */
+/* The engine is at work again, or has nothing to do: streams say what they were
+ * given, and then those that leave end. */
 static void say(struct runner *r)
 {
     while (!list_empty(&r->saying)) {
@@ -110,6 +113,18 @@ static void say(struct runner *r)
         list_del(&x->saying);
         x->events->on_said(x);
         x->n_said = 0;
+        if (x->leaving) {
+            list_push(&r->left, &x->saying);
+        }
+    }
+    if (!list_empty(&r->left) && r->owner.flush != NULL) {
+        r->owner.flush(r->owner.ctx);
+    }
+    while (!list_empty(&r->left)) {
+        struct run_stream *x =
+            container_of(r->left.next, struct run_stream, saying);
+        x->events->on_left(x); /* may free x */
+        must(r->left.next != &x->saying);
     }
 }
 

@@ -34,6 +34,13 @@ int64_t server_unix_ms(void)
     return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
+void server_flush(struct server *s)
+{
+    for (size_t i = 0; i < s->n_http; i++) {
+        http_flush(s->http[i]);
+    }
+}
+
 /* --- start --- */
 
 /* Room for every connection; no core files: they would hold prompts. */

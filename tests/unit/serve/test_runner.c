@@ -23,6 +23,7 @@ struct user {
     uint64_t patience_us; /* from on_up to its deadline; 0: none */
     uint32_t pause_at; /* pause after so many tokens until the others ended */
     int code;          /* of on_fail */
+    bool leaves;   /* after its last token, instead of being removed there */
     bool computed, expired, over;
 };
 
@@ -36,6 +37,7 @@ static struct {
     size_t n_users;
     uint32_t places; /* 0: as many as users */
     int restarts; /* how many may follow a crash */
+    int flushes;
     int ups, downs, last_rc;
     struct err last;
     uint32_t paused_n; /* tokens of the paused user when the others ended */
@@ -91,6 +93,10 @@ static void on_token(struct run_stream *x, const struct msg_token *token)
     struct user *u = user_of(x);
     assert_true(u->n < u->want);
     u->out[u->n++] = token->id;
+    if (u->n == u->want && u->leaves) {
+        runner_leave(t.r, x);
+        return;
+    }
     if (u->n == u->want) {
         hear(u);
         u->said[u->n_said++] = token->id;
@@ -101,6 +107,26 @@ static void on_token(struct run_stream *x, const struct msg_token *token)
     if (u->n == u->pause_at) {
         runner_pause(t.r, x, true);
     }
+}
+
+/* All have said what this step gave them; who goes on is at work again. */
+static void on_left(struct run_stream *x)
+{
+    bool others = false;
+    assert_true(t.flushes > 0 && x->n_said == 0);
+    for (size_t i = 0; i < t.n_users; i++) {
+        const struct user *u = &t.user[i];
+        assert_int_equal(u->n_said, u->n);
+        others = others || (u->n < u->want && u->code == 0);
+    }
+    assert_true(runner_sched(t.r)->in_flight || !others);
+    leave(user_of(x));
+}
+
+static void on_flush(void *ctx)
+{
+    (void)ctx;
+    t.flushes++;
 }
 
 static void on_computed(struct run_stream *x)
@@ -122,8 +148,8 @@ static void on_expired(struct run_stream *x)
     leave(user_of(x));
 }
 
-static const struct run_events events = {on_token, on_said, on_computed,
-                                         on_expired, on_fail};
+static const struct run_events events = {on_token,    on_said,    on_left,
+                                         on_computed, on_expired, on_fail};
 
 static void on_up(void *ctx)
 {
@@ -197,7 +223,7 @@ static void run_drafting(const char *fake, uint32_t max_draft)
                             .max_draft = max_draft,
                             .ngram_min = 2,
                             .state_bytes = 5500};
-    struct runner_owner o = {.on_up = on_up, .on_down = on_down};
+    struct runner_owner o = {.on_up = on_up, .on_down = on_down, .flush = on_flush};
     t.r = runner_new(&c, dir, &o);
     unit_ok(runner_start(t.r, &e), &e);
     assert_int_equal(runner_state(t.r), RUNNER_LOADING);
@@ -285,6 +311,27 @@ static void company_changes_no_token(void **state)
     assert_int_equal(t.last_rc, 0);
     assert_int_equal(t.seqs, 5); /* 5500 bytes, 1000 a sequence */
     assert_true(t.stats.steps > 0 && t.stats.step_rows > t.stats.steps);
+}
+
+/* The first has a place; who waits for it begins with the very step that follows
+ * its last token. Who leaves ends when all have spoken (on_left looks). */
+static void who_leaves_makes_room_before_it_ends(void **state)
+{
+    (void)state;
+    struct user *a = add_user(10, 20, 3);
+    struct user *b = add_user(100, 7, 12);
+    struct user *c = add_user(10, 20, 6);
+    a->leaves = true;
+    c->leaves = true;
+    t.places = 2;
+    run("");
+    assert_as_alone(a);
+    assert_as_alone(c);
+    assert_int_equal(t.flushes, 2); /* for those that leave, and no other */
+    assert_int_equal(a->while_working, 3); /* its last one too */
+    assert_int_equal(b->while_working, 11);
+    assert_int_equal(c->x.s.first_turn, 4); /* a's place, at once */
+    assert_int_equal(t.stats.steps, 12);
 }
 
 static void end_turn(uv_prepare_t *h)
@@ -479,6 +526,7 @@ int main(void)
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
         CASE(company_changes_no_token),
+        CASE(who_leaves_makes_room_before_it_ends),
         CASE(drafts_change_no_token),
         CASE(who_comes_together_starts_together),
         CASE(streams_live_through_a_crash),
