@@ -123,6 +123,7 @@
 #define STREAMS_MAX    32u  /* generations running in one engine */
 #define SESSIONS_KEPT_MAX 1024u /* that clients named */
 #define SESSIONS_MAX   64u  /* warm sequences of one engine */
+#define GEN_ARENA_MAX  MIB(16) /* strings and arrays of one request */
 #define CHOICES_MAX    16u  /* n of one request */
 #define DRAFT_NGRAM_MAX 8u    /* tokens that have to stand there before */
 #define DRAFT_WINDOW   65536u /* tokens of a text that are indexed: 1 MiB */

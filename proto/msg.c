@@ -208,14 +208,6 @@ void msg_sampling_init(struct msg_sampling *s)
     *s = (struct msg_sampling){.top_p = 1, .repeat_penalty = 1};
 }
 
-void msg_sampling_copy(struct msg_sampling *to, const struct msg_sampling *from)
-{
-    must(from->n_bias <= ENGINE_BIAS_MAX);
-    memcpy(to, from,
-           offsetof(struct msg_sampling, bias) +
-               from->n_bias * sizeof(from->bias[0]));
-}
-
 static void put_sampling(struct buf *b, const struct msg_sampling *s)
 {
     must(s->n_bias <= ENGINE_BIAS_MAX);
@@ -238,6 +230,29 @@ static void put_sampling(struct buf *b, const struct msg_sampling *s)
     }
 }
 
+static int get_bias(struct cur *c, struct msg_sampling *s, struct err *e)
+{
+    uint32_t n = cur_u32(c);
+    if (n > ENGINE_BIAS_MAX || n > left(c) / PAIR_BYTES) {
+        return bad(e, "step", "n_bias");
+    }
+    if (n > 0) {
+        s->bias = malloc(n * sizeof(*s->bias));
+        if (s->bias == NULL) {
+            return err_set(e, ERR_NOMEM, "step: %u biases", n);
+        }
+    }
+    s->n_bias = n;
+    for (uint32_t i = 0; i < n; i++) {
+        s->bias[i].id = get_i32(c);
+        s->bias[i].bias = cur_f32(c);
+        if (isnan(s->bias[i].bias) || s->bias[i].bias == INFINITY) {
+            return bad(e, "step", "bias");
+        }
+    }
+    return 0;
+}
+
 static int get_sampling(struct cur *c, struct msg_sampling *s, struct err *e)
 {
     s->temperature = cur_f32(c);
@@ -252,7 +267,6 @@ static int get_sampling(struct cur *c, struct msg_sampling *s, struct err *e)
     s->choice = cur_u32(c);
     s->logprobs = cur_u32(c);
     s->no_logprob = get_bool(c);
-    s->n_bias = cur_u32(c);
     const struct {
         const char *name;
         float v;
@@ -272,18 +286,7 @@ static int get_sampling(struct cur *c, struct msg_sampling *s, struct err *e)
     if (s->logprobs > ENGINE_LOGPROBS_MAX) {
         return bad(e, "step", "logprobs");
     }
-    if (s->n_bias > ENGINE_BIAS_MAX || s->n_bias > left(c) / PAIR_BYTES) {
-        return bad(e, "step", "n_bias");
-    }
-    for (uint32_t i = 0; i < s->n_bias; i++) {
-        s->bias[i].id = get_i32(c);
-        s->bias[i].bias = cur_f32(c);
-        /* minus infinity bans a token */
-        if (isnan(s->bias[i].bias) || s->bias[i].bias == INFINITY) {
-            return bad(e, "step", "bias");
-        }
-    }
-    return 0;
+    return get_bias(c, s, e);
 }
 
 void msg_step_put(struct buf *b, const struct msg_step *m)
@@ -312,6 +315,8 @@ void msg_step_put(struct buf *b, const struct msg_step *m)
 static int get_row(struct cur *c, struct msg_row *r, struct err *e)
 {
     r->tokens = NULL;
+    r->sampling.n_bias = 0;
+    r->sampling.bias = NULL;
     r->seq = cur_u32(c);
     r->position = cur_u32(c);
     uint32_t n = cur_u32(c);
@@ -353,7 +358,6 @@ int msg_step_get(const void *p, size_t n, struct msg_step *ret, struct err *e)
         rc = bad(e, "step", "n_rows");
         goto out;
     }
-    /* 8 KiB a row that are mostly not used: not cleared */
     m.rows = malloc((rows > 0 ? rows : 1) * sizeof(*m.rows));
     if (m.rows == NULL) {
         rc = err_set(e, ERR_NOMEM, "step: %u rows", rows);
@@ -384,6 +388,7 @@ void msg_step_fini(struct msg_step *m)
     }
     for (uint32_t i = 0; i < m->n_rows; i++) {
         free(m->rows[i].tokens);
+        free(m->rows[i].sampling.bias);
     }
     free(m->rows);
     *m = (struct msg_step){0};

@@ -32,6 +32,11 @@ struct msg_ready {
 };
 
 /* How tokens are drawn (design 9). All fields are set; neutral values shown. */
+struct msg_bias {
+    int32_t id;
+    float bias; /* added to the logit; minus infinity bans the token */
+};
+
 struct msg_sampling {
     float temperature;       /* 0 = greedy */
     uint32_t top_k;          /* 0 = off */
@@ -47,17 +52,11 @@ struct msg_sampling {
         logprobs; /* how many alternatives; the token's own is there too */
     bool no_logprob; /* nor the token's own: it is 0, and a pass over the
                         vocabulary is saved */
-    uint32_t n_bias;
-    struct {
-        int32_t id;
-        float bias;
-    } bias[ENGINE_BIAS_MAX];
+    uint32_t n_bias; /* up to ENGINE_BIAS_MAX */
+    struct msg_bias *bias; /* NULL: none; owned when decoded */
 };
 
 void msg_sampling_init(struct msg_sampling *s); /* greedy, everything off */
-/* What is used of it: the table of biases is 8 KiB and mostly empty. */
-void msg_sampling_copy(struct msg_sampling *to,
-                       const struct msg_sampling *from);
 
 /* FRAME_SEQ_OPEN: a new empty sequence; FRAME_SEQ_CLOSE: drop it;
  * FRAME_SEQ_TRUNCATE: keep the first n tokens; FRAME_SEQ_FORK: `seq` becomes a

@@ -300,18 +300,6 @@ static struct call *call_new(struct http_req *r, bool chat)
     return c;
 }
 
-static int copy_stops(struct call *c, struct err *e)
-{
-    struct gen_req *q = gen_request(c->gen);
-    for (size_t i = 0; i < q->n_stops; i++) {
-        q->stops[i] = arena_str(gen_arena(c->gen), q->stops[i]);
-        if (q->stops[i] == NULL) {
-            return no_memory(e);
-        }
-    }
-    return 0;
-}
-
 /* The session's tokens are the prompt; they are nobody else's until the end. */
 static int read_session(struct call *c, const struct json *j, struct session *x,
                         struct err *e)
@@ -346,23 +334,28 @@ static void start(struct http_req *r, bool chat, struct session *x)
     struct json *j = NULL;
     struct model *m = NULL;
     struct err e = {0};
+    struct arena a;
     if (api_body(r, &j) != 0) {
         return;
     }
+    arena_init(&a, GEN_ARENA_MAX);
     struct call *c = call_new(r, chat);
-    int rc = params_read(j, chat ? PARAMS_CHAT : PARAMS_COMPLETION, &c->p, &e);
+    int rc =
+        params_read(j, chat ? PARAMS_CHAT : PARAMS_COMPLETION, &a, &c->p, &e);
     if (rc != 0) {
         call_refuse(c, rc, c->p.param, e.msg);
+        arena_fini(&a);
         json_free(j);
         return;
     }
     if (api_model(r, x != NULL ? x->row.model : c->p.model, &m) != 0) {
         call_free(c);
+        arena_fini(&a);
         json_free(j);
         return;
     }
     (void)snprintf(c->model, sizeof(c->model), "%s", m->name);
-    c->gen = gen_new(c->srv, m, &call_sink, c);
+    c->gen = gen_new(c->srv, m, &call_sink, c, &a);
     *gen_request(c->gen) = c->p.req;
     gen_request(c->gen)->peer = (uint64_t)http_peer_pid(r);
     if (c->srv->conf.speculation_share_tokens > 0) {
@@ -373,9 +366,6 @@ static void start(struct http_req *r, bool chat, struct session *x)
         struct resume_owner o = call_resume_owner;
         o.ctx = c;
         rc = resume_new(c->srv, c->id, r, &o, &c->resume, &e);
-    }
-    if (rc == 0) {
-        rc = copy_stops(c, &e);
     }
     if (rc == 0 && x != NULL) {
         rc = read_session(c, j, x, &e);

@@ -29,6 +29,12 @@ static int unsupported(const struct row *row, struct err *e, const char *what)
     return err_set(e, ERR_UNSUPPORTED, "%s: %s", row->name, what);
 }
 
+static int full(const struct row *row, struct err *e)
+{
+    return err_set(e, ERR_TOO_BIG, "%s: the request is over the limit",
+                   row->name);
+}
+
 static void *at(struct params *p, const struct row *row)
 {
     return (char *)p + row->offset;
@@ -134,7 +140,11 @@ static int add_stop(struct params *p, const struct row *row,
         return err_set(e, ERR_INVALID, "%s: at most %u", row->name,
                        STOP_STRINGS_MAX);
     }
-    p->req.stops[p->req.n_stops++] = s;
+    char *copy = arena_str(p->a, s);
+    if (copy == NULL) {
+        return full(row, e);
+    }
+    p->req.stops[p->req.n_stops++] = copy;
     return 0;
 }
 
@@ -179,6 +189,15 @@ static int set_bias(struct params *p, const struct row *row,
     if (json_type(v) != JSON_OBJECT) {
         return want(row, e, "an object of token id and bias");
     }
+    size_t n = json_count(v);
+    if (n > ENGINE_BIAS_MAX) {
+        return err_set(e, ERR_INVALID, "%s: at most %u entries", row->name,
+                       ENGINE_BIAS_MAX);
+    }
+    s->bias = arena_array(p->a, n, sizeof(*s->bias));
+    if (s->bias == NULL) {
+        return full(row, e);
+    }
     for (const struct json *c = json_first(v); c != NULL; c = json_next(c)) {
         int32_t id = 0;
         double x = json_num(c);
@@ -193,13 +212,8 @@ static int set_bias(struct params *p, const struct row *row,
                            "100, or false",
                            row->name, (int)id);
         }
-        if (s->n_bias >= ENGINE_BIAS_MAX) {
-            return err_set(e, ERR_INVALID, "%s: at most %u entries", row->name,
-                           ENGINE_BIAS_MAX);
-        }
-        s->bias[s->n_bias].id = id;
-        s->bias[s->n_bias].bias = ban ? -INFINITY : (float)x;
-        s->n_bias++;
+        s->bias[s->n_bias++] =
+            (struct msg_bias){.id = id, .bias = ban ? -INFINITY : (float)x};
     }
     return 0;
 }
@@ -441,11 +455,19 @@ unsigned params_dialects(size_t i)
     return rows[i].dialects;
 }
 
+/* For each field of a request: no printf. */
+static void put_param(struct params *p, const char *name)
+{
+    size_t n = strnlen(name, sizeof(p->param) - 1);
+    memcpy(p->param, name, n);
+    p->param[n] = '\0';
+}
+
 static int read_field(struct params *p, const struct json *v, unsigned dialect,
                       struct err *e)
 {
     const char *key = json_key(v);
-    (void)snprintf(p->param, sizeof(p->param), "%.63s", key);
+    put_param(p, key);
     for (size_t i = 0; i < countof(rows); i++) {
         if ((rows[i].dialects & dialect) != 0 &&
             strcmp(rows[i].name, key) == 0) {
@@ -461,30 +483,30 @@ static int read_together(struct params *p, unsigned dialect,
 {
     if (json_get(j, "stream_options") != NULL && !p->stream &&
         json_type(json_get(j, "stream_options")) != JSON_NULL) {
-        (void)snprintf(p->param, sizeof(p->param), "stream_options");
+        put_param(p, "stream_options");
         return err_set(e, ERR_INVALID, "stream_options: only with stream");
     }
     if (p->resumable && !p->stream) {
-        (void)snprintf(p->param, sizeof(p->param), "resumable");
+        put_param(p, "resumable");
         return err_set(e, ERR_INVALID, "resumable: only with stream");
     }
     if (dialect == PARAMS_CHAT && !p->logprobs &&
         p->req.sampling.logprobs > 0) {
-        (void)snprintf(p->param, sizeof(p->param), "top_logprobs");
+        put_param(p, "top_logprobs");
         return err_set(e, ERR_INVALID, "top_logprobs: only with logprobs");
     }
     if (p->echo && p->logprobs) {
-        (void)snprintf(p->param, sizeof(p->param), "echo");
+        put_param(p, "echo");
         return err_set(e, ERR_UNSUPPORTED, "echo: not together with logprobs");
     }
     p->req.sampling.no_logprob = !p->logprobs;
     return 0;
 }
 
-int params_read(const struct json *j, unsigned dialect, struct params *p,
-                struct err *e)
+int params_read(const struct json *j, unsigned dialect, struct arena *a,
+                struct params *p, struct err *e)
 {
-    *p = (struct params){0};
+    *p = (struct params){.a = a};
     msg_sampling_init(&p->req.sampling);
     p->req.sampling.temperature = 1;
     p->req.sampling.repeat_last_n = 64; /* llama-server's */

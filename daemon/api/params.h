@@ -24,13 +24,14 @@ struct params {
     const char *tier; /* service_tier as it is answered; NULL = absent */
     bool keeps;       /* keep_ms is said */
     int64_t keep_ms;  /* residency.h; < 0: no limit */
+    struct arena *a;  /* during params_read */
     char param[64];   /* the field an error is about; "" none */
 };
 
-/* Fill p from the request object. Stop strings are borrowed from j.
- * Errors: INVALID, UNSUPPORTED; p->param is set. */
+/* Fill p from the request object. What p->req points to is allocated in a.
+ * Errors: INVALID, UNSUPPORTED, TOO_BIG (a is full); p->param is set. */
 CHECKED int params_read(const struct json *j, unsigned dialect,
-                        struct params *p, struct err *e);
+                        struct arena *a, struct params *p, struct err *e);
 
 /* The rows, for the test that compares them with proto/api.json. */
 size_t params_count(void);

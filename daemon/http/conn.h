@@ -67,7 +67,6 @@ struct http_req {
     uint32_t magic;
     struct http_conn *conn;
     struct http_msg msg;
-    char path[HTTP_URL_MAX + 1];
     const char *query; /* in msg.target; "" when none */
     const struct http_route *route;
     struct http_args args;
@@ -83,6 +82,7 @@ struct http_req {
     void (*on_gone)(struct http_req *r, void *user);
     void (*on_drain)(struct http_req *r, void *user);
     void *user;
+    char path[HTTP_URL_MAX + 1]; /* the last: only the rest is cleared */
 };
 
 /* conn.c */

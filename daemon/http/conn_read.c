@@ -22,8 +22,10 @@
 
 static struct http_req *req_new(struct http_conn *c)
 {
-    struct http_req *r = calloc(1, sizeof(*r));
+    struct http_req *r = malloc(sizeof(*r));
     must(r != NULL);
+    memset(r, 0, offsetof(struct http_req, path));
+    r->path[0] = '\0';
     r->magic = REQ_MAGIC;
     r->conn = c;
     r->query = "";

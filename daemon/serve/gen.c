@@ -13,11 +13,10 @@
 #include "serve/deadline.h"
 #include "serve/gen_impl.h"
 
-#define GEN_TEXT_MAX  KIB(64) /* text of one token: what a stop held back */
-#define GEN_ARENA_MAX MIB(16)
+#define GEN_TEXT_MAX KIB(64) /* text of one token: what a stop held back */
 
 struct gen *gen_new(struct server *s, struct model *m,
-                    const struct gen_sink *sink, void *ctx)
+                    const struct gen_sink *sink, void *ctx, struct arena *a)
 {
     struct gen *g = calloc(1, sizeof(*g));
     must(g != NULL);
@@ -32,7 +31,8 @@ struct gen *gen_new(struct server *s, struct model *m,
     g->req.max_tokens = GEN_MAX_TOKENS;
     g->req.reuse = true;
     msg_sampling_init(&g->req.sampling);
-    arena_init(&g->arena, GEN_ARENA_MAX);
+    g->arena = *a;
+    arena_init(a, a->limit);
     buf_init(&g->piece, GEN_TEXT_MAX);
     return g;
 }
@@ -60,7 +60,7 @@ const struct tokenizer *gen_tokenizer(const struct gen *g)
 void gen_get_usage(const struct gen *g, struct gen_usage *ret)
 {
     *ret = g->usage;
-    for (uint32_t i = 0; i < g->req.n; i++) {
+    for (uint32_t i = 0; g->choices != NULL && i < g->req.n; i++) {
         ret->n_drafted += g->choices[i].run.n_drafted;
         ret->n_accepted += g->choices[i].run.n_accepted;
     }
@@ -89,7 +89,7 @@ static void leave(struct gen *g)
     if (g->encoding) {
         return;
     }
-    for (uint32_t i = 0; i < CHOICES_MAX; i++) {
+    for (uint32_t i = 0; g->choices != NULL && i < g->req.n; i++) {
         text_stream_fini(&g->choices[i].text);
     }
     text_fini(&g->work);
@@ -164,17 +164,24 @@ static int check_tokens(struct gen *g, struct err *e)
 static int ban_eog(struct gen *g, struct err *e)
 {
     struct msg_sampling *s = &g->req.sampling;
-    for (size_t i = 0; i < g->voc->n_eog; i++) {
-        if (s->n_bias >= ENGINE_BIAS_MAX) {
-            return err_set(e, ERR_TOO_BIG,
-                           "logit_bias: with ignore_eos more "
-                           "than %u entries",
-                           ENGINE_BIAS_MAX);
-        }
-        s->bias[s->n_bias].id = g->voc->eog[i];
-        s->bias[s->n_bias].bias = -INFINITY;
-        s->n_bias++;
+    size_t n = s->n_bias + g->voc->n_eog;
+    if (n > ENGINE_BIAS_MAX) {
+        return err_set(e, ERR_TOO_BIG,
+                       "logit_bias: with ignore_eos more than %u entries",
+                       ENGINE_BIAS_MAX);
     }
+    struct msg_bias *b = arena_array(&g->arena, n, sizeof(*b));
+    if (b == NULL) {
+        return err_set(e, ERR_NOMEM, "logit_bias: %zu entries", n);
+    }
+    for (size_t i = 0; i < n; i++) {
+        b[i] = i < s->n_bias
+                   ? s->bias[i]
+                   : (struct msg_bias){.id = g->voc->eog[i - s->n_bias],
+                                       .bias = -INFINITY};
+    }
+    s->bias = b;
+    s->n_bias = (uint32_t)n;
     return 0;
 }
 
@@ -377,6 +384,12 @@ int gen_start(struct gen *g, struct err *e)
     int rc = 0;
     must(g->req.n >= 1 && g->req.n <= CHOICES_MAX);
     g->srv->stats.generations++;
+    g->choices = arena_array(&g->arena, g->req.n, sizeof(*g->choices));
+    if (g->choices == NULL) {
+        g->srv->stats.generations_failed++;
+        leave(g);
+        return err_set(e, ERR_TOO_BIG, "the request is over the limit");
+    }
     for (uint32_t i = 0; i < g->req.n; i++) {
         g->choices[i].gen = g;
         g->choices[i].run.choice = i;

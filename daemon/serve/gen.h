@@ -71,9 +71,10 @@ struct gen_usage {
     bool late;         /* the deadline ended it */
 };
 
-/* Strings and arrays of the request are best allocated in the gen's arena. */
+/* What the request points to is best allocated in the gen's arena, which lives
+ * as long as it does. `a` (of GEN_ARENA_MAX) becomes it, and is empty then. */
 struct gen *gen_new(struct server *s, struct model *m,
-                    const struct gen_sink *sink, void *ctx);
+                    const struct gen_sink *sink, void *ctx, struct arena *a);
 struct arena *gen_arena(struct gen *g);
 struct gen_req *gen_request(struct gen *g);
 /* Takes g over. Errors (g is freed, no callback comes): BUSY, REJECTED,

@@ -38,7 +38,7 @@ struct gen {
     uint32_t n_ended;
     struct gen_usage usage;
     struct buf piece;
-    struct gen_choice choices[CHOICES_MAX];
+    struct gen_choice *choices; /* req.n, from gen_start on */
 };
 
 /* gen.c: everything is over. on_done is called, and g is gone. */

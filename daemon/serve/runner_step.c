@@ -40,7 +40,7 @@ static void fill_row(struct runner *r, size_t i, const struct sched_row *row)
     m->sample = row->sample;
     m->out_index = x->n_out;
     m->n_prompt = x->s.n_prompt;
-    msg_sampling_copy(&m->sampling, x->sampling);
+    m->sampling = *x->sampling;
     m->sampling.choice = x->choice;
 }
 

@@ -35,13 +35,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
         return 0;
     }
     for (unsigned d = PARAMS_COMPLETION; d <= PARAMS_CHAT; d++) {
-        int rc = json_type(j) == JSON_OBJECT ? params_read(j, d, &q, &e)
+        struct arena a;
+        arena_init(&a, GEN_ARENA_MAX);
+        int rc = json_type(j) == JSON_OBJECT ? params_read(j, d, &a, &q, &e)
                                              : ERR_INVALID;
         if (rc == 0) {
             check(&q);
         } else {
             must(rc == ERR_INVALID || rc == ERR_UNSUPPORTED);
         }
+        arena_fini(&a);
     }
     json_free(j);
     return 0;

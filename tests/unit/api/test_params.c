@@ -5,6 +5,7 @@
 #include "api/params.h"
 
 static struct params p;
+static struct arena arena; /* what p points to, until the next one */
 
 /* 0, or the error of one field of an object. */
 static int take(const char *text, unsigned dialect)
@@ -12,7 +13,9 @@ static int take(const char *text, unsigned dialect)
     struct json *j = NULL;
     struct err e = {0};
     unit_ok(json_parse(text, strlen(text), &j, &e), &e);
-    int rc = params_read(j, dialect, &p, &e);
+    arena_fini(&arena);
+    arena_init(&arena, GEN_ARENA_MAX);
+    int rc = params_read(j, dialect, &arena, &p, &e);
     json_free(j);
     return rc;
 }
@@ -248,6 +251,13 @@ static void too_many_entries(void **state)
     buf_fini(&b);
 }
 
+static int drop(void **state)
+{
+    (void)state;
+    arena_fini(&arena);
+    return 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -258,5 +268,5 @@ int main(void)
         cmocka_unit_test(what_is_refused),
         cmocka_unit_test(too_many_entries),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, drop);
 }

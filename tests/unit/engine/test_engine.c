@@ -439,8 +439,9 @@ static void test_step_refused(void **state)
     row.n_tokens = FAKE_S + 1;
     assert_int_equal(engine_step(s, &row, &done, NULL, &e), ERR_CONTEXT);
     row.n_tokens = 3;
+    struct msg_bias no_token = {.id = FAKE_V};
     row.sampling.n_bias = 1; /* fails when drawing: the rows are undone */
-    row.sampling.bias[0].id = FAKE_V;
+    row.sampling.bias = &no_token;
     assert_int_equal(engine_step(s, &row, &done, NULL, &e), ERR_INVALID);
     assert_int_equal(engine_seq_length(s), 0);
     assert_int_equal(done.seq, 99);

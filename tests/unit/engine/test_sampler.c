@@ -457,11 +457,12 @@ static void test_penalties_and_bias(void **state)
     assert_true(fabs((double)t.logprob - ((double)x[t.id] - log(raw))) < 1e-6);
 
     msg_sampling_init(&p);
+    struct msg_bias bias[3] = {
+        {3, 7        }, /* 5 */
+        {0, -INFINITY}, /* banned */
+    };
+    p.bias = bias;
     p.n_bias = 2;
-    p.bias[0].id = 3;
-    p.bias[0].bias = 7; /* 5 */
-    p.bias[1].id = 0;
-    p.bias[1].bias = -INFINITY; /* banned */
     unit_ok(sampler_draw(s, x, &p, NULL, 0, 0, &t, &e), &e);
     assert_int_equal(t.id, 3);
     p.temperature = 1;
@@ -470,17 +471,17 @@ static void test_penalties_and_bias(void **state)
     float was[4] = {4, 3, -1, -2};
     assert_memory_equal(x, was, sizeof(was));
     p.n_bias = 3;
-    p.bias[2] = p.bias[0];
+    bias[2] = bias[0];
     p.repeat_penalty = 2;
     p.repeat_last_n = 4;
     p.frequency_penalty = 0.75f;
     unit_ok(sampler_draw(s, x, &p, (int32_t[]){3, 3, 1, 0}, 4, 0, &t, &e), &e);
     assert_memory_equal(x, was, sizeof(was));
-    p.bias[2].id = 4;
+    bias[2].id = 4;
     assert_int_equal(sampler_draw(s, x, &p, NULL, 0, 0, &t, &e), ERR_INVALID);
     assert_memory_equal(x, was, sizeof(was));
-    p.bias[2].id = 0;
-    p.bias[2].bias = NAN;
+    bias[2].id = 0;
+    bias[2].bias = NAN;
     assert_int_equal(sampler_draw(s, x, &p, NULL, 0, 0, &t, &e), ERR_INVALID);
     assert_memory_equal(x, was, sizeof(was));
     sampler_free(s);
@@ -524,8 +525,7 @@ static void test_logprobs(void **state)
     }
     /* the raw ones also where a bias decides */
     p.n_bias = 1;
-    p.bias[0].id = 10;
-    p.bias[0].bias = -INFINITY;
+    p.bias = &(struct msg_bias){10, -INFINITY};
     unit_ok(sampler_draw(s, x, &p, NULL, 0, 0, &t, &e), &e);
     assert_int_equal(t.id, 500);
     assert_int_equal(t.top[0].id, 10);

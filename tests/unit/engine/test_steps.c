@@ -83,6 +83,8 @@ static void twin_move(struct twin *t, const struct twin *from, size_t n)
 
 static int32_t tokens[SEQS][FAKE_S + 1];
 
+static struct msg_bias no_token = {.id = FAKE_V};
+
 /* What the sequence does next; now and then something it cannot. */
 static void make_row(struct msg_row *row, const struct twin *t, uint32_t id)
 {
@@ -124,7 +126,7 @@ static void make_row(struct msg_row *row, const struct twin *t, uint32_t id)
     case 4:
         row->sample = true; /* fails when it is drawn */
         row->sampling.n_bias = 1;
-        row->sampling.bias[0].id = FAKE_V;
+        row->sampling.bias = &no_token;
         break;
     default:
         break;

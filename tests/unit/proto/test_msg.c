@@ -229,11 +229,12 @@ static struct msg_row row_make(int32_t *tokens, uint32_t n)
     r.sampling.choice = 2;
     r.sampling.logprobs = ENGINE_LOGPROBS_MAX;
     r.sampling.no_logprob = true;
+    static struct msg_bias bias[] = {
+        {1, -INFINITY},
+        {2, 100      },
+    };
     r.sampling.n_bias = 2;
-    r.sampling.bias[0].id = 1;
-    r.sampling.bias[0].bias = -INFINITY;
-    r.sampling.bias[1].id = 2;
-    r.sampling.bias[1].bias = 100;
+    r.sampling.bias = bias;
     return r;
 }
 
@@ -297,7 +298,8 @@ static void test_step_refused(void **state)
     r.sampling.top_p = INFINITY;
     step_refused(&r, "step: top_p");
     r = row_make(NULL, 0);
-    r.sampling.bias[0].bias = NAN;
+    r.sampling.bias = &(struct msg_bias){1, NAN};
+    r.sampling.n_bias = 1;
     step_refused(&r, "step: bias");
     r = row_make(NULL, 0);
     r.sampling.logprobs = ENGINE_LOGPROBS_MAX + 1;

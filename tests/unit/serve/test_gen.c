@@ -228,7 +228,9 @@ static void ask(struct answer *a)
     struct err e = {0};
     memset(text, 'a', sizeof(text));
     memset(a, 0, sizeof(*a));
-    struct gen *g = gen_new(&t.s, t.m, &sink, a);
+    struct arena arena;
+    arena_init(&arena, GEN_ARENA_MAX);
+    struct gen *g = gen_new(&t.s, t.m, &sink, a, &arena);
     struct gen_req *q = gen_request(g);
     q->kind = GEN_TEXT;
     q->text = text;
