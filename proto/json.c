@@ -450,7 +450,7 @@ static bool put_plain(struct buf *b, double v)
     return true;
 }
 
-static void put_number(struct buf *b, double v)
+void json_put_number(struct buf *b, double v)
 {
     if (!isfinite(v)) {
         buf_puts(b, "null");
@@ -503,7 +503,7 @@ static void put_value(const cJSON *c, bool pretty, int depth, struct buf *b)
     } else if (cJSON_IsString(c)) {
         json_put_string(b, c->valuestring, strlen(c->valuestring));
     } else if (cJSON_IsNumber(c)) {
-        put_number(b, c->valuedouble);
+        json_put_number(b, c->valuedouble);
     } else if (cJSON_IsRaw(c)) {
         buf_puts(b, c->valuestring);
     } else {

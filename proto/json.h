@@ -83,6 +83,8 @@ struct json *json_copy(const struct json *j);
 /* Append the text of j to b; pretty indents by two spaces. */
 void json_write(const struct json *j, bool pretty, struct buf *b);
 
-/* Append n bytes of text as a JSON string with its quotes; bytes that are not
- * UTF-8 become U+FFFD. For streams, where a tree per token would be waste. */
+/* For streams, where a tree per token would be waste, as json_write writes them:
+ * n bytes of text with their quotes (what is not UTF-8 becomes U+FFFD); a
+ * number. */
 void json_put_string(struct buf *b, const char *p, size_t n);
+void json_put_number(struct buf *b, double v);

@@ -1,5 +1,5 @@
-/* openai_impl.h - shared by openai.c (requests), openai_out.c (answers) and
- * openai_probs.c (their log-probabilities). */
+/* openai_impl.h - shared by openai.c (requests), openai_out.c (answers),
+ * openai_probs.c (their log-probabilities) and openai_usage.c (their cost). */
 #pragma once
 
 #include "api/api.h"
@@ -52,6 +52,11 @@ extern const struct resume_owner call_resume_owner;
 void call_free(struct call *c);
 /* Answer an error before anything was sent; c is freed. */
 void call_refuse(struct call *c, int code, const char *param, const char *msg);
+
+/* openai_usage.c: members of an answer; the last one as text, its object. */
+void call_put_usage(struct json *o, const struct call *c);
+void call_put_timings(struct json *o, const struct call *c);
+void call_write_timings(struct buf *b, const struct call *c);
 
 /* openai_probs.c */
 /* A token of x was drawn; its text is still held back. */

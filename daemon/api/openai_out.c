@@ -3,8 +3,7 @@
  * Streamed, an event leaves as soon as its text is certain; the head is sent
  * with the first one, so that an early failure still has its HTTP status.
  * Otherwise everything is collected and sent at once. Log-probabilities:
- * openai_probs.c. */
-#include <math.h>
+ * openai_probs.c; counts and times: openai_usage.c. */
 #include <string.h>
 
 #include "api/openai_impl.h"
@@ -28,72 +27,6 @@ static struct json *head(const struct call *c, const char *object)
         json_add_str(o, "service_tier", c->p.tier);
     }
     return o;
-}
-
-static void put_usage(struct json *o, const struct call *c)
-{
-    struct gen_usage u;
-    gen_get_usage(c->gen, &u);
-    struct json *x = json_add_object(o, "usage");
-    json_add_int(x, "prompt_tokens", (int64_t)u.n_prompt);
-    json_add_int(x, "completion_tokens", (int64_t)u.n_output);
-    json_add_int(x, "total_tokens", (int64_t)u.n_prompt + u.n_output);
-    json_add_int(json_add_object(x, "prompt_tokens_details"), "cached_tokens",
-                 (int64_t)u.n_cached);
-    struct json *d = json_add_object(x, "completion_tokens_details");
-    json_add_int(d, "accepted_prediction_tokens", (int64_t)u.n_accepted);
-    json_add_int(d, "rejected_prediction_tokens",
-                 (int64_t)u.n_drafted - u.n_accepted);
-}
-
-/* To the nearest thousandth. */
-static void put_rounded(struct json *o, const char *key, double v)
-{
-    json_add_num(o, key, round(v * 1000) / 1000);
-}
-
-static void put_rate(struct json *o, const char *const key[4], uint32_t n,
-                     uint64_t us)
-{
-    double ms = (double)us / 1000;
-    json_add_int(o, key[0], (int64_t)n);
-    json_add_num(o, key[1], ms);
-    put_rounded(o, key[2], n > 0 ? ms / n : 0);
-    put_rounded(o, key[3], ms > 0 ? 1000.0 * n / ms : 0);
-}
-
-static void fill_timings(struct json *x, const struct call *c)
-{
-    static const char *const prompt[] = {
-        "prompt_n", "prompt_ms", "prompt_per_token_ms", "prompt_per_second"};
-    static const char *const predicted[] = {
-        "predicted_n", "predicted_ms", "predicted_per_token_ms",
-        "predicted_per_second"};
-    struct gen_usage u;
-    gen_get_usage(c->gen, &u);
-    uint64_t first = u.first_us > u.started_us ? u.first_us - u.started_us : 0;
-    uint64_t rest = u.last_us > u.first_us ? u.last_us - u.first_us : 0;
-    uint64_t queue =
-        u.started_us > u.created_us ? u.started_us - u.created_us : 0;
-    json_add_int(x, "cache_n", (int64_t)u.n_cached);
-    json_add_num(x, "queue_ms", (double)queue / 1000);
-    if (u.n_queued > 0) {
-        json_add_int(x, "queue_steps", (int64_t)u.n_queued);
-    }
-    put_rate(x, prompt, u.n_prompt - u.n_cached, first);
-    put_rate(x, predicted, u.n_output, rest);
-    if (u.n_drafted > 0) {
-        json_add_int(x, "draft_n", (int64_t)u.n_drafted);
-        json_add_int(x, "draft_n_accepted", (int64_t)u.n_accepted);
-    }
-    if (u.late) {
-        json_add_bool(x, "deadline_reached", true);
-    }
-}
-
-static void put_timings(struct json *o, const struct call *c)
-{
-    fill_timings(json_add_object(o, "timings"), c);
 }
 
 /* --- streams --- */
@@ -160,13 +93,19 @@ static bool event(struct call *c, struct json *o)
  * model need no escapes. */
 static void put_text_head(const struct call *c, struct buf *b)
 {
-    buf_printf(b,
-               "data: {\"id\":\"%s\",\"object\":\"%s\",\"created\":%lld,"
-               "\"model\":\"%s\",%s%s%s\"choices\":[{\"index\":",
-               c->id, chunk_object(c), (long long)c->created, c->model,
-               c->p.tier != NULL ? "\"service_tier\":\"" : "",
-               c->p.tier != NULL ? c->p.tier : "",
-               c->p.tier != NULL ? "\"," : "");
+    buf_puts(b, "data: {\"id\":\"");
+    buf_puts(b, c->id);
+    buf_puts(b, "\",\"object\":\"");
+    buf_puts(b, chunk_object(c));
+    buf_puts(b, "\",\"created\":");
+    buf_dec(b, (uint64_t)c->created);
+    buf_puts(b, ",\"model\":\"");
+    buf_puts(b, c->model);
+    if (c->p.tier != NULL) {
+        buf_puts(b, "\",\"service_tier\":\"");
+        buf_puts(b, c->p.tier);
+    }
+    buf_puts(b, "\",\"choices\":[{\"index\":");
 }
 
 /* The events that nearly all are: some text, or the end (`reason`, text NULL),
@@ -194,10 +133,7 @@ static bool plain_event(struct call *c, uint32_t i, const char *text, size_t n,
     if (reason != NULL) {
         json_put_string(b, reason, strlen(reason));
         buf_puts(b, "}],\"timings\":");
-        struct json *x = json_object();
-        fill_timings(x, c);
-        json_write(x, false, b);
-        json_free(x);
+        call_write_timings(b, c);
     } else {
         buf_puts(b, "null}]");
     }
@@ -235,7 +171,7 @@ static bool choice_event(struct call *c, uint32_t i, const char *text, size_t n,
         json_add_null(ch, "finish_reason");
     }
     if (reason != NULL) {
-        put_timings(o, c);
+        call_put_timings(o, c);
     }
     return event(c, o);
 }
@@ -333,8 +269,8 @@ static void reply_whole(struct call *c)
         probs_put(ch, c, &x->probs);
         json_add_str(ch, "finish_reason", reason_name(x->why));
     }
-    put_usage(o, c);
-    put_timings(o, c);
+    call_put_usage(o, c);
+    call_put_timings(o, c);
     if (!fits) {
         json_free(o);
         http_reply_error(c->r, ERR_TOO_BIG, "the answer is over the limit");
@@ -349,8 +285,8 @@ static void end_stream(struct call *c)
     if (c->p.include_usage) {
         struct json *o = head(c, chunk_object(c));
         (void)json_add_array(o, "choices");
-        put_usage(o, c);
-        put_timings(o, c);
+        call_put_usage(o, c);
+        call_put_timings(o, c);
         (void)event(c, o);
     }
     (void)put_event(c, done, sizeof(done) - 1);

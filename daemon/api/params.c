@@ -3,9 +3,9 @@
 
 #include <math.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "api/api.h"
+#include "base/random.h"
 
 struct row;
 typedef int set_fn(struct params *p, const struct row *row,
@@ -527,9 +527,8 @@ int params_read(const struct json *j, unsigned dialect, struct arena *a,
         return rc;
     }
     p->param[0] = '\0';
-    if (!p->seeded &&
-        getentropy(&p->req.sampling.seed, sizeof(p->req.sampling.seed)) != 0) {
-        p->req.sampling.seed = uv_hrtime();
+    if (!p->seeded) {
+        random_bytes(&p->req.sampling.seed, sizeof(p->req.sampling.seed));
     }
     return 0;
 }

@@ -3,6 +3,9 @@
 #include <stdarg.h>
 #include <string.h>
 
+/* Most hold a line, a message or a head: they get there in one step or two. */
+enum { CAP_MIN = 64, CAP_SMALL = 4096 };
+
 void buf_init(struct buf *b, size_t max)
 {
     *b = (struct buf){.max = max};
@@ -27,9 +30,9 @@ void buf_clear(struct buf *b)
 
 static bool enlarge(struct buf *b, size_t need)
 {
-    size_t cap = b->cap < 64 ? 64 : b->cap;
+    size_t cap = b->cap < CAP_MIN ? CAP_MIN : b->cap;
     while (cap < need) {
-        cap *= 2;
+        cap *= cap < CAP_SMALL ? 4 : 2;
     }
     char *p = realloc(b->p, cap);
     if (p == NULL) {

@@ -27,6 +27,8 @@ struct http_server {
     size_t body_bytes;   /* of all requests being held */
     int dir_fd, lock_fd; /* -1 with a socket handed over */
     char base[108];      /* the socket's name in dir_fd */
+    char date[64];       /* the header of date_at, Unix seconds */
+    int64_t date_at;
     uint64_t dev, ino;   /* what was bound: only that is unlinked */
     void (*closed)(void *ctx);
     void *closed_ctx;

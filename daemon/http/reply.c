@@ -52,17 +52,20 @@ const char *http_reason(int status)
 }
 
 /* RFC 9110 5.6.7; strftime would follow the locale. */
-static void put_date(struct buf *out)
+static void put_date(struct http_server *s, struct buf *out)
 {
     static const char days[] = "SunMonTueWedThuFriSat";
     static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
     time_t now = time(NULL);
     struct tm t = {0};
-    if (gmtime_r(&now, &t) != NULL) {
-        buf_printf(out, "Date: %.3s, %02d %.3s %04d %02d:%02d:%02d GMT\r\n",
-                   days + 3 * t.tm_wday, t.tm_mday, months + 3 * t.tm_mon,
-                   t.tm_year + 1900, t.tm_hour, t.tm_min, t.tm_sec);
+    if (now != s->date_at && gmtime_r(&now, &t) != NULL) {
+        s->date_at = now;
+        (void)snprintf(s->date, sizeof(s->date),
+                       "Date: %.3s, %02d %.3s %04d %02d:%02d:%02d GMT\r\n",
+                       days + 3 * t.tm_wday, t.tm_mday, months + 3 * t.tm_mon,
+                       t.tm_year + 1900, t.tm_hour, t.tm_min, t.tm_sec);
     }
+    buf_puts(out, s->date);
 }
 
 void reply_head(struct http_req *r, int status, const char *type,
@@ -76,12 +79,19 @@ void reply_head(struct http_req *r, int status, const char *type,
     if (c->srv->draining || (length < 0 && r->msg.http10)) {
         c->keep = false;
     }
-    buf_printf(out, "HTTP/1.1 %d %s\r\n", status, http_reason(status));
-    put_date(out);
-    buf_printf(out, "Content-Type: %s\r\n",
-               type != NULL ? type : "application/json");
+    buf_puts(out, "HTTP/1.1 ");
+    buf_dec(out, (uint64_t)status);
+    buf_puts(out, " ");
+    buf_puts(out, http_reason(status));
+    buf_puts(out, "\r\n");
+    put_date(c->srv, out);
+    buf_puts(out, "Content-Type: ");
+    buf_puts(out, type != NULL ? type : "application/json");
+    buf_puts(out, "\r\n");
     if (length >= 0) {
-        buf_printf(out, "Content-Length: %lld\r\n", (long long)length);
+        buf_puts(out, "Content-Length: ");
+        buf_dec(out, (uint64_t)length);
+        buf_puts(out, "\r\n");
     } else if (!r->msg.http10) {
         buf_puts(out, "Transfer-Encoding: chunked\r\n");
     }

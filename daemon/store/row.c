@@ -3,6 +3,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/random.h"
+
 /* --- the job state machine --- */
 
 static const char *const names[] = {
@@ -139,7 +141,7 @@ void store_new_id(const char *prefix, char out[40])
     size_t at = strlen(prefix);
 
     must(at <= 12);
-    must(uv_random(NULL, NULL, b + 6, 10, 0, NULL) == 0);
+    random_bytes(b + 6, 10);
     for (size_t i = 0; i < 6; i++) {
         b[i] = (uint8_t)(now >> (8 * (5 - i)));
     }

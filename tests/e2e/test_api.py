@@ -2,6 +2,7 @@
 crash, hang or be slow by a file in the bundle. What needs a real model stands in the other files of this folder."""
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -51,15 +52,19 @@ def text_of(r):
     return r.json()["choices"][0]["text"]
 
 
-def events(d, path, body):
-    """The events of a stream; the last must be [DONE]."""
+def raw_events(d, path, body):
+    """The events of a stream, as text; the last must be [DONE]."""
     with d.http() as c, c.stream("POST", path, json={"stream": True, **body}) as r:
         assert r.status_code == 200, r.read()
         assert r.headers["content-type"] == "text/event-stream"
         lines = [x for x in r.iter_lines() if x]
     assert all(x.startswith("data: ") for x in lines)
     assert lines[-1] == "data: [DONE]"
-    return [json.loads(x[6:]) for x in lines[:-1]]
+    return [x[6:] for x in lines[:-1]]
+
+
+def events(d, path, body):
+    return [json.loads(x) for x in raw_events(d, path, body)]
 
 
 def wait_idle(d, seconds=10):
@@ -127,6 +132,36 @@ def test_stream_is_the_whole_in_pieces(plain):
     assert "".join(e["choices"][0]["text"] for e in ev) == whole
     assert all(e["object"] == "text_completion" and "usage" not in e for e in ev)
     assert [e["choices"][0]["finish_reason"] for e in ev] == [None] * (len(ev) - 1) + ["length"]
+
+
+@pytest.mark.parametrize("more", [{}, {"n": 2}, {"stream_options": {"include_usage": True}}, {"service_tier": "flex"},
+                                  {"stop": "no such text"}, {"max_tokens": 1}, {"deadline_ms": 60000}])
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
+def test_an_event_written_by_hand_is_the_tree_s(plain, path, more):
+    """Log-probabilities make events from a tree; without them the same text is written directly."""
+    chat = path.endswith("chat/completions")
+    body = {"model": "fake", "max_tokens": 12, "temperature": 0, **more}
+    body.update({"messages": [{"role": "user", "content": "hi"}]} if chat else {"prompt": "hello"})
+    probs = {"logprobs": True, "top_logprobs": 1} if chat else {"logprobs": 1}
+
+    def bare(raw):
+        at = raw.find('"logprobs":')
+        if at >= 0:
+            _, end = json.JSONDecoder().raw_decode(raw, at + 11)
+            raw = raw[:at + 11] + "null" + raw[end:]
+        head, times, rest = raw.partition('"timings":')
+        head = re.sub(r'"id":"[^"]*"|"created":\d+', "?", head)
+        return head + times + re.sub(r"-?\d+(\.\d+)?", "0", rest) if times else head
+
+    def per_choice(raws):
+        got = {}
+        for raw in raws:
+            choices = json.loads(raw)["choices"]
+            got.setdefault(choices[0]["index"] if choices else None, []).append(bare(raw))
+        return got
+    by_hand, tree = (per_choice(raw_events(plain, path, b)) for b in (body, {**body, **probs}))
+    by_hand.pop(None, None), tree.pop(None, None)  # the usage itself has no choice, and other numbers
+    assert by_hand == tree
 
 
 def test_seeds(plain):
