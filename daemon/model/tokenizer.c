@@ -224,19 +224,28 @@ int encoder_syms(struct encoder *c, size_t n, struct err *e)
     return 0;
 }
 
-/* --- words seen before in this text --- */
+/* --- words seen before --- */
 
-#define CACHE_ENTRIES 4096u
-#define CACHE_TEXT    1024u /* shorter texts do without */
+#define WORDS_TEXT 1024u /* a text that is worth a table of its own */
+
+struct tokenizer_words *tokenizer_words_new(void)
+{
+    return calloc(1, sizeof(struct tokenizer_words));
+}
+
+void tokenizer_words_free(struct tokenizer_words *w)
+{
+    free(w);
+}
 
 int encoder_word(struct encoder *c, const char *p, size_t n,
                  encode_word_fn miss, struct err *e)
 {
-    if (c->cache == NULL || n > CACHE_WORD) {
+    if (c->words == NULL || n > CACHE_WORD) {
         return miss(c, p, n, e);
     }
     uint32_t hash = text_hash(p, n);
-    struct cache_entry *w = &c->cache[hash % CACHE_ENTRIES];
+    struct cache_entry *w = &c->words->entry[hash % CACHE_ENTRIES];
     if (w->hash == hash && w->n == n && memcmp(w->word, p, n) == 0) {
         for (size_t i = 0; i < w->n_ids; i++) {
             int rc = encoder_emit(c, w->ids[i], e);
@@ -310,18 +319,17 @@ static int encode_text(struct encoder *c, const char *p, size_t n, bool special,
     return fragment(c, p + from, n - from, after, e);
 }
 
-int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n,
-                     bool special, int32_t **ret, size_t *ret_n, struct err *e)
+int tokenizer_encode_words(const struct tokenizer *t,
+                           struct tokenizer_words *words, const char *text,
+                           size_t n, bool special, int32_t **ret,
+                           size_t *ret_n, struct err *e)
 {
     if (n > TEXT_BYTES_MAX) {
         return err_set(e, ERR_TOO_BIG, "%zu bytes of text, the limit is %zu", n,
                        TEXT_BYTES_MAX);
     }
-    struct encoder c = {.t = t};
+    struct encoder c = {.t = t, .words = words};
     buf_init(&c.text, 3 * TEXT_BYTES_MAX + 3); /* U+FFFD, U+2581: 3 bytes */
-    if (n >= CACHE_TEXT) {
-        c.cache = calloc(CACHE_ENTRIES, sizeof(*c.cache));
-    }
     int rc = encode_text(&c, text, n, special, e);
     if (rc == 0 && c.ids == NULL) {
         c.ids = malloc(sizeof(*c.ids)); /* no tokens is not NULL */
@@ -337,8 +345,17 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n,
     free(c.heap);
     free(c.ends[0]);
     free(c.ends[1]);
-    free(c.cache);
     pre_match_free(c.match);
     buf_fini(&c.text);
+    return rc;
+}
+
+int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n,
+                     bool special, int32_t **ret, size_t *ret_n, struct err *e)
+{
+    struct tokenizer_words *own =
+        n >= WORDS_TEXT ? tokenizer_words_new() : NULL;
+    int rc = tokenizer_encode_words(t, own, text, n, special, ret, ret_n, e);
+    tokenizer_words_free(own);
     return rc;
 }

@@ -51,6 +51,19 @@ CHECKED int tokenizer_encode(const struct tokenizer *t, const char *text,
                              size_t n, bool special, int32_t **ret,
                              size_t *ret_n, struct err *e);
 
+/* Words that were encoded before and their tokens, for one vocabulary (256 KiB):
+ * most words of a text are there, and the vocabulary's tables (10 MB and more)
+ * stay untouched. One call at a time. NULL when memory is out. */
+struct tokenizer_words;
+struct tokenizer_words *tokenizer_words_new(void);
+void tokenizer_words_free(struct tokenizer_words *w); /* NULL is fine */
+/* tokenizer_encode, the same tokens; words NULL: nothing is remembered. */
+CHECKED int tokenizer_encode_words(const struct tokenizer *t,
+                                   struct tokenizer_words *words,
+                                   const char *text, size_t n, bool special,
+                                   int32_t **ret, size_t *ret_n,
+                                   struct err *e);
+
 /* The bytes of one token as they stand in running text (leading space kept).
  * Borrowed, lives as long as t. Control tokens give their text when `special`,
  * else nothing; user-defined ones are text (Gemma's runs of newlines are).

@@ -179,6 +179,11 @@ struct cache_entry {
     int32_t ids[CACHE_IDS];
 };
 
+#define CACHE_ENTRIES 4096u
+struct tokenizer_words {
+    struct cache_entry entry[CACHE_ENTRIES]; /* by hash; the last one stays */
+};
+
 /* Everything one tokenizer_encode call needs: the tokenizer itself stays
  * untouched, so calls may run side by side. */
 struct encoder {
@@ -192,7 +197,7 @@ struct encoder {
     struct buf text;   /* the fragment, escaped or repaired */
     uint32_t *ends[2]; /* word ends of a fragment, two passes */
     size_t n_ends[2], ends_cap[2];
-    struct cache_entry *cache; /* NULL for short texts */
+    struct tokenizer_words *words; /* NULL: every word is new */
     struct pre_match *match;   /* PCRE2's own scratch, made on first use */
     const char *word;          /* the bytes the syms point into */
 };

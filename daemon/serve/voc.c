@@ -24,6 +24,8 @@ void voc_unref(struct voc *v)
         return;
     }
     tokenizer_close(v->tok);
+    tokenizer_words_free(v->words[0]);
+    tokenizer_words_free(v->words[1]);
     buf_fini(&v->bos);
     buf_fini(&v->eos);
     free(v);
@@ -94,15 +96,21 @@ static int add_bos(const struct tokenizer *t, struct text_work *w,
     return 0;
 }
 
-static int encode(const struct tokenizer *t, struct text_work *w,
-                  const char *text, size_t n, bool special)
+static struct tokenizer_words *words_of(struct voc *v, bool here)
 {
-    int rc =
-        tokenizer_encode(t, text, n, special, &w->tokens, &w->n_tokens, &w->e);
-    if (rc == 0 && w->bos) {
-        rc = add_bos(t, w, &w->e);
+    struct tokenizer_words **p = &v->words[here ? 0 : 1];
+    if (*p == NULL) {
+        *p = tokenizer_words_new(); /* without it goes as well */
     }
-    return rc;
+    return *p;
+}
+
+static int encode(struct voc *v, struct text_work *w, const char *text,
+                  size_t n, bool special)
+{
+    int rc = tokenizer_encode_words(v->tok, words_of(v, w->here), text, n,
+                                    special, &w->tokens, &w->n_tokens, &w->e);
+    return rc == 0 && w->bos ? add_bos(v->tok, w, &w->e) : rc;
 }
 
 static int render(struct voc *v, struct text_work *w)
@@ -124,7 +132,7 @@ static int render(struct voc *v, struct text_work *w)
      * without it the vocabulary's rule holds. */
     w->special = true;
     w->bos = true;
-    return rc == 0 ? encode(v->tok, w, w->out.p, w->out.n, true) : rc;
+    return rc == 0 ? encode(v, w, w->out.p, w->out.n, true) : rc;
 }
 
 static int decode(struct voc *v, struct text_work *w)
@@ -151,7 +159,7 @@ static void run(struct work *work)
     }
     switch (w->kind) {
     case TEXT_ENCODE:
-        w->rc = encode(w->voc->tok, w, w->text, w->text_n, w->special);
+        w->rc = encode(w->voc, w, w->text, w->text_n, w->special);
         break;
     case TEXT_CHAT:
         w->rc = render(w->voc, w);
@@ -163,8 +171,9 @@ static void run(struct work *work)
         break;
     }
     if (w->rc == 0 && w->guess != NULL) {
-        w->rc = tokenizer_encode(w->voc->tok, w->guess, w->guess_n, false,
-                                 &w->guess_tokens, &w->n_guess_tokens, &w->e);
+        w->rc = tokenizer_encode_words(
+            w->voc->tok, words_of(w->voc, w->here), w->guess, w->guess_n, false,
+            &w->guess_tokens, &w->n_guess_tokens, &w->e);
     }
 }
 
@@ -198,8 +207,8 @@ int text_put(struct workq *q, struct voc *v, struct text_work *w)
     w->work.done = done;
     w->rc = 0;
     w->voc = voc_ref(v); /* before the worker can see it */
-    int rc = v->open && is_short(w) ? workq_run(q, &w->work)
-                                    : workq_put(q, &w->work);
+    w->here = v->open && is_short(w);
+    int rc = w->here ? workq_run(q, &w->work) : workq_put(q, &w->work);
     if (rc != 0) {
         w->voc = NULL;
         voc_unref(v);

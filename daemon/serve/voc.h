@@ -17,6 +17,8 @@
 struct voc {
     unsigned refs; /* loop thread only */
     bool open;     /* the same: tok is there */
+    /* of the loop and of the text thread; made when they are wanted */
+    struct tokenizer_words *words[2];
     char dir[1024];
     /* written once by the text thread */
     bool tried;
@@ -51,6 +53,7 @@ struct text_work {
     const char
         *guess; /* ENCODE, CHAT, OPEN: also this plain text; may be NULL */
     size_t guess_n;
+    bool here;          /* set by text_put: it is done on the loop */
     const int32_t *ids; /* DECODE */
     size_t n_ids;
     /* results, owned by the caller after done */

@@ -45,10 +45,12 @@ struct tally {
     const char *name;
     int good, all;
     bool bad_decode;
+    struct tokenizer_words *words; /* of all texts, until it is told */
 };
 
 static void tell(const struct tally *y)
 {
+    tokenizer_words_free(y->words);
     print_message("# %-60s %d/%d\n", y->name, y->good, y->all);
     if (y->good != y->all || y->all == 0) {
         fail_msg("%s: %d of %d", y->name, y->good, y->all);
@@ -78,6 +80,17 @@ static void check(struct tally *y, const struct tokenizer *t, const char *text,
         skip = 1;
     }
     unit_ok(tokenizer_encode(t, text, n, special, &ids, &n_ids, &e), &e);
+    y->words = y->words != NULL ? y->words : tokenizer_words_new();
+    for (int i = 0; i < 2; i++) { /* and with the words of all texts before */
+        int32_t *again = NULL;
+        size_t n_again = 0;
+        unit_ok(tokenizer_encode_words(t, y->words, text, n, special, &again,
+                                       &n_again, &e),
+                &e);
+        assert_int_equal(n_again, n_ids);
+        assert_memory_equal(again, ids, n_ids * sizeof(*ids));
+        free(again);
+    }
     y->all++;
     size_t i = 0;
     while (i < n_ids && i + skip < n_want && ids[i] == want[i + skip]) {
