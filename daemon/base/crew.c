@@ -8,7 +8,8 @@
  * inside. While the gate is closed and empty, nobody but the caller touches
  * the line, so a job is published by one store and no lock is taken.
  *
- * Who has spun for SPIN_NS sleeps: workers on `wake`, the caller on `done`.
+ * Who spins gives its core to whoever waits for it, each SPIN_TURNS; who has
+ * spun for SPIN_NS sleeps: workers on `wake`, the caller on `done`.
  * A sleeper announces itself and then looks at the gate once more; who changes
  * the gate looks for sleepers afterwards (both sequentially consistent): one
  * of them sees the other. `lock` closes the gap between looking and sleeping.
@@ -110,6 +111,7 @@ static bool spin(unsigned *turn, uint64_t *began)
     if (++*turn % SPIN_TURNS != 0) {
         return true;
     }
+    (void)sched_yield();
     uint64_t now = now_ns();
     *began = *began != 0 ? *began : now;
     return now - *began < SPIN_NS;
@@ -123,6 +125,9 @@ static void look_for_errand(void)
         if (fn != NULL) {
             fn(crew.errand.ctx);
             atomic_store(&crew.errand.busy, false);
+            /* Who was woken by it may need this core: the scheduler does not
+             * take it from one that runs. */
+            (void)sched_yield();
         }
     }
 }

@@ -18,6 +18,7 @@
  * parent: by end of file, and on Linux by signal even in the middle of a step.
  */
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -368,6 +369,7 @@ static bool await_frame(const struct role *r)
     uint64_t until = r->answered_us + SPIN_US;
     bool there = waits(&r->in);
     while (!there && now_us() < until) {
+        (void)sched_yield(); /* serve, or a client, may need this core */
         there = waits(&r->in);
     }
     return there;
