@@ -385,12 +385,7 @@ int gen_start(struct gen *g, struct err *e)
     must(g->req.n >= 1 && g->req.n <= CHOICES_MAX);
     g->srv->stats.generations++;
     g->choices = arena_array(&g->arena, g->req.n, sizeof(*g->choices));
-    if (g->choices == NULL) {
-        g->srv->stats.generations_failed++;
-        leave(g);
-        return err_set(e, ERR_TOO_BIG, "the request is over the limit");
-    }
-    for (uint32_t i = 0; i < g->req.n; i++) {
+    for (uint32_t i = 0; g->choices != NULL && i < g->req.n; i++) {
         g->choices[i].gen = g;
         g->choices[i].run.choice = i;
     }
@@ -400,7 +395,9 @@ int gen_start(struct gen *g, struct err *e)
         g->deadline =
             deadline_new(&g->srv->loop, g->deadline_us, gen_late, g);
     }
-    if (m->bundle == NULL) {
+    if (g->choices == NULL) {
+        rc = err_set(e, ERR_TOO_BIG, "the request is over the limit");
+    } else if (m->bundle == NULL) {
         rc = err_set(e, ERR_MODEL_FAILED, "%s: %s", m->name, m->reason);
     } else {
         rc = take_seat(g, e);
