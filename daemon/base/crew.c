@@ -8,8 +8,9 @@
  * inside. While the gate is closed and empty, nobody but the caller touches
  * the line, so a job is published by one store and no lock is taken.
  *
- * Who spins gives its core to whoever waits for it, each SPIN_TURNS; who has
- * spun for SPIN_NS sleeps: workers on `wake`, the caller on `done`.
+ * Who has spun for YIELD_NS gives its core to whoever waits for it: before that
+ * a product may be at hand, and who takes the core keeps it for milliseconds.
+ * Who has spun for SPIN_NS sleeps: workers on `wake`, the caller on `done`.
  * A sleeper announces itself and then looks at the gate once more; who changes
  * the gate looks for sleepers afterwards (both sequentially consistent): one
  * of them sees the other. `lock` closes the gap between looking and sleeping.
@@ -27,6 +28,7 @@
 #include <unistd.h>
 
 #define SPIN_NS    100000u /* longer than what stands between two products */
+#define YIELD_NS   10000u  /* between two products it is less, mostly */
 #define ERRAND_NS  3000u   /* a worker that spins takes one in tenths of it */
 #define SPIN_TURNS 64      /* pauses from one look at the clock to the next */
 
@@ -111,9 +113,11 @@ static bool spin(unsigned *turn, uint64_t *began)
     if (++*turn % SPIN_TURNS != 0) {
         return true;
     }
-    (void)sched_yield();
     uint64_t now = now_ns();
     *began = *began != 0 ? *began : now;
+    if (now - *began >= YIELD_NS) {
+        (void)sched_yield();
+    }
     return now - *began < SPIN_NS;
 }
 
