@@ -523,6 +523,7 @@ int params_read(const struct json *j, unsigned dialect, struct arena *a,
     if (rc == 0) {
         rc = read_together(p, dialect, j, e);
     }
+    p->a = NULL;
     if (rc != 0) {
         return rc;
     }
