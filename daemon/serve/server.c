@@ -36,7 +36,7 @@ int64_t server_unix_ms(void)
 
 void server_flush(struct server *s)
 {
-    for (size_t i = 0; i < s->n_http; i++) {
+    for (size_t i = 0; i < s->n_http && !s->closing; i++) {
         http_flush(s->http[i]);
     }
 }

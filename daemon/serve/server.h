@@ -62,7 +62,8 @@ struct server_conf {
 /* Runs until it was told to stop. Errors: CONFIG, CONFLICT, STORE, IO. */
 CHECKED int server_run(const struct server_conf *c, struct err *e);
 
-/* What this turn of the loop has written goes out now (http_flush). */
+/* What this turn of the loop has written goes out now (http_flush); nothing
+ * once listeners are being closed, which has flushed them. */
 void server_flush(struct server *s);
 /* uv_hrtime() in microseconds; the clock of everything below. */
 uint64_t server_now_us(void);
