@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "cli.h"
+#include "cli/cli.h"
 #include "convert/convert.h"
 #include "engine/engine.h"
 

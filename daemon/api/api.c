@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "serve/residency.h"
+#include "serve/engines/residency.h"
 
 #define GET  HTTP_M_GET
 #define POST HTTP_M_POST

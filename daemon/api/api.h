@@ -6,8 +6,8 @@
 #pragma once
 
 #include "proto/json.h"
-#include "serve/gen.h"
-#include "serve/jobs.h"
+#include "serve/gen/gen.h"
+#include "serve/jobs/jobs.h"
 #include "serve/server.h"
 
 extern const struct http_route api_routes[];

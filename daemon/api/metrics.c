@@ -1,7 +1,7 @@
 /* metrics.c - /metrics: the Prometheus text format 0.0.4. */
 #include "api/api.h"
-#include "serve/cache.h"
-#include "serve/residency.h"
+#include "serve/engines/cache.h"
+#include "serve/engines/residency.h"
 
 static void value(struct buf *b, const char *name, const char *type,
                   const char *help, double v)

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "api/api.h"
-#include "serve/resume.h"
+#include "serve/gen/resume.h"
 
 /* --- jobs --- */
 

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "api/api.h"
-#include "serve/residency.h"
+#include "serve/engines/residency.h"
 
 static void put_source(struct json *o, const struct bundle *b)
 {

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "api/openai_impl.h"
-#include "serve/residency.h"
-#include "serve/session.h"
+#include "serve/engines/residency.h"
+#include "serve/gen/session.h"
 
 /* --- models --- */
 

@@ -4,7 +4,7 @@
 
 #include "api/api.h"
 #include "api/params.h"
-#include "serve/resume.h"
+#include "serve/gen/resume.h"
 
 #define CALL_TEXT_MAX MIB(16) /* one choice's text, not streamed */
 

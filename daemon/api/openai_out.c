@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "api/openai_impl.h"
-#include "serve/session.h"
+#include "serve/gen/session.h"
 
 static const char *reason_name(enum gen_finish why)
 {

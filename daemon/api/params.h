@@ -8,7 +8,7 @@
 #pragma once
 
 #include "proto/json.h"
-#include "serve/gen.h"
+#include "serve/gen/gen.h"
 
 enum { PARAMS_COMPLETION = 1, PARAMS_CHAT = 2 };
 
@@ -16,7 +16,7 @@ struct params {
     struct gen_req req; /* sampling, n, max_tokens, stops, ... */
     const char *model;  /* borrowed from the request's tree; NULL = absent */
     bool stream, include_usage;
-    bool resumable; /* serve/resume.h */
+    bool resumable; /* serve/gen/resume.h */
     bool logprobs;  /* how many alternatives: req.sampling.logprobs */
     bool echo;
     bool seeded;

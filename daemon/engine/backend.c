@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "engine/cpu/kernel.h"
-#include "engine/cpu/row.h"
+#include "engine/cpu/kernels/kernel.h"
+#include "engine/cpu/rows/row.h"
 
 const struct backend *backend_find(const char *name)
 {

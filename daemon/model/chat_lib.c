@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "model/chat_impl.h"
-#include "model/utf8.h"
+#include "base/utf8.h"
 
 struct val val_str(struct span s)
 {

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#include "model/utf8.h"
+#include "base/utf8.h"
 
 /* Held back text, and what one token can add: every byte a U+FFFD. */
 #define PENDING_MAX (STOP_BYTES_MAX + 3 * TOKEN_BYTES_MAX)

@@ -10,7 +10,7 @@
 #include <utf8proc.h>
 
 #include "model/tokenizer_impl.h"
-#include "model/utf8.h"
+#include "base/utf8.h"
 
 /* Latin-1 characters that stand for their own byte. */
 static bool stands_for_itself(unsigned b)

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "model/tokenizer_impl.h"
-#include "model/utf8.h"
+#include "base/utf8.h"
 
 /* Control tokens and byte tokens never come out of plain text. */
 static int32_t find_piece(const struct tokenizer *t, const char *p, size_t n)

@@ -12,11 +12,11 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "serve/cache.h"
-#include "serve/jobs.h"
-#include "serve/session.h"
-#include "serve/resume.h"
-#include "serve/runner.h"
+#include "serve/engines/cache.h"
+#include "serve/jobs/jobs.h"
+#include "serve/gen/session.h"
+#include "serve/gen/resume.h"
+#include "serve/engines/runner.h"
 
 #define FILES_SPARE   256u /* descriptors beside the connections */
 #define FILE_WORK_MAX 1024u

@@ -65,7 +65,7 @@ struct store_event {
     char *detail; /* JSON or NULL */
 };
 
-/* A timeline that its client named (serve/session.h). */
+/* A timeline that its client named (serve/gen/session.h). */
 struct store_session {
     char id[40]; /* "ses_..." */
     char model[MODEL_NAME_MAX + 1];

@@ -1,4 +1,4 @@
-/* libproc.h and sys/resource.h there: what serve/residency.c reads. */
+/* libproc.h and sys/resource.h there: what serve/engines/residency.c reads. */
 #pragma once
 
 #include <stdint.h>

@@ -21,7 +21,7 @@
 #include <getopt.h>
 #include <string.h>
 
-#include "engine/cpu/kernel.h"
+#include "engine/cpu/kernels/kernel.h"
 #include "engine/engine.h"
 #include "probe.h"
 #include "proto/json.h"

@@ -13,7 +13,7 @@
 #include <time.h>
 
 #include "base/crew.h"
-#include "engine/cpu/linear.h"
+#include "engine/cpu/kernels/products/linear.h"
 
 #define STACK_BYTES (288u << 20)
 #define ROUNDS      7

@@ -15,9 +15,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "engine/cpu/attend.h"
-#include "engine/cpu/kernel.h"
-#include "engine/cpu/linear_impl.h"
+#include "engine/cpu/kernels/attention/attend.h"
+#include "engine/cpu/kernels/kernel.h"
+#include "engine/cpu/kernels/products/linear_impl.h"
 #include "sweep.h"
 
 #if defined(MUTANT_PRODUCT) || defined(MUTANT_THREADS) || \

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "serve/pressure.h"
-#include "serve/residency.h"
+#include "serve/engines/pressure.h"
+#include "serve/engines/residency.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);
 

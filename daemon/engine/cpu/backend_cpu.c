@@ -6,9 +6,9 @@
 
 #include "base/crew.h"
 #include "base/half.h"
-#include "engine/cpu/bind.h"
-#include "engine/cpu/fuse.h"
-#include "engine/cpu/row.h"
+#include "engine/cpu/graph/bind.h"
+#include "engine/cpu/graph/fuse.h"
+#include "engine/cpu/rows/row.h"
 #include "proto/limits.h"
 
 static_assert(ENGINE_THREADS_MAX <= CREW_MAX, "every allowed setting works");

@@ -16,7 +16,7 @@
 #pragma once
 
 #include "engine/backend.h"
-#include "engine/cpu/weight.h"
+#include "engine/cpu/weights/weight.h"
 
 #define CPU_ARGS_MAX  16
 #define CPU_PLANS_MAX 8 /* plans kept: T = 1..4 and some */

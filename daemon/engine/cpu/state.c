@@ -2,7 +2,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "engine/cpu/row.h"
+#include "engine/cpu/rows/row.h"
 
 void cpu_state_free(struct backend_state *s)
 {

@@ -1,4 +1,4 @@
-/* What serve/pressure.c calls of libdispatch: documented signatures. */
+/* What serve/engines/pressure.c calls of libdispatch: documented signatures. */
 #pragma once
 
 #include <stdint.h>

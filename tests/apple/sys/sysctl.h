@@ -1,4 +1,4 @@
-/* sysctl(3): what serve/residency.c and http/peer.c call. */
+/* sysctl(3): what serve/engines/residency.c and http/peer.c call. */
 #pragma once
 
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* random_program.c - see random_program.h. */
 #include "random_program.h"
 
-#include "engine/cpu/row.h"
+#include "engine/cpu/rows/row.h"
 #include "random_gen.h"
 #include "row_twin.h"
 

@@ -2,7 +2,7 @@
  * interpreter's results. */
 #pragma once
 
-#include "engine/cpu/row.h"
+#include "engine/cpu/rows/row.h"
 #include "row_ops.h"
 #include "row_twin.h"
 

@@ -8,8 +8,8 @@
 #include "../unit.h"
 #include "base/crew.h"
 #include "base/half.h"
-#include "engine/cpu/attend.h"
-#include "engine/cpu/kernel_impl.h"
+#include "engine/cpu/kernels/attention/attend.h"
+#include "engine/cpu/kernels/kernel_impl.h"
 
 #define ROWS_MAX 96
 #define POS_MAX  1100u

@@ -6,9 +6,9 @@
 #include "../unit.h"
 #include "base/crew.h"
 #include "base/half.h"
-#include "engine/cpu/gemm.h"
-#include "engine/cpu/kernel_impl.h"
-#include "engine/cpu/linear_impl.h"
+#include "engine/cpu/kernels/products/gemm.h"
+#include "engine/cpu/kernels/kernel_impl.h"
+#include "engine/cpu/kernels/products/linear_impl.h"
 
 #if defined(HAVE_SIMDE)
 extern const struct kernels kernels_simde; /* kernel_avx512.c, simulated */

@@ -1,7 +1,7 @@
 /* test_weight.c - rows of tables: groups of rows and of columns, even and odd
  * places, every number of index bits, against the definition. */
 #include "../unit.h"
-#include "engine/cpu/weight.h"
+#include "engine/cpu/weights/weight.h"
 
 enum { ROWS = 6, COLS_MAX = 75, ENTRIES_MAX = 256 };
 

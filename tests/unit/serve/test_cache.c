@@ -7,7 +7,7 @@
 #include "../unit.h"
 #include "base/file.h"
 #include "proto/state_file.h"
-#include "serve/cache.h"
+#include "serve/engines/cache.h"
 
 enum { BLOCK = 1000 };
 

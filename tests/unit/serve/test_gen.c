@@ -9,9 +9,9 @@
 #include "../unit.h"
 #include "base/file.h"
 #include "sched/shed.h"
-#include "serve/cache.h"
-#include "serve/gen.h"
-#include "serve/models_impl.h"
+#include "serve/engines/cache.h"
+#include "serve/gen/gen.h"
+#include "serve/engines/models_impl.h"
 
 #define OUT     6u   /* tokens of an answer */
 #define LETTERS 200u /* of a prompt: as many tokens, and BOS */

@@ -4,8 +4,8 @@
 
 #include "../unit.h"
 #include "base/file.h"
-#include "serve/pressure.h"
-#include "serve/residency.h"
+#include "serve/engines/pressure.h"
+#include "serve/engines/residency.h"
 
 static void durations(void **state)
 {

@@ -5,7 +5,7 @@
 
 #include "../unit.h"
 #include "base/file.h"
-#include "serve/runner.h"
+#include "serve/engines/runner.h"
 
 #define USERS_MAX 4
 #define OUT_MAX   64

@@ -1,0 +1,200 @@
+/* cli/logits.c - `aned logits`: every position's logits of a list of token ids,
+ * through the engine's own step code. Rows go to the file as they come: 600
+ * rows of a 262144 vocabulary never stand in memory together. */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/npy.h"
+#include "cli/cli.h"
+#include "engine/engine.h"
+
+static const char usage[] =
+    "usage: aned logits BUNDLE TOKENS.npy OUT.npy [options]\n"
+    "\n"
+    "Run the token ids in TOKENS.npy (1-D int32) through the model and write\n"
+    "the logits of every position to OUT.npy: float32 [n_tokens, vocab].\n"
+    "\n"
+    "  --chunk N        rows a step, at most (default: what the model takes)\n"
+    "  --threads N      CPU threads (default: all)\n"
+    "  --backend B      cpu (default), interpreter or coreml\n"
+    "  --isa NAME       kernels to run on: scalar, avx2, avx512 or neon\n"
+    "                   (default: the best of this machine); never changes a\n"
+    "                   result\n"
+    "  --round fp16     round every operation's result to fp16\n"
+    "  --help\n";
+
+struct options {
+    const char *bundle, *tokens, *out;
+    uint32_t chunk;
+    struct engine_conf conf;
+};
+
+static bool count_of(const char *s, unsigned long max, unsigned long *ret)
+{
+    char *end = NULL;
+    errno = 0;
+    unsigned long v = strtoul(s, &end, 10);
+    if (s[0] < '0' || s[0] > '9' || *end != '\0' || errno != 0 || v == 0 ||
+        v > max) {
+        return false;
+    }
+    *ret = v;
+    return true;
+}
+
+/* 0 to go on, else -1 with *ret the exit code. */
+static int parse(int argc, char **argv, struct options *o, int *ret)
+{
+    static const struct option longs[] = {
+        {"chunk",   required_argument, NULL, 'c'},
+        {"threads", required_argument, NULL, 't'},
+        {"backend", required_argument, NULL, 'b'},
+        {"isa",     required_argument, NULL, 'i'},
+        {"round",   required_argument, NULL, 'r'},
+        {"help",    no_argument,       NULL, 'h'},
+        {NULL,      0,                 NULL, 0  },
+    };
+    int opt = 0;
+    unsigned long n = 0;
+    *ret = EXIT_USAGE;
+    while ((opt = getopt_long(argc, argv, "h", longs, NULL)) != -1) {
+        if (opt == 'c' && count_of(optarg, ENGINE_CHUNK_MAX, &n)) {
+            o->chunk = (uint32_t)n;
+        } else if (opt == 't' && count_of(optarg, ENGINE_THREADS_MAX, &n)) {
+            o->conf.threads = (unsigned)n;
+        } else if (opt == 'b') {
+            o->conf.backend = optarg;
+        } else if (opt == 'i') {
+            o->conf.isa = optarg;
+        } else if (opt == 'r' && strcmp(optarg, "fp16") == 0) {
+            o->conf.round_fp16 = true;
+        } else if (opt == 'h') {
+            (void)fputs(usage, stdout);
+            *ret = EXIT_SUCCESS;
+            return -1;
+        } else if (opt == '?') {
+            (void)cli_usage(usage, "wrong option");
+            return -1;
+        } else {
+            (void)cli_usage(usage, "'%s' is not acceptable here", optarg);
+            return -1;
+        }
+    }
+    if (argc - optind != 3) {
+        (void)cli_usage(usage, "three paths are needed");
+        return -1;
+    }
+    *ret = o->conf.isa != NULL ? cli_isa(usage, o->conf.isa) : -1;
+    if (*ret >= 0) {
+        return -1;
+    }
+    o->bundle = argv[optind];
+    o->tokens = argv[optind + 1];
+    o->out = argv[optind + 2];
+    return 0;
+}
+
+static int write_all(int fd, const void *p, size_t n, struct err *e)
+{
+    const char *at = p;
+    while (n > 0) {
+        ssize_t k = write(fd, at, n);
+        if (k < 0 && errno == EINTR) {
+            continue;
+        }
+        if (k <= 0) {
+            return err_errno(e, k < 0 ? errno : EIO, "write logits");
+        }
+        at += k;
+        n -= (size_t)k;
+    }
+    return 0;
+}
+
+struct sink {
+    int fd;
+    size_t vocab;
+};
+
+static int on_rows(void *ctx, uint32_t first, uint32_t n, float *logits,
+                   struct err *e)
+{
+    const struct sink *s = ctx;
+    (void)first; /* rows come in order */
+    return write_all(s->fd, logits, n * s->vocab * sizeof(*logits), e);
+}
+
+static int read_tokens(const char *path, struct npy *ret, struct err *e)
+{
+    int rc = npy_read(path, TOKENS_MAX * sizeof(int32_t), ret, e);
+    if (rc < 0) {
+        return rc;
+    }
+    if (ret->type != NPY_I32 || ret->rank != 1 || ret->count == 0) {
+        npy_fini(ret);
+        return err_set(e, ERR_NPY, "%s is not a 1-D int32 array with elements",
+                       path);
+    }
+    return 0;
+}
+
+/* The whole file, or none: what was there before goes first. */
+static int write_logits(const struct options *o, struct engine_seq *s,
+                        const struct npy *tokens, uint32_t vocab, struct err *e)
+{
+    const int64_t dims[2] = {tokens->dims[0], vocab};
+    struct sink sink = {.vocab = vocab};
+    sink.fd = open(o->out, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (sink.fd < 0) {
+        return err_set(e, ERR_IO, "%s: %s", o->out, strerror(errno));
+    }
+    struct stat st;
+    bool regular = fstat(sink.fd, &st) == 0 && S_ISREG(st.st_mode);
+    int rc = npy_write_header(sink.fd, NPY_F32, 2, dims, e);
+    if (rc == 0) {
+        rc = engine_eval_rows(s, tokens->data, (uint32_t)tokens->count,
+                              o->chunk, on_rows, &sink, NULL, e);
+    }
+    if (close(sink.fd) != 0 && rc == 0) {
+        rc = err_errno(e, errno, o->out);
+    }
+    if (rc < 0 && regular) {
+        (void)unlink(o->out);
+    }
+    return rc;
+}
+
+int cli_logits(int argc, char **argv)
+{
+    struct options o = {0};
+    struct err e;
+    struct npy tokens = {0};
+    struct engine *g = NULL;
+    struct engine_seq *s = NULL;
+    int rc = 0;
+    if (parse(argc, argv, &o, &rc) < 0) {
+        return rc;
+    }
+    rc = read_tokens(o.tokens, &tokens, &e);
+    if (rc < 0) {
+        return err_print(&e);
+    }
+    rc = engine_open(o.bundle, &o.conf, &g, &e);
+    if (rc < 0) {
+        goto out;
+    }
+    rc = engine_seq_open(g, &s, &e);
+    if (rc < 0) {
+        goto out;
+    }
+    rc = write_logits(&o, s, &tokens, engine_bundle(g)->vocab, &e);
+out:
+    engine_seq_close(s);
+    engine_close(g);
+    npy_fini(&tokens);
+    return rc < 0 ? err_print(&e) : EXIT_SUCCESS;
+}

@@ -1,0 +1,56 @@
+/* kernel_impl.h - the table of inner loops of one instruction set.
+ *
+ * kernel_NAME.c is compiled with the flags of its set (meson.build) and fills
+ * one table; nothing else is compiled with them, so nothing else can run an
+ * instruction the machine lacks. A kernel_NAME.c includes the loops of each
+ * topic as a template (linear_int.h, linear_table.h, ...) after the few vector
+ * operations these are written in; float helpers of every set are simd.h's
+ * (the scalar set is built with SIMD_FORCE_SCALAR, the same bits).
+ */
+#pragma once
+
+#include "engine/cpu/kernels/kernel.h"
+
+struct linear_job;
+struct attend_product;
+
+struct kernels {
+    const char *name;
+
+    /* --- products (linear_impl.h) --- */
+
+    /* Round k values to integers in the order in which this set's products
+     * read them, zeros up to k_pad. True: the row is wide, and wants split_row
+     * in its place; *scale is then that of the two columns. NaN and infinity:
+     * *scale is NaN. */
+    size_t k_step; /* k_pad is k rounded up to a multiple */
+    bool (*round_row)(const float *x, size_t k, size_t k_pad, int16_t *q,
+                      float *scale);
+    void (*split_row)(const float *x, size_t k, size_t k_pad, int16_t *hi,
+                      int16_t *lo);
+    /* Rows [begin, end) of an integer weight with every column; the second is
+     * the better one for many columns. scratch: linear_scratch(). */
+    void (*int_few)(const struct linear_job *j, size_t begin, size_t end,
+                    void *scratch);
+    void (*int_many)(const struct linear_job *j, size_t begin, size_t end,
+                     void *scratch);
+    size_t many; /* columns from which int_many is */
+    /* Rows [begin, end) of a WEIGHT_LUT4 with every row of x. scratch:
+     * linear_table_scratch(). */
+    void (*table_rows)(const struct linear_job *j, size_t begin, size_t end,
+                       void *scratch);
+
+    /* --- attention (attend_impl.h) --- */
+
+    void (*attend_product)(const struct attend_product *m);
+    void (*attend_weigh)(float *x, size_t begin, size_t end, bool divide,
+                         float scale, float *ret_max, float *ret_sum);
+};
+
+#if defined(__x86_64__)
+extern const struct kernels kernels_avx2;
+extern const struct kernels kernels_avx512;
+#elif defined(__aarch64__)
+extern const struct kernels kernels_neon;
+#endif
+extern const struct kernels kernels_scalar;

@@ -1,0 +1,63 @@
+/* gemm.h - rows of weights times columns of activations, the one reduction of
+ * the backend.
+ *
+ *   y[r, c] = scale[r] * sum_k w[r, k] * x[c, k] + bias[r]
+ *
+ * The sum runs over the canonical 16 lanes (simd.h) with fused multiply-adds,
+ * k in order inside a lane: its bits depend on row r, column c and k alone,
+ * never on how many rows, columns or threads there are.
+ */
+#pragma once
+
+#include "engine/cpu/cpu.h"
+#include "engine/cpu/kernels/simd.h"
+
+struct gemm {
+    enum weight_kind kind;    /* of w; WEIGHT_ROWS decodes rows of src */
+    const void *w;            /* first row; unused for WEIGHT_ROWS */
+    size_t ldw;               /* elements from row to row */
+    const float *scale;       /* WEIGHT_I8: one a row */
+    const struct weight *src; /* WEIGHT_ROWS, with the first row */
+    size_t src_row;
+    float *rowbuf; /* WEIGHT_ROWS: gemm_pad(k) floats a thread */
+
+    size_t rows, cols, k;
+    const float *x;    /* column c at x + c * gemm_pad(k), zeros behind k */
+    const float *bias; /* one a row, or NULL */
+    float *y;
+    size_t ldr, ldc; /* y[r * ldr + c * ldc] */
+    unsigned threads;
+};
+
+/* Elements of a padded column. */
+static inline size_t gemm_pad(size_t k)
+{
+    return (k + 15) & ~(size_t)15;
+}
+
+/* Take a package's weight, `rows` rows from row0 on, as w. */
+void gemm_weight(struct gemm *g, const struct weight *w, size_t row0,
+                 size_t rows);
+
+/* Rows row0.. of any value that holds floats, k elements each (matmul.c). */
+void gemm_operand(struct gemm *g, const struct val *v, size_t row0, size_t rows,
+                  size_t k);
+
+void gemm_run(struct gemm *g);
+
+/* x columns [cols][k] with element (c, i) at x[c * sc + i * sk] into padded
+ * columns. */
+void gemm_pack(float *out, const float *x, size_t cols, size_t k, size_t sc,
+               size_t sk);
+
+/* The other reduction (matmul.c): o[m, n] is the chain of fused multiply-adds
+ * of x[m, k] * y[k, n] over k in order. */
+struct chain {
+    const float *x; /* [m][ldx] */
+    size_t ldx, k, n, m;
+    const void *y; /* [k][n] */
+    bool half;     /* y is fp16, else fp32 */
+    float *o;      /* [m][n] */
+};
+
+void chain_run(struct chain *c, unsigned threads);

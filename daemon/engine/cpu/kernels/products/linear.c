@@ -1,0 +1,385 @@
+/* linear.c - the input of products, and who computes which rows.
+ *
+ * All parts of a call are one list of rows, 32 of a part at a time. Threads
+ * take pieces off it, large ones first (most of the list is split as if
+ * statically, so each thread streams through a range of its own) and smaller
+ * ones towards the end, where they even out what a noisy neighbour took. The
+ * next piece is taken before the last unit of one is read, which then asks for
+ * its beginning: a thread's memory requests never stop between pieces.
+ */
+#include "engine/cpu/kernels/products/linear.h"
+
+#include <stdatomic.h>
+
+#include "base/crew.h"
+#include "base/num.h"
+#include "engine/cpu/kernels/products/gemm.h"
+#include "engine/cpu/kernels/products/linear_impl.h"
+
+#define UNIT         LINEAR_MANY /* rows that are not split further */
+#define PARALLEL_MIN 131072      /* multiply-adds that pay for a thread */
+#define ROUND_MIN    16384       /* elements to round that do */
+
+struct linear_in {
+    size_t k, n;
+    unsigned threads; /* that the scratch is for */
+    bool integer, real;
+
+    size_t cap_q, ldq, cols;
+    int16_t *q;
+    size_t cap_rows;
+    uint32_t *lo;
+    float *xscale;
+    bool *wide;
+    size_t cap_x, ldx;
+    float *x;
+    size_t cap_scratch, scratch_size;
+    char *scratch;
+};
+
+/* What linear_in_set's workers share. */
+struct rounding {
+    struct linear_in *in;
+    const struct kernels *kn;
+    const float *x;
+    size_t ldx;
+};
+
+int linear_in_new(size_t k, struct linear_in **ret, struct err *e)
+{
+    struct linear_in *in = calloc(1, sizeof(*in));
+    if (in == NULL) {
+        return err_set(e, ERR_NOMEM, "a product's input");
+    }
+    in->k = k;
+    *ret = in;
+    return 0;
+}
+
+void linear_in_free(struct linear_in *in)
+{
+    if (in == NULL) {
+        return;
+    }
+    free(in->q);
+    free(in->lo);
+    free(in->xscale);
+    free(in->wide);
+    free(in->x);
+    free(in->scratch);
+    free(in);
+}
+
+/* Have n elements of size bytes at *p, aligned to 64; what was there is gone.
+ */
+static int grow(void *p, size_t *cap, size_t n, size_t size, struct err *e)
+{
+    if (n <= *cap) {
+        return 0;
+    }
+    if (n > SIZE_MAX / 2 / size) {
+        return err_set(e, ERR_NOMEM, "a product's input");
+    }
+    void *fresh = aligned_alloc(64, (n * size + 63) & ~(size_t)63);
+    if (fresh == NULL) {
+        return err_set(e, ERR_NOMEM, "a product's input");
+    }
+    void **old = p;
+    free(*old);
+    *old = fresh;
+    *cap = n;
+    return 0;
+}
+
+static int grow_rows(struct linear_in *in, size_t n, struct err *e)
+{
+    if (n <= in->cap_rows) {
+        return 0;
+    }
+    size_t cap[3] = {0, 0, 0};
+    int rc = grow(&in->lo, &cap[0], n, sizeof(*in->lo), e);
+    if (rc == 0) {
+        rc = grow(&in->xscale, &cap[1], n, sizeof(*in->xscale), e);
+    }
+    if (rc == 0) {
+        rc = grow(&in->wide, &cap[2], n, sizeof(*in->wide), e);
+    }
+    if (rc == 0) {
+        in->cap_rows = n;
+    }
+    return rc;
+}
+
+static size_t padded(const struct linear_in *in, const struct kernels *kn)
+{
+    return (in->k + kn->k_step - 1) / kn->k_step * kn->k_step;
+}
+
+/* Elements from column to column: an odd number of cache lines, so that the
+ * columns of a tile do not meet in the same sets of the first cache. */
+static size_t column_stride(size_t k_pad)
+{
+    size_t lines = (k_pad * sizeof(int16_t) + 63) / 64;
+    return (lines | 1) * 32;
+}
+
+static void round_rows(void *ctx, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    const struct rounding *s = ctx;
+    struct linear_in *in = s->in;
+    size_t k_pad = padded(in, s->kn);
+    for (size_t r = begin; r < end; r++) {
+        const float *x = s->x + r * s->ldx;
+        if (in->integer) {
+            in->wide[r] = s->kn->round_row(x, in->k, k_pad, in->q + r * in->ldq,
+                                           &in->xscale[r]);
+        }
+        if (in->real) {
+            float *o = in->x + r * in->ldx;
+            memcpy(o, x, in->k * sizeof(*o));
+            memset(o + in->k, 0, (in->ldx - in->k) * sizeof(*o));
+        }
+    }
+}
+
+/* Rows that turned out wide get their second column. */
+static void split_rows(void *ctx, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    const struct rounding *s = ctx;
+    struct linear_in *in = s->in;
+    size_t k_pad = padded(in, s->kn);
+    for (size_t r = begin; r < end; r++) {
+        if (in->wide[r]) {
+            s->kn->split_row(s->x + r * s->ldx, in->k, k_pad,
+                             in->q + r * in->ldq, in->q + in->lo[r] * in->ldq);
+        }
+    }
+}
+
+int linear_in_reserve(struct linear_in *in, const struct kernels *kn, size_t n,
+                      bool integer, bool real, unsigned threads, struct err *e)
+{
+    must(n < UINT32_MAX / 2);
+    size_t ldq = column_stride(padded(in, kn));
+    size_t ld = gemm_pad(in->k);
+    /* a decoded row is shorter */
+    size_t row = real ? linear_table_scratch(in->k) : 0;
+    int rc = grow_rows(in, n, e);
+    if (rc == 0 && integer) {
+        row = num_max(row, linear_scratch(2 * n));
+        rc = grow(&in->q, &in->cap_q, 2 * n * ldq, sizeof(*in->q), e);
+    }
+    if (rc == 0 && real) {
+        rc = grow(&in->x, &in->cap_x, n * ld, sizeof(*in->x), e);
+    }
+    in->scratch_size = (row + 63) & ~(size_t)63;
+    if (rc == 0) {
+        rc = grow(&in->scratch, &in->cap_scratch, threads * in->scratch_size, 1,
+                  e);
+    }
+    return rc;
+}
+
+int linear_in_set(struct linear_in *in, const struct kernels *kn,
+                  const float *x, size_t ldx, size_t n, bool integer, bool real,
+                  unsigned threads, struct err *e)
+{
+    threads = threads > 0 ? threads : 1;
+    int rc = linear_in_reserve(in, kn, n, integer, real, threads, e);
+    if (rc < 0) {
+        return rc;
+    }
+    in->n = n;
+    in->threads = threads;
+    in->integer = integer;
+    in->real = real;
+    in->ldq = column_stride(padded(in, kn));
+    in->ldx = gemm_pad(in->k);
+    struct rounding s = {.in = in, .kn = kn, .x = x, .ldx = ldx};
+    size_t grain = ROUND_MIN / 2 / (in->k + 1) + 1;
+    unsigned use = n * in->k < ROUND_MIN ? 1 : threads;
+    crew_run(use, n, grain, round_rows, &s);
+    in->cols = n;
+    for (size_t r = 0; integer && r < n; r++) {
+        in->lo[r] = in->wide[r] ? (uint32_t)in->cols++ : 0;
+    }
+    if (integer && in->cols > n) {
+        crew_run(use, n, grain, split_rows, &s);
+    }
+    return 0;
+}
+
+bool linear_wants_integer(const struct weight *w)
+{
+    return w->kind == WEIGHT_I8 || w->kind == WEIGHT_I4;
+}
+
+/* --- the products --- */
+
+struct piece {
+    const struct linear_in *in;
+    const struct kernels *kn;
+    struct linear_job job[LINEAR_PARTS_MAX];
+    size_t n_jobs;
+    size_t units;
+    unsigned threads;
+    atomic_size_t next;
+};
+
+static void job_init(struct linear_job *j, const struct linear_part *p,
+                     const struct linear_in *in)
+{
+    const struct weight *w = p->w;
+    must(w->cols == in->k);
+    *j = (struct linear_job){
+        .kind = w->kind,
+        .w = w->data,
+        .ldw = w->kind == WEIGHT_I8 ? w->cols : w->cols / 2,
+        .src = w,
+        .rows = w->rows,
+        .k = in->k,
+        .scale = w->scale,
+        .lut = w->lut,
+        .lut_rows = (size_t)w->block[0],
+        .bias = p->bias,
+        .y = p->y,
+        .ldy = p->ldy,
+        .n = in->n,
+        .cols = in->cols,
+        .q = in->q,
+        .ldq = in->ldq,
+        .lo = in->lo,
+        .xscale = in->xscale,
+        .x = in->x,
+        .ldx = in->ldx,
+    };
+}
+
+static size_t job_units(const struct linear_job *j)
+{
+    return (j->rows + UNIT - 1) / UNIT;
+}
+
+/* The weights of a unit of the list; NULL behind the last. */
+static const char *unit_at(const struct piece *p, size_t unit)
+{
+    for (size_t i = 0; i < p->n_jobs; i++) {
+        const struct linear_job *j = &p->job[i];
+        if (unit < job_units(j)) {
+            return j->w + unit * UNIT * j->ldw;
+        }
+        unit -= job_units(j);
+    }
+    return NULL;
+}
+
+static void job_run(const struct piece *p, const struct linear_job *j,
+                    size_t begin, size_t end, const char *then, void *scratch)
+{
+    struct linear_job mine = *j;
+    mine.then = then;
+    end = end < j->rows ? end : j->rows;
+    if (j->kind == WEIGHT_LUT4) {
+        p->kn->table_rows(&mine, begin, end, scratch);
+    } else if (j->cols >= p->kn->many) {
+        p->kn->int_many(&mine, begin, end, scratch);
+    } else {
+        p->kn->int_few(&mine, begin, end, scratch);
+    }
+}
+
+/* Units [begin, end) of the list; the thread goes on with `then`. */
+static void units_run(const struct piece *p, size_t begin, size_t end,
+                      size_t then, void *scratch)
+{
+    size_t first = 0; /* unit of job i */
+    for (size_t i = 0; i < p->n_jobs && begin < end; i++) {
+        const struct linear_job *j = &p->job[i];
+        size_t stop = first + job_units(j);
+        if (begin < stop) {
+            stop = stop < end ? stop : end;
+            job_run(p, j, (begin - first) * UNIT, (stop - first) * UNIT,
+                    unit_at(p, stop < end ? stop : then), scratch);
+            begin = stop;
+        }
+        first += job_units(j);
+    }
+}
+
+/* A piece's first unit and their number; 0: nothing is left. */
+static size_t take(struct piece *p, size_t *at)
+{
+    *at = atomic_load(&p->next);
+    size_t n = 0;
+    do {
+        if (*at >= p->units) {
+            *at = p->units;
+            return 0;
+        }
+        n = (p->units - *at) * 7 / (8 * p->threads);
+        n = n > 0 ? n : 1;
+    } while (!atomic_compare_exchange_weak(&p->next, at, *at + n));
+    return n;
+}
+
+static void worker_run(void *ctx, size_t begin, size_t end, unsigned worker)
+{
+    (void)begin;
+    (void)end;
+    struct piece *p = ctx;
+    char *scratch = p->in->scratch + worker * p->in->scratch_size;
+    size_t at = 0;
+    for (size_t n = take(p, &at); n > 0;) {
+        size_t last = at + n - 1;
+        units_run(p, at, last, last, scratch);
+        n = take(p, &at);
+        units_run(p, last, last + 1, at, scratch);
+    }
+}
+
+/* Other kinds: the reduction of gemm.h, whose y is [rows][cols]. */
+static void real_run(const struct linear_part *p, const struct linear_in *in,
+                     unsigned threads)
+{
+    struct gemm g = {.cols = in->n,
+                     .x = in->x,
+                     .bias = p->bias,
+                     .y = p->y,
+                     .ldr = 1,
+                     .ldc = p->ldy,
+                     .rowbuf = (float *)(void *)in->scratch,
+                     .threads = threads};
+    gemm_weight(&g, p->w, 0, p->w->rows);
+    gemm_run(&g);
+}
+
+void linear_run(const struct linear_part *parts, size_t n_parts,
+                const struct linear_in *in, const struct kernels *kn,
+                unsigned threads)
+{
+    must(n_parts <= LINEAR_PARTS_MAX && threads <= in->threads);
+    struct piece p = {.in = in, .kn = kn};
+    size_t work = 0;
+    for (size_t i = 0; i < n_parts; i++) {
+        bool integer = linear_wants_integer(parts[i].w);
+        must(integer ? in->integer : in->real);
+        if (!integer && parts[i].w->kind != WEIGHT_LUT4) {
+            real_run(&parts[i], in, threads);
+            continue;
+        }
+        job_init(&p.job[p.n_jobs++], &parts[i], in);
+        p.units += (parts[i].w->rows + UNIT - 1) / UNIT;
+        work += parts[i].w->rows * in->k * (integer ? in->cols : in->n);
+    }
+    if (p.units == 0 || in->n == 0) {
+        return;
+    }
+    p.threads = work < PARALLEL_MIN || threads == 0 ? 1 : threads;
+    if (p.threads == 1) {
+        units_run(&p, 0, p.units, p.units, in->scratch);
+        return;
+    }
+    crew_run(p.threads, p.threads, 1, worker_run, &p);
+}

@@ -1,0 +1,68 @@
+/* linear.h - y = W x (+ b) for rows of activations: the product that decoding
+ * and prefill spend their time in.
+ *
+ *   y[r][o] = scale[o] * xscale[r] * sum_k w[o][k] * q[r][k]   (+ bias[o])
+ *
+ * Integer weights (int8, int4) are read where they lie in the package and meet
+ * activations rounded to 15 bits (|q| <= 16383) with one scale a row. Sums run
+ * over blocks of LINEAR_BLOCK elements of k, inside which int32 is exact in any
+ * order (1024 * 128 * 16383 < 2^31), and the blocks' sums are added as floats
+ * in the order of k: a row's bits depend on that row alone, on every
+ * instruction set, for any number of rows and threads.
+ *
+ * A row most of whose values are below 1/256 of its peak (outlier channels) is
+ * *wide*: it is held as two such integers, x = s * (hi * 2^14 + lo), which
+ * costs it the time of two rows and keeps its small channels; that depends on
+ * the row's own values only. In any other row a typical value loses at most
+ * some 0.3 % of itself, at random.
+ *
+ * Weights of other kinds (fp16, fp32, tables, sparse, ...) meet fp32
+ * activations in the canonical 16-lane reduction of gemm.h. Tables of 16 for
+ * whole rows are looked up in registers (linear_table.h), with the same bits;
+ * what else is not floats is decoded row by row.
+ */
+#pragma once
+
+#include "engine/cpu/kernels/kernel.h"
+#include "engine/cpu/weights/weight.h"
+
+#define LINEAR_BLOCK 1024u
+
+/* n rows of k activations, made ready once for all products that read them. */
+struct linear_in;
+
+/* For rows of k elements; linear_in_reserve or linear_in_set make the room. */
+CHECKED int linear_in_new(size_t k, struct linear_in **ret, struct err *e);
+void linear_in_free(struct linear_in *x); /* NULL is fine */
+/* Room for n rows, so that linear_in_set allocates nothing for as many. Memory
+ * that was not used yet costs addresses only. Errors: NOMEM. */
+CHECKED int linear_in_reserve(struct linear_in *in, const struct kernels *kn,
+                              size_t n, bool integer, bool real,
+                              unsigned threads, struct err *e);
+/* Take rows x[r * ldx + i], r < n, i < k. integer and/or real say which forms
+ * the coming products need (linear_wants_integer). NaN and infinity in a row
+ * make its integer products NaN. threads: the most that linear_run will be
+ * given for this input. Errors: NOMEM. */
+CHECKED int linear_in_set(struct linear_in *in, const struct kernels *kn,
+                          const float *x, size_t ldx, size_t n, bool integer,
+                          bool real, unsigned threads, struct err *e);
+
+/* Does a product with w take the integer form of its input? */
+bool linear_wants_integer(const struct weight *w);
+
+/* One matrix of a set that shares its input. Only whole rows of w. */
+struct linear_part {
+    const struct weight *w; /* [rows][k] */
+    const float *bias;      /* rows, or NULL */
+    float *y;               /* y[r * ldy + o] */
+    size_t ldy;
+};
+
+#define LINEAR_PARTS_MAX 16u
+
+/* All parts with integer weights or tables of 16 in one parallel region, others
+ * in one each.
+ * Never allocates. Errors: none (shapes are the caller's: must()). */
+void linear_run(const struct linear_part *p, size_t n_parts,
+                const struct linear_in *in, const struct kernels *kn,
+                unsigned threads);

@@ -1,0 +1,144 @@
+/* linear_impl.h - what linear.c hands to the inner loops of a set.
+ *
+ * A *column* is a row of activations as integers, or one of the two that a
+ * wide row makes: row r is column r, and if lo[r] > 0 also column lo[r].
+ */
+#pragma once
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/half.h"
+#include "engine/cpu/kernels/kernel_impl.h"
+#include "engine/cpu/kernels/products/linear.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* Accumulators are set before they are read; the build's zeroing of every
+ * local would store them to memory first. */
+#define UNSET __attribute__((uninitialized))
+
+/* Registers. gcc 12 starts all products of a tile at once and then runs out of
+ * registers: ORDER (after each) keeps them in order. RELOAD makes it read again
+ * what it read before. Neither is an instruction. */
+#if defined(__x86_64__)
+#define ORDER(v) __asm__ volatile("" : "+v"(v))
+#else
+#define ORDER(v) __asm__ volatile("" : "+w"(v))
+#endif
+#define RELOAD() __asm__ volatile("" ::: "memory")
+/* A pointer whose origin gcc forgets: addresses are counted from it, as one
+ * instruction can, rather than kept in a register (or on the stack) each. */
+#define HOLD(p) __asm__("" : "+r"(p))
+
+#define LINEAR_PEAK  16383.0f     /* of a rounded row */
+#define LINEAR_SHIFT 14           /* of the high half of a wide row */
+#define LINEAR_SMALL 64           /* |q| below it is a coarse rounding */
+#define LINEAR_HIGH  16384.0f     /* 2^LINEAR_SHIFT */
+#define LINEAR_WIDE  268419072.0f /* LINEAR_PEAK * LINEAR_HIGH */
+#define LINEAR_TILE  65536u       /* bytes of a packed tile of weights */
+#define LINEAR_MANY  32u          /* rows in the largest tile */
+#define TABLE_COLS   8u           /* columns that pass a table at once */
+
+/* One product: a weight and the columns. */
+struct linear_job {
+    enum weight_kind kind;
+    const char *w; /* first row; NULL for WEIGHT_ROWS */
+    size_t ldw;    /* bytes from row to row */
+    const char *then; /* what is read behind the rows; NULL: unknown */
+    const struct weight *src;
+    size_t rows, k;
+    const float *scale; /* of the weight's rows */
+    const float *lut;   /* WEIGHT_LUT4: 16 floats for every lut_rows rows */
+    size_t lut_rows;
+    const float *bias;  /* or NULL */
+    float *y;           /* y[r * ldy + o] */
+    size_t ldy;
+
+    size_t n; /* rows of activations */
+    size_t cols;
+    const int16_t *q; /* column c at q + c * ldq */
+    size_t ldq;
+    const uint32_t *lo;
+    const float *xscale;
+
+    const float *x; /* fp32 rows, ldx apart, zeros behind k */
+    size_t ldx;
+};
+
+/* Bytes of scratch that int_few and int_many want. */
+static inline size_t linear_scratch(size_t cols)
+{
+    return LINEAR_TILE + cols * LINEAR_MANY * sizeof(float);
+}
+
+/* Floats from column to column where table_rows lays them out: whole steps of
+ * 32, and an odd number of cache lines as in linear.c. */
+static inline size_t table_stride(size_t k)
+{
+    return ((k + 31) / 32 * 2 | 1) * 16;
+}
+
+/* Bytes of scratch that table_rows wants: columns and a step of another. */
+static inline size_t linear_table_scratch(size_t k)
+{
+    return (TABLE_COLS * table_stride(k) + 32) * sizeof(float);
+}
+
+/* How a row is rounded follows from its peak alone. */
+struct linear_round {
+    float pre;      /* power of two that keeps 1 / peak finite */
+    float mul;      /* q = nearest(x * pre * mul) */
+    float scale;    /* x is about q * scale */
+    float wide_mul; /* the same for a wide row */
+    float wide_scale;
+};
+
+/* peak: the bits of the largest |x|. False when it is not finite. */
+INLINE bool linear_rounding(uint32_t peak, struct linear_round *ret)
+{
+    if (peak >= 0x7f800000u) {
+        return false;
+    }
+    float p = half_float(peak);
+    bool tiny = p < 0x1p-64f;
+    float back = tiny ? 0x1p-100f : 1.0f;
+    ret->pre = tiny ? 0x1p+100f : 1.0f;
+    p *= ret->pre;
+    ret->mul = p > 0 ? LINEAR_PEAK / p : 0.0f;
+    ret->scale = p / LINEAR_PEAK * back;
+    ret->wide_mul = p > 0 ? LINEAR_WIDE / p : 0.0f;
+    ret->wide_scale = p / LINEAR_WIDE * back;
+    return true;
+}
+
+/* Rows o .. o + n - 1 of the weight from the columns' sums, acc[c * ld + i],
+ * for the rows [r, end) of activations. Nothing overlaps, and the compiler must
+ * know it to use vectors. */
+INLINE void linear_finish(const struct linear_job *j, size_t o, size_t n,
+                          size_t r, size_t end, const float *acc, size_t ld)
+{
+    const float *restrict scale = j->scale + o;
+    const float *restrict bias = j->bias != NULL ? j->bias + o : NULL;
+    for (; r < end; r++) {
+        const float *restrict a = acc + r * ld;
+        const float *restrict b = acc + j->lo[r] * ld;
+        float *restrict y = j->y + r * j->ldy + o;
+        float s = j->xscale[r];
+        if (j->lo[r] > 0) {
+            for (size_t i = 0; i < n; i++) {
+                y[i] = fmaf(a[i], LINEAR_HIGH, b[i]) * (scale[i] * s);
+            }
+        } else {
+            for (size_t i = 0; i < n; i++) {
+                y[i] = a[i] * (scale[i] * s);
+            }
+        }
+        if (bias != NULL) {
+            for (size_t i = 0; i < n; i++) {
+                y[i] += bias[i];
+            }
+        }
+    }
+}

@@ -1,0 +1,118 @@
+/* kernel_scalar.c - the "scalar" set: plain C, the reference of the others.
+ *
+ * Written for itself, not from the templates, so that a mistake in those does
+ * not hide here. Columns hold their elements in natural order. */
+#include "engine/cpu/kernels/attention/attend_impl.h"
+#include "engine/cpu/kernels/products/linear_impl.h"
+#include "engine/cpu/kernels/simd.h"
+
+static bool round_row(const float *x, size_t k, size_t k_pad, int16_t *q,
+                      float *scale)
+{
+    uint32_t peak = 0;
+    for (size_t i = 0; i < k; i++) {
+        uint32_t b = half_bits(x[i]) & 0x7fffffffu;
+        peak = b > peak ? b : peak;
+    }
+    struct linear_round f;
+    if (!linear_rounding(peak, &f)) {
+        memset(q, 0, k_pad * sizeof(*q));
+        *scale = NAN;
+        return false;
+    }
+    size_t some = 0;
+    size_t small = 0;
+    for (size_t i = 0; i < k; i++) {
+        q[i] = (int16_t)rintf(x[i] * f.pre * f.mul);
+        some += x[i] != 0;
+        small += x[i] != 0 && q[i] > -LINEAR_SMALL && q[i] < LINEAR_SMALL;
+    }
+    memset(q + k, 0, (k_pad - k) * sizeof(*q));
+    bool coarse = small > some / 2;
+    *scale = coarse ? f.wide_scale : f.scale;
+    return coarse;
+}
+
+static void split_row(const float *x, size_t k, size_t k_pad, int16_t *hi,
+                      int16_t *lo)
+{
+    uint32_t peak = 0;
+    for (size_t i = 0; i < k; i++) {
+        uint32_t b = half_bits(x[i]) & 0x7fffffffu;
+        peak = b > peak ? b : peak;
+    }
+    struct linear_round f;
+    must(linear_rounding(peak, &f));
+    for (size_t i = 0; i < k; i++) {
+        int32_t v = (int32_t)rintf(x[i] * f.pre * f.wide_mul);
+        int32_t h = (v + (1 << (LINEAR_SHIFT - 1))) >> LINEAR_SHIFT;
+        hi[i] = (int16_t)h;
+        lo[i] = (int16_t)(v - h * (1 << LINEAR_SHIFT));
+    }
+    memset(hi + k, 0, (k_pad - k) * sizeof(*hi));
+    memset(lo + k, 0, (k_pad - k) * sizeof(*lo));
+}
+
+static int32_t element(const struct linear_job *j, const char *row, size_t k)
+{
+    if (j->kind == WEIGHT_I4) {
+        int32_t n = (row[k / 2] >> (k % 2 * 4)) & 15;
+        return (n ^ 8) - 8;
+    }
+    return ((const signed char *)row)[k];
+}
+
+static void int_rows(const struct linear_job *j, size_t begin, size_t end,
+                     void *scratch)
+{
+    float *acc = scratch;
+    for (size_t o = begin; o < end; o++) {
+        const char *row = j->w + o * j->ldw;
+        for (size_t c = 0; c < j->cols; c++) {
+            const int16_t *q = j->q + c * j->ldq;
+            acc[c] = 0;
+            for (size_t k = 0; k < j->k;) {
+                int32_t sum = 0;
+                size_t stop = k + LINEAR_BLOCK;
+                for (; k < j->k && k < stop; k++) {
+                    sum += element(j, row, k) * q[k];
+                }
+                acc[c] += (float)sum;
+            }
+        }
+        linear_finish(j, o, 1, 0, j->n, acc, 1);
+    }
+}
+
+static void table_rows(const struct linear_job *j, size_t begin, size_t end,
+                       void *scratch)
+{
+    (void)scratch;
+    for (size_t o = begin; o < end; o++) {
+        const char *row = j->w + o * j->ldw;
+        const float *lut = j->lut + o / j->lut_rows * 16;
+        for (size_t r = 0; r < j->n; r++) {
+            const float *x = j->x + r * j->ldx;
+            float lane[16] = {0};
+            for (size_t k = 0; k < j->ldx; k++) { /* zeros behind the end */
+                int at = k < j->k ? (row[k / 2] >> (k % 2 * 4)) & 15 : 0;
+                float w = k < j->k ? lut[at] : 0.0f;
+                lane[k % 16] = fmaf(w, x[k], lane[k % 16]);
+            }
+            float y = v16_sum(v8_load(lane), v8_load(lane + 8));
+            j->y[r * j->ldy + o] = j->bias != NULL ? y + j->bias[o] : y;
+        }
+    }
+}
+
+const struct kernels kernels_scalar = {
+    .name = "scalar",
+    .k_step = 1,
+    .round_row = round_row,
+    .split_row = split_row,
+    .int_few = int_rows,
+    .int_many = int_rows,
+    .table_rows = table_rows,
+    .attend_product = attend_product,
+    .attend_weigh = attend_weigh,
+};

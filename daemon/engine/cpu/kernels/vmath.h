@@ -1,0 +1,25 @@
+/* vmath.h - elementary functions over arrays, our own so that a value's bits
+ * never depend on the machine's libm, its place in the array or the array's
+ * length. In and out may be the same array. Error below 3 ulp of fp32 where
+ * the result is normal; exp(x) is exactly 0 for x < -104. */
+#pragma once
+
+#include "engine/cpu/kernels/simd.h"
+
+v8 vmath_exp8(v8 x);
+
+void vmath_exp(float *o, const float *x, size_t n);
+void vmath_sigmoid(float *o, const float *x, size_t n);
+void vmath_silu(float *o, const float *x, size_t n);
+void vmath_tanh(float *o, const float *x, size_t n);
+void vmath_gelu_tanh(float *o, const float *x, size_t n);
+void vmath_gelu_sigmoid(float *o, const float *x, size_t n);
+
+/* Canonical 16-lane sums and the largest element; NaNs are passed over, and
+ * -infinity comes back when nothing else is there. */
+float vmath_sum(const float *x, size_t n);
+float vmath_sum_square(const float *x, size_t n);
+float vmath_max(const float *x, size_t n);
+
+/* Softmax of a row of n > 0: x - max, exp, divided by the canonical sum. */
+void vmath_softmax(float *o, const float *x, size_t n);

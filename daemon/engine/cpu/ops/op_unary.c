@@ -1,0 +1,243 @@
+/* One operand, one result of the same shape. */
+#include <string.h>
+
+#include "engine/cpu/ops/ops.h"
+#include "engine/cpu/kernels/vmath.h"
+
+struct unary_params {
+    float a, b; /* epsilon, alpha; beta */
+    int gelu;   /* 0 EXACT, 1 TANH, 2 SIGMOID */
+};
+
+static int prep_gelu(struct step *s, struct unary_params *u, struct err *e)
+{
+    const char *mode = step_str(s, 1);
+    if (strcmp(mode, "TANH_APPROXIMATION") == 0) {
+        u->gelu = 1;
+    } else if (strcmp(mode, "SIGMOID_APPROXIMATION") == 0) {
+        u->gelu = 2;
+    } else if (mode[0] != '\0' && strcmp(mode, "EXACT") != 0) {
+        return err_set(e, ERR_MIL_OP, "mode %s", mode);
+    }
+    return 0;
+}
+
+int unary_prep(struct step *s, struct err *e)
+{
+    struct unary_params *u = step_alloc(s, sizeof(*u));
+    const struct val *x = step_in(s, 0);
+    s->u = u;
+    int rc = 0;
+    switch (s->node->def->sub) {
+    case UN_RSQRT:
+    case UN_LOG: /* the documented defaults vanish in fp32 sums of any size */
+        rc = step_float(s, 1, &u->a, e);
+        break;
+    case UN_INVERSE:
+        u->a = 1e-4f;
+        rc = step_float(s, 1, &u->a, e);
+        break;
+    case UN_LEAKY_RELU:
+    case UN_ELU:
+    case UN_CLIP:
+    case UN_HARD_SIGMOID:
+        rc = step_float(s, 1, &u->a, e);
+        if (rc == 0) {
+            rc = step_float(s, 2, &u->b, e);
+        }
+        break;
+    case UN_GELU:
+        rc = prep_gelu(s, u, e);
+        break;
+    default:
+        break;
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    if (s->node->def->sub == UN_NOT) {
+        return x->kind == VAL_BOOL
+                   ? val_like(step_out(s, 0), VAL_BOOL, x, e)
+                   : err_set(e, ERR_MIL_INVALID, "x is not bool");
+    }
+    if (x->kind != VAL_F32 && x->kind != VAL_I32) {
+        return err_set(e, ERR_MIL_INVALID, "x is not numbers");
+    }
+    return val_like(step_out(s, 0), x->kind, x, e);
+}
+
+#define EACH(expr)                   \
+    for (size_t i = 0; i < n; i++) { \
+        float v = x[i];              \
+        o[i] = (expr);               \
+    }                                \
+    break
+
+static void gelu(const struct unary_params *u, float *o, const float *x,
+                 size_t n)
+{
+    if (u->gelu == 1) {
+        vmath_gelu_tanh(o, x, n);
+        return;
+    }
+    if (u->gelu == 2) {
+        vmath_gelu_sigmoid(o, x, n);
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        float v = x[i];
+        o[i] = 0.5f * v * (1.0f + erff(v * 0.70710678118654752f));
+    }
+}
+
+static float sign_of(float v)
+{
+    return v > 0.0f ? 1.0f : v < 0.0f ? -1.0f : v;
+}
+
+static float softplus(float v)
+{
+    return v > 20.0f ? v : log1pf(expf(v));
+}
+
+static void floats_more(int sub, const struct unary_params *u, float *o,
+                        const float *x, size_t n)
+{
+    float a = u->a;
+    float b = u->b;
+    switch (sub) {
+    case UN_EXP2:
+        EACH(exp2f(v));
+    case UN_LOG:
+        EACH(logf(v + a));
+    case UN_SIN:
+        EACH(sinf(v));
+    case UN_COS:
+        EACH(cosf(v));
+    case UN_TAN:
+        EACH(tanf(v));
+    case UN_ERF:
+        EACH(erff(v));
+    case UN_SOFTPLUS:
+        EACH(softplus(v));
+    case UN_SOFTSIGN:
+        EACH(v / (1.0f + fabsf(v)));
+    case UN_ELU:
+        EACH(v > 0.0f ? v : a * expm1f(v));
+    case UN_LEAKY_RELU:
+        EACH(v > 0.0f ? v : a * v);
+    case UN_HARD_SIGMOID:
+        EACH(fminf(fmaxf(a * v + b, 0.0f), 1.0f));
+    case UN_FLOOR:
+        EACH(floorf(v));
+    case UN_CEIL:
+        EACH(ceilf(v));
+    case UN_ROUND: /* half to even: the rounding mode is never changed */
+        EACH(rintf(v));
+    case UN_SIGN:
+        EACH(sign_of(v));
+    default:
+        must(sub < 0);
+    }
+}
+
+static void floats(int sub, const struct unary_params *u, float *o,
+                   const float *x, size_t n)
+{
+    float a = u->a;
+    float b = u->b;
+    switch (sub) {
+    case UN_ABS:
+        EACH(fabsf(v));
+    case UN_SQUARE:
+        EACH(v * v);
+    case UN_SQRT:
+        EACH(sqrtf(v));
+    case UN_RSQRT:
+        EACH(1.0f / sqrtf(v + a));
+    case UN_INVERSE:
+        EACH(1.0f / (v + a));
+    case UN_RELU:
+        EACH(v > 0.0f ? v : 0.0f);
+    case UN_RELU6:
+        EACH(v < 0.0f ? 0.0f : v > 6.0f ? 6.0f : v);
+    case UN_CLIP:
+        EACH(v < a ? a : v > b ? b : v);
+    case UN_EXP:
+        vmath_exp(o, x, n);
+        break;
+    case UN_SIGMOID:
+        vmath_sigmoid(o, x, n);
+        break;
+    case UN_SILU:
+        vmath_silu(o, x, n);
+        break;
+    case UN_TANH:
+        vmath_tanh(o, x, n);
+        break;
+    case UN_GELU:
+        gelu(u, o, x, n);
+        break;
+    default:
+        floats_more(sub, u, o, x, n);
+        break;
+    }
+}
+
+void unary_floats(const struct step *s, float *o, const float *x, size_t n)
+{
+    floats(s->node->def->sub, s->u, o, x, n);
+}
+
+static int ints(int sub, const struct unary_params *u, int32_t *o,
+                const int32_t *x, size_t n, struct err *e)
+{
+    int32_t lo = (int32_t)u->a;
+    int32_t hi = (int32_t)u->b;
+    for (size_t i = 0; i < n; i++) {
+        int32_t v = x[i];
+        uint32_t w = (uint32_t)v;
+        switch (sub) {
+        case UN_ABS:
+            o[i] = v < 0 ? (int32_t)(0u - w) : v;
+            break;
+        case UN_SQUARE:
+            o[i] = (int32_t)(w * w);
+            break;
+        case UN_EXP2:
+            o[i] = v < 0 || v > 30 ? 0 : (int32_t)1 << v;
+            break;
+        case UN_SIGN:
+            o[i] = (v > 0) - (v < 0);
+            break;
+        case UN_RELU:
+            o[i] = v > 0 ? v : 0;
+            break;
+        case UN_CLIP:
+            o[i] = v < lo ? lo : v > hi ? hi : v;
+            break;
+        default:
+            return err_set(e, ERR_MIL_INVALID, "x is not floating point");
+        }
+    }
+    return 0;
+}
+
+int unary_run(const struct step *s, const struct run *r, struct err *e)
+{
+    (void)r;
+    const struct val *x = step_in(s, 0);
+    struct val *o = step_out(s, 0);
+    int sub = s->node->def->sub;
+    if (sub == UN_NOT) {
+        for (size_t i = 0; i < x->n; i++) {
+            o->i[i] = x->i[i] == 0;
+        }
+        return 0;
+    }
+    if (x->kind == VAL_I32) {
+        return ints(sub, s->u, o->i, x->i, x->n, e);
+    }
+    floats(sub, s->u, o->f, x->f, x->n);
+    return 0;
+}

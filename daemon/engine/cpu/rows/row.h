@@ -1,0 +1,222 @@
+/* row.h - a program that is row-wise along T, compiled to run any rows.
+ *
+ * Such a program is taken at T = 1, where every value is what one row has of
+ * it, and run for all rows at once: a value is an array [rows][ld] of fp32, ld
+ * being its number of elements rounded up to ROW_ALIGN. What is mixed between
+ * rows, the states and the masks over them, must have been recognised: the
+ * masked write becomes a store at the row's position, attention a walk over
+ * the sequence's blocks. Every other operation either has a form of its own
+ * here or runs the interpreter's T = 1 step once for each row.
+ *
+ *   nodes --row_make.c--> ops, one a step
+ *         --row_pass.c--> recognised ops (passes by name, in order)
+ *         --row_plan.c--> places in memory
+ *         --row_run.c--> results
+ *
+ * A row's numbers depend on that row and its sequence alone (design 7).
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "engine/cpu/kernels/attention/attend.h"
+#include "engine/cpu/cpu.h"
+#include "engine/cpu/kernels/products/linear.h"
+
+#define ROW_ALIGN    16u /* floats; a value's rows start at cache lines */
+#define ROW_LINS_MAX 16  /* lengths of inputs of products */
+#define ROW_IN_MAX   8   /* operands of an op */
+#define ROW_OUT_MAX  8   /* results; parts of a set of products */
+
+enum row_class {
+    ROW_ABSENT, /* not seen, or dead */
+    ROW_VALUE,  /* numbers of each row */
+    ROW_FIXED,  /* known when the program was compiled */
+    ROW_MASK,   /* an attention mask: an input, or a view of one */
+    ROW_WRITE,  /* the write mask: the same */
+};
+
+struct row_value {
+    enum row_class class;
+    const char *name;
+    size_t n;     /* elements of a row */
+    size_t ld;    /* of the memory it lies in */
+    int root;     /* value whose memory this one is in; itself */
+    size_t at;    /* first element in root's row */
+    int input;    /* index of the model's input it is, or is a view of; -1 */
+    size_t place; /* of a root: floats of all values before it, a row */
+};
+
+enum row_kind {
+    ROW_STEP,   /* the interpreter's step, row by row */
+    ROW_VIEW,   /* out[k] is in from at[k] on */
+    ROW_LINEAR, /* out = W in + b, W one or more matrices */
+    ROW_NORM,
+    ROW_ROPE,
+    ROW_STORE,
+    ROW_ATTEND,
+    ROW_UNARY,  /* out = f(in) */
+    ROW_BINARY, /* out = in0 op in1 */
+    ROW_GLU,    /* out = f(in0) * in1 */
+    ROW_DEAD,
+};
+
+/* The matrices' results stand one behind the other in the one result. */
+struct row_linear {
+    int parts;
+    const struct weight *w[ROW_OUT_MAX];
+    const float *bias[ROW_OUT_MAX]; /* NULL: none */
+    struct linear_in *in;           /* the program's, for this length */
+    bool integer, real;             /* forms of the input that they need */
+};
+
+/* y = w * (c x) / sqrt(sum((c x)^2) * mean + eps + eps_max * max(|x|, floor)^2)
+ * over groups of `width` neighbours */
+struct row_norm {
+    size_t width;
+    float scale, mean, eps;
+    float eps_peak, floor; /* of the form that divides by the peak */
+    const float *w;        /* NULL: none; n_w elements, repeated */
+    size_t n_w;
+    float gain; /* of what is multiplied behind */
+};
+
+/* Pairs (i, i + half) of each head of `dim` turn by the row's angles; elements
+ * from 2 half on pass. in: x, cos, sin. */
+struct row_rope {
+    size_t dim, half;
+};
+
+struct row_store {
+    int state;
+};
+
+struct row_attend {
+    int k_state, v_state;
+    uint32_t heads, kv_heads, dim, vdim;
+    uint32_t kv_first; /* first key/value head of the states */
+    int mask;          /* input */
+    bool divide;
+    float scale;
+};
+
+/* Elementwise: sub is that of the table (ops.h). A fixed operand is a scalar
+ * or as long as the row. */
+struct row_ew {
+    int sub;
+    const float *fixed[2]; /* ROW_BINARY; NULL: a row value */
+    size_t n_fixed[2];     /* 1, or the row's elements */
+};
+
+struct row_op {
+    enum row_kind kind;
+    const char *name;
+    int step; /* index in the plan; -1: made by a pass */
+    int n_in, n_out;
+    int in[ROW_IN_MAX]; /* values; fixed ones are left out of the special forms
+                         */
+    int out[ROW_OUT_MAX];
+    size_t at[ROW_OUT_MAX]; /* ROW_VIEW: first element of each result */
+    union {
+        struct row_linear linear;
+        struct row_norm norm;
+        struct row_rope rope;
+        struct row_store store;
+        struct row_attend attend;
+        struct row_ew ew;
+    };
+};
+
+/* The compiled program; belongs to its model. */
+struct row_program {
+    struct backend_model *m;
+    struct plan *plan; /* T = 1; owned */
+    struct arena arena;
+    int n_values, cap_values; /* the model's slots first */
+    struct row_value *v;
+    int n_ops, cap_ops;
+    struct row_op *ops;
+    int *def;  /* op that makes a value; -1 */
+    int *uses; /* readers, the outputs among them */
+    struct backend_row_port *in_port, *out_port;
+    int *t_axis_in, *t_axis_out; /* of each input and output; -1 fixed */
+    struct kv_shape *shapes;     /* one a state */
+    struct kv_pool *pool;        /* NULL without states */
+    const struct kernels *kernels;
+    size_t floats;   /* of a row's memory */
+    size_t rows_max; /* of a run */
+    float *memory;   /* rows_max * floats */
+    int n_lins;
+    struct row_lin { /* inputs of products, by length */
+        size_t k;
+        struct linear_in *in;
+    } lins[ROW_LINS_MAX];
+    float *scratch;                 /* attend.c's */
+    const struct kv_table **tables; /* of each row; rows_max */
+    struct row_at {
+        float *p;
+        size_t ld;
+    } * base; /* of each root in this run */
+};
+
+/* --- row_make.c --- */
+
+/* Compile m, whose nodes fuse.c has seen, for rows, with the passes up to
+ * m->after (NULL: all). *ret stays NULL and the
+ * result is 0 when the program is not row-wise; *why (may be NULL) then says
+ * what stands against it, a static or arena string. Errors: NOMEM. */
+CHECKED int row_make(struct backend_model *m, struct row_program **ret,
+                     const char **why, struct err *e);
+void row_free(struct row_program *p); /* NULL is fine */
+
+/* A value or op added by a pass; -1 when memory is out. */
+int row_value_new(struct row_program *p, const char *name, size_t n);
+/* def and uses from the ops as they are. */
+void row_count(struct row_program *p);
+/* The op that makes a value; NULL. Views are looked through by row_source. */
+struct row_op *row_def(const struct row_program *p, int value);
+
+/* --- row_pass.c --- */
+
+struct row_pass {
+    const char *name;
+    int (*run)(struct row_program *p, struct err *e);
+};
+
+/* What is recognised first, in row_state.c: always, and no pass of the list. */
+#define ROW_STATES "states"
+
+/* In order; NULL name behind the last. */
+extern const struct row_pass row_passes[];
+
+int row_pass_views(struct row_program *p, struct err *e); /* row_view.c */
+int row_pass_norm(struct row_program *p, struct err *e);  /* row_norm.c */
+int row_pass_rope(struct row_program *p, struct err *e);  /* row_rope.c */
+int row_pass_linear(struct row_program *p, struct err *e);
+int row_pass_elementwise(struct row_program *p, struct err *e);
+int row_pass_glu(struct row_program *p, struct err *e);
+int row_pass_heads(struct row_program *p, struct err *e);
+int row_pass_share(struct row_program *p, struct err *e);
+int row_pass_dead(struct row_program *p, struct err *e);
+
+/* --- row_plan.c --- */
+
+/* Give every root its place; NOMEM. */
+CHECKED int row_place(struct row_program *p, struct err *e);
+
+/* --- row_run.c --- */
+
+CHECKED int row_run(struct row_program *p, const struct backend_rows *in,
+                    struct backend_row_out *out, size_t n_out, struct err *e);
+
+/* --- row_tensor.c --- */
+
+/* The prediction of m->in_now as rows. 1: it cannot be said in rows.
+ * Errors: those of row_run, MIL_INPUT. */
+CHECKED int row_predict(struct row_program *p, struct backend_state *s,
+                        struct tensor *out, size_t n_out, struct err *e);
+
+/* --- row_dump.c --- */
+
+/* The program as text, one op a line. Its places in memory need not be known
+ * yet. */
+void row_dump(const struct row_program *p, struct buf *out);

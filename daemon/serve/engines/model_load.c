@@ -1,0 +1,379 @@
+/* model_load.c - models' engines: load, unload, crash policy. See models.h. */
+#include <string.h>
+
+#include "base/log.h"
+#include "sched/shed.h"
+#include "serve/engines/models_impl.h"
+#include "serve/engines/residency.h"
+
+static bool is_up(const struct model *m)
+{
+    return m->runner != NULL && runner_state(m->runner) == RUNNER_UP;
+}
+
+static bool is_down(const struct model *m)
+{
+    return m->runner == NULL || runner_state(m->runner) == RUNNER_DOWN;
+}
+
+static void tell(struct list *waiters, int rc, const struct err *e)
+{
+    struct list mine; /* fn may wait again: those are for the next round */
+    list_init(&mine);
+    while (!list_empty(waiters)) {
+        struct list *l = waiters->next;
+        list_del(l);
+        list_push(&mine, l);
+    }
+    while (!list_empty(&mine)) {
+        struct model_wait *w = container_of(mine.next, struct model_wait, link);
+        model_unwait(w);
+        w->fn(w, rc, e);
+    }
+}
+
+/* Nobody starts its engine again for those that are on it. Requests whose text
+ * is still being tokenised find out by model_serves(). */
+static void give_up(struct model *m, int rc, const struct err *e)
+{
+    if (m->runner != NULL) {
+        runner_fail_all(m->runner, rc, e->msg);
+    }
+    tell(&m->waiters, rc, e);
+}
+
+static void on_up(void *ctx)
+{
+    struct model *m = ctx;
+    struct err e = {0};
+    m->state = MODEL_LOADED;
+    m->used_us = server_now_us();
+    int rc = residency_settle(m, &e);
+    if (rc != 0 && sched_idle(runner_sched(m->runner))) {
+        model_reason(m, e.msg);
+        log_warn("model_too_big", "model=%s %s, continuing", m->name, e.msg);
+        m->unloading = true;
+        runner_stop(m->runner);
+        give_up(m, rc, &e);
+        return;
+    }
+    model_reason(m, NULL);
+    log_info("model_loaded", "model=%s pid=%d ms=%u", m->name,
+             runner_pid(m->runner), runner_ready(m->runner)->load_ms);
+    model_changed(m);
+    const struct sched_conf *c = &runner_sched(m->runner)->conf;
+    m->admit.limit = c->queue + c->running; /* fewer may run than was hoped */
+    admit_settle(&m->admit);
+    tell(&m->waiters, 0, &e);
+    residency_changed(m->of);
+}
+
+static void on_progress(void *ctx)
+{
+    model_changed(ctx);
+}
+
+static unsigned note_crash(struct model *m)
+{
+    uint64_t now = server_now_us();
+    unsigned n = 1;
+    for (size_t i = ENGINE_CRASHES_MAX - 1; i > 0; i--) {
+        m->crashes_us[i] = m->crashes_us[i - 1];
+        if (m->crashes_us[i] != 0 &&
+            now - m->crashes_us[i] < ENGINE_CRASH_WINDOW_US) {
+            n++;
+        }
+    }
+    m->crashes_us[0] = now;
+    return n;
+}
+
+static void maybe_closed(struct models *ms)
+{
+    if (ms->closed == NULL) {
+        return;
+    }
+    LIST_EACH(l, &ms->all) {
+        if (!is_down(model_of(l))) {
+            return;
+        }
+    }
+    if (ms->n_leaving > 0) {
+        return;
+    }
+    void (*fn)(void *) = ms->closed;
+    ms->closed = NULL;
+    fn(ms->ctx);
+}
+
+/* The engine died by itself: start it again, unless it keeps dying. */
+static void on_crash(struct model *m, const struct err *e)
+{
+    struct stats *st = &m->of->srv->stats;
+    struct err why = *e;
+    unsigned n = note_crash(m);
+    bool needed = m->users > 0;
+    log_warn("engine_crashed", "model=%s crash=%u of %u: %s, continuing",
+             m->name, n, ENGINE_CRASHES_MAX, e->msg);
+    if (n >= ENGINE_CRASHES_MAX) {
+        st->engine_failures++;
+        m->state = MODEL_FAILED;
+        (void)err_prefix(&why, "%u crashes, the last one", n);
+        why.code = ERR_MODEL_FAILED;
+        model_reason(m, why.msg);
+        model_save(m);
+        give_up(m, ERR_MODEL_FAILED, &why);
+        return;
+    }
+    m->state = MODEL_READY;
+    if (!needed) {
+        return; /* the next use loads it */
+    }
+    st->engine_restarts++;
+    m->state = MODEL_LOADING;
+    int rc = runner_start(m->runner, &why);
+    if (rc != 0) {
+        m->state = MODEL_READY;
+        give_up(m, rc, &why);
+    }
+}
+
+static int start(struct model *m, struct err *e);
+
+/* Room was made: start those that waited for it. */
+static void start_awaiting(struct models *ms)
+{
+    LIST_EACH(l, &ms->all) {
+        struct model *m = model_of(l);
+        struct err why = {0};
+        int rc = 0;
+        if (!m->awaits_room) {
+            continue;
+        }
+        m->awaits_room = false;
+        m->state = MODEL_READY;
+        if (ms->stopping) {
+            rc = err_set(&why, ERR_INTERRUPTED, "the daemon stops");
+        } else if (!list_empty(&m->waiters)) {
+            rc = start(m, &why);
+        }
+        if (rc != 0) {
+            give_up(m, rc, &why);
+        }
+        model_changed(m);
+    }
+}
+
+/* Somebody asked for the model while its engine was on the way out. */
+static void after_unload(struct model *m)
+{
+    struct err why = {0};
+    int rc = 0;
+    if (list_empty(&m->waiters)) {
+        return;
+    }
+    if (m->of->stopping) {
+        rc = err_set(&why, ERR_INTERRUPTED, "the daemon stops");
+    } else {
+        rc = start(m, &why);
+    }
+    if (rc != 0) {
+        give_up(m, rc, &why);
+    }
+}
+
+static void on_down(void *ctx, int rc, const struct err *e)
+{
+    struct model *m = ctx;
+    struct models *ms = m->of;
+    static const struct err none;
+    m->unloading = false;
+    if (m->deleting) {
+        tell(&m->down_waiters, 0, &none);
+        ms->n_leaving--;
+        ms->n++; /* model_free counts down */
+        model_free(m);
+        start_awaiting(ms);
+        residency_changed(ms);
+        maybe_closed(ms);
+        return;
+    }
+    if (rc == ERR_ENGINE_LOST && !ms->stopping) {
+        on_crash(m, e);
+    } else if (rc != 0) { /* it said why it cannot load */
+        struct err why = *e;
+        m->state = MODEL_READY;
+        model_reason(m, e->msg);
+        log_warn("model_load_failed", "model=%s error=%s: %s, continuing",
+                 m->name, err_name(rc), e->msg);
+        give_up(m, rc, &why);
+    } else {
+        m->state = MODEL_READY;
+        m->keep_ms = residency_keep(ms);
+        log_info("model_unloaded", "model=%s", m->name);
+        after_unload(m);
+    }
+    model_changed(m);
+    tell(&m->down_waiters, 0, &none);
+    start_awaiting(ms);
+    residency_changed(ms);
+    maybe_closed(ms);
+}
+
+static void flush(void *ctx)
+{
+    const struct model *m = ctx;
+    server_flush(m->of->srv);
+}
+
+static void make_runner(struct model *m)
+{
+    const struct conf *c = &m->of->srv->conf;
+    m->grant_bytes = residency_grant(m);
+    struct runner_conf rc = {
+        .loop = &m->of->srv->loop,
+        .turn = &m->of->srv->runners,
+        .stats = &m->of->srv->stats,
+        .program = c->engine_program[0] != '\0' ? c->engine_program : NULL,
+        .backend = c->engine_backend,
+        .threads = (uint32_t)c->engine_threads,
+        .chunk = (uint32_t)c->engine_prefill_chunk,
+        .streams = (uint32_t)c->limits_streams,
+        .queue = (uint32_t)c->limits_queue,
+        .sessions = (uint32_t)c->cache_sessions,
+        .max_draft = (uint32_t)c->speculation_max_draft,
+        .ngram_min = (uint32_t)c->speculation_ngram_min,
+        .share_tokens = (uint32_t)c->speculation_share_tokens,
+        .step_ms = (uint32_t)c->engine_step_ms,
+        .state_bytes = m->grant_bytes,
+        .cache = m->of->srv->cache,
+        .fingerprint = m->bundle->fingerprint,
+        .cache_tokens = (uint32_t)c->cache_disk_tokens,
+    };
+    struct runner_owner o = {.ctx = m,
+                             .on_up = on_up,
+                             .on_down = on_down,
+                             .on_progress = on_progress,
+                             .flush = flush};
+    m->runner = runner_new(&rc, m->dir, &o);
+}
+
+static int start(struct model *m, struct err *e)
+{
+    int rc = residency_room(m, e);
+    if (rc == 0) { /* start_awaiting() comes back */
+        m->awaits_room = true;
+        m->state = MODEL_LOADING;
+        model_changed(m);
+        return 0;
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    if (m->runner == NULL) {
+        make_runner(m);
+    }
+    rc = runner_start(m->runner, e);
+    if (rc == 0) {
+        m->state = MODEL_LOADING;
+        log_info("model_loading", "model=%s pid=%d", m->name,
+                 runner_pid(m->runner));
+        model_changed(m);
+        residency_changed(m->of);
+    }
+    return rc;
+}
+
+static void wait_on(struct model *m, struct model_wait *w, struct list *l,
+                    bool uses)
+{
+    w->model = m;
+    w->uses = uses;
+    m->users += uses ? 1 : 0;
+    list_push(l, &w->link);
+}
+
+int model_load(struct model *m, bool explicit_, struct model_wait *w,
+               struct err *e)
+{
+    int rc = 0;
+    if (m->deleting || m->of->stopping) {
+        return err_set(e, ERR_UNAVAILABLE, "%s is going away", m->name);
+    }
+    if (m->state == MODEL_REJECTED) {
+        return err_set(e, ERR_REJECTED, "%s: %s", m->name,
+                       m->reason != NULL ? m->reason : "a gate failed");
+    }
+    if (m->state == MODEL_FAILED && (!explicit_ || m->bundle == NULL)) {
+        return err_set(e, ERR_MODEL_FAILED, "%s: %s", m->name,
+                       m->reason != NULL ? m->reason : "its engine failed");
+    }
+    if (m->state == MODEL_FAILED) {
+        memset(m->crashes_us, 0, sizeof(m->crashes_us));
+        m->state = MODEL_READY;
+        model_reason(m, NULL);
+        model_save(m);
+    }
+    if (is_up(m) && !m->unloading) {
+        return 1;
+    }
+    if (is_down(m) && !m->awaits_room) {
+        rc = start(m, e);
+    }
+    if (rc == 0) {
+        wait_on(m, w, &m->waiters, true);
+    }
+    return rc;
+}
+
+int model_serves(const struct model *m, struct err *e)
+{
+    if (!is_down(m) && !m->unloading) {
+        return 0;
+    }
+    int rc = m->state == MODEL_FAILED ? ERR_MODEL_FAILED : ERR_ENGINE_LOST;
+    return err_set(e, rc, "%s: %s", m->name,
+                   m->reason != NULL ? m->reason : "its engine is gone");
+}
+
+void model_unwait(struct model_wait *w)
+{
+    if (w->model != NULL) {
+        w->model->users -= w->uses ? 1 : 0;
+        w->model = NULL;
+        list_del(&w->link);
+    }
+}
+
+int model_unload(struct model *m, struct model_wait *w, struct err *e)
+{
+    if (m->users > 0) {
+        return err_set(e, ERR_CONFLICT, "%s is in use by %u requests", m->name,
+                       m->users);
+    }
+    if (is_down(m)) { /* also when it awaits room for nobody any more */
+        return 1;
+    }
+    if (!m->unloading) {
+        m->unloading = true;
+        runner_stop(m->runner);
+    }
+    wait_on(m, w, &m->down_waiters, false);
+    return 0;
+}
+
+void models_stop(struct models *ms, void (*closed)(void *ctx), void *ctx)
+{
+    ms->stopping = true;
+    ms->closed = closed;
+    ms->ctx = ctx;
+    LIST_EACH(l, &ms->all) {
+        struct model *m = model_of(l);
+        if (!is_down(m)) {
+            runner_stop(m->runner);
+        }
+    }
+    residency_stop(ms);
+    start_awaiting(ms);
+    maybe_closed(ms);
+}

@@ -1,0 +1,400 @@
+/* models.c - see models.h: the list and its records. Engines: model_load.c. */
+#include "serve/engines/models.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "serve/engines/models_impl.h"
+#include "serve/gen/session.h"
+#include "serve/engines/residency.h"
+
+const char *model_state_name(enum model_state s)
+{
+    static const char *const names[] = {"ready", "loading", "loaded",
+                                        "rejected", "failed"};
+    return names[s];
+}
+
+struct model *model_of(struct list *l)
+{
+    return container_of(l, struct model, link);
+}
+
+char *model_strdup(const char *s)
+{
+    if (s == NULL) {
+        return NULL;
+    }
+    char *p = strdup(s);
+    must(p != NULL);
+    return p;
+}
+
+void model_reason(struct model *m, const char *reason)
+{
+    char *p = model_strdup(reason);
+    free(m->reason);
+    m->reason = p;
+}
+
+void model_watch(struct model *m, struct model_watch *w)
+{
+    list_push(&m->watchers, &w->link);
+}
+
+void model_unwatch(struct model_watch *w)
+{
+    list_del(&w->link);
+}
+
+static void tell_watchers(struct model *m, bool last)
+{
+    LIST_EACH_SAFE(l, &m->watchers) { /* fn may take its own off */
+        struct model_watch *w = container_of(l, struct model_watch, link);
+        if (last) {
+            list_del(l);
+        }
+        w->fn(w, m, last);
+    }
+}
+
+void models_quiet(struct models *ms)
+{
+    LIST_EACH(l, &ms->all) {
+        tell_watchers(model_of(l), true);
+    }
+}
+
+void model_changed(struct model *m)
+{
+    tell_watchers(m, false);
+}
+
+void model_free(struct model *m)
+{
+    must(list_empty(&m->waiters) && list_empty(&m->down_waiters));
+    tell_watchers(m, true);
+    list_del(&m->link);
+    m->of->n--;
+    runner_free(m->runner);
+    voc_unref(m->voc);
+    bundle_close(m->bundle);
+    free(m->reason);
+    free(m->gates);
+    free(m);
+}
+
+/* Insert in name order; the bundle is opened here. */
+static struct model *add(struct models *ms, const char *name)
+{
+    struct model *m = calloc(1, sizeof(*m));
+    must(m != NULL);
+    m->of = ms;
+    list_init(&m->waiters);
+    list_init(&m->down_waiters);
+    list_init(&m->watchers);
+    m->keep_ms = residency_keep(ms);
+    const struct conf *c = &ms->srv->conf;
+    admit_init(&m->admit, (uint32_t)(c->limits_queue + c->limits_streams));
+    (void)snprintf(m->name, sizeof(m->name), "%s", name);
+    must(file_join(m->dir, sizeof(m->dir), ms->srv->home.models, name));
+    m->voc = voc_new(m->dir);
+    m->created_ms = server_unix_ms();
+    struct list *at = &ms->all;
+    LIST_EACH(l, &ms->all) {
+        if (strcmp(model_of(l)->name, name) > 0) {
+            at = l;
+            break;
+        }
+    }
+    list_push(at, &m->link); /* before `at` */
+    ms->n++;
+    struct err e = {0};
+    if (bundle_open(m->dir, &m->bundle, &e) != 0) {
+        m->bundle = NULL;
+        m->state = MODEL_FAILED;
+        model_reason(m, e.msg);
+        log_warn("model_unreadable", "model=%s error=%s, continuing", name,
+                 e.msg);
+    }
+    return m;
+}
+
+int models_open(struct server *s, struct models **ret, struct err *e)
+{
+    struct models *ms = calloc(1, sizeof(*ms));
+    must(ms != NULL);
+    ms->srv = s;
+    ms->budget = residency_budget(&s->conf);
+    list_init(&ms->all);
+    list_init(&ms->leaving);
+    DIR *d = opendir(s->home.models);
+    if (d == NULL) {
+        free(ms);
+        return err_errno(e, errno, s->home.models);
+    }
+    for (struct dirent *x = readdir(d); x != NULL; x = readdir(d)) {
+        char path[HOME_PATH_MAX];
+        if (!file_name_ok(x->d_name) ||
+            !file_join(path, sizeof(path), s->home.models, x->d_name) ||
+            !file_is_dir(path)) {
+            continue;
+        }
+        if (ms->n >= MODELS_MAX) {
+            log_warn("models_full", "more than %u models, continuing",
+                     MODELS_MAX);
+            break;
+        }
+        add(ms, x->d_name)->adopted = true; /* until a row says otherwise */
+    }
+    (void)closedir(d);
+    *ret = ms;
+    return 0;
+}
+
+void models_merge(struct models *ms, const struct store_model *v, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct model *m = models_find(ms, v[i].name);
+        if (m == NULL) { /* its folder went before the row did */
+            if (store_model_delete(ms->srv->store, v[i].name, NULL, NULL) !=
+                0) {
+                log_warn("store_busy", "model=%s row stays, continuing",
+                         v[i].name);
+            }
+            continue;
+        }
+        m->adopted = false;
+        m->created_ms = v[i].created_ms;
+        m->used_ms = v[i].used_ms;
+        free(m->gates);
+        m->gates = model_strdup(v[i].gates);
+        (void)snprintf(m->job, sizeof(m->job), "%s", v[i].job);
+        if (m->bundle == NULL) {
+            continue;
+        }
+        model_reason(m, v[i].reason);
+        if (strcmp(v[i].state, "rejected") == 0) {
+            m->state = MODEL_REJECTED;
+        } else if (strcmp(v[i].state, "failed") == 0) {
+            m->state = MODEL_FAILED;
+        }
+    }
+}
+
+void models_free(struct models *ms)
+{
+    if (ms == NULL) {
+        return;
+    }
+    while (!list_empty(&ms->all)) {
+        model_free(model_of(ms->all.next));
+    }
+    free(ms);
+}
+
+struct model *models_find(struct models *ms, const char *name)
+{
+    LIST_EACH(l, &ms->all) {
+        if (strcmp(model_of(l)->name, name) == 0) {
+            return model_of(l);
+        }
+    }
+    return NULL;
+}
+
+struct model *models_only(struct models *ms)
+{
+    return ms->n == 1 ? model_of(ms->all.next) : NULL;
+}
+
+struct model *models_first(struct models *ms)
+{
+    return list_empty(&ms->all) ? NULL : model_of(ms->all.next);
+}
+
+struct model *models_next(struct model *m)
+{
+    return m->link.next == &m->of->all ? NULL : model_of(m->link.next);
+}
+
+size_t models_count(const struct models *ms)
+{
+    return ms->n;
+}
+
+int models_add(struct models *ms, const char *name, bool rejected,
+               const char *reason, const char *gates, const char *job,
+               struct model **ret, struct err *e)
+{
+    if (ms->n >= MODELS_MAX) {
+        return err_set(e, ERR_BUSY, "there are %u models already", MODELS_MAX);
+    }
+    struct model *m = add(ms, name);
+    if (m->bundle == NULL) {
+        int rc = err_set(e, ERR_BUNDLE, "%s", m->reason);
+        model_free(m);
+        return rc;
+    }
+    m->state = rejected ? MODEL_REJECTED : MODEL_READY;
+    model_reason(m, reason);
+    m->gates = model_strdup(gates);
+    (void)snprintf(m->job, sizeof(m->job), "%s", job);
+    *ret = m;
+    return 0;
+}
+
+void model_row(const struct model *m, struct store_model *ret)
+{
+    enum model_state s = m->state == MODEL_REJECTED || m->state == MODEL_FAILED
+                             ? m->state
+                             : MODEL_READY;
+    *ret = (struct store_model){
+        .reason = m->reason,
+        .gates = m->gates,
+        .bytes = m->bundle != NULL ? m->bundle->total_bytes : 0,
+        .created_ms = m->created_ms,
+        .used_ms = m->used_ms,
+    };
+    (void)snprintf(ret->name, sizeof(ret->name), "%s", m->name);
+    (void)snprintf(ret->state, sizeof(ret->state), "%s", model_state_name(s));
+    (void)snprintf(ret->job, sizeof(ret->job), "%s", m->job);
+    (void)snprintf(ret->fingerprint, sizeof(ret->fingerprint), "%s",
+                   m->bundle != NULL ? m->bundle->fingerprint : "");
+}
+
+void model_saved(void *ctx, int status, const struct err *e)
+{
+    (void)ctx;
+    if (status != 0) {
+        log_error("model_not_saved", "error=%s: %s", err_name(status),
+                  e != NULL ? e->msg : "");
+    }
+}
+
+void model_save(struct model *m)
+{
+    struct store_model row;
+    model_row(m, &row);
+    if (m->deleting) {
+        return;
+    }
+    if (store_model_put(m->of->srv->store, &row, NULL, 0, model_saved, NULL) !=
+        0) {
+        log_warn("store_busy", "model=%s state not saved, continuing", m->name);
+    }
+}
+
+void model_use(struct model *m)
+{
+    m->users++;
+    m->of->untrimmed = true;
+    m->used_us = server_now_us();
+    m->used_ms = server_unix_ms();
+}
+
+void model_unuse(struct model *m)
+{
+    must(m->users > 0);
+    m->users--;
+    m->used_us = server_now_us();
+    residency_changed(m->of);
+}
+
+/* --- deletion --- */
+
+struct removal { /* of a tree, on the file thread */
+    struct work work;
+    char path[HOME_PATH_MAX];
+};
+
+static void removal_run(struct work *w)
+{
+    struct removal *r = container_of(w, struct removal, work);
+    struct err e = {0};
+    if (file_rmtree(r->path, &e) != 0) {
+        log_warn("remove_failed", "error=%s, continuing", e.msg);
+    }
+}
+
+static void removal_done(struct work *w)
+{
+    free(container_of(w, struct removal, work));
+}
+
+void models_remove_tree(struct server *s, const char *path)
+{
+    struct removal *r = calloc(1, sizeof(*r));
+    must(r != NULL);
+    r->work.run = removal_run;
+    r->work.done = removal_done;
+    (void)snprintf(r->path, sizeof(r->path), "%s", path);
+    if (workq_put(s->files, &r->work) != 0) {
+        log_warn("remove_later", "%s goes at the next start, continuing", path);
+        free(r);
+    }
+}
+
+/* What was saved of it goes, unless a twin of it could still use that. */
+static void forget_states(const struct model *m)
+{
+    if (m->runner != NULL) {
+        runner_discard(m->runner);
+    }
+    if (m->bundle == NULL || m->of->srv->cache == NULL) {
+        return;
+    }
+    LIST_EACH(l, &m->of->all) {
+        const struct model *x = model_of(l);
+        if (x != m && x->bundle != NULL &&
+            strcmp(x->bundle->fingerprint, m->bundle->fingerprint) == 0) {
+            return;
+        }
+    }
+    cache_forget(m->of->srv->cache, m->bundle->fingerprint);
+}
+
+int model_delete(struct model *m, store_done_fn *done, void *ctx, struct err *e)
+{
+    struct server *s = m->of->srv;
+    char id[40], trash[HOME_PATH_MAX];
+    if (m->users > 0 || m->deleting) {
+        return err_set(e, ERR_CONFLICT, "%s is in use", m->name);
+    }
+    store_new_id("del", id);
+    if (!file_join(trash, sizeof(trash), s->home.staging, id)) {
+        return err_set(e, ERR_IO, "path too long");
+    }
+    if (rename(m->dir, trash) != 0) {
+        return err_errno(e, errno, "taking the model's folder away");
+    }
+    int rc = store_model_delete(s->store, m->name, done, ctx);
+    if (rc != 0) {
+        if (rename(trash, m->dir) != 0) {
+            log_error("model_lost", "model=%s lies at %s", m->name, trash);
+        }
+        return err_set(e, rc, "the store is busy");
+    }
+    log_info("model_deleted", "model=%s", m->name);
+    forget_states(m);
+    if (s->sessions != NULL) {
+        sessions_forget(s->sessions, m->name);
+    }
+    models_remove_tree(s, trash);
+    m->deleting = true;
+    if (m->runner != NULL && runner_state(m->runner) != RUNNER_DOWN) {
+        runner_stop(m->runner); /* on_down frees the model */
+        list_del(&m->link);     /* not listed any more */
+        list_push(&m->of->leaving, &m->link);
+        m->of->n--;
+        m->of->n_leaving++;
+    } else {
+        model_free(m);
+    }
+    return 0;
+}

@@ -1,0 +1,45 @@
+/* models_impl.h - shared by models.c, model_load.c and residency.c only. */
+#pragma once
+
+#include "serve/engines/models.h"
+#include "serve/engines/pressure.h"
+
+struct models {
+    struct server *srv;
+    struct list all;     /* by name */
+    struct list leaving; /* deleted; their engines are still there */
+    size_t n, n_leaving;
+    bool stopping;
+    /* residency.c */
+    uint64_t budget;
+    bool timing; /* the handles below are there */
+    uv_timer_t timer;
+    uv_timer_t rest; /* runs while nobody uses a model */
+    bool untrimmed;  /* memory was freed since it was last given back */
+    struct pressure *pressure;
+    void (*closed)(void *ctx);
+    void *ctx;
+};
+
+struct model *model_of(struct list *l);
+char *model_strdup(const char *s); /* NULL stays NULL */
+void model_reason(struct model *m, const char *reason);
+void model_free(struct model *m);
+/* Write the record's row; failure is logged. */
+void model_save(struct model *m);
+/* Tell the watchers. */
+void model_changed(struct model *m);
+
+/* residency.c: rules in residency.h */
+uint64_t residency_budget(const struct conf *c);
+/* Make room for m, which is down. 1: there is; 0: there will be when those that
+ * leave are gone. Errors: NOMEM, BUSY. */
+CHECKED int residency_room(struct model *m, struct err *e);
+/* Bytes for the states of m, which is about to be loaded the first time. */
+uint64_t residency_grant(const struct model *m);
+/* m came up and its real size is known. Errors: NOMEM. */
+CHECKED int residency_settle(struct model *m, struct err *e);
+/* Somebody came, left or asked for another time: set the timer anew. */
+int64_t residency_keep(const struct models *ms); /* where nobody says */
+void residency_changed(struct models *ms);
+void residency_stop(struct models *ms);

@@ -1,0 +1,55 @@
+/* runner_impl.h - shared by runner.c (the engine's life) and runner_step.c (its
+ * steps). */
+#pragma once
+
+#include "serve/engines/runner.h"
+
+#define STEP_BIT      0x80000000u /* of a step's number: runner.c */
+#define SAMPLING_ROWS STREAMS_MAX
+
+struct runner {
+    struct runner_conf conf;
+    struct runner_owner owner;
+    char dir[1024];
+    enum runner_state state;
+    struct child *child;
+    struct list turn;   /* in conf.turn: a step is wanted */
+    struct list saying; /* streams whose on_said is to be called */
+    struct list left;   /* then their on_left */
+    bool stopping;
+    bool one_left;   /* by runner_leave, of the row at hand */
+    bool in_results; /* results are being handed out: no step is formed */
+    bool ever_up;
+    uint32_t counter;
+    uint32_t step_request;
+    uint64_t sent_us;
+    double progress;
+    struct msg_ready ready;
+    int load_rc; /* what the engine said before it went */
+    struct err load_error;
+    struct sched sched;
+    struct warm *warm;
+    struct msg_row *rows; /* SAMPLING_ROWS, scratch of one step */
+    struct buf out;
+};
+
+static inline uint64_t now_us(void)
+{
+    return uv_hrtime() / 1000;
+}
+
+static inline struct run_stream *stream_of(struct sched_stream *s)
+{
+    return container_of(s, struct run_stream, s);
+}
+
+/* runner.c: nothing is expected of the engine, unless it is on its way out. */
+void runner_quiet(struct runner *r);
+
+/* runner_step.c: form and send the next step, if there is one to send. */
+void runner_step(struct runner *r);
+void runner_on_step_done(struct runner *r, const struct frame *f);
+/* Hand out the results of the step that just came back. `codes` (n_rows) is 0
+ * or the row's error; rows may be NULL when all failed. */
+void runner_hand_out(struct runner *r, const struct msg_row_done *rows,
+                     const int *codes, const char *msg, uint64_t us);

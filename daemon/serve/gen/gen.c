@@ -1,0 +1,424 @@
+/* gen.c - see gen.h: a gen's life, and its way from the request to streams.
+ * What is drawn for them: gen_token.c.
+ *
+ * A gen is freed when nothing refers to it: not the text thread (`encoding`),
+ * not the scheduler (streams removed), not the model's waiters. `over` means
+ * that the sink heard on_done or wants nothing any more. */
+#include "serve/gen/gen.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "serve/gen/deadline.h"
+#include "serve/gen/gen_impl.h"
+
+#define GEN_TEXT_MAX KIB(64) /* text of one token: what a stop held back */
+
+struct gen *gen_new(struct server *s, struct model *m,
+                    const struct gen_sink *sink, void *ctx, struct arena *a)
+{
+    struct gen *g = calloc(1, sizeof(*g));
+    must(g != NULL);
+    g->magic = GEN_MAGIC;
+    g->srv = s;
+    g->model = m;
+    g->voc = voc_ref(m->voc);
+    g->sink = sink;
+    g->ctx = ctx;
+    g->usage.created_us = server_now_us();
+    g->req.n = 1;
+    g->req.max_tokens = GEN_MAX_TOKENS;
+    g->req.reuse = true;
+    msg_sampling_init(&g->req.sampling);
+    g->arena = *a;
+    arena_init(a, a->limit);
+    buf_init(&g->piece, GEN_TEXT_MAX);
+    return g;
+}
+
+struct arena *gen_arena(struct gen *g)
+{
+    return &g->arena;
+}
+
+struct gen_req *gen_request(struct gen *g)
+{
+    return &g->req;
+}
+
+const struct model *gen_model(const struct gen *g)
+{
+    return g->model;
+}
+
+const struct tokenizer *gen_tokenizer(const struct gen *g)
+{
+    return g->voc->tok;
+}
+
+void gen_get_usage(const struct gen *g, struct gen_usage *ret)
+{
+    *ret = g->usage;
+    for (uint32_t i = 0; g->choices != NULL && i < g->req.n; i++) {
+        ret->n_drafted += g->choices[i].run.n_drafted;
+        ret->n_accepted += g->choices[i].run.n_accepted;
+    }
+}
+
+/* Leave scheduler, waiters and counts; free unless the text thread has it. */
+static void leave(struct gen *g)
+{
+    g->over = true;
+    deadline_free(g->deadline);
+    g->deadline = NULL;
+    model_unwait(&g->wait);
+    warm_unwant(&g->states);
+    for (uint32_t i = 0; i < g->req.n && g->queued; i++) {
+        runner_remove(g->model->runner, &g->choices[i].run);
+    }
+    g->queued = false;
+    if (g->seated) {
+        admit_leave(&g->model->admit, &g->seat);
+        g->seated = false;
+    }
+    if (g->admitted) {
+        model_unuse(g->model);
+        g->admitted = false;
+    }
+    if (g->encoding) {
+        return;
+    }
+    for (uint32_t i = 0; g->choices != NULL && i < g->req.n; i++) {
+        text_stream_fini(&g->choices[i].text);
+    }
+    text_fini(&g->work);
+    buf_fini(&g->piece);
+    voc_unref(g->voc);
+    arena_fini(&g->arena);
+    g->magic = 0;
+    free(g);
+}
+
+void gen_done(struct gen *g, int rc, const struct err *e)
+{
+    struct stats *st = &g->srv->stats;
+    must(g->magic == GEN_MAGIC && !g->over);
+    st->generations_failed += rc != 0 ? 1 : 0;
+    log_debug("gen_done", "model=%s rc=%s prompt=%u cached=%u output=%u",
+              g->model->name, rc == 0 ? "ok" : err_name(rc), g->usage.n_prompt,
+              g->usage.n_cached, g->usage.n_output);
+    g->over = true;
+    g->sink->on_done(g->ctx, rc, e);
+    leave(g);
+}
+
+void gen_cancel(struct gen *g)
+{
+    must(g->magic == GEN_MAGIC);
+    g->srv->stats.generations_cancelled += g->admitted ? 1 : 0;
+    leave(g);
+}
+
+/* --- from prompt to streams --- */
+
+/* Of the request's field. */
+static int check_ids(const struct gen *g, const char *field, const int32_t *t,
+                     size_t n, struct err *e)
+{
+    int32_t vocab = tokenizer_vocab(g->voc->tok);
+    for (size_t i = 0; i < n; i++) {
+        if (t[i] < 0 || t[i] >= vocab) {
+            return err_set(e, ERR_INVALID,
+                           "%s: token %d is not in the vocabulary of %d", field,
+                           (int)t[i], (int)vocab);
+        }
+    }
+    return 0;
+}
+
+static int check_tokens(struct gen *g, struct err *e)
+{
+    const struct text_work *w = &g->work;
+    size_t n = w->n_tokens;
+    uint32_t context = g->up ? runner_ready(g->model->runner)->context
+                             : g->model->bundle->context;
+    g->usage.n_prompt = (uint32_t)n;
+    if (n == 0) {
+        return err_set(e, ERR_INVALID, "prompt: it has no token");
+    }
+    int rc = check_ids(g, "prompt", w->tokens, n, e);
+    if (rc == 0) {
+        rc = check_ids(g, "prediction", w->guess_tokens, w->n_guess_tokens, e);
+    }
+    if (rc == 0 && n > context) {
+        return err_set(e, ERR_CONTEXT,
+                       "the request exceeds the available context size: %zu "
+                       "tokens in the prompt, %u in the context",
+                       n, context);
+    }
+    return rc;
+}
+
+/* llama-server's meaning of ignore_eos: such a token is never drawn. */
+static int ban_eog(struct gen *g, struct err *e)
+{
+    struct msg_sampling *s = &g->req.sampling;
+    size_t n = s->n_bias + g->voc->n_eog;
+    if (n > ENGINE_BIAS_MAX) {
+        return err_set(e, ERR_TOO_BIG,
+                       "logit_bias: with ignore_eos more than %u entries",
+                       ENGINE_BIAS_MAX);
+    }
+    struct msg_bias *b = arena_array(&g->arena, n, sizeof(*b));
+    if (b == NULL) {
+        return err_set(e, ERR_NOMEM, "logit_bias: %zu entries", n);
+    }
+    for (size_t i = 0; i < n; i++) {
+        b[i] = i < s->n_bias
+                   ? s->bias[i]
+                   : (struct msg_bias){.id = g->voc->eog[i - s->n_bias],
+                                       .bias = -INFINITY};
+    }
+    s->bias = b;
+    s->n_bias = (uint32_t)n;
+    return 0;
+}
+
+static int add_streams(struct gen *g, struct err *e)
+{
+    struct gen_req *q = &g->req;
+    int rc = check_tokens(g, e);
+    if (rc == 0 && q->ignore_eos) {
+        rc = ban_eog(g, e);
+    }
+    for (uint32_t i = 0; i < q->n && rc == 0; i++) {
+        struct gen_choice *c = &g->choices[i];
+        rc = text_stream_init(&c->text, g->voc->tok, false, q->stops,
+                              q->n_stops, e);
+        c->run.events = &gen_run_events;
+        c->run.sampling = &q->sampling;
+        c->run.s.prompt = g->work.tokens;
+        c->run.s.n_prompt = (uint32_t)g->work.n_tokens;
+        c->run.s.reuse = q->reuse || i > 0;
+        c->run.s.compute_only = q->max_tokens == 0;
+        c->run.s.after = i > 0 ? &g->choices[0].run.s : NULL;
+        c->run.s.cls = q->cls;
+        c->run.s.peer = q->peer;
+        c->run.s.share = q->share;
+        c->run.s.request = &g->seat;
+        c->run.s.deadline_us = g->deadline_us;
+        c->run.s.max_new = q->max_tokens == GEN_MAX_TOKENS ? 0 : q->max_tokens;
+        c->run.s.prediction = g->work.guess_tokens;
+        c->run.s.n_prediction = (uint32_t)g->work.n_guess_tokens;
+    }
+    g->queued = rc == 0;
+    for (uint32_t i = 0; i < q->n && rc == 0; i++) {
+        rc = runner_add(g->model->runner, &g->choices[i].run);
+        if (rc != 0) {
+            (void)err_set(e, rc, "the queue is full");
+        }
+    }
+    return rc;
+}
+
+static void advance(struct gen *g);
+
+static void on_states(struct warm_wait *w)
+{
+    advance(container_of(w, struct gen, states));
+}
+
+/* Saved states of the prompt are on their way. */
+static bool waits_for_states(struct gen *g)
+{
+    if (g->asked || !g->req.reuse) {
+        return g->states.waits;
+    }
+    g->asked = true;
+    g->states.tokens = g->work.tokens;
+    g->states.n = (uint32_t)g->work.n_tokens;
+    g->states.fn = on_states;
+    return runner_want(g->model->runner, &g->states) == 1;
+}
+
+/* Go on when the tokens, the engine and what is saved are there. */
+static void advance(struct gen *g)
+{
+    struct err e = {0};
+    if (!g->encoded || !g->up || waits_for_states(g)) {
+        return;
+    }
+    int rc = add_streams(g, &e);
+    if (rc != 0) {
+        g->srv->stats.refused_busy += rc == ERR_BUSY ? 1 : 0;
+        gen_done(g, rc, &e);
+        return;
+    }
+    g->srv->stats.prompt_tokens += g->usage.n_prompt;
+    runner_kick(g->model->runner);
+}
+
+static void on_encoded(struct text_work *w)
+{
+    struct gen *g = container_of(w, struct gen, work);
+    struct err e = {0};
+    g->encoding = false;
+    if (g->over) {
+        leave(g); /* cancelled meanwhile: only the memory is left */
+        return;
+    }
+    int rc = w->rc;
+    if (rc != 0) {
+        struct err why = w->e;
+        gen_done(g, rc, &why);
+        return;
+    }
+    g->encoded = true;
+    rc = check_tokens(g, &e); /* before a long load, not after it */
+    if (rc == 0 && g->up) {   /* its engine may have been given up since */
+        rc = model_serves(g->model, &e);
+    }
+    if (rc != 0) {
+        gen_done(g, rc, &e);
+        return;
+    }
+    advance(g);
+}
+
+static void on_model(struct model_wait *w, int rc, const struct err *e)
+{
+    struct gen *g = container_of(w, struct gen, wait);
+    if (rc != 0) {
+        gen_done(g, rc, e);
+        return;
+    }
+    g->up = true;
+    advance(g);
+}
+
+/* Somebody goes first, and the queue is full. */
+static void make_way(struct admit_req *x)
+{
+    struct gen *g = container_of(x, struct gen, seat);
+    struct err e = {0};
+    int rc = err_set(&e, ERR_BUSY, "the queue is full, and others go first");
+    g->srv->stats.refused_busy++;
+    gen_done(g, rc, &e);
+}
+
+/* Room in the queue for g. It stays there until gen_start is over: from inside
+ * that it is not ended. */
+static int take_seat(struct gen *g, struct err *e)
+{
+    struct model *m = g->model;
+    g->seat = (struct admit_req){
+        .cls = g->req.cls, .n = g->req.n, .make_way = make_way, .stays = true};
+    if (admit_add(&m->admit, &g->seat) != 0) {
+        g->srv->stats.refused_busy++;
+        return err_set(e, ERR_BUSY, "%u requests are on %s already", m->admit.n,
+                       m->name);
+    }
+    g->seated = true;
+    return 0;
+}
+
+static int copy_ids(const int32_t *t, size_t n, int32_t **ret, size_t *ret_n,
+                    struct err *e)
+{
+    *ret = malloc((n + 1) * sizeof(*t));
+    if (*ret == NULL) {
+        return err_set(e, ERR_NOMEM, "%zu tokens", n);
+    }
+    memcpy(*ret, t, n * sizeof(*t));
+    *ret_n = n;
+    return 0;
+}
+
+static int encode(struct gen *g, struct err *e)
+{
+    struct gen_req *q = &g->req;
+    struct text_work *w = &g->work;
+    int rc = 0;
+    w->done = on_encoded;
+    w->guess = q->guess;
+    w->guess_n = q->guess_n;
+    switch (q->kind) {
+    case GEN_TEXT:
+        w->kind = TEXT_ENCODE;
+        w->text = q->text;
+        w->text_n = q->text_n;
+        w->special = true;
+        w->bos = true;
+        break;
+    case GEN_CHAT:
+        w->kind = TEXT_CHAT;
+        w->messages = q->messages;
+        w->n_messages = q->n_messages;
+        w->add_generation = true;
+        break;
+    case GEN_TOKENS: /* no text, but the vocabulary has to be open */
+        w->kind = TEXT_OPEN;
+        rc = copy_ids(q->tokens, q->n_tokens, &w->tokens, &w->n_tokens, e);
+        break;
+    }
+    if (rc == 0 && q->guess_tokens != NULL) {
+        rc = copy_ids(q->guess_tokens, q->n_guess_tokens, &w->guess_tokens,
+                      &w->n_guess_tokens, e);
+    }
+    if (rc != 0) {
+        return rc;
+    }
+    rc = text_put(g->srv->text, g->voc, w);
+    if (rc != 0) {
+        g->srv->stats.refused_busy++;
+        return err_set(e, rc, "too many prompts wait to be tokenised");
+    }
+    g->encoding = true;
+    return 0;
+}
+
+int gen_start(struct gen *g, struct err *e)
+{
+    struct model *m = g->model;
+    int rc = 0;
+    must(g->req.n >= 1 && g->req.n <= CHOICES_MAX);
+    g->srv->stats.generations++;
+    g->choices = arena_array(&g->arena, g->req.n, sizeof(*g->choices));
+    for (uint32_t i = 0; g->choices != NULL && i < g->req.n; i++) {
+        g->choices[i].gen = g;
+        g->choices[i].run.choice = i;
+    }
+    if (g->req.deadline_ms > 0) {
+        g->deadline_us =
+            g->usage.created_us + (uint64_t)g->req.deadline_ms * 1000;
+        g->deadline =
+            deadline_new(&g->srv->loop, g->deadline_us, gen_late, g);
+    }
+    if (g->choices == NULL) {
+        rc = err_set(e, ERR_TOO_BIG, "the request is over the limit");
+    } else if (m->bundle == NULL) {
+        rc = err_set(e, ERR_MODEL_FAILED, "%s: %s", m->name, m->reason);
+    } else {
+        rc = take_seat(g, e);
+    }
+    if (rc == 0) {
+        rc = model_load(m, false, &g->wait, e);
+        g->wait.fn = on_model;
+        g->up = rc == 1;
+        rc = rc == 1 ? 0 : rc;
+    }
+    if (rc == 0) {
+        model_use(m);
+        g->admitted = true;
+        rc = encode(g, e);
+    }
+    if (rc == 0) {
+        admit_settle(&m->admit);
+        g->seat.stays = false;
+    } else {
+        g->srv->stats.generations_failed++;
+        leave(g);
+    }
+    return rc;
+}

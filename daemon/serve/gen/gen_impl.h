@@ -1,0 +1,50 @@
+/* gen_impl.h - shared by gen.c (from the request to its streams) and
+ * gen_token.c (what is drawn for them). */
+#pragma once
+
+#include "serve/gen/gen.h"
+
+#define GEN_MAGIC 0x2e4e4547u
+
+struct gen_choice {
+    struct run_stream run;
+    struct gen *gen;
+    struct text_stream text;
+    bool leaving, ended;
+    enum gen_finish why; /* leaving */
+    uint64_t last_us; /* its last token */
+};
+
+struct gen {
+    uint32_t magic;
+    struct server *srv;
+    struct model *model;
+    struct voc *voc;
+    const struct gen_sink *sink;
+    void *ctx;
+    struct arena arena;
+    struct gen_req req;
+    struct text_work work;
+    struct model_wait wait;
+    struct warm_wait states; /* what files hold of the prompt */
+    uint64_t deadline_us;
+    struct deadline *deadline; /* NULL: none */
+    struct admit_req seat;     /* in the queue for the model */
+    bool asked;                /* for the states, once */
+    bool seated;               /* the seat is taken */
+    bool admitted;             /* counted in the model */
+    bool encoding;             /* the text thread has work */
+    bool encoded, up, queued, over, paused;
+    uint32_t n_ended;
+    struct gen_usage usage;
+    struct buf piece;
+    struct gen_choice *choices; /* req.n, from gen_start on */
+};
+
+/* gen.c: everything is over. on_done is called, and g is gone. */
+void gen_done(struct gen *g, int rc, const struct err *e);
+
+/* gen_token.c */
+extern const struct run_events gen_run_events; /* of every choice */
+/* Its time is over, wherever it is: what is there is the answer. */
+void gen_late(void *ctx);

@@ -1,0 +1,228 @@
+/* voc.c - see voc.h. */
+#include "serve/gen/voc.h"
+
+#include <string.h>
+
+struct voc *voc_new(const char *dir)
+{
+    struct voc *v = calloc(1, sizeof(*v));
+    must(v != NULL);
+    v->refs = 1;
+    (void)snprintf(v->dir, sizeof(v->dir), "%s", dir);
+    return v;
+}
+
+struct voc *voc_ref(struct voc *v)
+{
+    v->refs++;
+    return v;
+}
+
+void voc_unref(struct voc *v)
+{
+    if (v == NULL || --v->refs > 0) {
+        return;
+    }
+    tokenizer_close(v->tok);
+    tokenizer_words_free(v->words[0]);
+    tokenizer_words_free(v->words[1]);
+    buf_fini(&v->bos);
+    buf_fini(&v->eos);
+    free(v);
+}
+
+/* --- text thread --- */
+
+static void piece_of(const struct tokenizer *t, int32_t id, struct buf *b)
+{
+    buf_init(b, TOKEN_BYTES_MAX);
+    if (id != TOKEN_NONE) {
+        struct span s = tokenizer_piece(t, id, true);
+        buf_put(b, s.p, s.n);
+    }
+    buf_put(b, "", 0);
+}
+
+static int voc_open(struct voc *v, struct err *e)
+{
+    if (!v->tried) {
+        v->tried = true;
+        int rc = tokenizer_open(v->dir, &v->tok, &v->error);
+        if (rc != 0) {
+            v->tok = NULL;
+            v->error.code = rc;
+            *e = v->error;
+            return rc;
+        }
+        piece_of(v->tok, tokenizer_bos(v->tok), &v->bos);
+        piece_of(v->tok, tokenizer_eos(v->tok), &v->eos);
+        v->tmpl = tokenizer_template(v->tok);
+        v->tmpl_rc = chat_detect(v->tmpl, &v->family, &v->tmpl_error);
+        int32_t n = tokenizer_vocab(v->tok);
+        for (int32_t id = 0; id < n && v->n_eog < VOC_EOG_MAX; id++) {
+            if (tokenizer_is_eog(v->tok, id)) {
+                v->eog[v->n_eog++] = id;
+            }
+        }
+    }
+    if (v->tok == NULL) {
+        *e = v->error;
+        return v->error.code;
+    }
+    return 0;
+}
+
+/* BOS goes in front where the vocabulary says so, unless the text brought it.
+ */
+static int add_bos(const struct tokenizer *t, struct text_work *w,
+                   struct err *e)
+{
+    int32_t bos = tokenizer_bos(t);
+    if (bos == TOKEN_NONE || !tokenizer_add_bos(t) ||
+        (w->special && w->n_tokens > 0 && w->tokens[0] == bos)) {
+        return 0;
+    }
+    int32_t *p = malloc((w->n_tokens + 1) * sizeof(*p));
+    if (p == NULL) {
+        return err_set(e, ERR_NOMEM, "%zu tokens", w->n_tokens);
+    }
+    p[0] = bos;
+    if (w->n_tokens > 0) {
+        memcpy(p + 1, w->tokens, w->n_tokens * sizeof(*p));
+    }
+    free(w->tokens);
+    w->tokens = p;
+    w->n_tokens++;
+    return 0;
+}
+
+static struct tokenizer_words *words_of(struct voc *v, bool here)
+{
+    struct tokenizer_words **p = &v->words[here ? 0 : 1];
+    if (*p == NULL) {
+        *p = tokenizer_words_new(); /* without it goes as well */
+    }
+    return *p;
+}
+
+static int encode(struct voc *v, struct text_work *w, const char *text,
+                  size_t n, bool special)
+{
+    int rc = tokenizer_encode_words(v->tok, words_of(v, w->here), text, n,
+                                    special, &w->tokens, &w->n_tokens, &w->e);
+    return rc == 0 && w->bos ? add_bos(v->tok, w, &w->e) : rc;
+}
+
+static int render(struct voc *v, struct text_work *w)
+{
+    if (v->tmpl_rc != 0) {
+        w->e = v->tmpl_error;
+        (void)err_prefix(&w->e, "this model has no usable chat template, use "
+                                "/v1/completions");
+        return v->tmpl_rc;
+    }
+    buf_init(&w->out, TEXT_BYTES_MAX);
+    int rc = chat_render(v->family, v->tmpl, v->bos.p, v->eos.p, w->messages,
+                         w->n_messages, w->add_generation, &w->out, &w->e);
+    if (rc == 0 && !buf_ok(&w->out)) {
+        rc = err_set(&w->e, ERR_TOO_BIG, "the conversation is over %zu bytes",
+                     TEXT_BYTES_MAX);
+    }
+    /* The template's text decides about BOS: with it none is added, and
+     * without it the vocabulary's rule holds. */
+    w->special = true;
+    w->bos = true;
+    return rc == 0 ? encode(v, w, w->out.p, w->out.n, true) : rc;
+}
+
+static int decode(struct voc *v, struct text_work *w)
+{
+    int32_t n = tokenizer_vocab(v->tok);
+    for (size_t i = 0; i < w->n_ids; i++) {
+        if (w->ids[i] < 0 || w->ids[i] >= n) {
+            return err_set(&w->e, ERR_INVALID,
+                           "token %d is not in the vocabulary of %d",
+                           (int)w->ids[i], (int)n);
+        }
+    }
+    buf_init(&w->out, 4 * TEXT_BYTES_MAX);
+    tokenizer_decode(v->tok, w->ids, w->n_ids, w->special, &w->out);
+    return buf_ok(&w->out) ? 0 : err_set(&w->e, ERR_TOO_BIG, "too much text");
+}
+
+static void run(struct work *work)
+{
+    struct text_work *w = container_of(work, struct text_work, work);
+    w->rc = voc_open(w->voc, &w->e);
+    if (w->rc != 0) {
+        return;
+    }
+    switch (w->kind) {
+    case TEXT_ENCODE:
+        w->rc = encode(w->voc, w, w->text, w->text_n, w->special);
+        break;
+    case TEXT_CHAT:
+        w->rc = render(w->voc, w);
+        break;
+    case TEXT_DECODE:
+        w->rc = decode(w->voc, w);
+        break;
+    case TEXT_OPEN:
+        break;
+    }
+    if (w->rc == 0 && w->guess != NULL) {
+        w->rc = tokenizer_encode_words(
+            w->voc->tok, words_of(w->voc, w->here), w->guess, w->guess_n, false,
+            &w->guess_tokens, &w->n_guess_tokens, &w->e);
+    }
+}
+
+/* --- loop --- */
+
+static void done(struct work *work)
+{
+    struct text_work *w = container_of(work, struct text_work, work);
+    struct voc *v = w->voc;
+    v->open = v->tok != NULL;
+    w->done(w); /* may free w */
+    voc_unref(v);
+}
+
+/* Waking the text thread and being woken by it takes as long as tokenising some
+ * kilobytes, and a core from the engine. */
+static bool is_short(const struct text_work *w)
+{
+    size_t n = w->guess != NULL ? w->guess_n : 0;
+    n += w->n_ids * sizeof(*w->ids);
+    n += w->kind == TEXT_ENCODE ? w->text_n : 0;
+    for (size_t i = 0; i < w->n_messages && n <= TEXT_HERE_MAX; i++) {
+        n += w->messages[i].content_n;
+    }
+    return n <= TEXT_HERE_MAX && w->n_messages <= TEXT_HERE_MESSAGES;
+}
+
+int text_put(struct workq *q, struct voc *v, struct text_work *w)
+{
+    w->work.run = run;
+    w->work.done = done;
+    w->rc = 0;
+    w->voc = voc_ref(v); /* before the worker can see it */
+    w->here = v->open && is_short(w);
+    int rc = w->here ? workq_run(q, &w->work) : workq_put(q, &w->work);
+    if (rc != 0) {
+        w->voc = NULL;
+        voc_unref(v);
+    }
+    return rc;
+}
+
+void text_fini(struct text_work *w)
+{
+    free(w->tokens);
+    w->tokens = NULL;
+    w->n_tokens = 0;
+    free(w->guess_tokens);
+    w->guess_tokens = NULL;
+    w->n_guess_tokens = 0;
+    buf_fini(&w->out);
+}

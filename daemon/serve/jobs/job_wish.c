@@ -1,0 +1,122 @@
+/* job_wish.c - what a request for a job asks for: its fields, and whether there
+ * is such a source. See jobs.h. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "serve/jobs/jobs_impl.h"
+
+static bool one_of(const char *v, const char *const *words, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(v, words[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int want_word(const struct json *j, const char *key,
+                     const char *const *words, size_t n, const char **ret,
+                     const char **param, struct err *e)
+{
+    *param = key;
+    int rc = json_want_str(j, key, false, ret, e);
+    if (rc == 0 && *ret != NULL && !one_of(*ret, words, n)) {
+        rc = err_set(e, ERR_INVALID, "%s: no such value '%.64s'", key, *ret);
+    }
+    return rc;
+}
+
+static int unknown_key(const struct json *j, const char **param, struct err *e)
+{
+    static const char *const keys[] = {
+        "source",  "name", "quant",          "context", "shape", "kv",
+        "profile", "norm", "residual_scale", "threads", "force",
+    };
+    for (const struct json *c = json_first(j); c != NULL; c = json_next(c)) {
+        if (!one_of(json_key(c), keys, countof(keys))) {
+            *param = json_key(c);
+            return err_set(e, ERR_UNSUPPORTED, "no such field '%.64s'",
+                           json_key(c));
+        }
+    }
+    return 0;
+}
+
+int job_wish_read(const struct json *j, struct job_wish *w, const char **param,
+                  struct err *e)
+{
+    static const char *const quants[] = {"int8", "int8-tensor", "int4", "lut4",
+                                         "fp16"};
+    static const char *const shapes[] = {"ranged", "functions"};
+    static const char *const kvs[] = {"state", "host"};
+    static const char *const norms[] = {"scale", "max"};
+    *param = NULL;
+    if (json_type(j) != JSON_OBJECT) {
+        return err_set(e, ERR_INVALID, "the body must be a JSON object");
+    }
+    int rc = unknown_key(j, param, e);
+#define WANT(key, call) \
+    if (rc == 0) {      \
+        *param = key;   \
+        rc = call;      \
+    }
+    WANT("source", json_want_str(j, "source", true, &w->source, e))
+    WANT("name", json_want_str(j, "name", false, &w->name, e))
+    WANT("quant",
+         want_word(j, "quant", quants, countof(quants), &w->quant, param, e))
+    WANT("shape",
+         want_word(j, "shape", shapes, countof(shapes), &w->shape, param, e))
+    WANT("kv", want_word(j, "kv", kvs, countof(kvs), &w->kv, param, e))
+    WANT("norm",
+         want_word(j, "norm", norms, countof(norms), &w->norm, param, e))
+    WANT("profile", json_want_str(j, "profile", false, &w->profile, e))
+    WANT("context", json_want_int(j, "context", false, 0, MODEL_CONTEXT_MAX,
+                                  &w->context, e))
+    WANT("threads", json_want_int(j, "threads", false, 0, ENGINE_THREADS_MAX,
+                                  &w->threads, e))
+    WANT("residual_scale", json_want_num(j, "residual_scale", false, 0, 65536,
+                                         &w->residual_scale, e))
+    WANT("force", json_want_bool(j, "force", false, &w->force, e))
+#undef WANT
+    return rc;
+}
+
+int job_open_source(const char *path, struct err *e)
+{
+    struct stat st;
+    if (path[0] != '/') {
+        return err_set(e, ERR_INVALID, "source: must be an absolute path");
+    }
+    /* O_NONBLOCK: opening a FIFO must not wait for a writer. */
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0) {
+        return err_set(e, ERR_INVALID, "source: %s", strerror(errno));
+    }
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+        (void)close(fd);
+        return err_set(e, ERR_INVALID, "source: not a regular file");
+    }
+    return fd;
+}
+
+void job_wish_name(const char *source, char out[MODEL_NAME_MAX + 1])
+{
+    const char *base = strrchr(source, '/');
+    base = base != NULL ? base + 1 : source;
+    size_t n = strlen(base);
+    if (n > 5 && strcmp(base + n - 5, ".gguf") == 0) {
+        n -= 5;
+    }
+    size_t m = 0;
+    for (size_t i = 0; i < n && m < MODEL_NAME_MAX; i++) {
+        char c = base[i];
+        bool ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                  (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+        out[m++] = ok ? c : '-';
+    }
+    out[m] = '\0';
+}

@@ -1,0 +1,433 @@
+/* jobs.c - the records of conversion jobs and what the API asks of them. See
+ * jobs.h; requests are read in job_wish.c, the worker is in job_run.c. */
+#include "serve/jobs/jobs.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "serve/jobs/jobs_impl.h"
+
+struct job *job_of(struct list *l)
+{
+    return container_of(l, struct job, link);
+}
+
+static char *dup_or_null(const char *s)
+{
+    char *p = s != NULL ? strdup(s) : NULL;
+    must(s == NULL || p != NULL);
+    return p;
+}
+
+static void job_free(struct job *j)
+{
+    must(list_empty(&j->watches));
+    list_del(&j->link);
+    j->of->n--;
+    free(j->row.spec);
+    free(j->row.message);
+    free(j->row.result);
+    free(j);
+}
+
+int jobs_new(struct server *s, struct jobs **ret)
+{
+    struct jobs *js = calloc(1, sizeof(*js));
+    must(js != NULL);
+    js->srv = s;
+    list_init(&js->all);
+    *ret = js;
+    return 0;
+}
+
+void jobs_free(struct jobs *js)
+{
+    if (js == NULL) {
+        return;
+    }
+    while (!list_empty(&js->all)) {
+        job_free(job_of(js->all.next));
+    }
+    json_free(js->result);
+    free(js);
+}
+
+bool job_over(const struct job *j)
+{
+    enum job_state s = j->row.state;
+    return s == JOB_DONE || s == JOB_FAILED || s == JOB_CANCELLED ||
+           s == JOB_INTERRUPTED;
+}
+
+/* Rows of ended jobs beyond JOBS_LISTED_MAX leave memory; the store keeps
+ * them. */
+static void trim(struct jobs *js)
+{
+    for (struct list *l = js->all.prev;
+         js->n > JOBS_LISTED_MAX && l != &js->all;) {
+        struct job *j = job_of(l);
+        l = l->prev;
+        if (job_over(j) && list_empty(&j->watches)) {
+            job_free(j);
+        }
+    }
+}
+
+void job_set(struct job *j, enum job_state s)
+{
+    if (j->row.state == s) {
+        return;
+    }
+    must(job_state_allowed(j->row.state, s));
+    log_info("job_state", "job=%s model=%s %s -> %s", j->row.id, j->row.name,
+             job_state_name(j->row.state), job_state_name(s));
+    j->row.state = s;
+}
+
+static void on_saved(void *ctx, int status, const struct err *e)
+{
+    (void)ctx;
+    if (status != 0) {
+        log_error("job_not_saved", "error=%s: %s", err_name(status),
+                  e != NULL ? e->msg : "");
+    }
+}
+
+void job_save(struct job *j)
+{
+    j->saved_us = server_now_us();
+    if (store_job_put(j->of->srv->store, &j->row, on_saved, NULL) != 0) {
+        log_warn("store_busy", "job=%s not saved, continuing", j->row.id);
+    }
+}
+
+void job_tell(struct job *j)
+{
+    bool last = job_over(j);
+    j->told_us = server_now_us();
+    struct list mine; /* fn may unwatch, itself or others */
+    list_init(&mine);
+    while (!list_empty(&j->watches)) {
+        struct list *l = j->watches.next;
+        list_del(l);
+        list_push(&mine, l);
+    }
+    while (!list_empty(&mine)) {
+        struct list *l = mine.next;
+        struct job_watch *w = container_of(l, struct job_watch, link);
+        list_del(l);
+        if (last) {
+            w->job = NULL;
+        } else {
+            list_push(&j->watches, l);
+        }
+        w->fn(w, j, last);
+    }
+}
+
+void job_finish(struct job *j, enum job_state s, int code, const char *msg)
+{
+    struct stats *st = &j->of->srv->stats;
+    job_set(j, s);
+    j->row.finished_ms = server_unix_ms();
+    (void)snprintf(j->row.error, sizeof(j->row.error), "%s",
+                   code != 0 ? err_name(code) : "");
+    free(j->row.message);
+    j->row.message = dup_or_null(msg);
+    st->jobs_done += s == JOB_DONE ? 1 : 0;
+    st->jobs_failed += s == JOB_FAILED ? 1 : 0;
+    st->jobs_cancelled += s == JOB_CANCELLED ? 1 : 0;
+    if (s == JOB_DONE) {
+        j->row.progress = 1;
+    }
+    job_save(j);
+    job_tell(j);
+}
+
+/* --- creation --- */
+
+static int check_name(struct jobs *js, const char *name, struct err *e)
+{
+    if (!file_name_ok(name)) {
+        return err_set(e, ERR_INVALID,
+                       "name: 1 to %u of A-Z a-z 0-9 . _ -, first a letter or "
+                       "digit, no '..'",
+                       MODEL_NAME_MAX);
+    }
+    if (models_find(js->srv->models, name) != NULL) {
+        return err_set(e, ERR_EXISTS, "name: there is a model '%s' already",
+                       name);
+    }
+    LIST_EACH(l, &js->all) {
+        struct job *j = job_of(l);
+        if (!job_over(j) && strcmp(j->row.name, name) == 0) {
+            return err_set(e, ERR_EXISTS, "name: job %s is making '%s'",
+                           j->row.id, name);
+        }
+    }
+    return 0;
+}
+
+static void on_created(void *ctx, int status, const struct err *e)
+{
+    struct job *j = ctx;
+    struct jobs *js = j->of;
+    struct job_created *c = j->created;
+    j->created = NULL;
+    if (status != 0) {
+        log_error("job_not_saved", "job=%s error=%s", j->row.id,
+                  e != NULL ? e->msg : "");
+        list_del(&j->link); /* not listed any more */
+        list_init(&j->link);
+        if (c != NULL) {
+            c->fn(c, status, j);
+        }
+        job_free(j);
+        return;
+    }
+    j->durable = true;
+    js->srv->stats.jobs_created++;
+    if (c != NULL) {
+        c->fn(c, 0, j);
+    }
+    jobs_next_run(js);
+}
+
+int jobs_create(struct jobs *js, const struct json *spec, struct job_created *c,
+                const char **param, struct err *e)
+{
+    struct job_wish w = {0};
+    char name[MODEL_NAME_MAX + 1] = "";
+    int rc = job_wish_read(spec, &w, param, e);
+    if (rc != 0) {
+        return rc;
+    }
+    *param = "source";
+    int fd = job_open_source(w.source, e);
+    if (fd < 0) {
+        return fd;
+    }
+    (void)close(fd);
+    *param = "name";
+    if (w.name != NULL) {
+        if (snprintf(name, sizeof(name), "%s", w.name) >= (int)sizeof(name)) {
+            return err_set(e, ERR_INVALID, "name: too long");
+        }
+    } else {
+        job_wish_name(w.source, name);
+    }
+    rc = check_name(js, name, e);
+    *param = rc == 0 ? NULL : *param;
+    if (rc != 0) {
+        return rc;
+    }
+    if (js->quiet ||
+        jobs_waiting(js) >= (size_t)js->srv->conf.limits_jobs_queued) {
+        js->srv->stats.refused_busy++;
+        return err_set(e, ERR_BUSY, "%zu jobs wait already", jobs_waiting(js));
+    }
+    struct job *j = calloc(1, sizeof(*j));
+    must(j != NULL);
+    j->of = js;
+    j->created = c;
+    list_init(&j->watches);
+    store_new_id("job", j->row.id);
+    j->row.state = JOB_QUEUED;
+    j->row.created_ms = server_unix_ms();
+    memcpy(j->row.name, name, sizeof(name));
+    struct buf b;
+    buf_init(&b, HTTP_BODY_MAX);
+    json_write(spec, false, &b);
+    j->row.spec = dup_or_null(b.p);
+    rc = buf_ok(&b) && b.p != NULL ? 0 : ERR_TOO_BIG;
+    buf_fini(&b);
+    list_push(js->all.next, &j->link); /* in front: newest first */
+    js->n++;
+    if (rc == 0) {
+        rc = store_job_put(js->srv->store, &j->row, on_created, j);
+    }
+    if (rc != 0) {
+        job_free(j);
+        return err_set(e, rc, "the store is busy");
+    }
+    trim(js);
+    return 0;
+}
+
+/* --- after a start --- */
+
+static bool claimed(const struct jobs *js, const char *name)
+{
+    LIST_EACH(l, &js->all) {
+        if (!job_over(job_of(l)) && strcmp(job_of(l)->row.name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void jobs_load(struct jobs *js, const struct store_job *v, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct job *j = calloc(1, sizeof(*j));
+        must(j != NULL);
+        j->of = js;
+        j->durable = true;
+        list_init(&j->watches);
+        j->row = v[i];
+        j->row.spec = dup_or_null(v[i].spec);
+        j->row.message = dup_or_null(v[i].message);
+        j->row.result = dup_or_null(v[i].result);
+        list_push(&js->all, &j->link);
+        js->n++;
+    }
+    for (struct model *m = models_first(js->srv->models); m != NULL;
+         m = models_next(m)) {
+        struct store_model row;
+        if (!m->adopted || m->bundle == NULL || claimed(js, m->name)) {
+            continue;
+        }
+        m->adopted = false;
+        log_info("model_adopted", "model=%s", m->name);
+        model_row(m, &row);
+        if (store_model_put(js->srv->store, &row, NULL, 0, model_saved, NULL) !=
+            0) {
+            log_warn("store_busy", "model=%s not saved, continuing", m->name);
+        }
+    }
+    jobs_next_run(js);
+}
+
+/* --- what the API asks --- */
+
+struct job *jobs_find(struct jobs *js, const char *id)
+{
+    LIST_EACH(l, &js->all) {
+        if (strcmp(job_of(l)->row.id, id) == 0 && job_of(l)->durable) {
+            return job_of(l);
+        }
+    }
+    return NULL;
+}
+
+static struct job *from(struct jobs *js, struct list *l)
+{
+    while (l != &js->all && !job_of(l)->durable) {
+        l = l->next;
+    }
+    return l == &js->all ? NULL : job_of(l);
+}
+
+struct job *jobs_first(struct jobs *js)
+{
+    return from(js, js->all.next);
+}
+
+struct job *jobs_next(struct job *j)
+{
+    return from(j->of, j->link.next);
+}
+
+size_t jobs_waiting(const struct jobs *js)
+{
+    size_t n = 0;
+    LIST_EACH(l, &js->all) {
+        n += job_of(l)->row.state == JOB_QUEUED ? 1 : 0;
+    }
+    return n;
+}
+
+bool jobs_running(const struct jobs *js)
+{
+    return js->current != NULL;
+}
+
+const struct store_job *job_row(const struct job *j)
+{
+    return &j->row;
+}
+
+int job_cancel(struct job *j, struct err *e)
+{
+    if (job_over(j)) {
+        return err_set(e, ERR_CONFLICT, "the job is %s already",
+                       job_state_name(j->row.state));
+    }
+    if (j->publishing) {
+        return err_set(e, ERR_CONFLICT, "the model is being published");
+    }
+    if (j == j->of->current) {
+        job_run_cancel(j);
+    } else {
+        job_finish(j, JOB_CANCELLED, ERR_CANCELLED, "cancelled while queued");
+    }
+    return 0;
+}
+
+void job_watch(struct job *j, struct job_watch *w)
+{
+    w->job = j;
+    list_push(&j->watches, &w->link);
+}
+
+void job_unwatch(struct job_watch *w)
+{
+    if (w->job != NULL) {
+        w->job = NULL;
+        list_del(&w->link);
+    }
+}
+
+static void add_text(struct json *o, const char *key, const char *json_text)
+{
+    struct json *t = NULL;
+    if (json_text == NULL ||
+        json_parse(json_text, strlen(json_text), &t, NULL) != 0) {
+        json_add_null(o, key);
+    } else {
+        json_add_tree(o, key, t);
+    }
+}
+
+static void add_time(struct json *o, const char *key, int64_t ms)
+{
+    if (ms == 0) {
+        json_add_null(o, key);
+    } else {
+        json_add_int(o, key, ms);
+    }
+}
+
+struct json *job_json(const struct job *j)
+{
+    const struct store_job *r = &j->row;
+    struct json *o = json_object();
+    json_add_str(o, "id", r->id);
+    json_add_str(o, "object", "aned.job");
+    json_add_str(o, "state", job_state_name(r->state));
+    json_add_bool(o, "cancelling", j->cancelling && !job_over(j));
+    json_add_str(o, "name", r->name);
+    json_add_str(o, "stage", r->stage);
+    json_add_num(o, "progress", r->progress);
+    if (r->error[0] != '\0') {
+        struct json *x = json_add_object(o, "error");
+        json_add_str(x, "code", r->error);
+        json_add_str(x, "message", r->message != NULL ? r->message : "");
+    } else {
+        json_add_null(o, "error");
+    }
+    if (r->error[0] == '\0' && r->message != NULL) {
+        json_add_str(o, "message", r->message);
+    } else {
+        json_add_null(o, "message");
+    }
+    json_add_int(o, "attempts", (int64_t)r->attempts);
+    add_time(o, "created_ms", r->created_ms);
+    add_time(o, "started_ms", r->started_ms);
+    add_time(o, "finished_ms", r->finished_ms);
+    add_text(o, "request", r->spec);
+    add_text(o, "result", r->result);
+    return o;
+}
