@@ -1,9 +1,9 @@
 /* args.c - options from tables; help from the same. */
-#include <errno.h>
 #include <getopt.h>
 #include <math.h>
 #include <string.h>
 
+#include "base/parse.h"
 #include "client/client.h"
 
 const struct command *const commands[] = {
@@ -11,7 +11,8 @@ const struct command *const commands[] = {
     &cmd_jobs,     &cmd_job,        &cmd_cancel,     &cmd_models,
     &cmd_show,     &cmd_load,       &cmd_unload,     &cmd_rm,
     &cmd_run,      &cmd_complete,   &cmd_sessions,   &cmd_session,
-    &cmd_tokenize, &cmd_detokenize, &cmd_completion, NULL,
+    &cmd_tokenize, &cmd_detokenize, &cmd_completion, &cmd_verify,
+    NULL,
 };
 
 const struct command *command_find(const char *name)
@@ -37,12 +38,9 @@ static const struct option globals[] = {
 static int parse_number(const struct opt *o, const char *text,
                         struct opt_value *v, struct err *e)
 {
-    char *end = NULL;
-    errno = 0;
-    double d = strtod(text, &end);
-    bool whole = strspn(text, "+-0123456789") == strlen(text);
-    if (end == text || *end != '\0' || errno != 0 || !isfinite(d) ||
-        (o->kind == OPT_INT && !whole)) {
+    double d = 0;
+    if (!parse_double(text, &d) ||
+        (o->kind == OPT_INT && !parse_i64(text, &v->integer))) {
         return err_set(e, ERR_USAGE, "--%s takes a%s number, not '%s'", o->name,
                        o->kind == OPT_INT ? " whole" : "", text);
     }
@@ -51,7 +49,6 @@ static int parse_number(const struct opt *o, const char *text,
                        o->name, o->lo, o->hi);
     }
     v->num = d;
-    v->integer = o->kind == OPT_INT ? strtoll(text, NULL, 10) : 0;
     return 0;
 }
 

@@ -89,15 +89,16 @@ int ask(struct client *c, const char *method, const char *path,
     int rc = 0;
     if (!buf_ok(&in)) {
         rc = err_set(e, ERR_TOO_BIG, "the request is over %zu bytes", in.max);
-    } else {
-        rc = http_request(&c->peer, method, path, body != NULL ? in.p : NULL,
-                          in.n, NULL, NULL, &status, &out, e);
+        goto out;
     }
-    if (rc == 0 && (status < 200 || status > 299)) {
+    CHECK(http_request(&c->peer, method, path, body != NULL ? in.p : NULL, in.n,
+                       NULL, NULL, &status, &out, e));
+    if (status < 200 || status > 299) {
         rc = ask_error(status, out.p != NULL ? out.p : "", out.n, e);
-    } else if (rc == 0) {
+    } else {
         rc = json_parse(out.p != NULL ? out.p : "", out.n, ret, e);
     }
+out:
     buf_fini(&in);
     buf_fini(&out);
     return rc;

@@ -1,7 +1,7 @@
 /* cmd_detokenize.c - token ids to text. */
-#include <errno.h>
 #include <string.h>
 
+#include "base/parse.h"
 #include "client/gen.h"
 
 /* Whitespace or commas between ids; brackets of a JSON array are fine. */
@@ -13,14 +13,13 @@ static int read_ids(const struct buf *text, struct json *list, struct err *e)
         if (*p == '\0') {
             return 0;
         }
-        char *end = NULL;
-        errno = 0;
-        long long id = strtoll(p, &end, 10);
-        if (end == p || errno != 0 || id < 0 || id >= MODEL_VOCAB_MAX ||
+        uint64_t id = 0;
+        const char *end = parse_digits(p, MODEL_VOCAB_MAX - 1, &id);
+        if (end == NULL ||
             (*end != '\0' && strchr(" \t\r\n,[]", *end) == NULL)) {
             return err_set(e, ERR_INVALID, "'%.20s' is no token id", p);
         }
-        json_add_int(list, NULL, id);
+        json_add_int(list, NULL, (int64_t)id);
         p = end;
     }
 }

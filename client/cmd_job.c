@@ -48,6 +48,7 @@ static void show(const struct client *c, const struct json *j)
         (void)putchar('\n');
     }
     show_gates(c, json_get(json_get(j, "result"), "gates"));
+    show_warnings(c, json_get(json_get(j, "result"), "warnings"));
 }
 
 static int run(struct client *c, const struct args *a)

@@ -1,6 +1,7 @@
 /* cmd_session.c - one session: begin, extend, continue, cut, copy, drop. */
 #include <string.h>
 
+#include "base/parse.h"
 #include "client/gen.h"
 #include "client/show.h"
 
@@ -127,12 +128,11 @@ static int run_generate(struct client *c, const struct args *a)
 /* The number in argument 2. */
 static bool add_n(const struct args *a, struct json *body)
 {
-    const char *s = a->pos[2];
-    size_t n = strlen(s);
-    if (n == 0 || n > 9 || strspn(s, "0123456789") != n) {
+    uint64_t n = 0;
+    if (!parse_u64(a->pos[2], INT32_MAX, &n)) {
         return false;
     }
-    json_add_int(body, "n", strtol(s, NULL, 10));
+    json_add_int(body, "n", (int64_t)n);
     return true;
 }
 
@@ -202,7 +202,7 @@ const struct command cmd_session = {
     .about =
         "new MODEL [TEXT]    begin one; prints its id\n"
         "show ID             how long it is\n"
-        "append ID [TEXT]    put text behind it (or standard input)\n"
+        "append ID [TEXT]    put text after it (or standard input)\n"
         "generate ID         go on; the answer becomes part of it\n"
         "fork ID [N]         a new one that begins like it, with N tokens\n"
         "truncate ID N       keep its first N tokens\n"

@@ -47,6 +47,7 @@ static void show(const struct client *c, const struct json *m)
     row_bytes(m, "size", "bytes");
     row(c, "source", ask_str(source, "name"));
     row(c, "fingerprint", ask_str(m, "fingerprint"));
+    row(c, "files", ask_str(json_get(m, "verification"), "state"));
     row(c, "job", ask_str(m, "job"));
     show_ago(json_get(m, "created_ms"), when);
     row(c, "created", when);

@@ -107,25 +107,27 @@ int follow_job(struct client *c, const char *id, bool changes,
 
     buf_init(&out, HTTP_REPLY_MAX);
     sse_init(&f.sse, on_event, &f);
-    int rc = ask_path(path, sizeof(path), "/aned/v1/jobs/", id, "/events", e);
-    if (rc == 0) {
-        rc = http_request(&c->peer, "GET", path, NULL, 0, on_data, &f, &status,
-                          &out, e);
-    }
+    int rc = 0;
+    CHECK(ask_path(path, sizeof(path), "/aned/v1/jobs/", id, "/events", e));
+    rc = http_request(&c->peer, "GET", path, NULL, 0, on_data, &f, &status,
+                      &out, e);
     wipe(&f);
-    if (rc == 0 && (status < 200 || status > 299)) {
-        rc = ask_error(status, out.p != NULL ? out.p : "", out.n, e);
+    if (rc != 0) {
+        goto out;
     }
-    if (rc == 0 && (f.last == NULL || !follow_over(ask_str(f.last, "state")))) {
+    if (status < 200 || status > 299) {
+        CHECK(ask_error(status, out.p != NULL ? out.p : "", out.n, e));
+    }
+    if (f.last == NULL || !follow_over(ask_str(f.last, "state"))) {
         rc = err_set(e, ERR_INTERRUPTED,
                      "the daemon stopped telling; the job goes on when it "
                      "runs again: anectl job %s --follow",
                      id);
+        goto out;
     }
-    if (rc == 0) {
-        *ret = f.last;
-        f.last = NULL;
-    }
+    *ret = f.last;
+    f.last = NULL; /* given away */
+out:
     json_free(f.last);
     sse_fini(&f.sse);
     buf_fini(&out);
@@ -157,6 +159,7 @@ int follow_end(struct client *c, const struct json *job)
         printf("%s%s%s is there after %s\n", color_out(&c->term, COLOR_BOLD),
                ask_str(job, "name"), color_out(&c->term, COLOR_OFF), took);
         show_gates(c, json_get(json_get(job, "result"), "gates"));
+        show_warnings(c, json_get(json_get(job, "result"), "warnings"));
         printf("next: anectl run %s\n", ask_str(job, "name"));
         return EXIT_SUCCESS;
     }

@@ -121,13 +121,14 @@ int gen_stream(struct client *c, const char *path, struct json *body,
     json_free(body);
     if (!buf_ok(&in)) {
         rc = err_set(e, ERR_TOO_BIG, "the request is over %zu bytes", in.max);
-    } else {
-        rc = http_request(&c->peer, "POST", path, in.p, in.n, on_data, &s,
-                          &status, &out, e);
+        goto out;
     }
-    if (rc == 0 && (status < 200 || status > 299)) {
-        rc = ask_error(status, out.p != NULL ? out.p : "", out.n, e);
+    CHECK(http_request(&c->peer, "POST", path, in.p, in.n, on_data, &s, &status,
+                       &out, e));
+    if (status < 200 || status > 299) {
+        CHECK(ask_error(status, out.p != NULL ? out.p : "", out.n, e));
     }
+out:
     st->total_s = now_seconds() - s.from;
     sse_fini(&s.sse);
     buf_fini(&in);
@@ -186,19 +187,21 @@ int gen_prompt(const struct args *a, int first, struct buf *ret, struct err *e)
     buf_init(ret, TEXT_BYTES_MAX);
     if (a->n_pos <= first ||
         (a->n_pos == first + 1 && strcmp(a->pos[first], "-") == 0)) {
-        rc = read_stdin(ret, e);
+        CHECK(read_stdin(ret, e));
     } else {
         for (int i = first; i < a->n_pos; i++) {
             buf_puts(ret, i > first ? " " : "");
             buf_puts(ret, a->pos[i]);
         }
     }
-    if (rc == 0 && !buf_ok(ret)) {
+    if (!buf_ok(ret)) {
         rc = err_set(e, ERR_TOO_BIG, "a text of more than %zu bytes", ret->max);
+        goto out;
     }
-    if (rc == 0 && ret->n > 0 && memchr(ret->p, 0, ret->n) != NULL) {
+    if (ret->n > 0 && memchr(ret->p, 0, ret->n) != NULL) {
         rc = err_set(e, ERR_INVALID, "the text holds a NUL byte");
     }
+out:
     if (rc < 0) {
         buf_fini(ret);
     } else if (ret->p == NULL) {

@@ -207,17 +207,13 @@ int http_request(const struct http_peer *p, const char *method,
     x.settings.on_message_complete = on_message_complete;
     llhttp_init(&x.ll, HTTP_RESPONSE, &x.settings);
 
-    int rc = buf_ok(&req) ? dial(p, &fd, e)
-                          : err_set(e, ERR_TOO_BIG, "the path is too long");
-    if (rc == 0) {
-        rc = send_all(fd, &req, e);
-    }
-    if (rc == 0) {
-        rc = receive(fd, &x);
-    }
-    if (rc == 0) {
-        *status = llhttp_get_status_code(&x.ll);
-    }
+    int rc = 0;
+    CHECK(buf_ok(&req) ? dial(p, &fd, e)
+                       : err_set(e, ERR_TOO_BIG, "the path is too long"));
+    CHECK(send_all(fd, &req, e));
+    CHECK(receive(fd, &x));
+    *status = llhttp_get_status_code(&x.ll);
+out:
     if (fd >= 0) {
         (void)close(fd);
     }

@@ -78,6 +78,17 @@ void show_gates(const struct client *c, const struct json *gates)
     }
 }
 
+void show_warnings(const struct client *c, const struct json *warnings)
+{
+    for (const struct json *w = json_first(warnings); w != NULL;
+         w = json_next(w)) {
+        (void)fprintf(stderr, "%swarning%s: %.256s\n",
+                      color_err(&c->term, COLOR_YELLOW),
+                      color_err(&c->term, COLOR_OFF),
+                      json_str(w) != NULL ? json_str(w) : "");
+    }
+}
+
 bool show_job_error(const struct json *job, const char **code,
                     const char **message)
 {

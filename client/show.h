@@ -10,6 +10,8 @@ void show_state(const struct client *c, const char *state, int width);
 void show_ago(const struct json *ms, char out[24]);
 /* "structure passed, quality not run" lines, indented. */
 void show_gates(const struct client *c, const struct json *gates);
+/* What a job's result warns of, a line each on stderr. */
+void show_warnings(const struct client *c, const struct json *warnings);
 /* Code and message of a job's error; false when there is none. */
 bool show_job_error(const struct json *job, const char **code,
                     const char **message);

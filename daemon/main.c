@@ -6,6 +6,7 @@
 
 #include "cli/cli.h"
 #include "convert/convert.h"
+#include "convert/verify.h"
 #include "engine/engine.h"
 
 struct command {
@@ -25,6 +26,7 @@ static const struct command commands[] = {
     {"logits", cli_logits, "every position's logits of a list of token ids"},
     {"engine", engine_role, NULL},
     {"convert-worker", convert_role, NULL},
+    {"verify-worker", verify_role, NULL},
     {NULL, NULL, NULL},
 };
 

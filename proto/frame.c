@@ -5,6 +5,7 @@
  * is moved once, not once a frame. A bad header is never stepped over: every
  * later call fails again.
  */
+#include "base/file.h"
 #include "proto/frame.h"
 
 #include <errno.h>
@@ -24,7 +25,7 @@ static bool type_known(uint16_t t)
     return (t >= FRAME_LOAD && t <= FRAME_UNLOAD) ||
            (t >= FRAME_READY && t <= FRAME_STATE_DONE) ||
            (t >= FRAME_PROGRESS && t <= FRAME_OK) ||
-           (t >= FRAME_CONVERT && t <= FRAME_CONVERT_DONE);
+           (t >= FRAME_CONVERT && t <= FRAME_VERIFY_DONE);
 }
 
 static void header_write(uint8_t h[FRAME_HEADER], enum frame_type type,
@@ -94,7 +95,7 @@ static int header_read(const struct frame_in *in, struct header *ret,
     return 1;
 }
 
-/* Room for n bytes behind those that were not taken. */
+/* Room for n bytes after those that were not taken. */
 static int make_room(struct frame_in *in, size_t n, char **ret, struct err *e)
 {
     buf_shift(&in->b, in->taken);
@@ -113,11 +114,11 @@ int frame_in_put(struct frame_in *in, const void *p, size_t n, struct err *e)
 {
     struct header h = {0};
     char *room = NULL;
-    int rc = make_room(in, n, &room, e);
-    if (rc == 0 && n > 0) {
+    RETERR(make_room(in, n, &room, e));
+    if (n > 0) {
         memcpy(room, p, n);
     }
-    rc = rc == 0 ? header_read(in, &h, e) : rc;
+    int rc = header_read(in, &h, e);
     return rc < 0 ? rc : 0;
 }
 
@@ -142,19 +143,7 @@ int frame_in_next(struct frame_in *in, struct frame *ret, struct err *e)
 
 int frames_write_fd(int fd, const void *p, size_t n, struct err *e)
 {
-    const uint8_t *at = p;
-    while (n > 0) {
-        ssize_t k = write(fd, at, n);
-        if (k < 0 && errno == EINTR) {
-            continue;
-        }
-        if (k <= 0) {
-            return err_errno(e, k < 0 ? errno : EIO, "write frame");
-        }
-        at += k;
-        n -= (size_t)k;
-    }
-    return 0;
+    return file_put(fd, p, n, FILE_HERE, "write frame", e);
 }
 
 int frame_write_fd(int fd, enum frame_type type, uint32_t request,

@@ -40,6 +40,9 @@ enum frame_type {
     FRAME_CONVERT = 64, /* JSON: the job, see convert/worker.h */
     FRAME_CANCEL,
     FRAME_CONVERT_DONE, /* JSON: the result */
+    /* serve -> verify worker, and back */
+    FRAME_VERIFY, /* JSON: the bundle, see convert/verify.h */
+    FRAME_VERIFY_DONE,
 };
 
 /* Append one frame to out. */

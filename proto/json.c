@@ -11,6 +11,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "base/utf8.h"
 #include "proto/json_impl.h"
 #include "proto/limits.h"
 
@@ -39,32 +40,39 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static int check_keys(const cJSON *c, struct err *e)
+/* No key of an object stands twice. */
+static int check_twice(const cJSON *c, struct err *e)
 {
     int rc = 0;
-    const char **keys = NULL;
-    if (cJSON_IsObject(c)) {
-        size_t n = 0;
-        keys = malloc(JSON_MEMBERS_MAX * sizeof(*keys));
-        must(keys != NULL);
-        for (const cJSON *m = c->child; m != NULL && n < JSON_MEMBERS_MAX;
-             m = m->next) {
-            keys[n++] = m->string;
-        }
-        qsort(keys, n, sizeof(*keys), by_text);
-        for (size_t i = 1; i < n && rc == 0; i++) {
-            if (strcmp(keys[i - 1], keys[i]) == 0) {
-                rc = err_set(e, ERR_JSON, "key '%.60s' stands twice", keys[i]);
-            }
+    size_t n = 0;
+    const char **keys = malloc(JSON_MEMBERS_MAX * sizeof(*keys));
+    must(keys != NULL);
+    for (const cJSON *m = c->child; m != NULL && n < JSON_MEMBERS_MAX;
+         m = m->next) {
+        keys[n++] = m->string;
+    }
+    qsort(keys, n, sizeof(*keys), by_text);
+    for (size_t i = 1; i < n; i++) {
+        if (strcmp(keys[i - 1], keys[i]) == 0) {
+            rc = err_set(e, ERR_JSON, "key '%.60s' stands twice", keys[i]);
+            break;
         }
     }
     free(keys);
-    for (const cJSON *m = c->child; m != NULL && rc == 0; m = m->next) {
+    return rc;
+}
+
+static int check_keys(const cJSON *c, struct err *e)
+{
+    if (cJSON_IsObject(c)) {
+        RETERR(check_twice(c, e));
+    }
+    for (const cJSON *m = c->child; m != NULL; m = m->next) {
         if (m->child != NULL) {
-            rc = check_keys(m, e);
+            RETERR(check_keys(m, e));
         }
     }
-    return rc;
+    return 0;
 }
 
 int json_parse(const char *p, size_t n, struct json **ret, struct err *e)
@@ -318,7 +326,7 @@ static char *clean_utf8(const char *p, size_t n)
     must(out != NULL);
     size_t m = 0;
     for (size_t i = 0; i < n;) {
-        size_t len = json_utf8_len((const unsigned char *)p + i, n - i);
+        size_t len = utf8_len(p + i, n - i);
         if (len == 0 || p[i] == '\0') {
             memcpy(out + m, "\xef\xbf\xbd", 3);
             m += 3;
@@ -370,6 +378,11 @@ void json_add_null(struct json *parent, const char *key)
     (void)attach(parent, key, cJSON_CreateNull());
 }
 
+void json_add_raw(struct json *parent, const char *key, const char *text)
+{
+    (void)attach(parent, key, cJSON_CreateRaw(text));
+}
+
 void json_add_tree(struct json *parent, const char *key, struct json *root)
 {
     (void)attach(parent, key, node(root));
@@ -394,7 +407,7 @@ static size_t plain_run(const unsigned char *p, size_t n)
         if (c < 0x20 || c == '"' || c == '\\' || c == 0x7f) {
             break;
         }
-        if (c >= 0x80 && (len = json_utf8_len(p + i, n - i)) == 0) {
+        if (c >= 0x80 && (len = utf8_len((const char *)p + i, n - i)) == 0) {
             break;
         }
         i += len;
@@ -404,8 +417,14 @@ static size_t plain_run(const unsigned char *p, size_t n)
 
 void json_put_string(struct buf *b, const char *p, size_t n)
 {
-    static const char hex[] = "0123456789abcdef";
     buf_put(b, "\"", 1);
+    json_put_text(b, p, n);
+    buf_put(b, "\"", 1);
+}
+
+void json_put_text(struct buf *b, const char *p, size_t n)
+{
+    static const char hex[] = "0123456789abcdef";
     for (size_t i = 0; i < n; i++) {
         size_t run = plain_run((const unsigned char *)p + i, n - i);
         buf_put(b, p + i, run);
@@ -426,7 +445,6 @@ void json_put_string(struct buf *b, const char *p, size_t n)
             buf_put(b, "\xef\xbf\xbd", 3);
         }
     }
-    buf_put(b, "\"", 1);
 }
 
 /* v as thousandths, which times and rates are, and as whole numbers: printf and
@@ -467,6 +485,15 @@ void json_put_number(struct buf *b, double v)
                 return;
             }
         }
+    }
+}
+
+void json_put_float(struct buf *b, float v)
+{
+    if (!isfinite(v)) {
+        buf_puts(b, "null");
+    } else if (!put_plain(b, (double)v)) {
+        buf_printf(b, "%.9g", (double)v);
     }
 }
 

@@ -75,6 +75,8 @@ void json_add_num(struct json *parent, const char *key, double v);
 void json_add_int(struct json *parent, const char *key, int64_t v);
 void json_add_bool(struct json *parent, const char *key, bool v);
 void json_add_null(struct json *parent, const char *key);
+/* Text that is JSON, as our own writer made it: neither read nor checked. */
+void json_add_raw(struct json *parent, const char *key, const char *text);
 /* Move a root into a parent. In all of these key is NULL for arrays. */
 void json_add_tree(struct json *parent, const char *key, struct json *root);
 /* Deep copy as a new root. */
@@ -84,7 +86,9 @@ struct json *json_copy(const struct json *j);
 void json_write(const struct json *j, bool pretty, struct buf *b);
 
 /* For streams, where a tree per token would be waste, as json_write writes them:
- * n bytes of text with their quotes (what is not UTF-8 becomes U+FFFD); a
- * number. */
+ * n bytes of text with their quotes, or without (what is not UTF-8 becomes
+ * U+FFFD); a number; one that reads back as this float, in few digits. */
 void json_put_string(struct buf *b, const char *p, size_t n);
+void json_put_text(struct buf *b, const char *p, size_t n);
 void json_put_number(struct buf *b, double v);
+void json_put_float(struct buf *b, float v);

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "proto/json_impl.h"
 #include "proto/limits.h"
 
@@ -33,30 +34,6 @@ static void spaces(struct scan *s)
            s->p[s->at] != '\0') {
         s->at++;
     }
-}
-
-size_t json_utf8_len(const unsigned char *p, size_t n)
-{
-    if (p[0] < 0x80) {
-        return 1;
-    }
-    size_t len = p[0] >= 0xc2 && p[0] <= 0xdf   ? 2
-                 : p[0] >= 0xe0 && p[0] <= 0xef ? 3
-                 : p[0] >= 0xf0 && p[0] <= 0xf4 ? 4
-                                                : 0;
-    if (len == 0 || len > n) {
-        return 0;
-    }
-    for (size_t i = 1; i < len; i++) {
-        if ((p[i] & 0xc0) != 0x80) {
-            return 0;
-        }
-    }
-    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
-        (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f)) {
-        return 0;
-    }
-    return len;
 }
 
 static int hex4(const struct scan *s)
@@ -132,7 +109,7 @@ static bool scan_string(struct scan *s)
             continue;
         }
         size_t len =
-            json_utf8_len((const unsigned char *)s->p + s->at, s->n - s->at);
+            utf8_len(s->p + s->at, s->n - s->at);
         if (len == 0) {
             return bad(s, "not UTF-8");
         }
@@ -272,7 +249,7 @@ bool json_scan(const char *p, size_t n, const char **ret_why, size_t *ret_at)
     bool ok = scan_value(&s, 0);
     if (ok) {
         spaces(&s);
-        ok = s.at == n ? true : bad(&s, "bytes behind the value");
+        ok = s.at == n ? true : bad(&s, "bytes after the value");
     }
     *ret_why = s.why;
     *ret_at = s.at;

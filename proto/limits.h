@@ -55,7 +55,9 @@
 #define CHAT_TEXT_MAX         KIB(256) /* a template; the longest known is 20 KB */
 #define CHAT_ARENA_MAX        MIB(64)  /* values of one rendering */
 #define CHAT_STEPS_MAX        5000000u /* expressions of one rendering */
+#define CHAT_STEP_BYTES       256u     /* looked through in a step: 1 GiB, a second */
 #define CHAT_DEPTH_MAX        64       /* nesting in a template */
+#define CHAT_TREE_MAX         128      /* nodes on a path of its tree; NOTES 35 */
 #define CHAT_VALUES_MAX       256u     /* names set at one time */
 
 /* --- JSON (facts: depth 32, cJSON costs 40x its input) --- */
@@ -74,6 +76,11 @@
 #define ENGINE_STEP_ROWS_MAX 512u /* rows of one step, all sequences */
 /* Addresses, not memory, of a compiled program's values, all rows. */
 #define ENGINE_ROWS_BYTES_MAX ((size_t)1 << 30)
+/* Plans of one model that runs as a whole, one a set of input shapes: enough for
+ * every T of a chunk that is split, in the memory of one more large model's
+ * values. The one at hand is kept however large it is. */
+#define ENGINE_PLANS_MAX       64u
+#define ENGINE_PLANS_BYTES_MAX MIB(256)
 #define ENGINE_CHUNK_MAX     512u /* prefill rows of one sequence a step */
 #define ENGINE_DRAFTS_MAX    16u
 #define ENGINE_LOGPROBS_MAX  20u   /* OpenAI's top_logprobs */
@@ -94,9 +101,10 @@
 #define HTTP_HEADER_LINE_MAX KIB(8)
 #define HTTP_HEADERS_MAX     KIB(32)
 #define HTTP_HEADER_COUNT    64u
-#define HTTP_BODY_MAX        KIB(256)
+#define HTTP_BODY_MAX        KIB(64) /* of requests without a text */
 #define HTTP_CHAT_BODY_MAX   MIB(4)
 #define HTTP_CONNS_MAX       4096u
+#define HTTP_LISTENERS_MAX   16u   /* sockets handed over at start */
 #define HTTP_BACKLOG         4096 /* connects that wait; beyond: EAGAIN, no 503 */
 #define HTTP_REQUESTS_MAX    1000u /* per connection */
 #define HTTP_HEADER_MS       10000u
@@ -110,11 +118,14 @@
 #define HTTP_AHEAD_MAX       KIB(64) /* pipelined bytes kept during a reply */
 #define HTTP_LINGER_MS       1000u   /* reading away after a refusal */
 #define HTTP_REPLY_MAX       MIB(64) /* bytes queued on one connection */
+#define HTTP_QUEUED_MAX      MIB(256) /* of large whole answers, one socket's */
 #define HTTP_BODIES_MAX      MIB(256) /* request bodies of all connections */
 
+#define HTTP_HELD_MAX        256u    /* requests before the daemon is ready; they run in one go */
 #define HTTP_KEEPALIVE_MS    15000u  /* silence of an event stream */
 
 /* --- serve --- */
+#define LOOP_CPU_MS     20u    /* of the loop between two polls: others wait */
 #define RESUME_MAX      64u    /* resumable streams; then 503 */
 #define RESUME_KEPT_MAX MIB(1) /* bytes of events kept of one */
 #define RESUME_S        120u   /* without a reader; also after its end */
@@ -125,11 +136,16 @@
 #define SESSIONS_MAX   64u  /* warm sequences of one engine */
 #define GEN_ARENA_MAX  MIB(16) /* strings and arrays of one request */
 #define CHOICES_MAX    16u  /* n of one request */
+/* Of an answer that is not streamed: 4096 tokens with 20 alternatives are 9 MiB. */
+#define ANSWER_BYTES_MAX  MIB(16)  /* then it ends, with "length" */
+#define ANSWERS_BYTES_MAX MIB(128) /* all such answers; then 503 */
 #define DRAFT_NGRAM_MAX 8u    /* tokens that have to stand there before */
 #define DRAFT_WINDOW   65536u /* tokens of a text that are indexed: 1 MiB */
 #define DRAFT_PEERS_MAX  8u     /* of whom ended texts are kept, for drafts */
 #define DRAFT_SHARED_MAX 65536u /* tokens of one of them: 1.3 MiB */
+#define BODY_HERE_MAX  KIB(64) /* of JSON that the loop parses itself: 3 ms at worst */
 #define TEXT_QUEUE_MAX 512u /* pieces of work for the text thread */
+#define VOC_RETRY_MS   1000u  /* from a vocabulary that did not open to the next try */
 #define TEXT_HERE_MAX  KIB(1) /* text that the loop tokenises itself: some 30 us */
 #define TEXT_HERE_MESSAGES 16u /* of a conversation that it renders itself */
 
@@ -138,9 +154,9 @@
 #define JOBS_LISTED_MAX    1000u
 #define JOB_ATTEMPTS_MAX   3u
 #define JOB_STALL_MS       120000u /* worker without progress is killed */
+#define JOB_RETRY_MS       1000u /* until a record that found no room is tried again */
 #define JOB_CANCEL_MS      2000u   /* from cancel frame to SIGKILL */
 #define STORE_QUEUE_MAX    4096u   /* requests waiting for the store thread */
 #define STORE_TEXT_MAX       MIB(8)  /* one JSON text of a record */
-#define EVENTS_KEPT_MAX    10000u
 #define CONVERT_CPU_S      3600u                 /* RLIMIT_CPU of a worker */
 #define CONVERT_DATA_BYTES ((uint64_t)768 << 20) /* RLIMIT_DATA */

@@ -4,7 +4,7 @@
  * elements, in the order of the struct. A decoder reads a count, compares it
  * with its limit and with what is left of the payload, and only then allocates;
  * it works on a local that is given away at the end, so *ret is untouched on
- * failure. Not-a-number is refused here, once for everybody behind.
+ * failure. Not-a-number is refused here, once for everybody after.
  */
 #include "proto/msg.h"
 
@@ -579,23 +579,23 @@ int msg_state_get(const void *p, size_t n, struct msg_state *ret, struct err *e)
 {
     struct cur c = cur_of(p, n);
     struct msg_state m = {.seq = cur_u32(&c)};
-    int rc = get_tokens(&c, &m, e);
-    uint32_t parts = rc == 0 ? cur_u32(&c) : 0;
+    uint32_t parts = 0;
+    int rc = 0;
+    CHECK(get_tokens(&c, &m, e));
+    parts = cur_u32(&c);
     if (parts > STATE_PARTS_MAX) {
         rc = bad(e, "state", "n_parts");
+        goto out;
     }
-    while (rc == 0 && m.n_parts < parts) {
-        rc = get_part(&c, &m, e);
+    while (m.n_parts < parts) {
+        CHECK(get_part(&c, &m, e));
     }
-    if (rc == 0) {
-        rc = check_end(&c, "state", e);
-    }
-    if (rc < 0) {
-        msg_state_fini(&m);
-        return rc;
-    }
+    CHECK(check_end(&c, "state", e));
     *ret = m;
-    return 0;
+    m = (struct msg_state){0}; /* given away */
+out:
+    msg_state_fini(&m);
+    return rc;
 }
 
 void msg_state_fini(struct msg_state *m)

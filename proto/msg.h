@@ -26,7 +26,7 @@ struct msg_ready {
     uint32_t context; /* positions */
     uint32_t vocab;
     uint64_t weight_bytes;
-    uint64_t state_bytes; /* of one sequence */
+    uint64_t state_bytes; /* that one sequence costs at most */
     uint32_t arith_version;
     uint32_t load_ms;
 };

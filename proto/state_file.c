@@ -95,7 +95,7 @@ int state_file_peek(const void *p, size_t n, uint64_t *ret, struct err *e)
     return 0;
 }
 
-/* A text of `size` bytes with zeros behind it; at least one character. */
+/* A text of `size` bytes with zeros after it; at least one character. */
 static bool get_text(struct cur *c, size_t size, char *out)
 {
     const char *p = cur_bytes(c, size);
@@ -167,34 +167,36 @@ static int get_lists(struct cur *c, struct state_file *f, struct err *e)
     return 0;
 }
 
+/* The checksum of a header of n bytes, its last eight. */
+static bool sum_ok(const void *p, size_t n)
+{
+    struct cur end = cur_of((const char *)p + n - 8, 8);
+    return hash_bulk(p, n - 8) == cur_u64(&end);
+}
+
 int state_file_get(const void *p, size_t n, struct state_file *ret,
                    struct err *e)
 {
     struct state_file f = {0};
     struct cur c = cur_of(p, n);
     uint64_t bytes = 0;
-    int rc = state_file_peek(p, n, &bytes, e);
-    if (rc == 0 && bytes != n) {
+    int rc = 0;
+    CHECK(state_file_peek(p, n, &bytes, e));
+    if (bytes != n) {
         rc = bad(e, "the header's length");
+        goto out;
     }
-    if (rc == 0) {
-        rc = get_fixed(&c, n, &f, e);
+    CHECK(get_fixed(&c, n, &f, e));
+    if (!sum_ok(p, n)) {
+        rc = bad(e, "the header's checksum");
+        goto out;
     }
-    if (rc == 0) {
-        struct cur end = cur_of((const char *)p + n - 8, 8);
-        if (hash_bulk(p, n - 8) != cur_u64(&end)) {
-            rc = bad(e, "the header's checksum");
-        }
-    }
-    if (rc == 0) {
-        rc = get_lists(&c, &f, e);
-    }
-    if (rc < 0) {
-        state_file_fini(&f);
-        return rc;
-    }
+    CHECK(get_lists(&c, &f, e));
     *ret = f;
-    return 0;
+    f = (struct state_file){0}; /* given away */
+out:
+    state_file_fini(&f);
+    return rc;
 }
 
 void state_file_fini(struct state_file *f)

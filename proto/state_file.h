@@ -11,7 +11,7 @@
  * Little-endian:
  *   u32 magic 'ANS1'   u32 format   u64 header bytes   u64 block_bytes
  *   u64 created (Unix ms)   u32 from   u32 to   u32 arith_version
- *   u32 n_arrays   char fingerprint[64]   char backend[32], zeros behind
+ *   u32 n_arrays   char fingerprint[64]   char backend[32], zeros after
  *   to * i32 tokens   n_arrays * {u32 layout, u32 bytes}
  *   blocks * u64 hash_bulk of the block   u64 hash_bulk of all before
  *

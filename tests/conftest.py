@@ -95,7 +95,7 @@ class Daemon:
         self.proc = subprocess.Popen(
             [self.aned, "serve", "--home", str(self.home), "--socket", str(self.sock), *self.args],
             stdin=subprocess.DEVNULL, stdout=self.logf, stderr=self.logf, env=self.env)
-        end = time.monotonic() + 15 * SLOW_S
+        end = time.monotonic() + 60 * SLOW_S
         while True:
             try:
                 if self.http().get("/health").status_code == 200:
@@ -131,6 +131,18 @@ class Daemon:
             out += [int(x) for x in (t / "children").read_text().split()]
         return out
 
+    def of_role(self, role):
+        """The children in that role: engine, convert-worker, verify-worker (which comes and goes by itself)."""
+        def argv(pid):
+            try:
+                return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            except OSError:
+                return []  # it is gone
+        return [p for p in self.children() if role.encode() in argv(p)]
+
+    def engines(self):
+        return self.of_role("engine")
+
     def fds(self):
         return len(list(pathlib.Path(f"/proc/{self.proc.pid}/fd").iterdir()))
 
@@ -164,7 +176,7 @@ class Daemon:
         return code
 
 
-def until(what, seconds=30):
+def until(what, seconds=120):
     """Wait for a condition. The time is only for a test that fails: what is waited for has no business to be slow, but
     the machine may have."""
     end = time.monotonic() + seconds * SLOW_S
@@ -196,19 +208,17 @@ def engine_pid(d, model):
 
 def child_of(d, role):
     """The pid of a child in that role: engine or convert-worker. Waits for one."""
-    def found():
-        return [p for p in d.children() if role.encode() in open(f"/proc/{p}/cmdline", "rb").read().split(b"\0")]
-    until(found)
-    return found()[0]
+    until(lambda: d.of_role(role))
+    return d.of_role(role)[0]
 
 
 def rests(d, ticks):
-    """In two seconds the daemon and its children use so few ticks of 10 ms, once what was begun (states that are saved) is
-    over."""
+    """In two seconds the daemon and its engines use so few ticks of 10 ms of their own, once what was begun (states that are
+    saved) is over."""
     def used():
-        stat = [open(f"/proc/{p}/stat").read().rsplit(")", 1)[1].split() for p in (d.proc.pid, *d.children())]
+        stat = [open(f"/proc/{p}/stat").read().rsplit(")", 1)[1].split() for p in (d.proc.pid, *d.engines())]
         return sum(int(f[11]) + int(f[12]) for f in stat)
-    for _ in range(4):
+    for _ in range(20):
         before = used()
         time.sleep(2)
         if used() - before <= ticks:

@@ -33,7 +33,7 @@ const struct http_route api_routes[] = {
     {POST, "/aned/v1/sessions/{}/append",   api_session_append,
      HTTP_CHAT_BODY_MAX                                                             },
     {POST, "/aned/v1/sessions/{}/generate", api_session_generate,
-     HTTP_BODY_MAX                                                                  },
+     HTTP_CHAT_BODY_MAX                                                             },
     {POST, "/aned/v1/sessions/{}/truncate", api_session_truncate,
      HTTP_BODY_MAX                                                                  },
     {POST, "/aned/v1/sessions/{}/fork",     api_session_fork,     HTTP_BODY_MAX     },
@@ -44,6 +44,7 @@ const struct http_route api_routes[] = {
     {GET,  "/aned/v1/models/{}/events",     api_model_events,     0                 },
     {POST, "/aned/v1/models/{}/load",       api_model_load,       HTTP_BODY_MAX     },
     {POST, "/aned/v1/models/{}/unload",     api_model_unload,     HTTP_BODY_MAX     },
+    {POST, "/aned/v1/models/{}/verify",     api_model_verify,     HTTP_BODY_MAX     },
 };
 const size_t api_n_routes = countof(api_routes);
 
@@ -70,18 +71,58 @@ void api_error_body(const char *path, int code, const char *msg, struct buf *b)
     json_free(o);
 }
 
-void api_reply(struct http_req *r, int status, struct json *body)
+/* What was written after room for the head; b is freed. */
+static void send_written(struct http_req *r, int status, struct buf *b)
 {
-    struct buf b;
-    buf_init(&b, HTTP_REPLY_MAX - KIB(4));
-    json_write(body, false, &b);
-    json_free(body);
-    if (buf_ok(&b) && b.p != NULL) {
-        http_reply(r, status, NULL, b.p, b.n);
+    if (buf_ok(b)) {
+        http_reply_take(r, status, NULL, b);
     } else {
         http_reply_error(r, ERR_TOO_BIG, "the answer is over the limit");
     }
-    buf_fini(&b);
+    buf_fini(b);
+}
+
+static void begin_reply(struct buf *b)
+{
+    buf_init(b, HTTP_REPLY_MAX - KIB(4));
+    (void)buf_grow(b, HTTP_HEAD_ROOM);
+}
+
+void api_reply(struct http_req *r, int status, struct json *body)
+{
+    struct buf b;
+    begin_reply(&b);
+    json_write(body, false, &b);
+    json_free(body);
+    send_written(r, status, &b);
+}
+
+void api_list_begin(struct buf *b, const char *key, struct json *members)
+{
+    begin_reply(b);
+    if (members != NULL) {
+        json_write(members, false, b);
+        json_free(members);
+        b->n--; /* its brace */
+    }
+    buf_puts(b, members != NULL ? "," : "{");
+    json_put_string(b, key, strlen(key));
+    buf_puts(b, ":[");
+}
+
+void api_list_add(struct buf *b, struct json *entry)
+{
+    if (buf_ok(b) && b->p[b->n - 1] != '[') {
+        buf_puts(b, ",");
+    }
+    json_write(entry, false, b);
+    json_free(entry);
+}
+
+void api_list_reply(struct http_req *r, struct buf *b)
+{
+    buf_puts(b, "]}");
+    send_written(r, 200, b);
 }
 
 void api_fail(struct http_req *r, int code, const char *param, const char *msg)
@@ -93,25 +134,6 @@ void api_fail(struct http_req *r, int code, const char *param, const char *msg)
     struct json *o = json_object();
     api_put_error(o, code, param, msg);
     api_reply(r, err_http(code), o);
-}
-
-int api_body(struct http_req *r, struct json **ret)
-{
-    struct span s = http_body(r);
-    struct json *j = NULL;
-    struct err e = {0};
-    int rc = json_parse(s.p != NULL ? s.p : "", s.n, &j, &e);
-    if (rc == 0 && json_type(j) != JSON_OBJECT) {
-        rc = err_set(&e, ERR_JSON, "the body must be a JSON object, not %s",
-                     json_type_name(json_type(j)));
-        json_free(j);
-    }
-    if (rc != 0) {
-        api_fail(r, rc, NULL, e.msg);
-        return rc;
-    }
-    *ret = j;
-    return 0;
 }
 
 int api_model(struct http_req *r, const char *name, struct model **ret)

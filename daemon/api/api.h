@@ -23,8 +23,33 @@ void api_put_error(struct json *o, int code, const char *param,
                    const char *msg);
 /* Reply with a tree, which is freed. */
 void api_reply(struct http_req *r, int status, struct json *body);
-/* The request's body as JSON object. On failure the reply was sent. */
+/* Reply with {"key":[...], `members`}, entry by entry: a tree of all of them
+ * would be ten times their text. Trees are freed; `members` may be NULL. */
+void api_list_begin(struct buf *b, const char *key, struct json *members);
+void api_list_add(struct buf *b, struct json *entry);
+void api_list_reply(struct http_req *r, struct buf *b);
+/* body.c: the request's body as JSON object, for routes whose bodies are at
+ * most BODY_HERE_MAX. On failure the reply was sent. */
 CHECKED int api_body(struct http_req *r, struct json **ret);
+/* A body of any size. Embedded in what the handler keeps of a request, which is
+ * alive until `go`. */
+struct api_read {
+    /* Take what is wanted of the body, which is freed after it, and say whether
+     * it will do. Any thread: it touches nothing but what x is embedded in. */
+    int (*read)(struct api_read *x, const struct json *body);
+    /* On the loop, perhaps from inside of api_read_body, with rc and e. The
+     * request is the handler's again, without on_gone; r NULL: its client has
+     * left, and only memory is to be freed. */
+    void (*go)(struct api_read *x);
+    struct http_req *r;
+    int rc;
+    struct err e;
+    /* body.c's */
+    struct workq *queue;
+    struct work work;
+    struct buf body;
+};
+void api_read_body(struct http_req *r, struct api_read *x);
 /* The model that `name` (NULL: the only one there is) means. On failure the
  * reply was sent: 404 model_not_found, or 400 when none is named. */
 CHECKED int api_model(struct http_req *r, const char *name, struct model **ret);
@@ -47,6 +72,7 @@ void api_model_get(struct http_req *r, const struct http_args *a);
 void api_model_load(struct http_req *r, const struct http_args *a);
 void api_model_events(struct http_req *r, const struct http_args *a);
 void api_model_unload(struct http_req *r, const struct http_args *a);
+void api_model_verify(struct http_req *r, const struct http_args *a);
 void api_model_delete(struct http_req *r, const struct http_args *a);
 void api_status(struct http_req *r, const struct http_args *a);
 /* openai.c */

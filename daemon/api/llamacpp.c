@@ -2,7 +2,8 @@
 #include <string.h>
 
 #include "api/api.h"
-#include "base/buf.h"
+#include "base/utf8.h"
+#include "base/utf8.h"
 
 void api_health(struct http_req *r, const struct http_args *a)
 {
@@ -13,90 +14,116 @@ void api_health(struct http_req *r, const struct http_args *a)
         http_reply_error(r, ERR_UNAVAILABLE, "the daemon is stopping");
         return;
     }
+    if (!s->ready) {
+        http_reply_error(r, ERR_STARTING, NULL);
+        return;
+    }
     http_reply(r, 200, NULL, ok, sizeof(ok) - 1);
 }
 
 struct ask { /* one request on the text thread */
+    struct api_read body;
     struct text_work work;
     struct http_req *r; /* NULL: the client left */
-    struct json *body;  /* owns the strings of `work` */
+    char *text;         /* of `work` */
     int32_t *ids;
+    char *model; /* NULL: not named */
     bool pieces;
+    char param[64]; /* the field an error is about; "": none */
+    struct buf out; /* the answer, after room for its head */
 };
 
 static void ask_free(struct ask *k)
 {
     text_fini(&k->work);
-    json_free(k->body);
+    free(k->text);
+    free(k->model);
     free(k->ids);
+    buf_fini(&k->out);
     free(k);
 }
 
 static void on_gone(struct http_req *r, void *user)
 {
+    struct ask *k = user;
     (void)r;
-    ((struct ask *)user)->r = NULL;
+    k->r = NULL;
+    if (text_cancel(k->body.queue, &k->work)) {
+        ask_free(k);
+    }
 }
 
-static bool is_utf8(const char *p, size_t n)
+static bool is_text(struct span s)
 {
-    struct buf b;
-    struct json *parsed = NULL;
-    buf_init(&b, TOKEN_BYTES_MAX * 8);
-    json_put_string(&b, p, n); /* replaces what is not UTF-8 */
-    bool same = buf_ok(&b) && json_parse(b.p, b.n, &parsed, NULL) == 0;
-    const char *s = same ? json_str(parsed) : NULL;
-    same = s != NULL && strlen(s) == n && memcmp(s, p, n) == 0;
-    json_free(parsed);
-    buf_fini(&b);
-    return same;
+    size_t i = 0, len = 1;
+    for (; i < s.n && len > 0; i += len) {
+        len = s.p[i] != '\0' ? utf8_len(s.p + i, s.n - i) : 0;
+    }
+    return len > 0;
 }
 
 /* {"id", "piece"}: text, or bytes where it is not UTF-8. */
-static void put_piece(struct json *list, const struct tokenizer *t, int32_t id)
+static void put_piece(struct buf *b, const struct tokenizer *t, int32_t id)
 {
     struct span s = tokenizer_piece(t, id, true);
-    struct json *o = json_add_object(list, NULL);
-    json_add_int(o, "id", id);
-    if (is_utf8(s.p, s.n)) {
-        json_add_strn(o, "piece", s.p, s.n);
+    buf_puts(b, "{\"id\":");
+    buf_dec(b, (uint64_t)id);
+    buf_puts(b, ",\"piece\":");
+    if (is_text(s)) {
+        json_put_string(b, s.p, s.n);
+    } else {
+        for (size_t i = 0; i < s.n; i++) {
+            buf_puts(b, i > 0 ? "," : "[");
+            buf_dec(b, (uint8_t)s.p[i]);
+        }
+        buf_puts(b, "]");
+    }
+    buf_puts(b, "}");
+}
+
+/* text_work.then: a megabyte of tokens is not written on the loop. */
+static void write_answer(struct text_work *w)
+{
+    struct ask *k = container_of(w, struct ask, work);
+    struct buf *b = &k->out;
+    if (w->rc != 0) {
         return;
     }
-    struct json *b = json_add_array(o, "piece");
-    for (size_t i = 0; i < s.n; i++) {
-        json_add_int(b, NULL, (uint8_t)s.p[i]);
+    (void)buf_grow(b, HTTP_HEAD_ROOM);
+    if (w->kind == TEXT_DECODE) {
+        buf_puts(b, "{\"content\":");
+        json_put_string(b, w->out.p != NULL ? w->out.p : "", w->out.n);
+        buf_puts(b, "}");
+        return;
     }
+    buf_puts(b, "{\"tokens\":[");
+    for (size_t i = 0; i < w->n_tokens && buf_ok(b); i++) {
+        buf_puts(b, i > 0 ? "," : "");
+        if (k->pieces) {
+            put_piece(b, w->voc->tok, w->tokens[i]);
+        } else {
+            buf_dec(b, (uint64_t)w->tokens[i]);
+        }
+    }
+    buf_puts(b, "]}");
 }
 
 static void on_done(struct text_work *w)
 {
     struct ask *k = container_of(w, struct ask, work);
-    if (k->r == NULL) {
-        ask_free(k);
-        return;
+    if (k->r != NULL && w->rc != 0) {
+        http_reply_error(k->r, w->rc, w->e.msg);
+    } else if (k->r != NULL && !buf_ok(&k->out)) {
+        http_reply_error(k->r, ERR_TOO_BIG, "the answer is over the limit");
+    } else if (k->r != NULL) {
+        http_reply_take(k->r, 200, NULL, &k->out);
     }
-    struct json *o = json_object();
-    if (w->rc != 0) {
-        api_put_error(o, w->rc, NULL, w->e.msg);
-    } else if (w->kind == TEXT_DECODE) {
-        json_add_strn(o, "content", w->out.p != NULL ? w->out.p : "", w->out.n);
-    } else {
-        struct json *list = json_add_array(o, "tokens");
-        for (size_t i = 0; i < w->n_tokens; i++) {
-            if (k->pieces) {
-                put_piece(list, w->voc->tok, w->tokens[i]);
-            } else {
-                json_add_int(list, NULL, w->tokens[i]);
-            }
-        }
-    }
-    api_reply(k->r, w->rc != 0 ? err_http(w->rc) : 200, o);
     ask_free(k);
 }
 
-/* Every key of the body is one of `keys`; the reply was sent otherwise. */
-static bool only_keys(struct http_req *r, const struct json *j,
-                      const char *const *keys, size_t n)
+/* Every key of the body is one of `keys`. */
+static int only_keys(struct ask *k, const struct json *j,
+                     const char *const *keys, size_t n, struct err *e)
 {
     for (const struct json *c = json_first(j); c != NULL; c = json_next(c)) {
         bool known = false;
@@ -104,99 +131,95 @@ static bool only_keys(struct http_req *r, const struct json *j,
             known = known || strcmp(json_key(c), keys[i]) == 0;
         }
         if (!known) {
-            struct err e = {0};
-            int rc = err_set(&e, ERR_UNSUPPORTED, "%.63s: no such field here",
-                             json_key(c));
-            api_fail(r, rc, json_key(c), e.msg);
-            return false;
+            (void)snprintf(k->param, sizeof(k->param), "%s", json_key(c));
+            return err_set(e, ERR_UNSUPPORTED, "%.63s: no such field here",
+                           json_key(c));
         }
     }
-    return true;
+    return 0;
 }
 
-static void refuse(struct ask *k, int rc, const struct err *e)
+/* api_read.go: read, it is given to the text thread. */
+static void submit(struct api_read *x)
 {
-    api_fail(k->r, rc, NULL, e->msg);
-    ask_free(k);
-}
-
-static void submit(struct ask *k, const char *model)
-{
-    struct server *s = http_ctx(k->r);
+    struct ask *k = container_of(x, struct ask, body);
     struct model *m = NULL;
-    struct err e = {0};
-    if (api_model(k->r, model, &m) != 0) {
+    k->r = x->r;
+    if (k->r == NULL) {
         ask_free(k);
         return;
     }
+    struct server *s = http_ctx(k->r);
+    int rc = x->rc;
+    if (rc != 0) {
+        api_fail(k->r, rc, k->param[0] != '\0' ? k->param : NULL, x->e.msg);
+        ask_free(k);
+        return;
+    }
+    if (api_model(k->r, k->model, &m) != 0) {
+        ask_free(k);
+        return;
+    }
+    k->work.then = write_answer;
     k->work.done = on_done;
-    int rc = text_put(s->text, m->voc, &k->work);
+    k->body.queue = s->text;
+    rc = text_put(s->text, m->voc, &k->work);
     if (rc != 0) {
         s->stats.refused_busy++;
-        (void)err_set(&e, rc, "too many texts wait to be tokenised");
-        refuse(k, rc, &e);
+        api_fail(k->r, rc, NULL, "too many texts wait to be tokenised");
+        ask_free(k);
         return;
     }
     http_on_gone(k->r, on_gone, k);
 }
 
-/* The body's fields are all of `keys`: an ask that holds it. NULL: the reply
- * was sent. */
-static struct ask *ask_new(struct http_req *r, const char *const *keys,
-                           size_t n)
+static void ask(struct http_req *r,
+                int (*read)(struct api_read *x, const struct json *j))
 {
-    struct json *body = NULL;
-    if (api_body(r, &body) != 0) {
-        return NULL;
-    }
     struct ask *k = calloc(1, sizeof(*k));
     must(k != NULL);
-    k->r = r;
-    k->body = body;
-    if (!only_keys(r, body, keys, n)) {
-        ask_free(k);
-        return NULL;
-    }
-    return k;
+    buf_init(&k->out, HTTP_REPLY_MAX - KIB(4));
+    k->body.read = read;
+    k->body.go = submit;
+    api_read_body(r, &k->body);
+}
+
+/* Copy of a string that is in the body, whose size is limited. */
+static char *copy(const char *s)
+{
+    char *p = s != NULL ? strdup(s) : NULL;
+    must(s == NULL || p != NULL);
+    return p;
+}
+
+static int read_tokenize(struct api_read *x, const struct json *j)
+{
+    static const char *const keys[] = {"content", "add_special", "with_pieces",
+                                       "parse_special", "model"};
+    struct ask *k = container_of(x, struct ask, body);
+    const char *text = NULL, *model = NULL;
+    bool special = true, bos = false;
+    struct err *e = &x->e;
+    RETERR(only_keys(k, j, keys, countof(keys), e));
+    RETERR(json_want_str(j, "content", true, &text, e));
+    RETERR(json_want_bool(j, "add_special", false, &bos, e));
+    RETERR(json_want_bool(j, "parse_special", false, &special, e));
+    RETERR(json_want_bool(j, "with_pieces", false, &k->pieces, e));
+    RETERR(json_want_str(j, "model", false, &model, e));
+    k->text = copy(text);
+    k->model = copy(model);
+    k->work.kind = TEXT_ENCODE;
+    k->work.text = k->text;
+    k->work.text_n = strlen(k->text);
+    k->work.special = special;
+    k->work.bos = bos;
+    return 0;
 }
 
 void api_tokenize(struct http_req *r, const struct http_args *a)
 {
-    static const char *const keys[] = {"content", "add_special", "with_pieces",
-                                       "parse_special", "model"};
-    const char *text = NULL, *model = NULL;
-    bool special = true, bos = false, pieces = false;
-    struct err e = {0};
     (void)a;
-    struct ask *k = ask_new(r, keys, countof(keys));
-    if (k == NULL) {
-        return;
-    }
-    const struct json *j = k->body;
-    int rc = json_want_str(j, "content", true, &text, &e);
-    if (rc == 0) {
-        rc = json_want_bool(j, "add_special", false, &bos, &e);
-    }
-    if (rc == 0) {
-        rc = json_want_bool(j, "parse_special", false, &special, &e);
-    }
-    if (rc == 0) {
-        rc = json_want_bool(j, "with_pieces", false, &pieces, &e);
-    }
-    if (rc == 0) {
-        rc = json_want_str(j, "model", false, &model, &e);
-    }
-    if (rc != 0) {
-        refuse(k, rc, &e);
-        return;
-    }
-    k->pieces = pieces;
-    k->work.kind = TEXT_ENCODE;
-    k->work.text = text;
-    k->work.text_n = strlen(text);
-    k->work.special = special;
-    k->work.bos = bos;
-    submit(k, model);
+    ask(r, read_tokenize);
 }
 
 static int read_ids(struct ask *k, const struct json *v, struct err *e)
@@ -222,25 +245,26 @@ static int read_ids(struct ask *k, const struct json *v, struct err *e)
     return 0;
 }
 
-void api_detokenize(struct http_req *r, const struct http_args *a)
+static int read_detokenize(struct api_read *x, const struct json *j)
 {
     static const char *const keys[] = {"tokens", "model"};
+    struct ask *k = container_of(x, struct ask, body);
     const char *model = NULL;
-    struct err e = {0};
-    (void)a;
-    struct ask *k = ask_new(r, keys, countof(keys));
-    if (k == NULL) {
-        return;
-    }
-    int rc = json_want_str(k->body, "model", false, &model, &e);
+    int rc = only_keys(k, j, keys, countof(keys), &x->e);
     if (rc == 0) {
-        rc = read_ids(k, json_get(k->body, "tokens"), &e);
+        rc = json_want_str(j, "model", false, &model, &x->e);
     }
-    if (rc != 0) {
-        refuse(k, rc, &e);
-        return;
+    if (rc == 0) {
+        k->model = copy(model);
+        rc = read_ids(k, json_get(j, "tokens"), &x->e);
     }
     k->work.kind = TEXT_DECODE;
     k->work.special = true;
-    submit(k, model);
+    return rc;
+}
+
+void api_detokenize(struct http_req *r, const struct http_args *a)
+{
+    (void)a;
+    ask(r, read_detokenize);
 }

@@ -206,6 +206,21 @@ static void put_cache(struct buf *b, const struct server *s)
             c.evicted_files);
 }
 
+static void put_loop(struct buf *b, const struct server *s)
+{
+    histogram(b, "loop_lag_seconds",
+              "From the end of a poll to the next, in whole milliseconds.",
+              &s->meter.lag);
+    gauge(b, "loop_cpu_max_seconds",
+          "Most CPU time of the loop thread between two polls.",
+          (double)s->meter.cpu_max_ns / 1e9);
+    counter(b, "loop_cpu_over_total",
+            "How often that was more than 20 ms.", s->meter.n_over);
+    gauge(b, "answers_held_bytes",
+          "Held by answers that are sent when they are whole.",
+          (double)s->answer_bytes);
+}
+
 void api_metrics(struct http_req *r, const struct http_args *a)
 {
     struct server *s = http_ctx(r);
@@ -214,6 +229,7 @@ void api_metrics(struct http_req *r, const struct http_args *a)
     buf_init(&b, KIB(256));
     put_http(&b, s);
     put_work(&b, &s->stats);
+    put_loop(&b, s);
     put_cache(&b, s);
     put_now(&b, s);
     must(buf_ok(&b)); /* a fixed list of numbers */

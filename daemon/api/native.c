@@ -55,13 +55,13 @@ void api_jobs_create(struct http_req *r, const struct http_args *a)
 void api_jobs_list(struct http_req *r, const struct http_args *a)
 {
     struct server *s = http_ctx(r);
-    struct json *o = json_object();
+    struct buf b;
     (void)a;
-    struct json *list = json_add_array(o, "jobs");
+    api_list_begin(&b, "jobs", NULL);
     for (struct job *j = jobs_first(s->jobs); j != NULL; j = jobs_next(j)) {
-        json_add_tree(list, NULL, job_json(j));
+        api_list_add(&b, job_json(j));
     }
-    api_reply(r, 200, o);
+    api_list_reply(r, &b);
 }
 
 static struct job *find_job(struct http_req *r, const struct http_args *a)
@@ -82,6 +82,29 @@ void api_job_get(struct http_req *r, const struct http_args *a)
     }
 }
 
+struct cancellation { /* waits for the store */
+    struct job_cancel cancel;
+    struct http_req *r; /* NULL: the client left; the job is cancelled */
+};
+
+static void cancellation_gone(struct http_req *r, void *user)
+{
+    (void)r;
+    ((struct cancellation *)user)->r = NULL;
+}
+
+static void on_cancelled(struct job_cancel *jc, int rc, const struct err *e,
+                         const struct job *j)
+{
+    struct cancellation *c = container_of(jc, struct cancellation, cancel);
+    if (c->r != NULL && rc == 0) {
+        api_reply(c->r, 200, job_json(j));
+    } else if (c->r != NULL) {
+        http_reply_error(c->r, rc, e->msg);
+    }
+    free(c);
+}
+
 void api_job_cancel(struct http_req *r, const struct http_args *a)
 {
     struct job *j = find_job(r, a);
@@ -89,11 +112,15 @@ void api_job_cancel(struct http_req *r, const struct http_args *a)
     if (j == NULL) {
         return;
     }
-    int rc = job_cancel(j, &e);
+    struct cancellation *c = calloc(1, sizeof(*c));
+    must(c != NULL);
+    c->cancel.fn = on_cancelled;
+    c->r = r;
+    http_on_gone(r, cancellation_gone, c);
+    int rc = job_cancel(j, &c->cancel, &e);
     if (rc != 0) {
         http_reply_error(r, rc, e.msg);
-    } else {
-        api_reply(r, 200, job_json(j));
+        free(c);
     }
 }
 

@@ -83,7 +83,6 @@ static void put_residency(struct json *o, struct model *m)
 static struct json *model_json(struct model *m)
 {
     struct json *o = json_object();
-    struct json *gates = NULL;
     json_add_str(o, "name", m->name);
     json_add_str(o, "object", "aned.model");
     json_add_str(o, "state", model_state_name(m->state));
@@ -95,9 +94,8 @@ static struct json *model_json(struct model *m)
     if (m->bundle != NULL) {
         put_bundle(o, m->bundle);
     }
-    if (m->gates != NULL &&
-        json_parse(m->gates, strlen(m->gates), &gates, NULL) == 0) {
-        json_add_tree(o, "gates", gates);
+    if (m->gates != NULL) { /* the store's, as our own writer made it */
+        json_add_raw(o, "gates", m->gates);
     } else {
         json_add_null(o, "gates");
     }
@@ -106,6 +104,7 @@ static struct json *model_json(struct model *m)
     } else {
         json_add_null(o, "job");
     }
+    verify_put(o, m);
     put_residency(o, m);
     json_add_int(o, "created_ms", m->created_ms);
     if (m->used_ms != 0) {
@@ -119,14 +118,14 @@ static struct json *model_json(struct model *m)
 void api_models_list(struct http_req *r, const struct http_args *a)
 {
     struct server *s = http_ctx(r);
-    struct json *o = json_object();
+    struct buf b;
     (void)a;
-    struct json *list = json_add_array(o, "models");
+    api_list_begin(&b, "models", NULL);
     for (struct model *m = models_first(s->models); m != NULL;
          m = models_next(m)) {
-        json_add_tree(list, NULL, model_json(m));
+        api_list_add(&b, model_json(m));
     }
-    api_reply(r, 200, o);
+    api_list_reply(r, &b);
 }
 
 void api_model_get(struct http_req *r, const struct http_args *a)
@@ -318,6 +317,22 @@ void api_model_load(struct http_req *r, const struct http_args *a)
 void api_model_unload(struct http_req *r, const struct http_args *a)
 {
     change(r, a, false);
+}
+
+/* Hashing begins; /events tells how it goes. */
+void api_model_verify(struct http_req *r, const struct http_args *a)
+{
+    struct model *m = NULL;
+    struct err e = {0};
+    if (api_model(r, a->v[0], &m) != 0) {
+        return;
+    }
+    int rc = verify_ask(m, &e);
+    if (rc != 0) {
+        http_reply_error(r, rc, e.msg);
+    } else {
+        api_reply(r, 202, model_json(m));
+    }
 }
 
 struct deletion {       /* waits for the store */

@@ -18,10 +18,9 @@ static struct json *model_json(const struct model *m)
     json_add_int(o, "created", m->created_ms / 1000);
     json_add_str(o, "owned_by", "aned");
     struct json *st = json_add_object(o, "status");
-    const char *v = m->state == MODEL_LOADED    ? "loaded"
-                    : m->state == MODEL_LOADING ? "loading"
-                                                : "unloaded";
-    json_add_str(st, "value", v);
+    const char *v = model_state_name(m->state);
+    bool up = strcmp(v, "loaded") == 0 || strcmp(v, "loading") == 0;
+    json_add_str(st, "value", up ? v : "unloaded");
     if (m->state == MODEL_REJECTED || m->state == MODEL_FAILED) {
         json_add_bool(st, "failed", true);
     }
@@ -46,15 +45,16 @@ static struct json *model_json(const struct model *m)
 void api_oai_models(struct http_req *r, const struct http_args *a)
 {
     struct server *s = http_ctx(r);
+    struct buf b;
     (void)a;
     struct json *o = json_object();
     json_add_str(o, "object", "list");
-    struct json *list = json_add_array(o, "data");
+    api_list_begin(&b, "data", o);
     for (struct model *m = models_first(s->models); m != NULL;
          m = models_next(m)) {
-        json_add_tree(list, NULL, model_json(m));
+        api_list_add(&b, model_json(m));
     }
-    api_reply(r, 200, o);
+    api_list_reply(r, &b);
 }
 
 void api_oai_model(struct http_req *r, const struct http_args *a)
@@ -73,7 +73,7 @@ static int no_memory(struct err *e)
 }
 
 /* [1, 2, 3], the value of `field`. */
-static int read_tokens(struct gen *g, const struct json *v, const char *field,
+static int read_tokens(struct arena *a, const struct json *v, const char *field,
                        const int32_t **ret, size_t *ret_n, struct err *e)
 {
     size_t n = json_count(v), i = 0;
@@ -81,7 +81,7 @@ static int read_tokens(struct gen *g, const struct json *v, const char *field,
         return err_set(e, ERR_TOO_BIG, "%s: more than %u tokens", field,
                        TOKENS_MAX);
     }
-    int32_t *t = arena_array(gen_arena(g), n + 1, sizeof(*t));
+    int32_t *t = arena_array(a, n + 1, sizeof(*t));
     if (t == NULL) {
         return no_memory(e);
     }
@@ -101,16 +101,21 @@ static int read_tokens(struct gen *g, const struct json *v, const char *field,
 
 static int read_text(struct call *c, const char *text, struct err *e)
 {
-    struct gen_req *q = gen_request(c->gen);
+    struct gen_req *q = &c->p.req;
     size_t n = strlen(text);
     q->kind = GEN_TEXT;
-    q->text = arena_strn(gen_arena(c->gen), text, n);
+    q->text = arena_strn(&c->arena, text, n);
     q->text_n = n;
     if (q->text == NULL) {
         return no_memory(e);
     }
-    if (c->p.echo) {
+    if (c->p.echo && c->p.stream) {
         buf_put(&c->echo, text, n);
+    } else if (c->p.echo) {
+        json_put_text(&c->echo, text, n);
+    }
+    if (!buf_ok(&c->echo) || c->echo.n > ANSWER_BYTES_MAX / q->n) {
+        return err_set(e, ERR_TOO_BIG, "echo: the answer is over the limit");
     }
     return 0;
 }
@@ -145,13 +150,13 @@ static int read_prompt(struct call *c, const struct json *j, struct err *e)
         return err_set(e, ERR_INVALID,
                        "prompt: must be a string or an array of token ids");
     }
-    struct gen_req *q = gen_request(c->gen);
+    struct gen_req *q = &c->p.req;
     q->kind = GEN_TOKENS;
-    return read_tokens(c->gen, v, "prompt", &q->tokens, &q->n_tokens, e);
+    return read_tokens(&c->arena, v, "prompt", &q->tokens, &q->n_tokens, e);
 }
 
 /* A string, or parts {"type": "text", "text": ...} that are joined. */
-static int read_content(struct gen *g, const struct json *v, size_t i,
+static int read_content(struct arena *a, const struct json *v, size_t i,
                         struct chat_message *m, struct err *e)
 {
     struct buf b;
@@ -181,14 +186,14 @@ static int read_content(struct gen *g, const struct json *v, size_t i,
     }
     if (rc == 0) {
         m->content_n = b.n;
-        m->content = arena_strn(gen_arena(g), b.p != NULL ? b.p : "", b.n);
+        m->content = arena_strn(a, b.p != NULL ? b.p : "", b.n);
         rc = buf_ok(&b) && m->content != NULL ? 0 : no_memory(e);
     }
     buf_fini(&b);
     return rc;
 }
 
-static int read_message(struct gen *g, const struct json *v, size_t i,
+static int read_message(struct arena *a, const struct json *v, size_t i,
                         struct chat_message *m, struct err *e)
 {
     static const char *const roles[] = {"system", "developer", "user",
@@ -212,7 +217,7 @@ static int read_message(struct gen *g, const struct json *v, size_t i,
     for (size_t k = 0; k < countof(roles); k++) {
         if (strcmp(role, roles[k]) == 0) {
             m->role = roles[k];
-            return read_content(g, json_get(v, "content"), i, m, e);
+            return read_content(a, json_get(v, "content"), i, m, e);
         }
     }
     return err_set(e, ERR_UNSUPPORTED,
@@ -223,7 +228,7 @@ static int read_message(struct gen *g, const struct json *v, size_t i,
 
 static int read_messages(struct call *c, const struct json *j, struct err *e)
 {
-    struct gen_req *q = gen_request(c->gen);
+    struct gen_req *q = &c->p.req;
     const struct json *v = json_get(j, "messages");
     size_t n = json_count(v), i = 0;
     if (v == NULL || json_type(v) != JSON_ARRAY || n == 0) {
@@ -236,20 +241,21 @@ static int read_messages(struct call *c, const struct json *j, struct err *e)
     }
     q->kind = GEN_CHAT;
     q->n_messages = n;
-    q->messages = arena_array(gen_arena(c->gen), n, sizeof(*q->messages));
-    int rc = q->messages != NULL ? 0 : no_memory(e);
-    for (const struct json *x = json_first(v); x != NULL && rc == 0;
-         x = json_next(x)) {
-        rc = read_message(c->gen, x, i, &q->messages[i], e);
+    q->messages = arena_array(&c->arena, n, sizeof(*q->messages));
+    if (q->messages == NULL) {
+        return no_memory(e);
+    }
+    for (const struct json *x = json_first(v); x != NULL; x = json_next(x)) {
+        RETERR(read_message(&c->arena, x, i, &q->messages[i], e));
         i++;
     }
-    return rc;
+    return 0;
 }
 
 /* What the answer may look like: checked by params.c. */
 static int read_prediction(struct call *c, struct err *e)
 {
-    struct gen_req *q = gen_request(c->gen);
+    struct gen_req *q = &c->p.req;
     const struct json *v = c->p.prediction;
     struct buf b;
     if (v == NULL) {
@@ -257,7 +263,7 @@ static int read_prediction(struct call *c, struct err *e)
     }
     c->p.prediction = NULL; /* borrowed from the request's tree */
     if (json_type(json_first(v)) == JSON_NUMBER) {
-        return read_tokens(c->gen, v, "prediction", &q->guess_tokens,
+        return read_tokens(&c->arena, v, "prediction", &q->guess_tokens,
                            &q->n_guess_tokens, e);
     }
     buf_init(&b, TEXT_BYTES_MAX);
@@ -268,7 +274,7 @@ static int read_prediction(struct call *c, struct err *e)
          part = json_next(part)) {
         buf_puts(&b, json_str(json_get(part, "text")));
     }
-    q->guess = arena_strn(gen_arena(c->gen), b.p != NULL ? b.p : "", b.n);
+    q->guess = arena_strn(&c->arena, b.p != NULL ? b.p : "", b.n);
     q->guess_n = b.n;
     int rc = buf_ok(&b) && q->guess != NULL ? 0 : no_memory(e);
     buf_fini(&b);
@@ -286,31 +292,60 @@ static struct call *call_new(struct http_req *r, bool chat)
     c->chat = chat;
     c->prompt_field = chat ? "messages" : "prompt";
     c->created = server_unix_ms() / 1000;
-    buf_init(&c->echo, TEXT_BYTES_MAX);
-    buf_init(&c->out, 2 * CALL_TEXT_MAX); /* an echo, escaped */
-    buf_init(&c->text_head, 512);         /* id, names and a number */
+    c->arrived_us = server_now_us();
+    arena_init(&c->arena, GEN_ARENA_MAX);
+    buf_init(&c->echo, ANSWER_BYTES_MAX);
+    buf_init(&c->out, EVENT_BYTES_MAX);
+    buf_init(&c->text_head, 512); /* id, names and a number */
     buf_init(&c->drawn, MODEL_CONTEXT_MAX * sizeof(int32_t));
     char id[40];
     store_new_id("x", id);
     (void)snprintf(c->id, sizeof(c->id), "%s-%s", chat ? "chatcmpl" : "cmpl",
                    id + 2);
     for (size_t i = 0; i < CHOICES_MAX; i++) {
-        buf_init(&c->choices[i].text, CALL_TEXT_MAX);
+        buf_init(&c->choices[i].text, 2 * ANSWER_BYTES_MAX);
+        probs_init(&c->choices[i].probs);
     }
     return c;
 }
 
+/* api_read.read: the fields, then what they are about. */
+static int read_request(struct api_read *x, const struct json *j)
+{
+    struct call *c = container_of(x, struct call, body);
+    struct err *e = &x->e;
+    int rc = params_read(j, c->chat ? PARAMS_CHAT : PARAMS_COMPLETION,
+                         &c->arena, &c->p, e);
+    c->field = c->p.param;
+    if (rc != 0) {
+        return rc;
+    }
+    if (c->p.model != NULL) { /* borrowed from j */
+        c->p.model = arena_str(&c->arena, c->p.model);
+        if (c->p.model == NULL) {
+            return no_memory(e);
+        }
+    }
+    c->field = c->prompt_field;
+    if (c->of_session[0] == '\0') {
+        c->read_rc = c->chat ? read_messages(c, j, e) : read_prompt(c, j, e);
+    } else if (json_get(j, "prompt") != NULL || json_get(j, "model") != NULL ||
+               c->p.echo || c->p.req.n != 1) {
+        c->read_rc = err_set(e, ERR_UNSUPPORTED,
+                             "prompt, model, echo, n: not with a session");
+    }
+    if (c->read_rc == 0) {
+        c->field = "prediction";
+        c->read_rc = read_prediction(c, e);
+    }
+    return 0; /* the model's name comes first */
+}
+
 /* The session's tokens are the prompt; they are nobody else's until the end. */
-static int read_session(struct call *c, const struct json *j, struct session *x,
-                        struct err *e)
+static int take_session(struct call *c, struct session *x, struct err *e)
 {
     struct gen_req *q = gen_request(c->gen);
     const struct store_session *v = &x->row;
-    if (json_get(j, "prompt") != NULL || json_get(j, "model") != NULL ||
-        c->p.echo || q->n != 1) {
-        return err_set(e, ERR_UNSUPPORTED,
-                       "prompt, model, echo, n: not with a session");
-    }
     int32_t *t = arena_array(gen_arena(c->gen), (size_t)v->n + 1, sizeof(*t));
     if (t == NULL) {
         return no_memory(e);
@@ -328,88 +363,110 @@ static int read_session(struct call *c, const struct json *j, struct session *x,
     return rc;
 }
 
-/* x NULL: no session. */
-static void start(struct http_req *r, bool chat, struct session *x)
+static void make_gen(struct call *c, struct model *m)
 {
-    struct json *j = NULL;
-    struct model *m = NULL;
-    struct err e = {0};
-    struct arena a;
-    if (api_body(r, &j) != 0) {
-        return;
-    }
-    arena_init(&a, GEN_ARENA_MAX);
-    struct call *c = call_new(r, chat);
-    int rc =
-        params_read(j, chat ? PARAMS_CHAT : PARAMS_COMPLETION, &a, &c->p, &e);
-    if (rc != 0) {
-        call_refuse(c, rc, c->p.param, e.msg);
-        arena_fini(&a);
-        json_free(j);
-        return;
-    }
-    if (api_model(r, x != NULL ? x->row.model : c->p.model, &m) != 0) {
-        call_free(c);
-        arena_fini(&a);
-        json_free(j);
-        return;
-    }
+    struct gen_req *q = &c->p.req;
     (void)snprintf(c->model, sizeof(c->model), "%s", m->name);
-    c->gen = gen_new(c->srv, m, &call_sink, c, &a);
-    *gen_request(c->gen) = c->p.req;
-    gen_request(c->gen)->peer = (uint64_t)http_peer_pid(r);
+    q->arrived_us = c->arrived_us;
+    q->peer = (uint64_t)http_peer_pid(c->r);
     if (c->srv->conf.speculation_share_tokens > 0) {
-        gen_request(c->gen)->share = http_peer_process(r);
+        q->share = http_peer_process(c->r);
     }
-    c->p.model = NULL; /* borrowed from j */
+    c->gen = gen_new(c->srv, m, &call_sink, c, &c->arena);
+    *gen_request(c->gen) = *q;
+    c->p.model = NULL; /* the arena is the gen's */
+}
+
+/* gen_start, once there is a gen. Errors: c->gen is gone. */
+static int start_gen(struct call *c, struct session *x, struct err *e)
+{
+    int rc = 0;
     if (c->p.resumable) {
         struct resume_owner o = call_resume_owner;
         o.ctx = c;
-        rc = resume_new(c->srv, c->id, r, &o, &c->resume, &e);
+        rc = resume_new(c->srv, c->id, c->r, &o, &c->resume, e);
     }
+    c->field = c->prompt_field;
     if (rc == 0 && x != NULL) {
-        rc = read_session(c, j, x, &e);
-    } else if (rc == 0) {
-        rc = chat ? read_messages(c, j, &e) : read_prompt(c, j, &e);
+        rc = take_session(c, x, e);
     }
-    const char *field = c->prompt_field;
-    if (rc == 0) {
-        field = "prediction";
-        rc = read_prediction(c, &e);
-    }
-    json_free(j);
     if (rc != 0) {
         gen_cancel(c->gen);
-        call_refuse(c, rc, field, e.msg);
+    } else {
+        c->field = NULL;
+        rc = gen_start(c->gen, e);
+    }
+    c->gen = rc == 0 ? c->gen : NULL;
+    return rc;
+}
+
+/* api_read.go */
+static void on_read(struct api_read *y)
+{
+    struct call *c = container_of(y, struct call, body);
+    struct model *m = NULL;
+    struct session *x = NULL;
+    struct err *e = &y->e;
+    if (y->r == NULL) {
+        call_free(c);
         return;
     }
-    rc = gen_start(c->gen, &e);
+    if (y->rc != 0) {
+        call_refuse(c, y->rc, c->field, e->msg);
+        return;
+    }
+    if (c->of_session[0] != '\0') { /* it may be gone since it was asked */
+        x = sessions_find(c->srv->sessions, c->of_session);
+        if (x == NULL) {
+            call_refuse(c, ERR_NOT_FOUND, NULL, "there is no such session");
+            return;
+        }
+    }
+    if (api_model(c->r, x != NULL ? x->row.model : c->p.model, &m) != 0) {
+        call_free(c);
+        return;
+    }
+    if (c->read_rc != 0) {
+        call_refuse(c, c->read_rc, c->field, e->msg);
+        return;
+    }
+    make_gen(c, m);
+    int rc = start_gen(c, x, e);
     if (rc != 0) {
-        c->gen = NULL;
-        call_refuse(c, rc, NULL, e.msg);
+        call_refuse(c, rc, c->field, e->msg);
         return;
     }
     if (c->p.keeps) {
         model_keep(m, c->p.keep_ms);
     }
     if (c->resume == NULL) {
-        http_on_gone(r, call_on_gone, c);
+        http_on_gone(c->r, call_on_gone, c);
     }
     if (c->p.stream) {
-        http_stream_expect(r);
+        http_stream_expect(c->r);
     }
+}
+
+/* session "": none. */
+static void start(struct http_req *r, bool chat, const char *session)
+{
+    struct call *c = call_new(r, chat);
+    (void)snprintf(c->of_session, sizeof(c->of_session), "%s", session);
+    c->body.read = read_request;
+    c->body.go = on_read;
+    api_read_body(r, &c->body);
 }
 
 void api_completions(struct http_req *r, const struct http_args *a)
 {
     (void)a;
-    start(r, false, NULL);
+    start(r, false, "");
 }
 
 void api_chat(struct http_req *r, const struct http_args *a)
 {
     (void)a;
-    start(r, true, NULL);
+    start(r, true, "");
 }
 
 void api_session_generate(struct http_req *r, const struct http_args *a)
@@ -420,5 +477,5 @@ void api_session_generate(struct http_req *r, const struct http_args *a)
         api_fail(r, ERR_NOT_FOUND, NULL, "there is no such session");
         return;
     }
-    start(r, false, x);
+    start(r, false, x->row.id);
 }

@@ -2,21 +2,21 @@
  *
  * Streamed, an event leaves as soon as its text is certain; the head is sent
  * with the first one, so that an early failure still has its HTTP status.
- * Otherwise everything is collected and sent at once. Log-probabilities:
- * openai_probs.c; counts and times: openai_usage.c. */
+ * Otherwise everything is collected and sent at once (openai_whole.c).
+ * Log-probabilities: openai_probs.c; counts and times: openai_usage.c. */
 #include <string.h>
 
 #include "api/openai_impl.h"
 #include "serve/gen/session.h"
 
-static const char *reason_name(enum gen_finish why)
+const char *call_reason(enum gen_finish why)
 {
     return why == GEN_LENGTH || why == GEN_LATE ? "length" : "stop";
 }
 
 /* --- pieces that all answers have --- */
 
-static struct json *head(const struct call *c, const char *object)
+struct json *call_head(const struct call *c, const char *object)
 {
     struct json *o = json_object();
     json_add_str(o, "id", c->id);
@@ -68,9 +68,13 @@ static void end_events(struct call *c)
     }
 }
 
+/* A vocabulary of huge tokens could make an event of any size. */
 static bool send_out(struct call *c)
 {
-    must(buf_ok(&c->out)); /* a token's text and its alternatives */
+    if (!buf_ok(&c->out)) {
+        c->refused = ERR_TOO_BIG;
+        return true;
+    }
     return put_event(c, c->out.p, c->out.n);
 }
 
@@ -141,6 +145,21 @@ static bool plain_event(struct call *c, uint32_t i, const char *text, size_t n,
     return send_out(c);
 }
 
+/* Member "logprobs" of an event's choice. */
+static void add_probs(struct json *ch, struct call *c, struct probs *p)
+{
+    struct buf b;
+    buf_init(&b, EVENT_BYTES_MAX);
+    probs_write(&b, c, p);
+    if (buf_ok(&b) && probs_ok(p)) {
+        json_add_raw(ch, "logprobs", b.p);
+    } else {
+        json_add_null(ch, "logprobs");
+        c->refused = ERR_TOO_BIG;
+    }
+    buf_fini(&b);
+}
+
 /* One choice's event: text (NULL: none), role on the first, or the end. */
 static bool choice_event(struct call *c, uint32_t i, const char *text, size_t n,
                          const char *reason)
@@ -149,7 +168,7 @@ static bool choice_event(struct call *c, uint32_t i, const char *text, size_t n,
     if (x->begun && !c->p.logprobs) {
         return plain_event(c, i, text, n, reason);
     }
-    struct json *o = head(c, chunk_object(c));
+    struct json *o = call_head(c, chunk_object(c));
     struct json *ch = json_add_object(json_add_array(o, "choices"), NULL);
     json_add_int(ch, "index", (int64_t)i);
     if (c->chat) {
@@ -164,7 +183,7 @@ static bool choice_event(struct call *c, uint32_t i, const char *text, size_t n,
         json_add_strn(ch, "text", text != NULL ? text : "", n);
     }
     x->begun = true;
-    probs_put(ch, c, &x->probs);
+    add_probs(ch, c, &x->probs);
     if (reason != NULL) {
         json_add_str(ch, "finish_reason", reason);
     } else {
@@ -192,13 +211,17 @@ static bool choice_begin(struct call *c, uint32_t i)
 
 /* --- the sink --- */
 
-static bool on_token(void *ctx, uint32_t i, const struct msg_token *t,
-                     const char *text, size_t n)
+static enum gen_more on_token(void *ctx, uint32_t i, const struct msg_token *t,
+                              const char *text, size_t n)
 {
     struct call *c = ctx;
     struct call_choice *x = &c->choices[i];
     bool last =
         !c->p.req.ignore_eos && tokenizer_is_eog(gen_tokenizer(c->gen), t->id);
+    size_t before = x->text.n + probs_bytes(&x->probs);
+    if (c->refused != 0) {
+        return GEN_ENOUGH;
+    }
     if (c->session[0] != '\0' && !last) {
         buf_put(&c->drawn, &t->id, sizeof(t->id));
     }
@@ -209,14 +232,14 @@ static bool on_token(void *ctx, uint32_t i, const struct msg_token *t,
         probs_confirm(&x->probs);
     }
     if (!c->p.stream) {
-        buf_put(&x->text, text, n);
-        return true;
+        json_put_text(&x->text, text, n);
+        return whole_hold(c, x->text.n + probs_bytes(&x->probs) - before);
     }
     bool fast = choice_begin(c, i);
     if (n > 0) {
         fast = choice_event(c, i, text, n, NULL);
     }
-    return fast;
+    return c->refused != 0 ? GEN_ENOUGH : fast ? GEN_GO : GEN_PAUSE;
 }
 
 static void on_end(void *ctx, uint32_t i, enum gen_finish why, const char *text,
@@ -232,58 +255,26 @@ static void on_end(void *ctx, uint32_t i, enum gen_finish why, const char *text,
         probs_confirm(&x->probs);
     }
     if (!c->p.stream) {
-        buf_put(&x->text, text, n);
+        json_put_text(&x->text, text, n);
         return;
     }
     (void)choice_begin(c, i);
     if (n > 0) {
         (void)choice_event(c, i, text, n, NULL);
     }
-    (void)choice_event(c, i, NULL, 0, reason_name(why));
-}
-
-static void reply_whole(struct call *c)
-{
-    struct json *o = head(c, c->chat ? "chat.completion" : "text_completion");
-    struct json *list = json_add_array(o, "choices");
-    bool fits = true;
-    for (uint32_t i = 0; i < c->p.req.n; i++) {
-        struct call_choice *x = &c->choices[i];
-        struct json *ch = json_add_object(list, NULL);
-        const char *text = x->text.p != NULL ? x->text.p : "";
-        fits = fits && buf_ok(&x->text);
-        json_add_int(ch, "index", (int64_t)i);
-        if (c->chat) {
-            struct json *m = json_add_object(ch, "message");
-            json_add_str(m, "role", "assistant");
-            json_add_strn(m, "content", text, x->text.n);
-        } else if (c->echo.n > 0) {
-            buf_clear(&c->out);
-            buf_put(&c->out, c->echo.p, c->echo.n);
-            buf_put(&c->out, text, x->text.n);
-            fits = fits && buf_ok(&c->out);
-            json_add_strn(ch, "text", c->out.p, c->out.n);
-        } else {
-            json_add_strn(ch, "text", text, x->text.n);
-        }
-        probs_put(ch, c, &x->probs);
-        json_add_str(ch, "finish_reason", reason_name(x->why));
+    if (c->session[0] == '\0') { /* else when the turn is stored */
+        (void)choice_event(c, i, NULL, 0, call_reason(why));
     }
-    call_put_usage(o, c);
-    call_put_timings(o, c);
-    if (!fits) {
-        json_free(o);
-        http_reply_error(c->r, ERR_TOO_BIG, "the answer is over the limit");
-        return;
-    }
-    api_reply(c->r, 200, o);
 }
 
 static void end_stream(struct call *c)
 {
     static const char done[] = "data: [DONE]\n\n";
+    if (c->session[0] != '\0') {
+        (void)choice_event(c, 0, NULL, 0, call_reason(c->choices[0].why));
+    }
     if (c->p.include_usage) {
-        struct json *o = head(c, chunk_object(c));
+        struct json *o = call_head(c, chunk_object(c));
         (void)json_add_array(o, "choices");
         call_put_usage(o, c);
         call_put_timings(o, c);
@@ -325,23 +316,68 @@ static void drop_resume(struct call *c)
     }
 }
 
-static void on_done(void *ctx, int rc, const struct err *e)
+static void answer(struct call *c, int rc, const struct err *e)
 {
-    struct call *c = ctx;
-    c->done = rc == 0;
+    bool writes = false; /* goes on after this call */
     if (rc != 0 && !c->begun && !http_stream_begun(c->r)) {
         drop_resume(c);
         api_reply(c->r, err_http(rc), error_json(c, rc, NULL, e->msg));
     } else if (rc != 0) {
         (void)event(c, error_json(c, rc, NULL, e->msg));
         end_events(c);
+    } else if (c->p.stream && c->refused != 0) {
+        (void)event(c, error_json(c, c->refused, NULL,
+                                  "an event is over the limit"));
+        end_events(c);
     } else if (c->p.stream) {
         end_stream(c);
     } else {
-        reply_whole(c);
+        writes = whole_reply(c);
     }
     c->gen = NULL; /* it goes after this call */
-    call_free(c);
+    if (!writes) {
+        call_free(c);
+    }
+}
+
+/* store_done_fn */
+static void on_turn_stored(void *ctx, int status, const struct err *e)
+{
+    struct call *c = ctx;
+    c->storing = false;
+    if (c->left) {
+        call_free(c);
+    } else {
+        answer(c, status, e);
+    }
+}
+
+/* The tokens of the answer become the session's; the answer ends when they
+ * have. */
+static int store_turn(struct call *c, struct err *e)
+{
+    int rc = session_turn(c->srv->sessions, c->session,
+                          (const int32_t *)(const void *)c->drawn.p,
+                          (uint32_t)(c->drawn.n / sizeof(int32_t)),
+                          on_turn_stored, c, e);
+    c->storing = rc == 0;
+    return rc;
+}
+
+static void on_done(void *ctx, int rc, const struct err *e)
+{
+    struct call *c = ctx;
+    struct err why = *e;
+    gen_get_usage(c->gen, &c->usage);
+    if (rc == 0 && c->refused == 0 && c->session[0] != '\0') {
+        rc = store_turn(c, &why);
+        c->gen = NULL; /* it goes after this call */
+        if (rc == 0) {
+            return;
+        }
+        rc = rc > 0 ? 0 : rc; /* the session is gone: so be it */
+    }
+    answer(c, rc, &why);
 }
 
 const struct gen_sink call_sink = {
@@ -380,9 +416,16 @@ void call_on_gone(struct http_req *r, void *user)
 {
     struct call *c = user;
     (void)r;
+    if (c->storing) {
+        c->left = true;
+        return;
+    }
     if (c->gen != NULL) {
         gen_cancel(c->gen);
         c->gen = NULL;
+    }
+    if (!whole_stop(c)) {
+        return;
     }
     call_free(c);
 }
@@ -396,16 +439,11 @@ void call_refuse(struct call *c, int code, const char *param, const char *msg)
 
 void call_free(struct call *c)
 {
-    for (size_t i = 0; i < CHOICES_MAX; i++) {
-        struct call_choice *x = &c->choices[i];
-        buf_fini(&x->text);
-        probs_fini(&x->probs);
-    }
+    whole_release(c);
     if (c->session[0] != '\0') {
-        const void *drawn = c->drawn.p;
-        size_t n = c->done ? c->drawn.n / sizeof(int32_t) : 0;
-        session_end(c->srv->sessions, c->session, drawn, (uint32_t)n);
+        session_end(c->srv->sessions, c->session);
     }
+    arena_fini(&c->arena);
     buf_fini(&c->drawn);
     buf_fini(&c->echo);
     buf_fini(&c->out);

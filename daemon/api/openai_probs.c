@@ -1,22 +1,37 @@
 /* openai_probs.c - log-probabilities of an answer, chat's form and the legacy
- * one of four parallel arrays.
+ * one of four parallel arrays, as the text that they are answered as: a tree of
+ * them takes ten times the bytes.
  *
- *   probs_note -> pending --probs_confirm--> sure -> probs_put
- *                    \--probs_drop
+ *   probs_note -> [ sure | pending ]  probs_confirm: all of it is sure
+ *                                     probs_drop: what is pending goes
+ *                                     probs_write: what is sure leaves
  *
  * A token's entry leaves with the text of the token: while a stop string may
  * still take that text back the entry is pending, and what a stop string cut
- * off is never shown. */
+ * off is never shown. Each entry of a list begins with a comma. */
 #include <math.h>
+#include <string.h>
 
 #include "api/openai_impl.h"
 
-#define LOGPROB_FLOOR (-9999.0) /* OpenAI's figure for "impossible" */
+#define LOGPROB_FLOOR (-9999.0f) /* OpenAI's figure for "impossible" */
 
-static double floor_of(float x)
+/* The lists of the legacy form; chat has the first alone, of objects. */
+enum { TOKENS, LOGPROBS, TOP, OFFSETS };
+
+void probs_init(struct probs *p)
 {
-    double d = (double)x;
-    return isfinite(d) ? d : LOGPROB_FLOOR;
+    for (size_t i = 0; i < PROBS_LISTS; i++) {
+        buf_init(&p->list[i].text, 2 * ANSWER_BYTES_MAX);
+        p->list[i].sure = 0;
+    }
+}
+
+void probs_fini(struct probs *p)
+{
+    for (size_t i = 0; i < PROBS_LISTS; i++) {
+        buf_fini(&p->list[i].text);
+    }
 }
 
 static struct span piece(const struct call *c, int32_t id)
@@ -24,48 +39,77 @@ static struct span piece(const struct call *c, int32_t id)
     return tokenizer_piece(gen_tokenizer(c->gen), id, true);
 }
 
-static void put_token(struct json *o, const struct call *c, int32_t id,
+static void put_logprob(struct buf *b, float x)
+{
+    json_put_float(b, isfinite(x) ? x : LOGPROB_FLOOR);
+}
+
+/* The members of a token's object, without its braces. */
+static void put_token(struct buf *b, const struct call *c, int32_t id,
                       float logprob)
 {
     struct span s = piece(c, id);
-    json_add_int(o, "id", id);
-    json_add_strn(o, "token", s.p, s.n);
-    json_add_num(o, "logprob", floor_of(logprob));
-    struct json *b = json_add_array(o, "bytes");
+    buf_puts(b, "\"id\":");
+    buf_dec(b, (uint64_t)id);
+    buf_puts(b, ",\"token\":");
+    json_put_string(b, s.p, s.n);
+    buf_puts(b, ",\"logprob\":");
+    put_logprob(b, logprob);
+    buf_puts(b, ",\"bytes\":[");
     for (size_t i = 0; i < s.n; i++) {
-        json_add_int(b, NULL, (uint8_t)s.p[i]);
+        buf_puts(b, i > 0 ? "," : "");
+        buf_dec(b, (uint8_t)s.p[i]);
     }
+    buf_puts(b, "]");
 }
 
-static struct json *chat_entry(const struct call *c, const struct msg_token *t)
+static void chat_entry(struct buf *b, const struct call *c,
+                       const struct msg_token *t)
 {
-    struct json *o = json_object();
-    put_token(o, c, t->id, t->logprob);
-    struct json *top = json_add_array(o, "top_logprobs");
+    buf_puts(b, ",{");
+    put_token(b, c, t->id, t->logprob);
+    buf_puts(b, ",\"top_logprobs\":[");
     for (uint32_t i = 0; i < t->n_top; i++) {
-        put_token(json_add_object(top, NULL), c, t->top[i].id,
-                  t->top[i].logprob);
+        buf_puts(b, i > 0 ? ",{" : "{");
+        put_token(b, c, t->top[i].id, t->top[i].logprob);
+        buf_puts(b, "}");
     }
-    return o;
+    buf_puts(b, "]}");
 }
 
 /* {"text":prob, ...}: as many as asked for, and the token itself. Two ids may
- * have one text; the likelier one, which comes first, keeps it. */
-static void put_legacy_top(struct json *o, const struct call *c,
-                           const struct msg_token *t)
+ * have one text, as JSON shows it; the likelier one, which comes first, keeps
+ * it. */
+static void legacy_top(struct buf *b, const struct call *c,
+                       const struct msg_token *t)
 {
+    struct {
+        size_t at, n;
+    } key[ENGINE_LOGPROBS_MAX + 1];
+    size_t n_keys = 0;
+    buf_puts(b, ",{");
     for (uint32_t i = 0; i <= t->n_top; i++) {
         int32_t id = i < t->n_top ? t->top[i].id : t->id;
-        float p = i < t->n_top ? t->top[i].logprob : t->logprob;
-        struct json *text = json_array(); /* the text as JSON will show it */
         struct span s = piece(c, id);
-        json_add_strn(text, NULL, s.p, s.n);
-        const char *key = json_str(json_first(text));
-        if (json_get(o, key) == NULL) {
-            json_add_num(o, key, floor_of(p));
+        size_t from = b->n;
+        buf_puts(b, n_keys > 0 ? "," : "");
+        size_t at = b->n, k = 0;
+        json_put_string(b, s.p, s.n);
+        size_t n = b->n - at;
+        while (k < n_keys && buf_ok(b) &&
+               (key[k].n != n || memcmp(b->p + key[k].at, b->p + at, n) != 0)) {
+            k++;
         }
-        json_free(text);
+        if (k < n_keys) {
+            b->n = from;
+            continue;
+        }
+        key[n_keys].at = at;
+        key[n_keys++].n = n;
+        buf_puts(b, ":");
+        put_logprob(b, i < t->n_top ? t->top[i].logprob : t->logprob);
     }
+    buf_puts(b, "}");
 }
 
 static size_t characters(struct span s)
@@ -77,87 +121,95 @@ static size_t characters(struct span s)
     return n;
 }
 
-/* One token's part of the four parallel arrays, kept as an object until they
- * are written. */
-static struct json *legacy_entry(const struct call *c, struct call_choice *x,
-                                 const struct msg_token *t)
+static void legacy_entry(const struct call *c, struct call_choice *x,
+                         const struct msg_token *t)
 {
     struct span s = piece(c, t->id);
-    struct json *o = json_object();
-    json_add_strn(o, "token", s.p, s.n);
-    json_add_num(o, "logprob", floor_of(t->logprob));
-    put_legacy_top(json_add_object(o, "top"), c, t);
-    json_add_int(o, "offset", (int64_t)x->offset);
+    struct buf *tokens = &x->probs.list[TOKENS].text;
+    struct buf *logprobs = &x->probs.list[LOGPROBS].text;
+    struct buf *offsets = &x->probs.list[OFFSETS].text;
+    buf_puts(tokens, ",");
+    json_put_string(tokens, s.p, s.n);
+    buf_puts(logprobs, ",");
+    put_logprob(logprobs, t->logprob);
+    legacy_top(&x->probs.list[TOP].text, c, t);
+    buf_puts(offsets, ",");
+    buf_dec(offsets, x->offset);
     x->offset += characters(s);
-    return o;
 }
 
 void probs_note(const struct call *c, struct call_choice *x,
                 const struct msg_token *t)
 {
-    if (x->probs.pending == NULL) {
-        x->probs.pending = json_array();
+    if (c->chat) {
+        chat_entry(&x->probs.list[TOKENS].text, c, t);
+    } else {
+        legacy_entry(c, x, t);
     }
-    json_add_tree(x->probs.pending, NULL,
-                  c->chat ? chat_entry(c, t) : legacy_entry(c, x, t));
 }
 
 void probs_confirm(struct probs *p)
 {
-    if (p->pending == NULL) {
-        return;
+    for (size_t i = 0; i < PROBS_LISTS; i++) {
+        p->list[i].sure = p->list[i].text.n;
     }
-    if (p->sure == NULL) {
-        p->sure = p->pending;
-    } else {
-        for (const struct json *v = json_first(p->pending); v != NULL;
-             v = json_next(v)) {
-            json_add_tree(p->sure, NULL, json_copy(v));
-        }
-        json_free(p->pending);
-    }
-    p->pending = NULL;
 }
 
 void probs_drop(struct probs *p)
 {
-    json_free(p->pending);
-    p->pending = NULL;
+    for (size_t i = 0; i < PROBS_LISTS; i++) {
+        p->list[i].text.n = p->list[i].sure;
+    }
 }
 
-static void add_copy(struct json *to, const char *key, const struct json *v)
+size_t probs_bytes(const struct probs *p)
 {
-    json_add_tree(to, key, json_copy(v));
+    size_t n = 0;
+    for (size_t i = 0; i < PROBS_LISTS; i++) {
+        n += p->list[i].text.n;
+    }
+    return n;
 }
 
-void probs_put(struct json *o, const struct call *c, struct probs *p)
+bool probs_ok(const struct probs *p)
 {
+    bool ok = true;
+    for (size_t i = 0; i < PROBS_LISTS; i++) {
+        ok = ok && buf_ok(&p->list[i].text);
+    }
+    return ok;
+}
+
+/* [entries that are sure]; they are used up. */
+static void put_list(struct buf *b, struct probs *p, size_t i)
+{
+    struct buf *text = &p->list[i].text;
+    size_t n = p->list[i].sure;
+    buf_puts(b, "[");
+    if (n > 0) {
+        buf_put(b, text->p + 1, n - 1); /* the first one's comma */
+        buf_shift(text, n);
+    }
+    buf_puts(b, "]");
+    p->list[i].sure = 0;
+}
+
+void probs_write(struct buf *b, const struct call *c, struct probs *p)
+{
+    static const char *const names[PROBS_LISTS] = {
+        "{\"tokens\":", ",\"token_logprobs\":", ",\"top_logprobs\":",
+        ",\"text_offset\":"};
     if (!c->p.logprobs) {
-        json_add_null(o, "logprobs");
+        buf_puts(b, "null");
         return;
     }
-    struct json *l = json_add_object(o, "logprobs");
-    struct json *sure = p->sure != NULL ? p->sure : json_array();
-    p->sure = NULL;
     if (c->chat) {
-        json_add_tree(l, "content", sure);
-        return;
+        buf_puts(b, "{\"content\":");
+        put_list(b, p, TOKENS);
     }
-    struct json *tokens = json_add_array(l, "tokens");
-    struct json *probs = json_add_array(l, "token_logprobs");
-    struct json *top = json_add_array(l, "top_logprobs");
-    struct json *at = json_add_array(l, "text_offset");
-    for (const struct json *v = json_first(sure); v != NULL; v = json_next(v)) {
-        add_copy(tokens, NULL, json_get(v, "token"));
-        add_copy(probs, NULL, json_get(v, "logprob"));
-        add_copy(top, NULL, json_get(v, "top"));
-        add_copy(at, NULL, json_get(v, "offset"));
+    for (size_t i = 0; i < PROBS_LISTS && !c->chat; i++) {
+        buf_puts(b, names[i]);
+        put_list(b, p, i);
     }
-    json_free(sure);
-}
-
-void probs_fini(struct probs *p)
-{
-    json_free(p->sure);
-    json_free(p->pending);
+    buf_puts(b, "}");
 }

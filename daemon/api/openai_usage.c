@@ -4,10 +4,19 @@
 
 #include "api/openai_impl.h"
 
+void call_get_usage(const struct call *c, struct gen_usage *ret)
+{
+    if (c->gen != NULL) {
+        gen_get_usage(c->gen, ret);
+    } else {
+        *ret = c->usage;
+    }
+}
+
 void call_put_usage(struct json *o, const struct call *c)
 {
     struct gen_usage u;
-    gen_get_usage(c->gen, &u);
+    call_get_usage(c, &u);
     struct json *x = json_add_object(o, "usage");
     json_add_int(x, "prompt_tokens", (int64_t)u.n_prompt);
     json_add_int(x, "completion_tokens", (int64_t)u.n_output);
@@ -29,7 +38,7 @@ struct timings {
         double v;
     } row[TIMINGS_MAX];
     size_t n;
-    bool late;
+    bool late, full;
 };
 
 static void put_time(struct timings *t, const char *key, double v)
@@ -63,13 +72,14 @@ static void timings_of(const struct call *c, struct timings *t)
         "predicted_n", "predicted_ms", "predicted_per_token_ms",
         "predicted_per_second"};
     struct gen_usage u;
-    gen_get_usage(c->gen, &u);
+    call_get_usage(c, &u);
     uint64_t first = u.first_us > u.started_us ? u.first_us - u.started_us : 0;
     uint64_t rest = u.last_us > u.first_us ? u.last_us - u.first_us : 0;
     uint64_t queue =
         u.started_us > u.created_us ? u.started_us - u.created_us : 0;
     t->n = 0;
     t->late = u.late;
+    t->full = c->full;
     put_time(t, "cache_n", u.n_cached);
     put_time(t, "queue_ms", (double)queue / 1000);
     if (u.n_queued > 0) {
@@ -93,6 +103,9 @@ void call_put_timings(struct json *o, const struct call *c)
     }
     if (t.late) {
         json_add_bool(x, "deadline_reached", true);
+    }
+    if (t.full) { /* never of a stream */
+        json_add_bool(x, "answer_limit_reached", true);
     }
 }
 

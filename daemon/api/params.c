@@ -106,7 +106,8 @@ static int set_model(struct params *p, const struct row *row,
     return p->model != NULL ? 0 : want(row, e, "a string");
 }
 
-/* Any 64-bit pattern is a seed; negative ones count from the top. */
+/* Any 64-bit pattern is a seed; negative ones count from the top. But -1 is
+ * what every peer takes for a random one. */
 static int set_seed(struct params *p, const struct row *row,
                     const struct json *v, struct err *e)
 {
@@ -114,7 +115,7 @@ static int set_seed(struct params *p, const struct row *row,
     int rc = get_int(row, v, &n, e);
     if (rc == 0) {
         p->req.sampling.seed = (uint64_t)n;
-        p->seeded = true;
+        p->seeded = n != -1;
     }
     return rc;
 }
@@ -151,18 +152,16 @@ static int add_stop(struct params *p, const struct row *row,
 static int set_stop(struct params *p, const struct row *row,
                     const struct json *v, struct err *e)
 {
-    int rc = 0;
     if (json_type(v) == JSON_STRING) {
         return add_stop(p, row, v, e);
     }
     if (json_type(v) != JSON_ARRAY) {
         return want(row, e, "a string or an array of strings");
     }
-    for (const struct json *c = json_first(v); c != NULL && rc == 0;
-         c = json_next(c)) {
-        rc = add_stop(p, row, c, e);
+    for (const struct json *c = json_first(v); c != NULL; c = json_next(c)) {
+        RETERR(add_stop(p, row, c, e));
     }
-    return rc;
+    return 0;
 }
 
 static bool parse_id(const char *s, int32_t *ret)
@@ -503,6 +502,15 @@ static int read_together(struct params *p, unsigned dialect,
     return 0;
 }
 
+static int read_fields(struct params *p, unsigned dialect, const struct json *j,
+                       struct err *e)
+{
+    for (const struct json *c = json_first(j); c != NULL; c = json_next(c)) {
+        RETERR(read_field(p, c, dialect, e));
+    }
+    return read_together(p, dialect, j, e);
+}
+
 int params_read(const struct json *j, unsigned dialect, struct arena *a,
                 struct params *p, struct err *e)
 {
@@ -515,14 +523,7 @@ int params_read(const struct json *j, unsigned dialect, struct arena *a,
     p->req.cls =
         dialect == PARAMS_CHAT ? SCHED_CLASS_CHAT : SCHED_CLASS_INTERACTIVE;
     p->req.max_tokens = dialect == PARAMS_CHAT ? GEN_MAX_TOKENS : 16;
-    int rc = 0;
-    for (const struct json *c = json_first(j); c != NULL && rc == 0;
-         c = json_next(c)) {
-        rc = read_field(p, c, dialect, e);
-    }
-    if (rc == 0) {
-        rc = read_together(p, dialect, j, e);
-    }
+    int rc = read_fields(p, dialect, j, e);
     p->a = NULL;
     if (rc != 0) {
         return rc;

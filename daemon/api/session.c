@@ -1,6 +1,7 @@
-/* session.c - /aned/v1/sessions: timelines that clients name (serve/gen/session.h).
- * Text is tokenised on the text thread; every change is answered when it is
- * durable. Generation is openai.c's, with the session as its prompt. */
+/* session.c - /aned/v1/sessions: timelines that clients name
+ * (serve/gen/session.h). Text is tokenised on the text thread; every change is
+ * answered when it is durable. Generation is openai.c's, with the session as
+ * its prompt. */
 #include "serve/gen/session.h"
 
 #include <string.h>
@@ -9,17 +10,21 @@
 
 /* One request that changes a session. */
 struct op {
+    struct api_read body;
     struct http_req *r; /* NULL: the client left */
     struct server *srv;
-    struct json *body; /* owns the text of `work` */
     struct text_work work;
+    char *text;   /* of `work`; NULL: */
+    int32_t *ids; /* these tokens */
+    size_t n_ids;
+    char *name;  /* of a model, as it was asked for */
     char id[40]; /* "": a new one */
     char model[MODEL_NAME_MAX + 1];
     bool pinned;
     int status; /* of the answer */
 };
 
-static struct json *session_json(const struct session *x, bool tokens)
+static struct json *session_json(const struct session *x)
 {
     const struct store_session *v = &x->row;
     struct json *o = json_object();
@@ -31,12 +36,6 @@ static struct json *session_json(const struct session *x, bool tokens)
     json_add_bool(o, "busy", x->busy);
     json_add_int(o, "created_ms", v->created_ms);
     json_add_int(o, "used_ms", v->used_ms);
-    if (tokens) {
-        struct json *t = json_add_array(o, "tokens");
-        for (uint32_t i = 0; i < v->n; i++) {
-            json_add_int(t, NULL, v->tokens[i]);
-        }
-    }
     return o;
 }
 
@@ -72,7 +71,9 @@ static int known(const struct json *j, const char *const *names, struct err *e)
 static void op_free(struct op *k)
 {
     text_fini(&k->work);
-    json_free(k->body);
+    free(k->text);
+    free(k->ids);
+    free(k->name);
     free(k);
 }
 
@@ -82,14 +83,12 @@ static void on_gone(struct http_req *r, void *user)
     ((struct op *)user)->r = NULL;
 }
 
-static struct op *op_new(struct http_req *r, struct json *body,
-                         const struct session *x)
+static struct op *op_new(struct http_req *r, const struct session *x)
 {
     struct op *k = calloc(1, sizeof(*k));
     must(k != NULL);
     k->r = r;
     k->srv = http_ctx(r);
-    k->body = body;
     k->status = 200;
     if (x != NULL) {
         (void)snprintf(k->id, sizeof(k->id), "%s", x->row.id);
@@ -116,7 +115,7 @@ static void on_stored(void *ctx, int status, const struct err *e)
         op_free(k);
     } else {
         if (x != NULL) {
-            api_reply(k->r, k->status, session_json(x, false));
+            api_reply(k->r, k->status, session_json(x));
         } else { /* it was deleted, by this request or the next */
             struct json *o = json_object();
             json_add_str(o, "id", k->id);
@@ -139,30 +138,35 @@ static void op_wait(struct op *k, int rc, const struct err *e)
 
 /* --- tokens --- */
 
-/* A new session with these tokens, or they go behind the old one's. */
-static void apply(struct op *k, const int32_t *tokens, size_t n)
+/* A new session with these tokens, or they go after the old one's. */
+static int change(struct op *k, const int32_t *tokens, size_t n, struct err *e)
 {
     struct sessions *ss = k->srv->sessions;
-    struct err e = {0};
     struct session *x = NULL;
-    int rc = n <= MODEL_CONTEXT_MAX
-                 ? 0
-                 : err_set(&e, ERR_CONTEXT, "%zu tokens are too many", n);
-    if (rc == 0 && k->id[0] == '\0') {
-        const struct model *m = models_find(k->srv->models, k->model);
-        rc = m == NULL ? err_set(&e, ERR_MODEL_NOT_FOUND, "%s", k->model)
-                       : session_new(ss, m, tokens, (uint32_t)n, k->pinned,
-                                     on_stored, k, &x, &e);
-        if (rc == 0) {
-            (void)snprintf(k->id, sizeof(k->id), "%s", x->row.id);
-            k->status = 201;
-        }
-    } else if (rc == 0) {
-        x = sessions_find(ss, k->id);
-        rc = x == NULL
-                 ? err_set(&e, ERR_NOT_FOUND, "the session is gone")
-                 : session_append(ss, x, tokens, (uint32_t)n, on_stored, k, &e);
+    if (n > MODEL_CONTEXT_MAX) {
+        return err_set(e, ERR_CONTEXT, "%zu tokens are too many", n);
     }
+    if (k->id[0] != '\0') {
+        x = sessions_find(ss, k->id);
+        return x == NULL ? err_set(e, ERR_NOT_FOUND, "the session is gone")
+                         : session_append(ss, x, tokens, (uint32_t)n, on_stored,
+                                          k, e);
+    }
+    const struct model *m = models_find(k->srv->models, k->model);
+    if (m == NULL) {
+        return err_set(e, ERR_MODEL_NOT_FOUND, "%s", k->model);
+    }
+    RETERR(session_new(ss, m, tokens, (uint32_t)n, k->pinned, on_stored, k, &x,
+                       e));
+    (void)snprintf(k->id, sizeof(k->id), "%s", x->row.id);
+    k->status = 201;
+    return 0;
+}
+
+static void apply(struct op *k, const int32_t *tokens, size_t n)
+{
+    struct err e = {0};
+    int rc = change(k, tokens, n, &e);
     op_wait(k, rc, &e);
 }
 
@@ -176,45 +180,47 @@ static void on_text(struct text_work *w)
     }
 }
 
-static void take_ids(struct op *k, const struct json *v)
+/* "tokens" of a body, ids. */
+static int read_ids(struct op *k, const struct json *v, struct err *e)
 {
     size_t n = json_count(v);
-    size_t i = 0;
     if (json_type(v) != JSON_ARRAY || n > TOKENS_MAX) {
-        op_fail(k, ERR_INVALID, "tokens: must be an array of token ids");
-        return;
+        return err_set(e, ERR_INVALID, "tokens: must be an array of token ids");
     }
-    int32_t *t = malloc((n + 1) * sizeof(*t));
-    must(t != NULL); /* a body's size is limited */
+    k->ids = malloc((n + 1) * sizeof(*k->ids));
+    must(k->ids != NULL); /* a body's size is limited */
     for (const struct json *c = json_first(v); c != NULL; c = json_next(c)) {
         int64_t id = 0;
         if (!json_int(c, 0, MODEL_VOCAB_MAX - 1, &id)) {
-            free(t);
-            op_fail(k, ERR_INVALID, "tokens: must be an array of token ids");
-            return;
+            return err_set(e, ERR_INVALID,
+                           "tokens: must be an array of token ids");
         }
-        t[i++] = (int32_t)id;
+        k->ids[k->n_ids++] = (int32_t)id;
     }
-    apply(k, t, n);
-    free(t);
+    return 0;
 }
 
 /* "prompt" (text) or "tokens" (ids) of the body; at most one of them. */
+static int read_tokens(struct op *k, const struct json *j, struct err *e)
+{
+    const struct json *text = json_get(j, "prompt");
+    const struct json *ids = json_get(j, "tokens");
+    if (text != NULL && (ids != NULL || json_str(text) == NULL)) {
+        return err_set(e, ERR_INVALID,
+                       "prompt: must be a string, without tokens");
+    }
+    if (text != NULL) {
+        k->text = strdup(json_str(text));
+        must(k->text != NULL);
+    }
+    return ids != NULL ? read_ids(k, ids, e) : 0;
+}
+
 static void take_tokens(struct op *k, const struct model *m, bool first)
 {
-    const struct json *text = json_get(k->body, "prompt");
-    const struct json *ids = json_get(k->body, "tokens");
     struct err e = {0};
-    if (text != NULL && (ids != NULL || json_str(text) == NULL)) {
-        op_fail(k, ERR_INVALID, "prompt: must be a string, without tokens");
-        return;
-    }
-    if (text == NULL && ids == NULL) {
-        apply(k, NULL, 0);
-        return;
-    }
-    if (ids != NULL) {
-        take_ids(k, ids);
+    if (k->text == NULL) {
+        apply(k, k->ids, k->n_ids);
         return;
     }
     if (m->bundle == NULL) {
@@ -223,8 +229,8 @@ static void take_tokens(struct op *k, const struct model *m, bool first)
     }
     k->work.kind = TEXT_ENCODE;
     k->work.done = on_text;
-    k->work.text = json_str(text);
-    k->work.text_n = strlen(k->work.text);
+    k->work.text = k->text;
+    k->work.text_n = strlen(k->text);
     k->work.special = true;
     k->work.bos = first;
     int rc = text_put(k->srv->text, m->voc, &k->work);
@@ -240,72 +246,120 @@ void api_sessions_list(struct http_req *r, const struct http_args *a)
 {
     struct server *s = http_ctx(r);
     (void)a;
-    struct json *o = json_object();
-    struct json *list = json_add_array(o, "sessions");
+    struct buf b;
+    api_list_begin(&b, "sessions", NULL);
     for (struct session *x = session_next(s->sessions, NULL); x != NULL;
          x = session_next(s->sessions, x)) {
-        json_add_tree(list, NULL, session_json(x, false));
+        api_list_add(&b, session_json(x));
     }
-    api_reply(r, 200, o);
+    api_list_reply(r, &b);
 }
 
 void api_session_get(struct http_req *r, const struct http_args *a)
 {
     const struct session *x = session_of(r, a);
-    if (x != NULL) {
-        api_reply(r, 200, session_json(x, true));
+    struct buf b;
+    if (x == NULL) {
+        return;
     }
+    api_list_begin(&b, "tokens", session_json(x));
+    for (uint32_t i = 0; i < x->row.n; i++) {
+        buf_puts(&b, i > 0 ? "," : "");
+        buf_dec(&b, (uint64_t)x->row.tokens[i]);
+    }
+    api_list_reply(r, &b);
+}
+
+/* api_read.read */
+static int read_create(struct api_read *x, const struct json *j)
+{
+    static const char *const names[] = {"model", "prompt", "tokens", "pinned",
+                                        NULL};
+    struct op *k = container_of(x, struct op, body);
+    const struct json *pinned = json_get(j, "pinned");
+    const char *name = json_str(json_get(j, "model"));
+    int rc = known(j, names, &x->e);
+    if (rc == 0 && pinned != NULL && json_type(pinned) != JSON_BOOL) {
+        rc = err_set(&x->e, ERR_INVALID, "pinned: must be true or false");
+    }
+    k->pinned = json_bool(pinned);
+    k->name = name != NULL ? strdup(name) : NULL;
+    return rc == 0 ? read_tokens(k, j, &x->e) : rc;
+}
+
+/* The request as it is after its body was read. false: that is over. */
+static bool op_read(struct op *k)
+{
+    k->r = k->body.r;
+    if (k->r == NULL || k->body.rc != 0) {
+        op_fail(k, k->body.rc, k->body.e.msg);
+        return false;
+    }
+    return true;
+}
+
+/* api_read.go */
+static void create(struct api_read *x)
+{
+    struct op *k = container_of(x, struct op, body);
+    struct model *m = NULL;
+    if (!op_read(k)) {
+        return;
+    }
+    if (api_model(k->r, k->name, &m) != 0) {
+        op_free(k);
+        return;
+    }
+    (void)snprintf(k->model, sizeof(k->model), "%s", m->name);
+    take_tokens(k, m, true);
 }
 
 void api_sessions_create(struct http_req *r, const struct http_args *a)
 {
-    static const char *const names[] = {"model", "prompt", "tokens", "pinned",
-                                        NULL};
-    struct json *j = NULL;
-    struct model *m = NULL;
-    struct err e = {0};
+    struct op *k = op_new(r, NULL);
     (void)a;
-    if (api_body(r, &j) != 0) {
+    k->body.read = read_create;
+    k->body.go = create;
+    api_read_body(r, &k->body);
+}
+
+static int read_append(struct api_read *x, const struct json *j)
+{
+    static const char *const names[] = {"prompt", "tokens", NULL};
+    struct op *k = container_of(x, struct op, body);
+    RETERR(known(j, names, &x->e));
+    if (json_count(j) != 1) {
+        return err_set(&x->e, ERR_INVALID, "prompt or tokens: one of them");
+    }
+    return read_tokens(k, j, &x->e);
+}
+
+static void append(struct api_read *y)
+{
+    struct op *k = container_of(y, struct op, body);
+    struct model *m = NULL;
+    if (!op_read(k)) {
         return;
     }
-    const struct json *pinned = json_get(j, "pinned");
-    int rc = known(j, names, &e);
-    if (rc == 0 && pinned != NULL && json_type(pinned) != JSON_BOOL) {
-        rc = err_set(&e, ERR_INVALID, "pinned: must be true or false");
+    const struct session *x = sessions_find(k->srv->sessions, k->id);
+    if (x == NULL) {
+        op_fail(k, ERR_NOT_FOUND, "the session is gone");
+    } else if (api_model(k->r, x->row.model, &m) != 0) {
+        op_free(k);
+    } else {
+        take_tokens(k, m, x->row.n == 0);
     }
-    if (rc != 0) {
-        api_fail(r, rc, NULL, e.msg);
-    } else if (api_model(r, json_str(json_get(j, "model")), &m) == 0) {
-        struct op *k = op_new(r, j, NULL);
-        k->pinned = json_bool(pinned);
-        (void)snprintf(k->model, sizeof(k->model), "%s", m->name);
-        take_tokens(k, m, true);
-        return;
-    }
-    json_free(j);
 }
 
 void api_session_append(struct http_req *r, const struct http_args *a)
 {
-    static const char *const names[] = {"prompt", "tokens", NULL};
     const struct session *x = session_of(r, a);
-    struct json *j = NULL;
-    struct model *m = NULL;
-    struct err e = {0};
-    if (x == NULL || api_body(r, &j) != 0) {
-        return;
+    if (x != NULL) {
+        struct op *k = op_new(r, x);
+        k->body.read = read_append;
+        k->body.go = append;
+        api_read_body(r, &k->body);
     }
-    int rc = known(j, names, &e);
-    if (rc == 0 && json_count(j) != 1) {
-        rc = err_set(&e, ERR_INVALID, "prompt or tokens: one of them");
-    }
-    if (rc != 0) {
-        api_fail(r, rc, NULL, e.msg);
-    } else if (api_model(r, x->row.model, &m) == 0) {
-        take_tokens(op_new(r, j, x), m, x->row.n == 0);
-        return;
-    }
-    json_free(j);
 }
 
 /* {"n": N}, 0..the length; absent: the length, where that makes sense. */
@@ -347,7 +401,7 @@ void api_session_truncate(struct http_req *r, const struct http_args *a)
     if (x == NULL || read_n(r, x, true, &n) != 0) {
         return;
     }
-    struct op *k = op_new(r, NULL, x);
+    struct op *k = op_new(r, x);
     op_wait(k, session_truncate(k->srv->sessions, x, n, on_stored, k, &e), &e);
 }
 
@@ -358,7 +412,7 @@ void api_session_fork(struct http_req *r, const struct http_args *a)
     if (x == NULL || read_n(r, x, false, &n) != 0) {
         return;
     }
-    struct op *k = op_new(r, NULL, NULL);
+    struct op *k = op_new(r, NULL);
     (void)snprintf(k->model, sizeof(k->model), "%s", x->row.model);
     apply(k, x->row.tokens, n);
 }
@@ -383,7 +437,7 @@ void api_session_pin(struct http_req *r, const struct http_args *a)
         api_fail(r, rc, "pinned", e.msg);
         return;
     }
-    struct op *k = op_new(r, NULL, x);
+    struct op *k = op_new(r, x);
     op_wait(k, session_pin(k->srv->sessions, x, pinned, on_stored, k, &e), &e);
 }
 
@@ -392,7 +446,7 @@ void api_session_delete(struct http_req *r, const struct http_args *a)
     struct session *x = session_of(r, a);
     struct err e = {0};
     if (x != NULL) {
-        struct op *k = op_new(r, NULL, x);
+        struct op *k = op_new(r, x);
         op_wait(k, session_delete(k->srv->sessions, x, on_stored, k, &e), &e);
     }
 }

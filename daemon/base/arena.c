@@ -3,6 +3,19 @@
 #include <stdarg.h>
 #include <string.h>
 
+/* AddressSanitizer sees whole blocks only, so there each allocation is a block
+ * of just its size: what runs over its end is found. */
+#if defined(__SANITIZE_ADDRESS__)
+#define EXACT 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define EXACT 1
+#endif
+#endif
+#ifndef EXACT
+#define EXACT 0
+#endif
+
 /* Blocks double: most arenas hold the strings of one request, and a cleared
  * block costs more than all else that is done with them. */
 enum { BLOCK_MIN = 2 * 1024, BLOCK_MAX = 64 * 1024, ALIGN = 16 };
@@ -34,7 +47,9 @@ void *arena_alloc(struct arena *a, size_t n)
     if (n > SIZE_MAX - BLOCK_MAX) {
         return NULL;
     }
-    n = (n + ALIGN - 1) & ~(size_t)(ALIGN - 1);
+    if (!EXACT) {
+        n = (n + ALIGN - 1) & ~(size_t)(ALIGN - 1);
+    }
     if (a->limit != 0 && n > a->limit - a->used) {
         return NULL;
     }
@@ -42,7 +57,7 @@ void *arena_alloc(struct arena *a, size_t n)
     if (b == NULL || n > b->cap - b->used) {
         size_t cap = b == NULL ? BLOCK_MIN : 2 * b->cap;
         cap = cap < BLOCK_MAX ? cap : BLOCK_MAX;
-        cap = n > cap ? n : cap;
+        cap = n > cap || EXACT ? n : cap;
         b = calloc(1, sizeof(*b) + cap);
         if (b == NULL) {
             return NULL;

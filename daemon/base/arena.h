@@ -19,7 +19,7 @@ void arena_fini(struct arena *a); /* zeroed is fine */
 void *arena_alloc(struct arena *a, size_t n);
 /* n * size with the multiplication checked. */
 void *arena_array(struct arena *a, size_t n, size_t size);
-/* Copy of n bytes with a NUL behind. */
+/* Copy of n bytes with a NUL after. */
 char *arena_strn(struct arena *a, const char *s, size_t n);
 char *arena_str(struct arena *a, const char *s);
 char *arena_printf(struct arena *a, const char *fmt, ...)

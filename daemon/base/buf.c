@@ -44,7 +44,7 @@ static bool enlarge(struct buf *b, size_t need)
     return true;
 }
 
-/* Room for n more bytes and the NUL behind them. */
+/* Room for n more bytes and the NUL after them. */
 static inline bool reserve(struct buf *b, size_t n)
 {
     if (b->over || n > b->max - b->n) {

@@ -8,16 +8,17 @@
  * inside. While the gate is closed and empty, nobody but the caller touches
  * the line, so a job is published by one store and no lock is taken.
  *
- * Who has spun for YIELD_NS gives its core to whoever waits for it: before that
- * a product may be at hand, and who takes the core keeps it for milliseconds.
- * Who has spun for SPIN_NS sleeps: workers on `wake`, the caller on `done`.
- * A sleeper announces itself and then looks at the gate once more; who changes
- * the gate looks for sleepers afterwards (both sequentially consistent): one
- * of them sees the other. `lock` closes the gap between looking and sleeping.
+ * A thread that has spun for YIELD_NS yields its core. Not earlier: the next
+ * product may follow at once, and a process that gets the core keeps it for
+ * milliseconds. After SPIN_NS it sleeps: workers on `wake`, the caller on
+ * `done`. A thread about to sleep says so and then looks at the gate once more;
+ * a thread that changed the gate looks for sleepers afterwards (both
+ * sequentially consistent), so one of them sees the other. `lock` closes the
+ * gap between looking and sleeping.
  *
- * An errand is a pointer that spinning workers look at; the caller takes it back
- * when none has taken it within ERRAND_NS, so nobody is ever woken for one, and
- * one whose worker lost its core to another process waits for no core.
+ * An errand is a pointer that spinning workers look at. The caller takes it
+ * back when no worker took it within ERRAND_NS: no thread is woken for an
+ * errand, and none waits for a worker that has lost its core.
  */
 #include "base/crew.h"
 
@@ -121,7 +122,7 @@ static bool spin(unsigned *turn, uint64_t *began)
     return now - *began < SPIN_NS;
 }
 
-/* Whoever sees it first has it. */
+/* The first worker that sees it takes it. */
 static void look_for_errand(void)
 {
     if (atomic_load_explicit(&crew.errand.fn, memory_order_relaxed) != NULL) {
@@ -129,8 +130,8 @@ static void look_for_errand(void)
         if (fn != NULL) {
             fn(crew.errand.ctx);
             atomic_store(&crew.errand.busy, false);
-            /* Who was woken by it may need this core: the scheduler does not
-             * take it from one that runs. */
+            /* The process it woke may need this core: the scheduler does not
+             * take a core from a running thread. */
             (void)sched_yield();
         }
     }
@@ -309,7 +310,7 @@ bool crew_errand(crew_errand_fn *fn, void *ctx)
 void crew_errand_wait(void)
 {
     while (atomic_load(&crew.errand.busy)) {
-        (void)sched_yield(); /* who has it may need this core */
+        (void)sched_yield(); /* its worker may need this core */
     }
 }
 

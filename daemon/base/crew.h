@@ -6,10 +6,11 @@
  * threads - 1 workers take one by one; it returns when all are done. What runs
  * where must not matter to a result: blocks write disjoint outputs.
  *
- * Workers spin for some ten microseconds after their last block, because the
- * next parallel operation usually comes that soon, and then sleep: an idle
- * crew costs nothing. It never fails: where the system gives no more threads,
- * fewer do the work.
+ * After their last block workers spin for 100 microseconds, because the next
+ * parallel operation usually comes that soon (after the first ten they yield
+ * their core to whoever waits for it), and then sleep: an idle crew costs
+ * nothing. It never fails: where the system gives no more threads, fewer do
+ * the work.
  * Thread: any. When the crew is taken (another thread's crew_run, or one
  * further up this stack), the caller does everything itself.
  */
@@ -31,13 +32,14 @@ unsigned crew_threads(unsigned asked);
 void crew_ref(void);
 void crew_unref(void);
 
-/* Have a worker that spins call fn(ctx), and go on meanwhile: for a system call
- * that the caller's core is better spared. False: none took it within some
- * microseconds, nothing happened. One at a time: crew_errand_wait comes before
- * the next. Thread: that of crew_run. */
+/* Have a spinning worker call fn(ctx) while the caller goes on: for a system
+ * call that should not take the caller's core. False: no worker took it within
+ * a few microseconds, and fn is not called. One at a time: call
+ * crew_errand_wait before the next. Thread: that of crew_run. */
 typedef void crew_errand_fn(void *ctx);
 CHECKED bool crew_errand(crew_errand_fn *fn, void *ctx);
-void crew_errand_wait(void); /* until it is done; there may be none */
+/* Wait until the errand is done; returns at once when there is none. */
+void crew_errand_wait(void);
 
 /* grain is at least 1. */
 void crew_run(unsigned threads, size_t items, size_t grain, crew_fn *fn,

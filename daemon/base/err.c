@@ -64,11 +64,13 @@ int err_errno(struct err *e, int errno_value, const char *what)
     return err_set(e, code, "%s: %s", what, text);
 }
 
-int err_prefix(struct err *e, const char *fmt, ...)
+int err_prefix(struct err *e, int code, const char *fmt, ...)
 {
+    must(code < 0);
     if (e == NULL) {
-        return ERR_INTERNAL;
+        return code;
     }
+    e->code = code;
     char old[ERR_MSG_MAX];
     (void)snprintf(old, sizeof(old), "%s", e->msg);
     va_list ap;
@@ -83,7 +85,7 @@ int err_prefix(struct err *e, const char *fmt, ...)
         e->msg[(size_t)n + 2 + len] = '\0';
     }
     clean(e->msg);
-    return e->code;
+    return code;
 }
 
 static size_t find(int code)

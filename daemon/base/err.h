@@ -61,6 +61,8 @@ enum {
     XX(INTERRUPTED, -20027, 503, 75, "interrupted", "the daemon stopped")    \
     XX(MODEL_NOT_FOUND, -20028, 404, 66, "model_not_found",                  \
        "there is no such model")                                             \
+    XX(STARTING, -20029, 503, 75, "starting",                                \
+       "the daemon reads its store; ask again")                              \
     /* http/: what a route never sees */                                     \
     XX(HTTP_URI, -20050, 414, 65, "http.uri_too_long",                       \
        "the request target is too long")                                     \
@@ -72,6 +74,8 @@ enum {
        "a method aned does not know")                                        \
     XX(HTTP_VERSION, -20054, 505, 65, "http.version",                        \
        "an HTTP version aned does not speak")                                \
+    XX(HTTP_ENCODING, -20055, 415, 65, "http.content_encoding",              \
+       "a compressed body; send it as it is")                                \
     /* source/: files other people wrote */                                  \
     XX(SOURCE_CHANGED, -20100, 409, 65, "source.changed",                    \
        "the source file changed while it was read")                          \
@@ -161,9 +165,10 @@ int err_set(struct err *e, int code, const char *fmt, ...) PRINTF_LIKE(3, 4);
  * "what: strerror". */
 int err_errno(struct err *e, int errno_value, const char *what);
 
-/* Put "prefix: " in front of the message already in *e (NULL is fine);
- * returns e->code. */
-int err_prefix(struct err *e, const char *fmt, ...) PRINTF_LIKE(2, 3);
+/* Put "prefix: " in front of the message already in *e, whose code becomes
+ * `code`, the result of the call that failed. e may be NULL. Returns code. */
+int err_prefix(struct err *e, int code, const char *fmt, ...)
+    PRINTF_LIKE(3, 4);
 
 /* Stable wire name such as "gguf.version"; unknown codes are "internal". */
 const char *err_name(int code);
@@ -183,3 +188,25 @@ int err_by_name(const char *wire);
 /* Print "wire.name: msg" on stderr; returns the exit code. For main.c and
  * the command line only. */
 int err_print(const struct err *e);
+
+/* --- steps of which each needs the one before (NOTES, decision 53) --- */
+
+/* Run op; when it is not 0, keep it as rc and go to out (BIND's CHECK): for a
+ * function with something to give back, `int rc` and one label `out`. */
+#define CHECK(op)      \
+    do {               \
+        rc = (op);     \
+        if (rc != 0) { \
+            goto out;  \
+        }              \
+    } while (0)
+
+/* Run op; when it is not 0, return it (BIND's RETERR): for a function that has
+ * nothing to give back. */
+#define RETERR(op)       \
+    do {                 \
+        int err_ = (op); \
+        if (err_ != 0) { \
+            return err_; \
+        }                \
+    } while (0)

@@ -69,21 +69,31 @@ int file_read(const char *path, size_t max, struct buf *b, struct err *e)
     return rc;
 }
 
-static int write_all(int fd, const void *p, size_t n)
+/* file_put with -errno for a result. */
+static int put_all(int fd, const void *p, size_t n, int64_t at)
 {
-    const char *at = p;
+    const char *from = p;
     while (n > 0) {
-        ssize_t w = write(fd, at, n);
-        if (w < 0 && errno == EINTR) {
+        ssize_t k = at == FILE_HERE ? write(fd, from, n)
+                                    : pwrite(fd, from, n, (off_t)at);
+        if (k < 0 && errno == EINTR) {
             continue;
         }
-        if (w < 0) {
-            return -errno;
+        if (k <= 0) {
+            return k < 0 ? -errno : -EIO;
         }
-        at += w;
-        n -= (size_t)w;
+        from += k;
+        at += at == FILE_HERE ? 0 : k;
+        n -= (size_t)k;
     }
     return 0;
+}
+
+int file_put(int fd, const void *p, size_t n, int64_t at, const char *what,
+             struct err *e)
+{
+    int rc = put_all(fd, p, n, at);
+    return rc == 0 ? 0 : err_errno(e, -rc, what);
 }
 
 /* On macOS fsync leaves data in the drive's cache. */
@@ -135,7 +145,7 @@ static int put_file(const char *path, const void *p, size_t n, bool sync,
     if (fd < 0) {
         return err_errno(e, errno, tmp);
     }
-    int rc = write_all(fd, p, n);
+    int rc = put_all(fd, p, n, FILE_HERE);
     if (rc == 0 && sync) {
         rc = sync_fd(fd);
     }
@@ -181,7 +191,7 @@ static void *map_pages(int fd, size_t n)
             return MAP_FAILED;
         }
         size_t before = (HUGE_PAGE - (uintptr_t)space % HUGE_PAGE) % HUGE_PAGE;
-        size_t behind = HUGE_PAGE - before;
+        size_t rest = HUGE_PAGE - before;
         void *p =
             mmap(space + before, n, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0);
         int failed = errno;
@@ -191,7 +201,7 @@ static void *map_pages(int fd, size_t n)
             return MAP_FAILED;
         }
         must(before == 0 || munmap(space, before) == 0);
-        must(munmap(space + before + whole, behind) == 0);
+        must(munmap(space + before + whole, rest) == 0);
         (void)madvise(p, n, MADV_HUGEPAGE); /* a wish */
         return p;
     }
@@ -231,7 +241,7 @@ int file_map(const char *path, struct file_map *ret, struct err *e)
     rc = file_map_fd(fd, ret, e);
     (void)close(fd);
     if (rc < 0) {
-        (void)err_prefix(e, "%s", path);
+        (void)err_prefix(e, rc, "%s", path);
     }
     return rc;
 }
@@ -390,6 +400,35 @@ int file_publish_dir(const char *from, const char *to, struct err *e)
     return rc == 0 ? 0 : err_errno(e, -rc, dir);
 }
 
+static int64_t in_ns(const struct timespec *t)
+{
+    return (int64_t)t->tv_sec * 1000000000 + t->tv_nsec;
+}
+
+int64_t file_mtime_ns(const struct stat *st)
+{
+#if defined(__APPLE__)
+    return in_ns(&st->st_mtimespec);
+#else
+    return in_ns(&st->st_mtim);
+#endif
+}
+
+int64_t file_ctime_ns(const struct stat *st)
+{
+#if defined(__APPLE__)
+    return in_ns(&st->st_ctimespec);
+#else
+    return in_ns(&st->st_ctim);
+#endif
+}
+
+bool file_unwritten(const struct stat *before, const struct stat *after)
+{
+    return before->st_size == after->st_size &&
+           file_mtime_ns(before) == file_mtime_ns(after);
+}
+
 bool file_exists(const char *path)
 {
     struct stat st;
@@ -424,6 +463,20 @@ bool file_join(char *out, size_t size, const char *dir, const char *name)
 {
     int n = snprintf(out, size, "%s/%s", dir, name);
     return n > 0 && (size_t)n < size;
+}
+
+bool file_path_ok(const char *path)
+{
+    for (const char *part = path; part != NULL;) {
+        const char *end = strchr(part, '/');
+        size_t n = end != NULL ? (size_t)(end - part) : strlen(part);
+        if (n == 0 || (n == 1 && part[0] == '.') ||
+            (n == 2 && part[0] == '.' && part[1] == '.')) {
+            return false;
+        }
+        part = end != NULL ? end + 1 : NULL;
+    }
+    return true;
 }
 
 bool file_name_ok(const char *name)

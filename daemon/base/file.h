@@ -12,8 +12,8 @@ CHECKED int file_read(const char *path, size_t max, struct buf *b,
  * temporary name beside it, fsync, rename, fsync of the folder. */
 CHECKED int file_write(const char *path, const void *p, size_t n,
                        struct err *e);
-/* The same without fsync: for who reads it meanwhile it is the old or the new
- * one; a power cut may leave neither. */
+/* The same without fsync: a reader sees the old file or the new one, but a
+ * power cut may leave neither. */
 CHECKED int file_replace(const char *path, const void *p, size_t n,
                          struct err *e);
 
@@ -39,6 +39,25 @@ CHECKED int file_rmtree(const char *path, struct err *e);
 /* fsync every file below path and the folders, then rename(from, to) and sync
  * the parent of `to`. `to` must not exist (EXISTS). */
 CHECKED int file_publish_dir(const char *from, const char *to, struct err *e);
+
+/* All of p[0..n) to fd: at byte `at`, or with FILE_HERE where fd stands (the
+ * only way for what cannot seek). Signals do not cut it short. what names the
+ * file in an error. Errors: IO and its kin by errno; a part may be written. */
+#define FILE_HERE (-1)
+CHECKED int file_put(int fd, const void *p, size_t n, int64_t at,
+                     const char *what, struct err *e);
+
+/* A relative path that stays inside its folder: '/' between components, none
+ * of them empty, "." or "..". */
+bool file_path_ok(const char *path);
+
+/* Times of a file in nanoseconds since 1970. */
+struct stat;
+int64_t file_mtime_ns(const struct stat *st);
+int64_t file_ctime_ns(const struct stat *st);
+/* Nobody wrote to the file between the two: same size and time of change, to
+ * the nanosecond. (A rename or chmod is no writing.) */
+bool file_unwritten(const struct stat *before, const struct stat *after);
 
 bool file_exists(const char *path);
 bool file_is_dir(const char *path);

@@ -1,8 +1,9 @@
 /* half.h - IEEE binary16 and bfloat16 as bit patterns.
  *
  * Rounding is to nearest, ties to even; |x| >= 65520 becomes infinity, NaN
- * stays NaN (quiet). Denormals are kept in both directions. The F16C path and
- * the portable one give the same bits.
+ * stays NaN (quiet). Denormals are kept in both directions. The F16C form, in
+ * files that are compiled for it and in the arrays' functions where the machine
+ * has it, and the portable one give the same bits.
  */
 #pragma once
 

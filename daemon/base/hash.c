@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/isa.h"
+
 static const uint32_t k256[64] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1,
     0x923f82a4, 0xab1c5ed5, 0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3,
@@ -109,27 +111,12 @@ blocks_sha(uint32_t h[8], const uint8_t *p, size_t n_blocks)
     _mm_storeu_si128((__m128i *)(void *)h, s0);
     _mm_storeu_si128((__m128i *)(void *)(h + 4), s1);
 }
-
-#include <cpuid.h>
-
-static bool have_sha(void)
-{
-    unsigned a = 0;
-    unsigned b = 0;
-    unsigned c = 0;
-    unsigned d = 0;
-    return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (b & (1u << 29));
-}
 #endif
 
 static void blocks(uint32_t h[8], const uint8_t *p, size_t n_blocks)
 {
 #if defined(__x86_64__)
-    static int sha = -1; /* same answer from every thread */
-    if (__atomic_load_n(&sha, __ATOMIC_RELAXED) < 0) {
-        __atomic_store_n(&sha, have_sha() ? 1 : 0, __ATOMIC_RELAXED);
-    }
-    if (__atomic_load_n(&sha, __ATOMIC_RELAXED) == 1) {
+    if (isa_has(ISA_SHA)) {
         blocks_sha(h, p, n_blocks);
         return;
     }

@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "base/num.h"
+#include "base/parse.h"
 
 static const struct {
     char descr[4]; /* "<f4": without the byte order for one-byte types */
@@ -40,7 +41,7 @@ void npy_fini(struct npy *a)
     }
 }
 
-/* The text behind 'key': in the header, or NULL. */
+/* The text after 'key': in the header, or NULL. */
 static const char *value_of(const char *header, const char *key)
 {
     char quoted[32];
@@ -64,14 +65,13 @@ static bool parse_shape(const char *p, struct npy *a)
         if (*p == ')') {
             break;
         }
-        char *end = NULL;
-        errno = 0;
-        long long d = strtoll(p, &end, 10);
-        if (end == p || errno != 0 || d < 0 || a->rank == NPY_RANK_MAX ||
-            !num_mul(count, (uint64_t)d, &count)) {
+        uint64_t d = 0;
+        const char *end = parse_digits(p, INT64_MAX, &d);
+        if (end == NULL || a->rank == NPY_RANK_MAX ||
+            !num_mul(count, d, &count)) {
             return false;
         }
-        a->dims[a->rank++] = d;
+        a->dims[a->rank++] = (int64_t)d;
         p = end;
     }
     a->count = count;
@@ -145,10 +145,10 @@ int npy_read(const char *path, uint64_t max_bytes, struct npy *ret,
              struct err *e)
 {
     struct file_map m = {0};
-    int rc = file_map(path, &m, e);
-    if (rc == 0) {
-        rc = parse(&m, path, max_bytes, ret, e);
-    }
+    int rc = 0;
+    CHECK(file_map(path, &m, e));
+    CHECK(parse(&m, path, max_bytes, ret, e));
+out:
     file_unmap(&m);
     return rc;
 }
@@ -187,11 +187,7 @@ int npy_write_header(int fd, enum npy_type type, int rank, const int64_t *dims,
     char h[1024];
     must(rank >= 0 && rank <= NPY_RANK_MAX);
     size_t n = make_header(type, rank, dims, h, sizeof(h));
-    ssize_t w = write(fd, h, n);
-    if (w < 0 || (size_t)w != n) {
-        return err_errno(e, w < 0 ? errno : ENOSPC, "npy header");
-    }
-    return 0;
+    return file_put(fd, h, n, FILE_HERE, "npy header", e);
 }
 
 int npy_write(const char *path, enum npy_type type, int rank,

@@ -51,6 +51,13 @@ static inline enum utf8_kind utf8_seq(const char *text, size_t n,
     return UTF8_OK;
 }
 
+/* Length of the good sequence at p[0..n), n > 0; 0 when there is none. */
+static inline size_t utf8_len(const char *p, size_t n)
+{
+    size_t len = 0;
+    return utf8_seq(p, n, &len) == UTF8_OK ? len : 0;
+}
+
 static inline bool utf8_valid(const char *p, size_t n)
 {
     size_t len = 0;
@@ -60,6 +67,34 @@ static inline bool utf8_valid(const char *p, size_t n)
         }
     }
     return true;
+}
+
+/* Character c below 0x110000 into out, which has room for 4 bytes; returns
+ * how many it took. */
+static inline size_t utf8_put(char *out, uint32_t c)
+{
+    if (c < 0x80) {
+        out[0] = (char)c;
+        return 1;
+    }
+    size_t n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    static const unsigned char first[] = {0, 0, 0xC0, 0xE0, 0xF0};
+    for (size_t i = n; --i > 0; c >>= 6) {
+        out[i] = (char)(0x80 | (c & 0x3F));
+    }
+    out[0] = (char)(first[n] | c);
+    return n;
+}
+
+/* The character of a sequence of len bytes that utf8_seq found good. */
+static inline uint32_t utf8_char(const char *p, size_t len)
+{
+    static const unsigned char mask[] = {0, 0x7F, 0x1F, 0x0F, 0x07};
+    uint32_t c = (unsigned char)p[0] & mask[len];
+    for (size_t i = 1; i < len; i++) {
+        c = c << 6 | ((unsigned char)p[i] & 0x3Fu);
+    }
+    return c;
 }
 
 #define UTF8_REPLACEMENT "\xEF\xBF\xBD" /* U+FFFD */

@@ -1,4 +1,4 @@
-/* cli/cli.h - the commands of `aned` that work on files without a daemon. Each
+/* cli.h - the commands of `aned` that work on files without a daemon. Each
  * stands in cli_NAME.c, takes its own argv (argv[0] is the command's name) and
  * returns a sysexits code. Every one has --help. */
 #pragma once

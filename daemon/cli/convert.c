@@ -1,10 +1,11 @@
-/* cli/convert.c - `aned convert`: the worker's code on the command line. */
+/* convert.c - `aned convert`: the worker's code on the command line. */
 #include <getopt.h>
 #include <math.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/parse.h"
 #include "cli/cli.h"
 #include "convert/convert.h"
 
@@ -60,20 +61,6 @@ static bool on_progress(void *ctx, const char *stage, double fraction)
     return true;
 }
 
-static bool parse_count(const char *s, unsigned long max, unsigned long *ret)
-{
-    char *end = NULL;
-    if (*s < '0' || *s > '9') {
-        return false;
-    }
-    unsigned long v = strtoul(s, &end, 10);
-    if (*end != '\0' || v > max) {
-        return false;
-    }
-    *ret = v;
-    return true;
-}
-
 enum {
     OPT_OUT = 256,
     OPT_NAME,
@@ -105,23 +92,21 @@ static const struct option options[] = {
 /* 0, or the exit code of a wrong option. */
 static int read_number(int opt, const char *text, struct convert_options *o)
 {
-    unsigned long n = 0;
-    char *end = NULL;
+    uint64_t n = 0;
     if (opt == OPT_SCALE) {
-        o->residual_scale = strtod(text, &end);
-        return *text != '\0' && *end == '\0' && o->residual_scale > 0 &&
-                       isfinite(o->residual_scale)
+        return parse_double(text, &o->residual_scale) &&
+                       o->residual_scale > 0
                    ? 0
                    : cli_usage(usage, "--residual-scale '%s'", text);
     }
     if (opt == OPT_CONTEXT) {
-        if (!parse_count(text, MODEL_CONTEXT_MAX, &n) || n == 0) {
+        if (!parse_u64(text, MODEL_CONTEXT_MAX, &n) || n == 0) {
             return cli_usage(usage, "--context '%s'", text);
         }
         o->context = (uint32_t)n;
         return 0;
     }
-    if (!parse_count(text, ENGINE_THREADS_MAX, &n)) {
+    if (!parse_u64(text, ENGINE_THREADS_MAX, &n)) {
         return cli_usage(usage, "--threads '%s'", text);
     }
     o->threads = (unsigned)n;
@@ -192,6 +177,9 @@ int cli_convert(int argc, char **argv)
     }
     if (rc < 0) {
         return err_print(&e);
+    }
+    for (size_t i = 0; i < r.notes.n; i++) {
+        (void)fprintf(stderr, "warning: %s\n", r.notes.text[i]);
     }
     printf("%s: %.1f MB, %u layer shards, %u head slices, %.1f s\n", o.out,
            (double)r.bundle_bytes / 1e6, r.n_shards, r.n_heads,

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "cli/cli.h"
+#include "convert/gates.h"
 #include "mil/mil.h"
 #include "model/bundle.h"
 #include "proto/json.h"
@@ -103,13 +104,12 @@ static int describe_gguf(void *ctx, struct err *e)
     const struct gguf_job *j = ctx;
     const struct gguf *g = j->g;
     struct span arch = {"", 0};
+    struct gguf_notes notes = {0};
     const struct gguf_kv *tokens =
         gguf_get_arr(g, "tokenizer.ggml.tokens", GGUF_STRING);
-    if (gguf_find(g, "tokenizer.ggml.tokens") != NULL) {
-        int rc = gguf_check_vocab(g, e);
-        if (rc < 0) {
-            return rc;
-        }
+    int rc = gate_vocabulary(g, &notes, e);
+    if (rc < 0) {
+        return rc;
     }
     json_add_str(j->root, "kind", "gguf");
     json_add_int(j->root, "version", gguf_version(g));
@@ -119,6 +119,11 @@ static int describe_gguf(void *ctx, struct err *e)
     }
     if (tokens != NULL) {
         json_add_int(j->root, "vocabulary", (int64_t)tokens->count);
+    }
+    struct json *list =
+        notes.n > 0 ? json_add_array(j->root, "warnings") : NULL;
+    for (size_t i = 0; i < notes.n; i++) {
+        json_add_str(list, NULL, notes.text[i]);
     }
     add_keys(j->root, g);
     add_tensors(j->root, g);
@@ -135,7 +140,7 @@ static int inspect_gguf(const char *path, struct json *root, struct err *e)
     struct gguf_job j = {g, root};
     rc = gguf_guard(describe_gguf, &j, e);
     gguf_close(g);
-    return rc < 0 ? err_prefix(e, "%s", path) : 0;
+    return rc < 0 ? err_prefix(e, rc, "%s", path) : 0;
 }
 
 /* --- Core ML packages --- */
@@ -163,17 +168,8 @@ static void add_features(struct json *fn, const char *key, size_t n,
 }
 
 /* Read, check and describe one package into root. */
-static int add_package(const char *path, struct json *root, struct err *e)
+static void add_program(const struct mil_program *p, struct json *root)
 {
-    struct mil_program *p = NULL;
-    int rc = mil_read(path, &p, e);
-    if (rc == 0) {
-        rc = mil_validate(p, e);
-    }
-    if (rc < 0) {
-        mil_free(p);
-        return err_prefix(e, "%s", path);
-    }
     json_add_int(root, "specification", p->spec_version);
     json_add_int(root, "weight_bytes", (int64_t)p->weight_bytes);
     struct json *list = json_add_array(root, "functions");
@@ -187,8 +183,18 @@ static int add_package(const char *path, struct json *root, struct err *e)
         add_features(o, "states", f->n_states, f->states);
         add_features(o, "outputs", f->n_out, f->out);
     }
+}
+
+static int add_package(const char *path, struct json *root, struct err *e)
+{
+    struct mil_program *p = NULL;
+    int rc = 0;
+    CHECK(mil_read(path, &p, e));
+    CHECK(mil_validate(p, e));
+    add_program(p, root);
+out:
     mil_free(p);
-    return 0;
+    return rc < 0 ? err_prefix(e, rc, "%s", path) : 0;
 }
 
 static int inspect_package(const char *path, struct json *root, struct err *e)
@@ -237,20 +243,19 @@ static void add_bundle_facts(struct json *o, const struct bundle *b)
 static int inspect_bundle(const char *path, struct json *root, struct err *e)
 {
     struct bundle *b = NULL;
-    int rc = bundle_open(path, &b, e);
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(bundle_open(path, &b, e));
+    int rc = 0;
     json_add_str(root, "kind", "bundle");
     add_bundle_facts(root, b);
-    rc = bundle_verify(b, e);
     struct json *list = json_add_array(root, "packages");
-    for (size_t i = 0; i < b->n_shards && rc == 0; i++) {
-        rc = add_bundle_package(b, b->shards[i].path, list, e);
+    CHECK(bundle_verify(b, NULL, NULL, e));
+    for (size_t i = 0; i < b->n_shards; i++) {
+        CHECK(add_bundle_package(b, b->shards[i].path, list, e));
     }
-    for (size_t i = 0; i < b->n_heads_shards && rc == 0; i++) {
-        rc = add_bundle_package(b, b->heads[i].path, list, e);
+    for (size_t i = 0; i < b->n_heads_shards; i++) {
+        CHECK(add_bundle_package(b, b->heads[i].path, list, e));
     }
+out:
     bundle_close(b);
     return rc;
 }

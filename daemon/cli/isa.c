@@ -1,4 +1,4 @@
-/* cli/isa.c - the option --isa: which kernels a command runs on. */
+/* isa.c - the option --isa: which kernels a command runs on. */
 #include <string.h>
 
 #include "cli/cli.h"
@@ -6,7 +6,8 @@
 
 int cli_isa(const char *usage, const char *name)
 {
-    static const char *const known[] = {"scalar", "avx2", "avx512", "neon"};
+    static const char *const known[] = {"scalar", "avx2", "avxvnni",
+                                        "avx512", "neon"};
     struct err e;
     char here[128] = "";
     size_t n = 0;

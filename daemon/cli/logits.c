@@ -1,4 +1,4 @@
-/* cli/logits.c - `aned logits`: every position's logits of a list of token ids,
+/* logits.c - `aned logits`: every position's logits of a list of token ids,
  * through the engine's own step code. Rows go to the file as they come: 600
  * rows of a 262144 vocabulary never stand in memory together. */
 #include <errno.h>
@@ -8,7 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/npy.h"
+#include "base/parse.h"
 #include "cli/cli.h"
 #include "engine/engine.h"
 
@@ -21,7 +23,8 @@ static const char usage[] =
     "  --chunk N        rows a step, at most (default: what the model takes)\n"
     "  --threads N      CPU threads (default: all)\n"
     "  --backend B      cpu (default), interpreter or coreml\n"
-    "  --isa NAME       kernels to run on: scalar, avx2, avx512 or neon\n"
+    "  --isa NAME       kernels to run on: scalar, avx2, avxvnni, avx512, "
+    "neon\n"
     "                   (default: the best of this machine); never changes a\n"
     "                   result\n"
     "  --round fp16     round every operation's result to fp16\n"
@@ -32,19 +35,6 @@ struct options {
     uint32_t chunk;
     struct engine_conf conf;
 };
-
-static bool count_of(const char *s, unsigned long max, unsigned long *ret)
-{
-    char *end = NULL;
-    errno = 0;
-    unsigned long v = strtoul(s, &end, 10);
-    if (s[0] < '0' || s[0] > '9' || *end != '\0' || errno != 0 || v == 0 ||
-        v > max) {
-        return false;
-    }
-    *ret = v;
-    return true;
-}
 
 /* 0 to go on, else -1 with *ret the exit code. */
 static int parse(int argc, char **argv, struct options *o, int *ret)
@@ -59,12 +49,14 @@ static int parse(int argc, char **argv, struct options *o, int *ret)
         {NULL,      0,                 NULL, 0  },
     };
     int opt = 0;
-    unsigned long n = 0;
+    uint64_t n = 0;
     *ret = EXIT_USAGE;
     while ((opt = getopt_long(argc, argv, "h", longs, NULL)) != -1) {
-        if (opt == 'c' && count_of(optarg, ENGINE_CHUNK_MAX, &n)) {
+        if (opt == 'c' && parse_u64(optarg, ENGINE_CHUNK_MAX, &n) &&
+            n > 0) {
             o->chunk = (uint32_t)n;
-        } else if (opt == 't' && count_of(optarg, ENGINE_THREADS_MAX, &n)) {
+        } else if (opt == 't' && parse_u64(optarg, ENGINE_THREADS_MAX, &n) &&
+                   n > 0) {
             o->conf.threads = (unsigned)n;
         } else if (opt == 'b') {
             o->conf.backend = optarg;
@@ -98,23 +90,6 @@ static int parse(int argc, char **argv, struct options *o, int *ret)
     return 0;
 }
 
-static int write_all(int fd, const void *p, size_t n, struct err *e)
-{
-    const char *at = p;
-    while (n > 0) {
-        ssize_t k = write(fd, at, n);
-        if (k < 0 && errno == EINTR) {
-            continue;
-        }
-        if (k <= 0) {
-            return err_errno(e, k < 0 ? errno : EIO, "write logits");
-        }
-        at += k;
-        n -= (size_t)k;
-    }
-    return 0;
-}
-
 struct sink {
     int fd;
     size_t vocab;
@@ -125,7 +100,8 @@ static int on_rows(void *ctx, uint32_t first, uint32_t n, float *logits,
 {
     const struct sink *s = ctx;
     (void)first; /* rows come in order */
-    return write_all(s->fd, logits, n * s->vocab * sizeof(*logits), e);
+    return file_put(s->fd, logits, n * s->vocab * sizeof(*logits), FILE_HERE,
+                    "write logits", e);
 }
 
 static int read_tokens(const char *path, struct npy *ret, struct err *e)

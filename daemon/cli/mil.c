@@ -1,10 +1,11 @@
-/* cli/mil.c - `aned mil run`, `compile` and `dump`: a package on files. */
+/* mil.c - `aned mil run`, `compile` and `dump`: a package on files. */
 #include <getopt.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/npy.h"
+#include "base/parse.h"
 #include "cli/cli.h"
 #include "engine/backend.h"
 #include "mil/mil.h"
@@ -26,7 +27,7 @@ static const char usage[] =
     "  --round fp16   round each operation's result to fp16\n"
     "  --backend B    cpu (default), interpreter or coreml\n"
     "  --threads N    default: the number of cores; never changes a result\n"
-    "  --isa NAME     kernels to run on: scalar, avx2, avx512 or neon "
+    "  --isa NAME     kernels to run on: scalar, avx2, avxvnni, avx512, neon "
     "(default:\n"
     "                 the best of this machine); never changes a result\n"
     "\n"
@@ -34,7 +35,7 @@ static const char usage[] =
     "and\n"
     "when it does not run as rows (any T, many sequences at once), why not.\n"
     "\n"
-    "  --after PASS   as it is behind this pass: states, views, norm, rope, "
+    "  --after PASS   as it is after this pass: states, views, norm, rope, "
     "linear,\n"
     "                 elementwise, glu, heads, share or dead\n"
     "\n"
@@ -116,19 +117,12 @@ static int load_step(struct mil_run *r, const char *step, size_t *n,
     for (size_t i = 0; i < r->info.n_in; i++) {
         struct tensor *t = &r->tensors[*n];
         t->name = r->info.in[i].name;
-        int rc = npy_path(path, sizeof(path), r->in, step, t->name, e);
-        if (rc == 0 && !file_exists(path)) {
+        RETERR(npy_path(path, sizeof(path), r->in, step, t->name, e));
+        if (!file_exists(path)) {
             continue; /* predict names the missing input */
         }
-        if (rc == 0) {
-            rc = npy_read(path, MIL_TENSOR_BYTES_MAX, &r->arrays[*n], e);
-        }
-        if (rc == 0) {
-            rc = tensor_of(&r->arrays[*n], t, e);
-        }
-        if (rc < 0) {
-            return rc;
-        }
+        RETERR(npy_read(path, MIL_TENSOR_BYTES_MAX, &r->arrays[*n], e));
+        RETERR(tensor_of(&r->arrays[*n], t, e));
         (*n)++;
     }
     return 0;
@@ -158,40 +152,38 @@ static int save(const struct mil_run *r, const char *sub,
 static int run_step(struct mil_run *r, const char *step, struct err *e)
 {
     size_t n = 0;
-    int rc = load_step(r, step, &n, e);
+    RETERR(load_step(r, step, &n, e));
     struct tensor *out = calloc(r->info.n_out + 1, sizeof(*out));
     must(out != NULL);
     for (size_t i = 0; i < r->info.n_out; i++) {
         out[i].name = r->info.out[i].name;
     }
-    if (rc == 0) {
-        rc = r->backend->predict(r->model, r->state, r->tensors, n, out,
+    int rc = r->backend->predict(r->model, r->state, r->tensors, n, out,
                                  r->info.n_out, e);
-        if (rc < 0) {
-            (void)err_prefix(e, "%s", step);
-        }
+    if (rc < 0) {
+        (void)err_prefix(e, rc, "%s", step);
+        goto out;
     }
-    if (rc == 0) {
-        rc = make_dir(r, step, e);
+    CHECK(make_dir(r, step, e));
+    for (size_t i = 0; i < r->info.n_out; i++) {
+        CHECK(save(r, step, &out[i], e));
     }
-    for (size_t i = 0; i < r->info.n_out && rc == 0; i++) {
-        rc = save(r, step, &out[i], e);
-    }
+out:
     free(out);
     return rc;
 }
 
 static int save_states(struct mil_run *r, struct err *e)
 {
-    int rc = r->info.n_states > 0 ? make_dir(r, "state", e) : 0;
-    for (size_t i = 0; i < r->info.n_states && rc == 0; i++) {
-        struct tensor t;
-        rc = r->backend->state_get(r->state, r->info.states[i].name, &t, e);
-        if (rc == 0) {
-            rc = save(r, "state", &t, e);
-        }
+    if (r->info.n_states > 0) {
+        RETERR(make_dir(r, "state", e));
     }
-    return rc;
+    for (size_t i = 0; i < r->info.n_states; i++) {
+        struct tensor t;
+        RETERR(r->backend->state_get(r->state, r->info.states[i].name, &t, e));
+        RETERR(save(r, "state", &t, e));
+    }
+    return 0;
 }
 
 static int run_steps(struct mil_run *r, struct err *e)
@@ -217,20 +209,17 @@ static int run_steps(struct mil_run *r, struct err *e)
 
 static int mil_run(struct mil_run *r, struct err *e)
 {
-    int rc = r->backend->open(r->pkg, r->function, &r->conf, &r->model, e);
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(r->backend->open(r->pkg, r->function, &r->conf, &r->model, e));
+    int rc = 0;
     r->backend->info(r->model, &r->info);
     r->arrays = calloc(r->info.n_in + 1, sizeof(*r->arrays));
     r->tensors = calloc(r->info.n_in + 1, sizeof(*r->tensors));
     must(r->arrays != NULL && r->tensors != NULL);
     if (r->info.n_states > 0) {
-        rc = r->backend->state_new(r->model, &r->state, e);
+        CHECK(r->backend->state_new(r->model, &r->state, e));
     }
-    if (rc == 0) {
-        rc = run_steps(r, e);
-    }
+    CHECK(run_steps(r, e));
+out:
     drop_arrays(r);
     free(r->arrays);
     free(r->tensors);
@@ -319,8 +308,7 @@ static int parse(int argc, char **argv, struct mil_run *r)
     const char *backend = "cpu";
     int c = 0;
     while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
-        char *end = NULL;
-        unsigned long n = 0;
+        uint64_t n = 0;
         switch (c) {
         case 'f':
             r->function = optarg;
@@ -335,8 +323,7 @@ static int parse(int argc, char **argv, struct mil_run *r)
             backend = optarg;
             break;
         case 't':
-            n = strtoul(optarg, &end, 10);
-            if (*optarg == '\0' || *end != '\0' || n > ENGINE_THREADS_MAX) {
+            if (!parse_u64(optarg, ENGINE_THREADS_MAX, &n)) {
                 return cli_usage(usage, "--threads takes 0 to %u",
                                  ENGINE_THREADS_MAX);
             }

@@ -1,4 +1,4 @@
-/* cli/serve.c - `aned serve`: options, configuration, then serve/server.c. */
+/* serve.c - `aned serve`: options, configuration, then serve/server.c. */
 #include <getopt.h>
 #include <string.h>
 
@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/cli.h"
+#include "engine/backend.h"
 #include "serve/server.h"
 
 static const char usage[] =
@@ -64,16 +65,14 @@ static enum log_level level_of(const char *word)
 static int serve(const struct options *o, struct err *e)
 {
     static struct server_conf c;
-    int rc = read_conf(o, &c.conf, e);
-    if (rc == 0) {
-        const char *socket =
-            o->socket != NULL ? o->socket : c.conf.server_socket;
-        rc = home_paths(o->home, socket, &c.home, e);
-    }
-    if (rc != 0 || o->check) {
-        return rc;
+    RETERR(read_conf(o, &c.conf, e));
+    const char *socket = o->socket != NULL ? o->socket : c.conf.server_socket;
+    RETERR(home_paths(o->home, socket, &c.home, e));
+    if (o->check) {
+        return 0;
     }
     log_setup(level_of(c.conf.server_log), "serve");
+    log_info("machine", "kernels=%s", backend_isa(0)); /* what engines take */
     c.routes = api_routes;
     c.n_routes = api_n_routes;
     c.error_body = api_error_body;

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/npy.h"
 #include "base/num.h"
 #include "cli/cli.h"
@@ -28,24 +29,6 @@ struct job {
     const char *out;
 };
 
-static int write_all(int fd, const void *p, size_t n, const char *path,
-                     struct err *e)
-{
-    const char *at = p;
-    while (n > 0) {
-        ssize_t k = write(fd, at, n);
-        if (k < 0 && errno == EINTR) {
-            continue;
-        }
-        if (k < 0) {
-            return err_errno(e, errno, path);
-        }
-        at += k;
-        n -= (size_t)k;
-    }
-    return 0;
-}
-
 static int write_rows(int fd, const struct gguf_tensor *t, const char *path,
                       struct err *e)
 {
@@ -62,14 +45,13 @@ static int write_rows(int fd, const struct gguf_tensor *t, const char *path,
     if (y == NULL) {
         return err_set(e, ERR_NOMEM, "%llu bytes", (unsigned long long)bytes);
     }
-    for (uint64_t r = 0; r < t->rows && rc == 0; r += rows) {
+    for (uint64_t r = 0; r < t->rows; r += rows) {
         uint64_t n = t->rows - r < rows ? t->rows - r : rows;
-        rc = gguf_rows(t, r, n, y, e);
-        if (rc == 0) {
-            size_t size = (size_t)(n * t->cols) * sizeof(float);
-            rc = write_all(fd, y, size, path, e);
-        }
+        CHECK(gguf_rows(t, r, n, y, e));
+        size_t size = (size_t)(n * t->cols) * sizeof(float);
+        CHECK(file_put(fd, y, size, FILE_HERE, path, e));
     }
+out:
     free(y);
     return rc;
 }
@@ -107,20 +89,17 @@ static int write_tensor(const struct gguf_tensor *t, const char *path,
 static int run(const struct job *j, struct err *e)
 {
     struct gguf *g = NULL;
-    int rc = gguf_open(j->file, &g, e);
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(gguf_open(j->file, &g, e));
     const struct gguf_tensor *t = gguf_tensor(g, j->name);
+    int rc = 0;
     if (t == NULL) {
         rc = err_set(e, ERR_NOT_FOUND, "%s has no tensor '%s'", j->file,
                      j->name);
-    } else {
-        rc = write_tensor(t, j->out, e);
+        goto out;
     }
-    if (rc == 0) {
-        rc = gguf_check_unchanged(g, e);
-    }
+    CHECK(write_tensor(t, j->out, e));
+    CHECK(gguf_check_unchanged(g, e));
+out:
     gguf_close(g);
     return rc;
 }

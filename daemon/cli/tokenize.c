@@ -1,4 +1,4 @@
-/* cli/tokenize.c - `aned tokenize` and `aned detokenize`: text to ids and back
+/* tokenize.c - `aned tokenize` and `aned detokenize`: text to ids and back
  * on files, without a daemon (design 13).
  */
 #include <ctype.h>
@@ -9,7 +9,6 @@
 #include "base/buf.h"
 #include "cli/cli.h"
 #include "model/tokenizer.h"
-#include "source/gguf.h"
 
 static const char tokenize_usage[] =
     "usage: aned tokenize FILE [--bos] [--special]\n"
@@ -92,13 +91,6 @@ static int write_stdout(const struct buf *b, struct err *e)
     return 0;
 }
 
-/* FILE is the user's: it may be cut short while it is read. */
-static int open_guarded(void *ctx, struct err *e)
-{
-    struct options *o = ctx;
-    return tokenizer_open(o->file, &o->t, e);
-}
-
 static int tokenize(const struct options *o, struct err *e)
 {
     struct buf in;
@@ -107,24 +99,22 @@ static int tokenize(const struct options *o, struct err *e)
     size_t n = 0;
     buf_init(&in, TEXT_BYTES_MAX);
     buf_init(&out, MIB(16)); /* TOKENS_MAX ids of at most 11 characters */
-    int rc = read_stdin(&in, e);
-    if (rc == 0) {
-        rc = tokenizer_encode(o->t, in.p != NULL ? in.p : "", in.n, o->special,
-                              &ids, &n, e);
+    int rc = 0;
+    const char *gap = "";
+    CHECK(read_stdin(&in, e));
+    CHECK(tokenizer_encode(o->t, in.p != NULL ? in.p : "", in.n, o->special,
+                           &ids, &n, e));
+    if (o->bos && tokenizer_bos(o->t) != TOKEN_NONE) {
+        buf_printf(&out, "%" PRId32, tokenizer_bos(o->t));
+        gap = " ";
     }
-    if (rc == 0) {
-        const char *gap = "";
-        if (o->bos && tokenizer_bos(o->t) != TOKEN_NONE) {
-            buf_printf(&out, "%" PRId32, tokenizer_bos(o->t));
-            gap = " ";
-        }
-        for (size_t i = 0; i < n; i++) {
-            buf_printf(&out, "%s%" PRId32, gap, ids[i]);
-            gap = " ";
-        }
-        buf_puts(&out, "\n");
-        rc = write_stdout(&out, e);
+    for (size_t i = 0; i < n; i++) {
+        buf_printf(&out, "%s%" PRId32, gap, ids[i]);
+        gap = " ";
     }
+    buf_puts(&out, "\n");
+    CHECK(write_stdout(&out, e));
+out:
     free(ids);
     buf_fini(&in);
     buf_fini(&out);
@@ -200,7 +190,7 @@ static int run(int argc, char **argv, const char *usage, bool has_bos,
     if (rc != 0) {
         return rc == 1 ? EXIT_SUCCESS : rc;
     }
-    rc = gguf_guard(open_guarded, &o, &e);
+    rc = tokenizer_open(o.file, &o.t, &e);
     if (rc == 0) {
         rc = work(&o, &e);
         tokenizer_close(o.t);

@@ -1,9 +1,9 @@
 /* arch.c - the table of families and its reader.
  *
  * Nothing is guessed and nothing is dropped: a tensor or a key that changes
- * the arithmetic and is not described here is an error that names it. Sources
- * of the rows: the GGUF metadata conventions and the families' papers; gemma3:
- * measured facts on gemma-3-270m.
+ * the arithmetic and is not described here (keys: arch_keys.c) is an error that
+ * names it. Sources of the rows: the GGUF metadata conventions and the
+ * families' papers; gemma3: measured facts on gemma-3-270m.
  */
 #include "convert/arch.h"
 
@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "base/parse.h"
 
 #define BIT(slot) (1u << (slot))
 
@@ -39,7 +40,8 @@ static const struct arch_row rows[] = {
      .act = ARCH_GELU_TANH,
      .embed_sqrt = true,
      .local_every = 6,
-     .local_base = 10000.0f},
+     .local_base = 10000.0f,
+     .wide_layers = 62}, /* 27B; no key of the file tells */
 };
 
 /* Names; a layer's follow "blk.N.". */
@@ -120,47 +122,30 @@ static int want_f32(struct keys *k, const char *tail, float lo, float hi,
     return 0;
 }
 
-/* Keys that change the arithmetic in a way no row describes. */
-static int refuse_keys(struct keys *k, struct err *e)
+/* Positions are divided by a factor: rope.scaling.factor, in the oldest files
+ * rope.scale_linear. 0 is none; a factor without a type is linear. */
+static int read_scaling(struct keys *k, struct decoder *d, struct err *e)
 {
-    static const struct {
-        const char *tail;
-        float inert; /* this value changes nothing */
-        const char *what;
-    } t[] = {
-        {"expert_count", 0, "a mixture of experts"},
-        {"attn_logit_softcapping", 0, "soft-capped attention scores"},
-        {"final_logit_softcapping", 0, "soft-capped logits"},
-        {"logit_scale", 1, "scaled logits"},
-        {"residual_scale", 1, "a scaled residual stream"},
-        {"embedding_scale", 1, "scaled embeddings"},
-        {"attention.scale", 0, "an attention scale of its own"},
-        {"attention.max_alibi_bias", 0, "ALiBi positions"},
-        {"attention.clamp_kqv", 0, "clamped q, k, v"},
-        {"attention.layer_norm_epsilon", 0, "LayerNorm"},
-        {"ssm.state_size", 0, "state space layers"},
-        {"attention.key_length_mla", 0, "latent attention"},
-    };
-    for (size_t i = 0; i < countof(t); i++) {
-        const char *name = key(k, t[i].tail);
-        float f = 0;
-        uint32_t u = 0;
-        if (gguf_get_u32(k->g, name, &u)) {
-            f = (float)u;
-        } else if (!gguf_get_f32(k->g, name, &f)) {
-            continue;
-        }
-        /* both are written by exporters for "off" */
-        if (f != t[i].inert && f != 0) {
-            return err_set(e, ERR_UNSUPPORTED, "%s: %s is not converted", name,
-                           t[i].what);
-        }
+    struct span type = {"linear", 6};
+    float oldest = 0;
+    RETERR(want_f32(k, "rope.scale_linear", 0, 1e6f, &oldest, e));
+    float factor = oldest;
+    RETERR(want_f32(k, "rope.scaling.factor", 0, 1e6f, &factor, e));
+    const char *name = key(k, "rope.scaling.type");
+    if (gguf_find(k->g, name) != NULL && !gguf_get_str(k->g, name, &type)) {
+        return err_set(e, ERR_GGUF_VALUE, "key %s is not one string", name);
     }
-    bool causal = true;
-    if (gguf_get_bool(k->g, key(k, "attention.causal"), &causal) && !causal) {
+    bool none = type.n == 4 && memcmp(type.p, "none", 4) == 0;
+    if (!none && !(type.n == 6 && memcmp(type.p, "linear", 6) == 0)) {
         return err_set(e, ERR_UNSUPPORTED,
-                       "%s: only causal attention is converted", k->text);
+                       "%s '%.*s' is not converted (none and linear are)", name,
+                       (int)num_min(type.n, 40), type.p);
     }
+    if (factor != 0 && factor < 1e-3f) {
+        return err_set(e, ERR_CONVERT, "%s is %g; aned takes 0.001 to 1e6",
+                       key(k, "rope.scaling.factor"), (double)factor);
+    }
+    d->rope_scale = none || factor == 0 ? 1.0f : 1.0f / factor;
     return 0;
 }
 
@@ -169,43 +154,19 @@ static int read_rope(struct keys *k, struct decoder *d, struct err *e)
     d->rope_dim = d->d_head;
     d->rope_base = 10000.0f;
     d->rope_scale = 1;
-    int rc = want_u32(k, "rope.dimension_count", 2, d->d_head, &d->rope_dim, e);
-    if (rc == 0) {
-        rc = want_f32(k, "rope.freq_base", 1, 1e12f, &d->rope_base, e);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(want_u32(k, "rope.dimension_count", 2, d->d_head, &d->rope_dim, e));
+    RETERR(want_f32(k, "rope.freq_base", 1, 1e12f, &d->rope_base, e));
     if (d->rope_dim % 2 != 0) {
         return err_set(e, ERR_CONVERT, "%u rotated elements a head: not even",
                        d->rope_dim);
     }
-    struct span type = {0};
-    float factor = 1;
-    bool linear = false;
-    if (gguf_get_str(k->g, key(k, "rope.scaling.type"), &type)) {
-        linear = type.n == 6 && memcmp(type.p, "linear", 6) == 0;
-        if (!linear && !(type.n == 4 && memcmp(type.p, "none", 4) == 0)) {
-            return err_set(e, ERR_UNSUPPORTED,
-                           "%s '%.*s' is not converted (none and linear are)",
-                           k->text, (int)num_min(type.n, 40), type.p);
-        }
-    }
-    if (linear) {
-        rc = want_f32(k, "rope.scaling.factor", 1e-3f, 1e6f, &factor, e);
-    } else if (gguf_find(k->g, key(k, "rope.scaling.type")) == NULL) {
-        /* the oldest files: a bare linear factor, 0 is none */
-        rc = want_f32(k, "rope.scale_linear", 0, 1e6f, &factor, e);
-    }
-    d->rope_scale = factor > 0 ? 1.0f / factor : 1.0f;
-    return rc;
+    return read_scaling(k, d, e);
 }
 
 static int read_local(struct keys *k, struct decoder *d, struct err *e)
 {
     d->local_every = d->arch->local_every;
     d->rope_base_local = d->arch->local_base;
-    int rc = 0;
     if (gguf_find(k->g, key(k, "attention.sliding_window")) != NULL) {
         uint32_t w = 0;
         if (!gguf_get_u32(k->g, k->text, &w)) {
@@ -221,44 +182,39 @@ static int read_local(struct keys *k, struct decoder *d, struct err *e)
         return err_set(e, ERR_GGUF_MISSING, "key %s is absent",
                        key(k, "attention.sliding_window"));
     }
-    rc = want_u32(k, "attention.sliding_window_pattern", 1, MODEL_LAYERS_MAX,
-                  &d->local_every, e);
-    if (rc == 0) {
-        rc =
-            want_f32(k, "rope.freq_base_swa", 1, 1e12f, &d->rope_base_local, e);
-    }
-    return rc;
+    RETERR(want_u32(k, "attention.sliding_window_pattern", 1, MODEL_LAYERS_MAX,
+                    &d->local_every, e));
+    return want_f32(k, "rope.freq_base_swa", 1, 1e12f, &d->rope_base_local, e);
 }
 
 static int read_numbers(struct keys *k, struct decoder *d, struct err *e)
 {
-    int rc = 0;
-#define WANT(tail, lo, hi, to)                 \
-    if (rc == 0) {                             \
-        rc = want_u32(k, tail, lo, hi, to, e); \
+    const struct {
+        const char *tail;
+        uint32_t hi;
+        uint32_t *to;
+    } sizes[] = {
+        {"block_count",          MODEL_LAYERS_MAX, &d->n_layers     },
+        {"embedding_length",     MODEL_DIM_MAX,    &d->d_model      },
+        {"feed_forward_length",  MODEL_DIM_MAX,    &d->d_ff         },
+        {"attention.head_count", MODEL_DIM_MAX,    &d->n_heads      },
+        {"context_length",       UINT32_MAX,       &d->context_train},
+    };
+    for (size_t i = 0; i < countof(sizes); i++) {
+        RETERR(want_u32(k, sizes[i].tail, 1, sizes[i].hi, sizes[i].to, e));
     }
-    WANT("block_count", 1, MODEL_LAYERS_MAX, &d->n_layers);
-    WANT("embedding_length", 1, MODEL_DIM_MAX, &d->d_model);
-    WANT("feed_forward_length", 1, MODEL_DIM_MAX, &d->d_ff);
-    WANT("attention.head_count", 1, MODEL_DIM_MAX, &d->n_heads);
-    WANT("context_length", 1, UINT32_MAX, &d->context_train);
     d->n_kv = d->n_heads;
-    WANT("attention.head_count_kv", 1, d->n_heads, &d->n_kv);
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(want_u32(k, "attention.head_count_kv", 1, d->n_heads, &d->n_kv, e));
     d->d_head = d->d_model / d->n_heads;
     if (d->d_head == 0) {
         return err_set(e, ERR_CONVERT, "more heads (%u) than width (%u)",
                        d->n_heads, d->d_model);
     }
-    WANT("attention.key_length", 1, MODEL_DIM_MAX, &d->d_head);
+    RETERR(
+        want_u32(k, "attention.key_length", 1, MODEL_DIM_MAX, &d->d_head, e));
     uint32_t d_value = d->d_head;
-    WANT("attention.value_length", 1, MODEL_DIM_MAX, &d_value);
-#undef WANT
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(
+        want_u32(k, "attention.value_length", 1, MODEL_DIM_MAX, &d_value, e));
     if (d_value != d->d_head) {
         return err_set(e, ERR_UNSUPPORTED, "keys of %u and values of %u",
                        d->d_head, d_value);
@@ -272,17 +228,16 @@ static int read_numbers(struct keys *k, struct decoder *d, struct err *e)
                        d->n_heads, d->d_head, MODEL_DIM_MAX);
     }
     d->norm_eps = 1e-5f;
-    rc = want_f32(k, "attention.layer_norm_rms_epsilon", 0, 0.1f, &d->norm_eps,
-                  e);
-    if (rc == 0) {
-        rc = read_rope(k, d, e);
-    }
-    if (rc == 0) {
-        rc = read_local(k, d, e);
-    }
+    RETERR(want_f32(k, "attention.layer_norm_rms_epsilon", 0, 0.1f,
+                    &d->norm_eps, e));
+    RETERR(read_rope(k, d, e));
+    RETERR(read_local(k, d, e));
     d->embed_scale = d->arch->embed_sqrt ? sqrtf((float)d->d_model) : 1.0f;
-    d->score_scale = 1.0f / sqrtf((float)d->d_head);
-    return rc;
+    uint32_t per_score = d->n_layers == d->arch->wide_layers
+                             ? d->d_model / d->n_heads
+                             : d->d_head;
+    d->score_scale = 1.0f / sqrtf((float)per_score);
+    return 0;
 }
 
 /* --- tensors --- */
@@ -372,12 +327,9 @@ static enum arch_slot slot_of(const char *name, uint32_t *layer)
     const char *tail = name;
     *layer = 0;
     if (strncmp(name, "blk.", 4) == 0) {
-        char *end = NULL;
-        if (name[4] < '0' || name[4] > '9') {
-            return SLOT_COUNT;
-        }
-        unsigned long n = strtoul(name + 4, &end, 10);
-        if (*end != '.' || n >= MODEL_LAYERS_MAX) {
+        uint64_t n = 0;
+        const char *end = parse_digits(name + 4, MODEL_LAYERS_MAX - 1, &n);
+        if (end == NULL || *end != '.') {
             return SLOT_COUNT;
         }
         *layer = (uint32_t)n;
@@ -448,14 +400,14 @@ static int read_vocab(const struct gguf *g, struct decoder *d, struct err *e)
     }
     d->vocab = (uint32_t)t->rows;
     d->global[SLOT_EMBD] = t;
-    int rc = check_tensor(d, t, SLOT_EMBD, e);
+    RETERR(check_tensor(d, t, SLOT_EMBD, e));
     const struct gguf_kv *tokens =
         gguf_get_arr(g, "tokenizer.ggml.tokens", GGUF_STRING);
-    if (rc == 0 && tokens != NULL && tokens->count > d->vocab) {
+    if (tokens != NULL && tokens->count > d->vocab) {
         return err_set(e, ERR_CONVERT, "%llu tokens but %u embeddings",
                        (unsigned long long)tokens->count, d->vocab);
     }
-    return rc;
+    return 0;
 }
 
 static int read_factors(struct decoder *d, struct err *e)
@@ -467,14 +419,14 @@ static int read_factors(struct decoder *d, struct err *e)
     d->n_factors = d->rope_dim / 2;
     d->factors = calloc(d->n_factors, sizeof(*d->factors));
     must(d->factors != NULL);
-    int rc = gguf_rows(t, 0, 1, d->factors, e);
-    for (uint32_t i = 0; rc == 0 && i < d->n_factors; i++) {
+    RETERR(gguf_rows(t, 0, 1, d->factors, e));
+    for (uint32_t i = 0; i < d->n_factors; i++) {
         if (!(d->factors[i] > 1e-6f && d->factors[i] < 1e6f)) {
-            rc = err_set(e, ERR_CONVERT, "%s: factor %u is %g", t->name, i,
-                         (double)d->factors[i]);
+            return err_set(e, ERR_CONVERT, "%s: factor %u is %g", t->name, i,
+                           (double)d->factors[i]);
         }
     }
-    return rc;
+    return 0;
 }
 
 static const struct arch_row *find_row(const struct gguf *g, struct err *e)
@@ -506,28 +458,19 @@ int arch_read(const struct gguf *g, struct decoder *ret, struct err *e)
         return e->code;
     }
     struct keys k = {.g = g, .arch = d.arch->name};
-    int rc = refuse_keys(&k, e);
-    if (rc == 0) {
-        rc = read_numbers(&k, &d, e);
-    }
-    if (rc == 0) {
-        rc = read_vocab(g, &d, e);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(arch_check_keys(g, d.arch, e));
+    RETERR(read_numbers(&k, &d, e));
+    RETERR(read_vocab(g, &d, e));
     d.layer = calloc(d.n_layers, sizeof(*d.layer));
     must(d.layer != NULL);
-    rc = find_tensors(g, &d, e);
-    if (rc == 0) {
-        rc = read_factors(&d, e);
-    }
-    if (rc < 0) {
-        arch_fini(&d);
-        return rc;
-    }
+    int rc = 0;
+    CHECK(find_tensors(g, &d, e));
+    CHECK(read_factors(&d, e));
     *ret = d;
-    return 0;
+    d = (struct decoder){0}; /* given away */
+out:
+    arch_fini(&d);
+    return rc;
 }
 
 void arch_fini(struct decoder *d)

@@ -2,7 +2,7 @@
  *
  * A family is a row of the table in arch.c: which tensors it has, its
  * activation, how its rotary pairs lie, which layers are local. arch_read
- * reads the numbers and finds the tensors; everything behind it (reference,
+ * reads the numbers and finds the tensors; everything after it (reference,
  * emitter, planner) works on struct decoder and knows no family by name.
  */
 #pragma once
@@ -48,6 +48,8 @@ struct arch_row {
     bool embed_sqrt;       /* embeddings times sqrt(d_model) */
     uint32_t local_every;  /* n: layer l is global when (l + 1) % n == 0 */
     float local_base;      /* rotary base of local layers */
+    uint32_t wide_layers;  /* with that many layers, scores are scaled by
+                              1/sqrt(d_model / n_heads), not by d_head's */
 };
 
 struct decoder {
@@ -75,6 +77,12 @@ struct decoder {
  * UNSUPPORTED (soft caps, experts, rope scalings), GGUF_MISSING, GGUF_VALUE. */
 CHECKED int arch_read(const struct gguf *g, struct decoder *ret, struct err *e);
 void arch_fini(struct decoder *d); /* zeroed is fine */
+
+/* Every key "FAMILY.*" of g is one that arch_read reads, that says nothing
+ * about the arithmetic, or that has its neutral value. Errors: UNSUPPORTED,
+ * by the key's name. */
+CHECKED int arch_check_keys(const struct gguf *g,
+                            const struct arch_row *family, struct err *e);
 
 static inline const struct gguf_tensor *
 arch_tensor(const struct decoder *d, uint32_t layer, enum arch_slot slot)

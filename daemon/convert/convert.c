@@ -4,7 +4,8 @@
  *   measuring   the reference pass over the calibration text, then alpha and
  *               the norm's form (range gate)
  *   writing     embed.bin, layer shards, head slices, into a staging folder
- *   gating      every package read again and validated (structure gate)
+ *   gating      every package read again and validated (structure gate, whose
+ *               look at the vocabulary comes while reading)
  *   publishing  bundle.json with all hashes, fsync, rename
  *
  * The staging folder stands beside `out`, so the rename stays on one file
@@ -56,17 +57,11 @@ static int make_plan(struct job *j, struct err *e)
 
 static int stage_reading(struct job *j, struct err *e)
 {
-    int rc = progress_stage(&j->progress, "reading", 0, 0.02, 0, e);
-    if (rc == 0) {
-        rc = arch_read(j->g, &j->d, e);
-    }
-    if (rc == 0) {
-        rc = convert_choose_context(j, e);
-    }
-    if (rc == 0) {
-        rc = make_plan(j, e);
-    }
-    return rc;
+    RETERR(progress_stage(&j->progress, "reading", 0, 0.02, 0, e));
+    RETERR(arch_read(j->g, &j->d, e));
+    RETERR(gate_vocabulary(j->g, &j->result.notes, e));
+    RETERR(convert_choose_context(j, e));
+    return make_plan(j, e);
 }
 
 /* --- staging --- */
@@ -109,7 +104,12 @@ static uint32_t calibrate_tokens(struct job *j, const char *vocab,
     int32_t *ids = NULL;
     size_t n_ids = 0;
     uint32_t n = 0;
-    if (tokenizer_open(vocab, &t, &ignored) == 0) {
+    int rc = tokenizer_open(vocab, &t, &ignored);
+    if (rc < 0 && gguf_find(j->g, "tokenizer.ggml.tokens") != NULL) {
+        gguf_note(&j->result.notes, "text cannot be tokenised: %s: %s",
+                  err_name(rc), ignored.msg);
+    }
+    if (rc == 0) {
         int32_t bos = tokenizer_bos(t);
         if (bos != TOKEN_NONE && (uint32_t)bos < j->d.vocab) {
             out[n++] = bos;
@@ -145,34 +145,23 @@ static int stage_measuring(struct job *j, struct err *e)
 {
     char vocab[PATH_ROOM];
     int32_t tokens[REFERENCE_TOKENS_MAX] = {0};
-    int rc = progress_stage(&j->progress, "measuring", 0.02, 0.33,
-                            reference_bytes(&j->d), e);
-    if (rc == 0) {
-        rc = convert_staged(j, "tokenizer.gguf", vocab, e);
-    }
-    if (rc == 0) {
-        rc = gguf_write_vocab(j->g, vocab, e);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(progress_stage(&j->progress, "measuring", 0.02, 0.33,
+                          reference_bytes(&j->d), e));
+    RETERR(convert_staged(j, "tokenizer.gguf", vocab, e));
+    RETERR(gguf_write_vocab(j->g, vocab, e));
     uint32_t n = calibrate_tokens(j, vocab, tokens);
-    rc = reference_run(&j->d, j->o->threads, tokens, n, &j->progress, &j->range,
-                       NULL, e);
-    if (rc == 0) {
-        rc = range_choose(&j->range, &j->d, j->o->norm, j->o->residual_scale,
-                          &j->choice, e);
-    }
-    if (rc == 0) {
-        j->emit.alpha = j->choice.alpha;
-        j->emit.norm = j->choice.norm;
-        gate_set(&j->result, "range", j->choice.warned ? "warned" : "passed",
-                 "residual scale %g, norm %s, margin %.1f; %s",
-                 (double)j->choice.alpha,
-                 j->choice.norm == NORM_MAX ? "max" : "scale", j->choice.margin,
-                 j->choice.detail);
-    }
-    return rc;
+    RETERR(reference_run(&j->d, j->o->threads, tokens, n, &j->progress,
+                         &j->range, NULL, e));
+    RETERR(range_choose(&j->range, &j->d, j->o->norm, j->o->residual_scale,
+                        &j->choice, e));
+    j->emit.alpha = j->choice.alpha;
+    j->emit.norm = j->choice.norm;
+    gate_set(&j->result, "range", j->choice.warned ? "warned" : "passed",
+             "residual scale %g, norm %s, margin %.1f; %s",
+             (double)j->choice.alpha,
+             j->choice.norm == NORM_MAX ? "max" : "scale", j->choice.margin,
+             j->choice.detail);
+    return 0;
 }
 
 /* --- gating and publishing --- */
@@ -180,77 +169,48 @@ static int stage_measuring(struct job *j, struct err *e)
 static int stage_gating(struct job *j, struct err *e)
 {
     uint64_t n = (uint64_t)j->b.n_shards + j->b.n_heads_shards;
-    int rc = progress_stage(&j->progress, "gating", 0.85, 0.05, n, e);
-    for (size_t i = 0; rc == 0 && i < j->b.n_shards; i++) {
-        rc = gate_structure(j->staging, j->b.shards[i].path, e);
-        if (rc == 0) {
-            rc = progress_add(&j->progress, 1, e);
-        }
+    RETERR(progress_stage(&j->progress, "gating", 0.85, 0.05, n, e));
+    for (size_t i = 0; i < j->b.n_shards; i++) {
+        RETERR(gate_structure(j->staging, j->b.shards[i].path, e));
+        RETERR(progress_add(&j->progress, 1, e));
     }
-    for (size_t i = 0; rc == 0 && i < j->b.n_heads_shards; i++) {
-        rc = gate_structure(j->staging, j->b.heads[i].path, e);
-        if (rc == 0) {
-            rc = progress_add(&j->progress, 1, e);
-        }
+    for (size_t i = 0; i < j->b.n_heads_shards; i++) {
+        RETERR(gate_structure(j->staging, j->b.heads[i].path, e));
+        RETERR(progress_add(&j->progress, 1, e));
     }
-    if (rc == 0) {
-        gate_set(&j->result, "structure", "passed", "%llu packages",
-                 (unsigned long long)n);
-    }
-    return rc;
+    const struct gguf_notes *notes = &j->result.notes;
+    gate_set(&j->result, "structure", notes->n > 0 ? "warned" : "passed",
+             "%llu packages%s%s", (unsigned long long)n,
+             notes->n > 0 ? "; " : "", notes->n > 0 ? notes->text[0] : "");
+    return 0;
 }
 
 static int stage_publishing(struct job *j, struct err *e)
 {
-    int rc = progress_stage(&j->progress, "publishing", 0.9, 0.1, 0, e);
-    if (rc == 0) {
-        rc = digest_end(&j->digest, false, e);
-        j->digesting = false;
-    }
-    if (rc == 0) {
-        rc = convert_check_source(j, e);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(progress_stage(&j->progress, "publishing", 0.9, 0.1, 0, e));
+    j->digesting = false; /* the next line ends it, whatever it finds */
+    RETERR(digest_end(&j->digest, false, e));
+    RETERR(convert_check_source(j, e));
     convert_describe(j);
-    rc = bundle_write(j->staging, &j->b, e);
-    if (rc == 0) {
-        j->result.bundle_bytes = file_tree_bytes(j->staging);
-        rc = progress_stage(&j->progress, "publishing", 0.95, 0.05, 0, e);
-    }
-    if (rc == 0) {
-        rc = file_publish_dir(j->staging, j->out, e);
-    }
-    if (rc == 0) {
-        j->staging[0] = '\0';
-    }
-    return rc;
+    RETERR(bundle_write(j->staging, &j->b, e));
+    j->result.bundle_bytes = file_tree_bytes(j->staging);
+    RETERR(progress_stage(&j->progress, "publishing", 0.95, 0.05, 0, e));
+    RETERR(file_publish_dir(j->staging, j->out, e));
+    j->staging[0] = '\0';
+    return 0;
 }
 
 static int run(void *ctx, struct err *e)
 {
     struct job *j = ctx;
-    int rc = stage_reading(j, e);
-    if (rc == 0) {
-        rc = make_staging(j, e);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(stage_reading(j, e));
+    RETERR(make_staging(j, e));
     digest_begin(&j->digest, j->fd);
     j->digesting = true;
-    rc = stage_measuring(j, e);
-    if (rc == 0) {
-        rc = convert_write(j, e);
-    }
-    if (rc == 0) {
-        rc = stage_gating(j, e);
-    }
-    if (rc == 0) {
-        rc = stage_publishing(j, e);
-    }
-    return rc;
+    RETERR(stage_measuring(j, e));
+    RETERR(convert_write(j, e));
+    RETERR(stage_gating(j, e));
+    return stage_publishing(j, e);
 }
 
 static uint64_t now_ms(void)
@@ -295,23 +255,17 @@ int convert_run(const struct convert_options *o, struct convert_result *ret,
     j->progress.ctx = o->ctx;
     arena_init(&j->b.arena, 0);
     gates_init(&j->result);
-    int rc = convert_read_options(j, e);
-    if (rc == 0) {
-        rc = convert_open_source(j, e);
-    }
-    if (rc < 0) {
-        goto out;
-    }
+    int rc = 0;
+    CHECK(convert_read_options(j, e));
+    CHECK(convert_open_source(j, e));
     j->emit.d = &j->d;
     j->emit.weights.threads = crew_threads(o->threads);
     j->emit.weights.progress = &j->progress;
-    rc = gguf_guard(run, j, e);
-    if (rc == 0) {
-        j->result.n_shards = j->plan.n_shards;
-        j->result.n_heads = j->plan.n_heads;
-        j->result.ms = (uint32_t)(now_ms() - began);
-        *ret = j->result;
-    }
+    CHECK(gguf_guard(run, j, e));
+    j->result.n_shards = j->plan.n_shards;
+    j->result.n_heads = j->plan.n_heads;
+    j->result.ms = (uint32_t)(now_ms() - began);
+    *ret = j->result;
 out:
     job_fini(j);
     return rc;

@@ -6,8 +6,7 @@
  */
 #pragma once
 
-#include "base/err.h"
-#include "proto/limits.h"
+#include "source/gguf.h"
 
 struct convert_options {
     const char *source; /* path of the GGUF */
@@ -42,6 +41,7 @@ struct convert_gate {
 struct convert_result {
     size_t n_gates;
     struct convert_gate gates[5];
+    struct gguf_notes notes; /* odd and harmless: warnings of the job */
     uint64_t bundle_bytes;
     uint32_t n_shards, n_heads;
     uint32_t ms;
@@ -54,7 +54,8 @@ CHECKED int convert_run(const struct convert_options *o,
                         struct convert_result *ret, struct err *e);
 
 /* The convert role: one job, frames on fd 3 (FRAME_CONVERT JSON in, PROGRESS
- * {"stage","fraction"}, then CONVERT_DONE {"gates":[...],"bundle_bytes",...}
+ * {"stage","fraction"}, then CONVERT_DONE {"gates":[...],"warnings":[...],
+ * "bundle_bytes",...}
  * or ERROR). The job's JSON: {"source","out","name","quant","context","shape",
  * "kv","profile","norm","residual_scale","threads"}; absent ones default. The
  * model file is fd 4 when fd 4 is open. Enters the sandbox before the first

@@ -52,22 +52,21 @@ static int put_layer(const struct emit *m, struct mil_writer *w, uint32_t l,
         {SLOT_DOWN, &r->down, false},
     };
     const struct decoder *perm = d->arch->rope_interleaved ? d : NULL;
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && i < countof(vectors); i++) {
+    for (size_t i = 0; i < countof(vectors); i++) {
         const struct want_vector *v = &vectors[i];
         const struct gguf_tensor *t = arch_tensor(d, l, v->slot);
         if (t != NULL) {
-            rc = weights_vector(w, t, v->shape, v->factor,
-                                v->rope ? perm : NULL, v->to, e);
+            RETERR(weights_vector(w, t, v->shape, v->factor,
+                                  v->rope ? perm : NULL, v->to, e));
         }
     }
-    for (size_t i = 0; rc == 0 && i < countof(matrices); i++) {
+    for (size_t i = 0; i < countof(matrices); i++) {
         const struct want_matrix *x = &matrices[i];
         const struct gguf_tensor *t = arch_tensor(d, l, x->slot);
-        rc = weights_matrix(&m->weights, w, t, 0, t->rows,
-                            x->rope ? perm : NULL, x->to, e);
+        RETERR(weights_matrix(&m->weights, w, t, 0, t->rows,
+                              x->rope ? perm : NULL, x->to, e));
     }
-    return rc;
+    return 0;
 }
 
 /* --- packages --- */
@@ -84,12 +83,8 @@ static int layers_package(const struct emit *m, struct mil_writer *w,
                           struct layer_weights *lw, struct err *e)
 {
     struct mil_program *p = mil_writer_program(w);
-    int rc = 0;
-    for (uint32_t l = first; rc == 0 && l < last; l++) {
-        rc = put_layer(m, w, l, &lw[l - first], e);
-    }
-    if (rc < 0) {
-        return rc;
+    for (uint32_t l = first; l < last; l++) {
+        RETERR(put_layer(m, w, l, &lw[l - first], e));
     }
     if (m->functions) {
         program_layers(m, p, "t1", 1, first, last, lw);
@@ -107,17 +102,13 @@ static int head_package(const struct emit *m, struct mil_writer *w,
     const struct decoder *d = m->d;
     const struct mil_const *norm = NULL;
     struct weight head = {0};
-    int rc = weights_vector(w, d->global[SLOT_OUT_NORM], WEIGHTS_CHANNEL,
-                            norm_gain(m->norm, d->d_model), NULL, &norm, e);
-    if (rc == 0) {
-        rc = weights_matrix(&m->weights, w, arch_head(d), first, last - first,
-                            NULL, &head, e);
-    }
-    if (rc == 0) {
-        program_head(m, mil_writer_program(w), &head, norm);
-        put_meta(m, mil_writer_program(w));
-    }
-    return rc;
+    RETERR(weights_vector(w, d->global[SLOT_OUT_NORM], WEIGHTS_CHANNEL,
+                          norm_gain(m->norm, d->d_model), NULL, &norm, e));
+    RETERR(weights_matrix(&m->weights, w, arch_head(d), first, last - first,
+                          NULL, &head, e));
+    program_head(m, mil_writer_program(w), &head, norm);
+    put_meta(m, mil_writer_program(w));
+    return 0;
 }
 
 /* Finish the package, or give it up when rc is an error already. */

@@ -14,14 +14,22 @@ int gate_structure(const char *dir, const char *package, struct err *e)
         return err_set(e, ERR_STRUCTURE, "%s: the path is too long", package);
     }
     struct err why = {0};
-    int rc = mil_read(path, &p, &why);
-    if (rc == 0) {
-        rc = mil_validate(p, &why);
-        mil_free(p);
-    }
+    int rc = 0;
+    CHECK(mil_read(path, &p, &why));
+    CHECK(mil_validate(p, &why));
+out:
+    mil_free(p);
     return rc == 0 ? 0
                    : err_set(e, ERR_STRUCTURE, "%s: %s: %s", package,
                              err_name(rc), why.msg);
+}
+
+int gate_vocabulary(const struct gguf *g, struct gguf_notes *notes,
+                    struct err *e)
+{
+    return gguf_find(g, "tokenizer.ggml.tokens") != NULL
+               ? gguf_check_vocab(g, notes, e)
+               : 0;
 }
 
 void gates_init(struct convert_result *r)

@@ -7,6 +7,11 @@
  * package and what is wrong. */
 CHECKED int gate_structure(const char *dir, const char *package, struct err *e);
 
+/* The vocabulary is one that aned can serve, or there is none at all. What is
+ * odd and harmless is added to notes. Errors: GGUF_VOCAB. */
+CHECKED int gate_vocabulary(const struct gguf *g, struct gguf_notes *notes,
+                            struct err *e);
+
 /* The five gates in their order, all "not run". */
 void gates_init(struct convert_result *r);
 void gate_set(struct convert_result *r, const char *name, const char *verdict,

@@ -7,7 +7,8 @@
  */
 #include "convert/gemm.h"
 
-#include <math.h>
+#include "base/fmath.h"
+#include "base/isa.h"
 
 #define TILE_ROWS 6u
 #define DEPTH     64u
@@ -21,10 +22,31 @@ struct strip {
     bool fresh;
 };
 
-#if defined(__AVX2__) && defined(__FMA__)
-#include <immintrin.h>
+static void tile1(const struct strip *s)
+{
+    for (size_t t = 0; t < GEMM_LANES; t++) {
+        float a = s->fresh ? 0 : s->y[t];
+        for (size_t k = 0; k < s->depth; k++) {
+            a = fmath_fmaf(s->w[k], s->x[k * s->stride + t], a);
+        }
+        s->y[t] = a;
+    }
+}
 
 static void tile6(const struct strip *s)
+{
+    for (size_t r = 0; r < TILE_ROWS; r++) {
+        struct strip one = *s;
+        one.w += r * s->cols;
+        one.y += r * s->stride;
+        tile1(&one);
+    }
+}
+
+#if defined(ISA_FOR_V3)
+#include <immintrin.h>
+
+ISA_FOR_V3 static void tile6_v3(const struct strip *s)
 {
     __m256 a[TILE_ROWS][2];
 #pragma GCC unroll 6
@@ -50,7 +72,7 @@ static void tile6(const struct strip *s)
     }
 }
 
-static void tile1(const struct strip *s)
+ISA_FOR_V3 static void tile1_v3(const struct strip *s)
 {
     __m256 a0 = s->fresh ? _mm256_setzero_ps() : _mm256_loadu_ps(s->y);
     __m256 a1 = s->fresh ? _mm256_setzero_ps() : _mm256_loadu_ps(s->y + 8);
@@ -63,28 +85,18 @@ static void tile1(const struct strip *s)
     _mm256_storeu_ps(s->y, a0);
     _mm256_storeu_ps(s->y + 8, a1);
 }
-#else
-static void tile1(const struct strip *s)
-{
-    for (size_t t = 0; t < GEMM_LANES; t++) {
-        float a = s->fresh ? 0 : s->y[t];
-        for (size_t k = 0; k < s->depth; k++) {
-            a = fmaf(s->w[k], s->x[k * s->stride + t], a);
-        }
-        s->y[t] = a;
-    }
-}
-
-static void tile6(const struct strip *s)
-{
-    for (size_t r = 0; r < TILE_ROWS; r++) {
-        struct strip one = *s;
-        one.w += r * s->cols;
-        one.y += r * s->stride;
-        tile1(&one);
-    }
-}
 #endif
+
+static void one_tile(const struct strip *s, bool six)
+{
+#if defined(ISA_FOR_V3)
+    if (isa_has(ISA_V3)) {
+        (six ? tile6_v3 : tile1_v3)(s);
+        return;
+    }
+#endif
+    (six ? tile6 : tile1)(s);
+}
 
 void gemm_rows(const float *w, size_t rows, size_t cols, const float *x,
                size_t stride, float *y)
@@ -100,12 +112,12 @@ void gemm_rows(const float *w, size_t rows, size_t cols, const float *x,
             for (; r + TILE_ROWS <= rows; r += TILE_ROWS) {
                 s.w = w + r * cols + k;
                 s.y = y + r * stride + t;
-                tile6(&s);
+                one_tile(&s, true);
             }
             for (; r < rows; r++) {
                 s.w = w + r * cols + k;
                 s.y = y + r * stride + t;
-                tile1(&s);
+                one_tile(&s, false);
             }
         }
     }

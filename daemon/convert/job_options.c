@@ -58,32 +58,19 @@ int convert_read_options(struct job *j, struct err *e)
 {
     const struct convert_options *o = j->o;
     bool unused = false;
-    int rc = quant_parse(o->quant, &j->emit.weights.quant, e);
-    if (rc == 0) {
-        rc = choice_of("shape", o->shape, "ranged", "functions",
-                       &j->emit.functions, e);
-    }
-    if (rc == 0) {
-        rc = choice_of("kv", o->kv, "state", "host", &j->emit.host, e);
-    }
-    if (rc == 0) {
-        rc = choice_of("norm", o->norm, "scale", "max", &unused, e);
-    }
-    if (rc == 0) {
-        rc = plan_profile(o->profile, &j->profile, e);
-    }
-    if (rc == 0) {
-        rc = choose_name(j, e);
-    }
+    RETERR(quant_parse(o->quant, &j->emit.weights.quant, e));
+    RETERR(choice_of("shape", o->shape, "ranged", "functions",
+                     &j->emit.functions, e));
+    RETERR(choice_of("kv", o->kv, "state", "host", &j->emit.host, e));
+    RETERR(choice_of("norm", o->norm, "scale", "max", &unused, e));
+    RETERR(plan_profile(o->profile, &j->profile, e));
+    RETERR(choose_name(j, e));
     size_t n = strlen(o->out);
     while (n > 1 && o->out[n - 1] == '/') {
         n--; /* a folder may be named with its slash */
     }
-    if (rc == 0 && (n == 0 || n >= sizeof(j->out))) {
-        rc = err_set(e, ERR_INVALID, "the bundle's path has %zu bytes", n);
-    }
-    if (rc < 0) {
-        return rc;
+    if (n == 0 || n >= sizeof(j->out)) {
+        return err_set(e, ERR_INVALID, "the bundle's path has %zu bytes", n);
     }
     memcpy(j->out, o->out, n);
     j->out[n] = '\0';
@@ -116,7 +103,7 @@ int convert_check_source(const struct job *j, struct err *e)
     if (fstat(j->fd, &st) < 0) {
         return err_errno(e, errno, j->source_name);
     }
-    if (st.st_size != j->st.st_size || st.st_mtime != j->st.st_mtime) {
+    if (!file_unwritten(&j->st, &st)) {
         return err_set(e, ERR_SOURCE_CHANGED,
                        "%s was written to while it was converted",
                        j->source_name);

@@ -25,14 +25,8 @@ static int write_shard(struct job *j, uint32_t i, struct err *e)
     char path[PATH_ROOM];
     (void)snprintf(name, sizeof(name), "layers_%02u_%02u.mlpackage", r->first,
                    r->last);
-    int rc = convert_staged(j, name, path, e);
-    if (rc == 0) {
-        rc =
-            emit_layers(&j->emit, path, r->first, r->last, &s->weight_bytes, e);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(convert_staged(j, name, path, e));
+    RETERR(emit_layers(&j->emit, path, r->first, r->last, &s->weight_bytes, e));
     s->path = keep_str(&j->b, name);
     s->first = r->first;
     s->last = r->last;
@@ -59,13 +53,8 @@ static int write_head(struct job *j, uint32_t i, struct err *e)
     char name[64];
     char path[PATH_ROOM];
     (void)snprintf(name, sizeof(name), "head_%u.mlpackage", i);
-    int rc = convert_staged(j, name, path, e);
-    if (rc == 0) {
-        rc = emit_head(&j->emit, path, r->first, r->last, &h->weight_bytes, e);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(convert_staged(j, name, path, e));
+    RETERR(emit_head(&j->emit, path, r->first, r->last, &h->weight_bytes, e));
     h->path = keep_str(&j->b, name);
     h->vocab_first = r->first;
     h->vocab_last = r->last;
@@ -83,20 +72,16 @@ int convert_write(struct job *j, struct err *e)
     b->shards = keep_array(b, b->n_shards, sizeof(*b->shards));
     b->n_heads_shards = j->plan.n_heads;
     b->heads = keep_array(b, b->n_heads_shards, sizeof(*b->heads));
-    int rc = progress_stage(&j->progress, "writing", 0.35, 0.5, total, e);
-    if (rc == 0) {
-        rc = convert_staged(j, "embed.bin", path, e);
+    RETERR(progress_stage(&j->progress, "writing", 0.35, 0.5, total, e));
+    RETERR(convert_staged(j, "embed.bin", path, e));
+    RETERR(weights_file(&j->emit.weights, j->d.global[SLOT_EMBD], path, e));
+    for (uint32_t i = 0; i < j->plan.n_shards; i++) {
+        RETERR(write_shard(j, i, e));
     }
-    if (rc == 0) {
-        rc = weights_file(&j->emit.weights, j->d.global[SLOT_EMBD], path, e);
+    for (uint32_t i = 0; i < j->plan.n_heads; i++) {
+        RETERR(write_head(j, i, e));
     }
-    for (uint32_t i = 0; rc == 0 && i < j->plan.n_shards; i++) {
-        rc = write_shard(j, i, e);
-    }
-    for (uint32_t i = 0; rc == 0 && i < j->plan.n_heads; i++) {
-        rc = write_head(j, i, e);
-    }
-    return rc;
+    return 0;
 }
 
 /* --- bundle.json --- */

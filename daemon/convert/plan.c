@@ -17,36 +17,25 @@ static int read_profile(const struct json *j, struct plan_profile *p,
     int64_t states = 0;
     int64_t rows = 0;
     int64_t axis = 0;
-    int64_t resident = 0;
-    int rc =
-        json_want_int(j, "program_bytes", true, 1, INT64_MAX / 2, &program, e);
-    if (rc == 0) {
-        rc = json_want_int(j, "states", true, 2, 1 << 20, &states, e);
-    }
-    if (rc == 0) {
-        rc = json_want_int(j, "head_rows", true, ROW_UNIT, MODEL_DIM_MAX, &rows,
-                           e);
-    }
-    if (rc == 0) {
-        rc = json_want_int(j, "axis", true, 32, MODEL_CONTEXT_MAX, &axis, e);
-    }
-    if (rc == 0) {
-        rc = json_want_int(j, "resident_bytes", true, 1, INT64_MAX / 2,
-                           &resident, e);
-    }
-    if (rc == 0) {
-        rc = json_want_num(j, "gbytes_per_s", true, 0.1, 1e6, &p->gbytes_per_s,
-                           e);
-    }
-    if (rc == 0) {
-        rc = json_want_num(j, "boundary_ms", true, 0, 1e6, &p->boundary_ms, e);
+    const struct {
+        const char *key;
+        int64_t lo, hi;
+        int64_t *to;
+    } ints[] = {
+        {"program_bytes", 1,        INT64_MAX / 2,     &program},
+        {"states",        2,        1 << 20,           &states },
+        {"head_rows",     ROW_UNIT, MODEL_DIM_MAX,     &rows   },
+        {"axis",          32,       MODEL_CONTEXT_MAX, &axis   },
+    };
+    for (size_t i = 0; i < countof(ints); i++) {
+        RETERR(json_want_int(j, ints[i].key, true, ints[i].lo, ints[i].hi,
+                             ints[i].to, e));
     }
     p->program_bytes = (uint64_t)program;
     p->states = (uint32_t)states;
     p->head_rows = (uint32_t)rows;
     p->axis = (uint32_t)axis;
-    p->resident_bytes = (uint64_t)resident;
-    return rc;
+    return 0;
 }
 
 int plan_profile(const char *name, struct plan_profile *ret, struct err *e)
@@ -57,7 +46,7 @@ int plan_profile(const char *name, struct plan_profile *ret, struct err *e)
     name = name != NULL ? name : "law";
     int rc = json_parse(profiles_json, sizeof(profiles_json) - 1, &root, e);
     if (rc < 0) {
-        return err_prefix(e, "conf/ane-profiles.json");
+        return err_prefix(e, rc, "conf/ane-profiles.json");
     }
     const struct json *list = json_get(root, "profiles");
     bool found = false;
@@ -131,9 +120,5 @@ int plan_make(const struct plan_profile *p, const struct plan_input *in,
     ret->n_heads = (uint32_t)heads;
     divide(in->n_layers, ret->n_shards, 1, ret->shards);
     divide(in->vocab, ret->n_heads, ROW_UNIT, ret->heads);
-    uint64_t bytes = in->layer_bytes * in->n_layers + in->row_bytes * in->vocab;
-    ret->step_ms = (double)bytes / (p->gbytes_per_s * 1e6) +
-                   (double)(shards + heads) * p->boundary_ms;
-    ret->resident = bytes <= p->resident_bytes;
     return 0;
 }

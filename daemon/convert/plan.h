@@ -2,8 +2,9 @@
  *
  * Few large shards are faster, many small ones are safer: under a profile's
  * caps (conf/ane-profiles.json, compiled in) the plan takes the fewest
- * programs, of sizes as equal as whole layers allow. Predicted time of a step
- * is bytes / bandwidth + programs * boundary, so fewest is fastest.
+ * programs, of sizes as equal as whole layers allow. The time of a step is
+ * bytes / bandwidth + programs * boundary (the profile has both figures, for
+ * people), so fewest is fastest.
  * Pure.
  */
 #pragma once
@@ -17,8 +18,6 @@ struct plan_profile {
     uint32_t states;         /* state tensors of one program */
     uint32_t head_rows;      /* vocabulary rows of one head */
     uint32_t axis;           /* cap of a spatial axis: the context */
-    uint64_t resident_bytes; /* all programs */
-    double gbytes_per_s, boundary_ms;
 };
 
 struct plan_range {
@@ -30,8 +29,6 @@ struct plan {
     struct plan_range shards[SHARDS_MAX]; /* layers */
     uint32_t n_heads;
     struct plan_range heads[SHARDS_MAX]; /* vocabulary rows */
-    double step_ms;                      /* predicted */
-    bool resident; /* all weights fit the profile's resident bytes */
 };
 
 /* NULL is "law". Errors: INVALID naming the known ones. */

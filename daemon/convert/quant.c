@@ -6,10 +6,7 @@
 #include <string.h>
 
 #include "base/half.h"
-
-#if defined(__AVX2__)
-#include <immintrin.h>
-#endif
+#include "base/isa.h"
 
 static const struct {
     const char *name;
@@ -51,26 +48,58 @@ unsigned quant_bits(enum quant q)
     return kinds[q].bits;
 }
 
+#if defined(ISA_FOR_V3)
+#include <immintrin.h>
+
+/* Whole eights of n: the largest magnitude to *m; true when all are finite. */
+ISA_FOR_V3 static bool peak_v3(const float *w, size_t n, float *m)
+{
+    __m256 sign = _mm256_set1_ps(-0.0f);
+    __m256 top = _mm256_set1_ps(INFINITY);
+    __m256 acc = _mm256_setzero_ps();
+    __m256 ok = _mm256_castsi256_ps(_mm256_set1_epi32(-1));
+    for (size_t i = 0; i + 8 <= n; i += 8) {
+        __m256 a = _mm256_andnot_ps(sign, _mm256_loadu_ps(w + i));
+        acc = _mm256_max_ps(acc, a);
+        ok = _mm256_and_ps(ok, _mm256_cmp_ps(a, top, _CMP_LT_OQ));
+    }
+    float lane[8];
+    _mm256_storeu_ps(lane, acc);
+    for (size_t j = 0; j < 8; j++) {
+        *m = lane[j] > *m ? lane[j] : *m;
+    }
+    return _mm256_movemask_ps(ok) == 0xff;
+}
+
+/* n: a multiple of 32. */
+ISA_FOR_V3 static void int8_v3(const float *w, size_t n, float s, int8_t *q)
+{
+    __m256 d = _mm256_set1_ps(s);
+    __m256i lo = _mm256_set1_epi8(-127);
+    __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    for (size_t i = 0; i < n; i += 32) {
+        __m256i v[4];
+        for (size_t j = 0; j < 4; j++) {
+            v[j] = _mm256_cvtps_epi32(
+                _mm256_div_ps(_mm256_loadu_ps(w + i + 8 * j), d));
+        }
+        __m256i b = _mm256_packs_epi16(_mm256_packs_epi32(v[0], v[1]),
+                                       _mm256_packs_epi32(v[2], v[3]));
+        b = _mm256_max_epi8(_mm256_permutevar8x32_epi32(b, order), lo);
+        _mm256_storeu_si256((__m256i *)(void *)(q + i), b);
+    }
+}
+#endif
+
 float quant_peak(const float *w, size_t n)
 {
     float m = 0;
     bool bad = false;
     size_t i = 0;
-#if defined(__AVX2__)
-    __m256 sign = _mm256_set1_ps(-0.0f);
-    __m256 top = _mm256_set1_ps(INFINITY);
-    __m256 acc = _mm256_setzero_ps();
-    __m256 ok = _mm256_castsi256_ps(_mm256_set1_epi32(-1));
-    for (; i + 8 <= n; i += 8) {
-        __m256 a = _mm256_andnot_ps(sign, _mm256_loadu_ps(w + i));
-        acc = _mm256_max_ps(acc, a);
-        ok = _mm256_and_ps(ok, _mm256_cmp_ps(a, top, _CMP_LT_OQ));
-    }
-    bad = _mm256_movemask_ps(ok) != 0xff;
-    float lane[8];
-    _mm256_storeu_ps(lane, acc);
-    for (size_t j = 0; j < 8; j++) {
-        m = lane[j] > m ? lane[j] : m;
+#if defined(ISA_FOR_V3)
+    if (isa_has(ISA_V3)) {
+        bad = !peak_v3(w, n, &m);
+        i = n & ~(size_t)7;
     }
 #endif
     for (; i < n; i++) {
@@ -98,20 +127,10 @@ void quant_int8(const float *w, size_t n, uint16_t scale, int8_t *q)
 {
     float s = half_to_float(scale);
     size_t i = 0;
-#if defined(__AVX2__)
-    __m256 d = _mm256_set1_ps(s);
-    __m256i lo = _mm256_set1_epi8(-127);
-    __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-    for (; i + 32 <= n; i += 32) {
-        __m256i v[4];
-        for (size_t j = 0; j < 4; j++) {
-            v[j] = _mm256_cvtps_epi32(
-                _mm256_div_ps(_mm256_loadu_ps(w + i + 8 * j), d));
-        }
-        __m256i b = _mm256_packs_epi16(_mm256_packs_epi32(v[0], v[1]),
-                                       _mm256_packs_epi32(v[2], v[3]));
-        b = _mm256_max_epi8(_mm256_permutevar8x32_epi32(b, order), lo);
-        _mm256_storeu_si256((__m256i *)(void *)(q + i), b);
+#if defined(ISA_FOR_V3)
+    if (isa_has(ISA_V3)) {
+        i = n & ~(size_t)31;
+        int8_v3(w, i, s, q);
     }
 #endif
     for (; i < n; i++) {

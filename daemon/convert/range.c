@@ -199,12 +199,8 @@ int range_choose(const struct range *r, const struct decoder *d,
     }
     c.alpha = ldexpf(1.0f, -(int)a);
     c.margin = peak > 0 ? RANGE_FP16 / (peak * (double)c.alpha) : RANGE_FP16;
-    int rc = check_peaks(r, (double)c.alpha, &c, e);
-    if (rc == 0) {
-        rc = choose_norm(r, d, norm, a, &c, e);
-    }
-    if (rc == 0) {
-        *ret = c;
-    }
-    return rc;
+    RETERR(check_peaks(r, (double)c.alpha, &c, e));
+    RETERR(choose_norm(r, d, norm, a, &c, e));
+    *ret = c;
+    return 0;
 }

@@ -3,10 +3,10 @@
  *
  * Sums of norms, scores and softmax run in double: this is the yardstick.
  */
-#include <math.h>
 #include <string.h>
 
 #include "base/crew.h"
+#include "base/fmath.h"
 #include "base/num.h"
 #include "convert/gemm.h"
 #include "convert/reference_impl.h"
@@ -19,11 +19,14 @@ static void rope_tables(struct reference *r, bool local)
     double base = (double)(local ? d->rope_base_local : d->rope_base);
     double scale = local ? 1.0 : (double)d->rope_scale;
     for (uint32_t i = 0; i < d->rope_dim / 2; i++) {
-        double f = pow(base, -2.0 * i / d->rope_dim);
+        double f = fmath_pow(base, -2.0 * i / d->rope_dim);
         f /= d->n_factors > 0 ? (double)d->factors[i] : 1.0;
         for (uint32_t t = 0; t < r->n; t++) {
-            r->cos[i * r->stride + t] = (float)cos(t * scale * f);
-            r->sin[i * r->stride + t] = (float)sin(t * scale * f);
+            double sine = 0;
+            double cosine = 0;
+            fmath_sincos(t * scale * f, &sine, &cosine);
+            r->cos[i * r->stride + t] = (float)cosine;
+            r->sin[i * r->stride + t] = (float)sine;
         }
     }
 }
@@ -81,7 +84,7 @@ static void run_head(struct reference *r, size_t h)
         }
         double sum = 0;
         for (uint32_t u = from; u <= t; u++) {
-            p[u] = exp(p[u] - top);
+            p[u] = fmath_exp(p[u] - top);
             sum += p[u];
         }
         for (uint32_t i = 0; i < d->d_head; i++) {
@@ -107,34 +110,24 @@ static int attention(struct reference *r, uint32_t l, struct err *e)
     const struct decoder *d = r->d;
     size_t q_rows = (size_t)d->n_heads * d->d_head;
     size_t kv_rows = (size_t)d->n_kv * d->d_head;
-    int rc = reference_multiply(r, arch_tensor(d, l, SLOT_Q),
-                                arch_tensor(d, l, SLOT_Q_BIAS), r->h, r->q, e);
-    if (rc == 0) {
-        rc = reference_multiply(r, arch_tensor(d, l, SLOT_K),
-                                arch_tensor(d, l, SLOT_K_BIAS), r->h, r->k, e);
-    }
-    if (rc == 0) {
-        rc = reference_multiply(r, arch_tensor(d, l, SLOT_V),
-                                arch_tensor(d, l, SLOT_V_BIAS), r->h, r->v, e);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(reference_multiply(r, arch_tensor(d, l, SLOT_Q),
+                              arch_tensor(d, l, SLOT_Q_BIAS), r->h, r->q, e));
+    RETERR(reference_multiply(r, arch_tensor(d, l, SLOT_K),
+                              arch_tensor(d, l, SLOT_K_BIAS), r->h, r->k, e));
+    RETERR(reference_multiply(r, arch_tensor(d, l, SLOT_V),
+                              arch_tensor(d, l, SLOT_V_BIAS), r->h, r->v, e));
     reference_peak(r, RANGE_Q, l, r->q, q_rows);
     reference_peak(r, RANGE_K, l, r->k, kv_rows);
     reference_peak(r, RANGE_V, l, r->v, kv_rows);
     if (arch_tensor(d, l, SLOT_Q_NORM) != NULL) {
-        rc =
+        RETERR(
             reference_normalise(r, arch_tensor(d, l, SLOT_Q_NORM), RANGE_Q_NORM,
-                                l, r->q, d->n_heads, false, r->q, e);
+                                l, r->q, d->n_heads, false, r->q, e));
     }
-    if (rc == 0 && arch_tensor(d, l, SLOT_K_NORM) != NULL) {
-        rc =
+    if (arch_tensor(d, l, SLOT_K_NORM) != NULL) {
+        RETERR(
             reference_normalise(r, arch_tensor(d, l, SLOT_K_NORM), RANGE_K_NORM,
-                                l, r->k, d->n_kv, false, r->k, e);
-    }
-    if (rc < 0) {
-        return rc;
+                                l, r->k, d->n_kv, false, r->k, e));
     }
     bool local = arch_local(d, l);
     rope_tables(r, local);
@@ -150,10 +143,11 @@ static int attention(struct reference *r, uint32_t l, struct err *e)
         range_add_peak(r->range, RANGE_SCORES, l, top);
     }
     reference_peak(r, RANGE_ATTN, l, r->attn, q_rows);
-    rc = reference_multiply(r, arch_tensor(d, l, SLOT_O),
-                            arch_tensor(d, l, SLOT_O_BIAS), r->attn, r->y, e);
+    RETERR(reference_multiply(r, arch_tensor(d, l, SLOT_O),
+                              arch_tensor(d, l, SLOT_O_BIAS), r->attn, r->y,
+                              e));
     reference_peak(r, RANGE_ATTN_OUT, l, r->y, d->d_model);
-    return rc;
+    return 0;
 }
 
 /* --- layers --- */
@@ -162,10 +156,10 @@ static float activate(enum arch_act act, float x)
 {
     double v = (double)x;
     if (act == ARCH_SILU) {
-        return (float)(v / (1.0 + exp(-v)));
+        return (float)(v / (1.0 + fmath_exp(-v)));
     }
     double u = 0.7978845608028654 * (v + 0.044715 * v * v * v);
-    return (float)(0.5 * v * (1.0 + tanh(u)));
+    return (float)(0.5 * v * (1.0 + fmath_tanh(u)));
 }
 
 static void on_rows(void *ctx, size_t begin, size_t end, unsigned worker)
@@ -183,23 +177,18 @@ static void on_rows(void *ctx, size_t begin, size_t end, unsigned worker)
 static int feed_forward(struct reference *r, uint32_t l, struct err *e)
 {
     const struct decoder *d = r->d;
-    int rc = reference_multiply(r, arch_tensor(d, l, SLOT_GATE), NULL, r->h,
-                                r->gate, e);
-    if (rc == 0) {
-        rc = reference_multiply(r, arch_tensor(d, l, SLOT_UP), NULL, r->h,
-                                r->up, e);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(reference_multiply(r, arch_tensor(d, l, SLOT_GATE), NULL, r->h,
+                              r->gate, e));
+    RETERR(reference_multiply(r, arch_tensor(d, l, SLOT_UP), NULL, r->h, r->up,
+                              e));
     reference_peak(r, RANGE_GATE, l, r->gate, d->d_ff);
     reference_peak(r, RANGE_UP, l, r->up, d->d_ff);
     crew_run(r->threads, d->d_ff, 16, on_rows, r);
     reference_peak(r, RANGE_ACT_UP, l, r->gate, d->d_ff);
-    rc = reference_multiply(r, arch_tensor(d, l, SLOT_DOWN), NULL, r->gate,
-                            r->y, e);
+    RETERR(reference_multiply(r, arch_tensor(d, l, SLOT_DOWN), NULL, r->gate,
+                              r->y, e));
     reference_peak(r, RANGE_FFN_OUT, l, r->y, d->d_model);
-    return rc;
+    return 0;
 }
 
 /* x += (post norm of) y */
@@ -221,25 +210,14 @@ static int join(struct reference *r, uint32_t l, enum arch_slot post,
 static int run_layer(struct reference *r, uint32_t l, struct err *e)
 {
     const struct decoder *d = r->d;
-    int rc = reference_normalise(r, arch_tensor(d, l, SLOT_ATTN_NORM),
-                                 RANGE_ATTN_NORM, l, r->x, 1, true, r->h, e);
-    if (rc == 0) {
-        rc = attention(r, l, e);
-    }
-    if (rc == 0) {
-        rc = join(r, l, SLOT_POST_ATTN, RANGE_POST_ATTN, RANGE_RESIDUAL_MID, e);
-    }
-    if (rc == 0) {
-        rc = reference_normalise(r, arch_tensor(d, l, SLOT_FFN_NORM),
-                                 RANGE_FFN_NORM, l, r->x, 1, true, r->h, e);
-    }
-    if (rc == 0) {
-        rc = feed_forward(r, l, e);
-    }
-    if (rc == 0) {
-        rc = join(r, l, SLOT_POST_FFN, RANGE_POST_FFN, RANGE_RESIDUAL, e);
-    }
-    return rc;
+    RETERR(reference_normalise(r, arch_tensor(d, l, SLOT_ATTN_NORM),
+                               RANGE_ATTN_NORM, l, r->x, 1, true, r->h, e));
+    RETERR(attention(r, l, e));
+    RETERR(join(r, l, SLOT_POST_ATTN, RANGE_POST_ATTN, RANGE_RESIDUAL_MID, e));
+    RETERR(reference_normalise(r, arch_tensor(d, l, SLOT_FFN_NORM),
+                               RANGE_FFN_NORM, l, r->x, 1, true, r->h, e));
+    RETERR(feed_forward(r, l, e));
+    return join(r, l, SLOT_POST_FFN, RANGE_POST_FFN, RANGE_RESIDUAL, e);
 }
 
 static int embed(struct reference *r, const int32_t *tokens, struct err *e)
@@ -250,44 +228,40 @@ static int embed(struct reference *r, const int32_t *tokens, struct err *e)
         return err_set(e, ERR_NOMEM, "no memory");
     }
     int rc = 0;
-    for (uint32_t t = 0; rc == 0 && t < r->n; t++) {
+    for (uint32_t t = 0; t < r->n; t++) {
         if (tokens[t] < 0 || (uint32_t)tokens[t] >= d->vocab) {
             rc = err_set(e, ERR_INVALID, "token %d of %u", tokens[t], d->vocab);
-            break;
+            goto out;
         }
-        rc = gguf_rows(d->global[SLOT_EMBD], (uint64_t)tokens[t], 1, row, e);
-        for (uint32_t i = 0; rc == 0 && i < d->d_model; i++) {
+        CHECK(gguf_rows(d->global[SLOT_EMBD], (uint64_t)tokens[t], 1, row, e));
+        for (uint32_t i = 0; i < d->d_model; i++) {
             r->x[i * r->stride + t] = row[i] * d->embed_scale;
         }
     }
+    reference_peak(r, RANGE_EMBEDDING, 0, r->x, d->d_model);
+out:
     free(row);
-    if (rc == 0) {
-        reference_peak(r, RANGE_EMBEDDING, 0, r->x, d->d_model);
-    }
     return rc;
 }
 
 static int head(struct reference *r, float *logits, struct err *e)
 {
     const struct decoder *d = r->d;
-    int rc = reference_normalise(r, d->global[SLOT_OUT_NORM], RANGE_OUT_NORM, 0,
-                                 r->x, 1, true, r->h, e);
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(reference_normalise(r, d->global[SLOT_OUT_NORM], RANGE_OUT_NORM, 0,
+                               r->x, 1, true, r->h, e));
     struct product p = {.r = r, .t = arch_head(d), .x = r->h, .logits = logits};
     for (size_t i = 0; i < r->n_scratch; i++) {
         r->scratch[i].peak = 0;
     }
-    rc = reference_product(&p, e);
+    RETERR(reference_product(&p, e));
     double top = 0;
     for (size_t i = 0; i < r->n_scratch; i++) {
         top = r->scratch[i].peak <= top ? top : r->scratch[i].peak;
     }
-    if (rc == 0 && r->range != NULL) {
+    if (r->range != NULL) {
         range_add_peak(r->range, RANGE_LOGITS, 0, top);
     }
-    return rc;
+    return 0;
 }
 
 /* --- memory --- */
@@ -360,13 +334,11 @@ int reference_run(const struct decoder *d, unsigned threads,
     if (range != NULL) {
         range->n_tokens = n;
     }
-    rc = embed(&r, tokens, e);
-    for (uint32_t l = 0; rc == 0 && l < d->n_layers; l++) {
-        rc = run_layer(&r, l, e);
+    CHECK(embed(&r, tokens, e));
+    for (uint32_t l = 0; l < d->n_layers; l++) {
+        CHECK(run_layer(&r, l, e));
     }
-    if (rc == 0) {
-        rc = head(&r, logits, e);
-    }
+    CHECK(head(&r, logits, e));
 out:
     reference_fini(&r);
     return rc;

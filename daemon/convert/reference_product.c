@@ -1,5 +1,5 @@
 /* reference_product.c - weights times panels: a block of rows is dequantised by
- * whoever is free, and multiplied at once. */
+ * any free thread, and multiplied at once. */
 #include <math.h>
 
 #include "base/crew.h"
@@ -92,20 +92,22 @@ int reference_multiply(struct reference *r, const struct gguf_tensor *t,
                        struct err *e)
 {
     struct product p = {.r = r, .t = t, .x = x, .y = y};
-    int rc = reference_product(&p, e);
-    if (rc < 0 || bias == NULL) {
-        return rc;
+    RETERR(reference_product(&p, e));
+    if (bias == NULL) {
+        return 0;
     }
     float *b = malloc(bias->cols * sizeof(*b));
     if (b == NULL) {
         return err_set(e, ERR_NOMEM, "%s: no memory", bias->name);
     }
-    rc = gguf_rows(bias, 0, 1, b, e);
-    for (size_t i = 0; rc == 0 && i < bias->cols; i++) {
+    int rc = 0;
+    CHECK(gguf_rows(bias, 0, 1, b, e));
+    for (size_t i = 0; i < bias->cols; i++) {
         for (size_t t_ = 0; t_ < r->stride; t_++) {
             y[i * r->stride + t_] += b[i];
         }
     }
+out:
     free(b);
     return rc;
 }

@@ -187,30 +187,28 @@ static int stream_run(struct stream *s, const struct weights *x,
                                   struct err *e),
                       void *ctx, struct err *e)
 {
-    int rc = 0;
-    for (s->at = 0; rc == 0 && s->at < s->rows;) {
+    for (s->at = 0; s->at < s->rows;) {
         uint64_t left = (s->rows - s->at + s->block_rows - 1) / s->block_rows;
         size_t n = (size_t)num_min(left, s->n_blocks);
         uint64_t rows = 0;
         crew_run(x->threads, n, 1, on_blocks, s);
-        for (size_t i = 0; rc == 0 && i < n; i++) {
+        for (size_t i = 0; i < n; i++) {
             struct block *b = &s->blocks[i];
             uint64_t r = rows_of_block(s, i);
             rows += r;
             if (b->rc < 0) {
-                rc = err_set(e, b->rc, "%s", b->err.msg);
-            } else {
-                rc = sink(ctx, b->out,
-                          s->peak_only ? sizeof(float) : (size_t)r * s->row_out,
-                          e);
+                return err_set(e, b->rc, "%s", b->err.msg);
             }
+            RETERR(sink(ctx, b->out,
+                        s->peak_only ? sizeof(float) : (size_t)r * s->row_out,
+                        e));
         }
         s->at += rows;
-        if (rc == 0 && x->progress != NULL && !s->peak_only) {
-            rc = progress_add(x->progress, rows * s->t->row_bytes, e);
+        if (x->progress != NULL && !s->peak_only) {
+            RETERR(progress_add(x->progress, rows * s->t->row_bytes, e));
         }
     }
-    return rc;
+    return 0;
 }
 
 /* --- matrices --- */
@@ -303,8 +301,8 @@ int weights_vector(struct mil_writer *w, const struct gguf_tensor *t,
         rc = err_set(e, ERR_NOMEM, "%s: no memory", t->name);
         goto out;
     }
-    rc = gguf_rows(t, 0, 1, in, e);
-    for (size_t i = 0; rc == 0 && i < n; i++) {
+    CHECK(gguf_rows(t, 0, 1, in, e));
+    for (size_t i = 0; i < n; i++) {
         size_t from = i;
         if (perm != NULL) {
             from = i - i % perm->d_head +
@@ -314,10 +312,8 @@ int weights_vector(struct mil_writer *w, const struct gguf_tensor *t,
         if ((out[i] & 0x7c00u) == 0x7c00u) {
             rc = err_set(e, ERR_RANGE, "%s: %g leaves the fp16 range", t->name,
                          (double)(in[from] * factor));
+            goto out;
         }
-    }
-    if (rc < 0) {
-        goto out;
     }
     if (shape == WEIGHTS_BIAS) {
         type.rank = 1;
@@ -336,20 +332,7 @@ out:
 
 static int sink_fd(void *ctx, const void *p, size_t n, struct err *e)
 {
-    const int *fd = ctx;
-    const char *at = p;
-    while (n > 0) {
-        ssize_t k = write(*fd, at, n);
-        if (k < 0 && errno == EINTR) {
-            continue;
-        }
-        if (k < 0) {
-            return err_errno(e, errno, "embed.bin");
-        }
-        at += k;
-        n -= (size_t)k;
-    }
-    return 0;
+    return file_put(*(const int *)ctx, p, n, FILE_HERE, "embed.bin", e);
 }
 
 int weights_file(const struct weights *x, const struct gguf_tensor *t,

@@ -69,6 +69,10 @@ static int send_done(const struct worker *w, const struct convert_result *r,
         json_add_str(g, "verdict", r->gates[i].verdict);
         json_add_str(g, "detail", r->gates[i].detail);
     }
+    struct json *notes = json_add_array(j, "warnings");
+    for (size_t i = 0; i < r->notes.n; i++) {
+        json_add_str(notes, NULL, r->notes.text[i]);
+    }
     json_add_int(j, "bundle_bytes", (int64_t)r->bundle_bytes);
     json_add_int(j, "n_shards", r->n_shards);
     json_add_int(j, "n_heads", r->n_heads);
@@ -123,7 +127,6 @@ static int read_spec(struct worker *w, const struct frame *f, struct err *e)
                        "a job comes first, not a frame of type %d",
                        (int)f->type);
     }
-    int rc = json_parse((const char *)f->payload, f->n, &w->spec, e);
     const struct {
         const char *key;
         const char **to;
@@ -132,25 +135,20 @@ static int read_spec(struct worker *w, const struct frame *f, struct err *e)
         {"quant", &o->quant},     {"shape", &o->shape}, {"kv", &o->kv},
         {"profile", &o->profile}, {"norm", &o->norm},
     };
-    for (size_t i = 0; rc == 0 && i < countof(strings); i++) {
-        rc = json_want_str(w->spec, strings[i].key, strings[i].to == &o->out,
-                           strings[i].to, e);
+    RETERR(json_parse((const char *)f->payload, f->n, &w->spec, e));
+    for (size_t i = 0; i < countof(strings); i++) {
+        RETERR(json_want_str(w->spec, strings[i].key, strings[i].to == &o->out,
+                             strings[i].to, e));
     }
-    if (rc == 0) {
-        rc = json_want_int(w->spec, "context", false, 0, UINT32_MAX, &context,
-                           e);
-    }
-    if (rc == 0) {
-        rc = json_want_int(w->spec, "threads", false, 0, ENGINE_THREADS_MAX,
-                           &threads, e);
-    }
-    if (rc == 0) {
-        rc = json_want_num(w->spec, "residual_scale", false, 0, 1,
-                           &o->residual_scale, e);
-    }
+    RETERR(
+        json_want_int(w->spec, "context", false, 0, UINT32_MAX, &context, e));
+    RETERR(json_want_int(w->spec, "threads", false, 0, ENGINE_THREADS_MAX,
+                         &threads, e));
+    RETERR(json_want_num(w->spec, "residual_scale", false, 0, 1,
+                         &o->residual_scale, e));
     o->context = (uint32_t)context;
     o->threads = (unsigned)threads;
-    return rc;
+    return 0;
 }
 
 /* The folder that `out` will stand in. */
@@ -203,6 +201,16 @@ static int open_source(struct worker *w, struct err *e)
     return 0;
 }
 
+static int run_job(struct worker *w, const struct frame *f,
+                   struct convert_result *r, struct err *e)
+{
+    RETERR(read_spec(w, f, e));
+    RETERR(open_source(w, e));
+    w->o.progress = on_progress;
+    w->o.ctx = w;
+    return convert_run(&w->o, r, e);
+}
+
 int convert_role(int argc, char **argv)
 {
     (void)argc;
@@ -219,15 +227,7 @@ int convert_role(int argc, char **argv)
         frame_in_fini(&w.in);
         return EXIT_SUCCESS;
     }
-    rc = rc < 0 ? rc : read_spec(&w, &f, &e);
-    if (rc == 0) {
-        rc = open_source(&w, &e);
-    }
-    if (rc == 0) {
-        w.o.progress = on_progress;
-        w.o.ctx = &w;
-        rc = convert_run(&w.o, &r, &e);
-    }
+    rc = rc < 0 ? rc : run_job(&w, &f, &r, &e);
     if (rc == 0) {
         rc = send_done(&w, &r, &e);
         rc = rc < 0 ? err_exit(rc) : EXIT_SUCCESS;

@@ -32,8 +32,9 @@ struct backend_conf {
     bool round_fp16;  /* round each operation's result to fp16 */
     const char *isa;  /* instruction set of the kernels ("scalar", "avx2", ...);
                        * NULL: the best this machine has */
-    const char *after; /* passes up to this one only (backend_pass); NULL: all.
-                        * What the others would have recognised runs plainly. */
+    /* Run the passes up to this one (backend_pass); NULL: all. What later
+     * passes would recognise runs plainly. */
+    const char *after;
 };
 
 struct backend_model;
@@ -64,7 +65,9 @@ struct backend_info {
     const struct backend_port *in, *out, *states; /* live as long as the model */
     int64_t t_min, t_max; /* T range this backend runs (1, 1 when no input has T) */
     uint64_t weight_bytes;
-    uint64_t state_bytes;
+    uint64_t state_bytes; /* of memory that a state costs at most */
+    uint64_t whole_bytes; /* and, where rows_max > 0 and yet `predict` is called
+                             with it, so many more */
 };
 
 #define BACKEND_NO_WRITE UINT32_MAX /* a row that is not stored */
@@ -89,8 +92,8 @@ struct backend_rows {
     struct backend_state *const *state; /* n; NULL without states */
     const uint32_t *write;              /* n positions, or BACKEND_NO_WRITE */
     const uint32_t *const *lo, *const *hi; /* info.n_in; [n] for MASK */
-    /* NULL, or asked before products (a layer has several): false ends the call
-     * with CANCELLED. Some of the rows' positions may be written then. */
+    /* NULL, or called before each product (a layer has several): false ends the
+     * call with CANCELLED. Positions of the rows may be written by then. */
     bool (*go)(void *ctx);
     void *go_ctx;
 };
@@ -126,30 +129,30 @@ struct backend {
                    const struct tensor *in, size_t n_in, struct tensor *out,
                    size_t n_out, struct err *e);
 
-    /* NULL in a backend without rows, then so are the two below; unused when
-     * info.rows_max is 0. A row's numbers do not depend on the other rows.
+    /* Run rows. NULL, like the next two, in a backend that cannot; not called
+     * when info.rows_max is 0. A row's numbers do not depend on the other rows.
      * Errors: MIL_INPUT, NOMEM. */
     int (*predict_rows)(struct backend_model *m, const struct backend_rows *in,
                         struct backend_row_out *out, size_t n_out,
                         struct err *e);
-    /* A state that shares the first n positions of `from`; of a model whose
-     * rows_max is not 0. */
+    /* A new state that shares the first n positions of `from`, for a model
+     * whose rows_max is not 0. */
     int (*state_fork)(const struct backend_state *from, uint32_t n,
                       struct backend_state **ret, struct err *e);
-    /* Positions from n on are not needed any more. */
+    /* Forget positions n and later. */
     void (*state_truncate)(struct backend_state *s, uint32_t n);
-    /* Saving, STATE_BLOCK positions at a time. arrays: what such a block has of
-     * each value, at most STATE_ARRAYS_MAX; returns how many, 0 when positions
-     * cannot be told apart. save writes the sum of their bytes, load reads
-     * them: the very bits, so positions < (b + 1) * STATE_BLOCK that hold rows
-     * give the same results afterwards. NULL, all three: states are not saved.
-     * Errors of load: NOMEM, CONTEXT. */
+    /* Saving, STATE_BLOCK positions at a time. block_arrays describes the
+     * arrays of one block, at most STATE_ARRAYS_MAX, and returns how many there
+     * are; 0 when the state has no separate positions. block_save writes the
+     * sum of their bytes, block_load reads it back bit for bit, so that later
+     * rows give the same results. All three NULL: states are not saved. Errors
+     * of load: NOMEM, CONTEXT. */
     size_t (*block_arrays)(const struct backend_state *s,
                            struct state_array *ret);
     void (*block_save)(const struct backend_state *s, uint32_t b, void *out);
     int (*block_load)(struct backend_state *s, uint32_t b, const void *in,
                       struct err *e);
-    /* What the program was compiled to, as text; NULL: nothing to tell. */
+    /* The compiled program as text; NULL: there is none. */
     void (*dump)(const struct backend_model *m, struct buf *out);
 };
 
@@ -160,8 +163,8 @@ extern const struct backend backend_cpu; /* the same kernels and fast paths */
  * build. */
 const struct backend *backend_find(const char *name);
 /* The i-th instruction set that the CPU backends have kernels for on this
- * machine, best first; NULL behind the last. */
+ * machine, best first; NULL after the last. */
 const char *backend_isa(size_t i);
 /* The i-th pass of the CPU backend over a program that runs as rows; NULL
- * behind the last. */
+ * after the last. */
 const char *backend_pass(size_t i);

@@ -3,7 +3,7 @@
  * the stateless form, programs that are not row-wise.
  *
  * A chunk of n rows runs as T >= n columns, where T is the least that every
- * shard takes; the columns behind n repeat the last row and write nothing
+ * shard takes; the columns after n repeat the last row and write nothing
  * (design 5.1, padding). Heads see only the rows whose logits are wanted.
  */
 #include <string.h>
@@ -43,13 +43,8 @@ int columns_init(struct engine *g, struct err *e)
     size_t n_in = 1;
     size_t n_out = 1;
     unsigned uses = 0;
-    int rc = widths_make(&c->layers, g->shards, g->n_shards, rows_cap(g->b), e);
-    if (rc == 0) {
-        rc = widths_make(&c->tops, g->heads, g->n_heads, HEAD_ROWS_MAX, e);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(widths_make(&c->layers, g->shards, g->n_shards, rows_cap(g->b), e));
+    RETERR(widths_make(&c->tops, g->heads, g->n_heads, HEAD_ROWS_MAX, e));
     for (size_t i = 0; i < g->n_shards; i++) {
         const struct shard *s = &g->shards[i];
         uses |= shard_uses(s);
@@ -126,19 +121,17 @@ static int run_shard(struct engine_seq *s, size_t i, const float *x,
     int rc = g->be->predict(u->m, s->states[i], c->tin, u->info.n_in, c->tout,
                             sh->n_past + 1, e);
     if (rc < 0) {
-        return err_prefix(e, "%s", sh->path);
+        return err_prefix(e, rc, "%s", sh->path);
     }
-    rc = check_out(&c->tout[0], (uint64_t)g->b->d_model * t, sh->path, e);
-    for (size_t k = 0; rc == 0 && k < sh->n_past; k++) {
+    RETERR(check_out(&c->tout[0], (uint64_t)g->b->d_model * t, sh->path, e));
+    for (size_t k = 0; k < sh->n_past; k++) {
         const struct past_port *p = &sh->past[k];
-        rc = check_out(&c->tout[k + 1], (uint64_t)p->heads * t * p->dim,
-                       sh->path, e);
-        if (rc == 0) {
-            seq_append(s, i, k, c->tout[k + 1].data, t, pos, n);
-        }
+        RETERR(check_out(&c->tout[k + 1], (uint64_t)p->heads * t * p->dim,
+                         sh->path, e));
+        seq_append(s, i, k, c->tout[k + 1].data, t, pos, n);
     }
     *hidden = c->tout[0].data;
-    return rc;
+    return 0;
 }
 
 static int run_layers(struct engine_seq *s, const int32_t *tokens, uint32_t n,
@@ -193,7 +186,7 @@ static int run_heads(struct engine *g, const float *hidden, uint32_t t,
         struct tensor ret = {.name = sh->out};
         int rc = g->be->predict(u->m, NULL, &in, 1, &ret, 1, e);
         if (rc < 0) {
-            return err_prefix(e, "%s", sh->path);
+            return err_prefix(e, rc, "%s", sh->path);
         }
         rc = check_out(&ret, (uint64_t)sh->out_rows * w, sh->path, e);
         if (rc < 0) {

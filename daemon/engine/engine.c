@@ -37,15 +37,34 @@ static int map_embed(struct engine *g, struct err *e)
     return 0;
 }
 
-static void count_bytes(struct engine *g, const struct shard *s)
+/* What a sequence costs at most: its tokens, states and past. */
+static uint64_t seq_bytes(const struct engine *g)
 {
-    /* functions of one package share its weights */
-    g->weight_bytes += s->units[0].info.weight_bytes;
-    g->state_bytes += s->units[0].info.state_bytes;
-    for (size_t i = 0; i < s->n_past; i++) {
-        g->state_bytes +=
-            (uint64_t)s->past[i].heads * g->b->context * s->past[i].dim * 2;
+    uint64_t n = (uint64_t)g->b->context * sizeof(int32_t);
+    for (size_t k = 0; k < g->n_shards; k++) {
+        const struct shard *s = &g->shards[k];
+        const struct backend_info *info = &shard_state_unit(s)->info;
+        n += info->state_bytes + (g->rows.max > 0 ? 0 : info->whole_bytes);
+        for (size_t i = 0; i < s->n_past; i++) {
+            n += (uint64_t)s->past[i].heads * g->b->context * s->past[i].dim *
+                 2;
+        }
     }
+    return n;
+}
+
+/* States and past arrays of all shards, as a saved block has them. */
+static int check_arrays(const struct engine *g, struct err *e)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < g->n_shards; i++) {
+        n += g->shards[i].n_past + g->shards[i].units[0].info.n_states;
+    }
+    return n <= STATE_ARRAYS_MAX
+               ? 0
+               : err_set(e, ERR_BUNDLE,
+                         "%zu states and past arrays, at most %u are known", n,
+                         STATE_ARRAYS_MAX);
 }
 
 static int open_shards(struct engine *g, const struct engine_conf *conf,
@@ -74,7 +93,8 @@ static int open_shards(struct engine *g, const struct engine_conf *conf,
         if (rc < 0) {
             return rc;
         }
-        count_bytes(g, s);
+        /* functions of one package share its weights */
+        g->weight_bytes += s->units[0].info.weight_bytes;
         if (conf->progress != NULL) {
             conf->progress(conf->ctx, i + 1, total);
         }
@@ -90,14 +110,14 @@ static int make_scratch(struct engine *g, struct err *e)
         return err_set(e, ERR_NOMEM, "engine");
     }
     g->samplers = calloc(g->threads, sizeof(*g->samplers));
-    int rc = g->samplers != NULL ? 0 : err_set(e, ERR_NOMEM, "engine");
-    for (unsigned i = 0; rc == 0 && i < g->threads; i++) {
-        rc = sampler_new(g->b->vocab, &g->samplers[i], e);
+    if (g->samplers == NULL) {
+        return err_set(e, ERR_NOMEM, "engine");
     }
-    if (rc == 0) {
-        rc = rows_init(g, e);
+    for (unsigned i = 0; i < g->threads; i++) {
+        RETERR(sampler_new(g->b->vocab, &g->samplers[i], e));
     }
-    return rc == 0 && g->rows.max == 0 ? columns_init(g, e) : rc;
+    RETERR(rows_init(g, e));
+    return g->rows.max == 0 ? columns_init(g, e) : 0;
 }
 
 int engine_open_with(const struct backend *be, const char *bundle_dir,
@@ -125,10 +145,15 @@ int engine_open_with(const struct backend *be, const char *bundle_dir,
     if (rc < 0) {
         goto out;
     }
+    rc = check_arrays(g, e);
+    if (rc < 0) {
+        goto out;
+    }
     rc = make_scratch(g, e);
     if (rc < 0) {
         goto out;
     }
+    g->state_bytes = seq_bytes(g);
     *ret = g;
     g = NULL;
 out:
@@ -237,7 +262,7 @@ int check_tokens(const struct engine_seq *s, const int32_t *tokens, uint32_t n,
         return err_set(e, ERR_INVALID, "no tokens");
     }
     if (n > b->context - s->n) {
-        return err_set(e, ERR_CONTEXT, "%u tokens behind %u in a context of %u",
+        return err_set(e, ERR_CONTEXT, "%u tokens after %u in a context of %u",
                        n, s->n, b->context);
     }
     for (uint32_t i = 0; i < n; i++) {
@@ -276,11 +301,11 @@ int engine_eval(struct engine_seq *s, const int32_t *tokens, uint32_t n,
 {
     uint32_t rows = want_logits == 0 ? 0 : want_logits == 1 ? n > 0 : n;
     struct eval v = {.s = s, .n = n, .want = rows};
-    int rc = run(&v, tokens, chunk, times, e);
-    if (rc == 0 && logits != NULL) {
+    RETERR(run(&v, tokens, chunk, times, e));
+    if (logits != NULL) {
         *logits = rows > 0 ? s->g->logits : NULL;
     }
-    return rc;
+    return 0;
 }
 
 int engine_eval_rows(struct engine_seq *s, const int32_t *tokens, uint32_t n,

@@ -53,7 +53,7 @@ struct engine_times {
 };
 
 /* Run n tokens (any n; split into chunks of at most `chunk` rows, 0 = t_max)
- * behind the sequence. want_logits 0: none; 1: of the last row; 2: of all rows.
+ * after the sequence. want_logits 0: none; 1: of the last row; 2: of all rows.
  * *logits: (rows, vocab) fp32, owned by g until its next call. On failure the
  * sequence keeps its old length. times (may be NULL) is added to.
  * Errors: CONTEXT, INVALID (token id), backend errors. */

@@ -39,6 +39,7 @@ struct unit {
     struct backend_model *m; /* owned */
     struct backend_info info;
     uint32_t t_lo, t_hi; /* rows it takes */
+    uint32_t fixed;      /* T of a package that has no range; 0 */
     enum role *roles;    /* info.n_in */
     uint32_t *past;      /* info.n_in: index into shard->past for ROLE_PAST */
 };
@@ -115,7 +116,7 @@ void inputs_sight(const struct inputs *in, size_t kind, uint32_t pos,
                   uint32_t *lo, uint32_t *hi);
 /* Everything else, for n rows at positions [pos, pos + n), padded to t. */
 void inputs_place(struct inputs *in, uint32_t pos, uint32_t n, uint32_t t);
-/* The array behind a role (not ROLE_PAST) for the chunk at hand. */
+/* The array of a role (not ROLE_PAST) for the chunk at hand. */
 struct tensor inputs_tensor(const struct inputs *in, enum role role,
                             const char *name);
 
@@ -132,10 +133,12 @@ void shard_close(struct shard *s, const struct backend *be);
 /* The unit that takes t rows; NULL. */
 struct unit *shard_unit(const struct shard *s, uint32_t t);
 unsigned shard_uses(const struct shard *s); /* see inputs_init */
+/* The function whose state serves all of a package. */
+const struct unit *shard_state_unit(const struct shard *s);
 
 /* --- evaluation --- */
 
-/* One sequence's part of an evaluation: the n tokens that stand behind its
+/* One sequence's part of an evaluation: the n tokens that stand after its
  * length in s->tokens, checked. Its length does not change here. */
 struct eval {
     struct engine_seq *s;
@@ -236,7 +239,8 @@ struct engine {
     void *go_ctx;
     struct sampler **samplers; /* a thread: scratch */
     size_t draw_min;           /* logits that pay for a thread more */
-    uint64_t weight_bytes, state_bytes;
+    uint64_t weight_bytes;
+    uint64_t state_bytes; /* that a sequence costs at most */
 };
 
 struct engine_seq {
@@ -248,7 +252,7 @@ struct engine_seq {
     bool in_step;
 };
 
-/* Tokens that would stand behind the sequence. Errors: INVALID, CONTEXT. */
+/* Tokens that would stand after the sequence. Errors: INVALID, CONTEXT. */
 CHECKED int check_tokens(const struct engine_seq *s, const int32_t *tokens,
                          uint32_t n, struct err *e);
 /* Append n columns of `fresh` [1, heads, t, dim] at pos. */

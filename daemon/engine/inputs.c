@@ -6,9 +6,9 @@
  * position and handed out in place. Tables are plain malloc: pages that no
  * position has reached cost nothing.
  */
-#include <math.h>
 #include <string.h>
 
+#include "base/fmath.h"
 #include "base/half.h"
 #include "engine/impl.h"
 
@@ -28,7 +28,7 @@ static int rope_init(struct rope *r, const struct bundle_rope *conf,
     }
     for (uint32_t i = 0; i < r->half; i++) {
         double f = (double)conf->scale *
-                   pow((double)conf->base, -2.0 * i / (double)conf->dim);
+                   fmath_pow((double)conf->base, -2.0 * i / (double)conf->dim);
         r->freq[i] = conf->n_factors > 0 ? f / (double)conf->factors[i] : f;
     }
     return 0;
@@ -145,8 +145,11 @@ static void rope_fill(struct rope *r, uint32_t end)
         for (uint32_t i = 0; i < r->half; i++) {
             double angle = (double)r->filled * r->freq[i];
             size_t at = (size_t)r->filled * r->half + i;
-            r->cos[at] = (float)cos(angle);
-            r->sin[at] = (float)sin(angle);
+            double sine = 0;
+            double cosine = 0;
+            fmath_sincos(angle, &sine, &cosine);
+            r->cos[at] = (float)cosine;
+            r->sin[at] = (float)sine;
         }
     }
 }

@@ -27,6 +27,9 @@
 #ifdef __linux__
 #include <sys/prctl.h>
 #endif
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include "base/crew.h"
 #include "base/log.h"
@@ -34,6 +37,7 @@
 
 #define ROLE_FD  3
 #define KEEP_MAX KIB(64) /* answers that wait for the next one */
+#define LARGE_BLOCK KIB(128)
 #define SPIN_US  200u    /* what serve needs for the next step, mostly */
 #define LATE_US  500u    /* then serve has no next step */
 #define LOOK_US  50u     /* from one look for it to the next: 1 us each */
@@ -72,10 +76,10 @@ static void flush(struct role *r)
     }
 }
 
-/* By a worker if one is awake. Who writes wakes serve, and the kernel lets serve
- * go on on the writer's core, where all cores compute (it takes a writer for one
- * who is about to sleep): better there than here, where the next step is to
- * begin as soon as serve has sent it. */
+/* Have an awake worker write, if there is one. Writing wakes serve, and when
+ * all cores compute, the kernel puts it on the writer's core (it assumes that a
+ * writer is about to sleep). That should not be this thread's core: it begins
+ * the next step as soon as serve has sent it. */
 static void flush_aside(struct role *r)
 {
     take_answers(r);
@@ -218,14 +222,10 @@ static int seq_apply(struct role *r, enum frame_type type,
 static int on_seq(struct role *r, const struct frame *f, struct err *e)
 {
     struct msg_seq m;
-    int rc = msg_seq_get(f->payload, f->n, &m, e);
-    if (rc == 0) {
-        rc = seq_apply(r, f->type, &m, e);
-    }
-    if (rc == 0) {
-        role_put_answer(r, FRAME_OK);
-    }
-    return rc;
+    RETERR(msg_seq_get(f->payload, f->n, &m, e));
+    RETERR(seq_apply(r, f->type, &m, e));
+    role_put_answer(r, FRAME_OK);
+    return 0;
 }
 
 /* --- steps --- */
@@ -362,8 +362,8 @@ static bool waits(const struct frame_in *in)
     return in->b.n > in->taken || poll(&p, 1, 0) != 0;
 }
 
-/* After a step serve mostly has the next one at hand. Who sleeps on a core
- * hears of it tens of microseconds later, and serve pays for waking him. */
+/* Serve usually sends the next step at once. A sleeping thread would see it
+ * tens of microseconds later, and serve would pay for the wake-up; so spin. */
 static bool await_frame(const struct role *r)
 {
     uint64_t until = r->answered_us + SPIN_US;
@@ -416,8 +416,8 @@ static bool still_wanted(void *ctx, bool last)
     return r->agreed;
 }
 
-/* The step that was foretold, before its frame is here. 1: it is answered; 0: it
- * was called off, and a frame may be at hand. */
+/* Run the predicted step before its frame is here. 1: it is answered; 0: it was
+ * called off, and a frame may be waiting. */
 static int step_early(struct role *r, struct err *e)
 {
     struct msg_step m = ahead_take(&r->ahead);
@@ -476,6 +476,16 @@ static void die_with_parent(void)
 #endif
 }
 
+/* Flat states and pasts are memory of their own, which goes back to the system
+ * when it is freed. Else glibc, when it frees such a block, takes the next ones
+ * of its size from the heap, where they stay. */
+static void large_blocks_return(void)
+{
+#ifdef __GLIBC__
+    (void)mallopt(M_MMAP_THRESHOLD, (int)LARGE_BLOCK);
+#endif
+}
+
 int engine_role(int argc, char **argv)
 {
     (void)argc; /* argv holds the word `engine` and nothing for us */
@@ -483,6 +493,7 @@ int engine_role(int argc, char **argv)
     struct err e;
     log_setup(LOG_INFO, "engine");
     die_with_parent();
+    large_blocks_return();
     struct role *r = calloc(1, sizeof(*r));
     must(r != NULL);
     frame_in_init(&r->in, FRAME_ENGINE_MAX);

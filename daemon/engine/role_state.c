@@ -10,6 +10,9 @@
 
 static void job_free(struct job *j)
 {
+    if (j == NULL) {
+        return;
+    }
     snapshot_free(j->x);
     msg_state_fini(&j->m);
     free(j);
@@ -90,14 +93,12 @@ int role_on_state(struct role *r, const struct frame *f, struct err *e)
     must(j != NULL);
     j->request = f->request;
     j->loads = f->type == FRAME_STATE_LOAD;
-    int rc = msg_state_get(f->payload, f->n, &j->m, e);
-    if (rc == 0) {
-        rc = job_start(r, f->type, j, e);
-    }
-    if (rc < 0) {
-        job_free(j);
-        return rc;
-    }
+    int rc = 0;
+    CHECK(msg_state_get(f->payload, f->n, &j->m, e));
+    CHECK(job_start(r, f->type, j, e));
     r->jobs[r->n_jobs++] = j;
-    return 0;
+    j = NULL; /* given away */
+out:
+    job_free(j);
+    return rc;
 }

@@ -91,11 +91,9 @@ int rows_init(struct engine *g, struct err *e)
     b->max = max;
     size_t slice = LOGITS_BYTES_MAX / sizeof(float) / g->b->vocab;
     b->slice = (uint32_t)num_max(1, num_min(slice, max));
-    int rc = inputs_init(&g->in, g->b, 1, uses & ropes, e);
-    if (rc == 0) {
-        rc = logits_room(g, b->slice, e); /* steps allocate nothing */
-    }
-    return rc < 0 ? rc : make_batch(b, g, n_in, e);
+    RETERR(inputs_init(&g->in, g->b, 1, uses & ropes, e));
+    RETERR(logits_room(g, b->slice, e)); /* steps allocate nothing */
+    return make_batch(b, g, n_in, e);
 }
 
 void rows_fini(struct rows *b)
@@ -259,7 +257,7 @@ static int run_unit(struct engine *g, const struct shard *sh, const float *x,
     };
     struct backend_row_out out = {.name = sh->out, .p = y, .ld = ldy};
     int rc = g->be->predict_rows(u->m, &in, &out, 1, e);
-    return rc < 0 ? err_prefix(e, "%s", sh->path) : 0;
+    return rc < 0 ? err_prefix(e, rc, "%s", sh->path) : 0;
 }
 
 /* The whole batch through every shard; *hidden: (n, ld). */

@@ -1,8 +1,8 @@
 /* sampler.c - see sampler.h: random numbers, bias and penalties, and the order
  * of things; sampler_filter.c decides which tokens are left. */
-#include <math.h>
 #include <string.h>
 
+#include "base/fmath.h"
 #include "engine/sampler_impl.h"
 #include "engine/vexp.h"
 
@@ -184,15 +184,11 @@ static int prepare(struct sampler *s, float *logits,
                    const struct msg_sampling *p, const int32_t *history,
                    size_t n_history, uint32_t *best, struct err *e)
 {
-    int rc = adjust(s, logits, p, history, n_history, e);
-    if (rc == 0) {
-        rc = sampler_argmax(s, logits, best, e);
-    }
-    if (rc == 0) {
-        s->max = (double)logits[*best];
-        s->scale = 1 / (double)p->temperature;
-    }
-    return rc;
+    RETERR(adjust(s, logits, p, history, n_history, e));
+    RETERR(sampler_argmax(s, logits, best, e));
+    s->max = (double)logits[*best];
+    s->scale = 1 / (double)p->temperature;
+    return 0;
 }
 
 /* The token's logprob and the alternatives. best: argmax of the logits. */
@@ -201,7 +197,7 @@ static void fill_logprobs(struct sampler *s, const float *logits, uint32_t best,
 {
     must(k <= ENGINE_LOGPROBS_MAX);
     double max = (double)logits[best];
-    double lse = max + log(vexp_sum(logits, s->vocab, max, 1, 0));
+    double lse = max + fmath_log(vexp_sum(logits, s->vocab, max, 1, 0));
     ret->logprob = (float)((double)logits[ret->id] - lse);
     ret->n_top = sampler_alternatives(s, logits, k, ret->top);
     for (uint32_t i = 0; i < ret->n_top; i++) {
@@ -237,13 +233,14 @@ int sampler_draw(struct sampler *s, float *logits, const struct msg_sampling *p,
         *ret = (struct msg_token){.id = draw(s, logits, p, best, out_index)};
     }
     put_back(s, logits);
-    if (rc == 0 && raw && adjusted) {
-        rc = sampler_argmax(s, logits, &best, e);
+    if (rc != 0 || !raw) {
+        return rc;
     }
-    if (rc == 0 && raw) {
-        fill_logprobs(s, logits, best, p->logprobs, ret);
+    if (adjusted) {
+        RETERR(sampler_argmax(s, logits, &best, e));
     }
-    return rc;
+    fill_logprobs(s, logits, best, p->logprobs, ret);
+    return 0;
 }
 
 const double *sampler_probs(struct sampler *s, float *logits,

@@ -18,9 +18,10 @@
  * number falls are computed again.
  */
 #include <float.h>
-#include <math.h>
 #include <string.h>
 
+#include "base/fmath.h"
+#include "base/isa.h"
 #include "engine/sampler_impl.h"
 #include "engine/vexp.h"
 
@@ -34,6 +35,10 @@
 /* --- passes over all logits --- */
 
 #define INLINE static inline __attribute__((always_inline))
+
+/* Every function that takes or gives a vector is inlined: none crosses a call,
+ * whose way of passing it would depend on the machine. */
+#pragma GCC diagnostic ignored "-Wpsabi"
 
 typedef float f32v __attribute__((vector_size(WIDE * sizeof(float))));
 typedef int32_t i32v __attribute__((vector_size(WIDE * sizeof(int32_t))));
@@ -53,7 +58,7 @@ INLINE f32v f32v_at(const float *x)
 
 /* Largest of n numbers; not-a-number when one of them is. Two at a time, so
  * that one need not wait for the other. */
-static float largest(const float *x, uint32_t n)
+INLINE float largest_of(const float *x, uint32_t n)
 {
     f32v a = f32v_at((float[WIDE]){0}) - INFINITY;
     f32v b = a;
@@ -75,6 +80,23 @@ static float largest(const float *x, uint32_t n)
         max = isnan(x[i]) || x[i] > max ? x[i] : max;
     }
     return max;
+}
+
+#if defined(ISA_FOR_V3)
+ISA_FOR_V3 static float largest_v3(const float *x, uint32_t n)
+{
+    return largest_of(x, n);
+}
+#endif
+
+static float largest(const float *x, uint32_t n)
+{
+#if defined(ISA_FOR_V3)
+    if (isa_has(ISA_V3)) {
+        return largest_v3(x, n);
+    }
+#endif
+    return largest_of(x, n);
 }
 
 static uint32_t smaller(uint32_t a, uint32_t b)
@@ -287,7 +309,7 @@ static void weigh(struct sampler *s)
  * many times what exp, log and these steps are rounded by. */
 static double logit_of(const struct sampler *s, double w)
 {
-    return s->max + (log(w) - 1e-6) / s->scale - 1e-9 * fabs(s->max);
+    return s->max + (fmath_log(w) - 1e-6) / s->scale - 1e-9 * fabs(s->max);
 }
 
 /* Keep the fewest best candidates whose mass is at least `goal`. */

@@ -1,6 +1,6 @@
 /* seq.c - sequences: tokens, backend states, past keys and values.
  *
- * Length is the only truth about what a sequence holds. Positions behind it
+ * Length is the only truth about what a sequence holds. Positions after it
  * may keep what a rejected draft or a truncated tail left there: the mask hides
  * them until they are written again. Where the backend runs rows, its states
  * share what forks have in common and give back what is cut off.
@@ -58,15 +58,9 @@ out:
     return rc;
 }
 
-/* The function whose state serves all of a package. */
-static const struct unit *state_unit(const struct shard *sh)
-{
-    return sh->rows != NULL ? sh->rows : &sh->units[0];
-}
-
 static int state_open(struct engine_seq *s, size_t i, struct err *e)
 {
-    const struct unit *u = state_unit(&s->g->shards[i]);
+    const struct unit *u = shard_state_unit(&s->g->shards[i]);
     return u->info.n_states == 0 ? 0
                                  : s->g->be->state_new(u->m, &s->states[i], e);
 }
@@ -87,16 +81,16 @@ static int state_fork(struct engine_seq *s, size_t i,
 int engine_seq_open(struct engine *g, struct engine_seq **ret, struct err *e)
 {
     struct engine_seq *s = NULL;
-    int rc = seq_new(g, &s, e);
-    for (size_t i = 0; rc == 0 && i < g->n_shards; i++) {
-        rc = state_open(s, i, e);
-    }
-    if (rc < 0) {
-        engine_seq_close(s);
-        return rc;
+    int rc = 0;
+    CHECK(seq_new(g, &s, e));
+    for (size_t i = 0; i < g->n_shards; i++) {
+        CHECK(state_open(s, i, e));
     }
     *ret = s;
-    return 0;
+    s = NULL; /* given away */
+out:
+    engine_seq_close(s);
+    return rc;
 }
 
 void engine_seq_close(struct engine_seq *s)
@@ -144,19 +138,19 @@ int engine_seq_fork(const struct engine_seq *from, uint32_t n,
     if (n > from->n) {
         return err_set(e, ERR_INVALID, "fork %u of %u tokens", n, from->n);
     }
-    int rc = seq_new(from->g, &s, e);
-    for (size_t i = 0; rc == 0 && i < from->g->n_shards; i++) {
-        rc = state_fork(s, i, from, n, e);
-    }
-    if (rc < 0) {
-        engine_seq_close(s);
-        return rc;
+    int rc = 0;
+    CHECK(seq_new(from->g, &s, e));
+    for (size_t i = 0; i < from->g->n_shards; i++) {
+        CHECK(state_fork(s, i, from, n, e));
     }
     past_copy(s, from, n);
     memcpy(s->tokens, from->tokens, n * sizeof(*s->tokens));
     s->n = n;
     *ret = s;
-    return 0;
+    s = NULL; /* given away */
+out:
+    engine_seq_close(s);
+    return rc;
 }
 
 int engine_seq_truncate(struct engine_seq *s, uint32_t n, struct err *e)

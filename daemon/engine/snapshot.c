@@ -6,7 +6,7 @@
  *
  * A block is the unit of both: the arrays of every shard's state, then its past
  * arrays, for STATE_BLOCK positions. A loaded sequence is as long as the blocks
- * that were good, so a bad file costs its own positions and those behind it.
+ * that were good, so a bad file costs its own positions and those after it.
  */
 #include "engine/snapshot.h"
 
@@ -50,6 +50,13 @@ static size_t past_bytes(const struct past_port *p)
     return (size_t)p->heads * STATE_BLOCK * p->dim * sizeof(uint16_t);
 }
 
+/* The engine refuses such a bundle when it is opened. */
+static int too_many(struct err *e)
+{
+    return err_set(e, ERR_UNSUPPORTED, "more than %u arrays of state",
+                   STATE_ARRAYS_MAX);
+}
+
 /* What a block is made of. Errors: UNSUPPORTED. */
 static int geometry(struct snapshot *x, struct err *e)
 {
@@ -67,13 +74,15 @@ static int geometry(struct snapshot *x, struct err *e)
                                "states of this backend are not saved");
             }
         }
-        for (size_t k = 0; k < g->shards[i].n_past && n < countof(one); k++) {
+        if (g->shards[i].n_past > countof(one) - n) {
+            return too_many(e);
+        }
+        for (size_t k = 0; k < g->shards[i].n_past; k++) {
             size_t bytes = past_bytes(&g->shards[i].past[k]);
             one[n++] = (struct state_array){LAYOUT_PAST, (uint32_t)bytes};
         }
         if (n > countof(x->arrays) - x->n_arrays) {
-            return err_set(e, ERR_UNSUPPORTED, "more than %u arrays of state",
-                           STATE_ARRAYS_MAX);
+            return too_many(e);
         }
         for (size_t k = 0; k < n; k++) {
             x->block_bytes += one[k].bytes;
@@ -114,15 +123,14 @@ static int move_block(struct snapshot *x, uint32_t b, struct err *e)
     const struct engine *g = x->g;
     char *at = x->block;
     const struct state_array *a = x->arrays;
-    int rc = 0;
-    for (size_t i = 0; i < g->n_shards && rc == 0; i++) {
+    for (size_t i = 0; i < g->n_shards; i++) {
         if (x->s->states[i] != NULL) {
             struct state_array own[STATE_ARRAYS_MAX];
             size_t n = g->be->block_arrays(x->s->states[i], own);
             if (x->saves) {
                 g->be->block_save(x->s->states[i], b, at);
             } else {
-                rc = g->be->block_load(x->s->states[i], b, at, e);
+                RETERR(g->be->block_load(x->s->states[i], b, at, e));
             }
             for (; n > 0; n--, a++) {
                 at += a->bytes;
@@ -132,7 +140,7 @@ static int move_block(struct snapshot *x, uint32_t b, struct err *e)
             at += past_block(x->s, i, k, b, at, x->saves);
         }
     }
-    return rc;
+    return 0;
 }
 
 /* --- files --- */
@@ -140,20 +148,7 @@ static int move_block(struct snapshot *x, uint32_t b, struct err *e)
 static int write_at(struct snapshot *x, const void *p, size_t n, uint64_t at,
                     struct err *e)
 {
-    const char *from = p;
-    while (n > 0) {
-        ssize_t k = pwrite(x->fd, from, n, (off_t)at);
-        if (k < 0 && errno == EINTR) {
-            continue;
-        }
-        if (k <= 0) {
-            return err_errno(e, k < 0 ? errno : EIO, "writing a saved state");
-        }
-        from += k;
-        at += (uint64_t)k;
-        n -= (size_t)k;
-    }
-    return 0;
+    return file_put(x->fd, p, n, (int64_t)at, "writing a saved state", e);
 }
 
 static int read_at(const struct snapshot *x, void *p, size_t n, uint64_t at,
@@ -281,22 +276,16 @@ int snapshot_save(const struct engine_seq *s, const struct msg_state_part *part,
     if (x == NULL) {
         return err_set(e, ERR_NOMEM, "snapshot");
     }
-    int rc = engine_seq_fork(s, part->to, &x->s, e);
-    if (rc == 0) {
-        rc = geometry(x, e);
-    }
-    if (rc == 0) {
-        rc = describe(x, part, e);
-    }
-    if (rc == 0) {
-        rc = create_part(x, part->path, e);
-    }
-    if (rc < 0) {
-        snapshot_free(x);
-        return rc;
-    }
+    int rc = 0;
+    CHECK(engine_seq_fork(s, part->to, &x->s, e));
+    CHECK(geometry(x, e));
+    CHECK(describe(x, part, e));
+    CHECK(create_part(x, part->path, e));
     *ret = x;
-    return 0;
+    x = NULL; /* given away */
+out:
+    snapshot_free(x);
+    return rc;
 }
 
 /* The header makes the file valid, its name makes it found. No fsync: what a
@@ -312,14 +301,15 @@ static int finish_save(struct snapshot *x, struct err *e)
     }
     buf_fini(&b);
     close_file(x);
-    if (rc == 0 && rename(x->part, x->path) != 0) {
-        rc = err_errno(e, errno, "naming a saved state");
+    if (rc < 0) {
+        return rc;
     }
-    if (rc == 0) {
-        x->part[0] = '\0';
-        x->bytes = state_file_bytes(&x->f);
+    if (rename(x->part, x->path) != 0) {
+        return err_errno(e, errno, "naming a saved state");
     }
-    return rc < 0 ? rc : 1;
+    x->part[0] = '\0';
+    x->bytes = state_file_bytes(&x->f);
+    return 1;
 }
 
 static int save_some(struct snapshot *x, struct err *e)
@@ -327,14 +317,12 @@ static int save_some(struct snapshot *x, struct err *e)
     if (x->at == state_blocks(&x->f)) {
         return finish_save(x, e);
     }
-    int rc = move_block(x, x->f.from / STATE_BLOCK + x->at, e);
-    if (rc == 0) {
-        x->f.sums[x->at] = hash_bulk(x->block, x->block_bytes);
-        rc = write_at(x, x->block, x->block_bytes,
-                      x->offset + (uint64_t)x->at * x->block_bytes, e);
-        x->at++;
-    }
-    return rc;
+    RETERR(move_block(x, x->f.from / STATE_BLOCK + x->at, e));
+    x->f.sums[x->at] = hash_bulk(x->block, x->block_bytes);
+    RETERR(write_at(x, x->block, x->block_bytes,
+                    x->offset + (uint64_t)x->at * x->block_bytes, e));
+    x->at++;
+    return 0;
 }
 
 /* --- load --- */
@@ -358,54 +346,43 @@ static int check_parts(const struct engine *g, const struct msg_state *m,
 int snapshot_load(struct engine *g, const struct msg_state *m,
                   struct snapshot **ret, struct err *e)
 {
-    int rc = check_parts(g, m, e);
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(check_parts(g, m, e));
     struct snapshot *x = snapshot_new(g, false);
     if (x == NULL) {
         return err_set(e, ERR_NOMEM, "snapshot");
     }
     x->m = m;
-    rc = engine_seq_open(g, &x->s, e);
-    if (rc == 0) {
-        rc = geometry(x, e);
-    }
-    if (rc == 0) {
-        rc = check_tokens(x->s, m->tokens, m->n_tokens, e);
-    }
-    if (rc < 0) {
-        snapshot_free(x);
-        return rc;
-    }
+    int rc = 0;
+    CHECK(engine_seq_open(g, &x->s, e));
+    CHECK(geometry(x, e));
+    CHECK(check_tokens(x->s, m->tokens, m->n_tokens, e));
     memcpy(x->s->tokens, m->tokens, m->n_tokens * sizeof(*m->tokens));
     *ret = x;
-    return 0;
+    x = NULL; /* given away */
+out:
+    snapshot_free(x);
+    return rc;
 }
 
 static int read_header(struct snapshot *x, uint64_t file_bytes, struct err *e)
 {
     char least[STATE_HEADER_LEAST];
     uint64_t n = 0;
-    int rc = read_at(x, least, sizeof(least), 0, e);
-    if (rc == 0) {
-        rc = state_file_peek(least, sizeof(least), &n, e);
+    RETERR(read_at(x, least, sizeof(least), 0, e));
+    RETERR(state_file_peek(least, sizeof(least), &n, e));
+    if (n > file_bytes) {
+        return err_set(e, ERR_STATE, "the file ends in its header");
     }
-    if (rc == 0 && n > file_bytes) {
-        rc = err_set(e, ERR_STATE, "the file ends in its header");
+    char *all = malloc(n);
+    if (all == NULL) {
+        return err_set(e, ERR_NOMEM, "a header");
     }
-    char *all = rc == 0 ? malloc(n) : NULL;
-    if (rc == 0 && all == NULL) {
-        rc = err_set(e, ERR_NOMEM, "a header");
-    }
-    if (rc == 0) {
-        rc = read_at(x, all, n, 0, e);
-    }
-    if (rc == 0) {
-        rc = state_file_get(all, n, &x->f, e);
-    }
-    free(all);
+    int rc = 0;
+    CHECK(read_at(x, all, n, 0, e));
+    CHECK(state_file_get(all, n, &x->f, e));
     x->offset = n;
+out:
+    free(all);
     return rc;
 }
 
@@ -447,48 +424,37 @@ static int open_part(struct snapshot *x, const struct msg_state_part *p,
     if (!S_ISREG(st.st_mode)) {
         return err_set(e, ERR_STATE, "not a regular file");
     }
-    int rc = read_header(x, (uint64_t)st.st_size, e);
-    if (rc == 0 && state_file_bytes(&x->f) != (uint64_t)st.st_size) {
-        rc = err_set(e, ERR_STATE, "%llu bytes long",
-                     (unsigned long long)st.st_size);
+    RETERR(read_header(x, (uint64_t)st.st_size, e));
+    if (state_file_bytes(&x->f) != (uint64_t)st.st_size) {
+        return err_set(e, ERR_STATE, "%llu bytes long",
+                       (unsigned long long)st.st_size);
     }
-    if (rc == 0) {
-        rc = check_file(x, p, e);
-    }
-    x->at = rc == 0 ? (p->from - x->f.from) / STATE_BLOCK : 0;
-    return rc;
+    RETERR(check_file(x, p, e));
+    x->at = (p->from - x->f.from) / STATE_BLOCK;
+    return 0;
 }
 
 static int load_block(struct snapshot *x, struct err *e)
 {
-    int rc = read_at(x, x->block, x->block_bytes,
-                     x->offset + (uint64_t)x->at * x->block_bytes, e);
-    if (rc == 0 && hash_bulk(x->block, x->block_bytes) != x->f.sums[x->at]) {
-        rc = err_set(e, ERR_STATE, "the checksum of block %u", x->at);
+    RETERR(read_at(x, x->block, x->block_bytes,
+                   x->offset + (uint64_t)x->at * x->block_bytes, e));
+    if (hash_bulk(x->block, x->block_bytes) != x->f.sums[x->at]) {
+        return err_set(e, ERR_STATE, "the checksum of block %u", x->at);
     }
-    if (rc == 0) {
-        rc = move_block(x, x->f.from / STATE_BLOCK + x->at, e);
-    }
-    return rc;
+    RETERR(move_block(x, x->f.from / STATE_BLOCK + x->at, e));
+    x->at++;
+    x->bytes += x->block_bytes;
+    x->s->n = x->f.from + x->at * STATE_BLOCK;
+    return 0;
 }
 
 static int load_some(struct snapshot *x)
 {
-    int rc = 0;
     if (x->at_part == x->m->n_parts) {
         return 1;
     }
     const struct msg_state_part *p = &x->m->parts[x->at_part];
-    if (x->fd < 0) {
-        rc = open_part(x, p, &x->why);
-    } else {
-        rc = load_block(x, &x->why);
-        if (rc == 0) {
-            x->at++;
-            x->bytes += x->block_bytes;
-            x->s->n = x->f.from + x->at * STATE_BLOCK;
-        }
-    }
+    int rc = x->fd < 0 ? open_part(x, p, &x->why) : load_block(x, &x->why);
     if (rc < 0) {
         x->bad = x->at_part + 1;
         close_file(x);

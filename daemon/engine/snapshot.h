@@ -13,7 +13,7 @@
 struct snapshot;
 
 /* Positions [from, to) of s into `path`, which is replaced.
- * Errors: INVALID (bounds are not multiples of STATE_BLOCK, or behind s),
+ * Errors: INVALID (bounds are not multiples of STATE_BLOCK, or after s),
  * UNSUPPORTED (the backend cannot), IO, NO_SPACE, NOMEM. */
 CHECKED int snapshot_save(const struct engine_seq *s,
                           const struct msg_state_part *part,

@@ -9,7 +9,7 @@
 #include "base/num.h"
 #include "engine/impl.h"
 
-/* Draw behind the last token, then behind each draft that was drawn. Rows are
+/* Draw after the last token, then after each draft that was drawn. Rows are
  * numbers among the step's tokens and drafts. */
 static int on_logits(void *ctx, uint32_t first, uint32_t n, float *logits,
                      struct err *e)
@@ -18,26 +18,23 @@ static int on_logits(void *ctx, uint32_t first, uint32_t n, float *logits,
     const struct msg_row *row = st->r->row;
     struct msg_row_done *done = st->r->done;
     const struct engine_seq *s = st->r->seq;
-    int rc = 0;
-    for (uint32_t i = 0; rc == 0 && i < n; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         uint32_t j = first + i - (row->n_tokens - 1); /* drafts before it */
         if (done->n_accepted < j) {
             break; /* one of them was not drawn */
         }
         struct msg_token *t = &done->tokens[j];
-        rc = sampler_draw(s->g->samplers[st->v->worker],
-                          logits + (size_t)i * s->g->b->vocab, &row->sampling,
-                          s->tokens, s->n + row->n_tokens + j,
-                          row->out_index + j, t, e);
-        if (rc == 0) {
-            done->n_tokens = j + 1;
-            done->n_accepted += j < st->drafts && t->id == row->drafts[j];
-        }
+        RETERR(sampler_draw(s->g->samplers[st->v->worker],
+                            logits + (size_t)i * s->g->b->vocab, &row->sampling,
+                            s->tokens, s->n + row->n_tokens + j,
+                            row->out_index + j, t, e));
+        done->n_tokens = j + 1;
+        done->n_accepted += j < st->drafts && t->id == row->drafts[j];
     }
-    return rc;
+    return 0;
 }
 
-/* Check a row and put its tokens behind the sequence's. */
+/* Check a row and put its tokens after the sequence's. */
 static int begin(struct step *st, struct eval *v)
 {
     struct engine_row *r = st->r;
@@ -81,7 +78,7 @@ static int begin(struct step *st, struct eval *v)
     return 0;
 }
 
-/* Rejected drafts stay behind the length, where nothing sees them. */
+/* Rejected drafts stay after the length, where nothing sees them. */
 static void finish(const struct step *st, int rc)
 {
     struct engine_seq *s = st->r->seq;

@@ -182,6 +182,7 @@ static void set_range(struct unit *u, int64_t fixed)
         hi = fixed;
     }
     u->t_lo = (uint32_t)(lo < 1 ? 1 : lo);
+    u->fixed = (uint32_t)fixed;
     u->t_hi = (uint32_t)(hi > ENGINE_CHUNK_MAX ? ENGINE_CHUNK_MAX : hi);
 }
 
@@ -238,6 +239,11 @@ static int make_past(struct shard *s, struct err *e)
             continue;
         }
         const struct backend_port *in = &u->info.in[i];
+        if (in->type.dims[1] > MODEL_DIM_MAX ||
+            in->type.dims[3] > MODEL_DIM_MAX) {
+            return err_set(e, ERR_BUNDLE, "%s: more than %u heads or numbers",
+                           in->name, MODEL_DIM_MAX);
+        }
         struct past_port *p = &s->past[s->n_past++];
         size_t n = stem(in->name, "_past");
         p->heads = (uint32_t)in->type.dims[1];
@@ -324,12 +330,13 @@ static int row_width(const char *name, const struct backend_row_port *p,
                          name, p->width, (long long)want);
 }
 
-/* *ret: this unit can be run as rows. */
+/* *ret: this unit can be run as rows. With a fixed T above 1 what the backend
+ * calls a row is T columns, not a row of a sequence. */
 static int check_rows(const struct shard *s, const struct unit *u,
                       const struct bundle *b, bool *ret, struct err *e)
 {
     const struct backend_info *info = &u->info;
-    *ret = info->rows_max > 0;
+    *ret = info->rows_max > 0 && u->fixed <= 1;
     for (size_t i = 0; *ret && i < info->n_in; i++) {
         enum role r = u->roles[i];
         *ret = row_use_fits(r, info->row_in[i].use);
@@ -378,21 +385,18 @@ int shard_open(struct shard *s, const struct backend *be,
     if (s->units == NULL) {
         return err_set(e, ERR_NOMEM, "functions");
     }
-    for (size_t i = 0; rc == 0 && i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         s->n_units = i + 1;
-        rc = unit_open(s, &s->units[i], be, conf, b,
-                       ranged ? NULL : from->functions[i], e);
+        CHECK(unit_open(s, &s->units[i], be, conf, b,
+                        ranged ? NULL : from->functions[i], e));
     }
-    if (rc == 0) {
-        rc = make_past(s, e);
+    CHECK(make_past(s, e));
+    for (size_t i = 0; i < n; i++) {
+        CHECK(match_past(s, &s->units[i], e));
     }
-    for (size_t i = 0; rc == 0 && i < n; i++) {
-        rc = match_past(s, &s->units[i], e);
-    }
-    if (rc == 0) {
-        rc = find_rows(s, b, e);
-    }
-    return rc < 0 ? err_prefix(e, "%s", from->path) : 0;
+    CHECK(find_rows(s, b, e));
+out:
+    return rc < 0 ? err_prefix(e, rc, "%s", from->path) : 0;
 }
 
 int head_open(struct shard *s, const struct backend *be,
@@ -407,15 +411,15 @@ int head_open(struct shard *s, const struct backend *be,
         return err_set(e, ERR_NOMEM, "functions");
     }
     s->n_units = 1;
-    int rc = unit_open(s, &s->units[0], be, conf, b, NULL, e);
-    if (rc == 0 &&
-        (s->units[0].info.n_in != 1 || s->units[0].info.n_states != 0)) {
+    int rc = 0;
+    CHECK(unit_open(s, &s->units[0], be, conf, b, NULL, e));
+    if (s->units[0].info.n_in != 1 || s->units[0].info.n_states != 0) {
         rc = err_set(e, ERR_BUNDLE, "a head takes x alone");
+        goto out;
     }
-    if (rc == 0) {
-        rc = find_rows(s, b, e);
-    }
-    return rc < 0 ? err_prefix(e, "%s", from->path) : 0;
+    CHECK(find_rows(s, b, e));
+out:
+    return rc < 0 ? err_prefix(e, rc, "%s", from->path) : 0;
 }
 
 void shard_close(struct shard *s, const struct backend *be)
@@ -442,6 +446,11 @@ struct unit *shard_unit(const struct shard *s, uint32_t t)
         }
     }
     return NULL;
+}
+
+const struct unit *shard_state_unit(const struct shard *s)
+{
+    return s->rows != NULL ? s->rows : &s->units[0];
 }
 
 unsigned shard_uses(const struct shard *s)

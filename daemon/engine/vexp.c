@@ -17,12 +17,18 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/isa.h"
+
 #define INLINE static inline __attribute__((always_inline))
 
 #define LANES        4
 #define CHAINS       7
 #define GROUP        ((size_t)(LANES * CHAINS))
 #define COEFFICIENTS 14
+
+/* Every function that takes or gives a vector is inlined: none crosses a call,
+ * whose way of passing it would depend on the machine. */
+#pragma GCC diagnostic ignored "-Wpsabi"
 
 typedef double f64v __attribute__((vector_size(LANES * sizeof(double))));
 typedef uint64_t u64v __attribute__((vector_size(LANES * sizeof(uint64_t))));
@@ -35,7 +41,7 @@ typedef uint64_t u64v __attribute__((vector_size(LANES * sizeof(uint64_t))));
 
 static_assert(GROUP == 2 * COEFFICIENTS, "as many sums as there are results");
 
-static f64v splat(double v)
+INLINE f64v splat(double v)
 {
     return (f64v){v, v, v, v};
 }
@@ -96,7 +102,8 @@ INLINE double exp_group(const float *x, double shift, double scale, double *out,
     return sum;
 }
 
-void vexp(const float *x, size_t n, double shift, double scale, double *out)
+INLINE void each(const float *x, size_t n, double shift, double scale,
+                 double *out)
 {
     for (; n >= GROUP; n -= GROUP, x += GROUP, out += GROUP) {
         (void)exp_group(x, shift, scale, out, false, NULL, 0);
@@ -110,8 +117,8 @@ void vexp(const float *x, size_t n, double shift, double scale, double *out)
     }
 }
 
-double vexp_sum(const float *x, size_t n, double shift, double scale,
-                double sum)
+INLINE double total(const float *x, size_t n, double shift, double scale,
+                    double sum)
 {
     double y[GROUP] = {0}; /* of the group before: none, and 0 adds nothing */
     for (; n >= GROUP; n -= GROUP, x += GROUP) {
@@ -120,9 +127,47 @@ double vexp_sum(const float *x, size_t n, double shift, double scale,
     for (size_t i = 0; i < GROUP; i++) {
         sum += y[i];
     }
-    vexp(x, n, shift, scale, y);
+    each(x, n, shift, scale, y);
     for (size_t i = 0; i < n; i++) {
         sum += y[i];
     }
     return sum;
+}
+
+/* --- the same for the machine's vectors --- */
+
+#if defined(ISA_FOR_V3)
+ISA_FOR_V3 static void each_v3(const float *x, size_t n, double shift,
+                               double scale, double *out)
+{
+    each(x, n, shift, scale, out);
+}
+
+ISA_FOR_V3 static double total_v3(const float *x, size_t n, double shift,
+                                  double scale, double sum)
+{
+    return total(x, n, shift, scale, sum);
+}
+#endif
+
+void vexp(const float *x, size_t n, double shift, double scale, double *out)
+{
+#if defined(ISA_FOR_V3)
+    if (isa_has(ISA_V3)) {
+        each_v3(x, n, shift, scale, out);
+        return;
+    }
+#endif
+    each(x, n, shift, scale, out);
+}
+
+double vexp_sum(const float *x, size_t n, double shift, double scale,
+                double sum)
+{
+#if defined(ISA_FOR_V3)
+    if (isa_has(ISA_V3)) {
+        return total_v3(x, n, shift, scale, sum);
+    }
+#endif
+    return total(x, n, shift, scale, sum);
 }

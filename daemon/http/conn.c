@@ -10,16 +10,23 @@
  *      next, so memory is what was queued and tokens coalesce by themselves.
  *  (3) The next request is read when the last answer is written completely.
  *  (4) No user code is called by conn_close(): on_gone comes from on_closed.
+ *  (5) End of input alone is no farewell: a client that shut its writing side
+ *      is answered, all that it had asked. One that closed is gone; where
+ *      reading would not tell, the kernel is asked every HUP_CHECK_MS.
+ *  (6) HEAD of a stream is answered by its head; on_gone tells the handler, in
+ *      the loop's next turn, that nobody wants the rest.
  */
 #include "http/conn.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "base/log.h"
 #include "base/num.h"
 
-#define HUP_CHECK_MS 1000u
+#define HUP_CHECK_MS 20u /* about a step of a small model */
 
 static void on_timer(uv_timer_t *t);
 
@@ -50,7 +57,9 @@ void conn_wait(struct http_conn *c)
     if (c->state != CONN_BUSY || c->in_flight) {
         return;
     }
-    if (!c->reading && !c->eof) {
+    if (r != NULL && r->headed) {
+        next = 0;
+    } else if (!c->reading) {
         next = HUP_CHECK_MS;
     }
     if (r != NULL && r->events && every > 0) {
@@ -117,7 +126,7 @@ static void written(struct http_conn *c)
 
 size_t conn_queued(const struct http_conn *c)
 {
-    size_t n = c->waiting.n;
+    size_t n = c->waiting.n - c->skip;
     if (c->in_flight) {
         n += uv_stream_get_write_queue_size((const uv_stream_t *)&c->pipe);
     }
@@ -133,9 +142,12 @@ void conn_flush(struct http_conn *c)
         return;
     }
     uv_stream_t *s = (uv_stream_t *)&c->pipe;
-    uv_buf_t out = uv_buf_init(c->waiting.p, (unsigned)c->waiting.n);
+    size_t from = c->skip;
+    size_t n = c->waiting.n - from;
+    uv_buf_t out = uv_buf_init(c->waiting.p + from, (unsigned)n);
     int done = uv_try_write(s, &out, 1);
-    if (done == (int)c->waiting.n) {
+    c->skip = 0;
+    if (done == (int)n) {
         buf_clear(&c->waiting);
         written(c);
         return;
@@ -143,7 +155,7 @@ void conn_flush(struct http_conn *c)
     struct buf b = c->flying;
     c->flying = c->waiting;
     c->waiting = b;
-    size_t from = done > 0 ? (size_t)done : 0; /* an error comes again */
+    from += done > 0 ? (size_t)done : 0; /* an error comes again */
     out = uv_buf_init(c->flying.p + from, (unsigned)(c->flying.n - from));
     if (uv_write(&c->write, s, &out, 1, on_written) < 0) {
         conn_close(c);
@@ -166,6 +178,24 @@ void conn_write(struct http_conn *c, const void *p, size_t n)
     if (!buf_ok(&c->waiting)) { /* a stream whose maker does not pause */
         conn_close(c);
     } else if (!c->in_flight && list_empty(&c->out)) {
+        list_push(&c->srv->outbox, &c->out);
+    }
+}
+
+void conn_take(struct http_conn *c, struct buf *b, size_t from)
+{
+    if (c->waiting.n > 0 || c->state == CONN_CLOSING) {
+        conn_write(c, b->p + from, b->n - from);
+        buf_fini(b);
+        return;
+    }
+    struct buf empty = c->waiting;
+    c->waiting = *b;
+    c->waiting.max = HTTP_REPLY_MAX;
+    c->skip = from;
+    *b = empty;
+    c->srv->stats.bytes_out += c->waiting.n - from;
+    if (!c->in_flight && list_empty(&c->out)) {
         list_push(&c->srv->outbox, &c->out);
     }
 }
@@ -195,7 +225,7 @@ static void flushed(struct http_conn *c)
         c->state = CONN_READ;
         conn_arm(c, conn_ms(c->srv->conf.times.idle, HTTP_IDLE_MS));
         conn_read_on(c);
-        if (c->state == CONN_READ && c->eof) {
+        if (c->state == CONN_READ && c->eof && !c->later) {
             conn_close(c);
         }
         return;
@@ -277,20 +307,25 @@ static short seen(const struct http_conn *c, short events)
     return poll(&p, 1, 0) > 0 ? (short)(p.revents & events) : 0;
 }
 
-/* With reading stopped EOF is not seen; the kernel tells it all the same. */
-static bool hung_up(const struct http_conn *c)
+/* Both directions are over. Linux tells that by POLLHUP and a writing side that
+ * was shut by POLLRDHUP; elsewhere POLLHUP may mean either, and sending nothing
+ * tells whether anybody could read it. */
+bool conn_hung_up(const struct http_conn *c)
 {
 #ifdef POLLRDHUP
-    return seen(c, POLLRDHUP | POLLHUP) != 0;
-#else
     return seen(c, POLLHUP) != 0;
+#else
+    uv_os_fd_t fd = -1;
+    return uv_fileno((const uv_handle_t *)&c->pipe, &fd) < 0 ||
+           (seen(c, POLLHUP) != 0 && send(fd, "", 0, MSG_DONTWAIT) < 0 &&
+            errno != EAGAIN);
 #endif
 }
 
 bool conn_idle(const struct http_conn *c)
 {
     return c->state == CONN_READ && c->req == NULL && c->n_requests > 0 &&
-           seen(c, POLLIN) == 0;
+           !c->later && seen(c, POLLIN) == 0;
 }
 
 /* A write that made no progress since the timer was set is a stall. */
@@ -322,12 +357,22 @@ static void keep_alive(struct http_conn *c)
     (void)http_stream_write(r, comment, sizeof(comment) - 1);
 }
 
+/* A stream whose reader wanted its head only: the handler lets go of it. */
+static void end_head(struct http_conn *c)
+{
+    struct http_req *r = c->req;
+    r->on_gone(r, r->user);
+    conn_answered(c);
+}
+
 static void on_timer(uv_timer_t *t)
 {
     struct http_conn *c = conn_of(t);
     switch (c->state) {
     case CONN_READ:
-        if (c->req == NULL) {
+        if (c->later) {
+            conn_read_later(c);
+        } else if (c->req == NULL) {
             conn_close(c);
         } else {
             conn_refuse(c, ERR_TIMEOUT);
@@ -339,8 +384,10 @@ static void on_timer(uv_timer_t *t)
         } else if (c->req != NULL && c->req->paused) {
             drained(c);
             conn_wait(c);
-        } else if (!c->reading && hung_up(c)) {
+        } else if (!c->reading && conn_hung_up(c)) {
             conn_close(c);
+        } else if (c->req != NULL && c->req->headed) {
+            end_head(c);
         } else {
             keep_alive(c);
             conn_wait(c);

@@ -19,6 +19,8 @@ struct http_server {
      * is open. */
     uv_prepare_t turn;
     struct list outbox; /* connections with bytes that were not tried yet */
+    uint64_t turn_ns;   /* when this turn's first request was read; 0: none */
+    bool accept_waits;  /* a connection is there, for the next turn */
     bool listening, draining, closing;
     unsigned open; /* handles and connections alive */
     struct list conns;
@@ -56,13 +58,16 @@ struct http_conn {
     struct http_req *req; /* NULL between requests */
     struct buf ahead;     /* read while a request was being answered */
     struct buf flying;    /* in the write in flight */
-    struct buf waiting;   /* goes with the next one */
+    struct buf waiting;   /* goes with the next one, from byte `skip` on */
+    size_t skip;
     bool in_flight, eof, reading;
+    bool later;        /* what is ahead is for another turn of the loop */
     bool keep;         /* after the answer */
     size_t linger;     /* bytes still read away after a refusal */
     size_t stall_mark; /* bytes queued when the stall timer was set */
     unsigned n_requests;
     int64_t peer_pid;
+    uint64_t peer_process; /* http_peer_process(), once it was asked for */
 };
 
 struct http_req {
@@ -75,9 +80,11 @@ struct http_req {
     unsigned allow; /* for a 405 */
     uint64_t started_ns;
     size_t body_counted; /* in srv->body_bytes */
-    bool running;        /* the handler has it */
+    struct list held;    /* in http_hold */
+    bool running;        /* the handler has it, or will */
     bool streaming;
     bool raw;          /* stream without chunks: HTTP/1.0 */
+    bool headed;       /* HEAD of a stream: its head is all of the answer */
     bool paused;       /* http_stream_write said false */
     bool events;       /* comments keep it alive */
     uint64_t wrote_ms; /* uv_now() of its last bytes */
@@ -93,8 +100,12 @@ void conn_close(struct http_conn *c);
 /* It has been answered and has said nothing since, not even what the kernel
  * still holds: closing it loses no request. */
 bool conn_idle(const struct http_conn *c);
+/* The client has closed, or can be told nothing any more. */
+bool conn_hung_up(const struct http_conn *c);
 /* Append to what goes out, together, when this turn of the loop ends. */
 void conn_write(struct http_conn *c, const void *p, size_t n);
+/* The same of what b holds from byte `from` on; b is empty after it. */
+void conn_take(struct http_conn *c, struct buf *b, size_t from);
 /* Write what waits, unless a write is in flight. */
 void conn_flush(struct http_conn *c);
 /* Nothing is being written: wait for whatever comes next. */
@@ -114,6 +125,10 @@ void conn_trim(struct buf *b);
 /* conn_read.c */
 /* Use what was read ahead, then read on. */
 void conn_read_on(struct http_conn *c);
+/* What this turn of the loop may take for requests is used up. */
+bool server_turn_over(struct http_server *s);
+/* The timer of one that was put off. */
+void conn_read_later(struct http_conn *c);
 /* Answer an error to whatever is being sent, and end the connection. */
 void conn_refuse(struct http_conn *c, int code);
 void req_free(struct http_req *r); /* NULL is fine */

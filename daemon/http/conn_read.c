@@ -8,6 +8,10 @@
  * before the next. Limits are checked when the head is there, before a body is
  * waited for, and again as its bytes come. A refusal is an answer like another,
  * written from here; then the connection lingers or goes.
+ *
+ * Requests of one turn of the loop get TURN_NS together. What many clients send
+ * at once beyond that is kept ahead, a millisecond at a time, so that whoever
+ * waits for a poll (engines, timers, other clients) waits a bounded time.
  */
 #include "http/conn.h"
 
@@ -16,7 +20,9 @@
 #include "base/num.h"
 #include "http/route.h"
 
-#define LINGER_BYTES 65536u
+#define LINGER_BYTES KIB(256)
+#define TURN_NS      4000000u
+#define LATER_MS     1u
 
 /* --- requests --- */
 
@@ -97,6 +103,8 @@ static void on_head(struct http_conn *c)
         linger += r->msg.has_body ? r->route->body_max : 0;
         if (r->msg.length > r->route->body_max) {
             rc = ERR_TOO_BIG;
+        } else if (r->msg.encoded) {
+            rc = ERR_HTTP_ENCODING;
         } else if (s->body_bytes + r->msg.length > HTTP_BODIES_MAX) {
             rc = ERR_BUSY;
         }
@@ -113,10 +121,76 @@ static void on_head(struct http_conn *c)
     }
 }
 
+/* The handler answers now or later. */
+static void handle(struct http_conn *c, struct http_req *r)
+{
+    r->route->run(r, &r->args);
+    if (c->req != r) {
+        return; /* answered; r is gone */
+    }
+    must(r->on_gone != NULL); /* a handler that answers later sets it */
+    if (c->eof && conn_hung_up(c)) {
+        conn_close(c);
+    } else {
+        conn_wait(c);
+    }
+}
+
+static void held_gone(struct http_req *r, void *user)
+{
+    struct http_hold *h = user;
+    list_del(&r->held);
+    h->n--;
+}
+
+static void hold(struct http_conn *c, struct http_req *r, struct http_hold *h)
+{
+    if (h->n >= h->max) {
+        http_reply_error(r, ERR_STARTING, NULL);
+        return;
+    }
+    list_push(&h->waiting, &r->held);
+    h->n++;
+    http_on_gone(r, held_gone, h);
+    conn_wait(c);
+}
+
+static struct http_req *next_held(struct http_hold *h)
+{
+    struct http_req *r = container_of(h->waiting.next, struct http_req, held);
+    held_gone(r, h);
+    r->on_gone = NULL;
+    return r;
+}
+
+void http_hold_begin(struct http_hold *h, size_t max, const char *early)
+{
+    *h = (struct http_hold){.on = true, .max = max, .early = early};
+    list_init(&h->waiting);
+}
+
+void http_hold_end(struct http_hold *h)
+{
+    h->on = false;
+    while (!list_empty(&h->waiting)) {
+        struct http_req *r = next_held(h);
+        handle(r->conn, r);
+    }
+}
+
+void http_hold_refuse(struct http_hold *h, int code, const char *msg)
+{
+    h->max = 0;
+    while (!list_empty(&h->waiting)) {
+        http_reply_error(next_held(h), code, msg);
+    }
+}
+
 static void run(struct http_conn *c)
 {
     struct http_req *r = c->req;
     struct http_server *s = c->srv;
+    struct http_hold *h = s->conf.hold;
 
     if (s->draining && r->msg.method == HTTP_M_POST) {
         c->keep = false;
@@ -134,13 +208,10 @@ static void run(struct http_conn *c)
     must(uv_timer_stop(&c->timer) == 0);
     r->running = true;
     s->requests++;
-    r->route->run(r, &r->args);
-    if (c->req != r) {
-        return; /* answered; r is gone */
-    }
-    must(r->on_gone != NULL); /* a handler that answers later sets it */
-    if (c->eof) {
-        conn_close(c);
+    if (h != NULL && h->on && strcmp(r->route->path, h->early) != 0) {
+        hold(c, r, h);
+    } else {
+        handle(c, r);
     }
 }
 
@@ -208,12 +279,51 @@ static void on_alloc(uv_handle_t *h, size_t want, uv_buf_t *b)
     *b = uv_buf_init(c->srv->in, sizeof(c->srv->in));
 }
 
+bool server_turn_over(struct http_server *s)
+{
+    uint64_t now = uv_hrtime();
+    if (s->turn_ns == 0) {
+        s->turn_ns = now;
+    }
+    return now - s->turn_ns > TURN_NS;
+}
+
+static void put_off(struct http_conn *c)
+{
+    if (c->reading) {
+        must(uv_read_stop((uv_stream_t *)&c->pipe) == 0);
+        c->reading = false;
+    }
+    c->later = true;
+    conn_arm(c, LATER_MS);
+}
+
+void conn_read_later(struct http_conn *c)
+{
+    const struct http_times *t = &c->srv->conf.times;
+    c->later = false;
+    conn_read_on(c);
+    if (c->state != CONN_READ || c->later) {
+        return;
+    }
+    if (c->eof) {
+        conn_close(c);
+    } else if (uv_is_active((uv_handle_t *)&c->timer) == 0) {
+        conn_arm(c, c->req != NULL ? conn_ms(t->header, HTTP_HEADER_MS)
+                                   : conn_ms(t->idle, HTTP_IDLE_MS));
+    }
+}
+
 static void on_eof(struct http_conn *c)
 {
     c->eof = true;
     c->reading = false;
     if (c->state == CONN_FLUSH) {
         return; /* the answer still goes out, and what was sent before */
+    }
+    if (c->state == CONN_BUSY && !conn_hung_up(c)) {
+        conn_wait(c);
+        return;
     }
     conn_close(c);
 }
@@ -239,6 +349,12 @@ static void on_read(uv_stream_t *st, ssize_t n, const uv_buf_t *b)
         }
         return;
     }
+    if (c->state == CONN_READ && server_turn_over(c->srv)) {
+        buf_put(&c->ahead, b->base, len);
+        must(buf_ok(&c->ahead)); /* nothing is ahead of what is read now */
+        put_off(c);
+        return;
+    }
     if (c->state == CONN_READ) {
         used = feed(c, b->base, len);
     }
@@ -259,6 +375,11 @@ static void on_read(uv_stream_t *st, ssize_t n, const uv_buf_t *b)
 
 void conn_read_on(struct http_conn *c)
 {
+    if (c->ahead.n > 0 && c->state == CONN_READ &&
+        server_turn_over(c->srv)) {
+        put_off(c);
+        return;
+    }
     if (c->ahead.n > 0 && c->state == CONN_READ) {
         size_t used = feed(c, c->ahead.p, c->ahead.n);
         buf_shift(&c->ahead, used);

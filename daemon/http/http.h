@@ -9,13 +9,16 @@
  * http_reply*, or http_stream_begin, http_stream_write*, http_stream_end.
  * A request stays valid until it was answered completely and, when the client
  * goes away before that, until on_gone was called; after either the pointer is
- * dead. Handlers that answer later must set on_gone.
+ * dead. Handlers that answer later must set on_gone. A client that only shuts
+ * its writing side has not gone away. HEAD of a stream ends like one whose
+ * client left: on_gone comes once its head was written.
  */
 #pragma once
 
 #include <uv.h>
 
 #include "base/buf.h"
+#include "base/list.h"
 #include "proto/limits.h"
 
 struct http_server;
@@ -32,6 +35,20 @@ struct http_args {
     size_t n;
     char v[HTTP_ARGS_MAX][256]; /* percent-decoded {} parts */
 };
+
+/* Requests that wait until the daemon is ready: of all listeners that share it,
+ * in the order they came. */
+struct http_hold {
+    bool on;
+    const char *early; /* path of the route that does not wait */
+    size_t n, max;     /* that wait; more are refused with STARTING */
+    struct list waiting;
+};
+void http_hold_begin(struct http_hold *h, size_t max, const char *early);
+/* Run them; later ones do not wait. */
+void http_hold_end(struct http_hold *h);
+/* Answer them with an error, and later ones with STARTING. */
+void http_hold_refuse(struct http_hold *h, int code, const char *msg);
 
 struct http_route {
     enum http_method method;
@@ -53,6 +70,7 @@ struct http_conf {
      * plain {"error":{"code","message","type"}}. Appends JSON to b. */
     void (*error_body)(const char *path, int code, const char *msg,
                        struct buf *b);
+    struct http_hold *hold; /* NULL: none */
     struct http_times times;
     unsigned keepalive_ms; /* silence of an event stream; then a comment is
                               sent. 0: never */
@@ -79,7 +97,8 @@ CHECKED int http_listen_fd(uv_loop_t *loop, int fd,
                            struct http_server **ret, struct err *e);
 /* Sockets handed over by the service manager: checks LISTEN_PID and
  * LISTEN_FDS, unsets them so that children do not inherit them, and returns
- * how many there are; they are fds HTTP_FD_FIRST and up. 0 when none. */
+ * how many there are; they are fds HTTP_FD_FIRST and up. 0 when none. Those
+ * beyond HTTP_LISTENERS_MAX are closed and logged. */
 #define HTTP_FD_FIRST 3
 int http_activated(void);
 /* What was written in this turn of the loop goes out now, not at its end:
@@ -101,12 +120,15 @@ const char *http_path(const struct http_req *r); /* decoded, without query */
 const char *http_query(const struct http_req *r, const char *key, char *out,
                        size_t size); /* NULL when absent */
 struct span http_body(const struct http_req *r);
+/* The body becomes the caller's, who frees it; http_body is empty after it. */
+void http_take_body(struct http_req *r, struct buf *ret);
 const char *http_header(const struct http_req *r,
                         const char *name); /* lower case; NULL */
+bool http_is_head(const struct http_req *r); /* a GET without its body */
 int64_t http_peer_pid(
     const struct http_req *r); /* -1 when unknown; for logs and fairness */
 /* The process that connected: a number that no later one has, whatever its pid.
- * 0 when it is unknown or has ended. Asks the system. */
+ * 0 when it is unknown or has ended. Asks the system, once a connection. */
 uint64_t http_peer_process(const struct http_req *r);
 uint64_t
 http_started_ns(const struct http_req *r); /* uv_hrtime() at first byte */
@@ -121,6 +143,11 @@ void http_on_gone(struct http_req *r,
  * another is given. */
 void http_reply(struct http_req *r, int status, const char *content_type,
                 const void *body, size_t n);
+/* The same of a body that may be large: b begins with HTTP_HEAD_ROOM bytes for
+ * the head, and is taken over: empty after it. */
+#define HTTP_HEAD_ROOM 1024
+void http_reply_take(struct http_req *r, int status, const char *content_type,
+                     struct buf *b);
 /* Error reply by code: status and wire name from ERR_MAP; 503s carry
  * Retry-After. msg may be NULL. */
 void http_reply_error(struct http_req *r, int code, const char *msg);

@@ -17,6 +17,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/parse.h"
 #include "http/conn.h"
 
 enum { FDS_RESERVED = 64 };
@@ -66,7 +67,13 @@ void http_flush(struct http_server *s)
 
 static void on_turn(uv_prepare_t *h)
 {
-    http_flush(uv_handle_get_data((uv_handle_t *)h));
+    struct http_server *s = uv_handle_get_data((uv_handle_t *)h);
+    s->turn_ns = 0;
+    http_flush(s);
+    if (s->accept_waits && s->listening) {
+        s->accept_waits = false;
+        conn_accept(s); /* and libuv tells of the next one again */
+    }
 }
 
 static struct http_server *server_new(uv_loop_t *loop,
@@ -96,6 +103,10 @@ static void on_connection(uv_stream_t *st, int status)
     must(s->magic == SERVER_MAGIC);
     if (status < 0) {
         log_warn("http.accept", "error=%s, continuing", uv_strerror(status));
+        return;
+    }
+    if (server_turn_over(s)) { /* a burst of thousands */
+        s->accept_waits = true;
         return;
     }
     conn_accept(s);
@@ -350,15 +361,39 @@ int http_listen_fd(uv_loop_t *loop, int fd, const struct http_conf *conf,
     return 0;
 }
 
+/* Sockets that nobody will accept from: who connects must not wait there. What
+ * is no listening socket is none of them, whatever was said. */
+static void close_extra(long n)
+{
+    long closed = 0;
+    n = n < HTTP_CONNS_MAX ? n : HTTP_CONNS_MAX; /* no more can be open */
+    for (long i = HTTP_LISTENERS_MAX; i < n; i++) {
+        int fd = HTTP_FD_FIRST + (int)i, on = 0;
+        socklen_t len = sizeof(on);
+        if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &len) == 0 &&
+            on != 0) {
+            (void)close(fd);
+            closed++;
+        }
+    }
+    log_warn("http.activated",
+             "sockets=%ld are closed: at most %u are served, continuing",
+             closed, HTTP_LISTENERS_MAX);
+}
+
 int http_activated(void)
 {
     const char *pid = getenv("LISTEN_PID");
     const char *fds = getenv("LISTEN_FDS");
-    long n = 0;
-    if (pid != NULL && fds != NULL && strtol(pid, NULL, 10) == getpid()) {
-        char *end = NULL;
-        n = strtol(fds, &end, 10);
-        n = *fds != '\0' && *end == '\0' && n > 0 && n <= 16 ? n : 0;
+    uint64_t to = 0; /* the process that they are meant for */
+    uint64_t n = 0;
+    if (pid == NULL || fds == NULL || !parse_u64(pid, INT32_MAX, &to) ||
+        to != (uint64_t)getpid() || !parse_u64(fds, INT32_MAX, &n)) {
+        n = 0;
+    }
+    if (n > HTTP_LISTENERS_MAX) {
+        close_extra((long)n);
+        n = HTTP_LISTENERS_MAX;
     }
     (void)unsetenv("LISTEN_PID");
     (void)unsetenv("LISTEN_FDS");

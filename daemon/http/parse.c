@@ -243,6 +243,19 @@ static int check_framing(struct http_msg *m)
     return 0;
 }
 
+/* A coding other than none, of any of the headers that name one. */
+static bool is_encoded(const struct http_msg *m)
+{
+    bool encoded = false;
+    for (size_t i = 0; i < m->n_fields; i++) {
+        encoded = encoded ||
+                  (strcmp(m->text.p + m->fields[i].name, "content-encoding") ==
+                       0 &&
+                   strcasecmp(m->text.p + m->fields[i].value, "identity") != 0);
+    }
+    return encoded;
+}
+
 /* enum http_method, 0 for what gets a 405 by its route, or an error. */
 static int method_of(uint8_t method)
 {
@@ -285,6 +298,7 @@ static int check_head(const llhttp_t *ll, struct http_msg *m)
         return ERR_HTTP;
     }
     rc = check_framing(m);
+    m->encoded = m->has_body && is_encoded(m);
     const char *expect = http_msg_header(m, "expect");
     if (rc == 0 && expect != NULL && !m->http10) {
         if (strcasecmp(expect, "100-continue") != 0) {
@@ -401,17 +415,12 @@ static int feed_head(struct http_parse *p, const char *d, size_t n,
         i += bad == 0;
     }
     /* What was sound before the bad byte first: llhttp may object earlier. */
-    int rc = feed_llhttp(p, d, i, used);
-    if (rc == 0) {
-        rc = bad;
+    RETERR(feed_llhttp(p, d, i, used));
+    RETERR(bad);
+    if ((p->scan == SCAN_BODY) != p->headers_done) {
+        return ERR_HTTP; /* two readings of one head: smuggling */
     }
-    if (rc == 0 && (p->scan == SCAN_BODY) != p->headers_done) {
-        rc = ERR_HTTP; /* two readings of one head: smuggling */
-    }
-    if (rc == 0 && p->scan == SCAN_BODY && *used != i) {
-        rc = ERR_HTTP;
-    }
-    return rc;
+    return p->scan == SCAN_BODY && *used != i ? ERR_HTTP : 0;
 }
 
 int http_parse_feed(struct http_parse *p, const char *d, size_t n, size_t *used)

@@ -25,6 +25,7 @@ struct http_msg {
     bool expect;   /* 100-continue is awaited */
     bool has_body; /* bytes follow the head */
     bool chunked;
+    bool encoded; /* the body is not what it would be read as: compressed */
     uint64_t length; /* Content-Length; 0 when absent */
     struct buf target;
     struct buf text; /* headers: name NUL value NUL, names in lower case */

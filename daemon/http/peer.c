@@ -11,6 +11,7 @@
 #endif
 
 #include "base/hash.h"
+#include "base/parse.h"
 #include "http/conn.h"
 
 int peer_check(int fd, int64_t *pid)
@@ -68,7 +69,9 @@ static uint64_t began(int64_t pid)
     for (int field = 2; p != NULL && field < 22; field++) {
         p = strchr(p + 1, ' ');
     }
-    return p != NULL ? strtoull(p + 1, NULL, 10) : 0;
+    uint64_t start = 0;
+    return p != NULL && parse_digits(p + 1, UINT64_MAX, &start) != NULL ? start
+                                                                        : 0;
 #endif
 }
 

@@ -32,6 +32,7 @@ const char *http_reason(int status)
         {409, "Conflict"                       },
         {413, "Content Too Large"              },
         {414, "URI Too Long"                   },
+        {415, "Unsupported Media Type"         },
         {417, "Expectation Failed"             },
         {422, "Unprocessable Content"          },
         {429, "Too Many Requests"              },
@@ -114,6 +115,17 @@ void reply_head(struct http_req *r, int status, const char *type,
 
 enum { HEAD_MAX = 2048 };
 
+/* A large answer has room among what others have not read yet. */
+static bool has_room(const struct http_req *r, size_t n)
+{
+    if (n <= HTTP_OUT_HIGH) {
+        return true;
+    }
+    struct http_stats st;
+    http_get_stats(r->conn->srv, &st);
+    return st.bytes_queued + n <= HTTP_QUEUED_MAX;
+}
+
 static void reply(struct http_req *r, int status, const char *type,
                   const void *body, size_t n, const char *extra)
 {
@@ -147,7 +159,30 @@ void http_reply(struct http_req *r, int status, const char *content_type,
                          "the answer is larger than the limit");
         return;
     }
+    if (!has_room(r, n)) {
+        http_reply_error(r, ERR_BUSY, "too many large answers are not read");
+        return;
+    }
     reply(r, status, content_type, body, n, NULL);
+}
+
+void http_reply_take(struct http_req *r, int status, const char *content_type,
+                     struct buf *b)
+{
+    struct buf head;
+    must(r != NULL && r->magic == REQ_MAGIC && b->n >= HTTP_HEAD_ROOM);
+    size_t n = b->n - HTTP_HEAD_ROOM;
+    if (r->msg.is_head || !alive(r) || n > HTTP_REPLY_MAX - HEAD_MAX ||
+        !has_room(r, n)) {
+        http_reply(r, status, content_type, b->p + HTTP_HEAD_ROOM, n);
+        return;
+    }
+    buf_init(&head, HTTP_HEAD_ROOM); /* ours and small */
+    reply_head(r, status, content_type, (int64_t)n, NULL, &head);
+    memcpy(b->p + HTTP_HEAD_ROOM - head.n, head.p, head.n);
+    conn_take(r->conn, b, HTTP_HEAD_ROOM - head.n);
+    buf_fini(&head);
+    conn_answered(r->conn);
 }
 
 const char *http_error_type(int status)
@@ -203,6 +238,9 @@ void http_reply_error(struct http_req *r, int code, const char *msg)
         http_route_allow(r->allow, allow);
         (void)snprintf(extra, sizeof(extra), "Allow: %s\r\n", allow);
     }
+    if (code == ERR_HTTP_ENCODING) { /* RFC 9110 15.5.16 */
+        (void)snprintf(extra, sizeof(extra), "Accept-Encoding: identity\r\n");
+    }
     reply(r, status, NULL, b.n > 0 ? b.p : "", b.n, extra);
     buf_fini(&b);
 }
@@ -215,6 +253,7 @@ void http_stream_begin(struct http_req *r, int status, const char *content_type)
 
     must(r != NULL && r->magic == REQ_MAGIC && !r->streaming);
     r->streaming = true;
+    r->headed = r->msg.is_head;
     r->raw = r->msg.http10;
     r->wrote_ms = uv_now(r->conn->srv->loop);
     r->events = r->events || strcmp(content_type, "text/event-stream") == 0;
@@ -226,6 +265,9 @@ void http_stream_begin(struct http_req *r, int status, const char *content_type)
     reply_head(r, status, content_type, -1, NULL, &head);
     conn_write(r->conn, head.p, head.n);
     buf_fini(&head);
+    if (r->headed) {
+        conn_wait(r->conn);
+    }
 }
 
 void http_stream_expect(struct http_req *r)
@@ -324,9 +366,20 @@ struct span http_body(const struct http_req *r)
     return (struct span){r->msg.body.p, r->msg.body.n};
 }
 
+void http_take_body(struct http_req *r, struct buf *ret)
+{
+    *ret = r->msg.body;
+    buf_init(&r->msg.body, ret->max);
+}
+
 const char *http_header(const struct http_req *r, const char *name)
 {
     return http_msg_header(&r->msg, name);
+}
+
+bool http_is_head(const struct http_req *r)
+{
+    return r->msg.is_head;
 }
 
 int64_t http_peer_pid(const struct http_req *r)
@@ -336,7 +389,11 @@ int64_t http_peer_pid(const struct http_req *r)
 
 uint64_t http_peer_process(const struct http_req *r)
 {
-    return peer_process(r->conn->peer_pid);
+    struct http_conn *c = r->conn;
+    if (c->peer_process == 0) {
+        c->peer_process = peer_process(c->peer_pid);
+    }
+    return c->peer_process;
 }
 
 uint64_t http_started_ns(const struct http_req *r)

@@ -26,9 +26,12 @@ static int no_memory(struct err *e)
     return err_set(e, ERR_TOO_BIG, "the description needs too much memory");
 }
 
+/* A shape of n dimensions beside those that f has. Rank 0 says that there was
+ * none so far: a multi-array has one dimension at least. */
 static int set_rank(struct mil_feature *f, size_t n, struct err *e)
 {
-    if (n > MIL_RANK_MAX || (f->type.rank != 0 && n != (size_t)f->type.rank)) {
+    if (n == 0 || n > MIL_RANK_MAX ||
+        (f->type.rank != 0 && n != (size_t)f->type.rank)) {
         return err_set(e, ERR_MIL_SHAPE, "a shape of %zu dimensions, rank %d",
                        n, f->type.rank);
     }
@@ -66,29 +69,25 @@ static int read_enumerated(struct reader *r, const Ml__EnumeratedShapes *in,
         return err_set(e, ERR_MIL_SHAPE, "%zu enumerated shapes", in->n_shapes);
     }
     bool shaped = f->type.rank > 0;
-    int64_t *shapes = NULL;
     for (size_t i = 0; i < in->n_shapes; i++) {
-        const Ml__Shape *s = in->shapes[i];
-        int rc = set_rank(f, s->n_shape, e);
+        int rc = set_rank(f, in->shapes[i]->n_shape, e);
         if (rc < 0) {
             return rc;
         }
-        size_t rank = s->n_shape;
-        if (shapes == NULL) {
-            shapes =
-                arena_array(&r->p->arena, in->n_shapes, rank * sizeof(*shapes));
-        }
-        if (shapes == NULL) {
-            return no_memory(e);
-        }
-        memcpy(shapes + i * rank, rank > 0 ? s->shape : shapes,
-               rank * sizeof(*shapes));
+    }
+    size_t bytes = (size_t)f->type.rank * sizeof(int64_t);
+    char *shapes = arena_array(&r->p->arena, in->n_shapes, bytes);
+    if (shapes == NULL) {
+        return no_memory(e);
+    }
+    for (size_t i = 0; i < in->n_shapes; i++) {
+        memcpy(shapes + i * bytes, in->shapes[i]->shape, bytes);
     }
     if (!shaped) {
-        memcpy(f->type.dims, shapes, (size_t)f->type.rank * sizeof(*shapes));
+        memcpy(f->type.dims, shapes, bytes);
     }
     f->n_shapes = in->n_shapes;
-    f->shapes = shapes;
+    f->shapes = (const int64_t *)(const void *)shapes;
     return 0;
 }
 
@@ -120,7 +119,7 @@ static int read_array(struct reader *r, const Ml__ArrayType *in,
         return err_set(e, ERR_MIL_INVALID, "data type %d is unknown",
                        (int)in->data_type);
     }
-    int rc = set_rank(f, in->n_shape, e);
+    int rc = in->n_shape > 0 ? set_rank(f, in->n_shape, e) : 0;
     if (rc < 0) {
         return rc;
     }
@@ -162,7 +161,7 @@ static int read_feature(struct reader *r, const Ml__Feature *in,
         rc = err_set(e, ERR_PKG_UNSUPPORTED, "it is no multi-array");
     }
     if (rc < 0) {
-        return err_prefix(e, "%s", f->name);
+        return err_prefix(e, rc, "%s", f->name);
     }
     f->optional = t->optional;
     return 0;
@@ -182,7 +181,7 @@ static int read_features(struct reader *r, Ml__Feature *const *in, size_t n,
     for (size_t i = 0; i < n; i++) {
         int rc = read_feature(r, in[i], &list[i], e);
         if (rc < 0) {
-            return err_prefix(e, "description: %s %zu", what, i);
+            return err_prefix(e, rc, "description: %s %zu", what, i);
         }
     }
     *ret = list;
@@ -200,15 +199,10 @@ static int read_ports(struct reader *r, struct mil_function *f,
                       struct features in, struct features out,
                       struct features state, struct err *e)
 {
-    int rc = read_features(r, in.p, in.n, "input", &f->in, &f->n_in, e);
-    if (rc == 0) {
-        rc = read_features(r, out.p, out.n, "output", &f->out, &f->n_out, e);
-    }
-    if (rc == 0) {
-        rc = read_features(r, state.p, state.n, "state", &f->states,
-                           &f->n_states, e);
-    }
-    return rc;
+    RETERR(read_features(r, in.p, in.n, "input", &f->in, &f->n_in, e));
+    RETERR(read_features(r, out.p, out.n, "output", &f->out, &f->n_out, e));
+    return read_features(r, state.p, state.n, "state", &f->states, &f->n_states,
+                         e);
 }
 
 static bool function_named(const struct mil_program *p, const char *name,
@@ -237,7 +231,7 @@ static int read_function(struct reader *r, const Ml__FunctionDescription *in,
     int rc = read_ports(r, f, (struct features){in->input, in->n_input},
                         (struct features){in->output, in->n_output},
                         (struct features){in->state, in->n_state}, e);
-    return rc < 0 ? err_prefix(e, "function %s", f->name) : 0;
+    return rc < 0 ? err_prefix(e, rc, "function %s", f->name) : 0;
 }
 
 static int read_multi(struct reader *r, const Ml__Description *in,
@@ -309,11 +303,11 @@ static int read_metadata(struct reader *r, const Ml__Metadata *in,
 int describe_read(struct reader *r, const Ml__Description *in, struct err *e)
 {
     bool multi = in->n_functions > 0 || in->default_function[0] != '\0';
-    int rc = multi ? read_multi(r, in, e) : read_single(r, in, e);
-    if (rc == 0 && in->metadata != NULL) {
-        rc = read_metadata(r, in->metadata, e);
+    RETERR(multi ? read_multi(r, in, e) : read_single(r, in, e));
+    if (in->metadata != NULL) {
+        RETERR(read_metadata(r, in->metadata, e));
     }
-    return rc;
+    return 0;
 }
 
 /* --- writing --- */
@@ -372,9 +366,12 @@ static Ml__ArrayType *write_array(struct arena *a, const struct mil_feature *f)
     out->n_shape = (size_t)f->type.rank;
     out->shape = write_dims(a, f->type.rank, f->type.dims);
     write_flexibility(a, f, out);
-    if (f->has_default) {
+    if (f->has_default && (double)(float)f->default_value == f->default_value) {
         out->default_value_case = ML__ARRAY_TYPE__DEFAULT_VALUE_FLOAT_DEFAULT;
         out->float_default = (float)f->default_value;
+    } else if (f->has_default) { /* which a float cannot hold */
+        out->default_value_case = ML__ARRAY_TYPE__DEFAULT_VALUE_DOUBLE_DEFAULT;
+        out->double_default = f->default_value;
     }
     return out;
 }

@@ -66,7 +66,7 @@ CHECKED bool blob_put_record(uint8_t out[BLOB_HEADER], const struct mil_type *t,
 
 /* --- value.c, spec_read.c: protobuf -> program --- */
 
-/* Where the reader gets weight files from: `rel` is the path behind
+/* Where the reader gets weight files from: `rel` is the path after
  * "@model_path/". The map stays valid as long as the program. */
 struct weights {
     int (*find)(void *ctx, const char *rel, const struct file_map **ret,

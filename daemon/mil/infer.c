@@ -151,13 +151,13 @@ int in_vector(struct infer *i, const char *name, int64_t rank, int64_t *ret,
               bool *known)
 {
     int64_t n = 0;
-    int rc = in_length(i, name, &n);
-    if (rc == 0 && n >= 0 && n != rank) {
-        rc = in_fail(i, ERR_MIL_SHAPE, name, "%lld elements for rank %lld",
-                     (long long)n, (long long)rank);
+    RETERR(in_length(i, name, &n));
+    if (n >= 0 && n != rank) {
+        return in_fail(i, ERR_MIL_SHAPE, name, "%lld elements for rank %lld",
+                       (long long)n, (long long)rank);
     }
     *known = in_const(i, name) != NULL;
-    return rc < 0 || !*known ? rc : in_ints(i, name, (size_t)rank, ret);
+    return *known ? in_ints(i, name, (size_t)rank, ret) : 0;
 }
 
 int in_axes(struct infer *i, const char *name, int rank, bool set[MIL_RANK_MAX],
@@ -173,28 +173,22 @@ int in_axes(struct infer *i, const char *name, int rank, bool set[MIL_RANK_MAX],
         *ret_n = (size_t)rank;
         return 0;
     }
-    int rc = in_length(i, name, &n);
-    if (rc == 0 && (n < 0 || n > rank)) {
-        rc = in_fail(i, ERR_MIL_SHAPE, name, "%lld axes of rank %d",
-                     (long long)n, rank);
+    RETERR(in_length(i, name, &n));
+    if (n < 0 || n > rank) {
+        return in_fail(i, ERR_MIL_SHAPE, name, "%lld axes of rank %d",
+                       (long long)n, rank);
     }
-    if (rc == 0) {
-        rc = in_ints(i, name, (size_t)n, axes);
-    }
-    for (int64_t k = 0; k < n && rc == 0; k++) {
+    RETERR(in_ints(i, name, (size_t)n, axes));
+    for (int64_t k = 0; k < n; k++) {
         int axis = 0;
-        rc = fix_axis(i, name, axes[k], rank, &axis);
-        if (rc == 0 && set[axis]) {
-            rc = in_fail(i, ERR_MIL_SHAPE, name, "axis %d twice", axis);
+        RETERR(fix_axis(i, name, axes[k], rank, &axis));
+        if (set[axis]) {
+            return in_fail(i, ERR_MIL_SHAPE, name, "axis %d twice", axis);
         }
-        if (rc == 0) {
-            set[axis] = true;
-        }
+        set[axis] = true;
     }
-    if (rc == 0) {
-        *ret_n = (size_t)n;
-    }
-    return rc;
+    *ret_n = (size_t)n;
+    return 0;
 }
 
 /* --- dimensions --- */
@@ -415,12 +409,8 @@ int mil_infer(const struct mil_op *op, int spec, struct mil_type *out,
     }
     struct infer i = {
         .op = op, .sig = sig, .spec = spec, .out = out, .cap = cap, .e = e};
-    int rc = check_operands(&i);
-    if (rc == 0) {
-        rc = sig->infer(&i);
-    }
-    if (rc == 0) {
-        *ret_n = i.n;
-    }
-    return rc;
+    RETERR(check_operands(&i));
+    RETERR(sig->infer(&i));
+    *ret_n = i.n;
+    return 0;
 }

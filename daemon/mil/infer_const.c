@@ -69,16 +69,10 @@ static int check_offset(struct infer *i, const char *data)
 int infer_blockwise(struct infer *i)
 {
     const struct mil_type *data = in_type(i, "data");
-    int rc = check_blocks(i, "scale", data);
-    if (rc == 0) {
-        rc = check_offset(i, "data");
-    }
-    if (rc == 0) {
-        rc = check_scale_sign(i);
-    }
-    return rc < 0 ? rc
-                  : out_type(i, in_type(i, "scale")->dtype, data->rank,
-                             data->dims);
+    RETERR(check_blocks(i, "scale", data));
+    RETERR(check_offset(i, "data"));
+    RETERR(check_scale_sign(i));
+    return out_type(i, in_type(i, "scale")->dtype, data->rank, data->dims);
 }
 
 int infer_affine(struct infer *i)
@@ -87,18 +81,17 @@ int infer_affine(struct infer *i)
     const struct mil_type *q = in_type(i, "quantized_data");
     const struct mil_type *z = in_type(i, "zero_point");
     int axis = 0;
-    int rc = in_axis(i, "axis", 0, q->rank, &axis);
-    for (size_t k = 0; k < countof(params) && rc == 0; k++) {
+    RETERR(in_axis(i, "axis", 0, q->rank, &axis));
+    for (size_t k = 0; k < countof(params); k++) {
         if (in_type(i, params[k])->rank != 0) {
-            rc = in_same_dims(i, params[k], 1, &q->dims[axis]);
+            RETERR(in_same_dims(i, params[k], 1, &q->dims[axis]));
         }
     }
-    if (rc == 0 && z->dtype != q->dtype && z->dtype != MIL_FP32) {
-        rc = in_fail(i, ERR_MIL_INVALID, "zero_point", "dtype %s",
-                     mil_dtype_name(z->dtype));
+    if (z->dtype != q->dtype && z->dtype != MIL_FP32) {
+        return in_fail(i, ERR_MIL_INVALID, "zero_point", "dtype %s",
+                       mil_dtype_name(z->dtype));
     }
-    return rc < 0 ? rc
-                  : out_type(i, in_type(i, "scale")->dtype, q->rank, q->dims);
+    return out_type(i, in_type(i, "scale")->dtype, q->rank, q->dims);
 }
 
 /* --- lookup tables --- */
@@ -134,12 +127,11 @@ static int check_lut(struct infer *i, const char *indices,
         return in_fail(i, ERR_MIL_INVALID, "vector_axis", "is missing");
     }
     int axis = 0;
-    int rc = in_axis(i, "vector_axis", 0, s->rank, &axis);
-    if (rc == 0 &&
-        __builtin_mul_overflow(out->dims[axis], vector, &out->dims[axis])) {
-        rc = in_fail(i, ERR_MIL_SHAPE, "lut", "too large");
+    RETERR(in_axis(i, "vector_axis", 0, s->rank, &axis));
+    if (__builtin_mul_overflow(out->dims[axis], vector, &out->dims[axis])) {
+        return in_fail(i, ERR_MIL_SHAPE, "lut", "too large");
     }
-    return rc;
+    return 0;
 }
 
 int infer_lut(struct infer *i)
@@ -153,16 +145,12 @@ int infer_lut(struct infer *i)
 static int flat_shape(struct infer *i, struct mil_type *out, uint64_t *ret_n)
 {
     int64_t n = 0;
-    int rc = in_length(i, "shape", &n);
-    if (rc == 0 && (n < 1 || n > (int64_t)MIL_RANK_MAX)) {
-        rc = in_fail(i, ERR_MIL_SHAPE, "shape", "%lld elements", (long long)n);
+    RETERR(in_length(i, "shape", &n));
+    if (n < 1 || n > (int64_t)MIL_RANK_MAX) {
+        return in_fail(i, ERR_MIL_SHAPE, "shape", "%lld elements",
+                       (long long)n);
     }
-    if (rc == 0) {
-        rc = in_ints(i, "shape", (size_t)n, out->dims);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(in_ints(i, "shape", (size_t)n, out->dims));
     out->rank = (int)n;
     if (!mil_type_count(out, ret_n) || *ret_n > MIL_TENSOR_BYTES_MAX) {
         return in_fail(i, ERR_MIL_SHAPE, "shape", "too large");
@@ -212,13 +200,12 @@ static int check_nonzero(struct infer *i, const char *mask, const char *values)
 {
     const struct mil_const *m = in_const(i, mask);
     int64_t n = 0;
-    int rc = in_length(i, values, &n);
-    if (rc == 0 && m != NULL && m->data != NULL && n >= 0 &&
-        set_bits(m) != (uint64_t)n) {
-        rc = in_fail(i, ERR_MIL_SHAPE, values, "%lld values, %llu bits set",
-                     (long long)n, (unsigned long long)set_bits(m));
+    RETERR(in_length(i, values, &n));
+    if (m != NULL && m->data != NULL && n >= 0 && set_bits(m) != (uint64_t)n) {
+        return in_fail(i, ERR_MIL_SHAPE, values, "%lld values, %llu bits set",
+                       (long long)n, (unsigned long long)set_bits(m));
     }
-    return rc;
+    return 0;
 }
 
 int infer_sparse(struct infer *i)
@@ -234,15 +221,11 @@ int infer_sparse_flat(struct infer *i)
 {
     struct mil_type out = {.dtype = in_type(i, "nonzero_data")->dtype};
     uint64_t n = 0;
-    int rc = flat_shape(i, &out, &n);
-    if (rc == 0) {
-        int64_t bytes = (int64_t)((n + 7) / 8);
-        rc = in_same_dims(i, "mask", 1, &bytes);
-    }
-    if (rc == 0) {
-        rc = check_nonzero(i, "mask", "nonzero_data");
-    }
-    return rc < 0 ? rc : out_type(i, out.dtype, out.rank, out.dims);
+    RETERR(flat_shape(i, &out, &n));
+    int64_t bytes = (int64_t)((n + 7) / 8);
+    RETERR(in_same_dims(i, "mask", 1, &bytes));
+    RETERR(check_nonzero(i, "mask", "nonzero_data"));
+    return out_type(i, out.dtype, out.rank, out.dims);
 }
 
 /* mask and values, both V times as many along vector_axis */
@@ -252,51 +235,35 @@ int infer_lut_sparse(struct infer *i)
     const struct mil_type *lut = in_type(i, "lut");
     struct mil_type out = {0};
     int64_t n = 0;
-    int rc = check_nonzero(i, "indices_mask", "indices_nonzero_data");
-    if (rc == 0) {
-        rc = check_lut(i, "indices_nonzero_data", m, &out);
+    RETERR(check_nonzero(i, "indices_mask", "indices_nonzero_data"));
+    RETERR(check_lut(i, "indices_nonzero_data", m, &out));
+    RETERR(in_length(i, "indices_nonzero_data", &n));
+    if (n >= 0 && __builtin_mul_overflow(n, lut->dims[lut->rank - 1], &n)) {
+        return in_fail(i, ERR_MIL_SHAPE, "lut", "too large");
     }
-    if (rc == 0) {
-        rc = in_length(i, "indices_nonzero_data", &n);
-    }
-    if (rc == 0 && n >= 0 &&
-        __builtin_mul_overflow(n, lut->dims[lut->rank - 1], &n)) {
-        rc = in_fail(i, ERR_MIL_SHAPE, "lut", "too large");
-    }
-    if (rc == 0) {
-        rc = out_type(i, MIL_UINT1, out.rank, out.dims);
-    }
-    return rc < 0 ? rc : out_type(i, lut->dtype, 1, &n);
+    RETERR(out_type(i, MIL_UINT1, out.rank, out.dims));
+    return out_type(i, lut->dtype, 1, &n);
 }
 
 int infer_sparse_blockwise(struct infer *i)
 {
     const struct mil_type *m = in_type(i, "data_mask");
     const struct mil_type *v = in_type(i, "nonzero_data");
-    int rc = check_nonzero(i, "data_mask", "nonzero_data");
-    if (rc == 0) {
-        rc = check_blocks(i, "scale", m);
-    }
-    if (rc == 0) {
-        rc = check_offset(i, "nonzero_data");
-    }
-    if (rc == 0) {
-        rc = check_scale_sign(i);
-    }
-    if (rc == 0) {
-        rc = out_type(i, MIL_UINT1, m->rank, m->dims);
-    }
-    return rc < 0 ? rc
-                  : out_type(i, in_type(i, "scale")->dtype, v->rank, v->dims);
+    RETERR(check_nonzero(i, "data_mask", "nonzero_data"));
+    RETERR(check_blocks(i, "scale", m));
+    RETERR(check_offset(i, "nonzero_data"));
+    RETERR(check_scale_sign(i));
+    RETERR(out_type(i, MIL_UINT1, m->rank, m->dims));
+    return out_type(i, in_type(i, "scale")->dtype, v->rank, v->dims);
 }
 
 int infer_constexpr_cast(struct infer *i)
 {
     const char *to = "";
-    int rc = in_str(i, "output_dtype", &to);
-    if (rc == 0 && strcmp(to, "fp32") != 0) {
-        rc = in_fail(i, ERR_MIL_INVALID, "output_dtype", "\"%s\"", to);
+    RETERR(in_str(i, "output_dtype", &to));
+    if (strcmp(to, "fp32") != 0) {
+        return in_fail(i, ERR_MIL_INVALID, "output_dtype", "\"%s\"", to);
     }
     const struct mil_type *x = in_type(i, "source_val");
-    return rc < 0 ? rc : out_type(i, MIL_FP32, x->rank, x->dims);
+    return out_type(i, MIL_FP32, x->rank, x->dims);
 }

@@ -77,19 +77,10 @@ int infer_gather(struct infer *i)
     const struct mil_type *ix = in_type(i, "indices");
     int axis = 0;
     int batch = 0;
-    int rc = in_axis(i, "axis", 0, x->rank, &axis);
-    if (rc == 0) {
-        rc = batch_dims(i, x, ix, axis, &batch);
-    }
-    if (rc == 0) {
-        rc = validate_flag(i);
-    }
-    if (rc == 0) {
-        rc = check_indices(i, x->dims[axis]);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(in_axis(i, "axis", 0, x->rank, &axis));
+    RETERR(batch_dims(i, x, ix, axis, &batch));
+    RETERR(validate_flag(i));
+    RETERR(check_indices(i, x->dims[axis]));
     struct mil_type out = {.dtype = x->dtype};
     if (!append(&out, x->dims, 0, axis) ||
         !append(&out, ix->dims, batch, ix->rank) ||
@@ -113,14 +104,10 @@ int infer_gather_along(struct infer *i)
     const struct mil_type *x = in_type(i, "x");
     const struct mil_type *ix = in_type(i, "indices");
     int axis = 0;
-    int rc = in_axis(i, "axis", 0, x->rank, &axis);
-    if (rc == 0) {
-        rc = same_but_axis(i, "indices", x, axis);
-    }
-    if (rc == 0) {
-        rc = validate_flag(i);
-    }
-    return rc < 0 ? rc : out_type(i, x->dtype, ix->rank, ix->dims);
+    RETERR(in_axis(i, "axis", 0, x->rank, &axis));
+    RETERR(same_but_axis(i, "indices", x, axis));
+    RETERR(validate_flag(i));
+    return out_type(i, x->dtype, ix->rank, ix->dims);
 }
 
 /* indices [B.., I.., K] of x [B.., X..] -> [B.., I.., X[K:]] */
@@ -151,14 +138,10 @@ int infer_gather_nd(struct infer *i)
     const struct mil_type *x = in_type(i, "x");
     struct mil_type out = {0};
     int batch = 0;
-    int rc = batch_dims(i, x, in_type(i, "indices"), x->rank, &batch);
-    if (rc == 0) {
-        rc = validate_flag(i);
-    }
-    if (rc == 0) {
-        rc = nd_shape(i, "x", batch, &out);
-    }
-    return rc < 0 ? rc : out_type(i, out.dtype, out.rank, out.dims);
+    RETERR(batch_dims(i, x, in_type(i, "indices"), x->rank, &batch));
+    RETERR(validate_flag(i));
+    RETERR(nd_shape(i, "x", batch, &out));
+    return out_type(i, out.dtype, out.rank, out.dims);
 }
 
 static int scatter_mode(struct infer *i)
@@ -166,13 +149,13 @@ static int scatter_mode(struct infer *i)
     static const char *const modes[] = {"update", "add", "sub", "mul",
                                         "div",    "max", "min"};
     const char *mode = "add";
-    int rc = in_str(i, "mode", &mode);
-    for (size_t k = 0; k < countof(modes) && rc == 0; k++) {
+    RETERR(in_str(i, "mode", &mode));
+    for (size_t k = 0; k < countof(modes); k++) {
         if (strcmp(mode, modes[k]) == 0) {
             return validate_flag(i);
         }
     }
-    return rc < 0 ? rc : in_fail(i, ERR_MIL_INVALID, "mode", "\"%s\"", mode);
+    return in_fail(i, ERR_MIL_INVALID, "mode", "\"%s\"", mode);
 }
 
 /* updates are data[:axis] + indices + data[axis + 1:] */
@@ -182,20 +165,15 @@ int infer_scatter(struct infer *i)
     const struct mil_type *ix = in_type(i, "indices");
     struct mil_type want = {.dtype = data->dtype};
     int axis = 0;
-    int rc = in_axis(i, "axis", 0, data->rank, &axis);
-    if (rc == 0) {
-        rc = scatter_mode(i);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(in_axis(i, "axis", 0, data->rank, &axis));
+    RETERR(scatter_mode(i));
     if (!append(&want, data->dims, 0, axis) ||
         !append(&want, ix->dims, 0, ix->rank) ||
         !append(&want, data->dims, axis + 1, data->rank)) {
         return too_deep(i, "indices");
     }
-    rc = in_same_dims(i, "updates", want.rank, want.dims);
-    return rc < 0 ? rc : out_like(i, "data");
+    RETERR(in_same_dims(i, "updates", want.rank, want.dims));
+    return out_like(i, "data");
 }
 
 int infer_scatter_along(struct infer *i)
@@ -203,30 +181,20 @@ int infer_scatter_along(struct infer *i)
     const struct mil_type *data = in_type(i, "data");
     const struct mil_type *ix = in_type(i, "indices");
     int axis = 0;
-    int rc = in_axis(i, "axis", 0, data->rank, &axis);
-    if (rc == 0) {
-        rc = scatter_mode(i);
-    }
-    if (rc == 0) {
-        rc = same_but_axis(i, "indices", data, axis);
-    }
-    if (rc == 0) {
-        rc = in_same_dims(i, "updates", ix->rank, ix->dims);
-    }
-    return rc < 0 ? rc : out_like(i, "data");
+    RETERR(in_axis(i, "axis", 0, data->rank, &axis));
+    RETERR(scatter_mode(i));
+    RETERR(same_but_axis(i, "indices", data, axis));
+    RETERR(in_same_dims(i, "updates", ix->rank, ix->dims));
+    return out_like(i, "data");
 }
 
 int infer_scatter_nd(struct infer *i)
 {
     struct mil_type want = {0};
-    int rc = scatter_mode(i);
-    if (rc == 0) {
-        rc = nd_shape(i, "data", 0, &want);
-    }
-    if (rc == 0) {
-        rc = in_same_dims(i, "updates", want.rank, want.dims);
-    }
-    return rc < 0 ? rc : out_like(i, "data");
+    RETERR(scatter_mode(i));
+    RETERR(nd_shape(i, "data", 0, &want));
+    RETERR(in_same_dims(i, "updates", want.rank, want.dims));
+    return out_like(i, "data");
 }
 
 int infer_topk(struct infer *i)
@@ -237,42 +205,31 @@ int infer_topk(struct infer *i)
     bool indices = true;
     int64_t k = 1;
     int axis = 0;
-    int rc = in_axis(i, "axis", -1, x.rank, &axis);
-    if (rc == 0 && in_has(i, "k") && in_const(i, "k") == NULL) {
+    RETERR(in_axis(i, "axis", -1, x.rank, &axis));
+    if (in_has(i, "k") && in_const(i, "k") == NULL) {
         k = MIL_UNKNOWN; /* a run-time number */
-    } else if (rc == 0) {
-        rc = in_int(i, "k", &k);
+    } else {
+        RETERR(in_int(i, "k", &k));
     }
-    if (rc == 0) {
-        rc = in_bool(i, "ascending", &flag);
-    }
-    if (rc == 0) {
-        rc = in_bool(i, "sort", &flag);
-    }
-    if (rc == 0) {
-        rc = in_bool(i, "return_indices", &indices);
-    }
-    if (rc == 0) {
-        rc = in_str(i, "output_indices_dtype", &to);
-    }
+    RETERR(in_bool(i, "ascending", &flag));
+    RETERR(in_bool(i, "sort", &flag));
+    RETERR(in_bool(i, "return_indices", &indices));
+    RETERR(in_str(i, "output_indices_dtype", &to));
     enum mil_dtype t = mil_dtype_parse(to);
-    if (rc == 0 && t != MIL_INT32 && t != MIL_UINT16) {
-        rc = in_fail(i, ERR_MIL_INVALID, "output_indices_dtype", "\"%s\"", to);
+    if (t != MIL_INT32 && t != MIL_UINT16) {
+        return in_fail(i, ERR_MIL_INVALID, "output_indices_dtype", "\"%s\"",
+                       to);
     }
-    if (rc == 0 && (k < MIL_UNKNOWN ||
-                    (k >= 0 && x.dims[axis] >= 0 && k > x.dims[axis]))) {
-        rc = in_fail(i, ERR_MIL_SHAPE, "k", "%lld of %lld", (long long)k,
-                     (long long)x.dims[axis]);
-    }
-    if (rc < 0) {
-        return rc;
+    if (k < MIL_UNKNOWN || (k >= 0 && x.dims[axis] >= 0 && k > x.dims[axis])) {
+        return in_fail(i, ERR_MIL_SHAPE, "k", "%lld of %lld", (long long)k,
+                       (long long)x.dims[axis]);
     }
     x.dims[axis] = k == -1 ? x.dims[axis] : k; /* -1 is all of them */
     if (in_has(i, "k") && in_const(i, "k") == NULL) {
         x.dims[axis] = MIL_UNKNOWN;
     }
-    rc = out_type(i, x.dtype, x.rank, x.dims);
-    return rc < 0 || !indices ? rc : out_type(i, t, x.rank, x.dims);
+    RETERR(out_type(i, x.dtype, x.rank, x.dims));
+    return indices ? out_type(i, t, x.rank, x.dims) : 0;
 }
 
 int infer_one_hot(struct infer *i)
@@ -281,21 +238,18 @@ int infer_one_hot(struct infer *i)
     int64_t dims[MIL_RANK_MAX];
     int64_t size = MIL_UNKNOWN;
     int axis = 0;
-    int rc = 0;
     if (ix->rank == (int)MIL_RANK_MAX) {
         return too_deep(i, "indices");
     }
     if (in_const(i, "one_hot_vector_size") != NULL) {
-        rc = in_int(i, "one_hot_vector_size", &size);
+        RETERR(in_int(i, "one_hot_vector_size", &size));
     }
-    if (rc == 0) {
-        rc = in_axis(i, "axis", -1, ix->rank + 1, &axis);
+    RETERR(in_axis(i, "axis", -1, ix->rank + 1, &axis));
+    if (size < 0 && in_const(i, "one_hot_vector_size") != NULL) {
+        return in_fail(i, ERR_MIL_SHAPE, "one_hot_vector_size", "%lld",
+                       (long long)size);
     }
-    if (rc == 0 && size < 0 && in_const(i, "one_hot_vector_size") != NULL) {
-        rc = in_fail(i, ERR_MIL_SHAPE, "one_hot_vector_size", "%lld",
-                     (long long)size);
-    }
-    for (int k = 0, from = 0; k <= ix->rank && rc == 0; k++) {
+    for (int k = 0, from = 0; k <= ix->rank; k++) {
         dims[k] = k == axis ? size : ix->dims[from++];
     }
     enum mil_dtype t = MIL_INT32;
@@ -304,5 +258,5 @@ int infer_one_hot(struct infer *i)
     } else if (in_has(i, "off_value")) {
         t = in_type(i, "off_value")->dtype;
     }
-    return rc < 0 ? rc : out_type(i, t, ix->rank + 1, dims);
+    return out_type(i, t, ix->rank + 1, dims);
 }

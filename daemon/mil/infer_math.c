@@ -40,11 +40,9 @@ static int two(struct infer *i, enum mil_dtype t)
 {
     int rank = 0;
     int64_t dims[MIL_RANK_MAX] = {0};
-    int rc = broadcast(i, "x", &rank, dims);
-    if (rc == 0) {
-        rc = broadcast(i, "y", &rank, dims);
-    }
-    return rc < 0 ? rc : out_type(i, t, rank, dims);
+    RETERR(broadcast(i, "x", &rank, dims));
+    RETERR(broadcast(i, "y", &rank, dims));
+    return out_type(i, t, rank, dims);
 }
 
 int infer_binary(struct infer *i)
@@ -78,26 +76,21 @@ int infer_axis(struct infer *i)
 {
     int axis = 0;
     bool flag = false;
-    int rc = in_axis(i, "axis", -1, in_type(i, "x")->rank, &axis);
-    if (rc == 0) {
-        rc = in_bool(i, "exclusive", &flag);
-    }
-    if (rc == 0) {
-        rc = in_bool(i, "reverse", &flag);
-    }
-    return rc < 0 ? rc : out_like(i, "x");
+    RETERR(in_axis(i, "axis", -1, in_type(i, "x")->rank, &axis));
+    RETERR(in_bool(i, "exclusive", &flag));
+    RETERR(in_bool(i, "reverse", &flag));
+    return out_like(i, "x");
 }
 
 int infer_gelu(struct infer *i)
 {
     const char *mode = "EXACT";
-    int rc = in_str(i, "mode", &mode);
-    if (rc == 0 && strcmp(mode, "EXACT") != 0 &&
-        strcmp(mode, "TANH_APPROXIMATION") != 0 &&
+    RETERR(in_str(i, "mode", &mode));
+    if (strcmp(mode, "EXACT") != 0 && strcmp(mode, "TANH_APPROXIMATION") != 0 &&
         strcmp(mode, "SIGMOID_APPROXIMATION") != 0) {
-        rc = in_fail(i, ERR_MIL_INVALID, "mode", "\"%s\"", mode);
+        return in_fail(i, ERR_MIL_INVALID, "mode", "\"%s\"", mode);
     }
-    return rc < 0 ? rc : out_like(i, "x");
+    return out_like(i, "x");
 }
 
 /* A loader takes the shape from a and b alone (facts 3.9), so one of them must
@@ -106,24 +99,20 @@ int infer_select(struct infer *i)
 {
     int rank = 0;
     int64_t dims[MIL_RANK_MAX] = {0};
-    int rc = broadcast(i, "a", &rank, dims);
-    if (rc == 0) {
-        rc = broadcast(i, "b", &rank, dims);
-    }
+    RETERR(broadcast(i, "a", &rank, dims));
+    RETERR(broadcast(i, "b", &rank, dims));
     int values_rank = rank;
     int64_t values[MIL_RANK_MAX];
     memcpy(values, dims, sizeof(values));
-    if (rc == 0) {
-        rc = broadcast(i, "cond", &rank, dims);
-    }
-    for (int k = 0; k < rank && rc == 0; k++) {
+    RETERR(broadcast(i, "cond", &rank, dims));
+    for (int k = 0; k < rank; k++) {
         int64_t d = 0;
         if (values_rank != rank || !dim_unify(values[k], dims[k], &d)) {
-            rc = in_fail(i, ERR_MIL_SHAPE, "cond",
-                         "a or b must have the full output shape");
+            return in_fail(i, ERR_MIL_SHAPE, "cond",
+                           "a or b must have the full output shape");
         }
     }
-    return rc < 0 ? rc : out_type(i, in_type(i, "a")->dtype, rank, dims);
+    return out_type(i, in_type(i, "a")->dtype, rank, dims);
 }
 
 int infer_cast(struct infer *i)
@@ -186,11 +175,11 @@ int infer_reduce(struct infer *i)
     if (x->rank == 0) {
         return in_fail(i, ERR_MIL_SHAPE, "x", "a scalar cannot be reduced");
     }
-    int rc = in_axes(i, "axes", x->rank, set, &n);
-    if (rc == 0 && n == 0) {
-        rc = in_fail(i, ERR_MIL_SHAPE, "axes", "is empty");
+    RETERR(in_axes(i, "axes", x->rank, set, &n));
+    if (n == 0) {
+        return in_fail(i, ERR_MIL_SHAPE, "axes", "is empty");
     }
-    return rc < 0 ? rc : reduced(i, set, x->dtype);
+    return reduced(i, set, x->dtype);
 }
 
 /* reduce_argmax, reduce_argmin, and argsort, which keeps the shape */
@@ -200,16 +189,11 @@ int infer_arg(struct infer *i)
     bool set[MIL_RANK_MAX] = {false};
     const char *to = "int32";
     int axis = 0;
-    int rc = in_axis(i, "axis", -1, x->rank, &axis);
-    if (rc == 0) {
-        rc = in_str(i, "output_dtype", &to);
-    }
+    RETERR(in_axis(i, "axis", -1, x->rank, &axis));
+    RETERR(in_str(i, "output_dtype", &to));
     enum mil_dtype t = mil_dtype_parse(to);
-    if (rc == 0 && t != MIL_INT32 && t != MIL_UINT16) {
-        rc = in_fail(i, ERR_MIL_INVALID, "output_dtype", "\"%s\"", to);
-    }
-    if (rc < 0) {
-        return rc;
+    if (t != MIL_INT32 && t != MIL_UINT16) {
+        return in_fail(i, ERR_MIL_INVALID, "output_dtype", "\"%s\"", to);
     }
     if (strcmp(i->op->type, "argsort") == 0) {
         return out_type(i, t, x->rank, x->dims);
@@ -227,19 +211,19 @@ int infer_layer_norm(struct infer *i)
     int64_t dims[MIL_RANK_MAX];
     size_t n = 0;
     int rank = 0;
-    int rc = in_axes(i, "axes", x->rank, set, &n);
-    for (int k = 0; k < x->rank && rc == 0; k++) {
+    RETERR(in_axes(i, "axes", x->rank, set, &n));
+    for (int k = 0; k < x->rank; k++) {
         if (set[k]) {
             dims[rank++] = x->dims[k];
         }
     }
-    for (size_t k = 0; k < countof(params) && rc == 0; k++) {
-        rc = in_has(i, params[k]) ? in_same_dims(i, params[k], rank, dims) : 0;
+    for (size_t k = 0; k < countof(params); k++) {
+        if (in_has(i, params[k])) {
+            RETERR(in_same_dims(i, params[k], rank, dims));
+        }
     }
-    if (rc == 0) {
-        rc = want_scalar(i, "epsilon");
-    }
-    return rc < 0 ? rc : out_like(i, "x");
+    RETERR(want_scalar(i, "epsilon"));
+    return out_like(i, "x");
 }
 
 /* batch_norm, instance_norm: parameters [C] of x [N, C, ...]. */
@@ -247,19 +231,17 @@ int infer_channel_norm(struct infer *i)
 {
     static const char *const params[] = {"mean", "variance", "gamma", "beta"};
     const struct mil_type *x = in_type(i, "x");
-    int rc = 0;
     if (x->rank < 3) {
         return in_fail(i, ERR_MIL_SHAPE, "x", "rank %d, must be 3 or more",
                        x->rank);
     }
-    for (size_t k = 0; k < countof(params) && rc == 0; k++) {
-        rc = in_has(i, params[k]) ? in_same_dims(i, params[k], 1, &x->dims[1])
-                                  : 0;
+    for (size_t k = 0; k < countof(params); k++) {
+        if (in_has(i, params[k])) {
+            RETERR(in_same_dims(i, params[k], 1, &x->dims[1]));
+        }
     }
-    if (rc == 0) {
-        rc = want_scalar(i, "epsilon");
-    }
-    return rc < 0 ? rc : out_like(i, "x");
+    RETERR(want_scalar(i, "epsilon"));
+    return out_like(i, "x");
 }
 
 /* --- quantised activations, states --- */
@@ -269,33 +251,30 @@ static int quant_params(struct infer *i)
     const struct mil_type *x = in_type(i, "input");
     const struct mil_type *s = in_type(i, "scale");
     int axis = 0;
-    int rc = 0;
     if (s->rank > 1) {
         return in_fail(i, ERR_MIL_SHAPE, "scale", "rank %d", s->rank);
     }
     if (s->rank == 1) {
-        rc = in_axis(i, "axis", x->rank, x->rank, &axis);
-        rc = rc == 0 ? in_same_dims(i, "scale", 1, &x->dims[axis]) : rc;
+        RETERR(in_axis(i, "axis", x->rank, x->rank, &axis));
+        RETERR(in_same_dims(i, "scale", 1, &x->dims[axis]));
     }
-    if (rc == 0 && in_has(i, "zero_point")) {
-        rc = in_same_dims(i, "zero_point", s->rank, s->dims);
+    if (in_has(i, "zero_point")) {
+        RETERR(in_same_dims(i, "zero_point", s->rank, s->dims));
     }
-    return rc;
+    return 0;
 }
 
 int infer_quantize(struct infer *i)
 {
     const char *to = "";
-    int rc = quant_params(i);
-    if (rc == 0) {
-        rc = in_str(i, "output_dtype", &to);
-    }
+    RETERR(quant_params(i));
+    RETERR(in_str(i, "output_dtype", &to));
     enum mil_dtype t = mil_dtype_parse(to);
-    if (rc == 0 && t != MIL_INT8 && t != MIL_UINT8) {
-        rc = in_fail(i, ERR_MIL_INVALID, "output_dtype", "\"%s\"", to);
+    if (t != MIL_INT8 && t != MIL_UINT8) {
+        return in_fail(i, ERR_MIL_INVALID, "output_dtype", "\"%s\"", to);
     }
     const struct mil_type *x = in_type(i, "input");
-    return rc < 0 ? rc : out_type(i, t, x->rank, x->dims);
+    return out_type(i, t, x->rank, x->dims);
 }
 
 int infer_dequantize(struct infer *i)

@@ -19,29 +19,21 @@ static int conv_params(struct infer *i, struct conv *c)
         c->strides[k] = 1;
         c->dilations[k] = 1;
     }
-    int rc = in_ints(i, "strides", n, c->strides);
-    if (rc == 0) {
-        rc = in_ints(i, "dilations", n, c->dilations);
-    }
-    if (rc == 0) {
-        rc = in_ints(i, "pad", 2 * n, c->pad);
-    }
-    if (rc == 0) {
-        rc = in_int(i, "groups", &c->groups);
-    }
-    if (rc == 0) {
-        rc = in_str(i, "pad_type", &c->pad_type);
-    }
-    for (size_t k = 0; k < n && rc == 0; k++) {
+    RETERR(in_ints(i, "strides", n, c->strides));
+    RETERR(in_ints(i, "dilations", n, c->dilations));
+    RETERR(in_ints(i, "pad", 2 * n, c->pad));
+    RETERR(in_int(i, "groups", &c->groups));
+    RETERR(in_str(i, "pad_type", &c->pad_type));
+    for (size_t k = 0; k < n; k++) {
         if (c->strides[k] < 1 || c->strides[k] > INT32_MAX) {
-            rc = in_fail(i, ERR_MIL_INVALID, "strides", "must be positive");
+            return in_fail(i, ERR_MIL_INVALID, "strides", "must be positive");
         } else if (c->dilations[k] < 1 || c->dilations[k] > INT32_MAX) {
-            rc = in_fail(i, ERR_MIL_INVALID, "dilations", "must be positive");
+            return in_fail(i, ERR_MIL_INVALID, "dilations", "must be positive");
         } else if (c->pad[2 * k] < 0 || c->pad[2 * k + 1] < 0) {
-            rc = in_fail(i, ERR_MIL_INVALID, "pad", "must not be negative");
+            return in_fail(i, ERR_MIL_INVALID, "pad", "must not be negative");
         }
     }
-    return rc;
+    return 0;
 }
 
 static int conv_spatial(struct infer *i, const struct conv *c, int k,
@@ -172,13 +164,8 @@ int infer_matmul(struct infer *i)
 {
     struct mil_type x = {0};
     struct mil_type y = {0};
-    int rc = matrix(i, "x", "transpose_x", &x);
-    if (rc == 0) {
-        rc = matrix(i, "y", "transpose_y", &y);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(matrix(i, "x", "transpose_x", &x));
+    RETERR(matrix(i, "y", "transpose_y", &y));
     if (y.rank < 2 || (x.rank == 1 && y.rank != 2)) {
         return in_fail(i, ERR_MIL_SHAPE, "y", "rank %d beside x's %d", y.rank,
                        x.rank);
@@ -215,24 +202,19 @@ int infer_attention(struct infer *i)
     }
     struct mil_type want = *q; /* batch dimensions must be the same */
     want.dims[n - 2] = MIL_UNKNOWN;
-    int rc = in_same_dims(i, "key", n, want.dims);
-    if (rc == 0) {
-        want.dims[n - 2] = k->dims[n - 2];
-        want.dims[n - 1] = MIL_UNKNOWN;
-        rc = in_same_dims(i, "value", n, want.dims);
-    }
-    if (rc == 0 && in_has(i, "attn_mask")) {
+    RETERR(in_same_dims(i, "key", n, want.dims));
+    want.dims[n - 2] = k->dims[n - 2];
+    want.dims[n - 1] = MIL_UNKNOWN;
+    RETERR(in_same_dims(i, "value", n, want.dims));
+    if (in_has(i, "attn_mask")) {
         struct mil_type scores = *q;
         scores.dims[n - 1] = k->dims[n - 2];
         const struct mil_type *m = in_type(i, "attn_mask");
         if (!dims_broadcast(&scores.rank, scores.dims, m->rank, m->dims) ||
             scores.rank != n) {
-            rc = in_fail(i, ERR_MIL_SHAPE, "attn_mask",
-                         "does not broadcast to the scores");
+            return in_fail(i, ERR_MIL_SHAPE, "attn_mask",
+                           "does not broadcast to the scores");
         }
-    }
-    if (rc < 0) {
-        return rc;
     }
     struct mil_type out = *q;
     out.dims[n - 1] = v->dims[n - 1];

@@ -3,8 +3,7 @@
 
 #include "mil/sig.h"
 
-/* Product of the dims that set[] does not mark; false when one is unknown or
- * the product overflows. */
+/* Product of all dims; false when one is unknown or the product overflows. */
 static bool volume(const int64_t *dims, int rank, int64_t *ret)
 {
     int64_t n = 1;
@@ -70,17 +69,12 @@ int infer_reshape(struct infer *i)
     int64_t dims[MIL_RANK_MAX];
     int n = 0;
     bool given = false;
-    int rc = in_shape(i, dims, &n, &given);
-    if (rc == 0 && !given) {
+    RETERR(in_shape(i, dims, &n, &given));
+    if (!given) {
         return out_type(i, x->dtype, n, dims);
     }
     int free_dim = -1;
-    if (rc == 0) {
-        rc = reshape_dims(i, n, dims, &free_dim);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(reshape_dims(i, n, dims, &free_dim));
     int64_t have = 0;
     int64_t want = 0;
     if (free_dim >= 0) {
@@ -105,8 +99,8 @@ int infer_transpose(struct infer *i)
     int64_t perm[MIL_RANK_MAX];
     int64_t dims[MIL_RANK_MAX];
     bool used[MIL_RANK_MAX] = {false};
-    int rc = in_ints(i, "perm", (size_t)x->rank, perm);
-    for (int k = 0; k < x->rank && rc == 0; k++) {
+    RETERR(in_ints(i, "perm", (size_t)x->rank, perm));
+    for (int k = 0; k < x->rank; k++) {
         int64_t from = perm[k] < 0 ? perm[k] + x->rank : perm[k];
         if (from < 0 || from >= x->rank || used[from]) {
             return in_fail(i, ERR_MIL_SHAPE, "perm",
@@ -115,7 +109,7 @@ int infer_transpose(struct infer *i)
         used[from] = true;
         dims[k] = x->dims[from];
     }
-    return rc < 0 ? rc : out_type(i, x->dtype, x->rank, dims);
+    return out_type(i, x->dtype, x->rank, dims);
 }
 
 int infer_expand_dims(struct infer *i)
@@ -144,13 +138,14 @@ int infer_expand_dims(struct infer *i)
     return out_type(i, x->dtype, rank, dims);
 }
 
-/* Axes that are not 1 stay (torch's way); an unknown dimension is taken to be
- * one only when it is named. */
+/* Axes that are not 1 stay (torch's way). An unknown dimension that is named is
+ * taken to be 1, and the run holds it to that; without axes it stays. */
 int infer_squeeze(struct infer *i)
 {
     const struct mil_type *x = in_type(i, "x");
     bool set[MIL_RANK_MAX];
     int64_t dims[MIL_RANK_MAX];
+    bool named = in_has(i, "axes");
     size_t n = 0;
     int rank = 0;
     int rc = in_axes(i, "axes", x->rank, set, &n);
@@ -158,7 +153,8 @@ int infer_squeeze(struct infer *i)
         return rc;
     }
     for (int k = 0; k < x->rank; k++) {
-        if (!set[k] || x->dims[k] != 1) {
+        bool one = x->dims[k] == 1 || (named && x->dims[k] < 0);
+        if (!set[k] || !one) {
             dims[rank++] = x->dims[k];
         }
     }
@@ -176,11 +172,9 @@ int infer_concat(struct infer *i)
         out.rank = 1;
         out.dims[0] = 1;
     }
-    int rc = in_axis(i, "axis", 0, out.rank, &axis);
-    if (rc == 0) {
-        rc = in_bool(i, "interleave", &interleave);
-    }
-    for (size_t k = 1; k < n && rc == 0; k++) {
+    RETERR(in_axis(i, "axis", 0, out.rank, &axis));
+    RETERR(in_bool(i, "interleave", &interleave));
+    for (size_t k = 1; k < n; k++) {
         const struct mil_type *t = in_type_at(i, "values", k);
         if (t->rank != first->rank) {
             return in_fail(i, ERR_MIL_SHAPE, "values", "ranks %d and %d",
@@ -196,9 +190,6 @@ int infer_concat(struct infer *i)
                 }
             }
         }
-    }
-    if (rc < 0) {
-        return rc;
     }
     int64_t sum = 0;
     for (size_t k = 0; k < n && sum >= 0; k++) {
@@ -223,8 +214,8 @@ int infer_stack(struct infer *i)
     if (t.rank == (int)MIL_RANK_MAX) {
         return in_fail(i, ERR_MIL_SHAPE, "values", "rank %d", t.rank);
     }
-    int rc = in_axis(i, "axis", 0, t.rank + 1, &axis);
-    for (size_t k = 1; k < n && rc == 0; k++) {
+    RETERR(in_axis(i, "axis", 0, t.rank + 1, &axis));
+    for (size_t k = 1; k < n; k++) {
         const struct mil_type *o = in_type_at(i, "values", k);
         if (!mil_type_agrees(&t, o)) {
             return in_fail(i, ERR_MIL_SHAPE, "values", "shapes differ");
@@ -233,27 +224,24 @@ int infer_stack(struct infer *i)
     for (int k = 0, from = 0; k <= t.rank; k++) {
         dims[k] = k == axis ? (int64_t)n : t.dims[from++];
     }
-    return rc < 0 ? rc : out_type(i, t.dtype, t.rank + 1, dims);
+    return out_type(i, t.dtype, t.rank + 1, dims);
 }
 
 static int split_even(struct infer *i, struct mil_type x, int axis)
 {
     int64_t n = 0;
     int64_t total = x.dims[axis];
-    int rc = in_int(i, "num_splits", &n);
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(in_int(i, "num_splits", &n));
     if (n < 1 || n > (int64_t)MIL_FEATURES_MAX ||
         (total >= 0 && total % n != 0)) {
         return in_fail(i, ERR_MIL_SHAPE, "num_splits", "%lld parts of %lld",
                        (long long)n, (long long)total);
     }
     x.dims[axis] = total < 0 ? MIL_UNKNOWN : total / n;
-    for (int64_t k = 0; k < n && rc == 0; k++) {
-        rc = out_type(i, x.dtype, x.rank, x.dims);
+    for (int64_t k = 0; k < n; k++) {
+        RETERR(out_type(i, x.dtype, x.rank, x.dims));
     }
-    return rc;
+    return 0;
 }
 
 static int split_sizes(struct infer *i, struct mil_type x, int axis)
@@ -269,19 +257,22 @@ static int split_sizes(struct infer *i, struct mil_type x, int axis)
         n == 0) {
         rc = in_fail(i, ERR_MIL_INVALID, "split_sizes",
                      "must be constant integers");
+        goto out;
     }
-    for (size_t k = 0; k < n && rc == 0; k++) {
+    for (size_t k = 0; k < n; k++) {
         if (sizes[k] < 0 || __builtin_add_overflow(sum, sizes[k], &sum)) {
             rc = in_fail(i, ERR_MIL_SHAPE, "split_sizes", "part %zu", k);
+            goto out;
         }
         x.dims[axis] = sizes[k];
-        rc = rc == 0 ? out_type(i, x.dtype, x.rank, x.dims) : rc;
+        CHECK(out_type(i, x.dtype, x.rank, x.dims));
     }
-    free(sizes);
-    if (rc == 0 && total >= 0 && sum != total) {
+    if (total >= 0 && sum != total) {
         rc = in_fail(i, ERR_MIL_SHAPE, "split_sizes", "sum to %lld of %lld",
                      (long long)sum, (long long)total);
     }
+out:
+    free(sizes);
     return rc;
 }
 
@@ -309,17 +300,19 @@ int infer_tile(struct infer *i)
     int64_t reps[MIL_RANK_MAX];
     int64_t dims[MIL_RANK_MAX];
     bool known = false;
-    int rc = in_vector(i, "reps", x->rank, reps, &known);
-    for (int k = 0; k < x->rank && rc == 0; k++) {
+    RETERR(in_vector(i, "reps", x->rank, reps, &known));
+    for (int k = 0; k < x->rank; k++) {
         dims[k] = MIL_UNKNOWN;
         if (known && reps[k] < 1) {
-            rc = in_fail(i, ERR_MIL_SHAPE, "reps", "%lld", (long long)reps[k]);
-        } else if (known && x->dims[k] >= 0 &&
-                   __builtin_mul_overflow(x->dims[k], reps[k], &dims[k])) {
-            rc = in_fail(i, ERR_MIL_SHAPE, "reps", "too large");
+            return in_fail(i, ERR_MIL_SHAPE, "reps", "%lld",
+                           (long long)reps[k]);
+        }
+        if (known && x->dims[k] >= 0 &&
+            __builtin_mul_overflow(x->dims[k], reps[k], &dims[k])) {
+            return in_fail(i, ERR_MIL_SHAPE, "reps", "too large");
         }
     }
-    return rc < 0 ? rc : out_type(i, x->dtype, x->rank, dims);
+    return out_type(i, x->dtype, x->rank, dims);
 }
 
 int infer_pad(struct infer *i)
@@ -328,16 +321,11 @@ int infer_pad(struct infer *i)
     int64_t pad[2 * MIL_RANK_MAX];
     int64_t n = 0;
     const char *mode = "constant";
-    int rc = in_length(i, "pad", &n);
-    if (rc == 0) {
-        rc = in_str(i, "mode", &mode);
-    }
-    if (rc == 0 && strcmp(mode, "constant") != 0 &&
-        strcmp(mode, "reflect") != 0 && strcmp(mode, "replicate") != 0) {
-        rc = in_fail(i, ERR_MIL_INVALID, "mode", "\"%s\"", mode);
-    }
-    if (rc < 0) {
-        return rc;
+    RETERR(in_length(i, "pad", &n));
+    RETERR(in_str(i, "mode", &mode));
+    if (strcmp(mode, "constant") != 0 && strcmp(mode, "reflect") != 0 &&
+        strcmp(mode, "replicate") != 0) {
+        return in_fail(i, ERR_MIL_INVALID, "mode", "\"%s\"", mode);
     }
     bool known = in_const(i, "pad") != NULL;
     if (n % 2 != 0 || n < 0 || n / 2 > x.rank || (!known && n / 2 != x.rank)) {
@@ -345,9 +333,9 @@ int infer_pad(struct infer *i)
                        (long long)n, x.rank);
     }
     if (known) {
-        rc = in_ints(i, "pad", (size_t)n, pad);
+        RETERR(in_ints(i, "pad", (size_t)n, pad));
     }
-    for (int64_t k = 0; k < n / 2 && rc == 0; k++) {
+    for (int64_t k = 0; k < n / 2; k++) {
         int64_t *d = &x.dims[x.rank - n / 2 + k];
         if (!known) {
             *d = MIL_UNKNOWN;
@@ -355,10 +343,10 @@ int infer_pad(struct infer *i)
                    pad[2 * k] > INT32_MAX || pad[2 * k + 1] > INT32_MAX ||
                    (*d >= 0 && __builtin_add_overflow(
                                    *d, pad[2 * k] + pad[2 * k + 1], d))) {
-            rc = in_fail(i, ERR_MIL_SHAPE, "pad", "pair %lld", (long long)k);
+            return in_fail(i, ERR_MIL_SHAPE, "pad", "pair %lld", (long long)k);
         }
     }
-    return rc < 0 ? rc : out_type(i, x.dtype, x.rank, x.dims);
+    return out_type(i, x.dtype, x.rank, x.dims);
 }
 
 int infer_fill(struct infer *i)
@@ -366,16 +354,16 @@ int infer_fill(struct infer *i)
     int64_t dims[MIL_RANK_MAX];
     int rank = 0;
     bool given = false;
-    int rc = in_shape(i, dims, &rank, &given);
-    for (int k = 0; k < rank && rc == 0 && given; k++) {
+    RETERR(in_shape(i, dims, &rank, &given));
+    for (int k = 0; k < rank && given; k++) {
         if (dims[k] < 0) {
-            rc = in_fail(i, ERR_MIL_SHAPE, "shape", "dimension %d is %lld", k,
-                         (long long)dims[k]);
+            return in_fail(i, ERR_MIL_SHAPE, "shape", "dimension %d is %lld", k,
+                           (long long)dims[k]);
         }
     }
     enum mil_dtype t =
         in_has(i, "value") ? in_type(i, "value")->dtype : MIL_FP32;
-    return rc < 0 ? rc : out_type(i, t, rank, dims);
+    return out_type(i, t, rank, dims);
 }
 
 int infer_fill_like(struct infer *i)
@@ -436,14 +424,12 @@ int infer_shape(struct infer *i)
 int infer_band_part(struct infer *i)
 {
     int64_t n = 0;
-    int rc = in_int(i, "lower", &n);
-    if (rc == 0) {
-        rc = in_int(i, "upper", &n);
+    RETERR(in_int(i, "lower", &n));
+    RETERR(in_int(i, "upper", &n));
+    if (in_type(i, "x")->rank < 2) {
+        return in_fail(i, ERR_MIL_SHAPE, "x", "must have rank 2 or more");
     }
-    if (rc == 0 && in_type(i, "x")->rank < 2) {
-        rc = in_fail(i, ERR_MIL_SHAPE, "x", "must have rank 2 or more");
-    }
-    return rc < 0 ? rc : out_like(i, "x");
+    return out_like(i, "x");
 }
 
 int infer_reverse(struct infer *i)
@@ -510,16 +496,9 @@ int infer_sliding_windows(struct infer *i)
     int64_t size = 0;
     int64_t stride = 1;
     int axis = 0;
-    int rc = in_axis(i, "axis", 0, x->rank, &axis);
-    if (rc == 0) {
-        rc = in_int(i, "size", &size);
-    }
-    if (rc == 0) {
-        rc = in_int(i, "stride", &stride);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(in_axis(i, "axis", 0, x->rank, &axis));
+    RETERR(in_int(i, "size", &size));
+    RETERR(in_int(i, "stride", &stride));
     int64_t d = x->dims[axis];
     if (x->rank == MIL_RANK_MAX || size < 1 || stride < 1 ||
         (d >= 0 && size > d)) {

@@ -17,30 +17,20 @@ static int slice_params(struct infer *i, struct slice *s)
     for (int k = 0; k < rank; k++) {
         s->stride[k] = 1;
     }
-    int rc = in_vector(i, "begin", rank, s->begin, &s->begin_known);
-    if (rc == 0) {
-        rc = in_vector(i, "end", rank, s->end, &s->end_known);
-    }
-    if (rc == 0) {
-        rc = in_ints(i, "stride", n, s->stride);
-    }
-    if (rc == 0) {
-        rc = in_bools(i, "begin_mask", n, s->begin_mask);
-    }
-    if (rc == 0) {
-        rc = in_bools(i, "end_mask", n, s->end_mask);
-    }
-    if (rc == 0) {
-        rc = in_bools(i, "squeeze_mask", n, s->squeeze);
-    }
-    for (int k = 0; k < rank && rc == 0; k++) {
+    RETERR(in_vector(i, "begin", rank, s->begin, &s->begin_known));
+    RETERR(in_vector(i, "end", rank, s->end, &s->end_known));
+    RETERR(in_ints(i, "stride", n, s->stride));
+    RETERR(in_bools(i, "begin_mask", n, s->begin_mask));
+    RETERR(in_bools(i, "end_mask", n, s->end_mask));
+    RETERR(in_bools(i, "squeeze_mask", n, s->squeeze));
+    for (int k = 0; k < rank; k++) {
         if (s->stride[k] == 0 || s->stride[k] < -INT32_MAX ||
             s->stride[k] > INT32_MAX) {
-            rc = in_fail(i, ERR_MIL_INVALID, "stride", "%lld",
-                         (long long)s->stride[k]);
+            return in_fail(i, ERR_MIL_INVALID, "stride", "%lld",
+                           (long long)s->stride[k]);
         }
     }
-    return rc;
+    return 0;
 }
 
 /* What a slice has whatever the dimension is: 1 for "-1 to the end" and the
@@ -107,18 +97,18 @@ static int sliced(struct infer *i, int *ret_rank, int64_t *dims)
     const struct mil_type *x = in_type(i, "x");
     struct slice s = {0};
     int rank = 0;
-    int rc = slice_params(i, &s);
-    for (int k = 0; k < x->rank && rc == 0; k++) {
+    RETERR(slice_params(i, &s));
+    for (int k = 0; k < x->rank; k++) {
         if (!s.squeeze[k]) {
             dims[rank++] = slice_dim(&s, k, x->dims[k]);
         } else if (s.begin_known && x->dims[k] >= 0 &&
                    (s.begin[k] >= x->dims[k] || s.begin[k] < -x->dims[k])) {
-            rc = in_fail(i, ERR_MIL_SHAPE, "begin", "%lld is outside %lld",
-                         (long long)s.begin[k], (long long)x->dims[k]);
+            return in_fail(i, ERR_MIL_SHAPE, "begin", "%lld is outside %lld",
+                           (long long)s.begin[k], (long long)x->dims[k]);
         }
     }
     *ret_rank = rank;
-    return rc;
+    return 0;
 }
 
 int infer_slice(struct infer *i)
@@ -133,14 +123,12 @@ int infer_slice_update(struct infer *i)
 {
     int64_t dims[MIL_RANK_MAX];
     int rank = 0;
-    int rc = sliced(i, &rank, dims);
-    if (rc == 0 && in_type(i, "update")->rank == 0) {
-        rc = in_fail(i, ERR_MIL_SHAPE, "update", "must not be a scalar");
+    RETERR(sliced(i, &rank, dims));
+    if (in_type(i, "update")->rank == 0) {
+        return in_fail(i, ERR_MIL_SHAPE, "update", "must not be a scalar");
     }
-    if (rc == 0) {
-        rc = in_same_dims(i, "update", rank, dims);
-    }
-    return rc < 0 ? rc : out_like(i, "x");
+    RETERR(in_same_dims(i, "update", rank, dims));
+    return out_like(i, "x");
 }
 
 int infer_slice_size(struct infer *i)
@@ -151,11 +139,9 @@ int infer_slice_size(struct infer *i)
     int64_t dims[MIL_RANK_MAX];
     bool begin_known = false;
     bool size_known = false;
-    int rc = in_vector(i, "begin", x->rank, begin, &begin_known);
-    if (rc == 0) {
-        rc = in_vector(i, "size", x->rank, size, &size_known);
-    }
-    for (int k = 0; k < x->rank && rc == 0; k++) {
+    RETERR(in_vector(i, "begin", x->rank, begin, &begin_known));
+    RETERR(in_vector(i, "size", x->rank, size, &size_known));
+    for (int k = 0; k < x->rank; k++) {
         int64_t d = x->dims[k];
         int64_t b = begin_known ? begin[k] : MIL_UNKNOWN;
         if (begin_known && b < 0) {
@@ -170,11 +156,12 @@ int infer_slice_size(struct infer *i)
                                                                   : MIL_UNKNOWN;
         }
         if (size_known && size[k] < -1) {
-            rc = in_fail(i, ERR_MIL_SHAPE, "size", "%lld", (long long)size[k]);
+            return in_fail(i, ERR_MIL_SHAPE, "size", "%lld",
+                           (long long)size[k]);
         } else if (b >= 0 && d >= 0 && dims[k] >= 0 && dims[k] > d - b) {
-            rc = in_fail(i, ERR_MIL_SHAPE, "size", "%lld from %lld of %lld",
-                         (long long)dims[k], (long long)b, (long long)d);
+            return in_fail(i, ERR_MIL_SHAPE, "size", "%lld from %lld of %lld",
+                           (long long)dims[k], (long long)b, (long long)d);
         }
     }
-    return rc < 0 ? rc : out_type(i, x->dtype, x->rank, dims);
+    return out_type(i, x->dtype, x->rank, dims);
 }

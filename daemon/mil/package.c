@@ -17,23 +17,6 @@ struct package {
     char *names[MIL_WEIGHT_FILES_MAX]; /* of p->maps, owned */
 };
 
-static bool path_ok(const char *s)
-{
-    if (s[0] == '\0' || s[0] == '/') {
-        return false;
-    }
-    for (const char *part = s; part != NULL;) {
-        const char *end = strchr(part, '/');
-        size_t n = end != NULL ? (size_t)(end - part) : strlen(part);
-        if (n == 0 || (n == 1 && part[0] == '.') ||
-            (n == 2 && part[0] == '.' && part[1] == '.')) {
-            return false;
-        }
-        part = end != NULL ? end + 1 : NULL;
-    }
-    return true;
-}
-
 /* "1.0.0": three numbers, not above 1.0.0. */
 static bool version_ok(const char *s)
 {
@@ -64,7 +47,7 @@ static int check_item(const struct json *items, const struct json *item,
         }
     }
     char path[PATH_MAX];
-    if (!path_ok(v[0]) || !file_join(path, sizeof(path), data, v[0])) {
+    if (!file_path_ok(v[0]) || !file_join(path, sizeof(path), data, v[0])) {
         return err_set(e, ERR_PKG_MANIFEST, "item %s: path \"%s\"",
                        json_key(item), v[0]);
     }
@@ -165,7 +148,7 @@ static int map_weights(struct package *g, const char *rel, struct err *e)
 {
     struct mil_program *p = g->p;
     char path[PATH_MAX];
-    if (!path_ok(rel) || !file_join(path, sizeof(path), g->dir, rel)) {
+    if (!file_path_ok(rel) || !file_join(path, sizeof(path), g->dir, rel)) {
         return err_set(e, ERR_MIL_BLOB, "weight file \"%s\" is no path here",
                        rel);
     }
@@ -187,7 +170,7 @@ static int map_weights(struct package *g, const char *rel, struct err *e)
     rc = blob_check_header(&m, e);
     if (rc < 0) {
         file_unmap(&m);
-        return err_prefix(e, "%s", rel);
+        return err_prefix(e, rc, "%s", rel);
     }
     g->names[p->n_maps] = strdup(rel);
     must(g->names[p->n_maps] != NULL);

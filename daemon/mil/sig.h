@@ -42,6 +42,10 @@ struct sig {
  * other versions have the op. */
 const struct sig *sig_find(const char *op, int spec, bool *ret_known);
 
+/* All rows, 0 to sig_count() - 1: for who walks them. */
+size_t sig_count(void);
+const struct sig *sig_at(size_t i);
+
 /* One inference under way. Outputs past cap are counted, not stored. */
 struct infer {
     const struct mil_op *op;

@@ -257,6 +257,17 @@ static const struct sig sigs[] = {
 };
 /* clang-format on */
 
+size_t sig_count(void)
+{
+    return countof(sigs);
+}
+
+const struct sig *sig_at(size_t i)
+{
+    must(i < countof(sigs));
+    return &sigs[i];
+}
+
 const struct sig *sig_find(const char *op, int spec, bool *ret_known)
 {
     *ret_known = false;

@@ -52,7 +52,7 @@ static int read_value(struct reader *r, const Ml__NamedType *in,
     }
     rc = type_read(in->type, &v->type, e);
     if (rc < 0) {
-        return err_prefix(e, "%s", v->name);
+        return err_prefix(e, rc, "%s", v->name);
     }
     v->def = def;
     v->def_out = (int)def_out;
@@ -115,13 +115,13 @@ static int read_arg(struct reader *r, const Ml__ArgumentEntry *in,
         return no_memory(e);
     }
     if (arg->n == 0) {
-        err_set(e, ERR_MIL_INVALID, "nothing is bound");
-        return err_prefix(e, "operand %s", arg->name);
+        int rc = err_set(e, ERR_MIL_INVALID, "nothing is bound");
+        return err_prefix(e, rc, "operand %s", arg->name);
     }
     for (size_t i = 0; i < arg->n; i++) {
         int rc = read_binding(r, in->value->arguments[i], &arg->b[i], e);
         if (rc < 0) {
-            return err_prefix(e, "operand %s", arg->name);
+            return err_prefix(e, rc, "operand %s", arg->name);
         }
     }
     return 0;
@@ -171,7 +171,7 @@ static int read_attrs(struct reader *r, const Ml__Operation *in,
                      ? value_read(r, from->value, &op->attrs[i].val, e)
                      : err_set(e, ERR_MIL_INVALID, "no value");
         if (rc < 0) {
-            return err_prefix(e, "attribute %s", from->key);
+            return err_prefix(e, rc, "attribute %s", from->key);
         }
         op->n_attrs = i + 1;
     }
@@ -220,20 +220,12 @@ static int read_op_parts(struct reader *r, const Ml__Operation *in,
                        "blocks",
                        MIL_ARGS_MAX);
     }
-    int rc = read_args(r, in, op, e);
-    if (rc == 0) {
-        rc = read_attrs(r, in, op, e);
-    }
-    if (rc == 0) {
-        rc = read_inner_blocks(r, in, op, depth, e);
-    }
-    if (rc == 0) {
-        rc = read_values(r, in->outputs, in->n_outputs, op, &op->outputs, e);
-    }
-    if (rc == 0) {
-        op->n_outputs = in->n_outputs;
-    }
-    return rc;
+    RETERR(read_args(r, in, op, e));
+    RETERR(read_attrs(r, in, op, e));
+    RETERR(read_inner_blocks(r, in, op, depth, e));
+    RETERR(read_values(r, in->outputs, in->n_outputs, op, &op->outputs, e));
+    op->n_outputs = in->n_outputs;
+    return 0;
 }
 
 static int read_op(struct reader *r, const Ml__Operation *in, unsigned depth,
@@ -253,7 +245,7 @@ static int read_op(struct reader *r, const Ml__Operation *in, unsigned depth,
     rc = read_op_parts(r, in, op, depth, e);
     if (rc < 0) {
         const char *name = in->n_outputs > 0 ? in->outputs[0]->name : "";
-        return err_prefix(e, "op %s (%s)", name, op->type);
+        return err_prefix(e, rc, "op %s (%s)", name, op->type);
     }
     *ret = op;
     return 0;
@@ -300,7 +292,7 @@ static int read_block(struct reader *r, const Ml__Block *in, unsigned depth,
     for (size_t i = 0; i < in->n_outputs; i++) {
         rc = find_value(r, in->outputs[i], &b->outputs[i], e);
         if (rc < 0) {
-            return err_prefix(e, "block output %zu", i);
+            return err_prefix(e, rc, "block output %zu", i);
         }
         b->n_outputs = i + 1;
     }
@@ -358,7 +350,7 @@ static int read_function(struct reader *r, const Ml__FunctionEntry *in,
     r->n_ops = 0;
     rc = read_function_parts(r, in->value, f, e);
     if (rc < 0) {
-        return err_prefix(e, "function %s", f->name);
+        return err_prefix(e, rc, "function %s", f->name);
     }
     f->n_values = r->n_values;
     *ret = f;

@@ -43,14 +43,17 @@ static int check_types(const struct mil_op *op, int spec, struct err *e)
     if (types == NULL) {
         return err_set(e, ERR_NOMEM, "%zu outputs", op->n_outputs);
     }
-    int rc = mil_infer(op, spec, types, op->n_outputs, &n, e);
-    if (rc == 0 && n != op->n_outputs) {
+    int rc = 0;
+    CHECK(mil_infer(op, spec, types, op->n_outputs, &n, e));
+    if (n != op->n_outputs) {
         rc = err_set(e, ERR_MIL_INVALID, "outputs: declares %zu, has %zu",
                      op->n_outputs, n);
+        goto out;
     }
-    for (size_t k = 0; k < n && rc == 0; k++) {
-        rc = check_output(op, k, &types[k], e);
+    for (size_t k = 0; k < n; k++) {
+        CHECK(check_output(op, k, &types[k], e));
     }
+out:
     free(types);
     return rc;
 }
@@ -129,43 +132,46 @@ static int check_not_output(const struct mil_block *b,
     return 0;
 }
 
-static int prefix_op(struct err *e, const struct mil_op *op)
+static int prefix_op(struct err *e, int rc, const struct mil_op *op)
 {
     const struct mil_const *name = name_attr(op);
     const char *s =
         op->n_outputs > 0 ? op->outputs[0]->name : mil_const_str(name);
-    return err_prefix(e, "op %s (%s)", s != NULL ? s : "?", op->type);
+    return err_prefix(e, rc, "op %s (%s)", s != NULL ? s : "?", op->type);
 }
 
-/* The reads and writes of a block and of those inside it; used by value id. */
+/* A read or a write of a state; used by value id. */
+static int check_state_op(const struct mil_function *f, const struct mil_op *op,
+                          size_t states, bool *used, struct err *e)
+{
+    bool write = strcmp(op->type, "write_state") == 0;
+    const struct mil_value *s = write || strcmp(op->type, "read_state") == 0
+                                    ? mil_op_value(op, "input")
+                                    : NULL;
+    if (s == NULL) {
+        return 0;
+    }
+    used[s->id] = true;
+    if (!write) {
+        return 0;
+    }
+    RETERR(check_not_output(f->body, op, e));
+    return states > 1 ? check_update(op, e) : 0;
+}
+
+/* The reads and writes of a block and of those inside it. */
 static int check_state_ops(const struct mil_function *f,
                            const struct mil_block *b, size_t states, bool *used,
                            struct err *e)
 {
     for (size_t i = 0; i < b->n_ops; i++) {
         const struct mil_op *op = b->ops[i];
-        bool write = strcmp(op->type, "write_state") == 0;
-        const struct mil_value *s = write || strcmp(op->type, "read_state") == 0
-                                        ? mil_op_value(op, "input")
-                                        : NULL;
-        int rc = 0;
-        if (s != NULL) {
-            used[s->id] = true;
-        }
-        if (write && s != NULL) {
-            rc = check_not_output(f->body, op, e);
-        }
-        if (write && s != NULL && rc == 0 && states > 1) {
-            rc = check_update(op, e);
-        }
+        int rc = check_state_op(f, op, states, used, e);
         if (rc < 0) {
-            return prefix_op(e, op);
+            return prefix_op(e, rc, op);
         }
-        for (size_t k = 0; k < op->n_blocks && rc == 0; k++) {
-            rc = check_state_ops(f, op->blocks[k], states, used, e);
-        }
-        if (rc < 0) {
-            return rc;
+        for (size_t k = 0; k < op->n_blocks; k++) {
+            RETERR(check_state_ops(f, op->blocks[k], states, used, e));
         }
     }
     return 0;
@@ -184,21 +190,34 @@ static int check_states(const struct mil_function *f, struct err *e)
     if (used == NULL) {
         return err_set(e, ERR_NOMEM, "%u values", (unsigned)f->n_values);
     }
-    int rc = check_state_ops(f, f->body, states, used, e);
-    for (size_t i = 0; i < f->n_inputs && rc == 0; i++) {
+    int rc = 0;
+    CHECK(check_state_ops(f, f->body, states, used, e));
+    for (size_t i = 0; i < f->n_inputs; i++) {
         if (f->inputs[i]->type.state && !used[f->inputs[i]->id]) {
             rc = err_set(e, ERR_MIL_INVALID, "state %s is never used",
                          f->inputs[i]->name);
+            goto out;
         }
     }
+out:
     free(used);
     return rc;
 }
 
 /* --- functions --- */
 
-/* The operations of a block, inner blocks before the one that has them: its
- * types follow from theirs. */
+static int check_ops(const struct mil_block *b, int spec, struct err *e);
+
+/* Inner blocks come before the operation that has them: its types follow from
+ * theirs. */
+static int check_nested(const struct mil_op *op, int spec, struct err *e)
+{
+    for (size_t k = 0; k < op->n_blocks; k++) {
+        RETERR(check_ops(op->blocks[k], spec, e));
+    }
+    return check_op(op, spec, e);
+}
+
 static int check_ops(const struct mil_block *b, int spec, struct err *e)
 {
     for (size_t i = 0; i < b->n_inputs; i++) {
@@ -209,16 +228,9 @@ static int check_ops(const struct mil_block *b, int spec, struct err *e)
         }
     }
     for (size_t i = 0; i < b->n_ops; i++) {
-        const struct mil_op *op = b->ops[i];
-        int rc = 0;
-        for (size_t k = 0; k < op->n_blocks && rc == 0; k++) {
-            rc = check_ops(op->blocks[k], spec, e);
-        }
-        if (rc == 0) {
-            rc = check_op(op, spec, e);
-        }
+        int rc = check_nested(b->ops[i], spec, e);
         if (rc < 0) {
-            return prefix_op(e, op);
+            return prefix_op(e, rc, b->ops[i]);
         }
     }
     return 0;
@@ -235,11 +247,9 @@ static int check_function(const struct mil_program *p,
     if (f->body->n_inputs > 0) {
         return err_set(e, ERR_MIL_INVALID, "its block has inputs");
     }
-    int rc = validate_description(p, f, e);
-    if (rc == 0) {
-        rc = check_ops(f->body, p->spec_version, e);
-    }
-    return rc < 0 ? rc : check_states(f, e);
+    RETERR(validate_description(p, f, e));
+    RETERR(check_ops(f->body, p->spec_version, e));
+    return check_states(f, e);
 }
 
 int mil_validate(const struct mil_program *p, struct err *e)
@@ -256,7 +266,7 @@ int mil_validate(const struct mil_program *p, struct err *e)
     for (size_t i = 0; i < p->n_functions; i++) {
         int rc = check_function(p, p->functions[i], e);
         if (rc < 0) {
-            return err_prefix(e, "function %s", p->functions[i]->name);
+            return err_prefix(e, rc, "function %s", p->functions[i]->name);
         }
     }
     return 0;

@@ -16,11 +16,13 @@ static int check_unique(const char *list, const struct mil_feature *f, size_t n,
 {
     struct names seen = {0};
     int rc = 0;
-    for (size_t i = 0; i < n && rc == 0; i++) {
+    for (size_t i = 0; i < n; i++) {
         if (!names_add(&seen, f[i].name, NULL)) {
             rc = feature_fail(e, list, &f[i], "twice the same name");
+            goto out;
         }
     }
+out:
     names_fini(&seen);
     return rc;
 }
@@ -90,11 +92,9 @@ static int check_input(const struct mil_feature *f, int spec, struct err *e)
             return feature_fail(e, "input", f, "an empty dimension");
         }
     }
-    int rc = check_dtype("input", f, spec, e);
-    if (rc == 0) {
-        rc = check_range(f, e);
-    }
-    return rc < 0 ? rc : check_enumerated(f, e);
+    RETERR(check_dtype("input", f, spec, e));
+    RETERR(check_range(f, e));
+    return check_enumerated(f, e);
 }
 
 static int check_state(const struct mil_feature *f, int spec, struct err *e)
@@ -125,27 +125,20 @@ static int check_state(const struct mil_feature *f, int spec, struct err *e)
 static int check_features(const struct mil_function *f, int spec, struct err *e)
 {
     size_t optional = 0;
-    int rc = check_unique("input", f->in, f->n_in, e);
-    if (rc == 0) {
-        rc = check_unique("output", f->out, f->n_out, e);
-    }
-    if (rc == 0) {
-        rc = check_unique("state", f->states, f->n_states, e);
-    }
-    for (size_t i = 0; i < f->n_in && rc == 0; i++) {
-        rc = check_input(&f->in[i], spec, e);
+    RETERR(check_unique("input", f->in, f->n_in, e));
+    RETERR(check_unique("output", f->out, f->n_out, e));
+    RETERR(check_unique("state", f->states, f->n_states, e));
+    for (size_t i = 0; i < f->n_in; i++) {
+        RETERR(check_input(&f->in[i], spec, e));
         optional += f->in[i].optional;
     }
-    for (size_t i = 0; i < f->n_states && rc == 0; i++) {
-        rc = check_state(&f->states[i], spec, e);
+    for (size_t i = 0; i < f->n_states; i++) {
+        RETERR(check_state(&f->states[i], spec, e));
     }
-    for (size_t i = 0; i < f->n_out && rc == 0; i++) {
-        rc = f->out[i].type.state
-                 ? feature_fail(e, "output", &f->out[i], "a state")
-                 : check_dtype("output", &f->out[i], spec, e);
-    }
-    if (rc < 0) {
-        return rc;
+    for (size_t i = 0; i < f->n_out; i++) {
+        RETERR(f->out[i].type.state
+                   ? feature_fail(e, "output", &f->out[i], "a state")
+                   : check_dtype("output", &f->out[i], spec, e));
     }
     if (f->n_out == 0) {
         return err_set(e, ERR_MIL_INVALID, "description: no output");
@@ -286,18 +279,16 @@ int validate_description(const struct mil_program *p,
     if (!p->multi && f != p->functions[p->default_function]) {
         return err_set(e, ERR_MIL_INVALID, "description: it is not described");
     }
-    int rc = check_features(f, p->spec_version, e);
-    if (rc == 0) {
-        rc = check_mixture(f, e);
+    RETERR(check_features(f, p->spec_version, e));
+    RETERR(check_mixture(f, e));
+    for (size_t i = 0; i < f->n_inputs; i++) {
+        RETERR(match_input(f, f->inputs[i], e));
     }
-    for (size_t i = 0; i < f->n_inputs && rc == 0; i++) {
-        rc = match_input(f, f->inputs[i], e);
+    if (f->n_in + f->n_states != f->n_inputs) {
+        return err_set(e, ERR_MIL_INVALID,
+                       "description: %zu inputs and %zu states, the function "
+                       "has %zu",
+                       f->n_in, f->n_states, f->n_inputs);
     }
-    if (rc == 0 && f->n_in + f->n_states != f->n_inputs) {
-        rc = err_set(e, ERR_MIL_INVALID,
-                     "description: %zu inputs and %zu states, the function "
-                     "has %zu",
-                     f->n_in, f->n_states, f->n_inputs);
-    }
-    return rc < 0 ? rc : match_outputs(f, e);
+    return match_outputs(f, e);
 }

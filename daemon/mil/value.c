@@ -258,7 +258,7 @@ static int read_blob(struct reader *r, const Ml__BlobFile *in,
     const uint8_t *data = NULL;
     rc = blob_find(map, in->offset, &c->type, &data, &c->bytes, e);
     if (rc < 0) {
-        return err_prefix(e, "%s", name);
+        return err_prefix(e, rc, "%s", name);
     }
     c->data = data;
     c->blob_offset = in->offset;

@@ -105,17 +105,9 @@ uint64_t mil_writer_weight_bytes(const struct mil_writer *w)
 
 static void write_all(struct mil_writer *w, const uint8_t *p, size_t n)
 {
-    while (n > 0 && w->error.code == 0) {
-        ssize_t got = write(w->fd, p, n);
-        if (got < 0 && errno == EINTR) {
-            continue;
-        }
-        if (got < 0) {
-            (void)err_errno(&w->error, errno, "weight.bin");
-            return;
-        }
-        p += got;
-        n -= (size_t)got;
+    if (w->error.code == 0) {
+        w->error.code =
+            file_put(w->fd, p, n, FILE_HERE, "weight.bin", &w->error);
     }
 }
 
@@ -196,9 +188,9 @@ static int finish_weights(struct mil_writer *w, struct err *e)
     must(w->open == NULL);
     flush(w);
     blob_put_header(header, w->count);
-    if (w->error.code == 0 &&
-        pwrite(w->fd, header, sizeof(header), 0) != (ssize_t)sizeof(header)) {
-        (void)err_errno(&w->error, errno, "weight.bin");
+    if (w->error.code == 0) {
+        w->error.code = file_put(w->fd, header, sizeof(header), 0, "weight.bin",
+                                 &w->error);
     }
     if (w->error.code == 0 && fsync(w->fd) < 0) {
         (void)err_errno(&w->error, errno, "weight.bin");

@@ -126,45 +126,33 @@ static int want_array(struct bundle *b, const struct json *j, const char *key,
 
 static int read_fields(struct bundle *b, const struct json *j, struct err *e)
 {
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && i < countof(bundle_u32s); i++) {
+    for (size_t i = 0; i < countof(bundle_u32s); i++) {
         const struct bundle_u32 *r = &bundle_u32s[i];
-        rc = want_u32(j, r->key, r->lo, r->hi, bundle_at(b, r->at), e);
+        RETERR(want_u32(j, r->key, r->lo, r->hi, bundle_at(b, r->at), e));
     }
-    for (size_t i = 0; rc == 0 && i < countof(bundle_f32s); i++) {
+    for (size_t i = 0; i < countof(bundle_f32s); i++) {
         const struct bundle_f32 *r = &bundle_f32s[i];
-        rc = want_f32(j, r->key, r->lo, r->hi, bundle_at(b, r->at), e);
+        RETERR(want_f32(j, r->key, r->lo, r->hi, bundle_at(b, r->at), e));
     }
-    for (size_t i = 0; rc == 0 && i < countof(bundle_strs); i++) {
+    for (size_t i = 0; i < countof(bundle_strs); i++) {
         const struct bundle_str *r = &bundle_strs[i];
-        rc = want_str(b, j, r->key, BUNDLE_PATH_MAX, bundle_at(b, r->at), e);
+        RETERR(want_str(b, j, r->key, BUNDLE_PATH_MAX, bundle_at(b, r->at), e));
     }
-    if (rc == 0) {
-        rc = json_want_num(j, "margin", true, 0, 1e300, &b->margin, e);
-    }
-    if (rc == 0) {
-        rc = json_want_bool(j, "eps_omitted", true, &b->eps_omitted, e);
-    }
-    if (rc == 0) {
-        rc = want_bytes(j, "total_bytes", &b->total_bytes, e);
-    }
-    if (rc == 0) {
-        rc = want_sha256(j, "fingerprint", b->fingerprint, e);
-    }
-    return rc;
+    RETERR(json_want_num(j, "margin", true, 0, 1e300, &b->margin, e));
+    RETERR(json_want_bool(j, "eps_omitted", true, &b->eps_omitted, e));
+    RETERR(want_bytes(j, "total_bytes", &b->total_bytes, e));
+    return want_sha256(j, "fingerprint", b->fingerprint, e);
 }
 
 static int read_source(struct bundle *b, const struct json *j, struct err *e)
 {
     const struct json *s = json_get(j, "source");
-    int rc = want_str(b, s, "name", BUNDLE_PATH_MAX, &b->source_name, e);
-    if (rc == 0) {
-        rc = want_bytes(s, "bytes", &b->source_bytes, e);
-    }
-    if (rc == 0) {
-        rc = want_sha256(s, "sha256", b->source_sha256, e);
-    }
-    return rc < 0 ? err_prefix(e, "source") : 0;
+    int rc = 0;
+    CHECK(want_str(b, s, "name", BUNDLE_PATH_MAX, &b->source_name, e));
+    CHECK(want_bytes(s, "bytes", &b->source_bytes, e));
+    CHECK(want_sha256(s, "sha256", b->source_sha256, e));
+out:
+    return rc < 0 ? err_prefix(e, rc, "source") : 0;
 }
 
 static int read_factors(struct bundle *b, const struct json *j,
@@ -198,21 +186,15 @@ static int read_rope(struct bundle *b, const struct json *root, const char *key,
     if (!need && (j == NULL || json_type(j) == JSON_NULL)) {
         return 0;
     }
-    int rc = want_u32(j, "dim", 2, MODEL_DIM_MAX, &r->dim, e);
-    if (rc == 0) {
-        rc = want_f32(j, "base", 1e-6, 1e30, &r->base, e);
-    }
-    if (rc == 0) {
-        rc = want_f32(j, "scale", 1e-9, 1e9, &r->scale, e);
-    }
-    if (rc == 0) {
-        rc = want_u32(j, "window", 0, MODEL_CONTEXT_MAX, &r->window, e);
-    }
-    if (rc == 0) {
-        rc = read_factors(b, j, r, e);
-    }
+    int rc = 0;
+    CHECK(want_u32(j, "dim", 2, MODEL_DIM_MAX, &r->dim, e));
+    CHECK(want_f32(j, "base", 1e-6, 1e30, &r->base, e));
+    CHECK(want_f32(j, "scale", 1e-9, 1e9, &r->scale, e));
+    CHECK(want_u32(j, "window", 0, MODEL_CONTEXT_MAX, &r->window, e));
+    CHECK(read_factors(b, j, r, e));
+out:
     r->present = rc == 0;
-    return rc < 0 ? err_prefix(e, "%s", key) : 0;
+    return rc < 0 ? err_prefix(e, rc, "%s", key) : 0;
 }
 
 static int read_locals(struct bundle *b, const struct json *j, struct err *e)
@@ -247,11 +229,8 @@ static int read_functions(struct bundle *b, const struct json *j,
 {
     const struct json *a = NULL;
     void *names = NULL;
-    int rc = want_array(b, j, "functions", ENGINE_CHUNK_MAX,
-                        sizeof(*s->functions), &a, &names, &s->n_functions, e);
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(want_array(b, j, "functions", ENGINE_CHUNK_MAX,
+                      sizeof(*s->functions), &a, &names, &s->n_functions, e));
     s->functions = names;
     s->function_t =
         arena_array(&b->arena, s->n_functions + 1, sizeof(*s->function_t));
@@ -260,13 +239,8 @@ static int read_functions(struct bundle *b, const struct json *j,
     }
     size_t i = 0;
     for (const struct json *c = json_first(a); c != NULL; c = json_next(c)) {
-        rc = want_str(b, c, "name", BUNDLE_TEXT_MAX, &s->functions[i], e);
-        if (rc == 0) {
-            rc = want_u32(c, "t", 0, ENGINE_CHUNK_MAX, &s->function_t[i], e);
-        }
-        if (rc < 0) {
-            return rc;
-        }
+        RETERR(want_str(b, c, "name", BUNDLE_TEXT_MAX, &s->functions[i], e));
+        RETERR(want_u32(c, "t", 0, ENGINE_CHUNK_MAX, &s->function_t[i], e));
         i++;
     }
     return 0;
@@ -275,42 +249,24 @@ static int read_functions(struct bundle *b, const struct json *j,
 static int read_shard(struct bundle *b, const struct json *j,
                       struct bundle_shard *s, struct err *e)
 {
-    int rc = want_str(b, j, "path", BUNDLE_PATH_MAX, &s->path, e);
-    if (rc == 0) {
-        rc = want_u32(j, "first", 0, MODEL_LAYERS_MAX, &s->first, e);
-    }
-    if (rc == 0) {
-        rc = want_u32(j, "last", 1, MODEL_LAYERS_MAX, &s->last, e);
-    }
-    if (rc == 0) {
-        rc = want_u32(j, "t_min", 1, ENGINE_CHUNK_MAX, &s->t_min, e);
-    }
-    if (rc == 0) {
-        rc = want_u32(j, "t_max", 1, ENGINE_CHUNK_MAX, &s->t_max, e);
-    }
-    if (rc == 0) {
-        rc = want_bytes(j, "weight_bytes", &s->weight_bytes, e);
-    }
-    return rc < 0 ? rc : read_functions(b, j, s, e);
+    RETERR(want_str(b, j, "path", BUNDLE_PATH_MAX, &s->path, e));
+    RETERR(want_u32(j, "first", 0, MODEL_LAYERS_MAX, &s->first, e));
+    RETERR(want_u32(j, "last", 1, MODEL_LAYERS_MAX, &s->last, e));
+    RETERR(want_u32(j, "t_min", 1, ENGINE_CHUNK_MAX, &s->t_min, e));
+    RETERR(want_u32(j, "t_max", 1, ENGINE_CHUNK_MAX, &s->t_max, e));
+    RETERR(want_bytes(j, "weight_bytes", &s->weight_bytes, e));
+    return read_functions(b, j, s, e);
 }
 
 static int read_head(struct bundle *b, const struct json *j,
                      struct bundle_head *h, struct err *e)
 {
-    int rc = want_str(b, j, "path", BUNDLE_PATH_MAX, &h->path, e);
-    if (rc == 0) {
-        rc = want_u32(j, "vocab_first", 0, MODEL_VOCAB_MAX, &h->vocab_first, e);
-    }
-    if (rc == 0) {
-        rc = want_u32(j, "vocab_last", 1, MODEL_VOCAB_MAX, &h->vocab_last, e);
-    }
-    if (rc == 0) {
-        rc = want_u32(j, "t_min", 1, ENGINE_CHUNK_MAX, &h->t_min, e);
-    }
-    if (rc == 0) {
-        rc = want_u32(j, "t_max", 1, ENGINE_CHUNK_MAX, &h->t_max, e);
-    }
-    return rc < 0 ? rc : want_bytes(j, "weight_bytes", &h->weight_bytes, e);
+    RETERR(want_str(b, j, "path", BUNDLE_PATH_MAX, &h->path, e));
+    RETERR(want_u32(j, "vocab_first", 0, MODEL_VOCAB_MAX, &h->vocab_first, e));
+    RETERR(want_u32(j, "vocab_last", 1, MODEL_VOCAB_MAX, &h->vocab_last, e));
+    RETERR(want_u32(j, "t_min", 1, ENGINE_CHUNK_MAX, &h->t_min, e));
+    RETERR(want_u32(j, "t_max", 1, ENGINE_CHUNK_MAX, &h->t_max, e));
+    return want_bytes(j, "weight_bytes", &h->weight_bytes, e);
 }
 
 static int read_shards(struct bundle *b, const struct json *j, struct err *e)
@@ -327,7 +283,7 @@ static int read_shards(struct bundle *b, const struct json *j, struct err *e)
     for (const struct json *c = json_first(a); c != NULL; c = json_next(c)) {
         rc = read_shard(b, c, &b->shards[i], e);
         if (rc < 0) {
-            return err_prefix(e, "shards[%zu]", i);
+            return err_prefix(e, rc, "shards[%zu]", i);
         }
         i++;
     }
@@ -348,11 +304,19 @@ static int read_heads(struct bundle *b, const struct json *j, struct err *e)
     for (const struct json *c = json_first(a); c != NULL; c = json_next(c)) {
         rc = read_head(b, c, &b->heads[i], e);
         if (rc < 0) {
-            return err_prefix(e, "heads[%zu]", i);
+            return err_prefix(e, rc, "heads[%zu]", i);
         }
         i++;
     }
     return 0;
+}
+
+static int read_file(struct bundle *b, const struct json *j,
+                     struct bundle_file *f, struct err *e)
+{
+    RETERR(want_str(b, j, "path", BUNDLE_PATH_MAX, &f->path, e));
+    RETERR(want_bytes(j, "bytes", &f->bytes, e));
+    return want_sha256(j, "sha256", f->sha256, e);
 }
 
 static int read_files(struct bundle *b, const struct json *j, struct err *e)
@@ -367,20 +331,20 @@ static int read_files(struct bundle *b, const struct json *j, struct err *e)
     b->files = items;
     size_t i = 0;
     for (const struct json *c = json_first(a); c != NULL; c = json_next(c)) {
-        struct bundle_file *f = &b->files[i];
-        rc = want_str(b, c, "path", BUNDLE_PATH_MAX, &f->path, e);
-        if (rc == 0) {
-            rc = want_bytes(c, "bytes", &f->bytes, e);
-        }
-        if (rc == 0) {
-            rc = want_sha256(c, "sha256", f->sha256, e);
-        }
+        rc = read_file(b, c, &b->files[i], e);
         if (rc < 0) {
-            return err_prefix(e, "files[%zu]", i);
+            return err_prefix(e, rc, "files[%zu]", i);
         }
         i++;
     }
     return 0;
+}
+
+static int read_peak(struct bundle *b, const struct json *j,
+                     struct bundle_peak *p, struct err *e)
+{
+    RETERR(want_str(b, j, "name", BUNDLE_TEXT_MAX, &p->name, e));
+    return json_want_num(j, "peak", true, 0, 1e300, &p->peak, e);
 }
 
 static int read_peaks(struct bundle *b, const struct json *j, struct err *e)
@@ -395,63 +359,46 @@ static int read_peaks(struct bundle *b, const struct json *j, struct err *e)
     b->peaks = items;
     size_t i = 0;
     for (const struct json *c = json_first(a); c != NULL; c = json_next(c)) {
-        struct bundle_peak *p = &b->peaks[i];
-        rc = want_str(b, c, "name", BUNDLE_TEXT_MAX, &p->name, e);
-        if (rc == 0) {
-            rc = json_want_num(c, "peak", true, 0, 1e300, &p->peak, e);
-        }
+        rc = read_peak(b, c, &b->peaks[i], e);
         if (rc < 0) {
-            return err_prefix(e, "peaks[%zu]", i);
+            return err_prefix(e, rc, "peaks[%zu]", i);
         }
         i++;
     }
     return 0;
 }
 
+static int read_ropes(struct bundle *b, const struct json *j, struct err *e)
+{
+    RETERR(read_rope(b, j, "rope", true, &b->rope, e));
+    return read_rope(b, j, "rope_local", false, &b->rope_local, e);
+}
+
 static int read_manifest(struct bundle *b, const struct json *j, struct err *e)
 {
+    int (*const parts[])(struct bundle *, const struct json *, struct err *) = {
+        read_fields, read_source, read_ropes, read_locals,
+        read_shards, read_heads,  read_files, read_peaks,
+    };
     int64_t format = 0;
-    int rc = json_want_int(j, "format", true, 0, INT32_MAX, &format, e);
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(json_want_int(j, "format", true, 0, INT32_MAX, &format, e));
     if (format != BUNDLE_FORMAT) {
         return err_set(e, ERR_BUNDLE, "format %d, aned reads %d", (int)format,
                        BUNDLE_FORMAT);
     }
     b->format = (int)format;
-    rc = read_fields(b, j, e);
-    if (rc == 0) {
-        rc = read_source(b, j, e);
+    for (size_t i = 0; i < countof(parts); i++) {
+        RETERR(parts[i](b, j, e));
     }
-    if (rc == 0) {
-        rc = read_rope(b, j, "rope", true, &b->rope, e);
-    }
-    if (rc == 0) {
-        rc = read_rope(b, j, "rope_local", false, &b->rope_local, e);
-    }
-    int (*const parts[])(struct bundle *, const struct json *, struct err *) = {
-        read_locals, read_shards, read_heads, read_files, read_peaks,
-    };
-    for (size_t i = 0; rc == 0 && i < countof(parts); i++) {
-        rc = parts[i](b, j, e);
-    }
-    return rc;
+    return 0;
 }
 
 static int open_at(struct bundle *b, const struct json *j, struct err *e)
 {
     char want[SHA256_HEX];
-    int rc = read_manifest(b, j, e);
-    if (rc == 0) {
-        rc = bundle_check(b, e);
-    }
-    if (rc == 0) {
-        rc = bundle_check_files(b, b->dir, e);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(read_manifest(b, j, e));
+    RETERR(bundle_check(b, e));
+    RETERR(bundle_check_files(b, b->dir, e));
     bundle_fingerprint(b, want);
     if (strcmp(want, b->fingerprint) != 0) {
         return err_set(e, ERR_BUNDLE,
@@ -494,10 +441,8 @@ int bundle_open(const char *dir, struct bundle **ret, struct err *e)
     if (rc < 0) {
         /* INVALID and JSON tell what is wrong inside: to the caller the
          * bundle is not sound. */
-        rc = err_prefix(e, "%s", BUNDLE_MANIFEST);
-        if (rc == ERR_INVALID || rc == ERR_JSON) {
-            e->code = rc = ERR_BUNDLE;
-        }
+        rc = rc == ERR_INVALID || rc == ERR_JSON ? ERR_BUNDLE : rc;
+        rc = err_prefix(e, rc, "%s", BUNDLE_MANIFEST);
         goto out;
     }
     *ret = b;

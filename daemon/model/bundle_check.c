@@ -51,14 +51,8 @@ bool bundle_path_ok(const char *path)
     if (n == 0 || n >= BUNDLE_PATH_MAX) {
         return false;
     }
-    for (const char *part = path; part != NULL;) {
-        const char *end = strchr(part, '/');
-        size_t len = end != NULL ? (size_t)(end - part) : strlen(part);
-        if (len == 0 || (len == 1 && part[0] == '.') ||
-            (len == 2 && part[0] == '.' && part[1] == '.')) {
-            return false;
-        }
-        part = end != NULL ? end + 1 : NULL;
+    if (!file_path_ok(path)) {
+        return false;
     }
     for (size_t i = 0; i < n; i++) {
         if ((unsigned char)path[i] < 0x20 || path[i] == 0x7f ||
@@ -160,13 +154,8 @@ static int check_numbers(const struct bundle *b, struct err *e)
 
 static int check_layers(const struct bundle *b, struct err *e)
 {
-    int rc = check_rope(b, &b->rope, "rope", e);
-    if (rc == 0) {
-        rc = check_rope(b, &b->rope_local, "rope_local", e);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(check_rope(b, &b->rope, "rope", e));
+    RETERR(check_rope(b, &b->rope_local, "rope_local", e));
     if (!b->rope.present) {
         return err_set(e, ERR_BUNDLE, "rope is absent");
     }
@@ -248,16 +237,9 @@ static int check_shards(const struct bundle *b, struct err *e)
     }
     for (size_t i = 0; i < b->n_shards; i++) {
         const struct bundle_shard *s = &b->shards[i];
-        int rc = check_package(b, s->path, e);
-        if (rc == 0) {
-            rc = check_t(s->path, s->t_min, s->t_max, e);
-        }
-        if (rc == 0) {
-            rc = check_functions(s, ranged, e);
-        }
-        if (rc < 0) {
-            return rc;
-        }
+        RETERR(check_package(b, s->path, e));
+        RETERR(check_t(s->path, s->t_min, s->t_max, e));
+        RETERR(check_functions(s, ranged, e));
         if (s->first != at || s->last <= s->first || s->last > b->n_layers) {
             return err_set(e, ERR_BUNDLE,
                            "%s: layers [%u, %u) do not follow "
@@ -278,13 +260,8 @@ static int check_heads(const struct bundle *b, struct err *e)
     uint32_t at = 0;
     for (size_t i = 0; i < b->n_heads_shards; i++) {
         const struct bundle_head *h = &b->heads[i];
-        int rc = check_package(b, h->path, e);
-        if (rc == 0) {
-            rc = check_t(h->path, h->t_min, h->t_max, e);
-        }
-        if (rc < 0) {
-            return rc;
-        }
+        RETERR(check_package(b, h->path, e));
+        RETERR(check_t(h->path, h->t_min, h->t_max, e));
         if (h->vocab_first != at || h->vocab_last <= h->vocab_first ||
             h->vocab_last > b->vocab) {
             return err_set(e, ERR_BUNDLE, "%s: ids [%u, %u) do not follow %u",

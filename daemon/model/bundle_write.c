@@ -66,7 +66,7 @@ static int list_dir(struct listing *l, const char *dir, const char *below,
     }
     l->depth++;
     int rc = 0;
-    for (struct dirent *ent = NULL; rc == 0 && (ent = readdir(d)) != NULL;) {
+    for (struct dirent *ent = NULL; (ent = readdir(d)) != NULL;) {
         char rel[BUNDLE_PATH_MAX];
         if (strcmp(ent->d_name, ".") == 0 || strcmp(ent->d_name, "..") == 0 ||
             (*below == '\0' && strcmp(ent->d_name, BUNDLE_MANIFEST) == 0)) {
@@ -76,10 +76,11 @@ static int list_dir(struct listing *l, const char *dir, const char *below,
                      ent->d_name);
         if (n < 0 || (size_t)n >= sizeof(rel)) {
             rc = err_set(e, ERR_BUNDLE, "%s: the path is too long", below);
-        } else {
-            rc = list_entry(l, dir, rel, e);
+            goto out;
         }
+        CHECK(list_entry(l, dir, rel, e));
     }
+out:
     l->depth--;
     (void)closedir(d);
     return rc;
@@ -102,10 +103,7 @@ static int fill_files(const char *dir, struct bundle *b, struct err *e)
         if (b->files == NULL) {
             return err_set(e, ERR_NOMEM, "files");
         }
-        int rc = list_dir(&l, dir, "", e);
-        if (rc < 0) {
-            return rc;
-        }
+        RETERR(list_dir(&l, dir, "", e));
     }
     if (b->n_files > 1) {
         qsort(b->files, b->n_files, sizeof(*b->files), by_path);
@@ -114,16 +112,9 @@ static int fill_files(const char *dir, struct bundle *b, struct err *e)
     for (size_t i = 0; i < b->n_files; i++) {
         char path[BUNDLE_PATH_MAX + 1024];
         struct bundle_file *f = &b->files[i];
-        int rc = bundle_file_path(dir, f->path, path, e);
-        if (rc == 0) {
-            rc = file_repage(path, e);
-        }
-        if (rc == 0) {
-            rc = sha256_file(path, f->sha256, &f->bytes, e);
-        }
-        if (rc < 0) {
-            return rc;
-        }
+        RETERR(bundle_file_path(dir, f->path, path, e));
+        RETERR(file_repage(path, e));
+        RETERR(sha256_file(path, f->sha256, &f->bytes, e));
         if (!num_add(sum, f->bytes, &sum)) {
             return err_set(e, ERR_BUNDLE, "the files' sizes overflow");
         }
@@ -249,13 +240,8 @@ int bundle_write(const char *dir, struct bundle *b, struct err *e)
         strlen(b->source_sha256) != SHA256_HEX - 1) {
         return err_set(e, ERR_BUNDLE, "the source's name or hash is absent");
     }
-    rc = fill_files(dir, b, e);
-    if (rc == 0) {
-        rc = bundle_check(b, e);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(fill_files(dir, b, e));
+    RETERR(bundle_check(b, e));
     b->format = BUNDLE_FORMAT;
     bundle_fingerprint(b, b->fingerprint);
     j = manifest(b);
@@ -273,25 +259,5 @@ int bundle_write(const char *dir, struct bundle *b, struct err *e)
 out:
     json_free(j);
     buf_fini(&text);
-    return rc;
-}
-
-int bundle_verify(const struct bundle *b, struct err *e)
-{
-    int rc = bundle_check_files(b, b->dir, e);
-    for (size_t i = 0; rc == 0 && i < b->n_files; i++) {
-        const struct bundle_file *f = &b->files[i];
-        char path[BUNDLE_PATH_MAX + 1024];
-        char digest[SHA256_HEX];
-        uint64_t bytes = 0;
-        rc = bundle_file_path(b->dir, f->path, path, e);
-        if (rc == 0) {
-            rc = sha256_file(path, digest, &bytes, e);
-        }
-        if (rc == 0 && (bytes != f->bytes || strcmp(digest, f->sha256) != 0)) {
-            rc = err_set(e, ERR_BUNDLE, "%s is not the file that was recorded",
-                         f->path);
-        }
-    }
     return rc;
 }

@@ -142,16 +142,10 @@ static int messages_value(struct chat_env *v, const char *tmpl,
         if (strcmp(role, "developer") == 0 && !developer) {
             role = "system";
         }
-        int rc =
-            val_map_put(v->arena, one, zspan("role"), val_strz(role), v->e);
-        if (rc == 0) {
-            struct span text = {m[l->n].content, m[l->n].content_n};
-            rc = val_map_put(v->arena, one, zspan("content"), val_str(text),
-                             v->e);
-        }
-        if (rc < 0) {
-            return rc;
-        }
+        RETERR(val_map_put(v->arena, one, zspan("role"), val_strz(role), v->e));
+        struct span text = {m[l->n].content, m[l->n].content_n};
+        RETERR(
+            val_map_put(v->arena, one, zspan("content"), val_str(text), v->e));
         l->v[l->n] = (struct val){.kind = V_MAP, .map = one};
     }
     *ret = (struct val){.kind = V_LIST, .list = l};
@@ -196,18 +190,16 @@ int chat_render_at(const char *tmpl, const char *bos, const char *eos,
     }
     arena_init(&a, CHAT_ARENA_MAX);
     struct chat_env *v = arena_alloc(&a, sizeof(*v));
-    int rc = v == NULL ? err_set(e, ERR_NOMEM, "chat template")
-                       : parse(&a, tmpl, &tree, e);
-    if (rc == 0) {
-        v->arena = &a;
-        v->out = b;
-        v->e = e;
-        v->now = (time_t)now;
-        rc = messages_value(v, tmpl, m, n, &messages);
-    }
-    if (rc == 0) {
-        rc = render(v, tree, bos, eos, messages, add_generation);
-    }
+    int rc = 0;
+    CHECK(v == NULL ? err_set(e, ERR_NOMEM, "chat template")
+                    : parse(&a, tmpl, &tree, e));
+    v->arena = &a;
+    v->out = b;
+    v->e = e;
+    v->now = (time_t)now;
+    CHECK(messages_value(v, tmpl, m, n, &messages));
+    CHECK(render(v, tree, bos, eos, messages, add_generation));
+out:
     if (rc < 0 && b->p != NULL) {
         b->n = before; /* untouched on failure */
         b->p[before] = '\0';

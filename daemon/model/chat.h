@@ -30,7 +30,7 @@ enum chat_family {
 CHECKED int chat_detect(const char *tmpl, enum chat_family *ret, struct err *e);
 const char *chat_family_name(enum chat_family f);
 
-/* Append the prompt to b, with the generation prompt behind it when
+/* Append the prompt to b, with the generation prompt after it when
  * add_generation. bos/eos: texts of those tokens ("" when absent). tmpl is the
  * same text as given to chat_detect (small variations inside a family depend on
  * it). Errors: TEMPLATE_INPUT (roles that do not fit), TOO_BIG. */

@@ -44,15 +44,10 @@ static int print(struct chat_env *v, const struct node *n)
 {
     struct val a;
     struct span s;
-    int rc = chat_eval(v, n->a, &a);
-    if (rc == 0) {
-        rc = chat_text(v, &a, &s);
-    }
-    if (rc == 0) {
-        buf_put(v->out, s.p, s.n);
-        rc = buf_ok(v->out) ? 0 : chat_too_big(v);
-    }
-    return rc;
+    RETERR(chat_eval(v, n->a, &a));
+    RETERR(chat_text(v, &a, &s));
+    buf_put(v->out, s.p, s.n);
+    return buf_ok(v->out) ? 0 : chat_too_big(v);
 }
 
 static int branch(struct chat_env *v, const struct node *n)
@@ -70,28 +65,28 @@ static int branch(struct chat_env *v, const struct node *n)
     return 0;
 }
 
+/* What a block writes, as a value. */
+static int block_text(struct chat_env *v, const struct node *n, struct val *ret)
+{
+    struct buf *out = v->out;
+    struct buf text;
+    buf_init(&text, out->max);
+    v->out = &text;
+    int rc = chat_eval_block(v, n);
+    v->out = out;
+    if (rc == 0) {
+        rc = chat_concat(v, (struct span){text.p, text.n},
+                         (struct span){NULL, 0}, ret);
+    }
+    buf_fini(&text);
+    return rc;
+}
+
 static int set(struct chat_env *v, const struct node *n)
 {
     struct val a;
-    int rc = 0;
-    if (n->a != NULL) {
-        rc = chat_eval(v, n->a, &a);
-    } else {
-        struct buf *out = v->out;
-        struct buf text;
-        buf_init(&text, out->max);
-        v->out = &text;
-        rc = chat_eval_block(v, n->kids[0]);
-        v->out = out;
-        if (rc == 0) {
-            rc = chat_concat(v, (struct span){text.p, text.n},
-                             (struct span){NULL, 0}, &a);
-        }
-        buf_fini(&text);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(n->a != NULL ? chat_eval(v, n->a, &a)
+                        : block_text(v, n->kids[0], &a));
     if (n->s2.p == NULL) {
         return chat_set(v, n->s, a);
     }
@@ -147,7 +142,16 @@ static void pop_frame(struct chat_env *v)
     v->frame--;
 }
 
+/* Whether the loop's condition holds for an item. */
+static int filter_item(struct chat_env *v, const struct node *n,
+                       struct val item, struct val *ret)
+{
+    RETERR(chat_set(v, n->s, item));
+    return chat_eval(v, n->b, ret);
+}
+
 /* The items the loop's condition lets through. */
+
 static int filter_items(struct chat_env *v, const struct node *n,
                         struct val_list *l)
 {
@@ -160,10 +164,7 @@ static int filter_items(struct chat_env *v, const struct node *n,
     for (size_t i = 0; i < l->n; i++) {
         struct val yes;
         v->frame++;
-        int rc = chat_set(v, n->s, all[i]);
-        if (rc == 0) {
-            rc = chat_eval(v, n->b, &yes);
-        }
+        int rc = filter_item(v, n, all[i], &yes);
         pop_frame(v);
         if (rc < 0) {
             return rc;
@@ -176,13 +177,18 @@ static int filter_items(struct chat_env *v, const struct node *n,
     return 0;
 }
 
+static int iterate_item(struct chat_env *v, const struct node *n,
+                        const struct val_list *l, size_t i)
+{
+    RETERR(set_loop(v, l, i));
+    RETERR(chat_set(v, n->s, l->v[i]));
+    return chat_eval_block(v, n->kids[0]);
+}
+
 static int iterate(struct chat_env *v, const struct node *n)
 {
     struct val a;
-    int rc = chat_eval(v, n->a, &a);
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(chat_eval(v, n->a, &a));
     if (a.kind == V_UNDEFINED) {
         a.list = NULL; /* is empty */
     } else if (a.kind != V_LIST || n->s2.p != NULL) {
@@ -193,28 +199,22 @@ static int iterate(struct chat_env *v, const struct node *n)
         l = *a.list;
     }
     if (n->b != NULL) {
-        rc = filter_items(v, n, &l);
+        RETERR(filter_items(v, n, &l));
     }
-    for (size_t i = 0; rc == 0 && i < l.n; i++) {
+    for (size_t i = 0; i < l.n; i++) {
         v->frame++;
-        rc = set_loop(v, &l, i);
-        if (rc == 0) {
-            rc = chat_set(v, n->s, l.v[i]);
-        }
-        if (rc == 0) {
-            rc = chat_eval_block(v, n->kids[0]);
-        }
+        int rc = iterate_item(v, n, &l, i);
         pop_frame(v);
         bool leave = v->jump == GO_BREAK;
         v->jump = GO_ON;
+        if (rc < 0) {
+            return rc;
+        }
         if (leave) {
             break;
         }
     }
-    if (rc == 0 && l.n == 0 && n->n > 1) {
-        rc = chat_eval_block(v, n->kids[1]);
-    }
-    return rc;
+    return l.n == 0 && n->n > 1 ? chat_eval_block(v, n->kids[1]) : 0;
 }
 
 int chat_eval_block(struct chat_env *v, const struct node *n)
@@ -223,25 +223,26 @@ int chat_eval_block(struct chat_env *v, const struct node *n)
     if (++v->depth > CHAT_DEPTH_MAX) {
         return chat_too_big(v);
     }
-    for (size_t i = 0; rc == 0 && v->jump == GO_ON && i < n->n; i++) {
+    for (size_t i = 0; v->jump == GO_ON && i < n->n; i++) {
         const struct node *k = n->kids[i];
         if (k->kind == N_TEXT) {
             buf_put(v->out, k->s.p, k->s.n);
-            rc = buf_ok(v->out) ? 0 : chat_too_big(v);
+            CHECK(buf_ok(v->out) ? 0 : chat_too_big(v));
         } else if (k->kind == N_PRINT) {
-            rc = print(v, k);
+            CHECK(print(v, k));
         } else if (k->kind == N_IF) {
-            rc = branch(v, k);
+            CHECK(branch(v, k));
         } else if (k->kind == N_FOR) {
-            rc = iterate(v, k);
+            CHECK(iterate(v, k));
         } else if (k->kind == N_SET) {
-            rc = set(v, k);
+            CHECK(set(v, k));
         } else if (k->kind == N_BLOCK) {
-            rc = chat_eval_block(v, k);
+            CHECK(chat_eval_block(v, k));
         } else {
             v->jump = k->kind == N_BREAK ? GO_BREAK : GO_CONTINUE;
         }
     }
+out:
     v->depth--;
     return rc;
 }

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/num.h"
 #include "model/chat_impl.h"
 
 int chat_too_big(struct chat_env *v)
@@ -62,6 +63,22 @@ int chat_text(struct chat_env *v, const struct val *a, struct span *ret)
     return chat_unknown(v->e, "the text of", (struct span){"a list", 6});
 }
 
+/* An operation that looks through n bytes takes as many steps more as they are
+ * worth: a small template can make long texts. */
+static int charge(struct chat_env *v, size_t n)
+{
+    v->steps += (uint32_t)num_min(n / CHAT_STEP_BYTES, CHAT_STEPS_MAX);
+    return v->steps <= CHAT_STEPS_MAX
+               ? 0
+               : err_set(v->e, ERR_TOO_BIG,
+                         "the chat template takes too long");
+}
+
+static int charge_text(struct chat_env *v, const struct val *a)
+{
+    return a->kind == V_STRING ? charge(v, a->s.n) : 0;
+}
+
 static int attribute(struct chat_env *v, const struct val *a, struct span name,
                      struct val *ret)
 {
@@ -69,6 +86,9 @@ static int attribute(struct chat_env *v, const struct val *a, struct span name,
         return err_set(v->e, ERR_TEMPLATE_INPUT,
                        "the chat template: '%.*s' of something undefined",
                        (int)(name.n < 40 ? name.n : 40), name.p);
+    }
+    if (a->kind == V_MAP) {
+        RETERR(charge(v, a->map->n * sizeof(a->map->keys[0])));
     }
     const struct val *have =
         a->kind == V_MAP ? val_map_get(a->map, name) : NULL;
@@ -103,18 +123,15 @@ static int slice(struct chat_env *v, const struct node *n, struct val *ret)
 {
     struct val a;
     struct val part[3];
-    int rc = chat_eval(v, n->a, &a);
-    for (size_t i = 0; rc == 0 && i < 3; i++) {
+    RETERR(chat_eval(v, n->a, &a));
+    for (size_t i = 0; i < 3; i++) {
         part[i] = (struct val){.kind = V_NONE};
         if (n->kids[i] != NULL) {
-            rc = chat_eval(v, n->kids[i], &part[i]);
+            RETERR(chat_eval(v, n->kids[i], &part[i]));
         }
-        if (rc == 0 && part[i].kind != V_NONE && part[i].kind != V_INT) {
-            rc = misfit(v, "a slice", &part[i]);
+        if (part[i].kind != V_NONE && part[i].kind != V_INT) {
+            return misfit(v, "a slice", &part[i]);
         }
-    }
-    if (rc < 0) {
-        return rc;
     }
     int64_t step = part[2].kind == V_INT ? part[2].i : 1;
     bool whole = part[0].kind == V_NONE && part[1].kind == V_NONE;
@@ -154,9 +171,11 @@ static int is_in(struct chat_env *v, const struct val *a, const struct val *b,
         *ret = val_map_get(b->map, a->s) != NULL;
         return 0;
     }
-    for (size_t i = 0; b->kind == V_LIST && i < b->list->n; i++) {
-        *ret = *ret || val_equal(a, &b->list->v[i]);
+    for (size_t i = 0; b->kind == V_LIST && i < b->list->n && !*ret; i++) {
+        RETERR(charge_text(v, &b->list->v[i]));
+        *ret = val_equal(a, &b->list->v[i]);
     }
+    RETERR(charge(v, b->kind == V_LIST ? b->list->n * sizeof(*b) : 0));
     bool has_items = b->kind == V_LIST || b->kind == V_MAP ||
                      b->kind == V_UNDEFINED; /* which is empty */
     return has_items ? 0 : misfit(v, "in", b);
@@ -220,10 +239,7 @@ static int binary(struct chat_env *v, const struct node *n, struct val *ret)
     struct val a;
     struct val b;
     bool yes = false;
-    int rc = chat_eval(v, n->a, &a);
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(chat_eval(v, n->a, &a));
     if (span_is(n->s, "and") || span_is(n->s, "or")) {
         if (val_true(&a) == span_is(n->s, "or")) {
             *ret = a;
@@ -231,18 +247,17 @@ static int binary(struct chat_env *v, const struct node *n, struct val *ret)
         }
         return chat_eval(v, n->b, ret);
     }
-    rc = chat_eval(v, n->b, &b);
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(chat_eval(v, n->b, &b));
+    RETERR(charge_text(v, &a));
+    RETERR(charge_text(v, &b));
     if (span_is(n->s, "==") || span_is(n->s, "!=")) {
         *ret = val_bool(val_equal(&a, &b) == span_is(n->s, "=="));
         return 0;
     }
     if (span_is(n->s, "in") || span_is(n->s, "not in")) {
-        rc = is_in(v, &a, &b, &yes);
+        RETERR(is_in(v, &a, &b, &yes));
         *ret = val_bool(yes == span_is(n->s, "in"));
-        return rc;
+        return 0;
     }
     if (n->s.p[0] == '<' || n->s.p[0] == '>') {
         return compare(v, n->s, &a, &b, ret);
@@ -250,11 +265,9 @@ static int binary(struct chat_env *v, const struct node *n, struct val *ret)
     if (span_is(n->s, "~")) {
         struct span x;
         struct span y;
-        rc = chat_text(v, &a, &x);
-        if (rc == 0) {
-            rc = chat_text(v, &b, &y);
-        }
-        return rc < 0 ? rc : chat_concat(v, x, y, ret);
+        RETERR(chat_text(v, &a, &x));
+        RETERR(chat_text(v, &b, &y));
+        return chat_concat(v, x, y, ret);
     }
     if (span_is(n->s, "+")) {
         return plus(v, &a, &b, ret);
@@ -274,7 +287,6 @@ static int apply(struct chat_env *v, const struct node *n, struct val *ret)
     const struct node *self = n->a;
     struct span name = n->s;
     size_t argc = 0;
-    int rc = 0;
     bool function = n->kind == N_CALL && n->a->kind == N_NAME;
     if (n->kind == N_CALL && !function && n->a->kind != N_ATTR) {
         return chat_unknown(v->e, "a call of", (struct span){"a value", 7});
@@ -287,22 +299,22 @@ static int apply(struct chat_env *v, const struct node *n, struct val *ret)
         return chat_unknown(v->e, "too many arguments of", name);
     }
     if (!function) {
-        rc = chat_eval(v, self, &argv[argc++]);
+        RETERR(chat_eval(v, self, &argv[argc++]));
     }
-    for (size_t i = 0; rc == 0 && i < n->n; i++) {
+    for (size_t i = 0; i < n->n; i++) {
         if (n->names[i].p != NULL && !function) {
             return chat_unknown(v->e, "a named argument of", name);
         }
-        rc = chat_eval(v, n->kids[i], &argv[argc++]);
+        RETERR(chat_eval(v, n->kids[i], &argv[argc++]));
     }
-    if (rc < 0) {
-        return rc;
+    for (size_t i = 0; i < argc; i++) {
+        RETERR(charge_text(v, &argv[i]));
     }
     if (n->kind == N_TEST) {
         bool yes = false;
-        rc = chat_test(v, name, argc, argv, &yes);
+        RETERR(chat_test(v, name, argc, argv, &yes));
         *ret = val_bool(yes);
-        return rc;
+        return 0;
     }
     if (n->kind == N_FILTER) {
         return chat_filter(v, name, argc, argv, ret);
@@ -314,23 +326,21 @@ static int apply(struct chat_env *v, const struct node *n, struct val *ret)
 static int list(struct chat_env *v, const struct node *n, struct val *ret)
 {
     struct val_list *l = arena_alloc(v->arena, sizeof(*l));
-    int rc = 0;
     if (l == NULL ||
         (l->v = arena_array(v->arena, n->n + 1, sizeof(*l->v))) == NULL) {
         return chat_too_big(v);
     }
-    for (; rc == 0 && l->n < n->n; l->n++) {
-        rc = chat_eval(v, n->kids[l->n], &l->v[l->n]);
+    for (; l->n < n->n; l->n++) {
+        RETERR(chat_eval(v, n->kids[l->n], &l->v[l->n]));
     }
     *ret = (struct val){.kind = V_LIST, .list = l};
-    return rc;
+    return 0;
 }
 
 static int eval_kind(struct chat_env *v, const struct node *n, struct val *ret)
 {
     struct val a;
     struct val b;
-    int rc = 0;
     const struct val *have = NULL;
     switch (n->kind) {
     case N_LITERAL:
@@ -341,14 +351,12 @@ static int eval_kind(struct chat_env *v, const struct node *n, struct val *ret)
         *ret = have != NULL ? *have : (struct val){.kind = V_UNDEFINED};
         return 0;
     case N_ATTR:
-        rc = chat_eval(v, n->a, &a);
-        return rc < 0 ? rc : attribute(v, &a, n->s, ret);
+        RETERR(chat_eval(v, n->a, &a));
+        return attribute(v, &a, n->s, ret);
     case N_INDEX:
-        rc = chat_eval(v, n->a, &a);
-        if (rc == 0) {
-            rc = chat_eval(v, n->b, &b);
-        }
-        return rc < 0 ? rc : item(v, &a, &b, ret);
+        RETERR(chat_eval(v, n->a, &a));
+        RETERR(chat_eval(v, n->b, &b));
+        return item(v, &a, &b, ret);
     case N_SLICE:
         return slice(v, n, ret);
     case N_CALL:
@@ -358,18 +366,16 @@ static int eval_kind(struct chat_env *v, const struct node *n, struct val *ret)
     case N_BINARY:
         return binary(v, n, ret);
     case N_NOT:
-        rc = chat_eval(v, n->a, &a);
+        RETERR(chat_eval(v, n->a, &a));
         *ret = val_bool(!val_true(&a));
-        return rc;
+        return 0;
     case N_MINUS:
-        rc = chat_eval(v, n->a, &a);
-        if (rc == 0 && a.kind != V_INT) {
-            rc = misfit(v, "-", &a);
-        }
-        return rc < 0 ? rc : arithmetic(v, '-', 0, a.i, ret);
+        RETERR(chat_eval(v, n->a, &a));
+        return a.kind == V_INT ? arithmetic(v, '-', 0, a.i, ret)
+                               : misfit(v, "-", &a);
     case N_IF_ELSE:
-        rc = chat_eval(v, n->a, &a);
-        return rc < 0 ? rc : chat_eval(v, n->kids[val_true(&a) ? 0 : 1], ret);
+        RETERR(chat_eval(v, n->a, &a));
+        return chat_eval(v, n->kids[val_true(&a) ? 0 : 1], ret);
     case N_LIST:
         return list(v, n, ret);
     case N_DICT:

@@ -2,13 +2,14 @@
  *
  * White space control is done here, as Jinja2 does with trim_blocks and
  * lstrip_blocks: a tag with '-' eats all white space on that side; a statement
- * eats the newline behind it, and the blanks before it when nothing else
+ * eats the newline after it, and the blanks before it when nothing else
  * stands before it on its line; '+' keeps both. One newline at the very end
  * is dropped.
  */
 #include <ctype.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "model/chat_impl.h"
 
 struct lexer {
@@ -57,20 +58,6 @@ static int hex_value(const char *p, size_t digits)
     return v;
 }
 
-static void put_char(char *out, size_t *at, unsigned c)
-{
-    if (c < 0x80) {
-        out[(*at)++] = (char)c;
-    } else if (c < 0x800) {
-        out[(*at)++] = (char)(0xC0 | c >> 6);
-        out[(*at)++] = (char)(0x80 | (c & 0x3F));
-    } else {
-        out[(*at)++] = (char)(0xE0 | c >> 12);
-        out[(*at)++] = (char)(0x80 | (c >> 6 & 0x3F));
-        out[(*at)++] = (char)(0x80 | (c & 0x3F));
-    }
-}
-
 /* Escapes of p[0..n) as Python has them; an unknown one stays as it is. */
 static struct span unescape(struct arena *a, const char *p, size_t n)
 {
@@ -98,7 +85,8 @@ static struct span unescape(struct arena *a, const char *p, size_t n)
             wide = hex_value(p + i + 2, digits);
         }
         if (wide > 0) {
-            put_char(out, &at, (unsigned)wide); /* never longer than \xHH */
+            at +=
+                utf8_put(out + at, (uint32_t)wide); /* never longer than \xHH */
             i += 1 + digits;
         } else {
             out[at++] = p[i];
@@ -187,7 +175,7 @@ static int push_text(struct lexer *x, size_t from, size_t to, char tag,
                : 0;
 }
 
-/* Behind the closing mark of a tag: skip what it eats. */
+/* After the closing mark of a tag: skip what it eats. */
 static void eat_after(struct lexer *x, char tag, char sign)
 {
     if (sign == '-') {
@@ -213,14 +201,14 @@ static int lex_comment(struct lexer *x)
     return bad(x, "a comment without its end");
 }
 
-/* From behind "{%" or "{{" to behind its end. */
+/* From after "{%" or "{{" to after its end. */
 static int lex_tag(struct lexer *x, char tag)
 {
     char end = tag == '{' ? '}' : '%';
     int nest = 0; /* of { } inside an expression */
-    int rc = push(x, tag == '{' ? TK_EXPR_OPEN : TK_STMT_OPEN,
-                  (struct span){"", 0}, 0);
-    while (rc == 0) {
+    RETERR(push(x, tag == '{' ? TK_EXPR_OPEN : TK_STMT_OPEN,
+                (struct span){"", 0}, 0));
+    for (;;) {
         while (x->at < x->n && isspace((unsigned char)x->p[x->at])) {
             x->at++;
         }
@@ -239,9 +227,8 @@ static int lex_tag(struct lexer *x, char tag)
                         (struct span){"", 0}, 0);
         }
         nest += *p == '{' ? 1 : (*p == '}' ? -1 : 0);
-        rc = lex_inside(x);
+        RETERR(lex_inside(x));
     }
-    return rc;
 }
 
 /* The text with every line end as one newline; NULL when memory is out. */
@@ -264,7 +251,6 @@ static char *one_newline(struct arena *a, const char *p, size_t *n)
 int chat_lex(struct arena *a, const char *p, size_t n, struct toks *ret,
              struct err *e)
 {
-    int rc = 0;
     memset(ret, 0, sizeof(*ret));
     p = one_newline(a, p, &n);
     if (p == NULL) {
@@ -274,7 +260,7 @@ int chat_lex(struct arena *a, const char *p, size_t n, struct toks *ret,
     if (n > 0 && p[n - 1] == '\n') {
         x.n--;
     }
-    while (rc == 0 && x.at < x.n) {
+    while (x.at < x.n) {
         size_t from = x.at;
         size_t i = from;
         while (i + 1 < x.n &&
@@ -283,25 +269,19 @@ int chat_lex(struct arena *a, const char *p, size_t n, struct toks *ret,
             i++;
         }
         if (i + 1 >= x.n) {
-            rc = push(&x, TK_TEXT, (struct span){p + from, x.n - from}, 0);
+            RETERR(push(&x, TK_TEXT, (struct span){p + from, x.n - from}, 0));
             break;
         }
         char tag = p[i + 1];
         char sign = i + 2 < x.n ? p[i + 2] : '\0';
-        rc = push_text(&x, from, i, tag, sign);
-        if (rc < 0) {
-            break;
-        }
+        RETERR(push_text(&x, from, i, tag, sign));
         if (tag == '#') {
             x.at = i;
-            rc = lex_comment(&x);
+            RETERR(lex_comment(&x));
         } else {
             x.at = i + 2 + (sign == '-' || sign == '+');
-            rc = lex_tag(&x, tag);
+            RETERR(lex_tag(&x, tag));
         }
     }
-    if (rc == 0) {
-        rc = push(&x, TK_END, (struct span){"", 0}, 0);
-    }
-    return rc;
+    return push(&x, TK_END, (struct span){"", 0}, 0);
 }

@@ -145,21 +145,11 @@ static bool is_white(uint32_t c)
 /* The character at p, of len bytes; bytes that are no UTF-8 are not white. */
 static uint32_t char_at(const char *p, size_t n, size_t *len)
 {
-    const unsigned char *u = (const unsigned char *)p;
     if (utf8_seq(p, n, len) != UTF8_OK) {
         *len = 1;
         return 0xFFFD;
     }
-    switch (*len) {
-    case 1:
-        return u[0];
-    case 2:
-        return (u[0] & 0x1Fu) << 6 | (u[1] & 0x3Fu);
-    case 3:
-        return (u[0] & 0x0Fu) << 12 | (u[1] & 0x3Fu) << 6 | (u[2] & 0x3Fu);
-    default:
-        return 0x10000; /* none of those is white */
-    }
+    return utf8_char(p, *len);
 }
 
 /* In `set`, or white space when set is NULL. */
@@ -431,7 +421,7 @@ static int date(struct chat_env *v, struct span format, struct val *ret)
 static int range(struct chat_env *v, int64_t from, int64_t to, struct val *ret)
 {
     struct val_list *l = arena_alloc(v->arena, sizeof(*l));
-    if (to - from > 1 << 16 || from < 0 || l == NULL) {
+    if (from < 0 || to > INT64_MAX / 2 || to - from > 1 << 16 || l == NULL) {
         return err_set(v->e, ERR_TOO_BIG, "a range in the chat template");
     }
     l->n = to > from ? (size_t)(to - from) : 0;
@@ -466,14 +456,17 @@ int chat_function(struct chat_env *v, struct span name, size_t argc,
     }
     if (span_is(name, "namespace") || span_is(name, "dict")) {
         struct val_map *m = arena_alloc(v->arena, sizeof(*m));
-        int rc = m != NULL ? 0 : err_set(v->e, ERR_TOO_BIG, "the prompt");
-        for (size_t i = 0; rc == 0 && i < argc; i++) {
-            rc = names[i].p == NULL
-                     ? chat_unknown(v->e, "an argument of", name)
-                     : val_map_put(v->arena, m, names[i], argv[i], v->e);
+        if (m == NULL) {
+            return err_set(v->e, ERR_TOO_BIG, "the prompt");
+        }
+        for (size_t i = 0; i < argc; i++) {
+            if (names[i].p == NULL) {
+                return chat_unknown(v->e, "an argument of", name);
+            }
+            RETERR(val_map_put(v->arena, m, names[i], argv[i], v->e));
         }
         *ret = (struct val){.kind = V_MAP, .map = m};
-        return rc;
+        return 0;
     }
     return chat_unknown(v->e, "the function", name);
 }

@@ -1,5 +1,10 @@
 /* chat_parse.c - tokens into a tree: the statements of a template, by
- * recursive descent; chat_parse_expr.c has the expressions. */
+ * recursive descent; chat_parse_expr.c has the expressions.
+ *
+ * Two limits keep the stack small. The parser counts how deep it is
+ * (CHAT_DEPTH_MAX). A chain such as a.b.c or a + b + c is parsed by a loop and
+ * yet makes a tree as deep as it is long, so the finished tree is measured
+ * (CHAT_TREE_MAX): the evaluator recurses along its paths. */
 #include "model/chat_parse.h"
 
 static struct node *parse_block(struct parser *p);
@@ -227,6 +232,19 @@ static struct node *parse_block(struct parser *p)
     return n;
 }
 
+/* Has no path from n down more than `left` nodes? */
+static bool fits(const struct node *n, unsigned left)
+{
+    if (n == NULL) {
+        return true;
+    }
+    bool ok = left > 0 && fits(n->a, left - 1) && fits(n->b, left - 1);
+    for (size_t i = 0; ok && i < n->n; i++) {
+        ok = fits(n->kids[i], left - 1);
+    }
+    return ok;
+}
+
 int chat_parse(struct arena *a, const struct toks *t, struct node **ret,
                struct err *e)
 {
@@ -239,6 +257,12 @@ int chat_parse(struct arena *a, const struct toks *t, struct node **ret,
     }
     if (n == NULL) {
         return ERR_TEMPLATE;
+    }
+    if (!fits(n, CHAT_TREE_MAX)) {
+        return err_set(e, ERR_TEMPLATE,
+                       "the chat template: a chain of operators too long, or "
+                       "nested too deep (%d parts)",
+                       CHAT_TREE_MAX);
     }
     *ret = n;
     return 0;

@@ -83,7 +83,7 @@ static struct node *literal(struct parser *p, struct val v)
     return n;
 }
 
-/* Arguments up to `close`, behind the opening. */
+/* Arguments up to `close`, after the opening. */
 static bool parse_args(struct parser *p, struct node *n, const char *close)
 {
     while (!take_op(p, close)) {
@@ -209,7 +209,7 @@ static struct node *parse_primary(struct parser *p)
     return chat_misparse(p, "an expression is missing");
 }
 
-/* Behind a '[': an index or a slice. */
+/* After a '[': an index or a slice. */
 static struct node *parse_subscript(struct parser *p, struct node *a)
 {
     struct node *part[3] = {NULL, NULL, NULL};

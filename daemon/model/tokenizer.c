@@ -13,36 +13,38 @@
 #include "model/tokenizer_impl.h"
 #include "source/gguf.h"
 
-static int load(const struct gguf *g, struct tokenizer **ret, struct err *e)
-{
-    struct tokenizer *t = calloc(1, sizeof(*t));
-    if (t == NULL) {
-        return err_set(e, ERR_NOMEM, "tokenizer");
-    }
-    int rc = tokenizer_load(g, t, e);
-    if (rc < 0) {
-        tokenizer_close(t);
-        return rc;
-    }
-    *ret = t;
-    return 0;
-}
+/* A vocabulary on its way from a file. */
+struct opening {
+    const struct gguf *g;
+    struct tokenizer *t; /* whole only when `load` has succeeded */
+};
 
 /* Kinds that aned has not are refused by name before their vocabulary is
  * looked at. */
-static int load_checked(const struct gguf *g, struct tokenizer **ret,
+static int load(void *ctx, struct err *e)
+{
+    const struct opening *o = ctx;
+    RETERR(tokenizer_load(o->g, o->t, e));
+    RETERR(gguf_check_vocab(o->g, NULL, e));
+    /* a file cut within its last page was read as zeros */
+    return gguf_check_unchanged(o->g, e);
+}
+
+/* Whatever t holds when the guard leaves `load` in the middle is freed with
+ * it: nothing points into the file. */
+static int open_guarded(const struct gguf *g, struct tokenizer **ret,
                         struct err *e)
 {
-    struct tokenizer *t = NULL;
-    int rc = load(g, &t, e);
-    if (rc == 0) {
-        rc = gguf_check_vocab(g, e);
+    struct opening o = {g, calloc(1, sizeof(*o.t))};
+    if (o.t == NULL) {
+        return err_set(e, ERR_NOMEM, "tokenizer");
     }
+    int rc = gguf_guard(load, &o, e);
     if (rc < 0) {
-        tokenizer_close(t);
+        tokenizer_close(o.t);
         return rc;
     }
-    *ret = t;
+    *ret = o.t;
     return 0;
 }
 
@@ -56,10 +58,10 @@ int tokenizer_open(const char *path, struct tokenizer **ret, struct err *e)
         }
         path = inside;
     }
-    int rc = gguf_open(path, &g, e);
-    if (rc == 0) {
-        rc = load_checked(g, ret, e);
-    }
+    int rc = 0;
+    CHECK(gguf_open(path, &g, e));
+    CHECK(open_guarded(g, ret, e));
+out:
     gguf_close(g);
     return rc;
 }
@@ -68,10 +70,10 @@ int tokenizer_open_mem(const void *p, size_t n, struct tokenizer **ret,
                        struct err *e)
 {
     struct gguf *g = NULL;
-    int rc = gguf_open_mem(p, n, &g, e);
-    if (rc == 0) {
-        rc = load_checked(g, ret, e);
-    }
+    int rc = 0;
+    CHECK(gguf_open_mem(p, n, &g, e));
+    CHECK(open_guarded(g, ret, e));
+out:
     gguf_close(g);
     return rc;
 }
@@ -244,28 +246,25 @@ int encoder_word(struct encoder *c, const char *p, size_t n,
     if (c->words == NULL || n > CACHE_WORD) {
         return miss(c, p, n, e);
     }
-    uint32_t hash = text_hash(p, n);
+    uint32_t hash = text_hash(&c->t->texts.key, p, n);
     struct cache_entry *w = &c->words->entry[hash % CACHE_ENTRIES];
     if (w->hash == hash && w->n == n && memcmp(w->word, p, n) == 0) {
         for (size_t i = 0; i < w->n_ids; i++) {
-            int rc = encoder_emit(c, w->ids[i], e);
-            if (rc < 0) {
-                return rc;
-            }
+            RETERR(encoder_emit(c, w->ids[i], e));
         }
         return 0;
     }
     size_t before = c->n_ids;
-    int rc = miss(c, p, n, e);
+    RETERR(miss(c, p, n, e));
     size_t got = c->n_ids - before;
-    if (rc == 0 && got <= CACHE_IDS) {
+    if (got <= CACHE_IDS) {
         w->hash = hash;
         w->n = (uint8_t)n;
         w->n_ids = (uint8_t)got;
         memcpy(w->word, p, n);
         memcpy(w->ids, c->ids + before, got * sizeof(*w->ids));
     }
-    return rc;
+    return 0;
 }
 
 static int fragment(struct encoder *c, const char *p, size_t n, bool after,
@@ -285,7 +284,7 @@ static bool is_space(char ch)
     return ch == ' ' || (ch >= '\t' && ch <= '\r');
 }
 
-/* Cut out special tokens. `after`: a fragment at the start or behind a special
+/* Cut out special tokens. `after`: a fragment at the start or after a special
  * token gets the vocabulary's space prefix. */
 static int encode_text(struct encoder *c, const char *p, size_t n, bool special,
                        struct err *e)
@@ -302,13 +301,8 @@ static int encode_text(struct encoder *c, const char *p, size_t n, bool special,
             i++;
             continue;
         }
-        int rc = fragment(c, p + from, i - from, after, e);
-        if (rc == 0) {
-            rc = encoder_emit(c, id, e);
-        }
-        if (rc < 0) {
-            return rc;
-        }
+        RETERR(fragment(c, p + from, i - from, after, e));
+        RETERR(encoder_emit(c, id, e));
         i += t->tokens[id].text_n;
         while (t->tokens[id].strip_right && i < n && is_space(p[i])) {
             i++;
@@ -330,16 +324,19 @@ int tokenizer_encode_words(const struct tokenizer *t,
     }
     struct encoder c = {.t = t, .words = words};
     buf_init(&c.text, 3 * TEXT_BYTES_MAX + 3); /* U+FFFD, U+2581: 3 bytes */
-    int rc = encode_text(&c, text, n, special, e);
-    if (rc == 0 && c.ids == NULL) {
+    int rc = 0;
+    CHECK(encode_text(&c, text, n, special, e));
+    if (c.ids == NULL) {
         c.ids = malloc(sizeof(*c.ids)); /* no tokens is not NULL */
-        rc = c.ids == NULL ? err_set(e, ERR_NOMEM, "tokens") : 0;
+        if (c.ids == NULL) {
+            rc = err_set(e, ERR_NOMEM, "tokens");
+            goto out;
+        }
     }
-    if (rc == 0) {
-        *ret = c.ids;
-        *ret_n = c.n_ids;
-        c.ids = NULL; /* given away */
-    }
+    *ret = c.ids;
+    *ret_n = c.n_ids;
+    c.ids = NULL; /* given away */
+out:
     free(c.ids);
     free(c.syms);
     free(c.heap);

@@ -17,7 +17,8 @@
 struct tokenizer;
 
 /* path: a GGUF (vocabulary-only will do), or a bundle folder (its
- * tokenizer.gguf). Errors: NOT_FOUND, GGUF_*, TOKENIZER. */
+ * tokenizer.gguf). It may be written to or cut short meanwhile, by anybody:
+ * SOURCE_CHANGED. Errors: that, NOT_FOUND, GGUF_*, TOKENIZER. */
 CHECKED int tokenizer_open(const char *path, struct tokenizer **ret,
                            struct err *e);
 /* From a GGUF in memory (fuzzing, tests); p is not needed afterwards. */

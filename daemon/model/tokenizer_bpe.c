@@ -48,14 +48,7 @@ static int byte_of_char(unsigned ch)
 
 size_t bpe_char_bytes(uint8_t byte, char out[2])
 {
-    unsigned ch = char_of_byte(byte);
-    if (ch < 0x80) {
-        out[0] = (char)ch;
-        return 1;
-    }
-    out[0] = (char)(0xC0 | (ch >> 6));
-    out[1] = (char)(0x80 | (ch & 0x3F));
-    return 2;
+    return utf8_put(out, char_of_byte(byte)); /* all are below U+0800 */
 }
 
 void bpe_decode(struct span text, struct buf *out)
@@ -129,24 +122,21 @@ static int encode_word(struct encoder *c, const char *p, size_t n,
             return encoder_emit(c, id, e);
         }
     }
-    int rc = encoder_syms(c, n, e);
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(encoder_syms(c, n, e));
     for (size_t i = 0; i < n; i++) {
         c->syms[i] = (struct sym){
             .id = c->t->byte_id[(uint8_t)p[i]], .at = (uint32_t)i, .n = 1};
     }
-    rc = merge_run(c, n, pair_by_rank, e);
-    for (int32_t i = 0; rc == 0 && i >= 0; i = c->syms[i].next) {
+    RETERR(merge_run(c, n, pair_by_rank, e));
+    for (int32_t i = 0; i >= 0; i = c->syms[i].next) {
         const struct sym *s = &c->syms[i];
         if (s->id != TOKEN_NONE && s->id < c->t->n_vocab) {
-            rc = encoder_emit(c, s->id, e);
+            RETERR(encoder_emit(c, s->id, e));
         } else {
-            rc = emit_bytes(c, p + s->at, s->n, e);
+            RETERR(emit_bytes(c, p + s->at, s->n, e));
         }
     }
-    return rc;
+    return 0;
 }
 
 /* Every byte that is not UTF-8 becomes U+FFFD, as in the reference. */
@@ -203,19 +193,16 @@ int bpe_fragment(struct encoder *c, const char *p, size_t n, struct err *e)
         n = c->text.n;
     }
     if (pre_nfc(c->t->pre) && may_change_in_nfc(p, n)) {
-        int rc = to_nfc(&c->text, p, n, e);
-        if (rc < 0) {
-            return rc;
-        }
+        RETERR(to_nfc(&c->text, p, n, e));
         p = c->text.p;
         n = c->text.n;
     }
-    int rc = pre_split(c, p, n, &which, e);
+    RETERR(pre_split(c, p, n, &which, e));
     uint32_t at = 0;
-    for (size_t i = 0; rc == 0 && i < c->n_ends[which]; i++) {
+    for (size_t i = 0; i < c->n_ends[which]; i++) {
         uint32_t end = c->ends[which][i];
-        rc = encoder_word(c, p + at, end - at, encode_word, e);
+        RETERR(encoder_word(c, p + at, end - at, encode_word, e));
         at = end;
     }
-    return rc;
+    return 0;
 }

@@ -38,6 +38,11 @@ struct token {
     uint32_t key;     /* SPM: merge order, low is first */
 };
 
+/* What a hash of text depends on, unknown to who wrote the file. */
+struct text_key {
+    uint64_t a, b, c;
+};
+
 /* Text -> id, open addressing. */
 struct text_slot {
     uint32_t hash;
@@ -47,6 +52,7 @@ struct text_map {
     struct text_slot *slots;
     size_t mask; /* slots - 1 */
     size_t n;
+    struct text_key key;
 };
 
 /* Pair of ids -> merge, open addressing. */
@@ -59,6 +65,7 @@ struct merge_map {
     struct merge_slot *slots;
     size_t mask;
     size_t n;
+    uint64_t seed;
 };
 
 /* Texts of special tokens: (node, byte) -> node, open addressing. */
@@ -70,6 +77,7 @@ struct trie {
     struct trie_slot *slots;
     size_t mask;
     size_t n;
+    uint64_t seed;
     int32_t *ends; /* by node: id that ends there or TOKEN_NONE */
     size_t n_nodes, nodes_cap;
     bool first[256]; /* some text begins with this byte */
@@ -100,7 +108,7 @@ struct tokenizer {
     int32_t bos, eos, unk;
     bool add_bos, add_eos;
     bool space_prefix;   /* SPM */
-    bool joins[256];     /* SPM: some token has a U+2581 behind this byte */
+    bool joins[256];     /* SPM: some token has a U+2581 after this byte */
     char *chat_template; /* owned; NULL when absent */
 };
 
@@ -123,7 +131,7 @@ CHECKED int tokenizer_specials(struct tokenizer *t, struct err *e);
 void tokenizer_habits(struct tokenizer *t, struct span name);
 
 /* tokenizer_table.c. Adding returns false when memory is out. */
-uint32_t text_hash(const char *p, size_t n);
+uint32_t text_hash(const struct text_key *k, const char *p, size_t n);
 CHECKED bool text_map_put(struct tokenizer *t, int32_t id); /* last one wins */
 int32_t text_map_get(const struct tokenizer *t, const char *p, size_t n);
 CHECKED bool merge_map_reserve(struct merge_map *m, size_t n);

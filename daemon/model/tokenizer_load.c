@@ -138,10 +138,7 @@ static int load_tokens(const struct gguf *g, struct tokenizer *t, struct err *e)
 {
     const struct gguf_kv *texts = NULL;
     uint64_t at = 0;
-    int rc = want_arr(g, KEY("tokens"), GGUF_STRING, 0, &texts, e);
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(want_arr(g, KEY("tokens"), GGUF_STRING, 0, &texts, e));
     if (texts == NULL) {
         return err_set(e, ERR_GGUF_MISSING, KEY("tokens"));
     }
@@ -156,12 +153,9 @@ static int load_tokens(const struct gguf *g, struct tokenizer *t, struct err *e)
         if (s.n > TOKEN_BYTES_MAX) {
             return err_set(e, ERR_GGUF_VOCAB, "token %d has %zu bytes", i, s.n);
         }
-        rc = add_token(t, s.p, s.n, e);
-        if (rc == 0 && s.n > 0 && !text_map_put(t, i)) {
-            rc = tokenizer_too_much(e);
-        }
-        if (rc < 0) {
-            return rc;
+        RETERR(add_token(t, s.p, s.n, e));
+        if (s.n > 0 && !text_map_put(t, i)) {
+            return tokenizer_too_much(e);
         }
         t->longest = s.n > t->longest ? s.n : t->longest;
     }
@@ -171,14 +165,14 @@ static int load_tokens(const struct gguf *g, struct tokenizer *t, struct err *e)
 static int load_types(const struct gguf *g, struct tokenizer *t, struct err *e)
 {
     const struct gguf_kv *types = NULL;
-    int rc = want_arr(g, KEY("token_type"), GGUF_I32, (uint64_t)t->n_vocab,
-                      &types, e);
-    for (int32_t i = 0; rc == 0 && types != NULL && i < t->n_vocab; i++) {
+    RETERR(want_arr(g, KEY("token_type"), GGUF_I32, (uint64_t)t->n_vocab,
+                    &types, e));
+    for (int32_t i = 0; types != NULL && i < t->n_vocab; i++) {
         int64_t v = gguf_arr_int(types, (uint64_t)i);
         t->tokens[i].type =
             v >= TOKEN_NORMAL && v <= TOKEN_BYTE ? (uint8_t)v : TOKEN_NORMAL;
     }
-    return rc;
+    return 0;
 }
 
 /* A score as an unsigned number that orders the other way round: the highest
@@ -205,8 +199,9 @@ static int load_scores(const struct gguf *g, struct tokenizer *t, struct err *e)
     }
     for (int32_t i = 0; i < t->n_vocab; i++) {
         float score = gguf_arr_f32(scores, (uint64_t)i);
-        if (!isfinite(score)) {
-            return err_set(e, ERR_GGUF_VOCAB, "the score of token %d", i);
+        if (isnan(score)) {
+            return err_set(e, ERR_GGUF_VOCAB, "the score of token %d is NaN",
+                           i);
         }
         t->tokens[i].key = score_key(score);
     }
@@ -248,27 +243,18 @@ static int load_merge(struct tokenizer *t, struct span s, uint32_t rank,
     size_t n_right = s.n - n_left - 1;
     memcpy(both, s.p, n_left);
     memcpy(both + n_left, space + 1, n_right);
-    int rc = intern(t, s.p, n_left, &left, e);
-    if (rc == 0) {
-        rc = intern(t, space + 1, n_right, &right, e);
-    }
-    if (rc == 0) {
-        rc = intern(t, both, n_left + n_right, &id, e);
-    }
-    if (rc == 0) {
-        merge_map_put(&t->merges, left, right, rank, id);
-    }
-    return rc;
+    RETERR(intern(t, s.p, n_left, &left, e));
+    RETERR(intern(t, space + 1, n_right, &right, e));
+    RETERR(intern(t, both, n_left + n_right, &id, e));
+    merge_map_put(&t->merges, left, right, rank, id);
+    return 0;
 }
 
 static int load_merges(const struct gguf *g, struct tokenizer *t, struct err *e)
 {
     const struct gguf_kv *merges = NULL;
     uint64_t at = 0;
-    int rc = want_arr(g, KEY("merges"), GGUF_STRING, 0, &merges, e);
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(want_arr(g, KEY("merges"), GGUF_STRING, 0, &merges, e));
     if (merges == NULL) {
         return err_set(e, ERR_GGUF_MISSING, KEY("merges"));
     }
@@ -279,10 +265,10 @@ static int load_merges(const struct gguf *g, struct tokenizer *t, struct err *e)
     if (!merge_map_reserve(&t->merges, (size_t)merges->count)) {
         return tokenizer_too_much(e);
     }
-    for (uint32_t i = 0; rc == 0 && i < (uint32_t)merges->count; i++) {
-        rc = load_merge(t, gguf_arr_str(merges, &at), i, e);
+    for (uint32_t i = 0; i < (uint32_t)merges->count; i++) {
+        RETERR(load_merge(t, gguf_arr_str(merges, &at), i, e));
     }
-    return rc;
+    return 0;
 }
 
 static void find_bytes(struct tokenizer *t)
@@ -304,19 +290,15 @@ static void find_bytes(struct tokenizer *t)
     }
 }
 
-/* An id of the file; TOKEN_NONE where it says none. */
-static int want_id(const struct gguf *g, const struct tokenizer *t,
-                   const char *key, int32_t *ret, struct err *e)
+/* An id of the file; *ret stays where it says none, or one outside of the
+ * vocabulary: gguf_check_vocab decides whether that matters. */
+static void want_id(const struct gguf *g, const struct tokenizer *t,
+                    const char *key, int32_t *ret)
 {
     uint32_t id = UINT32_MAX;
-    if (gguf_get_u32(g, key, &id) && id != UINT32_MAX) {
-        if (id >= (uint32_t)t->n_vocab) {
-            return err_set(e, ERR_GGUF_VOCAB, "%s is %u of %d tokens", key, id,
-                           t->n_vocab);
-        }
+    if (gguf_get_u32(g, key, &id) && id < (uint32_t)t->n_vocab) {
         *ret = (int32_t)id;
     }
-    return 0;
 }
 
 static bool flag(const struct gguf *g, const char *key, bool otherwise)
@@ -342,7 +324,7 @@ static void mark_well_known(struct tokenizer *t)
     }
 }
 
-static int load_ids(const struct gguf *g, struct tokenizer *t, struct err *e)
+static void load_ids(const struct gguf *g, struct tokenizer *t)
 {
     int32_t eot = TOKEN_NONE;
     int32_t eom = TOKEN_NONE;
@@ -361,10 +343,7 @@ static int load_ids(const struct gguf *g, struct tokenizer *t, struct err *e)
     t->eos = spm ? tokenizer_find(t, "</s>", 4) : TOKEN_NONE;
     t->unk = spm ? tokenizer_find(t, "<unk>", 5) : TOKEN_NONE;
     for (size_t i = 0; i < countof(ids); i++) {
-        int rc = want_id(g, t, ids[i].key, ids[i].id, e);
-        if (rc < 0) {
-            return rc;
-        }
+        want_id(g, t, ids[i].key, ids[i].id);
     }
     mark_well_known(t);
     const int32_t ends[] = {t->eos, eot, eom};
@@ -377,36 +356,20 @@ static int load_ids(const struct gguf *g, struct tokenizer *t, struct err *e)
                  t->bos != TOKEN_NONE;
     t->add_eos = flag(g, KEY("add_eos_token"), false) && t->eos != TOKEN_NONE;
     t->space_prefix = spm && flag(g, KEY("add_space_prefix"), true);
-    return 0;
 }
 
 int tokenizer_load(const struct gguf *g, struct tokenizer *t, struct err *e)
 {
     struct span chat = {NULL, 0};
-    int rc = load_kind(g, t, e);
-    if (rc == 0) {
-        rc = load_tokens(g, t, e);
-    }
-    if (rc == 0) {
-        rc = load_types(g, t, e);
-    }
-    if (rc == 0) {
-        rc = t->kind == TOKENIZER_SPM ? load_scores(g, t, e)
-                                      : load_merges(g, t, e);
-    }
-    if (rc == 0) {
-        find_bytes(t);
-        rc = load_ids(g, t, e);
-    }
-    if (rc == 0) {
-        rc = tokenizer_pieces(t, e);
-    }
-    if (rc == 0) {
-        rc = tokenizer_specials(t, e);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(load_kind(g, t, e));
+    RETERR(load_tokens(g, t, e));
+    RETERR(load_types(g, t, e));
+    RETERR(t->kind == TOKENIZER_SPM ? load_scores(g, t, e)
+                                    : load_merges(g, t, e));
+    find_bytes(t);
+    load_ids(g, t);
+    RETERR(tokenizer_pieces(t, e));
+    RETERR(tokenizer_specials(t, e));
     struct span name = {NULL, 0};
     if (gguf_get_str(g, "general.name", &name)) {
         tokenizer_habits(t, name);

@@ -114,16 +114,15 @@ static int merge_long(struct encoder *c, size_t n, merge_pair_fn pair,
                       struct err *e)
 {
     struct sym *s = c->syms;
-    int rc = 0;
     c->n_heap = 0;
     for (size_t i = 0; i < n; i++) {
         s[i].prev = (int32_t)i - 1;
         s[i].next = i + 1 < n ? (int32_t)(i + 1) : -1;
     }
-    for (size_t i = 0; rc == 0 && i + 1 < n; i++) {
-        rc = push_pair(c, (int32_t)i, pair, e);
+    for (size_t i = 0; i + 1 < n; i++) {
+        RETERR(push_pair(c, (int32_t)i, pair, e));
     }
-    while (rc == 0 && c->n_heap > 0) {
+    while (c->n_heap > 0) {
         struct heap_item item = heap_pop(c);
         struct sym *l = &s[item.left];
         struct sym *r = &s[item.right];
@@ -140,13 +139,11 @@ static int merge_long(struct encoder *c, size_t n, merge_pair_fn pair,
             s[l->next].prev = item.left;
         }
         if (l->prev >= 0) {
-            rc = push_pair(c, l->prev, pair, e);
+            RETERR(push_pair(c, l->prev, pair, e));
         }
-        if (rc == 0) {
-            rc = push_pair(c, item.left, pair, e);
-        }
+        RETERR(push_pair(c, item.left, pair, e));
     }
-    return rc;
+    return 0;
 }
 
 int merge_run(struct encoder *c, size_t n, merge_pair_fn pair, struct err *e)

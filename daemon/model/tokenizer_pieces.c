@@ -6,7 +6,7 @@
 
 #include "model/tokenizer_impl.h"
 
-/* Note the bytes that have a U+2581 behind them inside a token. */
+/* Note the bytes that have a U+2581 after them inside a token. */
 static void note_joins(struct tokenizer *t, struct span s)
 {
     for (size_t i = 1; i + 3 <= s.n; i++) {
@@ -60,7 +60,7 @@ int tokenizer_pieces(struct tokenizer *t, struct err *e)
     struct buf piece;
     int rc = 0;
     buf_init(&piece, TOKEN_BYTES_MAX);
-    for (int32_t id = 0; rc == 0 && id < t->n_vocab; id++) {
+    for (int32_t id = 0; id < t->n_vocab; id++) {
         struct token *k = &t->tokens[id];
         struct span text = token_text(t, id);
         bool hidden = k->type == TOKEN_CONTROL || k->type == TOKEN_UNKNOWN;
@@ -78,8 +78,10 @@ int tokenizer_pieces(struct tokenizer *t, struct err *e)
         }
         if (!buf_ok(&t->blob)) {
             rc = tokenizer_too_much(e);
+            goto out;
         }
     }
+out:
     buf_fini(&piece);
     return rc;
 }
@@ -96,7 +98,7 @@ int tokenizer_specials(struct tokenizer *t, struct err *e)
     return 0;
 }
 
-/* Phi-3's special tokens swallow the white space behind them. The file does
+/* Phi-3's special tokens swallow the white space after them. The file does
  * not say so; its name does. */
 void tokenizer_habits(struct tokenizer *t, struct span name)
 {

@@ -411,15 +411,12 @@ static int split_word(struct encoder *c, size_t i, const char *text, size_t at,
     while (done < n) {
         size_t from = 0;
         size_t to = 0;
-        int rc = match_from(c, i, p, n, done, &from, &to, e);
-        if (rc == 0 && from > done) {
-            rc = add_end(c, which, at + from, e);
+        RETERR(match_from(c, i, p, n, done, &from, &to, e));
+        if (from > done) {
+            RETERR(add_end(c, which, at + from, e));
         }
-        if (rc == 0 && to > from) {
-            rc = add_end(c, which, at + to, e);
-        }
-        if (rc < 0) {
-            return rc;
+        if (to > from) {
+            RETERR(add_end(c, which, at + to, e));
         }
         must(to > done); /* no pattern matches the empty string */
         done = to;
@@ -431,22 +428,19 @@ int pre_split(struct encoder *c, const char *text, size_t n, int *ret_which,
               struct err *e)
 {
     int which = 0;
-    int rc = make_match(c, e);
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(make_match(c, e));
     c->n_ends[0] = 0;
-    rc = add_end(c, 0, n, e);
-    for (size_t i = 0; rc == 0 && i < c->t->code->n; i++) {
+    RETERR(add_end(c, 0, n, e));
+    for (size_t i = 0; i < c->t->code->n; i++) {
         size_t at = 0;
         c->n_ends[!which] = 0;
-        for (size_t k = 0; rc == 0 && k < c->n_ends[which]; k++) {
+        for (size_t k = 0; k < c->n_ends[which]; k++) {
             size_t end = c->ends[which][k];
-            rc = split_word(c, i, text, at, end, !which, e);
+            RETERR(split_word(c, i, text, at, end, !which, e));
             at = end;
         }
         which = !which;
     }
     *ret_which = which;
-    return rc;
+    return 0;
 }

@@ -2,7 +2,7 @@
  * characters merge while the two together are a token, the one with the
  * highest score first; what is no token falls apart into byte tokens.
  *
- * The whole fragment is one word. But hardly any token has a U+2581 behind
+ * The whole fragment is one word. But hardly any token has a U+2581 after
  * another character (Llama: none, Gemma: one), and no merge reaches over a
  * place that no token spans: there the fragment is cut into words.
  */
@@ -57,10 +57,7 @@ static int encode_word(struct encoder *c, const char *p, size_t n,
                        struct err *e)
 {
     size_t n_syms = 0;
-    int rc = encoder_syms(c, n, e);
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(encoder_syms(c, n, e));
     for (size_t i = 0; i < n;) {
         size_t len = 0;
         if (utf8_seq(p + i, n - i, &len) != UTF8_OK) {
@@ -72,20 +69,20 @@ static int encode_word(struct encoder *c, const char *p, size_t n,
         i += len;
     }
     c->word = p;
-    rc = merge_run(c, n_syms, pair_by_score, e);
-    for (int32_t i = 0; rc == 0 && i >= 0; i = c->syms[i].next) {
+    RETERR(merge_run(c, n_syms, pair_by_score, e));
+    for (int32_t i = 0; i >= 0; i = c->syms[i].next) {
         const struct sym *s = &c->syms[i];
         if (s->id != TOKEN_NONE) {
-            rc = encoder_emit(c, s->id, e);
+            RETERR(encoder_emit(c, s->id, e));
         } else {
-            rc = emit_bytes(c, p + s->at, s->n, e);
+            RETERR(emit_bytes(c, p + s->at, s->n, e));
         }
     }
-    return rc;
+    return 0;
 }
 
-/* End of the word that begins at `at`: the next U+2581 behind another
- * character, unless some token has one behind such a byte. */
+/* End of the word that begins at `at`: the next U+2581 after another
+ * character, unless some token has one after such a byte. */
 static size_t word_end(const struct tokenizer *t, const char *p, size_t n,
                        size_t at)
 {
@@ -128,11 +125,10 @@ int spm_fragment(struct encoder *c, const char *p, size_t n, bool prefix,
     if (!buf_ok(b)) {
         return err_set(e, ERR_TOO_BIG, "the text");
     }
-    int rc = 0;
-    for (size_t at = 0; rc == 0 && at < b->n;) {
+    for (size_t at = 0; at < b->n;) {
         size_t end = word_end(c->t, b->p, b->n, at);
-        rc = encoder_word(c, b->p + at, end - at, encode_word, e);
+        RETERR(encoder_word(c, b->p + at, end - at, encode_word, e));
         at = end;
     }
-    return rc;
+    return 0;
 }

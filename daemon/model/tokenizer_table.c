@@ -1,26 +1,59 @@
 /* tokenizer_table.c - the three tables of a vocabulary.
  *
  * All are open addressing with linear probing, at most half full, sized to a
- * power of two, never shrunk and read-only after loading.
+ * power of two, never shrunk and read-only after loading. The vocabulary comes
+ * from a file that somebody may have chosen so that everything falls on one
+ * slot: each table has a random key that its hash depends on.
  */
 #include <string.h>
 
+#include "base/random.h"
 #include "model/tokenizer_impl.h"
 
-/* FNV-1a folded to 32 bits. The vocabulary comes from a file: somebody could
- * choose colliding texts and slow down his own model. */
-uint32_t text_hash(const char *p, size_t n)
+__extension__ typedef unsigned __int128 u128;
+
+/* Both halves of the product: what one bit of either does to it depends on all
+ * of the other. */
+static uint64_t mix(uint64_t a, uint64_t b)
 {
-    uint64_t h = 14695981039346656037U;
-    for (size_t i = 0; i < n; i++) {
-        h = (h ^ (unsigned char)p[i]) * 1099511628211U;
+    u128 m = (u128)a * b;
+    return (uint64_t)m ^ (uint64_t)(m >> 64);
+}
+
+static uint64_t load(const char *p, size_t n)
+{
+    uint64_t w = 0;
+    memcpy(&w, p, n);
+    return w;
+}
+
+/* Words of eight bytes, each folded in under the key. */
+uint32_t text_hash(const struct text_key *k, const char *p, size_t n)
+{
+    uint64_t h = k->a ^ n;
+    for (; n >= 8; p += 8, n -= 8) {
+        h = mix(load(p, 8) ^ k->b, h ^ k->c);
     }
-    return (uint32_t)(h ^ (h >> 32));
+    uint64_t w = n >= 4  ? load(p, 4) << 32 | load(p + n - 4, 4)
+                 : n > 0 ? (uint64_t)(uint8_t)p[0] << 16 |
+                               (uint64_t)(uint8_t)p[n >> 1] << 8 |
+                               (uint8_t)p[n - 1]
+                         : 0;
+    h = mix(w ^ k->b, h ^ k->c);
+    return (uint32_t)(h ^ h >> 32);
+}
+
+static uint64_t new_key(void)
+{
+    uint64_t k = 0;
+    random_bytes(&k, sizeof(k));
+    return k;
 }
 
 /* splitmix64's last steps: neighbouring keys land far apart. */
-static size_t key_hash(uint64_t k)
+static size_t key_hash(uint64_t k, uint64_t seed)
 {
+    k ^= seed;
     k = (k ^ (k >> 30)) * 0xBF58476D1CE4E5B9U;
     k = (k ^ (k >> 27)) * 0x94D049BB133111EBU;
     return (size_t)(k ^ (k >> 31));
@@ -57,7 +90,7 @@ static void text_map_insert(struct text_map *m, const struct tokenizer *t,
 static bool text_map_grow(struct tokenizer *t, size_t n)
 {
     size_t slots = slots_for(n);
-    struct text_map m = {.mask = slots - 1};
+    struct text_map m = {.mask = slots - 1, .key = t->texts.key};
     m.slots = malloc(slots * sizeof(*m.slots));
     if (m.slots == NULL) {
         return false;
@@ -78,6 +111,9 @@ static bool text_map_grow(struct tokenizer *t, size_t n)
 
 bool text_map_put(struct tokenizer *t, int32_t id)
 {
+    if (t->texts.slots == NULL) {
+        random_bytes(&t->texts.key, sizeof(t->texts.key));
+    }
     if (t->texts.slots == NULL || t->texts.n * 2 > t->texts.mask) {
         size_t want = t->texts.n * 2;
         if (want < (size_t)t->n_vocab) {
@@ -88,7 +124,8 @@ bool text_map_put(struct tokenizer *t, int32_t id)
         }
     }
     struct span text = token_text(t, id);
-    text_map_insert(&t->texts, t, text_hash(text.p, text.n), id);
+    text_map_insert(&t->texts, t,
+                    text_hash(&t->texts.key, text.p, text.n), id);
     return true;
 }
 
@@ -97,7 +134,7 @@ int32_t text_map_get(const struct tokenizer *t, const char *p, size_t n)
     if (t->texts.slots == NULL) {
         return TOKEN_NONE;
     }
-    uint32_t hash = text_hash(p, n);
+    uint32_t hash = text_hash(&t->texts.key, p, n);
     const struct text_slot *slots = t->texts.slots;
     for (size_t i = hash & t->texts.mask; slots[i].id != TOKEN_NONE;
          i = (i + 1) & t->texts.mask) {
@@ -123,6 +160,7 @@ bool merge_map_reserve(struct merge_map *m, size_t n)
         m->slots[i].key = UINT64_MAX;
     }
     m->mask = slots - 1;
+    m->seed = new_key();
     return true;
 }
 
@@ -135,7 +173,7 @@ void merge_map_put(struct merge_map *m, int32_t left, int32_t right,
                    uint32_t rank, int32_t id)
 {
     uint64_t key = pair_key(left, right);
-    size_t i = key_hash(key) & m->mask;
+    size_t i = key_hash(key, m->seed) & m->mask;
     must(m->n * 2 <= m->mask);
     for (; m->slots[i].key != UINT64_MAX; i = (i + 1) & m->mask) {
         if (m->slots[i].key == key) {
@@ -150,8 +188,8 @@ const struct merge_slot *merge_map_get(const struct merge_map *m, int32_t left,
                                        int32_t right)
 {
     uint64_t key = pair_key(left, right);
-    for (size_t i = key_hash(key) & m->mask; m->slots[i].key != UINT64_MAX;
-         i = (i + 1) & m->mask) {
+    for (size_t i = key_hash(key, m->seed) & m->mask;
+         m->slots[i].key != UINT64_MAX; i = (i + 1) & m->mask) {
         if (m->slots[i].key == key) {
             return &m->slots[i];
         }
@@ -163,8 +201,8 @@ static const struct trie_slot *trie_step(const struct trie *r, uint32_t node,
                                          uint8_t byte)
 {
     uint64_t key = (uint64_t)node << 8 | byte;
-    for (size_t i = key_hash(key) & r->mask; r->slots[i].key != UINT64_MAX;
-         i = (i + 1) & r->mask) {
+    for (size_t i = key_hash(key, r->seed) & r->mask;
+         r->slots[i].key != UINT64_MAX; i = (i + 1) & r->mask) {
         if (r->slots[i].key == key) {
             return &r->slots[i];
         }
@@ -174,7 +212,7 @@ static const struct trie_slot *trie_step(const struct trie *r, uint32_t node,
 
 static void trie_insert(struct trie *r, uint64_t key, uint32_t node)
 {
-    size_t i = key_hash(key) & r->mask;
+    size_t i = key_hash(key, r->seed) & r->mask;
     while (r->slots[i].key != UINT64_MAX) {
         i = (i + 1) & r->mask;
     }
@@ -195,6 +233,7 @@ static bool trie_grow(struct trie *r)
         r->slots[i].key = UINT64_MAX;
     }
     r->mask = slots - 1;
+    r->seed = old.slots != NULL ? old.seed : new_key();
     r->n = 0;
     for (size_t i = 0; old.slots != NULL && i <= old.mask; i++) {
         if (old.slots[i].key != UINT64_MAX) {

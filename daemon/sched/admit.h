@@ -1,16 +1,16 @@
-/* admit.h - how many requests one model takes, and who makes way for whom when
- * they are too many.
+/* admit.h - how many requests one model takes, and which are refused when there
+ * are too many.
  *
  * A request is on its model from its arrival to its end: while its text is made
  * into tokens, while the model is loaded, while its choices wait and run.
  *
  *   (1) The choices of all requests on a model stay within `limit`.
- *   (2) Who finds no room gets that of requests of a later class that have not
- *       begun: of the last class first, and in it of the youngest. Only as many
- *       go as are needed, and none when all of them would not be enough: then
- *       the new one is refused, as it is among equals.
- *   (3) A request has begun when one of its choices had a place; it may wait
- *       again since (rule 7 of sched.h), and never makes way.
+ *   (2) A request that finds no room takes that of requests of a later class
+ *       that have not begun: of the last class first, and within it of the
+ *       youngest. Only as many are refused as needed; when all of them would
+ * not be enough, or the others are of its own class, the new one is refused.
+ *   (3) A request has begun once one of its choices had a place. Even if it
+ *       waits again (rule 7 of sched.h), it is not refused for another.
  *
  * Ownership: the request is embedded in the caller's object, and stays alive
  * until admit_leave().

@@ -51,7 +51,7 @@ void draft_fini(struct draft *d); /* zeroed is fine */
 /* Index text up to n tokens, at most `most` more of them than now. */
 void draft_extend(struct draft *d, const int32_t *text, uint32_t n,
                   uint32_t most);
-/* Forget all behind the first n tokens; n beyond them is fine. */
+/* Forget all after the first n tokens; n beyond them is fine. */
 void draft_truncate(struct draft *d, const int32_t *text, uint32_t n);
 
 /* The indexed text's best match for the end of `tail` (n_tail tokens; often the

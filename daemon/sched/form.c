@@ -55,10 +55,10 @@ static void index_texts(struct sched *s)
     LIST_EACH(l, &s->running) {
         struct sched_stream *x = stream_of(l);
         struct sched_seq *q = x->seq;
-        uint32_t was = q->index.n + x->foretold.n;
+        uint32_t was = q->index.n + x->predicted.n;
         draft_extend(&q->index, q->tokens, q->n, most);
-        draft_extend(&x->foretold, x->prediction, x->n_prediction, most);
-        uint32_t did = q->index.n + x->foretold.n - was;
+        draft_extend(&x->predicted, x->prediction, x->n_prediction, most);
+        uint32_t did = q->index.n + x->predicted.n - was;
         most -= did < most ? did : most;
     }
     (void)share_index(&s->share, most);
@@ -79,7 +79,7 @@ static uint32_t find_shared(struct sched *s, const struct sched_stream *x,
     return match > mine ? n : 0;
 }
 
-/* Drafts for x behind its last token, at most `max`, into r. Where both its
+/* Drafts for x after its last token, at most `max`, into r. Where both its
  * prediction and its own text have some, those that were right more often. */
 static uint32_t find_drafts(struct sched *s, struct sched_stream *x,
                             struct sched_row *r, uint32_t max)
@@ -89,29 +89,29 @@ static uint32_t find_drafts(struct sched *s, struct sched_stream *x,
     uint32_t far = 0;
     uint32_t mine = draft_find(&q->index, q->tokens, q->tokens, q->n, &at);
     uint32_t n = 0;
-    if (x->foretold_off > 0 || x->foretold_at >= x->n_prediction) {
-        n = draft_find(&x->foretold, x->prediction, q->tokens, q->n, &far);
+    if (x->predicted_off > 0 || x->predicted_at >= x->n_prediction) {
+        n = draft_find(&x->predicted, x->prediction, q->tokens, q->n, &far);
     }
     if (n > 0 && n >= mine) {
-        x->foretold_at = far;
-        x->foretold_off = 0;
+        x->predicted_at = far;
+        x->predicted_off = 0;
     }
     if (mine > 0) {
         x->source_at = at;
         x->source_off = 0;
     }
     enum width_kind kind = mine > 0 ? width_kind(mine) : WIDTH_RESUMED;
-    bool right = x->foretold_off == 0;
+    bool right = x->predicted_off == 0;
     bool there =
-        x->foretold_at < x->n_prediction && x->foretold_off < SCHED_OFF;
+        x->predicted_at < x->n_prediction && x->predicted_off < SCHED_OFF;
     if (there && mine > 0) {
-        there = right && odds_of(&x->odds, &s->odds, WIDTH_FORETOLD) >=
+        there = right && odds_of(&x->odds, &s->odds, WIDTH_PREDICTED) >=
                              odds_of(&x->odds, &s->odds, kind);
     }
     if (there) {
-        r->kind = right ? WIDTH_FORETOLD : WIDTH_RESUMED;
-        n = (uint32_t)num_min(max, x->n_prediction - x->foretold_at);
-        return draft_copy(x->prediction, x->n_prediction, x->foretold_at, n,
+        r->kind = right ? WIDTH_PREDICTED : WIDTH_RESUMED;
+        n = (uint32_t)num_min(max, x->n_prediction - x->predicted_at);
+        return draft_copy(x->prediction, x->n_prediction, x->predicted_at, n,
                           r->drafts);
     }
     n = find_shared(s, x, r, mine, max);
@@ -194,7 +194,7 @@ static void add_drafts(struct forming *f, uint32_t room, bool prompts)
     }
 }
 
-/* Who decodes next: the one whose last row is longest ago. */
+/* The stream that decodes next: the one whose last row is longest ago. */
 static struct sched_stream *next_decode(const struct forming *f)
 {
     struct sched_stream *best = NULL;

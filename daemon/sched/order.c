@@ -1,4 +1,4 @@
-/* order.c - who starts next, and who makes way for it.
+/* order.c - which stream starts next, and which one loses its place for it.
  *
  * Losing a place is nothing more than leaving and waiting again with the whole
  * timeline for a prompt: the sequence that stays warm is found by its prefix,

@@ -8,6 +8,20 @@
 #include "base/num.h"
 #include "sched/sched_impl.h"
 
+const struct sched_seq *sched_warmest(const struct sched *s, const bool *tried)
+{
+    const struct sched_seq *best = NULL;
+    for (uint32_t i = 0; i < s->conf.seqs; i++) {
+        const struct sched_seq *q = &s->seqs[i];
+        if (q->used && q->owner == NULL && q->opened && !q->failed &&
+            !q->in_step && !tried[i] &&
+            (best == NULL || q->used_us > best->used_us)) {
+            best = q;
+        }
+    }
+    return best;
+}
+
 uint32_t sched_shared(const struct sched *s, const int32_t *tokens, uint32_t n)
 {
     uint32_t best = 0;
@@ -44,11 +58,38 @@ int sched_restore_begin(struct sched *s)
     return (int)q->id;
 }
 
+const struct sched_seq *sched_restore_lost(const struct sched *s, uint32_t from)
+{
+    for (uint32_t i = from; i < s->conf.seqs; i++) {
+        const struct sched_seq *q = &s->seqs[i];
+        if (q->used && q->owner != NULL && !q->opened && q->n > 1) {
+            return q;
+        }
+    }
+    return NULL;
+}
+
 void sched_restore_hold(struct sched *s, uint32_t seq)
 {
     struct sched_seq *q = &s->seqs[seq];
     must(seq < s->conf.seqs && q->owner != NULL && !q->opened);
     q->held = true;
+}
+
+const struct sched_seq *sched_restore_waiting(const struct sched *s)
+{
+    for (uint32_t i = 0; i < s->conf.seqs; i++) {
+        if (s->seqs[i].held && !s->seqs[i].opened) {
+            return &s->seqs[i];
+        }
+    }
+    return NULL;
+}
+
+void sched_restore_let_go(struct sched *s, uint32_t seq)
+{
+    must(seq < s->conf.seqs && s->seqs[seq].held && !s->seqs[seq].opened);
+    s->seqs[seq].held = false;
 }
 
 void sched_restore_held(struct sched *s, uint32_t seq)

@@ -101,11 +101,11 @@ int sched_add(struct sched *s, struct sched_stream *x, uint64_t now_us)
     x->odds = (struct odds){0};
     x->declined = 0;
     x->trial_at = WIDTH_PROBE;
-    x->foretold_at = 0;
-    x->foretold_off = 0;
+    x->predicted_at = 0;
+    x->predicted_off = 0;
     x->source_at = 0;
     x->source_off = 0;
-    draft_init(&x->foretold, s->conf.ngram_min);
+    draft_init(&x->predicted, s->conf.ngram_min);
     order_join(s, x);
     list_push(&s->waiting, &x->link);
     s->n_waiting++;
@@ -149,7 +149,7 @@ void sched_remove(struct sched *s, struct sched_stream *x, uint64_t now_us)
     s->n_deadlines -= x->deadline_us != 0;
     free(x->line);
     x->line = NULL;
-    draft_fini(&x->foretold);
+    draft_fini(&x->predicted);
     x->phase = SCHED_OUT;
 }
 
@@ -171,9 +171,9 @@ static uint32_t follow(uint32_t at, uint32_t *off, bool same)
 
 static void compare(struct sched_stream *x, int32_t token)
 {
-    if (x->foretold_off < SCHED_OFF && x->foretold_at < x->n_prediction) {
-        bool same = x->prediction[x->foretold_at] == token;
-        x->foretold_at = follow(x->foretold_at, &x->foretold_off, same);
+    if (x->predicted_off < SCHED_OFF && x->predicted_at < x->n_prediction) {
+        bool same = x->prediction[x->predicted_at] == token;
+        x->predicted_at = follow(x->predicted_at, &x->predicted_off, same);
     }
     if (x->source_at > 0) {
         bool same = x->seq->tokens[x->source_at] == token;
@@ -275,7 +275,7 @@ static void row_done(struct sched *s, const struct sched_row *r,
     struct sched_stream *x = q->owner;
     uint32_t from = r->position + r->n;
     q->computed = from;
-    if (r->accepted > 0) { /* only behind the last known token */
+    if (r->accepted > 0) { /* only after the last known token */
         seq_reserve(q, from + r->accepted);
         for (uint32_t i = 0; i < r->accepted; i++) {
             q->tokens[from + i] = r->drafts[i];

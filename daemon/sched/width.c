@@ -32,7 +32,7 @@ double odds_of(const struct odds *own, const struct odds *all,
     return (own->hit[kind] + WIDTH_TRUST * p) / (k + WIDTH_TRUST);
 }
 
-/* Who brings most with one draft more; *gain is what p^k it brings. */
+/* The stream to which one more draft brings most; *gain: the p^k it brings. */
 static struct width *best_next(struct width *w, size_t n, const double *next,
                                double *gain)
 {

@@ -16,7 +16,7 @@ enum width_kind {
     WIDTH_MIDDLE,   /* 4..7 */
     WIDTH_LONG,     /* 8..15 */
     WIDTH_LONGER,   /* 16 and more */
-    WIDTH_FORETOLD, /* the request's own prediction, so far right */
+    WIDTH_PREDICTED, /* the request's own prediction, so far right */
     WIDTH_RESUMED,  /* what was followed differed just now, and may go on */
     WIDTH_SHARED,   /* a match of fewer than 8 tokens in another's text */
     WIDTH_SHARED_LONG,
@@ -28,7 +28,7 @@ enum width_kind {
 #define WIDTH_PRIOR  0.6   /* odds before anything was seen */
 #define WIDTH_TRUST  3.0   /* drafts of everybody that weigh as one's own */
 #define WIDTH_GAIN   1.02  /* of tokens a second, at least */
-#define WIDTH_SLOWER 1.5   /* a step at most, by drafts, for who has none */
+#define WIDTH_SLOWER 1.5   /* a step at most, by the drafts of other streams */
 #define WIDTH_PROBE  16u   /* steps without a draft until one is tried, */
 #define WIDTH_PROBES 256u  /* doubling up to this while none is accepted */
 #define WIDTH_TRIED  2u    /* drafts of a trial */

@@ -41,7 +41,7 @@ struct child_conf {
 CHECKED int child_spawn(uv_loop_t *loop, const struct child_conf *conf,
                         struct child **ret, struct err *e);
 int child_pid(const struct child *c);
-/* Send one frame, behind those that were put. A child that lets FRAME_QUEUE_MAX
+/* Send one frame, after those that were put. A child that lets FRAME_QUEUE_MAX
  * bytes pile up is killed. */
 void child_send(struct child *c, enum frame_type type, uint32_t request,
                 const void *payload, size_t n);

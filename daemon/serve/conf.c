@@ -1,4 +1,5 @@
 /* conf.c - see conf.h. inih splits lines; everything else is the table. */
+#include "base/parse.h"
 #include "serve/conf.h"
 
 #include <errno.h>
@@ -81,18 +82,6 @@ static bool has_word(const char *words, const char *v)
     return false;
 }
 
-static bool parse_int(const char *s, int64_t *ret)
-{
-    char *end = NULL;
-    errno = 0;
-    long long v = strtoll(s, &end, 10);
-    if (errno != 0 || end == s || *end != '\0') {
-        return false;
-    }
-    *ret = v;
-    return true;
-}
-
 /* --- reading --- */
 
 struct reading {
@@ -118,7 +107,7 @@ static int set(struct reading *r, size_t i, const char *value)
     r->seen[i] = true;
     switch (o->kind) {
     case KIND_INT:
-        if (!parse_int(value, &v) || v < o->min || v > o->max) {
+        if (!parse_i64(value, &v) || v < o->min || v > o->max) {
             return err_set(r->e, ERR_CONFIG,
                            "%s:%d: '%s' takes a whole number from %lld to %lld",
                            r->path, r->line, o->key, (long long)o->min,

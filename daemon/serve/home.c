@@ -62,10 +62,7 @@ int home_paths(const char *dir, const char *socket, struct home *ret,
                struct err *e)
 {
     struct home h = {0};
-    int rc = home_dir(dir, h.dir, e);
-    if (rc != 0) {
-        return rc;
-    }
+    RETERR(home_dir(dir, h.dir, e));
     bool ok = file_join(h.models, sizeof(h.models), h.dir, "models") &&
               file_join(h.staging, sizeof(h.staging), h.dir, "staging") &&
               file_join(h.states, sizeof(h.states), h.dir, "cache/states") &&
@@ -75,20 +72,18 @@ int home_paths(const char *dir, const char *socket, struct home *ret,
     }
     const char *xdg = env("XDG_RUNTIME_DIR");
     if (socket != NULL) {
-        rc = absolute(socket, h.socket, e);
+        RETERR(absolute(socket, h.socket, e));
     } else if (xdg != NULL && xdg[0] == '/') {
         ok = ok && file_join(h.socket, sizeof(h.socket), xdg, "aned/aned.sock");
     } else {
         ok =
             ok && file_join(h.socket, sizeof(h.socket), h.dir, "run/aned.sock");
     }
-    if (rc == 0 && !ok) {
-        rc = err_set(e, ERR_CONFIG, "the home folder's path is too long");
+    if (!ok) {
+        return err_set(e, ERR_CONFIG, "the home folder's path is too long");
     }
-    if (rc == 0) {
-        *ret = h;
-    }
-    return rc;
+    *ret = h;
+    return 0;
 }
 
 static int check_dir(const char *path, struct err *e)
@@ -115,13 +110,8 @@ int home_make(const struct home *h, struct err *e)
 {
     const char *dirs[] = {h->dir, h->models, h->staging, h->states};
     for (size_t i = 0; i < countof(dirs); i++) {
-        int rc = file_mkdirs(dirs[i], 0700, e);
-        if (rc == 0) {
-            rc = check_dir(dirs[i], e);
-        }
-        if (rc != 0) {
-            return rc;
-        }
+        RETERR(file_mkdirs(dirs[i], 0700, e));
+        RETERR(check_dir(dirs[i], e));
     }
     return 0;
 }

@@ -69,11 +69,12 @@ static int start_listening(struct server *s, const struct server_conf *c,
         .n_routes = c->n_routes,
         .ctx = s,
         .error_body = c->error_body,
+        .hold = &s->hold,
         .times = {.stall = (unsigned)c->conf.http_stall_ms},
         .keepalive_ms = (unsigned)c->conf.http_keepalive_ms,
     };
     int n = http_activated();
-    for (int i = 0; i < n && i < SERVER_LISTENERS_MAX; i++) {
+    for (int i = 0; i < n; i++) {
         int rc = http_listen_fd(&s->loop, HTTP_FD_FIRST + i, &hc,
                                 &s->http[s->n_http], e);
         if (rc != 0) {
@@ -159,6 +160,7 @@ static void close_all(struct server *s)
     close_signal(&s->sigint);
     uv_close((uv_handle_t *)&s->drain, NULL);
     uv_close((uv_handle_t *)&s->turn, NULL);
+    meter_stop(&s->meter);
     s->open = (unsigned)s->n_http + 1;
     for (size_t i = 0; i < s->n_http; i++) {
         http_close(s->http[i], on_http_closed, s);
@@ -189,6 +191,7 @@ static void server_stop(struct server *s)
         return;
     }
     s->draining = true;
+    http_hold_refuse(&s->hold, ERR_UNAVAILABLE, "the daemon is stopping");
     log_info("draining", "ms=%d", (int)s->conf.server_drain_ms);
     for (size_t i = 0; i < s->n_http; i++) {
         http_drain(s->http[i]);
@@ -208,13 +211,33 @@ static void on_signal(uv_signal_t *h, int signum)
 
 /* --- what the store knows --- */
 
-static void on_jobs(void *ctx, int status, const struct store_job *v, size_t n)
+static void set_ready(struct server *s)
 {
-    struct server *s = ctx;
-    if (status != 0) {
-        log_error("store_jobs", "error=%s", err_name(status));
-    } else if (!s->closing) {
-        jobs_load(s->jobs, v, n);
+    if (s->draining || s->closing) {
+        return;
+    }
+    s->ready = true;
+    log_info("ready", "version=%s models=%zu home=%s", ANED_VERSION,
+             models_count(s->models), s->home.dir);
+    models_preload(s->models);
+    http_hold_end(&s->hold);
+}
+
+/* A read came back. true: use it. */
+static bool is_read(struct server *s, const char *what, int status)
+{
+    if (status != 0 && !s->closing) {
+        log_error("store_unread", "what=%s error=%s", what, err_name(status));
+        s->rc = status;
+        close_all(s);
+    }
+    return !s->closing;
+}
+
+static void count_read(struct server *s)
+{
+    if (--s->reads == 0) {
+        set_ready(s);
     }
 }
 
@@ -222,13 +245,18 @@ static void on_models(void *ctx, int status, const struct store_model *v,
                       size_t n)
 {
     struct server *s = ctx;
-    if (status != 0) {
-        log_error("store_models", "error=%s", err_name(status));
-    } else {
+    if (is_read(s, "models", status)) {
         models_merge(s->models, v, n);
-        if (!s->draining) {
-            models_preload(s->models);
-        }
+        count_read(s);
+    }
+}
+
+static void on_jobs(void *ctx, int status, const struct store_job *v, size_t n)
+{
+    struct server *s = ctx;
+    if (is_read(s, "jobs", status)) {
+        jobs_load(s->jobs, v, n);
+        count_read(s);
     }
 }
 
@@ -236,11 +264,19 @@ static void on_sessions(void *ctx, int status, const struct store_session *v,
                         size_t n)
 {
     struct server *s = ctx;
-    if (status != 0) {
-        log_error("store_sessions", "error=%s", err_name(status));
-    } else if (!s->closing) {
+    if (is_read(s, "sessions", status)) {
         sessions_load(s->sessions, v, n);
+        count_read(s);
     }
+}
+
+/* Answered in this order: models, then the jobs that made them. */
+static int read_store(struct server *s)
+{
+    s->reads = 3;
+    RETERR(store_models(s->store, on_models, s));
+    RETERR(store_jobs(s->store, JOBS_LISTED_MAX, on_jobs, s));
+    return store_sessions(s->store, on_sessions, s);
 }
 
 /* Unfinished bundles and deleted models of the last life. */
@@ -284,34 +320,20 @@ static void open_cache(struct server *s)
 static int open_parts(struct server *s, const struct server_conf *c,
                       struct err *e)
 {
-    int rc = home_make(&s->home, e);
-    if (rc == 0) {
-        rc = store_open(&s->loop, s->home.db, &s->store, e);
-    }
-    if (rc != 0) {
-        return rc;
-    }
+    RETERR(home_make(&s->home, e));
+    RETERR(store_open(&s->loop, s->home.db, &s->store, e));
     s->resumes = resumes_new(s);
     s->text = workq_new(&s->loop, TEXT_QUEUE_MAX);
     s->files = workq_new(&s->loop, FILE_WORK_MAX);
     sweep_staging(s);
     open_cache(s);
-    rc = models_open(s, &s->models, e);
-    if (rc == 0) {
-        rc = jobs_new(s, &s->jobs);
-    }
-    if (rc == 0) {
-        models_start(s->models);
-        rc = store_models(s->store, on_models, s);
-    }
-    if (rc == 0) { /* answered in order: models first */
-        rc = store_jobs(s->store, JOBS_LISTED_MAX, on_jobs, s);
-    }
     s->sessions = sessions_new(s);
-    if (rc == 0) {
-        rc = store_sessions(s->store, on_sessions, s);
-    }
-    return rc == 0 ? start_listening(s, c, e) : rc;
+    RETERR(models_open(s, &s->models, e));
+    verify_start(s->models);
+    RETERR(jobs_new(s, &s->jobs));
+    models_start(s->models);
+    RETERR(read_store(s));
+    return start_listening(s, c, e);
 }
 
 static void on_turn(uv_prepare_t *h)
@@ -322,6 +344,7 @@ static void on_turn(uv_prepare_t *h)
 static void start_handles(struct server *s)
 {
     list_init(&s->runners);
+    meter_start(&s->meter, &s->loop);
     must(uv_timer_init(&s->loop, &s->drain) == 0);
     must(uv_prepare_init(&s->loop, &s->turn) == 0);
     must(uv_prepare_start(&s->turn, on_turn) == 0);
@@ -344,16 +367,17 @@ int server_run(const struct server_conf *c, struct err *e)
     s->stats.started_us = server_now_us();
     s->stats.started_unix_ms = server_unix_ms();
     set_limits();
+    http_hold_begin(&s->hold, HTTP_HELD_MAX, "/health");
     must(uv_loop_init(&s->loop) == 0);
     start_handles(s);
     int rc = open_parts(s, c, e);
-    if (rc == 0) {
-        log_info("ready", "version=%s models=%zu home=%s", ANED_VERSION,
-                 models_count(s->models), s->home.dir);
-    } else {
+    if (rc != 0) {
         close_all(s);
     }
     (void)uv_run(&s->loop, UV_RUN_DEFAULT);
+    if (rc == 0 && s->rc != 0) {
+        rc = err_set(e, s->rc, "%s could not be read", s->home.db);
+    }
     jobs_free(s->jobs);
     sessions_free(s->sessions);
     models_free(s->models);

@@ -3,9 +3,9 @@
  *   put -> todo --worker--> finished --async, loop--> done()
  *   run ---------------------> ready --idle, loop--> done()
  *
- * `depth` and `ready` belong to the loop; the other lists and `stop` are guarded
- * by `lock`. The idle handle runs while something is ready: then the loop does
- * not wait for events. */
+ * `depth` and `ready` belong to the loop; the other lists, `stop` and what work
+ * has begun are guarded by `lock`. The idle handle runs while something is
+ * ready: then the loop does not wait for events. */
 #include "serve/workq.h"
 
 #include <string.h>
@@ -37,6 +37,7 @@ static void worker(void *arg)
         }
         struct work *w = container_of(q->todo.next, struct work, link);
         list_del(&w->link);
+        w->begun = true;
         uv_mutex_unlock(&q->lock);
         w->run(w);
         uv_mutex_lock(&q->lock);
@@ -138,6 +139,7 @@ int workq_put(struct workq *q, struct work *w)
         return ERR_BUSY;
     }
     q->depth++;
+    w->begun = false;
     uv_mutex_lock(&q->lock);
     list_push(&q->todo, &w->link);
     uv_mutex_unlock(&q->lock);
@@ -151,10 +153,26 @@ int workq_run(struct workq *q, struct work *w)
         return ERR_BUSY;
     }
     q->depth++;
+    w->begun = true;
     w->run(w);
     list_push(&q->ready, &w->link);
     must(uv_idle_start(&q->idle, on_idle) == 0);
     return 0;
+}
+
+bool workq_cancel(struct workq *q, struct work *w)
+{
+    uv_mutex_lock(&q->lock);
+    bool begun = w->begun;
+    if (!begun) {
+        list_del(&w->link);
+    }
+    uv_mutex_unlock(&q->lock);
+    q->depth -= begun ? 0 : 1;
+    if (q->closed != NULL) { /* it may have been the last */
+        (void)uv_async_send(&q->async);
+    }
+    return !begun;
 }
 
 size_t workq_depth(const struct workq *q)

@@ -18,6 +18,7 @@
 
 struct work {
     struct list link;
+    bool begun; /* the worker has it, or had */
     void (*run)(struct work *w);  /* worker thread */
     void (*done)(struct work *w); /* loop thread; w is the caller's again */
 };
@@ -30,6 +31,9 @@ CHECKED int workq_put(struct workq *q, struct work *w);
 /* Run w here and now, for what takes less time than waking the worker: done()
  * comes before the loop waits again. Errors: as workq_put. */
 CHECKED int workq_run(struct workq *q, struct work *w);
+/* Take w back before the worker begins with it; then done() does not come.
+ * False: it runs, or has run. */
+bool workq_cancel(struct workq *q, struct work *w);
 size_t workq_depth(const struct workq *q); /* accepted, done not yet called */
 /* Work off what was accepted, then join and free; `closed` on the loop. NULL
  * calls closed at once. */

@@ -3,12 +3,14 @@
  * The arithmetic is that of the `gguf` Python package: fp32 with a rounding
  * after every operation (the build forbids contraction), products in the order
  * written here. The loops have fixed bounds and no branches, so that the
- * compiler makes vector code of them; this file is built with -O3 for that.
- * Layouts are ggml's block structures; each is drawn above its function. */
+ * compiler makes vector code of them; this file is built with -O3 for that,
+ * once for each kind of machine (DEQUANT is the table's name). Layouts are
+ * ggml's block structures; each is drawn above its function. */
 #include <string.h>
 
 #include "base/half.h"
 #include "base/num.h"
+#include "source/dequant.h"
 #include "source/gguf_impl.h"
 
 enum { QK = 256 }; /* elements of a K-quant block */
@@ -236,54 +238,12 @@ static void deq_q6_k(const uint8_t *p, float *y, size_t nb)
     }
 }
 
-typedef void deq_fn(const uint8_t *p, float *y, size_t nb);
-
-static deq_fn *dequantiser(uint32_t type)
-{
-    static deq_fn *const fns[] = {
+const struct dequant DEQUANT = {
+    .fns = {
         [GGML_F32] = deq_f32,   [GGML_F16] = deq_f16,   [GGML_Q4_0] = deq_q4_0,
         [GGML_Q4_1] = deq_q4_1, [GGML_Q5_0] = deq_q5_0, [GGML_Q5_1] = deq_q5_1,
         [GGML_Q8_0] = deq_q8_0, [GGML_Q2_K] = deq_q2_k, [GGML_Q3_K] = deq_q3_k,
         [GGML_Q4_K] = deq_q4_k, [GGML_Q5_K] = deq_q5_k, [GGML_Q6_K] = deq_q6_k,
         [GGML_BF16] = deq_bf16,
-    };
-    return type < countof(fns) ? fns[type] : NULL;
-}
-
-bool gguf_type_readable(uint32_t type)
-{
-    return dequantiser(type) != NULL;
-}
-
-struct rows_job {
-    deq_fn *fn;
-    const uint8_t *p;
-    float *out;
-    size_t blocks;
+    },
 };
-
-static int run_rows(void *ctx, struct err *e)
-{
-    const struct rows_job *j = ctx;
-    (void)e;
-    j->fn(j->p, j->out, j->blocks);
-    return 0;
-}
-
-int gguf_rows(const struct gguf_tensor *t, uint64_t row, uint64_t n, float *out,
-              struct err *e)
-{
-    struct rows_job j = {.fn = dequantiser(t->type), .out = out};
-    if (j.fn == NULL) {
-        return err_set(e, ERR_UNSUPPORTED, "tensor '%s' has type %s", t->name,
-                       gguf_type_name(t->type));
-    }
-    if (row > t->rows || n > t->rows - row) {
-        return err_set(e, ERR_INVALID, "tensor '%s' has %llu rows", t->name,
-                       (unsigned long long)t->rows);
-    }
-    /* No overflow: open has shown rows * row_bytes to lie inside the file. */
-    j.p = t->data + row * t->row_bytes;
-    j.blocks = (size_t)(n * (t->cols / gguf_type_block(t->type).items));
-    return gguf_guard(run_rows, &j, e);
-}

@@ -152,26 +152,16 @@ static int parse(void *ctx, struct err *e)
     if (c.bad) {
         return gguf_truncated(e, "the header");
     }
-    int rc = check_version(g, version, e);
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(check_version(g, version, e));
     uint64_t n_tensors = cur_u64(&c);
     uint64_t n_kv = cur_u64(&c);
     if (c.bad) {
         return gguf_truncated(e, "the header");
     }
-    rc = gguf_read_kv(g, &c, n_kv, e);
-    if (rc == 0) {
-        rc = check_alignment(g, e);
-    }
-    if (rc == 0) {
-        rc = check_values(g, e);
-    }
-    if (rc == 0) {
-        rc = gguf_read_tensors(g, &c, n_tensors, e);
-    }
-    return rc;
+    RETERR(gguf_read_kv(g, &c, n_kv, e));
+    RETERR(check_alignment(g, e));
+    RETERR(check_values(g, e));
+    return gguf_read_tensors(g, &c, n_tensors, e);
 }
 
 /* --- open and close --- */
@@ -234,7 +224,7 @@ int gguf_open(const char *path, struct gguf **ret, struct err *e)
     }
     int rc = gguf_open_fd(fd, ret, e);
     (void)close(fd);
-    return rc < 0 ? err_prefix(e, "%s", path) : 0;
+    return rc < 0 ? err_prefix(e, rc, "%s", path) : 0;
 }
 
 void gguf_close(struct gguf *g)
@@ -259,14 +249,7 @@ int gguf_check_unchanged(const struct gguf *g, struct err *e)
     if (fstat(g->fd, &st) != 0) {
         return err_errno(e, errno, "fstat");
     }
-#if defined(__APPLE__)
-    bool same = st.st_mtimespec.tv_sec == g->st.st_mtimespec.tv_sec &&
-                st.st_mtimespec.tv_nsec == g->st.st_mtimespec.tv_nsec;
-#else
-    bool same = st.st_mtim.tv_sec == g->st.st_mtim.tv_sec &&
-                st.st_mtim.tv_nsec == g->st.st_mtim.tv_nsec;
-#endif
-    if (!same || st.st_size != g->st.st_size) {
+    if (!file_unwritten(&g->st, &st)) {
         return err_set(e, ERR_SOURCE_CHANGED, "%s",
                        err_text(ERR_SOURCE_CHANGED));
     }

@@ -85,13 +85,27 @@ CHECKED int gguf_open_mem(const void *p, size_t n, struct gguf **ret,
                           struct err *e);
 void gguf_close(struct gguf *g); /* NULL is fine */
 
-/* The vocabulary is sound: tokens present and none empty, scores and types of
- * the right type and length, byte tokens spelled <0xHH>, special ids inside
- * the vocabulary (or 0xFFFFFFFF). Merges are only checked for their form.
- * Errors: GGUF_MISSING (no vocabulary at all), GGUF_VOCAB. */
-CHECKED int gguf_check_vocab(const struct gguf *g, struct err *e);
+/* What is odd about a vocabulary and does no harm, in plain words. */
+#define GGUF_NOTES_MAX 8u
+struct gguf_notes {
+    size_t n;    /* of text */
+    size_t more; /* found, but not kept */
+    char text[GGUF_NOTES_MAX][128];
+};
+void gguf_note(struct gguf_notes *notes, const char *fmt, ...)
+    PRINTF_LIKE(2, 3); /* notes may be NULL */
 
-/* The file behind g still has the size and time of change it was opened with.
+/* The vocabulary is sound: tokens present, scores and types of the right type
+ * and length, byte tokens spelled <0xHH>, and every special id that generation
+ * uses (eos, eot, eom; bos unless add_bos_token is false; a "llama" kind's
+ * unknown token) inside the vocabulary or 0xFFFFFFFF. Merges are only checked
+ * for their form. Other special ids outside the vocabulary count as absent,
+ * and tokens may be empty: both become a note. notes may be NULL, and is only
+ * added to. Errors: GGUF_MISSING (no vocabulary at all), GGUF_VOCAB. */
+CHECKED int gguf_check_vocab(const struct gguf *g, struct gguf_notes *notes,
+                             struct err *e);
+
+/* The file of g still has the size and time of change it was opened with.
  * A truncation inside the last page raises no SIGBUS, an overwrite never does:
  * call it when the reading is done. Errors: SOURCE_CHANGED. */
 CHECKED int gguf_check_unchanged(const struct gguf *g, struct err *e);

@@ -144,7 +144,7 @@ static int read_kv(struct cur *c, struct gguf_kv *kv, struct err *e)
     }
     rc = read_value(c, kv, e);
     if (rc < 0) {
-        return err_prefix(e, "key '%.*s'", (int)kv->key.n, kv->key.p);
+        return err_prefix(e, rc, "key '%.*s'", (int)kv->key.n, kv->key.p);
     }
     return 0;
 }

@@ -81,7 +81,7 @@ static int read_tensor(struct gguf *g, struct cur *c, struct gguf_tensor *t,
         rc = tensor_type(c, t, e);
     }
     if (rc < 0) {
-        return err_prefix(e, "tensor '%s'", t->name);
+        return err_prefix(e, rc, "tensor '%s'", t->name);
     }
     *ret_offset = cur_u64(c);
     if (c->bad) {
@@ -109,12 +109,14 @@ static int check_overlap(struct gguf *g, struct err *e)
         t[i] = &g->tensors[i];
     }
     qsort(t, g->n_tensors, sizeof(const void *), compare_places);
-    for (size_t i = 1; i < g->n_tensors && rc == 0; i++) {
+    for (size_t i = 1; i < g->n_tensors; i++) {
         if (t[i - 1]->data + t[i - 1]->bytes > t[i]->data) {
             rc = err_set(e, ERR_GGUF_TENSOR, "tensors '%s' and '%s' overlap",
                          t[i - 1]->name, t[i]->name);
+            goto out;
         }
     }
+out:
     free(t);
     return rc;
 }
@@ -191,15 +193,10 @@ int gguf_read_tensors(struct gguf *g, struct cur *c, uint64_t n, struct err *e)
         goto out;
     }
     for (size_t i = 0; i < g->n_tensors; i++) {
-        rc = read_tensor(g, c, &g->tensors[i], &offsets[i], e);
-        if (rc < 0) {
-            goto out;
-        }
+        CHECK(read_tensor(g, c, &g->tensors[i], &offsets[i], e));
     }
-    rc = index_tensors(g, e);
-    if (rc == 0) {
-        rc = place_tensors(g, c->at, offsets, e);
-    }
+    CHECK(index_tensors(g, e));
+    CHECK(place_tensors(g, c->at, offsets, e));
 out:
     free(offsets);
     return rc;

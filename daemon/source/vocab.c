@@ -1,8 +1,10 @@
 /* Is the vocabulary sound, and a copy of it alone. Each check stands for a
  * published crash of another reader: scores or types shorter than the tokens,
  * arrays read with the wrong element type, byte tokens spelled <0x-1>, special
- * ids used as an index before they were compared with the vocabulary. */
+ * ids used as an index before they were compared with the vocabulary. What
+ * cannot harm (an id nobody reads, a token without text) is noted. */
 #include <math.h>
+#include <stdarg.h>
 #include <string.h>
 
 #include "base/num.h"
@@ -12,8 +14,27 @@ enum { TYPE_BYTE = 6, TYPE_MAX = 6 }; /* tokenizer.ggml.token_type */
 
 #define ID_ABSENT 0xFFFFFFFF
 
-static int check_tokens(const struct gguf *g, uint64_t *ret_n, struct err *e)
+void gguf_note(struct gguf_notes *notes, const char *fmt, ...)
 {
+    if (notes == NULL) {
+        return;
+    }
+    if (notes->n == GGUF_NOTES_MAX) {
+        notes->more++;
+        return;
+    }
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(notes->text[notes->n], sizeof(notes->text[0]), fmt, ap);
+    va_end(ap);
+    notes->n++;
+}
+
+static int check_tokens(const struct gguf *g, struct gguf_notes *notes,
+                        uint64_t *ret_n, struct err *e)
+{
+    uint64_t n_empty = 0;
+    uint64_t empty = 0;
     const char *key = "tokenizer.ggml.tokens";
     if (gguf_find(g, key) == NULL) {
         return err_set(e, ERR_GGUF_MISSING, "%s is absent", key);
@@ -26,11 +47,21 @@ static int check_tokens(const struct gguf *g, uint64_t *ret_n, struct err *e)
     uint64_t at = 0;
     for (uint64_t i = 0; i < a->count; i++) {
         struct span s = gguf_arr_str(a, &at);
-        if (s.n == 0 || s.n > TOKEN_BYTES_MAX) {
+        if (s.n > TOKEN_BYTES_MAX) {
             return err_set(e, ERR_GGUF_VOCAB,
-                           "token %llu is %zu bytes long; 1 to %u are sound",
+                           "token %llu is %zu bytes long; up to %u are sound",
                            (unsigned long long)i, s.n, TOKEN_BYTES_MAX);
         }
+        if (s.n == 0) {
+            empty = n_empty == 0 ? i : empty;
+            n_empty++;
+        }
+    }
+    if (n_empty > 0) {
+        gguf_note(notes,
+                  "%llu of %llu tokens have no text; the first is token %llu",
+                  (unsigned long long)n_empty, (unsigned long long)a->count,
+                  (unsigned long long)empty);
     }
     *ret_n = a->count;
     return 0;
@@ -116,7 +147,7 @@ static int check_merges(const struct gguf *g, struct err *e)
     for (uint64_t i = 0; i < a->count; i++) {
         struct span s = gguf_arr_str(a, &at);
         /* "left right": a space that is neither the first nor the last byte */
-        if (s.n < 3 || s.n > 2 * TOKEN_BYTES_MAX + 1 ||
+        if (s.n < 3 || s.n > TOKEN_BYTES_MAX ||
             memchr(s.p + 1, ' ', s.n - 2) == NULL) {
             return err_set(e, ERR_GGUF_VOCAB, "merge %llu is no pair",
                            (unsigned long long)i);
@@ -137,7 +168,28 @@ static bool ends(struct span s, const char *suffix)
     return s.n >= n && memcmp(s.p + s.n - n, suffix, n) == 0;
 }
 
-static int check_ids(const struct gguf *g, uint64_t n, struct err *e)
+/* Does generation use the id of this key? The rest of them nobody reads. */
+static bool at_stake(const struct gguf *g, struct span key)
+{
+    static const char *const always[] = {"eos_token_id", "eot_token_id",
+                                         "eom_token_id"};
+    struct span model = {0};
+    bool add = true;
+    for (size_t i = 0; i < countof(always); i++) {
+        if (ends(key, always[i])) {
+            return true;
+        }
+    }
+    if (ends(key, ".bos_token_id")) {
+        return !gguf_get_bool(g, "tokenizer.ggml.add_bos_token", &add) || add;
+    }
+    return ends(key, ".unknown_token_id") &&
+           gguf_get_str(g, "tokenizer.ggml.model", &model) && model.n == 5 &&
+           begins(model, "llama");
+}
+
+static int check_ids(const struct gguf *g, uint64_t n, struct gguf_notes *notes,
+                     struct err *e)
 {
     for (size_t i = 0; i < g->n_kv; i++) {
         const struct gguf_kv *kv = &g->kv[i];
@@ -148,14 +200,18 @@ static int check_ids(const struct gguf *g, uint64_t n, struct err *e)
         }
         bool whole =
             kv->kind != GGUF_BOOL && gguf_load_int(kv->kind, kv->p, &id);
-        if (whole && (id == -1 || id == (int64_t)ID_ABSENT)) {
+        if (whole && (id == -1 || id == (int64_t)ID_ABSENT ||
+                      (id >= 0 && (uint64_t)id < n))) {
             continue;
         }
-        if (!whole || id < 0 || (uint64_t)id >= n) {
+        if (at_stake(g, kv->key)) {
             return err_set(e, ERR_GGUF_VOCAB,
                            "%.*s is no token of a vocabulary of %llu",
                            (int)kv->key.n, kv->key.p, (unsigned long long)n);
         }
+        gguf_note(notes, "%.*s is no token of a vocabulary of %llu: left out",
+                  (int)num_min(kv->key.n, 64), kv->key.p,
+                  (unsigned long long)n);
     }
     return 0;
 }
@@ -183,26 +239,16 @@ static int check_kinds(const struct gguf *g, struct err *e)
     return 0;
 }
 
-int gguf_check_vocab(const struct gguf *g, struct err *e)
+int gguf_check_vocab(const struct gguf *g, struct gguf_notes *notes,
+                     struct err *e)
 {
     uint64_t n = 0;
-    int rc = check_tokens(g, &n, e);
-    if (rc == 0) {
-        rc = check_scores(g, n, e);
-    }
-    if (rc == 0) {
-        rc = check_types(g, n, e);
-    }
-    if (rc == 0) {
-        rc = check_merges(g, e);
-    }
-    if (rc == 0) {
-        rc = check_ids(g, n, e);
-    }
-    if (rc == 0) {
-        rc = check_kinds(g, e);
-    }
-    return rc;
+    RETERR(check_tokens(g, notes, &n, e));
+    RETERR(check_scores(g, n, e));
+    RETERR(check_types(g, n, e));
+    RETERR(check_merges(g, e));
+    RETERR(check_ids(g, n, notes, e));
+    return check_kinds(g, e);
 }
 
 /* --- the copy --- */

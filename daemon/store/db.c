@@ -9,7 +9,7 @@
 
 #define JOB_COLUMNS                                                    \
     "id, state, spec, name, stage, progress, error, message, result, " \
-    "attempts, created_ms, started_ms, finished_ms"
+    "attempts, created_ms, started_ms, finished_ms, intent"
 #define MODEL_COLUMNS \
     "name, fingerprint, state, reason, job, gates, bytes, created_ms, used_ms"
 
@@ -24,12 +24,11 @@ enum statement {
     Q_MODELS,
     Q_ARTIFACTS_DELETE,
     Q_ARTIFACT_PUT,
+    Q_ARTIFACTS,
     Q_SESSION_PUT,
     Q_SESSION_DELETE,
+    Q_SESSIONS_OF_DELETE,
     Q_SESSIONS,
-    Q_EVENT_PUT,
-    Q_EVENTS_TRIM,
-    Q_EVENTS,
     Q_COUNT
 };
 
@@ -37,9 +36,10 @@ static const char *const sql[Q_COUNT] = {
     [Q_JOB_STATE] = "SELECT state FROM jobs WHERE id=?1",
     [Q_JOB_PUT] =
         ("INSERT INTO jobs(" JOB_COLUMNS ") VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,"
-         "?10,?11,?12,?13) ON CONFLICT(id) DO UPDATE SET state=?2, spec=?3,"
+         "?10,?11,?12,?13,?14) ON CONFLICT(id) DO UPDATE SET state=?2, spec=?3,"
          "name=?4, stage=?5, progress=?6, error=?7, message=?8, result=?9,"
-         "attempts=?10, created_ms=?11, started_ms=?12, finished_ms=?13"),
+         "attempts=?10, created_ms=?11, started_ms=?12, finished_ms=?13,"
+         "intent=?14"),
     [Q_JOBS] = ("SELECT " JOB_COLUMNS " FROM jobs"
                 " ORDER BY created_ms DESC, id DESC LIMIT ?1"),
     [Q_MODEL_PUT] =
@@ -52,18 +52,16 @@ static const char *const sql[Q_COUNT] = {
     [Q_ARTIFACTS_DELETE] = "DELETE FROM artifacts WHERE model=?1",
     [Q_ARTIFACT_PUT] =
         "INSERT INTO artifacts(model, path, sha256, bytes) VALUES(?1,?2,?3,?4)",
+    [Q_ARTIFACTS] = "SELECT path, sha256, bytes FROM artifacts WHERE model=?1 "
+                    "ORDER BY path",
     [Q_SESSION_PUT] =
         ("INSERT INTO sessions(" SESSION_COLUMNS ") VALUES(?1,?2,?3,?4,?5,?6)"
          " ON CONFLICT(id) DO UPDATE SET model=?2, tokens=?3, pinned=?4,"
          "created_ms=?5, used_ms=?6"),
     [Q_SESSION_DELETE] = "DELETE FROM sessions WHERE id=?1",
+    [Q_SESSIONS_OF_DELETE] = "DELETE FROM sessions WHERE model=?1",
     [Q_SESSIONS] = ("SELECT " SESSION_COLUMNS " FROM sessions"
                     " ORDER BY created_ms DESC, id DESC"),
-    [Q_EVENT_PUT] =
-        "INSERT INTO events(at_ms, kind, subject, detail) VALUES(?1,?2,?3,?4)",
-    [Q_EVENTS_TRIM] = "DELETE FROM events WHERE id<=?1",
-    [Q_EVENTS] = ("SELECT id, at_ms, kind, subject, detail FROM events"
-                  " WHERE id>?1 ORDER BY id DESC LIMIT ?2"),
 };
 
 struct db {
@@ -176,6 +174,7 @@ int db_job_put(struct db *d, const struct store_job *j, struct err *e)
     integer(q, 11, j->created_ms);
     integer(q, 12, j->started_ms);
     integer(q, 13, j->finished_ms);
+    text(q, 14, j->intent[0] != '\0' ? j->intent : NULL);
     return run(d, Q_JOB_PUT, e);
 }
 
@@ -207,6 +206,7 @@ int db_jobs(struct db *d, size_t limit, struct store_job **ret, size_t *ret_n,
         j->created_ms = sqlite3_column_int64(q, 10);
         j->started_ms = sqlite3_column_int64(q, 11);
         j->finished_ms = sqlite3_column_int64(q, 12);
+        get(q, 13, j->intent, sizeof(j->intent));
     }
     if (step != SQLITE_DONE) {
         rc = fail(d, "jobs", e);
@@ -254,7 +254,12 @@ int db_model_put(struct db *d, const struct store_model *m,
 int db_model_delete(struct db *d, const char *name, struct err *e)
 {
     text(d->q[Q_MODEL_DELETE], 1, name); /* artifacts go by cascade */
-    return run(d, Q_MODEL_DELETE, e);
+    int rc = run(d, Q_MODEL_DELETE, e);
+    if (rc == 0) {
+        text(d->q[Q_SESSIONS_OF_DELETE], 1, name);
+        rc = run(d, Q_SESSIONS_OF_DELETE, e);
+    }
+    return rc;
 }
 
 int db_models(struct db *d, struct store_model **ret, size_t *ret_n,
@@ -282,6 +287,35 @@ int db_models(struct db *d, struct store_model **ret, size_t *ret_n,
     if (step != SQLITE_DONE) {
         rc = fail(d, "models", e);
         row_free_models(v, n);
+    } else {
+        *ret = v;
+        *ret_n = n;
+    }
+    (void)sqlite3_reset(q);
+    return rc;
+}
+
+int db_artifacts(struct db *d, const char *model, struct store_artifact **ret,
+                 size_t *ret_n, struct err *e)
+{
+    sqlite3_stmt *q = d->q[Q_ARTIFACTS];
+    struct store_artifact *v = NULL;
+    size_t n = 0;
+    int step = SQLITE_DONE;
+    int rc = 0;
+
+    text(q, 1, model);
+    while ((step = sqlite3_step(q)) == SQLITE_ROW) {
+        v = room(v, n, sizeof(*v));
+        struct store_artifact *a = &v[n++];
+        (void)snprintf(a->model, sizeof(a->model), "%s", model);
+        get(q, 0, a->path, sizeof(a->path));
+        get(q, 1, a->sha256, sizeof(a->sha256));
+        a->bytes = (uint64_t)sqlite3_column_int64(q, 2);
+    }
+    if (step != SQLITE_DONE) {
+        rc = fail(d, "artifacts", e);
+        free(v);
     } else {
         *ret = v;
         *ret_n = n;
@@ -356,55 +390,6 @@ int db_sessions(struct db *d, struct store_session **ret, size_t *ret_n,
     return rc;
 }
 
-/* --- events --- */
-
-int db_event_put(struct db *d, const struct store_event *ev, struct err *e)
-{
-    sqlite3_stmt *q = d->q[Q_EVENT_PUT];
-    integer(q, 1, ev->at_ms);
-    text(q, 2, ev->kind);
-    text(q, 3, ev->subject);
-    text(q, 4, ev->detail);
-    int rc = run(d, Q_EVENT_PUT, e);
-    int64_t id = sqlite3_last_insert_rowid(d->sq);
-    if (rc == 0 && id > (int64_t)EVENTS_KEPT_MAX) {
-        integer(d->q[Q_EVENTS_TRIM], 1, id - (int64_t)EVENTS_KEPT_MAX);
-        rc = run(d, Q_EVENTS_TRIM, e);
-    }
-    return rc;
-}
-
-int db_events(struct db *d, int64_t after_id, size_t limit,
-              struct store_event **ret, size_t *ret_n, struct err *e)
-{
-    sqlite3_stmt *q = d->q[Q_EVENTS];
-    struct store_event *v = NULL;
-    size_t n = 0;
-    int step = SQLITE_DONE;
-    int rc = 0;
-
-    integer(q, 1, after_id);
-    integer(q, 2, (int64_t)limit);
-    while ((step = sqlite3_step(q)) == SQLITE_ROW) {
-        v = room(v, n, sizeof(*v));
-        struct store_event *ev = &v[n++];
-        ev->id = sqlite3_column_int64(q, 0);
-        ev->at_ms = sqlite3_column_int64(q, 1);
-        get(q, 2, ev->kind, sizeof(ev->kind));
-        get(q, 3, ev->subject, sizeof(ev->subject));
-        ev->detail = get_dup(q, 4);
-    }
-    if (step != SQLITE_DONE) {
-        rc = fail(d, "events", e);
-        row_free_events(v, n);
-    } else {
-        *ret = v;
-        *ret_n = n;
-    }
-    (void)sqlite3_reset(q);
-    return rc;
-}
-
 /* --- transactions, opening, closing --- */
 
 int db_begin(struct db *d, struct err *e)
@@ -466,15 +451,16 @@ int db_commit(struct db *d, struct err *e)
 /* What was running when the last daemon ended (store.h). */
 static int take_in(struct db *d, struct err *e)
 {
-    char q[600];
+    char q[700];
     (void)snprintf(q, sizeof(q),
                    "BEGIN IMMEDIATE;"
                    "UPDATE jobs SET state='interrupted', error='interrupted',"
                    " message='the daemon ended while the job ran, %u times',"
                    " finished_ms=%lld"
-                   " WHERE state IN ('running','gating') AND attempts>=%u;"
+                   " WHERE state IN ('running','gating') AND attempts>=%u"
+                   " AND intent IS NULL;"
                    "UPDATE jobs SET state='queued', stage='', progress=0"
-                   " WHERE state IN ('running','gating');"
+                   " WHERE state IN ('running','gating') AND intent IS NULL;"
                    "COMMIT",
                    JOB_ATTEMPTS_MAX, (long long)row_now_ms(), JOB_ATTEMPTS_MAX);
     return schema_exec(d->sq, d->path, q, e);

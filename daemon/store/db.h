@@ -22,17 +22,16 @@ CHECKED int db_model_put(struct db *d, const struct store_model *m,
                          const struct store_artifact *a, size_t n,
                          struct err *e);
 CHECKED int db_model_delete(struct db *d, const char *name, struct err *e);
-CHECKED int db_event_put(struct db *d, const struct store_event *ev,
-                         struct err *e);
 /* *ret: malloc'ed, freed by the row_free_*() of row.h. */
 CHECKED int db_jobs(struct db *d, size_t limit, struct store_job **ret,
                     size_t *ret_n, struct err *e);
 CHECKED int db_models(struct db *d, struct store_model **ret, size_t *ret_n,
                       struct err *e);
+CHECKED int db_artifacts(struct db *d, const char *model,
+                         struct store_artifact **ret, size_t *ret_n,
+                         struct err *e); /* *ret: free() */
 CHECKED int db_session_put(struct db *d, const struct store_session *v,
                            struct err *e);
 CHECKED int db_session_delete(struct db *d, const char *id, struct err *e);
 CHECKED int db_sessions(struct db *d, struct store_session **ret, size_t *ret_n,
                         struct err *e);
-CHECKED int db_events(struct db *d, int64_t after_id, size_t limit,
-                      struct store_event **ret, size_t *ret_n, struct err *e);

@@ -17,13 +17,12 @@ static const char *const names[] = {
 #define TO(state) (1u << (state))
 #define ENDS      (TO(JOB_FAILED) | TO(JOB_CANCELLED) | TO(JOB_INTERRUPTED))
 
-/* What may follow. A worker that died puts its job back into the queue; a
- * bundle published before a crash goes from the queue straight to its gates.
- * Final states are final. */
+/* What may follow. A restart puts a job back into the queue; one whose bundle
+ * was not published runs again from its gates. Final states are final. */
 static const unsigned next[] = {
     [JOB_QUEUED] = TO(JOB_RUNNING) | TO(JOB_GATING) | ENDS,
     [JOB_RUNNING] = TO(JOB_QUEUED) | TO(JOB_GATING) | ENDS,
-    [JOB_GATING] = TO(JOB_QUEUED) | TO(JOB_DONE) | ENDS,
+    [JOB_GATING] = TO(JOB_QUEUED) | TO(JOB_RUNNING) | TO(JOB_DONE) | ENDS,
     [JOB_DONE] = 0,
     [JOB_FAILED] = 0,
     [JOB_CANCELLED] = 0,
@@ -77,12 +76,18 @@ void row_copy_model(struct store_model *to, const struct store_model *from)
     to->gates = row_dup(from->gates);
 }
 
+void row_free_strings(struct store_job *j)
+{
+    free(j->spec);
+    free(j->message);
+    free(j->result);
+    j->spec = j->message = j->result = NULL;
+}
+
 void row_free_jobs(struct store_job *v, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        free(v[i].spec);
-        free(v[i].message);
-        free(v[i].result);
+        row_free_strings(&v[i]);
     }
     free(v);
 }
@@ -112,14 +117,6 @@ void row_free_sessions(struct store_session *v, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         free(v[i].tokens);
-    }
-    free(v);
-}
-
-void row_free_events(struct store_event *v, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        free(v[i].detail);
     }
     free(v);
 }

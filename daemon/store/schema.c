@@ -42,6 +42,8 @@ static const char *const steps[] = {
     " tokens BLOB NOT NULL CHECK(length(tokens) % 4 = 0),"
     " pinned INTEGER NOT NULL CHECK(pinned IN (0,1)),"
     " created_ms INTEGER NOT NULL, used_ms INTEGER NOT NULL) STRICT;",
+    ("DROP TABLE events;"
+     "ALTER TABLE jobs ADD COLUMN intent TEXT;"),
 };
 
 int schema_fail(sqlite3 *db, const char *path, const char *what, struct err *e)
@@ -164,17 +166,24 @@ static int settings(sqlite3 *db, const char *path, struct err *e)
     return 0;
 }
 
+static int run_step(sqlite3 *db, const char *path, size_t i, struct err *e)
+{
+    char sql[128];
+    (void)snprintf(sql, sizeof(sql),
+                   "PRAGMA application_id=%d; PRAGMA user_version=%zu;"
+                   "COMMIT",
+                   APPLICATION_ID, i + 1);
+    RETERR(schema_exec(db, path, "BEGIN IMMEDIATE", e));
+    RETERR(schema_exec(db, path, steps[i], e));
+    return schema_exec(db, path, sql, e);
+}
+
 static int migrate(sqlite3 *db, const char *path, struct err *e)
 {
     int64_t version = 0;
     int64_t app = 0;
-    int rc = read_int(db, path, "PRAGMA user_version", &version, e);
-    if (rc == 0) {
-        rc = read_int(db, path, "PRAGMA application_id", &app, e);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(read_int(db, path, "PRAGMA user_version", &version, e));
+    RETERR(read_int(db, path, "PRAGMA application_id", &app, e));
     if (app != APPLICATION_ID && (app != 0 || version != 0)) {
         return err_set(e, ERR_STORE, "%s is a database of another program",
                        path);
@@ -185,30 +194,24 @@ static int migrate(sqlite3 *db, const char *path, struct err *e)
                        "start the newer aned",
                        path, (long long)version, countof(steps));
     }
-    for (size_t i = (size_t)version; i < countof(steps) && rc == 0; i++) {
-        char sql[128];
-        (void)snprintf(sql, sizeof(sql),
-                       "PRAGMA application_id=%d; PRAGMA user_version=%zu;"
-                       "COMMIT",
-                       APPLICATION_ID, i + 1);
-        rc = schema_exec(db, path, "BEGIN IMMEDIATE", e);
-        if (rc == 0) {
-            rc = schema_exec(db, path, steps[i], e);
-        }
-        if (rc == 0) {
-            rc = schema_exec(db, path, sql, e);
-        }
+    for (size_t i = (size_t)version; i < countof(steps); i++) {
+        int rc = run_step(db, path, i, e);
         if (rc < 0 && sqlite3_get_autocommit(db) == 0) {
             (void)sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
         }
+        if (rc < 0) {
+            return rc;
+        }
     }
-    return rc;
+    return 0;
 }
 
 int schema_open(const char *path, sqlite3 **ret, struct err *e)
 {
     sqlite3 *db = NULL;
     bool thorough = ended_badly(path);
+    const char *how =
+        thorough ? "PRAGMA integrity_check(1)" : "PRAGMA quick_check(1)";
     int rc = make_file(path, e);
     if (rc < 0) {
         return rc;
@@ -220,23 +223,14 @@ int schema_open(const char *path, sqlite3 **ret, struct err *e)
         rc = schema_fail(db, path, "open", e);
         goto out;
     }
-    rc = settings(db, path, e);
-    if (rc < 0) {
-        goto out;
+    CHECK(settings(db, path, e));
+    CHECK(check(db, path, how, e));
+    if (thorough) {
+        CHECK(check(db, path, "PRAGMA foreign_key_check", e));
     }
-    rc = check(db, path,
-               thorough ? "PRAGMA integrity_check(1)" : "PRAGMA quick_check(1)",
-               e);
-    if (rc == 0 && thorough) {
-        rc = check(db, path, "PRAGMA foreign_key_check", e);
-    }
-    if (rc == 0) {
-        rc = migrate(db, path, e);
-    }
-    if (rc == 0) {
-        *ret = db;
-        db = NULL;
-    }
+    CHECK(migrate(db, path, e));
+    *ret = db;
+    db = NULL; /* given away */
 out:
     (void)sqlite3_close(db); /* NULL is a no-op */
     return rc;

@@ -21,14 +21,14 @@
 enum kind {
     K_JOB_PUT,
     K_MODEL_PUT,
+    K_PUBLISH,
     K_MODEL_DELETE,
     K_SESSION_PUT,
     K_SESSION_DELETE,
-    K_EVENT_PUT,
     K_JOBS,
     K_MODELS,
-    K_SESSIONS,
-    K_EVENTS
+    K_ARTIFACTS,
+    K_SESSIONS
 };
 
 struct request {
@@ -38,8 +38,8 @@ struct request {
         store_done_fn *done;
         store_jobs_fn *jobs;
         store_models_fn *models;
+        store_artifacts_fn *artifacts;
         store_sessions_fn *sessions;
-        store_events_fn *events;
     } fn;
     void *ctx;
     int status;
@@ -48,13 +48,11 @@ struct request {
     struct store_job *job_v;
     struct store_model *model_v;
     struct store_session *session_v;
-    struct store_event *event_v;
     size_t n;
-    struct store_artifact *artifacts; /* NULL: leave them */
+    struct store_artifact *artifacts; /* in: NULL leaves them; out: n of them */
     size_t n_artifacts;
     char name[MODEL_NAME_MAX + 1];
     size_t limit;
-    int64_t after_id;
 };
 
 struct store {
@@ -75,17 +73,27 @@ struct store {
 static void request_free(struct request *r)
 {
     bool in = r->kind == K_JOB_PUT || r->kind == K_MODEL_PUT ||
-              r->kind == K_SESSION_PUT || r->kind == K_EVENT_PUT;
-    size_t n = in ? 1 : r->n; /* one of the four is set, or none */
+              r->kind == K_PUBLISH || r->kind == K_SESSION_PUT;
+    size_t n = in ? 1 : r->n;
     row_free_jobs(r->job_v, r->job_v != NULL ? n : 0);
     row_free_models(r->model_v, r->model_v != NULL ? n : 0);
     row_free_sessions(r->session_v, r->session_v != NULL ? n : 0);
-    row_free_events(r->event_v, r->event_v != NULL ? n : 0);
     free(r->artifacts);
     free(r);
 }
 
 /* --- store thread --- */
+
+static int put_model(struct db *d, struct request *r)
+{
+    return db_model_put(d, r->model_v, r->artifacts, r->n_artifacts, &r->err);
+}
+
+static int publish(struct db *d, struct request *r)
+{
+    int rc = db_job_put(d, r->job_v, &r->err);
+    return rc == 0 ? put_model(d, r) : rc;
+}
 
 static int run(struct db *d, struct request *r)
 {
@@ -93,24 +101,23 @@ static int run(struct db *d, struct request *r)
     case K_JOB_PUT:
         return db_job_put(d, r->job_v, &r->err);
     case K_MODEL_PUT:
-        return db_model_put(d, r->model_v, r->artifacts, r->n_artifacts,
-                            &r->err);
+        return put_model(d, r);
+    case K_PUBLISH:
+        return publish(d, r);
     case K_MODEL_DELETE:
         return db_model_delete(d, r->name, &r->err);
     case K_SESSION_PUT:
         return db_session_put(d, r->session_v, &r->err);
     case K_SESSION_DELETE:
         return db_session_delete(d, r->name, &r->err);
+    case K_ARTIFACTS:
+        return db_artifacts(d, r->name, &r->artifacts, &r->n, &r->err);
     case K_SESSIONS:
         return db_sessions(d, &r->session_v, &r->n, &r->err);
-    case K_EVENT_PUT:
-        return db_event_put(d, r->event_v, &r->err);
     case K_JOBS:
         return db_jobs(d, r->limit, &r->job_v, &r->n, &r->err);
     case K_MODELS:
         return db_models(d, &r->model_v, &r->n, &r->err);
-    case K_EVENTS:
-        return db_events(d, r->after_id, r->limit, &r->event_v, &r->n, &r->err);
     default:
         return err_set(&r->err, ERR_INTERNAL, "store request %d", (int)r->kind);
     }
@@ -189,10 +196,10 @@ static void deliver(const struct request *r)
     switch (r->kind) {
     case K_JOB_PUT:
     case K_MODEL_PUT:
+    case K_PUBLISH:
     case K_MODEL_DELETE:
     case K_SESSION_PUT:
     case K_SESSION_DELETE:
-    case K_EVENT_PUT:
         if (r->fn.done != NULL) {
             r->fn.done(r->ctx, r->status, &r->err);
         } else if (bad) { /* nobody else will tell */
@@ -207,13 +214,13 @@ static void deliver(const struct request *r)
         r->fn.models(r->ctx, r->status, bad ? NULL : r->model_v,
                      bad ? 0 : r->n);
         return;
+    case K_ARTIFACTS:
+        r->fn.artifacts(r->ctx, r->status, bad ? NULL : r->artifacts,
+                        bad ? 0 : r->n);
+        return;
     case K_SESSIONS:
         r->fn.sessions(r->ctx, r->status, bad ? NULL : r->session_v,
                        bad ? 0 : r->n);
-        return;
-    case K_EVENTS:
-        r->fn.events(r->ctx, r->status, bad ? NULL : r->event_v,
-                     bad ? 0 : r->n);
         return;
     default:
         return;
@@ -326,11 +333,37 @@ static bool fits(const char *text)
     return text == NULL || strlen(text) <= STORE_TEXT_MAX;
 }
 
+static bool job_fits(const struct store_job *j)
+{
+    return fits(j->spec) && fits(j->message) && fits(j->result);
+}
+
+static void take_job(struct request *r, const struct store_job *j)
+{
+    r->job_v = malloc(sizeof(*r->job_v));
+    must(r->job_v != NULL);
+    row_copy_job(r->job_v, j);
+}
+
+static void take_model(struct request *r, const struct store_model *m,
+                       const struct store_artifact *a, size_t n_a)
+{
+    r->model_v = malloc(sizeof(*r->model_v));
+    must(r->model_v != NULL);
+    row_copy_model(r->model_v, m);
+    if (a != NULL) {
+        r->artifacts = calloc(n_a + 1, sizeof(*a)); /* never NULL for none */
+        must(r->artifacts != NULL);
+        memcpy(r->artifacts, a, n_a * sizeof(*a));
+        r->n_artifacts = n_a;
+    }
+}
+
 int store_job_put(struct store *s, const struct store_job *j,
                   store_done_fn *done, void *ctx)
 {
     struct request *r = NULL;
-    if (!fits(j->spec) || !fits(j->message) || !fits(j->result)) {
+    if (!job_fits(j)) {
         return ERR_TOO_BIG;
     }
     int rc = ask(s, K_JOB_PUT, ctx, &r);
@@ -338,9 +371,7 @@ int store_job_put(struct store *s, const struct store_job *j,
         return rc;
     }
     r->fn.done = done;
-    r->job_v = malloc(sizeof(*r->job_v));
-    must(r->job_v != NULL);
-    row_copy_job(r->job_v, j);
+    take_job(r, j);
     return submit(s, r);
 }
 
@@ -357,15 +388,25 @@ int store_model_put(struct store *s, const struct store_model *m,
         return rc;
     }
     r->fn.done = done;
-    r->model_v = malloc(sizeof(*r->model_v));
-    must(r->model_v != NULL);
-    row_copy_model(r->model_v, m);
-    if (a != NULL) {
-        r->artifacts = calloc(n_a + 1, sizeof(*a)); /* never NULL for none */
-        must(r->artifacts != NULL);
-        memcpy(r->artifacts, a, n_a * sizeof(*a));
-        r->n_artifacts = n_a;
+    take_model(r, m, a, n_a);
+    return submit(s, r);
+}
+
+int store_publish(struct store *s, const struct store_job *j,
+                  const struct store_model *m, const struct store_artifact *a,
+                  size_t n_a, store_done_fn *done, void *ctx)
+{
+    struct request *r = NULL;
+    if (!job_fits(j) || !fits(m->reason) || !fits(m->gates)) {
+        return ERR_TOO_BIG;
     }
+    int rc = ask(s, K_PUBLISH, ctx, &r);
+    if (rc < 0) {
+        return rc;
+    }
+    r->fn.done = done;
+    take_job(r, j);
+    take_model(r, m, a, n_a);
     return submit(s, r);
 }
 
@@ -410,6 +451,19 @@ int store_session_delete(struct store *s, const char *id, store_done_fn *done,
     return submit(s, r);
 }
 
+int store_artifacts(struct store *s, const char *model, store_artifacts_fn *fn,
+                    void *ctx)
+{
+    struct request *r = NULL;
+    int rc = ask(s, K_ARTIFACTS, ctx, &r);
+    if (rc < 0) {
+        return rc;
+    }
+    r->fn.artifacts = fn;
+    (void)snprintf(r->name, sizeof(r->name), "%s", model);
+    return submit(s, r);
+}
+
 int store_sessions(struct store *s, store_sessions_fn *fn, void *ctx)
 {
     struct request *r = NULL;
@@ -418,27 +472,6 @@ int store_sessions(struct store *s, store_sessions_fn *fn, void *ctx)
         return rc;
     }
     r->fn.sessions = fn;
-    return submit(s, r);
-}
-
-int store_event_put(struct store *s, const char *kind, const char *subject,
-                    const char *detail)
-{
-    struct request *r = NULL;
-    if (!fits(detail)) {
-        return ERR_TOO_BIG;
-    }
-    int rc = ask(s, K_EVENT_PUT, NULL, &r);
-    if (rc < 0) {
-        return rc;
-    }
-    r->event_v = calloc(1, sizeof(*r->event_v));
-    must(r->event_v != NULL);
-    r->event_v->at_ms = row_now_ms();
-    (void)snprintf(r->event_v->kind, sizeof(r->event_v->kind), "%s", kind);
-    (void)snprintf(r->event_v->subject, sizeof(r->event_v->subject), "%s",
-                   subject);
-    r->event_v->detail = row_dup(detail);
     return submit(s, r);
 }
 
@@ -462,19 +495,5 @@ int store_models(struct store *s, store_models_fn *fn, void *ctx)
         return rc;
     }
     r->fn.models = fn;
-    return submit(s, r);
-}
-
-int store_events(struct store *s, int64_t after_id, size_t limit,
-                 store_events_fn *fn, void *ctx)
-{
-    struct request *r = NULL;
-    int rc = ask(s, K_EVENTS, ctx, &r);
-    if (rc < 0) {
-        return rc;
-    }
-    r->fn.events = fn;
-    r->after_id = after_id;
-    r->limit = limit < EVENTS_KEPT_MAX ? limit : EVENTS_KEPT_MAX;
     return submit(s, r);
 }

@@ -1,4 +1,4 @@
-/* store.h - what must survive: jobs, models, artifacts, events. The only
+/* store.h - what must survive: jobs, models, artifacts, sessions. The only
  * room that knows SQL. One connection on one thread of its own.
  *
  * Calls are made on the loop thread and return at once; the answer comes by
@@ -35,6 +35,9 @@ struct store_job {
     char error[64];  /* wire name, "" when none */
     char *message;   /* for a person; NULL when none */
     char *result;    /* JSON: gates and sizes; NULL before the end */
+    /* Fingerprint of the bundle that is about to be published with what
+     * `result` says of it; "" when none is (serve/jobs/jobs.h). */
+    char intent[65];
     uint32_t attempts;
     int64_t created_ms, started_ms, finished_ms; /* Unix time; 0 = not yet */
 };
@@ -57,14 +60,6 @@ struct store_artifact {
     uint64_t bytes;
 };
 
-struct store_event {
-    int64_t id;
-    int64_t at_ms;
-    char kind[32]; /* "job.state", "model.loaded", ... */
-    char subject[MODEL_NAME_MAX + 1];
-    char *detail; /* JSON or NULL */
-};
-
 /* A timeline that its client named (serve/gen/session.h). */
 struct store_session {
     char id[40]; /* "ses_..." */
@@ -80,6 +75,7 @@ struct store;
 /* Opens or creates home/aned.db, integrity check, migrations; blocking, before
  * the loop runs. Every job found `running` or `gating` becomes `interrupted`
  * with attempts kept, unless attempts < JOB_ATTEMPTS_MAX: then `queued` again.
+ * Jobs with an intent stay as they are: what became of it lies on disk.
  * Errors: STORE (with what to do next in the message), CONFLICT (locked),
  * CONFIG (written by a newer aned), NO_SPACE, IO. */
 CHECKED int store_open(uv_loop_t *loop, const char *path, struct store **ret,
@@ -92,10 +88,10 @@ typedef void store_jobs_fn(void *ctx, int status, const struct store_job *v,
                            size_t n);
 typedef void store_models_fn(void *ctx, int status, const struct store_model *v,
                              size_t n);
+typedef void store_artifacts_fn(void *ctx, int status,
+                                const struct store_artifact *v, size_t n);
 typedef void store_sessions_fn(void *ctx, int status,
                                const struct store_session *v, size_t n);
-typedef void store_events_fn(void *ctx, int status, const struct store_event *v,
-                             size_t n);
 
 /* Writes. Records are copied. done may be NULL. The call's errors (done is not
  * called then): BUSY when STORE_QUEUE_MAX requests wait, TOO_BIG, UNAVAILABLE
@@ -107,10 +103,14 @@ CHECKED int store_job_put(struct store *s, const struct store_job *j,
 CHECKED int store_model_put(struct store *s, const struct store_model *m,
                             const struct store_artifact *a, size_t n_a,
                             store_done_fn *done, void *ctx);
+/* Both records, or none of them. */
+CHECKED int store_publish(struct store *s, const struct store_job *j,
+                          const struct store_model *m,
+                          const struct store_artifact *a, size_t n_a,
+                          store_done_fn *done, void *ctx);
+/* The model's artifacts and sessions go with it. */
 CHECKED int store_model_delete(struct store *s, const char *name,
                                store_done_fn *done, void *ctx);
-CHECKED int store_event_put(struct store *s, const char *kind,
-                            const char *subject, const char *detail);
 CHECKED int store_session_put(struct store *s, const struct store_session *v,
                               store_done_fn *done, void *ctx);
 CHECKED int store_session_delete(struct store *s, const char *id,
@@ -119,9 +119,10 @@ CHECKED int store_session_delete(struct store *s, const char *id,
 CHECKED int store_jobs(struct store *s, size_t limit, store_jobs_fn *fn,
                        void *ctx);
 CHECKED int store_models(struct store *s, store_models_fn *fn, void *ctx);
+/* Of one model, by path. */
+CHECKED int store_artifacts(struct store *s, const char *model,
+                            store_artifacts_fn *fn, void *ctx);
 CHECKED int store_sessions(struct store *s, store_sessions_fn *fn, void *ctx);
-CHECKED int store_events(struct store *s, int64_t after_id, size_t limit,
-                         store_events_fn *fn, void *ctx);
 
 /* A new job id: 48 bits of Unix milliseconds and 80 random bits, Crockford
  * base 32, so that ids sort by time. */

@@ -15,7 +15,7 @@ for f in $files; do
     n=$((n + 1))
     if out=$(clang -fsyntax-only -std=c11 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wstrict-prototypes \
         -Wmissing-prototypes -Wcast-qual -Wunused -Wno-reserved-identifier -Werror -D_GNU_SOURCE -D__APPLE__ -U__linux__ \
-        -Dst_mtimespec=st_mtim -DANED_VERSION='"0"' -isystem "$top/tests/apple" -I"$top/daemon" -I"$top/proto" -I"$top" "$@" \
+        -Dst_mtimespec=st_mtim -Dst_ctimespec=st_ctim -DANED_VERSION='"0"' -isystem "$top/tests/apple" -I"$top/daemon" -I"$top/proto" -I"$top" "$@" \
         "$top/$f" 2>&1); then
         echo "ok $n - $f"
     else

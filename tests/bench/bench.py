@@ -133,7 +133,7 @@ def bench_model(aned, model, rounds, tokens, context):
         with d.http() as c:
             status = c.get(f"/aned/v1/models/{model}").json()
         time.sleep(0.5)
-        rss = sum(int(re.search(r"VmRSS:\s*(\d+)", open(f"/proc/{p}/status").read()).group(1)) for p in d.children())
+        rss = sum(int(re.search(r"VmRSS:\s*(\d+)", open(f"/proc/{p}/status").read()).group(1)) for p in d.engines())
         return {"model": model, "source_mib": round(src.stat().st_size / 2**20, 1),
                 "context": context,
                 "convert_s": round(statistics.median(r[0] for r in runs), 2),

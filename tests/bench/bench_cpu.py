@@ -2,16 +2,17 @@
 """Measure the CPU engine against the machine and, if wanted, against a peer.
 
     ./dev bench cpu [--shape 0.5b] [--peer llama.cpp|ik] [--rounds 5] [--json]
+    ./dev bench cpu --against /some/checkout/.build/release
 
 Each round runs every workload on each side in turn, with a probe of the read bandwidth and of the place of the cores
 before and after every sample. Kept are samples during which the place did not change and others (processes, or the
 hypervisor) took at most a tenth of a core; the rest is counted, not shown. Printed are medians over the rounds.
 
-  decode 1     one token behind 16 others
+  decode 1     one token after 16 others
   verify N     N tokens of one sequence in one step, logits of all N
   sequences N  one token for each of N sequences in one step
   prefill N    a prompt of N tokens, logits of the last
-  depth 1000   one token behind 1000 others
+  depth 1000   one token after 1000 others
 
   tok/s, ms    of a step: the model alone, nothing drawn (min-max over rounds)
   GB/s         bytes of weights over the time of the step, as if it read them once
@@ -24,6 +25,9 @@ hypervisor) took at most a tenth of a core; the rest is counted, not shown. Prin
 States: smt (both threads on one core), 1ccd and 2ccd (AMD: one or two last-level caches), other. The same program is up
 to 1.7 times faster in one state than in another, so figures of two runs compare only when the states agree. When a
 round's state differs from that of most rounds it is kept apart. A figure marked ! comes from no quiet sample at all.
+
+--against: another build takes turns with this one, on the same package (paired.py tells how they are compared). Exit code 1:
+this one is slower in some workload. DIR needs its own bench_cpu: ninja -C DIR tests/bench/bench_cpu.
 
 Models are made or fetched once below .build/models and converted once below .build/bench; --fresh converts again (for
 after a change of the converter). Peers are Python packages, called through their C library by
@@ -43,10 +47,12 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import paired  # noqa: E402
 from bench import BIN, TOP, machine, source  # noqa: E402
 
 WORKLOADS = [("decode", 1), ("verify", 2), ("verify", 4), ("verify", 8), ("sequences", 2), ("sequences", 4),
              ("sequences", 8), ("prefill", 64), ("prefill", 512), ("depth", 1000)]
+AGAINST = [("decode", 1), ("depth", 1000), ("verify", 4), ("verify", 8), ("sequences", 4), ("sequences", 8), ("prefill", 512)]
 OTHERS_MAX = 0.10  # of a core
 SETTLE = 0.03  # seconds for the other side's threads to stop spinning
 WORK_TIMEOUT, OPEN_TIMEOUT = 300, 600
@@ -251,6 +257,19 @@ def against(ours, peer, state):
     return {"ratio": statistics.median(pairs), "pairs": 0 if noisy else len(pairs)}
 
 
+def compared(old, new, works):
+    """Rows of paired.py. Of quiet pairs in the usual state when there are enough, else of all."""
+    state = usual_state({"old": old, "new": new})
+    rows = []
+    for w in works:
+        pairs = [(o, n) for o, n in zip(old[w], new[w]) if counts(o, state) and counts(n, state)]
+        noisy = paired.interval([1] * len(pairs)) is None
+        pairs = list(zip(old[w], new[w])) if noisy else pairs
+        rows.append(paired.judge(f"{w[0]} {w[1]}", "ms", [o["ms"] for o, _ in pairs], [n["ms"] for _, n in pairs],
+                                 more_is_better=False, noisy=noisy))
+    return rows
+
+
 def results(args, sides, got, rounds, peak, n_bytes):
     ours = sides[0].hello
     state = usual_state(got)
@@ -348,9 +367,11 @@ def parse():
     a.add_argument("--shape", default="0.5b", choices=["demo", "gemma", "0.5b", "1.5b", "phi4-mini"],
                    help="the model (default 0.5b); 0.5b, 1.5b and phi4-mini have random weights, Q8_0")
     a.add_argument("--peer", choices=["llama.cpp", "ik"], help="take turns with it on the same file")
+    a.add_argument("--against", type=pathlib.Path, metavar="DIR", help="take turns with the build in this folder")
     a.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity")
                    else os.cpu_count(), help="of both sides (default: all cores)")
-    a.add_argument("--rounds", type=int, default=5, help="good rounds wanted (default 5; at most three times as many)")
+    a.add_argument("--rounds", type=int,
+                   help="good rounds wanted (default 5, with --against 15; at most three times as many)")
     a.add_argument("--seconds", type=float, default=0.5, help="of one sample, three steps at least (default 0.5)")
     a.add_argument("--limit", type=float, default=1800, help="start no round after so many seconds (default 1800)")
     a.add_argument("--load", action="store_true", help="also: from exec to first logits, cold and warm page cache")
@@ -360,17 +381,20 @@ def parse():
     a.add_argument("--fresh", action="store_true", help="convert again")
     a.add_argument("--json", action="store_true", help="everything, with all samples")
     args = a.parse_args()
-    args.works = WORKLOADS
+    if args.against and (args.peer or args.load):
+        a.error("--against goes with neither --peer nor --load")
+    args.rounds = args.rounds or (15 if args.against else 5)
+    args.works = AGAINST if args.against else WORKLOADS
     if args.only:
-        wanted = {x.strip() for x in args.only.split(",")} | {"decode 1"}
+        wanted = {x.strip() for x in args.only.split(",")} | (set() if args.against else {"decode 1"})
         args.works = [w for w in WORKLOADS if f"{w[0]} {w[1]}" in wanted]
         if len(args.works) != len(wanted):
             a.error("--only: " + ", ".join(f"{n} {k}" for n, k in WORKLOADS))
     return args
 
 
-def our_argv(args, bundle):
-    argv = [str(BIN / "tests" / "bench" / "bench_cpu"), str(bundle), "--threads", str(args.threads)]
+def our_argv(args, bundle, build=BIN):
+    argv = [str(build / "tests" / "bench" / "bench_cpu"), str(bundle), "--threads", str(args.threads)]
     return argv + (["--isa", args.isa] if args.isa else [])
 
 
@@ -391,13 +415,32 @@ def open_sides(args, src, bundle):
     return sides
 
 
+def against_build(args, bundle):
+    """The two builds in turns; the exit code."""
+    sides, logs = [], TOP / ".build" / "bench"
+    try:
+        for name, build in (("new", BIN), ("old", args.against)):
+            sides.append(Side(name, our_argv(args, bundle, build), logs / f"{name}.log"))
+        works = [w for w in args.works if w[1] + 64 <= sides[0].hello["context"]]
+        got, rounds, _ = measure(sides, sides[0], works, args.rounds, args.seconds, time.monotonic() + args.limit)
+    finally:
+        for s in sides:
+            s.close()
+    rows = compared(got["old"], got["new"], works)
+    return paired.show(f"{args.shape}, {args.threads} threads, {rounds} rounds", rows, args.json)
+
+
 def main():
     args = parse()
+    if args.against and not pathlib.Path(our_argv(args, "", args.against)[0]).exists():
+        sys.exit(f"{our_argv(args, '', args.against)[0]} is not there: ninja -C {args.against} tests/bench/bench_cpu")
     if not pathlib.Path(our_argv(args, "")[0]).exists():
         sys.exit(f"{our_argv(args, '')[0]} is not there: `./dev bench cpu` builds it")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # through the finally below
     src = source(args.shape)
     bundle = cached_bundle(src, args.shape, 1024 if args.shape == "demo" else 2048, args.quant, args.fresh)
+    if args.against:
+        sys.exit(against_build(args, bundle))
     loads = load_times(our_argv(args, bundle), bundle, args.rounds) if args.load else None
     sides = open_sides(args, src, bundle)
     try:

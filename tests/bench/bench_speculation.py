@@ -216,7 +216,7 @@ def spoil(ids, share, vocab, seed=1):
 
 
 def seek(pair, prompt, ids, vocab, wanted, share):
-    """The share of other tokens, near `share`, with which so many drafts are accepted: of those behind a wrong one none is."""
+    """The share of other tokens, near `share`, with which so many drafts are accepted: of those after a wrong one none is."""
     low, high, best = 0.0, 1 - wanted, (2.0, 0.0)
     for _ in range(TRIES if wanted < 1 else 0):
         p = {"type": "content", "content": spoil(ids, share, vocab)}

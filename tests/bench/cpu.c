@@ -4,12 +4,12 @@
  *
  *   place                    read bandwidth, place of the cores
  *   multiply                 rate of the multipliers
- *   decode 1 SECONDS         one token behind --base others, as in the two
+ *   decode 1 SECONDS         one token after --base others, as in the two
  * below
  *   verify N SECONDS         N tokens of one sequence, logits of all
  *   sequences N SECONDS      one token for each of N sequences in one step
  *   prefill N SECONDS        N tokens into an empty sequence, logits of the
- * last depth N SECONDS          one token behind N others
+ * last depth N SECONDS          one token after N others
  *
  * --base N: tokens a sequence holds before these short workloads (16).
  * A workload is repeated for SECONDS (three times at least) and undone after
@@ -68,7 +68,7 @@ static int seq_fill(struct bench *b, struct engine_seq **s, uint32_t n,
                                              0, NULL, NULL, e);
 }
 
-/* n tokens behind the sequence as it stands, and back. want: engine_eval. */
+/* n tokens after the sequence as it stands, and back. want: engine_eval. */
 static int eval_once(struct bench *b, struct engine_seq *s, uint32_t n,
                      int want, double *ms, struct err *e)
 {

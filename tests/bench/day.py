@@ -112,7 +112,7 @@ class Watch:
     async def look(self):
         d = self.d
         m = await self.metrics()
-        engines = d.children()
+        engines = d.engines()
         states = min(bytes_below(d.home / "cache" / "states") for _ in range(2))  # one may be removed while its follower is seen
         self.samples.append({
             "at": time.monotonic(), "serve_mib": d.rss_kib() / 1024, "fds": d.fds(), "children": len(engines),

@@ -87,20 +87,9 @@ def generate(d, b):
     return text, usage
 
 
-def engines(d):
-    out = []
-    for pid in d.children():
-        try:
-            if b"engine" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
-                out.append(pid)
-        except OSError:
-            pass
-    return out
-
-
 def kill_engine(d, after):
     time.sleep(after)
-    pids = engines(d)
+    pids = d.engines()
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
     return len(pids)

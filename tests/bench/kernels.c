@@ -3,9 +3,10 @@
  *
  *   kernels [SET [THREADS]]
  *
- * A stack of matrices larger than the last cache is gone through as a model
- * would; every figure is the best of several rounds, because neighbours on the
- * machine only ever take away. */
+ * Up to 16 columns, each round goes through a stack of matrices larger than the
+ * last cache, as a decode step does; with more columns, or with HOT set, one
+ * matrix is used again. Each figure is the fastest single product (or read) of
+ * all rounds, because other work on the machine can only make it slower. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,10 +2,10 @@
  *
  *   lossless [--samples N] [--gguf FILE]
  *
- * Two tokens are drawn behind one prompt, N times with drafts and N times
+ * Two tokens are drawn after one prompt, N times with drafts and N times
  * without, all by other seeds, through the engine's own step. The exact
- * probability of every pair of tokens is known: the filtered target behind the
- * prompt times that behind the first token. Counts of the pairs that are
+ * probability of every pair of tokens is known: the filtered target after the
+ * prompt times that after the first token. Counts of the pairs that are
  * likely enough, and of all others together, are held against it by Pearson's
  * chi-square test; both sides must not be refused at LEVEL.
  *
@@ -78,7 +78,7 @@ static struct msg_sampling sampling(uint64_t seed)
 
 /* --- what should come --- */
 
-/* The target behind seq + tokens; copied to p (vocab). */
+/* The target after seq + tokens; copied to p (vocab). */
 static void target(struct trial *t, const int32_t *tokens, uint32_t n,
                    struct sampler *s, double *p)
 {

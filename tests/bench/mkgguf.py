@@ -49,6 +49,8 @@ SHAPES = {
     "tiny-qwen2": Shape("qwen2", 3, 128, 4, 2, 32, 256, 640, bias=True, rope_base=1e6, context=256),
     "tiny-wide": Shape("llama", 2, 1120, 10, 2, 112, 3232, 512, eps=1e-5, context=256),
     "tiny-gemma": Shape("gemma3", 7, 96, 4, 1, 64, 192, 512, rope_base=1e6, context=256, window=32),
+    # 62 layers: 27B, whose scores are scaled by d / heads
+    "deep-gemma": Shape("gemma3", 62, 96, 4, 1, 64, 64, 512, rope_base=1e6, context=256, window=32),
 }
 
 

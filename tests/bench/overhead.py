@@ -2,6 +2,7 @@
 """What the daemon adds to the engine: to a token, and to the first one.
 
     ./dev bench overhead [--models demo,gemma] [--streams 1,16] [--rounds 7] [--json]
+    ./dev bench overhead --against /some/checkout/.build/release
 
 Drafts are off; the client (streams.c) counts events and parses nothing; the answers are streamed. Medians over the rounds:
 
@@ -18,6 +19,10 @@ first token   a prompt of 16 tokens, one token asked for, nothing warm. `http ms
               only with the time when the engine stands still or has answered. The prompts are sent one after the other,
               as fast as one client can; what they cost alone is one step of all of them, which `steps` near 1 shows
               `serve us`: CPU time of the serve process for a request
+
+--against: the daemon of another build takes turns with this one, each with its own package, for the same client. Compared
+(paired.py) are tokens a second, the time to the first token, and the serve process's CPU time for both; not what was `added`,
+which is a small difference of large numbers and may be negative. Exit code 1: this build is slower in one of them.
 """
 import argparse
 import json
@@ -27,6 +32,7 @@ import subprocess
 import sys
 import time
 
+import paired
 from bench import BIN, Daemon, counters, machine, source
 
 PROMPT_TOKENS = 16
@@ -89,20 +95,64 @@ def first_token(d, count, prompt, round_):
             "steps": r["steps_total"]}
 
 
-def measure(model, args):
-    d = Daemon(str(BIN / "daemon" / "aned"))
-    d.stop()
-    (d.home / "aned.conf").write_text("[speculation]\nmax_draft = 0\n[cache]\ndisk_mib = 0\n")
-    d.start()
-    out = []
+def start(build, model):
+    """A daemon of that build with the model as `m`."""
+    d = Daemon(str(build / "daemon" / "aned"))
     try:
+        d.stop()
+        (d.home / "aned.conf").write_text("[speculation]\nmax_draft = 0\n[cache]\ndisk_mib = 0\n")
+        d.start()
         job = d.convert(source(model), "m", context=CONTEXT)
         assert job["state"] == "done", job
+    except BaseException:
+        d.close()
+        raise
+    return d
+
+
+def tokens_of(model, args):
+    return args.tokens if model == "demo" else args.tokens // 4
+
+
+JUDGED = (("token", "tok_s", "tok/s", True), ("token", "serve_us", "us", False), ("first", "http_ms", "ms", False),
+          ("first", "serve_us", "us", False))
+
+
+def against(model, args):
+    """Rows of paired.py; of first tokens a round's median."""
+    sides, rows = {}, []
+    try:
+        for name, build in (("new", BIN), ("old", args.against)):
+            sides[name] = start(build, model)
+        prompt = prompt_of(sides["new"], PROMPT_TOKENS)
+        for count in (int(x) for x in args.streams.split(",")):
+            got = {"old": [], "new": []}
+            for d in sides.values():
+                first_token(d, count, prompt, 99)
+            for i in range(args.rounds):
+                for name in ("old", "new") if i % 2 == 0 else ("new", "old"):
+                    token = per_token(sides[name], count, tokens_of(model, args), i)
+                    first = [first_token(sides[name], count, prompt, i) for _ in range(5)]
+                    got[name].append({"token": token, "first": {k: statistics.median(f[k] for f in first) for k in first[0]}})
+                print(f"\r{model} {count} round {i + 1} ", end="", file=sys.stderr, flush=True)
+            rows += [paired.judge(f"{model} {count} {part} {key}", unit, *([x[part][key] for x in got[k]] for k in ("old", "new")),
+                                  more_is_better=more) for part, key, unit, more in JUDGED]
+    finally:
+        for d in sides.values():
+            d.close()
+    print("\r", end="", file=sys.stderr)
+    return rows
+
+
+def measure(model, args):
+    d = start(BIN, model)
+    out = []
+    try:
         prompt = prompt_of(d, PROMPT_TOKENS)
         for count in (int(x) for x in args.streams.split(",")):
             first_token(d, count, prompt, 99)  # once to get warm: the scheduler learns what a step costs
             token, first = [], []
-            tokens = args.tokens if model == "demo" else args.tokens // 4
+            tokens = tokens_of(model, args)
             for i in range(args.rounds):
                 token.append(per_token(d, count, tokens, i))
                 for k in range(5):
@@ -122,10 +172,15 @@ def main():
     a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     a.add_argument("--models", default="demo,gemma")
     a.add_argument("--streams", default="1,16")
-    a.add_argument("--rounds", type=int, default=7)
+    a.add_argument("--against", type=pathlib.Path, metavar="DIR", help="take turns with the build in this folder")
+    a.add_argument("--rounds", type=int, help="default 7, with --against 15")
     a.add_argument("--tokens", type=int, default=512, help="of a stream of the demo model; a quarter of it for others")
     a.add_argument("--json", action="store_true")
     args = a.parse_args()
+    args.rounds = args.rounds or (15 if args.against else 7)
+    if args.against:
+        rows = [row for m in args.models.split(",") for row in against(m, args)]
+        sys.exit(paired.show(f"{args.rounds} rounds, drafts off", rows, args.json))
     out = {"machine": machine(), "rounds": args.rounds,
            "rows": [row for m in args.models.split(",") for row in measure(m, args)]}
     if args.json:

@@ -47,6 +47,7 @@ static void add_reason(struct totals *t, const char *why)
     }
     const char *tail = strstr(why, " may ");
     tail = tail == NULL ? strstr(why, " reads ") : tail;
+    tail = tail == NULL ? strstr(why, " depends ") : tail;
     (void)snprintf(text + n, sizeof(text) - n, "%.60s",
                    tail != NULL ? tail : why + n);
     for (int i = 0; i < REASONS; i++) {

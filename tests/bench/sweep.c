@@ -94,7 +94,7 @@ static int on_reference(void *ctx, uint32_t first, uint32_t n,
     return 0;
 }
 
-/* What the line's steps draw behind its prompt. */
+/* What the line's steps draw after its prompt. */
 static int draw_line(struct engine *g, struct line *l, struct err *e)
 {
     struct engine_seq *q = NULL;

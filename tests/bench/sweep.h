@@ -26,7 +26,7 @@ enum history {
     FORK_LONGER,  /* forked off a sequence that had gone on elsewhere */
     FORK_SHORTER, /* forked off at its end; it goes on elsewhere meanwhile */
     TRUNCATED,    /* had gone on elsewhere, was cut */
-    DRAFTS,       /* wrong tokens behind the right ones of every batch */
+    DRAFTS,       /* wrong tokens after the right ones of every batch */
     STEPS,        /* drawn by engine_step_rows, with drafts right and wrong */
     HISTORIES,
 };

@@ -272,7 +272,7 @@ static void add_line(struct run *r, struct round *o, struct walker *w)
     add(o, w, s, n, draw(&r->random, 4) > 0 ? n : draw(&r->random, n + 1), k);
 }
 
-/* A parent's own rows, behind a new cut; nothing of them is compared. */
+/* A parent's own rows, after a new cut; nothing of them is compared. */
 static void add_parent(struct run *r, struct round *o, struct walker *w)
 {
     struct engine_seq *s = w->parent;
@@ -396,7 +396,7 @@ static int evaluate_alone(struct run *r, struct err *e)
 
 /* --- steps --- */
 
-/* Drafts behind the next token: the drawn ones, until one is changed. */
+/* Drafts after the next token: the drawn ones, until one is changed. */
 static void add_drafts(struct run *r, struct walker *w)
 {
     const struct line *l = w->l;

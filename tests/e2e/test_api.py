@@ -365,13 +365,13 @@ def test_load_and_unload(start):
     d = start()
     with d.http() as c:
         assert c.get("/aned/v1/models/fake").json()["state"] == "ready"
-        assert not d.children()
+        assert not d.engines()
         m = c.post("/aned/v1/models/fake/load").json()
-        assert m["state"] == "loaded" and m["engine"]["pid"] in d.children()
+        assert m["state"] == "loaded" and m["engine"]["pid"] in d.engines()
         assert b"engine" in open(f"/proc/{m['engine']['pid']}/cmdline", "rb").read().split(b"\0")
         assert c.post("/aned/v1/models/fake/load").json()["engine"]["pid"] == m["engine"]["pid"]
         assert c.post("/aned/v1/models/fake/unload").json()["state"] == "ready"
-        assert not d.children()
+        assert not d.engines()
         assert c.post("/aned/v1/models/fake/unload").status_code == 200
 
 
@@ -479,12 +479,12 @@ def test_clients_vanish_while_the_model_loads(start):
     d = start(fake="stop_load 1\n")
     socks = [raw_post(d, {"prompt": "y" * 200, "max_tokens": 300, "stream": True}) for _ in range(6)]
     until(lambda: metric(d, "generations_total") == 6)
+    engine = child_of(d, "engine")  # its files are hashed before: who leaves then leaves nothing to be loaded
+    until(lambda: is_stopped(engine))
     for s in socks:
         s.close()
     until(lambda: metric(d, "generations_cancelled_total") == 6)
     wait_idle(d)
-    engine = child_of(d, "engine")
-    until(lambda: is_stopped(engine))
     os.kill(engine, signal.SIGCONT)
     text_of(complete(d))
 
@@ -517,7 +517,7 @@ def test_idle_model_makes_room(start):
         text_of(complete(d, model=name))
     states = {m["name"]: m["state"] for m in status(d)["models"]}
     assert sorted(states.values()) == ["loaded", "loaded", "ready"] and states["c"] == "ready"
-    assert len(d.children()) == 2
+    assert len(d.engines()) == 2
     assert complete(d, model=None).status_code == 400  # which of them?
 
 
@@ -559,7 +559,7 @@ def test_second_signal_ends_at_once(start):
     t = threading.Thread(target=lambda: pytest.raises(httpx.HTTPError, complete, d, max_tokens=400))
     t.start()
     until(lambda: status(d)["running"] == 1)
-    children = d.children()
+    children = d.engines()
     d.proc.send_signal(signal.SIGTERM)
     until(lambda: status(d)["status"] == "draining")
     d.proc.send_signal(signal.SIGINT)
@@ -571,7 +571,7 @@ def test_second_signal_ends_at_once(start):
 def test_killed_daemon_takes_its_engines_along(start):
     d = start()
     text_of(complete(d))
-    children = d.children()
+    children = d.engines()
     d.kill()
     until(lambda: not any(os.path.exists(f"/proc/{p}") and "Z" not in open(f"/proc/{p}/stat").read().split(")")[1][:3]
                           for p in children))
@@ -596,6 +596,47 @@ def test_handed_over_socket(aned, tmp_path):
         p.send_signal(signal.SIGTERM)
         assert p.wait(timeout=10) == 0
     assert path.exists()  # not ours to remove
+
+
+def test_sixteen_sockets(aned, tmp_path):
+    """All that may be handed over answer; one more is closed, so that nobody waits there, and the log says so."""
+    home = make_home(tmp_path / "home")
+    socks = []
+    for i in range(17):
+        socks.append(socket.socket(socket.AF_UNIX))
+        socks[i].bind(str(tmp_path / f"{i}.sock"))
+        socks[i].listen()
+    fds = [s.fileno() for s in socks]
+    code = ("import os,sys,fcntl; fds = [fcntl.fcntl(f, fcntl.F_DUPFD, 100) for f in %r];"
+            "[os.dup2(f, 3 + i) for i, f in enumerate(fds)]; os.closerange(20, 200);"
+            "os.environ['LISTEN_PID'] = str(os.getpid()); os.environ['LISTEN_FDS'] = '17'; os.execv(sys.argv[1], sys.argv[1:])"
+            % fds)
+    log = tmp_path / "log"
+    with open(log, "wb") as out:
+        p = subprocess.Popen(["python3", "-c", code, aned, "serve", "--home", str(home)], pass_fds=fds, stderr=out)
+    try:
+        for s in socks:
+            s.close()
+        for i in range(16):
+            with httpx.Client(transport=httpx.HTTPTransport(uds=str(tmp_path / f"{i}.sock")), base_url="http://aned",
+                              timeout=20 * SLOW_S) as c:
+                assert c.get("/health").status_code == 200, i
+        with pytest.raises(ConnectionRefusedError):
+            socket.socket(socket.AF_UNIX).connect(str(tmp_path / "16.sock"))
+        assert "http.activated" in log.read_text()
+    finally:
+        p.send_signal(signal.SIGTERM)
+        assert p.wait(timeout=10 * SLOW_S) == 0
+
+
+def test_a_vocabulary_is_tried_again(start):
+    """A file that was away when it was first wanted; the daemon is not started again for it."""
+    d = start()
+    file = d.home / "models" / "fake" / "tokenizer.gguf"
+    file.rename(d.dir / "away")
+    assert complete(d).status_code >= 400
+    (d.dir / "away").rename(file)
+    until(lambda: complete(d).status_code == 200)
 
 
 def test_bad_configuration(aned, tmp_path):

@@ -7,6 +7,7 @@ itself is compared: steps of /aned/v1/status, generations_cancelled_total, and t
 import json
 import os
 import signal
+import socket
 import time
 
 import pytest
@@ -43,6 +44,11 @@ class Call:
     def leave(self):
         self.s.close()
 
+    def say_no_more(self):
+        """Only the writing side is shut: it still waits for its answer."""
+        self.s.shutdown(socket.SHUT_WR)
+        time.sleep(0.1)  # which changes nothing, whenever it is noticed
+
 
 class World:
     """A daemon, what it tells, and the engine of one of its models."""
@@ -61,7 +67,7 @@ class World:
         return next(float(x.split()[1]) for x in text.splitlines() if x.startswith(f"aned_{name} "))
 
     def until(self, what, why):
-        end = time.monotonic() + 20 * SLOW_S
+        end = time.monotonic() + 120 * SLOW_S
         while not what():
             assert time.monotonic() < end, f"{why}: {self.status()}"
 
@@ -210,6 +216,21 @@ def paused(w):
     return w.taken(w.other())
 
 
+def half_closed(begin):
+    """The same of a client that had shut its writing side, which by itself ends nothing."""
+    def phase(w):
+        normal, w.begin = w.begin, lambda *a, **more: silent(normal(*a, **more))
+        try:
+            return begin(w)
+        finally:
+            del w.begin
+
+    def silent(call):
+        call.say_no_more()
+        return call
+    return phase
+
+
 def restoring(w):
     """Its state is on its way from the disk, into the only sequence there is."""
     w.stop()
@@ -250,6 +271,16 @@ def worlds(make_daemon, demo_home, tmp_path):
     yield made
     for w in made.values():
         w.http.close()
+
+
+def test_a_half_closed_client_that_closes(make_daemon, tmp_path):
+    home = make_home(tmp_path / "home", models=("plain",), fake=FAKE, conf=CONF, context=8192)
+    w = World(make_daemon(home=home, args=["--config", str(home / "aned.conf")]), "plain")
+    assert w.other().answer()[0] == 200
+    for phase in (queued, prefill, decode, not_streamed):
+        assert half_closed(phase)(w) <= 1, phase.__name__
+        w.idle()
+    w.http.close()
 
 
 def test_a_hundred_of_a_hundred(worlds):

@@ -41,7 +41,6 @@ def test_what_is_refused(d, demo_gguf, tmp_path):
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "secret").write_text("x")
     s = str(demo_gguf)
-    t0 = time.monotonic()
     for spec, param in (({}, "source"), ({"source": 1}, "source"), ({"source": "relative.gguf"}, "source"),
                         ({"source": str(tmp_path / "none")}, "source"), ({"source": str(tmp_path)}, "source"),
                         ({"source": str(tmp_path / "fifo")}, "source"), ({"source": "/dev/zero"}, "source"),
@@ -53,7 +52,6 @@ def test_what_is_refused(d, demo_gguf, tmp_path):
         r = post(d, **spec)
         assert r.status_code == 400, (spec, r.text)
         assert r.json()["error"]["param"] == param, (spec, r.text)
-    assert time.monotonic() - t0 < 5 * SLOW_S  # the FIFO did not block
     with d.http() as c:
         assert c.get("/aned/v1/jobs").json() == {"jobs": []}
 

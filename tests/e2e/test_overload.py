@@ -159,7 +159,7 @@ def test_overload(demo_home, make_daemon, tmp_path, streams, deaf, connects):
     asyncio.run(alone())
     assert len(set(c.texts.values())) > KINDS // 2
     asyncio.run(load(d, c, min(streams, 64), 0, 10))  # what is allocated once
-    before = (d.fds(), len(d.children()), d.rss_kib())
+    before = (d.fds(), len(d.engines()), d.rss_kib())
     began = time.monotonic()
     peak = asyncio.run(load(d, c, streams, deaf, connects))
     took = time.monotonic() - began
@@ -168,11 +168,11 @@ def test_overload(demo_home, make_daemon, tmp_path, streams, deaf, connects):
     assert metric(d, "refused_busy_total") >= c.refused
     assert metric(d, "http_streams_stalled_total") == deaf
     time.sleep(2)  # freed memory is given back after a second of rest
-    end = time.monotonic() + 20 * SLOW_S
+    end = time.monotonic() + 120 * SLOW_S
     kept = 16 * 1024 + streams * 8 if SLOW_S == 1 else 1 << 30  # KiB; a sanitizer keeps freed memory on purpose
     while (d.fds() > before[0] + 2 or d.rss_kib() - before[2] >= kept) and time.monotonic() < end:
         time.sleep(0.1)
-    after = (d.fds(), len(d.children()), d.rss_kib())
+    after = (d.fds(), len(d.engines()), d.rss_kib())
     health = sorted(c.health)
     print(f"\n{streams} streams, {deaf} deaf, {connects} connects/s: {took:.1f} s, {c.refused} refused with 503; "
           f"{len(health)} asked for health: median {health[len(health) // 2] * 1e3:.1f} ms, "
@@ -205,7 +205,7 @@ def test_connects_of_one_moment_wait(make_daemon):
             s.sendall(b"GET /health HTTP/1.1\r\nHost: aned\r\nConnection: close\r\n\r\n")
         d.proc.send_signal(signal.SIGCONT)
         for s in socks:
-            s.settimeout(20 * SLOW_S)
+            s.settimeout(60 * SLOW_S)
             assert s.recv(4096).startswith(b"HTTP/1.1 200 ")
     finally:
         d.proc.send_signal(signal.SIGCONT)

@@ -53,7 +53,7 @@ def test_a_killed_engine_is_replaced_and_the_stream_goes_on(make_daemon, demo_gg
     d = make_daemon()
     assert d.convert(demo_gguf, "demo", context=512)["state"] == "done"
     want = answer(d)
-    engines = d.children()
+    engines = d.engines()
     assert engines
     import threading
     got = []

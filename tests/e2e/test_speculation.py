@@ -199,7 +199,7 @@ def test_prediction_of_token_ids(daemon, plain):
         if best[0] > 50:
             break
     assert best[0] > 50 and best[1] == 0, best  # each of them is right
-    for _ in range(TRIES):  # every eighth is another: drafting goes on behind it
+    for _ in range(TRIES):  # every eighth is another: drafting goes on after it
         r = told(daemon, body, [(x + 1) % vocab if i % 8 == 5 else x for i, x in enumerate(ids)])
         assert answer(r) == answer(bare)
         best = details(r)

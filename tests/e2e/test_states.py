@@ -27,7 +27,7 @@ def ask(d, text, **more):
         return j["choices"][0]["text"], j["usage"]["prompt_tokens"], j["usage"]["prompt_tokens_details"]["cached_tokens"]
 
 
-def until(d, name, least, seconds=20):
+def until(d, name, least, seconds=120):
     """Wait for a metric to reach a value: saving happens when the engine idles."""
     end = time.monotonic() + seconds * SLOW_S
     while metric(d, name) < least:
@@ -126,7 +126,7 @@ def test_a_dead_engine_and_a_dead_daemon(world):
     d = world()
     text, n, _ = ask(d, prompt(120))
     until(d, "states_saves_total", 1)
-    for pid in d.children():
+    for pid in d.engines():
         os.kill(pid, signal.SIGKILL)
     with d.http() as c:  # who comes before the daemon knows would still count on the engine's memory
         while c.get("/aned/v1/models/demo").json()["engine"] is not None:
@@ -153,7 +153,7 @@ def test_a_stream_goes_on_from_disk(world):
         for line in r.iter_lines():
             text += json.loads(line[6:])["choices"][0]["text"] if line.startswith("data: {") else ""
             if text and not killed:
-                os.kill(b.children()[0], signal.SIGKILL)
+                os.kill(b.engines()[0], signal.SIGKILL)
                 killed = True
     assert text == want
     assert metric(b, "engine_restarts_total") == 1
@@ -269,7 +269,7 @@ def test_a_deleted_model_takes_its_states_along(world):
     until(d, "states_saves_total", 1)
     with d.http() as c:
         assert c.delete("/aned/v1/models/demo").status_code in (200, 204)
-    end = time.monotonic() + 10 * SLOW_S
+    end = time.monotonic() + 60 * SLOW_S
     while files(d) and time.monotonic() < end:
         time.sleep(0.1)
     assert files(d) == []
@@ -300,7 +300,7 @@ def test_many_at_once_after_a_restart(world, killer):
                     pass
             return None
         if k == killer:
-            for pid in b.children():
+            for pid in b.engines():
                 os.kill(pid, signal.SIGKILL)
         return i, ask(b, prompt(120, f"Number {i}: "))
 

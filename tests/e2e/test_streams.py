@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from conftest import SLOW_S, rests
+from conftest import SLOW_S, metric, rests
 
 PROMPTS = ["What is aned?", "How do I convert a model?", "Where is the socket?", "What is a shard?"]
 
@@ -35,7 +35,7 @@ def stream_chat(daemon, prompt, seed, cut_after=None, max_tokens=48):
     return text
 
 
-def wait_idle(daemon, seconds=20):
+def wait_idle(daemon, seconds=120):
     """Until the daemon says that nothing runs or waits."""
     end = time.monotonic() + seconds * SLOW_S
     while time.monotonic() < end:
@@ -51,7 +51,7 @@ def wait_idle(daemon, seconds=20):
 def test_sixteen_streams_half_cut_off(daemon):
     alone = {(p, s): stream_chat(daemon, p, s) for s, p in enumerate(PROMPTS)}
     wait_idle(daemon)
-    before = (daemon.fds(), len(daemon.children()), daemon.rss_kib())
+    before = (daemon.fds(), len(daemon.engines()), daemon.rss_kib())
     for _ in range(3):
         got, errors = {}, []
 
@@ -76,10 +76,10 @@ def test_sixteen_streams_half_cut_off(daemon):
         for key, text in got.values():
             assert text == alone[key]
     wait_idle(daemon)
-    end = time.monotonic() + 5 * SLOW_S  # the last probe's own connection closes a moment later
+    end = time.monotonic() + 60 * SLOW_S  # the last probe's own connection closes a moment later
     while daemon.fds() > before[0] + 2 and time.monotonic() < end:
         time.sleep(0.02)
-    after = (daemon.fds(), len(daemon.children()), daemon.rss_kib())
+    after = (daemon.fds(), len(daemon.engines()), daemon.rss_kib())
     assert after[0] <= before[0] + 2
     assert after[1] == before[1]
     if SLOW_S == 1:  # a sanitizer keeps freed memory on purpose
@@ -87,13 +87,15 @@ def test_sixteen_streams_half_cut_off(daemon):
 
 
 def test_a_vanished_client_frees_its_place(daemon):
-    """Cut while queued or running: the daemon is idle again long before the tokens would be made."""
+    """Cut while queued or running: the daemon is idle again, and most of the tokens were never made."""
+    made = metric(daemon, "output_tokens_total")
     threads = [threading.Thread(target=stream_chat, args=(daemon, PROMPTS[0], i, 1, 400)) for i in range(24)]
     for t in threads:
         t.start()
     for t in threads:
         t.join(timeout=120 * SLOW_S)
-    wait_idle(daemon, 10)
+    wait_idle(daemon)
+    assert metric(daemon, "output_tokens_total") - made < 24 * 400 / 2
 
 
 def test_idle_costs_nothing(daemon):

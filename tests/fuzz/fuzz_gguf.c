@@ -43,7 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
     struct err e = {0};
     if (gguf_open_mem(p, n, &g, &e) == 0) {
         look(g);
-        (void)!gguf_check_vocab(g, &e);
+        (void)!gguf_check_vocab(g, NULL, &e);
     }
     gguf_close(g);
     return 0;

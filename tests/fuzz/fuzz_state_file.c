@@ -1,5 +1,5 @@
 /* fuzz_state_file.c - the header of a saved state: whatever the bytes, it is
- * refused or it is sound; with a checksum made right, so that the checks behind
+ * refused or it is sound; with a checksum made right, so that the checks after
  * it are reached; and what is taken encodes to the very same bytes. */
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* fuzz_tokenize.c - any bytes through the tokenizers.
  *
- * The first byte chooses: 0..5 the bytes behind it are text for a small
+ * The first byte chooses: 0..5 the bytes after it are text for a small
  * vocabulary (by kind, with and without special tokens); above that they are a
  * GGUF whose vocabulary is loaded and used.
  */

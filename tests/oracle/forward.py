@@ -51,6 +51,9 @@ class Model:
         self.rope_base = self.get(f"{a}.rope.freq_base", 10000.0)
         self.context = self.get(f"{a}.context_length")
         self.window = self.get(f"{a}.attention.sliding_window", 0)
+        # query_pre_attn_scalar: 168 in gemma-3-27b, d_head in all others; in no key of a GGUF
+        wide = self.arch == "gemma3" and self.n_layers == 62
+        self.per_score = self.d_model // self.n_heads if wide else self.d_head
         self.rope_scale = 1.0
         if self.get(f"{a}.rope.scaling.type", "none") == "linear":
             self.rope_scale = 1 / self.get(f"{a}.rope.scaling.factor")
@@ -132,7 +135,7 @@ class Model:
         out = np.empty((n, self.n_heads, self.d_head), np.float32)
         group = self.n_heads // self.n_kv
         for head in range(self.n_heads):
-            scores = q[:, head] @ k[:, head // group].T / np.float32(np.sqrt(self.d_head))
+            scores = q[:, head] @ k[:, head // group].T / np.float32(np.sqrt(self.per_score))
             scores[hidden] = -np.inf
             scores = np.exp(scores - scores.max(axis=-1, keepdims=True))
             scores /= scores.sum(axis=-1, keepdims=True)

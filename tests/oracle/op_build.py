@@ -20,6 +20,7 @@ from coremltools.converters.mil.mil import Builder as mb, Function, Placeholder,
 from coremltools.converters.mil.mil.program import StateTensorPlaceholder, get_new_symbol  # noqa: E402
 
 import forms_math, forms_move, forms_more  # noqa: E402,E401,F401 -- they fill FORMS
+from forms_length import LENGTHS, WIDTH  # noqa: E402
 from op_forms import FORMS, Draw, draw, half  # noqa: E402
 
 TARGETS = {15: ct.target.iOS15, 16: ct.target.iOS16, 17: ct.target.iOS17, 18: ct.target.iOS18}
@@ -317,7 +318,20 @@ def stateful(folder, opset):
     steps(folder, "stateful", rounds)
 
 
+def lengths(folder, opset):
+    """The forms of forms_length.py, a package each: T is 1, then more, then less."""
+    for name, (_, build, want) in LENGTHS.items():
+        t = ct.RangeDim(1, 16)
+        with Function({"x": Placeholder((1, WIDTH, t.symbol, 1))}, opset_version=TARGETS[opset]) as fn:
+            fn.set_outputs([mb.identity(x=build(mb, fn.inputs["x"]), name="y")])
+        inputs = [ct.TensorType("x", shape=ct.Shape([1, WIDTH, t, 1]))]
+        save(fn, opset, folder, f"length_{name}", inputs=inputs)
+        xs = [numbers(1, WIDTH, n, 1) for n in (1, 5, 2)]
+        steps(folder, f"length_{name}", [({"x": x}, {"y": want(x).astype(np.float32)}) for x in xs])
+
+
 SPECIALS = {
+    "lengths": (lengths, 16),
     "symbolic": (symbolic, 15),
     "enumerated": (enumerated, 16),
     "optional": (optional, 15),

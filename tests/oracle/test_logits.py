@@ -62,6 +62,11 @@ def test_random_models(aned, tmp_path, name, qtype):
     check_file(aned, random_model(tmp_path, name, qtype), tmp_path)
 
 
+def test_scale_of_27b(aned, tmp_path):
+    """gemma3 of 62 layers scales its scores by 1/sqrt(d_model / n_heads)."""
+    check_file(aned, random_model(tmp_path, "deep-gemma", "f16"), tmp_path)
+
+
 def test_gemma(aned, gemma_model, gemma_bundle, tmp_path):
     check(aned, gemma_model, gemma_bundle("fp16"), tmp_path, POSITIONS)
 

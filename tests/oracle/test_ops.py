@@ -12,6 +12,7 @@ import sys
 import numpy as np
 import pytest
 
+from forms_length import LENGTHS
 from oracle_tools import coreml_python, run
 
 HERE = pathlib.Path(__file__).parent
@@ -93,6 +94,20 @@ def test_packages(aned, built, special, backend):
                 {"precision": "fp32", "tolerance": 500.0 if special == "stateful" else 4.0}, got, want[name]
             )
             assert not problem, f"prediction {k}, {name}: {problem}"
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", LENGTHS)
+def test_lengths(aned, built, name, backend):
+    """What looks at T gives the same in every chunk, and says so where it cannot run as rows."""
+    package, here = f"length_{name}", built / f"length_{name}"
+    run(aned, "mil", "run", built / f"{package}.mlpackage", here / "in", here / backend, "--backend", backend)
+    for k in range(3):
+        got, want = np.load(here / backend / f"step{k}" / "y.npy"), np.load(here / f"want{k}.npz")["y"]
+        problem = close({"precision": "fp32", "tolerance": 1.0}, got, want)
+        assert not problem, f"prediction {k}: {problem}"
+    text = run(aned, "mil", "compile", built / f"{package}.mlpackage")
+    assert ("depends on how many rows there are" not in text) == LENGTHS[name][0], text
 
 
 @pytest.mark.parametrize(

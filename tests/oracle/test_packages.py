@@ -128,7 +128,7 @@ def anebook_weights(shared, folder):
 
 
 def test_same_function_as_anebook(aned, shared, tmp_path):
-    # its epsilon of 2^-24 stands behind a division of x by sqrt(d)
+    # its epsilon of 2^-24 stands after a division of x by sqrt(d)
     shape = mkgguf.Shape("qwen2", 2, 192, 6, 2, 32, 448, 512, bias=True, rope_base=1e6, eps=192 * 2.0**-24, context=96)
     source = tmp_path / "anebook.gguf"
     mkgguf.write(source, shape, "f16", weights=anebook_weights(shared, tmp_path))

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from conftest import SLOW_S, Daemon, rests
+from conftest import SLOW_S, Daemon, rests, until
 from fake import make_home
 
 BODY = {"model": "fake", "prompt": "hello", "max_tokens": 8, "temperature": 0}
@@ -104,6 +104,67 @@ def test_a_claimed_body_over_the_limit_is_answered_at_once(d):
     with connect(d) as s:
         s.sendall(b"POST /aned/v1/jobs HTTP/1.1\r\nHost: a\r\nContent-Length: 262145\r\n\r\n")
         assert read_all(s).startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_compressed_body_is_refused(d):
+    with connect(d) as s:
+        s.sendall(request(BODY, b"Content-Encoding: gzip\r\n"))
+        data = read_all(s)
+    assert data.startswith(b"HTTP/1.1 415 ") and b'"http.content_encoding"' in data
+    assert b"\r\nAccept-Encoding: identity\r\n" in data
+
+
+def test_head_of_an_event_stream(d):
+    """Its head, and the connection goes on; who reads a resumable stream is not cut off by it."""
+    with connect(d) as s, connect(d) as reader:
+        s.sendall(b"HEAD /aned/v1/models/fake/events HTTP/1.1\r\nHost: a\r\n\r\nGET /health HTTP/1.1\r\nHost: a\r\n\r\n")
+        data = b""
+        while not data.endswith(b'{"status":"ok"}'):
+            assert (chunk := s.recv(65536)), data
+            data += chunk
+        assert data.count(b"HTTP/1.1 200 ") == 2 and b"text/event-stream" in data and b"data:" not in data
+        reader.sendall(request({**BODY, "max_tokens": 400, "stream": True, "resumable": True}, b"Connection: close\r\n"))
+        got = b""
+        while b'"id":"' not in got:
+            got += reader.recv(65536)
+        name = got.split(b'"id":"')[1].split(b'"')[0]
+        s.sendall(b"HEAD /aned/v1/streams/%s HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" % name)
+        head = read_all(s)
+        assert head.startswith(b"HTTP/1.1 200 ") and head.endswith(b"\r\n\r\n") and b"data:" not in head
+        assert (got + read_all(reader)).endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_half_closed_client_is_answered(d, stream):
+    with connect(d) as s:
+        s.sendall(request({**BODY, "max_tokens": 60, "stream": stream}))
+        s.shutdown(socket.SHUT_WR)
+        data = read_all(s)
+    assert data.startswith(b"HTTP/1.1 200 ")
+    if stream:
+        assert data.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
+    else:
+        assert json.loads(data.split(b"\r\n\r\n", 1)[1])["usage"]["completion_tokens"] == 60
+
+
+def test_large_bodies_are_answered_in_order(d):
+    """They are read beside the loop; what follows them on the connection waits, what others ask does not."""
+    large = request({**BODY, "prompt": "x" * 900_000})
+    with connect(d) as s, connect(d) as other:
+        s.sendall(large + b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n" + large + request(BODY))
+        other.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert read_one(other) == (200, {"status": "ok"})
+        assert read_one(s)[1]["error"]["code"] == "context_length_exceeded"
+        assert read_one(s) == (200, {"status": "ok"})
+        assert [read_one(s)[0] for _ in range(2)] == [400, 200]
+    fds = d.fds()
+    for _ in range(12):  # nobody waits for these
+        with connect(d) as s:
+            s.sendall(large)
+    with connect(d) as s:
+        s.sendall(request(BODY))
+        assert read_one(s)[0] == 200
+    until(lambda: d.fds() <= fds)
 
 
 def test_errors_after_the_head_end_the_stream(aned, tmp_path):

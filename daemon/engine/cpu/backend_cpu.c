@@ -8,13 +8,15 @@
 #include "base/half.h"
 #include "engine/cpu/graph/bind.h"
 #include "engine/cpu/graph/fuse.h"
+#include "engine/cpu/graph/plan.h"
+#include "engine/cpu/kernels/floats.h"
 #include "engine/cpu/rows/row.h"
 #include "proto/limits.h"
 
 static_assert(ENGINE_THREADS_MAX <= CREW_MAX, "every allowed setting works");
 
 /* Raise it when a change of the kernels may change any bit of a result. */
-#define CPU_ARITH 2
+#define CPU_ARITH 4
 
 static atomic_uint_fast64_t next_model_id = 1;
 
@@ -155,9 +157,7 @@ void cpu_close(struct backend_model *m)
         return;
     }
     row_free(m->rows);
-    for (size_t i = 0; i < CPU_PLANS_MAX; i++) {
-        plan_free(m->plans[i]);
-    }
+    plan_drop_all(m);
     for (size_t i = 0; m->out_buf != NULL && i < m->n_out; i++) {
         free(m->out_buf[i]);
     }
@@ -168,6 +168,19 @@ void cpu_close(struct backend_model *m)
         crew_unref();
     }
     free(m);
+}
+
+/* The nodes as they are, for what fused ones do not take. */
+static int keep_plain(struct backend_model *m, struct err *e)
+{
+    size_t n = (size_t)m->n_nodes;
+    m->plain = arena_array(&m->arena, n + 1, sizeof(struct node *));
+    if (m->plain == NULL) {
+        return err_set(e, ERR_NOMEM, "the program");
+    }
+    memcpy(m->plain, m->nodes, n * sizeof(struct node *));
+    m->n_plain = m->n_nodes;
+    return 0;
 }
 
 int cpu_open_program(struct mil_program *p, const char *function,
@@ -189,30 +202,33 @@ int cpu_open_program(struct mil_program *p, const char *function,
                      "this machine or build has no kernels '%s'", conf->isa);
         goto out;
     }
+    if (conf->isa != NULL) {
+        floats_choose(conf->isa);
+    }
     m->fn = mil_function_find(p, function);
     if (m->fn == NULL) {
         rc = err_set(e, ERR_NOT_FOUND, "no function %s",
                      function != NULL ? function : "(default)");
         goto out;
     }
-    rc = make_ports(m, e);
-    if (rc == 0) {
-        rc = bind_run(m, e);
-    }
+    CHECK(make_ports(m, e));
+    CHECK(bind_run(m, e));
     fast = fast && !m->has_blocks; /* passes look at one straight line */
-    if (rc == 0 && fast) {
-        rc = fuse_run(m, e);
-    }
-    if (rc < 0) {
-        goto out;
+    if (fast) {
+        CHECK(keep_plain(m, e));
+        CHECK(fuse_run(m, e));
     }
     crew_ref();
     m->has_crew = true;
     /* Rounding after every operation is the plain form's affair. */
     if (fast && !m->round) {
         rc = row_make(m, &m->rows, &m->why_not_rows, e);
-        if (rc < 0) {
+        if (rc == ERR_NOMEM) {
             goto out;
+        }
+        if (rc < 0) { /* what is refused there still runs as a whole */
+            m->why_not_rows = arena_str(&m->arena, e->msg);
+            rc = 0;
         }
     }
     *ret = m;
@@ -255,6 +271,8 @@ static int fast_open(const char *pkg, const char *function,
 
 static void cpu_info(const struct backend_model *m, struct backend_info *ret)
 {
+    const struct kv_pool *kv = m->rows != NULL ? m->rows->pool : NULL;
+    uint64_t table = kv != NULL ? kv_table_most(kv) : 0;
     *ret = (struct backend_info){
         .rows_max = m->rows != NULL ? (uint32_t)m->rows->rows_max : 0,
         .row_in = m->rows != NULL ? m->rows->in_port : NULL,
@@ -268,7 +286,8 @@ static void cpu_info(const struct backend_model *m, struct backend_info *ret)
         .t_min = m->t_min,
         .t_max = m->t_max,
         .weight_bytes = m->program->weight_bytes,
-        .state_bytes = m->state_bytes,
+        .state_bytes = kv != NULL ? table : m->state_bytes,
+        .whole_bytes = kv != NULL ? table + m->state_bytes : 0,
     };
 }
 
@@ -404,17 +423,17 @@ static int predict_whole(struct backend_model *m, struct backend_state *s,
                          struct tensor *out, size_t n_out, struct err *e)
 {
     const struct val *v = NULL;
-    int rc = s != NULL ? cpu_state_flatten(s, e) : 0;
-    if (rc == 0) {
-        rc = plan_run(m, s, m->in_now, &v, e);
+    if (s != NULL) {
+        RETERR(cpu_state_flatten(s, e));
     }
-    if (rc == 0 && s != NULL) {
-        rc = cpu_state_unflatten(s, e);
+    RETERR(plan_run(m, s, m->in_now, &v, e));
+    if (s != NULL) {
+        RETERR(cpu_state_unflatten(s, e));
     }
-    for (size_t i = 0; i < n_out && rc == 0; i++) {
-        rc = give_output(m, v, &out[i], e);
+    for (size_t i = 0; i < n_out; i++) {
+        RETERR(give_output(m, v, &out[i], e));
     }
-    return rc;
+    return 0;
 }
 
 static int cpu_predict(struct backend_model *m, struct backend_state *s,

@@ -17,9 +17,9 @@
 
 #include "engine/backend.h"
 #include "engine/cpu/weights/weight.h"
+#include "proto/limits.h"
 
 #define CPU_ARGS_MAX  16
-#define CPU_PLANS_MAX 8 /* plans kept: T = 1..4 and some */
 
 enum val_kind {
     VAL_NONE, /* absent, or not resolved yet */
@@ -216,6 +216,8 @@ struct backend_model {
     const struct mil_type **slot_type; /* declared types; NULL: inline */
     int n_nodes;
     struct node **nodes;
+    int n_plain; /* of the nodes as they were before fuse.c */
+    struct node **plain;
     bool has_blocks; /* cond or while_loop */
 
     size_t n_in, n_out, n_states;
@@ -231,14 +233,17 @@ struct backend_model {
     struct tensor *in_default;    /* optional inputs; made when first needed */
     float **out_buf;              /* outputs that are not floats, converted */
 
-    struct plan *plans[CPU_PLANS_MAX]; /* most recently used first */
-    bool dynamic;                      /* shapes depend on data (plan.c) */
-    int64_t *key;                      /* of the shapes wanted now */
+    struct plan *plans[ENGINE_PLANS_MAX]; /* most recently used first */
+    size_t n_plans;
+    struct plan *last; /* the dynamic one of the last prediction */
+    bool dynamic;      /* shapes depend on data (plan.c) */
+    bool wrote;        /* a state, while this plan was made */
+    int64_t *key;      /* of the shapes wanted now */
     uint64_t serial;
     void *scratch; /* shared by all plans */
     size_t scratch_bytes;
     int64_t t_min, t_max;
-    uint64_t state_bytes;
+    uint64_t state_bytes; /* of flat arrays */
 };
 
 struct kv_table;
@@ -293,9 +298,10 @@ static inline bool slot_is_fp16(const struct backend_model *m, int slot)
 
 /* --- plan.c --- */
 
-/* The plan for these inputs (their shapes already checked against the
- * declaration), from the cache or new. A dynamic plan is made anew and run at
- * once. Errors: MIL_SHAPE, MIL_INPUT, NOMEM. */
+/* Predict with the plan for these inputs (their shapes already checked against
+ * the declaration), kept or new. A dynamic plan is made anew and run at once.
+ * The values live until the next prediction. Errors: MIL_SHAPE, MIL_INPUT,
+ * NOMEM. */
 CHECKED int plan_run(struct backend_model *m, struct backend_state *st,
                      const struct tensor *const *in, const struct val **ret_v,
                      struct err *e);

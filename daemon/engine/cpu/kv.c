@@ -4,72 +4,70 @@
  * dimension; values lie as they come, [64][dim padded to 16]. Both products
  * of attention are then the same loop (kernel_attend.h).
  *
- * What a table holds of a state ends at `end`: blocks at or behind it are
- * NULL, and what stands behind it inside the last block is stale (the rest of
+ * What a table holds of a state ends at `end`: blocks at or after it are
+ * NULL, and what stands after it inside the last block is stale (the rest of
  * a longer past, or of the sequence it was forked from). It is never shown:
  * kv_flatten stops at `end`, and kv_reserve clears what it jumps over. A NULL
  * block in front of `end` is a stretch nobody wrote.
  *
  * A shared block is copied by the first table that reserves in it; the copy is
  * of the same contents, so a kv_reserve that fails half way needs to take back
- * only what it put behind `end`.
+ * only what it put after `end`.
  *
- * Blocks are cut from slabs of a huge page, which a decoding step walks 6%
- * faster than small ones; where a sequence could not fill one, a slab is a
- * block. Freed blocks wait in their state's list, slabs live as long as the
- * pool. Counts are plain integers because all of a pool happens on one
- * thread. */
+ * Blocks of one size come from one heap (slab.h), in which each table is a
+ * taker: what it alone holds stands in slabs of its own, which go back to the
+ * system when it is cut or freed. Counts are plain integers because all of a
+ * pool happens on one thread. */
 #include "engine/cpu/kv.h"
 
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/half.h"
+#include "engine/cpu/slab.h"
 #include "proto/limits.h"
 
-#define ALIGN      64u
-#define SLAB_BYTES MIB(2)
+#define PIECE 64u /* elements that are converted at a time */
 #define BLOCK_ELEMS                                          \
     ((uint64_t)1 << 28) /* of one block: no shape comes near \
                          */
 
 struct block {
-    union {
-        uint32_t refs;
-        struct block *next; /* in a free list */
-    };
-    _Alignas(ALIGN) uint16_t data[];
-};
-
-struct slab {
-    struct slab *next;
+    struct slab_block in;
+    uint32_t refs;
+    _Alignas(SLAB_ALIGN) uint16_t data[];
 };
 
 struct state {
     struct kv_shape shape;
-    size_t plane;       /* elements of a head's plane */
-    size_t bytes;       /* of a block, its head included */
-    uint32_t blocks;    /* for all positions */
-    size_t first;       /* of its blocks in a table */
-    struct block *idle; /* free list */
+    size_t plane;    /* elements of a head's plane */
+    size_t bytes;    /* of a block, its head included */
+    uint32_t blocks; /* for all positions */
+    size_t first;    /* of its blocks in a table */
+    size_t heap;     /* where its blocks come from */
+};
+
+/* Blocks of all states that have them of one size. */
+struct heap {
+    struct slab_heap slabs;
+    size_t bytes;    /* of a block */
+    uint32_t blocks; /* of a full table */
 };
 
 struct kv_pool {
     size_t n;
     size_t slots; /* of a table */
     size_t tables;
-    uint64_t bytes;     /* cut into blocks */
-    uint64_t table_max; /* bytes of a full table's blocks */
-    struct slab *slabs;
-    char *cut; /* the rest of the newest slab */
-    size_t cut_bytes;
+    uint64_t used; /* bytes of blocks in tables */
+    size_t n_heaps;
+    struct heap *heaps;
     uint16_t *zero; /* a plane of any state */
     struct state states[];
 };
 
 struct kv_table {
     struct kv_pool *pool;
-    uint32_t *end; /* of each state: positions in use */
+    uint32_t *end;     /* of each state: positions in use */
+    struct slab **own; /* in each heap */
     struct block *slot[];
 };
 
@@ -85,24 +83,43 @@ static int no_memory(struct err *e)
 
 /* --- pool --- */
 
+bool kv_dims_fit(const int64_t *dims)
+{
+    return dims[1] > 0 && dims[1] <= (int64_t)MODEL_DIM_MAX && dims[2] > 0 &&
+           dims[2] <= (int64_t)MODEL_CONTEXT_MAX && dims[3] > 0 &&
+           dims[3] <= (int64_t)MODEL_DIM_MAX &&
+           kv_pad((size_t)dims[3]) * KV_BLOCK * (size_t)dims[1] <= BLOCK_ELEMS;
+}
+
 static int state_init(struct state *s, const struct kv_shape *shape,
                       struct err *e)
 {
-    uint64_t wide = kv_pad(shape->dim);
-    if (shape->heads == 0 || shape->dim == 0 || shape->positions == 0 ||
-        shape->positions > MODEL_CONTEXT_MAX || shape->dim > MODEL_DIM_MAX ||
-        shape->heads > MODEL_DIM_MAX ||
-        wide * KV_BLOCK * shape->heads > BLOCK_ELEMS) {
+    size_t wide = kv_pad(shape->dim);
+    const int64_t dims[4] = {1, shape->heads, shape->positions, shape->dim};
+    if (!kv_dims_fit(dims)) {
         return err_set(e, ERR_INVALID,
                        "a state of %u heads, %u positions, %u dimensions",
                        shape->heads, shape->positions, shape->dim);
     }
     s->shape = *shape;
-    s->plane = (shape->key ? shape->dim : (size_t)wide) * KV_BLOCK;
+    s->plane = (shape->key ? shape->dim : wide) * KV_BLOCK;
     s->bytes = sizeof(struct block) + s->plane * shape->heads * 2;
-    s->bytes = (s->bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1);
+    s->bytes = (s->bytes + SLAB_ALIGN - 1) & ~(size_t)(SLAB_ALIGN - 1);
     s->blocks = blocks_of(shape->positions);
     return 0;
+}
+
+/* The heap of its size, a new one at need. */
+static void heap_join(struct kv_pool *p, struct state *s)
+{
+    size_t i = 0;
+    while (i < p->n_heaps && p->heaps[i].bytes != s->bytes) {
+        i++;
+    }
+    p->n_heaps = i < p->n_heaps ? p->n_heaps : i + 1;
+    p->heaps[i].bytes = s->bytes;
+    p->heaps[i].blocks += s->blocks;
+    s->heap = i;
 }
 
 int kv_pool_new(size_t n_states, const struct kv_shape *shapes,
@@ -114,6 +131,11 @@ int kv_pool_new(size_t n_states, const struct kv_shape *shapes,
     }
     int rc = 0;
     size_t plane = 1;
+    p->heaps = calloc(n_states > 0 ? n_states : 1, sizeof(*p->heaps));
+    if (p->heaps == NULL) {
+        rc = no_memory(e);
+        goto out;
+    }
     p->n = n_states;
     for (size_t i = 0; i < n_states; i++) {
         struct state *s = &p->states[i];
@@ -123,8 +145,11 @@ int kv_pool_new(size_t n_states, const struct kv_shape *shapes,
         }
         s->first = p->slots;
         p->slots += s->blocks;
-        p->table_max += (uint64_t)s->bytes * s->blocks;
+        heap_join(p, s);
         plane = s->plane > plane ? s->plane : plane;
+    }
+    for (size_t i = 0; i < p->n_heaps; i++) {
+        slab_init(&p->heaps[i].slabs, p->heaps[i].bytes, p->heaps[i].blocks);
     }
     p->zero = calloc(plane, sizeof(*p->zero));
     if (p->zero == NULL) {
@@ -144,60 +169,51 @@ void kv_pool_free(struct kv_pool *p)
         return;
     }
     must(p->tables == 0);
-    while (p->slabs != NULL) {
-        struct slab *next = p->slabs->next;
-        free(p->slabs);
-        p->slabs = next;
+    for (size_t i = 0; i < p->n_heaps && p->heaps[i].slabs.block > 0; i++) {
+        slab_fini(&p->heaps[i].slabs);
     }
+    free(p->heaps);
     free(p->zero);
     free(p);
 }
 
-uint64_t kv_pool_bytes(const struct kv_pool *p)
+uint64_t kv_pool_used(const struct kv_pool *p)
 {
-    return p->bytes;
+    return p->used;
+}
+
+uint64_t kv_pool_mapped(const struct kv_pool *p)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < p->n_heaps; i++) {
+        n += slab_mapped(&p->heaps[i].slabs);
+    }
+    return n;
+}
+
+uint64_t kv_table_most(const struct kv_pool *p)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < p->n_heaps; i++) {
+        n += slab_most(&p->heaps[i].slabs, p->heaps[i].blocks);
+    }
+    return n;
 }
 
 /* --- blocks --- */
 
-/* A new slab with room for a block of n bytes becomes the one that is cut. */
-static bool slab_new(struct kv_pool *p, size_t n)
+/* With one reference; *zero: of zeros, else of anything. NULL: no memory. */
+static struct block *block_new(struct kv_table *t, size_t state, bool *zero)
 {
-    bool huge = p->table_max >= SLAB_BYTES;
-    size_t align = huge ? SLAB_BYTES : ALIGN;
-    size_t bytes = (n + ALIGN + align - 1) & ~(align - 1);
-    struct slab *s = aligned_alloc(align, bytes);
-    if (s == NULL) {
-        return false;
+    struct kv_pool *p = t->pool;
+    size_t heap = p->states[state].heap;
+    struct slab_block *in =
+        slab_take(&p->heaps[heap].slabs, &t->own[heap], zero);
+    if (in == NULL) {
+        return NULL;
     }
-#if defined(MADV_HUGEPAGE)
-    if (huge) {
-        (void)madvise(s, bytes, MADV_HUGEPAGE); /* a wish */
-    }
-#endif
-    s->next = p->slabs;
-    p->slabs = s;
-    p->cut = (char *)s + ALIGN;
-    p->cut_bytes = bytes - ALIGN;
-    return true;
-}
-
-/* With one reference; its contents are whatever they were. NULL: no memory. */
-static struct block *block_new(struct kv_pool *p, size_t state)
-{
-    struct state *s = &p->states[state];
-    struct block *b = s->idle;
-    if (b != NULL) {
-        s->idle = b->next;
-    } else {
-        if (p->cut_bytes < s->bytes && !slab_new(p, s->bytes)) {
-            return NULL;
-        }
-        b = (struct block *)(void *)p->cut;
-        p->cut += s->bytes;
-        p->cut_bytes -= s->bytes;
-        p->bytes += s->bytes;
-    }
+    struct block *b = container_of(in, struct block, in);
+    p->used += p->heaps[heap].bytes;
     b->refs = 1;
     return b;
 }
@@ -205,8 +221,17 @@ static struct block *block_new(struct kv_pool *p, size_t state)
 static void block_drop(struct kv_pool *p, size_t state, struct block *b)
 {
     if (b != NULL && --b->refs == 0) {
-        b->next = p->states[state].idle;
-        p->states[state].idle = b;
+        struct heap *h = &p->heaps[p->states[state].heap];
+        slab_give(&h->slabs, &b->in);
+        p->used -= h->bytes;
+    }
+}
+
+/* After blocks were dropped. */
+static void pool_trim(struct kv_pool *p)
+{
+    for (size_t i = 0; i < p->n_heaps; i++) {
+        slab_trim(&p->heaps[i].slabs);
     }
 }
 
@@ -216,22 +241,24 @@ static size_t data_bytes(const struct state *s)
 }
 
 /* The block in *slot becomes this table's alone. */
-static int block_own(struct kv_pool *p, size_t state, struct block **slot,
+static int block_own(struct kv_table *t, size_t state, struct block **slot,
                      struct err *e)
 {
+    const struct state *s = &t->pool->states[state];
     struct block *old = *slot;
+    bool zero = false;
     if (old != NULL && old->refs == 1) {
         return 0;
     }
-    struct block *b = block_new(p, state);
+    struct block *b = block_new(t, state, &zero);
     if (b == NULL) {
         return no_memory(e);
     }
     if (old != NULL) {
-        memcpy(b->data, old->data, data_bytes(&p->states[state]));
+        memcpy(b->data, old->data, data_bytes(s));
         old->refs--;
-    } else {
-        memset(b->data, 0, data_bytes(&p->states[state]));
+    } else if (!zero) {
+        memset(b->data, 0, data_bytes(s));
     }
     *slot = b;
     return 0;
@@ -260,20 +287,23 @@ static void block_clear(const struct state *s, struct block *b, uint32_t from,
 int kv_table_new(struct kv_pool *p, struct kv_table **ret, struct err *e)
 {
     struct kv_table *t = calloc(1, sizeof(*t) + p->slots * sizeof(t->slot[0]));
-    uint32_t *end = calloc(p->n > 0 ? p->n : 1, sizeof(*end));
-    if (t == NULL || end == NULL) {
+    uint32_t *end = calloc(p->n + 1, sizeof(*end));
+    struct slab **own = calloc(p->n_heaps + 1, sizeof(struct slab *));
+    if (t == NULL || end == NULL || own == NULL) {
         free(t);
         free(end);
+        free(own);
         return no_memory(e);
     }
     t->pool = p;
     t->end = end;
+    t->own = own;
     p->tables++;
     *ret = t;
     return 0;
 }
 
-/* Drop the blocks of a state that begin at or behind `n`. */
+/* Drop the blocks of a state that begin at or after `n`. */
 static void drop_behind(struct kv_table *t, size_t state, uint32_t n)
 {
     const struct state *s = &t->pool->states[state];
@@ -291,8 +321,13 @@ void kv_table_free(struct kv_table *t)
     for (size_t i = 0; i < t->pool->n; i++) {
         drop_behind(t, i, 0);
     }
+    for (size_t i = 0; i < t->pool->n_heaps; i++) {
+        slab_leave(&t->pool->heaps[i].slabs, &t->own[i]);
+    }
+    pool_trim(t->pool);
     t->pool->tables--;
     free(t->end);
+    free(t->own);
     free(t);
 }
 
@@ -326,24 +361,25 @@ void kv_truncate(struct kv_table *t, uint32_t n)
             drop_behind(t, i, n);
         }
     }
+    pool_trim(t->pool);
 }
 
-/* Own the blocks of [first, behind) of a state, and the one that `end` cuts
- * when the stretch begins behind it. */
+/* Own the blocks of [first, to) of a state, and the one that `end` cuts
+ * when the stretch begins after it. */
 static int reserve_state(struct kv_table *t, size_t state, uint32_t first,
-                         uint32_t behind, struct err *e)
+                         uint32_t to, struct err *e)
 {
     const struct state *s = &t->pool->states[state];
     struct block **slot = t->slot + s->first;
     uint32_t cut = t->end[state];
     if (first > cut && cut % KV_BLOCK != 0 && slot[cut / KV_BLOCK] != NULL) {
-        int rc = block_own(t->pool, state, &slot[cut / KV_BLOCK], e);
+        int rc = block_own(t, state, &slot[cut / KV_BLOCK], e);
         if (rc < 0) {
             return rc;
         }
     }
-    for (uint32_t i = first / KV_BLOCK; i < blocks_of(behind); i++) {
-        int rc = block_own(t->pool, state, &slot[i], e);
+    for (uint32_t i = first / KV_BLOCK; i < blocks_of(to); i++) {
+        int rc = block_own(t, state, &slot[i], e);
         if (rc < 0) {
             return rc;
         }
@@ -351,9 +387,9 @@ static int reserve_state(struct kv_table *t, size_t state, uint32_t first,
     return 0;
 }
 
-/* `end` moves to `behind`; stale positions in front of `first` become zero. */
+/* `end` moves to `to`; stale positions in front of `first` become zero. */
 static void advance(struct kv_table *t, size_t state, uint32_t first,
-                    uint32_t behind)
+                    uint32_t to)
 {
     const struct state *s = &t->pool->states[state];
     uint32_t cut = t->end[state];
@@ -365,7 +401,7 @@ static void advance(struct kv_table *t, size_t state, uint32_t first,
                         same ? first % KV_BLOCK : KV_BLOCK);
         }
     }
-    t->end[state] = behind > cut ? behind : cut;
+    t->end[state] = to > cut ? to : cut;
 }
 
 int kv_reserve(struct kv_table *t, uint32_t first, uint32_t n, struct err *e)
@@ -408,8 +444,13 @@ void kv_store(struct kv_table *t, size_t state, uint32_t pos, const float *x)
             half_from_floats(x, plane + at * kv_pad(dim), dim);
             continue;
         }
-        for (size_t d = 0; d < dim; d++) {
-            plane[d * KV_BLOCK + at] = half_from_float(x[d]);
+        for (size_t d = 0; d < dim; d += PIECE) {
+            uint16_t piece[PIECE];
+            size_t n = dim - d < PIECE ? dim - d : PIECE;
+            half_from_floats(x + d, piece, n);
+            for (size_t i = 0; i < n; i++) {
+                plane[(d + i) * KV_BLOCK + at] = piece[i];
+            }
         }
     }
 }
@@ -475,7 +516,7 @@ int kv_unflatten(struct kv_table *t, size_t state, const uint16_t *in,
         uint32_t first = i * KV_BLOCK;
         uint32_t left = s->shape.positions - first;
         uint32_t n = left < KV_BLOCK ? left : KV_BLOCK;
-        rc = block_own(p, state, &made[i], e);
+        rc = block_own(t, state, &made[i], e);
         if (rc == 0 && block_fill(s, first, n, in, made[i])) {
             end = first + n;
         } else if (rc == 0) {
@@ -491,6 +532,7 @@ int kv_unflatten(struct kv_table *t, size_t state, const uint16_t *in,
     if (rc == 0) {
         t->end[state] = end;
     }
+    pool_trim(p);
     free(made);
     return rc;
 }

@@ -1,7 +1,8 @@
 /* kv.h - keys and values of sequences, in blocks of 64 positions.
  *
  * A pool belongs to one open model: it knows the shape of each of its states
- * ([1, heads, S, dim] fp16) and keeps freed blocks for reuse. A table is one
+ * ([1, heads, S, dim] fp16), and gives the system back what its tables gave
+ * up, but for a little that the next one finds (slab.h). A table is one
  * sequence: for each state the blocks of its positions, allocated when first
  * written. Blocks are counted references: a fork shares them, and a block
  * that is shared is copied before it is written. Positions never written read
@@ -27,12 +28,20 @@ struct kv_shape {
 struct kv_pool;
 struct kv_table;
 
+/* Can blocks hold it? Of a type's dimensions, before they are cut to 32 bits:
+ * [1, heads, positions, dim]. */
+bool kv_dims_fit(const int64_t *dims);
 /* Errors: INVALID (a shape with a zero, or blocks too large), NOMEM. */
 CHECKED int kv_pool_new(size_t n_states, const struct kv_shape *shapes,
                         struct kv_pool **ret, struct err *e);
 void kv_pool_free(
     struct kv_pool *p); /* its tables must be gone; NULL is fine */
-uint64_t kv_pool_bytes(const struct kv_pool *p); /* in blocks, free ones too */
+uint64_t kv_pool_used(const struct kv_pool *p); /* bytes of blocks in tables */
+uint64_t kv_pool_mapped(const struct kv_pool *p); /* bytes from the system */
+/* Bytes that n tables cost at most, divided by n, whatever was done to them:
+ * n times this is never below kv_pool_mapped. A kv_unflatten takes once more
+ * what its state holds while it runs. */
+uint64_t kv_table_most(const struct kv_pool *p);
 
 CHECKED int kv_table_new(struct kv_pool *p, struct kv_table **ret,
                          struct err *e);
@@ -68,7 +77,7 @@ void kv_block_put(struct kv_table *t, size_t state, uint32_t b, const void *in);
 /* --- for attend.c --- */
 
 /* The plane of a head in block `b`: of keys [dim][KV_BLOCK], of values
- * [KV_BLOCK][kv_pad(dim)], zeros behind dim. Of zeros where nothing was
+ * [KV_BLOCK][kv_pad(dim)], zeros after dim. Of zeros where nothing was
  * written. Stands until the next call that changes a table of the pool. */
 const uint16_t *kv_plane(const struct kv_table *t, size_t state, uint32_t b,
                          uint32_t head);

@@ -54,42 +54,37 @@ int cpu_state_new(struct backend_model *m, struct backend_state **ret,
                   struct err *e)
 {
     struct backend_state *s = NULL;
-    int rc = state_alloc(m, &s, e);
-    if (rc == 0 && m->rows != NULL && m->rows->pool != NULL) {
-        rc = kv_table_new(m->rows->pool, &s->kv, e);
-    } else if (rc == 0) {
-        rc = make_flat(s, e);
-    }
-    if (rc < 0) {
-        cpu_state_free(s);
-        return rc;
+    int rc = 0;
+    CHECK(state_alloc(m, &s, e));
+    if (m->rows != NULL && m->rows->pool != NULL) {
+        CHECK(kv_table_new(m->rows->pool, &s->kv, e));
+    } else {
+        CHECK(make_flat(s, e));
     }
     *ret = s;
-    return 0;
+    s = NULL; /* given away */
+out:
+    cpu_state_free(s);
+    return rc;
 }
 
 int cpu_state_fork(const struct backend_state *from, uint32_t n,
                    struct backend_state **ret, struct err *e)
 {
     struct backend_state *s = NULL;
-    int rc = state_alloc(from->m, &s, e);
-    if (rc < 0) {
-        return rc;
-    }
+    int rc = 0;
+    CHECK(state_alloc(from->m, &s, e));
     if (from->kv != NULL) {
-        rc = kv_fork(from->kv, n, &s->kv, e);
+        CHECK(kv_fork(from->kv, n, &s->kv, e));
     } else {
-        rc = make_flat(s, e);
-        if (rc == 0) {
-            rc = cpu_state_copy(s, from, e);
-        }
-    }
-    if (rc < 0) {
-        cpu_state_free(s);
-        return rc;
+        CHECK(make_flat(s, e));
+        CHECK(cpu_state_copy(s, from, e));
     }
     *ret = s;
-    return 0;
+    s = NULL; /* given away */
+out:
+    cpu_state_free(s);
+    return rc;
 }
 
 void cpu_state_truncate(struct backend_state *s, uint32_t n)
@@ -107,12 +102,10 @@ int cpu_state_copy(struct backend_state *to, const struct backend_state *from,
     }
     if (from->kv != NULL) {
         struct kv_table *t = NULL;
-        int rc = kv_fork(from->kv, UINT32_MAX, &t, e);
-        if (rc == 0) {
-            kv_table_free(to->kv);
-            to->kv = t;
-        }
-        return rc;
+        RETERR(kv_fork(from->kv, UINT32_MAX, &t, e));
+        kv_table_free(to->kv);
+        to->kv = t;
+        return 0;
     }
     for (size_t i = 0; i < to->n; i++) {
         memcpy(to->data[i], from->data[i],
@@ -123,20 +116,19 @@ int cpu_state_copy(struct backend_state *to, const struct backend_state *from,
 
 int cpu_state_flatten(struct backend_state *s, struct err *e)
 {
-    int rc = make_flat(s, e);
-    for (size_t i = 0; rc == 0 && s->kv != NULL && i < s->n; i++) {
+    RETERR(make_flat(s, e));
+    for (size_t i = 0; s->kv != NULL && i < s->n; i++) {
         kv_flatten(s->kv, i, s->data[i]);
     }
-    return rc;
+    return 0;
 }
 
 int cpu_state_unflatten(struct backend_state *s, struct err *e)
 {
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && s->kv != NULL && i < s->n; i++) {
-        rc = kv_unflatten(s->kv, i, s->data[i], e);
+    for (size_t i = 0; s->kv != NULL && i < s->n; i++) {
+        RETERR(kv_unflatten(s->kv, i, s->data[i], e));
     }
-    return rc;
+    return 0;
 }
 
 int cpu_state_get(struct backend_state *s, const char *name, struct tensor *ret,
@@ -254,13 +246,12 @@ int cpu_block_load(struct backend_state *s, uint32_t b, const void *in,
                    struct err *e)
 {
     char *at = (char *)(uintptr_t)in; /* only read */
-    int rc = 0;
     if (s->kv != NULL) {
-        rc = kv_reserve(s->kv, b * KV_BLOCK, KV_BLOCK, e);
+        RETERR(kv_reserve(s->kv, b * KV_BLOCK, KV_BLOCK, e));
     } else if (!flat_room(s, b)) {
-        rc = err_set(e, ERR_CONTEXT, "block %u of a state", b);
+        return err_set(e, ERR_CONTEXT, "block %u of a state", b);
     }
-    for (size_t i = 0; rc == 0 && i < s->n; i++) {
+    for (size_t i = 0; i < s->n; i++) {
         if (s->kv != NULL) {
             kv_block_put(s->kv, i, b, at);
             at += kv_block_bytes(s->kv, i);
@@ -268,7 +259,7 @@ int cpu_block_load(struct backend_state *s, uint32_t b, const void *in,
             at += flat_block(s, i, b, at, false);
         }
     }
-    return rc;
+    return 0;
 }
 
 /* The functions of one package share their states: same names and sizes. */

@@ -3,10 +3,11 @@
  * whole.
  *
  * What is left of it lies in a file beside the folder, written when a state is
- * planned and when it is saved, on the file thread, without fsync (removals wait
- * behind it; after a power cut it is old, or damaged): files that were written
- * and are gone count, also after a restart. Files that it does not know yet are
- * charged by their headers; so are all of the last hour when it cannot be read.
+ * planned and when it is saved, on the file thread, without fsync (removals
+ * wait after it; after a power cut it is old, or damaged): files that were
+ * written and are gone count, also after a restart. Files that it does not know
+ * yet are charged by their headers; so are all of the last hour when it cannot
+ * be read.
  */
 #include <inttypes.h>
 #include <string.h>

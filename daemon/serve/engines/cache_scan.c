@@ -12,16 +12,6 @@
 #include "proto/state_file.h"
 #include "serve/engines/cache_impl.h"
 
-static int64_t mtime_ms(const struct stat *st)
-{
-#if defined(__APPLE__)
-    const struct timespec *t = &st->st_mtimespec;
-#else
-    const struct timespec *t = &st->st_mtim;
-#endif
-    return (int64_t)t->tv_sec * 1000 + t->tv_nsec / 1000000;
-}
-
 static int read_header(int fd, struct state_file *ret, struct err *e)
 {
     char least[STATE_HEADER_LEAST];
@@ -29,17 +19,14 @@ static int read_header(int fd, struct state_file *ret, struct err *e)
     if (pread(fd, least, sizeof(least), 0) != (ssize_t)sizeof(least)) {
         return err_set(e, ERR_STATE, "too short");
     }
-    int rc = state_file_peek(least, sizeof(least), &n, e);
-    char *all = rc == 0 ? malloc(n) : NULL;
-    if (rc == 0 && all == NULL) {
-        rc = err_set(e, ERR_NOMEM, "a header");
+    RETERR(state_file_peek(least, sizeof(least), &n, e));
+    char *all = malloc(n);
+    if (all == NULL) {
+        return err_set(e, ERR_NOMEM, "a header");
     }
-    if (rc == 0 && pread(fd, all, n, 0) != (ssize_t)n) {
-        rc = err_set(e, ERR_STATE, "too short");
-    }
-    if (rc == 0) {
-        rc = state_file_get(all, n, ret, e);
-    }
+    int rc = pread(fd, all, n, 0) == (ssize_t)n
+                 ? state_file_get(all, n, ret, e)
+                 : err_set(e, ERR_STATE, "too short");
     free(all);
     return rc;
 }
@@ -56,6 +43,18 @@ static bool id_of(const char *name, uint64_t *ret)
     return true;
 }
 
+static void add_file(struct cache *c, uint64_t id, const struct state_file *f,
+                     const struct stat *st)
+{
+    const struct cache_key k = {f->fingerprint, f->backend, f->arith_version};
+    uint64_t *chain = cache_chain(f->tokens, f->to / STATE_BLOCK);
+    struct entry *x =
+        cache_entry(c, id, &k, f->from, f->to, chain, (uint64_t)st->st_size);
+    x->used_ms = file_mtime_ns(st) / 1000000;
+    x->touched_ms = x->used_ms;
+    free(chain);
+}
+
 static int take_file(struct cache *c, const char *path, uint64_t id,
                      uint64_t known, int64_t now_ms, struct err *e)
 {
@@ -65,28 +64,24 @@ static int take_file(struct cache *c, const char *path, uint64_t id,
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0 || fstat(fd, &st) != 0) {
         rc = err_errno(e, errno, path);
-    } else if (!S_ISREG(st.st_mode)) {
-        rc = err_set(e, ERR_STATE, "not a regular file");
-    } else {
-        rc = read_header(fd, &f, e);
+        goto out;
     }
+    if (!S_ISREG(st.st_mode)) {
+        rc = err_set(e, ERR_STATE, "not a regular file");
+        goto out;
+    }
+    CHECK(read_header(fd, &f, e));
+    if (state_file_bytes(&f) != (uint64_t)st.st_size) {
+        rc = err_set(e, ERR_STATE, "not as long as it says");
+        goto out;
+    }
+    add_file(c, id, &f, &st);
+    if (id > known) {
+        budget_found(c, f.created_ms, (uint64_t)st.st_size, now_ms);
+    }
+out:
     if (fd >= 0) {
         (void)close(fd);
-    }
-    if (rc == 0 && state_file_bytes(&f) != (uint64_t)st.st_size) {
-        rc = err_set(e, ERR_STATE, "not as long as it says");
-    }
-    if (rc == 0) {
-        const struct cache_key k = {f.fingerprint, f.backend, f.arith_version};
-        uint64_t *chain = cache_chain(f.tokens, f.to / STATE_BLOCK);
-        struct entry *x =
-            cache_entry(c, id, &k, f.from, f.to, chain, (uint64_t)st.st_size);
-        x->used_ms = mtime_ms(&st);
-        x->touched_ms = x->used_ms;
-        free(chain);
-        if (id > known) {
-            budget_found(c, f.created_ms, (uint64_t)st.st_size, now_ms);
-        }
     }
     state_file_fini(&f);
     return rc;

@@ -46,13 +46,16 @@ static void on_up(void *ctx)
 {
     struct model *m = ctx;
     struct err e = {0};
-    m->state = MODEL_LOADED;
+    if (model_going(m)) {
+        return; /* told to leave while it came up: on_down looks who waits */
+    }
+    model_set(m, MODEL_LOADED);
     m->used_us = server_now_us();
     int rc = residency_settle(m, &e);
     if (rc != 0 && sched_idle(runner_sched(m->runner))) {
         model_reason(m, e.msg);
         log_warn("model_too_big", "model=%s %s, continuing", m->name, e.msg);
-        m->unloading = true;
+        model_set(m, MODEL_UNLOADING);
         runner_stop(m->runner);
         give_up(m, rc, &e);
         return;
@@ -66,6 +69,7 @@ static void on_up(void *ctx)
     admit_settle(&m->admit);
     tell(&m->waiters, 0, &e);
     residency_changed(m->of);
+    verify_loaded(m);
 }
 
 static void on_progress(void *ctx)
@@ -117,23 +121,22 @@ static void on_crash(struct model *m, const struct err *e)
              m->name, n, ENGINE_CRASHES_MAX, e->msg);
     if (n >= ENGINE_CRASHES_MAX) {
         st->engine_failures++;
-        m->state = MODEL_FAILED;
-        (void)err_prefix(&why, "%u crashes, the last one", n);
-        why.code = ERR_MODEL_FAILED;
+        model_set(m, MODEL_FAILED);
+        (void)err_prefix(&why, ERR_MODEL_FAILED, "%u crashes, the last one", n);
         model_reason(m, why.msg);
         model_save(m);
         give_up(m, ERR_MODEL_FAILED, &why);
         return;
     }
-    m->state = MODEL_READY;
+    model_set(m, MODEL_READY);
     if (!needed) {
         return; /* the next use loads it */
     }
     st->engine_restarts++;
-    m->state = MODEL_LOADING;
+    model_set(m, MODEL_LOADING);
     int rc = runner_start(m->runner, &why);
     if (rc != 0) {
-        m->state = MODEL_READY;
+        model_set(m, MODEL_READY);
         give_up(m, rc, &why);
     }
 }
@@ -147,11 +150,10 @@ static void start_awaiting(struct models *ms)
         struct model *m = model_of(l);
         struct err why = {0};
         int rc = 0;
-        if (!m->awaits_room) {
+        if (m->state != MODEL_AWAITING || m->awaits_check) {
             continue;
         }
-        m->awaits_room = false;
-        m->state = MODEL_READY;
+        model_set(m, MODEL_READY);
         if (ms->stopping) {
             rc = err_set(&why, ERR_INTERRUPTED, "the daemon stops");
         } else if (!list_empty(&m->waiters)) {
@@ -187,8 +189,10 @@ static void on_down(void *ctx, int rc, const struct err *e)
     struct model *m = ctx;
     struct models *ms = m->of;
     static const struct err none;
-    m->unloading = false;
-    if (m->deleting) {
+    if (m->state == MODEL_FAILED) {
+        rc = 0; /* condemned: how its engine ended is no matter */
+    }
+    if (m->leaving) {
         tell(&m->down_waiters, 0, &none);
         ms->n_leaving--;
         ms->n++; /* model_free counts down */
@@ -202,13 +206,16 @@ static void on_down(void *ctx, int rc, const struct err *e)
         on_crash(m, e);
     } else if (rc != 0) { /* it said why it cannot load */
         struct err why = *e;
-        m->state = MODEL_READY;
+        model_set(m, MODEL_READY);
         model_reason(m, e->msg);
         log_warn("model_load_failed", "model=%s error=%s: %s, continuing",
                  m->name, err_name(rc), e->msg);
         give_up(m, rc, &why);
+        verify_loaded(m); /* its files may be why */
+    } else if (m->state == MODEL_FAILED) { /* condemned */
+        log_info("model_unloaded", "model=%s", m->name);
     } else {
-        m->state = MODEL_READY;
+        model_set(m, MODEL_READY);
         m->keep_ms = residency_keep(ms);
         log_info("model_unloaded", "model=%s", m->name);
         after_unload(m);
@@ -258,24 +265,65 @@ static void make_runner(struct model *m)
     m->runner = runner_new(&rc, m->dir, &o);
 }
 
+void model_checked(struct model *m, const struct err *e)
+{
+    struct err why = {0};
+    int rc = 0;
+    if (!m->awaits_check) {
+        model_changed(m);
+        return;
+    }
+    m->awaits_check = false;
+    model_set(m, MODEL_READY);
+    if (e != NULL) {
+        why = *e;
+        rc = why.code;
+    } else { /* also when those who asked have left, as any load goes on */
+        rc = start(m, &why);
+    }
+    if (rc != 0) {
+        give_up(m, rc, &why);
+    }
+    model_changed(m);
+}
+
+void model_condemn(struct model *m, const struct err *e, const char *reason)
+{
+    m->awaits_check = false;
+    if (m->state != MODEL_FAILED) {
+        model_set(m, MODEL_FAILED);
+    }
+    model_reason(m, reason);
+    model_save(m);
+    if (!is_down(m)) {
+        runner_stop(m->runner); /* on_down comes later */
+    }
+    give_up(m, ERR_MODEL_FAILED, e);
+    model_changed(m);
+}
+
 static int start(struct model *m, struct err *e)
 {
     int rc = residency_room(m, e);
     if (rc == 0) { /* start_awaiting() comes back */
-        m->awaits_room = true;
-        m->state = MODEL_LOADING;
+        model_set(m, MODEL_AWAITING);
         model_changed(m);
         return 0;
     }
     if (rc < 0) {
         return rc;
     }
+    if (verify_holds(m)) { /* model_checked() comes back */
+        model_set(m, MODEL_AWAITING);
+        model_changed(m);
+        return 0;
+    }
     if (m->runner == NULL) {
         make_runner(m);
     }
     rc = runner_start(m->runner, e);
     if (rc == 0) {
-        m->state = MODEL_LOADING;
+        model_set(m, MODEL_LOADING);
         log_info("model_loading", "model=%s pid=%d", m->name,
                  runner_pid(m->runner));
         model_changed(m);
@@ -310,14 +358,15 @@ int model_load(struct model *m, bool explicit_, struct model_wait *w,
     }
     if (m->state == MODEL_FAILED) {
         memset(m->crashes_us, 0, sizeof(m->crashes_us));
-        m->state = MODEL_READY;
+        m->verify.first = true; /* damage kills engines too */
+        model_set(m, is_down(m) ? MODEL_READY : MODEL_UNLOADING);
         model_reason(m, NULL);
         model_save(m);
     }
-    if (is_up(m) && !m->unloading) {
+    if (is_up(m) && !model_going(m)) {
         return 1;
     }
-    if (is_down(m) && !m->awaits_room) {
+    if (is_down(m) && m->state != MODEL_AWAITING) {
         rc = start(m, e);
     }
     if (rc == 0) {
@@ -328,7 +377,7 @@ int model_load(struct model *m, bool explicit_, struct model_wait *w,
 
 int model_serves(const struct model *m, struct err *e)
 {
-    if (!is_down(m) && !m->unloading) {
+    if (!is_down(m) && !model_going(m)) {
         return 0;
     }
     int rc = m->state == MODEL_FAILED ? ERR_MODEL_FAILED : ERR_ENGINE_LOST;
@@ -354,8 +403,8 @@ int model_unload(struct model *m, struct model_wait *w, struct err *e)
     if (is_down(m)) { /* also when it awaits room for nobody any more */
         return 1;
     }
-    if (!m->unloading) {
-        m->unloading = true;
+    if (!model_going(m)) {
+        model_set(m, MODEL_UNLOADING);
         runner_stop(m->runner);
     }
     wait_on(m, w, &m->down_waiters, false);
@@ -364,13 +413,19 @@ int model_unload(struct model *m, struct model_wait *w, struct err *e)
 
 void models_stop(struct models *ms, void (*closed)(void *ctx), void *ctx)
 {
+    const struct err stops = {.code = ERR_INTERRUPTED,
+                              .msg = "the daemon stops"};
     ms->stopping = true;
     ms->closed = closed;
     ms->ctx = ctx;
+    verify_stop(ms);
     LIST_EACH(l, &ms->all) {
         struct model *m = model_of(l);
         if (!is_down(m)) {
             runner_stop(m->runner);
+        }
+        if (m->awaits_check) {
+            model_checked(m, &stops);
         }
     }
     residency_stop(ms);

@@ -13,11 +13,36 @@
 #include "serve/gen/session.h"
 #include "serve/engines/residency.h"
 
+#define TO(state) (1u << MODEL_##state)
+
+/* What each state is called, here and by the API, and what may follow it. */
+static const struct {
+    const char *name, *api;
+    unsigned next;
+} states[] = {
+    [MODEL_READY] = {"ready", "ready",
+                     TO(AWAITING) | TO(LOADING) | TO(REJECTED) | TO(FAILED)},
+    [MODEL_AWAITING] = {"awaiting", "loading", TO(READY) | TO(FAILED)},
+    [MODEL_LOADING] = {"loading", "loading",
+                       TO(LOADED) | TO(UNLOADING) | TO(READY) | TO(FAILED)},
+    [MODEL_LOADED] = {"loaded", "loaded",
+                      TO(UNLOADING) | TO(READY) | TO(FAILED)},
+    [MODEL_UNLOADING] = {"unloading", "loaded", TO(READY) | TO(FAILED)},
+    [MODEL_REJECTED] = {"rejected", "rejected", TO(FAILED)},
+    [MODEL_FAILED] = {"failed", "failed", TO(READY) | TO(UNLOADING)},
+};
+
 const char *model_state_name(enum model_state s)
 {
-    static const char *const names[] = {"ready", "loading", "loaded",
-                                        "rejected", "failed"};
-    return names[s];
+    return states[s].api;
+}
+
+void model_set(struct model *m, enum model_state s)
+{
+    must((states[m->state].next & (1u << s)) != 0);
+    log_debug("model_state", "model=%s %s -> %s", m->name,
+              states[m->state].name, states[s].name);
+    m->state = s;
 }
 
 struct model *model_of(struct list *l)
@@ -75,12 +100,21 @@ void model_changed(struct model *m)
     tell_watchers(m, false);
 }
 
+bool model_listed(const struct model *m)
+{
+    return !list_empty(&m->link);
+}
+
 void model_free(struct model *m)
 {
+    if (m == NULL) {
+        return;
+    }
     must(list_empty(&m->waiters) && list_empty(&m->down_waiters));
     tell_watchers(m, true);
+    verify_forget(m);
+    m->of->n -= model_listed(m) ? 1 : 0;
     list_del(&m->link);
-    m->of->n--;
     runner_free(m->runner);
     voc_unref(m->voc);
     bundle_close(m->bundle);
@@ -89,12 +123,27 @@ void model_free(struct model *m)
     free(m);
 }
 
-/* Insert in name order; the bundle is opened here. */
-static struct model *add(struct models *ms, const char *name)
+void models_list(struct model *m)
+{
+    struct list *at = &m->of->all; /* in name order */
+    LIST_EACH(l, &m->of->all) {
+        if (strcmp(model_of(l)->name, m->name) > 0) {
+            at = l;
+            break;
+        }
+    }
+    list_push(at, &m->link); /* before `at` */
+    m->of->n++;
+}
+
+/* The record of a folder; its bundle may be unreadable. */
+static struct model *make(struct models *ms, const char *name)
 {
     struct model *m = calloc(1, sizeof(*m));
+    struct err e = {0};
     must(m != NULL);
     m->of = ms;
+    list_init(&m->link);
     list_init(&m->waiters);
     list_init(&m->down_waiters);
     list_init(&m->watchers);
@@ -105,19 +154,9 @@ static struct model *add(struct models *ms, const char *name)
     must(file_join(m->dir, sizeof(m->dir), ms->srv->home.models, name));
     m->voc = voc_new(m->dir);
     m->created_ms = server_unix_ms();
-    struct list *at = &ms->all;
-    LIST_EACH(l, &ms->all) {
-        if (strcmp(model_of(l)->name, name) > 0) {
-            at = l;
-            break;
-        }
-    }
-    list_push(at, &m->link); /* before `at` */
-    ms->n++;
-    struct err e = {0};
     if (bundle_open(m->dir, &m->bundle, &e) != 0) {
         m->bundle = NULL;
-        m->state = MODEL_FAILED;
+        model_set(m, MODEL_FAILED);
         model_reason(m, e.msg);
         log_warn("model_unreadable", "model=%s error=%s, continuing", name,
                  e.msg);
@@ -150,7 +189,9 @@ int models_open(struct server *s, struct models **ret, struct err *e)
                      MODELS_MAX);
             break;
         }
-        add(ms, x->d_name)->adopted = true; /* until a row says otherwise */
+        struct model *m = make(ms, x->d_name);
+        m->adopted = true; /* until a row says otherwise */
+        models_list(m);
     }
     (void)closedir(d);
     *ret = ms;
@@ -180,9 +221,9 @@ void models_merge(struct models *ms, const struct store_model *v, size_t n)
         }
         model_reason(m, v[i].reason);
         if (strcmp(v[i].state, "rejected") == 0) {
-            m->state = MODEL_REJECTED;
+            model_set(m, MODEL_REJECTED);
         } else if (strcmp(v[i].state, "failed") == 0) {
-            m->state = MODEL_FAILED;
+            model_set(m, MODEL_FAILED);
         }
     }
 }
@@ -192,6 +233,7 @@ void models_free(struct models *ms)
     if (ms == NULL) {
         return;
     }
+    verify_end(ms);
     while (!list_empty(&ms->all)) {
         model_free(model_of(ms->all.next));
     }
@@ -228,25 +270,29 @@ size_t models_count(const struct models *ms)
     return ms->n;
 }
 
-int models_add(struct models *ms, const char *name, bool rejected,
-               const char *reason, const char *gates, const char *job,
-               struct model **ret, struct err *e)
+int model_new(struct models *ms, const char *name, struct model **ret,
+              struct err *e)
 {
-    if (ms->n >= MODELS_MAX) {
-        return err_set(e, ERR_BUSY, "there are %u models already", MODELS_MAX);
-    }
-    struct model *m = add(ms, name);
+    struct model *m = make(ms, name);
     if (m->bundle == NULL) {
         int rc = err_set(e, ERR_BUNDLE, "%s", m->reason);
         model_free(m);
         return rc;
     }
-    m->state = rejected ? MODEL_REJECTED : MODEL_READY;
-    model_reason(m, reason);
-    m->gates = model_strdup(gates);
-    (void)snprintf(m->job, sizeof(m->job), "%s", job);
     *ret = m;
     return 0;
+}
+
+void model_judge(struct model *m, bool rejected, const char *reason,
+                 const char *gates, const char *job)
+{
+    if (rejected) {
+        model_set(m, MODEL_REJECTED);
+    }
+    model_reason(m, reason);
+    free(m->gates);
+    m->gates = model_strdup(gates);
+    (void)snprintf(m->job, sizeof(m->job), "%s", job);
 }
 
 void model_row(const struct model *m, struct store_model *ret)
@@ -359,35 +405,26 @@ static void forget_states(const struct model *m)
     cache_forget(m->of->srv->cache, m->bundle->fingerprint);
 }
 
-int model_delete(struct model *m, store_done_fn *done, void *ctx, struct err *e)
+struct deletion { /* of a model whose folder is in `trash` already */
+    struct model *m;
+    char trash[HOME_PATH_MAX];
+    store_done_fn *done;
+    void *ctx;
+};
+
+/* Its row is gone, durably. */
+static void forget(struct model *m, const char *trash)
 {
     struct server *s = m->of->srv;
-    char id[40], trash[HOME_PATH_MAX];
-    if (m->users > 0 || m->deleting) {
-        return err_set(e, ERR_CONFLICT, "%s is in use", m->name);
-    }
-    store_new_id("del", id);
-    if (!file_join(trash, sizeof(trash), s->home.staging, id)) {
-        return err_set(e, ERR_IO, "path too long");
-    }
-    if (rename(m->dir, trash) != 0) {
-        return err_errno(e, errno, "taking the model's folder away");
-    }
-    int rc = store_model_delete(s->store, m->name, done, ctx);
-    if (rc != 0) {
-        if (rename(trash, m->dir) != 0) {
-            log_error("model_lost", "model=%s lies at %s", m->name, trash);
-        }
-        return err_set(e, rc, "the store is busy");
-    }
     log_info("model_deleted", "model=%s", m->name);
+    verify_forget(m);
     forget_states(m);
     if (s->sessions != NULL) {
         sessions_forget(s->sessions, m->name);
     }
     models_remove_tree(s, trash);
-    m->deleting = true;
     if (m->runner != NULL && runner_state(m->runner) != RUNNER_DOWN) {
+        m->leaving = true;
         runner_stop(m->runner); /* on_down frees the model */
         list_del(&m->link);     /* not listed any more */
         list_push(&m->of->leaving, &m->link);
@@ -396,5 +433,56 @@ int model_delete(struct model *m, store_done_fn *done, void *ctx, struct err *e)
     } else {
         model_free(m);
     }
-    return 0;
+}
+
+/* Before the folder's bytes go the row does: until then the folder can be put
+ * back. A crash in between leaves a row without a folder, which models_merge
+ * drops. */
+static void on_row_deleted(void *ctx, int status, const struct err *e)
+{
+    struct deletion *d = ctx;
+    if (status == 0) {
+        forget(d->m, d->trash);
+    } else if (rename(d->trash, d->m->dir) != 0) {
+        log_error("model_lost", "model=%s lies at %s", d->m->name, d->trash);
+    } else {
+        d->m->deleting = false;
+    }
+    if (d->done != NULL) {
+        d->done(d->ctx, status, e);
+    }
+    free(d);
+}
+
+int model_delete(struct model *m, store_done_fn *done, void *ctx, struct err *e)
+{
+    struct server *s = m->of->srv;
+    char id[40];
+    if (m->users > 0 || m->deleting) {
+        return err_set(e, ERR_CONFLICT, "%s is in use", m->name);
+    }
+    struct deletion *d = calloc(1, sizeof(*d));
+    must(d != NULL);
+    *d = (struct deletion){.m = m, .done = done, .ctx = ctx};
+    store_new_id("del", id);
+    int rc = 0;
+    if (!file_join(d->trash, sizeof(d->trash), s->home.staging, id)) {
+        rc = err_set(e, ERR_IO, "path too long");
+    } else if (rename(m->dir, d->trash) != 0) {
+        rc = err_errno(e, errno, "taking the model's folder away");
+    }
+    if (rc == 0) {
+        m->deleting = true;
+        rc = store_model_delete(s->store, m->name, on_row_deleted, d);
+    }
+    if (rc != 0 && m->deleting) {
+        static const struct err none;
+        d->done = NULL; /* the call fails instead */
+        on_row_deleted(d, rc, &none);
+        return err_set(e, rc, "the store is busy");
+    }
+    if (rc != 0) {
+        free(d);
+    }
+    return rc;
 }

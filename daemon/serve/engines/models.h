@@ -1,9 +1,13 @@
 /* models.h - the models under home/models and their engines.
  *
- *   ready --load--> loading --engine up--> loaded --unload, idle--> ready
- *     ^                |  ^-----engine died, streams open----+  |
- *     +---load failed--+      ENGINE_CRASHES_MAX deaths --> failed
- *   rejected: a gate failed; served only when its job said force.
+ *   ready -> awaiting -> loading -> loaded -> unloading -> ready
+ *     |     (room, check) ^   |       |  |
+ *     +-------------------+   |<------+  +--> ready: its engine died
+ *                   ready <---+ load failed
+ *   failed: ENGINE_CRASHES_MAX deaths, or a bundle that cannot be read or is
+ *   damaged; an engine that is still there leaves
+ *   rejected: a gate failed; served only when its job said force
+ * model_set() is the only one that changes it; its table has every step.
  *
  * An explicit load of a failed model tries again with a clean record.
  * Loads are single-flight: everybody who needs the model waits for the same.
@@ -14,16 +18,19 @@
 #include "model/bundle.h"
 #include "sched/admit.h"
 #include "serve/engines/runner.h"
-#include "serve/server.h"
+#include "serve/engines/verify.h"
 #include "serve/gen/voc.h"
+#include "serve/server.h"
 
 #define ENGINE_CRASH_WINDOW_US \
     600000000u /* deaths older than it are forgotten */
 
 enum model_state {
     MODEL_READY,
+    MODEL_AWAITING, /* others have to leave first, or its files are hashed */
     MODEL_LOADING,
     MODEL_LOADED,
+    MODEL_UNLOADING, /* its engine was told to leave */
     MODEL_REJECTED,
     MODEL_FAILED
 };
@@ -47,13 +54,14 @@ struct model {
     /* residency.h */
     int64_t keep_ms;        /* how long it stays idle; < 0: no limit */
     bool pinned;            /* leaves last */
-    bool awaits_room;       /* LOADING, but others have to leave first */
+    bool awaits_check;      /* AWAITING because its files are hashed first */
     uint64_t grant_bytes;   /* for the states of its engine */
     uint64_t scratch_bytes; /* of its engine, measured when it came up */
     struct list watchers;
+    struct verify verify;
     bool adopted;  /* found at start without a row in the store */
-    bool deleting; /* goes when the engine has left */
-    bool unloading;
+    bool deleting; /* its row is being deleted */
+    bool leaving;  /* it is deleted; its engine is still there */
     int64_t created_ms, used_ms;
     uint64_t used_us;
     struct models *of;
@@ -75,6 +83,7 @@ struct model_watch {
     void (*fn)(struct model_watch *w, struct model *m, bool last);
 };
 
+/* As the API has it: ready, loading, loaded, rejected, failed. */
 const char *model_state_name(enum model_state s);
 
 /* Read home/models; what cannot be read is listed as failed. Blocking, before
@@ -96,11 +105,18 @@ struct model *models_first(struct models *ms);
 struct model *models_next(struct model *m);
 size_t models_count(const struct models *ms);
 
-/* A bundle was published at home/models/name. state: READY or REJECTED.
- * Strings are copied; NULL is fine. Errors: BUNDLE, BUSY (MODELS_MAX). */
-CHECKED int models_add(struct models *ms, const char *name, bool rejected,
-                       const char *reason, const char *gates, const char *job,
-                       struct model **ret, struct err *e);
+/* The bundle at home/models/name, which is not listed yet. NULL: it cannot be
+ * read. Ends with models_list or model_free. Errors: BUNDLE. */
+CHECKED int model_new(struct models *ms, const char *name, struct model **ret,
+                      struct err *e);
+/* What its job found out; before the model is used. Strings are copied; NULL
+ * is fine. */
+void model_judge(struct model *m, bool rejected, const char *reason,
+                 const char *gates, const char *job);
+/* From now on it can be found. There are less than MODELS_MAX. */
+void models_list(struct model *m);
+bool model_listed(const struct model *m);
+void model_free(struct model *m); /* one that was not listed; NULL is fine */
 /* Fill a store row; strings borrowed from m. */
 void model_row(const struct model *m, struct store_model *ret);
 
@@ -118,8 +134,10 @@ CHECKED int model_serves(const struct model *m, struct err *e);
 /* 1: nothing is loaded; 0: w->fn will be called when the engine is gone.
  * Errors: CONFLICT when the model is in use. */
 CHECKED int model_unload(struct model *m, struct model_wait *w, struct err *e);
-/* Takes the folder away at once, the row durably, the bytes later; done when
- * the row is gone. Errors: CONFLICT, IO, BUSY. */
+/* The folder goes first, then the row with the model's sessions, then the
+ * model from the list; done when that is durable. On failure, of the call or
+ * in done, all is as it was. The bytes go later. Errors: CONFLICT, IO, BUSY;
+ * done's: NO_SPACE, STORE. */
 CHECKED int model_delete(struct model *m, store_done_fn *done, void *ctx,
                          struct err *e);
 void model_watch(struct model *m, struct model_watch *w);

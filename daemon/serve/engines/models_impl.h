@@ -17,6 +17,7 @@ struct models {
     uv_timer_t rest; /* runs while nobody uses a model */
     bool untrimmed;  /* memory was freed since it was last given back */
     struct pressure *pressure;
+    struct verifier *verifier; /* verify.c; NULL: nothing is hashed */
     void (*closed)(void *ctx);
     void *ctx;
 };
@@ -24,11 +25,23 @@ struct models {
 struct model *model_of(struct list *l);
 char *model_strdup(const char *s); /* NULL stays NULL */
 void model_reason(struct model *m, const char *reason);
-void model_free(struct model *m);
+/* The one setter: logs, and must() a step that the table allows. */
+void model_set(struct model *m, enum model_state s);
+/* Its engine, if it is there, was told to leave. */
+static inline bool model_going(const struct model *m)
+{
+    return m->state == MODEL_UNLOADING || m->state == MODEL_FAILED;
+}
 /* Write the record's row; failure is logged. */
 void model_save(struct model *m);
 /* Tell the watchers. */
 void model_changed(struct model *m);
+
+/* model_load.c, for verify.c: m's files were looked at. e NULL: a load that
+ * waited for it goes on; else that load fails. */
+void model_checked(struct model *m, const struct err *e);
+/* They differ: its engine goes, and m is failed for `reason`. */
+void model_condemn(struct model *m, const struct err *e, const char *reason);
 
 /* residency.c: rules in residency.h */
 uint64_t residency_budget(const struct conf *c);

@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/num.h"
+#include "base/parse.h"
 #include "serve/engines/models_impl.h"
 
 #define YEAR_MS ((int64_t)365 * 24 * 3600 * 1000)
@@ -35,7 +36,7 @@ int keep_alive_seconds(double s, int64_t *ret_ms, struct err *e)
     return 0;
 }
 
-/* Seconds of one unit at *p, which is moved behind it; 0: no such unit. */
+/* Seconds of one unit at *p, which is moved after it; 0: no such unit. */
 static double unit(const char **p)
 {
     static const struct {
@@ -104,8 +105,9 @@ static uint64_t machine_bytes(void)
     /* a container's; the text is "max" or a number */
     if (file_read("/sys/fs/cgroup/memory.max", 64, &b, NULL) == 0) {
         buf_u8(&b, '\0');
-        unsigned long long max = strtoull(b.p, NULL, 10);
-        all = max > 0 && max < all ? max : all;
+        uint64_t max = 0;
+        bool some = buf_ok(&b) && parse_digits(b.p, UINT64_MAX, &max) != NULL;
+        all = some && max > 0 && max < all ? max : all;
         buf_fini(&b);
     }
     return all;
@@ -145,7 +147,7 @@ static uint64_t need_bytes(const struct model *m)
 
 uint64_t model_bytes(const struct model *m)
 {
-    if (m->awaits_room || is_down(m)) {
+    if (m->state == MODEL_AWAITING || is_down(m)) {
         return 0;
     }
     uint64_t n = need_bytes(m);
@@ -178,19 +180,22 @@ uint64_t model_resident_bytes(const struct model *m)
 #elif defined(__linux__)
     char path[64];
     struct buf b = {0};
-    unsigned long long resident = 0;
+    uint64_t resident = 0;
     (void)snprintf(path, sizeof(path), "/proc/%d/statm", pid);
     if (file_read(path, 256, &b, NULL) != 0) {
         return 0;
     }
     buf_u8(&b, '\0');
     if (buf_ok(&b)) { /* "size resident shared ..." in pages */
-        char *rest = NULL;
-        (void)strtoull(b.p, &rest, 10);
-        resident = strtoull(rest, NULL, 10);
+        const char *rest = parse_digits(b.p, UINT64_MAX, &resident);
+        resident = 0;
+        if (rest == NULL || *rest != ' ' ||
+            parse_digits(rest + 1, UINT64_MAX, &resident) == NULL) {
+            resident = 0;
+        }
     }
     buf_fini(&b);
-    return (uint64_t)resident * (uint64_t)sysconf(_SC_PAGESIZE);
+    return resident * (uint64_t)sysconf(_SC_PAGESIZE);
 #else
     return 0;
 #endif
@@ -211,7 +216,7 @@ uint64_t residency_grant(const struct model *m)
 static bool idle(const struct model *m)
 {
     return m->runner != NULL && runner_state(m->runner) == RUNNER_UP &&
-           !m->unloading && m->users == 0;
+           !model_going(m) && m->users == 0;
 }
 
 /* Rule 2's order. NULL: nobody can. */
@@ -232,7 +237,7 @@ static struct model *first_to_go(const struct models *ms)
 static void let_go(struct model *m, const char *why)
 {
     log_info("model_leaves", "model=%s why=%s", m->name, why);
-    m->unloading = true;
+    model_set(m, MODEL_UNLOADING);
     runner_stop(m->runner);
     model_changed(m);
 }
@@ -245,7 +250,7 @@ static uint64_t staying(const struct models *ms, const struct model *but,
     int64_t n = 0;
     LIST_EACH(l, &ms->all) {
         const struct model *m = model_of(l);
-        if (m != but && !is_down(m) && !m->unloading) {
+        if (m != but && !is_down(m) && !model_going(m)) {
             bytes += model_bytes(m);
             n++;
         }

@@ -10,7 +10,6 @@
 
 #include "base/log.h"
 #include "base/num.h"
-#include "sched/shed.h"
 #include "serve/engines/runner_impl.h"
 
 #define LOAD_REQUEST 0x40000000u
@@ -398,6 +397,14 @@ uint32_t runner_shed(struct runner *r)
         runner_step(r);
     }
     return n;
+}
+
+void runner_forget(struct runner *r, struct sched_line gone,
+                   const struct sched_line *others, size_t n_others)
+{
+    if (r->ever_up && sched_forget(&r->sched, gone, others, n_others) > 0) {
+        runner_step(r);
+    }
 }
 
 void runner_fail_all(struct runner *r, int code, const char *msg)

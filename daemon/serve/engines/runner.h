@@ -13,31 +13,33 @@
 
 #include "proto/msg.h"
 #include "sched/sched.h"
+#include "sched/shed.h"
 #include "serve/child.h"
-#include "serve/stats.h"
 #include "serve/engines/warm.h"
+#include "serve/stats.h"
 
 enum runner_state { RUNNER_DOWN, RUNNER_LOADING, RUNNER_UP };
 
 struct run_stream; /* one choice; embedded in its owner */
 
 struct run_events {
-    /* A token was drawn for x. Before it returns, the owner says how x goes on:
-     * runner_push, runner_leave or runner_remove. A step can draw several: they
-     * come one after the other, also when x is paused in between, and end when
-     * it leaves. The engine waits meanwhile: what need not be known for the
-     * answer is done in on_said and on_left. */
+    /* A token was drawn for x. Before it returns, the owner calls runner_push,
+     * runner_leave or runner_remove. A step may draw several tokens for x: they
+     * come one after the other, also when x is paused in between, until x
+     * leaves. The engine waits during this call, so do here only what the next
+     * step depends on; do the rest in on_said and on_left. */
     void (*on_token)(struct run_stream *x, const struct msg_token *t);
-    /* x->said: all that on_token was given in this step, when the next one is
-     * on its way. Not when x was removed, by its owner, who knows of them. */
+    /* The next step was sent. x->said holds all tokens that on_token got for x
+     * in the last one. Not called for a stream that its owner removed. */
     void (*on_said)(struct run_stream *x);
-    /* After runner_leave, when every stream's on_said is over and flushed: the
-     * end of one answer takes longer than a token of another should wait. */
+    /* After runner_leave, once every stream's on_said has run and its bytes
+     * were flushed: ending one answer takes longer than the tokens of the other
+     * streams should wait. */
     void (*on_left)(struct run_stream *x);
-    /* compute_only: the prompt is done. The owner removes x. */
+    /* The prompt of a compute_only stream is computed. The owner removes x. */
     void (*on_computed)(struct run_stream *x);
-    /* x's deadline has passed at the end of a step. The owner removes x; it
-     * also watches the clock, for steps are long and engines may be gone. */
+    /* A step ended after x's deadline. The owner removes x. It needs a timer of
+     * its own as well: steps are long, and the engine may be gone. */
     void (*on_expired)(struct run_stream *x);
     /* x cannot go on. The owner removes x. */
     void (*on_fail)(struct run_stream *x, int code, const char *msg);
@@ -48,11 +50,9 @@ struct run_stream {
     const struct run_events *events;
     const struct msg_sampling *sampling; /* borrowed while in the runner */
     uint32_t choice;                     /* for the random numbers */
-    /* kept here: tokens drawn so far, drafts verified, and of the tokens those
-     * that were drafts */
+    /* counted by the runner: tokens drawn, drafts verified, drafts accepted */
     uint32_t n_out, n_drafted, n_accepted;
-    /* tokens of the step at hand that on_token was given before this one, until
-     * on_said is over */
+    /* tokens that on_token got in this step, until on_said returns */
     const struct msg_token *said;
     uint32_t n_said;
     bool leaving;       /* runner_leave: on_left is to be called */
@@ -61,7 +61,7 @@ struct run_stream {
 
 struct runner_conf {
     uv_loop_t *loop;
-    struct list *turn; /* runner_kick: see runner_turn. NULL: at once */
+    struct list *turn; /* see runner_turn; NULL: runner_kick works at once */
     struct stats *stats;
     const char *program; /* NULL: aned itself */
     const char *backend; /* borrowed, static life */
@@ -83,7 +83,7 @@ struct runner_owner {
      * loading; ERR_ENGINE_LOST when it died. Streams are still there. */
     void (*on_down)(void *ctx, int rc, const struct err *e);
     void (*on_progress)(void *ctx); /* of loading; may be NULL */
-    /* What streams were given to say goes out now; may be NULL. */
+    /* Write out now what on_said of the streams queued; may be NULL. */
     void (*flush)(void *ctx);
 };
 
@@ -94,9 +94,9 @@ void runner_free(struct runner *r); /* DOWN and without streams; NULL is fine */
 
 /* DOWN -> LOADING. Errors: UNAVAILABLE. */
 CHECKED int runner_start(struct runner *r, struct err *e);
-/* Its model is deleted: states are not saved any more. */
+/* Its model is being deleted: save no more states. */
 void runner_discard(struct runner *r);
-/* Ask the engine to leave; on_down follows with rc 0. Streams must be gone. */
+/* Ask the engine to end; on_down follows with rc 0. Streams must be gone. */
 void runner_stop(struct runner *r);
 enum runner_state runner_state(const struct runner *r);
 double runner_progress(const struct runner *r); /* of loading, 0..1 */
@@ -104,23 +104,28 @@ const struct msg_ready *runner_ready(const struct runner *r); /* last one */
 int runner_pid(const struct runner *r);                       /* 0 when down */
 const struct sched *runner_sched(const struct runner *r);
 
-/* Before the runner_add of a prompt that may continue what is warm: 1: x->fn
- * will be called when what files hold of it is there; 0: go on at once. */
+/* Call before runner_add for a prompt that may use saved states. 1: they are
+ * being loaded, x->fn will be called; 0: there are none, go on at once. */
 CHECKED int runner_want(struct runner *r, struct warm_wait *x);
 /* Errors: as sched_add. State must have been UP once. */
 CHECKED int runner_add(struct runner *r, struct run_stream *x);
-/* After the last runner_add of a request: form a step if none is out, when this
- * turn of the loop ends, so that requests that come together start together. */
+/* Call after the last runner_add of a request: when this turn of the loop ends,
+ * a step is formed unless one is out. So requests that arrive together start
+ * together. */
 void runner_kick(struct runner *r);
-/* The end of a turn: form the steps of the runners in the list. */
+/* A turn of the loop ends: form the steps of the runners in the list. */
 void runner_turn(struct list *turn);
 CHECKED int runner_push(struct runner *r, struct run_stream *x, int32_t token);
-/* From inside on_token, which gave x its last: its place is free for the next
- * step. x stays until on_left, or until it is removed before. */
+/* Call in on_token when x needs no more tokens: its place is free for the next
+ * step. x must stay alive until on_left, or until it is removed. */
 void runner_leave(struct runner *r, struct run_stream *x);
 void runner_remove(struct runner *r, struct run_stream *x);
 void runner_pause(struct runner *r, struct run_stream *x, bool paused);
-/* Close the warm sequences nobody uses; how many they are. */
+/* Close all warm sequences. Returns how many. */
 uint32_t runner_shed(struct runner *r);
-/* on_fail for every stream; who waits in runner_want goes on before. */
+/* Close the warm sequences that hold `gone` and little else: sched_forget. */
+void runner_forget(struct runner *r, struct sched_line gone,
+                   const struct sched_line *others, size_t n_others);
+/* Call on_fail for every stream. Prompts that wait in runner_want go on first.
+ */
 void runner_fail_all(struct runner *r, int code, const char *msg);

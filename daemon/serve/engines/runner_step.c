@@ -1,4 +1,4 @@
-/* runner_step.c - one step: formed from the scheduler's plan, sent behind its
+/* runner_step.c - one step: formed from the scheduler's plan, sent after its
  * sequence operations, checked when it comes back, and handed out. The next one
  * is formed before on_said and on_left are called: the engine is at work
  * meanwhile.

@@ -115,32 +115,16 @@ static void on_loss(void *ctx, const struct sched_seq *q)
     }
 }
 
-static bool is_warm(const struct sched_seq *q)
-{
-    return q->used && q->owner == NULL && q->opened && !q->failed &&
-           !q->in_step;
-}
-
 /* Warm sequences, as many at once as may be, the one used last first: then the
  * budgets are spent on what is wanted most. */
 static void save_more(struct warm *w)
 {
-    const struct sched *s = w->conf.sched;
     bool tried[ENGINE_SEQS_MAX] = {false};
-    while (w->n_saves < WARM_SAVES) {
-        const struct sched_seq *best = NULL;
-        for (uint32_t i = 0; i < s->conf.seqs; i++) {
-            const struct sched_seq *q = &s->seqs[i];
-            if (is_warm(q) && !tried[i] &&
-                (best == NULL || q->used_us > best->used_us)) {
-                best = q;
-            }
-        }
-        if (best == NULL) {
-            return;
-        }
-        tried[best->id] = true;
-        (void)save(w, best);
+    const struct sched_seq *q = NULL;
+    while (w->n_saves < WARM_SAVES &&
+           (q = sched_warmest(w->conf.sched, tried)) != NULL) {
+        tried[q->id] = true;
+        (void)save(w, q);
     }
 }
 
@@ -288,18 +272,15 @@ static void begin_load(struct warm *w, uint32_t seq, const int32_t *tokens)
 static bool load_held(struct warm *w)
 {
     struct sched *s = w->conf.sched;
-    for (uint32_t i = 0; i < s->conf.seqs; i++) {
-        struct sched_seq *q = &s->seqs[i];
-        if (!q->held) {
-            continue;
-        }
+    const struct sched_seq *q = NULL;
+    while ((q = sched_restore_waiting(s)) != NULL) {
         if (found(w, q->tokens, q->n, &w->hit)) {
-            sched_restore_held(s, i);
+            sched_restore_held(s, q->id);
             w->load_waits = false;
-            begin_load(w, i, q->tokens);
+            begin_load(w, q->id, q->tokens);
             return true;
         }
-        q->held = false; /* evicted meanwhile: it is computed */
+        sched_restore_let_go(s, q->id); /* evicted meanwhile */
     }
     return false;
 }
@@ -358,7 +339,7 @@ static void on_loaded(struct warm *w, const struct msg_state_done *m)
     if (!w->load_waits || list_empty(&w->waits)) {
         return;
     }
-    /* the first has what there is; so may have those behind it */
+    /* the first has what there is; so may have those after it */
     struct cache_hit hit;
     struct warm_wait *x = container_of(w->waits.next, struct warm_wait, link);
     go_on(x);
@@ -394,11 +375,10 @@ static void hold_lost(struct warm *w)
 {
     struct sched *s = w->conf.sched;
     struct cache_hit hit;
-    for (uint32_t i = 0; i < s->conf.seqs; i++) {
-        const struct sched_seq *q = &s->seqs[i];
-        if (q->used && q->owner != NULL && !q->opened && q->n > 1 &&
-            found(w, q->tokens, q->n, &hit)) {
-            sched_restore_hold(s, i);
+    const struct sched_seq *q = sched_restore_lost(s, 0);
+    for (; q != NULL; q = sched_restore_lost(s, q->id + 1)) {
+        if (found(w, q->tokens, q->n, &hit)) {
+            sched_restore_hold(s, q->id);
         }
     }
 }

@@ -86,7 +86,7 @@ static void leave(struct gen *g)
         model_unuse(g->model);
         g->admitted = false;
     }
-    if (g->encoding) {
+    if (g->encoding && !text_cancel(g->srv->text, &g->work)) {
         return;
     }
     for (uint32_t i = 0; g->choices != NULL && i < g->req.n; i++) {
@@ -147,17 +147,15 @@ static int check_tokens(struct gen *g, struct err *e)
     if (n == 0) {
         return err_set(e, ERR_INVALID, "prompt: it has no token");
     }
-    int rc = check_ids(g, "prompt", w->tokens, n, e);
-    if (rc == 0) {
-        rc = check_ids(g, "prediction", w->guess_tokens, w->n_guess_tokens, e);
-    }
-    if (rc == 0 && n > context) {
+    RETERR(check_ids(g, "prompt", w->tokens, n, e));
+    RETERR(check_ids(g, "prediction", w->guess_tokens, w->n_guess_tokens, e));
+    if (n > context) {
         return err_set(e, ERR_CONTEXT,
                        "the request exceeds the available context size: %zu "
                        "tokens in the prompt, %u in the context",
                        n, context);
     }
-    return rc;
+    return 0;
 }
 
 /* llama-server's meaning of ignore_eos: such a token is never drawn. */
@@ -188,14 +186,14 @@ static int ban_eog(struct gen *g, struct err *e)
 static int add_streams(struct gen *g, struct err *e)
 {
     struct gen_req *q = &g->req;
-    int rc = check_tokens(g, e);
-    if (rc == 0 && q->ignore_eos) {
-        rc = ban_eog(g, e);
+    RETERR(check_tokens(g, e));
+    if (q->ignore_eos) {
+        RETERR(ban_eog(g, e));
     }
-    for (uint32_t i = 0; i < q->n && rc == 0; i++) {
+    for (uint32_t i = 0; i < q->n; i++) {
         struct gen_choice *c = &g->choices[i];
-        rc = text_stream_init(&c->text, g->voc->tok, false, q->stops,
-                              q->n_stops, e);
+        RETERR(text_stream_init(&c->text, g->voc->tok, false, q->stops,
+                                q->n_stops, e));
         c->run.events = &gen_run_events;
         c->run.sampling = &q->sampling;
         c->run.s.prompt = g->work.tokens;
@@ -212,14 +210,14 @@ static int add_streams(struct gen *g, struct err *e)
         c->run.s.prediction = g->work.guess_tokens;
         c->run.s.n_prediction = (uint32_t)g->work.n_guess_tokens;
     }
-    g->queued = rc == 0;
-    for (uint32_t i = 0; i < q->n && rc == 0; i++) {
-        rc = runner_add(g->model->runner, &g->choices[i].run);
+    g->queued = true;
+    for (uint32_t i = 0; i < q->n; i++) {
+        int rc = runner_add(g->model->runner, &g->choices[i].run);
         if (rc != 0) {
-            (void)err_set(e, rc, "the queue is full");
+            return err_set(e, rc, "the queue is full");
         }
     }
-    return rc;
+    return 0;
 }
 
 static void advance(struct gen *g);
@@ -339,7 +337,6 @@ static int encode(struct gen *g, struct err *e)
 {
     struct gen_req *q = &g->req;
     struct text_work *w = &g->work;
-    int rc = 0;
     w->done = on_encoded;
     w->guess = q->guess;
     w->guess_n = q->guess_n;
@@ -359,17 +356,14 @@ static int encode(struct gen *g, struct err *e)
         break;
     case GEN_TOKENS: /* no text, but the vocabulary has to be open */
         w->kind = TEXT_OPEN;
-        rc = copy_ids(q->tokens, q->n_tokens, &w->tokens, &w->n_tokens, e);
+        RETERR(copy_ids(q->tokens, q->n_tokens, &w->tokens, &w->n_tokens, e));
         break;
     }
-    if (rc == 0 && q->guess_tokens != NULL) {
-        rc = copy_ids(q->guess_tokens, q->n_guess_tokens, &w->guess_tokens,
-                      &w->n_guess_tokens, e);
+    if (q->guess_tokens != NULL) {
+        RETERR(copy_ids(q->guess_tokens, q->n_guess_tokens, &w->guess_tokens,
+                        &w->n_guess_tokens, e));
     }
-    if (rc != 0) {
-        return rc;
-    }
-    rc = text_put(g->srv->text, g->voc, w);
+    int rc = text_put(g->srv->text, g->voc, w);
     if (rc != 0) {
         g->srv->stats.refused_busy++;
         return err_set(e, rc, "too many prompts wait to be tokenised");
@@ -378,11 +372,34 @@ static int encode(struct gen *g, struct err *e)
     return 0;
 }
 
-int gen_start(struct gen *g, struct err *e)
+/* A seat in the model's queue, the model itself, then the text's tokens. */
+static int admit(struct gen *g, struct err *e)
 {
     struct model *m = g->model;
-    int rc = 0;
+    if (g->choices == NULL) {
+        return err_set(e, ERR_TOO_BIG, "the request is over the limit");
+    }
+    if (m->bundle == NULL) {
+        return err_set(e, ERR_MODEL_FAILED, "%s: %s", m->name, m->reason);
+    }
+    RETERR(take_seat(g, e));
+    int rc = model_load(m, false, &g->wait, e);
+    g->wait.fn = on_model;
+    g->up = rc == 1;
+    if (rc != 0 && !g->up) {
+        return rc;
+    }
+    model_use(m);
+    g->admitted = true;
+    return encode(g, e);
+}
+
+int gen_start(struct gen *g, struct err *e)
+{
     must(g->req.n >= 1 && g->req.n <= CHOICES_MAX);
+    if (g->req.arrived_us != 0) {
+        g->usage.created_us = g->req.arrived_us;
+    }
     g->srv->stats.generations++;
     g->choices = arena_array(&g->arena, g->req.n, sizeof(*g->choices));
     for (uint32_t i = 0; g->choices != NULL && i < g->req.n; i++) {
@@ -395,26 +412,9 @@ int gen_start(struct gen *g, struct err *e)
         g->deadline =
             deadline_new(&g->srv->loop, g->deadline_us, gen_late, g);
     }
-    if (g->choices == NULL) {
-        rc = err_set(e, ERR_TOO_BIG, "the request is over the limit");
-    } else if (m->bundle == NULL) {
-        rc = err_set(e, ERR_MODEL_FAILED, "%s: %s", m->name, m->reason);
-    } else {
-        rc = take_seat(g, e);
-    }
+    int rc = admit(g, e);
     if (rc == 0) {
-        rc = model_load(m, false, &g->wait, e);
-        g->wait.fn = on_model;
-        g->up = rc == 1;
-        rc = rc == 1 ? 0 : rc;
-    }
-    if (rc == 0) {
-        model_use(m);
-        g->admitted = true;
-        rc = encode(g, e);
-    }
-    if (rc == 0) {
-        admit_settle(&m->admit);
+        admit_settle(&g->model->admit);
         g->seat.stays = false;
     } else {
         g->srv->stats.generations_failed++;

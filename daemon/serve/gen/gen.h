@@ -31,7 +31,8 @@ struct gen_req {
     uint32_t max_tokens;          /* of each choice; 0: the prompt only */
     bool ignore_eos;              /* end-of-generation tokens are never drawn */
     bool reuse;                   /* continue warm sequences */
-    uint32_t deadline_ms;         /* from gen_new to its end; 0: any time */
+    uint32_t deadline_ms;         /* to its end; 0: any time */
+    uint64_t arrived_us;          /* since then; 0: gen_new */
     enum sched_class cls;
     uint64_t peer;     /* whose request it is, for fairness */
     uint64_t share;    /* whose ended texts it drafts from; 0: nobody's */
@@ -49,12 +50,16 @@ enum gen_finish { GEN_STOP, GEN_EOG, GEN_LENGTH, GEN_LATE };
 
 struct gen;
 
+/* What the sink wants after a token: none until gen_resume; the next one; no
+ * more of this choice than what is on its way, it ends as GEN_LENGTH. */
+enum gen_more { GEN_PAUSE, GEN_GO, GEN_ENOUGH };
+
 struct gen_sink {
     /* A token of one choice and the text that became certain with it (valid
-     * UTF-8, may be empty). A token that ends the generation is given too.
-     * Return false to pause the generation until gen_resume. */
-    bool (*on_token)(void *ctx, uint32_t choice, const struct msg_token *t,
-                     const char *text, size_t n);
+     * UTF-8, may be empty). A token that ends the generation is given too. */
+    enum gen_more (*on_token)(void *ctx, uint32_t choice,
+                              const struct msg_token *t, const char *text,
+                              size_t n);
     /* The choice is complete; text is what was held back. */
     void (*on_end)(void *ctx, uint32_t choice, enum gen_finish why,
                    const char *text, size_t n);

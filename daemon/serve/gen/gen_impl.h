@@ -11,6 +11,7 @@ struct gen_choice {
     struct gen *gen;
     struct text_stream text;
     bool leaving, ended;
+    bool enough; /* the sink wants no more */
     enum gen_finish why; /* leaving */
     uint64_t last_us; /* its last token */
 };

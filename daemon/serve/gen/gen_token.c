@@ -57,10 +57,11 @@ static void speak(struct gen_choice *c, const struct msg_token *t)
     if (!ends_text(g, t)) {
         text_stream_put(&c->text, t->id, &g->piece);
     }
-    bool fast =
+    enum gen_more more =
         g->sink->on_token(g->ctx, c->run.choice, t,
                           g->piece.p != NULL ? g->piece.p : "", g->piece.n);
-    if (!fast && !g->paused) {
+    c->enough = c->enough || more == GEN_ENOUGH;
+    if (more == GEN_PAUSE && !g->paused) {
         pause_all(g, true);
     }
 }
@@ -138,7 +139,7 @@ static void on_token(struct run_stream *x, const struct msg_token *t)
         why = GEN_EOG;
     } else if (c->text.stopped) {
         why = GEN_STOP;
-    } else if (x->n_out < g->req.max_tokens &&
+    } else if (!c->enough && x->n_out < g->req.max_tokens &&
                runner_push(g->model->runner, x, t->id) == 0) {
         return;
     }

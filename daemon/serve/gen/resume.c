@@ -56,7 +56,7 @@ static void over(struct resume *x)
     }
 }
 
-/* Where the event behind `at` begins; there is one. */
+/* Where the event after `at` begins; there is one. */
 static size_t next_event(const struct resume *x, size_t at)
 {
     const char *p = x->kept.p + at;
@@ -255,6 +255,11 @@ int resume_attach(struct server *s, const char *id, uint64_t after,
         return err_set(e, ERR_NOT_FOUND,
                        "events up to %llu of this stream are gone",
                        (unsigned long long)(x->first - 1));
+    }
+    if (http_is_head(r)) { /* whoever reads it goes on */
+        http_stream_begin(r, 200, "text/event-stream");
+        http_stream_end(r);
+        return 0;
     }
     if (x->r != NULL) { /* another took over */
         struct http_req *old = x->r;

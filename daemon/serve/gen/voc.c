@@ -43,27 +43,33 @@ static void piece_of(const struct tokenizer *t, int32_t id, struct buf *b)
     buf_put(b, "", 0);
 }
 
+static int try_open(struct voc *v)
+{
+    v->error = (struct err){0};
+    int rc = tokenizer_open(v->dir, &v->tok, &v->error);
+    if (rc != 0) {
+        v->tok = NULL;
+        v->error.code = rc;
+        return rc;
+    }
+    piece_of(v->tok, tokenizer_bos(v->tok), &v->bos);
+    piece_of(v->tok, tokenizer_eos(v->tok), &v->eos);
+    v->tmpl = tokenizer_template(v->tok);
+    v->tmpl_rc = chat_detect(v->tmpl, &v->family, &v->tmpl_error);
+    int32_t n = tokenizer_vocab(v->tok);
+    for (int32_t id = 0; id < n && v->n_eog < VOC_EOG_MAX; id++) {
+        if (tokenizer_is_eog(v->tok, id)) {
+            v->eog[v->n_eog++] = id;
+        }
+    }
+    return 0;
+}
+
 static int voc_open(struct voc *v, struct err *e)
 {
-    if (!v->tried) {
-        v->tried = true;
-        int rc = tokenizer_open(v->dir, &v->tok, &v->error);
-        if (rc != 0) {
-            v->tok = NULL;
-            v->error.code = rc;
-            *e = v->error;
-            return rc;
-        }
-        piece_of(v->tok, tokenizer_bos(v->tok), &v->bos);
-        piece_of(v->tok, tokenizer_eos(v->tok), &v->eos);
-        v->tmpl = tokenizer_template(v->tok);
-        v->tmpl_rc = chat_detect(v->tmpl, &v->family, &v->tmpl_error);
-        int32_t n = tokenizer_vocab(v->tok);
-        for (int32_t id = 0; id < n && v->n_eog < VOC_EOG_MAX; id++) {
-            if (tokenizer_is_eog(v->tok, id)) {
-                v->eog[v->n_eog++] = id;
-            }
-        }
+    uint64_t now = uv_hrtime() / 1000000u;
+    if (v->tok == NULL && now >= v->again_ms && try_open(v) != 0) {
+        v->again_ms = now + VOC_RETRY_MS;
     }
     if (v->tok == NULL) {
         *e = v->error;
@@ -108,31 +114,31 @@ static struct tokenizer_words *words_of(struct voc *v, bool here)
 static int encode(struct voc *v, struct text_work *w, const char *text,
                   size_t n, bool special)
 {
-    int rc = tokenizer_encode_words(v->tok, words_of(v, w->here), text, n,
-                                    special, &w->tokens, &w->n_tokens, &w->e);
-    return rc == 0 && w->bos ? add_bos(v->tok, w, &w->e) : rc;
+    RETERR(tokenizer_encode_words(v->tok, words_of(v, w->here), text, n,
+                                  special, &w->tokens, &w->n_tokens, &w->e));
+    return w->bos ? add_bos(v->tok, w, &w->e) : 0;
 }
 
 static int render(struct voc *v, struct text_work *w)
 {
     if (v->tmpl_rc != 0) {
         w->e = v->tmpl_error;
-        (void)err_prefix(&w->e, "this model has no usable chat template, use "
-                                "/v1/completions");
-        return v->tmpl_rc;
+        return err_prefix(&w->e, v->tmpl_rc,
+                          "this model has no usable chat template, use "
+                          "/v1/completions");
     }
     buf_init(&w->out, TEXT_BYTES_MAX);
-    int rc = chat_render(v->family, v->tmpl, v->bos.p, v->eos.p, w->messages,
-                         w->n_messages, w->add_generation, &w->out, &w->e);
-    if (rc == 0 && !buf_ok(&w->out)) {
-        rc = err_set(&w->e, ERR_TOO_BIG, "the conversation is over %zu bytes",
-                     TEXT_BYTES_MAX);
+    RETERR(chat_render(v->family, v->tmpl, v->bos.p, v->eos.p, w->messages,
+                       w->n_messages, w->add_generation, &w->out, &w->e));
+    if (!buf_ok(&w->out)) {
+        return err_set(&w->e, ERR_TOO_BIG, "the conversation is over %zu bytes",
+                       TEXT_BYTES_MAX);
     }
     /* The template's text decides about BOS: with it none is added, and
      * without it the vocabulary's rule holds. */
     w->special = true;
     w->bos = true;
-    return rc == 0 ? encode(v, w, w->out.p, w->out.n, true) : rc;
+    return encode(v, w, w->out.p, w->out.n, true);
 }
 
 static int decode(struct voc *v, struct text_work *w)
@@ -150,13 +156,13 @@ static int decode(struct voc *v, struct text_work *w)
     return buf_ok(&w->out) ? 0 : err_set(&w->e, ERR_TOO_BIG, "too much text");
 }
 
-static void run(struct work *work)
+static void text_run(struct text_work *w)
 {
-    struct text_work *w = container_of(work, struct text_work, work);
     w->rc = voc_open(w->voc, &w->e);
     if (w->rc != 0) {
         return;
     }
+    w->opened = true;
     switch (w->kind) {
     case TEXT_ENCODE:
         w->rc = encode(w->voc, w, w->text, w->text_n, w->special);
@@ -177,13 +183,22 @@ static void run(struct work *work)
     }
 }
 
+static void run(struct work *work)
+{
+    struct text_work *w = container_of(work, struct text_work, work);
+    text_run(w);
+    if (w->then != NULL) {
+        w->then(w);
+    }
+}
+
 /* --- loop --- */
 
 static void done(struct work *work)
 {
     struct text_work *w = container_of(work, struct text_work, work);
     struct voc *v = w->voc;
-    v->open = v->tok != NULL;
+    v->open = v->open || w->opened; /* `tok` may be being opened for another */
     w->done(w); /* may free w */
     voc_unref(v);
 }
@@ -206,6 +221,7 @@ int text_put(struct workq *q, struct voc *v, struct text_work *w)
     w->work.run = run;
     w->work.done = done;
     w->rc = 0;
+    w->opened = false;
     w->voc = voc_ref(v); /* before the worker can see it */
     w->here = v->open && is_short(w);
     int rc = w->here ? workq_run(q, &w->work) : workq_put(q, &w->work);
@@ -214,6 +230,16 @@ int text_put(struct workq *q, struct voc *v, struct text_work *w)
         voc_unref(v);
     }
     return rc;
+}
+
+bool text_cancel(struct workq *q, struct text_work *w)
+{
+    bool mine = workq_cancel(q, &w->work);
+    if (mine) {
+        voc_unref(w->voc);
+        w->voc = NULL;
+    }
+    return mine;
 }
 
 void text_fini(struct text_work *w)

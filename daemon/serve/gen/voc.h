@@ -4,7 +4,8 @@
  * The vocabulary is opened by the first piece of text work that needs it, on
  * the text thread. Such work holds a reference; when its done() runs, the loop
  * may read what was opened (it never changes afterwards), and texts up to
- * TEXT_HERE_MAX are worked on there.
+ * TEXT_HERE_MAX are worked on there. What could not be opened is tried again,
+ * every VOC_RETRY_MS at most: a file is mended, descriptors become free.
  */
 #pragma once
 
@@ -20,8 +21,8 @@ struct voc {
     /* of the loop and of the text thread; made when they are wanted */
     struct tokenizer_words *words[2];
     char dir[1024];
-    /* written once by the text thread */
-    bool tried;
+    /* of the text thread until `open`; never written after it */
+    uint64_t again_ms;     /* not opened again before, by uv_hrtime() */
     struct tokenizer *tok; /* NULL: see error */
     struct err error;
     const char *tmpl;
@@ -54,6 +55,7 @@ struct text_work {
         *guess; /* ENCODE, CHAT, OPEN: also this plain text; may be NULL */
     size_t guess_n;
     bool here;          /* set by text_put: it is done on the loop */
+    bool opened;        /* the vocabulary was there for it */
     const int32_t *ids; /* DECODE */
     size_t n_ids;
     /* results, owned by the caller after done */
@@ -64,9 +66,13 @@ struct text_work {
     int32_t *guess_tokens;
     size_t n_guess_tokens;
     struct buf out; /* DECODE: text; CHAT: the rendered prompt */
+    /* After the work and on its thread, whatever became of it; may be NULL. */
+    void (*then)(struct text_work *w);
     void (*done)(struct text_work *w); /* loop */
 };
 
 /* Errors: BUSY. Then done is not called. */
 CHECKED int text_put(struct workq *q, struct voc *v, struct text_work *w);
+/* Take it back before it is begun: done does not come. False: it does. */
+bool text_cancel(struct workq *q, struct text_work *w);
 void text_fini(struct text_work *w); /* frees the results; zeroed is fine */

@@ -1,25 +1,67 @@
-/* job_run.c - one conversion: worker, publication, records.
+/* job_run.c - one job at a time, step by step: the table, and the steps that
+ * have to do with the worker (those that publish: job_publish.c).
  *
- *   start --spawn--> worker --DONE, exit--> publish (file thread) --> rows,
- * done |                 |  \--ERROR, exit, stall--> failed | \--cancel frame,
- * exit or SIGKILL--> cancelled
- *     +-- model already there from before a crash: adopt --> done
- */
+ *   enter --...--> step_over --> job_advance --> enter the next one
+ *                                 |   \-- cancelled meanwhile: leave
+ *                                 \-- no room in the store: again, later
+ *
+ * A step is entered when nothing of the last one goes on. Its end may come from
+ * inside of enter(); job_advance() is a loop for that. */
 #include <string.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "base/log.h"
 #include "serve/jobs/jobs_impl.h"
+#include "store/row.h"
 
 #define TELL_US 250000u  /* between progress events */
 #define SAVE_US 1000000u /* between progress writes */
 
-static void end(struct jobs *js, enum job_state s, int code, const char *msg)
+static void step_begin(struct jobs *js);
+static void step_convert(struct jobs *js);
+static void step_fail(struct jobs *js);
+
+/* What a crash after each leaves: jobs.h. */
+static const struct {
+    const char *name;
+    void (*enter)(struct jobs *js);
+    enum { NEVER, ROOM, ALWAYS } again; /* after a failure; else: fail */
+    enum job_step next;                 /* STEP_COUNT: the job is over */
+} steps[STEP_COUNT] = {
+    [STEP_BEGIN] = {"begin", step_begin, ROOM, STEP_CONVERT},
+    [STEP_CONVERT] = {"convert", step_convert, NEVER, STEP_EXAMINE},
+    [STEP_EXAMINE] = {"examine", step_examine, NEVER, STEP_INTENT},
+    [STEP_INTENT] = {"intent", step_intent, ROOM, STEP_RENAME},
+    [STEP_RENAME] = {"rename", step_rename, NEVER, STEP_COMMIT},
+    [STEP_COMMIT] = {"commit", step_commit, ALWAYS, STEP_COUNT},
+    [STEP_FAIL] = {"fail", step_fail, ALWAYS, STEP_COUNT},
+};
+
+/* --- from step to step --- */
+
+static void enter(struct jobs *js)
+{
+    js->entering = true;
+    steps[js->step].enter(js);
+    js->entering = false;
+}
+
+/* The current job has its last record. */
+static void leave(struct jobs *js)
 {
     struct job *j = js->current;
+    if (js->step == STEP_COMMIT) {
+        js->model->adopted = false; /* its row is there */
+        if (!model_listed(js->model)) {
+            models_list(js->model);
+        }
+        js->model = NULL;
+    }
     js->current = NULL;
-    j->publishing = false;
+    js->renaming = false;
+    j->resumes = false;
+    j->cancelling = false;
     json_free(js->result);
     js->result = NULL;
     js->failure = (struct err){0};
@@ -27,135 +69,88 @@ static void end(struct jobs *js, enum job_state s, int code, const char *msg)
         models_remove_tree(js->srv, js->staging);
         js->staging[0] = '\0';
     }
-    job_finish(j, s, code, msg);
-    jobs_maybe_closed(js);
-    jobs_next_run(js);
+    job_ended(j);
 }
 
-void jobs_maybe_closed(struct jobs *js)
+static void on_retry(uv_timer_t *t)
 {
-    if (js->closed != NULL && js->child == NULL &&
-        (js->current == NULL || !js->current->publishing)) {
-        void (*fn)(void *) = js->closed;
-        js->closed = NULL;
-        fn(js->ctx);
-    }
+    struct jobs *js = container_of(t, struct jobs, retry);
+    enter(js);
+    job_advance(js);
 }
 
-/* --- publication --- */
-
-static bool gate_failed(const struct json *result)
-{
-    const struct json *g = json_first(json_get(result, "gates"));
-    for (; g != NULL; g = json_next(g)) {
-        const char *v = json_str(json_get(g, "verdict"));
-        if (v != NULL && strcmp(v, "failed") == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool forced(const struct job *j)
-{
-    struct json *spec = NULL;
-    if (json_parse(j->row.spec, strlen(j->row.spec), &spec, NULL) != 0) {
-        return false;
-    }
-    bool force = json_bool(json_get(spec, "force"));
-    json_free(spec);
-    return force;
-}
-
-static void save_model(struct server *s, const struct model *m)
-{
-    struct store_model row;
-    const struct bundle *b = m->bundle;
-    struct store_artifact *a = calloc(b->n_files + 1, sizeof(*a));
-    must(a != NULL);
-    for (size_t i = 0; i < b->n_files; i++) {
-        (void)snprintf(a[i].model, sizeof(a[i].model), "%s", m->name);
-        (void)snprintf(a[i].path, sizeof(a[i].path), "%s", b->files[i].path);
-        (void)snprintf(a[i].sha256, sizeof(a[i].sha256), "%s",
-                       b->files[i].sha256);
-        a[i].bytes = b->files[i].bytes;
-    }
-    model_row(m, &row);
-    if (store_model_put(s->store, &row, a, b->n_files, model_saved, NULL) !=
-        0) {
-        log_warn("store_busy", "model=%s not saved, continuing", m->name);
-    }
-    free(a);
-}
-
-static void publish_run(struct work *w) /* file thread */
-{
-    struct jobs *js = container_of(w, struct jobs, publish);
-    char to[HOME_PATH_MAX];
-    if (!file_join(to, sizeof(to), js->srv->home.models,
-                   js->current->row.name)) {
-        js->publish_rc = err_set(&js->publish_error, ERR_IO, "path too long");
-        return;
-    }
-    js->publish_rc = file_publish_dir(js->bundle, to, &js->publish_error);
-}
-
-static void publish_done(struct work *w)
-{
-    struct jobs *js = container_of(w, struct jobs, publish);
-    struct job *j = js->current;
-    struct err e = js->publish_error;
-    int rc = js->publish_rc;
-    if (rc == 0) {
-        struct model *m = NULL;
-        struct buf gates;
-        const struct json *g = json_get(js->result, "gates");
-        buf_init(&gates, FRAME_WORKER_MAX);
-        if (g != NULL) {
-            json_write(g, false, &gates);
-        }
-        bool bad = gate_failed(js->result), force = forced(j);
-        rc = models_add(js->srv->models, j->row.name, bad && !force,
-                        bad ? force ? "served by force: a gate failed"
-                                    : "a gate failed"
-                            : NULL,
-                        gates.p, j->row.id, &m, &e);
-        buf_fini(&gates);
-        if (rc == 0) {
-            save_model(js->srv, m);
-        }
-    }
-    if (rc == 0) {
-        end(js, JOB_DONE, 0, NULL);
-    } else {
-        end(js, JOB_FAILED, rc, e.msg);
-    }
-}
-
-static void publish(struct jobs *js)
+/* Show why nothing happens, and wait. */
+static void wait_for_room(struct jobs *js)
 {
     struct job *j = js->current;
-    struct buf b;
-    buf_init(&b, FRAME_WORKER_MAX);
-    json_write(js->result, false, &b);
-    if (buf_ok(&b) && b.p != NULL) {
-        free(j->row.result);
-        j->row.result = strdup(b.p);
-        must(j->row.result != NULL);
-    }
-    buf_fini(&b);
-    job_set(j, JOB_GATING);
-    (void)snprintf(j->row.stage, sizeof(j->row.stage), "publishing");
-    job_save(j);
+    char text[ERR_MSG_MAX + 64];
+    (void)snprintf(text, sizeof(text), "waits to be recorded: %s", js->why.msg);
+    free(j->row.message);
+    j->row.message = row_dup(text);
+    must(uv_timer_start(&js->retry, on_retry, JOB_RETRY_MS, 0) == 0);
     job_tell(j);
-    js->publish.run = publish_run;
-    js->publish.done = publish_done;
-    js->publish_error = (struct err){0};
-    j->publishing = true;
-    int rc = workq_put(js->srv->files, &js->publish);
-    if (rc != 0) {
-        end(js, JOB_FAILED, rc, "too many files are being worked on");
+}
+
+/* The step failed: STEP_COUNT when it is to be tried again. */
+static enum job_step after_failure(struct jobs *js)
+{
+    int rc = js->rc;
+    bool room = rc == ERR_NO_SPACE || rc == ERR_STORE || rc == ERR_BUSY;
+    if (steps[js->step].again == ALWAYS ||
+        (steps[js->step].again == ROOM && room)) {
+        wait_for_room(js);
+        return STEP_COUNT;
     }
+    js->failure = js->why;
+    js->failure.code = rc;
+    return STEP_FAIL;
+}
+
+void job_advance(struct jobs *js)
+{
+    while (js->over && !js->stopping && js->current->record == NULL) {
+        struct job *j = js->current;
+        enum job_step next = steps[js->step].next;
+        if (!j->cancelling && !list_empty(&j->cancels) && next != STEP_COUNT) {
+            (void)job_write_cancel(j);
+            continue;
+        }
+        js->over = false;
+        if (j->cancelling) {
+            job_adopt(j, &js->last);
+            js->step = STEP_FAIL;
+            leave(js);
+            break;
+        }
+        if (js->rc == 0 && next == STEP_COUNT) {
+            leave(js);
+            break;
+        }
+        next = js->rc == 0 ? next : after_failure(js);
+        if (next == STEP_COUNT) {
+            break; /* on_retry goes on */
+        }
+        js->step = next;
+        log_debug("job_step", "job=%s step=%s", j->row.id, steps[next].name);
+        enter(js);
+    }
+    if (js->current == NULL) {
+        jobs_next_run(js);
+    }
+}
+
+void step_over(struct jobs *js, int rc, const struct err *e)
+{
+    js->over = true;
+    js->rc = rc;
+    js->why = (struct err){0};
+    if (rc != 0) {
+        (void)err_set(&js->why, rc, "%s", e->msg);
+    }
+    if (!js->entering) {
+        job_advance(js);
+    }
+    jobs_maybe_closed(js);
 }
 
 /* --- the worker --- */
@@ -222,29 +217,22 @@ static void on_frame(void *ctx, const struct frame *f)
 static void on_gone(void *ctx, const struct child_exit *x)
 {
     struct jobs *js = ctx;
-    struct job *j = js->current;
+    struct err e = {0};
+    int rc = 0;
     js->child = NULL;
-    log_info("convert_exit", "job=%s status=%d signal=%d reason=%s", j->row.id,
-             (int)x->status, x->signal,
+    log_info("convert_exit", "job=%s status=%d signal=%d reason=%s",
+             js->current->row.id, (int)x->status, x->signal,
              x->code != 0 ? err_name(x->code) : "none");
-    if (js->stopping) { /* the record stays as it is: the next start resumes */
-        jobs_maybe_closed(js);
-    } else if (j->cancelling) {
-        end(js, JOB_CANCELLED, ERR_CANCELLED, "cancelled");
-    } else if (js->failure.code != 0) {
-        struct err e = js->failure;
-        end(js, JOB_FAILED, e.code, e.msg);
-    } else if (js->result != NULL) {
-        publish(js);
-    } else {
-        struct err e = {0};
-        int rc = x->code == ERR_TIMEOUT || x->code == ERR_FRAME
-                     ? x->code
-                     : ERR_WORKER_LOST;
+    if (js->failure.code != 0) {
+        e = js->failure;
+        rc = e.code;
+    } else if (js->result == NULL) {
+        rc = x->code == ERR_TIMEOUT || x->code == ERR_FRAME ? x->code
+                                                            : ERR_WORKER_LOST;
         (void)err_set(&e, rc, "the converter ended (status %d, signal %d)",
                       (int)x->status, x->signal);
-        end(js, JOB_FAILED, rc, e.msg);
     }
+    step_over(js, rc, &e);
 }
 
 static void send_spec(struct jobs *js, const struct json *spec)
@@ -273,94 +261,161 @@ static void send_spec(struct jobs *js, const struct json *spec)
     buf_fini(&b);
 }
 
+/* The folders of the current job's bundle. */
+static int make_staging(struct jobs *js, struct err *e)
+{
+    if (!file_join(js->staging, sizeof(js->staging), js->srv->home.staging,
+                   js->current->row.id) ||
+        !file_join(js->bundle, sizeof(js->bundle), js->staging, "bundle")) {
+        js->staging[0] = '\0';
+        return err_set(e, ERR_IO, "path too long");
+    }
+    return file_mkdirs(js->staging, 0700, e);
+}
+
 static int spawn(struct jobs *js, struct err *e)
 {
     struct json *spec = NULL;
     const char *source = NULL;
-    struct job *j = js->current;
-    int fd = -1;
-    int rc = json_parse(j->row.spec, strlen(j->row.spec), &spec, e);
-    if (rc == 0) {
-        rc = json_want_str(spec, "source", true, &source, e);
-    }
-    if (rc == 0) {
-        fd = job_open_source(source, e);
-        rc = fd < 0 ? fd : 0;
-    }
-    if (rc == 0 &&
-        (!file_join(js->staging, sizeof(js->staging), js->srv->home.staging,
-                    j->row.id) ||
-         !file_join(js->bundle, sizeof(js->bundle), js->staging, "bundle"))) {
-        js->staging[0] = '\0';
-        rc = err_set(e, ERR_IO, "path too long");
-    }
-    if (rc == 0) {
-        rc = file_mkdirs(js->staging, 0700, e);
-    }
-    if (rc == 0) {
-        struct child_conf c = {
-            .role = "convert-worker",
-            .fd = fd,
-            .frame_max = FRAME_WORKER_MAX,
-            .ctx = js,
-            .on_frame = on_frame,
-            .on_exit = on_gone,
-        };
-        rc = child_spawn(&js->srv->loop, &c, &js->child, e);
-    }
-    if (rc == 0) {
-        child_deadline(js->child, JOB_STALL_MS);
-        send_spec(js, spec);
-    }
-    if (fd >= 0) {
-        (void)close(fd); /* the child has its own */
+    const char *text = js->current->row.spec;
+    struct child_conf c = {
+        .role = "convert-worker",
+        .fd = -1,
+        .frame_max = FRAME_WORKER_MAX,
+        .ctx = js,
+        .on_frame = on_frame,
+        .on_exit = on_gone,
+    };
+    int rc = 0;
+    CHECK(json_parse(text, strlen(text), &spec, e));
+    CHECK(json_want_str(spec, "source", true, &source, e));
+    c.fd = job_open_source(source, e);
+    CHECK(c.fd < 0 ? c.fd : 0);
+    CHECK(make_staging(js, e));
+    CHECK(child_spawn(&js->srv->loop, &c, &js->child, e));
+    child_deadline(js->child, JOB_STALL_MS);
+    send_spec(js, spec);
+out:
+    if (c.fd >= 0) {
+        (void)close(c.fd); /* the child has its own */
     }
     json_free(spec);
     return rc;
 }
 
-/* The model is there although the job has not ended. */
-static void resume_published(struct jobs *js, struct model *m)
+/* --- the steps --- */
+
+static void on_step_recorded(struct job *j, int rc, const struct err *e,
+                             struct store_job *row)
 {
-    struct job *j = js->current;
-    job_set(j, JOB_GATING);
-    if (!m->adopted || m->bundle == NULL) {
-        end(js, JOB_FAILED, ERR_EXISTS,
-            "there is a model of that name already");
+    if (rc == 0) {
+        job_adopt(j, row);
+        if (!job_over(j)) {
+            job_tell(j);
+        }
+    }
+    step_over(j->of, rc, e);
+}
+
+void step_record(struct jobs *js, struct store_job *row, const struct model *m)
+{
+    struct err e = {0};
+    int rc = job_record(js->current, row, m, on_step_recorded, &e);
+    if (rc != 0) {
+        step_over(js, rc, &e);
+    }
+}
+
+void step_work(struct jobs *js, void (*run)(struct work *w),
+               void (*done)(struct work *w))
+{
+    struct err e = {0};
+    js->work.run = run;
+    js->work.done = done;
+    js->work_rc = 0;
+    js->work_error = (struct err){0};
+    js->working = true;
+    int rc = workq_put(js->srv->files, &js->work);
+    if (rc != 0) {
+        js->working = false;
+        (void)err_set(&e, rc, "too many files are being worked on");
+        step_over(js, rc, &e);
+    }
+}
+
+static void step_begin(struct jobs *js)
+{
+    struct store_job row;
+    struct err e = {0};
+    job_next_row(js->current, &row);
+    if (row.attempts >= JOB_ATTEMPTS_MAX) {
+        row_free_strings(&row);
+        step_over(js,
+                  err_set(&e, ERR_INTERRUPTED,
+                          "the daemon ended while the job ran, %u times",
+                          JOB_ATTEMPTS_MAX),
+                  &e);
         return;
     }
-    m->adopted = false;
-    (void)snprintf(m->job, sizeof(m->job), "%s", j->row.id);
-    save_model(js->srv, m);
-    end(js, JOB_DONE, 0, "published before a restart");
+    row.state = JOB_RUNNING;
+    row.attempts++;
+    row.started_ms = server_unix_ms();
+    row.progress = 0;
+    row.intent[0] = '\0'; /* of a bundle that was not published */
+    (void)snprintf(row.stage, sizeof(row.stage), "starting");
+    step_record(js, &row, NULL);
 }
+
+static void step_convert(struct jobs *js)
+{
+    struct err e = {0};
+    int rc = 0;
+    if (models_find(js->srv->models, js->current->row.name) != NULL) {
+        rc = err_set(&e, ERR_EXISTS, "there is a model of that name already");
+    } else {
+        rc = spawn(js, &e);
+    }
+    if (rc != 0) {
+        step_over(js, rc, &e);
+    }
+}
+
+static void step_fail(struct jobs *js)
+{
+    struct store_job row;
+    struct err e = {0};
+    if (!job_unpublish(js)) {
+        step_over(js,
+                  err_set(&e, ERR_BUSY, "the model's folder cannot be moved"),
+                  &e);
+        return;
+    }
+    int code = js->failure.code;
+    job_next_row(js->current, &row);
+    row.state = code == ERR_INTERRUPTED ? JOB_INTERRUPTED : JOB_FAILED;
+    row.intent[0] = '\0';
+    row.finished_ms = server_unix_ms();
+    (void)snprintf(row.error, sizeof(row.error), "%s", err_name(code));
+    row.message = row_dup(js->failure.msg);
+    step_record(js, &row, NULL);
+}
+
+/* --- which job --- */
 
 static void start(struct jobs *js, struct job *j)
 {
-    struct err e = {0};
     js->current = j;
+    js->over = false;
     js->failure = (struct err){0};
-    job_set(j, JOB_RUNNING);
-    j->row.attempts++;
-    j->row.started_ms = server_unix_ms();
-    j->row.progress = 0;
-    (void)snprintf(j->row.stage, sizeof(j->row.stage), "starting");
-    job_save(j);
-    job_tell(j);
-    struct model *m = models_find(js->srv->models, j->row.name);
-    if (m != NULL) {
-        resume_published(js, m);
-        return;
-    }
-    int rc = spawn(js, &e);
-    if (rc != 0) {
-        end(js, JOB_FAILED, rc, e.msg);
-    }
+    js->model = j->resumes ? job_published(j) : NULL;
+    js->step = js->model != NULL ? STEP_COMMIT : STEP_BEGIN;
+    enter(js);
+    job_advance(js);
 }
 
 void jobs_next_run(struct jobs *js)
 {
-    /* A loop, not recursion through end(): many jobs may fail at once. */
+    /* A loop, not recursion through leave(): many jobs may fail at once. */
     if (js->choosing) {
         return;
     }
@@ -369,7 +424,8 @@ void jobs_next_run(struct jobs *js)
         struct job *oldest = NULL;
         LIST_EACH(l, &js->all) {
             struct job *j = job_of(l);
-            if (j->row.state == JOB_QUEUED && j->durable) {
+            if ((j->row.state == JOB_QUEUED || j->resumes) && j->durable &&
+                j->record == NULL) {
                 oldest = j;
             }
         }
@@ -381,17 +437,7 @@ void jobs_next_run(struct jobs *js)
     js->choosing = false;
 }
 
-void job_run_cancel(struct job *j)
-{
-    struct jobs *js = j->of;
-    if (j->cancelling || js->child == NULL) {
-        return;
-    }
-    j->cancelling = true;
-    child_send(js->child, FRAME_CANCEL, 0, NULL, 0);
-    child_deadline(js->child, JOB_CANCEL_MS);
-    job_tell(j);
-}
+/* --- the end --- */
 
 void jobs_quiet(struct jobs *js)
 {
@@ -407,6 +453,23 @@ void jobs_quiet(struct jobs *js)
     }
 }
 
+void jobs_maybe_closed(struct jobs *js)
+{
+    if (js->closed != NULL && js->child == NULL && !js->working &&
+        !js->timing) {
+        void (*fn)(void *) = js->closed;
+        js->closed = NULL;
+        fn(js->ctx);
+    }
+}
+
+static void on_retry_closed(uv_handle_t *h)
+{
+    struct jobs *js = container_of((uv_timer_t *)h, struct jobs, retry);
+    js->timing = false;
+    jobs_maybe_closed(js);
+}
+
 void jobs_stop(struct jobs *js, void (*closed)(void *ctx), void *ctx)
 {
     jobs_quiet(js);
@@ -416,5 +479,5 @@ void jobs_stop(struct jobs *js, void (*closed)(void *ctx), void *ctx)
     if (js->child != NULL) {
         child_kill(js->child, ERR_INTERRUPTED);
     }
-    jobs_maybe_closed(js);
+    uv_close((uv_handle_t *)&js->retry, on_retry_closed);
 }

@@ -23,11 +23,11 @@ static int want_word(const struct json *j, const char *key,
                      const char **param, struct err *e)
 {
     *param = key;
-    int rc = json_want_str(j, key, false, ret, e);
-    if (rc == 0 && *ret != NULL && !one_of(*ret, words, n)) {
-        rc = err_set(e, ERR_INVALID, "%s: no such value '%.64s'", key, *ret);
+    RETERR(json_want_str(j, key, false, ret, e));
+    if (*ret != NULL && !one_of(*ret, words, n)) {
+        return err_set(e, ERR_INVALID, "%s: no such value '%.64s'", key, *ret);
     }
-    return rc;
+    return 0;
 }
 
 static int unknown_key(const struct json *j, const char **param, struct err *e)
@@ -58,31 +58,38 @@ int job_wish_read(const struct json *j, struct job_wish *w, const char **param,
     if (json_type(j) != JSON_OBJECT) {
         return err_set(e, ERR_INVALID, "the body must be a JSON object");
     }
-    int rc = unknown_key(j, param, e);
-#define WANT(key, call) \
-    if (rc == 0) {      \
-        *param = key;   \
-        rc = call;      \
+    const struct {
+        const char *key;
+        const char *const *words;
+        size_t n;
+        const char **to;
+    } choices[] = {
+        {"quant", quants, countof(quants), &w->quant},
+        {"shape", shapes, countof(shapes), &w->shape},
+        {"kv",    kvs,    countof(kvs),    &w->kv   },
+        {"norm",  norms,  countof(norms),  &w->norm },
+    };
+    RETERR(unknown_key(j, param, e));
+    *param = "source";
+    RETERR(json_want_str(j, *param, true, &w->source, e));
+    *param = "name";
+    RETERR(json_want_str(j, *param, false, &w->name, e));
+    for (size_t i = 0; i < countof(choices); i++) {
+        RETERR(want_word(j, choices[i].key, choices[i].words, choices[i].n,
+                         choices[i].to, param, e));
     }
-    WANT("source", json_want_str(j, "source", true, &w->source, e))
-    WANT("name", json_want_str(j, "name", false, &w->name, e))
-    WANT("quant",
-         want_word(j, "quant", quants, countof(quants), &w->quant, param, e))
-    WANT("shape",
-         want_word(j, "shape", shapes, countof(shapes), &w->shape, param, e))
-    WANT("kv", want_word(j, "kv", kvs, countof(kvs), &w->kv, param, e))
-    WANT("norm",
-         want_word(j, "norm", norms, countof(norms), &w->norm, param, e))
-    WANT("profile", json_want_str(j, "profile", false, &w->profile, e))
-    WANT("context", json_want_int(j, "context", false, 0, MODEL_CONTEXT_MAX,
-                                  &w->context, e))
-    WANT("threads", json_want_int(j, "threads", false, 0, ENGINE_THREADS_MAX,
-                                  &w->threads, e))
-    WANT("residual_scale", json_want_num(j, "residual_scale", false, 0, 65536,
-                                         &w->residual_scale, e))
-    WANT("force", json_want_bool(j, "force", false, &w->force, e))
-#undef WANT
-    return rc;
+    *param = "profile";
+    RETERR(json_want_str(j, *param, false, &w->profile, e));
+    *param = "context";
+    RETERR(
+        json_want_int(j, *param, false, 0, MODEL_CONTEXT_MAX, &w->context, e));
+    *param = "threads";
+    RETERR(
+        json_want_int(j, *param, false, 0, ENGINE_THREADS_MAX, &w->threads, e));
+    *param = "residual_scale";
+    RETERR(json_want_num(j, *param, false, 0, 65536, &w->residual_scale, e));
+    *param = "force";
+    return json_want_bool(j, *param, false, &w->force, e);
 }
 
 int job_open_source(const char *path, struct err *e)

@@ -8,17 +8,11 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "serve/jobs/jobs_impl.h"
+#include "store/row.h"
 
 struct job *job_of(struct list *l)
 {
     return container_of(l, struct job, link);
-}
-
-static char *dup_or_null(const char *s)
-{
-    char *p = s != NULL ? strdup(s) : NULL;
-    must(s == NULL || p != NULL);
-    return p;
 }
 
 static void job_free(struct job *j)
@@ -26,10 +20,18 @@ static void job_free(struct job *j)
     must(list_empty(&j->watches));
     list_del(&j->link);
     j->of->n--;
-    free(j->row.spec);
-    free(j->row.message);
-    free(j->row.result);
+    row_free_strings(&j->row);
     free(j);
+}
+
+static struct job *job_new(struct jobs *js)
+{
+    struct job *j = calloc(1, sizeof(*j));
+    must(j != NULL);
+    j->of = js;
+    list_init(&j->watches);
+    list_init(&j->cancels);
+    return j;
 }
 
 int jobs_new(struct server *s, struct jobs **ret)
@@ -38,6 +40,8 @@ int jobs_new(struct server *s, struct jobs **ret)
     must(js != NULL);
     js->srv = s;
     list_init(&js->all);
+    must(uv_timer_init(&s->loop, &js->retry) == 0);
+    js->timing = true;
     *ret = js;
     return 0;
 }
@@ -51,6 +55,10 @@ void jobs_free(struct jobs *js)
         job_free(job_of(js->all.next));
     }
     json_free(js->result);
+    row_free_strings(&js->last);
+    if (js->model != NULL && !model_listed(js->model)) {
+        model_free(js->model);
+    }
     free(js);
 }
 
@@ -86,23 +94,6 @@ void job_set(struct job *j, enum job_state s)
     j->row.state = s;
 }
 
-static void on_saved(void *ctx, int status, const struct err *e)
-{
-    (void)ctx;
-    if (status != 0) {
-        log_error("job_not_saved", "error=%s: %s", err_name(status),
-                  e != NULL ? e->msg : "");
-    }
-}
-
-void job_save(struct job *j)
-{
-    j->saved_us = server_now_us();
-    if (store_job_put(j->of->srv->store, &j->row, on_saved, NULL) != 0) {
-        log_warn("store_busy", "job=%s not saved, continuing", j->row.id);
-    }
-}
-
 void job_tell(struct job *j)
 {
     bool last = job_over(j);
@@ -127,22 +118,14 @@ void job_tell(struct job *j)
     }
 }
 
-void job_finish(struct job *j, enum job_state s, int code, const char *msg)
+void job_ended(struct job *j)
 {
     struct stats *st = &j->of->srv->stats;
-    job_set(j, s);
-    j->row.finished_ms = server_unix_ms();
-    (void)snprintf(j->row.error, sizeof(j->row.error), "%s",
-                   code != 0 ? err_name(code) : "");
-    free(j->row.message);
-    j->row.message = dup_or_null(msg);
+    enum job_state s = j->row.state;
+    must(list_empty(&j->cancels));
     st->jobs_done += s == JOB_DONE ? 1 : 0;
     st->jobs_failed += s == JOB_FAILED ? 1 : 0;
     st->jobs_cancelled += s == JOB_CANCELLED ? 1 : 0;
-    if (s == JOB_DONE) {
-        j->row.progress = 1;
-    }
-    job_save(j);
     job_tell(j);
 }
 
@@ -228,11 +211,8 @@ int jobs_create(struct jobs *js, const struct json *spec, struct job_created *c,
         js->srv->stats.refused_busy++;
         return err_set(e, ERR_BUSY, "%zu jobs wait already", jobs_waiting(js));
     }
-    struct job *j = calloc(1, sizeof(*j));
-    must(j != NULL);
-    j->of = js;
+    struct job *j = job_new(js);
     j->created = c;
-    list_init(&j->watches);
     store_new_id("job", j->row.id);
     j->row.state = JOB_QUEUED;
     j->row.created_ms = server_unix_ms();
@@ -240,7 +220,7 @@ int jobs_create(struct jobs *js, const struct json *spec, struct job_created *c,
     struct buf b;
     buf_init(&b, HTTP_BODY_MAX);
     json_write(spec, false, &b);
-    j->row.spec = dup_or_null(b.p);
+    j->row.spec = row_dup(b.p);
     rc = buf_ok(&b) && b.p != NULL ? 0 : ERR_TOO_BIG;
     buf_fini(&b);
     list_push(js->all.next, &j->link); /* in front: newest first */
@@ -268,33 +248,49 @@ static bool claimed(const struct jobs *js, const char *name)
     return false;
 }
 
+/* An intent that a crash left: the folder is there, then the gates are known,
+ * or it is not, then the job begins anew. */
+static void settle(struct job *j)
+{
+    struct model *m = job_published(j);
+    if (m != NULL) {
+        log_info("job_resumes", "job=%s model=%s was published", j->row.id,
+                 j->row.name);
+        j->resumes = true;
+        job_judge(j, m);
+    } else {
+        job_set(j, JOB_QUEUED);
+    }
+}
+
+static void adopt(struct jobs *js, struct model *m)
+{
+    struct store_model row;
+    m->adopted = false;
+    log_info("model_adopted", "model=%s", m->name);
+    model_row(m, &row);
+    if (store_model_put(js->srv->store, &row, NULL, 0, model_saved, NULL) !=
+        0) {
+        log_warn("store_busy", "model=%s not saved, continuing", m->name);
+    }
+}
+
 void jobs_load(struct jobs *js, const struct store_job *v, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        struct job *j = calloc(1, sizeof(*j));
-        must(j != NULL);
-        j->of = js;
+        struct job *j = job_new(js);
         j->durable = true;
-        list_init(&j->watches);
-        j->row = v[i];
-        j->row.spec = dup_or_null(v[i].spec);
-        j->row.message = dup_or_null(v[i].message);
-        j->row.result = dup_or_null(v[i].result);
+        row_copy_job(&j->row, &v[i]);
         list_push(&js->all, &j->link);
         js->n++;
+        if (!job_over(j) && j->row.intent[0] != '\0') {
+            settle(j);
+        }
     }
     for (struct model *m = models_first(js->srv->models); m != NULL;
          m = models_next(m)) {
-        struct store_model row;
-        if (!m->adopted || m->bundle == NULL || claimed(js, m->name)) {
-            continue;
-        }
-        m->adopted = false;
-        log_info("model_adopted", "model=%s", m->name);
-        model_row(m, &row);
-        if (store_model_put(js->srv->store, &row, NULL, 0, model_saved, NULL) !=
-            0) {
-            log_warn("store_busy", "model=%s not saved, continuing", m->name);
+        if (m->adopted && m->bundle != NULL && !claimed(js, m->name)) {
+            adopt(js, m);
         }
     }
     jobs_next_run(js);
@@ -349,23 +345,6 @@ const struct store_job *job_row(const struct job *j)
     return &j->row;
 }
 
-int job_cancel(struct job *j, struct err *e)
-{
-    if (job_over(j)) {
-        return err_set(e, ERR_CONFLICT, "the job is %s already",
-                       job_state_name(j->row.state));
-    }
-    if (j->publishing) {
-        return err_set(e, ERR_CONFLICT, "the model is being published");
-    }
-    if (j == j->of->current) {
-        job_run_cancel(j);
-    } else {
-        job_finish(j, JOB_CANCELLED, ERR_CANCELLED, "cancelled while queued");
-    }
-    return 0;
-}
-
 void job_watch(struct job *j, struct job_watch *w)
 {
     w->job = j;
@@ -380,14 +359,13 @@ void job_unwatch(struct job_watch *w)
     }
 }
 
+/* JSON that our own writer made: a list of jobs would parse a thousand. */
 static void add_text(struct json *o, const char *key, const char *json_text)
 {
-    struct json *t = NULL;
-    if (json_text == NULL ||
-        json_parse(json_text, strlen(json_text), &t, NULL) != 0) {
+    if (json_text == NULL) {
         json_add_null(o, key);
     } else {
-        json_add_tree(o, key, t);
+        json_add_raw(o, key, json_text);
     }
 }
 

@@ -4,10 +4,24 @@
  *      |         |          |
  *      +---------+----------+--> cancelled        (interrupted: by a restart)
  *
- * What each step leaves behind when the daemon dies right after it is the
- * table of facts 5.2: a record that says running becomes queued again (or
- * interrupted after JOB_ATTEMPTS_MAX), home/staging is emptied, a bundle that
- * was published without its row is adopted.
+ * A state is shown when the store has it; `stage` and `progress` run ahead.
+ * The steps of a job and what a crash after each leaves (steps[] of job_run.c):
+ *
+ *   step      does                                  the next start finds
+ *   begin     record: running, one attempt more     running: queued again, or
+ *   convert   the worker fills staging/JOB/bundle     interrupted after
+ *   examine   the bundle is whole; its fingerprint    JOB_ATTEMPTS_MAX; staging
+ *                                                     is emptied
+ *   intent    record: gating, the gates' results,   intent, no such folder: as
+ *             the fingerprint                         above
+ *   rename    sync, then staging/JOB/bundle         intent, and the folder with
+ *             becomes models/NAME                     its fingerprint: judged
+ * by its gates, goes to commit commit    record, all in one: model, done
+ *             artifacts, job done
+ *   fail      record: failed or interrupted         the same
+ *
+ * A record that the store refuses for want of room is tried again every
+ * JOB_RETRY_MS: the job goes on when there is room.
  * Thread: the loop thread.
  */
 #pragma once
@@ -27,7 +41,8 @@ struct job_watch {
 };
 
 CHECKED int jobs_new(struct server *s, struct jobs **ret);
-/* What the store knows, newest first; resumes what is queued. */
+/* What the store knows, newest first, after models_merge: finds out what a
+ * crash left of those with an intent, and resumes what is queued. */
 void jobs_load(struct jobs *js, const struct store_job *v, size_t n);
 /* The daemon drains: start nothing more, end the watches. */
 void jobs_quiet(struct jobs *js);
@@ -51,8 +66,17 @@ struct job *jobs_first(struct jobs *js);
 struct job *jobs_next(struct job *j);
 size_t jobs_waiting(const struct jobs *js);
 bool jobs_running(const struct jobs *js);
-/* Errors: CONFLICT (it has ended). */
-CHECKED int job_cancel(struct job *j, struct err *e);
+/* Waits for a cancellation to be durable; embedded in who waits. Then the job
+ * does not run again, even if its worker has still to leave. */
+struct job_cancel {
+    struct list link;
+    /* rc: 0, or what the store said: then the job goes on. */
+    void (*fn)(struct job_cancel *c, int rc, const struct err *e,
+               const struct job *j);
+};
+/* Errors (fn is not called): CONFLICT (it has ended, or its model is being
+ * published), UNAVAILABLE. */
+CHECKED int job_cancel(struct job *j, struct job_cancel *c, struct err *e);
 const struct store_job *job_row(const struct job *j);
 bool job_over(const struct job *j);
 /* The job as the API shows it; a new root. */

@@ -1,18 +1,35 @@
-/* jobs_impl.h - shared by jobs.c (records, API), job_wish.c (requests) and
- * job_run.c (the worker). */
+/* jobs_impl.h - shared by jobs.c (list, API), job_record.c (durable changes),
+ * job_cancel.c, job_wish.c (requests), job_run.c (steps, the worker) and
+ * job_publish.c (the steps that publish). */
 #pragma once
 
+#include "serve/child.h"
 #include "serve/jobs/jobs.h"
 
+enum job_step {
+    STEP_BEGIN,
+    STEP_CONVERT,
+    STEP_EXAMINE,
+    STEP_INTENT,
+    STEP_RENAME,
+    STEP_COMMIT,
+    STEP_FAIL,
+    STEP_COUNT
+};
+
+struct record; /* what the store is writing */
+
 struct job {
-    struct list link; /* newest first */
-    struct store_job row;
+    struct list link;     /* newest first */
+    struct store_job row; /* as it is shown */
     struct list watches;
     struct jobs *of;
-    bool durable; /* the store has it */
-    bool cancelling;
-    bool publishing;
+    bool durable;    /* the store has it */
+    bool cancelling; /* the store has that it is cancelled; it is still at it */
+    bool resumes;    /* published before a restart: goes on at commit */
     struct job_created *created; /* waits for the store */
+    struct record *record;       /* on its way; NULL */
+    struct list cancels; /* struct job_cancel: wait for it to be durable */
     uint64_t told_us, saved_us;
 };
 
@@ -21,14 +38,28 @@ struct jobs {
     struct list all;
     size_t n;
     struct job *current; /* the one that runs; NULL */
+    /* its step */
+    enum job_step step;
+    bool entering; /* it is being begun */
+    bool over;     /* it has ended, with rc and why */
+    int rc;
+    struct err why;
+    uv_timer_t retry; /* begins it again */
+    bool timing;      /* the timer's handle is open */
+    /* what the steps make */
     struct child *child; /* its worker */
     char staging[HOME_PATH_MAX];
     char bundle[HOME_PATH_MAX]; /* staging/bundle */
     struct json *result;        /* what the worker said at its end */
-    struct err failure;         /* what it failed with; code 0 = nothing */
-    struct work publish;
-    int publish_rc;
-    struct err publish_error;
+    struct err failure;    /* of the worker, then of the job; code 0: none */
+    char fingerprint[65];  /* of the bundle in staging */
+    bool renaming;         /* the folder may have left staging */
+    struct model *model;   /* to be committed; may not be listed yet */
+    struct store_job last; /* what a cancelled job is shown as at its end */
+    struct work work;      /* on the file thread */
+    bool working;          /* it goes on */
+    int work_rc;
+    struct err work_error;
     bool quiet;    /* start nothing more */
     bool stopping; /* and leave the record of what runs to the next start */
     bool choosing; /* jobs_next_run is at it */
@@ -36,9 +67,53 @@ struct jobs {
     void *ctx;
 };
 
+/* job_record.c */
+/* The record is durable (rc 0), or all is as it was. `row` is the record: what
+ * fn does not adopt is freed after it. */
+typedef void record_fn(struct job *j, int rc, const struct err *e,
+                       struct store_job *row);
+/* A copy of the job's row to be changed and recorded; without a message. */
+void job_next_row(const struct job *j, struct store_job *ret);
+/* Give `row`, which is used up, to the store: with m's row and artifacts, if
+ * there is one, all or nothing. One at a time (j->record). Errors (fn is not
+ * called): BUSY, TOO_BIG, UNAVAILABLE. */
+CHECKED int job_record(struct job *j, struct store_job *row,
+                       const struct model *m, record_fn *fn, struct err *e);
+/* The row becomes what is shown; strings move over. */
+void job_adopt(struct job *j, struct store_job *row);
+/* Stage and progress; nobody waits for it. */
+void job_save(struct job *j);
+
 /* job_run.c */
 void jobs_next_run(struct jobs *js); /* start the oldest waiting job */
-void job_run_cancel(struct job *j);  /* the current one */
+/* The current job's step is over; e says why when rc < 0. */
+void step_over(struct jobs *js, int rc, const struct err *e);
+/* A step that is one record: over when it is durable. */
+void step_record(struct jobs *js, struct store_job *row, const struct model *m);
+/* A step that is done by `run` on the file thread; `done` calls step_over. */
+void step_work(struct jobs *js, void (*run)(struct work *w),
+               void (*done)(struct work *w));
+/* The next step, where nothing that goes on forbids it. */
+void job_advance(struct jobs *js);
+
+/* job_cancel.c */
+/* Record that j is cancelled; those that wait are told. false: the store does
+ * not take it, and they were told. */
+bool job_write_cancel(struct job *j);
+void job_cancels_told(struct job *j, int rc, const struct err *e);
+
+/* job_publish.c: four steps, and what a start needs of them */
+void step_examine(struct jobs *js);
+void step_intent(struct jobs *js);
+void step_rename(struct jobs *js);
+void step_commit(struct jobs *js);
+/* The current job fails: its folder goes back to staging if it was taken out.
+ * false: that cannot be done now. */
+bool job_unpublish(struct jobs *js);
+/* After a start: the model that the job's intent speaks of; or NULL. */
+struct model *job_published(const struct job *j);
+/* Tell m what the job's gates said. */
+void job_judge(const struct job *j, struct model *m);
 
 /* job_wish.c: what a request asks for, checked. Strings are the request's. */
 struct job_wish {
@@ -59,8 +134,7 @@ void job_wish_name(const char *source, char out[MODEL_NAME_MAX + 1]);
 /* jobs.c */
 struct job *job_of(struct list *l);
 void job_set(struct job *j, enum job_state s); /* traced; must be allowed */
-void job_save(struct job *j);
 void job_tell(struct job *j);
-/* Terminal: record, tell, forget the watches. */
-void job_finish(struct job *j, enum job_state s, int code, const char *msg);
+/* The row is in its last state, durably: count it, tell, forget the watches. */
+void job_ended(struct job *j);
 void jobs_maybe_closed(struct jobs *js);

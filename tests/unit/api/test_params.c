@@ -121,6 +121,21 @@ static void class_and_prediction(void **state)
     assert_null(p.prediction);
 }
 
+/* Every peer takes -1, and only that, for a random seed. */
+static void a_random_seed(void **state)
+{
+    (void)state;
+    assert_int_equal(take("{\"seed\":-1}", PARAMS_CHAT), 0);
+    uint64_t first = p.req.sampling.seed;
+    assert_false(p.seeded);
+    assert_int_equal(take("{\"seed\":-1}", PARAMS_COMPLETION), 0);
+    assert_true(p.req.sampling.seed != first); /* 2^-64 says otherwise */
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(take("{\"seed\":-2}", PARAMS_CHAT), 0);
+        assert_true(p.seeded && p.req.sampling.seed == (uint64_t)-2);
+    }
+}
+
 /* R31: every field with every kind of value is taken or refused by name. */
 static void every_field_with_every_value(void **state)
 {
@@ -264,6 +279,7 @@ int main(void)
         cmocka_unit_test(defaults),
         cmocka_unit_test(values_arrive),
         cmocka_unit_test(class_and_prediction),
+        cmocka_unit_test(a_random_seed),
         cmocka_unit_test(every_field_with_every_value),
         cmocka_unit_test(what_is_refused),
         cmocka_unit_test(too_many_entries),

@@ -1,4 +1,5 @@
-/* err, buf, cur, arena, checked arithmetic, hashes. */
+/* err, buf, cur, arena, checked arithmetic, numbers and UTF-8 in text, hashes.
+ */
 #include "../unit.h"
 
 #include <errno.h>
@@ -7,6 +8,8 @@
 #include "base/buf.h"
 #include "base/hash.h"
 #include "base/num.h"
+#include "base/parse.h"
+#include "base/utf8.h"
 
 static void error_rows_are_unique_and_complete(void **state)
 {
@@ -38,16 +41,17 @@ static void messages_are_cut_and_cleaned(void **state)
     big[sizeof(big) - 1] = '\0';
     assert_int_equal(err_set(&e, ERR_JSON, "a\x1b[31m\xff%s", "b\n"), ERR_JSON);
     assert_string_equal(e.msg, "a?[31m?b?");
-    assert_int_equal(err_prefix(&e, "%s", "file"), ERR_JSON);
+    assert_int_equal(err_prefix(&e, ERR_JSON, "%s", "file"), ERR_JSON);
     assert_string_equal(e.msg, "file: a?[31m?b?");
     (void)err_set(&e, ERR_JSON, "%s", big);
     assert_int_equal(strlen(e.msg), ERR_MSG_MAX - 1);
-    (void)err_prefix(&e, "%s", "prefix");
+    (void)err_prefix(&e, ERR_JSON, "%s", "prefix");
     assert_int_equal(strlen(e.msg), ERR_MSG_MAX - 1);
     assert_memory_equal(e.msg, "prefix: xxx", 11);
-    (void)err_prefix(&e, "%s", big);
+    (void)err_prefix(&e, ERR_JSON, "%s", big);
     assert_int_equal(strlen(e.msg), ERR_MSG_MAX - 1);
     assert_int_equal(err_set(NULL, ERR_IO, "nobody reads this"), ERR_IO);
+    assert_int_equal(err_prefix(NULL, ERR_IO, "nor this"), ERR_IO);
     assert_int_equal(err_errno(&e, ENOENT, "x.gguf"), ERR_NOT_FOUND);
     assert_string_equal(e.msg, "x.gguf: No such file or directory");
     assert_int_equal(err_errno(&e, ENOSPC, "x"), ERR_NO_SPACE);
@@ -155,6 +159,78 @@ static void arenas_keep_their_limit(void **state)
     arena_fini(&a);
 }
 
+static void text_is_a_number_or_it_is_not(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *s;
+        bool u, i, d; /* parse_u64 up to 2^64 - 1, parse_i64, parse_double */
+        double v;
+    } t[] = {
+        {"0",                     true,  true,  true,  0                     },
+        {"007",                   true,  true,  true,  7                     },
+        {"-5",                    false, true,  true,  -5                    },
+        {"+5",                    false, true,  true,  5                     },
+        {"9223372036854775807",   true,  true,  true,  9223372036854775807.0 },
+        {"9223372036854775808",   true,  false, true,  9223372036854775808.0 },
+        {"-9223372036854775808",  false, true,  true,  -9223372036854775808.0},
+        {"-9223372036854775809",  false, false, true,  -9223372036854775809.0},
+        {"18446744073709551615",  true,  false, true,  18446744073709551615.0},
+        {"18446744073709551616",  false, false, true,  18446744073709551616.0},
+        {"184467440737095516150", false, false, true,  184467440737095516150.},
+        {"1.5e3",                 false, false, true,  1500                  },
+        {"1e999",                 false, false, false, 0                     },
+        {"",                      false, false, false, 0                     },
+        {"-",                     false, false, false, 0                     },
+        {" 1",                    false, false, false, 0                     },
+        {"1 ",                    false, false, false, 0                     },
+        {"0x10",                  false, false, false, 0                     },
+        {"1,5",                   false, false, false, 0                     },
+        {"--1",                   false, false, false, 0                     },
+        {"nan",                   false, false, false, 0                     },
+        {"inf",                   false, false, false, 0                     },
+    };
+    for (size_t k = 0; k < countof(t); k++) {
+        uint64_t u = 77;
+        int64_t i = 77;
+        double d = 77;
+        assert_int_equal(parse_u64(t[k].s, UINT64_MAX, &u), t[k].u);
+        assert_int_equal(parse_i64(t[k].s, &i), t[k].i);
+        assert_int_equal(parse_double(t[k].s, &d), t[k].d);
+        assert_true(t[k].u ? (double)u == t[k].v : u == 77);
+        assert_true(t[k].i ? (double)i == t[k].v : i == 77);
+        assert_true(t[k].d ? d == t[k].v : d == 77);
+    }
+    uint64_t v = 77;
+    assert_false(parse_u64("100", 99, &v));
+    assert_string_equal(parse_digits("99 rest", 99, &v), " rest");
+    assert_int_equal(v, 99);
+    assert_null(parse_digits("rest", 99, &v));
+}
+
+static void utf8_is_the_shortest_form(void **state)
+{
+    (void)state;
+    char out[4];
+    for (uint32_t c = 0; c < 0x110000; c++) {
+        size_t n = utf8_put(out, c), len = 0;
+        bool surrogate = c >= 0xD800 && c < 0xE000;
+        assert_int_equal(utf8_len(out, n), surrogate ? 0 : n);
+        assert_true(surrogate || utf8_char(out, n) == c);
+        if (n > 1) { /* what is cut short is a beginning */
+            assert_int_equal(utf8_seq(out, n - 1, &len),
+                             surrogate && n - 1 == 2 ? UTF8_BAD : UTF8_PART);
+        }
+    }
+    static const char *const bad[] = {"\x80", "\xC0\x80", "\xC1\xBF",
+                                      "\xE0\x9F\xBF", "\xF0\x8F\xBF\xBF",
+                                      "\xF4\x90\x80\x80", "\xF5\x80\x80\x80",
+                                      "\xFF"};
+    for (size_t i = 0; i < countof(bad); i++) {
+        assert_false(utf8_valid(bad[i], strlen(bad[i])));
+    }
+}
+
 static void arithmetic_is_checked(void **state)
 {
     (void)state;
@@ -217,6 +293,8 @@ int main(void)
         cmocka_unit_test(what_is_written_is_read),
         cmocka_unit_test(arenas_keep_their_limit),
         cmocka_unit_test(arithmetic_is_checked),
+        cmocka_unit_test(text_is_a_number_or_it_is_not),
+        cmocka_unit_test(utf8_is_the_shortest_form),
         cmocka_unit_test(sha256_gives_the_published_digests),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

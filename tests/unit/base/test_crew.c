@@ -180,7 +180,7 @@ static void an_errand_is_run_by_a_worker(void **state)
         skip(); /* a worker does not spin while its caller does */
     }
     crew_ref();
-    time_t end = time(NULL) + 60; /* other processes may have its core */
+    time_t end = time(NULL) + 40; /* other processes may have its core */
     for (int i = 0; i < ROUNDS || (taken == 0 && time(NULL) < end); i++) {
         if (i >= ROUNDS) {
             (void)usleep(1000);
@@ -196,8 +196,16 @@ static void an_errand_is_run_by_a_worker(void **state)
         assert_int_equal(done, taken);
     }
     assert_true(taken > 0);
-    (void)usleep(50000);
-    assert_false(crew_errand(step_aside, &done)); /* all sleep */
+    do { /* until all sleep: one may have lost its core while it spun */
+        (void)usleep(50000);
+        if (crew_errand(step_aside, &done)) {
+            taken++;
+            crew_errand_wait();
+        } else {
+            break;
+        }
+    } while (time(NULL) < end);
+    assert_false(crew_errand(step_aside, &done));
     crew_unref();
     assert_int_equal(done, taken);
 }
@@ -208,10 +216,13 @@ static void idle_workers_sleep(void **state)
     struct count c = {0};
     crew_ref();
     run_counted(&c, 8, ITEMS, 1);
-    (void)usleep(50000); /* past their spinning, on a busy machine too */
-    double began = cpu_seconds();
-    (void)usleep(300000);
-    assert_true(cpu_seconds() - began < 0.05);
+    double used = 1; /* in 300 ms, once they are past their spinning */
+    for (time_t end = time(NULL) + 30; used >= 0.05 && time(NULL) < end;) {
+        double began = cpu_seconds();
+        (void)usleep(300000);
+        used = cpu_seconds() - began;
+    }
+    assert_true(used < 0.05);
     run_counted(&c, 8, ITEMS, 1); /* and wake again */
     crew_unref();
 }

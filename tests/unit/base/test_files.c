@@ -1,5 +1,7 @@
 /* file and npy: bounded reads, atomic writes, trees, arrays. */
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "../unit.h"
@@ -97,6 +99,56 @@ static void names_that_may_become_folders(void **state)
     longest[128] = 'a';
     longest[129] = '\0';
     assert_false(file_name_ok(longest));
+}
+
+static void paths_that_stay_inside(void **state)
+{
+    (void)state;
+    static const char *const good[] = {"a", "a/b", "a.b/..c/...", ".a/b."};
+    static const char *const bad[] = {"",     "/",     "/a",   "a/",   "a//b",
+                                      ".",    "..",    "./a",  "../a", "a/.",
+                                      "a/..", "a/../b", "a/./b"};
+    for (size_t i = 0; i < countof(good); i++) {
+        assert_true(file_path_ok(good[i]));
+    }
+    for (size_t i = 0; i < countof(bad); i++) {
+        assert_false(file_path_ok(bad[i]));
+    }
+}
+
+/* A pipe takes a part at a time, and /dev/full nothing. */
+static void all_is_put_or_it_is_an_error(void **state)
+{
+    (void)state;
+    enum { N = 1 << 20 };
+    struct err e = {0};
+    int fd[2];
+    char *p = calloc(1, N);
+    assert_non_null(p);
+    assert_int_equal(pipe(fd), 0);
+    pid_t reader = fork();
+    if (reader == 0) {
+        size_t got = 0;
+        ssize_t k = 0;
+        (void)close(fd[1]);
+        while ((k = read(fd[0], p, 1000)) > 0) {
+            got += (size_t)k;
+        }
+        _exit(got == N ? 0 : 1);
+    }
+    (void)close(fd[0]);
+    assert_int_equal(file_put(fd[1], p, N, FILE_HERE, "pipe", &e), 0);
+    (void)close(fd[1]);
+    int status = -1;
+    assert_int_equal(waitpid(reader, &status, 0), reader);
+    assert_int_equal(status, 0);
+    int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+    if (full >= 0) { /* Linux has it */
+        assert_int_equal(file_put(full, p, 10, FILE_HERE, "full", &e),
+                         ERR_NO_SPACE);
+        (void)close(full);
+    }
+    free(p);
 }
 
 static void arrays_survive(void **state)
@@ -232,6 +284,8 @@ int main(void)
         cmocka_unit_test(maps_hold_what_was_written),
         cmocka_unit_test(trees_are_made_published_and_removed),
         cmocka_unit_test(names_that_may_become_folders),
+        cmocka_unit_test(paths_that_stay_inside),
+        cmocka_unit_test(all_is_put_or_it_is_an_error),
         cmocka_unit_test(arrays_survive),
         cmocka_unit_test(broken_arrays_are_refused),
         cmocka_unit_test(files_are_hashed),

@@ -43,7 +43,7 @@ static void test_good(void **state)
     assert_int_equal(parse("x"), 0);
     assert_int_equal(a.n_pos, 1);
     assert_false(a.opt[O_FLAG].set);
-    /* options before, between and behind */
+    /* options before, between and after */
     assert_int_equal(parse("-f x --str=v y --int 42 --num -0.5"), 0);
     assert_int_equal(a.n_pos, 2);
     assert_string_equal(a.pos[0], "x");

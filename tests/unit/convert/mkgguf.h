@@ -19,8 +19,17 @@ struct mk {
     float gain;            /* weights are uniform in +-gain / sqrt(cols) */
     float embed_gain;      /* embeddings in +- this */
     float post_gain;       /* gemma's post norm weights */
-    const char *extra_key; /* an additional u32 */
+    const char
+        *extra_key; /* an additional key: u32, or as the next three say */
     uint32_t extra_value;
+    const char *extra_text; /* a string */
+    float extra_f32;        /* not 0: an f32 */
+    bool extra_bool;        /* a bool: extra_value */
+    uint32_t n_tokens;    /* a "llama" vocabulary; 0: none */
+    uint32_t empty_token; /* this one has no text; 0: none (0 is <unk>) */
+    const char *id_key;   /* tokenizer.ggml.<this>: id_value */
+    uint32_t id_value;
+    bool no_bos;              /* add_bos_token is false */
     const char *extra_tensor; /* a stray tensor of 4 floats */
     const char *without;      /* leave this tensor out */
 };
@@ -34,6 +43,7 @@ static inline uint32_t mk_random(uint64_t *s)
 struct mk_out {
     struct buf kv, info, data;
     uint64_t n_kv, n_tensors, seed;
+    bool extra; /* the test's own key is being written */
     const struct mk *m;
 };
 
@@ -52,9 +62,19 @@ static inline void mk_str(struct mk_out *o, const char *key, const char *v)
     buf_puts(&o->kv, v);
 }
 
+/* The test gives this key itself. */
+static inline bool mk_given(const struct mk_out *o, const char *tail)
+{
+    return o->m->extra_key != NULL && !o->extra &&
+           strcmp(tail, o->m->extra_key) == 0;
+}
+
 static inline void mk_u32(struct mk_out *o, const char *tail, uint32_t v)
 {
     char key[128];
+    if (mk_given(o, tail)) {
+        return;
+    }
     (void)snprintf(key, sizeof(key), "%s.%s", o->m->arch, tail);
     mk_key(o, key, 4);
     buf_u32(&o->kv, v);
@@ -63,6 +83,9 @@ static inline void mk_u32(struct mk_out *o, const char *tail, uint32_t v)
 static inline void mk_f32(struct mk_out *o, const char *tail, float v)
 {
     char key[128];
+    if (mk_given(o, tail)) {
+        return;
+    }
     (void)snprintf(key, sizeof(key), "%s.%s", o->m->arch, tail);
     mk_key(o, key, 6);
     buf_f32(&o->kv, v);
@@ -131,6 +154,67 @@ static inline void mk_layer(struct mk_out *o, uint32_t l)
 #undef N
 }
 
+static inline void mk_extra(struct mk_out *o)
+{
+    const struct mk *m = o->m;
+    char key[128];
+    o->extra = true;
+    (void)snprintf(key, sizeof(key), "%s.%s", m->arch, m->extra_key);
+    if (m->extra_text != NULL) {
+        mk_str(o, key, m->extra_text);
+    } else if (m->extra_f32 != 0) {
+        mk_f32(o, m->extra_key, m->extra_f32);
+    } else if (m->extra_bool) {
+        mk_key(o, key, 7);
+        buf_u8(&o->kv, (uint8_t)m->extra_value);
+    } else {
+        mk_u32(o, m->extra_key, m->extra_value);
+    }
+}
+
+static inline void mk_array(struct mk_out *o, const char *key, uint32_t item)
+{
+    mk_key(o, key, 9);
+    buf_u32(&o->kv, item);
+    buf_u64(&o->kv, o->m->n_tokens);
+}
+
+/* <unk>, <s>, </s>, t3, t4, ... with falling scores. */
+static inline void mk_vocab(struct mk_out *o)
+{
+    static const char *const first[] = {"<unk>", "<s>", "</s>"};
+    static const uint32_t first_type[] = {2, 3, 3};
+    const struct mk *m = o->m;
+    mk_str(o, "tokenizer.ggml.model", "llama");
+    mk_array(o, "tokenizer.ggml.tokens", 8);
+    for (uint32_t i = 0; i < m->n_tokens; i++) {
+        char text[16];
+        (void)snprintf(text, sizeof(text), "t%u", i);
+        const char *s = i < 3 ? first[i] : text;
+        s = i != 0 && i == m->empty_token ? "" : s;
+        buf_u64(&o->kv, strlen(s));
+        buf_puts(&o->kv, s);
+    }
+    mk_array(o, "tokenizer.ggml.scores", 6);
+    for (uint32_t i = 0; i < m->n_tokens; i++) {
+        buf_f32(&o->kv, -(float)i);
+    }
+    mk_array(o, "tokenizer.ggml.token_type", 5);
+    for (uint32_t i = 0; i < m->n_tokens; i++) {
+        buf_u32(&o->kv, i < 3 ? first_type[i] : 1);
+    }
+    if (m->no_bos) {
+        mk_key(o, "tokenizer.ggml.add_bos_token", 7);
+        buf_u8(&o->kv, 0);
+    }
+    if (m->id_key != NULL) {
+        char key[128];
+        (void)snprintf(key, sizeof(key), "tokenizer.ggml.%s", m->id_key);
+        mk_key(o, key, 4);
+        buf_u32(&o->kv, m->id_value);
+    }
+}
+
 static inline void mk_keys(struct mk_out *o)
 {
     const struct mk *m = o->m;
@@ -153,7 +237,10 @@ static inline void mk_keys(struct mk_out *o)
         mk_u32(o, "attention.sliding_window", m->window);
     }
     if (m->extra_key != NULL) {
-        mk_u32(o, m->extra_key, m->extra_value);
+        mk_extra(o);
+    }
+    if (m->n_tokens != 0) {
+        mk_vocab(o);
     }
 }
 

@@ -1,5 +1,7 @@
 /* Whole conversions of small models of every family. */
 #include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -187,7 +189,7 @@ static void check_bundle(const char *dir, const struct mk *m,
     struct mil_program *p = NULL;
     char path[512];
     unit_ok(bundle_open(dir, &b, &e), &e);
-    unit_ok(bundle_verify(b, &e), &e);
+    unit_ok(bundle_verify(b, NULL, NULL, &e), &e);
     assert_string_equal(b->architecture, m->arch);
     assert_int_equal(b->context, 64);
     assert_int_equal(b->n_shards, 1);
@@ -273,6 +275,84 @@ static void same_bytes_whatever_the_threads(void **state)
     bundle_close(b[0]);
     bundle_close(b[1]);
     (void)unlink(source);
+}
+
+/* --- the vocabulary --- */
+
+static int convert_vocab(const struct mk *m, struct convert_result *r,
+                         struct err *e)
+{
+    const char *source = write_model(m, "m.gguf");
+    struct convert_options o = options(source, at("bundle"));
+    struct err ignored = {0};
+    int rc = convert_run(&o, r, e);
+    if (rc == 0) {
+        unit_ok(file_rmtree(o.out, &ignored), &ignored);
+    }
+    assert_int_equal(count_entries(room), 1);
+    (void)unlink(source);
+    return rc;
+}
+
+/* An id that generation uses is refused by its key, as `aned inspect` does;
+ * one that nothing reads, and a token without text, are warned about. */
+static void ids_outside_the_vocabulary(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key;
+        bool no_bos, refused;
+    } t[] = {
+        {"bos_token_id",       false, true },
+        {"bos_token_id",       true,  false},
+        {"eos_token_id",       false, true },
+        {"eot_token_id",       false, true },
+        {"eom_token_id",       false, true },
+        {"unknown_token_id",   false, true },
+        {"padding_token_id",   false, false},
+        {"mask_token_id",      false, false},
+        {"seperator_token_id", false, false},
+        {"fim_pre_token_id",   false, false},
+    };
+    for (size_t i = 0; i < countof(t); i++) {
+        struct mk m = mk_llama;
+        struct convert_result r = {0};
+        struct err e = {0};
+        m.n_tokens = m.vocab;
+        m.no_bos = t[i].no_bos;
+        m.id_key = t[i].key;
+        m.id_value = 1000000;
+        int rc = convert_vocab(&m, &r, &e);
+        if (rc != (t[i].refused ? ERR_GGUF_VOCAB : 0)) {
+            fail_msg("%s: %s: %s", t[i].key, err_name(rc), e.msg);
+        }
+        if (t[i].refused) {
+            assert_non_null(strstr(e.msg, t[i].key));
+            continue;
+        }
+        assert_string_equal(r.gates[0].verdict, "warned");
+        assert_int_equal(r.notes.n, 1);
+        assert_non_null(strstr(r.notes.text[0], t[i].key));
+        assert_non_null(strstr(r.gates[0].detail, t[i].key));
+        m.id_value = UINT32_MAX; /* absent */
+        unit_ok(convert_vocab(&m, &r, &e), &e);
+        assert_int_equal(r.notes.n, 0);
+        assert_string_equal(r.gates[0].verdict, "passed");
+    }
+}
+
+static void empty_tokens_are_warned_about(void **state)
+{
+    (void)state;
+    struct mk m = mk_llama;
+    struct convert_result r = {0};
+    struct err e = {0};
+    m.n_tokens = m.vocab;
+    m.empty_token = 7;
+    unit_ok(convert_vocab(&m, &r, &e), &e);
+    assert_string_equal(r.gates[0].verdict, "warned");
+    assert_int_equal(r.notes.n, 1);
+    assert_non_null(strstr(r.notes.text[0], "token 7"));
 }
 
 /* --- failures leave nothing --- */
@@ -414,6 +494,45 @@ static void truncated_meanwhile(void **state)
     (void)unlink(source);
 }
 
+/* Somebody writes one byte, and the time of change stays within its second. */
+static bool on_touch(void *ctx, const char *stage, double fraction)
+{
+    (void)fraction;
+    struct cut *c = ctx;
+    struct stat st;
+    if (c->done || strcmp(stage, "gating") != 0) {
+        return true;
+    }
+    c->done = true;
+    assert_int_equal(stat(c->path, &st), 0);
+    int fd = open(c->path, O_WRONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, "x", 1, st.st_size - 1), 1);
+    int64_t ns = file_mtime_ns(&st);
+    struct timespec t[2] = {{.tv_nsec = UTIME_OMIT},
+                            {.tv_sec = ns / 1000000000,
+                             .tv_nsec = ns % 1000000000 ^ 1}};
+    assert_int_equal(futimens(fd, t), 0);
+    (void)close(fd);
+    return true;
+}
+
+static void written_within_a_second(void **state)
+{
+    (void)state;
+    const char *source = write_model(&mk_llama, "m.gguf");
+    struct cut c = {.path = source};
+    struct convert_options o = options(source, at("bundle"));
+    struct convert_result r = {0};
+    struct err e = {0};
+    o.progress = on_touch;
+    o.ctx = &c;
+    assert_int_equal(convert_run(&o, &r, &e), ERR_SOURCE_CHANGED);
+    assert_true(c.done);
+    assert_int_equal(count_entries(room), 1);
+    (void)unlink(source);
+}
+
 static void stories(void **state)
 {
     (void)state;
@@ -443,12 +562,15 @@ static void stories(void **state)
 int main(void)
 {
     const struct CMUnitTest t[] = {
+        cmocka_unit_test(ids_outside_the_vocabulary),
+        cmocka_unit_test(empty_tokens_are_warned_about),
         cmocka_unit_test(every_family_and_form),
         cmocka_unit_test(same_bytes_whatever_the_threads),
         cmocka_unit_test(cancel_in_every_stage),
         cmocka_unit_test(refusals_leave_nothing),
         cmocka_unit_test(range_gate),
         cmocka_unit_test(truncated_meanwhile),
+        cmocka_unit_test(written_within_a_second),
         cmocka_unit_test(stories),
     };
     return cmocka_run_group_tests(t, setup, teardown);

@@ -61,7 +61,7 @@ static void zero_and_extreme_rows(void **state)
     w[3] = NAN;
     assert_true(isnan(quant_peak(w, 40)));
     w[3] = 0;
-    w[39] = -INFINITY; /* in the rest behind the vectors */
+    w[39] = -INFINITY; /* in the rest after the vectors */
     assert_true(isnan(quant_peak(w, 40)));
 }
 

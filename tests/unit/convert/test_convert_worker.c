@@ -10,8 +10,10 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/hash.h"
 #include "convert/convert.h"
 #include "convert/sandbox.h"
+#include "convert/verify.h"
 #include "mkgguf.h"
 #include "proto/frame.h"
 #include "proto/json.h"
@@ -287,6 +289,80 @@ static void walls_hold(void **state)
     assert_int_equal(rc, 0);
 }
 
+/* --- the verify role --- */
+
+/* One bundle through the role; *ret is DONE's JSON, or NULL after an error,
+ * which is in *m. */
+static void verify_once(const char *known, bool gentle, struct json **ret,
+                        struct msg_error *m)
+{
+    int fd = -1;
+    pid_t pid = child(verify_role, false, &fd);
+    struct frame_in in;
+    struct frame f = {.n = 0};
+    struct err e = {0};
+    char text[512];
+    *ret = NULL;
+    (void)snprintf(text, sizeof(text),
+                   "{\"bundle\":\"%s/out/b\",\"known\":\"%s\",\"gentle\":%s}",
+                   room, known, gentle ? "true" : "false");
+    unit_ok(frame_write_fd(fd, FRAME_VERIFY, 4, text, strlen(text), &e), &e);
+    frame_in_init(&in, FRAME_WORKER_MAX);
+    do {
+        assert_int_equal(frame_read_fd(fd, &in, &f, &e), 1);
+        assert_int_equal(f.request, 4);
+    } while (f.type == FRAME_PROGRESS);
+    if (f.type == FRAME_VERIFY_DONE) {
+        unit_ok(json_parse((const char *)f.payload, f.n, ret, &e), &e);
+    } else {
+        assert_int_equal(f.type, FRAME_ERROR);
+        unit_ok(msg_error_get(f.payload, f.n, m, &e), &e);
+    }
+    frame_in_fini(&in);
+    (void)close(fd);
+    assert_int_equal(ended(pid), *ret != NULL ? 0 : EXIT_DATA);
+}
+
+static void verify_a_bundle(void **state)
+{
+    (void)state;
+    char source[128];
+    char out[128];
+    char path[160];
+    char stamp[SHA256_HEX] = "";
+    struct convert_options o;
+    struct convert_result r = {0};
+    struct err e = {0};
+    struct json *done = NULL;
+    struct msg_error m = {0};
+    (void)snprintf(source, sizeof(source), "%s/m.gguf", room);
+    (void)snprintf(out, sizeof(out), "%s/out/b", room);
+    convert_options_init(&o);
+    o.source = source;
+    o.out = out;
+    unit_ok(convert_run(&o, &r, &e), &e);
+    for (int again = 0; again < 3; again++) { /* the second time it is known */
+        verify_once(again == 2 ? "other" : stamp, again != 1, &done, &m);
+        assert_non_null(done);
+        assert_int_equal(json_bool(json_get(done, "hashed")), again != 1);
+        const char *s = json_str(json_get(done, "stamp"));
+        assert_int_equal(strlen(s), SHA256_HEX - 1);
+        assert_true(again == 0 || strcmp(s, stamp) == 0);
+        memcpy(stamp, s, sizeof(stamp));
+        json_free(done);
+    }
+    (void)snprintf(path, sizeof(path), "%s/embed.bin", out);
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    assert_int_equal(pwrite(fd, "\0\0\0\0\0\0\0\0", 8, 4096), 8);
+    (void)close(fd);
+    verify_once(stamp, false, &done, &m);
+    assert_null(done);
+    assert_int_equal(m.code, ERR_BUNDLE);
+    assert_non_null(strstr(m.msg, "embed.bin"));
+    unit_ok(file_rmtree(out, &e), &e);
+    assert_true(out_is_empty());
+}
+
 int main(void)
 {
     const struct CMUnitTest t[] = {
@@ -294,6 +370,7 @@ int main(void)
         cmocka_unit_test(cancel_and_lost_parent),
         cmocka_unit_test(bad_jobs),
         cmocka_unit_test(walls_hold),
+        cmocka_unit_test(verify_a_bundle),
     };
     (void)signal(SIGPIPE, SIG_IGN);
     return cmocka_run_group_tests(t, setup, teardown);

@@ -270,7 +270,7 @@ static void fake_check(const struct backend_model *m, const struct tensor *in,
         *pos = i == 0 ? at : *pos;
         if (ones == 1) {
             assert_int_equal(at, *pos + i);
-            assert_int_equal(*rows, i); /* no real row behind a padding row */
+            assert_int_equal(*rows, i); /* no real row after a padding row */
             (*rows)++;
         }
     }

@@ -1,7 +1,7 @@
 /* fake_rows.h - the fake of fake.h, which also runs rows of any sequences.
  *
  * The arithmetic is the same. A position that was never written, or was cut
- * off, reads as not-a-number, so does what stands behind the numbers of a row:
+ * off, reads as not-a-number, so does what stands after the numbers of a row:
  * rows, states, positions or windows that are mixed up show in the logits. What
  * can be checked at once is: rope rows, windows, the order of positions.
  */

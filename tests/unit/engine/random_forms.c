@@ -195,7 +195,7 @@ static struct mil_value *stored(struct gen *g, struct mil_value *x,
     return masked_write(&g->k, name, g->write, x, blend);
 }
 
-/* The joined form, or pieces of the heads joined behind. */
+/* The joined form, or pieces of the heads joined after. */
 static struct mil_value *any_attention(struct gen *g, const struct shape *s,
                                        struct mil_value *q,
                                        struct mil_value *keys,

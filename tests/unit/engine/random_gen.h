@@ -5,6 +5,7 @@
 #include "row_ops.h"
 
 #define GEN_VALUES 40
+#define GEN_MANY   64 /* channels that gen_many takes apart */
 
 /* A value: [1, a, T, b]. */
 struct gen_value {
@@ -53,3 +54,17 @@ struct mil_value *gen_attention(struct gen *g, struct mil_value *x);
 /* Something of the same shape that mixes rows. */
 struct mil_value *gen_mix(struct gen *g, struct mil_value *x, int32_t a,
                           int32_t b);
+
+/* --- random_length.c: what looks at shapes --- */
+
+/* Something of the same shape that looks at x's, and says nothing of T. */
+struct mil_value *gen_shape(struct gen *g, struct mil_value *x, int32_t a,
+                            int32_t b);
+/* Something of the same shape whose rows depend on how many there are. */
+struct mil_value *gen_length(struct gen *g, struct mil_value *x, int32_t a,
+                             int32_t b);
+
+/* --- random_many.c: many operands, results and widths --- */
+
+/* Of [1, a, T, 1], a <= GEN_MANY. */
+struct mil_value *gen_many(struct gen *g, struct mil_value *x, int32_t a);

@@ -177,7 +177,7 @@ static void round_of(struct gen *g)
 {
     static const int32_t widths[] = {8, 16, 24, 40, 64, 96};
     struct pkg *k = &g->k;
-    int what = gen_pick(g, 20);
+    int what = gen_pick(g, 22);
     int32_t rows = widths[gen_pick(g, 6)];
     const struct gen_value x = *any(g, what < 6);
     if (what < 3) {
@@ -210,6 +210,12 @@ static void round_of(struct gen *g)
         turn(g, &x);
     } else if (what == 18) {
         choose(g);
+    } else if (what == 19) {
+        (void)gen_keep(g, gen_shape(g, x.v, x.a, x.b), x.a, x.b);
+    } else if (what == 20) {
+        if (x.b == 1 && x.a > 8 && x.a <= 24 && gen_chance(g, 50)) {
+            (void)gen_keep(g, gen_many(g, x.v, x.a), x.a, 1);
+        }
     } else {
         (void)gen_keep(g, softmax(k, x.v, x.b > 1 ? 3 : 1), x.a, x.b);
     }
@@ -230,11 +236,14 @@ static void make_program(struct gen *g)
         g->pool[g->n - 1].input = true;
     }
     int rounds = 2 + gen_pick(g, 12);
-    int mix = gen_chance(g, 12) ? gen_pick(g, rounds) : -1;
+    int mix = gen_chance(g, 20) ? gen_pick(g, rounds) : -1;
     for (int i = 0; i < rounds; i++) {
         if (i == mix) {
             const struct gen_value x = *any(g, false);
-            g->mixed = gen_keep(g, gen_mix(g, x.v, x.a, x.b), x.a, x.b);
+            struct mil_value *v = gen_chance(g, 50)
+                                      ? gen_mix(g, x.v, x.a, x.b)
+                                      : gen_length(g, x.v, x.a, x.b);
+            g->mixed = gen_keep(g, v, x.a, x.b);
         }
         round_of(g);
     }
@@ -301,10 +310,12 @@ static bool run_rows(struct gen *g, struct twin *t)
 static bool run_whole(struct gen *g, struct twin *t)
 {
     uint32_t at[2] = {0, 0};
-    for (int i = 0; i < 5; i++) {
+    bool many = g->n_states == 0 && gen_chance(g, 10); /* shapes */
+    for (int i = many ? 100 : 5; i > 0; i--) {
         int s = gen_pick(g, 2);
-        uint32_t n = g->t < 0 ? 1 + (uint32_t)gen_pick(g, 4) : 1;
-        if (at[s] + n <= (uint32_t)g->positions && !twin_whole(t, s, n)) {
+        uint32_t n = g->t < 0 ? 1 + (uint32_t)gen_pick(g, many ? 64 : 4) : 1;
+        bool room = g->n_states == 0 || at[s] + n <= (uint32_t)g->positions;
+        if (room && !twin_whole(t, s, n)) {
             return false;
         }
         at[s] += n;
@@ -346,7 +357,7 @@ bool random_run(uint64_t seed, unsigned threads, struct random_result *ret)
         ret->left_out = conf.after != NULL;
         count_ops(ret->left_out ? NULL : t.rows->rows, ret);
         ok = ret->rows ? run_rows(&g, &t) : run_whole(&g, &t);
-        if (ret->rows && ret->mixes) {
+        if (ok && ret->rows && ret->mixes) {
             ok = false;
             (void)snprintf(t.why, sizeof(t.why), "rows of what mixes rows");
         }

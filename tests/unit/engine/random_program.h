@@ -4,8 +4,9 @@
  * A program is some rounds of operations on a pool of values ([1, C, T, 1] and
  * [1, heads, T, dim]): products in every form of weights, norms and rotations
  * in every spelling, elementwise operations with constants of any broadcast,
- * pieces, joints and turns, attention over masked writes; now and then one that
- * mixes rows. It is run over several steps, in random chunks, and when it
+ * pieces, joints and turns, attention over masked writes, what looks at shapes,
+ * many operands at once; now and then one that mixes rows or depends on how
+ * many there are. It is run over several steps, in random chunks, and when it
  * compiled to rows also with three sequences mixed in one call. */
 #pragma once
 

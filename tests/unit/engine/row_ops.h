@@ -280,7 +280,7 @@ static inline void output(struct pkg *k, struct mil_value *v)
 }
 
 /* The masked write: state * (1 - sum(mask)) + mask new. What to attend over:
- * *blend is the value that was written, the result a read behind it. */
+ * *blend is the value that was written, the result a read after it. */
 static inline struct mil_value *masked_write(struct pkg *k, const char *name,
                                              struct mil_value *mask,
                                              struct mil_value *new,
@@ -316,4 +316,77 @@ static inline struct mil_value *attention(struct pkg *k, struct mil_value *q,
     s = kv != n ? reshape4(k, s, kv, -1, positions) : s;
     s = matmul(k, s, values, false, false);
     return kv != n ? reshape4(k, s, n, -1, vdim) : s;
+}
+
+/* --- shapes and what follows from them --- */
+
+static inline struct mil_value *shape_of(struct pkg *k, struct mil_value *x)
+{
+    return mil_op(k->p, k->f, "shape", "shape", "x", x, NULL);
+}
+
+/* As fp16. */
+static inline struct mil_value *number(struct pkg *k, struct mil_value *x)
+{
+    return mil_op(k->p, k->f, "cast", "cast", "x", x, "dtype",
+                  mil_str(k->p, k->f, "fp16"), NULL);
+}
+
+static inline struct mil_value *gather(struct pkg *k, struct mil_value *x,
+                                       struct mil_value *indices, int32_t axis)
+{
+    return mil_op(k->p, k->f, "gather", "gather", "x", x, "indices", indices,
+                  "axis", mil_i32(k->p, k->f, axis), "batch_dims",
+                  mil_i32(k->p, k->f, 0), "validate_indices",
+                  mil_bool(k->p, k->f, false), NULL);
+}
+
+/* Dimension `at` of x, a scalar. */
+static inline struct mil_value *dim_of(struct pkg *k, struct mil_value *x,
+                                       int32_t at)
+{
+    return gather(k, shape_of(k, x), mil_i32(k->p, k->f, at), 0);
+}
+
+/* 0 .. end - 1 of a scalar. */
+static inline struct mil_value *range_of(struct pkg *k, struct mil_value *end)
+{
+    return mil_op(k->p, k->f, "range_1d", "range", "start",
+                  mil_i32(k->p, k->f, 0), "end", end, "step",
+                  mil_i32(k->p, k->f, 1), NULL);
+}
+
+static inline struct mil_value *filled(struct pkg *k, struct mil_value *shape,
+                                       float v)
+{
+    return mil_op(k->p, k->f, "fill", "fill", "shape", shape, "value",
+                  num(k, v), NULL);
+}
+
+/* Say what inference cannot know: the dimensions of v, -1 for T. */
+static inline struct mil_value *declared(struct mil_value *v,
+                                         const int32_t *dims)
+{
+    for (int i = 0; i < v->type.rank; i++) {
+        v->type.dims[i] = dims[i] < 0 ? MIL_UNKNOWN : dims[i];
+    }
+    return v;
+}
+
+/* Into a shape that is computed, and declared. */
+static inline struct mil_value *reshaped(struct pkg *k, struct mil_value *x,
+                                         struct mil_value *shape,
+                                         const int32_t *dims)
+{
+    return declared(mil_op(k->p, k->f, "reshape", "reshape", "x", x, "shape",
+                           shape, NULL),
+                    dims);
+}
+
+static inline struct mil_value *tiled(struct pkg *k, struct mil_value *x,
+                                      struct mil_value *reps,
+                                      const int32_t *dims)
+{
+    return declared(
+        mil_op(k->p, k->f, "tile", "tile", "x", x, "reps", reps, NULL), dims);
 }

@@ -3,7 +3,7 @@
  * may come in any chunks:
  *
  *   name begins with   a row has
- *   mask               0 up to its own position, -1e4 behind
+ *   mask               0 up to its own position, -1e4 after
  *   window             the same for the last `window` positions
  *   write              a one at its position
  *   anything else      noise

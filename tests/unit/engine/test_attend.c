@@ -164,7 +164,7 @@ static void run(const struct scene *c, const size_t *order, size_t n,
                kn);
     for (size_t i = 0; i < n; i++) {
         for (size_t k = no; k < c->ldo; k++) {
-            assert_true(o[i * c->ldo + k] == 77.0f); /* nothing behind a row */
+            assert_true(o[i * c->ldo + k] == 77.0f); /* nothing after a row */
         }
         memcpy(out + order[i] * c->ldo, o + i * c->ldo, no * sizeof(float));
     }

@@ -1,5 +1,7 @@
 /* Every case: operations over small inputs, against values computed here in
  * double by the operation's definition, or written down by hand. */
+#include <pthread.h>
+
 #include "cpu_pkg.h"
 
 #define CASES_MAX 40
@@ -313,6 +315,57 @@ static void test_slice_update_writes_a_part(void **state)
     run_and_check(&k, in, 2, w, 1);
 }
 
+/* numpy's order, and so that of coremltools' own evaluation: NaN after every
+ * number, ascending and descending; equal ones in the order they had. */
+static void test_sorting_puts_nan_last(void **state)
+{
+    (void)state;
+    static const float x[8] = {2, NAN, -1, INFINITY, NAN, 0, -INFINITY, 2};
+    static const int64_t d8[1] = {8};
+    struct pkg k;
+    pkg_begin(&k);
+    struct mil_value *v = pkg_input(&k, "x", MIL_FP32, 1, d8);
+    for (int up = 0; up < 2; up++) {
+        struct mil_value *order = mil_op(
+            k.p, k.f, "argsort", up ? "a" : "d", "x", v, "axis",
+            mil_i32(k.p, k.f, 0), "ascending", mil_bool(k.p, k.f, up), NULL);
+        add_out(&k, mil_op(k.p, k.f, "cast", up ? "up" : "down", "x", order,
+                           "dtype", mil_str(k.p, k.f, "fp32"), NULL));
+    }
+    static const struct want w[] = {
+        {"up",   8, {6, 2, 5, 0, 7, 3, 1, 4}},
+        {"down", 8, {3, 0, 7, 5, 2, 6, 1, 4}},
+    };
+    struct tensor in = pkg_tensor("x", 1, d8, x);
+    run_and_check(&k, &in, 1, w, countof(w));
+}
+
+/* Like reduce_max and reduce_min, wherever it stands. */
+static void test_argmax_passes_over_nan(void **state)
+{
+    (void)state;
+    static const float x[9] = {NAN, 1, 3, 1, NAN, 3, NAN, NAN, NAN};
+    static const int64_t d33[2] = {3, 3};
+    static const char *const ops[] = {"reduce_argmax", "reduce_argmin"};
+    struct pkg k;
+    pkg_begin(&k);
+    struct mil_value *v = pkg_input(&k, "x", MIL_FP32, 2, d33);
+    for (size_t i = 0; i < countof(ops); i++) {
+        struct mil_value *at = mil_op(
+            k.p, k.f, ops[i], i == 0 ? "a" : "b", "x", v, "axis",
+            mil_i32(k.p, k.f, 1), "keep_dims", mil_bool(k.p, k.f, false),
+            "output_dtype", mil_str(k.p, k.f, "int32"), NULL);
+        add_out(&k, mil_op(k.p, k.f, "cast", i == 0 ? "most" : "least", "x", at,
+                           "dtype", mil_str(k.p, k.f, "fp32"), NULL));
+    }
+    static const struct want w[] = {
+        {"most",  3, {2, 2, 0}},
+        {"least", 3, {1, 0, 0}},
+    };
+    struct tensor in = pkg_tensor("x", 2, d33, x);
+    run_and_check(&k, &in, 1, w, countof(w));
+}
+
 /* --- products --- */
 
 /* out[o, p] over x [1, cin, h, w] by the definition, in double. */
@@ -402,7 +455,7 @@ static void test_conv(void **state)
 static void test_int8_conv_scales_per_row(void **state)
 {
     (void)state;
-    enum { CIN = 21, COUT = 5, T = 3 }; /* a tail behind the 16 lanes */
+    enum { CIN = 21, COUT = 5, T = 3 }; /* a tail after the 16 lanes */
     static const int64_t dx[4] = {1, CIN, T, 1};
     struct mil_type wt = {
         .dtype = MIL_INT8, .rank = 4, .dims = {COUT, CIN, 1, 1}
@@ -543,6 +596,87 @@ static void test_refusals_name_what_is_wrong(void **state)
     pkg_end(&k);
 }
 
+/* What is named is taken to be 1; a call with another T is refused. */
+static void test_squeeze_of_an_unknown_dimension(void **state)
+{
+    (void)state;
+    static const struct backend *const backends[] = {&backend_interpreter,
+                                                     &backend_cpu};
+    static const float data[6] = {1, 2, 3, 4, 5, 6};
+    struct pkg k;
+    struct err e = {0};
+    pkg_begin(&k);
+    int64_t dims[2] = {MIL_UNKNOWN, 3};
+    const int32_t zero = 0;
+    struct mil_value *x = pkg_input(&k, "x", MIL_FP32, 2, dims);
+    struct mil_value *y = mil_op(k.p, k.f, "squeeze", "y", "x", x, "axes",
+                                 mil_i32s(k.p, k.f, 1, &zero), NULL);
+    assert_int_equal(y->type.rank, 1);
+    add_out(&k, mil_op(k.p, k.f, "add", "a", "x", y, "y", y, NULL));
+    pkg_finish(&k);
+    for (size_t i = 0; i < countof(backends); i++) {
+        pkg_open(&k, backends[i], 1, false);
+        struct tensor out = {.name = "a"};
+        dims[0] = 1;
+        struct tensor in = pkg_tensor("x", 2, dims, (void *)(uintptr_t)data);
+        unit_ok(k.b->predict(k.m, NULL, &in, 1, &out, 1, &e), &e);
+        assert_int_equal(out.rank, 1);
+        assert_true(((const float *)out.data)[2] == 6.0F);
+        in.dims[0] = 2;
+        assert_int_equal(k.b->predict(k.m, NULL, &in, 1, &out, 1, &e),
+                         ERR_MIL_SHAPE);
+        assert_non_null(strstr(e.msg, "axis 0 is not 1"));
+        pkg_close(&k);
+    }
+    pkg_end(&k);
+}
+
+/* --- depth --- */
+
+static void *open_and_close(void *arg)
+{
+    struct pkg *k = arg;
+    pkg_open(k, &backend_cpu, 1, false);
+    pkg_close(k);
+    return NULL;
+}
+
+/* Chains of views of a state, and above a softmax, on a small stack. */
+static void test_long_chains(void **state)
+{
+    (void)state;
+    enum { LINKS = 20000 };
+    static const int32_t shape[] = {1, 2, 32, 4};
+    static const int64_t dims[] = {1, 2, 32, 4};
+    struct pkg k;
+    pthread_t thread;
+    pthread_attr_t attr;
+    pkg_begin(&k);
+    struct mil_value *x = mil_add_input(k.p, k.f, "x", MIL_FP16, 4, dims, 1, 1);
+    struct mil_value *s = mil_add_state(k.p, k.f, "s", 4, dims);
+    struct mil_value *to = mil_i32s(k.p, k.f, 4, shape);
+    struct mil_value *v = mil_state_read(k.p, k.f, "r", s);
+    struct mil_value *mask = x;
+    for (int i = 0; i < LINKS; i++) {
+        char name[24];
+        (void)snprintf(name, sizeof(name), "v%d", i);
+        v = mil_op(k.p, k.f, "reshape", name, "x", v, "shape", to, NULL);
+        (void)snprintf(name, sizeof(name), "m%d", i);
+        mask = mil_op(k.p, k.f, "reshape", name, "x", mask, "shape", to, NULL);
+    }
+    struct mil_value *sum =
+        mil_op(k.p, k.f, "add", "sum", "x", v, "y", mask, NULL);
+    add_out(&k, mil_op(k.p, k.f, "softmax", "a", "x", sum, "axis",
+                       mil_i32(k.p, k.f, -1), NULL));
+    pkg_finish(&k);
+    assert_int_equal(pthread_attr_init(&attr), 0);
+    assert_int_equal(pthread_attr_setstacksize(&attr, KIB(512)), 0);
+    assert_int_equal(pthread_create(&thread, &attr, open_and_close, &k), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    (void)pthread_attr_destroy(&attr);
+    pkg_end(&k);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -552,10 +686,14 @@ int main(void)
         cmocka_unit_test(test_reductions),
         cmocka_unit_test(test_movement),
         cmocka_unit_test(test_slice_update_writes_a_part),
+        cmocka_unit_test(test_sorting_puts_nan_last),
+        cmocka_unit_test(test_argmax_passes_over_nan),
         cmocka_unit_test(test_conv),
         cmocka_unit_test(test_int8_conv_scales_per_row),
         cmocka_unit_test(test_matmul_transposes_and_broadcasts),
         cmocka_unit_test(test_refusals_name_what_is_wrong),
+        cmocka_unit_test(test_squeeze_of_an_unknown_dimension),
+        cmocka_unit_test(test_long_chains),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -325,7 +325,7 @@ static void test_rows(void **state)
 
 /* --- steps --- */
 
-/* n tokens behind the prompt, one a step without drafts. */
+/* n tokens after the prompt, one a step without drafts. */
 static void generate(struct engine *g, const struct msg_sampling *p,
                      uint32_t n_prompt, uint32_t n, struct msg_token *out)
 {
@@ -536,19 +536,19 @@ static void test_ready(void **state)
     assert_int_equal(r.context, FAKE_S);
     assert_int_equal(r.vocab, FAKE_V);
     assert_int_equal(r.weight_bytes, 4000 + FAKE_V * FAKE_D * 2);
-    assert_int_equal(r.state_bytes, 2 * FAKE_S * 2);
+    assert_int_equal(r.state_bytes, 2 * FAKE_S * 2 + FAKE_S * 4);
     assert_int_equal(r.arith_version, 7);
     engine_close(g);
     g = open_variant(&variants[6]);
     engine_ready(g, &r);
     assert_int_equal(r.t_max, 8);
-    assert_int_equal(r.state_bytes, 2 * 2 * FAKE_S * 2);
+    assert_int_equal(r.state_bytes, 2 * 2 * FAKE_S * 2 + FAKE_S * 4);
     engine_close(g);
     g = open_variant(&variants[7]);
     engine_ready(g, &r);
     assert_int_equal(r.t_max, 512);
     assert_int_equal(r.batch_max, 512);
-    assert_int_equal(r.state_bytes, 2 * FAKE_S * 2);
+    assert_int_equal(r.state_bytes, 2 * FAKE_S * 2 + FAKE_S * 4);
     engine_close(g);
     g = open_variant(&variants[9]);
     engine_ready(g, &r);

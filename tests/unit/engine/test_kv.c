@@ -1,19 +1,31 @@
 /* test_kv.c - blocks of keys and values against plain arrays (kv.h). */
+#include <dlfcn.h>
+#include <errno.h>
+#include <sys/mman.h>
+
 #include "../unit.h"
 #include "base/half.h"
+#include "base/num.h"
 #include "engine/cpu/kv.h"
+#include "engine/cpu/slab.h"
+#include "proto/limits.h"
+#include "rss.h"
 
-/* The pool's blocks come from here, so that memory can run out. */
-static long blocks_left = -1; /* < 0: plenty */
+/* The pool's slabs come from here, so that memory can run out. */
+static long slabs_left = -1; /* < 0: plenty */
 
-void *aligned_alloc(size_t align, size_t n)
+void *mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset)
 {
-    void *p = NULL;
-    if (blocks_left == 0) {
-        return NULL;
+    static void *(*real)(void *, size_t, int, int, int, off_t);
+    if (slabs_left == 0) {
+        errno = ENOMEM;
+        return MAP_FAILED;
     }
-    blocks_left -= blocks_left > 0 ? 1 : 0;
-    return posix_memalign(&p, align, n) == 0 ? p : NULL;
+    slabs_left -= slabs_left > 0 ? 1 : 0;
+    if (real == NULL) { /* what POSIX gives for it */
+        *(void **)(&real) = dlsym(RTLD_NEXT, "mmap");
+    }
+    return real(at, n, prot, flags, fd, offset);
 }
 
 static uint32_t noise(uint64_t *state)
@@ -123,6 +135,12 @@ static void twin_fork(struct twin *to, const struct twin *from, uint32_t n)
     twin_cut(to, n);
 }
 
+/* Bytes that may stay mapped without a block in them. */
+static uint64_t all_spares(void)
+{
+    return STATES * SLAB_SPARE;
+}
+
 /* Any order of everything, on eight tables that share blocks. */
 static void test_random(void **state)
 {
@@ -158,6 +176,8 @@ static void test_random(void **state)
             twin_write(a, pos, n, &seed);
             break;
         }
+        assert_true(kv_pool_used(p) <= kv_pool_mapped(p));
+        assert_true(kv_pool_mapped(p) <= TABLES * kv_table_most(p));
         for (int i = 0; i < TABLES; i++) {
             if (w[i].t != NULL && (turn % 16 == 0 || &w[i] == a)) {
                 twin_check(&w[i]);
@@ -167,6 +187,8 @@ static void test_random(void **state)
     for (int i = 0; i < TABLES; i++) {
         twin_free(&w[i]);
     }
+    assert_int_equal(kv_pool_used(p), 0);
+    assert_true(kv_pool_mapped(p) <= all_spares());
     kv_pool_free(p);
 }
 
@@ -189,32 +211,36 @@ static void test_bytes(void **state)
     struct twin a = {0};
     struct twin b = {0};
     uint64_t seed = 2;
-    assert_int_equal(kv_pool_bytes(p), 0);
+    assert_int_equal(kv_pool_used(p), 0);
     twin_new(&a, p);
     twin_write(&a, 0, 64, &seed);
-    uint64_t one = kv_pool_bytes(p);
+    uint64_t one = kv_pool_used(p);
     assert_in_range(one, column_bytes(), column_bytes() + STATES * 64);
     twin_write(&a, 64, 66, &seed);
-    assert_int_equal(kv_pool_bytes(p), 3 * one);
+    assert_int_equal(kv_pool_used(p), 3 * one);
 
-    kv_truncate(a.t, 64); /* two blocks wait, and are used again */
+    kv_truncate(a.t, 64);
     twin_cut(&a, 64);
+    assert_int_equal(kv_pool_used(p), one);
     twin_write(&a, 64, 128, &seed);
-    assert_int_equal(kv_pool_bytes(p), 3 * one);
+    assert_int_equal(kv_pool_used(p), 3 * one);
 
     twin_fork(&b, &a, 100); /* shares two, then copies the second */
-    assert_int_equal(kv_pool_bytes(p), 3 * one);
+    assert_int_equal(kv_pool_used(p), 3 * one);
     twin_write(&b, 100, 1, &seed);
-    assert_int_equal(kv_pool_bytes(p), 4 * one);
+    assert_int_equal(kv_pool_used(p), 4 * one);
     twin_write(&a, 100, 1, &seed); /* which is a's own again */
-    assert_int_equal(kv_pool_bytes(p), 4 * one);
+    assert_int_equal(kv_pool_used(p), 4 * one);
     twin_check(&a);
     twin_check(&b);
 
     twin_free(&b);
     twin_write(&a, 192, 8, &seed);
-    assert_int_equal(kv_pool_bytes(p), 4 * one);
+    assert_int_equal(kv_pool_used(p), 4 * one);
+    assert_true(kv_pool_mapped(p) >= 4 * one);
+    assert_true(kv_pool_mapped(p) <= kv_table_most(p) + all_spares());
     twin_free(&a);
+    assert_int_equal(kv_pool_used(p), 0);
     kv_pool_free(p);
 }
 
@@ -230,20 +256,20 @@ static void test_no_memory(void **state)
     twin_new(&a, p);
     twin_write(&a, 0, 70, &seed);
     twin_fork(&b, &a, 66);
-    /* Copies of the second blocks and then third ones: one more each round,
-     * the others out of the pool. */
+    /* Copies of the second blocks and then third ones: a slab more each round,
+     * the rest out of the pool. */
     int rounds = 0;
     for (int rc = -1; rc != 0; rounds++) {
-        blocks_left = 1;
+        slabs_left = 1;
         rc = kv_reserve(b.t, 66, 100, &e);
-        blocks_left = -1;
+        slabs_left = -1;
         assert_true(rc == 0 || rc == ERR_NOMEM);
         twin_check(&a);
         if (rc < 0) {
             twin_check(&b);
         }
     }
-    assert_int_equal(rounds, 2 * STATES);
+    assert_true(rounds >= STATES);
     twin_write(&b, 66, 100, &seed);
     twin_check(&a);
     twin_check(&b);
@@ -251,9 +277,9 @@ static void test_no_memory(void **state)
     for (size_t i = 0; i < STATES; i++) {
         static uint16_t in[FLAT_MAX];
         memset(in, 0x11, sizeof(in));
-        blocks_left = 0;
+        slabs_left = 0;
         int rc = kv_unflatten(b.t, i, in, &e);
-        blocks_left = -1;
+        slabs_left = -1;
         assert_int_equal(rc, ERR_NOMEM);
     }
     twin_check(&b);
@@ -314,7 +340,7 @@ static void test_flat(void **state)
         unit_ok(kv_unflatten(a.t, i, a.is[i], &e), &e);
     }
     twin_check(&a);
-    uint64_t bytes = kv_pool_bytes(p);
+    uint64_t bytes = kv_pool_used(p);
     for (size_t i = 0; i < STATES; i++) {
         memset(a.is[i], 0, flat(i) * sizeof(uint16_t));
         a.is[i][POSITIONS * shapes[i].dim - 1] = 0x8000; /* -0 is something */
@@ -323,19 +349,178 @@ static void test_flat(void **state)
     twin_check(&a);
     /* Two blocks each and, while the second is built, one more. */
     assert_true(bytes >= 2 * column_bytes() &&
-                kv_pool_bytes(p) <= 4 * (column_bytes() + STATES * 64));
+                kv_pool_used(p) <= 4 * (column_bytes() + STATES * 64));
     twin_write(&a, 3, 1, &seed);
     twin_check(&a);
     twin_free(&a);
     kv_pool_free(p);
 }
 
+/* States of a model of some size: a table of them takes 64 MiB. */
+static const struct kv_shape large[] = {
+    {.heads = 8, .dim = 128, .positions = 16384, .key = true},
+    {.heads = 8,            .dim = 128,            .positions = 16384      },
+};
+
+#define LARGE_MAX 16384u
+
+static struct kv_pool *large_pool(void)
+{
+    struct kv_pool *p = NULL;
+    struct err e = {0};
+    unit_ok(kv_pool_new(countof(large), large, &p, &e), &e);
+    return p;
+}
+
+static void large_write(struct kv_table *t, uint32_t first, uint32_t n)
+{
+    struct err e = {0};
+    float x[8 * 128];
+    for (size_t i = 0; i < countof(x); i++) {
+        x[i] = (float)i;
+    }
+    unit_ok(kv_reserve(t, first, n, &e), &e);
+    for (uint32_t pos = first; pos < first + n; pos++) {
+        for (size_t i = 0; i < countof(large); i++) {
+            kv_store(t, i, pos, x);
+        }
+    }
+}
+
+/* What the last table held goes back to the system. */
+static void test_memory_comes_back(void **state)
+{
+    (void)state;
+    struct kv_pool *p = large_pool();
+    struct err e = {0};
+    struct kv_table *t = NULL;
+    for (int turn = 0; turn < 2; turn++) {
+        uint64_t before = rss_anon();
+        unit_ok(kv_table_new(p, &t, &e), &e);
+        for (uint32_t pos = 0; pos < LARGE_MAX; pos += 100) {
+            uint32_t left = LARGE_MAX - pos;
+            large_write(t, pos, left < 100 ? left : 100);
+        }
+        assert_int_equal(kv_pool_used(p) >> 20, 64);
+        assert_true(kv_pool_mapped(p) <= kv_table_most(p));
+        assert_true(rss_anon() == 0 || rss_anon() >= before + MIB(60));
+        kv_truncate(t, LARGE_MAX / 2);
+        assert_true(kv_pool_mapped(p) <= MIB(33) + 2 * SLAB_HUGE + SLAB_SPARE);
+        kv_table_free(t);
+        assert_true(kv_pool_mapped(p) <= SLAB_SPARE);
+        assert_true(rss_anon() <= before + SLAB_SPARE + MIB(1));
+    }
+    kv_pool_free(p);
+}
+
+/* Sequences that grow side by side leave one by one, each with what it had. */
+static void test_each_leaves_with_its_own(void **state)
+{
+    (void)state;
+    enum { TABLES = 8, EACH = 1000 };
+    struct kv_pool *p = large_pool();
+    struct kv_table *t[TABLES];
+    struct err e = {0};
+    uint64_t seed = 7;
+    for (int i = 0; i < TABLES; i++) {
+        unit_ok(kv_table_new(p, &t[i], &e), &e);
+    }
+    for (uint32_t pos = 0; pos < EACH; pos += 10) {
+        for (int i = 0; i < TABLES; i++) {
+            unit_ok(kv_reserve(t[i], pos, 10, &e), &e);
+        }
+    }
+    uint64_t one = kv_pool_used(p) / TABLES; /* 4 MiB */
+    for (uint64_t left = TABLES; left > 0; left--) {
+        size_t i = noise(&seed) % left;
+        kv_table_free(t[i]);
+        t[i] = t[left - 1];
+        assert_true(kv_pool_mapped(p) <=
+                    (left - 1) * (one + SLAB_HUGE) + SLAB_SPARE);
+    }
+    kv_pool_free(p);
+}
+
+/* Any order of taking, sharing and giving back stays below what is promised
+ * for so many tables, and ends with nothing. */
+static void test_promise(void **state)
+{
+    (void)state;
+    enum { TABLES = 6, TURNS = 4000, POS = 1024 };
+    static const struct kv_shape two[] = {
+        {.heads = 4, .dim = 128, .positions = POS, .key = true},
+        {.heads = 4,            .dim = 120,            .positions = POS      },
+    };
+    struct kv_pool *p = NULL;
+    struct kv_table *t[TABLES] = {0};
+    struct err e = {0};
+    uint64_t seed = 8;
+    uint64_t most = 0;
+    unit_ok(kv_pool_new(countof(two), two, &p, &e), &e);
+    for (int turn = 0; turn < TURNS; turn++) {
+        size_t i = noise(&seed) % TABLES;
+        size_t k = noise(&seed) % TABLES;
+        uint32_t pos = noise(&seed) % POS;
+        uint32_t n = noise(&seed) % (POS - pos) + 1;
+        uint32_t what = noise(&seed) % 8;
+        if (t[i] == NULL && t[k] != NULL && what < 6) {
+            unit_ok(kv_fork(t[k], pos, &t[i], &e), &e);
+        } else if (t[i] == NULL) {
+            unit_ok(kv_table_new(p, &t[i], &e), &e);
+        } else if (what == 0) {
+            kv_table_free(t[i]);
+            t[i] = NULL;
+        } else if (what < 3) {
+            kv_truncate(t[i], pos);
+        } else {
+            unit_ok(kv_reserve(t[i], pos, n, &e), &e);
+        }
+        most = num_max(most, kv_pool_mapped(p));
+        assert_true(kv_pool_used(p) <= kv_pool_mapped(p));
+        assert_true(kv_pool_mapped(p) <= TABLES * kv_table_most(p));
+    }
+    assert_true(most > 2 * kv_table_most(p)); /* it was tried */
+    for (size_t i = 0; i < TABLES; i++) {
+        kv_table_free(t[i]);
+    }
+    assert_int_equal(kv_pool_used(p), 0);
+    assert_true(kv_pool_mapped(p) <= countof(two) * SLAB_SPARE);
+    kv_pool_free(p);
+}
+
+/* A step that gives up what the next one takes again asks nobody for it. */
+static void test_to_and_fro(void **state)
+{
+    (void)state;
+    struct kv_pool *p = large_pool();
+    struct kv_table *t = NULL;
+    struct err e = {0};
+    unit_ok(kv_table_new(p, &t, &e), &e);
+    unit_ok(kv_reserve(t, 0, 480, &e), &e); /* a slab is 7 or 8 blocks */
+    kv_truncate(t, 440);
+    unit_ok(kv_reserve(t, 440, 100, &e), &e);
+    slabs_left = 0;
+    for (int i = 0; i < 100; i++) {
+        kv_truncate(t, 440);
+        unit_ok(kv_reserve(t, 440, 100, &e), &e);
+    }
+    slabs_left = -1;
+    kv_table_free(t);
+    kv_pool_free(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random),    cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_no_memory), cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_limits),
         cmocka_unit_test(test_flat),
+        cmocka_unit_test(test_memory_comes_back),
+        cmocka_unit_test(test_each_leaves_with_its_own),
+        cmocka_unit_test(test_promise),
+        cmocka_unit_test(test_to_and_fro),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,12 +6,17 @@
 #include "../unit.h"
 #include "base/crew.h"
 #include "base/half.h"
-#include "engine/cpu/kernels/products/gemm.h"
+#include "base/isa.h"
 #include "engine/cpu/kernels/kernel_impl.h"
+#include "engine/cpu/kernels/products/gemm.h"
 #include "engine/cpu/kernels/products/linear_impl.h"
 
 #if defined(HAVE_SIMDE)
 extern const struct kernels kernels_simde; /* kernel_avx512.c, simulated */
+#endif
+#if defined(HAVE_AVXVNNI) /* kernel_avxvnni.c, with (meson.build) */
+extern const struct kernels kernels_described;
+extern const struct kernels kernels_evex;
 #endif
 
 static uint64_t seed = 1;
@@ -40,20 +45,33 @@ static float bell(void)
 /* The sets under test; the scalar one is the truth. */
 static const struct kernels *set_of(size_t i)
 {
-    const struct kernels *k = kernels_each(i);
+    const struct kernels *more[4] = {NULL};
+    size_t n = 0;
+    size_t m = 0;
+    while (kernels_each(n) != NULL) {
+        n++;
+    }
 #if defined(HAVE_SIMDE)
-    if (k == NULL && kernels_each(i - 1) != NULL) {
-        return &kernels_simde;
+    if (isa_has(ISA_V3)) {
+        more[m++] = &kernels_simde;
     }
 #endif
-    return k;
+#if defined(HAVE_AVXVNNI)
+    if (isa_has(ISA_V3)) {
+        more[m++] = &kernels_described;
+    }
+    if (isa_has(ISA_V3 | ISA_AVX512)) {
+        more[m++] = &kernels_evex;
+    }
+#endif
+    return i < n ? kernels_each(i) : i < n + m ? more[i - n] : NULL;
 }
 
 /* --- a case: a weight, rows, what came out --- */
 
 struct trial {
     struct weight w;
-    void *block; /* w.data ends where it ends: sanitizers see reads behind */
+    void *block; /* w.data ends where it ends: sanitizers see reads after */
     struct mil_const raw; /* WEIGHT_LUT4 */
     float *lut;
     float *scale, *bias;
@@ -69,7 +87,7 @@ static void *need(size_t n)
 }
 
 /* Tables for the weight, of so many rows each. In some, indices are never 0
- * and entry 0 must not be read: not behind a row's end either. */
+ * and entry 0 must not be read: not after a row's end either. */
 static void tables_new(struct trial *t, uint8_t *data)
 {
     size_t rows = t->rows;

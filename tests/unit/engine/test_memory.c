@@ -1,8 +1,11 @@
-/* test_memory.c - a step allocates nothing. Linked with --wrap, so that every
- * allocation of ours is counted; the C library's own are not. */
+/* test_memory.c - a step allocates nothing, and a sequence costs what the
+ * engine promises. Linked with --wrap, so that every allocation of ours is
+ * counted; the C library's own are not. */
 #include <stdatomic.h>
 
 #include "converted.h"
+#include "engine/cpu/slab.h"
+#include "rss.h"
 
 enum { PROMPT = 200 };
 
@@ -112,10 +115,61 @@ static void test_a_step_allocates_nothing(void **state)
     unit_ok(file_rmtree(dir, &e), &e);
 }
 
+static struct engine_seq *full(struct engine *g, uint32_t n)
+{
+    static int32_t tokens[4096];
+    struct engine_seq *s = NULL;
+    struct err e;
+    assert_in_range(n, 256, countof(tokens));
+    for (uint32_t i = 0; i < n; i++) {
+        tokens[i] = (int32_t)(5 + i % 50);
+    }
+    unit_ok(engine_seq_open(g, &s, &e), &e);
+    unit_ok(engine_eval(s, tokens, n, 0, 0, NULL, NULL, &e), &e);
+    return s;
+}
+
+/* Full sequences, a round of them after the other: each costs at most what
+ * serve was told, and nothing when it is closed. */
+static void test_a_sequence_costs_what_is_promised(void **state)
+{
+    (void)state;
+    enum { SEQS = 16, SLACK = 1 << 20 };
+    if (rss_anon() == 0) {
+        skip();
+    }
+    struct err e;
+    struct engine_seq *s[SEQS];
+    struct msg_ready ready;
+    struct engine *g = open_demo();
+    engine_ready(g, &ready);
+    engine_seq_close(full(g, ready.context)); /* what a first step touches */
+    uint64_t before = rss_anon();
+    for (int round = 0; round < 3; round++) {
+        for (size_t i = 0; i < SEQS; i++) {
+            s[i] = full(g, ready.context);
+        }
+        uint64_t most = SEQS * ready.state_bytes;
+        uint64_t have = rss_anon() - before;
+        print_message("# %u tokens: %llu bytes of %llu promised\n",
+                      ready.context, (unsigned long long)have / SEQS,
+                      (unsigned long long)ready.state_bytes);
+        assert_true(have <= most + SLACK);
+        assert_true(have >= most / 2); /* it is no guess */
+        for (size_t i = 0; i < SEQS; i++) {
+            engine_seq_close(s[i]);
+        }
+        assert_true(rss_anon() <= before + SLAB_SPARE + SLACK);
+    }
+    engine_close(g);
+    unit_ok(file_rmtree(dir, &e), &e);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_step_allocates_nothing),
+        cmocka_unit_test(test_a_sequence_costs_what_is_promised),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

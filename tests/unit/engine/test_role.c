@@ -205,7 +205,7 @@ static void test_many(void **state)
 
 enum { STEPS = 25, WAYS = 6 };
 
-/* One greedy token of the sequence, behind `n` that it has but for the last. */
+/* One greedy token of the sequence, after `n` that it has but for the last. */
 static int32_t next_token(uint32_t seq, int32_t *tokens, uint32_t n,
                           uint32_t n_drafts)
 {
@@ -235,7 +235,7 @@ static int32_t next_token(uint32_t seq, int32_t *tokens, uint32_t n,
     return id;
 }
 
-/* Steps that are foretold are begun before they are sent; whatever is sent
+/* Steps that are predicted are begun before they are sent; whatever is sent
  * instead, and whenever, is answered as ever. */
 static void test_early(void **state)
 {
@@ -255,7 +255,9 @@ static void test_early(void **state)
         for (uint32_t n = 1; n <= STEPS; n++, own++) {
             bool odd = n % 12 == 11; /* the engine is sure again and again */
             if (odd && way == 1) {   /* serve is busy */
-                (void)usleep(20000);
+                for (int i = 0; i < 20 || (i < 3000 && *begun <= own); i++) {
+                    (void)usleep(1000);
+                }
             } else if (odd && way == 2) { /* an operation comes first */
                 send_seq(FRAME_SEQ_OPEN, 100 + n, 0, 0);
                 (void)receive(FRAME_OK);
@@ -273,7 +275,7 @@ static void test_early(void **state)
                 next_token(5, tokens, n, odd && way == 5 ? 3 : 0);
         }
         if (way == 0) { /* the last one is begun and never sent */
-            for (int i = 0; i < 2000 && atomic_load(begun) <= own; i++) {
+            for (int i = 0; i < 30000 && atomic_load(begun) <= own; i++) {
                 (void)usleep(1000);
             }
         }

@@ -332,7 +332,7 @@ static void test_mixed_rows(void **state)
     whole(&k, reshape(&k, in4(&k, "x", 16, -1, 1), 4, flat), "!may mix rows");
     pkg_begin(&k);
     whole(&k, softmax(&k, in4(&k, "x", 8, -1, 1), 2), "!may mix rows");
-    pkg_begin(&k); /* the same axis counted from behind */
+    pkg_begin(&k); /* the same axis counted from the end */
     whole(&k, softmax(&k, in4(&k, "x", 8, -1, 1), -2), "!may mix rows");
     pkg_begin(&k);
     v[0] = in4(&k, "x", 8, -1, 1);

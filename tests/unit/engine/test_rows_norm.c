@@ -97,7 +97,7 @@ static void test_norm_weights(void **state)
     output(&k, two(&k, "mul", x, noise4(&k, N, 1, 1, 1, 0.5f, 4)));
     case_check(&k, "norm binary", CASE_REAL);
 
-    pkg_begin(&k); /* what is behind it is read elsewhere as well */
+    pkg_begin(&k); /* what is after it is read elsewhere as well */
     x = norm_of(&k, in4(&k, "x", N, -1, 1), channels);
     output(&k, two(&k, "mul", x, noise4(&k, N, 1, 1, 1, 0.5f, 3)));
     output(&k, x);

@@ -55,7 +55,7 @@ static int count(const char *text, const char *what)
 static void test_each_pass(void **state)
 {
     (void)state;
-    /* "= KIND " in the program's text behind the pass */
+    /* "= KIND " in the program's text after the pass */
     static const struct {
         const char *pass, *kind;
         int before, behind;

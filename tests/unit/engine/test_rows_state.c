@@ -273,7 +273,7 @@ static void test_two_write_masks(void **state)
 
 /* Masks in the middle of a sequence that are not one stretch, weights in the
  * write mask, a position written twice: the whole program runs, on the same
- * states, and rows go on behind it. */
+ * states, and rows go on after it. */
 static void test_odd_masks(void **state)
 {
     (void)state;

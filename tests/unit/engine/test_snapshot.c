@@ -119,7 +119,7 @@ static uint32_t load(struct engine *g, const struct msg_state *m,
     return done->n;
 }
 
-/* Logits of the last MORE tokens behind s, which is closed. */
+/* Logits of the last MORE tokens after s, which is closed. */
 static const float *rest(struct engine *g, struct engine_seq *s, size_t *bytes)
 {
     struct msg_ready r;
@@ -394,6 +394,103 @@ static void test_bounds(void **state)
     engine_close(g);
 }
 
+/* --- more arrays than a file can hold --- */
+
+/* backend_cpu on a bundle with kv = host, that says of a program with past
+ * arrays that it has `more` of them, like its first one. */
+static struct {
+    unsigned more;
+    int64_t heads; /* of those; 0: as the first one */
+    unsigned told; /* past arrays of all programs in one engine */
+    struct backend_port in[2 * STATE_ARRAYS_MAX], out[2 * STATE_ARRAYS_MAX];
+    char names[4 * STATE_ARRAYS_MAX][32];
+} tale;
+
+static const struct backend_port *named(const struct backend_port *p, size_t n,
+                                        const char *name)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(p[i].name, name) == 0) {
+            return &p[i];
+        }
+    }
+    return NULL;
+}
+
+static struct backend_port another(const struct backend_port *p, unsigned i,
+                                   const char *end)
+{
+    struct backend_port to = *p;
+    char *name = tale.names[2 * i + (end[1] == 'n')];
+    (void)snprintf(name, sizeof(tale.names[0]), "layers_%u_k%s", 1000 + i, end);
+    to.name = name;
+    to.type.dims[1] = tale.heads > 0 ? tale.heads : to.type.dims[1];
+    return to;
+}
+
+static void tell(const struct backend_model *m, struct backend_info *ret)
+{
+    backend_cpu.info(m, ret);
+    const struct backend_port *past =
+        named(ret->in, ret->n_in, "layers_0_k_past");
+    const struct backend_port *new =
+        named(ret->out, ret->n_out, "layers_0_k_new");
+    for (size_t i = 0; i < ret->n_in; i++) {
+        tale.told += strstr(ret->in[i].name, "_past") != NULL;
+    }
+    if (past == NULL || tale.in[0].name != NULL) {
+        return; /* a head, or not the first shard */
+    }
+    assert_non_null(new);
+    memcpy(tale.in, ret->in, ret->n_in * sizeof(tale.in[0]));
+    memcpy(tale.out, ret->out, ret->n_out * sizeof(tale.out[0]));
+    for (unsigned i = 0; i < tale.more; i++) {
+        tale.in[ret->n_in++] = another(past, i, "_past");
+        tale.out[ret->n_out++] = another(new, i, "_new");
+    }
+    ret->in = tale.in;
+    ret->out = tale.out;
+}
+
+static int open_told(unsigned more, int64_t heads, struct err *e)
+{
+    char out[512];
+    struct backend be = backend_cpu;
+    const struct engine_conf conf = {.threads = 1};
+    struct engine *g = NULL;
+    memset(&tale, 0, sizeof(tale));
+    tale.more = more;
+    tale.heads = heads;
+    be.info = tell;
+    engine_close(open_form(&forms[3])); /* makes the bundle */
+    (void)snprintf(out, sizeof(out), "%s/ranged-host-int8", dir);
+    int rc = engine_open_with(&be, out, &conf, &g, e);
+    struct engine_seq *s = NULL;
+    if (rc == 0) {
+        unit_ok(engine_seq_open(g, &s, e), e);
+        engine_seq_close(s);
+    }
+    engine_close(g);
+    return rc;
+}
+
+static void test_many_arrays(void **state)
+{
+    (void)state;
+    struct err e;
+    unit_ok(open_told(0, 0, &e), &e);
+    assert_in_range(tale.told, 2, 64);
+    unsigned room = STATE_ARRAYS_MAX - tale.told;
+    unit_ok(open_told(room, 0, &e), &e);
+    static const unsigned beyond[] = {1, 2, STATE_ARRAYS_MAX / 2};
+    for (size_t i = 0; i < countof(beyond); i++) {
+        assert_int_equal(open_told(room + beyond[i], 0, &e), ERR_BUNDLE);
+        assert_non_null(strstr(e.msg, "past arrays"));
+    }
+    assert_int_equal(open_told(1, MODEL_DIM_MAX + 1, &e), ERR_BUNDLE);
+    assert_int_equal(open_told(1, (int64_t)1 << 40, &e), ERR_BUNDLE);
+}
+
 /* --- the engine child --- */
 
 static struct frame receive(enum frame_type want, uint32_t request)
@@ -426,7 +523,7 @@ static void send_state(enum frame_type type, uint32_t seq, uint32_t request)
     child_send(type, request);
 }
 
-/* The token behind tokens [at, N). */
+/* The token after tokens [at, N). */
 static int32_t step(uint32_t seq, uint32_t at, uint32_t request)
 {
     struct msg_step_done done;
@@ -498,6 +595,7 @@ int main(void)
         cmocka_unit_test(test_exact),     cmocka_unit_test(test_cold),
         cmocka_unit_test(test_meanwhile), cmocka_unit_test(test_damaged),
         cmocka_unit_test(test_others),    cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_many_arrays),
         cmocka_unit_test(test_role),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -335,7 +335,7 @@ struct five {
     struct engine_row all[5];
 };
 
-/* Two that decode stand behind three prompts. */
+/* Two that decode stand after three prompts. */
 static void five_open(struct five *f, uint32_t rows)
 {
     struct err e;

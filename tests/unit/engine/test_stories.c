@@ -70,7 +70,7 @@ static uint32_t ids(const struct json *list, int32_t *out)
     return n;
 }
 
-/* STEPS tokens behind the prompt. Drafts come from `oracle` (every third one
+/* STEPS tokens after the prompt. Drafts come from `oracle` (every third one
  * made wrong), or there are none when it is NULL. */
 static void generate(struct engine *g, const struct msg_sampling *p,
                      const int32_t *prompt, uint32_t n_prompt,

@@ -22,7 +22,7 @@ static void check(enum mil_dtype dtype, unsigned bits, size_t cols,
     float out[COLS_MAX + 1];
     size_t entries = (size_t)1 << bits;
     size_t bytes = (ROWS * cols * bits + 7) / 8;
-    uint8_t *exact = malloc(bytes); /* a sanitizer sees what is read behind */
+    uint8_t *exact = malloc(bytes); /* a sanitizer sees what is read after */
     assert_non_null(exact);
     for (size_t i = 0; i < bytes; i++) {
         data[i] = (uint8_t)pick(256);

@@ -89,7 +89,7 @@ static inline int dial(const char *path)
 /* Send all of p while the loop turns; false when the peer closed. */
 static inline bool put(struct fix *f, int fd, const char *p, size_t n)
 {
-    for (int64_t end = now_ms() + 5000; n > 0 && now_ms() < end;) {
+    for (int64_t end = now_ms() + 30000; n > 0 && now_ms() < end;) {
         ssize_t k = send(fd, p, n, MSG_NOSIGNAL);
         if (k > 0) {
             p += k;

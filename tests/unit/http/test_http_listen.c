@@ -196,7 +196,7 @@ static void test_other_uid(void **state)
         _exit(recv(fd, &c, 1, 0) > 0 ? 3 : 0);
     }
     int how = -1;
-    for (int64_t end = now_ms() + 3000; now_ms() < end;) {
+    for (int64_t end = now_ms() + 30000; now_ms() < end;) {
         turn(f, 5);
         if (waitpid(pid, &how, WNOHANG) == pid) {
             break;
@@ -257,6 +257,51 @@ static void test_activation_env(void **state)
     assert_null(getenv("LISTEN_PID"));
 }
 
+/* A listening socket of `dir`, at this descriptor. */
+static void listen_at(const char *dir, int fd)
+{
+    struct sockaddr_un sa = {.sun_family = AF_UNIX};
+    int s = socket(AF_UNIX, SOCK_STREAM, 0);
+    (void)snprintf(sa.sun_path, sizeof(sa.sun_path), "%s/%d", dir, fd);
+    must(bind(s, (struct sockaddr *)&sa, sizeof(sa)) == 0);
+    must(listen(s, 5) == 0);
+    if (s != fd) {
+        must(dup2(s, fd) == fd);
+        (void)close(s);
+    }
+}
+
+/* HTTP_LISTENERS_MAX of them are taken, the others closed: whoever connects
+ * there hears so. What is no listening socket is nobody's to close. */
+static void test_too_many_handed_over(void **state)
+{
+    struct fix *f = *state;
+    enum { N = HTTP_LISTENERS_MAX + 4 };
+    char text[24];
+    pid_t child = fork(); /* descriptors 3 and up are to be its own */
+    assert_true(child >= 0);
+    if (child == 0) {
+        int dead = HTTP_FD_FIRST + N - 1;
+        for (int i = 0; i < N - 1; i++) {
+            listen_at(f->dir, HTTP_FD_FIRST + i);
+        }
+        must(dup2(STDERR_FILENO, dead) == dead);
+        (void)snprintf(text, sizeof(text), "%d", (int)getpid());
+        (void)setenv("LISTEN_PID", text, 1);
+        (void)snprintf(text, sizeof(text), "%d", N);
+        (void)setenv("LISTEN_FDS", text, 1);
+        bool ok = http_activated() == (int)HTTP_LISTENERS_MAX;
+        for (int i = 0; i < N; i++) {
+            bool open = fcntl(HTTP_FD_FIRST + i, F_GETFD) >= 0;
+            ok = ok && open == (i < (int)HTTP_LISTENERS_MAX || i == N - 1);
+        }
+        _exit(ok ? 0 : 1);
+    }
+    int how = -1;
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+}
+
 /* A number of the process, not only of its pid; none of one that has ended. */
 static void test_process(void **state)
 {
@@ -292,6 +337,7 @@ int main(void)
         T(test_unlinks_only_ours),
         T(test_other_uid),
         T(test_handed_over),
+        T(test_too_many_handed_over),
         cmocka_unit_test(test_activation_env),
         cmocka_unit_test(test_process),
     };

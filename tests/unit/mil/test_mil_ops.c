@@ -251,6 +251,13 @@ static void shapes(void **state)
          "fp16[1,?,4,8]");
     want(DO("expand_dims", "ex", "x", in.n, "axes", IS(0, -1)), "int32[1,?,1]");
     want(DO("squeeze", "sq", "x", in.y), "fp16[8,16,4]");
+    static const int64_t free_dims[] = {1, MIL_UNKNOWN, 4, MIL_UNKNOWN};
+    struct mil_value *free_x =
+        mil_add_input(p, f, "free_x", MIL_FP16, 4, free_dims, 1, 4);
+    want(DO("squeeze", "sq1", "x", free_x), "fp16[?,4,?]");
+    want(DO("squeeze", "sq2", "x", free_x, "axes", IS(1)), "fp16[1,4,?]");
+    want(DO("squeeze", "sq3", "x", free_x, "axes", IS(0, -1)), "fp16[?,4]");
+    want(DO("squeeze", "sq4", "x", free_x, "axes", IS(1, 2)), "fp16[1,4,?]");
     want(DO("reverse", "rv", "x", in.x, "axes", IS(1)), "fp16[1,8,?,4]");
     struct mil_value *both[] = {in.x, in.y};
     want(mil_concat(p, f, "cc", 2, both, 2), "fp16[1,8,?,4]");

@@ -222,21 +222,21 @@ static void blobs(void **state)
         int rc;
         const char *text;
     } rows[] = {
-        {"sound",              0,  0,    64,              144, 0,            ""              },
-        {"not on a record",    0,  0,    128,             144, ERR_MIL_BLOB, "not a"         },
-        {"off the grid",       0,  0,    65,              144, ERR_MIL_BLOB, "not a"         },
-        {"the file header",    0,  0,    0,               144, ERR_MIL_BLOB, "not a"         },
-        {"behind the end",     0,  0,    192,             144, ERR_MIL_BLOB, "not a"         },
-        {"far behind the end", 0,  0,    UINT64_MAX - 63, 144, ERR_MIL_BLOB,
-         "not a"                                                                             },
-        {"sentinel",           64, 0xee, 64,              144, ERR_MIL_BLOB, "no rec"        },
-        {"dtype",              68, 3,    64,              144, ERR_MIL_BLOB, "dtype number 3"},
-        {"size",               72, 17,   64,              144, ERR_MIL_BLOB, "leaves"        },
-        {"smaller size",       72, 15,   64,              144, ERR_MIL_BLOB, "15 bytes"      },
-        {"data place",         81, 0x10, 64,              144, ERR_MIL_BLOB, "leaves"        },
-        {"data off the grid",  80, 0x81, 64,              144, ERR_MIL_BLOB, "leaves"        },
-        {"truncated",          0,  0,    64,              143, ERR_MIL_BLOB, "leaves"        },
-        {"half a record",      0,  0,    64,              100, ERR_MIL_BLOB, "not a"         },
+        {"sound",             0,  0,    64,              144, 0,            ""              },
+        {"not on a record",   0,  0,    128,             144, ERR_MIL_BLOB, "not a"         },
+        {"off the grid",      0,  0,    65,              144, ERR_MIL_BLOB, "not a"         },
+        {"the file header",   0,  0,    0,               144, ERR_MIL_BLOB, "not a"         },
+        {"after the end",     0,  0,    192,             144, ERR_MIL_BLOB, "not a"         },
+        {"far after the end", 0,  0,    UINT64_MAX - 63, 144, ERR_MIL_BLOB,
+         "not a"                                                                            },
+        {"sentinel",          64, 0xee, 64,              144, ERR_MIL_BLOB, "no rec"        },
+        {"dtype",             68, 3,    64,              144, ERR_MIL_BLOB, "dtype number 3"},
+        {"size",              72, 17,   64,              144, ERR_MIL_BLOB, "leaves"        },
+        {"smaller size",      72, 15,   64,              144, ERR_MIL_BLOB, "15 bytes"      },
+        {"data place",        81, 0x10, 64,              144, ERR_MIL_BLOB, "leaves"        },
+        {"data off the grid", 80, 0x81, 64,              144, ERR_MIL_BLOB, "leaves"        },
+        {"truncated",         0,  0,    64,              143, ERR_MIL_BLOB, "leaves"        },
+        {"half a record",     0,  0,    64,              100, ERR_MIL_BLOB, "not a"         },
     };
     static const struct mil_type t = {
         .dtype = MIL_INT8, .rank = 2, .dims = {4, 4}

@@ -157,7 +157,7 @@ static void test_round_trip(void **state)
     assert_true(b->peaks[0].peak == 104000.25);
     assert_string_equal(b->fingerprint, a.fingerprint);
     assert_string_equal(b->dir, dir);
-    unit_ok(bundle_verify(b, &e), &e);
+    unit_ok(bundle_verify(b, NULL, NULL, &e), &e);
     bundle_close(b);
     arena_fini(&a.arena);
 }
@@ -301,7 +301,7 @@ static void test_hostile(void **state)
     }
 }
 
-/* Files that changed behind the manifest's back. */
+/* Files that changed after the manifest's back. */
 static void test_files(void **state)
 {
     (void)state;
@@ -315,7 +315,7 @@ static void test_files(void **state)
 
     put("tokenizer.gguf", "GGUX", 4); /* same size: only the hash tells */
     unit_ok(bundle_open(dir, &b, &e), &e);
-    assert_int_equal(bundle_verify(b, &e), ERR_BUNDLE);
+    assert_int_equal(bundle_verify(b, NULL, NULL, &e), ERR_BUNDLE);
     assert_non_null(strstr(e.msg, "tokenizer.gguf"));
     bundle_close(b);
 
@@ -339,6 +339,45 @@ static void test_files(void **state)
     assert_int_equal(bundle_open(path, &b, &e), ERR_NOT_FOUND);
 }
 
+struct hashed {
+    uint64_t bytes, stop; /* at so many */
+};
+
+static bool on_hashed(void *ctx, uint64_t bytes)
+{
+    struct hashed *h = ctx;
+    assert_true(bytes >= h->bytes);
+    h->bytes = bytes;
+    return bytes < h->stop;
+}
+
+/* Progress ends at all bytes, may be stopped; the stamp is the files'. */
+static void test_verify(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    struct bundle a;
+    struct bundle *b = NULL;
+    struct hashed h = {.stop = UINT64_MAX};
+    char stamp[3][SHA256_HEX];
+    write_sample(&a);
+    arena_fini(&a.arena);
+    unit_ok(bundle_open(dir, &b, &e), &e);
+    unit_ok(bundle_stamp(b, stamp[0], &e), &e);
+    unit_ok(bundle_verify(b, on_hashed, &h, &e), &e);
+    assert_int_equal(h.bytes, b->total_bytes);
+    h = (struct hashed){.stop = 1};
+    assert_int_equal(bundle_verify(b, on_hashed, &h, &e), ERR_CANCELLED);
+    assert_true(h.bytes < b->total_bytes);
+    unit_ok(bundle_stamp(b, stamp[1], &e), &e);
+    assert_string_equal(stamp[0], stamp[1]); /* reading leaves no trace */
+    put("tokenizer.gguf", "GGUF", 4);        /* the same bytes again */
+    unit_ok(bundle_stamp(b, stamp[2], &e), &e);
+    assert_string_not_equal(stamp[0], stamp[2]);
+    unit_ok(bundle_verify(b, NULL, NULL, &e), &e);
+    bundle_close(b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -347,6 +386,7 @@ int main(void)
         cmocka_unit_test(test_write_refuses),
         cmocka_unit_test(test_hostile),
         cmocka_unit_test(test_files),
+        cmocka_unit_test(test_verify),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

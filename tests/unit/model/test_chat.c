@@ -158,6 +158,17 @@ static void test_refused(void **state)
           ERR_TOO_BIG, "");
     fails("<|im_start|>{% for i in range(60000) %}xxxxxxxxxx{% endfor %}",
           ERR_TOO_BIG, "prompt");
+    /* 8 MiB of text, looked through 60000 times */
+    fails(
+        "<|im_start|>{% set n = namespace(x='01234567') %}"
+        "{% for i in range(20) %}{% set n.x = n.x ~ n.x %}{% endfor %}"
+        "{% for i in range(60000) %}{% if 'q' in n.x %}{% endif %}{% endfor %}",
+        ERR_TOO_BIG, "too long");
+    fails(
+        "<|im_start|>{% set n = namespace(x='01234567') %}"
+        "{% for i in range(20) %}{% set n.x = n.x ~ n.x %}{% endfor %}"
+        "{% for i in range(60000) %}{% if n.x|length %}{% endif %}{% endfor %}",
+        ERR_TOO_BIG, "too long");
     /* nesting is bounded before the stack is */
     char deep[9000] = "<|im_start|>{{ ";
     for (int i = 0; i < 2000; i++) {

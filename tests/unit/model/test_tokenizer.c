@@ -1,5 +1,10 @@
 /* test_tokenizer.c - both kinds on vocabularies small enough to check by hand.
  */
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+
 #include "model/tokenizer.h"
 #include "tests/unit/model/vocab.h"
 #include "tests/unit/unit.h"
@@ -407,7 +412,7 @@ static void test_spm(void **state)
     tokenizer_close(t);
 }
 
-/* Phi-3's special tokens swallow the white space behind them. */
+/* Phi-3's special tokens swallow the white space after them. */
 static void test_strip(void **state)
 {
     (void)state;
@@ -469,6 +474,78 @@ static void test_refused(void **state)
     refused(&v, ERR_GGUF_VOCAB, "score");
 }
 
+/* --- a file that shrinks while it is opened --- */
+
+#define SHRINK_TOKENS 8000
+
+struct shrinker {
+    char path[64];
+    struct buf bytes;
+    atomic_bool stop;
+};
+
+/* Cut it and write it again, in turns, until told to stop. */
+static void *shrink(void *arg)
+{
+    struct shrinker *s = arg;
+    for (unsigned i = 0; !atomic_load(&s->stop); i++) {
+        struct timespec pause = {.tv_nsec = (long)(i * 7919 % 8000) * 1000};
+        int fd = open(s->path, O_WRONLY | O_CLOEXEC);
+        must(fd >= 0);
+        must(pwrite(fd, s->bytes.p, s->bytes.n, 0) == (ssize_t)s->bytes.n);
+        (void)nanosleep(&pause, NULL);
+        must(ftruncate(fd, 4096) == 0);
+        (void)nanosleep(&pause, NULL);
+        (void)close(fd);
+    }
+    return NULL;
+}
+
+/* Nothing dies of it, on any thread: the vocabulary is whole, or an error. */
+static void shrinking_file(void **state)
+{
+    (void)state;
+    struct shrinker s = {.path = "/tmp/aned-shrink-XXXXXX"};
+    struct vocab v;
+    vocab_init(&v);
+    vocab_str(&v, "tokenizer.ggml.model", "llama");
+    vocab_array(&v, "tokenizer.ggml.tokens", 8, SHRINK_TOKENS);
+    for (unsigned i = 0; i < SHRINK_TOKENS; i++) {
+        char text[32];
+        int n = snprintf(text, sizeof(text), "token number %u", i);
+        vocab_put_str(&v, text, (size_t)n);
+    }
+    vocab_array(&v, "tokenizer.ggml.scores", 6, SHRINK_TOKENS);
+    for (unsigned i = 0; i < SHRINK_TOKENS; i++) {
+        buf_f32(&v.kv, -(float)i);
+    }
+    vocab_bytes(&v, &s.bytes);
+    int fd = mkstemp(s.path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, s.bytes.p, s.bytes.n), s.bytes.n);
+    (void)close(fd);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, shrink, &s), 0);
+    for (unsigned cut = 0; cut < 50;) {
+        struct tokenizer *t = NULL;
+        struct err e = {0};
+        int rc = tokenizer_open(s.path, &t, &e);
+        assert_true(rc < 0 || tokenizer_vocab(t) == SHRINK_TOKENS);
+        cut += rc == ERR_SOURCE_CHANGED;
+        tokenizer_close(t);
+    }
+    atomic_store(&s.stop, true);
+    (void)pthread_join(thread, NULL);
+    struct tokenizer *t = NULL;
+    struct err e = {0};
+    unit_ok(file_write(s.path, s.bytes.p, s.bytes.n, &e), &e);
+    unit_ok(tokenizer_open(s.path, &t, &e), &e);
+    assert_int_equal(tokenizer_find(t, "token number 7", 14), 7);
+    tokenizer_close(t);
+    (void)unlink(s.path);
+    buf_fini(&s.bytes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -477,6 +554,7 @@ int main(void)
         cmocka_unit_test(test_long_word), cmocka_unit_test(test_limits),
         cmocka_unit_test(test_spm),       cmocka_unit_test(test_strip),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(shrinking_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

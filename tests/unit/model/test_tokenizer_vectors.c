@@ -430,7 +430,7 @@ static void test_llama2(void **state)
     tokenizer_close(t);
 }
 
-/* A vocabulary from a rank file, with its control tokens behind the ranks. */
+/* A vocabulary from a rank file, with its control tokens after the ranks. */
 static struct tokenizer *from_ranks(const char *file, size_t max,
                                     const char *pre,
                                     const char *const *specials, size_t n)

@@ -262,7 +262,7 @@ static inline void vocab_merges(struct vocab *v, const struct ranks *r)
     buf_fini(&text);
 }
 
-/* Ranks and control tokens behind them, as a GGUF; the first of those is BOS
+/* Ranks and control tokens after them, as a GGUF; the first of those is BOS
  * where the family adds one. */
 static inline void ranks_save(const struct ranks *r, const char *pre,
                               const char *const *specials, size_t n_specials,

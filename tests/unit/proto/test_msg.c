@@ -320,7 +320,7 @@ static void test_step_refused(void **state)
     assert_string_equal(e.msg, "step_done: n_rows");
 }
 
-/* What counts of a row: tokens and alternatives behind are not cleared. */
+/* What counts of a row: tokens and alternatives after are not cleared. */
 static void assert_same_done(const struct msg_row_done *a,
                              const struct msg_row_done *b)
 {

@@ -197,6 +197,77 @@ static void test_held(void **state)
     sched_fini(&s);
 }
 
+/* Which are worth a save next: warm, in the engine, the one used last first. */
+static void test_warmest(void **state)
+{
+    (void)state;
+    struct sched s;
+    bool tried[3] = {false};
+    open_sched(&s, 3);
+    assert_null(sched_warmest(&s, tried));
+    int id[3];
+    for (int i = 0; i < 3; i++) {
+        id[i] = sched_restore_begin(&s);
+    }
+    assert_null(sched_warmest(&s, tried)); /* loading is not warm */
+    sched_restore_end(&s, (uint32_t)id[0], tokens, 40, true, 5);
+    sched_restore_end(&s, (uint32_t)id[1], tokens, 50, true, 9);
+    sched_restore_end(&s, (uint32_t)id[2], tokens, 60, false, 20); /* failed */
+    assert_int_equal(sched_warmest(&s, tried)->id, id[1]);
+    tried[id[1]] = true;
+    assert_int_equal(sched_warmest(&s, tried)->id, id[0]);
+    tried[id[0]] = true;
+    assert_null(sched_warmest(&s, tried));
+    /* one that a stream owns is not warm either */
+    struct sched_stream x = {
+        .prompt = tokens, .n_prompt = 55, .reuse = true, .compute_only = true};
+    tried[id[0]] = tried[id[1]] = false;
+    assert_int_equal(sched_add(&s, &x, 10), 0);
+    const struct sched_plan *p = sched_next(&s, 10);
+    assert_non_null(p);
+    assert_int_equal(x.seq->id, id[1]);
+    assert_int_equal(sched_warmest(&s, tried)->id, id[0]);
+    sched_done(&s, 1000, 11);
+    sched_remove(&s, &x, 12);
+    sched_fini(&s);
+}
+
+/* Those of a dead engine that streams still own, one after the other. */
+static void test_lost_ones(void **state)
+{
+    (void)state;
+    struct sched s;
+    open_sched(&s, 3);
+    struct sched_stream x = {.prompt = tokens, .n_prompt = 50};
+    struct sched_stream y = {.prompt = tokens + 9, .n_prompt = 30};
+    assert_int_equal(sched_add(&s, &x, 1), 0);
+    assert_int_equal(sched_add(&s, &y, 1), 0);
+    assert_non_null(sched_next(&s, 1));
+    assert_null(sched_restore_lost(&s, 0)); /* the engine has them */
+    sched_lost(&s);
+    const struct sched_seq *a = sched_restore_lost(&s, 0);
+    assert_non_null(a);
+    const struct sched_seq *b = sched_restore_lost(&s, a->id + 1);
+    assert_non_null(b);
+    assert_true(a->owner != b->owner);
+    assert_null(sched_restore_lost(&s, b->id + 1));
+    assert_null(sched_restore_waiting(&s));
+    sched_restore_hold(&s, b->id);
+    assert_ptr_equal(sched_restore_waiting(&s), b);
+    sched_restore_let_go(&s, b->id);
+    assert_null(sched_restore_waiting(&s));
+    for (int i = 0; i < 8 && (a->computed == 0 || b->computed == 0); i++) {
+        assert_non_null(sched_next(&s, 2)); /* both are computed */
+        sched_done(&s, 1000, 3);
+    }
+    assert_true(a->opened && a->computed > 0);
+    assert_true(b->opened && b->computed > 0);
+    sched_remove(&s, &x, 4);
+    sched_remove(&s, &y, 4);
+    sched_lost(&s);
+    sched_fini(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -204,6 +275,8 @@ int main(void)
         cmocka_unit_test(test_failed),
         cmocka_unit_test(test_loss),
         cmocka_unit_test(test_held),
+        cmocka_unit_test(test_warmest),
+        cmocka_unit_test(test_lost_ones),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

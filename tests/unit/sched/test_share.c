@@ -109,7 +109,7 @@ static void keeps_the_latest(void **state)
     assert_int_equal(share_find(&s, 5, t, 90, 16, got, &match), 10);
     assert_int_equal(match, DRAFT_MATCH);
     assert_int_equal(got[9], 99);
-    /* behind the end of the first text the second goes on */
+    /* after the end of the first text the second goes on */
     assert_int_equal(share_find(&s, 5, t, 100, 16, got, &match), 16);
     assert_int_equal(match, 8);
     assert_int_equal(got[0], 100);

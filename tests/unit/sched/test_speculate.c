@@ -5,7 +5,7 @@
 
 #define CONTEXT 4096u
 
-/* --- an engine that draws out[n] behind a timeline of n tokens --- */
+/* --- an engine that draws out[n] after a timeline of n tokens --- */
 
 struct world {
     struct sched s;

@@ -187,33 +187,29 @@ static void a_later_deadline_kills_later(void **state)
 static void an_earlier_deadline_kills_earlier(void **state)
 {
     (void)state;
-    uint64_t from = uv_hrtime();
     spawn("exec sleep 100 >/dev/null 2>&1", -1);
-    child_deadline(t.child, 60000);
+    child_deadline(t.child, 3600000); /* this test has minutes */
     child_deadline(t.child, 50);
     run();
     assert_int_equal(t.x.code, ERR_TIMEOUT);
-    assert_true(uv_hrtime() - from < 30000000000u);
 }
 
 static void one_that_closes_its_end_has_to_leave(void **state)
 {
     (void)state;
     spawn("exec 3>&-; exec sleep 100 >/dev/null 2>&1", -1);
-    uint64_t from = uv_hrtime();
-    run();
+    run(); /* of the hundred seconds that it would take */
     assert_int_equal(t.x.signal, SIGKILL);
-    assert_true(uv_hrtime() - from < 10000000000u);
 }
 
 static void a_grandchild_does_not_hold_us(void **state)
 {
     (void)state;
-    spawn("sleep 3 >/dev/null 2>&1 & exit 4", -1);
+    spawn("sleep 30 >/dev/null 2>&1 & exit 4", -1);
     uint64_t from = uv_hrtime();
     run();
     assert_int_equal(t.x.status, 4);
-    assert_true(uv_hrtime() - from < 10000000000u);
+    assert_true(uv_hrtime() - from < 25000000000u); /* it is still there */
 }
 
 static void one_that_does_not_read_is_killed(void **state)

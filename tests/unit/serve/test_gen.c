@@ -10,8 +10,8 @@
 #include "base/file.h"
 #include "sched/shed.h"
 #include "serve/engines/cache.h"
-#include "serve/gen/gen.h"
 #include "serve/engines/models_impl.h"
+#include "serve/gen/gen.h"
 
 #define OUT     6u   /* tokens of an answer */
 #define LETTERS 200u /* of a prompt: as many tokens, and BOS */
@@ -188,8 +188,9 @@ static void open_gate(void)
 
 /* --- requests --- */
 
-static bool on_token(void *ctx, uint32_t choice, const struct msg_token *k,
-                     const char *text, size_t n)
+static enum gen_more on_token(void *ctx, uint32_t choice,
+                              const struct msg_token *k, const char *text,
+                              size_t n)
 {
     struct answer *a = ctx;
     (void)choice;
@@ -197,7 +198,7 @@ static bool on_token(void *ctx, uint32_t choice, const struct msg_token *k,
     (void)n;
     assert_true(a->n < OUT);
     a->out[a->n++] = k->id;
-    return true;
+    return GEN_GO;
 }
 
 static void on_end(void *ctx, uint32_t choice, enum gen_finish why,
@@ -373,7 +374,7 @@ static void an_engine_too_big_to_stay(void **state)
     ask(&t.late);
     t.s.models->budget = 1;
     kill_engine();
-    UNTIL(t.m->unloading);
+    UNTIL(t.m->state == MODEL_UNLOADING);
     open_gate();
     assert_refused(&t.late, ERR_ENGINE_LOST, "more than the 0 MiB");
     UNTIL(runner_state(t.m->runner) == RUNNER_DOWN);

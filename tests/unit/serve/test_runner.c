@@ -491,7 +491,7 @@ static void drafts_change_no_token(void **state)
     memcpy(out, a->out, sizeof(out));
     assert_int_equal(a->n, 24);
     assert_true(t.stats.accepted_tokens > 10);
-    /* those behind the last token that was wanted reach nobody */
+    /* those after the last token that was wanted reach nobody */
     assert_in_range(a->x.n_accepted, 10, t.stats.accepted_tokens);
     assert_int_equal(t.stats.drafted_tokens, a->x.n_drafted);
     assert_int_equal(a->x.n_out, 24);

@@ -77,7 +77,7 @@ static void reads_what_is_there(void **state)
     assert_int_equal(gguf_rows(t, 3, 0, row, &e), ERR_INVALID);
     unit_ok(gguf_rows(t, 2, 0, row, &e), &e);
     unit_ok(gguf_check_unchanged(g, &e), &e);
-    assert_int_equal(gguf_check_vocab(g, &e), ERR_GGUF_MISSING);
+    assert_int_equal(gguf_check_vocab(g, NULL, &e), ERR_GGUF_MISSING);
     gguf_close(g);
     buf_fini(&b);
 }

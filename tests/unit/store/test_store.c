@@ -9,7 +9,7 @@ static void test_state_machine(void **state)
         /* from, then what may follow */
         [JOB_QUEUED] = " running gating failed cancelled interrupted ",
         [JOB_RUNNING] = " queued gating failed cancelled interrupted ",
-        [JOB_GATING] = " queued done failed cancelled interrupted ",
+        [JOB_GATING] = " queued running done failed cancelled interrupted ",
         [JOB_DONE] = " ",
         [JOB_FAILED] = " ",
         [JOB_CANCELLED] = " ",
@@ -133,6 +133,21 @@ static void on_models(void *ctx, int status, const struct store_model *v,
     }
 }
 
+static void on_artifacts(void *ctx, int status, const struct store_artifact *v,
+                         size_t n)
+{
+    (void)ctx;
+    answer.n++;
+    answer.status = status;
+    listed[0] = '\0';
+    for (size_t i = 0; i < n; i++) {
+        size_t at = strlen(listed);
+        (void)snprintf(listed + at, sizeof(listed) - at, "%s/%s %s %llu;",
+                       v[i].model, v[i].path, v[i].sha256,
+                       (unsigned long long)v[i].bytes);
+    }
+}
+
 static int64_t ask_int(const char *path, const char *sql)
 {
     sqlite3 *db = NULL;
@@ -157,8 +172,8 @@ static void test_models_and_artifacts(void **state)
                             .gates = gates,
                             .bytes = UINT64_C(5) << 32};
     struct store_artifact a[2] = {
-        {.model = "m1", .path = "a", .bytes = 1},
-        {.model = "m1", .path = "b", .bytes = 2}
+        {.model = "m1", .path = "b", .sha256 = "cd", .bytes = 2},
+        {.model = "m1", .path = "a", .sha256 = "ab", .bytes = 1}
     };
     static const char count[] = "SELECT count(*) FROM artifacts";
 
@@ -172,11 +187,17 @@ static void test_models_and_artifacts(void **state)
     assert_int_equal(store_models(f->s, on_models, NULL), 0);
     assert_int_equal(wait_answer(f), 0);
     assert_string_equal(listed, "m1 failed no [] 21474836480");
+    assert_int_equal(store_artifacts(f->s, "m1", on_artifacts, NULL), 0);
+    assert_int_equal(wait_answer(f), 0);
+    assert_string_equal(listed, "m1/a ab 1;m1/b cd 2;");
+    assert_int_equal(store_artifacts(f->s, "m2", on_artifacts, NULL), 0);
+    assert_int_equal(wait_answer(f), 0);
+    assert_string_equal(listed, "");
     fix_close(f);
     assert_int_equal(ask_int(f->path, count), 2);
 
     unit_ok(fix_open(f, &e), &e);
-    memcpy(a[1].path, "a", 2); /* the same path twice: refused, all of it */
+    memcpy(a[0].path, "a", 2); /* the same path twice: refused, all of it */
     memcpy(m.state, "ready", 6);
     assert_int_equal(store_model_put(f->s, &m, a, 2, on_done, NULL), 0);
     assert_int_equal(wait_answer(f), ERR_STORE);
@@ -194,23 +215,6 @@ static void test_models_and_artifacts(void **state)
     assert_int_equal(listed_n, 0);
     fix_close(f);
     assert_int_equal(ask_int(f->path, count), 0);
-}
-
-static int64_t first_id, last_id;
-
-static void on_events(void *ctx, int status, const struct store_event *v,
-                      size_t n)
-{
-    (void)ctx;
-    answer.n++;
-    answer.status = status;
-    listed_n = n;
-    if (n > 0) {
-        first_id = v[0].id;
-        last_id = v[n - 1].id;
-        (void)snprintf(listed, sizeof(listed), "%s %s %s", v[0].kind,
-                       v[0].subject, v[0].detail != NULL ? v[0].detail : "-");
-    }
 }
 
 static void on_sessions(void *ctx, int status, const struct store_session *v,
@@ -259,30 +263,67 @@ static void test_sessions(void **state)
     assert_string_equal(listed, "ses_b=n/2/70000! ");
 }
 
-static void test_events_trimmed(void **state)
+/* A job and its model become durable together, or neither does. */
+static void test_publish(void **state)
 {
     struct fix *f = *state;
     struct err e = {0};
+    struct store_job j = job_of("j", JOB_QUEUED);
+    struct store_model m = {.name = "m", .state = "ready"};
+    struct store_artifact a[2] = {
+        {.model = "m", .path = "a", .bytes = 1},
+        {.model = "m", .path = "a", .bytes = 2}
+    };
     unit_ok(fix_open(f, &e), &e);
-    for (unsigned i = 0; i < EVENTS_KEPT_MAX + 5;) {
-        if (store_event_put(f->s, "job.state", "job_X", "{}") == 0) {
-            i++;
-        } else {
-            (void)uv_run(&f->loop, UV_RUN_ONCE);
-        }
-    }
-    while (store_events(f->s, 0, 100000, on_events, NULL) != 0) {
-        (void)uv_run(&f->loop, UV_RUN_ONCE);
-    }
+    assert_int_equal(put_job(f, &j), 0);
+    j.state = JOB_GATING;
+    (void)snprintf(j.intent, sizeof(j.intent), "beef");
+    assert_int_equal(put_job(f, &j), 0);
+    j.state = JOB_DONE;
+    assert_int_equal(store_publish(f->s, &j, &m, a, 2, on_done, NULL), 0);
+    assert_int_equal(wait_answer(f), ERR_STORE); /* one path twice */
+    assert_string_equal(list_jobs(f), "j=gating/0 ");
+    assert_int_equal(store_models(f->s, on_models, NULL), 0);
     assert_int_equal(wait_answer(f), 0);
-    assert_int_equal(listed_n, EVENTS_KEPT_MAX);
-    assert_int_equal(first_id, EVENTS_KEPT_MAX + 5);
-    assert_int_equal(last_id, 6);
-    assert_string_equal(listed, "job.state job_X {}");
-    assert_int_equal(
-        store_events(f->s, EVENTS_KEPT_MAX + 3, 10, on_events, NULL), 0);
+    assert_int_equal(listed_n, 0);
+    fix_close(f);
+
+    unit_ok(fix_open(f, &e), &e); /* an intent is for the daemon to judge */
+    assert_int_equal(store_jobs(f->s, 10, on_one, NULL), 0);
     assert_int_equal(wait_answer(f), 0);
-    assert_int_equal(listed_n, 2);
+    assert_int_equal(seen.state, JOB_GATING);
+    assert_string_equal(seen.intent, "beef");
+    j.intent[0] = '\0';
+    assert_int_equal(store_publish(f->s, &j, &m, a, 1, on_done, NULL), 0);
+    assert_int_equal(wait_answer(f), 0);
+    assert_string_equal(list_jobs(f), "j=done/0 ");
+    assert_int_equal(store_models(f->s, on_models, NULL), 0);
+    assert_int_equal(wait_answer(f), 0);
+    assert_string_equal(listed, "m ready - - 0");
+    j.state = JOB_FAILED; /* what is over takes no model along */
+    assert_int_equal(store_publish(f->s, &j, &m, NULL, 0, on_done, NULL), 0);
+    assert_int_equal(wait_answer(f), ERR_CONFLICT);
+}
+
+static void test_sessions_go_with_their_model(void **state)
+{
+    struct fix *f = *state;
+    struct err e = {0};
+    struct store_session v = {.id = "ses_a", .model = "m", .created_ms = 1};
+    struct store_model m = {.name = "m", .state = "ready"};
+    unit_ok(fix_open(f, &e), &e);
+    assert_int_equal(store_model_put(f->s, &m, NULL, 0, on_done, NULL), 0);
+    assert_int_equal(wait_answer(f), 0);
+    assert_int_equal(store_session_put(f->s, &v, on_done, NULL), 0);
+    assert_int_equal(wait_answer(f), 0);
+    v = (struct store_session){.id = "ses_b", .model = "n", .created_ms = 2};
+    assert_int_equal(store_session_put(f->s, &v, on_done, NULL), 0);
+    assert_int_equal(wait_answer(f), 0);
+    assert_int_equal(store_model_delete(f->s, "m", on_done, NULL), 0);
+    assert_int_equal(wait_answer(f), 0);
+    assert_int_equal(store_sessions(f->s, on_sessions, NULL), 0);
+    assert_int_equal(wait_answer(f), 0);
+    assert_string_equal(listed, "ses_b=n/0/-1 ");
 }
 
 static void test_queue_is_bounded(void **state)
@@ -338,7 +379,8 @@ int main(void)
         T(test_jobs_newest_first),
         T(test_models_and_artifacts),
         T(test_sessions),
-        T(test_events_trimmed),
+        T(test_publish),
+        T(test_sessions_go_with_their_model),
         T(test_queue_is_bounded),
         T(test_too_big),
     };

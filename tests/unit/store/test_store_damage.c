@@ -67,6 +67,43 @@ static void test_version_0_is_migrated(void **state)
     assert_string_equal(list_jobs(f), "j=queued/0 ");
 }
 
+/* What aned wrote before jobs had intents: its rows stay, its events go. */
+static void test_version_2_is_migrated(void **state)
+{
+    struct fix *f = *state;
+    struct err e = {0};
+    sql(f->path,
+        "CREATE TABLE jobs(id TEXT PRIMARY KEY, state TEXT NOT NULL,"
+        " spec TEXT NOT NULL, name TEXT NOT NULL, stage TEXT NOT NULL,"
+        " progress REAL NOT NULL, error TEXT NOT NULL, message TEXT,"
+        " result TEXT, attempts INTEGER NOT NULL, created_ms INTEGER NOT NULL,"
+        " started_ms INTEGER NOT NULL, finished_ms INTEGER NOT NULL) STRICT;"
+        "CREATE TABLE models(name TEXT PRIMARY KEY, fingerprint TEXT NOT NULL,"
+        " state TEXT NOT NULL, reason TEXT, job TEXT NOT NULL, gates TEXT,"
+        " bytes INTEGER NOT NULL, created_ms INTEGER NOT NULL,"
+        " used_ms INTEGER NOT NULL) STRICT;"
+        "CREATE TABLE artifacts(model TEXT NOT NULL REFERENCES models(name)"
+        " ON DELETE CASCADE, path TEXT NOT NULL, sha256 TEXT NOT NULL,"
+        " bytes INTEGER NOT NULL, PRIMARY KEY(model, path))"
+        " STRICT, WITHOUT ROWID;"
+        "CREATE TABLE events(id INTEGER PRIMARY KEY AUTOINCREMENT,"
+        " at_ms INTEGER NOT NULL, kind TEXT NOT NULL, subject TEXT NOT NULL,"
+        " detail TEXT) STRICT;"
+        "CREATE TABLE sessions(id TEXT PRIMARY KEY, model TEXT NOT NULL,"
+        " tokens BLOB NOT NULL, pinned INTEGER NOT NULL,"
+        " created_ms INTEGER NOT NULL, used_ms INTEGER NOT NULL) STRICT;"
+        "INSERT INTO jobs "
+        "VALUES('a','done','{}','m','',1,'',NULL,NULL,1,1,1,1);"
+        "INSERT INTO jobs "
+        "VALUES('b','gating','{}','n','',1,'',NULL,NULL,1,2,1,0);"
+        "INSERT INTO events(at_ms, kind, subject) VALUES(1,'job.state','a');"
+        "PRAGMA application_id=1634624868; PRAGMA user_version=2");
+    unit_ok(fix_open(f, &e), &e);
+    assert_string_equal(list_jobs(f), "b=queued/1 a=done/1 ");
+    fix_close(f);
+    sql(f->path, "SELECT intent FROM jobs; CREATE TABLE events(x)");
+}
+
 static void test_newer_and_foreign(void **state)
 {
     struct fix *f = *state;
@@ -158,6 +195,7 @@ int main(void)
         T(test_new_file),
         T(test_second_owner),
         T(test_version_0_is_migrated),
+        T(test_version_2_is_migrated),
         T(test_newer_and_foreign),
         T(test_not_a_database),
         T(test_damaged_pages),

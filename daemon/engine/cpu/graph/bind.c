@@ -216,12 +216,12 @@ static int bind_block(struct binder *b, const struct mil_block *from,
         b->m->slot_type[slot_of(v)] = &v->type;
         to->in[to->n_in++] = slot_of(v);
     }
-    int rc = bind_ops(b, from, to->nodes, &to->n_nodes, e);
-    for (size_t i = 0; i < from->n_outputs && rc == 0; i++) {
+    RETERR(bind_ops(b, from, to->nodes, &to->n_nodes, e));
+    for (size_t i = 0; i < from->n_outputs; i++) {
         const struct mil_binding out = {.value = from->outputs[i]};
-        rc = bind_one(b, &out, false, &to->out[to->n_out++], e);
+        RETERR(bind_one(b, &out, false, &to->out[to->n_out++], e));
     }
-    return rc;
+    return 0;
 }
 
 static void add_read(int *list, size_t *n, int slot)
@@ -253,7 +253,7 @@ static size_t block_reads(const struct sub_block *s, int *list)
     return n;
 }
 
-/* What the blocks read joins the list of the node that has them, behind its
+/* What the blocks read joins the list of the node that has them, after its
  * tuple: so nobody takes for dead what only a block needs. */
 static int add_reads(struct binder *b, struct node *n, struct err *e)
 {
@@ -327,29 +327,18 @@ static int bind_op(struct binder *b, const struct mil_op *op,
     if (n == NULL) {
         return err_set(e, ERR_NOMEM, "the program");
     }
-    int rc = 0;
-    for (size_t k = 0; k < op->n_args && rc == 0; k++) {
-        rc = bind_arg(b, n, op, &op->args[k], e);
+    for (size_t k = 0; k < op->n_args; k++) {
+        RETERR(bind_arg(b, n, op, &op->args[k], e));
     }
-    if (rc == 0) {
-        rc = bind_tuples(b, n, op, e);
-    }
+    RETERR(bind_tuples(b, n, op, e));
     for (size_t k = 0; k < op->n_outputs; k++) {
         n->out[k] = slot_of(op->outputs[k]);
     }
-    if (rc == 0) {
-        rc = check_required(n, e);
-    }
-    if (rc == 0) {
-        rc = bind_state(b, n, e);
-    }
-    if (rc == 0) {
-        rc = bind_blocks(b, n, op, e);
-    }
-    if (rc == 0) {
-        nodes[(*n_nodes)++] = n;
-    }
-    return rc;
+    RETERR(check_required(n, e));
+    RETERR(bind_state(b, n, e));
+    RETERR(bind_blocks(b, n, op, e));
+    nodes[(*n_nodes)++] = n;
+    return 0;
 }
 
 static int bind_ops(struct binder *b, const struct mil_block *from,
@@ -424,10 +413,7 @@ int bind_drop_dead(struct backend_model *m, struct err *e)
 int bind_run(struct backend_model *m, struct err *e)
 {
     struct binder b = {.m = m};
-    int rc = alloc_slots(&b, e);
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(alloc_slots(&b, e));
     int states = 0;
     for (size_t i = 0; i < m->fn->n_inputs; i++) {
         const struct mil_value *v = m->fn->inputs[i];
@@ -437,12 +423,7 @@ int bind_run(struct backend_model *m, struct err *e)
                 (struct val){.kind = VAL_STATE, .state = states++};
         }
     }
-    rc = bind_ops(&b, m->fn->body, m->nodes, &m->n_nodes, e);
-    if (rc == 0) {
-        rc = bind_consts(&b, e);
-    }
-    if (rc == 0) {
-        rc = bind_drop_dead(m, e);
-    }
-    return rc;
+    RETERR(bind_ops(&b, m->fn->body, m->nodes, &m->n_nodes, e));
+    RETERR(bind_consts(&b, e));
+    return bind_drop_dead(m, e);
 }

@@ -7,19 +7,16 @@ static int keep_in_place(struct backend_model *m, const struct raw *r,
                          struct val *v, struct err *e)
 {
     const struct weight *w = NULL;
-    int rc = r->c != NULL ? weight_of_const(&m->arena, r->c, &w, e)
-                          : weight_of_op(&m->arena, r->op, m->round, &w, e);
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(r->c != NULL ? weight_of_const(&m->arena, r->c, &w, e)
+                        : weight_of_op(&m->arena, r->op, m->round, &w, e));
     v->w = w;
     v->known = true;
     v->p = NULL;
-    rc = val_set(v, VAL_WEIGHT, w->type.rank, w->type.dims, e);
-    if (rc == 0 && w->kind == WEIGHT_F16) {
+    RETERR(val_set(v, VAL_WEIGHT, w->type.rank, w->type.dims, e));
+    if (w->kind == WEIGHT_F16) {
         v->kind = VAL_F16;
         v->h = w->data;
-    } else if (rc == 0 && w->kind == WEIGHT_F32 &&
+    } else if (w->kind == WEIGHT_F32 &&
                (uintptr_t)w->data % sizeof(float) == 0) {
         v->kind = VAL_F32; /* fp32 in the file is dense as it is */
         union {
@@ -28,7 +25,7 @@ static int keep_in_place(struct backend_model *m, const struct raw *r,
         } u = {.c = w->data}; /* values are only written by their own step */
         v->p = u.p;
     }
-    return rc;
+    return 0;
 }
 
 static int decode_ints(struct backend_model *m, const struct mil_const *c,
@@ -98,11 +95,8 @@ static int bind_const(struct binder *b, int slot, struct err *e)
         v->p = arena_alloc(&m->arena, sizeof(float));
         return rc;
     }
-    int rc = keep_in_place(m, r, v, e);
-    if (rc == 0 && r->dense && v->kind != VAL_F32) {
-        rc = decode_floats(m, v, e);
-    }
-    return rc;
+    RETERR(keep_in_place(m, r, v, e));
+    return r->dense && v->kind != VAL_F32 ? decode_floats(m, v, e) : 0;
 }
 
 int bind_consts(struct binder *b, struct err *e)
@@ -115,7 +109,7 @@ int bind_consts(struct binder *b, struct err *e)
             int rc = bind_const(b, i, e);
             if (rc < 0) {
                 return i < (int)b->m->fn->n_values
-                           ? err_prefix(e, "function %s", b->m->fn->name)
+                           ? err_prefix(e, rc, "function %s", b->m->fn->name)
                            : rc;
             }
         }

@@ -8,7 +8,7 @@
  *   state reads    whose readers all take fp16 become read_state_in_place
  *
  * Recognition is by structure, never by name, and exact: what the fused form
- * computes has the bits of the plain one (attention.h, op_state.c say why).
+ * computes has the bits of the plain one (op_attention.h, op_state.c say why).
  * Intermediate values must have no other reader. Everything that does not
  * match stays as it is. */
 #include "engine/cpu/graph/fuse_impl.h"
@@ -201,12 +201,16 @@ static bool is_output(const struct backend_model *m, int slot)
     return false;
 }
 
+/* Views of views that are followed: a hostile program may have a chain of them
+ * that is longer than the stack is deep. */
+#define VIEWS_MAX 16
+
 /* Do all readers of slot, and of views of it, take fp16? *last is the last
  * node among them. */
-static bool takes_half(const struct fuse *f, int slot, int *last)
+static bool takes_half(const struct fuse *f, int slot, int depth, int *last)
 {
     const struct backend_model *m = f->m;
-    if (is_output(m, slot)) {
+    if (is_output(m, slot) || depth > VIEWS_MAX) {
         return false;
     }
     for (int i = f->def[slot] + 1; i < m->n_nodes; i++) {
@@ -222,7 +226,8 @@ static bool takes_half(const struct fuse *f, int slot, int *last)
             }
             bool ok = (is(n, "attention") && (k == 1 || k == 2)) ||
                       (is(n, "matmul") && k == 1) ||
-                      (is_view(n) && k == 0 && takes_half(f, n->out[0], last));
+                      (is_view(n) && k == 0 &&
+                       takes_half(f, n->out[0], depth + 1, last));
             if (!ok) {
                 return false;
             }
@@ -238,7 +243,7 @@ static int fuse_reads(struct fuse *f, struct err *e)
     for (int i = 0; i < m->n_nodes; i++) {
         struct node *n = m->nodes[i];
         int last = i;
-        if (!is(n, "read_state") || !takes_half(f, n->out[0], &last)) {
+        if (!is(n, "read_state") || !takes_half(f, n->out[0], 0, &last)) {
             continue;
         }
         bool clean = true; /* not written before the last reader */
@@ -292,13 +297,12 @@ int fuse_run(struct backend_model *m, struct err *e)
     if (rc < 0) {
         return rc;
     }
-    for (size_t i = 0; i < countof(passes) && rc == 0; i++) {
+    for (size_t i = 0; i < countof(passes); i++) {
         count(&f);
-        rc = passes[i](&f, e);
-        if (rc == 0) {
-            rc = bind_drop_dead(m, e);
-        }
+        CHECK(passes[i](&f, e));
+        CHECK(bind_drop_dead(m, e));
     }
+out:
     fuse_close(&f);
     return rc;
 }

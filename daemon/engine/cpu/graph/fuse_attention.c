@@ -2,8 +2,8 @@
  *
  * It is found from the softmax: up from its operand to the product of queries
  * and keys, down from its result to the product with the values. */
-#include "engine/cpu/ops/op_attention.h"
 #include "engine/cpu/graph/fuse_impl.h"
+#include "engine/cpu/ops/op_attention.h"
 
 struct attention_match {
     struct attention_form form;
@@ -16,8 +16,9 @@ struct attention_match {
 static bool is_given(const struct fuse *f, int slot)
 {
     const struct node *n = def_of(f, slot);
-    if (is(n, "cast") || is(n, "expand_dims") || is(n, "reshape")) {
-        return is_given(f, n->in[0]);
+    while (is(n, "cast") || is(n, "expand_dims") || is(n, "reshape")) {
+        slot = n->in[0];
+        n = def_of(f, slot);
     }
     return n == NULL && f->m->consts[slot].kind == VAL_NONE;
 }
@@ -41,6 +42,20 @@ static int unknowns(const struct mil_type *t)
     return n;
 }
 
+/* A product of floats. */
+static bool is_product(const struct node *n)
+{
+    return is(n, "matmul") && n->def->run == matmul_run;
+}
+
+/* Does the mask say something of every position? */
+static bool is_mask(const struct mil_type *mask, const struct mil_type *scores)
+{
+    return mask != NULL && scores != NULL && mask->rank > 0 &&
+           scores->rank > 0 &&
+           mask->dims[mask->rank - 1] == scores->dims[scores->rank - 1];
+}
+
 /* One operation above the softmax; *slot goes on to its operand. False when
  * it does not belong. */
 static bool match_above(const struct fuse *f, struct attention_match *r,
@@ -62,7 +77,8 @@ static bool match_above(const struct fuse *f, struct attention_match *r,
         *slot = n->in[0];
     } else if (is(n, "add") && r->mask < 0) {
         int m = is_given(f, n->in[1]) ? 1 : 0;
-        if (!is_given(f, n->in[m]) || unknowns(type_of(f, *slot)) > 1) {
+        if (!is_given(f, n->in[m]) || unknowns(type_of(f, *slot)) > 1 ||
+            !is_mask(type_of(f, n->in[m]), type_of(f, *slot))) {
             return false;
         }
         r->mask = n->in[m];
@@ -95,7 +111,7 @@ static bool match_scores(const struct fuse *f, struct attention_match *r,
                          int slot)
 {
     const struct node *n = def_of(f, slot);
-    while (n != NULL && !is(n, "matmul")) {
+    while (n != NULL && !is_product(n)) {
         if (f->uses[slot] != 1 || !match_above(f, r, &slot)) {
             return false;
         }
@@ -147,7 +163,7 @@ static bool match_product(const struct fuse *f, struct attention_match *r,
             return false;
         }
         const struct node *n = f->m->nodes[at];
-        if (is(n, "matmul")) {
+        if (is_product(n)) {
             r->v = n->in[1];
             r->product = at;
             const struct mil_type *a = type_of(f, slot);

@@ -33,7 +33,6 @@ void plan_free(struct plan *p)
     arena_fini(&p->arena);
     free(p->touched);
     free(p->buffer);
-    free(p->key);
     free(p);
 }
 
@@ -141,7 +140,7 @@ static int step_run(struct step *s, const struct run *r, struct err *e)
     }
     int rc = s->node->def->run(s, r, e);
     if (rc < 0) {
-        return err_prefix(e, "%s %s", s->node->def->type, s->node->name);
+        return err_prefix(e, rc, "%s %s", s->node->def->type, s->node->name);
     }
     round_outputs(s, r);
     return 0;
@@ -195,6 +194,7 @@ static int compute_now(struct plan *p, struct step *s, struct backend_state *st,
         return rc;
     }
     struct run r = run_of(p->m, st);
+    p->m->wrote = p->m->wrote || s->node->n_out == 0 || s->node->writes;
     rc = step_run(s, &r, e);
     for (int k = 0; k < s->node->n_out; k++) {
         step_out(s, k)->known = true;
@@ -235,7 +235,7 @@ static int make_step(struct plan *p, struct step *s, const struct node *node,
         return rc;
     }
     if (rc < 0) {
-        return err_prefix(e, "%s %s", s->node->def->type, s->node->name);
+        return err_prefix(e, rc, "%s %s", s->node->def->type, s->node->name);
     }
     if (p->failed) {
         return err_set(e, ERR_NOMEM, "values");
@@ -297,52 +297,48 @@ static int start_inputs(struct plan *p, const struct tensor *const *in,
     return 0;
 }
 
-static size_t key_size(const struct backend_model *m)
+size_t plan_key_size(const struct backend_model *m)
 {
-    return (m->n_in + 1) * MIL_RANK_MAX;
+    return (m->n_in + 1) * MIL_RANK_MAX * sizeof(int64_t);
 }
 
-static void key_of(const struct backend_model *m,
-                   const struct tensor *const *in, int64_t *key)
+void plan_key(const struct backend_model *m, const struct tensor *const *in,
+              int64_t *key)
 {
-    memset(key, 0, key_size(m) * sizeof(*key));
+    memset(key, 0, plan_key_size(m));
     for (size_t k = 0; k < m->n_in; k++) {
         memcpy(key + k * MIL_RANK_MAX, in[k]->dims,
                (size_t)in[k]->rank * sizeof(*key));
     }
 }
 
-/* CPU_UNKNOWN: make it again, dynamic. */
-static int plan_make(struct backend_model *m, struct backend_state *st,
-                     const struct tensor *const *in, bool dynamic,
-                     struct plan **ret, struct err *e)
+int plan_new(struct backend_model *m, bool plain, struct backend_state *st,
+             const struct tensor *const *in, struct plan **ret, struct err *e)
 {
     int rc = 0;
+    struct node **nodes = plain ? m->plain : m->nodes;
+    int n_nodes = plain ? m->n_plain : m->n_nodes;
     struct plan *p = calloc(1, sizeof(*p));
     must(p != NULL);
     arena_init(&p->arena, 0);
     p->m = m;
-    p->dynamic = dynamic;
-    p->n_steps = m->n_nodes;
-    p->key = calloc(key_size(m), sizeof(*p->key));
+    p->dynamic = m->dynamic;
+    p->n_steps = n_nodes;
+    p->key = arena_alloc(&p->arena, plan_key_size(m));
     p->v = arena_array(&p->arena, (size_t)m->n_slots, sizeof(*p->v));
-    p->steps =
-        arena_array(&p->arena, (size_t)m->n_nodes + 1, sizeof(*p->steps));
+    p->steps = arena_array(&p->arena, (size_t)n_nodes + 1, sizeof(*p->steps));
     if (p->key == NULL || p->v == NULL || p->steps == NULL) {
         rc = err_set(e, ERR_NOMEM, "a plan");
         goto out;
     }
-    key_of(m, in, p->key);
+    plan_key(m, in, p->key);
     memcpy(p->v, m->consts, (size_t)m->n_slots * sizeof(*p->v));
-    rc = start_inputs(p, in, e);
-    for (int i = 0; i < p->n_steps && rc == 0; i++) {
-        rc = make_step(p, &p->steps[i], m->nodes[i], st, e);
+    CHECK(start_inputs(p, in, e));
+    for (int i = 0; i < p->n_steps; i++) {
+        CHECK(make_step(p, &p->steps[i], nodes[i], st, e));
     }
-    if (rc == 0 && !dynamic) {
-        rc = plan_place(p, e);
-    }
-    if (rc < 0) {
-        goto out;
+    if (!p->dynamic) {
+        CHECK(plan_place(p, e));
     }
     *ret = p;
     p = NULL;
@@ -355,16 +351,14 @@ int plan_for(struct backend_model *m, const struct tensor *const *in,
              struct plan **ret, struct err *e)
 {
     struct plan *p = NULL;
-    int rc = plan_make(m, NULL, in, false, &p, e);
-    if (rc == 0) {
-        rc = grow_scratch(m, p->scratch, e);
-    }
-    if (rc < 0) {
-        plan_free(p);
-        return rc;
-    }
+    int rc = 0;
+    CHECK(plan_new(m, false, NULL, in, &p, e));
+    CHECK(grow_scratch(m, p->scratch, e));
     *ret = p;
-    return 0;
+    p = NULL;
+out:
+    plan_free(p);
+    return rc;
 }
 
 int plan_step(struct plan *p, int i, struct err *e)
@@ -373,54 +367,7 @@ int plan_step(struct plan *p, int i, struct err *e)
     return step_run(&p->steps[i], &r, e);
 }
 
-/* --- the cache --- */
-
-static struct plan *cached(struct backend_model *m, const int64_t *key)
-{
-    for (size_t i = 0; i < CPU_PLANS_MAX; i++) {
-        struct plan *p = m->plans[i];
-        if (p != NULL && !p->dynamic &&
-            memcmp(p->key, key, key_size(m) * sizeof(*key)) == 0) {
-            memmove(m->plans + 1, m->plans, i * sizeof(struct plan *));
-            m->plans[0] = p;
-            return p;
-        }
-    }
-    return NULL;
-}
-
-static void keep(struct backend_model *m, struct plan *p)
-{
-    plan_free(m->plans[CPU_PLANS_MAX - 1]);
-    memmove(m->plans + 1, m->plans,
-            (CPU_PLANS_MAX - 1) * sizeof(struct plan *));
-    m->plans[0] = p;
-}
-
-static int find_plan(struct backend_model *m, struct backend_state *st,
-                     const struct tensor *const *in, struct plan **ret,
-                     struct err *e)
-{
-    key_of(m, in, m->key);
-    struct plan *p = cached(m, m->key);
-    if (p == NULL) {
-        int rc = plan_make(m, st, in, m->dynamic, &p, e);
-        if (rc == CPU_UNKNOWN) {
-            m->dynamic = true;
-            rc = plan_make(m, st, in, true, &p, e);
-            if (rc == CPU_UNKNOWN) {
-                rc = err_set(e, ERR_MIL_SHAPE,
-                             "an operand that must be constant is not");
-            }
-        }
-        if (rc < 0) {
-            return rc;
-        }
-        keep(m, p);
-    }
-    *ret = p;
-    return 0;
-}
+/* --- run --- */
 
 int plan_run(struct backend_model *m, struct backend_state *st,
              const struct tensor *const *in, const struct val **ret_v,
@@ -428,25 +375,18 @@ int plan_run(struct backend_model *m, struct backend_state *st,
 {
     struct plan *p = NULL;
     m->serial++;
-    int rc = find_plan(m, st, in, &p, e);
-    if (rc == 0) {
-        rc = grow_scratch(m, p->scratch, e);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(plan_find(m, st, in, &p, e));
+    RETERR(grow_scratch(m, p->scratch, e));
     if (!p->dynamic) {
         load_inputs(p, in);
         struct run r = run_of(m, st);
         for (int i = 0; i < p->n_steps; i++) {
             if (!p->steps[i].done) {
-                rc = step_run(&p->steps[i], &r, e);
-                if (rc < 0) {
-                    return rc;
-                }
+                RETERR(step_run(&p->steps[i], &r, e));
             }
         }
     }
+    plan_trim(m);
     *ret_v = p->v;
     return 0;
 }

@@ -9,11 +9,12 @@ struct plan {
     struct arena arena;
     bool failed;  /* memory ran out in step_alloc */
     bool dynamic; /* shapes depend on data: made anew for every run */
-    int64_t *key; /* dims of all inputs, one after the other */
+    int64_t *key; /* dims of all inputs, one after the other; in the arena */
     struct val *v;
     int n_steps;
     struct step *steps;
     char *buffer; /* what intermediate values live in, reused by liveness */
+    size_t buffer_bytes;
     size_t scratch;
 
     /* Rows of a write mask that are not zero, found once a run (op_state.c) */
@@ -38,6 +39,28 @@ void plan_floats(const struct tensor *t, size_t n, float *out);
  * turn, in p's arena as it is now. p is dynamic. Errors: those of plan_run. */
 CHECKED int plan_block(struct plan *p, const struct sub_block *b,
                        struct backend_state *st, struct err *e);
+
+/* Dims of all inputs, into plan_key_size(m) bytes. */
+void plan_key(const struct backend_model *m, const struct tensor *const *in,
+              int64_t *key);
+size_t plan_key_size(const struct backend_model *m);
+
+/* A plan of m's fused nodes, or its plain ones. A dynamic model's is run on the
+ * way. Errors: CPU_UNKNOWN: only as a dynamic one; those of plan_run. */
+CHECKED int plan_new(struct backend_model *m, bool plain,
+                     struct backend_state *st, const struct tensor *const *in,
+                     struct plan **ret, struct err *e);
+
+/* --- plan_cache.c --- */
+
+/* m's plan for these shapes, kept or new; it lives until the next plan_trim
+ * after another one. Errors: those of plan_run. */
+CHECKED int plan_find(struct backend_model *m, struct backend_state *st,
+                      const struct tensor *const *in, struct plan **ret,
+                      struct err *e);
+void plan_trim(struct backend_model *m); /* to the bound, after a prediction */
+void plan_drop_all(struct backend_model *m);
+size_t plan_bytes(const struct plan *p); /* what it holds */
 
 /* A plan for these shapes alone, outside the model's cache. CPU_UNKNOWN: its
  * shapes depend on data. Errors: those of plan_run. */

@@ -117,6 +117,7 @@ int plan_place(struct plan *p, struct err *e)
             rc = err_set(e, ERR_NOMEM, "values of %zu bytes", l.total);
             goto out;
         }
+        p->buffer_bytes = l.total;
         memset(p->buffer, 0, l.total);
     }
     for (int i = 0; i < m->n_slots; i++) {

@@ -3,9 +3,9 @@
 
 #include <string.h>
 
+#include "base/isa.h"
 #include "engine/cpu/kernels/kernel_impl.h"
 
-/* Each asks the processor and the system (saved registers). */
 static bool always(void)
 {
     return true;
@@ -14,10 +14,19 @@ static bool always(void)
 #if defined(__x86_64__)
 static bool has_avx512(void)
 {
-    return __builtin_cpu_supports("avx512f") &&
-           __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl") &&
-           __builtin_cpu_supports("avx512vnni");
+    return isa_has(ISA_V3 | ISA_AVX512);
+}
+
+#if defined(HAVE_AVXVNNI)
+static bool has_avxvnni(void)
+{
+    return isa_has(ISA_V3 | ISA_AVXVNNI);
+}
+#endif
+
+static bool has_avx2(void)
+{
+    return isa_has(ISA_V3);
 }
 #endif
 
@@ -28,7 +37,10 @@ static const struct {
 } sets[] = {
 #if defined(__x86_64__)
     {&kernels_avx512, has_avx512},
-    {&kernels_avx2,   always    }, /* the build's least machine */
+#if defined(HAVE_AVXVNNI)
+    {&kernels_avxvnni, has_avxvnni},
+#endif
+    {&kernels_avx2,   has_avx2  },
 #elif defined(__aarch64__)
     {&kernels_neon, always},
 #endif

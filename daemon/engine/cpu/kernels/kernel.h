@@ -1,8 +1,8 @@
 /* kernel.h - the inner loops that exist once for each instruction set.
  *
  * Every set gives the same bits; which one runs is chosen when a model is
- * opened. "scalar" is plain C, the reference, and runs everywhere; "avx2" is
- * the least x86 machine's own; "avx512" wants F, BW, VL and VNNI; "neon" is
+ * opened. "scalar" is plain C, the reference, and runs everywhere; "avx2" wants
+ * x86-64-v3, "avxvnni" AVX-VNNI besides, "avx512" F, BW, VL and VNNI; "neon" is
  * arm64 (dotprod and i8mm where the machine has them do not change bits).
  */
 #pragma once
@@ -14,6 +14,6 @@ struct kernels;
 /* By name; NULL: the best this machine runs. Returns NULL when the name is
  * unknown or the machine or build does not have it. */
 const struct kernels *kernels_find(const char *name);
-/* The i-th set that this machine runs, best first; NULL behind the last. */
+/* The i-th set that this machine runs, best first; NULL after the last. */
 const struct kernels *kernels_each(size_t i);
 const char *kernels_name(const struct kernels *k);

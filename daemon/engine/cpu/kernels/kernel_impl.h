@@ -13,6 +13,7 @@
 
 struct linear_job;
 struct attend_product;
+struct attend_spans;
 
 struct kernels {
     const char *name;
@@ -45,10 +46,14 @@ struct kernels {
     void (*attend_product)(const struct attend_product *m);
     void (*attend_weigh)(float *x, size_t begin, size_t end, bool divide,
                          float scale, float *ret_max, float *ret_sum);
+    void (*attend_join)(const struct attend_spans *s);
 };
 
 #if defined(__x86_64__)
 extern const struct kernels kernels_avx2;
+#if defined(HAVE_AVXVNNI) /* the compiler knows it */
+extern const struct kernels kernels_avxvnni;
+#endif
 extern const struct kernels kernels_avx512;
 #elif defined(__aarch64__)
 extern const struct kernels kernels_neon;

@@ -1,13 +1,13 @@
 /* simd.h - eight floats at a time, one arithmetic on every machine.
  *
- * Every operation is one IEEE operation a lane; fma is fused in both forms.
- * So the AVX2 form and the portable one (which other compilers vectorise as
- * they like) give the same bits.
+ * Every operation is one IEEE operation a lane; fma is rounded once in both
+ * forms. So the AVX2 form and the portable one (which compilers vectorise as
+ * they like) give the same bits. For the files of sets/ and their templates:
+ * elsewhere nothing is compiled for more than the plainest machine.
  */
 #pragma once
 
-#include <math.h>
-
+#include "base/fmath.h"
 #include "base/half.h"
 
 /* SIMD_FORCE_SCALAR: the portable form, whatever the machine (kernel.h). */
@@ -202,7 +202,7 @@ static inline v8 v8_fma(v8 a, v8 b, v8 c)
 {
     V8_EACH(i)
     {
-        c.l[i] = fmaf(a.l[i], b.l[i], c.l[i]);
+        c.l[i] = fmath_fmaf(a.l[i], b.l[i], c.l[i]);
     }
     return c;
 }

@@ -4,9 +4,7 @@
  * the result is normal; exp(x) is exactly 0 for x < -104. */
 #pragma once
 
-#include "engine/cpu/kernels/simd.h"
-
-v8 vmath_exp8(v8 x);
+#include "base/base.h"
 
 void vmath_exp(float *o, const float *x, size_t n);
 void vmath_sigmoid(float *o, const float *x, size_t n);

@@ -7,13 +7,14 @@
  * stretch, and multiplies by the values (gemm.h's chain). */
 #include "engine/cpu/ops/op_attention.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/crew.h"
 #include "base/half.h"
 #include "engine/cpu/kernels/products/gemm.h"
-#include "engine/cpu/ops/ops.h"
 #include "engine/cpu/kernels/vmath.h"
+#include "engine/cpu/ops/ops.h"
 
 #define UNIT_COLS    8
 #define PARALLEL_MIN 131072 /* multiply-adds */
@@ -156,14 +157,10 @@ static int shapes(struct step *s, struct attention_params *u, struct err *e)
         }
         u->batches *= u->dims[i];
     }
-    int rc = spread(q, u->rank, u->dims, u->sq, e);
-    if (rc == 0) {
-        rc = spread(k, u->rank, u->dims, u->sk, e);
-    }
-    if (rc == 0) {
-        rc = spread(v, u->rank, u->dims, u->sv, e);
-    }
-    return rc < 0 ? rc : mask_shape(s, u, e);
+    RETERR(spread(q, u->rank, u->dims, u->sq, e));
+    RETERR(spread(k, u->rank, u->dims, u->sk, e));
+    RETERR(spread(v, u->rank, u->dims, u->sv, e));
+    return mask_shape(s, u, e);
 }
 
 static int finish_prep(struct step *s, struct attention_params *u,

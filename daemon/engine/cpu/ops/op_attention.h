@@ -1,4 +1,4 @@
-/* attention.h - softmax(q k^T ... + mask) v without the score matrix.
+/* op_attention.h - softmax(q k^T ... + mask) v without the score matrix.
  *
  * A row attends only to the stretch of positions that its mask shows; a
  * position whose mask is at most `hidden` counts as invisible and is not even
@@ -35,6 +35,6 @@ struct attention_form {
     const struct mil_type *space; /* shape of the scores where the mask is
                                      added; NULL: that of the product */
     bool scores_fp16;             /* of q k^T */
-    bool probs_fp16;              /* of the softmax or the cast behind it */
+    bool probs_fp16;              /* of the softmax or the cast after it */
     float hidden;
 };

@@ -5,9 +5,9 @@
  * are one or two loops. In the innermost axis an operand advances by one
  * element or stands still; the loop is a plain one per operation and case, for
  * the compiler to vectorise. */
-#include <math.h>
 #include <string.h>
 
+#include "base/fmath.h"
 #include "base/half.h"
 #include "engine/cpu/ops/ops.h"
 
@@ -88,16 +88,12 @@ int binary_prep(struct step *s, struct err *e)
                                !(is_compare(sub) && a->kind == VAL_BOOL))) {
         return err_set(e, ERR_MIL_INVALID, "the operands' types do not fit");
     }
-    int rc = val_broadcast(a, b, &rank, dims, e);
-    if (rc == 0) {
-        rc = val_set(o, is_compare(sub) ? VAL_BOOL : a->kind, rank, dims, e);
-    }
-    if (rc == 0) {
-        struct binary_params *u = step_alloc(s, sizeof(*u));
-        fold(u, o, a, b, NULL);
-        s->u = u;
-    }
-    return rc;
+    RETERR(val_broadcast(a, b, &rank, dims, e));
+    RETERR(val_set(o, is_compare(sub) ? VAL_BOOL : a->kind, rank, dims, e));
+    struct binary_params *u = step_alloc(s, sizeof(*u));
+    fold(u, o, a, b, NULL);
+    s->u = u;
+    return 0;
 }
 
 /* --- inner loops --- */
@@ -132,7 +128,7 @@ int binary_prep(struct step *s, struct err *e)
 /* Exact special cases first: norms square by pow(x, 2). */
 static float power(float x, float y)
 {
-    return y == 2.0f ? x * x : y == 0.5f ? sqrtf(x) : powf(x, y);
+    return y == 2.0f ? x * x : y == 0.5f ? sqrtf(x) : fmath_powf(x, y);
 }
 
 static float floor_mod(float x, float y)
@@ -354,22 +350,14 @@ int select_prep(struct step *s, struct err *e)
     if (a->kind != b->kind || c->kind != VAL_BOOL) {
         return err_set(e, ERR_MIL_INVALID, "the operands' types do not fit");
     }
-    int rc = val_broadcast(a, b, &rank, dims, e);
-    if (rc == 0) {
-        rc = val_set(&ab, a->kind, rank, dims, e);
-    }
-    if (rc == 0) {
-        rc = val_broadcast(&ab, c, &rank, dims, e);
-    }
-    if (rc == 0) {
-        rc = val_set(o, a->kind, rank, dims, e);
-    }
-    if (rc == 0) {
-        struct binary_params *u = step_alloc(s, sizeof(*u));
-        fold(u, o, a, b, c);
-        s->u = u;
-    }
-    return rc;
+    RETERR(val_broadcast(a, b, &rank, dims, e));
+    RETERR(val_set(&ab, a->kind, rank, dims, e));
+    RETERR(val_broadcast(&ab, c, &rank, dims, e));
+    RETERR(val_set(o, a->kind, rank, dims, e));
+    struct binary_params *u = step_alloc(s, sizeof(*u));
+    fold(u, o, a, b, c);
+    s->u = u;
+    return 0;
 }
 
 static void select_row(const struct step *s, const struct walk *w)

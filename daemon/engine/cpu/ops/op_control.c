@@ -6,8 +6,8 @@
  * next round is copied to another one, so memory does not grow with rounds. */
 #include <string.h>
 
-#include "engine/cpu/ops/ops.h"
 #include "engine/cpu/graph/plan.h"
+#include "engine/cpu/ops/ops.h"
 
 int control_prep(struct step *s, struct err *e)
 {
@@ -58,11 +58,10 @@ static int carry(struct arena *a, const struct val *v, struct val *ret,
 static int carry_all(struct arena *a, const struct val *v, const int *slots,
                      int n, struct val *ret, struct err *e)
 {
-    int rc = 0;
-    for (int k = 0; k < n && rc == 0; k++) {
-        rc = carry(a, &v[slots[k]], &ret[k], e);
+    for (int k = 0; k < n; k++) {
+        RETERR(carry(a, &v[slots[k]], &ret[k], e));
     }
-    return rc;
+    return 0;
 }
 
 static void put_vars(struct plan *p, const struct sub_block *b,
@@ -78,16 +77,13 @@ int cond_run(const struct step *s, const struct run *r, struct err *e)
     const struct node *n = s->node;
     struct plan *p = s->plan;
     bool yes = false;
-    int rc = truth(step_in(s, 0), &yes, e);
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(truth(step_in(s, 0), &yes, e));
     const struct sub_block *b = &n->blocks[yes ? 0 : 1];
-    rc = plan_block(p, b, r->st, e);
-    for (int k = 0; k < n->n_out && rc == 0; k++) {
-        rc = carry(&p->arena, &p->v[b->out[k]], step_out(s, k), e);
+    RETERR(plan_block(p, b, r->st, e));
+    for (int k = 0; k < n->n_out; k++) {
+        RETERR(carry(&p->arena, &p->v[b->out[k]], step_out(s, k), e));
     }
-    return rc;
+    return 0;
 }
 
 /* One round in p's arena: *go tells whether the body ran. */
@@ -97,12 +93,10 @@ static int round_run(struct plan *p, const struct node *n, const struct run *r,
     const struct sub_block *test = &n->blocks[0];
     const struct sub_block *body = &n->blocks[1];
     put_vars(p, test, vars);
-    int rc = plan_block(p, test, r->st, e);
-    if (rc == 0) {
-        rc = truth(&p->v[test->out[0]], go, e);
-    }
-    if (rc < 0 || !*go) {
-        return rc;
+    RETERR(plan_block(p, test, r->st, e));
+    RETERR(truth(&p->v[test->out[0]], go, e));
+    if (!*go) {
+        return 0;
     }
     put_vars(p, body, vars);
     return plan_block(p, body, r->st, e);

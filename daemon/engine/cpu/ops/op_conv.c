@@ -126,22 +126,14 @@ int conv_prep(struct step *s, struct err *e)
     int64_t pads[2 * SPATIAL_MAX] = {0};
     int64_t dims[MIL_RANK_MAX];
     s->u = u;
-    int rc = conv_shapes(s, u, e);
-    if (rc == 0) {
-        rc = conv_ints(s, u, pads, e);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(conv_shapes(s, u, e));
+    RETERR(conv_ints(s, u, pads, e));
     dims[0] = (int64_t)u->batch;
     dims[1] = (int64_t)(u->cout * u->groups);
     u->out_n = 1;
     u->pointwise = u->kernel == 1;
     for (int i = 0; i < u->n; i++) {
-        rc = conv_axis(u, i, step_str(s, PAD_TYPE), pads, &dims[2 + i], e);
-        if (rc < 0) {
-            return rc;
-        }
+        RETERR(conv_axis(u, i, step_str(s, PAD_TYPE), pads, &dims[2 + i], e));
         u->out[i] = (size_t)dims[2 + i];
         u->out_n *= u->out[i];
         u->pointwise = u->pointwise && u->out[i] == u->in[i] &&

@@ -46,16 +46,9 @@ int gather_prep(struct step *s, struct err *e)
     int64_t dims[2 * MIL_RANK_MAX];
     int rank = 0;
     s->u = u;
-    int rc = step_axis(s, 2, x->rank, &axis, e);
-    if (rc == 0) {
-        rc = step_int(s, 3, &batch, e);
-    }
-    if (rc == 0) {
-        rc = need_index(idx, e);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(step_axis(s, 2, x->rank, &axis, e));
+    RETERR(step_int(s, 3, &batch, e));
+    RETERR(need_index(idx, e));
     if (batch < 0 || batch > idx->rank || batch > axis) {
         return err_set(e, ERR_MIL_SHAPE, "batch_dims does not fit");
     }
@@ -79,10 +72,10 @@ int gather_prep(struct step *s, struct err *e)
     if (x->w != NULL && axis == 0 && !val_is_plain(x)) {
         u->rows = x->w;
     } else if (!val_is_plain(x)) {
-        rc = step_dense(s, 0, &u->dense, e);
+        RETERR(step_dense(s, 0, &u->dense, e));
     }
     enum val_kind kind = val_is_plain(x) ? x->kind : VAL_F32;
-    return rc < 0 ? rc : val_set(step_out(s, 0), kind, rank, dims, e);
+    return val_set(step_out(s, 0), kind, rank, dims, e);
 }
 
 int gather_run(const struct step *s, const struct run *r, struct err *e)
@@ -123,13 +116,8 @@ static int along_prep(struct step *s, int idx_arg, int axis_arg,
     const struct val *x = step_in(s, 0);
     const struct val *idx = step_in(s, idx_arg);
     int64_t axis = 0;
-    int rc = step_axis(s, axis_arg, x->rank, &axis, e);
-    if (rc == 0) {
-        rc = need_index(idx, e);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(step_axis(s, axis_arg, x->rank, &axis, e));
+    RETERR(need_index(idx, e));
     for (int i = 0; i < x->rank; i++) {
         if (idx->rank != x->rank || (i != axis && idx->dims[i] != x->dims[i])) {
             return err_set(e, ERR_MIL_SHAPE, "indices do not fit x");
@@ -306,16 +294,9 @@ int scatter_prep(struct step *s, struct err *e)
     struct scatter_params *u = step_alloc(s, sizeof(*u));
     int64_t axis = 0;
     s->u = u;
-    int rc = step_axis(s, 3, x->rank, &axis, e);
-    if (rc == 0) {
-        rc = mode_of(s, 4, &u->mode, e);
-    }
-    if (rc == 0) {
-        rc = need_index(idx, e);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(step_axis(s, 3, x->rank, &axis, e));
+    RETERR(mode_of(s, 4, &u->mode, e));
+    RETERR(need_index(idx, e));
     u->a = val_axis3(x, axis);
     return scatter_out(s, u->a.outer * idx->n * u->a.inner, e);
 }
@@ -344,11 +325,9 @@ int scatter_along_prep(struct step *s, struct err *e)
 {
     struct scatter_params *u = step_alloc(s, sizeof(*u));
     s->u = u;
-    int rc = along_prep(s, 1, 3, &u->a, e);
-    if (rc == 0) {
-        rc = mode_of(s, 4, &u->mode, e);
-    }
-    return rc < 0 ? rc : scatter_out(s, step_in(s, 1)->n, e);
+    RETERR(along_prep(s, 1, 3, &u->a, e));
+    RETERR(mode_of(s, 4, &u->mode, e));
+    return scatter_out(s, step_in(s, 1)->n, e);
 }
 
 static struct spot along_spot(const struct step *s, size_t k)
@@ -396,13 +375,8 @@ int gather_nd_prep(struct step *s, struct err *e)
     int64_t dims[2 * MIL_RANK_MAX];
     int rank = 0;
     s->u = u;
-    int rc = step_int(s, 2, &batch, e);
-    if (rc == 0) {
-        rc = need_index(idx, e);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(step_int(s, 2, &batch, e));
+    RETERR(need_index(idx, e));
     int64_t depth = idx->rank > 0 ? idx->dims[idx->rank - 1] : 0;
     if (depth < 1 || batch < 0 || batch >= idx->rank ||
         batch + depth > x->rank || !val_is_plain(x)) {
@@ -456,13 +430,8 @@ int scatter_nd_prep(struct step *s, struct err *e)
     const struct val *idx = step_in(s, 1);
     struct scatter_params *u = step_alloc(s, sizeof(*u));
     s->u = u;
-    int rc = mode_of(s, 3, &u->mode, e);
-    if (rc == 0) {
-        rc = need_index(idx, e);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(mode_of(s, 3, &u->mode, e));
+    RETERR(need_index(idx, e));
     int64_t depth = idx->rank > 0 ? idx->dims[idx->rank - 1] : 0;
     if (depth < 1 || depth > x->rank || !val_is_plain(x)) {
         return err_set(e, ERR_MIL_SHAPE, "indices do not fit data");

@@ -19,9 +19,9 @@ static int int_batches(struct int_params *u, const struct val *x,
     int64_t own[MIL_RANK_MAX];
     a.rank = x->rank > 2 ? x->rank - 2 : 0;
     b.rank = y->rank > 2 ? y->rank - 2 : 0;
-    int rc = val_broadcast(&a, &b, &u->rank, dims, e);
+    RETERR(val_broadcast(&a, &b, &u->rank, dims, e));
     u->batches = 1;
-    for (int i = u->rank - 1; i >= 0 && rc == 0; i--) {
+    for (int i = u->rank - 1; i >= 0; i--) {
         int ix = i - (u->rank - a.rank);
         int iy = i - (u->rank - b.rank);
         val_strides(x, own);
@@ -31,7 +31,7 @@ static int int_batches(struct int_params *u, const struct val *x,
         u->dims[i] = (size_t)dims[i];
         u->batches *= u->dims[i];
     }
-    return rc;
+    return 0;
 }
 
 /* sub 1: linear(x, weight, bias), else matmul(x, y, ...). */
@@ -46,12 +46,9 @@ int int_product_prep(struct step *s, struct err *e)
     bool ty = linear;
     int64_t dims[MIL_RANK_MAX + 2];
     s->u = u;
-    int rc = linear ? 0 : step_bool(s, 2, &tx, e);
-    if (rc == 0 && !linear) {
-        rc = step_bool(s, 3, &ty, e);
-    }
-    if (rc < 0) {
-        return rc;
+    if (!linear) {
+        RETERR(step_bool(s, 2, &tx, e));
+        RETERR(step_bool(s, 3, &ty, e));
     }
     if (x->kind != VAL_I32 || y->kind != VAL_I32 || x->rank < 1 ||
         y->rank < 2 || (tx && x->rank < 2) || (linear && y->rank != 2)) {
@@ -72,13 +69,13 @@ int int_product_prep(struct step *s, struct err *e)
         (bias != NULL && (bias->kind != VAL_I32 || bias->n != u->n))) {
         return err_set(e, ERR_MIL_SHAPE, "the operands do not fit");
     }
-    rc = int_batches(u, x, y, dims, e);
+    RETERR(int_batches(u, x, y, dims, e));
     int rank = u->rank;
     if (x->rank > 1) {
         dims[rank++] = (int64_t)u->m;
     }
     dims[rank++] = (int64_t)u->n;
-    return rc < 0 ? rc : val_set(step_out(s, 0), VAL_I32, rank, dims, e);
+    return val_set(step_out(s, 0), VAL_I32, rank, dims, e);
 }
 
 int int_product_run(const struct step *s, const struct run *r, struct err *e)

@@ -235,22 +235,18 @@ int one_hot_prep(struct step *s, struct err *e)
     int64_t axis = -1;
     int64_t dims[MIL_RANK_MAX];
     s->u = u;
-    int rc = step_int(s, 1, &size, e);
-    if (rc == 0) {
-        rc = x->rank < (int)MIL_RANK_MAX && x->kind == VAL_I32
-                 ? step_axis(s, 2, x->rank + 1, &axis, e)
-                 : err_set(e, ERR_MIL_SHAPE, "indices");
+    RETERR(step_int(s, 1, &size, e));
+    if (x->rank >= (int)MIL_RANK_MAX || x->kind != VAL_I32) {
+        return err_set(e, ERR_MIL_SHAPE, "indices");
     }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(step_axis(s, 2, x->rank + 1, &axis, e));
     for (int i = 0, from = 0; i <= x->rank; i++) {
         dims[i] = i == axis ? size : x->dims[from++];
     }
-    rc = val_set(step_out(s, 0), on != NULL ? on->kind : VAL_I32, x->rank + 1,
-                 dims, e);
+    RETERR(val_set(step_out(s, 0), on != NULL ? on->kind : VAL_I32, x->rank + 1,
+                   dims, e));
     *u = val_axis3(step_out(s, 0), axis);
-    return rc;
+    return 0;
 }
 
 int one_hot_run(const struct step *s, const struct run *r, struct err *e)
@@ -283,14 +279,12 @@ int band_part_prep(struct step *s, struct err *e)
     u->lower = -1;
     u->upper = -1;
     s->u = u;
-    int rc = step_int(s, 1, &u->lower, e);
-    if (rc == 0) {
-        rc = step_int(s, 2, &u->upper, e);
+    RETERR(step_int(s, 1, &u->lower, e));
+    RETERR(step_int(s, 2, &u->upper, e));
+    if (x->rank < 2) {
+        return err_set(e, ERR_MIL_SHAPE, "x is not a matrix");
     }
-    if (rc == 0 && x->rank < 2) {
-        rc = err_set(e, ERR_MIL_SHAPE, "x is not a matrix");
-    }
-    return rc < 0 ? rc : val_like(step_out(s, 0), x->kind, x, e);
+    return val_like(step_out(s, 0), x->kind, x, e);
 }
 
 int band_part_run(const struct step *s, const struct run *r, struct err *e)

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/crew.h"
+#include "engine/cpu/kernels/floats.h"
 #include "engine/cpu/kernels/products/gemm.h"
 #include "engine/cpu/ops/ops.h"
 
@@ -175,13 +176,8 @@ int matmul_prep(struct step *s, struct err *e)
     struct matmul_params *u = step_alloc(s, sizeof(*u));
     int64_t dims[MIL_RANK_MAX + 2];
     s->u = u;
-    int rc = step_bool(s, 2, &u->tx, e);
-    if (rc == 0) {
-        rc = step_bool(s, 3, &u->ty, e);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(step_bool(s, 2, &u->tx, e));
+    RETERR(step_bool(s, 3, &u->ty, e));
     if (x->kind != VAL_F32 || x->rank < 1 || y->rank < 1 ||
         (y->kind != VAL_F32 && y->kind != VAL_F16 && y->kind != VAL_WEIGHT)) {
         return err_set(e, ERR_MIL_OP, "operands that are not floating point");
@@ -197,14 +193,9 @@ int matmul_prep(struct step *s, struct err *e)
     u->m = a.rows;
     u->n = b.cols;
     u->k = a.cols;
-    rc = batch_axes(u, x, a.batch_rank > 0 ? a.batch_rank : 0, y,
-                    b.batch_rank > 0 ? b.batch_rank : 0, dims, e);
-    if (rc == 0) {
-        rc = place_y(s, u, e);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(batch_axes(u, x, a.batch_rank > 0 ? a.batch_rank : 0, y,
+                      b.batch_rank > 0 ? b.batch_rank : 0, dims, e));
+    RETERR(place_y(s, u, e));
     int rank = u->rank;
     if (x->rank > 1) {
         dims[rank++] = (int64_t)u->m;
@@ -217,59 +208,10 @@ int matmul_prep(struct step *s, struct err *e)
     return val_set(step_out(s, 0), VAL_F32, rank, dims, e);
 }
 
-static inline v8 chain_load(const struct chain *c, size_t at)
-{
-    return c->half ? v8_from_f16((const uint16_t *)c->y + at)
-                   : v8_load((const float *)c->y + at);
-}
-
-/* Columns [begin, end) in eights; the last, narrower one a lane at a time,
- * which is the same chain. */
 static void chain_block(void *ctx, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
-    const struct chain *c = ctx;
-    for (size_t b = begin; b < end; b++) {
-        size_t n0 = b * 32;
-        size_t w = c->n - n0 < 32 ? c->n - n0 : 32;
-        for (size_t m = 0; m < c->m; m++) {
-            const float *x = c->x + m * c->ldx;
-            float *o = c->o + m * c->n + n0;
-            size_t i = 0;
-            for (; w == 32 && i < 32; i += 32) {
-                v8 a[4] = {v8_zero(), v8_zero(), v8_zero(), v8_zero()};
-                for (size_t k = 0; k < c->k; k++) {
-                    v8 p = v8_set(x[k]);
-                    size_t at = k * c->n + n0;
-                    for (size_t j = 0; j < 4; j++) {
-                        a[j] = v8_fma(p, chain_load(c, at + 8 * j), a[j]);
-                    }
-                }
-                for (size_t j = 0; j < 4; j++) {
-                    v8_store(o + 8 * j, a[j]);
-                }
-            }
-            for (; i + 8 <= w; i += 8) {
-                v8 a = v8_zero();
-                for (size_t k = 0; k < c->k; k++) {
-                    a = v8_fma(v8_set(x[k]), chain_load(c, k * c->n + n0 + i),
-                               a);
-                }
-                v8_store(o + i, a);
-            }
-            for (; i < w; i++) {
-                float a = 0.0f;
-                for (size_t k = 0; k < c->k; k++) {
-                    size_t at = k * c->n + n0 + i;
-                    float y = c->half
-                                  ? half_to_float(((const uint16_t *)c->y)[at])
-                                  : ((const float *)c->y)[at];
-                    a = fmaf(x[k], y, a);
-                }
-                o[i] = a;
-            }
-        }
-    }
+    floats()->chain(ctx, begin, end);
 }
 
 void chain_run(struct chain *c, unsigned threads)
@@ -288,9 +230,7 @@ static void rows_run(const struct matmul_params *u, const struct weight *w,
     for (size_t k = 0; k < u->k; k++) {
         weight_row(w, k, row);
         for (size_t m = 0; m < u->m; m++) {
-            for (size_t n = 0; n < u->n; n++) {
-                o[m * u->n + n] = fmaf(x[m * ldx + k], row[n], o[m * u->n + n]);
-            }
+            floats()->add_scaled(o + m * u->n, x[m * ldx + k], row, u->n);
         }
     }
 }

@@ -218,13 +218,8 @@ int transpose_prep(struct step *s, struct err *e)
     bool seen[MIL_RANK_MAX] = {false};
     size_t n = 0;
     s->u = u;
-    int rc = step_ints(s, 1, MIL_RANK_MAX, perm, &n, e);
-    if (rc == 0) {
-        rc = need_plain(x, e);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(step_ints(s, 1, MIL_RANK_MAX, perm, &n, e));
+    RETERR(need_plain(x, e));
     val_strides(x, strides);
     bool view = true; /* only axes of size 1 change their order */
     int64_t last = -1;
@@ -303,22 +298,14 @@ int concat_prep(struct step *s, struct err *e)
     s->u = u;
     /* coremltools also concatenates scalars: they count as [1] */
     int rank = first->rank > 0 ? first->rank : 1;
-    int rc = step_axis(s, 1, rank, &axis, e);
-    if (rc == 0) {
-        rc = step_bool(s, 2, &u->interleave, e);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(step_axis(s, 1, rank, &axis, e));
+    RETERR(step_bool(s, 2, &u->interleave, e));
     dims[0] = 1;
     memcpy(dims, first->dims, (size_t)first->rank * sizeof(*dims));
     dims[axis] = 0;
     for (int k = 0; k < s->node->n_list; k++) {
         const struct val *v = step_list(s, k);
-        rc = need_plain(v, e);
-        if (rc < 0) {
-            return rc;
-        }
+        RETERR(need_plain(v, e));
         bool fits = v->kind == first->kind && v->rank == first->rank;
         for (int i = 0; fits && i < v->rank; i++) {
             fits = i == axis ? !u->interleave || v->dims[i] == first->dims[i]
@@ -329,11 +316,11 @@ int concat_prep(struct step *s, struct err *e)
         }
         dims[axis] += v->rank > 0 ? v->dims[axis] : 1;
     }
-    rc = val_set(step_out(s, 0), first->kind, rank, dims, e);
+    RETERR(val_set(step_out(s, 0), first->kind, rank, dims, e));
     struct axis3 a = val_axis3(step_out(s, 0), axis);
     u->outer = a.outer;
     u->inner = a.inner;
-    return rc;
+    return 0;
 }
 
 int concat_run(const struct step *s, const struct run *r, struct err *e)
@@ -416,19 +403,10 @@ int split_prep(struct step *s, struct err *e)
     if (sizes == NULL) {
         return err_set(e, ERR_NOMEM, "a plan");
     }
-    int rc = step_axis(s, 1, x->rank, &axis, e);
-    if (rc == 0) {
-        rc = step_int(s, 2, &parts, e);
-    }
-    if (rc == 0) {
-        rc = step_ints(s, 3, (size_t)n, sizes, &got, e);
-    }
-    if (rc == 0) {
-        rc = need_plain(x, e);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(step_axis(s, 1, x->rank, &axis, e));
+    RETERR(step_int(s, 2, &parts, e));
+    RETERR(step_ints(s, 3, (size_t)n, sizes, &got, e));
+    RETERR(need_plain(x, e));
     if (parts != n || (got != 0 && got != (size_t)n) ||
         (got == 0 && x->dims[axis] % n != 0)) {
         return err_set(e, ERR_MIL_SHAPE, "the parts do not fit");
@@ -438,10 +416,7 @@ int split_prep(struct step *s, struct err *e)
         int64_t dims[MIL_RANK_MAX];
         memcpy(dims, x->dims, sizeof(dims));
         dims[axis] = got == 0 ? x->dims[axis] / n : sizes[k];
-        rc = val_set(step_out(s, k), x->kind, x->rank, dims, e);
-        if (rc < 0) {
-            return rc;
-        }
+        RETERR(val_set(step_out(s, k), x->kind, x->rank, dims, e));
         total += dims[axis];
     }
     if (total != x->dims[axis]) {
@@ -484,19 +459,10 @@ int sliding_windows_prep(struct step *s, struct err *e)
     int64_t stride = 1;
     int64_t dims[MIL_RANK_MAX];
     s->u = u;
-    int rc = step_axis(s, 1, x->rank, &axis, e);
-    if (rc == 0) {
-        rc = step_int(s, 2, &size, e);
-    }
-    if (rc == 0) {
-        rc = step_int(s, 3, &stride, e);
-    }
-    if (rc == 0) {
-        rc = need_plain(x, e);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(step_axis(s, 1, x->rank, &axis, e));
+    RETERR(step_int(s, 2, &size, e));
+    RETERR(step_int(s, 3, &stride, e));
+    RETERR(need_plain(x, e));
     if (x->rank >= (int)MIL_RANK_MAX || size < 1 || stride < 1 ||
         size > x->dims[axis]) {
         return err_set(e, ERR_MIL_SHAPE, "windows of %lld by %lld of %lld",

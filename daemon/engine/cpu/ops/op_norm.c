@@ -1,8 +1,9 @@
 /* Normalisations. Sums are the canonical ones of vmath.c. */
+#include <math.h>
 #include <string.h>
 
-#include "engine/cpu/ops/ops.h"
 #include "engine/cpu/kernels/vmath.h"
+#include "engine/cpu/ops/ops.h"
 
 /* --- layer_norm(x, axes, gamma, beta, epsilon) --- */
 
@@ -56,16 +57,9 @@ int layer_norm_prep(struct step *s, struct err *e)
     bool set[MIL_RANK_MAX];
     s->u = u;
     u->eps = 1e-5f;
-    int rc = step_axes(s, 1, x->rank, set, e);
-    if (rc == 0) {
-        rc = step_float(s, 4, &u->eps, e);
-    }
-    if (rc == 0) {
-        rc = layer_axes(s, u, set, e);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(step_axes(s, 1, x->rank, set, e));
+    RETERR(step_float(s, 4, &u->eps, e));
+    RETERR(layer_axes(s, u, set, e));
     for (int k = 2; k <= 3; k++) {
         const struct val *v = step_opt(s, k);
         if (x->kind != VAL_F32 || u->n == 0 ||
@@ -212,11 +206,11 @@ int l2_norm_prep(struct step *s, struct err *e)
     float *eps = step_alloc(s, sizeof(*eps));
     *eps = 1e-6f;
     s->u = eps;
-    int rc = step_float(s, 1, eps, e);
-    if (rc == 0 && (x->rank < 3 || x->kind != VAL_F32)) {
-        rc = err_set(e, ERR_MIL_SHAPE, "x has a rank below 3");
+    RETERR(step_float(s, 1, eps, e));
+    if (x->rank < 3 || x->kind != VAL_F32) {
+        return err_set(e, ERR_MIL_SHAPE, "x has a rank below 3");
     }
-    return rc < 0 ? rc : val_like(step_out(s, 0), VAL_F32, x, e);
+    return val_like(step_out(s, 0), VAL_F32, x, e);
 }
 
 int l2_norm_run(const struct step *s, const struct run *r, struct err *e)

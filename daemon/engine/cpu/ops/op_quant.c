@@ -88,11 +88,11 @@ int dequantize_prep(struct step *s, struct err *e)
     const struct val *x = step_in(s, INPUT);
     struct quant_params *u = step_alloc(s, sizeof(*u));
     s->u = u;
-    int rc = quant_axis(s, u, e);
-    if (rc == 0 && x->kind != VAL_I32) {
-        rc = err_set(e, ERR_MIL_INVALID, "input is not integers");
+    RETERR(quant_axis(s, u, e));
+    if (x->kind != VAL_I32) {
+        return err_set(e, ERR_MIL_INVALID, "input is not integers");
     }
-    return rc < 0 ? rc : val_like(step_out(s, 0), VAL_F32, x, e);
+    return val_like(step_out(s, 0), VAL_F32, x, e);
 }
 
 int dequantize_run(const struct step *s, const struct run *r, struct err *e)

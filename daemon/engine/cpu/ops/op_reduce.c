@@ -4,8 +4,9 @@
  * its own elements and their number alone. */
 #include <string.h>
 
-#include "engine/cpu/ops/ops.h"
+#include "base/fmath.h"
 #include "engine/cpu/kernels/vmath.h"
+#include "engine/cpu/ops/ops.h"
 
 struct reduce_params {
     int n_out, n_in; /* axes kept, axes reduced, folded */
@@ -41,23 +42,15 @@ int reduce_prep(struct step *s, struct err *e)
     struct reduce_params *u = step_alloc(s, sizeof(*u));
     bool set[MIL_RANK_MAX] = {false};
     bool keep = false;
-    int rc = 0;
     s->u = u;
     if (is_arg(s->node->def->sub)) {
         int64_t axis = -1;
-        rc = step_axis(s, 1, x->rank, &axis, e);
-        if (rc == 0) {
-            set[axis] = true;
-        }
+        RETERR(step_axis(s, 1, x->rank, &axis, e));
+        set[axis] = true;
     } else {
-        rc = step_axes(s, 1, x->rank, set, e);
+        RETERR(step_axes(s, 1, x->rank, set, e));
     }
-    if (rc == 0) {
-        rc = step_bool(s, 2, &keep, e);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(step_bool(s, 2, &keep, e));
     if (x->kind != VAL_F32 && x->kind != VAL_I32) {
         return err_set(e, ERR_MIL_INVALID, "x is not numbers");
     }
@@ -120,9 +113,9 @@ static float log_sum_exp(const float *x, size_t n)
         return m;
     }
     for (size_t i = 0; i < n; i++) {
-        sum += expf(x[i] - m);
+        sum += fmath_expf(x[i] - m);
     }
-    return m + logf(sum);
+    return m + fmath_logf(sum);
 }
 
 static float reduce_float(int sub, const float *x, size_t n)
@@ -140,7 +133,7 @@ static float reduce_float(int sub, const float *x, size_t n)
     case RED_MAX:
         return vmath_max(x, n);
     case RED_LOG_SUM:
-        return logf(vmath_sum(x, n));
+        return fmath_logf(vmath_sum(x, n));
     case RED_LOG_SUM_EXP:
         return log_sum_exp(x, n);
     case RED_MIN:
@@ -197,7 +190,7 @@ static int32_t reduce_int(int sub, const int32_t *x, size_t n)
                            : (int32_t)sum;
 }
 
-/* The first of equal ones. */
+/* The first of equal ones; NaN is passed over while there is a number. */
 static int32_t arg_of(int sub, bool is_float, const void *row, size_t n)
 {
     const float *f = row;
@@ -206,7 +199,8 @@ static int32_t arg_of(int sub, bool is_float, const void *row, size_t n)
     for (size_t i = 1; i < n; i++) {
         bool more = is_float ? f[i] > f[best] : x[i] > x[best];
         bool less = is_float ? f[i] < f[best] : x[i] < x[best];
-        if (sub == RED_ARGMAX ? more : less) {
+        bool none = is_float && isnan(f[best]) && !isnan(f[i]);
+        if (none || (sub == RED_ARGMAX ? more : less)) {
             best = i;
         }
     }
@@ -310,16 +304,9 @@ int cumsum_prep(struct step *s, struct err *e)
     struct cumsum_params *u = step_alloc(s, sizeof(*u));
     int64_t axis = 0;
     s->u = u;
-    int rc = step_axis(s, 1, x->rank, &axis, e);
-    if (rc == 0) {
-        rc = step_bool(s, 2, &u->exclusive, e);
-    }
-    if (rc == 0) {
-        rc = step_bool(s, 3, &u->reverse, e);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(step_axis(s, 1, x->rank, &axis, e));
+    RETERR(step_bool(s, 2, &u->exclusive, e));
+    RETERR(step_bool(s, 3, &u->reverse, e));
     u->a = val_axis3(x, axis);
     return val_like(step_out(s, 0), x->kind, x, e);
 }

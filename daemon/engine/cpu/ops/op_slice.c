@@ -26,12 +26,12 @@ struct cut_ints {
 static int vector(struct step *s, int arg, int rank, int64_t *v, struct err *e)
 {
     size_t n = (size_t)rank;
-    int rc = step_ints(s, arg, MIL_RANK_MAX, v, &n, e);
-    if (rc == 0 && n != (size_t)rank) {
-        rc = err_set(e, ERR_MIL_SHAPE, "a slice operand has %zu values, not %d",
-                     n, rank);
+    RETERR(step_ints(s, arg, MIL_RANK_MAX, v, &n, e));
+    if (n != (size_t)rank) {
+        return err_set(e, ERR_MIL_SHAPE,
+                       "a slice operand has %zu values, not %d", n, rank);
     }
-    return rc;
+    return 0;
 }
 
 static int64_t clamp(int64_t v, int64_t lo, int64_t hi)
@@ -180,14 +180,14 @@ static int slice_finish(struct step *s, struct cut *c, struct err *e)
             dims[rank++] = c->count[i];
         }
     }
-    int rc = val_set(o, x->kind, rank, dims, e);
+    RETERR(val_set(o, x->kind, rank, dims, e));
     size_t at = 0;
-    if (rc == 0 && o->n > 0 && cut_flat(c, x, &at)) {
+    if (o->n > 0 && cut_flat(c, x, &at)) {
         step_view(s, at);
-    } else if (rc == 0 && !val_is_plain(x)) {
-        rc = err_set(e, ERR_MIL_INVALID, "not a tensor that can be cut");
+    } else if (!val_is_plain(x)) {
+        return err_set(e, ERR_MIL_INVALID, "not a tensor that can be cut");
     }
-    return rc;
+    return 0;
 }
 
 int slice_index_prep(struct step *s, struct err *e)
@@ -216,13 +216,8 @@ int slice_size_prep(struct step *s, struct err *e)
     int64_t size[MIL_RANK_MAX] = {0};
     s->u = c;
     c->rank = x->rank;
-    int rc = vector(s, 1, x->rank, begin, e);
-    if (rc == 0) {
-        rc = vector(s, 2, x->rank, size, e);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(vector(s, 1, x->rank, begin, e));
+    RETERR(vector(s, 2, x->rank, size, e));
     for (int i = 0; i < x->rank; i++) {
         int64_t d = x->dims[i];
         c->begin[i] = begin[i] < 0 ? begin[i] + d : begin[i];

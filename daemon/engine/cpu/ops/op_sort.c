@@ -1,5 +1,7 @@
 /* topk and argsort. Equal elements keep the order of their indices, so the
- * result is one and the same everywhere; NaN sorts below every number. */
+ * result is one and the same everywhere; NaN comes after every number, whether
+ * the order ascends or descends, as in numpy. */
+#include <math.h>
 #include <string.h>
 
 #include "engine/cpu/ops/ops.h"
@@ -16,8 +18,8 @@ static bool before(const struct val *v, bool ascending, size_t x, size_t y)
     if (v->kind == VAL_F32) {
         float a = v->f[x];
         float b = v->f[y];
-        if (a != a || b != b) {
-            return b != b && a == a && !ascending;
+        if (isnan(a) || isnan(b)) {
+            return !isnan(a);
         }
         return ascending ? a < b : a > b;
     }
@@ -60,16 +62,9 @@ int topk_prep(struct step *s, struct err *e)
     int64_t axis = -1;
     int64_t dims[MIL_RANK_MAX];
     s->u = u;
-    int rc = step_int(s, 1, &k, e);
-    if (rc == 0) {
-        rc = step_axis(s, 2, x->rank, &axis, e);
-    }
-    if (rc == 0) {
-        rc = step_bool(s, 3, &u->ascending, e);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(step_int(s, 1, &k, e));
+    RETERR(step_axis(s, 2, x->rank, &axis, e));
+    RETERR(step_bool(s, 3, &u->ascending, e));
     if (k == -1) {
         k = x->dims[axis];
     }
@@ -82,11 +77,11 @@ int topk_prep(struct step *s, struct err *e)
     s->scratch = 2 * u->a.n * sizeof(int32_t);
     memcpy(dims, x->dims, sizeof(dims));
     dims[axis] = k;
-    rc = val_set(step_out(s, 0), x->kind, x->rank, dims, e);
-    if (rc == 0 && s->node->n_out > 1) {
-        rc = val_set(step_out(s, 1), VAL_I32, x->rank, dims, e);
+    RETERR(val_set(step_out(s, 0), x->kind, x->rank, dims, e));
+    if (s->node->n_out > 1) {
+        RETERR(val_set(step_out(s, 1), VAL_I32, x->rank, dims, e));
     }
-    return rc;
+    return 0;
 }
 
 int topk_run(const struct step *s, const struct run *r, struct err *e)
@@ -120,13 +115,8 @@ int argsort_prep(struct step *s, struct err *e)
     struct sort_params *u = step_alloc(s, sizeof(*u));
     int64_t axis = -1;
     s->u = u;
-    int rc = step_axis(s, 1, x->rank, &axis, e);
-    if (rc == 0) {
-        rc = step_bool(s, 2, &u->ascending, e);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(step_axis(s, 1, x->rank, &axis, e));
+    RETERR(step_bool(s, 2, &u->ascending, e));
     u->a = val_axis3(x, axis);
     s->scratch = 2 * u->a.n * sizeof(int32_t);
     return val_like(step_out(s, 0), VAL_I32, x, e);

@@ -2,9 +2,12 @@
 #include <string.h>
 
 #include "base/half.h"
-#include "engine/cpu/ops/ops.h"
 #include "engine/cpu/graph/plan.h"
+#include "engine/cpu/kernels/floats.h"
 #include "engine/cpu/kernels/vmath.h"
+#include "engine/cpu/ops/ops.h"
+
+#define PIECE 64u /* elements of a row that are worked on at a time */
 
 static const struct state_def *state_of(const struct step *s)
 {
@@ -88,6 +91,13 @@ static float maybe_round(bool round, float v)
     return round ? half_round(v) : v;
 }
 
+static void round_some(bool round, float *x, size_t n)
+{
+    if (round) {
+        half_round_floats(x, n);
+    }
+}
+
 /* All layers of a shard share one mask: look through it once a run. */
 static int find_touched(const struct step *s, uint64_t serial, struct err *e)
 {
@@ -130,14 +140,23 @@ static void store_row(const struct store_params *u, const struct step *s,
     float keep = maybe_round(round, 1.0f - sum);
     for (size_t h = 0; h < u->heads; h++) {
         uint16_t *to = r->st->data[s->node->state] + (h * u->s + row) * u->d;
-        for (size_t d = 0; d < u->d; d++) {
-            float a = 0.0f;
+        const float *from = new + h * u->t * u->d;
+        for (size_t d = 0; d < u->d; d += PIECE) {
+            float a[PIECE] = {0};
+            float old[PIECE];
+            size_t n = u->d - d < PIECE ? u->d - d : PIECE;
             for (size_t t = 0; t < u->t; t++) {
-                a = fmaf(w[t], new[(h * u->t + t) * u->d + d], a);
+                floats()->add_scaled(a, w[t], from + t * u->d + d, n);
             }
-            a = maybe_round(round, a);
-            float old = maybe_round(round, half_to_float(to[d]) * keep);
-            to[d] = half_from_float(maybe_round(round, old + a));
+            half_to_floats(to + d, old, n);
+            floats()->scale(old, old, keep, NULL, n);
+            round_some(round, a, n);
+            round_some(round, old, n);
+            for (size_t i = 0; i < n; i++) {
+                a[i] = old[i] + a[i];
+            }
+            round_some(round, a, n);
+            half_from_floats(a, to + d, n);
         }
     }
 }
@@ -145,9 +164,9 @@ static void store_row(const struct store_params *u, const struct step *s,
 int store_rows_run(const struct step *s, const struct run *r, struct err *e)
 {
     const struct plan *p = s->plan;
-    int rc = find_touched(s, r->serial, e);
-    for (size_t i = 0; rc == 0 && i < p->n_touched; i++) {
+    RETERR(find_touched(s, r->serial, e));
+    for (size_t i = 0; i < p->n_touched; i++) {
         store_row(s->u, s, r, p->touched[i]);
     }
-    return rc;
+    return 0;
 }

@@ -1,8 +1,9 @@
 /* One operand, one result of the same shape. */
 #include <string.h>
 
-#include "engine/cpu/ops/ops.h"
+#include "base/fmath.h"
 #include "engine/cpu/kernels/vmath.h"
+#include "engine/cpu/ops/ops.h"
 
 struct unary_params {
     float a, b; /* epsilon, alpha; beta */
@@ -27,33 +28,27 @@ int unary_prep(struct step *s, struct err *e)
     struct unary_params *u = step_alloc(s, sizeof(*u));
     const struct val *x = step_in(s, 0);
     s->u = u;
-    int rc = 0;
     switch (s->node->def->sub) {
     case UN_RSQRT:
     case UN_LOG: /* the documented defaults vanish in fp32 sums of any size */
-        rc = step_float(s, 1, &u->a, e);
+        RETERR(step_float(s, 1, &u->a, e));
         break;
     case UN_INVERSE:
         u->a = 1e-4f;
-        rc = step_float(s, 1, &u->a, e);
+        RETERR(step_float(s, 1, &u->a, e));
         break;
     case UN_LEAKY_RELU:
     case UN_ELU:
     case UN_CLIP:
     case UN_HARD_SIGMOID:
-        rc = step_float(s, 1, &u->a, e);
-        if (rc == 0) {
-            rc = step_float(s, 2, &u->b, e);
-        }
+        RETERR(step_float(s, 1, &u->a, e));
+        RETERR(step_float(s, 2, &u->b, e));
         break;
     case UN_GELU:
-        rc = prep_gelu(s, u, e);
+        RETERR(prep_gelu(s, u, e));
         break;
     default:
         break;
-    }
-    if (rc < 0) {
-        return rc;
     }
     if (s->node->def->sub == UN_NOT) {
         return x->kind == VAL_BOOL
@@ -86,7 +81,7 @@ static void gelu(const struct unary_params *u, float *o, const float *x,
     }
     for (size_t i = 0; i < n; i++) {
         float v = x[i];
-        o[i] = 0.5f * v * (1.0f + erff(v * 0.70710678118654752f));
+        o[i] = 0.5f * v * (1.0f + fmath_erff(v * 0.70710678118654752f));
     }
 }
 
@@ -95,9 +90,15 @@ static float sign_of(float v)
     return v > 0.0f ? 1.0f : v < 0.0f ? -1.0f : v;
 }
 
+/* Within 0 .. 1; NaN is 0. */
+static float unit_of(float v)
+{
+    return v > 0.0f ? (v < 1.0f ? v : 1.0f) : 0.0f;
+}
+
 static float softplus(float v)
 {
-    return v > 20.0f ? v : log1pf(expf(v));
+    return v > 20.0f ? v : fmath_log1pf(fmath_expf(v));
 }
 
 static void floats_more(int sub, const struct unary_params *u, float *o,
@@ -107,27 +108,27 @@ static void floats_more(int sub, const struct unary_params *u, float *o,
     float b = u->b;
     switch (sub) {
     case UN_EXP2:
-        EACH(exp2f(v));
+        EACH(fmath_exp2f(v));
     case UN_LOG:
-        EACH(logf(v + a));
+        EACH(fmath_logf(v + a));
     case UN_SIN:
-        EACH(sinf(v));
+        EACH(fmath_sinf(v));
     case UN_COS:
-        EACH(cosf(v));
+        EACH(fmath_cosf(v));
     case UN_TAN:
-        EACH(tanf(v));
+        EACH(fmath_tanf(v));
     case UN_ERF:
-        EACH(erff(v));
+        EACH(fmath_erff(v));
     case UN_SOFTPLUS:
         EACH(softplus(v));
     case UN_SOFTSIGN:
         EACH(v / (1.0f + fabsf(v)));
     case UN_ELU:
-        EACH(v > 0.0f ? v : a * expm1f(v));
+        EACH(v > 0.0f ? v : a * fmath_expm1f(v));
     case UN_LEAKY_RELU:
         EACH(v > 0.0f ? v : a * v);
     case UN_HARD_SIGMOID:
-        EACH(fminf(fmaxf(a * v + b, 0.0f), 1.0f));
+        EACH(unit_of(a * v + b));
     case UN_FLOOR:
         EACH(floorf(v));
     case UN_CEIL:

@@ -122,10 +122,10 @@ OP(layer_norm); /* op_norm.c */
 OP(batch_norm);
 OP(instance_norm);
 OP(l2_norm);
-OP(conv);   /* conv.c */
-OP(dense);  /* matmul.c: the operation linear */
+OP(conv);   /* op_conv.c */
+OP(dense);  /* op_matmul.c: the operation linear */
 OP(matmul);
-OP(sdpa); /* attention.c */
+OP(sdpa); /* op_attention.c */
 OP(attention);
 OP(einsum);   /* op_einsum.c */
 OP(int_product); /* op_int.c */

@@ -8,7 +8,8 @@
  * the sequence's blocks. Every other operation either has a form of its own
  * here or runs the interpreter's T = 1 step once for each row.
  *
- *   nodes --row_make.c--> ops, one a step
+ *   nodes --row_length.c--> nothing depends on how many rows there are
+ *         --row_make.c--> ops, one a step
  *         --row_pass.c--> recognised ops (passes by name, in order)
  *         --row_plan.c--> places in memory
  *         --row_run.c--> results
@@ -18,14 +19,13 @@
 #pragma once
 
 #include "base/buf.h"
-#include "engine/cpu/kernels/attention/attend.h"
 #include "engine/cpu/cpu.h"
+#include "engine/cpu/kernels/attention/attend.h"
 #include "engine/cpu/kernels/products/linear.h"
 
-#define ROW_ALIGN    16u /* floats; a value's rows start at cache lines */
-#define ROW_LINS_MAX 16  /* lengths of inputs of products */
-#define ROW_IN_MAX   8   /* operands of an op */
-#define ROW_OUT_MAX  8   /* results; parts of a set of products */
+#define ROW_ALIGN     16u /* floats; a value's rows start at cache lines */
+#define ROW_PARTS_MAX 8 /* of a set of products; one more begins a set */
+#define ROW_IN_MIN    3 /* operands that any op has room for */
 
 enum row_class {
     ROW_ABSENT, /* not seen, or dead */
@@ -60,13 +60,12 @@ enum row_kind {
     ROW_DEAD,
 };
 
-/* The matrices' results stand one behind the other in the one result. */
+/* The matrices' results stand one after the other in the one result. */
 struct row_linear {
     int parts;
-    const struct weight *w[ROW_OUT_MAX];
-    const float *bias[ROW_OUT_MAX]; /* NULL: none */
-    struct linear_in *in;           /* the program's, for this length */
-    bool integer, real;             /* forms of the input that they need */
+    const struct weight *w[ROW_PARTS_MAX];
+    const float *bias[ROW_PARTS_MAX]; /* NULL: none */
+    bool integer, real;               /* forms of the input that they need */
 };
 
 /* y = w * (c x) / sqrt(sum((c x)^2) * mean + eps + eps_max * max(|x|, floor)^2)
@@ -77,7 +76,7 @@ struct row_norm {
     float eps_peak, floor; /* of the form that divides by the peak */
     const float *w;        /* NULL: none; n_w elements, repeated */
     size_t n_w;
-    float gain; /* of what is multiplied behind */
+    float gain; /* of what is multiplied after */
 };
 
 /* Pairs (i, i + half) of each head of `dim` turn by the row's angles; elements
@@ -112,10 +111,10 @@ struct row_op {
     const char *name;
     int step; /* index in the plan; -1: made by a pass */
     int n_in, n_out;
-    int in[ROW_IN_MAX]; /* values; fixed ones are left out of the special forms
-                         */
-    int out[ROW_OUT_MAX];
-    size_t at[ROW_OUT_MAX]; /* ROW_VIEW: first element of each result */
+    int *in;    /* values; fixed ones are left out of the special forms; room
+                 * for ROW_IN_MIN */
+    int *out;   /* room for 1 */
+    size_t *at; /* ROW_VIEW: first element of each result */
     union {
         struct row_linear linear;
         struct row_norm norm;
@@ -145,11 +144,7 @@ struct row_program {
     size_t floats;   /* of a row's memory */
     size_t rows_max; /* of a run */
     float *memory;   /* rows_max * floats */
-    int n_lins;
-    struct row_lin { /* inputs of products, by length */
-        size_t k;
-        struct linear_in *in;
-    } lins[ROW_LINS_MAX];
+    struct linear_in *lin;          /* the input of the product at hand */
     float *scratch;                 /* attend.c's */
     const struct kv_table **tables; /* of each row; rows_max */
     struct row_at {
@@ -185,7 +180,7 @@ struct row_pass {
 /* What is recognised first, in row_state.c: always, and no pass of the list. */
 #define ROW_STATES "states"
 
-/* In order; NULL name behind the last. */
+/* In order; NULL name after the last. */
 extern const struct row_pass row_passes[];
 
 int row_pass_views(struct row_program *p, struct err *e); /* row_view.c */

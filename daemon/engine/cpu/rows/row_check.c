@@ -66,42 +66,42 @@ static bool ok_axes(const struct look *k)
     return true;
 }
 
-static void around(const struct mil_type *t, int64_t *before, int64_t *behind)
+static void around(const struct mil_type *t, int64_t *before, int64_t *after)
 {
     int at = t_axis(t);
-    *before = *behind = 1;
+    *before = *after = 1;
     for (int i = 0; i < t->rank; i++) {
         if (i != at) {
-            *(i < at ? before : behind) *= t->dims[i];
+            *(i < at ? before : after) *= t->dims[i];
         }
     }
 }
 
-/* T keeps its place between what is before and what is behind it. */
+/* T keeps its place between what is before and what is after it. */
 static bool ok_reshape(const struct look *k)
 {
     int64_t before[2];
-    int64_t behind[2];
-    around(k->x, &before[0], &behind[0]);
-    around(k->o, &before[1], &behind[1]);
-    return before[0] == before[1] && behind[0] == behind[1];
+    int64_t after[2];
+    around(k->x, &before[0], &after[0]);
+    around(k->o, &before[1], &after[1]);
+    return before[0] == before[1] && after[0] == after[1];
 }
 
-/* A reshape that joins an axis with T behind it, [g, T] -> [g T], or takes such
+/* A reshape that joins an axis with T after it, [g, T] -> [g T], or takes such
  * a joint axis apart: fine around attention, whose rows may be of any head. */
 static bool joins_heads(const struct backend_model *m, const struct node *n)
 {
     const struct mil_type *x = n->in[0] >= 0 ? m->slot_type[n->in[0]] : NULL;
     const struct mil_type *o = m->slot_type[n->out[0]];
     int64_t before[2];
-    int64_t behind[2];
+    int64_t after[2];
     if (strcmp(n->def->type, "reshape") != 0 || t_axis(x) < 0 ||
         t_axis(o) < 0) {
         return false;
     }
-    around(x, &before[0], &behind[0]);
-    around(o, &before[1], &behind[1]);
-    return behind[0] == behind[1] && before[0] > 0 && before[1] > 0 &&
+    around(x, &before[0], &after[0]);
+    around(o, &before[1], &after[1]);
+    return after[0] == after[1] && before[0] > 0 && before[1] > 0 &&
            (before[0] % before[1] == 0 || before[1] % before[0] == 0);
 }
 
@@ -162,6 +162,12 @@ static bool ok_slice(const struct look *k)
            number_at(k, "stride", k->t, 1, true);
 }
 
+/* T itself may be named: only a call with T = 1 takes that. */
+static bool ok_squeeze(const struct look *k)
+{
+    return t_axis(k->o) >= 0;
+}
+
 /* T is spatial and the kernel is 1 along it. */
 static bool ok_conv(const struct look *k)
 {
@@ -217,7 +223,7 @@ static const struct {
     {"reduce_argmax",     ok_axes    },
     {"transpose",         ok_always  },
     {"expand_dims",       ok_always  },
-    {"squeeze",           ok_always  },
+    {"squeeze",           ok_squeeze },
     {"identity",          ok_always  },
     {"reshape",           ok_reshape },
     {"concat",            ok_join    },
@@ -230,7 +236,7 @@ static const struct {
     {"matmul",            ok_matmul  },
 };
 
-/* Every T stands where the result's does, counted from behind: elsewhere it
+/* Every T stands where the result's does, counted from after: elsewhere it
  * would be spread over, or meet, another axis. */
 static bool ok_elementwise(const struct look *k)
 {
@@ -313,9 +319,7 @@ const char *row_check_ports(const struct backend_model *m)
     return m->n_in > 0 && m->n_out > 0 ? NULL : "no inputs or no outputs";
 }
 
-/* T has one element in the plan of one row, unless it is joined with another
- * axis. */
-static bool is_one_row(const struct row_program *p, int value)
+bool row_is_one(const struct row_program *p, int value)
 {
     int t = row_t_axis(p->m, value);
     const struct val *v = row_val(p, value);
@@ -323,20 +327,23 @@ static bool is_one_row(const struct row_program *p, int value)
                        v->dims[t] == 1);
 }
 
-static bool has_one_row(const struct row_program *p, const struct row_op *op)
+bool row_keeps_rows(const struct row_program *p, const struct node *n)
 {
-    bool ok = true;
-    for (int k = 0; k < op->n_in; k++) {
-        ok = ok && is_one_row(p, op->in[k]);
+    bool ok = is_row_wise(p->m, n);
+    for (int i = 0; ok && i < CPU_ARGS_MAX; i++) {
+        ok = n->in[i] < 0 || row_is_one(p, n->in[i]);
     }
-    for (int k = 0; k < op->n_out; k++) {
-        ok = ok && is_one_row(p, op->out[k]);
+    for (int k = 0; ok && k < n->n_list; k++) {
+        ok = row_is_one(p, n->list[k]);
+    }
+    for (int k = 0; ok && k < n->n_out; k++) {
+        ok = row_is_one(p, n->out[k]);
     }
     return ok;
 }
 
 /* Heads that share keys are joined with T before attention and taken apart
- * behind it. */
+ * after it. */
 static bool is_grouping(const struct row_program *p, const struct row_op *op)
 {
     size_t at = 0;
@@ -346,9 +353,9 @@ static bool is_grouping(const struct row_program *p, const struct row_op *op)
         return false;
     }
     if (from != NULL && from->kind == ROW_ATTEND) {
-        return is_one_row(p, op->out[0]);
+        return row_is_one(p, op->out[0]);
     }
-    ok = is_one_row(p, op->in[0]);
+    ok = row_is_one(p, op->in[0]);
     for (int i = 0; i < p->n_ops; i++) {
         for (int k = 0; k < p->ops[i].n_in && p->ops[i].kind != ROW_DEAD; k++) {
             ok = ok && (p->ops[i].in[k] != op->out[0] ||
@@ -381,7 +388,7 @@ const char *row_check_ops(struct row_program *p)
             return arena_printf(&p->arena, "%s %s is not understood",
                                 n->def->type, n->name);
         }
-        if (p->m->has_t && !(is_row_wise(p->m, n) && has_one_row(p, op)) &&
+        if (p->m->has_t && !row_keeps_rows(p, n) &&
             !is_grouping(p, op)) {
             return arena_printf(&p->arena, "%s %s may mix rows", n->def->type,
                                 n->name);
@@ -389,7 +396,7 @@ const char *row_check_ops(struct row_program *p)
     }
     for (size_t k = 0; k < p->m->n_out; k++) {
         const struct row_value *v = &p->v[p->m->out_slot[k]];
-        if (v->class != ROW_VALUE || !is_one_row(p, p->m->out_slot[k]) ||
+        if (v->class != ROW_VALUE || !row_is_one(p, p->m->out_slot[k]) ||
             p->plan->v[p->m->out_slot[k]].kind != VAL_F32) {
             return "an output is not a number of each row";
         }

@@ -2,7 +2,7 @@
  *
  * The plan at T = 1 gives every value's shape and computes what is constant;
  * each of its steps that is left becomes one op. Values are the model's slots,
- * by the same numbers, and what passes add behind them. After the states have
+ * by the same numbers, and what passes add after them. After the states have
  * been recognised and dead ops are gone, every op that is still a plain step
  * must keep rows apart (row_check.c) and may touch no mask and no state. */
 #include "engine/cpu/rows/row_make.h"
@@ -196,27 +196,28 @@ static void add_operand(struct row_program *p, struct row_op *op, int slot)
         p->v[slot].class == ROW_ABSENT) {
         return;
     }
-    if (op->n_in < ROW_IN_MAX) {
-        op->in[op->n_in] = slot;
-    }
-    op->n_in++;
+    op->in[op->n_in++] = slot;
 }
 
-/* False: more operands or results than an op has room for. */
-static bool add_step(struct row_program *p, int i)
+static int add_step(struct row_program *p, int i, struct err *e)
 {
     const struct step *s = &p->plan->steps[i];
     const struct node *n = s->node;
     struct row_op *op = &p->ops[p->n_ops++];
+    size_t room = (size_t)n->n_list + CPU_ARGS_MAX;
     *op = (struct row_op){.kind = ROW_STEP, .name = n->name, .step = i};
+    op->in = arena_array(&p->arena, num_max(room, ROW_IN_MIN), sizeof(int));
+    room = (size_t)n->n_out;
+    op->out = arena_array(&p->arena, num_max(room, 1), sizeof(int));
+    op->at = arena_array(&p->arena, num_max(room, 1), sizeof(*op->at));
+    if (op->in == NULL || op->out == NULL || op->at == NULL) {
+        return err_set(e, ERR_NOMEM, "the program");
+    }
     for (int k = 0; k < CPU_ARGS_MAX && n->def->args[k] != NULL; k++) {
         add_operand(p, op, n->in[k]);
     }
     for (int k = 0; k < n->n_list; k++) {
         add_operand(p, op, n->list[k]);
-    }
-    if (op->n_in > ROW_IN_MAX || n->n_out > ROW_OUT_MAX) {
-        return false;
     }
     for (int k = 0; k < n->n_out; k++) {
         op->out[op->n_out++] = n->out[k];
@@ -228,17 +229,17 @@ static bool add_step(struct row_program *p, int i)
         op->n_in = 1;
         op->in[0] = n->in[0];
     }
-    return true;
+    return 0;
 }
 
-static bool add_steps(struct row_program *p)
+static int add_steps(struct row_program *p, struct err *e)
 {
     for (int i = 0; i < p->plan->n_steps; i++) {
-        if (!p->plan->steps[i].done && !add_step(p, i)) {
-            return false;
+        if (!p->plan->steps[i].done) {
+            RETERR(add_step(p, i, e));
         }
     }
-    return true;
+    return 0;
 }
 
 static int alloc_program(struct row_program *p, struct err *e)
@@ -272,8 +273,12 @@ static int plan_one(struct row_program *p, struct err *e)
     struct backend_model *m = p->m;
     struct tensor *t = calloc(m->n_in + 1, sizeof(*t));
     const struct tensor **in = calloc(m->n_in + 1, sizeof(*in));
-    int rc = t != NULL && in != NULL ? 0 : err_set(e, ERR_NOMEM, "inputs");
-    for (size_t k = 0; rc == 0 && k < m->n_in; k++) {
+    int rc = 0;
+    if (t == NULL || in == NULL) {
+        rc = err_set(e, ERR_NOMEM, "inputs");
+        goto out;
+    }
+    for (size_t k = 0; k < m->n_in; k++) {
         const struct mil_type *type = &m->in[k].type;
         t[k] = (struct tensor){
             .name = m->in[k].name, .dtype = MIL_FP32, .rank = type->rank};
@@ -282,9 +287,8 @@ static int plan_one(struct row_program *p, struct err *e)
         }
         in[k] = &t[k];
     }
-    if (rc == 0) {
-        rc = plan_for(m, in, &p->plan, e);
-    }
+    rc = plan_for(m, in, &p->plan, e);
+out:
     free(t);
     free(in);
     return rc;
@@ -303,6 +307,9 @@ static const char *set_ports(struct row_program *p)
             return "there are several write masks";
         }
         write = write || v->class == ROW_WRITE;
+        if (v->n > UINT32_MAX) {
+            return "an input is too large";
+        }
         port->use = v->class == ROW_MASK    ? BACKEND_ROW_MASK
                     : v->class == ROW_WRITE ? BACKEND_ROW_WRITE
                                             : BACKEND_ROW_DATA;
@@ -311,11 +318,11 @@ static const char *set_ports(struct row_program *p)
         if (m->has_t && p->t_axis_in[k] < 0) {
             return "an input does not depend on T";
         }
-        if (v->n > UINT32_MAX) {
-            return "an input is too large";
-        }
     }
     for (size_t k = 0; k < m->n_out; k++) {
+        if (p->v[m->out_slot[k]].n > UINT32_MAX) {
+            return "an output is too large";
+        }
         p->out_port[k].use = BACKEND_ROW_DATA;
         p->out_port[k].width = (uint32_t)p->v[m->out_slot[k]].n;
         p->t_axis_out[k] = row_t_axis(m, m->out_slot[k]);
@@ -328,31 +335,28 @@ static const char *set_ports(struct row_program *p)
 static int recognise(struct row_program *p, const char **why, struct err *e)
 {
     row_count(p);
-    int rc = row_states(p, why, e);
-    if (rc < 0 || *why != NULL) {
-        return rc;
+    RETERR(row_states(p, why, e));
+    if (*why != NULL) {
+        return 0;
     }
     row_count(p);
-    rc = row_pass_dead(p, e);
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(row_pass_dead(p, e));
     row_count(p);
     *why = row_check_ops(p);
     if (*why == NULL) {
         *why = set_ports(p);
     }
     const char *done = ROW_STATES;
-    for (const struct row_pass *s = row_passes;
-         rc == 0 && *why == NULL && s->name != NULL; s++) {
+    for (const struct row_pass *s = row_passes; *why == NULL && s->name != NULL;
+         s++) {
         if (p->m->after != NULL && strcmp(p->m->after, done) == 0) {
             break;
         }
-        rc = s->run(p, e);
+        RETERR(s->run(p, e));
         row_count(p);
         done = s->name;
     }
-    return rc;
+    return 0;
 }
 
 /* The states' pool, and what attention needs beside the values. */
@@ -369,6 +373,9 @@ static int open_states(struct row_program *p, struct err *e)
                                                 a->vdim, m->threads));
         }
     }
+    if (scratch > MIL_TENSOR_BYTES_MAX / sizeof(float)) {
+        return err_set(e, ERR_TOO_BIG, "attention over very many numbers");
+    }
     if (scratch > 0) {
         p->scratch =
             aligned_alloc(64, (scratch * sizeof(float) + 63) & ~(size_t)63);
@@ -380,40 +387,35 @@ static int open_states(struct row_program *p, struct err *e)
                            : 0;
 }
 
-/* Products that read inputs of one length share the memory for them. */
+/* Bytes of a row that the widest product's input takes, in both forms. */
+static size_t linear_row_bytes(const struct row_program *p)
+{
+    size_t k = 0;
+    for (int i = 0; i < p->n_ops; i++) {
+        if (p->ops[i].kind == ROW_LINEAR) {
+            k = num_max(k, p->ops[i].linear.w[0]->cols);
+        }
+    }
+    return k * (2 * sizeof(int16_t) + sizeof(float));
+}
+
+/* Products come one after the other: all use one memory for their input. */
 static int open_linears(struct row_program *p, struct err *e)
 {
+    RETERR(linear_in_new(0, &p->lin, e));
     for (int i = 0; i < p->n_ops; i++) {
         struct row_linear *f = &p->ops[i].linear;
         if (p->ops[i].kind != ROW_LINEAR) {
             continue;
         }
-        int j = 0;
-        size_t k = f->w[0]->cols;
-        while (j < p->n_lins && p->lins[j].k != k) {
-            j++;
-        }
-        if (j == ROW_LINS_MAX) {
-            return err_set(e, ERR_TOO_BIG, "products of many lengths");
-        }
-        if (j == p->n_lins) {
-            int rc = linear_in_new(k, &p->lins[j].in, e);
-            if (rc < 0) {
-                return rc;
-            }
-            p->lins[p->n_lins++].k = k;
-        }
-        f->in = p->lins[j].in;
         for (int w = 0; w < f->parts; w++) {
             bool integer = linear_wants_integer(f->w[w]);
             f->integer = f->integer || integer;
             f->real = f->real || !integer;
         }
-        int rc = linear_in_reserve(f->in, p->kernels, p->rows_max, f->integer,
-                                   f->real, p->m->threads, e);
-        if (rc < 0) {
-            return rc;
-        }
+        linear_in_length(p->lin, f->w[0]->cols);
+        RETERR(linear_in_reserve(p->lin, p->kernels, p->rows_max, f->integer,
+                                 f->real, p->m->threads, e));
     }
     return 0;
 }
@@ -458,6 +460,38 @@ static const char *text_of(const struct row_program *p)
     return text;
 }
 
+/* *no: why the program does not run by rows, which is no error. */
+static int compile(struct row_program *p, const char **no, struct err *e)
+{
+    struct backend_model *m = p->m;
+    RETERR(alloc_program(p, e));
+    set_values(p);
+    RETERR(row_check_length(p, no, e));
+    if (*no != NULL) {
+        return 0;
+    }
+    RETERR(add_steps(p, e));
+    RETERR(recognise(p, no, e));
+    if (*no != NULL) {
+        return 0;
+    }
+    *no = check_heads(p);
+    if (*no != NULL) {
+        if (m->after != NULL) {
+            m->seen = text_of(p);
+        }
+        return 0;
+    }
+    RETERR(row_place(p, e));
+    size_t row = num_max(p->floats, 1) * sizeof(float);
+    row += linear_row_bytes(p);
+    p->rows_max = num_min(ENGINE_STEP_ROWS_MAX,
+                          num_max(ENGINE_ROWS_BYTES_MAX / row, 1));
+    RETERR(open_linears(p, e));
+    RETERR(open_memory(p, e));
+    return open_states(p, e);
+}
+
 int row_make(struct backend_model *m, struct row_program **ret,
              const char **why, struct err *e)
 {
@@ -479,38 +513,10 @@ int row_make(struct backend_model *m, struct row_program **ret,
         rc = rc == ERR_NOMEM ? rc : 0;
         goto out;
     }
-    rc = alloc_program(p, e);
-    if (rc == 0) {
-        set_values(p);
-        no = add_steps(p) ? NULL : "an operation has very many operands";
-    }
-    if (rc == 0 && no == NULL) {
-        rc = recognise(p, &no, e);
-    }
-    if (rc == 0 && no == NULL) {
-        no = check_heads(p);
-        if (no != NULL && m->after != NULL) {
-            m->seen = text_of(p);
-        }
-    }
-    if (rc == 0 && no == NULL) {
-        rc = row_place(p, e);
-    }
-    if (rc == 0 && no == NULL) {
-        size_t row = num_max(p->floats, 1) * sizeof(float);
-        p->rows_max = num_min(ENGINE_STEP_ROWS_MAX,
-                              num_max(ENGINE_ROWS_BYTES_MAX / row, 1));
-        rc = open_linears(p, e);
-    }
-    if (rc == 0 && no == NULL) {
-        rc = open_memory(p, e);
-    }
-    if (rc == 0 && no == NULL) {
-        rc = open_states(p, e);
-    }
-    if (rc == 0 && no == NULL) {
+    CHECK(compile(p, &no, e));
+    if (no == NULL) {
         *ret = p;
-        p = NULL;
+        p = NULL; /* given away */
     }
 out:
     if (no != NULL) {
@@ -525,9 +531,7 @@ void row_free(struct row_program *p)
     if (p == NULL) {
         return;
     }
-    for (int i = 0; i < p->n_lins; i++) {
-        linear_in_free(p->lins[i].in);
-    }
+    linear_in_free(p->lin);
     free(p->tables);
     kv_pool_free(p->pool);
     free(p->memory);

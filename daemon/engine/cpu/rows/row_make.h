@@ -12,6 +12,18 @@ int row_t_axis(const struct backend_model *m, int slot);
  * outputs alone; of the ops, once states are recognised. */
 const char *row_check_ports(const struct backend_model *m);
 const char *row_check_ops(struct row_program *p);
+/* T has one element in the plan of one row, unless it is joined with another
+ * axis; true of what has no T. */
+bool row_is_one(const struct row_program *p, int value);
+/* Does n keep the positions along T apart, in types and in the plan? */
+bool row_keeps_rows(const struct row_program *p, const struct node *n);
+
+/* --- row_length.c --- */
+
+/* *why is set when an operation that is left for the run reads a number that
+ * would be another with more rows. Errors: NOMEM. */
+CHECKED int row_check_length(struct row_program *p, const char **why,
+                             struct err *e);
 
 /* --- row_make.c --- */
 

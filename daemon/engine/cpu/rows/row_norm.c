@@ -237,7 +237,7 @@ static struct row_op *only_reader(struct row_program *p, int value)
     return NULL;
 }
 
-/* Weights that are multiplied behind: returns the op that is now the last. */
+/* Weights that are multiplied after: returns the op that is now the last. */
 static struct row_op *take_weights(struct row_program *p, struct row_op *op,
                                    struct row_norm *f)
 {

@@ -32,7 +32,7 @@ int row_pass_dead(struct row_program *p, struct err *e)
     for (size_t k = 0; k < p->m->n_out; k++) {
         live[p->m->out_slot[k]] = true;
     }
-    /* views may stand behind their readers (share): twice finds all */
+    /* views may stand after their readers (share): twice finds all */
     for (int turn = 0; turn < 2; turn++) {
         for (int i = p->n_ops - 1; i >= 0; i--) {
             const struct row_op *op = &p->ops[i];
@@ -178,7 +178,7 @@ int row_pass_elementwise(struct row_program *p, struct err *e)
 
 /* --- glu: f(a) * b --- */
 
-/* The unary op behind operand k of a product, when nobody else reads it. */
+/* The unary op after operand k of a product, when nobody else reads it. */
 static int unary_of(const struct row_program *p, const struct row_op *op, int k)
 {
     size_t at = 0;
@@ -300,48 +300,56 @@ int row_pass_heads(struct row_program *p, struct err *e)
 
 /* --- share: products of one input become one product --- */
 
+/* Op b becomes the view that says what the parts of `all` are. */
+static bool make_view(struct row_program *p, struct row_op *b, int all,
+                      const struct row_op *a)
+{
+    int *out = arena_array(&p->arena, ROW_PARTS_MAX, sizeof(*out));
+    size_t *at = arena_array(&p->arena, ROW_PARTS_MAX, sizeof(*at));
+    if (out == NULL || at == NULL) {
+        return false;
+    }
+    out[0] = a->out[0];
+    out[1] = b->out[0];
+    at[1] = p->v[all].n;
+    b->kind = ROW_VIEW;
+    b->name = a->name;
+    b->step = -1;
+    b->n_in = 1;
+    b->in[0] = all;
+    b->n_out = 2;
+    b->out = out;
+    b->at = at;
+    return true;
+}
+
 /* Join op j's matrix to op i's. Their results are then pieces of one value; the
  * first op that joins becomes the view that says so. */
 static bool join(struct row_program *p, int i, int j, int *view)
 {
     struct row_op *a = &p->ops[i];
     struct row_op *b = &p->ops[j];
-    if (a->linear.parts + b->linear.parts > ROW_OUT_MAX) {
+    const struct row_linear one = b->linear;
+    int out = b->out[0];
+    if (a->linear.parts + one.parts > ROW_PARTS_MAX) {
         return false;
     }
     if (*view < 0) {
         int all = row_value_new(p, a->name, p->v[a->out[0]].n);
-        if (all < 0) {
+        if (all < 0 || !make_view(p, b, all, a)) {
             return false;
         }
-        struct row_linear second = b->linear;
-        int out = b->out[0];
-        *b = (struct row_op){
-            .kind = ROW_VIEW,
-            .name = a->name,
-            .step = -1,
-            .n_in = 1,
-            .in = {all         },
-            .n_out = 2,
-            .out = { a->out[0],         out},
-            .at = { 0, p->v[all].n}
-        };
         a->out[0] = all;
-        a->linear.w[1] = second.w[0];
-        a->linear.bias[1] = second.bias[0];
         *view = j;
-        p->v[all].n += p->v[out].n;
     } else {
         struct row_op *v = &p->ops[*view];
-        int all = a->out[0];
-        a->linear.w[a->linear.parts] = b->linear.w[0];
-        a->linear.bias[a->linear.parts] = b->linear.bias[0];
-        v->out[v->n_out] = b->out[0];
-        v->at[v->n_out++] = p->v[all].n;
-        p->v[all].n += p->v[b->out[0]].n;
+        v->out[v->n_out] = out;
+        v->at[v->n_out++] = p->v[a->out[0]].n;
         b->kind = ROW_DEAD;
     }
-    a->linear.parts++;
+    p->v[a->out[0]].n += p->v[out].n;
+    a->linear.w[a->linear.parts] = one.w[0];
+    a->linear.bias[a->linear.parts++] = one.bias[0];
     return true;
 }
 

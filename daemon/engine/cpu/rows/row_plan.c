@@ -10,7 +10,7 @@
 struct live {
     size_t at, size;
     int last;
-    int next; /* root behind it in memory; -1 */
+    int next; /* root after it in memory; -1 */
 };
 
 static void give_place(struct row_program *p, struct live *l, int *head,

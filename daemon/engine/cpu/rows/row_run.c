@@ -4,14 +4,14 @@
  * given to any thread; small work stays on the caller's. A plain step runs the
  * interpreter's kernels with the plan's values pointing at one row after the
  * other. */
-#include <math.h>
 #include <string.h>
 
 #include "base/crew.h"
+#include "base/fmath.h"
+#include "engine/cpu/kernels/floats.h"
+#include "engine/cpu/kernels/vmath.h"
 #include "engine/cpu/ops/ops.h"
 #include "engine/cpu/rows/row_make.h"
-#include "engine/cpu/kernels/simd.h"
-#include "engine/cpu/kernels/vmath.h"
 
 #define PARALLEL_MIN 32768 /* elements that pay for waking a thread */
 
@@ -50,13 +50,11 @@ static void norm_group(const struct row_norm *f, float *o, const float *x,
             float a = fabsf(x[i]);
             peak = a > peak ? a : peak;
         }
-        sum = fmaf(f->eps_peak, peak * peak, sum);
+        sum = fmath_fmaf(f->eps_peak, peak * peak, sum);
     }
     float s = f->gain * f->scale * (1.0f / sqrtf(sum));
     const float *w = f->w != NULL ? f->w + first % f->n_w : NULL;
-    for (size_t i = 0; i < n; i++) {
-        o[i] = w != NULL ? x[i] * s * w[i] : x[i] * s;
-    }
+    floats()->scale(o, x, s, w, n);
 }
 
 static void norm_rows(void *ctx, size_t begin, size_t end, unsigned worker)
@@ -76,32 +74,6 @@ static void norm_rows(void *ctx, size_t begin, size_t end, unsigned worker)
 
 /* --- rope --- */
 
-/* One head; to may be from. */
-static void rope_head(float *to, const float *from, const float *c,
-                      const float *s, const struct row_rope *f)
-{
-    const float *x = from;
-    const float *y = from + f->half;
-    size_t i = 0;
-    for (; i + V8_LANES <= f->half; i += V8_LANES) {
-        v8 a = v8_load(x + i);
-        v8 b = v8_load(y + i);
-        v8 cos = v8_load(c + i);
-        v8 sin = v8_load(s + i);
-        v8_store(to + i, v8_sub(v8_mul(a, cos), v8_mul(b, sin)));
-        v8_store(to + f->half + i, v8_add(v8_mul(b, cos), v8_mul(a, sin)));
-    }
-    for (; i < f->half; i++) {
-        float a = x[i];
-        float b = y[i];
-        to[i] = a * c[i] - b * s[i];
-        to[f->half + i] = b * c[i] + a * s[i];
-    }
-    for (i = 2 * f->half; i < f->dim; i++) {
-        to[i] = x[i];
-    }
-}
-
 static void rope_rows(void *ctx, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
@@ -114,7 +86,10 @@ static void rope_rows(void *ctx, size_t begin, size_t end, unsigned worker)
         const float *s = row_of(x->p, x->op->in[2], r);
         float *to = row_of(x->p, x->op->out[0], r);
         for (size_t h = 0; h < n; h += f->dim) {
-            rope_head(to + h, from + h, c, s, f);
+            floats()->rotate(to + h, from + h, c, s, f->half);
+            for (size_t i = 2 * f->half; i < f->dim; i++) {
+                to[h + i] = from[h + i];
+            }
         }
     }
 }
@@ -136,10 +111,7 @@ static void unary_rows(void *ctx, size_t begin, size_t end, unsigned worker)
         float *o = row_of(x->p, x->op->out[0], r);
         unary_row(x->p, x->op, o, row_of(x->p, x->op->in[0], r), n);
         if (x->op->kind == ROW_GLU) {
-            const float *b = row_of(x->p, x->op->in[1], r);
-            for (size_t i = 0; i < n; i++) {
-                o[i] = o[i] * b[i];
-            }
+            floats()->multiply(o, row_of(x->p, x->op->in[1], r), n);
         }
     }
 }
@@ -171,12 +143,13 @@ static int run_linear(struct run_rows *x, struct err *e)
 {
     const struct row_program *p = x->p;
     const struct row_linear *f = &x->op->linear;
-    struct linear_part part[ROW_OUT_MAX];
+    struct linear_part part[ROW_PARTS_MAX];
     const struct row_at *from = &p->base[p->v[x->op->in[0]].root];
     const struct row_at *to = &p->base[p->v[x->op->out[0]].root];
     float *y = row_of(p, x->op->out[0], 0);
+    linear_in_length(p->lin, f->w[0]->cols);
     int rc =
-        linear_in_set(f->in, p->kernels, row_of(p, x->op->in[0], 0), from->ld,
+        linear_in_set(p->lin, p->kernels, row_of(p, x->op->in[0], 0), from->ld,
                       x->in->n, f->integer, f->real, p->m->threads, e);
     if (rc < 0) {
         return rc;
@@ -186,7 +159,7 @@ static int run_linear(struct run_rows *x, struct err *e)
             .w = f->w[i], .bias = f->bias[i], .y = y, .ldy = to->ld};
         y += f->w[i]->rows;
     }
-    linear_run(part, (size_t)f->parts, f->in, p->kernels, p->m->threads);
+    linear_run(part, (size_t)f->parts, p->lin, p->kernels, p->m->threads);
     return 0;
 }
 
@@ -246,12 +219,11 @@ static void point(const struct row_program *p, const struct row_op *op,
 
 static int run_step(struct run_rows *x, struct err *e)
 {
-    int rc = 0;
-    for (size_t r = 0; rc == 0 && r < x->in->n; r++) {
+    for (size_t r = 0; r < x->in->n; r++) {
         point(x->p, x->op, r);
-        rc = plan_step(x->p->plan, x->op->step, e);
+        RETERR(plan_step(x->p->plan, x->op->step, e));
     }
-    return rc;
+    return 0;
 }
 
 static int run_op(struct run_rows *x, struct err *e)
@@ -377,18 +349,15 @@ int row_run(struct row_program *p, const struct backend_rows *in,
 {
     must(in->n > 0 && in->n <= p->rows_max);
     struct run_rows x = {.p = p, .in = in};
-    int rc = reserve(p, in, e);
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(reserve(p, in, e));
     set_bases(p, in, out, n_out);
-    for (int i = 0; i < p->n_ops && rc == 0; i++) {
+    for (int i = 0; i < p->n_ops; i++) {
         x.op = &p->ops[i];
-        rc = called_off(&x) ? err_set(e, ERR_CANCELLED, "called off")
-                            : run_op(&x, e);
+        if (called_off(&x)) {
+            return err_set(e, ERR_CANCELLED, "called off");
+        }
+        RETERR(run_op(&x, e));
     }
-    if (rc == 0) {
-        copy_outputs(p, out, n_out, in->n);
-    }
-    return rc;
+    copy_outputs(p, out, n_out, in->n);
+    return 0;
 }

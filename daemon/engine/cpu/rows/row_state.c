@@ -1,6 +1,6 @@
 /* row_state.c - states and the masks over them, in a program run as rows.
  *
- * A slot may stand for a state as it is after this run's store: a read behind
+ * A slot may stand for a state as it is after this run's store: a read after
  * the write, or the blended value that was written (the public converter's
  * packages attend over that), whole or some of its heads. Attention over such
  * slots becomes ATTEND. All rows are stored before any attends (a row never
@@ -9,8 +9,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "engine/cpu/ops/op_attention.h"
 #include "engine/cpu/graph/fuse.h"
+#include "engine/cpu/ops/op_attention.h"
 #include "engine/cpu/rows/row_make.h"
 
 /* What a slot has of a state: heads [first, first + n), state -1: nothing. */
@@ -69,12 +69,12 @@ static bool make_store(struct states *s, int at, int state, int mask, int new)
         !mark_mask(p, mask, ROW_WRITE, t->dims[2], &input)) {
         return false;
     }
-    *op = (struct row_op){.kind = ROW_STORE,
-                          .name = p->m->state[state].name,
-                          .step = op->step,
-                          .n_in = 1,
-                          .in = {new},
-                          .store = {state}};
+    op->kind = ROW_STORE;
+    op->name = p->m->state[state].name;
+    op->n_in = 1;
+    op->in[0] = new;
+    op->n_out = 0;
+    op->store = (struct row_store){state};
     s->store[state] = at;
     return true;
 }
@@ -284,7 +284,7 @@ static bool rows_meet(const struct states *s, const struct node *n,
     const struct mil_type *mask = m->slot_type[n->in[3]];
     const struct mil_type *scores =
         f != NULL && f->space != NULL ? f->space : q;
-    int64_t behind[2] = {1, 1}; /* heads behind T, of q and of the scores */
+    int64_t after[2] = {1, 1}; /* heads after T, of q and of the scores */
     if (!m->has_t) {
         return true;
     }
@@ -301,12 +301,12 @@ static bool rows_meet(const struct states *s, const struct node *n,
         return false;
     }
     for (int i = tq + 1; i < q->rank - 1; i++) {
-        behind[0] *= q->dims[i];
+        after[0] *= q->dims[i];
     }
     for (int i = ts + 1; i < scores->rank - 1; i++) {
-        behind[1] *= scores->dims[i];
+        after[1] *= scores->dims[i];
     }
-    return behind[0] == behind[1];
+    return after[0] == after[1];
 }
 
 static bool make_attend(struct states *s, int at)
@@ -327,14 +327,12 @@ static bool make_attend(struct states *s, int at)
                    &a.mask)) {
         return false;
     }
-    *op = (struct row_op){.kind = ROW_ATTEND,
-                          .name = op->name,
-                          .step = op->step,
-                          .n_in = 1,
-                          .in = {n->in[0]},
-                          .n_out = 1,
-                          .out = {n->out[0]},
-                          .attend = a};
+    op->kind = ROW_ATTEND;
+    op->n_in = 1;
+    op->in[0] = n->in[0];
+    op->n_out = 1;
+    op->out[0] = n->out[0];
+    op->attend = a;
     return true;
 }
 
@@ -364,6 +362,16 @@ static bool set_shapes(struct states *s)
     return true;
 }
 
+static bool states_fit(const struct backend_model *m)
+{
+    bool ok = true;
+    for (size_t i = 0; i < m->n_states; i++) {
+        const struct mil_type *t = m->state[i].type;
+        ok = ok && (t->rank != 4 || kv_dims_fit(t->dims));
+    }
+    return ok;
+}
+
 static void spread_classes(struct row_program *p)
 {
     for (int i = 0; i < p->n_ops; i++) {
@@ -378,6 +386,10 @@ static void spread_classes(struct row_program *p)
 int row_states(struct row_program *p, const char **why, struct err *e)
 {
     struct states s = {.p = p};
+    if (!states_fit(p->m)) {
+        *why = "a state is too large for blocks of positions";
+        return 0;
+    }
     int rc = fuse_open(&s.f, p->m, e);
     if (rc < 0) {
         return rc;

@@ -18,7 +18,7 @@ struct taken {
     struct backend_state **state;
 };
 
-/* Elements before and behind T's axis, and T. */
+/* Elements before and after T's axis, and T. */
 static void around(const struct tensor *t, int axis, size_t *outer, size_t *n,
                    size_t *inner)
 {
@@ -190,29 +190,34 @@ static int run(struct row_program *p, struct taken *t, struct tensor *out,
 {
     const struct backend_model *m = p->m;
     struct backend_row_out *o = calloc(n_out + 1, sizeof(*o));
-    int rc = o != NULL ? 0 : err_set(e, ERR_NOMEM, "outputs");
     size_t *at = calloc(n_out + 1, sizeof(*at));
-    rc = at != NULL ? rc : err_set(e, ERR_NOMEM, "outputs");
-    for (size_t i = 0; rc == 0 && i < n_out; i++) {
+    int rc = 0;
+    if (o == NULL || at == NULL) {
+        rc = err_set(e, ERR_NOMEM, "outputs");
+        goto out;
+    }
+    for (size_t i = 0; i < n_out; i++) {
         while (at[i] < m->n_out &&
                strcmp(m->out[at[i]].name, out[i].name) != 0) {
             at[i]++;
         }
         if (at[i] == m->n_out) {
             rc = err_set(e, ERR_MIL_INPUT, "no output %s", out[i].name);
-            break;
+            goto out;
         }
         size_t width = p->out_port[at[i]].width;
         o[i] = (struct backend_row_out){
             out[i].name, calloc(t->rows.n * width + 1, sizeof(float)), width};
-        rc = o[i].p != NULL ? 0 : err_set(e, ERR_NOMEM, "outputs");
+        if (o[i].p == NULL) {
+            rc = err_set(e, ERR_NOMEM, "outputs");
+            goto out;
+        }
     }
-    if (rc == 0) {
-        rc = row_run(p, &t->rows, o, n_out, e);
+    CHECK(row_run(p, &t->rows, o, n_out, e));
+    for (size_t i = 0; i < n_out; i++) {
+        CHECK(give(p, at[i], t, o[i].p, &out[i], e));
     }
-    for (size_t i = 0; rc == 0 && i < n_out; i++) {
-        rc = give(p, at[i], t, o[i].p, &out[i], e);
-    }
+out:
     for (size_t i = 0; o != NULL && i < n_out; i++) {
         free(o[i].p);
     }

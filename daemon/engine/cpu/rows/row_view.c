@@ -24,7 +24,7 @@ static bool same_order(const struct val *x, const struct val *perm)
     return true;
 }
 
-static size_t behind(const struct val *x, int axis)
+static size_t inner(const struct val *x, int axis)
 {
     size_t n = 1;
     for (int i = axis + 1; i < x->rank; i++) {
@@ -36,7 +36,7 @@ static size_t behind(const struct val *x, int axis)
 /* All axes before this one have one element. */
 static bool is_outermost(const struct val *x, int axis)
 {
-    return x->n == (size_t)x->dims[axis] * behind(x, axis);
+    return x->n == (size_t)x->dims[axis] * inner(x, axis);
 }
 
 bool row_slice(const struct row_program *p, const struct node *n, int *axis,
@@ -88,7 +88,7 @@ static void try_slice(struct row_program *p, struct row_op *op)
     const struct val *x = row_val(p, n->in[0]);
     if (axis < 0 || is_outermost(x, axis)) {
         op->kind = ROW_VIEW;
-        op->at[0] = axis < 0 ? 0 : (size_t)begin * behind(x, axis);
+        op->at[0] = axis < 0 ? 0 : (size_t)begin * inner(x, axis);
     }
 }
 

@@ -170,13 +170,8 @@ static int of_blockwise(struct arena *a, const struct mil_op *op, int depth,
     }
     struct mil_type st = {0};
     struct mil_type ot = {0};
-    int rc = weight_floats(a, op, "scale", depth, &w->scales, &st, e);
-    if (rc == 0) {
-        rc = weight_floats(a, op, "offset", depth, &w->offsets, &ot, e);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(weight_floats(a, op, "scale", depth, &w->scales, &st, e));
+    RETERR(weight_floats(a, op, "offset", depth, &w->offsets, &ot, e));
     if (w->scales == NULL || st.rank != data->type.rank ||
         (w->offsets != NULL &&
          !(ot.rank == st.rank &&
@@ -332,21 +327,13 @@ static int of_lut(struct arena *a, const struct mil_op *op, int depth,
         return ERR_MIL_INVALID;
     }
     struct mil_type lt = {0};
-    int rc = weight_floats(a, op, "lut", depth, &w->lut, &lt, e);
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(weight_floats(a, op, "lut", depth, &w->lut, &lt, e));
     if (w->lut == NULL || lt.rank < 1) {
         return err_set(e, ERR_MIL_INVALID, "%s: lut is absent", op->type);
     }
     bool old = mil_op_const(op, "shape") != NULL;
-    rc = table_shape(op, w, &lt, e);
-    if (rc == 0) {
-        rc = set_grid(w, &lt, lt.rank, "lut", e);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(table_shape(op, w, &lt, e));
+    RETERR(set_grid(w, &lt, lt.rank, "lut", e));
     w->type.dtype = lt.dtype;
     if (old) {
         w->raw = as_bits(a, w->raw, w);
@@ -455,19 +442,13 @@ static int of_op(struct arena *a, const struct mil_op *op, bool round,
     w->kind = WEIGHT_ROWS;
     for (size_t i = 0; i < countof(forms); i++) {
         if (strcmp(op->type, forms[i].type) == 0) {
-            int rc = forms[i].make(a, op, depth + 1, w, e);
-            if (rc == 0) {
-                rc = split_rows(w, e);
-            }
-            if (rc == 0) {
-                w->round = round && op->outputs[0]->type.dtype == MIL_FP16;
-                prefer_table(w);
-                rc = prefer_int(a, w, e);
-            }
-            if (rc == 0) {
-                *ret = w;
-            }
-            return rc;
+            RETERR(forms[i].make(a, op, depth + 1, w, e));
+            RETERR(split_rows(w, e));
+            w->round = round && op->outputs[0]->type.dtype == MIL_FP16;
+            prefer_table(w);
+            RETERR(prefer_int(a, w, e));
+            *ret = w;
+            return 0;
         }
     }
     return err_set(e, ERR_MIL_OP, "aned does not run operation %s", op->type);

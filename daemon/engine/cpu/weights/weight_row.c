@@ -5,7 +5,8 @@
  */
 #include <string.h>
 
-#include "engine/cpu/kernels/simd.h"
+#include "base/half.h"
+#include "engine/cpu/kernels/floats.h"
 #include "engine/cpu/weights/weight_impl.h"
 
 /* n elements of packed integers or floats from element `at` on. */
@@ -91,25 +92,11 @@ static void vector_row(const struct weight *w, size_t row, float *out)
 static void table16_run(const uint8_t *u, const float *lut, uint64_t at,
                         size_t n, float *out)
 {
-    size_t i = 0;
-#if SIMD_AVX2
-    if (at % 2 == 0) { /* eight indices are four whole bytes */
-        const __m256 low = _mm256_loadu_ps(lut);
-        const __m256 high = _mm256_loadu_ps(lut + 8);
-        const __m256i places = _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28);
-        for (; i + 8 <= n; i += 8) {
-            int32_t word = 0;
-            memcpy(&word, u + (at + i) / 2, sizeof(word));
-            __m256i k = _mm256_srlv_epi32(_mm256_set1_epi32(word), places);
-            __m256 half = _mm256_castsi256_ps(_mm256_slli_epi32(k, 28));
-            __m256 x = _mm256_blendv_ps(_mm256_permutevar8x32_ps(low, k),
-                                        _mm256_permutevar8x32_ps(high, k),
-                                        half); /* by bit 3 */
-            _mm256_storeu_ps(out + i, x);
-        }
+    if (at % 2 == 0) {
+        floats()->look_up(out, u + at / 2, lut, n);
+        return;
     }
-#endif
-    for (; i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         uint64_t k = at + i;
         out[i] = lut[(u[k / 2] >> (k % 2 * 4)) & 15];
     }

@@ -29,7 +29,8 @@ static int bad(const struct mil_op *op, const char *what, struct err *e)
     return err_set(e, ERR_MIL_INVALID, "%s: %s", op->type, what);
 }
 
-/* The operation behind an operand that is one of a sparse pair, else NULL. */
+/* The operation that makes an operand that is one of a sparse pair, else NULL.
+ */
 static const struct mil_op *pair_of(const struct mil_op *op, const char *name,
                                     int out)
 {
@@ -103,26 +104,20 @@ static int operands(struct arena *a, const struct mil_op *op, const char *mask,
     struct sparse vs;
     struct mil_type t = {0};
     uint64_t n = 0;
-    int rc = m != NULL ? of_pair(a, m, depth, &ms, e) : 0;
-    if (rc == 0) {
-        rc = take_mask(op, mask, m != NULL ? &ms : NULL, s, e);
+    if (m != NULL) {
+        RETERR(of_pair(a, m, depth, &ms, e));
     }
-    if (rc == 0 && v != NULL && v != m) {
-        rc = of_pair(a, v, depth, &vs, e);
-    } else if (rc == 0 && v != NULL) {
+    RETERR(take_mask(op, mask, m != NULL ? &ms : NULL, s, e));
+    if (v != NULL && v != m) {
+        RETERR(of_pair(a, v, depth, &vs, e));
+    } else if (v != NULL) {
         vs = ms;
-    }
-    if (rc < 0) {
-        return rc;
     }
     if (v != NULL) {
         s->values = vs.values;
         return count_bits(op, s, vs.n, e);
     }
-    rc = weight_floats(a, op, values, depth, &s->values, &t, e);
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(weight_floats(a, op, values, depth, &s->values, &t, e));
     if (s->values == NULL || !mil_type_count(&t, &n)) {
         return bad(op, "values are missing", e);
     }
@@ -165,29 +160,22 @@ static int of_scaled(struct arena *a, const struct mil_op *op, int depth,
     const float *offset = NULL;
     struct mil_type st = {0};
     struct mil_type ot = {0};
-    int rc = operands(a, op, "data_mask", "nonzero_data", depth, s, e);
-    if (rc == 0) {
-        rc = weight_floats(a, op, "scale", depth, &scale, &st, e);
-    }
-    if (rc == 0) {
-        rc = weight_floats(a, op, "offset", depth, &offset, &ot, e);
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(operands(a, op, "data_mask", "nonzero_data", depth, s, e));
+    RETERR(weight_floats(a, op, "scale", depth, &scale, &st, e));
+    RETERR(weight_floats(a, op, "offset", depth, &offset, &ot, e));
     if (scale == NULL || st.rank != s->type.rank ||
         (offset != NULL &&
          (ot.rank != st.rank ||
           memcmp(ot.dims, st.dims, (size_t)st.rank * sizeof(*st.dims)) != 0))) {
         return bad(op, "scale or offset does not fit the data", e);
     }
-    rc = check_grid(op, &st, &s->type, e);
+    RETERR(check_grid(op, &st, &s->type, e));
     float *out = arena_array(a, s->n + 1, sizeof(*out));
-    if (rc == 0 && out == NULL) {
-        rc = err_set(e, ERR_NOMEM, "constants");
+    if (out == NULL) {
+        return err_set(e, ERR_NOMEM, "constants");
     }
     uint64_t k = 0;
-    for (uint64_t i = 0; rc == 0 && i < s->count; i++) {
+    for (uint64_t i = 0; i < s->count; i++) {
         if (bit(s->mask, i)) {
             size_t c = cell_at(&st, &s->type, i);
             float zero = offset != NULL ? offset[c] : 0.0f;
@@ -196,7 +184,7 @@ static int of_scaled(struct arena *a, const struct mil_op *op, int depth,
         }
     }
     s->values = out;
-    return rc;
+    return 0;
 }
 
 struct table {
@@ -254,7 +242,8 @@ static int expand(struct arena *a, const struct table *t,
 {
     size_t v = t->vector;
     *to = *from;
-    if (from->count == 0 || __builtin_mul_overflow(from->count, v, &to->count) ||
+    if (from->count == 0 ||
+        __builtin_mul_overflow(from->count, v, &to->count) ||
         __builtin_mul_overflow(from->n, v, &to->n) ||
         to->count > MIL_TENSOR_BYTES_MAX / sizeof(float)) {
         return err_set(e, ERR_TOO_BIG, "constants");
@@ -266,7 +255,7 @@ static int expand(struct arena *a, const struct table *t,
     if (mask == NULL || out == NULL || ord == NULL) {
         return err_set(e, ERR_NOMEM, "constants");
     }
-    uint64_t inner = 1; /* elements of the result behind the axis */
+    uint64_t inner = 1; /* elements of the result after the axis */
     for (int i = t->axis + 1; i < to->type.rank; i++) {
         inner *= (uint64_t)to->type.dims[i];
     }
@@ -291,17 +280,15 @@ static int of_lut(struct arena *a, const struct mil_op *op, int depth,
 {
     struct sparse idx = {0};
     struct table t = {0};
-    int rc =
-        operands(a, op, "indices_mask", "indices_nonzero_data", depth, &idx, e);
-    if (rc == 0) {
-        rc = take_table(a, op, depth, &idx, &t, e);
-    }
-    for (uint64_t i = 0; rc == 0 && i < idx.n; i++) {
+    RETERR(operands(a, op, "indices_mask", "indices_nonzero_data", depth, &idx,
+                    e));
+    RETERR(take_table(a, op, depth, &idx, &t, e));
+    for (uint64_t i = 0; i < idx.n; i++) {
         if (!(idx.values[i] >= 0.0f && idx.values[i] < (float)t.entries)) {
-            rc = bad(op, "an index outside the lut", e);
+            return bad(op, "an index outside the lut", e);
         }
     }
-    return rc < 0 ? rc : expand(a, &t, &idx, s, e);
+    return expand(a, &t, &idx, s, e);
 }
 
 static int of_pair(struct arena *a, const struct mil_op *op, int depth,

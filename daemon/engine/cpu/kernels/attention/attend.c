@@ -22,9 +22,10 @@
  * what is common to all together. */
 #include "engine/cpu/kernels/attention/attend.h"
 
+#include <string.h>
+
 #include "base/crew.h"
 #include "engine/cpu/kernels/kernel_impl.h"
-#include "engine/cpu/kernels/simd_exp.h"
 
 #define COLS         8u
 #define SPAN         256u   /* a multiple of KV_BLOCK */
@@ -108,8 +109,8 @@ struct stretch {
     float *o;        /* [cols][ldo] */
     uint32_t base;   /* position */
     uint32_t first;  /* block of the span that any row sees */
-    uint32_t behind; /* block behind the last that any row sees at all */
-    uint32_t end;    /* position behind the last that any row sees */
+    uint32_t block_end; /* after the last block that any row sees */
+    uint32_t end;    /* after the last position that any row sees */
 };
 
 /* What row r of a tile sees of [from, to). */
@@ -122,7 +123,7 @@ static void visible(const struct stretch *s, size_t r, uint32_t from,
 }
 
 /* The plane that is read after that of `block`: the next one, else the other
- * state's first, or the next span's. A tile behind another one of the same
+ * state's first, or the next span's. A tile after another one of the same
  * sequence finds everything in the cache. */
 static void ahead(const struct stretch *s, uint32_t block, bool keys,
                   struct attend_product *m)
@@ -134,8 +135,8 @@ static void ahead(const struct stretch *s, uint32_t block, bool keys,
         return;
     }
     block++;
-    if (block >= s->behind || block % (SPAN / KV_BLOCK) == 0) {
-        if (!keys && block >= s->behind) {
+    if (block >= s->block_end || block % (SPAN / KV_BLOCK) == 0) {
+        if (!keys && block >= s->block_end) {
             return;
         }
         block = keys ? s->first : block;
@@ -260,7 +261,7 @@ static void span_run(const struct job *j, const struct tile *t, uint32_t span,
     }
     uint32_t end = min_u32(max, s.base + SPAN);
     s.first = max_u32(min, s.base) / KV_BLOCK;
-    s.behind = max / KV_BLOCK + (max % KV_BLOCK != 0 ? 1 : 0);
+    s.block_end = max / KV_BLOCK + (max % KV_BLOCK != 0 ? 1 : 0);
     s.end = max;
     for (uint32_t b = s.first; b * KV_BLOCK < end; b++) {
         block_scores(&s, b);
@@ -294,40 +295,18 @@ static void tile_queries(const struct attend *a, const struct tile *t, float *q)
     }
 }
 
-static float exp_of(float x)
-{
-    float lane[V8_LANES];
-    v8_store(lane, v8_exp(v8_set(x)));
-    return lane[0];
-}
-
 /* One column: the spans' parts, the first one's at `part`, put together. */
 static void column_finish(const struct job *j, float *part, size_t c, size_t n,
                           float *out)
 {
-    float *ml = part + COLS * j->ldo + c;
-    float max = ml[0];
-    for (size_t i = 1; i < n; i++) {
-        float m = ml[i * j->part];
-        max = m > max ? m : max;
-    }
-    float sum = 0;
-    for (size_t i = 0; i < n; i++) {
-        float *w = ml + i * j->part;
-        w[0] = exp_of(w[0] - max);
-        sum = fmaf(w[0], w[COLS], sum);
-    }
-    float *o = part + c * j->ldo;
-    v8 l = v8_set(sum);
-    for (size_t i = 0; i < j->ldo; i += V8_LANES) {
-        v8 a = v8_mul(v8_set(ml[0]), v8_load(o + i));
-        for (size_t k = 1; k < n; k++) {
-            a = v8_fma(v8_set(ml[k * j->part]), v8_load(o + k * j->part + i),
-                       a);
-        }
-        v8_store(o + i, v8_div(a, l));
-    }
-    memcpy(out, o, j->a->vdim * sizeof(*out));
+    const struct attend_spans s = {.n = n,
+                                   .step = j->part,
+                                   .o = part + c * j->ldo,
+                                   .width = j->ldo,
+                                   .m = part + COLS * j->ldo + c,
+                                   .l = part + COLS * j->ldo + COLS + c};
+    j->kn->attend_join(&s);
+    memcpy(out, s.o, j->a->vdim * sizeof(*out));
 }
 
 static void tile_finish(const struct job *j, const struct tile *t, float *parts)
@@ -344,7 +323,7 @@ static void tile_finish(const struct job *j, const struct tile *t, float *parts)
     }
 }
 
-/* The next stretch of tile i whose rows have one table, behind *t, which has 0
+/* The next stretch of tile i whose rows have one table, after *t, which has 0
  * rows at first. */
 static bool tile_next(const struct job *j, size_t i, struct tile *t)
 {

@@ -52,3 +52,13 @@ struct attend_product {
     const void *ahead; /* what is read next; NULL: it is in the cache */
     size_t ahead_bytes;
 };
+
+/* What the n spans of a column gave, `step` floats apart, put together in
+ * their order; the result is in o, m is used up. */
+struct attend_spans {
+    size_t n, step;
+    float *o;     /* weighed sums of values, `width` of them */
+    size_t width; /* a multiple of 8 */
+    float *m;     /* the largest score */
+    float *l;     /* the sum of the weights */
+};

@@ -116,7 +116,8 @@ static inline wide wide_exp_sub(wide a, wide b)
 
 /* What is asked for while a product runs: `step` bytes more with each row of
  * it, of which it meets two cache lines at most. So the memory is busy all the
- * time, and no burst of requests stands before the loads that are needed now. */
+ * time, and no burst of requests stands before the loads that are needed now.
+ */
 struct attend_ahead {
     const char *p;
     size_t step, second; /* bytes; to the second line */
@@ -300,4 +301,33 @@ static void attend_weigh(float *x, size_t begin, size_t end, bool divide,
     wide_store(sum, a);
     *ret_max = max;
     *ret_sum = v16_sum(v8_load(sum), v8_load(sum + 8));
+}
+
+/* --- spans --- */
+
+/* Each span's m becomes its weight, and the first one's o the result. */
+static void attend_join(const struct attend_spans *s)
+{
+    float max = s->m[0];
+    for (size_t i = 1; i < s->n; i++) {
+        float m = s->m[i * s->step];
+        max = m > max ? m : max;
+    }
+    float sum = 0;
+    for (size_t i = 0; i < s->n; i++) {
+        float lane[V8_LANES];
+        float *w = s->m + i * s->step;
+        v8_store(lane, v8_exp(v8_set(*w - max)));
+        *w = lane[0];
+        sum = fmath_fmaf(*w, s->l[i * s->step], sum);
+    }
+    v8 l = v8_set(sum);
+    for (size_t i = 0; i < s->width; i += V8_LANES) {
+        v8 a = v8_mul(v8_set(s->m[0]), v8_load(s->o + i));
+        for (size_t k = 1; k < s->n; k++) {
+            a = v8_fma(v8_set(s->m[k * s->step]),
+                       v8_load(s->o + k * s->step + i), a);
+        }
+        v8_store(s->o + i, v8_div(a, l));
+    }
 }

@@ -10,7 +10,6 @@
 #pragma once
 
 #include "engine/cpu/cpu.h"
-#include "engine/cpu/kernels/simd.h"
 
 struct gemm {
     enum weight_kind kind;    /* of w; WEIGHT_ROWS decodes rows of src */
@@ -22,12 +21,25 @@ struct gemm {
     float *rowbuf; /* WEIGHT_ROWS: gemm_pad(k) floats a thread */
 
     size_t rows, cols, k;
-    const float *x;    /* column c at x + c * gemm_pad(k), zeros behind k */
+    const float *x;    /* column c at x + c * gemm_pad(k), zeros after k */
     const float *bias; /* one a row, or NULL */
     float *y;
     size_t ldr, ldc; /* y[r * ldr + c * ldc] */
     unsigned threads;
 };
+
+#define GEMM_COLS 4 /* of a tile */
+
+static inline size_t gemm_element(enum weight_kind kind)
+{
+    return kind == WEIGHT_I8 ? 1 : kind == WEIGHT_F16 ? 2 : 4;
+}
+
+static inline const void *gemm_row_at(enum weight_kind kind, const void *w,
+                                      size_t at)
+{
+    return (const char *)w + at * gemm_element(kind);
+}
 
 /* Elements of a padded column. */
 static inline size_t gemm_pad(size_t k)
@@ -39,7 +51,7 @@ static inline size_t gemm_pad(size_t k)
 void gemm_weight(struct gemm *g, const struct weight *w, size_t row0,
                  size_t rows);
 
-/* Rows row0.. of any value that holds floats, k elements each (matmul.c). */
+/* Rows row0.. of any value that holds floats, k elements each (op_matmul.c). */
 void gemm_operand(struct gemm *g, const struct val *v, size_t row0, size_t rows,
                   size_t k);
 
@@ -50,8 +62,8 @@ void gemm_run(struct gemm *g);
 void gemm_pack(float *out, const float *x, size_t cols, size_t k, size_t sc,
                size_t sk);
 
-/* The other reduction (matmul.c): o[m, n] is the chain of fused multiply-adds
- * of x[m, k] * y[k, n] over k in order. */
+/* The other reduction (op_matmul.c): o[m, n] is the chain of fused
+ * multiply-adds of x[m, k] * y[k, n] over k in order. */
 struct chain {
     const float *x; /* [m][ldx] */
     size_t ldx, k, n, m;

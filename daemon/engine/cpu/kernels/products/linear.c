@@ -56,6 +56,11 @@ int linear_in_new(size_t k, struct linear_in **ret, struct err *e)
     return 0;
 }
 
+void linear_in_length(struct linear_in *in, size_t k)
+{
+    in->k = k;
+}
+
 void linear_in_free(struct linear_in *in)
 {
     if (in == NULL) {
@@ -97,17 +102,11 @@ static int grow_rows(struct linear_in *in, size_t n, struct err *e)
         return 0;
     }
     size_t cap[3] = {0, 0, 0};
-    int rc = grow(&in->lo, &cap[0], n, sizeof(*in->lo), e);
-    if (rc == 0) {
-        rc = grow(&in->xscale, &cap[1], n, sizeof(*in->xscale), e);
-    }
-    if (rc == 0) {
-        rc = grow(&in->wide, &cap[2], n, sizeof(*in->wide), e);
-    }
-    if (rc == 0) {
-        in->cap_rows = n;
-    }
-    return rc;
+    RETERR(grow(&in->lo, &cap[0], n, sizeof(*in->lo), e));
+    RETERR(grow(&in->xscale, &cap[1], n, sizeof(*in->xscale), e));
+    RETERR(grow(&in->wide, &cap[2], n, sizeof(*in->wide), e));
+    in->cap_rows = n;
+    return 0;
 }
 
 static size_t padded(const struct linear_in *in, const struct kernels *kn)
@@ -166,20 +165,17 @@ int linear_in_reserve(struct linear_in *in, const struct kernels *kn, size_t n,
     size_t ld = gemm_pad(in->k);
     /* a decoded row is shorter */
     size_t row = real ? linear_table_scratch(in->k) : 0;
-    int rc = grow_rows(in, n, e);
-    if (rc == 0 && integer) {
+    RETERR(grow_rows(in, n, e));
+    if (integer) {
         row = num_max(row, linear_scratch(2 * n));
-        rc = grow(&in->q, &in->cap_q, 2 * n * ldq, sizeof(*in->q), e);
+        RETERR(grow(&in->q, &in->cap_q, 2 * n * ldq, sizeof(*in->q), e));
     }
-    if (rc == 0 && real) {
-        rc = grow(&in->x, &in->cap_x, n * ld, sizeof(*in->x), e);
+    if (real) {
+        RETERR(grow(&in->x, &in->cap_x, n * ld, sizeof(*in->x), e));
     }
     in->scratch_size = (row + 63) & ~(size_t)63;
-    if (rc == 0) {
-        rc = grow(&in->scratch, &in->cap_scratch, threads * in->scratch_size, 1,
-                  e);
-    }
-    return rc;
+    return grow(&in->scratch, &in->cap_scratch, threads * in->scratch_size, 1,
+                e);
 }
 
 int linear_in_set(struct linear_in *in, const struct kernels *kn,
@@ -262,7 +258,7 @@ static size_t job_units(const struct linear_job *j)
     return (j->rows + UNIT - 1) / UNIT;
 }
 
-/* The weights of a unit of the list; NULL behind the last. */
+/* The weights of a unit of the list; NULL after the last. */
 static const char *unit_at(const struct piece *p, size_t unit)
 {
     for (size_t i = 0; i < p->n_jobs; i++) {

@@ -34,6 +34,8 @@ struct linear_in;
 /* For rows of k elements; linear_in_reserve or linear_in_set make the room. */
 CHECKED int linear_in_new(size_t k, struct linear_in **ret, struct err *e);
 void linear_in_free(struct linear_in *x); /* NULL is fine */
+/* For rows of k elements from now on; the room that was made is kept. */
+void linear_in_length(struct linear_in *x, size_t k);
 /* Room for n rows, so that linear_in_set allocates nothing for as many. Memory
  * that was not used yet costs addresses only. Errors: NOMEM. */
 CHECKED int linear_in_reserve(struct linear_in *in, const struct kernels *kn,

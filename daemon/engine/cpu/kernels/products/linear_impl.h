@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/fmath.h"
 #include "base/half.h"
 #include "engine/cpu/kernels/kernel_impl.h"
 #include "engine/cpu/kernels/products/linear.h"
@@ -46,7 +47,7 @@ struct linear_job {
     enum weight_kind kind;
     const char *w; /* first row; NULL for WEIGHT_ROWS */
     size_t ldw;    /* bytes from row to row */
-    const char *then; /* what is read behind the rows; NULL: unknown */
+    const char *then; /* what is read after the rows; NULL: unknown */
     const struct weight *src;
     size_t rows, k;
     const float *scale; /* of the weight's rows */
@@ -63,7 +64,7 @@ struct linear_job {
     const uint32_t *lo;
     const float *xscale;
 
-    const float *x; /* fp32 rows, ldx apart, zeros behind k */
+    const float *x; /* fp32 rows, ldx apart, zeros after k */
     size_t ldx;
 };
 
@@ -128,7 +129,7 @@ INLINE void linear_finish(const struct linear_job *j, size_t o, size_t n,
         float s = j->xscale[r];
         if (j->lo[r] > 0) {
             for (size_t i = 0; i < n; i++) {
-                y[i] = fmaf(a[i], LINEAR_HIGH, b[i]) * (scale[i] * s);
+                y[i] = fmath_fmaf(a[i], LINEAR_HIGH, b[i]) * (scale[i] * s);
             }
         } else {
             for (size_t i = 0; i < n; i++) {

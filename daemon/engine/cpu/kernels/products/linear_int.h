@@ -62,7 +62,8 @@ INLINE void few_step(bool i4, int R, int C, const char *p, size_t ldw,
             w[r] = int_half(i4, p + (size_t)r * ldw, odd);
         }
         for (int c = 0; c < C; c++) {
-            vi x = vi_load(base[c / 3] + (size_t)(c % 3) * ldq + odd * (VB / 2));
+            vi x =
+                vi_load(base[c / 3] + (size_t)(c % 3) * ldq + odd * (VB / 2));
             for (int r = 0; r < R; r++) {
                 a[c * R + r] = vi_dot(a[c * R + r], w[r], x);
             }
@@ -70,7 +71,7 @@ INLINE void few_step(bool i4, int R, int C, const char *p, size_t ldw,
     }
 }
 
-/* The last n < VB elements of R rows: nothing behind them is read. */
+/* The last n < VB elements of R rows: nothing after them is read. */
 INLINE void few_tail(bool i4, int R, int C, const char *p, size_t ldw, size_t n,
                      const int16_t *q, size_t ldq, vi *a)
 {
@@ -95,12 +96,12 @@ struct few_rows {
 struct few_piece {
     const struct linear_job *j;
     bool i4;
-    size_t end;   /* the row behind them */
+    size_t end;   /* the row after them */
     size_t ahead; /* rows asked for ahead, of those read from end to end */
     float *acc;
 };
 
-/* Where a row lies; behind the last one the stream goes on elsewhere. */
+/* Where a row lies; after the last one the stream goes on elsewhere. */
 INLINE const char *few_at(const struct few_piece *p, size_t row)
 {
     const struct linear_job *j = p->j;

@@ -11,7 +11,7 @@
 
 #include "engine/cpu/kernels/products/linear_impl.h"
 
-/* The last elements of a row, with zeros behind them. */
+/* The last elements of a row, with zeros after them. */
 INLINE const float *rb_tail(const float *x, size_t n, float buf[VB])
 {
     memset(buf, 0, VB * sizeof(*buf));

@@ -15,7 +15,7 @@
  *   tb_sum4(a, out)   the sums of four accumulators of TB_VECS each
  *
  * The arithmetic is gemm.h's and so are the bits: element k of a row goes to
- * lane k % 16 by a fused multiply-add, k in order, zeros behind the row's end,
+ * lane k % 16 by a fused multiply-add, k in order, zeros after the row's end,
  * and tb_sum4 adds the lanes up as v16_sum does. A lane may lie anywhere in the
  * registers: nibbles then fall apart by a shift or two where the natural order
  * would take as many shuffles again, and each thread lays its columns out alike
@@ -53,7 +53,7 @@ struct table_cols {
     const float *mask;
 };
 
-/* R rows of a tile and what is read behind the last row of the piece. */
+/* R rows of a tile and what is read after the last row of the piece. */
 struct table_tile {
     const char *w;
     size_t ldw, k;
@@ -85,7 +85,7 @@ INLINE void table_step(int R, int C, const struct tb_table *t, const char *p,
     }
 }
 
-/* The last n < TB_STEP elements: nothing behind them is read. Whole lanes of
+/* The last n < TB_STEP elements: nothing after them is read. Whole lanes of
  * 16, as gemm.c does it: one that was -0 becomes 0. */
 INLINE void table_tail(int R, int C, const struct tb_table *t, const char *p,
                        size_t ldw, size_t n, const struct table_cols *f,

@@ -122,7 +122,7 @@ INLINE void vi_transpose(vi t[16])
     }
 }
 
-/* --- tables (linear_table.h): lane i lies at 2 i, lane 8 + i behind it --- */
+/* --- tables (linear_table.h): lane i lies at 2 i, lane 8 + i after it --- */
 
 #define TB_STEP    16
 #define TB_VECS    1
@@ -219,4 +219,5 @@ const struct kernels kernels_avx512 = {
     .table_rows = table_rows,
     .attend_product = attend_product,
     .attend_weigh = attend_weigh,
+    .attend_join = attend_join,
 };

@@ -246,4 +246,5 @@ const struct kernels kernels_neon = {
     .table_rows = table_rows,
     .attend_product = attend_product,
     .attend_weigh = attend_weigh,
+    .attend_join = attend_join,
 };

@@ -94,10 +94,10 @@ static void table_rows(const struct linear_job *j, size_t begin, size_t end,
         for (size_t r = 0; r < j->n; r++) {
             const float *x = j->x + r * j->ldx;
             float lane[16] = {0};
-            for (size_t k = 0; k < j->ldx; k++) { /* zeros behind the end */
+            for (size_t k = 0; k < j->ldx; k++) { /* zeros after the end */
                 int at = k < j->k ? (row[k / 2] >> (k % 2 * 4)) & 15 : 0;
                 float w = k < j->k ? lut[at] : 0.0f;
-                lane[k % 16] = fmaf(w, x[k], lane[k % 16]);
+                lane[k % 16] = fmath_fmaf(w, x[k], lane[k % 16]);
             }
             float y = v16_sum(v8_load(lane), v8_load(lane + 8));
             j->y[r * j->ldy + o] = j->bias != NULL ? y + j->bias[o] : y;
@@ -115,4 +115,5 @@ const struct kernels kernels_scalar = {
     .table_rows = table_rows,
     .attend_product = attend_product,
     .attend_weigh = attend_weigh,
+    .attend_join = attend_join,
 };

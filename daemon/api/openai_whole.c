@@ -1,0 +1,141 @@
+/* openai_whole.c - answers that are not streamed: what they may hold, and how
+ * they are written.
+ *
+ *   whole_hold ... -> whole_reply -> [text thread, when large] -> sent
+ *
+ * Text and log-probabilities are kept as they are answered, escaped, so that
+ * the answer is put together by copying. One answer's bound ends it, as
+ * max_tokens would: asked again it would end there again. The bound of all of
+ * them passes: nothing of this answer is kept, and its client is told to come
+ * again (NOTES 48). */
+#include <string.h>
+
+#include "api/openai_impl.h"
+
+#define WHOLE_HERE_MAX MIB(1) /* copied on the loop: 1 ms */
+
+void whole_release(struct call *c)
+{
+    for (size_t i = 0; i < CHOICES_MAX; i++) {
+        buf_fini(&c->choices[i].text);
+        probs_fini(&c->choices[i].probs);
+    }
+    buf_fini(&c->whole);
+    buf_fini(&c->tail);
+    c->srv->answer_bytes -= c->held;
+    c->held = 0;
+}
+
+enum gen_more whole_hold(struct call *c, size_t n)
+{
+    c->held += n;
+    c->srv->answer_bytes += n;
+    c->full = c->full || c->held > ANSWER_BYTES_MAX;
+    if (c->srv->answer_bytes > ANSWERS_BYTES_MAX) {
+        c->refused = ERR_BUSY;
+        c->srv->stats.refused_busy++;
+        whole_release(c);
+    }
+    return c->full || c->refused != 0 ? GEN_ENOUGH : GEN_GO;
+}
+
+static void put_choice(struct buf *b, struct call *c, uint32_t i)
+{
+    struct call_choice *x = &c->choices[i];
+    const char *why = call_reason(x->why);
+    buf_puts(b, i > 0 ? ",{\"index\":" : "{\"index\":");
+    buf_dec(b, i);
+    buf_puts(b, c->chat ? ",\"message\":{\"role\":\"assistant\",\"content\":\""
+                        : ",\"text\":\"");
+    if (c->echo.n > 0) {
+        buf_put(b, c->echo.p, c->echo.n);
+    }
+    if (x->text.n > 0) {
+        buf_put(b, x->text.p, x->text.n);
+    }
+    buf_puts(b, c->chat ? "\"},\"logprobs\":" : "\",\"logprobs\":");
+    probs_write(b, c, &x->probs);
+    buf_puts(b, ",\"finish_reason\":");
+    json_put_string(b, why, strlen(why));
+    buf_puts(b, "}");
+    if (!buf_ok(&x->text) || !probs_ok(&x->probs)) {
+        c->refused = ERR_TOO_BIG;
+    }
+    buf_fini(&x->text); /* what is written is not held twice */
+    probs_fini(&x->probs);
+}
+
+/* The choices, after what stands before them. Any thread. */
+static void write_choices(struct work *w)
+{
+    struct call *c = container_of(w, struct call, work);
+    struct buf *b = &c->whole;
+    buf_puts(b, ",\"choices\":[");
+    for (uint32_t i = 0; i < c->p.req.n; i++) {
+        put_choice(b, c, i);
+    }
+    buf_puts(b, "]");
+    buf_put(b, c->tail.p, c->tail.n);
+    if (!buf_ok(b)) {
+        c->refused = ERR_TOO_BIG;
+    }
+}
+
+static void send_whole(struct call *c)
+{
+    if (c->refused == 0) {
+        http_reply_take(c->r, 200, NULL, &c->whole);
+        return;
+    }
+    http_reply_error(c->r, c->refused,
+                     c->refused == ERR_BUSY
+                         ? "too many large answers are being made"
+                         : "the answer is over the limit");
+}
+
+static void on_written(struct work *w)
+{
+    struct call *c = container_of(w, struct call, work);
+    c->writing = false;
+    if (c->r != NULL) {
+        send_whole(c);
+    }
+    call_free(c);
+}
+
+bool whole_reply(struct call *c)
+{
+    struct json *o =
+        call_head(c, c->chat ? "chat.completion" : "text_completion");
+    buf_init(&c->whole, HTTP_REPLY_MAX - KIB(4));
+    (void)buf_grow(&c->whole, HTTP_HEAD_ROOM);
+    json_write(o, false, &c->whole);
+    json_free(o);
+    c->whole.n--; /* its brace */
+    o = json_object();
+    call_put_usage(o, c);
+    call_put_timings(o, c);
+    buf_init(&c->tail, KIB(16));
+    json_write(o, false, &c->tail);
+    json_free(o);
+    must(buf_ok(&c->whole) && buf_ok(&c->tail)); /* ours and small */
+    c->tail.p[0] = ',';
+    c->work.run = write_choices;
+    c->work.done = on_written;
+    c->writing = c->held > WHOLE_HERE_MAX && c->refused == 0 &&
+                 workq_put(c->srv->text, &c->work) == 0;
+    if (!c->writing) {
+        write_choices(&c->work);
+        send_whole(c);
+    }
+    return c->writing;
+}
+
+bool whole_stop(struct call *c)
+{
+    if (c->writing && !workq_cancel(c->srv->text, &c->work)) {
+        c->r = NULL; /* on_written frees it */
+        return false;
+    }
+    return true;
+}

@@ -1,0 +1,84 @@
+/* isa.c - see isa.h. */
+#include "base/isa.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+
+/* Sets of the control register XCR0: XMM and YMM; also masks and ZMM. */
+#define SAVED_256 0x06u
+#define SAVED_512 0xe6u
+
+#define KNOWN 0x80000000u
+
+struct regs {
+    unsigned a, b, c, d;
+};
+
+static struct regs cpuid(unsigned leaf, unsigned sub)
+{
+    struct regs r = {0};
+    (void)__get_cpuid_count(leaf, sub, &r.a, &r.b, &r.c, &r.d);
+    return r;
+}
+
+static bool all(unsigned word, unsigned bits)
+{
+    return (word & bits) == bits;
+}
+
+static unsigned saved_registers(void)
+{
+    unsigned low = 0;
+    unsigned high = 0;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return low;
+}
+
+/* Bits as Intel's manual numbers them (volume 2, CPUID). */
+static unsigned look(void)
+{
+    struct regs one = cpuid(1, 0);
+    struct regs seven = cpuid(7, 0);
+    struct regs more = cpuid(7, 1);
+    struct regs far = cpuid(0x80000001u, 0);
+    unsigned has = 0;
+    if (all(seven.b, 1u << 29) && all(one.c, 1u << 19 | 1u << 9)) {
+        has |= ISA_SHA; /* with SSE4.1 and SSSE3 */
+    }
+    /* FMA, MOVBE, OSXSAVE, AVX, F16C; BMI1, AVX2, BMI2; LZCNT */
+    if (!all(one.c, 1u << 12 | 1u << 22 | 1u << 27 | 1u << 28 | 1u << 29) ||
+        !all(seven.b, 1u << 3 | 1u << 5 | 1u << 8) || !all(far.c, 1u << 5) ||
+        !all(saved_registers(), SAVED_256)) {
+        return has;
+    }
+    has |= ISA_V3;
+    if (seven.a >= 1 && all(more.a, 1u << 4)) {
+        has |= ISA_AVXVNNI;
+    }
+    /* F, BW, VL; VNNI */
+    if (all(seven.b, 1u << 16 | 1u << 30 | 1u << 31) &&
+        all(seven.c, 1u << 11) && all(saved_registers(), SAVED_512)) {
+        has |= ISA_AVX512;
+    }
+    return has;
+}
+
+bool isa_has(unsigned which)
+{
+    static unsigned found; /* every thread finds the same */
+    unsigned has = __atomic_load_n(&found, __ATOMIC_RELAXED);
+    if (has == 0) {
+        has = look() | KNOWN;
+        __atomic_store_n(&found, has, __ATOMIC_RELAXED);
+    }
+    return all(has, which);
+}
+
+#else
+
+bool isa_has(unsigned which)
+{
+    return which == 0;
+}
+
+#endif

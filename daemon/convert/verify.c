@@ -1,0 +1,174 @@
+/* verify.c - the verify role. See verify.h.
+ *
+ * It reads with read(2) in pieces and holds nothing but one of them; the parent
+ * ends it with SIGKILL, or by going away, which the next progress frame finds.
+ */
+#include "convert/verify.h"
+
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#if defined(__linux__)
+#include <sched.h>
+#endif
+#include <sys/resource.h>
+
+#include "base/log.h"
+#include "model/bundle.h"
+#include "proto/frame.h"
+#include "proto/json.h"
+#include "proto/msg.h"
+
+#define CONTROL_FD  3
+#define TELL_NS     100000000 /* between progress frames */
+#define GENTLE_REST 3         /* times as long at rest as at work */
+
+struct verifying {
+    uint32_t request;
+    const char *dir;
+    const char *known;
+    bool gentle;
+    uint64_t total;
+    int64_t told_ns, piece_ns; /* when it last told, began this piece */
+};
+
+static int64_t now_ns(void)
+{
+    struct timespec t = {0};
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static int send_json(const struct verifying *v, enum frame_type type,
+                     struct json *j, struct err *e)
+{
+    struct buf b;
+    buf_init(&b, FRAME_WORKER_MAX);
+    json_write(j, false, &b);
+    json_free(j);
+    int rc = buf_ok(&b)
+                 ? frame_write_fd(CONTROL_FD, type, v->request, b.p, b.n, e)
+                 : err_set(e, ERR_TOO_BIG, "the result passes a frame");
+    buf_fini(&b);
+    return rc;
+}
+
+static int send_error(const struct verifying *v, const struct err *why)
+{
+    struct err e = {0};
+    struct buf b;
+    buf_init(&b, FRAME_WORKER_MAX);
+    msg_error_put(&b, why);
+    int rc = frame_write_fd(CONTROL_FD, FRAME_ERROR, v->request, b.p, b.n, &e);
+    buf_fini(&b);
+    return err_exit(rc < 0 ? rc : why->code);
+}
+
+/* The scheduler runs us when nothing else wants the core. */
+static void stand_back(void)
+{
+    (void)setpriority(PRIO_PROCESS, 0, 19);
+#if defined(__linux__)
+    struct sched_param p = {0};
+    (void)sched_setscheduler(0, SCHED_IDLE, &p);
+#endif
+}
+
+static bool on_hashed(void *ctx, uint64_t bytes)
+{
+    struct verifying *v = ctx;
+    struct err e = {0};
+    int64_t now = now_ns();
+    if (v->gentle) {
+        int64_t rest = (now - v->piece_ns) * GENTLE_REST;
+        struct timespec t = {.tv_sec = rest / 1000000000,
+                             .tv_nsec = rest % 1000000000};
+        (void)nanosleep(&t, NULL);
+        now = now_ns();
+    }
+    v->piece_ns = now;
+    if (now - v->told_ns < TELL_NS) {
+        return true;
+    }
+    v->told_ns = now;
+    struct json *j = json_object();
+    json_add_num(j, "fraction",
+                 v->total > 0 ? (double)bytes / (double)v->total : 1);
+    return send_json(v, FRAME_PROGRESS, j, &e) == 0;
+}
+
+static int verify(struct verifying *v, struct err *e)
+{
+    struct bundle *b = NULL;
+    struct json *j = NULL;
+    char before[SHA256_HEX];
+    char after[SHA256_HEX];
+    bool hash = false;
+    int rc = 0;
+    CHECK(bundle_open(v->dir, &b, e));
+    v->total = b->total_bytes;
+    CHECK(bundle_stamp(b, before, e));
+    hash = strcmp(before, v->known) != 0;
+    if (hash) {
+        v->told_ns = v->piece_ns = now_ns();
+        CHECK(bundle_verify(b, on_hashed, v, e));
+    }
+    CHECK(bundle_stamp(b, after, e));
+    j = json_object();
+    json_add_str(j, "stamp", strcmp(before, after) == 0 ? after : "");
+    json_add_bool(j, "hashed", hash);
+    rc = send_json(v, FRAME_VERIFY_DONE, j, e);
+out:
+    bundle_close(b);
+    return rc;
+}
+
+static int read_spec(struct verifying *v, const struct frame *f,
+                     struct json **spec, struct err *e)
+{
+    v->request = f->request;
+    v->known = "";
+    if (f->type != FRAME_VERIFY) {
+        return err_set(e, ERR_FRAME, "a frame of type %d comes first",
+                       (int)f->type);
+    }
+    RETERR(json_parse((const char *)f->payload, f->n, spec, e));
+    RETERR(json_want_str(*spec, "bundle", true, &v->dir, e));
+    RETERR(json_want_str(*spec, "known", false, &v->known, e));
+    return json_want_bool(*spec, "gentle", false, &v->gentle, e);
+}
+
+static int run_spec(struct verifying *v, const struct frame *f,
+                    struct json **spec, struct err *e)
+{
+    RETERR(read_spec(v, f, spec, e));
+    if (v->gentle) {
+        stand_back();
+    }
+    return verify(v, e);
+}
+
+int verify_role(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    struct verifying v = {0};
+    struct frame_in in;
+    struct frame f = {.n = 0};
+    struct json *spec = NULL;
+    struct err e = {0};
+    log_setup(LOG_INFO, "verify");
+    (void)signal(SIGPIPE, SIG_IGN);
+    frame_in_init(&in, FRAME_WORKER_MAX);
+    int rc = frame_read_fd(CONTROL_FD, &in, &f, &e);
+    int code = EXIT_SUCCESS; /* 0: the parent changed its mind */
+    if (rc != 0) {
+        rc = rc < 0 ? rc : run_spec(&v, &f, &spec, &e);
+        code = rc < 0 ? send_error(&v, &e) : EXIT_SUCCESS;
+    }
+    json_free(spec);
+    frame_in_fini(&in);
+    return code;
+}

@@ -1,0 +1,108 @@
+/* plan_cache.c - which plans a model keeps.
+ *
+ * A plan is made when its input shapes are seen first. Kept are those used
+ * last, ENGINE_PLANS_MAX of them in ENGINE_PLANS_BYTES_MAX, and always the one
+ * at hand: its values are the last prediction's outputs. What is too much goes
+ * after a prediction, not before it, for its inputs may be the outputs of the
+ * one before. A dynamic plan serves one prediction; the next takes its place.
+ */
+#include <string.h>
+
+#include "engine/cpu/graph/plan.h"
+
+size_t plan_bytes(const struct plan *p)
+{
+    return sizeof(*p) + p->arena.used + p->buffer_bytes +
+           p->touched_cap * sizeof(*p->touched);
+}
+
+static struct plan *cached(struct backend_model *m, const int64_t *key)
+{
+    for (size_t i = 0; i < m->n_plans; i++) {
+        struct plan *p = m->plans[i];
+        if (memcmp(p->key, key, plan_key_size(m)) == 0) {
+            memmove(m->plans + 1, m->plans, i * sizeof(struct plan *));
+            m->plans[0] = p;
+            return p;
+        }
+    }
+    return NULL;
+}
+
+static void keep(struct backend_model *m, struct plan *p)
+{
+    if (p->dynamic) {
+        plan_free(m->last);
+        m->last = p;
+        return;
+    }
+    if (m->n_plans == ENGINE_PLANS_MAX) {
+        plan_free(m->plans[--m->n_plans]);
+    }
+    memmove(m->plans + 1, m->plans, m->n_plans * sizeof(struct plan *));
+    m->plans[0] = p;
+    m->n_plans++;
+}
+
+void plan_trim(struct backend_model *m)
+{
+    size_t bytes = 0;
+    size_t n = 0;
+    while (n < m->n_plans) {
+        bytes += plan_bytes(m->plans[n]);
+        if (n > 0 && bytes > ENGINE_PLANS_BYTES_MAX) {
+            break;
+        }
+        n++;
+    }
+    while (m->n_plans > n) {
+        plan_free(m->plans[--m->n_plans]);
+    }
+}
+
+void plan_drop_all(struct backend_model *m)
+{
+    while (m->n_plans > 0) {
+        plan_free(m->plans[--m->n_plans]);
+    }
+    plan_free(m->last);
+    m->last = NULL;
+}
+
+/* Of the fused nodes or the plain ones, dynamic when it has to be. */
+static int make(struct backend_model *m, bool plain, struct backend_state *st,
+                const struct tensor *const *in, struct plan **ret,
+                struct err *e)
+{
+    int rc = plan_new(m, plain, st, in, ret, e);
+    if (rc == CPU_UNKNOWN && !m->dynamic) {
+        m->dynamic = true;
+        rc = plan_new(m, plain, st, in, ret, e);
+    }
+    return rc == CPU_UNKNOWN
+               ? err_set(e, ERR_MIL_SHAPE,
+                         "an operand that must be constant is not")
+               : rc;
+}
+
+int plan_find(struct backend_model *m, struct backend_state *st,
+              const struct tensor *const *in, struct plan **ret, struct err *e)
+{
+    struct plan *p = NULL;
+    plan_key(m, in, m->key);
+    *ret = cached(m, m->key);
+    if (*ret != NULL) {
+        return 0;
+    }
+    m->wrote = false;
+    int rc = make(m, false, st, in, &p, e);
+    if (rc < 0 && rc != ERR_NOMEM && m->plain != NULL && !m->wrote) {
+        rc = make(m, true, st, in, &p, e); /* what fused forms do not take */
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    keep(m, p);
+    *ret = p;
+    return 0;
+}

@@ -1,0 +1,229 @@
+/* A slab is in one of four places, by whether it has a taker and by how many
+ * of its blocks are taken:
+ *
+ *   taker, some      its taker's *own
+ *   nobody, some     heap.partial
+ *   nobody, all      nowhere: its blocks know it
+ *   nobody, none     heap.spare
+ *
+ * One with a taker is left when it is full, and empty when its last block comes
+ * back: a taker has none without a block in it.
+ *
+ * A new slab is mapped only while no slab of `partial` or `spare` is left. All
+ * slabs are then full or the other takers' own, which hold a block at least: of
+ * T takers of n blocks each, no more than (T n - T) / per + T slabs, rounded
+ * down. That is less than T (n / per + 1), and what slab_most says.
+ *
+ * A slab is a huge page, which a decoding step walks 6% faster than small ones,
+ * and the rest of its last block, where a taker fills one; else a part of what
+ * a taker takes, so that a small model pays for small slabs. */
+#include "engine/cpu/slab.h"
+
+#include <assert.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define PARTS 8u /* slabs of a small taker */
+
+struct slab {
+    struct list link;        /* in partial or spare */
+    struct slab **own;       /* its taker's; NULL */
+    struct slab_block *free; /* given back */
+    uint32_t live;           /* taken */
+    uint32_t cut;            /* blocks after are free and not in `free` */
+    uint32_t used;           /* blocks after were never taken: zero */
+};
+
+static_assert(sizeof(struct slab) <= SLAB_ALIGN, "in front of the blocks");
+
+static struct slab *slab_of(struct list *l)
+{
+    return container_of(l, struct slab, link);
+}
+
+static size_t round_up(size_t n, size_t align)
+{
+    return (n + align - 1) / align * align;
+}
+
+void slab_init(struct slab_heap *h, size_t block, uint32_t n)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    must(n > 0 && block >= sizeof(struct slab_block) &&
+         block % SLAB_ALIGN == 0);
+    bool huge = (uint64_t)block * n >= SLAB_HUGE;
+    size_t per =
+        huge ? (SLAB_HUGE + block - 1) / block : (n + PARTS - 1) / PARTS;
+    *h = (struct slab_heap){.block = block, .align = huge ? SLAB_HUGE : page};
+    h->slab_bytes = round_up(SLAB_ALIGN + block * per, page);
+    h->per = (uint32_t)((h->slab_bytes - SLAB_ALIGN) / block);
+    list_init(&h->partial);
+    list_init(&h->spare);
+}
+
+uint64_t slab_most(const struct slab_heap *h, uint32_t n)
+{
+    uint64_t slabs = n / h->per + (n % h->per != 0 ? 1 : 0);
+    return (slabs + 1) * h->slab_bytes;
+}
+
+uint64_t slab_mapped(const struct slab_heap *h)
+{
+    return (uint64_t)h->slabs * h->slab_bytes;
+}
+
+/* --- slabs --- */
+
+/* `bytes` at a multiple of `align`: more is mapped, and its ends go back. */
+static char *map_aligned(size_t bytes, size_t align)
+{
+    char *p = mmap(NULL, bytes + align, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) {
+        return NULL;
+    }
+    size_t front = (align - (uintptr_t)p % align) % align;
+    if (front > 0) {
+        (void)munmap(p, front);
+    }
+    (void)munmap(p + front + bytes, align - front);
+    return p + front;
+}
+
+static struct slab *slab_map(struct slab_heap *h)
+{
+    char *p = map_aligned(h->slab_bytes, h->align);
+    if (p == NULL) {
+        return NULL;
+    }
+#if defined(MADV_HUGEPAGE)
+    if (h->align == SLAB_HUGE) {
+        (void)madvise(p, h->slab_bytes, MADV_HUGEPAGE); /* a wish */
+    }
+#endif
+    struct slab *s = (struct slab *)(void *)p;
+    list_init(&s->link);
+    h->slabs++;
+    return s;
+}
+
+static struct slab *fullest(struct slab_heap *h)
+{
+    struct slab *best = NULL;
+    LIST_EACH(l, &h->partial) {
+        struct slab *s = slab_of(l);
+        best = best == NULL || s->live > best->live ? s : best;
+    }
+    return best;
+}
+
+/* A slab with a free block that is nobody's. NULL: no memory. */
+static struct slab *slab_next(struct slab_heap *h)
+{
+    struct slab *s = fullest(h);
+    if (s == NULL && h->spares > 0) {
+        s = slab_of(h->spare.prev); /* the warmest */
+        h->spares--;
+    }
+    if (s == NULL) {
+        return slab_map(h);
+    }
+    list_del(&s->link);
+    return s;
+}
+
+void slab_trim(struct slab_heap *h)
+{
+    LIST_EACH_SAFE(l, &h->spare) {
+        if (h->spares <= SLAB_SPARES &&
+            h->spares * h->slab_bytes <= SLAB_SPARE) {
+            break;
+        }
+        list_del(l);
+        if (munmap(l, h->slab_bytes) != 0) { /* it would split a mapping */
+            list_push(&h->spare, l);
+            break;
+        }
+        h->spares--;
+        h->slabs--;
+    }
+}
+
+void slab_fini(struct slab_heap *h)
+{
+    must(h->slabs == h->spares);
+    LIST_EACH_SAFE(l, &h->spare) {
+        (void)munmap(l, h->slab_bytes);
+    }
+}
+
+/* --- blocks --- */
+
+static struct slab_block *cut(struct slab_heap *h, struct slab *s, bool *zero)
+{
+    struct slab_block *b = s->free;
+    *zero = false;
+    if (b != NULL) {
+        s->free = b->next;
+    } else {
+        b = (struct slab_block *)(void *)((char *)s + SLAB_ALIGN +
+                                          s->cut * h->block);
+        *zero = s->cut >= s->used;
+        s->cut++;
+        s->used = s->cut > s->used ? s->cut : s->used;
+    }
+    b->slab = s;
+    b->next = NULL;
+    s->live++;
+    return b;
+}
+
+struct slab_block *slab_take(struct slab_heap *h, struct slab **own, bool *zero)
+{
+    if (*own == NULL) {
+        struct slab *s = slab_next(h);
+        if (s == NULL) {
+            return NULL;
+        }
+        s->own = own;
+        *own = s;
+    }
+    struct slab *s = *own;
+    struct slab_block *b = cut(h, s, zero);
+    if (s->live == h->per) {
+        s->own = NULL;
+        *own = NULL;
+    }
+    return b;
+}
+
+void slab_give(struct slab_heap *h, struct slab_block *b)
+{
+    struct slab *s = b->slab;
+    b->next = s->free;
+    s->free = b;
+    s->live--;
+    if (s->live == 0) {
+        if (s->own != NULL) {
+            *s->own = NULL;
+            s->own = NULL;
+        }
+        list_del(&s->link);
+        list_push(&h->spare, &s->link);
+        h->spares++;
+        s->free = NULL;
+        s->cut = 0;
+    } else if (s->live + 1 == h->per) { /* it was full, so nobody's */
+        list_push(&h->partial, &s->link);
+    }
+}
+
+void slab_leave(struct slab_heap *h, struct slab **own)
+{
+    struct slab *s = *own;
+    if (s != NULL) {
+        s->own = NULL;
+        *own = NULL;
+        list_push(&h->partial, &s->link);
+    }
+}

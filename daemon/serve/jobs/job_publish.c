@@ -1,0 +1,176 @@
+/* job_publish.c - from a bundle in staging to a model in the list.
+ *
+ * The intent makes the two worlds one: it is durable before the folder moves,
+ * and holds what the gates said and which bundle it was. So whoever finds the
+ * folder after a crash knows whose it is and how it was judged. */
+#include <errno.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "serve/jobs/jobs_impl.h"
+#include "store/row.h"
+
+/* --- what the gates said --- */
+
+static bool gate_failed(const struct json *gates)
+{
+    for (const struct json *g = json_first(gates); g != NULL;
+         g = json_next(g)) {
+        const char *v = json_str(json_get(g, "verdict"));
+        if (v != NULL && strcmp(v, "failed") == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static struct json *parsed(const char *text)
+{
+    struct json *j = NULL;
+    return text != NULL && json_parse(text, strlen(text), &j, NULL) == 0 ? j
+                                                                         : NULL;
+}
+
+void job_judge(const struct job *j, struct model *m)
+{
+    struct json *spec = parsed(j->row.spec);
+    struct json *result = parsed(j->row.result);
+    const struct json *gates = json_get(result, "gates");
+    bool force = json_bool(json_get(spec, "force"));
+    bool bad = gate_failed(gates);
+    struct buf b;
+    buf_init(&b, FRAME_WORKER_MAX);
+    if (gates != NULL) {
+        json_write(gates, false, &b);
+    }
+    model_judge(m, bad && !force,
+                bad ? force ? "served by force: a gate failed" : "a gate failed"
+                    : NULL,
+                b.p, j->row.id);
+    buf_fini(&b);
+    json_free(spec);
+    json_free(result);
+}
+
+/* --- examine --- */
+
+static void examine_run(struct work *w) /* file thread */
+{
+    struct jobs *js = container_of(w, struct jobs, work);
+    struct bundle *b = NULL;
+    js->work_rc = bundle_open(js->bundle, &b, &js->work_error);
+    if (js->work_rc == 0) {
+        (void)snprintf(js->fingerprint, sizeof(js->fingerprint), "%s",
+                       b->fingerprint);
+    }
+    bundle_close(b);
+}
+
+static void examine_done(struct work *w)
+{
+    struct jobs *js = container_of(w, struct jobs, work);
+    js->working = false;
+    if (js->work_rc == 0 && models_count(js->srv->models) >= MODELS_MAX) {
+        js->work_rc = err_set(&js->work_error, ERR_BUSY,
+                              "there are %u models already", MODELS_MAX);
+    }
+    step_over(js, js->work_rc, &js->work_error);
+}
+
+void step_examine(struct jobs *js)
+{
+    step_work(js, examine_run, examine_done);
+}
+
+/* --- intent --- */
+
+void step_intent(struct jobs *js)
+{
+    struct store_job row;
+    struct buf b;
+    job_next_row(js->current, &row);
+    buf_init(&b, FRAME_WORKER_MAX);
+    json_write(js->result, false, &b);
+    free(row.result);
+    row.result = row_dup(buf_ok(&b) ? b.p : NULL);
+    buf_fini(&b);
+    row.state = JOB_GATING;
+    (void)snprintf(row.stage, sizeof(row.stage), "publishing");
+    (void)snprintf(row.intent, sizeof(row.intent), "%s", js->fingerprint);
+    step_record(js, &row, NULL);
+}
+
+/* --- rename --- */
+
+static bool target(const struct jobs *js, char out[HOME_PATH_MAX])
+{
+    return file_join(out, HOME_PATH_MAX, js->srv->home.models,
+                     js->current->row.name);
+}
+
+static void rename_run(struct work *w) /* file thread */
+{
+    struct jobs *js = container_of(w, struct jobs, work);
+    char to[HOME_PATH_MAX];
+    js->work_rc = target(js, to)
+                      ? file_publish_dir(js->bundle, to, &js->work_error)
+                      : err_set(&js->work_error, ERR_IO, "path too long");
+}
+
+static void rename_done(struct work *w)
+{
+    struct jobs *js = container_of(w, struct jobs, work);
+    js->working = false;
+    if (js->work_rc == 0 && !js->stopping) {
+        js->work_rc = model_new(js->srv->models, js->current->row.name,
+                                &js->model, &js->work_error);
+    }
+    if (js->model != NULL) {
+        job_judge(js->current, js->model);
+    }
+    step_over(js, js->work_rc, &js->work_error);
+}
+
+void step_rename(struct jobs *js)
+{
+    js->renaming = true;
+    step_work(js, rename_run, rename_done);
+}
+
+/* A sync may fail after the folder has moved: then nobody knows that it is
+ * there for good, and it moves back. */
+bool job_unpublish(struct jobs *js)
+{
+    char to[HOME_PATH_MAX];
+    if (!js->renaming || file_exists(js->bundle) || !target(js, to)) {
+        return true;
+    }
+    model_free(js->model);
+    js->model = NULL;
+    return rename(to, js->bundle) == 0 || errno == ENOENT;
+}
+
+/* --- commit --- */
+
+void step_commit(struct jobs *js)
+{
+    struct job *j = js->current;
+    struct store_job row;
+    job_next_row(j, &row);
+    row.state = JOB_DONE;
+    row.intent[0] = '\0';
+    row.progress = 1;
+    row.finished_ms = server_unix_ms();
+    step_record(js, &row, js->model);
+}
+
+struct model *job_published(const struct job *j)
+{
+    struct model *m = models_find(j->of->srv->models, j->row.name);
+    return j->row.intent[0] != '\0' && m != NULL && m->adopted &&
+                   m->bundle != NULL &&
+                   strcmp(m->bundle->fingerprint, j->row.intent) == 0
+               ? m
+               : NULL;
+}

@@ -1,0 +1,53 @@
+/* dequant_rows.c - rows of a tensor, by the functions for this machine. */
+#include "base/isa.h"
+#include "source/dequant.h"
+#include "source/gguf_impl.h"
+
+static dequant_fn *dequantiser(uint32_t type)
+{
+    const struct dequant *d = &dequant_plain;
+#if defined(__x86_64__)
+    if (isa_has(ISA_V3)) {
+        d = &dequant_v3;
+    }
+#endif
+    return type < countof(d->fns) ? d->fns[type] : NULL;
+}
+
+bool gguf_type_readable(uint32_t type)
+{
+    return dequantiser(type) != NULL;
+}
+
+struct rows_job {
+    dequant_fn *fn;
+    const uint8_t *p;
+    float *out;
+    size_t blocks;
+};
+
+static int run_rows(void *ctx, struct err *e)
+{
+    const struct rows_job *j = ctx;
+    (void)e;
+    j->fn(j->p, j->out, j->blocks);
+    return 0;
+}
+
+int gguf_rows(const struct gguf_tensor *t, uint64_t row, uint64_t n, float *out,
+              struct err *e)
+{
+    struct rows_job j = {.fn = dequantiser(t->type), .out = out};
+    if (j.fn == NULL) {
+        return err_set(e, ERR_UNSUPPORTED, "tensor '%s' has type %s", t->name,
+                       gguf_type_name(t->type));
+    }
+    if (row > t->rows || n > t->rows - row) {
+        return err_set(e, ERR_INVALID, "tensor '%s' has %llu rows", t->name,
+                       (unsigned long long)t->rows);
+    }
+    /* No overflow: open has shown rows * row_bytes to lie inside the file. */
+    j.p = t->data + row * t->row_bytes;
+    j.blocks = (size_t)(n * (t->cols / gguf_type_block(t->type).items));
+    return gguf_guard(run_rows, &j, e);
+}

@@ -1,0 +1,140 @@
+"""aned on a disk that fails (seam.c): start it, see what became of it."""
+import os
+import shutil
+import socket
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from conftest import BIN, SLOW_S, Daemon, until
+
+FAULT = BIN / "tests" / "fault" / "aned_fault"
+OVER = ("done", "failed", "cancelled", "interrupted")
+
+
+class Faulty(Daemon):
+    """Its start may be its end. `fault`, `gate`: see seam.c; it counts while armed."""
+
+    def __init__(self, home, fault=None, gate=None):
+        self.work = Path(tempfile.mkdtemp(prefix="aned-fault-"))
+        self.count_file, self.arm_file = self.work / "count", self.work / "arm"
+        self.worker_gate = Path(home) / "worker"  # while it exists, a converter does not begin
+        env = {"ANED_FAULT_COUNT": str(self.count_file), "ANED_FAULT_ARM": str(self.arm_file)}
+        if fault:
+            env["ANED_FAULT"] = fault
+        if gate:
+            env["ANED_FAULT_GATE"] = str(gate)
+        super().__init__(str(FAULT), home=home, env=env)
+
+    def arm(self):
+        self.arm_file.touch()
+
+    def disarm(self):
+        self.arm_file.unlink(missing_ok=True)
+
+    def count(self):
+        return int.from_bytes(self.count_file.read_bytes(), "little")
+
+    def dead(self):
+        return self.proc.poll() is not None
+
+    def ask(self, method, path, **kw):
+        """The answer, or None from a daemon that died over it."""
+        try:
+            with self.http() as c:
+                return c.request(method, path, **kw)
+        except httpx.HTTPError:
+            until(self.dead)
+            return None
+
+    def job(self, job):
+        r = self.ask("GET", f"/aned/v1/jobs/{job}")
+        return None if r is None else r.json()
+
+    def models(self):
+        with self.http() as c:
+            return {m["name"]: m for m in c.get("/aned/v1/models").json()["models"]}
+
+    def close(self):
+        shutil.rmtree(self.work, ignore_errors=True)
+        return super().close()
+
+
+@pytest.fixture
+def faulty():
+    """faulty(home, fault=None, gate=None) -> Faulty"""
+    made = []
+
+    def make(home, fault=None, gate=None):
+        made.append(Faulty(home, fault, gate))
+        return made[-1]
+    yield make
+    for d in made:
+        d.close()
+
+
+def new_home(path, conf=""):
+    path.mkdir(mode=0o700)
+    engine = BIN / "tests" / "unit" / "serve" / "fake_engine"
+    (path / "aned.conf").write_text(f"[engine]\nprogram = {engine}\n" + conf)
+    return path
+
+
+def rows(home, query):
+    """Of a daemon that has ended."""
+    db = sqlite3.connect(home / "aned.db")
+    try:
+        return db.execute(query).fetchall()
+    finally:
+        db.close()
+
+
+class HandedOver:
+    """A daemon that is given its listening socket, as systemd does it: clients can connect before it is there."""
+
+    def __init__(self, home, gate):
+        self.dir = Path(tempfile.mkdtemp(prefix="aned-fault-"))
+        self.sock = self.dir / "s"
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(str(self.sock))
+        self.listener.listen(64)
+        code = ("import os,sys; os.dup2(%d, 3); os.environ['LISTEN_PID'] = str(os.getpid());"
+                "os.environ['LISTEN_FDS'] = '1'; os.execv(sys.argv[1], sys.argv[1:])" % self.listener.fileno())
+        self.log = self.dir / "log"
+        with open(self.log, "wb") as log:
+            self.proc = subprocess.Popen(
+                [sys.executable, "-c", code, str(FAULT), "serve", "--home", str(home)], stdin=subprocess.DEVNULL,
+                stdout=log, stderr=log, pass_fds=[self.listener.fileno()],
+                env=dict(os.environ, ANED_FAULT_GATE=str(gate)))
+
+    def http(self, timeout=60):
+        return httpx.Client(transport=httpx.HTTPTransport(uds=str(self.sock), verify=False), base_url="http://aned",
+                            timeout=timeout * SLOW_S)
+
+    def close(self):
+        self.listener.close()
+        if self.proc.poll() is None:
+            self.proc.terminate()
+        code = self.proc.wait(30 * SLOW_S)
+        shutil.rmtree(self.dir, ignore_errors=True)
+        return code
+
+
+@pytest.fixture
+def handed_over():
+    made = []
+
+    def make(home, gate):
+        made.append(HandedOver(home, gate))
+        return made[-1]
+    yield make
+    for d in made:
+        if d.proc.poll() is None:
+            d.proc.kill()
+        d.close()
