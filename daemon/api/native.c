@@ -6,7 +6,7 @@
 
 /* --- jobs --- */
 
-struct creation { /* waits for the store */
+struct creation { /* waits for the source and the store */
     struct job_created created;
     struct http_req *r; /* NULL: the client left; the job goes on */
 };
@@ -17,13 +17,14 @@ static void creation_gone(struct http_req *r, void *user)
     ((struct creation *)user)->r = NULL;
 }
 
-static void on_created(struct job_created *jc, int rc, const struct job *j)
+static void on_created(struct job_created *jc, int rc, const char *param,
+                       const struct err *e, const struct job *j)
 {
     struct creation *c = container_of(jc, struct creation, created);
     if (c->r != NULL && rc == 0) {
         api_reply(c->r, 202, job_json(j));
     } else if (c->r != NULL) {
-        http_reply_error(c->r, rc, "the job could not be recorded");
+        api_fail(c->r, rc, param, e->msg);
     }
     free(c);
 }

@@ -85,7 +85,7 @@ static struct json *model_json(struct model *m)
     struct json *o = json_object();
     json_add_str(o, "name", m->name);
     json_add_str(o, "object", "aned.model");
-    json_add_str(o, "state", model_state_name(m->state));
+    json_add_str(o, "state", model_shown(m));
     if (m->reason != NULL) {
         json_add_str(o, "reason", m->reason);
     } else {
@@ -427,7 +427,7 @@ void api_status(struct http_req *r, const struct http_args *a)
          m = models_next(m)) {
         struct json *x = json_add_object(list, NULL);
         json_add_str(x, "name", m->name);
-        json_add_str(x, "state", model_state_name(m->state));
+        json_add_str(x, "state", model_shown(m));
         put_residency(x, m);
         if (m->runner != NULL) {
             queued += runner_sched(m->runner)->n_waiting;

@@ -177,7 +177,7 @@ def test_all_answers_are_bounded(fake):
 
 
 @pytest.mark.skipif(sys.platform != "linux" or "asan" in BIN.name, reason="LD_PRELOAD beside a sanitizer")
-def test_the_loop_opens_no_file(fake, tmp_path):
+def test_the_loop_opens_no_file(fake, tmp_path, demo_gguf):
     """No call that may block is made by the loop's thread once the daemon is up: tests/unit/serve/watch_calls.c tells. Files of
     /proc, /sys and /dev are the kernel's memory."""
     calls = tmp_path / "calls"
@@ -198,5 +198,13 @@ def test_the_loop_opens_no_file(fake, tmp_path):
     with d.http() as c:
         assert c.delete(f"/aned/v1/sessions/{s['id']}").status_code == 200
         assert c.post("/aned/v1/models/fake/unload").status_code == 200
+        assert c.post("/aned/v1/models/fake/verify").status_code == 202
+        until(lambda: c.get("/aned/v1/models/fake").json()["verification"]["state"] == "verified")
+        assert c.post("/aned/v1/jobs", json={"source": "/nowhere", "name": "x"}).status_code == 400
+    assert d.convert(demo_gguf, "demo")["state"] == "done"
+    assert d.convert(__file__, "broken")["state"] == "failed"
+    with d.http() as c:
+        assert c.delete("/aned/v1/models/demo").status_code == 200
+        assert c.delete("/aned/v1/models/fake").status_code == 200
     made = calls.read_text()[begin:].splitlines()
     assert not [x for x in made if not x.split(" ", 1)[1].startswith(("/proc/", "/sys/", "/dev/"))], made

@@ -92,7 +92,7 @@ static unsigned note_crash(struct model *m)
     return n;
 }
 
-static void maybe_closed(struct models *ms)
+void models_maybe_closed(struct models *ms)
 {
     if (ms->closed == NULL) {
         return;
@@ -102,7 +102,7 @@ static void maybe_closed(struct models *ms)
             return;
         }
     }
-    if (ms->n_leaving > 0) {
+    if (ms->n_leaving > 0 || ms->n_deleting > 0) {
         return;
     }
     void (*fn)(void *) = ms->closed;
@@ -199,7 +199,7 @@ static void on_down(void *ctx, int rc, const struct err *e)
         model_free(m);
         start_awaiting(ms);
         residency_changed(ms);
-        maybe_closed(ms);
+        models_maybe_closed(ms);
         return;
     }
     if (rc == ERR_ENGINE_LOST && !ms->stopping) {
@@ -224,7 +224,7 @@ static void on_down(void *ctx, int rc, const struct err *e)
     tell(&m->down_waiters, 0, &none);
     start_awaiting(ms);
     residency_changed(ms);
-    maybe_closed(ms);
+    models_maybe_closed(ms);
 }
 
 static void flush(void *ctx)
@@ -430,5 +430,5 @@ void models_stop(struct models *ms, void (*closed)(void *ctx), void *ctx)
     }
     residency_stop(ms);
     start_awaiting(ms);
-    maybe_closed(ms);
+    models_maybe_closed(ms);
 }

@@ -37,6 +37,13 @@ const char *model_state_name(enum model_state s)
     return states[s].api;
 }
 
+const char *model_shown(const struct model *m)
+{
+    return m->state == MODEL_READY && m->verify.first
+               ? "unverified"
+               : model_state_name(m->state);
+}
+
 void model_set(struct model *m, enum model_state s)
 {
     must((states[m->state].next & (1u << s)) != 0);
@@ -136,11 +143,10 @@ void models_list(struct model *m)
     m->of->n++;
 }
 
-/* The record of a folder; its bundle may be unreadable. */
+/* The record of a folder; without its bundle. */
 static struct model *make(struct models *ms, const char *name)
 {
     struct model *m = calloc(1, sizeof(*m));
-    struct err e = {0};
     must(m != NULL);
     m->of = ms;
     list_init(&m->link);
@@ -154,6 +160,15 @@ static struct model *make(struct models *ms, const char *name)
     must(file_join(m->dir, sizeof(m->dir), ms->srv->home.models, name));
     m->voc = voc_new(m->dir);
     m->created_ms = server_unix_ms();
+    return m;
+}
+
+/* A folder that was there at the start. */
+static struct model *found(struct models *ms, const char *name)
+{
+    struct model *m = make(ms, name);
+    struct err e = {0};
+    m->adopted = true; /* until a row says otherwise */
     if (bundle_open(m->dir, &m->bundle, &e) != 0) {
         m->bundle = NULL;
         model_set(m, MODEL_FAILED);
@@ -189,9 +204,7 @@ int models_open(struct server *s, struct models **ret, struct err *e)
                      MODELS_MAX);
             break;
         }
-        struct model *m = make(ms, x->d_name);
-        m->adopted = true; /* until a row says otherwise */
-        models_list(m);
+        models_list(found(ms, x->d_name));
     }
     (void)closedir(d);
     *ret = ms;
@@ -270,17 +283,11 @@ size_t models_count(const struct models *ms)
     return ms->n;
 }
 
-int model_new(struct models *ms, const char *name, struct model **ret,
-              struct err *e)
+struct model *model_new(struct models *ms, const char *name, struct bundle *b)
 {
     struct model *m = make(ms, name);
-    if (m->bundle == NULL) {
-        int rc = err_set(e, ERR_BUNDLE, "%s", m->reason);
-        model_free(m);
-        return rc;
-    }
-    *ret = m;
-    return 0;
+    m->bundle = b;
+    return m;
 }
 
 void model_judge(struct model *m, bool rejected, const char *reason,
@@ -350,139 +357,4 @@ void model_unuse(struct model *m)
     m->users--;
     m->used_us = server_now_us();
     residency_changed(m->of);
-}
-
-/* --- deletion --- */
-
-struct removal { /* of a tree, on the file thread */
-    struct work work;
-    char path[HOME_PATH_MAX];
-};
-
-static void removal_run(struct work *w)
-{
-    struct removal *r = container_of(w, struct removal, work);
-    struct err e = {0};
-    if (file_rmtree(r->path, &e) != 0) {
-        log_warn("remove_failed", "error=%s, continuing", e.msg);
-    }
-}
-
-static void removal_done(struct work *w)
-{
-    free(container_of(w, struct removal, work));
-}
-
-void models_remove_tree(struct server *s, const char *path)
-{
-    struct removal *r = calloc(1, sizeof(*r));
-    must(r != NULL);
-    r->work.run = removal_run;
-    r->work.done = removal_done;
-    (void)snprintf(r->path, sizeof(r->path), "%s", path);
-    if (workq_put(s->files, &r->work) != 0) {
-        log_warn("remove_later", "%s goes at the next start, continuing", path);
-        free(r);
-    }
-}
-
-/* What was saved of it goes, unless a twin of it could still use that. */
-static void forget_states(const struct model *m)
-{
-    if (m->runner != NULL) {
-        runner_discard(m->runner);
-    }
-    if (m->bundle == NULL || m->of->srv->cache == NULL) {
-        return;
-    }
-    LIST_EACH(l, &m->of->all) {
-        const struct model *x = model_of(l);
-        if (x != m && x->bundle != NULL &&
-            strcmp(x->bundle->fingerprint, m->bundle->fingerprint) == 0) {
-            return;
-        }
-    }
-    cache_forget(m->of->srv->cache, m->bundle->fingerprint);
-}
-
-struct deletion { /* of a model whose folder is in `trash` already */
-    struct model *m;
-    char trash[HOME_PATH_MAX];
-    store_done_fn *done;
-    void *ctx;
-};
-
-/* Its row is gone, durably. */
-static void forget(struct model *m, const char *trash)
-{
-    struct server *s = m->of->srv;
-    log_info("model_deleted", "model=%s", m->name);
-    verify_forget(m);
-    forget_states(m);
-    if (s->sessions != NULL) {
-        sessions_forget(s->sessions, m->name);
-    }
-    models_remove_tree(s, trash);
-    if (m->runner != NULL && runner_state(m->runner) != RUNNER_DOWN) {
-        m->leaving = true;
-        runner_stop(m->runner); /* on_down frees the model */
-        list_del(&m->link);     /* not listed any more */
-        list_push(&m->of->leaving, &m->link);
-        m->of->n--;
-        m->of->n_leaving++;
-    } else {
-        model_free(m);
-    }
-}
-
-/* Before the folder's bytes go the row does: until then the folder can be put
- * back. A crash in between leaves a row without a folder, which models_merge
- * drops. */
-static void on_row_deleted(void *ctx, int status, const struct err *e)
-{
-    struct deletion *d = ctx;
-    if (status == 0) {
-        forget(d->m, d->trash);
-    } else if (rename(d->trash, d->m->dir) != 0) {
-        log_error("model_lost", "model=%s lies at %s", d->m->name, d->trash);
-    } else {
-        d->m->deleting = false;
-    }
-    if (d->done != NULL) {
-        d->done(d->ctx, status, e);
-    }
-    free(d);
-}
-
-int model_delete(struct model *m, store_done_fn *done, void *ctx, struct err *e)
-{
-    struct server *s = m->of->srv;
-    char id[40];
-    if (m->users > 0 || m->deleting) {
-        return err_set(e, ERR_CONFLICT, "%s is in use", m->name);
-    }
-    struct deletion *d = calloc(1, sizeof(*d));
-    must(d != NULL);
-    *d = (struct deletion){.m = m, .done = done, .ctx = ctx};
-    store_new_id("del", id);
-    int rc = 0;
-    if (!file_join(d->trash, sizeof(d->trash), s->home.staging, id)) {
-        rc = err_set(e, ERR_IO, "path too long");
-    } else if (rename(m->dir, d->trash) != 0) {
-        rc = err_errno(e, errno, "taking the model's folder away");
-    }
-    if (rc == 0) {
-        m->deleting = true;
-        rc = store_model_delete(s->store, m->name, on_row_deleted, d);
-    }
-    if (rc != 0 && m->deleting) {
-        static const struct err none;
-        d->done = NULL; /* the call fails instead */
-        on_row_deleted(d, rc, &none);
-        return err_set(e, rc, "the store is busy");
-    }
-    if (rc != 0) {
-        free(d);
-    }
-    return rc;
 }

@@ -83,8 +83,12 @@ struct model_watch {
     void (*fn)(struct model_watch *w, struct model *m, bool last);
 };
 
-/* As the API has it: ready, loading, loaded, rejected, failed. */
+/* As the store and the API have it: ready, loading, loaded, rejected, failed.
+ */
 const char *model_state_name(enum model_state s);
+/* The same of m, for the API: "unverified" is ready but for its files, which
+ * are hashed before its engine starts (verify.h). */
+const char *model_shown(const struct model *m);
 
 /* Read home/models; what cannot be read is listed as failed. Blocking, before
  * the loop runs. */
@@ -105,10 +109,9 @@ struct model *models_first(struct models *ms);
 struct model *models_next(struct model *m);
 size_t models_count(const struct models *ms);
 
-/* The bundle at home/models/name, which is not listed yet. NULL: it cannot be
- * read. Ends with models_list or model_free. Errors: BUNDLE. */
-CHECKED int model_new(struct models *ms, const char *name, struct model **ret,
-                      struct err *e);
+/* A model of the bundle at home/models/name, which it owns from now on. It is
+ * not listed yet; ends with models_list or model_free. */
+struct model *model_new(struct models *ms, const char *name, struct bundle *b);
 /* What its job found out; before the model is used. Strings are copied; NULL
  * is fine. */
 void model_judge(struct model *m, bool rejected, const char *reason,
@@ -136,8 +139,8 @@ CHECKED int model_serves(const struct model *m, struct err *e);
 CHECKED int model_unload(struct model *m, struct model_wait *w, struct err *e);
 /* The folder goes first, then the row with the model's sessions, then the
  * model from the list; done when that is durable. On failure, of the call or
- * in done, all is as it was. The bytes go later. Errors: CONFLICT, IO, BUSY;
- * done's: NO_SPACE, STORE. */
+ * in done, all is as it was. The bytes go later. Errors: CONFLICT, BUSY;
+ * done's: IO, BUSY, NO_SPACE, STORE. */
 CHECKED int model_delete(struct model *m, store_done_fn *done, void *ctx,
                          struct err *e);
 void model_watch(struct model *m, struct model_watch *w);

@@ -1,4 +1,5 @@
-/* models_impl.h - shared by models.c, model_load.c and residency.c only. */
+/* models_impl.h - shared by models.c, model_load.c, model_delete.c, verify.c
+ * and residency.c only. */
 #pragma once
 
 #include "serve/engines/models.h"
@@ -9,6 +10,7 @@ struct models {
     struct list all;     /* by name */
     struct list leaving; /* deleted; their engines are still there */
     size_t n, n_leaving;
+    size_t n_deleting; /* deletions that go on */
     bool stopping;
     /* residency.c */
     uint64_t budget;
@@ -37,6 +39,8 @@ void model_save(struct model *m);
 /* Tell the watchers. */
 void model_changed(struct model *m);
 
+/* model_load.c, for model_delete.c: after one thing less goes on. */
+void models_maybe_closed(struct models *ms);
 /* model_load.c, for verify.c: m's files were looked at. e NULL: a load that
  * waited for it goes on; else that load fails. */
 void model_checked(struct model *m, const struct err *e);

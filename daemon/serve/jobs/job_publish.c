@@ -112,23 +112,27 @@ static bool target(const struct jobs *js, char out[HOME_PATH_MAX])
 static void rename_run(struct work *w) /* file thread */
 {
     struct jobs *js = container_of(w, struct jobs, work);
+    struct err *e = &js->work_error;
     char to[HOME_PATH_MAX];
-    js->work_rc = target(js, to)
-                      ? file_publish_dir(js->bundle, to, &js->work_error)
-                      : err_set(&js->work_error, ERR_IO, "path too long");
+    js->work_rc = target(js, to) ? file_publish_dir(js->bundle, to, e)
+                                 : err_set(e, ERR_IO, "path too long");
+    if (js->work_rc == 0) {
+        js->work_rc = bundle_open(to, &js->published, e);
+    }
 }
 
 static void rename_done(struct work *w)
 {
     struct jobs *js = container_of(w, struct jobs, work);
     js->working = false;
-    if (js->work_rc == 0 && !js->stopping) {
-        js->work_rc = model_new(js->srv->models, js->current->row.name,
-                                &js->model, &js->work_error);
-    }
-    if (js->model != NULL) {
+    if (js->work_rc == 0 && js->stopping) {
+        bundle_close(js->published); /* the next start finds the folder */
+    } else if (js->work_rc == 0) {
+        js->model =
+            model_new(js->srv->models, js->current->row.name, js->published);
         job_judge(js->current, js->model);
     }
+    js->published = NULL;
     step_over(js, js->work_rc, &js->work_error);
 }
 
@@ -140,15 +144,39 @@ void step_rename(struct jobs *js)
 
 /* A sync may fail after the folder has moved: then nobody knows that it is
  * there for good, and it moves back. */
-bool job_unpublish(struct jobs *js)
+static void unpublish_run(struct work *w) /* file thread */
 {
+    struct jobs *js = container_of(w, struct jobs, work);
     char to[HOME_PATH_MAX];
-    if (!js->renaming || file_exists(js->bundle) || !target(js, to)) {
-        return true;
+    if (!file_exists(js->bundle) && target(js, to) &&
+        rename(to, js->bundle) != 0 && errno != ENOENT) {
+        js->work_rc = err_set(&js->work_error, ERR_BUSY,
+                              "the model's folder cannot be moved");
+    }
+}
+
+static void unpublish_done(struct work *w)
+{
+    struct jobs *js = container_of(w, struct jobs, work);
+    js->working = false;
+    if (js->work_rc != 0 || js->stopping) {
+        step_over(js, js->work_rc, &js->work_error);
+        return;
+    }
+    js->renaming = false;
+    js->unpublished(js);
+}
+
+void job_unpublish(struct jobs *js, void (*over)(struct jobs *js))
+{
+    if (!js->renaming) {
+        over(js);
+        return;
     }
     model_free(js->model);
     js->model = NULL;
-    return rename(to, js->bundle) == 0 || errno == ENOENT;
+    js->unpublished = over;
+    step_work(js, unpublish_run, unpublish_done);
 }
 
 /* --- commit --- */

@@ -1,5 +1,5 @@
-/* job_run.c - one job at a time, step by step: the table, and the steps that
- * have to do with the worker (those that publish: job_publish.c).
+/* job_run.c - one job at a time, step by step: the table, and the first and the
+ * last step (that converts: job_worker.c; those that publish: job_publish.c).
  *
  *   enter --...--> step_over --> job_advance --> enter the next one
  *                                 |   \-- cancelled meanwhile: leave
@@ -7,19 +7,11 @@
  *
  * A step is entered when nothing of the last one goes on. Its end may come from
  * inside of enter(); job_advance() is a loop for that. */
-#include <string.h>
-#include <unistd.h>
-
-#include "base/file.h"
 #include "base/log.h"
 #include "serve/jobs/jobs_impl.h"
 #include "store/row.h"
 
-#define TELL_US 250000u  /* between progress events */
-#define SAVE_US 1000000u /* between progress writes */
-
 static void step_begin(struct jobs *js);
-static void step_convert(struct jobs *js);
 static void step_fail(struct jobs *js);
 
 /* What a crash after each leaves: jobs.h. */
@@ -62,8 +54,9 @@ static void leave(struct jobs *js)
     js->renaming = false;
     j->resumes = false;
     j->cancelling = false;
+    json_free(js->spec);
     json_free(js->result);
-    js->result = NULL;
+    js->spec = js->result = NULL;
     js->failure = (struct err){0};
     if (js->staging[0] != '\0') {
         models_remove_tree(js->srv, js->staging);
@@ -153,156 +146,6 @@ void step_over(struct jobs *js, int rc, const struct err *e)
     jobs_maybe_closed(js);
 }
 
-/* --- the worker --- */
-
-static void on_progress(struct jobs *js, const struct frame *f)
-{
-    struct job *j = js->current;
-    struct json *o = NULL;
-    const char *stage = NULL;
-    double fraction = j->row.progress;
-    if (json_parse((const char *)f->payload, f->n, &o, NULL) != 0 ||
-        json_want_str(o, "stage", false, &stage, NULL) != 0 ||
-        json_want_num(o, "fraction", false, 0, 1, &fraction, NULL) != 0) {
-        json_free(o);
-        child_kill(js->child, ERR_FRAME);
-        return;
-    }
-    if (!j->cancelling) {
-        child_deadline(js->child, JOB_STALL_MS);
-    }
-    bool changed = stage != NULL && strcmp(stage, j->row.stage) != 0;
-    if (changed) {
-        (void)snprintf(j->row.stage, sizeof(j->row.stage), "%.31s", stage);
-        if (strcmp(j->row.stage, "gating") == 0) {
-            job_set(j, JOB_GATING);
-        }
-    }
-    json_free(o);
-    j->row.progress = fraction;
-    uint64_t now = server_now_us();
-    if (changed || now - j->saved_us >= SAVE_US) {
-        job_save(j);
-    }
-    if (changed || now - j->told_us >= TELL_US) {
-        job_tell(j);
-    }
-}
-
-static void on_frame(void *ctx, const struct frame *f)
-{
-    struct jobs *js = ctx;
-    struct msg_error m = {0};
-    struct err e = {0};
-    if (js->current == NULL) {
-        return;
-    }
-    if (f->type == FRAME_PROGRESS) {
-        on_progress(js, f);
-    } else if (f->type == FRAME_CONVERT_DONE && js->result == NULL &&
-               js->failure.code == 0 &&
-               json_parse((const char *)f->payload, f->n, &js->result, &e) ==
-                   0) {
-        child_deadline(js->child, JOB_CANCEL_MS); /* it only has to leave */
-    } else if (f->type == FRAME_ERROR &&
-               msg_error_get(f->payload, f->n, &m, &e) == 0) {
-        (void)err_set(&js->failure, m.code < 0 ? m.code : ERR_INTERNAL, "%s",
-                      m.msg);
-        child_deadline(js->child, JOB_CANCEL_MS);
-    } else {
-        child_kill(js->child, ERR_FRAME);
-    }
-}
-
-static void on_gone(void *ctx, const struct child_exit *x)
-{
-    struct jobs *js = ctx;
-    struct err e = {0};
-    int rc = 0;
-    js->child = NULL;
-    log_info("convert_exit", "job=%s status=%d signal=%d reason=%s",
-             js->current->row.id, (int)x->status, x->signal,
-             x->code != 0 ? err_name(x->code) : "none");
-    if (js->failure.code != 0) {
-        e = js->failure;
-        rc = e.code;
-    } else if (js->result == NULL) {
-        rc = x->code == ERR_TIMEOUT || x->code == ERR_FRAME ? x->code
-                                                            : ERR_WORKER_LOST;
-        (void)err_set(&e, rc, "the converter ended (status %d, signal %d)",
-                      (int)x->status, x->signal);
-    }
-    step_over(js, rc, &e);
-}
-
-static void send_spec(struct jobs *js, const struct json *spec)
-{
-    struct json *o = json_copy(spec);
-    struct json *clean = json_object();
-    for (const struct json *c = json_first(o); c != NULL; c = json_next(c)) {
-        const char *k = json_key(c);
-        if (strcmp(k, "force") != 0 && strcmp(k, "name") != 0 &&
-            json_type(c) != JSON_NULL) {
-            json_add_tree(clean, k, json_copy(c));
-        }
-    }
-    json_free(o);
-    json_add_str(clean, "name", js->current->row.name);
-    json_add_str(clean, "out", js->bundle);
-    struct buf b;
-    buf_init(&b, FRAME_WORKER_MAX);
-    json_write(clean, false, &b);
-    json_free(clean);
-    if (buf_ok(&b)) {
-        child_send(js->child, FRAME_CONVERT, 1, b.p, b.n);
-    } else {
-        child_kill(js->child, ERR_TOO_BIG);
-    }
-    buf_fini(&b);
-}
-
-/* The folders of the current job's bundle. */
-static int make_staging(struct jobs *js, struct err *e)
-{
-    if (!file_join(js->staging, sizeof(js->staging), js->srv->home.staging,
-                   js->current->row.id) ||
-        !file_join(js->bundle, sizeof(js->bundle), js->staging, "bundle")) {
-        js->staging[0] = '\0';
-        return err_set(e, ERR_IO, "path too long");
-    }
-    return file_mkdirs(js->staging, 0700, e);
-}
-
-static int spawn(struct jobs *js, struct err *e)
-{
-    struct json *spec = NULL;
-    const char *source = NULL;
-    const char *text = js->current->row.spec;
-    struct child_conf c = {
-        .role = "convert-worker",
-        .fd = -1,
-        .frame_max = FRAME_WORKER_MAX,
-        .ctx = js,
-        .on_frame = on_frame,
-        .on_exit = on_gone,
-    };
-    int rc = 0;
-    CHECK(json_parse(text, strlen(text), &spec, e));
-    CHECK(json_want_str(spec, "source", true, &source, e));
-    c.fd = job_open_source(source, e);
-    CHECK(c.fd < 0 ? c.fd : 0);
-    CHECK(make_staging(js, e));
-    CHECK(child_spawn(&js->srv->loop, &c, &js->child, e));
-    child_deadline(js->child, JOB_STALL_MS);
-    send_spec(js, spec);
-out:
-    if (c.fd >= 0) {
-        (void)close(c.fd); /* the child has its own */
-    }
-    json_free(spec);
-    return rc;
-}
-
 /* --- the steps --- */
 
 static void on_step_recorded(struct job *j, int rc, const struct err *e,
@@ -366,30 +209,9 @@ static void step_begin(struct jobs *js)
     step_record(js, &row, NULL);
 }
 
-static void step_convert(struct jobs *js)
-{
-    struct err e = {0};
-    int rc = 0;
-    if (models_find(js->srv->models, js->current->row.name) != NULL) {
-        rc = err_set(&e, ERR_EXISTS, "there is a model of that name already");
-    } else {
-        rc = spawn(js, &e);
-    }
-    if (rc != 0) {
-        step_over(js, rc, &e);
-    }
-}
-
-static void step_fail(struct jobs *js)
+static void record_failure(struct jobs *js)
 {
     struct store_job row;
-    struct err e = {0};
-    if (!job_unpublish(js)) {
-        step_over(js,
-                  err_set(&e, ERR_BUSY, "the model's folder cannot be moved"),
-                  &e);
-        return;
-    }
     int code = js->failure.code;
     job_next_row(js->current, &row);
     row.state = code == ERR_INTERRUPTED ? JOB_INTERRUPTED : JOB_FAILED;
@@ -398,6 +220,11 @@ static void step_fail(struct jobs *js)
     (void)snprintf(row.error, sizeof(row.error), "%s", err_name(code));
     row.message = row_dup(js->failure.msg);
     step_record(js, &row, NULL);
+}
+
+static void step_fail(struct jobs *js)
+{
+    job_unpublish(js, record_failure);
 }
 
 /* --- which job --- */
@@ -456,7 +283,7 @@ void jobs_quiet(struct jobs *js)
 void jobs_maybe_closed(struct jobs *js)
 {
     if (js->closed != NULL && js->child == NULL && !js->working &&
-        !js->timing) {
+        js->n_checks == 0 && !js->timing) {
         void (*fn)(void *) = js->closed;
         js->closed = NULL;
         fn(js->ctx);

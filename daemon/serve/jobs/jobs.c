@@ -1,5 +1,5 @@
 /* jobs.c - the records of conversion jobs and what the API asks of them. See
- * jobs.h; requests are read in job_wish.c, the worker is in job_run.c. */
+ * jobs.h; requests are read in job_wish.c, job_run.c runs them. */
 #include "serve/jobs/jobs.h"
 
 #include <string.h>
@@ -39,6 +39,7 @@ int jobs_new(struct server *s, struct jobs **ret)
     struct jobs *js = calloc(1, sizeof(*js));
     must(js != NULL);
     js->srv = s;
+    js->source = -1;
     list_init(&js->all);
     must(uv_timer_init(&s->loop, &js->retry) == 0);
     js->timing = true;
@@ -54,6 +55,7 @@ void jobs_free(struct jobs *js)
     while (!list_empty(&js->all)) {
         job_free(job_of(js->all.next));
     }
+    json_free(js->spec);
     json_free(js->result);
     row_free_strings(&js->last);
     if (js->model != NULL && !model_listed(js->model)) {
@@ -153,85 +155,148 @@ static int check_name(struct jobs *js, const char *name, struct err *e)
     return 0;
 }
 
-static void on_created(void *ctx, int status, const struct err *e)
+/* It is made, or leaves the list again. */
+static void created(struct job *j, int rc, const char *param,
+                    const struct err *e)
 {
-    struct job *j = ctx;
     struct jobs *js = j->of;
     struct job_created *c = j->created;
     j->created = NULL;
-    if (status != 0) {
-        log_error("job_not_saved", "job=%s error=%s", j->row.id,
-                  e != NULL ? e->msg : "");
+    if (rc != 0) {
         list_del(&j->link); /* not listed any more */
         list_init(&j->link);
-        if (c != NULL) {
-            c->fn(c, status, j);
-        }
+        c->fn(c, rc, param, e, j);
         job_free(j);
         return;
     }
     j->durable = true;
     js->srv->stats.jobs_created++;
-    if (c != NULL) {
-        c->fn(c, 0, j);
-    }
+    c->fn(c, 0, NULL, e, j);
     jobs_next_run(js);
+}
+
+static void on_created(void *ctx, int status, const struct err *e)
+{
+    struct job *j = ctx;
+    struct err why = {0};
+    if (status != 0) {
+        log_error("job_not_saved", "job=%s error=%s", j->row.id,
+                  e != NULL ? e->msg : "");
+        (void)err_set(&why, status, "the job could not be recorded");
+    }
+    created(j, status, NULL, &why);
+}
+
+struct check {
+    struct work work;
+    struct job *job;
+    char *source;
+    int rc;
+    struct err e;
+};
+
+static void check_run(struct work *w) /* file thread */
+{
+    struct check *c = container_of(w, struct check, work);
+    int fd = job_open_source(c->source, &c->e);
+    c->rc = fd < 0 ? fd : 0;
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+}
+
+static void check_done(struct work *w)
+{
+    struct check *c = container_of(w, struct check, work);
+    struct job *j = c->job;
+    struct jobs *js = j->of;
+    const char *param = c->rc != 0 ? "source" : NULL;
+    if (c->rc == 0 && js->stopping) {
+        c->rc = err_set(&c->e, ERR_UNAVAILABLE, "the daemon is stopping");
+    }
+    if (c->rc == 0 &&
+        store_job_put(js->srv->store, &j->row, on_created, j) != 0) {
+        c->rc = err_set(&c->e, ERR_BUSY, "the store is busy");
+    }
+    if (c->rc != 0) {
+        created(j, c->rc, param, &c->e);
+    }
+    free(c->source);
+    free(c);
+    js->n_checks--;
+    jobs_maybe_closed(js);
+}
+
+/* A job's record; it is neither checked nor durable. Errors: TOO_BIG. */
+static int record_new(struct jobs *js, const struct json *spec,
+                      const char *name, struct job **ret, struct err *e)
+{
+    struct job *j = job_new(js);
+    struct buf b;
+    store_new_id("job", j->row.id);
+    j->row.state = JOB_QUEUED;
+    j->row.created_ms = server_unix_ms();
+    (void)snprintf(j->row.name, sizeof(j->row.name), "%s", name);
+    list_push(js->all.next, &j->link); /* in front: newest first */
+    js->n++;
+    buf_init(&b, HTTP_BODY_MAX);
+    json_write(spec, false, &b);
+    bool whole = buf_ok(&b) && b.p != NULL;
+    j->row.spec = whole ? row_dup(b.p) : NULL;
+    buf_fini(&b);
+    if (!whole) {
+        job_free(j);
+        return err_set(e, ERR_TOO_BIG, "the request is too long");
+    }
+    *ret = j;
+    return 0;
+}
+
+/* Look at its source, then store it. Errors: BUSY. */
+static int check_source(struct job *j, const char *source, struct err *e)
+{
+    struct check *c = calloc(1, sizeof(*c));
+    must(c != NULL);
+    c->work = (struct work){.run = check_run, .done = check_done};
+    c->job = j;
+    c->source = row_dup(source);
+    if (workq_put(j->of->srv->files, &c->work) != 0) {
+        free(c->source);
+        free(c);
+        return err_set(e, ERR_BUSY, "too many files are being worked on");
+    }
+    j->of->n_checks++;
+    return 0;
 }
 
 int jobs_create(struct jobs *js, const struct json *spec, struct job_created *c,
                 const char **param, struct err *e)
 {
     struct job_wish w = {0};
+    struct job *j = NULL;
     char name[MODEL_NAME_MAX + 1] = "";
-    int rc = job_wish_read(spec, &w, param, e);
-    if (rc != 0) {
-        return rc;
-    }
-    *param = "source";
-    int fd = job_open_source(w.source, e);
-    if (fd < 0) {
-        return fd;
-    }
-    (void)close(fd);
+    RETERR(job_wish_read(spec, &w, param, e));
     *param = "name";
-    if (w.name != NULL) {
-        if (snprintf(name, sizeof(name), "%s", w.name) >= (int)sizeof(name)) {
-            return err_set(e, ERR_INVALID, "name: too long");
-        }
-    } else {
+    if (w.name == NULL) {
         job_wish_name(w.source, name);
+    } else if (snprintf(name, sizeof(name), "%s", w.name) >=
+               (int)sizeof(name)) {
+        return err_set(e, ERR_INVALID, "name: too long");
     }
-    rc = check_name(js, name, e);
-    *param = rc == 0 ? NULL : *param;
-    if (rc != 0) {
-        return rc;
-    }
+    RETERR(check_name(js, name, e));
+    *param = NULL;
     if (js->quiet ||
         jobs_waiting(js) >= (size_t)js->srv->conf.limits_jobs_queued) {
         js->srv->stats.refused_busy++;
         return err_set(e, ERR_BUSY, "%zu jobs wait already", jobs_waiting(js));
     }
-    struct job *j = job_new(js);
-    j->created = c;
-    store_new_id("job", j->row.id);
-    j->row.state = JOB_QUEUED;
-    j->row.created_ms = server_unix_ms();
-    memcpy(j->row.name, name, sizeof(name));
-    struct buf b;
-    buf_init(&b, HTTP_BODY_MAX);
-    json_write(spec, false, &b);
-    j->row.spec = row_dup(b.p);
-    rc = buf_ok(&b) && b.p != NULL ? 0 : ERR_TOO_BIG;
-    buf_fini(&b);
-    list_push(js->all.next, &j->link); /* in front: newest first */
-    js->n++;
-    if (rc == 0) {
-        rc = store_job_put(js->srv->store, &j->row, on_created, j);
-    }
+    RETERR(record_new(js, spec, name, &j, e));
+    int rc = check_source(j, w.source, e);
     if (rc != 0) {
         job_free(j);
-        return err_set(e, rc, "the store is busy");
+        return rc;
     }
+    j->created = c;
     trim(js);
     return 0;
 }

@@ -15,8 +15,9 @@
  *   intent    record: gating, the gates' results,   intent, no such folder: as
  *             the fingerprint                         above
  *   rename    sync, then staging/JOB/bundle         intent, and the folder with
- *             becomes models/NAME                     its fingerprint: judged
- * by its gates, goes to commit commit    record, all in one: model, done
+ *             becomes models/NAME                     its fingerprint: judged by
+ *                                                     its gates, goes to commit
+ *   commit    record, all in one: model,            done
  *             artifacts, job done
  *   fail      record: failed or interrupted         the same
  *
@@ -51,12 +52,17 @@ void jobs_quiet(struct jobs *js);
 void jobs_stop(struct jobs *js, void (*closed)(void *ctx), void *ctx);
 void jobs_free(struct jobs *js); /* NULL is fine */
 
+/* Waits for a job to be made; embedded in who waits. */
 struct job_created {
-    void (*fn)(struct job_created *c, int rc, const struct job *j);
+    /* rc: 0, INVALID (of field `param`: there is no such source), BUSY, or what
+     * the store said; then there is no such job any more. */
+    void (*fn)(struct job_created *c, int rc, const char *param,
+               const struct err *e, const struct job *j);
 };
 /* A new job from the request's JSON ({source, name, quant, context, ...}, keys
- * as convert/convert.h, and force). fn when it is durable. Errors (fn is not
- * called; *param names the field): INVALID, UNSUPPORTED, EXISTS, BUSY. */
+ * as convert/convert.h, and force). fn when its source was looked at and it is
+ * durable. Errors (fn is not called; *param names the field): INVALID,
+ * UNSUPPORTED, EXISTS, BUSY. */
 CHECKED int jobs_create(struct jobs *js, const struct json *spec,
                         struct job_created *c, const char **param,
                         struct err *e);

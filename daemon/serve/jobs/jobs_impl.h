@@ -1,6 +1,7 @@
 /* jobs_impl.h - shared by jobs.c (list, API), job_record.c (durable changes),
- * job_cancel.c, job_wish.c (requests), job_run.c (steps, the worker) and
- * job_publish.c (the steps that publish). */
+ * job_cancel.c, job_wish.c (requests), job_run.c (from step to step),
+ * job_worker.c (the step that converts) and job_publish.c (those that
+ * publish). */
 #pragma once
 
 #include "serve/child.h"
@@ -27,7 +28,7 @@ struct job {
     bool durable;    /* the store has it */
     bool cancelling; /* the store has that it is cancelled; it is still at it */
     bool resumes;    /* published before a restart: goes on at commit */
-    struct job_created *created; /* waits for the store */
+    struct job_created *created; /* waits for the source and the store */
     struct record *record;       /* on its way; NULL */
     struct list cancels; /* struct job_cancel: wait for it to be durable */
     uint64_t told_us, saved_us;
@@ -47,6 +48,8 @@ struct jobs {
     uv_timer_t retry; /* begins it again */
     bool timing;      /* the timer's handle is open */
     /* what the steps make */
+    struct json *spec;   /* of the current job, for its worker */
+    int source;          /* descriptor for its worker; -1 */
     struct child *child; /* its worker */
     char staging[HOME_PATH_MAX];
     char bundle[HOME_PATH_MAX]; /* staging/bundle */
@@ -54,12 +57,15 @@ struct jobs {
     struct err failure;    /* of the worker, then of the job; code 0: none */
     char fingerprint[65];  /* of the bundle in staging */
     bool renaming;         /* the folder may have left staging */
+    void (*unpublished)(struct jobs *js); /* goes on when it is back there */
+    struct bundle *published; /* of the folder, opened where it is now */
     struct model *model;   /* to be committed; may not be listed yet */
     struct store_job last; /* what a cancelled job is shown as at its end */
     struct work work;      /* on the file thread */
     bool working;          /* it goes on */
     int work_rc;
     struct err work_error;
+    size_t n_checks; /* new jobs whose source is being looked at */
     bool quiet;    /* start nothing more */
     bool stopping; /* and leave the record of what runs to the next start */
     bool choosing; /* jobs_next_run is at it */
@@ -96,6 +102,9 @@ void step_work(struct jobs *js, void (*run)(struct work *w),
 /* The next step, where nothing that goes on forbids it. */
 void job_advance(struct jobs *js);
 
+/* job_worker.c */
+void step_convert(struct jobs *js);
+
 /* job_cancel.c */
 /* Record that j is cancelled; those that wait are told. false: the store does
  * not take it, and they were told. */
@@ -107,9 +116,9 @@ void step_examine(struct jobs *js);
 void step_intent(struct jobs *js);
 void step_rename(struct jobs *js);
 void step_commit(struct jobs *js);
-/* The current job fails: its folder goes back to staging if it was taken out.
- * false: that cannot be done now. */
-bool job_unpublish(struct jobs *js);
+/* The current job fails: its folder goes back to staging if it was taken out,
+ * then `over`, or the step's end where that cannot be done now. */
+void job_unpublish(struct jobs *js, void (*over)(struct jobs *js));
 /* After a start: the model that the job's intent speaks of; or NULL. */
 struct model *job_published(const struct job *j);
 /* Tell m what the job's gates said. */
@@ -125,7 +134,8 @@ struct job_wish {
 /* Errors: INVALID, UNSUPPORTED; *param names the field. */
 CHECKED int job_wish_read(const struct json *j, struct job_wish *w,
                           const char **param, struct err *e);
-/* A descriptor, O_RDONLY, of a regular file. Errors: INVALID. */
+/* A descriptor, O_RDONLY, of a regular file; on the file thread, for it may
+ * block. Errors: INVALID. */
 CHECKED int job_open_source(const char *path, struct err *e);
 /* The source's file name without ".gguf", made into a name; the result is
  * checked by the caller. */

@@ -66,14 +66,16 @@ static void unloaded_before_it_was_up(void **state)
 
 static void what_its_job_says(void **state)
 {
-    struct model *m = NULL;
     struct model_wait w = {.fn = on_wait};
+    struct bundle *b = NULL;
     struct err e = {0};
     struct store_model row;
+    char dir[HOME_PATH_MAX];
     (void)state;
-    assert_int_equal(model_new(h.s.models, "none", &m, &e), ERR_BUNDLE);
     home_bundle("n");
-    unit_ok(model_new(h.s.models, "n", &m, &e), &e);
+    assert_true(file_join(dir, sizeof(dir), h.s.home.models, "n"));
+    unit_ok(bundle_open(dir, &b, &e), &e);
+    struct model *m = model_new(h.s.models, "n", b);
     assert_false(model_listed(m));
     assert_null(models_find(h.s.models, "n"));
     model_judge(m, true, "a gate failed", "[1]", "job_x");
@@ -101,7 +103,7 @@ static void a_deletion_that_finds_no_room(void **state)
     assert_int_equal(wait_told(), 0);
     home_full(true);
     unit_ok(model_delete(m, on_told, NULL, &e), &e);
-    assert_false(home_has("models/m"));
+    UNTIL(!home_has("models/m"));
     assert_int_equal(model_load(m, true, &w, &e), ERR_UNAVAILABLE);
     assert_int_equal(session_pin(h.s.sessions, x, true, NULL, NULL, &e),
                      ERR_MODEL_NOT_FOUND);
@@ -120,14 +122,40 @@ static void a_deletion_that_finds_no_room(void **state)
     assert_int_equal(sessions_count(h.s.sessions), 0);
 }
 
+/* The daemon stops while a deletion goes on: it ends first. */
+static void a_deletion_at_the_end(void **state)
+{
+    struct model *m = models_find(h.s.models, "m");
+    struct err e = {0};
+    (void)state;
+    told.n = 0;
+    unit_ok(model_delete(m, on_told, NULL, &e), &e);
+    home_close();
+    assert_int_equal(told.n, 1);
+    assert_int_equal(told.rc, 0);
+    assert_false(home_has("models/m"));
+    home_open();
+    assert_int_equal(models_count(h.s.models), 0);
+}
+
+/* After a crash a model is not ready before its files were hashed. */
+static void unverified_after_a_crash(void **state)
+{
+    struct model *m = models_find(h.s.models, "m");
+    (void)state;
+    m->verify.first = true;
+    assert_string_equal(model_shown(m), "unverified");
+    m->verify.first = false;
+    assert_string_equal(model_shown(m), "ready");
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, home_up, home_down)
     const struct CMUnitTest tests[] = {
-        CASE(the_way_of_a_state),
-        CASE(unloaded_before_it_was_up),
-        CASE(what_its_job_says),
-        CASE(a_deletion_that_finds_no_room),
+        CASE(the_way_of_a_state),    CASE(unloaded_before_it_was_up),
+        CASE(what_its_job_says),     CASE(a_deletion_that_finds_no_room),
+        CASE(a_deletion_at_the_end), CASE(unverified_after_a_crash),
     };
     return cmocka_run_group_tests_name("models", tests, NULL, NULL);
 }

@@ -1,0 +1,198 @@
+/* job_worker.c - the step that converts: source and staging on the file thread,
+ * then a worker, then its end.
+ *
+ *   prepare (files) --> spawn, spec --> progress ... --> done | error --> exit
+ *
+ * A frame that it should not send ends it. */
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "serve/jobs/jobs_impl.h"
+
+#define TELL_US 250000u  /* between progress events */
+#define SAVE_US 1000000u /* between progress writes */
+
+static void on_progress(struct jobs *js, const struct frame *f)
+{
+    struct job *j = js->current;
+    struct json *o = NULL;
+    const char *stage = NULL;
+    double fraction = j->row.progress;
+    if (json_parse((const char *)f->payload, f->n, &o, NULL) != 0 ||
+        json_want_str(o, "stage", false, &stage, NULL) != 0 ||
+        json_want_num(o, "fraction", false, 0, 1, &fraction, NULL) != 0) {
+        json_free(o);
+        child_kill(js->child, ERR_FRAME);
+        return;
+    }
+    if (!j->cancelling) {
+        child_deadline(js->child, JOB_STALL_MS);
+    }
+    bool changed = stage != NULL && strcmp(stage, j->row.stage) != 0;
+    if (changed) {
+        (void)snprintf(j->row.stage, sizeof(j->row.stage), "%.31s", stage);
+        if (strcmp(j->row.stage, "gating") == 0) {
+            job_set(j, JOB_GATING);
+        }
+    }
+    json_free(o);
+    j->row.progress = fraction;
+    uint64_t now = server_now_us();
+    if (changed || now - j->saved_us >= SAVE_US) {
+        job_save(j);
+    }
+    if (changed || now - j->told_us >= TELL_US) {
+        job_tell(j);
+    }
+}
+
+static void on_frame(void *ctx, const struct frame *f)
+{
+    struct jobs *js = ctx;
+    struct msg_error m = {0};
+    struct err e = {0};
+    if (js->current == NULL) {
+        return;
+    }
+    if (f->type == FRAME_PROGRESS) {
+        on_progress(js, f);
+    } else if (f->type == FRAME_CONVERT_DONE && js->result == NULL &&
+               js->failure.code == 0 &&
+               json_parse((const char *)f->payload, f->n, &js->result, &e) ==
+                   0) {
+        child_deadline(js->child, JOB_CANCEL_MS); /* it only has to leave */
+    } else if (f->type == FRAME_ERROR &&
+               msg_error_get(f->payload, f->n, &m, &e) == 0) {
+        (void)err_set(&js->failure, m.code < 0 ? m.code : ERR_INTERNAL, "%s",
+                      m.msg);
+        child_deadline(js->child, JOB_CANCEL_MS);
+    } else {
+        child_kill(js->child, ERR_FRAME);
+    }
+}
+
+static void on_gone(void *ctx, const struct child_exit *x)
+{
+    struct jobs *js = ctx;
+    struct err e = {0};
+    int rc = 0;
+    js->child = NULL;
+    log_info("convert_exit", "job=%s status=%d signal=%d reason=%s",
+             js->current->row.id, (int)x->status, x->signal,
+             x->code != 0 ? err_name(x->code) : "none");
+    if (js->failure.code != 0) {
+        e = js->failure;
+        rc = e.code;
+    } else if (js->result == NULL) {
+        rc = x->code == ERR_TIMEOUT || x->code == ERR_FRAME ? x->code
+                                                            : ERR_WORKER_LOST;
+        (void)err_set(&e, rc, "the converter ended (status %d, signal %d)",
+                      (int)x->status, x->signal);
+    }
+    step_over(js, rc, &e);
+}
+
+static void send_spec(struct jobs *js)
+{
+    struct json *clean = json_object();
+    for (const struct json *c = json_first(js->spec); c != NULL;
+         c = json_next(c)) {
+        const char *k = json_key(c);
+        if (strcmp(k, "force") != 0 && strcmp(k, "name") != 0 &&
+            json_type(c) != JSON_NULL) {
+            json_add_tree(clean, k, json_copy(c));
+        }
+    }
+    json_add_str(clean, "name", js->current->row.name);
+    json_add_str(clean, "out", js->bundle);
+    struct buf b;
+    buf_init(&b, FRAME_WORKER_MAX);
+    json_write(clean, false, &b);
+    json_free(clean);
+    if (buf_ok(&b)) {
+        child_send(js->child, FRAME_CONVERT, 1, b.p, b.n);
+    } else {
+        child_kill(js->child, ERR_TOO_BIG);
+    }
+    buf_fini(&b);
+}
+
+static int spawn(struct jobs *js, struct err *e)
+{
+    const struct child_conf c = {
+        .role = "convert-worker",
+        .fd = js->source,
+        .frame_max = FRAME_WORKER_MAX,
+        .ctx = js,
+        .on_frame = on_frame,
+        .on_exit = on_gone,
+    };
+    RETERR(child_spawn(&js->srv->loop, &c, &js->child, e));
+    child_deadline(js->child, JOB_STALL_MS);
+    send_spec(js);
+    return 0;
+}
+
+/* Its source, and the folder of its bundle. */
+static void prepare_run(struct work *w) /* file thread */
+{
+    struct jobs *js = container_of(w, struct jobs, work);
+    struct err *e = &js->work_error;
+    const char *source = NULL;
+    int rc = 0;
+    CHECK(json_want_str(js->spec, "source", true, &source, e));
+    js->source = job_open_source(source, e);
+    CHECK(js->source < 0 ? js->source : 0);
+    CHECK(file_mkdirs(js->staging, 0700, e));
+out:
+    js->work_rc = rc;
+}
+
+static void prepare_done(struct work *w)
+{
+    struct jobs *js = container_of(w, struct jobs, work);
+    bool needed = !js->stopping && !js->current->cancelling;
+    int rc = js->work_rc;
+    js->working = false;
+    if (rc == 0 && needed) {
+        rc = spawn(js, &js->work_error);
+    }
+    if (js->source >= 0) {
+        (void)close(js->source); /* the worker has its own */
+    }
+    js->source = -1;
+    json_free(js->spec);
+    js->spec = NULL;
+    if (rc != 0 || !needed) {
+        step_over(js, rc, &js->work_error);
+    }
+}
+
+/* The paths and the spec of the current job. */
+static int prepare(struct jobs *js, struct err *e)
+{
+    const struct store_job *row = &js->current->row;
+    if (models_find(js->srv->models, row->name) != NULL) {
+        return err_set(e, ERR_EXISTS, "there is a model of that name already");
+    }
+    if (!file_join(js->staging, sizeof(js->staging), js->srv->home.staging,
+                   row->id) ||
+        !file_join(js->bundle, sizeof(js->bundle), js->staging, "bundle")) {
+        js->staging[0] = '\0';
+        return err_set(e, ERR_IO, "path too long");
+    }
+    return json_parse(row->spec, strlen(row->spec), &js->spec, e);
+}
+
+void step_convert(struct jobs *js)
+{
+    struct err e = {0};
+    int rc = prepare(js, &e);
+    if (rc != 0) {
+        step_over(js, rc, &e);
+    } else {
+        step_work(js, prepare_run, prepare_done);
+    }
+}
