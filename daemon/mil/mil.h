@@ -1,15 +1,19 @@
-/* mil.h - an ML Program in memory: what the reader makes, the validator
- * checks, the interpreter and compiler run, and the writer puts back.
- * It knows no model. Source of every number: facts on the Core ML package
- * format (Model.proto, MIL.proto, MIL Blob Storage v2).
+/* mil.h - an ML Program in memory. The reader makes it from a .mlpackage, the
+ * validator checks it, the interpreter and the compiler run it, and the writer
+ * (build.h) writes one to disk. Nothing here depends on a family of models.
  *
- * Ownership: a struct mil_program owns everything reachable from it in one
- * arena, and the mapped weight files. All strings are NUL terminated and live
- * in the arena. A program that is read is not changed by its readers: any
- * number of threads may look at it.
+ * The format is that of Model.proto, MIL.proto and MIL Blob Storage v2.
+ * "facts 4.3" in a comment of this room is a section of the authors' notes on
+ * the format, which are not in this tree.
  *
- * SSA: a mil_value is defined once, by a function input, a block input or an
- * operation's output, and has identity: bindings point to it.
+ * Ownership: a struct mil_program owns the mapped weight files and one arena,
+ * which holds all else that the program points to. Strings end with NUL.
+ *
+ * Thread: nothing changes a program after mil_read, so any number of threads
+ * may read it at once.
+ *
+ * SSA: each mil_value is defined once, as an input of a function, an input of a
+ * block or an output of an operation. Bindings point to the mil_value itself.
  */
 #pragma once
 
@@ -20,7 +24,7 @@
 
 /* MIL.proto DataType numbers. */
 enum mil_dtype {
-    MIL_NONE = 0,
+    MIL_NONE = 0, /* no tensor: a list, a tuple, a dictionary */
     MIL_BOOL = 1,
     MIL_STRING = 2,
     MIL_FP16 = 10,
@@ -45,7 +49,8 @@ enum mil_dtype {
 
 #define MIL_UNKNOWN (-1) /* a dimension known only when the program runs */
 
-/* A tensor type; rank 0 is a scalar. state: a state holding such a tensor. */
+/* A tensor type; rank 0 is a scalar. state: the value is a state that holds
+ * such a tensor. */
 struct mil_type {
     enum mil_dtype dtype;
     bool state;
@@ -53,18 +58,18 @@ struct mil_type {
     int64_t dims[MIL_RANK_MAX];
 };
 
-/* A constant. Data is dense, row-major, little-endian, in the dtype's own
- * width: 1 byte for bool and 8-bit types; sub-byte types are packed LSB first
- * (facts 4.3). Strings: n_strings pointers in `strings`. */
+/* A constant. Its data is dense, row-major and little-endian. A bool takes one
+ * byte; elements of less than 8 bits are packed, least significant bit first
+ * (facts 4.3). Strings are in `strings`; `data` is NULL then. */
 struct mil_const {
     struct mil_type type;
-    const void *data;  /* arena, or borrowed from a mapped weight file; NULL in
-                        * a program under construction whose blob is on disk */
+    const void *data;  /* in the arena or in a mapped weight file; NULL while a
+                        * program is being built and its blob is on disk */
     uint64_t bytes;    /* of data */
     const char *const *strings; /* type.dtype == MIL_STRING */
     size_t n_strings;
     const char *blob_file; /* "@model_path/weights/weight.bin"; NULL when immediate */
-    uint64_t blob_offset;  /* of the metadata record */
+    uint64_t blob_offset;  /* of the blob's metadata record in that file */
 };
 
 struct mil_op;
@@ -77,13 +82,13 @@ struct mil_value {
     uint32_t id;        /* dense from 0 within its function, blocks included */
 };
 
-/* Exactly one of the two is set. */
+/* What an operand is bound to: exactly one of the two is set. */
 struct mil_binding {
     struct mil_value *value;
     const struct mil_const *imm;
 };
 
-/* One operand; more than one binding only for tuple operands (concat.values). */
+/* One operand. Only a tuple has more than one binding (concat's `values`). */
 struct mil_arg {
     const char *name;
     size_t n;
@@ -111,22 +116,24 @@ struct mil_op {
     size_t n_outputs;
     struct mil_value **outputs;
     size_t n_attrs;
-    struct mil_attr *attrs; /* name, val, and operands of old constexpr forms */
+    struct mil_attr *attrs; /* name, val; operands of an old constexpr form */
     size_t n_blocks;
     struct mil_block **blocks;
 };
 
-/* Model inputs, outputs and states as the description declares them. */
+/* An input, an output or a state as the description declares it. type.dims is
+ * the default shape. Where the file has none, it is the lower bounds or the
+ * first enumerated shape; where it has no shape at all, type.rank is 0. */
 struct mil_feature {
     const char *name;
-    struct mil_type type; /* dims = default shape; rank 0 when omitted */
-    bool has_range;       /* shapeRange present: lo/hi per dimension */
+    struct mil_type type;
+    bool has_range;       /* the file has a shapeRange: lo and hi are set */
     int64_t lo[MIL_RANK_MAX];
-    int64_t hi[MIL_RANK_MAX]; /* -1 is unbounded */
+    int64_t hi[MIL_RANK_MAX]; /* -1: no upper bound */
     bool optional;
-    bool has_default; /* of an optional input's elements */
+    bool has_default; /* default_value is set: of each element */
     double default_value;
-    size_t n_shapes; /* enumeratedShapes: n_shapes x type.rank */
+    size_t n_shapes; /* enumerated shapes, type.rank numbers each */
     const int64_t *shapes;
 };
 
@@ -136,8 +143,8 @@ struct mil_function {
     size_t n_inputs;
     struct mil_value **inputs; /* tensors and states */
     struct mil_block *body;
-    uint32_t n_values; /* ids are below this */
-    /* description */
+    uint32_t n_values; /* every value's id is below this */
+    /* from the description; states are not among `in` */
     size_t n_in, n_out, n_states;
     struct mil_feature *in, *out, *states;
 };
@@ -153,7 +160,7 @@ struct mil_program {
     size_t n_functions;
     struct mil_function **functions; /* the default one is functions[default_function] */
     size_t default_function;
-    bool multi; /* description uses `functions` (facts 7) */
+    bool multi; /* the description lists functions (facts 7) */
     const char *short_description; /* NULL when absent */
     size_t n_meta;
     struct mil_meta *meta;
@@ -162,32 +169,39 @@ struct mil_program {
     uint64_t weight_bytes; /* of all maps */
 };
 
-/* --- package.c: folder <-> program --- */
+/* --- package.c: from a folder to a program --- */
 
-/* Read the .mlpackage folder at path: manifest, spec, weights. Every size and
- * reference is checked; the result is well-formed SSA but not yet validated
- * against the op signatures (mil_validate).
- * Errors: PKG_*, MIL_INVALID, MIL_BLOB, TOO_BIG. */
+/* Read the .mlpackage folder at path: the manifest, the model file, the weight
+ * files. All sizes and references are checked. The result is well-formed SSA;
+ * mil_validate checks its operations.
+ * Errors: PKG_*, MIL_INVALID, MIL_SHAPE, MIL_BLOB, TOO_BIG, INVALID, IO. */
 CHECKED int mil_read(const char *path, struct mil_program **ret,
                      struct err *e);
 void mil_free(struct mil_program *p); /* NULL is fine */
 
-/* Function by name; NULL name is the default. NULL when absent. */
+/* --- access.c: parts of a program --- */
+
+/* The function of that name; the default one when name is NULL. NULL: there is
+ * none. */
 const struct mil_function *mil_function_find(const struct mil_program *p,
                                              const char *name);
 
-/* Operand by name, NULL when absent. */
+/* The operand of that name; NULL: there is none. */
 const struct mil_arg *mil_op_arg(const struct mil_op *op, const char *name);
-/* The single binding's constant: an inline value, or the `val` of the const op
- * it names, or the attribute of that name; NULL when it is not constant. */
+/* The constant that the operand is: its inline value, or `val` of the const op
+ * that it is bound to; without such an operand, the attribute of that name.
+ * NULL: there is none, it is not constant, or it is a tuple. */
 const struct mil_const *mil_op_const(const struct mil_op *op, const char *name);
-/* The single binding's value; NULL when absent or inline. */
+/* The value that the operand is bound to. NULL: there is no such operand, or it
+ * is inline or a tuple. */
 struct mil_value *mil_op_value(const struct mil_op *op, const char *name);
-/* Constant held by a value defined by a `const` op; else NULL. */
+/* The constant of a value that a const op defines; else NULL. */
 const struct mil_const *mil_value_const(const struct mil_value *v);
 
-/* Scalars and small vectors out of constants; false when dtype, count or range
- * do not fit. Integers of every width. Floats of fp16, fp32 and ints. */
+/* Copy a constant's elements to out: the first takes integers of every width,
+ * the second integers and floats (rounded to fp32), the third bools. False: c
+ * is NULL or of another dtype, has more than cap elements, or one of them does
+ * not fit int64. */
 CHECKED bool mil_const_ints(const struct mil_const *c, int64_t *out,
                             size_t cap, size_t *ret_n);
 CHECKED bool mil_const_floats(const struct mil_const *c, float *out,
@@ -196,39 +210,45 @@ CHECKED bool mil_const_bools(const struct mil_const *c, bool *out, size_t cap,
                              size_t *ret_n);
 const char *mil_const_str(const struct mil_const *c); /* scalar string or NULL */
 
-unsigned mil_dtype_bits(enum mil_dtype t);      /* 0 for string */
+/* --- type.c --- */
+
+unsigned mil_dtype_bits(enum mil_dtype t);      /* 0: a string, or none */
 const char *mil_dtype_name(enum mil_dtype t);   /* "fp16" */
-enum mil_dtype mil_dtype_parse(const char *s);  /* "fp16" -> MIL_FP16; MIL_NONE */
-/* Elements; false on overflow or an unknown dimension. */
+enum mil_dtype mil_dtype_parse(const char *s);  /* MIL_NONE: no such name */
+/* The number of elements. False: it overflows, or a dimension is unknown. */
 CHECKED bool mil_type_count(const struct mil_type *t, uint64_t *ret);
 bool mil_type_equal(const struct mil_type *a, const struct mil_type *b);
-/* "fp16[1,64,?,1]" into out. */
+/* Write the type into out as "fp16[1,64,?,1]". */
 void mil_type_print(const struct mil_type *t, char *out, size_t size);
 
 /* --- einsum.c --- */
 
-/* Two operands; labels are numbered in order of appearance. */
+/* An equation of two operands. Labels are numbered as they appear, from 0;
+ * in[k][i] is the label of dimension i of operand k. */
 #define MIL_EINSUM_LABELS ((int)(2 * MIL_RANK_MAX))
 struct mil_einsum {
     int n_labels;
     int rank[2], in[2][MIL_RANK_MAX];
     int out_rank, out[MIL_RANK_MAX];
 };
-/* false for what is no equation of two operands with an explicit result, or
- * has a label twice in one term. */
+/* False: not an equation of two operands with "->" and a result, a label stands
+ * twice in one term, one of the result's labels is in no operand, or a term has
+ * too many. */
 CHECKED bool mil_einsum_parse(const char *equation, struct mil_einsum *ret);
 
 /* --- validate.c --- */
 
-/* Refuse what a loader refuses: versions and opsets, description against
- * program, operands of every known op (names, dtypes, ranks, required ones),
- * declared output types against inference, states (facts 2.7, 3.9, 5, 5.6),
- * names, blobs. The error names function, op and field.
- * Errors: MIL_INVALID, MIL_OP, MIL_SHAPE, MIL_BLOB. */
+/* Refuse what Core ML's loader refuses. Checked are: versions and opsets; the
+ * description against the program; each op's operands (names, dtypes, ranks,
+ * which are required); its declared output types against the inferred ones; the
+ * use of states; names (facts 2.7, 3.9, 5, 5.6). The error names the function,
+ * the op and the field.
+ * Errors: MIL_INVALID, MIL_OP (unknown op), MIL_SHAPE, NOMEM. */
 CHECKED int mil_validate(const struct mil_program *p, struct err *e);
 
 /* --- dump.c --- */
 
-/* The program as text, one op a line, constants shown up to 8 elements. */
+/* Append the program as text: one op a line, the first 8 elements of each
+ * constant. */
 struct buf;
 void mil_dump(const struct mil_program *p, struct buf *out);
