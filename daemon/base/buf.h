@@ -1,9 +1,9 @@
 /* buf.h - growing byte buffer with a mandatory limit.
  *
- * A buf never holds more than `max` bytes: an append that would pass it leaves
- * the buffer as it was and sets `over`; later appends do nothing. So a writer
- * may append many times and look at buf_ok() once. p is always NUL terminated
- * after the first append (the NUL is not counted in n).
+ * A buf never holds more than `max` bytes. An append that would pass this limit
+ * does not change the buffer but sets `over`; later appends do nothing. So a
+ * caller may append many times and check buf_ok() once. After the first append
+ * a NUL follows the bytes; n does not count it.
  */
 #pragma once
 
@@ -24,7 +24,7 @@ void buf_clear(struct buf *b); /* n = 0, over = false; memory stays */
 void buf_put(struct buf *b, const void *p, size_t n);
 void buf_puts(struct buf *b, const char *s);
 void buf_printf(struct buf *b, const char *fmt, ...) PRINTF_LIKE(2, 3);
-/* Digits, without a printf's price: what is written for each token. */
+/* Append v as digits. Cheaper than buf_printf: it runs for each token. */
 void buf_dec(struct buf *b, uint64_t v);
 void buf_hex(struct buf *b, uint64_t v);
 /* Little-endian integers. */
@@ -33,7 +33,8 @@ void buf_u16(struct buf *b, uint16_t v);
 void buf_u32(struct buf *b, uint32_t v);
 void buf_u64(struct buf *b, uint64_t v);
 void buf_f32(struct buf *b, float v);
-/* n uninitialised bytes to write into; NULL when they do not fit. */
+/* Append n uninitialised bytes for the caller to fill; NULL when they do not
+ * fit. */
 void *buf_grow(struct buf *b, size_t n);
 /* Drop n bytes (<= b->n) from the front. */
 void buf_shift(struct buf *b, size_t n);
@@ -64,7 +65,7 @@ uint64_t cur_u64(struct cur *c);
 float cur_f32(struct cur *c);
 /* n bytes borrowed from the input, or NULL (and bad). */
 const void *cur_bytes(struct cur *c, size_t n);
-/* All read, and nothing read past the end. */
+/* Whether all bytes were read, and none past the end. */
 static inline bool cur_done(const struct cur *c)
 {
     return !c->bad && c->at == c->n;

@@ -1,18 +1,21 @@
-/* crew.h - the threads that share a loop's work: kernels, the converter.
+/* crew.h - the worker threads of a process: kernels and the converter use them.
  *
- * One set of worker threads a process, made when first wanted and shared by
- * all users, so that a second model does not bring a second set.
- * crew_run splits `items` into blocks of `grain`, which the caller and up to
- * threads - 1 workers take one by one; it returns when all are done. What runs
- * where must not matter to a result: blocks write disjoint outputs.
+ * All users share one set of threads, which is made at the first need. So a
+ * second model in a process does not bring a second set.
  *
- * After their last block workers spin for 100 microseconds, because the next
- * parallel operation usually comes that soon (after the first ten they yield
- * their core to whoever waits for it), and then sleep: an idle crew costs
- * nothing. It never fails: where the system gives no more threads, fewer do
- * the work.
- * Thread: any. When the crew is taken (another thread's crew_run, or one
- * further up this stack), the caller does everything itself.
+ * crew_run splits `items` into blocks of `grain`. The caller and up to
+ * threads - 1 workers take them one by one; crew_run returns when all are done.
+ * A result must not depend on which thread takes a block: blocks write disjoint
+ * outputs. crew_run never fails: when the system gives no more threads, fewer
+ * do the work.
+ *
+ * After the last block workers spin for 100 microseconds, because the next
+ * parallel operation usually comes that soon. After the first ten they yield
+ * their core to any thread that waits for one. Then they sleep: an idle crew
+ * costs nothing.
+ *
+ * Thread: any. While another thread is in crew_run, or the caller is inside a
+ * block of one, crew_run does all items on the caller's thread.
  */
 #pragma once
 
@@ -20,22 +23,23 @@
 
 #define CREW_MAX 64u /* threads, the caller included */
 
-/* Do the items [begin, end): one block, or all of them at once when nobody
- * helps. worker is below the number of threads asked for; no two calls of one
- * crew_run have the same one at the same time. */
+/* Do the items [begin, end): one block, or all items when the caller works
+ * alone. `worker` is below crew_run's `threads`; no two calls that run at the
+ * same time in one crew_run have the same. */
 typedef void crew_fn(void *ctx, size_t begin, size_t end, unsigned worker);
 
-/* What a setting means: 0 is one thread for each online core; 1 .. CREW_MAX. */
+/* How many threads a setting means: 0 is one for each online core. Returns
+ * 1 .. CREW_MAX. */
 unsigned crew_threads(unsigned asked);
 
 /* Count a user of the workers; the last crew_unref ends them. */
 void crew_ref(void);
 void crew_unref(void);
 
-/* Have a spinning worker call fn(ctx) while the caller goes on: for a system
+/* Have a spinning worker call fn(ctx) while the caller continues: for a system
  * call that should not take the caller's core. False: no worker took it within
- * a few microseconds, and fn is not called. One at a time: call
- * crew_errand_wait before the next. Thread: that of crew_run. */
+ * a few microseconds, and fn is not called. Call crew_errand_wait before the
+ * next errand. Thread: the one that calls crew_run. */
 typedef void crew_errand_fn(void *ctx);
 CHECKED bool crew_errand(crew_errand_fn *fn, void *ctx);
 /* Wait until the errand is done; returns at once when there is none. */

@@ -1,10 +1,10 @@
 /* err.h - the error vocabulary of aned.
  *
- * Functions return int: 0 is success, negative is failure. The negative space
- * is shared with libuv (UV_E* are -errno on Unix, plus -3000.. and -4095), so
- * a libuv result or -errno is passed up as it is; our own codes start at
- * -20000. One row here is the wire name, the HTTP status, the exit code and
- * the text: there is no second table to keep in step.
+ * Functions return int: 0 is success, a negative number is an error code. Codes
+ * of libuv are used as they are (UV_E* are -errno on Unix, plus -3000.. and
+ * -4095), so a function may return a libuv result or -errno. aned's own codes
+ * start at -20000. One row of ERR_MAP has a code's wire name, HTTP status, exit
+ * code and text; there is no second table.
  *
  * Wire names are stable: scripts match on them.
  */
@@ -12,7 +12,7 @@
 
 #include "base/base.h"
 
-/* sysexits.h values that aned uses (design 13) */
+/* sysexits.h values that aned uses */
 enum {
     EXIT_USAGE = 64,
     EXIT_DATA = 65,
@@ -148,8 +148,8 @@ enum err_code {
 
 #define ERR_MSG_MAX 400 /* bytes, with the NUL; longer text is cut */
 
-/* Detail for a person. Filled only on failure; `msg` never holds peer bytes
- * unescaped. Lives on the caller's stack: no allocation on the error path. */
+/* Detail for a person. Filled only on failure; `msg` never holds a peer's bytes
+ * unescaped. It is on the caller's stack: no allocation on the error path. */
 struct err {
     int code;
     char msg[ERR_MSG_MAX];
@@ -189,10 +189,10 @@ int err_by_name(const char *wire);
  * the command line only. */
 int err_print(const struct err *e);
 
-/* --- steps of which each needs the one before (NOTES, decision 53) --- */
+/* --- chains of calls that stop at the first error (NOTES, decision 53) --- */
 
-/* Run op; when it is not 0, keep it as rc and go to out (BIND's CHECK): for a
- * function with something to give back, `int rc` and one label `out`. */
+/* Run op. When its result is not 0, keep it in rc and go to `out` (BIND's
+ * CHECK). For a function that has to free something at its label `out`. */
 #define CHECK(op)      \
     do {               \
         rc = (op);     \
@@ -201,8 +201,8 @@ int err_print(const struct err *e);
         }              \
     } while (0)
 
-/* Run op; when it is not 0, return it (BIND's RETERR): for a function that has
- * nothing to give back. */
+/* Run op. When its result is not 0, return it (BIND's RETERR). For a function
+ * that has nothing to free. */
 #define RETERR(op)       \
     do {                 \
         int err_ = (op); \

@@ -8,8 +8,8 @@
 CHECKED int file_read(const char *path, size_t max, struct buf *b,
                       struct err *e);
 
-/* Write path so that a crash leaves the old file or the whole new one:
- * temporary name beside it, fsync, rename, fsync of the folder. */
+/* Write path so that a crash leaves the old file or the whole new one: write a
+ * temporary file beside it, fsync, rename, fsync the folder. */
 CHECKED int file_write(const char *path, const void *p, size_t n,
                        struct err *e);
 /* The same without fsync: a reader sees the old file or the new one, but a
@@ -26,9 +26,9 @@ CHECKED int file_map(const char *path, struct file_map *ret, struct err *e);
 CHECKED int file_map_fd(int fd, struct file_map *ret, struct err *e);
 void file_unmap(struct file_map *m); /* zeroed is fine */
 
-/* Take a finished file out of the page cache and read it back in pages as
- * large as the file system has them (Linux; elsewhere nothing happens): those
- * that writing left are small, and stay for as long as the file is warm.
+/* Drop a finished file from the page cache and read it again, in pages as large
+ * as the file system has them (Linux; elsewhere nothing happens). Writing
+ * leaves small pages, and they would stay as long as the file is in use.
  * Errors: NOT_FOUND, INVALID, IO. */
 CHECKED int file_repage(const char *path, struct err *e);
 
@@ -40,9 +40,9 @@ CHECKED int file_rmtree(const char *path, struct err *e);
  * the parent of `to`. `to` must not exist (EXISTS). */
 CHECKED int file_publish_dir(const char *from, const char *to, struct err *e);
 
-/* All of p[0..n) to fd: at byte `at`, or with FILE_HERE where fd stands (the
- * only way for what cannot seek). Signals do not cut it short. what names the
- * file in an error. Errors: IO and its kin by errno; a part may be written. */
+/* Write all of p[0..n) to fd at byte `at`, or with FILE_HERE at fd's own offset
+ * (the only way for a pipe or socket). Signals do not cut it short. `what`
+ * names the file in an error. Errors: as err_errno; a part may be written. */
 #define FILE_HERE (-1)
 CHECKED int file_put(int fd, const void *p, size_t n, int64_t at,
                      const char *what, struct err *e);
@@ -55,8 +55,8 @@ bool file_path_ok(const char *path);
 struct stat;
 int64_t file_mtime_ns(const struct stat *st);
 int64_t file_ctime_ns(const struct stat *st);
-/* Nobody wrote to the file between the two: same size and time of change, to
- * the nanosecond. (A rename or chmod is no writing.) */
+/* Whether the file was not written between the two: same size and same time of
+ * modification, to the nanosecond. A rename or chmod does not count. */
 bool file_unwritten(const struct stat *before, const struct stat *after);
 
 bool file_exists(const char *path);

@@ -1,17 +1,17 @@
 /* fmath.h - elementary functions, the same bits on every machine.
  *
- * libm's differ between systems and versions, and where bits are promised (a
- * seed means the same for ever, a saved state goes on anywhere) none may be
- * called: tests/lint/libm.py. These are plain sums, products and quotients of
- * doubles in a fixed order, which IEEE 754 defines to the last bit.
+ * libm's functions differ between systems and versions. Where results must have
+ * the same bits everywhere (a seed gives the same text for ever, a saved state
+ * works on any machine), none of them may be called; tests/lint/libm.py checks
+ * that. The functions here are sums, products and quotients of doubles in a
+ * fixed order, which IEEE 754 defines to the last bit.
  *
- * Error against the true value: under 5 ulp of double, pow 250 (what y log x
- * loses at the ends of its range). The float forms round that once more: each
- * was compared with the x87's 64 bits over 20 million arguments spread over all
- * floats, huge ones included, and every result was the correctly rounded one;
- * fewer than one in 10^6 can differ from it, then by one ulp. Infinities,
- * zeros, signs and ranges are those of C's Annex F; NaN is always the quiet one
- * without a payload.
+ * Error against the true value: under 5 ulp of double; under 250 for pow, which
+ * y log x loses at the ends of its range. The float forms round that result
+ * once more. Each was compared with the x87's 64 bits over 20 million arguments
+ * from the whole range of float: every result was correctly rounded. Fewer than
+ * one in 10^6 can differ, then by one ulp. Infinities, zeros, signs and ranges
+ * follow C's Annex F; a NaN is always quiet and has no payload.
  */
 #pragma once
 
@@ -30,15 +30,17 @@ double fmath_tanh(double x);
 /* Any finite angle is reduced exactly. */
 void fmath_sincos(double x, double *sin, double *cos);
 
-/* To float, where 1 is 1 from 4 on. */
+/* erf. From |x| = 4 on the result is 1 or -1, as it is in float. */
 float fmath_erff(float x);
-/* Small whole powers are products, so that exact ones are exact. */
+/* Small whole powers are products, so results that a float can hold are exact.
+ */
 float fmath_powf(float x, float y);
 
-/* a * b + c, rounded once: fmaf, for machines that have no instruction for it.
+/* a * b + c, rounded once: fmaf, also on machines without such an instruction.
  *
- * The product is exact in double. The sum is rounded to odd, which keeps what
- * the next rounding must know: 53 bits are two more than twice 24. */
+ * The product is exact in double. The sum is rounded to odd, so that the second
+ * rounding, to float, gives the correct result: double has more than the two
+ * bits beyond float's that this needs. */
 static inline float fmath_fmaf(float a, float b, float c)
 {
 #if defined(__FMA__) || defined(__aarch64__)

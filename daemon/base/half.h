@@ -1,9 +1,9 @@
 /* half.h - IEEE binary16 and bfloat16 as bit patterns.
  *
  * Rounding is to nearest, ties to even; |x| >= 65520 becomes infinity, NaN
- * stays NaN (quiet). Denormals are kept in both directions. The F16C form, in
- * files that are compiled for it and in the arrays' functions where the machine
- * has it, and the portable one give the same bits.
+ * stays NaN (quiet). Denormals are kept in both directions. There is a portable
+ * form and one with F16C; both give the same bits. Files compiled for F16C use
+ * it, and so do the functions for arrays where the machine has it.
  */
 #pragma once
 

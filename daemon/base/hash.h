@@ -23,6 +23,6 @@ CHECKED int sha256_file(const char *path, char out[SHA256_HEX],
 
 /* FNV-1a; not for adversarial keys. */
 uint64_t hash_bytes(const void *p, size_t n);
-/* A checksum at the speed of memory: no single damaged word goes unseen, but
- * it stands against accidents, not against somebody. */
+/* A checksum at the speed of memory. It detects any single damaged word. It
+ * protects against accidents, not against an attacker. */
 uint64_t hash_bulk(const void *p, size_t n);

@@ -1,7 +1,7 @@
-/* isa.h - instructions that not every machine of a kind has.
+/* isa.h - which optional instructions the processor has.
  *
- * The build is for the plainest machine (x86-64, armv8-a). A function or a file
- * that is compiled for more is only entered after a look here. */
+ * The build is for the oldest machines (x86-64, armv8-a). A function or file
+ * that is compiled for newer ones may only be called after isa_has. */
 #pragma once
 
 #include "base/base.h"
@@ -17,8 +17,8 @@ enum isa {
  * Never on machines other than x86-64. Any thread. */
 bool isa_has(unsigned which);
 
-/* Before a function that uses AVX2, FMA and F16C, is entered after
- * isa_has(ISA_V3), and has a name that ends in _v3 (tests/lint/isa.py). */
+/* Put this before a function that uses AVX2, FMA and F16C. Its name must end in
+ * _v3 (tests/lint/isa.py checks), and callers call isa_has(ISA_V3) first. */
 #if defined(__x86_64__)
 #define ISA_FOR_V3 __attribute__((target("avx2,fma,f16c")))
 #endif

@@ -3,6 +3,6 @@
 
 #include "base/base.h"
 
-/* n bytes (<= 256) of the kernel's generator, never given before. Any thread;
- * not across a fork that does not exec. */
+/* Fill p with n (<= 256) bytes of the kernel's generator; no byte is given
+ * twice. Any thread. Not for a child that was forked without exec. */
 void random_bytes(void *p, size_t n);

@@ -1,15 +1,18 @@
-/* backend.h - what can run a Core ML package: the only thing the engine knows
- * of CPU, interpreter and Core ML.
+/* backend.h - the interface of what runs Core ML packages. The engine knows the
+ * CPU backend, the interpreter and Core ML only through it.
  *
  * A backend_model is one function of one package, ready to run. A
- * backend_state holds the values of its states for one sequence, zero at
- * first. A state serves every function of its package that declares the same
- * states; the model it was made by must outlive it. Shapes and roles are in
- * the program itself; the engine feeds inputs by name.
+ * backend_state holds the values of the function's states for one sequence,
+ * zero at first. It works with every function of the package that declares the
+ * same states; the model that made it must outlive it. The program itself has
+ * the shapes; the engine gives inputs by name. T is the axis of the rows that
+ * one call computes.
  *
- * Thread: one call at a time per model; the backend may use threads inside.
- * A row's result never depends on the other rows of the call, on T, or on the
- * number of threads (design 7), for programs that are row-wise along T.
+ * In a program that is row-wise along T, a row's result never depends on the
+ * other rows of the call, on T, or on the number of threads.
+ *
+ * Thread: one call at a time for each model; the backend may use threads
+ * inside.
  */
 #pragma once
 
@@ -18,7 +21,7 @@
 #include "mil/mil.h"
 #include "proto/state_file.h"
 
-/* A dense row-major array. fp32 data, or fp16 bit patterns, or int32. */
+/* A dense row-major array of numbers of dtype; fp16 as bit patterns. */
 struct tensor {
     const char *name; /* borrowed */
     enum mil_dtype dtype; /* MIL_FP32, MIL_FP16, MIL_INT32, MIL_BOOL */
@@ -32,25 +35,25 @@ struct backend_conf {
     bool round_fp16;  /* round each operation's result to fp16 */
     const char *isa;  /* instruction set of the kernels ("scalar", "avx2", ...);
                        * NULL: the best this machine has */
-    /* Run the passes up to this one (backend_pass); NULL: all. What later
-     * passes would recognise runs plainly. */
+    /* The last pass to run (backend_pass); NULL: all passes. The operations
+     * that later passes would replace then run as they are. */
     const char *after;
 };
 
 struct backend_model;
 struct backend_state;
 
-/* Input and output names, in declaration order, with declared types
- * (MIL_UNKNOWN where flexible; then lo and hi give the range of that input). */
+/* An input or output: its name and declared type. A flexible dimension is
+ * MIL_UNKNOWN, and t_lo and t_hi are its range. */
 struct backend_port {
     const char *name;
     struct mil_type type;
     int64_t t_lo, t_hi; /* range of the unknown dimension; 0, 0 when fixed */
 };
 
-/* What an input is to a program that runs as rows (design 7): numbers of each
- * row; a mask, of which a row has the stretch of positions it sees; or the
- * write mask, of which a row has the position it is stored at. */
+/* What an input is in a program that runs as rows. DATA: numbers of each row.
+ * MASK: the attention mask; a row gives the range of positions that it sees.
+ * WRITE: the write mask; a row gives the position at which it is stored. */
 enum backend_row_use { BACKEND_ROW_DATA, BACKEND_ROW_MASK, BACKEND_ROW_WRITE };
 
 struct backend_row_port {
@@ -65,9 +68,9 @@ struct backend_info {
     const struct backend_port *in, *out, *states; /* live as long as the model */
     int64_t t_min, t_max; /* T range this backend runs (1, 1 when no input has T) */
     uint64_t weight_bytes;
-    uint64_t state_bytes; /* of memory that a state costs at most */
-    uint64_t whole_bytes; /* and, where rows_max > 0 and yet `predict` is called
-                             with it, so many more */
+    uint64_t state_bytes; /* memory that a state costs at most */
+    uint64_t whole_bytes; /* what it costs on top of that when rows_max > 0 and
+                             `predict` is called with it */
 };
 
 #define BACKEND_NO_WRITE UINT32_MAX /* a row that is not stored */
@@ -83,17 +86,18 @@ struct backend_row_out {
     size_t ld;
 };
 
-/* Rows of any sequences, in any mixture: rows of one sequence stand in the
- * order of their positions. All are stored before any attends, and a row sees
- * [lo, hi) of its own sequence (its own position included). */
+/* Rows of any number of sequences, in any mixture; rows of one sequence come in
+ * the order of their positions. All rows are stored before any attends. A row
+ * sees positions [lo, hi) of its own sequence, its own position included. */
 struct backend_rows {
     size_t n;                           /* 1 .. rows_max */
     const struct backend_row_in *in;    /* info.n_in; DATA only */
     struct backend_state *const *state; /* n; NULL without states */
     const uint32_t *write;              /* n positions, or BACKEND_NO_WRITE */
     const uint32_t *const *lo, *const *hi; /* info.n_in; [n] for MASK */
-    /* NULL, or called before each product (a layer has several): false ends the
-     * call with CANCELLED. Positions of the rows may be written by then. */
+    /* NULL, or called before each product (a layer has several). When it
+     * returns false, the call ends with CANCELLED; positions of the rows may
+     * have been written. */
     bool (*go)(void *ctx);
     void *go_ctx;
 };
@@ -115,7 +119,7 @@ struct backend {
     void (*state_free)(struct backend_state *s); /* NULL is fine */
     int (*state_copy)(struct backend_state *to, const struct backend_state *from,
                       struct err *e);
-    /* Borrowed view of one state's values (fp16) for tests and saving. */
+    /* A borrowed view of one state's values (fp16): for `aned mil run`. */
     int (*state_get)(struct backend_state *s, const char *name,
                      struct tensor *ret, struct err *e);
 
@@ -129,9 +133,9 @@ struct backend {
                    const struct tensor *in, size_t n_in, struct tensor *out,
                    size_t n_out, struct err *e);
 
-    /* Run rows. NULL, like the next two, in a backend that cannot; not called
-     * when info.rows_max is 0. A row's numbers do not depend on the other rows.
-     * Errors: MIL_INPUT, NOMEM. */
+    /* Run rows. This and the next two are NULL in a backend that cannot; they
+     * are not called when info.rows_max is 0. Errors: MIL_INPUT, NOMEM,
+     * CANCELLED (`go` returned false). */
     int (*predict_rows)(struct backend_model *m, const struct backend_rows *in,
                         struct backend_row_out *out, size_t n_out,
                         struct err *e);
@@ -141,12 +145,12 @@ struct backend {
                       struct backend_state **ret, struct err *e);
     /* Forget positions n and later. */
     void (*state_truncate)(struct backend_state *s, uint32_t n);
-    /* Saving, STATE_BLOCK positions at a time. block_arrays describes the
-     * arrays of one block, at most STATE_ARRAYS_MAX, and returns how many there
-     * are; 0 when the state has no separate positions. block_save writes the
-     * sum of their bytes, block_load reads it back bit for bit, so that later
-     * rows give the same results. All three NULL: states are not saved. Errors
-     * of load: NOMEM, CONTEXT. */
+    /* Save a state, STATE_BLOCK positions at a time. block_arrays describes the
+     * arrays of one block, at most STATE_ARRAYS_MAX, and returns their number;
+     * 0 when the state has no separate positions. block_save writes all of them
+     * to out. block_load reads them back bit for bit, so that later rows give
+     * the same results. All three are NULL in a backend that saves no states.
+     * Errors of block_load: NOMEM, CONTEXT. */
     size_t (*block_arrays)(const struct backend_state *s,
                            struct state_array *ret);
     void (*block_save)(const struct backend_state *s, uint32_t b, void *out);

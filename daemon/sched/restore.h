@@ -1,44 +1,49 @@
-/* restore.h - sequences and files: which are worth saving next, and those that
- * come from a file instead of being computed.
+/* restore.h - sequences and files: which sequence to save next, and sequences
+ * that the engine loads from files instead of computing them.
+ *
+ * A load for a prompt:
  *
  *   sched_restore_begin -> the engine loads -> sched_restore_end -> warm
  *
- * In between the place is taken and nobody can have it. Rule 4 then finds the
- * sequence like any other.
+ * Until sched_restore_end no stream can use this place. After it rule 4 finds
+ * the sequence like any other.
  *
- * After sched_lost, for what running streams own:
+ * After sched_lost, a load for a sequence that a running stream owns:
  *
  *   sched_restore_hold -> sched_restore_held -> the engine loads
- *      -> sched_restore_end: its stream computes what is missing
+ *      -> sched_restore_end: the stream computes what is missing
  *
- * A stream that leaves in between leaves the load behind: it ends warm. */
+ * When the stream leaves before the load has ended, the sequence becomes warm.
+ */
 #pragma once
 
 #include "sched/sched.h"
 
-/* Of the warm sequences that the engine has and that tried[id] does not mark,
- * the one used last; NULL when there is none. tried: conf.seqs of them. */
+/* The warm sequence used last, of those that the engine has and whose tried[id]
+ * is false; NULL when there is none. `tried` has conf.seqs entries. */
 const struct sched_seq *sched_warmest(const struct sched *s, const bool *tried);
 
-/* How many of the tokens (not the last) some sequence holds already. */
+/* The most of these n tokens (without the last) that one open sequence has
+ * computed as its beginning. */
 uint32_t sched_shared(const struct sched *s, const int32_t *tokens, uint32_t n);
-/* Take a place, if need be by rule 5. Returns the sequence's number; the ops of
- * s->plan have to be sent before it is used. -1: all are owned, or a step is in
- * flight. */
+/* Take a place, by rule 5 if none is free. Returns the sequence's number; the
+ * ops of s->plan must be sent before it is used. -1: all sequences are owned,
+ * or a step is in flight. */
 int sched_restore_begin(struct sched *s);
-/* The next sequence, counted from `from`, that a stream owns and the engine
- * does not have (sched_lost); NULL after the last. */
+/* The first sequence with a number of at least `from` that a stream owns and
+ * the engine does not have (sched_lost); NULL: there is none. */
 const struct sched_seq *sched_restore_lost(const struct sched *s,
                                            uint32_t from);
-/* Such a one is not computed until its load has ended, or until it is let go.
- */
+/* Do not compute such a sequence until its load has ended, or until
+ * sched_restore_let_go. */
 void sched_restore_hold(struct sched *s, uint32_t seq);
-/* The first that is held and not being loaded; NULL: none. */
+/* The first held sequence whose load has not begun; NULL: none. */
 const struct sched_seq *sched_restore_waiting(const struct sched *s);
-/* There is no file for it any more: its stream computes it. */
+/* There is no file for this held sequence any more: its stream computes it. */
 void sched_restore_let_go(struct sched *s, uint32_t seq);
-/* The load of a held one begins; no step is out. */
+/* The load of a held sequence begins; no step is in flight. */
 void sched_restore_held(struct sched *s, uint32_t seq);
-/* The engine has the sequence with these n tokens; opened false: it has not. */
+/* A load has ended: the engine has the sequence with these n tokens. opened
+ * false: it does not have the sequence. */
 void sched_restore_end(struct sched *s, uint32_t seq, const int32_t *tokens,
                        uint32_t n, bool opened, uint64_t now_us);

@@ -14,8 +14,9 @@
  *       served least; of one peer's streams, the one with the earlier deadline,
  *       then the one added first. At most conf.running streams run.
  *   (2) A step takes one row of every running stream that decodes, then prompt
- *       rows of the others: first of streams that had none for conf.age_us,
- *       then in the order of class, of the peer served least, and of age.
+ *       rows of the other streams: first of those that had none for
+ *       conf.age_us, then in the order of class, of the peer served least, and
+ *       of age.
  *   (3) Prompt rows of a step are limited by conf.chunk and by their measured
  *       cost. While streams of a class other than batch decode, a step may take
  *       SCHED_SLOWER times as long as one without prompt rows; it never takes
@@ -61,7 +62,7 @@
 #include "sched/share.h"
 #include "sched/width.h"
 
-/* Longest step with prompt rows: so long a new request, or a cancel, waits. */
+/* Longest step with prompt rows: a new request, or a cancel, waits so long. */
 #define SCHED_STEP_US    250000u
 #define SCHED_SLOWER     2.0  /* see rule 3 */
 /* See rule 3. Drafts that pay take most of the time by which a step may grow:
@@ -77,7 +78,7 @@
 #define SCHED_AGE_US     10000000u /* conf.age_us by default */
 #define SCHED_INDEX      2048u /* tokens indexed for drafts in a step: 0.1 ms */
 
-/* The lower goes first. */
+/* A lower class goes before a higher one. */
 enum sched_class {
     SCHED_CLASS_INTERACTIVE,
     SCHED_CLASS_CHAT,
@@ -94,7 +95,7 @@ struct sched_conf {
     uint32_t queue;     /* streams waiting beyond those that may run */
     uint32_t context;   /* positions of a sequence */
     uint32_t max_draft; /* 0 = no drafts */
-    uint32_t ngram_min; /* tokens that must have stood there before */
+    uint32_t ngram_min; /* last tokens that must match for a draft (draft.h) */
     uint32_t share_tokens; /* rule 11: tokens kept of ended texts; 0 = none */
     uint64_t age_us;       /* 0 = SCHED_AGE_US */
 };
@@ -108,7 +109,7 @@ struct admit_req;
 struct sched_peer {
     uint64_t id;
     uint32_t streams, running;
-    double served; /* rows; a new peer begins at the least of the others */
+    double served; /* rows; a new peer begins at the smallest of the others' */
 };
 
 struct sched_stream {
@@ -125,7 +126,7 @@ struct sched_stream {
     uint32_t max_new;          /* tokens wanted; 0 = not known */
     const int32_t *prediction; /* what the answer may look like */
     uint32_t n_prediction;
-    struct admit_req *request; /* told when it starts (admit.h); or NULL */
+    struct admit_req *request; /* notified at its start (admit.h); or NULL */
     /* kept by the scheduler */
     struct list link;
     enum sched_phase phase;
@@ -134,9 +135,9 @@ struct sched_stream {
     bool primed;     /* its prompt was computed once */
     uint64_t number; /* the order of sched_add */
     uint64_t added_us, started_us;
-    uint64_t queued_us, waited_us; /* waits since; waited before that */
-    uint64_t row_us;               /* its last row, or its start */
-    uint64_t row_turn;             /* sched.turn then */
+    uint64_t queued_us, waited_us; /* start of this wait; length of earlier */
+    uint64_t row_us;               /* time of its last row, or of its start */
+    uint64_t row_turn;             /* sched.turn at that time */
     uint64_t added_turn;           /* sched.turn when it was added */
     uint64_t first_turn; /* steps from added_turn to its first row: 1 is the
                             very next step; 0: no row yet */
@@ -171,8 +172,8 @@ struct sched_seq {
     uint32_t computed; /* <= n */
     uint64_t used_us;
     struct draft index;         /* of the timeline, for drafts */
-    uint64_t told_to;           /* the `share` that has its first tokens, */
-    uint32_t told;              /* so many */
+    uint64_t told_to;           /* the `share` that got its first tokens, */
+    uint32_t told;              /* and how many it got */
     struct sched_stream *owner; /* NULL: warm */
 };
 
@@ -220,7 +221,7 @@ struct sched {
     struct sched_seq *seqs;   /* conf.seqs of them */
     struct sched_peer *peers; /* n_peers places */
     uint32_t n_peers;
-    bool in_flight;       /* a step is out */
+    bool in_flight;       /* a step was planned and has not ended */
     uint64_t turn;        /* steps planned */
     uint32_t since_plain; /* steps since one without prompts and drafts */
     struct cost cost;
@@ -241,11 +242,12 @@ void sched_fini(struct sched *s); /* zeroed is fine; streams must be gone */
 /* Queue x. Errors: BUSY (queue full), CONTEXT (prompt longer than the
  * context), INVALID (no token); then x is untouched. */
 CHECKED int sched_add(struct sched *s, struct sched_stream *x, uint64_t now_us);
-/* x ends, at its own end or cancelled; in any phase, also OUT. */
+/* Take x out, at its end or because it was cancelled. In any phase; nothing
+ * happens when it is OUT. */
 void sched_remove(struct sched *s, struct sched_stream *x, uint64_t now_us);
 /* A paused stream gets no rows, and may lose its place. */
 void sched_pause(struct sched_stream *x, bool paused, uint64_t now_us);
-/* Tell the tokens drawn for x, one by one: each becomes part of the timeline
+/* Add a token that was drawn for x to its timeline; call it for each, in order
  * (an accepted draft is there already). Errors: CONTEXT (no position left). */
 CHECKED int sched_push(struct sched *s, struct sched_stream *x, int32_t token);
 /* Some stream whose deadline has passed, in any phase; NULL: none. The caller
@@ -261,11 +263,11 @@ void sched_row_failed(struct sched *s, size_t i);
 /* The first n drafts of row i were right. They are in the timeline after
  * sched_done; push their tokens and then the one drawn after them. */
 void sched_row_accepted(struct sched *s, size_t i, uint32_t n);
-/* The step came back after `step_us` (0: not known). */
+/* The step in flight has ended and took `step_us` (0: not known). */
 void sched_done(struct sched *s, uint64_t step_us, uint64_t now_us);
-/* The owner of row i of the step that just came back; NULL when it left. */
+/* The owner of row i of the step that just ended; NULL when it left. */
 struct sched_stream *sched_row_stream(struct sched *s, size_t i);
-/* The whole prompt is computed, and everything after it. */
+/* Whether the whole prompt is computed, and everything after it. */
 bool sched_settled(const struct sched_stream *x);
 /* The engine is gone: warm sequences are forgotten; owned ones are computed
  * again from their timelines, except for what files hold of them. */

@@ -1,6 +1,7 @@
-/* sched_impl.h - shared by the files of sched.h: sched.c (a stream's life and
- * what a step brought), order.c (who starts, who makes way), place.c (which
- * sequence), form.c (the rows of a step). */
+/* sched_impl.h - shared by the files of sched.h: sched.c (streams are added and
+ * removed, results of steps), order.c (which stream starts, which loses its
+ * place), place.c (which sequence a stream gets), form.c (the rows of a step).
+ */
 #pragma once
 
 #include "sched/sched.h"
@@ -22,17 +23,18 @@ void order_leave(struct sched *s, struct sched_stream *x);
 void order_start(struct sched *s, uint64_t now_us);
 
 /* place.c */
-/* Room for at least n tokens. Sizes are bounded by the context. */
+/* Make room for at least n tokens. The context bounds n. */
 void seq_reserve(struct sched_seq *q, uint32_t n);
-/* Only the first n tokens are known, and at most they computed. */
+/* Cut the timeline to n tokens; at most these are computed then. */
 void seq_cut(struct sched_seq *q, uint32_t n);
 void seq_close(struct sched *s, struct sched_seq *q);
 void place_op(struct sched *s, enum sched_op_kind kind, uint32_t seq,
               uint32_t from, uint32_t n);
-/* A free place, if need be by rule 5; never `keep`. NULL: all are owned. */
+/* A free place, by rule 5 if there is none; never `keep`. NULL: streams own all
+ * sequences. */
 struct sched_seq *place_free(struct sched *s, const struct sched_seq *keep);
-/* Give x, which waits, a sequence with its timeline (rules 4 and 5). false:
- * all are owned. */
+/* Give x, which waits, a sequence with its timeline (rules 4 and 5). False:
+ * streams own all sequences. */
 bool place_take(struct sched *s, struct sched_stream *x, uint64_t now_us);
 /* x gives its sequence back; it stays warm. */
 void place_leave(struct sched *s, struct sched_stream *x, uint64_t now_us);

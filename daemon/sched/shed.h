@@ -1,11 +1,11 @@
-/* shed.h - giving back what nobody uses. */
+/* shed.h - closing warm sequences to free memory. */
 #pragma once
 
 #include "sched/sched.h"
 
 bool sched_idle(const struct sched *s); /* no stream runs or waits */
-/* Give up the warm sequences, with the next step, and the texts kept for
- * drafts; how many sequences they are. */
+/* Close the warm sequences with the next step, and drop the texts kept for
+ * drafts. Returns the number of sequences. */
 uint32_t sched_shed(struct sched *s);
 
 /* n tokens, borrowed. */
@@ -14,8 +14,8 @@ struct sched_line {
     uint32_t n;
 };
 
-/* Give up, with the next step, the warm sequences that hold `gone` and little
- * else, unless one of the others is a beginning of theirs and would go on from
- * it; how many they are. Nothing of them is saved. */
+/* Close, with the next step, the warm sequences that hold `gone` and little
+ * else. One stays when a line of `others` is its beginning, or it is the
+ * beginning of that line. Nothing is saved. Returns the number of sequences. */
 uint32_t sched_forget(struct sched *s, struct sched_line gone,
                       const struct sched_line *others, size_t n_others);

@@ -1,13 +1,15 @@
-/* runner.h - an engine as the rest of serve sees it: one child with one model,
- * its scheduler, and the step loop between them.
+/* runner.h - an engine as the rest of serve sees it: one child process with one
+ * model, its scheduler, and the loop that sends the scheduler's steps to it.
  *
  *   DOWN --runner_start--> LOADING --READY--> UP --exit--> DOWN
  *                              +-----error, exit-----------^
  *
- * One step is out at a time. After an exit the scheduler keeps the streams'
- * timelines; a new start computes them again and the streams go on.
- * Thread: the loop thread. No callback comes from inside runner_add,
- * runner_remove or runner_start.
+ * One step is in flight at a time. After an exit the scheduler keeps the
+ * streams' timelines; after the next runner_start the engine computes them
+ * again, and the streams continue.
+ *
+ * Thread: the loop thread. runner_add, runner_remove and runner_start call no
+ * callback.
  */
 #pragma once
 
@@ -20,28 +22,29 @@
 
 enum runner_state { RUNNER_DOWN, RUNNER_LOADING, RUNNER_UP };
 
-struct run_stream; /* one choice; embedded in its owner */
+struct run_stream; /* one choice; embedded in the object of its owner */
 
 struct run_events {
-    /* A token was drawn for x. Before it returns, the owner calls runner_push,
-     * runner_leave or runner_remove. A step may draw several tokens for x: they
-     * come one after the other, also when x is paused in between, until x
-     * leaves. The engine waits during this call, so do here only what the next
-     * step depends on; do the rest in on_said and on_left. */
+    /* A token was drawn for x. Inside this call the owner calls runner_push,
+     * runner_leave or runner_remove. When a step draws several tokens for x,
+     * on_token is called for each, also after x was paused, until x leaves. The
+     * engine waits during this call, so do here only what the next step depends
+     * on; do the rest in on_said and on_left. */
     void (*on_token)(struct run_stream *x, const struct msg_token *t);
-    /* The next step was sent. x->said holds all tokens that on_token got for x
-     * in the last one. Not called for a stream that its owner removed. */
+    /* Called after the next step was sent. x->said holds all tokens that
+     * on_token got for x in the last one. Not called for a stream that its
+     * owner removed. */
     void (*on_said)(struct run_stream *x);
-    /* After runner_leave, once every stream's on_said has run and its bytes
-     * were flushed: ending one answer takes longer than the tokens of the other
-     * streams should wait. */
+    /* After runner_leave: called when on_said has run for all streams and their
+     * bytes were flushed. To end an answer takes longer than the tokens of
+     * other streams should wait. */
     void (*on_left)(struct run_stream *x);
     /* The prompt of a compute_only stream is computed. The owner removes x. */
     void (*on_computed)(struct run_stream *x);
-    /* A step ended after x's deadline. The owner removes x. It needs a timer of
-     * its own as well: steps are long, and the engine may be gone. */
+    /* A step ended after x's deadline. The owner removes x. The owner needs a
+     * timer as well: steps are long, and the engine may be gone. */
     void (*on_expired)(struct run_stream *x);
-    /* x cannot go on. The owner removes x. */
+    /* x cannot continue. The owner removes x. */
     void (*on_fail)(struct run_stream *x, int code, const char *msg);
 };
 
@@ -49,14 +52,14 @@ struct run_stream {
     struct sched_stream s;
     const struct run_events *events;
     const struct msg_sampling *sampling; /* borrowed while in the runner */
-    uint32_t choice;                     /* for the random numbers */
+    uint32_t choice;                     /* its index; random numbers use it */
     /* counted by the runner: tokens drawn, drafts verified, drafts accepted */
     uint32_t n_out, n_drafted, n_accepted;
     /* tokens that on_token got in this step, until on_said returns */
     const struct msg_token *said;
     uint32_t n_said;
     bool leaving;       /* runner_leave: on_left is to be called */
-    struct list saying; /* in a list of the runner's: on_said, then on_left */
+    struct list saying; /* in a list of the runner: on_said, then on_left */
 };
 
 struct runner_conf {
@@ -64,14 +67,14 @@ struct runner_conf {
     struct list *turn; /* see runner_turn; NULL: runner_kick works at once */
     struct stats *stats;
     const char *program; /* NULL: aned itself */
-    const char *backend; /* borrowed, static life */
+    const char *backend; /* borrowed until the process ends */
     uint32_t threads, chunk, streams, queue, sessions, max_draft, ngram_min;
     uint32_t share_tokens;   /* sched.h, rule 11 */
     uint32_t step_ms;        /* deadline of a step; 0: ENGINE_STEP_MS */
     uint64_t state_bytes;    /* budget of all sequences */
     struct cache *cache;     /* saved states; NULL: none */
     const char *fingerprint; /* of the model; outlives the runner */
-    uint32_t cache_tokens;   /* positions worth a file */
+    uint32_t cache_tokens;   /* [cache] disk_tokens */
 };
 
 struct runner;
@@ -83,7 +86,7 @@ struct runner_owner {
      * loading; ERR_ENGINE_LOST when it died. Streams are still there. */
     void (*on_down)(void *ctx, int rc, const struct err *e);
     void (*on_progress)(void *ctx); /* of loading; may be NULL */
-    /* Write out now what on_said of the streams queued; may be NULL. */
+    /* Write now what the streams' on_said has queued; may be NULL. */
     void (*flush)(void *ctx);
 };
 
@@ -94,7 +97,7 @@ void runner_free(struct runner *r); /* DOWN and without streams; NULL is fine */
 
 /* DOWN -> LOADING. Errors: UNAVAILABLE. */
 CHECKED int runner_start(struct runner *r, struct err *e);
-/* Its model is being deleted: save no more states. */
+/* Save no more states: the model is being deleted. */
 void runner_discard(struct runner *r);
 /* Ask the engine to end; on_down follows with rc 0. Streams must be gone. */
 void runner_stop(struct runner *r);
@@ -104,17 +107,20 @@ const struct msg_ready *runner_ready(const struct runner *r); /* last one */
 int runner_pid(const struct runner *r);                       /* 0 when down */
 const struct sched *runner_sched(const struct runner *r);
 
-/* Call before runner_add for a prompt that may use saved states. 1: they are
- * being loaded, x->fn will be called; 0: there are none, go on at once. */
+/* Call before runner_add for a prompt that may use saved states. Returns 1 when
+ * they are being loaded: x->fn will be called. Returns 0 when there are none:
+ * call runner_add at once. */
 CHECKED int runner_want(struct runner *r, struct warm_wait *x);
 /* Errors: as sched_add. State must have been UP once. */
 CHECKED int runner_add(struct runner *r, struct run_stream *x);
-/* Call after the last runner_add of a request: when this turn of the loop ends,
- * a step is formed unless one is out. So requests that arrive together start
- * together. */
+/* Call after the last runner_add of a request. When this turn of the loop ends,
+ * a step is formed, unless one is in flight. So requests that arrive together
+ * start together. */
 void runner_kick(struct runner *r);
-/* A turn of the loop ends: form the steps of the runners in the list. */
+/* Call when a turn of the loop ends: forms the steps of the runners in the
+ * list. */
 void runner_turn(struct list *turn);
+/* Add a token to x's timeline. Errors: as sched_push. */
 CHECKED int runner_push(struct runner *r, struct run_stream *x, int32_t token);
 /* Call in on_token when x needs no more tokens: its place is free for the next
  * step. x must stay alive until on_left, or until it is removed. */
@@ -126,6 +132,6 @@ uint32_t runner_shed(struct runner *r);
 /* Close the warm sequences that hold `gone` and little else: sched_forget. */
 void runner_forget(struct runner *r, struct sched_line gone,
                    const struct sched_line *others, size_t n_others);
-/* Call on_fail for every stream. Prompts that wait in runner_want go on first.
- */
+/* Call on_fail for every stream, after the fn of prompts that still wait in
+ * runner_want. */
 void runner_fail_all(struct runner *r, int code, const char *msg);
