@@ -1,16 +1,16 @@
-/* child.h - a child process of ours: `aned ROLE`, frames over a socketpair on
- * its fd 3.
+/* child.h - a child process `aned ROLE`. It exchanges frames with serve over a
+ * socketpair, which is its fd 3.
  *
- * The child is started with posix_spawn's rules (uv_spawn, never fork alone):
- * fd 0 is /dev/null, 1 and 2 are our stderr, 3 the socketpair, 4 an optional
- * file; its environment is LANG=C and what a sanitizer or Core ML needs.
+ * uv_spawn starts the child. Its fd 0 is /dev/null, 1 and 2 are serve's stderr,
+ * 3 is the socketpair, 4 an optional file. Its environment is LANG=C and what a
+ * sanitizer or Core ML needs.
  *
  *   SPAWNED --kill, malformed frame, deadline, EOF--> DYING
  *      |                                                |
  *      +---exit seen and pipe at its end---> on_exit, freed
  *
  * on_exit is called exactly once, from the loop, never from inside
- * child_spawn; after it the pointer is dead.
+ * child_spawn; after it the child is freed.
  * Thread: the loop thread.
  */
 #pragma once
@@ -23,8 +23,8 @@ struct child;
 
 struct child_exit {
     int64_t status; /* exit status */
-    int signal;     /* 0 when it left by itself */
-    int code;       /* why we ended it: FRAME, TIMEOUT, CANCELLED; 0 = it did */
+    int signal;     /* 0 when no signal ended it */
+    int code;       /* why serve killed it, say TIMEOUT; 0: it did not */
 };
 
 struct child_conf {
@@ -41,11 +41,11 @@ struct child_conf {
 CHECKED int child_spawn(uv_loop_t *loop, const struct child_conf *conf,
                         struct child **ret, struct err *e);
 int child_pid(const struct child *c);
-/* Send one frame, after those that were put. A child that lets FRAME_QUEUE_MAX
- * bytes pile up is killed. */
+/* Send one frame, after those of child_put. When FRAME_QUEUE_MAX bytes wait
+ * because the child does not read, it is killed. */
 void child_send(struct child *c, enum frame_type type, uint32_t request,
                 const void *payload, size_t n);
-/* The same, but it goes with the next child_send or child_flush. */
+/* The same, but the frame is sent with the next child_send or child_flush. */
 void child_put(struct child *c, enum frame_type type, uint32_t request,
                const void *payload, size_t n);
 void child_flush(struct child *c);
@@ -53,5 +53,5 @@ void child_flush(struct child *c);
 void child_kill(struct child *c, int code);
 /* Kill with TIMEOUT when ms pass before the next child_deadline; 0 disarms. */
 void child_deadline(struct child *c, uint64_t ms);
-/* Forget ctx: no callback any more; the process is killed and reaped. */
+/* Kill and reap the process; no callback is called any more. */
 void child_drop(struct child *c); /* NULL is fine */

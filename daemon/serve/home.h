@@ -1,4 +1,4 @@
-/* home.h - where things lie (design 5 and 10). */
+/* home.h - the folders and files of the daemon. */
 #pragma once
 
 #include "base/err.h"
@@ -6,7 +6,7 @@
 #define HOME_PATH_MAX 1024
 
 struct home {
-    char dir[HOME_PATH_MAX];    /* ours, 0700 */
+    char dir[HOME_PATH_MAX];    /* belongs to this user, 0700 */
     char models[HOME_PATH_MAX]; /* published bundles, a folder each */
     char
         staging[HOME_PATH_MAX]; /* jobs' unfinished bundles; emptied at start */
@@ -21,8 +21,8 @@ struct home {
  * made absolute. Errors: CONFIG. */
 CHECKED int home_paths(const char *dir, const char *socket, struct home *ret,
                        struct err *e);
-/* Only the folder, for finding HOME/aned.conf before the rest is known. */
+/* Only the folder: to find HOME/aned.conf before the other paths are known. */
 CHECKED int home_dir(const char *dir, char out[HOME_PATH_MAX], struct err *e);
-/* Make what is missing, 0700. Errors: CONFIG when the folder is not ours or
- * open to others; IO. */
+/* Make the folders that are missing, 0700. Errors: CONFIG when HOME belongs to
+ * another user or is open to others; IO. */
 CHECKED int home_make(const struct home *h, struct err *e);

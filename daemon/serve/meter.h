@@ -1,11 +1,11 @@
-/* meter.h - what the loop thread costs between two polls, and how long an event
- * may have waited for it.
+/* meter.h - measures how much CPU time the loop thread uses between two polls,
+ * and how long an event may have waited for it.
  *
- * The rule (NOTES 48): LOOP_CPU_MS of its own CPU time between two polls, and
- * no call that blocks. tests/e2e/test_loop.py holds both, the first by
- * `n_over`, which is not for other processes to change; the lag on the wall can
- * be anybody's, and
- * ./dev bench alone looks at it.
+ * The rule (NOTES 48): at most LOOP_CPU_MS of CPU time between two polls, and
+ * no call that blocks. tests/e2e/test_loop.py checks both; the first by
+ * `n_over`, which other processes do not influence. They do influence the lag
+ * (wall time), so only ./dev bench looks at it.
+ *
  * Thread: the loop thread.
  */
 #pragma once
@@ -15,21 +15,22 @@
 #include "serve/stats.h"
 
 struct meter {
-    uv_check_t after;    /* a poll and what it called */
-    uv_prepare_t before; /* the next one */
+    uv_check_t after;    /* called after a poll and its callbacks */
+    uv_prepare_t before; /* called before the next poll */
     uint64_t woke_ms;    /* uv_now() when the last poll ended */
     uint64_t read_ns;    /* uv_hrtime() of the last look at the CPU clock */
     uint64_t cpu_ns;     /* what that clock said */
-    uint64_t cpu_max_ns; /* most between two polls; METER_SLACK_NS too much */
+    uint64_t cpu_max_ns; /* most between two polls, up to METER_SLACK_NS high */
     uint64_t n_over;     /* how often it was more than LOOP_CPU_MS */
     struct hist lag;     /* from the end of a poll to the next one */
 };
 
-/* The CPU clock is read when so much time has gone since it was read last: a
- * turn that was long is measured, short ones are summed up. */
+/* The CPU clock is read when this much time has passed since the last reading:
+ * a long turn is measured, short turns are summed up. */
 #define METER_SLACK_NS 2000000u
 
-/* Before any other prepare handle is started: that one is the last to run. */
+/* Call it before any other prepare handle is started, so that the meter's runs
+ * last. */
 void meter_start(struct meter *m, uv_loop_t *loop);
-/* Its handles are closed; m must stay until the loop has turned. */
+/* Close the handles; m must stay until the loop has turned. */
 void meter_stop(struct meter *m);

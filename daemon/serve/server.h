@@ -1,14 +1,17 @@
-/* server.h - the serve role: what it owns, and its life.
+/* server.h - the serve role: what it owns, how it starts and how it ends.
  *
  *   server_run: config, home, store, listen -> read the store -> ready
  *               -> drain -> closed
  *
- * Until every read of the store has come back, requests wait (http_hold) and
- * /health says 503 `starting`. A read that fails ends the daemon: what it does
- * not know it does not say.
- * SIGTERM or SIGINT ends event streams of jobs and models, stops the converter,
- * gives open requests conf.server_drain_ms and then closes everything; new work
- * is answered 503 meanwhile. A second signal closes at once.
+ * Until the store has answered every read, requests wait (http_hold) and
+ * /health answers 503 `starting`. A read that fails ends the daemon: it gives
+ * no answers from half of its records.
+ *
+ * SIGTERM or SIGINT ends event streams of jobs and models and stops the
+ * converter. Open requests then have conf.server_drain_ms to end; new ones are
+ * answered 503. After that everything is closed. A second signal closes at
+ * once.
+ *
  * Thread: the loop thread owns every field.
  */
 #pragma once
@@ -35,7 +38,7 @@ struct server {
     struct home home;
     struct stats stats;
     struct meter meter;
-    uint64_t answer_bytes; /* of answers that wait for their end */
+    uint64_t answer_bytes; /* of whole answers that are not complete yet */
     struct store *store;
     struct workq *text;  /* tokenise, render, detokenise */
     struct workq *files; /* publish and remove folders */
@@ -48,14 +51,14 @@ struct server {
     struct http_server *http[HTTP_LISTENERS_MAX];
     uv_signal_t sigterm, sigint;
     uv_timer_t drain;
-    uv_prepare_t turn;   /* before the loop sleeps */
-    struct list runners; /* that are to form a step then */
+    uv_prepare_t turn;   /* called before the loop sleeps */
+    struct list runners; /* these form a step then */
     struct http_hold hold; /* requests that came before `ready` */
-    unsigned reads;        /* of the store, not back yet */
+    unsigned reads;        /* reads that the store has not answered yet */
     bool ready;
-    int rc; /* why it ended by itself; 0: it was told to */
+    int rc; /* the error that ended it; 0: a signal did */
     bool draining, closing;
-    unsigned open; /* parts that still have to say closed */
+    unsigned open; /* parts whose `closed` is still to come */
     uint64_t drain_until_us;
 };
 
@@ -68,11 +71,12 @@ struct server_conf {
                        struct buf *b);
 };
 
-/* Runs until it was told to stop. Errors: CONFIG, CONFLICT, STORE, IO. */
+/* Run until a signal or an error ends it. Errors: CONFIG, CONFLICT, STORE, IO.
+ */
 CHECKED int server_run(const struct server_conf *c, struct err *e);
 
-/* What this turn of the loop has written goes out now (http_flush); nothing
- * once listeners are being closed, which has flushed them. */
+/* Send what this turn of the loop has written (http_flush). Does nothing while
+ * listeners are being closed: that has flushed them. */
 void server_flush(struct server *s);
 /* uv_hrtime() in microseconds; the clock of everything below. */
 uint64_t server_now_us(void);

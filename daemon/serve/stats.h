@@ -26,8 +26,8 @@ struct stats {
     uint64_t prompt_tokens, cached_tokens, output_tokens;
     uint64_t steps, step_rows;
     uint64_t drafted_tokens, accepted_tokens;
-    uint64_t accepted[ENGINE_DRAFTS_MAX + 1]; /* rows with drafts, by how many
-                                                 of them were right */
+    uint64_t accepted[ENGINE_DRAFTS_MAX + 1]; /* rows with drafts, by the number
+                                                 of drafts that were right */
     uint64_t engine_starts, engine_restarts, engine_failures;
     uint64_t models_evicted, states_shed, memory_signs; /* residency.h */
     uint64_t jobs_created, jobs_done, jobs_failed, jobs_cancelled;

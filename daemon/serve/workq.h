@@ -1,13 +1,13 @@
-/* workq.h - a worker thread of our own with a bounded queue.
+/* workq.h - a worker thread with a bounded queue.
  *
- * Two of them exist: one for text (tokenise, render), one for files (publish,
- * remove trees). libuv's default pool is never used for either: it also serves
- * name lookups and is shared.
+ * The daemon has two: one for text (tokenise, render), one for files (publish,
+ * remove trees). libuv's own pool is not used for either: all of a process
+ * shares it.
  *
- * Thread: all functions are called on the loop thread; `run` is called on the
- * worker, one piece at a time in order (by workq_run: on the loop); `done` on
- * the loop, exactly once for every piece that was accepted, and never from
- * inside of a function of this file.
+ * Thread: call all functions on the loop thread. `run` is called on the worker
+ * thread, for one piece of work at a time, in order (workq_run: on the loop).
+ * `done` is called on the loop, exactly once for each piece that was accepted,
+ * never from inside a function of this file.
  */
 #pragma once
 
@@ -18,7 +18,7 @@
 
 struct work {
     struct list link;
-    bool begun; /* the worker has it, or had */
+    bool begun; /* the worker has taken it from the queue */
     void (*run)(struct work *w);  /* worker thread */
     void (*done)(struct work *w); /* loop thread; w is the caller's again */
 };
@@ -28,13 +28,14 @@ struct workq;
 struct workq *workq_new(uv_loop_t *loop, size_t max);
 /* Queue w (embedded, alive until done). Errors: BUSY when max wait. */
 CHECKED int workq_put(struct workq *q, struct work *w);
-/* Run w here and now, for what takes less time than waking the worker: done()
- * comes before the loop waits again. Errors: as workq_put. */
+/* Run w at once on the loop thread: for work that takes less time than to wake
+ * the worker. done() is called before the loop waits again. Errors: as
+ * workq_put. */
 CHECKED int workq_run(struct workq *q, struct work *w);
-/* Take w back before the worker begins with it; then done() does not come.
+/* Take w back before the worker begins with it; then done() is not called.
  * False: it runs, or has run. */
 bool workq_cancel(struct workq *q, struct work *w);
 size_t workq_depth(const struct workq *q); /* accepted, done not yet called */
-/* Work off what was accepted, then join and free; `closed` on the loop. NULL
- * calls closed at once. */
+/* Finish what was accepted, then join and free; then call `closed` on the loop.
+ * When q is NULL, closed is called at once. */
 void workq_close(struct workq *q, void (*closed)(void *ctx), void *ctx);
