@@ -1,9 +1,10 @@
-/* pressure.h - the system's word that memory is short.
+/* pressure.h - signs from the system that memory is short.
  *
- * Linux: pressure stall information. A trigger where the kernel grants one,
- * else /proc/pressure/memory read every PRESSURE_MS: tasks that waited for
- * memory more than PRESSURE_SHARE of that time are a sign. macOS: the
- * memory-pressure source of libdispatch. Elsewhere nothing ever comes.
+ * Linux: pressure stall information. A trigger where the kernel allows one,
+ * else /proc/pressure/memory is read every PRESSURE_MS; when tasks waited for
+ * memory more than PRESSURE_SHARE of that time, it is a sign. macOS: the
+ * memory-pressure source of libdispatch. Other systems give no signs.
+ *
  * Thread: the loop thread.
  */
 #pragma once
@@ -13,17 +14,18 @@
 #include "base/err.h"
 
 #define PRESSURE_MS    2000 /* the window; unprivileged triggers take it */
-#define PRESSURE_SHARE 0.15 /* of it waited for memory: a sign */
+#define PRESSURE_SHARE 0.15 /* share of it that is a sign */
 
 struct pressure;
 
-/* path: a file like /proc/pressure/memory that is read instead ([limits]
- * pressure_file, for tests), every PRESSURE_TEST_MS; "": the system's own.
- * Does nothing before pressure_watch. */
+/* fn is called for each sign, after pressure_watch. path is for tests ([limits]
+ * pressure_file): a file like /proc/pressure/memory, which is read every
+ * PRESSURE_TEST_MS instead; "": ask the system. */
 #define PRESSURE_TEST_MS 50
 struct pressure *pressure_new(uv_loop_t *loop, const char *path,
                               void (*fn)(void *ctx), void *ctx);
-/* Off while there is nothing to give back: then it costs nothing. */
+/* Turn it on or off; off while there is nothing to free: then it costs nothing.
+ */
 void pressure_watch(struct pressure *p, bool on);
 void pressure_close(struct pressure *p); /* freed later; NULL is fine */
 

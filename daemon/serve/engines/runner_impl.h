@@ -1,5 +1,5 @@
-/* runner_impl.h - shared by runner.c (the engine's life) and runner_step.c (its
- * steps). */
+/* runner_impl.h - shared by runner.c (the engine's process) and runner_step.c
+ * (its steps). */
 #pragma once
 
 #include "serve/engines/runner.h"
@@ -17,7 +17,7 @@ struct runner {
     struct list saying; /* streams whose on_said is to be called */
     struct list left;   /* then their on_left */
     bool stopping;
-    bool one_left;   /* by runner_leave, of the row at hand */
+    bool one_left;   /* runner_leave was called for the present row's stream */
     bool in_results; /* results are being handed out: no step is formed */
     bool ever_up;
     uint32_t counter;
@@ -25,7 +25,7 @@ struct runner {
     uint64_t sent_us;
     double progress;
     struct msg_ready ready;
-    int load_rc; /* what the engine said before it went */
+    int load_rc; /* the error that the engine reported while loading */
     struct err load_error;
     struct sched sched;
     struct warm *warm;
@@ -43,13 +43,14 @@ static inline struct run_stream *stream_of(struct sched_stream *s)
     return container_of(s, struct run_stream, s);
 }
 
-/* runner.c: nothing is expected of the engine, unless it is on its way out. */
+/* runner.c: no answer is expected of the engine: stop its deadline, unless it
+ * is stopping. */
 void runner_quiet(struct runner *r);
 
 /* runner_step.c: form and send the next step, if there is one to send. */
 void runner_step(struct runner *r);
 void runner_on_step_done(struct runner *r, const struct frame *f);
-/* Hand out the results of the step that just came back. `codes` (n_rows) is 0
- * or the row's error; rows may be NULL when all failed. */
+/* Hand out the results of the step that just ended. codes[i] (n_rows of them)
+ * is 0 or row i's error; rows may be NULL when all failed. */
 void runner_hand_out(struct runner *r, const struct msg_row_done *rows,
                      const int *codes, const char *msg, uint64_t us);

@@ -1,16 +1,18 @@
-/* verify.h - are a model's files still those that were published?
+/* verify.h - checks that a model's files are still those that were published.
  *
  * A child (`aned verify-worker`) hashes them, one model at a time:
- *   - after a load, gently, while the model serves;
- *   - before the engine starts, when the daemon did not end cleanly before:
- *     a power cut may leave zeros where metadata says all is well;
- *   - when somebody asks.
- * What was hashed is remembered by its stamp (bundle_stamp), over a clean end
- * in HOME/verified.json: that file is taken away at the start, so after a crash
- * nothing is known. Then the manifest is compared with the rows of the store.
+ *   - after a load, at low priority, while the model serves;
+ *   - before the engine starts, if the daemon's last run did not end cleanly: a
+ *     power cut may leave zeros in files whose size and times are right;
+ *   - when a client asks.
+ * A model that was hashed is remembered by its stamp (bundle_stamp). A daemon
+ * that ends cleanly writes the stamps to HOME/verified.json, and the next start
+ * reads and removes that file; so after a crash nothing is known. Then the
+ * manifest is also compared with the rows of the store.
  *
  * A model whose files differ is unloaded and marked failed; its reason says
  * what to convert again. An explicit load hashes it once more.
+ *
  * Thread: the loop thread.
  */
 #pragma once
@@ -36,26 +38,26 @@ struct verify { /* in struct model */
     char stamp[SHA256_HEX]; /* of the files when they were sound; "" */
     int64_t checked_ms;     /* Unix time of that; 0 = never */
     bool first;             /* hash before the next engine starts */
-    bool asked;             /* hash whatever the stamp says */
+    bool asked;             /* a client asked: hash whatever the stamp says */
     unsigned lost;          /* children that ended without an answer */
 };
 
-/* Verify the models of ms from now on, which are those found on disk. Blocking,
- * before the loop runs. Without this call nothing is ever hashed. */
+/* Begin to verify the models of ms, which are those found on disk. Blocking;
+ * call it before the loop runs. Without this call nothing is ever hashed. */
 void verify_start(struct models *ms);
-/* No child any more; what is queued stays so. */
+/* End the child and start no other; what is queued stays queued. */
 void verify_stop(struct models *ms);
-/* After the loop: write down what is known, for the daemon ends in order. */
+/* After the loop, at a clean end of the daemon: write verified.json. */
 void verify_end(struct models *ms);
 
-/* m's engine came up, or could not load. */
+/* Call when m's engine came up, or could not load. */
 void verify_loaded(struct model *m);
-/* m is about to get an engine. True: its files are hashed first, and
- * model_checked() comes later, never from inside. */
+/* Call before m's engine starts. True: m's files are hashed first, and
+ * model_checked() is called later, never from inside. */
 bool verify_holds(struct model *m);
 /* Hash now. Errors: BUNDLE (there is no manifest to compare with). */
 CHECKED int verify_ask(struct model *m, struct err *e);
-/* m goes away. */
+/* Call before m is freed. */
 void verify_forget(struct model *m);
-/* {"state", "progress", "checked_ms"} as member "verification" of o. */
+/* Put {"state", "progress", "checked_ms"} as member "verification" into o. */
 void verify_put(struct json *o, const struct model *m);

@@ -1,10 +1,12 @@
-/* warm.h - one engine's sequences to disk and back: what the scheduler holds,
- * what the cache knows, and the frames between them and the engine.
+/* warm.h - saves sequences of one engine to disk and loads them again. It takes
+ * sequences from the scheduler, plans files with the cache (cache.h), and sends
+ * the engine the frames to write and read them.
  *
  * A sequence is saved when it is about to lose what it has computed. All warm
- * ones are saved when there was no work for WARM_IDLE_MS, and before the engine
- * ends. A state is loaded for a prompt when files hold at least gain_min more
- * of its tokens than any open sequence does.
+ * sequences are saved when there was no work for WARM_IDLE_MS, and before the
+ * engine ends. A state is loaded for a prompt when files hold at least gain_min
+ * more of its tokens than any open sequence does.
+ *
  * Thread: the loop thread.
  */
 #pragma once
@@ -17,19 +19,20 @@
 
 #define WARM_IDLE_MS  2000u
 #define WARM_SAVES    4u /* at once; more only for what is about to be lost */
-#define WARM_REQUEST  0x20000000u /* request numbers of our frames */
+#define WARM_REQUEST  0x20000000u /* in request numbers of these frames */
 #define WARM_FLUSH_MS 15000u      /* for the saves before an engine goes */
 
 struct warm_conf {
     uv_loop_t *loop;
-    struct cache *cache; /* NULL: nothing is kept, every call is harmless */
-    const char *fingerprint, *backend; /* outlive the warm */
+    struct cache *cache; /* NULL: nothing is kept; calls do nothing */
+    const char *fingerprint, *backend; /* must outlive the struct warm */
     uint32_t gain_min;                 /* positions that make a load worth it */
     struct sched *sched;
     void *ctx;
     void (*send)(void *ctx, enum frame_type type, uint32_t request,
                  const struct buf *b);
-    void (*flushed)(void *ctx); /* after warm_flush; not from inside it */
+    void (*flushed)(void *ctx); /* the saves of warm_flush have ended; never
+                                   called from inside it */
 };
 
 /* A prompt that waits for its state; embedded in its owner. */
@@ -38,7 +41,7 @@ struct warm_wait {
     bool waits;
     const int32_t *tokens; /* borrowed while it waits */
     uint32_t n;
-    void (*fn)(struct warm_wait *x); /* the wait is over; from the loop */
+    void (*fn)(struct warm_wait *x); /* the wait has ended; from the loop */
 };
 
 struct warm;
@@ -47,26 +50,28 @@ struct warm *warm_new(const struct warm_conf *c);
 void warm_free(struct warm *w); /* down and without waiters; NULL is fine */
 /* The engine is up, and the scheduler is ready. */
 void warm_up(struct warm *w, const struct msg_ready *r);
-/* The engine is gone; call before sched_lost. Prompts that wait go on waiting
- * for the next engine. */
+/* The engine is gone; call before sched_lost. Prompts that wait now wait for
+ * the next engine. */
 void warm_down(struct warm *w);
-/* There will be no next engine: all prompts that wait go on. */
+/* There will be no next engine: all waits end. */
 void warm_release(struct warm *w);
-/* 1: x->fn will be called, call warm_next; 0: there is nothing to wait for. */
+/* 1: x->fn will be called; call warm_next. 0: there is nothing to wait for. */
 CHECKED int warm_want(struct warm *w, struct warm_wait *x);
 void warm_unwant(struct warm_wait *x); /* x may be idle */
-/* Begin the next load, if no step is out and there is one to do. */
+/* Begin the next load, if there is one and no step is in flight. */
 void warm_next(struct warm *w);
-/* There is nothing to compute, and paused streams have all places: the first
- * prompt in line goes on without its load. */
+/* Call when there is nothing to compute because paused streams have all places:
+ * the first prompt in line stops waiting and continues without its load. */
 void warm_stalled(struct warm *w);
 /* The engine answered a frame with WARM_REQUEST: STATE_DONE, or ERROR (m NULL).
  */
 void warm_answer(struct warm *w, uint32_t request,
                  const struct msg_state_done *m);
-/* Call when streams came or went. */
+/* Call after streams were added or removed. */
 void warm_touch(struct warm *w);
-/* Save nothing any more: the model is being deleted, or its backend cannot. */
+/* Save nothing any more: the model is being deleted, or its backend cannot
+ * save states. */
 void warm_discard(struct warm *w);
-/* Save what is warm. true: flushed() will be called; false: nothing to do. */
+/* Save all warm sequences. True: flushed() will be called; false: there is
+ * nothing to save. */
 CHECKED bool warm_flush(struct warm *w);

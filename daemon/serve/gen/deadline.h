@@ -1,7 +1,8 @@
-/* deadline.h - a call at a time, once.
+/* deadline.h - one call of a function at a given time.
  *
- * A timer each, so that nothing ticks while nobody waits; its memory is the
- * loop's until it has closed. Thread: the loop thread.
+ * Each deadline has its own timer, so nothing runs while there is no deadline.
+ * Its memory is freed when the loop has closed the timer. Thread: the loop
+ * thread.
  */
 #pragma once
 
@@ -11,9 +12,9 @@
 
 struct deadline;
 
-/* fn(ctx) when server_now_us() has reached at_us; from the loop, never from
- * inside this call. */
+/* Call fn(ctx) when server_now_us() has reached at_us: from the loop, never
+ * from inside this call. */
 struct deadline *deadline_new(uv_loop_t *loop, uint64_t at_us,
                               void (*fn)(void *ctx), void *ctx);
-/* fn is not called any more. NULL is fine; from inside fn too. */
+/* After this fn is not called any more. NULL is fine; fn may call it too. */
 void deadline_free(struct deadline *d);

@@ -5,9 +5,10 @@
  *      -> model loaded                     /
  *      -> streams queued -> on_token ... on_end (per choice) -> on_done, freed
  *
- * Dialects fill struct gen_req and implement struct gen_sink; they know
- * neither frames nor scheduling.
- * Thread: the loop thread. No callback comes from inside gen_start.
+ * The routes of a dialect fill struct gen_req and implement struct gen_sink;
+ * they know neither frames nor scheduling.
+ *
+ * Thread: the loop thread. gen_start calls no callback.
  */
 #pragma once
 
@@ -31,61 +32,65 @@ struct gen_req {
     uint32_t max_tokens;          /* of each choice; 0: the prompt only */
     bool ignore_eos;              /* end-of-generation tokens are never drawn */
     bool reuse;                   /* continue warm sequences */
-    uint32_t deadline_ms;         /* to its end; 0: any time */
-    uint64_t arrived_us;          /* since then; 0: gen_new */
+    uint32_t deadline_ms;         /* from arrived_us to its end; 0: none */
+    uint64_t arrived_us;          /* 0: the time of gen_new */
     enum sched_class cls;
-    uint64_t peer;     /* whose request it is, for fairness */
-    uint64_t share;    /* whose ended texts it drafts from; 0: nobody's */
-    const char *guess; /* what the answer may look like; NULL: nothing, or */
+    uint64_t peer;     /* the client's number, for fairness */
+    uint64_t share;    /* sched.h, rule 11; 0: drafts from its own text only */
+    const char *guess; /* the prediction as text; NULL: none, or as tokens */
     size_t guess_n;
-    const int32_t *guess_tokens; /* these tokens; NULL: nothing */
+    const int32_t *guess_tokens; /* the prediction as tokens; NULL: none */
     size_t n_guess_tokens;
     size_t n_stops;
     const char *stops[STOP_STRINGS_MAX];
 };
 
-/* A stop string; an end-of-generation token; max_tokens or the context; the
- * deadline, in whatever phase it was. */
+/* Why a choice ended: a stop string; an end-of-generation token; max_tokens or
+ * the context; the deadline, in whatever phase the gen was. */
 enum gen_finish { GEN_STOP, GEN_EOG, GEN_LENGTH, GEN_LATE };
 
 struct gen;
 
-/* What the sink wants after a token: none until gen_resume; the next one; no
- * more of this choice than what is on its way, it ends as GEN_LENGTH. */
+/* What the sink wants after a token. GEN_PAUSE: none until gen_resume. GEN_GO:
+ * the next one. GEN_ENOUGH: none but those already drawn; the choice then ends
+ * as GEN_LENGTH. */
 enum gen_more { GEN_PAUSE, GEN_GO, GEN_ENOUGH };
 
 struct gen_sink {
-    /* A token of one choice and the text that became certain with it (valid
-     * UTF-8, may be empty). A token that ends the generation is given too. */
+    /* A token of one choice, and the text that became certain with it (valid
+     * UTF-8, may be empty). Also called for a token that ends the choice. */
     enum gen_more (*on_token)(void *ctx, uint32_t choice,
                               const struct msg_token *t, const char *text,
                               size_t n);
-    /* The choice is complete; text is what was held back. */
+    /* The choice is complete; text is what was held back until now. */
     void (*on_end)(void *ctx, uint32_t choice, enum gen_finish why,
                    const char *text, size_t n);
-    /* Everything is over; the gen can be read during the call and is gone
-     * after it. rc 0, or the error (then no on_end for unfinished choices). */
+    /* The gen has ended; it can be read during the call and is freed after it.
+     * rc is 0 or the error. After an error, choices that had not ended get no
+     * on_end. */
     void (*on_done)(void *ctx, int rc, const struct err *e);
 };
 
 struct gen_usage {
     uint32_t n_prompt, n_cached, n_output; /* output: all choices */
-    uint32_t n_drafted, n_accepted; /* verified drafts; output that was one */
+    uint32_t n_drafted, n_accepted; /* drafts verified; drafts accepted */
     uint64_t created_us, started_us, first_us, last_us; /* 0 = not yet */
-    uint64_t n_queued; /* steps begun until its first, that one included */
+    uint64_t n_queued; /* steps begun up to its first, that one included */
     bool late;         /* the deadline ended it */
 };
 
-/* What the request points to is best allocated in the gen's arena, which lives
- * as long as it does. `a` (of GEN_ARENA_MAX) becomes it, and is empty then. */
+/* Make a gen. Its arena lives as long as the gen: allocate there what the
+ * request points to. The arena `a` (of GEN_ARENA_MAX) moves into the gen and is
+ * empty afterwards. */
 struct gen *gen_new(struct server *s, struct model *m,
                     const struct gen_sink *sink, void *ctx, struct arena *a);
 struct arena *gen_arena(struct gen *g);
 struct gen_req *gen_request(struct gen *g);
-/* Takes g over. Errors (g is freed, no callback comes): BUSY, REJECTED,
- * MODEL_FAILED, UNAVAILABLE, INVALID, TOO_BIG. */
+/* Start g; it frees itself after on_done. Errors: BUSY, REJECTED, MODEL_FAILED,
+ * UNAVAILABLE, INVALID, TOO_BIG; then g is freed and no callback is called. */
 CHECKED int gen_start(struct gen *g, struct err *e);
-/* No callback comes any more; also when not started. Not from inside one. */
+/* End and free g, started or not; no callback is called any more. Not from
+ * inside a callback. */
 void gen_cancel(struct gen *g);
 void gen_resume(struct gen *g);
 

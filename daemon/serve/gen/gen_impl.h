@@ -1,5 +1,5 @@
 /* gen_impl.h - shared by gen.c (from the request to its streams) and
- * gen_token.c (what is drawn for them). */
+ * gen_token.c (the tokens that are drawn for them). */
 #pragma once
 
 #include "serve/gen/gen.h"
@@ -27,11 +27,11 @@ struct gen {
     struct gen_req req;
     struct text_work work;
     struct model_wait wait;
-    struct warm_wait states; /* what files hold of the prompt */
+    struct warm_wait states; /* for saved states of the prompt */
     uint64_t deadline_us;
     struct deadline *deadline; /* NULL: none */
     struct admit_req seat;     /* in the queue for the model */
-    bool asked;                /* for the states, once */
+    bool asked;                /* runner_want was called: only once */
     bool seated;               /* the seat is taken */
     bool admitted;             /* counted in the model */
     bool encoding;             /* the text thread has work */
@@ -42,10 +42,10 @@ struct gen {
     struct gen_choice *choices; /* req.n, from gen_start on */
 };
 
-/* gen.c: everything is over. on_done is called, and g is gone. */
+/* gen.c: end g: call on_done and free g. */
 void gen_done(struct gen *g, int rc, const struct err *e);
 
 /* gen_token.c */
 extern const struct run_events gen_run_events; /* of every choice */
-/* Its time is over, wherever it is: what is there is the answer. */
+/* The deadline has passed: what g has, in whatever phase, is the answer. */
 void gen_late(void *ctx);

@@ -1,11 +1,12 @@
-/* voc.h - a model's text side: vocabulary and chat template, from the
- * published bundle, model loaded or not (design 2).
+/* voc.h - vocabulary and chat template of a model, from its published bundle.
+ * The model need not be loaded.
  *
- * The vocabulary is opened by the first piece of text work that needs it, on
- * the text thread. Such work holds a reference; when its done() runs, the loop
- * may read what was opened (it never changes afterwards), and texts up to
- * TEXT_HERE_MAX are worked on there. What could not be opened is tried again,
- * every VOC_RETRY_MS at most: a file is mended, descriptors become free.
+ * The first piece of text work that needs the vocabulary opens it, on the text
+ * thread. Such work holds a reference. When its done() runs, the loop thread
+ * may read what was opened; it never changes afterwards. From then on the loop
+ * thread does the work for texts up to TEXT_HERE_MAX itself. When opening
+ * fails, it is tried again, at most every VOC_RETRY_MS: a file may be repaired,
+ * descriptors may become free.
  */
 #pragma once
 
@@ -17,12 +18,12 @@
 
 struct voc {
     unsigned refs; /* loop thread only */
-    bool open;     /* the same: tok is there */
-    /* of the loop and of the text thread; made when they are wanted */
+    bool open;     /* tok is set; loop thread only */
+    /* one for the loop thread, one for the text thread; made at first use */
     struct tokenizer_words *words[2];
     char dir[1024];
-    /* of the text thread until `open`; never written after it */
-    uint64_t again_ms;     /* not opened again before, by uv_hrtime() */
+    /* the text thread writes these until `open`; nothing does after that */
+    uint64_t again_ms;     /* try again then, by uv_hrtime() */
     struct tokenizer *tok; /* NULL: see error */
     struct err error;
     const char *tmpl;
@@ -54,7 +55,7 @@ struct text_work {
     const char
         *guess; /* ENCODE, CHAT, OPEN: also this plain text; may be NULL */
     size_t guess_n;
-    bool here;          /* set by text_put: it is done on the loop */
+    bool here;          /* set by text_put: it runs on the loop thread */
     bool opened;        /* the vocabulary was there for it */
     const int32_t *ids; /* DECODE */
     size_t n_ids;
@@ -66,13 +67,15 @@ struct text_work {
     int32_t *guess_tokens;
     size_t n_guess_tokens;
     struct buf out; /* DECODE: text; CHAT: the rendered prompt */
-    /* After the work and on its thread, whatever became of it; may be NULL. */
+    /* Called after the work, on its thread, also when it failed; may be NULL.
+     */
     void (*then)(struct text_work *w);
-    void (*done)(struct text_work *w); /* loop */
+    void (*done)(struct text_work *w); /* on the loop thread */
 };
 
 /* Errors: BUSY. Then done is not called. */
 CHECKED int text_put(struct workq *q, struct voc *v, struct text_work *w);
-/* Take it back before it is begun: done does not come. False: it does. */
+/* Take w back before it is begun; then done is not called. False: too late,
+ * done will be called. */
 bool text_cancel(struct workq *q, struct text_work *w);
 void text_fini(struct text_work *w); /* frees the results; zeroed is fine */
