@@ -1,8 +1,8 @@
-/* client.h - what the files of anectl share: the context, the commands, and
- * how they take options.
+/* client.h - shared by all files of anectl: the context, the commands, their
+ * options.
  *
- * A command is one const entry in one file cmd_NAME.c. Its options are a table:
- * parsing, --help and shell completion come from it. Blocking throughout.
+ * A command is one const struct command in a file cmd_NAME.c. Its table of
+ * options gives parsing, --help and shell completion. All I/O is blocking.
  */
 #pragma once
 
@@ -88,8 +88,8 @@ const struct command *command_find(const char *name); /* NULL */
  * ones, in any order. Errors: USAGE. */
 CHECKED int args_parse(struct client *c, const struct command *cmd, int argc,
                        char **argv, struct args *ret, struct err *e);
-/* Global options in front of the command: returns the index of the first
- * other argument, or an error. *help, *version: asked for. */
+/* Parse global options before the command; returns the index of the first other
+ * argument, or an error. *help, *version: the option was given. */
 CHECKED int args_global(struct client *c, int argc, char **argv, bool *help,
                         bool *version, struct err *e);
 void args_help(const struct command *cmd, FILE *to);
@@ -101,9 +101,9 @@ void args_overview(FILE *to);
  * is an error with the daemon's code and message. body may be NULL. */
 CHECKED int ask(struct client *c, const char *method, const char *path,
                 const struct json *body, struct json **ret, struct err *e);
-/* The error object of an answer into *e. Returns its code, < 0. */
+/* Set *e from the error object of an answer. Returns its code, < 0. */
 int ask_error(int status, const char *body, size_t n, struct err *e);
-/* prefix + name + suffix. Errors: NOT_FOUND (not a name that can be). */
+/* prefix + name + suffix. Errors: NOT_FOUND (not a valid name). */
 CHECKED int ask_path(char *out, size_t size, const char *prefix,
                      const char *name, const char *suffix, struct err *e);
 /* Print j as it came (one line), for --json. Returns 0. */
@@ -114,9 +114,9 @@ const struct json *ask_list(const struct json *j, const char *key);
 const char *ask_str(const struct json *j, const char *key);
 /* Print the error for a person, with the next step; returns the exit code. */
 int ask_fail(const struct client *c, const struct err *e);
-/* ask() for a command: body (taken over) may be NULL. Returns the exit code,
- * after the error was told; with --json the answer was printed. *ret only on
- * success. */
+/* ask() for a command: it frees body, which may be NULL, prints an error, and
+ * with --json prints the answer. Returns the exit code; *ret is set on success
+ * only. */
 int ask_tell(struct client *c, const char *method, const char *path,
              struct json *body, struct json **ret);
 /* The same without a body, of the path that ask_path makes. */
@@ -125,6 +125,6 @@ int ask_tell_about(struct client *c, const char *method, const char *prefix,
 
 /* --- Ctrl-C (sig.c) --- */
 extern volatile sig_atomic_t interrupted; /* how often since the last clear */
-void interrupt_catch(void); /* SIGINT counts instead of ending us */
+void interrupt_catch(void); /* count SIGINT instead of ending the process */
 void interrupt_clear(void);
 #define EXIT_INTERRUPTED 130

@@ -4,8 +4,8 @@
 #include "client/client.h"
 #include "proto/json.h"
 
-/* A line a model that is loaded or on its way, from /aned/v1/status, with a
- * head; one sentence when there is none. */
+/* Print a head and a line for each model that is loaded or loading, from the
+ * answer of /aned/v1/status; one sentence when there is none. */
 void engines_show(const struct client *c, const struct json *status);
 /* "50 MB of 19.0 GB" */
 void engines_memory(const struct json *status, char out[48]);

@@ -71,13 +71,13 @@ struct gen_stats {
 /* A request with the options of `a`: {"model", options ...}; without a model
  * when that is NULL. */
 struct json *gen_request(const char *model, const struct args *a);
-/* POST body (taken over) to path as a stream: the text goes to stdout as it
- * comes, and into *answer (may be NULL). Errors: as ask(). */
+/* POST body, which it frees, to path as a stream. The text is printed on stdout
+ * as it arrives, and appended to *answer (may be NULL). Errors: as ask(). */
 CHECKED int gen_stream(struct client *c, const char *path, struct json *body,
                        struct buf *answer, struct gen_stats *st, struct err *e);
 void gen_print_stats(const struct client *c, const struct gen_stats *st);
-/* What follows an answer that gen_stream ended with rc: the line's end, then
- * the error or, where asked for, the statistics. Returns the exit code. */
+/* After gen_stream returned rc: print the line's end, then the error or, with
+ * --stats, the statistics. Returns the exit code. */
 int gen_end(const struct client *c, const struct args *a, int rc,
             const struct gen_stats *st, const struct err *e);
 /* All of standard input, or the positional arguments from `first` on joined by

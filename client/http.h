@@ -1,5 +1,5 @@
-/* http.h - a blocking HTTP/1.1 client for one Unix socket. A connection a
- * request: the daemon is on the same machine. */
+/* http.h - a blocking HTTP/1.1 client for one Unix socket. Each request has its
+ * own connection: the daemon is on the same machine. */
 #pragma once
 
 #include "base/buf.h"
@@ -8,21 +8,21 @@ struct http_peer {
     char path[512]; /* of the socket */
 };
 
-/* Where the daemon listens (design 10): `given`, else $ANED_SOCKET, else
+/* Find the daemon's socket: `given`, else $ANED_SOCKET, else
  * $XDG_RUNTIME_DIR/aned/aned.sock, else HOME/run/aned.sock with $ANED_HOME or
  * the platform's data folder as HOME. Errors: CONFIG. */
 CHECKED int http_peer_find(struct http_peer *p, const char *given,
                            struct err *e);
 
-/* Bytes of a 2xx body as they come; non-zero ends the request with that code.
- */
+/* Takes bytes of a 2xx body as they arrive. When it returns a code other than
+ * 0, the request ends with that code. */
 typedef int http_data_fn(void *user, const char *p, size_t n, struct err *e);
 
-/* Send, wait, read to the end. body (n_body bytes, JSON) may be NULL. With `fn`
- * a 2xx body goes there, piece by piece; any other into *out (initialised by
- * the caller, its max is the limit). Returns 0 with *status set. Errors:
- * UNAVAILABLE (nobody listens), CANCELLED (`interrupted`), TOO_BIG, HTTP, IO,
- * and what fn returns. */
+/* Send a request and read the answer to its end. body (n_body bytes, JSON) may
+ * be NULL. With `fn`, a 2xx body is passed to it piece by piece; any other body
+ * is put into *out (initialised by the caller, its max is the limit). Returns 0
+ * with *status set. Errors: UNAVAILABLE (no daemon listens), CANCELLED
+ * (`interrupted`), TOO_BIG, HTTP, IO, and what fn returns. */
 CHECKED int http_request(const struct http_peer *p, const char *method,
                          const char *path, const void *body, size_t n_body,
                          http_data_fn *fn, void *user, int *status,

@@ -3,7 +3,7 @@
 
 #include "client/show.h"
 
-/* METHOD /aned/v1/models/NAME + suffix; *ret on success. Returns 0 or the
- * exit code after having told the error; with --json the answer is printed. */
+/* Send METHOD /aned/v1/models/NAME + suffix; *ret is set on success. An error
+ * is printed, and with --json the answer. Returns the exit code. */
 int model_call(struct client *c, const char *method, const char *name,
                const char *suffix, struct json **ret);

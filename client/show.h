@@ -1,4 +1,4 @@
-/* show.h - how jobs, models and sessions look to a person. */
+/* show.h - prints jobs, models and sessions for a person. */
 #pragma once
 
 #include "client/client.h"
@@ -10,15 +10,16 @@ void show_state(const struct client *c, const char *state, int width);
 void show_ago(const struct json *ms, char out[24]);
 /* "structure passed, quality not run" lines, indented. */
 void show_gates(const struct client *c, const struct json *gates);
-/* What a job's result warns of, a line each on stderr. */
+/* Print the warnings of a job's result on stderr, a line each. */
 void show_warnings(const struct client *c, const struct json *warnings);
 /* Code and message of a job's error; false when there is none. */
 bool show_job_error(const struct json *job, const char **code,
                     const char **message);
-/* Bytes from the daemon as text for the terminal. */
+/* Print text from the daemon; control characters are replaced on a terminal. */
 void show_text(const struct client *c, const char *s);
 
-/* What a list command prints: a head and a line each, or one field each. */
+/* A list command: it prints a head and a line for each entry, or only one field
+ * of each (--quiet). */
 struct show_list {
     const char *path; /* GET */
     const char *key;  /* of the array in the answer */

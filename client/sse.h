@@ -21,6 +21,6 @@ struct sse {
 
 void sse_init(struct sse *s, sse_fn *fn, void *user);
 void sse_fini(struct sse *s);
-/* Errors: TOO_BIG, and what fn returns. An event that is not ended by an
- * empty line is dropped, as the standard has it. */
+/* Errors: TOO_BIG, and what fn returns. An event without an empty line after it
+ * is dropped, as the standard says. */
 CHECKED int sse_feed(struct sse *s, const char *p, size_t n, struct err *e);

@@ -1,5 +1,4 @@
-/* term.h - what a terminal gets and a pipe does not: colour, a progress line.
- */
+/* term.h - output for terminals: colour, a progress line. Pipes get neither. */
 #pragma once
 
 #include "base/base.h"
@@ -29,13 +28,14 @@ const char *color_err(const struct term *t, enum color c);
 void fmt_bytes(uint64_t bytes, char out[16]);
 void fmt_seconds(double s, char out[16]);
 
-/* How much longer. Fed with (fraction done, seconds since the start); knows
- * nothing before 2 % and one second, then follows the recent speed. */
+/* Estimates the time left from (fraction done, seconds since the start). It
+ * gives no estimate before 2 % and one second, then follows the recent speed.
+ */
 struct eta {
     double fraction, at; /* of the last sample taken */
     double rate;         /* fraction a second; 0: not known */
 };
-/* Seconds left, < 0 when not known. Fractions that go back start anew. */
+/* Seconds left, < 0 when not known. A fraction that decreases starts anew. */
 double eta_update(struct eta *t, double fraction, double now_s);
 
 /* One line of at most `width` columns: stage, bar, percent, times. */

@@ -1,4 +1,4 @@
-/* frame.h - what serve and its children say to each other over a socketpair.
+/* frame.h - the frames that serve and its children exchange over a socketpair.
  *
  * A frame is a 16-byte little-endian header and a payload:
  *   u32 magic 'ANF1'   u16 type   u16 zero   u32 length (of the payload)
@@ -7,7 +7,7 @@
  * limit (FRAME_WORKER_MAX, FRAME_ENGINE_MAX) is malformed: the reader gives
  * ERR_FRAME, and serve kills that child.
  *
- * Pure: no I/O. frame_in collects bytes from wherever they come.
+ * frame_put and frame_in do no I/O: the caller reads and writes the bytes.
  */
 #pragma once
 
@@ -37,7 +37,7 @@ enum frame_type {
     FRAME_ERROR,         /* msg_error */
     FRAME_OK,            /* empty: seq_* done */
     /* serve -> convert worker, and back */
-    FRAME_CONVERT = 64, /* JSON: the job, see convert/worker.h */
+    FRAME_CONVERT = 64, /* JSON: the job, see convert/convert.h */
     FRAME_CANCEL,
     FRAME_CONVERT_DONE, /* JSON: the result */
     /* serve -> verify worker, and back */
@@ -75,7 +75,7 @@ CHECKED int frame_in_next(struct frame_in *in, struct frame *ret,
  * frame_read: 1 frame, 0 end of file, <0 error. */
 CHECKED int frame_write_fd(int fd, enum frame_type type, uint32_t request,
                            const void *payload, size_t n, struct err *e);
-/* Frames as frame_put made them: n bytes. */
+/* Write n bytes of frames that frame_put made. */
 CHECKED int frames_write_fd(int fd, const void *p, size_t n, struct err *e);
 CHECKED int frame_read_fd(int fd, struct frame_in *in, struct frame *ret,
                           struct err *e);

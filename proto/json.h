@@ -1,10 +1,10 @@
-/* json.h - JSON for everyone: a strict validator in front of cJSON, typed
- * getters and a builder. cJSON.h is known to json.c alone.
+/* json.h - JSON for daemon and client: a strict validator before cJSON, typed
+ * getters and a builder. Only json.c includes cJSON.h.
  *
- * The validator refuses what cJSON lets through (facts/reliability.md V-21):
- * trailing bytes, duplicate keys, NUL bytes and \u0000, raw control characters,
- * invalid UTF-8, lone surrogates, BOM, leading zeros, numbers out of double
- * range, nesting above JSON_DEPTH_MAX.
+ * The validator refuses what cJSON accepts: trailing bytes, duplicate keys, NUL
+ * bytes and \u0000, raw control characters, invalid UTF-8, lone surrogates,
+ * BOM, leading zeros, numbers out of double range, nesting above
+ * JSON_DEPTH_MAX.
  *
  * Thread: a tree belongs to one thread at a time; no globals.
  */
@@ -15,7 +15,7 @@
 struct json; /* a node; the root owns the tree */
 
 /* Parse n bytes. On success *ret is owned by the caller: json_free(). Errors:
- * JSON, NOMEM. The message tells the byte offset. */
+ * JSON, NOMEM. The message has the byte offset. */
 CHECKED int json_parse(const char *p, size_t n, struct json **ret,
                        struct err *e);
 void json_free(struct json *j); /* NULL is fine; roots only */
@@ -60,9 +60,9 @@ CHECKED int json_want_num(const struct json *j, const char *key, bool need,
 CHECKED int json_want_bool(const struct json *j, const char *key, bool need,
                            bool *ret, struct err *e);
 
-/* Builder. Every add returns the new node (owned by its parent). Strings are
- * copied; bytes that are not UTF-8 become U+FFFD. Memory for replies is fixed
- * by us: allocation failure is must(). */
+/* Builder. json_add_object and json_add_array return the new node, which its
+ * parent owns. Strings are copied; bytes that are not UTF-8 become U+FFFD. The
+ * size of what aned builds is bounded: allocation failure is must(). */
 struct json *json_object(void); /* a new root */
 struct json *json_array(void);  /* a new root */
 struct json *json_add_object(struct json *parent, const char *key);
@@ -75,7 +75,7 @@ void json_add_num(struct json *parent, const char *key, double v);
 void json_add_int(struct json *parent, const char *key, int64_t v);
 void json_add_bool(struct json *parent, const char *key, bool v);
 void json_add_null(struct json *parent, const char *key);
-/* Text that is JSON, as our own writer made it: neither read nor checked. */
+/* Text that this module wrote as JSON: it is not parsed or checked. */
 void json_add_raw(struct json *parent, const char *key, const char *text);
 /* Move a root into a parent. In all of these key is NULL for arrays. */
 void json_add_tree(struct json *parent, const char *key, struct json *root);
@@ -85,9 +85,10 @@ struct json *json_copy(const struct json *j);
 /* Append the text of j to b; pretty indents by two spaces. */
 void json_write(const struct json *j, bool pretty, struct buf *b);
 
-/* For streams, where a tree per token would be waste, as json_write writes them:
- * n bytes of text with their quotes, or without (what is not UTF-8 becomes
- * U+FFFD); a number; one that reads back as this float, in few digits. */
+/* For streams, where a tree for each token would be too slow. Append, as
+ * json_write does: n bytes of text with quotes, or without (bytes that are not
+ * UTF-8 become U+FFFD); a number; a number with the few digits that read back
+ * as this float. */
 void json_put_string(struct buf *b, const char *p, size_t n);
 void json_put_text(struct buf *b, const char *p, size_t n);
 void json_put_number(struct buf *b, double v);

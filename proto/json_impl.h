@@ -3,6 +3,6 @@
 
 #include "base/base.h"
 
-/* p[0..n) is one JSON value by the rules of json.h, but for duplicate keys.
- * On false *ret_why says what is wrong at byte *ret_at. */
+/* Whether p[0..n) is one JSON value by the rules of json.h, except for those on
+ * duplicate keys. If not, *ret_why says what is wrong at byte *ret_at. */
 bool json_scan(const char *p, size_t n, const char **ret_why, size_t *ret_at);

@@ -38,7 +38,7 @@
 #define MODEL_DIM_MAX         65536u /* the ANE's axis cap */
 #define MODEL_VOCAB_MAX       (1u << 20)
 #define MODEL_CONTEXT_MAX     (1u << 20) /* tokens */
-#define MODEL_CONTEXT_DEFAULT 4096u      /* design 7 */
+#define MODEL_CONTEXT_DEFAULT 4096u      /* of a conversion that names none */
 #define MODEL_NAME_MAX        128u       /* bytes */
 #define MODELS_MAX            256u       /* bundles under one home */
 #define BUNDLE_JSON_MAX       MIB(4)
@@ -60,7 +60,7 @@
 #define CHAT_TREE_MAX         128      /* nodes on a path of its tree; NOTES 35 */
 #define CHAT_VALUES_MAX       256u     /* names set at one time */
 
-/* --- JSON (facts: depth 32, cJSON costs 40x its input) --- */
+/* --- JSON (cJSON takes up to 40 times the memory of its input) --- */
 #define JSON_DEPTH_MAX   32
 #define JSON_MEMBERS_MAX 4096 /* per object: logit_bias has many */
 
@@ -76,9 +76,9 @@
 #define ENGINE_STEP_ROWS_MAX 512u /* rows of one step, all sequences */
 /* Addresses, not memory, of a compiled program's values, all rows. */
 #define ENGINE_ROWS_BYTES_MAX ((size_t)1 << 30)
-/* Plans of one model that runs as a whole, one a set of input shapes: enough for
- * every T of a chunk that is split, in the memory of one more large model's
- * values. The one at hand is kept however large it is. */
+/* Plans of one model that runs as a whole, one for each set of input shapes:
+ * enough for every T of a chunk that is split, in the memory of one more large
+ * model's values. The plan in use is kept, however large it is. */
 #define ENGINE_PLANS_MAX       64u
 #define ENGINE_PLANS_BYTES_MAX MIB(256)
 #define ENGINE_CHUNK_MAX     512u /* prefill rows of one sequence a step */
@@ -90,13 +90,13 @@
 #define ENGINE_LOAD_MS       300000u /* load deadline */
 #define STATE_PARTS_MAX      64u /* files of one saved timeline */
 #define STATE_ARRAYS_MAX     (2u * SHARDS_MAX) /* geometry entries of a file */
-#define STATE_BLOCK          64u /* positions: what a file holds a number of */
+#define STATE_BLOCK          64u /* positions; a file has a multiple of it */
 #define STATE_BLOCK_MAX      MIB(256) /* bytes of one, all layers */
 #define CACHE_FILES_MAX      1024u /* saved states on disk */
 #define STATE_JOBS_MAX       16u /* saves and loads an engine has at once */
 #define ENGINE_STEP_MS       120000u /* one step; a hung engine is killed */
 
-/* --- HTTP (facts/reliability.md 3.5) --- */
+/* --- HTTP --- */
 #define HTTP_URL_MAX         KIB(4)
 #define HTTP_HEADER_LINE_MAX KIB(8)
 #define HTTP_HEADERS_MAX     KIB(32)
@@ -104,7 +104,7 @@
 #define HTTP_BODY_MAX        KIB(64) /* of requests without a text */
 #define HTTP_CHAT_BODY_MAX   MIB(4)
 #define HTTP_CONNS_MAX       4096u
-#define HTTP_LISTENERS_MAX   16u   /* sockets handed over at start */
+#define HTTP_LISTENERS_MAX   16u   /* sockets passed to the process at start */
 #define HTTP_BACKLOG         4096 /* connects that wait; beyond: EAGAIN, no 503 */
 #define HTTP_REQUESTS_MAX    1000u /* per connection */
 #define HTTP_HEADER_MS       10000u
@@ -116,7 +116,7 @@
 #define HTTP_OUT_LOW         KIB(64)  /* resume it */
 #define HTTP_ARGS_MAX        4u       /* {} in one route */
 #define HTTP_AHEAD_MAX       KIB(64) /* pipelined bytes kept during a reply */
-#define HTTP_LINGER_MS       1000u   /* reading away after a refusal */
+#define HTTP_LINGER_MS       1000u   /* to read and drop after a refusal */
 #define HTTP_REPLY_MAX       MIB(64) /* bytes queued on one connection */
 #define HTTP_QUEUED_MAX      MIB(256) /* of large whole answers, one socket's */
 #define HTTP_BODIES_MAX      MIB(256) /* request bodies of all connections */
@@ -125,11 +125,11 @@
 #define HTTP_KEEPALIVE_MS    15000u  /* silence of an event stream */
 
 /* --- serve --- */
-#define LOOP_CPU_MS     20u    /* of the loop between two polls: others wait */
+#define LOOP_CPU_MS     20u    /* of the loop between two polls */
 #define RESUME_MAX      64u    /* resumable streams; then 503 */
 #define RESUME_KEPT_MAX MIB(1) /* bytes of events kept of one */
 #define RESUME_S        120u   /* without a reader; also after its end */
-#define DEADLINE_MAX_MS 86400000u /* a day: what has longer needs none */
+#define DEADLINE_MAX_MS 86400000u /* a day: longer needs no deadline */
 #define QUEUE_MAX      64u  /* generations waiting; then 503 */
 #define STREAMS_MAX    32u  /* generations running in one engine */
 #define SESSIONS_KEPT_MAX 1024u /* that clients named */
@@ -139,10 +139,10 @@
 /* Of an answer that is not streamed: 4096 tokens with 20 alternatives are 9 MiB. */
 #define ANSWER_BYTES_MAX  MIB(16)  /* then it ends, with "length" */
 #define ANSWERS_BYTES_MAX MIB(128) /* all such answers; then 503 */
-#define DRAFT_NGRAM_MAX 8u    /* tokens that have to stand there before */
+#define DRAFT_NGRAM_MAX 8u    /* tokens of an n-gram (sched/draft.h) */
 #define DRAFT_WINDOW   65536u /* tokens of a text that are indexed: 1 MiB */
-#define DRAFT_PEERS_MAX  8u     /* of whom ended texts are kept, for drafts */
-#define DRAFT_SHARED_MAX 65536u /* tokens of one of them: 1.3 MiB */
+#define DRAFT_PEERS_MAX  8u     /* peers whose ended texts are kept */
+#define DRAFT_SHARED_MAX 65536u /* tokens of one peer's texts: 1.3 MiB */
 #define BODY_HERE_MAX  KIB(64) /* of JSON that the loop parses itself: 3 ms at worst */
 #define TEXT_QUEUE_MAX 512u /* pieces of work for the text thread */
 #define VOC_RETRY_MS   1000u  /* from a vocabulary that did not open to the next try */

@@ -31,7 +31,8 @@ struct msg_ready {
     uint32_t load_ms;
 };
 
-/* How tokens are drawn (design 9). All fields are set; neutral values shown. */
+/* How tokens are drawn (engine/sampler.h). All fields are set; the comments
+ * give neutral values. */
 struct msg_bias {
     int32_t id;
     float bias; /* added to the logit; minus infinity bans the token */
@@ -49,9 +50,9 @@ struct msg_sampling {
     uint64_t seed;
     uint32_t choice; /* index of the choice, for n > 1 */
     uint32_t
-        logprobs; /* how many alternatives; the token's own is there too */
-    bool no_logprob; /* nor the token's own: it is 0, and a pass over the
-                        vocabulary is saved */
+        logprobs; /* how many alternatives, besides the token itself */
+    bool no_logprob; /* the token's own logprob is not wanted either: it is 0,
+                        which saves a pass over the vocabulary */
     uint32_t n_bias; /* up to ENGINE_BIAS_MAX */
     struct msg_bias *bias; /* NULL: none; owned when decoded */
 };
@@ -114,8 +115,8 @@ struct msg_row_done {
     uint32_t length; /* of the sequence now */
 };
 
-/* Nothing drawn. The tokens' 3 KiB stay as they are: n_tokens tells which count.
- */
+/* Set r to "nothing drawn". `tokens` (3 KiB) is not cleared: n_tokens says how
+ * many of them are set. */
 static inline void msg_row_done_init(struct msg_row_done *r, uint32_t seq)
 {
     r->seq = seq;
@@ -132,11 +133,11 @@ struct msg_step_done {
     struct msg_row_done *rows; /* owned when decoded */
 };
 
-/* FRAME_STATE_SAVE: positions [from, to) of `seq` go into the one file that is
- * named, as they are now; tokens are not given. FRAME_STATE_LOAD: `seq` becomes
- * a new sequence of these tokens, with the positions that the files hold; they
- * follow each other without gaps. Answer: STATE_DONE, some steps later, or
- * ERROR. Bounds are multiples of STATE_BLOCK. */
+/* FRAME_STATE_SAVE: save the present positions [from, to) of `seq` to the one
+ * file of parts; there are no tokens. FRAME_STATE_LOAD: make `seq` a new
+ * sequence of these tokens, with the positions that the files of parts hold;
+ * the parts have no gaps. Answer: STATE_DONE, some steps later, or ERROR.
+ * Bounds are multiples of STATE_BLOCK. */
 struct msg_state_part {
     uint32_t from, to;
     const char *path; /* decoded: owned */

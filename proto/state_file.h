@@ -1,12 +1,12 @@
-/* state_file.h - the header of a saved state: which positions of which timeline
- * of which model a file holds, and the checksums of its blocks.
+/* state_file.h - the header of a file with saved state: the model, the timeline
+ * and the positions that it holds, and the checksums of its blocks.
  *
  * The file is a header and then (to - from) / STATE_BLOCK blocks of block_bytes
- * each. A block is STATE_BLOCK positions of all layers, in an order that is the
- * backend's own: `layout` of its arrays says which. Everything that the bytes
- * of a position depend on stands in the header: model, backend, arithmetic, and
- * the tokens [0, to), from the very first. So a file is of use to every
- * timeline that begins with some of these tokens.
+ * each. A block is STATE_BLOCK positions of all layers. Their order is private
+ * to the backend; `layout` of each array identifies it. The header has all that
+ * the bytes of a position depend on: model, backend, arithmetic, and the tokens
+ * [0, to), from the first one. So the file serves every timeline that begins
+ * with some of these tokens.
  *
  * Little-endian:
  *   u32 magic 'ANS1'   u32 format   u64 header bytes   u64 block_bytes
@@ -57,11 +57,11 @@ uint64_t state_file_bytes(const struct state_file *f);
 
 /* Append the header. */
 void state_file_put(struct buf *b, const struct state_file *f);
-/* How many bytes the header has, from its first STATE_HEADER_LEAST ones.
- * Errors: STATE. */
+/* Read the header's size from its first STATE_HEADER_LEAST bytes. Errors:
+ * STATE. */
 CHECKED int state_file_peek(const void *p, size_t n, uint64_t *ret,
                             struct err *e);
-/* A whole header, checked in itself. Errors: STATE, NOMEM. */
+/* Decode and check a whole header. Errors: STATE, NOMEM. */
 CHECKED int state_file_get(const void *p, size_t n, struct state_file *ret,
                            struct err *e);
 void state_file_fini(struct state_file *f); /* zeroed is fine */

@@ -31,20 +31,21 @@ void api_list_reply(struct http_req *r, struct buf *b);
 /* body.c: the request's body as JSON object, for routes whose bodies are at
  * most BODY_HERE_MAX. On failure the reply was sent. */
 CHECKED int api_body(struct http_req *r, struct json **ret);
-/* A body of any size. Embedded in what the handler keeps of a request, which is
- * alive until `go`. */
+/* A body of any size. Embedded in the handler's object for the request, which
+ * must be alive until `go`. */
 struct api_read {
-    /* Take what is wanted of the body, which is freed after it, and say whether
-     * it will do. Any thread: it touches nothing but what x is embedded in. */
+    /* Copy what is needed of the body, which is freed afterwards. Returns 0 or
+     * an error. Any thread: it may use only the object that x is embedded in.
+     */
     int (*read)(struct api_read *x, const struct json *body);
-    /* On the loop, perhaps from inside of api_read_body, with rc and e. The
-     * request is the handler's again, without on_gone; r NULL: its client has
-     * left, and only memory is to be freed. */
+    /* Called on the loop, perhaps from inside api_read_body; rc and e are set.
+     * The request belongs to the handler again and has no on_gone. r NULL: the
+     * client has left; only free memory. */
     void (*go)(struct api_read *x);
     struct http_req *r;
     int rc;
     struct err e;
-    /* body.c's */
+    /* private to body.c */
     struct workq *queue;
     struct work work;
     struct buf body;

@@ -21,11 +21,11 @@ struct params {
     bool echo;
     bool seeded;
     const struct json *prediction; /* its content, checked; borrowed */
-    const char *tier; /* service_tier as it is answered; NULL = absent */
-    bool keeps;       /* keep_ms is said */
+    const char *tier; /* service_tier of the answer; NULL = absent */
+    bool keeps;       /* the request has a keep_alive: keep_ms is set */
     int64_t keep_ms;  /* residency.h; < 0: no limit */
     struct arena *a;  /* during params_read */
-    char param[64];   /* the field an error is about; "" none */
+    char param[64];   /* the field that an error is about; "" none */
 };
 
 /* Fill p from the request object. What p->req points to is allocated in a.

@@ -1,6 +1,6 @@
-/* cli.h - the commands of `aned` that work on files without a daemon. Each
- * stands in cli_NAME.c, takes its own argv (argv[0] is the command's name) and
- * returns a sysexits code. Every one has --help. */
+/* cli.h - the commands of `aned`. Each has a file NAME.c, takes its own argv
+ * (argv[0] is the command's name) and returns a sysexits code. All have --help.
+ */
 #pragma once
 
 #include "base/err.h"
@@ -14,9 +14,9 @@ int cli_detokenize(int argc, char **argv);
 int cli_logits(int argc, char **argv);
 int cli_mil(int argc, char **argv);
 
-/* The value of --isa: -1 when this machine has it, else the exit code of what
- * was said: 64 for a name that is none, 69 for one that is not to be had here.
- */
+/* Check the value of --isa. -1 when this machine has it; else a message was
+ * printed, and the result is the exit code: 64 for an unknown name, 69 for an
+ * instruction set that this machine does not have. */
 int cli_isa(const char *usage, const char *name);
 
 /* Print "usage: ..." for a wrong command line; returns EXIT_USAGE. */

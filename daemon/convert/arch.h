@@ -1,9 +1,9 @@
-/* arch.h - what a decoder looks like, once for all families.
+/* arch.h - the shape of a decoder, in one form for all families.
  *
  * A family is a row of the table in arch.c: which tensors it has, its
- * activation, how its rotary pairs lie, which layers are local. arch_read
- * reads the numbers and finds the tensors; everything after it (reference,
- * emitter, planner) works on struct decoder and knows no family by name.
+ * activation, the order of its rotary pairs, which layers are local. arch_read
+ * reads the numbers and finds the tensors. What runs after it (reference,
+ * emitter, planner) uses struct decoder only and knows no family by name.
  */
 #pragma once
 
@@ -78,9 +78,9 @@ struct decoder {
 CHECKED int arch_read(const struct gguf *g, struct decoder *ret, struct err *e);
 void arch_fini(struct decoder *d); /* zeroed is fine */
 
-/* Every key "FAMILY.*" of g is one that arch_read reads, that says nothing
- * about the arithmetic, or that has its neutral value. Errors: UNSUPPORTED,
- * by the key's name. */
+/* Check that every key "FAMILY.*" of g is read by arch_read, does not affect
+ * the arithmetic, or has its neutral value. Errors: UNSUPPORTED, which names
+ * the key. */
 CHECKED int arch_check_keys(const struct gguf *g,
                             const struct arch_row *family, struct err *e);
 

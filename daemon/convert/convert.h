@@ -15,7 +15,7 @@ struct convert_options {
     const char *name;   /* NULL: from the file */
     /* NULL = "int8"; "fp16", "int8-tensor", "int4"; "lut4" is refused */
     const char *quant;
-    uint32_t context;      /* 0 = default (design 7) */
+    uint32_t context;      /* 0 = default (MODEL_CONTEXT_DEFAULT at most) */
     const char *shape;     /* NULL = "ranged" */
     const char *kv;        /* NULL = "state" */
     const char *profile;   /* NULL = "law" */
@@ -30,7 +30,7 @@ struct convert_options {
     void *ctx;
 };
 
-/* What a gate said. verdict: "passed", "failed", "not run", "warned". */
+/* The result of a gate. verdict: "passed", "failed", "not run", "warned". */
 struct convert_gate {
     /* "structure", "range", "residency", "quality", "exactness" */
     const char *name;

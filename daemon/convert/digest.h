@@ -1,6 +1,6 @@
-/* digest.h - the source's SHA-256, made beside the conversion: it reads the
- * file with pread on a thread of its own, so that a truncated file is a short
- * read there and nothing else. */
+/* digest.h - the source's SHA-256, computed while the conversion runs. A thread
+ * of its own reads the file with pread: so a truncated file is a short read
+ * here, not a SIGBUS. */
 #pragma once
 
 #include <pthread.h>

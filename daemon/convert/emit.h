@@ -1,5 +1,5 @@
-/* emit.h - a decoder's layers and head as ML Programs, to the letter of the
- * shard contract (design 5.1).
+/* emit.h - writes a decoder's layers and head as ML Programs. The engine checks
+ * their inputs and outputs when it opens them (engine/unit.c).
  */
 #pragma once
 

@@ -1,4 +1,4 @@
-/* gates.h - what must hold before a bundle is published (design 6). */
+/* gates.h - the checks that a bundle must pass before it is published. */
 #pragma once
 
 #include "convert/convert.h"
@@ -7,8 +7,8 @@
  * package and what is wrong. */
 CHECKED int gate_structure(const char *dir, const char *package, struct err *e);
 
-/* The vocabulary is one that aned can serve, or there is none at all. What is
- * odd and harmless is added to notes. Errors: GGUF_VOCAB. */
+/* Check that aned can serve the vocabulary; having none is allowed. What is odd
+ * but harmless is added to notes. Errors: GGUF_VOCAB. */
 CHECKED int gate_vocabulary(const struct gguf *g, struct gguf_notes *notes,
                             struct err *e);
 

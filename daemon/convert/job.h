@@ -1,6 +1,5 @@
-/* job.h - one conversion, for the files that carry it out: convert.c (the
- * stages), job_options.c (what was asked for, the source) and job_write.c
- * (the bundle's files and description). */
+/* job.h - one conversion, shared by convert.c (the stages), job_options.c
+ * (options and source) and job_write.c (the bundle's files and description). */
 #pragma once
 
 #include <sys/stat.h>
@@ -40,7 +39,7 @@ struct job {
 /* job_options.c */
 CHECKED int convert_read_options(struct job *j, struct err *e);
 CHECKED int convert_open_source(struct job *j, struct err *e);
-/* Errors: SOURCE_CHANGED when somebody wrote to the source meanwhile. */
+/* Errors: SOURCE_CHANGED when the source was written meanwhile. */
 CHECKED int convert_check_source(const struct job *j, struct err *e);
 CHECKED int convert_choose_context(struct job *j, struct err *e);
 

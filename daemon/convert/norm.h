@@ -1,4 +1,4 @@
-/* norm.h - the two forms of RMSNorm in fp16 (design 5.1, Range).
+/* norm.h - the two forms of RMSNorm in fp16 (range.h chooses one).
  *
  *   scale  xs = x / sqrt(d); y = xs * rsqrt(sum(xs^2) + eps) * sqrt(d)
  *          sqrt(d) stands in the weight; the rounding of 1/sqrt(d) cancels
@@ -15,7 +15,7 @@ enum norm_form { NORM_SCALE, NORM_MAX };
 
 #define NORM_FLOOR 0x1p-14f /* the least normal fp16 number */
 
-/* The constant that stands for epsilon (max: for its root) in a norm that sees
+/* The constant for epsilon (max: for its root) in a norm whose input is
  * x * alpha. 0 when it vanishes in fp16: then it is left out. */
 static inline float norm_epsilon(enum norm_form form, float eps, float alpha)
 {

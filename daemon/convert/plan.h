@@ -1,11 +1,10 @@
-/* plan.h - which layers and which vocabulary rows make a program.
+/* plan.h - divides layers and vocabulary rows among programs.
  *
- * Few large shards are faster, many small ones are safer: under a profile's
- * caps (conf/ane-profiles.json, compiled in) the plan takes the fewest
- * programs, of sizes as equal as whole layers allow. The time of a step is
- * bytes / bandwidth + programs * boundary (the profile has both figures, for
- * people), so fewest is fastest.
- * Pure.
+ * The limits come from a profile (conf/ane-profiles.json, compiled in). Within
+ * them the plan has as few programs as possible, of sizes as equal as whole
+ * layers allow. The time of a step is bytes / bandwidth + programs * boundary
+ * (the profile has both figures, for people to read), so the fewest programs
+ * are the fastest. Pure.
  */
 #pragma once
 

@@ -1,5 +1,5 @@
-/* program.h - the graphs of a shard, over constants that are already in the
- * package. Part of emit.c's work, apart from its streaming.
+/* program.h - builds the graphs of a shard from constants that are already in
+ * the package. emit.c streams the constants and calls this.
  */
 #pragma once
 

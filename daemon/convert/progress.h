@@ -1,4 +1,4 @@
-/* progress.h - how far a conversion is, and whether anybody still wants it. */
+/* progress.h - reports the progress of a conversion; the caller may cancel. */
 #pragma once
 
 #include "base/err.h"
@@ -15,5 +15,6 @@ struct progress {
 /* A stage begins; it takes [base, base + span] of the whole. */
 CHECKED int progress_stage(struct progress *p, const char *stage, double base,
                            double span, uint64_t total, struct err *e);
-/* n more bytes; asks at most 20 times a second. Errors: CANCELLED. */
+/* n more bytes are done; calls fn at most 20 times a second. Errors: CANCELLED.
+ */
 CHECKED int progress_add(struct progress *p, uint64_t n, struct err *e);

@@ -1,4 +1,4 @@
-/* quant.h - rows of fp32 weights to what a package stores (design 5.2).
+/* quant.h - quantises rows of fp32 weights.
  *
  * Symmetric: value = scale * q. The scale is fp16, and q is rounded against
  * that rounded scale, so the error of an element is at most half of it.
@@ -21,8 +21,8 @@ unsigned quant_bits(enum quant q);
 float quant_peak(const float *w, size_t n);
 
 /* The fp16 scale for a row with this peak, so that peak / scale <= levels +
- * 1/2: never zero, rounded up where fp16 is too coarse for that (subnormal
- * scales). A peak of zero gives 1. Infinity when the peak is out of reach. */
+ * 1/2. It is never zero, and is rounded up where fp16 is too coarse (subnormal
+ * scales). A peak of zero gives 1. Infinity: the peak is too large. */
 uint16_t quant_scale(float peak, int levels);
 
 /* q[i] = round(w[i] / scale), ties to even, within -127..127. */

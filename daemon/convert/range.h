@@ -1,9 +1,9 @@
-/* range.h - what fp16 must hold, measured, and what is done about it
- * (design 5.1, Range).
+/* range.h - makes a model's values fit fp16.
  *
- * The reference pass fills a struct range; range_choose turns it into the
- * residual scale alpha and the norm's form, or into an error that names the
- * tensor no scaling can fix. Pure apart from allocation.
+ * The reference pass (reference.h) measures the values and fills a struct
+ * range. From it range_choose takes the residual scale alpha and the norm's
+ * form, or gives an error that names the tensor that no scaling makes fit. Pure
+ * apart from allocation.
  */
 #pragma once
 
@@ -46,10 +46,10 @@ struct range_peak {
     double peak;
 };
 
-/* How wrong the x / sqrt(d) form of a norm would be in fp16 at each alpha:
- * the worst relative error of its factor over all rows; INFINITY where the
- * squares overflow or vanish. Norms that do not read the stream do not depend
- * on alpha. */
+/* The error that the x / sqrt(d) form of a norm has in fp16, for each alpha:
+ * the largest relative error of its factor over all rows; INFINITY where the
+ * squares overflow or vanish. Norms that do not read the residual stream do not
+ * depend on alpha. */
 struct range_norm {
     enum range_kind kind; /* of the norm's output */
     uint32_t layer;
@@ -74,7 +74,7 @@ struct range_norm *range_add_norm(struct range *r, enum range_kind kind,
 /* "layers.7.residual", "embedding". */
 #define RANGE_NAME_MAX 48
 void range_name(enum range_kind kind, uint32_t layer, char out[RANGE_NAME_MAX]);
-/* A value that is stored times alpha. */
+/* Whether a value of this kind is stored times alpha. */
 bool range_scaled(enum range_kind kind);
 
 struct range_choice {
@@ -83,7 +83,7 @@ struct range_choice {
     double margin; /* 65504 / (alpha * largest stream peak) */
     bool eps_omitted;
     bool warned;              /* less than RANGE_FREE is free somewhere */
-    char detail[ERR_MSG_MAX]; /* for the gate: what, how much */
+    char detail[ERR_MSG_MAX]; /* text for the gate */
 };
 
 /* norm: NULL, "scale" or "max"; alpha: 0 or a power of two. Errors: RANGE

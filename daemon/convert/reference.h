@@ -1,9 +1,9 @@
-/* reference.h - the model in fp32, straight from its source file.
+/* reference.h - runs the model in fp32, directly from its source file.
  *
- * The truth that range and quality are measured against. It shares no code
- * with the emitter: rotary pairs are turned where the source has them, norms
- * and attention are written out. Weights are dequantised a row block at a
- * time, all tokens go through each block together.
+ * Range and quality are measured against its results. It shares no code with
+ * the emitter: rotary pairs are rotated where the source has them, norms and
+ * attention are written out. Weights are dequantised one block of rows at a
+ * time, and each block is used for all tokens together.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
-/* sandbox.h - a converter that reads hostile files can hurt only its own job.
+/* sandbox.h - limits the damage that a hostile file can do to the converter's
+ * own job.
  *
- * Best effort and reported: what a system does not have is left out, never
- * pretended. Order and numbers: facts on reliability, section 4.
+ * What the system does not have is left out, and the report says so.
  */
 #pragma once
 
@@ -13,14 +13,14 @@ struct sandbox_conf {
     uint64_t source_bytes; /* limits of output follow from it */
 };
 
-/* What is in force now. */
+/* What is in force. */
 struct sandbox_report {
     bool limits;   /* rlimits on memory, time, file size, descriptors */
     bool landlock; /* files: only `writable` */
     bool seccomp;  /* system calls: an allow-list */
 };
 
-/* Enter it, for the whole process. Before any other thread starts and before
- * the first byte of the file is read. Under a sanitizer only what its run-time
- * bears. */
+/* Enter the sandbox, for the whole process. Call it before another thread
+ * starts and before the first byte of the file is read. Under a sanitizer only
+ * those parts are used with which its run-time works. */
 void sandbox_enter(const struct sandbox_conf *c, struct sandbox_report *ret);

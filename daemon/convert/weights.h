@@ -1,7 +1,8 @@
-/* weights.h - tensors of the source to constants of a package, in row blocks.
+/* weights.h - turns tensors of the source into constants of a package, in
+ * blocks of rows.
  *
  * A block of rows is dequantised, permuted, quantised and written before the
- * next one is read: memory is a few blocks a thread, whatever the model.
+ * next one is read: memory is a few blocks a thread, for any size of model.
  * Output bytes do not depend on the number of threads.
  */
 #pragma once
@@ -13,7 +14,7 @@
 
 struct weights {
     unsigned threads;          /* crew.h */
-    struct progress *progress; /* borrowed; NULL: nobody watches */
+    struct progress *progress; /* borrowed; NULL: none */
     enum quant quant;          /* of matrices */
 };
 

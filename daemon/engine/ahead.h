@@ -1,19 +1,19 @@
-/* ahead.h - the step that mostly comes next.
+/* ahead.h - predicts the next step.
  *
  * When every row of a step drew a token and none had drafts, the next step is
  * nearly always the same rows with those tokens. Its frame is predicted byte
- * for byte, so that the engine can begin the step while serve hands out the
- * tokens, and then compare the frame that serve sends. The engine must be able
- * to call the step off: nothing of it may be visible before the frame arrives.
- * Thread: one.
+ * for byte. So the engine can begin the step while serve hands out the tokens,
+ * and compare the frame that serve then sends with the predicted one. The
+ * engine must be able to cancel the step: before the frame arrives, nothing of
+ * it may be visible. Thread: one.
  */
 #pragma once
 
 #include "proto/msg.h"
 
-/* Right predictions in a row before a step is begun early: drafts, ends and new
- * streams come in bunches. A wrong prediction costs the operation that runs
- * when the frame arrives. */
+/* A step is begun early after this many right predictions in a row: drafts,
+ * ends and new streams come in bunches. A wrong prediction costs the time until
+ * the running operation ends. */
 #define AHEAD_SURE 2u
 
 struct ahead {
@@ -25,13 +25,13 @@ struct ahead {
 void ahead_init(struct ahead *a);
 void ahead_fini(struct ahead *a);
 
-/* Step m ended with `done`. Takes m's rows, m is empty afterwards. */
+/* Step m ended with `done`. m's rows are moved: it is empty afterwards. */
 void ahead_note(struct ahead *a, struct msg_step *m,
                 const struct msg_step_done *done, uint32_t context);
 /* The predicted step, to be begun now. The caller owns it; call once. */
 struct msg_step ahead_take(struct ahead *a);
-/* Is the payload of a STEP frame the predicted one? */
+/* Whether the payload of a STEP frame is the predicted one. */
 bool ahead_is(const struct ahead *a, const void *p, size_t n);
-/* Count a right or wrong prediction; is the next worth an early start? */
+/* Count a right or wrong prediction; whether to begin the next step early. */
 void ahead_count(struct ahead *a, bool right);
 bool ahead_sure(const struct ahead *a);

@@ -1,10 +1,9 @@
-/* engine.h - a loaded model and its sequences: the step loop without frames.
- * Used by the engine role (role.c) and by `aned logits`: the same step code.
+/* engine.h - a loaded model and its sequences: computes steps, without frames.
+ * The engine role (role.c) and `aned logits` use it.
  *
- * A model is a bundle's layer shards and head slices on one backend. A
- * sequence is a timeline of tokens with the states of every shard. Speaks token
- * ids only.
- * Thread: one.
+ * A model is a bundle's layer shards and head shards on one backend. A sequence
+ * is a timeline of tokens with the states of every shard. There is no text
+ * here, only token ids. Thread: one.
  */
 #pragma once
 
@@ -41,7 +40,7 @@ void engine_seq_close(struct engine_seq *s); /* NULL is fine */
 /* A copy of the first n tokens of `from` (n <= its length). */
 CHECKED int engine_seq_fork(const struct engine_seq *from, uint32_t n,
                             struct engine_seq **ret, struct err *e);
-/* Keep the first n tokens; positions after n count as empty again. */
+/* Keep the first n tokens; later positions are empty again. */
 CHECKED int engine_seq_truncate(struct engine_seq *s, uint32_t n,
                                 struct err *e);
 uint32_t engine_seq_length(const struct engine_seq *s);
@@ -49,7 +48,7 @@ const int32_t *engine_seq_tokens(const struct engine_seq *s);
 
 struct engine_times {
     uint32_t us_embed, us_masks, us_layers, us_head, us_sample;
-    uint32_t us_wait; /* in engine_go_fn; in none of the others */
+    uint32_t us_wait; /* in engine_go_fn; not counted in the other times */
 };
 
 /* Run n tokens (any n; split into chunks of at most `chunk` rows, 0 = t_max)
@@ -61,22 +60,22 @@ CHECKED int engine_eval(struct engine_seq *s, const int32_t *tokens, uint32_t n,
                         uint32_t chunk, int want_logits, const float **logits,
                         struct engine_times *times, struct err *e);
 
-/* Logits of rows [first, first + n) of the tokens given: (n, vocab), valid
- * during the call, and the callee's to change. An error ends the evaluation with
- * it. */
+/* Takes the logits of rows [first, first + n) of the given tokens: (n, vocab),
+ * valid during the call; the callee may change them. When it returns an error,
+ * the evaluation ends with that error. */
 typedef int engine_rows_fn(void *ctx, uint32_t first, uint32_t n,
                            float *logits, struct err *e);
 
-/* engine_eval with the logits of all rows, handed out a few at a time in order,
- * so that they never stand in memory together. */
+/* engine_eval with the logits of all rows. They are passed to `rows` a few at a
+ * time, in order, so they are never in memory all at once. */
 CHECKED int engine_eval_rows(struct engine_seq *s, const int32_t *tokens,
                              uint32_t n, uint32_t chunk, engine_rows_fn *rows,
                              void *ctx, struct engine_times *times,
                              struct err *e);
 
-/* One msg_row: eval, verify drafts, sample. Drafts that the context has no room
- * for are left out. On failure the sequence keeps its old length and *ret is
- * untouched.
+/* Run one msg_row: evaluate, verify drafts, sample. Drafts that do not fit the
+ * context are left out. On failure the sequence keeps its old length and *ret
+ * is untouched.
  * Errors: CONFLICT (position), those of engine_eval and sampler_draw. */
 CHECKED int engine_step(struct engine_seq *s, const struct msg_row *row,
                         struct msg_row_done *ret, struct engine_times *times,
@@ -91,25 +90,25 @@ struct engine_row {
     struct err err;
 };
 
-/* engine_step for several sequences at once (each at most once): where the
- * backend runs rows, all of them pass through every matrix together, as many as
- * ENGINE_STEP_ROWS_MAX at a time; else one after the other. Each row's result is
- * the very one that engine_step would give. A row that cannot run has its rc set
- * and leaves its sequence as it was; the others go on. */
+/* engine_step for several sequences at once (each at most once). Where the
+ * backend runs rows, up to ENGINE_STEP_ROWS_MAX of them are multiplied with
+ * each matrix together; else they run one after another. Each row's result is
+ * exactly that of engine_step. When a row cannot run, its rc is set and its
+ * sequence does not change; the other rows run. */
 void engine_step_rows(struct engine *g, struct engine_row *rows, size_t n,
                       struct engine_times *times);
 
-/* The same, but it can be called off: go(ctx, false) is asked between operations
- * (the backend's choice) and shards, and go(ctx, true) before the heads. When
- * one says no, nothing has happened to any
- * sequence, and rows that could run have CANCELLED as their rc. Only where
- * engine_can_stop says more than 0, and for at most as many tokens and drafts. */
+/* The same, but it can be cancelled: go(ctx, false) is called between shards
+ * and between some operations (the backend chooses), and go(ctx, true) before
+ * the heads. When a call returns false, no sequence changes, and rows that
+ * could run get rc CANCELLED. The step may have at most engine_can_stop()
+ * tokens and drafts; 0: it cannot be cancelled. */
 typedef bool engine_go_fn(void *ctx, bool last);
 uint32_t engine_can_stop(const struct engine *g);
 void engine_step_rows_if(struct engine *g, struct engine_row *rows, size_t n,
                          engine_go_fn *go, void *ctx,
                          struct engine_times *times);
 
-/* The engine role's main: frames on fd 3 until UNLOAD or end of file.
- * Returns the exit code. */
+/* Main function of the engine role: reads frames on fd 3 until UNLOAD or end of
+ * file. Returns the exit code. */
 int engine_role(int argc, char **argv);

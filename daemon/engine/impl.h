@@ -16,7 +16,7 @@
 #include "engine/engine.h"
 #include "engine/sampler.h"
 
-/* Shard contract, design 5.1. */
+/* What an input of a shard is. */
 enum role {
     ROLE_X,
     ROLE_COS,
@@ -91,7 +91,7 @@ struct inputs {
     float *write; /* (context, t); NULL: no shard reads it */
     size_t *ones; /* indices that are 1 in write */
     uint32_t n_ones;
-    /* of the chunk at hand */
+    /* of the present chunk */
     uint32_t t;
     const float *cos[2], *sin[2];
 };
@@ -114,9 +114,9 @@ void inputs_rope_row(struct inputs *in, size_t kind, uint32_t pos, float *cos,
 /* The row at pos sees positions [*lo, *hi). */
 void inputs_sight(const struct inputs *in, size_t kind, uint32_t pos,
                   uint32_t *lo, uint32_t *hi);
-/* Everything else, for n rows at positions [pos, pos + n), padded to t. */
+/* All other inputs, for n rows at positions [pos, pos + n), padded to t. */
 void inputs_place(struct inputs *in, uint32_t pos, uint32_t n, uint32_t t);
-/* The array of a role (not ROLE_PAST) for the chunk at hand. */
+/* The array of a role (not ROLE_PAST) for the present chunk. */
 struct tensor inputs_tensor(const struct inputs *in, enum role role,
                             const char *name);
 
@@ -143,22 +143,22 @@ const struct unit *shard_state_unit(const struct shard *s);
 struct eval {
     struct engine_seq *s;
     uint32_t n;
-    uint32_t want;      /* logits of the last so many rows */
-    engine_rows_fn *fn; /* takes them in order; NULL: they all go to g->logits,
-                         * then there is one eval */
+    uint32_t want;      /* logits are wanted of this many last rows */
+    engine_rows_fn *fn; /* takes them in order; NULL: there is one eval, and all
+                         * go to g->logits */
     void *ctx;
     struct err *e; /* of rc */
     /* kept by the evaluation; zero at first */
     int rc;
     uint32_t done;   /* rows run */
-    bool alone;      /* goes into a batch of its own */
-    unsigned worker; /* that calls fn; evals have theirs called side by side */
+    bool alone;      /* gets a batch of its own */
+    unsigned worker; /* that calls fn; fns of several evals run in parallel */
 };
 
-/* Room for so many rows of g->logits. */
+/* Make room for this many rows in g->logits. */
 CHECKED int logits_room(struct engine *g, uint32_t rows, struct err *e);
 uint64_t now_us(void);
-/* Time since *at into *bucket; *at moves on. */
+/* Add the time since *at to *bucket, and set *at to now. */
 void spent(uint64_t *at, uint32_t *bucket);
 
 /* --- columns.c --- */
@@ -181,14 +181,14 @@ void columns_run(struct eval *v, uint32_t chunk, struct engine_times *times);
 
 /* --- rows.c --- */
 
-/* Consecutive rows of a batch that are one sequence's. */
+/* Consecutive rows of a batch that belong to one sequence. */
 struct part {
     struct eval *v;
     uint32_t n;      /* rows */
-    uint32_t wanted; /* of them, the last: whose logits are wanted */
+    uint32_t wanted; /* logits are wanted of this many last ones */
 };
 
-/* What a batch is made of; rows of x and hidden are ld floats apart. */
+/* Arrays of a batch; rows of x are ld floats apart. */
 struct rows {
     uint32_t max;   /* rows of a batch; 0: the bundle runs as columns */
     uint32_t slice; /* rows of logits made at once */
@@ -201,14 +201,14 @@ struct rows {
     struct backend_row_in *in;    /* of the shard with most inputs */
     const uint32_t **in_lo, **in_hi; /* the same */
     struct part *parts;              /* max */
-    uint32_t n, n_parts;             /* of the batch at hand */
+    uint32_t n, n_parts;             /* of the present batch */
 };
 
 /* Sets max when every shard and head runs rows, else leaves it 0. */
 CHECKED int rows_init(struct engine *g, struct err *e);
 void rows_fini(struct rows *b);
-/* All of them together, at most `chunk` rows at a time (0 = all that fit).
- * Sets each rc: one that fails leaves the others alone. */
+/* Run n evals together, at most `chunk` rows at a time (0 = all that fit). Sets
+ * each rc; when one fails, the other evals continue. */
 void rows_run(struct engine *g, struct eval *v, size_t n, uint32_t chunk,
               struct engine_times *times);
 
@@ -230,7 +230,7 @@ struct engine {
     struct inputs in;
     struct columns columns; /* one of these two is in use */
     struct rows rows;
-    float *logits;      /* made last */
+    float *logits;      /* of the last evaluation */
     size_t logits_cap;  /* floats */
     struct eval *evals; /* ENGINE_SEQS_MAX: of a step */
     struct step *steps; /* the same */
@@ -252,7 +252,7 @@ struct engine_seq {
     bool in_step;
 };
 
-/* Tokens that would stand after the sequence. Errors: INVALID, CONTEXT. */
+/* Check tokens that are to follow the sequence. Errors: INVALID, CONTEXT. */
 CHECKED int check_tokens(const struct engine_seq *s, const int32_t *tokens,
                          uint32_t n, struct err *e);
 /* Append n columns of `fresh` [1, heads, t, dim] at pos. */

@@ -1,4 +1,4 @@
-/* role_impl.h - between role.c and role_state.c. */
+/* role_impl.h - shared by role.c and role_state.c. */
 #pragma once
 
 #include <stdatomic.h>
@@ -16,7 +16,7 @@ struct slot {
 /* A state on its way to or from a file. */
 struct job {
     struct snapshot *x;
-    struct msg_state m; /* as it came; a load borrows it */
+    struct msg_state m; /* the message; a load borrows it */
     uint32_t request;
     bool loads;
 };
@@ -27,25 +27,26 @@ struct role {
     uint32_t n_jobs;
     bool unloading;
     struct frame_in in;
-    struct frame f; /* the one at hand */
+    struct frame f; /* the present frame */
     bool peeked;    /* it was read early, and is not dispatched yet */
-    int in_rc;      /* of reading it: frame_read_fd */
+    int in_rc;      /* result of frame_read_fd for it */
     struct err in_err;
     struct ahead ahead;
-    bool agreed;          /* the step that was begun early is wanted */
-    uint64_t answered_us; /* the last step */
-    uint64_t looked_us; /* for the frame of a step begun early */
+    bool agreed;          /* serve sent the step that was begun early */
+    uint64_t answered_us; /* time of the last step's answer */
+    uint64_t looked_us; /* last look for the frame of a step begun early */
     struct slot slots[ENGINE_SEQS_MAX];
-    struct engine_row rows[ENGINE_SEQS_MAX]; /* of the step at hand */
+    struct engine_row rows[ENGINE_SEQS_MAX]; /* of the present step */
     struct buf out;
-    struct buf answers; /* whole frames: they go with the next one, or before
-                           the process waits */
-    struct buf going;    /* on their way by a worker */
-    uint32_t request;    /* being answered */
-    atomic_int write_rc; /* first failure to answer: the parent is gone */
+    struct buf answers; /* whole frames: sent with the next one, or before the
+                           process waits */
+    struct buf going;    /* frames that a worker thread is writing */
+    uint32_t request;    /* number of the request being answered */
+    atomic_int write_rc; /* first error of writing: the parent is gone */
 };
 
-/* role.c. Answer r->request with r->out: when the process waits, or now. */
+/* role.c. Answer r->request with r->out. put: the frame is sent later, at the
+ * latest when the process waits; the other: now. */
 void role_put_answer(struct role *r, enum frame_type type);
 void role_answer(struct role *r, enum frame_type type);
 void role_answer_error(struct role *r, const struct err *e);
@@ -54,9 +55,10 @@ struct slot *role_find(struct role *r, uint32_t id); /* NULL: none */
 CHECKED int role_add(struct role *r, uint32_t id, struct slot **ret,
                      struct err *e);
 
-/* role_state.c. A STATE_* frame: it joins the jobs. */
+/* role_state.c. Add the job of a STATE_* frame. */
 CHECKED int role_on_state(struct role *r, const struct frame *f,
                           struct err *e);
-/* A slice of the first job, of which there is one; drop it. */
+/* Work for a while on the first job; there is one. */
 void role_job_run(struct role *r);
+/* Drop the first job. */
 void role_job_end(struct role *r);

@@ -1,12 +1,12 @@
-/* sampler.h - the one rule by which a token is drawn (design 9).
+/* sampler.h - how a token is drawn.
  *
  * Order: logits -> logit bias -> penalties (repeat, then frequency and
  * presence, over the sequence's tokens) -> temperature -> top-k -> top-p ->
  * min-p -> inverse CDF in id order with one random number. Greedy
  * (temperature 0) takes the largest after bias and penalties, ties to the
  * lowest id. The random number is Philox4x32-10 keyed by the seed, counter
- * (choice, out_index): a seed means the same for ever. All sums run in id
- * order in double. repeat_last_n bounds the repeat penalty alone; frequency and
+ * (choice, out_index): a seed gives the same text for ever. All sums run in id
+ * order in double. repeat_last_n limits the repeat penalty only; frequency and
  * presence count the whole sequence.
  */
 #pragma once
@@ -24,12 +24,12 @@ struct sampler; /* scratch for one vocabulary size */
 CHECKED int sampler_new(uint32_t vocab, struct sampler **ret, struct err *e);
 void sampler_free(struct sampler *s);
 
-/* Draw one token. logits: vocab fp32; bias and penalties change them during the
- * call, after it they are as they were. history: all tokens of the
- * sequence so far, newest last. Fills id, logprob and top alternatives (of the
- * raw distribution: log softmax of the given logits) where they are wanted.
- * Errors: INVALID when a logit is not a number or infinite (minus infinity is
- * fine while one is finite), or a bias names no token. */
+/* Draw one token. logits: vocab fp32; the call changes them for bias and
+ * penalties, and restores them. history: all tokens of the sequence so far,
+ * newest last. Fills id and, where they are wanted, logprob and the top
+ * alternatives, both from the log softmax of the given logits.
+ * Errors: INVALID when a logit is NaN or infinite (minus infinity is allowed
+ * while one is finite), or when a bias names no token. */
 CHECKED int sampler_draw(struct sampler *s, float *logits,
                          const struct msg_sampling *p, const int32_t *history,
                          size_t n_history, uint32_t out_index,

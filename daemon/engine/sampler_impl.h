@@ -1,4 +1,4 @@
-/* sampler_impl.h - between sampler.c and sampler_filter.c. */
+/* sampler_impl.h - shared by sampler.c and sampler_filter.c. */
 #pragma once
 
 #include "engine/sampler.h"
@@ -6,7 +6,8 @@
 #define BLOCK 256u  /* logits of one peak */
 #define SPAN  2048u /* logits between two kept sums */
 
-/* A changed logit. Each bias is one, and each token by both penalties. */
+/* A logit that was changed: one for each bias, two for each token with
+ * penalties. */
 struct undo {
     int32_t id;
     float was;
@@ -31,11 +32,12 @@ struct sampler {
     double *probs; /* sampler_probs */
 };
 
-/* Largest logit, the lowest id among equals; leaves the peaks. Errors: INVALID
- * (not finite). */
+/* Find the largest logit, the lowest id among equals, and fill `peaks`. Errors:
+ * INVALID (not finite). */
 CHECKED int sampler_argmax(struct sampler *s, const float *x, uint32_t *ret,
                            struct err *e);
-/* The k largest, ties to the lower id, by the peaks; returns how many. */
+/* Find the k largest with the help of `peaks`, ties to the lower id; returns
+ * how many. */
 uint32_t sampler_alternatives(const struct sampler *s, const float *x,
                               uint32_t k, struct msg_logprob *top);
 

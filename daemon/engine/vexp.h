@@ -1,8 +1,8 @@
 /* vexp.h - exp over arrays, the same bits on every machine.
  *
- * libm's exp differs between systems and versions, and a seed must mean the
- * same for ever (design 9): this one uses only IEEE sums and products in a
- * fixed order.
+ * libm's exp differs between systems and versions, but a seed must give the
+ * same text for ever. This exp uses only IEEE sums and products in a fixed
+ * order.
  */
 #pragma once
 
@@ -12,8 +12,8 @@
  * for minus infinity). Relative error under 4e-16. */
 void vexp(const float *x, size_t n, double shift, double scale, double *out);
 
-/* `sum` plus all these, one after the other in the order of x: the same bits as
- * adding up what vexp gives, while the sums' latency hides behind the products
- * of the elements to come. */
+/* Returns `sum` plus all the results of vexp, added in the order of x: the same
+ * bits as adding them afterwards. It is faster, because the processor computes
+ * the products of later elements while it waits for the sums. */
 double vexp_sum(const float *x, size_t n, double shift, double scale,
                 double sum);

@@ -14,33 +14,33 @@ struct http_server {
     struct http_conf conf;
     struct http_stats stats;
     uv_pipe_t listener;
-    /* Before the loop sleeps: writes what this turn of it made. Open until
-     * http_close: its close callback comes from the loop even when nothing else
-     * is open. */
+    /* Called before the loop sleeps: writes what this turn of the loop has
+     * produced. Open until http_close, so that the loop always has a close
+     * callback to call, even when nothing else is open. */
     uv_prepare_t turn;
-    struct list outbox; /* connections with bytes that were not tried yet */
+    struct list outbox; /* connections whose bytes this turn has to write */
     uint64_t turn_ns;   /* when this turn's first request was read; 0: none */
-    bool accept_waits;  /* a connection is there, for the next turn */
+    bool accept_waits;  /* the next turn accepts a connection */
     bool listening, draining, closing;
     unsigned open; /* handles and connections alive */
     struct list conns;
     size_t conns_max;
-    size_t requests;     /* given to handlers, not answered yet */
-    size_t body_bytes;   /* of all requests being held */
-    int dir_fd, lock_fd; /* -1 with a socket handed over */
+    size_t requests;     /* that handlers have not answered yet */
+    size_t body_bytes;   /* of all requests in memory */
+    int dir_fd, lock_fd; /* -1 for a socket that was passed to the process */
     char base[108];      /* the socket's name in dir_fd */
     char date[64];       /* the header of date_at, Unix seconds */
     int64_t date_at;
     uint64_t dev, ino;   /* what was bound: only that is unlinked */
     void (*closed)(void *ctx);
     void *closed_ctx;
-    char in[KIB(64)]; /* every read lands here first */
+    char in[KIB(64)]; /* the buffer of every read */
 };
 
 /*   accept -> READ --complete--> BUSY --answered--> FLUSH --written--> READ
  *              |                                      |
  *              +--refused (4xx, 503)----------------> +--> LINGER -> CLOSING
- * CLOSING from anywhere by conn_close(); the memory goes in on_closed. */
+ * conn_close() goes to CLOSING from any state; on_closed frees the memory. */
 enum conn_state { CONN_READ, CONN_BUSY, CONN_FLUSH, CONN_LINGER, CONN_CLOSING };
 
 struct http_conn {
@@ -56,18 +56,18 @@ struct http_conn {
     uv_shutdown_t shutdown;
     struct http_parse parse;
     struct http_req *req; /* NULL between requests */
-    struct buf ahead;     /* read while a request was being answered */
-    struct buf flying;    /* in the write in flight */
-    struct buf waiting;   /* goes with the next one, from byte `skip` on */
+    struct buf ahead;     /* bytes read while a request was being answered */
+    struct buf flying;    /* of the write in flight */
+    struct buf waiting;   /* of the next write, from byte `skip` on */
     size_t skip;
     bool in_flight, eof, reading;
-    bool later;        /* what is ahead is for another turn of the loop */
-    bool keep;         /* after the answer */
-    size_t linger;     /* bytes still read away after a refusal */
+    bool later;        /* a later turn of the loop reads `ahead` */
+    bool keep;         /* the connection stays open after the answer */
+    size_t linger;     /* bytes still to read and drop after a refusal */
     size_t stall_mark; /* bytes queued when the stall timer was set */
     unsigned n_requests;
     int64_t peer_pid;
-    uint64_t peer_process; /* http_peer_process(), once it was asked for */
+    uint64_t peer_process; /* set by the first http_peer_process() */
 };
 
 struct http_req {
@@ -81,11 +81,11 @@ struct http_req {
     uint64_t started_ns;
     size_t body_counted; /* in srv->body_bytes */
     struct list held;    /* in http_hold */
-    bool running;        /* the handler has it, or will */
+    bool running;        /* the handler was called, or will be */
     bool streaming;
     bool raw;          /* stream without chunks: HTTP/1.0 */
-    bool headed;       /* HEAD of a stream: its head is all of the answer */
-    bool paused;       /* http_stream_write said false */
+    bool headed;       /* HEAD of a stream: the answer is the head alone */
+    bool paused;       /* http_stream_write returned false */
     bool events;       /* comments keep it alive */
     uint64_t wrote_ms; /* uv_now() of its last bytes */
     void (*on_gone)(struct http_req *r, void *user);
@@ -97,44 +97,43 @@ struct http_req {
 /* conn.c */
 void conn_accept(struct http_server *s);
 void conn_close(struct http_conn *c);
-/* It has been answered and has said nothing since, not even what the kernel
- * still holds: closing it loses no request. */
+/* Whether its requests were answered and it has sent nothing since, also
+ * nothing that the kernel still holds: closing it loses no request. */
 bool conn_idle(const struct http_conn *c);
-/* The client has closed, or can be told nothing any more. */
+/* Whether the client has closed, or cannot receive any more. */
 bool conn_hung_up(const struct http_conn *c);
-/* Append to what goes out, together, when this turn of the loop ends. */
+/* Append bytes to be written when this turn of the loop ends. */
 void conn_write(struct http_conn *c, const void *p, size_t n);
-/* The same of what b holds from byte `from` on; b is empty after it. */
+/* The same with the bytes of b from `from` on; b is empty afterwards. */
 void conn_take(struct http_conn *c, struct buf *b, size_t from);
 /* Write what waits, unless a write is in flight. */
 void conn_flush(struct http_conn *c);
-/* Nothing is being written: wait for whatever comes next. */
+/* Call when nothing is being written: wait for what the client sends next. */
 void conn_wait(struct http_conn *c);
 size_t conn_queued(const struct http_conn *c);
 /* The answer is complete and queued: the request is freed. */
 void conn_answered(struct http_conn *c);
-void server_unref(struct http_server *s); /* one of `open` is gone */
+void server_unref(struct http_server *s); /* one of `open` was closed */
 /* For conn_read.c: */
 struct http_conn *conn_of(void *handle);
 void conn_arm(struct http_conn *c, uint64_t after_ms); /* its one timer */
 unsigned conn_ms(unsigned own, unsigned limit);        /* own 0: not set */
-/* Big bodies and replies leave big buffers; a connection that waits keeps
- * none. */
+/* Free a large buffer: a connection that waits keeps none. */
 void conn_trim(struct buf *b);
 
 /* conn_read.c */
-/* Use what was read ahead, then read on. */
+/* Parse the bytes in `ahead`, then read more. */
 void conn_read_on(struct http_conn *c);
-/* What this turn of the loop may take for requests is used up. */
+/* Whether requests have used up the time that one turn of the loop may take. */
 bool server_turn_over(struct http_server *s);
-/* The timer of one that was put off. */
+/* The timer's callback for a connection with `later` set. */
 void conn_read_later(struct http_conn *c);
-/* Answer an error to whatever is being sent, and end the connection. */
+/* Answer an error to the request that is being sent; end the connection. */
 void conn_refuse(struct http_conn *c, int code);
 void req_free(struct http_req *r); /* NULL is fine */
 
-/* peer.c: 0 when the peer has our uid, with its pid (-1 when unknown) as it was
- * at connect; < 0 for anybody else and on any doubt. */
+/* peer.c: 0 when the peer has this process's uid; *pid is its pid when it
+ * connected (-1: unknown). < 0 for any other peer, and when it is not known. */
 CHECKED int peer_check(int fd, int64_t *pid);
 /* http_peer_process of a pid. */
 uint64_t peer_process(int64_t pid);

@@ -1,17 +1,17 @@
 /* http.h - HTTP/1.1 over Unix sockets (and, later, loopback TCP): listening,
  * connections, routing, replies, streams with back-pressure.
  *
- * Thread: the loop thread. llhttp is known to this room alone.
+ * Thread: the loop thread. Only this room uses llhttp.
  *
- * Life of a request: the connection parses it, enforces limits (proto/limits.h,
- * facts/reliability.md 3.5, 3.6), collects the body, finds the route and calls
- * route->run(req) once. The handler replies now or later: exactly one
- * http_reply*, or http_stream_begin, http_stream_write*, http_stream_end.
- * A request stays valid until it was answered completely and, when the client
- * goes away before that, until on_gone was called; after either the pointer is
- * dead. Handlers that answer later must set on_gone. A client that only shuts
- * its writing side has not gone away. HEAD of a stream ends like one whose
- * client left: on_gone comes once its head was written.
+ * A request: the connection parses it, checks it against the limits
+ * (proto/limits.h), collects the body, finds the route and calls
+ * route->run(req) once. The handler replies at once or later, with exactly one
+ * http_reply*, or with http_stream_begin, http_stream_write*, http_stream_end.
+ * A request is valid until it was answered completely or, when the client
+ * leaves before that, until on_gone was called; then it is freed. A handler
+ * that answers later must set on_gone. A client that only shuts its writing
+ * side has not left. For a HEAD of a stream, on_gone is called once the head
+ * was written, as if the client had left.
  */
 #pragma once
 
@@ -36,8 +36,8 @@ struct http_args {
     char v[HTTP_ARGS_MAX][256]; /* percent-decoded {} parts */
 };
 
-/* Requests that wait until the daemon is ready: of all listeners that share it,
- * in the order they came. */
+/* Requests that wait until the daemon is ready, in the order they came.
+ * Listeners may share one. */
 struct http_hold {
     bool on;
     const char *early; /* path of the route that does not wait */
@@ -45,9 +45,9 @@ struct http_hold {
     struct list waiting;
 };
 void http_hold_begin(struct http_hold *h, size_t max, const char *early);
-/* Run them; later ones do not wait. */
+/* Run the requests that wait; later ones do not wait. */
 void http_hold_end(struct http_hold *h);
-/* Answer them with an error, and later ones with STARTING. */
+/* Answer the requests that wait with an error, and later ones with STARTING. */
 void http_hold_refuse(struct http_hold *h, int code, const char *msg);
 
 struct http_route {
@@ -83,33 +83,35 @@ struct http_stats { /* counters since start */
     uint64_t bytes_queued; /* now, on all connections: not yet written */
 };
 
-/* Listen on a Unix socket: the folder (made 0700 when missing) must be ours and
- * 0700; lock file beside the socket; stale socket removed by the lock's
- * owner only; socket 0600; peers of another uid are closed.
- * After a failure the loop has to turn once more before it can be closed.
+/* Listen on a Unix socket. Its folder must belong to this user with mode 0700;
+ * a missing one is made so. A lock file stands beside the socket, and only the
+ * lock's owner removes a stale socket. The socket has mode 0600; connections of
+ * another uid are closed. After a failure the loop must turn once more before
+ * it can be closed.
  * Errors: CONFIG (folder, path length), CONFLICT (another daemon listens). */
 CHECKED int http_listen(uv_loop_t *loop, const char *socket_path,
                         const struct http_conf *conf, struct http_server **ret,
                         struct err *e);
-/* The same with sockets handed over (LISTEN_FDS): fd is already listening. */
+/* The same with a socket passed to the process (LISTEN_FDS): fd is listening.
+ */
 CHECKED int http_listen_fd(uv_loop_t *loop, int fd,
                            const struct http_conf *conf,
                            struct http_server **ret, struct err *e);
-/* Sockets handed over by the service manager: checks LISTEN_PID and
- * LISTEN_FDS, unsets them so that children do not inherit them, and returns
- * how many there are; they are fds HTTP_FD_FIRST and up. 0 when none. Those
- * beyond HTTP_LISTENERS_MAX are closed and logged. */
+/* Find sockets that the service manager passed: check LISTEN_PID and
+ * LISTEN_FDS, and unset them so that children do not inherit them. Returns how
+ * many there are (0: none); they are fds HTTP_FD_FIRST and up. Those beyond
+ * HTTP_LISTENERS_MAX are closed and logged. */
 #define HTTP_FD_FIRST 3
 int http_activated(void);
-/* What was written in this turn of the loop goes out now, not at its end:
- * something that takes time follows. */
+/* Send at once what was written in this turn of the loop, not at its end: call
+ * it before something that takes time. */
 void http_flush(struct http_server *s);
-/* Open requests go on, idle connections are closed, answers say Connection:
- * close; a POST is answered 503. A socket handed over is not accepted from any
- * more: what connects waits there for the next daemon. */
+/* Open requests continue, idle connections are closed, answers have Connection:
+ * close, a POST is answered 503. From a socket that was passed to the process
+ * no connection is accepted any more: new ones wait for the next daemon. */
 void http_drain(struct http_server *s);
-/* Close everything; `closed` is called when the last handle is gone and the
- * memory is freed. Unlinks the socket it made. */
+/* Close everything and unlink the socket that it made; `closed` is called when
+ * the last handle is closed and the memory is freed. */
 void http_close(struct http_server *s, void (*closed)(void *ctx), void *ctx);
 void http_get_stats(const struct http_server *s, struct http_stats *ret);
 size_t http_open_requests(const struct http_server *s);
@@ -120,22 +122,23 @@ const char *http_path(const struct http_req *r); /* decoded, without query */
 const char *http_query(const struct http_req *r, const char *key, char *out,
                        size_t size); /* NULL when absent */
 struct span http_body(const struct http_req *r);
-/* The body becomes the caller's, who frees it; http_body is empty after it. */
+/* Move the body to the caller, who frees it; http_body is empty afterwards. */
 void http_take_body(struct http_req *r, struct buf *ret);
 const char *http_header(const struct http_req *r,
                         const char *name); /* lower case; NULL */
 bool http_is_head(const struct http_req *r); /* a GET without its body */
 int64_t http_peer_pid(
     const struct http_req *r); /* -1 when unknown; for logs and fairness */
-/* The process that connected: a number that no later one has, whatever its pid.
- * 0 when it is unknown or has ended. Asks the system, once a connection. */
+/* A number for the client's process; no later process has the same, even with
+ * the same pid. 0 when it is unknown or has ended. The first call on a
+ * connection makes system calls. */
 uint64_t http_peer_process(const struct http_req *r);
 uint64_t
 http_started_ns(const struct http_req *r); /* uv_hrtime() at first byte */
 
-/* The client went away, or the write stalled too long: `fn` is called once,
- * from the loop, never from inside a call of the handler's own; the request is
- * dead after it. */
+/* When the client leaves, or a write stalls too long, `fn` is called once: from
+ * the loop, never from inside a call by the handler. The request is freed after
+ * it. */
 void http_on_gone(struct http_req *r,
                   void (*fn)(struct http_req *r, void *user), void *user);
 
@@ -143,12 +146,12 @@ void http_on_gone(struct http_req *r,
  * another is given. */
 void http_reply(struct http_req *r, int status, const char *content_type,
                 const void *body, size_t n);
-/* The same of a body that may be large: b begins with HTTP_HEAD_ROOM bytes for
- * the head, and is taken over: empty after it. */
+/* The same for a body that may be large. b begins with HTTP_HEAD_ROOM bytes,
+ * which the head overwrites; its memory is moved, and b is empty afterwards. */
 #define HTTP_HEAD_ROOM 1024
 void http_reply_take(struct http_req *r, int status, const char *content_type,
                      struct buf *b);
-/* Error reply by code: status and wire name from ERR_MAP; 503s carry
+/* Error reply by code: status and wire name from ERR_MAP; a 503 has a
  * Retry-After. msg may be NULL. */
 void http_reply_error(struct http_req *r, int code, const char *msg);
 /* The "type" of an error's body, as OpenAI names them: "not_found_error". */
@@ -157,12 +160,13 @@ const char *http_error_type(int status);
 /* Streams: chunked. content_type "text/event-stream" or others. */
 void http_stream_begin(struct http_req *r, int status,
                        const char *content_type);
-/* The answer is going to be text/event-stream: a comment begins it when that
- * takes longer than conf.keepalive_ms. */
+/* The answer will be a text/event-stream. If it has not begun after
+ * conf.keepalive_ms, it begins with a comment. */
 void http_stream_expect(struct http_req *r);
 bool http_stream_begun(const struct http_req *r);
-/* Returns false when the stream should pause: HTTP_OUT_HIGH bytes wait; `drain`
- * is called (loop, later) when below HTTP_OUT_LOW. Data is copied. */
+/* Returns false when the stream should pause because HTTP_OUT_HIGH bytes wait.
+ * on_drain's fn is called from the loop when they are below HTTP_OUT_LOW. Data
+ * is copied. */
 bool http_stream_write(struct http_req *r, const void *p, size_t n);
 void http_stream_on_drain(struct http_req *r,
                           void (*fn)(struct http_req *r, void *user));

@@ -1,9 +1,10 @@
-/* parse.h - bytes of one connection to requests. Pure: no uv, no clock.
+/* parse.h - from the bytes of one connection to requests. Pure: no uv, no
+ * clock.
  *
- * llhttp does the grammar; in front of it a byte scanner reads the head and
- * refuses what an older llhttp lets through (bare CR or LF, a space before a
- * colon, folded lines) and what llhttp has no limits for. So the verdict on a
- * sequence of bytes is the same however it is cut into reads.
+ * llhttp parses the grammar. Before it a byte scanner reads the head; it
+ * refuses what an older llhttp accepts (bare CR or LF, a space before a colon,
+ * folded lines) and applies limits that llhttp does not have. A sequence of
+ * bytes gives the same result however it is cut into reads.
  */
 #pragma once
 
@@ -22,10 +23,10 @@ struct http_msg {
     bool is_head;
     bool http10;
     bool keep_alive;
-    bool expect;   /* 100-continue is awaited */
+    bool expect;   /* the client waits for 100-continue */
     bool has_body; /* bytes follow the head */
     bool chunked;
-    bool encoded; /* the body is not what it would be read as: compressed */
+    bool encoded; /* the body is compressed */
     uint64_t length; /* Content-Length; 0 when absent */
     struct buf target;
     struct buf text; /* headers: name NUL value NUL, names in lower case */
@@ -57,7 +58,7 @@ struct http_parse {
         SCAN_CR,
         SCAN_BLANK_CR, /* before the request line */
         SCAN_END_CR,
-        SCAN_BODY, /* the head is over */
+        SCAN_BODY, /* the head has ended */
     } scan;
     unsigned spaces;               /* seen in the request line */
     size_t line, head, url, lines; /* bytes of the line, head, target; count */
@@ -70,8 +71,8 @@ struct http_parse {
 void http_parse_init(struct http_parse *p);
 /* Start reading a request into msg (initialised). */
 void http_parse_begin(struct http_parse *p, struct http_msg *msg);
-/* Read on; *used bytes were taken. Returns an event or an error code, after
- * which the connection has to be closed. After HEAD and MORE call again with
- * what is left; DONE comes once, then http_parse_begin. */
+/* Parse the next bytes; *used of them were taken. Returns an event or an error
+ * code, after which the connection must be closed. After HEAD and MORE call
+ * again with the bytes that follow; after DONE call http_parse_begin. */
 CHECKED int http_parse_feed(struct http_parse *p, const char *d, size_t n,
                             size_t *used);

@@ -1,15 +1,15 @@
-/* build.h - make an ML Program and write it as a package.
+/* build.h - makes an ML Program and writes it as a package.
  *
- * Weights stream to disk while the program is being described, so a package
- * of any size needs the memory of its largest written piece. Same calls, same
- * bytes: no dates, no random identifiers (UUIDs come from a hash).
+ * Weights are written to disk while the program is being built, so a package of
+ * any size needs only the memory of its largest piece. The same calls give the
+ * same bytes: no dates, no random identifiers (UUIDs come from a hash).
  *
  *     mil_writer_open(dir)  ->  blobs, functions, ops ...  ->  mil_writer_finish
  *
- * Files go straight into `dir` (a new folder, X.mlpackage); the caller builds
- * in a staging folder and publishes. Allocation of program text is bounded by
- * our own emitters, so those calls cannot fail: shape mistakes are must().
- * I/O errors are kept and given by mil_writer_finish.
+ * Files are written directly to `dir` (a new folder, X.mlpackage); the caller
+ * uses a staging folder and publishes it. Calls that build the program cannot
+ * fail: aned's own emitters bound its memory, and a wrong shape is must(). The
+ * first I/O error is kept; mil_writer_finish returns it.
  */
 #pragma once
 
@@ -93,11 +93,10 @@ struct mil_value *mil_str(struct mil_program *p, struct mil_function *f,
 /* Append an op. Operands follow as (name, value) pairs ended by NULL:
  *   mil_op(p, f, "add", "h", "x", x, "y", y, NULL)
  * A pair whose value is NULL is left out. Optional operands with defaults must
- * be given (facts 5.0). The output type
- * is inferred by mil_infer (infer.c), the same code the validator uses; a
- * mistake is must(). `out` is made unique in f; write_state, which has no
- * output, carries it as its name. Returns the first output, NULL for
- * write_state. */
+ * be given (facts 5.0). mil_infer (infer.c), which the validator also uses,
+ * gives the output type; a mistake is must(). `out` is made unique in f; it is
+ * the name of the first output, or of write_state, which has none. Returns the
+ * first output, NULL for write_state. */
 struct mil_value *mil_op(struct mil_program *p, struct mil_function *f,
                          const char *type, const char *out, ...)
     __attribute__((sentinel));

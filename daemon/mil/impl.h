@@ -1,4 +1,4 @@
-/* impl.h - what the files of mil/ share with each other and nobody else. */
+/* impl.h - shared by the files of mil/ only. */
 #pragma once
 
 #include "base/buf.h"
@@ -41,9 +41,9 @@ struct names {
 void names_fini(struct names *t); /* zeroed is fine */
 /* NULL when absent; hidden ones are found too. */
 struct names_entry *names_find(const struct names *t, const char *name);
-/* A hidden name is free again: coremltools gives the two blocks of a loop the
- * same ones. false when the name is visible, memory is out, or so many names
- * collide that the file must be hostile. */
+/* A hidden name may be added again: coremltools gives the two blocks of a loop
+ * the same names. False when the name is visible, memory is out, or so many
+ * names collide that the file must be hostile. */
 CHECKED bool names_add(struct names *t, const char *name, struct mil_value *v);
 
 /* --- blob.c: weight.bin --- */
@@ -74,8 +74,8 @@ struct weights {
     void *ctx;
 };
 
-/* Parse a serialized Model into p, which is zeroed but for what `weights`
- * keeps in it. On failure p is half made and only good for mil_free.
+/* Parse a serialized Model into p, which is zeroed except for the maps that
+ * `weights` keeps in it. After a failure only mil_free may be called on p.
  * Errors: PKG_PROTOBUF, PKG_UNSUPPORTED, MIL_INVALID, MIL_SHAPE, MIL_BLOB,
  * TOO_BIG, NOMEM. */
 CHECKED int spec_read(struct mil_program *p, const void *bytes, size_t n,

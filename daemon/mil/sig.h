@@ -42,7 +42,7 @@ struct sig {
  * other versions have the op. */
 const struct sig *sig_find(const char *op, int spec, bool *ret_known);
 
-/* All rows, 0 to sig_count() - 1: for who walks them. */
+/* The rows by index, 0 to sig_count() - 1. */
 size_t sig_count(void);
 const struct sig *sig_at(size_t i);
 
@@ -57,9 +57,9 @@ struct infer {
     struct err *e;
 };
 
-/* Operands against the signature, then the output types: *ret_n of them, of
- * which the first min(cap, *ret_n) are stored. Errors: MIL_OP, MIL_INVALID,
- * MIL_SHAPE; the message starts with the operand at fault. */
+/* Check the operands against the signature, then infer the output types: *ret_n
+ * of them, of which the first min(cap, *ret_n) are stored. Errors: MIL_OP,
+ * MIL_INVALID, MIL_SHAPE; the message starts with the wrong operand's name. */
 CHECKED int mil_infer(const struct mil_op *op, int spec, struct mil_type *out,
                       size_t cap, size_t *ret_n, struct err *e);
 

@@ -1,4 +1,5 @@
-/* spec.h - between the files that see protobuf-c; part of impl.h's privacy. */
+/* spec.h - shared by the files of mil/ that use protobuf-c; private, as impl.h.
+ */
 #pragma once
 
 #include "mil/coreml.pb-c.h"

@@ -1,5 +1,5 @@
 /* bundle.h - a model on disk: the manifest bundle.json and the files it names.
- * See design 5. Published by rename, never changed in place.
+ * It is published by rename and never changed in place.
  */
 #pragma once
 
@@ -99,15 +99,14 @@ void bundle_close(struct bundle *b); /* NULL is fine */
  * and the fingerprint. */
 CHECKED int bundle_write(const char *dir, struct bundle *b, struct err *e);
 
-/* Hash every file again. fn (NULL is fine) hears after every piece how many
- * bytes of total_bytes were hashed; false stops. Errors: BUNDLE or IO naming
- * the file, CANCELLED. */
+/* Hash every file again. fn (NULL is fine) is called after every piece with the
+ * number of bytes hashed so far, of total_bytes; when it returns false, hashing
+ * stops. Errors: BUNDLE or IO naming the file, CANCELLED. */
 typedef bool bundle_hashed_fn(void *ctx, uint64_t bytes);
 CHECKED int bundle_verify(const struct bundle *b, bundle_hashed_fn *fn,
                           void *ctx, struct err *e);
 
-/* What the file system says of all files (inode, size, both times to the
- * nanosecond): while it stays the same, nobody has written to one. Errors:
- * BUNDLE. */
+/* A hash of all files' inodes, sizes and times (to the nanosecond). While it
+ * stays the same, no file was written. Errors: BUNDLE. */
 CHECKED int bundle_stamp(const struct bundle *b, char out[SHA256_HEX],
                          struct err *e);

@@ -53,14 +53,13 @@ static inline const char *bundle_get_str(const struct bundle *b, size_t at)
 /* Relative, '/' separated, no empty, "." or ".." component. */
 bool bundle_path_ok(const char *path);
 
-/* What must be true of a whole manifest whose fields are each in range:
- * shards and heads cover the layers and the vocabulary in order without gaps,
- * every path is a listed file (or a package with listed files), sums agree.
- * Errors: BUNDLE. */
+/* Check a whole manifest whose fields are each in range: shards and heads cover
+ * the layers and the vocabulary in order without gaps, every path is a listed
+ * file (or a package with listed files), sums agree. Errors: BUNDLE. */
 CHECKED int bundle_check(const struct bundle *b, struct err *e);
 
-/* Every listed file is a regular file inside dir, reached without symbolic
- * links, of the recorded size. Errors: BUNDLE. */
+/* Check that every listed file is a regular file inside dir, reached without
+ * symbolic links, of the recorded size. Errors: BUNDLE. */
 CHECKED int bundle_check_files(const struct bundle *b, const char *dir,
                                struct err *e);
 
@@ -69,5 +68,5 @@ CHECKED int bundle_file_path(const char *dir, const char *path,
                              char out[static BUNDLE_PATH_MAX + 1024],
                              struct err *e);
 
-/* Hash of the architecture's numbers and the files' hashes (design 5). */
+/* Hash of the architecture's numbers and the files' hashes. */
 void bundle_fingerprint(const struct bundle *b, char out[SHA256_HEX]);

@@ -1,9 +1,10 @@
-/* chat.h - messages -> prompt text, for chat template families that are
- * recognised from the template's own text: ChatML, Llama 2, Llama 3, Gemma,
- * Phi (3 and 4) and Zephyr. Others are refused (TEMPLATE), naming what was
- * seen. Output is byte for byte what the template renders under Jinja2 for
- * plain text messages. The rendered text is tokenised with special = true; if
- * it begins with the BOS text no further BOS is added.
+/* chat.h - from messages to prompt text, for known families of chat templates.
+ *
+ * The family is recognised in the template's text: ChatML, Llama 2, Llama 3,
+ * Gemma, Phi (3 and 4) and Zephyr. Other templates are refused with an error
+ * that says what was found (TEMPLATE). The output is byte for byte what the
+ * template renders under Jinja2 for plain text messages. Tokenise it with
+ * special = true; when it begins with the BOS text, add no other BOS.
  */
 #pragma once
 

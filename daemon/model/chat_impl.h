@@ -1,4 +1,4 @@
-/* chat_impl.h - the template language as far as the known families use it.
+/* chat_impl.h - the part of the template language that the known families use.
  *
  *   chat.c        families, messages into variables
  *   chat_lex.c    template text into tokens, white space control
@@ -6,11 +6,11 @@
  *   chat_eval.c   the tree into text; chat_eval_expr.c its values
  *   chat_lib.c    filters, methods, tests, functions
  *
- * Whatever a template uses beyond this is an error (TEMPLATE) when it is
- * reached, never a wrong prompt. Tools, macros and arithmetic beyond + - % are
- * parsed where they stand in branches that plain messages do not take.
+ * Anything else in a template is an error (TEMPLATE) when it is reached, never
+ * a wrong prompt. Tools, macros and arithmetic beyond + - % are parsed, because
+ * templates have them in branches that plain messages do not take.
  *
- * Everything lives in one arena for one rendering.
+ * One rendering allocates everything in one arena.
  */
 #pragma once
 
@@ -30,7 +30,7 @@ enum tok_kind {
     TK_NAME,
     TK_STRING,
     TK_INT,
-    TK_OP, /* one of the operators, text tells */
+    TK_OP, /* an operator; s is its text */
 };
 
 struct tok {
@@ -143,7 +143,7 @@ CHECKED int chat_eval(struct chat_env *v, const struct node *n,
                       struct val *ret);
 CHECKED int chat_concat(struct chat_env *v, struct span a, struct span b,
                         struct val *ret);
-/* What printing a value gives. */
+/* The text that printing a value gives. */
 CHECKED int chat_text(struct chat_env *v, const struct val *a,
                       struct span *ret);
 int chat_too_big(struct chat_env *v); /* returns the error */
@@ -160,8 +160,8 @@ CHECKED int val_map_put(struct arena *a, struct val_map *m, struct span key,
                         struct val v, struct err *e);
 const struct val *val_map_get(const struct val_map *m, struct span key);
 bool span_is(struct span s, const char *z);
-/* name tells the filter, method, test or function; argv[0] of filters,
- * methods and tests is what they apply to. */
+/* `name` is that of the filter, method, test or function; argv[0] of filters,
+ * methods and tests is the value that they apply to. */
 CHECKED int chat_filter(struct chat_env *v, struct span name, size_t argc,
                         const struct val *argv, struct val *ret);
 CHECKED int chat_method(struct chat_env *v, struct span name, size_t argc,

@@ -12,15 +12,15 @@ struct parser {
     bool failed;
 };
 
-/* Say what was expected where the parser stands, once; NULL. */
+/* Set the error "expected `what` here", unless there is one; returns NULL. */
 struct node *chat_misparse(struct parser *p, const char *what);
 struct node *chat_node(struct parser *p, enum node_kind kind);
 /* Append a child (NULL is a child too) with an optional name. */
 bool chat_node_add(struct parser *p, struct node *n, struct node *kid,
                    struct span name);
-/* An expression where the parser stands; NULL after chat_misparse(). The
- * second one stops before an `if`, which in {% for x in xs if y %} belongs to
- * the loop. */
+/* Parse an expression at the present token; NULL after chat_misparse(). The
+ * second function stops before an `if`, which belongs to the loop in
+ * {% for x in xs if y %}. */
 struct node *chat_expr(struct parser *p);
 struct node *chat_expr_or(struct parser *p);
 

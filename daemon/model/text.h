@@ -1,11 +1,11 @@
-/* text.h - token stream -> text stream for one generation.
+/* text.h - from the tokens of one choice to its text.
  *
- * Holds back bytes that end in the middle of a UTF-8 sequence, and bytes that
- * may be the beginning of a stop string, so that what is handed out is valid
- * UTF-8 and never contains (part of) a stop string. Invalid bytes become
- * U+FFFD, one for each maximal part of a sequence. Of several stop strings the
- * one that is complete first counts, of those the longest: so the text does not
- * depend on how tokens cut it.
+ * The stream holds back bytes that end in the middle of a UTF-8 sequence, and
+ * bytes that may be the beginning of a stop string. So its output is valid
+ * UTF-8 and never has a stop string, or a part of one, in it. Invalid bytes
+ * become U+FFFD, one for each maximal part of a sequence. Of several stop
+ * strings the one that is complete first counts; of those complete at the same
+ * byte, the longest. So the text does not depend on how tokens cut it.
  */
 #pragma once
 
@@ -20,7 +20,7 @@ struct text_stream {
     size_t n_part;
     size_t n_stops;
     char *stops[STOP_STRINGS_MAX]; /* owned */
-    bool stopped;   /* a stop string was found; nothing comes any more */
+    bool stopped;   /* a stop string was found; no text follows */
     int stop_index; /* which one, when stopped */
 };
 

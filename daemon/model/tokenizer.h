@@ -16,9 +16,9 @@
 
 struct tokenizer;
 
-/* path: a GGUF (vocabulary-only will do), or a bundle folder (its
- * tokenizer.gguf). It may be written to or cut short meanwhile, by anybody:
- * SOURCE_CHANGED. Errors: that, NOT_FOUND, GGUF_*, TOKENIZER. */
+/* path: a GGUF (the vocabulary is enough), or a bundle folder (its
+ * tokenizer.gguf). Errors: NOT_FOUND, GGUF_*, TOKENIZER, SOURCE_CHANGED (the
+ * file was written or cut short meanwhile). */
 CHECKED int tokenizer_open(const char *path, struct tokenizer **ret,
                            struct err *e);
 /* From a GGUF in memory (fuzzing, tests); p is not needed afterwards. */
@@ -42,23 +42,24 @@ const char *tokenizer_pre(const struct tokenizer *t);  /* "qwen2", ... or "" */
 /* Id of a token by its exact text in the vocabulary; TOKEN_NONE. */
 int32_t tokenizer_find(const struct tokenizer *t, const char *text, size_t n);
 
-/* Encode n bytes (any bytes; what is not UTF-8 becomes byte tokens in "llama"
- * kinds and U+FFFD, one a byte, in "gpt2" kinds, as in llama.cpp; where the
- * family normalises (qwen2: NFC), so does this). special: texts of special
- * tokens in the input become those tokens; otherwise they are plain text.
- * bos/eos are NOT added. *ret is malloc'ed, owned by the caller. Errors:
- * TOO_BIG (TEXT_BYTES_MAX, TOKENS_MAX), NOMEM. */
+/* Encode n bytes. Bytes that are not UTF-8 become byte tokens in "llama" kinds
+ * and U+FFFD, one a byte, in "gpt2" kinds, as in llama.cpp. Text is normalised
+ * where the family does (qwen2: NFC). special: texts of special tokens in the
+ * input become those tokens; otherwise they are plain text. BOS and EOS are not
+ * added. The caller frees *ret. Errors: TOO_BIG (TEXT_BYTES_MAX, TOKENS_MAX),
+ * NOMEM. */
 CHECKED int tokenizer_encode(const struct tokenizer *t, const char *text,
                              size_t n, bool special, int32_t **ret,
                              size_t *ret_n, struct err *e);
 
-/* Words that were encoded before and their tokens, for one vocabulary (256 KiB):
- * most words of a text are there, and the vocabulary's tables (10 MB and more)
- * stay untouched. One call at a time. NULL when memory is out. */
+/* A cache of words that were encoded before, for one vocabulary (256 KiB). Most
+ * words of a text are in it, so the vocabulary's tables (10 MB and more) are
+ * not read for them. One call at a time. NULL when memory is out. */
 struct tokenizer_words;
 struct tokenizer_words *tokenizer_words_new(void);
 void tokenizer_words_free(struct tokenizer_words *w); /* NULL is fine */
-/* tokenizer_encode, the same tokens; words NULL: nothing is remembered. */
+/* tokenizer_encode with that cache; it gives the same tokens. NULL: no cache.
+ */
 CHECKED int tokenizer_encode_words(const struct tokenizer *t,
                                    struct tokenizer_words *words,
                                    const char *text, size_t n, bool special,

@@ -38,7 +38,7 @@ struct token {
     uint32_t key;     /* SPM: merge order, low is first */
 };
 
-/* What a hash of text depends on, unknown to who wrote the file. */
+/* Secret key of the hash of texts: the author of a file cannot know it. */
 struct text_key {
     uint64_t a, b, c;
 };
@@ -125,7 +125,7 @@ CHECKED int tokenizer_load(const struct gguf *g, struct tokenizer *t,
 int tokenizer_too_much(struct err *e); /* NOMEM: "the vocabulary" */
 
 /* tokenizer_pieces.c: fill the tokens' pieces; enter special tokens into the
- * trie; the habits of a family that only general.name tells. */
+ * trie; apply exceptions of families that only general.name identifies. */
 CHECKED int tokenizer_pieces(struct tokenizer *t, struct err *e);
 CHECKED int tokenizer_specials(struct tokenizer *t, struct err *e);
 void tokenizer_habits(struct tokenizer *t, struct span name);
@@ -142,8 +142,8 @@ const struct merge_slot *merge_map_get(const struct merge_map *m, int32_t left,
 CHECKED bool trie_put(struct trie *r, struct span text, int32_t id);
 void trie_fini(struct trie *r);
 
-/* The longest special token at the beginning of p[0..n): user-defined ones,
- * and with `special` the others too. TOKEN_NONE when there is none. */
+/* The longest special token at the beginning of p[0..n): only user-defined
+ * tokens, or all special tokens with `special`. TOKEN_NONE: there is none. */
 int32_t special_at(const struct tokenizer *t, const char *p, size_t n,
                    bool special);
 
@@ -189,11 +189,11 @@ struct cache_entry {
 
 #define CACHE_ENTRIES 4096u
 struct tokenizer_words {
-    struct cache_entry entry[CACHE_ENTRIES]; /* by hash; the last one stays */
+    struct cache_entry entry[CACHE_ENTRIES]; /* by hash; a new one replaces */
 };
 
-/* Everything one tokenizer_encode call needs: the tokenizer itself stays
- * untouched, so calls may run side by side. */
+/* Everything that one tokenizer_encode call writes. The tokenizer itself does
+ * not change, so calls may run at the same time. */
 struct encoder {
     const struct tokenizer *t;
     int32_t *ids; /* the result */
@@ -238,8 +238,9 @@ typedef int (*encode_word_fn)(struct encoder *c, const char *p, size_t n,
 CHECKED int encoder_word(struct encoder *c, const char *p, size_t n,
                          encode_word_fn miss, struct err *e);
 
-/* byte <-> the character that stands for it in a byte-level vocabulary.
- * bpe_char_bytes: UTF-8 of the character, 1 or 2 bytes; returns how many.
- * bpe_decode: a token's text into bytes; what is no such character stays. */
+/* From a byte to the character that stands for it in a byte-level vocabulary,
+ * and back. bpe_char_bytes gives the UTF-8 of the character, 1 or 2 bytes, and
+ * returns how many. bpe_decode turns a token's text into bytes; characters that
+ * stand for no byte are copied. */
 size_t bpe_char_bytes(uint8_t byte, char out[2]);
 void bpe_decode(struct span text, struct buf *out);

@@ -1,15 +1,17 @@
-/* gguf.h - read GGUF v2 and v3 files that other people wrote.
+/* gguf.h - reads GGUF v2 and v3 files, which may be hostile.
  *
  * The file is mapped read-only. Every count, offset and size is checked before
- * use; nothing is allocated in proportion to a number the file claims before
- * the file was shown to be that long. Worker and command line only: serve never
- * maps a user's file. A file that is truncated while it is mapped raises
- * SIGBUS: gguf_open and gguf_rows turn it into SOURCE_CHANGED themselves, any
- * other read of the mapping (metadata, t->data) stands inside gguf_guard().
+ * use. Memory in proportion to a number of the file is allocated only after a
+ * check that the file is that long. Only workers and the command line read
+ * GGUF: serve never maps a user's file. When a file is truncated while it is
+ * mapped, reading it raises SIGBUS: gguf_open and gguf_rows turn that into
+ * SOURCE_CHANGED themselves; any other read of the mapping (metadata, t->data)
+ * must be inside gguf_guard().
  *
- * Special ids of 0xFFFFFFFF mean absent.
- * Thread: read-only after open, any number of threads. A guard is a thread's
- * own: a thread started inside one needs its own.
+ * A special id of 0xFFFFFFFF means absent.
+ *
+ * Thread: read-only after open, any number of threads. A guard holds for one
+ * thread: a thread that is started inside it needs its own.
  */
 #pragma once
 
@@ -85,7 +87,7 @@ CHECKED int gguf_open_mem(const void *p, size_t n, struct gguf **ret,
                           struct err *e);
 void gguf_close(struct gguf *g); /* NULL is fine */
 
-/* What is odd about a vocabulary and does no harm, in plain words. */
+/* Notes on a vocabulary's odd but harmless properties, as sentences. */
 #define GGUF_NOTES_MAX 8u
 struct gguf_notes {
     size_t n;    /* of text */
@@ -95,19 +97,19 @@ struct gguf_notes {
 void gguf_note(struct gguf_notes *notes, const char *fmt, ...)
     PRINTF_LIKE(2, 3); /* notes may be NULL */
 
-/* The vocabulary is sound: tokens present, scores and types of the right type
- * and length, byte tokens spelled <0xHH>, and every special id that generation
- * uses (eos, eot, eom; bos unless add_bos_token is false; a "llama" kind's
- * unknown token) inside the vocabulary or 0xFFFFFFFF. Merges are only checked
- * for their form. Other special ids outside the vocabulary count as absent,
- * and tokens may be empty: both become a note. notes may be NULL, and is only
- * added to. Errors: GGUF_MISSING (no vocabulary at all), GGUF_VOCAB. */
+/* Check the vocabulary: there are tokens, scores and types have the right type
+ * and length, byte tokens are spelled <0xHH>, and every special id that
+ * generation uses (eos, eot, eom; bos unless add_bos_token is false; a "llama"
+ * kind's unknown token) is in the vocabulary or 0xFFFFFFFF. Of merges only the
+ * form is checked. Other special ids outside the vocabulary count as absent,
+ * and tokens may be empty: both add a note. notes may be NULL.
+ * Errors: GGUF_MISSING (no vocabulary), GGUF_VOCAB. */
 CHECKED int gguf_check_vocab(const struct gguf *g, struct gguf_notes *notes,
                              struct err *e);
 
-/* The file of g still has the size and time of change it was opened with.
- * A truncation inside the last page raises no SIGBUS, an overwrite never does:
- * call it when the reading is done. Errors: SOURCE_CHANGED. */
+/* Check that the file of g still has the size and time of change that it had
+ * when it was opened. Call it after the last read: a truncation inside the last
+ * page raises no SIGBUS, an overwrite never does. Errors: SOURCE_CHANGED. */
 CHECKED int gguf_check_unchanged(const struct gguf *g, struct err *e);
 
 uint32_t gguf_version(const struct gguf *g);
@@ -147,11 +149,10 @@ bool gguf_type_readable(uint32_t type);
 CHECKED int gguf_rows(const struct gguf_tensor *t, uint64_t row, uint64_t n,
                       float *out, struct err *e);
 
-/* Run fn(ctx) with a SIGBUS of this thread turned into ERR_SOURCE_CHANGED; may
- * be nested. fn is left at the faulting read: it must hold no lock, have no
- * thread working for it that reads its stack, and own nothing it could leak
- * that matters. Children are not protected: a signal handler does not survive
- * exec. */
+/* Run fn(ctx); a SIGBUS of this thread ends it with ERR_SOURCE_CHANGED. May be
+ * nested. fn is left at the read that failed (longjmp): while it reads, it must
+ * hold no lock, have no other thread that uses its stack, and own nothing that
+ * must not leak. Child processes are not protected: exec resets the handler. */
 CHECKED int gguf_guard(int (*fn)(void *ctx, struct err *e), void *ctx,
                        struct err *e);
 

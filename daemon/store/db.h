@@ -5,13 +5,13 @@
 
 struct db;
 
-/* Open or create, check, migrate, take in what a crash left (store.h). */
+/* Open or create, check, migrate, settle the jobs of a crash (store.h). */
 CHECKED int db_open(const char *path, struct db **ret, struct err *e);
 void db_close(struct db *d); /* NULL is fine */
 
-/* One transaction around several calls. A call between db_mark and
- * db_unmark(false) undoes itself alone; db_commit() makes the rest durable, or
- * none of it. */
+/* One transaction around several calls. db_unmark(false) undoes the calls since
+ * db_mark and no others. db_commit() makes the rest durable, all of it or none.
+ */
 CHECKED int db_begin(struct db *d, struct err *e);
 CHECKED int db_mark(struct db *d, struct err *e);
 void db_unmark(struct db *d, bool keep);

@@ -1,5 +1,5 @@
-/* row.h - owned copies of records. Allocation is must(): sizes are ours or
- * were limited where they came in. */
+/* row.h - owned copies of records. Allocation is must(): sizes are small, or
+ * were checked when the request came in. */
 #pragma once
 
 #include "store/store.h"

@@ -1,9 +1,9 @@
-/* store.h - what must survive: jobs, models, artifacts, sessions. The only
- * room that knows SQL. One connection on one thread of its own.
+/* store.h - durable records: jobs, models, artifacts, sessions. The only room
+ * that knows SQL. It has one connection, on a thread of its own.
  *
- * Calls are made on the loop thread and return at once; the answer comes by
- * callback on the loop thread, after the data is durable (WAL, FULL). Records
- * given to callbacks are borrowed for the call.
+ * Thread: call on the loop thread; calls return at once. Callbacks come on the
+ * loop thread, after the data is durable (WAL, FULL). Records in callbacks are
+ * borrowed for the call.
  */
 #pragma once
 
@@ -22,7 +22,7 @@ enum job_state {
     JOB_INTERRUPTED
 };
 const char *job_state_name(enum job_state s);
-/* Transitions that the state machine allows. */
+/* Whether the state machine allows this transition. */
 bool job_state_allowed(enum job_state from, enum job_state to);
 
 struct store_job {
@@ -35,8 +35,8 @@ struct store_job {
     char error[64];  /* wire name, "" when none */
     char *message;   /* for a person; NULL when none */
     char *result;    /* JSON: gates and sizes; NULL before the end */
-    /* Fingerprint of the bundle that is about to be published with what
-     * `result` says of it; "" when none is (serve/jobs/jobs.h). */
+    /* Fingerprint of the bundle that is about to be published; `result` has its
+     * gates then. "" when none is (serve/jobs/jobs.h). */
     char intent[65];
     uint32_t attempts;
     int64_t created_ms, started_ms, finished_ms; /* Unix time; 0 = not yet */
@@ -72,15 +72,16 @@ struct store_session {
 
 struct store;
 
-/* Opens or creates home/aned.db, integrity check, migrations; blocking, before
- * the loop runs. Every job found `running` or `gating` becomes `interrupted`
- * with attempts kept, unless attempts < JOB_ATTEMPTS_MAX: then `queued` again.
- * Jobs with an intent stay as they are: what became of it lies on disk.
+/* Open or create home/aned.db, check its integrity, migrate it; blocking,
+ * before the loop runs. A job found `running` or `gating` becomes `queued`
+ * again, or `interrupted` after JOB_ATTEMPTS_MAX attempts. A job with an intent
+ * keeps its state: whether its bundle was published is to be seen on disk.
  * Errors: STORE (with what to do next in the message), CONFLICT (locked),
  * CONFIG (written by a newer aned), NO_SPACE, IO. */
 CHECKED int store_open(uv_loop_t *loop, const char *path, struct store **ret,
                        struct err *e);
-/* Finishes and answers what is queued, then closes; `closed` on the loop. */
+/* Finish and answer what is queued, then close and call `closed` on the loop.
+ */
 void store_close(struct store *s, void (*closed)(void *ctx), void *ctx);
 
 typedef void store_done_fn(void *ctx, int status, const struct err *e);
@@ -93,11 +94,11 @@ typedef void store_artifacts_fn(void *ctx, int status,
 typedef void store_sessions_fn(void *ctx, int status,
                                const struct store_session *v, size_t n);
 
-/* Writes. Records are copied. done may be NULL. The call's errors (done is not
+/* Writes. Records are copied. done may be NULL. Errors of the call (done is not
  * called then): BUSY when STORE_QUEUE_MAX requests wait, TOO_BIG, UNAVAILABLE
- * after store_close. done's: CONFLICT when the state machine does not allow the
- * job's new state, NO_SPACE, STORE. In store_model_put `a` NULL leaves the
- * artifacts as they are, else they become these n_a. */
+ * after store_close. Errors of done: CONFLICT when the state machine does not
+ * allow the job's new state, NO_SPACE, STORE. store_model_put replaces the
+ * model's artifacts by the n_a of `a`; when `a` is NULL, they stay. */
 CHECKED int store_job_put(struct store *s, const struct store_job *j,
                           store_done_fn *done, void *ctx);
 CHECKED int store_model_put(struct store *s, const struct store_model *m,
@@ -108,7 +109,7 @@ CHECKED int store_publish(struct store *s, const struct store_job *j,
                           const struct store_model *m,
                           const struct store_artifact *a, size_t n_a,
                           store_done_fn *done, void *ctx);
-/* The model's artifacts and sessions go with it. */
+/* Delete a model, its artifacts and its sessions. */
 CHECKED int store_model_delete(struct store *s, const char *name,
                                store_done_fn *done, void *ctx);
 CHECKED int store_session_put(struct store *s, const struct store_session *v,
@@ -119,7 +120,7 @@ CHECKED int store_session_delete(struct store *s, const char *id,
 CHECKED int store_jobs(struct store *s, size_t limit, store_jobs_fn *fn,
                        void *ctx);
 CHECKED int store_models(struct store *s, store_models_fn *fn, void *ctx);
-/* Of one model, by path. */
+/* The artifacts of one model, ordered by path. */
 CHECKED int store_artifacts(struct store *s, const char *model,
                             store_artifacts_fn *fn, void *ctx);
 CHECKED int store_sessions(struct store *s, store_sessions_fn *fn, void *ctx);

@@ -34,7 +34,7 @@ enum val_kind {
 
 struct val {
     enum val_kind kind;
-    bool known; /* the data is there while the plan is made, and for good */
+    bool known; /* the data is set when the plan is made, and never changes */
     int rank;
     int64_t dims[MIL_RANK_MAX];
     size_t n; /* elements */
@@ -56,7 +56,7 @@ struct step;
 struct run {
     unsigned threads;
     bool round;               /* round results declared fp16 */
-    void *scratch;            /* the step's own wish, 64-byte aligned */
+    void *scratch;            /* step.scratch bytes, 64-byte aligned */
     struct backend_state *st; /* NULL without states */
     uint64_t serial;          /* of this prediction */
 };
@@ -99,7 +99,7 @@ struct node {
     int n_out;
     int *out;
     int state;         /* write_state and fused forms; else -1 */
-    const void *fused; /* what fuse.c knows */
+    const void *fused; /* parameters of a fused form (fuse.c) */
 };
 
 struct step {
@@ -209,14 +209,14 @@ struct backend_model {
     const struct kernels *kernels;
     struct row_program *rows; /* NULL: it only runs as a whole */
     const char *why_not_rows; /* then the reason */
-    const char *after;        /* last pass to run, of the caller's; NULL: all */
-    const char *seen;         /* then the program, when it does not run so */
+    const char *after;        /* backend_conf.after */
+    const char *seen;         /* with `after`: text of rows that cannot run */
     int n_slots;
     struct val *consts;                /* n_slots: constants, else VAL_NONE */
     const struct mil_type **slot_type; /* declared types; NULL: inline */
     int n_nodes;
     struct node **nodes;
-    int n_plain; /* of the nodes as they were before fuse.c */
+    int n_plain; /* nodes before fuse.c changed them */
     struct node **plain;
     bool has_blocks; /* cond or while_loop */
 
@@ -248,8 +248,8 @@ struct backend_model {
 
 struct kv_table;
 
-/* Blocks where the model runs as rows (kv), else flat arrays; of the former
- * flat copies are made when a program has to run as a whole. */
+/* States are in blocks (kv) when the model runs as rows, else in flat arrays.
+ * Flat copies of blocks are made when a program has to run as a whole. */
 struct backend_state {
     const struct backend_model *m; /* borrowed */
     uint64_t model_id;
@@ -274,7 +274,8 @@ size_t cpu_block_arrays(const struct backend_state *s, struct state_array *ret);
 void cpu_block_save(const struct backend_state *s, uint32_t b, void *out);
 CHECKED int cpu_block_load(struct backend_state *s, uint32_t b, const void *in,
                            struct err *e);
-/* Has s the states of m, in blocks that m's row program can use (rows)? */
+/* Whether s has the states of m; with `rows`: in blocks that m's row program
+ * can use. */
 bool cpu_state_fits(const struct backend_state *s,
                     const struct backend_model *m, bool rows);
 /* Flat copies of blocks for a run as a whole, and back. Nothing to do for a
@@ -290,7 +291,7 @@ CHECKED int cpu_open_program(struct mil_program *p, const char *function,
                              struct backend_model **ret, struct err *e);
 void cpu_close(struct backend_model *m);
 
-/* Declared fp16: what round mode rounds. */
+/* Whether the slot is declared fp16: round mode rounds it. */
 static inline bool slot_is_fp16(const struct backend_model *m, int slot)
 {
     return m->slot_type[slot] != NULL && m->slot_type[slot]->dtype == MIL_FP16;

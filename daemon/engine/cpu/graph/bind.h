@@ -11,5 +11,5 @@ CHECKED int bind_run(struct backend_model *m, struct err *e);
 struct node *node_new(struct backend_model *m, const struct op_def *d,
                       const char *name, int n_out);
 
-/* Drop nodes whose results nobody reads. */
+/* Drop nodes whose results are not read. */
 CHECKED int bind_drop_dead(struct backend_model *m, struct err *e);

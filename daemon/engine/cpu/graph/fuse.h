@@ -21,8 +21,8 @@ struct fuse_store {
     int state, mask, new;
     int blend;  /* slot of the blended state */
     int update; /* slot of the slice_update around it; -1 */
-    bool alone; /* nobody but the write reads them */
+    bool alone; /* only the write reads them */
 };
 
-/* Is node `at` a masked write? */
+/* Whether node `at` is a masked write. */
 bool fuse_match_store(const struct fuse *f, int at, struct fuse_store *r);

@@ -1,5 +1,6 @@
-/* plan.h - everything one set of input shapes needs. Made by plan_run when
- * these shapes are seen first, then only run: no allocation, no shape work. */
+/* plan.h - what is prepared for one set of input shapes. plan_run makes a plan
+ * when it first sees these shapes; later runs allocate nothing and work out no
+ * shapes. */
 #pragma once
 
 #include "engine/cpu/cpu.h"
@@ -13,7 +14,7 @@ struct plan {
     struct val *v;
     int n_steps;
     struct step *steps;
-    char *buffer; /* what intermediate values live in, reused by liveness */
+    char *buffer; /* of intermediate values, reused by liveness */
     size_t buffer_bytes;
     size_t scratch;
 
@@ -24,11 +25,11 @@ struct plan {
     size_t n_touched, touched_cap;
 };
 
-/* Zeroed memory that lives as long as p; NULL, and p->failed, when memory is
- * out. */
+/* Zeroed memory, freed with p; NULL, and p->failed is set, when memory is out.
+ */
 void *plan_alloc(struct plan *p, size_t n);
 
-/* p->buffer, and in it a place for every value that has none of its own.
+/* Make p->buffer, with a place for every value that has no memory of its own.
  * Errors: NOMEM. */
 CHECKED int plan_place(struct plan *p, struct err *e);
 
@@ -40,21 +41,22 @@ void plan_floats(const struct tensor *t, size_t n, float *out);
 CHECKED int plan_block(struct plan *p, const struct sub_block *b,
                        struct backend_state *st, struct err *e);
 
-/* Dims of all inputs, into plan_key_size(m) bytes. */
+/* Write the dims of all inputs to key, plan_key_size(m) bytes. */
 void plan_key(const struct backend_model *m, const struct tensor *const *in,
               int64_t *key);
 size_t plan_key_size(const struct backend_model *m);
 
-/* A plan of m's fused nodes, or its plain ones. A dynamic model's is run on the
- * way. Errors: CPU_UNKNOWN: only as a dynamic one; those of plan_run. */
+/* Make a plan of m's fused nodes, or of its plain ones. A dynamic model's plan
+ * is run while it is made. Errors: CPU_UNKNOWN (shapes depend on data, and m is
+ * not marked dynamic), those of plan_run. */
 CHECKED int plan_new(struct backend_model *m, bool plain,
                      struct backend_state *st, const struct tensor *const *in,
                      struct plan **ret, struct err *e);
 
 /* --- plan_cache.c --- */
 
-/* m's plan for these shapes, kept or new; it lives until the next plan_trim
- * after another one. Errors: those of plan_run. */
+/* m's plan for these shapes, kept or new. It is valid until the next plan_trim
+ * after a plan_find of other shapes. Errors: those of plan_run. */
 CHECKED int plan_find(struct backend_model *m, struct backend_state *st,
                       const struct tensor *const *in, struct plan **ret,
                       struct err *e);

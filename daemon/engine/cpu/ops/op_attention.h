@@ -1,10 +1,9 @@
 /* op_attention.h - softmax(q k^T ... + mask) v without the score matrix.
  *
- * A row attends only to the stretch of positions that its mask shows; a
- * position whose mask is at most `hidden` counts as invisible and is not even
- * looked at. With the shard contract's mask of -1e4 that gives the very bits
- * of the full computation, because exp of what is left of such a score is
- * exactly 0 (scores stay below some thousands) and adding 0 changes nothing.
+ * A row attends only to the positions that its mask shows. A position whose
+ * mask is at most `hidden` is not computed at all. With the converter's mask of
+ * -1e4 this gives the same bits as the full computation: exp of such a score is
+ * exactly 0 (scores stay below some thousands), and adding 0 changes nothing.
  */
 #pragma once
 
@@ -26,8 +25,8 @@ struct attention_step {
     bool fp16; /* declared type of the result */
 };
 
-/* What happens between the two products, op by op, with the rounding that
- * each operation's declared type asks for in round mode. */
+/* The operations between the two products, with the rounding that each one's
+ * declared type needs in round mode. */
 struct attention_form {
     bool tx; /* q is [.., D, T] */
     int n;

@@ -165,6 +165,6 @@ void step_view(struct step *s, size_t at);
 /* A kind whose elements are 4 bytes and may be moved about. */
 bool val_is_plain(const struct val *v);
 
-/* An operand that is left in place as fp32, decoded now into plan memory when
- * it has to be; its data is used from *ret. Errors: MIL_INVALID, NOMEM. */
+/* The fp32 data of an operand that may be read in place: *ret is in plan memory
+ * when it has to be decoded. Errors: MIL_INVALID, NOMEM. */
 int step_dense(struct step *s, int arg, const float **ret, struct err *e);

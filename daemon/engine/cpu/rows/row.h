@@ -1,20 +1,20 @@
 /* row.h - a program that is row-wise along T, compiled to run any rows.
  *
- * Such a program is taken at T = 1, where every value is what one row has of
- * it, and run for all rows at once: a value is an array [rows][ld] of fp32, ld
- * being its number of elements rounded up to ROW_ALIGN. What is mixed between
- * rows, the states and the masks over them, must have been recognised: the
- * masked write becomes a store at the row's position, attention a walk over
- * the sequence's blocks. Every other operation either has a form of its own
- * here or runs the interpreter's T = 1 step once for each row.
+ * The program is planned at T = 1, where every value belongs to one row, and
+ * run for all rows at once: a value is an array [rows][ld] of fp32; ld is its
+ * number of elements rounded up to ROW_ALIGN. Only states and the masks over
+ * them connect rows, and these must be recognised: the masked write becomes a
+ * store at the row's position, attention a loop over the sequence's blocks. Any
+ * other operation either has a form of its own here, or the interpreter's T = 1
+ * step runs once for each row.
  *
- *   nodes --row_length.c--> nothing depends on how many rows there are
+ *   nodes --row_length.c--> checked: nothing depends on the number of rows
  *         --row_make.c--> ops, one a step
  *         --row_pass.c--> recognised ops (passes by name, in order)
  *         --row_plan.c--> places in memory
  *         --row_run.c--> results
  *
- * A row's numbers depend on that row and its sequence alone (design 7).
+ * A row's numbers depend on that row and its sequence only.
  */
 #pragma once
 
@@ -24,7 +24,7 @@
 #include "engine/cpu/kernels/products/linear.h"
 
 #define ROW_ALIGN     16u /* floats; a value's rows start at cache lines */
-#define ROW_PARTS_MAX 8 /* of a set of products; one more begins a set */
+#define ROW_PARTS_MAX 8 /* products of one set; one more begins a new set */
 #define ROW_IN_MIN    3 /* operands that any op has room for */
 
 enum row_class {
@@ -60,7 +60,7 @@ enum row_kind {
     ROW_DEAD,
 };
 
-/* The matrices' results stand one after the other in the one result. */
+/* The results of the matrices follow one another in the result. */
 struct row_linear {
     int parts;
     const struct weight *w[ROW_PARTS_MAX];
@@ -76,7 +76,7 @@ struct row_norm {
     float eps_peak, floor; /* of the form that divides by the peak */
     const float *w;        /* NULL: none; n_w elements, repeated */
     size_t n_w;
-    float gain; /* of what is multiplied after */
+    float gain; /* factor of a multiplication after it */
 };
 
 /* Pairs (i, i + half) of each head of `dim` turn by the row's angles; elements
@@ -144,7 +144,7 @@ struct row_program {
     size_t floats;   /* of a row's memory */
     size_t rows_max; /* of a run */
     float *memory;   /* rows_max * floats */
-    struct linear_in *lin;          /* the input of the product at hand */
+    struct linear_in *lin;          /* the input of the present product */
     float *scratch;                 /* attend.c's */
     const struct kv_table **tables; /* of each row; rows_max */
     struct row_at {
@@ -155,17 +155,16 @@ struct row_program {
 
 /* --- row_make.c --- */
 
-/* Compile m, whose nodes fuse.c has seen, for rows, with the passes up to
- * m->after (NULL: all). *ret stays NULL and the
- * result is 0 when the program is not row-wise; *why (may be NULL) then says
- * what stands against it, a static or arena string. Errors: NOMEM. */
+/* Compile m for rows, after fuse.c, with the passes up to m->after (NULL: all).
+ * When the program is not row-wise, *ret stays NULL and the result is 0; *why
+ * (may be NULL) is then the reason, a static or arena string. Errors: NOMEM. */
 CHECKED int row_make(struct backend_model *m, struct row_program **ret,
                      const char **why, struct err *e);
 void row_free(struct row_program *p); /* NULL is fine */
 
 /* A value or op added by a pass; -1 when memory is out. */
 int row_value_new(struct row_program *p, const char *name, size_t n);
-/* def and uses from the ops as they are. */
+/* Compute def and uses from the present ops. */
 void row_count(struct row_program *p);
 /* The op that makes a value; NULL. Views are looked through by row_source. */
 struct row_op *row_def(const struct row_program *p, int value);
@@ -177,7 +176,7 @@ struct row_pass {
     int (*run)(struct row_program *p, struct err *e);
 };
 
-/* What is recognised first, in row_state.c: always, and no pass of the list. */
+/* row_state.c runs first, always; it is not in the list of passes. */
 #define ROW_STATES "states"
 
 /* In order; NULL name after the last. */
@@ -205,7 +204,7 @@ CHECKED int row_run(struct row_program *p, const struct backend_rows *in,
 
 /* --- row_tensor.c --- */
 
-/* The prediction of m->in_now as rows. 1: it cannot be said in rows.
+/* Run the prediction of m->in_now as rows. 1: it cannot be expressed as rows.
  * Errors: those of row_run, MIL_INPUT. */
 CHECKED int row_predict(struct row_program *p, struct backend_state *s,
                         struct tensor *out, size_t n_out, struct err *e);

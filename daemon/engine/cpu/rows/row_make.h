@@ -1,4 +1,4 @@
-/* row_make.h - what the files that compile a row program share. */
+/* row_make.h - shared by the files that compile a row program. */
 #pragma once
 
 #include "engine/cpu/graph/plan.h"
@@ -8,20 +8,20 @@
 
 /* The one unknown dimension of a slot's declared type; -1 none, -2 several. */
 int row_t_axis(const struct backend_model *m, int slot);
-/* What stands against running as rows; NULL: nothing. Of the inputs and
- * outputs alone; of the ops, once states are recognised. */
+/* The reason why the program cannot run as rows; NULL: it can. The first looks
+ * at inputs and outputs, the second at the ops once states are recognised. */
 const char *row_check_ports(const struct backend_model *m);
 const char *row_check_ops(struct row_program *p);
-/* T has one element in the plan of one row, unless it is joined with another
- * axis; true of what has no T. */
+/* Whether T has one element in the plan of one row, that is, is not joined with
+ * another axis; true for a value without T. */
 bool row_is_one(const struct row_program *p, int value);
-/* Does n keep the positions along T apart, in types and in the plan? */
+/* Whether n keeps the positions along T apart, in types and in the plan. */
 bool row_keeps_rows(const struct row_program *p, const struct node *n);
 
 /* --- row_length.c --- */
 
-/* *why is set when an operation that is left for the run reads a number that
- * would be another with more rows. Errors: NOMEM. */
+/* Set *why when an operation of the run reads a number that depends on the
+ * number of rows. Errors: NOMEM. */
 CHECKED int row_check_length(struct row_program *p, const char **why,
                              struct err *e);
 
@@ -34,7 +34,8 @@ const struct node *row_node(const struct row_program *p,
                             const struct row_op *op); /* NULL: a pass's own */
 const struct step *row_step(const struct row_program *p,
                             const struct row_op *op);
-/* Through views to the value that is really computed, `*at` elements in. */
+/* Follow views to the value that is computed; *at is the first element in it.
+ */
 int row_root(const struct row_program *p, int value, size_t *at);
 /* A float constant's data: n elements, or 1. NULL: not known. */
 const float *row_fixed(const struct row_program *p, int value, size_t *n);
@@ -47,10 +48,10 @@ const struct val *row_val(const struct row_program *p, int value);
 /* The op of that type that makes `value`, through whole views; NULL. */
 struct row_op *row_maker(const struct row_program *p, int value,
                          const char *type);
-/* Are a and b the same elements of the same memory? */
+/* Whether a and b are the same elements of the same memory. */
 bool row_same(const struct row_program *p, int a, int b);
-/* Does small repeat along the last axes of big, so that element i of big meets
- * element i % small->n? */
+/* Whether small repeats along the last axes of big, so that element i of big
+ * meets element i % small->n. */
 bool row_repeats(const struct val *small, const struct val *big);
 
 /* --- row_view.c --- */

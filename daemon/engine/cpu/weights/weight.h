@@ -42,7 +42,7 @@ struct weight {
 };
 
 /* Describe c, or the compressed constant made by op, in arena memory. round:
- * decoded values of a compressed fp16 constant are rounded (design 7).
+ * decoded values of a compressed fp16 constant are rounded to fp16.
  * Errors: MIL_OP, MIL_INVALID, MIL_BLOB, NOMEM. */
 CHECKED int weight_of_const(struct arena *a, const struct mil_const *c,
                             const struct weight **ret, struct err *e);

@@ -1,4 +1,4 @@
-/* weight_impl.h - between weight.c and weight_sparse.c. */
+/* weight_impl.h - shared by weight.c and weight_sparse.c. */
 #pragma once
 
 #include "engine/cpu/weights/weight.h"
