@@ -1,11 +1,12 @@
-/* body.c - JSON bodies: small ones are read here and now, large ones on the
- * text thread (a tree costs forty times its text; others wait for the loop).
+/* body.c - JSON bodies: small ones are read at once on the loop thread, large
+ * ones on the text thread (a tree costs forty times its text, and other
+ * requests wait for the loop).
  *
  *   api_read_body -> [text thread: parse, read, free] -> go, on the loop
  *
- * One connection has one request at a time, so answers keep their order. A
- * client that leaves is not waited for: what the thread has not begun is taken
- * off its queue, what it has begun is thrown away when it is over. */
+ * One connection has one request at a time, so answers keep their order. When a
+ * client leaves, its work is taken off the thread's queue; if the thread has
+ * begun with it, the result is dropped. */
 #include "api/api.h"
 
 /* Errors: JSON. On success *ret is an object. */

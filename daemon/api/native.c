@@ -8,7 +8,7 @@
 
 struct creation { /* waits for the source and the store */
     struct job_created created;
-    struct http_req *r; /* NULL: the client left; the job goes on */
+    struct http_req *r; /* NULL: the client left; the job continues */
 };
 
 static void creation_gone(struct http_req *r, void *user)

@@ -228,7 +228,7 @@ static void loading_gone(struct http_req *r, void *user)
 {
     struct loading *l = user;
     (void)r;
-    model_unwait(&l->wait); /* the load itself goes on */
+    model_unwait(&l->wait); /* the load itself continues */
     free(l);
 }
 

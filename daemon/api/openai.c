@@ -341,7 +341,8 @@ static int read_request(struct api_read *x, const struct json *j)
     return 0; /* the model's name comes first */
 }
 
-/* The session's tokens are the prompt; they are nobody else's until the end. */
+/* The session's tokens are the prompt; no other request may change them until
+ * the end. */
 static int take_session(struct call *c, struct session *x, struct err *e)
 {
     struct gen_req *q = gen_request(c->gen);

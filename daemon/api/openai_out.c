@@ -1,8 +1,8 @@
 /* openai_out.c - answers of /v1/completions and /v1/chat/completions.
  *
- * Streamed, an event leaves as soon as its text is certain; the head is sent
- * with the first one, so that an early failure still has its HTTP status.
- * Otherwise everything is collected and sent at once (openai_whole.c).
+ * In a stream an event is sent as soon as its text is certain. The head is sent
+ * with the first event, so that an early error still has its HTTP status. Other
+ * answers are collected and sent at once (openai_whole.c).
  * Log-probabilities: openai_probs.c; counts and times: openai_usage.c. */
 #include <string.h>
 
@@ -318,7 +318,7 @@ static void drop_resume(struct call *c)
 
 static void answer(struct call *c, int rc, const struct err *e)
 {
-    bool writes = false; /* goes on after this call */
+    bool writes = false; /* the answer is still being written afterwards */
     if (rc != 0 && !c->begun && !http_stream_begun(c->r)) {
         drop_resume(c);
         api_reply(c->r, err_http(rc), error_json(c, rc, NULL, e->msg));

@@ -1,14 +1,15 @@
-/* openai_probs.c - log-probabilities of an answer, chat's form and the legacy
- * one of four parallel arrays, as the text that they are answered as: a tree of
- * them takes ten times the bytes.
+/* openai_probs.c - log-probabilities of an answer, in chat's form and in the
+ * legacy form of four parallel arrays. They are kept as JSON text: a tree takes
+ * ten times the bytes.
  *
- *   probs_note -> [ sure | pending ]  probs_confirm: all of it is sure
- *                                     probs_drop: what is pending goes
- *                                     probs_write: what is sure leaves
+ *   probs_note -> [ sure | pending ]  probs_confirm: all entries become sure
+ *                                     probs_drop: pending entries are removed
+ *                                     probs_write: sure entries are written
  *
- * A token's entry leaves with the text of the token: while a stop string may
- * still take that text back the entry is pending, and what a stop string cut
- * off is never shown. Each entry of a list begins with a comma. */
+ * A token's entry is written with the text of the token. While that text may
+ * still be part of a stop string, the entry is pending; entries of text that a
+ * stop string cut off are never written. Each entry of a list begins with a
+ * comma. */
 #include <math.h>
 #include <string.h>
 
@@ -77,9 +78,9 @@ static void chat_entry(struct buf *b, const struct call *c,
     buf_puts(b, "]}");
 }
 
-/* {"text":prob, ...}: as many as asked for, and the token itself. Two ids may
- * have one text, as JSON shows it; the likelier one, which comes first, keeps
- * it. */
+/* {"text":prob, ...}: as many as the request wants, and the token itself. Two
+ * ids may have the same text in JSON; the likelier one, which comes first,
+ * keeps it. */
 static void legacy_top(struct buf *b, const struct call *c,
                        const struct msg_token *t)
 {

@@ -1,5 +1,5 @@
-/* openai_usage.c - what an answer cost: "usage" as OpenAI has it, "timings" as
- * llama-server does. */
+/* openai_usage.c - counts and times of an answer: "usage" in OpenAI's form,
+ * "timings" in llama-server's. */
 #include <math.h>
 
 #include "api/openai_impl.h"

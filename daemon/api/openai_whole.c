@@ -1,13 +1,13 @@
-/* openai_whole.c - answers that are not streamed: what they may hold, and how
- * they are written.
+/* openai_whole.c - answers that are not streamed: their limits, and how they
+ * are written.
  *
  *   whole_hold ... -> whole_reply -> [text thread, when large] -> sent
  *
- * Text and log-probabilities are kept as they are answered, escaped, so that
- * the answer is put together by copying. One answer's bound ends it, as
- * max_tokens would: asked again it would end there again. The bound of all of
- * them passes: nothing of this answer is kept, and its client is told to come
- * again (NOTES 48). */
+ * Text and log-probabilities are kept in their final form, escaped, so that the
+ * answer is made by copying. At the limit of one answer it ends as with
+ * max_tokens: a repeated request would end there again. The limit of all
+ * answers together is temporary: this answer is dropped, and the client gets an
+ * error that lets it try again (NOTES 48). */
 #include <string.h>
 
 #include "api/openai_impl.h"

@@ -285,7 +285,8 @@ static int set_prediction(struct params *p, const struct row *row,
                      "array of text parts or of token ids}");
 }
 
-/* OpenAI's: "flex" waits for others, "priority" for nobody. */
+/* OpenAI's names: "flex" requests wait for all others, "priority" ones for
+ * none. */
 static int set_tier(struct params *p, const struct row *row,
                     const struct json *v, struct err *e)
 {

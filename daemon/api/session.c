@@ -17,7 +17,7 @@ struct op {
     char *text;   /* of `work`; NULL: */
     int32_t *ids; /* these tokens */
     size_t n_ids;
-    char *name;  /* of a model, as it was asked for */
+    char *name;  /* of the model, as the request gives it */
     char id[40]; /* "": a new one */
     char model[MODEL_NAME_MAX + 1];
     bool pinned;
@@ -287,7 +287,7 @@ static int read_create(struct api_read *x, const struct json *j)
     return rc == 0 ? read_tokens(k, j, &x->e) : rc;
 }
 
-/* The request as it is after its body was read. false: that is over. */
+/* Continue the request after its body was read. False: it has ended. */
 static bool op_read(struct op *k)
 {
     k->r = k->body.r;

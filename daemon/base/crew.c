@@ -1,24 +1,25 @@
-/* crew.c - one job at a time, blocks taken off an atomic counter.
+/* crew.c - one job at a time; threads take blocks from an atomic counter.
  *
- * A job lies in one cache line with its *gate*: a number that changes with
- * each job, a bit that says the job may be entered, and how many workers are
- * inside. Workers spin on the gate; one that sees a new open job counts itself
- * in with a compare-and-swap, takes blocks off `next`, and counts itself out.
- * The caller closes the gate when no block is left and waits until nobody is
- * inside. While the gate is closed and empty, nobody but the caller touches
- * the line, so a job is published by one store and no lock is taken.
+ * A job is in one cache line with its *gate*: a number that changes with each
+ * job, a bit that says that workers may enter, and the number of workers
+ * inside. Workers spin on the gate. One that sees a new open job enters by a
+ * compare-and-swap, takes blocks from `next`, and leaves by a decrement. When
+ * no block is left, the caller closes the gate and waits until no worker is
+ * inside. While the gate is closed and empty, only the caller writes to the
+ * line. So it publishes a job with one store and takes no lock.
  *
  * A thread that has spun for YIELD_NS yields its core. Not earlier: the next
  * product may follow at once, and a process that gets the core keeps it for
  * milliseconds. After SPIN_NS it sleeps: workers on `wake`, the caller on
- * `done`. A thread about to sleep says so and then looks at the gate once more;
- * a thread that changed the gate looks for sleepers afterwards (both
- * sequentially consistent), so one of them sees the other. `lock` closes the
- * gap between looking and sleeping.
+ * `done`. Before it sleeps, a thread counts itself as sleeping and then reads
+ * the gate once more; a thread that changed the gate reads that count
+ * afterwards. Both are sequentially consistent, so at least one of the two
+ * threads sees the other's change. `lock` is held from the last read of the
+ * gate to the sleep, so that no wake-up is lost.
  *
- * An errand is a pointer that spinning workers look at. The caller takes it
- * back when no worker took it within ERRAND_NS: no thread is woken for an
- * errand, and none waits for a worker that has lost its core.
+ * An errand is a pointer that spinning workers read. When no worker takes it
+ * within ERRAND_NS, the caller takes it back: no thread is woken for an errand,
+ * and the caller does not wait for a worker that has lost its core.
  */
 #include "base/crew.h"
 
@@ -49,7 +50,7 @@ static struct {
     _Alignas(64) pthread_mutex_t run; /* held by the caller inside crew_run */
     pthread_mutex_t lock;             /* sleeping and the fields below */
     pthread_cond_t wake;              /* a job, or the end */
-    pthread_cond_t done;              /* nobody is inside any more */
+    pthread_cond_t done;              /* no worker is inside any more */
     atomic_uint sleeping;             /* workers on `wake` */
     atomic_bool waiting;              /* the caller, on `done` */
     atomic_bool stop;
@@ -166,7 +167,7 @@ static uint64_t wait_job(uint64_t seen)
     return gate;
 }
 
-/* Count in; false when the job is over. */
+/* Enter the job; false when it has ended. */
 static bool enter(uint64_t gate)
 {
     unsigned long long now = gate;

@@ -19,5 +19,5 @@ void random_bytes(void *p, size_t n)
     }
     left -= n;
     memcpy(p, pool + left, n);
-    memset(pool + left, 0, n); /* given away: nobody else is to find it */
+    memset(pool + left, 0, n); /* used bytes are not to be found in memory */
 }

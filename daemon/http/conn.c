@@ -1,20 +1,21 @@
-/* conn.c - the life of a connection, and what goes out (drawing in conn.h;
- * what comes in: conn_read.c).
+/* conn.c - opens, writes and closes connections (states: conn.h; reading:
+ * conn_read.c).
  *
  * Invariants:
- *  (1) At most one request of a connection is being read or answered; what the
- *      client sends ahead waits in `ahead`, HTTP_AHEAD_MAX bytes of it.
- *  (2) What a turn of the loop writes goes out in one piece at its end, so the
- *      head and the first event, or the last ones, cost one system call. At
- *      most one write is in flight; what is queued meanwhile goes with the
- *      next, so memory is what was queued and tokens coalesce by themselves.
+ *  (1) At most one request of a connection is being read or answered. Bytes
+ *      that the client sends meanwhile wait in `ahead`, up to HTTP_AHEAD_MAX.
+ *  (2) All that a turn of the loop writes to a connection is sent in one piece
+ *      at its end: the head and the first event, or the last events, cost one
+ *      system call. At most one write is in flight; bytes queued meanwhile are
+ *      sent with the next one.
  *  (3) The next request is read when the last answer is written completely.
- *  (4) No user code is called by conn_close(): on_gone comes from on_closed.
- *  (5) End of input alone is no farewell: a client that shut its writing side
- *      is answered, all that it had asked. One that closed is gone; where
- *      reading would not tell, the kernel is asked every HUP_CHECK_MS.
- *  (6) HEAD of a stream is answered by its head; on_gone tells the handler, in
- *      the loop's next turn, that nobody wants the rest.
+ *  (4) conn_close() calls no handler: on_closed calls on_gone.
+ *  (5) End of input alone does not mean that the client has left: one that shut
+ *      its writing side gets answers to all its requests. One that closed has
+ *      left; where reading does not show that, the kernel is asked every
+ *      HUP_CHECK_MS.
+ *  (6) HEAD of a stream is answered by the head alone; then on_gone tells the
+ *      handler, in the loop's next turn, to stop.
  */
 #include "http/conn.h"
 
@@ -114,7 +115,7 @@ void conn_close(struct http_conn *c)
 
 static void on_written(uv_write_t *w, int status);
 
-/* All of it, at once. Who waits for that hears of it from the loop. */
+/* All of it was written at once. Callbacks for that come from the loop. */
 static void written(struct http_conn *c)
 {
     if (c->req != NULL && c->req->paused) {
@@ -216,7 +217,7 @@ static void on_shutdown(uv_shutdown_t *r, int status)
     (void)status; /* the linger timer or EOF ends the connection */
 }
 
-/* The answer is written: go on, or leave. */
+/* The answer is written: read the next request, or close. */
 static void flushed(struct http_conn *c)
 {
     conn_trim(&c->flying);
@@ -288,8 +289,8 @@ void conn_answered(struct http_conn *c)
     if (c->srv->draining) {
         c->keep = false;
     }
-    /* on_written goes on; where all can be written at once, the timer does,
-     * never this call: the next handler must not run inside of this one. */
+    /* on_written continues; where all can be written at once, the timer does,
+     * never this call: the next handler must not run inside this one. */
     conn_arm(c, c->in_flight ? conn_ms(c->srv->conf.times.stall, HTTP_STALL_MS)
                              : 0);
 }
@@ -307,9 +308,9 @@ static short seen(const struct http_conn *c, short events)
     return poll(&p, 1, 0) > 0 ? (short)(p.revents & events) : 0;
 }
 
-/* Both directions are over. Linux tells that by POLLHUP and a writing side that
- * was shut by POLLRDHUP; elsewhere POLLHUP may mean either, and sending nothing
- * tells whether anybody could read it. */
+/* Both directions are closed. On Linux POLLHUP means that, and POLLRDHUP that
+ * only the client's writing side was shut. Elsewhere POLLHUP may mean either,
+ * and a send of zero bytes shows whether the client can still read. */
 bool conn_hung_up(const struct http_conn *c)
 {
 #ifdef POLLRDHUP

@@ -1,17 +1,17 @@
-/* conn_read.c - what a client sends: bytes become requests, and these are
- * refused or run (the life of a connection: conn.c).
+/* conn_read.c - reads from clients: bytes become requests, and these are
+ * refused or run.
  *
  *   on_read -> feed -> head: on_head, routed or refused -> body -> run
  *                 \-> while one is answered: ahead -> read_on -> feed
  *
- * A read lands in the server's one buffer and is used up, or copied to `ahead`,
- * before the next. Limits are checked when the head is there, before a body is
- * waited for, and again as its bytes come. A refusal is an answer like another,
- * written from here; then the connection lingers or goes.
+ * A read goes to the server's one buffer; its bytes are parsed, or copied to
+ * `ahead`, before the next read. Limits are checked when the head is complete,
+ * before the body arrives, and again as its bytes arrive. A refusal is an
+ * ordinary answer, written from here; then the connection lingers or closes.
  *
- * Requests of one turn of the loop get TURN_NS together. What many clients send
- * at once beyond that is kept ahead, a millisecond at a time, so that whoever
- * waits for a poll (engines, timers, other clients) waits a bounded time.
+ * The requests of one turn of the loop get TURN_NS together. When many clients
+ * send at once, the rest stays in `ahead` and is read a millisecond later, so
+ * that engines, timers and other clients wait a bounded time for the next poll.
  */
 #include "http/conn.h"
 
@@ -362,7 +362,7 @@ static void on_read(uv_stream_t *st, ssize_t n, const uv_buf_t *b)
         return;
     }
     if (!c->keep && c->state == CONN_FLUSH) {
-        return; /* nobody will read it */
+        return; /* the client will not read it */
     }
     buf_put(&c->ahead, b->base + used, len - used);
     must(buf_ok(&c->ahead)); /* reading stops one read below its limit */

@@ -1,9 +1,11 @@
-/* listen.c - the socket and who owns it.
+/* listen.c - makes the listening socket, and removes it at the end.
  *
- * The folder is the access control: ours, 0700, no symbolic link. A lock file
- * beside the socket, never removed, decides who may touch the socket: connect()
- * cannot tell a stale socket from one that is about to listen
- * (facts/reliability.md V-03). Only what we bound is unlinked at the end. */
+ * The folder is the access control: it belongs to this user, has mode 0700 and
+ * is no symbolic link. Only the process that holds the lock on a file beside
+ * the socket may bind or unlink the socket; that file is never removed. The
+ * lock is needed because connect() cannot tell a stale socket from one that is
+ * about to listen (facts/reliability.md V-03). At the end only the socket that
+ * this process bound is unlinked. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -361,8 +363,9 @@ int http_listen_fd(uv_loop_t *loop, int fd, const struct http_conf *conf,
     return 0;
 }
 
-/* Sockets that nobody will accept from: who connects must not wait there. What
- * is no listening socket is none of them, whatever was said. */
+/* Close sockets from which nothing will be accepted, so that no client waits
+ * there. An fd that is not a listening socket is left alone, whatever
+ * LISTEN_FDS says. */
 static void close_extra(long n)
 {
     long closed = 0;
@@ -410,7 +413,7 @@ static void stop_listening(struct http_server *s)
 {
     if (s->listening) {
         s->listening = false;
-        unlink_ours(s); /* before the close: nobody finds a dead socket */
+        unlink_ours(s); /* before the close: no client finds a dead socket */
         uv_close((uv_handle_t *)&s->listener, on_handle_closed);
     }
 }

@@ -1,7 +1,7 @@
-/* parse.c - see parse.h. The scanner owns the head: limits count there, byte
- * by byte, before llhttp sees the byte, so an error is found at the same byte
- * for every way of cutting the input. Source of the limits:
- * facts/reliability.md 3.5; of the rules: 3.6. */
+/* parse.c - see parse.h. The scanner checks each byte of the head, and the
+ * limits, before llhttp gets the byte. So an error is found at the same byte
+ * however the input is cut. Source of the limits: facts/reliability.md 3.5; of
+ * the rules: 3.6. */
 #include "http/parse.h"
 
 #include <string.h>

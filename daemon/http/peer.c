@@ -1,5 +1,5 @@
-/* peer.c - who is at the other end of a Unix socket, by the kernel's word
- * (facts/reliability.md 3.4). */
+/* peer.c - the process at the client's end of a Unix socket, as the kernel
+ * reports it (facts/reliability.md 3.4). */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>

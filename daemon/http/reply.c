@@ -1,6 +1,6 @@
-/* reply.c - answers, whole and as streams, and what handlers may ask of a
- * request. A handler may answer after its client went away (the connection is
- * closing, on_gone has not come yet): then the calls do nothing but end it. */
+/* reply.c - answers, whole and as streams, and the getters of a request. A
+ * handler may answer after its client left, while the connection is closing and
+ * on_gone was not called yet: then the calls only end the request. */
 #include <string.h>
 #include <time.h>
 

@@ -17,8 +17,8 @@ static uint32_t slot_of(uint32_t rows)
     return i < COST_SLOTS ? i : COST_SLOTS - 1;
 }
 
-/* One measurement far above the others is the machine, not the step; one below
- * them is nothing else than the step. */
+/* A measurement far above the average is noise of the machine, so it counts
+ * little; one below the average is the step itself. */
 static double blend(double was, double now)
 {
     double v = now < 2 * was ? now : 2 * was;

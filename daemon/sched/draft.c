@@ -1,9 +1,9 @@
 /* draft.c - see draft.h.
  *
  * Position p stands for the n-gram that ends before token p. It is indexed when
- * token p is known, so that every candidate has something to offer. Positions
- * come in order and go in the opposite one: the head of a hash is always its
- * latest position, and taking that off uncovers the one before.
+ * token p is known, so that every candidate has a token to draft. Positions are
+ * added in order and removed in the opposite order: the head of a hash is
+ * always its latest position, and removing it makes the one before the head.
  */
 #include "sched/draft.h"
 

@@ -1,5 +1,5 @@
-/* form.c - the rows of a step: those that decode with their drafts, then
- * prompts under a budget.
+/* form.c - the rows of a step: first decoding rows with their drafts, then
+ * prompt rows up to a budget.
  */
 #include <string.h>
 
@@ -262,7 +262,7 @@ static bool prompt_before(const struct forming *f, const struct sched_stream *a,
            (pa->served <= pb->served && a->number < b->number);
 }
 
-/* Whose prompt goes on next; NULL: all have their rows. */
+/* The stream that gets the next prompt rows; NULL: all have their rows. */
 static struct sched_stream *next_prompt(const struct forming *f)
 {
     struct sched_stream *best = NULL;
@@ -320,7 +320,7 @@ void form_step(struct sched *s, uint64_t now_us)
     }
     uint32_t max = s->conf.rows_step;
     if (prefill && max > 1) {
-        max -= (uint32_t)num_max(1, max / 4); /* rule 3: prompts go on */
+        max -= (uint32_t)num_max(1, max / 4); /* rule 3: room for prompts */
     } else if (prefill && s->turn % 2 == 1) {
         max = 0;
     }

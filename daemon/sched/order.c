@@ -1,9 +1,9 @@
 /* order.c - which stream starts next, and which one loses its place for it.
  *
- * Losing a place is nothing more than leaving and waiting again with the whole
- * timeline for a prompt: the sequence that stays warm is found by its prefix,
- * and when it had to go, the timeline is computed once more. Either way the
- * stream goes on with the same tokens.
+ * A stream that loses its place waits again, with its whole timeline as the
+ * prompt. When it starts again, its warm sequence is found by the prefix; if
+ * that was closed meanwhile, the timeline is computed once more. Either way the
+ * stream continues with the same tokens.
  */
 #include <string.h>
 

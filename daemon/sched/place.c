@@ -1,7 +1,7 @@
-/* place.c - sequences: which one a stream gets, and what becomes of it.
+/* place.c - sequences: which one a stream gets, and when it is closed.
  *
- * Sequence operations take effect here at once: the engine works its frames
- * off in order, and none is planned while a step is in flight.
+ * Here sequence operations take effect at once: the engine handles its frames
+ * in order, and no operation is planned while a step is in flight.
  */
 #include <string.h>
 
@@ -211,7 +211,7 @@ void place_leave(struct sched *s, struct sched_stream *x, uint64_t now_us)
     struct sched_seq *q = x->seq;
     x->seq = NULL;
     q->used_us = now_us;
-    if (q->held && q->opened) { /* a load goes on, and what it brings is warm */
+    if (q->held && q->opened) { /* it is being loaded, and will be warm */
         q->held = false;
         q->owner = &s->restoring;
         return;

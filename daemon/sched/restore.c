@@ -103,7 +103,7 @@ void sched_restore_end(struct sched *s, uint32_t seq, const int32_t *tokens,
                        uint32_t n, bool opened, uint64_t now_us)
 {
     struct sched_seq *q = &s->seqs[seq];
-    if (q->held) { /* the stream is still there: sched_next goes on with it */
+    if (q->held) { /* the stream is still there: it continues */
         must(n < q->n);
         q->held = false;
         q->opened = opened;

@@ -1,10 +1,10 @@
 /* sched.c - see sched.h for the rules.
  *
- * There is no difference between prompt, output and replay: a sequence has n
- * known tokens of which `computed` are in the engine, and a row carries some of
- * the n - computed others. With one left the stream decodes; with more it is
- * computing its prompt, or everything once more after sched_lost(). The last
- * known token's row draws the next token.
+ * Prompt, output and recomputation are treated alike: a sequence has n known
+ * tokens, the engine has computed `computed` of them, and a row has some of the
+ * n - computed others. When one is left, the stream decodes; when more are, it
+ * computes its prompt, or all of its timeline again after sched_lost(). The row
+ * of the last known token draws the next token.
  *
  *   OUT --add--> WAITING --place and sequence found--> RUNNING
  *    ^              | ^------------rule 7------------------|

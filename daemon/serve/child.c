@@ -1,8 +1,8 @@
 /* child.c - see child.h.
  *
- * Three handles end before the memory goes: process, pipe, timer. The exit
- * notice and the last bytes of the pipe come in any order, so on_exit waits for
- * both; a grandchild that keeps the pipe open is cut off after LINGER_MS. */
+ * Three handles are closed before the memory is freed: process, pipe, timer.
+ * The exit and the end of the pipe come in any order, so on_exit waits for
+ * both; when a grandchild keeps the pipe open, it is closed after LINGER_MS. */
 #include "serve/child.h"
 
 #include <errno.h>
@@ -139,7 +139,7 @@ static void on_read(uv_stream_t *s, ssize_t n, const uv_buf_t *buf)
     if (n < 0) {
         (void)uv_read_stop(s);
         c->eof = true;
-        if (!c->exited) { /* nobody to talk to: it has LINGER_MS to leave */
+        if (!c->exited) { /* it closed the pipe: it has LINGER_MS to exit */
             must(uv_timer_start(&c->timer, on_timer, LINGER_MS, 0) == 0);
         }
         maybe_over(c);

@@ -132,7 +132,7 @@ static int set(struct reading *r, size_t i, const char *value)
     return 0;
 }
 
-/* inih's handler: 1 goes on, 0 remembers an error (we keep the first). */
+/* inih's handler: 1 continues, 0 is an error (the first one is kept). */
 static int on_value(void *user, const char *section, const char *name,
                     const char *value)
 {

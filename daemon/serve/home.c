@@ -1,5 +1,5 @@
-/* home.c - see home.h. Nothing is chmodded: a folder with the wrong mode may
- * be somebody's on purpose, so it is refused with what to do. */
+/* home.c - see home.h. It never calls chmod: a wrong mode may be the user's
+ * intention, so the folder is refused, and the error says what to do. */
 #include "serve/home.h"
 
 #include <errno.h>

@@ -4,14 +4,14 @@
  *    ^                                           -> prepare --+
  *    +--------------------------------------------------------+
  *
- * A turn costs one clock of the vDSO. The thread's CPU clock is a system call:
- * it is read at most once in METER_SLACK_NS, at the end of a turn. A turn
- * longer than that always ends with a reading, and the one before it is at most
- * that old, so what is told is at most METER_SLACK_NS too much, and nothing is
- * told that another process used. Sleeping costs no CPU time.
+ * A turn costs one read of a vDSO clock. The thread's CPU clock is a system
+ * call: it is read at most once in METER_SLACK_NS, at the end of a turn. A turn
+ * longer than that always ends with a reading, and the reading before it is at
+ * most that old when the turn begins. So a result is at most METER_SLACK_NS too
+ * high, and includes no time of other processes. Sleeping costs no CPU time.
  *
- * On the wall libuv's own time is when the poll ended, in whole milliseconds; a
- * finer one would cost a second epoll_wait (UV_METRICS_IDLE_TIME). */
+ * For the lag, libuv's own time is the end of the poll, in whole milliseconds;
+ * a finer one would cost a second epoll_wait (UV_METRICS_IDLE_TIME). */
 #include "serve/meter.h"
 
 #include <time.h>

@@ -1,6 +1,6 @@
 /* server.c - see server.h.
  *
- * Parts are closed in an order that lets each still use those below it:
+ * Parts are closed in an order in which each can still use the later ones:
  *   listeners and connections -> jobs, engines -> worker threads -> store.
  */
 #include "serve/server.h"
@@ -279,7 +279,7 @@ static int read_store(struct server *s)
     return store_sessions(s->store, on_sessions, s);
 }
 
-/* Unfinished bundles and deleted models of the last life. */
+/* Unfinished bundles and deleted models of the daemon's last run. */
 static void sweep_staging(struct server *s)
 {
     char old[HOME_PATH_MAX], id[40];

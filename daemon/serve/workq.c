@@ -3,9 +3,9 @@
  *   put -> todo --worker--> finished --async, loop--> done()
  *   run ---------------------> ready --idle, loop--> done()
  *
- * `depth` and `ready` belong to the loop; the other lists, `stop` and what work
- * has begun are guarded by `lock`. The idle handle runs while something is
- * ready: then the loop does not wait for events. */
+ * The loop thread owns `depth` and `ready`. `lock` guards the other lists,
+ * `stop` and work.begun. The idle handle runs while something is ready: then
+ * the loop does not wait for events. */
 #include "serve/workq.h"
 
 #include <string.h>
@@ -43,7 +43,7 @@ static void worker(void *arg)
         uv_mutex_lock(&q->lock);
         bool told = !list_empty(&q->finished);
         list_push(&q->finished, &w->link);
-        if (!told) { /* without the lock, which the loop takes when told */
+        if (!told) { /* without the lock: the loop takes it when notified */
             uv_mutex_unlock(&q->lock);
             (void)uv_async_send(&q->async);
             uv_mutex_lock(&q->lock);
@@ -143,7 +143,7 @@ int workq_put(struct workq *q, struct work *w)
     uv_mutex_lock(&q->lock);
     list_push(&q->todo, &w->link);
     uv_mutex_unlock(&q->lock);
-    uv_cond_signal(&q->wake); /* who wakes finds the lock free */
+    uv_cond_signal(&q->wake); /* the worker finds the lock free */
     return 0;
 }
 

@@ -1,12 +1,12 @@
-/* store.c - the store thread, its queue, and the way back.
+/* store.c - the store thread, its queue, and the answers to the loop.
  *
  *   loop thread                       store thread
  *   store_*() --queue--> [mutex] --> take all, BEGIN, run each, COMMIT
  *   on_async  <--done--  [mutex] <-- uv_async_send
  *
- * What waits together is committed together: one sync answers them all, and
- * none is answered before it. The thread owns the connection; a request
- * belongs to one side at a time. */
+ * Requests that wait at the same time are committed together: one sync makes
+ * them all durable, and none is answered before it. The thread owns the
+ * connection; a request belongs to one of the two threads at a time. */
 #include "store/store.h"
 
 #include <string.h>
@@ -202,7 +202,7 @@ static void deliver(const struct request *r)
     case K_SESSION_DELETE:
         if (r->fn.done != NULL) {
             r->fn.done(r->ctx, r->status, &r->err);
-        } else if (bad) { /* nobody else will tell */
+        } else if (bad) { /* no caller will report it */
             log_error("store.write", "kind=%d error=%s text=\"%s\"",
                       (int)r->kind, err_name(r->status), r->err.msg);
         }

@@ -3,10 +3,10 @@
  *   PLANNED --cache_saved--> THERE --evicted, damaged, forgotten--> gone
  *      +------failed-----------------------------------------------> gone
  *
- * A planned file counts as covered (it is not planned twice) and as bytes, and
- * is not found. A file that goes counts as bytes until the file thread has
- * removed it: an engine may write the next one at once, and both together stay
- * within bytes_max because what is kept stays an eighth below it.
+ * A planned file counts as covered (it is not planned twice) and its bytes
+ * count, but cache_find does not find it. The bytes of a file that is removed
+ * count until the file thread has removed it. Meanwhile an engine may write the
+ * next file: both fit bytes_max, because an eighth of it is kept free.
  */
 #include <errno.h>
 #include <fcntl.h>

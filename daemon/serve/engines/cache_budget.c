@@ -1,13 +1,13 @@
-/* cache_budget.c - what may be written in an hour: a bucket of half the hourly
- * budget that fills at that half an hour, so that no hour sees more than the
- * whole.
+/* cache_budget.c - the hourly budget of writes: a token bucket that holds half
+ * the budget and refills at half the budget an hour, so that at most the whole
+ * budget is written in any hour.
  *
- * What is left of it lies in a file beside the folder, written when a state is
- * planned and when it is saved, on the file thread, without fsync (removals
- * wait after it; after a power cut it is old, or damaged): files that were
- * written and are gone count, also after a restart. Files that it does not know
- * yet are charged by their headers; so are all of the last hour when it cannot
- * be read.
+ * A file beside the folder keeps what is left, so that a restart also counts
+ * files that were written and removed. The file thread writes it when a state
+ * is planned and when it is saved, without fsync (removals would wait for it);
+ * after a power cut it is old, or damaged. At start, states that it does not
+ * know are charged by their headers; when it cannot be read, all states of the
+ * last hour are.
  */
 #include <inttypes.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* cache_scan.c - what a new start believes of the files it finds: those whose
- * header is sound and whose length is what it says. The others are removed. */
+/* cache_scan.c - reads the files at start. A file is kept when its header is
+ * sound and its length is the one in the header; else it is removed. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* pressure.c - see pressure.h.
  *
- * The share of time is taken from the counter `total`, not from avg10: an
- * average of ten seconds would still complain after enough was given back. */
+ * The share of time is computed from the counter `total`, not taken from avg10:
+ * an average of ten seconds stays high after enough memory was freed. */
 #include "serve/engines/pressure.h"
 
 #include <fcntl.h>
@@ -232,7 +232,7 @@ void pressure_close(struct pressure *p)
 #ifdef __APPLE__
     if (p->source != NULL) {
         dispatch_source_cancel(p->source);
-        dispatch_sync_f(p->queue, NULL, nothing); /* on_source is over */
+        dispatch_sync_f(p->queue, NULL, nothing); /* on_source has returned */
         dispatch_release(p->source);
         dispatch_release(p->queue);
         uv_close((uv_handle_t *)&p->async, on_closed);

@@ -211,7 +211,7 @@ uint64_t residency_grant(const struct model *m)
     return num_min(want, c->cache_models > 1 ? left / 2 : left);
 }
 
-/* --- who leaves --- */
+/* --- which model leaves --- */
 
 static bool idle(const struct model *m)
 {
@@ -219,7 +219,7 @@ static bool idle(const struct model *m)
            !model_going(m) && m->users == 0;
 }
 
-/* Rule 2's order. NULL: nobody can. */
+/* The next one in rule 2's order. NULL: none can leave. */
 static struct model *first_to_go(const struct models *ms)
 {
     struct model *best = NULL;
@@ -242,7 +242,7 @@ static void let_go(struct model *m, const char *why)
     model_changed(m);
 }
 
-/* Bytes and engines when those that were told to leave have left. */
+/* Bytes and engines left when all models that are unloading have left. */
 static uint64_t staying(const struct models *ms, const struct model *but,
                         int64_t *ret_n)
 {

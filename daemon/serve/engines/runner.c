@@ -1,10 +1,10 @@
-/* runner.c - see runner.h: the child's life, what it says, and the streams that
- * come and go. The step itself: runner_step.c.
+/* runner.c - see runner.h: starts and ends the child, handles its frames, adds
+ * and removes streams. The step itself: runner_step.c.
  *
- * Frames carry a request number. A step's has STEP_BIT, a state's WARM_REQUEST;
- * a sequence operation's has the sequence in its low byte. The engine answers
- * in order, so a failed operation needs no bookkeeping here: the rows of that
- * sequence come back failed too.
+ * Each frame has a request number. A step's has STEP_BIT, a state's has
+ * WARM_REQUEST; a sequence operation's has the sequence in its low byte. The
+ * engine answers in order, so a failed operation needs no bookkeeping here: the
+ * rows of that sequence fail too.
  */
 #include "serve/engines/runner.h"
 
@@ -139,7 +139,7 @@ static void on_error(struct runner *r, const struct frame *f)
     }
 }
 
-/* --- life --- */
+/* --- start and end --- */
 
 static uint32_t seqs_of(const struct runner *r, const struct msg_ready *m)
 {
@@ -414,7 +414,7 @@ void runner_fail_all(struct runner *r, int code, const char *msg)
     }
     struct list *lists[] = {&r->sched.running, &r->sched.waiting};
     r->in_results = true;
-    warm_release(r->warm); /* into the queue, with the others */
+    warm_release(r->warm); /* they join the streams in the queue */
     for (size_t i = 0; i < countof(lists); i++) {
         while (!list_empty(lists[i])) {
             struct sched_stream *s =

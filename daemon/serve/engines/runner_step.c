@@ -1,7 +1,7 @@
-/* runner_step.c - one step: formed from the scheduler's plan, sent after its
- * sequence operations, checked when it comes back, and handed out. The next one
- * is formed before on_said and on_left are called: the engine is at work
- * meanwhile.
+/* runner_step.c - one step: it is formed from the scheduler's plan and sent
+ * after its sequence operations; its results are checked and handed out. The
+ * next step is sent before on_said and on_left are called, so that the engine
+ * works meanwhile.
  */
 #include <string.h>
 

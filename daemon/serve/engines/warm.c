@@ -1,11 +1,11 @@
 /* warm.c - see warm.h.
  *
- *   wait --place free, no step out--> loading --STATE_DONE--> warm, fn
+ *   wait --place free, no step in flight--> loading --STATE_DONE--> warm, fn
  *
- * One load at a time: the next prompt in line may find that the last load
- * brought its positions too. A save needs no place in the scheduler: the engine
- * copies the sequence when it takes the frame, and what follows does not touch
- * the copy.
+ * There is one load at a time: the next prompt in line may find that the last
+ * load had its positions too. A save needs no place in the scheduler: the
+ * engine copies the sequence when it handles the frame, and later frames do not
+ * change the copy.
  */
 #include "serve/engines/warm.h"
 
@@ -299,8 +299,8 @@ void warm_next(struct warm *w)
     if (seq < 0) {
         return; /* all places are owned: at the end of a step again */
     }
-    /* Looked for again: who lost the place was saved, and files went for it.
-     * None left, or evicted long before: a load of nothing. */
+    /* Search again: the sequence that lost the place was saved, and files may
+     * have been removed for it. When none is left, the load has no parts. */
     if (!worth(w, x, &w->hit)) {
         w->hit = (struct cache_hit){0};
     }
@@ -367,10 +367,10 @@ void warm_answer(struct warm *w, uint32_t request,
     }
 }
 
-/* --- the engine's life --- */
+/* --- the engine comes up, and goes --- */
 
-/* Streams go on that another engine had: what files hold of their timelines is
- * loaded, the rest computed. */
+/* Streams of the last engine continue: the part of their timelines that files
+ * hold is loaded, the rest is computed. */
 static void hold_lost(struct warm *w)
 {
     struct sched *s = w->conf.sched;

@@ -1,9 +1,9 @@
-/* gen.c - see gen.h: a gen's life, and its way from the request to streams.
- * What is drawn for them: gen_token.c.
+/* gen.c - see gen.h: makes and frees a gen, and takes it from the request to
+ * its streams. The tokens drawn for them: gen_token.c.
  *
  * A gen is freed when nothing refers to it: not the text thread (`encoding`),
  * not the scheduler (streams removed), not the model's waiters. `over` means
- * that the sink heard on_done or wants nothing any more. */
+ * that on_done was called, or that the gen was cancelled. */
 #include "serve/gen/gen.h"
 
 #include <math.h>
@@ -240,7 +240,7 @@ static bool waits_for_states(struct gen *g)
     return runner_want(g->model->runner, &g->states) == 1;
 }
 
-/* Go on when the tokens, the engine and what is saved are there. */
+/* Continue when the tokens, the engine and saved states are there. */
 static void advance(struct gen *g)
 {
     struct err e = {0};
@@ -295,7 +295,7 @@ static void on_model(struct model_wait *w, int rc, const struct err *e)
     advance(g);
 }
 
-/* Somebody goes first, and the queue is full. */
+/* Another request takes its room, and the queue is full. */
 static void make_way(struct admit_req *x)
 {
     struct gen *g = container_of(x, struct gen, seat);
@@ -305,8 +305,8 @@ static void make_way(struct admit_req *x)
     gen_done(g, rc, &e);
 }
 
-/* Room in the queue for g. It stays there until gen_start is over: from inside
- * that it is not ended. */
+/* Take room in the queue for g. It stays there until gen_start returns: g must
+ * not end inside it. */
 static int take_seat(struct gen *g, struct err *e)
 {
     struct model *m = g->model;

@@ -1,10 +1,10 @@
-/* gen_token.c - tokens: drawn, counted, made into text, to the sink, until the
- * choice ends.
+/* gen_token.c - counts the tokens of a choice, makes them text and passes both
+ * to the sink, until the choice ends.
  *
- * Where no stop string can end it, a token's text is made when the next step is
- * on its way (on_said), and at the latest before the choice ends. A choice that
- * was given its last token leaves the scheduler at once, and ends after what
- * every other has to say (on_left).
+ * When no stop string can end a choice, its tokens become text after the next
+ * step was sent (on_said), at the latest before the choice ends. A choice that
+ * got its last token leaves the scheduler at once; it ends (on_left) after the
+ * other choices have passed on their tokens.
  */
 #include "serve/gen/gen_impl.h"
 
@@ -130,7 +130,7 @@ static void on_token(struct run_stream *x, const struct msg_token *t)
 {
     struct gen_choice *c = choice_of(x);
     struct gen *g = c->gen;
-    enum gen_finish why = GEN_LENGTH; /* asked for, or no position is left */
+    enum gen_finish why = GEN_LENGTH; /* max_tokens, or no position is left */
     note_token(c);
     if (!speaks_later(g)) {
         speak(c, t);

@@ -20,11 +20,11 @@ struct resume {
     uint32_t magic;
     struct list link;
     struct resumes *of;
-    struct http_req *r; /* NULL: nobody reads */
+    struct http_req *r; /* NULL: no client reads */
     struct resume_owner owner;
     bool begun, ended;
     bool paused;          /* the owner waits for on_drain */
-    uint64_t since_us;    /* nobody reads, or it ended */
+    uint64_t since_us;    /* when its client left, or it ended */
     uint64_t first, next; /* numbers of the first event kept and of the next */
     struct buf kept;      /* "id: N\ndata: ...\n\n" ... */
     char id[64];
@@ -45,7 +45,7 @@ static void forget(struct resume *x)
     free(x);
 }
 
-/* Nobody will read the rest. */
+/* No client will read the rest. */
 static void over(struct resume *x)
 {
     struct resume_owner o = x->owner;
@@ -92,7 +92,7 @@ static void on_gone(struct http_req *r, void *user)
     must(x->magic == RESUME_MAGIC && x->r == r);
     x->r = NULL;
     x->since_us = server_now_us();
-    if (!x->begun || x->of->closing) { /* nobody knows its id */
+    if (!x->begun || x->of->closing) { /* the client does not know its id */
         over(x);
         return;
     }
@@ -131,7 +131,7 @@ static void on_timer(uv_timer_t *t)
     }
 }
 
-/* The oldest one that ended and that nobody reads. */
+/* The oldest one that ended and that no client reads. */
 static bool forget_one(struct resumes *rs)
 {
     LIST_EACH(l, &rs->all) {
@@ -256,7 +256,7 @@ int resume_attach(struct server *s, const char *id, uint64_t after,
                        "events up to %llu of this stream are gone",
                        (unsigned long long)(x->first - 1));
     }
-    if (http_is_head(r)) { /* whoever reads it goes on */
+    if (http_is_head(r)) { /* the client that reads it is not cut off */
         http_stream_begin(r, 200, "text/event-stream");
         http_stream_end(r);
         return 0;
@@ -300,7 +300,7 @@ int resume_cancel(struct server *s, const char *id)
     return 0;
 }
 
-/* --- life --- */
+/* --- all streams --- */
 
 struct resumes *resumes_new(struct server *s)
 {

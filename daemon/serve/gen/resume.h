@@ -50,5 +50,5 @@ CHECKED int resume_attach(struct server *s, const char *id, uint64_t after,
 CHECKED int resume_cancel(struct server *s, const char *id);
 
 struct resumes *resumes_new(struct server *s);
-size_t resumes_running(const struct resumes *t); /* streams that go on */
+size_t resumes_running(const struct resumes *t); /* streams not ended */
 void resumes_stop(struct resumes *t); /* end all; freed later; NULL is fine */

@@ -50,8 +50,8 @@ static void tell(struct change *c, int rc, const struct err *e)
     free(c);
 }
 
-/* Changes that wait find it gone; a turn has nobody to belong to, which is no
- * failure of who asked for its text. */
+/* The session is gone: changes that wait fail with NOT_FOUND. A turn does not
+ * fail: the client got its text. */
 static void session_free(struct sessions *ss, struct session *x)
 {
     struct err e = {0};
@@ -280,7 +280,7 @@ static void make(struct change *c)
     }
 }
 
-/* Its state need not stay warm, unless another session goes on from it. */
+/* Its state need not stay warm, unless another session continues from it. */
 static void forget_state(struct sessions *ss, const struct session *x)
 {
     const struct model *m = models_find(ss->srv->models, x->row.model);
