@@ -42,8 +42,8 @@ static const struct opt opts[] = {
                 "only queue the job and print its id",                                       0,    0},
 };
 
-/* The daemon has another working folder: it needs the absolute path. A wrong
- * name is told here, in the user's words. */
+/* The daemon has another working folder: it needs the absolute path. An error
+ * here can name the path as the user wrote it. */
 static int find_file(const char *file, char **ret, struct err *e)
 {
     struct stat st;

@@ -74,7 +74,7 @@ static int on_data(void *user, const char *p, size_t n, struct err *e)
     return sse_feed(&((struct watching *)user)->sse, p, n, e);
 }
 
-/* Follow the model's events until the hashing is over. */
+/* Follow the model's events until hashing has ended. */
 static int watch(struct watching *w, const char *name, struct err *e)
 {
     struct buf out;

@@ -13,7 +13,7 @@ struct follow {
     struct json *last; /* owned */
     struct eta eta;
     double began;
-    char stage[40]; /* as last told */
+    char stage[40]; /* as last printed */
     int told;       /* percent of the last line where there is no terminal */
     bool drawn;     /* a line is on the terminal */
 };

@@ -44,7 +44,7 @@ static int read_char(EditLine *el, wchar_t *ret)
             return n == 0 ? 0 : -1;
         }
         size_t k = mbrtowc(ret, &c, 1, &state);
-        if (k == (size_t)-1) { /* no character: forget it, go on */
+        if (k == (size_t)-1) { /* no character: skip the byte */
             memset(&state, 0, sizeof(state));
         } else if (k != (size_t)-2) {
             return 1;

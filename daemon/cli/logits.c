@@ -36,7 +36,7 @@ struct options {
     struct engine_conf conf;
 };
 
-/* 0 to go on, else -1 with *ret the exit code. */
+/* 0: continue; -1: end with exit code *ret. */
 static int parse(int argc, char **argv, struct options *o, int *ret)
 {
     static const struct option longs[] = {

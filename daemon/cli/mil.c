@@ -292,7 +292,7 @@ static int no_pass(const char *name)
     return cli_usage(usage, "--after takes %s, not '%s'", all, name);
 }
 
-/* Options into *r; an exit code, or -1 to go on. */
+/* Read options into *r. Returns an exit code, or -1 to continue. */
 static int parse(int argc, char **argv, struct mil_run *r)
 {
     static const struct option options[] = {

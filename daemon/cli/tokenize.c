@@ -35,7 +35,7 @@ struct options {
     struct tokenizer *t;
 };
 
-/* 0: go on; 1: help was printed; else the exit code. */
+/* 0: continue; 1: help was printed; else the exit code. */
 static int parse(int argc, char **argv, const char *usage, struct options *o,
                  bool has_bos)
 {

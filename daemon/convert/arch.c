@@ -358,7 +358,7 @@ static int find_tensors(const struct gguf *g, struct decoder *d, struct err *e)
                            t->name, d->arch->name, d->n_layers);
         }
         if (s == SLOT_EMBD) {
-            continue; /* already there: it told the vocabulary */
+            continue; /* already found: it gave the vocabulary's size */
         }
         int rc = check_tensor(d, t, s, e);
         if (rc < 0) {

@@ -1,4 +1,4 @@
-/* job_options.c - what was asked for, and the file it was asked of. */
+/* job_options.c - the options of a job, and its source file. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -12,8 +12,8 @@ static const char *base_name(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
-/* The model's name: asked for, or the file's without its suffix, with what a
- * name may not hold turned into '-'. */
+/* The model's name: the option, or the file's name without its suffix.
+ * Characters that a name must not have become '-'. */
 static int choose_name(struct job *j, struct err *e)
 {
     const struct convert_options *o = j->o;
@@ -111,8 +111,8 @@ int convert_check_source(const struct job *j, struct err *e)
     return 0;
 }
 
-/* S: asked for (rounded up to whole 32s where the model allows), or the
- * model's own within the default. */
+/* S: the option, rounded up to a multiple of 32 where the model allows; else
+ * the model's own context, at most the default. */
 int convert_choose_context(struct job *j, struct err *e)
 {
     uint32_t own = j->d.context_train;

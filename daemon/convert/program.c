@@ -11,9 +11,10 @@
  * than four axes, and keys are not repeated for grouped heads: the queries of
  * a group become rows of one matmul.
  *
- * Weights go to the package first, then the program: functions share them. C
- * does not order the arguments of a call, so at most one argument of any call
- * here makes an op: the program is the same whoever compiled aned.
+ * Weights are written to the package first, then the program: functions share
+ * them. C does not define the order in which arguments of a call are evaluated,
+ * so at most one argument of any call here makes an op: every compiler's aned
+ * makes the same program.
  */
 #include "convert/program.h"
 

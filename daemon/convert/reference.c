@@ -1,7 +1,7 @@
 /* reference.c - attention and layers of a run, and its memory. See
  * reference_impl.h for how activations lie.
  *
- * Sums of norms, scores and softmax run in double: this is the yardstick.
+ * Sums of norms, scores and softmax run in double: the gates compare with this.
  */
 #include <string.h>
 

@@ -1,6 +1,6 @@
-/* reference_norm.c - norms over panels, in double; and beside them what the
- * form that divides by sqrt(d) first would make of the same values in fp16, for
- * the choice between the forms (range.h). */
+/* reference_norm.c - norms over panels, in double. For the choice between the
+ * forms (range.h) it also computes the error that the form which divides by
+ * sqrt(d) first has in fp16. */
 #include <math.h>
 
 #include "base/half.h"

@@ -209,7 +209,7 @@ static const int allowed[] = {
 #define LOAD(field) \
     BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
 #define RET(what) BPF_STMT(BPF_RET | BPF_K, (what))
-/* Equal: go on; else skip n instructions. */
+/* If equal, the next instruction; else skip n instructions. */
 #define IF_EQ(v, n)  BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (v), 0, (n))
 #define IF_SET(v, n) BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, (v), 0, (n))
 #define DENY(no)     RET(SECCOMP_RET_ERRNO | ((no)&SECCOMP_RET_DATA))

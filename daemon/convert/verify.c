@@ -1,7 +1,8 @@
 /* verify.c - the verify role. See verify.h.
  *
- * It reads with read(2) in pieces and holds nothing but one of them; the parent
- * ends it with SIGKILL, or by going away, which the next progress frame finds.
+ * It reads with read(2) in pieces and holds one piece at a time. The parent
+ * ends it with SIGKILL; if the parent has ended, writing the next progress
+ * frame fails.
  */
 #include "convert/verify.h"
 
@@ -31,7 +32,7 @@ struct verifying {
     const char *known;
     bool gentle;
     uint64_t total;
-    int64_t told_ns, piece_ns; /* when it last told, began this piece */
+    int64_t told_ns, piece_ns; /* last progress frame; start of this piece */
 };
 
 static int64_t now_ns(void)

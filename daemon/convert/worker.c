@@ -1,7 +1,7 @@
-/* worker.c - the convert role: one job, then the end.
+/* worker.c - the convert role: it runs one job and ends.
  *
- * The parent is the only one who talks to it: a cancel frame, or the end of
- * file because the parent is gone, stops the job at the next progress call.
+ * Only its parent sends it frames. A cancel frame, or the end of file when the
+ * parent is gone, stops the job at the next progress call.
  */
 #include <errno.h>
 #include <fcntl.h>

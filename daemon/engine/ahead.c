@@ -15,7 +15,7 @@ void ahead_fini(struct ahead *a)
     buf_fini(&a->bytes);
 }
 
-/* The row that follows; false: who knows. */
+/* Predict the next row; false: it cannot be predicted. */
 static bool follow(struct msg_row *r, const struct msg_row_done *d,
                    uint32_t context)
 {

@@ -1,10 +1,10 @@
-/* columns.c - evaluation on a backend that takes one sequence's rows as the T
- * columns of a prediction, masks and all: the interpreter, rounding, Core ML,
- * the stateless form, programs that are not row-wise.
+/* columns.c - evaluation of one sequence at a time: its rows are the T columns
+ * of a prediction, with whole masks. For the interpreter, rounding, Core ML,
+ * the stateless form, and programs that are not row-wise.
  *
- * A chunk of n rows runs as T >= n columns, where T is the least that every
- * shard takes; the columns after n repeat the last row and write nothing
- * (design 5.1, padding). Heads see only the rows whose logits are wanted.
+ * A chunk of n rows runs as T >= n columns, where T is the smallest that every
+ * shard takes. The columns after n repeat the last row and store nothing. Heads
+ * get only the rows whose logits are wanted.
  */
 #include <string.h>
 

@@ -1,10 +1,10 @@
-/* inputs.c - the arrays a chunk of rows is made of (design 5.1).
+/* inputs.c - the input arrays of a chunk of rows.
  *
- * A context of thousands of positions makes the masks the largest inputs by
- * far, and from one step to the next almost nothing in them changes: they are
- * kept, and only what differs is written. Rope rows are computed once a
- * position and handed out in place. Tables are plain malloc: pages that no
- * position has reached cost nothing.
+ * With a context of thousands of positions the masks are by far the largest
+ * inputs, and little in them changes from one step to the next: they are kept,
+ * and only the differences are written. Rope rows are computed once for each
+ * position and read in place. Tables come from malloc: pages that no position
+ * has reached cost nothing.
  */
 #include <string.h>
 

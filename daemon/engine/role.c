@@ -4,18 +4,19 @@
  *   STATE_* ... STATE_DONE         anything that fails -> ERROR
  *   UNLOAD or end of file -> exit 0
  *
- * A step that is surely next (ahead.h) is begun before its frame is here: with
- * serve's answer on its way the engine would stand still. Between products the role
- * looks whether a frame has come; if it is that step's, all is as if it had been
- * there before, and if it is another, or none comes, the step is called off.
+ * A step that is predicted (ahead.h) is begun before its frame arrives, because
+ * the engine would have nothing to do until serve answers. Between products the
+ * role checks for a frame. If it is the frame of that step, the step continues
+ * as if it had been begun with it; if it is another, or none arrives in time,
+ * the step is cancelled.
  *
- * States are saved and loaded in slices: one after each step, and one after the
- * other while no frame waits. UNLOAD waits for them.
+ * States are saved and loaded in slices: one after each step, and more while no
+ * frame waits. UNLOAD waits for them.
  *
  * A frame that is malformed or out of place ends the process with EXIT_BUG:
- * serve and engine are one program, so nothing can be saved by going on. The
- * process sleeps in read(2) when there is nothing to do, and dies with its
- * parent: by end of file, and on Linux by signal even in the middle of a step.
+ * serve and engine are the same program, so it is a bug. The process sleeps in
+ * read(2) when there is nothing to do. It ends with its parent: by end of file,
+ * and on Linux by a signal, even in the middle of a step.
  */
 #include <poll.h>
 #include <sched.h>
@@ -320,7 +321,7 @@ static int on_step(struct role *r, const struct frame *f, struct err *e)
 
 /* --- the loop --- */
 
-/* 1 to go on, 0 to end, < 0: answered with ERROR, or ERR_FRAME. */
+/* 1: continue; 0: end; < 0: answer with ERROR, or ERR_FRAME. */
 static int dispatch(struct role *r, const struct frame *f, struct err *e)
 {
     int rc = 0;

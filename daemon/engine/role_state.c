@@ -1,6 +1,5 @@
-/* role_state.c - states on their way to and from files, a slice at a time:
- * role.c gives one after each step, and one after the other while no frame
- * waits. */
+/* role_state.c - saves and loads states in slices of time: role.c runs one
+ * slice after each step, and more while no frame waits. */
 #include <string.h>
 
 #include "base/log.h"

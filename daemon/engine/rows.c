@@ -1,13 +1,13 @@
-/* rows.c - evaluation on a backend that runs rows of any sequences: all of
- * them pass through every matrix together (design 7, continuous batching).
+/* rows.c - evaluation on a backend that runs rows of any sequences: all rows
+ * are multiplied with each matrix together (continuous batching).
  *
  *   evals --next_batch--> rows of a batch --shards--> hidden --pack--> wanted
  *   rows --heads, a slice at a time--> logits --> each eval's fn
  *
- * A batch takes what there is in order; what does not fit waits for the next
- * one. A backend cannot say whose row made a batch fail, so then each eval of
- * it is run again alone: positions are only written once more, with the same
- * values.
+ * A batch takes rows in order; rows that do not fit wait for the next batch. A
+ * backend cannot say which row made a batch fail, so each eval of a failed
+ * batch runs again alone. This writes its positions a second time, with the
+ * same values.
  */
 #include <string.h>
 
@@ -221,7 +221,7 @@ static void bind_inputs(struct rows *b, const struct unit *u, const float *x)
     }
 }
 
-/* Who asked for the step still wants it. */
+/* Whether the step is still wanted. */
 static int still_wanted(const struct engine *g, bool last, struct err *e)
 {
     return g->go == NULL || g->go(g->go_ctx, last)

@@ -41,7 +41,7 @@ double sampler_random(uint64_t seed, uint32_t choice, uint32_t index)
     return (double)bits * 0x1p-53;
 }
 
-/* --- life --- */
+/* --- make and free --- */
 
 int sampler_new(uint32_t vocab, struct sampler **ret, struct err *e)
 {

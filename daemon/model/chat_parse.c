@@ -124,7 +124,7 @@ static struct node *parse_set(struct parser *p)
     return want_stmt(p, "endset") ? n : NULL;
 }
 
-/* A macro is stepped over; who calls it meets an unknown function. */
+/* A macro is skipped; a call of it is then a call of an unknown function. */
 static struct node *parse_macro(struct parser *p)
 {
     while (p->t->kind != TK_STMT_CLOSE && p->t->kind != TK_END) {

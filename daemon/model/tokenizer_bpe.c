@@ -18,8 +18,8 @@ static bool stands_for_itself(unsigned b)
     return (b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE;
 }
 
-/* The character of a byte: itself, or 0x100 + its place among the others
- * (0x00-0x20, 0x7F-0xA0, 0xAD). */
+/* The character of a byte: itself, or 0x100 + its index among the bytes that do
+ * not stand for themselves (0x00-0x20, 0x7F-0xA0, 0xAD). */
 static unsigned char_of_byte(unsigned b)
 {
     if (stands_for_itself(b)) {

@@ -20,8 +20,8 @@ static void on_sigbus(int sig)
     (void)signal(sig, SIG_DFL);
 }
 
-/* At every outermost guard: somebody else (a test framework, a sanitizer) may
- * have taken the signal since the last one. */
+/* Called at every outermost guard: a test framework or a sanitizer may have
+ * set its own handler since the last one. */
 static int install(struct err *e)
 {
     struct sigaction sa = {.sa_flags = SA_NODEFER};

@@ -168,7 +168,7 @@ static bool ends(struct span s, const char *suffix)
     return s.n >= n && memcmp(s.p + s.n - n, suffix, n) == 0;
 }
 
-/* Does generation use the id of this key? The rest of them nobody reads. */
+/* Whether generation uses the id of this key. The other ids are not read. */
 static bool at_stake(const struct gguf *g, struct span key)
 {
     static const char *const always[] = {"eos_token_id", "eot_token_id",

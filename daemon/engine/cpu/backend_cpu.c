@@ -1,5 +1,6 @@
-/* The two CPU backends: "interpreter" runs a program op by op, "cpu" the same
- * kernels after fuse.c has recognised what can be done at once. */
+/* The two CPU backends. "interpreter" runs a program op by op. "cpu" uses the
+ * same kernels, after fuse.c has replaced groups of ops by fused forms, and
+ * runs row-wise programs as rows (rows/). */
 #include <assert.h>
 #include <stdatomic.h>
 #include <string.h>

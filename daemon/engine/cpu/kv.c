@@ -1,23 +1,23 @@
-/* A block holds 64 positions of all heads of one state: a count of the tables
- * that hold it, and one plane a head. Keys lie transposed, [dim][64], so that
- * the scores of 64 positions grow side by side in the lanes, dimension by
- * dimension; values lie as they come, [64][dim padded to 16]. Both products
- * of attention are then the same loop (kernel_attend.h).
+/* A block is 64 positions of all heads of one state: a count of the tables that
+ * share it, and one plane for each head. Keys are transposed, [dim][64], so
+ * that the lanes of a vector sum the scores of neighbouring positions, one
+ * dimension after another; values are [64][dim padded to 16]. Both products of
+ * attention are then the same loop (kernels/attention/attend_impl.h).
  *
- * What a table holds of a state ends at `end`: blocks at or after it are
- * NULL, and what stands after it inside the last block is stale (the rest of
- * a longer past, or of the sequence it was forked from). It is never shown:
- * kv_flatten stops at `end`, and kv_reserve clears what it jumps over. A NULL
- * block in front of `end` is a stretch nobody wrote.
+ * Positions of a table in a state end at `end`: blocks at or after it are NULL,
+ * and positions after it inside the last block are stale (the rest of a longer
+ * timeline, or of the sequence it was forked from). They are never used:
+ * kv_flatten stops at `end`, attention ends before it, and kv_reserve clears
+ * those that it skips. A NULL block before `end` was never written.
  *
- * A shared block is copied by the first table that reserves in it; the copy is
- * of the same contents, so a kv_reserve that fails half way needs to take back
- * only what it put after `end`.
+ * The first table that reserves positions in a shared block copies it. The copy
+ * has the same contents, so after a failure kv_reserve only frees the blocks
+ * after `end`.
  *
  * Blocks of one size come from one heap (slab.h), in which each table is a
- * taker: what it alone holds stands in slabs of its own, which go back to the
- * system when it is cut or freed. Counts are plain integers because all of a
- * pool happens on one thread. */
+ * taker: blocks that it does not share are in its own slabs, which go back to
+ * the system when it is cut or freed. Counts are plain integers because one
+ * thread at a time uses a pool. */
 #include "engine/cpu/kv.h"
 
 #include <string.h>

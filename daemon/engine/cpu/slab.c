@@ -1,22 +1,22 @@
-/* A slab is in one of four places, by whether it has a taker and by how many
+/* A slab is in one of four places, by whether a taker owns it and by how many
  * of its blocks are taken:
  *
- *   taker, some      its taker's *own
- *   nobody, some     heap.partial
- *   nobody, all      nowhere: its blocks know it
- *   nobody, none     heap.spare
+ *   owner, some         its taker's *own
+ *   no owner, some      heap.partial
+ *   no owner, all       in no list: its blocks point to it
+ *   no owner, none      heap.spare
  *
- * One with a taker is left when it is full, and empty when its last block comes
- * back: a taker has none without a block in it.
+ * A taker leaves its slab when it is full. A slab whose last block is given
+ * back becomes a spare: a taker owns no slab without a taken block.
  *
- * A new slab is mapped only while no slab of `partial` or `spare` is left. All
- * slabs are then full or the other takers' own, which hold a block at least: of
- * T takers of n blocks each, no more than (T n - T) / per + T slabs, rounded
- * down. That is less than T (n / per + 1), and what slab_most says.
+ * A new slab is mapped only when `partial` and `spare` are empty. All slabs are
+ * then full, or owned by other takers with at least one block taken. So T
+ * takers of n blocks each have at most (T n - T) / per + T slabs, rounded down.
+ * That is less than T (n / per + 1), which slab_most gives.
  *
- * A slab is a huge page, which a decoding step walks 6% faster than small ones,
- * and the rest of its last block, where a taker fills one; else a part of what
- * a taker takes, so that a small model pays for small slabs. */
+ * Where a taker fills one, a slab is a huge page and the rest of its last
+ * block: a decoding step reads huge pages 6% faster than small ones. Else it is
+ * a part of what a taker takes, so that a small model has small slabs. */
 #include "engine/cpu/slab.h"
 
 #include <assert.h>
@@ -117,7 +117,7 @@ static struct slab *fullest(struct slab_heap *h)
     return best;
 }
 
-/* A slab with a free block that is nobody's. NULL: no memory. */
+/* A slab with a free block and without an owner. NULL: no memory. */
 static struct slab *slab_next(struct slab_heap *h)
 {
     struct slab *s = fullest(h);
@@ -213,7 +213,7 @@ void slab_give(struct slab_heap *h, struct slab_block *b)
         h->spares++;
         s->free = NULL;
         s->cut = 0;
-    } else if (s->live + 1 == h->per) { /* it was full, so nobody's */
+    } else if (s->live + 1 == h->per) { /* it was full, so without owner */
         list_push(&h->partial, &s->link);
     }
 }

@@ -1,7 +1,7 @@
 /* From the program's IR to nodes and slots.
  *
- * Which readers a constant has is found on the way; what is made of it is in
- * bind_const.c. */
+ * It notes which ops read a constant, and how; bind_const.c decides from that
+ * how the constant is stored. */
 #include "engine/cpu/graph/bind.h"
 
 #include <string.h>
@@ -253,8 +253,8 @@ static size_t block_reads(const struct sub_block *s, int *list)
     return n;
 }
 
-/* What the blocks read joins the list of the node that has them, after its
- * tuple: so nobody takes for dead what only a block needs. */
+/* Add what the blocks read to the list of the node that has them, after its
+ * tuple: so a value that only a block reads does not count as dead. */
 static int add_reads(struct binder *b, struct node *n, struct err *e)
 {
     size_t total = (size_t)n->n_list;

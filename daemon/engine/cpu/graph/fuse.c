@@ -1,16 +1,15 @@
-/* fuse.c - what the "cpu" backend recognises before it runs a program.
+/* fuse.c - groups of ops that the "cpu" backend replaces by fused forms.
  *
  *   masked write   write_state(slice_update(r0, r0 * (1 - sum w) + w new))
  *                  becomes store_rows(w, new)
  *   attention      softmax(q k^T [* c] + mask) v becomes attention(q, k, v,
  *                  mask), which looks at the visible positions only
  *                  (fuse_attention.c)
- *   state reads    whose readers all take fp16 become read_state_in_place
+ *   state reads    become read_state_in_place where all readers take fp16
  *
- * Recognition is by structure, never by name, and exact: what the fused form
- * computes has the bits of the plain one (op_attention.h, op_state.c say why).
- * Intermediate values must have no other reader. Everything that does not
- * match stays as it is. */
+ * They are recognised by structure, never by name. A fused form gives the same
+ * bits as the plain ops (op_attention.h and op_state.c say why). Intermediate
+ * values must have no other reader. Ops that do not match are not changed. */
 #include "engine/cpu/graph/fuse_impl.h"
 
 static void count(struct fuse *f)

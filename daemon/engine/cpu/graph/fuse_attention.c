@@ -56,8 +56,8 @@ static bool is_mask(const struct mil_type *mask, const struct mil_type *scores)
            mask->dims[mask->rank - 1] == scores->dims[scores->rank - 1];
 }
 
-/* One operation above the softmax; *slot goes on to its operand. False when
- * it does not belong. */
+/* One operation above the softmax; *slot moves to its operand. False when it is
+ * not part of attention. */
 static bool match_above(const struct fuse *f, struct attention_match *r,
                         int *slot)
 {

@@ -4,9 +4,10 @@
  * and never again (so shape arithmetic and constant folding need no pass of
  * their own).
  *
- * When a shape depends on data that is not known, prep says CPU_UNKNOWN and
- * the plan is made in dynamic mode: inputs first, every operation run as soon
- * as it is prepared. That is slow and right; the emitter's programs have none.
+ * When a shape depends on data that is not known, prep returns CPU_UNKNOWN and
+ * the plan is made again in dynamic mode: inputs first, then every operation is
+ * run as soon as it is prepared. That is slow but correct; the converter's
+ * programs do not need it.
  *
  * All other values get a place in one buffer (plan_place.c). */
 #include "engine/cpu/graph/plan.h"

@@ -1,10 +1,10 @@
 /* plan_cache.c - which plans a model keeps.
  *
- * A plan is made when its input shapes are seen first. Kept are those used
- * last, ENGINE_PLANS_MAX of them in ENGINE_PLANS_BYTES_MAX, and always the one
- * at hand: its values are the last prediction's outputs. What is too much goes
- * after a prediction, not before it, for its inputs may be the outputs of the
- * one before. A dynamic plan serves one prediction; the next takes its place.
+ * A plan is made when its input shapes are first seen. The plans used last are
+ * kept, up to ENGINE_PLANS_MAX in ENGINE_PLANS_BYTES_MAX, and always the plan
+ * of the last prediction, because its values are the outputs. Plans beyond
+ * these limits are freed after a prediction, not before it: its inputs may be
+ * outputs of the prediction before. A dynamic plan serves one prediction.
  */
 #include <string.h>
 

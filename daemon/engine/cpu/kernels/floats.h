@@ -6,7 +6,7 @@
  * table gives the same bits: an operation of simd.h is one IEEE operation a
  * lane, and where no fused multiply-add is to be had, fmath_fmaf rounds once.
  *
- * The table is the process's, chosen when it is first asked for.
+ * The process has one table, which is chosen at first use.
  */
 #pragma once
 

@@ -14,7 +14,7 @@ void vmath_gelu_tanh(float *o, const float *x, size_t n);
 void vmath_gelu_sigmoid(float *o, const float *x, size_t n);
 
 /* Canonical 16-lane sums and the largest element; NaNs are passed over, and
- * -infinity comes back when nothing else is there. */
+ * The result is -infinity when there is nothing else. */
 float vmath_sum(const float *x, size_t n);
 float vmath_sum_square(const float *x, size_t n);
 float vmath_max(const float *x, size_t n);

@@ -15,7 +15,7 @@ struct layer_params {
     float eps;
 };
 
-/* Axes that are normalised into at, the others into dims and strides. */
+/* Put the normalised axes into at, the other axes into dims and strides. */
 static int layer_axes(struct step *s, struct layer_params *u, const bool *set,
                       struct err *e)
 {

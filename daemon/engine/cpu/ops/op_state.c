@@ -58,8 +58,8 @@ int write_state_run(const struct step *s, const struct run *r, struct err *e)
  * state[h, s, d] = state * (1 - sum_t mask[s, t]) + sum_t mask[s, t] new[h, t,
  * d]
  *
- * Rows that no column of the mask touches stay as they are (times 1 plus 0),
- * so only the others are computed, with the very operations of the plain form.
+ * Rows that no column of the mask touches do not change (times 1 plus 0), so
+ * only the other rows are computed, with the operations of the plain form.
  */
 
 struct store_params {

@@ -1,20 +1,20 @@
-/* row_length.c - what a program knows of T.
+/* row_length.c - finds the numbers of a program that depend on T.
  *
- * The plan of one row computes at once whatever follows from constants and
- * shapes, and T was 1 there. So it is found out which of these numbers would be
- * others with more rows: they are *marked*, element by element. Marks begin at
- * `shape`, where a dimension is unknown, and go with what an operation moves or
- * computes one by one; what any other operation makes of a marked operand is
- * marked throughout. A value whose own shape may depend on T is *long*: no
- * element of it has a place that one could name. An unmarked one is T rows, all
- * of them the one that was computed; what an operation that keeps rows apart
- * makes of it is the same again, anything else is marked.
+ * The plan of one row computes in advance all that follows from constants and
+ * shapes, with T = 1. This file finds which of these numbers would be different
+ * with more rows: they are *marked*, element by element. Marks begin at
+ * `shape`, where a dimension is unknown. Operations that move elements, or
+ * compute them one by one, pass marks on; the result of any other operation on
+ * a marked operand is marked throughout. A value whose own shape may depend on
+ * T is *long*: its elements cannot be marked one by one. An unmarked long value
+ * is T rows that are all equal to the one that was computed; the result of an
+ * operation that keeps rows apart is again such a value, any other result is
+ * marked.
  *
- * An operation that is left for the run may read no marked number: the rows of
- * a call may be of several sequences, so T is nothing that a row could be told.
- * The one exception is a shape: where reshape, fill or tile are given T for
- * exactly the dimension that is declared unknown, nothing but T's own axis is
- * meant. */
+ * An operation of the run must not read a marked number: the rows of a call may
+ * belong to several sequences, so a row has no T. The one exception is a shape:
+ * reshape, fill and tile may get T for exactly the dimension that is declared
+ * unknown, because that is T's own axis. */
 #include <string.h>
 
 #include "engine/cpu/ops/ops.h"
@@ -88,7 +88,7 @@ static bool says_t(const struct marks *m, const struct node *n)
     return row_is_one(m->p, n->out[0]);
 }
 
-/* --- how marks go on --- */
+/* --- how marks are passed on --- */
 
 static int mark_all(struct marks *m, const struct node *n, struct err *e)
 {

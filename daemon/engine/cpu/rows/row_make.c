@@ -1,10 +1,10 @@
 /* row_make.c - from a model's nodes to row ops.
  *
  * The plan at T = 1 gives every value's shape and computes what is constant;
- * each of its steps that is left becomes one op. Values are the model's slots,
- * by the same numbers, and what passes add after them. After the states have
- * been recognised and dead ops are gone, every op that is still a plain step
- * must keep rows apart (row_check.c) and may touch no mask and no state. */
+ * each of its other steps becomes one op. Values are the model's slots, with
+ * the same numbers; values that passes add follow them. When states have been
+ * recognised and dead ops removed, every op that is still a plain step must
+ * keep rows apart (row_check.c) and may use no mask and no state. */
 #include "engine/cpu/rows/row_make.h"
 
 #include <string.h>
@@ -446,7 +446,8 @@ static const char *check_heads(const struct row_program *p)
     return NULL;
 }
 
-/* What passes up to one of them made of a program that needs the others too. */
+/* The text of a program after the first passes, when it needs later passes to
+ * run. */
 static const char *text_of(const struct row_program *p)
 {
     const char *text = NULL;

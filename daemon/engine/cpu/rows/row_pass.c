@@ -1,8 +1,8 @@
 /* row_pass.c - the list of passes, and the short ones.
  *
- * Each pass looks at ops and may replace some by a recognised form; row_count
- * runs after each. Any of them may be left out: what it would have recognised
- * then runs as a plain step. */
+ * Each pass looks at ops and may replace some by a special form; row_count runs
+ * after each pass. Any pass may be left out: the ops that it would have
+ * replaced then run as plain steps. */
 #include <string.h>
 
 #include "engine/cpu/ops/ops.h"
@@ -178,7 +178,7 @@ int row_pass_elementwise(struct row_program *p, struct err *e)
 
 /* --- glu: f(a) * b --- */
 
-/* The unary op after operand k of a product, when nobody else reads it. */
+/* The unary op after operand k of a product, when it has no other reader. */
 static int unary_of(const struct row_program *p, const struct row_op *op, int k)
 {
     size_t at = 0;
@@ -228,7 +228,7 @@ static struct row_op *attend_of(const struct row_program *p, int value)
                : NULL;
 }
 
-/* Does b go on where a ends: the next heads of the same states and query? */
+/* Whether b continues a: the next heads of the same states and query. */
 static bool goes_on(const struct row_program *p, const struct row_attend *all,
                     int q, size_t q_at, const struct row_op *b)
 {

@@ -1,11 +1,11 @@
 /* row_state.c - states and the masks over them, in a program run as rows.
  *
- * A slot may stand for a state as it is after this run's store: a read after
- * the write, or the blended value that was written (the public converter's
- * packages attend over that), whole or some of its heads. Attention over such
- * slots becomes ATTEND. All rows are stored before any attends (a row never
- * sees a later position), so the store of a state must stand before the
- * attention that reads it, and be the only one. */
+ * A slot may be a state as it is after this run's store: a read after the
+ * write, or the blended value that was written (packages of coremltools attend
+ * over that), whole or some of its heads. Attention over such slots becomes
+ * ATTEND. All rows are stored before any attends (a row never sees a later
+ * position), so a state must have one store only, and it must come before the
+ * attention that reads the state. */
 #include <math.h>
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /* row_tensor.c - a prediction given as tensors, run as rows.
  *
- * T's axis is taken apart into rows, a mask into the stretch that each row
- * sees, the write mask into positions. A mask that says anything else than 0
- * over one stretch and "hidden" elsewhere cannot be said in rows; then the
- * program runs as a whole on a flat copy of the states. */
+ * T's axis becomes rows, a mask becomes the range of positions that each row
+ * sees, the write mask becomes positions. A mask must be 0 over one range and
+ * "hidden" elsewhere; with any other mask the program runs as a whole, on a
+ * flat copy of the states. */
 #include <string.h>
 
 #include "engine/cpu/ops/op_attention.h"

@@ -224,7 +224,7 @@ static int take_table(struct arena *a, const struct mil_op *op, int depth,
     return check_grid(op, &t->grid, &s->type, e);
 }
 
-/* Ordinal of each set bit among the set ones; the others get 0. */
+/* The ordinal of each set bit among the set ones; bits not set get 0. */
 static uint32_t *ordinals(struct arena *a, const struct sparse *s)
 {
     uint32_t *r = arena_array(a, s->count + 1, sizeof(*r));

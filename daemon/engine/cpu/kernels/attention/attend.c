@@ -1,25 +1,25 @@
-/* Positions are cut into spans of 256 by absolute position. Of each span that
- * a row sees, a head gets three things: the largest score m, the sum l of
- * p = exp(score - m), and the vector o = sum p v. The spans' are put together
- * in their order:
+/* Positions are cut into spans of 256 by absolute position. For each span that
+ * a row sees, a head computes three results: the largest score m, the sum l of
+ * p = exp(score - m), and the vector o = sum p v. The results of the spans are
+ * combined in order:
  *
  *   M = max m,  w = exp(m - M),  out = (sum w o) / (sum w l)
  *
  * So no sum is longer than a span plus the number of spans, scores never
  * leave the first cache, and spans can be worked on by different threads.
  * Inside a span: scores are chains over the dimension, p is summed over 16
- * lanes of positions, o is a chain over positions. Nothing of this knows of
- * other rows, or of the block in which a position is kept.
+ * lanes of positions, o is a chain over positions. None of this depends on
+ * other rows, or on the block in which a position is kept.
  *
- * Work is cut into tiles of up to 8 columns, a column being one query head of
- * one row. They share a key/value head, so that a block is converted once for
- * all of them where they are rows of one sequence. A few tiles that do not
- * divide among the threads (decoding) are split into their spans.
+ * Work is cut into tiles of up to 8 columns; a column is one query head of one
+ * row. The columns of a tile share a key/value head, so where they are rows of
+ * one sequence, a block is converted once for all of them. When there are too
+ * few tiles for the threads (decoding), tiles are split into their spans.
  *
  * A position outside [lo, hi) is never multiplied into o, not even with a
- * weight of zero: what is stored there may be infinite. So where the columns
- * of a tile see different ends of a block, the ends are done row by row and
- * what is common to all together. */
+ * weight of zero: the value stored there may be infinite. So where the columns
+ * of a tile see different parts of a block, the parts that only some see are
+ * computed row by row, and the common part for all columns together. */
 #include "engine/cpu/kernels/attention/attend.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* gemm.c - see gemm.h: what a product is made of, and who computes which rows.
- * The loops are gemm_impl.h's. */
+/* gemm.c - see gemm.h: the parts of a product, and which thread computes which
+ * rows. The loops are in gemm_impl.h. */
 #include "engine/cpu/kernels/products/gemm.h"
 
 #include <string.h>

@@ -14,7 +14,7 @@
 
 #define TILE_R       4
 #define TILE_C       GEMM_COLS
-#define AHEAD_BYTES  6144   /* of weights asked for before they are needed */
+#define AHEAD_BYTES  6144   /* prefetch distance in the weights */
 #define AHEAD_SHORT  8192   /* in a group of short rows */
 #define X_BYTES      393216 /* of columns that stay in the second cache */
 

@@ -1,11 +1,12 @@
-/* linear.c - the input of products, and who computes which rows.
+/* linear.c - the input of products, and which thread computes which rows.
  *
- * All parts of a call are one list of rows, 32 of a part at a time. Threads
- * take pieces off it, large ones first (most of the list is split as if
- * statically, so each thread streams through a range of its own) and smaller
- * ones towards the end, where they even out what a noisy neighbour took. The
- * next piece is taken before the last unit of one is read, which then asks for
- * its beginning: a thread's memory requests never stop between pieces.
+ * All parts of a call form one list of units, 32 rows of a part each. Threads
+ * take pieces of it. The first pieces are large: most of the list is divided
+ * almost statically, so each thread streams through a range of its own. Pieces
+ * get smaller towards the end, to even out what other processes took from a
+ * core. A thread takes its next piece before it reads the last unit of the
+ * present one, and prefetches the beginning of the next piece while it reads
+ * that unit: its memory requests never stop between pieces.
  */
 #include "engine/cpu/kernels/products/linear.h"
 
@@ -286,7 +287,7 @@ static void job_run(const struct piece *p, const struct linear_job *j,
     }
 }
 
-/* Units [begin, end) of the list; the thread goes on with `then`. */
+/* Compute units [begin, end) of the list; the thread continues with `then`. */
 static void units_run(const struct piece *p, size_t begin, size_t end,
                       size_t then, void *scratch)
 {

@@ -30,7 +30,7 @@
 
 #include "engine/cpu/kernels/products/linear_impl.h"
 
-#define AHEAD_BYTES 6144  /* asked for before they are used, at least */
+#define AHEAD_BYTES 6144  /* prefetch distance, at least */
 #define AHEAD_ROWS  8     /* where rows pass by block by block */
 #define FEW_BYTES   18432 /* of columns that stay in the first cache */
 
@@ -442,7 +442,7 @@ INLINE void many_tile(int C, const int16_t *tile, size_t pairs,
 struct many_ahead {
     const char *w; /* NULL: there is none */
     size_t ldw, lines; /* of 64 bytes in a row */
-    size_t at;         /* lines asked for */
+    size_t at;         /* lines prefetched */
 };
 
 INLINE void many_ask(struct many_ahead *a, size_t lines)

@@ -39,7 +39,7 @@
 #define TB_LINE  128 /* elements in a cache line */
 #define TB_TALL  8   /* rows in the tallest tile */
 
-#define TABLE_AHEAD 6144   /* bytes asked for before they are used */
+#define TABLE_AHEAD 6144   /* prefetch distance in bytes */
 #define TABLE_SHORT 8192   /* in a group of short rows; others: a group ahead */
 #define TABLE_BYTES 262144 /* of rows that stay in the second cache */
 

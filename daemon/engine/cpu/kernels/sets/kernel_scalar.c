@@ -1,7 +1,8 @@
-/* kernel_scalar.c - the "scalar" set: plain C, the reference of the others.
+/* kernel_scalar.c - the "scalar" set: plain C, the reference for the other
+ * sets.
  *
- * Written for itself, not from the templates, so that a mistake in those does
- * not hide here. Columns hold their elements in natural order. */
+ * It does not use the templates, so that a mistake in them is not repeated
+ * here. Columns hold their elements in natural order. */
 #include "engine/cpu/kernels/attention/attend_impl.h"
 #include "engine/cpu/kernels/products/linear_impl.h"
 #include "engine/cpu/kernels/simd.h"
