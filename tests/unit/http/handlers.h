@@ -1,5 +1,5 @@
-/* handlers.h - a server whose routes answer at once, later, in pieces, slowly or
- * never. */
+/* handlers.h - a server whose routes answer at once, later, in pieces, slowly
+ * or never. */
 #pragma once
 
 #include "harness.h"
@@ -153,8 +153,10 @@ static const struct http_route table[] = {
     {HTTP_M_GET,  "/quiet",   quiet,  0     },
 };
 
+/* *state: the server's http_times, or NULL for those of proto/limits.h. */
 static inline int serve_up(void **state)
 {
+    const struct http_times *times = *state;
     struct fix *f = calloc(1, sizeof(*f));
     struct err e = {0};
     must(f != NULL);
@@ -165,11 +167,7 @@ static inline int serve_up(void **state)
         .routes = table,
         .n_routes = countof(table),
         .ctx = &t,
-        .times = {.header = 150,
-                  .request = 400,
-                  .body_idle = 150,
-                  .idle = 300,
-                  .stall = 300},
+        .times = times != NULL ? *times : (struct http_times){0},
         .conns_max = 20,
         .keepalive_ms = KEEPALIVE_MS,
     };
@@ -186,4 +184,13 @@ static inline int serve_down(void **state)
     return 0;
 }
 
+static inline uint64_t conns_open(const struct fix *f)
+{
+    struct http_stats st;
+    http_get_stats(f->srv, &st);
+    return st.conns_open;
+}
+
 #define CASE(fn) cmocka_unit_test_setup_teardown(fn, serve_up, serve_down)
+#define CASE_TIMES(fn, times) \
+    cmocka_unit_test_prestate_setup_teardown(fn, serve_up, serve_down, times)

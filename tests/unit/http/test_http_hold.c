@@ -88,7 +88,7 @@ static void assert_answer(int fd, const char *status, const char *has)
     struct buf b;
     bool eof = false;
     buf_init(&b, KIB(64));
-    get(&t.f, fd, &b, "}", 5000, &eof);
+    get(&t.f, fd, &b, "}", WAIT_MS, &eof);
     buf_u8(&b, '\0');
     assert_true(strncmp(b.p + 9, status, 3) == 0);
     assert_non_null(strstr(b.p, has));

@@ -196,7 +196,7 @@ static void test_other_uid(void **state)
         _exit(recv(fd, &c, 1, 0) > 0 ? 3 : 0);
     }
     int how = -1;
-    for (int64_t end = now_ms() + 30000; now_ms() < end;) {
+    for (int64_t end = now_ms() + WAIT_MS; now_ms() < end;) {
         turn(f, 5);
         if (waitpid(pid, &how, WNOHANG) == pid) {
             break;
