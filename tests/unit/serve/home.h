@@ -42,6 +42,14 @@ static inline bool home_has(const char *path)
     return file_exists(full);
 }
 
+static inline void home_write(const char *path, const char *text)
+{
+    char full[HOME_PATH_MAX];
+    struct err e = {0};
+    assert_true(file_join(full, sizeof(full), h.dir, path));
+    unit_ok(file_write(full, text, strlen(text), &e), &e);
+}
+
 static inline void home_full(bool full)
 {
     struct rlimit r;
@@ -76,6 +84,12 @@ static inline void home_on_sessions(void *ctx, int status,
     h.read = true;
 }
 
+static inline void home_on_turn(uv_prepare_t *p)
+{
+    (void)p;
+    runner_turn(&h.s.runners);
+}
+
 /* A start; what the last one left is read. */
 static inline void home_open(void)
 {
@@ -87,6 +101,7 @@ static inline void home_open(void)
     conf_init(&s->conf);
     (void)snprintf(s->conf.engine_program, sizeof(s->conf.engine_program),
                    "%s/tests/unit/serve/fake_engine", getenv("ANED_BUILD"));
+    (void)snprintf(s->home.dir, sizeof(s->home.dir), "%s", h.dir);
     assert_true(file_join(s->home.models, HOME_PATH_MAX, h.dir, "models"));
     assert_true(file_join(s->home.staging, HOME_PATH_MAX, h.dir, "staging"));
     assert_true(file_join(s->home.db, HOME_PATH_MAX, h.dir, "db"));
@@ -94,6 +109,9 @@ static inline void home_open(void)
     unit_ok(file_mkdirs(s->home.staging, 0700, &e), &e);
     list_init(&s->runners);
     assert_int_equal(uv_loop_init(&s->loop), 0);
+    assert_int_equal(uv_prepare_init(&s->loop, &s->turn), 0);
+    assert_int_equal(uv_prepare_start(&s->turn, home_on_turn), 0);
+    uv_unref((uv_handle_t *)&s->turn);
     unit_ok(store_open(&s->loop, s->home.db, &s->store, &e), &e);
     s->files = workq_new(&s->loop, 8);
     s->text = workq_new(&s->loop, 8);
@@ -122,6 +140,7 @@ static inline void home_close(void)
     workq_close(h.s.text, home_on_closed, NULL);
     UNTIL(h.closed == 4);
     store_close(h.s.store, home_on_closed, NULL);
+    uv_close((uv_handle_t *)&h.s.turn, NULL);
     assert_int_equal(uv_run(&h.s.loop, UV_RUN_DEFAULT), 0);
     assert_int_equal(h.closed, 5);
     jobs_free(h.s.jobs);

@@ -2,21 +2,15 @@
  * to their engine: the real models, store and text thread, and the fake engine
  * as a child. The text thread stands at a gate, so that the order of events is
  * the test's own and no clock's. */
-#include <signal.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include "../unit.h"
-#include "base/file.h"
+#include "home.h"
 #include "sched/shed.h"
 #include "serve/engines/cache.h"
-#include "serve/engines/models_impl.h"
 #include "serve/gen/gen.h"
 
 #define OUT     6u   /* tokens of an answer */
 #define LETTERS 200u /* of a prompt: as many tokens, and BOS */
-
-static char dir[64];
 
 /* The text thread waits in it. */
 struct gate {
@@ -35,85 +29,40 @@ struct answer {
 };
 
 static struct {
-    struct server s;
-    uv_prepare_t turn;
     struct model *m;
     struct gate gate;
     struct answer first, late, again;
-    int closed; /* parts of the server */
 } t;
 
-/* --- a server without its listeners --- */
+/* --- the server --- */
 
 static void write_fake(const char *text)
 {
-    char path[128];
-    struct err e = {0};
-    assert_true(file_join(path, sizeof(path), dir, "models/fake/fake"));
-    unit_ok(file_write(path, text, strlen(text), &e), &e);
-}
-
-static void on_turn(uv_prepare_t *h)
-{
-    (void)h;
-    runner_turn(&t.s.runners);
-}
-
-static void open_cache(void)
-{
-    struct err e = {0};
-    const struct cache_conf c = {.dir = t.s.home.states,
-                                 .bytes_max = MIB(1),
-                                 .write_max = MIB(1),
-                                 .tokens_min = STATE_BLOCK};
-    unit_ok(file_mkdirs(c.dir, 0700, &e), &e);
-    unit_ok(cache_open(&c, server_unix_ms(), &t.s.cache, &e), &e);
+    home_write("models/m/fake", text);
 }
 
 static int setup(void **state)
 {
-    struct server *s = &t.s;
     struct err e = {0};
-    (void)state;
     memset(&t, 0, sizeof(t));
-    conf_init(&s->conf);
-    s->conf.cache_disk_tokens = STATE_BLOCK;
-    (void)snprintf(s->conf.engine_program, sizeof(s->conf.engine_program),
-                   "%s/tests/unit/serve/fake_engine", getenv("ANED_BUILD"));
-    assert_true(file_join(s->home.models, HOME_PATH_MAX, dir, "models"));
-    assert_true(file_join(s->home.states, HOME_PATH_MAX, dir, "states"));
-    assert_true(file_join(s->home.db, HOME_PATH_MAX, dir, "db"));
-    write_fake("");
-    list_init(&s->runners);
-    assert_int_equal(uv_loop_init(&s->loop), 0);
-    assert_int_equal(uv_prepare_init(&s->loop, &t.turn), 0);
-    assert_int_equal(uv_prepare_start(&t.turn, on_turn), 0);
-    uv_unref((uv_handle_t *)&t.turn);
-    unit_ok(store_open(&s->loop, s->home.db, &s->store, &e), &e);
-    s->text = workq_new(&s->loop, 8);
-    open_cache();
-    unit_ok(models_open(s, &s->models, &e), &e);
-    t.m = models_find(s->models, "fake");
+    assert_int_equal(home_up(state), 0);
+    h.s.conf.cache_disk_tokens = STATE_BLOCK;
+    assert_true(file_join(h.s.home.states, HOME_PATH_MAX, h.dir, "states"));
+    unit_ok(file_mkdirs(h.s.home.states, 0700, &e), &e);
+    const struct cache_conf c = {.dir = h.s.home.states,
+                                 .bytes_max = MIB(1),
+                                 .write_max = MIB(1),
+                                 .tokens_min = STATE_BLOCK};
+    unit_ok(cache_open(&c, server_unix_ms(), &h.s.cache, &e), &e);
+    t.m = models_find(h.s.models, "m");
     assert_non_null(t.m);
     return 0;
 }
-
-static void on_closed(void *ctx)
-{
-    (void)ctx;
-    t.closed++;
-}
-
-#define UNTIL(condition)                      \
-    while (!(condition)) {                    \
-        (void)uv_run(&t.s.loop, UV_RUN_ONCE); \
-    }
 
 /* Also of a test that failed in the middle. */
 static int teardown(void **state)
 {
     struct answer *all[] = {&t.first, &t.late, &t.again};
-    (void)state;
     if (t.gate.closed) {
         uv_sem_post(&t.gate.open);
     }
@@ -122,37 +71,9 @@ static int teardown(void **state)
             gen_cancel(all[i]->gen);
         }
     }
-    models_stop(t.s.models, on_closed, NULL);
-    UNTIL(t.closed == 1);
-    workq_close(t.s.text, on_closed, NULL);
-    UNTIL(t.closed == 2);
-    store_close(t.s.store, on_closed, NULL);
-    uv_close((uv_handle_t *)&t.turn, NULL);
-    assert_int_equal(uv_run(&t.s.loop, UV_RUN_DEFAULT), 0);
-    assert_int_equal(t.closed, 3);
-    models_free(t.s.models);
-    cache_free(t.s.cache);
-    return uv_loop_close(&t.s.loop); /* not 0: a handle leaked */
-}
-
-static int make_bundle(void **state)
-{
-    char command[1200];
-    (void)state;
-    (void)snprintf(dir, sizeof(dir), "/tmp/aned-gen-XXXXXX");
-    assert_non_null(mkdtemp(dir));
-    (void)snprintf(command, sizeof(command),
-                   "mkdir -p %s/models/fake && "
-                   "'%s/tests/unit/serve/fake_bundle' %s/models/fake 512",
-                   dir, getenv("ANED_BUILD"), dir);
-    return system(command);
-}
-
-static int remove_bundle(void **state)
-{
-    struct err e = {0};
-    (void)state;
-    return file_rmtree(dir, &e);
+    int rc = home_down(state);
+    cache_free(h.s.cache);
+    return rc;
 }
 
 /* --- the text thread --- */
@@ -173,7 +94,7 @@ static void close_gate(void)
     t.gate.work.run = wait_at_gate;
     t.gate.work.done = on_passed;
     assert_int_equal(uv_sem_init(&t.gate.open, 0), 0);
-    assert_int_equal(workq_put(t.s.text, &t.gate.work), 0);
+    assert_int_equal(workq_put(h.s.text, &t.gate.work), 0);
     t.gate.closed = true;
     t.m->voc->open = false; /* as at first: short texts go to the thread too */
 }
@@ -183,7 +104,7 @@ static void open_gate(void)
 {
     t.gate.closed = false;
     uv_sem_post(&t.gate.open);
-    UNTIL(workq_depth(t.s.text) == 0);
+    UNTIL(workq_depth(h.s.text) == 0);
 }
 
 /* --- requests --- */
@@ -231,7 +152,7 @@ static void ask(struct answer *a)
     memset(a, 0, sizeof(*a));
     struct arena arena;
     arena_init(&arena, GEN_ARENA_MAX);
-    struct gen *g = gen_new(&t.s, t.m, &sink, a, &arena);
+    struct gen *g = gen_new(&h.s, t.m, &sink, a, &arena);
     struct gen_req *q = gen_request(g);
     q->kind = GEN_TEXT;
     q->text = text;
@@ -338,8 +259,8 @@ static void an_engine_without_a_successor(void **state)
     ask_alone(&t.first);
     close_gate();
     ask(&t.late);
-    (void)snprintf(t.s.conf.engine_program, sizeof(t.s.conf.engine_program),
-                   "%s/nothing", dir);
+    (void)snprintf(h.s.conf.engine_program, sizeof(h.s.conf.engine_program),
+                   "%s/nothing", h.dir);
     kill_engine();
     assert_int_equal(runner_state(t.m->runner), RUNNER_DOWN);
     open_gate();
@@ -372,7 +293,7 @@ static void an_engine_too_big_to_stay(void **state)
     ask_alone(&t.first);
     close_gate();
     ask(&t.late);
-    t.s.models->budget = 1;
+    h.s.models->budget = 1;
     kill_engine();
     UNTIL(t.m->state == MODEL_UNLOADING);
     open_gate();
@@ -392,13 +313,13 @@ static void an_engine_too_big_to_stay_with_saved_states(void **state)
         tokens[i] = 'a' + 3;
     }
     ask_alone(&t.first);
-    assert_int_equal(cache_plan(t.s.cache, &key, tokens, LETTERS, 1000,
+    assert_int_equal(cache_plan(h.s.cache, &key, tokens, LETTERS, 1000,
                                 server_unix_ms(), server_unix_ms(), &what),
                      1);
-    cache_saved(t.s.cache, what.id, 5000);
+    cache_saved(h.s.cache, what.id, 5000);
     close_gate();
     ask(&t.late);
-    t.s.models->budget = 1;
+    h.s.models->budget = 1;
     write_fake("stop_load 1\n");
     kill_engine();
     int pid = await_stopped();
@@ -421,6 +342,5 @@ int main(void)
         CASE(an_engine_too_big_to_stay),
         CASE(an_engine_too_big_to_stay_with_saved_states),
     };
-    return cmocka_run_group_tests_name("gen", tests, make_bundle,
-                                       remove_bundle);
+    return cmocka_run_group_tests_name("gen", tests, NULL, NULL);
 }

@@ -1,26 +1,16 @@
 /* What a verify worker's answer, or its end without one, comes to: the real
  * models and store, the fake engine, and this program itself as the worker,
  * which does what the file `verify` in the bundle's folder says. */
-#include <string.h>
-#include <unistd.h>
-
-#include "../unit.h"
-#include "base/file.h"
+#include "home.h"
 #include "proto/frame.h"
 #include "proto/json.h"
 #include "proto/msg.h"
-#include "serve/engines/models_impl.h"
-
-static char dir[64];
 
 static struct {
-    struct server s;
-    uv_prepare_t turn;
     struct model *m;
     struct model_wait wait;
     int rc; /* of the load; 1: not yet */
     struct err e;
-    int closed; /* parts of the server */
 } t;
 
 /* --- the worker --- */
@@ -65,71 +55,21 @@ static int worker(void)
     return work(how.p);
 }
 
-/* --- a server without its listeners --- */
-
-static void on_turn(uv_prepare_t *h)
-{
-    (void)h;
-    runner_turn(&t.s.runners);
-}
+/* --- cases --- */
 
 static void tell_worker(const char *how)
 {
-    char path[128];
-    struct err e = {0};
-    assert_true(file_join(path, sizeof(path), dir, "models/fake/verify"));
-    unit_ok(file_write(path, how, strlen(how), &e), &e);
+    home_write("models/m/verify", how);
 }
 
 static int setup(void **state)
 {
-    struct server *s = &t.s;
-    struct err e = {0};
-    char path[128];
-    (void)state;
     memset(&t, 0, sizeof(t));
-    conf_init(&s->conf);
-    (void)snprintf(s->conf.engine_program, sizeof(s->conf.engine_program),
-                   "%s/tests/unit/serve/fake_engine", getenv("ANED_BUILD"));
-    (void)snprintf(s->home.dir, sizeof(s->home.dir), "%s", dir);
-    assert_true(file_join(s->home.models, HOME_PATH_MAX, dir, "models"));
-    assert_true(file_join(s->home.db, HOME_PATH_MAX, dir, "db"));
-    assert_true(file_join(path, sizeof(path), dir, "models/fake/fake"));
-    unit_ok(file_write(path, "", 0, &e), &e);
-    list_init(&s->runners);
-    assert_int_equal(uv_loop_init(&s->loop), 0);
-    assert_int_equal(uv_prepare_init(&s->loop, &t.turn), 0);
-    assert_int_equal(uv_prepare_start(&t.turn, on_turn), 0);
-    uv_unref((uv_handle_t *)&t.turn);
-    unit_ok(store_open(&s->loop, s->home.db, &s->store, &e), &e);
-    unit_ok(models_open(s, &s->models, &e), &e);
-    verify_start(s->models);
-    t.m = models_find(s->models, "fake");
+    assert_int_equal(home_up(state), 0);
+    verify_start(h.s.models);
+    t.m = models_find(h.s.models, "m");
     assert_non_null(t.m);
     return 0;
-}
-
-static void on_closed(void *ctx)
-{
-    (void)ctx;
-    t.closed++;
-}
-
-#define UNTIL(condition)                      \
-    while (!(condition)) {                    \
-        (void)uv_run(&t.s.loop, UV_RUN_ONCE); \
-    }
-
-static int teardown(void **state)
-{
-    (void)state;
-    models_stop(t.s.models, on_closed, NULL);
-    UNTIL(t.closed == 1);
-    store_close(t.s.store, on_closed, NULL);
-    uv_close((uv_handle_t *)&t.turn, NULL);
-    assert_int_equal(uv_run(&t.s.loop, UV_RUN_DEFAULT), 0);
-    models_free(t.s.models);
-    return uv_loop_close(&t.s.loop);
 }
 
 static void on_load(struct model_wait *w, int rc, const struct err *e)
@@ -219,40 +159,10 @@ static void a_stop_meanwhile(void **state)
     t.rc = 1;
     t.wait = (struct model_wait){.fn = on_load};
     assert_int_equal(model_load(t.m, true, &t.wait, &e), 0);
-    models_stop(t.s.models, on_closed, NULL);
+    models_stop(h.s.models, home_on_closed, NULL);
     assert_int_equal(t.rc, ERR_INTERRUPTED);
-    UNTIL(t.closed == 1);
-    t.closed = 0;
-}
-
-static int make_bundle(void **state)
-{
-    char command[1200];
-    (void)state;
-    (void)snprintf(dir, sizeof(dir), "/tmp/aned-verify-XXXXXX");
-    assert_non_null(mkdtemp(dir));
-    (void)snprintf(command, sizeof(command),
-                   "mkdir -p %s/models/fake && "
-                   "'%s/tests/unit/serve/fake_bundle' %s/models/fake 512",
-                   dir, getenv("ANED_BUILD"), dir);
-    return system(command);
-}
-
-static int remove_bundle(void **state)
-{
-    struct err e = {0};
-    (void)state;
-    return file_rmtree(dir, &e);
-}
-
-static int forget(void **state)
-{
-    char path[128];
-    assert_true(file_join(path, sizeof(path), dir, "verified.json"));
-    (void)unlink(path);
-    assert_true(file_join(path, sizeof(path), dir, "db"));
-    (void)unlink(path);
-    return setup(state);
+    UNTIL(h.closed == 1);
+    h.closed = 0;
 }
 
 int main(int argc, char **argv)
@@ -260,12 +170,12 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "verify-worker") == 0) {
         return worker();
     }
-#define CASE(f) cmocka_unit_test_setup_teardown(f, forget, teardown)
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, home_down)
     const struct CMUnitTest tests[] = {
         CASE(a_damaged_model_gets_no_engine),
         CASE(a_lost_worker),
         CASE(a_loaded_model_that_is_damaged),
         CASE(a_stop_meanwhile),
     };
-    return cmocka_run_group_tests(tests, make_bundle, remove_bundle);
+    return cmocka_run_group_tests_name("verify", tests, NULL, NULL);
 }
