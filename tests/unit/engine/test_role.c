@@ -255,7 +255,7 @@ static void test_early(void **state)
         for (uint32_t n = 1; n <= STEPS; n++, own++) {
             bool odd = n % 12 == 11; /* the engine is sure again and again */
             if (odd && way == 1) {   /* serve is busy */
-                for (int i = 0; i < 20 || (i < 3000 && *begun <= own); i++) {
+                for (int i = 0; i < 20 || (i < 30000 && *begun <= own); i++) {
                     (void)usleep(1000);
                 }
             } else if (odd && way == 2) { /* an operation comes first */

@@ -21,6 +21,7 @@ struct user {
     uint32_t n_said;
     uint32_t while_working; /* of them with the next step on its way */
     uint64_t patience_us; /* from on_up to its deadline; 0: none */
+    uint32_t late_at;     /* its deadline comes with so many tokens */
     uint32_t pause_at; /* pause after so many tokens until the others ended */
     int code;          /* of on_fail */
     bool leaves;   /* after its last token, instead of being removed there */
@@ -104,6 +105,9 @@ static void on_token(struct run_stream *x, const struct msg_token *token)
         return;
     }
     assert_int_equal(runner_push(t.r, x, token->id), 0);
+    if (u->n == u->late_at) {
+        x->s.deadline_us = 1;
+    }
     if (u->n == u->pause_at) {
         runner_pause(t.r, x, true);
     }
@@ -431,10 +435,11 @@ static void a_late_stream_makes_way(void **state)
         struct user *a = add_user(10, n, 24);
         struct user *b = add_user(10, 20, 3);
         t.places = 1;
-        a->patience_us = 300000;
-        run(n == 1 ? "delay_us 30000\n" : "delay_us 100000\nt_max 4\n");
-        assert_true(a->expired && a->n < a->want && a->code == 0);
-        assert_int_equal(a->n > 0, n == 1);
+        a->late_at = n == 1 ? 7 : 0;
+        a->patience_us = n == 1 ? 3600000000u : 300000;
+        run(n == 1 ? "" : "delay_us 100000\nt_max 4\n");
+        assert_true(a->expired && a->code == 0);
+        assert_int_equal(a->n, a->late_at);
         assert_as_alone(b);
         assert_int_equal(b->x.s.first_turn, t.stats.steps - (n == 1 ? 2 : 6));
         assert_int_equal(teardown(state), 0);
