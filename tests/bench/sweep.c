@@ -510,6 +510,10 @@ static int report(struct sweep *s, double seconds, struct err *e)
                  s->cells_min == 0 ? "the product" : "every pair of levels",
                  s->all.identical, (unsigned long long)s->tally.positions,
                  (unsigned long long)s->tally.different, seconds);
+    for (size_t i = 0; sweep_lacks(i) != NULL; i++) {
+        (void)printf("%s skipped: this machine lacks its instructions\n",
+                     sweep_lacks(i));
+    }
     if (s->all.cells < s->n_cells) {
         (void)printf("%u cells of %u left out: no time for them\n",
                      s->n_cells - s->all.cells, s->n_cells);

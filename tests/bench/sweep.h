@@ -82,3 +82,6 @@ uint32_t draw(uint64_t *state, uint32_t n);
 
 /* What is swept (sweep_sets.c). */
 const struct backend *sweep_backend(void);
+/* The i-th set of kernels that this machine lacks the instructions for; NULL
+ * after the last. */
+const char *sweep_lacks(size_t i);

@@ -12,9 +12,9 @@
  *
  * The first four are what a faster kernel invites: results stay right but for
  * the last bits. The sweep must find every one but SIMULATED. */
-#include <math.h>
 #include <string.h>
 
+#include "base/isa.h"
 #include "engine/cpu/kernels/attention/attend.h"
 #include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/products/linear_impl.h"
@@ -49,6 +49,34 @@ const struct backend *sweep_backend(void)
 }
 
 #endif
+
+/* Sets that not every machine runs. */
+static const struct {
+    const char *name;
+    unsigned needs;
+} wanted[] = {
+#if defined(SIMULATED)
+    {"avx512~", ISA_V3},
+    {"avx2",    ISA_V3},
+#elif !defined(SETS) && defined(__x86_64__)
+    {"avx512", ISA_V3 | ISA_AVX512},
+#if defined(HAVE_AVXVNNI)
+    {"avxvnni", ISA_V3 | ISA_AVXVNNI},
+#endif
+    {"avx2", ISA_V3},
+#endif
+    {NULL,      0     },
+};
+
+const char *sweep_lacks(size_t i)
+{
+    for (size_t s = 0; wanted[s].name != NULL; s++) {
+        if (!isa_has(wanted[s].needs) && i-- == 0) {
+            return wanted[s].name;
+        }
+    }
+    return NULL;
+}
 
 #if defined(SETS)
 
@@ -156,11 +184,13 @@ extern const struct kernels kernels_simde;
 
 static void mutate(void)
 {
-    sets[0] = kernels_simde;
-    sets[0].name = "avx512~";
-    sets[1] = kernels_avx2;
-    sets[2] = kernels_scalar;
-    n_sets = 3;
+    if (isa_has(ISA_V3)) {
+        sets[0] = kernels_simde; /* what it is put together from is AVX2's */
+        sets[0].name = "avx512~";
+        sets[1] = kernels_avx2;
+        n_sets = 2;
+    }
+    sets[n_sets++] = kernels_scalar;
 }
 
 #endif
