@@ -1,5 +1,5 @@
-/* sim.c - see sim.h. Everything is decided by one stream of random numbers, so
- * a seed is a whole history. A broken rule ends it by longjmp. */
+/* sim.c - see sim.h. One stream of random numbers decides everything, so a seed
+ * gives the same run every time. A broken rule ends the run by longjmp. */
 #include "sim.h"
 
 #include <setjmp.h>
@@ -31,7 +31,7 @@ struct client {
     uint64_t back_us;   /* when it reads again */
     uint64_t place_us;  /* since when it runs */
     uint64_t waited_us; /* since it last ran, as far as it could have started */
-    uint32_t ahead;     /* who was before it when it began to wait */
+    uint32_t ahead;     /* streams before it when it began to wait */
     uint64_t row_us;    /* its last row, and calls without one since */
     uint32_t calls;
     enum sched_phase was;
@@ -44,8 +44,8 @@ struct sim {
     uint64_t marked, passed; /* the round before began then, and took */
     struct sched s;
     struct admit admit;
-    bool admits;             /* who comes asks for a seat first */
-    struct client *expected; /* to make way for it */
+    bool admits;             /* clients take a seat first (admit.h) */
+    struct client *expected; /* the one that has to make way */
     struct client c[CLIENTS];
     struct {
         bool open;

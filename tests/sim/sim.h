@@ -1,27 +1,28 @@
-/* sim.h - the scheduler against a made-up engine and made-up clients, from one
- * seed: a clock that jumps, steps that cost what a model of costs says, clients
- * that come, stall, vanish and change their mind, crashes and refused rows.
+/* sim.h - the scheduler against a simulated engine and simulated clients, all
+ * from one seed: a clock that jumps, steps whose time a cost model gives,
+ * clients that come, stall, vanish and cancel, crashes and refused rows.
  *
  * Checked after every call (the names are printed with a failure):
- *   engine    operations and rows are what an engine takes: sequences open,
+ *   engine    an engine would accept the operations and rows: sequences open,
  *             positions right, rows within its limits
- *   dead      no row for who left, is paused, or is late
- *   token     everybody gets the tokens of its own timeline, each once: they
- *             are a function of all tokens before, which the engine's copy of
- *             the timeline and the client's own must agree on
- *   queue     at most queue + running are taken, and that many are
- *   way       who finds the queue full gets in when one of a later class waits
- *             that never had a place, and then the youngest of the last such
- *             class goes, alone: none that had one, none for its equal. Who
- * went is dead place     no place stays free while somebody could have it; none
- * of a lower class waits while one of a higher class runs and could give way
- *   starved   who waits starts before it has waited its age and then, for each
- *             before it, twice the longest that a place was held; who runs gets
- *             rows
- *   budget    with others decoding, prompt rows make a step at most so much
- *             longer; a step is bounded anyway
- *   fair      peers that always want something get alike
- *   end       everything ends when nobody comes any more
+ *   dead      no row for a stream that left, is paused, or is late
+ *   token     each client gets the tokens of its own timeline, each once: a
+ *             token is a function of all tokens before it, so the engine's copy
+ *             of the timeline and the client's own must agree
+ *   queue     at most queue + running streams are taken, and that many are
+ *   way       a request that finds the queue full gets in when one of a later
+ *             class waits that never had a place; then the youngest of the last
+ *             such class is refused, and no other: none that had a place, none
+ *             of the same class. A refused request gets no rows
+ *   place     no place stays free while a stream could have it; none of a lower
+ *             class waits while one of a higher class runs and could give way
+ *   starved   a stream that waits starts before it has waited its age and then,
+ *             for each stream before it, twice the longest time that a place
+ *             was held; a running stream gets rows
+ *   budget    while other streams decode, prompt rows make a step longer only
+ *             by the factor of rule 3; a step is bounded in any case
+ *   fair      peers that always have work are served alike
+ *   end       everything ends when no client comes any more
  */
 #pragma once
 

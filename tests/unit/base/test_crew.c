@@ -1,5 +1,5 @@
-/* The shared worker threads: every item once, whoever asks, and quiet when
- * there is nothing to do. */
+/* The shared worker threads: every item runs once, for any number of callers;
+ * no CPU time is used when there is nothing to do. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>

@@ -1,9 +1,10 @@
-/* rss.h - this process's own resident memory, for tests of what comes back. */
+/* rss.h - this process's own resident memory, for tests that memory is freed.
+ */
 #pragma once
 
 #include "../unit.h"
 
-/* Bytes, or 0 where it cannot be told: not on Linux, and not under
+/* Bytes, or 0 where it is not known: not on Linux, and under
  * ThreadSanitizer, whose notes of every touched byte stay. */
 static inline uint64_t rss_anon(void)
 {

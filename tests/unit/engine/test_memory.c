@@ -129,8 +129,8 @@ static struct engine_seq *full(struct engine *g, uint32_t n)
     return s;
 }
 
-/* Full sequences, a round of them after the other: each costs at most what
- * serve was told, and nothing when it is closed. */
+/* Full sequences, round after round: each costs at most what READY says, and
+ * nothing when it is closed. */
 static void test_a_sequence_costs_what_is_promised(void **state)
 {
     (void)state;

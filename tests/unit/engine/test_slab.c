@@ -1,4 +1,4 @@
-/* test_slab.c - who takes from which slab, and which go back (slab.h). */
+/* test_slab.c - from which slab a taker takes, and which go back (slab.h). */
 #include "../unit.h"
 #include "engine/cpu/slab.h"
 

@@ -1,7 +1,7 @@
-/* test_snapshot.c - sequences to files and back, on the demo model: what goes
- * on from a file goes on to the last bit as if it had never stopped, in every
- * form of bundle and on both backends; what is damaged or of something else is
- * refused, and costs no more than the positions it should have brought. */
+/* test_snapshot.c - sequences to files and back, on the demo model: a sequence
+ * from a file continues with the same bits as one that never stopped, in every
+ * form of bundle and on both backends. A file that is damaged or of another
+ * model is refused, and only its positions are lost. */
 #include <sys/stat.h>
 
 #include "converted.h"
@@ -136,7 +136,7 @@ static const float *rest(struct engine *g, struct engine_seq *s, size_t *bytes)
     return got;
 }
 
-/* s goes on as `want` says. s is closed. */
+/* s continues with the logits `want`. s is closed. */
 static void check_rest(struct engine *g, struct engine_seq *s,
                        const float *want)
 {
@@ -145,7 +145,7 @@ static void check_rest(struct engine *g, struct engine_seq *s,
     assert_memory_equal(got, want, bytes);
 }
 
-/* A copy that never left memory goes on the same way. s is closed. */
+/* A copy that never left memory gives the same. s is closed. */
 static void check_copy(struct engine *g, const struct engine_seq *of,
                        struct engine_seq *s)
 {
@@ -243,8 +243,8 @@ static void test_cold(void **state)
     }
 }
 
-/* What is saved is the sequence as it was, whatever happens to it meanwhile;
- * an unfinished save leaves nothing. */
+/* A save has the sequence of the time when it began, whatever happens to it
+ * meanwhile; an unfinished save leaves nothing. */
 static void test_meanwhile(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* test_msg.c - msg.h: everything put comes back, and nothing else is taken. */
+/* test_msg.c - msg.h: decoding gives what was encoded; other bytes are refused.
+ */
 #include <math.h>
 
 #include "../unit.h"

@@ -1,5 +1,5 @@
-/* test_state_file.c - headers of saved states: what is put comes back, and
- * nothing else is taken. */
+/* test_state_file.c - headers of saved states: decoding gives what was encoded;
+ * other bytes are refused. */
 #include "../unit.h"
 #include "base/hash.h"
 #include "proto/state_file.h"

@@ -1,4 +1,4 @@
-/* Who gets into a full queue, and who makes way: sched/admit.h. */
+/* Which request gets into a full queue, and which makes way: sched/admit.h. */
 #include "../unit.h"
 #include "sched/admit.h"
 
@@ -72,7 +72,7 @@ static void who_has_begun_stays(void **state)
     assert_int_equal(n_gone, 1);
 }
 
-/* Choices count; nobody goes for one who cannot be helped by it. */
+/* Choices count; no request is refused when that would not make enough room. */
 static void only_as_many_as_are_needed(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Who runs: rules 1, 3 and 7 to 9 of sched/sched.h. */
+/* Which stream runs: rules 1, 3 and 7 to 9 of sched/sched.h. */
 #include "../unit.h"
 #include "sched/sched.h"
 

@@ -1,5 +1,6 @@
-/* test_restore.c - sequences from files: nobody takes the place meanwhile, who
- * comes then finds them warm; and who is about to lose much is told. */
+/* test_restore.c - sequences from files: no stream takes the place during the
+ * load, later prompts find them warm; on_loss is called before a sequence loses
+ * much. */
 #include "../unit.h"
 #include "sched/restore.h"
 
@@ -135,8 +136,8 @@ static void test_loss(void **state)
     sched_fini(&s);
 }
 
-/* What a stream had in an engine that died comes back under it, and is computed
- * from there on; when it leaves meanwhile, it is warm. */
+/* After an engine died, a stream's sequence is loaded and the rest computed;
+ * when the stream leaves during the load, the sequence is warm. */
 static void test_held(void **state)
 {
     (void)state;

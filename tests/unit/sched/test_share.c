@@ -13,8 +13,8 @@ static uint32_t rnd(uint64_t *seed, uint32_t n)
 
 /* --- the store --- */
 
-/* Every text of a peer has words of its own, so that it can be told by them
- * whose text a draft is from. */
+/* Every peer's text has words of its own, so that a draft shows from which
+ * peer's text it is. */
 static void fill(int32_t *t, uint32_t n, uint32_t peer, uint64_t *seed)
 {
     for (uint32_t i = 0; i < n; i++) {

@@ -327,7 +327,7 @@ static void width_follows_odds_and_cost(void **state)
     a[0].p = 0.9;
     width_choose(a, 1, 1, 3, false, &c); /* room */
     assert_int_equal(a[0].n, 3);
-    /* The better odds get the rows, and who has no draft waits little. */
+    /* The better odds get the rows; streams without drafts wait little. */
     a[1] = (struct width){.p = 0.5, .max = 8};
     width_choose(a, 2, 2, 64, false, &c);
     assert_true(a[0].n > a[1].n && a[1].n > 0);

@@ -1,6 +1,6 @@
 /* test_cache.c - the index of saved states: what covers a prompt, deltas, both
- * budgets, who goes first, and what a new start believes. The engine is played
- * by a function that writes headers. */
+ * budgets, which file is removed first, and which files a start keeps. A
+ * function that writes headers plays the engine. */
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -183,7 +183,7 @@ static void kill_engine(void)
     UNTIL(runner_pid(t.m->runner) != pid);
 }
 
-/* An engine told stop_load has come that far: it is not up before SIGCONT.
+/* Wait until an engine with stop_load has stopped: it is not up before SIGCONT.
  * Returns its pid. */
 static int await_stopped(void)
 {
@@ -211,8 +211,8 @@ static void assert_refused(const struct answer *a, int rc, const char *text)
 
 /* --- cases --- */
 
-/* Whoever was tokenised when the last engine died hears it like those whose
- * streams were queued, not never. */
+/* A request whose text was being tokenised when the last engine died gets the
+ * error too, like those whose streams were queued. */
 static void a_model_that_failed_meanwhile(void **state)
 {
     struct model_wait w = {.model = NULL};

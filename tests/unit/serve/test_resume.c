@@ -225,8 +225,8 @@ static void a_newer_reader_takes_over(void **state)
     buf_fini(&b);
 }
 
-/* Without a reader the stream pauses when what is kept is full, and goes on
- * with the next reader, who misses nothing. */
+/* Without a reader the stream pauses when the kept bytes are full, and
+ * continues with the next reader, who misses no event. */
 static void it_pauses_when_nobody_reads(void **state)
 {
     (void)state;
@@ -289,8 +289,8 @@ static void wrong_questions_are_told_so(void **state)
     buf_fini(&b);
 }
 
-/* A stream that nobody comes back for ends after resume_s; one that was never
- * told of ends with its connection. */
+/* A stream whose client does not return ends after resume_s; one that has sent
+ * no event ends with its connection. */
 static void nobody_comes_back(void **state)
 {
     (void)state;

@@ -113,7 +113,7 @@ static void on_token(struct run_stream *x, const struct msg_token *token)
     }
 }
 
-/* All have said what this step gave them; who goes on is at work again. */
+/* on_said has run for all streams of this step, and the next step was sent. */
 static void on_left(struct run_stream *x)
 {
     bool others = false;
@@ -317,8 +317,8 @@ static void company_changes_no_token(void **state)
     assert_true(t.stats.steps > 0 && t.stats.step_rows > t.stats.steps);
 }
 
-/* The first has a place; who waits for it begins with the very step that follows
- * its last token. Who leaves ends when all have spoken (on_left looks). */
+/* The first stream has a place; the one that waits begins with the step after
+ * its last token. on_left of the first comes after all on_said. */
 static void who_leaves_makes_room_before_it_ends(void **state)
 {
     (void)state;
@@ -344,8 +344,8 @@ static void end_turn(uv_prepare_t *h)
     runner_turn(&t.turn);
 }
 
-/* Three requests of one turn of the loop are one step. Where nobody ends turns
- * each is told at once: the first goes alone. */
+/* Three requests of one turn of the loop are one step. Without runner_turn each
+ * runner_kick forms a step: the first goes alone. */
 static void who_comes_together_starts_together(void **state)
 {
     for (int turns = 0; turns < 2; turns++) {

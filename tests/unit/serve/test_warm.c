@@ -189,7 +189,7 @@ static void a_flush_saves_what_is_warm(void **state)
     assert_int_equal(c.files, 2);
 }
 
-/* A save that fails is no file, and what was flushed for goes on. */
+/* A save that fails leaves no file, and flushed() is called all the same. */
 static void a_failed_save_ends_the_flush(void **state)
 {
     (void)state;
@@ -211,7 +211,7 @@ static void save_a(void)
     t.n_sent = 0;
 }
 
-/* Two prompts with one beginning: one load, both go on. */
+/* Two prompts with one beginning: one load, and both continue. */
 static void a_load_serves_all_who_wait_for_it(void **state)
 {
     (void)state;
@@ -242,8 +242,8 @@ static void a_load_serves_all_who_wait_for_it(void **state)
     assert_int_equal(t.sent[0].to, N - STATE_BLOCK);
 }
 
-/* A load that brings nothing, and an engine that dies during one: whoever
- * waited goes on without it. */
+/* A load that gives no positions, and an engine that dies during one: the
+ * prompts that waited continue without it. */
 static void a_failed_load_keeps_nobody(void **state)
 {
     (void)state;

@@ -155,8 +155,8 @@ static void test_running_jobs_are_taken_in(void **state)
     }
 }
 
-/* A write that the system refuses is an error to whoever asked, loses nothing
- * that was acknowledged, and goes on when there is room again. */
+/* A write that the system refuses is an error of that call only: nothing that
+ * was acknowledged is lost, and writes work again when there is room. */
 static void test_write_error_and_recovery(void **state)
 {
     struct fix *f = *state;

@@ -1,6 +1,6 @@
-/* vmath.h - elementary functions over arrays, our own so that a value's bits
- * never depend on the machine's libm, its place in the array or the array's
- * length. In and out may be the same array. Error below 3 ulp of fp32 where
+/* vmath.h - elementary functions over arrays. A value's bits never depend on
+ * the machine's libm, on its place in the array or on the array's length. In
+ * and out may be the same array. Error below 3 ulp of fp32 where
  * the result is normal; exp(x) is exactly 0 for x < -104. */
 #pragma once
 
@@ -13,8 +13,8 @@ void vmath_tanh(float *o, const float *x, size_t n);
 void vmath_gelu_tanh(float *o, const float *x, size_t n);
 void vmath_gelu_sigmoid(float *o, const float *x, size_t n);
 
-/* Canonical 16-lane sums and the largest element; NaNs are passed over, and
- * The result is -infinity when there is nothing else. */
+/* Canonical 16-lane sums, and the largest element: NaNs are skipped, and the
+ * result is -infinity when there is nothing else. */
 float vmath_sum(const float *x, size_t n);
 float vmath_sum_square(const float *x, size_t n);
 float vmath_max(const float *x, size_t n);

@@ -2,12 +2,11 @@
  *
  *   out[r][h] = softmax_s(scale(q[r][h] . k[s])) v[s],  lo[r] <= s < hi[r]
  *
- * Query head h reads key/value head h / (heads / kv_heads). A row touches only
- * the positions it sees. The arithmetic of a row and head depends on q, lo, hi
- * and the sequence's keys and values alone: one order of additions by absolute
- * position, whatever rows come along, however many threads, on every
- * instruction set. Keys and values are read as the fp16 numbers that kv_store
- * made of them.
+ * Query head h reads key/value head h / (heads / kv_heads). A row reads only
+ * the positions that it sees. The result of a row and head depends only on q,
+ * lo, hi and the sequence's keys and values: additions are ordered by absolute
+ * position, for any other rows of the call, any number of threads and any
+ * instruction set. Keys and values are fp16, as kv_store rounded them.
  */
 #pragma once
 

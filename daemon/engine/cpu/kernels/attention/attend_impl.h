@@ -2,10 +2,10 @@
  * kernel_NAME.c includes (kernel_impl.h).
  *
  * Both products of attention are one loop: coefficients of some columns times
- * rows of fp16 (keys transposed, or values), each element of the result a
- * chain of fused multiply-adds over the rows in order. Elements lie in lanes,
- * so neither the width of a vector nor the shape of a tile is in the result.
- * A tile's rows are converted once for its columns. */
+ * rows of fp16 (keys transposed, or values). Each element of the result is a
+ * chain of fused multiply-adds over the rows in order, in a lane of its own. So
+ * the result depends neither on the width of a vector nor on the shape of a
+ * tile. A tile's rows are converted once for all its columns. */
 #pragma once
 
 #include <float.h>
@@ -106,18 +106,17 @@ static inline wide wide_exp_sub(wide a, wide b)
 
 /* --- products --- */
 
-/* Unrolled early by gcc, which keeps the sums in memory otherwise; clang does
- * well alone, and badly when told. */
+/* gcc must unroll this early, or it keeps the sums in memory; clang does well
+ * without the pragma, and badly with it. */
 #if defined(__clang__)
 #define UNROLL
 #else
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
-/* What is asked for while a product runs: `step` bytes more with each row of
- * it, of which it meets two cache lines at most. So the memory is busy all the
- * time, and no burst of requests stands before the loads that are needed now.
- */
+/* The prefetch while a product runs: `step` bytes more with each of its rows,
+ * of which it reads two cache lines at most. So the memory is busy all the
+ * time, and no burst of requests delays the loads that are needed now. */
 struct attend_ahead {
     const char *p;
     size_t step, second; /* bytes; to the second line */

@@ -62,7 +62,7 @@ void gemm_run(struct gemm *g);
 void gemm_pack(float *out, const float *x, size_t cols, size_t k, size_t sc,
                size_t sk);
 
-/* The other reduction (op_matmul.c): o[m, n] is the chain of fused
+/* A second kind of reduction (op_matmul.c): o[m, n] is the chain of fused
  * multiply-adds of x[m, k] * y[k, n] over k in order. */
 struct chain {
     const float *x; /* [m][ldx] */

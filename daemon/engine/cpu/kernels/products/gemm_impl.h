@@ -44,9 +44,9 @@ INLINE float load1(enum weight_kind kind, const void *row, size_t k)
     return ((const float *)row)[k];
 }
 
-/* Rows next to each other are one stream to the memory, and are asked for as
- * one even where they are read side by side: short ones some kilobytes ahead,
- * long ones a whole group (of so many bytes) ahead, into the second cache. */
+/* Neighbouring rows are one stream of memory, and are prefetched as one even
+ * where they are read side by side: short rows some kilobytes ahead, long rows
+ * a whole group (of so many bytes) ahead, into the second cache. */
 INLINE const char *ahead_of(const void *w, size_t group)
 {
     return (const char *)w + (group > AHEAD_SHORT ? group : AHEAD_BYTES);

@@ -1,25 +1,25 @@
-/* linear.h - y = W x (+ b) for rows of activations: the product that decoding
- * and prefill spend their time in.
+/* linear.h - y = W x (+ b) for rows of activations: the product that takes most
+ * of the time of decoding and prefill.
  *
  *   y[r][o] = scale[o] * xscale[r] * sum_k w[o][k] * q[r][k]   (+ bias[o])
  *
- * Integer weights (int8, int4) are read where they lie in the package and meet
- * activations rounded to 15 bits (|q| <= 16383) with one scale a row. Sums run
+ * Integer weights (int8, int4) are read in place in the package. Activations
+ * are rounded to 15 bits (|q| <= 16383) with one scale a row. Sums run
  * over blocks of LINEAR_BLOCK elements of k, inside which int32 is exact in any
  * order (1024 * 128 * 16383 < 2^31), and the blocks' sums are added as floats
  * in the order of k: a row's bits depend on that row alone, on every
  * instruction set, for any number of rows and threads.
  *
- * A row most of whose values are below 1/256 of its peak (outlier channels) is
- * *wide*: it is held as two such integers, x = s * (hi * 2^14 + lo), which
- * costs it the time of two rows and keeps its small channels; that depends on
- * the row's own values only. In any other row a typical value loses at most
- * some 0.3 % of itself, at random.
+ * A row is *wide* when most of its values are below 1/256 of its peak (outlier
+ * channels). Each value is then two such integers, x = s * (hi * 2^14 + lo):
+ * this takes the time of two rows, and keeps the small channels. It depends on
+ * the row's own values only. In other rows rounding changes a typical value by
+ * at most some 0.3 %.
  *
- * Weights of other kinds (fp16, fp32, tables, sparse, ...) meet fp32
- * activations in the canonical 16-lane reduction of gemm.h. Tables of 16 for
- * whole rows are looked up in registers (linear_table.h), with the same bits;
- * what else is not floats is decoded row by row.
+ * Weights of other kinds (fp16, fp32, tables, sparse, ...) are multiplied with
+ * fp32 activations in the canonical 16-lane reduction of gemm.h. Tables of 16
+ * for whole rows are looked up in registers (linear_table.h), with the same
+ * bits; other kinds that are not floats are decoded row by row.
  */
 #pragma once
 

@@ -82,14 +82,14 @@ INLINE void few_tail(bool i4, int R, int C, const char *p, size_t ldw, size_t n,
     few_step(i4, R, C, buf, VB, q, ldq, a);
 }
 
-/* A block of R rows, and what to ask for meanwhile: one line of memory for each
+/* A block of R rows, and what to prefetch meanwhile: one cache line for each
  * line that is used, `step` bytes apart from row to row. */
 struct few_rows {
     const char *w;
     size_t ldw;
     const char *ahead; /* NULL: they are in the first cache already */
     size_t step;
-    size_t stride; /* bytes that it goes on when w goes on by one */
+    size_t stride; /* bytes that it advances when w advances by one */
 };
 
 /* Rows of one call. */
@@ -97,11 +97,11 @@ struct few_piece {
     const struct linear_job *j;
     bool i4;
     size_t end;   /* the row after them */
-    size_t ahead; /* rows asked for ahead, of those read from end to end */
+    size_t ahead; /* rows prefetched ahead, where rows are read whole */
     float *acc;
 };
 
-/* Where a row lies; after the last one the stream goes on elsewhere. */
+/* Where a row is; after the last row the stream continues elsewhere. */
 INLINE const char *few_at(const struct few_piece *p, size_t row)
 {
     const struct linear_job *j = p->j;
@@ -204,11 +204,11 @@ INLINE void few_block(const struct linear_job *j, bool i4, int R,
 /* Splitting more than FEW_COLS columns evenly gives at least half as many. */
 static_assert(FEW_TALL + 1 >= FEW_COLS / 2 && FEW_COLS <= 8, "tiles");
 
-/* Group g of R rows from o on, the block at k. Rows that are read from end to
- * end one group after the other are one stream, and are asked for as one even
- * where they are read side by side: short ones some groups ahead, long ones the
- * next group. All into the first cache: read from the second one, rows of 3072
- * came at 0.93 of the rate (two columns, Zen 5). */
+/* Group g of R rows from o on, the block at k. Rows that are read whole, one
+ * group after another, are one stream, and are prefetched as one even where
+ * they are read side by side: short rows some groups ahead, of long rows the
+ * next group. All into the first cache: from the second cache, rows of 3072
+ * were read at 0.93 of the rate (two columns, Zen 5). */
 INLINE void few_group(const struct few_piece *p, int R, size_t o, size_t g,
                       size_t groups, size_t k)
 {
@@ -325,8 +325,8 @@ static void int_few(const struct linear_job *j, size_t begin, size_t end,
 /* --- many columns ---
  * A tile of MANY_ROWS rows is unpacked once to int16, pairs of neighbours in k
  * from all rows side by side, and then meets all columns: one pair of a column
- * broadcast, no sums across. Sets that define none of these use int_few for
- * any number; the others have
+ * broadcast, no sums across. A set that defines none of these uses int_few for
+ * any number of columns; any other set defines
  *   MANY_VECS                 vectors of rows in a tile, VB / 4 rows each
  *   MANY_COLS                 columns in a tile
  *   vi_pair(q)                the pair at q in every lane
@@ -435,8 +435,8 @@ INLINE void many_tile(int C, const int16_t *tile, size_t pairs,
     }
 }
 
-/* The block of weights that is packed next: asked for, a few lines with every
- * tile of columns, into the second cache. */
+/* The prefetch of the block of weights that is packed next: a few lines with
+ * every tile of columns, into the second cache. */
 #define ASK_COLS 256 /* for fewer it is a burst that products wait for */
 
 struct many_ahead {

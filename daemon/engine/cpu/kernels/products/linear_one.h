@@ -1,14 +1,14 @@
 /* linear_one.h - integer products of one column, the part of linear_int.h that
- * decoding one token spends its time in.
+ * takes most of the time of decoding one token.
  *
- * Nothing but the memory bus is the limit here, and it gives most when lines
- * are used in the very order in which they lie: rows side by side, even where
- * all lines are asked for in that order, cost a tenth of it (rows of 3072 and
- * 8192, two Zen 5 cores). So a row is read from end to end and then the next
- * one. Sums of blocks are kept as vectors until there are four to sum across,
- * of whichever rows. For two columns the same gains 4 to 9 % where both cores
- * share a last-level cache and loses 8 % (1.5B) where they do not: loads of the
- * columns are then too many.
+ * Only the memory bus limits the speed here, and it is fastest when lines are
+ * read in the order of their addresses: reading rows side by side costs a
+ * tenth, even when all lines are prefetched in order (rows of 3072 and 8192,
+ * two Zen 5 cores). So one row is read from end to end, and then the next one.
+ * Sums of blocks are kept as vectors until there are four to sum across, from
+ * any rows. For two columns the same is 4 to 9 % faster where both cores share
+ * a last-level cache and 8 % slower (1.5B) where they do not: there are then
+ * too many loads of the columns.
  */
 #pragma once
 
@@ -67,7 +67,7 @@ INLINE vi one_block(bool i4, const char *p, const char *ahead, const int16_t *q,
 }
 
 /* ONE_ROWS rows from o on: the sums of their blocks. end: of the piece, where
- * the thread's reading goes on elsewhere. */
+ * the thread continues to read elsewhere. */
 INLINE void one_rows(const struct linear_job *j, bool i4, size_t o,
                      const char *end, float *sums)
 {

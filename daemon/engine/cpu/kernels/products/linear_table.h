@@ -27,8 +27,8 @@
  * to 8 times as long for one column; where registers are few (avx2), stretches
  * of 512 elements in the first cache took as long for 8 columns as looking up
  * twice, and a quarter longer for 4. A chain of multiply-adds cannot be split
- * without other bits, so a single column takes several rows, and rows that lie
- * side by side are asked for as one stream.
+ * without other bits, so a single column takes several rows, and neighbouring
+ * rows are prefetched as one stream.
  */
 #pragma once
 
