@@ -254,12 +254,9 @@ int db_model_put(struct db *d, const struct store_model *m,
 int db_model_delete(struct db *d, const char *name, struct err *e)
 {
     text(d->q[Q_MODEL_DELETE], 1, name); /* artifacts go by cascade */
-    int rc = run(d, Q_MODEL_DELETE, e);
-    if (rc == 0) {
-        text(d->q[Q_SESSIONS_OF_DELETE], 1, name);
-        rc = run(d, Q_SESSIONS_OF_DELETE, e);
-    }
-    return rc;
+    RETERR(run(d, Q_MODEL_DELETE, e));
+    text(d->q[Q_SESSIONS_OF_DELETE], 1, name);
+    return run(d, Q_SESSIONS_OF_DELETE, e);
 }
 
 int db_models(struct db *d, struct store_model **ret, size_t *ret_n,
@@ -418,12 +415,10 @@ static int check_open(struct db *d, struct err *e)
 
 int db_mark(struct db *d, struct err *e)
 {
-    int rc = check_open(d, e);
-    if (rc == 0 &&
-        sqlite3_exec(d->sq, "SAVEPOINT one", NULL, NULL, NULL) != SQLITE_OK) {
-        rc = fail(d, "savepoint", e);
-    }
-    return rc;
+    RETERR(check_open(d, e));
+    return sqlite3_exec(d->sq, "SAVEPOINT one", NULL, NULL, NULL) == SQLITE_OK
+               ? 0
+               : fail(d, "savepoint", e);
 }
 
 void db_unmark(struct db *d, bool keep)
@@ -437,14 +432,12 @@ void db_unmark(struct db *d, bool keep)
 
 int db_commit(struct db *d, struct err *e)
 {
-    int rc = check_open(d, e);
-    if (rc < 0) {
-        return rc;
+    RETERR(check_open(d, e));
+    if (sqlite3_exec(d->sq, "COMMIT", NULL, NULL, NULL) == SQLITE_OK) {
+        return 0;
     }
-    if (sqlite3_exec(d->sq, "COMMIT", NULL, NULL, NULL) != SQLITE_OK) {
-        rc = fail(d, "commit", e);
-        (void)sqlite3_exec(d->sq, "ROLLBACK", NULL, NULL, NULL);
-    }
+    int rc = fail(d, "commit", e);
+    (void)sqlite3_exec(d->sq, "ROLLBACK", NULL, NULL, NULL);
     return rc;
 }
 

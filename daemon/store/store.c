@@ -91,8 +91,8 @@ static int put_model(struct db *d, struct request *r)
 
 static int publish(struct db *d, struct request *r)
 {
-    int rc = db_job_put(d, r->job_v, &r->err);
-    return rc == 0 ? put_model(d, r) : rc;
+    RETERR(db_job_put(d, r->job_v, &r->err));
+    return put_model(d, r);
 }
 
 static int run(struct db *d, struct request *r)
