@@ -250,17 +250,12 @@ static int read_detokenize(struct api_read *x, const struct json *j)
     static const char *const keys[] = {"tokens", "model"};
     struct ask *k = container_of(x, struct ask, body);
     const char *model = NULL;
-    int rc = only_keys(k, j, keys, countof(keys), &x->e);
-    if (rc == 0) {
-        rc = json_want_str(j, "model", false, &model, &x->e);
-    }
-    if (rc == 0) {
-        k->model = copy(model);
-        rc = read_ids(k, json_get(j, "tokens"), &x->e);
-    }
     k->work.kind = TEXT_DECODE;
     k->work.special = true;
-    return rc;
+    RETERR(only_keys(k, j, keys, countof(keys), &x->e));
+    RETERR(json_want_str(j, "model", false, &model, &x->e));
+    k->model = copy(model);
+    return read_ids(k, json_get(j, "tokens"), &x->e);
 }
 
 void api_detokenize(struct http_req *r, const struct http_args *a)

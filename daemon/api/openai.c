@@ -378,19 +378,22 @@ static void make_gen(struct call *c, struct model *m)
     c->p.model = NULL; /* the arena is the gen's */
 }
 
-/* gen_start, once there is a gen. Errors: c->gen is gone. */
-static int start_gen(struct call *c, struct session *x, struct err *e)
+/* What it holds until its end: a stream that can be resumed, a session. */
+static int hold(struct call *c, struct session *x, struct err *e)
 {
-    int rc = 0;
     if (c->p.resumable) {
         struct resume_owner o = call_resume_owner;
         o.ctx = c;
-        rc = resume_new(c->srv, c->id, c->r, &o, &c->resume, e);
+        RETERR(resume_new(c->srv, c->id, c->r, &o, &c->resume, e));
     }
+    return x != NULL ? take_session(c, x, e) : 0;
+}
+
+/* gen_start, once there is a gen. Errors: c->gen is gone. */
+static int start_gen(struct call *c, struct session *x, struct err *e)
+{
     c->field = c->prompt_field;
-    if (rc == 0 && x != NULL) {
-        rc = take_session(c, x, e);
-    }
+    int rc = hold(c, x, e);
     if (rc != 0) {
         gen_cancel(c->gen);
     } else {

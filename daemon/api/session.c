@@ -278,13 +278,13 @@ static int read_create(struct api_read *x, const struct json *j)
     struct op *k = container_of(x, struct op, body);
     const struct json *pinned = json_get(j, "pinned");
     const char *name = json_str(json_get(j, "model"));
-    int rc = known(j, names, &x->e);
-    if (rc == 0 && pinned != NULL && json_type(pinned) != JSON_BOOL) {
-        rc = err_set(&x->e, ERR_INVALID, "pinned: must be true or false");
-    }
     k->pinned = json_bool(pinned);
     k->name = name != NULL ? strdup(name) : NULL;
-    return rc == 0 ? read_tokens(k, j, &x->e) : rc;
+    RETERR(known(j, names, &x->e));
+    if (pinned != NULL && json_type(pinned) != JSON_BOOL) {
+        return err_set(&x->e, ERR_INVALID, "pinned: must be true or false");
+    }
+    return read_tokens(k, j, &x->e);
 }
 
 /* Continue the request after its body was read. False: it has ended. */

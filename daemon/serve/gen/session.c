@@ -391,8 +391,8 @@ int session_append(struct sessions *ss, struct session *x,
                              .n = n,
                              .done = done,
                              .ctx = ctx};
-    int rc = idle(x, e);
-    return rc == 0 ? change(ss, x, &c, e) : rc;
+    RETERR(idle(x, e));
+    return change(ss, x, &c, e);
 }
 
 int session_truncate(struct sessions *ss, struct session *x, uint32_t n,
@@ -400,8 +400,8 @@ int session_truncate(struct sessions *ss, struct session *x, uint32_t n,
 {
     const struct change c = {
         .kind = TRUNCATE, .n = n, .done = done, .ctx = ctx};
-    int rc = idle(x, e);
-    return rc == 0 ? change(ss, x, &c, e) : rc;
+    RETERR(idle(x, e));
+    return change(ss, x, &c, e);
 }
 
 int session_pin(struct sessions *ss, struct session *x, bool pinned,
@@ -423,13 +423,13 @@ int session_delete(struct sessions *ss, struct session *x, store_done_fn *done,
 
 int session_begin(struct session *x, struct err *e)
 {
-    int rc = idle(x, e);
-    if (rc == 0 && !list_empty(&x->changes)) {
-        rc = err_set(e, ERR_CONFLICT, "session %s: it is being changed",
-                     x->row.id);
+    RETERR(idle(x, e));
+    if (!list_empty(&x->changes)) {
+        return err_set(e, ERR_CONFLICT, "session %s: it is being changed",
+                       x->row.id);
     }
-    x->busy = x->busy || rc == 0;
-    return rc;
+    x->busy = true;
+    return 0;
 }
 
 int session_turn(struct sessions *ss, const char *id, const int32_t *tokens,
