@@ -85,30 +85,31 @@ static int split_target(struct http_req *r, struct span *path)
     return http_decode(path->p, path->n, false, r->path, sizeof(r->path));
 }
 
-/* Head complete: is it for us, and may its body come? */
+/* Is it for us, and may its body come? *linger grows by what may. */
+static int take_head(struct http_req *r, size_t *linger)
+{
+    const struct http_server *s = r->conn->srv;
+    struct span path = {0};
+    RETERR(split_target(r, &path));
+    RETERR(http_route_find(s->conf.routes, s->conf.n_routes, r->msg.method,
+                           path, &r->route, &r->args, &r->allow));
+    r->msg.body.max = r->route->body_max;
+    *linger += r->msg.has_body ? r->route->body_max : 0;
+    if (r->msg.length > r->route->body_max) {
+        return ERR_TOO_BIG;
+    }
+    if (r->msg.encoded) {
+        return ERR_HTTP_ENCODING;
+    }
+    return s->body_bytes + r->msg.length > HTTP_BODIES_MAX ? ERR_BUSY : 0;
+}
+
+/* The head is complete. */
 static void on_head(struct http_conn *c)
 {
     struct http_req *r = c->req;
-    struct http_server *s = c->srv;
-    struct span path = {0};
     size_t linger = r->msg.has_body ? LINGER_BYTES : 0;
-
-    int rc = split_target(r, &path);
-    if (rc == 0) {
-        rc = http_route_find(s->conf.routes, s->conf.n_routes, r->msg.method,
-                             path, &r->route, &r->args, &r->allow);
-    }
-    if (rc == 0) {
-        r->msg.body.max = r->route->body_max;
-        linger += r->msg.has_body ? r->route->body_max : 0;
-        if (r->msg.length > r->route->body_max) {
-            rc = ERR_TOO_BIG;
-        } else if (r->msg.encoded) {
-            rc = ERR_HTTP_ENCODING;
-        } else if (s->body_bytes + r->msg.length > HTTP_BODIES_MAX) {
-            rc = ERR_BUSY;
-        }
-    }
+    int rc = take_head(r, &linger);
     if (rc < 0) {
         bool keep = rc != ERR_HTTP && c->parse.message_done &&
                     r->msg.keep_alive && c->n_requests < HTTP_REQUESTS_MAX;
