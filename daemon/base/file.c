@@ -256,10 +256,27 @@ void file_unmap(struct file_map *m)
     *m = (struct file_map){0};
 }
 
+#if defined(MADV_POPULATE_READ) && defined(POSIX_FADV_DONTNEED)
+static int drop_and_read(int fd, const char *path, struct err *e)
+{
+    struct file_map m = {0};
+    void *p = NULL;
+    int rc = sync_fd(fd); /* only what is written can be dropped */
+    if (rc < 0) {
+        return err_errno(e, -rc, path);
+    }
+    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    RETERR(file_map_fd(fd, &m, e));
+    memcpy(&p, &m.p, sizeof(p)); /* madvise takes a non-const one */
+    (void)madvise(p, m.n, MADV_POPULATE_READ);
+    file_unmap(&m);
+    return 0;
+}
+#endif
+
 int file_repage(const char *path, struct err *e)
 {
     struct stat st;
-    struct file_map m = {0};
     int fd = -1;
     int rc = open_regular(path, &st, &fd, e);
     if (rc < 0) {
@@ -267,21 +284,9 @@ int file_repage(const char *path, struct err *e)
     }
 #if defined(MADV_POPULATE_READ) && defined(POSIX_FADV_DONTNEED)
     if ((uint64_t)st.st_size >= HUGE_PAGE) {
-        rc = sync_fd(fd); /* only what is written can be dropped */
-        if (rc == 0) {
-            (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-            rc = file_map_fd(fd, &m, e);
-        } else {
-            rc = err_errno(e, -rc, path);
-        }
-        if (rc == 0) {
-            void *p = NULL;
-            memcpy(&p, &m.p, sizeof(p)); /* madvise takes a non-const one */
-            (void)madvise(p, m.n, MADV_POPULATE_READ);
-        }
+        rc = drop_and_read(fd, path, e);
     }
 #endif
-    file_unmap(&m);
     (void)close(fd);
     return rc;
 }
