@@ -17,12 +17,10 @@
 #include <sys/resource.h>
 
 #include "base/log.h"
+#include "convert/parent.h"
 #include "model/bundle.h"
-#include "proto/frame.h"
-#include "proto/json.h"
 #include "proto/msg.h"
 
-#define CONTROL_FD  3
 #define TELL_NS     100000000 /* between progress frames */
 #define GENTLE_REST 3         /* times as long at rest as at work */
 
@@ -40,31 +38,6 @@ static int64_t now_ns(void)
     struct timespec t = {0};
     (void)clock_gettime(CLOCK_MONOTONIC, &t);
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-static int send_json(const struct verifying *v, enum frame_type type,
-                     struct json *j, struct err *e)
-{
-    struct buf b;
-    buf_init(&b, FRAME_WORKER_MAX);
-    json_write(j, false, &b);
-    json_free(j);
-    int rc = buf_ok(&b)
-                 ? frame_write_fd(CONTROL_FD, type, v->request, b.p, b.n, e)
-                 : err_set(e, ERR_TOO_BIG, "the result passes a frame");
-    buf_fini(&b);
-    return rc;
-}
-
-static int send_error(const struct verifying *v, const struct err *why)
-{
-    struct err e = {0};
-    struct buf b;
-    buf_init(&b, FRAME_WORKER_MAX);
-    msg_error_put(&b, why);
-    int rc = frame_write_fd(CONTROL_FD, FRAME_ERROR, v->request, b.p, b.n, &e);
-    buf_fini(&b);
-    return err_exit(rc < 0 ? rc : why->code);
 }
 
 /* The scheduler runs us when nothing else wants the core. */
@@ -97,7 +70,7 @@ static bool on_hashed(void *ctx, uint64_t bytes)
     struct json *j = json_object();
     json_add_num(j, "fraction",
                  v->total > 0 ? (double)bytes / (double)v->total : 1);
-    return send_json(v, FRAME_PROGRESS, j, &e) == 0;
+    return parent_tell(v->request, FRAME_PROGRESS, j, &e) == 0;
 }
 
 static int verify(struct verifying *v, struct err *e)
@@ -120,7 +93,7 @@ static int verify(struct verifying *v, struct err *e)
     j = json_object();
     json_add_str(j, "stamp", strcmp(before, after) == 0 ? after : "");
     json_add_bool(j, "hashed", hash);
-    rc = send_json(v, FRAME_VERIFY_DONE, j, e);
+    rc = parent_tell(v->request, FRAME_VERIFY_DONE, j, e);
 out:
     bundle_close(b);
     return rc;
@@ -167,7 +140,7 @@ int verify_role(int argc, char **argv)
     int code = EXIT_SUCCESS; /* 0: the parent changed its mind */
     if (rc != 0) {
         rc = rc < 0 ? rc : run_spec(&v, &f, &spec, &e);
-        code = rc < 0 ? send_error(&v, &e) : EXIT_SUCCESS;
+        code = rc < 0 ? parent_tell_error(v.request, &e) : EXIT_SUCCESS;
     }
     json_free(spec);
     frame_in_fini(&in);

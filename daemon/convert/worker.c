@@ -13,12 +13,10 @@
 
 #include "base/log.h"
 #include "convert/convert.h"
+#include "convert/parent.h"
 #include "convert/sandbox.h"
-#include "proto/frame.h"
-#include "proto/json.h"
 #include "proto/msg.h"
 
-#define CONTROL_FD 3
 #define SOURCE_FD  4
 #define PATH_ROOM  2048
 
@@ -32,31 +30,6 @@ struct worker {
 };
 
 /* --- frames out --- */
-
-static int send_json(const struct worker *w, enum frame_type type,
-                     struct json *j, struct err *e)
-{
-    struct buf b;
-    buf_init(&b, FRAME_WORKER_MAX);
-    json_write(j, false, &b);
-    int rc = buf_ok(&b)
-                 ? frame_write_fd(CONTROL_FD, type, w->request, b.p, b.n, e)
-                 : err_set(e, ERR_TOO_BIG, "the result passes a frame");
-    buf_fini(&b);
-    json_free(j);
-    return rc;
-}
-
-static int send_error(const struct worker *w, const struct err *why)
-{
-    struct err e = {0};
-    struct buf b;
-    buf_init(&b, FRAME_WORKER_MAX);
-    msg_error_put(&b, why);
-    int rc = frame_write_fd(CONTROL_FD, FRAME_ERROR, w->request, b.p, b.n, &e);
-    buf_fini(&b);
-    return rc < 0 ? err_exit(rc) : err_exit(why->code);
-}
 
 static int send_done(const struct worker *w, const struct convert_result *r,
                      struct err *e)
@@ -81,7 +54,7 @@ static int send_done(const struct worker *w, const struct convert_result *r,
     json_add_bool(s, "limits", w->sandbox.limits);
     json_add_bool(s, "landlock", w->sandbox.landlock);
     json_add_bool(s, "seccomp", w->sandbox.seccomp);
-    return send_json(w, FRAME_CONVERT_DONE, j, e);
+    return parent_tell(w->request, FRAME_CONVERT_DONE, j, e);
 }
 
 /* --- frames in --- */
@@ -110,7 +83,7 @@ static bool on_progress(void *ctx, const char *stage, double fraction)
     struct json *j = json_object();
     json_add_str(j, "stage", stage);
     json_add_num(j, "fraction", fraction);
-    return send_json(w, FRAME_PROGRESS, j, &e) == 0;
+    return parent_tell(w->request, FRAME_PROGRESS, j, &e) == 0;
 }
 
 /* --- the job --- */
@@ -232,7 +205,7 @@ int convert_role(int argc, char **argv)
         rc = send_done(&w, &r, &e);
         rc = rc < 0 ? err_exit(rc) : EXIT_SUCCESS;
     } else {
-        rc = send_error(&w, &e);
+        rc = parent_tell_error(w.request, &e);
     }
     json_free(w.spec);
     frame_in_fini(&w.in);
