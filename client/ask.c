@@ -74,32 +74,59 @@ int ask_error(int status, const char *body, size_t n, struct err *e)
     return code;
 }
 
-int ask(struct client *c, const char *method, const char *path,
-        const struct json *body, struct json **ret, struct err *e)
+/* http_request with a body of JSON (may be NULL), whose status is 2xx. */
+static int request(struct client *c, const char *method, const char *path,
+                   const struct json *body, http_data_fn *fn, void *user,
+                   struct buf *out, struct err *e)
 {
     struct buf in;
-    struct buf out;
     int status = 0;
-
+    int rc = 0;
     buf_init(&in, HTTP_CHAT_BODY_MAX);
-    buf_init(&out, HTTP_REPLY_MAX);
     if (body != NULL) {
         json_write(body, false, &in);
     }
-    int rc = 0;
     if (!buf_ok(&in)) {
         rc = err_set(e, ERR_TOO_BIG, "the request is over %zu bytes", in.max);
         goto out;
     }
     CHECK(http_request(&c->peer, method, path, body != NULL ? in.p : NULL, in.n,
-                       NULL, NULL, &status, &out, e));
+                       fn, user, &status, out, e));
     if (status < 200 || status > 299) {
-        rc = ask_error(status, out.p != NULL ? out.p : "", out.n, e);
-    } else {
-        rc = json_parse(out.p != NULL ? out.p : "", out.n, ret, e);
+        rc = ask_error(status, out->p != NULL ? out->p : "", out->n, e);
     }
 out:
     buf_fini(&in);
+    return rc;
+}
+
+int ask(struct client *c, const char *method, const char *path,
+        const struct json *body, struct json **ret, struct err *e)
+{
+    struct buf out;
+    int rc = 0;
+    buf_init(&out, HTTP_REPLY_MAX);
+    CHECK(request(c, method, path, body, NULL, NULL, &out, e));
+    CHECK(json_parse(out.p != NULL ? out.p : "", out.n, ret, e));
+out:
+    buf_fini(&out);
+    return rc;
+}
+
+static int on_data(void *user, const char *p, size_t n, struct err *e)
+{
+    return sse_feed(user, p, n, e);
+}
+
+int ask_events(struct client *c, const char *method, const char *path,
+               const struct json *body, sse_fn *fn, void *user, struct err *e)
+{
+    struct sse s;
+    struct buf out;
+    buf_init(&out, HTTP_REPLY_MAX);
+    sse_init(&s, fn, user);
+    int rc = request(c, method, path, body, on_data, &s, &out, e);
+    sse_fini(&s);
     buf_fini(&out);
     return rc;
 }

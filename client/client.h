@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 #include "client/http.h"
+#include "client/sse.h"
 #include "client/term.h"
 
 struct json;
@@ -101,6 +102,11 @@ void args_overview(FILE *to);
  * is an error with the daemon's code and message. body may be NULL. */
 CHECKED int ask(struct client *c, const char *method, const char *path,
                 const struct json *body, struct json **ret, struct err *e);
+/* One request whose answer is a stream of events, until it ends. Errors: as
+ * ask(), and what fn returns. */
+CHECKED int ask_events(struct client *c, const char *method, const char *path,
+                       const struct json *body, sse_fn *fn, void *user,
+                       struct err *e);
 /* Set *e from the error object of an answer. Returns its code, < 0. */
 int ask_error(int status, const char *body, size_t n, struct err *e);
 /* prefix + name + suffix. Errors: NOT_FOUND (not a valid name). */

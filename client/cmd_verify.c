@@ -2,16 +2,11 @@
 #include <string.h>
 
 #include "client/model_call.h"
-#include "client/sse.h"
-#include "proto/limits.h"
 
 struct watching {
     struct client *c;
-    struct sse sse;
     struct json *last; /* owned */
-    struct eta eta;
-    double began;
-    bool drawn; /* a line is on the terminal */
+    struct bar bar;
 };
 
 static const char *state_of(const struct json *m)
@@ -23,30 +18,6 @@ static bool over(const struct json *m)
 {
     return strcmp(state_of(m), "queued") != 0 &&
            strcmp(state_of(m), "running") != 0;
-}
-
-static void wipe(struct watching *w)
-{
-    if (w->drawn) {
-        (void)fprintf(stderr, "\r\033[K");
-        w->drawn = false;
-    }
-}
-
-static void draw(struct watching *w)
-{
-    char line[256];
-    double now = now_seconds() - w->began;
-    double fraction =
-        json_num(json_get(json_get(w->last, "verification"), "progress"));
-    if (!w->c->term.err_tty || w->c->json) {
-        return;
-    }
-    bar_render(line, sizeof(line), w->c->term.width - 1, "verifying", fraction,
-               now, eta_update(&w->eta, fraction, now));
-    (void)fprintf(stderr, "\r\033[K%s", line);
-    (void)fflush(stderr);
-    w->drawn = true;
 }
 
 /* CANCELLED: the answer is there, the stream may end. */
@@ -65,41 +36,37 @@ static int on_event(void *user, const char *event, const char *data, size_t n,
     if (over(j)) {
         return err_set(e, ERR_CANCELLED, "%s", err_text(ERR_CANCELLED));
     }
-    draw(w);
+    if (!w->c->json) {
+        bar_draw(&w->bar, &w->c->term, "verifying",
+                 json_num(json_get(json_get(j, "verification"), "progress")));
+    }
     return 0;
-}
-
-static int on_data(void *user, const char *p, size_t n, struct err *e)
-{
-    return sse_feed(&((struct watching *)user)->sse, p, n, e);
 }
 
 /* Follow the model's events until hashing has ended. */
 static int watch(struct watching *w, const char *name, struct err *e)
 {
-    struct buf out;
     char path[256];
-    int status = 0;
-    buf_init(&out, HTTP_REPLY_MAX);
-    sse_init(&w->sse, on_event, w);
-    int rc = ask_path(path, sizeof(path), "/aned/v1/models/", name, "/events",
-                      e);
-    if (rc == 0) {
-        rc = http_request(&w->c->peer, "GET", path, NULL, 0, on_data, w,
-                          &status, &out, e);
-    }
-    wipe(w);
-    if (rc == 0 && (status < 200 || status > 299)) {
-        rc = ask_error(status, out.p != NULL ? out.p : "", out.n, e);
-    }
+    RETERR(
+        ask_path(path, sizeof(path), "/aned/v1/models/", name, "/events", e));
+    int rc = ask_events(w->c, "GET", path, NULL, on_event, w, e);
+    bar_wipe(&w->bar);
     if (over(w->last)) {
-        rc = 0;
-    } else if (rc == 0) {
-        rc = err_set(e, ERR_INTERRUPTED, "the daemon stopped telling");
+        return 0;
     }
-    sse_fini(&w->sse);
-    buf_fini(&out);
-    return rc;
+    return rc != 0 ? rc
+                   : err_set(e, ERR_INTERRUPTED, "the daemon stopped telling");
+}
+
+/* Hash them now, and wait for it. */
+static int verify(struct watching *w, const char *name, struct err *e)
+{
+    char path[256];
+    RETERR(
+        ask_path(path, sizeof(path), "/aned/v1/models/", name, "/verify", e));
+    interrupt_catch();
+    RETERR(ask(w->c, "POST", path, NULL, &w->last, e));
+    return over(w->last) ? 0 : watch(w, name, e);
 }
 
 static int tell(const struct watching *w, const char *name)
@@ -108,7 +75,7 @@ static int tell(const struct watching *w, const char *name)
     const char *state = state_of(m);
     char took[16], size[16];
     if (strcmp(state, "verified") == 0) {
-        fmt_seconds(now_seconds() - w->began, took);
+        fmt_seconds(now_seconds() - w->bar.began, took);
         fmt_bytes((uint64_t)json_num(json_get(m, "bytes")), size);
         if (!w->c->json) {
             printf("%s verified: %s after %s\n", name, size, took);
@@ -131,19 +98,10 @@ static int tell(const struct watching *w, const char *name)
 
 static int run(struct client *c, const struct args *a)
 {
-    struct watching w = {.c = c, .began = now_seconds()};
+    struct watching w = {.c = c, .bar = {.began = now_seconds()}};
     struct err e = {0};
-    char path[256];
     const char *name = a->pos[0];
-    int rc = ask_path(path, sizeof(path), "/aned/v1/models/", name, "/verify",
-                      &e);
-    if (rc == 0) {
-        interrupt_catch();
-        rc = ask(c, "POST", path, NULL, &w.last, &e);
-    }
-    if (rc == 0 && !over(w.last)) {
-        rc = watch(&w, name, &e);
-    }
+    int rc = verify(&w, name, &e);
     int code = rc < 0 ? ask_fail(c, &e) : tell(&w, name);
     if (rc == 0 && c->json) {
         (void)ask_print(w.last);

@@ -3,19 +3,14 @@
 #include <string.h>
 
 #include "client/show.h"
-#include "client/sse.h"
-#include "proto/limits.h"
 
 struct follow {
     struct client *c;
     bool changes;
-    struct sse sse;
     struct json *last; /* owned */
-    struct eta eta;
-    double began;
+    struct bar bar;
     char stage[40]; /* as last printed */
     int told;       /* percent of the last line where there is no terminal */
-    bool drawn;     /* a line is on the terminal */
 };
 
 bool follow_over(const char *state)
@@ -30,14 +25,6 @@ bool follow_over(const char *state)
     return false;
 }
 
-static void wipe(struct follow *f)
-{
-    if (f->drawn) {
-        (void)fprintf(stderr, "\r\033[K");
-        f->drawn = false;
-    }
-}
-
 /* What the job does now, in a word or two. */
 static const char *stage_of(const struct json *j)
 {
@@ -49,18 +36,11 @@ static const char *stage_of(const struct json *j)
 static void draw(struct follow *f, const struct json *j)
 {
     double fraction = json_num(json_get(j, "progress"));
-    double now = now_seconds() - f->began;
     const char *stage = stage_of(j);
-    double left = eta_update(&f->eta, fraction, now);
     int percent = (int)(fraction * 100);
 
     if (f->c->term.err_tty) {
-        char line[256];
-        bar_render(line, sizeof(line), f->c->term.width - 1, stage, fraction,
-                   now, left);
-        (void)fprintf(stderr, "\r\033[K%s", line);
-        (void)fflush(stderr);
-        f->drawn = true;
+        bar_draw(&f->bar, &f->c->term, stage, fraction);
         return;
     }
     if (strcmp(stage, f->stage) != 0 || percent >= f->told + 10) {
@@ -91,33 +71,18 @@ static int on_event(void *user, const char *event, const char *data, size_t n,
     return 0;
 }
 
-static int on_data(void *user, const char *p, size_t n, struct err *e)
-{
-    return sse_feed(&((struct follow *)user)->sse, p, n, e);
-}
-
 int follow_job(struct client *c, const char *id, bool changes,
                struct json **ret, struct err *e)
 {
-    struct follow f = {
-        .c = c, .changes = changes, .began = now_seconds(), .told = -10};
-    struct buf out;
+    struct follow f = {.c = c,
+                       .changes = changes,
+                       .bar = {.began = now_seconds()},
+                       .told = -10};
     char path[256];
-    int status = 0;
-
-    buf_init(&out, HTTP_REPLY_MAX);
-    sse_init(&f.sse, on_event, &f);
-    int rc = 0;
-    CHECK(ask_path(path, sizeof(path), "/aned/v1/jobs/", id, "/events", e));
-    rc = http_request(&c->peer, "GET", path, NULL, 0, on_data, &f, &status,
-                      &out, e);
-    wipe(&f);
-    if (rc != 0) {
-        goto out;
-    }
-    if (status < 200 || status > 299) {
-        CHECK(ask_error(status, out.p != NULL ? out.p : "", out.n, e));
-    }
+    RETERR(ask_path(path, sizeof(path), "/aned/v1/jobs/", id, "/events", e));
+    int rc = ask_events(c, "GET", path, NULL, on_event, &f, e);
+    bar_wipe(&f.bar);
+    CHECK(rc);
     if (f.last == NULL || !follow_over(ask_str(f.last, "state"))) {
         rc = err_set(e, ERR_INTERRUPTED,
                      "the daemon stopped telling; the job goes on when it "
@@ -129,8 +94,6 @@ int follow_job(struct client *c, const char *id, bool changes,
     f.last = NULL; /* given away */
 out:
     json_free(f.last);
-    sse_fini(&f.sse);
-    buf_fini(&out);
     return rc;
 }
 

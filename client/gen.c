@@ -4,8 +4,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "client/sse.h"
-
 struct json *gen_request(const char *model, const struct args *a)
 {
     static const struct {
@@ -43,7 +41,6 @@ struct json *gen_request(const char *model, const struct args *a)
 
 struct stream {
     struct client *c;
-    struct sse sse;
     struct buf *answer; /* NULL: not kept */
     struct gen_stats *st;
     double from;
@@ -95,44 +92,18 @@ static int on_event(void *user, const char *event, const char *data, size_t n,
     return 0;
 }
 
-static int on_data(void *user, const char *p, size_t n, struct err *e)
-{
-    return sse_feed(&((struct stream *)user)->sse, p, n, e);
-}
-
 int gen_stream(struct client *c, const char *path, struct json *body,
                struct buf *answer, struct gen_stats *st, struct err *e)
 {
     struct stream s = {
         .c = c, .answer = answer, .st = st, .from = now_seconds()};
-    struct buf in;
-    struct buf out;
-    int status = 0;
-    int rc = 0;
-
     *st = (struct gen_stats){0};
     json_add_bool(body, "stream", true);
     json_add_bool(json_add_object(body, "stream_options"), "include_usage",
                   true);
-    buf_init(&in, HTTP_CHAT_BODY_MAX);
-    buf_init(&out, HTTP_REPLY_MAX);
-    sse_init(&s.sse, on_event, &s);
-    json_write(body, false, &in);
-    json_free(body);
-    if (!buf_ok(&in)) {
-        rc = err_set(e, ERR_TOO_BIG, "the request is over %zu bytes", in.max);
-        goto out;
-    }
-    CHECK(http_request(&c->peer, "POST", path, in.p, in.n, on_data, &s, &status,
-                       &out, e));
-    if (status < 200 || status > 299) {
-        CHECK(ask_error(status, out.p != NULL ? out.p : "", out.n, e));
-    }
-out:
+    int rc = ask_events(c, "POST", path, body, on_event, &s, e);
     st->total_s = now_seconds() - s.from;
-    sse_fini(&s.sse);
-    buf_fini(&in);
-    buf_fini(&out);
+    json_free(body);
     return rc;
 }
 

@@ -128,6 +128,29 @@ void bar_render(char *out, size_t size, unsigned width, const char *stage,
     }
 }
 
+void bar_draw(struct bar *b, const struct term *t, const char *stage,
+              double fraction)
+{
+    char line[256];
+    double now = now_seconds() - b->began;
+    if (!t->err_tty) {
+        return;
+    }
+    bar_render(line, sizeof(line), t->width - 1, stage, fraction, now,
+               eta_update(&b->eta, fraction, now));
+    (void)fprintf(stderr, "\r\033[K%s", line);
+    (void)fflush(stderr);
+    b->drawn = true;
+}
+
+void bar_wipe(struct bar *b)
+{
+    if (b->drawn) {
+        (void)fprintf(stderr, "\r\033[K");
+        b->drawn = false;
+    }
+}
+
 void term_put(FILE *to, bool tty, const char *p, size_t n)
 {
     if (!tty) {

@@ -42,6 +42,17 @@ double eta_update(struct eta *t, double fraction, double now_s);
 void bar_render(char *out, size_t size, unsigned width, const char *stage,
                 double fraction, double elapsed_s, double left_s);
 
+/* A bar_render line on stderr, drawn again in its place; nothing where stderr
+ * is no terminal. Zeroed but for `began`, the now_seconds() of the start. */
+struct bar {
+    struct eta eta;
+    double began;
+    bool drawn;
+};
+void bar_draw(struct bar *b, const struct term *t, const char *stage,
+              double fraction);
+void bar_wipe(struct bar *b);
+
 /* Bytes that came from elsewhere, on a terminal: control characters other
  * than tab and newline become '?'. */
 void term_put(FILE *to, bool tty, const char *p, size_t n);
