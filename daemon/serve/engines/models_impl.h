@@ -1,5 +1,5 @@
-/* models_impl.h - shared by models.c, model_load.c, model_delete.c, verify.c
- * and residency.c only. */
+/* models_impl.h - shared by models.c, model_load.c, model_delete.c,
+ * residency.c and, by verify_impl.h, verify*.c only. */
 #pragma once
 
 #include "serve/engines/models.h"

@@ -1,4 +1,5 @@
-/* verify.c - see verify.h.
+/* verify.c - which model is hashed next, its child, and what is known over a
+ * restart. See verify.h; what a child's answer comes to is verify_result.c.
  *
  *   UNKNOWN --load, ask--> QUEUED --child--> RUNNING --same--> SOUND
  *      ^                      ^                 |   \--other--> DAMAGED
@@ -7,8 +8,6 @@
  * The next one is a model that a load waits for, then one that was asked
  * about, then any; who waits takes the place of who does not.
  */
-#include "serve/engines/verify.h"
-
 #include <string.h>
 #include <unistd.h>
 
@@ -17,28 +16,11 @@
 #include "proto/json.h"
 #include "proto/msg.h"
 #include "serve/child.h"
-#include "serve/engines/models_impl.h"
-#include "serve/jobs/jobs.h"
+#include "serve/engines/verify_impl.h"
 
 #define KNOWN_FILE "verified.json"
 #define KNOWN_MAX  MIB(1)
 #define LOST_MAX   3u /* children of one model that ended without an answer */
-
-struct verifier {
-    struct models *ms;
-    struct model *current; /* what is hashed or compared; NULL */
-    struct child *child;   /* NULL while the store is asked for the rows */
-    struct rows *rows;     /* asked for; NULL */
-    struct model *holding; /* inside verify_holds for it; NULL */
-    bool stopping;
-    char known_path[HOME_PATH_MAX];
-};
-
-struct rows { /* the model may go before they come */
-    struct verifier *v;
-    struct model *m; /* NULL: gone */
-    char stamp[SHA256_HEX];
-};
 
 const char *verify_state_name(enum verify_state s)
 {
@@ -46,8 +28,6 @@ const char *verify_state_name(enum verify_state s)
                                         "verified", "damaged"};
     return names[s];
 }
-
-static void next(struct verifier *v);
 
 /* --- what is known over a restart --- */
 
@@ -126,163 +106,6 @@ void verify_end(struct models *ms)
     }
 }
 
-/* --- what it comes to --- */
-
-/* A word for a shell. */
-static void put_word(struct buf *b, const char *s)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyz"
-                                "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/";
-    if (s[0] != '\0' && s[strspn(s, plain)] == '\0') {
-        buf_puts(b, s);
-        return;
-    }
-    buf_puts(b, "'");
-    for (; *s != '\0'; s++) {
-        if (*s == '\'') {
-            buf_puts(b, "'\\''");
-        } else {
-            buf_u8(b, (uint8_t)*s);
-        }
-    }
-    buf_puts(b, "'");
-}
-
-static void put_option(struct buf *b, const char *name, const struct json *v)
-{
-    char number[32];
-    if (json_type(v) == JSON_NUMBER) {
-        (void)snprintf(number, sizeof(number), "%.9g", json_num(v));
-    } else if (json_str(v) == NULL) {
-        return;
-    }
-    buf_printf(b, " --%s ", name);
-    put_word(b, json_str(v) != NULL ? json_str(v) : number);
-}
-
-/* How to make the model again: as its job was asked to, or, without a job's
- * record, from what the manifest tells of its source. */
-static void put_repair(struct buf *b, const struct model *m)
-{
-    static const char *const options[] = {"quant",  "context", "shape",
-                                          "kv",     "profile", "norm",
-                                          "residual-scale"};
-    static const char *const keys[] = {"quant", "context", "shape",
-                                       "kv",    "profile", "norm",
-                                       "residual_scale"};
-    struct jobs *js = m->of->srv->jobs;
-    struct job *j = js != NULL ? jobs_find(js, m->job) : NULL;
-    struct json *spec = NULL;
-    if (j != NULL && job_row(j)->spec != NULL &&
-        json_parse(job_row(j)->spec, strlen(job_row(j)->spec), &spec, NULL) !=
-            0) {
-        spec = NULL;
-    }
-    const char *source = json_str(json_get(spec, "source"));
-    buf_puts(b, "; convert it again: anectl rm ");
-    put_word(b, m->name);
-    buf_puts(b, " && anectl convert ");
-    put_word(b, source != NULL ? source : m->bundle->source_name);
-    buf_puts(b, " --name ");
-    put_word(b, m->name);
-    for (size_t i = 0; source != NULL && i < countof(keys); i++) {
-        put_option(b, options[i], json_get(spec, keys[i]));
-    }
-    if (source == NULL) {
-        buf_puts(b, " --quant ");
-        put_word(b, m->bundle->quant);
-        buf_printf(b, " --context %u", m->bundle->context);
-    }
-    json_free(spec);
-}
-
-static void damaged(struct model *m, const char *what)
-{
-    struct buf b;
-    struct err why = {0};
-    m->verify.state = VERIFY_DAMAGED;
-    m->verify.stamp[0] = '\0';
-    buf_init(&b, KIB(16));
-    buf_printf(&b, "damaged: %s", what);
-    put_repair(&b, m);
-    log_error("model_damaged", "model=%s %s", m->name, what);
-    (void)err_set(&why, ERR_MODEL_FAILED, "damaged: %s", what);
-    model_condemn(m, &why, buf_ok(&b) ? b.p : why.msg);
-    buf_fini(&b);
-}
-
-static void sound(struct model *m, const char *stamp)
-{
-    m->verify.state = VERIFY_SOUND;
-    m->verify.first = false;
-    m->verify.lost = 0;
-    m->verify.checked_ms = server_unix_ms();
-    (void)snprintf(m->verify.stamp, sizeof(m->verify.stamp), "%s", stamp);
-    log_info("model_verified", "model=%s bytes=%llu", m->name,
-             (unsigned long long)m->bundle->total_bytes);
-    model_checked(m, NULL);
-}
-
-/* Rows come by path, of which they keep so many bytes. */
-static int by_path(const void *path, const void *row)
-{
-    const struct store_artifact *a = row;
-    return strncmp(path, a->path, sizeof(a->path) - 1);
-}
-
-/* The rows that were written when it was published. */
-static bool same_rows(const struct bundle *b, const struct store_artifact *v,
-                      size_t n)
-{
-    for (size_t i = 0; n == b->n_files && i < n; i++) {
-        const struct bundle_file *f = &b->files[i];
-        const struct store_artifact *a =
-            bsearch(f->path, v, n, sizeof(*v), by_path);
-        if (a == NULL || a->bytes != f->bytes ||
-            strcmp(a->sha256, f->sha256) != 0) {
-            return false;
-        }
-    }
-    return n == b->n_files;
-}
-
-static void on_rows(void *ctx, int status, const struct store_artifact *a,
-                    size_t n)
-{
-    struct rows *r = ctx;
-    struct verifier *v = r->v;
-    struct model *m = r->m;
-    if (m != NULL) {
-        v->rows = NULL;
-        v->current = NULL;
-    }
-    if (m != NULL && !v->stopping) {
-        m->verify.asked = false; /* also when it was asked meanwhile */
-        /* n 0: adopted after a crash, when its rows had not been written */
-        if (status == 0 && n > 0 && !same_rows(m->bundle, a, n)) {
-            damaged(m, "bundle.json does not name the files that the store "
-                       "knows");
-        } else {
-            sound(m, r->stamp);
-        }
-    }
-    free(r);
-    next(v);
-}
-
-static void compare_rows(struct verifier *v, const char *stamp)
-{
-    struct rows *r = calloc(1, sizeof(*r));
-    must(r != NULL);
-    r->v = v;
-    r->m = v->current;
-    v->rows = r;
-    (void)snprintf(r->stamp, sizeof(r->stamp), "%s", stamp);
-    if (store_artifacts(v->ms->srv->store, r->m->name, on_rows, r) != 0) {
-        on_rows(r, ERR_BUSY, NULL, 0);
-    }
-}
-
 /* --- the child --- */
 
 static void drop_child(struct verifier *v)
@@ -321,9 +144,9 @@ static void on_done(struct verifier *v, const struct frame *f)
         m->verify.state = VERIFY_SOUND;
         v->current = NULL;
         model_checked(m, NULL);
-        next(v);
+        verify_next(v);
     } else {
-        compare_rows(v, stamp);
+        verify_rows(v, stamp);
     }
     json_free(o);
 }
@@ -362,11 +185,11 @@ static void on_error(struct verifier *v, const struct frame *f)
     if (x.code == ERR_BUNDLE || x.code == ERR_IO) {
         v->current = NULL;
         m->verify.asked = false;
-        damaged(m, x.msg);
+        verify_damaged(m, x.msg);
     } else {
         lost(v, x.code < 0 ? x.code : ERR_INTERNAL, x.msg);
     }
-    next(v);
+    verify_next(v);
 }
 
 static void on_frame(void *ctx, const struct frame *f)
@@ -393,7 +216,7 @@ static void on_gone(void *ctx, const struct child_exit *x)
                        (int)x->status, x->signal);
         lost(v, ERR_WORKER_LOST, why);
     }
-    next(v);
+    verify_next(v);
 }
 
 static void begin(struct verifier *v, struct model *m)
@@ -451,7 +274,7 @@ static struct model *wanted(const struct verifier *v)
     return best;
 }
 
-static void next(struct verifier *v)
+void verify_next(struct verifier *v)
 {
     struct model *m = v->stopping ? NULL : wanted(v);
     if (m == NULL) {
@@ -483,7 +306,7 @@ static void queue(struct model *m)
         v->current = NULL;
         m->verify.state = VERIFY_QUEUED;
     }
-    next(v);
+    verify_next(v);
 }
 
 void verify_loaded(struct model *m)
@@ -528,14 +351,11 @@ void verify_forget(struct model *m)
     if (v == NULL || v->current != m) {
         return;
     }
-    if (v->rows != NULL) {
-        v->rows->m = NULL;
-        v->rows = NULL;
-    }
+    verify_rows_leave(v);
     v->current = NULL;
     drop_child(v);
     m->verify.state = VERIFY_UNKNOWN;
-    next(v);
+    verify_next(v);
 }
 
 void verify_stop(struct models *ms)
