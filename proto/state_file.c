@@ -4,7 +4,11 @@
 #include "proto/state_file.h"
 
 #include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/hash.h"
 
@@ -196,6 +200,82 @@ int state_file_get(const void *p, size_t n, struct state_file *ret,
     f = (struct state_file){0}; /* given away */
 out:
     state_file_fini(&f);
+    return rc;
+}
+
+int state_file_read(int fd, void *p, size_t n, uint64_t at, struct err *e)
+{
+    char *to = p;
+    while (n > 0) {
+        ssize_t k = pread(fd, to, n, (off_t)at);
+        if (k < 0 && errno == EINTR) {
+            continue;
+        }
+        if (k < 0) {
+            return err_errno(e, errno, "reading a saved state");
+        }
+        if (k == 0) {
+            return bad(e, "the file ends too early");
+        }
+        to += k;
+        at += (uint64_t)k;
+        n -= (size_t)k;
+    }
+    return 0;
+}
+
+static int read_header(int fd, uint64_t file_bytes, struct state_file *ret,
+                       struct err *e)
+{
+    char least[STATE_HEADER_LEAST];
+    uint64_t n = 0;
+    RETERR(state_file_read(fd, least, sizeof(least), 0, e));
+    RETERR(state_file_peek(least, sizeof(least), &n, e));
+    if (n > file_bytes) {
+        return bad(e, "the file ends in its header");
+    }
+    char *all = malloc(n);
+    if (all == NULL) {
+        return err_set(e, ERR_NOMEM, "a header");
+    }
+    int rc = 0;
+    CHECK(state_file_read(fd, all, n, 0, e));
+    CHECK(state_file_get(all, n, ret, e));
+out:
+    free(all);
+    return rc;
+}
+
+int state_file_open(const char *path, struct state_file *ret, int *ret_fd,
+                    struct err *e)
+{
+    struct state_file f = {0};
+    struct stat st;
+    int rc = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0 || fstat(fd, &st) != 0) {
+        rc = err_errno(e, errno, "opening a saved state");
+        goto out;
+    }
+    if (!S_ISREG(st.st_mode)) {
+        rc = bad(e, "not a regular file");
+        goto out;
+    }
+    CHECK(read_header(fd, (uint64_t)st.st_size, &f, e));
+    if (state_file_bytes(&f) != (uint64_t)st.st_size) {
+        rc = err_set(e, ERR_STATE, "%llu bytes long, not %llu",
+                     (unsigned long long)st.st_size,
+                     (unsigned long long)state_file_bytes(&f));
+        goto out;
+    }
+    *ret = f;
+    *ret_fd = fd;
+    return 0;
+out:
+    state_file_fini(&f);
+    if (fd >= 0) {
+        (void)close(fd);
+    }
     return rc;
 }
 

@@ -15,7 +15,7 @@
  *   to * i32 tokens   n_arrays * {u32 layout, u32 bytes}
  *   blocks * u64 hash_bulk of the block   u64 hash_bulk of all before
  *
- * Pure: bytes in, bytes out.
+ * Pure, bytes in, bytes out, but for the two that read a file.
  */
 #pragma once
 
@@ -64,4 +64,13 @@ CHECKED int state_file_peek(const void *p, size_t n, uint64_t *ret,
 /* Decode and check a whole header. Errors: STATE, NOMEM. */
 CHECKED int state_file_get(const void *p, size_t n, struct state_file *ret,
                            struct err *e);
+/* Open a file to read its blocks: a regular one, no link, with a sound header
+ * and as long as that says. *ret_fd is the caller's to close. Errors: STATE,
+ * NOMEM, and those of errno. */
+CHECKED int state_file_open(const char *path, struct state_file *ret,
+                            int *ret_fd, struct err *e);
+/* n bytes of it from byte `at` on. Errors: STATE (it ends before), and those
+ * of errno. */
+CHECKED int state_file_read(int fd, void *p, size_t n, uint64_t at,
+                            struct err *e);
 void state_file_fini(struct state_file *f); /* zeroed is fine */

@@ -13,7 +13,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -151,28 +150,6 @@ static int write_at(struct snapshot *x, const void *p, size_t n, uint64_t at,
     return file_put(x->fd, p, n, (int64_t)at, "writing a saved state", e);
 }
 
-static int read_at(const struct snapshot *x, void *p, size_t n, uint64_t at,
-                   struct err *e)
-{
-    char *to = p;
-    while (n > 0) {
-        ssize_t k = pread(x->fd, to, n, (off_t)at);
-        if (k < 0 && errno == EINTR) {
-            continue;
-        }
-        if (k < 0) {
-            return err_errno(e, errno, "reading a saved state");
-        }
-        if (k == 0) {
-            return err_set(e, ERR_STATE, "the file ends too early");
-        }
-        to += k;
-        at += (uint64_t)k;
-        n -= (size_t)k;
-    }
-    return 0;
-}
-
 static void close_file(struct snapshot *x)
 {
     if (x->fd >= 0) {
@@ -295,10 +272,8 @@ static int finish_save(struct snapshot *x, struct err *e)
     struct buf b;
     buf_init(&b, STATE_HEADER_MAX);
     state_file_put(&b, &x->f);
-    int rc = buf_ok(&b) ? 0 : err_set(e, ERR_NOMEM, "a header");
-    if (rc == 0) {
-        rc = write_at(x, b.p, b.n, 0, e);
-    }
+    int rc = buf_ok(&b) ? write_at(x, b.p, b.n, 0, e)
+                        : err_set(e, ERR_NOMEM, "a header");
     buf_fini(&b);
     close_file(x);
     if (rc < 0) {
@@ -364,28 +339,6 @@ out:
     return rc;
 }
 
-static int read_header(struct snapshot *x, uint64_t file_bytes, struct err *e)
-{
-    char least[STATE_HEADER_LEAST];
-    uint64_t n = 0;
-    RETERR(read_at(x, least, sizeof(least), 0, e));
-    RETERR(state_file_peek(least, sizeof(least), &n, e));
-    if (n > file_bytes) {
-        return err_set(e, ERR_STATE, "the file ends in its header");
-    }
-    char *all = malloc(n);
-    if (all == NULL) {
-        return err_set(e, ERR_NOMEM, "a header");
-    }
-    int rc = 0;
-    CHECK(read_at(x, all, n, 0, e));
-    CHECK(state_file_get(all, n, &x->f, e));
-    x->offset = n;
-out:
-    free(all);
-    return rc;
-}
-
 /* The file is of this engine and this timeline, and has what is wanted. */
 static int check_file(const struct snapshot *x, const struct msg_state_part *p,
                       struct err *e)
@@ -416,19 +369,8 @@ static int check_file(const struct snapshot *x, const struct msg_state_part *p,
 static int open_part(struct snapshot *x, const struct msg_state_part *p,
                      struct err *e)
 {
-    struct stat st;
-    x->fd = open(p->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (x->fd < 0 || fstat(x->fd, &st) != 0) {
-        return err_errno(e, errno, "opening a saved state");
-    }
-    if (!S_ISREG(st.st_mode)) {
-        return err_set(e, ERR_STATE, "not a regular file");
-    }
-    RETERR(read_header(x, (uint64_t)st.st_size, e));
-    if (state_file_bytes(&x->f) != (uint64_t)st.st_size) {
-        return err_set(e, ERR_STATE, "%llu bytes long",
-                       (unsigned long long)st.st_size);
-    }
+    RETERR(state_file_open(p->path, &x->f, &x->fd, e));
+    x->offset = state_header_bytes(&x->f);
     RETERR(check_file(x, p, e));
     x->at = (p->from - x->f.from) / STATE_BLOCK;
     return 0;
@@ -436,8 +378,8 @@ static int open_part(struct snapshot *x, const struct msg_state_part *p,
 
 static int load_block(struct snapshot *x, struct err *e)
 {
-    RETERR(read_at(x, x->block, x->block_bytes,
-                   x->offset + (uint64_t)x->at * x->block_bytes, e));
+    RETERR(state_file_read(x->fd, x->block, x->block_bytes,
+                           x->offset + (uint64_t)x->at * x->block_bytes, e));
     if (hash_bulk(x->block, x->block_bytes) != x->f.sums[x->at]) {
         return err_set(e, ERR_STATE, "the checksum of block %u", x->at);
     }

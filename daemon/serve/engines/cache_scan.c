@@ -2,7 +2,6 @@
  * sound and its length is the one in the header; else it is removed. */
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,25 +10,6 @@
 #include "base/log.h"
 #include "proto/state_file.h"
 #include "serve/engines/cache_impl.h"
-
-static int read_header(int fd, struct state_file *ret, struct err *e)
-{
-    char least[STATE_HEADER_LEAST];
-    uint64_t n = 0;
-    if (pread(fd, least, sizeof(least), 0) != (ssize_t)sizeof(least)) {
-        return err_set(e, ERR_STATE, "too short");
-    }
-    RETERR(state_file_peek(least, sizeof(least), &n, e));
-    char *all = malloc(n);
-    if (all == NULL) {
-        return err_set(e, ERR_NOMEM, "a header");
-    }
-    int rc = pread(fd, all, n, 0) == (ssize_t)n
-                 ? state_file_get(all, n, ret, e)
-                 : err_set(e, ERR_STATE, "too short");
-    free(all);
-    return rc;
-}
 
 /* "0123456789abcdef.state" */
 static bool id_of(const char *name, uint64_t *ret)
@@ -60,29 +40,16 @@ static int take_file(struct cache *c, const char *path, uint64_t id,
 {
     struct state_file f = {0};
     struct stat st;
-    int rc = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd < 0 || fstat(fd, &st) != 0) {
-        rc = err_errno(e, errno, path);
-        goto out;
+    int fd = -1;
+    RETERR(state_file_open(path, &f, &fd, e));
+    int rc = fstat(fd, &st) == 0 ? 0 : err_errno(e, errno, path);
+    if (rc == 0) {
+        add_file(c, id, &f, &st);
+        if (id > known) {
+            budget_found(c, f.created_ms, (uint64_t)st.st_size, now_ms);
+        }
     }
-    if (!S_ISREG(st.st_mode)) {
-        rc = err_set(e, ERR_STATE, "not a regular file");
-        goto out;
-    }
-    CHECK(read_header(fd, &f, e));
-    if (state_file_bytes(&f) != (uint64_t)st.st_size) {
-        rc = err_set(e, ERR_STATE, "not as long as it says");
-        goto out;
-    }
-    add_file(c, id, &f, &st);
-    if (id > known) {
-        budget_found(c, f.created_ms, (uint64_t)st.st_size, now_ms);
-    }
-out:
-    if (fd >= 0) {
-        (void)close(fd);
-    }
+    (void)close(fd);
     state_file_fini(&f);
     return rc;
 }

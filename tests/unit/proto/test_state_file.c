@@ -1,6 +1,11 @@
 /* test_state_file.c - headers of saved states: decoding gives what was encoded;
  * other bytes are refused. */
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "../unit.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "proto/state_file.h"
 
@@ -115,6 +120,52 @@ static void test_numbers(void **state)
     buf_fini(&b);
 }
 
+/* A file is taken when it is regular, whole, and no longer than it says. */
+static void test_open(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/aned-state-XXXXXX";
+    char path[64];
+    char link[64];
+    struct state_file in = sample();
+    struct state_file out;
+    struct buf b;
+    struct err e;
+    char byte = 0;
+    int fd = -1;
+    assert_non_null(mkdtemp(dir));
+    assert_true(file_join(path, sizeof(path), dir, "f"));
+    assert_true(file_join(link, sizeof(link), dir, "link"));
+    assert_int_equal(symlink("f", link), 0);
+    buf_init(&b, MIB(1));
+    state_file_put(&b, &in);
+    const off_t head = (off_t)b.n;
+    const off_t whole = (off_t)state_file_bytes(&in);
+    const off_t lengths[] = {whole, 0,         100,      STATE_HEADER_LEAST,
+                             head,  whole - 1, whole + 1};
+    for (size_t i = 0; i < countof(lengths); i++) {
+        unit_ok(file_write(path, b.p, b.n, &e), &e);
+        assert_int_equal(truncate(path, lengths[i]), 0);
+        int rc = state_file_open(path, &out, &fd, &e);
+        if (i > 0) {
+            assert_int_equal(rc, ERR_STATE);
+            continue;
+        }
+        unit_ok(rc, &e);
+        assert_int_equal(out.to, 192);
+        unit_ok(state_file_read(fd, &byte, 1, (uint64_t)whole - 1, &e), &e);
+        assert_int_equal(state_file_read(fd, &byte, 1, (uint64_t)whole, &e),
+                         ERR_STATE);
+        assert_int_equal(close(fd), 0);
+        state_file_fini(&out);
+        assert_true(state_file_open(link, &out, &fd, &e) < 0);
+    }
+    assert_int_equal(state_file_open(dir, &out, &fd, &e), ERR_STATE);
+    unit_ok(file_rmtree(dir, &e), &e);
+    assert_int_equal(state_file_open(path, &out, &fd, &e), ERR_NOT_FOUND);
+    buf_fini(&b);
+}
+
 static void test_hash(void **state)
 {
     (void)state;
@@ -139,6 +190,7 @@ int main(void)
         cmocka_unit_test(test_round),
         cmocka_unit_test(test_damage),
         cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_open),
         cmocka_unit_test(test_hash),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
