@@ -187,6 +187,29 @@ struct axis3 {
 };
 struct axis3 val_axis3(const struct val *v, int64_t axis);
 
+/* Axes gone through in row-major order; those that lie one behind the other are
+ * folded into one. */
+struct axes {
+    int n;
+    size_t dims[MIL_RANK_MAX], strides[MIL_RANK_MAX];
+};
+void axes_add(struct axes *w, size_t dim, size_t stride);
+/* The element after the one at `at`, whose position in the first n axes is
+ * idx. After the last one it is the first again. */
+static inline size_t axes_next(const struct axes *w, int n, size_t *idx,
+                               size_t at)
+{
+    for (int i = n - 1; i >= 0; i--) {
+        at += w->strides[i];
+        if (++idx[i] < w->dims[i]) {
+            break;
+        }
+        at -= w->strides[i] * w->dims[i];
+        idx[i] = 0;
+    }
+    return at;
+}
+
 /* --- optable.c --- */
 const struct op_def *op_find(const char *type);
 const struct op_def *op_of_ints(const char *type); /* a row of its own */

@@ -237,3 +237,18 @@ struct axis3 val_axis3(const struct val *v, int64_t axis)
     }
     return r;
 }
+
+void axes_add(struct axes *w, size_t dim, size_t stride)
+{
+    if (dim == 1) {
+        return;
+    }
+    if (w->n > 0 && w->strides[w->n - 1] == stride * dim) {
+        w->dims[w->n - 1] *= dim;
+        w->strides[w->n - 1] = stride;
+        return;
+    }
+    w->dims[w->n] = dim;
+    w->strides[w->n] = stride;
+    w->n++;
+}

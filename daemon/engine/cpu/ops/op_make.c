@@ -17,10 +17,7 @@ int tile_prep(struct step *s, struct err *e)
     const struct val *x = step_in(s, 0);
     int64_t dims[MIL_RANK_MAX];
     size_t n = 0;
-    int rc = step_ints(s, 1, MIL_RANK_MAX, dims, &n, e);
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(step_ints(s, 1, MIL_RANK_MAX, dims, &n, e));
     if (n != (size_t)x->rank || !val_is_plain(x)) {
         return err_set(e, ERR_MIL_SHAPE, "reps does not fit");
     }
@@ -98,10 +95,7 @@ int pad_prep(struct step *s, struct err *e)
     int64_t dims[MIL_RANK_MAX];
     size_t n = 0;
     s->u = u;
-    int rc = step_ints(s, 1, countof(pad), pad, &n, e);
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(step_ints(s, 1, countof(pad), pad, &n, e));
     const char *mode = step_str(s, 2);
     u->mode = strcmp(mode, "reflect") == 0     ? 1
               : strcmp(mode, "replicate") == 0 ? 2
@@ -141,10 +135,7 @@ int fill_prep(struct step *s, struct err *e)
     const struct val *v = step_opt(s, 1);
     int64_t dims[MIL_RANK_MAX];
     size_t n = 0;
-    int rc = step_ints(s, 0, MIL_RANK_MAX, dims, &n, e);
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(step_ints(s, 0, MIL_RANK_MAX, dims, &n, e));
     if (v != NULL && (!val_is_plain(v) || v->n != 1)) {
         return err_set(e, ERR_MIL_SHAPE, "value is not a scalar");
     }

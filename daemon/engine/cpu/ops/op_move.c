@@ -56,10 +56,7 @@ int reshape_prep(struct step *s, struct err *e)
     const struct val *x = step_in(s, 0);
     int64_t dims[MIL_RANK_MAX];
     size_t n = 0;
-    int rc = step_ints(s, 1, MIL_RANK_MAX, dims, &n, e);
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(step_ints(s, 1, MIL_RANK_MAX, dims, &n, e));
     int infer = -1;
     int64_t rest = 1;
     for (size_t i = 0; i < n; i++) {
@@ -109,12 +106,9 @@ int reshape_like_prep(struct step *s, struct err *e)
         int64_t from = 0;
         int64_t to = 0;
         int64_t end = 0;
-        int rc = known_int(step_list(s, n + k), &from, e);
-        rc = rc < 0 ? rc : known_int(step_list(s, 2 * n + k), &to, e);
-        rc = rc < 0 ? rc : known_int(step_list(s, 3 * n + k), &end, e);
-        if (rc < 0) {
-            return rc;
-        }
+        RETERR(known_int(step_list(s, n + k), &from, e));
+        RETERR(known_int(step_list(s, 2 * n + k), &to, e));
+        RETERR(known_int(step_list(s, 3 * n + k), &end, e));
         from = from < 0 ? from + like->rank : from;
         to = end != 0 ? like->rank : to < 0 ? to + like->rank : to;
         if (from < 0 || to > like->rank ||
@@ -135,10 +129,7 @@ int expand_dims_prep(struct step *s, struct err *e)
     int64_t axes[MIL_RANK_MAX];
     int64_t dims[MIL_RANK_MAX] = {0};
     size_t n = 0;
-    int rc = step_ints(s, 1, MIL_RANK_MAX, axes, &n, e);
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(step_ints(s, 1, MIL_RANK_MAX, axes, &n, e));
     int rank = x->rank + (int)n;
     if (rank > (int)MIL_RANK_MAX) {
         return err_set(e, ERR_MIL_SHAPE, "rank %d", rank);
@@ -203,15 +194,10 @@ int shape_prep(struct step *s, struct err *e)
 
 /* --- transpose --- */
 
-struct transpose_params {
-    int n; /* folded axes of the result */
-    size_t dims[MIL_RANK_MAX], strides[MIL_RANK_MAX];
-};
-
 int transpose_prep(struct step *s, struct err *e)
 {
     const struct val *x = step_in(s, 0);
-    struct transpose_params *u = step_alloc(s, sizeof(*u));
+    struct axes *u = step_alloc(s, sizeof(*u)); /* the result's axes */
     int64_t perm[MIL_RANK_MAX];
     int64_t dims[MIL_RANK_MAX];
     int64_t strides[MIL_RANK_MAX];
@@ -230,20 +216,13 @@ int transpose_prep(struct step *s, struct err *e)
         }
         seen[p] = true;
         size_t d = (size_t)x->dims[p];
-        size_t st = (size_t)strides[p];
         dims[i] = x->dims[p];
         if (d == 1) {
             continue;
         }
         view = view && p > last;
         last = p;
-        if (u->n > 0 && u->strides[u->n - 1] == st * d) {
-            u->dims[u->n - 1] *= d;
-            u->strides[u->n - 1] = st;
-        } else {
-            u->dims[u->n] = d;
-            u->strides[u->n++] = st;
-        }
+        axes_add(u, d, (size_t)strides[p]);
     }
     if (view) {
         step_view(s, 0);
@@ -255,7 +234,7 @@ int transpose_run(const struct step *s, const struct run *r, struct err *e)
 {
     (void)r;
     (void)e;
-    const struct transpose_params *u = s->u;
+    const struct axes *u = s->u;
     const int32_t *x = step_in(s, 0)->i;
     struct val *o = step_out(s, 0);
     size_t idx[MIL_RANK_MAX] = {0};
@@ -270,14 +249,7 @@ int transpose_run(const struct step *s, const struct run *r, struct err *e)
                 o->i[k + i] = x[at + i * st];
             }
         }
-        for (int i = u->n - 2; i >= 0; i--) {
-            at += u->strides[i];
-            if (++idx[i] < u->dims[i]) {
-                break;
-            }
-            at -= u->strides[i] * u->dims[i];
-            idx[i] = 0;
-        }
+        at = axes_next(u, u->n - 1, idx, at);
     }
     return 0;
 }

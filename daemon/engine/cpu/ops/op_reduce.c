@@ -9,27 +9,10 @@
 #include "engine/cpu/ops/ops.h"
 
 struct reduce_params {
-    int n_out, n_in; /* axes kept, axes reduced, folded */
-    size_t out_dims[MIL_RANK_MAX], out_strides[MIL_RANK_MAX];
-    size_t in_dims[MIL_RANK_MAX], in_strides[MIL_RANK_MAX];
-    size_t count; /* elements of a set */
-    bool flat;    /* a set is contiguous */
+    struct axes out, in; /* axes kept, axes reduced */
+    size_t count;        /* elements of a set */
+    bool flat;           /* a set is contiguous */
 };
-
-static void add_axis(size_t *dims, size_t *strides, int *n, size_t d, size_t st)
-{
-    if (d == 1) {
-        return;
-    }
-    if (*n > 0 && strides[*n - 1] == st * d) {
-        dims[*n - 1] *= d;
-        strides[*n - 1] = st;
-        return;
-    }
-    dims[*n] = d;
-    strides[*n] = st;
-    (*n)++;
-}
 
 static bool is_arg(int sub)
 {
@@ -63,10 +46,10 @@ int reduce_prep(struct step *s, struct err *e)
         size_t d = (size_t)x->dims[i];
         size_t st = (size_t)strides[i];
         if (set[i]) {
-            add_axis(u->in_dims, u->in_strides, &u->n_in, d, st);
+            axes_add(&u->in, d, st);
             u->count *= d;
         } else {
-            add_axis(u->out_dims, u->out_strides, &u->n_out, d, st);
+            axes_add(&u->out, d, st);
         }
         if (!set[i] || keep) {
             dims[rank++] = set[i] ? 1 : x->dims[i];
@@ -75,7 +58,7 @@ int reduce_prep(struct step *s, struct err *e)
     if (u->count == 0) {
         return err_set(e, ERR_MIL_SHAPE, "a reduction over no elements");
     }
-    u->flat = u->n_in == 0 || (u->n_in == 1 && u->in_strides[0] == 1);
+    u->flat = u->in.n == 0 || (u->in.n == 1 && u->in.strides[0] == 1);
     s->scratch = u->flat ? 0 : u->count * sizeof(float);
     return val_set(step_out(s, 0),
                    is_arg(s->node->def->sub) ? VAL_I32 : x->kind, rank, dims,
@@ -88,20 +71,13 @@ static void collect(const struct reduce_params *u, const int32_t *x,
 {
     size_t idx[MIL_RANK_MAX] = {0};
     size_t at = 0;
-    size_t n = u->in_dims[u->n_in - 1];
-    size_t st = u->in_strides[u->n_in - 1];
+    size_t n = u->in.dims[u->in.n - 1];
+    size_t st = u->in.strides[u->in.n - 1];
     for (size_t k = 0; k < u->count; k += n) {
         for (size_t i = 0; i < n; i++) {
             row[k + i] = x[at + i * st];
         }
-        for (int i = u->n_in - 2; i >= 0; i--) {
-            at += u->in_strides[i];
-            if (++idx[i] < u->in_dims[i]) {
-                break;
-            }
-            at -= u->in_strides[i] * u->in_dims[i];
-            idx[i] = 0;
-        }
+        at = axes_next(&u->in, u->in.n - 1, idx, at);
     }
 }
 
@@ -230,14 +206,7 @@ int reduce_run(const struct step *s, const struct run *r, struct err *e)
         } else {
             o->i[k] = reduce_int(sub, row, u->count);
         }
-        for (int i = u->n_out - 1; i >= 0; i--) {
-            at += u->out_strides[i];
-            if (++idx[i] < u->out_dims[i]) {
-                break;
-            }
-            at -= u->out_strides[i] * u->out_dims[i];
-            idx[i] = 0;
-        }
+        at = axes_next(&u->out, u->out.n, idx, at);
     }
     return 0;
 }

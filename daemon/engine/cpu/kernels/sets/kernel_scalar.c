@@ -7,16 +7,21 @@
 #include "engine/cpu/kernels/products/linear_impl.h"
 #include "engine/cpu/kernels/simd.h"
 
-static bool round_row(const float *x, size_t k, size_t k_pad, int16_t *q,
-                      float *scale)
+static uint32_t peak_of(const float *x, size_t k)
 {
     uint32_t peak = 0;
     for (size_t i = 0; i < k; i++) {
         uint32_t b = half_bits(x[i]) & 0x7fffffffu;
         peak = b > peak ? b : peak;
     }
+    return peak;
+}
+
+static bool round_row(const float *x, size_t k, size_t k_pad, int16_t *q,
+                      float *scale)
+{
     struct linear_round f;
-    if (!linear_rounding(peak, &f)) {
+    if (!linear_rounding(peak_of(x, k), &f)) {
         memset(q, 0, k_pad * sizeof(*q));
         *scale = NAN;
         return false;
@@ -37,13 +42,8 @@ static bool round_row(const float *x, size_t k, size_t k_pad, int16_t *q,
 static void split_row(const float *x, size_t k, size_t k_pad, int16_t *hi,
                       int16_t *lo)
 {
-    uint32_t peak = 0;
-    for (size_t i = 0; i < k; i++) {
-        uint32_t b = half_bits(x[i]) & 0x7fffffffu;
-        peak = b > peak ? b : peak;
-    }
     struct linear_round f;
-    must(linear_rounding(peak, &f));
+    must(linear_rounding(peak_of(x, k), &f));
     for (size_t i = 0; i < k; i++) {
         int32_t v = (int32_t)rintf(x[i] * f.pre * f.wide_mul);
         int32_t h = (v + (1 << (LINEAR_SHIFT - 1))) >> LINEAR_SHIFT;
