@@ -1,4 +1,4 @@
-/* ask.c - requests and answers as the commands see them. */
+/* ask.c - requests to the daemon and their answers, for the commands. */
 #include <ctype.h>
 #include <string.h>
 

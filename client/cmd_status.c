@@ -1,4 +1,4 @@
-/* cmd_status.c - is the daemon well, and what does it do? */
+/* cmd_status.c - whether the daemon is well, and what it does. */
 #include "client/show.h"
 
 static int run(struct client *c, const struct args *a)

@@ -1,4 +1,4 @@
-/* cmd_verify.c - are a model's files still those that were published? */
+/* cmd_verify.c - checks that a model's files are still those published. */
 #include <string.h>
 
 #include "client/model_call.h"

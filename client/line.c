@@ -1,5 +1,5 @@
 /* line.c - see line.h. libedit's own reader tries again after a signal, so a
- * Ctrl-C would do nothing: characters come through a reader of ours. */
+ * Ctrl-C would do nothing: this file gives libedit another reader. */
 #include "client/line.h"
 
 #include <errno.h>

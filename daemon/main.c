@@ -1,5 +1,5 @@
-/* main.c - one executable, a role or a command by its first argument
- * (design 2 and 13). The only place that leaves the process. */
+/* main.c - the one executable: its first argument chooses a role or a command.
+ * Each of them returns the exit code to main. */
 #include <signal.h>
 #include <stdarg.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* frame.c - see frame.h.
  *
- * frame_in keeps what was returned (b[0, taken)) until the next put, so that a
- * payload stays valid while its reader works on it and a burst of small frames
- * is moved once, not once a frame. A bad header is never stepped over: every
+ * frame_in keeps the returned frames (b[0, taken)) until the next put: so a
+ * payload stays valid while its reader works on it, and a burst of small frames
+ * is moved once, not once for each frame. A bad header is never skipped: every
  * later call fails again.
  */
 #include "base/file.h"

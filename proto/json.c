@@ -1,5 +1,5 @@
 /* json.c - see json.h. A node is a cJSON node: struct json is never defined,
- * the pointer is cast, so no allocation stands between us and the library.
+ * the pointer is cast, so nodes need no allocation of their own.
  *
  * Only text that passes json_scan is given to cJSON. Duplicate keys are found
  * on the tree afterwards (after unescaping), by sorting.

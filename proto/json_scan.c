@@ -1,4 +1,4 @@
-/* json_scan.c - the validator in front of cJSON: a recursive descent over
+/* json_scan.c - the validator that runs before cJSON: recursive descent over
  * RFC 8259 with the stricter rules of json.h. It builds nothing.
  */
 #include <math.h>

@@ -1,10 +1,10 @@
 /* msg.c - see msg.h.
  *
- * Integers and floats are little-endian, strings and arrays a count and their
- * elements, in the order of the struct. A decoder reads a count, compares it
- * with its limit and with what is left of the payload, and only then allocates;
- * it works on a local that is given away at the end, so *ret is untouched on
- * failure. Not-a-number is refused here, once for everybody after.
+ * Integers and floats are little-endian; strings and arrays are a count and
+ * their elements; fields are in the order of the struct. A decoder reads a
+ * count, compares it with its limit and with the rest of the payload, and only
+ * then allocates. It fills a local struct and copies it at the end, so *ret is
+ * untouched on failure. NaN is refused here, so later code need not check.
  */
 #include "proto/msg.h"
 

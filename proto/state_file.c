@@ -1,5 +1,5 @@
-/* state_file.c - see state_file.h. A header is believed only after its length
- * fits its counts and its checksum its bytes; every count is bounded before it
+/* state_file.c - see state_file.h. A header is used only when its length fits
+ * its counts and its checksum fits its bytes; every count is checked before it
  * is multiplied. */
 #include "proto/state_file.h"
 

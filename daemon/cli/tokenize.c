@@ -1,5 +1,5 @@
 /* tokenize.c - `aned tokenize` and `aned detokenize`: text to ids and back
- * on files, without a daemon (design 13).
+ * on files, without a daemon.
  */
 #include <ctype.h>
 #include <getopt.h>

@@ -1,8 +1,8 @@
 /* step.c - a step: sequences that prefill, decode or verify drafts, together.
  *
- * Rows that cannot run are sorted out first and hurt nobody else. The others
- * run as one evaluation; as the logits of a row arrive, its token is drawn if
- * all the drafts before it were drawn too, else the row was for nothing.
+ * Rows that cannot run are removed first and do not affect the other rows,
+ * which run as one evaluation. When the logits of a row arrive, its token is
+ * drawn if all drafts before it were right; else the row is not used.
  */
 #include <string.h>
 

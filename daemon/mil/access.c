@@ -1,4 +1,4 @@
-/* access.c - looking into a program: functions, operands, constants. */
+/* access.c - getters of a program: functions, operands, constants. */
 #include <string.h>
 
 #include "base/half.h"

@@ -1,8 +1,8 @@
-/* build.c - describing a program: functions, names, constants.
+/* build.c - builds a program: functions, names, constants.
  *
- * The builder's own knowledge (names taken, constants made) stands beside each
- * function, not in the program's public types. Everything is appended to the
- * one body block, so definition order is program order.
+ * What the builder itself needs (names taken, constants made) is stored beside
+ * each function, not in the program's public types. Everything is appended to
+ * the one body block, so the order of definition is program order.
  */
 #include "mil/build.h"
 

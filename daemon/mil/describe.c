@@ -1,4 +1,5 @@
-/* describe.c - the description: what callers of the model see. Both ways.
+/* describe.c - reads and writes the description: the inputs, outputs and states
+ * that callers of the model see.
  *
  * A package with one function describes it at the top level; one with several
  * has a FunctionDescription each and an empty top level (facts 7).

@@ -1,4 +1,5 @@
-/* infer.c - operands against a signature, and what infer functions share. */
+/* infer.c - checks operands against a signature; shared code of the infer
+ * functions. */
 #include <stdarg.h>
 #include <string.h>
 

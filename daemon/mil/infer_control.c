@@ -1,6 +1,6 @@
-/* infer_control.c - cond and while_loop. Their blocks have been read (SSA holds
- * in them) and their operations are validated like those of the body; what is
- * checked here is that types fit where values go in and come out. */
+/* infer_control.c - cond and while_loop. The reader has checked SSA in their
+ * blocks, and the blocks' operations are validated like those of the body. Here
+ * the types of values that enter and leave a block are checked. */
 #include <string.h>
 
 #include "mil/sig.h"

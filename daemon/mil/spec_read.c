@@ -1,8 +1,8 @@
 /* spec_read.c - a serialized Model becomes a program.
  *
  * protobuf-c unpacks into a scratch arena whose limit is a multiple of the
- * input, so a small hostile file cannot ask for much memory; the schema has no
- * recursion, blocks inside operations are unpacked here, level by level.
+ * input, so a small hostile file cannot take much memory. The schema has no
+ * recursion; blocks inside operations are unpacked here, level by level.
  * Names are bound in one pass: a name must be defined before it is used, once
  * per function, and a block's own names end with the block.
  */

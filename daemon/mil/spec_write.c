@@ -1,9 +1,9 @@
 /* spec_write.c - a program becomes a serialized Model.
  *
  * Messages are built in an arena, then packed once. protobuf-c writes fields
- * by ascending number and maps in the order of our arrays: same program, same
- * bytes. Blocks inside operations are packed on their own, as the schema has
- * them as bytes.
+ * by ascending number and maps in the order of the arrays here: the same
+ * program gives the same bytes. Blocks inside operations are packed separately,
+ * because the schema has them as bytes.
  */
 #include <string.h>
 

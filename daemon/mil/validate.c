@@ -1,8 +1,8 @@
-/* validate.c - what a loader refuses, found before it does: operations and
- * their types, states, names. The description has a file of its own.
+/* validate.c - finds what Core ML's loader would refuse: operations and their
+ * types, states, names. The description: validate_description.c.
  *
- * The reader has already seen to the form (facts 3): versions, SSA, sizes,
- * blobs. What is checked here is meaning (facts 3.9, 5, 5.6, 11.2).
+ * The reader has already checked the form (facts 3): versions, SSA, sizes,
+ * blobs. The meaning is checked here (facts 3.9, 5, 5.6, 11.2).
  */
 #include <string.h>
 
@@ -208,7 +208,7 @@ out:
 
 static int check_ops(const struct mil_block *b, int spec, struct err *e);
 
-/* Inner blocks come before the operation that has them: its types follow from
+/* Check inner blocks before the operation that has them: its types depend on
  * theirs. */
 static int check_nested(const struct mil_op *op, int spec, struct err *e)
 {

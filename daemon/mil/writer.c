@@ -1,4 +1,4 @@
-/* writer.c - a package on disk: weights as they come, the rest at the end.
+/* writer.c - writes a package: weights as they come, the rest at the end.
  *
  *   X.mlpackage/Manifest.json
  *   X.mlpackage/Data/com.apple.CoreML/model.mlmodel

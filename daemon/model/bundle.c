@@ -1,9 +1,9 @@
 /* bundle.c - bundle.json into a struct bundle.
  *
- * The manifest is input from outside: somebody may have edited it. Every
- * member is checked for type and range while it is copied into the bundle's
- * arena; then bundle_check holds the parts against each other, the files are
- * looked at, and the recorded fingerprint must be the one computed.
+ * The manifest is input from outside: it may have been edited. Every member is
+ * checked for type and range while it is copied into the bundle's arena. Then
+ * bundle_check compares the parts with each other, the files' sizes are
+ * checked, and the recorded fingerprint must be the computed one.
  *
  *   { "format": 1, "name": ..., "architecture": ..., "n_layers": ..., ...
  *     "rope": {"dim", "base", "scale", "window", "factors": []},

@@ -1,7 +1,7 @@
-/* bundle_check.c - the rules a manifest keeps, and the model's fingerprint.
+/* bundle_check.c - the rules for a manifest, and the model's fingerprint.
  *
- * The same checks run before a manifest is written and after one is read: a
- * bundle that aned wrote opens, and a hostile one is refused by name.
+ * The same checks run before a manifest is written and after one is read. So a
+ * bundle that aned wrote opens; for a hostile one the error names the field.
  */
 #include <inttypes.h>
 #include <math.h>

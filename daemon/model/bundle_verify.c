@@ -1,5 +1,5 @@
-/* bundle_verify.c - are the files of a bundle still those that were published?
- */
+/* bundle_verify.c - checks that the files of a bundle are still those that were
+ * published. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

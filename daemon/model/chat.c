@@ -1,9 +1,9 @@
 /* chat.c - which family a template belongs to, and messages as its variables.
  *
- * The family is told by the marks that only it writes. Rendering then runs the
- * template itself (chat_impl.h), as transformers does: trim_blocks,
+ * A family is recognised by marks that only its templates write. Rendering then
+ * runs the template itself (chat_impl.h), as transformers does: trim_blocks,
  * lstrip_blocks, tools and documents none. So the small differences inside a
- * family come out as the model's own template has them.
+ * family are those of the model's own template.
  */
 #include "model/chat.h"
 

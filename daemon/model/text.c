@@ -1,9 +1,9 @@
-/* text.c - bytes of tokens into certain text.
+/* text.c - from the bytes of tokens to text that is certain.
  *
- * Bytes become characters first (an unfinished one waits in `part`), and
- * characters go to `pending` one by one; after each the stop strings are held
- * against its end. What remains at the end of a token is handed out up to the
- * longest tail that could still become a stop string.
+ * Bytes become characters first (an unfinished one waits in `part`). Characters
+ * are appended to `pending` one by one, and after each its end is compared with
+ * the stop strings. At the end of a token, `pending` is handed out except for
+ * the longest tail that could still become a stop string.
  */
 #include "model/text.h"
 

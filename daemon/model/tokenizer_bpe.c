@@ -1,10 +1,10 @@
 /* tokenizer_bpe.c - byte-level BPE ("gpt2"): a fragment is split into words by
  * the model's patterns, a word into bytes, and bytes merge by rank.
  *
- * The vocabulary writes bytes as printable characters: the printable ones of
- * Latin-1 stand for themselves, the others in order for U+0100, U+0101, ...
- * Merging works on ids, so that writing is only met when a vocabulary is
- * loaded and when a whole word is looked up.
+ * The vocabulary writes bytes as printable characters: the printable bytes of
+ * Latin-1 are themselves, the other bytes are U+0100, U+0101, ... in order.
+ * Merging works on ids, so this form matters only when a vocabulary is loaded
+ * and when a whole word is looked up.
  */
 #include <string.h>
 #include <utf8proc.h>

@@ -1,5 +1,5 @@
-/* tokenizer_pieces.c - what each token looks like in running text, and which
- * ones are looked for in it.
+/* tokenizer_pieces.c - the text of each token in running text, and the special
+ * tokens that are found in text.
  */
 #include <string.h>
 #include <strings.h>

@@ -2,8 +2,8 @@
  *
  * All are open addressing with linear probing, at most half full, sized to a
  * power of two, never shrunk and read-only after loading. The vocabulary comes
- * from a file that somebody may have chosen so that everything falls on one
- * slot: each table has a random key that its hash depends on.
+ * from a file that may be made so that all entries fall on one slot: so each
+ * table has a random key on which its hash depends.
  */
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* The guard: SIGBUS is delivered to the thread whose read faulted, so the
- * handler jumps back into that thread's innermost guard. SA_NODEFER keeps the
- * signal mask out of it, so gguf_rows can afford a guard of its own a call. A
- * SIGBUS on a thread without a guard is not ours: the default action is
- * restored and the read faults again. */
+ * handler jumps back into that thread's innermost guard. With SA_NODEFER the
+ * signal mask need not be saved, so a guard is cheap enough for each call of
+ * gguf_rows. For a SIGBUS on a thread without a guard the default action is
+ * restored, and the read faults again. */
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>

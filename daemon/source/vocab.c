@@ -1,8 +1,9 @@
-/* Is the vocabulary sound, and a copy of it alone. Each check stands for a
- * published crash of another reader: scores or types shorter than the tokens,
- * arrays read with the wrong element type, byte tokens spelled <0x-1>, special
- * ids used as an index before they were compared with the vocabulary. What
- * cannot harm (an id nobody reads, a token without text) is noted. */
+/* Checks a vocabulary, and writes a copy of it without tensors. Each check is
+ * for a published crash of another reader: scores or types shorter than the
+ * tokens, arrays read with the wrong element type, byte tokens spelled <0x-1>,
+ * special ids used as an index before they were compared with the vocabulary.
+ * Harmless oddities (an id that is not read, a token without text) become
+ * notes. */
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>

@@ -273,7 +273,7 @@ static void make_way(struct admit_req *seat)
     leave(c, "displaced");
 }
 
-/* Who has to make way for c in a full queue; NULL: nobody. */
+/* The client that has to make way for c in a full queue; NULL: none. */
 static struct client *weakest(const struct client *c)
 {
     struct client *last = NULL;
@@ -328,7 +328,7 @@ static void arrive(struct client *c)
     }
     bool full = live >= m.s.conf.queue + m.s.conf.running;
     int rc = m.admits ? admit(c, full) : 0;
-    if (m.admits && rc == 0 && full) { /* somebody went */
+    if (m.admits && rc == 0 && full) { /* another was refused */
         live--;
         n--;
         full = false;
@@ -408,7 +408,7 @@ static bool can_start(const struct client *c)
            (c->x.after == NULL || c->x.after->primed);
 }
 
-/* After sched_next: who waits and who runs. */
+/* After sched_next: the streams that wait and those that run. */
 static void check_places(void)
 {
     const struct client *best = NULL;
@@ -596,7 +596,7 @@ static void step(const struct sched_plan *p)
         ok[i] = engine_row(&p->rows[i]);
         m.ret->accepted += ok[i];
     }
-    if (m.leavers && one_in(8)) { /* somebody leaves while the step is out */
+    if (m.leavers && one_in(8)) { /* a client leaves during the step */
         struct client *c = &m.c[rnd(CLIENTS)];
         if (c->live) {
             m.ret->cancelled++;

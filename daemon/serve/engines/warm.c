@@ -106,7 +106,7 @@ static bool save(struct warm *w, const struct sched_seq *q)
     return true;
 }
 
-/* on_loss of the scheduler: the engine hears of the loss after this. */
+/* on_loss of the scheduler: the engine gets the operation after this. */
 static void on_loss(void *ctx, const struct sched_seq *q)
 {
     struct warm *w = ctx;

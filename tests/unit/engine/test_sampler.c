@@ -219,7 +219,7 @@ static void test_vectors(void **state)
         if (vector_run(v)) {
             run++;
         } else {
-            /* filters that design 9's chain does not have */
+            /* filters that sampler.h does not have */
             print_message("# not applicable: %s\n",
                           json_str(json_get(v, "sampler")));
             other++;
