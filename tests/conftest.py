@@ -21,6 +21,7 @@ TOP = pathlib.Path(os.environ.get("ANED_TOP", pathlib.Path(__file__).parents[1])
 BIN = pathlib.Path(os.environ.get("ANED_BIN", TOP / ".build" / "release"))
 SHARED = TOP.parent / "shared"
 SLOW_S = 10 if "asan" in BIN.name else 1  # what a sanitizer costs, as a factor: how long may be waited
+OVER = ("done", "failed", "cancelled", "interrupted")  # states of a job
 PAUSE = 2 if "asan" in BIN.name else 1  # the same of a time that is always waited
 
 
@@ -120,7 +121,7 @@ class Daemon:
             end = time.monotonic() + timeout * SLOW_S
             while time.monotonic() < end:
                 j = c.get(f"/aned/v1/jobs/{job}").json()
-                if j["state"] in ("done", "failed", "cancelled", "interrupted"):
+                if j["state"] in OVER:
                     return j
                 time.sleep(0.1)
         raise AssertionError(f"job {job} did not end: {json.dumps(j)}")
@@ -128,7 +129,8 @@ class Daemon:
     def children(self):
         out = []
         for t in pathlib.Path(f"/proc/{self.proc.pid}/task").iterdir():
-            out += [int(x) for x in (t / "children").read_text().split()]
+            with contextlib.suppress(OSError):  # a thread may end meanwhile
+                out += [int(x) for x in (t / "children").read_text().split()]
         return out
 
     def of_role(self, role):
@@ -185,8 +187,17 @@ def until(what, seconds=120):
         time.sleep(0.02)
 
 
+def wait_idle(d):
+    """Until nothing runs or waits."""
+    until(lambda: (s := status(d))["running"] + s["queued"] == 0)
+
+
+def state_of(pid):
+    return open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[0]
+
+
 def is_stopped(pid):
-    return open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[0] == "T"
+    return state_of(pid) == "T"
 
 
 @contextlib.contextmanager
@@ -201,6 +212,40 @@ def stopped(pid):
             os.kill(pid, signal.SIGCONT)
 
 
+def catch(pid):
+    """Stop a process; False: it has ended."""
+    try:
+        os.kill(pid, signal.SIGSTOP)
+        until(lambda: state_of(pid) in "TZX")
+        return is_stopped(pid)
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def worker_stopped(d, source, names):
+    """A job whose converter stands still in the block; its id. It has the first of the names whose conversion was not near
+    its end before that."""
+    for name in names:
+        with d.http() as c:
+            r = c.post("/aned/v1/jobs", json={"source": str(source), "name": name})
+            assert r.status_code == 202, r.text
+            job = r.json()["id"]
+
+            def state():
+                return c.get(f"/aned/v1/jobs/{job}").json()["state"]
+            until(lambda: d.of_role("convert-worker") or state() in OVER)
+            found = [pid for pid in d.of_role("convert-worker") if catch(pid)]
+            if found and [state(), state()][1] == "running":  # the second answer comes after all that it said
+                with stopped(found[0]):
+                    yield job
+                return
+            for pid in found:
+                os.kill(pid, signal.SIGCONT)
+            until(lambda: state() in OVER)
+    raise AssertionError("each was over too early")
+
+
 def engine_pid(d, model):
     with d.http() as c:
         return c.get(f"/aned/v1/models/{model}").json()["engine"]["pid"]
@@ -208,8 +253,9 @@ def engine_pid(d, model):
 
 def child_of(d, role):
     """The pid of a child in that role: engine or convert-worker. Waits for one."""
-    until(lambda: d.of_role(role))
-    return d.of_role(role)[0]
+    found = []
+    until(lambda: found.extend(d.of_role(role)) or found)
+    return found[0]
 
 
 def rests(d, ticks):
@@ -240,7 +286,7 @@ def metric(d, name):
 def raw_post(d, body, path="/v1/completions", rcvbuf=None):
     """A connection of its own that has asked, and reads nothing."""
     s = socket.socket(socket.AF_UNIX)
-    s.settimeout(30 * SLOW_S)
+    s.settimeout(60 * SLOW_S)
     if rcvbuf is not None:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, rcvbuf)
     s.connect(str(d.sock))

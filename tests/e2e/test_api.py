@@ -14,7 +14,7 @@ import openai
 import pytest
 
 from conftest import (SLOW_S, TOP, Daemon, child_of, engine_pid, is_stopped, metric, raw_post, status, stopped,
-                      until)
+                      until, wait_idle)
 from fake import make_home
 
 BOS = 1
@@ -65,16 +65,6 @@ def raw_events(d, path, body):
 
 def events(d, path, body):
     return [json.loads(x) for x in raw_events(d, path, body)]
-
-
-def wait_idle(d, seconds=10):
-    end = time.monotonic() + seconds * SLOW_S
-    while time.monotonic() < end:
-        s = status(d)
-        if s["running"] == 0 and s["queued"] == 0:
-            return s
-        time.sleep(0.02)
-    raise AssertionError(s)
 
 
 def client(d):
@@ -364,7 +354,7 @@ def test_metrics(start):
 def test_load_and_unload(start):
     d = start()
     with d.http() as c:
-        assert c.get("/aned/v1/models/fake").json()["state"] == "ready"
+        assert c.get("/aned/v1/models/fake").json()["state"] == "unverified"
         assert not d.engines()
         m = c.post("/aned/v1/models/fake/load").json()
         assert m["state"] == "loaded" and m["engine"]["pid"] in d.engines()
@@ -515,9 +505,10 @@ def test_idle_model_makes_room(start):
     d = start(models=("a", "b", "c"), conf="[cache]\nmodels = 2\n")
     for name in "abcab":
         text_of(complete(d, model=name))
-    states = {m["name"]: m["state"] for m in status(d)["models"]}
-    assert sorted(states.values()) == ["loaded", "loaded", "ready"] and states["c"] == "ready"
-    assert len(d.engines()) == 2
+
+    def states():
+        return {m["name"]: m["state"] for m in status(d)["models"]}
+    until(lambda: states() == {"a": "loaded", "b": "loaded", "c": "ready"} and len(d.engines()) == 2)
     assert complete(d, model=None).status_code == 400  # which of them?
 
 
@@ -550,7 +541,7 @@ def test_sigterm_lets_streams_end(start):
         until(lambda: d.http().get("/health").status_code == 503)
     t.join()
     assert len(got[0]) == 60
-    assert d.proc.wait(timeout=30) == 0
+    assert d.proc.wait(timeout=60 * SLOW_S) == 0
     assert not d.sock.exists()
 
 
@@ -563,7 +554,7 @@ def test_second_signal_ends_at_once(start):
     d.proc.send_signal(signal.SIGTERM)
     until(lambda: status(d)["status"] == "draining")
     d.proc.send_signal(signal.SIGINT)
-    assert d.proc.wait(timeout=30) == 0  # of the 200 s that the answer would take
+    assert d.proc.wait(timeout=100) == 0  # of the 200 s that the answer would take
     t.join()
     assert children and not any(os.path.exists(f"/proc/{p}") for p in children)
 
@@ -619,19 +610,22 @@ def test_sixteen_sockets(aned, tmp_path):
             s.close()
         for i in range(16):
             with httpx.Client(transport=httpx.HTTPTransport(uds=str(tmp_path / f"{i}.sock")), base_url="http://aned",
-                              timeout=20 * SLOW_S) as c:
+                              timeout=60 * SLOW_S) as c:
                 until(lambda: c.get("/health").status_code == 200)
         with pytest.raises(ConnectionRefusedError):
             socket.socket(socket.AF_UNIX).connect(str(tmp_path / "16.sock"))
         assert "http.activated" in log.read_text()
     finally:
         p.send_signal(signal.SIGTERM)
-        assert p.wait(timeout=10 * SLOW_S) == 0
+        assert p.wait(timeout=60 * SLOW_S) == 0
 
 
 def test_a_vocabulary_is_tried_again(start):
     """A file that was away when it was first wanted; the daemon is not started again for it."""
     d = start()
+    with d.http() as c:  # its files are hashed while all are there: one that is away then is damage
+        assert c.post("/aned/v1/models/fake/load").json()["state"] == "loaded"
+        until(lambda: c.get("/aned/v1/models/fake").json()["verification"]["state"] == "verified")
     file = d.home / "models" / "fake" / "tokenizer.gguf"
     file.rename(d.dir / "away")
     assert complete(d).status_code >= 400

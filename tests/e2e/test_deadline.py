@@ -9,12 +9,12 @@ import httpx
 import openai
 import pytest
 
-from conftest import SLOW_S, Daemon, child_of, is_stopped, metric, raw_post, status, until
+from conftest import SLOW_S, Daemon, child_of, engine_pid, is_stopped, metric, raw_post, status, stopped, until
 from fake import make_home
 
 STEP_MS = 20
 SOME_MS = 20 * STEP_MS  # not all of any answer here
-MORE_MS = 5 * SOME_MS  # nor this, but a token at least, however late the steps come
+MORE_MS = 5 * SOME_MS  # nor this
 BODY = {"model": "fake", "temperature": 0, "max_tokens": 400}
 CONF = "[limits]\nstreams = 1\nqueue = 8\n[engine]\nprefill_chunk = 4\n[speculation]\nmax_draft = 0\n"
 
@@ -51,6 +51,15 @@ def late(r, n_prompt=None, tokens=None):
     assert n_prompt is None or u["prompt_tokens"] == n_prompt
     assert tokens is None or u["completion_tokens"] == tokens
     return u["completion_tokens"]
+
+
+def with_a_token(answer, tokens):
+    """answer(ms) of a time in which one was drawn, however late the steps came."""
+    for ms in (MORE_MS, 2 * MORE_MS, 3 * MORE_MS):
+        r = answer(ms)
+        if tokens(r) > 0:
+            break
+    return r
 
 
 def gone(d):
@@ -121,6 +130,9 @@ def test_its_place_is_anothers_in_the_next_step(d):
 
 def test_while_the_model_loads(aned, make_daemon, tmp_path):
     x = make_daemon(home=make_home(tmp_path / "home", fake="stop_load 1\n"))
+    with x.http() as c:  # its files are hashed before: who leaves then leaves nothing to be loaded
+        assert c.post("/aned/v1/models/fake/verify").status_code == 202
+        until(lambda: c.get("/aned/v1/models/fake").json()["verification"]["state"] == "verified")
     late(ask(x, prompt="hello", deadline_ms=SOME_MS), tokens=0)
     engine = child_of(x, "engine")
     until(lambda: is_stopped(engine))
@@ -130,19 +142,15 @@ def test_while_the_model_loads(aned, make_daemon, tmp_path):
 
 def test_while_the_engine_hangs(d):
     """A step that does not end holds up nobody's deadline."""
-    with d.http() as c:
-        pid = c.get("/aned/v1/models/fake").json()["engine"]["pid"]
-    os.kill(pid, signal.SIGSTOP)
-    try:
+    with stopped(engine_pid(d, "fake")):
         r = ask(d, prompt="hello", deadline_ms=SOME_MS)
-    finally:
-        os.kill(pid, signal.SIGCONT)
     late(r, n_prompt=6, tokens=0)
     assert ask(d, prompt="hello", max_tokens=2)["usage"]["completion_tokens"] == 2
 
 
 def test_all_choices_of_a_request(d):
-    r = ask(d, prompt="hello", n=3, deadline_ms=MORE_MS)  # one place: the second and third never start
+    # one place: the second and third never start
+    r = with_a_token(lambda ms: ask(d, prompt="hello", n=3, deadline_ms=ms), lambda r: r["usage"]["completion_tokens"])
     assert len(r["choices"]) == 3
     n = late(r)
     assert n > 0 and len(r["choices"][0]["text"]) == n and r["choices"][2]["text"] == ""
@@ -152,10 +160,12 @@ def test_all_choices_of_a_request(d):
 @pytest.mark.asan
 @pytest.mark.parametrize("resumable", [False, True])
 def test_a_stream_ends_like_any_other(d, resumable):
-    with d.http() as c, c.stream("POST", "/v1/completions", json={
-            **BODY, "prompt": "hello", "stream": True, "resumable": resumable, "deadline_ms": MORE_MS,
-            "stream_options": {"include_usage": True}}) as r:
-        events = [x[6:] for x in r.iter_lines() if x.startswith("data: ")]
+    def said(ms):
+        with d.http() as c, c.stream("POST", "/v1/completions", json={
+                **BODY, "prompt": "hello", "stream": True, "resumable": resumable, "deadline_ms": ms,
+                "stream_options": {"include_usage": True}}) as r:
+            return [x[6:] for x in r.iter_lines() if x.startswith("data: ")]
+    events = with_a_token(said, lambda e: json.loads(e[-2])["usage"]["completion_tokens"])
     assert events[-1] == "[DONE]"
     told = [json.loads(x) for x in events[:-1]]
     assert [x["choices"][0]["finish_reason"] for x in told[:-1]] == [None] * (len(told) - 2) + ["length"]
@@ -178,9 +188,9 @@ def test_a_chat_of_openais_client(d):
 def test_a_session_keeps_what_was_drawn(d):
     with d.http() as c:
         name = c.post("/aned/v1/sessions", json={"model": "fake", "prompt": "hello"}).json()["id"]
-        r = c.post(f"/aned/v1/sessions/{name}/generate", json={"max_tokens": 300, "temperature": 0,
-                                                               "deadline_ms": MORE_MS})
-        n = late(r.json())
+        r = with_a_token(lambda ms: c.post(f"/aned/v1/sessions/{name}/generate", json={
+            "max_tokens": 400, "temperature": 0, "deadline_ms": ms}).json(), lambda r: r["usage"]["completion_tokens"])
+        n = late(r)
         assert n > 0 and c.get(f"/aned/v1/sessions/{name}").json()["n_tokens"] == 6 + n
         c.delete(f"/aned/v1/sessions/{name}")
 

@@ -6,9 +6,7 @@ import time
 
 import pytest
 
-from conftest import SLOW_S, Daemon, child_of, stopped, until
-
-OVER = ("done", "failed", "cancelled", "interrupted")
+from conftest import OVER, SLOW_S, Daemon, until, worker_stopped
 
 
 @pytest.fixture
@@ -96,25 +94,30 @@ def test_a_bad_file_fails_by_name(d, demo_gguf, tmp_path):
 
 def test_queue_and_cancel(d, demo_gguf):
     """The first job's worker stands still, so that none ends before all were asked for."""
-    def ask(i):
-        return post(d, source=str(demo_gguf), name=f"m{i}", context=512)
-    made = [ask(0)]
-    wait(d, made[0].json()["id"], ("running",))
-    with stopped(child_of(d, "convert-worker")):
-        made += [ask(i) for i in range(1, 12)]
-        assert [r.status_code for r in made] == [202] * 4 + [503] * 8  # one runs, three wait
-        assert made[4].headers["retry-after"] and made[4].json()["error"]["code"] == "busy"
-        ids = [r.json()["id"] for r in made[:4]]
+    def listed():
+        with d.http() as c:
+            return [j["id"] for j in c.get("/aned/v1/jobs").json()["jobs"]]
+
+    def models():
+        with d.http() as c:
+            return {m["name"] for m in c.get("/aned/v1/models").json()["models"]}
+    with worker_stopped(d, demo_gguf, (f"first{i}" for i in range(20))) as first:
+        earlier = listed()[1:]  # none, unless they were over too early
+        there = models()
+        made = [post(d, source=str(demo_gguf), name=f"m{i}", context=512) for i in range(1, 12)]
+        assert [r.status_code for r in made] == [202] * 3 + [503] * 8  # one runs, three wait
+        assert made[3].headers["retry-after"] and made[3].json()["error"]["code"] == "busy"
+        ids = [first, *(r.json()["id"] for r in made[:3])]
         with d.http() as c:
             assert c.delete(f"/aned/v1/jobs/{ids[3]}").status_code == 200  # it waits
             assert wait(d, ids[3])["state"] == "cancelled"
             assert c.delete(f"/aned/v1/jobs/{ids[0]}").status_code == 200  # it runs
     with d.http() as c:
         assert wait(d, ids[0])["state"] == "cancelled"
-        assert [j["id"] for j in c.get("/aned/v1/jobs").json()["jobs"]] == ids[::-1]  # newest first
+        assert listed() == ids[::-1] + earlier  # newest first
         for i in ids[1:3]:
             assert wait(d, i)["state"] == "done"
-        assert {m["name"] for m in c.get("/aned/v1/models").json()["models"]} == {"m1", "m2"}
+        assert models() == there | {"m1", "m2"}
 
 
 def test_folders_and_rows_are_brought_together(d, demo_gguf):
@@ -127,7 +130,7 @@ def test_folders_and_rows_are_brought_together(d, demo_gguf):
     d.start()
     with d.http() as c:
         got = {m["name"]: m["state"] for m in c.get("/aned/v1/models").json()["models"]}
-        assert got == {"b": "ready", "broken": "failed"}
+        assert got == {"b": "unverified", "broken": "failed"}
         r = c.post("/v1/completions", json={"model": "broken", "prompt": "x"})
         assert r.status_code == 503 and r.json()["error"]["code"] == "model.failed"
         assert c.delete("/aned/v1/models/broken").status_code == 200

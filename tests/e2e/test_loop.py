@@ -7,13 +7,12 @@ process of the machine can move. A sanitizer's build is not held to it.
 import concurrent.futures
 import contextlib
 import json
-import socket
 import sqlite3
 import sys
 
 import pytest
 
-from conftest import BIN, SLOW_S, metric, raw_post, until
+from conftest import BIN, engine_pid, metric, stopped, until
 from fake import make_home
 
 MIB = 1 << 20
@@ -168,8 +167,13 @@ def test_all_answers_are_bounded(fake):
     d = fake(fake=WIDE, context=8192, conf="[limits]\nstreams = 32\n")
     body = {"model": "fake", "messages": [{"role": "user", "content": "x"}], "n": 2, "logprobs": True, "top_logprobs": 20,
             "max_tokens": 8000}
+    assert post(d, "/v1/chat/completions", {**body, "max_tokens": 1})[0] == 200
+    begun = metric(d, "generations_total")
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
-        answers = list(pool.map(lambda i: post(d, "/v1/chat/completions", {**body, "seed": i}), range(16)))
+        with stopped(engine_pid(d, "fake")):  # none is over before all are there
+            answers = [pool.submit(post, d, "/v1/chat/completions", {**body, "seed": i}) for i in range(16)]
+            until(lambda: metric(d, "generations_total") == begun + 16)
+        answers = [x.result() for x in answers]
     codes = [s for s, _ in answers]
     assert set(codes) == {200, 503}, codes
     assert all(r["error"]["code"] == "busy" for s, r in answers if s == 503)

@@ -3,7 +3,7 @@ import concurrent.futures
 
 import pytest
 
-from conftest import until
+from conftest import engine_pid, stopped, until
 from fake import make_home
 
 S = "/aned/v1/sessions"
@@ -99,7 +99,7 @@ def test_refusals(daemon, path, body, status):
 
 
 def test_one_generation_at_a_time(make_daemon, tmp_path):
-    """The fake engine's, whose steps leave time for three questions."""
+    """The engine stands still for three questions."""
     daemon = make_daemon(home=make_home(tmp_path / "home", fake="delay_us 20000\n"))
     with daemon.http() as c:
         s = post(c, S, 201, model="fake", prompt=TEXT)
@@ -108,7 +108,7 @@ def test_one_generation_at_a_time(make_daemon, tmp_path):
                                                       "stream": True}) as r:
             lines = r.iter_lines()
             next(lines)
-            with daemon.http() as d:
+            with daemon.http() as d, stopped(engine_pid(daemon, "fake")):
                 assert d.post(f"{at}/generate", json={}).status_code == 409
                 assert d.post(f"{at}/append", json={"tokens": [5]}).status_code == 409
                 assert d.get(at).json()["busy"]

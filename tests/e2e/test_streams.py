@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from conftest import SLOW_S, metric, rests
+from conftest import SLOW_S, metric, rests, until, wait_idle
 
 PROMPTS = ["What is aned?", "How do I convert a model?", "Where is the socket?", "What is a shard?"]
 
@@ -33,18 +33,6 @@ def stream_chat(daemon, prompt, seed, cut_after=None, max_tokens=48):
                 return text
         assert done, "the stream ended without [DONE]"
     return text
-
-
-def wait_idle(daemon, seconds=120):
-    """Until the daemon says that nothing runs or waits."""
-    end = time.monotonic() + seconds * SLOW_S
-    while time.monotonic() < end:
-        with daemon.http() as c:
-            s = c.get("/aned/v1/status").json()
-        if s["running"] == 0 and s["queued"] == 0:
-            return s
-        time.sleep(0.05)
-    raise AssertionError(f"still busy: {s}")
 
 
 @pytest.mark.asan
@@ -76,9 +64,7 @@ def test_sixteen_streams_half_cut_off(daemon):
         for key, text in got.values():
             assert text == alone[key]
     wait_idle(daemon)
-    end = time.monotonic() + 60 * SLOW_S  # the last probe's own connection closes a moment later
-    while daemon.fds() > before[0] + 2 and time.monotonic() < end:
-        time.sleep(0.02)
+    until(lambda: daemon.fds() <= before[0] + 2)  # the last probe's own connection closes a moment later
     after = (daemon.fds(), len(daemon.engines()), daemon.rss_kib())
     assert after[0] <= before[0] + 2
     assert after[1] == before[1]

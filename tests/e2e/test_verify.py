@@ -138,8 +138,8 @@ def test_a_stream_ends_when_its_model_is_damaged(make_daemon, home):
     assert complete(d).status_code == 200
     until(lambda: model(d)["verification"]["state"] == "verified")
     zero_block(biggest(home))
-    with d.http() as c, c.stream("POST", "/v1/completions", json={**PROMPT, "stream": True, "ignore_eos": True,
-                                                                  "max_tokens": 400}) as r:
+    long = {"max_tokens": 480, "n": 4, "logprobs": 20}  # some MB: not over before it is read
+    with d.http() as c, c.stream("POST", "/v1/completions", json={**PROMPT, "stream": True, "ignore_eos": True, **long}) as r:
         lines = r.iter_lines()
         assert next(lines).startswith("data: ")
         with d.http() as c2, stopped(child_of(d, "engine")):

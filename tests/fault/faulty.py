@@ -6,16 +6,14 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import httpx
 import pytest
 
-from conftest import BIN, SLOW_S, Daemon, until
+from conftest import BIN, OVER, SLOW_S, Daemon, until  # noqa: F401 (OVER is for the tests)
 
 FAULT = BIN / "tests" / "fault" / "aned_fault"
-OVER = ("done", "failed", "cancelled", "interrupted")
 
 
 class Faulty(Daemon):

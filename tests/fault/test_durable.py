@@ -267,6 +267,6 @@ def test_kill_at_every_step_of_a_delete(faulty, home, tmp_path):
         assert {p.name for p in (home / "models").iterdir()} == set(models)
         assert len(sessions(d)) == len(models)
         for m in models.values():
-            assert m["state"] == "ready" and m["gates"], m
+            assert m["state"] == "unverified" and m["gates"], m
         assert d.stop() == 0
     assert n > 5

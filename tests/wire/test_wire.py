@@ -25,7 +25,7 @@ def request(body, extra=b"", version=b"1.1"):
 
 def connect(d):
     s = socket.socket(socket.AF_UNIX)
-    s.settimeout(20 * SLOW_S)
+    s.settimeout(60 * SLOW_S)
     s.connect(str(d.sock))
     return s
 
