@@ -57,6 +57,7 @@ def test_pressure_gives_back_what_states_held(demo, tmp_path):
     d = demo(f"[cache]\ndisk_mib = 0\n[limits]\npressure_file = {psi}\n")
     memory.delete(d, memory.make(d, "m", TOKENS, 0))
     pid = memory.engine(d, "m")["pid"]
+    until(lambda: memory.engine(d, "m")["warm"] == 0)
     base = memory.anon_mib(pid)
     for i in range(20):
         memory.make(d, "m", TOKENS, i + 1)

@@ -5,11 +5,11 @@ import os
 import shutil
 import signal
 import stat
-import time
 
 import pytest
 
-from conftest import SLOW_S, Daemon, metric
+from conftest import Daemon, metric
+from conftest import until as happens
 
 WORDS = ("What is aned? It is a daemon that keeps models and sessions warm. " * 40).split()
 
@@ -27,12 +27,9 @@ def ask(d, text, **more):
         return j["choices"][0]["text"], j["usage"]["prompt_tokens"], j["usage"]["prompt_tokens_details"]["cached_tokens"]
 
 
-def until(d, name, least, seconds=120):
+def until(d, name, least):
     """Wait for a metric to reach a value: saving happens when the engine idles."""
-    end = time.monotonic() + seconds * SLOW_S
-    while metric(d, name) < least:
-        assert time.monotonic() < end, f"{name} stays {metric(d, name)}"
-        time.sleep(0.1)
+    happens(lambda: metric(d, name) >= least)
 
 
 @pytest.fixture(scope="module")
@@ -129,8 +126,7 @@ def test_a_dead_engine_and_a_dead_daemon(world):
     for pid in d.engines():
         os.kill(pid, signal.SIGKILL)
     with d.http() as c:  # who comes before the daemon knows would still count on the engine's memory
-        while c.get("/aned/v1/models/demo").json()["engine"] is not None:
-            pass
+        happens(lambda: c.get("/aned/v1/models/demo").json()["engine"] is None)
     again, _, cached = ask(d, prompt(120))
     assert again == text and cached == (n - 1) // 64 * 64
     (d.states / "0000000000000001.state.part").write_bytes(b"half")
@@ -144,10 +140,10 @@ def test_a_dead_engine_and_a_dead_daemon(world):
 def test_a_stream_goes_on_from_disk(world):
     """The engine dies under a stream: what a file has of its timeline is loaded, the rest computed, the text the same."""
     a = world(backend="interpreter")  # whose answer takes long enough to be in the middle of
-    want, n, _ = ask(a, prompt(120), max_tokens=150)
+    want, n, _ = ask(a, prompt(120), max_tokens=300)
     a.stop()
     b = world(backend="interpreter")
-    body = {"model": "demo", "prompt": prompt(120), "temperature": 0, "max_tokens": 150, "ignore_eos": True, "stream": True}
+    body = {"model": "demo", "prompt": prompt(120), "temperature": 0, "max_tokens": 300, "ignore_eos": True, "stream": True}
     text, killed = "", False
     with b.http() as c, c.stream("POST", "/v1/completions", json=body) as r:
         for line in r.iter_lines():
@@ -269,10 +265,7 @@ def test_a_deleted_model_takes_its_states_along(world):
     until(d, "states_saves_total", 1)
     with d.http() as c:
         assert c.delete("/aned/v1/models/demo").status_code in (200, 204)
-    end = time.monotonic() + 60 * SLOW_S
-    while files(d) and time.monotonic() < end:
-        time.sleep(0.1)
-    assert files(d) == []
+    happens(lambda: files(d) == [])
 
 
 @pytest.mark.parametrize("killer", [1, 5, 12])
