@@ -319,6 +319,20 @@ void child_send(struct child *c, enum frame_type type, uint32_t request,
     child_flush(c);
 }
 
+void child_send_json(struct child *c, enum frame_type type, uint32_t request,
+                     const struct json *j)
+{
+    struct buf b;
+    buf_init(&b, FRAME_WORKER_MAX);
+    json_write(j, false, &b);
+    if (buf_ok(&b)) {
+        child_send(c, type, request, b.p, b.n);
+    } else {
+        child_kill(c, ERR_TOO_BIG);
+    }
+    buf_fini(&b);
+}
+
 void child_kill(struct child *c, int code)
 {
     must(c->magic == CHILD_MAGIC);

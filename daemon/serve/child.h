@@ -18,6 +18,7 @@
 #include <uv.h>
 
 #include "proto/frame.h"
+#include "proto/json.h"
 
 struct child;
 
@@ -49,6 +50,10 @@ void child_send(struct child *c, enum frame_type type, uint32_t request,
 void child_put(struct child *c, enum frame_type type, uint32_t request,
                const void *payload, size_t n);
 void child_flush(struct child *c);
+/* Send j, of at most FRAME_WORKER_MAX bytes, with child_send; if it is longer,
+ * the child is killed (TOO_BIG). */
+void child_send_json(struct child *c, enum frame_type type, uint32_t request,
+                     const struct json *j);
 /* SIGKILL; `code` becomes child_exit.code (the first one wins). */
 void child_kill(struct child *c, int code);
 /* Kill with TIMEOUT when ms pass before the next child_deadline; 0 disarms. */

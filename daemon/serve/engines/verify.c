@@ -239,20 +239,12 @@ static void begin(struct verifier *v, struct model *m)
         return;
     }
     struct json *o = json_object();
-    struct buf b;
     json_add_str(o, "bundle", m->dir);
     json_add_str(o, "known",
                  m->verify.asked || m->verify.first ? "" : m->verify.stamp);
     json_add_bool(o, "gentle", !m->verify.asked && !m->awaits_check);
-    buf_init(&b, FRAME_WORKER_MAX);
-    json_write(o, false, &b);
+    child_send_json(v->child, FRAME_VERIFY, 1, o);
     json_free(o);
-    if (buf_ok(&b)) {
-        child_send(v->child, FRAME_VERIFY, 1, b.p, b.n);
-    } else {
-        child_kill(v->child, ERR_TOO_BIG);
-    }
-    buf_fini(&b);
     model_changed(m);
 }
 

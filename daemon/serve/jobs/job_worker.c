@@ -107,16 +107,8 @@ static void send_spec(struct jobs *js)
     }
     json_add_str(clean, "name", js->current->row.name);
     json_add_str(clean, "out", js->bundle);
-    struct buf b;
-    buf_init(&b, FRAME_WORKER_MAX);
-    json_write(clean, false, &b);
+    child_send_json(js->child, FRAME_CONVERT, 1, clean);
     json_free(clean);
-    if (buf_ok(&b)) {
-        child_send(js->child, FRAME_CONVERT, 1, b.p, b.n);
-    } else {
-        child_kill(js->child, ERR_TOO_BIG);
-    }
-    buf_fini(&b);
 }
 
 static int spawn(struct jobs *js, struct err *e)
