@@ -83,10 +83,11 @@ void api_read_body(struct http_req *r, struct api_read *x)
     x->work.run = on_run;
     x->work.done = on_done;
     http_take_body(r, &x->body);
-    x->rc = workq_put(s->text, &x->work);
-    if (x->rc != 0) {
+    int rc = workq_put(s->text, &x->work); /* x->rc is the thread's now */
+    if (rc != 0) {
         s->stats.refused_busy++;
         buf_fini(&x->body);
+        x->rc = rc;
         (void)err_set(&x->e, x->rc, "too many bodies wait to be read");
         x->go(x);
         return;
