@@ -10,6 +10,8 @@
 
 #include <string.h>
 
+#define TURN_NS 3000000u
+
 struct workq {
     uv_thread_t thread;
     uv_mutex_t lock;
@@ -52,6 +54,8 @@ static void worker(void *arg)
     uv_mutex_unlock(&q->lock);
 }
 
+static void on_idle(uv_idle_t *i);
+
 static void on_closed(uv_handle_t *h)
 {
     struct workq *q = uv_handle_get_data(h);
@@ -75,14 +79,25 @@ static void move_all(struct list *from, struct list *to)
     }
 }
 
-/* Work of a list that nothing is added to meanwhile. */
-static void give_back(struct workq *q, struct list *all)
+/* done() of what is ready, until the turn's time is over. */
+static void give_back(struct workq *q)
 {
-    while (!list_empty(all)) {
-        struct work *w = container_of(all->next, struct work, link);
+    uint64_t begun = uv_hrtime();
+    struct list all; /* done() may make more work ready: for the next turn */
+    list_init(&all);
+    move_all(&q->ready, &all);
+    while (!list_empty(&all) && uv_hrtime() - begun < TURN_NS) {
+        struct work *w = container_of(all.next, struct work, link);
         list_del(&w->link);
         q->depth--;
         w->done(w);
+    }
+    move_all(&q->ready, &all);
+    move_all(&all, &q->ready); /* older work first */
+    if (!list_empty(&q->ready)) {
+        must(uv_idle_start(&q->idle, on_idle) == 0);
+    } else {
+        must(uv_idle_stop(&q->idle) == 0);
     }
     if (q->closed != NULL && q->depth == 0 &&
         !uv_is_closing((uv_handle_t *)&q->async)) {
@@ -92,25 +107,18 @@ static void give_back(struct workq *q, struct list *all)
     }
 }
 
+static void on_idle(uv_idle_t *i)
+{
+    give_back(container_of(i, struct workq, idle));
+}
+
 static void on_async(uv_async_t *a)
 {
     struct workq *q = container_of(a, struct workq, async);
-    struct list all;
-    list_init(&all);
     uv_mutex_lock(&q->lock);
-    move_all(&q->finished, &all);
+    move_all(&q->finished, &q->ready);
     uv_mutex_unlock(&q->lock);
-    give_back(q, &all);
-}
-
-static void on_idle(uv_idle_t *i)
-{
-    struct workq *q = container_of(i, struct workq, idle);
-    must(uv_idle_stop(i) == 0); /* work that is run meanwhile starts it */
-    struct list all;
-    list_init(&all);
-    move_all(&q->ready, &all);
-    give_back(q, &all);
+    give_back(q);
 }
 
 struct workq *workq_new(uv_loop_t *loop, size_t max)
