@@ -260,7 +260,6 @@ struct backend_model {
     size_t n_plans;
     struct plan *last; /* the dynamic one of the last prediction */
     bool dynamic;      /* shapes depend on data (plan.c) */
-    bool wrote;        /* a state, while this plan was made */
     int64_t *key;      /* of the shapes wanted now */
     uint64_t serial;
     void *scratch; /* shared by all plans */

@@ -195,7 +195,6 @@ static int compute_now(struct plan *p, struct step *s, struct backend_state *st,
         return rc;
     }
     struct run r = run_of(p->m, st);
-    p->m->wrote = p->m->wrote || s->node->n_out == 0 || s->node->writes;
     rc = step_run(s, &r, e);
     for (int k = 0; k < s->node->n_out; k++) {
         step_out(s, k)->known = true;

@@ -69,15 +69,21 @@ void plan_drop_all(struct backend_model *m)
     m->last = NULL;
 }
 
-/* Of the fused nodes or the plain ones, dynamic when it has to be. */
-static int make(struct backend_model *m, bool plain, struct backend_state *st,
+/* Of the fused nodes, or of the plain ones where the fused forms refuse. A
+ * dynamic plan, which writes states while it is made and so cannot be made
+ * twice, is of plain nodes. */
+static int make(struct backend_model *m, struct backend_state *st,
                 const struct tensor *const *in, struct plan **ret,
                 struct err *e)
 {
-    int rc = plan_new(m, plain, st, in, ret, e);
-    if (rc == CPU_UNKNOWN && !m->dynamic) {
+    bool has_plain = m->plain != NULL;
+    int rc = m->dynamic ? CPU_UNKNOWN : plan_new(m, false, st, in, ret, e);
+    if (rc < 0 && rc != CPU_UNKNOWN && rc != ERR_NOMEM && has_plain) {
+        rc = plan_new(m, true, st, in, ret, e);
+    }
+    if (rc == CPU_UNKNOWN) {
         m->dynamic = true;
-        rc = plan_new(m, plain, st, in, ret, e);
+        rc = plan_new(m, has_plain, st, in, ret, e);
     }
     return rc == CPU_UNKNOWN
                ? err_set(e, ERR_MIL_SHAPE,
@@ -94,14 +100,7 @@ int plan_find(struct backend_model *m, struct backend_state *st,
     if (*ret != NULL) {
         return 0;
     }
-    m->wrote = false;
-    int rc = make(m, false, st, in, &p, e);
-    if (rc < 0 && rc != ERR_NOMEM && m->plain != NULL && !m->wrote) {
-        rc = make(m, true, st, in, &p, e); /* what fused forms do not take */
-    }
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(make(m, st, in, &p, e));
     keep(m, p);
     *ret = p;
     return 0;
