@@ -1,11 +1,14 @@
 /* workq.c - one thread, two lists, one lock.
  *
- *   put -> todo --worker--> finished --async, loop--> done()
- *   run ---------------------> ready --idle, loop--> done()
+ *   put -> todo --worker--> finished --async, loop-> ready --> done()
+ *   run -------------------------------------------> ready --> done()
  *
  * The loop thread owns `depth` and `ready`. `lock` guards the other lists,
  * `stop` and work.begun. The idle handle runs while something is ready: then
- * the loop does not wait for events. */
+ * the loop does not wait for events.
+ *
+ * One turn of the loop calls done() for TURN_NS; the rest waits for the next
+ * turn, so that much finished work does not delay all clients (NOTES 48). */
 #include "serve/workq.h"
 
 #include <string.h>

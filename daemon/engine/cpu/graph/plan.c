@@ -6,8 +6,8 @@
  *
  * When a shape depends on data that is not known, prep returns CPU_UNKNOWN and
  * the plan is made again in dynamic mode: inputs first, then every operation is
- * run as soon as it is prepared. That is slow but correct; the converter's
- * programs do not need it.
+ * run as soon as it is prepared, without fused forms (plan_cache.c). That is
+ * slow but correct; the converter's programs do not need it.
  *
  * All other values get a place in one buffer (plan_place.c). */
 #include "engine/cpu/graph/plan.h"
