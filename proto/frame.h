@@ -43,6 +43,7 @@ enum frame_type {
     /* serve -> verify worker, and back */
     FRAME_VERIFY, /* JSON: the bundle, see convert/verify.h */
     FRAME_VERIFY_DONE,
+    FRAME_BUSY, /* JSON: {"busy": bool}, to a gentle verify worker */
 };
 
 /* Append one frame to out. */

@@ -6,6 +6,7 @@
  */
 #include "convert/verify.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <time.h>
@@ -21,14 +22,16 @@
 #include "model/bundle.h"
 #include "proto/msg.h"
 
-#define TELL_NS     100000000 /* between progress frames */
-#define GENTLE_REST 3         /* times as long at rest as at work */
+#define TELL_NS      100000000 /* between progress frames */
+#define GENTLE_REST  3         /* times as long at rest as at work, */
+#define REST_MAX_NS  250000000 /* but no longer; as long when it is busy */
 
 struct verifying {
+    struct frame_in in;
     uint32_t request;
     const char *dir;
     const char *known;
-    bool gentle;
+    bool gentle, busy;
     uint64_t total;
     int64_t told_ns, piece_ns; /* last progress frame; start of this piece */
 };
@@ -50,18 +53,54 @@ static void stand_back(void)
 #endif
 }
 
+/* Take a frame that comes within ms, if one does. */
+static int hear(struct verifying *v, int ms, struct err *e)
+{
+    struct frame f = {.n = 0};
+    struct json *j = NULL;
+    struct pollfd p = {.fd = CONTROL_FD, .events = POLLIN};
+    int rc = frame_in_next(&v->in, &f, e);
+    if (rc == 0 && poll(&p, 1, ms) > 0) {
+        rc = frame_read_fd(CONTROL_FD, &v->in, &f, e);
+        rc = rc != 0 ? rc : err_set(e, ERR_CANCELLED, "the daemon is gone");
+    }
+    if (rc <= 0) {
+        return rc;
+    }
+    if (f.type != FRAME_BUSY) {
+        return err_set(e, ERR_FRAME, "a frame of type %d while hashing",
+                       (int)f.type);
+    }
+    rc = json_parse((const char *)f.payload, f.n, &j, e);
+    rc = rc < 0 ? rc : json_want_bool(j, "busy", true, &v->busy, e);
+    json_free(j);
+    return rc;
+}
+
+/* At most REST_MAX_NS: the files of a model that is never idle are hashed too,
+ * and a piece that waited for a core needs no rest in proportion. */
+static int rest(struct verifying *v, struct err *e)
+{
+    int64_t from = now_ns();
+    int64_t now = from;
+    int64_t want = (from - v->piece_ns) * GENTLE_REST;
+    do {
+        want = v->busy || want > REST_MAX_NS ? REST_MAX_NS : want;
+        int64_t left = from + want - now;
+        RETERR(hear(v, left > 0 ? (int)(left / 1000000) + 1 : 0, e));
+        now = now_ns();
+    } while (now < from + want);
+    return 0;
+}
+
 static bool on_hashed(void *ctx, uint64_t bytes)
 {
     struct verifying *v = ctx;
     struct err e = {0};
-    int64_t now = now_ns();
-    if (v->gentle) {
-        int64_t rest = (now - v->piece_ns) * GENTLE_REST;
-        struct timespec t = {.tv_sec = rest / 1000000000,
-                             .tv_nsec = rest % 1000000000};
-        (void)nanosleep(&t, NULL);
-        now = now_ns();
+    if (v->gentle && rest(v, &e) != 0) {
+        return false;
     }
+    int64_t now = now_ns();
     v->piece_ns = now;
     if (now - v->told_ns < TELL_NS) {
         return true;
@@ -111,7 +150,8 @@ static int read_spec(struct verifying *v, const struct frame *f,
     RETERR(json_parse((const char *)f->payload, f->n, spec, e));
     RETERR(json_want_str(*spec, "bundle", true, &v->dir, e));
     RETERR(json_want_str(*spec, "known", false, &v->known, e));
-    return json_want_bool(*spec, "gentle", false, &v->gentle, e);
+    RETERR(json_want_bool(*spec, "gentle", false, &v->gentle, e));
+    return json_want_bool(*spec, "busy", false, &v->busy, e);
 }
 
 static int run_spec(struct verifying *v, const struct frame *f,
@@ -129,20 +169,19 @@ int verify_role(int argc, char **argv)
     (void)argc;
     (void)argv;
     struct verifying v = {0};
-    struct frame_in in;
     struct frame f = {.n = 0};
     struct json *spec = NULL;
     struct err e = {0};
     log_setup(LOG_INFO, "verify");
     (void)signal(SIGPIPE, SIG_IGN);
-    frame_in_init(&in, FRAME_WORKER_MAX);
-    int rc = frame_read_fd(CONTROL_FD, &in, &f, &e);
+    frame_in_init(&v.in, FRAME_WORKER_MAX);
+    int rc = frame_read_fd(CONTROL_FD, &v.in, &f, &e);
     int code = EXIT_SUCCESS; /* 0: the parent changed its mind */
     if (rc != 0) {
         rc = rc < 0 ? rc : run_spec(&v, &f, &spec, &e);
         code = rc < 0 ? parent_tell_error(v.request, &e) : EXIT_SUCCESS;
     }
     json_free(spec);
-    frame_in_fini(&in);
+    frame_in_fini(&v.in);
     return code;
 }

@@ -346,6 +346,9 @@ void model_save(struct model *m)
 void model_use(struct model *m)
 {
     m->users++;
+    if (m->of->n_used++ == 0) {
+        verify_busy(m->of);
+    }
     m->of->untrimmed = true;
     m->used_us = server_now_us();
     m->used_ms = server_unix_ms();
@@ -355,6 +358,9 @@ void model_unuse(struct model *m)
 {
     must(m->users > 0);
     m->users--;
+    if (--m->of->n_used == 0) {
+        verify_busy(m->of);
+    }
     m->used_us = server_now_us();
     residency_changed(m->of);
 }

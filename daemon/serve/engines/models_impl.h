@@ -11,6 +11,7 @@ struct models {
     struct list leaving; /* deleted; their engines are still there */
     size_t n, n_leaving;
     size_t n_deleting; /* deletions that go on */
+    size_t n_used;     /* model_use() without model_unuse() yet, of all models */
     bool stopping;
     /* residency.c */
     uint64_t budget;

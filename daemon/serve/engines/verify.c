@@ -231,6 +231,7 @@ static void begin(struct verifier *v, struct model *m)
     };
     struct err e = {0};
     v->current = m;
+    v->gentle = !m->verify.asked && !m->awaits_check;
     m->verify.state = VERIFY_RUNNING;
     m->verify.progress = 0;
     if (child_spawn(&v->ms->srv->loop, &c, &v->child, &e) != 0) {
@@ -242,7 +243,8 @@ static void begin(struct verifier *v, struct model *m)
     json_add_str(o, "bundle", m->dir);
     json_add_str(o, "known",
                  m->verify.asked || m->verify.first ? "" : m->verify.stamp);
-    json_add_bool(o, "gentle", !m->verify.asked && !m->awaits_check);
+    json_add_bool(o, "gentle", v->gentle);
+    json_add_bool(o, "busy", v->ms->n_used > 0);
     child_send_json(v->child, FRAME_VERIFY, 1, o);
     json_free(o);
     model_changed(m);
@@ -335,6 +337,18 @@ int verify_ask(struct model *m, struct err *e)
         queue(m);
     }
     return 0;
+}
+
+void verify_busy(struct models *ms)
+{
+    struct verifier *v = ms->verifier;
+    if (v == NULL || v->child == NULL || !v->gentle) {
+        return;
+    }
+    struct json *o = json_object();
+    json_add_bool(o, "busy", ms->n_used > 0);
+    child_send_json(v->child, FRAME_BUSY, 1, o);
+    json_free(o);
 }
 
 void verify_forget(struct model *m)

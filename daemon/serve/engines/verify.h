@@ -1,7 +1,8 @@
 /* verify.h - checks that a model's files are still those that were published.
  *
  * A child (`aned verify-worker`) hashes them, one model at a time:
- *   - after a load, at low priority, while the model serves;
+ *   - after a load, at low priority, while the model serves; 1 MiB a second
+ *     while something is generated;
  *   - before the engine starts, if the daemon's last run did not end cleanly: a
  *     power cut may leave zeros in files whose size and times are right;
  *   - when a client asks.
@@ -57,6 +58,10 @@ void verify_loaded(struct model *m);
 bool verify_holds(struct model *m);
 /* Hash now. Errors: BUNDLE (there is no manifest to compare with). */
 CHECKED int verify_ask(struct model *m, struct err *e);
+/* Call when the first generation of all models begins, and when the last one
+ * ended: low priority alone does not keep hashing from delaying a step, for the
+ * engine's threads yield while they wait for each other. */
+void verify_busy(struct models *ms);
 /* Call before m is freed. */
 void verify_forget(struct model *m);
 /* Put {"state", "progress", "checked_ms"} as member "verification" into o. */

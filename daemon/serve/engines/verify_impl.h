@@ -12,6 +12,7 @@ struct verifier {
     struct child *child;   /* NULL while the store is asked for the rows */
     struct rows *rows;     /* asked for; NULL */
     struct model *holding; /* inside verify_holds for it; NULL */
+    bool gentle; /* the child: verify_busy() tells it */
     bool stopping;
     char known_path[HOME_PATH_MAX];
 };

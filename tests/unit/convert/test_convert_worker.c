@@ -292,22 +292,27 @@ static void walls_hold(void **state)
 
 /* --- the verify role --- */
 
-/* One bundle through the role; *ret is DONE's JSON, or NULL after an error,
- * which is in *m. */
-static void verify_once(const char *known, bool gentle, struct json **ret,
-                        struct msg_error *m)
+static pid_t begin_verify(const char *known, const char *more, int *fd)
 {
-    int fd = -1;
-    pid_t pid = child(verify_role, false, &fd);
+    struct err e = {0};
+    char text[512];
+    pid_t pid = child(verify_role, false, fd);
+    (void)snprintf(text, sizeof(text),
+                   "{\"bundle\":\"%s/out/b\",\"known\":\"%s\"%s}", room,
+                   known, more);
+    unit_ok(frame_write_fd(*fd, FRAME_VERIFY, 4, text, strlen(text), &e), &e);
+    return pid;
+}
+
+/* The role's answer; *ret is DONE's JSON, or NULL after an error, which is in
+ * *m. */
+static void end_verify(pid_t pid, int fd, struct json **ret,
+                       struct msg_error *m)
+{
     struct frame_in in;
     struct frame f = {.n = 0};
     struct err e = {0};
-    char text[512];
     *ret = NULL;
-    (void)snprintf(text, sizeof(text),
-                   "{\"bundle\":\"%s/out/b\",\"known\":\"%s\",\"gentle\":%s}",
-                   room, known, gentle ? "true" : "false");
-    unit_ok(frame_write_fd(fd, FRAME_VERIFY, 4, text, strlen(text), &e), &e);
     frame_in_init(&in, FRAME_WORKER_MAX);
     do {
         assert_int_equal(frame_read_fd(fd, &in, &f, &e), 1);
@@ -321,7 +326,64 @@ static void verify_once(const char *known, bool gentle, struct json **ret,
     }
     frame_in_fini(&in);
     (void)close(fd);
-    assert_int_equal(ended(pid), *ret != NULL ? 0 : EXIT_DATA);
+    int code = *ret != NULL ? 0 : err_exit(m->code);
+    assert_int_equal(ended(pid), code);
+}
+
+static void verify_once(const char *known, bool gentle, struct json **ret,
+                        struct msg_error *m)
+{
+    int fd = -1;
+    pid_t pid = begin_verify(known, gentle ? ",\"gentle\":true" : "", &fd);
+    end_verify(pid, fd, ret, m);
+}
+
+static void write_busy(int fd, bool busy)
+{
+    struct err e = {0};
+    const char *text = busy ? "{\"busy\":true}" : "{\"busy\":false}";
+    unit_ok(frame_write_fd(fd, FRAME_BUSY, 4, text, strlen(text), &e), &e);
+}
+
+static double seconds(void)
+{
+    struct timespec t = {0};
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* Each of the five files is a piece, with a rest after it. Slow machines only
+ * make it longer. */
+static void check_busy(void)
+{
+    struct json *done = NULL;
+    struct msg_error m = {0};
+    struct err e = {0};
+    int fd = -1;
+    double from = seconds();
+    pid_t pid = begin_verify("", ",\"gentle\":true,\"busy\":true", &fd);
+    end_verify(pid, fd, &done, &m);
+    assert_non_null(done);
+    json_free(done);
+    assert_true(seconds() - from >= 5 * 0.25);
+
+    pid = begin_verify("", ",\"gentle\":true,\"busy\":true", &fd);
+    for (int i = 0; i < 9; i++) { /* ends with true, and ends nevertheless */
+        write_busy(fd, i % 2 == 0);
+    }
+    end_verify(pid, fd, &done, &m);
+    assert_non_null(done);
+    json_free(done);
+
+    pid = begin_verify("", ",\"gentle\":true,\"busy\":true", &fd);
+    unit_ok(frame_write_fd(fd, FRAME_CANCEL, 4, NULL, 0, &e), &e);
+    end_verify(pid, fd, &done, &m);
+    assert_null(done);
+    assert_int_equal(m.code, ERR_CANCELLED);
+
+    pid = begin_verify("", ",\"gentle\":true,\"busy\":true", &fd);
+    (void)close(fd); /* nobody is left to answer */
+    assert_int_not_equal(ended(pid), 0);
 }
 
 static void verify_a_bundle(void **state)
@@ -352,6 +414,7 @@ static void verify_a_bundle(void **state)
         memcpy(stamp, s, sizeof(stamp));
         json_free(done);
     }
+    check_busy();
     (void)snprintf(path, sizeof(path), "%s/embed.bin", out);
     int fd = open(path, O_WRONLY | O_CLOEXEC);
     assert_int_equal(pwrite(fd, "\0\0\0\0\0\0\0\0", 8, 4096), 8);

@@ -18,11 +18,38 @@ static struct {
 static const char stamp[] =
     "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
-static int work(const char *how)
+/* Read one that says `busy`. */
+static bool heard(struct frame_in *in, bool busy)
+{
+    struct frame f = {.n = 0};
+    struct json *j = NULL;
+    struct err e = {0};
+    bool b = !busy;
+    if (frame_read_fd(3, in, &f, &e) != 1 || f.type != FRAME_BUSY ||
+        json_parse((const char *)f.payload, f.n, &j, &e) != 0 ||
+        json_want_bool(j, "busy", true, &b, &e) != 0) {
+        return false;
+    }
+    json_free(j);
+    return b == busy;
+}
+
+static int work(const char *how, struct frame_in *in, const struct json *spec)
 {
     struct err e = {0};
     struct buf b;
     buf_init(&b, KIB(4));
+    if (strcmp(how, "listen") == 0) {
+        if (!json_bool(json_get(spec, "gentle")) ||
+            json_bool(json_get(spec, "busy")) || !heard(in, true) ||
+            !heard(in, false) || !heard(in, true)) {
+            return 98;
+        }
+        how = "sound";
+    }
+    if (strcmp(how, "used") == 0) {
+        how = json_bool(json_get(spec, "busy")) ? "sound" : "die";
+    }
     if (strcmp(how, "die") == 0) {
         return 9;
     }
@@ -52,7 +79,7 @@ static int worker(void)
         file_read(path, 64, &how, &e) != 0) {
         return 99;
     }
-    return work(how.p);
+    return work(how.p, &in, j);
 }
 
 /* --- cases --- */
@@ -150,6 +177,31 @@ static void a_loaded_model_that_is_damaged(void **state)
     assert_string_equal(t.m->verify.stamp, "");
 }
 
+/* The worker hears when the first generation begins and the last one ends. */
+static void a_generation_while_files_are_hashed(void **state)
+{
+    (void)state;
+    tell_worker("sound");
+    load();
+    assert_int_equal(t.rc, 0);
+    UNTIL(t.m->verify.state == VERIFY_SOUND);
+    tell_worker("listen");
+    verify_loaded(t.m);
+    assert_int_equal(t.m->verify.state, VERIFY_RUNNING);
+    model_use(t.m);
+    model_use(t.m);
+    model_unuse(t.m);
+    model_unuse(t.m);
+    model_use(t.m);
+    UNTIL(t.m->verify.state != VERIFY_RUNNING);
+    assert_int_equal(t.m->verify.state, VERIFY_SOUND);
+    tell_worker("used"); /* it begins meanwhile */
+    verify_loaded(t.m);
+    UNTIL(t.m->verify.state != VERIFY_RUNNING);
+    assert_int_equal(t.m->verify.state, VERIFY_SOUND);
+    model_unuse(t.m);
+}
+
 /* The stop of the daemon ends a load that waits for a worker. */
 static void a_stop_meanwhile(void **state)
 {
@@ -175,6 +227,7 @@ int main(int argc, char **argv)
         CASE(a_damaged_model_gets_no_engine),
         CASE(a_lost_worker),
         CASE(a_loaded_model_that_is_damaged),
+        CASE(a_generation_while_files_are_hashed),
         CASE(a_stop_meanwhile),
     };
     return cmocka_run_group_tests_name("verify", tests, NULL, NULL);
