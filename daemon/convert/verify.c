@@ -22,9 +22,9 @@
 #include "model/bundle.h"
 #include "proto/msg.h"
 
-#define TELL_NS      100000000 /* between progress frames */
-#define GENTLE_REST  3         /* times as long at rest as at work, */
-#define REST_MAX_NS  250000000 /* but no longer; as long when it is busy */
+#define TELL_NS     100000000 /* between progress frames */
+#define GENTLE_REST 3         /* times as long at rest as at work, */
+#define REST_MAX_NS 250000000 /* but no longer; as long when it is busy */
 
 struct verifying {
     struct frame_in in;

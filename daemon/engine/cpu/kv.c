@@ -15,8 +15,9 @@
  * after `end`.
  *
  * Blocks of one size come from one heap (slab.h), in which each table is a
- * taker: blocks that it does not share are in its own slabs, which go back to
- * the system when it is cut or freed. Counts are plain integers because one
+ * taker: blocks that it does not share, but for those of its first KV_BLOCK
+ * positions, are in its own slabs, which go back to the system when it is cut
+ * or freed. Counts are plain integers because one
  * thread at a time uses a pool. */
 #include "engine/cpu/kv.h"
 
@@ -51,6 +52,7 @@ struct heap {
     struct slab_heap slabs;
     size_t bytes;    /* of a block */
     uint32_t blocks; /* of a full table */
+    uint32_t states; /* as many blocks has a table of KV_BLOCK positions */
 };
 
 struct kv_pool {
@@ -67,7 +69,7 @@ struct kv_pool {
 struct kv_table {
     struct kv_pool *pool;
     uint32_t *end;     /* of each state: positions in use */
-    struct slab **own; /* in each heap */
+    struct slab_taker *taker; /* from each heap */
     struct block *slot[];
 };
 
@@ -119,6 +121,7 @@ static void heap_join(struct kv_pool *p, struct state *s)
     p->n_heaps = i < p->n_heaps ? p->n_heaps : i + 1;
     p->heaps[i].bytes = s->bytes;
     p->heaps[i].blocks += s->blocks;
+    p->heaps[i].states++;
     s->heap = i;
 }
 
@@ -149,7 +152,8 @@ int kv_pool_new(size_t n_states, const struct kv_shape *shapes,
         plane = s->plane > plane ? s->plane : plane;
     }
     for (size_t i = 0; i < p->n_heaps; i++) {
-        slab_init(&p->heaps[i].slabs, p->heaps[i].bytes, p->heaps[i].blocks);
+        slab_init(&p->heaps[i].slabs, p->heaps[i].bytes, p->heaps[i].blocks,
+                  p->heaps[i].states);
     }
     p->zero = calloc(plane, sizeof(*p->zero));
     if (p->zero == NULL) {
@@ -208,7 +212,7 @@ static struct block *block_new(struct kv_table *t, size_t state, bool *zero)
     struct kv_pool *p = t->pool;
     size_t heap = p->states[state].heap;
     struct slab_block *in =
-        slab_take(&p->heaps[heap].slabs, &t->own[heap], zero);
+        slab_take(&p->heaps[heap].slabs, &t->taker[heap], zero);
     if (in == NULL) {
         return NULL;
     }
@@ -288,16 +292,16 @@ int kv_table_new(struct kv_pool *p, struct kv_table **ret, struct err *e)
 {
     struct kv_table *t = calloc(1, sizeof(*t) + p->slots * sizeof(t->slot[0]));
     uint32_t *end = calloc(p->n + 1, sizeof(*end));
-    struct slab **own = calloc(p->n_heaps + 1, sizeof(struct slab *));
-    if (t == NULL || end == NULL || own == NULL) {
+    struct slab_taker *taker = calloc(p->n_heaps + 1, sizeof(*taker));
+    if (t == NULL || end == NULL || taker == NULL) {
         free(t);
         free(end);
-        free(own);
+        free(taker);
         return no_memory(e);
     }
     t->pool = p;
     t->end = end;
-    t->own = own;
+    t->taker = taker;
     p->tables++;
     *ret = t;
     return 0;
@@ -322,12 +326,12 @@ void kv_table_free(struct kv_table *t)
         drop_behind(t, i, 0);
     }
     for (size_t i = 0; i < t->pool->n_heaps; i++) {
-        slab_leave(&t->pool->heaps[i].slabs, &t->own[i]);
+        slab_leave(&t->pool->heaps[i].slabs, &t->taker[i]);
     }
     pool_trim(t->pool);
     t->pool->tables--;
     free(t->end);
-    free(t->own);
+    free(t->taker);
     free(t);
 }
 

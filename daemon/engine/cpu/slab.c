@@ -1,7 +1,8 @@
 /* A slab is in one of four places, by whether a taker owns it and by how many
- * of its blocks are taken:
+ * of its blocks are taken; the shared slab counts as owned, by a taker that
+ * never leaves:
  *
- *   owner, some         its taker's *own
+ *   owner, some         its taker's own, or heap.shared
  *   no owner, some      heap.partial
  *   no owner, all       in no list: its blocks point to it
  *   no owner, none      heap.spare
@@ -10,9 +11,11 @@
  * back becomes a spare: a taker owns no slab without a taken block.
  *
  * A new slab is mapped only when `partial` and `spare` are empty. All slabs are
- * then full, or owned by other takers with at least one block taken. So T
- * takers of n blocks each have at most (T n - T) / per + T slabs, rounded down.
- * That is less than T (n / per + 1), which slab_most gives.
+ * then full, or owned by others with at least one block taken. So T takers of n
+ * blocks each, and the shared slab, come to at most (T n - T - 1) / per + T + 1
+ * slabs, rounded down. Rounded so, the fraction is less than T n / per by one
+ * at least, so this is at most T (n / per + 1), n / per rounded up, which
+ * slab_most gives.
  *
  * Where a taker fills one, a slab is a huge page and the rest of its last
  * block: a decoding step reads huge pages 6% faster than small ones. Else it is
@@ -27,7 +30,7 @@
 
 struct slab {
     struct list link;        /* in partial or spare */
-    struct slab **own;       /* its taker's; NULL */
+    struct slab **own;       /* what points to it as its owner's; NULL */
     struct slab_block *free; /* given back */
     uint32_t live;           /* taken */
     uint32_t cut;            /* blocks after are free and not in `free` */
@@ -46,7 +49,7 @@ static size_t round_up(size_t n, size_t align)
     return (n + align - 1) / align * align;
 }
 
-void slab_init(struct slab_heap *h, size_t block, uint32_t n)
+void slab_init(struct slab_heap *h, size_t block, uint32_t n, uint32_t first)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     must(n > 0 && block >= sizeof(struct slab_block) &&
@@ -57,6 +60,7 @@ void slab_init(struct slab_heap *h, size_t block, uint32_t n)
     *h = (struct slab_heap){.block = block, .align = huge ? SLAB_HUGE : page};
     h->slab_bytes = round_up(SLAB_ALIGN + block * per, page);
     h->per = (uint32_t)((h->slab_bytes - SLAB_ALIGN) / block);
+    h->first = first <= h->per ? first : 0;
     list_init(&h->partial);
     list_init(&h->spare);
 }
@@ -178,8 +182,11 @@ static struct slab_block *cut(struct slab_heap *h, struct slab *s, bool *zero)
     return b;
 }
 
-struct slab_block *slab_take(struct slab_heap *h, struct slab **own, bool *zero)
+struct slab_block *slab_take(struct slab_heap *h, struct slab_taker *t,
+                             bool *zero)
 {
+    bool shares = t->shared < h->first;
+    struct slab **own = shares ? &h->shared : &t->own;
     if (*own == NULL) {
         struct slab *s = slab_next(h);
         if (s == NULL) {
@@ -190,6 +197,7 @@ struct slab_block *slab_take(struct slab_heap *h, struct slab **own, bool *zero)
     }
     struct slab *s = *own;
     struct slab_block *b = cut(h, s, zero);
+    t->shared += shares ? 1 : 0;
     if (s->live == h->per) {
         s->own = NULL;
         *own = NULL;
@@ -218,12 +226,12 @@ void slab_give(struct slab_heap *h, struct slab_block *b)
     }
 }
 
-void slab_leave(struct slab_heap *h, struct slab **own)
+void slab_leave(struct slab_heap *h, struct slab_taker *t)
 {
-    struct slab *s = *own;
+    struct slab *s = t->own;
     if (s != NULL) {
         s->own = NULL;
-        *own = NULL;
+        t->own = NULL;
         list_push(&h->partial, &s->link);
     }
 }

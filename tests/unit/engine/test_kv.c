@@ -274,14 +274,20 @@ static void test_no_memory(void **state)
     twin_check(&a);
     twin_check(&b);
 
+    int refused = 0; /* a slab that is there may have room for some */
     for (size_t i = 0; i < STATES; i++) {
         static uint16_t in[FLAT_MAX];
         memset(in, 0x11, sizeof(in));
         slabs_left = 0;
         int rc = kv_unflatten(b.t, i, in, &e);
         slabs_left = -1;
-        assert_int_equal(rc, ERR_NOMEM);
+        assert_true(rc == 0 || rc == ERR_NOMEM);
+        refused += rc != 0;
+        if (rc == 0) {
+            memcpy(b.is[i], in, flat(i) * sizeof(in[0]));
+        }
     }
+    assert_true(refused > 0);
     twin_check(&b);
     twin_free(&a);
     twin_free(&b);

@@ -7,14 +7,14 @@
 
 static struct slab_heap heap;
 
-static void begin(void)
+static void begin(uint32_t first)
 {
-    slab_init(&heap, BLOCK, EACH);
+    slab_init(&heap, BLOCK, EACH, first);
     assert_int_equal(heap.per, 4);
     assert_int_equal(slab_mapped(&heap), 0);
 }
 
-static struct slab_block *take(struct slab **own)
+static struct slab_block *take(struct slab_taker *own)
 {
     bool zero = false;
     struct slab_block *b = slab_take(&heap, own, &zero);
@@ -32,9 +32,9 @@ static struct slab_block *take(struct slab **own)
 static void each_fills_its_own(void **state)
 {
     (void)state;
-    struct slab *own[2] = {0};
+    struct slab_taker own[2] = {0};
     struct slab_block *b[2][EACH];
-    begin();
+    begin(0);
     for (size_t i = 0; i < EACH; i++) {
         b[0][i] = take(&own[0]);
         b[1][i] = take(&own[1]);
@@ -59,9 +59,9 @@ static void each_fills_its_own(void **state)
 static void the_fullest_is_next(void **state)
 {
     (void)state;
-    struct slab *own[4] = {0};
+    struct slab_taker own[4] = {0};
     struct slab_block *b[3][3];
-    begin();
+    begin(0);
     for (size_t k = 0; k < 3; k++) { /* 1, 3 and 2 blocks */
         for (size_t i = 0; i < (size_t[]){1, 3, 2}[k]; i++) {
             b[k][i] = take(&own[k]);
@@ -69,7 +69,7 @@ static void the_fullest_is_next(void **state)
     }
     for (size_t k = 0; k < 3; k++) {
         slab_leave(&heap, &own[k]);
-        assert_null(own[k]);
+        assert_null(own[k].own);
     }
     struct slab_block *c[7];
     for (size_t i = 0; i < countof(c); i++) {
@@ -81,7 +81,7 @@ static void the_fullest_is_next(void **state)
     }
     assert_int_equal(heap.slabs, 4);
     slab_give(&heap, c[6]);
-    assert_null(own[3]); /* without a block in it it is not its own */
+    assert_null(own[3].own); /* without a block in it it is not its own */
     slab_trim(&heap);
     assert_int_equal(heap.spares, 1);
     c[6] = take(&own[3]);
@@ -101,13 +101,13 @@ static void the_fullest_is_next(void **state)
 static void a_gap_is_filled(void **state)
 {
     (void)state;
-    struct slab *own[2] = {0};
+    struct slab_taker own[2] = {0};
     struct slab_block *b[4];
-    begin();
+    begin(0);
     for (size_t i = 0; i < 4; i++) {
         b[i] = take(&own[0]);
     }
-    assert_null(own[0]);
+    assert_null(own[0].own);
     slab_give(&heap, b[1]);
     b[1] = take(&own[1]);
     assert_ptr_equal(b[1]->slab, b[0]->slab);
@@ -118,20 +118,61 @@ static void a_gap_is_filled(void **state)
     slab_fini(&heap);
 }
 
+/* The first two blocks of each taker are together; the rest is its own. */
+static void the_first_are_shared(void **state)
+{
+    (void)state;
+    struct slab_taker own[4] = {0};
+    struct slab_block *b[4][3];
+    begin(2);
+    for (size_t k = 0; k < 4; k++) {
+        for (size_t i = 0; i < 3; i++) {
+            b[k][i] = take(&own[k]);
+        }
+        assert_ptr_equal(b[k][0]->slab, b[k / 2 * 2][0]->slab);
+        assert_ptr_equal(b[k][0]->slab, b[k][1]->slab);
+        assert_ptr_equal(b[k][2]->slab, own[k].own);
+    }
+    assert_int_equal(heap.slabs, 6);
+    slab_give(&heap, b[1][2]);
+    b[1][2] = take(&own[1]); /* its third again */
+    assert_ptr_equal(b[1][2]->slab, own[1].own);
+    slab_leave(&heap, &own[0]);
+    slab_leave(&heap, &own[1]);
+    for (size_t k = 0; k < 2; k++) {
+        for (size_t i = 0; i < 3; i++) {
+            slab_give(&heap, b[k][i]);
+        }
+    }
+    slab_trim(&heap); /* nothing of the other two was among them */
+    assert_int_equal(heap.slabs, 3 + SLAB_SPARES);
+    for (size_t k = 2; k < 4; k++) {
+        for (size_t i = 0; i < 3; i++) {
+            slab_give(&heap, b[k][i]);
+        }
+    }
+    slab_fini(&heap);
+    begin(5); /* more than a slab: shared by nobody */
+    b[0][0] = take(&own[2]);
+    assert_ptr_equal(b[0][0]->slab, own[2].own);
+    slab_give(&heap, b[0][0]);
+    slab_fini(&heap);
+}
+
 /* What small takers pay is near what they take; large blocks are a slab. */
 static void sizes(void **state)
 {
     (void)state;
     struct slab_heap h;
-    slab_init(&h, KIB(4), 64); /* 256 KiB: an eighth, and a page */
+    slab_init(&h, KIB(4), 64, 0); /* 256 KiB: an eighth, and a page */
     assert_in_range(h.slab_bytes, KIB(32), KIB(64));
     assert_in_range(slab_most(&h, 64), KIB(256), KIB(384));
-    slab_init(&h, KIB(4), 1);
+    slab_init(&h, KIB(4), 1, 0);
     assert_in_range(slab_most(&h, 1), KIB(8), KIB(64));
-    slab_init(&h, KIB(32) + 64, 2304); /* gemma's of 4096 positions */
+    slab_init(&h, KIB(32) + 64, 2304, 0); /* gemma's of 4096 positions */
     assert_in_range(h.slab_bytes, SLAB_HUGE, SLAB_HUGE + KIB(64));
     assert_in_range(slab_most(&h, 2304), MIB(72), MIB(77));
-    slab_init(&h, MIB(5), 3);
+    slab_init(&h, MIB(5), 3, 0);
     assert_int_equal(h.per, 1);
     assert_in_range(slab_most(&h, 3), MIB(20), MIB(21));
 }
@@ -142,6 +183,7 @@ int main(void)
         cmocka_unit_test(each_fills_its_own),
         cmocka_unit_test(the_fullest_is_next),
         cmocka_unit_test(a_gap_is_filled),
+        cmocka_unit_test(the_first_are_shared),
         cmocka_unit_test(sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
