@@ -145,6 +145,9 @@ struct backend {
                       struct backend_state **ret, struct err *e);
     /* Forget positions n and later. */
     void (*state_truncate)(struct backend_state *s, uint32_t n);
+    /* Give memory that no state uses back to the system, also what would stay
+     * for states to come. NULL: it goes back by itself. */
+    void (*trim)(struct backend_model *m);
     /* Save a state, STATE_BLOCK positions at a time. block_arrays describes the
      * arrays of one block, at most STATE_ARRAYS_MAX, and returns their number;
      * 0 when the state has no separate positions. block_save writes all of them

@@ -37,6 +37,9 @@ const struct bundle *engine_bundle(const struct engine *g);
 CHECKED int engine_seq_open(struct engine *g, struct engine_seq **ret,
                             struct err *e);
 void engine_seq_close(struct engine_seq *s); /* NULL is fine */
+/* Give all memory of closed and cut sequences back to the system. Until then
+ * some of it stays for new ones, in proportion to that of the others. */
+void engine_trim(struct engine *g);
 /* A copy of the first n tokens of `from` (n <= its length). */
 CHECKED int engine_seq_fork(const struct engine_seq *from, uint32_t n,
                             struct engine_seq **ret, struct err *e);

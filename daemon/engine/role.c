@@ -40,6 +40,7 @@
 #define KEEP_MAX KIB(64) /* answers that wait for the next one */
 #define LARGE_BLOCK KIB(128)
 #define SPIN_US  200u    /* what serve needs for the next step, mostly */
+#define REST_MS  1000    /* without a frame, until memory goes back */
 #define LATE_US  500u    /* then serve has no next step */
 #define LOOK_US  50u     /* from one look for it to the next: 1 us each */
 
@@ -384,10 +385,13 @@ static int next_frame(struct role *r, struct err *e)
         *e = r->in_err;
         return r->in_rc;
     }
+    struct pollfd p = {.fd = ROLE_FD, .events = POLLIN};
     int rc = frame_in_next(&r->in, &r->f, e);
     if (rc == 0) {
         flush(r);
-        (void)await_frame(r);
+        if (!await_frame(r) && r->g != NULL && poll(&p, 1, REST_MS) == 0) {
+            engine_trim(r->g);
+        }
         rc = frame_read_fd(ROLE_FD, &r->in, &r->f, e);
     }
     return rc;

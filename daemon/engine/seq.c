@@ -188,3 +188,10 @@ void seq_append(struct engine_seq *s, size_t shard, size_t i,
                          (size_t)n * p->dim);
     }
 }
+
+void engine_trim(struct engine *g)
+{
+    for (size_t i = 0; i < g->n_shards && g->be->trim != NULL; i++) {
+        g->be->trim(shard_state_unit(&g->shards[i])->m);
+    }
+}

@@ -516,7 +516,7 @@ static void cpu_dump(const struct backend_model *m, struct buf *out)
         .state_free = cpu_state_free, .state_copy = cpu_state_copy,       \
         .state_get = cpu_state_get, .predict = cpu_predict,               \
         .predict_rows = cpu_predict_rows, .state_fork = cpu_state_fork,   \
-        .state_truncate = cpu_state_truncate,                             \
+        .state_truncate = cpu_state_truncate, .trim = cpu_state_trim,     \
         .block_arrays = cpu_block_arrays, .block_save = cpu_block_save,   \
         .block_load = cpu_block_load,                                     \
         .dump = cpu_dump,                                                 \

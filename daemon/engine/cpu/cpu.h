@@ -292,6 +292,7 @@ CHECKED int cpu_state_get(struct backend_state *s, const char *name,
 CHECKED int cpu_state_fork(const struct backend_state *from, uint32_t n,
                            struct backend_state **ret, struct err *e);
 void cpu_state_truncate(struct backend_state *s, uint32_t n);
+void cpu_state_trim(struct backend_model *m);
 size_t cpu_block_arrays(const struct backend_state *s, struct state_array *ret);
 void cpu_block_save(const struct backend_state *s, uint32_t b, void *out);
 CHECKED int cpu_block_load(struct backend_state *s, uint32_t b, const void *in,

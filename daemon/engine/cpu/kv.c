@@ -231,11 +231,10 @@ static void block_drop(struct kv_pool *p, size_t state, struct block *b)
     }
 }
 
-/* After blocks were dropped. */
-static void pool_trim(struct kv_pool *p)
+void kv_pool_trim(struct kv_pool *p, bool all)
 {
     for (size_t i = 0; i < p->n_heaps; i++) {
-        slab_trim(&p->heaps[i].slabs);
+        slab_trim(&p->heaps[i].slabs, all);
     }
 }
 
@@ -328,7 +327,7 @@ void kv_table_free(struct kv_table *t)
     for (size_t i = 0; i < t->pool->n_heaps; i++) {
         slab_leave(&t->pool->heaps[i].slabs, &t->taker[i]);
     }
-    pool_trim(t->pool);
+    kv_pool_trim(t->pool, false);
     t->pool->tables--;
     free(t->end);
     free(t->taker);
@@ -365,7 +364,7 @@ void kv_truncate(struct kv_table *t, uint32_t n)
             drop_behind(t, i, n);
         }
     }
-    pool_trim(t->pool);
+    kv_pool_trim(t->pool, false);
 }
 
 /* Own the blocks of [first, to) of a state, and the one that `end` cuts
@@ -536,7 +535,7 @@ int kv_unflatten(struct kv_table *t, size_t state, const uint16_t *in,
     if (rc == 0) {
         t->end[state] = end;
     }
-    pool_trim(p);
+    kv_pool_trim(p, false);
     free(made);
     return rc;
 }

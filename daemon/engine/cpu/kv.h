@@ -44,6 +44,9 @@ void kv_pool_free(
     struct kv_pool *p); /* its tables must be gone; NULL is fine */
 uint64_t kv_pool_used(const struct kv_pool *p); /* bytes of blocks in tables */
 uint64_t kv_pool_mapped(const struct kv_pool *p); /* bytes from the system */
+/* Give memory without blocks back to the system, as slab_trim. Tables that are
+ * freed or cut do it with `all` false. */
+void kv_pool_trim(struct kv_pool *p, bool all);
 /* The bytes that a table can cost at most, for admission: with n tables,
  * kv_pool_mapped is never above n times this, whatever the order of calls.
  * kv_unflatten is an exception: while it runs, it holds its state twice. */

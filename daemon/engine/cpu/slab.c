@@ -136,11 +136,12 @@ static struct slab *slab_next(struct slab_heap *h)
     return s;
 }
 
-void slab_trim(struct slab_heap *h)
+void slab_trim(struct slab_heap *h, bool all)
 {
+    uint32_t half = all ? 0 : (h->slabs - h->spares) / 2;
     LIST_EACH_SAFE(l, &h->spare) {
-        if (h->spares <= SLAB_SPARES &&
-            h->spares * h->slab_bytes <= SLAB_SPARE) {
+        if (h->spares <= half || (h->spares <= SLAB_SPARES &&
+                                  h->spares * h->slab_bytes <= SLAB_SPARE)) {
             break;
         }
         list_del(l);

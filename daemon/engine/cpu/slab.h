@@ -6,9 +6,9 @@
  * conversations are short, and to fill 2 MiB with zeros takes a millisecond and
  * more. A slab that is full, or whose taker has left, has no owner. When a
  * taker's slab is full, it continues with the fullest slab that has no owner,
- * so that the emptier ones become empty. An empty slab goes back to the system,
- * except for SLAB_SPARES of them: a step that needs the memory that the last
- * step freed makes no system call.
+ * so that the emptier ones become empty. An empty slab goes back to the system
+ * when slab_trim says so: sequences that end make room for those that begin,
+ * and memory from the system has to be cleared first.
  *
  * Thread: one at a time.
  */
@@ -19,8 +19,8 @@
 
 #define SLAB_ALIGN  64u    /* of a block, and its size is a multiple of it */
 #define SLAB_HUGE   MIB(2) /* about a slab, where a taker fills some */
-#define SLAB_SPARES 2u     /* empty slabs that stay */
-#define SLAB_SPARE  MIB(5) /* bytes of them at most */
+#define SLAB_SPARES 2u     /* empty slabs that stay in any case, */
+#define SLAB_SPARE  MIB(5) /* up to so many bytes */
 
 struct slab;
 
@@ -65,6 +65,6 @@ struct slab_block *slab_take(struct slab_heap *h, struct slab_taker *t,
 void slab_give(struct slab_heap *h, struct slab_block *b);
 /* The taker takes no more. */
 void slab_leave(struct slab_heap *h, struct slab_taker *t);
-/* Return empty slabs beyond SLAB_SPARES. It makes system calls: call it after
- * many slab_give, not after each. */
-void slab_trim(struct slab_heap *h);
+/* Return empty slabs: those beyond half of the others, or all; but SLAB_SPARES
+ * stay. It makes system calls: call it after many slab_give, not after each. */
+void slab_trim(struct slab_heap *h, bool all);

@@ -94,6 +94,13 @@ void cpu_state_truncate(struct backend_state *s, uint32_t n)
     }
 }
 
+void cpu_state_trim(struct backend_model *m)
+{
+    if (m->rows != NULL && m->rows->pool != NULL) {
+        kv_pool_trim(m->rows->pool, true);
+    }
+}
+
 int cpu_state_copy(struct backend_state *to, const struct backend_state *from,
                    struct err *e)
 {

@@ -165,6 +165,7 @@ static void test_random(void **state)
         case 1:
             kv_truncate(a->t, pos);
             twin_cut(a, pos);
+            kv_pool_trim(p, true);
             break;
         case 2:
         case 3:
@@ -188,6 +189,7 @@ static void test_random(void **state)
         twin_free(&w[i]);
     }
     assert_int_equal(kv_pool_used(p), 0);
+    kv_pool_trim(p, true);
     assert_true(kv_pool_mapped(p) <= all_spares());
     kv_pool_free(p);
 }
@@ -237,6 +239,7 @@ static void test_bytes(void **state)
     twin_free(&b);
     twin_write(&a, 192, 8, &seed);
     assert_int_equal(kv_pool_used(p), 4 * one);
+    kv_pool_trim(p, true);
     assert_true(kv_pool_mapped(p) >= 4 * one);
     assert_true(kv_pool_mapped(p) <= kv_table_most(p) + all_spares());
     twin_free(&a);
@@ -411,8 +414,10 @@ static void test_memory_comes_back(void **state)
         assert_true(kv_pool_mapped(p) <= kv_table_most(p));
         assert_true(rss_anon() == 0 || rss_anon() >= before + MIB(60));
         kv_truncate(t, LARGE_MAX / 2);
+        kv_pool_trim(p, true);
         assert_true(kv_pool_mapped(p) <= MIB(33) + 2 * SLAB_HUGE + SLAB_SPARE);
         kv_table_free(t);
+        kv_pool_trim(p, true);
         assert_true(kv_pool_mapped(p) <= SLAB_SPARE);
         assert_true(rss_anon() <= before + SLAB_SPARE + MIB(1));
     }
@@ -441,6 +446,7 @@ static void test_each_leaves_with_its_own(void **state)
         size_t i = noise(&seed) % left;
         kv_table_free(t[i]);
         t[i] = t[left - 1];
+        kv_pool_trim(p, true);
         assert_true(kv_pool_mapped(p) <=
                     (left - 1) * (one + SLAB_HUGE) + SLAB_SPARE);
     }
@@ -478,6 +484,8 @@ static void test_promise(void **state)
             t[i] = NULL;
         } else if (what < 3) {
             kv_truncate(t[i], pos);
+        } else if (what == 3) {
+            kv_pool_trim(p, turn % 2 == 0);
         } else {
             unit_ok(kv_reserve(t[i], pos, n, &e), &e);
         }
@@ -490,6 +498,7 @@ static void test_promise(void **state)
         kv_table_free(t[i]);
     }
     assert_int_equal(kv_pool_used(p), 0);
+    kv_pool_trim(p, true);
     assert_true(kv_pool_mapped(p) <= countof(two) * SLAB_SPARE);
     kv_pool_free(p);
 }
@@ -508,8 +517,12 @@ static void test_to_and_fro(void **state)
     slabs_left = 0;
     for (int i = 0; i < 100; i++) {
         kv_truncate(t, 440);
+        kv_pool_trim(p, true);
         unit_ok(kv_reserve(t, 440, 100, &e), &e);
     }
+    kv_table_free(t); /* and one sequence that makes room for another */
+    unit_ok(kv_table_new(p, &t, &e), &e);
+    unit_ok(kv_reserve(t, 0, 540, &e), &e);
     slabs_left = -1;
     kv_table_free(t);
     kv_pool_free(p);

@@ -45,12 +45,12 @@ static void each_fills_its_own(void **state)
     for (size_t i = 0; i < EACH; i++) {
         slab_give(&heap, b[0][i]);
     }
-    slab_trim(&heap);
+    slab_trim(&heap, true);
     assert_int_equal(heap.slabs, 2 + SLAB_SPARES);
     for (size_t i = 0; i < EACH; i++) {
         slab_give(&heap, b[1][i]);
     }
-    slab_trim(&heap);
+    slab_trim(&heap, true);
     assert_int_equal(heap.slabs, SLAB_SPARES);
     slab_fini(&heap);
 }
@@ -82,7 +82,7 @@ static void the_fullest_is_next(void **state)
     assert_int_equal(heap.slabs, 4);
     slab_give(&heap, c[6]);
     assert_null(own[3].own); /* without a block in it it is not its own */
-    slab_trim(&heap);
+    slab_trim(&heap, true);
     assert_int_equal(heap.spares, 1);
     c[6] = take(&own[3]);
     assert_int_equal(heap.slabs, 4);
@@ -144,7 +144,7 @@ static void the_first_are_shared(void **state)
             slab_give(&heap, b[k][i]);
         }
     }
-    slab_trim(&heap); /* nothing of the other two was among them */
+    slab_trim(&heap, true); /* nothing of the other two was among them */
     assert_int_equal(heap.slabs, 3 + SLAB_SPARES);
     for (size_t k = 2; k < 4; k++) {
         for (size_t i = 0; i < 3; i++) {
@@ -156,6 +156,40 @@ static void the_first_are_shared(void **state)
     b[0][0] = take(&own[2]);
     assert_ptr_equal(b[0][0]->slab, own[2].own);
     slab_give(&heap, b[0][0]);
+    slab_fini(&heap);
+}
+
+/* A third of all slabs may be empty, until somebody wants them back. */
+static void half_as_many_stay(void **state)
+{
+    (void)state;
+    struct slab_taker own[12] = {0};
+    struct slab_block *b[12];
+    begin(0);
+    for (size_t k = 0; k < 12; k++) {
+        b[k] = take(&own[k]);
+    }
+    for (uint32_t k = 0; k < 12; k++) {
+        slab_give(&heap, b[k]);
+        slab_trim(&heap, false);
+        uint32_t half = (12 - k - 1) / 2;
+        half = half > SLAB_SPARES ? half : SLAB_SPARES;
+        assert_int_equal(heap.spares, k + 1 < half ? k + 1 : half);
+        if (k == 3) {
+            assert_int_equal(heap.slabs, 12); /* 8 and 4 */
+        }
+    }
+    for (size_t k = 0; k < 12; k++) {
+        b[k] = take(&own[k]);
+    }
+    for (size_t k = 0; k < 4; k++) {
+        slab_give(&heap, b[k]);
+    }
+    slab_trim(&heap, true);
+    assert_int_equal(heap.slabs, 8 + SLAB_SPARES);
+    for (size_t k = 4; k < 12; k++) {
+        slab_give(&heap, b[k]);
+    }
     slab_fini(&heap);
 }
 
@@ -184,6 +218,7 @@ int main(void)
         cmocka_unit_test(the_fullest_is_next),
         cmocka_unit_test(a_gap_is_filled),
         cmocka_unit_test(the_first_are_shared),
+        cmocka_unit_test(half_as_many_stay),
         cmocka_unit_test(sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
