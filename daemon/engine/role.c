@@ -40,7 +40,7 @@
 #define KEEP_MAX KIB(64) /* answers that wait for the next one */
 #define LARGE_BLOCK KIB(128)
 #define SPIN_US  200u    /* what serve needs for the next step, mostly */
-#define REST_MS  1000    /* without a frame, until memory goes back */
+#define REST_MS  10000   /* without a frame, until memory goes back */
 #define LATE_US  500u    /* then serve has no next step */
 #define LOOK_US  50u     /* from one look for it to the next: 1 us each */
 

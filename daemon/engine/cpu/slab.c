@@ -138,9 +138,9 @@ static struct slab *slab_next(struct slab_heap *h)
 
 void slab_trim(struct slab_heap *h, bool all)
 {
-    uint32_t half = all ? 0 : (h->slabs - h->spares) / 2;
+    uint32_t keep = all ? 0 : h->slabs - h->spares;
     LIST_EACH_SAFE(l, &h->spare) {
-        if (h->spares <= half || (h->spares <= SLAB_SPARES &&
+        if (h->spares <= keep || (h->spares <= SLAB_SPARES &&
                                   h->spares * h->slab_bytes <= SLAB_SPARE)) {
             break;
         }

@@ -65,6 +65,6 @@ struct slab_block *slab_take(struct slab_heap *h, struct slab_taker *t,
 void slab_give(struct slab_heap *h, struct slab_block *b);
 /* The taker takes no more. */
 void slab_leave(struct slab_heap *h, struct slab_taker *t);
-/* Return empty slabs: those beyond half of the others, or all; but SLAB_SPARES
+/* Return empty slabs: those that outnumber the others, or all; but SLAB_SPARES
  * stay. It makes system calls: call it after many slab_give, not after each. */
 void slab_trim(struct slab_heap *h, bool all);
