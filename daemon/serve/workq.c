@@ -121,7 +121,8 @@ static void on_async(uv_async_t *a)
     uv_mutex_lock(&q->lock);
     move_all(&q->finished, &q->ready);
     uv_mutex_unlock(&q->lock);
-    give_back(q);
+    /* not here: a turn would call it twice before it looks for events again */
+    must(uv_idle_start(&q->idle, on_idle) == 0);
 }
 
 struct workq *workq_new(uv_loop_t *loop, size_t max)
