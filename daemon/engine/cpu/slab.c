@@ -13,8 +13,9 @@
  * A new slab is mapped only when `partial` and `spare` are empty. All slabs are
  * then full, or owned by others with at least one block taken. So T takers of n
  * blocks each, and the shared slab, come to at most (T n - T - 1) / per + T + 1
- * slabs, rounded down. Rounded so, the fraction is less than T n / per by one
- * at least, so this is at most T (n / per + 1), n / per rounded up, which
+ * slabs, the fraction rounded down. The fraction is less than T times n / per
+ * rounded up, which is a whole number; rounded down it is one less at most. So
+ * T takers have at most T (n / per + 1) slabs, n / per rounded up, which is what
  * slab_most gives.
  *
  * Where a taker fills one, a slab is a huge page and the rest of its last
