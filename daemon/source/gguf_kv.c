@@ -129,7 +129,10 @@ static int read_value(struct cur *c, struct gguf_kv *kv, struct err *e)
     return 0;
 }
 
-static int read_kv(struct cur *c, struct gguf_kv *kv, struct err *e)
+/* The key becomes a copy: a file that shrinks while keys are sorted would jump
+ * out of qsort, which may hold memory (guard.c). */
+static int read_kv(struct gguf *g, struct cur *c, struct gguf_kv *kv,
+                   struct err *e)
 {
     int rc = gguf_read_string(c, GGUF_KEY_MAX, ERR_GGUF_KEY, "a metadata key",
                               &kv->key, e);
@@ -141,6 +144,10 @@ static int read_kv(struct cur *c, struct gguf_kv *kv, struct err *e)
     }
     if (!gguf_plain_ascii(kv->key)) {
         return err_set(e, ERR_GGUF_KEY, "a metadata key is not plain ASCII");
+    }
+    kv->key.p = arena_strn(&g->arena, kv->key.p, kv->key.n);
+    if (kv->key.p == NULL) {
+        return err_set(e, ERR_NOMEM, "a metadata key");
     }
     rc = read_value(c, kv, e);
     if (rc < 0) {
@@ -212,7 +219,7 @@ int gguf_read_kv(struct gguf *g, struct cur *c, uint64_t n, struct err *e)
         return err_set(e, ERR_NOMEM, "%zu keys", g->n_kv);
     }
     for (size_t i = 0; i < g->n_kv; i++) {
-        int rc = read_kv(c, &g->kv[i], e);
+        int rc = read_kv(g, c, &g->kv[i], e);
         if (rc < 0) {
             return rc;
         }

@@ -174,8 +174,6 @@ static int index_tensors(struct gguf *g, struct err *e)
 
 int gguf_read_tensors(struct gguf *g, struct cur *c, uint64_t n, struct err *e)
 {
-    uint64_t *offsets = NULL;
-    int rc = 0;
     if (n == 0) {
         return 0;
     }
@@ -187,17 +185,14 @@ int gguf_read_tensors(struct gguf *g, struct cur *c, uint64_t n, struct err *e)
     }
     g->n_tensors = (size_t)n;
     g->tensors = arena_array(&g->arena, g->n_tensors, sizeof(*g->tensors));
-    offsets = calloc(g->n_tensors, sizeof(*offsets));
+    /* in the arena: a file that shrinks while it is read jumps out of here */
+    uint64_t *offsets = arena_array(&g->arena, g->n_tensors, sizeof(*offsets));
     if (g->tensors == NULL || offsets == NULL) {
-        rc = err_set(e, ERR_NOMEM, "%zu tensors", g->n_tensors);
-        goto out;
+        return err_set(e, ERR_NOMEM, "%zu tensors", g->n_tensors);
     }
     for (size_t i = 0; i < g->n_tensors; i++) {
-        CHECK(read_tensor(g, c, &g->tensors[i], &offsets[i], e));
+        RETERR(read_tensor(g, c, &g->tensors[i], &offsets[i], e));
     }
-    CHECK(index_tensors(g, e));
-    CHECK(place_tensors(g, c->at, offsets, e));
-out:
-    free(offsets);
-    return rc;
+    RETERR(index_tensors(g, e));
+    return place_tensors(g, c->at, offsets, e);
 }
