@@ -17,8 +17,8 @@
  * Blocks of one size come from one heap (slab.h), in which each table is a
  * taker: blocks that it does not share, but for those of its first KV_BLOCK
  * positions, are in its own slabs, which go back to the system when it is cut
- * or freed. Counts are plain integers because one
- * thread at a time uses a pool. */
+ * or freed. Counts are plain integers because one thread at a time uses a
+ * pool. */
 #include "engine/cpu/kv.h"
 
 #include <string.h>
@@ -68,7 +68,7 @@ struct kv_pool {
 
 struct kv_table {
     struct kv_pool *pool;
-    uint32_t *end;     /* of each state: positions in use */
+    uint32_t *end;            /* of each state: positions in use */
     struct slab_taker *taker; /* from each heap */
     struct block *slot[];
 };
