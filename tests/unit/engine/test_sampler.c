@@ -97,7 +97,7 @@ static void test_vexp_bits(void **state)
     uint64_t seed = 7;
     uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a, by words */
     for (size_t n = 0; n < N; n++) {
-        float x[N];
+        float x[N] = {0};
         double got[N];
         double scale = 0x1p-4 * (double)(1 + n % 40);
         double sum = 0.25;
