@@ -4,6 +4,7 @@
 
 #define SIMDE_ENABLE_NATIVE_ALIASES
 #include <immintrin.h>
+#define __mmask64 __mmask64 /* clang has it, as another type than SIMDe 0.8 */
 #include <simde/x86/avx512.h>
 #include <string.h>
 

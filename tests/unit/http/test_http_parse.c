@@ -170,7 +170,7 @@ static void test_limits(void **state)
         }
         buf_puts(&b, "\r\n");
         assert_int_equal(one(b.p, b.n),
-                         extra <= 0 ? HTTP_PARSE_DONE : ERR_HTTP_HEADERS);
+                         extra <= 0 ? (int)HTTP_PARSE_DONE : ERR_HTTP_HEADERS);
         buf_fini(&b);
     }
     for (int extra = -1; extra <= 1; extra++) { /* all headers together */
@@ -185,7 +185,7 @@ static void test_limits(void **state)
         }
         buf_puts(&b, "\r\n");
         assert_int_equal(one(b.p, b.n),
-                         extra <= 0 ? HTTP_PARSE_DONE : ERR_HTTP_HEADERS);
+                         extra <= 0 ? (int)HTTP_PARSE_DONE : ERR_HTTP_HEADERS);
         buf_fini(&b);
     }
     static const char post[] =
@@ -203,13 +203,13 @@ static void test_body_limit(void **state)
     for (int n = 63; n <= 65; n++) {
         (void)snprintf(head, sizeof(head), "%s%d\r\n\r\n", len, n);
         assert_int_equal(with_run(head, (size_t)n, ""),
-                         n <= 64 ? HTTP_PARSE_DONE : ERR_TOO_BIG);
+                         n <= 64 ? (int)HTTP_PARSE_DONE : ERR_TOO_BIG);
         (void)snprintf(head, sizeof(head),
                        "POST / HTTP/1.1\r\n" H
                        "Transfer-Encoding: chunked\r\n\r\n%x\r\n",
                        (unsigned)n);
         assert_int_equal(with_run(head, (size_t)n, "\r\n0\r\n\r\n"),
-                         n <= 64 ? HTTP_PARSE_DONE : ERR_TOO_BIG);
+                         n <= 64 ? (int)HTTP_PARSE_DONE : ERR_TOO_BIG);
     }
 }
 
