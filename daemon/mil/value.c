@@ -311,7 +311,7 @@ void *pb_array(struct arena *a, size_t n, size_t size)
 void *pb_new(struct arena *a, const ProtobufCMessageDescriptor *d)
 {
     void *p = pb_array(a, 1, d->sizeof_message);
-    d->message_init(p);
+    protobuf_c_message_init(d, p); /* d->message_init has another type */
     return p;
 }
 
