@@ -16,8 +16,8 @@
  *
  * Blocks of one size come from one heap (slab.h), in which each table is a
  * taker: blocks that it does not share, but for those of its first KV_BLOCK
- * positions, are in its own slabs, which go back to the system when it is cut
- * or freed. Counts are plain integers because one thread at a time uses a
+ * positions, are in its own slabs, which become empty when it is cut or freed
+ * (kv_pool_trim). Counts are plain integers because one thread at a time uses a
  * pool. */
 #include "engine/cpu/kv.h"
 
