@@ -196,6 +196,13 @@ def state_of(pid):
     return open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[0]
 
 
+def has_ended(pid):
+    try:
+        return state_of(pid) in "ZX"
+    except OSError:
+        return True
+
+
 def is_stopped(pid):
     return state_of(pid) == "T"
 

@@ -21,6 +21,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -32,6 +33,9 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
 
 #include <sqlite3.h>
 
@@ -48,6 +52,18 @@ static struct {
 
 /* --- the converter's stand-in --- */
 
+/* As the converter does it; a daemon that is dead already hung up. */
+static void die_with_parent(void)
+{
+#ifdef __linux__
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+#endif
+    struct pollfd p = {.fd = 3};
+    if (poll(&p, 1, 0) != 0) { /* POLLHUP */
+        _exit(EXIT_SUCCESS);
+    }
+}
+
 static void send_json(enum frame_type t, const char *text)
 {
     struct err e = {0};
@@ -61,6 +77,7 @@ static void make_bundle(const char *out)
     int st = 0;
     pid_t pid = fork();
     if (pid == 0) {
+        die_with_parent();
         (void)execl(FAKE_BUNDLE, "fake_bundle", out, "512", (char *)NULL);
         _exit(EXIT_BUG);
     }
@@ -74,6 +91,7 @@ static _Noreturn void worker(void)
     struct err e = {0};
     struct json *spec = NULL;
     char path[1200];
+    die_with_parent();
     frame_in_init(&in, FRAME_WORKER_MAX);
     if (frame_read_fd(3, &in, &f, &e) != 1 ||
         json_parse((const char *)f.payload, f.n, &spec, &e) != 0) {

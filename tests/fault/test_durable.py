@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from conftest import child_of, stopped, until
+from conftest import child_of, has_ended, stopped, until
 from faulty import faulty, new_home  # noqa: F401 (fixtures)
 
 S = "/aned/v1/sessions"
@@ -223,9 +223,11 @@ def test_what_was_cancelled_does_not_run_again(faulty, home, tmp_path):
             assert d.ask("DELETE", f"/aned/v1/jobs/{job}").status_code == 200
         d.kill()
         d.worker_gate.unlink()
-    d = faulty(home)
-    assert [d.job(j)["state"] for j in (one, two)] == ["cancelled"] * 2
-    until(lambda: not list((home / "staging").iterdir()))
+        d = faulty(home)
+        assert [d.job(j)["state"] for j in (one, two)] == ["cancelled"] * 2
+        until(lambda: not list((home / "staging").iterdir()))
+    until(lambda: has_ended(pid))
+    assert not list((home / "staging").iterdir())
     assert set(d.models()) == {"good"}
 
 
