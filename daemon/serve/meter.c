@@ -5,16 +5,21 @@
  *    +--------------------------------------------------------+
  *
  * A turn costs one read of a vDSO clock. The thread's CPU clock is a system
- * call: it is read at most once in METER_SLACK_NS, at the end of a turn. A turn
- * longer than that always ends with a reading, and the reading before it is at
- * most that old when the turn begins. So a result is at most METER_SLACK_NS too
- * high, and includes no time of other processes. Sleeping costs no CPU time.
+ * call, which costs 5 us where an engine's step emptied the caches meanwhile.
+ * It is read at the end of a turn, when the loop may have used METER_SLACK_NS
+ * since the last reading: when that much time has passed, and the turns took
+ * as much of it. A turn longer than that always ends with a reading, and what
+ * was used between the reading before it and its begin is less. So a result is
+ * at most METER_SLACK_NS too high, and includes no time of other processes.
+ * Sleeping costs no CPU time.
  *
  * For the lag, libuv's own time is the end of the poll, in whole milliseconds;
  * a finer one would cost a second epoll_wait (UV_METRICS_IDLE_TIME). */
 #include "serve/meter.h"
 
 #include <time.h>
+
+#include "base/num.h"
 
 static uint64_t thread_cpu_ns(void)
 {
@@ -29,13 +34,17 @@ static void on_check(uv_check_t *h)
     m->woke_ms = uv_now(h->loop);
 }
 
+/* The poll ended in the millisecond that begins at `woke`. */
 static void on_prepare(uv_prepare_t *h)
 {
     struct meter *m = container_of(h, struct meter, before);
     uint64_t now = uv_hrtime();
-    uint64_t woke = (m->woke_ms + 1) * 1000000u; /* at the latest */
-    hist_add_us(&m->lag, now > woke ? (now - woke) / 1000 : 0);
-    if (now - m->read_ns < METER_SLACK_NS) {
+    uint64_t woke = m->woke_ms * 1000000u;
+    uint64_t latest = woke + 1000000u;
+    hist_add_us(&m->lag, now > latest ? (now - latest) / 1000 : 0);
+    m->awake_ns += now - num_max(woke, m->turn_ns);
+    m->turn_ns = now;
+    if (now - m->read_ns < METER_SLACK_NS || m->awake_ns < METER_SLACK_NS) {
         return;
     }
     uint64_t cpu = thread_cpu_ns();
@@ -43,6 +52,7 @@ static void on_prepare(uv_prepare_t *h)
     m->cpu_max_ns = used > m->cpu_max_ns ? used : m->cpu_max_ns;
     m->n_over += used > (uint64_t)LOOP_CPU_MS * 1000000u;
     m->read_ns = now;
+    m->awake_ns = 0;
     m->cpu_ns = cpu;
 }
 
@@ -57,6 +67,7 @@ void meter_start(struct meter *m, uv_loop_t *loop)
     uv_unref((uv_handle_t *)&m->before);
     m->woke_ms = uv_now(loop);
     m->read_ns = uv_hrtime();
+    m->turn_ns = m->read_ns;
     m->cpu_ns = thread_cpu_ns();
 }
 

@@ -18,6 +18,8 @@ struct meter {
     uv_check_t after;    /* called after a poll and its callbacks */
     uv_prepare_t before; /* called before the next poll */
     uint64_t woke_ms;    /* uv_now() when the last poll ended */
+    uint64_t turn_ns;    /* uv_hrtime() before the last poll */
+    uint64_t awake_ns;   /* wall time of turns since read_ns, at most so much */
     uint64_t read_ns;    /* uv_hrtime() of the last look at the CPU clock */
     uint64_t cpu_ns;     /* what that clock said */
     uint64_t cpu_max_ns; /* most between two polls, up to METER_SLACK_NS high */
@@ -25,8 +27,8 @@ struct meter {
     struct hist lag;     /* from the end of a poll to the next one */
 };
 
-/* The CPU clock is read when this much time has passed since the last reading:
- * a long turn is measured, short turns are summed up. */
+/* The CPU clock is read when the loop may have used this much CPU time since
+ * the last reading: a long turn is measured, short turns are summed up. */
 #define METER_SLACK_NS 2000000u
 
 /* Call it before any other prepare handle is started, so that the meter's runs
