@@ -5,13 +5,12 @@
  *    +--------------------------------------------------------+
  *
  * A turn costs one read of a vDSO clock. The thread's CPU clock is a system
- * call, which costs 5 us where an engine's step emptied the caches meanwhile.
- * It is read at the end of a turn, when the loop may have used METER_SLACK_NS
- * since the last reading: when that much time has passed, and the turns took
- * as much of it. A turn longer than that always ends with a reading, and what
- * was used between the reading before it and its begin is less. So a result is
- * at most METER_SLACK_NS too high, and includes no time of other processes.
- * Sleeping costs no CPU time.
+ * call, and costs 5 us after an engine's step has emptied the caches. So it is
+ * read at the end of a turn only if the loop may have used METER_SLACK_NS since
+ * the last reading: so much time has passed, and the turns took so much of it.
+ * A turn longer than that always ends with a reading. What the short turns
+ * before it used is in the result, and is less than METER_SLACK_NS. Time of
+ * other processes is not in it, and sleeping costs no CPU time.
  *
  * For the lag, libuv's own time is the end of the poll, in whole milliseconds;
  * a finer one would cost a second epoll_wait (UV_METRICS_IDLE_TIME). */

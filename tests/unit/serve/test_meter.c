@@ -9,7 +9,7 @@
 
 #define MS       1000000u /* ns */
 #define MANY     40       /* short turns, */
-#define SHORT    MS       /* of which each uses so much: twice LOOP_CPU_MS */
+#define SHORT    MS       /* each of so much: together twice LOOP_CPU_MS */
 #define NOTHING  60       /* turns without work, */
 #define APART_MS 3        /* and what is between two of them */
 #define LONG     (2 * LOOP_CPU_MS * (uint64_t)MS)
