@@ -72,6 +72,8 @@
 /* --- engine --- */
 #define PATH_BYTES_MAX       1024u   /* with the NUL; struct bundle's dir */
 #define BACKEND_NAME_MAX     32u     /* with the NUL; "interpreter" */
+#define ARITH_BYTES_MAX      128u    /* with the NUL; backend_info.arith */
+#define BACKEND_ASK_MS       250u /* between two looks for a reason to stop */
 #define ENGINE_SEQS_MAX      256u /* open sequences of one engine */
 #define ENGINE_STEP_ROWS_MAX 512u /* rows of one step, all sequences */
 /* Addresses, not memory, of a compiled program's values, all rows. */
@@ -87,7 +89,10 @@
 #define ENGINE_BIAS_MAX      1024u /* logit_bias entries */
 #define ENGINE_THREADS_MAX   64u
 #define ENGINE_CRASHES_MAX   3u      /* then the model is marked failed */
-#define ENGINE_LOAD_MS       300000u /* load deadline */
+#define ENGINE_LOAD_MS       300000u /* one package's, from reading to ready */
+/* The same where the system compiles it for a device, and a width's first
+ * prediction there: 25 minutes have been reported. */
+#define ENGINE_WARM_MS       1800000u
 #define STATE_PARTS_MAX      64u /* files of one saved timeline */
 #define STATE_ARRAYS_MAX     (2u * SHARDS_MAX) /* geometry entries of a file */
 #define STATE_BLOCK          64u /* positions; a file has a multiple of it */

@@ -139,7 +139,7 @@ void msg_ready_put(struct buf *b, const struct msg_ready *m)
     buf_u32(b, m->vocab);
     buf_u64(b, m->weight_bytes);
     buf_u64(b, m->state_bytes);
-    buf_u32(b, m->arith_version);
+    put_str(b, m->arith);
     buf_u32(b, m->load_ms);
 }
 
@@ -153,7 +153,11 @@ int msg_ready_get(const void *p, size_t n, struct msg_ready *ret, struct err *e)
     m.vocab = cur_u32(&c);
     m.weight_bytes = cur_u64(&c);
     m.state_bytes = cur_u64(&c);
-    m.arith_version = cur_u32(&c);
+    struct span arith = {0};
+    if (!get_str(&c, sizeof(m.arith), &arith) || arith.n == 0) {
+        return bad(e, "ready", "arith");
+    }
+    memcpy(m.arith, arith.p, arith.n);
     m.load_ms = cur_u32(&c);
     int rc = check_end(&c, "ready", e);
     if (rc < 0) {
@@ -641,6 +645,7 @@ int msg_state_done_get(const void *p, size_t n, struct msg_state_done *ret,
 
 void msg_progress_put(struct buf *b, const struct msg_progress *m)
 {
+    buf_u8(b, m->warms);
     buf_u32(b, m->done);
     buf_u32(b, m->total);
 }
@@ -649,7 +654,8 @@ int msg_progress_get(const void *p, size_t n, struct msg_progress *ret,
                      struct err *e)
 {
     struct cur c = cur_of(p, n);
-    struct msg_progress m = {.done = cur_u32(&c)};
+    struct msg_progress m = {.warms = get_bool(&c)};
+    m.done = cur_u32(&c);
     m.total = cur_u32(&c);
     int rc = check_end(&c, "progress", e);
     if (rc < 0) {

@@ -27,7 +27,7 @@ struct msg_ready {
     uint32_t vocab;
     uint64_t weight_bytes;
     uint64_t state_bytes; /* that one sequence costs at most */
-    uint32_t arith_version;
+    char arith[ARITH_BYTES_MAX]; /* engine_arith */
     uint32_t load_ms;
 };
 
@@ -161,7 +161,8 @@ struct msg_state_done {
 
 /* FRAME_PROGRESS of an engine */
 struct msg_progress {
-    uint32_t done, total; /* shards */
+    bool warms; /* widths are run once; else packages are opened */
+    uint32_t done, total;
 };
 
 /* FRAME_ERROR */

@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/cli.h"
-#include "engine/backend.h"
+#include "engine/cpu/backend_cpu.h"
 #include "serve/server.h"
 
 static const char usage[] =
@@ -72,7 +72,7 @@ static int serve(const struct options *o, struct err *e)
         return 0;
     }
     log_setup(level_of(c.conf.server_log), "serve");
-    log_info("machine", "kernels=%s", backend_isa(0)); /* what engines take */
+    log_info("machine", "kernels=%s", cpu_isa(0)); /* what engines take */
     c.routes = api_routes;
     c.n_routes = api_n_routes;
     c.error_body = api_error_body;

@@ -2,8 +2,7 @@
 
 #include <string.h>
 
-#include "engine/cpu/kernels/kernel.h"
-#include "engine/cpu/rows/row.h"
+#include "engine/cpu/backend_cpu.h"
 
 const struct backend *backend_find(const char *name)
 {
@@ -17,15 +16,4 @@ const struct backend *backend_find(const char *name)
         }
     }
     return NULL;
-}
-
-const char *backend_isa(size_t i)
-{
-    const struct kernels *k = kernels_each(i);
-    return k != NULL ? kernels_name(k) : NULL;
-}
-
-const char *backend_pass(size_t i)
-{
-    return i == 0 ? ROW_STATES : row_passes[i - 1].name;
 }

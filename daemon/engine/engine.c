@@ -10,7 +10,9 @@
 #include <time.h>
 
 #include "base/crew.h"
+#include "base/hash.h"
 #include "base/num.h"
+#include "engine/cpu/backend_cpu.h"
 #include "engine/impl.h"
 
 #define DRAW_MIN 65536 /* logits: some 15 us of work for the plainest draw */
@@ -70,9 +72,12 @@ static int check_arrays(const struct engine *g, struct err *e)
 static int open_shards(struct engine *g, const struct engine_conf *conf,
                        struct err *e)
 {
+    const struct cpu_conf cpu = {.round_fp16 = conf->round_fp16,
+                                 .isa = conf->isa};
     const struct backend_conf bc = {.threads = conf->threads,
-                                    .round_fp16 = conf->round_fp16,
-                                    .isa = conf->isa};
+                                    .watch = conf->watch,
+                                    .cache = conf->cache,
+                                    .cpu = &cpu};
     const struct bundle *b = g->b;
     uint32_t total = (uint32_t)(b->n_shards + b->n_heads_shards);
     g->shards = calloc(b->n_shards, sizeof(*g->shards));
@@ -96,10 +101,35 @@ static int open_shards(struct engine *g, const struct engine_conf *conf,
         /* functions of one package share its weights */
         g->weight_bytes += s->units[0].info.weight_bytes;
         if (conf->progress != NULL) {
-            conf->progress(conf->ctx, i + 1, total);
+            conf->progress(conf->ctx, ENGINE_LOADS, i + 1, total);
         }
     }
     return 0;
+}
+
+static const struct shard *any_shard(const struct engine *g, size_t i)
+{
+    return i < g->n_shards ? &g->shards[i] : &g->heads[i - g->n_shards];
+}
+
+/* One text where all packages have the same, else a hash of all. */
+static void set_arith(struct engine *g)
+{
+    const char *first = g->shards[0].units[0].info.arith;
+    struct sha256 h;
+    uint8_t digest[SHA256_BYTES];
+    char hex[SHA256_HEX];
+    bool same = true;
+    sha256_init(&h);
+    for (size_t i = 0; i < g->n_shards + g->n_heads; i++) {
+        const char *arith = any_shard(g, i)->units[0].info.arith;
+        same = same && strcmp(arith, first) == 0;
+        sha256_add(&h, arith, strlen(arith) + 1);
+    }
+    sha256_end(&h, digest);
+    sha256_hex(digest, hex);
+    (void)snprintf(g->arith, sizeof(g->arith), "%s%.*s", same ? first : "mixed ",
+                   same ? 0 : 16, hex);
 }
 
 static int make_scratch(struct engine *g, struct err *e)
@@ -153,6 +183,11 @@ int engine_open_with(const struct backend *be, const char *bundle_dir,
     if (rc < 0) {
         goto out;
     }
+    set_arith(g);
+    rc = g->rows.max == 0 ? columns_warm(g, conf, e) : 0;
+    if (rc < 0) {
+        goto out;
+    }
     g->state_bytes = seq_bytes(g);
     *ret = g;
     g = NULL;
@@ -178,13 +213,13 @@ void engine_close(struct engine *g)
     if (g == NULL) {
         return;
     }
+    columns_fini(g);
     for (size_t i = 0; i < g->n_shards; i++) {
         shard_close(&g->shards[i], g->be);
     }
     for (size_t i = 0; i < g->n_heads; i++) {
         shard_close(&g->heads[i], g->be);
     }
-    columns_fini(&g->columns);
     rows_fini(&g->rows);
     inputs_fini(&g->in);
     for (unsigned i = 0; g->samplers != NULL && i < g->threads; i++) {
@@ -213,8 +248,13 @@ void engine_ready(const struct engine *g, struct msg_ready *ret)
         .vocab = g->b->vocab,
         .weight_bytes = g->weight_bytes,
         .state_bytes = g->state_bytes,
-        .arith_version = g->be->arith_version,
     };
+    memcpy(ret->arith, g->arith, sizeof(ret->arith));
+}
+
+const char *engine_arith(const struct engine *g)
+{
+    return g->arith;
 }
 
 const struct bundle *engine_bundle(const struct engine *g)

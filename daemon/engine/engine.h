@@ -14,14 +14,21 @@
 struct engine;
 struct engine_seq;
 
+/* What opening a model is doing: packages are made ready, then every width is
+ * run once where the first time is slow. */
+enum engine_stage { ENGINE_LOADS, ENGINE_WARMS };
+
 struct engine_conf {
     const char *backend; /* NULL = "cpu" */
     unsigned threads;
-    bool round_fp16;
-    const char *isa; /* see backend_conf; NULL: the best */
-    /* Called after each shard is ready; may be NULL. */
-    void (*progress)(void *ctx, uint32_t done, uint32_t total);
+    bool round_fp16; /* see cpu_conf, as isa */
+    const char *isa; /* NULL: the best */
+    const char *cache; /* see backend_conf; NULL: none */
+    /* Called after each package, and after each width of it; may be NULL. */
+    void (*progress)(void *ctx, enum engine_stage stage, uint32_t done,
+                     uint32_t total);
     void *ctx;
+    struct backend_watch watch; /* opening may be cancelled */
 };
 
 CHECKED int engine_open(const char *bundle_dir, const struct engine_conf *conf,
@@ -32,6 +39,9 @@ CHECKED int engine_open_with(const struct backend *be, const char *bundle_dir,
                              struct engine **ret, struct err *e);
 void engine_close(struct engine *g); /* NULL is fine */
 void engine_ready(const struct engine *g, struct msg_ready *ret);
+/* What the bits of this model's results depend on, beside its files and the
+ * backend's name: backend_info.arith of its packages. */
+const char *engine_arith(const struct engine *g);
 const struct bundle *engine_bundle(const struct engine *g);
 
 CHECKED int engine_seq_open(struct engine *g, struct engine_seq **ret,

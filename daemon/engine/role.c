@@ -134,10 +134,13 @@ static void drop_all(struct role *r)
 
 /* --- load --- */
 
-static void on_progress(void *ctx, uint32_t done, uint32_t total)
+static void on_progress(void *ctx, enum engine_stage stage, uint32_t done,
+                        uint32_t total)
 {
     struct role *r = ctx;
-    msg_progress_put(&r->out, &(struct msg_progress){done, total});
+    const struct msg_progress m = {
+        .warms = stage == ENGINE_WARMS, .done = done, .total = total};
+    msg_progress_put(&r->out, &m);
     role_answer(r, FRAME_PROGRESS);
 }
 

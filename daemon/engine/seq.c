@@ -7,25 +7,23 @@
  */
 #include <string.h>
 
-#include "base/half.h"
+#include "engine/array.h"
 #include "engine/impl.h"
-
-static size_t past_count(const struct engine *g, const struct past_port *p)
-{
-    return (size_t)p->heads * g->b->context * p->dim;
-}
 
 static int past_new(struct engine_seq *s, size_t i, struct err *e)
 {
     const struct shard *sh = &s->g->shards[i];
-    s->past[i] = calloc(sh->n_past + 1, sizeof(*s->past[i]));
-    for (size_t k = 0; s->past[i] != NULL && k < sh->n_past; k++) {
-        s->past[i][k] = calloc(past_count(s->g, &sh->past[k]), 2);
-        if (s->past[i][k] == NULL) {
-            return err_set(e, ERR_NOMEM, "past of %s", sh->path);
-        }
+    s->past[i] = calloc(sh->n_past + 1, sizeof(struct backend_array *));
+    if (s->past[i] == NULL) {
+        return err_set(e, ERR_NOMEM, "past");
     }
-    return s->past[i] != NULL ? 0 : err_set(e, ERR_NOMEM, "past");
+    for (size_t k = 0; k < sh->n_past; k++) {
+        const struct past_port *p = &sh->past[k];
+        const int64_t dims[4] = {1, p->heads, s->g->b->context, p->dim};
+        RETERR(s->g->be->array_new(sh->units[0].m, p->input, MIL_FP16, 4, dims,
+                                   &s->past[i][k], e));
+    }
+    return 0;
 }
 
 /* A sequence without states. */
@@ -39,8 +37,8 @@ static int seq_new(struct engine *g, struct engine_seq **ret, struct err *e)
     s->g = g;
     /* pages that no token has reached cost nothing */
     s->tokens = calloc(g->b->context, sizeof(*s->tokens));
-    s->states = calloc(g->n_shards, sizeof(*s->states));
-    s->past = calloc(g->n_shards, sizeof(*s->past));
+    s->states = calloc(g->n_shards, sizeof(struct backend_state *));
+    s->past = calloc(g->n_shards, sizeof(struct backend_array **));
     if (s->tokens == NULL || s->states == NULL || s->past == NULL) {
         rc = err_set(e, ERR_NOMEM, "sequence");
         goto out;
@@ -70,7 +68,7 @@ static int state_fork(struct engine_seq *s, size_t i,
 {
     const struct backend *be = s->g->be;
     if (s->g->rows.max > 0 && from->states[i] != NULL) {
-        return be->state_fork(from->states[i], n, &s->states[i], e);
+        return be->rows->fork(from->states[i], n, &s->states[i], e);
     }
     int rc = state_open(s, i, e);
     return rc < 0 || n == 0 || s->states[i] == NULL
@@ -104,7 +102,7 @@ void engine_seq_close(struct engine_seq *s)
     for (size_t i = 0; s->past != NULL && i < s->g->n_shards; i++) {
         for (size_t k = 0; s->past[i] != NULL && k < s->g->shards[i].n_past;
              k++) {
-            free(s->past[i][k]);
+            s->g->be->array_free(s->past[i][k]);
         }
         free(s->past[i]);
     }
@@ -114,21 +112,48 @@ void engine_seq_close(struct engine_seq *s)
     free(s);
 }
 
+/* n rows of every head, from position `from` of one array [1, heads, positions,
+ * dim] to position `to` of another. Both are accessible. */
+static void move_rows(struct backend_array *a, uint32_t to,
+                      const struct backend_array *b, uint32_t from, uint32_t n,
+                      float *row)
+{
+    for (int64_t h = 0; h < a->dims[1]; h++) {
+        for (uint32_t i = 0; i < n; i++) {
+            const int64_t at[4] = {0, h, from + i, 0};
+            const int64_t put[4] = {0, h, to + i, 0};
+            size_t dim = (size_t)a->dims[3];
+            array_get(b, (struct array_line){at, 3, dim}, row, 1);
+            array_put(a, (struct array_line){put, 3, dim}, row, 1);
+        }
+    }
+}
+
+static int copy_rows(const struct engine *g, struct backend_array *a,
+                     uint32_t to, struct backend_array *b, uint32_t from,
+                     uint32_t n, struct err *e)
+{
+    RETERR(array_begin(g, b, false, e));
+    int rc = array_begin(g, a, true, e);
+    if (rc == 0) {
+        move_rows(a, to, b, from, n, g->columns.row);
+        array_end(g, a, true);
+    }
+    array_end(g, b, false);
+    return rc;
+}
+
 /* Positions below n of every past array. */
-static void past_copy(struct engine_seq *to, const struct engine_seq *from,
-                      uint32_t n)
+static int past_copy(struct engine_seq *to, const struct engine_seq *from,
+                     uint32_t n, struct err *e)
 {
     const struct engine *g = to->g;
     for (size_t i = 0; i < g->n_shards; i++) {
         for (size_t k = 0; k < g->shards[i].n_past; k++) {
-            const struct past_port *p = &g->shards[i].past[k];
-            size_t head = (size_t)g->b->context * p->dim;
-            for (size_t h = 0; h < p->heads; h++) {
-                memcpy(to->past[i][k] + h * head, from->past[i][k] + h * head,
-                       (size_t)n * p->dim * 2);
-            }
+            RETERR(copy_rows(g, to->past[i][k], 0, from->past[i][k], 0, n, e));
         }
     }
+    return 0;
 }
 
 int engine_seq_fork(const struct engine_seq *from, uint32_t n,
@@ -143,7 +168,7 @@ int engine_seq_fork(const struct engine_seq *from, uint32_t n,
     for (size_t i = 0; i < from->g->n_shards; i++) {
         CHECK(state_fork(s, i, from, n, e));
     }
-    past_copy(s, from, n);
+    CHECK(past_copy(s, from, n, e));
     memcpy(s->tokens, from->tokens, n * sizeof(*s->tokens));
     s->n = n;
     *ret = s;
@@ -160,7 +185,7 @@ int engine_seq_truncate(struct engine_seq *s, uint32_t n, struct err *e)
     }
     for (size_t i = 0; s->g->rows.max > 0 && i < s->g->n_shards; i++) {
         if (s->states[i] != NULL) {
-            s->g->be->state_truncate(s->states[i], n);
+            s->g->be->rows->truncate(s->states[i], n);
         }
     }
     s->n = n;
@@ -177,21 +202,15 @@ const int32_t *engine_seq_tokens(const struct engine_seq *s)
     return s->tokens;
 }
 
-void seq_append(struct engine_seq *s, size_t shard, size_t i,
-                const float *fresh, uint32_t t, uint32_t pos, uint32_t n)
+int seq_append(struct engine_seq *s, size_t shard, size_t i,
+               struct backend_array *fresh, struct chunk c, struct err *e)
 {
-    const struct past_port *p = &s->g->shards[shard].past[i];
-    size_t head = (size_t)s->g->b->context * p->dim;
-    for (size_t h = 0; h < p->heads; h++) {
-        half_from_floats(fresh + h * t * p->dim,
-                         s->past[shard][i] + h * head + (size_t)pos * p->dim,
-                         (size_t)n * p->dim);
-    }
+    return copy_rows(s->g, s->past[shard][i], c.pos, fresh, 0, c.n, e);
 }
 
 void engine_trim(struct engine *g)
 {
-    for (size_t i = 0; i < g->n_shards && g->be->trim != NULL; i++) {
-        g->be->trim(shard_state_unit(&g->shards[i])->m);
+    for (size_t i = 0; i < g->n_shards && g->be->rows != NULL; i++) {
+        g->be->rows->trim(shard_state_unit(&g->shards[i])->m);
     }
 }

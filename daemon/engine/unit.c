@@ -186,6 +186,57 @@ static void set_range(struct unit *u, int64_t fixed)
     u->t_hi = (uint32_t)(hi > ENGINE_CHUNK_MAX ? ENGINE_CHUNK_MAX : hi);
 }
 
+/* What a state is, as its name in the contract says. A positional one (keys,
+ * values) can be cut at any position and saved in pieces; others cannot. */
+enum state_kind { STATE_UNKNOWN, STATE_POSITIONAL, STATE_RECURRENT };
+
+static enum state_kind kind_of(const char *name)
+{
+    static const struct {
+        const char *end;
+        enum state_kind kind;
+    } of[] = {
+        {"_k_state",    STATE_POSITIONAL},
+        {"_v_state",    STATE_POSITIONAL},
+        {"_conv_state", STATE_RECURRENT },
+    };
+    for (size_t i = 0; i < countof(of); i++) {
+        if (stem(name, of[i].end) > 0) {
+            return of[i].kind;
+        }
+    }
+    return STATE_UNKNOWN;
+}
+
+static int check_states(const struct unit *u, const struct bundle *b,
+                        struct err *e)
+{
+    for (size_t i = 0; i < u->info.n_states; i++) {
+        const struct backend_port *p = &u->info.states[i];
+        switch (kind_of(p->name)) {
+        case STATE_POSITIONAL:
+            break;
+        case STATE_RECURRENT:
+            return err_set(e, ERR_UNSUPPORTED,
+                           "state %s is recurrent; this aned keeps positional "
+                           "states (keys and values) only",
+                           p->name);
+        case STATE_UNKNOWN:
+            return err_set(e, ERR_BUNDLE, "state %s is of no known kind",
+                           p->name);
+        }
+        if (p->type.rank != 4 || p->type.dims[0] != 1 ||
+            p->type.dims[2] != b->context) {
+            char text[128];
+            mil_type_print(&p->type, text, sizeof(text));
+            return err_set(e, ERR_BUNDLE,
+                           "state %s: shape %s is not [1, heads, %u, dim]",
+                           p->name, text, b->context);
+        }
+    }
+    return 0;
+}
+
 static int unit_open(struct shard *s, struct unit *u, const struct backend *be,
                      const struct backend_conf *conf, const struct bundle *b,
                      const char *function, struct err *e)
@@ -205,10 +256,8 @@ static int unit_open(struct shard *s, struct unit *u, const struct backend *be,
         return err_set(e, ERR_NOMEM, "ports");
     }
     int64_t fixed = 0;
-    rc = check_inputs(u, b, &fixed, e);
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(check_inputs(u, b, &fixed, e));
+    RETERR(check_states(u, b, e));
     set_range(u, fixed);
     return check_output(s, u, e);
 }
@@ -248,6 +297,7 @@ static int make_past(struct shard *s, struct err *e)
         size_t n = stem(in->name, "_past");
         p->heads = (uint32_t)in->type.dims[1];
         p->dim = (uint32_t)in->type.dims[3];
+        p->input = i;
         p->in = strdup(in->name);
         p->out = calloc(n + sizeof("_new"), 1);
         if (p->in == NULL || p->out == NULL) {
@@ -430,6 +480,7 @@ void shard_close(struct shard *s, const struct backend *be)
         free(s->units[i].past);
     }
     for (size_t i = 0; i < s->n_past; i++) {
+        be->array_free(s->past[i].any);
         free(s->past[i].in);
         free(s->past[i].out);
     }

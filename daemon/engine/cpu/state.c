@@ -138,25 +138,24 @@ int cpu_state_unflatten(struct backend_state *s, struct err *e)
     return 0;
 }
 
-int cpu_state_get(struct backend_state *s, const char *name, struct tensor *ret,
-                  struct err *e)
+int cpu_state_with(struct backend_state *s, const char *name,
+                   backend_state_fn *fn, void *ctx, struct err *e)
 {
     for (size_t i = 0; i < s->n; i++) {
         const struct state_def *d = &s->m->state[i];
         if (strcmp(d->name, name) != 0) {
             continue;
         }
-        int rc = cpu_state_flatten(s, e);
-        if (rc < 0) {
-            return rc;
+        RETERR(cpu_state_flatten(s, e));
+        struct backend_array a = {
+            .dtype = MIL_FP16, .rank = d->type->rank, .data = s->data[i]};
+        memcpy(a.dims, d->type->dims, sizeof(a.dims));
+        int64_t n = 1;
+        for (int k = a.rank; k-- > 0; n *= a.dims[k]) {
+            a.strides[k] = n;
         }
-        *ret = (struct tensor){.name = d->name,
-                               .dtype = MIL_FP16,
-                               .rank = d->type->rank,
-                               .data = s->data[i]};
-        memcpy(ret->dims, d->type->dims,
-               (size_t)d->type->rank * sizeof(*ret->dims));
-        return 0;
+        RETERR(fn(ctx, &a, e));
+        return cpu_state_unflatten(s, e); /* fn may have written */
     }
     return err_set(e, ERR_NOT_FOUND, "no state %s", name);
 }
@@ -225,9 +224,11 @@ static size_t flat_block(const struct backend_state *s, size_t i, uint32_t b,
     return heads * n;
 }
 
-void cpu_block_save(const struct backend_state *s, uint32_t b, void *out)
+int cpu_block_save(const struct backend_state *s, uint32_t b, void *out,
+                   struct err *e)
 {
     char *at = out;
+    (void)e;
     for (size_t i = 0; i < s->n; i++) {
         if (s->kv != NULL) {
             kv_block_get(s->kv, i, b, at);
@@ -236,6 +237,7 @@ void cpu_block_save(const struct backend_state *s, uint32_t b, void *out)
             at += flat_block(s, i, b, at, true);
         }
     }
+    return 0;
 }
 
 /* Positions are there for block b in every flat state. */

@@ -8,6 +8,8 @@
  */
 #include "serve/engines/runner.h"
 
+#include <string.h>
+
 #include "base/log.h"
 #include "base/num.h"
 #include "serve/engines/runner_impl.h"
@@ -179,9 +181,17 @@ static void on_ready(struct runner *r, const struct frame *f)
     }
     r->state = RUNNER_UP;
     r->progress = 1;
+    r->warms = false;
     warm_up(r->warm, &m);
     r->owner.on_up(r->owner.ctx);
     runner_step(r);
+}
+
+/* Until the next sign of life of an engine that loads. */
+static uint64_t load_ms(const struct runner *r)
+{
+    bool device = strcmp(r->conf.backend, "coreml") == 0;
+    return device || r->warms ? ENGINE_WARM_MS : ENGINE_LOAD_MS;
 }
 
 static void on_frame(void *ctx, const struct frame *f)
@@ -200,6 +210,8 @@ static void on_frame(void *ctx, const struct frame *f)
     } else if (f->type == FRAME_PROGRESS) {
         if (msg_progress_get(f->payload, f->n, &m, &e) == 0 && m.total > 0) {
             r->progress = (double)m.done / (double)m.total;
+            r->warms = m.warms;
+            child_deadline(r->child, load_ms(r));
             if (r->owner.on_progress != NULL) {
                 r->owner.on_progress(r->owner.ctx);
             }
@@ -232,6 +244,7 @@ static void on_gone(void *ctx, const struct child_exit *x)
     r->stopping = false;
     r->load_rc = 0;
     r->progress = 0;
+    r->warms = false;
     warm_down(r->warm);
     if (r->ever_up) {
         sched_lost(&r->sched);
@@ -265,7 +278,7 @@ int runner_start(struct runner *r, struct err *e)
     msg_load_put(&r->out, &m);
     must(buf_ok(&r->out));
     child_send(r->child, FRAME_LOAD, LOAD_REQUEST, r->out.p, r->out.n);
-    child_deadline(r->child, ENGINE_LOAD_MS);
+    child_deadline(r->child, load_ms(r));
     return 0;
 }
 
@@ -295,6 +308,11 @@ enum runner_state runner_state(const struct runner *r)
 double runner_progress(const struct runner *r)
 {
     return r->progress;
+}
+
+bool runner_warms(const struct runner *r)
+{
+    return r->warms;
 }
 
 const struct msg_ready *runner_ready(const struct runner *r)

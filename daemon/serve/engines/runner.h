@@ -103,6 +103,8 @@ void runner_discard(struct runner *r);
 void runner_stop(struct runner *r);
 enum runner_state runner_state(const struct runner *r);
 double runner_progress(const struct runner *r); /* of loading, 0..1 */
+/* Loading: packages are open, and every width is run once. */
+bool runner_warms(const struct runner *r);
 const struct msg_ready *runner_ready(const struct runner *r); /* last one */
 int runner_pid(const struct runner *r);                       /* 0 when down */
 const struct sched *runner_sched(const struct runner *r);

@@ -24,6 +24,7 @@ struct runner {
     uint32_t step_request;
     uint64_t sent_us;
     double progress;
+    bool warms; /* loading: widths are run once */
     struct msg_ready ready;
     int load_rc; /* the error that the engine reported while loading */
     struct err load_error;

@@ -147,7 +147,7 @@ static void test_ready(void **state)
         .vocab = 262144,
         .weight_bytes = 1ull << 40,
         .state_bytes = 5,
-        .arith_version = 1,
+        .arith = "kernels 1",
         .load_ms = 17,
     };
     struct msg_ready out = {0};
@@ -183,7 +183,7 @@ static void test_small(void **state)
     assert_memory_equal(&s, &s2, sizeof(s));
     REFUSES(msg_seq_get, struct msg_seq, &b, &e);
 
-    struct msg_progress p = {3, 9};
+    struct msg_progress p = {true, 3, 9};
     struct msg_progress p2;
     buf_clear(&b);
     msg_progress_put(&b, &p);
