@@ -73,6 +73,8 @@
 #define PATH_BYTES_MAX       1024u   /* with the NUL; struct bundle's dir */
 #define BACKEND_NAME_MAX     32u     /* with the NUL; "interpreter" */
 #define ARITH_BYTES_MAX      128u    /* with the NUL; backend_info.arith */
+#define BACKEND_OP_NAME_MAX  96u     /* with the NUL; longer ones are cut */
+#define BACKEND_OP_TYPE_MAX  48u     /* the same */
 #define BACKEND_ASK_MS       250u /* between two looks for a reason to stop */
 #define ENGINE_SEQS_MAX      256u /* open sequences of one engine */
 #define ENGINE_STEP_ROWS_MAX 512u /* rows of one step, all sequences */

@@ -159,6 +159,24 @@ struct backend_row_ops {
     void (*trim)(struct backend_model *m);
 };
 
+/* Where an operation may run. */
+enum backend_device { BACKEND_CPU, BACKEND_GPU, BACKEND_NEURAL_ENGINE };
+
+struct backend_plan_op {
+    char name[BACKEND_OP_NAME_MAX]; /* of its first result; cut */
+    char type[BACKEND_OP_TYPE_MAX]; /* "conv", without a prefix */
+    enum backend_device preferred;  /* where the system would run it */
+    unsigned supported;             /* bit 1 << device for each that could */
+    double cost; /* its share of the function's time, 0..1; < 0: not told */
+};
+
+/* What the system says it would do with a function; operations that compute
+ * nothing at run time (constants) are left out. */
+struct backend_plan {
+    size_t n_ops;
+    struct backend_plan_op *ops; /* owned */
+};
+
 /* One state's array, valid until it returns. May be read and written. */
 typedef int backend_state_fn(void *ctx, struct backend_array *a, struct err *e);
 
@@ -231,6 +249,14 @@ struct backend {
                       struct err *e);
 
     const struct backend_row_ops *rows; /* NULL: one sequence at a time */
+
+    /* Ask the system where a function's operations would run, without running
+     * it. It may take as long as warm, and end the process (facts of Core ML):
+     * `aned probe` calls it, the engine does not. free(ret->ops) when done.
+     * NULL: there is no such thing. Errors: those of open. */
+    int (*plan)(const char *pkg, const char *function,
+                const struct backend_conf *conf, struct backend_plan *ret,
+                struct err *e);
 };
 
 /* "cpu", "interpreter", "coreml" (macOS). NULL: unknown or not in this
