@@ -4,11 +4,14 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "engine/backend.h"
+#include "engine/array.h"
+#include "engine/cpu/backend_cpu.h"
+#include "engine/dense.h"
 
 struct run_model {
     atomic_int users;
     struct backend_model *m;
+    struct dense dense;
     struct tensor *in, *out; /* of a call */
     size_t in_cap, out_cap;
 };
@@ -23,18 +26,18 @@ static const struct backend *const b = &backend_interpreter;
 int run_open(const char *pkg, const char *function, bool fp32, unsigned threads,
              struct run_model **ret, struct err *e)
 {
-    struct backend_conf conf = {.threads = threads, .round_fp16 = !fp32};
+    const struct cpu_conf cpu = {.round_fp16 = !fp32};
+    const struct backend_conf conf = {.threads = threads, .cpu = &cpu};
     struct backend_model *m = NULL;
     RETERR(b->open(pkg, function, &conf, &m, e));
-    struct backend_info info;
-    b->info(m, &info);
     *ret = calloc(1, sizeof(**ret));
     must(*ret != NULL);
     (*ret)->m = m;
-    (*ret)->in_cap = info.n_in;
-    (*ret)->out_cap = info.n_out;
-    (*ret)->in = calloc(info.n_in + 1, sizeof(*(*ret)->in));
-    (*ret)->out = calloc(info.n_out + 1, sizeof(*(*ret)->out));
+    must(dense_init(&(*ret)->dense, b, m, e) == 0);
+    (*ret)->in_cap = (*ret)->dense.info.n_in;
+    (*ret)->out_cap = (*ret)->dense.info.n_out;
+    (*ret)->in = calloc((*ret)->in_cap + 1, sizeof(*(*ret)->in));
+    (*ret)->out = calloc((*ret)->out_cap + 1, sizeof(*(*ret)->out));
     must((*ret)->in != NULL && (*ret)->out != NULL);
     atomic_init(&(*ret)->users, 1);
     return 0;
@@ -51,6 +54,7 @@ void run_unref(struct run_model *m)
     if (m == NULL || atomic_fetch_sub(&m->users, 1) > 1) {
         return;
     }
+    dense_fini(&m->dense);
     b->close(m->m);
     free(m->in);
     free(m->out);
@@ -76,8 +80,8 @@ int run_predict(struct run_model *m, struct run_state *s,
     for (size_t i = 0; i < n_out; i++) {
         m->out[i] = (struct tensor){.name = out[i].name};
     }
-    RETERR(b->predict(m->m, s != NULL ? s->s : NULL, m->in, n_in, m->out, n_out,
-                      e));
+    RETERR(dense_predict(&m->dense, s != NULL ? s->s : NULL, m->in, n_in,
+                         m->out, n_out, e));
     for (size_t i = 0; i < n_out; i++) {
         out[i].dtype = m->out[i].dtype;
         out[i].rank = m->out[i].rank;
@@ -107,35 +111,37 @@ void run_state_free(struct run_state *s)
     }
 }
 
-/* The interpreter's states are flat: what it lends is the state itself. */
-static int lent(struct run_state *s, const char *name, size_t n, uint16_t **ret,
-                struct err *e)
+struct moved {
+    uint16_t *p;
+    size_t n;
+    bool in;
+};
+
+static int move(void *ctx, struct backend_array *a, struct err *e)
 {
-    struct tensor t;
-    RETERR(b->state_get(s->s, name, &t, e));
-    size_t have = 1;
-    for (int i = 0; i < t.rank; i++) {
-        have *= (size_t)t.dims[i];
+    const struct moved *v = ctx;
+    struct tensor t = {.dtype = MIL_FP16, .rank = a->rank, .data = v->p};
+    (void)e;
+    must(a->dtype == MIL_FP16 && array_count(a) == v->n);
+    memcpy(t.dims, a->dims, sizeof(t.dims));
+    if (v->in) {
+        array_from_dense(a, &t);
+    } else {
+        array_to_dense(a, &t);
     }
-    must(t.dtype == MIL_FP16 && have == n);
-    *ret = t.data;
     return 0;
 }
 
 int run_state_read(struct run_state *s, const char *name, uint16_t *out,
                    size_t n, struct err *e)
 {
-    uint16_t *p = NULL;
-    RETERR(lent(s, name, n, &p, e));
-    memcpy(out, p, n * sizeof(*p));
-    return 0;
+    struct moved v = {out, n, false};
+    return b->state_with(s->s, name, move, &v, e);
 }
 
 int run_state_write(struct run_state *s, const char *name, const uint16_t *in,
                     size_t n, struct err *e)
 {
-    uint16_t *p = NULL;
-    RETERR(lent(s, name, n, &p, e));
-    memcpy(p, in, n * sizeof(*p));
-    return 0;
+    struct moved v = {(uint16_t *)(uintptr_t)in, n, true}; /* only read */
+    return b->state_with(s->s, name, move, &v, e);
 }
