@@ -235,12 +235,24 @@ void array_to_dense(const struct backend_array *a, struct tensor *t)
     move_all(a, t, false);
 }
 
-void array_block(struct backend_array *a, uint32_t b, void *bytes, bool save)
+size_t array_block_bytes(const struct mil_type *t)
+{
+    uint64_t n = 0;
+    if (t->dtype != MIL_FP16 || t->rank != 4 || t->dims[0] != 1 ||
+        t->dims[2] < STATE_BLOCK || !mil_type_count(t, &n)) {
+        return 0;
+    }
+    return (size_t)(n / (uint64_t)t->dims[2]) * STATE_BLOCK * sizeof(uint16_t);
+}
+
+bool array_block(struct backend_array *a, uint32_t b, void *bytes, bool save)
 {
     size_t dim = (size_t)a->dims[3];
     char *at = bytes;
-    must(a->rank == 4 && a->dims[0] == 1 && a->dtype == MIL_FP16 &&
-         ((int64_t)b + 1) * STATE_BLOCK <= a->dims[2]);
+    must(a->rank == 4 && a->dims[0] == 1 && a->dtype == MIL_FP16);
+    if (((int64_t)b + 1) * STATE_BLOCK > a->dims[2]) {
+        return false;
+    }
     for (int64_t h = 0; h < a->dims[1]; h++) {
         for (uint32_t i = 0; i < STATE_BLOCK; i++, at += dim * 2) {
             int64_t pos = (int64_t)b * STATE_BLOCK + i;
@@ -250,4 +262,5 @@ void array_block(struct backend_array *a, uint32_t b, void *bytes, bool save)
                      a->strides[3], !save);
         }
     }
+    return true;
 }
