@@ -26,6 +26,8 @@ void array_get(const struct backend_array *a, struct array_line l, float *p,
 /* Elements; 0 when they are more than 2^64. */
 uint64_t array_count(const struct backend_array *a);
 size_t array_dtype_bytes(enum mil_dtype t); /* 0: not of an array */
+/* Set the strides of a dense array of its shape. */
+void array_lay(struct backend_array *a);
 
 /* `to` becomes `from`, which has the same shape. */
 void array_copy(struct backend_array *to, const struct backend_array *from);

@@ -146,10 +146,7 @@ static struct backend_array flat_array(const struct backend_state *s, size_t i)
     struct backend_array a = {
         .dtype = MIL_FP16, .rank = t->rank, .data = s->data[i]};
     memcpy(a.dims, t->dims, sizeof(a.dims));
-    int64_t n = 1;
-    for (int k = a.rank; k-- > 0; n *= a.dims[k]) {
-        a.strides[k] = n;
-    }
+    array_lay(&a);
     return a;
 }
 
