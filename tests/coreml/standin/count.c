@@ -42,6 +42,11 @@ int64_t count_get(enum count c)
     return atomic_load(&counts[c]);
 }
 
+const char *count_name(enum count c)
+{
+    return names[c];
+}
+
 int64_t count_objects(void)
 {
     int64_t n = 0;

@@ -63,6 +63,7 @@ enum count {
 
 void count_add(enum count c, int64_t n);
 int64_t count_get(enum count c);
+const char *count_name(enum count c);
 /* All live objects. */
 int64_t count_objects(void);
 /* Write all counts to the file, whole or not at all. A file that cannot be

@@ -364,3 +364,12 @@ MLModelDescription *description_new(const struct mil_function *f)
     x->states = features_new(f->states, f->n_states, true);
     return d;
 }
+
+bool description_mixed(const struct mil_function *f, const char **fixed,
+                       const char **ranged)
+{
+    for (size_t i = 0; i < f->n_in; i++) {
+        *(f->in[i].has_range ? ranged : fixed) = f->in[i].name;
+    }
+    return f->n_states > 0 && *fixed != NULL && *ranged != NULL;
+}

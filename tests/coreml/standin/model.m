@@ -51,19 +51,15 @@ void model_specialise(const struct model *m, uint64_t key, unsigned ms,
                          name != nil ? name : @"", (long)[m->conf computeUnits],
                          (unsigned long long)key, m->from.os_build];
     uint64_t h = hash_bytes([text UTF8String], strlen([text UTF8String]));
-    if (met(h)) {
-        return;
-    }
-    count_add(COUNT_SPECIALISED, 1);
-    if (cache[0] == '\0') {
-        fault_sleep(ms);
-        return;
-    }
     int n = snprintf(path, sizeof(path), "%s/%016llx", cache,
                      (unsigned long long)h);
     must(n > 0 && (size_t)n < sizeof(path));
-    if (!file_exists(path)) {
-        fault_sleep(ms);
+    if (met(h) || (cache[0] != '\0' && file_exists(path))) {
+        return;
+    }
+    count_add(COUNT_SPECIALISED, 1);
+    fault_sleep(ms);
+    if (cache[0] != '\0') {
         must(file_mkdirs(cache, 0700, &e) == 0);
         must(file_replace(path, "", 0, &e) == 0);
     }
@@ -104,16 +100,11 @@ static NSError *load_faults(const struct model *m,
     return nil;
 }
 
-/* The trap of fixed inputs beside ranged ones in a model with states
- * (coremltools issue 2548). */
 static void check_mixture(const struct mil_function *f)
 {
     const char *fixed = NULL;
     const char *ranged = NULL;
-    for (size_t i = 0; i < f->n_in; i++) {
-        *(f->in[i].has_range ? &ranged : &fixed) = f->in[i].name;
-    }
-    if (f->n_states > 0 && fixed != NULL && ranged != NULL) {
+    if (description_mixed(f, &fixed, &ranged)) {
         standin_terminate([NSString
             stringWithFormat:
                 @"CoreML::MLNeuralNetworkUtilities::"

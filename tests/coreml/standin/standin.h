@@ -149,6 +149,11 @@ MLModelDescription *description_new(const struct mil_function *f);
 /* Whether an input's or output's shape is allowed; *error: why not. */
 bool description_allows(const struct mil_feature *f, MLMultiArray *a,
                         NSError **error);
+/* The trap of fixed inputs beside ranged ones in a function with states
+ * (coremltools issue 2548): compiles, and kills the process that loads it. Set
+ * *fixed and *ranged (NULL before) to one of each. */
+bool description_mixed(const struct mil_function *f, const char **fixed,
+                       const char **ranged);
 
 /* --- compile.m --- */
 
