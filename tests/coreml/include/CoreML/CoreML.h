@@ -38,7 +38,6 @@ typedef NS_ENUM(NSInteger, MLModelError) {
 
 /* Compute devices. */
 
-API_AVAILABLE(macos(14.0))
 @protocol MLComputeDeviceProtocol <NSObject>
 @end
 

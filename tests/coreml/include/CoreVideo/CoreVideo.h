@@ -47,16 +47,6 @@ CVReturn CVPixelBufferCreate(CFAllocatorRef _Nullable allocator, size_t width,
                              CF_RETURNS_RETAINED CVPixelBufferRef _Nullable
                                  *_Nonnull pixelBufferOut)
     API_AVAILABLE(macos(10.4));
-typedef void (*CVPixelBufferReleaseBytesCallback)(
-    void *_Nullable releaseRefCon, const void *_Nullable baseAddress);
-CVReturn CVPixelBufferCreateWithBytes(
-    CFAllocatorRef _Nullable allocator, size_t width, size_t height,
-    OSType pixelFormatType, void *baseAddress, size_t bytesPerRow,
-    CVPixelBufferReleaseBytesCallback _Nullable releaseCallback,
-    void *_Nullable releaseRefCon,
-    CFDictionaryRef _Nullable pixelBufferAttributes,
-    CF_RETURNS_RETAINED CVPixelBufferRef _Nullable *_Nonnull pixelBufferOut)
-    API_AVAILABLE(macos(10.4));
 CVReturn CVPixelBufferCreateWithIOSurface(
     CFAllocatorRef _Nullable allocator, IOSurfaceRef surface,
     CFDictionaryRef _Nullable pixelBufferAttributes,
@@ -65,7 +55,7 @@ CVReturn CVPixelBufferCreateWithIOSurface(
 
 CVPixelBufferRef _Nullable CVPixelBufferRetain(
     CVPixelBufferRef _Nullable texture) API_AVAILABLE(macos(10.4));
-void CVPixelBufferRelease(CF_CONSUMED CVPixelBufferRef _Nullable texture)
+void CVPixelBufferRelease(CVPixelBufferRef _Nullable texture)
     API_AVAILABLE(macos(10.4));
 
 CVReturn CVPixelBufferLockBaseAddress(CVPixelBufferRef pixelBuffer,

@@ -25,12 +25,6 @@ typedef struct _NSRange {
     NSUInteger length;
 } NSRange;
 
-typedef NS_ENUM(NSInteger, NSComparisonResult) {
-    NSOrderedAscending = -1L,
-    NSOrderedSame,
-    NSOrderedDescending,
-};
-
 @protocol NSCopying
 - (id)copyWithZone:(nullable NSZone *)zone;
 @end
@@ -71,7 +65,6 @@ typedef struct {
 + (instancetype)stringWithFormat:(NSString *)format, ...
     NS_FORMAT_FUNCTION(1, 2);
 - (BOOL)isEqualToString:(NSString *)aString;
-- (NSComparisonResult)compare:(NSString *)string;
 - (BOOL)hasPrefix:(NSString *)str;
 - (BOOL)hasSuffix:(NSString *)str;
 - (BOOL)containsString:(NSString *)str API_AVAILABLE(macos(10.10));
