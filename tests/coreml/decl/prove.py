@@ -16,7 +16,7 @@ import fetch
 import objc2
 import ours
 import pyobjc
-from ctype import NONNULL, NOT_STATED, same_c, same_rust
+from ctype import NOT_STATED, same_c, same_rust
 
 
 @dataclasses.dataclass
@@ -287,14 +287,23 @@ def meaning(words: set) -> set:
     return made - {"strong"} if "readonly" in made else made
 
 
+def prove(include: pathlib.Path, with_objc2: bool = True) -> Proof:
+    """Errors: fetch.Missing; ValueError when the headers do not parse."""
+    wheel = fetch.wheel()
+    headers = ours.Headers(include, wheel / "libc/include/any-macos-any", wheel / "include")
+    proof = Proof(headers, pyobjc.PyObjC(fetch.source("pyobjc")), objc2.Objc2(fetch.source("objc2")) if with_objc2 else None)
+    proof.run()
+    return proof
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--include", type=pathlib.Path, default=ours.INCLUDE)
     include = parser.parse_args().include
-    wheel = fetch.wheel()
-    proof = Proof(ours.Headers(include, wheel / "libc/include/any-macos-any", wheel / "include"),
-                  pyobjc.PyObjC(fetch.SOURCES / "pyobjc"), objc2.Objc2(fetch.SOURCES / "objc2"))
-    proof.run()
+    try:
+        proof = prove(include)
+    except fetch.Missing as e:
+        sys.exit(f"prove: {e}")
     for finding in proof.findings:
         print(finding)
     for name, question in sorted(proof.used):
