@@ -3,7 +3,8 @@
 
     frameworks.py OUT
 
-OUT/System/Library/Frameworks/NAME.framework/NAME.tbd, .../Headers (a link to ../include/NAME), OUT/usr/lib/libobjc.tbd. A .tbd
+OUT/System/Library/Frameworks/NAME.framework/NAME.tbd, .../Headers (a link to ../include/NAME), OUT/usr/lib/libobjc.tbd; where
+OUT has them not yet, usr/include and usr/lib/libSystem.tbd of the wheel, so that OUT is a whole SDK to clang and ld64.lld. A .tbd
 is the list of a library's symbols. Here are those only that PyObjC's metadata or objc2 knows and that macOS 15.0 had: another
 one, or a newer one, is an undefined symbol. No framework hands on another's symbols: what links names CoreFoundation and libobjc
 itself, as it may on a Mac, too."""
@@ -21,9 +22,10 @@ FLOOR = (15, 0)
 FRAMEWORKS = {"CoreML": "A", "Foundation": "C", "CoreFoundation": "A", "CoreVideo": "A", "IOSurface": "A"}
 # Symbols that no header declares: clang itself writes references to them. prove_emitted() finds each in a clang.
 EMITTED = {
-    "CoreFoundation": ["__CFConstantStringClassReference"],
-    "libobjc": ["__objc_personality_v0", "_objc_empty_cache", "objc_ehtype_vtable", "OBJC_EHTYPE_id", "objc_setProperty_atomic",
-                "objc_setProperty_atomic_copy", "objc_setProperty_nonatomic", "objc_setProperty_nonatomic_copy"],
+    "CoreFoundation": ["__CFConstantStringClassReference", "__NSArray0__", "__NSDictionary0__"],
+    "libobjc": ["OBJC_EHTYPE_id", "__objc_personality_v0", "_objc_empty_cache", "objc_alloc_init", "objc_ehtype_vtable",
+                "objc_msgSendSuper2", "objc_setProperty_atomic", "objc_setProperty_atomic_copy", "objc_setProperty_nonatomic",
+                "objc_setProperty_nonatomic_copy"],
 }
 
 
@@ -92,6 +94,10 @@ def write(out: pathlib.Path) -> None:
         link.symlink_to(os.path.relpath(headers_of(framework), folder.resolve()))
     library = out / "usr/lib"
     library.mkdir(parents=True, exist_ok=True)
+    for name, target in (("usr/include", "libc/include/any-macos-any"), ("usr/lib/libSystem.tbd", "libc/darwin/libSystem.tbd")):
+        if not (out / name).exists():
+            (out / name).unlink(missing_ok=True)
+            (out / name).symlink_to(wheel / target)
     functions = runtime(fetch.source("objc2"), wheel / "libc/include/any-macos-any")
     (library / "libobjc.tbd").write_text(tbd("/usr/lib/libobjc.A.dylib", functions, ["NSObject"]))
 
