@@ -39,6 +39,10 @@ class Missing(Exception):
     """Something cannot be had here; the text says what and why."""
 
 
+class Changed(Exception):
+    """Something is there and not what was pinned."""
+
+
 def run(*command, **options) -> subprocess.CompletedProcess:
     try:
         return subprocess.run([str(c) for c in command], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=FETCH_S, **options)
@@ -67,13 +71,13 @@ def digest(folder: pathlib.Path) -> str:
 
 
 def source(name: str) -> pathlib.Path:
-    """The folder of "pyobjc" or "objc2", complete and the one that is known."""
+    """The folder of "pyobjc" or "objc2", complete and the one that is known. Errors: Missing, Changed."""
     folder = SOURCES / name
     if not folder.is_dir():
         raise Missing(f"no {folder}; tests/coreml/decl/fetch.py brings it")
     found = digest(folder)
     if found != DIGESTS[name]:
-        raise Missing(f"{folder} is not what was pinned: digest {found}; remove it to fetch it again")
+        raise Changed(f"{folder} is not what was pinned: digest {found}; remove it to fetch it again")
     return folder
 
 
@@ -143,7 +147,7 @@ def fetch_objc2(out: pathlib.Path, work: pathlib.Path) -> None:
 
 
 def fetch(name: str) -> None:
-    """Fetches "pyobjc" or "objc2" unless it is there. Errors: Missing."""
+    """Fetches "pyobjc" or "objc2" unless it is there. Errors: Missing, Changed."""
     if (SOURCES / name).is_dir():
         source(name)
         return
@@ -154,7 +158,7 @@ def fetch(name: str) -> None:
         {"pyobjc": fetch_pyobjc, "objc2": fetch_objc2}[name](out, work)
         found = digest(out)
         if found != DIGESTS[name]:
-            raise Missing(f"{name} is not what was pinned: digest {found}")
+            raise Changed(f"{name} is not what was pinned: digest {found}")
         out.rename(SOURCES / name)
 
 
@@ -163,7 +167,7 @@ def main() -> int:
     for name in DIGESTS:
         try:
             fetch(name)
-        except Missing as e:
+        except (Missing, Changed) as e:
             reasons.append(f"fetch: {name}: {e}")
     print("\n".join(reasons), file=sys.stderr)
     return bool(reasons)

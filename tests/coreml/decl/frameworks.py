@@ -78,9 +78,28 @@ def headers_of(framework: str) -> pathlib.Path:
     return shared if shared.is_dir() else ours.INCLUDE / "mac" / framework
 
 
-def write(out: pathlib.Path) -> None:
-    """Errors: fetch.Missing when the sources are not there; ValueError when clang does not know an EMITTED name."""
+def link(name: pathlib.Path, target: pathlib.Path) -> None:
+    name.parent.mkdir(parents=True, exist_ok=True)
+    name.unlink(missing_ok=True)
+    name.symlink_to(os.path.relpath(target, name.parent.resolve()))
+
+
+def write_headers(out: pathlib.Path) -> None:
+    """Makes of `out` what clang takes for an SDK. Errors: fetch.Missing without the wheel."""
+    wheel = fetch.wheel()
+    for framework in FRAMEWORKS:
+        link(out / f"System/Library/Frameworks/{framework}.framework/Headers", headers_of(framework))
+    for name in ("os", "sandbox.h"):  # what the wheel lacks; clang looks here first
+        link(out / "usr/local/include" / name, ours.INCLUDE / "mac" / name)
+    for name, target in (("usr/include", "libc/include/any-macos-any"), ("usr/lib/libSystem.tbd", "libc/darwin/libSystem.tbd")):
+        if not (out / name).exists():
+            link(out / name, wheel / target)
+
+
+def write_symbols(out: pathlib.Path) -> None:
+    """Errors: fetch.Missing and Changed; ValueError when clang does not know an EMITTED name."""
     metadata, wheel = pyobjc.PyObjC(fetch.source("pyobjc")), fetch.wheel()
+    functions = runtime(fetch.source("objc2"), wheel / "libc/include/any-macos-any")
     unknown = prove_emitted(wheel.parent / "zig")
     if unknown:
         raise ValueError(f"no clang writes references to {', '.join(unknown)}")
@@ -89,21 +108,14 @@ def write(out: pathlib.Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         name = f"/System/Library/Frameworks/{framework}.framework/Versions/{version}/{framework}"
         (folder / f"{framework}.tbd").write_text(tbd(name, *symbols(metadata, framework)))
-        link = folder / "Headers"
-        link.unlink(missing_ok=True)
-        link.symlink_to(os.path.relpath(headers_of(framework), folder.resolve()))
-    library = out / "usr/lib"
-    library.mkdir(parents=True, exist_ok=True)
-    for name, target in (("usr/include", "libc/include/any-macos-any"), ("usr/lib/libSystem.tbd", "libc/darwin/libSystem.tbd")):
-        if not (out / name).exists():
-            (out / name).unlink(missing_ok=True)
-            (out / name).symlink_to(wheel / target)
-    functions = runtime(fetch.source("objc2"), wheel / "libc/include/any-macos-any")
-    (library / "libobjc.tbd").write_text(tbd("/usr/lib/libobjc.A.dylib", functions, ["NSObject"]))
+    library = out / "usr/lib/libobjc.tbd"
+    library.parent.mkdir(parents=True, exist_ok=True)
+    library.write_text(tbd("/usr/lib/libobjc.A.dylib", functions, ["NSObject"]))
 
 
 if __name__ == "__main__":
     try:
-        write(pathlib.Path(sys.argv[1]))
-    except (fetch.Missing, ValueError) as e:
+        write_headers(pathlib.Path(sys.argv[1]))
+        write_symbols(pathlib.Path(sys.argv[1]))
+    except (fetch.Missing, fetch.Changed, ValueError) as e:
         sys.exit(f"frameworks: {e}")

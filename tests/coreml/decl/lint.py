@@ -4,7 +4,7 @@ project's warnings, then read by clang's analyzer, which follows retain and rele
 
     lint.py [FILE...]      FILE: other files instead of daemon's; without any .m there, sample.m
 
-Needs clang (Debian 12's 14 and 13's 19 will do) and what fetch.py fetches."""
+Needs clang (Debian 12's 14 and 13's 19 will do) and the wheel ziglang: Apple's C headers."""
 import pathlib
 import re
 import subprocess
@@ -18,13 +18,13 @@ import ours
 HERE = pathlib.Path(__file__).resolve().parent
 SAMPLE = HERE / "sample.m"
 LIBRARIES = ("CoreML", "Foundation", "CoreFoundation", "CoreVideo", "IOSurface")
-ANALYZER = ["--analyze", "-Xanalyzer", "-analyzer-output=text", "-Xanalyzer", "-analyzer-checker=osx", "-Xclang", "-analyzer-werror"]
+ANALYZER = ["--analyze", "-Xanalyzer", "-analyzer-output=text", "-Xanalyzer", "-analyzer-checker=osx,nullability", "-Xclang", "-analyzer-werror"]
 
 
 def sdk() -> pathlib.Path:
-    """Apple's headers, our frameworks and the lists of symbols in one folder. Errors: fetch.Missing."""
+    """Apple's headers and ours in one folder. Errors: fetch.Missing."""
     out = fetch.BUILD / "sdk"
-    frameworks.write(out)
+    frameworks.write_headers(out)
     return out
 
 
@@ -58,7 +58,7 @@ def linker() -> str:
 
 
 def link(folder: pathlib.Path, file: pathlib.Path, out: pathlib.Path) -> str:
-    """Compiles and links `file` to the Mach-O executable `out`; what fails, or ""."""
+    """Compiles and links `file` to the Mach-O executable `out`; what fails, or "". Wants frameworks.write_symbols()."""
     with tempfile.TemporaryDirectory() as box:
         made = pathlib.Path(box, "made.o")
         wanted = [w for name in LIBRARIES for w in ("-framework", name)]

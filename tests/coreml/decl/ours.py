@@ -146,7 +146,7 @@ class Headers:
         self.unit = ci.Index.create().parse("all.m", args=args, unsaved_files=[("all.m", text)], options=KEEP_NULLABILITY)
         errors = [str(d) for d in self.unit.diagnostics if d.severity >= ci.Diagnostic.Warning]
         if errors:
-            raise ValueError("our headers do not parse:\n" + "\n".join(errors))
+            raise ValueError("our headers do not parse:\n" + "\n".join(errors[:10]))
         self.decls = []
         for cursor in self.unit.cursor.get_children():
             if self.mine(cursor):

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Prove every declaration of tests/coreml/include against two generated sources of Apple's own headers.
 
-    prove.py [--include DIR]     SOURCES (.build/coreml/sources), the wheel ziglang: see fetch.py
+    prove.py [--include DIR]     what it needs fetch.py fetches
 
 PyObjC's metadata gives C types, values, availability; objc2's crates give nullability, ownership and types again. A declaration
 that differs from either, or that a source lacks without a reason in exceptions.py, is a finding; findings make it exit 1."""
 import argparse
 import dataclasses
 import pathlib
+import re
 import sys
 
 import ctype
@@ -31,9 +32,9 @@ class Finding:
 
 
 class Proof:
-    def __init__(self, headers: ours.Headers, metadata: pyobjc.PyObjC, crates: objc2.Objc2 | None):
-        """crates: None where they cannot be had; then half the proof is left out, and said so."""
-        self.headers, self.metadata, self.crates = headers, metadata, crates
+    def __init__(self, headers: ours.Headers, metadata: pyobjc.PyObjC, crates: objc2.Objc2 | None, system: set):
+        """crates: None where they cannot be had; then half the proof is left out, and said so. system: libSystem's symbols."""
+        self.headers, self.metadata, self.crates, self.system = headers, metadata, crates, system
         self.findings, self.used, self.checked = [], set(), 0
         self.typedefs = {d.name: d.type for d in headers.decls if isinstance(d, ours.Typedef)}
         self.enums = {d.name: d for d in headers.decls if isinstance(d, ours.Enum)}
@@ -50,7 +51,10 @@ class Proof:
 
     def run(self) -> None:
         for d in self.headers.decls:
-            getattr(self, type(d).__name__.lower())(d)
+            if d.where.split(":")[0] not in exceptions.SYMBOLS_ONLY:
+                getattr(self, type(d).__name__.lower())(d)
+            elif isinstance(d, (ours.Function, ours.Variable)):
+                self.ask(d, d.name, "libSystem", "_" + d.name in self.system, "no such symbol")
         for key, reason in exceptions.EXCEPTIONS.items():
             needs_crates = key[1].startswith("objc2")
             if key not in self.used and (self.crates or not needs_crates):
@@ -291,7 +295,8 @@ def prove(include: pathlib.Path, with_objc2: bool = True) -> Proof:
     """Errors: fetch.Missing; ValueError when the headers do not parse."""
     wheel = fetch.wheel()
     headers = ours.Headers(include, wheel / "libc/include/any-macos-any", wheel / "include")
-    proof = Proof(headers, pyobjc.PyObjC(fetch.source("pyobjc")), objc2.Objc2(fetch.source("objc2")) if with_objc2 else None)
+    system = set(re.findall(r"[\w$]+", (wheel / "libc/darwin/libSystem.tbd").read_text()))
+    proof = Proof(headers, pyobjc.PyObjC(fetch.source("pyobjc")), objc2.Objc2(fetch.source("objc2")) if with_objc2 else None, system)
     proof.run()
     return proof
 
@@ -308,6 +313,8 @@ def main() -> int:
         print(finding)
     for name, question in sorted(proof.used):
         print(f"not proven: {name}: {question}: {exceptions.EXCEPTIONS[name, question]}")
+    for header, reason in exceptions.SYMBOLS_ONLY.items():
+        print(f"not proven: {header}: all but the symbols: {reason}")
     print(f"{len(proof.headers.decls)} declarations, {proof.checked} questions, {len(proof.findings)} findings, "
           f"{len(proof.used)} exceptions")
     return bool(proof.findings)
