@@ -176,15 +176,15 @@ void kit_aborts(const char *name, const char *text)
 
 void kit_no_objects(void)
 {
-    for (int i = 0; i < SETTLE_SECONDS * 200 && count_objects() != 0; i++) {
+    for (int i = 0; i < SETTLE_SECONDS * 200 && si_count_objects() != 0; i++) {
         nap();
     }
-    if (count_objects() != 0) {
+    if (si_count_objects() != 0) {
         for (int i = 0; i < COUNT_N; i++) {
-            print_message("%s: %lld\n", count_name((enum count)i),
-                          (long long)count_get((enum count)i));
+            print_message("%s: %lld\n", si_count_name((enum count)i),
+                          (long long)si_count_get((enum count)i));
         }
-        fail_msg("%lld objects are left", (long long)count_objects());
+        fail_msg("%lld objects are left", (long long)si_count_objects());
     }
 }
 

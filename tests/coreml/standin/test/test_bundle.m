@@ -104,8 +104,8 @@ static void check(const char *package, NSURL *url, int64_t t)
     MLModel *m = kit_load(url, nil);
     MLState *s = [[m newState] autorelease];
     (void)snprintf(path, sizeof(path), "%s/%s", bundle_dir, package);
-    unit_ok(run_open(path, NULL, false, 1, &rm, &e), &e);
-    unit_ok(run_state_new(rm, &rs, &e), &e);
+    unit_ok(si_run_open(path, NULL, false, 1, &rm, &e), &e);
+    unit_ok(si_run_state_new(rm, &rs, &e), &e);
     NSDictionary *arrays = inputs(m, t, 3);
     for (NSString *name in arrays) {
         MLMultiArray *a = [arrays objectForKey:name];
@@ -123,7 +123,7 @@ static void check(const char *package, NSURL *url, int64_t t)
         struct run_array out = {.name = [name UTF8String]};
         size_t count =
             kit_output(kit_predict(m, arrays, s, nil), name, got, VALUES_MAX);
-        unit_ok(run_predict(rm, rs, in, n, &out, 1, &e), &e);
+        unit_ok(si_run_predict(rm, rs, in, n, &out, 1, &e), &e);
         for (size_t i = 0; i < count; i++) {
             want[i] = half_from_float(((const float *)out.data)[i]);
         }
@@ -131,11 +131,11 @@ static void check(const char *package, NSURL *url, int64_t t)
     }
     for (NSString *state in [[m modelDescription] stateDescriptionsByName]) {
         size_t count = kit_state_values(s, state, got, VALUES_MAX);
-        unit_ok(run_state_read(rs, [state UTF8String], want, count, &e), &e);
+        unit_ok(si_run_state_read(rs, [state UTF8String], want, count, &e), &e);
         assert_memory_equal(got, want, count * sizeof(*got));
     }
-    run_state_free(rs);
-    run_unref(rm);
+    si_run_state_free(rs);
+    si_run_unref(rm);
 }
 
 static void test_same_bits(void **state)

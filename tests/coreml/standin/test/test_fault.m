@@ -225,7 +225,7 @@ static double time_of(void (^block)(void))
 static void cached(void)
 {
     (void)kit_load(kit_compiled(kit_plain, @"cached"), nil);
-    _exit(count_get(COUNT_SPECIALISED) == 1 ? 11 : 12);
+    _exit(si_count_get(COUNT_SPECIALISED) == 1 ? 11 : 12);
 }
 
 static const struct kit_child children[] = {
@@ -321,7 +321,7 @@ static void test_slow(void **state)
     (void)state;
     @autoreleasepool {
         kit_faults("load_ms = 300\nshape_ms = 400\n");
-        int64_t before = count_get(COUNT_SPECIALISED);
+        int64_t before = si_count_get(COUNT_SPECIALISED);
         NSURL *url = kit_compiled(kit_plain, @"slow");
         __block MLModel *m = nil;
         assert_true(time_of(^{
@@ -335,11 +335,11 @@ static void test_slow(void **state)
         assert_true(time_of(^{
                       (void)kit_predict(m, @{@"x" : two}, nil, nil);
                     }) >= 0.4);
-        assert_int_equal(count_get(COUNT_SPECIALISED) - before, 3);
+        assert_int_equal(si_count_get(COUNT_SPECIALISED) - before, 3);
         m = kit_load(url, nil);
         (void)kit_predict(m, @{@"x" : one}, nil, nil);
         (void)kit_predict(m, @{@"x" : two}, nil, nil);
-        assert_int_equal(count_get(COUNT_SPECIALISED) - before, 3);
+        assert_int_equal(si_count_get(COUNT_SPECIALISED) - before, 3);
         kit_faults("");
     }
 }

@@ -32,10 +32,10 @@ struct level {
 static struct level now(void)
 {
     return (struct level){
-        .objects = count_objects(),
-        .array_bytes = count_get(COUNT_ARRAY_BYTES),
-        .pixel_bytes = count_get(COUNT_PIXEL_BYTES),
-        .state_bytes = count_get(COUNT_STATE_BYTES),
+        .objects = si_count_objects(),
+        .array_bytes = si_count_get(COUNT_ARRAY_BYTES),
+        .pixel_bytes = si_count_get(COUNT_PIXEL_BYTES),
+        .state_bytes = si_count_get(COUNT_STATE_BYTES),
         .files = open_files(),
         .heap = UNIT_SANITIZED ? 0 : mallinfo2().uordblks,
     };
@@ -97,8 +97,8 @@ static void test_predictions(void **state)
             }
         }
         assert_level(before, now());
-        assert_int_equal(count_get(COUNT_BACKINGS_IGNORED), 0);
-        assert_int_equal(count_get(COUNT_BACKINGS_USED), (n + 1) / 2);
+        assert_int_equal(si_count_get(COUNT_BACKINGS_IGNORED), 0);
+        assert_int_equal(si_count_get(COUNT_BACKINGS_USED), (n + 1) / 2);
     }
     kit_no_objects();
 }

@@ -196,26 +196,26 @@ static size_t expect(kit_build *build, NSString *name, const char *function,
     struct err e = {0};
     uint16_t values[1024];
     size_t n = 1;
-    unit_ok(run_open([kit_package(build, name) UTF8String], function, fp32, 1,
-                     &m, &e),
+    unit_ok(si_run_open([kit_package(build, name) UTF8String], function, fp32,
+                        1, &m, &e),
             &e);
     (void)kit_halves(x, values, countof(values));
-    unit_ok(run_state_new(m, &s, &e), &e);
+    unit_ok(si_run_state_new(m, &s, &e), &e);
     struct run_array in = {
         .name = "x", .dtype = MIL_FP16, .rank = 4, .data = values};
     for (int i = 0; i < 4; i++) {
         in.dims[i] = [[[x shape] objectAtIndex:(NSUInteger)i] longLongValue];
     }
     struct run_array r = {.name = out};
-    unit_ok(run_predict(m, s, &in, 1, &r, 1, &e), &e);
+    unit_ok(si_run_predict(m, s, &in, 1, &r, 1, &e), &e);
     for (int i = 0; i < r.rank; i++) {
         n *= (size_t)r.dims[i];
     }
     for (size_t i = 0; i < n; i++) {
         ret[i] = half_from_float(((const float *)r.data)[i]);
     }
-    run_state_free(s);
-    run_unref(m);
+    si_run_state_free(s);
+    si_run_unref(m);
     return n;
 }
 

@@ -172,15 +172,15 @@ static void test_activities(void **state)
         id<NSObject> a = [[p beginActivityWithOptions:
                                  NSActivityUserInitiatedAllowingIdleSystemSleep
                                                reason:@"a test"] retain];
-        assert_int_equal(count_get(COUNT_ACTIVITIES_OPEN), 1);
+        assert_int_equal(si_count_get(COUNT_ACTIVITIES_OPEN), 1);
         [p endActivity:a];
-        assert_int_equal(count_get(COUNT_ACTIVITIES_OPEN), 0);
+        assert_int_equal(si_count_get(COUNT_ACTIVITIES_OPEN), 0);
         [a release];
         (void)[p beginActivityWithOptions:NSActivityBackground reason:@"b"];
-        assert_int_equal(count_get(COUNT_ACTIVITIES_OPEN), 1);
+        assert_int_equal(si_count_get(COUNT_ACTIVITIES_OPEN), 1);
     }
     /* nobody kept it: it has ended */
-    assert_int_equal(count_get(COUNT_ACTIVITIES_OPEN), 0);
+    assert_int_equal(si_count_get(COUNT_ACTIVITIES_OPEN), 0);
     kit_no_objects();
 }
 

@@ -28,9 +28,9 @@ static void test_new(void **state)
         for (int i = 0; i < 4; i++) {
             assert_int_equal(v[i], 0);
         }
-        assert_int_equal(count_get(COUNT_STATE_BYTES), 8);
+        assert_int_equal(si_count_get(COUNT_STATE_BYTES), 8);
         [s release];
-        assert_int_equal(count_get(COUNT_STATE_BYTES), 0);
+        assert_int_equal(si_count_get(COUNT_STATE_BYTES), 0);
         MLModel *plain = kit_load(kit_compiled(kit_plain, @"plain"), nil);
         MLState *empty = [plain newState];
         assert_non_null(empty);
@@ -51,7 +51,7 @@ static void test_outlives(void **state)
         (void)kit_predict(m, @{@"x" : kit_x(2, 1)}, s, nil);
     }
     @autoreleasepool {
-        assert_int_equal(count_get(COUNT_MODEL), 0);
+        assert_int_equal(si_count_get(COUNT_MODEL), 0);
         assert_int_equal(kit_state_values(s, @"acc", v, 8), 4);
         assert_int_not_equal(v[0], 0);
         [s release];
@@ -215,7 +215,7 @@ static void use_after(void)
 /* A prediction that sleeps has counted its fault: it has all that it uses. */
 static void wait_for_fault(void)
 {
-    while (count_get(COUNT_FAULTS) == 0) {
+    while (si_count_get(COUNT_FAULTS) == 0) {
         (void)usleep(1000);
     }
 }
