@@ -6,7 +6,7 @@
 
 #define ROW_ALIGN 64 /* bytes; what the Neural Engine pads rows to */
 
-size_t array_element(MLMultiArrayDataType t)
+size_t si_array_element(MLMultiArrayDataType t)
 {
     return t == MLMultiArrayDataTypeFloat16   ? 2
            : t == MLMultiArrayDataTypeFloat32 ? 4
@@ -15,7 +15,7 @@ size_t array_element(MLMultiArrayDataType t)
                                               : 0;
 }
 
-MLMultiArrayDataType array_dtype(enum mil_dtype t)
+MLMultiArrayDataType si_array_dtype(enum mil_dtype t)
 {
     return t == MIL_FP16    ? MLMultiArrayDataTypeFloat16
            : t == MIL_INT32 ? MLMultiArrayDataTypeInt32
@@ -33,7 +33,7 @@ static void make_strides(struct array *a, bool padded)
         a->strides[i] = n;
         n *= a->dims[i];
         if (padded && i == a->rank - 1) {
-            int64_t align = ROW_ALIGN / (int64_t)array_element(a->dtype);
+            int64_t align = ROW_ALIGN / (int64_t)si_array_element(a->dtype);
             n = (n + align - 1) / align * align;
         }
     }
@@ -48,15 +48,16 @@ static void measure(struct array *a)
         a->count *= (size_t)a->dims[i];
         last += (a->dims[i] - 1) * a->strides[i];
     }
-    a->bytes = a->count == 0 ? 0 : ((size_t)last + 1) * array_element(a->dtype);
+    a->bytes =
+        a->count == 0 ? 0 : ((size_t)last + 1) * si_array_element(a->dtype);
 }
 
 /* Take shape and type. False: not what an array can have. */
 static bool take(struct array *a, NSArray *shape, MLMultiArrayDataType dtype)
 {
     a->dtype = dtype;
-    a->rank = standin_ints(shape, a->dims);
-    uint64_t n = array_element(dtype);
+    a->rank = si_ints(shape, a->dims);
+    uint64_t n = si_array_element(dtype);
     for (int i = 0; i < a->rank; i++) {
         if (__builtin_mul_overflow(n, (uint64_t)a->dims[i], &n) ||
             n > MIL_TENSOR_BYTES_MAX) {
@@ -68,7 +69,7 @@ static bool take(struct array *a, NSArray *shape, MLMultiArrayDataType dtype)
 
 static bool take_strides(struct array *a, NSArray *strides)
 {
-    if (standin_ints(strides, a->strides) != a->rank) {
+    if (si_ints(strides, a->strides) != a->rank) {
         return false;
     }
     measure(a);
@@ -84,13 +85,13 @@ static void make_own(struct array *a)
     a->p = malloc(a->bytes);
     must(a->p != NULL);
     memset(a->p, 0xff, a->bytes);
-    count_add(COUNT_ARRAY_BYTES, (int64_t)a->bytes);
+    si_count_add(COUNT_ARRAY_BYTES, (int64_t)a->bytes);
 }
 
 static void check_alive(const struct array *a)
 {
     if (a->dead) {
-        rule_broken(RULE_STATE_HANDLER, "its array is used after it");
+        si_rule_broken(RULE_STATE_HANDLER, "its array is used after it");
     }
 }
 
@@ -100,29 +101,29 @@ static void check_touch(struct array *a, bool write, const char *how)
     check_alive(a);
     int use = atomic_load(&a->use);
     if (use == PIXELS_BACKING) {
-        rule_broken(RULE_BACKING_TOUCHED, "%s", how);
+        si_rule_broken(RULE_BACKING_TOUCHED, "%s", how);
     }
     if (use == PIXELS_INPUT && write) {
-        rule_broken(RULE_INPUT_CHANGED, "%s", how);
+        si_rule_broken(RULE_INPUT_CHANGED, "%s", how);
     }
 }
 
 static void *map(struct array *a, bool write)
 {
-    return a->kind == ARRAY_PIXELS ? pixels_open(a->pixels, write) : a->p;
+    return a->kind == ARRAY_PIXELS ? si_pixels_open(a->pixels, write) : a->p;
 }
 
 static void unmap(struct array *a, bool write)
 {
     if (a->kind == ARRAY_PIXELS) {
-        pixels_close(a->pixels, write);
+        si_pixels_close(a->pixels, write);
     }
 }
 
 /* Copy rows between the array and dense memory. */
 static void copy(struct array *a, void *p, char *dense, bool to_dense)
 {
-    size_t size = array_element(a->dtype);
+    size_t size = si_array_element(a->dtype);
     int last = a->rank - 1;
     size_t n = (size_t)a->dims[last];
     int64_t idx[MIL_RANK_MAX] = {0};
@@ -145,50 +146,50 @@ static void copy(struct array *a, void *p, char *dense, bool to_dense)
     }
 }
 
-void array_gather(MLMultiArray *m, void *dense)
+void si_array_gather(MLMultiArray *m, void *dense)
 {
     struct array *a = array_of(m);
     copy(a, map(a, false), dense, true);
     unmap(a, false);
 }
 
-void array_scatter(MLMultiArray *m, const void *dense)
+void si_array_scatter(MLMultiArray *m, const void *dense)
 {
     struct array *a = array_of(m);
     copy(a, map(a, true), (char *)(uintptr_t)dense, false); /* only read */
     unmap(a, true);
 }
 
-void array_begin(MLMultiArray *m, enum pixels_use use)
+void si_array_begin(MLMultiArray *m, enum pixels_use use)
 {
     struct array *a = array_of(m);
     check_alive(a);
     if (a->kind == ARRAY_PIXELS) {
-        pixels_set_use(a->pixels, use);
+        si_pixels_set_use(a->pixels, use);
     }
     atomic_store(&a->use, (int)use);
     a->was_input = a->was_input || use == PIXELS_INPUT;
 }
 
-void array_end(MLMultiArray *m)
+void si_array_end(MLMultiArray *m)
 {
     struct array *a = array_of(m);
     atomic_store(&a->use, PIXELS_IDLE);
     if (a->kind == ARRAY_PIXELS) {
-        pixels_set_use(a->pixels, PIXELS_IDLE);
+        si_pixels_set_use(a->pixels, PIXELS_IDLE);
     }
 }
 
-void array_kill(MLMultiArray *m)
+void si_array_kill(MLMultiArray *m)
 {
     struct array *a = array_of(m);
     a->dead = true;
-    pages_retire(a->p);
+    si_pages_retire(a->p);
     a->p = NULL;
 }
 
-MLMultiArray *array_paged(enum array_kind kind, MLMultiArrayDataType dtype,
-                          const int64_t *dims, int rank, bool padded)
+MLMultiArray *si_array_paged(enum array_kind kind, MLMultiArrayDataType dtype,
+                             const int64_t *dims, int rank, bool padded)
 {
     MLMultiArray *m = [[[MLMultiArray alloc] init] autorelease];
     struct array *a = array_of(m);
@@ -198,9 +199,9 @@ MLMultiArray *array_paged(enum array_kind kind, MLMultiArrayDataType dtype,
     memcpy(a->dims, dims, (size_t)rank * sizeof(*dims));
     make_strides(a, padded);
     measure(a);
-    a->p = pages_new(a->bytes, kind == ARRAY_RESULT ? RULE_RESULT_READ_ONLY
-                                                    : RULE_STATE_HANDLER);
-    count_add(COUNT_ARRAY_BYTES, (int64_t)a->bytes);
+    a->p = si_pages_new(a->bytes, kind == ARRAY_RESULT ? RULE_RESULT_READ_ONLY
+                                                       : RULE_STATE_HANDLER);
+    si_count_add(COUNT_ARRAY_BYTES, (int64_t)a->bytes);
     return m;
 }
 
@@ -213,18 +214,18 @@ STANDIN_CLASS(COUNT_ARRAY, struct array)
 - (void)dealloc
 {
     struct array *a = array_of(self);
-    standin_gone(self, COUNT_ARRAY);
+    si_gone(self, COUNT_ARRAY);
     if (a->locked) {
         (void)CVPixelBufferUnlockBaseAddress(a->pixels, 0);
     }
     CVPixelBufferRelease(a->pixels);
     if (a->kind != ARRAY_PIXELS && a->kind != ARRAY_BORROWED) {
-        count_add(COUNT_ARRAY_BYTES, -(int64_t)a->bytes);
+        si_count_add(COUNT_ARRAY_BYTES, -(int64_t)a->bytes);
     }
     if (a->kind == ARRAY_OWN) {
         free(a->p);
     } else if (a->kind == ARRAY_RESULT || a->kind == ARRAY_STATE) {
-        pages_free(a->p);
+        si_pages_free(a->p);
     } else if (a->deallocator != NULL) {
         a->deallocator(a->p);
         Block_release(a->deallocator);
@@ -241,10 +242,10 @@ STANDIN_CLASS(COUNT_ARRAY, struct array)
     if (!take(a, shape, dataType)) {
         a->bytes = 0;
         [self release];
-        return standin_fail(
-            error, standin_error(MLModelErrorGeneric,
-                                 @"Failed to allocate a MultiArray of shape %@",
-                                 [shape componentsJoinedByString:@" x "]));
+        return si_fail(error,
+                       si_error(MLModelErrorGeneric,
+                                @"Failed to allocate a MultiArray of shape %@",
+                                [shape componentsJoinedByString:@" x "]));
     }
     make_strides(a, false);
     measure(a);
@@ -281,10 +282,9 @@ STANDIN_CLASS(COUNT_ARRAY, struct array)
     if (dataPointer == NULL || !take(a, shape, dataType) ||
         !take_strides(a, strides)) {
         [self release];
-        return standin_fail(error,
-                            standin_error(MLModelErrorGeneric,
-                                          @"Shape and strides of a MultiArray "
-                                          @"do not fit"));
+        return si_fail(error, si_error(MLModelErrorGeneric,
+                                       @"Shape and strides of a MultiArray "
+                                       @"do not fit"));
     }
     a->p = dataPointer;
     a->deallocator = deallocator != NULL ? Block_copy(deallocator) : NULL;
@@ -332,14 +332,14 @@ STANDIN_CLASS(COUNT_ARRAY, struct array)
 {
     struct array *a = array_of(self);
     check_alive(a);
-    return standin_numbers(a->dims, a->rank);
+    return si_numbers(a->dims, a->rank);
 }
 
 - (NSArray<NSNumber *> *)strides
 {
     struct array *a = array_of(self);
     check_alive(a);
-    return standin_numbers(a->strides, a->rank);
+    return si_numbers(a->strides, a->rank);
 }
 
 - (NSInteger)count
@@ -442,7 +442,7 @@ static void set_element(const struct array *a, void *p, double v)
         at += rest % a->dims[i] * a->strides[i];
         rest /= a->dims[i];
     }
-    size_t size = array_element(a->dtype);
+    size_t size = si_array_element(a->dtype);
     return [NSNumber numberWithDouble:element(a, p + (size_t)at * size)];
 }
 
@@ -456,19 +456,19 @@ static void set_element(const struct array *a, void *p, double v)
         memcmp(from->dims, to->dims, (size_t)to->rank * sizeof(*to->dims))) {
         [NSException raise:NSInvalidArgumentException
                     format:@"MultiArrays of shapes %@ and %@",
-                           standin_shape_text(from->dims, from->rank),
-                           standin_shape_text(to->dims, to->rank)];
+                           si_shape_text(from->dims, from->rank),
+                           si_shape_text(to->dims, to->rank)];
     }
-    size_t in_size = array_element(from->dtype);
-    size_t out_size = array_element(to->dtype);
+    size_t in_size = si_array_element(from->dtype);
+    size_t out_size = si_array_element(to->dtype);
     char *in = malloc(from->count * in_size);
     char *out = malloc(from->count * out_size);
     must(in != NULL && out != NULL);
-    array_gather(self, in);
+    si_array_gather(self, in);
     for (size_t i = 0; i < from->count; i++) {
         set_element(to, out + i * out_size, element(from, in + i * in_size));
     }
-    array_scatter(destinationMultiArray, out);
+    si_array_scatter(destinationMultiArray, out);
     free(in);
     free(out);
 }

@@ -14,12 +14,12 @@ STANDIN_CLASS(COUNT_HINTS, struct hints)
 
 static struct hints *hints_of(MLOptimizationHints *h)
 {
-    return standin_data(h);
+    return si_data(h);
 }
 
 - (void)dealloc
 {
-    standin_gone(self, COUNT_HINTS);
+    si_gone(self, COUNT_HINTS);
     [super dealloc];
 }
 
@@ -67,7 +67,7 @@ STANDIN_CLASS(COUNT_CONFIGURATION, struct configuration)
 
 static struct configuration *conf_of(MLModelConfiguration *c)
 {
-    return standin_data(c);
+    return si_data(c);
 }
 
 - (instancetype)init
@@ -81,7 +81,7 @@ static struct configuration *conf_of(MLModelConfiguration *c)
 - (void)dealloc
 {
     struct configuration *c = conf_of(self);
-    standin_gone(self, COUNT_CONFIGURATION);
+    si_gone(self, COUNT_CONFIGURATION);
     [c->display_name release];
     [c->function release];
     [c->hints release];
@@ -170,7 +170,7 @@ STANDIN_CLASS(COUNT_OPTIONS, struct options)
 
 static struct options *options_of(MLPredictionOptions *o)
 {
-    return standin_data(o);
+    return si_data(o);
 }
 
 - (instancetype)init
@@ -182,7 +182,7 @@ static struct options *options_of(MLPredictionOptions *o)
 
 - (void)dealloc
 {
-    standin_gone(self, COUNT_OPTIONS);
+    si_gone(self, COUNT_OPTIONS);
     [options_of(self)->backings release];
     [super dealloc];
 }

@@ -21,7 +21,7 @@ static const char *const names[COUNT_N] = {
 
 static void dump_at_exit(void)
 {
-    count_dump(getenv("ANED_STANDIN_COUNTS")); /* NOLINT: at exit */
+    si_count_dump(getenv("ANED_STANDIN_COUNTS")); /* NOLINT: at exit */
 }
 
 static void watch_exit(void)
@@ -31,21 +31,26 @@ static void watch_exit(void)
     }
 }
 
-void count_add(enum count c, int64_t n)
+void si_count_add(enum count c, int64_t n)
 {
     (void)pthread_once(&once, watch_exit);
     (void)atomic_fetch_add(&counts[c], n);
 }
 
-int64_t count_get(enum count c)
+int64_t si_count_get(enum count c)
 {
     return atomic_load(&counts[c]);
 }
 
-int64_t count_objects(void)
+const char *si_count_name(enum count c)
+{
+    return names[c];
+}
+
+int64_t si_count_objects(void)
 {
     int64_t n = 0;
-#define XX(name, text) n += count_get(COUNT_##name);
+#define XX(name, text) n += si_count_get(COUNT_##name);
     COUNT_OBJECTS(XX)
 #undef XX
     return n;
@@ -63,7 +68,7 @@ static void expand(char *out, size_t size, const char *path)
     }
 }
 
-void count_dump(const char *path)
+void si_count_dump(const char *path)
 {
     char file[PATH_LEN];
     struct buf b;

@@ -61,10 +61,11 @@ enum count {
         COUNT_N
 };
 
-void count_add(enum count c, int64_t n);
-int64_t count_get(enum count c);
+void si_count_add(enum count c, int64_t n);
+int64_t si_count_get(enum count c);
+const char *si_count_name(enum count c);
 /* All live objects. */
-int64_t count_objects(void);
+int64_t si_count_objects(void);
 /* Write all counts to the file, whole or not at all. A file that cannot be
  * written is reported on stderr. */
-void count_dump(const char *path);
+void si_count_dump(const char *path);

@@ -22,12 +22,12 @@ STANDIN_CLASS(COUNT_CONSTRAINT, struct shape_constraint)
 
 static struct shape_constraint *shape_of(MLMultiArrayShapeConstraint *c)
 {
-    return standin_data(c);
+    return si_data(c);
 }
 
 - (void)dealloc
 {
-    standin_gone(self, COUNT_CONSTRAINT);
+    si_gone(self, COUNT_CONSTRAINT);
     [shape_of(self)->ranges release];
     [shape_of(self)->shapes release];
     [super dealloc];
@@ -68,11 +68,11 @@ static MLMultiArrayShapeConstraint *shape_new(const struct mil_feature *f)
     MLMultiArrayShapeConstraint *c = [[MLMultiArrayShapeConstraint alloc] init];
     NSMutableArray *shapes = [NSMutableArray array];
     for (size_t k = 0; k < f->n_shapes; k++) {
-        [shapes addObject:standin_numbers(f->shapes + k * (size_t)f->type.rank,
-                                          f->type.rank)];
+        [shapes addObject:si_numbers(f->shapes + k * (size_t)f->type.rank,
+                                     f->type.rank)];
     }
     if (f->n_shapes == 0 && !f->has_range) {
-        [shapes addObject:standin_numbers(f->type.dims, f->type.rank)];
+        [shapes addObject:si_numbers(f->type.dims, f->type.rank)];
     }
     shape_of(c)->type = f->has_range
                             ? MLMultiArrayShapeConstraintTypeRange
@@ -88,12 +88,12 @@ STANDIN_CLASS(COUNT_CONSTRAINT, struct constraint)
 
 static struct constraint *constraint_of(id c)
 {
-    return standin_data(c);
+    return si_data(c);
 }
 
 - (void)dealloc
 {
-    standin_gone(self, COUNT_CONSTRAINT);
+    si_gone(self, COUNT_CONSTRAINT);
     [constraint_of(self)->shape release];
     [constraint_of(self)->s release];
     [super dealloc];
@@ -122,7 +122,7 @@ STANDIN_CLASS(COUNT_CONSTRAINT, struct constraint)
 
 - (void)dealloc
 {
-    standin_gone(self, COUNT_CONSTRAINT);
+    si_gone(self, COUNT_CONSTRAINT);
     [constraint_of(self)->shape release];
     [super dealloc];
 }
@@ -155,13 +155,13 @@ STANDIN_CLASS(COUNT_FEATURE, struct feature)
 
 static struct feature *feature_of(MLFeatureDescription *d)
 {
-    return standin_data(d);
+    return si_data(d);
 }
 
 - (void)dealloc
 {
     struct feature *f = feature_of(self);
-    standin_gone(self, COUNT_FEATURE);
+    si_gone(self, COUNT_FEATURE);
     [f->name release];
     [f->array release];
     [f->state release];
@@ -205,7 +205,7 @@ static struct feature *feature_of(MLFeatureDescription *d)
 {
     struct feature *f = feature_of(self);
     MLMultiArray *a = [value multiArrayValue];
-    return !f->is_state && a != nil && description_allows(&f->f, a, NULL);
+    return !f->is_state && a != nil && si_description_allows(&f->f, a, NULL);
 }
 
 @end
@@ -240,9 +240,8 @@ static MLFeatureDescription *feature_new(const struct mil_feature *f,
         c = x->array = [[MLMultiArrayConstraint alloc] init];
         constraint_of(c)->s = shape_new(f);
     }
-    constraint_of(c)->shape =
-        [standin_numbers(f->type.dims, f->type.rank) retain];
-    constraint_of(c)->dtype = array_dtype(f->type.dtype);
+    constraint_of(c)->shape = [si_numbers(f->type.dims, f->type.rank) retain];
+    constraint_of(c)->dtype = si_array_dtype(f->type.dtype);
     return d;
 }
 
@@ -269,8 +268,8 @@ static bool is_one(const int64_t *shapes, size_t n, const struct array *a)
     return false;
 }
 
-bool description_allows(const struct mil_feature *f, MLMultiArray *m,
-                        NSError **error)
+bool si_description_allows(const struct mil_feature *f, MLMultiArray *m,
+                           NSError **error)
 {
     const struct array *a = array_of(m);
     bool shape = f->type.rank == 0; /* declared without one */
@@ -280,22 +279,21 @@ bool description_allows(const struct mil_feature *f, MLMultiArray *m,
                                   : is_one(f->type.dims, 1, a);
     }
     if (!shape) {
-        (void)standin_fail(
+        (void)si_fail(
             error,
-            standin_error(MLModelErrorGeneric,
-                          @"MultiArray shape (%@) does not match the shape (%@)"
-                          @" specified in the model description",
-                          standin_shape_text(a->dims, a->rank),
-                          standin_shape_text(f->type.dims, f->type.rank)));
+            si_error(MLModelErrorGeneric,
+                     @"MultiArray shape (%@) does not match the shape (%@)"
+                     @" specified in the model description",
+                     si_shape_text(a->dims, a->rank),
+                     si_shape_text(f->type.dims, f->type.rank)));
         return false;
     }
-    if (a->dtype != array_dtype(f->type.dtype)) {
-        (void)standin_fail(error,
-                           standin_error(MLModelErrorGeneric,
-                                         @"MultiArray data type %ld does not "
-                                         @"match the model description's %ld",
-                                         (long)a->dtype,
-                                         (long)array_dtype(f->type.dtype)));
+    if (a->dtype != si_array_dtype(f->type.dtype)) {
+        (void)si_fail(error, si_error(MLModelErrorGeneric,
+                                      @"MultiArray data type %ld does not "
+                                      @"match the model description's %ld",
+                                      (long)a->dtype,
+                                      (long)si_array_dtype(f->type.dtype)));
         return false;
     }
     return true;
@@ -313,13 +311,13 @@ STANDIN_CLASS(COUNT_DESCRIPTION, struct description)
 
 static struct description *description_of(MLModelDescription *d)
 {
-    return standin_data(d);
+    return si_data(d);
 }
 
 - (void)dealloc
 {
     struct description *d = description_of(self);
-    standin_gone(self, COUNT_DESCRIPTION);
+    si_gone(self, COUNT_DESCRIPTION);
     [d->in release];
     [d->out release];
     [d->states release];
@@ -355,7 +353,7 @@ static NSDictionary *features_new(const struct mil_feature *f, size_t n,
     return d;
 }
 
-MLModelDescription *description_new(const struct mil_function *f)
+MLModelDescription *si_description_new(const struct mil_function *f)
 {
     MLModelDescription *d = [[MLModelDescription alloc] init];
     struct description *x = description_of(d);
@@ -363,4 +361,13 @@ MLModelDescription *description_new(const struct mil_function *f)
     x->out = features_new(f->out, f->n_out, false);
     x->states = features_new(f->states, f->n_states, true);
     return d;
+}
+
+bool si_description_mixed(const struct mil_function *f, const char **fixed,
+                          const char **ranged)
+{
+    for (size_t i = 0; i < f->n_in; i++) {
+        *(f->in[i].has_range ? ranged : fixed) = f->in[i].name;
+    }
+    return f->n_states > 0 && *fixed != NULL && *ranged != NULL;
 }

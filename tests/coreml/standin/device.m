@@ -32,17 +32,17 @@ static void make(void)
     neural = [[MLNeuralEngineComputeDevice alloc] init];
 }
 
-id<MLComputeDeviceProtocol> device_cpu(void)
+id<MLComputeDeviceProtocol> si_device_cpu(void)
 {
     (void)pthread_once(&once, make);
     return cpu;
 }
 
-id<MLComputeDeviceProtocol> device_neural(void)
+id<MLComputeDeviceProtocol> si_device_neural(void)
 {
     struct fault_conf c;
     (void)pthread_once(&once, make);
-    fault_conf(&c);
+    si_fault_conf(&c);
     return c.neural_engine ? neural : nil;
 }
 
@@ -50,7 +50,7 @@ NSArray<id<MLComputeDeviceProtocol>> *MLAllComputeDevices(void)
 {
     (void)pthread_once(&once, make);
     NSMutableArray *a = [NSMutableArray arrayWithObjects:cpu, gpu, nil];
-    if (device_neural() != nil) {
+    if (si_device_neural() != nil) {
         [a addObject:neural];
     }
     return a;

@@ -82,7 +82,7 @@ dispatch_semaphore_t dispatch_semaphore_create(long value)
     must(pthread_mutex_init(&s->lock, NULL) == 0);
     cond_init(&s->wake);
     s->value = s->began = value;
-    count_add(COUNT_SEMAPHORE, 1);
+    si_count_add(COUNT_SEMAPHORE, 1);
     return s;
 }
 
@@ -119,13 +119,13 @@ long dispatch_semaphore_signal(dispatch_semaphore_t s)
 static void semaphore_free(struct standin_semaphore *s)
 {
     if (s->value < s->began || s->waiting > 0) {
-        rule_broken(RULE_SEMAPHORE_IN_USE, "it has %ld of %ld", s->value,
-                    s->began);
+        si_rule_broken(RULE_SEMAPHORE_IN_USE, "it has %ld of %ld", s->value,
+                       s->began);
     }
     (void)pthread_cond_destroy(&s->wake);
     (void)pthread_mutex_destroy(&s->lock);
     free(s);
-    count_add(COUNT_SEMAPHORE, -1);
+    si_count_add(COUNT_SEMAPHORE, -1);
 }
 
 /* --- queues --- */
@@ -135,7 +135,7 @@ static void queue_free(struct standin_queue *q)
     (void)pthread_cond_destroy(&q->wake);
     (void)pthread_mutex_destroy(&q->lock);
     free(q);
-    count_add(COUNT_QUEUE, -1);
+    si_count_add(COUNT_QUEUE, -1);
 }
 
 static void run(struct job *j)
@@ -183,7 +183,7 @@ dispatch_queue_t dispatch_queue_create(const char *label,
     must(pthread_mutex_init(&q->lock, NULL) == 0);
     must(pthread_cond_init(&q->wake, NULL) == 0);
     q->last = &q->first;
-    count_add(COUNT_QUEUE, 1);
+    si_count_add(COUNT_QUEUE, 1);
     must(pthread_attr_init(&detached) == 0);
     must(pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED) == 0);
     (void)pthread_mutex_lock(&q->lock); /* the thread sees q->thread */
@@ -237,7 +237,7 @@ void dispatch_sync_f(dispatch_queue_t q, void *context,
 {
     struct sync s = {work, context, dispatch_semaphore_create(0)};
     if (pthread_equal(q->thread, pthread_self())) {
-        rule_broken(RULE_QUEUE_DEADLOCK, "it would wait for itself");
+        si_rule_broken(RULE_QUEUE_DEADLOCK, "it would wait for itself");
     }
     dispatch_async_f(q, &s, run_sync);
     (void)dispatch_semaphore_wait(s.done, DISPATCH_TIME_FOREVER);

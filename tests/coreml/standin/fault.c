@@ -213,7 +213,7 @@ static void read_file(const char *path)
     }
     buf_fini(&b);
     if (counts_file[0] != '\0') {
-        count_dump(counts_file);
+        si_count_dump(counts_file);
     }
 }
 
@@ -237,7 +237,7 @@ static void refresh(void)
     }
 }
 
-void fault_conf(struct fault_conf *ret)
+void si_fault_conf(struct fault_conf *ret)
 {
     (void)pthread_mutex_lock(&lock);
     refresh();
@@ -268,8 +268,8 @@ static bool first(const char *file)
     return fd >= 0;
 }
 
-bool fault_hit(enum fault f, const struct fault_target *t,
-               struct fault_hit *ret)
+bool si_fault_hit(enum fault f, const struct fault_target *t,
+                  struct fault_hit *ret)
 {
     bool hit = false;
     (void)pthread_mutex_lock(&lock);
@@ -290,12 +290,12 @@ bool fault_hit(enum fault f, const struct fault_target *t,
     }
     (void)pthread_mutex_unlock(&lock);
     if (hit) {
-        count_add(COUNT_FAULTS, 1);
+        si_count_add(COUNT_FAULTS, 1);
     }
     return hit;
 }
 
-void fault_sleep(unsigned ms)
+void si_fault_sleep(unsigned ms)
 {
     struct timespec t = {.tv_sec = ms / 1000,
                          .tv_nsec = (long)(ms % 1000) * 1000000};

@@ -86,10 +86,10 @@ struct fault_hit {
 };
 
 /* Read the file again if it has changed, and give the settings. Thread: any. */
-void fault_conf(struct fault_conf *ret);
+void si_fault_conf(struct fault_conf *ret);
 /* Whether the fault happens now, to this target. ret may be NULL. Counts the
  * question, so ask once an occasion. Thread: any. */
-bool fault_hit(enum fault f, const struct fault_target *t,
-               struct fault_hit *ret);
+bool si_fault_hit(enum fault f, const struct fault_target *t,
+                  struct fault_hit *ret);
 /* Sleep. */
-void fault_sleep(unsigned ms);
+void si_fault_sleep(unsigned ms);

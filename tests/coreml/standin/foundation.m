@@ -6,8 +6,6 @@
 /* --- CoreFoundation --- */
 
 const CFAllocatorRef kCFAllocatorDefault = NULL;
-const CFDictionaryKeyCallBacks kCFTypeDictionaryKeyCallBacks = {0};
-const CFDictionaryValueCallBacks kCFTypeDictionaryValueCallBacks = {0};
 
 CFTypeRef CFRetain(CFTypeRef cf)
 {
@@ -17,23 +15,6 @@ CFTypeRef CFRetain(CFTypeRef cf)
 void CFRelease(CFTypeRef cf)
 {
     [(id)(uintptr_t)cf release];
-}
-
-/* Of objects: with the callbacks of CFType, as an NSDictionary is. */
-CFDictionaryRef
-CFDictionaryCreate(CFAllocatorRef allocator, const void **keys,
-                   const void **values, CFIndex numValues,
-                   const CFDictionaryKeyCallBacks *keyCallBacks,
-                   const CFDictionaryValueCallBacks *valueCallBacks)
-{
-    (void)allocator;
-    must(keyCallBacks == &kCFTypeDictionaryKeyCallBacks &&
-         valueCallBacks == &kCFTypeDictionaryValueCallBacks);
-    NSMutableDictionary *d = [[NSMutableDictionary alloc] init];
-    for (CFIndex i = 0; i < numValues; i++) {
-        [d setObject:(id)(uintptr_t)values[i] forKey:(id)(uintptr_t)keys[i]];
-    }
-    return (CFDictionaryRef)d;
 }
 
 /* --- activities --- */
@@ -51,10 +32,10 @@ STANDIN_CLASS(COUNT_ACTIVITY, struct activity)
 
 static bool end(StandinActivity *a)
 {
-    struct activity *x = standin_data(a);
+    struct activity *x = si_data(a);
     bool open = !atomic_exchange(&x->ended, true);
     if (open) {
-        count_add(COUNT_ACTIVITIES_OPEN, -1);
+        si_count_add(COUNT_ACTIVITIES_OPEN, -1);
     }
     return open;
 }
@@ -62,7 +43,7 @@ static bool end(StandinActivity *a)
 /* An activity also ends with its object. */
 - (void)dealloc
 {
-    standin_gone(self, COUNT_ACTIVITY);
+    si_gone(self, COUNT_ACTIVITY);
     (void)end(self);
     [super dealloc];
 }
@@ -79,14 +60,14 @@ static bool end(StandinActivity *a)
 {
     (void)options;
     must(reason != nil);
-    count_add(COUNT_ACTIVITIES_OPEN, 1);
+    si_count_add(COUNT_ACTIVITIES_OPEN, 1);
     return [[[StandinActivity alloc] init] autorelease];
 }
 
 - (void)endActivity:(id<NSObject>)activity
 {
     if (!end((StandinActivity *)activity)) {
-        rule_broken(RULE_ACTIVITY_ENDED, "it was ended before");
+        si_rule_broken(RULE_ACTIVITY_ENDED, "it was ended before");
     }
 }
 

@@ -10,7 +10,7 @@
 
 #define KEYS_MAX 4096 /* shapes that a process remembers */
 
-struct fault_target model_target(const struct model *m)
+struct fault_target si_model_target(const struct model *m)
 {
     return (struct fault_target){
         .path = m->from.path,
@@ -40,8 +40,8 @@ static bool met(uint64_t key)
     return found;
 }
 
-void model_specialise(const struct model *m, uint64_t key, unsigned ms,
-                      const char *cache)
+void si_model_specialise(const struct model *m, uint64_t key, unsigned ms,
+                         const char *cache)
 {
     char path[FAULT_PATH_MAX];
     struct err e = {0};
@@ -51,19 +51,15 @@ void model_specialise(const struct model *m, uint64_t key, unsigned ms,
                          name != nil ? name : @"", (long)[m->conf computeUnits],
                          (unsigned long long)key, m->from.os_build];
     uint64_t h = hash_bytes([text UTF8String], strlen([text UTF8String]));
-    if (met(h)) {
-        return;
-    }
-    count_add(COUNT_SPECIALISED, 1);
-    if (cache[0] == '\0') {
-        fault_sleep(ms);
-        return;
-    }
     int n = snprintf(path, sizeof(path), "%s/%016llx", cache,
                      (unsigned long long)h);
     must(n > 0 && (size_t)n < sizeof(path));
-    if (!file_exists(path)) {
-        fault_sleep(ms);
+    if (met(h) || (cache[0] != '\0' && file_exists(path))) {
+        return;
+    }
+    si_count_add(COUNT_SPECIALISED, 1);
+    si_fault_sleep(ms);
+    if (cache[0] != '\0') {
         must(file_mkdirs(cache, 0700, &e) == 0);
         must(file_replace(path, "", 0, &e) == 0);
     }
@@ -73,48 +69,43 @@ void model_specialise(const struct model *m, uint64_t key, unsigned ms,
 
 static NSError *error_14(const struct model *m)
 {
-    return standin_error(MLModelErrorGeneric,
-                         @"Failed to build the model execution plan using a "
-                         @"model architecture file '%s/model.mil' with error "
-                         @"code: -14.",
-                         m->from.path);
+    return si_error(MLModelErrorGeneric,
+                    @"Failed to build the model execution plan using a "
+                    @"model architecture file '%s/model.mil' with error "
+                    @"code: -14.",
+                    m->from.path);
 }
 
 /* nil, or the fault that a load meets. */
 static NSError *load_faults(const struct model *m,
                             const struct fault_conf *conf)
 {
-    struct fault_target t = model_target(m);
-    if (fault_hit(FAULT_LOAD_KILL, &t, NULL)) {
+    struct fault_target t = si_model_target(m);
+    if (si_fault_hit(FAULT_LOAD_KILL, &t, NULL)) {
         (void)kill(getpid(), SIGKILL);
     }
-    if (fault_hit(FAULT_LOAD_HANG, &t, NULL)) {
-        standin_hang();
+    if (si_fault_hit(FAULT_LOAD_HANG, &t, NULL)) {
+        si_hang();
     }
-    if (fault_hit(FAULT_LOAD_ABORT, &t, NULL)) {
-        standin_terminate(@"std::runtime_error: injected in a load");
+    if (si_fault_hit(FAULT_LOAD_ABORT, &t, NULL)) {
+        si_terminate(@"std::runtime_error: injected in a load");
     }
-    if (fault_hit(FAULT_LOAD_EXCEPTION, &t, NULL)) {
+    if (si_fault_hit(FAULT_LOAD_EXCEPTION, &t, NULL)) {
         [NSException raise:NSGenericException format:@"injected in a load"];
     }
-    if (fault_hit(FAULT_LOAD_ERROR, &t, NULL) ||
+    if (si_fault_hit(FAULT_LOAD_ERROR, &t, NULL) ||
         strcmp(m->from.os_build, conf->os_build) != 0) {
         return error_14(m);
     }
     return nil;
 }
 
-/* The trap of fixed inputs beside ranged ones in a model with states
- * (coremltools issue 2548). */
 static void check_mixture(const struct mil_function *f)
 {
     const char *fixed = NULL;
     const char *ranged = NULL;
-    for (size_t i = 0; i < f->n_in; i++) {
-        *(f->in[i].has_range ? &ranged : &fixed) = f->in[i].name;
-    }
-    if (f->n_states > 0 && fixed != NULL && ranged != NULL) {
-        standin_terminate([NSString
+    if (si_description_mixed(f, &fixed, &ranged)) {
+        si_terminate([NSString
             stringWithFormat:
                 @"CoreML::MLNeuralNetworkUtilities::"
                 @"EnumeratedWithRangeInputsException: A model doesn't allow a "
@@ -130,19 +121,18 @@ static NSError *open_program(struct model *m, const struct fault_conf *conf)
     struct err e = {0};
     const char *function = [[m->conf functionName] UTF8String];
     if (mil_read(m->from.path, &m->program, &e) < 0) {
-        return standin_error(MLModelErrorIO, @"%s", e.msg);
+        return si_error(MLModelErrorIO, @"%s", e.msg);
     }
     m->fn = mil_function_find(m->program, function);
     if (m->fn == NULL) {
-        return standin_error(MLModelErrorGeneric,
-                             @"Function %s is not in the model",
-                             function != NULL ? function : "(default)");
+        return si_error(MLModelErrorGeneric, @"Function %s is not in the model",
+                        function != NULL ? function : "(default)");
     }
     check_mixture(m->fn);
-    if (run_open(m->from.path, function, conf->fp32, conf->threads, &m->run,
-                 &e) < 0) {
-        return standin_error(MLModelErrorGeneric,
-                             @"Error in declaring network. %s", e.msg);
+    if (si_run_open(m->from.path, function, conf->fp32, conf->threads, &m->run,
+                    &e) < 0) {
+        return si_error(MLModelErrorGeneric, @"Error in declaring network. %s",
+                        e.msg);
     }
     return nil;
 }
@@ -153,25 +143,25 @@ static MLModel *load(Class class, NSURL *url, MLModelConfiguration *conf,
     struct fault_conf f;
     MLModel *o = [[[class alloc] init] autorelease];
     struct model *m = model_of(o);
-    count_add(COUNT_LOADS, 1);
-    fault_conf(&f);
+    si_count_add(COUNT_LOADS, 1);
+    si_fault_conf(&f);
     m->conf = [conf copy];
-    NSError *why = compiled_read(url, &m->from);
+    NSError *why = si_compiled_read(url, &m->from);
     if (why == nil) {
         why = load_faults(m, &f);
     }
     if (why == nil) {
-        model_specialise(m, 0, f.load_ms, f.cache);
+        si_model_specialise(m, 0, f.load_ms, f.cache);
         why = open_program(m, &f);
     }
     if (why != nil) {
-        return standin_fail(error, why);
+        return si_fail(error, why);
     }
-    m->description = description_new(m->fn);
-    m->neural = device_neural() != nil &&
+    m->description = si_description_new(m->fn);
+    m->neural = si_device_neural() != nil &&
                 ([conf computeUnits] == MLComputeUnitsAll ||
                  [conf computeUnits] == MLComputeUnitsCPUAndNeuralEngine);
-    m->call = call_new(m);
+    m->call = si_call_new(m);
     return o;
 }
 
@@ -182,9 +172,9 @@ STANDIN_CLASS(COUNT_MODEL, struct model)
 - (void)dealloc
 {
     struct model *m = model_of(self);
-    standin_gone(self, COUNT_MODEL);
-    call_free(m->call);
-    run_unref(m->run);
+    si_gone(self, COUNT_MODEL);
+    si_call_free(m->call);
+    si_run_unref(m->run);
     mil_free(m->program);
     [m->conf release];
     [m->description release];
@@ -198,16 +188,16 @@ STANDIN_CLASS(COUNT_MODEL, struct model)
 
 + (NSURL *)compileModelAtURL:(NSURL *)modelURL error:(NSError **)error
 {
-    return compile_package(modelURL, error);
+    return si_compile_package(modelURL, error);
 }
 
 + (void)compileModelAtURL:(NSURL *)modelURL
         completionHandler:
             (void (^)(NSURL *compiledModelURL, NSError *error))handler
 {
-    standin_elsewhere(^{
+    si_elsewhere(^{
       NSError *error = nil;
-      NSURL *done = compile_package(modelURL, &error);
+      NSURL *done = si_compile_package(modelURL, &error);
       handler(done, done != nil ? nil : error);
     });
 }
@@ -224,7 +214,7 @@ STANDIN_CLASS(COUNT_MODEL, struct model)
         completionHandler:(void (^)(MLModel *model, NSError *error))handler
 {
     MLModelConfiguration *conf = [[configuration copy] autorelease];
-    standin_elsewhere(^{
+    si_elsewhere(^{
       NSError *error = nil;
       MLModel *m = load(self, url, conf, &error);
       handler(m, m != nil ? nil : error);
@@ -243,21 +233,21 @@ STANDIN_CLASS(COUNT_MODEL, struct model)
 
 - (MLState *)newState
 {
-    return state_new(model_of(self)->run, model_of(self)->fn);
+    return si_state_new(model_of(self)->run, model_of(self)->fn);
 }
 
 - (id<MLFeatureProvider>)predictionFromFeatures:(id<MLFeatureProvider>)input
                                         options:(MLPredictionOptions *)options
                                           error:(NSError **)error
 {
-    return model_predict(self, input, nil, options, error);
+    return si_model_predict(self, input, nil, options, error);
 }
 
 - (id<MLFeatureProvider>)predictionFromFeatures:(id<MLFeatureProvider>)input
                                      usingState:(MLState *)state
                                           error:(NSError **)error
 {
-    return model_predict(self, input, state, nil, error);
+    return si_model_predict(self, input, state, nil, error);
 }
 
 - (id<MLFeatureProvider>)predictionFromFeatures:(id<MLFeatureProvider>)input
@@ -265,7 +255,7 @@ STANDIN_CLASS(COUNT_MODEL, struct model)
                                         options:(MLPredictionOptions *)options
                                           error:(NSError **)error
 {
-    return model_predict(self, input, state, options, error);
+    return si_model_predict(self, input, state, options, error);
 }
 
 @end
@@ -282,7 +272,7 @@ STANDIN_CLASS(COUNT_ASSET, struct asset)
 
 - (void)dealloc
 {
-    standin_gone(self, COUNT_ASSET);
+    si_gone(self, COUNT_ASSET);
     [super dealloc];
 }
 
@@ -290,20 +280,20 @@ STANDIN_CLASS(COUNT_ASSET, struct asset)
                             error:(NSError **)error
 {
     MLModelAsset *o = [[[self alloc] init] autorelease];
-    struct asset *a = standin_data(o);
-    NSError *why = compiled_read(compiledModelURL, &a->from);
-    return why == nil ? o : standin_fail(error, why);
+    struct asset *a = si_data(o);
+    NSError *why = si_compiled_read(compiledModelURL, &a->from);
+    return why == nil ? o : si_fail(error, why);
 }
 
 - (void)functionNamesWithCompletionHandler:
     (void (^)(NSArray<NSString *> *functionNames, NSError *error))handler
 {
-    standin_elsewhere(^{
-      struct asset *a = standin_data(self);
+    si_elsewhere(^{
+      struct asset *a = si_data(self);
       struct mil_program *p = NULL;
       struct err e = {0};
       if (mil_read(a->from.path, &p, &e) < 0) {
-          handler(nil, standin_error(MLModelErrorIO, @"%s", e.msg));
+          handler(nil, si_error(MLModelErrorIO, @"%s", e.msg));
           return;
       }
       NSMutableArray *names = [NSMutableArray array];

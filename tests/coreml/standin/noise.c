@@ -23,8 +23,8 @@ static const struct mil_value *same_name(const struct mil_function *f,
     return NULL;
 }
 
-int noise_axis(const struct mil_program *p, const struct mil_value *v,
-               bool is_input)
+int si_noise_axis(const struct mil_program *p, const struct mil_value *v,
+                  bool is_input)
 {
     for (int i = 0; i < v->type.rank; i++) {
         if (v->type.dims[i] == MIL_UNKNOWN) {
@@ -82,8 +82,8 @@ static void element(char *p, enum mil_dtype t, int step)
     }
 }
 
-void noise_add(void *p, enum mil_dtype t, const char *name, const int64_t *dims,
-               int rank, int axis, int64_t width)
+void si_noise_add(void *p, enum mil_dtype t, const char *name,
+                  const int64_t *dims, int rank, int axis, int64_t width)
 {
     size_t outer = 1;
     size_t inner = 1;

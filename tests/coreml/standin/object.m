@@ -8,9 +8,9 @@
 
 NSString *const MLModelErrorDomain = @"com.apple.CoreML";
 
-id standin_alloc(Class class, enum count c, size_t n)
+id si_alloc(Class class, enum count c, size_t n)
 {
-    count_add(c, 1);
+    si_count_add(c, 1);
     return NSAllocateObject(class, n, NULL);
 }
 
@@ -19,7 +19,7 @@ extern void __tsan_acquire(void *addr);
 extern void __tsan_release(void *addr);
 #endif
 
-void standin_releasing(id object)
+void si_releasing(id object)
 {
 #ifdef STANDIN_TSAN
     __tsan_release(object);
@@ -28,14 +28,14 @@ void standin_releasing(id object)
 #endif
 }
 
-void standin_gone(id object, enum count c)
+void si_gone(id object, enum count c)
 {
 #ifdef STANDIN_TSAN
     __tsan_acquire(object);
 #else
     (void)object;
 #endif
-    count_add(c, -1);
+    si_count_add(c, -1);
 }
 
 /* --- errors --- */
@@ -50,7 +50,7 @@ static NSError *error_of(NSError *cause, NSInteger code, NSString *text)
     return [NSError errorWithDomain:MLModelErrorDomain code:code userInfo:info];
 }
 
-NSError *standin_error(NSInteger code, NSString *format, ...)
+NSError *si_error(NSInteger code, NSString *format, ...)
 {
     va_list ap;
     va_start(ap, format);
@@ -60,8 +60,7 @@ NSError *standin_error(NSInteger code, NSString *format, ...)
     return error_of(nil, code, s);
 }
 
-NSError *standin_error_because(NSError *cause, NSInteger code, NSString *format,
-                               ...)
+NSError *si_error_because(NSError *cause, NSInteger code, NSString *format, ...)
 {
     va_list ap;
     va_start(ap, format);
@@ -71,7 +70,7 @@ NSError *standin_error_because(NSError *cause, NSInteger code, NSString *format,
     return error_of(cause, code, s);
 }
 
-id standin_fail(NSError **ret, NSError *error)
+id si_fail(NSError **ret, NSError *error)
 {
     if (ret != NULL) {
         *ret = error;
@@ -91,7 +90,7 @@ static void *run_block(void *arg)
     return NULL;
 }
 
-void standin_elsewhere(void (^block)(void))
+void si_elsewhere(void (^block)(void))
 {
     pthread_t t;
     pthread_attr_t detached;
@@ -101,28 +100,28 @@ void standin_elsewhere(void (^block)(void))
     must(pthread_attr_destroy(&detached) == 0);
 }
 
-void standin_hang(void)
+void si_hang(void)
 {
     for (;;) {
         (void)pause();
     }
 }
 
-void standin_terminate(NSString *what)
+void si_terminate(NSString *what)
 {
-    standin_elsewhere(^{
+    si_elsewhere(^{
       (void)fprintf(stderr,
                     "libc++abi: terminating due to uncaught exception of "
                     "type %s\n",
                     [what UTF8String]);
       abort();
     });
-    standin_hang();
+    si_hang();
 }
 
 /* --- numbers --- */
 
-NSArray *standin_numbers(const int64_t *v, int n)
+NSArray *si_numbers(const int64_t *v, int n)
 {
     NSMutableArray *a = [NSMutableArray arrayWithCapacity:(NSUInteger)n];
     for (int i = 0; i < n; i++) {
@@ -131,7 +130,7 @@ NSArray *standin_numbers(const int64_t *v, int n)
     return a;
 }
 
-int standin_ints(NSArray *numbers, int64_t *ret)
+int si_ints(NSArray *numbers, int64_t *ret)
 {
     if ([numbers count] > MIL_RANK_MAX) {
         return -1;
@@ -147,9 +146,9 @@ int standin_ints(NSArray *numbers, int64_t *ret)
     return n;
 }
 
-NSString *standin_shape_text(const int64_t *dims, int rank)
+NSString *si_shape_text(const int64_t *dims, int rank)
 {
-    return [standin_numbers(dims, rank) componentsJoinedByString:@" x "];
+    return [si_numbers(dims, rank) componentsJoinedByString:@" x "];
 }
 
 /* --- blocks ---

@@ -11,9 +11,6 @@
 struct surface {
     pthread_mutex_t lock; /* of what is below */
     void *p;
-    bool external; /* the caller's memory, which no page protection covers */
-    CVPixelBufferReleaseBytesCallback release;
-    void *release_context;
     size_t width, height, row, bytes;
     OSType format;
     int readers, writers;  /* locks from outside */
@@ -33,28 +30,25 @@ struct pixels {
 
 static struct surface *surface_of(IOSurfaceRef s)
 {
-    return standin_data((id)s);
+    return si_data((id)s);
 }
 
 static struct surface *surface_in(CVPixelBufferRef p)
 {
-    struct pixels *x = standin_data((id)p);
-    return standin_data(x->surface);
+    struct pixels *x = si_data((id)p);
+    return si_data(x->surface);
 }
 
 /* Called with the lock held. */
 static void protect(struct surface *s)
 {
-    if (s->external) {
-        return;
-    }
     enum pages_access access = PAGES_NONE;
     if (s->writers + s->opened_rw > 0) {
         access = PAGES_WRITE;
     } else if (s->readers + s->opened > 0) {
         access = PAGES_READ;
     }
-    pages_protect(s->p, access);
+    si_pages_protect(s->p, access);
 }
 
 @implementation StandinSurface
@@ -63,16 +57,10 @@ STANDIN_CLASS(COUNT_SURFACE, struct surface)
 
 - (void)dealloc
 {
-    struct surface *s = standin_data(self);
-    standin_gone(self, COUNT_SURFACE);
-    count_add(COUNT_PIXEL_BYTES, -(int64_t)s->bytes);
-    if (s->external) {
-        if (s->release != NULL) {
-            s->release(s->release_context, s->p);
-        }
-    } else {
-        pages_free(s->p);
-    }
+    struct surface *s = si_data(self);
+    si_gone(self, COUNT_SURFACE);
+    si_count_add(COUNT_PIXEL_BYTES, -(int64_t)s->bytes);
+    si_pages_free(s->p);
     (void)pthread_mutex_destroy(&s->lock);
     [super dealloc];
 }
@@ -85,17 +73,17 @@ STANDIN_CLASS(COUNT_PIXELS, struct pixels)
 
 - (void)dealloc
 {
-    struct pixels *x = standin_data(self);
-    standin_gone(self, COUNT_PIXELS);
+    struct pixels *x = si_data(self);
+    si_gone(self, COUNT_PIXELS);
     [x->surface release];
     [super dealloc];
 }
 
 @end
 
-/* nil: a size that cannot be. p: external memory, or NULL. */
+/* nil: a size that cannot be. */
 static StandinSurface *surface_new(size_t width, size_t height, size_t row,
-                                   OSType format, void *p)
+                                   OSType format)
 {
     size_t bytes = 0;
     if (width == 0 || height == 0 ||
@@ -104,21 +92,17 @@ static StandinSurface *surface_new(size_t width, size_t height, size_t row,
         return nil;
     }
     StandinSurface *o = [[StandinSurface alloc] init];
-    struct surface *s = standin_data(o);
+    struct surface *s = si_data(o);
     must(pthread_mutex_init(&s->lock, NULL) == 0);
     s->width = width;
     s->height = height;
     s->row = row;
     s->format = format;
     s->bytes = bytes;
-    s->external = p != NULL;
-    s->p = p;
-    if (p == NULL) {
-        s->p = pages_new(bytes, RULE_PIXELS_UNLOCKED);
-        memset(s->p, 0xff, bytes); /* NaN until somebody sets it */
-        pages_protect(s->p, PAGES_NONE);
-    }
-    count_add(COUNT_PIXEL_BYTES, (int64_t)bytes);
+    s->p = si_pages_new(bytes, RULE_PIXELS_UNLOCKED);
+    memset(s->p, 0xff, bytes); /* NaN until somebody sets it */
+    si_pages_protect(s->p, PAGES_NONE);
+    si_count_add(COUNT_PIXEL_BYTES, (int64_t)bytes);
     return o;
 }
 
@@ -127,10 +111,10 @@ static StandinSurface *surface_new(size_t width, size_t height, size_t row,
 static void check_lock(const struct surface *s, bool write, const char *how)
 {
     if (s->use == PIXELS_BACKING) {
-        rule_broken(RULE_BACKING_TOUCHED, "%s", how);
+        si_rule_broken(RULE_BACKING_TOUCHED, "%s", how);
     }
     if (s->use == PIXELS_INPUT && write) {
-        rule_broken(RULE_INPUT_CHANGED, "%s", how);
+        si_rule_broken(RULE_INPUT_CHANGED, "%s", how);
     }
 }
 
@@ -148,14 +132,14 @@ static void unlock(struct surface *s, bool read_only, const char *how)
     (void)pthread_mutex_lock(&s->lock);
     int *n = read_only ? &s->readers : &s->writers;
     if (*n == 0) {
-        rule_broken(RULE_PIXELS_UNLOCK, "%s", how);
+        si_rule_broken(RULE_PIXELS_UNLOCK, "%s", how);
     }
     *n -= 1;
     protect(s);
     (void)pthread_mutex_unlock(&s->lock);
 }
 
-void *pixels_open(CVPixelBufferRef p, bool write)
+void *si_pixels_open(CVPixelBufferRef p, bool write)
 {
     struct surface *s = surface_in(p);
     (void)pthread_mutex_lock(&s->lock);
@@ -165,7 +149,7 @@ void *pixels_open(CVPixelBufferRef p, bool write)
     return s->p;
 }
 
-void pixels_close(CVPixelBufferRef p, bool write)
+void si_pixels_close(CVPixelBufferRef p, bool write)
 {
     struct surface *s = surface_in(p);
     (void)pthread_mutex_lock(&s->lock);
@@ -174,7 +158,7 @@ void pixels_close(CVPixelBufferRef p, bool write)
     (void)pthread_mutex_unlock(&s->lock);
 }
 
-void pixels_set_use(CVPixelBufferRef p, enum pixels_use use)
+void si_pixels_set_use(CVPixelBufferRef p, enum pixels_use use)
 {
     struct surface *s = surface_in(p);
     (void)pthread_mutex_lock(&s->lock);
@@ -182,7 +166,7 @@ void pixels_set_use(CVPixelBufferRef p, enum pixels_use use)
     (void)pthread_mutex_unlock(&s->lock);
 }
 
-bool pixels_locked(CVPixelBufferRef p)
+bool si_pixels_locked(CVPixelBufferRef p)
 {
     struct surface *s = surface_in(p);
     (void)pthread_mutex_lock(&s->lock);
@@ -205,7 +189,7 @@ const CFStringRef kCVPixelBufferIOSurfacePropertiesKey =
 static CVPixelBufferRef pixels_new(StandinSurface *surface, bool is_surface)
 {
     StandinPixels *o = [[StandinPixels alloc] init];
-    struct pixels *x = standin_data(o);
+    struct pixels *x = si_data(o);
     x->surface = surface;
     x->is_surface = is_surface;
     return (CVPixelBufferRef)o;
@@ -230,39 +214,13 @@ CVReturn CVPixelBufferCreate(CFAllocatorRef allocator, size_t width,
     }
     align = align < ROW_ALIGN ? ROW_ALIGN : align;
     size_t row = (width * 2 + align - 1) / align * align;
-    StandinSurface *s = surface_new(width, height, row, pixelFormatType, NULL);
+    StandinSurface *s = surface_new(width, height, row, pixelFormatType);
     if (s == nil) {
         return kCVReturnInvalidSize;
     }
     id surface =
         [d objectForKey:(NSString *)kCVPixelBufferIOSurfacePropertiesKey];
     *pixelBufferOut = pixels_new(s, surface != nil);
-    return kCVReturnSuccess;
-}
-
-CVReturn CVPixelBufferCreateWithBytes(
-    CFAllocatorRef allocator, size_t width, size_t height,
-    OSType pixelFormatType, void *baseAddress, size_t bytesPerRow,
-    CVPixelBufferReleaseBytesCallback releaseCallback, void *releaseRefCon,
-    CFDictionaryRef pixelBufferAttributes, CVPixelBufferRef *pixelBufferOut)
-{
-    (void)allocator;
-    (void)pixelBufferAttributes;
-    if (pixelFormatType != kCVPixelFormatType_OneComponent16Half) {
-        return kCVReturnInvalidPixelFormat;
-    }
-    if (baseAddress == NULL || bytesPerRow / 2 < width) {
-        return kCVReturnInvalidArgument;
-    }
-    StandinSurface *o =
-        surface_new(width, height, bytesPerRow, pixelFormatType, baseAddress);
-    if (o == nil) {
-        return kCVReturnInvalidSize;
-    }
-    struct surface *s = standin_data(o);
-    s->release = releaseCallback;
-    s->release_context = releaseRefCon;
-    *pixelBufferOut = pixels_new(o, false);
     return kCVReturnSuccess;
 }
 
@@ -338,7 +296,7 @@ size_t CVPixelBufferGetDataSize(CVPixelBufferRef pixelBuffer)
 
 IOSurfaceRef CVPixelBufferGetIOSurface(CVPixelBufferRef pixelBuffer)
 {
-    struct pixels *x = standin_data((id)pixelBuffer);
+    struct pixels *x = si_data((id)pixelBuffer);
     return x != NULL && x->is_surface ? (IOSurfaceRef)x->surface : NULL;
 }
 
@@ -373,7 +331,7 @@ IOSurfaceRef IOSurfaceCreate(CFDictionaryRef properties)
         return NULL;
     }
     OSType format = (OSType)number(properties, kIOSurfacePixelFormat, 0);
-    return (IOSurfaceRef)surface_new(width, height, wanted, format, NULL);
+    return (IOSurfaceRef)surface_new(width, height, wanted, format);
 }
 
 kern_return_t IOSurfaceLock(IOSurfaceRef buffer, IOSurfaceLockOptions options,

@@ -19,12 +19,12 @@ STANDIN_CLASS(COUNT_STRUCTURE, struct usage)
 
 static struct usage *usage_of(MLComputePlanDeviceUsage *u)
 {
-    return standin_data(u);
+    return si_data(u);
 }
 
 - (void)dealloc
 {
-    standin_gone(self, COUNT_STRUCTURE);
+    si_gone(self, COUNT_STRUCTURE);
     [usage_of(self)->supported release];
     [super dealloc];
 }
@@ -51,12 +51,12 @@ STANDIN_CLASS(COUNT_STRUCTURE, struct cost)
 
 static struct cost *cost_of(MLComputePlanCost *c)
 {
-    return standin_data(c);
+    return si_data(c);
 }
 
 - (void)dealloc
 {
-    standin_gone(self, COUNT_STRUCTURE);
+    si_gone(self, COUNT_STRUCTURE);
     [super dealloc];
 }
 
@@ -80,12 +80,12 @@ STANDIN_CLASS(COUNT_PLAN, struct plan)
 
 static struct plan *plan_of(MLComputePlan *p)
 {
-    return standin_data(p);
+    return si_data(p);
 }
 
 - (void)dealloc
 {
-    standin_gone(self, COUNT_PLAN);
+    si_gone(self, COUNT_PLAN);
     [plan_of(self)->structure release];
     [super dealloc];
 }
@@ -93,8 +93,8 @@ static struct plan *plan_of(MLComputePlan *p)
 /* Which operations a fault takes off the Neural Engine; NULL: none. */
 static const char *off_ane(const struct model *m, struct fault_hit *hit)
 {
-    struct fault_target t = model_target(m);
-    return fault_hit(FAULT_PLAN_CPU, &t, hit) ? hit->ops : NULL;
+    struct fault_target t = si_model_target(m);
+    return si_fault_hit(FAULT_PLAN_CPU, &t, hit) ? hit->ops : NULL;
 }
 
 static MLComputePlan *load(NSURL *url, MLModelConfiguration *conf,
@@ -105,29 +105,29 @@ static MLComputePlan *load(NSURL *url, MLModelConfiguration *conf,
     struct fault_hit hit = {0};
     struct model m = {.conf = conf};
     MLComputePlan *o = nil;
-    count_add(COUNT_PLANS, 1);
-    fault_conf(&f);
-    NSError *why = structure_read(url, &program, &m.from);
-    struct fault_target t = model_target(&m);
-    if (why == nil && fault_hit(FAULT_PLAN_ERROR, &t, NULL)) {
-        why = standin_error(MLModelErrorGeneric, @"injected in a plan");
+    si_count_add(COUNT_PLANS, 1);
+    si_fault_conf(&f);
+    NSError *why = si_structure_read(url, &program, &m.from);
+    struct fault_target t = si_model_target(&m);
+    if (why == nil && si_fault_hit(FAULT_PLAN_ERROR, &t, NULL)) {
+        why = si_error(MLModelErrorGeneric, @"injected in a plan");
     }
     if (why == nil) {
         m.fn = mil_function_find(program, t.function);
-        why = m.fn != NULL ? nil
-                           : standin_error(MLModelErrorGeneric,
-                                           @"Function %s is not in the model",
-                                           t.function);
+        why = m.fn != NULL
+                  ? nil
+                  : si_error(MLModelErrorGeneric,
+                             @"Function %s is not in the model", t.function);
     }
     if (why == nil) {
-        model_specialise(&m, 0, f.load_ms, f.cache);
+        si_model_specialise(&m, 0, f.load_ms, f.cache);
         o = [[[MLComputePlan alloc] init] autorelease];
         plan_of(o)->units = [conf computeUnits];
         plan_of(o)->structure =
-            [structure_of(program, o, m.fn, off_ane(&m, &hit)) retain];
+            [si_structure_of(program, o, m.fn, off_ane(&m, &hit)) retain];
     }
     mil_free(program);
-    return why == nil ? o : standin_fail(error, why);
+    return why == nil ? o : si_fail(error, why);
 }
 
 + (void)loadContentsOfURL:(NSURL *)url
@@ -136,7 +136,7 @@ static MLComputePlan *load(NSURL *url, MLModelConfiguration *conf,
             (void (^)(MLComputePlan *computePlan, NSError *error))handler
 {
     MLModelConfiguration *conf = [[configuration copy] autorelease];
-    standin_elsewhere(^{
+    si_elsewhere(^{
       NSError *error = nil;
       MLComputePlan *p = load(url, conf, &error);
       handler(p, p != nil ? nil : error);
@@ -151,28 +151,29 @@ static MLComputePlan *load(NSURL *url, MLModelConfiguration *conf,
 - (MLComputePlanDeviceUsage *)computeDeviceUsageForMLProgramOperation:
     (MLModelStructureProgramOperation *)operation
 {
-    struct structure_op *op = structure_op_of(operation);
+    struct structure_op *op = si_structure_op_of(operation);
     MLComputeUnits units = plan_of(self)->units;
     if (op->plan != self || !op->counted) {
         return nil;
     }
-    bool neural = op->on_ane && device_neural() != nil &&
+    bool neural = op->on_ane && si_device_neural() != nil &&
                   (units == MLComputeUnitsAll ||
                    units == MLComputeUnitsCPUAndNeuralEngine);
     MLComputePlanDeviceUsage *u =
         [[[MLComputePlanDeviceUsage alloc] init] autorelease];
     struct usage *x = usage_of(u);
-    x->preferred = neural ? device_neural() : device_cpu();
-    x->supported = neural ? [[NSArray alloc]
-                                initWithObjects:device_cpu(), x->preferred, nil]
-                          : [[NSArray alloc] initWithObjects:device_cpu(), nil];
+    x->preferred = neural ? si_device_neural() : si_device_cpu();
+    x->supported = neural
+                       ? [[NSArray alloc]
+                             initWithObjects:si_device_cpu(), x->preferred, nil]
+                       : [[NSArray alloc] initWithObjects:si_device_cpu(), nil];
     return u;
 }
 
 - (MLComputePlanCost *)estimatedCostOfMLProgramOperation:
     (MLModelStructureProgramOperation *)operation
 {
-    struct structure_op *op = structure_op_of(operation);
+    struct structure_op *op = si_structure_op_of(operation);
     if (op->plan != self || !op->counted) {
         return nil;
     }

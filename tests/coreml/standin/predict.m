@@ -18,7 +18,7 @@ struct slot {
     char *dense;
     size_t cap;          /* bytes */
     MLMultiArray *array; /* of this prediction: the input, or the backing */
-    bool used;           /* array_begin was called */
+    bool used;           /* si_array_begin was called */
     uint64_t sum;        /* of an input's bytes */
 };
 
@@ -43,7 +43,7 @@ static const struct mil_feature *feature(const struct mil_feature *f, size_t n,
     return NULL;
 }
 
-struct call *call_new(const struct model *m)
+struct call *si_call_new(const struct model *m)
 {
     const struct mil_function *f = m->fn;
     size_t n_out = f->body->n_outputs;
@@ -62,19 +62,19 @@ struct call *call_new(const struct model *m)
         if (!v->type.state) {
             c->feature_in[c->n_in] = feature(f->in, f->n_in, v->name);
             c->in[c->n_in++] = (struct slot){
-                .name = v->name, .axis = noise_axis(m->program, v, true)};
+                .name = v->name, .axis = si_noise_axis(m->program, v, true)};
         }
     }
     for (size_t i = 0; i < n_out; i++) {
         const struct mil_value *v = f->body->outputs[i];
         c->feature_out[c->n_out] = feature(f->out, f->n_out, v->name);
         c->out[c->n_out++] = (struct slot){
-            .name = v->name, .axis = noise_axis(m->program, v, false)};
+            .name = v->name, .axis = si_noise_axis(m->program, v, false)};
     }
     return c;
 }
 
-void call_free(struct call *c)
+void si_call_free(struct call *c)
 {
     if (c == NULL) {
         return;
@@ -106,14 +106,14 @@ static void reserve(struct slot *s, size_t bytes)
 static void begin(struct slot *s, MLMultiArray *a, enum pixels_use use)
 {
     s->array = [a retain];
-    array_begin(a, use);
+    si_array_begin(a, use);
     s->used = true;
 }
 
 static void end(struct slot *s)
 {
     if (s->used) {
-        array_end(s->array);
+        si_array_end(s->array);
     }
     [s->array release];
     s->array = nil;
@@ -124,7 +124,7 @@ static void end(struct slot *s)
 
 static size_t dense_bytes(MLMultiArray *a)
 {
-    return array_of(a)->count * array_element(array_of(a)->dtype);
+    return array_of(a)->count * si_array_element(array_of(a)->dtype);
 }
 
 static NSError *take_input(struct call *c, size_t i,
@@ -134,23 +134,22 @@ static NSError *take_input(struct call *c, size_t i,
     MLMultiArray *a = [[input featureValueForName:name] multiArrayValue];
     NSError *why = nil;
     if (a == nil && c->feature_in[i] != NULL && c->feature_in[i]->optional) {
-        return standin_error(MLModelErrorFeatureType,
-                             @"The stand-in does not fill in the optional "
-                             @"input %@; give it",
-                             name);
+        return si_error(MLModelErrorFeatureType,
+                        @"The stand-in does not fill in the optional "
+                        @"input %@; give it",
+                        name);
     }
     if (a == nil) {
-        return standin_error(MLModelErrorFeatureType,
-                             @"Feature %@ is required but not specified.",
-                             name);
+        return si_error(MLModelErrorFeatureType,
+                        @"Feature %@ is required but not specified.", name);
     }
     if (c->feature_in[i] != NULL &&
-        !description_allows(c->feature_in[i], a, &why)) {
-        return standin_error_because(
+        !si_description_allows(c->feature_in[i], a, &why)) {
+        return si_error_because(
             why, MLModelErrorFeatureType,
             @"For input feature '%@', the provided shape %@ is not compatible "
             @"with the model's feature description.",
-            name, standin_shape_text(array_of(a)->dims, array_of(a)->rank));
+            name, si_shape_text(array_of(a)->dims, array_of(a)->rank));
     }
     begin(&c->in[i], a, PIXELS_INPUT);
     return nil;
@@ -169,7 +168,7 @@ static void gather_input(struct call *c, size_t i)
     const struct array *a = array_of(s->array);
     size_t bytes = dense_bytes(s->array);
     reserve(s, bytes);
-    array_gather(s->array, s->dense);
+    si_array_gather(s->array, s->dense);
     s->sum = hash_bulk(s->dense, bytes);
     c->run_in[i] = (struct run_array){.name = s->name,
                                       .dtype = mil_of(a->dtype),
@@ -199,10 +198,10 @@ static void check_inputs(struct call *c)
 {
     for (size_t i = 0; i < c->n_in; i++) {
         struct slot *s = &c->in[i];
-        array_gather(s->array, s->dense);
+        si_array_gather(s->array, s->dense);
         if (hash_bulk(s->dense, dense_bytes(s->array)) != s->sum) {
-            rule_broken(RULE_INPUT_CHANGED, "%s has other values at its end",
-                        s->name);
+            si_rule_broken(RULE_INPUT_CHANGED, "%s has other values at its end",
+                           s->name);
         }
     }
 }
@@ -218,15 +217,15 @@ static bool takes_backing(MLMultiArray *m)
         a->locked || atomic_load(&a->use) != PIXELS_IDLE) {
         return false;
     }
-    return a->kind != ARRAY_PIXELS || !pixels_locked(a->pixels);
+    return a->kind != ARRAY_PIXELS || !si_pixels_locked(a->pixels);
 }
 
 static void take_backings(const struct model *m, MLPredictionOptions *options)
 {
-    struct fault_target t = model_target(m);
+    struct fault_target t = si_model_target(m);
     NSDictionary *backings = [options outputBackings];
     bool ignored =
-        [backings count] > 0 && fault_hit(FAULT_BACKINGS_IGNORED, &t, NULL);
+        [backings count] > 0 && si_fault_hit(FAULT_BACKINGS_IGNORED, &t, NULL);
     for (size_t i = 0; i < m->call->n_out; i++) {
         struct slot *s = &m->call->out[i];
         NSString *name = [NSString stringWithUTF8String:s->name];
@@ -238,7 +237,7 @@ static void take_backings(const struct model *m, MLPredictionOptions *options)
             takes_backing(a)) {
             begin(s, a, PIXELS_BACKING);
         } else {
-            count_add(COUNT_BACKINGS_IGNORED, 1);
+            si_count_add(COUNT_BACKINGS_IGNORED, 1);
         }
     }
 }
@@ -250,7 +249,7 @@ static void convert(struct slot *s, const struct run_array *r,
                     MLMultiArrayDataType t, size_t n)
 {
     const float *f = r->data;
-    reserve(s, n * array_element(t));
+    reserve(s, n * si_array_element(t));
     for (size_t i = 0; i < n; i++) {
         if (t == MLMultiArrayDataTypeFloat16) {
             uint16_t h = half_from_float(f[i]);
@@ -293,29 +292,31 @@ static MLMultiArray *give_output(const struct model *m, size_t i, bool nan,
     struct slot *s = &c->out[i];
     const struct run_array *r = &c->run_out[i];
     const struct mil_feature *f = c->feature_out[i];
-    MLMultiArrayDataType t = array_dtype(f != NULL ? f->type.dtype : MIL_FP32);
+    MLMultiArrayDataType t =
+        si_array_dtype(f != NULL ? f->type.dtype : MIL_FP32);
     size_t n = 1;
     for (int k = 0; k < r->rank; k++) {
         n *= (size_t)r->dims[k];
     }
     convert(s, r, t, n);
     if (noise != 0) {
-        noise_add(s->dense, mil_of(t), s->name, r->dims, r->rank, s->axis,
-                  noise);
+        si_noise_add(s->dense, mil_of(t), s->name, r->dims, r->rank, s->axis,
+                     noise);
     }
     if (nan) {
         fill_nan(s, t, n);
     }
     if (s->array != nil && fits(s->array, r, t)) {
-        count_add(COUNT_BACKINGS_USED, 1);
-        array_scatter(s->array, s->dense);
+        si_count_add(COUNT_BACKINGS_USED, 1);
+        si_array_scatter(s->array, s->dense);
         return s->array;
     }
-    count_add(COUNT_BACKINGS_IGNORED, s->array != nil);
-    count_add(COUNT_RESULTS_MADE, 1);
-    MLMultiArray *a = array_paged(ARRAY_RESULT, t, r->dims, r->rank, m->neural);
-    array_scatter(a, s->dense);
-    pages_protect(array_of(a)->p, PAGES_READ);
+    si_count_add(COUNT_BACKINGS_IGNORED, s->array != nil);
+    si_count_add(COUNT_RESULTS_MADE, 1);
+    MLMultiArray *a =
+        si_array_paged(ARRAY_RESULT, t, r->dims, r->rank, m->neural);
+    si_array_scatter(a, s->dense);
+    si_pages_protect(array_of(a)->p, PAGES_READ);
     return a;
 }
 
@@ -324,29 +325,29 @@ static MLMultiArray *give_output(const struct model *m, size_t i, bool nan,
 /* nil, or the NSError that is injected. */
 static NSError *predict_faults(const struct model *m)
 {
-    struct fault_target t = model_target(m);
+    struct fault_target t = si_model_target(m);
     struct fault_hit hit = {0};
-    if (fault_hit(FAULT_PREDICT_SLOW, &t, &hit)) {
-        fault_sleep(hit.ms);
+    if (si_fault_hit(FAULT_PREDICT_SLOW, &t, &hit)) {
+        si_fault_sleep(hit.ms);
     }
-    if (fault_hit(FAULT_PREDICT_KILL, &t, NULL)) {
+    if (si_fault_hit(FAULT_PREDICT_KILL, &t, NULL)) {
         (void)kill(getpid(), SIGKILL);
     }
-    if (fault_hit(FAULT_PREDICT_HANG, &t, NULL)) {
-        standin_hang();
+    if (si_fault_hit(FAULT_PREDICT_HANG, &t, NULL)) {
+        si_hang();
     }
-    if (fault_hit(FAULT_PREDICT_ABORT, &t, NULL)) {
-        standin_terminate(@"std::runtime_error: injected in a prediction");
+    if (si_fault_hit(FAULT_PREDICT_ABORT, &t, NULL)) {
+        si_terminate(@"std::runtime_error: injected in a prediction");
     }
-    if (fault_hit(FAULT_PREDICT_EXCEPTION, &t, NULL)) {
+    if (si_fault_hit(FAULT_PREDICT_EXCEPTION, &t, NULL)) {
         [NSException raise:NSGenericException
                     format:@"injected in a prediction"];
     }
-    if (fault_hit(FAULT_PREDICT_ERROR, &t, NULL)) {
-        return standin_error(MLModelErrorGeneric,
-                             @"Unable to compute the prediction using ML "
-                             @"Program. It can be an invalid input data or "
-                             @"broken/unsupported model.");
+    if (si_fault_hit(FAULT_PREDICT_ERROR, &t, NULL)) {
+        return si_error(MLModelErrorGeneric,
+                        @"Unable to compute the prediction using ML "
+                        @"Program. It can be an invalid input data or "
+                        @"broken/unsupported model.");
     }
     return nil;
 }
@@ -371,16 +372,16 @@ static NSError *compute(const struct model *m, struct run_state *state,
     struct err e = {0};
     for (size_t i = 0; noise != 0 && i < c->n_in; i++) {
         struct run_array *r = &c->run_in[i];
-        noise_add(r->data, r->dtype, r->name, r->dims, r->rank, c->in[i].axis,
-                  noise);
+        si_noise_add(r->data, r->dtype, r->name, r->dims, r->rank,
+                     c->in[i].axis, noise);
     }
     for (size_t i = 0; i < c->n_out; i++) {
         c->run_out[i] = (struct run_array){.name = c->out[i].name};
     }
-    if (run_predict(m->run, state, c->run_in, c->n_in, c->run_out, c->n_out,
-                    &e) < 0) {
-        return standin_error(MLModelErrorGeneric,
-                             @"Unable to compute the prediction. %s", e.msg);
+    if (si_run_predict(m->run, state, c->run_in, c->n_in, c->run_out, c->n_out,
+                       &e) < 0) {
+        return si_error(MLModelErrorGeneric,
+                        @"Unable to compute the prediction. %s", e.msg);
     }
     return nil;
 }
@@ -391,12 +392,12 @@ static NSDictionary *predict(const struct model *m, struct run_state *state,
 {
     struct call *c = m->call;
     struct fault_conf conf;
-    struct fault_target t = model_target(m);
+    struct fault_target t = si_model_target(m);
     NSError *why = take_inputs(c, input);
     if (why == nil) {
         take_backings(m, options);
-        fault_conf(&conf);
-        model_specialise(m, shapes_key(c), conf.shape_ms, conf.cache);
+        si_fault_conf(&conf);
+        si_model_specialise(m, shapes_key(c), conf.shape_ms, conf.cache);
         why = predict_faults(m);
     }
     bool noisy = m->neural && conf.width_bits != 0 && c->width != 0 &&
@@ -406,9 +407,9 @@ static NSDictionary *predict(const struct model *m, struct run_state *state,
         why = compute(m, state, noise);
     }
     if (why != nil) {
-        return standin_fail(error, why);
+        return si_fail(error, why);
     }
-    bool nan = fault_hit(FAULT_PREDICT_NAN, &t, NULL);
+    bool nan = si_fault_hit(FAULT_PREDICT_NAN, &t, NULL);
     NSMutableDictionary *values = [NSMutableDictionary dictionary];
     for (size_t i = 0; i < c->n_out; i++) {
         MLMultiArray *a = give_output(m, i, nan, noise);
@@ -423,28 +424,28 @@ static NSDictionary *predict(const struct model *m, struct run_state *state,
 static NSError *check_state(const struct model *m, MLState *state)
 {
     if (m->fn->n_states > 0 && state == nil) {
-        return standin_error(MLModelErrorGeneric,
-                             @"The model has states, and no state was given");
+        return si_error(MLModelErrorGeneric,
+                        @"The model has states, and no state was given");
     }
     return nil;
 }
 
-id<MLFeatureProvider> model_predict(MLModel *o, id<MLFeatureProvider> input,
-                                    MLState *state,
-                                    MLPredictionOptions *options,
-                                    NSError **error)
+id<MLFeatureProvider> si_model_predict(MLModel *o, id<MLFeatureProvider> input,
+                                       MLState *state,
+                                       MLPredictionOptions *options,
+                                       NSError **error)
 {
     struct model *m = model_of(o);
     NSDictionary *values = nil;
-    count_add(COUNT_PREDICTIONS, 1);
+    si_count_add(COUNT_PREDICTIONS, 1);
     NSError *why = check_state(m, state);
     if (why != nil) {
-        return standin_fail(error, why);
+        return si_fail(error, why);
     }
     if (atomic_exchange(&m->busy, true)) {
-        rule_broken(RULE_MODEL_THREAD, "two predictions overlap");
+        si_rule_broken(RULE_MODEL_THREAD, "two predictions overlap");
     }
-    struct run_state *s = state != nil ? state_begin(state) : NULL;
+    struct run_state *s = state != nil ? si_state_begin(state) : NULL;
     @try {
         values = predict(m, s, input, options, error);
     } @finally {
@@ -455,9 +456,9 @@ id<MLFeatureProvider> model_predict(MLModel *o, id<MLFeatureProvider> input,
             end(&m->call->out[i]);
         }
         if (state != nil) {
-            state_end(state);
+            si_state_end(state);
         }
         atomic_store(&m->busy, false);
     }
-    return values != nil ? result_provider(values) : nil;
+    return values != nil ? si_result_provider(values) : nil;
 }

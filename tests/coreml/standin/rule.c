@@ -38,7 +38,7 @@ static const char *const texts[RULE_N] = {
 #undef XX
 };
 
-void rule_broken(enum rule r, const char *fmt, ...)
+void si_rule_broken(enum rule r, const char *fmt, ...)
 {
     char line[DETAIL_MAX];
     va_list ap;
@@ -104,7 +104,7 @@ static struct mapping *find(const void *p)
     return &table[i];
 }
 
-void *pages_new(size_t n, enum rule r)
+void *si_pages_new(size_t n, enum rule r)
 {
     (void)pthread_once(&once, install);
     n = round_up(n);
@@ -127,7 +127,7 @@ void *pages_new(size_t n, enum rule r)
     return p;
 }
 
-void pages_protect(void *p, enum pages_access access)
+void si_pages_protect(void *p, enum pages_access access)
 {
     static const int prot[] = {
         [PAGES_NONE] = PROT_NONE,
@@ -145,7 +145,7 @@ static void unmap(struct mapping *m)
     must(munmap(p, n) == 0);
 }
 
-void pages_free(void *p)
+void si_pages_free(void *p)
 {
     if (p != NULL) {
         (void)pthread_mutex_lock(&lock);
@@ -154,7 +154,7 @@ void pages_free(void *p)
     }
 }
 
-void pages_retire(void *p)
+void si_pages_retire(void *p)
 {
     (void)pthread_mutex_lock(&lock);
     struct mapping *m = find(p);

@@ -32,16 +32,17 @@ enum rule {
 };
 
 /* "standin: rule broken: TEXT: DETAIL" on stderr; abort. */
-__attribute__((noreturn, cold)) void rule_broken(enum rule r, const char *fmt,
-                                                 ...) PRINTF_LIKE(2, 3);
+__attribute__((noreturn, cold)) void si_rule_broken(enum rule r,
+                                                    const char *fmt, ...)
+    PRINTF_LIKE(2, 3);
 
 /* n bytes (at least one page, zeroed, aligned to pages) that may be read and
  * written. An access that their protection forbids breaks the rule r. */
-void *pages_new(size_t n, enum rule r) __attribute__((returns_nonnull));
+void *si_pages_new(size_t n, enum rule r) __attribute__((returns_nonnull));
 enum pages_access { PAGES_NONE, PAGES_READ, PAGES_WRITE };
 /* p from pages_new. */
-void pages_protect(void *p, enum pages_access access);
+void si_pages_protect(void *p, enum pages_access access);
 /* Nobody may touch them any more; the address is given to nothing else for some
  * time, then the memory goes back. */
-void pages_retire(void *p);
-void pages_free(void *p); /* at once; NULL is fine */
+void si_pages_retire(void *p);
+void si_pages_free(void *p); /* at once; NULL is fine */

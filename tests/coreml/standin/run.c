@@ -23,8 +23,8 @@ struct run_state {
 
 static const struct backend *const b = &backend_interpreter;
 
-int run_open(const char *pkg, const char *function, bool fp32, unsigned threads,
-             struct run_model **ret, struct err *e)
+int si_run_open(const char *pkg, const char *function, bool fp32,
+                unsigned threads, struct run_model **ret, struct err *e)
 {
     const struct cpu_conf cpu = {.round_fp16 = !fp32};
     const struct backend_conf conf = {.threads = threads, .cpu = &cpu};
@@ -43,13 +43,13 @@ int run_open(const char *pkg, const char *function, bool fp32, unsigned threads,
     return 0;
 }
 
-struct run_model *run_ref(struct run_model *m)
+struct run_model *si_run_ref(struct run_model *m)
 {
     (void)atomic_fetch_add(&m->users, 1);
     return m;
 }
 
-void run_unref(struct run_model *m)
+void si_run_unref(struct run_model *m)
 {
     if (m == NULL || atomic_fetch_sub(&m->users, 1) > 1) {
         return;
@@ -69,9 +69,9 @@ static struct tensor tensor_of(const struct run_array *a)
     return t;
 }
 
-int run_predict(struct run_model *m, struct run_state *s,
-                const struct run_array *in, size_t n_in, struct run_array *out,
-                size_t n_out, struct err *e)
+int si_run_predict(struct run_model *m, struct run_state *s,
+                   const struct run_array *in, size_t n_in,
+                   struct run_array *out, size_t n_out, struct err *e)
 {
     must(n_in <= m->in_cap && n_out <= m->out_cap);
     for (size_t i = 0; i < n_in; i++) {
@@ -91,22 +91,22 @@ int run_predict(struct run_model *m, struct run_state *s,
     return 0;
 }
 
-int run_state_new(struct run_model *m, struct run_state **ret, struct err *e)
+int si_run_state_new(struct run_model *m, struct run_state **ret, struct err *e)
 {
     struct backend_state *s = NULL;
     RETERR(b->state_new(m->m, &s, e));
     *ret = calloc(1, sizeof(**ret));
     must(*ret != NULL);
-    (*ret)->m = run_ref(m);
+    (*ret)->m = si_run_ref(m);
     (*ret)->s = s;
     return 0;
 }
 
-void run_state_free(struct run_state *s)
+void si_run_state_free(struct run_state *s)
 {
     if (s != NULL) {
         b->state_free(s->s);
-        run_unref(s->m);
+        si_run_unref(s->m);
         free(s);
     }
 }
@@ -132,15 +132,15 @@ static int move(void *ctx, struct backend_array *a, struct err *e)
     return 0;
 }
 
-int run_state_read(struct run_state *s, const char *name, uint16_t *out,
-                   size_t n, struct err *e)
+int si_run_state_read(struct run_state *s, const char *name, uint16_t *out,
+                      size_t n, struct err *e)
 {
     struct moved v = {out, n, false};
     return b->state_with(s->s, name, move, &v, e);
 }
 
-int run_state_write(struct run_state *s, const char *name, const uint16_t *in,
-                    size_t n, struct err *e)
+int si_run_state_write(struct run_state *s, const char *name,
+                       const uint16_t *in, size_t n, struct err *e)
 {
     struct moved v = {(uint16_t *)(uintptr_t)in, n, true}; /* only read */
     return b->state_with(s->s, name, move, &v, e);

@@ -33,20 +33,20 @@ STANDIN_CLASS(COUNT_STATE, struct state)
 
 static struct state *state_of(MLState *s)
 {
-    return standin_data(s);
+    return si_data(s);
 }
 
 - (void)dealloc
 {
     struct state *s = state_of(self);
-    standin_gone(self, COUNT_STATE);
+    si_gone(self, COUNT_STATE);
     for (size_t i = 0; i < s->n_values; i++) {
         [s->values[i].name release];
     }
     free(s->values);
-    run_state_free(s->s);
-    run_unref(s->model);
-    count_add(COUNT_STATE_BYTES, -s->bytes);
+    si_run_state_free(s->s);
+    si_run_unref(s->model);
+    si_count_add(COUNT_STATE_BYTES, -s->bytes);
     (void)pthread_mutex_destroy(&s->lock);
     [super dealloc];
 }
@@ -55,10 +55,10 @@ static void enter(struct state *s)
 {
     (void)pthread_mutex_lock(&s->lock);
     if (s->predicting) {
-        rule_broken(RULE_STATE_BUSY, "getMultiArrayForStateNamed");
+        si_rule_broken(RULE_STATE_BUSY, "getMultiArrayForStateNamed");
     }
     if (s->handlers > 0 && !pthread_equal(s->who, pthread_self())) {
-        rule_broken(RULE_STATE_BUSY, "handlers on two threads");
+        si_rule_broken(RULE_STATE_BUSY, "handlers on two threads");
     }
     s->handlers++;
     s->who = pthread_self();
@@ -94,18 +94,18 @@ static struct state_value *find(struct state *s, NSString *name)
     struct err e = {0};
     uint16_t *dense = malloc(v->n * sizeof(*dense));
     must(dense != NULL);
-    count_add(COUNT_HANDLERS, 1);
+    si_count_add(COUNT_HANDLERS, 1);
     enter(s);
-    must(run_state_read(s->s, name, dense, v->n, &e) == 0);
-    MLMultiArray *a = [array_paged(ARRAY_STATE, MLMultiArrayDataTypeFloat16,
-                                   v->dims, v->rank, true) retain];
-    array_scatter(a, dense);
+    must(si_run_state_read(s->s, name, dense, v->n, &e) == 0);
+    MLMultiArray *a = [si_array_paged(ARRAY_STATE, MLMultiArrayDataTypeFloat16,
+                                      v->dims, v->rank, true) retain];
+    si_array_scatter(a, dense);
     @try {
         handler(a);
     } @finally {
-        array_gather(a, dense);
-        must(run_state_write(s->s, name, dense, v->n, &e) == 0);
-        array_kill(a);
+        si_array_gather(a, dense);
+        must(si_run_state_write(s->s, name, dense, v->n, &e) == 0);
+        si_array_kill(a);
         [a release];
         free(dense);
         leave(s);
@@ -114,22 +114,22 @@ static struct state_value *find(struct state *s, NSString *name)
 
 @end
 
-struct run_state *state_begin(MLState *m)
+struct run_state *si_state_begin(MLState *m)
 {
     struct state *s = state_of(m);
     (void)pthread_mutex_lock(&s->lock);
     if (s->predicting) {
-        rule_broken(RULE_STATE_PREDICTION, "two predictions overlap");
+        si_rule_broken(RULE_STATE_PREDICTION, "two predictions overlap");
     }
     if (s->handlers > 0) {
-        rule_broken(RULE_STATE_BUSY, "a prediction while a handler runs");
+        si_rule_broken(RULE_STATE_BUSY, "a prediction while a handler runs");
     }
     s->predicting = true;
     (void)pthread_mutex_unlock(&s->lock);
     return s->s;
 }
 
-void state_end(MLState *m)
+void si_state_end(MLState *m)
 {
     struct state *s = state_of(m);
     (void)pthread_mutex_lock(&s->lock);
@@ -148,13 +148,13 @@ static void describe(struct state_value *v, const struct mil_feature *f)
     }
 }
 
-MLState *state_new(struct run_model *m, const struct mil_function *f)
+MLState *si_state_new(struct run_model *m, const struct mil_function *f)
 {
     MLState *o = [[MLState alloc] init];
     struct state *s = state_of(o);
     struct err e = {0};
     must(pthread_mutex_init(&s->lock, NULL) == 0);
-    s->model = run_ref(m);
+    s->model = si_run_ref(m);
     s->values = calloc(f->n_states + 1, sizeof(*s->values));
     must(s->values != NULL);
     s->n_values = f->n_states;
@@ -162,9 +162,9 @@ MLState *state_new(struct run_model *m, const struct mil_function *f)
         describe(&s->values[i], &f->states[i]);
         s->bytes += (int64_t)(s->values[i].n * sizeof(uint16_t));
     }
-    count_add(COUNT_STATE_BYTES, s->bytes);
+    si_count_add(COUNT_STATE_BYTES, s->bytes);
     if (f->n_states > 0) {
-        must(run_state_new(m, &s->s, &e) == 0);
+        must(si_run_state_new(m, &s->s, &e) == 0);
     }
     return o;
 }

@@ -13,13 +13,13 @@ struct node {
 
 static struct node *node_of(id o)
 {
-    return standin_data(o);
+    return si_data(o);
 }
 
 static void node_gone(id o)
 {
     struct node *n = node_of(o);
-    standin_gone(o, COUNT_STRUCTURE);
+    si_gone(o, COUNT_STRUCTURE);
     [n->a release];
     [n->b release];
     [n->c release];
@@ -175,17 +175,17 @@ NODE_CLASS
         completionHandler:
             (void (^)(MLModelStructure *modelStructure, NSError *error))handler
 {
-    standin_elsewhere(^{
+    si_elsewhere(^{
       struct mil_program *p = NULL;
-      NSError *why = structure_read(url, &p, NULL);
-      handler(why == nil ? structure_of(p, NULL, NULL, NULL) : nil, why);
+      NSError *why = si_structure_read(url, &p, NULL);
+      handler(why == nil ? si_structure_of(p, NULL, NULL, NULL) : nil, why);
       mil_free(p);
     });
 }
 
 @end
 
-struct structure_op *structure_op_of(MLModelStructureProgramOperation *op)
+struct structure_op *si_structure_op_of(MLModelStructureProgramOperation *op)
 {
     return &node_of(op)->op;
 }
@@ -297,7 +297,7 @@ static id operation(const struct mil_op *op, struct plan_of *p)
     id o = make([MLModelStructureProgramOperation class], name, in,
                 named(op->outputs, op->n_outputs), blocks);
     if (p->plan != NULL && !is_constant(op)) {
-        *structure_op_of(o) = (struct structure_op){
+        *si_structure_op_of(o) = (struct structure_op){
             .plan = p->plan,
             .counted = true,
             .on_ane = p->ops == NULL || !listed(p->ops, op->type),
@@ -326,7 +326,7 @@ static id block_of(const struct mil_block *b, struct plan_of *p)
 static void share(MLModelStructureProgramBlock *b, double sum)
 {
     for (MLModelStructureProgramOperation *o in [b operations]) {
-        structure_op_of(o)->weight /= sum > 0 ? sum : 1;
+        si_structure_op_of(o)->weight /= sum > 0 ? sum : 1;
         for (MLModelStructureProgramBlock *inner in [o blocks]) {
             share(inner, sum);
         }
@@ -345,8 +345,9 @@ static void prefix_of(const struct mil_function *f, char out[32])
     }
 }
 
-MLModelStructure *structure_of(const struct mil_program *p, const void *plan,
-                               const struct mil_function *fn, const char *ops)
+MLModelStructure *si_structure_of(const struct mil_program *p, const void *plan,
+                                  const struct mil_function *fn,
+                                  const char *ops)
 {
     NSMutableDictionary *functions = [NSMutableDictionary dictionary];
     for (size_t i = 0; i < p->n_functions; i++) {
@@ -366,22 +367,22 @@ MLModelStructure *structure_of(const struct mil_program *p, const void *plan,
     return make([MLModelStructure class], program, nil, nil, nil);
 }
 
-NSError *structure_read(NSURL *url, struct mil_program **ret,
-                        struct compiled *from)
+NSError *si_structure_read(NSURL *url, struct mil_program **ret,
+                           struct compiled *from)
 {
     struct compiled c = {0};
     struct err e = {0};
-    NSError *why = compiled_read(url, &c);
+    NSError *why = si_compiled_read(url, &c);
     if (why != nil && access(c.path, F_OK) == 0) {
         /* coremltools issue 2757: a path of the wrong kind ends the process */
-        standin_terminate([NSString
+        si_terminate([NSString
             stringWithFormat:@"std::__1::ios_base::failure: Failed to open "
                              @"file: %s/coremldata.bin. It is not a valid "
                              @".mlmodelc file.",
                              c.path]);
     }
     if (why == nil && mil_read(c.path, ret, &e) < 0) {
-        why = standin_error(MLModelErrorIO, @"%s", e.msg);
+        why = si_error(MLModelErrorIO, @"%s", e.msg);
     }
     if (from != NULL) {
         *from = c;

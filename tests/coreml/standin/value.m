@@ -13,12 +13,12 @@ STANDIN_CLASS(COUNT_VALUE, struct value)
 
 static struct value *value_of(MLFeatureValue *v)
 {
-    return standin_data(v);
+    return si_data(v);
 }
 
 - (void)dealloc
 {
-    standin_gone(self, COUNT_VALUE);
+    si_gone(self, COUNT_VALUE);
     [value_of(self)->array release];
     [super dealloc];
 }
@@ -71,12 +71,12 @@ STANDIN_CLASS(COUNT_PROVIDER, struct provider)
 
 static struct provider *provider_of(id p)
 {
-    return standin_data(p);
+    return si_data(p);
 }
 
 - (void)dealloc
 {
-    standin_gone(self, COUNT_PROVIDER);
+    si_gone(self, COUNT_PROVIDER);
     [provider_of(self)->values release];
     [super dealloc];
 }
@@ -93,11 +93,10 @@ static struct provider *provider_of(id p)
         }
         if (![v isKindOfClass:[MLFeatureValue class]]) {
             [self release];
-            return standin_fail(
-                error, standin_error(MLModelErrorFeatureType,
-                                     @"Feature %@ is of a type that the "
-                                     @"stand-in has not",
-                                     name));
+            return si_fail(error, si_error(MLModelErrorFeatureType,
+                                           @"Feature %@ is of a type that the "
+                                           @"stand-in has not",
+                                           name));
         }
         [values setObject:v forKey:name];
     }
@@ -138,7 +137,7 @@ STANDIN_CLASS(COUNT_RESULT, struct provider)
 
 - (void)dealloc
 {
-    standin_gone(self, COUNT_RESULT);
+    si_gone(self, COUNT_RESULT);
     [provider_of(self)->values release];
     [super dealloc];
 }
@@ -155,7 +154,7 @@ STANDIN_CLASS(COUNT_RESULT, struct provider)
 
 @end
 
-id<MLFeatureProvider> result_provider(NSDictionary *values)
+id<MLFeatureProvider> si_result_provider(NSDictionary *values)
 {
     StandinResult *r = [[[StandinResult alloc] init] autorelease];
     provider_of(r)->values = [values copy];

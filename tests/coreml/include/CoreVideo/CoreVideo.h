@@ -32,29 +32,18 @@ typedef CF_OPTIONS(uint64_t, CVPixelBufferLockFlags) {
     kCVPixelBufferLock_ReadOnly = 0x00000001,
 };
 
-CF_EXPORT const CFStringRef kCVPixelBufferPixelFormatTypeKey
-    API_AVAILABLE(macos(10.4));
+CF_EXPORT const
+    CFStringRef kCVPixelBufferPixelFormatTypeKey API_AVAILABLE(macos(10.4));
 CF_EXPORT const CFStringRef kCVPixelBufferWidthKey API_AVAILABLE(macos(10.4));
 CF_EXPORT const CFStringRef kCVPixelBufferHeightKey API_AVAILABLE(macos(10.4));
 CF_EXPORT const CFStringRef kCVPixelBufferBytesPerRowAlignmentKey
     API_AVAILABLE(macos(10.4));
-CF_EXPORT const CFStringRef kCVPixelBufferIOSurfacePropertiesKey
-    API_AVAILABLE(macos(10.6));
+CF_EXPORT const
+    CFStringRef kCVPixelBufferIOSurfacePropertiesKey API_AVAILABLE(macos(10.6));
 
-CVReturn CVPixelBufferCreate(CFAllocatorRef _Nullable allocator, size_t width,
-                             size_t height, OSType pixelFormatType,
-                             CFDictionaryRef _Nullable pixelBufferAttributes,
-                             CF_RETURNS_RETAINED CVPixelBufferRef _Nullable
-                                 *_Nonnull pixelBufferOut)
-    API_AVAILABLE(macos(10.4));
-typedef void (*CVPixelBufferReleaseBytesCallback)(
-    void *_Nullable releaseRefCon, const void *_Nullable baseAddress);
-CVReturn CVPixelBufferCreateWithBytes(
+CVReturn CVPixelBufferCreate(
     CFAllocatorRef _Nullable allocator, size_t width, size_t height,
-    OSType pixelFormatType, void *baseAddress, size_t bytesPerRow,
-    CVPixelBufferReleaseBytesCallback _Nullable releaseCallback,
-    void *_Nullable releaseRefCon,
-    CFDictionaryRef _Nullable pixelBufferAttributes,
+    OSType pixelFormatType, CFDictionaryRef _Nullable pixelBufferAttributes,
     CF_RETURNS_RETAINED CVPixelBufferRef _Nullable *_Nonnull pixelBufferOut)
     API_AVAILABLE(macos(10.4));
 CVReturn CVPixelBufferCreateWithIOSurface(
@@ -65,7 +54,7 @@ CVReturn CVPixelBufferCreateWithIOSurface(
 
 CVPixelBufferRef _Nullable CVPixelBufferRetain(
     CVPixelBufferRef _Nullable texture) API_AVAILABLE(macos(10.4));
-void CVPixelBufferRelease(CF_CONSUMED CVPixelBufferRef _Nullable texture)
+void CVPixelBufferRelease(CVPixelBufferRef _Nullable texture)
     API_AVAILABLE(macos(10.4));
 
 CVReturn CVPixelBufferLockBaseAddress(CVPixelBufferRef pixelBuffer,
