@@ -55,7 +55,8 @@ static inline void kit_start(char **argv)
         must(mkdtemp(kit.dir) != NULL);
         (void)snprintf(kit.tmp, sizeof(kit.tmp), "%s/tmp", kit.dir);
         must(mkdir(kit.tmp, 0700) == 0 && setenv("ANED_KIT", kit.dir, 1) == 0 &&
-             setenv("TMPDIR", kit.tmp, 1) == 0);
+             setenv("TMPDIR", kit.tmp, 1) == 0 &&
+             setenv("TEMP", kit.tmp, 1) == 0); /* GNUstep's name for it */
         (void)execv("/proc/self/exe", argv);
         must(false);
     }
