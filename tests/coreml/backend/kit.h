@@ -95,7 +95,12 @@ static inline int kit_unmake(void **state)
 {
     struct err e = {0};
     int rc = contract_unmake(state);
-    assert_string_equal(kit_names(kit.tmp), "");
+    const char *left = kit_names(kit.tmp);
+    if (left[0] !=
+        '\0') { /* cmocka reports a teardown's failure, and exits 0 */
+        (void)fprintf(stderr, "temporary files stayed: %s\n", left);
+        abort();
+    }
     unit_ok(file_rmtree(kit.dir, &e), &e);
     return rc;
 }
