@@ -56,6 +56,11 @@ static void show(const struct client *c, const struct json *m)
         row_bytes(engine, "weights", "weight_bytes");
         row_num(engine, "running", "running");
         row_num(engine, "waiting", "waiting");
+        row(c, "arithmetic", ask_str(engine, "arith"));
+        if (json_num(json_get(engine, "packages_on_cpu")) > 0) {
+            row_num(engine, "on the CPU", "packages_on_cpu");
+        }
+        row(c, "last failure", ask_str(engine, "last_failure"));
     }
     if (json_first(json_get(m, "gates")) != NULL) {
         printf("gates\n");

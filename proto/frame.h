@@ -32,6 +32,7 @@ enum frame_type {
     FRAME_READY = 32,
     FRAME_STEP_DONE,
     FRAME_STATE_DONE, /* msg_state_done: state_* */
+    FRAME_NOTICE,     /* msg_notice: unasked, before what it concerns */
     /* both kinds of child -> serve */
     FRAME_PROGRESS = 48, /* worker: JSON; engine: msg_progress */
     FRAME_ERROR,         /* msg_error */

@@ -72,6 +72,8 @@
 /* --- engine --- */
 #define PATH_BYTES_MAX       1024u   /* with the NUL; struct bundle's dir */
 #define BACKEND_NAME_MAX     32u     /* with the NUL; "interpreter" */
+#define ENGINE_EVENTS_MAX    8u      /* failures of packages, not yet told */
+#define NOTICE_PACKAGE_MAX   64u     /* with the NUL; longer names are cut */
 #define ARITH_BYTES_MAX      128u    /* with the NUL; backend_info.arith */
 #define BACKEND_OP_NAME_MAX  96u     /* with the NUL; longer ones are cut */
 #define BACKEND_OP_TYPE_MAX  48u     /* the same */

@@ -72,6 +72,18 @@ static bool get_str(struct cur *c, size_t max, struct span *ret)
     return true;
 }
 
+/* A string into out[max], with its NUL. */
+static bool get_text(struct cur *c, char *out, size_t max)
+{
+    struct span s = {0};
+    if (!get_str(c, max, &s)) {
+        return false;
+    }
+    memcpy(out, s.p, s.n);
+    out[s.n] = '\0';
+    return true;
+}
+
 static char *dup_span(struct span s)
 {
     char *p = malloc(s.n + 1);
@@ -153,11 +165,9 @@ int msg_ready_get(const void *p, size_t n, struct msg_ready *ret, struct err *e)
     m.vocab = cur_u32(&c);
     m.weight_bytes = cur_u64(&c);
     m.state_bytes = cur_u64(&c);
-    struct span arith = {0};
-    if (!get_str(&c, sizeof(m.arith), &arith) || arith.n == 0) {
+    if (!get_text(&c, m.arith, sizeof(m.arith)) || m.arith[0] == '\0') {
         return bad(e, "ready", "arith");
     }
-    memcpy(m.arith, arith.p, arith.n);
     m.load_ms = cur_u32(&c);
     int rc = check_end(&c, "ready", e);
     if (rc < 0) {
@@ -642,6 +652,33 @@ int msg_state_done_get(const void *p, size_t n, struct msg_state_done *ret,
 }
 
 /* --- progress, error --- */
+
+void msg_notice_put(struct buf *b, const struct msg_notice *m)
+{
+    buf_u8(b, m->on_cpu);
+    put_str(b, m->package);
+    put_str(b, m->arith);
+    put_str(b, m->why);
+}
+
+int msg_notice_get(const void *p, size_t n, struct msg_notice *ret,
+                   struct err *e)
+{
+    struct cur c = cur_of(p, n);
+    struct msg_notice m = {.on_cpu = get_bool(&c)};
+    if (!get_text(&c, m.package, sizeof(m.package))) {
+        return bad(e, "notice", "package");
+    }
+    if (!get_text(&c, m.arith, sizeof(m.arith)) || m.arith[0] == '\0') {
+        return bad(e, "notice", "arith");
+    }
+    if (!get_text(&c, m.why, sizeof(m.why))) {
+        return bad(e, "notice", "why");
+    }
+    RETERR(check_end(&c, "notice", e));
+    *ret = m;
+    return 0;
+}
 
 void msg_progress_put(struct buf *b, const struct msg_progress *m)
 {

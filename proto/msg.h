@@ -159,6 +159,14 @@ struct msg_state_done {
     uint64_t bytes; /* read or written */
 };
 
+/* FRAME_NOTICE: a package failed on its device, and runs again. */
+struct msg_notice {
+    bool on_cpu; /* on the CPU backend from now on; else opened anew */
+    char package[NOTICE_PACKAGE_MAX]; /* "layers_00_08.mlpackage" */
+    char arith[ARITH_BYTES_MAX];      /* of the model now: engine_arith */
+    char why[ERR_MSG_MAX];
+};
+
 /* FRAME_PROGRESS of an engine */
 struct msg_progress {
     bool warms; /* widths are run once; else packages are opened */
@@ -196,6 +204,9 @@ void msg_state_fini(struct msg_state *m);
 void msg_state_done_put(struct buf *b, const struct msg_state_done *m);
 CHECKED int msg_state_done_get(const void *p, size_t n,
                                struct msg_state_done *ret, struct err *e);
+void msg_notice_put(struct buf *b, const struct msg_notice *m);
+CHECKED int msg_notice_get(const void *p, size_t n, struct msg_notice *ret,
+                           struct err *e);
 void msg_progress_put(struct buf *b, const struct msg_progress *m);
 CHECKED int msg_progress_get(const void *p, size_t n, struct msg_progress *ret,
                              struct err *e);

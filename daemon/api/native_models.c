@@ -50,6 +50,14 @@ static void put_engine(struct json *o, struct model *m)
         return;
     }
     json_add_int(x, "load_ms", (int64_t)t->load_ms);
+    json_add_str(x, "arith", t->arith);
+    struct runner_troubles bad;
+    runner_troubles(m->runner, &bad);
+    json_add_int(x, "packages_on_cpu", (int64_t)bad.on_cpu);
+    json_add_int(x, "packages_reopened", (int64_t)bad.reopened);
+    if (bad.why[0] != '\0') {
+        json_add_str(x, "last_failure", bad.why);
+    }
     json_add_int(x, "weight_bytes", (int64_t)t->weight_bytes);
     json_add_int(x, "state_bytes", (int64_t)t->state_bytes);
     json_add_int(x, "scratch_bytes", (int64_t)m->scratch_bytes);

@@ -50,6 +50,18 @@ void engine_seq_close(struct engine_seq *s); /* NULL is fine */
 /* Give all memory of closed and cut sequences back to the system. Until then
  * some of it stays for new ones, in proportion to that of the others. */
 void engine_trim(struct engine *g);
+/* What happened to a package that runs on a device (recover.c). */
+struct engine_event {
+    bool on_cpu; /* it runs on the CPU backend from now on, and engine_arith is
+                    another; else it was opened anew */
+    char package[NOTICE_PACKAGE_MAX]; /* "layers_00_08.mlpackage"; cut */
+    struct err why;
+};
+
+/* The next event that was not taken yet, oldest first; false: none. When more
+ * than ENGINE_EVENTS_MAX wait, the newest are dropped. */
+bool engine_event(struct engine *g, struct engine_event *ret);
+
 /* A copy of the first n tokens of `from` (n <= its length). */
 CHECKED int engine_seq_fork(const struct engine_seq *from, uint32_t n,
                             struct engine_seq **ret, struct err *e);

@@ -132,6 +132,13 @@ static void drop_all(struct role *r)
     }
 }
 
+/* A frame, or the end, is there to be read. */
+static bool waits(const struct frame_in *in)
+{
+    struct pollfd p = {.fd = ROLE_FD, .events = POLLIN};
+    return in->b.n > in->taken || poll(&p, 1, 0) != 0;
+}
+
 /* --- load --- */
 
 static void on_progress(void *ctx, enum engine_stage stage, uint32_t done,
@@ -142,6 +149,18 @@ static void on_progress(void *ctx, enum engine_stage stage, uint32_t done,
         .warms = stage == ENGINE_WARMS, .done = done, .total = total};
     msg_progress_put(&r->out, &m);
     role_answer(r, FRAME_PROGRESS);
+}
+
+/* Opening a model may take minutes. It is given up when serve wants something
+ * else (it only ever asks to unload), or is gone. */
+static bool load_wanted(void *ctx)
+{
+    struct role *r = ctx;
+    if (!r->peeked && waits(&r->in)) {
+        r->in_rc = frame_read_fd(ROLE_FD, &r->in, &r->f, &r->in_err);
+        r->peeked = true;
+    }
+    return !r->peeked;
 }
 
 /* Failures that are the frame's own end the process (ERR_FRAME); others are
@@ -158,7 +177,8 @@ static int on_load(struct role *r, const struct frame *f, struct err *e)
                                      .threads = m.threads,
                                      .round_fp16 = m.round_fp16,
                                      .progress = on_progress,
-                                     .ctx = r};
+                                     .ctx = r,
+                                     .watch = {load_wanted, r}};
     rc = r->g == NULL ? engine_open(m.bundle, &conf, &r->g, e)
                       : err_set(e, ERR_CONFLICT, "a model is loaded");
     if (rc == 0) {
@@ -285,6 +305,20 @@ static bool step_rows(struct role *r, const struct msg_step *m,
     return true;
 }
 
+/* What happened to packages, before the answer that it concerns. */
+static void tell(struct role *r)
+{
+    struct engine_event x;
+    while (engine_event(r->g, &x)) {
+        struct msg_notice m = {.on_cpu = x.on_cpu};
+        memcpy(m.package, x.package, sizeof(m.package));
+        memcpy(m.why, x.why.msg, sizeof(m.why));
+        (void)snprintf(m.arith, sizeof(m.arith), "%s", engine_arith(r->g));
+        msg_notice_put(&r->out, &m);
+        role_put_answer(r, FRAME_NOTICE);
+    }
+}
+
 /* Run and answer m, which is taken. 1; 0: called off; NOMEM. */
 static int run_step(struct role *r, struct msg_step *m, engine_go_fn *go,
                     uint64_t start, struct err *e)
@@ -303,6 +337,7 @@ static int run_step(struct role *r, struct msg_step *m, engine_go_fn *go,
         done.us_head = times.us_head;
         done.us_sample = times.us_sample;
         done.us_total = (uint32_t)(now_us() - start) - times.us_wait;
+        tell(r);
         msg_step_done_put(&r->out, &done);
         role_put_answer(r, FRAME_STEP_DONE);
         flush_aside(r);
@@ -358,13 +393,6 @@ static int dispatch(struct role *r, const struct frame *f, struct err *e)
         break;
     }
     return rc < 0 ? rc : 1;
-}
-
-/* A frame, or the end, is there to be read. */
-static bool waits(const struct frame_in *in)
-{
-    struct pollfd p = {.fd = ROLE_FD, .events = POLLIN};
-    return in->b.n > in->taken || poll(&p, 1, 0) != 0;
 }
 
 /* Serve usually sends the next step at once. A sleeping thread would see it

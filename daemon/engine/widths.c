@@ -35,8 +35,8 @@ static bool all_take(const struct shard *shards, size_t n, uint32_t t,
     for (size_t i = 0; i < n; i++) {
         const struct unit *u = shard_unit(&shards[i], t);
         const struct unit *v = shard_unit(&shards[i], like);
-        if (u == NULL || v == NULL ||
-            (t != like && (!lists(&v->info, t) || !lists(&u->info, like)))) {
+        if (u == NULL || v == NULL || !lists(&u->info, t) ||
+            !lists(&v->info, t) || !lists(&u->info, like)) {
             return false;
         }
     }

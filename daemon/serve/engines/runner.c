@@ -179,6 +179,7 @@ static void on_ready(struct runner *r, const struct frame *f)
         r->ready = m;
         r->ever_up = true;
     }
+    memcpy(r->ready.arith, m.arith, sizeof(m.arith));
     r->state = RUNNER_UP;
     r->progress = 1;
     r->warms = false;
@@ -194,6 +195,29 @@ static uint64_t load_ms(const struct runner *r)
     return device || r->warms ? ENGINE_WARM_MS : ENGINE_LOAD_MS;
 }
 
+/* A package of the model failed on its device. On the CPU it has other bits:
+ * saved states of before do not fit the sequences of after. */
+static void on_notice(struct runner *r, const struct frame *f)
+{
+    struct msg_notice m = {0};
+    struct err e = {0};
+    if (r->state != RUNNER_UP ||
+        msg_notice_get(f->payload, f->n, &m, &e) != 0) {
+        child_kill(r->child, ERR_FRAME);
+        return;
+    }
+    log_warn(m.on_cpu ? "engine_on_cpu" : "engine_reopened",
+             "pid=%d package=%s error=%s, continuing", child_pid(r->child),
+             m.package, m.why);
+    r->conf.stats->packages_reopened += !m.on_cpu;
+    r->conf.stats->packages_on_cpu += m.on_cpu;
+    r->n_on_cpu += m.on_cpu;
+    r->n_reopened += !m.on_cpu;
+    (void)snprintf(r->why, sizeof(r->why), "%s: %s", m.package, m.why);
+    memcpy(r->ready.arith, m.arith, sizeof(r->ready.arith));
+    warm_arith(r->warm, r->ready.arith);
+}
+
 static void on_frame(void *ctx, const struct frame *f)
 {
     struct runner *r = ctx;
@@ -205,12 +229,14 @@ static void on_frame(void *ctx, const struct frame *f)
         runner_on_step_done(r, f);
     } else if (f->type == FRAME_STATE_DONE) {
         on_state_done(r, f);
+    } else if (f->type == FRAME_NOTICE) {
+        on_notice(r, f);
     } else if (f->type == FRAME_ERROR) {
         on_error(r, f);
     } else if (f->type == FRAME_PROGRESS) {
         if (msg_progress_get(f->payload, f->n, &m, &e) == 0 && m.total > 0) {
             r->progress = (double)m.done / (double)m.total;
-            r->warms = m.warms;
+            r->warms = m.warms && (r->state == RUNNER_LOADING || m.done < m.total);
             child_deadline(r->child, load_ms(r));
             if (r->owner.on_progress != NULL) {
                 r->owner.on_progress(r->owner.ctx);
@@ -245,6 +271,9 @@ static void on_gone(void *ctx, const struct child_exit *x)
     r->load_rc = 0;
     r->progress = 0;
     r->warms = false;
+    r->n_on_cpu = 0; /* the next one begins on the device again */
+    r->n_reopened = 0;
+    r->why[0] = '\0';
     warm_down(r->warm);
     if (r->ever_up) {
         sched_lost(&r->sched);
@@ -310,6 +339,12 @@ double runner_progress(const struct runner *r)
     return r->progress;
 }
 
+void runner_troubles(const struct runner *r, struct runner_troubles *ret)
+{
+    *ret = (struct runner_troubles){
+        .on_cpu = r->n_on_cpu, .reopened = r->n_reopened, .why = r->why};
+}
+
 bool runner_warms(const struct runner *r)
 {
     return r->warms;
@@ -337,6 +372,7 @@ int runner_add(struct runner *r, struct run_stream *x)
     x->n_drafted = 0;
     x->n_accepted = 0;
     x->n_said = 0;
+    x->on_cpu = false;
     x->leaving = false;
     list_init(&x->saying);
     int rc = sched_add(&r->sched, &x->s, now_us());

@@ -58,6 +58,7 @@ struct run_stream {
     /* tokens that on_token got in this step, until on_said returns */
     const struct msg_token *said;
     uint32_t n_said;
+    bool on_cpu;        /* a token was drawn while a package ran on the CPU */
     bool leaving;       /* runner_leave: on_left is to be called */
     struct list saying; /* in a list of the runner: on_said, then on_left */
 };
@@ -103,6 +104,14 @@ void runner_discard(struct runner *r);
 void runner_stop(struct runner *r);
 enum runner_state runner_state(const struct runner *r);
 double runner_progress(const struct runner *r); /* of loading, 0..1 */
+/* What went wrong with packages since the engine was started. */
+struct runner_troubles {
+    uint32_t on_cpu;   /* packages that run on the CPU backend in place of the
+                          device */
+    uint32_t reopened; /* times that one was opened anew */
+    const char *why;   /* the last; "" when there was none; borrowed */
+};
+void runner_troubles(const struct runner *r, struct runner_troubles *ret);
 /* Loading: packages are open, and every width is run once. */
 bool runner_warms(const struct runner *r);
 const struct msg_ready *runner_ready(const struct runner *r); /* last one */

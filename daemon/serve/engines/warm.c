@@ -157,6 +157,11 @@ void warm_discard(struct warm *w)
     w->discards = true;
 }
 
+void warm_arith(struct warm *w, const char *arith)
+{
+    (void)snprintf(w->arith, sizeof(w->arith), "%s", arith);
+}
+
 bool warm_flush(struct warm *w)
 {
     if (!w->up || w->discards) {

@@ -57,6 +57,8 @@ static void set_variant(const struct variant *v)
     fake.host = v->host;
     fake.wrong = NULL;
     fake.fail_after = -1;
+    fake.fail_times = 0;
+    fake.fail_rc = 0;
     fake_rows.max = v->rows;
     fake_rows.columns = v->ts[0] > 1;
     fake_rows.wrong = NULL;
