@@ -359,13 +359,13 @@ static void test_nothing_helps(void **state)
 /* The interpreter, which fails from one prediction on. */
 static struct {
     int after; /* < 0: never */
-    bool heads; /* fail where there is no state */
+    bool heads; /* a head fails, else the layers */
 } device;
 
 static int device_predict(struct backend_io *io, struct backend_state *s,
                           struct err *e)
 {
-    bool concerned = device.heads == (s == NULL);
+    bool concerned = device.heads == (io->n_in == 1);
     if (concerned && device.after == 0) {
         return err_set(e, ERR_BACKEND, "the device is gone");
     }
