@@ -210,7 +210,23 @@ static int remove_stale(const struct http_server *s, const char *path,
     return 0;
 }
 
-/* Bound with mode 0600 from its first moment (V-02). */
+/* As bind(2), with mode 0600 from the socket's first moment (V-02). */
+static int bind_private(int fd, const struct sockaddr_un *sa)
+{
+#ifdef __APPLE__
+    mode_t mask = umask(0177); /* fchmod has no effect on sockets there */
+    int rc = bind(fd, (const struct sockaddr *)sa, sizeof(*sa));
+    int error = errno;
+    (void)umask(mask);
+    errno = error;
+    return rc;
+#else
+    (void)fchmod(fd, 0600);
+    return bind(fd, (const struct sockaddr *)sa, sizeof(*sa));
+#endif
+}
+
+/* The socket at `path`, seen to be in the folder that was checked. */
 static int bind_socket(struct http_server *s, const char *path, int *ret,
                        struct err *e)
 {
@@ -224,18 +240,8 @@ static int bind_socket(struct http_server *s, const char *path, int *ret,
         rc = err_set(e, ERR_CONFIG, "socket: %s", strerror(errno));
         goto out;
     }
-#ifdef __APPLE__
-    mode_t mask = umask(0177); /* fchmod has no effect on sockets there */
-#else
-    (void)fchmod(fd, 0600);
-#endif
-    if (bind(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0) {
+    if (bind_private(fd, &sa) < 0) {
         rc = err_set(e, ERR_CONFIG, "bind %s: %s", path, strerror(errno));
-    }
-#ifdef __APPLE__
-    (void)umask(mask);
-#endif
-    if (rc < 0) {
         goto out;
     }
     /* bind() went by path: it must have landed in the folder that was checked
