@@ -2,10 +2,20 @@
 import plistlib
 
 import macho
+import sdk
 
 # A sixteenth of the 512 KiB that macOS gives a thread: what the functions of one call chain need together is far less than
 # sixteen times the largest (design 2: crew, digest; queues of libdispatch run Core ML's handlers).
 FRAME_MAX = 32 * 1024
+
+
+MAC_PROGRAM = (macho.CPU_ARM64, macho.EXECUTE, macho.PLATFORM_MACOS, sdk.FLOOR)
+
+
+def machine(path) -> tuple:
+    """What a file is built for, to be compared with MAC_PROGRAM."""
+    m = macho.MachO(path)
+    return m.cpu, m.kind, m.platform, m.minos
 
 
 def info_plist(path) -> dict:

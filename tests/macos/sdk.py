@@ -108,8 +108,8 @@ def make_pkgconfig(folder: pathlib.Path, sdk: pathlib.Path) -> None:
                                      f"Libs: -L{sdk}/usr/local/lib -l{library}\n")
 
 
-def cross_file(compiler: list, archiver: list, pkgconfig: pathlib.Path, c_args: list, more: str = "") -> str:
-    """Meson's description of a Mac, for `compiler`."""
+def cross_file(compiler: list, archiver: list, pkgconfig: pathlib.Path, c_args: list, link_args: list = (), more: str = "") -> str:
+    """Meson's description of a Mac, for `compiler`; `more` are lines of [binaries]."""
     def quoted(words):
         return "[" + ", ".join(f"'{w}'" for w in words) + "]"
     return f"""[binaries]
@@ -127,6 +127,8 @@ needs_exe_wrapper = true
 [built-in options]
 c_args = {quoted(c_args)}
 objc_args = {quoted(c_args)}
+c_link_args = {quoted(link_args)}
+objc_link_args = {quoted(link_args)}
 
 [host_machine]
 system = 'darwin'
@@ -150,7 +152,7 @@ def make(out: pathlib.Path) -> pathlib.Path:
     # GNU ar makes no table of symbols of Mach-O files: the wheel's does
     write(out / "cross.ini", cross_file(["clang", "-target", TARGET, "-isysroot", str(sdk)], [str(wheel() / "zig"), "ar"],
                                         pkgconfig, ["-Wunguarded-availability", "-fstack-usage"],
-                                        "c_ld = 'lld'\nobjc_ld = 'lld'\n"))
+                                        more="c_ld = 'lld'\nobjc_ld = 'lld'\n"))
     return sdk
 
 

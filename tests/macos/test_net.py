@@ -44,8 +44,8 @@ def test_warnings_are_on(net):
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_whole_mach_o(net, name):
+    assert checks.machine(net.output(name)) == checks.MAC_PROGRAM
     m = macho.MachO(net.output(name))
-    assert (m.cpu, m.kind, m.platform, m.minos) == (macho.CPU_ARM64, macho.EXECUTE, macho.PLATFORM_MACOS, sdk.FLOOR)
     # every undefined symbol has its library (macOS looks nowhere else), and none loads what it does not name
     assert m.imports and not [s for s, library in m.imports.items() if not isinstance(library, str)]
     known = {f"/usr/local/lib/lib{lib}.dylib" for lib, _ in sdk.LIBRARIES.values()} | {"/usr/lib/libSystem.B.dylib"}
