@@ -19,7 +19,6 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "base/parse.h"
 #include "http/conn.h"
 
 enum { FDS_RESERVED = 64 };
@@ -367,50 +366,6 @@ int http_listen_fd(uv_loop_t *loop, int fd, const struct http_conf *conf,
     }
     *ret = s;
     return 0;
-}
-
-/* Close sockets from which nothing will be accepted, so that no client waits
- * there. An fd that is not a listening socket is left alone, whatever
- * LISTEN_FDS says. */
-static void close_extra(long n)
-{
-    long closed = 0;
-    n = n < HTTP_CONNS_MAX ? n : HTTP_CONNS_MAX; /* no more can be open */
-    for (long i = HTTP_LISTENERS_MAX; i < n; i++) {
-        int fd = HTTP_FD_FIRST + (int)i, on = 0;
-        socklen_t len = sizeof(on);
-        if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &len) == 0 &&
-            on != 0) {
-            (void)close(fd);
-            closed++;
-        }
-    }
-    log_warn("http.activated",
-             "sockets=%ld are closed: at most %u are served, continuing",
-             closed, HTTP_LISTENERS_MAX);
-}
-
-int http_activated(void)
-{
-    const char *pid = getenv("LISTEN_PID");
-    const char *fds = getenv("LISTEN_FDS");
-    uint64_t to = 0; /* the process that they are meant for */
-    uint64_t n = 0;
-    if (pid == NULL || fds == NULL || !parse_u64(pid, INT32_MAX, &to) ||
-        to != (uint64_t)getpid() || !parse_u64(fds, INT32_MAX, &n)) {
-        n = 0;
-    }
-    if (n > HTTP_LISTENERS_MAX) {
-        close_extra((long)n);
-        n = HTTP_LISTENERS_MAX;
-    }
-    (void)unsetenv("LISTEN_PID");
-    (void)unsetenv("LISTEN_FDS");
-    (void)unsetenv("LISTEN_FDNAMES");
-    for (int i = 0; i < (int)n; i++) {
-        (void)fcntl(HTTP_FD_FIRST + i, F_SETFD, FD_CLOEXEC);
-    }
-    return (int)n;
 }
 
 /* --- the end --- */

@@ -40,7 +40,9 @@ TYPES = {
 PREFIX = {"KEEPALIVE": "JOBKEY_KEEPALIVE_", "RESOURCELIMIT": "JOBKEY_RESOURCELIMIT_", "CAL": "JOBKEY_CAL_",
           "MACH": "JOBKEY_MACH_", "SOCKET": "JOBSOCKETKEY_"}
 SUN_PATH = 104  # bytes of a socket's address on macOS, with the final NUL
-SAMPLE = {"HOME": "/Users/a.user.with.a.long.name"}  # what a placeholder may become; others: a folder
+HOME = "/Users/a.user.with.a.long.name"
+# what a placeholder may become; others: a folder
+SAMPLE = {"HOME": HOME, "SOCKET": HOME + "/Library/Application Support/dev.aned.daemon/run/aned.sock"}
 
 
 def apple_keys(launch_h: str) -> dict:

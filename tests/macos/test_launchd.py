@@ -10,7 +10,7 @@ import sdk
 
 AGENTS = sorted(nets.TOP.joinpath("launchd").glob("*.plist"))
 LAUNCH_H = (sdk.wheel() / "lib/libc/include/any-macos-any/launch.h").read_text()
-SOCKET_NAME = "aned"
+SOCKET_NAME = re.search(r'#define HTTP_LAUNCHD_SOCKET "(\w+)"', nets.TOP.joinpath("daemon/http/http.h").read_text()).group(1)
 DRAIN_S = int(re.search(r"^drain_ms = (\d+)", nets.TOP.joinpath("conf/aned.conf").read_text(), re.M).group(1)) / 1000
 
 SAMPLE = """<?xml version="1.0" encoding="UTF-8"?>
