@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/qos.h"
 #include "convert/convert.h"
 #include "convert/parent.h"
 #include "convert/sandbox.h"
@@ -193,6 +194,7 @@ int convert_role(int argc, char **argv)
     struct err e = {0};
     struct convert_result r = {0};
     log_setup(LOG_INFO, "convert");
+    qos_set(QOS_JOB);
     (void)signal(SIGPIPE, SIG_IGN);
     frame_in_init(&w.in, FRAME_WORKER_MAX);
     int rc = frame_read_fd(CONTROL_FD, &w.in, &f, &e);

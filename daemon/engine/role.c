@@ -34,6 +34,7 @@
 
 #include "base/crew.h"
 #include "base/log.h"
+#include "base/qos.h"
 #include "engine/role_impl.h"
 
 #define ROLE_FD  3
@@ -528,6 +529,7 @@ int engine_role(int argc, char **argv)
     (void)argv;
     struct err e;
     log_setup(LOG_INFO, "engine");
+    qos_set(QOS_ANSWER);
     die_with_parent();
     large_blocks_return();
     struct role *r = calloc(1, sizeof(*r));

@@ -73,17 +73,15 @@ static int start_listening(struct server *s, const struct server_conf *c,
         .times = {.stall = (unsigned)c->conf.http_stall_ms},
         .keepalive_ms = (unsigned)c->conf.http_keepalive_ms,
     };
-    int n = http_activated();
-    for (int i = 0; i < n; i++) {
-        int rc = http_listen_fd(&s->loop, HTTP_FD_FIRST + i, &hc,
-                                &s->http[s->n_http], e);
-        if (rc != 0) {
-            return rc;
-        }
+    struct http_handed handed;
+    RETERR(http_activated(&handed, e));
+    for (size_t i = 0; i < handed.n; i++) {
+        RETERR(http_listen_fd(&s->loop, handed.fd[i], &hc, &s->http[s->n_http],
+                              e));
         s->n_http++;
     }
-    if (n > 0) {
-        log_info("listening", "sockets=%d handed over", n);
+    if (handed.n > 0) {
+        log_info("listening", "sockets=%zu handed over", handed.n);
         return 0;
     }
     int rc = http_listen(&s->loop, s->home.socket, &hc, &s->http[0], e);

@@ -578,7 +578,8 @@ static double outlier_error(size_t share, int8_t outlier_weight)
             t.x[r * t.ldx + k] = r % 2 ? 1000.0f : -1003.7f;
         }
         for (size_t o = 0; o < t.rows; o++) {
-            w[o * t.k + k] = upto(2) ? outlier_weight : -outlier_weight;
+            w[o * t.k + k] =
+                (int8_t)(upto(2) ? outlier_weight : -outlier_weight);
         }
     }
     run_rows(&t, kernels_find(NULL), 0, t.n, 1, t.y);

@@ -1,0 +1,18 @@
+"""The cross build is made once a session; what it says is looked at by the tests."""
+import pathlib
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+import net as nets  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def net():
+    if sys.platform != "linux":
+        pytest.skip("this machine's own compiler says more")
+    made = nets.Net(nets.TOP / ".build")
+    made.build()
+    return made
