@@ -194,6 +194,20 @@ def test_many_signals_at_once(start):
     until(lambda: status(d)["queue_limit"] == 200)  # the last file counts, whatever fell together
 
 
+def test_children_do_not_care(start):
+    """A manager, or a shell, may send it to all of them."""
+    d, _ = start(fake="delay_us 50000\n")
+    want = complete(d, max_tokens=20).json()["choices"][0]["text"]
+    engine = engine_pid(d, "fake")
+    with d.http() as c, c.stream("POST", "/v1/completions", json={**ASK, "max_tokens": 20, "stream": True}) as r:
+        lines = r.iter_lines()
+        next(lines)
+        os.kill(engine, signal.SIGHUP)
+        reload(d)
+        text = [json.loads(x[6:])["choices"][0]["text"] for x in lines if x.startswith("data: {")]
+    assert want.endswith("".join(text)) and engine_pid(d, "fake") == engine
+
+
 def test_a_closed_terminal_ends_it(aned, tmp_path):
     home = make_home(tmp_path / "home")
     sock = tmp_path / "run" / "s"
