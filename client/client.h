@@ -79,7 +79,7 @@ struct command {
 extern const struct command cmd_ps, cmd_top, cmd_status, cmd_convert, cmd_jobs,
     cmd_job, cmd_cancel, cmd_models, cmd_show, cmd_load, cmd_unload, cmd_rm,
     cmd_run, cmd_complete, cmd_sessions, cmd_session, cmd_tokenize,
-    cmd_detokenize, cmd_completion, cmd_verify;
+    cmd_detokenize, cmd_completion, cmd_verify, cmd_service;
 
 /* All of them, in the order of the help text; ends with NULL. */
 extern const struct command *const commands[];
@@ -120,6 +120,8 @@ const struct json *ask_list(const struct json *j, const char *key);
 const char *ask_str(const struct json *j, const char *key);
 /* Print the error for a person, with the next step; returns the exit code. */
 int ask_fail(const struct client *c, const struct err *e);
+/* The same without a next step. */
+int ask_fail_plain(const struct client *c, const struct err *e);
 /* ask() for a command: it frees body, which may be NULL, prints an error, and
  * with --json prints the answer. Returns the exit code; *ret is set on success
  * only. */

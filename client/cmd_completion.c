@@ -22,6 +22,7 @@ static const char *source_of(const struct command *cmd)
         {"job",     "$(anectl jobs --quiet 2>/dev/null)"                 },
         {"shell",   "bash zsh fish"                                      },
         {"session", "new show append generate fork truncate pin unpin rm"},
+        {"service", "install uninstall start stop restart reload status logs"},
     };
     for (size_t i = 0; cmd->takes != NULL && i < countof(rows); i++) {
         if (strcmp(rows[i].takes, cmd->takes) == 0) {

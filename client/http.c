@@ -41,6 +41,7 @@ int http_peer_find(struct http_peer *p, const char *given, struct err *e)
     const char *path = given != NULL ? given : env("ANED_SOCKET");
     bool ok = false;
 
+    p->named = path != NULL;
     if (path != NULL) {
         ok = snprintf(p->path, sizeof(p->path), "%s", path) <
              (int)sizeof(p->path);

@@ -6,6 +6,7 @@
 
 struct http_peer {
     char path[512]; /* of the socket */
+    bool named;     /* by --socket or ANED_SOCKET; else the usual place */
 };
 
 /* Find the daemon's socket: `given`, else $ANED_SOCKET, else

@@ -72,6 +72,9 @@ int main(int argc, char **argv)
     }
     for (const struct command *c = commands; c->name != NULL; c++) {
         if (strcmp(name, c->name) == 0) {
+            if (c->help == NULL) { /* a reload is serve's, whoever is sent it */
+                (void)signal(SIGHUP, SIG_IGN);
+            }
             return c->run(argc - 1, argv + 1);
         }
     }

@@ -14,6 +14,10 @@ void api_health(struct http_req *r, const struct http_args *a)
         http_reply_error(r, ERR_UNAVAILABLE, "the daemon is stopping");
         return;
     }
+    if (s->reload.trouble.code != 0) {
+        http_reply_error(r, s->reload.trouble.code, s->reload.trouble.msg);
+        return;
+    }
     if (!s->ready) {
         http_reply_error(r, ERR_STARTING, NULL);
         return;

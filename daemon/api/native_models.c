@@ -415,6 +415,35 @@ static int64_t connections(const struct server *s)
     return n;
 }
 
+static void put_text(struct json *o, const char *key, const char *v)
+{
+    if (v[0] != '\0') {
+        json_add_str(o, key, v);
+    } else {
+        json_add_null(o, key);
+    }
+}
+
+static void put_config(struct json *o, const struct server *s)
+{
+    const struct reload *x = &s->reload;
+    struct json *c = json_add_object(o, "config");
+    put_text(c, "file", x->file);
+    json_add_int(c, "reloads", (int64_t)x->n);
+    if (x->at_ms > 0) {
+        json_add_int(c, "reloaded_ms", x->at_ms);
+    } else {
+        json_add_null(c, "reloaded_ms");
+    }
+    put_text(c, "error", x->last.msg);
+    struct json *list = json_add_array(c, "restart_needed");
+    for (size_t i = 0; i < x->n_waits; i++) {
+        json_add_str(list, NULL, x->waits[i]);
+    }
+    json_add_bool(o, "service", s->given != NULL && s->given->service);
+    json_add_bool(o, "activated", s->handed);
+}
+
 void api_status(struct http_req *r, const struct http_args *a)
 {
     struct server *s = http_ctx(r);
@@ -429,6 +458,7 @@ void api_status(struct http_req *r, const struct http_args *a)
     json_add_str(o, "home", s->home.dir);
     json_add_str(o, "socket", s->home.socket);
     json_add_str(o, "backend", s->conf.engine_backend);
+    put_config(o, s);
     struct json *list = json_add_array(o, "models");
     int64_t queued = 0, running = 0;
     for (struct model *m = models_first(s->models); m != NULL;

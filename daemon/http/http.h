@@ -43,12 +43,16 @@ struct http_hold {
     const char *early; /* path of the route that does not wait */
     size_t n, max;     /* that wait; more are refused with STARTING */
     struct list waiting;
+    struct err answer; /* what later ones get; code 0: they may wait */
 };
 void http_hold_begin(struct http_hold *h, size_t max, const char *early);
 /* Run the requests that wait; later ones do not wait. */
 void http_hold_end(struct http_hold *h);
 /* Answer the requests that wait with an error, and later ones with STARTING. */
 void http_hold_refuse(struct http_hold *h, int code, const char *msg);
+/* Answer the requests that wait, and later ones, with an error, until
+ * http_hold_begin. */
+void http_hold_answer(struct http_hold *h, int code, const char *msg);
 
 struct http_route {
     enum http_method method;
@@ -119,6 +123,10 @@ void http_drain(struct http_server *s);
 /* Close everything and unlink the socket that it made; `closed` is called when
  * the last handle is closed and the memory is freed. */
 void http_close(struct http_server *s, void (*closed)(void *ctx), void *ctx);
+/* Change conf.times.stall and conf.keepalive_ms: for timers that are set from
+ * now on. */
+void http_set_times(struct http_server *s, unsigned stall_ms,
+                    unsigned keepalive_ms);
 void http_get_stats(const struct http_server *s, struct http_stats *ret);
 size_t http_open_requests(const struct http_server *s);
 

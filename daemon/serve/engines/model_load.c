@@ -217,6 +217,7 @@ static void on_down(void *ctx, int rc, const struct err *e)
     } else {
         model_set(m, MODEL_READY);
         m->keep_ms = residency_keep(ms);
+        m->keep_asked = false;
         log_info("model_unloaded", "model=%s", m->name);
         after_unload(m);
     }
@@ -233,11 +234,10 @@ static void flush(void *ctx)
     server_flush(m->of->srv);
 }
 
-static void make_runner(struct model *m)
+static struct runner_conf conf_of(const struct model *m)
 {
     const struct conf *c = &m->of->srv->conf;
-    m->grant_bytes = residency_grant(m);
-    struct runner_conf rc = {
+    return (struct runner_conf){
         .loop = &m->of->srv->loop,
         .turn = &m->of->srv->runners,
         .stats = &m->of->srv->stats,
@@ -257,12 +257,46 @@ static void make_runner(struct model *m)
         .fingerprint = m->bundle->fingerprint,
         .cache_tokens = (uint32_t)c->cache_disk_tokens,
     };
+}
+
+static void make_runner(struct model *m)
+{
     struct runner_owner o = {.ctx = m,
                              .on_up = on_up,
                              .on_down = on_down,
                              .on_progress = on_progress,
                              .flush = flush};
+    m->grant_bytes = residency_grant(m);
+    struct runner_conf rc = conf_of(m);
     m->runner = runner_new(&rc, m->dir, &o);
+    m->conf_seen = m->of->srv->reload.n_load;
+}
+
+/* Options have changed since it was made. While it has streams it stays as it
+ * is. */
+static void renew_runner(struct model *m)
+{
+    uint64_t had = m->grant_bytes;
+    m->grant_bytes = residency_grant(m);
+    struct runner_conf rc = conf_of(m);
+    if (!runner_renew(m->runner, &rc)) {
+        m->grant_bytes = had;
+        return;
+    }
+    m->admit.limit = rc.queue + rc.streams;
+    admit_settle(&m->admit);
+    m->conf_seen = m->of->srv->reload.n_load;
+}
+
+void model_set_conf(struct model *m)
+{
+    struct runner_conf rc = conf_of(m);
+    if (m->runner != NULL) {
+        runner_set_conf(m->runner, &rc);
+    }
+    if (!m->keep_asked) {
+        m->keep_ms = residency_keep(m->of);
+    }
 }
 
 void model_checked(struct model *m, const struct err *e)
@@ -320,6 +354,8 @@ static int start(struct model *m, struct err *e)
     }
     if (m->runner == NULL) {
         make_runner(m);
+    } else if (m->conf_seen != m->of->srv->reload.n_load) {
+        renew_runner(m);
     }
     rc = runner_start(m->runner, e);
     if (rc == 0) {

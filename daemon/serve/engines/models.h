@@ -46,6 +46,7 @@ struct model {
     struct bundle *bundle; /* NULL when it cannot be read: state FAILED */
     struct voc *voc;
     struct runner *runner; /* NULL while never loaded */
+    uint64_t conf_seen;    /* reload.n_load of the options that runner has */
     unsigned users;        /* generations and waiters: not unloaded meanwhile */
     struct admit admit;    /* the requests on it */
     struct list waiters;   /* for it to be up */
@@ -53,6 +54,7 @@ struct model {
     uint64_t crashes_us[ENGINE_CRASHES_MAX]; /* newest first; 0 = none */
     /* residency.h */
     int64_t keep_ms;        /* how long it stays idle; < 0: no limit */
+    bool keep_asked;        /* a request said so, not the configuration */
     bool pinned;            /* leaves last */
     bool awaits_check;      /* AWAITING because its files are hashed first */
     uint64_t grant_bytes;   /* for the states of its engine */
@@ -148,6 +150,9 @@ void model_unwatch(struct model_watch *w);
 void models_quiet(struct models *ms); /* end all watches: the daemon stops */
 /* Load and pin those that [engine] preload names; after models_merge. */
 void models_preload(struct models *ms);
+/* The options have changed (reload.h): take them, and let idle models go that
+ * have no room any more. */
+void models_set_conf(struct models *ms);
 /* A generation begins and ends. */
 void model_use(struct model *m);
 void model_unuse(struct model *m);

@@ -48,6 +48,9 @@ void model_checked(struct model *m, const struct err *e);
 /* They differ: its engine goes, and m is failed for `reason`. */
 void model_condemn(struct model *m, const struct err *e, const char *reason);
 
+/* model_load.c: take the options that need no load. */
+void model_set_conf(struct model *m);
+
 /* residency.c: rules in residency.h */
 uint64_t residency_budget(const struct conf *c);
 /* Make room for m, which is down. 1: there is; 0: there will be when those that

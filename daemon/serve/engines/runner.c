@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/num.h"
+#include "sched/shed.h"
 #include "serve/engines/runner_impl.h"
 
 #define LOAD_REQUEST 0x40000000u
@@ -36,13 +37,18 @@ static void send_unload(void *ctx)
     }
 }
 
+static void set_conf(struct runner *r, const struct runner_conf *c)
+{
+    r->conf = *c;
+    r->conf.step_ms = c->step_ms != 0 ? c->step_ms : ENGINE_STEP_MS;
+}
+
 struct runner *runner_new(const struct runner_conf *c, const char *dir,
                           const struct runner_owner *o)
 {
     struct runner *r = calloc(1, sizeof(*r));
     must(r != NULL);
-    r->conf = *c;
-    r->conf.step_ms = c->step_ms != 0 ? c->step_ms : ENGINE_STEP_MS;
+    set_conf(r, c);
     r->owner = *o;
     list_init(&r->turn);
     list_init(&r->saying);
@@ -76,6 +82,32 @@ void runner_free(struct runner *r)
     buf_fini(&r->out);
     free(r->rows);
     free(r);
+}
+
+void runner_set_conf(struct runner *r, const struct runner_conf *c)
+{
+    r->conf.max_draft = c->max_draft;
+    r->conf.step_ms = c->step_ms != 0 ? c->step_ms : ENGINE_STEP_MS;
+    r->conf.cache_tokens = c->cache_tokens;
+    warm_set_gain(r->warm, c->cache_tokens);
+    if (r->ever_up) {
+        sched_set_drafts(&r->sched, c->max_draft);
+    }
+}
+
+bool runner_renew(struct runner *r, const struct runner_conf *c)
+{
+    if (r->state != RUNNER_DOWN || warm_waits(r->warm) ||
+        (r->ever_up && !sched_idle(&r->sched))) {
+        return false;
+    }
+    sched_fini(&r->sched);
+    memset(&r->sched, 0, sizeof(r->sched));
+    memset(&r->ready, 0, sizeof(r->ready));
+    r->ever_up = false;
+    set_conf(r, c);
+    warm_set_gain(r->warm, c->cache_tokens);
+    return true;
 }
 
 /* --- answers --- */

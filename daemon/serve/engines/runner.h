@@ -96,6 +96,13 @@ struct runner *runner_new(const struct runner_conf *c, const char *dir,
                           const struct runner_owner *o);
 void runner_free(struct runner *r); /* DOWN and without streams; NULL is fine */
 
+/* Take what of c may change while it runs: max_draft, step_ms, cache_tokens. */
+void runner_set_conf(struct runner *r, const struct runner_conf *c);
+/* Take all of c, for the next engine; what the last one left is forgotten.
+ * Only while it is DOWN and without streams: otherwise false, and nothing
+ * changes. */
+CHECKED bool runner_renew(struct runner *r, const struct runner_conf *c);
+
 /* DOWN -> LOADING. Errors: UNAVAILABLE. */
 CHECKED int runner_start(struct runner *r, struct err *e);
 /* Save no more states: the model is being deleted. */

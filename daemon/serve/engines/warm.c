@@ -69,6 +69,16 @@ void warm_free(struct warm *w)
     free(w);
 }
 
+void warm_set_gain(struct warm *w, uint32_t gain_min)
+{
+    w->conf.gain_min = gain_min;
+}
+
+bool warm_waits(const struct warm *w)
+{
+    return !list_empty(&w->waits);
+}
+
 static uint32_t next_request(struct warm *w)
 {
     return WARM_REQUEST | (w->counter++ & (WARM_REQUEST - 1));

@@ -526,6 +526,56 @@ static void drafts_change_no_token(void **state)
     }
 }
 
+/* Other options for the next engine: only while there are no streams. */
+static void the_next_engine_has_other_options(void **state)
+{
+    (void)state;
+    char path[128], program[1024];
+    struct err e = {0};
+    (void)snprintf(program, sizeof(program), "%s/tests/unit/serve/fake_engine",
+                   getenv("ANED_BUILD"));
+    assert_true(file_join(path, sizeof(path), dir, "fake"));
+    unit_ok(file_write(path, "", 0, &e), &e);
+    struct runner_conf c = {.loop = &t.loop,
+                            .stats = &t.stats,
+                            .program = program,
+                            .backend = "cpu",
+                            .streams = 8,
+                            .queue = 8,
+                            .sessions = 8,
+                            .max_draft = 4,
+                            .ngram_min = 2,
+                            .state_bytes = 5500};
+    struct runner_owner o = {.on_up = on_up, .on_down = on_down, .flush = on_flush};
+    t.r = runner_new(&c, dir, &o);
+    add_user(3, 5, 20);
+    unit_ok(runner_start(t.r, &e), &e);
+    c.streams = 2;
+    c.queue = 3;
+    c.max_draft = 1;
+    assert_false(runner_renew(t.r, &c)); /* not down */
+    while (t.user[0].n < 3) {
+        (void)uv_run(&t.loop, UV_RUN_ONCE);
+    }
+    assert_int_equal(runner_sched(t.r)->conf.max_draft, 4);
+    runner_set_conf(t.r, &c);
+    assert_int_equal(runner_sched(t.r)->conf.max_draft, 1); /* at once */
+    assert_int_equal(runner_sched(t.r)->conf.running, 5);   /* state_bytes */
+    assert_int_equal(uv_run(&t.loop, UV_RUN_DEFAULT), 0);
+    assert_true(runner_renew(t.r, &c));
+    assert_int_equal(runner_ready(t.r)->context, 0);
+    t.user[0] = (struct user){0};
+    t.n_users = 0;
+    t.ups = 0;
+    add_user(3, 5, 20);
+    unit_ok(runner_start(t.r, &e), &e);
+    assert_int_equal(uv_run(&t.loop, UV_RUN_DEFAULT), 0);
+    assert_int_equal(t.user[0].n, 20);
+    assert_int_equal(runner_sched(t.r)->conf.running, 2);
+    assert_int_equal(runner_sched(t.r)->conf.queue, 3);
+    runner_free(t.r);
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -542,6 +592,7 @@ int main(void)
         CASE(a_prompt_alone_can_be_computed),
         CASE(a_failed_load_tells_its_reason),
         CASE(an_answer_to_another_step_ends_the_engine),
+        CASE(the_next_engine_has_other_options),
     };
     return cmocka_run_group_tests_name("runner", tests, make_bundle,
                                        remove_bundle);
