@@ -188,8 +188,26 @@ static void test_small(void **state)
     buf_clear(&b);
     msg_progress_put(&b, &p);
     unit_ok(msg_progress_get(b.p, b.n, &p2, &e), &e);
-    assert_memory_equal(&p, &p2, sizeof(p));
+    assert_true(p2.warms && p2.done == 3 && p2.total == 9);
     REFUSES(msg_progress_get, struct msg_progress, &b, &e);
+
+    struct msg_notice n = {.on_cpu = true,
+                           .package = "head_0.mlpackage",
+                           .arith = "mixed 0123",
+                           .why = "the device is gone"};
+    struct msg_notice n2;
+    buf_clear(&b);
+    msg_notice_put(&b, &n);
+    unit_ok(msg_notice_get(b.p, b.n, &n2, &e), &e);
+    assert_true(n2.on_cpu);
+    assert_string_equal(n2.package, n.package);
+    assert_string_equal(n2.arith, n.arith);
+    assert_string_equal(n2.why, n.why);
+    REFUSES(msg_notice_get, struct msg_notice, &b, &e);
+    n.arith[0] = '\0';
+    buf_clear(&b);
+    msg_notice_put(&b, &n);
+    assert_int_equal(msg_notice_get(b.p, b.n, &n2, &e), ERR_FRAME);
 
     struct err in;
     struct msg_error out;
