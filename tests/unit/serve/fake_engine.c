@@ -387,6 +387,7 @@ int main(void)
     struct frame_in in;
     struct frame f = {.request = 0};
     struct err e = {0};
+    (void)signal(SIGHUP, SIG_IGN); /* as every child: daemon/main.c */
     frame_in_init(&in, FRAME_ENGINE_MAX);
     while (frame_read_fd(3, &in, &f, &e) == 1 && f.type != FRAME_UNLOAD) {
         if (f.type == FRAME_LOAD) {
