@@ -57,6 +57,10 @@ static void show(const struct client *c, const struct json *m)
         row_num(engine, "running", "running");
         row_num(engine, "waiting", "waiting");
         row(c, "arithmetic", ask_str(engine, "arith"));
+        if (json_get(engine, "exact") != NULL &&
+            !json_bool(json_get(engine, "exact"))) {
+            row(c, "exact", "not exact: [engine] margin");
+        }
         if (json_num(json_get(engine, "packages_on_cpu")) > 0) {
             row_num(engine, "on the CPU", "packages_on_cpu");
         }

@@ -92,6 +92,7 @@
 #define ENGINE_LOGPROBS_MAX  20u   /* OpenAI's top_logprobs */
 #define ENGINE_BIAS_MAX      1024u /* logit_bias entries */
 #define ENGINE_THREADS_MAX   64u
+#define ENGINE_MARGIN_MAX    100000 /* thousandths of a logit */
 #define ENGINE_CRASHES_MAX   3u      /* then the model is marked failed */
 #define ENGINE_LOAD_MS       300000u /* one package's, from reading to ready */
 /* The same where the system compiles it for a device, and a width's first

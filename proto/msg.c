@@ -102,6 +102,7 @@ void msg_load_put(struct buf *b, const struct msg_load *m)
     put_str(b, m->backend);
     buf_u32(b, m->threads);
     buf_u8(b, m->round_fp16);
+    buf_f32(b, m->margin);
 }
 
 int msg_load_get(const void *p, size_t n, struct msg_load *ret, struct err *e)
@@ -115,13 +116,18 @@ int msg_load_get(const void *p, size_t n, struct msg_load *ret, struct err *e)
     if (!get_str(&c, BACKEND_NAME_MAX, &backend)) {
         return bad(e, "load", "backend");
     }
-    struct msg_load m = {.threads = cur_u32(&c), .round_fp16 = get_bool(&c)};
+    struct msg_load m = {.threads = cur_u32(&c)};
+    m.round_fp16 = get_bool(&c);
+    m.margin = cur_f32(&c);
     int rc = check_end(&c, "load", e);
     if (rc < 0) {
         return rc;
     }
     if (m.threads > ENGINE_THREADS_MAX) {
         return bad(e, "load", "threads");
+    }
+    if (!(m.margin >= 0 && m.margin <= ENGINE_MARGIN_MAX / 1000.0F)) {
+        return bad(e, "load", "margin");
     }
     m.bundle = dup_span(bundle);
     m.backend = dup_span(backend);
@@ -151,6 +157,7 @@ void msg_ready_put(struct buf *b, const struct msg_ready *m)
     buf_u32(b, m->vocab);
     buf_u64(b, m->weight_bytes);
     buf_u64(b, m->state_bytes);
+    buf_u8(b, m->exact);
     put_str(b, m->arith);
     buf_u32(b, m->load_ms);
 }
@@ -165,6 +172,7 @@ int msg_ready_get(const void *p, size_t n, struct msg_ready *ret, struct err *e)
     m.vocab = cur_u32(&c);
     m.weight_bytes = cur_u64(&c);
     m.state_bytes = cur_u64(&c);
+    m.exact = get_bool(&c);
     if (!get_text(&c, m.arith, sizeof(m.arith)) || m.arith[0] == '\0') {
         return bad(e, "ready", "arith");
     }

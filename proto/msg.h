@@ -16,6 +16,7 @@ struct msg_load {
     const char *backend; /* "cpu" | "interpreter" | "coreml" */
     uint32_t threads;    /* 0 = the engine's choice */
     bool round_fp16;
+    float margin; /* engine_conf.margin */
 };
 
 /* FRAME_READY */
@@ -27,6 +28,7 @@ struct msg_ready {
     uint32_t vocab;
     uint64_t weight_bytes;
     uint64_t state_bytes; /* that one sequence costs at most */
+    bool exact;                  /* engine_exact */
     char arith[ARITH_BYTES_MAX]; /* engine_arith */
     uint32_t load_ms;
 };

@@ -51,6 +51,7 @@ static void put_engine(struct json *o, struct model *m)
     }
     json_add_int(x, "load_ms", (int64_t)t->load_ms);
     json_add_str(x, "arith", t->arith);
+    json_add_bool(x, "exact", t->exact);
     struct runner_troubles bad;
     runner_troubles(m->runner, &bad);
     json_add_int(x, "packages_on_cpu", (int64_t)bad.on_cpu);

@@ -29,8 +29,11 @@ int columns_init(struct engine *g, struct err *e)
     struct columns *c = &g->columns;
     size_t row = g->b->d_model;
     unsigned uses = 0;
-    RETERR(widths_make(&c->layers, g->shards, g->n_shards, rows_cap(g->b), e));
-    RETERR(widths_make(&c->tops, g->heads, g->n_heads, HEAD_ROWS_MAX, e));
+    bool any = g->told.margin > 0;
+    RETERR(widths_make(&c->layers, g->shards, g->n_shards, rows_cap(g->b), any,
+                       e));
+    RETERR(widths_make(&c->tops, g->heads, g->n_heads, HEAD_ROWS_MAX, any, e));
+    g->margin = engine_exact(g) ? 0 : g->told.margin;
     for (size_t i = 0; i < g->n_shards; i++) {
         uses |= shard_uses(&g->shards[i]);
         for (size_t k = 0; k < g->shards[i].n_past; k++) {

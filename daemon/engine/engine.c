@@ -129,8 +129,9 @@ void engine_set_arith(struct engine *g)
     }
     sha256_end(&h, digest);
     sha256_hex(digest, hex);
-    (void)snprintf(g->arith, sizeof(g->arith), "%s%.*s", same ? first : "mixed ",
-                   same ? 0 : 16, hex);
+    (void)snprintf(g->arith, sizeof(g->arith), "%s%.*s%s",
+                   same ? first : "mixed ", same ? 0 : 16, hex,
+                   engine_exact(g) ? "" : ", widths mixed");
 }
 
 static int make_scratch(struct engine *g, struct err *e)
@@ -252,7 +253,14 @@ void engine_ready(const struct engine *g, struct msg_ready *ret)
         .weight_bytes = g->weight_bytes,
         .state_bytes = g->state_bytes,
     };
+    ret->exact = engine_exact(g);
     memcpy(ret->arith, g->arith, sizeof(ret->arith));
+}
+
+bool engine_exact(const struct engine *g)
+{
+    return g->rows.max > 0 ||
+           (g->columns.layers.exact && g->columns.tops.exact);
 }
 
 const char *engine_arith(const struct engine *g)

@@ -23,6 +23,11 @@ struct engine_conf {
     unsigned threads;
     bool round_fp16; /* see cpu_conf, as isa */
     const char *isa; /* NULL: the best */
+    /* 0: exact. Else the widths that a backend says have other bits are used
+     * too, and a greedy token that drafts were verified with is drawn again,
+     * alone, where the two best logits differ by less than this (design 7).
+     * Then drafts, chunks and restarts may change tokens. */
+    float margin;
     const char *cache; /* see backend_conf; NULL: none */
     /* Called after each package, and after each width of it; may be NULL. */
     void (*progress)(void *ctx, enum engine_stage stage, uint32_t done,
@@ -39,6 +44,9 @@ CHECKED int engine_open_with(const struct backend *be, const char *bundle_dir,
                              struct engine **ret, struct err *e);
 void engine_close(struct engine *g); /* NULL is fine */
 void engine_ready(const struct engine *g, struct msg_ready *ret);
+/* Whether drafts, chunks and restarts never change a token: always, but with a
+ * margin on a backend whose bits depend on the width. */
+bool engine_exact(const struct engine *g);
 /* What the bits of this model's results depend on, beside its files and the
  * backend's name: backend_info.arith of its packages. */
 const char *engine_arith(const struct engine *g);

@@ -153,9 +153,10 @@ struct widths {
     uint16_t of[ENGINE_CHUNK_MAX + 1]; /* rows -> T they run as; 0: too many */
 };
 
-/* Of n shards, at most `cap` wide. Errors: BUNDLE (there is none). */
+/* Of n shards, at most `cap` wide; `any`: whatever their bits. Errors: BUNDLE
+ * (there is none). */
 CHECKED int widths_make(struct widths *w, const struct shard *shards, size_t n,
-                        uint32_t cap, struct err *e);
+                        uint32_t cap, bool any, struct err *e);
 /* The i-th width that is used, ascending; 0 after the last. */
 uint32_t widths_each(const struct widths *w, size_t i);
 
@@ -285,6 +286,8 @@ struct step {
     struct engine_row *r;
     const struct eval *v;
     uint32_t drafts; /* that the context has room for */
+    bool alone;      /* the row is run again without drafts */
+    bool unsure;     /* by margin: it should be */
 };
 
 struct engine {
@@ -310,6 +313,7 @@ struct engine {
     char arith[ARITH_BYTES_MAX]; /* of all packages: backend_info.arith */
     struct list seqs;            /* engine_seq.link: the open ones */
     struct engine_conf told;     /* engine_open's, for recover.c */
+    float margin;                /* engine_conf.margin, when it is needed */
     struct cpu_conf cpu;         /* with conf: how packages are opened, also */
     struct backend_conf conf;    /* later */
     bool broken; /* a package could not be opened again: nothing runs */

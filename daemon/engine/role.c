@@ -177,6 +177,7 @@ static int on_load(struct role *r, const struct frame *f, struct err *e)
     const struct engine_conf conf = {.backend = m.backend,
                                      .threads = m.threads,
                                      .round_fp16 = m.round_fp16,
+                                     .margin = m.margin,
                                      .progress = on_progress,
                                      .ctx = r,
                                      .watch = {load_wanted, r}};

@@ -43,6 +43,17 @@ static bool all_take(const struct shard *shards, size_t n, uint32_t t,
     return true;
 }
 
+/* Every shard takes t, whatever its bits. */
+static bool all_run(const struct shard *shards, size_t n, uint32_t t)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (shard_unit(&shards[i], t) == NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Some shard says which widths agree. */
 static bool any_lists(const struct shard *shards, size_t n)
 {
@@ -91,15 +102,16 @@ static bool worth(uint32_t t, uint32_t max)
 }
 
 int widths_make(struct widths *w, const struct shard *shards, size_t n,
-                uint32_t cap, struct err *e)
+                uint32_t cap, bool any, struct err *e)
 {
-    bool limited = any_lists(shards, n);
+    bool agree = !any_lists(shards, n);
+    bool limited = !agree && !any;
     uint32_t like = limited ? choose(shards, n, cap) : 0;
     must(cap <= ENGINE_CHUNK_MAX);
-    *w = (struct widths){.exact = true};
+    *w = (struct widths){.exact = agree || limited};
     for (uint32_t t = cap; t > 0; t--) {
         bool all = limited ? like > 0 && all_take(shards, n, t, like)
-                           : all_take(shards, n, t, t);
+                           : all_run(shards, n, t);
         w->max = all && w->max == 0 ? t : w->max;
         w->of[t] = all && worth(t, w->max) ? (uint16_t)t
                    : t < cap               ? w->of[t + 1]

@@ -334,6 +334,7 @@ int runner_start(struct runner *r, struct err *e)
     r->progress = 0;
     struct msg_load m = {.bundle = r->dir,
                          .backend = r->conf.backend,
+                         .margin = r->conf.margin,
                          .threads = r->conf.threads};
     buf_clear(&r->out);
     msg_load_put(&r->out, &m);

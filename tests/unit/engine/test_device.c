@@ -141,6 +141,69 @@ static void test_drafts_at_one_width(void **state)
     engine_close(g);
 }
 
+/* N greedy tokens after 5 of the text, with drafts that are right, or none. */
+static void greedy(struct engine *g, const int32_t *truth, int32_t *out,
+                   uint32_t n)
+{
+    struct engine_seq *s = NULL;
+    struct err e;
+    uint32_t accepted = 0;
+    unit_ok(engine_seq_open(g, &s, &e), &e);
+    for (uint32_t i = 0; i < n; i += accepted + 1) {
+        uint32_t drafts = truth != NULL && i + 3 < n ? 3 : 0;
+        struct msg_row_done done;
+        struct msg_row r = {.position = engine_seq_length(s),
+                            .n_tokens = i == 0 ? 5 : 1,
+                            .tokens = (int32_t *)(uintptr_t)text,
+                            .n_drafts = drafts,
+                            .sample = true,
+                            .out_index = i};
+        r.tokens = i == 0 ? r.tokens : &out[i - 1];
+        msg_sampling_init(&r.sampling);
+        memcpy(r.drafts, truth + (drafts > 0 ? i : 0), drafts * sizeof(*out));
+        unit_ok(engine_step(s, &r, &done, NULL, &e), &e);
+        assert_true(done.n_tokens > 0);
+        accepted = done.n_accepted;
+        for (uint32_t k = 0; k < done.n_tokens && i + k < n; k++) {
+            out[i + k] = done.tokens[k].id;
+        }
+    }
+    engine_seq_close(s);
+}
+
+/* With a margin all widths are used and the model says that it is not exact;
+ * what is closer than the margin is as without drafts. */
+static void test_margin(void **state)
+{
+    (void)state;
+    enum { N = 20 };
+    int32_t plain[N] = {0};
+    int32_t drafted[N] = {0};
+    struct err e;
+    for (int wide = 0; wide < 2; wide++) {
+        const struct engine_conf conf = {
+            .threads = 3, .margin = wide ? 1000 : 1e-6F};
+        struct engine *g = NULL;
+        set_fake(false);
+        exact((const uint32_t[]){4}, 1);
+        fake.by_width = 0.37F;
+        unit_ok(engine_open_with(&fake_backend, fake_dir, &conf, &g, &e), &e);
+        assert_false(engine_exact(g));
+        assert_non_null(strstr(engine_arith(g), "widths mixed"));
+        greedy(g, NULL, plain, N);
+        seen.n = 0;
+        greedy(g, plain, drafted, N);
+        assert_int_equal(memcmp(plain, drafted, sizeof(plain)) == 0, wide);
+        engine_close(g);
+    }
+    set_fake(false); /* not needed where all widths agree */
+    const struct engine_conf conf = {.threads = 3, .margin = 1000};
+    struct engine *g = NULL;
+    unit_ok(engine_open_with(&fake_backend, fake_dir, &conf, &g, &e), &e);
+    assert_true(engine_exact(g));
+    engine_close(g);
+}
+
 /* Lists of widths that agree, and what is made of them. */
 static void test_lists(void **state)
 {
@@ -179,7 +242,7 @@ static void test_lists(void **state)
         }
         struct widths w;
         struct err e;
-        unit_ok(widths_make(&w, &s, 1, 16, &e), &e);
+        unit_ok(widths_make(&w, &s, 1, 16, false, &e), &e);
         for (size_t k = 0; k < 4; k++) {
             if (widths_each(&w, k) != cases[i].want[k]) {
                 fail_msg("case %zu: width %zu is %u", i, k, widths_each(&w, k));
@@ -197,7 +260,7 @@ static void test_few_widths(void **state)
     struct widths w;
     struct err e;
     for (uint32_t cap = 1; cap <= ENGINE_CHUNK_MAX; cap++) {
-        unit_ok(widths_make(&w, &s, 1, cap, &e), &e);
+        unit_ok(widths_make(&w, &s, 1, cap, false, &e), &e);
         assert_int_equal(widths_each(&w, SHEETS_MAX), 0);
         assert_int_equal(w.max, cap);
         for (uint32_t n = 1; n <= cap; n++) {
@@ -205,7 +268,7 @@ static void test_few_widths(void **state)
         }
     }
     u.t_hi = 0;
-    assert_int_equal(widths_make(&w, &s, 1, 4, &e), ERR_BUNDLE);
+    assert_int_equal(widths_make(&w, &s, 1, 4, false, &e), ERR_BUNDLE);
 }
 
 /* --- warm --- */
@@ -465,6 +528,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_width),
         cmocka_unit_test(test_drafts_at_one_width),
+        cmocka_unit_test(test_margin),
         cmocka_unit_test(test_lists),
         cmocka_unit_test(test_few_widths),
         cmocka_unit_test(test_warm),

@@ -2,6 +2,8 @@
  */
 #include <math.h>
 
+#include <math.h>
+
 #include "../unit.h"
 #include "proto/frame.h"
 #include "proto/msg.h"
@@ -27,7 +29,7 @@ static void test_load(void **state)
     (void)state;
     struct buf b;
     struct err e;
-    struct msg_load in = {"/models/a b", "interpreter", 4, true};
+    struct msg_load in = {"/models/a b", "interpreter", 4, true, 0.5F};
     struct msg_load out;
     buf_init(&b, KIB(4));
     msg_load_put(&b, &in);
@@ -111,26 +113,34 @@ static void test_load_refused(void **state)
     char path[PATH_BYTES_MAX + 1];
     memset(path, 'a', sizeof(path));
     path[PATH_BYTES_MAX] = '\0';
-    struct msg_load in = {path, "cpu", 1, false};
+    struct msg_load in = {path, "cpu", 1, false, 0};
     buf_init(&b, KIB(4));
     msg_load_put(&b, &in);
     assert_int_equal(msg_load_get(b.p, b.n, &out, &e), ERR_FRAME);
     assert_string_equal(e.msg, "load: bundle");
 
     buf_clear(&b);
-    in = (struct msg_load){"b", "cpu", ENGINE_THREADS_MAX + 1, false};
+    in = (struct msg_load){"b", "cpu", ENGINE_THREADS_MAX + 1, false, 0};
     msg_load_put(&b, &in);
     assert_int_equal(msg_load_get(b.p, b.n, &out, &e), ERR_FRAME);
     assert_string_equal(e.msg, "load: threads");
 
     buf_clear(&b);
-    in = (struct msg_load){"bx", "cpu", 1, false};
+    in = (struct msg_load){"bx", "cpu", 1, false, 0};
     msg_load_put(&b, &in);
     b.p[5] = '\0'; /* a NUL inside the path */
     assert_int_equal(msg_load_get(b.p, b.n, &out, &e), ERR_FRAME);
     b.p[5] = 'x';
-    b.p[b.n - 1] = 2; /* no bool */
+    b.p[b.n - 5] = 2; /* no bool */
     assert_int_equal(msg_load_get(b.p, b.n, &out, &e), ERR_FRAME);
+    static const float bad[] = {-1, 101, NAN, INFINITY};
+    for (size_t i = 0; i < countof(bad); i++) {
+        buf_clear(&b);
+        in.margin = bad[i];
+        msg_load_put(&b, &in);
+        assert_int_equal(msg_load_get(b.p, b.n, &out, &e), ERR_FRAME);
+        assert_string_equal(e.msg, "load: margin");
+    }
     buf_fini(&b);
 }
 

@@ -165,7 +165,7 @@ static void do_load(const struct frame *f)
                           .context = g.context,
                           .vocab = g.vocab,
                           .state_bytes = 1000,
-                          .arith = "1"};
+                          .exact = true, .arith = "1"};
     buf_init(&b, 4096);
     msg_ready_put(&b, &r);
     send_frame(FRAME_READY, f->request, &b);
