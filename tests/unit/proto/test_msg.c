@@ -2,8 +2,6 @@
  */
 #include <math.h>
 
-#include <math.h>
-
 #include "../unit.h"
 #include "proto/frame.h"
 #include "proto/msg.h"
