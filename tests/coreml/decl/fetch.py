@@ -121,7 +121,7 @@ def debian_cargo(work: pathlib.Path) -> tuple:
     cargo = work / "root/usr/bin/cargo"
     if not cargo.exists():
         raise Missing(f"apt-get download {name}: {last_lines(done)}")
-    libraries = ":".join(str(p) for p in (work / "root/usr/lib").glob("*-linux-gnu"))
+    libraries = ":".join(str(p) for folder in ("usr/lib", "lib") for p in (work / "root" / folder).glob("*-linux-gnu"))
     return cargo, os.environ | {"LD_LIBRARY_PATH": libraries}
 
 
@@ -135,7 +135,13 @@ def fetch_objc2(out: pathlib.Path, work: pathlib.Path) -> None:
                 "[dependencies]", *(f'{name} = {{ version = "={version}", default-features = false }}' for name, version in OBJC2.items())]
     work.joinpath("Cargo.toml").write_text("\n".join(manifest) + "\n")
     work.joinpath("none.rs").touch()
-    done = run(cargo, "vendor", "vendor", cwd=work, env=env | {"CARGO_HOME": env.get("CARGO_HOME", str(work / "home"))})
+    home = work / "home"  # nothing is written into the user's; what he set there holds
+    home.mkdir()
+    for config in ("config", "config.toml"):
+        his = pathlib.Path(env.get("CARGO_HOME") or pathlib.Path.home() / ".cargo", config)
+        if his.is_file():
+            shutil.copy(his, home)
+    done = run(cargo, "vendor", "vendor", cwd=work, env=env | {"CARGO_HOME": str(home)})
     for name in OBJC2:
         crate = work / "vendor" / name / "src"
         if not crate.is_dir():

@@ -2,13 +2,12 @@
  * for the compiler, the analyzer and the linker, not for running. Manual
  * retain/release, as in daemon/engine/coreml.
  */
+#include <Block.h>
 #import <CoreML/CoreML.h>
 #import <Foundation/Foundation.h>
 #import <dispatch/dispatch.h>
 #import <objc/message.h>
 #import <objc/runtime.h>
-
-#include <Block.h>
 
 struct sample {
     NSURL *compiled;
@@ -92,7 +91,8 @@ static int compile(NSURL *package, NSURL *target)
 
 static MLModelConfiguration *configuration(NSString *function)
 {
-    MLModelConfiguration *conf = [[[MLModelConfiguration alloc] init] autorelease];
+    MLModelConfiguration *conf =
+        [[[MLModelConfiguration alloc] init] autorelease];
     MLOptimizationHints *hints = [[MLOptimizationHints alloc] init];
     hints.reshapeFrequency = MLReshapeFrequencyHintFrequent;
     hints.specializationStrategy = MLSpecializationStrategyFastPrediction;
@@ -111,16 +111,19 @@ static int look(MLModelDescription *d)
         MLFeatureDescription *f = [d.inputDescriptionsByName objectForKey:name];
         MLMultiArrayConstraint *c = f.multiArrayConstraint;
         MLMultiArrayShapeConstraint *shape = c.shapeConstraint;
-        if (f.type != MLFeatureTypeMultiArray || c.dataType != MLMultiArrayDataTypeFloat16) {
+        if (f.type != MLFeatureTypeMultiArray ||
+            c.dataType != MLMultiArrayDataTypeFloat16) {
             return -1;
         }
         if (shape.type == MLMultiArrayShapeConstraintTypeRange &&
-            [shape.sizeRangeForDimension objectAtIndex:0].rangeValue.length == 0) {
+            [shape.sizeRangeForDimension objectAtIndex:0].rangeValue.length ==
+                0) {
             return -1;
         }
     }
     for (NSString *name in d.stateDescriptionsByName) {
-        MLStateConstraint *c = [d.stateDescriptionsByName objectForKey:name].stateConstraint;
+        MLStateConstraint *c =
+            [d.stateDescriptionsByName objectForKey:name].stateConstraint;
         if (c == nil || c.bufferShape.count != 4) {
             return -1;
         }
@@ -131,18 +134,23 @@ static int look(MLModelDescription *d)
 /* An array of `rows` x `columns` in an IOSurface; nil on failure. */
 static MLMultiArray *surface_array(size_t rows, size_t columns)
 {
-    NSDictionary *want = @{(NSString *)kCVPixelBufferIOSurfacePropertiesKey : @{}};
+    NSDictionary *want =
+        @{(NSString *)kCVPixelBufferIOSurfacePropertiesKey : @{}};
     CVPixelBufferRef buffer = NULL;
-    if (CVPixelBufferCreate(kCFAllocatorDefault, columns, rows, kCVPixelFormatType_OneComponent16Half,
-                            (CFDictionaryRef)want, &buffer) != kCVReturnSuccess) {
+    if (CVPixelBufferCreate(kCFAllocatorDefault, columns, rows,
+                            kCVPixelFormatType_OneComponent16Half,
+                            (CFDictionaryRef)want,
+                            &buffer) != kCVReturnSuccess) {
         return nil;
     }
     MLMultiArray *array = nil;
     IOSurfaceRef surface = CVPixelBufferGetIOSurface(buffer);
-    if (surface != NULL && IOSurfaceGetBytesPerRow(surface) == CVPixelBufferGetBytesPerRow(buffer)) {
+    if (surface != NULL && IOSurfaceGetBytesPerRow(surface) ==
+                               CVPixelBufferGetBytesPerRow(buffer)) {
         @try {
-            array = [[MLMultiArray alloc] initWithPixelBuffer:buffer
-                                                        shape:@[ @1, @(rows), @(columns), @1 ]];
+            array = [[MLMultiArray alloc]
+                initWithPixelBuffer:buffer
+                              shape:@[ @1, @(rows), @(columns), @1 ]];
         } @catch (NSException *e) {
             NSString *why = e.reason != nil ? e.reason : e.name;
             (void)[why UTF8String];
@@ -163,21 +171,28 @@ int sample_open(struct sample *s, const char *package, const char *target)
             return -1;
         }
         s->compiled = [[NSURL fileURLWithPath:to isDirectory:YES] retain];
-        rc = compile([NSURL fileURLWithPath:from isDirectory:YES], s->compiled);
+        rc = compile([NSURL fileURLWithPath:from isDirectory:YES],
+                     s -> compiled);
         if (rc != 0) {
             return rc;
         }
         s->conf = [configuration(@"decode") retain];
-        s->model = [[MLModel modelWithContentsOfURL:s->compiled configuration:s->conf error:&error] retain];
+        s->model = [[MLModel modelWithContentsOfURL:s->compiled
+                                      configuration:s->conf
+                                              error:&error] retain];
         if (s->model == nil) {
-            return [error.domain isEqualToString:MLModelErrorDomain] ? (int)error.code : -1;
+            return [error.domain isEqualToString:MLModelErrorDomain]
+                       ? (int)error.code
+                       : -1;
         }
         rc = look(s->model.modelDescription);
         s->state = [s->model newState];
         s->options = [[MLPredictionOptions alloc] init];
         s->queue = dispatch_queue_create("sample", DISPATCH_QUEUE_SERIAL);
-        s->activity = [[[NSProcessInfo processInfo] beginActivityWithOptions:NSActivityUserInitiatedAllowingIdleSystemSleep
-                                                                      reason:@"a sample"] retain];
+        s->activity = [[[NSProcessInfo processInfo]
+            beginActivityWithOptions:
+                NSActivityUserInitiatedAllowingIdleSystemSleep
+                              reason:@"a sample"] retain];
     }
     return rc;
 }
@@ -189,7 +204,8 @@ static size_t copy_out(MLMultiArray *array, float *out, size_t n)
     NSInteger step = [[array.strides objectAtIndex:0] integerValue];
     [array getBytesWithHandler:^(const void *bytes, NSInteger size) {
       const __fp16 *from = bytes;
-      while (got < n && (NSInteger)((got * (size_t)step + 1) * sizeof(*from)) <= size) {
+      while (got < n &&
+             (NSInteger)((got * (size_t)step + 1) * sizeof(*from)) <= size) {
           out[got] = (float)from[got * (size_t)step];
           got++;
       }
@@ -211,11 +227,15 @@ int sample_step(struct sample *s, float *out, size_t n)
         s->options.outputBackings = @{@"hidden" : y};
         id<MLFeatureProvider> result = nil;
         @try {
-            result = [s->model predictionFromFeatures:inputs usingState:s->state options:s->options error:&error];
+            result = [s->model predictionFromFeatures:inputs
+                                           usingState:s->state
+                                              options:s->options
+                                                error:&error];
         } @finally {
             [inputs release];
         }
-        MLMultiArray *hidden = [result featureValueForName:@"hidden"].multiArrayValue;
+        MLMultiArray *hidden =
+            [result featureValueForName:@"hidden"].multiArrayValue;
         if (hidden == nil) {
             return error != nil ? (int)error.code : -1;
         }
@@ -232,16 +252,19 @@ int sample_save(struct sample *s, void *to, size_t bytes)
     __block int rc = -1;
     @autoreleasepool {
         @try {
-            [s->state getMultiArrayForStateNamed:@"layers_0_k_state"
-                                         handler:^(MLMultiArray *buffer) {
-                                           [buffer getMutableBytesWithHandler:^(void *from, NSInteger size,
-                                                                                NSArray<NSNumber *> *strides) {
-                                             if (strides.count == 4 && size >= (NSInteger)bytes) {
-                                                 memcpy(to, from, bytes);
-                                                 rc = 0;
-                                             }
-                                           }];
-                                         }];
+            [s->state
+                getMultiArrayForStateNamed:@"layers_0_k_state"
+                                   handler:^(MLMultiArray *buffer) {
+                                     [buffer getMutableBytesWithHandler:^(
+                                                 void *from, NSInteger size,
+                                                 NSArray<NSNumber *> *strides) {
+                                       if (strides.count == 4 &&
+                                           size >= (NSInteger)bytes) {
+                                           memcpy(to, from, bytes);
+                                           rc = 0;
+                                       }
+                                     }];
+                                   }];
         } @catch (NSException *e) {
             rc = -2;
         }
@@ -250,22 +273,26 @@ int sample_save(struct sample *s, void *to, size_t bytes)
 }
 
 /* Operations of `block` that prefer the Neural Engine, by cost. */
-static double on_engine(MLComputePlan *plan, MLModelStructureProgramBlock *block)
+static double on_engine(MLComputePlan *plan,
+                        MLModelStructureProgramBlock *block)
 {
     double sum = 0;
     for (MLModelStructureProgramOperation *op in block.operations) {
-        MLComputePlanDeviceUsage *usage = [plan computeDeviceUsageForMLProgramOperation:op];
+        MLComputePlanDeviceUsage *usage =
+            [plan computeDeviceUsageForMLProgramOperation:op];
         MLComputePlanCost *cost = [plan estimatedCostOfMLProgramOperation:op];
         id<MLComputeDeviceProtocol> device = usage.preferredComputeDevice;
         if ([device isKindOfClass:[MLNeuralEngineComputeDevice class]]) {
             sum += cost.weight;
-        } else if ([device isKindOfClass:[MLCPUComputeDevice class]] || [device isKindOfClass:[MLGPUComputeDevice class]]) {
+        } else if ([device isKindOfClass:[MLCPUComputeDevice class]] ||
+                   [device isKindOfClass:[MLGPUComputeDevice class]]) {
             for (MLModelStructureProgramNamedValueType *output in op.outputs) {
                 MLModelStructureProgramValueType *type = output.type;
                 (void)[output.name UTF8String];
                 (void)type;
             }
-            MLModelStructureProgramArgument *argument = [op.inputs objectForKey:@"x"];
+            MLModelStructureProgramArgument *argument =
+                [op.inputs objectForKey:@"x"];
             for (MLModelStructureProgramBinding *binding in argument.bindings) {
                 MLModelStructureProgramValue *value = binding.value;
                 (void)value;
@@ -293,20 +320,25 @@ double sample_plan(struct sample *s)
     __block double share = has_engine() ? 0 : -1;
     @autoreleasepool {
         dispatch_semaphore_t done = dispatch_semaphore_create(0);
-        [MLComputePlan loadContentsOfURL:s->compiled
-                           configuration:s->conf
-                       completionHandler:^(MLComputePlan *plan, NSError *error) {
-                         MLModelStructure *structure = plan.modelStructure;
-                         MLModelStructureProgram *program = structure.program;
-                         for (NSString *name in program.functions) {
-                             MLModelStructureProgramFunction *f = [program.functions objectForKey:name];
-                             share = error == nil && plan != nil ? on_engine(plan, f.block) : -1;
-                         }
-                         dispatch_semaphore_signal(done);
-                       }];
+        [MLComputePlan
+            loadContentsOfURL:s->compiled
+                configuration:s->conf
+            completionHandler:^(MLComputePlan *plan, NSError *error) {
+              MLModelStructure *structure = plan.modelStructure;
+              MLModelStructureProgram *program = structure.program;
+              for (NSString *name in program.functions) {
+                  MLModelStructureProgramFunction *f =
+                      [program.functions objectForKey:name];
+                  share = error == nil && plan != nil ? on_engine(plan, f.block)
+                                                      : -1;
+              }
+              dispatch_semaphore_signal(done);
+            }];
         dispatch_semaphore_wait(done, DISPATCH_TIME_FOREVER);
-        MLModelAsset *asset = [MLModelAsset modelAssetWithURL:s->compiled error:nil];
-        [asset functionNamesWithCompletionHandler:^(NSArray<NSString *> *names, NSError *error) {
+        MLModelAsset *asset = [MLModelAsset modelAssetWithURL:s->compiled
+                                                        error:nil];
+        [asset functionNamesWithCompletionHandler:^(NSArray<NSString *> *names,
+                                                    NSError *error) {
           if (error != nil || names.count == 0) {
               share = -1;
           }
@@ -338,19 +370,24 @@ void sample_close(struct sample *s)
 int main(int argc, char **argv)
 {
     NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
-    NSOperatingSystemVersion os = [NSProcessInfo processInfo].operatingSystemVersion;
+    NSOperatingSystemVersion os =
+        [NSProcessInfo processInfo].operatingSystemVersion;
     NSMutableArray<NSNumber *> *numbers = [NSMutableArray arrayWithCapacity:4];
-    NSMutableDictionary<NSString *, NSNumber *> *named = [NSMutableDictionary dictionary];
+    NSMutableDictionary<NSString *, NSNumber *> *named =
+        [NSMutableDictionary dictionary];
     NSMutableData *data = [[NSMutableData alloc] initWithLength:16];
     NSData *copy = [NSData dataWithBytes:data.bytes length:data.length];
     NSValue *range = [NSValue valueWithRange:(NSRange){0, (NSUInteger)argc}];
-    MLDictionaryFeatureProvider *features = [[MLDictionaryFeatureProvider alloc] initWithDictionary:@{} error:nil];
+    MLDictionaryFeatureProvider *features =
+        [[MLDictionaryFeatureProvider alloc] initWithDictionary:@{} error:nil];
     struct sample s = {.model = nil};
-    int rc = argc > 2 && features != nil ? sample_open(&s, argv[1], argv[2]) : 64;
+    int rc =
+        argc > 2 && features != nil ? sample_open(&s, argv[1], argv[2]) : 64;
     [numbers addObject:@(os.majorVersion)];
     numbers[0] = @1.5f;
     named[@"range"] = [numbers objectAtIndex:0];
-    if ([NSBundle mainBundle].bundleIdentifier == nil || copy.length != 16 || range.rangeValue.length == 0) {
+    if ([NSBundle mainBundle].bundleIdentifier == nil || copy.length != 16 ||
+        range.rangeValue.length == 0) {
         rc = 78;
     }
     sample_close(&s);

@@ -19,26 +19,27 @@ typedef unsigned char Boolean;
 typedef unsigned int OSType;
 #endif
 
-#define CF_EXPORT extern
+#define CF_EXPORT   extern
 #define CF_NOESCAPE __attribute__((noescape))
-#define CF_ENUM(type, name)                                                    \
-    enum __attribute__((enum_extensibility(open))) name : type name;           \
+#define CF_ENUM(type, name)                                          \
+    enum __attribute__((enum_extensibility(open))) name : type name; \
     enum name : type
-#define CF_OPTIONS(type, name)                                                 \
-    enum __attribute__((flag_enum, enum_extensibility(open))) name             \
-        : type name;                                                           \
+#define CF_OPTIONS(type, name)                                \
+    enum __attribute__((flag_enum, enum_extensibility(open))) \
+    name : type name;                                         \
     enum name : type
-#define CF_RETURNS_RETAINED __attribute__((cf_returns_retained))
-#define CF_BRIDGED_TYPE(type) __attribute__((objc_bridge(type)))
+#define CF_RETURNS_RETAINED     __attribute__((cf_returns_retained))
+#define CF_BRIDGED_TYPE(type)   __attribute__((objc_bridge(type)))
 #define CF_ASSUME_NONNULL_BEGIN _Pragma("clang assume_nonnull begin")
-#define CF_ASSUME_NONNULL_END _Pragma("clang assume_nonnull end")
+#define CF_ASSUME_NONNULL_END   _Pragma("clang assume_nonnull end")
 
 CF_ASSUME_NONNULL_BEGIN
 
 typedef const void *CFTypeRef;
 typedef const struct CF_BRIDGED_TYPE(id) __CFAllocator *CFAllocatorRef;
 typedef const struct CF_BRIDGED_TYPE(NSString) __CFString *CFStringRef;
-typedef const struct CF_BRIDGED_TYPE(NSDictionary) __CFDictionary *CFDictionaryRef;
+typedef const struct CF_BRIDGED_TYPE(NSDictionary)
+    __CFDictionary *CFDictionaryRef;
 
 CF_EXPORT const CFAllocatorRef _Null_unspecified kCFAllocatorDefault;
 

@@ -5,10 +5,9 @@
 #ifndef ANED_COREML_H
 #define ANED_COREML_H
 
-#import <Foundation/Foundation.h>
-
 #include <CoreFoundation/CoreFoundation.h>
 #include <CoreVideo/CoreVideo.h>
+#import <Foundation/Foundation.h>
 
 NS_ASSUME_NONNULL_BEGIN
 
@@ -43,18 +42,18 @@ typedef NS_ENUM(NSInteger, MLModelError) {
 
 API_AVAILABLE(macos(14.0))
 __attribute__((objc_subclassing_restricted))
-@interface MLCPUComputeDevice : NSObject <MLComputeDeviceProtocol>
+@interface MLCPUComputeDevice : NSObject<MLComputeDeviceProtocol>
 @end
 
 API_AVAILABLE(macos(14.0))
 __attribute__((objc_subclassing_restricted))
-@interface MLGPUComputeDevice : NSObject <MLComputeDeviceProtocol>
+@interface MLGPUComputeDevice : NSObject<MLComputeDeviceProtocol>
 @property(readonly, nonatomic, strong, nullable) id<MTLDevice> metalDevice;
 @end
 
 API_AVAILABLE(macos(14.0))
 __attribute__((objc_subclassing_restricted))
-@interface MLNeuralEngineComputeDevice : NSObject <MLComputeDeviceProtocol>
+@interface MLNeuralEngineComputeDevice : NSObject<MLComputeDeviceProtocol>
 @property(readonly, nonatomic) NSInteger totalCoreCount;
 @end
 
@@ -74,9 +73,8 @@ typedef NS_ENUM(NSInteger, MLMultiArrayDataType) {
 
 API_AVAILABLE(macos(10.13))
 @interface MLMultiArray : NSObject
-@property(readonly, nonatomic)
-    void *dataPointer API_DEPRECATED("use getBytesWithHandler:",
-                                     macos(10.13, API_TO_BE_DEPRECATED));
+@property(readonly, nonatomic) void *dataPointer API_DEPRECATED(
+    "use getBytesWithHandler:", macos(10.13, API_TO_BE_DEPRECATED));
 @property(readonly, nonatomic) MLMultiArrayDataType dataType;
 @property(readonly, nonatomic) NSArray<NSNumber *> *shape;
 @property(readonly, nonatomic) NSArray<NSNumber *> *strides;
@@ -100,8 +98,8 @@ API_AVAILABLE(macos(10.13))
 - (instancetype)initWithPixelBuffer:(CVPixelBufferRef)pixelBuffer
                               shape:(NSArray<NSNumber *> *)shape
     API_AVAILABLE(macos(12.0));
-- (void)getBytesWithHandler:(void(CF_NOESCAPE ^)(const void *bytes,
-                                                 NSInteger size))handler
+- (void)getBytesWithHandler:
+    (void(CF_NOESCAPE ^)(const void *bytes, NSInteger size))handler
     API_AVAILABLE(macos(12.3));
 - (void)getMutableBytesWithHandler:
     (void(CF_NOESCAPE ^)(void *mutableBytes, NSInteger size,
@@ -161,16 +159,15 @@ API_AVAILABLE(macos(10.14))
 @interface MLMultiArrayShapeConstraint : NSObject
 @property(readonly, nonatomic) MLMultiArrayShapeConstraintType type;
 @property(readonly, nonatomic) NSArray<NSValue *> *sizeRangeForDimension;
-@property(readonly, nonatomic)
-    NSArray<NSArray<NSNumber *> *> *enumeratedShapes;
+@property(readonly, nonatomic) NSArray<NSArray<NSNumber *> *> *enumeratedShapes;
 @end
 
 API_AVAILABLE(macos(10.13))
 @interface MLMultiArrayConstraint : NSObject
 @property(readonly, nonatomic) NSArray<NSNumber *> *shape;
 @property(readonly, nonatomic) MLMultiArrayDataType dataType;
-@property(readonly, nonatomic) MLMultiArrayShapeConstraint *shapeConstraint
-    API_AVAILABLE(macos(10.14));
+@property(readonly, nonatomic)
+    MLMultiArrayShapeConstraint *shapeConstraint API_AVAILABLE(macos(10.14));
 @end
 
 API_AVAILABLE(macos(15.0))
@@ -199,7 +196,7 @@ API_AVAILABLE(macos(10.13))
     NSDictionary<NSString *, MLFeatureDescription *> *outputDescriptionsByName;
 @property(readonly, nonatomic)
     NSDictionary<NSString *, MLFeatureDescription *> *stateDescriptionsByName
-    API_AVAILABLE(macos(15.0));
+        API_AVAILABLE(macos(15.0));
 @end
 
 /* How a model is loaded, and asked. */
@@ -217,8 +214,8 @@ typedef NS_ENUM(NSInteger, MLSpecializationStrategy) {
 API_AVAILABLE(macos(14.4))
 @interface MLOptimizationHints : NSObject <NSCopying>
 @property(readwrite, nonatomic) MLReshapeFrequencyHint reshapeFrequency;
-@property(readwrite, nonatomic) MLSpecializationStrategy specializationStrategy
-    API_AVAILABLE(macos(15.0));
+@property(readwrite, nonatomic)
+    MLSpecializationStrategy specializationStrategy API_AVAILABLE(macos(15.0));
 @end
 
 typedef NS_ENUM(NSInteger, MLComputeUnits) {
@@ -235,8 +232,8 @@ API_AVAILABLE(macos(10.14))
 @property(readwrite) MLComputeUnits computeUnits;
 @property(readwrite, nonatomic, copy)
     MLOptimizationHints *optimizationHints API_AVAILABLE(macos(14.4));
-@property(readwrite) BOOL allowLowPrecisionAccumulationOnGPU
-    API_AVAILABLE(macos(10.15));
+@property(readwrite)
+    BOOL allowLowPrecisionAccumulationOnGPU API_AVAILABLE(macos(10.15));
 @property(readwrite, nonatomic, copy, nullable)
     NSString *functionName API_AVAILABLE(macos(15.0));
 @end
@@ -262,8 +259,8 @@ API_AVAILABLE(macos(10.13))
 @property(readonly, nonatomic)
     MLModelConfiguration *configuration API_AVAILABLE(macos(10.14));
 @property(class, readonly, nonatomic, copy)
-    NSArray<id<MLComputeDeviceProtocol>> *availableComputeDevices
-    API_AVAILABLE(macos(14.0));
+    NSArray<id<MLComputeDeviceProtocol>> *availableComputeDevices API_AVAILABLE(
+        macos(14.0));
 + (nullable NSURL *)compileModelAtURL:(NSURL *)modelURL
                                 error:(NSError *_Nullable *_Nullable)error
     API_DEPRECATED("use compileModelAtURL:completionHandler:",
@@ -401,8 +398,8 @@ __attribute__((objc_subclassing_restricted))
 @interface MLComputePlanDeviceUsage : NSObject
 @property(readonly, nonatomic, copy)
     NSArray<id<MLComputeDeviceProtocol>> *supportedComputeDevices;
-@property(readonly, nonatomic, strong)
-    id<MLComputeDeviceProtocol> preferredComputeDevice;
+@property(readonly, nonatomic, strong) id<MLComputeDeviceProtocol>
+    preferredComputeDevice;
 @end
 
 API_AVAILABLE(macos(14.4))
@@ -413,9 +410,8 @@ __attribute__((objc_subclassing_restricted))
             configuration:(MLModelConfiguration *)configuration
         completionHandler:(void (^)(MLComputePlan *_Nullable computePlan,
                                     NSError *_Nullable error))handler;
-- (nullable MLComputePlanDeviceUsage *)
-    computeDeviceUsageForMLProgramOperation:
-        (MLModelStructureProgramOperation *)operation;
+- (nullable MLComputePlanDeviceUsage *)computeDeviceUsageForMLProgramOperation:
+    (MLModelStructureProgramOperation *)operation;
 - (nullable MLComputePlanCost *)estimatedCostOfMLProgramOperation:
     (MLModelStructureProgramOperation *)operation;
 @end

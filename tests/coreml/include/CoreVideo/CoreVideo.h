@@ -32,20 +32,19 @@ typedef CF_OPTIONS(uint64_t, CVPixelBufferLockFlags) {
     kCVPixelBufferLock_ReadOnly = 0x00000001,
 };
 
-CF_EXPORT const CFStringRef kCVPixelBufferPixelFormatTypeKey
-    API_AVAILABLE(macos(10.4));
+CF_EXPORT const
+    CFStringRef kCVPixelBufferPixelFormatTypeKey API_AVAILABLE(macos(10.4));
 CF_EXPORT const CFStringRef kCVPixelBufferWidthKey API_AVAILABLE(macos(10.4));
 CF_EXPORT const CFStringRef kCVPixelBufferHeightKey API_AVAILABLE(macos(10.4));
 CF_EXPORT const CFStringRef kCVPixelBufferBytesPerRowAlignmentKey
     API_AVAILABLE(macos(10.4));
-CF_EXPORT const CFStringRef kCVPixelBufferIOSurfacePropertiesKey
-    API_AVAILABLE(macos(10.6));
+CF_EXPORT const
+    CFStringRef kCVPixelBufferIOSurfacePropertiesKey API_AVAILABLE(macos(10.6));
 
-CVReturn CVPixelBufferCreate(CFAllocatorRef _Nullable allocator, size_t width,
-                             size_t height, OSType pixelFormatType,
-                             CFDictionaryRef _Nullable pixelBufferAttributes,
-                             CF_RETURNS_RETAINED CVPixelBufferRef _Nullable
-                                 *_Nonnull pixelBufferOut)
+CVReturn CVPixelBufferCreate(
+    CFAllocatorRef _Nullable allocator, size_t width, size_t height,
+    OSType pixelFormatType, CFDictionaryRef _Nullable pixelBufferAttributes,
+    CF_RETURNS_RETAINED CVPixelBufferRef _Nullable *_Nonnull pixelBufferOut)
     API_AVAILABLE(macos(10.4));
 CVReturn CVPixelBufferCreateWithIOSurface(
     CFAllocatorRef _Nullable allocator, IOSurfaceRef surface,

@@ -24,7 +24,8 @@ CF_EXPORT const CFStringRef kIOSurfaceAllocSize API_AVAILABLE(macos(10.6));
 CF_EXPORT const CFStringRef kIOSurfaceWidth API_AVAILABLE(macos(10.6));
 CF_EXPORT const CFStringRef kIOSurfaceHeight API_AVAILABLE(macos(10.6));
 CF_EXPORT const CFStringRef kIOSurfaceBytesPerRow API_AVAILABLE(macos(10.6));
-CF_EXPORT const CFStringRef kIOSurfaceBytesPerElement API_AVAILABLE(macos(10.6));
+CF_EXPORT const
+    CFStringRef kIOSurfaceBytesPerElement API_AVAILABLE(macos(10.6));
 CF_EXPORT const CFStringRef kIOSurfacePixelFormat API_AVAILABLE(macos(10.6));
 
 IOSurfaceRef _Nullable IOSurfaceCreate(CFDictionaryRef properties)

@@ -8,11 +8,11 @@
 #include <CoreFoundation/CoreFoundation.h>
 #import <objc/NSObject.h>
 
-#define NS_ASSUME_NONNULL_BEGIN CF_ASSUME_NONNULL_BEGIN
-#define NS_ASSUME_NONNULL_END CF_ASSUME_NONNULL_END
-#define NS_ENUM(type, name) CF_ENUM(type, name)
-#define NS_OPTIONS(type, name) CF_OPTIONS(type, name)
-#define NS_NOESCAPE CF_NOESCAPE
+#define NS_ASSUME_NONNULL_BEGIN  CF_ASSUME_NONNULL_BEGIN
+#define NS_ASSUME_NONNULL_END    CF_ASSUME_NONNULL_END
+#define NS_ENUM(type, name)      CF_ENUM(type, name)
+#define NS_OPTIONS(type, name)   CF_OPTIONS(type, name)
+#define NS_NOESCAPE              CF_NOESCAPE
 #define NS_FORMAT_FUNCTION(f, a) __attribute__((format(__NSString__, f, a)))
 
 NS_ASSUME_NONNULL_BEGIN
@@ -42,10 +42,11 @@ typedef struct {
 } NSFastEnumerationState;
 
 @protocol NSFastEnumeration
-- (NSUInteger)countByEnumeratingWithState:(NSFastEnumerationState *)state
-                                  objects:(id __unsafe_unretained _Nullable
-                                               [_Nonnull])buffer
-                                    count:(NSUInteger)len;
+- (NSUInteger)
+    countByEnumeratingWithState:(NSFastEnumerationState *)state
+                        objects:
+                            (id __unsafe_unretained _Nullable[_Nonnull])buffer
+                          count:(NSUInteger)len;
 @end
 
 /* Strings, numbers. */
@@ -62,8 +63,8 @@ typedef struct {
 + (nullable instancetype)stringWithUTF8String:
     (const char *)nullTerminatedCString;
 - (nullable instancetype)initWithUTF8String:(const char *)nullTerminatedCString;
-+ (instancetype)stringWithFormat:(NSString *)format, ...
-    NS_FORMAT_FUNCTION(1, 2);
++ (instancetype)stringWithFormat:(NSString *)format,
+                                 ... NS_FORMAT_FUNCTION(1, 2);
 - (BOOL)isEqualToString:(NSString *)aString;
 - (BOOL)hasPrefix:(NSString *)str;
 - (BOOL)hasSuffix:(NSString *)str;
@@ -140,7 +141,7 @@ typedef struct {
     API_AVAILABLE(macos(10.6));
 @end
 
-@interface NSMutableArray<ObjectType> : NSArray<ObjectType>
+@interface NSMutableArray<ObjectType> : NSArray <ObjectType>
 + (instancetype)arrayWithCapacity:(NSUInteger)numItems;
 - (instancetype)initWithCapacity:(NSUInteger)numItems;
 - (void)addObject:(ObjectType)anObject;
@@ -177,7 +178,7 @@ typedef struct {
 @end
 
 @interface NSMutableDictionary<KeyType, ObjectType>
-    : NSDictionary<KeyType, ObjectType>
+    : NSDictionary <KeyType, ObjectType>
 + (instancetype)dictionaryWithCapacity:(NSUInteger)numItems;
 - (instancetype)initWithCapacity:(NSUInteger)numItems;
 - (void)setObject:(ObjectType)anObject forKey:(id<NSCopying>)aKey;
@@ -237,10 +238,10 @@ CF_EXPORT NSExceptionName const NSRangeException;
 @property(readonly, copy) NSDictionary<NSErrorUserInfoKey, id> *userInfo;
 @property(readonly, copy) NSString *localizedDescription;
 @property(readonly, copy, nullable) NSString *localizedFailureReason;
-+ (instancetype)errorWithDomain:(NSErrorDomain)domain
-                           code:(NSInteger)code
-                       userInfo:(nullable NSDictionary<NSErrorUserInfoKey, id> *)
-                                    dict;
++ (instancetype)
+    errorWithDomain:(NSErrorDomain)domain
+               code:(NSInteger)code
+           userInfo:(nullable NSDictionary<NSErrorUserInfoKey, id> *)dict;
 @end
 
 @interface NSException : NSObject <NSCopying>
@@ -260,8 +261,8 @@ CF_EXPORT NSExceptionName const NSRangeException;
 
 @interface NSURL : NSObject <NSCopying>
 @property(readonly, copy, nullable) NSString *path;
-@property(readonly) const char *
-    fileSystemRepresentation API_AVAILABLE(macos(10.9));
+@property(readonly)
+    const char *fileSystemRepresentation API_AVAILABLE(macos(10.9));
 @property(readonly, getter=isFileURL) BOOL fileURL;
 @property(readonly, copy, nullable)
     NSString *lastPathComponent API_AVAILABLE(macos(10.6));
@@ -283,8 +284,7 @@ typedef NSString *NSFileAttributeKey;
 
 @interface NSFileManager : NSObject
 @property(class, readonly, strong) NSFileManager *defaultManager;
-@property(readonly, copy)
-    NSURL *temporaryDirectory API_AVAILABLE(macos(10.12));
+@property(readonly, copy) NSURL *temporaryDirectory API_AVAILABLE(macos(10.12));
 - (BOOL)createDirectoryAtURL:(NSURL *)url
     withIntermediateDirectories:(BOOL)createIntermediates
                      attributes:
@@ -366,12 +366,12 @@ typedef NS_ENUM(NSInteger, NSProcessInfoThermalState) {
 @interface NSProcessInfo : NSObject
 @property(class, readonly, strong) NSProcessInfo *processInfo;
 @property(readonly, copy) NSString *operatingSystemVersionString;
-@property(readonly) NSOperatingSystemVersion operatingSystemVersion
-    API_AVAILABLE(macos(10.10));
-@property(readonly) unsigned long long physicalMemory
-    API_AVAILABLE(macos(10.5));
-@property(readonly) NSProcessInfoThermalState thermalState
-    API_AVAILABLE(macos(10.10.3));
+@property(readonly)
+    NSOperatingSystemVersion operatingSystemVersion API_AVAILABLE(macos(10.10));
+@property(readonly) unsigned long long physicalMemory API_AVAILABLE(macos(10.5))
+    ;
+@property(readonly)
+    NSProcessInfoThermalState thermalState API_AVAILABLE(macos(10.10.3));
 @property(readonly, getter=isLowPowerModeEnabled)
     BOOL lowPowerModeEnabled API_AVAILABLE(macos(12.0));
 - (BOOL)isOperatingSystemAtLeastVersion:(NSOperatingSystemVersion)version
