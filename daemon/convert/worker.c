@@ -55,6 +55,7 @@ static int send_done(const struct worker *w, const struct convert_result *r,
     json_add_bool(s, "limits", w->sandbox.limits);
     json_add_bool(s, "landlock", w->sandbox.landlock);
     json_add_bool(s, "seccomp", w->sandbox.seccomp);
+    json_add_bool(s, "seatbelt", w->sandbox.seatbelt);
     return parent_tell(w->request, FRAME_CONVERT_DONE, j, e);
 }
 
@@ -170,8 +171,9 @@ static int open_source(struct worker *w, struct err *e)
         .source_bytes = st.st_size > 0 ? (uint64_t)st.st_size : 0,
     };
     sandbox_enter(&c, &w->sandbox);
-    log_info("sandbox", "limits=%d landlock=%d seccomp=%d", w->sandbox.limits,
-             w->sandbox.landlock, w->sandbox.seccomp);
+    log_info("sandbox", "limits=%d landlock=%d seccomp=%d seatbelt=%d",
+             w->sandbox.limits, w->sandbox.landlock, w->sandbox.seccomp,
+             w->sandbox.seatbelt);
     return 0;
 }
 

@@ -18,6 +18,7 @@
  * read(2) when there is nothing to do. It ends with its parent: by end of file,
  * and on Linux by a signal, even in the middle of a step.
  */
+#include <limits.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -35,6 +36,7 @@
 #include "base/crew.h"
 #include "base/log.h"
 #include "base/qos.h"
+#include "base/seatbelt.h"
 #include "engine/role_impl.h"
 
 #define ROLE_FD  3
@@ -164,6 +166,24 @@ static bool load_wanted(void *ctx)
     return !r->peeked;
 }
 
+/* macOS. A bundle is HOME/models/NAME; states, and what a backend prepares, go
+ * to HOME/cache. An engine reads files of ours alone: if the system refuses its
+ * rules, it runs without. */
+static void enter_sandbox(const char *bundle)
+{
+#if defined(__APPLE__)
+    char cache[PATH_MAX];
+    struct err e = {0};
+    int n = snprintf(cache, sizeof(cache), "%s/../../cache", bundle);
+    if (n < 0 || (size_t)n >= sizeof(cache) ||
+        seatbelt_enter(SEATBELT_ENGINE, cache, &e) < 0) {
+        log_warn("sandbox", "error=%s, continuing", e.msg);
+    }
+#else
+    (void)bundle;
+#endif
+}
+
 /* Failures that are the frame's own end the process (ERR_FRAME); others are
  * answered. The same holds for on_seq and on_step. */
 static int on_load(struct role *r, const struct frame *f, struct err *e)
@@ -174,6 +194,9 @@ static int on_load(struct role *r, const struct frame *f, struct err *e)
         return rc;
     }
     uint64_t start = now_us();
+    if (r->g == NULL) {
+        enter_sandbox(m.bundle);
+    }
     const struct engine_conf conf = {.backend = m.backend,
                                      .threads = m.threads,
                                      .round_fp16 = m.round_fp16,

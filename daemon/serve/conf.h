@@ -38,7 +38,8 @@ enum conf_when {
     INT(http, resume_s, NOW, RESUME_S, 1, 86400,                               \
         "Seconds that a resumable stream waits for its client to come back.")  \
     INT(engine, threads, LOAD, 0, 0, ENGINE_THREADS_MAX,                       \
-        "Threads of one engine. 0: as many as the machine has cores.")         \
+        "Threads of one engine. 0: one for each core; on a Mac, for each\n"    \
+        "performance core.")                                                   \
     INT(engine, prefill_chunk, LOAD, 0, 0, ENGINE_CHUNK_MAX,                   \
         "Prompt tokens in one step at most. 0: as many as the engine takes;\n" \
         "the measured step time bounds it in any case. Never changes an\n"     \

@@ -205,7 +205,7 @@ def configure(zig, out, pkgconfig, top):
     prefix, build = pkgconfig.parent / "usr", out / "macos"
     # -Werror here: meson's own option would give zig's linker a flag that it does not know
     text = sdk.cross_file(zig.cc, [zig.program, "ar"], pkgconfig,
-                          ["-Werror", f"-Wframe-larger-than={checks.FRAME_MAX}", f"-isystem{prefix}/include"],
+                          ["-Werror", f"-Wframe-larger-than={checks.FRAME_MAX}", f"-isystem{prefix}/include", f"-isystem{sdk.OURS}"],
                           link_args=[f"-L{prefix}/lib"])
     stamp = build / ".cross"
     if stamp.exists() and stamp.read_text() == text:

@@ -9,7 +9,7 @@ with them is a whole Mach-O file, but nothing that runs.
 
     SDK/usr/include                 Apple's headers (a link into the wheel)
     SDK/usr/lib                     libSystem.tbd, and its other names
-    SDK/usr/local                   headers and .tbd of the libraries that Homebrew has on a Mac
+    SDK/usr/local                   headers and .tbd of the libraries that Homebrew has on a Mac; headers of ours (include/)
 """
 import importlib.util
 import pathlib
@@ -33,6 +33,7 @@ LIBRARIES = {
     "libllhttp": ("llhttp", ["llhttp.h"]),
     "cmocka": ("cmocka", ["cmocka.h"]),
 }
+OURS = pathlib.Path(__file__).resolve().parent / "include"  # what the wheel lacks
 SYSTEM = {"edit": ["histedit.h"]}  # libraries that macOS itself has, without a .pc file
 
 
@@ -87,6 +88,8 @@ def make_system(sdk: pathlib.Path) -> None:
     link(sdk / "usr/include", wheel() / "lib/libc/include/any-macos-any")
     for name in ("System", "System.B", "c", "m", "pthread", "dl"):
         link(sdk / f"usr/lib/lib{name}.tbd", wheel() / "lib/libc/darwin/libSystem.tbd")
+    for header in OURS.rglob("*.h"):
+        link(sdk / "usr/local/include" / header.relative_to(OURS), header)
     write(sdk / "SDKSettings.json", f'{{"CanonicalName": "macosx{SDK_VERSION}", "Version": "{SDK_VERSION}", '
                                     f'"MaximumDeploymentTarget": "{SDK_VERSION}.99"}}\n')
 
