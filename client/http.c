@@ -34,6 +34,12 @@ static bool default_home(char *out, size_t size)
     return user != NULL && file_join(out, size, user, tail);
 }
 
+size_t http_peer_path_max(void)
+{
+    struct sockaddr_un sa;
+    return sizeof(sa.sun_path) - 1;
+}
+
 int http_peer_find(struct http_peer *p, const char *given, struct err *e)
 {
     char home[400];
@@ -51,12 +57,11 @@ int http_peer_find(struct http_peer *p, const char *given, struct err *e)
         ok = default_home(home, sizeof(home)) &&
              file_join(p->path, sizeof(p->path), home, "run/aned.sock");
     }
-    struct sockaddr_un sa;
-    if (!ok || p->path[0] == '\0' || strlen(p->path) >= sizeof(sa.sun_path)) {
+    if (!ok || p->path[0] == '\0' || strlen(p->path) > http_peer_path_max()) {
         return err_set(e, ERR_CONFIG,
                        "no usable socket path; give --socket PATH (at most "
                        "%zu bytes)",
-                       sizeof(sa.sun_path) - 1);
+                       http_peer_path_max());
     }
     return 0;
 }

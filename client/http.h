@@ -15,6 +15,9 @@ struct http_peer {
 CHECKED int http_peer_find(struct http_peer *p, const char *given,
                            struct err *e);
 
+/* Bytes of a socket's path at most, on this system. */
+size_t http_peer_path_max(void);
+
 /* Takes bytes of a 2xx body as they arrive. When it returns a code other than
  * 0, the request ends with that code. */
 typedef int http_data_fn(void *user, const char *p, size_t n, struct err *e);

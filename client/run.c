@@ -167,3 +167,12 @@ int run_lines(const char *const *argv, run_line_fn *fn, void *ctx, int *code,
     }
     return rc;
 }
+
+const char *run_last_line(struct buf *b)
+{
+    while (b->n > 0 && strchr("\n\r \t", b->p[b->n - 1]) != NULL) {
+        b->p[--b->n] = '\0';
+    }
+    const char *at = b->n > 0 ? strrchr(b->p, '\n') : NULL;
+    return b->n == 0 ? "" : at != NULL ? at + 1 : b->p;
+}

@@ -15,6 +15,10 @@
 CHECKED int run_program(const char *const *argv, int limit_s, struct buf *out,
                         int *code, struct err *e);
 
+/* The last line of b that says something, for an error; white space after it
+ * is cut off. Borrowed from b. */
+const char *run_last_line(struct buf *b);
+
 /* The same without a time limit, for a program that goes on: each line that it
  * prints on stdout is given to fn, without its newline; stderr is ours. fn
  * returns 0, or a code that ends the program and the call. Ctrl-C ends it too,

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 #if defined(__APPLE__)
@@ -48,7 +47,7 @@ static bool is_program(const char *path)
            access(path, X_OK) == 0;
 }
 
-static bool in_path(char *out, size_t size)
+bool service_in_path(const char *name, char *out, size_t size)
 {
     const char *p = env("PATH");
     while (p != NULL && *p != '\0') {
@@ -56,7 +55,7 @@ static bool in_path(char *out, size_t size)
         size_t n = strcspn(p, ":");
         int w = snprintf(dir, sizeof(dir), "%.*s", (int)n, p);
         if (p[0] == '/' && w > 0 && (size_t)w < sizeof(dir) &&
-            file_join(out, size, dir, "aned") && is_program(out)) {
+            file_join(out, size, dir, name) && is_program(out)) {
             return true;
         }
         p += n;
@@ -85,7 +84,7 @@ int service_program(char *out, size_t size, struct err *e)
             }
         }
     }
-    return in_path(out, size)
+    return service_in_path("aned", out, size)
                ? 0
                : err_set(e, ERR_NOT_FOUND,
                          "there is no aned beside anectl or in PATH");
@@ -141,12 +140,11 @@ static int find_socket(struct service *s, const char *usual_home, struct err *e)
     } else {
         ok = ok && file_join(path, sizeof(path), s->home, "run/aned.sock");
     }
-    struct sockaddr_un sa;
-    if (!ok || strlen(path) >= sizeof(sa.sun_path)) {
+    if (!ok || strlen(path) > http_peer_path_max()) {
         return err_set(e, ERR_CONFIG,
                        "%s: a socket's path has at most %zu bytes; choose "
                        "another with --socket",
-                       ok ? path : usual_home, sizeof(sa.sun_path) - 1);
+                       ok ? path : usual_home, http_peer_path_max());
     }
     memcpy(p->path, path, strlen(path) + 1);
     s->own_socket = strcmp(path, usual) != 0;
@@ -337,16 +335,6 @@ int unit_write(const char *path, const struct buf *text, bool *changed,
 
 /* --- the manager's programs, and the daemon --- */
 
-/* The last line that says something, for an error. */
-static const char *last_line(struct buf *b)
-{
-    while (b->n > 0 && strchr("\n\r \t", b->p[b->n - 1]) != NULL) {
-        b->p[--b->n] = '\0';
-    }
-    const char *at = b->n > 0 ? strrchr(b->p, '\n') : NULL;
-    return b->n == 0 ? "" : at != NULL ? at + 1 : b->p;
-}
-
 int service_call(const char *const *argv, int *code, struct err *e)
 {
     struct buf out;
@@ -362,7 +350,7 @@ int service_call(const char *const *argv, int *code, struct err *e)
             (void)snprintf(what + n, sizeof(what) - n, "%s%s", i > 0 ? " " : "",
                            argv[i]);
         }
-        const char *said = last_line(&out);
+        const char *said = run_last_line(&out);
         rc = err_set(e, ERR_UNAVAILABLE, "`%s` ended with %d%s%s", what, status,
                      said[0] != '\0' ? ": " : "", said);
     }

@@ -76,6 +76,8 @@ CHECKED int service_find(struct client *c, const char *manager,
  * Errors: NOT_FOUND. */
 CHECKED int service_program(char *out, size_t size, struct err *e);
 
+/* The first program of that name in $PATH. */
+CHECKED bool service_in_path(const char *name, char *out, size_t size);
 /* Whether s->program is there, for an install. Errors: NOT_FOUND. */
 CHECKED int unit_program(const struct service *s, struct err *e);
 

@@ -114,6 +114,7 @@
 #define HTTP_BODY_MAX        KIB(64) /* of requests without a text */
 #define HTTP_CHAT_BODY_MAX   MIB(4)
 #define HTTP_CONNS_MAX       4096u
+#define SERVE_FILES          256u /* descriptors of serve beside its connections */
 #define HTTP_LISTENERS_MAX   16u   /* sockets passed to the process at start */
 #define HTTP_BACKLOG         4096 /* connects that wait; beyond: EAGAIN, no 503 */
 #define HTTP_REQUESTS_MAX    1000u /* per connection */

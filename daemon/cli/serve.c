@@ -10,7 +10,8 @@
 static const char usage[] =
     "usage: aned serve [--config FILE] [--home DIR] [--socket PATH] "
     "[--service]\n"
-    "       aned serve --print-config | --check [--config FILE]\n"
+    "       aned serve --print-config | --check [--config FILE] | "
+    "--check-store\n"
     "\n"
     "Serve the models under DIR on a Unix socket until SIGTERM or SIGINT.\n"
     "SIGHUP reads the configuration again.\n"
@@ -25,6 +26,8 @@ static const char usage[] =
     "                   not end, but answer 503 with the reason until it is\n"
     "                   mended\n"
     "  --check          read the configuration, say whether it is right\n"
+    "  --check-store    read DIR/aned.db, say whether it is sound; no daemon\n"
+    "                   may run\n"
     "  --print-config   a configuration file with every option explained\n"
     "  --help           this text\n"
     "\n"
@@ -32,7 +35,7 @@ static const char usage[] =
 
 struct options {
     struct settings_source source;
-    bool check, service;
+    bool check, check_store, service;
 };
 
 static int serve(const struct options *o, struct err *e)
@@ -47,6 +50,9 @@ static int serve(const struct options *o, struct err *e)
     }
     if (rc != 0 || o->check) {
         return rc;
+    }
+    if (o->check_store) {
+        return store_check(c.read.home.db, e);
     }
     log_setup(settings_log_level(&c.read.conf), "serve");
     log_info("machine", "kernels=%s", cpu_isa(0)); /* what engines take */
@@ -64,6 +70,7 @@ int cli_serve(int argc, char **argv)
         {"socket",       required_argument, NULL, 's'},
         {"service",      no_argument,       NULL, 'S'},
         {"check",        no_argument,       NULL, 'k'},
+        {"check-store",  no_argument,       NULL, 'K'},
         {"print-config", no_argument,       NULL, 'p'},
         {"help",         no_argument,       NULL, 'h'},
         {NULL,           0,                 NULL, 0  },
@@ -87,6 +94,9 @@ int cli_serve(int argc, char **argv)
             break;
         case 'k':
             o.check = true;
+            break;
+        case 'K':
+            o.check_store = true;
             break;
         case 'p':
             conf_print(stdout);

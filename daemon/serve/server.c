@@ -20,7 +20,6 @@
 #include "serve/jobs/jobs.h"
 #include "serve/notify.h"
 
-#define FILES_SPARE   256u /* descriptors beside the connections */
 #define FILE_WORK_MAX 1024u
 #define DRAIN_POLL_MS 20u
 
@@ -49,7 +48,7 @@ void server_flush(struct server *s)
 static void set_limits(void)
 {
     struct rlimit r;
-    rlim_t want = HTTP_CONNS_MAX + FILES_SPARE;
+    rlim_t want = HTTP_CONNS_MAX + SERVE_FILES;
     if (getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur < want) {
         r.rlim_cur = r.rlim_max < want ? r.rlim_max : want;
         if (setrlimit(RLIMIT_NOFILE, &r) != 0) {

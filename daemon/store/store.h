@@ -80,6 +80,9 @@ struct store;
  * CONFIG (written by a newer aned), NO_SPACE, IO. */
 CHECKED int store_open(uv_loop_t *loop, const char *path, struct store **ret,
                        struct err *e);
+/* Check the integrity of home/aned.db, which no daemon may have open; blocking.
+ * Its records are not changed. Errors: NOT_FOUND, and as store_open. */
+CHECKED int store_check(const char *path, struct err *e);
 /* Finish and answer what is queued, then close and call `closed` on the loop.
  */
 void store_close(struct store *s, void (*closed)(void *ctx), void *ctx);

@@ -1,0 +1,88 @@
+/* cmd_doctor.c - what could be wrong with aned here, and what to do. */
+#include <string.h>
+#include <time.h>
+
+#include "client/doctor.h"
+
+enum { O_MANAGER, O_PROGRAM, O_HOME };
+static const struct opt opts[] = {
+    [O_MANAGER] = {"manager", 0, OPT_STR, "M",
+                   "launchd or systemd, whatever the platform has",  0, 0},
+    [O_PROGRAM] = {"program", 0, OPT_STR, "PATH",
+                   "the aned to ask; default the one beside anectl", 0, 0},
+    [O_HOME] = {"home",    0, OPT_STR, "DIR",
+                   "the daemon's home, where no daemon tells it",    0, 0},
+};
+
+static const struct check checks[] = {
+    {"daemon",        "it answers, and is of this version",                        check_daemon     },
+    {"service",       "the service manager knows it, and it has not failed",
+     check_service                                                                                  },
+    {"socket",        "a socket of mode 0600 in a folder of mode 0700, both ours",
+     check_socket                                                                                   },
+    {"home",          "folders of mode 0700, ours",                                check_home       },
+    {"config",        "aned.conf has no mistake, and what it says is used",
+     check_config                                                                                   },
+    {"store",         "the database is sound",                                     check_store      },
+    {"disk",          "room for a conversion",                                     check_disk       },
+    {"caches",        "within their limits, of this system's build",               check_caches     },
+    {"priority",      "not lowered",                                               check_priority   },
+    {"files",         "as many descriptors as connections",                        check_files      },
+    {"large-pages",   "weights may be mapped in large pages",                      check_large_pages},
+    {"neural-engine", "models run on it, where there is one",
+     check_neural_engine                                                                            },
+    {"os-build",      "models were probed on this system's build",                 check_os_build   },
+    {"name",          "PATH has this aned",                                        check_name       },
+    {"clock",         "it tells the time",                                         check_clock      },
+};
+
+/* Ask once what several checks look at. */
+static void ask_all(struct doctor *d)
+{
+    const char *home = NULL;
+    if (d->service.manager->state(&d->service, &d->state, &d->state_error) !=
+        0) {
+        d->state = (struct service_state){.last_exit = -1};
+    }
+    if (ask(d->client, "GET", "/aned/v1/status", NULL, &d->status,
+            &d->status_error) == 0) {
+        home = json_str(json_get(d->status, "home"));
+        d->pid = (int64_t)json_num(json_get(d->status, "pid"));
+    }
+    (void)snprintf(d->home, sizeof(d->home), "%s",
+                   home != NULL ? home : d->service.home);
+}
+
+static int run(struct client *c, const struct args *a)
+{
+    struct doctor d = {.client = c, .now = (int64_t)time(NULL)};
+    struct err e = {0};
+    const struct opt_value *o = a->opt;
+    if (service_find(c, o[O_MANAGER].str, o[O_PROGRAM].str, o[O_HOME].str,
+                     &d.service, &e) != 0) {
+        return ask_fail_plain(c, &e);
+    }
+    d.mac = d.service.manager == &manager_launchd;
+    d.program = d.service.program[0] != '\0' ? d.service.program : NULL;
+    ask_all(&d);
+    int code = doctor_run(&d, checks, countof(checks));
+    json_free(d.status);
+    return code;
+}
+
+const struct command cmd_doctor = {
+    .name = "doctor",
+    .args = "",
+    .summary = "what is wrong here, and what to do",
+    .about =
+        "Looks at daemon, service, socket, folders, configuration, database,\n"
+        "disk, caches, priority, limits and the machine. Each finding is ok,\n"
+        "a note, a warning or an error, with its remedy; nothing is changed.\n"
+        "A daemon that waits for its first client is started by being asked.\n"
+        "0: no more than notes; 1: warnings; 69: errors.\n",
+    .examples = "  anectl doctor\n"
+                "  anectl doctor --json | python3 -m json.tool\n",
+    .opts = opts,
+    .n_opts = countof(opts),
+    .run = run,
+};
