@@ -2,7 +2,6 @@
 
 Meson decides which files macOS builds, with which flags; nothing here repeats that."""
 import json
-import os
 import pathlib
 import re
 import shlex
@@ -12,7 +11,7 @@ import sys
 
 import sdk
 
-TOP = pathlib.Path(os.environ.get("ANED_TOP", pathlib.Path(__file__).resolve().parents[2]))
+TOP = sdk.TOP
 ROOMS = ("daemon", "client", "proto")
 
 
