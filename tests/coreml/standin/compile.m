@@ -145,7 +145,7 @@ NSURL *si_compile_package(NSURL *url, NSError **error)
     si_count_add(COUNT_COMPILES, 1);
     si_fault_conf(&conf);
     if (conf.prints) {
-        (void)printf("compiling %s\n", source);
+        (void)printf("# standin: compiling %s\n", source);
         (void)fflush(stdout);
     }
     if (si_fault_hit(FAULT_COMPILE_ERROR, &target, NULL)) {
