@@ -202,11 +202,14 @@ def version_of(folder, lib):
 
 def configure(zig, out, pkgconfig, top):
     """Configured again when the cross file changed."""
-    prefix, build = pkgconfig.parent / "usr", out / "macos"
+    prefix, apple, build = pkgconfig.parent / "usr", pkgconfig.parent / "apple", out / "macos"
+    sdk.make_frameworks(apple)
+    frameworks = apple / "System/Library/Frameworks"
     # -Werror here: meson's own option would give zig's linker a flag that it does not know
     text = sdk.cross_file(zig.cc, [zig.program, "ar"], pkgconfig,
-                          ["-Werror", f"-Wframe-larger-than={checks.FRAME_MAX}", f"-isystem{prefix}/include", f"-isystem{sdk.OURS}"],
-                          link_args=[f"-L{prefix}/lib"])
+                          ["-Werror", f"-Wframe-larger-than={checks.FRAME_MAX}", f"-isystem{prefix}/include",
+                           f"-isystem{apple}/usr/local/include", f"-iframework{frameworks}"],
+                          link_args=[f"-L{prefix}/lib", f"-L{apple}/usr/lib", f"-F{frameworks}"])
     stamp = build / ".cross"
     if stamp.exists() and stamp.read_text() == text:
         return build
@@ -232,4 +235,7 @@ def main(out: pathlib.Path) -> None:
 
 
 if __name__ == "__main__":
-    main(pathlib.Path(sys.argv[1]).resolve())
+    try:
+        main(pathlib.Path(sys.argv[1]).resolve())
+    except sdk.fetch.Missing as e:
+        sys.exit(f"build: {e}")
