@@ -65,6 +65,7 @@ static int fill(struct backend_model *m, const struct backend_conf *conf,
     if (file_is_dir(m->compiled.path)) {
         return 0; /* another process was faster */
     }
+    RETERR(cache_remove(&m->compiled, e)); /* it is no folder */
     RETERR(compile(m->compiled.source, &conf->watch, &made, e));
     int rc = move(made, &m->compiled, e);
     if (rc == 0) {

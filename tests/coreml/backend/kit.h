@@ -80,10 +80,10 @@ struct kit_left {
 
 static inline struct kit_left kit_count(void)
 {
-    struct kit_left n = {.objects = count_objects(),
-                         .bytes = count_get(COUNT_ARRAY_BYTES) +
-                                  count_get(COUNT_PIXEL_BYTES) +
-                                  count_get(COUNT_STATE_BYTES)};
+    struct kit_left n = {.objects = si_count_objects(),
+                         .bytes = si_count_get(COUNT_ARRAY_BYTES) +
+                                  si_count_get(COUNT_PIXEL_BYTES) +
+                                  si_count_get(COUNT_STATE_BYTES)};
     for (int fd = 0; fd < 256; fd++) {
         n.fds += fcntl(fd, F_GETFD) >= 0;
     }
