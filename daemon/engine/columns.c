@@ -126,8 +126,8 @@ int columns_warm(struct engine *g, const struct engine_conf *conf,
 /* --- layers --- */
 
 /* A package may declare one shape and compute another. */
-static int check_out(const struct backend_array *a, const int64_t want[4],
-                     const struct shard *s, const char *name, struct err *e)
+int check_out(const struct backend_array *a, const int64_t want[4],
+              const struct shard *s, const char *name, struct err *e)
 {
     bool fits = a->rank == 4;
     for (int i = 0; fits && i < 4; i++) {

@@ -69,15 +69,21 @@ static int check_arrays(const struct engine *g, struct err *e)
                          STATE_ARRAYS_MAX);
 }
 
+static void set_widths(struct backend_conf *bc, const struct msg_widths *w)
+{
+    bc->exact_widths = w->n > 0 ? w->of : NULL;
+    bc->n_exact_widths = w->n;
+}
+
 static int open_shards(struct engine *g, const struct engine_conf *conf,
                        struct err *e)
 {
     const struct cpu_conf cpu = {.round_fp16 = conf->round_fp16,
                                  .isa = conf->isa};
-    const struct backend_conf bc = {.threads = conf->threads,
-                                    .watch = conf->watch,
-                                    .cache = conf->cache,
-                                    .cpu = &cpu};
+    struct backend_conf bc = {.threads = conf->threads,
+                              .watch = conf->watch,
+                              .cache = conf->cache,
+                              .cpu = &cpu};
     const struct bundle *b = g->b;
     uint32_t total = (uint32_t)(b->n_shards + b->n_heads_shards);
     g->shards = calloc(b->n_shards, sizeof(*g->shards));
@@ -88,6 +94,7 @@ static int open_shards(struct engine *g, const struct engine_conf *conf,
     for (uint32_t i = 0; i < total; i++) {
         int rc = 0;
         struct shard *s = NULL;
+        set_widths(&bc, i < b->n_shards ? &conf->layers : &conf->heads);
         if (i < b->n_shards) {
             s = &g->shards[g->n_shards++];
             rc = shard_open(s, g->be, &bc, b, &b->shards[i], e);

@@ -24,6 +24,9 @@ struct engine_conf {
     bool round_fp16; /* see cpu_conf, as isa */
     const char *isa; /* NULL: the best */
     const char *cache; /* see backend_conf; NULL: none */
+    /* Which widths were measured to agree; a package runs as no other. n 0:
+     * nothing is known. */
+    struct msg_widths layers, heads;
     /* Called after each package, and after each width of it; may be NULL. */
     void (*progress)(void *ctx, enum engine_stage stage, uint32_t done,
                      uint32_t total);

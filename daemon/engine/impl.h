@@ -153,6 +153,9 @@ CHECKED int widths_make(struct widths *w, const struct shard *shards, size_t n,
                         uint32_t cap, struct err *e);
 /* The i-th width that is used, ascending; 0 after the last. */
 uint32_t widths_each(const struct widths *w, size_t i);
+/* Of the widths up to `max`, those worth their arrays: at most
+ * ENGINE_WIDTHS_MAX. */
+bool widths_worth(uint32_t t, uint32_t max);
 
 /* --- sheet.c --- */
 
@@ -199,7 +202,7 @@ void array_end(const struct engine *g, struct backend_array *a, bool write);
 
 /* --- columns.c --- */
 
-#define SHEETS_MAX 16u /* widths_each gives no more */
+#define SHEETS_MAX ENGINE_WIDTHS_MAX /* widths_each gives no more */
 
 struct columns {
     struct widths layers, tops;
@@ -213,6 +216,9 @@ void columns_fini(struct engine *g);
  * backend, CANCELLED. */
 CHECKED int columns_warm(struct engine *g, const struct engine_conf *conf,
                          struct err *e);
+/* A result has the shape that its package declares. Errors: MIL_SHAPE. */
+CHECKED int check_out(const struct backend_array *a, const int64_t want[4],
+                      const struct shard *s, const char *name, struct err *e);
 /* In chunks of at most `chunk` rows, 0 = all that fit. Sets v->rc. */
 void columns_run(struct eval *v, uint32_t chunk, struct engine_times *times);
 

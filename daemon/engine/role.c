@@ -34,6 +34,7 @@
 
 #include "base/crew.h"
 #include "base/log.h"
+#include "engine/role.h"
 #include "engine/role_impl.h"
 
 #define ROLE_FD  3
@@ -157,6 +158,8 @@ static int on_load(struct role *r, const struct frame *f, struct err *e)
     const struct engine_conf conf = {.backend = m.backend,
                                      .threads = m.threads,
                                      .round_fp16 = m.round_fp16,
+                                     .layers = m.layers,
+                                     .heads = m.heads,
                                      .progress = on_progress,
                                      .ctx = r};
     rc = r->g == NULL ? engine_open(m.bundle, &conf, &r->g, e)
@@ -474,7 +477,7 @@ static int loop(struct role *r, struct err *e)
     return rc;
 }
 
-static void die_with_parent(void)
+void die_with_parent(void)
 {
     const struct rlimit none = {0, 0};
     (void)setrlimit(RLIMIT_CORE, &none); /* weights and prompts stay private */

@@ -252,6 +252,13 @@ static void on_gone(void *ctx, const struct child_exit *x)
     r->owner.on_down(r->owner.ctx, rc, &e);
 }
 
+void runner_set_widths(struct runner *r, const struct msg_widths *layers,
+                       const struct msg_widths *heads)
+{
+    r->layers = *layers;
+    r->heads = *heads;
+}
+
 int runner_start(struct runner *r, struct err *e)
 {
     must(r->state == RUNNER_DOWN && r->child == NULL);
@@ -273,7 +280,9 @@ int runner_start(struct runner *r, struct err *e)
     r->progress = 0;
     struct msg_load m = {.bundle = r->dir,
                          .backend = r->conf.backend,
-                         .threads = r->conf.threads};
+                         .threads = r->conf.threads,
+                         .layers = r->layers,
+                         .heads = r->heads};
     buf_clear(&r->out);
     msg_load_put(&r->out, &m);
     must(buf_ok(&r->out));

@@ -95,6 +95,9 @@ struct runner *runner_new(const struct runner_conf *c, const char *dir,
                           const struct runner_owner *o);
 void runner_free(struct runner *r); /* DOWN and without streams; NULL is fine */
 
+/* What was measured about widths, for the next engine; empty at first. */
+void runner_set_widths(struct runner *r, const struct msg_widths *layers,
+                       const struct msg_widths *heads);
 /* DOWN -> LOADING. Errors: UNAVAILABLE. */
 CHECKED int runner_start(struct runner *r, struct err *e);
 /* Save no more states: the model is being deleted. */

@@ -25,6 +25,7 @@ struct runner {
     uint64_t sent_us;
     double progress;
     bool warms; /* loading: widths are run once */
+    struct msg_widths layers, heads; /* for the next engine */
     struct msg_ready ready;
     int load_rc; /* the error that the engine reported while loading */
     struct err load_error;
