@@ -8,6 +8,7 @@
 #include "convert/convert.h"
 #include "convert/verify.h"
 #include "engine/engine.h"
+#include "engine/probe/probe.h"
 
 struct command {
     const char *name;
@@ -27,6 +28,7 @@ static const struct command commands[] = {
     {"engine", engine_role, NULL},
     {"convert-worker", convert_role, NULL},
     {"verify-worker", verify_role, NULL},
+    {"probe-worker", probe_role, NULL},
     {NULL, NULL, NULL},
 };
 
