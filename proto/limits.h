@@ -105,6 +105,7 @@
 #define PROBE_LOST_MAX       8u   /* children of one probe that end by themselves */
 #define PROBE_KNOWN_MAX      16u  /* machines that a child is told of */
 #define PROBE_MARGIN_ROWS    16u  /* tokens whose leads are compared */
+#define PROBE_SHARE_MIN      0.985 /* of a plan's cost; less is warned about */
 #define PROBE_COSINE_MIN     0.97 /* of a result with what is right: design 6 */
 #define PROBE_STEP_MS        120000u /* a prediction, also the reference's */
 #define STATE_PARTS_MAX      64u /* files of one saved timeline */

@@ -74,7 +74,7 @@ struct store_session {
 struct store_residency_op {
     char package[256], function[128]; /* "" for the default one */
     char type[48];                    /* "softmax" */
-    char device[16]; /* "neural_engine", "gpu", "cpu"; predicted: "unknown" too */
+    char device[16]; /* "neural_engine", "gpu", "cpu"; "unknown" if predicted */
     char could[40];  /* all devices that could, separated by spaces */
     uint32_t count;
     double cost;      /* their share of the function's, 0..1 */
@@ -151,7 +151,8 @@ CHECKED int store_session_delete(struct store *s, const char *id,
                                  store_done_fn *done, void *ctx);
 /* In the place of the one with the same key. Of more than RESIDENCY_KEPT_MAX
  * of a bundle the oldest go. */
-CHECKED int store_residency_put(struct store *s, const struct store_residency *v,
+CHECKED int store_residency_put(struct store *s,
+                                const struct store_residency *v,
                                 store_done_fn *done, void *ctx);
 /* Reads, newest first. */
 CHECKED int store_jobs(struct store *s, size_t limit, store_jobs_fn *fn,

@@ -50,7 +50,7 @@ bool package_lost(const struct package *k, const char *function,
         const struct probe_place *x = &c->lost[i];
         if (x->step == step && strcmp(x->package, k->r.path) == 0 &&
             (function == NULL || strcmp(x->function, function) == 0) &&
-            (width == 0 || x->width == width)) {
+            (width == ANY_WIDTH || x->width == width)) {
             return true;
         }
     }
@@ -129,7 +129,8 @@ static int open_function(struct package *k, size_t i)
     struct function_result *f = &k->r.f[i];
     const struct probe_conf *c = k->p->c;
     struct err why = {0};
-    if (package_lost(k, f->name, PROBE_OPEN, 0)) {
+    if (package_lost(k, f->name, PROBE_OPEN, 0) ||
+        package_lost(k, f->name, PROBE_COMPARE, 0)) {
         (void)err_set(&why, ERR_BACKEND, "the probe was lost");
         return function_fails(k, f, PROBE_OPEN, &why);
     }
@@ -241,8 +242,8 @@ static int tell(const struct package *k)
         p->stop = p->c->result(p->c->ctx, report_function(&k->r, &k->r.f[i]));
     }
     if (p->stop == 0) {
-        p->stop = p->c->result(p->c->ctx,
-                               report_package(&k->r, p->c->reference));
+        p->stop =
+            p->c->result(p->c->ctx, report_package(&k->r, p->c->reference));
     }
     return p->stop;
 }

@@ -212,7 +212,9 @@ struct package {
  * failure is a result; so who gets one returns p->stop. */
 CHECKED int package_at(const struct package *k, const char *function,
                        enum probe_step step, uint32_t width);
-/* A child was lost at this very place. function NULL, width 0: any. */
+#define ANY_WIDTH UINT32_MAX
+
+/* A child was lost at this very place. function NULL: any. */
 bool package_lost(const struct package *k, const char *function,
                   enum probe_step step, uint32_t width);
 /* The failure becomes a result. Return p->stop. */

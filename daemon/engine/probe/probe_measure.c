@@ -172,8 +172,8 @@ static int compare_with_cpu(struct package *k, size_t i)
     if (k->p->c->cpu_only == NULL) {
         return 0;
     }
-    if (package_lost(k, f->name, PROBE_CPU_OPEN, 0) ||
-        package_lost(k, f->name, PROBE_CPU_TIME, 0)) {
+    if (package_lost(k, f->name, PROBE_CPU_OPEN, ANY_WIDTH) ||
+        package_lost(k, f->name, PROBE_CPU_TIME, ANY_WIDTH)) {
         (void)snprintf(f->cpu_why, sizeof(f->cpu_why), "the probe was lost");
         return 0;
     }
@@ -236,6 +236,7 @@ int measure_function(struct package *k, size_t i)
     struct rig *r = &k->rigs[i];
     struct err e = {0};
     probe_out_free(&k->now);
+    RETERR(package_at(k, f->name, PROBE_COMPARE, 0)); /* the past is filled */
     if (rig_rows(r, &k->in, &e) < 0 || rig_out(r, k->in.n, &k->now, &e) < 0) {
         return function_fails(k, f, PROBE_COMPARE, &e);
     }

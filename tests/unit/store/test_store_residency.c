@@ -1,7 +1,8 @@
 /* Reports on where a bundle's operations run: kept whole, one for each key, as
  * many as are wanted, gone with the last model of their bundle. */
-#include <sqlite3.h>
 #include <string.h>
+
+#include <sqlite3.h>
 
 #include "harness.h"
 
@@ -74,10 +75,10 @@ static void test_round_trip(void **state)
     struct fix *f = *state;
     struct err e = {0};
     struct store_residency_op ops[] = {
-        {"layers_00_05.mlpackage", "t4", "conv", "neural_engine",
-         "cpu gpu neural_engine", 21, 0.75, "layers_0_q", ""},
-        {"layers_00_05.mlpackage", "t4", "softmax", "cpu", "cpu gpu", 5, 0.25,
-         "p", "unsupported op 7 (softmax): 'x'; --"},
+        {"layers_00_05.mlpackage", "t4", "conv",    "neural_engine",
+         "cpu gpu neural_engine",                                               21, 0.75, "layers_0_q", ""                                   },
+        {"layers_00_05.mlpackage", "t4", "softmax", "cpu",           "cpu gpu", 5,  0.25,
+         "p",                                                                                           "unsupported op 7 (softmax): 'x'; --"},
     };
     unit_ok(fix_open(f, &e), &e);
     struct store_residency r = report_of("Apple M4, 24F74");
