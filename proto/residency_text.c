@@ -2,13 +2,13 @@
  *
  *   measured   warned  Apple M4, 24F74, all (backend=coreml), 3m ago
  *     layers_00_08.mlpackage: 2.1% of the costs are not on the Neural Engine
- *   widths     layers 1 2 3 4, heads 1 2 3 4; the same bits in all
+ *   widths     layers 1 2 4, heads 1 2 3 4 (the same bits in all of these)
  *
  *   layers_00_08.mlpackage t4
  *     Neural Engine        measured 97.9% of the cost, 98.0% of 512 operations
  *     elsewhere, measured  4 softmax on cpu (could: cpu gpu), 2.1%: layers_0_p
- *     width    median  CPU alone      cosine
- *         4   1.20 ms    3.10 ms   0.9999871
+ *     width    median  CPU alone       cosine  bits
+ *         4   1.20 ms    3.10 ms  0.999987130  a
  */
 #include "proto/residency_text.h"
 
@@ -119,11 +119,10 @@ static void put_widths(struct buf *b, const struct json *r)
     put_numbers(b, json_get(w, "layers"));
     buf_puts(b, ", heads");
     put_numbers(b, json_get(w, "heads"));
-    buf_puts(b, ": the same bits in all of these\n");
+    buf_puts(b, " (the same bits in all of these)\n");
     if (number(json_get(r, "report"), "margin", &margin)) {
-        buf_printf(
-            b, "margin     %.6g: so far a width moves the lead of a token\n",
-            margin);
+        buf_printf(b, "margin     %.6g: how far a width moves a token's lead\n",
+                   margin);
     }
 }
 
@@ -213,12 +212,41 @@ static const char *trouble(const struct json *w)
     return json_bool(json_get(w, "sound")) ? "" : "unlike the reference";
 }
 
-static void put_runs(struct buf *b, const struct json *f)
+/* A letter for each class of widths that agree; '-': in none. */
+static char class_of(const struct json *package, double width)
 {
+    int letter = 'a';
+    for (const struct json *c = json_first(json_get(package, "classes"));
+         c != NULL && letter < 'z'; c = json_next(c), letter++) {
+        for (const struct json *t = json_first(c); t != NULL;
+             t = json_next(t)) {
+            if (json_num(t) >= width && json_num(t) <= width) {
+                return (char)letter;
+            }
+        }
+    }
+    return '-';
+}
+
+static const struct json *package_of(const struct json *record,
+                                     const struct json *f)
+{
+    const struct json *p =
+        json_first(json_get(json_get(record, "report"), "packages"));
+    while (p != NULL && strcmp(text(p, "package"), text(f, "package")) != 0) {
+        p = json_next(p);
+    }
+    return p;
+}
+
+static void put_runs(struct buf *b, const struct json *record,
+                     const struct json *f)
+{
+    const struct json *package = package_of(record, f);
     const struct json *w = json_first(json_get(f, "widths"));
     if (w != NULL) {
-        buf_printf(b, "  %5s %10s %10s %12s\n", "width", "median", "CPU alone",
-                   "cosine");
+        buf_printf(b, "  %5s %10s %10s %12s  %s\n", "width", "median",
+                   "CPU alone", "cosine", "bits");
     }
     for (; w != NULL; w = json_next(w)) {
         double cosine = 0;
@@ -230,6 +258,8 @@ static void put_runs(struct buf *b, const struct json *f)
         } else {
             buf_printf(b, " %12s", "-");
         }
+        buf_printf(b, "  %c",
+                   class_of(package, json_num(json_get(w, "width"))));
         buf_puts(b, trouble(w)[0] != '\0' ? "  " : "");
         put(b, trouble(w));
         buf_puts(b, "\n");
@@ -251,7 +281,7 @@ static void put_function(struct buf *b, const struct json *f,
     put_share(b, "predicted", p);
     put_elsewhere(b, "measured", measured, f);
     put_elsewhere(b, "predicted", predicted, f);
-    put_runs(b, m);
+    put_runs(b, measured, m);
 }
 
 void residency_text(const struct json *measured, const struct json *predicted,
