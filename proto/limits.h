@@ -107,6 +107,7 @@
 #define PROBE_MARGIN_ROWS    16u  /* tokens whose leads are compared */
 #define PROBE_SHARE_MIN      0.985 /* of a plan's cost; less is warned about */
 #define PROBE_COSINE_MIN     0.97 /* of a result with what is right: design 6 */
+#define PROBE_IDLE_MS        60000u /* without work, then models are probed again */
 #define PROBE_STEP_MS        120000u /* a prediction, also the reference's */
 #define STATE_PARTS_MAX      64u /* files of one saved timeline */
 #define STATE_ARRAYS_MAX     (2u * SHARDS_MAX) /* geometry entries of a file */

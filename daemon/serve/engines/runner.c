@@ -187,10 +187,15 @@ static void on_ready(struct runner *r, const struct frame *f)
     runner_step(r);
 }
 
+bool runner_device(const char *backend)
+{
+    return strcmp(backend, "coreml") == 0;
+}
+
 /* Until the next sign of life of an engine that loads. */
 static uint64_t load_ms(const struct runner *r)
 {
-    bool device = strcmp(r->conf.backend, "coreml") == 0;
+    bool device = runner_device(r->conf.backend);
     return device || r->warms ? ENGINE_WARM_MS : ENGINE_LOAD_MS;
 }
 

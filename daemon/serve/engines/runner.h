@@ -108,6 +108,9 @@ enum runner_state runner_state(const struct runner *r);
 double runner_progress(const struct runner *r); /* of loading, 0..1 */
 /* Loading: packages are open, and every width is run once. */
 bool runner_warms(const struct runner *r);
+/* Whether a backend is a device of the system's, which may compile a package
+ * for minutes and is measured before it is used. */
+bool runner_device(const char *backend);
 const struct msg_ready *runner_ready(const struct runner *r); /* last one */
 int runner_pid(const struct runner *r);                       /* 0 when down */
 const struct sched *runner_sched(const struct runner *r);
