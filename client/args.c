@@ -12,7 +12,7 @@ const struct command *const commands[] = {
     &cmd_show,     &cmd_load,       &cmd_unload,     &cmd_rm,
     &cmd_run,      &cmd_complete,   &cmd_sessions,   &cmd_session,
     &cmd_tokenize, &cmd_detokenize, &cmd_completion, &cmd_verify,
-    NULL,
+    &cmd_probe,    &cmd_residency,  NULL,
 };
 
 const struct command *command_find(const char *name)

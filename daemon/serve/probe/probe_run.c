@@ -380,7 +380,7 @@ static void lost(struct probe_run *r, const struct child_exit *x)
     log_warn("probe_lost", "at=\"%s\" %s, continuing", r->stage, r->at.how);
     if (!r->told) {
         over(r,
-             err_set(&e, ERR_WORKER_LOST, "the probe %s before it began",
+             err_set(&e, ERR_BACKEND, "the probe %s before it began",
                      r->at.how),
              &e);
         return;

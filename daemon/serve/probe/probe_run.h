@@ -40,7 +40,8 @@ struct probe_run_conf {
     void (*on_progress)(void *ctx); /* may be NULL */
     /* Called once, never from inside probe_run_start. rc 0: probe_run_known or
      * probe_run_result has it. Errors: the probe could not measure: those of
-     * bundle_open, UNSUPPORTED (no such backend), UNAVAILABLE, WORKER_LOST. */
+     * bundle_open, UNSUPPORTED (no such backend), UNAVAILABLE, BACKEND (a child
+     * was lost before its first step). */
     void (*on_over)(void *ctx, int rc, const struct err *e);
 };
 
