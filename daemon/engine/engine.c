@@ -68,6 +68,14 @@ static int check_arrays(const struct engine *g, struct err *e)
                          STATE_ARRAYS_MAX);
 }
 
+void engine_set_widths(struct engine *g, bool heads)
+{
+    const struct msg_widths *w = heads ? &g->told.heads : &g->told.layers;
+    bool any = w->n == 0 || g->told.margin > 0;
+    g->conf.exact_widths = any ? NULL : w->of;
+    g->conf.n_exact_widths = any ? 0 : w->n;
+}
+
 static int open_shards(struct engine *g, const struct engine_conf *conf,
                        struct err *e)
 {
@@ -87,6 +95,7 @@ static int open_shards(struct engine *g, const struct engine_conf *conf,
     for (uint32_t i = 0; i < total; i++) {
         int rc = 0;
         struct shard *s = NULL;
+        engine_set_widths(g, i >= b->n_shards);
         if (i < b->n_shards) {
             s = &g->shards[g->n_shards++];
             rc = shard_open(s, g->be, &g->conf, b, &b->shards[i], e);

@@ -104,6 +104,9 @@ void runner_set_conf(struct runner *r, const struct runner_conf *c);
  * changes. */
 CHECKED bool runner_renew(struct runner *r, const struct runner_conf *c);
 
+/* What was measured about widths, for the next engine; empty at first. */
+void runner_set_widths(struct runner *r, const struct msg_widths *layers,
+                       const struct msg_widths *heads);
 /* DOWN -> LOADING. Errors: UNAVAILABLE. */
 CHECKED int runner_start(struct runner *r, struct err *e);
 /* Save no more states: the model is being deleted. */
@@ -122,6 +125,9 @@ struct runner_troubles {
 void runner_troubles(const struct runner *r, struct runner_troubles *ret);
 /* Loading: packages are open, and every width is run once. */
 bool runner_warms(const struct runner *r);
+/* Whether a backend is a device of the system's, which may compile a package
+ * for minutes and is measured before it is used. */
+bool runner_device(const char *backend);
 const struct msg_ready *runner_ready(const struct runner *r); /* last one */
 int runner_pid(const struct runner *r);                       /* 0 when down */
 const struct sched *runner_sched(const struct runner *r);
