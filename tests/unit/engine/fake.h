@@ -550,7 +550,7 @@ static void fake_reference(const int32_t *tokens, uint32_t n, float *logits)
                     sum += half_round(x[p]) * (float)(p % 3 + 1);
                 }
             }
-            y[i] = x[i] + sum + fake.by_width * FAKE_WIDTH;
+            y[i] = x[i] + sum + fake.by_width * (float)FAKE_WIDTH;
         }
         memcpy(x, y, sizeof(x));
     }
