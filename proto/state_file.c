@@ -13,7 +13,7 @@
 #include "base/hash.h"
 
 #define MAGIC 0x31534e41u /* "ANS1" */
-#define FIXED 152u        /* up to the tokens */
+#define FIXED 280u        /* up to the tokens */
 
 static_assert(STATE_HEADER_MAX >= FIXED + (uint64_t)MODEL_CONTEXT_MAX * 4 +
                                       STATE_ARRAYS_MAX * 8u +
@@ -38,7 +38,7 @@ uint64_t state_file_bytes(const struct state_file *f)
 
 static void put_text(struct buf *b, const char *s, size_t size)
 {
-    char text[64] = {0};
+    char text[ARITH_BYTES_MAX] = {0};
     must(size <= sizeof(text) && strlen(s) <= size);
     memcpy(text, s, strlen(s));
     buf_put(b, text, size);
@@ -54,10 +54,11 @@ void state_file_put(struct buf *b, const struct state_file *f)
     buf_u64(b, (uint64_t)f->created_ms);
     buf_u32(b, f->from);
     buf_u32(b, f->to);
-    buf_u32(b, f->arith_version);
     buf_u32(b, f->n_arrays);
+    buf_u32(b, 0);
     put_text(b, f->fingerprint, 64);
     put_text(b, f->backend, BACKEND_NAME_MAX);
+    put_text(b, f->arith, ARITH_BYTES_MAX);
     buf_u64(b, 0);
     for (uint32_t i = 0; i < f->to; i++) {
         buf_u32(b, (uint32_t)f->tokens[i]);
@@ -125,15 +126,19 @@ static int get_fixed(struct cur *c, size_t n, struct state_file *f,
     f->created_ms = (int64_t)cur_u64(c);
     f->from = cur_u32(c);
     f->to = cur_u32(c);
-    f->arith_version = cur_u32(c);
     f->n_arrays = cur_u32(c);
+    bool zero = cur_u32(c) == 0;
     char backend[BACKEND_NAME_MAX + 1];
+    char arith[ARITH_BYTES_MAX + 1];
     if (!get_text(c, 64, f->fingerprint) ||
         !get_text(c, BACKEND_NAME_MAX, backend) ||
-        strlen(backend) >= BACKEND_NAME_MAX || cur_u64(c) != 0) {
+        strlen(backend) >= BACKEND_NAME_MAX ||
+        !get_text(c, ARITH_BYTES_MAX, arith) ||
+        strlen(arith) >= ARITH_BYTES_MAX || !zero || cur_u64(c) != 0) {
         return bad(e, "the names in the header");
     }
     memcpy(f->backend, backend, strlen(backend) + 1);
+    memcpy(f->arith, arith, strlen(arith) + 1);
     if (f->from >= f->to || f->to > MODEL_CONTEXT_MAX ||
         f->from % STATE_BLOCK != 0 || f->to % STATE_BLOCK != 0) {
         return bad(e, "the positions in the header");

@@ -10,8 +10,8 @@
  *
  * Little-endian:
  *   u32 magic 'ANS1'   u32 format   u64 header bytes   u64 block_bytes
- *   u64 created (Unix ms)   u32 from   u32 to   u32 arith_version
- *   u32 n_arrays   char fingerprint[64]   char backend[32], zeros after
+ *   u64 created (Unix ms)   u32 from   u32 to   u32 n_arrays   u32 0
+ *   char fingerprint[64]   char backend[32]   char arith[128], zeros after
  *   to * i32 tokens   n_arrays * {u32 layout, u32 bytes}
  *   blocks * u64 hash_bulk of the block   u64 hash_bulk of all before
  *
@@ -22,8 +22,8 @@
 #include "base/buf.h"
 #include "proto/limits.h"
 
-#define STATE_FORMAT       1u
-#define STATE_HEADER_LEAST 160u /* no tokens, arrays or blocks */
+#define STATE_FORMAT       2u
+#define STATE_HEADER_LEAST 288u /* no tokens, arrays or blocks */
 #define STATE_HEADER_MAX   MIB(12)
 
 /* What one array of a backend's state takes for STATE_BLOCK positions. */
@@ -35,7 +35,7 @@ struct state_array {
 struct state_file {
     char fingerprint[65];
     char backend[BACKEND_NAME_MAX];
-    uint32_t arith_version;
+    char arith[ARITH_BYTES_MAX];
     uint32_t from, to;
     int64_t created_ms;
     uint64_t block_bytes; /* of all arrays */

@@ -121,6 +121,8 @@ enum {
     /* engine/ */                                                            \
     XX(STATE, -20250, 500, 65, "state.invalid",                              \
        "a saved state is damaged, or of something else")                     \
+    XX(BACKEND, -20251, 500, 69, "backend.failed",                           \
+       "the system could not run the model")                                 \
     /* model/: bundles and text */                                           \
     XX(BUNDLE, -20300, 400, 65, "bundle.invalid", "the bundle is not sound") \
     XX(TOKENIZER, -20301, 400, 65, "tokenizer.unsupported",                  \

@@ -2,21 +2,21 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "engine/backend.h"
+#include "engine/cpu/backend_cpu.h"
 
 int cli_isa(const char *usage, const char *name)
 {
-    static const char *const known[] = {"scalar", "avx2", "avxvnni",
-                                        "avx512", "neon"};
+    static const char *const known[] = {
+        "scalar", "avx2", "avxvnni", "avx512", "neon", "neon_dot", "neon_i8mm"};
     struct err e;
     char here[128] = "";
     size_t n = 0;
-    for (size_t i = 0; backend_isa(i) != NULL; i++) {
-        if (strcmp(name, backend_isa(i)) == 0) {
+    for (size_t i = 0; cpu_isa(i) != NULL; i++) {
+        if (strcmp(name, cpu_isa(i)) == 0) {
             return -1;
         }
         int k = snprintf(here + n, sizeof(here) - n, "%s%s", i > 0 ? ", " : "",
-                         backend_isa(i));
+                         cpu_isa(i));
         must(k > 0 && n + (size_t)k < sizeof(here));
         n += (size_t)k;
     }

@@ -7,7 +7,8 @@
 #include "base/npy.h"
 #include "base/parse.h"
 #include "cli/cli.h"
-#include "engine/backend.h"
+#include "engine/cpu/backend_cpu.h"
+#include "engine/dense.h"
 #include "mil/mil.h"
 
 #define PATH_LEN 4096
@@ -27,9 +28,10 @@ static const char usage[] =
     "  --round fp16   round each operation's result to fp16\n"
     "  --backend B    cpu (default), interpreter or coreml\n"
     "  --threads N    default: the number of cores; never changes a result\n"
-    "  --isa NAME     kernels to run on: scalar, avx2, avxvnni, avx512, neon "
-    "(default:\n"
-    "                 the best of this machine); never changes a result\n"
+    "  --isa NAME     kernels to run on: scalar, avx2, avxvnni, avx512, neon,\n"
+    "                 neon_dot, neon_i8mm (default: the best of this "
+    "machine);\n"
+    "                 never changes a result\n"
     "\n"
     "compile: what the backend makes of the program, one operation a line; "
     "and\n"
@@ -46,10 +48,12 @@ struct mil_run {
     const char *function;
     const struct backend *backend;
     struct backend_conf conf;
+    struct cpu_conf cpu; /* of conf */
 
     struct backend_model *model;
     struct backend_state *state;
     struct backend_info info;
+    struct dense dense;
     struct npy *arrays;     /* info.n_in */
     struct tensor *tensors; /* info.n_in */
 };
@@ -158,8 +162,8 @@ static int run_step(struct mil_run *r, const char *step, struct err *e)
     for (size_t i = 0; i < r->info.n_out; i++) {
         out[i].name = r->info.out[i].name;
     }
-    int rc = r->backend->predict(r->model, r->state, r->tensors, n, out,
-                                 r->info.n_out, e);
+    int rc = dense_predict(&r->dense, r->state, r->tensors, n, out,
+                           r->info.n_out, e);
     if (rc < 0) {
         (void)err_prefix(e, rc, "%s", step);
         goto out;
@@ -180,7 +184,7 @@ static int save_states(struct mil_run *r, struct err *e)
     }
     for (size_t i = 0; i < r->info.n_states; i++) {
         struct tensor t;
-        RETERR(r->backend->state_get(r->state, r->info.states[i].name, &t, e));
+        RETERR(dense_state(&r->dense, r->state, r->info.states[i].name, &t, e));
         RETERR(save(r, "state", &t, e));
     }
     return 0;
@@ -212,6 +216,7 @@ static int mil_run(struct mil_run *r, struct err *e)
     RETERR(r->backend->open(r->pkg, r->function, &r->conf, &r->model, e));
     int rc = 0;
     r->backend->info(r->model, &r->info);
+    CHECK(dense_init(&r->dense, r->backend, r->model, e));
     r->arrays = calloc(r->info.n_in + 1, sizeof(*r->arrays));
     r->tensors = calloc(r->info.n_in + 1, sizeof(*r->tensors));
     must(r->arrays != NULL && r->tensors != NULL);
@@ -223,6 +228,7 @@ out:
     drop_arrays(r);
     free(r->arrays);
     free(r->tensors);
+    dense_fini(&r->dense);
     r->backend->state_free(r->state);
     r->backend->close(r->model);
     return rc;
@@ -257,24 +263,25 @@ static int mil_dump_file(const char *pkg, struct err *e)
 
 static int mil_compile(struct mil_run *r, const char *pkg, struct err *e)
 {
-    int rc = r->backend->dump != NULL
-                 ? r->backend->open(pkg, r->function, &r->conf, &r->model, e)
-                 : err_set(e, ERR_UNSUPPORTED, "backend %s does not tell",
-                           r->backend->name);
+    bool tells =
+        r->backend == &backend_cpu || r->backend == &backend_interpreter;
+    int rc = tells ? r->backend->open(pkg, r->function, &r->conf, &r->model, e)
+                   : err_set(e, ERR_UNSUPPORTED, "backend %s does not tell",
+                             r->backend->name);
     if (rc < 0) {
         return rc;
     }
     struct buf b;
     buf_init(&b, MIL_SPEC_BYTES_MAX);
-    r->backend->dump(r->model, &b);
+    cpu_dump(r->model, &b);
     r->backend->close(r->model);
     return print_text(&b, e);
 }
 
 static bool is_pass(const char *name)
 {
-    for (size_t i = 0; backend_pass(i) != NULL; i++) {
-        if (strcmp(name, backend_pass(i)) == 0) {
+    for (size_t i = 0; cpu_pass(i) != NULL; i++) {
+        if (strcmp(name, cpu_pass(i)) == 0) {
             return true;
         }
     }
@@ -285,9 +292,9 @@ static int no_pass(const char *name)
 {
     char all[256] = "";
     size_t n = 0;
-    for (size_t i = 0; backend_pass(i) != NULL && n < sizeof(all); i++) {
+    for (size_t i = 0; cpu_pass(i) != NULL && n < sizeof(all); i++) {
         n += (size_t)snprintf(all + n, sizeof(all) - n, "%s%s",
-                              i > 0 ? ", " : "", backend_pass(i));
+                              i > 0 ? ", " : "", cpu_pass(i));
     }
     return cli_usage(usage, "--after takes %s, not '%s'", all, name);
 }
@@ -307,6 +314,7 @@ static int parse(int argc, char **argv, struct mil_run *r)
     };
     const char *backend = "cpu";
     int c = 0;
+    r->conf.cpu = &r->cpu;
     while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
         uint64_t n = 0;
         switch (c) {
@@ -317,7 +325,7 @@ static int parse(int argc, char **argv, struct mil_run *r)
             if (strcmp(optarg, "fp16") != 0) {
                 return cli_usage(usage, "--round takes fp16");
             }
-            r->conf.round_fp16 = true;
+            r->cpu.round_fp16 = true;
             break;
         case 'b':
             backend = optarg;
@@ -330,10 +338,10 @@ static int parse(int argc, char **argv, struct mil_run *r)
             r->conf.threads = (unsigned)n;
             break;
         case 'i':
-            r->conf.isa = optarg;
+            r->cpu.isa = optarg;
             break;
         case 'a':
-            r->conf.after = optarg;
+            r->cpu.after = optarg;
             break;
         case 'h':
             (void)fputs(usage, stdout);
@@ -346,10 +354,10 @@ static int parse(int argc, char **argv, struct mil_run *r)
     if (r->backend == NULL) {
         return cli_usage(usage, "no backend '%s' in this build", backend);
     }
-    if (r->conf.after != NULL && !is_pass(r->conf.after)) {
-        return no_pass(r->conf.after);
+    if (r->cpu.after != NULL && !is_pass(r->cpu.after)) {
+        return no_pass(r->cpu.after);
     }
-    return r->conf.isa != NULL ? cli_isa(usage, r->conf.isa) : -1;
+    return r->cpu.isa != NULL ? cli_isa(usage, r->cpu.isa) : -1;
 }
 
 int cli_mil(int argc, char **argv)
@@ -363,7 +371,7 @@ int cli_mil(int argc, char **argv)
     argc -= optind;
     argv += optind;
     bool compile = argc == 2 && strcmp(argv[0], "compile") == 0;
-    if (r.conf.after != NULL && !compile) {
+    if (r.cpu.after != NULL && !compile) {
         return cli_usage(usage, "--after is an option of mil compile");
     }
     if (argc == 2 && strcmp(argv[0], "dump") == 0) {

@@ -4,7 +4,7 @@
 #include "api/api.h"
 #include "base/log.h"
 #include "cli/cli.h"
-#include "engine/backend.h"
+#include "engine/cpu/backend_cpu.h"
 #include "serve/server.h"
 
 static const char usage[] =
@@ -56,7 +56,7 @@ static int serve(const struct options *o, struct err *e)
         return rc;
     }
     log_setup(settings_log_level(&c.read.conf), "serve");
-    log_info("machine", "kernels=%s", backend_isa(0)); /* what engines take */
+    log_info("machine", "kernels=%s", cpu_isa(0)); /* what engines take */
     c.routes = api_routes;
     c.n_routes = api_n_routes;
     c.error_body = api_error_body;

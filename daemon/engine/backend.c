@@ -2,14 +2,19 @@
 
 #include <string.h>
 
-#include "engine/cpu/kernels/kernel.h"
-#include "engine/cpu/rows/row.h"
+#ifdef ANED_COREML
+#include "engine/coreml/backend_coreml.h"
+#endif
+#include "engine/cpu/backend_cpu.h"
 
 const struct backend *backend_find(const char *name)
 {
     static const struct backend *const all[] = {
         &backend_cpu,
         &backend_interpreter,
+#ifdef ANED_COREML
+        &backend_coreml,
+#endif
     };
     for (size_t i = 0; i < countof(all); i++) {
         if (strcmp(all[i]->name, name) == 0) {
@@ -17,15 +22,4 @@ const struct backend *backend_find(const char *name)
         }
     }
     return NULL;
-}
-
-const char *backend_isa(size_t i)
-{
-    const struct kernels *k = kernels_each(i);
-    return k != NULL ? kernels_name(k) : NULL;
-}
-
-const char *backend_pass(size_t i)
-{
-    return i == 0 ? ROW_STATES : row_passes[i - 1].name;
 }

@@ -2,33 +2,20 @@
  * of a prediction, with whole masks. For the interpreter, rounding, Core ML,
  * the stateless form, and programs that are not row-wise.
  *
- * A chunk of n rows runs as T >= n columns, where T is the smallest that every
- * shard takes. The columns after n repeat the last row and store nothing. Heads
- * get only the rows whose logits are wanted.
+ * A chunk of n rows runs as T >= n columns, where T is the smallest width that
+ * may be used (widths.c). The columns after n repeat the last row and store
+ * nothing. Heads get only the rows whose logits are wanted.
+ *
+ *   tokens -> x of shard 0 | predict | hidden -copy-> x of shard 1 | ... |
+ *   hidden, wanted columns -copy-> x of the heads | predict | logits
  */
 #include <string.h>
 
 #include "base/num.h"
+#include "engine/array.h"
 #include "engine/impl.h"
 
 /* --- open, close --- */
-
-static int widths_make(struct widths *w, const struct shard *shards, size_t n,
-                       uint32_t cap, struct err *e)
-{
-    *w = (struct widths){0};
-    for (uint32_t t = cap; t > 0; t--) {
-        bool all = true;
-        for (size_t i = 0; all && i < n; i++) {
-            all = shard_unit(&shards[i], t) != NULL;
-        }
-        w->max = all && w->max == 0 ? t : w->max;
-        w->of[t] = all ? (uint16_t)t : t < cap ? w->of[t + 1] : 0;
-    }
-    return w->max > 0
-               ? 0
-               : err_set(e, ERR_BUNDLE, "no number of rows runs in all shards");
-}
 
 /* Rows of a chunk: fewer where the context makes masks large. */
 static uint32_t rows_cap(const struct bundle *b)
@@ -40,164 +27,311 @@ static uint32_t rows_cap(const struct bundle *b)
 int columns_init(struct engine *g, struct err *e)
 {
     struct columns *c = &g->columns;
-    size_t n_in = 1;
-    size_t n_out = 1;
+    size_t row = g->b->d_model;
     unsigned uses = 0;
-    RETERR(widths_make(&c->layers, g->shards, g->n_shards, rows_cap(g->b), e));
-    RETERR(widths_make(&c->tops, g->heads, g->n_heads, HEAD_ROWS_MAX, e));
+    bool any = g->told.margin > 0;
+    RETERR(widths_make(&c->layers, g->shards, g->n_shards, rows_cap(g->b), any,
+                       e));
+    RETERR(widths_make(&c->tops, g->heads, g->n_heads, HEAD_ROWS_MAX, any, e));
+    g->margin = engine_exact(g) ? 0 : g->told.margin;
     for (size_t i = 0; i < g->n_shards; i++) {
-        const struct shard *s = &g->shards[i];
-        uses |= shard_uses(s);
-        n_out = num_max(n_out, s->n_past + 1);
-        for (size_t k = 0; k < s->n_units; k++) {
-            n_in = num_max(n_in, s->units[k].info.n_in);
+        uses |= shard_uses(&g->shards[i]);
+        for (size_t k = 0; k < g->shards[i].n_past; k++) {
+            row = num_max(row, g->shards[i].past[k].dim);
         }
     }
-    c->tin = calloc(n_in, sizeof(*c->tin));
-    c->tout = calloc(n_out, sizeof(*c->tout));
-    c->head_x = calloc((size_t)g->b->d_model * c->tops.max, sizeof(float));
-    if (c->tin == NULL || c->tout == NULL || c->head_x == NULL) {
+    c->row = calloc(row, sizeof(*c->row));
+    if (c->row == NULL) {
         return err_set(e, ERR_NOMEM, "engine");
     }
-    return inputs_init(&g->in, g->b, c->layers.max, uses, e);
+    return inputs_init(&g->in, g->b, uses, e);
 }
 
-void columns_fini(struct columns *c)
+void columns_fini(struct engine *g)
 {
-    free(c->tin);
-    free(c->tout);
-    free(c->head_x);
+    struct columns *c = &g->columns;
+    for (size_t i = 0; i < SHEETS_MAX; i++) {
+        if (c->layer_sheets[i].t > 0) {
+            sheet_fini(&c->layer_sheets[i], g, false);
+        }
+        if (c->top_sheets[i].t > 0) {
+            sheet_fini(&c->top_sheets[i], g, true);
+        }
+    }
+    free(c->row);
     *c = (struct columns){0};
+}
+
+/* The sheet of width t, which is made at its first use. */
+static int sheet_of(struct engine *g, bool heads, uint32_t t,
+                    struct sheet **ret, struct err *e)
+{
+    struct sheet *all =
+        heads ? g->columns.top_sheets : g->columns.layer_sheets;
+    size_t i = 0;
+    while (i < SHEETS_MAX && all[i].t != 0 && all[i].t != t) {
+        i++;
+    }
+    must(i < SHEETS_MAX); /* there are no more widths */
+    if (all[i].t == 0) {
+        RETERR(sheet_init(&all[i], g, heads, t, e));
+    }
+    *ret = &all[i];
+    return 0;
+}
+
+/* --- warm --- */
+
+static size_t widths_count(const struct widths *w)
+{
+    size_t n = 0;
+    while (widths_each(w, n) > 0) {
+        n++;
+    }
+    return n;
+}
+
+/* How far warming is. */
+struct warming {
+    struct engine *g;
+    uint32_t done, total;
+};
+
+static void tell(struct warming *w)
+{
+    const struct engine_conf *c = &w->g->told;
+    if (c->progress != NULL) {
+        c->progress(c->ctx, ENGINE_WARMS, w->done, w->total);
+    }
+}
+
+static int warm_shard(struct warming *w, bool heads, size_t i, struct err *e)
+{
+    struct engine *g = w->g;
+    const struct shard *s = heads ? &g->heads[i] : &g->shards[i];
+    const struct widths *all = heads ? &g->columns.tops : &g->columns.layers;
+    for (size_t k = 0; s->be->warm != NULL && widths_each(all, k) > 0; k++) {
+        struct sheet *sheet = NULL;
+        uint32_t t = widths_each(all, k);
+        RETERR(sheet_of(g, heads, t, &sheet, e));
+        int rc = s->be->warm(shard_unit(s, t)->m, t, &g->told.watch, e);
+        if (rc < 0) {
+            return err_prefix(e, rc, "%s", s->path);
+        }
+        w->done++;
+        tell(w);
+    }
+    return 0;
+}
+
+int columns_warm(struct engine *g, struct err *e)
+{
+    const struct columns *c = &g->columns;
+    struct warming w = {
+        .g = g,
+        .total = (uint32_t)(widths_count(&c->layers) * g->n_shards +
+                            widths_count(&c->tops) * g->n_heads)};
+    for (size_t i = 0; i < g->n_shards + g->n_heads; i++) {
+        bool heads = i >= g->n_shards;
+        RETERR(warm_shard(&w, heads, heads ? i - g->n_shards : i, e));
+    }
+    return 0;
+}
+
+int columns_warm_shard(struct engine *g, bool heads, size_t i, struct err *e)
+{
+    const struct columns *c = &g->columns;
+    struct warming w = {
+        .g = g,
+        .total = (uint32_t)widths_count(heads ? &c->tops : &c->layers)};
+    tell(&w); /* it begins: serve waits longer */
+    return warm_shard(&w, heads, i, e);
 }
 
 /* --- layers --- */
 
 /* A package may declare one shape and compute another. */
-static int check_out(const struct tensor *out, uint64_t want, const char *path,
-                     struct err *e)
+int check_out(const struct backend_array *a, const int64_t want[4],
+              const struct shard *s, const char *name, struct err *e)
 {
-    uint64_t n = out->dtype == MIL_FP32 && out->data != NULL ? 1 : 0;
-    for (int i = 0; i < out->rank && n <= want; i++) {
-        n *= out->dims[i] > 0 ? (uint64_t)out->dims[i] : 0;
+    bool fits = a->rank == 4;
+    for (int i = 0; fits && i < 4; i++) {
+        fits = a->dims[i] == want[i];
     }
-    return n == want
-               ? 0
-               : err_set(e, ERR_MIL_SHAPE, "%s: output %s is not %llu numbers",
-                         path, out->name, (unsigned long long)want);
+    return fits ? 0
+                : err_set(e, ERR_MIL_SHAPE,
+                          "%s: output %s is not [%lld, %lld, %lld, %lld]",
+                          s->path, name, (long long)want[0],
+                          (long long)want[1], (long long)want[2],
+                          (long long)want[3]);
 }
 
-/* One shard on the chunk at hand; x and *hidden are (d_model, t). */
-static int run_shard(struct engine_seq *s, size_t i, const float *x,
-                     uint32_t pos, uint32_t n, const float **hidden,
-                     struct err *e)
+/* An array, and whose memory it is. */
+struct place {
+    const struct backend *be;
+    struct backend_array *a;
+};
+
+static int copy_array(struct place to, struct place from, struct err *e)
 {
-    struct engine *g = s->g;
-    struct columns *c = &g->columns;
-    const struct shard *sh = &g->shards[i];
-    uint32_t t = g->in.t;
-    const struct unit *u = shard_unit(sh, t);
-    for (size_t k = 0; k < u->info.n_in; k++) {
-        const char *name = u->info.in[k].name;
-        if (u->roles[k] == ROLE_PAST) {
-            const struct past_port *p = &sh->past[u->past[k]];
-            c->tin[k] = (struct tensor){
-                .name = name,
-                .dtype = MIL_FP16,
-                .rank = 4,
-                .dims = {1, p->heads, g->b->context, p->dim},
-                .data = s->past[i][u->past[k]]
-            };
-        } else {
-            c->tin[k] = inputs_tensor(&g->in, u->roles[k], name);
-        }
-        if (u->roles[k] == ROLE_X) {
-            c->tin[k].data = (void *)(uintptr_t)x;
-        }
+    RETERR(array_begin(from.be, from.a, false, e));
+    int rc = array_begin(to.be, to.a, true, e);
+    if (rc == 0) {
+        array_copy(to.a, from.a);
+        array_end(to.be, to.a, true);
     }
-    c->tout[0] = (struct tensor){.name = sh->out};
-    for (size_t k = 0; k < sh->n_past; k++) {
-        c->tout[k + 1] = (struct tensor){.name = sh->past[k].out};
+    array_end(from.be, from.a, false);
+    return rc;
+}
+
+/* A device may fail once and not again. */
+static int predict(struct shard *s, struct backend_io *io,
+                   struct backend_state *state, struct err *e)
+{
+    int rc = s->be->predict(io, state, e);
+    if (rc == ERR_BACKEND) {
+        rc = s->be->predict(io, state, e);
     }
-    int rc = g->be->predict(u->m, s->states[i], c->tin, u->info.n_in, c->tout,
-                            sh->n_past + 1, e);
     if (rc < 0) {
-        return err_prefix(e, rc, "%s", sh->path);
+        return err_prefix(e, rc, "%s", s->path);
     }
-    RETERR(check_out(&c->tout[0], (uint64_t)g->b->d_model * t, sh->path, e));
-    for (size_t k = 0; k < sh->n_past; k++) {
-        const struct past_port *p = &sh->past[k];
-        RETERR(check_out(&c->tout[k + 1], (uint64_t)p->heads * t * p->dim,
-                         sh->path, e));
-        seq_append(s, i, k, c->tout[k + 1].data, t, pos, n);
-    }
-    *hidden = c->tout[0].data;
+    recover_sound(s);
     return 0;
 }
 
-static int run_layers(struct engine_seq *s, const int32_t *tokens, uint32_t n,
-                      uint32_t pos, const float **hidden,
-                      struct engine_times *times, struct err *e)
+/* One shard on the chunk at hand, whose x is filled. */
+static int run_shard(struct engine_seq *s, const struct sheet *sheet, size_t i,
+                     struct chunk c, struct err *e)
 {
     struct engine *g = s->g;
-    uint64_t at = now_us();
-    uint32_t t = g->columns.layers.of[n];
-    inputs_embed(&g->in, g->embed.p, g->b->embed_scale, g->b->residual_scale,
-                 tokens, n, t);
-    spent(&at, &times->us_embed);
-    inputs_place(&g->in, pos, n, t);
-    spent(&at, &times->us_masks);
-    const float *x = g->in.x;
-    for (size_t i = 0; i < g->n_shards; i++) {
-        int rc = run_shard(s, i, x, pos, n, &x, e);
-        if (rc < 0) {
-            return rc;
+    struct shard *sh = &g->shards[i];
+    const struct binding *b = &sheet->shards[i];
+    const struct unit *u = shard_unit(sh, sheet->t);
+    for (size_t k = 0; sh->n_past > 0 && k < u->info.n_in; k++) {
+        if (u->roles[k] == ROLE_PAST) {
+            sh->be->rebind(b->io, k, s->past[i][u->past[k]]);
         }
     }
-    spent(&at, &times->us_layers);
-    *hidden = x;
+    RETERR(predict(sh, b->io, s->states[i], e));
+    const int64_t hidden[4] = {1, g->b->d_model, sheet->t, 1};
+    RETERR(check_out(&b->io->out[b->out], hidden, sh, sh->out, e));
+    for (size_t k = 0; k < sh->n_past; k++) {
+        const struct past_port *p = &sh->past[k];
+        const int64_t fresh[4] = {1, p->heads, sheet->t, p->dim};
+        struct backend_array *a = &b->io->out[b->fresh[k]];
+        RETERR(check_out(a, fresh, sh, p->out, e));
+        RETERR(seq_append(s, i, k, a, c, e));
+    }
+    return 0;
+}
+
+/* x of the first shard: the tokens' embeddings, one a column. */
+static int embed(struct engine *g, struct place x, const int32_t *tokens,
+                 struct chunk c, struct err *e)
+{
+    RETERR(array_begin(x.be, x.a, true, e));
+    for (uint32_t i = 0; i < c.t; i++) {
+        const int64_t at[4] = {0, 0, i, 0};
+        if (i < c.n) { /* a padding column repeats the last real one */
+            inputs_embed_row(&g->in, g->embed.p, g->b->embed_scale,
+                             g->b->residual_scale, tokens[i], g->in.row);
+        }
+        array_put(x.a, (struct array_line){at, 1, g->b->d_model}, g->in.row,
+                  1);
+    }
+    array_end(x.be, x.a, true);
+    return 0;
+}
+
+/* *at: the shard that ran last, also when it failed. */
+static int run_layers(struct engine_seq *s, struct chunk c, size_t *at,
+                      struct place *hidden, struct engine_times *times,
+                      struct err *e)
+{
+    struct engine *g = s->g;
+    uint64_t now = now_us();
+    struct sheet *sheet = NULL;
+    *at = 0;
+    RETERR(sheet_of(g, false, c.t, &sheet, e));
+    RETERR(embed(g, (struct place){g->shards[0].be, sheet->shards[0].x},
+                 s->tokens + c.pos, c, e));
+    spent(&now, &times->us_embed);
+    RETERR(sheet_place(sheet, g, c, e));
+    spent(&now, &times->us_masks);
+    for (size_t i = 0; i < g->n_shards; i++) {
+        const struct binding *b = &sheet->shards[i];
+        *at = i;
+        if (i > 0) {
+            RETERR(copy_array((struct place){g->shards[i].be, b->x}, *hidden,
+                              e));
+        }
+        RETERR(run_shard(s, sheet, i, c, e));
+        *hidden = (struct place){g->shards[i].be, &b->io->out[b->out]};
+    }
+    spent(&now, &times->us_layers);
     return 0;
 }
 
 /* --- heads --- */
 
-/* Logits of k <= tops.max columns of hidden (d_model, t), from column `first`,
- * into out (k, vocab). */
-static int run_heads(struct engine *g, const float *hidden, uint32_t t,
-                     uint32_t first, uint32_t k, float *out, struct err *e)
+/* Columns [first, first + k) of hidden to x [1, d_model, t, 1], then copies of
+ * the last one. */
+static int pick(struct engine *g, struct place x, struct place hidden,
+                uint32_t first, uint32_t k, struct err *e)
 {
-    uint32_t w = g->columns.tops.of[k];
-    size_t d = g->b->d_model;
-    for (size_t c = 0; c < d; c++) {
-        for (uint32_t i = 0; i < w; i++) {
-            uint32_t from = first + (i < k ? i : k - 1);
-            g->columns.head_x[c * w + i] = hidden[c * t + from];
-        }
+    RETERR(array_begin(hidden.be, hidden.a, false, e));
+    int rc = array_begin(x.be, x.a, true, e);
+    for (uint32_t i = 0; rc == 0 && i < x.a->dims[2]; i++) {
+        const int64_t from[4] = {0, 0, first + (i < k ? i : k - 1), 0};
+        const int64_t to[4] = {0, 0, i, 0};
+        size_t d = g->b->d_model;
+        array_get(hidden.a, (struct array_line){from, 1, d}, g->columns.row, 1);
+        array_put(x.a, (struct array_line){to, 1, d}, g->columns.row, 1);
     }
+    if (rc == 0) {
+        array_end(x.be, x.a, true);
+    }
+    array_end(hidden.be, hidden.a, false);
+    return rc;
+}
+
+/* One head's slice of the logits of k columns. */
+static int run_head(struct engine *g, const struct sheet *sheet, size_t h,
+                    uint32_t k, float *out, struct err *e)
+{
+    struct shard *sh = &g->heads[h];
+    const struct binding *b = &sheet->shards[h];
+    struct backend_array *y = &b->io->out[b->out];
+    const int64_t want[4] = {1, sh->out_rows, sheet->t, 1};
+    RETERR(predict(sh, b->io, NULL, e));
+    RETERR(check_out(y, want, sh, sh->out, e));
+    RETERR(array_begin(sh->be, y, false, e));
+    for (uint32_t i = 0; i < k; i++) {
+        const int64_t at[4] = {0, 0, i, 0};
+        array_get(y, (struct array_line){at, 1, sh->out_rows},
+                  out + (size_t)i * g->b->vocab + g->b->heads[h].vocab_first,
+                  1);
+    }
+    array_end(sh->be, y, false);
+    return 0;
+}
+
+/* Logits of k <= tops.max columns of hidden, from column `first`, into out (k,
+ * vocab). A head has no state, so what failed is just run again. */
+static int run_heads(struct engine *g, struct place hidden, uint32_t first,
+                     uint32_t k, float *out, struct err *e)
+{
+    struct sheet *sheet = NULL;
+    RETERR(sheet_of(g, true, g->columns.tops.of[k], &sheet, e));
     for (size_t h = 0; h < g->n_heads; h++) {
-        const struct shard *sh = &g->heads[h];
-        const struct unit *u = shard_unit(sh, w);
-        struct tensor in = {
-            .name = u->info.in[0].name,
-            .dtype = MIL_FP32,
-            .rank = 4,
-            .dims = {1, (int64_t)d, w, 1},
-            .data = g->columns.head_x
-        };
-        struct tensor ret = {.name = sh->out};
-        int rc = g->be->predict(u->m, NULL, &in, 1, &ret, 1, e);
-        if (rc < 0) {
-            return err_prefix(e, rc, "%s", sh->path);
-        }
-        rc = check_out(&ret, (uint64_t)sh->out_rows * w, sh->path, e);
+        int rc = 0;
+        do {
+            struct place x = {g->heads[h].be, sheet->shards[h].x};
+            RETERR(pick(g, x, hidden, first, k, e));
+            rc = run_head(g, sheet, h, k, out, e);
+        } while (rc == ERR_BACKEND && recover(g, true, h, e) == 0);
         if (rc < 0) {
             return rc;
-        }
-        const float *y = ret.data;
-        float *to = out + g->b->heads[h].vocab_first;
-        for (uint32_t i = 0; i < k; i++) {
-            for (size_t v = 0; v < sh->out_rows; v++) {
-                to[(size_t)i * g->b->vocab + v] = y[v * w + i];
-            }
         }
     }
     return 0;
@@ -205,9 +339,9 @@ static int run_heads(struct engine *g, const float *hidden, uint32_t t,
 
 /* --- evaluation --- */
 
-/* Columns [first, last) of a chunk of hidden (d_model, t). `row` is the first
- * one's number among the rows of v. */
-static int give(struct eval *v, const float *hidden, uint32_t t, uint32_t first,
+/* Columns [first, last) of a chunk of hidden. `row` is the first one's number
+ * among the rows of v. */
+static int give(struct eval *v, struct place hidden, uint32_t first,
                 uint32_t last, uint32_t row, struct engine_times *times,
                 struct err *e)
 {
@@ -218,7 +352,7 @@ static int give(struct eval *v, const float *hidden, uint32_t t, uint32_t first,
         uint32_t k = (uint32_t)num_min(last - first, max);
         size_t to = v->fn != NULL ? 0 : row - (v->n - v->want);
         float *logits = g->logits + to * g->b->vocab;
-        int rc = run_heads(g, hidden, t, first, k, logits, e);
+        int rc = run_heads(g, hidden, first, k, logits, e);
         spent(&at, &times->us_head);
         if (rc == 0 && v->fn != NULL) {
             rc = v->fn(v->ctx, row, k, logits, e);
@@ -233,28 +367,54 @@ static int give(struct eval *v, const float *hidden, uint32_t t, uint32_t first,
     return 0;
 }
 
+/* The next chunk: of positions that were lost, or of v's rows. A package that
+ * failed is in order again when this returns 0, but the chunk may not have
+ * run. */
+static int run_chunk(struct eval *v, uint32_t chunk, struct engine_times *times)
+{
+    struct engine_seq *s = v->s;
+    struct engine *g = s->g;
+    uint32_t at = s->n + v->done;
+    bool lost = s->valid < at;
+    uint32_t left = lost ? at - s->valid : v->n - v->done;
+    uint32_t k = (uint32_t)num_min(left, chunk);
+    struct chunk c = {.pos = lost ? s->valid : at,
+                      .n = k,
+                      .t = g->columns.layers.of[k]};
+    struct place hidden = {0};
+    size_t shard = 0;
+    int rc = run_layers(s, c, &shard, &hidden, times, v->e);
+    if (rc == ERR_BACKEND) {
+        return recover(g, false, shard, v->e);
+    }
+    if (rc < 0 || lost) {
+        s->valid += rc == 0 ? k : 0;
+        return rc;
+    }
+    uint32_t skip = v->n - v->want; /* rows without logits */
+    uint32_t first = skip > v->done ? skip - v->done : 0;
+    s->valid = at + k;
+    rc = give(v, hidden, first, k, v->done + first, times, v->e);
+    v->done += k;
+    return rc;
+}
+
 void columns_run(struct eval *v, uint32_t chunk, struct engine_times *times)
 {
     struct engine_seq *s = v->s;
     struct engine *g = s->g;
     uint32_t max = g->columns.layers.max;
     chunk = chunk == 0 || chunk > max ? max : chunk;
-    v->rc = v->want == 0
-                ? 0
-                : logits_room(g, v->fn != NULL ? g->columns.tops.max : v->want,
-                              v->e);
+    v->rc = g->broken ? err_set(v->e, ERR_BACKEND,
+                                "a package of the model could not be opened "
+                                "again after it failed; load the model anew")
+                      : 0;
+    if (v->rc == 0 && v->want > 0) {
+        v->rc = logits_room(
+            g, v->fn != NULL ? g->columns.tops.max : v->want, v->e);
+    }
+    s->valid = s->valid < s->n ? s->valid : s->n; /* cut, or drafts refused */
     while (v->rc == 0 && v->done < v->n) {
-        const float *hidden = NULL;
-        uint32_t k = (uint32_t)num_min(v->n - v->done, chunk);
-        uint32_t pos = s->n + v->done;
-        v->rc = run_layers(s, s->tokens + pos, k, pos, &hidden, times, v->e);
-        if (v->rc < 0) {
-            return;
-        }
-        uint32_t skip = v->n - v->want; /* rows without logits */
-        uint32_t first = skip > v->done ? skip - v->done : 0;
-        v->rc =
-            give(v, hidden, g->in.t, first, k, v->done + first, times, v->e);
-        v->done += k;
+        v->rc = run_chunk(v, chunk, times);
     }
 }

@@ -4,15 +4,19 @@
  * step.c     a step: which rows run, drafts verified, tokens drawn
  * rows.c     evaluation where the backend runs rows of any sequences
  * columns.c  evaluation where it runs one sequence's T columns at a time
+ * widths.c   which widths T those columns may have
+ * sheet.c    the arrays of one width, in the backend's memory
  * unit.c     packages: opened functions, their ports checked against the bundle
- * inputs.c   the arrays a chunk of rows is made of
+ * inputs.c   the numbers that inputs are made of
  * seq.c      sequences: tokens, states, past keys and values
+ * recover.c  a package whose device fails: once more, opened anew, on the CPU
  * snapshot.c sequences to files and back
  */
 #pragma once
 
 #include "base/file.h"
-#include "engine/backend.h"
+#include "base/list.h"
+#include "engine/cpu/backend_cpu.h"
 #include "engine/engine.h"
 #include "engine/sampler.h"
 
@@ -48,11 +52,16 @@ struct unit {
 struct past_port {
     char *in;
     char *out;
-    uint32_t heads, dim; /* [1, heads, S, dim] */
+    size_t input;              /* of the first unit */
+    uint32_t heads, dim;       /* [1, heads, S, dim] */
+    struct backend_array *any; /* zeros: bound until a sequence's own is */
 };
 
 struct shard {
     const char *path; /* borrowed from the bundle */
+    const struct backend *be; /* the engine's, or the CPU's in its place */
+    bool reopened;            /* after a failure */
+    uint32_t sound;           /* predictions since then, up to a limit */
     size_t n_units;
     struct unit *units;      /* one, or one a T */
     const struct unit *rows; /* of units: the one that runs rows; NULL */
@@ -66,59 +75,33 @@ struct shard {
 
 /* cos and sin of one kind of layer: (context, half), filled up to `filled`. */
 struct rope {
-    const struct bundle_rope *conf; /* NULL: no shard reads this kind */
-    uint32_t half;
+    uint32_t half; /* 0: no shard reads this kind */
     uint32_t filled;
-    double *freq;             /* half: radians a position */
-    float *cos, *sin;         /* by position */
-    float *pad_cos, *pad_sin; /* (t_max, half): rows of a padded chunk */
-};
-
-/* An attention mask (t_max, context) kept from chunk to chunk: row t shows
- * [lo, hi) and only the difference is written. lo > hi: never filled. */
-struct mask {
-    float *p; /* NULL: no shard reads this kind */
-    uint32_t window;
-    uint32_t *lo, *hi; /* t_max */
+    double *freq;     /* half: radians a position */
+    float *cos, *sin; /* by position */
 };
 
 struct inputs {
-    uint32_t d_model, context, t_max;
-    float *row;          /* d_model */
-    float *x;            /* (d_model, t) */
+    uint32_t d_model, context;
+    float *row;          /* d_model: scratch */
     struct rope rope[2]; /* global, local */
-    struct mask mask[2];
-    float *write; /* (context, t); NULL: no shard reads it */
-    size_t *ones; /* indices that are 1 in write */
-    uint32_t n_ones;
-    /* of the present chunk */
-    uint32_t t;
-    const float *cos[2], *sin[2];
+    uint32_t window[2];  /* positions a row sees; 0: all */
 };
 
 /* uses: bit 1 << role for every role that some shard reads. */
 CHECKED int inputs_init(struct inputs *in, const struct bundle *b,
-                        uint32_t t_max, unsigned uses, struct err *e);
+                        unsigned uses, struct err *e);
 void inputs_fini(struct inputs *in);
 /* The d_model numbers of one token. embed: (vocab, d_model) fp16. */
 void inputs_embed_row(const struct inputs *in, const uint8_t *embed,
                       float embed_scale, float residual_scale, int32_t token,
                       float *out);
-/* x of n tokens, padded to t columns. */
-void inputs_embed(struct inputs *in, const uint8_t *embed, float embed_scale,
-                  float residual_scale, const int32_t *tokens, uint32_t n,
-                  uint32_t t);
 /* Rope numbers of one position, half of each; kind 0 is global, 1 local. */
-void inputs_rope_row(struct inputs *in, size_t kind, uint32_t pos, float *cos,
-                     float *sin);
+void inputs_rope_row(struct inputs *in, size_t kind, uint32_t pos,
+                     const float **cos, const float **sin);
 /* The row at pos sees positions [*lo, *hi). */
 void inputs_sight(const struct inputs *in, size_t kind, uint32_t pos,
                   uint32_t *lo, uint32_t *hi);
-/* All other inputs, for n rows at positions [pos, pos + n), padded to t. */
-void inputs_place(struct inputs *in, uint32_t pos, uint32_t n, uint32_t t);
-/* The array of a role (not ROLE_PAST) for the present chunk. */
-struct tensor inputs_tensor(const struct inputs *in, enum role role,
-                            const char *name);
 
 /* --- unit.c --- */
 
@@ -129,7 +112,7 @@ CHECKED int shard_open(struct shard *s, const struct backend *be,
 CHECKED int head_open(struct shard *s, const struct backend *be,
                       const struct backend_conf *conf, const struct bundle *b,
                       const struct bundle_head *from, struct err *e);
-void shard_close(struct shard *s, const struct backend *be);
+void shard_close(struct shard *s); /* its past arrays' `any` too */
 /* The unit that takes t rows; NULL. */
 struct unit *shard_unit(const struct shard *s, uint32_t t);
 unsigned shard_uses(const struct shard *s); /* see inputs_init */
@@ -161,22 +144,102 @@ uint64_t now_us(void);
 /* Add the time since *at to *bucket, and set *at to now. */
 void spent(uint64_t *at, uint32_t *bucket);
 
-/* --- columns.c --- */
+/* --- widths.c --- */
 
+/* The widths that a row of shards runs as. */
 struct widths {
     uint32_t max;
+    bool exact; /* a row's bits are the same in all of them */
     uint16_t of[ENGINE_CHUNK_MAX + 1]; /* rows -> T they run as; 0: too many */
 };
 
+/* Of n shards, at most `cap` wide; `any`: whatever their bits. Errors: BUNDLE
+ * (there is none). */
+CHECKED int widths_make(struct widths *w, const struct shard *shards, size_t n,
+                        uint32_t cap, bool any, struct err *e);
+/* The i-th width that is used, ascending; 0 after the last. */
+uint32_t widths_each(const struct widths *w, size_t i);
+/* Of the widths up to `max`, those worth their arrays: at most
+ * ENGINE_WIDTHS_MAX. */
+bool widths_worth(uint32_t t, uint32_t max);
+
+/* --- sheet.c --- */
+
+/* The columns of a chunk: n rows from position pos on, then copies of the last
+ * one that store nothing. */
+struct chunk {
+    uint32_t pos, n;
+    uint32_t t; /* n <= t */
+};
+
+/* A prediction of one shard: its own x, and the rest of the sheet's. */
+struct binding {
+    struct backend_array *x; /* owned; NULL: the sheet's */
+    struct backend_io *io;   /* owned */
+    size_t out;              /* which result is hidden or logits */
+    size_t *fresh;           /* n_past: which result is NAME_new */
+};
+
+/* Arrays in one backend's memory. */
+struct side {
+    const struct backend *be;
+    struct backend_array *of[ROLE_PAST]; /* by role; NULL: nobody reads it */
+    struct sight {
+        uint32_t *lo, *hi; /* t: what row i of the mask shows; lo > hi: never
+                              filled */
+    } seen[2];             /* global, local */
+    struct chunk written;  /* in the write mask; n = 0: nothing */
+};
+
+/* What predictions of width t read, made once; contents change from chunk to
+ * chunk, and of the masks only what differs is written. */
+struct sheet {
+    uint32_t t;             /* 0: not made yet */
+    struct side sides[2];   /* the engine's backend, and the CPU's once a shard
+                               runs there */
+    struct binding *shards; /* n_shards */
+};
+
+/* Layers: for every shard; heads: only x, which they share. */
+CHECKED int sheet_init(struct sheet *s, struct engine *g, bool heads,
+                       uint32_t t, struct err *e);
+void sheet_fini(struct sheet *s, const struct engine *g, bool heads);
+/* Before and after shard i is opened anew, maybe on another backend. */
+void sheet_release(struct sheet *s, const struct shard *sh, size_t i);
+CHECKED int sheet_bind(struct sheet *s, struct shard *sh, size_t i,
+                       struct err *e);
+/* Write everything but x. */
+CHECKED int sheet_place(struct sheet *s, struct engine *g, struct chunk c,
+                        struct err *e);
+
+/* Begin and end access to an array's data; be: whose memory it is. */
+CHECKED int array_begin(const struct backend *be, struct backend_array *a,
+                        bool write, struct err *e);
+void array_end(const struct backend *be, struct backend_array *a, bool write);
+
+/* --- columns.c --- */
+
+#define SHEETS_MAX ENGINE_WIDTHS_MAX /* widths_each gives no more */
+
 struct columns {
     struct widths layers, tops;
-    struct tensor *tin, *tout; /* scratch of a prediction */
-    float *head_x;             /* (d_model, tops.max) */
+    struct sheet layer_sheets[SHEETS_MAX], top_sheets[SHEETS_MAX];
+    float *row; /* the most numbers of a row: d_model or a past array's */
 };
 
 CHECKED int columns_init(struct engine *g, struct err *e);
-void columns_fini(struct columns *c);
-/* In chunks of at most `chunk` rows, 0 = all that fit. Sets v->rc. */
+void columns_fini(struct engine *g);
+/* Run every width once, so that none is slow later. Errors: those of the
+ * backend, CANCELLED. */
+CHECKED int columns_warm(struct engine *g, struct err *e);
+/* The same for one shard (of the heads). */
+CHECKED int columns_warm_shard(struct engine *g, bool heads, size_t i,
+                               struct err *e);
+/* A result has the shape that its package declares. Errors: MIL_SHAPE. */
+CHECKED int check_out(const struct backend_array *a, const int64_t want[4],
+                      const struct shard *s, const char *name, struct err *e);
+/* In chunks of at most `chunk` rows, 0 = all that fit. Sets v->rc. Positions
+ * whose states were lost are computed again first. */
 void columns_run(struct eval *v, uint32_t chunk, struct engine_times *times);
 
 /* --- rows.c --- */
@@ -212,6 +275,16 @@ void rows_fini(struct rows *b);
 void rows_run(struct engine *g, struct eval *v, size_t n, uint32_t chunk,
               struct engine_times *times);
 
+/* --- recover.c --- */
+
+/* A prediction of shard i (of the heads) failed twice with BACKEND, and *e says
+ * why: open it anew, or on the CPU when that did not help before. What its
+ * states held is lost; sequences compute it again (engine_seq.valid).
+ * Errors: it cannot be opened on the CPU either. */
+CHECKED int recover(struct engine *g, bool heads, size_t i, struct err *e);
+/* It made a prediction. */
+void recover_sound(struct shard *s);
+
 /* --- engine.c, step.c, seq.c --- */
 
 /* One sequence's part of a step. */
@@ -219,6 +292,8 @@ struct step {
     struct engine_row *r;
     const struct eval *v;
     uint32_t drafts; /* that the context has room for */
+    bool alone;      /* the row is run again without drafts */
+    bool unsure;     /* by margin: it should be */
 };
 
 struct engine {
@@ -241,20 +316,44 @@ struct engine {
     size_t draw_min;           /* logits that pay for a thread more */
     uint64_t weight_bytes;
     uint64_t state_bytes; /* that a sequence costs at most */
+    char arith[ARITH_BYTES_MAX]; /* of all packages: backend_info.arith */
+    struct list seqs;            /* engine_seq.link: the open ones */
+    struct engine_conf told;     /* engine_open's, for recover.c */
+    float margin;                /* engine_conf.margin, when it is needed */
+    struct cpu_conf cpu;         /* with conf: how packages are opened, also */
+    struct backend_conf conf;    /* later */
+    bool broken; /* a package could not be opened again: nothing runs */
+    uint32_t n_events;           /* since engine_event took the last */
+    struct engine_event events[ENGINE_EVENTS_MAX];
 };
 
 struct engine_seq {
     struct engine *g;
+    struct list link;
     uint32_t n;
+    uint32_t valid; /* positions that states and past arrays hold: n, but after
+                       a loss; only where columns run */
     int32_t *tokens;               /* context of them */
     struct backend_state **states; /* n_shards; NULL where a shard has none */
-    uint16_t ***past; /* n_shards, n_past: fp16 [heads, context, dim] */
+    struct backend_array ***past; /* n_shards, n_past: [1, heads, context,
+                                     dim], fp16 for a backend that lets us
+                                     choose */
     bool in_step;
 };
+
+/* backend_info.arith of all packages as one text. */
+void engine_set_arith(struct engine *g);
+/* What was measured about widths, into g->conf: before a package is opened. */
+void engine_set_widths(struct engine *g, bool heads);
+/* The states and past arrays of shard i, gone and made new. */
+void seq_drop(struct engine_seq *s, size_t i);
+CHECKED int seq_renew(struct engine_seq *s, size_t i, struct err *e);
 
 /* Check tokens that are to follow the sequence. Errors: INVALID, CONTEXT. */
 CHECKED int check_tokens(const struct engine_seq *s, const int32_t *tokens,
                          uint32_t n, struct err *e);
-/* Append n columns of `fresh` [1, heads, t, dim] at pos. */
-void seq_append(struct engine_seq *s, size_t shard, size_t i,
-                const float *fresh, uint32_t t, uint32_t pos, uint32_t n);
+/* The first c.n rows of `fresh` [1, heads, t, dim] become positions c.pos and
+ * on of past array i. Errors: those of backend.lock. */
+CHECKED int seq_append(struct engine_seq *s, size_t shard, size_t i,
+                       struct backend_array *fresh, struct chunk c,
+                       struct err *e);

@@ -24,8 +24,7 @@ static uint32_t rows_of(const struct engine *g)
 {
     const struct backend *be = g->be;
     size_t max = ENGINE_STEP_ROWS_MAX;
-    if (be->predict_rows == NULL || be->state_fork == NULL ||
-        be->state_truncate == NULL) {
+    if (be->rows == NULL) {
         return 0;
     }
     for (size_t i = 0; i < g->n_shards + g->n_heads; i++) {
@@ -91,7 +90,7 @@ int rows_init(struct engine *g, struct err *e)
     b->max = max;
     size_t slice = LOGITS_BYTES_MAX / sizeof(float) / g->b->vocab;
     b->slice = (uint32_t)num_max(1, num_min(slice, max));
-    RETERR(inputs_init(&g->in, g->b, 1, uses & ropes, e));
+    RETERR(inputs_init(&g->in, g->b, uses & ropes, e));
     RETERR(logits_room(g, b->slice, e)); /* steps allocate nothing */
     return make_batch(b, g, n_in, e);
 }
@@ -173,9 +172,12 @@ static void fill_places(struct engine *g)
             for (size_t k = 0; k < 2; k++) {
                 inputs_sight(&g->in, k, pos, &b->lo[k][r], &b->hi[k][r]);
                 if (b->cos[k] != NULL) {
+                    const float *row[2];
                     size_t at = r * b->ld_rope[k];
-                    inputs_rope_row(&g->in, k, pos, b->cos[k] + at,
-                                    b->sin[k] + at);
+                    size_t bytes = g->in.rope[k].half * sizeof(float);
+                    inputs_rope_row(&g->in, k, pos, &row[0], &row[1]);
+                    memcpy(b->cos[k] + at, row[0], bytes);
+                    memcpy(b->sin[k] + at, row[1], bytes);
                 }
             }
         }
@@ -256,7 +258,7 @@ static int run_unit(struct engine *g, const struct shard *sh, const float *x,
         .go_ctx = g,
     };
     struct backend_row_out out = {.name = sh->out, .p = y, .ld = ldy};
-    int rc = g->be->predict_rows(u->m, &in, &out, 1, e);
+    int rc = g->be->rows->predict(u->m, &in, &out, 1, e);
     return rc < 0 ? err_prefix(e, rc, "%s", sh->path) : 0;
 }
 

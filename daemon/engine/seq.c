@@ -7,25 +7,29 @@
  */
 #include <string.h>
 
-#include "base/half.h"
+#include "engine/array.h"
 #include "engine/impl.h"
 
-static size_t past_count(const struct engine *g, const struct past_port *p)
+static int past_array(struct engine_seq *s, size_t i, size_t k, struct err *e)
 {
-    return (size_t)p->heads * g->b->context * p->dim;
+    const struct shard *sh = &s->g->shards[i];
+    const struct past_port *p = &sh->past[k];
+    const int64_t dims[4] = {1, p->heads, s->g->b->context, p->dim};
+    return sh->be->array_new(sh->units[0].m, p->input, MIL_FP16, 4, dims,
+                             &s->past[i][k], e);
 }
 
 static int past_new(struct engine_seq *s, size_t i, struct err *e)
 {
     const struct shard *sh = &s->g->shards[i];
-    s->past[i] = calloc(sh->n_past + 1, sizeof(*s->past[i]));
-    for (size_t k = 0; s->past[i] != NULL && k < sh->n_past; k++) {
-        s->past[i][k] = calloc(past_count(s->g, &sh->past[k]), 2);
-        if (s->past[i][k] == NULL) {
-            return err_set(e, ERR_NOMEM, "past of %s", sh->path);
-        }
+    s->past[i] = calloc(sh->n_past + 1, sizeof(struct backend_array *));
+    if (s->past[i] == NULL) {
+        return err_set(e, ERR_NOMEM, "past");
     }
-    return s->past[i] != NULL ? 0 : err_set(e, ERR_NOMEM, "past");
+    for (size_t k = 0; k < sh->n_past; k++) {
+        RETERR(past_array(s, i, k, e));
+    }
+    return 0;
 }
 
 /* A sequence without states. */
@@ -37,10 +41,11 @@ static int seq_new(struct engine *g, struct engine_seq **ret, struct err *e)
         return err_set(e, ERR_NOMEM, "sequence");
     }
     s->g = g;
+    list_push(&g->seqs, &s->link);
     /* pages that no token has reached cost nothing */
     s->tokens = calloc(g->b->context, sizeof(*s->tokens));
-    s->states = calloc(g->n_shards, sizeof(*s->states));
-    s->past = calloc(g->n_shards, sizeof(*s->past));
+    s->states = calloc(g->n_shards, sizeof(struct backend_state *));
+    s->past = calloc(g->n_shards, sizeof(struct backend_array **));
     if (s->tokens == NULL || s->states == NULL || s->past == NULL) {
         rc = err_set(e, ERR_NOMEM, "sequence");
         goto out;
@@ -60,17 +65,18 @@ out:
 
 static int state_open(struct engine_seq *s, size_t i, struct err *e)
 {
-    const struct unit *u = shard_state_unit(&s->g->shards[i]);
+    const struct shard *sh = &s->g->shards[i];
+    const struct unit *u = shard_state_unit(sh);
     return u->info.n_states == 0 ? 0
-                                 : s->g->be->state_new(u->m, &s->states[i], e);
+                                 : sh->be->state_new(u->m, &s->states[i], e);
 }
 
 static int state_fork(struct engine_seq *s, size_t i,
                       const struct engine_seq *from, uint32_t n, struct err *e)
 {
-    const struct backend *be = s->g->be;
+    const struct backend *be = s->g->shards[i].be;
     if (s->g->rows.max > 0 && from->states[i] != NULL) {
-        return be->state_fork(from->states[i], n, &s->states[i], e);
+        return be->rows->fork(from->states[i], n, &s->states[i], e);
     }
     int rc = state_open(s, i, e);
     return rc < 0 || n == 0 || s->states[i] == NULL
@@ -99,36 +105,67 @@ void engine_seq_close(struct engine_seq *s)
         return;
     }
     for (size_t i = 0; s->states != NULL && i < s->g->n_shards; i++) {
-        s->g->be->state_free(s->states[i]);
+        s->g->shards[i].be->state_free(s->states[i]);
     }
     for (size_t i = 0; s->past != NULL && i < s->g->n_shards; i++) {
         for (size_t k = 0; s->past[i] != NULL && k < s->g->shards[i].n_past;
              k++) {
-            free(s->past[i][k]);
+            s->g->shards[i].be->array_free(s->past[i][k]);
         }
         free(s->past[i]);
     }
+    list_del(&s->link);
     free(s->states);
     free(s->past);
     free(s->tokens);
     free(s);
 }
 
+/* n rows of every head, from position `from` of one array [1, heads, positions,
+ * dim] to position `to` of another. Both are accessible. */
+static void move_rows(struct backend_array *a, uint32_t to,
+                      const struct backend_array *b, uint32_t from, uint32_t n,
+                      float *row)
+{
+    for (int64_t h = 0; h < a->dims[1]; h++) {
+        for (uint32_t i = 0; i < n; i++) {
+            const int64_t at[4] = {0, h, from + i, 0};
+            const int64_t put[4] = {0, h, to + i, 0};
+            size_t dim = (size_t)a->dims[3];
+            array_get(b, (struct array_line){at, 3, dim}, row, 1);
+            array_put(a, (struct array_line){put, 3, dim}, row, 1);
+        }
+    }
+}
+
+static int copy_rows(const struct engine *g, size_t shard,
+                     struct backend_array *a, uint32_t to,
+                     struct backend_array *b, uint32_t from, uint32_t n,
+                     struct err *e)
+{
+    const struct backend *be = g->shards[shard].be;
+    RETERR(array_begin(be, b, false, e));
+    int rc = array_begin(be, a, true, e);
+    if (rc == 0) {
+        move_rows(a, to, b, from, n, g->columns.row);
+        array_end(be, a, true);
+    }
+    array_end(be, b, false);
+    return rc;
+}
+
 /* Positions below n of every past array. */
-static void past_copy(struct engine_seq *to, const struct engine_seq *from,
-                      uint32_t n)
+static int past_copy(struct engine_seq *to, const struct engine_seq *from,
+                     uint32_t n, struct err *e)
 {
     const struct engine *g = to->g;
     for (size_t i = 0; i < g->n_shards; i++) {
         for (size_t k = 0; k < g->shards[i].n_past; k++) {
-            const struct past_port *p = &g->shards[i].past[k];
-            size_t head = (size_t)g->b->context * p->dim;
-            for (size_t h = 0; h < p->heads; h++) {
-                memcpy(to->past[i][k] + h * head, from->past[i][k] + h * head,
-                       (size_t)n * p->dim * 2);
-            }
+            RETERR(
+                copy_rows(g, i, to->past[i][k], 0, from->past[i][k], 0, n, e));
         }
     }
+    return 0;
 }
 
 int engine_seq_fork(const struct engine_seq *from, uint32_t n,
@@ -143,9 +180,10 @@ int engine_seq_fork(const struct engine_seq *from, uint32_t n,
     for (size_t i = 0; i < from->g->n_shards; i++) {
         CHECK(state_fork(s, i, from, n, e));
     }
-    past_copy(s, from, n);
+    CHECK(past_copy(s, from, n, e));
     memcpy(s->tokens, from->tokens, n * sizeof(*s->tokens));
     s->n = n;
+    s->valid = from->valid < n ? from->valid : n;
     *ret = s;
     s = NULL; /* given away */
 out:
@@ -160,11 +198,32 @@ int engine_seq_truncate(struct engine_seq *s, uint32_t n, struct err *e)
     }
     for (size_t i = 0; s->g->rows.max > 0 && i < s->g->n_shards; i++) {
         if (s->states[i] != NULL) {
-            s->g->be->state_truncate(s->states[i], n);
+            s->g->be->rows->truncate(s->states[i], n);
         }
     }
     s->n = n;
     return 0;
+}
+
+void seq_drop(struct engine_seq *s, size_t i)
+{
+    const struct shard *sh = &s->g->shards[i];
+    sh->be->state_free(s->states[i]);
+    s->states[i] = NULL;
+    for (size_t k = 0; k < sh->n_past; k++) {
+        sh->be->array_free(s->past[i][k]);
+        s->past[i][k] = NULL;
+    }
+    s->valid = 0;
+}
+
+int seq_renew(struct engine_seq *s, size_t i, struct err *e)
+{
+    const struct shard *sh = &s->g->shards[i];
+    for (size_t k = 0; k < sh->n_past; k++) {
+        RETERR(past_array(s, i, k, e));
+    }
+    return state_open(s, i, e);
 }
 
 uint32_t engine_seq_length(const struct engine_seq *s)
@@ -177,21 +236,15 @@ const int32_t *engine_seq_tokens(const struct engine_seq *s)
     return s->tokens;
 }
 
-void seq_append(struct engine_seq *s, size_t shard, size_t i,
-                const float *fresh, uint32_t t, uint32_t pos, uint32_t n)
+int seq_append(struct engine_seq *s, size_t shard, size_t i,
+               struct backend_array *fresh, struct chunk c, struct err *e)
 {
-    const struct past_port *p = &s->g->shards[shard].past[i];
-    size_t head = (size_t)s->g->b->context * p->dim;
-    for (size_t h = 0; h < p->heads; h++) {
-        half_from_floats(fresh + h * t * p->dim,
-                         s->past[shard][i] + h * head + (size_t)pos * p->dim,
-                         (size_t)n * p->dim);
-    }
+    return copy_rows(s->g, shard, s->past[shard][i], c.pos, fresh, 0, c.n, e);
 }
 
 void engine_trim(struct engine *g)
 {
-    for (size_t i = 0; i < g->n_shards && g->be->trim != NULL; i++) {
-        g->be->trim(shard_state_unit(&g->shards[i])->m);
+    for (size_t i = 0; i < g->n_shards && g->be->rows != NULL; i++) {
+        g->be->rows->trim(shard_state_unit(&g->shards[i])->m);
     }
 }

@@ -17,9 +17,8 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "engine/array.h"
 #include "engine/impl.h"
-
-#define LAYOUT_PAST 1u /* [heads][STATE_BLOCK][dim] of fp16 */
 
 struct snapshot {
     struct engine *g;
@@ -60,8 +59,8 @@ static int too_many(struct err *e)
 static int geometry(struct snapshot *x, struct err *e)
 {
     const struct engine *g = x->g;
-    const struct backend *be = g->be;
     for (size_t i = 0; i < g->n_shards; i++) {
+        const struct backend *be = g->shards[i].be;
         struct state_array one[STATE_ARRAYS_MAX];
         size_t n = 0;
         if (x->s->states[i] != NULL) {
@@ -78,7 +77,7 @@ static int geometry(struct snapshot *x, struct err *e)
         }
         for (size_t k = 0; k < g->shards[i].n_past; k++) {
             size_t bytes = past_bytes(&g->shards[i].past[k]);
-            one[n++] = (struct state_array){LAYOUT_PAST, (uint32_t)bytes};
+            one[n++] = (struct state_array){LAYOUT_FLAT, (uint32_t)bytes};
         }
         if (n > countof(x->arrays) - x->n_arrays) {
             return too_many(e);
@@ -97,23 +96,16 @@ static int geometry(struct snapshot *x, struct err *e)
     return x->block != NULL ? 0 : err_set(e, ERR_NOMEM, "a block of states");
 }
 
-/* Block b of a past array to `bytes` or from them; returns how many. */
-static size_t past_block(struct engine_seq *s, size_t shard, size_t k,
-                         uint32_t b, char *bytes, bool save)
+/* Block b of a past array to `bytes` or from them. */
+static int past_block(struct engine_seq *s, size_t shard, size_t k, uint32_t b,
+                      char *bytes, bool save, struct err *e)
 {
-    const struct past_port *p = &s->g->shards[shard].past[k];
-    size_t n = (size_t)STATE_BLOCK * p->dim;
-    for (size_t h = 0; h < p->heads; h++) {
-        uint16_t *at =
-            s->past[shard][k] +
-            (h * s->g->b->context + (size_t)b * STATE_BLOCK) * p->dim;
-        if (save) {
-            memcpy(bytes + h * n * 2, at, n * 2);
-        } else {
-            memcpy(at, bytes + h * n * 2, n * 2);
-        }
-    }
-    return p->heads * n * 2;
+    const struct backend *be = s->g->shards[shard].be;
+    struct backend_array *a = s->past[shard][k];
+    RETERR(array_begin(be, a, !save, e));
+    bool there = array_block(a, b, bytes, save);
+    array_end(be, a, !save);
+    return there ? 0 : err_set(e, ERR_CONTEXT, "block %u of a past array", b);
 }
 
 /* All arrays of block b, which is position b * STATE_BLOCK of the timeline. */
@@ -125,18 +117,20 @@ static int move_block(struct snapshot *x, uint32_t b, struct err *e)
     for (size_t i = 0; i < g->n_shards; i++) {
         if (x->s->states[i] != NULL) {
             struct state_array own[STATE_ARRAYS_MAX];
-            size_t n = g->be->block_arrays(x->s->states[i], own);
+            const struct backend *be = g->shards[i].be;
+            size_t n = be->block_arrays(x->s->states[i], own);
             if (x->saves) {
-                g->be->block_save(x->s->states[i], b, at);
+                RETERR(be->block_save(x->s->states[i], b, at, e));
             } else {
-                RETERR(g->be->block_load(x->s->states[i], b, at, e));
+                RETERR(be->block_load(x->s->states[i], b, at, e));
             }
             for (; n > 0; n--, a++) {
                 at += a->bytes;
             }
         }
         for (size_t k = 0; k < g->shards[i].n_past; k++, a++) {
-            at += past_block(x->s, i, k, b, at, x->saves);
+            RETERR(past_block(x->s, i, k, b, at, x->saves, e));
+            at += a->bytes;
         }
     }
     return 0;
@@ -200,12 +194,12 @@ static int describe(struct snapshot *x, const struct msg_state_part *part,
     f->from = part->from;
     f->to = part->to;
     f->created_ms = unix_ms();
-    f->arith_version = x->g->be->arith_version;
     f->block_bytes = x->block_bytes;
     f->n_arrays = x->n_arrays;
     (void)snprintf(f->fingerprint, sizeof(f->fingerprint), "%s",
                    x->g->b->fingerprint);
     (void)snprintf(f->backend, sizeof(f->backend), "%s", x->g->be->name);
+    memcpy(f->arith, x->g->arith, sizeof(f->arith));
     f->tokens = malloc((size_t)f->to * sizeof(*f->tokens));
     f->arrays = malloc((size_t)f->n_arrays * sizeof(*f->arrays));
     f->sums = calloc(state_blocks(f), sizeof(*f->sums));
@@ -248,6 +242,10 @@ int snapshot_save(const struct engine_seq *s, const struct msg_state_part *part,
     if (!bounds_ok(part, s->n)) {
         return err_set(e, ERR_INVALID, "saving positions %u to %u of %u",
                        part->from, part->to, s->n);
+    }
+    if (s->g->rows.max == 0 && s->valid < s->n) {
+        return err_set(e, ERR_BUSY, "%u of %u positions are to be computed again",
+                       s->n - s->valid, s->n);
     }
     struct snapshot *x = snapshot_new(s->g, true);
     if (x == NULL) {
@@ -348,9 +346,9 @@ static int check_file(const struct snapshot *x, const struct msg_state_part *p,
         return err_set(e, ERR_STATE, "of another model");
     }
     if (strcmp(f->backend, x->g->be->name) != 0 ||
-        f->arith_version != x->g->be->arith_version) {
-        return err_set(e, ERR_STATE, "of backend %s, arithmetic %u", f->backend,
-                       f->arith_version);
+        strcmp(f->arith, x->g->arith) != 0) {
+        return err_set(e, ERR_STATE, "of backend %s, arithmetic %s", f->backend,
+                       f->arith);
     }
     if (f->n_arrays != x->n_arrays || f->block_bytes != x->block_bytes ||
         memcmp(f->arrays, x->arrays, x->n_arrays * sizeof(x->arrays[0])) != 0) {
@@ -387,6 +385,7 @@ static int load_block(struct snapshot *x, struct err *e)
     x->at++;
     x->bytes += x->block_bytes;
     x->s->n = x->f.from + x->at * STATE_BLOCK;
+    x->s->valid = x->s->n;
     return 0;
 }
 

@@ -96,17 +96,23 @@ struct http_stats { /* counters since start */
 CHECKED int http_listen(uv_loop_t *loop, const char *socket_path,
                         const struct http_conf *conf, struct http_server **ret,
                         struct err *e);
-/* The same with a socket passed to the process (LISTEN_FDS): fd is listening.
- */
+/* The same with a socket passed to the process: fd is listening. */
 CHECKED int http_listen_fd(uv_loop_t *loop, int fd,
                            const struct http_conf *conf,
                            struct http_server **ret, struct err *e);
-/* Find sockets that the service manager passed: check LISTEN_PID and
- * LISTEN_FDS, and unset them so that children do not inherit them. Returns how
- * many there are (0: none); they are fds HTTP_FD_FIRST and up. Those beyond
- * HTTP_LISTENERS_MAX are closed and logged. */
-#define HTTP_FD_FIRST 3
-int http_activated(void);
+/* Find the listening sockets that the service manager opened for this process:
+ * those of LISTEN_FDS (LISTEN_PID is checked, and both are unset so that
+ * children do not inherit them) and, on macOS, those of HTTP_LAUNCHD_SOCKET, a
+ * key under Sockets in the agent's plist. They become close-on-exec and
+ * non-blocking. Those beyond HTTP_LISTENERS_MAX are closed and logged. launchd
+ * hands its sockets over once: call it once.
+ * Errors: UNAVAILABLE: launchd has such a socket and does not give it. */
+#define HTTP_LAUNCHD_SOCKET "aned"
+struct http_handed {
+    size_t n; /* 0: none */
+    int fd[HTTP_LISTENERS_MAX];
+};
+CHECKED int http_activated(struct http_handed *ret, struct err *e);
 /* Send at once what was written in this turn of the loop, not at its end: call
  * it before something that takes time. */
 void http_flush(struct http_server *s);

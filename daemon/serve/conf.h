@@ -38,7 +38,8 @@ enum conf_when {
     INT(http, resume_s, NOW, RESUME_S, 1, 86400,                               \
         "Seconds that a resumable stream waits for its client to come back.")  \
     INT(engine, threads, LOAD, 0, 0, ENGINE_THREADS_MAX,                       \
-        "Threads of one engine. 0: as many as the machine has cores.")         \
+        "Threads of one engine. 0: one for each core; on a Mac, for each\n"    \
+        "performance core.")                                                   \
     INT(engine, prefill_chunk, LOAD, 0, 0, ENGINE_CHUNK_MAX,                   \
         "Prompt tokens in one step at most. 0: as many as the engine takes;\n" \
         "the measured step time bounds it in any case. Never changes an\n"     \
@@ -48,6 +49,12 @@ enum conf_when {
         "is killed and replaced; the streams go on.")                          \
     WORD(engine, backend, START, "cpu", "cpu interpreter coreml",              \
          "What executes the shards.")                                          \
+    INT(engine, margin, LOAD, 0, 0, ENGINE_MARGIN_MAX,                         \
+        "Thousandths of a logit. 0: drafts, chunks and restarts never\n"       \
+        "change a token. More, for a device on which that costs too much:\n"   \
+        "all widths are used, and a greedy token is drawn alone where the\n"   \
+        "two best logits are closer than this. Listings say not exact.\n"       \
+        "The CPU is exact in any case.")                                       \
     INT(engine, keep_alive_s, NOW, 3600, -1, 31536000,                         \
         "Seconds a model stays in memory after its last use, where the\n"      \
         "request does not say. -1: until memory is needed.")                   \

@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/log.h"
+#include "base/macos.h"
 
 static const char *env(const char *name)
 {
@@ -106,9 +108,31 @@ static int check_dir(const char *path, struct err *e)
     return 0;
 }
 
+int home_guarded(const char *dir, const char *user, bool service, struct err *e)
+{
+    const char *folder = macos_guarded(dir, user);
+    if (folder == NULL) {
+        return 0;
+    }
+    if (service) {
+        return err_set(e, ERR_CONFIG,
+                       "%s lies in %s, which macOS keeps from services; "
+                       "choose another folder with --home",
+                       dir, folder);
+    }
+    log_warn("home",
+             "dir=%s lies in %s, which macOS keeps from services, continuing",
+             dir, folder);
+    return 0;
+}
+
 int home_make(const struct home *h, struct err *e)
 {
     const char *dirs[] = {h->dir, h->models, h->staging, h->states};
+#if defined(__APPLE__)
+    RETERR(home_guarded(h->dir, env("HOME"),
+                        macos_is_service(env("XPC_SERVICE_NAME")), e));
+#endif
     for (size_t i = 0; i < countof(dirs); i++) {
         RETERR(file_mkdirs(dirs[i], 0700, e));
         RETERR(check_dir(dirs[i], e));

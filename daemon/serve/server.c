@@ -82,18 +82,16 @@ static int start_listening(struct server *s, struct err *e)
         .times = {.stall = (unsigned)s->conf.http_stall_ms},
         .keepalive_ms = (unsigned)s->conf.http_keepalive_ms,
     };
-    int n = http_activated();
-    for (int i = 0; i < n; i++) {
-        int rc = http_listen_fd(&s->loop, HTTP_FD_FIRST + i, &hc,
-                                &s->http[s->n_http], e);
-        if (rc != 0) {
-            return rc;
-        }
+    struct http_handed handed;
+    RETERR(http_activated(&handed, e));
+    for (size_t i = 0; i < handed.n; i++) {
+        RETERR(http_listen_fd(&s->loop, handed.fd[i], &hc, &s->http[s->n_http],
+                              e));
         s->n_http++;
     }
-    if (n > 0) {
+    if (handed.n > 0) {
         s->handed = true;
-        log_info("listening", "sockets=%d handed over", n);
+        log_info("listening", "sockets=%zu handed over", handed.n);
         return 0;
     }
     int rc = http_listen(&s->loop, s->home.socket, &hc, &s->http[0], e);
@@ -275,6 +273,16 @@ static void on_jobs(void *ctx, int status, const struct store_job *v, size_t n)
     }
 }
 
+static void on_residency(void *ctx, int status,
+                         const struct store_residency *v, size_t n)
+{
+    struct server *s = ctx;
+    if (is_read(s, "reports", status)) {
+        probes_load(s->models, v, n);
+        count_read(s);
+    }
+}
+
 static void on_sessions(void *ctx, int status, const struct store_session *v,
                         size_t n)
 {
@@ -285,12 +293,14 @@ static void on_sessions(void *ctx, int status, const struct store_session *v,
     }
 }
 
-/* Answered in this order: models, then the jobs that made them. */
+/* Answered in this order: models, then the jobs that made them, then what was
+ * measured of them. */
 static int read_store(struct server *s)
 {
-    s->reads = 3;
+    s->reads = 4;
     RETERR(store_models(s->store, on_models, s));
     RETERR(store_jobs(s->store, JOBS_LISTED_MAX, on_jobs, s));
+    RETERR(store_residency(s->store, NULL, on_residency, s));
     return store_sessions(s->store, on_sessions, s);
 }
 
@@ -347,6 +357,7 @@ static int open_parts(struct server *s, struct err *e)
     s->sessions = sessions_new(s);
     RETERR(models_open(s, &s->models, e));
     verify_start(s->models);
+    probes_start(s->models);
     RETERR(jobs_new(s, &s->jobs));
     models_start(s->models);
     RETERR(read_store(s));

@@ -283,7 +283,7 @@ static int run_all(struct sweep *s, struct err *e)
     for (unsigned isa = 0; isa < s->isas; isa++) {
         for (unsigned t = 0; t < countof(threads); t++) {
             struct engine *g = NULL;
-            int rc = engine_for(s, backend_isa(isa), threads[t], &g, e);
+            int rc = engine_for(s, cpu_isa(isa), threads[t], &g, e);
             uint64_t from = now_us();
             for (unsigned i = 0; rc == 0 && i < s->n_cells; i++) {
                 const unsigned *l = s->cells[i].level;
@@ -322,7 +322,7 @@ static void print_matrix(const struct sweep *s)
     }
     for (unsigned i = 0; i < s->isas; i++) {
         for (unsigned t = 0; t < countof(threads); t++) {
-            (void)printf("\n%-8s %u thread%c", backend_isa(i), threads[t],
+            (void)printf("\n%-8s %u thread%c", cpu_isa(i), threads[t],
                          threads[t] > 1 ? 's' : ' ');
             for (unsigned h = 0; h < HISTORIES; h++) {
                 print_count(&s->by_engine[i][t][h]);
@@ -402,7 +402,7 @@ static int print_first(struct sweep *s, struct err *e)
     const struct line *line = &s->line[d->line];
     (void)printf("first difference: %s, %u threads, chunk %u%s, with %u, %s, "
                  "seed %016llx\n",
-                 backend_isa(l[BY_ISA]), threads[l[BY_THREADS]], d->cell.chunk,
+                 cpu_isa(l[BY_ISA]), threads[l[BY_THREADS]], d->cell.chunk,
                  d->cell.chunk == 0 ? " (random)" : "", l[BY_COMPANY],
                  histories[l[BY_HISTORY]], (unsigned long long)d->cell.seed);
     (void)printf("  line %u of %u tokens, position %u", d->line, line->n,
@@ -468,11 +468,11 @@ static bool parse(int argc, char **argv, struct sweep *s)
 
 static int sweep_run(struct sweep *s, struct err *e)
 {
-    while (backend_isa(s->isas) != NULL) {
+    while (cpu_isa(s->isas) != NULL) {
         s->isas++;
     }
     must(s->isas > 0 && s->isas <= countof(s->by_engine));
-    s->plainest = backend_isa(s->isas - 1);
+    s->plainest = cpu_isa(s->isas - 1);
     s->isas = s->best ? 1 : s->isas;
     s->engine_us /= s->isas * countof(threads);
     const unsigned levels[FACTORS] = {[BY_ISA] = (unsigned)s->isas,

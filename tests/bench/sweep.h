@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include "engine/cpu/backend_cpu.h"
 #include "engine/impl.h"
 
 #define SWEEP_LINES 8u /* that run together, at most */

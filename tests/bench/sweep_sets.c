@@ -30,14 +30,17 @@
 static int fork_short(const struct backend_state *from, uint32_t n,
                       struct backend_state **ret, struct err *e)
 {
-    return backend_cpu.state_fork(from, n - 1, ret, e);
+    return backend_cpu.rows->fork(from, n - 1, ret, e);
 }
 
 const struct backend *sweep_backend(void)
 {
     static struct backend mutant;
+    static struct backend_row_ops ops;
     mutant = backend_cpu;
-    mutant.state_fork = fork_short;
+    ops = *backend_cpu.rows;
+    ops.fork = fork_short;
+    mutant.rows = &ops;
     return &mutant;
 }
 
@@ -64,6 +67,9 @@ static const struct {
     {"avxvnni", ISA_V3 | ISA_AVXVNNI},
 #endif
     {"avx2", ISA_V3},
+#elif !defined(SETS) && defined(__aarch64__)
+    {"neon_i8mm", ISA_I8MM},
+    {"neon_dot", ISA_DOTPROD},
 #endif
     {NULL,      0     },
 };

@@ -7,7 +7,9 @@ trap 'rm -f "$out"' EXIT
 prog=$1
 shift
 case "$prog" in */*) ;; *) prog=./$prog ;; esac
-"$prog" "$@" >"$out"
+# ANED_RUN: what runs programs of another machine (tests/arm64)
+# shellcheck disable=SC2086
+${ANED_RUN:-} "$prog" "$@" >"$out"
 rc=$?
 sed 's/^not ok \([0-9]* # SKIP\)/ok \1/' "$out"
 exit $rc

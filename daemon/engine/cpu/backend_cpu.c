@@ -7,76 +7,31 @@
 
 #include "base/crew.h"
 #include "base/half.h"
+#include "engine/cpu/backend_cpu.h"
 #include "engine/cpu/graph/bind.h"
 #include "engine/cpu/graph/fuse.h"
 #include "engine/cpu/graph/plan.h"
 #include "engine/cpu/kernels/floats.h"
 #include "engine/cpu/rows/row.h"
+#include "engine/port.h"
 #include "proto/limits.h"
 
 static_assert(ENGINE_THREADS_MAX <= CREW_MAX, "every allowed setting works");
 
 /* Raise it when a change of the kernels may change any bit of a result. */
-#define CPU_ARITH 4
+#define CPU_ARITH "kernels 4"
 
 static atomic_uint_fast64_t next_model_id = 1;
 
 /* --- ports --- */
 
-static const struct mil_feature *feature_of(const struct mil_feature *f,
-                                            size_t n, const char *name)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (strcmp(f[i].name, name) == 0) {
-            return &f[i];
-        }
-    }
-    return NULL;
-}
-
-/* Bounds of one dimension of an input; -1 above is unbounded. */
-static void dim_range(const struct mil_feature *f, int i, int64_t *lo,
-                      int64_t *hi)
-{
-    *lo = 1;
-    *hi = -1;
-    if (f == NULL) {
-        return;
-    }
-    if (f->has_range) {
-        *lo = f->lo[i];
-        *hi = f->hi[i];
-    } else if (f->n_shapes > 0) {
-        *lo = f->shapes[i];
-        *hi = f->shapes[i];
-        for (size_t k = 1; k < f->n_shapes; k++) {
-            int64_t d = f->shapes[k * (size_t)f->type.rank + (size_t)i];
-            *lo = d < *lo ? d : *lo;
-            *hi = d > *hi ? d : *hi;
-        }
-    }
-}
-
 static void input_port(struct backend_model *m, const struct mil_value *v)
 {
-    struct backend_port *p = &m->in[m->n_in];
-    const struct mil_feature *f = feature_of(m->fn->in, m->fn->n_in, v->name);
+    const struct mil_feature *f = port_feature(m->fn->in, m->fn->n_in, v->name);
     if (f != NULL && f->type.rank != v->type.rank) {
         f = NULL;
     }
-    *p = (struct backend_port){.name = v->name, .type = v->type};
-    for (int i = 0; i < v->type.rank; i++) {
-        if (v->type.dims[i] != MIL_UNKNOWN) {
-            continue;
-        }
-        dim_range(f, i, &p->t_lo, &p->t_hi);
-        m->t_min = p->t_lo > m->t_min ? p->t_lo : m->t_min;
-        if (p->t_hi >= 0 && (m->t_max < 0 || p->t_hi < m->t_max)) {
-            m->t_max = p->t_hi;
-        }
-        m->has_t = true;
-        break;
-    }
+    m->in[m->n_in] = port_input(v, f);
     m->features[m->n_in] = f;
     m->in_slot[m->n_in++] = (int)v->id;
 }
@@ -117,15 +72,14 @@ static int make_ports(struct backend_model *m, struct err *e)
     m->in_now = arena_array(a, n, sizeof(struct tensor *));
     m->in_default = arena_array(a, n, sizeof(*m->in_default));
     m->out_buf = arena_array(a, n_out, sizeof(float *));
+    m->out_now = arena_array(a, n_out, sizeof(*m->out_now));
     m->key = arena_array(a, n * MIL_RANK_MAX, sizeof(*m->key));
     if (m->in == NULL || m->features == NULL || m->in_slot == NULL ||
         m->states == NULL || m->state == NULL || m->out == NULL ||
         m->out_slot == NULL || m->in_now == NULL || m->in_default == NULL ||
-        m->out_buf == NULL || m->key == NULL) {
+        m->out_buf == NULL || m->out_now == NULL || m->key == NULL) {
         return err_set(e, ERR_NOMEM, "the program");
     }
-    m->t_min = 1;
-    m->t_max = -1;
     for (size_t i = 0; i < f->n_inputs; i++) {
         if (f->inputs[i]->type.state) {
             int rc = state_port(m, f->inputs[i], e);
@@ -142,11 +96,7 @@ static int make_ports(struct backend_model *m, struct err *e)
         m->out_slot[i] = (int)v->id;
     }
     m->n_out = f->body->n_outputs;
-    if (!m->has_t) {
-        m->t_max = 1;
-    } else if (m->t_max < 0) {
-        m->t_max = ENGINE_STEP_ROWS_MAX;
-    }
+    m->has_t = port_widths(m->in, m->n_in, &m->t_min, &m->t_max);
     return 0;
 }
 
@@ -188,6 +138,8 @@ int cpu_open_program(struct mil_program *p, const char *function,
                      const struct backend_conf *conf, bool fast,
                      struct backend_model **ret, struct err *e)
 {
+    static const struct cpu_conf defaults;
+    const struct cpu_conf *cpu = conf->cpu != NULL ? conf->cpu : &defaults;
     int rc = 0;
     struct backend_model *m = calloc(1, sizeof(*m));
     must(m != NULL);
@@ -195,16 +147,16 @@ int cpu_open_program(struct mil_program *p, const char *function,
     m->program = p;
     m->id = atomic_fetch_add(&next_model_id, 1);
     m->threads = crew_threads(conf->threads);
-    m->round = conf->round_fp16;
-    m->after = conf->after;
-    m->kernels = kernels_find(conf->isa);
+    m->round = cpu->round_fp16;
+    m->after = cpu->after;
+    m->kernels = kernels_find(cpu->isa);
     if (m->kernels == NULL) {
         rc = err_set(e, ERR_UNSUPPORTED,
-                     "this machine or build has no kernels '%s'", conf->isa);
+                     "this machine or build has no kernels '%s'", cpu->isa);
         goto out;
     }
-    if (conf->isa != NULL) {
-        floats_choose(conf->isa);
+    if (cpu->isa != NULL) {
+        floats_choose(cpu->isa);
     }
     m->fn = mil_function_find(p, function);
     if (m->fn == NULL) {
@@ -286,179 +238,14 @@ static void cpu_info(const struct backend_model *m, struct backend_info *ret)
         .states = m->states,
         .t_min = m->t_min,
         .t_max = m->t_max,
+        .arith = m->round ? CPU_ARITH ", fp16" : CPU_ARITH,
         .weight_bytes = m->program->weight_bytes,
         .state_bytes = kv != NULL ? table : m->state_bytes,
         .whole_bytes = kv != NULL ? table + m->state_bytes : 0,
     };
 }
 
-/* --- prediction --- */
-
-static bool is_enumerated(const struct mil_feature *f, const struct tensor *t)
-{
-    for (size_t k = 0; k < f->n_shapes; k++) {
-        if (memcmp(f->shapes + k * (size_t)f->type.rank, t->dims,
-                   (size_t)t->rank * sizeof(*t->dims)) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static int check_input(const struct backend_model *m, size_t i,
-                       const struct tensor *t, struct err *e)
-{
-    const struct backend_port *p = &m->in[i];
-    const struct mil_feature *f = m->features[i];
-    if (t->dtype != MIL_FP32 && t->dtype != MIL_FP16 && t->dtype != MIL_INT32 &&
-        t->dtype != MIL_BOOL) {
-        return err_set(e, ERR_MIL_INPUT, "input %s: type %s is not taken",
-                       p->name, mil_dtype_name(t->dtype));
-    }
-    if (t->rank != p->type.rank) {
-        return err_set(e, ERR_MIL_INPUT, "input %s: rank %d, not %d", p->name,
-                       t->rank, p->type.rank);
-    }
-    for (int k = 0; k < t->rank; k++) {
-        int64_t lo = p->type.dims[k];
-        int64_t hi = lo;
-        if (lo == MIL_UNKNOWN) {
-            dim_range(f, k, &lo, &hi);
-        }
-        if (t->dims[k] < lo || (hi >= 0 && t->dims[k] > hi)) {
-            return err_set(e, ERR_MIL_INPUT,
-                           "input %s: dimension %d is %lld, not within "
-                           "%lld..%lld",
-                           p->name, k, (long long)t->dims[k], (long long)lo,
-                           (long long)hi);
-        }
-    }
-    if (f != NULL && f->n_shapes > 0 && !f->has_range && !is_enumerated(f, t)) {
-        return err_set(e, ERR_MIL_INPUT,
-                       "input %s: not one of the enumerated shapes", p->name);
-    }
-    return 0;
-}
-
-/* What stands for an optional input that is not given: its default value in
- * its default shape. Errors: MIL_INPUT, NOMEM. */
-static int take_default(struct backend_model *m, size_t i, struct err *e)
-{
-    const struct mil_feature *f = m->features[i];
-    struct tensor *t = &m->in_default[i];
-    uint64_t n = 0;
-    if (f == NULL || !f->optional || !f->has_default ||
-        !mil_type_count(&f->type, &n) ||
-        n > MIL_TENSOR_BYTES_MAX / sizeof(float)) {
-        return err_set(e, ERR_MIL_INPUT, "input %s is missing", m->in[i].name);
-    }
-    if (t->data == NULL) {
-        float *data = arena_array(&m->arena, (size_t)n + 1, sizeof(*data));
-        if (data == NULL) {
-            return err_set(e, ERR_NOMEM, "input %s", m->in[i].name);
-        }
-        for (uint64_t k = 0; k < n; k++) {
-            data[k] = (float)f->default_value;
-        }
-        *t = (struct tensor){.name = m->in[i].name,
-                             .dtype = MIL_FP32,
-                             .rank = f->type.rank,
-                             .data = data};
-        memcpy(t->dims, f->type.dims, sizeof(t->dims));
-    }
-    m->in_now[i] = t;
-    return 0;
-}
-
-static int take_inputs(struct backend_model *m, const struct tensor *in,
-                       size_t n_in, struct err *e)
-{
-    for (size_t i = 0; i < m->n_in; i++) {
-        m->in_now[i] = NULL;
-        for (size_t k = 0; k < n_in; k++) {
-            if (in[k].name != NULL && strcmp(in[k].name, m->in[i].name) == 0) {
-                m->in_now[i] = &in[k];
-            }
-        }
-        int rc = m->in_now[i] == NULL ? take_default(m, i, e) : 0;
-        if (rc < 0) {
-            return rc;
-        }
-        rc = check_input(m, i, m->in_now[i], e);
-        if (rc < 0) {
-            return rc;
-        }
-    }
-    return 0;
-}
-
-static int give_output(struct backend_model *m, const struct val *v,
-                       struct tensor *out, struct err *e)
-{
-    for (size_t i = 0; i < m->n_out; i++) {
-        if (strcmp(m->out[i].name, out->name) != 0) {
-            continue;
-        }
-        const struct val *o = &v[m->out_slot[i]];
-        out->dtype = MIL_FP32;
-        out->rank = o->rank;
-        memcpy(out->dims, o->dims, (size_t)o->rank * sizeof(*o->dims));
-        out->data = o->p;
-        if (o->kind != VAL_F32) { /* integers and bools as floats */
-            float *f = realloc(m->out_buf[i], (o->n + 1) * sizeof(float));
-            if (f == NULL) {
-                return err_set(e, ERR_NOMEM, "output %s", out->name);
-            }
-            for (size_t k = 0; k < o->n; k++) {
-                f[k] = (float)o->i[k];
-            }
-            m->out_buf[i] = f;
-            out->data = f;
-        }
-        return 0;
-    }
-    return err_set(e, ERR_MIL_INPUT, "no output %s", out->name);
-}
-
-static int predict_whole(struct backend_model *m, struct backend_state *s,
-                         struct tensor *out, size_t n_out, struct err *e)
-{
-    const struct val *v = NULL;
-    if (s != NULL) {
-        RETERR(cpu_state_flatten(s, e));
-    }
-    RETERR(plan_run(m, s, m->in_now, &v, e));
-    if (s != NULL) {
-        RETERR(cpu_state_unflatten(s, e));
-    }
-    for (size_t i = 0; i < n_out; i++) {
-        RETERR(give_output(m, v, &out[i], e));
-    }
-    return 0;
-}
-
-static int cpu_predict(struct backend_model *m, struct backend_state *s,
-                       const struct tensor *in, size_t n_in, struct tensor *out,
-                       size_t n_out, struct err *e)
-{
-    if (m->n_states > 0 && s == NULL) {
-        return err_set(e, ERR_MIL_INPUT, "the function needs a state");
-    }
-    if (s != NULL && !cpu_state_fits(s, m, false)) {
-        return err_set(e, ERR_MIL_INPUT, "a state of another model");
-    }
-    int rc = take_inputs(m, in, n_in, e);
-    if (rc < 0) {
-        return rc;
-    }
-    if (m->rows != NULL && (s == NULL || cpu_state_fits(s, m, true))) {
-        rc = row_predict(m->rows, s, out, n_out, e);
-        if (rc <= 0) {
-            return rc;
-        }
-    }
-    return predict_whole(m, s, out, n_out, e);
-}
+/* --- rows --- */
 
 static int check_rows(const struct backend_model *m,
                       const struct backend_rows *in, struct err *e)
@@ -491,7 +278,7 @@ static int cpu_predict_rows(struct backend_model *m,
     return rc < 0 ? rc : row_run(m->rows, in, out, n_out, e);
 }
 
-static void cpu_dump(const struct backend_model *m, struct buf *out)
+void cpu_dump(const struct backend_model *m, struct buf *out)
 {
     if (m->rows != NULL) {
         row_dump(m->rows, out);
@@ -509,17 +296,36 @@ static void cpu_dump(const struct backend_model *m, struct buf *out)
     }
 }
 
-#define CPU_BACKEND(name_, open_)                                         \
-    {                                                                     \
-        .name = name_, .arith_version = CPU_ARITH, .open = open_,         \
-        .close = cpu_close, .info = cpu_info, .state_new = cpu_state_new, \
-        .state_free = cpu_state_free, .state_copy = cpu_state_copy,       \
-        .state_get = cpu_state_get, .predict = cpu_predict,               \
-        .predict_rows = cpu_predict_rows, .state_fork = cpu_state_fork,   \
-        .state_truncate = cpu_state_truncate, .trim = cpu_state_trim,     \
-        .block_arrays = cpu_block_arrays, .block_save = cpu_block_save,   \
-        .block_load = cpu_block_load,                                     \
-        .dump = cpu_dump,                                                 \
+const char *cpu_isa(size_t i)
+{
+    const struct kernels *k = kernels_each(i);
+    return k != NULL ? kernels_name(k) : NULL;
+}
+
+const char *cpu_pass(size_t i)
+{
+    return i == 0 ? ROW_STATES : row_passes[i - 1].name;
+}
+
+static const struct backend_row_ops row_ops = {
+    .predict = cpu_predict_rows,
+    .fork = cpu_state_fork,
+    .truncate = cpu_state_truncate,
+    .trim = cpu_state_trim,
+};
+
+#define CPU_BACKEND(name_, open_)                                    \
+    {                                                                \
+        .name = name_, .open = open_, .close = cpu_close,            \
+        .info = cpu_info, .array_new = cpu_array_new,                \
+        .array_free = cpu_array_free, .bind = cpu_bind,              \
+        .unbind = cpu_unbind, .rebind = cpu_rebind,                  \
+        .predict = cpu_predict, .state_new = cpu_state_new,          \
+        .state_free = cpu_state_free, .state_copy = cpu_state_copy,  \
+        .state_with = cpu_state_with,                                \
+        .block_arrays = cpu_block_arrays,                            \
+        .block_save = cpu_block_save, .block_load = cpu_block_load,  \
+        .rows = &row_ops,                                            \
     }
 
 const struct backend backend_interpreter =

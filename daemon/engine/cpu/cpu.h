@@ -15,8 +15,9 @@
  */
 #pragma once
 
-#include "engine/backend.h"
+#include "engine/cpu/backend_cpu.h"
 #include "engine/cpu/weights/weight.h"
+#include "engine/tensor.h"
 #include "proto/limits.h"
 
 #define CPU_ARGS_MAX  16
@@ -232,7 +233,7 @@ struct backend_model {
     const struct kernels *kernels;
     struct row_program *rows; /* NULL: it only runs as a whole */
     const char *why_not_rows; /* then the reason */
-    const char *after;        /* backend_conf.after */
+    const char *after;        /* cpu_conf.after */
     const char *seen;         /* with `after`: text of rows that cannot run */
     int n_slots;
     struct val *consts;                /* n_slots: constants, else VAL_NONE */
@@ -255,6 +256,7 @@ struct backend_model {
     const struct tensor **in_now; /* of the prediction, in order of `in` */
     struct tensor *in_default;    /* optional inputs; made when first needed */
     float **out_buf;              /* outputs that are not floats, converted */
+    struct tensor *out_now;       /* n_out: results of the prediction */
 
     struct plan *plans[ENGINE_PLANS_MAX]; /* most recently used first */
     size_t n_plans;
@@ -287,14 +289,15 @@ CHECKED int cpu_state_new(struct backend_model *m, struct backend_state **ret,
 void cpu_state_free(struct backend_state *s);
 CHECKED int cpu_state_copy(struct backend_state *to,
                            const struct backend_state *from, struct err *e);
-CHECKED int cpu_state_get(struct backend_state *s, const char *name,
-                          struct tensor *ret, struct err *e);
+CHECKED int cpu_state_with(struct backend_state *s, const char *name,
+                           backend_state_fn *fn, void *ctx, struct err *e);
 CHECKED int cpu_state_fork(const struct backend_state *from, uint32_t n,
                            struct backend_state **ret, struct err *e);
 void cpu_state_truncate(struct backend_state *s, uint32_t n);
 void cpu_state_trim(struct backend_model *m);
 size_t cpu_block_arrays(const struct backend_state *s, struct state_array *ret);
-void cpu_block_save(const struct backend_state *s, uint32_t b, void *out);
+CHECKED int cpu_block_save(const struct backend_state *s, uint32_t b,
+                           void *out, struct err *e);
 CHECKED int cpu_block_load(struct backend_state *s, uint32_t b, const void *in,
                            struct err *e);
 /* Whether s has the states of m; with `rows`: in blocks that m's row program
@@ -319,6 +322,19 @@ static inline bool slot_is_fp16(const struct backend_model *m, int slot)
 {
     return m->slot_type[slot] != NULL && m->slot_type[slot]->dtype == MIL_FP16;
 }
+
+/* --- io.c --- */
+
+CHECKED int cpu_array_new(struct backend_model *m, size_t i,
+                          enum mil_dtype dtype, int rank, const int64_t *dims,
+                          struct backend_array **ret, struct err *e);
+void cpu_array_free(struct backend_array *a);
+CHECKED int cpu_bind(struct backend_model *m, struct backend_array *const *in,
+                     struct backend_io **ret, struct err *e);
+void cpu_unbind(struct backend_io *io);
+void cpu_rebind(struct backend_io *io, size_t i, struct backend_array *a);
+CHECKED int cpu_predict(struct backend_io *io, struct backend_state *s,
+                        struct err *e);
 
 /* --- plan.c --- */
 

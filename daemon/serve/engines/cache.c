@@ -35,7 +35,7 @@ static uint64_t key_of(const struct cache_key *k)
 {
     uint64_t part[3] = {hash_bytes(k->fingerprint, strlen(k->fingerprint)),
                         hash_bytes(k->backend, strlen(k->backend)),
-                        k->arith_version};
+                        hash_bytes(k->arith, strlen(k->arith))};
     return hash_bytes(part, sizeof(part));
 }
 

@@ -27,8 +27,7 @@
 
 /* What the bytes of a position depend on, besides the tokens. */
 struct cache_key {
-    const char *fingerprint, *backend; /* borrowed for the call */
-    uint32_t arith_version;
+    const char *fingerprint, *backend, *arith; /* borrowed for the call */
 };
 
 struct cache_conf {

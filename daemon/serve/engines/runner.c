@@ -211,11 +211,48 @@ static void on_ready(struct runner *r, const struct frame *f)
         r->ready = m;
         r->ever_up = true;
     }
+    memcpy(r->ready.arith, m.arith, sizeof(m.arith));
     r->state = RUNNER_UP;
     r->progress = 1;
+    r->warms = false;
     warm_up(r->warm, &m);
     r->owner.on_up(r->owner.ctx);
     runner_step(r);
+}
+
+bool runner_device(const char *backend)
+{
+    return strcmp(backend, "coreml") == 0;
+}
+
+/* Until the next sign of life of an engine that loads. */
+static uint64_t load_ms(const struct runner *r)
+{
+    bool device = runner_device(r->conf.backend);
+    return device || r->warms ? ENGINE_WARM_MS : ENGINE_LOAD_MS;
+}
+
+/* A package of the model failed on its device. On the CPU it has other bits:
+ * saved states of before do not fit the sequences of after. */
+static void on_notice(struct runner *r, const struct frame *f)
+{
+    struct msg_notice m = {0};
+    struct err e = {0};
+    if (r->state != RUNNER_UP ||
+        msg_notice_get(f->payload, f->n, &m, &e) != 0) {
+        child_kill(r->child, ERR_FRAME);
+        return;
+    }
+    log_warn(m.on_cpu ? "engine_on_cpu" : "engine_reopened",
+             "pid=%d package=%s error=%s, continuing", child_pid(r->child),
+             m.package, m.why);
+    r->conf.stats->packages_reopened += !m.on_cpu;
+    r->conf.stats->packages_on_cpu += m.on_cpu;
+    r->n_on_cpu += m.on_cpu;
+    r->n_reopened += !m.on_cpu;
+    (void)snprintf(r->why, sizeof(r->why), "%s: %s", m.package, m.why);
+    memcpy(r->ready.arith, m.arith, sizeof(r->ready.arith));
+    warm_arith(r->warm, r->ready.arith);
 }
 
 static void on_frame(void *ctx, const struct frame *f)
@@ -229,11 +266,15 @@ static void on_frame(void *ctx, const struct frame *f)
         runner_on_step_done(r, f);
     } else if (f->type == FRAME_STATE_DONE) {
         on_state_done(r, f);
+    } else if (f->type == FRAME_NOTICE) {
+        on_notice(r, f);
     } else if (f->type == FRAME_ERROR) {
         on_error(r, f);
     } else if (f->type == FRAME_PROGRESS) {
         if (msg_progress_get(f->payload, f->n, &m, &e) == 0 && m.total > 0) {
             r->progress = (double)m.done / (double)m.total;
+            r->warms = m.warms && (r->state == RUNNER_LOADING || m.done < m.total);
+            child_deadline(r->child, load_ms(r));
             if (r->owner.on_progress != NULL) {
                 r->owner.on_progress(r->owner.ctx);
             }
@@ -266,11 +307,22 @@ static void on_gone(void *ctx, const struct child_exit *x)
     r->stopping = false;
     r->load_rc = 0;
     r->progress = 0;
+    r->warms = false;
+    r->n_on_cpu = 0; /* the next one begins on the device again */
+    r->n_reopened = 0;
+    r->why[0] = '\0';
     warm_down(r->warm);
     if (r->ever_up) {
         sched_lost(&r->sched);
     }
     r->owner.on_down(r->owner.ctx, rc, &e);
+}
+
+void runner_set_widths(struct runner *r, const struct msg_widths *layers,
+                       const struct msg_widths *heads)
+{
+    r->layers = *layers;
+    r->heads = *heads;
 }
 
 int runner_start(struct runner *r, struct err *e)
@@ -294,12 +346,15 @@ int runner_start(struct runner *r, struct err *e)
     r->progress = 0;
     struct msg_load m = {.bundle = r->dir,
                          .backend = r->conf.backend,
-                         .threads = r->conf.threads};
+                         .margin = r->conf.margin,
+                         .threads = r->conf.threads,
+                         .layers = r->layers,
+                         .heads = r->heads};
     buf_clear(&r->out);
     msg_load_put(&r->out, &m);
     must(buf_ok(&r->out));
     child_send(r->child, FRAME_LOAD, LOAD_REQUEST, r->out.p, r->out.n);
-    child_deadline(r->child, ENGINE_LOAD_MS);
+    child_deadline(r->child, load_ms(r));
     return 0;
 }
 
@@ -331,6 +386,17 @@ double runner_progress(const struct runner *r)
     return r->progress;
 }
 
+void runner_troubles(const struct runner *r, struct runner_troubles *ret)
+{
+    *ret = (struct runner_troubles){
+        .on_cpu = r->n_on_cpu, .reopened = r->n_reopened, .why = r->why};
+}
+
+bool runner_warms(const struct runner *r)
+{
+    return r->warms;
+}
+
 const struct msg_ready *runner_ready(const struct runner *r)
 {
     return &r->ready;
@@ -353,6 +419,7 @@ int runner_add(struct runner *r, struct run_stream *x)
     x->n_drafted = 0;
     x->n_accepted = 0;
     x->n_said = 0;
+    x->on_cpu = false;
     x->leaving = false;
     list_init(&x->saying);
     int rc = sched_add(&r->sched, &x->s, now_us());

@@ -31,6 +31,7 @@ struct warm_timer {
 struct warm {
     struct warm_conf conf;
     struct cache_key key;
+    char arith[ARITH_BYTES_MAX]; /* of key */
     uint64_t block_bytes; /* about; exact after the first save */
     uint32_t counter;
     bool up;
@@ -164,6 +165,11 @@ static void on_saved(struct warm *w, size_t i, const struct msg_state_done *m)
 void warm_discard(struct warm *w)
 {
     w->discards = true;
+}
+
+void warm_arith(struct warm *w, const char *arith)
+{
+    (void)snprintf(w->arith, sizeof(w->arith), "%s", arith);
 }
 
 bool warm_flush(struct warm *w)
@@ -398,8 +404,8 @@ void warm_up(struct warm *w, const struct msg_ready *r)
     if (w->conf.cache == NULL) {
         return;
     }
-    w->key = (struct cache_key){w->conf.fingerprint, w->conf.backend,
-                                r->arith_version};
+    memcpy(w->arith, r->arith, sizeof(w->arith));
+    w->key = (struct cache_key){w->conf.fingerprint, w->conf.backend, w->arith};
     if (w->block_bytes == 0) {
         w->block_bytes = r->state_bytes * STATE_BLOCK / r->context;
     }

@@ -72,6 +72,9 @@ void warm_answer(struct warm *w, uint32_t request,
                  const struct msg_state_done *m);
 /* Call after streams were added or removed. */
 void warm_touch(struct warm *w);
+/* The model's arithmetic changed: states saved from now on are of another kind,
+ * and those of before are found again when it changes back. */
+void warm_arith(struct warm *w, const char *arith);
 /* Save nothing any more: the model is being deleted, or its backend cannot
  * save states. */
 void warm_discard(struct warm *w);

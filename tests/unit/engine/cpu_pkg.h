@@ -8,7 +8,7 @@
 #include "../unit.h"
 #include "base/file.h"
 #include "base/half.h"
-#include "engine/backend.h"
+#include "plain.h"
 #include "mil/build.h"
 
 struct pkg {
@@ -47,7 +47,8 @@ static inline void pkg_open(struct pkg *k, const struct backend *b,
                             unsigned threads, bool round)
 {
     struct err e = {0};
-    struct backend_conf conf = {.threads = threads, .round_fp16 = round};
+    const struct cpu_conf cpu = {.round_fp16 = round};
+    struct backend_conf conf = {.threads = threads, .cpu = &cpu};
     k->b = b;
     unit_ok(b->open(k->path, NULL, &conf, &k->m, &e), &e);
 }

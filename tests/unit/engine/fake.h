@@ -9,6 +9,10 @@
  * says for the positions they claim (fake_check). A head gives the highest
  * logit to the id nearest to channel 0, modulo the vocabulary. fake_reference
  * computes the same without any mask.
+ *
+ * Its arrays are as awkward as backend.h allows (fake_array.h). Its results
+ * may depend on the width (fake.by_width), widths may have to be run once
+ * before they are used (fake.warms), and any call may be made to fail.
  */
 #pragma once
 
@@ -19,6 +23,7 @@
 #include "base/file.h"
 #include "base/half.h"
 #include "engine/engine.h"
+#include "fake_array.h"
 
 enum {
     FAKE_D = 3,
@@ -27,6 +32,7 @@ enum {
     FAKE_WINDOW = 5,
     FAKE_HALF = 2, /* rope columns, global; local has 1 */
     FAKE_CALLS = 4096,
+    FAKE_WIDTH = 4, /* at which the reference runs, when that matters */
 };
 #define FAKE_BASE       100.0f
 #define FAKE_BASE_LOCAL 50.0f
@@ -38,6 +44,13 @@ static struct {
     bool host;
     const char *wrong; /* a fault in the packages, or NULL */
     int fail_after;    /* predictions; < 0 never */
+    uint32_t fail_times; /* one after the other; 0: once */
+    int fail_rc;         /* 0: ERR_MIL_OP */
+    uint32_t opens;      /* packages opened so far */
+    float by_width;    /* times T is added to channel 0 of every layer */
+    uint32_t exact[4], n_exact; /* exact widths that it reports */
+    bool warms;                 /* a width must be warm before it predicts */
+    uint32_t asks;              /* how often a warm-up asks whether to go on */
 } fake;
 
 /* What predictions saw. */
@@ -56,12 +69,18 @@ struct backend_model {
     int64_t t;     /* fixed, or 0 */
     struct backend_port in[8], out[2];
     size_t n_in, n_out;
+    bool warm[ENGINE_CHUNK_MAX + 1];
     float *y;
     float *fresh;
 };
 
 struct backend_state {
     uint16_t held[FAKE_S];
+};
+
+static const struct backend_port fake_state_port = {
+    .name = "layers_0_k_state",
+    .type = {.dtype = MIL_FP16, .rank = 4, .dims = {1, 1, FAKE_S, 1}}
 };
 
 static struct backend_port fake_port(const char *name, int64_t a, int64_t b,
@@ -139,6 +158,7 @@ static int fake_open(const char *pkg, const char *function,
     m->fresh = calloc((size_t)2 * ENGINE_CHUNK_MAX, sizeof(float));
     assert_true(m->y != NULL && m->fresh != NULL);
     fake_ports(m, m->t > 0 ? m->t : MIL_UNKNOWN);
+    fake.opens++;
     *ret = m;
     return 0;
 }
@@ -160,6 +180,10 @@ static void fake_info(const struct backend_model *m, struct backend_info *ret)
         .n_states = m->kind != 'h' && !fake.host,
         .in = m->in,
         .out = m->out,
+        .states = &fake_state_port,
+        .exact_widths = fake.exact,
+        .n_exact_widths = fake.n_exact,
+        .arith = "fake 7",
         .t_min = m->t > 0 ? 1 : fake.t_lo,
         .t_max = m->t > 0 ? 1 : fake.t_hi,
         .weight_bytes = 1000,
@@ -204,7 +228,8 @@ static const struct tensor *fake_in(const struct tensor *in, size_t n,
 
 static float fake_at(const struct tensor *t, size_t i)
 {
-    return ((const float *)t->data)[i];
+    return t->dtype == MIL_FP16 ? half_to_float(((const uint16_t *)t->data)[i])
+                                : ((const float *)t->data)[i];
 }
 
 /* Dims are the port's, T filled in. */
@@ -219,8 +244,7 @@ static void fake_check_dims(const struct backend_model *m,
             int64_t want = p->type.dims[d];
             assert_int_equal(x->dims[d], want == MIL_UNKNOWN ? t : want);
         }
-        bool past = strstr(p->name, "_past") != NULL;
-        assert_int_equal(x->dtype, past ? MIL_FP16 : MIL_FP32);
+        assert_int_equal(x->dtype, fake_dtype(p->name));
     }
 }
 
@@ -330,7 +354,8 @@ static void fake_layer(struct backend_model *m, struct backend_state *s,
             }
         }
         for (size_t c = 0; c < FAKE_D; c++) {
-            m->y[c * t + i] = fake_at(x, c * t + i) + sum;
+            m->y[c * t + i] =
+                fake_at(x, c * t + i) + sum + fake.by_width * (float)t;
         }
     }
     if (!fake.host) {
@@ -356,19 +381,31 @@ static void fake_head(struct backend_model *m, const struct tensor *x,
     }
 }
 
-static int fake_predict(struct backend_model *m, struct backend_state *s,
-                        const struct tensor *in, size_t n_in,
-                        struct tensor *out, size_t n_out, struct err *e)
+/* Note what a prediction saw. */
+static void fake_see(const struct backend_model *m, const struct tensor *in,
+                     uint32_t pos, uint32_t rows, uint32_t t)
 {
-    if (fake.fail_after >= 0 && fake.fail_after-- == 0) {
-        return err_set(e, ERR_MIL_OP, "the fake fails");
+    assert_true(seen.n < FAKE_CALLS);
+    seen.calls[seen.n].kind = m->kind;
+    seen.calls[seen.n].pos = pos;
+    seen.calls[seen.n].rows = rows;
+    seen.calls[seen.n].same = true;
+    for (size_t i = 0; i < (size_t)FAKE_D * t; i++) {
+        const float *x = fake_in(in, m->n_in, "x")->data;
+        if (memcmp(&x[i], &x[i / t * t], sizeof(*x)) != 0) {
+            seen.calls[seen.n].same = false;
+        }
     }
-    assert_int_equal(n_in, m->n_in);
-    assert_int_equal(n_out, m->n_out);
-    uint32_t t = (uint32_t)fake_in(in, n_in, "x")->dims[2];
+    seen.calls[seen.n++].t = t;
+}
+
+static void fake_compute(struct backend_model *m, struct backend_state *s,
+                         const struct tensor *in, uint32_t t)
+{
     uint32_t pos = 0;
     uint32_t rows = t;
     assert_true(m->t > 0 ? t == m->t : t >= fake.t_lo && t <= fake.t_hi);
+    assert_true(!fake.warms || m->warm[t]);
     fake_check_dims(m, in, t);
     if (m->kind == 'h') {
         fake_head(m, &in[0], t);
@@ -377,42 +414,124 @@ static int fake_predict(struct backend_model *m, struct backend_state *s,
         fake_check(m, in, t, &pos, &rows);
         fake_layer(m, s, in, t);
     }
-    assert_true(seen.n < FAKE_CALLS);
-    seen.calls[seen.n].kind = m->kind;
-    seen.calls[seen.n].pos = pos;
-    seen.calls[seen.n].rows = rows;
-    seen.calls[seen.n].same = true;
-    for (size_t i = 0; i < (size_t)FAKE_D * t; i++) {
-        const float *x = fake_in(in, n_in, "x")->data;
-        if (memcmp(&x[i], &x[i / t * t], sizeof(*x)) != 0) {
-            seen.calls[seen.n].same = false;
-        }
+    fake_see(m, in, pos, rows, t);
+}
+
+static bool fake_fails(void)
+{
+    if (fake.fail_after != 0) {
+        fake.fail_after -= fake.fail_after > 0;
+        return false;
     }
-    seen.calls[seen.n++].t = t;
-    out[0].dtype = MIL_FP32;
-    out[0].rank = 4;
-    memcpy(out[0].dims, (int64_t[]){1, m->rows, t, 1}, 4 * sizeof(int64_t));
-    out[0].data = m->y;
-    if (n_out == 2) {
-        assert_string_equal(out[1].name, "layers_0_k_new");
-        out[1].dtype = MIL_FP32;
-        out[1].rank = 4;
-        memcpy(out[1].dims, (int64_t[]){1, 2, t, 1}, 4 * sizeof(int64_t));
-        out[1].data = m->fresh;
+    if (fake.fail_times > 1) {
+        fake.fail_times--;
+    } else {
+        fake.fail_after = -1;
+    }
+    return true;
+}
+
+static int fake_predict(struct backend_io *io, struct backend_state *s,
+                        struct err *e)
+{
+    struct backend_model *m = io->m;
+    if (fake_fails()) {
+        return err_set(e, fake.fail_rc != 0 ? fake.fail_rc : ERR_MIL_OP,
+                       "the fake fails");
+    }
+    struct tensor in[countof(m->in)];
+    for (size_t i = 0; i < m->n_in; i++) {
+        in[i] = fake_dense(io->in[i], m->in[i].name);
+    }
+    uint32_t t = (uint32_t)fake_in(in, m->n_in, "x")->dims[2];
+    fake_compute(m, s, in, t);
+    for (size_t i = 0; i < m->n_in; i++) {
+        free(in[i].data);
+    }
+    fake_result(&io->out[0], (const int64_t[]){1, m->rows, t, 1}, m->y);
+    if (m->n_out == 2) {
+        assert_string_equal(m->out[1].name, "layers_0_k_new");
+        fake_result(&io->out[1], (const int64_t[]){1, 2, t, 1}, m->fresh);
     }
     return 0;
 }
 
+static int fake_warm(struct backend_model *m, uint32_t t,
+                     const struct backend_watch *watch, struct err *e)
+{
+    for (uint32_t i = 0; i < fake.asks; i++) {
+        if (watch->go != NULL && !watch->go(watch->ctx)) {
+            return err_set(e, ERR_CANCELLED, "the fake was told to stop");
+        }
+    }
+    assert_in_range(t, 1, ENGINE_CHUNK_MAX);
+    m->warm[t] = true;
+    return 0;
+}
+
+static int fake_array_new(struct backend_model *m, size_t i,
+                          enum mil_dtype dtype, int rank, const int64_t *dims,
+                          struct backend_array **ret, struct err *e)
+{
+    (void)e;
+    assert_true(i < m->n_in);
+    assert_int_equal(rank, m->in[i].type.rank);
+    assert_int_equal(dtype, strstr(m->in[i].name, "_past") != NULL ? MIL_FP16
+                                                                   : MIL_FP32);
+    *ret = fake_array(fake_dtype(m->in[i].name), rank, dims);
+    return 0;
+}
+
+static int fake_bind(struct backend_model *m, struct backend_array *const *in,
+                     struct backend_io **ret, struct err *e)
+{
+    (void)e;
+    struct backend_io *io = calloc(1, sizeof(*io));
+    assert_non_null(io);
+    *io = (struct backend_io){.m = m, .n_in = m->n_in, .n_out = m->n_out};
+    io->in = calloc(m->n_in, sizeof(struct backend_array *));
+    io->out = calloc(m->n_out, sizeof(*io->out));
+    assert_true(io->in != NULL && io->out != NULL);
+    for (size_t i = 0; i < m->n_in; i++) {
+        assert_non_null(in[i]);
+        io->in[i] = in[i];
+    }
+    *ret = io;
+    return 0;
+}
+
+static void fake_unbind(struct backend_io *io)
+{
+    for (size_t i = 0; io != NULL && i < io->n_out; i++) {
+        free(io->out[i].own);
+    }
+    if (io != NULL) {
+        free(io->in);
+        free(io->out);
+        free(io);
+    }
+}
+
+static void fake_rebind(struct backend_io *io, size_t i,
+                        struct backend_array *a)
+{
+    assert_true(i < io->n_in); /* the old array may be gone */
+    assert_int_equal(a->dims[2], FAKE_S);
+    io->in[i] = a;
+}
+
+#define FAKE_BACKEND                                                      \
+    .name = "fake", .open = fake_open, .close = fake_close,               \
+    .warm = fake_warm, .array_new = fake_array_new,                       \
+    .array_free = fake_array_free, .lock = fake_lock,                     \
+    .unlock = fake_unlock, .bind = fake_bind, .unbind = fake_unbind,      \
+    .rebind = fake_rebind, .predict = fake_predict,                       \
+    .state_free = fake_state_free, .state_copy = fake_state_copy
+
 static const struct backend fake_backend = {
-    .name = "fake",
-    .arith_version = 7,
-    .open = fake_open,
-    .close = fake_close,
+    FAKE_BACKEND,
     .info = fake_info,
     .state_new = fake_state_new,
-    .state_free = fake_state_free,
-    .state_copy = fake_state_copy,
-    .predict = fake_predict,
 };
 
 /* Logits of every row of n tokens, straight from the definition. */
@@ -431,7 +550,7 @@ static void fake_reference(const int32_t *tokens, uint32_t n, float *logits)
                     sum += half_round(x[p]) * (float)(p % 3 + 1);
                 }
             }
-            y[i] = x[i] + sum;
+            y[i] = x[i] + sum + fake.by_width * FAKE_WIDTH;
         }
         memcpy(x, y, sizeof(x));
     }

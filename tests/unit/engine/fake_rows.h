@@ -21,8 +21,6 @@ static struct {
     atomic_uint *begun; /* first layers, shared with who looks; NULL: nobody */
 } fake_rows;
 
-#define FAKE_HOLE 0x7e00 /* fp16 not-a-number */
-
 static void fake_rows_info(const struct backend_model *m,
                            struct backend_info *ret)
 {
@@ -91,7 +89,8 @@ static struct tensor fake_row(const struct backend_model *m,
     for (size_t i = 0; i < m->n_in; i++) {
         if (strcmp(m->in[i].name, name) == 0) {
             const float *p = in->in[i].p + r * in->in[i].ld;
-            return (struct tensor){.data = (void *)(uintptr_t)p};
+            return (struct tensor){.dtype = MIL_FP32,
+                                   .data = (void *)(uintptr_t)p};
         }
     }
     fail_msg("no input %s", name);
@@ -170,7 +169,7 @@ static int fake_predict_rows(struct backend_model *m,
                              struct backend_row_out *out, size_t n_out,
                              struct err *e)
 {
-    if (fake.fail_after >= 0 && fake.fail_after-- == 0) {
+    if (fake_fails()) {
         return err_set(e, ERR_MIL_OP, "the fake fails");
     }
     assert_int_equal(n_out, 1);
@@ -203,17 +202,21 @@ static int fake_predict_rows(struct backend_model *m,
     return 0;
 }
 
+static void fake_rows_trim(struct backend_model *m)
+{
+    (void)m;
+}
+
+static const struct backend_row_ops fake_row_ops = {
+    .predict = fake_predict_rows,
+    .fork = fake_rows_fork,
+    .truncate = fake_rows_truncate,
+    .trim = fake_rows_trim,
+};
+
 static const struct backend fake_rows_backend = {
-    .name = "fake",
-    .arith_version = 7,
-    .open = fake_open,
-    .close = fake_close,
+    FAKE_BACKEND,
     .info = fake_rows_info,
     .state_new = fake_rows_state_new,
-    .state_free = fake_state_free,
-    .state_copy = fake_state_copy,
-    .predict = fake_predict,
-    .predict_rows = fake_predict_rows,
-    .state_fork = fake_rows_fork,
-    .state_truncate = fake_rows_truncate,
+    .rows = &fake_row_ops,
 };

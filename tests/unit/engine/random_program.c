@@ -339,9 +339,10 @@ static void count_ops(const struct row_program *p, struct random_result *r)
 bool random_run(uint64_t seed, unsigned threads, struct random_result *ret)
 {
     struct gen g = {.rng = seed * 0x2545f4914f6cdd1du + 1};
-    struct backend_conf conf = {.threads = threads};
+    struct cpu_conf cpu = {0};
+    const struct backend_conf conf = {.threads = threads, .cpu = &cpu};
     if (gen_chance(&g, 20)) { /* any passes may be left out */
-        conf.after = backend_pass((size_t)gen_pick(&g, 10));
+        cpu.after = cpu_pass((size_t)gen_pick(&g, 10));
     }
     *ret = (struct random_result){0};
     make_program(&g);
@@ -354,7 +355,7 @@ bool random_run(uint64_t seed, unsigned threads, struct random_result *ret)
     bool ok = twin_open(&t, g.k.path, &conf);
     if (ok) {
         ret->rows = t.rows->rows != NULL;
-        ret->left_out = conf.after != NULL;
+        ret->left_out = cpu.after != NULL;
         count_ops(ret->left_out ? NULL : t.rows->rows, ret);
         ok = ret->rows ? run_rows(&g, &t) : run_whole(&g, &t);
         if (ok && ret->rows && ret->mixes) {

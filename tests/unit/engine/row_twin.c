@@ -144,7 +144,7 @@ static struct tensor *predict(struct twin *t, bool rows, int seq, uint32_t pos,
     for (size_t k = 0; k < t->info.n_out; k++) {
         out[k].name = t->info.out[k].name;
     }
-    int rc = b->predict(rows ? t->rows : t->ref, rows ? s->rows : s->ref, in,
+    int rc = plain_predict(b, rows ? t->rows : t->ref, rows ? s->rows : s->ref, in,
                         t->info.n_in, out, t->info.n_out, &e);
     drop_inputs(t, in);
     if (rc < 0) {
@@ -333,7 +333,7 @@ static bool call_off(struct twin *t, struct rows_call *c)
     c->rows.go = goes_on;
     c->rows.go_ctx = &left;
     int rc =
-        backend_cpu.predict_rows(t->rows, &c->rows, c->out, t->info.n_out, &e);
+        backend_cpu.rows->predict(t->rows, &c->rows, c->out, t->info.n_out, &e);
     c->rows.go = NULL;
     t->called_off += rc == ERR_CANCELLED;
     return rc == 0 || rc == ERR_CANCELLED || no(t, "called off", e.msg);
@@ -349,7 +349,7 @@ bool twin_rows(struct twin *t, uint32_t n, const uint8_t *which)
     set_call(t, c, which);
     bool ok = call_off(t, c);
     int rc =
-        backend_cpu.predict_rows(t->rows, &c->rows, c->out, t->info.n_out, &e);
+        backend_cpu.rows->predict(t->rows, &c->rows, c->out, t->info.n_out, &e);
     ok = ok && (rc == 0 || no(t, "predict_rows", e.msg));
     for (size_t k = 0; ok && k < t->info.n_out; k++) {
         size_t w = width(&t->info.out[k]);

@@ -13,7 +13,7 @@
  * Functions return false with a text in `why`. */
 #pragma once
 
-#include "engine/backend.h"
+#include "plain.h"
 
 #define TWIN_SEQS  3
 #define TWIN_ROWS  192 /* of a sequence */

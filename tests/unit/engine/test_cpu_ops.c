@@ -39,7 +39,7 @@ static void run_and_check(struct pkg *k, const struct tensor *in, size_t n_in,
         for (size_t i = 0; i < n; i++) {
             out[i].name = want[i].name;
         }
-        unit_ok(k->b->predict(k->m, NULL, in, n_in, out, n, &e), &e);
+        unit_ok(plain_predict(k->b, k->m, NULL, in, n_in, out, n, &e), &e);
         for (size_t i = 0; i < n; i++) {
             size_t count = 1;
             for (int d = 0; d < out[i].rank; d++) {
@@ -436,7 +436,7 @@ static void conv_case(int groups, int ksize, int stride, int pad)
     struct err e = {0};
     pkg_finish(&k);
     pkg_open(&k, &backend_interpreter, 1, false);
-    unit_ok(k.b->predict(k.m, NULL, &in, 1, &out, 1, &e), &e);
+    unit_ok(plain_predict(k.b, k.m, NULL, &in, 1, &out, 1, &e), &e);
     assert_int_equal(out.dims[2], oh);
     assert_int_equal(out.dims[3], ow);
     check_close("conv", out.data, all, (size_t)(COUT * oh * ow));
@@ -536,7 +536,7 @@ static void test_matmul_transposes_and_broadcasts(void **state)
     struct err e = {0};
     pkg_finish(&k);
     pkg_open(&k, &backend_interpreter, 1, false);
-    unit_ok(k.b->predict(k.m, NULL, in, 2, &out, 1, &e), &e);
+    unit_ok(plain_predict(k.b, k.m, NULL, in, 2, &out, 1, &e), &e);
     const float *got = out.data;
     for (int n = 0; n < 4; n++) { /* x^T [3, 2] times y^T [2, 3] */
         for (int i = 0; i < 3; i++) {
@@ -550,7 +550,7 @@ static void test_matmul_transposes_and_broadcasts(void **state)
         }
     }
     out.name = "a";
-    unit_ok(k.b->predict(k.m, NULL, in, 2, &out, 1, &e), &e);
+    unit_ok(plain_predict(k.b, k.m, NULL, in, 2, &out, 1, &e), &e);
     check_close("a", out.data, want, 16);
     pkg_end(&k);
 }
@@ -577,15 +577,15 @@ static void test_refusals_name_what_is_wrong(void **state)
     struct tensor out = {.name = "a"};
     dims[0] = 17;
     struct tensor in = pkg_tensor("x", 2, dims, data);
-    assert_int_equal(k.b->predict(k.m, NULL, &in, 1, &out, 1, &e),
+    assert_int_equal(plain_predict(k.b, k.m, NULL, &in, 1, &out, 1, &e),
                      ERR_MIL_INPUT);
     assert_non_null(strstr(e.msg, "17"));
-    assert_int_equal(k.b->predict(k.m, NULL, &in, 0, &out, 1, &e),
+    assert_int_equal(plain_predict(k.b, k.m, NULL, &in, 0, &out, 1, &e),
                      ERR_MIL_INPUT);
     assert_non_null(strstr(e.msg, "x is missing"));
     in.dims[0] = 16;
     out.name = "b";
-    assert_int_equal(k.b->predict(k.m, NULL, &in, 1, &out, 1, &e),
+    assert_int_equal(plain_predict(k.b, k.m, NULL, &in, 1, &out, 1, &e),
                      ERR_MIL_INPUT);
     struct backend_conf conf = {.threads = 1};
     struct backend_model *m = NULL;
@@ -619,11 +619,11 @@ static void test_squeeze_of_an_unknown_dimension(void **state)
         struct tensor out = {.name = "a"};
         dims[0] = 1;
         struct tensor in = pkg_tensor("x", 2, dims, (void *)(uintptr_t)data);
-        unit_ok(k.b->predict(k.m, NULL, &in, 1, &out, 1, &e), &e);
+        unit_ok(plain_predict(k.b, k.m, NULL, &in, 1, &out, 1, &e), &e);
         assert_int_equal(out.rank, 1);
         assert_true(((const float *)out.data)[2] == 6.0F);
         in.dims[0] = 2;
-        assert_int_equal(k.b->predict(k.m, NULL, &in, 1, &out, 1, &e),
+        assert_int_equal(plain_predict(k.b, k.m, NULL, &in, 1, &out, 1, &e),
                          ERR_MIL_SHAPE);
         assert_non_null(strstr(e.msg, "axis 0 is not 1"));
         pkg_close(&k);

@@ -62,17 +62,17 @@ static void test_worked_example(void **state)
     struct tensor t = pkg_tensor("x", 4, dims, x);
     struct tensor out = {.name = "out"};
     for (int call = 0; call < 2; call++) {
-        unit_ok(k.b->predict(k.m, s, &t, 1, &out, 1, &e), &e);
+        unit_ok(plain_predict(k.b, k.m, s, &t, 1, &out, 1, &e), &e);
         for (int i = 0; i < 32; i++) {
             assert_true(((const float *)out.data)[i] == want[call][i / 8]);
         }
     }
     struct tensor acc;
-    unit_ok(k.b->state_get(s, "acc", &acc, &e), &e);
+    unit_ok(plain_state(k.b, k.m, s, "acc", &acc, &e), &e);
     for (int i = 0; i < 4; i++) {
         assert_true(half_to_float(((const uint16_t *)acc.data)[i]) == kept[i]);
     }
-    assert_int_equal(k.b->predict(k.m, NULL, &t, 1, &out, 1, &e),
+    assert_int_equal(plain_predict(k.b, k.m, NULL, &t, 1, &out, 1, &e),
                      ERR_MIL_INPUT); /* no state given */
     k.b->state_free(s);
     pkg_end(&k);
@@ -248,7 +248,7 @@ static void run_layer(struct pkg *k, const struct backend *b, unsigned threads,
                                pkg_tensor("attn_mask", 4, dm, mask),
                                pkg_tensor("kv_write_mask", 4, dw, wm)};
         struct tensor o = {.name = "hidden"};
-        unit_ok(b->predict(k->m, st, in, 3, &o, 1, &e), &e);
+        unit_ok(plain_predict(b, k->m, st, in, 3, &o, 1, &e), &e);
         for (size_t r = 0; r < t; r++) {
             for (size_t c = 0; c < D; c++) {
                 out[(at + r) * D + c] = ((const float *)o.data)[c * t + r];
@@ -257,7 +257,7 @@ static void run_layer(struct pkg *k, const struct backend *b, unsigned threads,
         at += t;
     }
     struct tensor kt;
-    unit_ok(b->state_get(st, "k_state", &kt, &e), &e);
+    unit_ok(plain_state(b, k->m, st, "k_state", &kt, &e), &e);
     memcpy(keys, kt.data, sizeof(uint16_t) * KV * S * DH);
     b->state_free(st);
     pkg_close(k);

@@ -29,13 +29,18 @@ static const struct variant {
     {"host, no rows",        1, 4,   {0, 0}, true,  8  },
 };
 
-static uint32_t progress_seen;
+static uint32_t progress_seen, warms_seen;
 
-static void on_progress(void *ctx, uint32_t done, uint32_t total)
+static void on_progress(void *ctx, enum engine_stage stage, uint32_t done,
+                        uint32_t total)
 {
     (void)ctx;
-    assert_int_equal(total, 4);
-    assert_int_equal(done, ++progress_seen);
+    if (stage == ENGINE_LOADS) {
+        assert_int_equal(total, 4);
+        assert_int_equal(done, ++progress_seen);
+    } else {
+        assert_true(done == ++warms_seen && done <= total);
+    }
 }
 
 static const struct engine_conf conf = {.threads = 3, .progress = on_progress};
@@ -52,11 +57,18 @@ static void set_variant(const struct variant *v)
     fake.host = v->host;
     fake.wrong = NULL;
     fake.fail_after = -1;
+    fake.fail_times = 0;
+    fake.fail_rc = 0;
     fake_rows.max = v->rows;
     fake_rows.columns = v->ts[0] > 1;
     fake_rows.wrong = NULL;
     fake_rows.fail = NULL;
+    fake.by_width = 0;
+    fake.n_exact = 0;
+    fake.warms = v->rows == 0;
+    fake.asks = 1;
     progress_seen = 0;
+    warms_seen = 0;
     fake_write_bundle(n > 0 ? functions : NULL, ts, n);
     if (n > 0) {
         fake.t_lo = 1; /* heads stay ranged */
@@ -537,7 +549,7 @@ static void test_ready(void **state)
     assert_int_equal(r.vocab, FAKE_V);
     assert_int_equal(r.weight_bytes, 4000 + FAKE_V * FAKE_D * 2);
     assert_int_equal(r.state_bytes, 2 * FAKE_S * 2 + FAKE_S * 4);
-    assert_int_equal(r.arith_version, 7);
+    assert_string_equal(r.arith, "fake 7");
     engine_close(g);
     g = open_variant(&variants[6]);
     engine_ready(g, &r);

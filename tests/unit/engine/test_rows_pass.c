@@ -74,14 +74,14 @@ static void test_each_pass(void **state)
     char *text[16] = {0};
     int n = 0;
     make(&k);
-    for (; backend_pass((size_t)n) != NULL; n++) {
-        struct backend_conf conf = {.threads = 1,
-                                    .after = backend_pass((size_t)n)};
+    for (; cpu_pass((size_t)n) != NULL; n++) {
+        const struct cpu_conf cpu = {.after = cpu_pass((size_t)n)};
+        struct backend_conf conf = {.threads = 1, .cpu = &cpu};
         struct buf b;
         k.b = &backend_cpu;
         unit_ok(k.b->open(k.path, NULL, &conf, &k.m, &e), &e);
         buf_init(&b, 1 << 20);
-        k.b->dump(k.m, &b);
+        cpu_dump(k.m, &b);
         assert_true(buf_ok(&b));
         text[n] = b.p;
         pkg_close(&k);
@@ -89,7 +89,7 @@ static void test_each_pass(void **state)
     assert_int_equal(n, 10);
     for (size_t i = 0; i < countof(want); i++) {
         for (int p = 0; p < n; p++) {
-            if (strcmp(want[i].pass, backend_pass((size_t)p)) == 0) {
+            if (strcmp(want[i].pass, cpu_pass((size_t)p)) == 0) {
                 assert_int_equal(count(text[p], want[i].kind), want[i].behind);
                 if (p > 0) {
                     assert_int_equal(count(text[p - 1], want[i].kind),
@@ -102,7 +102,7 @@ static void test_each_pass(void **state)
     struct buf b;
     pkg_open(&k, &backend_cpu, 1, false);
     buf_init(&b, 1 << 20);
-    k.b->dump(k.m, &b);
+    cpu_dump(k.m, &b);
     assert_string_equal(text[n - 1], b.p);
     buf_fini(&b);
     for (int p = 0; p < n; p++) {
@@ -116,9 +116,10 @@ static void test_without_the_last_passes(void **state)
     (void)state;
     struct pkg k;
     make(&k);
-    for (size_t i = 0; backend_pass(i) != NULL; i++) {
+    for (size_t i = 0; cpu_pass(i) != NULL; i++) {
         struct twin t = {.bound = CASE_KV, .seed = 5};
-        struct backend_conf conf = {.threads = 2, .after = backend_pass(i)};
+        const struct cpu_conf cpu = {.after = cpu_pass(i)};
+        struct backend_conf conf = {.threads = 2, .cpu = &cpu};
         case_must(&t, twin_open(&t, k.path, &conf));
         if (t.info.rows_max > 0) {
             case_run(&t);

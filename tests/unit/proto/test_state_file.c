@@ -20,7 +20,7 @@ static struct state_file sample(void)
 {
     struct state_file f = {
         .backend = "cpu",
-        .arith_version = 3,
+        .arith = "kernels 3",
         .from = 64,
         .to = 192,
         .created_ms = 1234567890123,
@@ -54,7 +54,7 @@ static void test_round(void **state)
     unit_ok(state_file_get(b.p, b.n, &out, &e), &e);
     assert_string_equal(out.fingerprint, in.fingerprint);
     assert_string_equal(out.backend, "cpu");
-    assert_int_equal(out.arith_version, 3);
+    assert_string_equal(out.arith, "kernels 3");
     assert_int_equal(out.from, 64);
     assert_int_equal(out.to, 192);
     assert_true(out.created_ms == in.created_ms);

@@ -18,6 +18,9 @@
  *   crash_once  the same, once ever (leaves the file `crashed`)
  *   hang_at     stop answering at this step
  *   lie_at      answer this step with the rows of another sequence
+ *   notice_at   say before this step's answer that a package runs on the CPU
+ *   slow_at     take longer than a step may for this one, saying that a width
+ *               is being run once
  *   refuse      refuse rows whose prompt holds this token
  */
 #include <signal.h>
@@ -42,7 +45,7 @@ struct seq {
 static struct {
     long lo, hi, period, eos, eos_at, delay_us, load_ms, stop_load, t_max,
         batch_max, seqs_max, fail_load, crash_at, crash_once, hang_at, lie_at,
-        refuse;
+        refuse, notice_at, slow_at;
     struct seq seqs[SEQS];
     uint32_t vocab, context;
     long steps;
@@ -56,7 +59,9 @@ static struct {
        .crash_once = -1,
        .hang_at = -1,
        .lie_at = -1,
-       .refuse = -1};
+       .refuse = -1,
+       .notice_at = -1,
+       .slow_at = -1};
 
 static void set(const char *key, long v)
 {
@@ -81,6 +86,8 @@ static void set(const char *key, long v)
         {"hang_at",    &g.hang_at   },
         {"lie_at",     &g.lie_at    },
         {"refuse",     &g.refuse    },
+        {"notice_at",  &g.notice_at },
+        {"slow_at",    &g.slow_at   },
     };
     for (size_t i = 0; i < countof(keys); i++) {
         if (strcmp(keys[i].key, key) == 0) {
@@ -158,7 +165,7 @@ static void do_load(const struct frame *f)
                           .context = g.context,
                           .vocab = g.vocab,
                           .state_bytes = 1000,
-                          .arith_version = 1};
+                          .exact = true, .arith = "1"};
     buf_init(&b, 4096);
     msg_ready_put(&b, &r);
     send_frame(FRAME_READY, f->request, &b);
@@ -287,6 +294,31 @@ static void do_row(const struct msg_row *r, struct msg_row_done *d)
     d->length = q->n;
 }
 
+static void say_on_cpu(void)
+{
+    struct buf b;
+    const struct msg_notice m = {.on_cpu = true,
+                                 .package = "layers_00_08.mlpackage",
+                                 .arith = "mixed",
+                                 .why = "the device is gone"};
+    buf_init(&b, KIB(4));
+    msg_notice_put(&b, &m);
+    must(buf_ok(&b));
+    send_frame(FRAME_NOTICE, 0, &b);
+    buf_fini(&b);
+}
+
+static void say_warms(uint32_t done)
+{
+    struct buf b;
+    const struct msg_progress m = {.warms = true, .done = done, .total = 2};
+    buf_init(&b, KIB(4));
+    msg_progress_put(&b, &m);
+    must(buf_ok(&b));
+    send_frame(FRAME_PROGRESS, 0, &b);
+    buf_fini(&b);
+}
+
 static void do_step(const struct frame *f)
 {
     struct msg_step m = {0};
@@ -310,6 +342,14 @@ static void do_step(const struct frame *f)
         return;
     }
     (void)usleep((unsigned)g.delay_us);
+    if (g.steps == g.notice_at) {
+        say_on_cpu();
+    }
+    if (g.steps == g.slow_at) {
+        say_warms(0);
+        (void)usleep(500000);
+        say_warms(2);
+    }
     struct msg_step_done d = {.n_rows = m.n_rows, .us_total = 100};
     d.rows = calloc(m.n_rows + 1, sizeof(*d.rows));
     must(d.rows != NULL);
@@ -347,6 +387,7 @@ int main(void)
     struct frame_in in;
     struct frame f = {.request = 0};
     struct err e = {0};
+    (void)signal(SIGHUP, SIG_IGN); /* as every child: daemon/main.c */
     frame_in_init(&in, FRAME_ENGINE_MAX);
     while (frame_read_fd(3, &in, &f, &e) == 1 && f.type != FRAME_UNLOAD) {
         if (f.type == FRAME_LOAD) {

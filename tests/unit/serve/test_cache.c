@@ -14,7 +14,7 @@ enum { BLOCK = 1000 };
 static char dir[256];
 static int32_t tokens[40 * STATE_BLOCK];
 static char fingerprint[65];
-static const struct cache_key key = {fingerprint, "cpu", 3};
+static const struct cache_key key = {fingerprint, "cpu", "3"};
 static const int64_t START = 1700000000000;
 
 static int setup(void **state)
@@ -74,7 +74,7 @@ static uint64_t engine_saves(struct cache *c, const struct cache_save *s,
     char path[CACHE_PATH_MAX];
     struct err e;
     struct state_file f = {.backend = "cpu",
-                           .arith_version = 3,
+                           .arith = "3",
                            .from = s->from,
                            .to = s->to,
                            .created_ms = now,
@@ -155,9 +155,9 @@ static void test_deltas(void **state)
     /* of something else */
     struct cache_hit h;
     const struct cache_key other[] = {
-        {fingerprint, "cpu",         4},
-        {fingerprint, "interpreter", 3},
-        {"ffff",      "cpu",         3}
+        {fingerprint, "cpu",         "4"},
+        {fingerprint, "interpreter", "3"},
+        {"ffff",      "cpu",         "3"}
     };
     for (size_t i = 0; i < countof(other); i++) {
         cache_find(c, &other[i], tokens, 640, &h);
@@ -459,7 +459,8 @@ static void test_writes_are_remembered(void **state)
         assert_in_range(wrote, half * 3 / 4, half + half * RESTARTS / 60);
         /* nothing at all would be left by the files as well, when they stay */
         struct cache *c = open_cache(MIB(1), 2 * half, now);
-        assert_true(left(c, now) <= 1);
+        /* less than a text of three blocks, and what a minute adds */
+        assert_true(left(c, now) <= 3);
         cache_forget(c, fingerprint);
         assert_true(left(c, now + CACHE_WINDOW_MS) > 20); /* an hour later */
         cache_free(c);

@@ -213,6 +213,20 @@ static void an_open_home_is_refused(void **state)
     unit_ok(file_rmtree(dir, &e), &e);
 }
 
+static void macos_keeps_some_folders(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    unit_ok(home_guarded("/Users/u/Library/Application Support/x", "/Users/u",
+                         true, &e),
+            &e);
+    unit_ok(home_guarded("/Users/u/Documents/x", "/Users/u", false, &e), &e);
+    assert_int_equal(home_guarded("/Users/u/Documents/x", "/Users/u", true, &e),
+                     ERR_CONFIG);
+    assert_non_null(strstr(e.msg, "Documents"));
+    assert_non_null(strstr(e.msg, "--home"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -225,6 +239,7 @@ int main(void)
         cmocka_unit_test(a_reload_leaves_what_needs_a_restart),
         cmocka_unit_test(default_places),
         cmocka_unit_test(an_open_home_is_refused),
+        cmocka_unit_test(macos_keeps_some_folders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,6 +37,7 @@ static struct {
     struct user user[USERS_MAX];
     size_t n_users;
     uint32_t places; /* 0: as many as users */
+    uint32_t step_ms; /* 0: the usual */
     int restarts; /* how many may follow a crash */
     int flushes;
     int ups, downs, last_rc;
@@ -226,6 +227,7 @@ static void run_drafting(const char *fake, uint32_t max_draft)
                             .sessions = 8,
                             .max_draft = max_draft,
                             .ngram_min = 2,
+                            .step_ms = t.step_ms,
                             .state_bytes = 5500};
     struct runner_owner o = {.on_up = on_up, .on_down = on_down, .flush = on_flush};
     t.r = runner_new(&c, dir, &o);
@@ -576,6 +578,35 @@ static void the_next_engine_has_other_options(void **state)
     runner_free(t.r);
 }
 
+/* From the step on in which a package went to the CPU, and no answer that was
+ * over before. */
+static void answers_of_another_arithmetic_say_so(void **state)
+{
+    (void)state;
+    struct user *early = add_user(40, 5, 2);
+    struct user *late = add_user(10, 20, countof(alone));
+    run("notice_at 6\n");
+    assert_int_equal(early->n, 2);
+    assert_false(early->x.on_cpu);
+    assert_int_equal(late->n, countof(alone));
+    assert_true(late->x.on_cpu);
+    assert_int_equal(t.stats.packages_on_cpu, 1);
+    assert_int_equal(t.stats.packages_reopened, 0);
+}
+
+/* A step is not late while a width is run for the first time. */
+static void warming_takes_its_time(void **state)
+{
+    (void)state;
+    t.step_ms = 200;
+    struct user *u = add_user(10, 20, countof(alone));
+    run("slow_at 4\n");
+    assert_int_equal(t.downs, 1); /* at the end */
+    assert_int_equal(t.last_rc, 0);
+    assert_int_equal(u->n, countof(alone));
+    assert_memory_equal(u->out, alone, sizeof(alone));
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -593,6 +624,8 @@ int main(void)
         CASE(a_failed_load_tells_its_reason),
         CASE(an_answer_to_another_step_ends_the_engine),
         CASE(the_next_engine_has_other_options),
+        CASE(answers_of_another_arithmetic_say_so),
+        CASE(warming_takes_its_time),
     };
     return cmocka_run_group_tests_name("runner", tests, make_bundle,
                                        remove_bundle);

@@ -104,7 +104,7 @@ static int setup(void **state)
                                  .flushed = on_flushed};
     t.w = warm_new(&wc);
     const struct msg_ready r = {
-        .context = N + 64, .state_bytes = 5 * BLOCK, .arith_version = 3};
+        .context = N + 64, .state_bytes = 5 * BLOCK, .arith = "3"};
     warm_up(t.w, &r);
     return 0;
 }
@@ -148,7 +148,7 @@ static void engine_saves(const struct sent *f, const int32_t *text)
     uint64_t sums[64] = {0};
     struct err e = {0};
     struct state_file h = {.backend = "cpu",
-                           .arith_version = 3,
+                           .arith = "3",
                            .to = f->to,
                            .created_ms = server_unix_ms(),
                            .block_bytes = BLOCK,
@@ -221,7 +221,7 @@ static void a_load_serves_all_who_wait_for_it(void **state)
     warm_down(t.w);
     sched_lost(&t.s);
     const struct msg_ready r = {
-        .context = N + 64, .state_bytes = 5 * BLOCK, .arith_version = 3};
+        .context = N + 64, .state_bytes = 5 * BLOCK, .arith = "3"};
     warm_up(t.w, &r);
     struct warm_wait y = {.tokens = text_a, .n = N - 1, .fn = on_wait};
     struct warm_wait z = {.tokens = text_b, .n = N, .fn = on_wait};
@@ -251,7 +251,7 @@ static void a_failed_load_keeps_nobody(void **state)
     warm_down(t.w);
     sched_lost(&t.s);
     const struct msg_ready r = {
-        .context = N + 64, .state_bytes = 5 * BLOCK, .arith_version = 3};
+        .context = N + 64, .state_bytes = 5 * BLOCK, .arith = "3"};
     warm_up(t.w, &r);
     struct warm_wait x = {.tokens = text_a, .n = N, .fn = on_wait};
     assert_int_equal(warm_want(t.w, &x), 1);

@@ -204,10 +204,10 @@ CHECKED int row_run(struct row_program *p, const struct backend_rows *in,
 
 /* --- row_tensor.c --- */
 
-/* Run the prediction of m->in_now as rows. 1: it cannot be expressed as rows.
- * Errors: those of row_run, MIL_INPUT. */
+/* Run the prediction of m->in_now as rows; out: m->n_out results. 1: it cannot
+ * be expressed as rows. Errors: those of row_run, MIL_INPUT. */
 CHECKED int row_predict(struct row_program *p, struct backend_state *s,
-                        struct tensor *out, size_t n_out, struct err *e);
+                        struct tensor *out, struct err *e);
 
 /* --- row_dump.c --- */
 

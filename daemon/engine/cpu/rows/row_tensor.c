@@ -177,7 +177,7 @@ static int give(struct row_program *p, size_t k, const struct taken *t,
     around(out, p->t_axis_out[k], &outer, &n, &inner);
     float *f = realloc(p->m->out_buf[k], (outer * n * inner + 1) * sizeof(*f));
     if (f == NULL) {
-        return err_set(e, ERR_NOMEM, "output %s", out->name);
+        return err_set(e, ERR_NOMEM, "output %s", p->m->out[k].name);
     }
     p->m->out_buf[k] = f;
     from_rows(rows, outer, n, inner, f);
@@ -186,48 +186,38 @@ static int give(struct row_program *p, size_t k, const struct taken *t,
 }
 
 static int run(struct row_program *p, struct taken *t, struct tensor *out,
-               size_t n_out, struct err *e)
+               struct err *e)
 {
     const struct backend_model *m = p->m;
-    struct backend_row_out *o = calloc(n_out + 1, sizeof(*o));
-    size_t *at = calloc(n_out + 1, sizeof(*at));
+    struct backend_row_out *o = calloc(m->n_out + 1, sizeof(*o));
     int rc = 0;
-    if (o == NULL || at == NULL) {
-        rc = err_set(e, ERR_NOMEM, "outputs");
-        goto out;
+    if (o == NULL) {
+        return err_set(e, ERR_NOMEM, "outputs");
     }
-    for (size_t i = 0; i < n_out; i++) {
-        while (at[i] < m->n_out &&
-               strcmp(m->out[at[i]].name, out[i].name) != 0) {
-            at[i]++;
-        }
-        if (at[i] == m->n_out) {
-            rc = err_set(e, ERR_MIL_INPUT, "no output %s", out[i].name);
-            goto out;
-        }
-        size_t width = p->out_port[at[i]].width;
+    for (size_t i = 0; i < m->n_out; i++) {
+        size_t width = p->out_port[i].width;
         o[i] = (struct backend_row_out){
-            out[i].name, calloc(t->rows.n * width + 1, sizeof(float)), width};
+            m->out[i].name, calloc(t->rows.n * width + 1, sizeof(float)),
+            width};
         if (o[i].p == NULL) {
             rc = err_set(e, ERR_NOMEM, "outputs");
             goto out;
         }
     }
-    CHECK(row_run(p, &t->rows, o, n_out, e));
-    for (size_t i = 0; i < n_out; i++) {
-        CHECK(give(p, at[i], t, o[i].p, &out[i], e));
+    CHECK(row_run(p, &t->rows, o, m->n_out, e));
+    for (size_t i = 0; i < m->n_out; i++) {
+        CHECK(give(p, i, t, o[i].p, &out[i], e));
     }
 out:
-    for (size_t i = 0; o != NULL && i < n_out; i++) {
+    for (size_t i = 0; i < m->n_out; i++) {
         free(o[i].p);
     }
     free(o);
-    free(at);
     return rc;
 }
 
 int row_predict(struct row_program *p, struct backend_state *s,
-                struct tensor *out, size_t n_out, struct err *e)
+                struct tensor *out, struct err *e)
 {
     const struct backend_model *m = p->m;
     struct taken t = {.rows = {.n = 1}};
@@ -258,7 +248,7 @@ int row_predict(struct row_program *p, struct backend_state *s,
     t.rows.write = t.write;
     t.rows.lo = (const uint32_t *const *)t.lo;
     t.rows.hi = (const uint32_t *const *)t.hi;
-    rc = run(p, &t, out, n_out, e);
+    rc = run(p, &t, out, e);
 out:
     drop(p, &t);
     return rc;

@@ -1,0 +1,130 @@
+/* widths.c - which widths a chunk of rows may run as.
+ *
+ * Every shard must take a width. Where a backend's bits depend on it, all rows
+ * run at widths that have the same bits, the answer's like the prompt's and the
+ * drafts', so that how a text was cut never changes a token (design 7). The
+ * widths that agree come in lists, one for a package. A width in all lists is
+ * taken together with those that are beside it in every list:
+ *
+ *   shard 0 {1, 4} {64}     shard 1 {1, 4, 64}     ->  {1, 4} or {64}
+ */
+#include <string.h>
+
+#include "engine/impl.h"
+#include "proto/widths.h"
+
+#define FEW 8u /* up to here every width is worth its arrays */
+
+static bool lists(const struct backend_info *info, uint32_t t)
+{
+    for (size_t i = 0; i < info->n_exact_widths; i++) {
+        if (info->exact_widths[i] == t) {
+            return true;
+        }
+    }
+    return info->n_exact_widths == 0;
+}
+
+/* Every shard takes t, with the bits that it has at `like`. */
+static bool all_take(const struct shard *shards, size_t n, uint32_t t,
+                     uint32_t like)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct unit *u = shard_unit(&shards[i], t);
+        const struct unit *v = shard_unit(&shards[i], like);
+        if (u == NULL || v == NULL || !lists(&u->info, t) ||
+            !lists(&v->info, t) || !lists(&u->info, like)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Every shard takes t, whatever its bits. */
+static bool all_run(const struct shard *shards, size_t n, uint32_t t)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (shard_unit(&shards[i], t) == NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Some shard says which widths agree. */
+static bool any_lists(const struct shard *shards, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < shards[i].n_units; k++) {
+            if (shards[i].units[k].info.n_exact_widths > 0) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static uint32_t agree_with(const struct shard *shards, size_t n, uint32_t cap,
+                           uint32_t like)
+{
+    uint32_t k = 0;
+    for (uint32_t t = 1; t <= cap; t++) {
+        k += all_take(shards, n, t, like);
+    }
+    return k;
+}
+
+/* The width that the most others agree with; of several the one that a row
+ * alone runs best as (width_better). 0: no width runs in all shards. */
+static uint32_t choose(const struct shard *shards, size_t n, uint32_t cap)
+{
+    uint32_t best = 0;
+    uint32_t most = 0;
+    for (uint32_t t = 1; t <= cap; t++) {
+        uint32_t k =
+            all_take(shards, n, t, t) ? agree_with(shards, n, cap, t) : 0;
+        if (width_better(k, best, most)) {
+            best = t;
+            most = k;
+        }
+    }
+    return best;
+}
+
+/* A width costs arrays and, on some systems, minutes at the first prediction:
+ * beyond the small ones, the powers of two and the largest do. */
+bool widths_worth(uint32_t t, uint32_t max)
+{
+    return t <= FEW || t == max || (t & (t - 1)) == 0;
+}
+
+int widths_make(struct widths *w, const struct shard *shards, size_t n,
+                uint32_t cap, bool any, struct err *e)
+{
+    bool agree = !any_lists(shards, n);
+    bool limited = !agree && !any;
+    uint32_t like = limited ? choose(shards, n, cap) : 0;
+    must(cap <= ENGINE_CHUNK_MAX);
+    *w = (struct widths){.exact = agree || limited};
+    for (uint32_t t = cap; t > 0; t--) {
+        bool all = limited ? like > 0 && all_take(shards, n, t, like)
+                           : all_run(shards, n, t);
+        w->max = all && w->max == 0 ? t : w->max;
+        w->of[t] = all && widths_worth(t, w->max) ? (uint16_t)t
+                   : t < cap               ? w->of[t + 1]
+                                           : 0;
+    }
+    return w->max > 0
+               ? 0
+               : err_set(e, ERR_BUNDLE, "no number of rows runs in all shards");
+}
+
+uint32_t widths_each(const struct widths *w, size_t i)
+{
+    for (uint32_t t = 1; t <= w->max; t++) {
+        if (w->of[t] == t && i-- == 0) {
+            return t;
+        }
+    }
+    return 0;
+}
