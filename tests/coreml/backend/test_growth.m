@@ -26,12 +26,12 @@ static _Thread_local volatile bool counting;
 static _Thread_local volatile int inside; /* Core ML */
 static _Thread_local volatile unsigned long allocated;
 
+#if !UNIT_SANITIZED
 static void count_one(void)
 {
     allocated += counting && inside == 0;
 }
 
-#if !UNIT_SANITIZED
 void *__libc_malloc(size_t n);
 void *__libc_calloc(size_t n, size_t size);
 void *__libc_realloc(void *p, size_t n);
