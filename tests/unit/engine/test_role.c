@@ -44,7 +44,9 @@ static void receive_error(int code)
 
 static void send_load(const char *backend)
 {
-    msg_load_put(&child.b, &(struct msg_load){fake_dir, backend, 3, false});
+    const struct msg_load m = {
+        .bundle = fake_dir, .backend = backend, .threads = 3};
+    msg_load_put(&child.b, &m);
     send_frame(FRAME_LOAD);
 }
 
