@@ -6,6 +6,10 @@
 #include "proto/widths.h"
 #include "serve/probe/probe_impl.h"
 
+/* From where on a time is longer than another: more than chance may add. */
+#define SLOWER    1.1
+#define SLOWER_US 100
+
 static const char *text(const struct json *j, const char *key)
 {
     const char *s = json_str(json_get(j, key));
@@ -260,7 +264,7 @@ static void judge_times(const struct probe_found *f,
     uint32_t t = n > 0 ? layers->best.of[n - 1] : 0;
     double us = sum_of(f, "layers", t, "median_us");
     double alone = sum_of(f, "layers", t, "cpu_only_us");
-    if (us > 0 && alone > 0 && us > alone) {
+    if (us > 0 && alone > 0 && us > alone * SLOWER + SLOWER_US) {
         say(v, "slower than the CPU alone: %.2f ms, not %.2f, at width %u",
             us / 1000, alone / 1000, t);
     }

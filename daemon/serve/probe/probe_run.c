@@ -46,6 +46,7 @@ struct probe_run *probe_run_new(const struct probe_run_conf *c)
         (void)snprintf(r->known[i], sizeof(r->known[i]), "%s", c->known[i]);
     }
     r->c.time_out_ms = c->time_out_ms != 0 ? c->time_out_ms : ENGINE_WARM_MS;
+    r->c.step_ms = c->step_ms != 0 ? c->step_ms : PROBE_STEP_MS;
     r->found.functions = json_array();
     r->found.packages = json_array();
     r->began_ms = now_ms();
@@ -120,7 +121,7 @@ static int on_progress(struct probe_run *r, const struct json *j)
     r->told = true;
     r->slow = slow;
     set_stage(r);
-    child_deadline(r->child, slow ? r->c.time_out_ms : PROBE_STEP_MS);
+    child_deadline(r->child, slow ? r->c.time_out_ms : r->c.step_ms);
     if (r->c.on_progress != NULL) {
         r->c.on_progress(r->c.ctx);
     }
@@ -360,8 +361,8 @@ static void tell_how(const struct probe_run *r, const struct child_exit *x,
                      char *out, size_t size)
 {
     if (x->code == ERR_TIMEOUT) {
-        (void)snprintf(out, size, "said nothing for %u s",
-                       (r->slow ? r->c.time_out_ms : PROBE_STEP_MS) / 1000);
+        uint32_t ms = r->slow ? r->c.time_out_ms : r->c.step_ms;
+        (void)snprintf(out, size, "said nothing for %.3g s", ms / 1000.0);
     } else if (x->code != 0) {
         (void)snprintf(out, size, "was ended: %s", err_name(x->code));
     } else if (x->signal != 0) {
@@ -379,10 +380,10 @@ static void lost(struct probe_run *r, const struct child_exit *x)
     tell_how(r, x, r->at.how, sizeof(r->at.how));
     log_warn("probe_lost", "at=\"%s\" %s, continuing", r->stage, r->at.how);
     if (!r->told) {
-        over(r,
-             err_set(&e, ERR_BACKEND, "the probe %s before it began",
-                     r->at.how),
-             &e);
+        over(
+            r,
+            err_set(&e, ERR_BACKEND, "the probe %s before it began", r->at.how),
+            &e);
         return;
     }
     f->losses[f->n_losses++] = r->at;

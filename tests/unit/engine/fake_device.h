@@ -51,7 +51,11 @@ static int device_open(const char *pkg, const char *function,
     bool alone = conf->cache == device_alone;
     device.opens++;
     device.alone += alone;
-    assert_null(conf->exact_widths); /* all are tried */
+    fake.n_exact = (uint32_t)conf->n_exact_widths; /* it says what it is told */
+    for (uint32_t i = 0; i < fake.n_exact; i++) {
+        assert_true(i < countof(fake.exact));
+        fake.exact[i] = conf->exact_widths[i];
+    }
     RETERR(fake_open(pkg, function, conf, &m, e));
     int rc = device_is_wrong(m, (uint32_t)m->t)
                  ? device_fails(alone ? "alone" : "open", e)
