@@ -107,5 +107,6 @@ CHECKED int probe_margin(const char *bundle_dir, const struct probe_conf *conf,
  *   FRAME_ERROR
  * Returns the exit code. */
 int probe_role(int argc, char **argv);
-/* The same with these backends, for tests. */
+/* The same with these backends, for tests. conf->at may be NULL; else it is
+ * called when the parent has been told. */
 int probe_role_with(const struct probe_conf *conf);

@@ -95,7 +95,7 @@ static bool sound(const struct width_result *w)
 static void put_width(struct json *list, const struct width_result *w)
 {
     struct json *x = json_add_object(list, NULL);
-    bool compared = w->like.cosine < 1.5; /* NaN is not */
+    bool compared = w->like.cosine < 1.5;
     json_add_int(x, "width", w->t);
     json_add_bool(x, "sound", sound(w));
     put_error(x, w->code, w->step, w->why);

@@ -32,6 +32,9 @@ struct asked {
     uint32_t width;
     uint64_t told_us;
     struct err err; /* why the parent was not told */
+    int (*tap)(void *ctx, const struct probe_place *p, size_t done,
+               size_t all); /* of a test; NULL */
+    void *tap_ctx;
 };
 
 /* --- what is asked --- */
@@ -122,26 +125,31 @@ static bool slow(enum probe_step s)
            s == PROBE_CPU_OPEN || s == PROBE_MARGIN;
 }
 
-static int on_at(void *ctx, const struct probe_place *p, size_t done,
-                 size_t all)
+static int tell_place(struct asked *a, const struct probe_place *p,
+                      double fraction)
 {
-    struct asked *a = ctx;
-    uint64_t now = now_us();
-    if (p->step == a->step && p->width == a->width && !slow(p->step) &&
-        now - a->told_us < TELL_US) {
-        return 0;
-    }
+    struct json *j = json_object();
     a->step = p->step;
     a->width = p->width;
-    a->told_us = now;
-    struct json *j = json_object();
+    a->told_us = now_us();
     json_add_str(j, "package", p->package);
     json_add_str(j, "function", p->function);
     json_add_int(j, "width", p->width);
     json_add_str(j, "step", probe_step_name(p->step));
     json_add_bool(j, "slow", slow(p->step));
-    json_add_num(j, "fraction", all > 0 ? (double)done / (double)all : 1);
+    json_add_num(j, "fraction", fraction);
     return parent_tell(a->request, FRAME_PROGRESS, j, &a->err);
+}
+
+static int on_at(void *ctx, const struct probe_place *p, size_t done,
+                 size_t all)
+{
+    struct asked *a = ctx;
+    bool same = p->step == a->step && p->width == a->width && !slow(p->step);
+    if (!same || now_us() - a->told_us >= TELL_US) {
+        RETERR(tell_place(a, p, all > 0 ? (double)done / (double)all : 1));
+    }
+    return a->tap != NULL ? a->tap(a->tap_ctx, p, done, all) : 0;
 }
 
 static int on_result(void *ctx, struct json *j)
@@ -215,6 +223,8 @@ int probe_role_with(const struct probe_conf *conf)
     struct err e = {0};
     must(a != NULL);
     a->conf = *conf;
+    a->tap = conf->at;
+    a->tap_ctx = conf->ctx;
     a->conf.at = on_at;
     a->conf.result = on_result;
     a->conf.ctx = a;

@@ -147,11 +147,9 @@ struct likeness probe_out_like(const struct probe_out *o,
                 cosine(o->v + r * o->w + s->from, want->v + r * o->w + s->from,
                        sum ? in->x + r * in->d : NULL, s->n,
                        sum ? in->peak[r] : PEAK_NONE);
-            if (!(c >= least.cosine)) {
+            c = isnan(c) ? 0 : c; /* like nothing */
+            if (c < least.cosine) {
                 least = (struct likeness){c, s->name};
-            }
-            if (isnan(c)) { /* less than any */
-                return least;
             }
         }
     }
