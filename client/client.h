@@ -119,6 +119,8 @@ int ask_print(const struct json *j);
 const struct json *ask_list(const struct json *j, const char *key);
 /* Member as text, "" when absent or no string. */
 const char *ask_str(const struct json *j, const char *key);
+/* Whether word stands in text, not as a part of a longer one. */
+bool ask_has_word(const char *text, const char *word);
 /* Print the error for a person, with the next step; returns the exit code. */
 int ask_fail(const struct client *c, const struct err *e);
 /* The same without a next step. */
