@@ -244,6 +244,7 @@ static struct runner_conf conf_of(const struct model *m)
         .stats = &m->of->srv->stats,
         .program = c->engine_program[0] != '\0' ? c->engine_program : NULL,
         .backend = c->engine_backend,
+        .prepared = m->prepared,
         .margin = (float)c->engine_margin / 1000,
         .threads = (uint32_t)c->engine_threads,
         .chunk = (uint32_t)c->engine_prefill_chunk,

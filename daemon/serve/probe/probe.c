@@ -259,6 +259,9 @@ static struct probe_run *run_of(struct prober *v, const struct model *m)
     struct probe_run_conf rc = {.loop = &v->ms->srv->loop,
                                 .bundle = m->dir,
                                 .backend = c->engine_backend,
+                                .cache = runner_device(c->engine_backend)
+                                             ? m->prepared
+                                             : NULL,
                                 .threads = (uint32_t)c->engine_threads,
                                 .known = machines,
                                 .ctx = v,

@@ -29,6 +29,7 @@ struct probe_run_conf {
     const char *program; /* NULL: aned itself */
     const char *bundle;  /* folder; copied */
     const char *backend; /* copied */
+    const char *cache;   /* backend_conf.cache; NULL: none; copied */
     uint32_t threads;
     uint32_t time_out_ms; /* of a load, a plan, a warm-up; 0: ENGINE_WARM_MS */
     uint32_t step_ms;     /* of a prediction; 0: PROBE_STEP_MS */
