@@ -26,7 +26,7 @@ LEFT_OUT = {
     "memory": "resident bytes, which are qemu's",
 }
 SMOKE = ["linear", "weight", "half", "floats", "files", "slab"]
-PAGES = ["files", "slab", "kv", "crew", "engine", "steps", "snapshot"]  # what maps memory, with pages of 16 KiB (pages.c)
+PAGES = ["files", "slab", "kv", "crew", "engine", "steps", "convert"]  # what maps memory, with pages of 16 KiB (pages.c)
 
 
 def say(text):
