@@ -28,10 +28,13 @@ struct doctor {
     /* what the daemon and its manager said; asked once */
     struct json *status; /* NULL: status_error says why */
     struct err status_error;
+    struct json *residency;     /* /aned/v1/residency; NULL: not known */
+    char build[64];             /* of the system, "24G84"; "": not known */
     struct service_state state; /* when state_error.code is 0 */
     struct err state_error;
     char home[SERVICE_PATH_MAX]; /* the daemon's, else the service's */
     int64_t pid;                 /* the daemon's; 0: none */
+    bool quiet;                  /* findings are only kept */
     /* what was found */
     const char *check;
     unsigned found[FINDING_ERROR + 1];
@@ -49,6 +52,9 @@ struct check {
  * say. */
 void doctor_say(struct doctor *d, enum finding f, const char *remedy,
                 const char *fmt, ...) PRINTF_LIKE(4, 5);
+/* Run one check: its findings are added to d->findings, and counted in
+ * d->found. */
+void doctor_check(struct doctor *d, const struct check *c);
 /* Run all of them; each finding is printed as it comes, with --json all at the
  * end. Returns the exit code: 0, 1 with warnings, 69 with errors. */
 int doctor_run(struct doctor *d, const struct check *checks, size_t n);
@@ -71,6 +77,8 @@ void check_name(struct doctor *d);
 void check_os_build(struct doctor *d);
 void check_large_pages(struct doctor *d);
 
+/* The system's build, "24G84"; "" where there is none. */
+void doctor_build(char *out, size_t size);
 /* root + path. */
 CHECKED bool doctor_path(const struct doctor *d, const char *path, char *out,
                          size_t size);

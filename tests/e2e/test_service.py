@@ -81,7 +81,7 @@ def systemd(anectl, tmp_path):
 def test_the_template_of_the_agent():
     """Its keys and values; the launchd suite of macOS knows which keys there are."""
     p = plistlib.loads((TOP / "launchd" / "dev.aned.daemon.plist").read_bytes())
-    assert p["Label"] == "dev.aned.daemon"
+    assert p["Label"] == "@LABEL@"
     assert p["ProgramArguments"] == ["@PROGRAM@", "serve", "--service", "--home", "@HOME@", "--socket", "@SOCKET@"]
     assert p["Sockets"] == {"aned": {"SockPathName": "@SOCKET@", "SockPathMode": 0o600}}
     assert p["KeepAlive"] == {"Crashed": True} and "RunAtLoad" not in p and "ThrottleInterval" not in p
@@ -103,7 +103,7 @@ def test_what_is_written_for_launchd(launchd, aned):
     launchd("install", "--no-wait")
     p, argv, sock = plist_of(launchd.user)
     home = str(launchd.home)
-    assert sock == home + "/run/aned.sock"
+    assert p["Label"] == "dev.aned.daemon" and sock == home + "/run/aned.sock"
     assert argv == [aned, "serve", "--service", "--home", home, "--socket", sock]
     assert p["StandardErrorPath"] == str(launchd.user / "Library/Logs/dev.aned.daemon.log")
     assert stat.S_IMODE(launchd.plist.stat().st_mode) == 0o644
@@ -114,14 +114,14 @@ def test_what_is_written_for_launchd(launchd, aned):
 def test_what_is_written_for_systemd(systemd, aned):
     systemd("install", "--no-wait")
     service, argv, sock = unit_of(systemd.units)
-    assert argv == [aned, "serve", "--service"] and sock == "%t/aned/aned.sock".replace("%%", "%")
+    assert argv == [aned, "serve", "--service"] and sock == "%t/aned/aned.sock"
     assert service["Type"] == "notify" and service["KillMode"] == "mixed"
     names = sorted(x.name for x in systemd.units.iterdir())
     assert names == ["aned.service", "aned.socket"]
 
 
-ODD = 'a b & <c> "d" 100% $e \\f é'
-PLAIN = "a b 100% é"  # systemd starts no program with quotes in its path
+ODD = 'a b & <c> "d" 100%h $e \\f é'
+PLAIN = "a b 100%h é"  # systemd starts no program with quotes in its path
 
 
 @BOTH
@@ -294,7 +294,7 @@ def test_a_manager_that_fails_in_between(launchd):
 
 def test_install_and_uninstall_under_systemd(systemd):
     systemd("install", "--no-wait")
-    assert systemd.m.calls() == ["systemctl daemon-reload", "systemctl stop aned.service aned.socket", "systemctl daemon-reload",
+    assert systemd.m.calls() == ["systemctl stop aned.service aned.socket", "systemctl daemon-reload",
                                  "systemctl reset-failed aned.service aned.socket", "systemctl enable aned.socket",
                                  "systemctl start aned.socket", f"loginctl show-user {UID} --property=Linger"]
     s = systemd.state()
@@ -332,6 +332,13 @@ def test_the_verbs_under_systemd(systemd):
     assert systemd.state(code=75 if systemd.m.get("pid") else 0)["failed"] is False
 
 
+def test_a_manager_that_has_just_started(systemd):
+    """`systemctl show` may fail once, and say nothing the second time."""
+    systemd("install", "--no-wait")
+    systemd.m.set(codes={"show": [1]})
+    assert systemd.state()["installed"] is True
+
+
 def test_the_units_of_a_package_are_used(systemd, aned, tmp_path):
     prefix = tmp_path / "usr"
     (prefix / "bin").mkdir(parents=True)
@@ -344,8 +351,11 @@ def test_the_units_of_a_package_are_used(systemd, aned, tmp_path):
     program = ["--program", prefix / "bin/aned"]
     systemd("install", "--no-wait", *program, "--home", tmp_path / "h")  # a home of one's own: files of one's own
     assert systemd.installed() and systemd.state()["packaged"] is False
-    systemd("install", "--no-wait", *program)
+    assert systemd("install", "--no-wait", *program).stdout.startswith("installed")
     assert not systemd.installed()
+    assert systemd("install", "--no-wait", *program).stdout.startswith("was installed")
+    systemd("stop")  # to have it again is a change too
+    assert systemd("install", "--no-wait", *program).stdout.startswith("installed")
     s = systemd.state()
     assert s["packaged"] is True and s["unit"] == str(packaged / "aned.service") and s["installed"] is True
     systemd("uninstall")

@@ -60,7 +60,7 @@ def system(wheel):
 def proof_of(wheel, metadata, crates, system):
     """A function: headers' folder -> the finished Proof."""
     def of(include: pathlib.Path) -> prove.Proof:
-        proof = prove.Proof(ours.Headers(include, wheel / "libc/include/any-macos-any", wheel / "include"), metadata, crates, system)
+        proof = prove.Proof(ours.read(include, wheel), metadata, crates, system)
         proof.run()
         return proof
     return of

@@ -37,9 +37,9 @@ VOID = Type("name", "void")
 WIDTHS = {
     "i8": "i8 c_schar", "u8": "u8 c_uchar Boolean", "i16": "i16 c_short", "u16": "u16 c_ushort unichar",
     "i32": "i32 c_int int32_t CVReturn kern_return_t", "u32": "u32 c_uint uint32_t OSType",
-    "i64": "i64 isize c_long c_longlong NSInteger CFIndex int64_t", "char": "c_char",
-    "u64": "u64 usize c_ulong c_ulonglong NSUInteger CFHashCode CVOptionFlags size_t uint64_t", "f32": "c_float float", "f64": "c_double double",
-    "bool": "bool BOOL", "void": "void c_void",
+    "i64": "i64 isize c_long c_longlong NSInteger int64_t", "char": "c_char",
+    "u64": "u64 usize c_ulong c_ulonglong NSUInteger CVOptionFlags size_t uint64_t",
+    "f32": "c_float float", "f64": "c_double double", "bool": "bool BOOL", "void": "void c_void",
 }
 WIDTH = {name: width for width, names in WIDTHS.items() for name in names.split()}
 WIDTH |= {"char": "char", "signed char": "i8", "unsigned char": "u8", "short": "i16", "unsigned short": "u16", "int": "i32",

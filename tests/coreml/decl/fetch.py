@@ -45,7 +45,8 @@ class Changed(Exception):
 
 def run(*command, **options) -> subprocess.CompletedProcess:
     try:
-        return subprocess.run([str(c) for c in command], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=FETCH_S, **options)
+        return subprocess.run([str(c) for c in command], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=FETCH_S,
+                              **options)
     except (OSError, subprocess.TimeoutExpired) as e:
         raise Missing(f"{command[0]}: {e}") from None
 
@@ -87,7 +88,8 @@ def fetch_pyobjc(out: pathlib.Path, work: pathlib.Path) -> None:
         box = work / package
         box.mkdir()
         done = run(sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-binary", ":all:", "--no-clean",
-                   "--no-deps", "--no-build-isolation", "-d", box / "archive", f"{package}=={version}", env=os.environ | {"TMPDIR": str(box)})
+                   "--no-deps", "--no-build-isolation", "-d", box / "archive", f"{package}=={version}",
+                   env=os.environ | {"TMPDIR": str(box)})
         found = [p.parent for p in box.glob("*/*/PKG-INFO") if f"\nVersion: {version}\n" in p.read_text()]
         if len(found) != 1:
             raise Missing(f"pip brought no {package}=={version}: {last_lines(done)}")
@@ -132,7 +134,8 @@ def fetch_objc2(out: pathlib.Path, work: pathlib.Path) -> None:
         box.mkdir()
         cargo, env = debian_cargo(box)
     manifest = ["[package]", 'name = "declarations"', 'version = "0.0.0"', 'edition = "2021"', "[lib]", 'path = "none.rs"',
-                "[dependencies]", *(f'{name} = {{ version = "={version}", default-features = false }}' for name, version in OBJC2.items())]
+                "[dependencies]",
+                *(f'{name} = {{ version = "={version}", default-features = false }}' for name, version in OBJC2.items())]
     work.joinpath("Cargo.toml").write_text("\n".join(manifest) + "\n")
     work.joinpath("none.rs").touch()
     home = work / "home"  # nothing is written into the user's; what he set there holds

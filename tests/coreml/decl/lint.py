@@ -18,7 +18,8 @@ import ours
 HERE = pathlib.Path(__file__).resolve().parent
 SAMPLE = HERE / "sample.m"
 LIBRARIES = ("CoreML", "Foundation", "CoreFoundation", "CoreVideo", "IOSurface")
-ANALYZER = ["--analyze", "-Xanalyzer", "-analyzer-output=text", "-Xanalyzer", "-analyzer-checker=osx,nullability", "-Xclang", "-analyzer-werror"]
+ANALYZER = ["--analyze", "-Xanalyzer", "-analyzer-output=text", "-Xanalyzer", "-analyzer-checker=osx,nullability",
+            "-Xclang", "-analyzer-werror"]
 
 
 def sdk() -> pathlib.Path:
@@ -63,8 +64,8 @@ def link(folder: pathlib.Path, file: pathlib.Path, out: pathlib.Path) -> str:
         made = pathlib.Path(box, "made.o")
         wanted = [w for name in LIBRARIES for w in ("-framework", name)]
         return run([*compiler(folder, "-O1", "-c", "-o", made), file]) or run(
-            [linker(), "-arch", "arm64", "-platform_version", "macos", "15.0", "15.1", "-syslibroot", folder, made, "-o", out, *wanted,
-             "-lobjc", "-lSystem"])
+            [linker(), "-arch", "arm64", "-platform_version", "macos", "15.0", "15.1", "-syslibroot", folder, made, "-o", out,
+             *wanted, "-lobjc", "-lSystem"])
 
 
 def sources() -> list:

@@ -9,7 +9,12 @@ from ctype import NONNULL, NULLABLE, Type
 
 CRATES = ("objc2-core-ml", "objc2-foundation", "objc2-core-video", "objc2-io-surface", "objc2-core-foundation")
 # Rust's words for what C has a name for
-NAMES = {"AnyObject": "id", "AnyClass": "Class", "Sel": "SEL", "NSObjectProtocol": "NSObject", "CFType": "CFTypeRef", "Bool": "bool"}
+NAMES = {"AnyObject": "id", "AnyClass": "Class", "Sel": "SEL", "NSObjectProtocol": "NSObject", "CFType": "CFTypeRef",
+         "Bool": "bool"}
+# What opens the methods of a class, or a protocol and what it takes in; a method with its attributes; a constant, its name in C
+OWNER = re.compile(r"(?:^|\n)(?:impl(?:<[^{]*?>)?\s+(\w+)(?:<[^{]*>)?|\s*pub unsafe trait (\w+)\s*(?::\s*([^{]*?))?)\s*\{")
+METHOD = re.compile(r"((?:#\[(?:[^\]\"]|\"[^\"]*\")*\]\s*)+)(?:pub(?:\(crate\))? )?(?:unsafe )?fn \w+[^(]*\(")
+CONSTANT = re.compile(r"#\[doc\(alias = \"(\w+)\"\)\]\s*(?:#\[[^\n]*\]\s*)*(?:pub )?const (\w+)(?:: Self)? = ([^;]+);")
 
 
 @dataclasses.dataclass
@@ -220,12 +225,12 @@ class Objc2:
             self.widths[m[1]] = m[2]
 
     def _owners(self, text: str) -> None:
-        for m in re.finditer(r"(?:^|\n)(?:impl(?:<[^{]*?>)?\s+(\w+)(?:<[^{]*>)?|\s*pub unsafe trait (\w+)\s*(?::\s*([^{]*?))?)\s*\{", text):
+        for m in OWNER.finditer(text):
             body = text[m.end():_closing(text, m.end() - 1)]
             if m[2]:
                 self.protocols[m[2]] = [NAMES.get(p.strip(), p.strip()) for p in (m[3] or "").split("+") if p.strip()]
             methods = self.methods.setdefault(m[1] or m[2], {})
-            for f in re.finditer(r"((?:#\[(?:[^\]\"]|\"[^\"]*\")*\]\s*)+)(?:pub(?:\(crate\))? )?(?:unsafe )?fn \w+[^(]*\(", body):
+            for f in METHOD.finditer(body):
                 selector = re.search(r"#\[unsafe\(method\(([^)]*)\)\)\]", f[1])
                 if selector:
                     self._note(methods, selector[1], f[1], body, f.end() - 1)
@@ -236,8 +241,8 @@ class Objc2:
         result = re.match(r"\s*(?:->\s*([^;]+?))?\s*(?:where[^;]*)?;", body[end + 1:])
         parts = _split(body[at + 1:end])
         is_class = not (parts and re.match(r"(&(mut )?)?self$|this:", parts[0]))
-        key = (is_class, selector.removesuffix("_"))
-        methods.setdefault(key, (parts if is_class else parts[1:], (result and result[1]) or "()", attributes, selector.endswith(":_")))
+        noted = (parts if is_class else parts[1:], (result and result[1]) or "()", attributes, selector.endswith(":_"))
+        methods.setdefault((is_class, selector.removesuffix("_")), noted)
 
     def method(self, owner: str, is_class: bool, selector: str) -> Method | None:
         found = self.methods.get(owner, {}).get((is_class, selector))
@@ -255,7 +260,7 @@ class Objc2:
     def _constants(self, text: str) -> None:
         for m in re.finditer(r"(?:\nimpl (\w+) \{|\n    impl (\w+): \w+ \{)(.*?)\n( {4})?\}", text, flags=re.S):
             enum, by_name = m[1] or m[2], {}
-            for c in re.finditer(r"#\[doc\(alias = \"(\w+)\"\)\]\s*(?:#\[[^\n]*\]\s*)*(?:pub )?const (\w+)(?:: Self)? = ([^;]+);", m[3]):
+            for c in CONSTANT.finditer(m[3]):
                 by_name[c[2]] = self._value(c[3], enum, by_name)
                 self.enums[c[1]] = (by_name[c[2]], enum)
         for m in re.finditer(r"\npub const (\w+): (\w+) = ([^;]+);", text):

@@ -180,12 +180,12 @@ class Headers:
         elif kind == ENUM:
             if c.is_definition():
                 values = {k.spelling: self.clang["getEnumConstantDeclValue"](k) for k in c.get_children() if k._kind_id == CONSTANT}
-                name = "" if c.is_anonymous() else c.spelling
-                self.decls.append(Enum(**self.where(c) | {"name": name}, width=c.enum_type.get_canonical().spelling, constants=values))
+                common = self.where(c) | ({"name": ""} if c.is_anonymous() else {})
+                self.decls.append(Enum(**common, width=c.enum_type.get_canonical().spelling, constants=values))
         elif kind == FUNCTION:
             encoded = re.match(r"[rnNoORV]*(\^*(?:\{[^}]*\}|.\??))", c.objc_type_encoding)[1]
-            self.decls.append(Function(**self.where(c), result=self.type(c.result_type), args=[self.parameter(p) for p in c.get_arguments()],
-                                       result_encoding=encoded))
+            args = [self.parameter(p) for p in c.get_arguments()]
+            self.decls.append(Function(**self.where(c), result=self.type(c.result_type), args=args, result_encoding=encoded))
             outside, inside = words(c)
             self.decls[-1].owned = bool(OWNED & outside)
             self.decls[-1].owned_out = {i for i, part in enumerate(inside) if OWNED & part}
@@ -287,9 +287,16 @@ class Headers:
             return Type("pointer", args=(Type("name", t.spelling),))
         base = self.ask("Type_getObjCObjectBaseType", t).spelling
         if base in ("id", "Class"):
-            return Type("name", base, protocols=tuple(self.ask("Type_getObjCProtocolDecl", t, i).spelling for i in range(self.clang["Type_getNumObjCProtocolRefs"](t))))
-        args = tuple(self.type(self.ask("Type_getObjCTypeArg", t, i)) for i in range(self.clang["Type_getNumObjCTypeArgs"](t)))
+            count = self.clang["Type_getNumObjCProtocolRefs"](t)
+            return Type("name", base, protocols=tuple(self.ask("Type_getObjCProtocolDecl", t, i).spelling for i in range(count)))
+        count = self.clang["Type_getNumObjCTypeArgs"](t)
+        args = tuple(self.type(self.ask("Type_getObjCTypeArg", t, i)) for i in range(count))
         return Type("pointer", args=(Type("name", base, args=args),))
+
+
+def read(include: pathlib.Path, wheel: pathlib.Path) -> Headers:
+    """wheel: fetch.wheel(), whose headers are Apple's. Errors: ValueError when ours do not parse."""
+    return Headers(include, wheel / "libc/include/any-macos-any", wheel / "include")
 
 
 def words(c) -> tuple:

@@ -145,7 +145,10 @@ class Proof:
         self.arguments(m, name, m.args, theirs.args, self.rust_type, "objc2")
         owned = theirs.family in ("new", "alloc", "copy", "mutableCopy", "init")
         self.ask(m, name, "ownership", m.owned == owned, f"ours {'owned' if m.owned else 'borrowed'}, objc2 family {theirs.family}")
-        self.ask(m, name, "objc2 deprecated", bool(m.deprecated) == theirs.deprecated, f"ours {m.deprecated or 'no'}, objc2 {theirs.deprecated}")
+        self.ask(m, name, "objc2 deprecated", bool(m.deprecated) == theirs.deprecated,
+                 f"ours {m.deprecated or 'no'}, objc2 {theirs.deprecated}")
+        if owner.protocol:
+            self.ask(m, name, "objc2 required", m.required != theirs.optional, f"ours {m.required}, objc2 {not theirs.optional}")
 
     def property(self, owner, p) -> None:
         name, is_class = f"{owner.name}.{p.name}", "class" in p.words
@@ -199,7 +202,8 @@ class Proof:
                 self.ask(d, constant, "objc2", theirs is not None, "no such constant")
                 if theirs:
                     good = theirs[0] == value and (not d.name or theirs[1] == d.name)
-                    self.ask(d, constant, "objc2 value", good, f"ours {value} of {d.name or 'no enum'}, objc2 {theirs[0]} of {theirs[1]}")
+                    self.ask(d, constant, "objc2 value", good,
+                             f"ours {value} of {d.name or 'no enum'}, objc2 {theirs[0]} of {theirs[1]}")
 
     def function(self, d) -> None:
         self.said(d, d.name, "the result", d.result)
@@ -291,12 +295,12 @@ def meaning(words: set) -> set:
     return made - {"strong"} if "readonly" in made else made
 
 
-def prove(include: pathlib.Path, with_objc2: bool = True) -> Proof:
-    """Errors: fetch.Missing; ValueError when the headers do not parse."""
+def prove(include: pathlib.Path) -> Proof:
+    """Errors: fetch.Missing, fetch.Changed; ValueError when the headers do not parse."""
     wheel = fetch.wheel()
-    headers = ours.Headers(include, wheel / "libc/include/any-macos-any", wheel / "include")
+    headers = ours.read(include, wheel)
     system = set(re.findall(r"[\w$]+", (wheel / "libc/darwin/libSystem.tbd").read_text()))
-    proof = Proof(headers, pyobjc.PyObjC(fetch.source("pyobjc")), objc2.Objc2(fetch.source("objc2")) if with_objc2 else None, system)
+    proof = Proof(headers, pyobjc.PyObjC(fetch.source("pyobjc")), objc2.Objc2(fetch.source("objc2")), system)
     proof.run()
     return proof
 
@@ -307,7 +311,7 @@ def main() -> int:
     include = parser.parse_args().include
     try:
         proof = prove(include)
-    except fetch.Missing as e:
+    except (fetch.Missing, fetch.Changed, ValueError) as e:
         sys.exit(f"prove: {e}")
     for finding in proof.findings:
         print(finding)
