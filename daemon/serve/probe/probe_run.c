@@ -384,7 +384,6 @@ static void lost(struct probe_run *r, const struct child_exit *x)
     struct probe_found *f = &r->found;
     struct err e = {0};
     tell_how(r, x, r->at.how, sizeof(r->at.how));
-    log_warn("probe_lost", "at=\"%s\" %s, continuing", r->stage, r->at.how);
     if (!r->told) {
         over(
             r,
@@ -392,6 +391,7 @@ static void lost(struct probe_run *r, const struct child_exit *x)
             &e);
         return;
     }
+    log_warn("probe_lost", "at=\"%s\" %s, continuing", r->stage, r->at.how);
     f->losses[f->n_losses++] = r->at;
     if (r->margin || f->n_losses == PROBE_LOST_MAX) {
         over(r, 0, &e);
