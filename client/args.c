@@ -12,7 +12,8 @@ const struct command *const commands[] = {
     &cmd_show,     &cmd_load,       &cmd_unload,     &cmd_rm,
     &cmd_run,      &cmd_complete,   &cmd_sessions,   &cmd_session,
     &cmd_tokenize, &cmd_detokenize, &cmd_completion, &cmd_verify,
-    &cmd_service,  &cmd_doctor,     NULL,
+    &cmd_probe,    &cmd_residency,  &cmd_service,    &cmd_doctor,
+    NULL,
 };
 
 const struct command *command_find(const char *name)

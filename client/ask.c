@@ -32,7 +32,7 @@ static bool word_byte(char c)
 }
 
 /* Does text name the field already? "n" is not in "no such model". */
-static bool has_word(const char *text, const char *word)
+bool ask_has_word(const char *text, const char *word)
 {
     size_t n = strlen(word);
     for (const char *p = strstr(text, word); n > 0 && p != NULL;
@@ -65,7 +65,7 @@ int ask_error(int status, const char *body, size_t n, struct err *e)
     if (text == NULL) {
         text = err_text(code);
     }
-    if (param != NULL && !has_word(text, param)) {
+    if (param != NULL && !ask_has_word(text, param)) {
         (void)err_set(e, code, "%s: %s", param, text);
     } else {
         (void)err_set(e, code, "%s", text);

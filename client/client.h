@@ -79,8 +79,8 @@ struct command {
 extern const struct command cmd_ps, cmd_top, cmd_status, cmd_convert, cmd_jobs,
     cmd_job, cmd_cancel, cmd_models, cmd_show, cmd_load, cmd_unload, cmd_rm,
     cmd_run, cmd_complete, cmd_sessions, cmd_session, cmd_tokenize,
-    cmd_detokenize, cmd_completion, cmd_verify, cmd_service,
-    cmd_doctor;
+    cmd_detokenize, cmd_completion, cmd_verify, cmd_probe, cmd_residency,
+    cmd_service, cmd_doctor;
 
 /* All of them, in the order of the help text; ends with NULL. */
 extern const struct command *const commands[];
@@ -119,6 +119,8 @@ int ask_print(const struct json *j);
 const struct json *ask_list(const struct json *j, const char *key);
 /* Member as text, "" when absent or no string. */
 const char *ask_str(const struct json *j, const char *key);
+/* Whether word stands in text, not as a part of a longer one. */
+bool ask_has_word(const char *text, const char *word);
 /* Print the error for a person, with the next step; returns the exit code. */
 int ask_fail(const struct client *c, const struct err *e);
 /* The same without a next step. */

@@ -115,7 +115,13 @@ static void zsh(void)
         }
         printf("        fi ;;\n");
     }
-    printf("    esac\n}\ncompdef _anectl anectl\n");
+    /* loaded by its name from a folder of functions, it is the first call */
+    printf("    esac\n}\n"
+           "if [[ ${funcstack[1]} == _anectl ]]; then\n"
+           "    _anectl \"$@\"\n"
+           "else\n"
+           "    compdef _anectl anectl\n"
+           "fi\n");
 }
 
 /* Inside single quotes of fish. */

@@ -68,6 +68,7 @@ static const struct check checks[] = {
 static void ask_all(struct doctor *d)
 {
     const char *home = NULL;
+    struct err none = {0};
     if (d->service.manager->state(&d->service, &d->state, &d->state_error) !=
         0) {
         d->state = (struct service_state){.last_exit = -1};
@@ -76,7 +77,12 @@ static void ask_all(struct doctor *d)
             &d->status_error) == 0) {
         home = json_str(json_get(d->status, "home"));
         d->pid = (int64_t)json_num(json_get(d->status, "pid"));
+        if (ask(d->client, "GET", "/aned/v1/residency", NULL, &d->residency,
+                &none) != 0) {
+            d->residency = NULL; /* an older daemon has no such answer */
+        }
     }
+    doctor_build(d->build, sizeof(d->build));
     (void)snprintf(d->home, sizeof(d->home), "%s",
                    home != NULL ? home : d->service.home);
 }
@@ -135,6 +141,7 @@ static int run(struct client *c, const struct args *a)
     ask_all(&d);
     int code = doctor_run(&d, checks, countof(checks));
     json_free(d.status);
+    json_free(d.residency);
     return code;
 }
 

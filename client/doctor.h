@@ -28,6 +28,8 @@ struct doctor {
     /* what the daemon and its manager said; asked once */
     struct json *status; /* NULL: status_error says why */
     struct err status_error;
+    struct json *residency;     /* /aned/v1/residency; NULL: not known */
+    char build[64];             /* of the system, "24G84"; "": not known */
     struct service_state state; /* when state_error.code is 0 */
     struct err state_error;
     char home[SERVICE_PATH_MAX]; /* the daemon's, else the service's */
@@ -75,6 +77,8 @@ void check_name(struct doctor *d);
 void check_os_build(struct doctor *d);
 void check_large_pages(struct doctor *d);
 
+/* The system's build, "24G84"; "" where there is none. */
+void doctor_build(char *out, size_t size);
 /* root + path. */
 CHECKED bool doctor_path(const struct doctor *d, const char *path, char *out,
                          size_t size);

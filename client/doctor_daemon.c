@@ -273,21 +273,53 @@ void check_files(struct doctor *d)
     }
 }
 
+/* What was measured of each model: 0 when nothing is to be said of it. */
+static unsigned say_residency(struct doctor *d, const struct json *x)
+{
+    const struct json *m = json_get(x, "measured");
+    const char *verdict = ask_str(m, "verdict");
+    char remedy[160];
+    (void)snprintf(remedy, sizeof(remedy), "anectl residency %.128s",
+                   ask_str(x, "model"));
+    if (verdict[0] == '\0') {
+        doctor_say(d, FINDING_NOTE, NULL, "%s: not measured yet",
+                   ask_str(x, "model"));
+    } else if (strcmp(verdict, "passed") != 0) {
+        doctor_say(d, FINDING_WARNING, remedy, "%s: %s: %s",
+                   ask_str(x, "model"), verdict, ask_str(m, "reason"));
+    } else {
+        return 0;
+    }
+    return 1;
+}
+
 void check_neural_engine(struct doctor *d)
 {
     const char *backend = ask_str(d->status, "backend");
+    unsigned said = 0;
     if (!d->mac) {
         doctor_say(d, FINDING_NOTE, NULL, "not on this system%s%s",
                    backend[0] != '\0' ? ": the backend is " : "", backend);
-    } else if (d->status == NULL) {
+        return;
+    }
+    if (d->status == NULL) {
         doctor_say(d, FINDING_NOTE, NULL, "not known: no daemon answers");
-    } else if (strcmp(backend, "coreml") != 0) {
+        return;
+    }
+    if (strcmp(backend, "coreml") != 0) {
         doctor_say(d, FINDING_NOTE,
                    "[engine] backend = coreml in aned.conf, then a restart",
                    "models run on the processor: the backend is %s", backend);
-    } else {
+        return;
+    }
+    for (const struct json *x = json_first(json_get(d->residency, "models"));
+         x != NULL; x = json_next(x)) {
+        said += say_residency(d, x);
+    }
+    if (said == 0) {
         doctor_say(d, FINDING_OK, NULL,
-                   "the backend is coreml; `anectl show "
-                   "MODEL` says what runs where");
+                   "the backend is coreml, %zu models "
+                   "passed",
+                   json_count(json_get(d->residency, "models")));
     }
 }

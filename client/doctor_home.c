@@ -6,9 +6,6 @@
 #include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
-#if defined(__APPLE__)
-#include <sys/sysctl.h>
-#endif
 
 #include "base/file.h"
 #include "base/num.h"
@@ -179,28 +176,14 @@ void check_disk(struct doctor *d)
 
 /* --- caches --- */
 
-static void os_build(char *out, size_t size)
-{
-    out[0] = '\0';
-#if defined(__APPLE__)
-    size_t n = size;
-    if (sysctlbyname("kern.osversion", out, &n, NULL, 0) != 0) {
-        out[0] = '\0';
-    }
-#else
-    (void)size;
-#endif
-}
-
 /* Core ML's compiled forms, a folder for each build of the system: all but the
  * present one's are of no use any more, and nobody removes them. */
 static void check_builds(struct doctor *d, const char *cache)
 {
     char path[SERVICE_PATH_MAX];
-    char now[64];
+    const char *now = d->build;
     char newest[256] = "";
     time_t at = 0;
-    os_build(now, sizeof(now));
     if (!file_join(path, sizeof(path), cache, "com.apple.e5rt.e5bundlecache")) {
         return;
     }

@@ -5,6 +5,9 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#if defined(__APPLE__)
+#include <sys/sysctl.h>
+#endif
 
 #include "base/file.h"
 #include "client/doctor.h"
@@ -98,13 +101,64 @@ void check_name(struct doctor *d)
     }
 }
 
+void doctor_build(char *out, size_t size)
+{
+    out[0] = '\0';
+#if defined(__APPLE__)
+    size_t n = size;
+    if (sysctlbyname("kern.osversion", out, &n, NULL, 0) != 0) {
+        out[0] = '\0';
+    }
+#else
+    (void)size;
+#endif
+}
+
+/* The member "model" of an entry of the residency reports, as text. */
+static const char *model_of(const struct json *x)
+{
+    return ask_str(x, "model");
+}
+
+/* A verdict counts for the machine, in whose name the build of the system
+ * stands; after an update the daemon measures anew, when it has time. */
 void check_os_build(struct doctor *d)
 {
-    if (d->mac) {
-        doctor_say(d, FINDING_NOTE, NULL,
-                   "not known: this aned keeps no measured reports");
-    } else {
+    unsigned measured = 0;
+    unsigned other = 0;
+    if (!d->mac) {
         doctor_say(d, FINDING_NOTE, NULL, "not on this system");
+        return;
+    }
+    if (d->residency == NULL || d->build[0] == '\0') {
+        doctor_say(d, FINDING_NOTE, NULL, "not known: %s",
+                   d->residency == NULL ? "no daemon tells what was measured"
+                                        : "the system does not tell its build");
+        return;
+    }
+    for (const struct json *x = json_first(json_get(d->residency, "models"));
+         x != NULL; x = json_next(x)) {
+        const struct json *m = json_get(x, "measured");
+        const char *machine = ask_str(m, "machine");
+        char remedy[200];
+        if (machine[0] == '\0') {
+            continue;
+        }
+        measured++;
+        if (!ask_has_word(machine, d->build)) {
+            other++;
+            (void)snprintf(remedy, sizeof(remedy),
+                           "anectl probe %.128s, or wait: the daemon does it "
+                           "by itself",
+                           model_of(x));
+            doctor_say(d, FINDING_WARNING, remedy,
+                       "%s was measured on \"%s\", this is build %s",
+                       model_of(x), machine, d->build);
+        }
+    }
+    if (other == 0) {
+        doctor_say(d, FINDING_OK, NULL, "build %s, %u models measured on it",
+                   d->build, measured);
     }
 }
 

@@ -15,8 +15,9 @@
 #include "client/service.h"
 #include "units.h"
 
-#define UNIT   "aned.service"
-#define SOCKET "aned.socket"
+#define UNIT       "aned.service"
+#define SOCKET     "aned.socket"
+#define SHOW_TRIES 5
 
 /* `systemctl --user ...`, up to three words; NULL: fewer. */
 static int ctl(const char *a, const char *b, const char *c, struct err *e)
@@ -143,12 +144,16 @@ static int remove_units(const struct service *s, bool *changed, struct err *e)
 
 /* --- verbs --- */
 
+static int systemd_state(struct service *s, struct service_state *ret,
+                         struct err *e);
+
 static int systemd_install(struct service *s, bool *changed, struct err *e)
 {
     char path[SERVICE_PATH_MAX];
+    struct service_state was;
     struct err none = {0};
     RETERR(unit_program(s, e));
-    RETERR(ctl("daemon-reload", NULL, NULL, e)); /* is it there at all? */
+    RETERR(systemd_state(s, &was, e)); /* is there a systemd at all? */
     if (packaged_unit(s, path, sizeof(path)) && !s->own_home &&
         !s->own_socket) {
         RETERR(remove_units(s, changed, e));
@@ -161,11 +166,9 @@ static int systemd_install(struct service *s, bool *changed, struct err *e)
     }
     (void)ctl("reset-failed", UNIT, SOCKET, &none);
     RETERR(ctl("enable", SOCKET, NULL, e));
+    *changed = *changed || !was.enabled || !was.listening;
     return ctl("start", SOCKET, NULL, e);
 }
-
-static int systemd_state(struct service *s, struct service_state *ret,
-                         struct err *e);
 
 static int systemd_uninstall(struct service *s, struct err *e)
 {
@@ -265,17 +268,22 @@ static int show(const char *unit, struct unit_state *ret, struct err *e)
                        shown[i].key);
     }
     argv[6] = keys;
-    memset(ret, 0, sizeof(*ret));
-    buf_init(&out, KIB(64));
-    int rc = run_program(argv, SERVICE_CALL_S, &out, &code, e);
-    if (rc == 0 && code == 0) {
-        buf_puts(&out, "\n");
-        rc = run_take_lines(&out, on_shown, ret, e);
-    } else { /* say it in our words */
-        rc = ctl("show", unit, NULL, e);
-    }
-    buf_fini(&out);
-    return rc;
+    for (int i = 0; i < SHOW_TRIES; i++) {
+        memset(ret, 0, sizeof(*ret));
+        buf_init(&out, KIB(64));
+        int rc = run_program(argv, SERVICE_CALL_S, &out, &code, e);
+        if (rc == 0 && code == 0) {
+            buf_puts(&out, "\n");
+            rc = run_take_lines(&out, on_shown, ret, e);
+        } else { /* say it in our words */
+            rc = ctl("show", unit, NULL, e);
+        }
+        buf_fini(&out);
+        if (rc != 0 || ret->load[0] != '\0') {
+            return rc;
+        }
+    } /* it failed once: a manager that has just started may */
+    return err_set(e, ERR_UNAVAILABLE, "systemctl says nothing of %s", unit);
 }
 
 static bool is(const char *a, const char *b)

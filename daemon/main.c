@@ -8,6 +8,7 @@
 #include "convert/convert.h"
 #include "convert/verify.h"
 #include "engine/engine.h"
+#include "engine/probe/probe.h"
 
 struct command {
     const char *name;
@@ -16,20 +17,22 @@ struct command {
 };
 
 static const struct command commands[] = {
-    {"serve",          cli_serve,      "the daemon: load models, answer on a Unix socket"},
-    {"convert",        cli_convert,    "a GGUF into a bundle of Core ML shards"          },
-    {"inspect",        cli_inspect,    "what a model file, package or bundle holds"      },
-    {"mil",            cli_mil,        "run a Core ML package on .npy files, or print it"},
-    {"tensor",         cli_tensor,     "one tensor of a GGUF as a .npy"                  },
-    {"tokenize",       cli_tokenize,   "text into token ids"                             },
-    {"detokenize",     cli_detokenize, "token ids into text"                             },
-    {"logits",         cli_logits,     "every position's logits of a list of token ids"  },
-    {"machine",        cli_machine,    "what aned finds in this machine"                 },
-    {"sandbox",        cli_sandbox,    "what the sandbox of a converter refuses"         },
-    {"engine",         engine_role,    NULL                                              },
-    {"convert-worker", convert_role,   NULL                                              },
-    {"verify-worker",  verify_role,    NULL                                              },
-    {NULL,             NULL,           NULL                                              },
+    {"serve", cli_serve, "the daemon: load models, answer on a Unix socket"},
+    {"convert", cli_convert, "a GGUF into a bundle of Core ML shards"},
+    {"inspect", cli_inspect, "what a model file, package or bundle holds"},
+    {"mil", cli_mil, "run a Core ML package on .npy files, or print it"},
+    {"tensor", cli_tensor, "one tensor of a GGUF as a .npy"},
+    {"tokenize", cli_tokenize, "text into token ids"},
+    {"detokenize", cli_detokenize, "token ids into text"},
+    {"logits", cli_logits, "every position's logits of a list of token ids"},
+    {"probe", cli_probe, "what this machine makes of a bundle's packages"},
+    {"machine", cli_machine, "what aned finds in this machine"},
+    {"sandbox", cli_sandbox, "what the sandbox of a converter refuses"},
+    {"engine", engine_role, NULL},
+    {"convert-worker", convert_role, NULL},
+    {"verify-worker", verify_role, NULL},
+    {"probe-worker", probe_role, NULL},
+    {NULL, NULL, NULL},
 };
 
 static void help(FILE *to)

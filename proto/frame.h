@@ -45,6 +45,10 @@ enum frame_type {
     FRAME_VERIFY, /* JSON: the bundle, see convert/verify.h */
     FRAME_VERIFY_DONE,
     FRAME_BUSY, /* JSON: {"busy": bool}, to a gentle verify worker */
+    /* serve -> probe worker, and back: JSON, see engine/probe/probe.h */
+    FRAME_PROBE,
+    FRAME_PROBE_RESULT,
+    FRAME_PROBE_DONE,
 };
 
 /* Append one frame to out. */

@@ -96,13 +96,44 @@ static char *dup_span(struct span s)
 
 /* --- load, ready --- */
 
+bool msg_widths_ok(const struct msg_widths *w)
+{
+    bool ok = w->n <= ENGINE_WIDTHS_MAX;
+    for (uint32_t i = 0; ok && i < w->n; i++) {
+        ok = w->of[i] > (i > 0 ? w->of[i - 1] : 0) &&
+             w->of[i] <= ENGINE_CHUNK_MAX;
+    }
+    return ok;
+}
+
+static void put_widths(struct buf *b, const struct msg_widths *w)
+{
+    must(msg_widths_ok(w));
+    buf_u32(b, w->n);
+    for (uint32_t i = 0; i < w->n; i++) {
+        buf_u32(b, w->of[i]);
+    }
+}
+
+static bool get_widths(struct cur *c, struct msg_widths *w)
+{
+    w->n = cur_u32(c);
+    for (uint32_t i = 0; i < w->n && w->n <= ENGINE_WIDTHS_MAX; i++) {
+        w->of[i] = cur_u32(c);
+    }
+    return !c->bad && msg_widths_ok(w);
+}
+
 void msg_load_put(struct buf *b, const struct msg_load *m)
 {
     put_str(b, m->bundle);
     put_str(b, m->backend);
+    put_str(b, m->cache != NULL ? m->cache : "");
     buf_u32(b, m->threads);
     buf_u8(b, m->round_fp16);
     buf_f32(b, m->margin);
+    put_widths(b, &m->layers);
+    put_widths(b, &m->heads);
 }
 
 int msg_load_get(const void *p, size_t n, struct msg_load *ret, struct err *e)
@@ -116,9 +147,16 @@ int msg_load_get(const void *p, size_t n, struct msg_load *ret, struct err *e)
     if (!get_str(&c, BACKEND_NAME_MAX, &backend)) {
         return bad(e, "load", "backend");
     }
+    struct span cache;
+    if (!get_str(&c, PATH_BYTES_MAX, &cache)) {
+        return bad(e, "load", "cache");
+    }
     struct msg_load m = {.threads = cur_u32(&c)};
     m.round_fp16 = get_bool(&c);
     m.margin = cur_f32(&c);
+    if (!get_widths(&c, &m.layers) || !get_widths(&c, &m.heads)) {
+        return bad(e, "load", "widths");
+    }
     int rc = check_end(&c, "load", e);
     if (rc < 0) {
         return rc;
@@ -131,7 +169,8 @@ int msg_load_get(const void *p, size_t n, struct msg_load *ret, struct err *e)
     }
     m.bundle = dup_span(bundle);
     m.backend = dup_span(backend);
-    if (m.bundle == NULL || m.backend == NULL) {
+    m.cache = dup_span(cache);
+    if (m.bundle == NULL || m.backend == NULL || m.cache == NULL) {
         msg_load_fini(&m);
         return err_set(e, ERR_NOMEM, "load");
     }
@@ -144,6 +183,7 @@ void msg_load_fini(struct msg_load *m)
     if (m != NULL) {
         free((void *)(uintptr_t)m->bundle);
         free((void *)(uintptr_t)m->backend);
+        free((void *)(uintptr_t)m->cache);
         *m = (struct msg_load){0};
     }
 }

@@ -10,13 +10,22 @@
 #include "base/buf.h"
 #include "proto/limits.h"
 
+/* Widths that were measured to give rows the same bits (`aned probe`): 1 ..
+ * ENGINE_CHUNK_MAX, ascending. n 0: nothing was measured. */
+struct msg_widths {
+    uint32_t n;
+    uint32_t of[ENGINE_WIDTHS_MAX];
+};
+
 /* FRAME_LOAD */
 struct msg_load {
     const char *bundle;  /* folder (decoded: owned) */
     const char *backend; /* "cpu" | "interpreter" | "coreml" */
+    const char *cache;   /* backend_conf.cache (decoded: owned); "": none */
     uint32_t threads;    /* 0 = the engine's choice */
     bool round_fp16;
     float margin; /* engine_conf.margin */
+    struct msg_widths layers, heads; /* of all layer shards; of all heads */
 };
 
 /* FRAME_READY */
@@ -181,6 +190,7 @@ struct msg_error {
     char msg[ERR_MSG_MAX];
 };
 
+bool msg_widths_ok(const struct msg_widths *w); /* as the comment there says */
 void msg_load_put(struct buf *b, const struct msg_load *m);
 CHECKED int msg_load_get(const void *p, size_t n, struct msg_load *ret,
                          struct err *e);

@@ -89,12 +89,30 @@ static void put_residency(struct json *o, struct model *m)
     put_engine(o, m);
 }
 
+/* What a load is at. */
+static void put_stage(struct json *o, const struct model *m)
+{
+    double progress = -1;
+    const char *stage = model_stage(m, &progress);
+    if (stage != NULL) {
+        json_add_str(o, "stage", stage);
+    } else {
+        json_add_null(o, "stage");
+    }
+    if (progress >= 0) {
+        json_add_num(o, "progress", progress);
+    } else {
+        json_add_null(o, "progress");
+    }
+}
+
 static struct json *model_json(struct model *m)
 {
     struct json *o = json_object();
     json_add_str(o, "name", m->name);
     json_add_str(o, "object", "aned.model");
     json_add_str(o, "state", model_shown(m));
+    put_stage(o, m);
     if (m->reason != NULL) {
         json_add_str(o, "reason", m->reason);
     } else {
@@ -114,6 +132,7 @@ static struct json *model_json(struct model *m)
         json_add_null(o, "job");
     }
     verify_put(o, m);
+    probe_put(o, m);
     put_residency(o, m);
     json_add_int(o, "created_ms", m->created_ms);
     if (m->used_ms != 0) {
@@ -328,20 +347,31 @@ void api_model_unload(struct http_req *r, const struct http_args *a)
     change(r, a, false);
 }
 
-/* Hashing begins; /events tells how it goes. */
-void api_model_verify(struct http_req *r, const struct http_args *a)
+/* Begin something about a model; /events tells how it goes. */
+static void begin(struct http_req *r, const struct http_args *a,
+                  int (*ask)(struct model *m, struct err *e))
 {
     struct model *m = NULL;
     struct err e = {0};
     if (api_model(r, a->v[0], &m) != 0) {
         return;
     }
-    int rc = verify_ask(m, &e);
+    int rc = ask(m, &e);
     if (rc != 0) {
         http_reply_error(r, rc, e.msg);
     } else {
         api_reply(r, 202, model_json(m));
     }
+}
+
+void api_model_verify(struct http_req *r, const struct http_args *a)
+{
+    begin(r, a, verify_ask);
+}
+
+void api_model_probe(struct http_req *r, const struct http_args *a)
+{
+    begin(r, a, probe_ask);
 }
 
 struct deletion {       /* waits for the store */
@@ -467,6 +497,7 @@ void api_status(struct http_req *r, const struct http_args *a)
         struct json *x = json_add_object(list, NULL);
         json_add_str(x, "name", m->name);
         json_add_str(x, "state", model_shown(m));
+        put_stage(x, m);
         put_residency(x, m);
         if (m->runner != NULL) {
             queued += runner_sched(m->runner)->n_waiting;

@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/hash.h"
+
 enum { PATH_BYTES = 4096, TREE_DEPTH_MAX = 64 };
 
 #define HUGE_PAGE ((size_t)2 << 20)
@@ -465,6 +467,26 @@ uint64_t file_tree_bytes(const char *path)
 {
     uint64_t sum = 0;
     (void)walk(AT_FDCWD, path, 0, add_bytes, &sum);
+    return sum;
+}
+
+/* A sum: readdir has no order. */
+static int add_stamp(int dirfd, const char *name, bool is_dir, void *ctx)
+{
+    struct stat st;
+    uint64_t *sum = ctx;
+    if (!is_dir && fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+        const int64_t of[3] = {(int64_t)hash_bytes(name, strlen(name)),
+                               st.st_size, file_mtime_ns(&st)};
+        *sum += hash_bytes(of, sizeof(of));
+    }
+    return 0;
+}
+
+uint64_t file_tree_stamp(const char *path)
+{
+    uint64_t sum = 0;
+    (void)walk(AT_FDCWD, path, 0, add_stamp, &sum);
     return sum;
 }
 

@@ -63,6 +63,9 @@ bool file_exists(const char *path);
 bool file_is_dir(const char *path);
 /* Bytes in all regular files below path; 0 when absent. */
 uint64_t file_tree_bytes(const char *path);
+/* A number that changes when a file below path is written, added, removed or
+ * renamed: made of names, sizes and times of modification. 0 when absent. */
+uint64_t file_tree_stamp(const char *path);
 
 /* "dir/name" with snprintf semantics; false when it does not fit. */
 CHECKED bool file_join(char *out, size_t size, const char *dir,

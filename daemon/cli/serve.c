@@ -43,6 +43,10 @@ static int serve(const struct options *o, struct err *e)
     static struct server_conf c;
     c.source = o->source;
     c.service = o->service;
+    if (o->check_store) { /* which has no options */
+        RETERR(settings_default(&c.source, &c.read, e));
+        return store_check(c.read.home.db, e);
+    }
     int rc = settings_read(&c.source, &c.read, e);
     if (rc != 0 && o->service && !o->check) {
         c.trouble = *e;
@@ -50,9 +54,6 @@ static int serve(const struct options *o, struct err *e)
     }
     if (rc != 0 || o->check) {
         return rc;
-    }
-    if (o->check_store) {
-        return store_check(c.read.home.db, e);
     }
     log_setup(settings_log_level(&c.read.conf), "serve");
     log_info("machine", "kernels=%s", cpu_isa(0)); /* what engines take */

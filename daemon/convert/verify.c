@@ -19,9 +19,9 @@
 
 #include "base/log.h"
 #include "base/qos.h"
-#include "convert/parent.h"
 #include "model/bundle.h"
 #include "proto/msg.h"
+#include "proto/parent.h"
 
 #define TELL_NS     100000000 /* between progress frames */
 #define GENTLE_REST 3         /* times as long at rest as at work, */

@@ -14,9 +14,9 @@
 #include "base/log.h"
 #include "base/qos.h"
 #include "convert/convert.h"
-#include "convert/parent.h"
 #include "convert/sandbox.h"
 #include "proto/msg.h"
+#include "proto/parent.h"
 
 #define SOURCE_FD  4
 #define PATH_ROOM  2048

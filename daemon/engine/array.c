@@ -145,13 +145,13 @@ static void next_index(int64_t *idx, const int64_t *dims, int n)
     }
 }
 
-static int64_t offset(const struct backend_array *a, const int64_t *idx)
+static char *element(const struct backend_array *a, const int64_t *idx)
 {
     int64_t at = 0;
     for (int i = 0; i < a->rank; i++) {
         at += idx[i] * a->strides[i];
     }
-    return at;
+    return (char *)a->data + at * (int64_t)array_dtype_bytes(a->dtype);
 }
 
 /* Dense in the same order: one copy will do. */
@@ -165,89 +165,122 @@ static bool alike(const struct backend_array *a, const struct backend_array *b)
     return same;
 }
 
+/* n elements of one type, `to` and `from` elements apart. Not through floats:
+ * integers and not-a-numbers stay as they are. */
+static void copy_same(enum mil_dtype t, char *a, int64_t to, const char *b,
+                      int64_t from, int64_t n)
+{
+    size_t w = array_dtype_bytes(t);
+    if (to == 1 && from == 1) {
+        memcpy(a, b, (size_t)n * w);
+    } else if (w == sizeof(uint16_t)) {
+        for (int64_t i = 0; i < n; i++) {
+            ((uint16_t *)(void *)a)[i * to] =
+                ((const uint16_t *)(const void *)b)[i * from];
+        }
+    } else {
+        for (int64_t i = 0; i < n; i++) {
+            memcpy(a + i * to * (int64_t)w, b + i * from * (int64_t)w, w);
+        }
+    }
+}
+
+static void copy_line(const struct backend_array *to,
+                      const struct backend_array *from, const int64_t *idx,
+                      int axis)
+{
+    char *a = element(to, idx);
+    const char *b = element(from, idx);
+    int64_t sa = axis >= 0 ? to->strides[axis] : 1;
+    int64_t sb = axis >= 0 ? from->strides[axis] : 1;
+    int64_t n = axis >= 0 ? to->dims[axis] : 1;
+    if (to->dtype == from->dtype) {
+        copy_same(to->dtype, a, sa, b, sb, n);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        put_one(to->dtype, a, i * sa, get_one(from->dtype, b, i * sb));
+    }
+}
+
 void array_copy(struct backend_array *to, const struct backend_array *from)
 {
     int64_t idx[MIL_RANK_MAX] = {0};
     uint64_t n = array_count(from);
+    int axis = to->rank - 1;
     must(to->rank == from->rank &&
          memcmp(to->dims, from->dims, (size_t)to->rank * sizeof(idx[0])) == 0);
+    if (n == 0) {
+        return;
+    }
     if (alike(to, from)) {
         memcpy(to->data, from->data, n * array_dtype_bytes(to->dtype));
         return;
     }
+    while (axis > 0 && to->dims[axis] == 1) { /* lines longer than one */
+        axis--;
+    }
+    n /= axis >= 0 ? (uint64_t)to->dims[axis] : 1;
     for (uint64_t i = 0; i < n; i++) {
-        put_one(to->dtype, to->data, offset(to, idx),
-                get_one(from->dtype, from->data, offset(from, idx)));
-        next_index(idx, to->dims, to->rank);
+        copy_line(to, from, idx, axis);
+        next_index(idx, to->dims, axis);
     }
 }
 
-/* One row of the innermost axis between an array and a dense one. */
-static void move_row(const struct backend_array *a, int64_t at,
-                     const struct tensor *t, size_t first, size_t n,
-                     int64_t stride, bool in)
+void array_lay(struct backend_array *a)
 {
-    size_t wa = array_dtype_bytes(a->dtype);
-    size_t wt = array_dtype_bytes(t->dtype);
-    char *x = (char *)a->data + at * (int64_t)wa;
-    char *y = (char *)t->data + first * wt;
-    bool same = a->dtype == t->dtype;
-    if (same && stride == 1) {
-        memcpy(in ? x : y, in ? y : x, n * wa);
-        return;
-    }
-    for (size_t i = 0; i < n; i++) {
-        int64_t k = (int64_t)i * stride;
-        if (same) { /* not through a float: integers stay exact */
-            char *p = x + k * (int64_t)wa;
-            char *q = y + i * wt;
-            memcpy(in ? p : q, in ? q : p, wa);
-        } else if (in) {
-            put_one(a->dtype, x, k, get_one(t->dtype, y, (int64_t)i));
-        } else {
-            put_one(t->dtype, y, (int64_t)i, get_one(a->dtype, x, k));
-        }
+    int64_t n = 1;
+    for (int i = a->rank; i-- > 0; n *= a->dims[i]) {
+        a->strides[i] = n;
     }
 }
 
-static void move_all(const struct backend_array *a, const struct tensor *t,
-                     bool in)
+static struct backend_array dense_view(const struct tensor *t)
 {
-    int64_t idx[MIL_RANK_MAX] = {0};
-    int last = a->rank - 1;
-    size_t n = a->rank > 0 ? (size_t)a->dims[last] : 1;
-    uint64_t rows = n > 0 ? array_count(a) / n : 0;
-    must(t->rank == a->rank);
-    for (uint64_t r = 0; r < rows; r++) {
-        move_row(a, offset(a, idx), t, r * n, n,
-                 last >= 0 ? a->strides[last] : 1, in);
-        next_index(idx, a->dims, last);
-    }
+    struct backend_array a = {
+        .dtype = t->dtype, .rank = t->rank, .data = t->data};
+    memcpy(a.dims, t->dims, sizeof(a.dims));
+    array_lay(&a);
+    return a;
 }
 
 void array_from_dense(struct backend_array *a, const struct tensor *t)
 {
-    move_all(a, t, true);
+    const struct backend_array d = dense_view(t);
+    array_copy(a, &d);
 }
 
 void array_to_dense(const struct backend_array *a, struct tensor *t)
 {
-    move_all(a, t, false);
+    struct backend_array d = dense_view(t);
+    array_copy(&d, a);
 }
 
-void array_block(struct backend_array *a, uint32_t b, void *bytes, bool save)
+/* --- blocks --- */
+
+size_t array_block_bytes(const struct mil_type *t)
 {
-    size_t dim = (size_t)a->dims[3];
-    char *at = bytes;
-    must(a->rank == 4 && a->dims[0] == 1 && a->dtype == MIL_FP16 &&
-         ((int64_t)b + 1) * STATE_BLOCK <= a->dims[2]);
-    for (int64_t h = 0; h < a->dims[1]; h++) {
-        for (uint32_t i = 0; i < STATE_BLOCK; i++, at += dim * 2) {
-            int64_t pos = (int64_t)b * STATE_BLOCK + i;
-            const struct tensor row = {
-                .dtype = MIL_FP16, .rank = 4, .data = at};
-            move_row(a, h * a->strides[1] + pos * a->strides[2], &row, 0, dim,
-                     a->strides[3], !save);
-        }
+    uint64_t n = 0;
+    if (t->dtype != MIL_FP16 || t->rank != 4 || t->dims[0] != 1 ||
+        t->dims[2] < STATE_BLOCK || !mil_type_count(t, &n)) {
+        return 0;
     }
+    return (size_t)(n / (uint64_t)t->dims[2]) * STATE_BLOCK * sizeof(uint16_t);
+}
+
+bool array_block(struct backend_array *a, uint32_t b, void *bytes, bool save)
+{
+    int64_t pos = (int64_t)b * STATE_BLOCK;
+    must(a->rank == 4 && a->dims[0] == 1 && a->dtype == MIL_FP16);
+    if (pos + STATE_BLOCK > a->dims[2]) {
+        return false;
+    }
+    struct backend_array part = *a;
+    part.dims[2] = STATE_BLOCK;
+    part.data = (uint16_t *)a->data + pos * a->strides[2];
+    struct backend_array dense = part;
+    dense.data = bytes;
+    array_lay(&dense);
+    array_copy(save ? &dense : &part, save ? &part : &dense);
+    return true;
 }

@@ -26,14 +26,26 @@ void array_get(const struct backend_array *a, struct array_line l, float *p,
 /* Elements; 0 when they are more than 2^64. */
 uint64_t array_count(const struct backend_array *a);
 size_t array_dtype_bytes(enum mil_dtype t); /* 0: not of an array */
+/* Set the strides of a dense array of its shape. */
+void array_lay(struct backend_array *a);
 
 /* `to` becomes `from`, which has the same shape. */
 void array_copy(struct backend_array *to, const struct backend_array *from);
 
-/* Block b (STATE_BLOCK positions) of a state or past array [1, heads, positions,
- * dim], fp16, to `bytes` or from them, as a saved state has it:
- * [heads][STATE_BLOCK][dim]. */
-void array_block(struct backend_array *a, uint32_t b, void *bytes, bool save);
+/* --- blocks of STATE_BLOCK positions, as saved states have them --- */
+
+/* The layout (struct state_array) of a block of an fp16 array [1, heads,
+ * positions, dim]: [heads][STATE_BLOCK][dim]. In files: new orders, new
+ * numbers. */
+#define LAYOUT_FLAT 1u
+
+/* Bytes of a block of an array of this type; 0: it has no separate positions,
+ * or less than a block of them. */
+size_t array_block_bytes(const struct mil_type *t);
+/* Block b of such an array to `bytes` or from them. False: the array has no
+ * positions there. */
+CHECKED bool array_block(struct backend_array *a, uint32_t b, void *bytes,
+                         bool save);
 
 /* All of an array from a dense one of its shape, or to one; conversions as
  * above. t->dtype may differ from a->dtype. */

@@ -2,6 +2,9 @@
 
 #include <string.h>
 
+#ifdef ANED_COREML
+#include "engine/coreml/backend_coreml.h"
+#endif
 #include "engine/cpu/backend_cpu.h"
 
 const struct backend *backend_find(const char *name)
@@ -9,6 +12,9 @@ const struct backend *backend_find(const char *name)
     static const struct backend *const all[] = {
         &backend_cpu,
         &backend_interpreter,
+#ifdef ANED_COREML
+        &backend_coreml,
+#endif
     };
     for (size_t i = 0; i < countof(all); i++) {
         if (strcmp(all[i]->name, name) == 0) {

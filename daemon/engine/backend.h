@@ -48,7 +48,8 @@ struct backend_watch {
     void *ctx;
 };
 
-struct cpu_conf; /* engine/cpu/backend_cpu.h */
+struct cpu_conf;    /* engine/cpu/backend_cpu.h */
+struct coreml_conf; /* engine/coreml/backend_coreml.h */
 
 struct backend_conf {
     unsigned threads; /* 0 = number of cores */
@@ -58,7 +59,8 @@ struct backend_conf {
     const uint32_t *exact_widths;
     size_t n_exact_widths;
     const char *cache; /* folder for what the backend prepares; NULL: none */
-    const struct cpu_conf *cpu; /* NULL: the defaults */
+    const struct cpu_conf *cpu;       /* NULL: the defaults */
+    const struct coreml_conf *coreml; /* the same */
 };
 
 struct backend_model;

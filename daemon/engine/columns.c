@@ -151,8 +151,8 @@ int columns_warm_shard(struct engine *g, bool heads, size_t i, struct err *e)
 /* --- layers --- */
 
 /* A package may declare one shape and compute another. */
-static int check_out(const struct backend_array *a, const int64_t want[4],
-                     const struct shard *s, const char *name, struct err *e)
+int check_out(const struct backend_array *a, const int64_t want[4],
+              const struct shard *s, const char *name, struct err *e)
 {
     bool fits = a->rank == 4;
     for (int i = 0; fits && i < 4; i++) {

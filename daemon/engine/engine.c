@@ -68,6 +68,14 @@ static int check_arrays(const struct engine *g, struct err *e)
                          STATE_ARRAYS_MAX);
 }
 
+void engine_set_widths(struct engine *g, bool heads)
+{
+    const struct msg_widths *w = heads ? &g->told.heads : &g->told.layers;
+    bool any = w->n == 0 || g->told.margin > 0;
+    g->conf.exact_widths = any ? NULL : w->of;
+    g->conf.n_exact_widths = any ? 0 : w->n;
+}
+
 static int open_shards(struct engine *g, const struct engine_conf *conf,
                        struct err *e)
 {
@@ -75,7 +83,7 @@ static int open_shards(struct engine *g, const struct engine_conf *conf,
         (struct cpu_conf){.round_fp16 = conf->round_fp16, .isa = conf->isa};
     g->conf = (struct backend_conf){.threads = conf->threads,
                                     .watch = conf->watch,
-                                    .cache = conf->cache,
+                                    .cache = g->told.cache,
                                     .cpu = &g->cpu};
     const struct bundle *b = g->b;
     uint32_t total = (uint32_t)(b->n_shards + b->n_heads_shards);
@@ -87,6 +95,7 @@ static int open_shards(struct engine *g, const struct engine_conf *conf,
     for (uint32_t i = 0; i < total; i++) {
         int rc = 0;
         struct shard *s = NULL;
+        engine_set_widths(g, i >= b->n_shards);
         if (i < b->n_shards) {
             s = &g->shards[g->n_shards++];
             rc = shard_open(s, g->be, &g->conf, b, &b->shards[i], e);
@@ -164,6 +173,10 @@ int engine_open_with(const struct backend *be, const char *bundle_dir,
     crew_ref();
     g->be = be;
     g->told = *conf;
+    if (conf->cache != NULL) {
+        (void)snprintf(g->cache, sizeof(g->cache), "%s", conf->cache);
+        g->told.cache = g->cache;
+    }
     g->threads = crew_threads(conf->threads);
     g->draw_min = DRAW_MIN;
     list_init(&g->seqs);

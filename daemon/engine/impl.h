@@ -159,6 +159,9 @@ CHECKED int widths_make(struct widths *w, const struct shard *shards, size_t n,
                         uint32_t cap, bool any, struct err *e);
 /* The i-th width that is used, ascending; 0 after the last. */
 uint32_t widths_each(const struct widths *w, size_t i);
+/* Of the widths up to `max`, those worth their arrays: at most
+ * ENGINE_WIDTHS_MAX. */
+bool widths_worth(uint32_t t, uint32_t max);
 
 /* --- sheet.c --- */
 
@@ -216,7 +219,7 @@ void array_end(const struct backend *be, struct backend_array *a, bool write);
 
 /* --- columns.c --- */
 
-#define SHEETS_MAX 16u /* widths_each gives no more */
+#define SHEETS_MAX ENGINE_WIDTHS_MAX /* widths_each gives no more */
 
 struct columns {
     struct widths layers, tops;
@@ -232,6 +235,9 @@ CHECKED int columns_warm(struct engine *g, struct err *e);
 /* The same for one shard (of the heads). */
 CHECKED int columns_warm_shard(struct engine *g, bool heads, size_t i,
                                struct err *e);
+/* A result has the shape that its package declares. Errors: MIL_SHAPE. */
+CHECKED int check_out(const struct backend_array *a, const int64_t want[4],
+                      const struct shard *s, const char *name, struct err *e);
 /* In chunks of at most `chunk` rows, 0 = all that fit. Sets v->rc. Positions
  * whose states were lost are computed again first. */
 void columns_run(struct eval *v, uint32_t chunk, struct engine_times *times);
@@ -313,6 +319,7 @@ struct engine {
     char arith[ARITH_BYTES_MAX]; /* of all packages: backend_info.arith */
     struct list seqs;            /* engine_seq.link: the open ones */
     struct engine_conf told;     /* engine_open's, for recover.c */
+    char cache[PATH_BYTES_MAX];  /* of conf */
     float margin;                /* engine_conf.margin, when it is needed */
     struct cpu_conf cpu;         /* with conf: how packages are opened, also */
     struct backend_conf conf;    /* later */
@@ -337,6 +344,8 @@ struct engine_seq {
 
 /* backend_info.arith of all packages as one text. */
 void engine_set_arith(struct engine *g);
+/* What was measured about widths, into g->conf: before a package is opened. */
+void engine_set_widths(struct engine *g, bool heads);
 /* The states and past arrays of shard i, gone and made new. */
 void seq_drop(struct engine_seq *s, size_t i);
 CHECKED int seq_renew(struct engine_seq *s, size_t i, struct err *e);

@@ -72,6 +72,7 @@ static int reopen(struct engine *g, bool heads, size_t i,
         }
     }
     shard_close(s);
+    engine_set_widths(g, heads);
     RETERR(heads ? head_open(s, be, &g->conf, g->b, &g->b->heads[i], e)
                  : shard_open(s, be, &g->conf, g->b, &g->b->shards[i], e));
     LIST_EACH(it, &g->seqs)

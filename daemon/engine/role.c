@@ -37,6 +37,7 @@
 #include "base/log.h"
 #include "base/qos.h"
 #include "base/seatbelt.h"
+#include "engine/role.h"
 #include "engine/role_impl.h"
 
 #define ROLE_FD  3
@@ -201,6 +202,10 @@ static int on_load(struct role *r, const struct frame *f, struct err *e)
                                      .threads = m.threads,
                                      .round_fp16 = m.round_fp16,
                                      .margin = m.margin,
+                                     .cache = m.cache[0] != '\0' ? m.cache
+                                                                 : NULL,
+                                     .layers = m.layers,
+                                     .heads = m.heads,
                                      .progress = on_progress,
                                      .ctx = r,
                                      .watch = {load_wanted, r}};
@@ -527,7 +532,7 @@ static int loop(struct role *r, struct err *e)
     return rc;
 }
 
-static void die_with_parent(void)
+void die_with_parent(void)
 {
     const struct rlimit none = {0, 0};
     (void)setrlimit(RLIMIT_CORE, &none); /* weights and prompts stay private */

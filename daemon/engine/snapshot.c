@@ -20,8 +20,6 @@
 #include "engine/array.h"
 #include "engine/impl.h"
 
-#define LAYOUT_PAST 1u /* [heads][STATE_BLOCK][dim] of fp16 */
-
 struct snapshot {
     struct engine *g;
     struct engine_seq *s; /* a copy to save, or what is being loaded */
@@ -79,7 +77,7 @@ static int geometry(struct snapshot *x, struct err *e)
         }
         for (size_t k = 0; k < g->shards[i].n_past; k++) {
             size_t bytes = past_bytes(&g->shards[i].past[k]);
-            one[n++] = (struct state_array){LAYOUT_PAST, (uint32_t)bytes};
+            one[n++] = (struct state_array){LAYOUT_FLAT, (uint32_t)bytes};
         }
         if (n > countof(x->arrays) - x->n_arrays) {
             return too_many(e);
@@ -105,9 +103,9 @@ static int past_block(struct engine_seq *s, size_t shard, size_t k, uint32_t b,
     const struct backend *be = s->g->shards[shard].be;
     struct backend_array *a = s->past[shard][k];
     RETERR(array_begin(be, a, !save, e));
-    array_block(a, b, bytes, save);
+    bool there = array_block(a, b, bytes, save);
     array_end(be, a, !save);
-    return 0;
+    return there ? 0 : err_set(e, ERR_CONTEXT, "block %u of a past array", b);
 }
 
 /* All arrays of block b, which is position b * STATE_BLOCK of the timeline. */

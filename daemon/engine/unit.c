@@ -418,6 +418,18 @@ static int find_rows(struct shard *s, const struct bundle *b, struct err *e)
     return 0;
 }
 
+/* A function of another width than those that were measured to agree is not
+ * needed, and may be one that does not even load. */
+static bool function_used(const struct backend_conf *conf, uint32_t t)
+{
+    for (size_t i = 0; i < conf->n_exact_widths; i++) {
+        if (conf->exact_widths[i] == t) {
+            return true;
+        }
+    }
+    return conf->n_exact_widths == 0;
+}
+
 int shard_open(struct shard *s, const struct backend *be,
                const struct backend_conf *conf, const struct bundle *b,
                const struct bundle_shard *from, struct err *e)
@@ -434,12 +446,18 @@ int shard_open(struct shard *s, const struct backend *be,
         return err_set(e, ERR_NOMEM, "functions");
     }
     for (size_t i = 0; i < n; i++) {
-        s->n_units = i + 1;
-        CHECK(unit_open(s, &s->units[i], conf, b,
-                        ranged ? NULL : from->functions[i], e));
+        if (ranged || function_used(conf, from->function_t[i])) {
+            struct unit *u = &s->units[s->n_units++];
+            CHECK(unit_open(s, u, conf, b,
+                            ranged ? NULL : from->functions[i], e));
+        }
+    }
+    if (s->n_units == 0) {
+        rc = err_set(e, ERR_BUNDLE, "no function has a width that may be used");
+        goto out;
     }
     CHECK(make_past(s, e));
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < s->n_units; i++) {
         CHECK(match_past(s, &s->units[i], e));
     }
     CHECK(find_rows(s, b, e));

@@ -11,12 +11,9 @@
 #include <string.h>
 
 #include "engine/impl.h"
+#include "proto/widths.h"
 
 #define FEW 8u /* up to here every width is worth its arrays */
-
-/* Neither narrower, which spares nothing that is known (facts of the Neural
- * Engine: 4 rows cost as much as 1), nor much wider, when a row is alone. */
-#define LONE_LEAST 4u
 
 static bool lists(const struct backend_info *info, uint32_t t)
 {
@@ -77,8 +74,8 @@ static uint32_t agree_with(const struct shard *shards, size_t n, uint32_t cap,
     return k;
 }
 
-/* The width that the most others agree with. Of several: the least that is at
- * least LONE_LEAST, else the largest. 0: no width runs in all shards. */
+/* The width that the most others agree with; of several the one that a row
+ * alone runs best as (width_better). 0: no width runs in all shards. */
 static uint32_t choose(const struct shard *shards, size_t n, uint32_t cap)
 {
     uint32_t best = 0;
@@ -86,7 +83,7 @@ static uint32_t choose(const struct shard *shards, size_t n, uint32_t cap)
     for (uint32_t t = 1; t <= cap; t++) {
         uint32_t k =
             all_take(shards, n, t, t) ? agree_with(shards, n, cap, t) : 0;
-        if (k > most || (k == most && k > 0 && best < LONE_LEAST)) {
+        if (width_better(k, best, most)) {
             best = t;
             most = k;
         }
@@ -96,7 +93,7 @@ static uint32_t choose(const struct shard *shards, size_t n, uint32_t cap)
 
 /* A width costs arrays and, on some systems, minutes at the first prediction:
  * beyond the small ones, the powers of two and the largest do. */
-static bool worth(uint32_t t, uint32_t max)
+bool widths_worth(uint32_t t, uint32_t max)
 {
     return t <= FEW || t == max || (t & (t - 1)) == 0;
 }
@@ -113,7 +110,7 @@ int widths_make(struct widths *w, const struct shard *shards, size_t n,
         bool all = limited ? like > 0 && all_take(shards, n, t, like)
                            : all_run(shards, n, t);
         w->max = all && w->max == 0 ? t : w->max;
-        w->of[t] = all && worth(t, w->max) ? (uint16_t)t
+        w->of[t] = all && widths_worth(t, w->max) ? (uint16_t)t
                    : t < cap               ? w->of[t + 1]
                                            : 0;
     }

@@ -53,7 +53,7 @@ enum conf_when {
         "Thousandths of a logit. 0: drafts, chunks and restarts never\n"       \
         "change a token. More, for a device on which that costs too much:\n"   \
         "all widths are used, and a greedy token is drawn alone where the\n"   \
-        "two best logits are closer than this. Listings say `not exact`.\n"     \
+        "two best logits are closer than this. Listings say not exact.\n"       \
         "The CPU is exact in any case.")                                       \
     INT(engine, keep_alive_s, NOW, 3600, -1, 31536000,                         \
         "Seconds a model stays in memory after its last use, where the\n"      \

@@ -260,6 +260,7 @@ static void on_models(void *ctx, int status, const struct store_model *v,
     struct server *s = ctx;
     if (is_read(s, "models", status)) {
         models_merge(s->models, v, n);
+        models_tidy(s->models);
         count_read(s);
     }
 }
@@ -269,6 +270,16 @@ static void on_jobs(void *ctx, int status, const struct store_job *v, size_t n)
     struct server *s = ctx;
     if (is_read(s, "jobs", status)) {
         jobs_load(s->jobs, v, n);
+        count_read(s);
+    }
+}
+
+static void on_residency(void *ctx, int status,
+                         const struct store_residency *v, size_t n)
+{
+    struct server *s = ctx;
+    if (is_read(s, "reports", status)) {
+        probes_load(s->models, v, n);
         count_read(s);
     }
 }
@@ -283,12 +294,14 @@ static void on_sessions(void *ctx, int status, const struct store_session *v,
     }
 }
 
-/* Answered in this order: models, then the jobs that made them. */
+/* Answered in this order: models, then the jobs that made them, then what was
+ * measured of them. */
 static int read_store(struct server *s)
 {
-    s->reads = 3;
+    s->reads = 4;
     RETERR(store_models(s->store, on_models, s));
     RETERR(store_jobs(s->store, JOBS_LISTED_MAX, on_jobs, s));
+    RETERR(store_residency(s->store, NULL, on_residency, s));
     return store_sessions(s->store, on_sessions, s);
 }
 
@@ -345,6 +358,7 @@ static int open_parts(struct server *s, struct err *e)
     s->sessions = sessions_new(s);
     RETERR(models_open(s, &s->models, e));
     verify_start(s->models);
+    probes_start(s->models);
     RETERR(jobs_new(s, &s->jobs));
     models_start(s->models);
     RETERR(read_store(s));

@@ -46,6 +46,21 @@ static const char *const steps[] = {
     " created_ms INTEGER NOT NULL, used_ms INTEGER NOT NULL) STRICT;",
     ("DROP TABLE events;"
      "ALTER TABLE jobs ADD COLUMN intent TEXT;"),
+    ("CREATE TABLE residency_reports("
+     " id INTEGER PRIMARY KEY, fingerprint TEXT NOT NULL,"
+     " kind TEXT NOT NULL CHECK(kind IN ('measured','predicted')),"
+     " machine TEXT NOT NULL, options TEXT NOT NULL,"
+     " verdict TEXT NOT NULL CHECK(verdict IN ('passed','warned','failed')),"
+     " reason TEXT, widths TEXT NOT NULL, report TEXT NOT NULL,"
+     " created_ms INTEGER NOT NULL,"
+     " UNIQUE(fingerprint, kind, options, machine)) STRICT;"
+     "CREATE TABLE residency_ops("
+     " report INTEGER NOT NULL REFERENCES residency_reports(id)"
+     "  ON DELETE CASCADE,"
+     " n INTEGER NOT NULL, package TEXT NOT NULL, function TEXT NOT NULL,"
+     " type TEXT NOT NULL, device TEXT NOT NULL, could TEXT NOT NULL,"
+     " count INTEGER NOT NULL, cost REAL NOT NULL, example TEXT NOT NULL,"
+     " reason TEXT NOT NULL, PRIMARY KEY(report, n)) STRICT, WITHOUT ROWID;"),
 };
 
 int schema_fail(sqlite3 *db, const char *path, const char *what, struct err *e)

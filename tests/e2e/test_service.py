@@ -114,14 +114,14 @@ def test_what_is_written_for_launchd(launchd, aned):
 def test_what_is_written_for_systemd(systemd, aned):
     systemd("install", "--no-wait")
     service, argv, sock = unit_of(systemd.units)
-    assert argv == [aned, "serve", "--service"] and sock == "%t/aned/aned.sock".replace("%%", "%")
+    assert argv == [aned, "serve", "--service"] and sock == "%t/aned/aned.sock"
     assert service["Type"] == "notify" and service["KillMode"] == "mixed"
     names = sorted(x.name for x in systemd.units.iterdir())
     assert names == ["aned.service", "aned.socket"]
 
 
-ODD = 'a b & <c> "d" 100% $e \\f é'
-PLAIN = "a b 100% é"  # systemd starts no program with quotes in its path
+ODD = 'a b & <c> "d" 100%h $e \\f é'
+PLAIN = "a b 100%h é"  # systemd starts no program with quotes in its path
 
 
 @BOTH
@@ -294,7 +294,7 @@ def test_a_manager_that_fails_in_between(launchd):
 
 def test_install_and_uninstall_under_systemd(systemd):
     systemd("install", "--no-wait")
-    assert systemd.m.calls() == ["systemctl daemon-reload", "systemctl stop aned.service aned.socket", "systemctl daemon-reload",
+    assert systemd.m.calls() == ["systemctl stop aned.service aned.socket", "systemctl daemon-reload",
                                  "systemctl reset-failed aned.service aned.socket", "systemctl enable aned.socket",
                                  "systemctl start aned.socket", f"loginctl show-user {UID} --property=Linger"]
     s = systemd.state()
@@ -332,6 +332,13 @@ def test_the_verbs_under_systemd(systemd):
     assert systemd.state(code=75 if systemd.m.get("pid") else 0)["failed"] is False
 
 
+def test_a_manager_that_has_just_started(systemd):
+    """`systemctl show` may fail once, and say nothing the second time."""
+    systemd("install", "--no-wait")
+    systemd.m.set(codes={"show": [1]})
+    assert systemd.state()["installed"] is True
+
+
 def test_the_units_of_a_package_are_used(systemd, aned, tmp_path):
     prefix = tmp_path / "usr"
     (prefix / "bin").mkdir(parents=True)
@@ -344,8 +351,11 @@ def test_the_units_of_a_package_are_used(systemd, aned, tmp_path):
     program = ["--program", prefix / "bin/aned"]
     systemd("install", "--no-wait", *program, "--home", tmp_path / "h")  # a home of one's own: files of one's own
     assert systemd.installed() and systemd.state()["packaged"] is False
-    systemd("install", "--no-wait", *program)
+    assert systemd("install", "--no-wait", *program).stdout.startswith("installed")
     assert not systemd.installed()
+    assert systemd("install", "--no-wait", *program).stdout.startswith("was installed")
+    systemd("stop")  # to have it again is a change too
+    assert systemd("install", "--no-wait", *program).stdout.startswith("installed")
     s = systemd.state()
     assert s["packaged"] is True and s["unit"] == str(packaged / "aned.service") and s["installed"] is True
     systemd("uninstall")

@@ -15,7 +15,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 
 import checks
 import sdk
@@ -133,8 +132,8 @@ class Sources:
             archive = next(p for p in home.iterdir() if re.search(r"(\.orig\.tar\.|\d\.tar\.)", p.name))
             if archive.stat().st_size > ARCHIVE_BYTES_MAX:
                 sys.exit(f"build: {archive} is larger than {ARCHIVE_BYTES_MAX} bytes")
-            with tarfile.open(archive) as tar:
-                tar.extractall(home / "src", filter="data")
+            (home / "src").mkdir()
+            quiet(["tar", "xf", archive, "--no-same-owner", "-C", home / "src"], "/")
             (home / ".done").touch()
         return next(p for p in (home / "src").iterdir() if p.is_dir())
 
@@ -202,11 +201,14 @@ def version_of(folder, lib):
 
 def configure(zig, out, pkgconfig, top):
     """Configured again when the cross file changed."""
-    prefix, build = pkgconfig.parent / "usr", out / "macos"
+    prefix, apple, build = pkgconfig.parent / "usr", pkgconfig.parent / "apple", out / "macos"
+    sdk.make_frameworks(apple)
+    frameworks = apple / "System/Library/Frameworks"
     # -Werror here: meson's own option would give zig's linker a flag that it does not know
     text = sdk.cross_file(zig.cc, [zig.program, "ar"], pkgconfig,
-                          ["-Werror", f"-Wframe-larger-than={checks.FRAME_MAX}", f"-isystem{prefix}/include", f"-isystem{sdk.OURS}"],
-                          link_args=[f"-L{prefix}/lib"])
+                          ["-Werror", f"-Wframe-larger-than={checks.FRAME_MAX}", f"-isystem{prefix}/include",
+                           f"-isystem{apple}/usr/local/include", f"-iframework{frameworks}"],
+                          link_args=[f"-L{prefix}/lib", f"-L{apple}/usr/lib", f"-F{frameworks}"])
     stamp = build / ".cross"
     if stamp.exists() and stamp.read_text() == text:
         return build
@@ -232,4 +234,7 @@ def main(out: pathlib.Path) -> None:
 
 
 if __name__ == "__main__":
-    main(pathlib.Path(sys.argv[1]).resolve())
+    try:
+        main(pathlib.Path(sys.argv[1]).resolve())
+    except sdk.fetch.Missing as e:
+        sys.exit(f"build: {e}")

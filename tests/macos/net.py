@@ -2,7 +2,6 @@
 
 Meson decides which files macOS builds, with which flags; nothing here repeats that."""
 import json
-import os
 import pathlib
 import re
 import shlex
@@ -12,7 +11,7 @@ import sys
 
 import sdk
 
-TOP = pathlib.Path(os.environ.get("ANED_TOP", pathlib.Path(__file__).resolve().parents[2]))
+TOP = sdk.TOP
 ROOMS = ("daemon", "client", "proto")
 
 
@@ -108,6 +107,6 @@ def read_usage(path: pathlib.Path) -> list:
 
 
 def sources(top: pathlib.Path) -> list:
-    """Every C file of the project."""
-    found = (p.relative_to(top) for room in (*ROOMS, "tests") for p in top.joinpath(room).rglob("*.c"))
-    return sorted(str(p) for p in found)
+    """Every file of the project that a C compiler reads, but tests/coreml: a stand-in for Core ML, which Linux runs."""
+    found = (p.relative_to(top) for room in (*ROOMS, "tests") for kind in ("*.c", "*.m") for p in top.joinpath(room).rglob(kind))
+    return sorted(str(p) for p in found if p.parts[:2] != ("tests", "coreml"))

@@ -9,13 +9,19 @@ with them is a whole Mach-O file, but nothing that runs.
 
     SDK/usr/include                 Apple's headers (a link into the wheel)
     SDK/usr/lib                     libSystem.tbd, and its other names
-    SDK/usr/local                   headers and .tbd of the libraries that Homebrew has on a Mac; headers of ours (include/)
+    SDK/usr/local                   headers and .tbd of the libraries that Homebrew has on a Mac; what the wheel lacks
+    SDK/System/Library/Frameworks   Core ML and what goes with it (tests/coreml/decl/frameworks.py)
 """
-import importlib.util
 import pathlib
 import shutil
 import subprocess
 import sys
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(TOP / "tests/coreml/decl"))
+
+import fetch  # noqa: E402
+import frameworks  # noqa: E402
 
 FLOOR = "15.0"  # the oldest macOS that aned runs on
 SDK_VERSION = "15.1"  # of ziglang 0.14.1; a later wheel declares functions that the floor lacks
@@ -33,7 +39,6 @@ LIBRARIES = {
     "libllhttp": ("llhttp", ["llhttp.h"]),
     "cmocka": ("cmocka", ["cmocka.h"]),
 }
-OURS = pathlib.Path(__file__).resolve().parent / "include"  # what the wheel lacks
 SYSTEM = {"edit": ["histedit.h"]}  # libraries that macOS itself has, without a .pc file
 
 
@@ -42,11 +47,8 @@ def run(*command) -> str:
 
 
 def wheel() -> pathlib.Path:
-    """The folder of the package ziglang in the Python that runs this."""
-    spec = importlib.util.find_spec("ziglang")
-    if spec is None or spec.origin is None:
-        sys.exit("sdk: this Python has no package ziglang: ./dev test macos makes one that has")
-    return pathlib.Path(spec.origin).parent
+    """The folder of the package ziglang in the Python that runs this. Errors: fetch.Missing."""
+    return fetch.wheel().parent
 
 
 def write(path: pathlib.Path, text: str) -> None:
@@ -88,10 +90,17 @@ def make_system(sdk: pathlib.Path) -> None:
     link(sdk / "usr/include", wheel() / "lib/libc/include/any-macos-any")
     for name in ("System", "System.B", "c", "m", "pthread", "dl"):
         link(sdk / f"usr/lib/lib{name}.tbd", wheel() / "lib/libc/darwin/libSystem.tbd")
-    for header in OURS.rglob("*.h"):
-        link(sdk / "usr/local/include" / header.relative_to(OURS), header)
     write(sdk / "SDKSettings.json", f'{{"CanonicalName": "macosx{SDK_VERSION}", "Version": "{SDK_VERSION}", '
                                     f'"MaximumDeploymentTarget": "{SDK_VERSION}.99"}}\n')
+
+
+def make_frameworks(sdk: pathlib.Path) -> None:
+    """Declarations for what is compiled; lists of symbols once there is Objective-C to link. Errors: fetch.Missing."""
+    frameworks.write_headers(sdk)
+    if next(TOP.joinpath("daemon").rglob("*.m"), None) is not None:
+        for source in ("pyobjc", "objc2"):
+            fetch.fetch(source)
+        frameworks.write_symbols(sdk)
 
 
 def make_library(sdk: pathlib.Path, place: str, name: str, headers: list) -> None:
@@ -144,9 +153,10 @@ endian = 'little'
 
 
 def make(out: pathlib.Path) -> pathlib.Path:
-    """Make everything below `out`; returns the SDK's folder."""
+    """Make everything below `out`; returns the SDK's folder. Errors: fetch.Missing."""
     sdk, pkgconfig = out / "MacOSX.sdk", out / "pkgconfig"
     make_system(sdk)
+    make_frameworks(sdk)
     for name, headers in LIBRARIES.values():
         make_library(sdk, "usr/local/lib", name, headers)
     for name, headers in SYSTEM.items():

@@ -11,6 +11,7 @@ import sdk
 # Which files no target of macOS has, and why.
 ELSEWHERE = {
     "daemon/engine/cpu/kernels/sets/kernel_avx*.c": "instructions of x86",
+    "tests/arm64/*.c": "LD_PRELOAD, under qemu",
     "tests/fault/seam.c": "takes the place of libc's functions by name",
     "tests/unit/api/test_body.c": "-Wl,--wrap of GNU's linkers",
     "tests/unit/engine/test_memory.c": "-Wl,--wrap of GNU's linkers",
@@ -48,8 +49,9 @@ def test_a_whole_mach_o(net, name):
     m = macho.MachO(net.output(name))
     # every undefined symbol has its library (macOS looks nowhere else), and none loads what it does not name
     assert m.imports and not [s for s, library in m.imports.items() if not isinstance(library, str)]
-    known = {f"/usr/local/lib/lib{lib}.dylib" for lib, _ in sdk.LIBRARIES.values()} | {"/usr/lib/libSystem.B.dylib"}
-    known |= {f"/usr/lib/lib{lib}.dylib" for lib in sdk.SYSTEM}
+    known = {f"/usr/local/lib/lib{lib}.dylib" for lib, _ in sdk.LIBRARIES.values()}
+    known |= {f"/usr/lib/lib{lib}.dylib" for lib in ("System.B", "objc.A", *sdk.SYSTEM)}
+    known |= {f"/System/Library/Frameworks/{f}.framework/Versions/{v}/{f}" for f, v in sdk.frameworks.FRAMEWORKS.items()}
     assert set(m.dylibs) <= known
 
 

@@ -13,6 +13,7 @@
 #include "engine/cpu/graph/plan.h"
 #include "engine/cpu/kernels/floats.h"
 #include "engine/cpu/rows/row.h"
+#include "engine/port.h"
 #include "proto/limits.h"
 
 static_assert(ENGINE_THREADS_MAX <= CREW_MAX, "every allowed setting works");
@@ -24,59 +25,13 @@ static atomic_uint_fast64_t next_model_id = 1;
 
 /* --- ports --- */
 
-static const struct mil_feature *feature_of(const struct mil_feature *f,
-                                            size_t n, const char *name)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (strcmp(f[i].name, name) == 0) {
-            return &f[i];
-        }
-    }
-    return NULL;
-}
-
-void cpu_dim_range(const struct mil_feature *f, int i, int64_t *lo,
-                   int64_t *hi)
-{
-    *lo = 1;
-    *hi = -1;
-    if (f == NULL) {
-        return;
-    }
-    if (f->has_range) {
-        *lo = f->lo[i];
-        *hi = f->hi[i];
-    } else if (f->n_shapes > 0) {
-        *lo = f->shapes[i];
-        *hi = f->shapes[i];
-        for (size_t k = 1; k < f->n_shapes; k++) {
-            int64_t d = f->shapes[k * (size_t)f->type.rank + (size_t)i];
-            *lo = d < *lo ? d : *lo;
-            *hi = d > *hi ? d : *hi;
-        }
-    }
-}
-
 static void input_port(struct backend_model *m, const struct mil_value *v)
 {
-    struct backend_port *p = &m->in[m->n_in];
-    const struct mil_feature *f = feature_of(m->fn->in, m->fn->n_in, v->name);
+    const struct mil_feature *f = port_feature(m->fn->in, m->fn->n_in, v->name);
     if (f != NULL && f->type.rank != v->type.rank) {
         f = NULL;
     }
-    *p = (struct backend_port){.name = v->name, .type = v->type};
-    for (int i = 0; i < v->type.rank; i++) {
-        if (v->type.dims[i] != MIL_UNKNOWN) {
-            continue;
-        }
-        cpu_dim_range(f, i, &p->t_lo, &p->t_hi);
-        m->t_min = p->t_lo > m->t_min ? p->t_lo : m->t_min;
-        if (p->t_hi >= 0 && (m->t_max < 0 || p->t_hi < m->t_max)) {
-            m->t_max = p->t_hi;
-        }
-        m->has_t = true;
-        break;
-    }
+    m->in[m->n_in] = port_input(v, f);
     m->features[m->n_in] = f;
     m->in_slot[m->n_in++] = (int)v->id;
 }
@@ -125,8 +80,6 @@ static int make_ports(struct backend_model *m, struct err *e)
         m->out_buf == NULL || m->out_now == NULL || m->key == NULL) {
         return err_set(e, ERR_NOMEM, "the program");
     }
-    m->t_min = 1;
-    m->t_max = -1;
     for (size_t i = 0; i < f->n_inputs; i++) {
         if (f->inputs[i]->type.state) {
             int rc = state_port(m, f->inputs[i], e);
@@ -143,11 +96,7 @@ static int make_ports(struct backend_model *m, struct err *e)
         m->out_slot[i] = (int)v->id;
     }
     m->n_out = f->body->n_outputs;
-    if (!m->has_t) {
-        m->t_max = 1;
-    } else if (m->t_max < 0) {
-        m->t_max = ENGINE_STEP_ROWS_MAX;
-    }
+    m->has_t = port_widths(m->in, m->n_in, &m->t_min, &m->t_max);
     return 0;
 }
 

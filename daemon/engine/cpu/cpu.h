@@ -325,9 +325,6 @@ static inline bool slot_is_fp16(const struct backend_model *m, int slot)
 
 /* --- io.c --- */
 
-/* Bounds of one dimension of an input; -1 above is unbounded. */
-void cpu_dim_range(const struct mil_feature *f, int i, int64_t *lo,
-                   int64_t *hi);
 CHECKED int cpu_array_new(struct backend_model *m, size_t i,
                           enum mil_dtype dtype, int rank, const int64_t *dims,
                           struct backend_array **ret, struct err *e);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "engine/cpu/rows/row.h"
+#include "engine/port.h"
 #include "proto/limits.h"
 
 #define ARRAY_ALIGN 64 /* a cache line */
@@ -14,53 +15,11 @@ static size_t dtype_bytes(enum mil_dtype t)
     return t == MIL_FP16 ? 2 : t == MIL_BOOL ? 1 : 4;
 }
 
-static bool is_enumerated(const struct mil_feature *f, int rank,
-                          const int64_t *dims)
-{
-    for (size_t k = 0; k < f->n_shapes; k++) {
-        if (memcmp(f->shapes + k * (size_t)f->type.rank, dims,
-                   (size_t)rank * sizeof(*dims)) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static int check_input(const struct backend_model *m, size_t i,
                        enum mil_dtype dtype, int rank, const int64_t *dims,
                        struct err *e)
 {
-    const struct backend_port *p = &m->in[i];
-    const struct mil_feature *f = m->features[i];
-    if (dtype != MIL_FP32 && dtype != MIL_FP16 && dtype != MIL_INT32 &&
-        dtype != MIL_BOOL) {
-        return err_set(e, ERR_MIL_INPUT, "input %s: type %s is not taken",
-                       p->name, mil_dtype_name(dtype));
-    }
-    if (rank != p->type.rank) {
-        return err_set(e, ERR_MIL_INPUT, "input %s: rank %d, not %d", p->name,
-                       rank, p->type.rank);
-    }
-    for (int k = 0; k < rank; k++) {
-        int64_t lo = p->type.dims[k];
-        int64_t hi = lo;
-        if (lo == MIL_UNKNOWN) {
-            cpu_dim_range(f, k, &lo, &hi);
-        }
-        if (dims[k] < lo || (hi >= 0 && dims[k] > hi)) {
-            return err_set(e, ERR_MIL_INPUT,
-                           "input %s: dimension %d is %lld, not within "
-                           "%lld..%lld",
-                           p->name, k, (long long)dims[k], (long long)lo,
-                           (long long)hi);
-        }
-    }
-    if (f != NULL && f->n_shapes > 0 && !f->has_range &&
-        !is_enumerated(f, rank, dims)) {
-        return err_set(e, ERR_MIL_INPUT,
-                       "input %s: not one of the enumerated shapes", p->name);
-    }
-    return 0;
+    return port_check(&m->in[i], m->features[i], dtype, rank, dims, e);
 }
 
 /* Strides of a dense array; returns its elements, 0 when they are more than
@@ -145,11 +104,7 @@ static int take_default(struct backend_model *m, size_t i, struct tensor *ret,
     const struct mil_feature *f = m->features[i];
     struct tensor *t = &m->in_default[i];
     uint64_t n = 0;
-    if (f == NULL || !f->optional || !f->has_default ||
-        !mil_type_count(&f->type, &n) ||
-        n > MIL_TENSOR_BYTES_MAX / sizeof(float)) {
-        return err_set(e, ERR_MIL_INPUT, "input %s is missing", m->in[i].name);
-    }
+    RETERR(port_default(&m->in[i], f, &n, e));
     if (t->data == NULL) {
         float *data = arena_array(&m->arena, (size_t)n + 1, sizeof(*data));
         if (data == NULL) {

@@ -2,6 +2,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "engine/array.h"
 #include "engine/cpu/rows/row.h"
 
 void cpu_state_free(struct backend_state *s)
@@ -138,22 +139,26 @@ int cpu_state_unflatten(struct backend_state *s, struct err *e)
     return 0;
 }
 
+/* A flat state as an array. */
+static struct backend_array flat_array(const struct backend_state *s, size_t i)
+{
+    const struct mil_type *t = s->m->state[i].type;
+    struct backend_array a = {
+        .dtype = MIL_FP16, .rank = t->rank, .data = s->data[i]};
+    memcpy(a.dims, t->dims, sizeof(a.dims));
+    array_lay(&a);
+    return a;
+}
+
 int cpu_state_with(struct backend_state *s, const char *name,
                    backend_state_fn *fn, void *ctx, struct err *e)
 {
     for (size_t i = 0; i < s->n; i++) {
-        const struct state_def *d = &s->m->state[i];
-        if (strcmp(d->name, name) != 0) {
+        if (strcmp(s->m->state[i].name, name) != 0) {
             continue;
         }
         RETERR(cpu_state_flatten(s, e));
-        struct backend_array a = {
-            .dtype = MIL_FP16, .rank = d->type->rank, .data = s->data[i]};
-        memcpy(a.dims, d->type->dims, sizeof(a.dims));
-        int64_t n = 1;
-        for (int k = a.rank; k-- > 0; n *= a.dims[k]) {
-            a.strides[k] = n;
-        }
+        struct backend_array a = flat_array(s, i);
         RETERR(fn(ctx, &a, e));
         return cpu_state_unflatten(s, e); /* fn may have written */
     }
@@ -164,21 +169,7 @@ int cpu_state_with(struct backend_state *s, const char *name,
 
 static_assert(KV_BLOCK == STATE_BLOCK, "a file's blocks are ours");
 
-enum { LAYOUT_FLAT = 1, LAYOUT_KV = 2 }; /* in files: new orders, new numbers */
-
-/* A flat state is [1, heads, positions, dim]; false: something else. */
-static bool flat_shape(const struct state_def *d, size_t *heads, size_t *all,
-                       size_t *dim)
-{
-    const struct mil_type *t = d->type;
-    if (t->rank != 4 || t->dims[0] != 1) {
-        return false;
-    }
-    *heads = (size_t)t->dims[1];
-    *all = (size_t)t->dims[2];
-    *dim = (size_t)t->dims[3];
-    return *heads * *all * *dim == d->n && *all >= STATE_BLOCK;
-}
+#define LAYOUT_KV 2u /* beside LAYOUT_FLAT; in files: new orders, new numbers */
 
 size_t cpu_block_arrays(const struct backend_state *s, struct state_array *ret)
 {
@@ -186,15 +177,9 @@ size_t cpu_block_arrays(const struct backend_state *s, struct state_array *ret)
         return 0;
     }
     for (size_t i = 0; i < s->n; i++) {
-        size_t heads = 0;
-        size_t all = 0;
-        size_t dim = 0;
-        size_t bytes = 0;
-        if (s->kv != NULL) {
-            bytes = kv_block_bytes(s->kv, i);
-        } else if (flat_shape(&s->m->state[i], &heads, &all, &dim)) {
-            bytes = heads * STATE_BLOCK * dim * sizeof(uint16_t);
-        }
+        size_t bytes = s->kv != NULL
+                           ? kv_block_bytes(s->kv, i)
+                           : array_block_bytes(s->m->state[i].type);
         if (bytes == 0 || bytes > STATE_BLOCK_MAX) {
             return 0;
         }
@@ -205,50 +190,30 @@ size_t cpu_block_arrays(const struct backend_state *s, struct state_array *ret)
 }
 
 /* Copy block b between a flat state and `bytes`, whichever way. */
-static size_t flat_block(const struct backend_state *s, size_t i, uint32_t b,
-                         char *bytes, bool save)
+static int flat_block(const struct backend_state *s, size_t i, uint32_t b,
+                      char *bytes, bool save, struct err *e)
 {
-    size_t heads = 0;
-    size_t all = 0;
-    size_t dim = 0;
-    must(flat_shape(&s->m->state[i], &heads, &all, &dim));
-    size_t n = STATE_BLOCK * dim * sizeof(uint16_t);
-    for (size_t h = 0; h < heads; h++) {
-        uint16_t *at = s->data[i] + (h * all + (size_t)b * STATE_BLOCK) * dim;
-        if (save) {
-            memcpy(bytes + h * n, at, n);
-        } else {
-            memcpy(at, bytes + h * n, n);
-        }
-    }
-    return heads * n;
+    struct backend_array a = flat_array(s, i);
+    return array_block(&a, b, bytes, save)
+               ? 0
+               : err_set(e, ERR_CONTEXT, "block %u of state %s", b,
+                         s->m->state[i].name);
 }
 
 int cpu_block_save(const struct backend_state *s, uint32_t b, void *out,
                    struct err *e)
 {
     char *at = out;
-    (void)e;
     for (size_t i = 0; i < s->n; i++) {
         if (s->kv != NULL) {
             kv_block_get(s->kv, i, b, at);
             at += kv_block_bytes(s->kv, i);
         } else {
-            at += flat_block(s, i, b, at, true);
+            RETERR(flat_block(s, i, b, at, true, e));
+            at += array_block_bytes(s->m->state[i].type);
         }
     }
     return 0;
-}
-
-/* Positions are there for block b in every flat state. */
-static bool flat_room(const struct backend_state *s, uint32_t b)
-{
-    for (size_t i = 0; i < s->n; i++) {
-        if (((int64_t)b + 1) * STATE_BLOCK > s->m->state[i].type->dims[2]) {
-            return false;
-        }
-    }
-    return true;
 }
 
 int cpu_block_load(struct backend_state *s, uint32_t b, const void *in,
@@ -257,15 +222,14 @@ int cpu_block_load(struct backend_state *s, uint32_t b, const void *in,
     char *at = (char *)(uintptr_t)in; /* only read */
     if (s->kv != NULL) {
         RETERR(kv_reserve(s->kv, b * KV_BLOCK, KV_BLOCK, e));
-    } else if (!flat_room(s, b)) {
-        return err_set(e, ERR_CONTEXT, "block %u of a state", b);
     }
     for (size_t i = 0; i < s->n; i++) {
         if (s->kv != NULL) {
             kv_block_put(s->kv, i, b, at);
             at += kv_block_bytes(s->kv, i);
         } else {
-            at += flat_block(s, i, b, at, false);
+            RETERR(flat_block(s, i, b, at, false, e));
+            at += array_block_bytes(s->m->state[i].type);
         }
     }
     return 0;

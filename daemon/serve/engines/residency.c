@@ -163,7 +163,7 @@ uint64_t models_bytes(const struct models *ms)
     LIST_EACH(l, &ms->leaving) {
         n += model_bytes(model_of(l));
     }
-    return n;
+    return n + probe_bytes(ms);
 }
 
 uint64_t model_resident_bytes(const struct model *m)

@@ -220,10 +220,15 @@ static void on_ready(struct runner *r, const struct frame *f)
     runner_step(r);
 }
 
+bool runner_device(const char *backend)
+{
+    return strcmp(backend, "coreml") == 0;
+}
+
 /* Until the next sign of life of an engine that loads. */
 static uint64_t load_ms(const struct runner *r)
 {
-    bool device = strcmp(r->conf.backend, "coreml") == 0;
+    bool device = runner_device(r->conf.backend);
     return device || r->warms ? ENGINE_WARM_MS : ENGINE_LOAD_MS;
 }
 
@@ -313,6 +318,13 @@ static void on_gone(void *ctx, const struct child_exit *x)
     r->owner.on_down(r->owner.ctx, rc, &e);
 }
 
+void runner_set_widths(struct runner *r, const struct msg_widths *layers,
+                       const struct msg_widths *heads)
+{
+    r->layers = *layers;
+    r->heads = *heads;
+}
+
 int runner_start(struct runner *r, struct err *e)
 {
     must(r->state == RUNNER_DOWN && r->child == NULL);
@@ -334,8 +346,13 @@ int runner_start(struct runner *r, struct err *e)
     r->progress = 0;
     struct msg_load m = {.bundle = r->dir,
                          .backend = r->conf.backend,
+                         .cache = runner_device(r->conf.backend)
+                                      ? r->conf.prepared
+                                      : NULL,
                          .margin = r->conf.margin,
-                         .threads = r->conf.threads};
+                         .threads = r->conf.threads,
+                         .layers = r->layers,
+                         .heads = r->heads};
     buf_clear(&r->out);
     msg_load_put(&r->out, &m);
     must(buf_ok(&r->out));

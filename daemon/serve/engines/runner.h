@@ -69,7 +69,8 @@ struct runner_conf {
     struct stats *stats;
     const char *program; /* NULL: aned itself */
     const char *backend; /* borrowed until the process ends */
-    float margin;        /* engine_conf.margin */
+    const char *prepared; /* backend_conf.cache; outlives the runner */
+    float margin;         /* engine_conf.margin */
     uint32_t threads, chunk, streams, queue, sessions, max_draft, ngram_min;
     uint32_t share_tokens;   /* sched.h, rule 11 */
     uint32_t step_ms;        /* deadline of a step; 0: ENGINE_STEP_MS */
@@ -104,6 +105,9 @@ void runner_set_conf(struct runner *r, const struct runner_conf *c);
  * changes. */
 CHECKED bool runner_renew(struct runner *r, const struct runner_conf *c);
 
+/* What was measured about widths, for the next engine; empty at first. */
+void runner_set_widths(struct runner *r, const struct msg_widths *layers,
+                       const struct msg_widths *heads);
 /* DOWN -> LOADING. Errors: UNAVAILABLE. */
 CHECKED int runner_start(struct runner *r, struct err *e);
 /* Save no more states: the model is being deleted. */
@@ -122,6 +126,9 @@ struct runner_troubles {
 void runner_troubles(const struct runner *r, struct runner_troubles *ret);
 /* Loading: packages are open, and every width is run once. */
 bool runner_warms(const struct runner *r);
+/* Whether a backend is a device of the system's, which may compile a package
+ * for minutes and is measured before it is used. */
+bool runner_device(const char *backend);
 const struct msg_ready *runner_ready(const struct runner *r); /* last one */
 int runner_pid(const struct runner *r);                       /* 0 when down */
 const struct sched *runner_sched(const struct runner *r);

@@ -143,8 +143,6 @@ static void where_there_is_a_neural_engine(void **state)
     check_os_build(&d);
     assert_has("note: not on this system |");
     d.mac = true;
-    check_os_build(&d);
-    assert_has("note: not known: ");
     check_neural_engine(&d);
     assert_has("note: not known: no daemon answers");
     d.status = json_object();
@@ -156,8 +154,50 @@ static void where_there_is_a_neural_engine(void **state)
     d.status = json_object();
     json_add_str(d.status, "backend", "coreml");
     check_neural_engine(&d);
-    assert_has("ok: the backend is coreml");
+    assert_has("ok: the backend is coreml, 0 models passed");
     json_free(d.status);
+    d.status = NULL;
+}
+
+static const char reports[] =
+    "{\"models\":["
+    "{\"model\":\"good\",\"measured\":{\"machine\":\"M4, 24G84, ane\","
+    "\"verdict\":\"passed\"}},"
+    "{\"model\":\"old\",\"measured\":{\"machine\":\"M4, 24G849, ane\","
+    "\"verdict\":\"warned\",\"reason\":\"width 4\"}},"
+    "{\"model\":\"new\",\"measured\":null}]}";
+
+static void what_was_measured(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    d.mac = true;
+    check_os_build(&d);
+    assert_has("note: not known: no daemon");
+    unit_ok(json_parse(reports, strlen(reports), &d.residency, &e), &e);
+    check_os_build(&d);
+    assert_has("note: not known: the system");
+    (void)snprintf(d.build, sizeof(d.build), "24G84");
+    check_os_build(&d);
+    assert_has(
+        "warning: old was measured on \"M4, 24G849, ane\", this is build "
+        "24G84 | anectl probe old");
+    assert_int_equal(d.found[FINDING_WARNING], 1);
+    d.status = json_object();
+    json_add_str(d.status, "backend", "coreml");
+    check_neural_engine(&d);
+    assert_has("note: new: not measured yet");
+    assert_int_equal(d.found[FINDING_WARNING], 2);
+    assert_int_equal(d.found[FINDING_OK], 0);
+    json_free(d.status);
+    json_free(d.residency);
+    static const char one[] =
+        "{\"models\":[{\"model\":\"good\",\"measured\":{\"machine\":"
+        "\"M4, 24G84, ane\",\"verdict\":\"passed\"}}]}";
+    unit_ok(json_parse(one, strlen(one), &d.residency, &e), &e);
+    check_os_build(&d);
+    assert_has("ok: build 24G84, 1 models measured on it");
+    json_free(d.residency);
 }
 
 static void a_clock(void **state)
@@ -230,9 +270,13 @@ int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        CASE(large_pages),       CASE(limits_of_the_daemon),
-        CASE(apples_own_daemon), CASE(where_there_is_a_neural_engine),
-        CASE(a_clock),           CASE(the_worst_finding_decides),
+        CASE(large_pages),
+        CASE(limits_of_the_daemon),
+        CASE(apples_own_daemon),
+        CASE(where_there_is_a_neural_engine),
+        CASE(what_was_measured),
+        CASE(a_clock),
+        CASE(the_worst_finding_decides),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

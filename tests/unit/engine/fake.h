@@ -535,7 +535,7 @@ static const struct backend fake_backend = {
 };
 
 /* Logits of every row of n tokens, straight from the definition. */
-static void fake_reference(const int32_t *tokens, uint32_t n, float *logits)
+static inline void fake_reference(const int32_t *tokens, uint32_t n, float *logits)
 {
     float x[FAKE_S]; /* channel 0 */
     for (uint32_t i = 0; i < n; i++) {
@@ -550,7 +550,7 @@ static void fake_reference(const int32_t *tokens, uint32_t n, float *logits)
                     sum += half_round(x[p]) * (float)(p % 3 + 1);
                 }
             }
-            y[i] = x[i] + sum + fake.by_width * FAKE_WIDTH;
+            y[i] = x[i] + sum + fake.by_width * (float)FAKE_WIDTH;
         }
         memcpy(x, y, sizeof(x));
     }

@@ -1,4 +1,4 @@
-#include "convert/parent.h"
+#include "proto/parent.h"
 
 #include "proto/msg.h"
 

@@ -1,5 +1,5 @@
-/* parent.h - what a child that converts or verifies tells the daemon: frames
- * to CONTROL_FD, each with the number of the request that it answers. */
+/* parent.h - what a child that converts, verifies or probes tells the daemon:
+ * frames to CONTROL_FD, each with the number of the request that it answers. */
 #pragma once
 
 #include "proto/frame.h"
