@@ -146,7 +146,10 @@ int cpu_state_with(struct backend_state *s, const char *name,
         if (strcmp(d->name, name) != 0) {
             continue;
         }
-        RETERR(cpu_state_flatten(s, e));
+        RETERR(make_flat(s, e));
+        if (s->kv != NULL) {
+            kv_flatten(s->kv, i, s->data[i]);
+        }
         struct backend_array a = {
             .dtype = MIL_FP16, .rank = d->type->rank, .data = s->data[i]};
         memcpy(a.dims, d->type->dims, sizeof(a.dims));
@@ -155,7 +158,9 @@ int cpu_state_with(struct backend_state *s, const char *name,
             a.strides[k] = n;
         }
         RETERR(fn(ctx, &a, e));
-        return cpu_state_unflatten(s, e); /* fn may have written */
+        return s->kv != NULL /* fn may have written */
+                   ? kv_unflatten(s->kv, i, s->data[i], e)
+                   : 0;
     }
     return err_set(e, ERR_NOT_FOUND, "no state %s", name);
 }

@@ -14,6 +14,7 @@
 struct probe_run {
     struct probe_run_conf c; /* of its strings the copies count */
     char bundle[PATH_BYTES_MAX], backend[BACKEND_NAME_MAX];
+    char cache[PATH_BYTES_MAX]; /* "": none */
     char known[PROBE_KNOWN_MAX][ARITH_BYTES_MAX];
     struct child *child; /* NULL: none now */
     bool margin;         /* what it is at; else packages */
@@ -42,6 +43,8 @@ struct probe_run *probe_run_new(const struct probe_run_conf *c)
     r->c = *c;
     (void)snprintf(r->bundle, sizeof(r->bundle), "%s", c->bundle);
     (void)snprintf(r->backend, sizeof(r->backend), "%s", c->backend);
+    (void)snprintf(r->cache, sizeof(r->cache), "%s",
+                   c->cache != NULL ? c->cache : "");
     for (size_t i = 0; i < c->n_known; i++) {
         (void)snprintf(r->known[i], sizeof(r->known[i]), "%s", c->known[i]);
     }
@@ -283,6 +286,9 @@ static void send_spec(struct probe_run *r)
     json_add_str(o, "bundle", r->bundle);
     json_add_str(o, "backend", r->backend);
     json_add_int(o, "threads", r->c.threads);
+    if (r->cache[0] != '\0') {
+        json_add_str(o, "cache", r->cache);
+    }
     if (r->margin) {
         put_margin(o, &r->found);
     } else {
