@@ -289,6 +289,9 @@ static void send_spec(struct probe_run *r)
         json_add_str(o, "cache", r->cache);
     }
     json_add_int(o, "threads", r->c.threads);
+    if (r->cache[0] != '\0') {
+        json_add_str(o, "cache", r->cache);
+    }
     if (r->margin) {
         put_margin(o, &r->found);
     } else {
