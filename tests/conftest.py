@@ -33,6 +33,7 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "slow: minutes long; run with --slow")
+    config.addinivalue_line("markers", "smoke: of tests/coreml/e2e, in every ./dev test")
     config.addinivalue_line("markers", "asan: run again on the sanitizer build")
 
 
