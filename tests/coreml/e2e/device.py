@@ -55,10 +55,14 @@ class Place:
         self.daemons.append(Daemon(str(program), home=self.home, env={"ANED_STANDIN": str(self.device.path)}))
         return self.daemons[-1]
 
-    def close(self):
+    def stop(self):
         for d in self.daemons:
             if d.proc.poll() is None:
-                d.close()
+                d.stop()
+
+    def close(self):
+        self.stop()
+        for d in self.daemons:
             shutil.rmtree(d.dir, ignore_errors=True)
 
 
