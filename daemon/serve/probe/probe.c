@@ -263,8 +263,6 @@ static struct probe_run *run_of(struct prober *v, const struct model *m)
                                              ? m->prepared
                                              : NULL,
                                 .threads = (uint32_t)c->engine_threads,
-                                /* TODO(coreml): .cache, that of the engine,
-                                 * when LOAD names one */
                                 .known = machines,
                                 .ctx = v,
                                 .on_progress = on_progress,

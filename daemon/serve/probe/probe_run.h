@@ -29,7 +29,6 @@ struct probe_run_conf {
     const char *program; /* NULL: aned itself */
     const char *bundle;  /* folder; copied */
     const char *backend; /* copied */
-    const char *cache;   /* backend_conf.cache; NULL: none; copied */
     uint32_t threads;
     /* For what the backend prepares; the engine's own, so that it finds it
      * there. Copied; NULL: none. */
