@@ -98,8 +98,9 @@ static void odd_records(void **state)
         "{}",
         "{\"report\":[],\"ops\":{}}",
         "{\"report\":{\"functions\":[1,{}],\"reasons\":[1]},\"ops\":[2,{}]}",
-        "{\"widths\":7,\"created_ms\":\"x\",\"report\":{\"functions\":[{"
-        "\"widths\":[3,{\"error\":{}}]}],\"packages\":[4,{\"classes\":[5]}]}}",
+        ("{\"widths\":7,\"created_ms\":\"x\",\"report\":{\"functions\":[{"
+         "\"widths\":[3,{\"error\":{}}]}],\"packages\":[4,{\"classes\":[5]}]}"
+         "}"),
     };
     (void)state;
     for (size_t i = 0; i < countof(odd); i++) {

@@ -80,6 +80,7 @@ static void work(const char *how, const char *machine, const struct json *spec)
         (void)err_set(&e, ERR_UNSUPPORTED, "no such backend");
         msg_error_put(&b, &e);
         unit_ok(frame_write_fd(3, FRAME_ERROR, 1, b.p, b.n, &e), &e);
+        buf_fini(&b);
         return;
     }
     results(strcmp(how, "shut") == 0 ? "" : machine,
@@ -107,6 +108,9 @@ static int child(void)
     bool asks = json_first(json_get(j, "known")) != NULL;
     note(json_str(json_get(j, "bundle")), asks ? "k" : "m");
     work(word[0], word[1], j);
+    json_free(j);
+    buf_fini(&how);
+    frame_in_fini(&in);
     return 0;
 }
 
