@@ -294,6 +294,7 @@ int accept_run(struct client *c, const struct service *s,
         code = interrupted != 0              ? EXIT_INTERRUPTED
                : a->count[RESULT_FAILED] > 0 ? EXIT_UNAVAILABLE
                                              : EXIT_SUCCESS;
+        a->interrupted = interrupted != 0;
         interrupt_clear(); /* what was started is ended all the same */
         code = report(a, code);
     }

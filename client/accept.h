@@ -95,6 +95,7 @@ struct accept {
     /* the running step */
     double began, end_s; /* now_seconds() */
     bool skipped;
+    bool interrupted;     /* the steps after it were not run */
     struct json *numbers; /* name -> value */
     /* what was found */
     unsigned has;

@@ -17,7 +17,7 @@
 
 #define STREAM_N  200u /* tokens of the stream that is open at the end */
 #define EXIT_S    30   /* ExitTimeOut of the agent */
-#define RESTART_S 90   /* launchd waits 10 s between two starts */
+#define RESTART_S 40   /* launchd waits 10 s between two starts */
 #define LOG_RANGE "10m"
 /* so slow that a stream is still open when the job is told to end */
 #define AGENT_CONF "[engine]\nbackend = interpreter\nthreads = 1\n"

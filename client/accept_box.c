@@ -84,11 +84,7 @@ int box_make(struct accept *a, struct err *e)
     if (tmp == NULL || tmp[0] != '/') {
         tmp = "/tmp";
     }
-    if (a->d.service.program[0] == '\0') {
-        return err_set(e, ERR_NOT_FOUND,
-                       "there is no aned beside anectl or in PATH; name it "
-                       "with --program PATH");
-    }
+    RETERR(unit_program(&a->d.service, e));
     RETERR(find_demo(a, e));
     RETERR(read_expected(a, e));
     (void)snprintf(base, sizeof(base), "%s", tmp);

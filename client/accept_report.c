@@ -218,7 +218,7 @@ struct json *accept_report(struct accept *a)
     json_add_str(o, "object", "aned.acceptance");
     json_add_int(o, "schema", 1);
     json_add_str(o, "date", date);
-    json_add_bool(o, "whole", a->o.n_only == 0 && interrupted == 0);
+    json_add_bool(o, "whole", a->o.n_only == 0 && !a->interrupted);
     json_add_str(o, "result",
                  result_name(a->count[RESULT_FAILED] > 0   ? RESULT_FAILED
                              : a->count[RESULT_PASSED] > 0 ? RESULT_PASSED

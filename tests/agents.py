@@ -31,8 +31,8 @@ CRASHES = {signal.SIGABRT, signal.SIGSEGV, signal.SIGILL, signal.SIGBUS, signal.
 class Job:
     """What was bootstrapped. `faults` are names of what launchd gets wrong on purpose."""
 
-    def __init__(self, plist, faults, log):
-        self.plist, self.faults, self.log = plist, faults, log
+    def __init__(self, plist, faults, log, pids):
+        self.plist, self.faults, self.log, self.pids = plist, faults, log, pids
         self.proc, self.last_exit, self.leaving = None, 0, False
         sock = plist["Sockets"]["aned"]
         self.path = sock["SockPathName"]
@@ -51,6 +51,9 @@ class Job:
             if not self.leaving:
                 self.proc = spawn(self.plist["ProgramArguments"], [self.listener], self.log,
                                   {"XPC_SERVICE_NAME": self.plist["Label"]})
+                if "no_lines" not in self.faults:
+                    with open(self.pids, "a") as f:
+                        f.write(f"{self.proc.pid}\n")
         return self.proc
 
     def run(self):
@@ -86,7 +89,7 @@ class Job:
 
 class Launchd:
     def __init__(self, folder, faults=()):
-        self.dir, self.faults, self.jobs, self.enabled = Path(folder), set(faults), {}, set()
+        self.dir, self.faults, self.jobs, self.enabled, self.asked = Path(folder), set(faults), {}, set(), ""
         self.dir.mkdir(exist_ok=True)
         self.log = self.dir / "job.log"
         self.pids = self.dir / "pids"  # of all that were started, for a `log` of ours
@@ -113,6 +116,7 @@ class Launchd:
 
     def answer(self, argv):
         verb, rest = argv[0], argv[1:]
+        self.asked += " ".join(argv) + "\n"
         target = rest[-1]
         domain, _, label = target.rpartition("/")
         job = self.jobs.get(label)
@@ -120,7 +124,7 @@ class Launchd:
             plist = plistlib.loads(Path(rest[1]).read_bytes())
             if plist["Label"] in self.jobs:
                 return 37, "Bootstrap failed: 37: Operation already in progress"
-            self.jobs[plist["Label"]] = Job(plist, self.faults, self.log)
+            self.jobs[plist["Label"]] = Job(plist, self.faults, self.log, self.pids)
             return 0, ""
         if verb == "enable":
             self.enabled.add(label)
@@ -137,7 +141,8 @@ class Launchd:
             return 0, (f"{target} = {{\n\tstate = {'running' if pid else 'not running'}\n" + (f"\tpid = {pid}\n" if pid else "")
                        + f"\tlast exit code = {job.last_exit}\n\tspawn type = {kind} (4)\n}}")
         if verb == "bootout":
-            job.leave()
+            if not job.leaving:
+                job.leave()
             if "stays" not in self.faults:
                 del self.jobs[label]
             return 0, ""

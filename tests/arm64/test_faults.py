@@ -82,7 +82,8 @@ def test_a_set_for_every_machine_has_a_better_instruction(demo, tmp_path):
 
 
 def test_an_instruction_is_found_where_it_is_not(demo, tmp_path):
-    plant.edit(tmp_path, "daemon/base/isa.c", ("#define CAP_ASIMDDP (1u << 20)", "#define CAP_ASIMDDP (1u << 1)"))
+    plant.edit(tmp_path, "daemon/base/isa.c", ("all(caps, CAP_CRC32 | CAP_ATOMICS | CAP_ASIMDRDM | CAP_DCPOP)", "true"),
+               ("#define CAP_ASIMDDP  (1u << 20)", "#define CAP_ASIMDDP (1u << 1)"))
     exe = aned(tmp_path, plant.compile(tmp_path, "proto/libbase.a", "daemon/base/isa.c"))
     assert demo.arm_logits("int8", exe=exe, cpu="neoverse-n1") == demo.logits("int8")
     assert dies(exe, demo, cpu="cortex-a57")

@@ -106,6 +106,8 @@ struct backend_state {
 
 /* --- compile.m --- */
 
+/* Of a folder; any bytes make one. Autoreleased. */
+NSURL *folder_url(const char *path);
 /* Find m->compiled's model, or have it compiled. Errors: BACKEND, CANCELLED,
  * those of files. */
 CHECKED int compile_find(struct backend_model *m, const char *pkg,

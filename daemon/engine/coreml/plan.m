@@ -96,12 +96,10 @@ static int load(const struct backend_model *m, const char *function,
                 struct err *e)
 {
     CoreMLAnswer *answer = [[[CoreMLAnswer alloc] init] autorelease];
-    NSString *path = [NSString stringWithUTF8String:m->compiled.path];
     if (!file_is_dir(m->compiled.path)) { /* it would end the process */
         return err_set(e, ERR_BACKEND, "the compiled model is gone; try again");
     }
-    [MLComputePlan loadContentsOfURL:[NSURL fileURLWithPath:path
-                                                isDirectory:YES]
+    [MLComputePlan loadContentsOfURL:folder_url(m->compiled.path)
                        configuration:coreml_configuration(function, conf)
                    completionHandler:^(MLComputePlan *plan, NSError *error) {
                      (void)[answer giveValue:plan error:error];

@@ -285,10 +285,10 @@ static void send_spec(struct probe_run *r)
     size_t done = json_count(r->found.packages);
     json_add_str(o, "bundle", r->bundle);
     json_add_str(o, "backend", r->backend);
+    json_add_int(o, "threads", r->c.threads);
     if (r->cache[0] != '\0') {
         json_add_str(o, "cache", r->cache);
     }
-    json_add_int(o, "threads", r->c.threads);
     if (r->margin) {
         put_margin(o, &r->found);
     } else {
@@ -384,7 +384,6 @@ static void lost(struct probe_run *r, const struct child_exit *x)
     struct probe_found *f = &r->found;
     struct err e = {0};
     tell_how(r, x, r->at.how, sizeof(r->at.how));
-    log_warn("probe_lost", "at=\"%s\" %s, continuing", r->stage, r->at.how);
     if (!r->told) {
         over(
             r,
@@ -392,6 +391,7 @@ static void lost(struct probe_run *r, const struct child_exit *x)
             &e);
         return;
     }
+    log_warn("probe_lost", "at=\"%s\" %s, continuing", r->stage, r->at.how);
     f->losses[f->n_losses++] = r->at;
     if (r->margin || f->n_losses == PROBE_LOST_MAX) {
         over(r, 0, &e);

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <time.h>
 
@@ -14,6 +15,7 @@
 
 static struct {
     char dir[256];    /* of this program */
+    char tmp[300];    /* for temporary files */
     char faults[300]; /* the stand-in's file */
     unsigned edits;
 } kit;
@@ -40,23 +42,48 @@ static inline const char *kit_path(const char *name)
     return p;
 }
 
-/* Before any thread. */
+/* Before any thread. The stand-in's temporary files go to a folder of their
+ * own, which is empty at the end. */
 static inline int kit_make(void **state)
 {
     const char *tmp = getenv("TMPDIR");
+    struct err e = {0};
     (void)snprintf(kit.dir, sizeof(kit.dir), "%s/aned-coreml-test-XXXXXX",
                    tmp != NULL ? tmp : "/tmp");
     assert_non_null(mkdtemp(kit.dir));
     (void)snprintf(kit.faults, sizeof(kit.faults), "%s/faults", kit.dir);
+    (void)snprintf(kit.tmp, sizeof(kit.tmp), "%s/tmp", kit.dir);
+    unit_ok(file_mkdirs(kit.tmp, 0700, &e), &e);
+    assert_int_equal(setenv("TMPDIR", kit.tmp, 1), 0);
     assert_int_equal(setenv("ANED_STANDIN", kit.faults, 1), 0);
     kit_faults("");
     return contract_make(state);
+}
+
+/* The names in a folder, sorted, with a space after each. */
+static inline const char *kit_names(const char *dir)
+{
+    static char text[1024];
+    struct dirent **list = NULL;
+    int n = scandir(dir, &list, NULL, alphasort);
+    size_t at = 0;
+    text[0] = '\0';
+    for (int i = 0; i < n; i++) {
+        if (list[i]->d_name[0] != '.') {
+            at += (size_t)snprintf(text + at, sizeof(text) - at, "%s ",
+                                   list[i]->d_name);
+        }
+        free(list[i]);
+    }
+    free(list);
+    return text;
 }
 
 static inline int kit_unmake(void **state)
 {
     struct err e = {0};
     int rc = contract_unmake(state);
+    assert_string_equal(kit_names(kit.tmp), "");
     unit_ok(file_rmtree(kit.dir, &e), &e);
     return rc;
 }
@@ -98,10 +125,16 @@ static inline bool kit_is(void *ctx)
            n.fds == was->fds;
 }
 
-/* Also what other threads still hold for a moment. */
+/* Also what other threads still hold for a moment. What a failed test leaves is
+ * reported, and waited for, once. */
 static inline void kit_same(struct kit_left was)
 {
-    kit_until(kit_is, &was);
+    static bool left;
+    if (!left) {
+        left = true;
+        kit_until(kit_is, &was);
+        left = false;
+    }
 }
 
 static const struct contract kit_coreml = {&backend_coreml, {.threads = 1}};

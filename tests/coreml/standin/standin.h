@@ -114,7 +114,7 @@ struct array {
     bool locked;    /* pixels: dataPointer has locked them for good */
     bool was_input; /* a prediction has read it */
     bool dead;      /* a state's array after its handler */
-    atomic_int use; /* enum pixels_use */
+    atomic_int use; /* enum pixels_use; relaxed, as it guards nothing */
     void (^deallocator)(void *);
 };
 
