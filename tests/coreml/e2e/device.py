@@ -58,7 +58,7 @@ class Place:
     def stop(self):
         for d in self.daemons:
             if d.proc.poll() is None:
-                d.stop()
+                assert d.stop() == 0, "aned serve ended with an error"
 
     def close(self):
         self.stop()

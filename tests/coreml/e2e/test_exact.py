@@ -126,4 +126,4 @@ def test_without_the_rule_bits_would_differ(noisy):
         assert engine(d)["exact"] is False
         got.append(answers(d))
         noisy.stop()
-        assert got[0] != got[1]
+    assert got[0] != got[1]
