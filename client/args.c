@@ -12,6 +12,7 @@ const struct command *const commands[] = {
     &cmd_show,     &cmd_load,       &cmd_unload,     &cmd_rm,
     &cmd_run,      &cmd_complete,   &cmd_sessions,   &cmd_session,
     &cmd_tokenize, &cmd_detokenize, &cmd_completion, &cmd_verify,
+    &cmd_probe,    &cmd_residency,  &cmd_service,    &cmd_doctor,
     NULL,
 };
 

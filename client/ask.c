@@ -32,7 +32,7 @@ static bool word_byte(char c)
 }
 
 /* Does text name the field already? "n" is not in "no such model". */
-static bool has_word(const char *text, const char *word)
+bool ask_has_word(const char *text, const char *word)
 {
     size_t n = strlen(word);
     for (const char *p = strstr(text, word); n > 0 && p != NULL;
@@ -65,7 +65,7 @@ int ask_error(int status, const char *body, size_t n, struct err *e)
     if (text == NULL) {
         text = err_text(code);
     }
-    if (param != NULL && !has_word(text, param)) {
+    if (param != NULL && !ask_has_word(text, param)) {
         (void)err_set(e, code, "%s: %s", param, text);
     } else {
         (void)err_set(e, code, "%s", text);
@@ -187,13 +187,22 @@ static const char *hint(int code)
     }
 }
 
-int ask_fail(const struct client *c, const struct err *e)
+int ask_fail_plain(const struct client *c, const struct err *e)
 {
     if (e->code == ERR_CANCELLED && interrupted != 0) {
         return EXIT_INTERRUPTED;
     }
     (void)fprintf(stderr, "%s%s%s: %s\n", color_err(&c->term, COLOR_RED),
                   err_name(e->code), color_err(&c->term, COLOR_OFF), e->msg);
+    return err_exit(e->code);
+}
+
+int ask_fail(const struct client *c, const struct err *e)
+{
+    int code = ask_fail_plain(c, e);
+    if (code == EXIT_INTERRUPTED) {
+        return code;
+    }
     if (e->code == ERR_UNAVAILABLE) {
         (void)fprintf(stderr, "  start one with: aned serve\n"
                               "  or name its socket: anectl --socket PATH, or "
@@ -201,7 +210,7 @@ int ask_fail(const struct client *c, const struct err *e)
     } else if (hint(e->code) != NULL) {
         (void)fprintf(stderr, "  %s\n", hint(e->code));
     }
-    return err_exit(e->code);
+    return code;
 }
 
 int ask_tell(struct client *c, const char *method, const char *path,

@@ -79,7 +79,8 @@ struct command {
 extern const struct command cmd_ps, cmd_top, cmd_status, cmd_convert, cmd_jobs,
     cmd_job, cmd_cancel, cmd_models, cmd_show, cmd_load, cmd_unload, cmd_rm,
     cmd_run, cmd_complete, cmd_sessions, cmd_session, cmd_tokenize,
-    cmd_detokenize, cmd_completion, cmd_verify;
+    cmd_detokenize, cmd_completion, cmd_verify, cmd_probe, cmd_residency,
+    cmd_service, cmd_doctor;
 
 /* All of them, in the order of the help text; ends with NULL. */
 extern const struct command *const commands[];
@@ -118,8 +119,12 @@ int ask_print(const struct json *j);
 const struct json *ask_list(const struct json *j, const char *key);
 /* Member as text, "" when absent or no string. */
 const char *ask_str(const struct json *j, const char *key);
+/* Whether word stands in text, not as a part of a longer one. */
+bool ask_has_word(const char *text, const char *word);
 /* Print the error for a person, with the next step; returns the exit code. */
 int ask_fail(const struct client *c, const struct err *e);
+/* The same without a next step. */
+int ask_fail_plain(const struct client *c, const struct err *e);
 /* ask() for a command: it frees body, which may be NULL, prints an error, and
  * with --json prints the answer. Returns the exit code; *ret is set on success
  * only. */
@@ -132,5 +137,6 @@ int ask_tell_about(struct client *c, const char *method, const char *prefix,
 /* --- Ctrl-C (sig.c) --- */
 extern volatile sig_atomic_t interrupted; /* how often since the last clear */
 void interrupt_catch(void); /* count SIGINT instead of ending the process */
+void interrupt_catch_all(void); /* and SIGTERM and SIGHUP */
 void interrupt_clear(void);
 #define EXIT_INTERRUPTED 130

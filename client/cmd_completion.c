@@ -22,6 +22,7 @@ static const char *source_of(const struct command *cmd)
         {"job",     "$(anectl jobs --quiet 2>/dev/null)"                 },
         {"shell",   "bash zsh fish"                                      },
         {"session", "new show append generate fork truncate pin unpin rm"},
+        {"service", "install uninstall start stop restart reload status logs"},
     };
     for (size_t i = 0; cmd->takes != NULL && i < countof(rows); i++) {
         if (strcmp(rows[i].takes, cmd->takes) == 0) {
@@ -114,7 +115,13 @@ static void zsh(void)
         }
         printf("        fi ;;\n");
     }
-    printf("    esac\n}\ncompdef _anectl anectl\n");
+    /* loaded by its name from a folder of functions, it is the first call */
+    printf("    esac\n}\n"
+           "if [[ ${funcstack[1]} == _anectl ]]; then\n"
+           "    _anectl \"$@\"\n"
+           "else\n"
+           "    compdef _anectl anectl\n"
+           "fi\n");
 }
 
 /* Inside single quotes of fish. */

@@ -1,4 +1,6 @@
 /* cmd_show.c - everything about one model. */
+#include <string.h>
+
 #include "client/model_call.h"
 
 static void row(const struct client *c, const char *name, const char *value)
@@ -26,6 +28,36 @@ static void row_bytes(const struct json *j, const char *name, const char *key)
     }
 }
 
+/* "warming 40%": what a load is at. */
+static void row_stage(const struct client *c, const struct json *m)
+{
+    const struct json *progress = json_get(m, "progress");
+    char text[64];
+    if (json_type(progress) == JSON_NUMBER) {
+        (void)snprintf(text, sizeof(text), "%.40s %.0f%%", ask_str(m, "stage"),
+                       100 * json_num(progress));
+        row(c, "stage", text);
+    } else {
+        row(c, "stage", ask_str(m, "stage"));
+    }
+}
+
+/* "passed on Apple M4, 24F74": whether it runs right on this machine. */
+static void row_probe(const struct client *c, const struct json *p)
+{
+    const char *state = ask_str(p, "state");
+    const char *machine = ask_str(p, "machine");
+    char text[256];
+    if (strcmp(state, "unknown") == 0 && ask_str(p, "error")[0] != '\0') {
+        (void)snprintf(text, sizeof(text), "unknown: %.200s",
+                       ask_str(p, "error"));
+    } else {
+        (void)snprintf(text, sizeof(text), "%.32s%s%.128s", state,
+                       machine[0] != '\0' ? " on " : "", machine);
+    }
+    row(c, "measured", text);
+}
+
 static void show(const struct client *c, const struct json *m)
 {
     const struct json *source = json_get(m, "source");
@@ -36,6 +68,7 @@ static void show(const struct client *c, const struct json *m)
     printf("%-13s ", "state");
     show_state(c, ask_str(m, "state"), 0);
     (void)putchar('\n');
+    row_stage(c, m);
     row(c, "reason", ask_str(m, "reason"));
     row(c, "architecture", ask_str(m, "architecture"));
     row(c, "quant", ask_str(m, "quant"));
@@ -48,6 +81,7 @@ static void show(const struct client *c, const struct json *m)
     row(c, "source", ask_str(source, "name"));
     row(c, "fingerprint", ask_str(m, "fingerprint"));
     row(c, "files", ask_str(json_get(m, "verification"), "state"));
+    row_probe(c, json_get(m, "probe"));
     row(c, "job", ask_str(m, "job"));
     show_ago(json_get(m, "created_ms"), when);
     row(c, "created", when);
@@ -56,6 +90,15 @@ static void show(const struct client *c, const struct json *m)
         row_bytes(engine, "weights", "weight_bytes");
         row_num(engine, "running", "running");
         row_num(engine, "waiting", "waiting");
+        row(c, "arithmetic", ask_str(engine, "arith"));
+        if (json_get(engine, "exact") != NULL &&
+            !json_bool(json_get(engine, "exact"))) {
+            row(c, "exact", "not exact: [engine] margin");
+        }
+        if (json_num(json_get(engine, "packages_on_cpu")) > 0) {
+            row_num(engine, "on the CPU", "packages_on_cpu");
+        }
+        row(c, "last failure", ask_str(engine, "last_failure"));
     }
     if (json_first(json_get(m, "gates")) != NULL) {
         printf("gates\n");

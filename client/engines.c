@@ -36,11 +36,22 @@ static void leaves(const struct json *m, char out[24])
     }
 }
 
+/* How far a load is: "warming 40%". */
+static void stage(const struct json *m, char out[48])
+{
+    const struct json *p = json_get(m, "progress");
+    char percent[16] = "";
+    if (json_type(p) == JSON_NUMBER) {
+        (void)snprintf(percent, sizeof(percent), " %.0f%%", 100 * json_num(p));
+    }
+    (void)snprintf(out, 48, "%.24s%s", ask_str(m, "stage"), percent);
+}
+
 static void show(const struct client *c, const struct json *m)
 {
     const struct json *x = json_get(m, "engine");
     const char *name = ask_str(m, "name");
-    char bytes[16], resident[16], until[24], progress[16], warm[24];
+    char bytes[16], resident[16], until[24], progress[48], warm[24];
 
     show_text(c, name);
     for (int i = (int)strlen(name); i < 24; i++) {
@@ -48,12 +59,16 @@ static void show(const struct client *c, const struct json *m)
     }
     (void)putchar(' ');
     show_state(c, ask_str(m, "state"), 9);
+    if (json_type(x) != JSON_OBJECT) { /* its engine is still to come */
+        stage(m, progress);
+        printf(" %8s %8s %8s  %s\n", "-", "-", "-", progress);
+        return;
+    }
     fmt_bytes(count(x, "bytes"), bytes);
     fmt_bytes(count(x, "resident_bytes"), resident);
     printf(" %8.0f %8s %8s", json_num(json_get(x, "pid")), bytes, resident);
     if (json_get(x, "sequences") == NULL) {
-        (void)snprintf(progress, sizeof(progress), "%.0f%%",
-                       100 * json_num(json_get(x, "progress")));
+        stage(m, progress);
         printf("  %s\n", progress);
         return;
     }
@@ -70,7 +85,8 @@ void engines_show(const struct client *c, const struct json *status)
     bool any = false;
     for (const struct json *m = json_first(json_get(status, "models"));
          m != NULL; m = json_next(m)) {
-        bool here = json_type(json_get(m, "engine")) == JSON_OBJECT;
+        bool here = json_type(json_get(m, "engine")) == JSON_OBJECT ||
+                    json_type(json_get(m, "stage")) == JSON_STRING;
         if (here && !any) {
             any = true;
             printf("%s%-24s %-9s %8s %8s %8s %4s %7s %5s  %s%s\n",

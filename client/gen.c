@@ -138,7 +138,7 @@ int gen_end(const struct client *c, const struct args *a, int rc,
 
 static int read_stdin(struct buf *b, struct err *e)
 {
-    char in[65536];
+    char in[16384];
     ssize_t n = 0;
     while ((n = read(STDIN_FILENO, in, sizeof(in))) != 0) {
         if (n > 0) {

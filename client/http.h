@@ -6,6 +6,9 @@
 
 struct http_peer {
     char path[512]; /* of the socket */
+    bool named;     /* by --socket or ANED_SOCKET; else the usual place */
+    double end_s;   /* now_seconds() at which a request ends with TIMEOUT; 0:
+                       it may take as long as it wants */
 };
 
 /* Find the daemon's socket: `given`, else $ANED_SOCKET, else
@@ -13,6 +16,9 @@ struct http_peer {
  * the platform's data folder as HOME. Errors: CONFIG. */
 CHECKED int http_peer_find(struct http_peer *p, const char *given,
                            struct err *e);
+
+/* Bytes of a socket's path at most, on this system. */
+size_t http_peer_path_max(void);
 
 /* Takes bytes of a 2xx body as they arrive. When it returns a code other than
  * 0, the request ends with that code. */
@@ -22,7 +28,7 @@ typedef int http_data_fn(void *user, const char *p, size_t n, struct err *e);
  * be NULL. With `fn`, a 2xx body is passed to it piece by piece; any other body
  * is put into *out (initialised by the caller, its max is the limit). Returns 0
  * with *status set. Errors: UNAVAILABLE (no daemon listens), CANCELLED
- * (`interrupted`), TOO_BIG, HTTP, IO, and what fn returns. */
+ * (`interrupted`), TIMEOUT, TOO_BIG, HTTP, IO, and what fn returns. */
 CHECKED int http_request(const struct http_peer *p, const char *method,
                          const char *path, const void *body, size_t n_body,
                          http_data_fn *fn, void *user, int *status,

@@ -20,6 +20,7 @@ static enum color color_of(const char *word)
         {"running",     COLOR_BLUE  },
         {"gating",      COLOR_BLUE  },
         {"loading",     COLOR_BLUE  },
+        {"warming",     COLOR_BLUE  },
         {"unverified",  COLOR_YELLOW},
         {"warned",      COLOR_YELLOW},
         {"cancelled",   COLOR_YELLOW},

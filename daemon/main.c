@@ -8,6 +8,7 @@
 #include "convert/convert.h"
 #include "convert/verify.h"
 #include "engine/engine.h"
+#include "engine/probe/probe.h"
 
 struct command {
     const char *name;
@@ -24,9 +25,13 @@ static const struct command commands[] = {
     {"tokenize", cli_tokenize, "text into token ids"},
     {"detokenize", cli_detokenize, "token ids into text"},
     {"logits", cli_logits, "every position's logits of a list of token ids"},
+    {"probe", cli_probe, "what this machine makes of a bundle's packages"},
+    {"machine", cli_machine, "what aned finds in this machine"},
+    {"sandbox", cli_sandbox, "what the sandbox of a converter refuses"},
     {"engine", engine_role, NULL},
     {"convert-worker", convert_role, NULL},
     {"verify-worker", verify_role, NULL},
+    {"probe-worker", probe_role, NULL},
     {NULL, NULL, NULL},
 };
 
@@ -72,6 +77,9 @@ int main(int argc, char **argv)
     }
     for (const struct command *c = commands; c->name != NULL; c++) {
         if (strcmp(name, c->name) == 0) {
+            if (c->help == NULL) { /* a reload is serve's, whoever is sent it */
+                (void)signal(SIGHUP, SIG_IGN);
+            }
             return c->run(argc - 1, argv + 1);
         }
     }

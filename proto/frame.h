@@ -32,6 +32,7 @@ enum frame_type {
     FRAME_READY = 32,
     FRAME_STEP_DONE,
     FRAME_STATE_DONE, /* msg_state_done: state_* */
+    FRAME_NOTICE,     /* msg_notice: unasked, before what it concerns */
     /* both kinds of child -> serve */
     FRAME_PROGRESS = 48, /* worker: JSON; engine: msg_progress */
     FRAME_ERROR,         /* msg_error */
@@ -44,6 +45,10 @@ enum frame_type {
     FRAME_VERIFY, /* JSON: the bundle, see convert/verify.h */
     FRAME_VERIFY_DONE,
     FRAME_BUSY, /* JSON: {"busy": bool}, to a gentle verify worker */
+    /* serve -> probe worker, and back: JSON, see engine/probe/probe.h */
+    FRAME_PROBE,
+    FRAME_PROBE_RESULT,
+    FRAME_PROBE_DONE,
 };
 
 /* Append one frame to out. */

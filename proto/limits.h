@@ -72,6 +72,8 @@
 /* --- engine --- */
 #define PATH_BYTES_MAX       1024u   /* with the NUL; struct bundle's dir */
 #define BACKEND_NAME_MAX     32u     /* with the NUL; "interpreter" */
+#define ENGINE_EVENTS_MAX    8u      /* failures of packages, not yet told */
+#define NOTICE_PACKAGE_MAX   64u     /* with the NUL; longer names are cut */
 #define ARITH_BYTES_MAX      128u    /* with the NUL; backend_info.arith */
 #define BACKEND_OP_NAME_MAX  96u     /* with the NUL; longer ones are cut */
 #define BACKEND_OP_TYPE_MAX  48u     /* the same */
@@ -86,15 +88,30 @@
 #define ENGINE_PLANS_MAX       64u
 #define ENGINE_PLANS_BYTES_MAX MIB(256)
 #define ENGINE_CHUNK_MAX     512u /* prefill rows of one sequence a step */
+#define ENGINE_WIDTHS_MAX    16u  /* that a package runs as: engine/widths.c */
 #define ENGINE_DRAFTS_MAX    16u
 #define ENGINE_LOGPROBS_MAX  20u   /* OpenAI's top_logprobs */
 #define ENGINE_BIAS_MAX      1024u /* logit_bias entries */
 #define ENGINE_THREADS_MAX   64u
+#define ENGINE_MARGIN_MAX    100000 /* thousandths of a logit */
 #define ENGINE_CRASHES_MAX   3u      /* then the model is marked failed */
 #define ENGINE_LOAD_MS       300000u /* one package's, from reading to ready */
 /* The same where the system compiles it for a device, and a width's first
  * prediction there: 25 minutes have been reported. */
 #define ENGINE_WARM_MS       1800000u
+/* What a probe does with each package (engine/probe/probe.h). */
+#define PROBE_TIMED          20u  /* predictions of a width that are timed */
+#define PROBE_REPEATS        200u /* more of a function, for their bits: some
+                                     defects show after 100 (facts of Core ML) */
+#define PROBE_ROWS_BYTES_MAX MIB(64) /* results kept to be compared */
+#define PROBE_OPS_MAX        64u  /* kinds of operations told of a function */
+#define PROBE_LOST_MAX       8u   /* children of one probe that end by themselves */
+#define PROBE_KNOWN_MAX      16u  /* machines that a child is told of */
+#define PROBE_MARGIN_ROWS    16u  /* tokens whose leads are compared */
+#define PROBE_SHARE_MIN      0.985 /* of a plan's cost; less is warned about */
+#define PROBE_COSINE_MIN     0.97 /* of a result with what is right: design 6 */
+#define PROBE_IDLE_MS        60000u /* without work, then models are probed again */
+#define PROBE_STEP_MS        120000u /* a prediction, also the reference's */
 #define STATE_PARTS_MAX      64u /* files of one saved timeline */
 #define STATE_ARRAYS_MAX     (2u * SHARDS_MAX) /* geometry entries of a file */
 #define STATE_BLOCK          64u /* positions; a file has a multiple of it */
@@ -111,6 +128,7 @@
 #define HTTP_BODY_MAX        KIB(64) /* of requests without a text */
 #define HTTP_CHAT_BODY_MAX   MIB(4)
 #define HTTP_CONNS_MAX       4096u
+#define SERVE_FILES          256u /* descriptors of serve beside its connections */
 #define HTTP_LISTENERS_MAX   16u   /* sockets passed to the process at start */
 #define HTTP_BACKLOG         4096 /* connects that wait; beyond: EAGAIN, no 503 */
 #define HTTP_REQUESTS_MAX    1000u /* per connection */
@@ -165,5 +183,7 @@
 #define JOB_CANCEL_MS      2000u   /* from cancel frame to SIGKILL */
 #define STORE_QUEUE_MAX    4096u   /* requests waiting for the store thread */
 #define STORE_TEXT_MAX       MIB(8)  /* one JSON text of a record */
+#define RESIDENCY_KEPT_MAX   8u      /* reports of one bundle; the oldest go */
+#define RESIDENCY_OPS_MAX    8192u   /* kinds of operations of one report */
 #define CONVERT_CPU_S      3600u                 /* RLIMIT_CPU of a worker */
 #define CONVERT_DATA_BYTES ((uint64_t)768 << 20) /* RLIMIT_DATA */

@@ -72,6 +72,18 @@ static bool get_str(struct cur *c, size_t max, struct span *ret)
     return true;
 }
 
+/* A string into out[max], with its NUL. */
+static bool get_text(struct cur *c, char *out, size_t max)
+{
+    struct span s = {0};
+    if (!get_str(c, max, &s)) {
+        return false;
+    }
+    memcpy(out, s.p, s.n);
+    out[s.n] = '\0';
+    return true;
+}
+
 static char *dup_span(struct span s)
 {
     char *p = malloc(s.n + 1);
@@ -84,12 +96,44 @@ static char *dup_span(struct span s)
 
 /* --- load, ready --- */
 
+bool msg_widths_ok(const struct msg_widths *w)
+{
+    bool ok = w->n <= ENGINE_WIDTHS_MAX;
+    for (uint32_t i = 0; ok && i < w->n; i++) {
+        ok = w->of[i] > (i > 0 ? w->of[i - 1] : 0) &&
+             w->of[i] <= ENGINE_CHUNK_MAX;
+    }
+    return ok;
+}
+
+static void put_widths(struct buf *b, const struct msg_widths *w)
+{
+    must(msg_widths_ok(w));
+    buf_u32(b, w->n);
+    for (uint32_t i = 0; i < w->n; i++) {
+        buf_u32(b, w->of[i]);
+    }
+}
+
+static bool get_widths(struct cur *c, struct msg_widths *w)
+{
+    w->n = cur_u32(c);
+    for (uint32_t i = 0; i < w->n && w->n <= ENGINE_WIDTHS_MAX; i++) {
+        w->of[i] = cur_u32(c);
+    }
+    return !c->bad && msg_widths_ok(w);
+}
+
 void msg_load_put(struct buf *b, const struct msg_load *m)
 {
     put_str(b, m->bundle);
     put_str(b, m->backend);
+    put_str(b, m->cache != NULL ? m->cache : "");
     buf_u32(b, m->threads);
     buf_u8(b, m->round_fp16);
+    buf_f32(b, m->margin);
+    put_widths(b, &m->layers);
+    put_widths(b, &m->heads);
 }
 
 int msg_load_get(const void *p, size_t n, struct msg_load *ret, struct err *e)
@@ -103,7 +147,16 @@ int msg_load_get(const void *p, size_t n, struct msg_load *ret, struct err *e)
     if (!get_str(&c, BACKEND_NAME_MAX, &backend)) {
         return bad(e, "load", "backend");
     }
-    struct msg_load m = {.threads = cur_u32(&c), .round_fp16 = get_bool(&c)};
+    struct span cache;
+    if (!get_str(&c, PATH_BYTES_MAX, &cache)) {
+        return bad(e, "load", "cache");
+    }
+    struct msg_load m = {.threads = cur_u32(&c)};
+    m.round_fp16 = get_bool(&c);
+    m.margin = cur_f32(&c);
+    if (!get_widths(&c, &m.layers) || !get_widths(&c, &m.heads)) {
+        return bad(e, "load", "widths");
+    }
     int rc = check_end(&c, "load", e);
     if (rc < 0) {
         return rc;
@@ -111,9 +164,13 @@ int msg_load_get(const void *p, size_t n, struct msg_load *ret, struct err *e)
     if (m.threads > ENGINE_THREADS_MAX) {
         return bad(e, "load", "threads");
     }
+    if (!(m.margin >= 0 && m.margin <= ENGINE_MARGIN_MAX / 1000.0F)) {
+        return bad(e, "load", "margin");
+    }
     m.bundle = dup_span(bundle);
     m.backend = dup_span(backend);
-    if (m.bundle == NULL || m.backend == NULL) {
+    m.cache = dup_span(cache);
+    if (m.bundle == NULL || m.backend == NULL || m.cache == NULL) {
         msg_load_fini(&m);
         return err_set(e, ERR_NOMEM, "load");
     }
@@ -126,6 +183,7 @@ void msg_load_fini(struct msg_load *m)
     if (m != NULL) {
         free((void *)(uintptr_t)m->bundle);
         free((void *)(uintptr_t)m->backend);
+        free((void *)(uintptr_t)m->cache);
         *m = (struct msg_load){0};
     }
 }
@@ -139,6 +197,7 @@ void msg_ready_put(struct buf *b, const struct msg_ready *m)
     buf_u32(b, m->vocab);
     buf_u64(b, m->weight_bytes);
     buf_u64(b, m->state_bytes);
+    buf_u8(b, m->exact);
     put_str(b, m->arith);
     buf_u32(b, m->load_ms);
 }
@@ -153,11 +212,10 @@ int msg_ready_get(const void *p, size_t n, struct msg_ready *ret, struct err *e)
     m.vocab = cur_u32(&c);
     m.weight_bytes = cur_u64(&c);
     m.state_bytes = cur_u64(&c);
-    struct span arith = {0};
-    if (!get_str(&c, sizeof(m.arith), &arith) || arith.n == 0) {
+    m.exact = get_bool(&c);
+    if (!get_text(&c, m.arith, sizeof(m.arith)) || m.arith[0] == '\0') {
         return bad(e, "ready", "arith");
     }
-    memcpy(m.arith, arith.p, arith.n);
     m.load_ms = cur_u32(&c);
     int rc = check_end(&c, "ready", e);
     if (rc < 0) {
@@ -642,6 +700,33 @@ int msg_state_done_get(const void *p, size_t n, struct msg_state_done *ret,
 }
 
 /* --- progress, error --- */
+
+void msg_notice_put(struct buf *b, const struct msg_notice *m)
+{
+    buf_u8(b, m->on_cpu);
+    put_str(b, m->package);
+    put_str(b, m->arith);
+    put_str(b, m->why);
+}
+
+int msg_notice_get(const void *p, size_t n, struct msg_notice *ret,
+                   struct err *e)
+{
+    struct cur c = cur_of(p, n);
+    struct msg_notice m = {.on_cpu = get_bool(&c)};
+    if (!get_text(&c, m.package, sizeof(m.package))) {
+        return bad(e, "notice", "package");
+    }
+    if (!get_text(&c, m.arith, sizeof(m.arith)) || m.arith[0] == '\0') {
+        return bad(e, "notice", "arith");
+    }
+    if (!get_text(&c, m.why, sizeof(m.why))) {
+        return bad(e, "notice", "why");
+    }
+    RETERR(check_end(&c, "notice", e));
+    *ret = m;
+    return 0;
+}
 
 void msg_progress_put(struct buf *b, const struct msg_progress *m)
 {

@@ -10,12 +10,22 @@
 #include "base/buf.h"
 #include "proto/limits.h"
 
+/* Widths that were measured to give rows the same bits (`aned probe`): 1 ..
+ * ENGINE_CHUNK_MAX, ascending. n 0: nothing was measured. */
+struct msg_widths {
+    uint32_t n;
+    uint32_t of[ENGINE_WIDTHS_MAX];
+};
+
 /* FRAME_LOAD */
 struct msg_load {
     const char *bundle;  /* folder (decoded: owned) */
     const char *backend; /* "cpu" | "interpreter" | "coreml" */
+    const char *cache;   /* backend_conf.cache (decoded: owned); "": none */
     uint32_t threads;    /* 0 = the engine's choice */
     bool round_fp16;
+    float margin; /* engine_conf.margin */
+    struct msg_widths layers, heads; /* of all layer shards; of all heads */
 };
 
 /* FRAME_READY */
@@ -27,6 +37,7 @@ struct msg_ready {
     uint32_t vocab;
     uint64_t weight_bytes;
     uint64_t state_bytes; /* that one sequence costs at most */
+    bool exact;                  /* engine_exact */
     char arith[ARITH_BYTES_MAX]; /* engine_arith */
     uint32_t load_ms;
 };
@@ -159,6 +170,14 @@ struct msg_state_done {
     uint64_t bytes; /* read or written */
 };
 
+/* FRAME_NOTICE: a package failed on its device, and runs again. */
+struct msg_notice {
+    bool on_cpu; /* on the CPU backend from now on; else opened anew */
+    char package[NOTICE_PACKAGE_MAX]; /* "layers_00_08.mlpackage" */
+    char arith[ARITH_BYTES_MAX];      /* of the model now: engine_arith */
+    char why[ERR_MSG_MAX];
+};
+
 /* FRAME_PROGRESS of an engine */
 struct msg_progress {
     bool warms; /* widths are run once; else packages are opened */
@@ -171,6 +190,7 @@ struct msg_error {
     char msg[ERR_MSG_MAX];
 };
 
+bool msg_widths_ok(const struct msg_widths *w); /* as the comment there says */
 void msg_load_put(struct buf *b, const struct msg_load *m);
 CHECKED int msg_load_get(const void *p, size_t n, struct msg_load *ret,
                          struct err *e);
@@ -196,6 +216,9 @@ void msg_state_fini(struct msg_state *m);
 void msg_state_done_put(struct buf *b, const struct msg_state_done *m);
 CHECKED int msg_state_done_get(const void *p, size_t n,
                                struct msg_state_done *ret, struct err *e);
+void msg_notice_put(struct buf *b, const struct msg_notice *m);
+CHECKED int msg_notice_get(const void *p, size_t n, struct msg_notice *ret,
+                           struct err *e);
 void msg_progress_put(struct buf *b, const struct msg_progress *m);
 CHECKED int msg_progress_get(const void *p, size_t n, struct msg_progress *ret,
                              struct err *e);

@@ -74,8 +74,12 @@ void api_model_load(struct http_req *r, const struct http_args *a);
 void api_model_events(struct http_req *r, const struct http_args *a);
 void api_model_unload(struct http_req *r, const struct http_args *a);
 void api_model_verify(struct http_req *r, const struct http_args *a);
+void api_model_probe(struct http_req *r, const struct http_args *a);
 void api_model_delete(struct http_req *r, const struct http_args *a);
 void api_status(struct http_req *r, const struct http_args *a);
+/* native_residency.c */
+void api_residency(struct http_req *r, const struct http_args *a);
+void api_model_residency(struct http_req *r, const struct http_args *a);
 /* openai.c */
 void api_oai_models(struct http_req *r, const struct http_args *a);
 void api_oai_model(struct http_req *r, const struct http_args *a);

@@ -3,7 +3,30 @@
 
 #include "api/api.h"
 #include "base/utf8.h"
-#include "base/utf8.h"
+
+/* Models whose first predictions run, which may take minutes; NULL: none. */
+static struct json *warming(const struct server *s)
+{
+    struct json *o = NULL;
+    struct json *list = NULL;
+    for (struct model *m = models_first(s->models); m != NULL;
+         m = models_next(m)) {
+        double progress = -1;
+        const char *stage = model_stage(m, &progress);
+        if (stage == NULL || strcmp(stage, "warming") != 0) {
+            continue;
+        }
+        if (o == NULL) {
+            o = json_object();
+            json_add_str(o, "status", "ok");
+            list = json_add_array(o, "warming");
+        }
+        struct json *x = json_add_object(list, NULL);
+        json_add_str(x, "model", m->name);
+        json_add_num(x, "progress", progress);
+    }
+    return o;
+}
 
 void api_health(struct http_req *r, const struct http_args *a)
 {
@@ -14,11 +37,20 @@ void api_health(struct http_req *r, const struct http_args *a)
         http_reply_error(r, ERR_UNAVAILABLE, "the daemon is stopping");
         return;
     }
+    if (s->reload.trouble.code != 0) {
+        http_reply_error(r, s->reload.trouble.code, s->reload.trouble.msg);
+        return;
+    }
     if (!s->ready) {
         http_reply_error(r, ERR_STARTING, NULL);
         return;
     }
-    http_reply(r, 200, NULL, ok, sizeof(ok) - 1);
+    struct json *o = warming(s);
+    if (o != NULL) {
+        api_reply(r, 200, o);
+    } else {
+        http_reply(r, 200, NULL, ok, sizeof(ok) - 1);
+    }
 }
 
 struct ask { /* one request on the text thread */

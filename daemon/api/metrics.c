@@ -126,6 +126,12 @@ static void put_work(struct buf *b, const struct stats *t)
             t->engine_restarts);
     counter(b, "engine_failures_total", "Models given up after crashes.",
             t->engine_failures);
+    counter(b, "engine_packages_reopened_total",
+            "Packages opened anew after their device failed.",
+            t->packages_reopened);
+    counter(b, "engine_packages_on_cpu_total",
+            "Packages moved to the CPU backend after their device failed.",
+            t->packages_on_cpu);
     counter(b, "models_evicted_total",
             "Idle models that left for another or under memory pressure.",
             t->models_evicted);

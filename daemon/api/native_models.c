@@ -50,6 +50,15 @@ static void put_engine(struct json *o, struct model *m)
         return;
     }
     json_add_int(x, "load_ms", (int64_t)t->load_ms);
+    json_add_str(x, "arith", t->arith);
+    json_add_bool(x, "exact", t->exact);
+    struct runner_troubles bad;
+    runner_troubles(m->runner, &bad);
+    json_add_int(x, "packages_on_cpu", (int64_t)bad.on_cpu);
+    json_add_int(x, "packages_reopened", (int64_t)bad.reopened);
+    if (bad.why[0] != '\0') {
+        json_add_str(x, "last_failure", bad.why);
+    }
     json_add_int(x, "weight_bytes", (int64_t)t->weight_bytes);
     json_add_int(x, "state_bytes", (int64_t)t->state_bytes);
     json_add_int(x, "scratch_bytes", (int64_t)m->scratch_bytes);
@@ -80,12 +89,30 @@ static void put_residency(struct json *o, struct model *m)
     put_engine(o, m);
 }
 
+/* What a load is at. */
+static void put_stage(struct json *o, const struct model *m)
+{
+    double progress = -1;
+    const char *stage = model_stage(m, &progress);
+    if (stage != NULL) {
+        json_add_str(o, "stage", stage);
+    } else {
+        json_add_null(o, "stage");
+    }
+    if (progress >= 0) {
+        json_add_num(o, "progress", progress);
+    } else {
+        json_add_null(o, "progress");
+    }
+}
+
 static struct json *model_json(struct model *m)
 {
     struct json *o = json_object();
     json_add_str(o, "name", m->name);
     json_add_str(o, "object", "aned.model");
     json_add_str(o, "state", model_shown(m));
+    put_stage(o, m);
     if (m->reason != NULL) {
         json_add_str(o, "reason", m->reason);
     } else {
@@ -105,6 +132,7 @@ static struct json *model_json(struct model *m)
         json_add_null(o, "job");
     }
     verify_put(o, m);
+    probe_put(o, m);
     put_residency(o, m);
     json_add_int(o, "created_ms", m->created_ms);
     if (m->used_ms != 0) {
@@ -319,20 +347,31 @@ void api_model_unload(struct http_req *r, const struct http_args *a)
     change(r, a, false);
 }
 
-/* Hashing begins; /events tells how it goes. */
-void api_model_verify(struct http_req *r, const struct http_args *a)
+/* Begin something about a model; /events tells how it goes. */
+static void begin(struct http_req *r, const struct http_args *a,
+                  int (*ask)(struct model *m, struct err *e))
 {
     struct model *m = NULL;
     struct err e = {0};
     if (api_model(r, a->v[0], &m) != 0) {
         return;
     }
-    int rc = verify_ask(m, &e);
+    int rc = ask(m, &e);
     if (rc != 0) {
         http_reply_error(r, rc, e.msg);
     } else {
         api_reply(r, 202, model_json(m));
     }
+}
+
+void api_model_verify(struct http_req *r, const struct http_args *a)
+{
+    begin(r, a, verify_ask);
+}
+
+void api_model_probe(struct http_req *r, const struct http_args *a)
+{
+    begin(r, a, probe_ask);
 }
 
 struct deletion {       /* waits for the store */
@@ -407,6 +446,35 @@ static int64_t connections(const struct server *s)
     return n;
 }
 
+static void put_text(struct json *o, const char *key, const char *v)
+{
+    if (v[0] != '\0') {
+        json_add_str(o, key, v);
+    } else {
+        json_add_null(o, key);
+    }
+}
+
+static void put_config(struct json *o, const struct server *s)
+{
+    const struct reload *x = &s->reload;
+    struct json *c = json_add_object(o, "config");
+    put_text(c, "file", x->file);
+    json_add_int(c, "reloads", (int64_t)x->n);
+    if (x->at_ms > 0) {
+        json_add_int(c, "reloaded_ms", x->at_ms);
+    } else {
+        json_add_null(c, "reloaded_ms");
+    }
+    put_text(c, "error", x->last.msg);
+    struct json *list = json_add_array(c, "restart_needed");
+    for (size_t i = 0; i < x->n_waits; i++) {
+        json_add_str(list, NULL, x->waits[i]);
+    }
+    json_add_bool(o, "service", s->given != NULL && s->given->service);
+    json_add_bool(o, "activated", s->handed);
+}
+
 void api_status(struct http_req *r, const struct http_args *a)
 {
     struct server *s = http_ctx(r);
@@ -421,6 +489,7 @@ void api_status(struct http_req *r, const struct http_args *a)
     json_add_str(o, "home", s->home.dir);
     json_add_str(o, "socket", s->home.socket);
     json_add_str(o, "backend", s->conf.engine_backend);
+    put_config(o, s);
     struct json *list = json_add_array(o, "models");
     int64_t queued = 0, running = 0;
     for (struct model *m = models_first(s->models); m != NULL;
@@ -428,6 +497,7 @@ void api_status(struct http_req *r, const struct http_args *a)
         struct json *x = json_add_object(list, NULL);
         json_add_str(x, "name", m->name);
         json_add_str(x, "state", model_shown(m));
+        put_stage(x, m);
         put_residency(x, m);
         if (m->runner != NULL) {
             queued += runner_sched(m->runner)->n_waiting;

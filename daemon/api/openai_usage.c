@@ -38,7 +38,7 @@ struct timings {
         double v;
     } row[TIMINGS_MAX];
     size_t n;
-    bool late, full;
+    bool late, full, on_cpu;
 };
 
 static void put_time(struct timings *t, const char *key, double v)
@@ -80,6 +80,7 @@ static void timings_of(const struct call *c, struct timings *t)
     t->n = 0;
     t->late = u.late;
     t->full = c->full;
+    t->on_cpu = u.on_cpu;
     put_time(t, "cache_n", u.n_cached);
     put_time(t, "queue_ms", (double)queue / 1000);
     if (u.n_queued > 0) {
@@ -104,6 +105,9 @@ void call_put_timings(struct json *o, const struct call *c)
     if (t.late) {
         json_add_bool(x, "deadline_reached", true);
     }
+    if (t.on_cpu) {
+        json_add_bool(x, "package_on_cpu", true);
+    }
     if (t.full) { /* never of a stream */
         json_add_bool(x, "answer_limit_reached", true);
     }
@@ -119,5 +123,6 @@ void call_write_timings(struct buf *b, const struct call *c)
         buf_puts(b, "\":");
         json_put_number(b, t.row[i].v);
     }
-    buf_puts(b, t.late ? ",\"deadline_reached\":true}" : "}");
+    buf_puts(b, t.late ? ",\"deadline_reached\":true" : "");
+    buf_puts(b, t.on_cpu ? ",\"package_on_cpu\":true}" : "}");
 }

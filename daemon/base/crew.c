@@ -28,6 +28,11 @@
 #include <stdatomic.h>
 #include <time.h>
 #include <unistd.h>
+#if defined(__APPLE__)
+#include <sys/sysctl.h>
+#endif
+
+#include "base/qos.h"
 
 #define SPIN_NS    100000u /* longer than what stands between two products */
 #define YIELD_NS   10000u  /* between two products it is less, mostly */
@@ -78,10 +83,25 @@ static inline void pause_cpu(void)
 #endif
 }
 
+/* Every product ends when its slowest thread does, so Apple's efficiency cores
+ * would set the pace: the performance cores alone. */
+static long fast_cores(void)
+{
+#if defined(__APPLE__)
+    int n = 0;
+    size_t size = sizeof(n);
+    if (sysctlbyname("hw.perflevel0.physicalcpu", &n, &size, NULL, 0) == 0 &&
+        size == sizeof(n) && n > 0) {
+        return n;
+    }
+#endif
+    return sysconf(_SC_NPROCESSORS_ONLN);
+}
+
 unsigned crew_threads(unsigned asked)
 {
     if (asked == 0) {
-        long n = sysconf(_SC_NPROCESSORS_ONLN);
+        long n = fast_cores();
         asked = n > 0 ? (unsigned)n : 1;
     }
     return asked < CREW_MAX ? asked : CREW_MAX;
@@ -251,7 +271,7 @@ static void grow(unsigned want)
 {
     while (crew.n < want) {
         void *arg = (void *)(uintptr_t)crew.n; /* cookie, never dereferenced */
-        if (pthread_create(&crew.thread[crew.n], NULL, worker_main, arg) != 0) {
+        if (qos_thread(&crew.thread[crew.n], worker_main, arg) != 0) {
             return;
         }
         crew.n++;

@@ -28,8 +28,8 @@
  * same time in one crew_run have the same. */
 typedef void crew_fn(void *ctx, size_t begin, size_t end, unsigned worker);
 
-/* How many threads a setting means: 0 is one for each online core. Returns
- * 1 .. CREW_MAX. */
+/* How many threads a setting means: 0 is one for each online core, on a Mac for
+ * each performance core. Returns 1 .. CREW_MAX. */
 unsigned crew_threads(unsigned asked);
 
 /* Count a user of the workers; the last crew_unref ends them. */
@@ -45,6 +45,7 @@ CHECKED bool crew_errand(crew_errand_fn *fn, void *ctx);
 /* Wait until the errand is done; returns at once when there is none. */
 void crew_errand_wait(void);
 
-/* grain is at least 1. */
+/* grain is at least 1. A worker has the urgency (base/qos.h) of the thread that
+ * was the first to need it. */
 void crew_run(unsigned threads, size_t items, size_t grain, crew_fn *fn,
               void *ctx);

@@ -41,7 +41,7 @@ enum {
     XX(EXISTS, -20011, 409, 73, "exists", "already there")                   \
     XX(IO, -20012, 500, 73, "io", "a file could not be read or written")     \
     XX(NO_SPACE, -20013, 507, 73, "no_space", "the disk is full")            \
-    XX(CONFIG, -20014, 500, 78, "config", "the configuration is wrong")      \
+    XX(CONFIG, -20014, 503, 78, "config", "the configuration is wrong")      \
     XX(UNAVAILABLE, -20015, 503, 69, "unavailable", "not there right now")   \
     XX(CONFLICT, -20016, 409, 75, "conflict", "not in this state")           \
     XX(NOMEM, -20017, 503, 75, "no_memory", "not enough memory")             \

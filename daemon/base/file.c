@@ -98,12 +98,16 @@ int file_put(int fd, const void *p, size_t n, int64_t at, const char *what,
     return rc == 0 ? 0 : err_errno(e, -rc, what);
 }
 
-/* On macOS fsync leaves data in the drive's cache. */
+/* On macOS fsync leaves data in the drive's cache. Some file systems there
+ * (of networks, of sticks) have only that; a drive that failed has nothing. */
 static int sync_fd(int fd)
 {
 #if defined(F_FULLFSYNC)
     if (fcntl(fd, F_FULLFSYNC) == 0) {
         return 0;
+    }
+    if (errno == EIO || errno == ENOSPC || errno == EDQUOT) {
+        return -errno;
     }
 #endif
     return fsync(fd) == 0 ? 0 : -errno;

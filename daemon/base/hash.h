@@ -1,13 +1,21 @@
 /* hash.h - SHA-256 (FIPS 180-4) and a fast 64-bit hash for tables. */
 #pragma once
 
+#if defined(__APPLE__)
+#include <CommonCrypto/CommonDigest.h>
+#endif
+
 #include "base/err.h"
 
 struct sha256 {
+    uint64_t bytes; /* so far */
+#if defined(__APPLE__)
+    CC_SHA256_CTX cc;
+#else
     uint32_t h[8];
-    uint64_t bytes;
     uint8_t block[64];
     size_t fill;
+#endif
 };
 
 #define SHA256_BYTES 32

@@ -1,14 +1,19 @@
 /* isa.c - see isa.h. */
 #include "base/isa.h"
 
+#define KNOWN 0x80000000u /* it was looked */
+
+static bool all(unsigned word, unsigned bits)
+{
+    return (word & bits) == bits;
+}
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 
 /* Sets of the control register XCR0: XMM and YMM; also masks and ZMM. */
 #define SAVED_256 0x06u
 #define SAVED_512 0xe6u
-
-#define KNOWN 0x80000000u
 
 struct regs {
     unsigned a, b, c, d;
@@ -19,11 +24,6 @@ static struct regs cpuid(unsigned leaf, unsigned sub)
     struct regs r = {0};
     (void)__get_cpuid_count(leaf, sub, &r.a, &r.b, &r.c, &r.d);
     return r;
-}
-
-static bool all(unsigned word, unsigned bits)
-{
-    return (word & bits) == bits;
 }
 
 static unsigned saved_registers(void)
@@ -63,6 +63,60 @@ static unsigned look(void)
     return has;
 }
 
+#elif defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+
+/* Bits as the kernel's uapi/asm/hwcap.h numbers them. */
+#define CAP_CRC32    (1u << 7)
+#define CAP_ATOMICS  (1u << 8)
+#define CAP_ASIMDRDM (1u << 12)
+#define CAP_DCPOP    (1u << 16)
+#define CAP_ASIMDDP  (1u << 20)
+#define CAP2_I8MM    (1u << 13)
+
+/* What is compiled for these two is compiled for ARMv8.2, so that the compiler
+ * may use all that programs see of it. */
+static unsigned look(void)
+{
+    unsigned caps = (unsigned)getauxval(AT_HWCAP);
+    unsigned more = (unsigned)getauxval(AT_HWCAP2);
+    unsigned has = 0;
+    if (all(caps, CAP_CRC32 | CAP_ATOMICS | CAP_ASIMDRDM | CAP_DCPOP)) {
+        has |= all(caps, CAP_ASIMDDP) ? ISA_DOTPROD : 0;
+        has |= all(more, CAP2_I8MM) ? ISA_I8MM : 0;
+    }
+    return has;
+}
+
+#elif defined(__aarch64__) && defined(__APPLE__)
+#include <sys/sysctl.h>
+
+/* No such name: a system older than the feature. All of Apple's processors for
+ * macOS have ARMv8.4. */
+static bool says(const char *name)
+{
+    int yes = 0;
+    size_t size = sizeof(yes);
+    return sysctlbyname(name, &yes, &size, NULL, 0) == 0 && yes != 0;
+}
+
+static unsigned look(void)
+{
+    unsigned has = 0;
+    has |= says("hw.optional.arm.FEAT_DotProd") ? ISA_DOTPROD : 0;
+    has |= says("hw.optional.arm.FEAT_I8MM") ? ISA_I8MM : 0;
+    return has;
+}
+
+#else
+
+static unsigned look(void)
+{
+    return 0;
+}
+
+#endif
+
 bool isa_has(unsigned which)
 {
     static unsigned found; /* every thread finds the same */
@@ -73,12 +127,3 @@ bool isa_has(unsigned which)
     }
     return all(has, which);
 }
-
-#else
-
-bool isa_has(unsigned which)
-{
-    return which == 0;
-}
-
-#endif

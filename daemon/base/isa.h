@@ -11,10 +11,12 @@ enum isa {
     ISA_AVX512 = 2,  /* F, BW, VL and VNNI, on top of V3 */
     ISA_AVXVNNI = 4, /* on top of V3 */
     ISA_SHA = 8,
+    ISA_DOTPROD = 16, /* arm64: FEAT_DotProd, on top of ARMv8.2 */
+    ISA_I8MM = 32,    /* arm64: FEAT_I8MM, the same */
 };
 
 /* Has the processor all of `which`, and does the system save its registers?
- * Never on machines other than x86-64. Any thread. */
+ * isa_has(0) is true everywhere. Any thread. */
 bool isa_has(unsigned which);
 
 /* Put this before a function that uses AVX2, FMA and F16C. Its name must end in

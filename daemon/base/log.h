@@ -1,7 +1,9 @@
 /* log.h - one line per event on stderr: `level event key=value ...`.
  *
  * The event name comes first, then key=value pairs written by the format.
- * Control bytes are escaped. Never a prompt or an answer above debug.
+ * Control bytes are escaped. Never a prompt or an answer above debug. In a
+ * service of launchd lines go to macOS's log too: subsystem dev.aned.daemon,
+ * category the role; lines for debugging are private there.
  * Thread: any; each line is one write(2).
  */
 #pragma once

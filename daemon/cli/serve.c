@@ -1,19 +1,20 @@
 /* serve.c - `aned serve`: options, configuration, then serve/server.c. */
 #include <getopt.h>
-#include <string.h>
 
 #include "api/api.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "cli/cli.h"
 #include "engine/cpu/backend_cpu.h"
 #include "serve/server.h"
 
 static const char usage[] =
-    "usage: aned serve [--config FILE] [--home DIR] [--socket PATH]\n"
-    "       aned serve --print-config | --check [--config FILE]\n"
+    "usage: aned serve [--config FILE] [--home DIR] [--socket PATH] "
+    "[--service]\n"
+    "       aned serve --print-config | --check [--config FILE] | "
+    "--check-store\n"
     "\n"
     "Serve the models under DIR on a Unix socket until SIGTERM or SIGINT.\n"
+    "SIGHUP reads the configuration again.\n"
     "\n"
     "  --config FILE    options; default DIR/aned.conf when it exists\n"
     "  --home DIR       models, jobs, the socket; default $ANED_HOME, else\n"
@@ -21,57 +22,40 @@ static const char usage[] =
     "  --socket PATH    default $ANED_SOCKET, else\n"
     "                   $XDG_RUNTIME_DIR/aned/aned.sock, else\n"
     "                   DIR/run/aned.sock\n"
+    "  --service        for a service manager: with a wrong configuration do\n"
+    "                   not end, but answer 503 with the reason until it is\n"
+    "                   mended\n"
     "  --check          read the configuration, say whether it is right\n"
+    "  --check-store    read DIR/aned.db, say whether it is sound; no daemon\n"
+    "                   may run\n"
     "  --print-config   a configuration file with every option explained\n"
     "  --help           this text\n"
     "\n"
     "  curl --unix-socket PATH http://aned/v1/models\n";
 
 struct options {
-    const char *config, *home, *socket;
-    bool check;
+    struct settings_source source;
+    bool check, check_store, service;
 };
-
-static int read_conf(const struct options *o, struct conf *c, struct err *e)
-{
-    char dir[HOME_PATH_MAX], path[HOME_PATH_MAX];
-    conf_init(c);
-    if (o->config != NULL) {
-        int rc = conf_read(c, o->config, e);
-        if (rc == ERR_NOT_FOUND) { /* named and absent: a wrong setting */
-            e->code = ERR_CONFIG;
-            return ERR_CONFIG;
-        }
-        return rc;
-    }
-    int rc = home_dir(o->home, dir, e);
-    if (rc != 0) {
-        return rc;
-    }
-    if (!file_join(path, sizeof(path), dir, "aned.conf")) {
-        return err_set(e, ERR_CONFIG, "the home folder's path is too long");
-    }
-    return file_exists(path) ? conf_read(c, path, e) : 0;
-}
-
-static enum log_level level_of(const char *word)
-{
-    return strcmp(word, "error") == 0   ? LOG_ERROR
-           : strcmp(word, "warn") == 0  ? LOG_WARN
-           : strcmp(word, "debug") == 0 ? LOG_DEBUG
-                                        : LOG_INFO;
-}
 
 static int serve(const struct options *o, struct err *e)
 {
     static struct server_conf c;
-    RETERR(read_conf(o, &c.conf, e));
-    const char *socket = o->socket != NULL ? o->socket : c.conf.server_socket;
-    RETERR(home_paths(o->home, socket, &c.home, e));
-    if (o->check) {
-        return 0;
+    c.source = o->source;
+    c.service = o->service;
+    if (o->check_store) { /* which has no options */
+        RETERR(settings_default(&c.source, &c.read, e));
+        return store_check(c.read.home.db, e);
     }
-    log_setup(level_of(c.conf.server_log), "serve");
+    int rc = settings_read(&c.source, &c.read, e);
+    if (rc != 0 && o->service && !o->check) {
+        c.trouble = *e;
+        rc = settings_default(&c.source, &c.read, e);
+    }
+    if (rc != 0 || o->check) {
+        return rc;
+    }
+    log_setup(settings_log_level(&c.read.conf), "serve");
     log_info("machine", "kernels=%s", cpu_isa(0)); /* what engines take */
     c.routes = api_routes;
     c.n_routes = api_n_routes;
@@ -85,7 +69,9 @@ int cli_serve(int argc, char **argv)
         {"config",       required_argument, NULL, 'c'},
         {"home",         required_argument, NULL, 'H'},
         {"socket",       required_argument, NULL, 's'},
+        {"service",      no_argument,       NULL, 'S'},
         {"check",        no_argument,       NULL, 'k'},
+        {"check-store",  no_argument,       NULL, 'K'},
         {"print-config", no_argument,       NULL, 'p'},
         {"help",         no_argument,       NULL, 'h'},
         {NULL,           0,                 NULL, 0  },
@@ -96,16 +82,22 @@ int cli_serve(int argc, char **argv)
     while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
         switch (c) {
         case 'c':
-            o.config = optarg;
+            o.source.config = optarg;
             break;
         case 'H':
-            o.home = optarg;
+            o.source.home = optarg;
             break;
         case 's':
-            o.socket = optarg;
+            o.source.socket = optarg;
+            break;
+        case 'S':
+            o.service = true;
             break;
         case 'k':
             o.check = true;
+            break;
+        case 'K':
+            o.check_store = true;
             break;
         case 'p':
             conf_print(stdout);

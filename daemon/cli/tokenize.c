@@ -69,7 +69,7 @@ static int parse(int argc, char **argv, const char *usage, struct options *o,
 
 static int read_stdin(struct buf *b, struct err *e)
 {
-    char block[65536];
+    char block[16384];
     size_t n = 0;
     while ((n = fread(block, 1, sizeof(block), stdin)) > 0) {
         buf_put(b, block, n);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include "base/qos.h"
 #include "proto/limits.h"
 
 #define CHUNK KIB(256)
@@ -41,7 +42,7 @@ static void *on_thread(void *arg)
 void digest_begin(struct digest *d, int fd)
 {
     *d = (struct digest){.fd = fd};
-    d->started = pthread_create(&d->thread, NULL, on_thread, d) == 0;
+    d->started = qos_thread(&d->thread, on_thread, d) == 0;
     if (!d->started) {
         (void)on_thread(d); /* no second thread: one after the other */
     }

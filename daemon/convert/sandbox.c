@@ -1,11 +1,11 @@
-/* sandbox.c - Linux: rlimits, no new privileges, Landlock, seccomp. Elsewhere
- * rlimits alone.
+/* sandbox.c - Linux: rlimits, no new privileges, Landlock, seccomp. macOS:
+ * rlimits and Seatbelt. Elsewhere rlimits alone.
  *
- * The filter is an allow-list of what dequantising, writing a folder, threads
- * and libc need. A refused call gives EPERM (clone3 ENOSYS, so that libc falls
- * back to clone, whose flags can be looked at: threads yes, processes no).
- * Memory that is both written and executed is refused too, so PCRE2's compiler
- * falls back to its interpreter.
+ * Linux's filter is an allow-list of what dequantising, writing a folder,
+ * threads and libc need. A refused call gives EPERM (clone3 ENOSYS, so that
+ * libc falls back to clone, whose flags can be looked at: threads yes,
+ * processes no). Memory that is both written and executed is refused too, so
+ * PCRE2's compiler falls back to its interpreter.
  */
 #include "convert/sandbox.h"
 
@@ -15,6 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/log.h"
+#include "base/seatbelt.h"
 #include "proto/limits.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -287,10 +289,19 @@ static void enter(const struct sandbox_conf *c, struct sandbox_report *r)
     r->seccomp = bound && set_seccomp();
 }
 #else
+/* uv_spawn has closed all descriptors but those that it was given. */
 static void enter(const struct sandbox_conf *c, struct sandbox_report *r)
 {
-    (void)c;
-    (void)r;
+    struct err e = {0};
+    if (SANITIZED) {
+        return;
+    }
+    r->seatbelt = seatbelt_enter(SEATBELT_CONVERT, c->writable, &e) == 0;
+#if defined(__APPLE__)
+    if (!r->seatbelt) {
+        log_warn("sandbox", "error=%s, continuing", e.msg);
+    }
+#endif
 }
 #endif
 

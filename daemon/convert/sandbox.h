@@ -18,6 +18,7 @@ struct sandbox_report {
     bool limits;   /* rlimits on memory, time, file size, descriptors */
     bool landlock; /* files: only `writable` */
     bool seccomp;  /* system calls: an allow-list */
+    bool seatbelt; /* macOS: files, network, processes (base/seatbelt.h) */
 };
 
 /* Enter the sandbox, for the whole process. Call it before another thread

@@ -18,9 +18,10 @@
 #include <sys/resource.h>
 
 #include "base/log.h"
-#include "convert/parent.h"
+#include "base/qos.h"
 #include "model/bundle.h"
 #include "proto/msg.h"
+#include "proto/parent.h"
 
 #define TELL_NS     100000000 /* between progress frames */
 #define GENTLE_REST 3         /* times as long at rest as at work, */
@@ -46,6 +47,7 @@ static int64_t now_ns(void)
 /* The scheduler runs us when nothing else wants the core. */
 static void stand_back(void)
 {
+    qos_set(QOS_BACKGROUND);
     (void)setpriority(PRIO_PROCESS, 0, 19);
 #if defined(__linux__)
     struct sched_param p = {0};

@@ -12,10 +12,11 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/qos.h"
 #include "convert/convert.h"
-#include "convert/parent.h"
 #include "convert/sandbox.h"
 #include "proto/msg.h"
+#include "proto/parent.h"
 
 #define SOURCE_FD  4
 #define PATH_ROOM  2048
@@ -54,6 +55,7 @@ static int send_done(const struct worker *w, const struct convert_result *r,
     json_add_bool(s, "limits", w->sandbox.limits);
     json_add_bool(s, "landlock", w->sandbox.landlock);
     json_add_bool(s, "seccomp", w->sandbox.seccomp);
+    json_add_bool(s, "seatbelt", w->sandbox.seatbelt);
     return parent_tell(w->request, FRAME_CONVERT_DONE, j, e);
 }
 
@@ -169,8 +171,9 @@ static int open_source(struct worker *w, struct err *e)
         .source_bytes = st.st_size > 0 ? (uint64_t)st.st_size : 0,
     };
     sandbox_enter(&c, &w->sandbox);
-    log_info("sandbox", "limits=%d landlock=%d seccomp=%d", w->sandbox.limits,
-             w->sandbox.landlock, w->sandbox.seccomp);
+    log_info("sandbox", "limits=%d landlock=%d seccomp=%d seatbelt=%d",
+             w->sandbox.limits, w->sandbox.landlock, w->sandbox.seccomp,
+             w->sandbox.seatbelt);
     return 0;
 }
 
@@ -193,6 +196,7 @@ int convert_role(int argc, char **argv)
     struct err e = {0};
     struct convert_result r = {0};
     log_setup(LOG_INFO, "convert");
+    qos_set(QOS_JOB);
     (void)signal(SIGPIPE, SIG_IGN);
     frame_in_init(&w.in, FRAME_WORKER_MAX);
     int rc = frame_read_fd(CONTROL_FD, &w.in, &f, &e);

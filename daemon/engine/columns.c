@@ -29,8 +29,11 @@ int columns_init(struct engine *g, struct err *e)
     struct columns *c = &g->columns;
     size_t row = g->b->d_model;
     unsigned uses = 0;
-    RETERR(widths_make(&c->layers, g->shards, g->n_shards, rows_cap(g->b), e));
-    RETERR(widths_make(&c->tops, g->heads, g->n_heads, HEAD_ROWS_MAX, e));
+    bool any = g->told.margin > 0;
+    RETERR(widths_make(&c->layers, g->shards, g->n_shards, rows_cap(g->b), any,
+                       e));
+    RETERR(widths_make(&c->tops, g->heads, g->n_heads, HEAD_ROWS_MAX, any, e));
+    g->margin = engine_exact(g) ? 0 : g->told.margin;
     for (size_t i = 0; i < g->n_shards; i++) {
         uses |= shard_uses(&g->shards[i]);
         for (size_t k = 0; k < g->shards[i].n_past; k++) {
@@ -79,13 +82,6 @@ static int sheet_of(struct engine *g, bool heads, uint32_t t,
 
 /* --- warm --- */
 
-static int warm_shard(const struct engine *g, const struct shard *s, uint32_t t,
-                      const struct engine_conf *conf, struct err *e)
-{
-    int rc = g->be->warm(shard_unit(s, t)->m, t, &conf->watch, e);
-    return rc < 0 ? err_prefix(e, rc, "%s", s->path) : 0;
-}
-
 static size_t widths_count(const struct widths *w)
 {
     size_t n = 0;
@@ -95,39 +91,68 @@ static size_t widths_count(const struct widths *w)
     return n;
 }
 
-int columns_warm(struct engine *g, const struct engine_conf *conf,
-                 struct err *e)
+/* How far warming is. */
+struct warming {
+    struct engine *g;
+    uint32_t done, total;
+};
+
+static void tell(struct warming *w)
 {
-    const struct columns *c = &g->columns;
-    size_t total = widths_count(&c->layers) * g->n_shards +
-                   widths_count(&c->tops) * g->n_heads;
-    uint32_t done = 0;
-    for (unsigned heads = 0; g->be->warm != NULL && heads < 2; heads++) {
-        const struct widths *w = heads ? &c->tops : &c->layers;
-        size_t n = heads ? g->n_heads : g->n_shards;
-        for (size_t k = 0; widths_each(w, k) > 0; k++) {
-            struct sheet *s = NULL;
-            uint32_t t = widths_each(w, k);
-            RETERR(sheet_of(g, heads, t, &s, e));
-            for (size_t i = 0; i < n; i++) {
-                const struct shard *sh = heads ? &g->heads[i] : &g->shards[i];
-                RETERR(warm_shard(g, sh, t, conf, e));
-                done++;
-                if (conf->progress != NULL) {
-                    conf->progress(conf->ctx, ENGINE_WARMS, done,
-                                   (uint32_t)total);
-                }
-            }
+    const struct engine_conf *c = &w->g->told;
+    if (c->progress != NULL) {
+        c->progress(c->ctx, ENGINE_WARMS, w->done, w->total);
+    }
+}
+
+static int warm_shard(struct warming *w, bool heads, size_t i, struct err *e)
+{
+    struct engine *g = w->g;
+    const struct shard *s = heads ? &g->heads[i] : &g->shards[i];
+    const struct widths *all = heads ? &g->columns.tops : &g->columns.layers;
+    for (size_t k = 0; s->be->warm != NULL && widths_each(all, k) > 0; k++) {
+        struct sheet *sheet = NULL;
+        uint32_t t = widths_each(all, k);
+        RETERR(sheet_of(g, heads, t, &sheet, e));
+        int rc = s->be->warm(shard_unit(s, t)->m, t, &g->told.watch, e);
+        if (rc < 0) {
+            return err_prefix(e, rc, "%s", s->path);
         }
+        w->done++;
+        tell(w);
     }
     return 0;
+}
+
+int columns_warm(struct engine *g, struct err *e)
+{
+    const struct columns *c = &g->columns;
+    struct warming w = {
+        .g = g,
+        .total = (uint32_t)(widths_count(&c->layers) * g->n_shards +
+                            widths_count(&c->tops) * g->n_heads)};
+    for (size_t i = 0; i < g->n_shards + g->n_heads; i++) {
+        bool heads = i >= g->n_shards;
+        RETERR(warm_shard(&w, heads, heads ? i - g->n_shards : i, e));
+    }
+    return 0;
+}
+
+int columns_warm_shard(struct engine *g, bool heads, size_t i, struct err *e)
+{
+    const struct columns *c = &g->columns;
+    struct warming w = {
+        .g = g,
+        .total = (uint32_t)widths_count(heads ? &c->tops : &c->layers)};
+    tell(&w); /* it begins: serve waits longer */
+    return warm_shard(&w, heads, i, e);
 }
 
 /* --- layers --- */
 
 /* A package may declare one shape and compute another. */
-static int check_out(const struct backend_array *a, const int64_t want[4],
-                     const struct shard *s, const char *name, struct err *e)
+int check_out(const struct backend_array *a, const int64_t want[4],
+              const struct shard *s, const char *name, struct err *e)
 {
     bool fits = a->rank == 4;
     for (int i = 0; fits && i < 4; i++) {
@@ -141,17 +166,37 @@ static int check_out(const struct backend_array *a, const int64_t want[4],
                           (long long)want[3]);
 }
 
-static int copy_array(const struct engine *g, struct backend_array *to,
-                      struct backend_array *from, struct err *e)
+/* An array, and whose memory it is. */
+struct place {
+    const struct backend *be;
+    struct backend_array *a;
+};
+
+static int copy_array(struct place to, struct place from, struct err *e)
 {
-    RETERR(array_begin(g, from, false, e));
-    int rc = array_begin(g, to, true, e);
+    RETERR(array_begin(from.be, from.a, false, e));
+    int rc = array_begin(to.be, to.a, true, e);
     if (rc == 0) {
-        array_copy(to, from);
-        array_end(g, to, true);
+        array_copy(to.a, from.a);
+        array_end(to.be, to.a, true);
     }
-    array_end(g, from, false);
+    array_end(from.be, from.a, false);
     return rc;
+}
+
+/* A device may fail once and not again. */
+static int predict(struct shard *s, struct backend_io *io,
+                   struct backend_state *state, struct err *e)
+{
+    int rc = s->be->predict(io, state, e);
+    if (rc == ERR_BACKEND) {
+        rc = s->be->predict(io, state, e);
+    }
+    if (rc < 0) {
+        return err_prefix(e, rc, "%s", s->path);
+    }
+    recover_sound(s);
+    return 0;
 }
 
 /* One shard on the chunk at hand, whose x is filled. */
@@ -159,18 +204,15 @@ static int run_shard(struct engine_seq *s, const struct sheet *sheet, size_t i,
                      struct chunk c, struct err *e)
 {
     struct engine *g = s->g;
-    const struct shard *sh = &g->shards[i];
+    struct shard *sh = &g->shards[i];
     const struct binding *b = &sheet->shards[i];
     const struct unit *u = shard_unit(sh, sheet->t);
     for (size_t k = 0; sh->n_past > 0 && k < u->info.n_in; k++) {
         if (u->roles[k] == ROLE_PAST) {
-            g->be->rebind(b->io, k, s->past[i][u->past[k]]);
+            sh->be->rebind(b->io, k, s->past[i][u->past[k]]);
         }
     }
-    int rc = g->be->predict(b->io, s->states[i], e);
-    if (rc < 0) {
-        return err_prefix(e, rc, "%s", sh->path);
-    }
+    RETERR(predict(sh, b->io, s->states[i], e));
     const int64_t hidden[4] = {1, g->b->d_model, sheet->t, 1};
     RETERR(check_out(&b->io->out[b->out], hidden, sh, sh->out, e));
     for (size_t k = 0; k < sh->n_past; k++) {
@@ -184,43 +226,49 @@ static int run_shard(struct engine_seq *s, const struct sheet *sheet, size_t i,
 }
 
 /* x of the first shard: the tokens' embeddings, one a column. */
-static int embed(struct engine *g, struct backend_array *x,
-                 const int32_t *tokens, struct chunk c, struct err *e)
+static int embed(struct engine *g, struct place x, const int32_t *tokens,
+                 struct chunk c, struct err *e)
 {
-    RETERR(array_begin(g, x, true, e));
+    RETERR(array_begin(x.be, x.a, true, e));
     for (uint32_t i = 0; i < c.t; i++) {
         const int64_t at[4] = {0, 0, i, 0};
         if (i < c.n) { /* a padding column repeats the last real one */
             inputs_embed_row(&g->in, g->embed.p, g->b->embed_scale,
                              g->b->residual_scale, tokens[i], g->in.row);
         }
-        array_put(x, (struct array_line){at, 1, g->b->d_model}, g->in.row, 1);
+        array_put(x.a, (struct array_line){at, 1, g->b->d_model}, g->in.row,
+                  1);
     }
-    array_end(g, x, true);
+    array_end(x.be, x.a, true);
     return 0;
 }
 
-static int run_layers(struct engine_seq *s, const int32_t *tokens,
-                      struct chunk c, struct backend_array **hidden,
-                      struct engine_times *times, struct err *e)
+/* *at: the shard that ran last, also when it failed. */
+static int run_layers(struct engine_seq *s, struct chunk c, size_t *at,
+                      struct place *hidden, struct engine_times *times,
+                      struct err *e)
 {
     struct engine *g = s->g;
-    uint64_t at = now_us();
+    uint64_t now = now_us();
     struct sheet *sheet = NULL;
+    *at = 0;
     RETERR(sheet_of(g, false, c.t, &sheet, e));
-    RETERR(embed(g, sheet->shards[0].x, tokens, c, e));
-    spent(&at, &times->us_embed);
+    RETERR(embed(g, (struct place){g->shards[0].be, sheet->shards[0].x},
+                 s->tokens + c.pos, c, e));
+    spent(&now, &times->us_embed);
     RETERR(sheet_place(sheet, g, c, e));
-    spent(&at, &times->us_masks);
+    spent(&now, &times->us_masks);
     for (size_t i = 0; i < g->n_shards; i++) {
         const struct binding *b = &sheet->shards[i];
+        *at = i;
         if (i > 0) {
-            RETERR(copy_array(g, b->x, *hidden, e));
+            RETERR(copy_array((struct place){g->shards[i].be, b->x}, *hidden,
+                              e));
         }
         RETERR(run_shard(s, sheet, i, c, e));
-        *hidden = &b->io->out[b->out];
+        *hidden = (struct place){g->shards[i].be, &b->io->out[b->out]};
     }
-    spent(&at, &times->us_layers);
+    spent(&now, &times->us_layers);
     return 0;
 }
 
@@ -228,53 +276,63 @@ static int run_layers(struct engine_seq *s, const int32_t *tokens,
 
 /* Columns [first, first + k) of hidden to x [1, d_model, t, 1], then copies of
  * the last one. */
-static int pick(struct engine *g, struct backend_array *x, uint32_t t,
-                struct backend_array *hidden, uint32_t first, uint32_t k,
-                struct err *e)
+static int pick(struct engine *g, struct place x, struct place hidden,
+                uint32_t first, uint32_t k, struct err *e)
 {
-    RETERR(array_begin(g, hidden, false, e));
-    int rc = array_begin(g, x, true, e);
-    for (uint32_t i = 0; rc == 0 && i < t; i++) {
+    RETERR(array_begin(hidden.be, hidden.a, false, e));
+    int rc = array_begin(x.be, x.a, true, e);
+    for (uint32_t i = 0; rc == 0 && i < x.a->dims[2]; i++) {
         const int64_t from[4] = {0, 0, first + (i < k ? i : k - 1), 0};
         const int64_t to[4] = {0, 0, i, 0};
         size_t d = g->b->d_model;
-        array_get(hidden, (struct array_line){from, 1, d}, g->columns.row, 1);
-        array_put(x, (struct array_line){to, 1, d}, g->columns.row, 1);
+        array_get(hidden.a, (struct array_line){from, 1, d}, g->columns.row, 1);
+        array_put(x.a, (struct array_line){to, 1, d}, g->columns.row, 1);
     }
     if (rc == 0) {
-        array_end(g, x, true);
+        array_end(x.be, x.a, true);
     }
-    array_end(g, hidden, false);
+    array_end(hidden.be, hidden.a, false);
     return rc;
 }
 
+/* One head's slice of the logits of k columns. */
+static int run_head(struct engine *g, const struct sheet *sheet, size_t h,
+                    uint32_t k, float *out, struct err *e)
+{
+    struct shard *sh = &g->heads[h];
+    const struct binding *b = &sheet->shards[h];
+    struct backend_array *y = &b->io->out[b->out];
+    const int64_t want[4] = {1, sh->out_rows, sheet->t, 1};
+    RETERR(predict(sh, b->io, NULL, e));
+    RETERR(check_out(y, want, sh, sh->out, e));
+    RETERR(array_begin(sh->be, y, false, e));
+    for (uint32_t i = 0; i < k; i++) {
+        const int64_t at[4] = {0, 0, i, 0};
+        array_get(y, (struct array_line){at, 1, sh->out_rows},
+                  out + (size_t)i * g->b->vocab + g->b->heads[h].vocab_first,
+                  1);
+    }
+    array_end(sh->be, y, false);
+    return 0;
+}
+
 /* Logits of k <= tops.max columns of hidden, from column `first`, into out (k,
- * vocab). */
-static int run_heads(struct engine *g, struct backend_array *hidden,
-                     uint32_t first, uint32_t k, float *out, struct err *e)
+ * vocab). A head has no state, so what failed is just run again. */
+static int run_heads(struct engine *g, struct place hidden, uint32_t first,
+                     uint32_t k, float *out, struct err *e)
 {
     struct sheet *sheet = NULL;
     RETERR(sheet_of(g, true, g->columns.tops.of[k], &sheet, e));
     for (size_t h = 0; h < g->n_heads; h++) {
-        const struct shard *sh = &g->heads[h];
-        const struct binding *b = &sheet->shards[h];
-        struct backend_array *y = &b->io->out[b->out];
-        const int64_t want[4] = {1, sh->out_rows, sheet->t, 1};
-        RETERR(pick(g, b->x, sheet->t, hidden, first, k, e));
-        int rc = g->be->predict(b->io, NULL, e);
+        int rc = 0;
+        do {
+            struct place x = {g->heads[h].be, sheet->shards[h].x};
+            RETERR(pick(g, x, hidden, first, k, e));
+            rc = run_head(g, sheet, h, k, out, e);
+        } while (rc == ERR_BACKEND && recover(g, true, h, e) == 0);
         if (rc < 0) {
-            return err_prefix(e, rc, "%s", sh->path);
+            return rc;
         }
-        RETERR(check_out(y, want, sh, sh->out, e));
-        RETERR(array_begin(g, y, false, e));
-        for (uint32_t i = 0; i < k; i++) {
-            const int64_t at[4] = {0, 0, i, 0};
-            array_get(y, (struct array_line){at, 1, sh->out_rows},
-                      out + (size_t)i * g->b->vocab +
-                          g->b->heads[h].vocab_first,
-                      1);
-        }
-        array_end(g, y, false);
     }
     return 0;
 }
@@ -283,7 +341,7 @@ static int run_heads(struct engine *g, struct backend_array *hidden,
 
 /* Columns [first, last) of a chunk of hidden. `row` is the first one's number
  * among the rows of v. */
-static int give(struct eval *v, struct backend_array *hidden, uint32_t first,
+static int give(struct eval *v, struct place hidden, uint32_t first,
                 uint32_t last, uint32_t row, struct engine_times *times,
                 struct err *e)
 {
@@ -309,29 +367,54 @@ static int give(struct eval *v, struct backend_array *hidden, uint32_t first,
     return 0;
 }
 
+/* The next chunk: of positions that were lost, or of v's rows. A package that
+ * failed is in order again when this returns 0, but the chunk may not have
+ * run. */
+static int run_chunk(struct eval *v, uint32_t chunk, struct engine_times *times)
+{
+    struct engine_seq *s = v->s;
+    struct engine *g = s->g;
+    uint32_t at = s->n + v->done;
+    bool lost = s->valid < at;
+    uint32_t left = lost ? at - s->valid : v->n - v->done;
+    uint32_t k = (uint32_t)num_min(left, chunk);
+    struct chunk c = {.pos = lost ? s->valid : at,
+                      .n = k,
+                      .t = g->columns.layers.of[k]};
+    struct place hidden = {0};
+    size_t shard = 0;
+    int rc = run_layers(s, c, &shard, &hidden, times, v->e);
+    if (rc == ERR_BACKEND) {
+        return recover(g, false, shard, v->e);
+    }
+    if (rc < 0 || lost) {
+        s->valid += rc == 0 ? k : 0;
+        return rc;
+    }
+    uint32_t skip = v->n - v->want; /* rows without logits */
+    uint32_t first = skip > v->done ? skip - v->done : 0;
+    s->valid = at + k;
+    rc = give(v, hidden, first, k, v->done + first, times, v->e);
+    v->done += k;
+    return rc;
+}
+
 void columns_run(struct eval *v, uint32_t chunk, struct engine_times *times)
 {
     struct engine_seq *s = v->s;
     struct engine *g = s->g;
     uint32_t max = g->columns.layers.max;
     chunk = chunk == 0 || chunk > max ? max : chunk;
-    v->rc = v->want == 0
-                ? 0
-                : logits_room(g, v->fn != NULL ? g->columns.tops.max : v->want,
-                              v->e);
+    v->rc = g->broken ? err_set(v->e, ERR_BACKEND,
+                                "a package of the model could not be opened "
+                                "again after it failed; load the model anew")
+                      : 0;
+    if (v->rc == 0 && v->want > 0) {
+        v->rc = logits_room(
+            g, v->fn != NULL ? g->columns.tops.max : v->want, v->e);
+    }
+    s->valid = s->valid < s->n ? s->valid : s->n; /* cut, or drafts refused */
     while (v->rc == 0 && v->done < v->n) {
-        struct backend_array *hidden = NULL;
-        uint32_t k = (uint32_t)num_min(v->n - v->done, chunk);
-        struct chunk c = {.pos = s->n + v->done,
-                          .n = k,
-                          .t = g->columns.layers.of[k]};
-        v->rc = run_layers(s, s->tokens + c.pos, c, &hidden, times, v->e);
-        if (v->rc < 0) {
-            return;
-        }
-        uint32_t skip = v->n - v->want; /* rows without logits */
-        uint32_t first = skip > v->done ? skip - v->done : 0;
-        v->rc = give(v, hidden, first, k, v->done + first, times, v->e);
-        v->done += k;
+        v->rc = run_chunk(v, chunk, times);
     }
 }

@@ -12,7 +12,6 @@
 #include "base/crew.h"
 #include "base/hash.h"
 #include "base/num.h"
-#include "engine/cpu/backend_cpu.h"
 #include "engine/impl.h"
 
 #define DRAW_MIN 65536 /* logits: some 15 us of work for the plainest draw */
@@ -69,15 +68,23 @@ static int check_arrays(const struct engine *g, struct err *e)
                          STATE_ARRAYS_MAX);
 }
 
+void engine_set_widths(struct engine *g, bool heads)
+{
+    const struct msg_widths *w = heads ? &g->told.heads : &g->told.layers;
+    bool any = w->n == 0 || g->told.margin > 0;
+    g->conf.exact_widths = any ? NULL : w->of;
+    g->conf.n_exact_widths = any ? 0 : w->n;
+}
+
 static int open_shards(struct engine *g, const struct engine_conf *conf,
                        struct err *e)
 {
-    const struct cpu_conf cpu = {.round_fp16 = conf->round_fp16,
-                                 .isa = conf->isa};
-    const struct backend_conf bc = {.threads = conf->threads,
+    g->cpu =
+        (struct cpu_conf){.round_fp16 = conf->round_fp16, .isa = conf->isa};
+    g->conf = (struct backend_conf){.threads = conf->threads,
                                     .watch = conf->watch,
-                                    .cache = conf->cache,
-                                    .cpu = &cpu};
+                                    .cache = g->told.cache,
+                                    .cpu = &g->cpu};
     const struct bundle *b = g->b;
     uint32_t total = (uint32_t)(b->n_shards + b->n_heads_shards);
     g->shards = calloc(b->n_shards, sizeof(*g->shards));
@@ -88,12 +95,13 @@ static int open_shards(struct engine *g, const struct engine_conf *conf,
     for (uint32_t i = 0; i < total; i++) {
         int rc = 0;
         struct shard *s = NULL;
+        engine_set_widths(g, i >= b->n_shards);
         if (i < b->n_shards) {
             s = &g->shards[g->n_shards++];
-            rc = shard_open(s, g->be, &bc, b, &b->shards[i], e);
+            rc = shard_open(s, g->be, &g->conf, b, &b->shards[i], e);
         } else {
             s = &g->heads[g->n_heads++];
-            rc = head_open(s, g->be, &bc, b, &b->heads[i - b->n_shards], e);
+            rc = head_open(s, g->be, &g->conf, b, &b->heads[i - b->n_shards], e);
         }
         if (rc < 0) {
             return rc;
@@ -113,7 +121,7 @@ static const struct shard *any_shard(const struct engine *g, size_t i)
 }
 
 /* One text where all packages have the same, else a hash of all. */
-static void set_arith(struct engine *g)
+void engine_set_arith(struct engine *g)
 {
     const char *first = g->shards[0].units[0].info.arith;
     struct sha256 h;
@@ -122,14 +130,17 @@ static void set_arith(struct engine *g)
     bool same = true;
     sha256_init(&h);
     for (size_t i = 0; i < g->n_shards + g->n_heads; i++) {
-        const char *arith = any_shard(g, i)->units[0].info.arith;
-        same = same && strcmp(arith, first) == 0;
+        const struct shard *s = any_shard(g, i);
+        const char *arith = s->units[0].info.arith;
+        same = same && s->be == g->be && strcmp(arith, first) == 0;
+        sha256_add(&h, s->be->name, strlen(s->be->name) + 1);
         sha256_add(&h, arith, strlen(arith) + 1);
     }
     sha256_end(&h, digest);
     sha256_hex(digest, hex);
-    (void)snprintf(g->arith, sizeof(g->arith), "%s%.*s", same ? first : "mixed ",
-                   same ? 0 : 16, hex);
+    (void)snprintf(g->arith, sizeof(g->arith), "%s%.*s%s",
+                   same ? first : "mixed ", same ? 0 : 16, hex,
+                   engine_exact(g) ? "" : ", widths mixed");
 }
 
 static int make_scratch(struct engine *g, struct err *e)
@@ -161,8 +172,14 @@ int engine_open_with(const struct backend *be, const char *bundle_dir,
     }
     crew_ref();
     g->be = be;
+    g->told = *conf;
+    if (conf->cache != NULL) {
+        (void)snprintf(g->cache, sizeof(g->cache), "%s", conf->cache);
+        g->told.cache = g->cache;
+    }
     g->threads = crew_threads(conf->threads);
     g->draw_min = DRAW_MIN;
+    list_init(&g->seqs);
     rc = bundle_open(bundle_dir, &g->b, e);
     if (rc < 0) {
         goto out;
@@ -183,8 +200,8 @@ int engine_open_with(const struct backend *be, const char *bundle_dir,
     if (rc < 0) {
         goto out;
     }
-    set_arith(g);
-    rc = g->rows.max == 0 ? columns_warm(g, conf, e) : 0;
+    engine_set_arith(g);
+    rc = g->rows.max == 0 ? columns_warm(g, e) : 0;
     if (rc < 0) {
         goto out;
     }
@@ -215,10 +232,10 @@ void engine_close(struct engine *g)
     }
     columns_fini(g);
     for (size_t i = 0; i < g->n_shards; i++) {
-        shard_close(&g->shards[i], g->be);
+        shard_close(&g->shards[i]);
     }
     for (size_t i = 0; i < g->n_heads; i++) {
-        shard_close(&g->heads[i], g->be);
+        shard_close(&g->heads[i]);
     }
     rows_fini(&g->rows);
     inputs_fini(&g->in);
@@ -249,12 +266,30 @@ void engine_ready(const struct engine *g, struct msg_ready *ret)
         .weight_bytes = g->weight_bytes,
         .state_bytes = g->state_bytes,
     };
+    ret->exact = engine_exact(g);
     memcpy(ret->arith, g->arith, sizeof(ret->arith));
+}
+
+bool engine_exact(const struct engine *g)
+{
+    return g->rows.max > 0 ||
+           (g->columns.layers.exact && g->columns.tops.exact);
 }
 
 const char *engine_arith(const struct engine *g)
 {
     return g->arith;
+}
+
+bool engine_event(struct engine *g, struct engine_event *ret)
+{
+    if (g->n_events == 0) {
+        return false;
+    }
+    *ret = g->events[0];
+    g->n_events--;
+    memmove(g->events, g->events + 1, g->n_events * sizeof(g->events[0]));
+    return true;
 }
 
 const struct bundle *engine_bundle(const struct engine *g)

@@ -23,7 +23,15 @@ struct engine_conf {
     unsigned threads;
     bool round_fp16; /* see cpu_conf, as isa */
     const char *isa; /* NULL: the best */
-    const char *cache; /* see backend_conf; NULL: none */
+    /* 0: exact. Else the widths that a backend says have other bits are used
+     * too, and a greedy token that drafts were verified with is drawn again,
+     * alone, where the two best logits differ by less than this (design 7).
+     * Then drafts, chunks and restarts may change tokens. */
+    float margin;
+    const char *cache; /* see backend_conf; NULL: none; copied */
+    /* Which widths were measured to agree; a package runs as no other. n 0:
+     * nothing is known. */
+    struct msg_widths layers, heads;
     /* Called after each package, and after each width of it; may be NULL. */
     void (*progress)(void *ctx, enum engine_stage stage, uint32_t done,
                      uint32_t total);
@@ -39,6 +47,9 @@ CHECKED int engine_open_with(const struct backend *be, const char *bundle_dir,
                              struct engine **ret, struct err *e);
 void engine_close(struct engine *g); /* NULL is fine */
 void engine_ready(const struct engine *g, struct msg_ready *ret);
+/* Whether drafts, chunks and restarts never change a token: always, but with a
+ * margin on a backend whose bits depend on the width. */
+bool engine_exact(const struct engine *g);
 /* What the bits of this model's results depend on, beside its files and the
  * backend's name: backend_info.arith of its packages. */
 const char *engine_arith(const struct engine *g);
@@ -50,6 +61,18 @@ void engine_seq_close(struct engine_seq *s); /* NULL is fine */
 /* Give all memory of closed and cut sequences back to the system. Until then
  * some of it stays for new ones, in proportion to that of the others. */
 void engine_trim(struct engine *g);
+/* What happened to a package that runs on a device (recover.c). */
+struct engine_event {
+    bool on_cpu; /* it runs on the CPU backend from now on, and engine_arith is
+                    another; else it was opened anew */
+    char package[NOTICE_PACKAGE_MAX]; /* "layers_00_08.mlpackage"; cut */
+    struct err why;
+};
+
+/* The next event that was not taken yet, oldest first; false: none. When more
+ * than ENGINE_EVENTS_MAX wait, the newest are dropped. */
+bool engine_event(struct engine *g, struct engine_event *ret);
+
 /* A copy of the first n tokens of `from` (n <= its length). */
 CHECKED int engine_seq_fork(const struct engine_seq *from, uint32_t n,
                             struct engine_seq **ret, struct err *e);

@@ -9,12 +9,14 @@
  * unit.c     packages: opened functions, their ports checked against the bundle
  * inputs.c   the numbers that inputs are made of
  * seq.c      sequences: tokens, states, past keys and values
+ * recover.c  a package whose device fails: once more, opened anew, on the CPU
  * snapshot.c sequences to files and back
  */
 #pragma once
 
 #include "base/file.h"
-#include "engine/backend.h"
+#include "base/list.h"
+#include "engine/cpu/backend_cpu.h"
 #include "engine/engine.h"
 #include "engine/sampler.h"
 
@@ -57,6 +59,9 @@ struct past_port {
 
 struct shard {
     const char *path; /* borrowed from the bundle */
+    const struct backend *be; /* the engine's, or the CPU's in its place */
+    bool reopened;            /* after a failure */
+    uint32_t sound;           /* predictions since then, up to a limit */
     size_t n_units;
     struct unit *units;      /* one, or one a T */
     const struct unit *rows; /* of units: the one that runs rows; NULL */
@@ -107,7 +112,7 @@ CHECKED int shard_open(struct shard *s, const struct backend *be,
 CHECKED int head_open(struct shard *s, const struct backend *be,
                       const struct backend_conf *conf, const struct bundle *b,
                       const struct bundle_head *from, struct err *e);
-void shard_close(struct shard *s, const struct backend *be);
+void shard_close(struct shard *s); /* its past arrays' `any` too */
 /* The unit that takes t rows; NULL. */
 struct unit *shard_unit(const struct shard *s, uint32_t t);
 unsigned shard_uses(const struct shard *s); /* see inputs_init */
@@ -148,11 +153,15 @@ struct widths {
     uint16_t of[ENGINE_CHUNK_MAX + 1]; /* rows -> T they run as; 0: too many */
 };
 
-/* Of n shards, at most `cap` wide. Errors: BUNDLE (there is none). */
+/* Of n shards, at most `cap` wide; `any`: whatever their bits. Errors: BUNDLE
+ * (there is none). */
 CHECKED int widths_make(struct widths *w, const struct shard *shards, size_t n,
-                        uint32_t cap, struct err *e);
+                        uint32_t cap, bool any, struct err *e);
 /* The i-th width that is used, ascending; 0 after the last. */
 uint32_t widths_each(const struct widths *w, size_t i);
+/* Of the widths up to `max`, those worth their arrays: at most
+ * ENGINE_WIDTHS_MAX. */
+bool widths_worth(uint32_t t, uint32_t max);
 
 /* --- sheet.c --- */
 
@@ -171,16 +180,23 @@ struct binding {
     size_t *fresh;           /* n_past: which result is NAME_new */
 };
 
-/* What predictions of width t read, made once; contents change from chunk to
- * chunk, and of the masks only what differs is written. */
-struct sheet {
-    uint32_t t; /* 0: not made yet */
+/* Arrays in one backend's memory. */
+struct side {
+    const struct backend *be;
     struct backend_array *of[ROLE_PAST]; /* by role; NULL: nobody reads it */
     struct sight {
         uint32_t *lo, *hi; /* t: what row i of the mask shows; lo > hi: never
                               filled */
     } seen[2];             /* global, local */
     struct chunk written;  /* in the write mask; n = 0: nothing */
+};
+
+/* What predictions of width t read, made once; contents change from chunk to
+ * chunk, and of the masks only what differs is written. */
+struct sheet {
+    uint32_t t;             /* 0: not made yet */
+    struct side sides[2];   /* the engine's backend, and the CPU's once a shard
+                               runs there */
     struct binding *shards; /* n_shards */
 };
 
@@ -188,18 +204,22 @@ struct sheet {
 CHECKED int sheet_init(struct sheet *s, struct engine *g, bool heads,
                        uint32_t t, struct err *e);
 void sheet_fini(struct sheet *s, const struct engine *g, bool heads);
+/* Before and after shard i is opened anew, maybe on another backend. */
+void sheet_release(struct sheet *s, const struct shard *sh, size_t i);
+CHECKED int sheet_bind(struct sheet *s, struct shard *sh, size_t i,
+                       struct err *e);
 /* Write everything but x. */
 CHECKED int sheet_place(struct sheet *s, struct engine *g, struct chunk c,
                         struct err *e);
 
-/* Begin and end access to an array's data. */
-CHECKED int array_begin(const struct engine *g, struct backend_array *a,
+/* Begin and end access to an array's data; be: whose memory it is. */
+CHECKED int array_begin(const struct backend *be, struct backend_array *a,
                         bool write, struct err *e);
-void array_end(const struct engine *g, struct backend_array *a, bool write);
+void array_end(const struct backend *be, struct backend_array *a, bool write);
 
 /* --- columns.c --- */
 
-#define SHEETS_MAX 16u /* widths_each gives no more */
+#define SHEETS_MAX ENGINE_WIDTHS_MAX /* widths_each gives no more */
 
 struct columns {
     struct widths layers, tops;
@@ -211,9 +231,15 @@ CHECKED int columns_init(struct engine *g, struct err *e);
 void columns_fini(struct engine *g);
 /* Run every width once, so that none is slow later. Errors: those of the
  * backend, CANCELLED. */
-CHECKED int columns_warm(struct engine *g, const struct engine_conf *conf,
-                         struct err *e);
-/* In chunks of at most `chunk` rows, 0 = all that fit. Sets v->rc. */
+CHECKED int columns_warm(struct engine *g, struct err *e);
+/* The same for one shard (of the heads). */
+CHECKED int columns_warm_shard(struct engine *g, bool heads, size_t i,
+                               struct err *e);
+/* A result has the shape that its package declares. Errors: MIL_SHAPE. */
+CHECKED int check_out(const struct backend_array *a, const int64_t want[4],
+                      const struct shard *s, const char *name, struct err *e);
+/* In chunks of at most `chunk` rows, 0 = all that fit. Sets v->rc. Positions
+ * whose states were lost are computed again first. */
 void columns_run(struct eval *v, uint32_t chunk, struct engine_times *times);
 
 /* --- rows.c --- */
@@ -249,6 +275,16 @@ void rows_fini(struct rows *b);
 void rows_run(struct engine *g, struct eval *v, size_t n, uint32_t chunk,
               struct engine_times *times);
 
+/* --- recover.c --- */
+
+/* A prediction of shard i (of the heads) failed twice with BACKEND, and *e says
+ * why: open it anew, or on the CPU when that did not help before. What its
+ * states held is lost; sequences compute it again (engine_seq.valid).
+ * Errors: it cannot be opened on the CPU either. */
+CHECKED int recover(struct engine *g, bool heads, size_t i, struct err *e);
+/* It made a prediction. */
+void recover_sound(struct shard *s);
+
 /* --- engine.c, step.c, seq.c --- */
 
 /* One sequence's part of a step. */
@@ -256,6 +292,8 @@ struct step {
     struct engine_row *r;
     const struct eval *v;
     uint32_t drafts; /* that the context has room for */
+    bool alone;      /* the row is run again without drafts */
+    bool unsure;     /* by margin: it should be */
 };
 
 struct engine {
@@ -279,11 +317,23 @@ struct engine {
     uint64_t weight_bytes;
     uint64_t state_bytes; /* that a sequence costs at most */
     char arith[ARITH_BYTES_MAX]; /* of all packages: backend_info.arith */
+    struct list seqs;            /* engine_seq.link: the open ones */
+    struct engine_conf told;     /* engine_open's, for recover.c */
+    char cache[PATH_BYTES_MAX];  /* of conf */
+    float margin;                /* engine_conf.margin, when it is needed */
+    struct cpu_conf cpu;         /* with conf: how packages are opened, also */
+    struct backend_conf conf;    /* later */
+    bool broken; /* a package could not be opened again: nothing runs */
+    uint32_t n_events;           /* since engine_event took the last */
+    struct engine_event events[ENGINE_EVENTS_MAX];
 };
 
 struct engine_seq {
     struct engine *g;
+    struct list link;
     uint32_t n;
+    uint32_t valid; /* positions that states and past arrays hold: n, but after
+                       a loss; only where columns run */
     int32_t *tokens;               /* context of them */
     struct backend_state **states; /* n_shards; NULL where a shard has none */
     struct backend_array ***past; /* n_shards, n_past: [1, heads, context,
@@ -291,6 +341,14 @@ struct engine_seq {
                                      choose */
     bool in_step;
 };
+
+/* backend_info.arith of all packages as one text. */
+void engine_set_arith(struct engine *g);
+/* What was measured about widths, into g->conf: before a package is opened. */
+void engine_set_widths(struct engine *g, bool heads);
+/* The states and past arrays of shard i, gone and made new. */
+void seq_drop(struct engine_seq *s, size_t i);
+CHECKED int seq_renew(struct engine_seq *s, size_t i, struct err *e);
 
 /* Check tokens that are to follow the sequence. Errors: INVALID, CONTEXT. */
 CHECKED int check_tokens(const struct engine_seq *s, const int32_t *tokens,

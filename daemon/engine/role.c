@@ -18,6 +18,7 @@
  * read(2) when there is nothing to do. It ends with its parent: by end of file,
  * and on Linux by a signal, even in the middle of a step.
  */
+#include <limits.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -34,6 +35,9 @@
 
 #include "base/crew.h"
 #include "base/log.h"
+#include "base/qos.h"
+#include "base/seatbelt.h"
+#include "engine/role.h"
 #include "engine/role_impl.h"
 
 #define ROLE_FD  3
@@ -132,6 +136,13 @@ static void drop_all(struct role *r)
     }
 }
 
+/* A frame, or the end, is there to be read. */
+static bool waits(const struct frame_in *in)
+{
+    struct pollfd p = {.fd = ROLE_FD, .events = POLLIN};
+    return in->b.n > in->taken || poll(&p, 1, 0) != 0;
+}
+
 /* --- load --- */
 
 static void on_progress(void *ctx, enum engine_stage stage, uint32_t done,
@@ -144,6 +155,36 @@ static void on_progress(void *ctx, enum engine_stage stage, uint32_t done,
     role_answer(r, FRAME_PROGRESS);
 }
 
+/* Opening a model may take minutes. It is given up when serve wants something
+ * else (it only ever asks to unload), or is gone. */
+static bool load_wanted(void *ctx)
+{
+    struct role *r = ctx;
+    if (!r->peeked && waits(&r->in)) {
+        r->in_rc = frame_read_fd(ROLE_FD, &r->in, &r->f, &r->in_err);
+        r->peeked = true;
+    }
+    return !r->peeked;
+}
+
+/* macOS. A bundle is HOME/models/NAME; states, and what a backend prepares, go
+ * to HOME/cache. An engine reads files of ours alone: if the system refuses its
+ * rules, it runs without. */
+static void enter_sandbox(const char *bundle)
+{
+#if defined(__APPLE__)
+    char cache[PATH_MAX];
+    struct err e = {0};
+    int n = snprintf(cache, sizeof(cache), "%s/../../cache", bundle);
+    if (n < 0 || (size_t)n >= sizeof(cache) ||
+        seatbelt_enter(SEATBELT_ENGINE, cache, &e) < 0) {
+        log_warn("sandbox", "error=%s, continuing", e.msg);
+    }
+#else
+    (void)bundle;
+#endif
+}
+
 /* Failures that are the frame's own end the process (ERR_FRAME); others are
  * answered. The same holds for on_seq and on_step. */
 static int on_load(struct role *r, const struct frame *f, struct err *e)
@@ -154,11 +195,20 @@ static int on_load(struct role *r, const struct frame *f, struct err *e)
         return rc;
     }
     uint64_t start = now_us();
+    if (r->g == NULL) {
+        enter_sandbox(m.bundle);
+    }
     const struct engine_conf conf = {.backend = m.backend,
                                      .threads = m.threads,
                                      .round_fp16 = m.round_fp16,
+                                     .margin = m.margin,
+                                     .cache = m.cache[0] != '\0' ? m.cache
+                                                                 : NULL,
+                                     .layers = m.layers,
+                                     .heads = m.heads,
                                      .progress = on_progress,
-                                     .ctx = r};
+                                     .ctx = r,
+                                     .watch = {load_wanted, r}};
     rc = r->g == NULL ? engine_open(m.bundle, &conf, &r->g, e)
                       : err_set(e, ERR_CONFLICT, "a model is loaded");
     if (rc == 0) {
@@ -285,6 +335,20 @@ static bool step_rows(struct role *r, const struct msg_step *m,
     return true;
 }
 
+/* What happened to packages, before the answer that it concerns. */
+static void tell(struct role *r)
+{
+    struct engine_event x;
+    while (engine_event(r->g, &x)) {
+        struct msg_notice m = {.on_cpu = x.on_cpu};
+        memcpy(m.package, x.package, sizeof(m.package));
+        memcpy(m.why, x.why.msg, sizeof(m.why));
+        (void)snprintf(m.arith, sizeof(m.arith), "%s", engine_arith(r->g));
+        msg_notice_put(&r->out, &m);
+        role_put_answer(r, FRAME_NOTICE);
+    }
+}
+
 /* Run and answer m, which is taken. 1; 0: called off; NOMEM. */
 static int run_step(struct role *r, struct msg_step *m, engine_go_fn *go,
                     uint64_t start, struct err *e)
@@ -303,6 +367,7 @@ static int run_step(struct role *r, struct msg_step *m, engine_go_fn *go,
         done.us_head = times.us_head;
         done.us_sample = times.us_sample;
         done.us_total = (uint32_t)(now_us() - start) - times.us_wait;
+        tell(r);
         msg_step_done_put(&r->out, &done);
         role_put_answer(r, FRAME_STEP_DONE);
         flush_aside(r);
@@ -358,13 +423,6 @@ static int dispatch(struct role *r, const struct frame *f, struct err *e)
         break;
     }
     return rc < 0 ? rc : 1;
-}
-
-/* A frame, or the end, is there to be read. */
-static bool waits(const struct frame_in *in)
-{
-    struct pollfd p = {.fd = ROLE_FD, .events = POLLIN};
-    return in->b.n > in->taken || poll(&p, 1, 0) != 0;
 }
 
 /* Serve usually sends the next step at once. A sleeping thread would see it
@@ -474,7 +532,7 @@ static int loop(struct role *r, struct err *e)
     return rc;
 }
 
-static void die_with_parent(void)
+void die_with_parent(void)
 {
     const struct rlimit none = {0, 0};
     (void)setrlimit(RLIMIT_CORE, &none); /* weights and prompts stay private */
@@ -500,6 +558,7 @@ int engine_role(int argc, char **argv)
     (void)argv;
     struct err e;
     log_setup(LOG_INFO, "engine");
+    qos_set(QOS_ANSWER);
     die_with_parent();
     large_blocks_return();
     struct role *r = calloc(1, sizeof(*r));

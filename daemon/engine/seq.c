@@ -10,6 +10,15 @@
 #include "engine/array.h"
 #include "engine/impl.h"
 
+static int past_array(struct engine_seq *s, size_t i, size_t k, struct err *e)
+{
+    const struct shard *sh = &s->g->shards[i];
+    const struct past_port *p = &sh->past[k];
+    const int64_t dims[4] = {1, p->heads, s->g->b->context, p->dim};
+    return sh->be->array_new(sh->units[0].m, p->input, MIL_FP16, 4, dims,
+                             &s->past[i][k], e);
+}
+
 static int past_new(struct engine_seq *s, size_t i, struct err *e)
 {
     const struct shard *sh = &s->g->shards[i];
@@ -18,10 +27,7 @@ static int past_new(struct engine_seq *s, size_t i, struct err *e)
         return err_set(e, ERR_NOMEM, "past");
     }
     for (size_t k = 0; k < sh->n_past; k++) {
-        const struct past_port *p = &sh->past[k];
-        const int64_t dims[4] = {1, p->heads, s->g->b->context, p->dim};
-        RETERR(s->g->be->array_new(sh->units[0].m, p->input, MIL_FP16, 4, dims,
-                                   &s->past[i][k], e));
+        RETERR(past_array(s, i, k, e));
     }
     return 0;
 }
@@ -35,6 +41,7 @@ static int seq_new(struct engine *g, struct engine_seq **ret, struct err *e)
         return err_set(e, ERR_NOMEM, "sequence");
     }
     s->g = g;
+    list_push(&g->seqs, &s->link);
     /* pages that no token has reached cost nothing */
     s->tokens = calloc(g->b->context, sizeof(*s->tokens));
     s->states = calloc(g->n_shards, sizeof(struct backend_state *));
@@ -58,15 +65,16 @@ out:
 
 static int state_open(struct engine_seq *s, size_t i, struct err *e)
 {
-    const struct unit *u = shard_state_unit(&s->g->shards[i]);
+    const struct shard *sh = &s->g->shards[i];
+    const struct unit *u = shard_state_unit(sh);
     return u->info.n_states == 0 ? 0
-                                 : s->g->be->state_new(u->m, &s->states[i], e);
+                                 : sh->be->state_new(u->m, &s->states[i], e);
 }
 
 static int state_fork(struct engine_seq *s, size_t i,
                       const struct engine_seq *from, uint32_t n, struct err *e)
 {
-    const struct backend *be = s->g->be;
+    const struct backend *be = s->g->shards[i].be;
     if (s->g->rows.max > 0 && from->states[i] != NULL) {
         return be->rows->fork(from->states[i], n, &s->states[i], e);
     }
@@ -97,15 +105,16 @@ void engine_seq_close(struct engine_seq *s)
         return;
     }
     for (size_t i = 0; s->states != NULL && i < s->g->n_shards; i++) {
-        s->g->be->state_free(s->states[i]);
+        s->g->shards[i].be->state_free(s->states[i]);
     }
     for (size_t i = 0; s->past != NULL && i < s->g->n_shards; i++) {
         for (size_t k = 0; s->past[i] != NULL && k < s->g->shards[i].n_past;
              k++) {
-            s->g->be->array_free(s->past[i][k]);
+            s->g->shards[i].be->array_free(s->past[i][k]);
         }
         free(s->past[i]);
     }
+    list_del(&s->link);
     free(s->states);
     free(s->past);
     free(s->tokens);
@@ -129,17 +138,19 @@ static void move_rows(struct backend_array *a, uint32_t to,
     }
 }
 
-static int copy_rows(const struct engine *g, struct backend_array *a,
-                     uint32_t to, struct backend_array *b, uint32_t from,
-                     uint32_t n, struct err *e)
+static int copy_rows(const struct engine *g, size_t shard,
+                     struct backend_array *a, uint32_t to,
+                     struct backend_array *b, uint32_t from, uint32_t n,
+                     struct err *e)
 {
-    RETERR(array_begin(g, b, false, e));
-    int rc = array_begin(g, a, true, e);
+    const struct backend *be = g->shards[shard].be;
+    RETERR(array_begin(be, b, false, e));
+    int rc = array_begin(be, a, true, e);
     if (rc == 0) {
         move_rows(a, to, b, from, n, g->columns.row);
-        array_end(g, a, true);
+        array_end(be, a, true);
     }
-    array_end(g, b, false);
+    array_end(be, b, false);
     return rc;
 }
 
@@ -150,7 +161,8 @@ static int past_copy(struct engine_seq *to, const struct engine_seq *from,
     const struct engine *g = to->g;
     for (size_t i = 0; i < g->n_shards; i++) {
         for (size_t k = 0; k < g->shards[i].n_past; k++) {
-            RETERR(copy_rows(g, to->past[i][k], 0, from->past[i][k], 0, n, e));
+            RETERR(
+                copy_rows(g, i, to->past[i][k], 0, from->past[i][k], 0, n, e));
         }
     }
     return 0;
@@ -171,6 +183,7 @@ int engine_seq_fork(const struct engine_seq *from, uint32_t n,
     CHECK(past_copy(s, from, n, e));
     memcpy(s->tokens, from->tokens, n * sizeof(*s->tokens));
     s->n = n;
+    s->valid = from->valid < n ? from->valid : n;
     *ret = s;
     s = NULL; /* given away */
 out:
@@ -192,6 +205,27 @@ int engine_seq_truncate(struct engine_seq *s, uint32_t n, struct err *e)
     return 0;
 }
 
+void seq_drop(struct engine_seq *s, size_t i)
+{
+    const struct shard *sh = &s->g->shards[i];
+    sh->be->state_free(s->states[i]);
+    s->states[i] = NULL;
+    for (size_t k = 0; k < sh->n_past; k++) {
+        sh->be->array_free(s->past[i][k]);
+        s->past[i][k] = NULL;
+    }
+    s->valid = 0;
+}
+
+int seq_renew(struct engine_seq *s, size_t i, struct err *e)
+{
+    const struct shard *sh = &s->g->shards[i];
+    for (size_t k = 0; k < sh->n_past; k++) {
+        RETERR(past_array(s, i, k, e));
+    }
+    return state_open(s, i, e);
+}
+
 uint32_t engine_seq_length(const struct engine_seq *s)
 {
     return s->n;
@@ -205,7 +239,7 @@ const int32_t *engine_seq_tokens(const struct engine_seq *s)
 int seq_append(struct engine_seq *s, size_t shard, size_t i,
                struct backend_array *fresh, struct chunk c, struct err *e)
 {
-    return copy_rows(s->g, s->past[shard][i], c.pos, fresh, 0, c.n, e);
+    return copy_rows(s->g, shard, s->past[shard][i], c.pos, fresh, 0, c.n, e);
 }
 
 void engine_trim(struct engine *g)

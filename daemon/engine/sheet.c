@@ -13,16 +13,16 @@
 
 #define NO_ROW UINT32_MAX
 
-int array_begin(const struct engine *g, struct backend_array *a, bool write,
+int array_begin(const struct backend *be, struct backend_array *a, bool write,
                 struct err *e)
 {
-    return g->be->lock != NULL ? g->be->lock(a, write, e) : 0;
+    return be->lock != NULL ? be->lock(a, write, e) : 0;
 }
 
-void array_end(const struct engine *g, struct backend_array *a, bool write)
+void array_end(const struct backend *be, struct backend_array *a, bool write)
 {
-    if (g->be->unlock != NULL) {
-        g->be->unlock(a, write);
+    if (be->unlock != NULL) {
+        be->unlock(a, write);
     }
 }
 
@@ -37,7 +37,7 @@ static const struct {
 
 /* An array for input i of the unit, T filled in. Every dimension but T is known
  * (unit.c checked it). */
-static int make_array(const struct engine *g, const struct unit *u, size_t i,
+static int make_array(const struct backend *be, const struct unit *u, size_t i,
                       uint32_t t, struct backend_array **ret, struct err *e)
 {
     const struct mil_type *type = &u->info.in[i].type;
@@ -46,7 +46,7 @@ static int make_array(const struct engine *g, const struct unit *u, size_t i,
         dims[k] = type->dims[k] == MIL_UNKNOWN ? t : type->dims[k];
     }
     enum mil_dtype dtype = u->roles[i] == ROLE_PAST ? MIL_FP16 : MIL_FP32;
-    return g->be->array_new(u->m, i, dtype, type->rank, dims, ret, e);
+    return be->array_new(u->m, i, dtype, type->rank, dims, ret, e);
 }
 
 static size_t find_result(const struct unit *u, const char *name)
@@ -59,30 +59,64 @@ static size_t find_result(const struct unit *u, const char *name)
     return i;
 }
 
+static int make_sights(struct side *side, uint32_t t, struct err *e)
+{
+    for (size_t k = 0; k < 2; k++) {
+        struct sight *m = &side->seen[k];
+        m->lo = calloc(t, sizeof(*m->lo));
+        m->hi = calloc(t, sizeof(*m->hi));
+        if (m->lo == NULL || m->hi == NULL) {
+            return err_set(e, ERR_NOMEM, "attention mask");
+        }
+        for (uint32_t i = 0; i < t; i++) {
+            m->lo[i] = NO_ROW; /* never filled */
+        }
+    }
+    return 0;
+}
+
+/* The arrays in this backend's memory. */
+static int side_of(struct sheet *s, const struct backend *be, struct side **ret,
+                   struct err *e)
+{
+    struct side *side =
+        s->sides[0].be == NULL || s->sides[0].be == be ? &s->sides[0]
+                                                       : &s->sides[1];
+    must(side->be == NULL || side->be == be); /* there are no more */
+    if (side->be == NULL) {
+        RETERR(make_sights(side, s->t, e));
+        side->be = be;
+    }
+    *ret = side;
+    return 0;
+}
+
 /* Arrays of the roles that no shard before it reads, and its binding. */
-static int bind_shard(struct sheet *s, struct engine *g, struct shard *sh,
-                      struct binding *b, struct err *e)
+int sheet_bind(struct sheet *s, struct shard *sh, size_t i, struct err *e)
 {
     const struct unit *u = shard_unit(sh, s->t);
+    struct binding *b = &s->shards[i];
+    struct side *side = NULL;
     struct backend_array **in =
         calloc(u->info.n_in + 1, sizeof(struct backend_array *));
-    b->fresh = calloc(sh->n_past + 1, sizeof(*b->fresh));
     int rc = 0;
+    b->fresh = calloc(sh->n_past + 1, sizeof(*b->fresh));
     if (in == NULL || b->fresh == NULL) {
         rc = err_set(e, ERR_NOMEM, "inputs");
         goto out;
     }
-    for (size_t i = 0; i < u->info.n_in; i++) {
-        enum role r = u->roles[i];
+    CHECK(side_of(s, sh->be, &side, e));
+    for (size_t k = 0; k < u->info.n_in; k++) {
+        enum role r = u->roles[k];
         struct backend_array **of = r == ROLE_X      ? &b->x
-                                    : r == ROLE_PAST ? &sh->past[u->past[i]].any
-                                                     : &s->of[r];
+                                    : r == ROLE_PAST ? &sh->past[u->past[k]].any
+                                                     : &side->of[r];
         if (*of == NULL) {
-            CHECK(make_array(g, u, i, s->t, of, e));
+            CHECK(make_array(sh->be, u, k, s->t, of, e));
         }
-        in[i] = *of;
+        in[k] = *of;
     }
-    CHECK(g->be->bind(u->m, in, &b->io, e));
+    CHECK(sh->be->bind(u->m, in, &b->io, e));
     b->out = find_result(u, sh->out);
     for (size_t k = 0; k < sh->n_past; k++) {
         b->fresh[k] = find_result(u, sh->past[k].out);
@@ -92,37 +126,29 @@ out:
     return rc < 0 ? err_prefix(e, rc, "%s", sh->path) : 0;
 }
 
-static int make_sights(struct sheet *s, struct err *e)
+void sheet_release(struct sheet *s, const struct shard *sh, size_t i)
 {
-    for (size_t k = 0; k < 2; k++) {
-        struct sight *m = &s->seen[k];
-        m->lo = calloc(s->t, sizeof(*m->lo));
-        m->hi = calloc(s->t, sizeof(*m->hi));
-        if (m->lo == NULL || m->hi == NULL) {
-            return err_set(e, ERR_NOMEM, "attention mask");
-        }
-        for (uint32_t i = 0; i < s->t; i++) {
-            m->lo[i] = NO_ROW; /* never filled */
-        }
-    }
-    return 0;
+    struct binding *b = &s->shards[i];
+    sh->be->unbind(b->io);
+    sh->be->array_free(b->x);
+    free(b->fresh);
+    *b = (struct binding){0};
 }
 
 int sheet_init(struct sheet *s, struct engine *g, bool heads, uint32_t t,
                struct err *e)
 {
     size_t n = heads ? g->n_heads : g->n_shards;
+    struct shard *all = heads ? g->heads : g->shards;
     int rc = 0;
-    *s = (struct sheet){.t = t};
+    *s = (struct sheet){.t = t, .sides[0].be = NULL};
     s->shards = calloc(n + 1, sizeof(*s->shards));
     if (s->shards == NULL) {
         rc = err_set(e, ERR_NOMEM, "inputs");
         goto out;
     }
-    CHECK(make_sights(s, e));
     for (size_t i = 0; i < n; i++) {
-        struct shard *sh = heads ? &g->heads[i] : &g->shards[i];
-        CHECK(bind_shard(s, g, sh, &s->shards[i], e));
+        CHECK(sheet_bind(s, &all[i], i, e));
     }
 out:
     if (rc < 0) {
@@ -134,17 +160,19 @@ out:
 void sheet_fini(struct sheet *s, const struct engine *g, bool heads)
 {
     size_t n = heads ? g->n_heads : g->n_shards;
+    const struct shard *all = heads ? g->heads : g->shards;
     for (size_t i = 0; s->shards != NULL && i < n; i++) {
-        g->be->unbind(s->shards[i].io);
-        g->be->array_free(s->shards[i].x);
-        free(s->shards[i].fresh);
+        sheet_release(s, &all[i], i);
     }
-    for (size_t i = 0; i < countof(s->of); i++) {
-        g->be->array_free(s->of[i]);
-    }
-    for (size_t k = 0; k < 2; k++) {
-        free(s->seen[k].lo);
-        free(s->seen[k].hi);
+    for (size_t k = 0; k < countof(s->sides); k++) {
+        struct side *side = &s->sides[k];
+        for (size_t i = 0; i < countof(side->of) && side->be != NULL; i++) {
+            side->be->array_free(side->of[i]);
+        }
+        for (size_t i = 0; i < 2; i++) {
+            free(side->seen[i].lo);
+            free(side->seen[i].hi);
+        }
     }
     free(s->shards);
     *s = (struct sheet){0};
@@ -158,22 +186,22 @@ static uint32_t position(const struct chunk *c, uint32_t i)
     return c->pos + (uint32_t)num_min(i, c->n - 1);
 }
 
-static int place_rope(struct sheet *s, struct engine *g, size_t kind, bool sine,
+static int place_rope(struct side *s, struct engine *g, size_t kind, bool sine,
                       struct chunk c, struct err *e)
 {
     struct backend_array *a = s->of[sine ? kinds[kind].sin : kinds[kind].cos];
     if (a == NULL) {
         return 0;
     }
-    RETERR(array_begin(g, a, true, e));
-    for (uint32_t i = 0; i < s->t; i++) {
+    RETERR(array_begin(s->be, a, true, e));
+    for (uint32_t i = 0; i < c.t; i++) {
         const float *row[2];
         const int64_t at[2] = {i, 0};
         inputs_rope_row(&g->in, kind, position(&c, i), &row[0], &row[1]);
         array_put(a, (struct array_line){at, 1, g->in.rope[kind].half},
                   row[sine], 1);
     }
-    array_end(g, a, true);
+    array_end(s->be, a, true);
     return 0;
 }
 
@@ -215,21 +243,21 @@ static void mask_row(struct backend_array *a, struct sight *m, uint32_t i,
     m->hi[i] = hi;
 }
 
-static int place_mask(struct sheet *s, struct engine *g, size_t kind,
+static int place_mask(struct side *s, struct engine *g, size_t kind,
                       struct chunk c, struct err *e)
 {
     struct backend_array *a = s->of[kinds[kind].mask];
     if (a == NULL) {
         return 0;
     }
-    RETERR(array_begin(g, a, true, e));
-    for (uint32_t i = 0; i < s->t; i++) {
+    RETERR(array_begin(s->be, a, true, e));
+    for (uint32_t i = 0; i < c.t; i++) {
         uint32_t lo = 0;
         uint32_t hi = 0;
         inputs_sight(&g->in, kind, position(&c, i), &lo, &hi);
         mask_row(a, &s->seen[kind], i, lo, hi);
     }
-    array_end(g, a, true);
+    array_end(s->be, a, true);
     return 0;
 }
 
@@ -241,14 +269,13 @@ static void write_one(struct backend_array *a, uint32_t pos, uint32_t i,
     array_set(a, (struct array_line){at, 2, 1}, v);
 }
 
-static int place_write(struct sheet *s, struct engine *g, struct chunk c,
-                       struct err *e)
+static int place_write(struct side *s, struct chunk c, struct err *e)
 {
     struct backend_array *a = s->of[ROLE_WRITE];
     if (a == NULL) {
         return 0;
     }
-    RETERR(array_begin(g, a, true, e));
+    RETERR(array_begin(s->be, a, true, e));
     for (uint32_t i = 0; i < s->written.n; i++) {
         write_one(a, s->written.pos + i, i, 0);
     }
@@ -256,18 +283,23 @@ static int place_write(struct sheet *s, struct engine *g, struct chunk c,
         write_one(a, c.pos + i, i, 1);
     }
     s->written = c;
-    array_end(g, a, true);
+    array_end(s->be, a, true);
     return 0;
 }
 
 int sheet_place(struct sheet *s, struct engine *g, struct chunk c,
                 struct err *e)
 {
-    must(c.n > 0 && c.n <= s->t && c.pos + c.n <= g->in.context);
-    for (size_t k = 0; k < 2; k++) {
-        RETERR(place_rope(s, g, k, false, c, e));
-        RETERR(place_rope(s, g, k, true, c, e));
-        RETERR(place_mask(s, g, k, c, e));
+    must(c.n > 0 && c.n <= c.t && c.t == s->t &&
+         c.pos + c.n <= g->in.context);
+    for (size_t i = 0; i < countof(s->sides) && s->sides[i].be != NULL; i++) {
+        struct side *side = &s->sides[i];
+        for (size_t k = 0; k < 2; k++) {
+            RETERR(place_rope(side, g, k, false, c, e));
+            RETERR(place_rope(side, g, k, true, c, e));
+            RETERR(place_mask(side, g, k, c, e));
+        }
+        RETERR(place_write(side, c, e));
     }
-    return place_write(s, g, c, e);
+    return 0;
 }

@@ -59,8 +59,8 @@ static int too_many(struct err *e)
 static int geometry(struct snapshot *x, struct err *e)
 {
     const struct engine *g = x->g;
-    const struct backend *be = g->be;
     for (size_t i = 0; i < g->n_shards; i++) {
+        const struct backend *be = g->shards[i].be;
         struct state_array one[STATE_ARRAYS_MAX];
         size_t n = 0;
         if (x->s->states[i] != NULL) {
@@ -100,10 +100,11 @@ static int geometry(struct snapshot *x, struct err *e)
 static int past_block(struct engine_seq *s, size_t shard, size_t k, uint32_t b,
                       char *bytes, bool save, struct err *e)
 {
+    const struct backend *be = s->g->shards[shard].be;
     struct backend_array *a = s->past[shard][k];
-    RETERR(array_begin(s->g, a, !save, e));
+    RETERR(array_begin(be, a, !save, e));
     bool there = array_block(a, b, bytes, save);
-    array_end(s->g, a, !save);
+    array_end(be, a, !save);
     return there ? 0 : err_set(e, ERR_CONTEXT, "block %u of a past array", b);
 }
 
@@ -116,11 +117,12 @@ static int move_block(struct snapshot *x, uint32_t b, struct err *e)
     for (size_t i = 0; i < g->n_shards; i++) {
         if (x->s->states[i] != NULL) {
             struct state_array own[STATE_ARRAYS_MAX];
-            size_t n = g->be->block_arrays(x->s->states[i], own);
+            const struct backend *be = g->shards[i].be;
+            size_t n = be->block_arrays(x->s->states[i], own);
             if (x->saves) {
-                RETERR(g->be->block_save(x->s->states[i], b, at, e));
+                RETERR(be->block_save(x->s->states[i], b, at, e));
             } else {
-                RETERR(g->be->block_load(x->s->states[i], b, at, e));
+                RETERR(be->block_load(x->s->states[i], b, at, e));
             }
             for (; n > 0; n--, a++) {
                 at += a->bytes;
@@ -240,6 +242,10 @@ int snapshot_save(const struct engine_seq *s, const struct msg_state_part *part,
     if (!bounds_ok(part, s->n)) {
         return err_set(e, ERR_INVALID, "saving positions %u to %u of %u",
                        part->from, part->to, s->n);
+    }
+    if (s->g->rows.max == 0 && s->valid < s->n) {
+        return err_set(e, ERR_BUSY, "%u of %u positions are to be computed again",
+                       s->n - s->valid, s->n);
     }
     struct snapshot *x = snapshot_new(s->g, true);
     if (x == NULL) {
@@ -379,6 +385,7 @@ static int load_block(struct snapshot *x, struct err *e)
     x->at++;
     x->bytes += x->block_bytes;
     x->s->n = x->f.from + x->at * STATE_BLOCK;
+    x->s->valid = x->s->n;
     return 0;
 }
 

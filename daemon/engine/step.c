@@ -4,10 +4,37 @@
  * which run as one evaluation. When the logits of a row arrive, its token is
  * drawn if all drafts before it were right; else the row is not used.
  */
+#include <math.h>
 #include <string.h>
 
 #include "base/num.h"
 #include "engine/impl.h"
+
+/* By how much the best logit leads the second. */
+static float lead(const float *logits, uint32_t n)
+{
+    float best = -INFINITY;
+    float second = -INFINITY;
+    for (uint32_t i = 0; i < n; i++) {
+        if (logits[i] > best) {
+            second = best;
+            best = logits[i];
+        } else if (logits[i] > second) {
+            second = logits[i];
+        }
+    }
+    return best - second;
+}
+
+/* The token could be another one at another width, so it is drawn at the width
+ * that a row has alone. */
+static bool too_close(const struct step *st, const float *logits)
+{
+    const struct engine *g = st->r->seq->g;
+    return g->margin > 0 && !st->alone && st->v->n > 1 &&
+           st->r->row->sampling.temperature <= 0 &&
+           lead(logits, g->b->vocab) < g->margin;
+}
 
 /* Draw after the last token, then after each draft that was drawn. Rows are
  * numbers among the step's tokens and drafts. */
@@ -22,6 +49,10 @@ static int on_logits(void *ctx, uint32_t first, uint32_t n, float *logits,
         uint32_t j = first + i - (row->n_tokens - 1); /* drafts before it */
         if (done->n_accepted < j) {
             break; /* one of them was not drawn */
+        }
+        if (too_close(st, logits + (size_t)i * s->g->b->vocab)) {
+            st->unsure = true;
+            break;
         }
         struct msg_token *t = &done->tokens[j];
         RETERR(sampler_draw(s->g->samplers[st->v->worker],
@@ -90,6 +121,25 @@ static void finish(const struct step *st, int rc)
     }
 }
 
+/* A step draws at least one token: row by row, where the first was too close. */
+static void run_columns(const struct engine *g, struct step *st, struct eval *v,
+                        struct engine_times *times)
+{
+    columns_run(v, 0, times);
+    if (v->rc == 0 && st->unsure && st->r->done->n_tokens == 0) {
+        must(g->margin > 0);
+        st->alone = true;
+        st->drafts = 0;
+        *v = (struct eval){.s = v->s,
+                           .n = st->r->row->n_tokens,
+                           .want = 1,
+                           .fn = on_logits,
+                           .ctx = st,
+                           .e = v->e};
+        columns_run(v, 1, times);
+    }
+}
+
 /* At most ENGINE_SEQS_MAX of them. */
 static void run_some(struct engine *g, struct engine_row *rows, size_t n,
                      struct engine_times *times)
@@ -106,7 +156,7 @@ static void run_some(struct engine *g, struct engine_row *rows, size_t n,
     }
     for (size_t i = 0; i < k; i++) {
         if (g->rows.max == 0) {
-            columns_run(&g->evals[i], 0, times);
+            run_columns(g, &g->steps[i], &g->evals[i], times);
         }
         finish(&g->steps[i], g->evals[i].rc);
     }

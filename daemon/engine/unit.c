@@ -237,7 +237,7 @@ static int check_states(const struct unit *u, const struct bundle *b,
     return 0;
 }
 
-static int unit_open(struct shard *s, struct unit *u, const struct backend *be,
+static int unit_open(struct shard *s, struct unit *u,
                      const struct backend_conf *conf, const struct bundle *b,
                      const char *function, struct err *e)
 {
@@ -245,11 +245,8 @@ static int unit_open(struct shard *s, struct unit *u, const struct backend *be,
     if (!file_join(path, sizeof(path), b->dir, s->path)) {
         return err_set(e, ERR_BUNDLE, "the path is too long");
     }
-    int rc = be->open(path, function, conf, &u->m, e);
-    if (rc < 0) {
-        return rc;
-    }
-    be->info(u->m, &u->info);
+    RETERR(s->be->open(path, function, conf, &u->m, e));
+    s->be->info(u->m, &u->info);
     u->roles = calloc(u->info.n_in + 1, sizeof(*u->roles));
     u->past = calloc(u->info.n_in + 1, sizeof(*u->past));
     if (u->roles == NULL || u->past == NULL) {
@@ -421,6 +418,18 @@ static int find_rows(struct shard *s, const struct bundle *b, struct err *e)
     return 0;
 }
 
+/* A function of another width than those that were measured to agree is not
+ * needed, and may be one that does not even load. */
+static bool function_used(const struct backend_conf *conf, uint32_t t)
+{
+    for (size_t i = 0; i < conf->n_exact_widths; i++) {
+        if (conf->exact_widths[i] == t) {
+            return true;
+        }
+    }
+    return conf->n_exact_widths == 0;
+}
+
 int shard_open(struct shard *s, const struct backend *be,
                const struct backend_conf *conf, const struct bundle *b,
                const struct bundle_shard *from, struct err *e)
@@ -428,6 +437,7 @@ int shard_open(struct shard *s, const struct backend *be,
     bool ranged = strcmp(b->shape, "functions") != 0;
     size_t n = ranged ? 1 : from->n_functions;
     int rc = 0;
+    s->be = be;
     s->path = from->path;
     s->out = "hidden";
     s->out_rows = b->d_model;
@@ -436,12 +446,18 @@ int shard_open(struct shard *s, const struct backend *be,
         return err_set(e, ERR_NOMEM, "functions");
     }
     for (size_t i = 0; i < n; i++) {
-        s->n_units = i + 1;
-        CHECK(unit_open(s, &s->units[i], be, conf, b,
-                        ranged ? NULL : from->functions[i], e));
+        if (ranged || function_used(conf, from->function_t[i])) {
+            struct unit *u = &s->units[s->n_units++];
+            CHECK(unit_open(s, u, conf, b,
+                            ranged ? NULL : from->functions[i], e));
+        }
+    }
+    if (s->n_units == 0) {
+        rc = err_set(e, ERR_BUNDLE, "no function has a width that may be used");
+        goto out;
     }
     CHECK(make_past(s, e));
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < s->n_units; i++) {
         CHECK(match_past(s, &s->units[i], e));
     }
     CHECK(find_rows(s, b, e));
@@ -453,6 +469,7 @@ int head_open(struct shard *s, const struct backend *be,
               const struct backend_conf *conf, const struct bundle *b,
               const struct bundle_head *from, struct err *e)
 {
+    s->be = be;
     s->path = from->path;
     s->out = "logits";
     s->out_rows = from->vocab_last - from->vocab_first;
@@ -462,7 +479,7 @@ int head_open(struct shard *s, const struct backend *be,
     }
     s->n_units = 1;
     int rc = 0;
-    CHECK(unit_open(s, &s->units[0], be, conf, b, NULL, e));
+    CHECK(unit_open(s, &s->units[0], conf, b, NULL, e));
     if (s->units[0].info.n_in != 1 || s->units[0].info.n_states != 0) {
         rc = err_set(e, ERR_BUNDLE, "a head takes x alone");
         goto out;
@@ -472,21 +489,27 @@ out:
     return rc < 0 ? err_prefix(e, rc, "%s", from->path) : 0;
 }
 
-void shard_close(struct shard *s, const struct backend *be)
+void shard_close(struct shard *s)
 {
+    for (size_t i = 0; i < s->n_past; i++) {
+        s->be->array_free(s->past[i].any);
+    }
     for (size_t i = 0; i < s->n_units; i++) {
-        be->close(s->units[i].m);
+        s->be->close(s->units[i].m);
         free(s->units[i].roles);
         free(s->units[i].past);
     }
     for (size_t i = 0; i < s->n_past; i++) {
-        be->array_free(s->past[i].any);
         free(s->past[i].in);
         free(s->past[i].out);
     }
     free(s->past);
     free(s->units);
-    *s = (struct shard){0};
+    s->past = NULL;
+    s->n_past = 0;
+    s->units = NULL;
+    s->n_units = 0;
+    s->rows = NULL;
 }
 
 struct unit *shard_unit(const struct shard *s, uint32_t t)

@@ -11,12 +11,9 @@
 #include <string.h>
 
 #include "engine/impl.h"
+#include "proto/widths.h"
 
 #define FEW 8u /* up to here every width is worth its arrays */
-
-/* Neither narrower, which spares nothing that is known (facts of the Neural
- * Engine: 4 rows cost as much as 1), nor much wider, when a row is alone. */
-#define LONE_LEAST 4u
 
 static bool lists(const struct backend_info *info, uint32_t t)
 {
@@ -35,8 +32,19 @@ static bool all_take(const struct shard *shards, size_t n, uint32_t t,
     for (size_t i = 0; i < n; i++) {
         const struct unit *u = shard_unit(&shards[i], t);
         const struct unit *v = shard_unit(&shards[i], like);
-        if (u == NULL || v == NULL ||
-            (t != like && (!lists(&v->info, t) || !lists(&u->info, like)))) {
+        if (u == NULL || v == NULL || !lists(&u->info, t) ||
+            !lists(&v->info, t) || !lists(&u->info, like)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Every shard takes t, whatever its bits. */
+static bool all_run(const struct shard *shards, size_t n, uint32_t t)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (shard_unit(&shards[i], t) == NULL) {
             return false;
         }
     }
@@ -66,8 +74,8 @@ static uint32_t agree_with(const struct shard *shards, size_t n, uint32_t cap,
     return k;
 }
 
-/* The width that the most others agree with. Of several: the least that is at
- * least LONE_LEAST, else the largest. 0: no width runs in all shards. */
+/* The width that the most others agree with; of several the one that a row
+ * alone runs best as (width_better). 0: no width runs in all shards. */
 static uint32_t choose(const struct shard *shards, size_t n, uint32_t cap)
 {
     uint32_t best = 0;
@@ -75,7 +83,7 @@ static uint32_t choose(const struct shard *shards, size_t n, uint32_t cap)
     for (uint32_t t = 1; t <= cap; t++) {
         uint32_t k =
             all_take(shards, n, t, t) ? agree_with(shards, n, cap, t) : 0;
-        if (k > most || (k == most && k > 0 && best < LONE_LEAST)) {
+        if (width_better(k, best, most)) {
             best = t;
             most = k;
         }
@@ -85,23 +93,24 @@ static uint32_t choose(const struct shard *shards, size_t n, uint32_t cap)
 
 /* A width costs arrays and, on some systems, minutes at the first prediction:
  * beyond the small ones, the powers of two and the largest do. */
-static bool worth(uint32_t t, uint32_t max)
+bool widths_worth(uint32_t t, uint32_t max)
 {
     return t <= FEW || t == max || (t & (t - 1)) == 0;
 }
 
 int widths_make(struct widths *w, const struct shard *shards, size_t n,
-                uint32_t cap, struct err *e)
+                uint32_t cap, bool any, struct err *e)
 {
-    bool limited = any_lists(shards, n);
+    bool agree = !any_lists(shards, n);
+    bool limited = !agree && !any;
     uint32_t like = limited ? choose(shards, n, cap) : 0;
     must(cap <= ENGINE_CHUNK_MAX);
-    *w = (struct widths){.exact = true};
+    *w = (struct widths){.exact = agree || limited};
     for (uint32_t t = cap; t > 0; t--) {
         bool all = limited ? like > 0 && all_take(shards, n, t, like)
-                           : all_take(shards, n, t, t);
+                           : all_run(shards, n, t);
         w->max = all && w->max == 0 ? t : w->max;
-        w->of[t] = all && worth(t, w->max) ? (uint16_t)t
+        w->of[t] = all && widths_worth(t, w->max) ? (uint16_t)t
                    : t < cap               ? w->of[t + 1]
                                            : 0;
     }

@@ -463,3 +463,11 @@ void conn_accept(struct http_server *s)
     }
     conn_read_on(c);
 }
+
+void http_set_times(struct http_server *s, unsigned stall_ms,
+                    unsigned keepalive_ms)
+{
+    must(s->magic == SERVER_MAGIC);
+    s->conf.times.stall = stall_ms;
+    s->conf.keepalive_ms = keepalive_ms;
+}

@@ -135,6 +135,11 @@ void req_free(struct http_req *r); /* NULL is fine */
 /* peer.c: 0 when the peer has this process's uid; *pid is its pid when it
  * connected (-1: unknown). < 0 for any other peer, and when it is not known. */
 CHECKED int peer_check(int fd, int64_t *pid);
+/* The part of http_activated that asks launchd, with launch_activate_socket for
+ * `ask`: 0, or an error number; *fds is from malloc(3). */
+typedef int launchd_ask_fn(const char *name, int **fds, size_t *n);
+CHECKED int activate_launchd(launchd_ask_fn *ask, struct http_handed *h,
+                             struct err *e);
 /* http_peer_process of a pid. */
 uint64_t peer_process(int64_t pid);
 

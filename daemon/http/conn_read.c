@@ -146,6 +146,10 @@ static void held_gone(struct http_req *r, void *user)
 
 static void hold(struct http_conn *c, struct http_req *r, struct http_hold *h)
 {
+    if (h->answer.code != 0) {
+        http_reply_error(r, h->answer.code, h->answer.msg);
+        return;
+    }
     if (h->n >= h->max) {
         http_reply_error(r, ERR_STARTING, NULL);
         return;
@@ -182,6 +186,14 @@ void http_hold_end(struct http_hold *h)
 void http_hold_refuse(struct http_hold *h, int code, const char *msg)
 {
     h->max = 0;
+    while (!list_empty(&h->waiting)) {
+        http_reply_error(next_held(h), code, msg);
+    }
+}
+
+void http_hold_answer(struct http_hold *h, int code, const char *msg)
+{
+    (void)err_set(&h->answer, code, "%s", msg);
     while (!list_empty(&h->waiting)) {
         http_reply_error(next_held(h), code, msg);
     }

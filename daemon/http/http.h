@@ -43,12 +43,16 @@ struct http_hold {
     const char *early; /* path of the route that does not wait */
     size_t n, max;     /* that wait; more are refused with STARTING */
     struct list waiting;
+    struct err answer; /* what later ones get; code 0: they may wait */
 };
 void http_hold_begin(struct http_hold *h, size_t max, const char *early);
 /* Run the requests that wait; later ones do not wait. */
 void http_hold_end(struct http_hold *h);
 /* Answer the requests that wait with an error, and later ones with STARTING. */
 void http_hold_refuse(struct http_hold *h, int code, const char *msg);
+/* Answer the requests that wait, and later ones, with an error, until
+ * http_hold_begin. */
+void http_hold_answer(struct http_hold *h, int code, const char *msg);
 
 struct http_route {
     enum http_method method;
@@ -92,17 +96,23 @@ struct http_stats { /* counters since start */
 CHECKED int http_listen(uv_loop_t *loop, const char *socket_path,
                         const struct http_conf *conf, struct http_server **ret,
                         struct err *e);
-/* The same with a socket passed to the process (LISTEN_FDS): fd is listening.
- */
+/* The same with a socket passed to the process: fd is listening. */
 CHECKED int http_listen_fd(uv_loop_t *loop, int fd,
                            const struct http_conf *conf,
                            struct http_server **ret, struct err *e);
-/* Find sockets that the service manager passed: check LISTEN_PID and
- * LISTEN_FDS, and unset them so that children do not inherit them. Returns how
- * many there are (0: none); they are fds HTTP_FD_FIRST and up. Those beyond
- * HTTP_LISTENERS_MAX are closed and logged. */
-#define HTTP_FD_FIRST 3
-int http_activated(void);
+/* Find the listening sockets that the service manager opened for this process:
+ * those of LISTEN_FDS (LISTEN_PID is checked, and both are unset so that
+ * children do not inherit them) and, on macOS, those of HTTP_LAUNCHD_SOCKET, a
+ * key under Sockets in the agent's plist. They become close-on-exec and
+ * non-blocking. Those beyond HTTP_LISTENERS_MAX are closed and logged. launchd
+ * hands its sockets over once: call it once.
+ * Errors: UNAVAILABLE: launchd has such a socket and does not give it. */
+#define HTTP_LAUNCHD_SOCKET "aned"
+struct http_handed {
+    size_t n; /* 0: none */
+    int fd[HTTP_LISTENERS_MAX];
+};
+CHECKED int http_activated(struct http_handed *ret, struct err *e);
 /* Send at once what was written in this turn of the loop, not at its end: call
  * it before something that takes time. */
 void http_flush(struct http_server *s);
@@ -113,6 +123,10 @@ void http_drain(struct http_server *s);
 /* Close everything and unlink the socket that it made; `closed` is called when
  * the last handle is closed and the memory is freed. */
 void http_close(struct http_server *s, void (*closed)(void *ctx), void *ctx);
+/* Change conf.times.stall and conf.keepalive_ms: for timers that are set from
+ * now on. */
+void http_set_times(struct http_server *s, unsigned stall_ms,
+                    unsigned keepalive_ms);
 void http_get_stats(const struct http_server *s, struct http_stats *ret);
 size_t http_open_requests(const struct http_server *s);
 

@@ -19,7 +19,6 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "base/parse.h"
 #include "http/conn.h"
 
 enum { FDS_RESERVED = 64 };
@@ -210,7 +209,23 @@ static int remove_stale(const struct http_server *s, const char *path,
     return 0;
 }
 
-/* Bound with mode 0600 from its first moment (V-02). */
+/* As bind(2), with mode 0600 from the socket's first moment (V-02). */
+static int bind_private(int fd, const struct sockaddr_un *sa)
+{
+#ifdef __APPLE__
+    mode_t mask = umask(0177); /* fchmod has no effect on sockets there */
+    int rc = bind(fd, (const struct sockaddr *)sa, sizeof(*sa));
+    int error = errno;
+    (void)umask(mask);
+    errno = error;
+    return rc;
+#else
+    (void)fchmod(fd, 0600);
+    return bind(fd, (const struct sockaddr *)sa, sizeof(*sa));
+#endif
+}
+
+/* The socket at `path`, seen to be in the folder that was checked. */
 static int bind_socket(struct http_server *s, const char *path, int *ret,
                        struct err *e)
 {
@@ -224,18 +239,8 @@ static int bind_socket(struct http_server *s, const char *path, int *ret,
         rc = err_set(e, ERR_CONFIG, "socket: %s", strerror(errno));
         goto out;
     }
-#ifdef __APPLE__
-    mode_t mask = umask(0177); /* fchmod has no effect on sockets there */
-#else
-    (void)fchmod(fd, 0600);
-#endif
-    if (bind(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0) {
+    if (bind_private(fd, &sa) < 0) {
         rc = err_set(e, ERR_CONFIG, "bind %s: %s", path, strerror(errno));
-    }
-#ifdef __APPLE__
-    (void)umask(mask);
-#endif
-    if (rc < 0) {
         goto out;
     }
     /* bind() went by path: it must have landed in the folder that was checked
@@ -361,50 +366,6 @@ int http_listen_fd(uv_loop_t *loop, int fd, const struct http_conf *conf,
     }
     *ret = s;
     return 0;
-}
-
-/* Close sockets from which nothing will be accepted, so that no client waits
- * there. An fd that is not a listening socket is left alone, whatever
- * LISTEN_FDS says. */
-static void close_extra(long n)
-{
-    long closed = 0;
-    n = n < HTTP_CONNS_MAX ? n : HTTP_CONNS_MAX; /* no more can be open */
-    for (long i = HTTP_LISTENERS_MAX; i < n; i++) {
-        int fd = HTTP_FD_FIRST + (int)i, on = 0;
-        socklen_t len = sizeof(on);
-        if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &len) == 0 &&
-            on != 0) {
-            (void)close(fd);
-            closed++;
-        }
-    }
-    log_warn("http.activated",
-             "sockets=%ld are closed: at most %u are served, continuing",
-             closed, HTTP_LISTENERS_MAX);
-}
-
-int http_activated(void)
-{
-    const char *pid = getenv("LISTEN_PID");
-    const char *fds = getenv("LISTEN_FDS");
-    uint64_t to = 0; /* the process that they are meant for */
-    uint64_t n = 0;
-    if (pid == NULL || fds == NULL || !parse_u64(pid, INT32_MAX, &to) ||
-        to != (uint64_t)getpid() || !parse_u64(fds, INT32_MAX, &n)) {
-        n = 0;
-    }
-    if (n > HTTP_LISTENERS_MAX) {
-        close_extra((long)n);
-        n = HTTP_LISTENERS_MAX;
-    }
-    (void)unsetenv("LISTEN_PID");
-    (void)unsetenv("LISTEN_FDS");
-    (void)unsetenv("LISTEN_FDNAMES");
-    for (int i = 0; i < (int)n; i++) {
-        (void)fcntl(HTTP_FD_FIRST + i, F_SETFD, FD_CLOEXEC);
-    }
-    return (int)n;
 }
 
 /* --- the end --- */

@@ -1,5 +1,6 @@
 /* peer.c - the process at the client's end of a Unix socket, as the kernel
  * reports it (facts/reliability.md 3.4). */
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 #if defined(__APPLE__)
+#include <mach/message.h>
 #include <sys/sysctl.h>
 #endif
 
@@ -14,10 +16,36 @@
 #include "base/parse.h"
 #include "http/conn.h"
 
+#if defined(__APPLE__)
+/* Where libbsm's audit_token_to_euid and audit_token_to_pid look. */
+enum { TOKEN_EUID = 1, TOKEN_PID = 5 };
+
+/* getpeereid() tells who connected. The audit token tells whose the other end
+ * is now, also when it was passed on: both must be this user. A peer that has
+ * left has no token; it hears no answer either. */
+int peer_check(int fd, int64_t *pid)
+{
+    uid_t uid = (uid_t)-1;
+    gid_t gid = (gid_t)-1;
+    audit_token_t token;
+    socklen_t n = sizeof(token);
+    *pid = -1;
+    if (getpeereid(fd, &uid, &gid) < 0 || uid != geteuid()) {
+        return -1;
+    }
+    if (getsockopt(fd, SOL_LOCAL, LOCAL_PEERTOKEN, &token, &n) < 0) {
+        return errno == ENOTCONN ? 0 : -1;
+    }
+    if (n != sizeof(token) || token.val[TOKEN_EUID] != uid) {
+        return -1;
+    }
+    *pid = token.val[TOKEN_PID];
+    return 0;
+}
+#elif defined(SO_PEERCRED)
 int peer_check(int fd, int64_t *pid)
 {
     *pid = -1;
-#ifdef SO_PEERCRED
     struct ucred u = {0};
     socklen_t n = sizeof(u);
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &u, &n) < 0 || n != sizeof(u) ||
@@ -26,22 +54,16 @@ int peer_check(int fd, int64_t *pid)
     }
     *pid = u.pid > 0 ? u.pid : -1;
     return u.uid == geteuid() ? 0 : -1;
+}
 #else
+int peer_check(int fd, int64_t *pid)
+{
     uid_t uid = (uid_t)-1;
     gid_t gid = (gid_t)-1;
-    if (getpeereid(fd, &uid, &gid) < 0 || uid == (uid_t)-1) {
-        return -1;
-    }
-#ifdef LOCAL_PEERPID
-    pid_t p = -1;
-    socklen_t n = sizeof(p);
-    if (getsockopt(fd, 0 /* SOL_LOCAL */, LOCAL_PEERPID, &p, &n) == 0) {
-        *pid = p;
-    }
-#endif
-    return uid == geteuid() ? 0 : -1;
-#endif
+    *pid = -1;
+    return getpeereid(fd, &uid, &gid) == 0 && uid == geteuid() ? 0 : -1;
 }
+#endif
 
 /* When it began, in any unit; 0: there is none. */
 static uint64_t began(int64_t pid)

@@ -51,6 +51,11 @@ void sched_init(struct sched *s, const struct sched_conf *c)
     }
 }
 
+void sched_set_drafts(struct sched *s, uint32_t max_draft)
+{
+    s->conf.max_draft = clamp(max_draft, 0, ENGINE_DRAFTS_MAX);
+}
+
 void sched_fini(struct sched *s)
 {
     if (s->seqs == NULL) {

@@ -238,6 +238,9 @@ struct sched {
 /* Values of c are clamped to 1 and to the limits of proto/limits.h. */
 void sched_init(struct sched *s, const struct sched_conf *c);
 void sched_fini(struct sched *s); /* zeroed is fine; streams must be gone */
+/* Change conf.max_draft, from the next step on. Whether texts are shared (rule
+ * 11) was decided at the start. */
+void sched_set_drafts(struct sched *s, uint32_t max_draft);
 
 /* Queue x. Errors: BUSY (queue full), CONTEXT (prompt longer than the
  * context), INVALID (no token); then x is untouched. */

@@ -164,10 +164,12 @@ static int own_path(char *out, size_t size)
 static void child_env(char **env, size_t max, char *text, size_t size)
 {
     static const char *const keep[] = {
-        "HOME",         "TMPDIR",
-        "ASAN_OPTIONS", "UBSAN_OPTIONS",
-        "TSAN_OPTIONS", "LSAN_OPTIONS",
-        "ANED_STANDIN", "ANED_STANDIN_COUNTS", /* tests/coreml/standin */
+        "HOME",         "TMPDIR",       "ASAN_OPTIONS",     "UBSAN_OPTIONS",
+        "TSAN_OPTIONS", "LSAN_OPTIONS", "XPC_SERVICE_NAME", /* its lines go
+                                                               where ours do
+                                                               (base/log.c) */
+        /* of tests: how what imitates Core ML behaves */
+        "ANED_STANDIN", "ANED_STANDIN_COUNTS",
     };
     static char lang[] = "LANG=C";
     size_t n = 0, used = 0;

@@ -1,5 +1,4 @@
 /* conf.c - see conf.h. inih splits lines; everything else is the table. */
-#include "base/parse.h"
 #include "serve/conf.h"
 
 #include <errno.h>
@@ -7,41 +6,47 @@
 #include <limits.h>
 #include <string.h>
 
+#include "base/parse.h"
+
 enum kind { KIND_INT, KIND_STR, KIND_WORD };
 
 struct option {
     const char *section, *key, *help;
     enum kind kind;
+    enum conf_when when;
     size_t offset; /* in struct conf */
     int64_t def, min, max;
     const char *text; /* default of STR and WORD */
     const char *words;
 };
 
-#define ROW_INT(s, k, d, lo, hi, h)            \
+#define ROW_INT(s, k, w, d, lo, hi, h)         \
     {.section = #s,                            \
      .key = #k,                                \
      .help = h,                                \
      .kind = KIND_INT,                         \
+     .when = CONF_##w,                         \
      .offset = offsetof(struct conf, s##_##k), \
      .def = (int64_t)(d),                      \
      .min = (int64_t)(lo),                     \
      .max = (int64_t)(hi)},
-#define ROW_STR(s, k, d, h)                    \
+#define ROW_STR(s, k, w, d, h)                 \
     {.section = #s,                            \
      .key = #k,                                \
      .help = h,                                \
      .kind = KIND_STR,                         \
+     .when = CONF_##w,                         \
      .offset = offsetof(struct conf, s##_##k), \
      .text = d},
-#define ROW_WORD(s, k, d, w, h)                \
+#define ROW_WORD(s, k, w, d, ws, h)            \
     {.section = #s,                            \
      .key = #k,                                \
      .help = h,                                \
      .kind = KIND_WORD,                        \
+     .when = CONF_##w,                         \
      .offset = offsetof(struct conf, s##_##k), \
      .text = d,                                \
-     .words = w},
+     .words = ws},
 
 static const struct option options[] = {CONF_MAP(ROW_INT, ROW_STR, ROW_WORD)};
 
@@ -204,12 +209,24 @@ static void print_help(FILE *to, const char *help)
     }
 }
 
+static const char *when_text(enum conf_when when)
+{
+    static const char *const text[] = {
+        [CONF_NOW] = "A reload changes it at once.",
+        [CONF_LOAD] =
+            "A reload changes it for models that are loaded afterwards.",
+        [CONF_START] = "Only a restart changes it.",
+    };
+    return text[when];
+}
+
 void conf_print(FILE *to)
 {
     const char *section = "";
     (void)fprintf(to,
                   "# aned.conf: every option with its default. Read from\n"
-                  "# HOME/aned.conf or --config FILE when the daemon starts.\n"
+                  "# HOME/aned.conf or --config FILE when the daemon starts,\n"
+                  "# and again on SIGHUP (`anectl service reload`).\n"
                   "# Written by `aned serve --print-config`.\n");
     for (size_t i = 0; i < countof(options); i++) {
         const struct option *o = &options[i];
@@ -219,6 +236,7 @@ void conf_print(FILE *to)
         }
         (void)fprintf(to, "\n");
         print_help(to, o->help);
+        (void)fprintf(to, "# %s\n", when_text(o->when));
         if (o->kind == KIND_INT) {
             (void)fprintf(to, "# %lld to %lld\n%s = %lld\n", (long long)o->min,
                           (long long)o->max, o->key, (long long)o->def);
@@ -229,5 +247,34 @@ void conf_print(FILE *to)
         }
         (void)fprintf(to, "%s =%s%s\n", o->key, o->text[0] != '\0' ? " " : "",
                       o->text);
+    }
+}
+
+static bool same(const struct conf *a, const struct conf *b,
+                 const struct option *o)
+{
+    const char *x = (const char *)a + o->offset;
+    const char *y = (const char *)b + o->offset;
+    return o->kind == KIND_INT ? memcmp(x, y, sizeof(int64_t)) == 0
+                               : strcmp(x, y) == 0;
+}
+
+void conf_take(struct conf *was, const struct conf *is, conf_change_fn *fn,
+               void *ctx)
+{
+    for (size_t i = 0; i < countof(options); i++) {
+        const struct option *o = &options[i];
+        char name[64];
+        if (same(was, is, o)) {
+            continue;
+        }
+        if (o->when != CONF_START) {
+            memcpy((char *)was + o->offset, (const char *)is + o->offset,
+                   o->kind == KIND_INT ? sizeof(int64_t) : CONF_STR_MAX);
+        }
+        (void)snprintf(name, sizeof(name), "%s.%s", o->section, o->key);
+        if (fn != NULL) {
+            fn(ctx, name, o->when);
+        }
     }
 }

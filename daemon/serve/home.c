@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/log.h"
+#include "base/macos.h"
 
 static const char *env(const char *name)
 {
@@ -66,6 +68,8 @@ int home_paths(const char *dir, const char *socket, struct home *ret,
     bool ok = file_join(h.models, sizeof(h.models), h.dir, "models") &&
               file_join(h.staging, sizeof(h.staging), h.dir, "staging") &&
               file_join(h.states, sizeof(h.states), h.dir, "cache/states") &&
+              file_join(h.prepared, sizeof(h.prepared), h.dir,
+                        "cache/coreml") &&
               file_join(h.db, sizeof(h.db), h.dir, "aned.db");
     if (socket == NULL || socket[0] == '\0') {
         socket = env("ANED_SOCKET");
@@ -106,9 +110,31 @@ static int check_dir(const char *path, struct err *e)
     return 0;
 }
 
+int home_guarded(const char *dir, const char *user, bool service, struct err *e)
+{
+    const char *folder = macos_guarded(dir, user);
+    if (folder == NULL) {
+        return 0;
+    }
+    if (service) {
+        return err_set(e, ERR_CONFIG,
+                       "%s lies in %s, which macOS keeps from services; "
+                       "choose another folder with --home",
+                       dir, folder);
+    }
+    log_warn("home",
+             "dir=%s lies in %s, which macOS keeps from services, continuing",
+             dir, folder);
+    return 0;
+}
+
 int home_make(const struct home *h, struct err *e)
 {
     const char *dirs[] = {h->dir, h->models, h->staging, h->states};
+#if defined(__APPLE__)
+    RETERR(home_guarded(h->dir, env("HOME"),
+                        macos_is_service(env("XPC_SERVICE_NAME")), e));
+#endif
     for (size_t i = 0; i < countof(dirs); i++) {
         RETERR(file_mkdirs(dirs[i], 0700, e));
         RETERR(check_dir(dirs[i], e));

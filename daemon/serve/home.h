@@ -11,6 +11,8 @@ struct home {
     char
         staging[HOME_PATH_MAX]; /* jobs' unfinished bundles; emptied at start */
     char states[HOME_PATH_MAX]; /* saved session states (cache.h) */
+    char prepared[HOME_PATH_MAX]; /* what a device's compiler made of packages:
+                                     a folder a model, made when needed */
     char db[HOME_PATH_MAX];
     char socket[HOME_PATH_MAX];
 };
@@ -24,5 +26,11 @@ CHECKED int home_paths(const char *dir, const char *socket, struct home *ret,
 /* Only the folder: to find HOME/aned.conf before the other paths are known. */
 CHECKED int home_dir(const char *dir, char out[HOME_PATH_MAX], struct err *e);
 /* Make the folders that are missing, 0700. Errors: CONFIG when HOME belongs to
- * another user or is open to others; IO. */
+ * another user or is open to others, or home_guarded refuses it; IO. */
 CHECKED int home_make(const struct home *h, struct err *e);
+/* On macOS: refuse a home in a folder of the user's (whose own folder is
+ * `user`) that macOS keeps from background programs: a service would ask for
+ * it, or fail, where nobody sees it. Else it is logged, since the same home may
+ * serve later. Errors: CONFIG. */
+CHECKED int home_guarded(const char *dir, const char *user, bool service,
+                         struct err *e);

@@ -6,6 +6,7 @@
 #include "serve/server.h"
 
 #include <signal.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -13,12 +14,12 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "serve/engines/cache.h"
-#include "serve/jobs/jobs.h"
-#include "serve/gen/session.h"
-#include "serve/gen/resume.h"
 #include "serve/engines/runner.h"
+#include "serve/gen/resume.h"
+#include "serve/gen/session.h"
+#include "serve/jobs/jobs.h"
+#include "serve/notify.h"
 
-#define FILES_SPARE   256u /* descriptors beside the connections */
 #define FILE_WORK_MAX 1024u
 #define DRAIN_POLL_MS 20u
 
@@ -47,7 +48,7 @@ void server_flush(struct server *s)
 static void set_limits(void)
 {
     struct rlimit r;
-    rlim_t want = HTTP_CONNS_MAX + FILES_SPARE;
+    rlim_t want = HTTP_CONNS_MAX + SERVE_FILES;
     if (getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur < want) {
         r.rlim_cur = r.rlim_max < want ? r.rlim_max : want;
         if (setrlimit(RLIMIT_NOFILE, &r) != 0) {
@@ -61,29 +62,36 @@ static void set_limits(void)
     }
 }
 
-static int start_listening(struct server *s, const struct server_conf *c,
-                           struct err *e)
+void server_set_times(struct server *s)
 {
+    for (size_t i = 0; i < s->n_http; i++) {
+        http_set_times(s->http[i], (unsigned)s->conf.http_stall_ms,
+                       (unsigned)s->conf.http_keepalive_ms);
+    }
+}
+
+static int start_listening(struct server *s, struct err *e)
+{
+    const struct server_conf *c = s->given;
     struct http_conf hc = {
         .routes = c->routes,
         .n_routes = c->n_routes,
         .ctx = s,
         .error_body = c->error_body,
         .hold = &s->hold,
-        .times = {.stall = (unsigned)c->conf.http_stall_ms},
-        .keepalive_ms = (unsigned)c->conf.http_keepalive_ms,
+        .times = {.stall = (unsigned)s->conf.http_stall_ms},
+        .keepalive_ms = (unsigned)s->conf.http_keepalive_ms,
     };
-    int n = http_activated();
-    for (int i = 0; i < n; i++) {
-        int rc = http_listen_fd(&s->loop, HTTP_FD_FIRST + i, &hc,
-                                &s->http[s->n_http], e);
-        if (rc != 0) {
-            return rc;
-        }
+    struct http_handed handed;
+    RETERR(http_activated(&handed, e));
+    for (size_t i = 0; i < handed.n; i++) {
+        RETERR(http_listen_fd(&s->loop, handed.fd[i], &hc, &s->http[s->n_http],
+                              e));
         s->n_http++;
     }
-    if (n > 0) {
-        log_info("listening", "sockets=%d handed over", n);
+    if (handed.n > 0) {
+        s->handed = true;
+        log_info("listening", "sockets=%zu handed over", handed.n);
         return 0;
     }
     int rc = http_listen(&s->loop, s->home.socket, &hc, &s->http[0], e);
@@ -158,6 +166,8 @@ static void close_all(struct server *s)
     s->closing = true;
     close_signal(&s->sigterm);
     close_signal(&s->sigint);
+    reload_stop(s);
+    notify("STOPPING=1");
     uv_close((uv_handle_t *)&s->drain, NULL);
     uv_close((uv_handle_t *)&s->turn, NULL);
     meter_stop(&s->meter);
@@ -184,13 +194,15 @@ static void on_drain(uv_timer_t *t)
     }
 }
 
-static void server_stop(struct server *s)
+void server_stop(struct server *s)
 {
-    if (s->draining) { /* asked twice */
+    /* asked twice, or nothing runs that could end */
+    if (s->draining || s->reload.trouble.code != 0) {
         close_all(s);
         return;
     }
     s->draining = true;
+    notify("STOPPING=1\nSTATUS=open requests may end");
     http_hold_refuse(&s->hold, ERR_UNAVAILABLE, "the daemon is stopping");
     log_info("draining", "ms=%d", (int)s->conf.server_drain_ms);
     for (size_t i = 0; i < s->n_http; i++) {
@@ -217,6 +229,7 @@ static void set_ready(struct server *s)
         return;
     }
     s->ready = true;
+    notify("READY=1\nSTATUS=");
     log_info("ready", "version=%s models=%zu home=%s", ANED_VERSION,
              models_count(s->models), s->home.dir);
     models_preload(s->models);
@@ -228,7 +241,7 @@ static bool is_read(struct server *s, const char *what, int status)
 {
     if (status != 0 && !s->closing) {
         log_error("store_unread", "what=%s error=%s", what, err_name(status));
-        s->rc = status;
+        (void)err_set(&s->why, status, "%s could not be read", s->home.db);
         close_all(s);
     }
     return !s->closing;
@@ -247,6 +260,7 @@ static void on_models(void *ctx, int status, const struct store_model *v,
     struct server *s = ctx;
     if (is_read(s, "models", status)) {
         models_merge(s->models, v, n);
+        models_tidy(s->models);
         count_read(s);
     }
 }
@@ -256,6 +270,16 @@ static void on_jobs(void *ctx, int status, const struct store_job *v, size_t n)
     struct server *s = ctx;
     if (is_read(s, "jobs", status)) {
         jobs_load(s->jobs, v, n);
+        count_read(s);
+    }
+}
+
+static void on_residency(void *ctx, int status,
+                         const struct store_residency *v, size_t n)
+{
+    struct server *s = ctx;
+    if (is_read(s, "reports", status)) {
+        probes_load(s->models, v, n);
         count_read(s);
     }
 }
@@ -270,12 +294,14 @@ static void on_sessions(void *ctx, int status, const struct store_session *v,
     }
 }
 
-/* Answered in this order: models, then the jobs that made them. */
+/* Answered in this order: models, then the jobs that made them, then what was
+ * measured of them. */
 static int read_store(struct server *s)
 {
-    s->reads = 3;
+    s->reads = 4;
     RETERR(store_models(s->store, on_models, s));
     RETERR(store_jobs(s->store, JOBS_LISTED_MAX, on_jobs, s));
+    RETERR(store_residency(s->store, NULL, on_residency, s));
     return store_sessions(s->store, on_sessions, s);
 }
 
@@ -300,40 +326,75 @@ static void sweep_staging(struct server *s)
     }
 }
 
-/* Saved states are a convenience: without them the daemon serves as well. */
-static void open_cache(struct server *s)
+struct cache_conf server_cache_conf(const struct server *s)
 {
-    struct err e = {0};
-    const struct cache_conf c = {
+    return (struct cache_conf){
         .dir = s->home.states,
         .bytes_max = (uint64_t)s->conf.cache_disk_mib << 20,
         .write_max = (uint64_t)s->conf.cache_write_mib_per_hour << 20,
         .tokens_min = (uint32_t)s->conf.cache_disk_tokens,
         .files = s->files,
     };
+}
+
+/* Saved states are a convenience: without them the daemon serves as well. */
+static void open_cache(struct server *s)
+{
+    struct err e = {0};
+    const struct cache_conf c = server_cache_conf(s);
     if (cache_open(&c, server_unix_ms(), &s->cache, &e) != 0) {
         log_warn("states", "error=%s: %s, continuing without", err_name(e.code),
                  e.msg);
     }
 }
 
-static int open_parts(struct server *s, const struct server_conf *c,
-                      struct err *e)
+/* The folders are there. */
+static int open_parts(struct server *s, struct err *e)
 {
-    RETERR(home_make(&s->home, e));
     RETERR(store_open(&s->loop, s->home.db, &s->store, e));
     s->resumes = resumes_new(s);
-    s->text = workq_new(&s->loop, TEXT_QUEUE_MAX);
-    s->files = workq_new(&s->loop, FILE_WORK_MAX);
     sweep_staging(s);
     open_cache(s);
     s->sessions = sessions_new(s);
     RETERR(models_open(s, &s->models, e));
     verify_start(s->models);
+    probes_start(s->models);
     RETERR(jobs_new(s, &s->jobs));
     models_start(s->models);
     RETERR(read_store(s));
-    return start_listening(s, c, e);
+    return s->n_http > 0 ? 0 : start_listening(s, e);
+}
+
+static int open_all(struct server *s, struct err *e)
+{
+    const struct server_conf *c = s->given;
+    struct err why = c->trouble;
+    if (why.code == 0 && home_make(&s->home, &why) == 0) {
+        return open_parts(s, e);
+    }
+    if (!c->service) {
+        *e = why;
+        return why.code;
+    }
+    RETERR(start_listening(s, e));
+    reload_trouble(s, &why);
+    return 0;
+}
+
+void server_mended(struct server *s, const struct conf *c, const struct home *h)
+{
+    bool moved = !s->handed && strcmp(h->socket, s->home.socket) != 0;
+    s->conf = *c;
+    s->home = *h;
+    http_hold_begin(&s->hold, HTTP_HELD_MAX, "/health");
+    server_set_times(s);
+    if (moved) { /* it frees itself */
+        http_close(s->http[0], NULL, NULL);
+        s->n_http = 0;
+    }
+    if (open_parts(s, &s->why) != 0) {
+        close_all(s);
+    }
 }
 
 static void on_turn(uv_prepare_t *h)
@@ -362,21 +423,27 @@ int server_run(const struct server_conf *c, struct err *e)
 {
     struct server *s = calloc(1, sizeof(*s));
     must(s != NULL);
-    s->conf = c->conf;
-    s->home = c->home;
+    s->given = c;
+    s->conf = c->read.conf;
+    s->home = c->read.home;
+    s->reload.source = c->source;
+    (void)snprintf(s->reload.file, sizeof(s->reload.file), "%s", c->read.file);
     s->stats.started_us = server_now_us();
     s->stats.started_unix_ms = server_unix_ms();
     set_limits();
     http_hold_begin(&s->hold, HTTP_HELD_MAX, "/health");
     must(uv_loop_init(&s->loop) == 0);
     start_handles(s);
-    int rc = open_parts(s, c, e);
-    if (rc != 0) {
+    s->text = workq_new(&s->loop, TEXT_QUEUE_MAX);
+    s->files = workq_new(&s->loop, FILE_WORK_MAX);
+    reload_start(s);
+    if (open_all(s, &s->why) != 0) {
         close_all(s);
     }
     (void)uv_run(&s->loop, UV_RUN_DEFAULT);
-    if (rc == 0 && s->rc != 0) {
-        rc = err_set(e, s->rc, "%s could not be read", s->home.db);
+    int rc = s->why.code;
+    if (rc != 0) {
+        *e = s->why;
     }
     jobs_free(s->jobs);
     sessions_free(s->sessions);

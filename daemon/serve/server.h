@@ -5,7 +5,8 @@
  *
  * Until the store has answered every read, requests wait (http_hold) and
  * /health answers 503 `starting`. A read that fails ends the daemon: it gives
- * no answers from half of its records.
+ * no answers from half of its records. A wrong configuration does too, but not
+ * under a service manager (reload.h).
  *
  * SIGTERM or SIGINT ends event streams of jobs and models and stops the
  * converter. Open requests then have conf.server_drain_ms to end; new ones are
@@ -22,6 +23,7 @@
 #include "serve/conf.h"
 #include "serve/home.h"
 #include "serve/meter.h"
+#include "serve/reload.h"
 #include "serve/stats.h"
 #include "serve/workq.h"
 #include "store/store.h"
@@ -34,8 +36,10 @@ struct resumes;
 
 struct server {
     uv_loop_t loop;
-    struct conf conf;
+    const struct server_conf *given;
+    struct conf conf; /* as it is used: reload.h */
     struct home home;
+    struct reload reload;
     struct stats stats;
     struct meter meter;
     uint64_t answer_bytes; /* of whole answers that are not complete yet */
@@ -47,6 +51,7 @@ struct server {
     struct jobs *jobs;
     struct sessions *sessions;
     struct resumes *resumes; /* resume.h */
+    bool handed;             /* the service manager passed the sockets */
     size_t n_http;
     struct http_server *http[HTTP_LISTENERS_MAX];
     uv_signal_t sigterm, sigint;
@@ -56,15 +61,17 @@ struct server {
     struct http_hold hold; /* requests that came before `ready` */
     unsigned reads;        /* reads that the store has not answered yet */
     bool ready;
-    int rc; /* the error that ended it; 0: a signal did */
+    struct err why; /* the error that ended it; code 0: a signal did */
     bool draining, closing;
     unsigned open; /* parts whose `closed` is still to come */
     uint64_t drain_until_us;
 };
 
 struct server_conf {
-    struct conf conf;
-    struct home home;
+    struct settings_source source;
+    struct settings read; /* what it gave, or the defaults */
+    struct err trouble;   /* why there are only defaults; code 0: none */
+    bool service;         /* stay when in trouble */
     const struct http_route *routes; /* static; http_ctx is struct server */
     size_t n_routes;
     void (*error_body)(const char *path, int code, const char *msg,
@@ -74,6 +81,15 @@ struct server_conf {
 /* Run until a signal or an error ends it. Errors: CONFIG, CONFLICT, STORE, IO.
  */
 CHECKED int server_run(const struct server_conf *c, struct err *e);
+/* As SIGTERM: drain, then close; at once when it drains already. */
+void server_stop(struct server *s);
+
+/* For reload.c: the trouble is over; start with these. */
+void server_mended(struct server *s, const struct conf *c,
+                   const struct home *h);
+/* Listeners take the times of s->conf. */
+void server_set_times(struct server *s);
+struct cache_conf server_cache_conf(const struct server *s);
 
 /* Send what this turn of the loop has written (http_flush). Does nothing while
  * listeners are being closed: that has flushed them. */

@@ -29,6 +29,7 @@ struct stats {
     uint64_t accepted[ENGINE_DRAFTS_MAX + 1]; /* rows with drafts, by the number
                                                  of drafts that were right */
     uint64_t engine_starts, engine_restarts, engine_failures;
+    uint64_t packages_reopened, packages_on_cpu; /* after a device failed */
     uint64_t models_evicted, states_shed, memory_signs; /* residency.h */
     uint64_t jobs_created, jobs_done, jobs_failed, jobs_cancelled;
     struct hist first_token; /* from request to first token */

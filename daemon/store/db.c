@@ -4,8 +4,7 @@
 
 #include <string.h>
 
-#include "store/row.h"
-#include "store/schema.h"
+#include "store/db_impl.h"
 
 #define JOB_COLUMNS                                                    \
     "id, state, spec, name, stage, progress, error, message, result, " \
@@ -14,23 +13,9 @@
     "name, fingerprint, state, reason, job, gates, bytes, created_ms, used_ms"
 
 #define SESSION_COLUMNS "id, model, tokens, pinned, created_ms, used_ms"
-
-enum statement {
-    Q_JOB_STATE,
-    Q_JOB_PUT,
-    Q_JOBS,
-    Q_MODEL_PUT,
-    Q_MODEL_DELETE,
-    Q_MODELS,
-    Q_ARTIFACTS_DELETE,
-    Q_ARTIFACT_PUT,
-    Q_ARTIFACTS,
-    Q_SESSION_PUT,
-    Q_SESSION_DELETE,
-    Q_SESSIONS_OF_DELETE,
-    Q_SESSIONS,
-    Q_COUNT
-};
+#define REPORT_COLUMNS                                                   \
+    "id, fingerprint, kind, options, machine, verdict, reason, widths, " \
+    "created_ms"
 
 static const char *const sql[Q_COUNT] = {
     [Q_JOB_STATE] = "SELECT state FROM jobs WHERE id=?1",
@@ -62,16 +47,30 @@ static const char *const sql[Q_COUNT] = {
     [Q_SESSIONS_OF_DELETE] = "DELETE FROM sessions WHERE model=?1",
     [Q_SESSIONS] = ("SELECT " SESSION_COLUMNS " FROM sessions"
                     " ORDER BY created_ms DESC, id DESC"),
+    [Q_REPORT_DROP] = "DELETE FROM residency_reports WHERE fingerprint=?1 AND"
+                      " kind=?2 AND options=?3 AND machine=?4",
+    [Q_REPORT_PUT] = "INSERT INTO residency_reports(fingerprint, kind, options,"
+                     " machine, verdict, reason, widths, report, created_ms)"
+                     " VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9)",
+    [Q_REPORTS_TRIM] = "DELETE FROM residency_reports WHERE fingerprint=?1 AND"
+                       " id NOT IN (SELECT id FROM residency_reports WHERE"
+                       " fingerprint=?1 ORDER BY id DESC LIMIT ?2)",
+    [Q_REPORTS_OF_DELETE] =
+        ("DELETE FROM residency_reports WHERE"
+         " fingerprint=(SELECT fingerprint FROM models WHERE name=?1) AND"
+         " fingerprint NOT IN (SELECT fingerprint FROM models WHERE name<>?1)"),
+    [Q_REPORTS] = ("SELECT " REPORT_COLUMNS ", NULL FROM residency_reports"
+                   " ORDER BY id DESC"),
+    [Q_REPORTS_OF] = ("SELECT " REPORT_COLUMNS ", report FROM residency_reports"
+                      " WHERE fingerprint=?1 ORDER BY id DESC"),
+    [Q_OP_PUT] = "INSERT INTO residency_ops(report, n, package, function, type,"
+                 " device, could, count, cost, example, reason)"
+                 " VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11)",
+    [Q_OPS] = "SELECT package, function, type, device, could, count, cost,"
+              " example, reason FROM residency_ops WHERE report=?1 ORDER BY n",
 };
 
-struct db {
-    sqlite3 *sq;
-    char *path;
-    sqlite3_stmt *q[Q_COUNT];
-    bool broken; /* a sync failed: what the file holds is not known */
-};
-
-static int fail(struct db *d, const char *what, struct err *e)
+int db_fail(struct db *d, const char *what, struct err *e)
 {
     int code = sqlite3_extended_errcode(d->sq);
     if (code == SQLITE_IOERR_FSYNC || code == SQLITE_IOERR_DIR_FSYNC) {
@@ -82,42 +81,40 @@ static int fail(struct db *d, const char *what, struct err *e)
 
 /* --- binding and reading --- */
 
-static void text(sqlite3_stmt *q, int at, const char *s)
+void db_text(sqlite3_stmt *q, int at, const char *s)
 {
     /* STATIC: the record lives until the statement is reset */
     must(sqlite3_bind_text(q, at, s, -1, SQLITE_STATIC) == SQLITE_OK);
 }
 
-static void integer(sqlite3_stmt *q, int at, int64_t v)
+void db_integer(sqlite3_stmt *q, int at, int64_t v)
 {
     must(sqlite3_bind_int64(q, at, v) == SQLITE_OK);
 }
 
-/* Run a statement that gives no rows. */
-static int run(struct db *d, enum statement s, struct err *e)
+int db_run(struct db *d, enum statement s, struct err *e)
 {
     int rc = 0;
     if (sqlite3_step(d->q[s]) != SQLITE_DONE) {
-        rc = fail(d, "write", e);
+        rc = db_fail(d, "write", e);
     }
     (void)sqlite3_reset(d->q[s]);
     (void)sqlite3_clear_bindings(d->q[s]);
     return rc;
 }
 
-static void get(sqlite3_stmt *q, int at, char *out, size_t size)
+void db_get(sqlite3_stmt *q, int at, char *out, size_t size)
 {
     const unsigned char *s = sqlite3_column_text(q, at);
     (void)snprintf(out, size, "%s", s != NULL ? (const char *)s : "");
 }
 
-static char *get_dup(sqlite3_stmt *q, int at)
+char *db_get_dup(sqlite3_stmt *q, int at)
 {
     return row_dup((const char *)sqlite3_column_text(q, at));
 }
 
-/* Room for one more of n records of `size` bytes; the new one is zeroed. */
-static void *room(void *v, size_t n, size_t size)
+void *db_room(void *v, size_t n, size_t size)
 {
     if ((n & (n - 1)) == 0) { /* 0, 1, 2, 4, ...: full */
         v = realloc(v, (n == 0 ? 1 : 2 * n) * size);
@@ -136,7 +133,7 @@ static int check_transition(struct db *d, const struct store_job *j,
     enum job_state from = JOB_QUEUED;
     int rc = 0;
 
-    text(q, 1, j->id);
+    db_text(q, 1, j->id);
     int step = sqlite3_step(q);
     if (step == SQLITE_ROW) {
         const char *name = (const char *)sqlite3_column_text(q, 0);
@@ -147,7 +144,7 @@ static int check_transition(struct db *d, const struct store_job *j,
                          j->id, name, job_state_name(j->state));
         }
     } else if (step != SQLITE_DONE) {
-        rc = fail(d, "job state", e);
+        rc = db_fail(d, "job state", e);
     }
     (void)sqlite3_reset(q);
     (void)sqlite3_clear_bindings(q); /* j goes away */
@@ -161,21 +158,21 @@ int db_job_put(struct db *d, const struct store_job *j, struct err *e)
     if (rc < 0) {
         return rc;
     }
-    text(q, 1, j->id);
-    text(q, 2, job_state_name(j->state));
-    text(q, 3, j->spec != NULL ? j->spec : "{}");
-    text(q, 4, j->name);
-    text(q, 5, j->stage);
+    db_text(q, 1, j->id);
+    db_text(q, 2, job_state_name(j->state));
+    db_text(q, 3, j->spec != NULL ? j->spec : "{}");
+    db_text(q, 4, j->name);
+    db_text(q, 5, j->stage);
     must(sqlite3_bind_double(q, 6, j->progress) == SQLITE_OK);
-    text(q, 7, j->error);
-    text(q, 8, j->message);
-    text(q, 9, j->result);
-    integer(q, 10, j->attempts);
-    integer(q, 11, j->created_ms);
-    integer(q, 12, j->started_ms);
-    integer(q, 13, j->finished_ms);
-    text(q, 14, j->intent[0] != '\0' ? j->intent : NULL);
-    return run(d, Q_JOB_PUT, e);
+    db_text(q, 7, j->error);
+    db_text(q, 8, j->message);
+    db_text(q, 9, j->result);
+    db_integer(q, 10, j->attempts);
+    db_integer(q, 11, j->created_ms);
+    db_integer(q, 12, j->started_ms);
+    db_integer(q, 13, j->finished_ms);
+    db_text(q, 14, j->intent[0] != '\0' ? j->intent : NULL);
+    return db_run(d, Q_JOB_PUT, e);
 }
 
 int db_jobs(struct db *d, size_t limit, struct store_job **ret, size_t *ret_n,
@@ -187,29 +184,29 @@ int db_jobs(struct db *d, size_t limit, struct store_job **ret, size_t *ret_n,
     int step = SQLITE_DONE;
     int rc = 0;
 
-    integer(q, 1, (int64_t)limit);
+    db_integer(q, 1, (int64_t)limit);
     while ((step = sqlite3_step(q)) == SQLITE_ROW) {
-        v = room(v, n, sizeof(*v));
+        v = db_room(v, n, sizeof(*v));
         struct store_job *j = &v[n++];
         char state[16];
-        get(q, 0, j->id, sizeof(j->id));
-        get(q, 1, state, sizeof(state));
+        db_get(q, 0, j->id, sizeof(j->id));
+        db_get(q, 1, state, sizeof(state));
         must(row_state(state, &j->state)); /* CHECK of the table */
-        j->spec = get_dup(q, 2);
-        get(q, 3, j->name, sizeof(j->name));
-        get(q, 4, j->stage, sizeof(j->stage));
+        j->spec = db_get_dup(q, 2);
+        db_get(q, 3, j->name, sizeof(j->name));
+        db_get(q, 4, j->stage, sizeof(j->stage));
         j->progress = sqlite3_column_double(q, 5);
-        get(q, 6, j->error, sizeof(j->error));
-        j->message = get_dup(q, 7);
-        j->result = get_dup(q, 8);
+        db_get(q, 6, j->error, sizeof(j->error));
+        j->message = db_get_dup(q, 7);
+        j->result = db_get_dup(q, 8);
         j->attempts = (uint32_t)sqlite3_column_int64(q, 9);
         j->created_ms = sqlite3_column_int64(q, 10);
         j->started_ms = sqlite3_column_int64(q, 11);
         j->finished_ms = sqlite3_column_int64(q, 12);
-        get(q, 13, j->intent, sizeof(j->intent));
+        db_get(q, 13, j->intent, sizeof(j->intent));
     }
     if (step != SQLITE_DONE) {
-        rc = fail(d, "jobs", e);
+        rc = db_fail(d, "jobs", e);
         row_free_jobs(v, n);
     } else {
         *ret = v;
@@ -225,38 +222,40 @@ int db_model_put(struct db *d, const struct store_model *m,
                  const struct store_artifact *a, size_t n, struct err *e)
 {
     sqlite3_stmt *q = d->q[Q_MODEL_PUT];
-    text(q, 1, m->name);
-    text(q, 2, m->fingerprint);
-    text(q, 3, m->state);
-    text(q, 4, m->reason);
-    text(q, 5, m->job);
-    text(q, 6, m->gates);
-    integer(q, 7, (int64_t)m->bytes);
-    integer(q, 8, m->created_ms);
-    integer(q, 9, m->used_ms);
-    int rc = run(d, Q_MODEL_PUT, e);
+    db_text(q, 1, m->name);
+    db_text(q, 2, m->fingerprint);
+    db_text(q, 3, m->state);
+    db_text(q, 4, m->reason);
+    db_text(q, 5, m->job);
+    db_text(q, 6, m->gates);
+    db_integer(q, 7, (int64_t)m->bytes);
+    db_integer(q, 8, m->created_ms);
+    db_integer(q, 9, m->used_ms);
+    int rc = db_run(d, Q_MODEL_PUT, e);
     if (rc < 0 || a == NULL) {
         return rc;
     }
-    text(d->q[Q_ARTIFACTS_DELETE], 1, m->name);
-    rc = run(d, Q_ARTIFACTS_DELETE, e);
+    db_text(d->q[Q_ARTIFACTS_DELETE], 1, m->name);
+    rc = db_run(d, Q_ARTIFACTS_DELETE, e);
     for (size_t i = 0; i < n && rc == 0; i++) {
         q = d->q[Q_ARTIFACT_PUT];
-        text(q, 1, m->name);
-        text(q, 2, a[i].path);
-        text(q, 3, a[i].sha256);
-        integer(q, 4, (int64_t)a[i].bytes);
-        rc = run(d, Q_ARTIFACT_PUT, e);
+        db_text(q, 1, m->name);
+        db_text(q, 2, a[i].path);
+        db_text(q, 3, a[i].sha256);
+        db_integer(q, 4, (int64_t)a[i].bytes);
+        rc = db_run(d, Q_ARTIFACT_PUT, e);
     }
     return rc;
 }
 
 int db_model_delete(struct db *d, const char *name, struct err *e)
 {
-    text(d->q[Q_MODEL_DELETE], 1, name); /* artifacts go by cascade */
-    RETERR(run(d, Q_MODEL_DELETE, e));
-    text(d->q[Q_SESSIONS_OF_DELETE], 1, name);
-    return run(d, Q_SESSIONS_OF_DELETE, e);
+    db_text(d->q[Q_REPORTS_OF_DELETE], 1, name); /* while its row is there */
+    RETERR(db_run(d, Q_REPORTS_OF_DELETE, e));
+    db_text(d->q[Q_MODEL_DELETE], 1, name); /* artifacts go by cascade */
+    RETERR(db_run(d, Q_MODEL_DELETE, e));
+    db_text(d->q[Q_SESSIONS_OF_DELETE], 1, name);
+    return db_run(d, Q_SESSIONS_OF_DELETE, e);
 }
 
 int db_models(struct db *d, struct store_model **ret, size_t *ret_n,
@@ -269,20 +268,20 @@ int db_models(struct db *d, struct store_model **ret, size_t *ret_n,
     int rc = 0;
 
     while ((step = sqlite3_step(q)) == SQLITE_ROW) {
-        v = room(v, n, sizeof(*v));
+        v = db_room(v, n, sizeof(*v));
         struct store_model *m = &v[n++];
-        get(q, 0, m->name, sizeof(m->name));
-        get(q, 1, m->fingerprint, sizeof(m->fingerprint));
-        get(q, 2, m->state, sizeof(m->state));
-        m->reason = get_dup(q, 3);
-        get(q, 4, m->job, sizeof(m->job));
-        m->gates = get_dup(q, 5);
+        db_get(q, 0, m->name, sizeof(m->name));
+        db_get(q, 1, m->fingerprint, sizeof(m->fingerprint));
+        db_get(q, 2, m->state, sizeof(m->state));
+        m->reason = db_get_dup(q, 3);
+        db_get(q, 4, m->job, sizeof(m->job));
+        m->gates = db_get_dup(q, 5);
         m->bytes = (uint64_t)sqlite3_column_int64(q, 6);
         m->created_ms = sqlite3_column_int64(q, 7);
         m->used_ms = sqlite3_column_int64(q, 8);
     }
     if (step != SQLITE_DONE) {
-        rc = fail(d, "models", e);
+        rc = db_fail(d, "models", e);
         row_free_models(v, n);
     } else {
         *ret = v;
@@ -301,17 +300,17 @@ int db_artifacts(struct db *d, const char *model, struct store_artifact **ret,
     int step = SQLITE_DONE;
     int rc = 0;
 
-    text(q, 1, model);
+    db_text(q, 1, model);
     while ((step = sqlite3_step(q)) == SQLITE_ROW) {
-        v = room(v, n, sizeof(*v));
+        v = db_room(v, n, sizeof(*v));
         struct store_artifact *a = &v[n++];
         (void)snprintf(a->model, sizeof(a->model), "%s", model);
-        get(q, 0, a->path, sizeof(a->path));
-        get(q, 1, a->sha256, sizeof(a->sha256));
+        db_get(q, 0, a->path, sizeof(a->path));
+        db_get(q, 1, a->sha256, sizeof(a->sha256));
         a->bytes = (uint64_t)sqlite3_column_int64(q, 2);
     }
     if (step != SQLITE_DONE) {
-        rc = fail(d, "artifacts", e);
+        rc = db_fail(d, "artifacts", e);
         free(v);
     } else {
         *ret = v;
@@ -327,20 +326,20 @@ int db_session_put(struct db *d, const struct store_session *v, struct err *e)
 {
     sqlite3_stmt *q = d->q[Q_SESSION_PUT];
     uint64_t bytes = (uint64_t)v->n * sizeof(*v->tokens);
-    text(q, 1, v->id);
-    text(q, 2, v->model);
+    db_text(q, 1, v->id);
+    db_text(q, 2, v->model);
     must(sqlite3_bind_blob64(q, 3, v->n > 0 ? (const void *)v->tokens : "",
                              bytes, SQLITE_STATIC) == SQLITE_OK);
-    integer(q, 4, v->pinned ? 1 : 0);
-    integer(q, 5, v->created_ms);
-    integer(q, 6, v->used_ms);
-    return run(d, Q_SESSION_PUT, e);
+    db_integer(q, 4, v->pinned ? 1 : 0);
+    db_integer(q, 5, v->created_ms);
+    db_integer(q, 6, v->used_ms);
+    return db_run(d, Q_SESSION_PUT, e);
 }
 
 int db_session_delete(struct db *d, const char *id, struct err *e)
 {
-    text(d->q[Q_SESSION_DELETE], 1, id);
-    return run(d, Q_SESSION_DELETE, e);
+    db_text(d->q[Q_SESSION_DELETE], 1, id);
+    return db_run(d, Q_SESSION_DELETE, e);
 }
 
 static void get_tokens(sqlite3_stmt *q, int at, struct store_session *v)
@@ -367,17 +366,17 @@ int db_sessions(struct db *d, struct store_session **ret, size_t *ret_n,
     int rc = 0;
 
     while ((step = sqlite3_step(q)) == SQLITE_ROW) {
-        v = room(v, n, sizeof(*v));
+        v = db_room(v, n, sizeof(*v));
         struct store_session *s = &v[n++];
-        get(q, 0, s->id, sizeof(s->id));
-        get(q, 1, s->model, sizeof(s->model));
+        db_get(q, 0, s->id, sizeof(s->id));
+        db_get(q, 1, s->model, sizeof(s->model));
         get_tokens(q, 2, s);
         s->pinned = sqlite3_column_int64(q, 3) != 0;
         s->created_ms = sqlite3_column_int64(q, 4);
         s->used_ms = sqlite3_column_int64(q, 5);
     }
     if (step != SQLITE_DONE) {
-        rc = fail(d, "sessions", e);
+        rc = db_fail(d, "sessions", e);
         row_free_sessions(v, n);
     } else {
         *ret = v;
@@ -398,7 +397,7 @@ int db_begin(struct db *d, struct err *e)
                        d->path);
     }
     if (sqlite3_exec(d->sq, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK) {
-        return fail(d, "begin", e);
+        return db_fail(d, "begin", e);
     }
     return 0;
 }
@@ -418,7 +417,7 @@ int db_mark(struct db *d, struct err *e)
     RETERR(check_open(d, e));
     return sqlite3_exec(d->sq, "SAVEPOINT one", NULL, NULL, NULL) == SQLITE_OK
                ? 0
-               : fail(d, "savepoint", e);
+               : db_fail(d, "savepoint", e);
 }
 
 void db_unmark(struct db *d, bool keep)
@@ -436,7 +435,7 @@ int db_commit(struct db *d, struct err *e)
     if (sqlite3_exec(d->sq, "COMMIT", NULL, NULL, NULL) == SQLITE_OK) {
         return 0;
     }
-    int rc = fail(d, "commit", e);
+    int rc = db_fail(d, "commit", e);
     (void)sqlite3_exec(d->sq, "ROLLBACK", NULL, NULL, NULL);
     return rc;
 }
@@ -475,7 +474,7 @@ int db_open(const char *path, struct db **ret, struct err *e)
     for (int i = 0; i < Q_COUNT; i++) {
         if (sqlite3_prepare_v3(d->sq, sql[i], -1, SQLITE_PREPARE_PERSISTENT,
                                &d->q[i], NULL) != SQLITE_OK) {
-            rc = fail(d, sql[i], e);
+            rc = db_fail(d, sql[i], e);
             goto out;
         }
     }

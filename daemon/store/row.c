@@ -121,6 +121,32 @@ void row_free_sessions(struct store_session *v, size_t n)
     free(v);
 }
 
+void row_copy_residency(struct store_residency *to,
+                        const struct store_residency *from)
+{
+    *to = *from;
+    to->reason = row_dup(from->reason);
+    to->widths = row_dup(from->widths);
+    to->report = row_dup(from->report);
+    to->ops = NULL;
+    if (from->n_ops > 0) {
+        to->ops = malloc(from->n_ops * sizeof(*to->ops));
+        must(to->ops != NULL);
+        memcpy(to->ops, from->ops, from->n_ops * sizeof(*to->ops));
+    }
+}
+
+void row_free_residency(struct store_residency *v, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        free(v[i].reason);
+        free(v[i].widths);
+        free(v[i].report);
+        free(v[i].ops);
+    }
+    free(v);
+}
+
 int64_t row_now_ms(void)
 {
     struct timespec t = {0};

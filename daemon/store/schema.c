@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
+
 #define APPLICATION_ID 0x616e6564 /* "aned" */
 
 /* user_version is the number of steps done. Steps are only ever appended:
@@ -44,6 +46,21 @@ static const char *const steps[] = {
     " created_ms INTEGER NOT NULL, used_ms INTEGER NOT NULL) STRICT;",
     ("DROP TABLE events;"
      "ALTER TABLE jobs ADD COLUMN intent TEXT;"),
+    ("CREATE TABLE residency_reports("
+     " id INTEGER PRIMARY KEY, fingerprint TEXT NOT NULL,"
+     " kind TEXT NOT NULL CHECK(kind IN ('measured','predicted')),"
+     " machine TEXT NOT NULL, options TEXT NOT NULL,"
+     " verdict TEXT NOT NULL CHECK(verdict IN ('passed','warned','failed')),"
+     " reason TEXT, widths TEXT NOT NULL, report TEXT NOT NULL,"
+     " created_ms INTEGER NOT NULL,"
+     " UNIQUE(fingerprint, kind, options, machine)) STRICT;"
+     "CREATE TABLE residency_ops("
+     " report INTEGER NOT NULL REFERENCES residency_reports(id)"
+     "  ON DELETE CASCADE,"
+     " n INTEGER NOT NULL, package TEXT NOT NULL, function TEXT NOT NULL,"
+     " type TEXT NOT NULL, device TEXT NOT NULL, could TEXT NOT NULL,"
+     " count INTEGER NOT NULL, cost REAL NOT NULL, example TEXT NOT NULL,"
+     " reason TEXT NOT NULL, PRIMARY KEY(report, n)) STRICT, WITHOUT ROWID;"),
 };
 
 int schema_fail(sqlite3 *db, const char *path, const char *what, struct err *e)
@@ -233,5 +250,36 @@ int schema_open(const char *path, sqlite3 **ret, struct err *e)
     db = NULL; /* given away */
 out:
     (void)sqlite3_close(db); /* NULL is a no-op */
+    return rc;
+}
+
+int store_check(const char *path, struct err *e)
+{
+    static const char *const sql[] = {"PRAGMA integrity_check(1)",
+                                      "PRAGMA foreign_key_check"};
+    sqlite3 *db = NULL;
+    int64_t version = 0;
+    int rc = 0;
+    if (!file_exists(path)) {
+        return err_set(e, ERR_NOT_FOUND, "there is no %s", path);
+    }
+    if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE, NULL) != SQLITE_OK) {
+        rc = schema_fail(db, path, "open", e);
+        goto out;
+    }
+    (void)sqlite3_busy_timeout(db, 0);
+    if (ended_badly(path)) { /* that stays to be seen by the next start */
+        (void)sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+    }
+    CHECK(schema_exec(db, path, "PRAGMA locking_mode=EXCLUSIVE", e));
+    for (size_t i = 0; i < countof(sql); i++) {
+        CHECK(check(db, path, sql[i], e));
+    }
+    CHECK(read_int(db, path, "PRAGMA application_id", &version, e));
+    if (version != APPLICATION_ID) {
+        rc = err_set(e, ERR_STORE, "%s is a database of another program", path);
+    }
+out:
+    (void)sqlite3_close(db);
     return rc;
 }

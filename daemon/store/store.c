@@ -9,75 +9,21 @@
  * connection; a request belongs to one of the two threads at a time. */
 #include "store/store.h"
 
-#include <string.h>
-
-#include "base/list.h"
 #include "base/log.h"
 #include "store/db.h"
 #include "store/row.h"
-
-#define STORE_MAGIC 0x73746f72u
-
-enum kind {
-    K_JOB_PUT,
-    K_MODEL_PUT,
-    K_PUBLISH,
-    K_MODEL_DELETE,
-    K_SESSION_PUT,
-    K_SESSION_DELETE,
-    K_JOBS,
-    K_MODELS,
-    K_ARTIFACTS,
-    K_SESSIONS
-};
-
-struct request {
-    struct list link;
-    enum kind kind;
-    union {
-        store_done_fn *done;
-        store_jobs_fn *jobs;
-        store_models_fn *models;
-        store_artifacts_fn *artifacts;
-        store_sessions_fn *sessions;
-    } fn;
-    void *ctx;
-    int status;
-    struct err err;
-    /* in: one record, owned; out: n of them */
-    struct store_job *job_v;
-    struct store_model *model_v;
-    struct store_session *session_v;
-    size_t n;
-    struct store_artifact *artifacts; /* in: NULL leaves them; out: n of them */
-    size_t n_artifacts;
-    char name[MODEL_NAME_MAX + 1];
-    size_t limit;
-};
-
-struct store {
-    uint32_t magic;
-    uv_async_t async;
-    uv_thread_t thread;
-    uv_mutex_t mutex; /* guards queue, done, stop, finished */
-    uv_cond_t cond;
-    struct list queue, done;
-    bool stop, finished;
-    struct db *db;  /* the thread's */
-    size_t waiting; /* the loop's: asked, not answered */
-    bool closing;   /* the loop's */
-    void (*closed)(void *ctx);
-    void *closed_ctx;
-};
+#include "store/store_impl.h"
 
 static void request_free(struct request *r)
 {
     bool in = r->kind == K_JOB_PUT || r->kind == K_MODEL_PUT ||
-              r->kind == K_PUBLISH || r->kind == K_SESSION_PUT;
+              r->kind == K_PUBLISH || r->kind == K_SESSION_PUT ||
+              r->kind == K_RESIDENCY_PUT;
     size_t n = in ? 1 : r->n;
     row_free_jobs(r->job_v, r->job_v != NULL ? n : 0);
     row_free_models(r->model_v, r->model_v != NULL ? n : 0);
     row_free_sessions(r->session_v, r->session_v != NULL ? n : 0);
+    row_free_residency(r->residency_v, r->residency_v != NULL ? n : 0);
     free(r->artifacts);
     free(r);
 }
@@ -114,6 +60,11 @@ static int run(struct db *d, struct request *r)
         return db_artifacts(d, r->name, &r->artifacts, &r->n, &r->err);
     case K_SESSIONS:
         return db_sessions(d, &r->session_v, &r->n, &r->err);
+    case K_RESIDENCY_PUT:
+        return db_residency_put(d, r->residency_v, &r->err);
+    case K_RESIDENCY:
+        return db_residency(d, r->name[0] != '\0' ? r->name : NULL,
+                            &r->residency_v, &r->n, &r->err);
     case K_JOBS:
         return db_jobs(d, r->limit, &r->job_v, &r->n, &r->err);
     case K_MODELS:
@@ -200,6 +151,7 @@ static void deliver(const struct request *r)
     case K_MODEL_DELETE:
     case K_SESSION_PUT:
     case K_SESSION_DELETE:
+    case K_RESIDENCY_PUT:
         if (r->fn.done != NULL) {
             r->fn.done(r->ctx, r->status, &r->err);
         } else if (bad) { /* no caller will report it */
@@ -221,6 +173,10 @@ static void deliver(const struct request *r)
     case K_SESSIONS:
         r->fn.sessions(r->ctx, r->status, bad ? NULL : r->session_v,
                        bad ? 0 : r->n);
+        return;
+    case K_RESIDENCY:
+        r->fn.residency(r->ctx, r->status, bad ? NULL : r->residency_v,
+                        bad ? 0 : r->n);
         return;
     default:
         return;
@@ -297,203 +253,4 @@ void store_close(struct store *s, void (*closed)(void *ctx), void *ctx)
     s->stop = true;
     uv_cond_signal(&s->cond);
     uv_mutex_unlock(&s->mutex);
-}
-
-/* --- requests --- */
-
-static int ask(struct store *s, enum kind kind, void *ctx, struct request **ret)
-{
-    must(s->magic == STORE_MAGIC);
-    if (s->closing) {
-        return ERR_UNAVAILABLE;
-    }
-    if (s->waiting >= STORE_QUEUE_MAX) {
-        return ERR_BUSY;
-    }
-    struct request *r = calloc(1, sizeof(*r));
-    must(r != NULL);
-    r->kind = kind;
-    r->ctx = ctx;
-    *ret = r;
-    return 0;
-}
-
-static int submit(struct store *s, struct request *r)
-{
-    s->waiting++;
-    uv_mutex_lock(&s->mutex);
-    list_push(&s->queue, &r->link);
-    uv_cond_signal(&s->cond);
-    uv_mutex_unlock(&s->mutex);
-    return 0;
-}
-
-static bool fits(const char *text)
-{
-    return text == NULL || strlen(text) <= STORE_TEXT_MAX;
-}
-
-static bool job_fits(const struct store_job *j)
-{
-    return fits(j->spec) && fits(j->message) && fits(j->result);
-}
-
-static void take_job(struct request *r, const struct store_job *j)
-{
-    r->job_v = malloc(sizeof(*r->job_v));
-    must(r->job_v != NULL);
-    row_copy_job(r->job_v, j);
-}
-
-static void take_model(struct request *r, const struct store_model *m,
-                       const struct store_artifact *a, size_t n_a)
-{
-    r->model_v = malloc(sizeof(*r->model_v));
-    must(r->model_v != NULL);
-    row_copy_model(r->model_v, m);
-    if (a != NULL) {
-        r->artifacts = calloc(n_a + 1, sizeof(*a)); /* never NULL for none */
-        must(r->artifacts != NULL);
-        memcpy(r->artifacts, a, n_a * sizeof(*a));
-        r->n_artifacts = n_a;
-    }
-}
-
-int store_job_put(struct store *s, const struct store_job *j,
-                  store_done_fn *done, void *ctx)
-{
-    struct request *r = NULL;
-    if (!job_fits(j)) {
-        return ERR_TOO_BIG;
-    }
-    int rc = ask(s, K_JOB_PUT, ctx, &r);
-    if (rc < 0) {
-        return rc;
-    }
-    r->fn.done = done;
-    take_job(r, j);
-    return submit(s, r);
-}
-
-int store_model_put(struct store *s, const struct store_model *m,
-                    const struct store_artifact *a, size_t n_a,
-                    store_done_fn *done, void *ctx)
-{
-    struct request *r = NULL;
-    if (!fits(m->reason) || !fits(m->gates)) {
-        return ERR_TOO_BIG;
-    }
-    int rc = ask(s, K_MODEL_PUT, ctx, &r);
-    if (rc < 0) {
-        return rc;
-    }
-    r->fn.done = done;
-    take_model(r, m, a, n_a);
-    return submit(s, r);
-}
-
-int store_publish(struct store *s, const struct store_job *j,
-                  const struct store_model *m, const struct store_artifact *a,
-                  size_t n_a, store_done_fn *done, void *ctx)
-{
-    struct request *r = NULL;
-    if (!job_fits(j) || !fits(m->reason) || !fits(m->gates)) {
-        return ERR_TOO_BIG;
-    }
-    int rc = ask(s, K_PUBLISH, ctx, &r);
-    if (rc < 0) {
-        return rc;
-    }
-    r->fn.done = done;
-    take_job(r, j);
-    take_model(r, m, a, n_a);
-    return submit(s, r);
-}
-
-int store_model_delete(struct store *s, const char *name, store_done_fn *done,
-                       void *ctx)
-{
-    struct request *r = NULL;
-    int rc = ask(s, K_MODEL_DELETE, ctx, &r);
-    if (rc < 0) {
-        return rc;
-    }
-    r->fn.done = done;
-    (void)snprintf(r->name, sizeof(r->name), "%s", name);
-    return submit(s, r);
-}
-
-int store_session_put(struct store *s, const struct store_session *v,
-                      store_done_fn *done, void *ctx)
-{
-    struct request *r = NULL;
-    int rc = ask(s, K_SESSION_PUT, ctx, &r);
-    if (rc < 0) {
-        return rc;
-    }
-    r->fn.done = done;
-    r->session_v = malloc(sizeof(*r->session_v));
-    must(r->session_v != NULL);
-    row_copy_session(r->session_v, v);
-    return submit(s, r);
-}
-
-int store_session_delete(struct store *s, const char *id, store_done_fn *done,
-                         void *ctx)
-{
-    struct request *r = NULL;
-    int rc = ask(s, K_SESSION_DELETE, ctx, &r);
-    if (rc < 0) {
-        return rc;
-    }
-    r->fn.done = done;
-    (void)snprintf(r->name, sizeof(r->name), "%s", id);
-    return submit(s, r);
-}
-
-int store_artifacts(struct store *s, const char *model, store_artifacts_fn *fn,
-                    void *ctx)
-{
-    struct request *r = NULL;
-    int rc = ask(s, K_ARTIFACTS, ctx, &r);
-    if (rc < 0) {
-        return rc;
-    }
-    r->fn.artifacts = fn;
-    (void)snprintf(r->name, sizeof(r->name), "%s", model);
-    return submit(s, r);
-}
-
-int store_sessions(struct store *s, store_sessions_fn *fn, void *ctx)
-{
-    struct request *r = NULL;
-    int rc = ask(s, K_SESSIONS, ctx, &r);
-    if (rc < 0) {
-        return rc;
-    }
-    r->fn.sessions = fn;
-    return submit(s, r);
-}
-
-int store_jobs(struct store *s, size_t limit, store_jobs_fn *fn, void *ctx)
-{
-    struct request *r = NULL;
-    int rc = ask(s, K_JOBS, ctx, &r);
-    if (rc < 0) {
-        return rc;
-    }
-    r->fn.jobs = fn;
-    r->limit = limit < JOBS_LISTED_MAX ? limit : JOBS_LISTED_MAX;
-    return submit(s, r);
-}
-
-int store_models(struct store *s, store_models_fn *fn, void *ctx)
-{
-    struct request *r = NULL;
-    int rc = ask(s, K_MODELS, ctx, &r);
-    if (rc < 0) {
-        return rc;
-    }
-    r->fn.models = fn;
-    return submit(s, r);
 }

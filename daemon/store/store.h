@@ -1,5 +1,5 @@
-/* store.h - durable records: jobs, models, artifacts, sessions. The only room
- * that knows SQL. It has one connection, on a thread of its own.
+/* store.h - durable records: jobs, models, artifacts, sessions, reports. The
+ * only room that knows SQL. It has one connection, on a thread of its own.
  *
  * Thread: call on the loop thread; calls return at once. Callbacks come on the
  * loop thread, after the data is durable (WAL, FULL). Records in callbacks are
@@ -70,6 +70,36 @@ struct store_session {
     int64_t created_ms, used_ms;
 };
 
+/* Operations of one function that are alike. */
+struct store_residency_op {
+    char package[256], function[128]; /* "" for the default one */
+    char type[48];                    /* "softmax" */
+    char device[16]; /* "neural_engine", "gpu", "cpu"; "unknown" if predicted */
+    char could[40];  /* all devices that could, separated by spaces */
+    uint32_t count;
+    double cost;      /* their share of the function's, 0..1 */
+    char example[96]; /* the name of one of them */
+    char reason[160]; /* why it is not on the Neural Engine, if told; "" */
+};
+
+/* Where the operations of a bundle run, and whether they run right. There is
+ * one of each (fingerprint, kind, options, machine). */
+struct store_residency {
+    char fingerprint[65]; /* of the bundle */
+    bool measured;        /* else predicted */
+    /* On what: chip, system build, compute units, as backend_info.arith tells;
+     * of a prediction the name of the profile. */
+    char machine[ARITH_BYTES_MAX];
+    char options[64]; /* what else it depends on: "backend=coreml" */
+    char verdict[8];  /* "passed" | "warned" | "failed" */
+    char *reason;     /* NULL when passed */
+    char *widths;     /* JSON: {"layers": [..], "heads": [..]} that agree */
+    char *report;     /* JSON: all the rest; NULL in lists */
+    size_t n_ops;
+    struct store_residency_op *ops; /* none in lists */
+    int64_t created_ms;
+};
+
 struct store;
 
 /* Open or create home/aned.db, check its integrity, migrate it; blocking,
@@ -80,6 +110,9 @@ struct store;
  * CONFIG (written by a newer aned), NO_SPACE, IO. */
 CHECKED int store_open(uv_loop_t *loop, const char *path, struct store **ret,
                        struct err *e);
+/* Check the integrity of home/aned.db, which no daemon may have open; blocking.
+ * Its records are not changed. Errors: NOT_FOUND, and as store_open. */
+CHECKED int store_check(const char *path, struct err *e);
 /* Finish and answer what is queued, then close and call `closed` on the loop.
  */
 void store_close(struct store *s, void (*closed)(void *ctx), void *ctx);
@@ -93,6 +126,8 @@ typedef void store_artifacts_fn(void *ctx, int status,
                                 const struct store_artifact *v, size_t n);
 typedef void store_sessions_fn(void *ctx, int status,
                                const struct store_session *v, size_t n);
+typedef void store_residency_fn(void *ctx, int status,
+                                const struct store_residency *v, size_t n);
 
 /* Writes. Records are copied. done may be NULL. Errors of the call (done is not
  * called then): BUSY when STORE_QUEUE_MAX requests wait, TOO_BIG, UNAVAILABLE
@@ -109,13 +144,19 @@ CHECKED int store_publish(struct store *s, const struct store_job *j,
                           const struct store_model *m,
                           const struct store_artifact *a, size_t n_a,
                           store_done_fn *done, void *ctx);
-/* Delete a model, its artifacts and its sessions. */
+/* Delete a model, its artifacts and its sessions; the reports of its bundle
+ * unless another model is the same bundle. */
 CHECKED int store_model_delete(struct store *s, const char *name,
                                store_done_fn *done, void *ctx);
 CHECKED int store_session_put(struct store *s, const struct store_session *v,
                               store_done_fn *done, void *ctx);
 CHECKED int store_session_delete(struct store *s, const char *id,
                                  store_done_fn *done, void *ctx);
+/* In the place of the one with the same key. Of more than RESIDENCY_KEPT_MAX
+ * of a bundle the oldest go. */
+CHECKED int store_residency_put(struct store *s,
+                                const struct store_residency *v,
+                                store_done_fn *done, void *ctx);
 /* Reads, newest first. */
 CHECKED int store_jobs(struct store *s, size_t limit, store_jobs_fn *fn,
                        void *ctx);
@@ -124,6 +165,10 @@ CHECKED int store_models(struct store *s, store_models_fn *fn, void *ctx);
 CHECKED int store_artifacts(struct store *s, const char *model,
                             store_artifacts_fn *fn, void *ctx);
 CHECKED int store_sessions(struct store *s, store_sessions_fn *fn, void *ctx);
+/* Those of one bundle, whole; of all bundles (fingerprint NULL) without report
+ * and ops. */
+CHECKED int store_residency(struct store *s, const char *fingerprint,
+                            store_residency_fn *fn, void *ctx);
 
 /* A new job id: 48 bits of Unix milliseconds and 80 random bits, Crockford
  * base 32, so that ids sort by time. */

@@ -67,6 +67,9 @@ static const struct {
     {"avxvnni", ISA_V3 | ISA_AVXVNNI},
 #endif
     {"avx2", ISA_V3},
+#elif !defined(SETS) && defined(__aarch64__)
+    {"neon_i8mm", ISA_I8MM},
+    {"neon_dot", ISA_DOTPROD},
 #endif
     {NULL,      0     },
 };

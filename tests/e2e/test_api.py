@@ -13,6 +13,7 @@ import httpx
 import openai
 import pytest
 
+from activation import client as client_of, listen, spawn
 from conftest import (SLOW_S, TOP, Daemon, child_of, engine_pid, is_stopped, metric, raw_post, status, stopped,
                       until, wait_idle)
 from fake import make_home
@@ -570,47 +571,17 @@ def test_killed_daemon_takes_its_engines_along(start):
     text_of(complete(d))
 
 
-def test_handed_over_socket(aned, tmp_path):
-    home = make_home(tmp_path / "home")
-    path = tmp_path / "given.sock"
-    s = socket.socket(socket.AF_UNIX)
-    s.bind(str(path))
-    s.listen()
-    code = ("import os,sys; os.dup2(%d, 3); os.environ['LISTEN_PID'] = str(os.getpid()); os.environ['LISTEN_FDS'] = '1';"
-            "os.set_inheritable(3, True); os.execv(sys.argv[1], sys.argv[1:])" % s.fileno())
-    p = subprocess.Popen(["python3", "-c", code, aned, "serve", "--home", str(home)], pass_fds=[s.fileno()],
-                         stderr=subprocess.DEVNULL)
-    try:
-        with httpx.Client(transport=httpx.HTTPTransport(uds=str(path)), base_url="http://aned", timeout=60 * SLOW_S) as c:
-            until(lambda: c.get("/health").status_code == 200)  # 503 while it starts
-    finally:
-        p.send_signal(signal.SIGTERM)
-        assert p.wait(timeout=30 * SLOW_S) == 0
-    assert path.exists()  # not ours to remove
-
-
 def test_sixteen_sockets(aned, tmp_path):
     """All that may be handed over answer; one more is closed, so that nobody waits there, and the log says so."""
     home = make_home(tmp_path / "home")
-    socks = []
-    for i in range(17):
-        socks.append(socket.socket(socket.AF_UNIX))
-        socks[i].bind(str(tmp_path / f"{i}.sock"))
-        socks[i].listen()
-    fds = [s.fileno() for s in socks]
-    code = ("import os,sys,fcntl; fds = [fcntl.fcntl(f, fcntl.F_DUPFD, 100) for f in %r];"
-            "[os.dup2(f, 3 + i) for i, f in enumerate(fds)]; os.closerange(20, 200);"
-            "os.environ['LISTEN_PID'] = str(os.getpid()); os.environ['LISTEN_FDS'] = '17'; os.execv(sys.argv[1], sys.argv[1:])"
-            % fds)
+    socks = [listen(tmp_path / f"{i}.sock") for i in range(17)]
     log = tmp_path / "log"
-    with open(log, "wb") as out:
-        p = subprocess.Popen(["python3", "-c", code, aned, "serve", "--home", str(home)], pass_fds=fds, stderr=out)
+    p = spawn([aned, "serve", "--home", home], socks, log)
     try:
         for s in socks:
             s.close()
         for i in range(16):
-            with httpx.Client(transport=httpx.HTTPTransport(uds=str(tmp_path / f"{i}.sock")), base_url="http://aned",
-                              timeout=60 * SLOW_S) as c:
+            with client_of(tmp_path / f"{i}.sock", 60) as c:
                 until(lambda: c.get("/health").status_code == 200)
         with pytest.raises(ConnectionRefusedError):
             socket.socket(socket.AF_UNIX).connect(str(tmp_path / "16.sock"))

@@ -1,16 +1,13 @@
 """aned on a disk that fails (seam.c): start it, see what became of it."""
-import os
 import shutil
-import socket
 import sqlite3
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import httpx
 import pytest
 
+from activation import client, listen, spawn
 from conftest import BIN, OVER, SLOW_S, Daemon, until  # noqa: F401 (OVER is for the tests)
 
 FAULT = BIN / "tests" / "fault" / "aned_fault"
@@ -99,21 +96,12 @@ class HandedOver:
     def __init__(self, home, gate):
         self.dir = Path(tempfile.mkdtemp(prefix="aned-fault-"))
         self.sock = self.dir / "s"
-        self.listener = socket.socket(socket.AF_UNIX)
-        self.listener.bind(str(self.sock))
-        self.listener.listen(64)
-        code = ("import os,sys; os.dup2(%d, 3); os.environ['LISTEN_PID'] = str(os.getpid());"
-                "os.environ['LISTEN_FDS'] = '1'; os.execv(sys.argv[1], sys.argv[1:])" % self.listener.fileno())
+        self.listener = listen(self.sock)
         self.log = self.dir / "log"
-        with open(self.log, "wb") as log:
-            self.proc = subprocess.Popen(
-                [sys.executable, "-c", code, str(FAULT), "serve", "--home", str(home)], stdin=subprocess.DEVNULL,
-                stdout=log, stderr=log, pass_fds=[self.listener.fileno()],
-                env=dict(os.environ, ANED_FAULT_GATE=str(gate)))
+        self.proc = spawn([FAULT, "serve", "--home", home], [self.listener], self.log, env={"ANED_FAULT_GATE": str(gate)})
 
     def http(self, timeout=60):
-        return httpx.Client(transport=httpx.HTTPTransport(uds=str(self.sock), verify=False), base_url="http://aned",
-                            timeout=timeout * SLOW_S)
+        return client(self.sock, timeout)
 
     def close(self):
         self.listener.close()

@@ -337,6 +337,16 @@ int cache_open(const struct cache_conf *conf, int64_t now_ms,
     return 0;
 }
 
+void cache_set_conf(struct cache *c, const struct cache_conf *conf,
+                    int64_t now_ms)
+{
+    (void)budget_allows(c, 0, now_ms); /* the time until now counts as it was */
+    c->conf.bytes_max = conf->bytes_max;
+    c->conf.write_max = conf->write_max;
+    c->conf.tokens_min = conf->tokens_min;
+    (void)make_room(c, 0, INT64_MAX);
+}
+
 void cache_free(struct cache *c)
 {
     if (c == NULL) {

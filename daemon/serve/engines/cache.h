@@ -56,6 +56,10 @@ struct cache;
 CHECKED int cache_open(const struct cache_conf *c, int64_t now_ms,
                        struct cache **ret, struct err *e);
 void cache_free(struct cache *c); /* files stay; NULL is fine */
+/* Take other limits; dir and files stay. Files beyond a smaller bytes_max are
+ * removed. */
+void cache_set_conf(struct cache *c, const struct cache_conf *conf,
+                    int64_t now_ms);
 
 /* Files that hold positions from 0 on of these tokens, without gaps. */
 struct cache_hit {

@@ -150,7 +150,8 @@ static void start_awaiting(struct models *ms)
         struct model *m = model_of(l);
         struct err why = {0};
         int rc = 0;
-        if (m->state != MODEL_AWAITING || m->awaits_check) {
+        if (m->state != MODEL_AWAITING || m->awaits_check ||
+            m->awaits_probe) {
             continue;
         }
         model_set(m, MODEL_READY);
@@ -217,6 +218,7 @@ static void on_down(void *ctx, int rc, const struct err *e)
     } else {
         model_set(m, MODEL_READY);
         m->keep_ms = residency_keep(ms);
+        m->keep_asked = false;
         log_info("model_unloaded", "model=%s", m->name);
         after_unload(m);
     }
@@ -233,16 +235,17 @@ static void flush(void *ctx)
     server_flush(m->of->srv);
 }
 
-static void make_runner(struct model *m)
+static struct runner_conf conf_of(const struct model *m)
 {
     const struct conf *c = &m->of->srv->conf;
-    m->grant_bytes = residency_grant(m);
-    struct runner_conf rc = {
+    return (struct runner_conf){
         .loop = &m->of->srv->loop,
         .turn = &m->of->srv->runners,
         .stats = &m->of->srv->stats,
         .program = c->engine_program[0] != '\0' ? c->engine_program : NULL,
         .backend = c->engine_backend,
+        .prepared = m->prepared,
+        .margin = (float)c->engine_margin / 1000,
         .threads = (uint32_t)c->engine_threads,
         .chunk = (uint32_t)c->engine_prefill_chunk,
         .streams = (uint32_t)c->limits_streams,
@@ -257,23 +260,58 @@ static void make_runner(struct model *m)
         .fingerprint = m->bundle->fingerprint,
         .cache_tokens = (uint32_t)c->cache_disk_tokens,
     };
+}
+
+static void make_runner(struct model *m)
+{
     struct runner_owner o = {.ctx = m,
                              .on_up = on_up,
                              .on_down = on_down,
                              .on_progress = on_progress,
                              .flush = flush};
+    m->grant_bytes = residency_grant(m);
+    struct runner_conf rc = conf_of(m);
     m->runner = runner_new(&rc, m->dir, &o);
+    m->conf_seen = m->of->srv->reload.n_load;
 }
 
-void model_checked(struct model *m, const struct err *e)
+/* Options have changed since it was made. While it has streams it stays as it
+ * is. */
+static void renew_runner(struct model *m)
+{
+    uint64_t had = m->grant_bytes;
+    m->grant_bytes = residency_grant(m);
+    struct runner_conf rc = conf_of(m);
+    if (!runner_renew(m->runner, &rc)) {
+        m->grant_bytes = had;
+        return;
+    }
+    m->admit.limit = rc.queue + rc.streams;
+    admit_settle(&m->admit);
+    m->conf_seen = m->of->srv->reload.n_load;
+}
+
+void model_set_conf(struct model *m)
+{
+    struct runner_conf rc = conf_of(m);
+    if (m->runner != NULL) {
+        runner_set_conf(m->runner, &rc);
+    }
+    if (!m->keep_asked) {
+        m->keep_ms = residency_keep(m->of);
+    }
+}
+
+void models_retry(struct models *ms)
+{
+    start_awaiting(ms);
+}
+
+/* What its load waited for is over. */
+static void go_on(struct model *m, const struct err *e)
 {
     struct err why = {0};
     int rc = 0;
-    if (!m->awaits_check) {
-        model_changed(m);
-        return;
-    }
-    m->awaits_check = false;
     model_set(m, MODEL_READY);
     if (e != NULL) {
         why = *e;
@@ -287,9 +325,29 @@ void model_checked(struct model *m, const struct err *e)
     model_changed(m);
 }
 
+void model_checked(struct model *m, const struct err *e)
+{
+    if (m->awaits_check) {
+        m->awaits_check = false;
+        go_on(m, e);
+    } else {
+        model_changed(m);
+    }
+}
+
+void model_probed(struct model *m, const struct err *e)
+{
+    if (m->awaits_probe) {
+        m->awaits_probe = false;
+        go_on(m, e);
+    }
+}
+
 void model_condemn(struct model *m, const struct err *e, const char *reason)
 {
     m->awaits_check = false;
+    m->awaits_probe = false;
+    m->probe.rejected = false;
     if (m->state != MODEL_FAILED) {
         model_set(m, MODEL_FAILED);
     }
@@ -304,6 +362,7 @@ void model_condemn(struct model *m, const struct err *e, const char *reason)
 
 static int start(struct model *m, struct err *e)
 {
+    probe_yield(m);
     int rc = residency_room(m, e);
     if (rc == 0) { /* start_awaiting() comes back */
         model_set(m, MODEL_AWAITING);
@@ -318,9 +377,24 @@ static int start(struct model *m, struct err *e)
         model_changed(m);
         return 0;
     }
+    rc = probe_holds(m, e);
+    if (rc > 0) { /* model_probed() comes back */
+        model_set(m, MODEL_AWAITING);
+        model_changed(m);
+        return 0;
+    }
+    if (rc < 0) {
+        return rc;
+    }
     if (m->runner == NULL) {
         make_runner(m);
+    } else if (m->conf_seen != m->of->srv->reload.n_load) {
+        renew_runner(m);
     }
+    struct msg_widths layers;
+    struct msg_widths heads;
+    probe_widths_of(m, &layers, &heads);
+    runner_set_widths(m->runner, &layers, &heads);
     rc = runner_start(m->runner, e);
     if (rc == 0) {
         model_set(m, MODEL_LOADING);
@@ -347,6 +421,12 @@ int model_load(struct model *m, bool explicit_, struct model_wait *w,
     int rc = 0;
     if (m->deleting || m->of->stopping) {
         return err_set(e, ERR_UNAVAILABLE, "%s is going away", m->name);
+    }
+    if (m->probe.rejected && explicit_) {
+        m->probe.rejected = false;
+        m->probe.again = true;
+        model_set(m, MODEL_READY);
+        model_reason(m, NULL);
     }
     if (m->state == MODEL_REJECTED) {
         return err_set(e, ERR_REJECTED, "%s: %s", m->name,
@@ -419,6 +499,7 @@ void models_stop(struct models *ms, void (*closed)(void *ctx), void *ctx)
     ms->closed = closed;
     ms->ctx = ctx;
     verify_stop(ms);
+    probes_stop(ms);
     LIST_EACH(l, &ms->all) {
         struct model *m = model_of(l);
         if (!is_down(m)) {
@@ -427,6 +508,7 @@ void models_stop(struct models *ms, void (*closed)(void *ctx), void *ctx)
         if (m->awaits_check) {
             model_checked(m, &stops);
         }
+        model_probed(m, &stops);
     }
     residency_stop(ms);
     start_awaiting(ms);

@@ -28,7 +28,7 @@ static const struct {
     [MODEL_LOADED] = {"loaded", "loaded",
                       TO(UNLOADING) | TO(READY) | TO(FAILED)},
     [MODEL_UNLOADING] = {"unloading", "loaded", TO(READY) | TO(FAILED)},
-    [MODEL_REJECTED] = {"rejected", "rejected", TO(FAILED)},
+    [MODEL_REJECTED] = {"rejected", "rejected", TO(READY) | TO(FAILED)},
     [MODEL_FAILED] = {"failed", "failed", TO(READY) | TO(UNLOADING)},
 };
 
@@ -37,11 +37,37 @@ const char *model_state_name(enum model_state s)
     return states[s].api;
 }
 
+static bool warms(const struct model *m)
+{
+    return m->state == MODEL_LOADING && runner_warms(m->runner);
+}
+
 const char *model_shown(const struct model *m)
 {
-    return m->state == MODEL_READY && m->verify.first
-               ? "unverified"
-               : model_state_name(m->state);
+    return m->state == MODEL_READY && m->verify.first ? "unverified"
+           : warms(m)                                 ? "warming"
+                                      : model_state_name(m->state);
+}
+
+const char *model_stage(const struct model *m, double *ret)
+{
+    *ret = -1;
+    if (m->state == MODEL_LOADING) {
+        *ret = runner_progress(m->runner);
+        return warms(m) ? "warming" : "opening";
+    }
+    if (m->state != MODEL_AWAITING) {
+        return NULL;
+    }
+    if (m->awaits_check) {
+        *ret = m->verify.progress;
+        return "verifying";
+    }
+    if (m->awaits_probe) {
+        *ret = m->probe.run != NULL ? probe_run_progress(m->probe.run) : -1;
+        return "probing";
+    }
+    return "room";
 }
 
 void model_set(struct model *m, enum model_state s)
@@ -120,6 +146,7 @@ void model_free(struct model *m)
     must(list_empty(&m->waiters) && list_empty(&m->down_waiters));
     tell_watchers(m, true);
     verify_forget(m);
+    probe_forget(m);
     m->of->n -= model_listed(m) ? 1 : 0;
     list_del(&m->link);
     runner_free(m->runner);
@@ -157,7 +184,9 @@ static struct model *make(struct models *ms, const char *name)
     const struct conf *c = &ms->srv->conf;
     admit_init(&m->admit, (uint32_t)(c->limits_queue + c->limits_streams));
     (void)snprintf(m->name, sizeof(m->name), "%s", name);
-    must(file_join(m->dir, sizeof(m->dir), ms->srv->home.models, name));
+    must(file_join(m->dir, sizeof(m->dir), ms->srv->home.models, name) &&
+         file_join(m->prepared, sizeof(m->prepared), ms->srv->home.prepared,
+                   name));
     m->voc = voc_new(m->dir);
     m->created_ms = server_unix_ms();
     return m;
@@ -241,6 +270,22 @@ void models_merge(struct models *ms, const struct store_model *v, size_t n)
     }
 }
 
+void models_tidy(struct models *ms)
+{
+    const char *all = ms->srv->home.prepared;
+    DIR *d = opendir(all);
+    for (struct dirent *x = NULL; d != NULL && (x = readdir(d)) != NULL;) {
+        char path[HOME_PATH_MAX];
+        if (x->d_name[0] != '.' && models_find(ms, x->d_name) == NULL &&
+            file_join(path, sizeof(path), all, x->d_name)) {
+            models_remove_tree(ms->srv, path);
+        }
+    }
+    if (d != NULL) {
+        (void)closedir(d);
+    }
+}
+
 void models_free(struct models *ms)
 {
     if (ms == NULL) {
@@ -250,6 +295,7 @@ void models_free(struct models *ms)
     while (!list_empty(&ms->all)) {
         model_free(model_of(ms->all.next));
     }
+    probes_free(ms);
     free(ms);
 }
 
@@ -304,11 +350,12 @@ void model_judge(struct model *m, bool rejected, const char *reason,
 
 void model_row(const struct model *m, struct store_model *ret)
 {
-    enum model_state s = m->state == MODEL_REJECTED || m->state == MODEL_FAILED
-                             ? m->state
-                             : MODEL_READY;
+    /* what a probe rejects, another machine or backend may run */
+    bool bad = (m->state == MODEL_REJECTED && !m->probe.rejected) ||
+               m->state == MODEL_FAILED;
+    enum model_state s = bad ? m->state : MODEL_READY;
     *ret = (struct store_model){
-        .reason = m->reason,
+        .reason = m->probe.rejected ? NULL : m->reason,
         .gates = m->gates,
         .bytes = m->bundle != NULL ? m->bundle->total_bytes : 0,
         .created_ms = m->created_ms,
@@ -348,6 +395,7 @@ void model_use(struct model *m)
     m->users++;
     if (m->of->n_used++ == 0) {
         verify_busy(m->of);
+        probe_busy(m->of);
     }
     m->of->untrimmed = true;
     m->used_us = server_now_us();
@@ -360,6 +408,7 @@ void model_unuse(struct model *m)
     m->users--;
     if (--m->of->n_used == 0) {
         verify_busy(m->of);
+        probe_busy(m->of);
     }
     m->used_us = server_now_us();
     residency_changed(m->of);

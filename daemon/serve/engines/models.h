@@ -1,15 +1,18 @@
 /* models.h - the models under home/models and their engines.
  *
  *   ready -> awaiting -> loading -> loaded -> unloading -> ready
- *     |     (room, check) ^   |       |  |
- *     +-------------------+   |<------+  +--> ready: its engine died
+ *     |   (room, check,   ^   |       |  |
+ *     |        probe)     |   |<------+  +--> ready: its engine died
+ *     +-------------------+   |
  *                   ready <---+ load failed
  *   failed: ENGINE_CRASHES_MAX deaths, or a bundle that cannot be read or is
  *   damaged; an engine that is still there leaves
- *   rejected: a gate failed; served only when its job said force
+ *   rejected: a gate failed; served only when its job said force. Or it was
+ *   measured on this machine and does not run right (probe/probe.h)
  * model_set() is the only one that changes it; its table has every step.
  *
- * An explicit load of a failed model tries again with a clean record.
+ * An explicit load of a failed model tries again with a clean record, one of a
+ * model that did not run right measures it again.
  * Loads are single-flight: everybody who needs the model waits for the same.
  * Thread: the loop thread.
  */
@@ -20,6 +23,7 @@
 #include "serve/engines/runner.h"
 #include "serve/engines/verify.h"
 #include "serve/gen/voc.h"
+#include "serve/probe/probe.h"
 #include "serve/server.h"
 
 #define ENGINE_CRASH_WINDOW_US \
@@ -27,7 +31,8 @@
 
 enum model_state {
     MODEL_READY,
-    MODEL_AWAITING, /* others have to leave first, or its files are hashed */
+    MODEL_AWAITING, /* others have to leave first, or its files are hashed, or
+                       it is measured */
     MODEL_LOADING,
     MODEL_LOADED,
     MODEL_UNLOADING, /* its engine was told to leave */
@@ -39,6 +44,7 @@ struct model {
     struct list link;
     char name[MODEL_NAME_MAX + 1];
     char dir[HOME_PATH_MAX];
+    char prepared[HOME_PATH_MAX]; /* home.prepared's of this model */
     enum model_state state;
     char *reason; /* why rejected or failed, last load error; or NULL */
     char *gates;  /* JSON array; or NULL */
@@ -46,6 +52,7 @@ struct model {
     struct bundle *bundle; /* NULL when it cannot be read: state FAILED */
     struct voc *voc;
     struct runner *runner; /* NULL while never loaded */
+    uint64_t conf_seen;    /* reload.n_load of the options that runner has */
     unsigned users;        /* generations and waiters: not unloaded meanwhile */
     struct admit admit;    /* the requests on it */
     struct list waiters;   /* for it to be up */
@@ -53,12 +60,15 @@ struct model {
     uint64_t crashes_us[ENGINE_CRASHES_MAX]; /* newest first; 0 = none */
     /* residency.h */
     int64_t keep_ms;        /* how long it stays idle; < 0: no limit */
+    bool keep_asked;        /* a request said so, not the configuration */
     bool pinned;            /* leaves last */
     bool awaits_check;      /* AWAITING because its files are hashed first */
+    bool awaits_probe;      /* AWAITING because it is measured first */
     uint64_t grant_bytes;   /* for the states of its engine */
     uint64_t scratch_bytes; /* of its engine, measured when it came up */
     struct list watchers;
     struct verify verify;
+    struct probe probe;
     bool adopted;  /* found at start without a row in the store */
     bool deleting; /* its row is being deleted */
     bool leaving;  /* it is deleted; its engine is still there */
@@ -87,8 +97,13 @@ struct model_watch {
  */
 const char *model_state_name(enum model_state s);
 /* The same of m, for the API: "unverified" is ready but for its files, which
- * are hashed before its engine starts (verify.h). */
+ * are hashed before its engine starts (verify.h); "warming" is loading, all
+ * packages open, every width run for the first time (runner_warms). */
 const char *model_shown(const struct model *m);
+/* What a load is at: "room" (others leave first), "verifying", "probing",
+ * "opening", "warming"; NULL when m is not loading. *ret: how far, 0..1; < 0:
+ * not known. */
+const char *model_stage(const struct model *m, double *ret);
 
 /* Read home/models; what cannot be read is listed as failed. Blocking, before
  * the loop runs. */
@@ -101,6 +116,9 @@ void models_merge(struct models *ms, const struct store_model *v, size_t n);
 void models_stop(struct models *ms, void (*closed)(void *ctx), void *ctx);
 void models_free(struct models *ms); /* NULL is fine */
 
+/* What a device's compiler made of models that are gone goes too; after
+ * models_merge. */
+void models_tidy(struct models *ms);
 struct model *models_find(struct models *ms, const char *name); /* NULL */
 /* The only one there is, for requests that name none; else NULL. */
 struct model *models_only(struct models *ms);
@@ -148,6 +166,9 @@ void model_unwatch(struct model_watch *w);
 void models_quiet(struct models *ms); /* end all watches: the daemon stops */
 /* Load and pin those that [engine] preload names; after models_merge. */
 void models_preload(struct models *ms);
+/* The options have changed (reload.h): take them, and let idle models go that
+ * have no room any more. */
+void models_set_conf(struct models *ms);
 /* A generation begins and ends. */
 void model_use(struct model *m);
 void model_unuse(struct model *m);

@@ -21,6 +21,7 @@ struct models {
     bool untrimmed;  /* memory was freed since it was last given back */
     struct pressure *pressure;
     struct verifier *verifier; /* verify.c; NULL: nothing is hashed */
+    struct prober *prober; /* probe/probe.c; NULL: nothing is measured */
     void (*closed)(void *ctx);
     void *ctx;
 };
@@ -45,8 +46,16 @@ void models_maybe_closed(struct models *ms);
 /* model_load.c, for verify.c: m's files were looked at. e NULL: a load that
  * waited for it goes on; else that load fails. */
 void model_checked(struct model *m, const struct err *e);
+/* model_load.c, for probe/probe.c: m was measured. e NULL: a load that waited
+ * for it goes on; else that load fails. */
+void model_probed(struct model *m, const struct err *e);
+/* The same: memory was given back; start those that wait for it. */
+void models_retry(struct models *ms);
 /* They differ: its engine goes, and m is failed for `reason`. */
 void model_condemn(struct model *m, const struct err *e, const char *reason);
+
+/* model_load.c: take the options that need no load. */
+void model_set_conf(struct model *m);
 
 /* residency.c: rules in residency.h */
 uint64_t residency_budget(const struct conf *c);

@@ -13,6 +13,7 @@
 
 #ifdef __APPLE__
 #include <dispatch/dispatch.h>
+#include <stdatomic.h>
 #endif
 
 #define SYSTEM_FILE "/proc/pressure/memory"
@@ -34,6 +35,7 @@ struct pressure {
     dispatch_queue_t queue; /* serial: what was begun can be waited for */
     dispatch_source_t source;
     uv_async_t async;
+    atomic_ulong level; /* the last that was told: DISPATCH_MEMORYPRESSURE_* */
 #endif
     char own[512];
 };
@@ -143,15 +145,31 @@ static bool set_trigger(struct pressure *p, uv_loop_t *loop)
 static void on_source(void *ctx) /* a thread of libdispatch */
 {
     struct pressure *p = ctx;
+    atomic_store(&p->level, dispatch_source_get_data(p->source));
     (void)uv_async_send(&p->async);
+}
+
+static void on_still(uv_timer_t *t)
+{
+    struct pressure *p = uv_handle_get_data((uv_handle_t *)t);
+    p->fn(p->ctx);
+}
+
+/* The source tells when the level changes, and not again while it stays: until
+ * it is normal, each PRESSURE_MS is a sign. */
+static void follow_level(struct pressure *p)
+{
+    bool is_short = atomic_load(&p->level) != DISPATCH_MEMORYPRESSURE_NORMAL;
+    if (!p->on || !is_short) {
+        must(uv_timer_stop(&p->timer) == 0);
+    } else if (!uv_is_active((uv_handle_t *)&p->timer)) {
+        must(uv_timer_start(&p->timer, on_still, 0, PRESSURE_MS) == 0);
+    }
 }
 
 static void on_async(uv_async_t *a)
 {
-    struct pressure *p = uv_handle_get_data((uv_handle_t *)a);
-    if (p->on) {
-        p->fn(p->ctx);
-    }
+    follow_level(uv_handle_get_data((uv_handle_t *)a));
 }
 
 static void nothing(void *ctx)
@@ -162,8 +180,10 @@ static void nothing(void *ctx)
 static bool set_source(struct pressure *p, uv_loop_t *loop)
 {
     p->queue = dispatch_queue_create("aned.pressure", DISPATCH_QUEUE_SERIAL);
+    atomic_init(&p->level, DISPATCH_MEMORYPRESSURE_NORMAL);
     p->source = dispatch_source_create(DISPATCH_SOURCE_TYPE_MEMORYPRESSURE, 0,
-                                       DISPATCH_MEMORYPRESSURE_WARN |
+                                       DISPATCH_MEMORYPRESSURE_NORMAL |
+                                           DISPATCH_MEMORYPRESSURE_WARN |
                                            DISPATCH_MEMORYPRESSURE_CRITICAL,
                                        p->queue);
     if (p->source == NULL) {
@@ -215,8 +235,11 @@ void pressure_watch(struct pressure *p, bool on)
     }
     p->on = on;
     p->known = false;
-    if (p->path[0] == '\0') {
-        return; /* `on` is looked at when it comes */
+    if (p->path[0] == '\0') { /* it comes by itself */
+#ifdef __APPLE__
+        follow_level(p);
+#endif
+        return;
     }
     uint64_t ms = p->path == p->own ? PRESSURE_TEST_MS : PRESSURE_MS;
     must(on ? uv_timer_start(&p->timer, on_timer, 0, ms) == 0

@@ -3,7 +3,8 @@
  * Linux: pressure stall information. A trigger where the kernel allows one,
  * else /proc/pressure/memory is read every PRESSURE_MS; when tasks waited for
  * memory more than PRESSURE_SHARE of that time, it is a sign. macOS: the
- * memory-pressure source of libdispatch. Other systems give no signs.
+ * memory-pressure source of libdispatch, a sign every PRESSURE_MS until it says
+ * that memory is normal again. Other systems give no signs.
  *
  * Thread: the loop thread.
  */

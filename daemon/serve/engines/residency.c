@@ -163,7 +163,7 @@ uint64_t models_bytes(const struct models *ms)
     LIST_EACH(l, &ms->leaving) {
         n += model_bytes(model_of(l));
     }
-    return n;
+    return n + probe_bytes(ms);
 }
 
 uint64_t model_resident_bytes(const struct model *m)
@@ -315,6 +315,23 @@ int residency_settle(struct model *m, struct err *e)
     return 0;
 }
 
+void models_set_conf(struct models *ms)
+{
+    const struct conf *c = &ms->srv->conf;
+    struct model *gone = NULL;
+    int64_t n = 0;
+    ms->budget = residency_budget(c);
+    LIST_EACH(l, &ms->all) {
+        model_set_conf(model_of(l));
+    }
+    while ((staying(ms, NULL, &n) > ms->budget || n > c->cache_models) &&
+           (gone = first_to_go(ms)) != NULL) {
+        ms->srv->stats.models_evicted++;
+        let_go(gone, "options");
+    }
+    residency_changed(ms);
+}
+
 /* --- keep-alive: one timer for the next to leave --- */
 
 int64_t model_leaves_ms(const struct model *m)
@@ -437,6 +454,7 @@ int64_t residency_keep(const struct models *ms)
 void model_keep(struct model *m, int64_t keep_ms)
 {
     m->keep_ms = keep_ms;
+    m->keep_asked = true;
     residency_changed(m->of);
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/num.h"
+#include "sched/shed.h"
 #include "serve/engines/runner_impl.h"
 
 #define LOAD_REQUEST 0x40000000u
@@ -36,13 +37,18 @@ static void send_unload(void *ctx)
     }
 }
 
+static void set_conf(struct runner *r, const struct runner_conf *c)
+{
+    r->conf = *c;
+    r->conf.step_ms = c->step_ms != 0 ? c->step_ms : ENGINE_STEP_MS;
+}
+
 struct runner *runner_new(const struct runner_conf *c, const char *dir,
                           const struct runner_owner *o)
 {
     struct runner *r = calloc(1, sizeof(*r));
     must(r != NULL);
-    r->conf = *c;
-    r->conf.step_ms = c->step_ms != 0 ? c->step_ms : ENGINE_STEP_MS;
+    set_conf(r, c);
     r->owner = *o;
     list_init(&r->turn);
     list_init(&r->saying);
@@ -76,6 +82,32 @@ void runner_free(struct runner *r)
     buf_fini(&r->out);
     free(r->rows);
     free(r);
+}
+
+void runner_set_conf(struct runner *r, const struct runner_conf *c)
+{
+    r->conf.max_draft = c->max_draft;
+    r->conf.step_ms = c->step_ms != 0 ? c->step_ms : ENGINE_STEP_MS;
+    r->conf.cache_tokens = c->cache_tokens;
+    warm_set_gain(r->warm, c->cache_tokens);
+    if (r->ever_up) {
+        sched_set_drafts(&r->sched, c->max_draft);
+    }
+}
+
+bool runner_renew(struct runner *r, const struct runner_conf *c)
+{
+    if (r->state != RUNNER_DOWN || warm_waits(r->warm) ||
+        (r->ever_up && !sched_idle(&r->sched))) {
+        return false;
+    }
+    sched_fini(&r->sched);
+    memset(&r->sched, 0, sizeof(r->sched));
+    memset(&r->ready, 0, sizeof(r->ready));
+    r->ever_up = false;
+    set_conf(r, c);
+    warm_set_gain(r->warm, c->cache_tokens);
+    return true;
 }
 
 /* --- answers --- */
@@ -179,6 +211,7 @@ static void on_ready(struct runner *r, const struct frame *f)
         r->ready = m;
         r->ever_up = true;
     }
+    memcpy(r->ready.arith, m.arith, sizeof(m.arith));
     r->state = RUNNER_UP;
     r->progress = 1;
     r->warms = false;
@@ -187,11 +220,39 @@ static void on_ready(struct runner *r, const struct frame *f)
     runner_step(r);
 }
 
+bool runner_device(const char *backend)
+{
+    return strcmp(backend, "coreml") == 0;
+}
+
 /* Until the next sign of life of an engine that loads. */
 static uint64_t load_ms(const struct runner *r)
 {
-    bool device = strcmp(r->conf.backend, "coreml") == 0;
+    bool device = runner_device(r->conf.backend);
     return device || r->warms ? ENGINE_WARM_MS : ENGINE_LOAD_MS;
+}
+
+/* A package of the model failed on its device. On the CPU it has other bits:
+ * saved states of before do not fit the sequences of after. */
+static void on_notice(struct runner *r, const struct frame *f)
+{
+    struct msg_notice m = {0};
+    struct err e = {0};
+    if (r->state != RUNNER_UP ||
+        msg_notice_get(f->payload, f->n, &m, &e) != 0) {
+        child_kill(r->child, ERR_FRAME);
+        return;
+    }
+    log_warn(m.on_cpu ? "engine_on_cpu" : "engine_reopened",
+             "pid=%d package=%s error=%s, continuing", child_pid(r->child),
+             m.package, m.why);
+    r->conf.stats->packages_reopened += !m.on_cpu;
+    r->conf.stats->packages_on_cpu += m.on_cpu;
+    r->n_on_cpu += m.on_cpu;
+    r->n_reopened += !m.on_cpu;
+    (void)snprintf(r->why, sizeof(r->why), "%s: %s", m.package, m.why);
+    memcpy(r->ready.arith, m.arith, sizeof(r->ready.arith));
+    warm_arith(r->warm, r->ready.arith);
 }
 
 static void on_frame(void *ctx, const struct frame *f)
@@ -205,12 +266,14 @@ static void on_frame(void *ctx, const struct frame *f)
         runner_on_step_done(r, f);
     } else if (f->type == FRAME_STATE_DONE) {
         on_state_done(r, f);
+    } else if (f->type == FRAME_NOTICE) {
+        on_notice(r, f);
     } else if (f->type == FRAME_ERROR) {
         on_error(r, f);
     } else if (f->type == FRAME_PROGRESS) {
         if (msg_progress_get(f->payload, f->n, &m, &e) == 0 && m.total > 0) {
             r->progress = (double)m.done / (double)m.total;
-            r->warms = m.warms;
+            r->warms = m.warms && (r->state == RUNNER_LOADING || m.done < m.total);
             child_deadline(r->child, load_ms(r));
             if (r->owner.on_progress != NULL) {
                 r->owner.on_progress(r->owner.ctx);
@@ -245,11 +308,21 @@ static void on_gone(void *ctx, const struct child_exit *x)
     r->load_rc = 0;
     r->progress = 0;
     r->warms = false;
+    r->n_on_cpu = 0; /* the next one begins on the device again */
+    r->n_reopened = 0;
+    r->why[0] = '\0';
     warm_down(r->warm);
     if (r->ever_up) {
         sched_lost(&r->sched);
     }
     r->owner.on_down(r->owner.ctx, rc, &e);
+}
+
+void runner_set_widths(struct runner *r, const struct msg_widths *layers,
+                       const struct msg_widths *heads)
+{
+    r->layers = *layers;
+    r->heads = *heads;
 }
 
 int runner_start(struct runner *r, struct err *e)
@@ -273,7 +346,13 @@ int runner_start(struct runner *r, struct err *e)
     r->progress = 0;
     struct msg_load m = {.bundle = r->dir,
                          .backend = r->conf.backend,
-                         .threads = r->conf.threads};
+                         .cache = runner_device(r->conf.backend)
+                                      ? r->conf.prepared
+                                      : NULL,
+                         .margin = r->conf.margin,
+                         .threads = r->conf.threads,
+                         .layers = r->layers,
+                         .heads = r->heads};
     buf_clear(&r->out);
     msg_load_put(&r->out, &m);
     must(buf_ok(&r->out));
@@ -310,6 +389,12 @@ double runner_progress(const struct runner *r)
     return r->progress;
 }
 
+void runner_troubles(const struct runner *r, struct runner_troubles *ret)
+{
+    *ret = (struct runner_troubles){
+        .on_cpu = r->n_on_cpu, .reopened = r->n_reopened, .why = r->why};
+}
+
 bool runner_warms(const struct runner *r)
 {
     return r->warms;
@@ -337,6 +422,7 @@ int runner_add(struct runner *r, struct run_stream *x)
     x->n_drafted = 0;
     x->n_accepted = 0;
     x->n_said = 0;
+    x->on_cpu = false;
     x->leaving = false;
     list_init(&x->saying);
     int rc = sched_add(&r->sched, &x->s, now_us());

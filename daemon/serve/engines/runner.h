@@ -58,6 +58,7 @@ struct run_stream {
     /* tokens that on_token got in this step, until on_said returns */
     const struct msg_token *said;
     uint32_t n_said;
+    bool on_cpu;        /* a token was drawn while a package ran on the CPU */
     bool leaving;       /* runner_leave: on_left is to be called */
     struct list saying; /* in a list of the runner: on_said, then on_left */
 };
@@ -68,6 +69,8 @@ struct runner_conf {
     struct stats *stats;
     const char *program; /* NULL: aned itself */
     const char *backend; /* borrowed until the process ends */
+    const char *prepared; /* backend_conf.cache; outlives the runner */
+    float margin;         /* engine_conf.margin */
     uint32_t threads, chunk, streams, queue, sessions, max_draft, ngram_min;
     uint32_t share_tokens;   /* sched.h, rule 11 */
     uint32_t step_ms;        /* deadline of a step; 0: ENGINE_STEP_MS */
@@ -95,6 +98,16 @@ struct runner *runner_new(const struct runner_conf *c, const char *dir,
                           const struct runner_owner *o);
 void runner_free(struct runner *r); /* DOWN and without streams; NULL is fine */
 
+/* Take what of c may change while it runs: max_draft, step_ms, cache_tokens. */
+void runner_set_conf(struct runner *r, const struct runner_conf *c);
+/* Take all of c, for the next engine; what the last one left is forgotten.
+ * Only while it is DOWN and without streams: otherwise false, and nothing
+ * changes. */
+CHECKED bool runner_renew(struct runner *r, const struct runner_conf *c);
+
+/* What was measured about widths, for the next engine; empty at first. */
+void runner_set_widths(struct runner *r, const struct msg_widths *layers,
+                       const struct msg_widths *heads);
 /* DOWN -> LOADING. Errors: UNAVAILABLE. */
 CHECKED int runner_start(struct runner *r, struct err *e);
 /* Save no more states: the model is being deleted. */
@@ -103,8 +116,19 @@ void runner_discard(struct runner *r);
 void runner_stop(struct runner *r);
 enum runner_state runner_state(const struct runner *r);
 double runner_progress(const struct runner *r); /* of loading, 0..1 */
+/* What went wrong with packages since the engine was started. */
+struct runner_troubles {
+    uint32_t on_cpu;   /* packages that run on the CPU backend in place of the
+                          device */
+    uint32_t reopened; /* times that one was opened anew */
+    const char *why;   /* the last; "" when there was none; borrowed */
+};
+void runner_troubles(const struct runner *r, struct runner_troubles *ret);
 /* Loading: packages are open, and every width is run once. */
 bool runner_warms(const struct runner *r);
+/* Whether a backend is a device of the system's, which may compile a package
+ * for minutes and is measured before it is used. */
+bool runner_device(const char *backend);
 const struct msg_ready *runner_ready(const struct runner *r); /* last one */
 int runner_pid(const struct runner *r);                       /* 0 when down */
 const struct sched *runner_sched(const struct runner *r);

@@ -25,6 +25,9 @@ struct runner {
     uint64_t sent_us;
     double progress;
     bool warms; /* loading: widths are run once */
+    uint32_t n_on_cpu, n_reopened; /* see runner_troubles */
+    char why[NOTICE_PACKAGE_MAX + ERR_MSG_MAX + 2];
+    struct msg_widths layers, heads; /* for the next engine */
     struct msg_ready ready;
     int load_rc; /* the error that the engine reported while loading */
     struct err load_error;

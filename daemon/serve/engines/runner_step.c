@@ -89,6 +89,7 @@ static void hand_out_row(struct runner *r, size_t i,
         x->n_drafted += drafts;
     }
     x->said = d->tokens;
+    x->on_cpu = x->on_cpu || r->n_on_cpu > 0;
     r->one_left = false;
     for (uint32_t k = 0; k < d->n_tokens && !r->one_left; k++) {
         x->n_out++;

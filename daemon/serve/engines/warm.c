@@ -69,6 +69,16 @@ void warm_free(struct warm *w)
     free(w);
 }
 
+void warm_set_gain(struct warm *w, uint32_t gain_min)
+{
+    w->conf.gain_min = gain_min;
+}
+
+bool warm_waits(const struct warm *w)
+{
+    return !list_empty(&w->waits);
+}
+
 static uint32_t next_request(struct warm *w)
 {
     return WARM_REQUEST | (w->counter++ & (WARM_REQUEST - 1));
@@ -155,6 +165,11 @@ static void on_saved(struct warm *w, size_t i, const struct msg_state_done *m)
 void warm_discard(struct warm *w)
 {
     w->discards = true;
+}
+
+void warm_arith(struct warm *w, const char *arith)
+{
+    (void)snprintf(w->arith, sizeof(w->arith), "%s", arith);
 }
 
 bool warm_flush(struct warm *w)

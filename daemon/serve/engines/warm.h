@@ -48,6 +48,9 @@ struct warm;
 
 struct warm *warm_new(const struct warm_conf *c);
 void warm_free(struct warm *w); /* down and without waiters; NULL is fine */
+void warm_set_gain(struct warm *w, uint32_t gain_min); /* conf.gain_min */
+/* Whether prompts wait. */
+bool warm_waits(const struct warm *w);
 /* The engine is up, and the scheduler is ready. */
 void warm_up(struct warm *w, const struct msg_ready *r);
 /* The engine is gone; call before sched_lost. Prompts that wait now wait for
@@ -69,6 +72,9 @@ void warm_answer(struct warm *w, uint32_t request,
                  const struct msg_state_done *m);
 /* Call after streams were added or removed. */
 void warm_touch(struct warm *w);
+/* The model's arithmetic changed: states saved from now on are of another kind,
+ * and those of before are found again when it changes back. */
+void warm_arith(struct warm *w, const char *arith);
 /* Save nothing any more: the model is being deleted, or its backend cannot
  * save states. */
 void warm_discard(struct warm *w);

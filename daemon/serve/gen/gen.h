@@ -77,6 +77,7 @@ struct gen_usage {
     uint64_t created_us, started_us, first_us, last_us; /* 0 = not yet */
     uint64_t n_queued; /* steps begun up to its first, that one included */
     bool late;         /* the deadline ended it */
+    bool on_cpu;       /* a package ran on the CPU in place of its device */
 };
 
 /* Make a gen. Its arena lives as long as the gen: allocate there what the

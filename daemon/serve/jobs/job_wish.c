@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/macos.h"
 #include "serve/jobs/jobs_impl.h"
 
 static bool one_of(const char *v, const char *const *words, size_t n)
@@ -92,6 +93,24 @@ int job_wish_read(const struct json *j, struct job_wish *w, const char **param,
     return json_want_bool(j, *param, false, &w->force, e);
 }
 
+/* macOS answers EPERM, not EACCES, where the user has to allow a folder. */
+static int refuse_source(const char *path, int error, struct err *e)
+{
+#if defined(__APPLE__)
+    const char *folder = macos_guarded(path, getenv("HOME"));
+    if (error == EPERM && folder != NULL) {
+        return err_set(e, ERR_INVALID,
+                       "source: macOS keeps %s from services; allow aned in "
+                       "System Settings, Privacy & Security, Files and "
+                       "Folders, or move the file",
+                       folder);
+    }
+#else
+    (void)path;
+#endif
+    return err_set(e, ERR_INVALID, "source: %s", strerror(error));
+}
+
 int job_open_source(const char *path, struct err *e)
 {
     struct stat st;
@@ -101,7 +120,7 @@ int job_open_source(const char *path, struct err *e)
     /* O_NONBLOCK: opening a FIFO must not wait for a writer. */
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
     if (fd < 0) {
-        return err_set(e, ERR_INVALID, "source: %s", strerror(errno));
+        return refuse_source(path, errno, e);
     }
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
         (void)close(fd);

@@ -44,6 +44,9 @@ static struct {
     bool host;
     const char *wrong; /* a fault in the packages, or NULL */
     int fail_after;    /* predictions; < 0 never */
+    uint32_t fail_times; /* one after the other; 0: once */
+    int fail_rc;         /* 0: ERR_MIL_OP */
+    uint32_t opens;      /* packages opened so far */
     float by_width;    /* times T is added to channel 0 of every layer */
     uint32_t exact[4], n_exact; /* exact widths that it reports */
     bool warms;                 /* a width must be warm before it predicts */
@@ -155,6 +158,7 @@ static int fake_open(const char *pkg, const char *function,
     m->fresh = calloc((size_t)2 * ENGINE_CHUNK_MAX, sizeof(float));
     assert_true(m->y != NULL && m->fresh != NULL);
     fake_ports(m, m->t > 0 ? m->t : MIL_UNKNOWN);
+    fake.opens++;
     *ret = m;
     return 0;
 }
@@ -413,12 +417,27 @@ static void fake_compute(struct backend_model *m, struct backend_state *s,
     fake_see(m, in, pos, rows, t);
 }
 
+static bool fake_fails(void)
+{
+    if (fake.fail_after != 0) {
+        fake.fail_after -= fake.fail_after > 0;
+        return false;
+    }
+    if (fake.fail_times > 1) {
+        fake.fail_times--;
+    } else {
+        fake.fail_after = -1;
+    }
+    return true;
+}
+
 static int fake_predict(struct backend_io *io, struct backend_state *s,
                         struct err *e)
 {
     struct backend_model *m = io->m;
-    if (fake.fail_after >= 0 && fake.fail_after-- == 0) {
-        return err_set(e, ERR_MIL_OP, "the fake fails");
+    if (fake_fails()) {
+        return err_set(e, fake.fail_rc != 0 ? fake.fail_rc : ERR_MIL_OP,
+                       "the fake fails");
     }
     struct tensor in[countof(m->in)];
     for (size_t i = 0; i < m->n_in; i++) {
@@ -516,7 +535,7 @@ static const struct backend fake_backend = {
 };
 
 /* Logits of every row of n tokens, straight from the definition. */
-static void fake_reference(const int32_t *tokens, uint32_t n, float *logits)
+static inline void fake_reference(const int32_t *tokens, uint32_t n, float *logits)
 {
     float x[FAKE_S]; /* channel 0 */
     for (uint32_t i = 0; i < n; i++) {
@@ -531,7 +550,7 @@ static void fake_reference(const int32_t *tokens, uint32_t n, float *logits)
                     sum += half_round(x[p]) * (float)(p % 3 + 1);
                 }
             }
-            y[i] = x[i] + sum + fake.by_width * FAKE_WIDTH;
+            y[i] = x[i] + sum + fake.by_width * (float)FAKE_WIDTH;
         }
         memcpy(x, y, sizeof(x));
     }

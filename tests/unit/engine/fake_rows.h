@@ -169,7 +169,7 @@ static int fake_predict_rows(struct backend_model *m,
                              struct backend_row_out *out, size_t n_out,
                              struct err *e)
 {
-    if (fake.fail_after >= 0 && fake.fail_after-- == 0) {
+    if (fake_fails()) {
         return err_set(e, ERR_MIL_OP, "the fake fails");
     }
     assert_int_equal(n_out, 1);

@@ -44,7 +44,7 @@ static void receive_error(int code)
 
 static void send_load(const char *backend)
 {
-    msg_load_put(&child.b, &(struct msg_load){fake_dir, backend, 3, false});
+    msg_load_put(&child.b, &(struct msg_load){.bundle = fake_dir, .backend = backend, .threads = 3});
     send_frame(FRAME_LOAD);
 }
 

@@ -580,7 +580,7 @@ static void test_role(void **state)
     engine_close(open_form(&forms[0])); /* makes the bundle */
     (void)snprintf(bundle, sizeof(bundle), "%s/ranged-state-int8", dir);
     child_start();
-    msg_load_put(&child.b, &(struct msg_load){bundle, "cpu", 1, false});
+    msg_load_put(&child.b, &(struct msg_load){.bundle = bundle, .backend = "cpu", .threads = 1});
     child_send(FRAME_LOAD, 1);
     (void)receive(FRAME_READY, 1);
     send_seq(FRAME_SEQ_OPEN, 4, 2);

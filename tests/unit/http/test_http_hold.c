@@ -131,6 +131,23 @@ static void they_are_told_of_the_end(void **state)
     assert_string_equal(t.order, "");
 }
 
+static void all_get_one_answer_until_it_begins_anew(void **state)
+{
+    (void)state;
+    int a = ask(0, "/note/a", 1);
+    http_hold_answer(&t.hold, ERR_CONFIG, "line 3 is wrong");
+    assert_answer(a, "503", "line 3 is wrong");
+    assert_answer(ask(1, "/note/b", 0), "503", "\"config\"");
+    assert_answer(ask(0, "/early", 0), "200", "early");
+    http_hold_answer(&t.hold, ERR_CONFIG, "line 4 is");
+    assert_answer(ask(1, "/note/c", 0), "503", "line 4 is");
+    http_hold_begin(&t.hold, MAX, "/early");
+    int d = ask(1, "/note/d", 1);
+    http_hold_end(&t.hold);
+    assert_answer(d, "200", "{}");
+    assert_string_equal(t.order, "d");
+}
+
 static void they_are_there_at_the_close(void **state)
 {
     (void)state;
@@ -146,6 +163,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(they_run_in_their_order),
         CASE(they_are_told_of_the_end),
+        CASE(all_get_one_answer_until_it_begins_anew),
         CASE(they_are_there_at_the_close),
     };
     return cmocka_run_group_tests_name("http_hold", tests, NULL, NULL);

@@ -238,22 +238,36 @@ static void test_handed_over(void **state)
     assert_int_equal(lstat(f->path, &st), 0); /* the manager's */
 }
 
+enum { FD_FIRST = 3 }; /* of LISTEN_FDS */
+
+/* How many sockets there are; they are the descriptors from FD_FIRST on. */
+static size_t handed_over(void)
+{
+    struct http_handed h = {0};
+    struct err e = {0};
+    must(http_activated(&h, &e) == 0);
+    for (size_t i = 0; i < h.n; i++) {
+        must(h.fd[i] == FD_FIRST + (int)i);
+    }
+    return h.n;
+}
+
 static void test_activation_env(void **state)
 {
     (void)state;
     char pid[24];
     (void)snprintf(pid, sizeof(pid), "%d", (int)getpid());
-    assert_int_equal(http_activated(), 0);
+    assert_int_equal(handed_over(), 0);
     (void)setenv("LISTEN_PID", "1", 1);
     (void)setenv("LISTEN_FDS", "1", 1);
-    assert_int_equal(http_activated(), 0);
+    assert_int_equal(handed_over(), 0);
     assert_null(getenv("LISTEN_FDS"));
     (void)setenv("LISTEN_PID", pid, 1);
     (void)setenv("LISTEN_FDS", "2x", 1);
-    assert_int_equal(http_activated(), 0);
+    assert_int_equal(handed_over(), 0);
     (void)setenv("LISTEN_PID", pid, 1);
     (void)setenv("LISTEN_FDS", "2", 1);
-    assert_int_equal(http_activated(), 2);
+    assert_int_equal(handed_over(), 2);
     assert_null(getenv("LISTEN_PID"));
 }
 
@@ -281,18 +295,18 @@ static void test_too_many_handed_over(void **state)
     pid_t child = fork(); /* descriptors 3 and up are to be its own */
     assert_true(child >= 0);
     if (child == 0) {
-        int dead = HTTP_FD_FIRST + N - 1;
+        int dead = FD_FIRST + N - 1;
         for (int i = 0; i < N - 1; i++) {
-            listen_at(f->dir, HTTP_FD_FIRST + i);
+            listen_at(f->dir, FD_FIRST + i);
         }
         must(dup2(STDERR_FILENO, dead) == dead);
         (void)snprintf(text, sizeof(text), "%d", (int)getpid());
         (void)setenv("LISTEN_PID", text, 1);
         (void)snprintf(text, sizeof(text), "%d", N);
         (void)setenv("LISTEN_FDS", text, 1);
-        bool ok = http_activated() == (int)HTTP_LISTENERS_MAX;
+        bool ok = handed_over() == HTTP_LISTENERS_MAX;
         for (int i = 0; i < N; i++) {
-            bool open = fcntl(HTTP_FD_FIRST + i, F_GETFD) >= 0;
+            bool open = fcntl(FD_FIRST + i, F_GETFD) >= 0;
             ok = ok && open == (i < (int)HTTP_LISTENERS_MAX || i == N - 1);
         }
         _exit(ok ? 0 : 1);
@@ -300,6 +314,62 @@ static void test_too_many_handed_over(void **state)
     int how = -1;
     assert_int_equal(waitpid(child, &how, 0), child);
     assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+}
+
+/* launchd, as launch.h describes it. */
+static struct {
+    int error;
+    size_t n;
+    int fd[HTTP_LISTENERS_MAX + 3];
+} launchd;
+
+static int fake_launchd(const char *name, int **fds, size_t *n)
+{
+    must(strcmp(name, "aned") == 0);
+    if (launchd.error == 0) {
+        *fds = malloc(launchd.n * sizeof(int)); /* ASan finds it if it stays */
+        must(*fds != NULL);
+        memcpy(*fds, launchd.fd, launchd.n * sizeof(int));
+        *n = launchd.n;
+    }
+    return launchd.error;
+}
+
+static void test_launchd(void **state)
+{
+    struct fix *f = *state;
+    struct http_handed h = {.n = 0};
+    struct err e = {0};
+    launchd.error = ESRCH; /* started by hand */
+    unit_ok(activate_launchd(fake_launchd, &h, &e), &e);
+    launchd.error = ENOENT; /* an agent without Sockets */
+    unit_ok(activate_launchd(fake_launchd, &h, &e), &e);
+    assert_int_equal(h.n, 0);
+    launchd.error = EALREADY;
+    assert_int_equal(activate_launchd(fake_launchd, &h, &e), ERR_UNAVAILABLE);
+    assert_non_null(strstr(e.msg, "aned"));
+
+    launchd.error = 0;
+    launchd.n = countof(launchd.fd);
+    for (size_t i = 0; i < launchd.n; i++) {
+        launchd.fd[i] = 200 + (int)i;
+        listen_at(f->dir, launchd.fd[i]);
+    }
+    h.fd[h.n++] = STDIN_FILENO; /* what the environment gave is kept */
+    unit_ok(activate_launchd(fake_launchd, &h, &e), &e);
+    assert_int_equal(h.n, HTTP_LISTENERS_MAX);
+    assert_int_equal(h.fd[0], STDIN_FILENO);
+    for (size_t i = 0; i < launchd.n; i++) {
+        int fd = launchd.fd[i];
+        if (i + 1 < HTTP_LISTENERS_MAX) {
+            assert_int_equal(h.fd[i + 1], fd);
+            assert_int_equal(fcntl(fd, F_GETFD), FD_CLOEXEC);
+            assert_true((fcntl(fd, F_GETFL) & O_NONBLOCK) != 0);
+            (void)close(fd);
+        } else {
+            assert_int_equal(fcntl(fd, F_GETFD), -1); /* closed */
+        }
+    }
 }
 
 /* A number of the process, not only of its pid; none of one that has ended. */
@@ -338,6 +408,7 @@ int main(void)
         T(test_other_uid),
         T(test_handed_over),
         T(test_too_many_handed_over),
+        T(test_launchd),
         cmocka_unit_test(test_activation_env),
         cmocka_unit_test(test_process),
     };

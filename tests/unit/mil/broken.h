@@ -2,6 +2,8 @@
  * changed. Each row names the change and what refuses it. */
 #pragma once
 
+#include <unistd.h> /* mkdtemp of macOS */
+
 #include "../unit.h"
 #include "base/file.h"
 #include "example.h"

@@ -27,7 +27,15 @@ static void test_load(void **state)
     (void)state;
     struct buf b;
     struct err e;
-    struct msg_load in = {"/models/a b", "interpreter", 4, true};
+    struct msg_load in = {
+        .bundle = "/models/a b",
+        .backend = "interpreter",
+        .threads = 4,
+        .round_fp16 = true,
+        .margin = 0.5F,
+        .layers = {3, {1, 4, ENGINE_CHUNK_MAX}},
+        .heads = {1, {2}},
+    };
     struct msg_load out;
     buf_init(&b, KIB(4));
     msg_load_put(&b, &in);
@@ -36,6 +44,8 @@ static void test_load(void **state)
     assert_string_equal(out.backend, in.backend);
     assert_int_equal(out.threads, 4);
     assert_true(out.round_fp16);
+    assert_memory_equal(&out.layers, &in.layers, sizeof(in.layers));
+    assert_memory_equal(&out.heads, &in.heads, sizeof(in.heads));
     msg_load_fini(&out);
     REFUSES(msg_load_get, struct msg_load, &b, &e);
     buf_fini(&b);
@@ -111,26 +121,66 @@ static void test_load_refused(void **state)
     char path[PATH_BYTES_MAX + 1];
     memset(path, 'a', sizeof(path));
     path[PATH_BYTES_MAX] = '\0';
-    struct msg_load in = {path, "cpu", 1, false};
+    struct msg_load in = {.bundle = path, .backend = "cpu", .threads = 1};
     buf_init(&b, KIB(4));
     msg_load_put(&b, &in);
     assert_int_equal(msg_load_get(b.p, b.n, &out, &e), ERR_FRAME);
     assert_string_equal(e.msg, "load: bundle");
 
     buf_clear(&b);
-    in = (struct msg_load){"b", "cpu", ENGINE_THREADS_MAX + 1, false};
+    in = (struct msg_load){
+        .bundle = "b", .backend = "cpu", .threads = ENGINE_THREADS_MAX + 1};
     msg_load_put(&b, &in);
     assert_int_equal(msg_load_get(b.p, b.n, &out, &e), ERR_FRAME);
     assert_string_equal(e.msg, "load: threads");
 
     buf_clear(&b);
-    in = (struct msg_load){"bx", "cpu", 1, false};
+    in = (struct msg_load){.bundle = "bx", .backend = "cpu", .threads = 1};
     msg_load_put(&b, &in);
     b.p[5] = '\0'; /* a NUL inside the path */
     assert_int_equal(msg_load_get(b.p, b.n, &out, &e), ERR_FRAME);
     b.p[5] = 'x';
-    b.p[b.n - 1] = 2; /* no bool */
+    b.p[b.n - 13] = 2; /* no bool */
     assert_int_equal(msg_load_get(b.p, b.n, &out, &e), ERR_FRAME);
+    static const float bad[] = {-1, 101, NAN, INFINITY};
+    for (size_t i = 0; i < countof(bad); i++) {
+        buf_clear(&b);
+        in.margin = bad[i];
+        msg_load_put(&b, &in);
+        assert_int_equal(msg_load_get(b.p, b.n, &out, &e), ERR_FRAME);
+        assert_string_equal(e.msg, "load: margin");
+    }
+    buf_fini(&b);
+}
+
+/* Lists that no probe writes: the engine's arrays stand on them. */
+static void test_load_widths(void **state)
+{
+    (void)state;
+    static const struct msg_widths wrong[] = {
+        {1, {0}},
+        {2, {4, 4}},
+        {2, {4, 1}},
+        {1, {ENGINE_CHUNK_MAX + 1}},
+        {ENGINE_WIDTHS_MAX + 1, {1}},
+    };
+    struct msg_load in = {.bundle = "b", .backend = "cpu"};
+    struct msg_load out;
+    struct err e;
+    struct buf b;
+    buf_init(&b, KIB(4));
+    for (size_t i = 0; i < countof(wrong); i++) {
+        assert_false(msg_widths_ok(&wrong[i]));
+        buf_clear(&b);
+        msg_load_put(&b, &in);
+        b.n -= 4; /* the heads' count */
+        buf_u32(&b, wrong[i].n);
+        for (uint32_t k = 0; k < wrong[i].n; k++) {
+            buf_u32(&b, k < ENGINE_WIDTHS_MAX ? wrong[i].of[k] : 9);
+        }
+        assert_int_equal(msg_load_get(b.p, b.n, &out, &e), ERR_FRAME);
+        assert_string_equal(e.msg, "load: widths");
+    }
     buf_fini(&b);
 }
 
@@ -188,8 +238,26 @@ static void test_small(void **state)
     buf_clear(&b);
     msg_progress_put(&b, &p);
     unit_ok(msg_progress_get(b.p, b.n, &p2, &e), &e);
-    assert_memory_equal(&p, &p2, sizeof(p));
+    assert_true(p2.warms && p2.done == 3 && p2.total == 9);
     REFUSES(msg_progress_get, struct msg_progress, &b, &e);
+
+    struct msg_notice n = {.on_cpu = true,
+                           .package = "head_0.mlpackage",
+                           .arith = "mixed 0123",
+                           .why = "the device is gone"};
+    struct msg_notice n2;
+    buf_clear(&b);
+    msg_notice_put(&b, &n);
+    unit_ok(msg_notice_get(b.p, b.n, &n2, &e), &e);
+    assert_true(n2.on_cpu);
+    assert_string_equal(n2.package, n.package);
+    assert_string_equal(n2.arith, n.arith);
+    assert_string_equal(n2.why, n.why);
+    REFUSES(msg_notice_get, struct msg_notice, &b, &e);
+    n.arith[0] = '\0';
+    buf_clear(&b);
+    msg_notice_put(&b, &n);
+    assert_int_equal(msg_notice_get(b.p, b.n, &n2, &e), ERR_FRAME);
 
     struct err in;
     struct msg_error out;
@@ -375,6 +443,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_load),
         cmocka_unit_test(test_load_refused),
+        cmocka_unit_test(test_load_widths),
         cmocka_unit_test(test_state),
         cmocka_unit_test(test_ready),
         cmocka_unit_test(test_small),

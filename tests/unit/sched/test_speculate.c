@@ -119,6 +119,33 @@ static void off_is_off(void **state)
     assert_int_equal(w.steps, 902); /* the prompt takes three */
 }
 
+/* A reload changes max_draft while a stream runs. */
+static void off_and_on_again(void **state)
+{
+    (void)state;
+    fill(23, 0);
+    w.row_us = w.draft_us = 20;
+    begin(8, 100, 1500);
+    assert_int_equal(sched_add(&w.s, &w.x, 0), 0);
+    while (w.n - w.n_prompt < 400) {
+        assert_true(step(1500));
+    }
+    unsigned before = w.drafted;
+    assert_true(before > 0);
+    sched_set_drafts(&w.s, 0);
+    for (unsigned i = 0; i < 100; i++) {
+        assert_true(step(1500));
+    }
+    assert_int_equal(w.drafted, before);
+    sched_set_drafts(&w.s, 1000); /* as sched_init clamps it */
+    assert_int_equal(w.s.conf.max_draft, ENGINE_DRAFTS_MAX);
+    while (step(1500)) {
+    }
+    assert_true(w.drafted > before + 100);
+    sched_remove(&w.s, &w.x, 0);
+    sched_fini(&w.s);
+}
+
 static void noise_has_no_drafts(void **state)
 {
     (void)state;
@@ -383,6 +410,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(repetition_takes_few_steps),
         cmocka_unit_test(off_is_off),
+        cmocka_unit_test(off_and_on_again),
         cmocka_unit_test(noise_has_no_drafts),
         cmocka_unit_test(wrong_drafts_stop),
         cmocka_unit_test(one_other_word_is_passed_over),

@@ -11,6 +11,8 @@
  *   period      draw lo + length % period instead: text that repeats itself
  *   delay_us    sleep per step
  *   load_ms     sleep before ready
+ *   warm_ms     before that run four widths for the first time, so long each
+ *   tell_load   write what LOAD says of widths to the file `load`
  *   t_max, batch_max, seqs_max
  *   stop_load   stop before ready, until SIGCONT
  *   fail_load   answer the load with an error
@@ -18,6 +20,9 @@
  *   crash_once  the same, once ever (leaves the file `crashed`)
  *   hang_at     stop answering at this step
  *   lie_at      answer this step with the rows of another sequence
+ *   notice_at   say before this step's answer that a package runs on the CPU
+ *   slow_at     take longer than a step may for this one, saying that a width
+ *               is being run once
  *   refuse      refuse rows whose prompt holds this token
  */
 #include <signal.h>
@@ -40,9 +45,9 @@ struct seq {
 };
 
 static struct {
-    long lo, hi, period, eos, eos_at, delay_us, load_ms, stop_load, t_max,
-        batch_max, seqs_max, fail_load, crash_at, crash_once, hang_at, lie_at,
-        refuse;
+    long lo, hi, period, eos, eos_at, delay_us, load_ms, warm_ms, tell_load,
+        stop_load, t_max, batch_max, seqs_max, fail_load, crash_at, crash_once,
+        hang_at, lie_at, refuse, notice_at, slow_at;
     struct seq seqs[SEQS];
     uint32_t vocab, context;
     long steps;
@@ -56,7 +61,9 @@ static struct {
        .crash_once = -1,
        .hang_at = -1,
        .lie_at = -1,
-       .refuse = -1};
+       .refuse = -1,
+       .notice_at = -1,
+       .slow_at = -1};
 
 static void set(const char *key, long v)
 {
@@ -71,6 +78,8 @@ static void set(const char *key, long v)
         {"eos_at",     &g.eos_at    },
         {"delay_us",   &g.delay_us  },
         {"load_ms",    &g.load_ms   },
+        {"warm_ms",    &g.warm_ms   },
+        {"tell_load",  &g.tell_load },
         {"t_max",      &g.t_max     },
         {"batch_max",  &g.batch_max },
         {"seqs_max",   &g.seqs_max  },
@@ -81,6 +90,8 @@ static void set(const char *key, long v)
         {"hang_at",    &g.hang_at   },
         {"lie_at",     &g.lie_at    },
         {"refuse",     &g.refuse    },
+        {"notice_at",  &g.notice_at },
+        {"slow_at",    &g.slow_at   },
     };
     for (size_t i = 0; i < countof(keys); i++) {
         if (strcmp(keys[i].key, key) == 0) {
@@ -127,6 +138,38 @@ static void send_error(uint32_t request, int code, const char *msg)
     buf_fini(&b);
 }
 
+static void put_widths(FILE *to, const char *what, const struct msg_widths *w)
+{
+    (void)fprintf(to, "%s", what);
+    for (uint32_t i = 0; i < w->n; i++) {
+        (void)fprintf(to, " %u", w->of[i]);
+    }
+}
+
+static void tell_load(const struct msg_load *m)
+{
+    char path[1100];
+    (void)snprintf(path, sizeof(path), "%s/load", m->bundle);
+    FILE *to = fopen(path, "w");
+    must(to != NULL);
+    put_widths(to, "layers", &m->layers);
+    put_widths(to, ", heads", &m->heads);
+    (void)fclose(to);
+}
+
+static void warm(uint32_t request)
+{
+    for (uint32_t i = 1; g.warm_ms > 0 && i <= 4; i++) {
+        const struct msg_progress p = {.warms = true, .done = i, .total = 4};
+        struct buf b;
+        buf_init(&b, 64);
+        msg_progress_put(&b, &p);
+        send_frame(FRAME_PROGRESS, request, &b);
+        buf_fini(&b);
+        (void)usleep((unsigned)g.warm_ms * 1000);
+    }
+}
+
 static void do_load(const struct frame *f)
 {
     struct msg_load m = {0};
@@ -142,6 +185,10 @@ static void do_load(const struct frame *f)
     g.context = bundle->context;
     read_options(m.bundle);
     (void)usleep((unsigned)g.load_ms * 1000);
+    if (g.tell_load) {
+        tell_load(&m);
+    }
+    warm(f->request);
     if (g.stop_load) {
         (void)raise(SIGSTOP);
     }
@@ -158,7 +205,7 @@ static void do_load(const struct frame *f)
                           .context = g.context,
                           .vocab = g.vocab,
                           .state_bytes = 1000,
-                          .arith = "1"};
+                          .exact = true, .arith = "1"};
     buf_init(&b, 4096);
     msg_ready_put(&b, &r);
     send_frame(FRAME_READY, f->request, &b);
@@ -287,6 +334,31 @@ static void do_row(const struct msg_row *r, struct msg_row_done *d)
     d->length = q->n;
 }
 
+static void say_on_cpu(void)
+{
+    struct buf b;
+    const struct msg_notice m = {.on_cpu = true,
+                                 .package = "layers_00_08.mlpackage",
+                                 .arith = "mixed",
+                                 .why = "the device is gone"};
+    buf_init(&b, KIB(4));
+    msg_notice_put(&b, &m);
+    must(buf_ok(&b));
+    send_frame(FRAME_NOTICE, 0, &b);
+    buf_fini(&b);
+}
+
+static void say_warms(uint32_t done)
+{
+    struct buf b;
+    const struct msg_progress m = {.warms = true, .done = done, .total = 2};
+    buf_init(&b, KIB(4));
+    msg_progress_put(&b, &m);
+    must(buf_ok(&b));
+    send_frame(FRAME_PROGRESS, 0, &b);
+    buf_fini(&b);
+}
+
 static void do_step(const struct frame *f)
 {
     struct msg_step m = {0};
@@ -310,6 +382,14 @@ static void do_step(const struct frame *f)
         return;
     }
     (void)usleep((unsigned)g.delay_us);
+    if (g.steps == g.notice_at) {
+        say_on_cpu();
+    }
+    if (g.steps == g.slow_at) {
+        say_warms(0);
+        (void)usleep(500000);
+        say_warms(2);
+    }
     struct msg_step_done d = {.n_rows = m.n_rows, .us_total = 100};
     d.rows = calloc(m.n_rows + 1, sizeof(*d.rows));
     must(d.rows != NULL);
@@ -347,6 +427,7 @@ int main(void)
     struct frame_in in;
     struct frame f = {.request = 0};
     struct err e = {0};
+    (void)signal(SIGHUP, SIG_IGN); /* as every child: daemon/main.c */
     frame_in_init(&in, FRAME_ENGINE_MAX);
     while (frame_read_fd(3, &in, &f, &e) == 1 && f.type != FRAME_UNLOAD) {
         if (f.type == FRAME_LOAD) {

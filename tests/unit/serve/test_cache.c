@@ -550,6 +550,38 @@ static void test_start(void **state)
     cache_free(c);
 }
 
+/* A reload: other limits, and what is there stays or goes by them. */
+static void test_other_limits(void **state)
+{
+    (void)state;
+    struct cache *c = open_cache(MIB(1), MIB(100), START);
+    struct cache_stats st;
+    for (int32_t i = 0; i < 8; i++) {
+        assert_int_equal(keep(c, other_text(i), 192, START + i), 192);
+    }
+    struct cache_conf conf = {.bytes_max = (uint64_t)3 * 4200 * CACHE_SPARE /
+                                           (CACHE_SPARE - 1),
+                              .write_max = MIB(100),
+                              .tokens_min = 256};
+    cache_set_conf(c, &conf, START + 10);
+    cache_get_stats(c, &st);
+    assert_true(st.bytes <= (uint64_t)3 * 4200);
+    assert_int_equal(st.files, 3);
+    assert_int_equal(covers(c, other_text(7), 192), 192); /* the newest */
+    assert_int_equal(covers(c, other_text(0), 192), 0);
+    assert_int_equal(keep(c, other_text(8), 192, START + 20), 0); /* short */
+    conf.tokens_min = STATE_BLOCK;
+    conf.write_max = 0;
+    cache_set_conf(c, &conf, START + 30);
+    assert_int_equal(keep(c, other_text(8), 192, START + 40), 0);
+    conf.write_max = MIB(100); /* half of the budget comes back in the hour */
+    cache_set_conf(c, &conf, START + 50);
+    assert_int_equal(keep(c, other_text(8), 192, START + 60), 0);
+    assert_int_equal(keep(c, other_text(8), 192, START + CACHE_WINDOW_MS), 192);
+    cache_forget(c, fingerprint);
+    cache_free(c);
+}
+
 static int before(void **state)
 {
     (void)state;
@@ -565,7 +597,7 @@ int main(void)
         T(test_deltas), T(test_compaction), T(test_bytes),
         T(test_bytes_until_removed),
         T(test_writes), T(test_chats), T(test_writes_are_remembered),
-        T(test_budget_file), T(test_start),
+        T(test_budget_file), T(test_start), T(test_other_limits),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -125,6 +125,48 @@ static void mistakes_are_refused_with_their_line(void **state)
                      ERR_NOT_FOUND);
 }
 
+struct changes {
+    char text[200];
+};
+
+static void on_change(void *ctx, const char *name, enum conf_when when)
+{
+    struct changes *x = ctx;
+    size_t n = strlen(x->text);
+    (void)snprintf(x->text + n, sizeof(x->text) - n, "%s:%d ", name, (int)when);
+}
+
+/* A reload takes what counts now or with the next load, and leaves the rest. */
+static void a_reload_leaves_what_needs_a_restart(void **state)
+{
+    (void)state;
+    struct conf was, is;
+    struct changes x = {""};
+    conf_init(&was);
+    conf_init(&is);
+    conf_take(&was, &is, on_change, &x);
+    assert_string_equal(x.text, "");
+    is.cache_models = 9;
+    is.limits_streams = 4;
+    (void)snprintf(is.server_log, sizeof(is.server_log), "warn");
+    (void)snprintf(is.engine_backend, sizeof(is.engine_backend), "coreml");
+    conf_take(&was, &is, on_change, &x);
+    char want[200];
+    (void)snprintf(want, sizeof(want),
+                   "server.log:%d engine.backend:%d limits.streams:%d "
+                   "cache.models:%d ",
+                   CONF_NOW, CONF_START, CONF_LOAD, CONF_NOW);
+    assert_string_equal(x.text, want);
+    assert_int_equal(was.cache_models, 9);
+    assert_int_equal(was.limits_streams, 4);
+    assert_string_equal(was.server_log, "warn");
+    assert_string_equal(was.engine_backend, "cpu");
+    x.text[0] = '\0'; /* it still waits for its restart; the rest is taken */
+    conf_take(&was, &is, on_change, &x);
+    (void)snprintf(want, sizeof(want), "engine.backend:%d ", CONF_START);
+    assert_string_equal(x.text, want);
+}
+
 static void default_places(void **state)
 {
     (void)state;
@@ -171,6 +213,20 @@ static void an_open_home_is_refused(void **state)
     unit_ok(file_rmtree(dir, &e), &e);
 }
 
+static void macos_keeps_some_folders(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    unit_ok(home_guarded("/Users/u/Library/Application Support/x", "/Users/u",
+                         true, &e),
+            &e);
+    unit_ok(home_guarded("/Users/u/Documents/x", "/Users/u", false, &e), &e);
+    assert_int_equal(home_guarded("/Users/u/Documents/x", "/Users/u", true, &e),
+                     ERR_CONFIG);
+    assert_non_null(strstr(e.msg, "Documents"));
+    assert_non_null(strstr(e.msg, "--home"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -180,8 +236,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(values_are_read, setup, teardown),
         cmocka_unit_test_setup_teardown(mistakes_are_refused_with_their_line,
                                         setup, teardown),
+        cmocka_unit_test(a_reload_leaves_what_needs_a_restart),
         cmocka_unit_test(default_places),
         cmocka_unit_test(an_open_home_is_refused),
+        cmocka_unit_test(macos_keeps_some_folders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

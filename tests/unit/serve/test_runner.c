@@ -37,6 +37,7 @@ static struct {
     struct user user[USERS_MAX];
     size_t n_users;
     uint32_t places; /* 0: as many as users */
+    uint32_t step_ms; /* 0: the usual */
     int restarts; /* how many may follow a crash */
     int flushes;
     int ups, downs, last_rc;
@@ -226,6 +227,7 @@ static void run_drafting(const char *fake, uint32_t max_draft)
                             .sessions = 8,
                             .max_draft = max_draft,
                             .ngram_min = 2,
+                            .step_ms = t.step_ms,
                             .state_bytes = 5500};
     struct runner_owner o = {.on_up = on_up, .on_down = on_down, .flush = on_flush};
     t.r = runner_new(&c, dir, &o);
@@ -526,6 +528,85 @@ static void drafts_change_no_token(void **state)
     }
 }
 
+/* Other options for the next engine: only while there are no streams. */
+static void the_next_engine_has_other_options(void **state)
+{
+    (void)state;
+    char path[128], program[1024];
+    struct err e = {0};
+    (void)snprintf(program, sizeof(program), "%s/tests/unit/serve/fake_engine",
+                   getenv("ANED_BUILD"));
+    assert_true(file_join(path, sizeof(path), dir, "fake"));
+    unit_ok(file_write(path, "", 0, &e), &e);
+    struct runner_conf c = {.loop = &t.loop,
+                            .stats = &t.stats,
+                            .program = program,
+                            .backend = "cpu",
+                            .streams = 8,
+                            .queue = 8,
+                            .sessions = 8,
+                            .max_draft = 4,
+                            .ngram_min = 2,
+                            .state_bytes = 5500};
+    struct runner_owner o = {.on_up = on_up, .on_down = on_down, .flush = on_flush};
+    t.r = runner_new(&c, dir, &o);
+    add_user(3, 5, 20);
+    unit_ok(runner_start(t.r, &e), &e);
+    c.streams = 2;
+    c.queue = 3;
+    c.max_draft = 1;
+    assert_false(runner_renew(t.r, &c)); /* not down */
+    while (t.user[0].n < 3) {
+        (void)uv_run(&t.loop, UV_RUN_ONCE);
+    }
+    assert_int_equal(runner_sched(t.r)->conf.max_draft, 4);
+    runner_set_conf(t.r, &c);
+    assert_int_equal(runner_sched(t.r)->conf.max_draft, 1); /* at once */
+    assert_int_equal(runner_sched(t.r)->conf.running, 5);   /* state_bytes */
+    assert_int_equal(uv_run(&t.loop, UV_RUN_DEFAULT), 0);
+    assert_true(runner_renew(t.r, &c));
+    assert_int_equal(runner_ready(t.r)->context, 0);
+    t.user[0] = (struct user){0};
+    t.n_users = 0;
+    t.ups = 0;
+    add_user(3, 5, 20);
+    unit_ok(runner_start(t.r, &e), &e);
+    assert_int_equal(uv_run(&t.loop, UV_RUN_DEFAULT), 0);
+    assert_int_equal(t.user[0].n, 20);
+    assert_int_equal(runner_sched(t.r)->conf.running, 2);
+    assert_int_equal(runner_sched(t.r)->conf.queue, 3);
+    runner_free(t.r);
+}
+
+/* From the step on in which a package went to the CPU, and no answer that was
+ * over before. */
+static void answers_of_another_arithmetic_say_so(void **state)
+{
+    (void)state;
+    struct user *early = add_user(40, 5, 2);
+    struct user *late = add_user(10, 20, countof(alone));
+    run("notice_at 6\n");
+    assert_int_equal(early->n, 2);
+    assert_false(early->x.on_cpu);
+    assert_int_equal(late->n, countof(alone));
+    assert_true(late->x.on_cpu);
+    assert_int_equal(t.stats.packages_on_cpu, 1);
+    assert_int_equal(t.stats.packages_reopened, 0);
+}
+
+/* A step is not late while a width is run for the first time. */
+static void warming_takes_its_time(void **state)
+{
+    (void)state;
+    t.step_ms = 200;
+    struct user *u = add_user(10, 20, countof(alone));
+    run("slow_at 4\n");
+    assert_int_equal(t.downs, 1); /* at the end */
+    assert_int_equal(t.last_rc, 0);
+    assert_int_equal(u->n, countof(alone));
+    assert_memory_equal(u->out, alone, sizeof(alone));
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -542,6 +623,9 @@ int main(void)
         CASE(a_prompt_alone_can_be_computed),
         CASE(a_failed_load_tells_its_reason),
         CASE(an_answer_to_another_step_ends_the_engine),
+        CASE(the_next_engine_has_other_options),
+        CASE(answers_of_another_arithmetic_say_so),
+        CASE(warming_takes_its_time),
     };
     return cmocka_run_group_tests_name("runner", tests, make_bundle,
                                        remove_bundle);

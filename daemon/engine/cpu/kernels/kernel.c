@@ -6,51 +6,33 @@
 #include "base/isa.h"
 #include "engine/cpu/kernels/kernel_impl.h"
 
-static bool always(void)
-{
-    return true;
-}
-
-#if defined(__x86_64__)
-static bool has_avx512(void)
-{
-    return isa_has(ISA_V3 | ISA_AVX512);
-}
-
-#if defined(HAVE_AVXVNNI)
-static bool has_avxvnni(void)
-{
-    return isa_has(ISA_V3 | ISA_AVXVNNI);
-}
-#endif
-
-static bool has_avx2(void)
-{
-    return isa_has(ISA_V3);
-}
-#endif
-
 /* Best first. */
 static const struct {
     const struct kernels *k;
-    bool (*runs)(void);
+    unsigned needs; /* of base/isa.h */
 } sets[] = {
 #if defined(__x86_64__)
-    {&kernels_avx512, has_avx512},
+    {&kernels_avx512,  ISA_V3 | ISA_AVX512 },
 #if defined(HAVE_AVXVNNI)
-    {&kernels_avxvnni, has_avxvnni},
+    {&kernels_avxvnni, ISA_V3 | ISA_AVXVNNI},
 #endif
-    {&kernels_avx2,   has_avx2  },
+    {&kernels_avx2,    ISA_V3              },
 #elif defined(__aarch64__)
-    {&kernels_neon, always},
+#if defined(HAVE_NEON_I8MM)
+    {&kernels_neon_i8mm, ISA_I8MM},
 #endif
-    {&kernels_scalar, always    },
+#if defined(HAVE_NEON_DOT)
+    {&kernels_neon_dot, ISA_DOTPROD},
+#endif
+    {&kernels_neon, 0},
+#endif
+    {&kernels_scalar,  0                   },
 };
 
 const struct kernels *kernels_each(size_t i)
 {
     for (size_t s = 0; s < countof(sets); s++) {
-        if (sets[s].runs() && i-- == 0) {
+        if (isa_has(sets[s].needs) && i-- == 0) {
             return sets[s].k;
         }
     }

@@ -57,5 +57,11 @@ extern const struct kernels kernels_avxvnni;
 extern const struct kernels kernels_avx512;
 #elif defined(__aarch64__)
 extern const struct kernels kernels_neon;
+#if defined(HAVE_NEON_DOT)
+extern const struct kernels kernels_neon_dot;
+#endif
+#if defined(HAVE_NEON_I8MM)
+extern const struct kernels kernels_neon_i8mm;
+#endif
 #endif
 extern const struct kernels kernels_scalar;

@@ -1,9 +1,9 @@
 /* simd.h - eight floats at a time, one arithmetic on every machine.
  *
- * Every operation is one IEEE operation a lane; fma is rounded once in both
- * forms. So the AVX2 form and the portable one (which compilers vectorise as
- * they like) give the same bits. For the files of sets/ and their templates:
- * elsewhere nothing is compiled for more than the plainest machine.
+ * Every operation is one IEEE operation a lane; fma is rounded once in every
+ * form. So those of AVX2 and NEON and the portable one (which compilers
+ * vectorise as they like) give the same bits. For the files of sets/ and their
+ * templates: elsewhere nothing is compiled for more than the plainest machine.
  */
 #pragma once
 
@@ -17,9 +17,11 @@
 #include <immintrin.h>
 #else
 #define SIMD_AVX2 0
-#if !defined(SIMD_FORCE_SCALAR) && defined(__aarch64__)
-#include <arm_neon.h>
 #endif
+#if !defined(SIMD_FORCE_SCALAR) && defined(__aarch64__)
+#define SIMD_NEON 1
+#else
+#define SIMD_NEON 0
 #endif
 
 #define V8_LANES 8
@@ -145,6 +147,10 @@ static inline float v8_sum(v8 a)
     return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
 }
 
+#elif SIMD_NEON
+
+#include "engine/cpu/kernels/simd_neon.h"
+
 #else
 
 typedef struct {
@@ -228,16 +234,10 @@ static inline v8 v8_abs(v8 a)
 static inline v8 v8_from_f16(const uint16_t *p)
 {
     v8 r;
-#if !defined(SIMD_FORCE_SCALAR) && defined(__aarch64__)
-    uint16x8_t h = vld1q_u16(p); /* no compiler finds fcvtl by itself */
-    vst1q_f32(r.l, vcvt_f32_f16(vreinterpret_f16_u16(vget_low_u16(h))));
-    vst1q_f32(r.l + 4, vcvt_f32_f16(vreinterpret_f16_u16(vget_high_u16(h))));
-#else
     V8_EACH(i)
     {
         r.l[i] = half_to_float(p[i]);
     }
-#endif
     return r;
 }
 

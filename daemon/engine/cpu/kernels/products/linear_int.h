@@ -1,19 +1,30 @@
 /* linear_int.h - integer products, a template over a few vector operations.
  *
  * Included by a kernel_NAME.c that defines
- *   VB                        bytes in a vector of weights; a vector of
- *                             columns is VB / 2 int16
+ *   VB                        bytes in a vector of weights; a column has two
+ *                             vectors of VB / 2 int16, its parts, for VB
+ *                             elements
  *   FEW_TALL, FEW_COLS        columns in a tile of 4 rows, in any tile
- *   vi                        int32 sums, or int16 elements
- *   vi_zero, vi_load          of int16
+ *   vi                        int32 sums, a part of a column, or weights
+ *   vi_zero, vi_load          of a part
  *   vi_add                    of sums
- *   vi_dot(acc, w, x)         acc + products, neighbours added
- *   vi_half8(p, odd)          of VB int8 the even ones, or the odd ones
- *   vi_half4(p, odd)          the same of VB int4 (VB / 2 bytes)
+ *   vi_dot(acc, w, x)         acc + products, some of them added up
+ *   vi_half8(p, part)         of VB int8 what a part is multiplied with
+ *   vi_half4(p, part)         the same of VB int4 (VB / 2 bytes)
  *   vi_sum4(const vi a[4], float out[4], bool first)
  *                             out (+)= the sums of four accumulators
- * A column holds, for each VB elements, the even ones and then the odd ones:
- * int8 and int4 weights fall apart that way with shifts alone.
+ * Where instructions multiply 16 bits, the parts are the even elements and the
+ * odd ones: int8 and int4 weights fall apart that way with shifts alone. Where
+ * they multiply 8 bits, a part is made of bytes (sets/kernel_neon_bytes.h), and
+ * a set may define besides
+ *   VI_SUMS 2                 each part has an accumulator of its own
+ *   vi_join(a, b)             the sums of both in one: vi_add, if not defined
+ *   VI_ROWS 2                 where there are two rows, products are of both:
+ *   vi_rows8, vi_rows4 (p, ldw, part)   vi_half8 and vi_half4 of two rows,
+ *                             whose parts share an accumulator, and
+ *   vi_rows_join(const vi a[2])         the four sums of two of these
+ *   vi_put(s, out, first)     out (+)= four sums
+ *   VI_KEEP                   weights stay in registers from part to part
  *
  * Sums of a block of LINEAR_BLOCK are exact, so tiles of any shape give the
  * same bits; the blocks are added as floats in order of k.
@@ -24,7 +35,7 @@
  * where more columns would want more registers they are 2 rows high, or (with
  * FEW_TALL == FEW_COLS) several tiles, the weights taken apart once for each.
  * Four accumulators are summed across at once. A single column reads row by row
- * (linear_one.h).
+ * (linear_one.h); many have a form of their own on x86 (linear_many.h).
  */
 #pragma once
 
@@ -34,16 +45,45 @@
 #define AHEAD_ROWS  8     /* where rows pass by block by block */
 #define FEW_BYTES   18432 /* of columns that stay in the first cache */
 
+#if !defined(VI_SUMS)
+#define VI_SUMS 1
+#define vi_join vi_add
+#endif
+#if !defined(VI_ROWS)
+#define VI_ROWS 1
+#endif
+
 /* Bytes of n elements; n is even for int4. */
 INLINE size_t int_bytes(bool i4, size_t n)
 {
     return i4 ? n / 2 : n;
 }
 
-INLINE vi int_half(bool i4, const char *p, int odd)
+INLINE vi int_half(bool i4, const char *p, int part)
 {
-    return i4 ? vi_half4((const uint8_t *)(const void *)p, odd)
-              : vi_half8((const int8_t *)(const void *)p, odd);
+    return i4 ? vi_half4((const uint8_t *)(const void *)p, part)
+              : vi_half8((const int8_t *)(const void *)p, part);
+}
+
+/* Rows of a tile of R that a vector of weights holds. */
+#define FEW_PER(R) (VI_ROWS == 2 && (R) % 2 == 0 ? 2 : 1)
+/* The first accumulator of row r and column c, and how many n results take. */
+#define FEW_SUM(R, c, r) \
+    (FEW_PER(R) == 2 ? ((c) * (R) + (r)) / 2 : ((c) * (R) + (r)) * VI_SUMS)
+#define FEW_SUMS(R, n) FEW_SUM(R, 0, n)
+
+/* A part of FEW_PER(R) rows at p. */
+INLINE vi few_weights(bool i4, int R, const char *p, size_t ldw, int part)
+{
+#if VI_ROWS == 2
+    if (FEW_PER(R) == 2) {
+        return i4 ? vi_rows4((const uint8_t *)(const void *)p, ldw, part)
+                  : vi_rows8((const int8_t *)(const void *)p, ldw, part);
+    }
+#endif
+    (void)R;
+    (void)ldw;
+    return int_half(i4, p, part);
 }
 
 /* One vector of each of R rows times C columns. */
@@ -56,19 +96,44 @@ INLINE void few_step(bool i4, int R, int C, const char *p, size_t ldw,
         base[c / 3] = q + (size_t)c * ldq;
         HOLD(base[c / 3]);
     }
-    for (int odd = 0; odd < 2; odd++) {
-        RELOAD(); /* rather than keep what the other half came from */
-        for (int r = 0; r < R; r++) {
-            w[r] = int_half(i4, p + (size_t)r * ldw, odd);
+    for (int part = 0; part < 2; part++) {
+        const int own = FEW_PER(R) == 1 && VI_SUMS == 2 ? part : 0;
+#if !defined(VI_KEEP)
+        RELOAD(); /* rather than keep what the other part came from */
+#endif
+        for (int r = 0; r < R; r += FEW_PER(R)) {
+            w[r] = few_weights(i4, R, p + (size_t)r * ldw, ldw, part);
         }
         for (int c = 0; c < C; c++) {
             vi x =
-                vi_load(base[c / 3] + (size_t)(c % 3) * ldq + odd * (VB / 2));
-            for (int r = 0; r < R; r++) {
-                a[c * R + r] = vi_dot(a[c * R + r], w[r], x);
+                vi_load(base[c / 3] + (size_t)(c % 3) * ldq + part * (VB / 2));
+            for (int r = 0; r < R; r += FEW_PER(R)) {
+                vi *sum = &a[FEW_SUM(R, c, r) + own];
+                *sum = vi_dot(*sum, w[r], x);
             }
         }
     }
+}
+
+/* out (+)= four results of a tile of R rows, from the s-th on. */
+INLINE void few_sum4(int R, const vi *a, int s, float out[4], bool first)
+{
+    a += FEW_SUMS(R, s);
+#if VI_ROWS == 2
+    if (FEW_PER(R) == 2) {
+        vi_put(vi_rows_join(a), out, first);
+        return;
+    }
+#endif
+#if VI_SUMS == 2
+    UNSET vi t[4];
+    for (int i = 0; i < 4; i++) {
+        t[i] = vi_join(a[2 * i], a[2 * i + 1]);
+    }
+    vi_sum4(t, out, first);
+#else
+    vi_sum4(a, out, first);
+#endif
 }
 
 /* The last n < VB elements of R rows: nothing after them is read. */
@@ -130,12 +195,12 @@ INLINE void few_tile(bool i4, int R, int C, const struct few_rows *f,
                      const int16_t *q, size_t ldq, size_t n, float *acc,
                      bool first)
 {
-    UNSET vi a[4 * FEW_COLS];
+    UNSET vi a[4 * FEW_COLS * VI_SUMS];
     const size_t step = int_bytes(i4, VB);
     const size_t line = 64 / step * VB; /* elements in a cache line */
     const char *p = f->w;
     size_t i = 0;
-    const int sums = (C * R + 3) / 4 * 4;
+    const int sums = FEW_SUMS(R, (C * R + 3) / 4 * 4);
     for (int s = 0; s < sums; s++) {
         a[s] = vi_zero();
     }
@@ -152,14 +217,15 @@ INLINE void few_tile(bool i4, int R, int C, const struct few_rows *f,
         few_tail(i4, R, C, p, f->ldw, n - i, q, ldq, a);
     }
     for (int s = 0; s + 4 <= C * R; s += 4) {
-        vi_sum4(a + s, acc + (R == 4 ? (size_t)s / 4 * few_lda(R) : (size_t)s),
-                first);
+        few_sum4(R, a, s,
+                 acc + (R == 4 ? (size_t)s / 4 * few_lda(R) : (size_t)s),
+                 first);
     }
     if (C * R % 4 != 0) { /* the neighbour's sums are not ours to touch */
         float rest[4];
         int s = C * R / 4 * 4;
         memcpy(rest, acc + s, (size_t)(C * R % 4) * sizeof(float));
-        vi_sum4(a + s, rest, first);
+        few_sum4(R, a, s, rest, first);
         memcpy(acc + s, rest, (size_t)(C * R % 4) * sizeof(float));
     }
 }
@@ -322,210 +388,6 @@ static void int_few(const struct linear_job *j, size_t begin, size_t end,
     }
 }
 
-/* --- many columns ---
- * A tile of MANY_ROWS rows is unpacked once to int16, pairs of neighbours in k
- * from all rows side by side, and then meets all columns: one pair of a column
- * broadcast, no sums across. A set that defines none of these uses int_few for
- * any number of columns; any other set defines
- *   MANY_VECS                 vectors of rows in a tile, VB / 4 rows each
- *   MANY_COLS                 columns in a tile
- *   vi_pair(q)                the pair at q in every lane
- *   vi_split8(b, odd)         vi_half8 of what is in a vector already
- *   vi_transpose(vi t[VB / 4])  of int32 lanes
- *   vi_store, vi_floats(float *out, vi a, bool first)
- */
 #if defined(MANY_VECS)
-
-#define LANES     (VB / 4)
-#define MANY_ROWS (MANY_VECS * LANES)
-
-static_assert(MANY_ROWS <= LINEAR_MANY, "scratch");
-static_assert(MANY_ROWS * LINEAR_BLOCK * 2 <= LINEAR_TILE, "scratch");
-
-INLINE void many_store(const vi t[LANES], int16_t *tile)
-{
-    for (int i = 0; i < LANES; i++) {
-        vi_store(tile + (size_t)i * MANY_ROWS * 2, t[i]);
-    }
-}
-
-/* VB elements of LANES rows: their pairs transposed into a tile, those of the
- * even ones and then those of the odd ones. Four neighbours of int8 are one
- * pair of each, so that they are transposed before they are taken apart. */
-INLINE void many_group(bool i4, const char *p, size_t ldw, int16_t *tile)
-{
-    UNSET vi t[LANES];
-    UNSET vi half[LANES];
-    for (size_t r = 0; r < LANES && !i4; r++) {
-        t[r] = vi_load((const int16_t *)(const void *)(p + r * ldw));
-    }
-    if (!i4) {
-        vi_transpose(t);
-    }
-    for (int odd = 0; odd < 2; odd++) {
-        for (size_t r = 0; r < LANES; r++) {
-            half[r] = i4 ? int_half(true, p + r * ldw, odd)
-                         : vi_split8(t[r], odd);
-        }
-        if (i4) {
-            vi_transpose(half);
-        }
-        many_store(half, tile);
-        tile += (size_t)LANES * MANY_ROWS * 2;
-    }
-}
-
-static __attribute__((noinline)) void
-many_pack(bool i4, const char *w, size_t ldw, size_t n, int16_t *tile)
-{
-    UNSET char buf[LANES * VB];
-    for (size_t i = 0; i < n; i += VB, tile += (size_t)VB * MANY_ROWS) {
-        for (size_t v = 0; v < MANY_VECS; v++) {
-            const char *p = w + v * LANES * ldw + int_bytes(i4, i);
-            int16_t *t = tile + v * LANES * 2;
-            size_t ld = ldw;
-            if (i + VB > n) {
-                memset(buf, 0, sizeof(buf));
-                for (size_t r = 0; r < LANES; r++) {
-                    memcpy(buf + r * VB, p + r * ldw, int_bytes(i4, n - i));
-                }
-                p = buf;
-                ld = VB;
-            }
-            if (i4) {
-                many_group(true, p, ld, t);
-            } else {
-                many_group(false, p, ld, t);
-            }
-        }
-    }
-}
-
-/* pairs of a tile times C columns. */
-INLINE void many_tile(int C, const int16_t *tile, size_t pairs,
-                      const int16_t *q, size_t ldq, float *acc, bool first)
-{
-    UNSET vi a[MANY_COLS][MANY_VECS];
-    UNSET vi w[MANY_VECS];
-    for (int c = 0; c < C; c++) {
-        for (int v = 0; v < MANY_VECS; v++) {
-            a[c][v] = vi_zero();
-        }
-    }
-    for (size_t p = 0; p < pairs; p++, q += 2, tile += (size_t)MANY_ROWS * 2) {
-        UNSET const int16_t *base[(MANY_COLS + 2) / 3];
-        for (int c = 0; c < C; c += 3) {
-            base[c / 3] = q + (size_t)c * ldq;
-            HOLD(base[c / 3]);
-        }
-        for (int v = 0; v < MANY_VECS; v++) {
-            w[v] = vi_load(tile + (size_t)v * LANES * 2);
-        }
-        for (int c = 0; c < C; c++) {
-            vi x = vi_pair(base[c / 3] + (size_t)(c % 3) * ldq);
-            for (int v = 0; v < MANY_VECS; v++) {
-                a[c][v] = vi_dot(a[c][v], w[v], x);
-            }
-        }
-    }
-    for (int c = 0; c < C; c++) {
-        for (int v = 0; v < MANY_VECS; v++) {
-            vi_floats(acc + c * MANY_ROWS + v * LANES, a[c][v], first);
-        }
-    }
-}
-
-/* The prefetch of the block of weights that is packed next: a few lines with
- * every tile of columns, into the second cache. */
-#define ASK_COLS 256 /* for fewer it is a burst that products wait for */
-
-struct many_ahead {
-    const char *w; /* NULL: there is none */
-    size_t ldw, lines; /* of 64 bytes in a row */
-    size_t at;         /* lines prefetched */
-};
-
-INLINE void many_ask(struct many_ahead *a, size_t lines)
-{
-    for (; a->w != NULL && lines > 0 && a->at < MANY_ROWS * a->lines; lines--) {
-        __builtin_prefetch(a->w + a->at / a->lines * a->ldw +
-                               a->at % a->lines * 64,
-                           0, 2);
-        a->at++;
-    }
-}
-
-/* A block of n elements from k on of MANY_ROWS rows from o on. */
-struct many_block {
-    const struct linear_job *j;
-    size_t o, k, n;
-    const int16_t *tile;
-    float *acc;
-};
-
-/* Columns c .. c + C - 1. After the last block their results are finished while
- * the sums are at hand, and their way to memory passes beside the next
- * products; a wide row's second column stands elsewhere and is waited for. */
-INLINE void many_some(const struct many_block *b, int C, size_t c)
-{
-    const struct linear_job *j = b->j;
-    size_t pairs = (b->n + VB - 1) / VB * (VB / 2);
-    many_tile(C, b->tile, pairs, j->q + c * j->ldq + b->k, j->ldq,
-              b->acc + c * MANY_ROWS, b->k == 0);
-    if (b->k + b->n == j->k && j->cols == j->n) {
-        linear_finish(j, b->o, MANY_ROWS, c, c + (size_t)C, b->acc, MANY_ROWS);
-    }
-}
-
-INLINE void many_columns(const struct many_block *b, struct many_ahead *ahead)
-{
-    const size_t cols = b->j->cols;
-    size_t ask = MANY_ROWS * ahead->lines * MANY_COLS / cols + 1;
-    size_t c = 0;
-    for (; c + MANY_COLS <= cols; c += MANY_COLS) {
-        many_ask(ahead, ask);
-        many_some(b, MANY_COLS, c);
-    }
-    for (; c + 3 <= cols; c += 3) {
-        many_some(b, 3, c);
-    }
-    for (; c < cols; c++) {
-        many_some(b, 1, c);
-    }
-}
-
-static void int_many(const struct linear_job *j, size_t begin, size_t end,
-                     void *scratch)
-{
-    bool i4 = j->kind == WEIGHT_I4;
-    int16_t *tile = scratch;
-    float *acc = (float *)(void *)((char *)scratch + LINEAR_TILE);
-    size_t o = begin;
-    for (; o + MANY_ROWS <= end; o += MANY_ROWS) {
-        const char *w = j->w + o * j->ldw;
-        for (size_t k = 0; k < j->k; k += LINEAR_BLOCK) {
-            size_t n = j->k - k < LINEAR_BLOCK ? j->k - k : LINEAR_BLOCK;
-            struct many_ahead ahead = {
-                .ldw = j->ldw,
-                .lines = (int_bytes(i4, n) + 63) / 64,
-            };
-            if (k + n < j->k) {
-                ahead.w = w + int_bytes(i4, k + n);
-            } else if (o + 2 * MANY_ROWS <= end) {
-                ahead.w = w + MANY_ROWS * j->ldw;
-            }
-            if (j->cols < ASK_COLS) {
-                ahead.w = NULL;
-            }
-            many_pack(i4, w + int_bytes(i4, k), j->ldw, n, tile);
-            const struct many_block b = {j, o, k, n, tile, acc};
-            many_columns(&b, &ahead);
-        }
-        if (j->cols > j->n) {
-            linear_finish(j, o, MANY_ROWS, 0, j->n, acc, MANY_ROWS);
-        }
-    }
-    int_few(j, o, end, scratch);
-}
-
+#include "engine/cpu/kernels/products/linear_many.h"
 #endif

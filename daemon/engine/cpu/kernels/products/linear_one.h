@@ -27,14 +27,14 @@ INLINE bool one_fits(const struct linear_job *j)
            one_blocks(j->k) <= LINEAR_TILE / sizeof(float) / ONE_ROWS;
 }
 
-/* The lines at p and at q, into sums of their own for even and odd elements. */
+/* The lines at p and at q, into sums of their own for the two parts. */
 INLINE void one_line(bool i4, const char *p, const int16_t *q, vi a[2])
 {
     const size_t step = int_bytes(i4, VB);
     for (size_t at = 0; at < 64; at += step, q += VB) {
-        for (int odd = 0; odd < 2; odd++) {
-            a[odd] = vi_dot(a[odd], int_half(i4, p + at, odd),
-                            vi_load(q + odd * (VB / 2)));
+        for (int part = 0; part < 2; part++) {
+            a[part] = vi_dot(a[part], int_half(i4, p + at, part),
+                             vi_load(q + part * (VB / 2)));
         }
     }
 }
@@ -63,7 +63,7 @@ INLINE vi one_block(bool i4, const char *p, const char *ahead, const int16_t *q,
     if (i < n) {
         few_tail(i4, 1, 1, p, 0, n - i, q + i, 0, a);
     }
-    return vi_add(vi_add(a[0], a[1]), vi_add(a[2], a[3]));
+    return vi_join(vi_add(a[0], a[2]), vi_add(a[1], a[3]));
 }
 
 /* ONE_ROWS rows from o on: the sums of their blocks. end: of the piece, where

@@ -82,7 +82,7 @@ extern const struct floats FLOATS;
 const struct floats FLOATS = {
 #if SIMD_AVX2
     .name = "avx2",
-#elif defined(__aarch64__) && !defined(SIMD_FORCE_SCALAR)
+#elif SIMD_NEON
     .name = "neon",
 #else
     .name = "scalar",

@@ -1,0 +1,4 @@
+/* info_plist.c - what macOS knows anectl by. */
+#include "base/info_plist.h"
+
+INFO_PLIST("dev.aned.anectl", "anectl");

@@ -1,0 +1,130 @@
+/* recover.c - a package whose device fails while it serves.
+ *
+ *   predict fails -> once more, at once            (columns.c)
+ *                 -> the package opened anew
+ *                 -> the package on the CPU backend, for good
+ *
+ * Opened anew its bits are the same, and what its states held is computed again
+ * from the tokens that every sequence has. On the CPU they are not: then
+ * the states of all packages are of no use, engine_arith is another text, and
+ * who uses the model is told (engine_event).
+ *
+ * A package that fails again before it made SOUND predictions is not opened
+ * anew once more: a device that keeps failing would cost each answer the time of
+ * a load.
+ */
+#include <string.h>
+
+#include "base/log.h"
+#include "engine/impl.h"
+
+#define SOUND 1000u
+
+void recover_sound(struct shard *s)
+{
+    s->sound += s->reopened && s->sound < SOUND;
+}
+
+static void note(struct engine *g, const struct shard *s, bool on_cpu,
+                 const struct err *why)
+{
+    log_warn(on_cpu ? "package_on_cpu" : "package_reopened",
+             "package=%s error=%s: %s, continuing", s->path,
+             err_name(why->code), why->msg);
+    if (g->n_events < ENGINE_EVENTS_MAX) {
+        struct engine_event *x = &g->events[g->n_events++];
+        *x = (struct engine_event){.on_cpu = on_cpu, .why = *why};
+        (void)snprintf(x->package, sizeof(x->package), "%s", s->path);
+    }
+}
+
+static void release(struct engine *g, bool heads, size_t i)
+{
+    const struct shard *s = heads ? &g->heads[i] : &g->shards[i];
+    struct sheet *all =
+        heads ? g->columns.top_sheets : g->columns.layer_sheets;
+    for (size_t k = 0; k < SHEETS_MAX && all[k].t > 0; k++) {
+        sheet_release(&all[k], s, i);
+    }
+}
+
+static int bind_again(struct engine *g, bool heads, size_t i, struct err *e)
+{
+    struct shard *s = heads ? &g->heads[i] : &g->shards[i];
+    struct sheet *all =
+        heads ? g->columns.top_sheets : g->columns.layer_sheets;
+    for (size_t k = 0; k < SHEETS_MAX && all[k].t > 0; k++) {
+        RETERR(sheet_bind(&all[k], s, i, e));
+    }
+    return 0;
+}
+
+/* Close the package and open it on `be`. */
+static int reopen(struct engine *g, bool heads, size_t i,
+                  const struct backend *be, struct err *e)
+{
+    struct shard *s = heads ? &g->heads[i] : &g->shards[i];
+    release(g, heads, i);
+    LIST_EACH(it, &g->seqs)
+    {
+        if (!heads) {
+            seq_drop(container_of(it, struct engine_seq, link), i);
+        }
+    }
+    shard_close(s);
+    engine_set_widths(g, heads);
+    RETERR(heads ? head_open(s, be, &g->conf, g->b, &g->b->heads[i], e)
+                 : shard_open(s, be, &g->conf, g->b, &g->b->shards[i], e));
+    LIST_EACH(it, &g->seqs)
+    {
+        struct engine_seq *q = container_of(it, struct engine_seq, link);
+        if (!heads) {
+            RETERR(seq_renew(q, i, e));
+        }
+    }
+    RETERR(bind_again(g, heads, i, e));
+    return columns_warm_shard(g, heads, i, e);
+}
+
+/* Every width in use must run there too. */
+static int check_widths(const struct engine *g, bool heads, size_t i,
+                        struct err *e)
+{
+    const struct shard *s = heads ? &g->heads[i] : &g->shards[i];
+    const struct widths *w = heads ? &g->columns.tops : &g->columns.layers;
+    for (size_t k = 0; widths_each(w, k) > 0; k++) {
+        if (shard_unit(s, widths_each(w, k)) == NULL) {
+            return err_set(e, ERR_BUNDLE, "%s: the CPU does not run %u rows",
+                           s->path, widths_each(w, k));
+        }
+    }
+    return 0;
+}
+
+int recover(struct engine *g, bool heads, size_t i, struct err *e)
+{
+    struct shard *s = heads ? &g->heads[i] : &g->shards[i];
+    struct err why = *e;
+    bool again = !s->reopened || s->sound >= SOUND;
+    if (s->be == &backend_cpu) {
+        return e->code;
+    }
+    if (again && reopen(g, heads, i, s->be, e) == 0) {
+        s->reopened = true;
+        s->sound = 0;
+        note(g, s, false, &why);
+        return 0;
+    }
+    g->broken = reopen(g, heads, i, &backend_cpu, e) < 0 ||
+                check_widths(g, heads, i, e) < 0;
+    if (g->broken) {
+        return e->code;
+    }
+    LIST_EACH(it, &g->seqs)
+    {
+        container_of(it, struct engine_seq, link)->valid = 0;
+    }
+    engine_set_arith(g);
+    note(g, s, true, &why);
+    return 0;
+}
