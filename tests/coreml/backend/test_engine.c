@@ -237,8 +237,10 @@ static void test_cancelled(void **state)
     kit_faults("");
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    (void)argc;
+    kit_start(argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bits),           cmocka_unit_test(test_fp32),
         cmocka_unit_test(test_bits_of_widths), cmocka_unit_test(test_warmed),
