@@ -7,6 +7,13 @@
 #define TEXT_MAX   2048 /* of an error and its causes */
 #define CAUSES_MAX 4
 
+#define NO_PLAN                                                               \
+    "the system could not make a plan for the Neural Engine: it refused the " \
+    "program, or its memory is full; unload other models, or convert with "   \
+    "smaller shards (--profile law) or --kv host"
+#define NO_ROOM \
+    "the disk is full; a compiled model takes as much as its package"
+
 /* The first that fits; the more telling ones come first. */
 static const struct {
     const char *says, *means;
@@ -29,17 +36,12 @@ static const struct {
     {"com.apple.appleneuralengine",
      "the Neural Engine did not answer the request, as may happen after sleep; "
      "it is tried again"                                                 },
-    {"error code: -14",
-     "the system could not make a plan for the Neural Engine: it refused the "
-     "program, or its memory is full; unload other models, or convert with "
-     "smaller shards (--profile law) or --kv host"                       },
-    {"error code: 14",
-     "the system could not make a plan for the Neural Engine: it refused the "
-     "program, or its memory is full; unload other models, or convert with "
-     "smaller shards (--profile law) or --kv host"                       },
+    {"error code: -14",             NO_PLAN                              },
+    {"error code: 14",              NO_PLAN                              },
     {"compiler error",
      "Core ML's compiler refused the package; `aned inspect` looks at it"},
-    {"No space left",               "the disk is full"                   },
+    {"No space left",               NO_ROOM                              },
+    {"out of space",                NO_ROOM                              },
 };
 
 /* The texts of an error and of what caused it. */
