@@ -23,6 +23,7 @@ from conftest import SLOW_S, Daemon, until
 from fake import make_home
 from managers import Managers
 
+NICE = os.nice(0)  # of the tests; daemons have it from them
 CHECKS = ["daemon", "service", "socket", "home", "config", "store", "disk", "caches", "priority", "files", "large-pages",
           "neural-engine", "os-build", "name", "clock"]
 
@@ -70,6 +71,9 @@ class Patient:
         o = json.loads(r.stdout)
         worst = o["finding"]
         assert r.returncode == {"ok": 0, "note": 0, "warning": 1, "error": 69}[worst], r
+        for f in o["findings"]:
+            if NICE > 0 and f"has nice {NICE}:" in f["text"]:
+                f["finding"] = "ok"  # it is right, and what the tests were started with
         return o
 
     def of(self, check, *args, **env):
@@ -465,9 +469,10 @@ def test_a_clock_that_was_set_back(p):
 
 
 def test_a_daemon_that_is_nice(p):
-    os.setpriority(os.PRIO_PROCESS, p.start().proc.pid, 7)
+    nice = NICE + 1
+    os.setpriority(os.PRIO_PROCESS, p.start().proc.pid, nice)
     found = p.of("priority")[0]
-    assert found.startswith("warning: pid ") and "has nice 7" in found and found.endswith("| start it without nice")
+    assert found.startswith("warning: pid ") and f"has nice {nice}" in found and found.endswith("| start it without nice")
 
 
 def test_a_daemon_in_the_background(p):

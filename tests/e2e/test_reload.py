@@ -15,6 +15,8 @@ from activation import Manager, client
 from conftest import SLOW_S, Daemon, engine_pid, status, until
 from fake import make_home
 
+pytestmark = pytest.mark.asan
+
 ASK = {"model": "fake", "prompt": "hello", "max_tokens": 8, "temperature": 0}
 
 

@@ -104,9 +104,9 @@ static int read_spec(struct asked *a, const struct frame *f, struct err *e)
     RETERR(json_parse((const char *)f->payload, f->n, &a->spec, e));
     RETERR(json_want_str(a->spec, "bundle", true, &a->bundle, e));
     RETERR(json_want_str(a->spec, "backend", true, &a->backend, e));
-    RETERR(json_want_str(a->spec, "cache", false, &a->conf.conf.cache, e));
     RETERR(json_want_int(a->spec, "threads", false, 0, ENGINE_THREADS_MAX,
                          &threads, e));
+    RETERR(json_want_str(a->spec, "cache", false, &a->conf.conf.cache, e));
     RETERR(
         json_want_int(a->spec, "first", false, 0, 2 * SHARDS_MAX, &first, e));
     a->conf.conf.threads = (unsigned)threads;

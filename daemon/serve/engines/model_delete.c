@@ -87,9 +87,7 @@ static void forget(struct model *m, const char *trash)
         sessions_forget(s->sessions, m->name);
     }
     models_remove_tree(s, trash);
-    if (file_exists(m->prepared)) {
-        models_remove_tree(s, m->prepared);
-    }
+    models_remove_tree(s, m->prepared); /* it may not be there */
     if (m->runner != NULL && runner_state(m->runner) != RUNNER_DOWN) {
         m->leaving = true;
         runner_stop(m->runner); /* on_down frees the model */

@@ -362,6 +362,7 @@ void model_condemn(struct model *m, const struct err *e, const char *reason)
 
 static int start(struct model *m, struct err *e)
 {
+    probe_yield(m);
     int rc = residency_room(m, e);
     if (rc == 0) { /* start_awaiting() comes back */
         model_set(m, MODEL_AWAITING);
@@ -401,7 +402,6 @@ static int start(struct model *m, struct err *e)
                  runner_pid(m->runner));
         model_changed(m);
         residency_changed(m->of);
-        probe_busy(m->of);
     }
     return rc;
 }

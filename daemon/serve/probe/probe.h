@@ -59,8 +59,12 @@ CHECKED int probe_ask(struct model *m, struct err *e);
 /* What the engine of m is told: the widths of its verdict; none without one. */
 void probe_widths_of(const struct model *m, struct msg_widths *layers,
                      struct msg_widths *heads);
-/* Call when a generation or a load begins or ends. */
+/* Call when the first generation of all models begins, and when the last one
+ * ended. */
 void probe_busy(struct models *ms);
+/* Call before m is loaded: what is done in the background for other models
+ * makes way. */
+void probe_yield(const struct model *m);
 /* Bytes that the probe at work may take. */
 uint64_t probe_bytes(const struct models *ms);
 /* Call before m is freed. */

@@ -285,10 +285,10 @@ static void send_spec(struct probe_run *r)
     size_t done = json_count(r->found.packages);
     json_add_str(o, "bundle", r->bundle);
     json_add_str(o, "backend", r->backend);
+    json_add_int(o, "threads", r->c.threads);
     if (r->cache[0] != '\0') {
         json_add_str(o, "cache", r->cache);
     }
-    json_add_int(o, "threads", r->c.threads);
     if (r->margin) {
         put_margin(o, &r->found);
     } else {

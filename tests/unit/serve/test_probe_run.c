@@ -475,6 +475,25 @@ static void widths_of_packages(void **state)
           "1 2 4");
 }
 
+/* All is well, as far as it was measured. */
+static void a_report_that_is_not_whole(void **state)
+{
+    (void)state;
+    static const char good[] = "[" P("[[1,4]]") "," H("[[1]]") "]";
+    struct probe_found f = {.whole = true};
+    struct probe_verdict v;
+    struct err e = {0};
+    unit_ok(json_parse(good, strlen(good), &f.packages, &e), &e);
+    probe_judge(&f, &v);
+    assert_string_equal(v.word, "passed");
+    assert_int_equal(v.n, 0);
+    f.whole = false;
+    probe_judge(&f, &v);
+    assert_string_equal(v.word, "failed");
+    assert_non_null(strstr(v.reason[0], "given up"));
+    json_free(f.packages);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "probe-worker") == 0) {
@@ -494,6 +513,7 @@ int main(int argc, char **argv)
         CASE(a_known_machine),
         CASE(a_pause),
         cmocka_unit_test(widths_of_packages),
+        cmocka_unit_test(a_report_that_is_not_whole),
     };
     return cmocka_run_group_tests_name("probe_run", tests, NULL, NULL);
 }

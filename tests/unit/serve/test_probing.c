@@ -7,6 +7,7 @@
 #include "proto/frame.h"
 #include "proto/json.h"
 #include "proto/msg.h"
+#include "serve/engines/residency.h"
 #include "serve/probe/probe_queue.h"
 
 /* --- the child --- */
@@ -79,6 +80,7 @@ static void work(const char *how, const char *machine, const struct json *spec)
         (void)err_set(&e, ERR_UNSUPPORTED, "no such backend");
         msg_error_put(&b, &e);
         unit_ok(frame_write_fd(3, FRAME_ERROR, 1, b.p, b.n, &e), &e);
+        buf_fini(&b);
         return;
     }
     results(strcmp(how, "shut") == 0 ? "" : machine,
@@ -106,6 +108,9 @@ static int child(void)
     bool asks = json_first(json_get(j, "known")) != NULL;
     note(json_str(json_get(j, "bundle")), asks ? "k" : "m");
     work(word[0], word[1], j);
+    json_free(j);
+    buf_fini(&how);
+    frame_in_fini(&in);
     return 0;
 }
 
@@ -436,6 +441,52 @@ static void a_load_comes_first(void **state)
     assert_string_equal(state_of(first), "passed");
 }
 
+/* What a probe takes counts: a load waits until it is over, unless nobody waits
+ * for the probe. */
+static void a_load_waits_for_room(void **state)
+{
+    double progress = 0;
+    struct err e = {0};
+    (void)state;
+    home_bundle_of("n", 256);
+    again("cpu");
+    struct model *n = models_find(h.s.models, "n");
+    tell("n", "hold M9");
+    unit_ok(probe_ask(n, &e), &e);
+    UNTIL(strcmp(runs("n"), "m") == 0);
+    uint64_t bytes = models_bytes(h.s.models);
+    assert_true(bytes == n->bundle->total_bytes);
+    h.s.models->budget = bytes + t.m->bundle->total_bytes - 1;
+    ask_load(false);
+    assert_int_equal(t.m->state, MODEL_AWAITING);
+    assert_string_equal(model_stage(t.m, &progress), "room");
+    home_write("models/n/go", "");
+    UNTIL(t.rc != 1);
+    assert_true(models_bytes(h.s.models) > 0); /* m's; it may be too big now */
+    assert_string_equal(state_of(n), "passed");
+}
+
+static void a_load_needs_the_room(void **state)
+{
+    (void)state;
+    home_bundle_of("n", 256);
+    again("coreml");
+    assert_int_equal(load(false), 0);
+    tell("m", "hold M10");
+    tell("n", "sound M10");
+    again("coreml");
+    UNTIL(strcmp(runs("m"), "mk") == 0); /* in the background */
+    struct model *m = t.m;
+    t.m = models_find(h.s.models, "n");
+    h.s.models->budget = 64 << 20;
+    ask_load(false);
+    UNTIL(m->probe.state == PROBING_QUEUED);
+    UNTIL(t.rc != 1);
+    assert_int_equal(t.rc, 0);
+    home_write("models/m/go", "");
+    UNTIL(m->probe.state == PROBING_REST);
+}
+
 static void a_client_asks(void **state)
 {
     struct err e = {0};
@@ -519,6 +570,8 @@ int main(int argc, char **argv)
         CASE(another_machine),
         CASE(background_work_is_put_off),
         CASE(a_load_comes_first),
+        CASE(a_load_waits_for_room),
+        CASE(a_load_needs_the_room),
         CASE(a_client_asks),
         CASE(a_report_that_is_not_stored),
         CASE(the_model_goes_meanwhile),
