@@ -26,7 +26,6 @@
 
 #define ACCEPT_LABEL      "dev.aned.acceptance" /* of the job, for launchd */
 #define ACCEPT_TOKENS_MAX 512u                  /* of one timeline */
-#define ACCEPT_CONTEXT    512
 #define ACCEPT_RUNS_MAX   8u /* prompts in conf/demo/expected.json */
 #define ACCEPT_TEXT_MAX   1024u
 #define ACCEPT_STOP_S     45 /* until the daemon has ended: it saves states */
@@ -55,6 +54,9 @@ enum {
     ACCEPT_MODEL_UP = 16, /* Core ML has loaded it */
     ACCEPT_AGENT = 32,    /* the job is installed */
     ACCEPT_AGENT_UP = 64, /* launchd has started it */
+    ACCEPT_PROBE = 128,   /* the demo was probed */
+    ACCEPT_MODEL_PROBE = 256,
+    ACCEPT_BUILT = 512, /* this aned has Core ML, whatever came of the load */
 };
 
 struct accept;
@@ -99,7 +101,7 @@ struct accept {
     struct json *numbers; /* name -> value */
     /* what was found */
     unsigned has;
-    unsigned away; /* what this system cannot give */
+    unsigned away;        /* what this system cannot give */
     struct json *results; /* a step each, in order */
     unsigned count[4];    /* of enum result */
     /* between steps */

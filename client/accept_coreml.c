@@ -11,7 +11,7 @@
 #include "client/accept.h"
 
 #define SHARE_MIN    0.985   /* of a function's cost, on the Neural Engine */
-#define SMALL_BYTES  MIB(64) /* Core ML leaves small models to the processor */
+#define SMALL_BYTES  MIB(20) /* Core ML leaves small models to the processor */
 #define SLOW_LOAD_MS 10000.0 /* such a load is worth a cache */
 #define BACKING_RUNS "200"
 #define CACHE_DEPTH  3
@@ -131,6 +131,7 @@ void step_coreml_load(struct doctor *d)
         }
         return;
     }
+    a->has |= ACCEPT_BUILT;
     if (load(a, "demo", &a->load_ms, &e) < 0) {
         accept_error(a, "the demo on Core ML", &e);
         return;
@@ -243,7 +244,9 @@ static void put_widths(struct accept *a, const struct json *widths)
     buf_fini(&b);
 }
 
-static void probe(struct accept *a, const char *name, struct json **ret)
+/* gives: what a report gives, whatever its verdict. */
+static void probe(struct accept *a, const char *name, unsigned gives,
+                  struct json **ret)
 {
     char bundle[SERVICE_PATH_MAX];
     char sub[80];
@@ -255,8 +258,9 @@ static void probe(struct accept *a, const char *name, struct json **ret)
     (void)snprintf(sub, sizeof(sub), "home/models/%s", name);
     box_path(a, sub, bundle);
     int rc = box_aned(a, argv, &out, &code, &e);
-    if ((rc == 0 || code == EXIT_DATA) && out.n > 0) {
-        rc = json_parse(out.p, out.n, ret, &e);
+    if (rc == 0 || code == EXIT_DATA) {
+        const char *line = run_last_line(&out);
+        rc = json_parse(line, strlen(line), ret, &e);
     }
     buf_fini(&out);
     if (rc < 0) {
@@ -265,6 +269,7 @@ static void probe(struct accept *a, const char *name, struct json **ret)
     }
     const char *verdict = ask_str(*ret, "verdict");
     const struct json *report = json_get(*ret, "report");
+    a->has |= gives;
     put_widths(a, json_get(*ret, "widths"));
     put_measured(a, report);
     for (const struct json *r = json_first(json_get(report, "reasons"));
@@ -281,13 +286,13 @@ static void probe(struct accept *a, const char *name, struct json **ret)
 void step_coreml_probe(struct doctor *d)
 {
     struct accept *a = accept_of(d);
-    probe(a, "demo", &a->probe);
+    probe(a, "demo", ACCEPT_PROBE, &a->probe);
 }
 
 void step_model_probe(struct doctor *d)
 {
     struct accept *a = accept_of(d);
-    probe(a, "model", &a->model_probe);
+    probe(a, "model", ACCEPT_MODEL_PROBE, &a->model_probe);
 }
 
 /* --- placement --- */
@@ -327,7 +332,7 @@ static void placement(struct accept *a, const struct json *probe)
         }
     }
     if (n == 0) {
-        accept_skip(a, "the probe has no report");
+        accept_fail(a, "the probe reports no function");
     } else if (elsewhere == 0) {
         accept_pass(a, "%zu functions, all on the Neural Engine", n);
     } else if (bytes < (double)SMALL_BYTES) {
@@ -400,7 +405,8 @@ static void time_package(struct accept *a, const char *bundle,
     } else if (box_aned(a, argv, &out, &code, &e) < 0) {
         accept_error(a, package, &e);
     } else {
-        count_backings(a, package, out.n > 0 ? out.p : "");
+        /* Core ML prints on stdout when it compiles */
+        count_backings(a, package, run_last_line(&out));
     }
     buf_fini(&out);
 }
@@ -440,7 +446,7 @@ void step_model_convert(struct doctor *d)
     }
     double from = now_seconds();
     if (box_backend(a, false, 0, &e) < 0 ||
-        box_convert(a, a->o.model, "model", ACCEPT_CONTEXT, &e) < 0) {
+        box_convert(a, a->o.model, "model", 0, &e) < 0) {
         accept_error(a, "the model's conversion", &e);
         return;
     }
