@@ -45,6 +45,14 @@ static void act(const char *how)
         _exit(7);
     } else if (strcmp(how, "lie") == 0) {
         (void)!write(3, "this is no frame at all", 23);
+    } else if (strcmp(how, "huge") == 0) { /* numbers of no function */
+        static const char huge[] =
+            "{\"function\":{\"package\":\"x\",\"widths\":[{\"width\":1e300},"
+            "{\"width\":-1e300,\"not_finite\":1e300}]},\"ops\":[{\"count\":-1},"
+            "{\"count\":1e300,\"cost\":1e300,\"type\":7}]}";
+        unit_ok(frame_write_fd(3, FRAME_PROBE_RESULT, 1, huge, sizeof(huge) - 1,
+                               &e),
+                &e);
     } else if (strcmp(how, "odd") == 0) { /* a frame, but not of a probe */
         unit_ok(frame_write_fd(3, FRAME_READY, 1, "{}", 2, &e), &e);
     }
@@ -363,6 +371,18 @@ static void a_loss_at_once(void **state)
     assert_int_equal(t.rc, ERR_NOT_FOUND);
 }
 
+static void odd_results(void **state)
+{
+    (void)state;
+    probe("open layers_00_01.mlpackage 0 huge");
+    assert_int_equal(count("functions"), 5);
+    assert_string_equal(result()->verdict, "warned");
+    assert_int_equal(result()->n_ops, 2);
+    assert_int_equal(result()->ops[0].count, 0);
+    assert_string_equal(result()->ops[1].type, "");
+    widths_are("1,2,3,4", "1,2,3,4");
+}
+
 static void numbers_that_are_none(void **state)
 {
     (void)state;
@@ -508,6 +528,7 @@ int main(int argc, char **argv)
         CASE(a_loss_in_each_way),
         CASE(too_many_losses),
         CASE(a_loss_at_once),
+        CASE(odd_results),
         CASE(numbers_that_are_none),
         CASE(a_margin),
         CASE(a_known_machine),

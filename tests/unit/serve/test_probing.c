@@ -533,13 +533,15 @@ static void the_model_goes_meanwhile(void **state)
 {
     struct err e = {0};
     (void)state;
+    assert_int_equal(load(false), 0); /* its engine is still there then */
     tell("m", "hold M9");
     unit_ok(probe_ask(t.m, &e), &e);
-    UNTIL(strcmp(runs("m"), "m") == 0);
+    UNTIL(strcmp(runs("m"), "mm") == 0);
     unit_ok(model_delete(t.m, on_told, NULL, &e), &e);
     assert_int_equal(wait_told(), 0);
     assert_null(models_find(h.s.models, "m"));
     assert_null(h.s.models->prober->current);
+    assert_true(list_empty(&h.s.models->prober->known)); /* and its reports */
 }
 
 static void the_daemon_stops_meanwhile(void **state)
