@@ -2,6 +2,7 @@
  * way: the report says where and how, and has everything else. The children are
  * this program itself, the real role on a fake device, which does what the file
  * HOME/script says: "STEP PACKAGE WIDTH HOW" a line. */
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -38,9 +39,9 @@ static void act(const char *how)
     if (strcmp(how, "kill") == 0) {
         (void)raise(SIGKILL);
     } else if (strcmp(how, "hang") == 0) {
-        for (;;) {
-            (void)pause();
-        }
+        struct pollfd p = {.fd = 3};
+        (void)poll(&p, 1, -1); /* until the parent is gone */
+        _exit(1);
     } else if (strcmp(how, "exit") == 0) {
         _exit(7);
     } else if (strcmp(how, "lie") == 0) {
