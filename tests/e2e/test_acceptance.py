@@ -362,9 +362,9 @@ def test_unit_tests(v, code, result):
 def test_formula(v, record, code, result):
     v.tool("brew", f'test "$1" = style && test -f "$2" && exit {code}; exit 9')
     to = record(lambda o: None)
-    assert v.steps("formula", demo=to)["formula"] == ("skipped", "the formula is not beside the demo's source")
-    (to.parents[1] / "launchd" / "homebrew").mkdir(parents=True)
-    (to.parents[1] / "launchd" / "homebrew" / "aned.rb").write_text("")
+    assert has(v.steps("formula", demo=to)["formula"], "skipped", "./dev package brew")
+    (to.parents[1] / ".build" / "package").mkdir(parents=True)
+    (to.parents[1] / ".build" / "package" / "aned.rb").write_text("")
     assert v.steps("formula", demo=to)["formula"][0] == result
 
 
