@@ -137,5 +137,6 @@ int ask_tell_about(struct client *c, const char *method, const char *prefix,
 /* --- Ctrl-C (sig.c) --- */
 extern volatile sig_atomic_t interrupted; /* how often since the last clear */
 void interrupt_catch(void); /* count SIGINT instead of ending the process */
+void interrupt_catch_all(void); /* and SIGTERM and SIGHUP */
 void interrupt_clear(void);
 #define EXIT_INTERRUPTED 130

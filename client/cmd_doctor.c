@@ -2,16 +2,44 @@
 #include <string.h>
 #include <time.h>
 
-#include "client/doctor.h"
+#include "client/accept.h"
 
-enum { O_MANAGER, O_PROGRAM, O_HOME };
+enum {
+    O_MANAGER,
+    O_PROGRAM,
+    O_HOME,
+    O_MAC,
+    O_MODEL,
+    O_OUT,
+    O_KEEP,
+    O_ONLY,
+    O_BUILD,
+    O_DEMO,
+    O_SLEEP
+};
 static const struct opt opts[] = {
-    [O_MANAGER] = {"manager", 0, OPT_STR, "M",
-                   "launchd or systemd, whatever the platform has",  0, 0},
-    [O_PROGRAM] = {"program", 0, OPT_STR, "PATH",
-                   "the aned to ask; default the one beside anectl", 0, 0},
-    [O_HOME] = {"home",    0, OPT_STR, "DIR",
-                   "the daemon's home, where no daemon tells it",    0, 0},
+    [O_MANAGER] = {"manager",        0, OPT_STR,  "M",
+                   "launchd or systemd, whatever the platform has",                         0, 0},
+    [O_PROGRAM] = {"program",        0, OPT_STR,  "PATH",
+                   "the aned to ask; default the one beside anectl",                        0, 0},
+    [O_HOME] = {"home",           0, OPT_STR,  "DIR",
+                   "the daemon's home, where no daemon tells it",                           0, 0},
+    [O_MAC] = {"mac-acceptance", 0, OPT_FLAG, NULL,
+                   "what only a Mac can show, in a home of its own",                        0, 0},
+    [O_MODEL] = {"model",          0, OPT_STR,  "FILE",
+                   "with it: a GGUF to try on Core ML, beside the demo",                    0, 0},
+    [O_OUT] = {"out",            0, OPT_STR,  "DIR",
+                   "with it: where the report goes; default here",                          0, 0},
+    [O_KEEP] = {"keep",           0, OPT_FLAG, NULL,   "with it: keep the private home", 0,
+                   0                                                                            },
+    [O_ONLY] = {"only",           0, OPT_LIST, "STEP",
+                   "with it: this step and what it needs; may be repeated",                 0, 0},
+    [O_BUILD] = {"build",          0, OPT_STR,  "DIR",
+                   "with it: run the unit tests of this build folder too",                  0, 0},
+    [O_DEMO] = {"demo",           0, OPT_STR,  "DIR",
+                   "with it: the source's conf/demo, where it is elsewhere",                0, 0},
+    [O_SLEEP] = {"with-sleep",     0, OPT_FLAG, NULL,
+                   "with it: send the Mac to sleep once; you wake it",                      0, 0},
 };
 
 static const struct check checks[] = {
@@ -59,11 +87,51 @@ static void ask_all(struct doctor *d)
                    home != NULL ? home : d->service.home);
 }
 
+static int accept_all(struct client *c, const struct opt_value *o)
+{
+    struct service s;
+    struct err e = {0};
+    const struct accept_options how = {
+        .model = o[O_MODEL].str,
+        .out = o[O_OUT].str,
+        .build = o[O_BUILD].str,
+        .demo = o[O_DEMO].str,
+        .only = o[O_ONLY].list,
+        .n_only = o[O_ONLY].n_list,
+        .keep = o[O_KEEP].set,
+        .sleep = o[O_SLEEP].set,
+    };
+    return service_find(c, o[O_MANAGER].str, o[O_PROGRAM].str, NULL, &s, &e) !=
+                   0
+               ? ask_fail_plain(c, &e)
+               : accept_run(c, &s, &how);
+}
+
+/* Options that only an acceptance has. */
+static int check_options(const struct opt_value *o, struct err *e)
+{
+    for (size_t i = O_MODEL; i < countof(opts); i++) {
+        if (o[i].set && !o[O_MAC].set) {
+            return err_set(e, ERR_USAGE, "--%s goes with --mac-acceptance",
+                           opts[i].name);
+        }
+    }
+    return o[O_MAC].set && o[O_HOME].set
+               ? err_set(e, ERR_USAGE, "--mac-acceptance has a home of its own")
+               : 0;
+}
+
 static int run(struct client *c, const struct args *a)
 {
     struct doctor d = {.client = c, .now = (int64_t)time(NULL)};
     struct err e = {0};
     const struct opt_value *o = a->opt;
+    if (check_options(o, &e) != 0) {
+        return ask_fail_plain(c, &e);
+    }
+    if (o[O_MAC].set) {
+        return accept_all(c, o);
+    }
     if (service_find(c, o[O_MANAGER].str, o[O_PROGRAM].str, o[O_HOME].str,
                      &d.service, &e) != 0) {
         return ask_fail_plain(c, &e);
@@ -86,9 +154,18 @@ const struct command cmd_doctor = {
         "disk, caches, priority, limits and the machine. Each finding is ok,\n"
         "a note, a warning or an error, with its remedy; nothing is changed.\n"
         "A daemon that waits for its first client is started by being asked.\n"
-        "0: no more than notes; 1: warnings; 69: errors.\n",
+        "0: no more than notes; 1: warnings; 69: errors.\n"
+        "\n"
+        "With --mac-acceptance it runs every check that only a Mac can do, on "
+        "a\n"
+        "daemon of its own in a private home, ends all that it started, and\n"
+        "writes a report to be sent. It may take from minutes to hours: each\n"
+        "step has a limit. Elsewhere the steps that a Mac alone has are "
+        "skipped.\n"
+        "0: no step failed; 69: some did; 130: interrupted.\n",
     .examples = "  anectl doctor\n"
-                "  anectl doctor --json | python3 -m json.tool\n",
+                "  anectl doctor --json | python3 -m json.tool\n"
+                "  anectl doctor --mac-acceptance --model gemma.gguf\n",
     .opts = opts,
     .n_opts = countof(opts),
     .run = run,

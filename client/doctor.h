@@ -34,6 +34,7 @@ struct doctor {
     struct err state_error;
     char home[SERVICE_PATH_MAX]; /* the daemon's, else the service's */
     int64_t pid;                 /* the daemon's; 0: none */
+    bool quiet;                  /* findings are only kept */
     /* what was found */
     const char *check;
     unsigned found[FINDING_ERROR + 1];
@@ -51,6 +52,9 @@ struct check {
  * say. */
 void doctor_say(struct doctor *d, enum finding f, const char *remedy,
                 const char *fmt, ...) PRINTF_LIKE(4, 5);
+/* Run one check: its findings are added to d->findings, and counted in
+ * d->found. */
+void doctor_check(struct doctor *d, const struct check *c);
 /* Run all of them; each finding is printed as it comes, with --json all at the
  * end. Returns the exit code: 0, 1 with warnings, 69 with errors. */
 int doctor_run(struct doctor *d, const struct check *checks, size_t n);

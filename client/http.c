@@ -1,8 +1,10 @@
 #include "client/http.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -66,6 +68,23 @@ int http_peer_find(struct http_peer *p, const char *given, struct err *e)
     return 0;
 }
 
+static int too_late(struct err *e)
+{
+    return err_set(e, ERR_TIMEOUT, "the daemon does not answer in time");
+}
+
+/* connect and write wait no longer than until the peer's end. */
+static void limit(const struct http_peer *p, int fd)
+{
+    if (p->end_s > 0) {
+        double left = p->end_s - now_seconds();
+        long ms = left > 0.001 ? (long)(left * 1000) : 1; /* 0: no limit */
+        struct timeval t = {.tv_sec = ms / 1000,
+                            .tv_usec = (int)(ms % 1000) * 1000};
+        (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof(t));
+    }
+}
+
 static int dial(const struct http_peer *p, int *ret, struct err *e)
 {
     struct sockaddr_un sa = {.sun_family = AF_UNIX};
@@ -73,6 +92,7 @@ static int dial(const struct http_peer *p, int *ret, struct err *e)
     if (fd < 0) {
         return err_errno(e, errno, "socket");
     }
+    limit(p, fd);
     memcpy(sa.sun_path, p->path, strlen(p->path) + 1);
     if (connect(fd, (struct sockaddr *)&sa, sizeof(sa)) == 0) {
         *ret = fd;
@@ -83,6 +103,9 @@ static int dial(const struct http_peer *p, int *ret, struct err *e)
     if (why == EACCES || why == EPERM) {
         return err_set(e, ERR_UNAVAILABLE, "%s belongs to another user",
                        p->path);
+    }
+    if (why == EAGAIN || why == EINPROGRESS) {
+        return too_late(e);
     }
     return err_set(e, ERR_UNAVAILABLE, "no aned listens on %s", p->path);
 }
@@ -146,21 +169,38 @@ static int send_all(int fd, const struct buf *b, struct err *e)
             }
         } else {
             /* A daemon may answer and close before it has read it all. */
-            return errno == EPIPE ? 0 : err_errno(e, errno, "write");
+            return errno == EPIPE    ? 0
+                   : errno == EAGAIN ? too_late(e)
+                                     : err_errno(e, errno, "write");
         }
     }
     return 0;
 }
 
-static int receive(int fd, struct exchange *x)
+/* Until there is something to read; at most until end_s. */
+static int await_answer(int fd, double end_s, struct err *e)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    while (end_s > 0 && interrupted == 0) {
+        double left = end_s - now_seconds();
+        if (left <= 0) {
+            return too_late(e);
+        }
+        int n = poll(&p, 1, left > 60 ? 60000 : (int)(left * 1000) + 1);
+        if (n > 0 || (n < 0 && errno != EINTR)) {
+            break;
+        }
+    }
+    return 0;
+}
+
+static int receive(int fd, double end_s, struct exchange *x)
 {
     static char in[65536];
     while (!x->done) {
         /* Every time: of a fast answer Ctrl-C rarely meets the read itself. */
-        int stop = check_interrupt(x->e);
-        if (stop < 0) {
-            return stop;
-        }
+        RETERR(await_answer(fd, end_s, x->e));
+        RETERR(check_interrupt(x->e));
         ssize_t k = read(fd, in, sizeof(in));
         if (k < 0 && errno == EINTR) {
             continue;
@@ -217,7 +257,7 @@ int http_request(const struct http_peer *p, const char *method,
     CHECK(buf_ok(&req) ? dial(p, &fd, e)
                        : err_set(e, ERR_TOO_BIG, "the path is too long"));
     CHECK(send_all(fd, &req, e));
-    CHECK(receive(fd, &x));
+    CHECK(receive(fd, p->end_s, &x));
     *status = llhttp_get_status_code(&x.ll);
 out:
     if (fd >= 0) {

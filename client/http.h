@@ -7,6 +7,8 @@
 struct http_peer {
     char path[512]; /* of the socket */
     bool named;     /* by --socket or ANED_SOCKET; else the usual place */
+    double end_s;   /* now_seconds() at which a request ends with TIMEOUT; 0:
+                       it may take as long as it wants */
 };
 
 /* Find the daemon's socket: `given`, else $ANED_SOCKET, else
@@ -26,7 +28,7 @@ typedef int http_data_fn(void *user, const char *p, size_t n, struct err *e);
  * be NULL. With `fn`, a 2xx body is passed to it piece by piece; any other body
  * is put into *out (initialised by the caller, its max is the limit). Returns 0
  * with *status set. Errors: UNAVAILABLE (no daemon listens), CANCELLED
- * (`interrupted`), TOO_BIG, HTTP, IO, and what fn returns. */
+ * (`interrupted`), TIMEOUT, TOO_BIG, HTTP, IO, and what fn returns. */
 CHECKED int http_request(const struct http_peer *p, const char *method,
                          const char *path, const void *body, size_t n_body,
                          http_data_fn *fn, void *user, int *status,

@@ -14,8 +14,8 @@
 
 extern char **environ;
 
-/* Start argv with `out` as stdout and, with `both`, as stderr too. */
-static int start(const char *const *argv, int out, bool both, pid_t *ret,
+/* Start argv with `out` as stdout and `err` (-1: ours) as stderr. */
+static int start(const char *const *argv, int out, int err, pid_t *ret,
                  struct err *e)
 {
     posix_spawn_file_actions_t acts;
@@ -34,8 +34,8 @@ static int start(const char *const *argv, int out, bool both, pid_t *ret,
     must(posix_spawn_file_actions_addopen(&acts, 0, "/dev/null", O_RDONLY, 0) ==
          0);
     must(posix_spawn_file_actions_adddup2(&acts, out, 1) == 0);
-    if (both) {
-        must(posix_spawn_file_actions_adddup2(&acts, out, 2) == 0);
+    if (err >= 0) {
+        must(posix_spawn_file_actions_adddup2(&acts, err, 2) == 0);
     }
     /* What we ignore (SIGPIPE), it need not. */
     (void)sigemptyset(&none);
@@ -61,6 +61,11 @@ static int await(pid_t pid, int *code, struct err *e)
     }
     *code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     return 0;
+}
+
+int run_start(const char *const *argv, int out, pid_t *ret, struct err *e)
+{
+    return start(argv, out, out, ret, e);
 }
 
 /* Read until the end of the pipe into b. fn NULL: all of it, until end_s; what
@@ -98,7 +103,9 @@ static int drain(int fd, double end_s, struct buf *b, run_line_fn *fn,
     }
 }
 
-static int go(const char *const *argv, double end_s, struct buf *b,
+/* err: descriptor for stderr; -1: ours, OUT_TOO: where stdout goes. */
+#define OUT_TOO (-2)
+static int go(const char *const *argv, double end_s, int err, struct buf *b,
               run_line_fn *fn, void *ctx, int *code, struct err *e)
 {
     int fd[2];
@@ -108,7 +115,7 @@ static int go(const char *const *argv, double end_s, struct buf *b,
     }
     (void)fcntl(fd[0], F_SETFD, FD_CLOEXEC);
     (void)fcntl(fd[1], F_SETFD, FD_CLOEXEC);
-    int rc = start(argv, fd[1], fn == NULL, &pid, e);
+    int rc = start(argv, fd[1], err == OUT_TOO ? fd[1] : err, &pid, e);
     (void)close(fd[1]);
     if (rc == 0) {
         struct err late = {0};
@@ -129,7 +136,13 @@ static int go(const char *const *argv, double end_s, struct buf *b,
 int run_program(const char *const *argv, int limit_s, struct buf *out,
                 int *code, struct err *e)
 {
-    return go(argv, now_seconds() + limit_s, out, NULL, NULL, code, e);
+    return go(argv, now_seconds() + limit_s, OUT_TOO, out, NULL, NULL, code, e);
+}
+
+int run_output(const char *const *argv, int limit_s, int err, struct buf *out,
+               int *code, struct err *e)
+{
+    return go(argv, now_seconds() + limit_s, err, out, NULL, NULL, code, e);
 }
 
 int run_take_lines(struct buf *b, run_line_fn *fn, void *ctx, struct err *e)
@@ -156,7 +169,7 @@ int run_lines(const char *const *argv, run_line_fn *fn, void *ctx, int *code,
     struct buf b;
     buf_init(&b, 2 * RUN_LINE_MAX);
     interrupt_catch();
-    int rc = go(argv, 0, &b, fn, ctx, code, e);
+    int rc = go(argv, 0, -1, &b, fn, ctx, code, e);
     if (rc == 0 && b.n > 0) { /* a last line without an end */
         rc = fn(ctx, b.p, b.n, e);
     }

@@ -1,11 +1,17 @@
 /* run.h - runs another program and takes what it prints. */
 #pragma once
 
+#include <sys/types.h>
+
 #include "base/buf.h"
 #include "proto/limits.h"
 
 #define RUN_ARGS_MAX 24u
 
+/* Start argv as below, with stdout and stderr on descriptor `out`, and do not
+ * wait for it: the caller does (waitpid). Errors: as err_errno. */
+CHECKED int run_start(const char *const *argv, int out, pid_t *ret,
+                      struct err *e);
 /* Run argv (ends with NULL; argv[0] is looked for in $PATH) with nothing on
  * standard input, and wait for its end. *code is its exit status, or 128 and
  * the signal that ended it. out (initialised by the caller; NULL: dropped) gets
@@ -14,6 +20,10 @@
  * killed), CANCELLED (`interrupted`), IO. */
 CHECKED int run_program(const char *const *argv, int limit_s, struct buf *out,
                         int *code, struct err *e);
+
+/* The same, but out gets stdout alone, and stderr is descriptor `err`. */
+CHECKED int run_output(const char *const *argv, int limit_s, int err,
+                       struct buf *out, int *code, struct err *e);
 
 /* The last line of b that says something, for an error; white space after it
  * is cut off. Borrowed from b. */

@@ -164,6 +164,7 @@ int service_find(struct client *c, const char *manager, const char *program,
         return err_set(e, ERR_CONFIG, "HOME must be an absolute path");
     }
     (void)snprintf(s.user, sizeof(s.user), "%s", user);
+    (void)snprintf(s.label, sizeof(s.label), SERVICE_LABEL);
     home = home != NULL ? home : env("ANED_HOME");
     RETERR(absolute(home != NULL ? home : usual, s.home, sizeof(s.home), e));
     s.own_home = strcmp(s.home, usual) != 0;

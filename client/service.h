@@ -15,7 +15,7 @@
 #include "client/run.h"
 
 #define SERVICE_PATH_MAX 1024u
-#define SERVICE_LABEL    "dev.aned.daemon"
+#define SERVICE_LABEL    "dev.aned.daemon" /* unless a test has its own */
 #define SERVICE_CALL_S   120 /* a call of the manager; a stop takes a while */
 #define SERVICE_GONE_S   45  /* until a job that was told to stop is gone */
 
@@ -26,6 +26,7 @@ struct service {
     const struct manager *manager;
     char program[SERVICE_PATH_MAX]; /* aned, absolute; "": not found */
     char user[SERVICE_PATH_MAX];    /* $HOME */
+    char label[64];                 /* launchd: of the job */
     char home[SERVICE_PATH_MAX];    /* of the daemon, absolute */
     bool own_home;                  /* not the one that aned would choose */
     bool own_socket;                /* client->peer.path is not */

@@ -28,8 +28,9 @@ enum {
     L_NOT_FOUND = 113,  /* print: no such job */
     L_DISABLED = 119    /* bootstrap: `launchctl disable` was used */
 };
-#define PAUSE_MS 250
-#define TRIES    20 /* of bootstrap, PAUSE_MS apart */
+#define PAUSE_MS   250
+#define TRIES      20   /* of bootstrap, PAUSE_MS apart */
+#define TARGET_MAX 112u /* domain, '/', label */
 
 static void pause_ms(long ms)
 {
@@ -39,13 +40,14 @@ static void pause_ms(long ms)
 
 static bool plist_path(const struct service *s, char *out, size_t size)
 {
-    return file_join(out, size, s->user,
-                     "Library/LaunchAgents/" SERVICE_LABEL ".plist");
+    return snprintf(out, size, "%s/Library/LaunchAgents/%s.plist", s->user,
+                    s->label) < (int)size;
 }
 
 static bool log_path(const struct service *s, char *out, size_t size)
 {
-    return file_join(out, size, s->user, "Library/Logs/" SERVICE_LABEL ".log");
+    return snprintf(out, size, "%s/Library/Logs/%s.log", s->user, s->label) <
+           (int)size;
 }
 
 /* --- launchctl --- */
@@ -58,32 +60,32 @@ static int ctl(const char *verb, const char *a, const char *b, int *code,
     return service_call(argv, code, e);
 }
 
-static void target_of(const struct service *s, char out[64])
+static void target_of(const struct service *s, char out[TARGET_MAX])
 {
-    (void)snprintf(out, 64, "%s/" SERVICE_LABEL, s->domain);
+    (void)snprintf(out, TARGET_MAX, "%s/%s", s->domain, s->label);
 }
 
 /* The domain: where the job is, else where one belongs. */
 static int find_domain(struct service *s, struct err *e)
 {
     static const char *const kinds[] = {"gui", "user"};
-    char target[64];
+    char target[TARGET_MAX];
     int code = 0;
     struct err none = {0};
     if (s->domain[0] != '\0') {
         return 0;
     }
     for (size_t i = 0; i < countof(kinds); i++) {
-        (void)snprintf(target, sizeof(target), "%s/%u/" SERVICE_LABEL, kinds[i],
-                       (unsigned)getuid());
+        (void)snprintf(target, sizeof(target), "%s/%u/%s", kinds[i],
+                       (unsigned)getuid(), s->label);
         int rc = ctl("print", target, NULL, &code, &none);
         if (rc != 0 && code == 0) { /* it did not run */
             *e = none;
             return rc;
         }
         if (code == 0) {
-            target[strlen(target) - strlen("/" SERVICE_LABEL)] = '\0';
-            (void)snprintf(s->domain, sizeof(s->domain), "%.39s", target);
+            (void)snprintf(s->domain, sizeof(s->domain), "%s/%u", kinds[i],
+                           (unsigned)getuid());
             return 0;
         }
     }
@@ -98,7 +100,7 @@ static int find_domain(struct service *s, struct err *e)
 /* What `launchctl print` says of the job; false: it is not loaded. */
 static bool print_job(const struct service *s, struct buf *out)
 {
-    char target[64];
+    char target[TARGET_MAX];
     int code = 0;
     struct err none = {0};
     target_of(s, target);
@@ -149,7 +151,7 @@ static int64_t number(const struct buf *b, const char *key, int64_t unknown)
 /* Unload the job and wait until it is gone; one that is not there is fine. */
 static int unload(const struct service *s, struct err *e)
 {
-    char target[64];
+    char target[TARGET_MAX];
     int code = 0;
     double end = now_seconds() + SERVICE_GONE_S;
     struct err why = {0};
@@ -174,7 +176,7 @@ static int unload(const struct service *s, struct err *e)
 static int load(const struct service *s, struct err *e)
 {
     char path[SERVICE_PATH_MAX];
-    char target[64];
+    char target[TARGET_MAX];
     struct err none = {0};
     int code = 0;
     target_of(s, target);
@@ -215,6 +217,7 @@ static int fill(const struct service *s, struct buf *ret, struct err *e)
         return err_set(e, ERR_CONFIG, "HOME is too long");
     }
     const struct unit_value v[] = {
+        {"LABEL",   s->label,             UNIT_XML},
         {"PROGRAM", s->program,           UNIT_XML},
         {"HOME",    s->home,              UNIT_XML},
         {"SOCKET",  s->client->peer.path, UNIT_XML},
@@ -272,7 +275,7 @@ static int launchd_uninstall(struct service *s, struct err *e)
 
 static int launchd_start(struct service *s, struct err *e)
 {
-    char target[64];
+    char target[TARGET_MAX];
     RETERR(need_plist(s, e));
     RETERR(find_domain(s, e));
     target_of(s, target);
@@ -301,7 +304,7 @@ static int64_t job_pid(const struct service *s)
  * socket in which clients could wait. */
 static int launchd_restart(struct service *s, struct err *e)
 {
-    char target[64];
+    char target[TARGET_MAX];
     double end = now_seconds() + SERVICE_GONE_S;
     RETERR(need_plist(s, e));
     RETERR(find_domain(s, e));
@@ -322,7 +325,7 @@ static int launchd_restart(struct service *s, struct err *e)
 
 static int launchd_reload(struct service *s, struct err *e)
 {
-    char target[64];
+    char target[TARGET_MAX];
     RETERR(find_domain(s, e));
     target_of(s, target);
     return ctl("kill", "SIGHUP", target, NULL, e);
@@ -334,12 +337,15 @@ static bool is_disabled(const struct service *s)
     struct buf out;
     int code = 0;
     struct err none = {0};
+    char off[TARGET_MAX];
+    char old[TARGET_MAX]; /* as older systems say it */
     const char *argv[] = {"launchctl", "print-disabled", s->domain, NULL};
+    (void)snprintf(off, sizeof(off), "\"%s\" => disabled", s->label);
+    (void)snprintf(old, sizeof(old), "\"%s\" => true", s->label);
     buf_init(&out, MIB(1));
     bool yes = run_program(argv, SERVICE_CALL_S, &out, &code, &none) == 0 &&
                code == 0 && out.n > 0 &&
-               (strstr(out.p, "\"" SERVICE_LABEL "\" => disabled") != NULL ||
-                strstr(out.p, "\"" SERVICE_LABEL "\" => true") != NULL);
+               (strstr(out.p, off) != NULL || strstr(out.p, old) != NULL);
     buf_fini(&out);
     return yes;
 }

@@ -26,6 +26,8 @@ static const struct command commands[] = {
     {"detokenize", cli_detokenize, "token ids into text"},
     {"logits", cli_logits, "every position's logits of a list of token ids"},
     {"probe", cli_probe, "what this machine makes of a bundle's packages"},
+    {"machine", cli_machine, "what aned finds in this machine"},
+    {"sandbox", cli_sandbox, "what the sandbox of a converter refuses"},
     {"engine", engine_role, NULL},
     {"convert-worker", convert_role, NULL},
     {"verify-worker", verify_role, NULL},

@@ -128,6 +128,7 @@ void msg_load_put(struct buf *b, const struct msg_load *m)
 {
     put_str(b, m->bundle);
     put_str(b, m->backend);
+    put_str(b, m->cache != NULL ? m->cache : "");
     buf_u32(b, m->threads);
     buf_u8(b, m->round_fp16);
     buf_f32(b, m->margin);
@@ -145,6 +146,10 @@ int msg_load_get(const void *p, size_t n, struct msg_load *ret, struct err *e)
     }
     if (!get_str(&c, BACKEND_NAME_MAX, &backend)) {
         return bad(e, "load", "backend");
+    }
+    struct span cache;
+    if (!get_str(&c, PATH_BYTES_MAX, &cache)) {
+        return bad(e, "load", "cache");
     }
     struct msg_load m = {.threads = cur_u32(&c)};
     m.round_fp16 = get_bool(&c);
@@ -164,7 +169,8 @@ int msg_load_get(const void *p, size_t n, struct msg_load *ret, struct err *e)
     }
     m.bundle = dup_span(bundle);
     m.backend = dup_span(backend);
-    if (m.bundle == NULL || m.backend == NULL) {
+    m.cache = dup_span(cache);
+    if (m.bundle == NULL || m.backend == NULL || m.cache == NULL) {
         msg_load_fini(&m);
         return err_set(e, ERR_NOMEM, "load");
     }
@@ -177,6 +183,7 @@ void msg_load_fini(struct msg_load *m)
     if (m != NULL) {
         free((void *)(uintptr_t)m->bundle);
         free((void *)(uintptr_t)m->backend);
+        free((void *)(uintptr_t)m->cache);
         *m = (struct msg_load){0};
     }
 }

@@ -21,6 +21,7 @@ struct msg_widths {
 struct msg_load {
     const char *bundle;  /* folder (decoded: owned) */
     const char *backend; /* "cpu" | "interpreter" | "coreml" */
+    const char *cache;   /* backend_conf.cache (decoded: owned); "": none */
     uint32_t threads;    /* 0 = the engine's choice */
     bool round_fp16;
     float margin; /* engine_conf.margin */

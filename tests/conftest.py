@@ -1,12 +1,13 @@
 """What the Python suites share: the executables, the shared test data, a running daemon.
 
 Everything is found through the environment `./dev test` sets (ANED_BIN: the build folder; ANED_TOP: the project), or
-its defaults. Sockets and homes are temporary; only processes started here are ended, by their id.
+its defaults. ANED_BACKEND: what daemons run on whose configuration does not say it (`with_backend`). Sockets and homes are temporary; only processes started here are ended, by their id.
 """
 import contextlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -23,6 +24,7 @@ SHARED = TOP.parent / "shared"
 SLOW_S = 10 if "asan" in BIN.name else 1  # what a sanitizer costs, as a factor: how long may be waited
 OVER = ("done", "failed", "cancelled", "interrupted")  # states of a job
 PAUSE = 2 if "asan" in BIN.name else 1  # the same of a time that is always waited
+BACKEND = os.environ.get("ANED_BACKEND", "")
 
 
 def pytest_addoption(parser):
@@ -31,6 +33,7 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "slow: minutes long; run with --slow")
+    config.addinivalue_line("markers", "smoke: of tests/coreml/e2e, in every ./dev test")
     config.addinivalue_line("markers", "asan: run again on the sanitizer build")
 
 
@@ -77,6 +80,15 @@ def demo_gguf():
     return found[0]
 
 
+def with_backend(conf):
+    """ANED_BACKEND into a daemon's configuration, unless that names a backend, or another engine (tests/fake.py)."""
+    conf = pathlib.Path(conf)
+    text = conf.read_text() if conf.exists() else ""
+    if BACKEND and not re.search(r"^(backend|program) *=", text, re.M):
+        conf.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        conf.write_text(f"{text.rstrip()}\n[engine]\nbackend = {BACKEND}\n".lstrip())
+
+
 class Daemon:
     """A running `aned serve` on a private home and socket."""
 
@@ -92,6 +104,7 @@ class Daemon:
         self.start()
 
     def start(self):
+        with_backend(self.args[self.args.index("--config") + 1] if "--config" in self.args else self.home / "aned.conf")
         self.logf = open(self.log, "ab")
         self.proc = subprocess.Popen(
             [self.aned, "serve", "--home", str(self.home), "--socket", str(self.sock), *self.args],

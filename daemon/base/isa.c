@@ -67,21 +67,32 @@ static unsigned look(void)
 #include <sys/auxv.h>
 
 /* Bits as the kernel's uapi/asm/hwcap.h numbers them. */
-#define CAP_ASIMDDP (1u << 20)
-#define CAP2_I8MM   (1u << 13)
+#define CAP_CRC32    (1u << 7)
+#define CAP_ATOMICS  (1u << 8)
+#define CAP_ASIMDRDM (1u << 12)
+#define CAP_DCPOP    (1u << 16)
+#define CAP_ASIMDDP  (1u << 20)
+#define CAP2_I8MM    (1u << 13)
 
+/* What is compiled for these two is compiled for ARMv8.2, so that the compiler
+ * may use all that programs see of it. */
 static unsigned look(void)
 {
+    unsigned caps = (unsigned)getauxval(AT_HWCAP);
+    unsigned more = (unsigned)getauxval(AT_HWCAP2);
     unsigned has = 0;
-    has |= (getauxval(AT_HWCAP) & CAP_ASIMDDP) != 0 ? ISA_DOTPROD : 0;
-    has |= (getauxval(AT_HWCAP2) & CAP2_I8MM) != 0 ? ISA_I8MM : 0;
+    if (all(caps, CAP_CRC32 | CAP_ATOMICS | CAP_ASIMDRDM | CAP_DCPOP)) {
+        has |= all(caps, CAP_ASIMDDP) ? ISA_DOTPROD : 0;
+        has |= all(more, CAP2_I8MM) ? ISA_I8MM : 0;
+    }
     return has;
 }
 
 #elif defined(__aarch64__) && defined(__APPLE__)
 #include <sys/sysctl.h>
 
-/* No such name: a system older than the feature. */
+/* No such name: a system older than the feature. All of Apple's processors for
+ * macOS have ARMv8.4. */
 static bool says(const char *name)
 {
     int yes = 0;

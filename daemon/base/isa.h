@@ -11,8 +11,8 @@ enum isa {
     ISA_AVX512 = 2,  /* F, BW, VL and VNNI, on top of V3 */
     ISA_AVXVNNI = 4, /* on top of V3 */
     ISA_SHA = 8,
-    ISA_DOTPROD = 16, /* arm64: FEAT_DotProd */
-    ISA_I8MM = 32,    /* arm64: FEAT_I8MM */
+    ISA_DOTPROD = 16, /* arm64: FEAT_DotProd, on top of ARMv8.2 */
+    ISA_I8MM = 32,    /* arm64: FEAT_I8MM, the same */
 };
 
 /* Has the processor all of `which`, and does the system save its registers?

@@ -14,6 +14,8 @@ int cli_detokenize(int argc, char **argv);
 int cli_logits(int argc, char **argv);
 int cli_mil(int argc, char **argv);
 int cli_probe(int argc, char **argv);
+int cli_machine(int argc, char **argv);
+int cli_sandbox(int argc, char **argv);
 
 /* Check the value of --isa. -1 when this machine has it; else a message was
  * printed, and the result is the exit code: 64 for an unknown name, 69 for an

@@ -1,4 +1,6 @@
 /* mil.c - `aned mil run`, `compile` and `dump`: a package on files. */
+#include "mil/mil.h"
+
 #include <getopt.h>
 #include <string.h>
 
@@ -7,17 +9,20 @@
 #include "base/npy.h"
 #include "base/parse.h"
 #include "cli/cli.h"
+#include "cli/mil_time.h"
 #include "engine/cpu/backend_cpu.h"
 #include "engine/dense.h"
-#include "mil/mil.h"
 
-#define PATH_LEN 4096
+#define PATH_LEN  4096
+#define TIMED_MAX 1000000 /* predictions of `mil time` */
 
 static const char usage[] =
     "usage: aned mil run PKG IN OUT [--function F] [--round fp16] [--backend "
     "B]\n"
     "                        [--threads N] [--isa NAME]\n"
     "aned mil compile PKG [--function F] [--backend B] [--after PASS]\n"
+    "aned mil time PKG [--function F] [--backend B] [--width T] [--count N] "
+    "[--json]\n"
     "aned mil dump PKG\n"
     "\n"
     "run: IN/step0/NAME.npy, IN/step1/... are the inputs, one prediction a\n"
@@ -41,6 +46,13 @@ static const char usage[] =
     "linear,\n"
     "                 elementwise, glu, heads, share or dead\n"
     "\n"
+    "time: run it on zeros, and tell how long a prediction takes.\n"
+    "\n"
+    "  --width T      rows of a prediction (default: the least)\n"
+    "  --count N      predictions (default 100)\n"
+    "  --json         as one object; of Core ML also how many results came\n"
+    "                 elsewhere than prepared\n"
+    "\n"
     "dump: the program as text on stdout.\n";
 
 struct mil_run {
@@ -49,6 +61,8 @@ struct mil_run {
     const struct backend *backend;
     struct backend_conf conf;
     struct cpu_conf cpu; /* of conf */
+    uint32_t width, count;
+    bool json;
 
     struct backend_model *model;
     struct backend_state *state;
@@ -309,6 +323,9 @@ static int parse(int argc, char **argv, struct mil_run *r)
         {"threads",  required_argument, NULL, 't'},
         {"isa",      required_argument, NULL, 'i'},
         {"after",    required_argument, NULL, 'a'},
+        {"width",    required_argument, NULL, 'w'},
+        {"count",    required_argument, NULL, 'n'},
+        {"json",     no_argument,       NULL, 'j'},
         {"help",     no_argument,       NULL, 'h'},
         {NULL,       0,                 NULL, 0  },
     };
@@ -343,6 +360,22 @@ static int parse(int argc, char **argv, struct mil_run *r)
         case 'a':
             r->cpu.after = optarg;
             break;
+        case 'w':
+            if (!parse_u64(optarg, ENGINE_CHUNK_MAX, &n) || n == 0) {
+                return cli_usage(usage, "--width takes 1 to %u",
+                                 ENGINE_CHUNK_MAX);
+            }
+            r->width = (uint32_t)n;
+            break;
+        case 'n':
+            if (!parse_u64(optarg, TIMED_MAX, &n) || n == 0) {
+                return cli_usage(usage, "--count takes 1 to %d", TIMED_MAX);
+            }
+            r->count = (uint32_t)n;
+            break;
+        case 'j':
+            r->json = true;
+            break;
         case 'h':
             (void)fputs(usage, stdout);
             return EXIT_SUCCESS;
@@ -362,7 +395,7 @@ static int parse(int argc, char **argv, struct mil_run *r)
 
 int cli_mil(int argc, char **argv)
 {
-    struct mil_run r = {0};
+    struct mil_run r = {.count = 100};
     struct err e = {0};
     int rc = parse(argc, argv, &r);
     if (rc >= 0) {
@@ -378,14 +411,23 @@ int cli_mil(int argc, char **argv)
         rc = mil_dump_file(argv[1], &e);
     } else if (compile) {
         rc = mil_compile(&r, argv[1], &e);
+    } else if (argc == 2 && strcmp(argv[0], "time") == 0) {
+        const struct mil_timing t = {.pkg = argv[1],
+                                     .function = r.function,
+                                     .backend = r.backend,
+                                     .conf = &r.conf,
+                                     .width = r.width,
+                                     .count = r.count,
+                                     .json = r.json};
+        rc = mil_time(&t, &e);
     } else if (argc == 4 && strcmp(argv[0], "run") == 0) {
         r.pkg = argv[1];
         r.in = argv[2];
         r.out = argv[3];
         rc = mil_run(&r, &e);
     } else {
-        return cli_usage(usage, "mil run PKG IN OUT, mil compile PKG, or "
-                                "mil dump PKG");
+        return cli_usage(usage, "mil run PKG IN OUT, mil compile PKG, mil "
+                                "time PKG, or mil dump PKG");
     }
     return rc < 0 ? err_print(&e) : EXIT_SUCCESS;
 }

@@ -83,7 +83,7 @@ static int open_shards(struct engine *g, const struct engine_conf *conf,
         (struct cpu_conf){.round_fp16 = conf->round_fp16, .isa = conf->isa};
     g->conf = (struct backend_conf){.threads = conf->threads,
                                     .watch = conf->watch,
-                                    .cache = conf->cache,
+                                    .cache = g->told.cache,
                                     .cpu = &g->cpu};
     const struct bundle *b = g->b;
     uint32_t total = (uint32_t)(b->n_shards + b->n_heads_shards);
@@ -173,6 +173,10 @@ int engine_open_with(const struct backend *be, const char *bundle_dir,
     crew_ref();
     g->be = be;
     g->told = *conf;
+    if (conf->cache != NULL) {
+        (void)snprintf(g->cache, sizeof(g->cache), "%s", conf->cache);
+        g->told.cache = g->cache;
+    }
     g->threads = crew_threads(conf->threads);
     g->draw_min = DRAW_MIN;
     list_init(&g->seqs);

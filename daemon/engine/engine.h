@@ -28,7 +28,7 @@ struct engine_conf {
      * alone, where the two best logits differ by less than this (design 7).
      * Then drafts, chunks and restarts may change tokens. */
     float margin;
-    const char *cache; /* see backend_conf; NULL: none */
+    const char *cache; /* see backend_conf; NULL: none; copied */
     /* Which widths were measured to agree; a package runs as no other. n 0:
      * nothing is known. */
     struct msg_widths layers, heads;

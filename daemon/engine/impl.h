@@ -319,6 +319,7 @@ struct engine {
     char arith[ARITH_BYTES_MAX]; /* of all packages: backend_info.arith */
     struct list seqs;            /* engine_seq.link: the open ones */
     struct engine_conf told;     /* engine_open's, for recover.c */
+    char cache[PATH_BYTES_MAX];  /* of conf */
     float margin;                /* engine_conf.margin, when it is needed */
     struct cpu_conf cpu;         /* with conf: how packages are opened, also */
     struct backend_conf conf;    /* later */

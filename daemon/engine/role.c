@@ -202,6 +202,8 @@ static int on_load(struct role *r, const struct frame *f, struct err *e)
                                      .threads = m.threads,
                                      .round_fp16 = m.round_fp16,
                                      .margin = m.margin,
+                                     .cache = m.cache[0] != '\0' ? m.cache
+                                                                 : NULL,
                                      .layers = m.layers,
                                      .heads = m.heads,
                                      .progress = on_progress,

@@ -68,6 +68,8 @@ int home_paths(const char *dir, const char *socket, struct home *ret,
     bool ok = file_join(h.models, sizeof(h.models), h.dir, "models") &&
               file_join(h.staging, sizeof(h.staging), h.dir, "staging") &&
               file_join(h.states, sizeof(h.states), h.dir, "cache/states") &&
+              file_join(h.prepared, sizeof(h.prepared), h.dir,
+                        "cache/coreml") &&
               file_join(h.db, sizeof(h.db), h.dir, "aned.db");
     if (socket == NULL || socket[0] == '\0') {
         socket = env("ANED_SOCKET");

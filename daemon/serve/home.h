@@ -11,6 +11,8 @@ struct home {
     char
         staging[HOME_PATH_MAX]; /* jobs' unfinished bundles; emptied at start */
     char states[HOME_PATH_MAX]; /* saved session states (cache.h) */
+    char prepared[HOME_PATH_MAX]; /* what a device's compiler made of packages:
+                                     a folder a model, made when needed */
     char db[HOME_PATH_MAX];
     char socket[HOME_PATH_MAX];
 };

@@ -260,6 +260,7 @@ static void on_models(void *ctx, int status, const struct store_model *v,
     struct server *s = ctx;
     if (is_read(s, "models", status)) {
         models_merge(s->models, v, n);
+        models_tidy(s->models);
         count_read(s);
     }
 }

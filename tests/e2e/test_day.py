@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from conftest import TOP
+from conftest import BACKEND, TOP
 
 sys.path.insert(0, str(TOP / "tests" / "bench"))
 import day  # noqa: E402
@@ -134,6 +134,7 @@ def test_errors_of_the_log_are_seen():
 
 # --- the day ---
 
+@pytest.mark.skipif(BACKEND not in ("", "cpu"), reason="a day in four seconds needs the CPU backend's batches")
 def test_a_day_of_the_demo_model():
     """Who waits has an answer, and no answer is wrong. How many of those who leave had one before, and whether every part of a
     day occurred in four seconds, depends on the machine: `./dev bench day` judges that."""

@@ -81,7 +81,7 @@ def systemd(anectl, tmp_path):
 def test_the_template_of_the_agent():
     """Its keys and values; the launchd suite of macOS knows which keys there are."""
     p = plistlib.loads((TOP / "launchd" / "dev.aned.daemon.plist").read_bytes())
-    assert p["Label"] == "dev.aned.daemon"
+    assert p["Label"] == "@LABEL@"
     assert p["ProgramArguments"] == ["@PROGRAM@", "serve", "--service", "--home", "@HOME@", "--socket", "@SOCKET@"]
     assert p["Sockets"] == {"aned": {"SockPathName": "@SOCKET@", "SockPathMode": 0o600}}
     assert p["KeepAlive"] == {"Crashed": True} and "RunAtLoad" not in p and "ThrottleInterval" not in p
@@ -103,7 +103,7 @@ def test_what_is_written_for_launchd(launchd, aned):
     launchd("install", "--no-wait")
     p, argv, sock = plist_of(launchd.user)
     home = str(launchd.home)
-    assert sock == home + "/run/aned.sock"
+    assert p["Label"] == "dev.aned.daemon" and sock == home + "/run/aned.sock"
     assert argv == [aned, "serve", "--service", "--home", home, "--socket", sock]
     assert p["StandardErrorPath"] == str(launchd.user / "Library/Logs/dev.aned.daemon.log")
     assert stat.S_IMODE(launchd.plist.stat().st_mode) == 0o644

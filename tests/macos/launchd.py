@@ -42,7 +42,7 @@ PREFIX = {"KEEPALIVE": "JOBKEY_KEEPALIVE_", "RESOURCELIMIT": "JOBKEY_RESOURCELIM
 SUN_PATH = 104  # bytes of a socket's address on macOS, with the final NUL
 HOME = "/Users/a.user.with.a.long.name"
 # what a placeholder may become; others: a folder
-SAMPLE = {"HOME": HOME, "SOCKET": HOME + "/Library/Application Support/dev.aned.daemon/run/aned.sock"}
+SAMPLE = {"LABEL": "dev.aned.daemon", "HOME": HOME, "SOCKET": HOME + "/Library/Application Support/dev.aned.daemon/run/aned.sock"}
 
 
 def apple_keys(launch_h: str) -> dict:

@@ -11,6 +11,7 @@ import sdk
 # Which files no target of macOS has, and why.
 ELSEWHERE = {
     "daemon/engine/cpu/kernels/sets/kernel_avx*.c": "instructions of x86",
+    "tests/arm64/*.c": "LD_PRELOAD, under qemu",
     "tests/fault/seam.c": "takes the place of libc's functions by name",
     "tests/unit/api/test_body.c": "-Wl,--wrap of GNU's linkers",
     "tests/unit/engine/test_memory.c": "-Wl,--wrap of GNU's linkers",

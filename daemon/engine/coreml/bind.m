@@ -196,12 +196,17 @@ int coreml_bind(struct backend_model *m, struct backend_array *const *in,
     }
     b->io = (struct backend_io){
         .m = m, .n_in = m->n_in, .n_out = m->n_out, .own = b};
+    int rc = 0;
     @autoreleasepool {
-        int rc = fill_binding(b, in, e);
-        if (rc < 0) {
-            coreml_unbind(&b->io);
-            return rc;
+        @try {
+            rc = fill_binding(b, in, e);
+        } @catch (NSException *x) {
+            rc = coreml_raised(e, x, "binding arrays");
         }
+    }
+    if (rc < 0) {
+        coreml_unbind(&b->io);
+        return rc;
     }
     *ret = &b->io;
     return 0;

@@ -5,6 +5,18 @@
 #include "base/file.h"
 #import "engine/coreml/coreml.h"
 
+static NSString *path_of(const char *path)
+{
+    return [[NSFileManager defaultManager]
+        stringWithFileSystemRepresentation:path
+                                    length:strlen(path)];
+}
+
+NSURL *folder_url(const char *path)
+{
+    return [NSURL fileURLWithPath:path_of(path) isDirectory:YES];
+}
+
 /* What Core ML has put into a temporary folder, moved away from there or not
  * wanted any more. The folder may have been made for it alone. */
 static void clean(NSURL *made)
@@ -28,10 +40,8 @@ static int compile(const char *pkg, const struct backend_watch *watch,
                    NSURL **ret, struct err *e)
 {
     CoreMLAnswer *answer = [[[CoreMLAnswer alloc] init] autorelease];
-    NSURL *url = [NSURL fileURLWithPath:[NSString stringWithUTF8String:pkg]
-                            isDirectory:YES];
     @try {
-        [MLModel compileModelAtURL:url
+        [MLModel compileModelAtURL:folder_url(pkg)
                  completionHandler:^(NSURL *made, NSError *error) {
                    if (![answer giveValue:made error:error] && made != nil) {
                        clean(made);
@@ -48,11 +58,14 @@ static int move(NSURL *made, const struct cache_entry *x, struct err *e)
 {
     char part[COREML_PATH_MAX];
     NSError *error = nil;
+    NSString *from = [made path];
+    if (from == nil) {
+        return err_set(e, ERR_BACKEND, "Core ML compiled to no path");
+    }
     RETERR(cache_part(x, part, sizeof(part), e));
-    BOOL moved = [[NSFileManager defaultManager]
-        moveItemAtPath:[made path]
-                toPath:[NSString stringWithUTF8String:part]
-                 error:&error];
+    BOOL moved = [[NSFileManager defaultManager] moveItemAtPath:from
+                                                         toPath:path_of(part)
+                                                          error:&error];
     return moved ? 0 : coreml_error(e, error, "keeping the compiled model");
 }
 

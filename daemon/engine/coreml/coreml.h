@@ -9,6 +9,7 @@
  * predict.m         a prediction
  * state.m           states
  * plan.m            where the system would run what
+ * device.m          what the machine has
  * wait.m, error.m, system.c   answers that come later, errors, this machine
  *
  * Objective-C with manual retain and release: the runtime on Linux, where tests
@@ -106,6 +107,8 @@ struct backend_state {
 
 /* --- compile.m --- */
 
+/* Of a folder; any bytes make one. Autoreleased. */
+NSURL *folder_url(const char *path);
 /* Find m->compiled's model, or have it compiled. Errors: BACKEND, CANCELLED,
  * those of files. */
 CHECKED int compile_find(struct backend_model *m, const char *pkg,

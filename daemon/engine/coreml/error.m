@@ -7,6 +7,13 @@
 #define TEXT_MAX   2048 /* of an error and its causes */
 #define CAUSES_MAX 4
 
+#define NO_PLAN                                                               \
+    "the system could not make a plan for the Neural Engine: it refused the " \
+    "program, or its memory is full; unload other models, or convert with "   \
+    "smaller shards (--profile law) or --kv host"
+#define NO_ROOM \
+    "the disk is full; a compiled model takes as much as its package"
+
 /* The first that fits; the more telling ones come first. */
 static const struct {
     const char *says, *means;
@@ -29,17 +36,12 @@ static const struct {
     {"com.apple.appleneuralengine",
      "the Neural Engine did not answer the request, as may happen after sleep; "
      "it is tried again"                                                 },
-    {"error code: -14",
-     "the system could not make a plan for the Neural Engine: it refused the "
-     "program, or its memory is full; unload other models, or convert with "
-     "smaller shards (--profile law) or --kv host"                       },
-    {"error code: 14",
-     "the system could not make a plan for the Neural Engine: it refused the "
-     "program, or its memory is full; unload other models, or convert with "
-     "smaller shards (--profile law) or --kv host"                       },
+    {"error code: -14",             NO_PLAN                              },
+    {"error code: 14",              NO_PLAN                              },
     {"compiler error",
      "Core ML's compiler refused the package; `aned inspect` looks at it"},
-    {"No space left",               "the disk is full"                   },
+    {"No space left",               NO_ROOM                              },
+    {"out of space",                NO_ROOM                              },
 };
 
 /* The texts of an error and of what caused it. */
@@ -60,27 +62,31 @@ static void put_text(NSError *error, char *text, size_t size)
     }
 }
 
-static const char *meaning(const char *text)
+/* Its number in known; countof(known): nobody has met it. */
+static size_t find(const char *text)
 {
-    for (size_t i = 0; i < countof(known); i++) {
-        if (strstr(text, known[i].says) != NULL) {
-            return known[i].means;
-        }
+    size_t i = 0;
+    while (i < countof(known) && strstr(text, known[i].says) == NULL) {
+        i++;
     }
-    return NULL;
+    return i;
 }
 
-/* What it means stands first: long texts are cut at their end. */
+/* What it means stands first: long texts, with paths in them, are cut. */
 int coreml_error(struct err *e, NSError *error, const char *what)
 {
     char text[TEXT_MAX];
     put_text(error, text, sizeof(text));
-    const char *means = meaning(text);
     if (error == nil) {
         (void)snprintf(text, sizeof(text), "nothing");
     }
-    return err_set(e, ERR_BACKEND, "%s failed: %s%sCore ML says: %s", what,
-                   means != NULL ? means : "", means != NULL ? ". " : "", text);
+    size_t i = find(text);
+    if (i == countof(known)) {
+        return err_set(e, ERR_BACKEND, "%s failed: Core ML says: %s", what,
+                       text);
+    }
+    return err_set(e, ERR_BACKEND, "%s failed: %s (%s). Core ML says: %s", what,
+                   known[i].means, known[i].says, text);
 }
 
 int coreml_raised(struct err *e, NSException *x, const char *what)

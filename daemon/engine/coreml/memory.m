@@ -138,7 +138,7 @@ static MLMultiArray *plain_array(struct memory *x, enum mil_dtype dtype,
     struct backend_array a = {.rank = rank};
     memcpy(a.dims, dims, (size_t)rank * sizeof(*dims));
     uint64_t n = array_count(&a);
-    size_t page = (size_t)getpagesize();
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t bytes = n <= MIL_TENSOR_BYTES_MAX / sizeof(float)
                        ? (size_t)n * array_dtype_bytes(dtype)
                        : 0;

@@ -61,11 +61,10 @@ static int load_once(struct backend_model *m, const char *function,
 {
     CoreMLAnswer *answer = [[[CoreMLAnswer alloc] init] autorelease];
     MLModelConfiguration *c = coreml_configuration(function, conf);
-    NSString *path = [NSString stringWithUTF8String:m->compiled.path];
     MLModel *model = nil;
     [c setModelDisplayName:display_name(m, function)];
     @try {
-        [MLModel loadContentsOfURL:[NSURL fileURLWithPath:path isDirectory:YES]
+        [MLModel loadContentsOfURL:folder_url(m->compiled.path)
                      configuration:c
                  completionHandler:^(MLModel *loaded, NSError *error) {
                    (void)[answer giveValue:loaded error:error];

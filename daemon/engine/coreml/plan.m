@@ -96,12 +96,10 @@ static int load(const struct backend_model *m, const char *function,
                 struct err *e)
 {
     CoreMLAnswer *answer = [[[CoreMLAnswer alloc] init] autorelease];
-    NSString *path = [NSString stringWithUTF8String:m->compiled.path];
     if (!file_is_dir(m->compiled.path)) { /* it would end the process */
         return err_set(e, ERR_BACKEND, "the compiled model is gone; try again");
     }
-    [MLComputePlan loadContentsOfURL:[NSURL fileURLWithPath:path
-                                                isDirectory:YES]
+    [MLComputePlan loadContentsOfURL:folder_url(m->compiled.path)
                        configuration:coreml_configuration(function, conf)
                    completionHandler:^(MLComputePlan *plan, NSError *error) {
                      (void)[answer giveValue:plan error:error];
@@ -113,8 +111,9 @@ static int list_ops(const struct backend_model *m, MLComputePlan *plan,
                     struct backend_plan *ret, struct err *e)
 {
     MLModelStructureProgram *program = [[plan modelStructure] program];
-    MLModelStructureProgramFunction *f = [[program functions]
-        objectForKey:[NSString stringWithUTF8String:m->fn->name]];
+    NSString *name = [NSString stringWithUTF8String:m->fn->name];
+    MLModelStructureProgramFunction *f =
+        name != nil ? [[program functions] objectForKey:name] : nil;
     struct list l = {.plan = plan, .ret = ret};
     if (f == nil) {
         return err_set(e, ERR_BACKEND, "Core ML's plan has no function %s",

@@ -157,10 +157,15 @@ int cpu_state_with(struct backend_state *s, const char *name,
         if (strcmp(s->m->state[i].name, name) != 0) {
             continue;
         }
-        RETERR(cpu_state_flatten(s, e));
+        RETERR(make_flat(s, e));
+        if (s->kv != NULL) {
+            kv_flatten(s->kv, i, s->data[i]);
+        }
         struct backend_array a = flat_array(s, i);
         RETERR(fn(ctx, &a, e));
-        return cpu_state_unflatten(s, e); /* fn may have written */
+        return s->kv != NULL /* fn may have written */
+                   ? kv_unflatten(s->kv, i, s->data[i], e)
+                   : 0;
     }
     return err_set(e, ERR_NOT_FOUND, "no state %s", name);
 }

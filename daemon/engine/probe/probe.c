@@ -176,13 +176,16 @@ static int plan_function(struct package *k, struct function_result *f)
 
 /* --- reference --- */
 
-static int compute_reference(struct package *k, struct rig *r, uint32_t t,
-                             struct err *e)
+static int compute_reference(struct package *k, struct rig *r,
+                             const char *function, struct err *e)
 {
+    const struct unit *u = rig_unit(r);
+    uint32_t t = u->fixed > 0 ? u->fixed : u->t_lo;
     RETERR(rig_out(r, k->in.n, &k->want, e));
     RETERR(rig_rows(r, &k->in, e));
     for (uint32_t at = 0; at < k->in.n; at += t) {
         uint32_t n = k->in.n - at < t ? k->in.n - at : t;
+        RETERR(package_at(k, function, PROBE_REFERENCE, 0));
         RETERR(rig_place(r, t, at, n, e));
         RETERR(rig_predict(r, t, e));
         RETERR(rig_take(r, t, at, n, &k->want, e));
@@ -206,10 +209,7 @@ static int reference(struct package *k, size_t i)
     }
     RETERR(package_at(k, f->name, PROBE_REFERENCE, 0));
     int rc = rig_open(&r, &k->part, i, c->reference, &bc, &why);
-    if (rc == 0) {
-        const struct unit *u = rig_unit(&r);
-        rc = compute_reference(k, &r, u->fixed > 0 ? u->fixed : u->t_lo, &why);
-    }
+    rc = rc == 0 ? compute_reference(k, &r, f->name, &why) : rc;
     if (rc == 0 && probe_out_bad(&k->want, k->in.n) > 0) {
         rc = err_set(&why, ERR_RANGE, "numbers that are not finite");
     }

@@ -23,14 +23,16 @@ struct pass {
     uint32_t shift, step, n;
 };
 
-static int run_pass(struct package *k, struct rig *r, uint32_t t,
+static int run_pass(struct package *k, size_t i, uint32_t t,
                     const struct pass *x, struct err *e)
 {
+    struct rig *r = &k->rigs[i];
     uint32_t n = 0;
     RETERR(rig_again(r, e));
     for (uint32_t at = 0; at < x->n; at += n) {
         n = at == 0 && x->shift > 0 ? x->shift : x->step;
         n = n < x->n - at ? n : x->n - at;
+        RETERR(package_at(k, k->r.f[i].name, PROBE_COMPARE, t));
         RETERR(rig_place(r, t, at, n, e));
         RETERR(rig_predict(r, t, e));
         RETERR(rig_take(r, t, at, n, &k->now, e));
@@ -49,7 +51,7 @@ static bool same_rows(const struct package *k, const uint64_t *hash, uint32_t n)
 
 #define ALONE_MAX 8u /* rows that are run one by one too */
 
-static int compare(struct package *k, struct rig *r, struct width_result *w,
+static int compare(struct package *k, size_t i, struct width_result *w,
                    struct err *e)
 {
     uint32_t n = k->in.n;
@@ -58,19 +60,19 @@ static int compare(struct package *k, struct rig *r, struct width_result *w,
     const struct pass shifted = {t / 2, t, n};
     const struct pass alone = {0, 1, n < ALONE_MAX ? n : ALONE_MAX};
     bool adds = !k->r.head;
-    RETERR(run_pass(k, r, t, &whole, e));
+    RETERR(run_pass(k, i, t, &whole, e));
     w->bad = probe_out_bad(&k->now, n);
     if (k->want.n > 0) {
         w->like = probe_out_like(&k->now, &k->want, &k->in, adds);
     }
     w->hash = calloc(n, sizeof(*w->hash));
     must(w->hash != NULL);
-    for (uint32_t i = 0; i < n; i++) {
-        w->hash[i] = probe_out_hash(&k->now, i);
+    for (uint32_t row = 0; row < n; row++) {
+        w->hash[row] = probe_out_hash(&k->now, row);
     }
-    RETERR(run_pass(k, r, t, &shifted, e));
+    RETERR(run_pass(k, i, t, &shifted, e));
     w->steady = same_rows(k, w->hash, n);
-    RETERR(run_pass(k, r, t, &alone, e));
+    RETERR(run_pass(k, i, t, &alone, e));
     w->steady = w->steady && same_rows(k, w->hash, alone.n);
     return 0;
 }
@@ -78,20 +80,18 @@ static int compare(struct package *k, struct rig *r, struct width_result *w,
 static int try_width(struct package *k, size_t i, struct width_result *w)
 {
     const struct probe_conf *c = k->p->c;
-    const char *name = k->r.f[i].name;
-    struct rig *r = &k->rigs[i];
     struct err e = {0};
     if (c->be->warm != NULL) {
-        RETERR(package_at(k, name, PROBE_WARM, w->t));
+        struct backend_model *m = rig_unit(&k->rigs[i])->m;
+        RETERR(package_at(k, k->r.f[i].name, PROBE_WARM, w->t));
         uint64_t from = now_us();
-        int rc = c->be->warm(rig_unit(r)->m, w->t, &c->conf.watch, &e);
+        int rc = c->be->warm(m, w->t, &c->conf.watch, &e);
         w->warm_ms = ms_since(from);
         if (rc < 0) {
             return width_fails(k, w, PROBE_WARM, &e);
         }
     }
-    RETERR(package_at(k, name, PROBE_COMPARE, w->t));
-    return compare(k, r, w, &e) < 0 ? width_fails(k, w, PROBE_COMPARE, &e) : 0;
+    return compare(k, i, w, &e) < 0 ? width_fails(k, w, PROBE_COMPARE, &e) : 0;
 }
 
 /* --- time --- */

@@ -9,6 +9,9 @@
 #include <string.h>
 
 #include "base/log.h"
+#ifdef ANED_COREML
+#include "engine/coreml/backend_coreml.h"
+#endif
 #include "engine/cpu/backend_cpu.h"
 #include "engine/probe/probe_impl.h"
 #include "engine/role.h"
@@ -103,6 +106,7 @@ static int read_spec(struct asked *a, const struct frame *f, struct err *e)
     RETERR(json_want_str(a->spec, "backend", true, &a->backend, e));
     RETERR(json_want_int(a->spec, "threads", false, 0, ENGINE_THREADS_MAX,
                          &threads, e));
+    RETERR(json_want_str(a->spec, "cache", false, &a->conf.conf.cache, e));
     RETERR(
         json_want_int(a->spec, "first", false, 0, 2 * SHARDS_MAX, &first, e));
     a->conf.conf.threads = (unsigned)threads;
@@ -167,15 +171,23 @@ static bool parent_there(void *ctx)
 
 /* --- the work --- */
 
-/* The two CPU backends are each other's reference.
- *
- * TODO(coreml): the comparison with the CPU alone. When backend_conf has the
- * field for it (engine/coreml/backend_coreml.h, cpu_only), a function that sets
- * it becomes c->cpu_only here, where be is Core ML. Until then no report has
- * such times: `cpu_only_us` is null. */
+#ifdef ANED_COREML
+static void without_device(struct backend_conf *c)
+{
+    static const struct coreml_conf cpu = {.cpu_only = true};
+    c->coreml = &cpu;
+}
+#endif
+
+/* The two CPU backends are each other's reference, and have nothing to be
+ * compared with in time. */
 static int choose(struct asked *a, struct err *e)
 {
     struct probe_conf *c = &a->conf;
+#ifdef ANED_COREML
+    bool device = strcmp(a->backend, backend_coreml.name) == 0;
+    c->cpu_only = device ? without_device : c->cpu_only;
+#endif
     if (c->be == NULL) {
         c->be = backend_find(a->backend);
         c->reference =

@@ -82,11 +82,13 @@ static void forget(struct model *m, const char *trash)
     struct server *s = m->of->srv;
     log_info("model_deleted", "model=%s", m->name);
     verify_forget(m);
+    probe_forget(m);
     forget_states(m);
     if (s->sessions != NULL) {
         sessions_forget(s->sessions, m->name);
     }
     models_remove_tree(s, trash);
+    models_remove_tree(s, m->prepared); /* it may not be there */
     if (m->runner != NULL && runner_state(m->runner) != RUNNER_DOWN) {
         m->leaving = true;
         runner_stop(m->runner); /* on_down frees the model */

@@ -244,6 +244,7 @@ static struct runner_conf conf_of(const struct model *m)
         .stats = &m->of->srv->stats,
         .program = c->engine_program[0] != '\0' ? c->engine_program : NULL,
         .backend = c->engine_backend,
+        .prepared = m->prepared,
         .margin = (float)c->engine_margin / 1000,
         .threads = (uint32_t)c->engine_threads,
         .chunk = (uint32_t)c->engine_prefill_chunk,
@@ -361,6 +362,7 @@ void model_condemn(struct model *m, const struct err *e, const char *reason)
 
 static int start(struct model *m, struct err *e)
 {
+    probe_yield(m);
     int rc = residency_room(m, e);
     if (rc == 0) { /* start_awaiting() comes back */
         model_set(m, MODEL_AWAITING);
@@ -400,7 +402,6 @@ static int start(struct model *m, struct err *e)
                  runner_pid(m->runner));
         model_changed(m);
         residency_changed(m->of);
-        probe_busy(m->of);
     }
     return rc;
 }

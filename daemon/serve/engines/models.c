@@ -184,7 +184,9 @@ static struct model *make(struct models *ms, const char *name)
     const struct conf *c = &ms->srv->conf;
     admit_init(&m->admit, (uint32_t)(c->limits_queue + c->limits_streams));
     (void)snprintf(m->name, sizeof(m->name), "%s", name);
-    must(file_join(m->dir, sizeof(m->dir), ms->srv->home.models, name));
+    must(file_join(m->dir, sizeof(m->dir), ms->srv->home.models, name) &&
+         file_join(m->prepared, sizeof(m->prepared), ms->srv->home.prepared,
+                   name));
     m->voc = voc_new(m->dir);
     m->created_ms = server_unix_ms();
     return m;
@@ -265,6 +267,22 @@ void models_merge(struct models *ms, const struct store_model *v, size_t n)
         } else if (strcmp(v[i].state, "failed") == 0) {
             model_set(m, MODEL_FAILED);
         }
+    }
+}
+
+void models_tidy(struct models *ms)
+{
+    const char *all = ms->srv->home.prepared;
+    DIR *d = opendir(all);
+    for (struct dirent *x = NULL; d != NULL && (x = readdir(d)) != NULL;) {
+        char path[HOME_PATH_MAX];
+        if (x->d_name[0] != '.' && models_find(ms, x->d_name) == NULL &&
+            file_join(path, sizeof(path), all, x->d_name)) {
+            models_remove_tree(ms->srv, path);
+        }
+    }
+    if (d != NULL) {
+        (void)closedir(d);
     }
 }
 

@@ -44,6 +44,7 @@ struct model {
     struct list link;
     char name[MODEL_NAME_MAX + 1];
     char dir[HOME_PATH_MAX];
+    char prepared[HOME_PATH_MAX]; /* home.prepared's of this model */
     enum model_state state;
     char *reason; /* why rejected or failed, last load error; or NULL */
     char *gates;  /* JSON array; or NULL */
@@ -115,6 +116,9 @@ void models_merge(struct models *ms, const struct store_model *v, size_t n);
 void models_stop(struct models *ms, void (*closed)(void *ctx), void *ctx);
 void models_free(struct models *ms); /* NULL is fine */
 
+/* What a device's compiler made of models that are gone goes too; after
+ * models_merge. */
+void models_tidy(struct models *ms);
 struct model *models_find(struct models *ms, const char *name); /* NULL */
 /* The only one there is, for requests that name none; else NULL. */
 struct model *models_only(struct models *ms);

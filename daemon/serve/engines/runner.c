@@ -346,6 +346,9 @@ int runner_start(struct runner *r, struct err *e)
     r->progress = 0;
     struct msg_load m = {.bundle = r->dir,
                          .backend = r->conf.backend,
+                         .cache = runner_device(r->conf.backend)
+                                      ? r->conf.prepared
+                                      : NULL,
                          .margin = r->conf.margin,
                          .threads = r->conf.threads,
                          .layers = r->layers,

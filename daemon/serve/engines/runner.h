@@ -69,7 +69,8 @@ struct runner_conf {
     struct stats *stats;
     const char *program; /* NULL: aned itself */
     const char *backend; /* borrowed until the process ends */
-    float margin;        /* engine_conf.margin */
+    const char *prepared; /* backend_conf.cache; outlives the runner */
+    float margin;         /* engine_conf.margin */
     uint32_t threads, chunk, streams, queue, sessions, max_draft, ngram_min;
     uint32_t share_tokens;   /* sched.h, rule 11 */
     uint32_t step_ms;        /* deadline of a step; 0: ENGINE_STEP_MS */

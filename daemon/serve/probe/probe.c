@@ -132,6 +132,7 @@ static void end(struct prober *v, struct model *m,
                       r->reason != NULL ? r->reason : "it does not run right");
         model_probed(m, &why); /* if a load waits, it fails */
         probe_reject(m, r);
+        verify_loaded(m); /* its files may be damaged */
     } else {
         model_probed(m, e);
         apply(v, m);
@@ -259,6 +260,9 @@ static struct probe_run *run_of(struct prober *v, const struct model *m)
     struct probe_run_conf rc = {.loop = &v->ms->srv->loop,
                                 .bundle = m->dir,
                                 .backend = c->engine_backend,
+                                .cache = runner_device(c->engine_backend)
+                                             ? m->prepared
+                                             : NULL,
                                 .threads = (uint32_t)c->engine_threads,
                                 .known = machines,
                                 .ctx = v,
@@ -400,22 +404,39 @@ int probe_ask(struct model *m, struct err *e)
     return 0;
 }
 
-void probe_busy(struct models *ms)
+/* `but`: the model that it may go on for; NULL: none. */
+static void yield_to(struct prober *v, const struct model *but)
 {
-    struct prober *v = ms->prober;
-    if (v == NULL ||
-        (v->current == NULL && !uv_is_active((uv_handle_t *)&v->timer))) {
-        return;
-    }
-    if (v->current != NULL && v->saving == NULL && rank(v->current) == 0 &&
-        !idle(v)) {
-        struct model *m = v->current;
+    struct model *m = v->current;
+    if (m != NULL && m != but && v->saving == NULL && rank(m) == 0) {
         put_off(v);
         model_changed(m);
     }
-    struct model *m = wanted(v);
+    m = v->current == NULL ? wanted(v) : NULL;
     if (m != NULL && rank(m) == 0) {
         look_in(v, v->idle_ms);
+    }
+}
+
+/* Nothing is at work in the background, or waits for its time: on the CPU it is
+ * always so. */
+static bool rests(const struct prober *v)
+{
+    return v == NULL || (v->current == NULL &&
+                         uv_is_active((const uv_handle_t *)&v->timer) == 0);
+}
+
+void probe_busy(struct models *ms)
+{
+    if (!rests(ms->prober)) {
+        yield_to(ms->prober, NULL);
+    }
+}
+
+void probe_yield(const struct model *m)
+{
+    if (!rests(m->of->prober)) {
+        yield_to(m->of->prober, m);
     }
 }
 

@@ -34,9 +34,9 @@ enum probing { PROBING_REST, PROBING_QUEUED, PROBING_RUNNING };
 
 struct probe { /* in struct model */
     enum probing state;
-    bool asked; /* a client asked: measure, whatever is known */
-    bool again; /* the next load does the same */
-    bool rejected; /* its state is REJECTED for its verdict */
+    bool asked;            /* a client asked: measure, whatever is known */
+    bool again;            /* the next load does the same */
+    bool rejected;         /* its state is REJECTED for its verdict */
     struct probe_run *run; /* goes on when it is this model's turn again */
     char *why; /* the last probe could not measure, or be stored; NULL */
 };
@@ -59,8 +59,12 @@ CHECKED int probe_ask(struct model *m, struct err *e);
 /* What the engine of m is told: the widths of its verdict; none without one. */
 void probe_widths_of(const struct model *m, struct msg_widths *layers,
                      struct msg_widths *heads);
-/* Call when a generation or a load begins or ends. */
+/* Call when the first generation of all models begins, and when the last one
+ * ended. */
 void probe_busy(struct models *ms);
+/* Call before m is loaded: what is done in the background for other models
+ * makes way. */
+void probe_yield(const struct model *m);
 /* Bytes that the probe at work may take. */
 uint64_t probe_bytes(const struct models *ms);
 /* Call before m is freed. */

@@ -14,6 +14,7 @@
 struct probe_run {
     struct probe_run_conf c; /* of its strings the copies count */
     char bundle[PATH_BYTES_MAX], backend[BACKEND_NAME_MAX];
+    char cache[PATH_BYTES_MAX]; /* "": none */
     char known[PROBE_KNOWN_MAX][ARITH_BYTES_MAX];
     struct child *child; /* NULL: none now */
     bool margin;         /* what it is at; else packages */
@@ -42,10 +43,13 @@ struct probe_run *probe_run_new(const struct probe_run_conf *c)
     r->c = *c;
     (void)snprintf(r->bundle, sizeof(r->bundle), "%s", c->bundle);
     (void)snprintf(r->backend, sizeof(r->backend), "%s", c->backend);
+    (void)snprintf(r->cache, sizeof(r->cache), "%s",
+                   c->cache != NULL ? c->cache : "");
     for (size_t i = 0; i < c->n_known; i++) {
         (void)snprintf(r->known[i], sizeof(r->known[i]), "%s", c->known[i]);
     }
     r->c.time_out_ms = c->time_out_ms != 0 ? c->time_out_ms : ENGINE_WARM_MS;
+    r->c.step_ms = c->step_ms != 0 ? c->step_ms : PROBE_STEP_MS;
     r->found.functions = json_array();
     r->found.packages = json_array();
     r->began_ms = now_ms();
@@ -120,7 +124,7 @@ static int on_progress(struct probe_run *r, const struct json *j)
     r->told = true;
     r->slow = slow;
     set_stage(r);
-    child_deadline(r->child, slow ? r->c.time_out_ms : PROBE_STEP_MS);
+    child_deadline(r->child, slow ? r->c.time_out_ms : r->c.step_ms);
     if (r->c.on_progress != NULL) {
         r->c.on_progress(r->c.ctx);
     }
@@ -151,9 +155,12 @@ static void take_ops(struct probe_found *f, const struct json *function,
     must(f->ops != NULL);
     for (const struct json *c = json_first(ops); c != NULL; c = json_next(c)) {
         struct store_residency_op *o = &f->ops[f->n_ops++];
-        *o = (struct store_residency_op){
-            .count = (uint32_t)json_num(json_get(c, "count")),
-            .cost = json_num(json_get(c, "cost"))};
+        int64_t count = 0;
+        if (!json_int(json_get(c, "count"), 0, UINT32_MAX, &count)) {
+            count = 0;
+        }
+        *o = (struct store_residency_op){.count = (uint32_t)count,
+                                         .cost = json_num(json_get(c, "cost"))};
         copy(o->package, sizeof(o->package), function, "package");
         copy(o->function, sizeof(o->function), function, "function");
         copy(o->type, sizeof(o->type), c, "type");
@@ -282,6 +289,9 @@ static void send_spec(struct probe_run *r)
     json_add_str(o, "bundle", r->bundle);
     json_add_str(o, "backend", r->backend);
     json_add_int(o, "threads", r->c.threads);
+    if (r->cache[0] != '\0') {
+        json_add_str(o, "cache", r->cache);
+    }
     if (r->margin) {
         put_margin(o, &r->found);
     } else {
@@ -360,8 +370,8 @@ static void tell_how(const struct probe_run *r, const struct child_exit *x,
                      char *out, size_t size)
 {
     if (x->code == ERR_TIMEOUT) {
-        (void)snprintf(out, size, "said nothing for %u s",
-                       (r->slow ? r->c.time_out_ms : PROBE_STEP_MS) / 1000);
+        uint32_t ms = r->slow ? r->c.time_out_ms : r->c.step_ms;
+        (void)snprintf(out, size, "said nothing for %.3g s", ms / 1000.0);
     } else if (x->code != 0) {
         (void)snprintf(out, size, "was ended: %s", err_name(x->code));
     } else if (x->signal != 0) {
@@ -377,14 +387,14 @@ static void lost(struct probe_run *r, const struct child_exit *x)
     struct probe_found *f = &r->found;
     struct err e = {0};
     tell_how(r, x, r->at.how, sizeof(r->at.how));
-    log_warn("probe_lost", "at=\"%s\" %s, continuing", r->stage, r->at.how);
     if (!r->told) {
-        over(r,
-             err_set(&e, ERR_BACKEND, "the probe %s before it began",
-                     r->at.how),
-             &e);
+        over(
+            r,
+            err_set(&e, ERR_BACKEND, "the probe %s before it began", r->at.how),
+            &e);
         return;
     }
+    log_warn("probe_lost", "at=\"%s\" %s, continuing", r->stage, r->at.how);
     f->losses[f->n_losses++] = r->at;
     if (r->margin || f->n_losses == PROBE_LOST_MAX) {
         over(r, 0, &e);

@@ -30,7 +30,11 @@ struct probe_run_conf {
     const char *bundle;  /* folder; copied */
     const char *backend; /* copied */
     uint32_t threads;
+    /* For what the backend prepares; the engine's own, so that it finds it
+     * there. Copied; NULL: none. */
+    const char *cache;
     uint32_t time_out_ms; /* of a load, a plan, a warm-up; 0: ENGINE_WARM_MS */
+    uint32_t step_ms;     /* of a prediction; 0: PROBE_STEP_MS */
     struct msg_widths widths; /* only these; n 0: all */
     /* Machines that there is a verdict for: on one of these the probe is over
      * at once. Copied, at most PROBE_KNOWN_MAX. */

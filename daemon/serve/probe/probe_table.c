@@ -173,8 +173,11 @@ static const char *state_word(const struct model *m,
                               const struct store_residency *r)
 {
     const struct prober *v = m->of->prober;
-    if (m->probe.state != PROBING_REST) {
-        return m->probe.state == PROBING_QUEUED ? "queued" : "running";
+    if (m->probe.state == PROBING_RUNNING) {
+        return "running";
+    }
+    if (m->probe.asked || m->awaits_probe) { /* in the background: as before */
+        return "queued";
     }
     if (r == NULL) {
         return "unknown";

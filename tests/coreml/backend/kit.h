@@ -5,7 +5,9 @@
  */
 #pragma once
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "../../unit/engine/contract.h"
@@ -14,6 +16,7 @@
 
 static struct {
     char dir[256];    /* of this program */
+    char tmp[300];    /* for temporary files */
     char faults[300]; /* the stand-in's file */
     unsigned edits;
 } kit;
@@ -40,23 +43,64 @@ static inline const char *kit_path(const char *name)
     return p;
 }
 
-/* Before any thread. */
-static inline int kit_make(void **state)
+/* First in main. The program starts itself once more, with a folder of its own
+ * for temporary files: Foundation reads the environment before main. */
+static inline void kit_start(char **argv)
 {
     const char *tmp = getenv("TMPDIR");
-    (void)snprintf(kit.dir, sizeof(kit.dir), "%s/aned-coreml-test-XXXXXX",
-                   tmp != NULL ? tmp : "/tmp");
-    assert_non_null(mkdtemp(kit.dir));
+    const char *dir = getenv("ANED_KIT");
+    if (dir == NULL) {
+        (void)snprintf(kit.dir, sizeof(kit.dir), "%s/aned-coreml-test-XXXXXX",
+                       tmp != NULL ? tmp : "/tmp");
+        must(mkdtemp(kit.dir) != NULL);
+        (void)snprintf(kit.tmp, sizeof(kit.tmp), "%s/tmp", kit.dir);
+        must(mkdir(kit.tmp, 0700) == 0 && setenv("ANED_KIT", kit.dir, 1) == 0 &&
+             setenv("TMPDIR", kit.tmp, 1) == 0 &&
+             setenv("TEMP", kit.tmp, 1) == 0); /* GNUstep's name for it */
+        (void)execv("/proc/self/exe", argv);
+        must(false);
+    }
+    (void)snprintf(kit.dir, sizeof(kit.dir), "%s", dir);
+    (void)snprintf(kit.tmp, sizeof(kit.tmp), "%s/tmp", kit.dir);
     (void)snprintf(kit.faults, sizeof(kit.faults), "%s/faults", kit.dir);
-    assert_int_equal(setenv("ANED_STANDIN", kit.faults, 1), 0);
+    must(setenv("ANED_STANDIN", kit.faults, 1) == 0);
+}
+
+static inline int kit_make(void **state)
+{
     kit_faults("");
     return contract_make(state);
+}
+
+/* The names in a folder, sorted, with a space after each. */
+static inline const char *kit_names(const char *dir)
+{
+    static char text[1024];
+    struct dirent **list = NULL;
+    int n = scandir(dir, &list, NULL, alphasort);
+    size_t at = 0;
+    text[0] = '\0';
+    for (int i = 0; i < n; i++) {
+        if (list[i]->d_name[0] != '.') {
+            at += (size_t)snprintf(text + at, sizeof(text) - at, "%s ",
+                                   list[i]->d_name);
+        }
+        free(list[i]);
+    }
+    free(list);
+    return text;
 }
 
 static inline int kit_unmake(void **state)
 {
     struct err e = {0};
     int rc = contract_unmake(state);
+    const char *left = kit_names(kit.tmp);
+    if (left[0] !=
+        '\0') { /* cmocka reports a teardown's failure, and exits 0 */
+        (void)fprintf(stderr, "temporary files stayed: %s\n", left);
+        abort();
+    }
     unit_ok(file_rmtree(kit.dir, &e), &e);
     return rc;
 }
@@ -98,10 +142,16 @@ static inline bool kit_is(void *ctx)
            n.fds == was->fds;
 }
 
-/* Also what other threads still hold for a moment. */
+/* Also what other threads still hold for a moment. What a failed test leaves is
+ * reported, and waited for, once. */
 static inline void kit_same(struct kit_left was)
 {
-    kit_until(kit_is, &was);
+    static bool left;
+    if (!left) {
+        left = true;
+        kit_until(kit_is, &was);
+        left = false;
+    }
 }
 
 static const struct contract kit_coreml = {&backend_coreml, {.threads = 1}};

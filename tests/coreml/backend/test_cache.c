@@ -1,6 +1,5 @@
 /* test_cache.c - compiled models on disk: compiled once whoever asks, found
  * again, replaced when the package, the system or the files are others. */
-#include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <spawn.h>
@@ -59,31 +58,12 @@ static struct cache_entry entry_of(const struct pkg *k)
     return x;
 }
 
-/* The names in a folder, sorted, with a space after each. */
-static const char *names_in(const char *dir)
-{
-    static char text[1024];
-    struct dirent **list = NULL;
-    int n = scandir(dir, &list, NULL, alphasort);
-    size_t at = 0;
-    text[0] = '\0';
-    for (int i = 0; i < n; i++) {
-        if (list[i]->d_name[0] != '.') {
-            at += (size_t)snprintf(text + at, sizeof(text) - at, "%s ",
-                                   list[i]->d_name);
-        }
-        free(list[i]);
-    }
-    free(list);
-    return text;
-}
-
 static void has_only(const struct cache_entry *x)
 {
     char want[128];
     (void)snprintf(want, sizeof(want), "%s lock source ",
                    strrchr(x->path, '/') + 1);
-    assert_string_equal(names_in(x->dir), want);
+    assert_string_equal(kit_names(x->dir), want);
 }
 
 static void test_kept(void **state)
@@ -337,25 +317,14 @@ static void test_lock_removed(void **state)
 static void test_temporary(void **state)
 {
     (void)state;
-    const char *tmp = kit_path("tmp");
-    struct err e = {0};
-    char *was = getenv("TMPDIR") != NULL ? strdup(getenv("TMPDIR")) : NULL;
-    unit_ok(file_mkdirs(tmp, 0700, &e), &e);
-    assert_int_equal(setenv("TMPDIR", tmp, 1), 0);
     struct backend_model *a = open_pkg(&kit_coreml, &pkgs.plain, NULL);
     struct backend_model *b = open_pkg(&kit_coreml, &pkgs.kv, NULL);
     BE->close(a);
-    assert_non_null(strstr(names_in(tmp), "aned-coreml-"));
+    assert_non_null(strstr(kit_names(kit.tmp), "aned-coreml-"));
     BE->close(b);
-    assert_null(strstr(names_in(tmp), "aned-coreml-"));
+    assert_null(strstr(kit_names(kit.tmp), "aned-coreml-"));
     assert_true(use(&kit_coreml, &pkgs.plain));
-    assert_null(strstr(names_in(tmp), "aned-coreml-"));
-    if (was != NULL) {
-        assert_int_equal(setenv("TMPDIR", was, 1), 0);
-    } else {
-        assert_int_equal(unsetenv("TMPDIR"), 0);
-    }
-    free(was);
+    assert_null(strstr(kit_names(kit.tmp), "aned-coreml-"));
 }
 
 int main(int argc, char **argv)
@@ -369,6 +338,7 @@ int main(int argc, char **argv)
         TEST(test_cancelled_wait), TEST(test_lock_removed),
         TEST(test_temporary),
     };
+    kit_start(argv);
     program = argv[0];
     if (argc == 4 && strcmp(argv[1], "--open") == 0) {
         return open_in_child(argv);

@@ -32,6 +32,7 @@ static void test_meanings(void **state)
          "--shape functions"                                                                                                       },
         {"evaluate failed with 0xe00002e2",                                "does not let this program",
          "signed"                                                                                                                  },
+        {"The volume is out of space.",                                    "disk is full",                    "as its package"     },
         {"Error Domain=com.apple.appleneuralengine Code=8 processRequest",
          "did not answer",                                                                                    "tried again"        },
     };

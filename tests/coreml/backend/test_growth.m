@@ -26,12 +26,12 @@ static _Thread_local volatile bool counting;
 static _Thread_local volatile int inside; /* Core ML */
 static _Thread_local volatile unsigned long allocated;
 
+#if !UNIT_SANITIZED
 static void count_one(void)
 {
     allocated += counting && inside == 0;
 }
 
-#if !UNIT_SANITIZED
 void *__libc_malloc(size_t n);
 void *__libc_calloc(size_t n, size_t size);
 void *__libc_realloc(void *p, size_t n);
@@ -282,6 +282,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_predictions),
         cmocka_unit_test(test_tokens),
     };
+    kit_start(argv);
     if (argc > 1) {
         predictions = strtoul(argv[1], NULL, 10);
     }

@@ -99,7 +99,7 @@ static void check_alive(const struct array *a)
 static void check_touch(struct array *a, bool write, const char *how)
 {
     check_alive(a);
-    int use = atomic_load(&a->use);
+    int use = atomic_load_explicit(&a->use, memory_order_relaxed);
     if (use == PIXELS_BACKING) {
         si_rule_broken(RULE_BACKING_TOUCHED, "%s", how);
     }
@@ -167,14 +167,14 @@ void si_array_begin(MLMultiArray *m, enum pixels_use use)
     if (a->kind == ARRAY_PIXELS) {
         si_pixels_set_use(a->pixels, use);
     }
-    atomic_store(&a->use, (int)use);
+    atomic_store_explicit(&a->use, (int)use, memory_order_relaxed);
     a->was_input = a->was_input || use == PIXELS_INPUT;
 }
 
 void si_array_end(MLMultiArray *m)
 {
     struct array *a = array_of(m);
-    atomic_store(&a->use, PIXELS_IDLE);
+    atomic_store_explicit(&a->use, PIXELS_IDLE, memory_order_relaxed);
     if (a->kind == ARRAY_PIXELS) {
         si_pixels_set_use(a->pixels, PIXELS_IDLE);
     }
@@ -214,7 +214,7 @@ STANDIN_CLASS(COUNT_ARRAY, struct array)
 - (void)dealloc
 {
     struct array *a = array_of(self);
-    si_gone(self, COUNT_ARRAY);
+    si_count_add(COUNT_ARRAY, -1);
     if (a->locked) {
         (void)CVPixelBufferUnlockBaseAddress(a->pixels, 0);
     }

@@ -214,7 +214,8 @@ static bool takes_backing(MLMultiArray *m)
 {
     struct array *a = array_of(m);
     if (a->kind == ARRAY_STATE || a->kind == ARRAY_RESULT || a->was_input ||
-        a->locked || atomic_load(&a->use) != PIXELS_IDLE) {
+        a->locked ||
+        atomic_load_explicit(&a->use, memory_order_relaxed) != PIXELS_IDLE) {
         return false;
     }
     return a->kind != ARRAY_PIXELS || !si_pixels_locked(a->pixels);
@@ -442,7 +443,7 @@ id<MLFeatureProvider> si_model_predict(MLModel *o, id<MLFeatureProvider> input,
     if (why != nil) {
         return si_fail(error, why);
     }
-    if (atomic_exchange(&m->busy, true)) {
+    if (atomic_exchange_explicit(&m->busy, true, memory_order_relaxed)) {
         si_rule_broken(RULE_MODEL_THREAD, "two predictions overlap");
     }
     struct run_state *s = state != nil ? si_state_begin(state) : NULL;
@@ -458,7 +459,7 @@ id<MLFeatureProvider> si_model_predict(MLModel *o, id<MLFeatureProvider> input,
         if (state != nil) {
             si_state_end(state);
         }
-        atomic_store(&m->busy, false);
+        atomic_store_explicit(&m->busy, false, memory_order_relaxed);
     }
     return values != nil ? si_result_provider(values) : nil;
 }

@@ -57,6 +57,28 @@ static void writes_replace_whole_files(void **state)
     assert_int_equal(st.st_mode & 0777, 0600);
 }
 
+static void a_stamp_tells_trees_apart(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    unit_ok(file_mkdirs(at("s/t"), 0700, &e), &e);
+    unit_ok(file_write(at("s/t/f"), "12345", 5, &e), &e);
+    unit_ok(file_write(at("s/g"), "12345", 5, &e), &e);
+    uint64_t was = file_tree_stamp(at("s"));
+    assert_int_equal(file_tree_stamp(at("s")), was);
+    const struct timespec old[2] = {{.tv_sec = 5}, {.tv_sec = 5}};
+    assert_int_equal(utimensat(AT_FDCWD, at("s/g"), old, 0), 0);
+    uint64_t touched = file_tree_stamp(at("s"));
+    assert_int_not_equal(touched, was);
+    assert_int_equal(rename(at("s/g"), at("s/h")), 0);
+    uint64_t renamed = file_tree_stamp(at("s"));
+    assert_int_not_equal(renamed, touched);
+    assert_int_equal(unlink(at("s/h")), 0);
+    assert_int_not_equal(file_tree_stamp(at("s")), renamed);
+    unit_ok(file_rmtree(at("s"), &e), &e);
+    assert_int_equal(file_tree_stamp(at("s")), 0);
+}
+
 static void trees_are_made_published_and_removed(void **state)
 {
     (void)state;
@@ -282,6 +304,7 @@ int main(void)
         cmocka_unit_test(reads_are_bounded),
         cmocka_unit_test(writes_replace_whole_files),
         cmocka_unit_test(maps_hold_what_was_written),
+        cmocka_unit_test(a_stamp_tells_trees_apart),
         cmocka_unit_test(trees_are_made_published_and_removed),
         cmocka_unit_test(names_that_may_become_folders),
         cmocka_unit_test(paths_that_stay_inside),

@@ -225,10 +225,38 @@ static void test_interrupt(void **state)
     buf_fini(&got);
 }
 
+/* An answer that never ends is given up, and one that is there in time is not.
+ */
+static void test_time_limit(void **state)
+{
+    (void)state;
+    struct script slow = {.says = OK "Content-Length: 5\r\n\r\nhel",
+                          .hang = true};
+    struct script quick = {.says = OK "Content-Length: 5\r\n\r\nhello"};
+    struct err e = {0};
+    struct buf out;
+    int status = 0;
+    double from = now_seconds();
+    interrupt_clear();
+    buf_init(&out, 100);
+    peer.end_s = from + 0.2;
+    assert_int_equal(request(&slow, NULL, NULL, &out, &status, &e),
+                     ERR_TIMEOUT);
+    assert_true(now_seconds() >= from + 0.2);
+    assert_int_equal(request(&quick, NULL, NULL, &out, &status, &e),
+                     ERR_TIMEOUT); /* the time is over */
+    buf_clear(&out);
+    peer.end_s = now_seconds() + 600;
+    unit_ok(request(&quick, NULL, NULL, &out, &status, &e), &e);
+    assert_string_equal(out.p, "hello");
+    peer.end_s = 0;
+    buf_fini(&out);
+}
+
 static void test_nobody_listens(void **state)
 {
     (void)state;
-    struct http_peer none;
+    struct http_peer none = {0};
     struct err e = {0};
     struct buf out;
     int status = 0;
@@ -305,6 +333,7 @@ int main(void)
         cmocka_unit_test(test_request_bytes),
         cmocka_unit_test(test_stream_and_stop),
         cmocka_unit_test(test_interrupt),
+        cmocka_unit_test(test_time_limit),
         cmocka_unit_test(test_nobody_listens),
         cmocka_unit_test(test_error_bodies),
         cmocka_unit_test(test_paths),

@@ -18,7 +18,7 @@ static struct {
     bool forgets;      /* states stay as they were */
     const char *fails; /* this call does: "open", "plan", "warm", "predict" */
     /* counted */
-    unsigned opens, plans, warms, predictions, alone;
+    unsigned opens, plans, warms, predictions, alone, references;
 } device;
 
 static bool device_is_wrong(const struct backend_model *m, uint32_t t)
@@ -51,7 +51,11 @@ static int device_open(const char *pkg, const char *function,
     bool alone = conf->cache == device_alone;
     device.opens++;
     device.alone += alone;
-    assert_null(conf->exact_widths); /* all are tried */
+    fake.n_exact = (uint32_t)conf->n_exact_widths; /* it says what it is told */
+    for (uint32_t i = 0; i < fake.n_exact; i++) {
+        assert_true(i < countof(fake.exact));
+        fake.exact[i] = conf->exact_widths[i];
+    }
     RETERR(fake_open(pkg, function, conf, &m, e));
     int rc = device_is_wrong(m, (uint32_t)m->t)
                  ? device_fails(alone ? "alone" : "open", e)
@@ -191,9 +195,17 @@ static int device_plain_predict(struct backend_io *io, struct backend_state *s,
     return rc;
 }
 
+static int device_plain_open(const char *pkg, const char *function,
+                             const struct backend_conf *conf,
+                             struct backend_model **ret, struct err *e)
+{
+    device.references++;
+    return fake_open(pkg, function, conf, ret, e);
+}
+
 static const struct backend device_reference = {
     .name = "reference",
-    .open = fake_open,
+    .open = device_plain_open,
     .close = fake_close,
     .info = fake_info,
     .array_new = fake_array_new,

@@ -570,6 +570,55 @@ static void test_ready(void **state)
     engine_seq_close(NULL);
 }
 
+/* What a probe has measured: each package hears of the widths that are its
+ * own, and a function of another width is not even opened. */
+static struct {
+    unsigned layers, heads; /* opened */
+} told;
+
+static int told_open(const char *pkg, const char *function,
+                     const struct backend_conf *c, struct backend_model **ret,
+                     struct err *e)
+{
+    bool head = strstr(pkg, "head_") != NULL;
+    told.layers += !head;
+    told.heads += head;
+    assert_int_equal(c->n_exact_widths, head ? 2 : 1);
+    assert_int_equal(c->exact_widths[0], head ? 1 : 4);
+    assert_true(head || strcmp(function, "t4") == 0);
+    return fake_open(pkg, function, c, ret, e);
+}
+
+static void test_measured_widths(void **state)
+{
+    (void)state;
+    struct backend be = fake_backend;
+    struct engine_conf measured = conf;
+    struct engine *g = NULL;
+    struct err e = {0};
+    be.open = told_open;
+    set_variant(&variants[3]); /* functions 1, 4 */
+    measured.layers = (struct msg_widths){.n = 1, .of = {4}};
+    measured.heads = (struct msg_widths){.n = 2, .of = {1, 2}};
+    unit_ok(engine_open_with(&be, fake_dir, &measured, &g, &e), &e);
+    assert_int_equal(told.layers, 2);
+    assert_int_equal(told.heads, 2);
+    seen.n = 0;
+    struct engine_seq *s = new_seq(g);
+    feed(s, text, 6, 0);
+    for (size_t i = 0; i < seen.n; i++) { /* one row alone too */
+        assert_true(seen.calls[i].kind == 'h' || seen.calls[i].t == 4);
+    }
+    engine_seq_close(s);
+    engine_close(g);
+    measured.layers = (struct msg_widths){.n = 1, .of = {3}};
+    be.open = fake_open;
+    progress_seen = 0;
+    assert_int_equal(engine_open_with(&be, fake_dir, &measured, &g, &e),
+                     ERR_BUNDLE);
+    assert_non_null(strstr(e.msg, "no function has a width"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -583,6 +632,7 @@ int main(void)
         cmocka_unit_test(test_wrong_packages),
         cmocka_unit_test(test_wrong_rows),
         cmocka_unit_test(test_ready),
+        cmocka_unit_test(test_measured_widths),
     };
     return cmocka_run_group_tests(tests, fake_setup, fake_teardown);
 }

@@ -11,6 +11,8 @@
  *   period      draw lo + length % period instead: text that repeats itself
  *   delay_us    sleep per step
  *   load_ms     sleep before ready
+ *   warm_ms     before that run four widths for the first time, so long each
+ *   tell_load   write what LOAD says of widths to the file `load`
  *   t_max, batch_max, seqs_max
  *   stop_load   stop before ready, until SIGCONT
  *   fail_load   answer the load with an error
@@ -43,9 +45,9 @@ struct seq {
 };
 
 static struct {
-    long lo, hi, period, eos, eos_at, delay_us, load_ms, stop_load, t_max,
-        batch_max, seqs_max, fail_load, crash_at, crash_once, hang_at, lie_at,
-        refuse, notice_at, slow_at;
+    long lo, hi, period, eos, eos_at, delay_us, load_ms, warm_ms, tell_load,
+        stop_load, t_max, batch_max, seqs_max, fail_load, crash_at, crash_once,
+        hang_at, lie_at, refuse, notice_at, slow_at;
     struct seq seqs[SEQS];
     uint32_t vocab, context;
     long steps;
@@ -76,6 +78,8 @@ static void set(const char *key, long v)
         {"eos_at",     &g.eos_at    },
         {"delay_us",   &g.delay_us  },
         {"load_ms",    &g.load_ms   },
+        {"warm_ms",    &g.warm_ms   },
+        {"tell_load",  &g.tell_load },
         {"t_max",      &g.t_max     },
         {"batch_max",  &g.batch_max },
         {"seqs_max",   &g.seqs_max  },
@@ -134,6 +138,38 @@ static void send_error(uint32_t request, int code, const char *msg)
     buf_fini(&b);
 }
 
+static void put_widths(FILE *to, const char *what, const struct msg_widths *w)
+{
+    (void)fprintf(to, "%s", what);
+    for (uint32_t i = 0; i < w->n; i++) {
+        (void)fprintf(to, " %u", w->of[i]);
+    }
+}
+
+static void tell_load(const struct msg_load *m)
+{
+    char path[1100];
+    (void)snprintf(path, sizeof(path), "%s/load", m->bundle);
+    FILE *to = fopen(path, "w");
+    must(to != NULL);
+    put_widths(to, "layers", &m->layers);
+    put_widths(to, ", heads", &m->heads);
+    (void)fclose(to);
+}
+
+static void warm(uint32_t request)
+{
+    for (uint32_t i = 1; g.warm_ms > 0 && i <= 4; i++) {
+        const struct msg_progress p = {.warms = true, .done = i, .total = 4};
+        struct buf b;
+        buf_init(&b, 64);
+        msg_progress_put(&b, &p);
+        send_frame(FRAME_PROGRESS, request, &b);
+        buf_fini(&b);
+        (void)usleep((unsigned)g.warm_ms * 1000);
+    }
+}
+
 static void do_load(const struct frame *f)
 {
     struct msg_load m = {0};
@@ -149,6 +185,10 @@ static void do_load(const struct frame *f)
     g.context = bundle->context;
     read_options(m.bundle);
     (void)usleep((unsigned)g.load_ms * 1000);
+    if (g.tell_load) {
+        tell_load(&m);
+    }
+    warm(f->request);
     if (g.stop_load) {
         (void)raise(SIGSTOP);
     }

@@ -25,14 +25,20 @@ static struct {
         (void)uv_run(&h.s.loop, UV_RUN_ONCE); \
     }
 
-static inline void home_bundle(const char *name)
+/* Bundles of the same context are twins. */
+static inline void home_bundle_of(const char *name, unsigned context)
 {
     char command[1200];
     (void)snprintf(command, sizeof(command),
                    "mkdir -p %s/models/%s && "
-                   "'%s/tests/unit/serve/fake_bundle' %s/models/%s 512",
-                   h.dir, name, getenv("ANED_BUILD"), h.dir, name);
+                   "'%s/tests/unit/serve/fake_bundle' %s/models/%s %u",
+                   h.dir, name, getenv("ANED_BUILD"), h.dir, name, context);
     assert_int_equal(system(command), 0);
+}
+
+static inline void home_bundle(const char *name)
+{
+    home_bundle_of(name, 512);
 }
 
 static inline bool home_has(const char *path)

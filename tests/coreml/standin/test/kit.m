@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "base/half.h"
 
-#define CHILD_SECONDS  300 /* then it hangs, and the test fails */
+#define CHILD_SECONDS  120 /* then it hangs, and the test fails */
 #define SETTLE_SECONDS 30  /* then an object is left, and the test fails */
 
 extern char **environ;

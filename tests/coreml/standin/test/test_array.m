@@ -254,8 +254,11 @@ static void test_values(void **state)
 static void touch_unlocked(void)
 {
     int64_t dims[] = {2, 3};
-    MLMultiArray *a = kit_pixels(dims, 2);
-    *(uint16_t *)CVPixelBufferGetBaseAddress([a pixelBuffer]) = 1;
+    CVPixelBufferRef p = [kit_pixels(dims, 2) pixelBuffer];
+    (void)CVPixelBufferLockBaseAddress(p, 0);
+    *(uint16_t *)CVPixelBufferGetBaseAddress(p) = 1;
+    (void)CVPixelBufferUnlockBaseAddress(p, 0);
+    *(uint16_t *)CVPixelBufferGetBaseAddress(p) = 1;
 }
 
 static void write_read_only(void)

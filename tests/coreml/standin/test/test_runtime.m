@@ -94,6 +94,28 @@ static void test_handlers(void **state)
     kit_no_objects();
 }
 
+/* The last of two references goes away on another thread, some time after this
+ * thread used the object for the last time: no race for TSan, which does not
+ * see GNUstep's reference counts. */
+static void test_released_elsewhere(void **state)
+{
+    (void)state;
+    @autoreleasepool {
+        dispatch_queue_t q = dispatch_queue_create("q", DISPATCH_QUEUE_SERIAL);
+        MLModel *m = kit_load(kit_compiled(kit_plain, @"plain"), nil);
+        @autoreleasepool {
+            MLMultiArray *x = kit_x(1, 1);
+            dispatch_async(q, ^{
+              (void)usleep(300000);
+              (void)[x self];
+            });
+            (void)kit_predict(m, @{@"x" : x}, nil, nil);
+        }
+        dispatch_release(q);
+    }
+    kit_no_objects();
+}
+
 /* --- dispatch --- */
 
 static void add_one(void *p)
@@ -228,9 +250,13 @@ static void test_rules(void **state)
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_blocks),     cmocka_unit_test(test_handlers),
-        cmocka_unit_test(test_queue),      cmocka_unit_test(test_semaphore),
-        cmocka_unit_test(test_activities), cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_blocks),
+        cmocka_unit_test(test_handlers),
+        cmocka_unit_test(test_released_elsewhere),
+        cmocka_unit_test(test_queue),
+        cmocka_unit_test(test_semaphore),
+        cmocka_unit_test(test_activities),
+        cmocka_unit_test(test_rules),
     };
     return kit_main(argc, argv, tests, countof(tests), children,
                     countof(children));

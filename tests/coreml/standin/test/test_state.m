@@ -103,56 +103,79 @@ static void test_written(void **state)
     (void)state;
     uint16_t v[8];
     @autoreleasepool {
-        MLModel *m = model();
-        MLState *a = [[m newState] autorelease];
-        MLState *b = [[m newState] autorelease];
-        set_values(a, 10);
-        (void)kit_state_values(a, @"acc", v, 8);
+        MLState *s = [[model() newState] autorelease];
+        set_values(s, 10);
+        (void)kit_state_values(s, @"acc", v, 8);
         for (int c = 0; c < 4; c++) {
             assert_int_equal(v[c], half_from_float(10.0f + (float)c));
         }
-        /* a copy from one into the other, handler inside handler */
-        [a getMultiArrayForStateNamed:@"acc"
-                              handler:^(MLMultiArray *from) {
-                                [b getMultiArrayForStateNamed:@"acc"
-                                                      handler:^(
-                                                          MLMultiArray *to) {
-                                                        [from
-                                                            transferToMultiArray:
-                                                                to];
-                                                      }];
-                              }];
-        uint16_t w[8];
-        (void)kit_state_values(b, @"acc", w, 8);
-        assert_memory_equal(v, w, 8);
-        /* and predictions go on from there alike */
-        uint16_t p[64];
-        uint16_t q[64];
+    }
+    kit_no_objects();
+}
+
+/* From one into the other, handler inside handler. */
+static void copy_state(MLState *from, MLState *to)
+{
+    [from
+        getMultiArrayForStateNamed:@"acc"
+                           handler:^(MLMultiArray *a) {
+                             [to getMultiArrayForStateNamed:@"acc"
+                                                    handler:^(MLMultiArray *b) {
+                                                      [a transferToMultiArray:
+                                                              b];
+                                                    }];
+                           }];
+}
+
+/* Predictions go on alike from a state and from its copy. */
+static void test_copied(void **state)
+{
+    (void)state;
+    uint16_t v[64];
+    uint16_t w[64];
+    @autoreleasepool {
+        MLModel *m = model();
+        MLState *a = [[m newState] autorelease];
+        MLState *b = [[m newState] autorelease];
         MLMultiArray *x = kit_x(3, 4);
-        size_t n =
-            kit_output(kit_predict(m, @{@"x" : x}, a, nil), @"out", p, 64);
-        (void)kit_output(kit_predict(m, @{@"x" : x}, b, nil), @"out", q, 64);
-        assert_memory_equal(p, q, n * sizeof(*p));
-        bool threw = false;
+        set_values(a, 10);
+        copy_state(a, b);
+        size_t n = kit_state_values(a, @"acc", v, 64);
+        assert_int_equal(kit_state_values(b, @"acc", w, 64), n);
+        assert_memory_equal(v, w, n * sizeof(*v));
+        n = kit_output(kit_predict(m, @{@"x" : x}, a, nil), @"out", v, 64);
+        (void)kit_output(kit_predict(m, @{@"x" : x}, b, nil), @"out", w, 64);
+        assert_memory_equal(v, w, n * sizeof(*v));
+    }
+    kit_no_objects();
+}
+
+/* A name that is not there throws, and so may a handler; the state is as good
+ * as before. */
+static void test_handler_throws(void **state)
+{
+    (void)state;
+    uint16_t v[8];
+    int thrown = 0;
+    @autoreleasepool {
+        MLModel *m = model();
+        MLState *s = [[m newState] autorelease];
         @try {
-            (void)kit_state_values(a, @"other", v, 8);
+            (void)kit_state_values(s, @"other", v, 8);
         } @catch (NSException *e) {
-            threw = true;
-        }
-        assert_true(threw);
-        /* an exception in a handler leaves the state usable */
-        threw = false;
-        @try {
-            [a getMultiArrayForStateNamed:@"acc"
-                                  handler:^(MLMultiArray *y) {
-                                    (void)y;
+            thrown++;
+        } @
+        try {
+            [s getMultiArrayForStateNamed:@"acc"
+                                  handler:^(MLMultiArray *a) {
+                                    (void)a;
                                     [NSException raise:@"Mine" format:@"x"];
                                   }];
         } @catch (NSException *e) {
-            threw = true;
+            thrown++;
         }
-        assert_true(threw);
-        (void)kit_predict(m, @{@"x" : x}, a, nil);
+        assert_int_equal(thrown, 2);
+        (void)kit_predict(m, @{@"x" : kit_x(3, 4)}, s, nil);
     }
     kit_no_objects();
 }
@@ -442,6 +465,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_outlives),
         cmocka_unit_test(test_moves),
         cmocka_unit_test(test_written),
+        cmocka_unit_test(test_copied),
+        cmocka_unit_test(test_handler_throws),
         cmocka_unit_test(test_shared),
         cmocka_unit_test(test_rules),
         cmocka_unit_test(test_mixed_stateless),
