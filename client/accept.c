@@ -6,6 +6,7 @@
 #include "client/accept.h"
 
 #include <signal.h>
+#include <stdarg.h>
 #include <string.h>
 #include <sys/time.h>
 #include <time.h>
@@ -41,19 +42,20 @@ int accept_left(const struct accept *a)
 
 /* --- the line on a terminal while a step runs --- */
 
-/* Written by a signal's handler: no call but write(2), no number over 9999. */
+/* Written by a signal's handler, with no call but write(2). */
 static struct {
-    char text[160];
-    size_t n, digits; /* where the seconds stand */
+    char text[256];
+    size_t n, digits; /* where the seconds stand: DIGITS of them */
     unsigned seconds;
 } line;
+#define DIGITS 5u
 
 static void on_second(int sig)
 {
-    (void)sig;
-    unsigned v = line.seconds < 99999 ? line.seconds++ : 99999;
-    for (size_t i = 0; i < 5; i++) {
-        line.text[line.digits + 4 - i] =
+    unsigned v = line.seconds;
+    line.seconds += sig != 0 && v < 99999 ? 1 : 0;
+    for (size_t i = 0; i < DIGITS && line.n > 0; i++) {
+        line.text[line.digits + DIGITS - 1 - i] =
             v > 0 || i == 0 ? (char)('0' + v % 10) : ' ';
         v /= 10;
     }
@@ -76,21 +78,53 @@ static void each_second(bool on)
     (void)setitimer(ITIMER_REAL, &t, NULL);
 }
 
-static void show_line(const struct accept *a, const struct step *s)
+/* In place of what it shows now; the handler waits meanwhile. */
+static void set_line(const struct accept *a, const char *stage)
 {
-    if (!a->client.term.err_tty) {
-        return;
+    const struct step *s = &a->steps[a->at];
+    char text[sizeof(line.text) - 2];
+    sigset_t alarm;
+    int width = (int)a->client.term.width - 1;
+    int n = snprintf(text, sizeof(text), "[%zu/%zu] %-20s ", a->at + 1,
+                     a->n_steps, s->check.name);
+    size_t digits = (size_t)n + 1;
+    must(n > 0 && digits + DIGITS < sizeof(text));
+    (void)snprintf(text + n, sizeof(text) - (size_t)n,
+                   "%*s s of at most %d  %s", (int)DIGITS, "", s->limit_s,
+                   stage);
+    width = width < (int)sizeof(text) - 1 ? width : (int)sizeof(text) - 1;
+    (void)sigemptyset(&alarm);
+    (void)sigaddset(&alarm, SIGALRM);
+    (void)sigprocmask(SIG_BLOCK, &alarm, NULL);
+    line.n = 0;
+    if (width >= (int)(digits + DIGITS)) {
+        line.n = (size_t)snprintf(line.text, sizeof(line.text), "\r%-*.*s",
+                                  width, width, text);
+        line.digits = digits;
     }
-    int n = snprintf(line.text, sizeof(line.text),
-                     "\r[%zu/%zu] %-20s       s of at most %d\r", a->at + 1,
-                     a->n_steps, s->check.name, s->limit_s);
-    line.n = n > 0 && (size_t)n < sizeof(line.text) ? (size_t)n : 0;
-    line.digits = line.n > 0
-                      ? (size_t)(strstr(line.text, "      s of at") - line.text)
-                      : 0;
-    line.seconds = 0;
     on_second(0);
-    each_second(true);
+    (void)sigprocmask(SIG_UNBLOCK, &alarm, NULL);
+}
+
+void accept_stage(struct accept *a, const char *fmt, ...)
+{
+    char text[160];
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    if (a->client.term.err_tty) {
+        set_line(a, text);
+    }
+}
+
+static void show_line(const struct accept *a)
+{
+    if (a->client.term.err_tty) {
+        line.seconds = 0;
+        set_line(a, "");
+        each_second(true);
+    }
 }
 
 static void wipe_line(const struct accept *a)
@@ -137,7 +171,7 @@ static void run_step(struct accept *a, const struct step *s)
     a->numbers = json_object();
     a->d.findings = json_array();
     a->d.check = s->check.name;
-    show_line(a, s);
+    show_line(a);
     if (interrupted != 0) {
         accept_skip(a, "interrupted");
     } else if ((lacks & a->away) != 0) {

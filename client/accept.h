@@ -9,6 +9,7 @@
  *   accept_demo.c     the demo model against what is recorded of it
  *   accept_same.c     the same tokens whatever the daemon does
  *   accept_coreml.c   Core ML and the Neural Engine
+ *   accept_probe.c    what the daemon measured there, and where it ran
  *   accept_tokens.c   tokens of Core ML against the CPU's
  *   accept_agent.c    launchd
  *   accept_program.c  the program and its signature
@@ -26,7 +27,6 @@
 
 #define ACCEPT_LABEL      "dev.aned.acceptance" /* of the job, for launchd */
 #define ACCEPT_TOKENS_MAX 512u                  /* of one timeline */
-#define ACCEPT_CONTEXT    512
 #define ACCEPT_RUNS_MAX   8u /* prompts in conf/demo/expected.json */
 #define ACCEPT_TEXT_MAX   1024u
 #define ACCEPT_STOP_S     45 /* until the daemon has ended: it saves states */
@@ -55,6 +55,9 @@ enum {
     ACCEPT_MODEL_UP = 16, /* Core ML has loaded it */
     ACCEPT_AGENT = 32,    /* the job is installed */
     ACCEPT_AGENT_UP = 64, /* launchd has started it */
+    ACCEPT_PROBE = 128,   /* the demo was probed */
+    ACCEPT_MODEL_PROBE = 256,
+    ACCEPT_BUILT = 512, /* this aned has Core ML, whatever came of the load */
 };
 
 struct accept;
@@ -99,7 +102,7 @@ struct accept {
     struct json *numbers; /* name -> value */
     /* what was found */
     unsigned has;
-    unsigned away; /* what this system cannot give */
+    unsigned away;        /* what this system cannot give */
     struct json *results; /* a step each, in order */
     unsigned count[4];    /* of enum result */
     /* between steps */
@@ -107,8 +110,7 @@ struct accept {
     struct json *machine;  /* aned machine --json; NULL: it does not answer */
     struct draw base;      /* the first prompt, on the CPU, without drafts */
     struct draw core;      /* the same on Core ML */
-    struct json *probe, *model_probe; /* aned probe --json */
-    double load_ms, model_load_ms;    /* the first load with Core ML */
+    struct json *probe, *model_probe; /* records of /residency */
     uint64_t compiled;                /* what stood in the cache then */
     uint64_t caches_before;           /* bytes of Core ML's caches */
 };
@@ -129,6 +131,8 @@ int accept_run(struct client *c, const struct service *s,
 /* Whether the system, or a test in its place, is a Mac; else the step is
  * skipped. */
 bool accept_on_mac(struct accept *a);
+/* What the running step is at, for the line on a terminal. */
+void accept_stage(struct accept *a, const char *fmt, ...) PRINTF_LIKE(2, 3);
 /* Seconds that the running step has left, at least 1. */
 int accept_left(const struct accept *a);
 
@@ -254,6 +258,8 @@ void step_coreml_probe(struct doctor *d);
 void step_coreml_placement(struct doctor *d);
 void step_coreml_tokens(struct doctor *d);
 void step_coreml_backings(struct doctor *d);
+/* What the first opening and warming took, of all functions and widths. */
+double probe_cold_ms(const struct json *probe);
 void step_coreml_second(struct doctor *d);
 void step_coreml_caches(struct doctor *d);
 /* How large Core ML's caches were before. */

@@ -334,12 +334,45 @@ int box_convert(struct accept *a, const char *source, const char *name,
     return rc;
 }
 
+/* How far a load is: the daemon measures a model before its first use. */
+static void show_load(struct accept *a, const char *model)
+{
+    char path[200];
+    struct json *j = NULL;
+    struct err none = {0};
+    if (ask_path(path, sizeof(path), "/aned/v1/models/", model, "", &none) <
+            0 ||
+        box_ask(a, "GET", path, NULL, &j, &none) < 0) {
+        return;
+    }
+    const struct json *p = json_get(j, "probe");
+    if (strcmp(ask_str(p, "state"), "running") == 0) {
+        accept_stage(a, "probe %.0f%% %s",
+                     100 * json_num(json_get(p, "progress")),
+                     ask_str(p, "stage"));
+    } else {
+        accept_stage(a, "load %.0f%%", 100 * box_engine(j, "progress"));
+    }
+    json_free(j);
+}
+
+/* Asked again and again: a load goes on when its client has left. */
 int box_load(struct accept *a, const char *model, struct json **ret,
              struct err *e)
 {
     char path[200];
     RETERR(ask_path(path, sizeof(path), "/aned/v1/models/", model, "/load", e));
-    return box_ask(a, "POST", path, NULL, ret, e);
+    for (;;) {
+        double end = now_seconds() + 1;
+        a->client.peer.end_s = end < a->end_s ? end : a->end_s;
+        *e = (struct err){0};
+        int rc = ask(&a->client, "POST", path, NULL, ret, e);
+        if (rc != ERR_TIMEOUT || now_seconds() < a->client.peer.end_s ||
+            now_seconds() >= a->end_s) {
+            return rc;
+        }
+        show_load(a, model);
+    }
 }
 
 /* --- aned's own commands --- */

@@ -10,8 +10,6 @@
 #include "base/hash.h"
 #include "client/accept.h"
 
-#define SHARE_MIN    0.985   /* of a function's cost, on the Neural Engine */
-#define SMALL_BYTES  MIB(64) /* Core ML leaves small models to the processor */
 #define SLOW_LOAD_MS 10000.0 /* such a load is worth a cache */
 #define BACKING_RUNS "200"
 #define CACHE_DEPTH  3
@@ -123,6 +121,7 @@ void step_coreml_load(struct doctor *d)
 {
     struct accept *a = accept_of(d);
     struct err e = {0};
+    double ms = 0;
     if (!built_with_coreml(a)) {
         if (d->mac) {
             accept_fail(a, "this aned was built without Core ML");
@@ -131,7 +130,8 @@ void step_coreml_load(struct doctor *d)
         }
         return;
     }
-    if (load(a, "demo", &a->load_ms, &e) < 0) {
+    a->has |= ACCEPT_BUILT;
+    if (load(a, "demo", &ms, &e) < 0) {
         accept_error(a, "the demo on Core ML", &e);
         return;
     }
@@ -142,7 +142,8 @@ void step_model_load(struct doctor *d)
 {
     struct accept *a = accept_of(d);
     struct err e = {0};
-    if (load(a, "model", &a->model_load_ms, &e) < 0) {
+    double ms = 0;
+    if (load(a, "model", &ms, &e) < 0) {
         accept_error(a, "the model on Core ML", &e);
         return;
     }
@@ -151,7 +152,8 @@ void step_model_load(struct doctor *d)
 
 /* --- once more --- */
 
-static void again(struct accept *a, const char *name, double first)
+/* cold_ms: what opening and warming took when this model was first seen. */
+static void again(struct accept *a, const char *name, double cold_ms)
 {
     struct err e = {0};
     double second = 0;
@@ -160,197 +162,32 @@ static void again(struct accept *a, const char *name, double first)
         accept_error(a, "the second start", &e);
         return;
     }
-    accept_number(a, "first_load_ms", first);
+    accept_number(a, "cold_ms", cold_ms);
     (void)compiled(a, &which);
     if (which != a->compiled) {
         accept_fail(a, "the packages were compiled again");
     }
-    if (first > SLOW_LOAD_MS && second > first / 2) {
+    if (cold_ms > SLOW_LOAD_MS && second > cold_ms / 2) {
         accept_fail(a,
-                    "the second load took %.1f s, the first %.1f: the "
+                    "the load took %.1f s, the first opening %.1f: the "
                     "system's caches did not help",
-                    second / 1000, first / 1000);
+                    second / 1000, cold_ms / 1000);
     } else {
-        accept_pass(a, "%.1f s, the first took %.1f", second / 1000,
-                    first / 1000);
+        accept_pass(a, "%.1f s, the first opening took %.1f", second / 1000,
+                    cold_ms / 1000);
     }
 }
 
 void step_coreml_second(struct doctor *d)
 {
     struct accept *a = accept_of(d);
-    again(a, "demo", a->load_ms);
+    again(a, "demo", probe_cold_ms(a->probe));
 }
 
 void step_model_second(struct doctor *d)
 {
     struct accept *a = accept_of(d);
-    again(a, "model", a->model_load_ms);
-}
-
-/* --- probe --- */
-
-static void put_width(struct accept *a, const char *place, const struct json *w)
-{
-    static const char *const keys[] = {"warm_ms", "median_us", "cpu_only_us",
-                                       "cosine"};
-    for (size_t i = 0; i < countof(keys); i++) {
-        const struct json *v = json_get(w, keys[i]);
-        char name[200];
-        if (json_type(v) == JSON_NUMBER) {
-            (void)snprintf(name, sizeof(name), "%.140s width %.0f %s", place,
-                           json_num(json_get(w, "width")), keys[i]);
-            accept_number(a, name, json_num(v));
-        }
-    }
-}
-
-/* "layers_00_05.mlpackage t4" */
-static void place_of(const struct json *f, char out[160])
-{
-    const char *fn = ask_str(f, "function");
-    (void)snprintf(out, 160, "%.100s%s%.50s", ask_str(f, "package"),
-                   fn[0] != '\0' ? " " : "", fn);
-}
-
-static void put_measured(struct accept *a, const struct json *report)
-{
-    for (const struct json *f = json_first(json_get(report, "functions"));
-         f != NULL; f = json_next(f)) {
-        char place[160];
-        char name[200];
-        place_of(f, place);
-        (void)snprintf(name, sizeof(name), "%s open_ms", place);
-        accept_number(a, name, json_num(json_get(f, "open_ms")));
-        for (const struct json *w = json_first(json_get(f, "widths"));
-             w != NULL; w = json_next(w)) {
-            put_width(a, place, w);
-        }
-    }
-    if (json_type(json_get(report, "margin")) == JSON_NUMBER) {
-        accept_number(a, "margin", json_num(json_get(report, "margin")));
-    }
-}
-
-/* {"layers": [1,4], "heads": [1]} in a line. */
-static void put_widths(struct accept *a, const struct json *widths)
-{
-    struct buf b;
-    buf_init(&b, KIB(4));
-    json_write(widths, false, &b);
-    accept_note(a, "widths that give the same bits: %s",
-                buf_ok(&b) && b.n > 0 ? b.p : "{}");
-    buf_fini(&b);
-}
-
-static void probe(struct accept *a, const char *name, struct json **ret)
-{
-    char bundle[SERVICE_PATH_MAX];
-    char sub[80];
-    const char *argv[] = {NULL,     "probe",  bundle, "--backend",
-                          "coreml", "--json", NULL};
-    struct buf out;
-    struct err e = {0};
-    int code = 0;
-    (void)snprintf(sub, sizeof(sub), "home/models/%s", name);
-    box_path(a, sub, bundle);
-    int rc = box_aned(a, argv, &out, &code, &e);
-    if ((rc == 0 || code == EXIT_DATA) && out.n > 0) {
-        rc = json_parse(out.p, out.n, ret, &e);
-    }
-    buf_fini(&out);
-    if (rc < 0) {
-        accept_error(a, "aned probe", &e);
-        return;
-    }
-    const char *verdict = ask_str(*ret, "verdict");
-    const struct json *report = json_get(*ret, "report");
-    put_widths(a, json_get(*ret, "widths"));
-    put_measured(a, report);
-    for (const struct json *r = json_first(json_get(report, "reasons"));
-         r != NULL; r = json_next(r)) {
-        accept_note(a, "%s", json_str(r) != NULL ? json_str(r) : "");
-    }
-    if (strcmp(verdict, "passed") == 0 || strcmp(verdict, "warned") == 0) {
-        accept_pass(a, "the verdict is `%s`", verdict);
-    } else {
-        accept_fail(a, "the verdict is `%s`", verdict);
-    }
-}
-
-void step_coreml_probe(struct doctor *d)
-{
-    struct accept *a = accept_of(d);
-    probe(a, "demo", &a->probe);
-}
-
-void step_model_probe(struct doctor *d)
-{
-    struct accept *a = accept_of(d);
-    probe(a, "model", &a->model_probe);
-}
-
-/* --- placement --- */
-
-/* A function's share on the Neural Engine: of cost, else of operations; -1:
- * the system has no plan of it. */
-static double share_of(const struct json *function)
-{
-    const struct json *plan = json_get(function, "plan");
-    const struct json *v = json_get(plan, "share_of_cost");
-    v = json_type(v) == JSON_NUMBER ? v : json_get(plan, "share");
-    return json_type(v) == JSON_NUMBER ? json_num(v) : -1;
-}
-
-static void placement(struct accept *a, const struct json *probe)
-{
-    double bytes = 0;
-    size_t n = 0;
-    size_t elsewhere = 0;
-    for (const struct json *f =
-             json_first(json_get(json_get(probe, "report"), "functions"));
-         f != NULL; f = json_next(f)) {
-        char place[160];
-        char name[200];
-        double share = share_of(f);
-        place_of(f, place);
-        bytes += json_num(json_get(f, "weight_bytes"));
-        n++;
-        (void)snprintf(name, sizeof(name), "%s share", place);
-        accept_number(a, name, share);
-        if (share < SHARE_MIN) {
-            elsewhere++;
-            accept_note(a, "%s: %.1f%% on the Neural Engine%s%s", place,
-                        share < 0 ? 0 : 100 * share,
-                        share < 0 ? ": there is no plan: " : "",
-                        share < 0 ? ask_str(f, "plan_error") : "");
-        }
-    }
-    if (n == 0) {
-        accept_skip(a, "the probe has no report");
-    } else if (elsewhere == 0) {
-        accept_pass(a, "%zu functions, all on the Neural Engine", n);
-    } else if (bytes < (double)SMALL_BYTES) {
-        accept_skip(a,
-                    "a model of %.0f MB says little: Core ML leaves small ones "
-                    "to the processor; name a larger one with --model",
-                    bytes / 1e6);
-    } else {
-        accept_fail(a, "%zu of %zu functions are not on the Neural Engine",
-                    elsewhere, n);
-    }
-}
-
-void step_coreml_placement(struct doctor *d)
-{
-    struct accept *a = accept_of(d);
-    placement(a, a->probe);
-}
-
-void step_model_placement(struct doctor *d)
-{
-    struct accept *a = accept_of(d);
-    placement(a, a->model_probe);
+    again(a, "model", probe_cold_ms(a->model_probe));
 }
 
 /* --- results where they were wanted --- */
@@ -400,7 +237,8 @@ static void time_package(struct accept *a, const char *bundle,
     } else if (box_aned(a, argv, &out, &code, &e) < 0) {
         accept_error(a, package, &e);
     } else {
-        count_backings(a, package, out.n > 0 ? out.p : "");
+        /* Core ML prints on stdout when it compiles */
+        count_backings(a, package, run_last_line(&out));
     }
     buf_fini(&out);
 }
@@ -440,7 +278,7 @@ void step_model_convert(struct doctor *d)
     }
     double from = now_seconds();
     if (box_backend(a, false, 0, &e) < 0 ||
-        box_convert(a, a->o.model, "model", ACCEPT_CONTEXT, &e) < 0) {
+        box_convert(a, a->o.model, "model", 0, &e) < 0) {
         accept_error(a, "the model's conversion", &e);
         return;
     }

@@ -368,9 +368,9 @@ void step_formula(struct doctor *d)
         return;
     }
     if (!file_join(path, sizeof(path), a->demo,
-                   "../../launchd/homebrew/aned.rb") ||
+                   "../../.build/package/aned.rb") ||
         !file_exists(path)) {
-        accept_skip(a, "the formula is not beside the demo's source");
+        accept_skip(a, "there is no formula: ./dev package brew makes one");
         return;
     }
     buf_init(&out, KIB(256));

@@ -13,6 +13,9 @@
 #include "engine/backend.h"
 #include "engine/cpu/backend_cpu.h"
 #include "proto/json.h"
+#if defined(ANED_COREML)
+#include "engine/coreml/backend_coreml.h"
+#endif
 
 static const char usage[] =
     "usage: aned machine [--json]\n"
@@ -98,6 +101,9 @@ static void put_backends(struct json *o)
             json_add_str(list, NULL, names[i]);
         }
     }
+#if defined(ANED_COREML)
+    json_add_int(o, "neural_engine_cores", coreml_neural_cores());
+#endif
 }
 
 /* One "key  value" line for each member; lists as words. */

@@ -54,6 +54,8 @@ def expected(aned: str) -> dict:
     demo = TOP / "conf" / "demo" / "aned-demo.gguf"
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
+        (folder / "home").mkdir(mode=0o700)
+        (folder / "home" / "aned.conf").write_text("[engine]\nbackend = cpu\n")
         d = Daemon(aned, home=folder / "home")
         try:
             assert d.convert(demo, "demo", context=CONTEXT)["state"] == "done"

@@ -8,6 +8,7 @@ import http.server
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import socketserver
@@ -48,7 +49,7 @@ def lie(path, method, sent, answer):
         SEEN["forks"].add(answer.get("id"))
     elif method == "GET" and session and "tokens" in answer:
         if ("drafts" in LIES and session in SEEN["guessed"]) or ("forks" in LIES and session in SEEN["forks"]) or \
-                ("kills" in LIES and session in SEEN["streamed"]):
+                ("kills" in LIES and session in SEEN["streamed"]) or ("coreml" in LIES and SEEN["coreml"]):
             changed_tokens(answer)
     elif "grows" in LIES and isinstance(answer.get("engine"), dict):
         SEEN["grown"] += 9 << 20
@@ -108,6 +109,11 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 def serve(argv):
     path = argv[argv.index("--socket") + 1]
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    home = argv[argv.index("--home") + 1]
+    if "no_cache" in LIES:
+        shutil.rmtree(os.path.join(home, "cache", "coreml"), ignore_errors=True)
+    with open(os.path.join(home, "aned.conf")) as f:
+        SEEN["coreml"] = "backend = coreml" in f.read()
     real = path + "r"
     argv[argv.index("--socket") + 1] = real
     p = subprocess.Popen([REAL, *argv])

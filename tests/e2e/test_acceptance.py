@@ -1,6 +1,7 @@
 """anectl doctor --mac-acceptance, on a machine that is no Mac: the steps that need none pass, and fail when what they look at is
 wrong; those of launchd run against a launchd of ours (agents.py), those of the program against files made here; those of Core
 ML against the stand-in, when ANED_BIN is a build with it (`./dev build standin`)."""
+import dataclasses
 import json
 import os
 import pathlib
@@ -361,9 +362,9 @@ def test_unit_tests(v, code, result):
 def test_formula(v, record, code, result):
     v.tool("brew", f'test "$1" = style && test -f "$2" && exit {code}; exit 9')
     to = record(lambda o: None)
-    assert v.steps("formula", demo=to)["formula"] == ("skipped", "the formula is not beside the demo's source")
-    (to.parents[1] / "launchd" / "homebrew").mkdir(parents=True)
-    (to.parents[1] / "launchd" / "homebrew" / "aned.rb").write_text("")
+    assert has(v.steps("formula", demo=to)["formula"], "skipped", "./dev package brew")
+    (to.parents[1] / ".build" / "package").mkdir(parents=True)
+    (to.parents[1] / ".build" / "package" / "aned.rb").write_text("")
     assert v.steps("formula", demo=to)["formula"][0] == result
 
 
@@ -445,6 +446,111 @@ def test_no_program_for_a_mac(program, aned):
 def test_a_bad_signature(v, program):
     v.tool("codesign", "echo 'invalid signature' >&2; exit 3")
     assert has(program(macho())["signature"], "failed", "codesign ended with 3: invalid signature")
+
+
+# --- Core ML, on the stand-in ---
+
+
+CORE = ["neural-engine", "coreml-load", "coreml-probe", "coreml-placement", "coreml-tokens", "coreml-drafts", "coreml-fork",
+        "coreml-restart", "coreml-second", "coreml-kill", "coreml-backings", "coreml-memory"]
+MODEL = ["model-convert", "model-load", "model-probe", "model-placement", "model-tokens", "model-second"]
+
+
+@pytest.fixture
+def coreml(v):
+    """coreml(text, *steps): these steps, where the stand-in's fault file says text."""
+    if "coreml" not in machine(v.aned)["backends"]:
+        pytest.skip("this build has no stand-in for Core ML: ./dev build standin, ANED_BIN=.build/standin")
+
+    def go(text, *steps, **env):
+        (v.path / "faults").write_text(f"cache = {v.path / 'caches'}\n{text}\n")
+        return v.steps(*steps, ANED_STANDIN=str(v.path / "faults"), **env)
+    return go
+
+
+@pytest.fixture(scope="module")
+def small_model(tmp_path_factory):
+    return random_model(tmp_path_factory.mktemp("model") / "small.gguf")
+
+
+def random_model(path, **shape):
+    sys.path.insert(0, str(TOP / "tests" / "bench"))
+    import mkgguf
+    mkgguf.write(path, dataclasses.replace(mkgguf.SHAPES["tiny-qwen2"], **shape))
+    return path
+
+
+def test_core_ml(whole, aned):
+    if "coreml" not in machine(aned)["backends"]:
+        pytest.skip("this build has no stand-in for Core ML: ./dev build standin, ANED_BIN=.build/standin")
+    found = said(whole[0])
+    assert {n: found[n] for n in CORE if found[n][0] != "passed"} == {}
+    numbers = {s["name"]: s["numbers"] for s in whole[0]["steps"]}
+    assert numbers["coreml-tokens"]["tokens_compared"] >= 96 and numbers["coreml-restart"]["positions_from_disk"] > 0
+    assert numbers["coreml-load"]["compiled_models"] == 2 and numbers["coreml-drafts"]["drafts_accepted"] > 0
+    assert numbers["coreml-backings"]["layers_00_05.mlpackage moved"] == 0
+    probe = numbers["coreml-probe"]
+    for key in ("cosine", "warm_ms", "median_us", "cpu_only_us"):
+        assert f"layers_00_05.mlpackage width 4 {key}" in probe, probe
+    assert probe["layers_00_05.mlpackage width 1 cosine"] > 0.999
+
+
+def test_core_ml_whose_bits_depend_on_the_width(coreml):
+    """Tokens still do not depend on drafts, forks, restarts or kills."""
+    found = coreml("width_bits = 4", *[n for n in CORE if n not in ("coreml-memory", "coreml-placement")])
+    assert {n: x for n, x in found.items() if x[0] != "passed"} == {}
+
+
+@pytest.mark.parametrize("fault, step, text", [
+    ("neural_engine = 0", "neural-engine", "Core ML lists no Neural Engine"),
+    ("load_error = *", "coreml-load", "model.rejected: demo: layers_00_05.mlpackage: open:"),
+    ("load_kill = *", "coreml-load", "signal 9 at step open"),
+    ("predict_error = *", "coreml-load", "warm: the prediction failed"),
+    ("predict_nan = *layers*", "coreml-load", "numbers are not finite"),
+    ("load_error = *", "coreml-probe", "the verdict is `failed`"),
+    ("predict_nan = *layers*", "coreml-probe", "numbers are not finite"),
+    ("predict_kill = *layers*", "coreml-probe", "signal 9 at step warm"),
+    ("backings_ignored = *", "coreml-backings", "results came elsewhere"),
+])
+def test_core_ml_that_is_not_right(coreml, fault, step, text):
+    found = coreml(fault, step)
+    assert has(found[step], "failed", text), found
+
+
+def test_core_ml_with_other_tokens(coreml, v, aned):
+    v.aned = LYING
+    found = coreml("", "coreml-tokens", demo=str(DEMO), ANED_REAL=aned, ANED_LIE="coreml")
+    assert has(found["coreml-tokens"], "failed", "differs, where the CPU's likeliest leads by"), found
+
+
+def test_core_ml_compiles_again(coreml, v, aned):
+    v.aned = LYING
+    found = coreml("", "coreml-second", demo=str(DEMO), ANED_REAL=aned, ANED_LIE="no_cache")
+    assert has(found["coreml-second"], "failed", "the packages were compiled again"), found
+
+
+def test_a_model(coreml, small_model):
+    found = coreml("", *MODEL, args=["--model", small_model])
+    assert {n: x for n, x in found.items() if x[0] != "passed"} == {}
+
+
+def test_a_small_model_elsewhere(coreml, small_model):
+    found = coreml("plan_cpu = *", "model-placement", "coreml-placement", args=["--model", small_model])
+    for step in ("model-placement", "coreml-placement"):
+        assert has(found[step], "skipped", "Core ML leaves small ones to the processor"), found
+
+
+@pytest.mark.slow
+def test_a_large_model_elsewhere(coreml, v):
+    large = random_model(v.path / "m.gguf", layers=8, d=512, heads=8, d_head=64, ff=1536, vocab=2048)  # 29 MB
+    found = coreml("plan_cpu = *\nthreads = 0", "model-placement", args=["--model", large])
+    assert has(found["model-placement"], "failed", "2 of 2 functions are not on the Neural Engine"), found
+
+
+@pytest.mark.slow
+def test_caches_that_do_not_help(coreml):
+    found = coreml("cache = \nload_ms = 6000", "coreml-second")
+    assert has(found["coreml-second"], "failed", "the system's caches did not help"), found
 
 
 # --- launchd ---

@@ -21,3 +21,6 @@ struct coreml_counts {
 extern const struct backend backend_coreml;
 
 void coreml_counts(const struct backend_model *m, struct coreml_counts *ret);
+
+/* Cores of the Neural Engines that this process may use; 0: there is none. */
+unsigned coreml_neural_cores(void);

@@ -9,6 +9,7 @@
  * predict.m         a prediction
  * state.m           states
  * plan.m            where the system would run what
+ * device.m          what the machine has
  * wait.m, error.m, system.c   answers that come later, errors, this machine
  *
  * Objective-C with manual retain and release: the runtime on Linux, where tests
