@@ -14,7 +14,7 @@ const struct step accept_steps[] = {
     {{"program", "arm64 macOS 15, bundle id dev.aned.daemon, linked with CoreML", step_program},
      "the build makes what the checks on Linux linked",
      "the file's own load commands and Info.plist section", MINUTE, 0, 0},
-    {{"signature", "codesign verifies it; its identifier is dev.aned.daemon", step_signature},
+    {{"signature", "codesign verifies it; signed by somebody, it is dev.aned.daemon", step_signature},
      "Core ML's caches find the program again after an update",
      "codesign --verify --strict; the code directory in the file", MINUTE, 0, 0},
     {{"neural-engine", "Core ML lists one", step_neural_engine},

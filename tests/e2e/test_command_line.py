@@ -127,8 +127,12 @@ def test_the_sandbox_tells_what_it_refuses(aned, tmp_path):
         pytest.skip(f"no rules for files here: {o['reason']}")
     tries = {t["what"]: t["worked"] for t in o["tries"]}
     assert r.returncode == 0 and o["right"] is True
-    assert tries == {"write_inside": True, "write_outside": False, "read_outside": False, "open_socket": False, "start_program": False}
+    assert tries == {"write_inside": True, "write_outside": False, "read_outside": False, "use_socket": False, "start_program": False}
     assert (tmp_path / "room" / "inside").exists() and not (tmp_path / "refused").exists()
+    (tmp_path / "in").mkdir()
+    (tmp_path / "out").mkdir()
+    assert run(aned, "sandbox", tmp_path / "in", "--outside", tmp_path / "out").returncode == 0
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["outside", "socket"]
     assert run(aned, "sandbox", tmp_path).returncode == 73  # what is made there stays
     (tmp_path / "engine").mkdir()
     assert run(aned, "sandbox", "--engine", tmp_path / "engine").returncode == (0 if os.uname().sysname == "Darwin" else 69)
