@@ -598,9 +598,10 @@ def test_launchd(v, launchd):
     d = launchd()
     o = v.report("--manager", "launchd", *[a for n in AGENT for a in ("--only", n)])
     found = said(o)
-    assert {n: found[n] for n in AGENT if found[n][0] != "passed"} == {}
+    nice = os.nice(0)  # of these tests, and so of what they start
+    assert {n: found[n] for n in AGENT if found[n][0] != ("failed" if nice > 0 and n == "agent-priority" else "passed")} == {}
     assert "the socket has mode 0600" in found["agent-install"][1]
-    assert "nice 0" in found["agent-priority"][1] and "may open" in found["agent-priority"][1]
+    assert f"has nice {nice}" in found["agent-priority"][1] and "may open" in found["agent-priority"][1]
     numbers = {s["name"]: s["numbers"] for s in o["steps"]}
     assert numbers["agent-stop"]["process_gone_after_s"] < 30 and numbers["agent-log"]["lines"] > 0
     assert own.read_text() == "mine" and [p.name for p in own.parent.iterdir()] == [own.name]
