@@ -52,7 +52,8 @@ def launchctl():
             leave(113, "Could not find service")
         pid = state["pid"]
         leave(0, f"{target} = {{\n\tactive count = 1\n\tstate = {'running' if pid else 'not running'}\n\n"
-                 + (f"\tpid = {pid}\n" if pid else "") + f"\tlast exit code = {state['last_exit']}\n\tspawn type = interactive (4)\n}}")
+                 + (f"\tpid = {pid}\n" if pid else "")
+                 + f"\tlast exit code = {state['last_exit']}\n\tspawn type = interactive (4)\n}}")
     if verb == "bootout":
         if not here_now:
             leave(3, "Boot-out failed: 3: No such process")

@@ -17,9 +17,9 @@ SETS = {  # which kernels each machine has, best first
 }
 
 
-def start(exe, *args, cpu="max", large_pages=False, stdin=b""):
-    """Run a program of the arm64 build to its end. large_pages: as Apple's (pages.c)."""
-    preload = ["-E", f"LD_PRELOAD={BUILD}/pages.so"] if large_pages else []
+def start(exe, *args, cpu="max", preload=None, stdin=b""):
+    """Run a program of the arm64 build to its end. preload: "pages" (as large as Apple's) or "fence" (behind every block)."""
+    preload = ["-E", f"LD_PRELOAD={BUILD}/{preload}.so"] if preload else []
     command = ["qemu-aarch64", "-L", SYSROOT, "-cpu", cpu, *preload, exe, *args]
     return subprocess.run([str(c) for c in command], input=stdin, capture_output=True, timeout=900)
 

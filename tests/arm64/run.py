@@ -27,6 +27,7 @@ LEFT_OUT = {
 }
 SMOKE = ["linear", "weight", "half", "floats", "files", "slab"]
 PAGES = ["files", "slab", "kv", "crew", "engine", "steps", "convert"]  # what maps memory, with pages of 16 KiB (pages.c)
+FENCE = ["linear", "attend", "floats", "weight"]  # what reads rows, with nothing behind a block (fence.c)
 
 
 def say(text):
@@ -111,11 +112,14 @@ endian = 'little'
             name + " setup", name + ".setup.log", "meson", "setup", build, TOP, "--cross-file", self.cross, "-Dbuildtype=release",
             *options)) and self.step(name + " build", name + ".build.log", "ninja", "-C", build, *targets)
 
-    def make_pages(self):
-        """pages.c, to be preloaded."""
-        return self.step("pages.c", "arm64.pages.log", "clang", "--target=aarch64-linux-gnu", f"--sysroot={self.sysroot}",
-                         "-fuse-ld=lld", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", HERE / "pages.c",
-                         "-o", self.build / "pages.so")
+    def make_preload(self, name):
+        """A library that changes what programs see of their machine, NAME.c here."""
+        return self.step(name + ".c", f"arm64.{name}.log", "clang", "--target=aarch64-linux-gnu", f"--sysroot={self.sysroot}",
+                         "-fuse-ld=lld", "-O1", "-fno-builtin", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC",
+                         HERE / (name + ".c"), "-o", self.build / (name + ".so"))
+
+    def preload(self, name):
+        return "-E", f"LD_PRELOAD={self.build}/{name}.so"
 
     def unit_names(self):
         r = subprocess.run(["meson", "test", "--list", "--suite", "unit"], cwd=self.build, capture_output=True, text=True)
@@ -152,7 +156,8 @@ endian = 'little'
             self.skipped(reason)
             return 0
         self.write_cross_file()
-        if self.make(self.build, ["daemon/aned", "client/anectl", *["tests/test_" + n for n in SMOKE]]) and self.make_pages():
+        programs = ["daemon/aned", "client/anectl", *["tests/test_" + n for n in SMOKE]]
+        if self.make(self.build, programs) and self.make_preload("pages") and self.make_preload("fence"):
             units = SMOKE
             if self.full:
                 units = self.unit_names()
@@ -161,7 +166,8 @@ endian = 'little'
             if self.full:
                 self.meson_test("n1", ["linear", "attend"], "-cpu", "neoverse-n1")
                 self.meson_test("a57", ["linear", "attend"], "-cpu", "cortex-a57")
-                self.meson_test("pages", PAGES, "-E", f"LD_PRELOAD={self.build}/pages.so")
+                self.meson_test("pages", PAGES, *self.preload("pages"))
+                self.meson_test("fence", FENCE, *self.preload("fence"))
             self.python_tests()
         if self.failed:
             say("arm64: failed: " + ", ".join(self.failed))

@@ -28,7 +28,7 @@ def test_the_same_bundle(demo, tmp_path, quant, cpu):
 
 
 def test_the_same_bundle_with_large_pages(demo, tmp_path):
-    assert convert(demo, tmp_path / "b", large_pages=True) == machine.files(demo.bundle("int8"))
+    assert convert(demo, tmp_path / "b", preload="pages") == machine.files(demo.bundle("int8"))
 
 
 @pytest.mark.parametrize("cpu", SETS)
@@ -57,7 +57,7 @@ def test_the_same_logits_in_chunks(demo, quant, chunk, isa):
 @pytest.mark.parametrize("quant", QUANTS)
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_same_logits_with_large_pages(demo, quant, threads):
-    assert demo.arm_logits(quant, "--threads", threads, large_pages=True) == demo.logits(quant)
+    assert demo.arm_logits(quant, "--threads", threads, preload="pages") == demo.logits(quant)
 
 
 @pytest.mark.parametrize("cpu", ["max", *slow("cortex-a57")])

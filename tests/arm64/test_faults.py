@@ -18,11 +18,15 @@ def kernel(folder, name, *flags):
     return plant.compile(folder, f"daemon/engine/libkernel_{name}.a", f"{SETS}kernel_{name}.c", *flags)
 
 
-def products_agree(folder, *objects, cpu="max"):
+def products_agree(folder, *objects, **how):
     """The unit test `linear` with these objects."""
-    r = machine.start(plant.link(folder, "tests/test_linear", *objects), cpu=cpu)
+    r = machine.start(plant.link(folder, "tests/test_linear", *objects), **how)
     assert r.returncode == 0 or b"[  FAILED  ]" in r.stdout + r.stderr, r
     return r.returncode == 0
+
+
+def instruction_is_missing(exe, *args, **how):
+    return machine.start(exe, *args, **how).returncode in (-signal.SIGILL, 128 + signal.SIGILL)
 
 
 def aned(folder, *objects):
@@ -67,10 +71,22 @@ def test_a_page_is_taken_for_4096_bytes(demo, tmp_path):
     plant.edit(tmp_path, "daemon/base/file.c", ("(size_t)sysconf(_SC_PAGESIZE)", "4096"))
     exe = aned(tmp_path, plant.compile(tmp_path, "proto/libbase.a", "daemon/base/file.c"))
     assert demo.arm_logits("fp16", exe=exe) == demo.logits("fp16")
-    assert demo.arm_logits("fp16", exe=exe, large_pages=True) is None
+    assert demo.arm_logits("fp16", exe=exe, preload="pages") is None
 
 
-def test_a_set_for_every_machine_has_a_better_instruction(demo, tmp_path):
+def test_a_row_is_read_beyond_its_end(tmp_path):
+    plant.edit(tmp_path, "daemon/engine/cpu/kernels/products/linear_one.h", ("i + VB <= n; i", "i < n; i"))
+    o = kernel(tmp_path, "neon_dot")
+    assert products_agree(tmp_path, o, cpu="neoverse-n1")  # what is read is multiplied by zeros
+    assert not products_agree(tmp_path, o, cpu="neoverse-n1", preload="fence")
+
+
+@pytest.fixture
+def logits_args(demo, tmp_path):
+    return demo.bundle("int8"), demo.tokens, tmp_path / "x.npy"
+
+
+def test_a_set_for_every_machine_has_a_better_instruction(demo, logits_args, tmp_path):
     plant.edit(tmp_path, SETS + "kernel_neon_dot.c", ("kernels_neon_dot", "kernels_neon"), ('"neon_dot"\n', '"neon"\n'))
     o = kernel(tmp_path, "neon_dot")
     r = subprocess.run([sys.executable, plant.TOP / "tests/lint/isa.py", "--objdump", "aarch64-linux-gnu-objdump", "--better",
@@ -78,20 +94,15 @@ def test_a_set_for_every_machine_has_a_better_instruction(demo, tmp_path):
     assert r.returncode == 1 and "sdot" in r.stdout, r
     exe = aned(tmp_path, o)
     assert demo.arm_logits("int8", "--isa", "neon", exe=exe) == demo.logits("int8")  # nothing else sees it here
-    assert dies(exe, demo, "--isa", "neon", cpu="cortex-a57")
+    assert instruction_is_missing(exe, "logits", *logits_args, "--isa", "neon", cpu="cortex-a57")
 
 
-def test_an_instruction_is_found_where_it_is_not(demo, tmp_path):
+def test_an_instruction_is_found_where_it_is_not(demo, logits_args, tmp_path):
     plant.edit(tmp_path, "daemon/base/isa.c", ("all(caps, CAP_CRC32 | CAP_ATOMICS | CAP_ASIMDRDM | CAP_DCPOP)", "true"),
                ("#define CAP_ASIMDDP  (1u << 20)", "#define CAP_ASIMDDP (1u << 1)"))
     exe = aned(tmp_path, plant.compile(tmp_path, "proto/libbase.a", "daemon/base/isa.c"))
     assert demo.arm_logits("int8", exe=exe, cpu="neoverse-n1") == demo.logits("int8")
-    assert dies(exe, demo, cpu="cortex-a57")
-
-
-def dies(exe, demo, *options, cpu):
-    r = machine.start(exe, "logits", demo.bundle("int8"), demo.tokens, demo.folder / "x.npy", *options, cpu=cpu)
-    return r.returncode in (-signal.SIGILL, 128 + signal.SIGILL)
+    assert instruction_is_missing(exe, "logits", *logits_args, cpu="cortex-a57")
 
 
 def test_products_and_sums_are_fused(demo, tmp_path):

@@ -1,13 +1,20 @@
 #!/bin/sh
 # ns.sh ROOT COMMAND...: run a command in a root file system, with processes, mounts and a host name of its own. `boot` in
 # place of a command: start its systemd as the first process, and the script /inside.sh beside it, whose output goes to
-# /inside.log; that script ends it. Nothing of it is left outside: the mounts go with the namespace.
+# /inside.log; that script ends it. Nothing of it is left outside: mounts go with the namespace, its control group is removed.
 set -eu
 root=$1
 shift
+group=aned-package-$$
 if [ "${NS_IN:-}" = '' ]; then
-    NS_IN=1 exec unshare --pid --fork --mount --ipc --uts --kill-child -- "$0" "$root" "$@"
+    rc=0
+    NS_IN=$group unshare --pid --fork --mount --ipc --uts --kill-child -- "$0" "$root" "$@" || rc=$?
+    # shellcheck disable=SC2016
+    [ "$1" != boot ] || unshare --mount sh -c 'mount -t cgroup2 cgroup2 "$1/mnt" &&
+        find "$1/mnt/$2" -depth -type d -exec rmdir {} +' sh "$root" "$group"
+    exit $rc
 fi
+group=$NS_IN
 mount --make-rprivate /
 mount --bind "$root" "$root"
 mount -t proc proc "$root/proc"
@@ -25,9 +32,8 @@ mkdir "$root/dev/shm" "$root/dev/pts"
 mount -t sysfs -o ro sysfs "$root/sys"
 # a control group of its own, which becomes the first one inside
 mount -t cgroup2 cgroup2 "$root/sys/fs/cgroup"
-group=$root/sys/fs/cgroup/aned-package-$(basename "$(dirname "$root")")
-mkdir -p "$group"
-echo $$ >"$group/cgroup.procs"
+mkdir "$root/sys/fs/cgroup/$group"
+echo $$ >"$root/sys/fs/cgroup/$group/cgroup.procs"
 exec unshare --cgroup sh -c '
     umount "$1/sys/fs/cgroup" && mount -t cgroup2 cgroup2 "$1/sys/fs/cgroup"
     chroot "$1" /bin/sh /inside.sh >"$1/inside.log" 2>&1 &

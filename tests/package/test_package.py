@@ -256,7 +256,7 @@ def test_it_is_stopped_started_and_uninstalled(booted):
 @pytest.fixture(scope="module")
 def brew():
     """The tarball and the formula."""
-    out = sh("sh", TOP / "launchd/package.sh", "brew").split()
+    out = sh(TOP / "dev", "package", "brew").split()
     assert [os.path.basename(x) for x in out][-1] == "aned.rb"
     return out
 

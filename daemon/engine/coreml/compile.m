@@ -58,8 +58,12 @@ static int move(NSURL *made, const struct cache_entry *x, struct err *e)
 {
     char part[COREML_PATH_MAX];
     NSError *error = nil;
+    NSString *from = [made path];
+    if (from == nil) {
+        return err_set(e, ERR_BACKEND, "Core ML compiled to no path");
+    }
     RETERR(cache_part(x, part, sizeof(part), e));
-    BOOL moved = [[NSFileManager defaultManager] moveItemAtPath:[made path]
+    BOOL moved = [[NSFileManager defaultManager] moveItemAtPath:from
                                                          toPath:path_of(part)
                                                           error:&error];
     return moved ? 0 : coreml_error(e, error, "keeping the compiled model");

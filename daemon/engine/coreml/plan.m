@@ -111,8 +111,9 @@ static int list_ops(const struct backend_model *m, MLComputePlan *plan,
                     struct backend_plan *ret, struct err *e)
 {
     MLModelStructureProgram *program = [[plan modelStructure] program];
-    MLModelStructureProgramFunction *f = [[program functions]
-        objectForKey:[NSString stringWithUTF8String:m->fn->name]];
+    NSString *name = [NSString stringWithUTF8String:m->fn->name];
+    MLModelStructureProgramFunction *f =
+        name != nil ? [[program functions] objectForKey:name] : nil;
     struct list l = {.plan = plan, .ret = ret};
     if (f == nil) {
         return err_set(e, ERR_BACKEND, "Core ML's plan has no function %s",

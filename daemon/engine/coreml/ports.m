@@ -42,27 +42,35 @@ static void add_state(struct backend_model *m, const struct mil_value *v)
     m->state_bytes += rows * row;
 }
 
-/* Owned. */
-static NSArray *names_of(const struct backend_port *p, size_t n)
+/* *ret is owned. Errors: MIL_INVALID (a name that is no text). */
+static int names_of(const struct backend_port *p, size_t n,
+                    NSArray<NSString *> **ret, struct err *e)
 {
     NSMutableArray *a = [[NSMutableArray alloc] initWithCapacity:n];
+    *ret = a;
     for (size_t i = 0; i < n; i++) {
-        [a addObject:[NSString stringWithUTF8String:p[i].name]];
+        NSString *name = [NSString stringWithUTF8String:p[i].name];
+        if (name == nil) {
+            return err_set(e, ERR_MIL_INVALID, "the name %s is not UTF-8",
+                           p[i].name);
+        }
+        [a addObject:name];
     }
-    return a;
+    return 0;
 }
 
-static void make_names(struct backend_model *m)
+static int make_names(struct backend_model *m, struct err *e)
 {
+    RETERR(names_of(m->in, m->n_in, &m->in_names, e));
+    RETERR(names_of(m->out, m->n_out, &m->out_names, e));
+    RETERR(names_of(m->states, m->n_states, &m->state_names, e));
     NSMutableDictionary *index = [[NSMutableDictionary alloc] init];
-    m->in_names = names_of(m->in, m->n_in);
-    m->out_names = names_of(m->out, m->n_out);
-    m->state_names = names_of(m->states, m->n_states);
     for (size_t i = 0; i < m->n_in; i++) {
         [index setObject:[NSNumber numberWithUnsignedLong:i]
                   forKey:[m->in_names objectAtIndex:i]];
     }
     m->in_index = index;
+    return 0;
 }
 
 int ports_make(struct backend_model *m, struct err *e)
@@ -85,8 +93,7 @@ int ports_make(struct backend_model *m, struct err *e)
         m->out[i] = (struct backend_port){.name = v->name, .type = v->type};
     }
     m->flexible = port_widths(m->in, m->n_in, &m->t_min, &m->t_max);
-    make_names(m);
-    return 0;
+    return make_names(m, e);
 }
 
 /* --- held against Core ML's description --- */

@@ -101,12 +101,11 @@ CHECKED int probe_margin(const char *bundle_dir, const struct probe_conf *conf,
  *     "widths": [..], "first": package, "lost": [place ..], "known": [text ..]}
  *     or {"bundle", "backend", "threads", "cache", "margin": {"layers",
  *     "heads"}}
- *   FRAME_PROGRESS {"package", "function", "width", "step", "slow", "fraction"};
- *     slow: the step may take as long as a load
- *   FRAME_PROBE_RESULT {"function": {..}, "ops": [..]} or {"package": {..}}
- *   FRAME_PROBE_DONE {"known": text or null} or {"margin": number}
- *   FRAME_ERROR
- * Returns the exit code. */
+ *   FRAME_PROGRESS {"package", "function", "width", "step", "slow",
+ * "fraction"}; slow: the step may take as long as a load FRAME_PROBE_RESULT
+ * {"function": {..}, "ops": [..]} or {"package": {..}} FRAME_PROBE_DONE
+ * {"known": text or null} or {"margin": number} FRAME_ERROR Returns the exit
+ * code. */
 int probe_role(int argc, char **argv);
 /* The same with these backends, for tests. conf->at may be NULL; else it is
  * called when the parent has been told. */

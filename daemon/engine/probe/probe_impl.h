@@ -129,8 +129,8 @@ struct plan_group {
 };
 
 struct plan_groups {
-    uint32_t n_ops, n_here;     /* all; on the Neural Engine */
-    double cost, cost_here;     /* the same of the cost; 0: not told */
+    uint32_t n_ops, n_here; /* all; on the Neural Engine */
+    double cost, cost_here; /* the same of the cost; 0: not told */
     size_t n;
     struct plan_group of[PROBE_OPS_MAX]; /* the last may be "others" */
 };
@@ -142,15 +142,15 @@ void plan_group(const struct backend_plan *plan, struct plan_groups *ret);
 
 struct width_result {
     uint32_t t;
-    int code; /* of the failure; 0: none */
+    int code;             /* of the failure; 0: none */
     enum probe_step step; /* at which it failed */
     char why[ERR_MSG_MAX];
     double warm_ms, us, cpu_us; /* < 0: not measured */
     struct likeness like;
-    uint64_t bad;      /* numbers that are not finite */
-    bool steady;       /* a row's bits depend on nothing but the width */
-    bool repeats;      /* and are the same again */
-    uint64_t *hash;    /* of the rows; NULL: not computed */
+    uint64_t bad;   /* numbers that are not finite */
+    bool steady;    /* a row's bits depend on nothing but the width */
+    bool repeats;   /* and are the same again */
+    uint64_t *hash; /* of the rows; NULL: not computed */
 };
 
 struct function_result {
@@ -172,7 +172,7 @@ struct function_result {
 struct package_result {
     const char *path;
     bool head;
-    uint32_t rows; /* that were compared */
+    uint32_t rows;                   /* that were compared */
     char reference_why[ERR_MSG_MAX]; /* why there is no cosine; "" */
     size_t n;
     struct function_result *f; /* owned */
@@ -193,7 +193,7 @@ struct probe {
     struct file_map embed;
     const char *known; /* the machine is one of conf->known */
     bool asked;        /* that was looked at */
-    int stop; /* what conf->at or conf->result said; 0: go on */
+    int stop;          /* what conf->at or conf->result said; 0: go on */
 };
 
 /* One package. */

@@ -82,6 +82,7 @@ static void forget(struct model *m, const char *trash)
     struct server *s = m->of->srv;
     log_info("model_deleted", "model=%s", m->name);
     verify_forget(m);
+    probe_forget(m);
     forget_states(m);
     if (s->sessions != NULL) {
         sessions_forget(s->sessions, m->name);

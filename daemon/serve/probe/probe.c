@@ -132,6 +132,7 @@ static void end(struct prober *v, struct model *m,
                       r->reason != NULL ? r->reason : "it does not run right");
         model_probed(m, &why); /* if a load waits, it fails */
         probe_reject(m, r);
+        verify_loaded(m); /* its files may be damaged */
     } else {
         model_probed(m, e);
         apply(v, m);

@@ -34,9 +34,9 @@ enum probing { PROBING_REST, PROBING_QUEUED, PROBING_RUNNING };
 
 struct probe { /* in struct model */
     enum probing state;
-    bool asked; /* a client asked: measure, whatever is known */
-    bool again; /* the next load does the same */
-    bool rejected; /* its state is REJECTED for its verdict */
+    bool asked;            /* a client asked: measure, whatever is known */
+    bool again;            /* the next load does the same */
+    bool rejected;         /* its state is REJECTED for its verdict */
     struct probe_run *run; /* goes on when it is this model's turn again */
     char *why; /* the last probe could not measure, or be stored; NULL */
 };

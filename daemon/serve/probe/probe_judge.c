@@ -21,6 +21,14 @@ static bool is_number(const struct json *j)
     return json_type(j) == JSON_NUMBER;
 }
 
+/* Of an entry of a function's list; 0: it is none. */
+static uint32_t width_of(const struct json *w)
+{
+    int64_t t = 0;
+    return json_int(json_get(w, "width"), 1, ENGINE_CHUNK_MAX, &t) ? (uint32_t)t
+                                                                   : 0;
+}
+
 /* --- widths that agree --- */
 
 struct classes {
@@ -170,21 +178,21 @@ static void judge_width(const struct json *f, const struct json *w,
     char at[400];
     const struct json *e = json_get(w, "error");
     const struct json *cosine = json_get(w, "cosine");
-    int t = (int)json_num(json_get(w, "width"));
+    uint32_t t = width_of(w);
     double bad = json_num(json_get(w, "not_finite"));
     (void)place(f, at);
     if (json_type(e) == JSON_OBJECT) {
-        say(v, "%.120s: width %d: %s: %.200s", at, t, text(e, "step"),
+        say(v, "%.120s: width %u: %s: %.200s", at, t, text(e, "step"),
             text(e, "message"));
     } else if (bad > 0) {
-        say(v, "%.120s: width %d: %.0f numbers are not finite", at, t, bad);
+        say(v, "%.120s: width %u: %.0f numbers are not finite", at, t, bad);
     } else if (is_number(cosine) && json_num(cosine) < PROBE_COSINE_MIN) {
-        say(v, "%.120s: width %d: cosine %.4f (%.60s), at least %.2f is wanted",
+        say(v, "%.120s: width %u: cosine %.4f (%.60s), at least %.2f is wanted",
             at, t, json_num(cosine), text(w, "least_like"), PROBE_COSINE_MIN);
     } else if (!json_bool(json_get(w, "repeats"))) {
-        say(v, "%.120s: width %d: the same input gives other bits", at, t);
+        say(v, "%.120s: width %u: the same input gives other bits", at, t);
     } else if (!json_bool(json_get(w, "steady"))) {
-        say(v, "%.120s: width %d: a row's bits depend on the rows beside it",
+        say(v, "%.120s: width %u: a row's bits depend on the rows beside it",
             at, t);
     }
 }
@@ -248,7 +256,7 @@ static double sum_of(const struct probe_found *f, const char *kind, uint32_t t,
              w != NULL && strcmp(text(x, "kind"), kind) == 0;
              w = json_next(w)) {
             const struct json *us = json_get(w, key);
-            if ((uint32_t)json_num(json_get(w, "width")) == t && sum >= 0) {
+            if (width_of(w) == t && sum >= 0) {
                 sum = is_number(us) ? sum + json_num(us) : -1;
             }
         }

@@ -155,9 +155,12 @@ static void take_ops(struct probe_found *f, const struct json *function,
     must(f->ops != NULL);
     for (const struct json *c = json_first(ops); c != NULL; c = json_next(c)) {
         struct store_residency_op *o = &f->ops[f->n_ops++];
-        *o = (struct store_residency_op){
-            .count = (uint32_t)json_num(json_get(c, "count")),
-            .cost = json_num(json_get(c, "cost"))};
+        int64_t count = 0;
+        if (!json_int(json_get(c, "count"), 0, UINT32_MAX, &count)) {
+            count = 0;
+        }
+        *o = (struct store_residency_op){.count = (uint32_t)count,
+                                         .cost = json_num(json_get(c, "cost"))};
         copy(o->package, sizeof(o->package), function, "package");
         copy(o->function, sizeof(o->function), function, "function");
         copy(o->type, sizeof(o->type), c, "type");

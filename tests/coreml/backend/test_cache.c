@@ -317,25 +317,14 @@ static void test_lock_removed(void **state)
 static void test_temporary(void **state)
 {
     (void)state;
-    const char *tmp = kit_path("tmp");
-    struct err e = {0};
-    char *was = getenv("TMPDIR") != NULL ? strdup(getenv("TMPDIR")) : NULL;
-    unit_ok(file_mkdirs(tmp, 0700, &e), &e);
-    assert_int_equal(setenv("TMPDIR", tmp, 1), 0);
     struct backend_model *a = open_pkg(&kit_coreml, &pkgs.plain, NULL);
     struct backend_model *b = open_pkg(&kit_coreml, &pkgs.kv, NULL);
     BE->close(a);
-    assert_non_null(strstr(kit_names(tmp), "aned-coreml-"));
+    assert_non_null(strstr(kit_names(kit.tmp), "aned-coreml-"));
     BE->close(b);
-    assert_null(strstr(kit_names(tmp), "aned-coreml-"));
+    assert_null(strstr(kit_names(kit.tmp), "aned-coreml-"));
     assert_true(use(&kit_coreml, &pkgs.plain));
-    assert_null(strstr(kit_names(tmp), "aned-coreml-"));
-    if (was != NULL) {
-        assert_int_equal(setenv("TMPDIR", was, 1), 0);
-    } else {
-        assert_int_equal(unsetenv("TMPDIR"), 0);
-    }
-    free(was);
+    assert_null(strstr(kit_names(kit.tmp), "aned-coreml-"));
 }
 
 int main(int argc, char **argv)
@@ -349,6 +338,7 @@ int main(int argc, char **argv)
         TEST(test_cancelled_wait), TEST(test_lock_removed),
         TEST(test_temporary),
     };
+    kit_start(argv);
     program = argv[0];
     if (argc == 4 && strcmp(argv[1], "--open") == 0) {
         return open_in_child(argv);

@@ -27,8 +27,10 @@ static int tear_down(void **state)
     return 0;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    (void)argc;
+    kit_start(argv);
     static struct way ways[] = {
         {{&backend_coreml, {.threads = 1}}, "coreml",    ""                    },
         {{&backend_coreml, {.threads = 1}}, "fp32",      "arith = fp32"        },

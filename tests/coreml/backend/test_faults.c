@@ -363,8 +363,10 @@ static void test_arith(void **state)
     assert_non_null(strstr(arith[1], "CPU, frequent reshapes, fast"));
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    (void)argc;
+    kit_start(argv);
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(test_compile_error),  TEST(test_load_error),

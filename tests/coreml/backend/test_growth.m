@@ -282,6 +282,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_predictions),
         cmocka_unit_test(test_tokens),
     };
+    kit_start(argv);
     if (argc > 1) {
         predictions = strtoul(argv[1], NULL, 10);
     }

@@ -138,8 +138,10 @@ static void test_cache(void **state)
     unit_ok(file_rmtree(folder, &e), &e);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    (void)argc;
+    kit_start(argv);
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(test_operations), TEST(test_function), TEST(test_on_cpu),

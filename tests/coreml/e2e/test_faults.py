@@ -48,8 +48,7 @@ def test_fails_twice_and_is_opened_anew(place, up, package):
     assert "package_reopened" in up.log.read_text()
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize("what", ["predict_error", "predict_exception"])
+@pytest.mark.parametrize("what", [pytest.param("predict_error", marks=pytest.mark.smoke), "predict_exception"])
 def test_fails_always(place, up, what):
     """Opened anew, then on the CPU; the answer goes on, and it is told everywhere."""
     pid = engine_pid(up, "demo")
@@ -83,8 +82,7 @@ def test_head_and_layers_on_the_cpu_give_the_cpus_tokens(place, up):
     assert text(d, max_tokens=100) == got
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize("what", ["predict_kill", "predict_abort"])
+@pytest.mark.parametrize("what", [pytest.param("predict_kill", marks=pytest.mark.smoke), "predict_abort"])
 def test_the_engine_dies_once(place, up, what):
     pid = engine_pid(up, "demo")
     assert disturbed(place, up, f"{what} = {LAYERS} from=3 once={place.folder / 'died'}") == place.want
@@ -211,8 +209,7 @@ def test_wrong_plan(place):
     assert m["verdict"] == "warned" and any("layers_00_05" in x and "Neural Engine" in x for x in m["report"]["reasons"]), m
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize("what", ["load_error", "load_exception", "load_kill", "load_abort"])
+@pytest.mark.parametrize("what", [pytest.param("load_error", marks=pytest.mark.smoke), "load_exception", "load_kill", "load_abort"])
 def test_does_not_load(place, what):
     """-14 and worse: rejected, with the reason; well again it is measured anew when somebody asks."""
     place.device.set(CALM, f"{what} = {HEAD}")
@@ -244,7 +241,7 @@ def test_slow_specialisation(place):
     load(d)
     want = stream(d, lambda n: None)
     unload(d)
-    place.device.set(CALM, "shape_ms = 1500")  # more than a step may take
+    place.device.set(CALM, "shape_ms = 1200")  # more than a step may take
     begin_load(d)
     seen, told = [], ""
 

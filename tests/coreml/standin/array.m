@@ -214,7 +214,7 @@ STANDIN_CLASS(COUNT_ARRAY, struct array)
 - (void)dealloc
 {
     struct array *a = array_of(self);
-    si_gone(self, COUNT_ARRAY);
+    si_count_add(COUNT_ARRAY, -1);
     if (a->locked) {
         (void)CVPixelBufferUnlockBaseAddress(a->pixels, 0);
     }

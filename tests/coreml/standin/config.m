@@ -19,7 +19,7 @@ static struct hints *hints_of(MLOptimizationHints *h)
 
 - (void)dealloc
 {
-    si_gone(self, COUNT_HINTS);
+    si_count_add(COUNT_HINTS, -1);
     [super dealloc];
 }
 
@@ -81,7 +81,7 @@ static struct configuration *conf_of(MLModelConfiguration *c)
 - (void)dealloc
 {
     struct configuration *c = conf_of(self);
-    si_gone(self, COUNT_CONFIGURATION);
+    si_count_add(COUNT_CONFIGURATION, -1);
     [c->display_name release];
     [c->function release];
     [c->hints release];
@@ -182,7 +182,7 @@ static struct options *options_of(MLPredictionOptions *o)
 
 - (void)dealloc
 {
-    si_gone(self, COUNT_OPTIONS);
+    si_count_add(COUNT_OPTIONS, -1);
     [options_of(self)->backings release];
     [super dealloc];
 }

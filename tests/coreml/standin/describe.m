@@ -27,7 +27,7 @@ static struct shape_constraint *shape_of(MLMultiArrayShapeConstraint *c)
 
 - (void)dealloc
 {
-    si_gone(self, COUNT_CONSTRAINT);
+    si_count_add(COUNT_CONSTRAINT, -1);
     [shape_of(self)->ranges release];
     [shape_of(self)->shapes release];
     [super dealloc];
@@ -93,7 +93,7 @@ static struct constraint *constraint_of(id c)
 
 - (void)dealloc
 {
-    si_gone(self, COUNT_CONSTRAINT);
+    si_count_add(COUNT_CONSTRAINT, -1);
     [constraint_of(self)->shape release];
     [constraint_of(self)->s release];
     [super dealloc];
@@ -122,7 +122,7 @@ STANDIN_CLASS(COUNT_CONSTRAINT, struct constraint)
 
 - (void)dealloc
 {
-    si_gone(self, COUNT_CONSTRAINT);
+    si_count_add(COUNT_CONSTRAINT, -1);
     [constraint_of(self)->shape release];
     [super dealloc];
 }
@@ -161,7 +161,7 @@ static struct feature *feature_of(MLFeatureDescription *d)
 - (void)dealloc
 {
     struct feature *f = feature_of(self);
-    si_gone(self, COUNT_FEATURE);
+    si_count_add(COUNT_FEATURE, -1);
     [f->name release];
     [f->array release];
     [f->state release];
@@ -317,7 +317,7 @@ static struct description *description_of(MLModelDescription *d)
 - (void)dealloc
 {
     struct description *d = description_of(self);
-    si_gone(self, COUNT_DESCRIPTION);
+    si_count_add(COUNT_DESCRIPTION, -1);
     [d->in release];
     [d->out release];
     [d->states release];

@@ -43,7 +43,7 @@ static bool end(StandinActivity *a)
 /* An activity also ends with its object. */
 - (void)dealloc
 {
-    si_gone(self, COUNT_ACTIVITY);
+    si_count_add(COUNT_ACTIVITY, -1);
     (void)end(self);
     [super dealloc];
 }

@@ -172,7 +172,7 @@ STANDIN_CLASS(COUNT_MODEL, struct model)
 - (void)dealloc
 {
     struct model *m = model_of(self);
-    si_gone(self, COUNT_MODEL);
+    si_count_add(COUNT_MODEL, -1);
     si_call_free(m->call);
     si_run_unref(m->run);
     mil_free(m->program);
@@ -272,7 +272,7 @@ STANDIN_CLASS(COUNT_ASSET, struct asset)
 
 - (void)dealloc
 {
-    si_gone(self, COUNT_ASSET);
+    si_count_add(COUNT_ASSET, -1);
     [super dealloc];
 }
 

@@ -14,30 +14,6 @@ id si_alloc(Class class, enum count c, size_t n)
     return NSAllocateObject(class, n, NULL);
 }
 
-#ifdef STANDIN_TSAN
-extern void __tsan_acquire(void *addr);
-extern void __tsan_release(void *addr);
-#endif
-
-void si_releasing(id object)
-{
-#ifdef STANDIN_TSAN
-    __tsan_release(object);
-#else
-    (void)object;
-#endif
-}
-
-void si_gone(id object, enum count c)
-{
-#ifdef STANDIN_TSAN
-    __tsan_acquire(object);
-#else
-    (void)object;
-#endif
-    si_count_add(c, -1);
-}
-
 /* --- errors --- */
 
 static NSError *error_of(NSError *cause, NSInteger code, NSString *text)

@@ -58,7 +58,7 @@ STANDIN_CLASS(COUNT_SURFACE, struct surface)
 - (void)dealloc
 {
     struct surface *s = si_data(self);
-    si_gone(self, COUNT_SURFACE);
+    si_count_add(COUNT_SURFACE, -1);
     si_count_add(COUNT_PIXEL_BYTES, -(int64_t)s->bytes);
     si_pages_free(s->p);
     (void)pthread_mutex_destroy(&s->lock);
@@ -74,7 +74,7 @@ STANDIN_CLASS(COUNT_PIXELS, struct pixels)
 - (void)dealloc
 {
     struct pixels *x = si_data(self);
-    si_gone(self, COUNT_PIXELS);
+    si_count_add(COUNT_PIXELS, -1);
     [x->surface release];
     [super dealloc];
 }

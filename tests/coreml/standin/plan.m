@@ -24,7 +24,7 @@ static struct usage *usage_of(MLComputePlanDeviceUsage *u)
 
 - (void)dealloc
 {
-    si_gone(self, COUNT_STRUCTURE);
+    si_count_add(COUNT_STRUCTURE, -1);
     [usage_of(self)->supported release];
     [super dealloc];
 }
@@ -56,7 +56,7 @@ static struct cost *cost_of(MLComputePlanCost *c)
 
 - (void)dealloc
 {
-    si_gone(self, COUNT_STRUCTURE);
+    si_count_add(COUNT_STRUCTURE, -1);
     [super dealloc];
 }
 
@@ -85,7 +85,7 @@ static struct plan *plan_of(MLComputePlan *p)
 
 - (void)dealloc
 {
-    si_gone(self, COUNT_PLAN);
+    si_count_add(COUNT_PLAN, -1);
     [plan_of(self)->structure release];
     [super dealloc];
 }

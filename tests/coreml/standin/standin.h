@@ -21,34 +21,18 @@
 #include "rule.h"
 #include "run.h"
 
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define STANDIN_TSAN 1
-#endif
-#endif
-
 /* --- object.m: objects with data behind them --- */
 
-/* In an @implementation: objects of this class are counted as `count_` and have
- * a zeroed `type` behind them. */
+/* In an @implementation: objects of this class are counted as `count_`, which
+ * its -dealloc takes back, and have a zeroed `type` behind them. */
 #define STANDIN_CLASS(count_, type)                    \
     +(id)allocWithZone : (NSZone *)zone                \
     {                                                  \
         (void)zone;                                    \
         return si_alloc(self, (count_), sizeof(type)); \
-    }                                                  \
-    -(oneway void)release                              \
-    {                                                  \
-        si_releasing(self);                            \
-        [super release];                               \
     }
 
 id si_alloc(Class class, enum count c, size_t n);
-/* In -dealloc, before anything else. */
-void si_gone(id object, enum count c);
-/* ThreadSanitizer does not see that GNUstep's reference counts order threads.
- */
-void si_releasing(id object);
 
 static inline void *si_data(id object)
 {

@@ -39,7 +39,7 @@ static struct state *state_of(MLState *s)
 - (void)dealloc
 {
     struct state *s = state_of(self);
-    si_gone(self, COUNT_STATE);
+    si_count_add(COUNT_STATE, -1);
     for (size_t i = 0; i < s->n_values; i++) {
         [s->values[i].name release];
     }

@@ -19,7 +19,7 @@ static struct node *node_of(id o)
 static void node_gone(id o)
 {
     struct node *n = node_of(o);
-    si_gone(o, COUNT_STRUCTURE);
+    si_count_add(COUNT_STRUCTURE, -1);
     [n->a release];
     [n->b release];
     [n->c release];

@@ -18,7 +18,7 @@ static struct value *value_of(MLFeatureValue *v)
 
 - (void)dealloc
 {
-    si_gone(self, COUNT_VALUE);
+    si_count_add(COUNT_VALUE, -1);
     [value_of(self)->array release];
     [super dealloc];
 }
@@ -76,7 +76,7 @@ static struct provider *provider_of(id p)
 
 - (void)dealloc
 {
-    si_gone(self, COUNT_PROVIDER);
+    si_count_add(COUNT_PROVIDER, -1);
     [provider_of(self)->values release];
     [super dealloc];
 }
@@ -137,7 +137,7 @@ STANDIN_CLASS(COUNT_RESULT, struct provider)
 
 - (void)dealloc
 {
-    si_gone(self, COUNT_RESULT);
+    si_count_add(COUNT_RESULT, -1);
     [provider_of(self)->values release];
     [super dealloc];
 }

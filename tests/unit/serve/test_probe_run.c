@@ -2,6 +2,7 @@
  * way: the report says where and how, and has everything else. The children are
  * this program itself, the real role on a fake device, which does what the file
  * HOME/script says: "STEP PACKAGE WIDTH HOW" a line. */
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -38,13 +39,21 @@ static void act(const char *how)
     if (strcmp(how, "kill") == 0) {
         (void)raise(SIGKILL);
     } else if (strcmp(how, "hang") == 0) {
-        for (;;) {
-            (void)pause();
-        }
+        struct pollfd p = {.fd = 3};
+        (void)poll(&p, 1, -1); /* until the parent is gone */
+        _exit(1);
     } else if (strcmp(how, "exit") == 0) {
         _exit(7);
     } else if (strcmp(how, "lie") == 0) {
         (void)!write(3, "this is no frame at all", 23);
+    } else if (strcmp(how, "huge") == 0) { /* numbers of no function */
+        static const char huge[] =
+            "{\"function\":{\"package\":\"x\",\"widths\":[{\"width\":1e300},"
+            "{\"width\":-1e300,\"not_finite\":1e300}]},\"ops\":[{\"count\":-1},"
+            "{\"count\":1e300,\"cost\":1e300,\"type\":7}]}";
+        unit_ok(frame_write_fd(3, FRAME_PROBE_RESULT, 1, huge, sizeof(huge) - 1,
+                               &e),
+                &e);
     } else if (strcmp(how, "odd") == 0) { /* a frame, but not of a probe */
         unit_ok(frame_write_fd(3, FRAME_READY, 1, "{}", 2, &e), &e);
     }
@@ -363,6 +372,18 @@ static void a_loss_at_once(void **state)
     assert_int_equal(t.rc, ERR_NOT_FOUND);
 }
 
+static void odd_results(void **state)
+{
+    (void)state;
+    probe("open layers_00_01.mlpackage 0 huge");
+    assert_int_equal(count("functions"), 5);
+    assert_string_equal(result()->verdict, "warned");
+    assert_int_equal(result()->n_ops, 2);
+    assert_int_equal(result()->ops[0].count, 0);
+    assert_string_equal(result()->ops[1].type, "");
+    widths_are("1,2,3,4", "1,2,3,4");
+}
+
 static void numbers_that_are_none(void **state)
 {
     (void)state;
@@ -508,6 +529,7 @@ int main(int argc, char **argv)
         CASE(a_loss_in_each_way),
         CASE(too_many_losses),
         CASE(a_loss_at_once),
+        CASE(odd_results),
         CASE(numbers_that_are_none),
         CASE(a_margin),
         CASE(a_known_machine),
