@@ -338,6 +338,7 @@ int accept_run(struct client *c, const struct service *s,
     json_free(a->machine);
     json_free(a->probe);
     json_free(a->model_probe);
+    json_free(a->d.status);
     free(a);
     return code;
 }

@@ -48,16 +48,15 @@ struct accept_options {
 
 /* What a step gives to later ones, and what it needs of earlier ones. */
 enum {
-    ACCEPT_DEMO = 1,      /* the demo is converted, and as recorded */
-    ACCEPT_BASE = 2,      /* the CPU's tokens are known */
-    ACCEPT_COREML = 4,    /* Core ML has loaded the demo */
-    ACCEPT_MODEL = 8,     /* the model of --model is converted */
-    ACCEPT_MODEL_UP = 16, /* Core ML has loaded it */
-    ACCEPT_AGENT = 32,    /* the job is installed */
-    ACCEPT_AGENT_UP = 64, /* launchd has started it */
-    ACCEPT_PROBE = 128,   /* the demo was probed */
-    ACCEPT_MODEL_PROBE = 256,
-    ACCEPT_BUILT = 512, /* this aned has Core ML, whatever came of the load */
+    ACCEPT_DEMO = 1 << 0,     /* the demo is converted */
+    ACCEPT_BUILT = 1 << 1,    /* this aned has Core ML */
+    ACCEPT_COREML = 1 << 2,   /* Core ML has loaded the demo */
+    ACCEPT_PROBE = 1 << 3,    /* the daemon has measured it there */
+    ACCEPT_MODEL = 1 << 4,    /* the model of --model is converted */
+    ACCEPT_MODEL_UP = 1 << 5, /* Core ML has loaded it */
+    ACCEPT_MODEL_PROBE = 1 << 6,
+    ACCEPT_AGENT = 1 << 7,    /* the job is installed */
+    ACCEPT_AGENT_UP = 1 << 8, /* launchd has started it */
 };
 
 struct accept;

@@ -174,14 +174,18 @@ static void tell_tries(struct accept *a, const struct json *j)
     }
 }
 
-static void sandbox(struct accept *a, const char *name, const char *option)
+/* outside: a folder that no rule allows, for an engine's sandbox; NULL: that of
+ * a converter, beside its own. */
+static void sandbox(struct accept *a, const char *name, const char *outside)
 {
     char dir[SERVICE_PATH_MAX];
-    const char *argv[] = {NULL, "sandbox", dir, "--json", option, NULL};
+    const char *argv[] = {NULL,       "sandbox",   dir,     "--json",
+                          "--engine", "--outside", outside, NULL};
     struct buf out = {0};
     struct json *j = NULL;
     struct err e = {0};
     int code = 0;
+    argv[4] = outside != NULL ? argv[4] : NULL;
     box_path(a, name, dir);
     int rc = file_mkdirs(dir, 0700, &e);
     if (rc == 0) {
@@ -209,9 +213,27 @@ void step_sandbox(struct doctor *d)
     sandbox(accept_of(d), "convert", NULL);
 }
 
+/* An engine may write to temporary folders, where ours is: so what it must not
+ * reach is for a moment in the user's home. */
 void step_engine_sandbox(struct doctor *d)
 {
-    sandbox(accept_of(d), "engine", "--engine");
+    struct accept *a = accept_of(d);
+    char outside[SERVICE_PATH_MAX];
+    struct err e = {0};
+    if (!accept_on_mac(a)) {
+        return;
+    }
+    if (!file_join(outside, sizeof(outside), d->service.user,
+                   ".aned-accept-XXXXXX") ||
+        mkdtemp(outside) == NULL) {
+        (void)err_errno(&e, errno, "a folder in your home");
+        accept_error(a, "aned sandbox", &e);
+        return;
+    }
+    sandbox(a, "engine", outside);
+    if (file_rmtree(outside, &e) < 0) {
+        accept_error(a, "a folder in your home", &e);
+    }
 }
 
 /* --- memory pressure --- */

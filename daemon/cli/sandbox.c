@@ -25,15 +25,18 @@
 extern char **environ;
 
 static const char usage[] =
-    "usage: aned sandbox DIR [--engine] [--json]\n"
+    "usage: aned sandbox DIR [--outside DIR] [--engine] [--json]\n"
     "\n"
     "Enter the sandbox of a converter whose folder is DIR/room, and try what\n"
-    "it must refuse: write and read elsewhere below DIR, open a socket, start "
+    "it must refuse: write and read elsewhere below DIR, use a socket, start "
     "a\n"
     "program. DIR must exist; what is made there stays.\n"
     "\n"
-    "  --engine  the sandbox of an engine instead (macOS): it may read\n"
-    "  --json    as one object\n"
+    "  --outside DIR  what is elsewhere: below this folder instead\n"
+    "  --engine       the sandbox of an engine (macOS): it may read, and "
+    "write\n"
+    "                 to caches and temporary folders\n"
+    "  --json         as one object\n"
     "\n"
     "0: all is as it must be; 69: something is not refused, or this system\n"
     "cannot keep a process from files.\n";
@@ -43,6 +46,7 @@ struct room {
     char inside[PATH_BYTES_MAX];  /* a file there */
     char outside[PATH_BYTES_MAX]; /* a file beside it, with some text */
     char refused[PATH_BYTES_MAX]; /* one beside it that does not exist */
+    struct sockaddr_un listens;   /* a socket beside it */
 };
 
 /* --- the tries: true when it worked --- */
@@ -78,15 +82,12 @@ static bool read_outside(const struct room *r)
     return ok;
 }
 
-static bool open_socket(const struct room *r)
+/* Somebody listens, so only the sandbox can refuse. */
+static bool use_socket(const struct room *r)
 {
-    struct sockaddr_un sa = {.sun_family = AF_UNIX};
     int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-    (void)r;
-    (void)snprintf(sa.sun_path, sizeof(sa.sun_path), "/nobody/listens");
-    /* somebody who may try is told that there is nobody */
-    bool ok = fd >= 0 && connect(fd, (struct sockaddr *)&sa, sizeof(sa)) != 0 &&
-              errno == ENOENT;
+    bool ok = fd >= 0 && connect(fd, (const struct sockaddr *)&r->listens,
+                                 sizeof(r->listens)) == 0;
     if (fd >= 0) {
         (void)close(fd);
     }
@@ -115,22 +116,42 @@ tries[] = {
     {"write_inside",  write_inside,  true,  true },
     {"write_outside", write_outside, false, false},
     {"read_outside",  read_outside,  false, true },
-    {"open_socket",   open_socket,   false, false},
+    {"use_socket",    use_socket,    false, false},
     {"start_program", start_program, false, false},
 };
 
 /* --- before, and the whole --- */
 
-static int prepare(const char *dir, struct room *r, struct err *e)
+/* A socket that listens, for as long as this process lives. */
+static int listen_at(const char *dir, struct room *r, struct err *e)
+{
+    r->listens = (struct sockaddr_un){.sun_family = AF_UNIX};
+    if (!file_join(r->listens.sun_path, sizeof(r->listens.sun_path), dir,
+                   "socket")) {
+        return err_set(e, ERR_INVALID, "%s: too long for a socket", dir);
+    }
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    return fd >= 0 &&
+                   bind(fd, (const struct sockaddr *)&r->listens,
+                        sizeof(r->listens)) == 0 &&
+                   listen(fd, 8) == 0
+               ? 0
+               : err_errno(e, errno, r->listens.sun_path);
+}
+
+/* beside: the folder of what must not be reached. */
+static int prepare(const char *dir, const char *beside, struct room *r,
+                   struct err *e)
 {
     if (!file_join(r->room, sizeof(r->room), dir, "room") ||
         !file_join(r->inside, sizeof(r->inside), r->room, "inside") ||
-        !file_join(r->outside, sizeof(r->outside), dir, "outside") ||
-        !file_join(r->refused, sizeof(r->refused), dir, "refused")) {
+        !file_join(r->outside, sizeof(r->outside), beside, "outside") ||
+        !file_join(r->refused, sizeof(r->refused), beside, "refused")) {
         return err_set(e, ERR_INVALID, "%s: the path is too long", dir);
     }
-    if (!file_is_dir(dir)) {
-        return err_set(e, ERR_NOT_FOUND, "%s: there is no such folder", dir);
+    if (!file_is_dir(dir) || !file_is_dir(beside)) {
+        return err_set(e, ERR_NOT_FOUND, "%s: there is no such folder",
+                       file_is_dir(dir) ? beside : dir);
     }
     if (file_exists(r->room) || file_exists(r->outside) ||
         file_exists(r->refused)) {
@@ -138,7 +159,8 @@ static int prepare(const char *dir, struct room *r, struct err *e)
                        "%s: room, outside or refused is there already", dir);
     }
     RETERR(file_mkdirs(r->room, 0700, e));
-    return file_write(r->outside, "text\n", 5, e);
+    RETERR(file_write(r->outside, "text\n", 5, e));
+    return listen_at(beside, r, e);
 }
 
 /* What keeps a process from files here; NULL: nothing does. */
@@ -202,14 +224,20 @@ static int run(const struct room *r, bool engine, bool as_json)
     return rc != 0 ? EXIT_CANTCREAT : right ? EXIT_SUCCESS : EXIT_UNAVAILABLE;
 }
 
+struct options {
+    const char *outside; /* NULL: the same folder */
+    bool engine, json;
+};
+
 /* 0: continue; -1: end with exit code *ret. */
-static int parse(int argc, char **argv, bool *engine, bool *as_json, int *ret)
+static int parse(int argc, char **argv, struct options *o, int *ret)
 {
     static const struct option longs[] = {
-        {"engine", no_argument, NULL, 'e'},
-        {"json",   no_argument, NULL, 'j'},
-        {"help",   no_argument, NULL, 'h'},
-        {NULL,     0,           NULL, 0  },
+        {"engine",  no_argument,       NULL, 'e'},
+        {"outside", required_argument, NULL, 'o'},
+        {"json",    no_argument,       NULL, 'j'},
+        {"help",    no_argument,       NULL, 'h'},
+        {NULL,      0,                 NULL, 0  },
     };
     int opt = 0;
     while ((opt = getopt_long(argc, argv, "h", longs, NULL)) != -1) {
@@ -218,12 +246,13 @@ static int parse(int argc, char **argv, bool *engine, bool *as_json, int *ret)
             *ret = EXIT_SUCCESS;
             return -1;
         }
-        if (opt != 'e' && opt != 'j') {
+        if (opt != 'e' && opt != 'j' && opt != 'o') {
             *ret = cli_usage(usage, "wrong option");
             return -1;
         }
-        *engine = *engine || opt == 'e';
-        *as_json = *as_json || opt == 'j';
+        o->engine = o->engine || opt == 'e';
+        o->json = o->json || opt == 'j';
+        o->outside = opt == 'o' ? optarg : o->outside;
     }
     if (argc - optind != 1) {
         *ret = cli_usage(usage, "one folder is needed");
@@ -235,15 +264,15 @@ static int parse(int argc, char **argv, bool *engine, bool *as_json, int *ret)
 int cli_sandbox(int argc, char **argv)
 {
     static struct room r;
+    struct options o = {0};
     struct err e = {0};
-    bool engine = false;
-    bool as_json = false;
     int code = 0;
-    if (parse(argc, argv, &engine, &as_json, &code) != 0) {
+    if (parse(argc, argv, &o, &code) != 0) {
         return code;
     }
-    if (prepare(argv[optind], &r, &e) < 0) {
+    const char *dir = argv[optind];
+    if (prepare(dir, o.outside != NULL ? o.outside : dir, &r, &e) < 0) {
         return err_print(&e);
     }
-    return run(&r, engine, as_json);
+    return run(&r, o.engine, o.json);
 }

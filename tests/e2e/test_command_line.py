@@ -1,4 +1,5 @@
 """The command line without a daemon (design 13): exit codes, stable error names, no half-made output."""
+import json
 import os
 import pathlib
 import subprocess
@@ -15,6 +16,8 @@ def run(*args, stdin=b"", env=None, timeout=120):
 @pytest.mark.parametrize("args, code", [
     ([], 64), (["nonsense"], 64), (["--help"], 0), (["--version"], 0), (["convert"], 64), (["tensor"], 64),
     (["tokenize"], 64), (["logits"], 64), (["mil"], 64), (["mil", "nonsense"], 64), (["inspect"], 64),
+    (["machine", "x"], 64), (["sandbox"], 64), (["sandbox", "/nonexistent"], 66), (["mil", "time", "/nonexistent"], 66),
+    (["mil", "time", "x", "--width", "0"], 64), (["mil", "time", "x", "--count", "0"], 64),
     (["inspect", "/nonexistent/x.gguf"], 66), (["tokenize", "/nonexistent/x.gguf"], 66),
     (["convert", "/nonexistent/x.gguf", "--out", "/tmp/never"], 66)])
 def test_exit_codes(aned, args, code):
@@ -24,7 +27,8 @@ def test_exit_codes(aned, args, code):
         assert r.stderr
 
 
-@pytest.mark.parametrize("cmd", ["serve", "convert", "inspect", "tensor", "tokenize", "detokenize", "logits", "mil"])
+@pytest.mark.parametrize("cmd", ["serve", "convert", "inspect", "tensor", "tokenize", "detokenize", "logits", "mil",
+                                 "machine", "sandbox"])
 def test_every_command_has_help(aned, cmd):
     r = run(aned, cmd, "--help")
     assert r.returncode == 0
@@ -103,6 +107,46 @@ def test_the_instruction_set_is_a_choice_without_effect(aned, demo_gguf, tmp_pat
         assert r.returncode == 0, r.stderr
         rows.append((tmp_path / "l.npy").read_bytes())
     assert len(set(rows)) == 1
+
+
+def test_the_machine(aned):
+    o = json.loads(run(aned, "machine", "--json").stdout)
+    assert o["object"] == "aned.machine" and o["backends"][:2] == ["cpu", "interpreter"]
+    assert o["kernels"][-1] == "scalar" and o["cores"] == os.cpu_count() and o["page_bytes"] == os.sysconf("SC_PAGESIZE")
+    assert o["system"] == os.uname().sysname and o["memory_bytes"] > 1 << 20
+    plain = dict(line.split(None, 1) for line in run(aned, "machine").stdout.decode().splitlines())
+    assert plain["kernels"].split() == o["kernels"] and plain["cores"].strip() == str(o["cores"])
+
+
+def test_the_sandbox_tells_what_it_refuses(aned, tmp_path):
+    """Each try works outside of the sandbox: so it is the sandbox that refuses it."""
+    r = run(aned, "sandbox", tmp_path, "--json")
+    o = json.loads(r.stdout)
+    if o["by"] is None:
+        assert r.returncode == 69 and o["right"] is False
+        pytest.skip(f"no rules for files here: {o['reason']}")
+    tries = {t["what"]: t["worked"] for t in o["tries"]}
+    assert r.returncode == 0 and o["right"] is True
+    assert tries == {"write_inside": True, "write_outside": False, "read_outside": False, "use_socket": False, "start_program": False}
+    assert (tmp_path / "room" / "inside").exists() and not (tmp_path / "refused").exists()
+    (tmp_path / "in").mkdir()
+    (tmp_path / "out").mkdir()
+    assert run(aned, "sandbox", tmp_path / "in", "--outside", tmp_path / "out").returncode == 0
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["outside", "socket"]
+    assert run(aned, "sandbox", tmp_path).returncode == 73  # what is made there stays
+    (tmp_path / "engine").mkdir()
+    assert run(aned, "sandbox", "--engine", tmp_path / "engine").returncode == (0 if os.uname().sysname == "Darwin" else 69)
+
+
+def test_a_package_is_timed(aned, demo_gguf, tmp_path):
+    assert run(aned, "convert", demo_gguf, "--out", tmp_path / "b", "--context", "256").returncode == 0
+    for package in (tmp_path / "b").glob("*.mlpackage"):
+        o = json.loads(run(aned, "mil", "time", package, "--width", "3", "--count", "7", "--json").stdout)
+        assert (o["object"], o["backend"], o["width"], o["predictions"]) == ("aned.mil.time", "cpu", 3, 7)
+        assert 0 < o["least_us"] <= o["median_us"] and o["open_ms"] > 0
+        r = run(aned, "mil", "time", package, "--width", "512", "--backend", "interpreter")
+        assert r.returncode == 65 and b"width 512: the package takes 1 to 4" in r.stderr
+        assert run(aned, "mil", "time", package, "--count", "2").stdout.startswith(b"width 1, 2 predictions: ")
 
 
 def test_same_input_same_bundle(aned, demo_gguf, tmp_path):
