@@ -32,6 +32,7 @@ Dir::Cache "$1/cache";
 APT::Sandbox::User "$(id -un)";
 APT::Architecture "$3";
 APT::Architectures { "$3"; };
+APT::Update::Error-Mode "any";
 Acquire::Languages "none";
 Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
 Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled "false";
