@@ -32,6 +32,7 @@ void probs_fini(struct probs *p)
 {
     for (size_t i = 0; i < PROBS_LISTS; i++) {
         buf_fini(&p->list[i].text);
+        p->list[i].sure = 0;
     }
 }
 

@@ -70,6 +70,9 @@ static void write_choices(struct work *w)
 {
     struct call *c = container_of(w, struct call, work);
     struct buf *b = &c->whole;
+    if (c->refused != 0) {
+        return; /* what it held was given back */
+    }
     buf_puts(b, ",\"choices\":[");
     for (uint32_t i = 0; i < c->p.req.n; i++) {
         put_choice(b, c, i);

@@ -101,7 +101,9 @@ static int32_t draw(struct engine *g, struct engine_seq *s, const int32_t *row,
                         .sample = true,
                         .out_index = index};
     msg_sampling_init(&r.sampling);
-    memcpy(r.drafts, drafts, n_drafts * sizeof(*drafts));
+    for (uint32_t i = 0; i < n_drafts; i++) {
+        r.drafts[i] = drafts[i];
+    }
     unit_ok(engine_step(s, &r, &done, NULL, &e), &e);
     *accepted = done.n_accepted;
     return done.tokens[0].id;
