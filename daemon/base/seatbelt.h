@@ -25,3 +25,7 @@ const char *seatbelt_profile(enum seatbelt kind);
  * Errors: UNAVAILABLE (this is no macOS, or it refuses the rules), NOT_FOUND,
  * IO (room); then nothing has changed. */
 CHECKED int seatbelt_enter(enum seatbelt kind, const char *room, struct err *e);
+/* The rules of an engine for a process that reads only files of ours: if the
+ * system refuses them, it goes on without, and a line in the log says so.
+ * Nothing on systems without Seatbelt. */
+void seatbelt_engine(const char *room);

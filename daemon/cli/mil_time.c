@@ -1,7 +1,9 @@
 #include "cli/mil_time.h"
 
+#include <errno.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "proto/json.h"
 #if defined(ANED_COREML)
@@ -19,7 +21,19 @@ struct timing {
     uint32_t width;
     double open_ms, warm_ms;
     double *us; /* t->count, each prediction's */
+    FILE *out;  /* standard output as it was */
 };
+
+/* Core ML prints lines of its own on descriptor 1, which programs that read
+ * ours must not get: it becomes standard error. */
+static int keep_stdout(FILE **ret, struct err *e)
+{
+    int fd = dup(STDOUT_FILENO);
+    *ret = fd >= 0 ? fdopen(fd, "w") : NULL;
+    return *ret != NULL && dup2(STDERR_FILENO, STDOUT_FILENO) >= 0
+               ? 0
+               : err_errno(e, errno, "standard output");
+}
 
 static double now_us(void)
 {
@@ -104,14 +118,19 @@ static void put_counts(const struct timing *x, struct json *o)
 #endif
 }
 
+static int flush(struct timing *x, struct err *e)
+{
+    return fflush(x->out) == 0 ? 0 : err_set(e, ERR_IO, "standard output");
+}
+
 static int print(struct timing *x, struct err *e)
 {
     uint32_t n = x->t->count;
     qsort(x->us, n, sizeof(*x->us), ascending);
     if (!x->t->json) {
-        printf("width %u, %u predictions: %.0f us (least %.0f)\n", x->width, n,
-               x->us[n / 2], x->us[0]);
-        return 0;
+        (void)fprintf(x->out, "width %u, %u predictions: %.0f us (least %.0f)\n",
+                      x->width, n, x->us[n / 2], x->us[0]);
+        return flush(x, e);
     }
     struct buf b;
     struct json *o = json_object();
@@ -128,15 +147,16 @@ static int print(struct timing *x, struct err *e)
     json_write(o, false, &b);
     json_free(o);
     must(buf_ok(&b)); /* a dozen numbers */
-    printf("%s\n", b.p);
+    (void)fprintf(x->out, "%s\n", b.p);
     buf_fini(&b);
-    return fflush(stdout) == 0 ? 0 : err_set(e, ERR_IO, "standard output");
+    return flush(x, e);
 }
 
 int mil_time(const struct mil_timing *t, struct err *e)
 {
     struct timing x = {.t = t, .be = t->backend};
     int rc = 0;
+    CHECK(keep_stdout(&x.out, e));
     CHECK(open_it(&x, e));
     CHECK(bind(&x, e));
     CHECK(predict(&x, e));
@@ -152,5 +172,8 @@ out:
     }
     free(x.in);
     free(x.us);
+    if (x.out != NULL) {
+        (void)fclose(x.out);
+    }
     return rc;
 }

@@ -1,13 +1,16 @@
 /* probe.c - `aned probe`: what this machine makes of a bundle's packages. The
  * measuring is done by children (serve/probe/probe_run.h), for the system may
  * end them. */
+#include <errno.h>
 #include <getopt.h>
+#include <signal.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <uv.h>
 
+#include "base/file.h"
 #include "base/parse.h"
 #include "cli/cli.h"
 #include "proto/residency_text.h"
@@ -27,13 +30,16 @@ static const char usage[] =
     "  --time-out S   seconds that a load, a plan or a first prediction may "
     "take\n"
     "                 (default: 1800)\n"
+    "  --cache DIR    keep there what the backend compiles (default: a "
+    "temporary\n"
+    "                 folder, removed at the end)\n"
     "  --json         the report as JSON\n"
     "  --help\n"
     "\n"
     "Exit code 0: it can be used, perhaps with warnings; 65: it cannot.\n";
 
 struct options {
-    const char *bundle, *backend;
+    const char *bundle, *backend, *cache;
     struct msg_widths widths;
     uint32_t time_out_ms;
     bool json;
@@ -44,7 +50,9 @@ struct probing {
     struct probe_run *run;
     bool terminal;
     char shown[200]; /* the line on the terminal */
+    uv_signal_t sigint, sigterm;
     bool over;
+    int signal; /* that ended it; 0: none */
     int rc;
     struct err err;
 };
@@ -78,11 +86,55 @@ static void on_over(void *ctx, int rc, const struct err *e)
     p->err = *e;
 }
 
+static void on_signal(uv_signal_t *h, int signum)
+{
+    struct probing *p = uv_handle_get_data((uv_handle_t *)h);
+    p->signal = signum;
+    p->over = true;
+    p->rc = err_set(&p->err, ERR_CANCELLED, "ended by a signal");
+}
+
+static void watch_signals(struct probing *p)
+{
+    uv_signal_t *h[] = {&p->sigint, &p->sigterm};
+    static const int number[] = {SIGINT, SIGTERM};
+    for (size_t i = 0; i < countof(h); i++) {
+        must(uv_signal_init(&p->loop, h[i]) == 0);
+        uv_handle_set_data((uv_handle_t *)h[i], p);
+        must(uv_signal_start(h[i], on_signal, number[i]) == 0);
+        uv_unref((uv_handle_t *)h[i]);
+    }
+}
+
+/* The folder for what is compiled: the one asked for, or one made here, which
+ * is removed at the end: a child that is killed leaves what it has. */
+static int take_cache(struct options *o, char *made, size_t size,
+                      struct err *e)
+{
+    const char *tmp = getenv("TMPDIR"); /* NOLINT: nobody sets it */
+    if (o->cache != NULL) {
+        return file_mkdirs(o->cache, 0700, e);
+    }
+    int n = snprintf(made, size, "%s/aned-probe-XXXXXX",
+                     tmp != NULL && tmp[0] != '\0' ? tmp : "/tmp");
+    if (n < 0 || (size_t)n >= size) {
+        made[0] = '\0';
+        return err_set(e, ERR_INVALID, "TMPDIR is too long");
+    }
+    if (mkdtemp(made) == NULL) {
+        made[0] = '\0';
+        return err_errno(e, errno, tmp);
+    }
+    o->cache = made;
+    return 0;
+}
+
 static int run(struct probing *p, const struct options *o, struct err *e)
 {
     const struct probe_run_conf c = {.loop = &p->loop,
                                      .bundle = o->bundle,
                                      .backend = o->backend,
+                                     .cache = o->cache,
                                      .time_out_ms = o->time_out_ms,
                                      .widths = o->widths,
                                      .ctx = p,
@@ -148,6 +200,7 @@ static int parse(int argc, char **argv, struct options *o, int *ret)
         {"backend",  required_argument, NULL, 'b'},
         {"widths",   required_argument, NULL, 'w'},
         {"time-out", required_argument, NULL, 't'},
+        {"cache",    required_argument, NULL, 'c'},
         {"json",     no_argument,       NULL, 'j'},
         {"help",     no_argument,       NULL, 'h'},
         {NULL,       0,                 NULL, 0  },
@@ -162,6 +215,9 @@ static int parse(int argc, char **argv, struct options *o, int *ret)
             continue;
         } else if (c == 't' && parse_u64(optarg, 86400, &s) && s > 0) {
             o->time_out_ms = (uint32_t)s * 1000;
+        } else if (c == 'c' && optarg[0] != '\0' &&
+                   strlen(optarg) < PATH_BYTES_MAX) {
+            o->cache = optarg;
         } else if (c == 'j') {
             o->json = true;
         } else if (c == 'h') {
@@ -193,11 +249,21 @@ int cli_probe(int argc, char **argv)
     if (parse(argc, argv, &o, &code) != 0) {
         return code;
     }
+    char made[PATH_BYTES_MAX] = "";
     must(uv_loop_init(&p.loop) == 0);
-    int rc = run(&p, &o, &e);
-    code = rc == 0 ? print(&p, o.json) : err_print(&e);
+    watch_signals(&p);
+    int rc = take_cache(&o, made, sizeof(made), &e);
+    rc = rc == 0 ? run(&p, &o, &e) : rc;
+    code = p.signal != 0 ? 128 + p.signal
+           : rc == 0     ? print(&p, o.json)
+                         : err_print(&e);
     probe_run_free(p.run);
+    uv_close((uv_handle_t *)&p.sigint, NULL);
+    uv_close((uv_handle_t *)&p.sigterm, NULL);
     (void)uv_run(&p.loop, UV_RUN_DEFAULT); /* the child's handles close */
     must(uv_loop_close(&p.loop) == 0);
+    if (made[0] != '\0' && file_rmtree(made, &e) < 0) {
+        (void)err_print(&e);
+    }
     return code;
 }

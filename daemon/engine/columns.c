@@ -29,10 +29,12 @@ int columns_init(struct engine *g, struct err *e)
     struct columns *c = &g->columns;
     size_t row = g->b->d_model;
     unsigned uses = 0;
-    bool any = g->told.margin > 0;
-    RETERR(widths_make(&c->layers, g->shards, g->n_shards, rows_cap(g->b), any,
-                       e));
-    RETERR(widths_make(&c->tops, g->heads, g->n_heads, HEAD_ROWS_MAX, any, e));
+    struct widths_conf wc = {.cap = rows_cap(g->b),
+                             .any = g->told.margin > 0,
+                             .measured = g->told.layers.n > 0};
+    RETERR(widths_make(&c->layers, g->shards, g->n_shards, &wc, e));
+    wc.cap = HEAD_ROWS_MAX;
+    RETERR(widths_make(&c->tops, g->heads, g->n_heads, &wc, e));
     g->margin = engine_exact(g) ? 0 : g->told.margin;
     for (size_t i = 0; i < g->n_shards; i++) {
         uses |= shard_uses(&g->shards[i]);
@@ -403,7 +405,7 @@ void columns_run(struct eval *v, uint32_t chunk, struct engine_times *times)
 {
     struct engine_seq *s = v->s;
     struct engine *g = s->g;
-    uint32_t max = g->columns.layers.max;
+    uint32_t max = g->columns.layers.rows;
     chunk = chunk == 0 || chunk > max ? max : chunk;
     v->rc = g->broken ? err_set(v->e, ERR_BACKEND,
                                 "a package of the model could not be opened "

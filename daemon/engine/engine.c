@@ -258,7 +258,7 @@ void engine_ready(const struct engine *g, struct msg_ready *ret)
 {
     bool rows = g->rows.max > 0;
     *ret = (struct msg_ready){
-        .t_max = rows ? g->rows.max : g->columns.layers.max,
+        .t_max = rows ? g->rows.max : g->columns.layers.rows,
         .batch_max = rows ? g->rows.max : ENGINE_STEP_ROWS_MAX,
         .seqs_max = ENGINE_SEQS_MAX,
         .context = g->b->context,

@@ -149,14 +149,23 @@ void spent(uint64_t *at, uint32_t *bucket);
 /* The widths that a row of shards runs as. */
 struct widths {
     uint32_t max;
-    bool exact; /* a row's bits are the same in all of them */
+    uint32_t rows; /* that a chunk may have: max, or 1 */
+    bool exact; /* a row's bits are the same wherever it runs */
     uint16_t of[ENGINE_CHUNK_MAX + 1]; /* rows -> T they run as; 0: too many */
 };
 
-/* Of n shards, at most `cap` wide; `any`: whatever their bits. Errors: BUNDLE
- * (there is none). */
+struct widths_conf {
+    uint32_t cap;  /* the widest */
+    bool any;      /* whatever their bits */
+    bool measured; /* which agree, and that a row's place in a chunk does not
+                      matter (`aned probe`) */
+};
+
+/* Of n shards. Errors: BUNDLE (there is none). */
 CHECKED int widths_make(struct widths *w, const struct shard *shards, size_t n,
-                        uint32_t cap, bool any, struct err *e);
+                        const struct widths_conf *c, struct err *e);
+/* From now on each row runs alone. */
+void widths_alone(struct widths *w);
 /* The i-th width that is used, ascending; 0 after the last. */
 uint32_t widths_each(const struct widths *w, size_t i);
 /* Of the widths up to `max`, those worth their arrays: at most

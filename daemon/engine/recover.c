@@ -124,6 +124,9 @@ int recover(struct engine *g, bool heads, size_t i, struct err *e)
     {
         container_of(it, struct engine_seq, link)->valid = 0;
     }
+    if (s->n_past > 0 && g->told.margin == 0) {
+        widths_alone(&g->columns.layers); /* nothing was measured there */
+    }
     engine_set_arith(g);
     note(g, s, true, &why);
     return 0;

@@ -18,7 +18,6 @@
  * read(2) when there is nothing to do. It ends with its parent: by end of file,
  * and on Linux by a signal, even in the middle of a step.
  */
-#include <limits.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -167,22 +166,14 @@ static bool load_wanted(void *ctx)
     return !r->peeked;
 }
 
-/* macOS. A bundle is HOME/models/NAME; states, and what a backend prepares, go
- * to HOME/cache. An engine reads files of ours alone: if the system refuses its
- * rules, it runs without. */
+/* A bundle is HOME/models/NAME; states, and what a backend prepares, go to
+ * HOME/cache. */
 static void enter_sandbox(const char *bundle)
 {
-#if defined(__APPLE__)
-    char cache[PATH_MAX];
-    struct err e = {0};
-    int n = snprintf(cache, sizeof(cache), "%s/../../cache", bundle);
-    if (n < 0 || (size_t)n >= sizeof(cache) ||
-        seatbelt_enter(SEATBELT_ENGINE, cache, &e) < 0) {
-        log_warn("sandbox", "error=%s, continuing", e.msg);
-    }
-#else
-    (void)bundle;
-#endif
+    char cache[PATH_BYTES_MAX + 16];
+    (void)snprintf(cache, sizeof(cache), "%.*s/../../cache",
+                   (int)PATH_BYTES_MAX - 1, bundle);
+    seatbelt_engine(cache);
 }
 
 /* Failures that are the frame's own end the process (ERR_FRAME); others are

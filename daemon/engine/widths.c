@@ -7,6 +7,11 @@
  * taken together with those that are beside it in every list:
  *
  *   shard 0 {1, 4} {64}     shard 1 {1, 4, 64}     ->  {1, 4} or {64}
+ *
+ * Where keys and values are inputs (host form), the rows of a call stand after
+ * the whole past in one sum, so a row's bits depend on its place in the chunk
+ * too. Unless a probe measured widths at which they do not, each row then runs
+ * alone.
  */
 #include <string.h>
 
@@ -98,9 +103,29 @@ bool widths_worth(uint32_t t, uint32_t max)
     return t <= FEW || t == max || (t & (t - 1)) == 0;
 }
 
-int widths_make(struct widths *w, const struct shard *shards, size_t n,
-                uint32_t cap, bool any, struct err *e)
+/* Some shard takes keys and values as inputs. */
+static bool host_form(const struct shard *shards, size_t n)
 {
+    for (size_t i = 0; i < n; i++) {
+        if (shards[i].n_past > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void widths_alone(struct widths *w)
+{
+    w->max = w->of[1];
+    w->of[w->max] = (uint16_t)w->max;
+    w->rows = 1;
+}
+
+int widths_make(struct widths *w, const struct shard *shards, size_t n,
+                const struct widths_conf *c, struct err *e)
+{
+    uint32_t cap = c->cap;
+    bool any = c->any;
     bool agree = !any_lists(shards, n);
     bool limited = !agree && !any;
     uint32_t like = limited ? choose(shards, n, cap) : 0;
@@ -113,6 +138,10 @@ int widths_make(struct widths *w, const struct shard *shards, size_t n,
         w->of[t] = all && widths_worth(t, w->max) ? (uint16_t)t
                    : t < cap               ? w->of[t + 1]
                                            : 0;
+    }
+    w->rows = w->max;
+    if (w->max > 0 && !any && !c->measured && host_form(shards, n)) {
+        widths_alone(w);
     }
     return w->max > 0
                ? 0

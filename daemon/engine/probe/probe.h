@@ -97,15 +97,17 @@ CHECKED int probe_margin(const char *bundle_dir, const struct probe_conf *conf,
                          struct err *e);
 
 /* Main function of the probe role: reads one frame on fd 3, answers, ends.
+ * Returns the exit code.
+ *
  *   FRAME_PROBE {"bundle": folder, "backend", "threads", "cache": folder,
  *     "widths": [..], "first": package, "lost": [place ..], "known": [text ..]}
- *     or {"bundle", "backend", "threads", "cache", "margin": {"layers",
- *     "heads"}}
- *   FRAME_PROGRESS {"package", "function", "width", "step", "slow",
- * "fraction"}; slow: the step may take as long as a load FRAME_PROBE_RESULT
- * {"function": {..}, "ops": [..]} or {"package": {..}} FRAME_PROBE_DONE
- * {"known": text or null} or {"margin": number} FRAME_ERROR Returns the exit
- * code. */
+ *     or {"bundle", "backend", "threads", "cache",
+ *     "margin": {"layers", "heads"}}
+ *   -> FRAME_PROGRESS {"package", "function", "width", "step", "slow",
+ *     "fraction"}; slow: the step may take as long as a load
+ *   -> FRAME_PROBE_RESULT {"function": {..}, "ops": [..]} or {"package": {..}}
+ *   -> FRAME_PROBE_DONE {"known": text or null} or {"margin": number}
+ *   -> FRAME_ERROR */
 int probe_role(int argc, char **argv);
 /* The same with these backends, for tests. conf->at may be NULL; else it is
  * called when the parent has been told. */

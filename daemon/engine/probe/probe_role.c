@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/qos.h"
+#include "base/seatbelt.h"
 #ifdef ANED_COREML
 #include "engine/coreml/backend_coreml.h"
 #endif
@@ -225,6 +227,7 @@ static int answer(struct asked *a, const struct frame *f, struct err *e)
 {
     RETERR(read_spec(a, f, e));
     RETERR(choose(a, e));
+    seatbelt_engine(a->conf.conf.cache != NULL ? a->conf.conf.cache : "/tmp");
     return measure(a, e);
 }
 
@@ -243,6 +246,7 @@ int probe_role_with(const struct probe_conf *conf)
     a->conf.conf.watch.go = parent_there;
     a->step = PROBE_STEPS;
     log_setup(LOG_INFO, "probe");
+    qos_set(QOS_ANSWER); /* as the engine: times are to be its own */
     (void)signal(SIGPIPE, SIG_IGN);
     die_with_parent();
     frame_in_init(&a->in, FRAME_WORKER_MAX);

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "serve/jobs/jobs_impl.h"
+#include "serve/probe/probe.h"
 #include "store/row.h"
 
 /* --- what the gates said --- */
@@ -130,6 +131,7 @@ static void rename_done(struct work *w)
     } else if (js->work_rc == 0) {
         js->model =
             model_new(js->srv->models, js->current->row.name, js->published);
+        probe_converted(js->model);
         job_judge(js->current, js->model);
     }
     js->published = NULL;

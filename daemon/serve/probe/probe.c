@@ -78,7 +78,7 @@ static void apply(struct prober *v, struct model *m)
     if (!on_device(v)) {
         return;
     }
-    if (r != NULL && is_failed(r)) {
+    if (r != NULL && is_failed(r) && !m->probe.again) {
         probe_reject(m, r);
     } else if (v->machine[0] != '\0') {
         accept_model(m);
@@ -378,6 +378,14 @@ int probe_holds(struct model *m, struct err *e)
     return 1;
 }
 
+void probe_converted(struct model *m)
+{
+    const struct prober *v = m->of->prober;
+    const struct store_residency *r =
+        v != NULL && on_device(v) ? probe_verdict(m) : NULL;
+    m->probe.again = r != NULL && is_failed(r);
+}
+
 int probe_ask(struct model *m, struct err *e)
 {
     struct prober *v = m->of->prober;
@@ -388,7 +396,7 @@ int probe_ask(struct model *m, struct err *e)
     if (v == NULL || v->stopping) {
         return err_set(e, ERR_UNAVAILABLE, "nothing is measured now");
     }
-    if (m->probe.asked || m->probe.again) {
+    if (m->probe.asked || (m->probe.again && m->awaits_probe)) {
         return 0;
     }
     if (v->current != m && !has_room(v, m)) {

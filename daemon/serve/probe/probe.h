@@ -53,6 +53,9 @@ void probes_free(struct models *ms); /* after the loop */
 /* Call before m's engine starts. 1: m is measured first, and model_probed() is
  * called later, never from inside. 0: go on. Errors: REJECTED. */
 CHECKED int probe_holds(struct model *m, struct err *e);
+/* m was converted just now. A verdict that forbids its bundle may be of damaged
+ * files of the same bundle: m is measured again before its first load. */
+void probe_converted(struct model *m);
 /* Measure m now. Errors: BUNDLE (it cannot be read), NOMEM (no room beside what
  * is loaded). */
 CHECKED int probe_ask(struct model *m, struct err *e);

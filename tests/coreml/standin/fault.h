@@ -8,17 +8,20 @@
  *
  * Settings, one value each:
  *
- *   arith = fp16 | fp32     round each operation's result to fp16, as the
- * Neural Engine does (default), or compute in fp32 threads = N             of
- * the interpreter (1; 0: all cores) width_bits = W          results' last bits
- * depend on the width of the prediction; those of width W are the
- * interpreter's. 0: they do not (default) load_ms = N             a load takes
- * so long, shape_ms = N            and the first prediction of a shape, in each
- * process, cache = FOLDER          unless this folder remembers that it was
- * done neural_engine = 0 | 1   0: a machine without one os_build = TEXT what is
- * compiled under one build fails to load under another, with error -14 prints =
- * 0 | 1          compiling writes a line to stdout, as Core ML does (1) counts
- * = FILE           the counts are written there when this file is read
+ *   arith = fp16 | fp32   round each operation's result to fp16, as the Neural
+ *                         Engine does (default), or compute in fp32
+ *   threads = N           of the interpreter (1; 0: all cores)
+ *   width_bits = W        results' last bits depend on the width of the
+ *                         prediction; those of width W are the interpreter's.
+ *                         0: they do not (default)
+ *   load_ms = N           a load takes so long,
+ *   shape_ms = N          and the first prediction of a shape, in each process,
+ *   cache = FOLDER        unless this folder remembers that it was done
+ *   neural_engine = 0|1   0: a machine without one
+ *   os_build = TEXT       what is compiled under one build fails to load under
+ *                         another, with error -14
+ *   prints = 0|1          compiling writes a line to stdout, as Core ML does (1)
+ *   counts = FILE         the counts are written there when this file is read
  *
  * Faults, as many as wanted: "KIND = MODEL OPTION...". MODEL is a pattern
  * (fnmatch) for the path of the compiled model or for that of the package it
@@ -26,9 +29,10 @@
  * matches decides. Options:
  *
  *   function=NAME   only this function ("" is the default one, unnamed)
- *   from=K          the K-th time and later (1); counted since the file was
- * read times=N         then N times only once=FILE       only the process that
- * can create FILE: once in all processes ms=N            how long (slow faults)
+ *   from=K          the K-th time and later (1); counted since the file was read
+ *   times=N         then N times only
+ *   once=FILE       only the process that can create FILE: once in all processes
+ *   ms=N            how long (slow faults)
  *   ops=NAME,...    which operations (plan_cpu; default: all)
  */
 #pragma once

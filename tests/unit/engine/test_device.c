@@ -214,6 +214,7 @@ static void test_lists(void **state)
         const char *functions; /* T of each unit of one shard; "": ranged */
         uint32_t lists[2][4];  /* of each unit */
         uint32_t want[4];      /* widths that are used */
+        bool host, measured;
     } cases[] = {
         {"",    {{0}},                {1, 2, 3, 4}},
         {"",    {{4}},                {4}         },
@@ -226,10 +227,15 @@ static void test_lists(void **state)
         {"48",  {{4}, {8}},           {4}         },
         {"14",  {{1, 4}, {1, 4}},     {1, 4}      },
         {"14",  {{1, 4}, {4}},        {4}         }, /* both must say so */
+        {"",    {{0}},                {1},         true, false}, /* alone */
+        {"",    {{4}},                {4},         true, false},
+        {"48",  {{4}, {8}},           {4},         true, false},
+        {"14",  {{1, 4}, {1, 4}},     {1},         true, false},
+        {"14",  {{1, 4}, {1, 4}},     {1, 4},      true, true },
     };
     for (size_t i = 0; i < countof(cases); i++) {
         struct unit units[2] = {0};
-        struct shard s = {.units = units};
+        struct shard s = {.units = units, .n_past = cases[i].host};
         size_t n = strlen(cases[i].functions);
         s.n_units = n > 0 ? n : 1;
         for (size_t k = 0; k < s.n_units; k++) {
@@ -242,14 +248,19 @@ static void test_lists(void **state)
                 u->info.n_exact_widths++;
             }
         }
+        const struct widths_conf conf = {.cap = 16,
+                                         .measured = cases[i].measured};
+        bool alone = cases[i].host && !cases[i].measured;
         struct widths w;
         struct err e;
-        unit_ok(widths_make(&w, &s, 1, 16, false, &e), &e);
+        unit_ok(widths_make(&w, &s, 1, &conf, &e), &e);
         for (size_t k = 0; k < 4; k++) {
             if (widths_each(&w, k) != cases[i].want[k]) {
                 fail_msg("case %zu: width %zu is %u", i, k, widths_each(&w, k));
             }
         }
+        assert_int_equal(w.rows, alone ? 1 : w.max);
+        assert_true(w.exact);
     }
 }
 
@@ -262,7 +273,8 @@ static void test_few_widths(void **state)
     struct widths w;
     struct err e;
     for (uint32_t cap = 1; cap <= ENGINE_CHUNK_MAX; cap++) {
-        unit_ok(widths_make(&w, &s, 1, cap, false, &e), &e);
+        const struct widths_conf conf = {.cap = cap};
+        unit_ok(widths_make(&w, &s, 1, &conf, &e), &e);
         assert_int_equal(widths_each(&w, SHEETS_MAX), 0);
         assert_int_equal(w.max, cap);
         for (uint32_t n = 1; n <= cap; n++) {
@@ -270,7 +282,8 @@ static void test_few_widths(void **state)
         }
     }
     u.t_hi = 0;
-    assert_int_equal(widths_make(&w, &s, 1, 4, false, &e), ERR_BUNDLE);
+    const struct widths_conf conf = {.cap = 4};
+    assert_int_equal(widths_make(&w, &s, 1, &conf, &e), ERR_BUNDLE);
 }
 
 /* --- warm --- */

@@ -6,27 +6,32 @@ static const int32_t text[FAKE_S] = {1, 7, 3, 9, 0, 2, 2, 8, 5, 4, 6,
                                      1, 1, 3, 9, 9, 0, 7, 5, 2, 4, 8,
                                      6, 3, 1, 0, 5, 5, 7, 2, 9, 8};
 
+/* Where keys and values are; MEASURED: inputs, and widths that agree are known. */
+enum kv { STATE, HOST, MEASURED };
+
 /* The ways a bundle may take rows. */
 static const struct variant {
     const char *name;
     int64_t lo, hi;
     uint32_t ts[2]; /* functions; 0: ranged */
-    bool host;
+    enum kv kv;
     uint32_t rows; /* rows_max of the fake that runs rows; 0: columns */
 } variants[] = {
-    {"ranged 1..4",          1, 4,   {0, 0}, false, 0  },
-    {"ranged 1..512",        1, 512, {0, 0}, false, 0  },
-    {"ranged 2..4",          2, 4,   {0, 0}, false, 0  },
-    {"functions 1, 4",       0, 0,   {1, 4}, false, 0  },
-    {"function 4 only",      0, 0,   {4, 0}, false, 0  },
-    {"ranged 1..4, host",    1, 4,   {0, 0}, true,  0  },
-    {"functions 3, 8, host", 0, 0,   {3, 8}, true,  0  },
-    {"ranged, rows",         1, 4,   {0, 0}, false, 512},
-    {"ranged, 1 row",        1, 4,   {0, 0}, false, 1  },
-    {"ranged, 3 rows",       2, 4,   {0, 0}, false, 3  },
-    {"functions, 5 rows",    0, 0,   {1, 4}, false, 5  },
-    {"functions 4, no rows", 0, 0,   {4, 0}, false, 8  },
-    {"host, no rows",        1, 4,   {0, 0}, true,  8  },
+    {"ranged 1..4",              1, 4,   {0, 0}, STATE,    0  },
+    {"ranged 1..512",            1, 512, {0, 0}, STATE,    0  },
+    {"ranged 2..4",              2, 4,   {0, 0}, STATE,    0  },
+    {"functions 1, 4",           0, 0,   {1, 4}, STATE,    0  },
+    {"function 4 only",          0, 0,   {4, 0}, STATE,    0  },
+    {"ranged 1..4, host",        1, 4,   {0, 0}, HOST,     0  },
+    {"functions 3, 8, host",     0, 0,   {3, 8}, HOST,     0  },
+    {"ranged, rows",             1, 4,   {0, 0}, STATE,    512},
+    {"ranged, 1 row",            1, 4,   {0, 0}, STATE,    1  },
+    {"ranged, 3 rows",           2, 4,   {0, 0}, STATE,    3  },
+    {"functions, 5 rows",        0, 0,   {1, 4}, STATE,    5  },
+    {"functions 4, no rows",     0, 0,   {4, 0}, STATE,    8  },
+    {"host, no rows",            1, 4,   {0, 0}, HOST,     8  },
+    {"ranged, host, measured",   1, 4,   {0, 0}, MEASURED, 0  },
+    {"functions, host, measured", 0, 0,  {3, 8}, MEASURED, 0  },
 };
 
 static uint32_t progress_seen, warms_seen;
@@ -54,7 +59,7 @@ static void set_variant(const struct variant *v)
     uint32_t ts[2] = {v->ts[0], v->ts[1]};
     fake.t_lo = v->lo;
     fake.t_hi = v->hi;
-    fake.host = v->host;
+    fake.host = v->kv != STATE;
     fake.wrong = NULL;
     fake.fail_after = -1;
     fake.fail_times = 0;
@@ -82,7 +87,12 @@ static struct engine *open_variant(const struct variant *v)
     struct err e;
     set_variant(v);
     const struct backend *be = v->rows > 0 ? &fake_rows_backend : &fake_backend;
-    unit_ok(engine_open_with(be, fake_dir, &conf, &g, &e), &e);
+    struct engine_conf c = conf;
+    if (v->kv == MEASURED) {
+        c.layers = v->ts[0] > 0 ? (struct msg_widths){2, {3, 8}}
+                                : (struct msg_widths){4, {1, 2, 3, 4}};
+    }
+    unit_ok(engine_open_with(be, fake_dir, &c, &g, &e), &e);
     assert_int_equal(progress_seen, 4);
     seen.n = 0;
     return g;
@@ -553,7 +563,8 @@ static void test_ready(void **state)
     engine_close(g);
     g = open_variant(&variants[6]);
     engine_ready(g, &r);
-    assert_int_equal(r.t_max, 8);
+    assert_int_equal(r.t_max, 1); /* each row runs alone */
+    assert_true(r.exact);
     assert_int_equal(r.state_bytes, 2 * 2 * FAKE_S * 2 + FAKE_S * 4);
     engine_close(g);
     g = open_variant(&variants[7]);

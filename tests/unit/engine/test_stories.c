@@ -145,7 +145,7 @@ static void test_speculation(void **state)
         skip();
     }
     static const int32_t prompt[] = {1, 403, 407, 261, 378};
-    for (size_t f = 0; f < 2; f++) {
+    for (size_t f = 0; f < countof(forms); f++) {
         struct engine *g = open_form(&forms[f]);
         struct msg_sampling p;
         struct msg_token a[STEPS];

@@ -315,6 +315,29 @@ static void a_model_that_fails(void **state)
     assert_int_equal(load(false), 0);
 }
 
+/* A twin that is converted later: the first one's files may be damaged. */
+static void a_model_converted_later(void **state)
+{
+    struct bundle *b = NULL;
+    struct err e = {0};
+    char path[HOME_PATH_MAX];
+    (void)state;
+    tell("m", "failed M9");
+    assert_int_equal(load(false), ERR_REJECTED);
+    home_bundle("n");
+    tell("n", "sound M9");
+    home_write("models/n/fake", "tell_load 1\n");
+    assert_true(file_join(path, sizeof(path), h.dir, "models/n"));
+    unit_ok(bundle_open(path, &b, &e), &e);
+    t.m = model_new(h.s.models, "n", b);
+    probe_converted(t.m);
+    models_list(t.m);
+    assert_int_equal(t.m->state, MODEL_READY);
+    assert_int_equal(load(false), 0);
+    assert_string_equal(runs("n"), "m");
+    assert_int_equal(t.m->state, MODEL_LOADED);
+}
+
 /* What one backend does not run, another may: no row says `rejected`. */
 static void a_failure_is_the_backends(void **state)
 {
@@ -571,6 +594,7 @@ int main(int argc, char **argv)
         CASE(a_first_load),
         CASE(a_load_on_the_cpu),
         CASE(a_model_that_fails),
+        CASE(a_model_converted_later),
         CASE(a_failure_is_the_backends),
         CASE(a_model_that_does_not_open),
         CASE(a_probe_that_fails),
