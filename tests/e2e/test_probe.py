@@ -30,8 +30,10 @@ def bundles(aned, demo_gguf, tmp_path_factory):
 
 @pytest.fixture
 def home(demo_home, tmp_path):
+    """On the CPU, where nothing is measured that nobody asks for; of a device: tests/coreml/e2e."""
     to = tmp_path / "home"
     shutil.copytree(demo_home, to)
+    (to / "aned.conf").write_text("[engine]\nbackend = cpu\n")
     return to
 
 
@@ -269,7 +271,7 @@ def test_a_killed_worker_of_the_daemon(make_daemon, home):
     d = make_daemon(home=home)
     for _ in range(40):
         ask(d)
-        until(lambda: d.of_role("probe-worker") or rests(d))
+        until(lambda: model(d)["probe"]["stage"] or rests(d))  # it has begun
         pids = d.of_role("probe-worker")
         if pids and catch(pids[0]):
             os.kill(pids[0], signal.SIGKILL)

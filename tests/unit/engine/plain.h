@@ -8,17 +8,18 @@
 
 #define PLAIN_MAX 8 /* models whose results are kept at one time */
 
-/* Where the results of m stay. */
+/* Where the results of m stay: in place of its last ones, or of those of a
+ * model at the same address before it, else of the oldest. */
 static inline struct dense *plain_of(const struct backend_model *m)
 {
     static struct dense all[PLAIN_MAX];
-    static size_t next;
-    for (size_t i = 0; i < PLAIN_MAX; i++) {
-        if (all[i].m == m) {
-            return &all[i];
-        }
+    static size_t used[PLAIN_MAX], calls;
+    size_t at = 0;
+    for (size_t i = 0; i < PLAIN_MAX && all[at].m != m; i++) {
+        at = all[i].m == m || used[i] < used[at] ? i : at;
     }
-    return &all[next++ % PLAIN_MAX];
+    used[at] = ++calls;
+    return &all[at];
 }
 
 /* d takes the place of the last call's, which may have been an input. */
