@@ -140,6 +140,12 @@ int columns_warm(struct engine *g, struct err *e)
     return 0;
 }
 
+void columns_tell(struct engine *g)
+{
+    struct warming w = {.g = g, .total = 1};
+    tell(&w);
+}
+
 int columns_warm_shard(struct engine *g, bool heads, size_t i, struct err *e)
 {
     const struct columns *c = &g->columns;
@@ -197,7 +203,6 @@ static int predict(struct shard *s, struct backend_io *io,
     if (rc < 0) {
         return err_prefix(e, rc, "%s", s->path);
     }
-    recover_sound(s);
     return 0;
 }
 
@@ -215,6 +220,9 @@ static int run_shard(struct engine_seq *s, const struct sheet *sheet, size_t i,
         }
     }
     RETERR(predict(sh, b->io, s->states[i], e));
+    if (c.pos >= s->n) {
+        recover_sound(sh);
+    }
     const int64_t hidden[4] = {1, g->b->d_model, sheet->t, 1};
     RETERR(check_out(&b->io->out[b->out], hidden, sh, sh->out, e));
     for (size_t k = 0; k < sh->n_past; k++) {
@@ -306,6 +314,7 @@ static int run_head(struct engine *g, const struct sheet *sheet, size_t h,
     struct backend_array *y = &b->io->out[b->out];
     const int64_t want[4] = {1, sh->out_rows, sheet->t, 1};
     RETERR(predict(sh, b->io, NULL, e));
+    recover_sound(sh);
     RETERR(check_out(y, want, sh, sh->out, e));
     RETERR(array_begin(sh->be, y, false, e));
     for (uint32_t i = 0; i < k; i++) {
@@ -379,7 +388,8 @@ static int run_chunk(struct eval *v, uint32_t chunk, struct engine_times *times)
     uint32_t at = s->n + v->done;
     bool lost = s->valid < at;
     uint32_t left = lost ? at - s->valid : v->n - v->done;
-    uint32_t k = (uint32_t)num_min(left, chunk);
+    uint32_t most = g->columns.layers.rows; /* fewer after a recover() */
+    uint32_t k = (uint32_t)num_min(left, chunk < most ? chunk : most);
     struct chunk c = {.pos = lost ? s->valid : at,
                       .n = k,
                       .t = g->columns.layers.of[k]};

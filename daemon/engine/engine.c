@@ -138,9 +138,16 @@ void engine_set_arith(struct engine *g)
     }
     sha256_end(&h, digest);
     sha256_hex(digest, hex);
-    (void)snprintf(g->arith, sizeof(g->arith), "%s%.*s%s",
-                   same ? first : "mixed ", same ? 0 : 16, hex,
-                   engine_exact(g) ? "" : ", widths mixed");
+    char widths[32] = "";
+    if (!engine_exact(g)) {
+        (void)snprintf(widths, sizeof(widths), ", widths mixed");
+    } else if (g->rows.max == 0 && g->columns.layers.like > 0) {
+        (void)snprintf(widths, sizeof(widths), ", as width %u",
+                       g->columns.layers.like);
+    }
+    (void)snprintf(g->arith, sizeof(g->arith), "%.*s%.*s%s",
+                   (int)(sizeof(g->arith) - sizeof(widths)),
+                   same ? first : "mixed ", same ? 0 : 16, hex, widths);
 }
 
 static int make_scratch(struct engine *g, struct err *e)

@@ -150,6 +150,7 @@ void spent(uint64_t *at, uint32_t *bucket);
 struct widths {
     uint32_t max;
     uint32_t rows; /* that a chunk may have: max, or 1 */
+    uint32_t like; /* its bits are those of this width; 0: of any */
     bool exact; /* a row's bits are the same wherever it runs */
     uint16_t of[ENGINE_CHUNK_MAX + 1]; /* rows -> T they run as; 0: too many */
 };
@@ -242,6 +243,8 @@ void columns_fini(struct engine *g);
  * backend, CANCELLED. */
 CHECKED int columns_warm(struct engine *g, struct err *e);
 /* The same for one shard (of the heads). */
+/* Something begins that may take as long as a load: serve waits longer. */
+void columns_tell(struct engine *g);
 CHECKED int columns_warm_shard(struct engine *g, bool heads, size_t i,
                                struct err *e);
 /* A result has the shape that its package declares. Errors: MIL_SHAPE. */
@@ -333,7 +336,8 @@ struct engine {
     struct cpu_conf cpu;         /* with conf: how packages are opened, also */
     struct backend_conf conf;    /* later */
     bool broken; /* a package could not be opened again: nothing runs */
-    uint32_t n_events;           /* since engine_event took the last */
+    uint64_t n_reopened; /* packages: each lost what its states held */
+    uint32_t n_events;   /* since engine_event took the last */
     struct engine_event events[ENGINE_EVENTS_MAX];
 };
 

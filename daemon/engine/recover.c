@@ -20,9 +20,21 @@
 
 #define SOUND 1000u
 
+/* A prediction of s, not of positions that are computed again: a chunk that
+ * always fails would open it anew for ever. */
 void recover_sound(struct shard *s)
 {
     s->sound += s->reopened && s->sound < SOUND;
+}
+
+/* Of a full queue the last event that changes no bits; if all do, the last. */
+static struct engine_event *last_of_no_weight(struct engine *g)
+{
+    size_t i = ENGINE_EVENTS_MAX - 1;
+    while (i > 0 && g->events[i].on_cpu) {
+        i--;
+    }
+    return &g->events[g->events[i].on_cpu ? ENGINE_EVENTS_MAX - 1 : i];
 }
 
 static void note(struct engine *g, const struct shard *s, bool on_cpu,
@@ -31,8 +43,10 @@ static void note(struct engine *g, const struct shard *s, bool on_cpu,
     log_warn(on_cpu ? "package_on_cpu" : "package_reopened",
              "package=%s error=%s: %s, continuing", s->path,
              err_name(why->code), why->msg);
-    if (g->n_events < ENGINE_EVENTS_MAX) {
-        struct engine_event *x = &g->events[g->n_events++];
+    if (g->n_events < ENGINE_EVENTS_MAX || on_cpu) {
+        struct engine_event *x = g->n_events < ENGINE_EVENTS_MAX
+                                     ? &g->events[g->n_events++]
+                                     : last_of_no_weight(g);
         *x = (struct engine_event){.on_cpu = on_cpu, .why = *why};
         (void)snprintf(x->package, sizeof(x->package), "%s", s->path);
     }
@@ -64,6 +78,8 @@ static int reopen(struct engine *g, bool heads, size_t i,
                   const struct backend *be, struct err *e)
 {
     struct shard *s = heads ? &g->heads[i] : &g->shards[i];
+    columns_tell(g); /* a load may take minutes */
+    g->n_reopened++;
     release(g, heads, i);
     LIST_EACH(it, &g->seqs)
     {
@@ -115,6 +131,7 @@ int recover(struct engine *g, bool heads, size_t i, struct err *e)
         note(g, s, false, &why);
         return 0;
     }
+    g->cpu.whole = s->n_units > 1;
     g->broken = reopen(g, heads, i, &backend_cpu, e) < 0 ||
                 check_widths(g, heads, i, e) < 0;
     if (g->broken) {

@@ -24,6 +24,7 @@ struct snapshot {
     struct engine *g;
     struct engine_seq *s; /* a copy to save, or what is being loaded */
     bool saves;
+    uint64_t n_reopened; /* the engine's, when it began */
     int fd; /* -1: no file is open */
     char part[PATH_BYTES_MAX + 8];
     const struct msg_state *m;                   /* load: borrowed */
@@ -158,6 +159,7 @@ static struct snapshot *snapshot_new(struct engine *g, bool saves)
     if (x != NULL) {
         x->g = g;
         x->saves = saves;
+        x->n_reopened = g->n_reopened;
         x->fd = -1;
     }
     return x;
@@ -285,8 +287,18 @@ static int finish_save(struct snapshot *x, struct err *e)
     return 1;
 }
 
+/* A package that failed meanwhile took what the states held along, and on
+ * another backend they have another layout. */
+static int check_whole(const struct snapshot *x, struct err *e)
+{
+    return x->n_reopened == x->g->n_reopened
+               ? 0
+               : err_set(e, ERR_BUSY, "a package was opened anew meanwhile");
+}
+
 static int save_some(struct snapshot *x, struct err *e)
 {
+    RETERR(check_whole(x, e));
     if (x->at == state_blocks(&x->f)) {
         return finish_save(x, e);
     }
@@ -395,7 +407,10 @@ static int load_some(struct snapshot *x)
         return 1;
     }
     const struct msg_state_part *p = &x->m->parts[x->at_part];
-    int rc = x->fd < 0 ? open_part(x, p, &x->why) : load_block(x, &x->why);
+    int rc = check_whole(x, &x->why);
+    if (rc == 0) {
+        rc = x->fd < 0 ? open_part(x, p, &x->why) : load_block(x, &x->why);
+    }
     if (rc < 0) {
         x->bad = x->at_part + 1;
         close_file(x);

@@ -52,6 +52,7 @@ static int on_logits(void *ctx, uint32_t first, uint32_t n, float *logits,
         }
         if (too_close(st, logits + (size_t)i * s->g->b->vocab)) {
             st->unsure = true;
+            done->n_accepted -= j > 0; /* the last token follows the drafts */
             break;
         }
         struct msg_token *t = &done->tokens[j];

@@ -20,14 +20,22 @@
 
 #define FEW 8u /* up to here every width is worth its arrays */
 
-static bool lists(const struct backend_info *info, uint32_t t)
+/* A function of one width that was opened is used at that width. */
+static bool lists(const struct unit *u, uint32_t t)
 {
+    const struct backend_info *info = &u->info;
     for (size_t i = 0; i < info->n_exact_widths; i++) {
         if (info->exact_widths[i] == t) {
             return true;
         }
     }
-    return info->n_exact_widths == 0;
+    return info->n_exact_widths == 0 || u->fixed == t;
+}
+
+/* A program that runs as rows has other bits than one that does not. */
+static bool as_rows(const struct unit *u)
+{
+    return u->info.rows_max > 0;
 }
 
 /* Every shard takes t, with the bits that it has at `like`. */
@@ -37,8 +45,8 @@ static bool all_take(const struct shard *shards, size_t n, uint32_t t,
     for (size_t i = 0; i < n; i++) {
         const struct unit *u = shard_unit(&shards[i], t);
         const struct unit *v = shard_unit(&shards[i], like);
-        if (u == NULL || v == NULL || !lists(&u->info, t) ||
-            !lists(&v->info, t) || !lists(&u->info, like)) {
+        if (u == NULL || v == NULL || !lists(u, t) || !lists(v, t) ||
+            !lists(u, like) || as_rows(u) != as_rows(v)) {
             return false;
         }
     }
@@ -56,12 +64,14 @@ static bool all_run(const struct shard *shards, size_t n, uint32_t t)
     return true;
 }
 
-/* Some shard says which widths agree. */
+/* In some shard not all widths agree. */
 static bool any_lists(const struct shard *shards, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         for (size_t k = 0; k < shards[i].n_units; k++) {
-            if (shards[i].units[k].info.n_exact_widths > 0) {
+            const struct unit *u = &shards[i].units[k];
+            if (u->info.n_exact_widths > 0 ||
+                as_rows(u) != as_rows(&shards[i].units[0])) {
                 return true;
             }
         }
@@ -128,9 +138,11 @@ int widths_make(struct widths *w, const struct shard *shards, size_t n,
     bool any = c->any;
     bool agree = !any_lists(shards, n);
     bool limited = !agree && !any;
+    bool alone = !c->measured && host_form(shards, n);
     uint32_t like = limited ? choose(shards, n, cap) : 0;
     must(cap <= ENGINE_CHUNK_MAX);
-    *w = (struct widths){.exact = agree || limited};
+    *w = (struct widths){.exact = limited || (agree && !(any && alone)),
+                         .like = like};
     for (uint32_t t = cap; t > 0; t--) {
         bool all = limited ? like > 0 && all_take(shards, n, t, like)
                            : all_run(shards, n, t);
@@ -140,7 +152,7 @@ int widths_make(struct widths *w, const struct shard *shards, size_t n,
                                            : 0;
     }
     w->rows = w->max;
-    if (w->max > 0 && !any && !c->measured && host_form(shards, n)) {
+    if (w->max > 0 && !any && alone) {
         widths_alone(w);
     }
     return w->max > 0

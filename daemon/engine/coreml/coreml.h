@@ -155,6 +155,10 @@ void memory_drop(struct memory *x); /* zeroed is fine */
 /* Type, shape and strides; `data` of `bytes`. Errors: MIL_SHAPE. */
 CHECKED int memory_describe(MLMultiArray *array, void *bytes,
                             struct backend_array *ret, struct err *e);
+/* The same with other strides than the array says it has. */
+CHECKED int memory_describe_as(MLMultiArray *array, void *bytes,
+                               NSArray<NSNumber *> *strides,
+                               struct backend_array *ret, struct err *e);
 /* MIL_NONE: none of backend.h's. */
 enum mil_dtype memory_dtype(MLMultiArrayDataType t);
 
@@ -190,6 +194,7 @@ struct binding {
     MLPredictionOptions *options;    /* owned: the backings */
     struct result *results;          /* n_out, owned */
     struct backend_array **defaults; /* n_in, owned: what was not given */
+    bool plain;                      /* the backings were given up */
 };
 
 int coreml_bind(struct backend_model *m, struct backend_array *const *in,

@@ -75,8 +75,14 @@ static bool take_numbers(NSArray<NSNumber *> *a, int64_t *ret, int64_t least)
 int memory_describe(MLMultiArray *array, void *bytes, struct backend_array *ret,
                     struct err *e)
 {
+    return memory_describe_as(array, bytes, [array strides], ret, e);
+}
+
+int memory_describe_as(MLMultiArray *array, void *bytes,
+                       NSArray<NSNumber *> *strides, struct backend_array *ret,
+                       struct err *e)
+{
     NSArray<NSNumber *> *shape = [array shape];
-    NSArray<NSNumber *> *strides = [array strides];
     *ret = (struct backend_array){.dtype = memory_dtype([array dataType]),
                                   .rank = (int)[shape count],
                                   .data = bytes};
@@ -177,6 +183,10 @@ static int make(struct memory *x, struct backend_array *a, enum mil_dtype dtype,
     if (pixels_fit(dtype, rank, dims)) {
         x->array = pixels_array(rank, dims);
         x->pixels = x->array != nil ? [x->array pixelBuffer] : NULL;
+    }
+    if (x->pixels == NULL) {
+        [x->array release];
+        x->array = nil;
     }
     if (x->pixels != NULL) {
         RETERR(pixels_clear(x->pixels, e));

@@ -129,11 +129,25 @@ static int take_all(struct binding *b, id<MLFeatureProvider> result,
 
 /* --- predict --- */
 
+/* The arrays prepared for results make predictions fail; that may have been
+ * found out (warm_with) after this binding was made. */
+static void without_backings(struct binding *b)
+{
+    [b->options setOutputBackings:[NSDictionary dictionary]];
+    for (size_t i = 0; i < b->io.n_out; i++) {
+        memory_drop(&b->results[i].backing);
+    }
+    b->plain = true;
+}
+
 static int run(struct binding *b, struct backend_state *s, struct err *e)
 {
     struct backend_model *m = b->io.m;
     id<MLFeatureProvider> result = nil;
     m->counts.predictions++;
+    if (m->counts.refused && !b->plain) {
+        without_backings(b);
+    }
     RETERR([m->runner predict:b->inputs
                         state:m->n_states > 0 ? s->state : nil
                       options:b->options

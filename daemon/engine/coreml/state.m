@@ -80,17 +80,37 @@ static int check_array(const struct visit *v, const struct backend_array *a)
                           v->m->states[v->i].name);
 }
 
+/* All elements lie in [0, size) bytes. */
+static int check_size(const struct visit *v, const struct backend_array *a,
+                      NSInteger size)
+{
+    int64_t last = 0;
+    bool fits = size > 0;
+    for (int k = 0; fits && k < a->rank; k++) {
+        int64_t far = 0;
+        fits = !__builtin_mul_overflow(a->dims[k] - 1, a->strides[k], &far) &&
+               !__builtin_add_overflow(last, far, &last);
+    }
+    return fits && last < (int64_t)size / (int64_t)array_dtype_bytes(a->dtype)
+               ? 0
+               : err_set(v->e, ERR_BACKEND,
+                         "state %s: Core ML's array is smaller than its shape",
+                         v->m->states[v->i].name);
+}
+
+/* The strides that count are those that come with the bytes. */
 static void visit_array(struct visit *v, MLMultiArray *array)
 {
     [array getMutableBytesWithHandler:^(void *bytes, NSInteger size,
                                         NSArray<NSNumber *> *strides) {
       struct backend_array a;
-      (void)size;
-      (void)strides; /* the array's own */
       v->called = true;
-      v->rc = memory_describe(array, bytes, &a, v->e);
+      v->rc = memory_describe_as(array, bytes, strides, &a, v->e);
       if (v->rc == 0) {
           v->rc = check_array(v, &a);
+      }
+      if (v->rc == 0) {
+          v->rc = check_size(v, &a, size);
       }
       if (v->rc == 0) {
           v->rc = v->fn(v->ctx, &a, v->e);

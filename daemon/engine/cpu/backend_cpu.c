@@ -174,7 +174,8 @@ int cpu_open_program(struct mil_program *p, const char *function,
     crew_ref();
     m->has_crew = true;
     /* Rounding after every operation is the plain form's affair. */
-    if (fast && !m->round) {
+    m->why_not_rows = cpu->whole ? "as its other functions do" : NULL;
+    if (fast && !m->round && !cpu->whole) {
         rc = row_make(m, &m->rows, &m->why_not_rows, e);
         if (rc == ERR_NOMEM) {
             goto out;

@@ -11,6 +11,8 @@ struct cpu_conf {
     /* The last pass to run (cpu_pass); NULL: all passes. The operations that
      * later passes would replace then run as they are. */
     const char *after;
+    bool whole; /* never as rows: other functions of the package cannot, and
+                 * their bits would be others */
 };
 
 extern const struct backend backend_interpreter; /* op by op */

@@ -5,6 +5,7 @@
 #import "standin.h"
 
 #define ROW_ALIGN 64 /* bytes; what the Neural Engine pads rows to */
+#define MORE      24 /* elements between rows that a handler gets */
 
 size_t si_array_element(MLMultiArrayDataType t)
 {
@@ -378,12 +379,49 @@ STANDIN_CLASS(COUNT_ARRAY, struct array)
     }
 }
 
+/* The bytes that the handler gets may be laid out otherwise than `strides` says
+ * (Apple's reference): a state's are, in longer rows with NaN between them. */
+static void in_other_rows(struct array *a,
+                          void(CF_NOESCAPE ^ handler)(void *bytes,
+                                                      NSInteger size,
+                                                      NSArray<NSNumber *> *))
+{
+    struct array b = {.dtype = a->dtype, .rank = a->rank};
+    size_t size = si_array_element(a->dtype);
+    int64_t n = 1;
+    memcpy(b.dims, a->dims, sizeof(b.dims));
+    for (int i = b.rank; i-- > 0;) {
+        b.strides[i] = n;
+        n *= b.dims[i];
+        n += i == b.rank - 1 ? MORE : 0;
+    }
+    measure(&b);
+    char *dense = malloc(a->count * size + 1);
+    b.p = malloc(b.bytes + 1);
+    must(dense != NULL && b.p != NULL);
+    memset(b.p, 0xff, b.bytes);
+    copy(a, a->p, dense, true);
+    copy(&b, b.p, dense, false);
+    @try {
+        handler(b.p, (NSInteger)b.bytes, si_numbers(b.strides, b.rank));
+    } @finally {
+        copy(&b, b.p, dense, true);
+        copy(a, a->p, dense, false);
+        free(b.p);
+        free(dense);
+    }
+}
+
 - (void)getMutableBytesWithHandler:
     (void(CF_NOESCAPE ^)(void *bytes, NSInteger size,
                          NSArray<NSNumber *> *strides))handler
 {
     struct array *a = array_of(self);
     check_touch(a, true, "getMutableBytesWithHandler");
+    if (a->kind == ARRAY_STATE) {
+        in_other_rows(a, handler);
+        return;
+    }
     @try {
         handler(map(a, true), (NSInteger)a->bytes, [self strides]);
     } @finally {

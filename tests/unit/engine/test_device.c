@@ -1,7 +1,5 @@
 /* test_device.c - what a device does that the CPU does not: bits that depend on
  * the width, a slow first prediction, failures in the middle of a text. */
-#include "converted.h"
-#include "engine/cpu/backend_cpu.h"
 #include "engine/impl.h"
 #include "fake.h"
 
@@ -143,13 +141,15 @@ static void test_drafts_at_one_width(void **state)
     engine_close(g);
 }
 
-/* N greedy tokens after 5 of the text, with drafts that are right, or none. */
-static void greedy(struct engine *g, const int32_t *truth, int32_t *out,
+/* N greedy tokens after 5 of the text, with drafts that are right, or none. How
+ * many steps ended before their last draft, though the ones before were drawn. */
+static unsigned greedy(struct engine *g, const int32_t *truth, int32_t *out,
                    uint32_t n)
 {
     struct engine_seq *s = NULL;
     struct err e;
     uint32_t accepted = 0;
+    unsigned cut = 0;
     unit_ok(engine_seq_open(g, &s, &e), &e);
     for (uint32_t i = 0; i < n; i += accepted + 1) {
         uint32_t drafts = truth != NULL && i + 3 < n ? 3 : 0;
@@ -162,15 +162,21 @@ static void greedy(struct engine *g, const int32_t *truth, int32_t *out,
                             .out_index = i};
         r.tokens = i == 0 ? r.tokens : &out[i - 1];
         msg_sampling_init(&r.sampling);
-        memcpy(r.drafts, truth + (drafts > 0 ? i : 0), drafts * sizeof(*out));
+        for (uint32_t k = 0; k < drafts; k++) {
+            r.drafts[k] = truth[i + k];
+        }
         unit_ok(engine_step(s, &r, &done, NULL, &e), &e);
-        assert_true(done.n_tokens > 0);
+        assert_int_equal(done.n_tokens, done.n_accepted + 1);
+        assert_int_equal(done.length, r.position + r.n_tokens + done.n_accepted);
         accepted = done.n_accepted;
         for (uint32_t k = 0; k < done.n_tokens && i + k < n; k++) {
             out[i + k] = done.tokens[k].id;
         }
+        cut += accepted < drafts &&
+               done.tokens[accepted].id == r.drafts[accepted];
     }
     engine_seq_close(s);
+    return cut;
 }
 
 /* With a margin all widths are used and the model says that it is not exact;
@@ -192,12 +198,27 @@ static void test_margin(void **state)
         unit_ok(engine_open_with(&fake_backend, fake_dir, &conf, &g, &e), &e);
         assert_false(engine_exact(g));
         assert_non_null(strstr(engine_arith(g), "widths mixed"));
-        greedy(g, NULL, plain, N);
+        (void)greedy(g, NULL, plain, N);
         seen.n = 0;
-        greedy(g, plain, drafted, N);
+        (void)greedy(g, plain, drafted, N);
         assert_int_equal(memcmp(plain, drafted, sizeof(plain)) == 0, wide);
         engine_close(g);
     }
+    unsigned cut = 0; /* drafts that were drawn and not accepted */
+    for (float margin = 1e-3F; margin < 100; margin *= 1.3F) {
+        const struct engine_conf some = {.threads = 3, .margin = margin};
+        struct engine *g = NULL;
+        set_fake(false);
+        exact((const uint32_t[]){4}, 1);
+        fake.by_width = 0.37F;
+        unit_ok(engine_open_with(&fake_backend, fake_dir, &some, &g, &e), &e);
+        seen.n = 0;
+        (void)greedy(g, NULL, plain, N);
+        seen.n = 0;
+        cut += greedy(g, plain, drafted, N);
+        engine_close(g);
+    }
+    assert_true(cut > 0);
     set_fake(false); /* not needed where all widths agree */
     const struct engine_conf conf = {.threads = 3, .margin = 1000};
     struct engine *g = NULL;
@@ -211,10 +232,11 @@ static void test_lists(void **state)
 {
     (void)state;
     static const struct {
-        const char *functions; /* T of each unit of one shard; "": ranged */
-        uint32_t lists[2][4];  /* of each unit */
-        uint32_t want[4];      /* widths that are used */
-        bool host, measured;
+        /* T of each unit of one shard; "": ranged. First h: in host form, m:
+         * which was measured. */
+        const char *functions;
+        uint32_t lists[2][4]; /* of each unit */
+        uint32_t want[4];     /* widths that are used */
     } cases[] = {
         {"",    {{0}},                {1, 2, 3, 4}},
         {"",    {{4}},                {4}         },
@@ -227,20 +249,26 @@ static void test_lists(void **state)
         {"48",  {{4}, {8}},           {4}         },
         {"14",  {{1, 4}, {1, 4}},     {1, 4}      },
         {"14",  {{1, 4}, {4}},        {4}         }, /* both must say so */
-        {"",    {{0}},                {1},         true, false}, /* alone */
-        {"",    {{4}},                {4},         true, false},
-        {"48",  {{4}, {8}},           {4},         true, false},
-        {"14",  {{1, 4}, {1, 4}},     {1},         true, false},
-        {"14",  {{1, 4}, {1, 4}},     {1, 4},      true, true },
+        {"14",  {{1}, {1}},           {4}         }, /* its own, at least */
+        {"h",   {{0}},                {1}         }, /* alone */
+        {"h",   {{4}},                {4}         },
+        {"h48", {{4}, {8}},           {4}         },
+        {"h14", {{1, 4}, {1, 4}},     {1}         },
+        {"m14", {{1, 4}, {1, 4}},     {1, 4}      },
     };
     for (size_t i = 0; i < countof(cases); i++) {
         struct unit units[2] = {0};
-        struct shard s = {.units = units, .n_past = cases[i].host};
-        size_t n = strlen(cases[i].functions);
+        const char *functions = cases[i].functions;
+        bool measured = functions[0] == 'm';
+        struct shard s = {.units = units,
+                          .n_past = functions[0] == 'h' || measured};
+        functions += s.n_past;
+        size_t n = strlen(functions);
         s.n_units = n > 0 ? n : 1;
         for (size_t k = 0; k < s.n_units; k++) {
             struct unit *u = &units[k];
-            u->t_lo = n > 0 ? (uint32_t)(cases[i].functions[k] - '0') : 1;
+            u->fixed = n > 0 ? (uint32_t)(functions[k] - '0') : 0;
+            u->t_lo = n > 0 ? u->fixed : 1;
             u->t_hi = n > 0 ? u->t_lo : 4;
             u->info.exact_widths = cases[i].lists[k];
             while (u->info.n_exact_widths < 4 &&
@@ -248,9 +276,8 @@ static void test_lists(void **state)
                 u->info.n_exact_widths++;
             }
         }
-        const struct widths_conf conf = {.cap = 16,
-                                         .measured = cases[i].measured};
-        bool alone = cases[i].host && !cases[i].measured;
+        const struct widths_conf conf = {.cap = 16, .measured = measured};
+        bool alone = s.n_past > 0 && !measured;
         struct widths w;
         struct err e;
         unit_ok(widths_make(&w, &s, 1, &conf, &e), &e);
@@ -262,6 +289,46 @@ static void test_lists(void **state)
         assert_int_equal(w.rows, alone ? 1 : w.max);
         assert_true(w.exact);
     }
+}
+
+/* Chunks of any size are not exact where a row's place matters. */
+static void test_any_width(void **state)
+{
+    (void)state;
+    struct unit u = {.t_lo = 1, .t_hi = 4};
+    for (int host = 0; host < 2; host++) {
+        for (int measured = 0; measured < 2; measured++) {
+            const struct shard s = {
+                .units = &u, .n_units = 1, .n_past = (size_t)host};
+            const struct widths_conf conf = {
+                .cap = 16, .any = true, .measured = measured != 0};
+            struct widths w;
+            struct err e;
+            unit_ok(widths_make(&w, &s, 1, &conf, &e), &e);
+            assert_int_equal(w.rows, 4);
+            assert_int_equal(w.exact, host == 0 || measured != 0);
+        }
+    }
+}
+
+/* States of one class of widths are not another's. */
+static void test_class_in_arith(void **state)
+{
+    (void)state;
+    char first[ARITH_BYTES_MAX];
+    set_fake(false);
+    struct engine *g = open_fake();
+    assert_string_equal(engine_arith(g), "fake 7");
+    engine_close(g);
+    exact((const uint32_t[]){4}, 1);
+    g = open_fake();
+    (void)snprintf(first, sizeof(first), "%s", engine_arith(g));
+    assert_string_equal(first, "fake 7, as width 4");
+    engine_close(g);
+    exact((const uint32_t[]){2, 3}, 2);
+    g = open_fake();
+    assert_string_not_equal(engine_arith(g), first);
+    engine_close(g);
 }
 
 /* No more widths than there is room for, whatever a backend takes. */
@@ -432,112 +499,6 @@ static void test_nothing_helps(void **state)
     engine_close(g);
 }
 
-/* --- the CPU in a device's place, with real packages --- */
-
-/* The interpreter, which fails from one prediction on. */
-static struct {
-    int after; /* < 0: never */
-    bool heads; /* a head fails, else the layers */
-} device;
-
-static int device_predict(struct backend_io *io, struct backend_state *s,
-                          struct err *e)
-{
-    bool concerned = device.heads == (io->n_in == 1);
-    if (concerned && device.after == 0) {
-        return err_set(e, ERR_BACKEND, "the device is gone");
-    }
-    device.after -= concerned && device.after > 0;
-    return backend_interpreter.predict(io, s, e);
-}
-
-enum { LONG = 90 };
-
-static struct engine *open_device(const char *out, const struct backend *be)
-{
-    const struct engine_conf conf = {.threads = 1};
-    struct engine *g = NULL;
-    struct err e;
-    unit_ok(engine_open_with(be, out, &conf, &g, &e), &e);
-    return g;
-}
-
-/* Logits of the last of LONG tokens, in two pieces. */
-static void read_text(struct engine *g, float *ret, uint32_t first)
-{
-    int32_t tokens[LONG];
-    struct engine_seq *s = NULL;
-    const float *logits = NULL;
-    struct err e;
-    for (uint32_t i = 0; i < LONG; i++) {
-        tokens[i] = (int32_t)(i * 7 % 200);
-    }
-    unit_ok(engine_seq_open(g, &s, &e), &e);
-    unit_ok(engine_eval(s, tokens, first, 0, 0, NULL, NULL, &e), &e);
-    unit_ok(engine_eval(s, tokens + first, LONG - first, 0, 1, &logits, NULL,
-                        &e),
-            &e);
-    memcpy(ret, logits, engine_bundle(g)->vocab * sizeof(*ret));
-    engine_seq_close(s);
-}
-
-/* Wherever the device fails, the rest is what the CPU gives from the first token
- * on; the arithmetic has another name, and saved states are refused. */
-static void test_on_the_cpu(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *shape, *kv;
-    } forms[] = {
-        {"ranged",    "state"},
-        {"functions", "state"},
-        {"ranged",    "host" }
-    };
-    char dir[256];
-    struct err e;
-    converted_dir(dir, "device");
-    for (size_t f = 0; f < countof(forms); f++) {
-        char out[512];
-        const struct engine_conf conf = {.threads = 1};
-        (void)snprintf(out, sizeof(out), "%s/%s-%s", dir, forms[f].shape,
-                       forms[f].kv);
-        engine_close(converted_open(converted_demo(), out, NULL, forms[f].shape,
-                                    forms[f].kv, &conf));
-        struct backend be = backend_interpreter;
-        be.predict = device_predict;
-        be.rows = NULL;
-        be.name = "device";
-        size_t vocab = 0;
-        float *want = NULL;
-        float *got = NULL;
-        for (int k = 0; k < 6; k++) { /* 0: at once, layers; 1: heads */
-            device.heads = k % 2 == 1;
-            bool wide = strcmp(forms[f].shape, "functions") == 0;
-            device.after = k < 2 || device.heads ? 0 : wide ? 1 : 5 * k;
-            struct engine *g = open_device(out, &be);
-            char before[ARITH_BYTES_MAX];
-            struct engine_event x;
-            (void)snprintf(before, sizeof(before), "%s", engine_arith(g));
-            vocab = engine_bundle(g)->vocab;
-            want = want != NULL ? want : calloc(2 * vocab, sizeof(*want));
-            got = got != NULL ? got : calloc(vocab, sizeof(*got));
-            assert_true(want != NULL && got != NULL);
-            read_text(g, k < 2 ? want + (size_t)k * vocab : got, 40);
-            assert_true(last_event(g, &x));
-            assert_true(x.on_cpu);
-            assert_string_not_equal(engine_arith(g), before);
-            if (k >= 2) {
-                assert_memory_equal(got, want + (size_t)(k % 2) * vocab,
-                                    vocab * sizeof(*got));
-            }
-            engine_close(g);
-        }
-        free(want);
-        free(got);
-    }
-    unit_ok(file_rmtree(dir, &e), &e);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -545,12 +506,13 @@ int main(void)
         cmocka_unit_test(test_drafts_at_one_width),
         cmocka_unit_test(test_margin),
         cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_any_width),
+        cmocka_unit_test(test_class_in_arith),
         cmocka_unit_test(test_few_widths),
         cmocka_unit_test(test_warm),
         cmocka_unit_test(test_fails_in_the_middle),
         cmocka_unit_test(test_others_lose_theirs),
         cmocka_unit_test(test_nothing_helps),
-        cmocka_unit_test(test_on_the_cpu),
     };
     return cmocka_run_group_tests(tests, fake_setup, fake_teardown);
 }
