@@ -141,15 +141,13 @@ static void test_drafts_at_one_width(void **state)
     engine_close(g);
 }
 
-/* N greedy tokens after 5 of the text, with drafts that are right, or none. How
- * many steps ended before their last draft, though the ones before were drawn. */
-static unsigned greedy(struct engine *g, const int32_t *truth, int32_t *out,
+/* N greedy tokens after 5 of the text, with drafts that are right, or none. */
+static void greedy(struct engine *g, const int32_t *truth, int32_t *out,
                    uint32_t n)
 {
     struct engine_seq *s = NULL;
     struct err e;
     uint32_t accepted = 0;
-    unsigned cut = 0;
     unit_ok(engine_seq_open(g, &s, &e), &e);
     for (uint32_t i = 0; i < n; i += accepted + 1) {
         uint32_t drafts = truth != NULL && i + 3 < n ? 3 : 0;
@@ -172,11 +170,8 @@ static unsigned greedy(struct engine *g, const int32_t *truth, int32_t *out,
         for (uint32_t k = 0; k < done.n_tokens && i + k < n; k++) {
             out[i + k] = done.tokens[k].id;
         }
-        cut += accepted < drafts &&
-               done.tokens[accepted].id == r.drafts[accepted];
     }
     engine_seq_close(s);
-    return cut;
 }
 
 /* With a margin all widths are used and the model says that it is not exact;
@@ -198,27 +193,12 @@ static void test_margin(void **state)
         unit_ok(engine_open_with(&fake_backend, fake_dir, &conf, &g, &e), &e);
         assert_false(engine_exact(g));
         assert_non_null(strstr(engine_arith(g), "widths mixed"));
-        (void)greedy(g, NULL, plain, N);
+        greedy(g, NULL, plain, N);
         seen.n = 0;
-        (void)greedy(g, plain, drafted, N);
+        greedy(g, plain, drafted, N);
         assert_int_equal(memcmp(plain, drafted, sizeof(plain)) == 0, wide);
         engine_close(g);
     }
-    unsigned cut = 0; /* drafts that were drawn and not accepted */
-    for (float margin = 1e-3F; margin < 100; margin *= 1.3F) {
-        const struct engine_conf some = {.threads = 3, .margin = margin};
-        struct engine *g = NULL;
-        set_fake(false);
-        exact((const uint32_t[]){4}, 1);
-        fake.by_width = 0.37F;
-        unit_ok(engine_open_with(&fake_backend, fake_dir, &some, &g, &e), &e);
-        seen.n = 0;
-        (void)greedy(g, NULL, plain, N);
-        seen.n = 0;
-        cut += greedy(g, plain, drafted, N);
-        engine_close(g);
-    }
-    assert_true(cut > 0);
     set_fake(false); /* not needed where all widths agree */
     const struct engine_conf conf = {.threads = 3, .margin = 1000};
     struct engine *g = NULL;

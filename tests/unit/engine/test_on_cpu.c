@@ -1,5 +1,6 @@
 /* test_on_cpu.c - real packages on a device that fails: the CPU takes its place
- * in the middle of a text, of a save, of a load. */
+ * in the middle of a text, of a save, of a load. And on one whose widths do not
+ * agree, with a margin. */
 #include "converted.h"
 #include "engine/cpu/backend_cpu.h"
 #include "engine/impl.h"
@@ -217,12 +218,89 @@ static void test_in_a_load(void **state)
     }
 }
 
+/* --- a margin --- */
+
+/* The widths are said not to agree. */
+static void four_alone(const struct backend_model *m, struct backend_info *ret)
+{
+    static const uint32_t four[] = {4};
+    backend_interpreter.info(m, ret);
+    ret->exact_widths = four;
+    ret->n_exact_widths = 1;
+}
+
+/* Greedy tokens after one; drafts are those of `truth`, if it is not NULL. How
+ * many steps a close call ended behind a draft that was drawn. */
+static unsigned greedy(struct engine *g, const int32_t *truth, int32_t *out,
+                       uint32_t n)
+{
+    static const int32_t start[] = {5};
+    struct engine_seq *s = NULL;
+    struct err e;
+    unsigned cut = 0;
+    struct msg_row_done done;
+    unit_ok(engine_seq_open(g, &s, &e), &e);
+    for (uint32_t i = 0; i < n; i += done.n_tokens) {
+        struct msg_row r = {.position = engine_seq_length(s),
+                            .n_tokens = 1,
+                            .tokens = (int32_t *)(uintptr_t)start,
+                            .sample = true,
+                            .out_index = i};
+        r.tokens = i == 0 ? r.tokens : &out[i - 1];
+        msg_sampling_init(&r.sampling);
+        while (truth != NULL && r.n_drafts < 3 && i + r.n_drafts < n) {
+            r.drafts[r.n_drafts] = truth[i + r.n_drafts];
+            r.n_drafts++;
+        }
+        unit_ok(engine_step(s, &r, &done, NULL, &e), &e);
+        assert_int_equal(done.n_tokens, done.n_accepted + 1);
+        assert_int_equal(done.length, r.position + 1 + done.n_accepted);
+        for (uint32_t k = 0; k < done.n_tokens && i + k < n; k++) {
+            out[i + k] = done.tokens[k].id;
+            assert_true(k >= done.n_accepted || out[i + k] == r.drafts[k]);
+        }
+        cut += done.n_accepted > 0 && done.n_accepted < r.n_drafts &&
+               done.tokens[done.n_accepted].id == r.drafts[done.n_accepted];
+    }
+    engine_seq_close(s);
+    return cut;
+}
+
+/* A row whose call is too close ends the step behind the token before it, which
+ * is then the last one and no draft. */
+static void test_close_calls(void **state)
+{
+    (void)state;
+    enum { N = 100 };
+    int32_t plain[N];
+    int32_t drafted[N];
+    struct backend be = backend_interpreter;
+    char out[512];
+    struct err e;
+    unsigned cut = 0;
+    be.info = four_alone;
+    be.rows = NULL;
+    (void)snprintf(out, sizeof(out), "%s/ranged-state", dir);
+    for (float margin = 0.1F; margin < 10; margin *= 2) {
+        const struct engine_conf conf = {.threads = 1, .margin = margin};
+        struct engine *g = NULL;
+        unit_ok(engine_open_with(&be, out, &conf, &g, &e), &e);
+        assert_false(engine_exact(g));
+        (void)greedy(g, NULL, plain, N);
+        cut += greedy(g, plain, drafted, N);
+        assert_memory_equal(plain, drafted, sizeof(plain)); /* they do agree */
+        engine_close(g);
+    }
+    assert_true(cut > 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_in_a_text),
         cmocka_unit_test(test_in_a_save),
         cmocka_unit_test(test_in_a_load),
+        cmocka_unit_test(test_close_calls),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
