@@ -36,6 +36,9 @@
 #include "base/log.h"
 #include "base/qos.h"
 #include "base/seatbelt.h"
+#ifdef ANED_COREML
+#include "engine/coreml/backend_coreml.h"
+#endif
 #include "engine/role.h"
 #include "engine/role_impl.h"
 
@@ -44,6 +47,7 @@
 #define LARGE_BLOCK KIB(128)
 #define SPIN_US  200u    /* what serve needs for the next step, mostly */
 #define REST_MS  10000   /* without a frame, until memory goes back */
+#define PAUSE_MS 1000    /* the same, until nobody is taken to wait */
 #define LATE_US  500u    /* then serve has no next step */
 #define LOOK_US  50u     /* from one look for it to the next: 1 us each */
 
@@ -429,6 +433,28 @@ static bool await_frame(const struct role *r)
     return there;
 }
 
+static void at_work(bool works)
+{
+#ifdef ANED_COREML
+    coreml_at_work(works);
+#else
+    (void)works;
+#endif
+}
+
+/* Nothing is to be done for now. */
+static void rest(const struct role *r)
+{
+    struct pollfd p = {.fd = ROLE_FD, .events = POLLIN};
+    if (poll(&p, 1, PAUSE_MS) != 0) {
+        return;
+    }
+    at_work(false);
+    if (r->g != NULL && poll(&p, 1, REST_MS - PAUSE_MS) == 0) {
+        engine_trim(r->g);
+    }
+}
+
 /* The next frame to r->f; as frame_read_fd. */
 static int next_frame(struct role *r, struct err *e)
 {
@@ -437,12 +463,11 @@ static int next_frame(struct role *r, struct err *e)
         *e = r->in_err;
         return r->in_rc;
     }
-    struct pollfd p = {.fd = ROLE_FD, .events = POLLIN};
     int rc = frame_in_next(&r->in, &r->f, e);
     if (rc == 0) {
         flush(r);
-        if (!await_frame(r) && r->g != NULL && poll(&p, 1, REST_MS) == 0) {
-            engine_trim(r->g);
+        if (!await_frame(r)) {
+            rest(r);
         }
         rc = frame_read_fd(ROLE_FD, &r->in, &r->f, e);
     }
@@ -508,6 +533,7 @@ static int loop(struct role *r, struct err *e)
             break;
         }
         r->request = r->f.request;
+        at_work(true);
         rc = dispatch(r, &r->f, e);
         if (rc < 0 && rc != ERR_FRAME) {
             role_answer_error(r, e);

@@ -22,5 +22,9 @@ extern const struct backend backend_coreml;
 
 void coreml_counts(const struct backend_model *m, struct coreml_counts *ret);
 
+/* Somebody waits for this process from now on, or nobody does: an activity is
+ * begun or ended (NSProcessInfo). Cheap when nothing changes. Thread: one. */
+void coreml_at_work(bool works);
+
 /* Cores of the Neural Engines that this process may use; 0: there is none. */
 unsigned coreml_neural_cores(void);

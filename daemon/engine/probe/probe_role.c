@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/qos.h"
 #include "base/seatbelt.h"
@@ -226,8 +227,15 @@ static int measure(struct asked *a, struct err *e)
 static int answer(struct asked *a, const struct frame *f, struct err *e)
 {
     RETERR(read_spec(a, f, e));
+    const char *cache = a->conf.conf.cache;
     RETERR(choose(a, e));
-    seatbelt_engine(a->conf.conf.cache != NULL ? a->conf.conf.cache : "/tmp");
+    if (cache != NULL) {
+        RETERR(file_mkdirs(cache, 0700, e)); /* the rules name what is there */
+    }
+    seatbelt_engine(cache != NULL ? cache : "/tmp");
+#ifdef ANED_COREML
+    coreml_at_work(true); /* until it ends */
+#endif
     return measure(a, e);
 }
 

@@ -239,6 +239,20 @@ static void test_cancelled_warm(void **state)
     BE->close(m);
 }
 
+/* --- activity --- */
+
+static void test_at_work(void **state)
+{
+    (void)state;
+    const bool asked[] = {false, true, true, false, false, true, false};
+    struct kit_left before = kit_count();
+    for (size_t i = 0; i < countof(asked); i++) {
+        coreml_at_work(asked[i]);
+        assert_int_equal(si_count_get(COUNT_ACTIVITIES_OPEN), asked[i]);
+    }
+    kit_same(before);
+}
+
 /* --- warm --- */
 
 static void warm_with(const char *faults, bool refused, int want)
@@ -370,6 +384,7 @@ int main(int argc, char **argv)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(test_compile_error),  TEST(test_load_error),
+        TEST(test_at_work),
         TEST(test_predict_fails),  TEST(test_backings_ignored),
         TEST(test_nan_passes),     TEST(test_cancelled_load),
         TEST(test_slow_load),      TEST(test_slow_warm),

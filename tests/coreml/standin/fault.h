@@ -55,6 +55,7 @@
     XX(PREDICT_NAN, "predict_nan")   /* NaN in every output */             \
     XX(PLAN_CPU, "plan_cpu")         /* operations not on the ANE */       \
     XX(PLAN_ERROR, "plan_error")     /* NSError */                         \
+    XX(BACKINGS_REFUSED, "backings_refused") /* NSError with any */ \
     XX(BACKINGS_IGNORED, "backings_ignored")
 
 enum fault {

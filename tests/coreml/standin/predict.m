@@ -324,7 +324,8 @@ static MLMultiArray *give_output(const struct model *m, size_t i, bool nan,
 /* --- faults --- */
 
 /* nil, or the NSError that is injected. */
-static NSError *predict_faults(const struct model *m)
+static NSError *predict_faults(const struct model *m,
+                               MLPredictionOptions *options)
 {
     struct fault_target t = si_model_target(m);
     struct fault_hit hit = {0};
@@ -344,7 +345,9 @@ static NSError *predict_faults(const struct model *m)
         [NSException raise:NSGenericException
                     format:@"injected in a prediction"];
     }
-    if (si_fault_hit(FAULT_PREDICT_ERROR, &t, NULL)) {
+    if (si_fault_hit(FAULT_PREDICT_ERROR, &t, NULL) ||
+        ([[options outputBackings] count] > 0 &&
+         si_fault_hit(FAULT_BACKINGS_REFUSED, &t, NULL))) {
         return si_error(MLModelErrorGeneric,
                         @"Unable to compute the prediction using ML "
                         @"Program. It can be an invalid input data or "
@@ -399,7 +402,7 @@ static NSDictionary *predict(const struct model *m, struct run_state *state,
         take_backings(m, options);
         si_fault_conf(&conf);
         si_model_specialise(m, shapes_key(c), conf.shape_ms, conf.cache);
-        why = predict_faults(m);
+        why = predict_faults(m, options);
     }
     bool noisy = m->neural && conf.width_bits != 0 && c->width != 0 &&
                  c->width != conf.width_bits;
