@@ -259,6 +259,10 @@ struct backend {
     int (*plan)(const char *pkg, const char *function,
                 const struct backend_conf *conf, struct backend_plan *ret,
                 struct err *e);
+    /* What info.arith of every package is under this conf. NULL: only an open
+     * package tells. */
+    void (*machine)(const struct backend_conf *conf,
+                    char out[ARITH_BYTES_MAX]);
 };
 
 /* "cpu", "interpreter", "coreml" (macOS). NULL: unknown or not in this

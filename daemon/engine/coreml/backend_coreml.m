@@ -47,4 +47,5 @@ const struct backend backend_coreml = {
     .block_save = coreml_block_save,
     .block_load = coreml_block_load,
     .plan = coreml_plan,
+    .machine = coreml_machine,
 };

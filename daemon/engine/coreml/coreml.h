@@ -213,6 +213,7 @@ int coreml_warm(struct backend_model *m, uint32_t t,
 
 MLModelConfiguration *coreml_configuration(const char *function,
                                            const struct backend_conf *conf);
+void coreml_machine(const struct backend_conf *conf, char out[ARITH_BYTES_MAX]);
 int coreml_open(const char *pkg, const char *function,
                 const struct backend_conf *conf, struct backend_model **ret,
                 struct err *e);

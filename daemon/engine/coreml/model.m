@@ -114,9 +114,9 @@ static int take_widths(struct backend_model *m, const struct backend_conf *conf,
     return 0;
 }
 
-static void describe(struct backend_model *m, const struct backend_conf *conf)
+void coreml_machine(const struct backend_conf *conf, char out[ARITH_BYTES_MAX])
 {
-    (void)snprintf(m->arith, sizeof(m->arith), "%.40s, %.30s, %s, " HINTS,
+    (void)snprintf(out, ARITH_BYTES_MAX, "%.40s, %.30s, %s, " HINTS,
                    system_chip(), system_build(),
                    own_conf(conf)->cpu_only ? "CPU" : "CPU and NE");
 }
@@ -133,7 +133,7 @@ static int open_model(struct backend_model *m, const char *pkg,
     RETERR(load(m, function, conf, e));
     RETERR(ports_match(m, e));
     RETERR(take_widths(m, conf, e));
-    describe(m, conf);
+    coreml_machine(conf, m->arith);
     return 0;
 }
 

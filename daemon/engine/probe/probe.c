@@ -129,6 +129,12 @@ static int open_function(struct package *k, size_t i)
     struct function_result *f = &k->r.f[i];
     const struct probe_conf *c = k->p->c;
     struct err why = {0};
+    if (f->arith[0] != '\0') { /* nothing needs to open for that */
+        ask_known(k->p, f->arith);
+        if (k->p->known != NULL) {
+            return 0;
+        }
+    }
     if (package_lost(k, f->name, PROBE_OPEN, 0) ||
         package_lost(k, f->name, PROBE_COMPARE, 0)) {
         (void)err_set(&why, ERR_BACKEND, "the probe was lost");
@@ -275,6 +281,7 @@ static int measure(struct package *k, struct err *e)
 
 static void name_functions(struct package *k)
 {
+    const struct probe_conf *c = k->p->c;
     bool many =
         k->part.shard != NULL && strcmp(k->part.b->shape, "functions") == 0;
     k->r.n = many ? k->part.shard->n_functions : 1;
@@ -282,7 +289,11 @@ static void name_functions(struct package *k)
     k->rigs = calloc(k->r.n, sizeof(*k->rigs));
     must(k->r.f != NULL && k->rigs != NULL); /* MIL_FUNCTIONS_MAX */
     for (size_t i = 0; i < k->r.n; i++) {
-        k->r.f[i].name = many ? k->part.shard->functions[i] : "";
+        struct function_result *f = &k->r.f[i];
+        f->name = many ? k->part.shard->functions[i] : "";
+        if (c->be->machine != NULL) {
+            c->be->machine(&c->conf, f->arith);
+        }
     }
 }
 

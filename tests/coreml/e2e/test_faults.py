@@ -219,9 +219,25 @@ def test_does_not_load(place, what):
     assert refused(r), r.text
     m = model(d)
     assert m["state"] == "rejected" and "head_0" in m["reason"], m
+    assert m["probe"]["machine"].endswith("fast prediction")  # although nothing opened that could tell
     place.device.set(CALM + " # well")
     probe_again(d)
     assert len(text(d)) > 20
+
+
+def test_a_failure_is_of_the_machine(place):
+    """Behind a restart nobody measures again to learn which machine this is."""
+    place.device.set(CALM, "load_error = *")
+    d = place.serve()
+    with d.http() as c:
+        assert refused(c.post("/v1/completions", json={"model": "demo", "prompt": "x", "max_tokens": 3}))
+    machine = model(d)["probe"]["machine"]
+    assert machine and d.stop() == 0
+    d = place.serve()
+    until(lambda: "machine_known" in d.log.read_text())
+    m = model(d)
+    assert m["state"] == "rejected" and m["probe"]["machine"] == machine
+    assert "model_probed" not in d.log.read_text() and compilings(d) == 0
 
 
 def test_what_was_compiled_does_not_load_any_more(place, up):

@@ -7,6 +7,8 @@
 #include "engine/probe/probe.h"
 #include "fake.h"
 
+#define DEVICE_MACHINE "Fake M9, 42A1, all"
+
 /* What is wrong; zeroed: nothing. t: only at this width, 0: at all. */
 static struct {
     char kind; /* of package: 'a', 'b', 'h'; 0: all */
@@ -71,7 +73,7 @@ static int device_open(const char *pkg, const char *function,
 static void device_info(const struct backend_model *m, struct backend_info *ret)
 {
     fake_info(m, ret);
-    ret->arith = "Fake M9, 42A1, all";
+    ret->arith = DEVICE_MACHINE;
 }
 
 static int device_warm(struct backend_model *m, uint32_t t,
@@ -182,6 +184,13 @@ static const struct backend device_backend = {
     .state_with = device_state_with,
     .plan = device_plan,
 };
+
+static inline void device_machine(const struct backend_conf *conf,
+                                  char out[ARITH_BYTES_MAX])
+{
+    (void)conf;
+    (void)snprintf(out, ARITH_BYTES_MAX, DEVICE_MACHINE);
+}
 
 /* What is right. */
 static int device_plain_predict(struct backend_io *io, struct backend_state *s,

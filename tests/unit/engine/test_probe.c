@@ -482,6 +482,28 @@ static void a_machine_that_is_known(void **state)
     assert_int_equal(device.predictions, 0);
 }
 
+/* A device that names its machine: known before anything opens, and told of
+ * what does not open. */
+static void a_machine_that_is_named(void **state)
+{
+    (void)state;
+    const char *known[] = {"Fake M9, 42A1, all"};
+    struct backend named = *conf.be;
+    named.machine = device_machine;
+    conf.be = &named;
+    conf.known = known;
+    conf.n_known = 1;
+    probe();
+    assert_ptr_equal(got.known, known[0]);
+    assert_int_equal(device.opens, 0);
+    conf.n_known = 0;
+    device.fails = "open";
+    probe();
+    for (size_t i = 0; i < 4; i++) {
+        assert_string_equal(text(nth(got.functions, i), "machine"), known[0]);
+    }
+}
+
 static void only_these_widths_and_packages(void **state)
 {
     (void)state;
@@ -623,6 +645,7 @@ int main(void)
         CASE(functions),
         CASE(what_was_lost_is_left_out),
         CASE(a_machine_that_is_known),
+        CASE(a_machine_that_is_named),
         CASE(only_these_widths_and_packages),
         CASE(a_probe_that_is_stopped),
         CASE(a_margin),
