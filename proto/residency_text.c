@@ -6,7 +6,8 @@
  *
  *   layers_00_08.mlpackage t4
  *     Neural Engine        measured 97.9% of the cost, 98.0% of 512 operations
- *     elsewhere, measured  4 softmax on cpu (could: cpu gpu), 2.1%: layers_0_p
+ *     elsewhere, measured  4 softmax on cpu (could: cpu gpu), 2.1% of the
+ *                          cost: the Neural Engine does not run it; one is p_0
  *     width    median  CPU alone       cosine  bits
  *         4   1.20 ms    3.10 ms  0.999987130  a
  */
@@ -166,6 +167,14 @@ static void put_share(struct buf *b, const char *kind, const struct json *f)
     buf_puts(b, "\n");
 }
 
+static void put_if(struct buf *b, const char *before, const char *s)
+{
+    if (s[0] != '\0') {
+        buf_puts(b, before);
+        put(b, s);
+    }
+}
+
 static void put_elsewhere(struct buf *b, const char *kind,
                           const struct json *record, const struct json *f)
 {
@@ -187,9 +196,8 @@ static void put_elsewhere(struct buf *b, const char *kind,
         if (number(o, "cost", &cost) && cost > 0) {
             buf_printf(b, ", %.1f%% of the cost", 100 * cost);
         }
-        buf_puts(b, text(o, "reason")[0] != '\0' ? ": " : "; one is ");
-        put(b, text(o, "reason")[0] != '\0' ? text(o, "reason")
-                                            : text(o, "example"));
+        put_if(b, ": ", text(o, "reason"));
+        put_if(b, "; one is ", text(o, "example"));
         buf_puts(b, "\n");
     }
 }

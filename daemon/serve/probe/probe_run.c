@@ -144,6 +144,15 @@ static void copy_devices(char *out, size_t size, const struct json *list)
     }
 }
 
+/* All that Core ML tells is which devices could, and which one would. */
+static const char *reason_of(const struct store_residency_op *o)
+{
+    bool could = strstr(o->could, "neural_engine") != NULL;
+    return strcmp(o->device, "neural_engine") == 0 ? ""
+           : could ? "the Neural Engine could, the system prefers another"
+                   : "the Neural Engine does not run it";
+}
+
 static void take_ops(struct probe_found *f, const struct json *function,
                      const struct json *ops)
 {
@@ -167,6 +176,7 @@ static void take_ops(struct probe_found *f, const struct json *function,
         copy(o->device, sizeof(o->device), c, "device");
         copy(o->example, sizeof(o->example), c, "example");
         copy_devices(o->could, sizeof(o->could), json_get(c, "could"));
+        (void)snprintf(o->reason, sizeof(o->reason), "%s", reason_of(o));
     }
 }
 

@@ -266,6 +266,7 @@ static void a_bundle_off_the_neural_engine(void **state)
     assert_string_equal(o->type, "softmax");
     assert_string_equal(o->device, "cpu");
     assert_string_equal(o->could, "cpu gpu");
+    assert_string_equal(o->reason, "the Neural Engine does not run it");
     assert_int_equal(o->count, 2);
     struct json *j = probe_record_json(result());
     assert_int_equal(json_count(json_get(j, "ops")), 12);
