@@ -322,6 +322,14 @@ def test_a_lying_daemon(v, aned, lie, step, text):
     assert has(found[step], "failed", text), found[step]
 
 
+def test_why_a_conversion_failed(v):
+    """The code and the words of the job's error."""
+    bad = v.path / "bad.gguf"
+    bad.write_bytes(b"GGUF" + b"\xff" * 100)
+    found = v.steps("model-convert", args=["--model", bad])
+    assert has(found["model-convert"], "failed", "conversion: gguf.version: the job is failed: version 4294967295; aned reads"), found
+
+
 @pytest.mark.parametrize("escapes, result", [("false", "passed"), ("true", "failed")])
 def test_an_engines_sandbox(v, aned, escapes, result):
     """What an engine must not reach lies in the home for a moment, and not longer."""
