@@ -17,6 +17,7 @@
 
 #define STREAM_N  200u /* tokens of the stream that is open at the end */
 #define EXIT_S    30   /* ExitTimeOut of the agent */
+#define FILES     8192 /* NumberOfFiles of the agent */
 #define RESTART_S 40   /* launchd waits 10 s between two starts */
 #define LOG_RANGE "10m"
 /* so slow that a stream is still open when the job is told to end */
@@ -153,6 +154,27 @@ void step_agent_start(struct doctor *d)
 
 /* --- priority, limits --- */
 
+/* By doctor's own checks, on the daemon's own word. */
+static bool judge_process(struct accept *a, struct err *e)
+{
+    struct doctor *d = &a->d;
+    if (box_ask(a, "GET", "/aned/v1/status", NULL, &d->status, e) < 0) {
+        return false;
+    }
+    d->pid = d->state.pid;
+    check_priority(d);
+    check_files(d);
+    /* it raises a low limit itself, so only this number is launchd's */
+    double files = json_num(json_get(json_get(d->status, "process"), "files"));
+    if (files != FILES) {
+        accept_fail(a, "it may open %.0f files, its plist asks for %d", files,
+                    FILES);
+    }
+    json_free(d->status);
+    d->status = NULL;
+    return true;
+}
+
 void step_agent_priority(struct doctor *d)
 {
     struct accept *a = accept_of(d);
@@ -165,9 +187,10 @@ void step_agent_priority(struct doctor *d)
         accept_error(a, "launchctl", &e);
         return;
     }
-    d->pid = d->state.pid;
-    check_priority(d); /* doctor's own */
-    check_files(d);
+    if (!judge_process(a, &e)) {
+        accept_error(a, "GET /aned/v1/status", &e);
+        return;
+    }
     (void)snprintf(target, sizeof(target), "%s/%s", d->service.domain,
                    ACCEPT_LABEL);
     buf_init(&out, MIB(1));

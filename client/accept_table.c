@@ -125,7 +125,7 @@ const struct step accept_steps[] = {
      "GET /aned/v1/status", 2 * MINUTE, ACCEPT_AGENT, ACCEPT_AGENT_UP},
     {{"agent-priority", "nice 0, not in the background, spawn type interactive, enough files", step_agent_priority},
      "ProcessType Interactive and the limits are taken",
-     "getpriority, launchctl print", MINUTE, ACCEPT_AGENT_UP, 0},
+     "GET /aned/v1/status, launchctl print", MINUTE, ACCEPT_AGENT_UP, 0},
     {{"agent-log", "lines of this process", step_agent_log},
      "the service's lines are in macOS's log",
      "log show --predicate 'subsystem == \"dev.aned.daemon\"'", 5 * MINUTE, ACCEPT_AGENT_UP, 0},

@@ -7,14 +7,13 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#if defined(__linux__)
-#include <sched.h>
-#endif
 
 #include "base/file.h"
-#include "base/parse.h"
 #include "client/doctor.h"
 #include "proto/limits.h"
+
+#define FILES_WANTED (HTTP_CONNS_MAX + SERVE_FILES)
+#define NOT_TOLD     "not known: a daemon of that version does not tell it"
 
 /* How this user would start it. */
 static const char *to_start(const struct doctor *d)
@@ -143,26 +142,6 @@ void check_config(struct doctor *d)
 
 /* --- priority --- */
 
-#if defined(__APPLE__)
-/* 1: in the background, where the processor and the disk are throttled. */
-static bool in_background(int64_t pid)
-{
-    return getpriority(PRIO_DARWIN_PROCESS, (id_t)pid) == PRIO_DARWIN_BG;
-}
-#elif defined(__linux__)
-static bool in_background(int64_t pid)
-{
-    int policy = sched_getscheduler((pid_t)pid);
-    return policy == SCHED_IDLE || policy == SCHED_BATCH;
-}
-#else
-static bool in_background(int64_t pid)
-{
-    (void)pid;
-    return false;
-}
-#endif
-
 /* launchd slows a job that does not say otherwise. */
 static bool plist_is_interactive(const struct doctor *d)
 {
@@ -180,6 +159,7 @@ static bool plist_is_interactive(const struct doctor *d)
 
 void check_priority(struct doctor *d)
 {
+    const struct json *about = json_get(d->status, "process");
     bool ok = true;
     if (d->mac && d->state.installed && !plist_is_interactive(d)) {
         doctor_say(d, FINDING_WARNING, "anectl service install",
@@ -191,6 +171,10 @@ void check_priority(struct doctor *d)
         doctor_say(d, FINDING_NOTE, NULL, "not known: no daemon answers");
         return;
     }
+    if (about == NULL) {
+        doctor_say(d, FINDING_NOTE, NULL, NOT_TOLD);
+        return;
+    }
     errno = 0;
     int nice = getpriority(PRIO_PROCESS, (id_t)d->pid);
     if (errno == 0 && nice > 0) {
@@ -199,7 +183,7 @@ void check_priority(struct doctor *d)
                    nice);
         ok = false;
     }
-    if (in_background(d->pid)) {
+    if (json_bool(json_get(about, "background"))) {
         doctor_say(d, FINDING_WARNING, "start it outside of the background",
                    "pid %" PRId64 " runs in the background: anything else goes "
                    "before it",
@@ -214,62 +198,46 @@ void check_priority(struct doctor *d)
 
 /* --- descriptors --- */
 
-/* "Max open files   SOFT   HARD   files" of /proc/PID/limits. */
-static bool limit_of(const struct doctor *d, uint64_t *ret)
+/* Of one that runs, by its own word. */
+static void judge_files(struct doctor *d, const char *remedy)
 {
-    static const char key[] = "Max open files";
-    char path[SERVICE_PATH_MAX];
-    char name[64];
-    struct buf b = {0};
-    bool ok = false;
-    (void)snprintf(name, sizeof(name), "/proc/%" PRId64 "/limits", d->pid);
-    if (d->pid > 0 && doctor_path(d, name, path, sizeof(path)) &&
-        doctor_read(path, &b)) {
-        const char *p = strstr(b.p, key);
-        if (p != NULL) {
-            p += strlen(key);
-            p += strspn(p, " ");
-            ok = parse_digits(p, UINT64_MAX, ret) != NULL;
-            if (!ok && strncmp(p, "unlimited", 9) == 0) {
-                *ret = UINT64_MAX;
-                ok = true;
-            }
-        }
+    const struct json *files =
+        json_get(json_get(d->status, "process"), "files");
+    double have = json_num(files);
+    if (files == NULL) {
+        doctor_say(d, FINDING_NOTE, NULL, NOT_TOLD);
+    } else if (json_type(files) == JSON_NULL) {
+        doctor_say(d, FINDING_OK, NULL, "the daemon may open any number");
+    } else if (have < FILES_WANTED) {
+        doctor_say(d, FINDING_WARNING, remedy,
+                   "the daemon may open %.0f files, %u are wanted: it takes "
+                   "fewer connections",
+                   have, FILES_WANTED);
+    } else {
+        doctor_say(d, FINDING_OK, NULL, "the daemon may open %.0f", have);
     }
-    buf_fini(&b);
-    return ok;
 }
 
 void check_files(struct doctor *d)
 {
-    const uint64_t want = HTTP_CONNS_MAX + SERVE_FILES;
     struct rlimit r = {0};
-    uint64_t have = 0;
     const char *remedy =
         d->mac ? "anectl service install, or: ulimit -n 8192"
                : "LimitNOFILE=8192 in the unit, or: ulimit -n 8192";
-    if (limit_of(d, &have)) {
-        if (have < want) {
-            doctor_say(d, FINDING_WARNING, remedy,
-                       "the daemon may open %" PRIu64 " files, %" PRIu64
-                       " are wanted: it takes fewer connections",
-                       have, want);
-        } else {
-            doctor_say(d, FINDING_OK, NULL, "the daemon may open %" PRIu64,
-                       have);
-        }
+    if (d->status != NULL) {
+        judge_files(d, remedy);
         return;
     }
-    /* no daemon, or a system that does not tell: what one started here has */
+    /* it raises its own limit to what it may */
     (void)getrlimit(RLIMIT_NOFILE, &r);
-    if (r.rlim_max != RLIM_INFINITY && r.rlim_max < want) {
+    if (r.rlim_max != RLIM_INFINITY && r.rlim_max < FILES_WANTED) {
         doctor_say(d, FINDING_WARNING, remedy,
-                   "a daemon started here may open %" PRIu64 " files, %" PRIu64
-                   " are wanted",
-                   (uint64_t)r.rlim_max, want);
+                   "a daemon started here may open %" PRIu64
+                   " files, %u are wanted",
+                   (uint64_t)r.rlim_max, FILES_WANTED);
     } else {
-        doctor_say(d, FINDING_OK, NULL,
-                   "a daemon started here may open %" PRIu64, want);
+        doctor_say(d, FINDING_OK, NULL, "a daemon started here may open %u",
+                   FILES_WANTED);
     }
 }
 

@@ -25,6 +25,7 @@ code, said = json.loads(s.makefile().read())
 print(said, file=sys.stderr if code else sys.stdout)
 sys.exit(code)
 """
+LIMITED = 'ulimit -Sn "$0"; exec "$@"'
 CRASHES = {signal.SIGABRT, signal.SIGSEGV, signal.SIGILL, signal.SIGBUS, signal.SIGFPE, signal.SIGTRAP}
 
 
@@ -49,12 +50,15 @@ class Job:
     def start(self):
         with self.lock:
             if not self.leaving:
-                self.proc = spawn(self.plist["ProgramArguments"], [self.listener], self.log,
+                self.proc = spawn(["/bin/sh", "-c", LIMITED, self.files(), *self.plist["ProgramArguments"]], [self.listener], self.log,
                                   {"XPC_SERVICE_NAME": self.plist["Label"]})
                 if "no_lines" not in self.faults:
                     with open(self.pids, "a") as f:
                         f.write(f"{self.proc.pid}\n")
         return self.proc
+
+    def files(self):
+        return 256 if "no_limits" in self.faults else self.plist["SoftResourceLimits"]["NumberOfFiles"]
 
     def run(self):
         again = "early" in self.faults

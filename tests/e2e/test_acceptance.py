@@ -621,6 +621,7 @@ def test_launchd(v, launchd):
     ("mode", "agent-install", "the socket's mode is 0666"),
     ("early", "agent-install", "it runs before a client came"),
     ("slow_type", "agent-priority", "does not say: spawn type = interactive"),
+    ("no_limits", "agent-priority", "files, its plist asks for 8192"),
     ("no_lines", "agent-log", "no line of pid"),
     pytest.param("no_restart", "agent-crash", "not started again", marks=pytest.mark.slow),
     ("no_time", "agent-stop", "the open stream: "),
@@ -630,6 +631,16 @@ def test_a_launchd_that_is_not_right(v, launchd, fault, step, text):
     launchd(fault)
     found = v.steps("agent-install", step, manager="launchd")
     assert has(found[step], "failed", text), found[step]
+
+
+@pytest.mark.parametrize("lie, text", [("background", "runs in the background"), ("few_files", "may open 512 files")])
+def test_a_daemon_that_is_held_back(v, aned, launchd, monkeypatch, lie, text):
+    monkeypatch.setenv("ANED_REAL", aned)
+    monkeypatch.setenv("ANED_LIE", lie)
+    v.aned = LYING
+    launchd()
+    found = v.steps("agent-priority", manager="launchd", demo=str(DEMO), ANED_REAL=aned)
+    assert has(found["agent-priority"], "failed", text), found
 
 
 def test_a_daemon_with_a_socket_of_its_own(v, aned, launchd, monkeypatch):

@@ -483,6 +483,24 @@ def test_a_daemon_in_the_background(p):
     assert p.of("priority")[0].startswith("ok: ")
 
 
+@pytest.mark.parametrize("kind", ["systemd", "launchd"])
+def test_what_the_daemon_says_of_itself(make, kind):
+    """Of another process a Mac tells neither."""
+    p = make(kind)
+    with Liar(p.sock, process={"background": True, "files": 300}):
+        assert "runs in the background" in p.of("priority")[0]
+        assert p.of("files")[0].startswith("warning: the daemon may open 300 files, 4352 are wanted")
+    p.sock.unlink()
+    with Liar(p.sock, process={"background": False, "files": None}):
+        assert p.of("priority")[0].startswith("ok: ") and p.of("files") == ["ok: the daemon may open any number | None"]
+    p.sock.unlink()
+    with Liar(p.sock):
+        for check in ("priority", "files"):
+            assert p.of(check) == ["note: not known: a daemon of that version does not tell it | None"]
+    p.sock.unlink()
+    assert p.of("files")[0].startswith("ok: a daemon started here may open 4352")
+
+
 def test_an_agent_that_launchd_slows(mac):
     mac.service("install", "--no-wait")
     mac.start()
