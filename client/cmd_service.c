@@ -16,7 +16,7 @@ static const struct opt opts[] = {
     [O_PROGRAM] = {"program", 0,   OPT_STR,  "PATH",
                    "install: the aned to start; default the one beside anectl",         0, 0      },
     [O_HOME] = {"home",    0,   OPT_STR,  "DIR",
-                   "install: its home; default $ANED_HOME, else the platform's",        0,
+                   "install: its home; default $ANED_HOME, else as installed",        0,
                    0                                                                              },
     [O_LINES] = {"lines",   'n', OPT_INT,  "N",    "logs: so many of the last lines",
                    0,                                                                      1000000},
@@ -80,7 +80,7 @@ static struct json *state_json(struct job *x, const struct service_state *t)
     add_number(o, "pid", t->pid, t->pid > 0);
     add_number(o, "last_exit", t->last_exit, t->last_exit >= 0);
     json_add_str(o, "state", t->text);
-    json_add_str(o, "home", x->s.home);
+    json_add_str(o, "home", t->installed ? x->s.kept : x->s.home);
     json_add_str(o, "socket", x->c->peer.path);
     if (t->running) {
         json_add_tree(o, "daemon", daemon_json(x->c));
@@ -220,7 +220,7 @@ static int uninstall(struct job *x)
         return ask_fail_plain(x->c, &e);
     }
     (void)snprintf(said, sizeof(said),
-                   "uninstalled; models and sessions stay in %s", x->s.home);
+                   "uninstalled; models and sessions stay in %s", x->s.kept);
     return done(x, said);
 }
 

@@ -53,6 +53,11 @@ static bool user_unit(const struct service *s, const char *name, char *out,
     return ok && file_join(out, size, dir, name);
 }
 
+static bool systemd_file(const struct service *s, char *out, size_t size)
+{
+    return user_unit(s, UNIT, out, size);
+}
+
 /* PREFIX/lib/systemd/user of the PREFIX that the program is in. */
 static bool packaged_unit(const struct service *s, char *out, size_t size)
 {
@@ -376,6 +381,8 @@ const struct manager manager_systemd = {
     .name = "systemd",
     .home_tail = ".local/share/aned",
     .runtime_dir = true,
+    .file = systemd_file,
+    .option = unit_exec_option,
     .log_hint = "journalctl --user --unit aned",
     .install = systemd_install,
     .uninstall = systemd_uninstall,

@@ -154,6 +154,46 @@ def test_systemd_accepts_the_units(systemd, aned, tmp_path):
         assert mine == [], r.stderr
 
 
+def arguments_of(box):
+    return (plist_of(box.user) if box.kind == "launchd" else unit_of(box.units))[1]
+
+
+@BOTH
+def test_what_was_installed_stays(box, tmp_path):
+    """Without options of its own each verb is about the home and the socket that the unit has."""
+    home, sock = tmp_path / ODD / "home", tmp_path / ODD / "s"
+    (tmp_path / ODD).mkdir(mode=0o700)
+    box("install", "--no-wait", "--home", home, "--socket", sock)
+    was = arguments_of(box)
+    assert box("install", "--no-wait").stdout.startswith("was installed") and arguments_of(box) == was
+    for args in ([], ["--home", tmp_path / "other"]):  # which is not the installed one
+        s = json.loads(box("status", "--json", *args).stdout)
+        assert s["home"] == str(home) and s["socket"] == str(sock)
+    box("install", "--no-wait", "--home", tmp_path / "h")
+    assert arguments_of(box)[3:] == ["--home", str(tmp_path / "h"), "--socket", str(sock)]
+    box("install", "--no-wait", env={"ANED_HOME": str(tmp_path / "e")})
+    assert arguments_of(box)[4] == str(tmp_path / "e")
+    assert f"stay in {tmp_path / 'e'}\n" in box("uninstall", "--home", tmp_path / "other").stdout
+    assert json.loads(box("status", "--json", code=66).stdout)["home"] == str(box.home)
+
+
+def test_a_socket_moves_with_its_home(launchd, tmp_path):
+    launchd("install", "--no-wait", "--home", tmp_path / "1")
+    launchd("install", "--no-wait", "--home", tmp_path / "2")
+    assert plist_of(launchd.user)[2] == str(tmp_path / "2/run/aned.sock")
+    assert launchd.state()["socket"] == str(tmp_path / "2/run/aned.sock")
+
+
+@pytest.mark.parametrize("words, home", [("--home /x/y", "/x/y"), ("--home '/x y' --socket /z/s", "/x y"), ("--home %h/x", None),
+                                         ('--home "/x', None), ("--home", None)])
+def test_a_unit_by_hand(systemd, words, home):
+    """What only systemd can tell is not told."""
+    systemd("install", "--no-wait")
+    unit = systemd.units / "aned.service"
+    unit.write_text(unit.read_text().replace("serve --service", f"serve --service {words}"))
+    assert systemd.state()["home"] == (home or str(systemd.home))
+
+
 @BOTH
 def test_relative_paths_become_absolute(box, tmp_path):
     r = subprocess.run([box.anectl, "service", "install", "--no-wait", "--manager", box.kind, "--home", "h", "--socket", "s"],
@@ -351,7 +391,8 @@ def test_the_units_of_a_package_are_used(systemd, aned, tmp_path):
     program = ["--program", prefix / "bin/aned"]
     systemd("install", "--no-wait", *program, "--home", tmp_path / "h")  # a home of one's own: files of one's own
     assert systemd.installed() and systemd.state()["packaged"] is False
-    assert systemd("install", "--no-wait", *program).stdout.startswith("installed")
+    assert systemd("install", "--no-wait", *program).stdout.startswith("was installed")  # it keeps that home
+    assert systemd("install", "--no-wait", *program, "--home", systemd.home).stdout.startswith("installed")
     assert not systemd.installed()
     assert systemd("install", "--no-wait", *program).stdout.startswith("was installed")
     systemd("stop")  # to have it again is a change too
