@@ -197,7 +197,8 @@ static int install(struct job *x)
     struct err e = {0};
     bool changed = false;
     char advice[200] = "";
-    if (x->s.manager->install(&x->s, &changed, &e) != 0) {
+    if (service_place(&x->s, &e) != 0 ||
+        x->s.manager->install(&x->s, &changed, &e) != 0) {
         return ask_fail_plain(x->c, &e);
     }
     int code = done_answering(x, changed ? "installed" : "was installed");

@@ -81,12 +81,14 @@ void check_socket(struct doctor *d)
     if (slash == NULL) {
         (void)snprintf(dir, sizeof(dir), ".");
     } else {
-        *slash = '\0';
+        slash[slash == dir ? 1 : 0] = '\0';
     }
     bool ok = doctor_private(d, "the socket", path, 0600);
-    ok =
-        doctor_private(d, "its folder", dir[0] != '\0' ? dir : "/", 0700) && ok;
-    if (ok) {
+    if (service_shared(dir)) {
+        doctor_say(d, FINDING_ERROR,
+                   "choose another with --socket: anectl service install",
+                   "its folder %s is shared with other users", dir);
+    } else if (doctor_private(d, "its folder", dir, 0700) && ok) {
         doctor_say(d, FINDING_OK, NULL, "%s (%zu of at most %zu bytes)", path,
                    strlen(path), http_peer_path_max());
     }

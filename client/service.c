@@ -221,6 +221,27 @@ int service_find(struct client *c, const char *manager, const char *program,
     return 0;
 }
 
+bool service_shared(const char *folder)
+{
+    struct stat st;
+    return stat(folder, &st) == 0 &&
+           ((st.st_mode & S_ISVTX) != 0 || st.st_uid != geteuid());
+}
+
+int service_place(const struct service *s, struct err *e)
+{
+    char dir[SERVICE_PATH_MAX];
+    (void)snprintf(dir, sizeof(dir), "%s", s->client->peer.path);
+    char *slash = strrchr(dir, '/'); /* it is absolute */
+    slash[slash == dir ? 1 : 0] = '\0';
+    return service_shared(dir)
+               ? err_set(e, ERR_CONFIG,
+                         "%s is shared with other users; choose a socket in a "
+                         "folder of yours with --socket",
+                         dir)
+               : 0;
+}
+
 /* --- unit files --- */
 
 static void put_xml(struct buf *b, const char *s)

@@ -84,6 +84,13 @@ CHECKED int service_find(struct client *c, const char *manager,
  * Errors: NOT_FOUND. */
 CHECKED int service_program(char *out, size_t size, struct err *e);
 
+/* Whether a folder is one for many: sticky, or another user's. What is there
+ * cannot be kept from others, and it must not be closed to them. */
+bool service_shared(const char *folder);
+/* Whether the socket may be where it is asked for. Managers do not look at
+ * that. Errors: CONFIG. */
+CHECKED int service_place(const struct service *s, struct err *e);
+
 /* The first program of that name in $PATH. */
 CHECKED bool service_in_path(const char *name, char *out, size_t size);
 /* Whether s->program is there, for an install. Errors: NOT_FOUND. */

@@ -260,6 +260,35 @@ def test_open_to_others(p):
         assert p.of(check)[0].startswith("ok: "), check
 
 
+@pytest.fixture
+def shared(tmp_path):
+    """A folder like /tmp."""
+    (tmp_path / "all").mkdir()
+    (tmp_path / "all").chmod(0o1777)
+    return tmp_path / "all"
+
+
+def test_a_folder_for_many_stays_one(p, shared, aned):
+    """Nobody is told to close it."""
+    with Liar(shared / "s"):
+        found = p.of("socket", ANED_SOCKET=str(shared / "s"))
+        assert found == [f"error: its folder {shared} is shared with other users | "
+                         "choose another with --socket: anectl service install"]
+    assert p.of("home", "--home", shared)[0].endswith("is open to others (1777) | choose another with --home")
+    make_home(p.home)
+    r = subprocess.run([aned, "serve", "--home", p.home, "--socket", shared / "t"], capture_output=True, text=True)
+    assert r.returncode == 78 and "shared with other users; choose another with --socket" in r.stderr
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may give files away")
+def test_a_folder_of_another_user(p, tmp_path):
+    (tmp_path / "his").mkdir()
+    with Liar(tmp_path / "his/s"):
+        os.chown(tmp_path / "his", 12345, -1)
+        found = p.of("socket", ANED_SOCKET=str(tmp_path / "his/s"))[0]
+        assert "is shared with other users | choose another with --socket" in found
+
+
 def test_no_socket_and_no_home_yet(p):
     assert p.of("socket")[0].startswith("note: ") and "No such file" in p.of("socket")[0]
     assert p.of("home")[0] == f"note: {p.home} is made at the first start | None"

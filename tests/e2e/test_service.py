@@ -219,6 +219,17 @@ def test_what_no_unit_can_hold(box, tmp_path):
     assert "socket path" in r.stderr
 
 
+@BOTH
+def test_no_socket_in_a_folder_for_many(box, tmp_path):
+    """It could not be kept from others there, and no manager asks."""
+    (tmp_path / "all").mkdir()
+    (tmp_path / "all").chmod(0o1777)
+    r = box("install", "--no-wait", "--socket", tmp_path / "all/s", code=78)
+    assert f"{tmp_path}/all is shared with other users; choose a socket in a folder of yours" in r.stderr
+    assert not box.installed() and box.m.calls() == []
+    box("install", "--no-wait", "--socket", tmp_path / "all/mine/s")  # that folder is made, and is his
+
+
 def test_the_environment_chooses_too(systemd, tmp_path):
     """A service has none of the shell's variables: what they say stands in the unit."""
     systemd.m.set(unit_dirs=[str(tmp_path / "conf/systemd/user")])
