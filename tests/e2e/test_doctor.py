@@ -315,9 +315,12 @@ def test_another_owner(p):
 
 
 def test_a_home_where_macos_guards(mac):
-    for name, bad in (("Documents/x", True), ("Desktop", True), ("Documents2", False), ("x", False)):
+    """Where the daemon refuses one: base/macos.c has the list for both."""
+    for name, bad in (("Documents/x", True), ("desktop", True), ("Library/Mobile Documents/i", True),
+                      ("Library/CloudStorage/Dropbox/h", True), ("/Volumes/disk/h", True), ("Documents2", False), ("x", False)):
         home = mac.user / name
-        home.mkdir(mode=0o700, parents=True)
+        if name[0] != "/":
+            home.mkdir(mode=0o700, parents=True)
         found = mac.of("home", "--home", home)[0]
         assert found.startswith("warning: macOS keeps" if bad else "ok: "), found
 
