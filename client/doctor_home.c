@@ -242,10 +242,17 @@ void check_caches(struct doctor *d)
 {
     char path[SERVICE_PATH_MAX];
     char size[16];
-    if (inside(d, "cache", path)) {
+    if (inside(d, "cache/states", path)) {
         fmt_bytes(file_tree_bytes(path), size);
         doctor_say(d, FINDING_OK, NULL,
                    "%s of saved states in %s, bounded by [cache] disk_mib",
+                   size, path);
+    }
+    if (inside(d, "cache/coreml", path) && file_exists(path)) {
+        fmt_bytes(file_tree_bytes(path), size);
+        doctor_say(d, FINDING_OK, NULL,
+                   "%s compiled for Core ML in %s, without a bound: a copy of "
+                   "all weights; anectl rm removes a model's",
                    size, path);
     }
     if (inside(d, "staging", path) && d->status == NULL &&

@@ -481,7 +481,9 @@ def test_caches_and_what_was_left(p):
     make_home(p.home)
     (p.home / "cache/states").mkdir(parents=True)
     (p.home / "cache/states/a.state").write_bytes(b"x" * 5000)
-    assert p.of("caches")[0].startswith("ok: 5.0 kB of saved states")
+    (p.home / "cache/coreml/m").mkdir(parents=True)
+    (p.home / "cache/coreml/m/w").write_bytes(b"x" * 3000000)
+    assert [x.split(" in ")[0] for x in p.of("caches")] == ["ok: 5.0 kB of saved states", "ok: 3.0 MB compiled for Core ML"]
     (p.home / "staging/j").mkdir(parents=True)
     (p.home / "staging/j/w").write_bytes(b"x" * 7000)
     assert p.of("caches")[0] == "note: 7.0 kB of an unfinished conversion | the next start removes it"
