@@ -414,6 +414,20 @@ def test_the_units_of_a_package_are_used(systemd, aned, tmp_path):
     assert (packaged / "aned.service").exists() and systemd.m.get("enabled") == []
 
 
+def test_units_where_systemd_does_not_look(systemd, aned, tmp_path):
+    """Of `meson setup --prefix`: they are not found, so the user has his own."""
+    packaged = tmp_path / "opt/lib/systemd/user"
+    packaged.mkdir(parents=True)
+    (tmp_path / "opt/bin").mkdir()
+    (tmp_path / "opt/bin/aned").symlink_to(aned)
+    for name in ("aned.service", "aned.socket"):
+        (packaged / name).write_text("[Unit]\n")
+    for dirs in ([], [f"{packaged}/sub"], [f"/x{packaged}"]):
+        systemd.m.set(unit_dirs=[str(systemd.units), *dirs])
+        systemd("install", "--no-wait", "--program", tmp_path / "opt/bin/aned")
+        assert unit_of(systemd.units)[1][0] == str(tmp_path / "opt/bin/aned") and systemd.state()["packaged"] is False
+
+
 def test_lingering_is_told(systemd):
     systemd.m.set(linger="no")
     assert "loginctl enable-linger" in systemd("install", "--no-wait").stdout
