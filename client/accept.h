@@ -205,7 +205,9 @@ struct draw_wish {
     const struct draw *guess;   /* offer its tokens as drafts; NULL: none */
     char *session; /* [64]: "" on the way in begins one that stays, and has its
                       id on the way out; NULL: one that goes */
+    uint32_t choices;            /* of a stream; 0: one */
     void (*on_first)(void *ctx); /* as a stream: called with its first piece */
+    void (*on_next)(void *ctx);  /* and with each later one; may be NULL */
     void *ctx;
 };
 /* Draw greedily. Errors: those of the daemon. */

@@ -611,7 +611,8 @@ def test_launchd(v, launchd):
     assert "the socket has mode 0600" in found["agent-install"][1]
     assert f"has nice {nice}" in found["agent-priority"][1] and "may open" in found["agent-priority"][1]
     numbers = {s["name"]: s["numbers"] for s in o["steps"]}
-    assert numbers["agent-stop"]["process_gone_after_s"] < 30 and numbers["agent-log"]["lines"] > 0
+    assert 0 < numbers["agent-stop"]["process_gone_after_s"] < 30 and numbers["agent-stop"]["pieces_after_sigterm"] > 0, numbers
+    assert numbers["agent-log"]["lines"] > 0
     assert own.read_text() == "mine" and [p.name for p in own.parent.iterdir()] == [own.name]
     assert not list((v.user / "Library" / "Logs").iterdir())
     assert d.jobs == {} and d.enabled == {"dev.aned.acceptance"} and "dev.aned.daemon" not in d.asked
@@ -625,6 +626,8 @@ def test_launchd(v, launchd):
     ("no_lines", "agent-log", "no line of pid"),
     pytest.param("no_restart", "agent-crash", "not started again", marks=pytest.mark.slow),
     ("no_time", "agent-stop", "the open stream: "),
+    ("default_exit", "agent-stop", "does not say: exit timeout = 30"),
+    pytest.param("late", "agent-stop", "the stream was over before SIGTERM", marks=pytest.mark.slow),
     pytest.param("stays", "agent-uninstall", "launchd has not ended", marks=pytest.mark.slow),
 ])
 def test_a_launchd_that_is_not_right(v, launchd, fault, step, text):
