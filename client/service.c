@@ -90,7 +90,7 @@ int service_program(char *out, size_t size, struct err *e)
                          "there is no aned beside anectl or in PATH");
 }
 
-static int absolute(const char *path, char *out, size_t size, struct err *e)
+int service_absolute(const char *path, char *out, size_t size, struct err *e)
 {
     char here[SERVICE_PATH_MAX];
     bool ok = path[0] == '/' ? snprintf(out, size, "%s", path) < (int)size
@@ -171,7 +171,7 @@ static int find_socket(struct service *s, const char *usual_home,
         in_run ? file_join(usual, sizeof(usual), run, "aned/aned.sock")
                : file_join(usual, sizeof(usual), usual_home, "run/aned.sock");
     if (p->named) {
-        RETERR(absolute(p->path, path, sizeof(path), e));
+        RETERR(service_absolute(p->path, path, sizeof(path), e));
     } else if (socket_stays(s, is)) {
         (void)snprintf(path, sizeof(path), "%s", is->socket);
     } else if (in_run) {
@@ -208,11 +208,11 @@ int service_find(struct client *c, const char *manager, const char *program,
     read_installed(&s, &is);
     const char *kept = is.home[0] != '\0' ? is.home : usual;
     home = home != NULL ? home : env("ANED_HOME");
-    RETERR(absolute(home != NULL ? home : kept, s.home, sizeof(s.home), e));
+    RETERR(service_absolute(home != NULL ? home : kept, s.home, sizeof(s.home), e));
     (void)snprintf(s.kept, sizeof(s.kept), "%s", is.is ? kept : s.home);
     s.own_home = strcmp(s.home, usual) != 0;
     if (program != NULL) {
-        RETERR(absolute(program, s.program, sizeof(s.program), e));
+        RETERR(service_absolute(program, s.program, sizeof(s.program), e));
     } else if (service_program(s.program, sizeof(s.program), &none) != 0) {
         s.program[0] = '\0'; /* only an install needs it */
     }

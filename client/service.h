@@ -91,6 +91,10 @@ bool service_shared(const char *folder);
  * that. Errors: CONFIG. */
 CHECKED int service_place(const struct service *s, struct err *e);
 
+/* The path, after the current folder if it is relative. Errors: CONFIG. */
+CHECKED int service_absolute(const char *path, char *out, size_t size,
+                             struct err *e);
+
 /* The first program of that name in $PATH. */
 CHECKED bool service_in_path(const char *name, char *out, size_t size);
 /* Whether s->program is there, for an install. Errors: NOT_FOUND. */

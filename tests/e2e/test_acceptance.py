@@ -330,6 +330,28 @@ def test_why_a_conversion_failed(v):
     assert has(found["model-convert"], "failed", "conversion: gguf.version: the job is failed: version 4294967295; aned reads"), found
 
 
+@pytest.mark.parametrize("name", ["is/bad.gguf", "is/none.gguf"])
+def test_a_relative_folder_is_hidden(v, name, monkeypatch):
+    """As a place of this machine, not as a word: `is` stands in the text for other reasons too."""
+    (v.path / "is").mkdir()
+    (v.path / "is" / "bad.gguf").write_bytes(b"GGUF" + b"\xff" * 100)
+    monkeypatch.chdir(v.path)
+    o = v.report("--only", "model-convert", "--model", name, "--build", "is")
+    text = said(o)["model-convert"][1]
+    assert ("the job is failed: version" if "bad" in name else "MODELS/none.gguf: ") in text, text
+    assert str(v.path) not in json.dumps(o)
+
+
+@pytest.mark.parametrize("before", ["", "x", "xx", "xxx", "xxxx"])
+def test_many_paths_in_a_long_text(v, program, before):
+    """Their words may be longer than they are, and than what is left."""
+    v.tool("codesign", f"echo '{before}{'/b' * 3000}' >&2; exit 3")
+    v.aned.write_bytes(macho())
+    v.aned.chmod(0o755)
+    found = v.steps("signature", manager="launchd", demo=str(DEMO), args=["--build", "/b"])
+    assert has(found["signature"], "failed", f"codesign ended with 3: {before}BUILDBUILD") and "/b" not in found["signature"][1][:1000]
+
+
 @pytest.mark.parametrize("escapes, result", [("false", "passed"), ("true", "failed")])
 def test_an_engines_sandbox(v, aned, escapes, result):
     """What an engine must not reach lies in the home for a moment, and not longer."""
