@@ -76,10 +76,11 @@ int service_program(char *out, size_t size, struct err *e)
                 !is_program(path)) {
                 continue;
             }
-            if (i > 0 && realpath(path, out) != NULL) {
-                return 0; /* without the .. */
-            }
-            if (snprintf(out, size, "%s", path) < (int)size) {
+            char *real = i > 0 ? realpath(path, NULL) : NULL; /* without .. */
+            bool fits = real != NULL &&
+                        snprintf(out, size, "%s", real) < (int)size;
+            free(real);
+            if (fits || snprintf(out, size, "%s", path) < (int)size) {
                 return 0;
             }
         }

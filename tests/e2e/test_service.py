@@ -194,6 +194,19 @@ def test_a_unit_by_hand(systemd, words, home):
     assert systemd.state()["home"] == (home or str(systemd.home))
 
 
+def test_a_build_folder_far_away(systemd, aned, tmp_path):
+    """A link to a path that is longer than any that is kept."""
+    build, far = tmp_path / "b", tmp_path.joinpath(*["x" * 200] * 7)
+    (build / "client").mkdir(parents=True)
+    far.mkdir(parents=True)
+    (build / "daemon").symlink_to(far)
+    shutil.copy(aned, far / "aned")
+    shutil.copy(systemd.anectl, build / "client/anectl")
+    systemd.anectl = str(build / "client/anectl")
+    systemd("install", "--no-wait")
+    assert arguments_of(systemd)[0] == f"{build}/client/../daemon/aned"
+
+
 @BOTH
 def test_relative_paths_become_absolute(box, tmp_path):
     r = subprocess.run([box.anectl, "service", "install", "--no-wait", "--manager", box.kind, "--home", "h", "--socket", "s"],
