@@ -274,7 +274,10 @@ static int send_reload(struct job *x, const struct json *now, struct err *e)
     if (managed) {
         return x->s.manager->reload(&x->s, e);
     }
-    if (now == NULL || pid < 2 || kill((pid_t)pid, SIGHUP) != 0) {
+    if (now == NULL) { /* one in trouble looks every two seconds, by itself */
+        return 0;
+    }
+    if (pid < 2 || kill((pid_t)pid, SIGHUP) != 0) {
         return err_set(e, ERR_UNAVAILABLE, "no aned of this service runs");
     }
     return 0;

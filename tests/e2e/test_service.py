@@ -594,6 +594,24 @@ def test_reload_of_a_daemon_that_nobody_manages(box, running):
 
 
 @BOTH
+def test_reload_of_one_in_trouble_that_nobody_manages(box, aned, tmp_path):
+    """It tells no pid; it looks by itself, and is waited for."""
+    make_home(box.home, conf="[limits]\njobs_queued = 0\n")
+    m = Manager(aned, box.home, ["--service"])
+    try:
+        box.env["ANED_SOCKET"] = str(m.sock)
+        with m.http() as c:
+            assert c.get("/health").status_code == 503
+        conf = box.home / "aned.conf"
+        conf.write_text(conf.read_text().replace("= 0", "= 9"))
+        assert f"read {conf}" in box("reload").stdout
+        with m.http() as c:
+            assert c.get("/aned/v1/status").json()["jobs"]["limit"] == 9
+    finally:
+        m.close()
+
+
+@BOTH
 def test_reload_without_a_daemon(box):
     r = box("reload", code=69)
     assert "no aned listens" in r.stderr
