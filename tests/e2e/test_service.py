@@ -120,6 +120,16 @@ def test_what_is_written_for_systemd(systemd, aned):
     assert names == ["aned.service", "aned.socket"]
 
 
+def test_systemd_does_not_try_for_ever(systemd):
+    """Five starts that fail after seconds are not five in 10 s, which is the default."""
+    systemd("install", "--no-wait")
+    head = (systemd.units / "aned.service").read_text().split("[Service]")[0]
+    limits = dict(x.split("=") for x in head.splitlines() if x.startswith("StartLimit"))
+    assert limits == {"StartLimitIntervalSec": "600", "StartLimitBurst": "5"}
+    readme = (TOP / "launchd/README.md").read_text()
+    assert "systemd tries five times within ten minutes" in readme
+
+
 ODD = 'a b & <c> "d" 100%h $e \\f é'
 PLAIN = "a b 100%h é"  # systemd starts no program with quotes in its path
 
