@@ -262,6 +262,26 @@ def test_the_environment_chooses_too(systemd, tmp_path):
     assert argv[3:] == ["--home", str(tmp_path / "h"), "--socket", str(tmp_path / "s")] and sock == str(tmp_path / "s")
 
 
+@pytest.mark.parametrize("system", ["macOS", "Linux"])
+def test_installing_by_hand(system, tmp_path):
+    """install.md's lines, as they stand there, for a user whose home is empty."""
+    (tmp_path / "u").mkdir()
+    (tmp_path / "bin").mkdir()
+    for name in ("launchctl", "systemctl"):
+        (tmp_path / "bin" / name).write_text("#!/bin/sh\nexit 0\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    text = (TOP / "launchd/install.md").read_text().split("## By hand")[1].split(f"    # {system}")[1]
+    lines = text.split("\n\n")[0].splitlines()[1:]
+    r = subprocess.run(["sh", "-e"], input="\n".join(lines), cwd=TOP, capture_output=True, text=True,
+                       env={"HOME": str(tmp_path / "u"), "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"})
+    assert r.returncode == 0, r.stderr
+    if system == "macOS":
+        _, argv, sock = plist_of(tmp_path / "u")
+        assert argv[-1] == sock and os.path.isdir(os.path.dirname(sock)) and (tmp_path / "u/Library/Logs").is_dir()
+    else:
+        assert unit_of(tmp_path / "u/.config/systemd/user")[1][1:] == ["serve", "--service"]
+
+
 # --- launchd: what it is told ---
 
 
