@@ -87,7 +87,7 @@ struct accept {
     bool json; /* of the command */
     struct accept_options o;
     char model[SERVICE_PATH_MAX], build[SERVICE_PATH_MAX]; /* of o, absolute */
-    const struct step *steps; /* the table */
+    const struct step *steps;                              /* the table */
     size_t n_steps, at;
     /* the box: accept_box.c */
     char work[SERVICE_PATH_MAX], home[SERVICE_PATH_MAX];

@@ -24,7 +24,7 @@
 #define LOG_RANGE "10m"
 /* so slow that a stream is still open when the job is told to end, and may then
  * last for most of ExitTimeOut */
-#define AGENT_CONF                                       \
+#define AGENT_CONF                                   \
     "[engine]\nbackend = interpreter\nthreads = 1\n" \
     "[server]\ndrain_ms = 20000\n"
 

@@ -315,8 +315,8 @@ static int outcome(const struct json *job, struct err *e)
     if (strcmp(state, "done") == 0) {
         return 0;
     }
-    int rc = show_job_error(job, &code, &text) ? err_by_name(code)
-                                               : ERR_UNAVAILABLE;
+    int rc =
+        show_job_error(job, &code, &text) ? err_by_name(code) : ERR_UNAVAILABLE;
     return err_set(e, rc, "the job is %s%s%s", state,
                    text[0] != '\0' ? ": " : "", text);
 }

@@ -16,7 +16,7 @@ static const struct opt opts[] = {
     [O_PROGRAM] = {"program", 0,   OPT_STR,  "PATH",
                    "install: the aned to start; default the one beside anectl",         0, 0      },
     [O_HOME] = {"home",    0,   OPT_STR,  "DIR",
-                   "install: its home; default $ANED_HOME, else as installed",        0,
+                   "install: its home; default $ANED_HOME, else as installed",          0,
                    0                                                                              },
     [O_LINES] = {"lines",   'n', OPT_INT,  "N",    "logs: so many of the last lines",
                    0,                                                                      1000000},

@@ -168,8 +168,9 @@ bool doctor_private(struct doctor *d, const char *what, const char *path,
         (void)snprintf(remedy, sizeof(remedy), "chmod %o '%s'", mode, path);
         bool many = (st.st_mode & S_ISVTX) != 0; /* /tmp stays as it is */
         doctor_say(d, FINDING_ERROR,
-                   many ? "choose another with --home" : remedy, "%s %s is open to others (%04o)",
-                   what, path, (unsigned)(st.st_mode & 07777u));
+                   many ? "choose another with --home" : remedy,
+                   "%s %s is open to others (%04o)", what, path,
+                   (unsigned)(st.st_mode & 07777u));
         return false;
     }
     return true;

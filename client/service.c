@@ -77,8 +77,8 @@ int service_program(char *out, size_t size, struct err *e)
                 continue;
             }
             char *real = i > 0 ? realpath(path, NULL) : NULL; /* without .. */
-            bool fits = real != NULL &&
-                        snprintf(out, size, "%s", real) < (int)size;
+            bool fits =
+                real != NULL && snprintf(out, size, "%s", real) < (int)size;
             free(real);
             if (fits || snprintf(out, size, "%s", path) < (int)size) {
                 return 0;
@@ -153,9 +153,9 @@ static void read_installed(const struct service *s, struct installed *ret)
 static bool socket_stays(const struct service *s, const struct installed *is)
 {
     size_t n = strlen(s->kept);
-    return is->socket[0] != '\0' && (strcmp(s->home, s->kept) == 0 ||
-                                     strncmp(is->socket, s->kept, n) != 0 ||
-                                     is->socket[n] != '/');
+    return is->socket[0] != '\0' &&
+           (strcmp(s->home, s->kept) == 0 ||
+            strncmp(is->socket, s->kept, n) != 0 || is->socket[n] != '/');
 }
 
 /* Where the daemon's socket is: as named, else as installed, else where its
@@ -209,7 +209,8 @@ int service_find(struct client *c, const char *manager, const char *program,
     read_installed(&s, &is);
     const char *kept = is.home[0] != '\0' ? is.home : usual;
     home = home != NULL ? home : env("ANED_HOME");
-    RETERR(service_absolute(home != NULL ? home : kept, s.home, sizeof(s.home), e));
+    RETERR(service_absolute(home != NULL ? home : kept, s.home, sizeof(s.home),
+                            e));
     (void)snprintf(s.kept, sizeof(s.kept), "%s", is.is ? kept : s.home);
     s.own_home = strcmp(s.home, usual) != 0;
     if (program != NULL) {

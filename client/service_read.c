@@ -13,11 +13,13 @@ static bool xml_text(const char *p, char *out, size_t size)
     static const struct {
         const char *name;
         char c;
-    } escapes[] = {{"&amp;", '&'},
-                   {"&lt;", '<'},
-                   {"&gt;", '>'},
-                   {"&quot;", '"'},
-                   {"&apos;", '\''}};
+    } escapes[] = {
+        {"&amp;",  '&' },
+        {"&lt;",   '<' },
+        {"&gt;",   '>' },
+        {"&quot;", '"' },
+        {"&apos;", '\''}
+    };
     size_t n = 0;
     while (*p != '<' && *p != '\0' && n + 1 < size) {
         size_t i = 0;

@@ -62,7 +62,7 @@ static bool systemd_file(const struct service *s, char *out, size_t size)
  * those of any prefix. */
 static bool is_searched(const char *dir)
 {
-    const char *argv[] = {"systemctl", "--user", "--no-pager", "show",
+    const char *argv[] = {"systemctl",  "--user",   "--no-pager", "show",
                           "--property", "UnitPath", NULL};
     size_t n = strlen(dir);
     struct buf out;
