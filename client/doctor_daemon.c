@@ -173,10 +173,6 @@ void check_priority(struct doctor *d)
         doctor_say(d, FINDING_NOTE, NULL, "not known: no daemon answers");
         return;
     }
-    if (about == NULL) {
-        doctor_say(d, FINDING_NOTE, NULL, NOT_TOLD);
-        return;
-    }
     errno = 0;
     int nice = getpriority(PRIO_PROCESS, (id_t)d->pid);
     if (errno == 0 && nice > 0) {
@@ -185,7 +181,10 @@ void check_priority(struct doctor *d)
                    nice);
         ok = false;
     }
-    if (json_bool(json_get(about, "background"))) {
+    if (about == NULL) {
+        doctor_say(d, FINDING_NOTE, NULL, NOT_TOLD);
+        ok = false;
+    } else if (json_bool(json_get(about, "background"))) {
         doctor_say(d, FINDING_WARNING, "start it outside of the background",
                    "pid %" PRId64 " runs in the background: anything else goes "
                    "before it",

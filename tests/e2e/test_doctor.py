@@ -530,7 +530,7 @@ def test_what_the_daemon_says_of_itself(make, kind):
     p.sock.unlink()
     with Liar(p.sock):
         for check in ("priority", "files"):
-            assert p.of(check) == ["note: not known: a daemon of that version does not tell it | None"]
+            assert "note: not known: a daemon of that version does not tell it | None" in p.of(check)
     p.sock.unlink()
     assert p.of("files")[0].startswith("ok: a daemon started here may open 4352")
 
