@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/parse.h"
 #include "client/doctor.h"
 #include "proto/limits.h"
 
@@ -199,37 +200,50 @@ void check_priority(struct doctor *d)
 
 /* --- descriptors --- */
 
-/* Of one that runs, by its own word. */
-static void judge_files(struct doctor *d, const char *remedy)
+/* "Max open files   SOFT   HARD   files" of /proc/PID/limits. */
+static bool limit_in_proc(const struct doctor *d, uint64_t *ret)
+{
+    static const char key[] = "Max open files";
+    char path[SERVICE_PATH_MAX];
+    char name[64];
+    struct buf b = {0};
+    bool ok = false;
+    (void)snprintf(name, sizeof(name), "/proc/%" PRId64 "/limits", d->pid);
+    if (d->pid > 0 && doctor_path(d, name, path, sizeof(path)) &&
+        doctor_read(path, &b)) {
+        const char *p = strstr(b.p, key);
+        if (p != NULL) {
+            p += strlen(key);
+            p += strspn(p, " ");
+            ok = parse_digits(p, UINT64_MAX, ret) != NULL;
+            if (!ok && strncmp(p, "unlimited", 9) == 0) {
+                *ret = UINT64_MAX;
+                ok = true;
+            }
+        }
+    }
+    buf_fini(&b);
+    return ok;
+}
+
+/* By the daemon's own word; of an older one Linux tells it. */
+static bool limit_of(const struct doctor *d, uint64_t *ret)
 {
     const struct json *files =
         json_get(json_get(d->status, "process"), "files");
-    double have = json_num(files);
     if (files == NULL) {
-        doctor_say(d, FINDING_NOTE, NULL, NOT_TOLD);
-    } else if (json_type(files) == JSON_NULL) {
-        doctor_say(d, FINDING_OK, NULL, "the daemon may open any number");
-    } else if (have < FILES_WANTED) {
-        doctor_say(d, FINDING_WARNING, remedy,
-                   "the daemon may open %.0f files, %u are wanted: it takes "
-                   "fewer connections",
-                   have, FILES_WANTED);
-    } else {
-        doctor_say(d, FINDING_OK, NULL, "the daemon may open %.0f", have);
+        return limit_in_proc(d, ret);
     }
+    *ret =
+        json_type(files) == JSON_NULL ? UINT64_MAX : (uint64_t)json_num(files);
+    return true;
 }
 
-void check_files(struct doctor *d)
+/* Of one that would be started here: it raises its own limit to the hard one.
+ */
+static void judge_next(struct doctor *d, const char *remedy)
 {
     struct rlimit r = {0};
-    const char *remedy =
-        d->mac ? "anectl service install, or: ulimit -n 8192"
-               : "LimitNOFILE=8192 in the unit, or: ulimit -n 8192";
-    if (d->status != NULL) {
-        judge_files(d, remedy);
-        return;
-    }
-    /* it raises its own limit to what it may */
     (void)getrlimit(RLIMIT_NOFILE, &r);
     if (r.rlim_max != RLIM_INFINITY && r.rlim_max < FILES_WANTED) {
         doctor_say(d, FINDING_WARNING, remedy,
@@ -239,6 +253,30 @@ void check_files(struct doctor *d)
     } else {
         doctor_say(d, FINDING_OK, NULL, "a daemon started here may open %u",
                    FILES_WANTED);
+    }
+}
+
+void check_files(struct doctor *d)
+{
+    uint64_t have = 0;
+    const char *remedy =
+        d->mac ? "anectl service install, or: ulimit -n 8192"
+               : "LimitNOFILE=8192 in the unit, or: ulimit -n 8192";
+    if (!limit_of(d, &have)) {
+        if (d->status != NULL) {
+            doctor_say(d, FINDING_NOTE, NULL, NOT_TOLD);
+        } else {
+            judge_next(d, remedy);
+        }
+    } else if (have < FILES_WANTED) {
+        doctor_say(d, FINDING_WARNING, remedy,
+                   "the daemon may open %" PRIu64
+                   " files, %u are wanted: it takes fewer connections",
+                   have, FILES_WANTED);
+    } else if (have == UINT64_MAX) {
+        doctor_say(d, FINDING_OK, NULL, "the daemon may open any number");
+    } else {
+        doctor_say(d, FINDING_OK, NULL, "the daemon may open %" PRIu64, have);
     }
 }
 
