@@ -298,6 +298,21 @@ static int report(struct accept *a, int code)
     return code;
 }
 
+/* An option's path in full: a relative one may be a part of any word that is
+ * told, and could not be hidden. */
+static int settle(const char **path, char out[SERVICE_PATH_MAX], struct err *e)
+{
+    char *real = *path != NULL ? realpath(*path, NULL) : NULL;
+    int rc = 0;
+    if (*path != NULL) {
+        rc = service_absolute(real != NULL ? real : *path, out,
+                              SERVICE_PATH_MAX, e);
+        *path = out;
+    }
+    free(real);
+    return rc;
+}
+
 int accept_run(struct client *c, const struct service *s,
                const struct accept_options *o)
 {
@@ -319,7 +334,8 @@ int accept_run(struct client *c, const struct service *s,
     a->d.service.client = &a->client;
     interrupt_catch_all();
     int code = EXIT_SUCCESS;
-    if (check_names(a, &e) < 0 || box_make(a, &e) < 0) {
+    if (check_names(a, &e) < 0 || settle(&a->o.model, a->model, &e) < 0 ||
+        settle(&a->o.build, a->build, &e) < 0 || box_make(a, &e) < 0) {
         code = ask_fail_plain(c, &e);
     } else {
         look_at_machine(a);

@@ -86,7 +86,8 @@ struct accept {
     struct client client;
     bool json; /* of the command */
     struct accept_options o;
-    const struct step *steps; /* the table */
+    char model[SERVICE_PATH_MAX], build[SERVICE_PATH_MAX]; /* of o, absolute */
+    const struct step *steps;                              /* the table */
     size_t n_steps, at;
     /* the box: accept_box.c */
     char work[SERVICE_PATH_MAX], home[SERVICE_PATH_MAX];
@@ -205,7 +206,9 @@ struct draw_wish {
     const struct draw *guess;   /* offer its tokens as drafts; NULL: none */
     char *session; /* [64]: "" on the way in begins one that stays, and has its
                       id on the way out; NULL: one that goes */
+    uint32_t choices;            /* of a stream; 0: one */
     void (*on_first)(void *ctx); /* as a stream: called with its first piece */
+    void (*on_next)(void *ctx);  /* and with each later one; may be NULL */
     void *ctx;
 };
 /* Draw greedily. Errors: those of the daemon. */

@@ -15,12 +15,18 @@
 #include "base/macos.h"
 #include "client/accept.h"
 
-#define STREAM_N  200u /* tokens of the stream that is open at the end */
+#define STREAM_N  480u /* tokens of the stream that is open at the end */
+#define CHOICES   4u   /* so many of them at once: seconds, on any machine */
 #define EXIT_S    30   /* ExitTimeOut of the agent */
+#define EXIT_LINE "exit timeout = 30"
+#define FILES     8192 /* NumberOfFiles of the agent */
 #define RESTART_S 40   /* launchd waits 10 s between two starts */
 #define LOG_RANGE "10m"
-/* so slow that a stream is still open when the job is told to end */
-#define AGENT_CONF "[engine]\nbackend = interpreter\nthreads = 1\n"
+/* so slow that a stream is still open when the job is told to end, and may then
+ * last for most of ExitTimeOut */
+#define AGENT_CONF                                   \
+    "[engine]\nbackend = interpreter\nthreads = 1\n" \
+    "[server]\ndrain_ms = 20000\n"
 
 static struct service *service_of(struct accept *a)
 {
@@ -153,32 +159,61 @@ void step_agent_start(struct doctor *d)
 
 /* --- priority, limits --- */
 
-void step_agent_priority(struct doctor *d)
+/* By doctor's own checks, on the daemon's own word. */
+static bool judge_process(struct accept *a, struct err *e)
 {
-    struct accept *a = accept_of(d);
+    struct doctor *d = &a->d;
+    if (box_ask(a, "GET", "/aned/v1/status", NULL, &d->status, e) < 0) {
+        return false;
+    }
+    d->pid = d->state.pid;
+    check_priority(d);
+    check_files(d);
+    /* it raises a low limit itself, so only this number is launchd's */
+    double files = json_num(json_get(json_get(d->status, "process"), "files"));
+    if (files != FILES) {
+        accept_fail(a, "it may open %.0f files, its plist asks for %d", files,
+                    FILES);
+    }
+    json_free(d->status);
+    d->status = NULL;
+    return true;
+}
+
+/* Say whether `launchctl print` has this line of the job. */
+static void judge_print(struct accept *a, const char *line)
+{
     char target[160];
     const char *argv[] = {"launchctl", "print", target, NULL};
     struct buf out;
     struct err e = {0};
     int code = 0;
-    if (state_of(a, &d->state, &e) < 0) {
-        accept_error(a, "launchctl", &e);
-        return;
-    }
-    d->pid = d->state.pid;
-    check_priority(d); /* doctor's own */
-    check_files(d);
-    (void)snprintf(target, sizeof(target), "%s/%s", d->service.domain,
+    (void)snprintf(target, sizeof(target), "%s/%s", a->d.service.domain,
                    ACCEPT_LABEL);
     buf_init(&out, MIB(1));
     if (run_program(argv, accept_left(a), &out, &code, &e) < 0) {
         accept_error(a, "launchctl print", &e);
-    } else if (out.n > 0 && strstr(out.p, "spawn type = interactive") != NULL) {
-        accept_pass(a, "launchd says: spawn type = interactive");
+    } else if (out.n > 0 && ask_has_word(out.p, line)) {
+        accept_pass(a, "launchd says: %s", line);
     } else {
-        accept_fail(a, "launchd does not say: spawn type = interactive");
+        accept_fail(a, "launchd does not say: %s", line);
     }
     buf_fini(&out);
+}
+
+void step_agent_priority(struct doctor *d)
+{
+    struct accept *a = accept_of(d);
+    struct err e = {0};
+    if (state_of(a, &d->state, &e) < 0) {
+        accept_error(a, "launchctl", &e);
+        return;
+    }
+    if (!judge_process(a, &e)) {
+        accept_error(a, "GET /aned/v1/status", &e);
+        return;
+    }
+    judge_print(a, "spawn type = interactive");
 }
 
 /* --- the log --- */
@@ -278,6 +313,9 @@ struct ending {
     struct accept *a;
     pid_t pid; /* of launchctl; 0: not started */
     double from;
+    char log[SERVICE_PATH_MAX]; /* of the job */
+    off_t at;                   /* how long it was before */
+    unsigned pieces;            /* that came after SIGTERM did */
     struct err e;
 };
 
@@ -286,12 +324,37 @@ static void on_first(void *ctx)
     struct ending *x = ctx;
     char target[160];
     const char *argv[] = {"launchctl", "bootout", target, NULL};
+    struct stat st;
     (void)snprintf(target, sizeof(target), "%s/%s", x->a->d.service.domain,
                    ACCEPT_LABEL);
+    x->at = stat(x->log, &st) == 0 ? st.st_size : 0;
     x->from = now_seconds();
     if (run_start(argv, STDERR_FILENO, &x->pid, &x->e) < 0) {
         x->pid = 0;
     }
+}
+
+/* launchctl does not tell when SIGTERM came; the daemon's log does. */
+static bool was_told(const struct ending *x)
+{
+    char text[4096];
+    size_t n = 0;
+    FILE *f = fopen(x->log, "re");
+    if (f == NULL) {
+        return false;
+    }
+    if (fseeko(f, x->at, SEEK_SET) == 0) {
+        n = fread(text, 1, sizeof(text) - 1, f);
+    }
+    (void)fclose(f);
+    text[n] = '\0';
+    return strstr(text, " draining ") != NULL;
+}
+
+static void on_next(void *ctx)
+{
+    struct ending *x = ctx;
+    x->pieces += x->pieces > 0 || was_told(x) ? 1 : 0;
 }
 
 static bool await_end(struct accept *a, pid_t pid)
@@ -307,6 +370,29 @@ static bool await_end(struct accept *a, pid_t pid)
     return true;
 }
 
+/* What came of it; rc: of the stream. */
+static void judge_end(struct accept *a, const struct ending *x, int rc,
+                      bool told, const struct err *e, int64_t pid)
+{
+    double took = now_seconds() - x->from;
+    accept_number(a, "process_gone_after_s", took);
+    accept_number(a, "pieces_after_sigterm", x->pieces);
+    if (rc < 0) {
+        accept_error(a, "the open stream", e);
+    } else if (!told) {
+        accept_fail(a, "launchctl bootout did not end: %s", x->e.msg);
+    } else if (kill((pid_t)pid, 0) == 0) {
+        accept_fail(a, "pid %d is still there", (int)pid);
+    } else if (took >= EXIT_S) {
+        accept_fail(a, "it took %.0f s: launchd ended it by force", took);
+    } else if (x->pieces == 0) {
+        accept_fail(a, "the stream was over before SIGTERM came");
+    } else {
+        accept_pass(a, "the stream went on after SIGTERM and ended in order, "
+                       "then the process");
+    }
+}
+
 void step_agent_stop(struct doctor *d)
 {
     struct accept *a = accept_of(d);
@@ -317,35 +403,22 @@ void step_agent_stop(struct doctor *d)
         .model = "demo",
         .prompt = ask_str(json_first(json_get(a->expected, "runs")), "prompt"),
         .n = STREAM_N,
+        .choices = CHOICES,
         .on_first = on_first,
+        .on_next = on_next,
         .ctx = &x};
-    if (state_of(a, &t, &e) < 0 || t.pid <= 1) {
+    if (state_of(a, &t, &e) < 0 || t.pid <= 1 || !ours(a, x.log)) {
         accept_fail(a, "it does not run");
         return;
     }
-    int64_t pid = t.pid;
+    judge_print(a, EXIT_LINE);
     int rc = draw_stream(a, &w, &e);
-    double ended = now_seconds();
+    accept_number(a, "stream_ended_after_s", now_seconds() - x.from);
     bool told = x.pid > 0 && await_end(a, x.pid);
-    while (kill((pid_t)pid, 0) == 0 && box_wait(a, 50)) {
+    while (kill((pid_t)t.pid, 0) == 0 && box_wait(a, 50)) {
     }
-    double took = now_seconds() - x.from;
-    accept_number(a, "stream_ended_after_s", ended - x.from);
-    accept_number(a, "process_gone_after_s", took);
-    if (rc < 0) {
-        accept_error(a, "the open stream", &e);
-    } else if (!told) {
-        accept_fail(a, "launchctl bootout did not end: %s", x.e.msg);
-    } else if (kill((pid_t)pid, 0) == 0) {
-        accept_fail(a, "pid %d is still there", (int)pid);
-    } else if (took >= EXIT_S) {
-        accept_fail(a, "it took %.0f s: launchd ended it by force", took);
-    } else {
-        accept_pass(a, "the stream ended in order, then the process");
-    }
+    judge_end(a, &x, rc, told, &e, t.pid);
 }
-
-/* --- nothing is left --- */
 
 void step_agent_uninstall(struct doctor *d)
 {

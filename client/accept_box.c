@@ -13,6 +13,7 @@
 #include "base/parse.h"
 #include "client/accept.h"
 #include "client/follow.h"
+#include "client/show.h"
 
 #define EXPECTED     "expected.json"
 #define EXPECTED_MAX MIB(1)
@@ -305,6 +306,21 @@ static int follow(struct accept *a, const char *id, struct json **ret,
     }
 }
 
+/* What a job came to, as an error of its own kind. */
+static int outcome(const struct json *job, struct err *e)
+{
+    const char *state = ask_str(job, "state");
+    const char *code = "";
+    const char *text = "";
+    if (strcmp(state, "done") == 0) {
+        return 0;
+    }
+    int rc =
+        show_job_error(job, &code, &text) ? err_by_name(code) : ERR_UNAVAILABLE;
+    return err_set(e, rc, "the job is %s%s%s", state,
+                   text[0] != '\0' ? ": " : "", text);
+}
+
 int box_convert(struct accept *a, const char *source, const char *name,
                 int context, struct err *e)
 {
@@ -326,9 +342,8 @@ int box_convert(struct accept *a, const char *source, const char *name,
     json_free(j);
     j = NULL;
     int rc = follow(a, id, &j, e);
-    if (rc == 0 && strcmp(ask_str(j, "state"), "done") != 0) {
-        rc = err_set(e, ERR_UNAVAILABLE, "the job is %s: %s",
-                     ask_str(j, "state"), ask_str(j, "message"));
+    if (rc == 0) {
+        rc = outcome(j, e);
     }
     json_free(j);
     return rc;

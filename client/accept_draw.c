@@ -127,6 +127,8 @@ static int on_event(void *user, const char *event, const char *data, size_t n,
     if (!s->begun) {
         s->begun = true;
         s->w->on_first(s->w->ctx);
+    } else if (s->w->on_next != NULL) {
+        s->w->on_next(s->w->ctx);
     }
     return 0;
 }
@@ -214,6 +216,7 @@ int draw_stream(struct accept *a, const struct draw_wish *w, struct err *e)
     struct json *body = request(w);
     json_add_str(body, "model", w->model);
     json_add_str(body, "prompt", w->prompt);
+    json_add_int(body, "n", w->choices > 0 ? w->choices : 1);
     return stream(a, "/v1/completions", body, w, e);
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/num.h"
 #include "client/accept.h"
 #include "client/show.h"
 
@@ -81,9 +82,12 @@ static void replace(char *text, size_t size, const char *path, const char *word)
     char *p = text;
     while (n > 1 && (p = strstr(p, path)) != NULL) {
         size_t rest = strlen(p + n);
-        if ((size_t)(p - text) + w + rest + 1 > size) {
-            rest = size - 1 - w - (size_t)(p - text); /* the end is cut off */
+        size_t room = size - 1 - (size_t)(p - text);
+        if (w > room) { /* the end is cut off */
+            *p = '\0';
+            return;
         }
+        rest = num_min(rest, room - w);
         memmove(p + w, p + n, rest);
         memcpy(p, word, w);
         p[w + rest] = '\0';

@@ -16,7 +16,7 @@ static const struct opt opts[] = {
     [O_PROGRAM] = {"program", 0,   OPT_STR,  "PATH",
                    "install: the aned to start; default the one beside anectl",         0, 0      },
     [O_HOME] = {"home",    0,   OPT_STR,  "DIR",
-                   "install: its home; default $ANED_HOME, else the platform's",        0,
+                   "install: its home; default $ANED_HOME, else as installed",          0,
                    0                                                                              },
     [O_LINES] = {"lines",   'n', OPT_INT,  "N",    "logs: so many of the last lines",
                    0,                                                                      1000000},
@@ -80,7 +80,7 @@ static struct json *state_json(struct job *x, const struct service_state *t)
     add_number(o, "pid", t->pid, t->pid > 0);
     add_number(o, "last_exit", t->last_exit, t->last_exit >= 0);
     json_add_str(o, "state", t->text);
-    json_add_str(o, "home", x->s.home);
+    json_add_str(o, "home", t->installed ? x->s.kept : x->s.home);
     json_add_str(o, "socket", x->c->peer.path);
     if (t->running) {
         json_add_tree(o, "daemon", daemon_json(x->c));
@@ -197,7 +197,8 @@ static int install(struct job *x)
     struct err e = {0};
     bool changed = false;
     char advice[200] = "";
-    if (x->s.manager->install(&x->s, &changed, &e) != 0) {
+    if (service_place(&x->s, &e) != 0 ||
+        x->s.manager->install(&x->s, &changed, &e) != 0) {
         return ask_fail_plain(x->c, &e);
     }
     int code = done_answering(x, changed ? "installed" : "was installed");
@@ -220,7 +221,7 @@ static int uninstall(struct job *x)
         return ask_fail_plain(x->c, &e);
     }
     (void)snprintf(said, sizeof(said),
-                   "uninstalled; models and sessions stay in %s", x->s.home);
+                   "uninstalled; models and sessions stay in %s", x->s.kept);
     return done(x, said);
 }
 
@@ -273,7 +274,10 @@ static int send_reload(struct job *x, const struct json *now, struct err *e)
     if (managed) {
         return x->s.manager->reload(&x->s, e);
     }
-    if (now == NULL || pid < 2 || kill((pid_t)pid, SIGHUP) != 0) {
+    if (now == NULL) { /* one in trouble looks every two seconds, by itself */
+        return 0;
+    }
+    if (pid < 2 || kill((pid_t)pid, SIGHUP) != 0) {
         return err_set(e, ERR_UNAVAILABLE, "no aned of this service runs");
     }
     return 0;

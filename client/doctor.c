@@ -166,8 +166,11 @@ bool doctor_private(struct doctor *d, const char *what, const char *path,
     }
     if ((st.st_mode & 077u) != 0) {
         (void)snprintf(remedy, sizeof(remedy), "chmod %o '%s'", mode, path);
-        doctor_say(d, FINDING_ERROR, remedy, "%s %s is open to others (%04o)",
-                   what, path, (unsigned)(st.st_mode & 07777u));
+        bool many = (st.st_mode & S_ISVTX) != 0; /* /tmp stays as it is */
+        doctor_say(d, FINDING_ERROR,
+                   many ? "choose another with --home" : remedy,
+                   "%s %s is open to others (%04o)", what, path,
+                   (unsigned)(st.st_mode & 07777u));
         return false;
     }
     return true;

@@ -7,14 +7,14 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#if defined(__linux__)
-#include <sched.h>
-#endif
 
 #include "base/file.h"
 #include "base/parse.h"
 #include "client/doctor.h"
 #include "proto/limits.h"
+
+#define FILES_WANTED (HTTP_CONNS_MAX + SERVE_FILES)
+#define NOT_TOLD     "not known: a daemon of that version does not tell it"
 
 /* How this user would start it. */
 static const char *to_start(const struct doctor *d)
@@ -82,12 +82,14 @@ void check_socket(struct doctor *d)
     if (slash == NULL) {
         (void)snprintf(dir, sizeof(dir), ".");
     } else {
-        *slash = '\0';
+        slash[slash == dir ? 1 : 0] = '\0';
     }
     bool ok = doctor_private(d, "the socket", path, 0600);
-    ok =
-        doctor_private(d, "its folder", dir[0] != '\0' ? dir : "/", 0700) && ok;
-    if (ok) {
+    if (service_shared(dir)) {
+        doctor_say(d, FINDING_ERROR,
+                   "choose another with --socket: anectl service install",
+                   "its folder %s is shared with other users", dir);
+    } else if (doctor_private(d, "its folder", dir, 0700) && ok) {
         doctor_say(d, FINDING_OK, NULL, "%s (%zu of at most %zu bytes)", path,
                    strlen(path), http_peer_path_max());
     }
@@ -143,26 +145,6 @@ void check_config(struct doctor *d)
 
 /* --- priority --- */
 
-#if defined(__APPLE__)
-/* 1: in the background, where the processor and the disk are throttled. */
-static bool in_background(int64_t pid)
-{
-    return getpriority(PRIO_DARWIN_PROCESS, (id_t)pid) == PRIO_DARWIN_BG;
-}
-#elif defined(__linux__)
-static bool in_background(int64_t pid)
-{
-    int policy = sched_getscheduler((pid_t)pid);
-    return policy == SCHED_IDLE || policy == SCHED_BATCH;
-}
-#else
-static bool in_background(int64_t pid)
-{
-    (void)pid;
-    return false;
-}
-#endif
-
 /* launchd slows a job that does not say otherwise. */
 static bool plist_is_interactive(const struct doctor *d)
 {
@@ -180,6 +162,7 @@ static bool plist_is_interactive(const struct doctor *d)
 
 void check_priority(struct doctor *d)
 {
+    const struct json *about = json_get(d->status, "process");
     bool ok = true;
     if (d->mac && d->state.installed && !plist_is_interactive(d)) {
         doctor_say(d, FINDING_WARNING, "anectl service install",
@@ -199,7 +182,10 @@ void check_priority(struct doctor *d)
                    nice);
         ok = false;
     }
-    if (in_background(d->pid)) {
+    if (about == NULL) {
+        doctor_say(d, FINDING_NOTE, NULL, NOT_TOLD);
+        ok = false;
+    } else if (json_bool(json_get(about, "background"))) {
         doctor_say(d, FINDING_WARNING, "start it outside of the background",
                    "pid %" PRId64 " runs in the background: anything else goes "
                    "before it",
@@ -215,7 +201,7 @@ void check_priority(struct doctor *d)
 /* --- descriptors --- */
 
 /* "Max open files   SOFT   HARD   files" of /proc/PID/limits. */
-static bool limit_of(const struct doctor *d, uint64_t *ret)
+static bool limit_in_proc(const struct doctor *d, uint64_t *ret)
 {
     static const char key[] = "Max open files";
     char path[SERVICE_PATH_MAX];
@@ -240,36 +226,57 @@ static bool limit_of(const struct doctor *d, uint64_t *ret)
     return ok;
 }
 
+/* By the daemon's own word; of an older one Linux tells it. */
+static bool limit_of(const struct doctor *d, uint64_t *ret)
+{
+    const struct json *files =
+        json_get(json_get(d->status, "process"), "files");
+    if (files == NULL) {
+        return limit_in_proc(d, ret);
+    }
+    *ret =
+        json_type(files) == JSON_NULL ? UINT64_MAX : (uint64_t)json_num(files);
+    return true;
+}
+
+/* Of one that would be started here: it raises its own limit to the hard one.
+ */
+static void judge_next(struct doctor *d, const char *remedy)
+{
+    struct rlimit r = {0};
+    (void)getrlimit(RLIMIT_NOFILE, &r);
+    if (r.rlim_max != RLIM_INFINITY && r.rlim_max < FILES_WANTED) {
+        doctor_say(d, FINDING_WARNING, remedy,
+                   "a daemon started here may open %" PRIu64
+                   " files, %u are wanted",
+                   (uint64_t)r.rlim_max, FILES_WANTED);
+    } else {
+        doctor_say(d, FINDING_OK, NULL, "a daemon started here may open %u",
+                   FILES_WANTED);
+    }
+}
+
 void check_files(struct doctor *d)
 {
-    const uint64_t want = HTTP_CONNS_MAX + SERVE_FILES;
-    struct rlimit r = {0};
     uint64_t have = 0;
     const char *remedy =
         d->mac ? "anectl service install, or: ulimit -n 8192"
                : "LimitNOFILE=8192 in the unit, or: ulimit -n 8192";
-    if (limit_of(d, &have)) {
-        if (have < want) {
-            doctor_say(d, FINDING_WARNING, remedy,
-                       "the daemon may open %" PRIu64 " files, %" PRIu64
-                       " are wanted: it takes fewer connections",
-                       have, want);
+    if (!limit_of(d, &have)) {
+        if (d->status != NULL) {
+            doctor_say(d, FINDING_NOTE, NULL, NOT_TOLD);
         } else {
-            doctor_say(d, FINDING_OK, NULL, "the daemon may open %" PRIu64,
-                       have);
+            judge_next(d, remedy);
         }
-        return;
-    }
-    /* no daemon, or a system that does not tell: what one started here has */
-    (void)getrlimit(RLIMIT_NOFILE, &r);
-    if (r.rlim_max != RLIM_INFINITY && r.rlim_max < want) {
+    } else if (have < FILES_WANTED) {
         doctor_say(d, FINDING_WARNING, remedy,
-                   "a daemon started here may open %" PRIu64 " files, %" PRIu64
-                   " are wanted",
-                   (uint64_t)r.rlim_max, want);
+                   "the daemon may open %" PRIu64
+                   " files, %u are wanted: it takes fewer connections",
+                   have, FILES_WANTED);
+    } else if (have == UINT64_MAX) {
+        doctor_say(d, FINDING_OK, NULL, "the daemon may open any number");
     } else {
-        doctor_say(d, FINDING_OK, NULL,
-                   "a daemon started here may open %" PRIu64, want);
+        doctor_say(d, FINDING_OK, NULL, "the daemon may open %" PRIu64, have);
     }
 }
 

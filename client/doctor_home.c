@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/macos.h"
 #include "base/num.h"
 #include "client/doctor.h"
 
@@ -22,25 +23,15 @@ static bool inside(const struct doctor *d, const char *name, char *out)
     return file_join(out, SERVICE_PATH_MAX, d->home, name);
 }
 
-/* macOS asks before a background job may read these. */
-static bool is_guarded(const struct doctor *d)
-{
-    static const char *const names[] = {"Documents", "Desktop", "Downloads"};
-    for (size_t i = 0; i < countof(names); i++) {
-        char path[SERVICE_PATH_MAX];
-        if (file_join(path, sizeof(path), d->service.user, names[i]) &&
-            strncmp(d->home, path, strlen(path)) == 0 &&
-            strchr("/", d->home[strlen(path)]) != NULL) {
-            return true;
-        }
-    }
-    return false;
-}
-
 void check_home(struct doctor *d)
 {
     static const char *const names[] = {"models", "staging", "cache",
                                         "cache/states"};
+    if (d->mac && macos_guarded(d->home, d->service.user) != NULL) {
+        doctor_say(d, FINDING_WARNING, "move it: --home, or ANED_HOME",
+                   "macOS keeps background jobs out of %s", d->home);
+        return;
+    }
     if (!file_exists(d->home)) {
         doctor_say(d, FINDING_NOTE, NULL, "%s is made at the first start",
                    d->home);
@@ -52,11 +43,6 @@ void check_home(struct doctor *d)
         if (inside(d, names[i], path) && file_exists(path)) {
             ok = doctor_private(d, "its folder", path, 0700) && ok;
         }
-    }
-    if (d->mac && is_guarded(d)) {
-        doctor_say(d, FINDING_WARNING, "move it: --home, or ANED_HOME",
-                   "macOS keeps background jobs out of %s", d->home);
-        ok = false;
     }
     if (ok) {
         doctor_say(d, FINDING_OK, NULL, "%s", d->home);
@@ -256,10 +242,17 @@ void check_caches(struct doctor *d)
 {
     char path[SERVICE_PATH_MAX];
     char size[16];
-    if (inside(d, "cache", path)) {
+    if (inside(d, "cache/states", path)) {
         fmt_bytes(file_tree_bytes(path), size);
         doctor_say(d, FINDING_OK, NULL,
                    "%s of saved states in %s, bounded by [cache] disk_mib",
+                   size, path);
+    }
+    if (inside(d, "cache/coreml", path) && file_exists(path)) {
+        fmt_bytes(file_tree_bytes(path), size);
+        doctor_say(d, FINDING_OK, NULL,
+                   "%s compiled for Core ML in %s, without a bound: a copy of "
+                   "all weights; anectl rm removes a model's",
                    size, path);
     }
     if (inside(d, "staging", path) && d->status == NULL &&

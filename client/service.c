@@ -76,10 +76,11 @@ int service_program(char *out, size_t size, struct err *e)
                 !is_program(path)) {
                 continue;
             }
-            if (i > 0 && realpath(path, out) != NULL) {
-                return 0; /* without the .. */
-            }
-            if (snprintf(out, size, "%s", path) < (int)size) {
+            char *real = i > 0 ? realpath(path, NULL) : NULL; /* without .. */
+            bool fits =
+                real != NULL && snprintf(out, size, "%s", real) < (int)size;
+            free(real);
+            if (fits || snprintf(out, size, "%s", path) < (int)size) {
                 return 0;
             }
         }
@@ -90,7 +91,7 @@ int service_program(char *out, size_t size, struct err *e)
                          "there is no aned beside anectl or in PATH");
 }
 
-static int absolute(const char *path, char *out, size_t size, struct err *e)
+int service_absolute(const char *path, char *out, size_t size, struct err *e)
 {
     char here[SERVICE_PATH_MAX];
     bool ok = path[0] == '/' ? snprintf(out, size, "%s", path) < (int)size
@@ -121,9 +122,46 @@ static int find_manager(const char *name, const struct manager **ret,
                          "--manager is launchd or systemd, not %s", name);
 }
 
-/* Where the daemon's socket is: as named, else where its home and this manager
- * have it. */
-static int find_socket(struct service *s, const char *usual_home, struct err *e)
+/* What the installed unit of this user says; texts are "" where it is silent.
+ */
+struct installed {
+    bool is;
+    char home[SERVICE_PATH_MAX], socket[SERVICE_PATH_MAX];
+};
+
+static void read_installed(const struct service *s, struct installed *ret)
+{
+    const struct manager *m = s->manager;
+    char path[SERVICE_PATH_MAX];
+    struct buf b = {0};
+    *ret = (struct installed){0};
+    if (m->file(s, path, sizeof(path)) &&
+        file_read(path, MIB(1), &b, NULL) == 0) {
+        buf_u8(&b, '\0');
+        ret->is = true;
+        if (!m->option(b.p, "--home", ret->home, sizeof(ret->home))) {
+            ret->home[0] = '\0';
+        }
+        if (!m->option(b.p, "--socket", ret->socket, sizeof(ret->socket))) {
+            ret->socket[0] = '\0';
+        }
+    }
+    buf_fini(&b);
+}
+
+/* A socket in a home that is left does not stay there. */
+static bool socket_stays(const struct service *s, const struct installed *is)
+{
+    size_t n = strlen(s->kept);
+    return is->socket[0] != '\0' &&
+           (strcmp(s->home, s->kept) == 0 ||
+            strncmp(is->socket, s->kept, n) != 0 || is->socket[n] != '/');
+}
+
+/* Where the daemon's socket is: as named, else as installed, else where its
+ * home and this manager have it. */
+static int find_socket(struct service *s, const char *usual_home,
+                       const struct installed *is, struct err *e)
 {
     struct http_peer *p = &s->client->peer;
     char usual[SERVICE_PATH_MAX];
@@ -134,7 +172,9 @@ static int find_socket(struct service *s, const char *usual_home, struct err *e)
         in_run ? file_join(usual, sizeof(usual), run, "aned/aned.sock")
                : file_join(usual, sizeof(usual), usual_home, "run/aned.sock");
     if (p->named) {
-        RETERR(absolute(p->path, path, sizeof(path), e));
+        RETERR(service_absolute(p->path, path, sizeof(path), e));
+    } else if (socket_stays(s, is)) {
+        (void)snprintf(path, sizeof(path), "%s", is->socket);
     } else if (in_run) {
         (void)snprintf(path, sizeof(path), "%s", usual);
     } else {
@@ -155,6 +195,7 @@ int service_find(struct client *c, const char *manager, const char *program,
                  const char *home, struct service *ret, struct err *e)
 {
     struct service s = {.client = c};
+    struct installed is;
     char usual[SERVICE_PATH_MAX];
     struct err none = {0};
     const char *user = env("HOME");
@@ -165,17 +206,42 @@ int service_find(struct client *c, const char *manager, const char *program,
     }
     (void)snprintf(s.user, sizeof(s.user), "%s", user);
     (void)snprintf(s.label, sizeof(s.label), SERVICE_LABEL);
+    read_installed(&s, &is);
+    const char *kept = is.home[0] != '\0' ? is.home : usual;
     home = home != NULL ? home : env("ANED_HOME");
-    RETERR(absolute(home != NULL ? home : usual, s.home, sizeof(s.home), e));
+    RETERR(service_absolute(home != NULL ? home : kept, s.home, sizeof(s.home),
+                            e));
+    (void)snprintf(s.kept, sizeof(s.kept), "%s", is.is ? kept : s.home);
     s.own_home = strcmp(s.home, usual) != 0;
     if (program != NULL) {
-        RETERR(absolute(program, s.program, sizeof(s.program), e));
+        RETERR(service_absolute(program, s.program, sizeof(s.program), e));
     } else if (service_program(s.program, sizeof(s.program), &none) != 0) {
         s.program[0] = '\0'; /* only an install needs it */
     }
-    RETERR(find_socket(&s, usual, e));
+    RETERR(find_socket(&s, usual, &is, e));
     *ret = s;
     return 0;
+}
+
+bool service_shared(const char *folder)
+{
+    struct stat st;
+    return stat(folder, &st) == 0 &&
+           ((st.st_mode & S_ISVTX) != 0 || st.st_uid != geteuid());
+}
+
+int service_place(const struct service *s, struct err *e)
+{
+    char dir[SERVICE_PATH_MAX];
+    (void)snprintf(dir, sizeof(dir), "%s", s->client->peer.path);
+    char *slash = strrchr(dir, '/'); /* it is absolute */
+    slash[slash == dir ? 1 : 0] = '\0';
+    return service_shared(dir)
+               ? err_set(e, ERR_CONFIG,
+                         "%s is shared with other users; choose a socket in a "
+                         "folder of yours with --socket",
+                         dir)
+               : 0;
 }
 
 /* --- unit files --- */

@@ -28,6 +28,7 @@ struct service {
     char user[SERVICE_PATH_MAX];    /* $HOME */
     char label[64];                 /* launchd: of the job */
     char home[SERVICE_PATH_MAX];    /* of the daemon, absolute */
+    char kept[SERVICE_PATH_MAX];    /* the installed unit's; none: `home` */
     bool own_home;                  /* not the one that aned would choose */
     bool own_socket;                /* client->peer.path is not */
     char domain[40];                /* launchd: "gui/501" */
@@ -51,6 +52,11 @@ struct manager {
     const char *home_tail; /* the daemon's home below $HOME */
     bool runtime_dir; /* its socket is in $XDG_RUNTIME_DIR, else in the home */
     const char *log_hint; /* where its log goes */
+    /* The unit file of this user; it may not be there. */
+    bool (*file)(const struct service *s, char *out, size_t size);
+    /* The value of an option of serve that its text has. */
+    bool (*option)(const char *text, const char *option, char *out,
+                   size_t size);
     /* *changed: files were written; else all stood there already. */
     int (*install)(struct service *s, bool *changed, struct err *e);
     int (*uninstall)(struct service *s, struct err *e);
@@ -69,13 +75,25 @@ struct manager {
 extern const struct manager manager_launchd, manager_systemd;
 
 /* Find everything of *s. manager, program, home: from the command line, NULL
- * for what is usual. Errors: USAGE (no such manager), CONFIG. */
+ * for what the environment, else the installed unit says, else the usual.
+ * Errors: USAGE (no such manager), CONFIG. */
 CHECKED int service_find(struct client *c, const char *manager,
                          const char *program, const char *home,
                          struct service *ret, struct err *e);
 /* Where this anectl's aned is: beside it, in the build folder, or in $PATH.
  * Errors: NOT_FOUND. */
 CHECKED int service_program(char *out, size_t size, struct err *e);
+
+/* Whether a folder is one for many: sticky, or another user's. What is there
+ * cannot be kept from others, and it must not be closed to them. */
+bool service_shared(const char *folder);
+/* Whether the socket may be where it is asked for. Managers do not look at
+ * that. Errors: CONFIG. */
+CHECKED int service_place(const struct service *s, struct err *e);
+
+/* The path, after the current folder if it is relative. Errors: CONFIG. */
+CHECKED int service_absolute(const char *path, char *out, size_t size,
+                             struct err *e);
 
 /* The first program of that name in $PATH. */
 CHECKED bool service_in_path(const char *name, char *out, size_t size);
@@ -103,6 +121,13 @@ CHECKED int unit_fill(const char *template, const struct unit_value *v,
  * folder is made. *changed is set to true when it was written. */
 CHECKED int unit_write(const char *path, const struct buf *text, bool *changed,
                        struct err *e);
+
+/* The word after `option` in a plist's arguments, in the ExecStart of a unit.
+ * False: it is not there, or not to be told from the file alone. */
+bool unit_plist_option(const char *text, const char *option, char *out,
+                       size_t size);
+bool unit_exec_option(const char *text, const char *option, char *out,
+                      size_t size);
 
 /* Run a program of the manager. An exit status other than 0 is an error,
  * UNAVAILABLE, with what it printed; *code (may be NULL) has the status. */

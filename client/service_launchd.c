@@ -459,6 +459,8 @@ static void launchd_advice(struct service *s, char *out, size_t size)
 const struct manager manager_launchd = {
     .name = "launchd",
     .home_tail = "Library/Application Support/" SERVICE_LABEL,
+    .file = plist_path,
+    .option = unit_plist_option,
     .log_hint = "~/Library/Logs/" SERVICE_LABEL ".log",
     .install = launchd_install,
     .uninstall = launchd_uninstall,

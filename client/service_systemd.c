@@ -53,20 +53,52 @@ static bool user_unit(const struct service *s, const char *name, char *out,
     return ok && file_join(out, size, dir, name);
 }
 
-/* PREFIX/lib/systemd/user of the PREFIX that the program is in. */
-static bool packaged_unit(const struct service *s, char *out, size_t size)
+static bool systemd_file(const struct service *s, char *out, size_t size)
 {
+    return user_unit(s, UNIT, out, size);
+}
+
+/* Whether systemd looks for units of users in this folder: /usr/lib/..., not
+ * those of any prefix. */
+static bool is_searched(const char *dir)
+{
+    const char *argv[] = {"systemctl",  "--user",   "--no-pager", "show",
+                          "--property", "UnitPath", NULL};
+    size_t n = strlen(dir);
+    struct buf out;
+    struct err none = {0};
+    int code = 0;
+    bool yes = false;
+    buf_init(&out, KIB(64));
+    if (run_program(argv, SERVICE_CALL_S, &out, &code, &none) == 0 &&
+        code == 0 && out.n > 0) {
+        for (const char *p = strstr(out.p, dir); p != NULL && !yes;
+             p = strstr(p + 1, dir)) {
+            yes = p > out.p && strchr("= ", p[-1]) != NULL &&
+                  strchr(" \n", p[n]) != NULL;
+        }
+    }
+    buf_fini(&out);
+    return yes;
+}
+
+/* Whether a package of the PREFIX that the program is in has brought units. */
+static bool is_packaged(const struct service *s)
+{
+    char prefix[SERVICE_PATH_MAX];
     char dir[SERVICE_PATH_MAX];
-    (void)snprintf(dir, sizeof(dir), "%s", s->program);
+    char path[SERVICE_PATH_MAX];
+    (void)snprintf(prefix, sizeof(prefix), "%s", s->program);
     for (int up = 0; up < 2; up++) {
-        char *slash = strrchr(dir, '/');
+        char *slash = strrchr(prefix, '/');
         if (slash == NULL) {
             return false;
         }
         *slash = '\0';
     }
-    return file_join(out, size, dir, "lib/systemd/user/" UNIT) &&
-           file_exists(out);
+    return file_join(dir, sizeof(dir), prefix, "lib/systemd/user") &&
+           file_join(path, sizeof(path), dir, UNIT) && file_exists(path) &&
+           is_searched(dir);
 }
 
 /* " --home ..." where aned would choose another, as words of ExecStart. */
@@ -149,13 +181,11 @@ static int systemd_state(struct service *s, struct service_state *ret,
 
 static int systemd_install(struct service *s, bool *changed, struct err *e)
 {
-    char path[SERVICE_PATH_MAX];
     struct service_state was;
     struct err none = {0};
     RETERR(unit_program(s, e));
     RETERR(systemd_state(s, &was, e)); /* is there a systemd at all? */
-    if (packaged_unit(s, path, sizeof(path)) && !s->own_home &&
-        !s->own_socket) {
+    if (!s->own_home && !s->own_socket && is_packaged(s)) {
         RETERR(remove_units(s, changed, e));
     } else {
         RETERR(write_units(s, changed, e));
@@ -376,6 +406,8 @@ const struct manager manager_systemd = {
     .name = "systemd",
     .home_tail = ".local/share/aned",
     .runtime_dir = true,
+    .file = systemd_file,
+    .option = unit_exec_option,
     .log_hint = "journalctl --user --unit aned",
     .install = systemd_install,
     .uninstall = systemd_uninstall,

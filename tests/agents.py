@@ -25,14 +25,15 @@ code, said = json.loads(s.makefile().read())
 print(said, file=sys.stderr if code else sys.stdout)
 sys.exit(code)
 """
+LIMITED = 'ulimit -Sn "$0"; exec "$@"'
 CRASHES = {signal.SIGABRT, signal.SIGSEGV, signal.SIGILL, signal.SIGBUS, signal.SIGFPE, signal.SIGTRAP}
 
 
 class Job:
     """What was bootstrapped. `faults` are names of what launchd gets wrong on purpose."""
 
-    def __init__(self, plist, faults, log, pids):
-        self.plist, self.faults, self.log, self.pids = plist, faults, log, pids
+    def __init__(self, plist, faults, pids):
+        self.plist, self.faults, self.log, self.pids = plist, faults, plist["StandardErrorPath"], pids
         self.proc, self.last_exit, self.leaving = None, 0, False
         sock = plist["Sockets"]["aned"]
         self.path = sock["SockPathName"]
@@ -49,12 +50,15 @@ class Job:
     def start(self):
         with self.lock:
             if not self.leaving:
-                self.proc = spawn(self.plist["ProgramArguments"], [self.listener], self.log,
+                self.proc = spawn(["/bin/sh", "-c", LIMITED, self.files(), *self.plist["ProgramArguments"]], [self.listener], self.log,
                                   {"XPC_SERVICE_NAME": self.plist["Label"]})
                 if "no_lines" not in self.faults:
                     with open(self.pids, "a") as f:
                         f.write(f"{self.proc.pid}\n")
         return self.proc
+
+    def files(self):
+        return 256 if "no_limits" in self.faults else self.plist["SoftResourceLimits"]["NumberOfFiles"]
 
     def run(self):
         again = "early" in self.faults
@@ -91,7 +95,6 @@ class Launchd:
     def __init__(self, folder, faults=()):
         self.dir, self.faults, self.jobs, self.enabled, self.asked = Path(folder), set(faults), {}, set(), ""
         self.dir.mkdir(exist_ok=True)
-        self.log = self.dir / "job.log"
         self.pids = self.dir / "pids"  # of all that were started, for a `log` of ours
         self.door = socket.socket(socket.AF_UNIX)
         self.door.bind(str(self.dir / "s"))
@@ -124,7 +127,7 @@ class Launchd:
             plist = plistlib.loads(Path(rest[1]).read_bytes())
             if plist["Label"] in self.jobs:
                 return 37, "Bootstrap failed: 37: Operation already in progress"
-            self.jobs[plist["Label"]] = Job(plist, self.faults, self.log, self.pids)
+            self.jobs[plist["Label"]] = Job(plist, self.faults, self.pids)
             return 0, ""
         if verb == "enable":
             self.enabled.add(label)
@@ -139,8 +142,11 @@ class Launchd:
             pid = job.pid()
             kind = job.plist["ProcessType"].lower() if "slow_type" not in self.faults else "background"
             return 0, (f"{target} = {{\n\tstate = {'running' if pid else 'not running'}\n" + (f"\tpid = {pid}\n" if pid else "")
-                       + f"\tlast exit code = {job.last_exit}\n\tspawn type = {kind} (4)\n}}")
+                       + f"\tlast exit code = {job.last_exit}\n\tspawn type = {kind} (4)\n"
+                       + f"\texit timeout = {20 if 'default_exit' in self.faults else job.plist['ExitTimeOut']}\n}}")
         if verb == "bootout":
+            if "late" in self.faults:
+                time.sleep(15 * SLOW_S)
             if not job.leaving:
                 job.leave()
             if "stays" not in self.faults:

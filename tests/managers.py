@@ -102,6 +102,8 @@ def systemctl():
         leave(1, "Failed to connect to bus: No medium found")
     scripted(verb)
     active = state["active"]
+    if verb == "show" and not units:
+        leave(0, "UnitPath=/run/none " + " ".join(state["unit_dirs"]))
     if verb == "show":
         unit = units[0]
         file = unit_file(unit)

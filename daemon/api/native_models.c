@@ -483,6 +483,7 @@ void api_status(struct http_req *r, const struct http_args *a)
     json_add_str(o, "status", s->draining ? "draining" : "ok");
     json_add_str(o, "version", ANED_VERSION);
     json_add_int(o, "pid", (int64_t)getpid());
+    api_put_process(o);
     json_add_int(o, "started_ms", s->stats.started_unix_ms);
     json_add_int(o, "uptime_ms",
                  (int64_t)((server_now_us() - s->stats.started_us) / 1000));

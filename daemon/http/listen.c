@@ -152,8 +152,15 @@ static int open_folder(const char *dir, int *ret, struct err *e)
                          ? "not a folder, or a symbolic link"
                          : strerror(errno));
     } else if (st.st_uid != geteuid()) {
-        rc = err_set(e, ERR_CONFIG, "socket folder %s belongs to uid %u", dir,
-                     (unsigned)st.st_uid);
+        rc = err_set(e, ERR_CONFIG,
+                     "socket folder %s belongs to uid %u; choose another with "
+                     "--socket",
+                     dir, (unsigned)st.st_uid);
+    } else if ((st.st_mode & S_ISVTX) != 0) {
+        rc = err_set(e, ERR_CONFIG,
+                     "socket folder %s is shared with other users; choose "
+                     "another with --socket",
+                     dir);
     } else if ((st.st_mode & 077) != 0) {
         rc = err_set(e, ERR_CONFIG,
                      "socket folder %s is open to others (mode %04o); "

@@ -54,6 +54,9 @@ def lie(path, method, sent, answer):
     elif "grows" in LIES and isinstance(answer.get("engine"), dict):
         SEEN["grown"] += 9 << 20
         answer["engine"]["resident_bytes"] += SEEN["grown"]
+    elif path == "/aned/v1/status" and LIES & {"background", "few_files"}:
+        answer |= {"pid": os.getpid(), "activated": True}  # all else is as launchd wants it
+        answer["process"] |= {"background": "background" in LIES, "files": 512 if "few_files" in LIES else 8192}
     return answer
 
 

@@ -322,6 +322,36 @@ def test_a_lying_daemon(v, aned, lie, step, text):
     assert has(found[step], "failed", text), found[step]
 
 
+def test_why_a_conversion_failed(v):
+    """The code and the words of the job's error."""
+    bad = v.path / "bad.gguf"
+    bad.write_bytes(b"GGUF" + b"\xff" * 100)
+    found = v.steps("model-convert", args=["--model", bad])
+    assert has(found["model-convert"], "failed", "conversion: gguf.version: the job is failed: version 4294967295; aned reads"), found
+
+
+@pytest.mark.parametrize("name", ["is/bad.gguf", "is/none.gguf"])
+def test_a_relative_folder_is_hidden(v, name, monkeypatch):
+    """As a place of this machine, not as a word: `is` stands in the text for other reasons too."""
+    (v.path / "is").mkdir()
+    (v.path / "is" / "bad.gguf").write_bytes(b"GGUF" + b"\xff" * 100)
+    monkeypatch.chdir(v.path)
+    o = v.report("--only", "model-convert", "--model", name, "--build", "is")
+    text = said(o)["model-convert"][1]
+    assert ("the job is failed: version" if "bad" in name else "MODELS/none.gguf: ") in text, text
+    assert str(v.path) not in json.dumps(o)
+
+
+@pytest.mark.parametrize("before", ["", "x", "xx", "xxx", "xxxx"])
+def test_many_paths_in_a_long_text(v, program, before):
+    """Their words may be longer than they are, and than what is left."""
+    v.tool("codesign", f"echo '{before}{'/b' * 3000}' >&2; exit 3")
+    v.aned.write_bytes(macho())
+    v.aned.chmod(0o755)
+    found = v.steps("signature", manager="launchd", demo=str(DEMO), args=["--build", "/b"])
+    assert has(found["signature"], "failed", f"codesign ended with 3: {before}BUILDBUILD") and "/b" not in found["signature"][1][:1000]
+
+
 @pytest.mark.parametrize("escapes, result", [("false", "passed"), ("true", "failed")])
 def test_an_engines_sandbox(v, aned, escapes, result):
     """What an engine must not reach lies in the home for a moment, and not longer."""
@@ -603,7 +633,8 @@ def test_launchd(v, launchd):
     assert "the socket has mode 0600" in found["agent-install"][1]
     assert f"has nice {nice}" in found["agent-priority"][1] and "may open" in found["agent-priority"][1]
     numbers = {s["name"]: s["numbers"] for s in o["steps"]}
-    assert numbers["agent-stop"]["process_gone_after_s"] < 30 and numbers["agent-log"]["lines"] > 0
+    assert 0 < numbers["agent-stop"]["process_gone_after_s"] < 30 and numbers["agent-stop"]["pieces_after_sigterm"] > 0, numbers
+    assert numbers["agent-log"]["lines"] > 0
     assert own.read_text() == "mine" and [p.name for p in own.parent.iterdir()] == [own.name]
     assert not list((v.user / "Library" / "Logs").iterdir())
     assert d.jobs == {} and d.enabled == {"dev.aned.acceptance"} and "dev.aned.daemon" not in d.asked
@@ -613,15 +644,28 @@ def test_launchd(v, launchd):
     ("mode", "agent-install", "the socket's mode is 0666"),
     ("early", "agent-install", "it runs before a client came"),
     ("slow_type", "agent-priority", "does not say: spawn type = interactive"),
+    ("no_limits", "agent-priority", "files, its plist asks for 8192"),
     ("no_lines", "agent-log", "no line of pid"),
     pytest.param("no_restart", "agent-crash", "not started again", marks=pytest.mark.slow),
     ("no_time", "agent-stop", "the open stream: "),
+    ("default_exit", "agent-stop", "does not say: exit timeout = 30"),
+    pytest.param("late", "agent-stop", "the stream was over before SIGTERM", marks=pytest.mark.slow),
     pytest.param("stays", "agent-uninstall", "launchd has not ended", marks=pytest.mark.slow),
 ])
 def test_a_launchd_that_is_not_right(v, launchd, fault, step, text):
     launchd(fault)
     found = v.steps("agent-install", step, manager="launchd")
     assert has(found[step], "failed", text), found[step]
+
+
+@pytest.mark.parametrize("lie, text", [("background", "runs in the background"), ("few_files", "may open 512 files")])
+def test_a_daemon_that_is_held_back(v, aned, launchd, monkeypatch, lie, text):
+    monkeypatch.setenv("ANED_REAL", aned)
+    monkeypatch.setenv("ANED_LIE", lie)
+    v.aned = LYING
+    launchd()
+    found = v.steps("agent-priority", manager="launchd", demo=str(DEMO), ANED_REAL=aned)
+    assert has(found["agent-priority"], "failed", text), found
 
 
 def test_a_daemon_with_a_socket_of_its_own(v, aned, launchd, monkeypatch):

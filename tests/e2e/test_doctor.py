@@ -260,6 +260,35 @@ def test_open_to_others(p):
         assert p.of(check)[0].startswith("ok: "), check
 
 
+@pytest.fixture
+def shared(tmp_path):
+    """A folder like /tmp."""
+    (tmp_path / "all").mkdir()
+    (tmp_path / "all").chmod(0o1777)
+    return tmp_path / "all"
+
+
+def test_a_folder_for_many_stays_one(p, shared, aned):
+    """Nobody is told to close it."""
+    with Liar(shared / "s"):
+        found = p.of("socket", ANED_SOCKET=str(shared / "s"))
+        assert found == [f"error: its folder {shared} is shared with other users | "
+                         "choose another with --socket: anectl service install"]
+    assert p.of("home", "--home", shared)[0].endswith("is open to others (1777) | choose another with --home")
+    make_home(p.home)
+    r = subprocess.run([aned, "serve", "--home", p.home, "--socket", shared / "t"], capture_output=True, text=True)
+    assert r.returncode == 78 and "shared with other users; choose another with --socket" in r.stderr
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may give files away")
+def test_a_folder_of_another_user(p, tmp_path):
+    (tmp_path / "his").mkdir()
+    with Liar(tmp_path / "his/s"):
+        os.chown(tmp_path / "his", 12345, -1)
+        found = p.of("socket", ANED_SOCKET=str(tmp_path / "his/s"))[0]
+        assert "is shared with other users | choose another with --socket" in found
+
+
 def test_no_socket_and_no_home_yet(p):
     assert p.of("socket")[0].startswith("note: ") and "No such file" in p.of("socket")[0]
     assert p.of("home")[0] == f"note: {p.home} is made at the first start | None"
@@ -286,9 +315,12 @@ def test_another_owner(p):
 
 
 def test_a_home_where_macos_guards(mac):
-    for name, bad in (("Documents/x", True), ("Desktop", True), ("Documents2", False), ("x", False)):
+    """Where the daemon refuses one: base/macos.c has the list for both."""
+    for name, bad in (("Documents/x", True), ("desktop", True), ("Library/Mobile Documents/i", True),
+                      ("Library/CloudStorage/Dropbox/h", True), ("/Volumes/disk/h", True), ("Documents2", False), ("x", False)):
         home = mac.user / name
-        home.mkdir(mode=0o700, parents=True)
+        if name[0] != "/":
+            home.mkdir(mode=0o700, parents=True)
         found = mac.of("home", "--home", home)[0]
         assert found.startswith("warning: macOS keeps" if bad else "ok: "), found
 
@@ -449,7 +481,9 @@ def test_caches_and_what_was_left(p):
     make_home(p.home)
     (p.home / "cache/states").mkdir(parents=True)
     (p.home / "cache/states/a.state").write_bytes(b"x" * 5000)
-    assert p.of("caches")[0].startswith("ok: 5.0 kB of saved states")
+    (p.home / "cache/coreml/m").mkdir(parents=True)
+    (p.home / "cache/coreml/m/w").write_bytes(b"x" * 3000000)
+    assert [x.split(" in ")[0] for x in p.of("caches")] == ["ok: 5.0 kB of saved states", "ok: 3.0 MB compiled for Core ML"]
     (p.home / "staging/j").mkdir(parents=True)
     (p.home / "staging/j/w").write_bytes(b"x" * 7000)
     assert p.of("caches")[0] == "note: 7.0 kB of an unfinished conversion | the next start removes it"
@@ -481,6 +515,24 @@ def test_a_daemon_in_the_background(p):
     assert "runs in the background" in p.of("priority")[0]
     os.sched_setscheduler(pid, os.SCHED_OTHER, os.sched_param(0))
     assert p.of("priority")[0].startswith("ok: ")
+
+
+@pytest.mark.parametrize("kind", ["systemd", "launchd"])
+def test_what_the_daemon_says_of_itself(make, kind):
+    """Of another process a Mac tells neither."""
+    p = make(kind)
+    with Liar(p.sock, process={"background": True, "files": 300}):
+        assert "runs in the background" in p.of("priority")[0]
+        assert p.of("files")[0].startswith("warning: the daemon may open 300 files, 4352 are wanted")
+    p.sock.unlink()
+    with Liar(p.sock, process={"background": False, "files": None}):
+        assert p.of("priority")[0].startswith("ok: ") and p.of("files") == ["ok: the daemon may open any number | None"]
+    p.sock.unlink()
+    with Liar(p.sock, pid=99999999):  # an older one, and nobody else knows
+        for check in ("priority", "files"):
+            assert "note: not known: a daemon of that version does not tell it | None" in p.of(check)
+    p.sock.unlink()
+    assert p.of("files")[0].startswith("ok: a daemon started here may open 4352")
 
 
 def test_an_agent_that_launchd_slows(mac):

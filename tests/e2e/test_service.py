@@ -120,6 +120,16 @@ def test_what_is_written_for_systemd(systemd, aned):
     assert names == ["aned.service", "aned.socket"]
 
 
+def test_systemd_does_not_try_for_ever(systemd):
+    """Five starts that fail after seconds are not five in 10 s, which is the default."""
+    systemd("install", "--no-wait")
+    head = (systemd.units / "aned.service").read_text().split("[Service]")[0]
+    limits = dict(x.split("=") for x in head.splitlines() if x.startswith("StartLimit"))
+    assert limits == {"StartLimitIntervalSec": "600", "StartLimitBurst": "5"}
+    readme = (TOP / "launchd/README.md").read_text()
+    assert "systemd tries five times within ten minutes" in readme
+
+
 ODD = 'a b & <c> "d" 100%h $e \\f é'
 PLAIN = "a b 100%h é"  # systemd starts no program with quotes in its path
 
@@ -154,6 +164,59 @@ def test_systemd_accepts_the_units(systemd, aned, tmp_path):
         assert mine == [], r.stderr
 
 
+def arguments_of(box):
+    return (plist_of(box.user) if box.kind == "launchd" else unit_of(box.units))[1]
+
+
+@BOTH
+def test_what_was_installed_stays(box, tmp_path):
+    """Without options of its own each verb is about the home and the socket that the unit has."""
+    home, sock = tmp_path / ODD / "home", tmp_path / ODD / "s"
+    (tmp_path / ODD).mkdir(mode=0o700)
+    box("install", "--no-wait", "--home", home, "--socket", sock)
+    was = arguments_of(box)
+    assert box("install", "--no-wait").stdout.startswith("was installed") and arguments_of(box) == was
+    for args in ([], ["--home", tmp_path / "other"]):  # which is not the installed one
+        s = json.loads(box("status", "--json", *args).stdout)
+        assert s["home"] == str(home) and s["socket"] == str(sock)
+    box("install", "--no-wait", "--home", tmp_path / "h")
+    assert arguments_of(box)[3:] == ["--home", str(tmp_path / "h"), "--socket", str(sock)]
+    box("install", "--no-wait", env={"ANED_HOME": str(tmp_path / "e")})
+    assert arguments_of(box)[4] == str(tmp_path / "e")
+    assert f"stay in {tmp_path / 'e'}\n" in box("uninstall", "--home", tmp_path / "other").stdout
+    assert json.loads(box("status", "--json", code=66).stdout)["home"] == str(box.home)
+
+
+def test_a_socket_moves_with_its_home(launchd, tmp_path):
+    launchd("install", "--no-wait", "--home", tmp_path / "1")
+    launchd("install", "--no-wait", "--home", tmp_path / "2")
+    assert plist_of(launchd.user)[2] == str(tmp_path / "2/run/aned.sock")
+    assert launchd.state()["socket"] == str(tmp_path / "2/run/aned.sock")
+
+
+@pytest.mark.parametrize("words, home", [("--home /x/y", "/x/y"), ("--home '/x y' --socket /z/s", "/x y"), ("--home %h/x", None),
+                                         ('--home "/x', None), ("--home", None)])
+def test_a_unit_by_hand(systemd, words, home):
+    """What only systemd can tell is not told."""
+    systemd("install", "--no-wait")
+    unit = systemd.units / "aned.service"
+    unit.write_text(unit.read_text().replace("serve --service", f"serve --service {words}"))
+    assert systemd.state()["home"] == (home or str(systemd.home))
+
+
+def test_a_build_folder_far_away(systemd, aned, tmp_path):
+    """A link to a path that is longer than any that is kept."""
+    build, far = tmp_path / "b", tmp_path.joinpath(*["x" * 200] * 7)
+    (build / "client").mkdir(parents=True)
+    far.mkdir(parents=True)
+    (build / "daemon").symlink_to(far)
+    shutil.copy(aned, far / "aned")
+    shutil.copy(systemd.anectl, build / "client/anectl")
+    systemd.anectl = str(build / "client/anectl")
+    systemd("install", "--no-wait")
+    assert arguments_of(systemd)[0] == f"{build}/client/../daemon/aned"
+
+
 @BOTH
 def test_relative_paths_become_absolute(box, tmp_path):
     r = subprocess.run([box.anectl, "service", "install", "--no-wait", "--manager", box.kind, "--home", "h", "--socket", "s"],
@@ -179,6 +242,17 @@ def test_what_no_unit_can_hold(box, tmp_path):
     assert "socket path" in r.stderr
 
 
+@BOTH
+def test_no_socket_in_a_folder_for_many(box, tmp_path):
+    """It could not be kept from others there, and no manager asks."""
+    (tmp_path / "all").mkdir()
+    (tmp_path / "all").chmod(0o1777)
+    r = box("install", "--no-wait", "--socket", tmp_path / "all/s", code=78)
+    assert f"{tmp_path}/all is shared with other users; choose a socket in a folder of yours" in r.stderr
+    assert not box.installed() and box.m.calls() == []
+    box("install", "--no-wait", "--socket", tmp_path / "all/mine/s")  # that folder is made, and is his
+
+
 def test_the_environment_chooses_too(systemd, tmp_path):
     """A service has none of the shell's variables: what they say stands in the unit."""
     systemd.m.set(unit_dirs=[str(tmp_path / "conf/systemd/user")])
@@ -186,6 +260,26 @@ def test_the_environment_chooses_too(systemd, tmp_path):
                                          "XDG_CONFIG_HOME": str(tmp_path / "conf")})
     _, argv, sock = unit_of(tmp_path / "conf/systemd/user")
     assert argv[3:] == ["--home", str(tmp_path / "h"), "--socket", str(tmp_path / "s")] and sock == str(tmp_path / "s")
+
+
+@pytest.mark.parametrize("system", ["macOS", "Linux"])
+def test_installing_by_hand(system, tmp_path):
+    """install.md's lines, as they stand there, for a user whose home is empty."""
+    (tmp_path / "u").mkdir()
+    (tmp_path / "bin").mkdir()
+    for name in ("launchctl", "systemctl"):
+        (tmp_path / "bin" / name).write_text("#!/bin/sh\nexit 0\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    text = (TOP / "launchd/install.md").read_text().split("## By hand")[1].split(f"    # {system}")[1]
+    lines = text.split("\n\n")[0].splitlines()[1:]
+    r = subprocess.run(["sh", "-e"], input="\n".join(lines), cwd=TOP, capture_output=True, text=True,
+                       env={"HOME": str(tmp_path / "u"), "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"})
+    assert r.returncode == 0, r.stderr
+    if system == "macOS":
+        _, argv, sock = plist_of(tmp_path / "u")
+        assert argv[-1] == sock and os.path.isdir(os.path.dirname(sock)) and (tmp_path / "u/Library/Logs").is_dir()
+    else:
+        assert unit_of(tmp_path / "u/.config/systemd/user")[1][1:] == ["serve", "--service"]
 
 
 # --- launchd: what it is told ---
@@ -351,7 +445,8 @@ def test_the_units_of_a_package_are_used(systemd, aned, tmp_path):
     program = ["--program", prefix / "bin/aned"]
     systemd("install", "--no-wait", *program, "--home", tmp_path / "h")  # a home of one's own: files of one's own
     assert systemd.installed() and systemd.state()["packaged"] is False
-    assert systemd("install", "--no-wait", *program).stdout.startswith("installed")
+    assert systemd("install", "--no-wait", *program).stdout.startswith("was installed")  # it keeps that home
+    assert systemd("install", "--no-wait", *program, "--home", systemd.home).stdout.startswith("installed")
     assert not systemd.installed()
     assert systemd("install", "--no-wait", *program).stdout.startswith("was installed")
     systemd("stop")  # to have it again is a change too
@@ -360,6 +455,20 @@ def test_the_units_of_a_package_are_used(systemd, aned, tmp_path):
     assert s["packaged"] is True and s["unit"] == str(packaged / "aned.service") and s["installed"] is True
     systemd("uninstall")
     assert (packaged / "aned.service").exists() and systemd.m.get("enabled") == []
+
+
+def test_units_where_systemd_does_not_look(systemd, aned, tmp_path):
+    """Of `meson setup --prefix`: they are not found, so the user has his own."""
+    packaged = tmp_path / "opt/lib/systemd/user"
+    packaged.mkdir(parents=True)
+    (tmp_path / "opt/bin").mkdir()
+    (tmp_path / "opt/bin/aned").symlink_to(aned)
+    for name in ("aned.service", "aned.socket"):
+        (packaged / name).write_text("[Unit]\n")
+    for dirs in ([], [f"{packaged}/sub"], [f"/x{packaged}"]):
+        systemd.m.set(unit_dirs=[str(systemd.units), *dirs])
+        systemd("install", "--no-wait", "--program", tmp_path / "opt/bin/aned")
+        assert unit_of(systemd.units)[1][0] == str(tmp_path / "opt/bin/aned") and systemd.state()["packaged"] is False
 
 
 def test_lingering_is_told(systemd):
@@ -512,6 +621,24 @@ def test_reload_of_a_daemon_that_nobody_manages(box, running):
     conf.write_text(conf.read_text().replace("= 5", "= 6"))
     box("reload")
     assert jobs_limit(running) == 6 and box.m.calls() == []
+
+
+@BOTH
+def test_reload_of_one_in_trouble_that_nobody_manages(box, aned, tmp_path):
+    """It tells no pid; it looks by itself, and is waited for."""
+    make_home(box.home, conf="[limits]\njobs_queued = 0\n")
+    m = Manager(aned, box.home, ["--service"])
+    try:
+        box.env["ANED_SOCKET"] = str(m.sock)
+        with m.http() as c:
+            assert c.get("/health").status_code == 503
+        conf = box.home / "aned.conf"
+        conf.write_text(conf.read_text().replace("= 0", "= 9"))
+        assert f"read {conf}" in box("reload").stdout
+        with m.http() as c:
+            assert c.get("/aned/v1/status").json()["jobs"]["limit"] == 9
+    finally:
+        m.close()
 
 
 @BOTH
