@@ -11,6 +11,7 @@ itself, as it may on a Mac, too."""
 import os
 import pathlib
 import re
+import shutil
 import sys
 
 import fetch
@@ -80,6 +81,8 @@ def headers_of(framework: str) -> pathlib.Path:
 
 def link(name: pathlib.Path, target: pathlib.Path) -> None:
     name.parent.mkdir(parents=True, exist_ok=True)
+    if name.is_dir() and not name.is_symlink():  # an earlier version's
+        shutil.rmtree(name)
     name.unlink(missing_ok=True)
     name.symlink_to(os.path.relpath(target, name.parent.resolve()))
 
