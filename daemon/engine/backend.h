@@ -39,10 +39,10 @@ struct backend_array {
     void *own;  /* the backend's */
 };
 
-/* What a backend may do between pieces of long work: tell how far it is, and
- * ask whether to go on. False: end with CANCELLED. Called on the thread that
- * called the backend, at least every BACKEND_ASK_MS while it waits for others.
- */
+/* What a backend asks between pieces of long work: whether to go on. False: end
+ * with CANCELLED. Called on the thread that called the backend, at least every
+ * BACKEND_ASK_MS while it waits for others. How far opening is, the engine
+ * tells: systems do not. */
 struct backend_watch {
     bool (*go)(void *ctx); /* NULL: never cancelled */
     void *ctx;
