@@ -244,11 +244,11 @@ static void test_cancelled_warm(void **state)
 static void test_at_work(void **state)
 {
     (void)state;
-    const bool asked[] = {false, true, true, false, false, true, false};
+    const bool works[] = {false, true, true, false, false, true, false};
     struct kit_left before = kit_count();
-    for (size_t i = 0; i < countof(asked); i++) {
-        coreml_at_work(asked[i]);
-        assert_int_equal(si_count_get(COUNT_ACTIVITIES_OPEN), asked[i]);
+    for (size_t i = 0; i < countof(works); i++) {
+        coreml_at_work(works[i]);
+        assert_int_equal(si_count_get(COUNT_ACTIVITIES_OPEN), works[i]);
     }
     kit_same(before);
 }
