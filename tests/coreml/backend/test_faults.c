@@ -245,12 +245,12 @@ static void test_at_work(void **state)
 {
     (void)state;
     const bool works[] = {false, true, true, false, false, true, false};
-    struct kit_left before = kit_count();
+    struct kit_left left = kit_count();
     for (size_t i = 0; i < countof(works); i++) {
         coreml_at_work(works[i]);
         assert_int_equal(si_count_get(COUNT_ACTIVITIES_OPEN), works[i]);
     }
-    kit_same(before);
+    kit_same(left);
 }
 
 /* --- warm --- */
