@@ -1,5 +1,6 @@
 /* What is not Core ML: blocks, dispatch, activities. */
 #include <signal.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
 #include "kit.h"
