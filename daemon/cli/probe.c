@@ -123,7 +123,7 @@ static int take_cache(struct options *o, char *made, size_t size,
     }
     if (mkdtemp(made) == NULL) {
         made[0] = '\0';
-        return err_errno(e, errno, tmp);
+        return err_errno(e, errno, "a temporary folder");
     }
     o->cache = made;
     return 0;

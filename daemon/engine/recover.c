@@ -141,7 +141,7 @@ int recover(struct engine *g, bool heads, size_t i, struct err *e)
     {
         container_of(it, struct engine_seq, link)->valid = 0;
     }
-    if (s->n_past > 0 && g->told.margin == 0) {
+    if (s->n_past > 0 && engine_exact(g)) {
         widths_alone(&g->columns.layers); /* nothing was measured there */
     }
     engine_set_arith(g);
