@@ -31,7 +31,7 @@
 #define SANITIZED 0
 #endif
 
-#define SANDBOX_FDS 64u
+#define SANDBOX_FDS 64u /* beside two for each that is kept */
 
 /* glibc gives these numbers a type of their own */
 #if defined(__GLIBC__)
@@ -60,7 +60,7 @@ static bool set_limits(const struct sandbox_conf *c)
     bool ok = limit(RLIMIT_CORE, 0);
     ok = limit(RLIMIT_CPU, CONVERT_CPU_S) && ok;
     ok = limit(RLIMIT_FSIZE, file) && ok;
-    ok = limit(RLIMIT_NOFILE, SANDBOX_FDS) && ok;
+    ok = limit(RLIMIT_NOFILE, SANDBOX_FDS + 2 * (uint64_t)c->keep_fds) && ok;
     return limit(RLIMIT_DATA, CONVERT_DATA_BYTES) && ok;
 }
 
