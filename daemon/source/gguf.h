@@ -142,11 +142,12 @@ void gguf_note(struct gguf_notes *notes, const char *fmt, ...)
     PRINTF_LIKE(2, 3); /* notes may be NULL */
 
 /* Check the vocabulary: there are tokens, scores and types have the right type
- * and length, byte tokens are spelled <0xHH>, and every special id that
+ * and are not too few, byte tokens are spelled <0xHH>, and every special id that
  * generation uses (eos, eot, eom; bos unless add_bos_token is false; a "llama"
  * kind's unknown token) is in the vocabulary or 0xFFFFFFFF. Of merges only the
  * form is checked. Other special ids outside the vocabulary count as absent,
- * and tokens may be empty: both add a note. notes may be NULL.
+ * tokens may be empty or of an unknown type, and more scores or types may be
+ * there than tokens: each adds a note. notes may be NULL.
  * Errors: GGUF_MISSING (no vocabulary), GGUF_VOCAB. */
 CHECKED int gguf_check_vocab(const struct gguf *g, struct gguf_notes *notes,
                              struct err *e);
