@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from conftest import Daemon, until, worker_stopped
-from splitting import split
+from ggufs import split
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ import gguf
 import numpy as np
 import pytest
 
-from oracle_tools import TOP, random_model, run
+import ggufs
+from oracle_tools import TOP, convert, random_model, run
 
 # Types, and where a block has its scales as halves (MXFP4 has an exponent, IQ1_M four nibbles).
 QUANTS = {"F32": (), "F16": (), "BF16": (), "Q4_0": (0,), "Q4_1": (0, 2), "Q5_0": (0,), "Q5_1": (0, 2), "Q8_0": (0,),
@@ -70,6 +71,45 @@ def test_every_bit_pattern(aned, tmp_path, kind):
     assert odd.any() or kind == "MXFP4", "the blocks must try what they are for"
     assert np.array_equal(np.isnan(got), odd)
     assert got[~odd].tobytes() == want[~odd].tobytes()
+
+
+def small_blocks(kind, rows, cols):
+    """Random blocks whose values are those of weights."""
+    raw = blocks(kind, rows, cols)
+    scale = np.frombuffer(np.float16(0.0005).tobytes(), np.uint8)
+    if kind == "MXFP4":
+        raw[..., 0] = 118
+    elif kind == "IQ1_M":
+        words = raw[..., 48:].copy().view(np.uint16) & 0x0FFF
+        words |= (int(scale.view(np.uint16)[0]) >> np.arange(0, 16, 4) & 15).astype(np.uint16) << 12
+        raw[..., 48:] = words.view(np.uint8)
+    else:
+        raw[..., QUANTS[kind][0]:QUANTS[kind][0] + 2] = scale
+    return raw.reshape(rows, -1)
+
+
+def as_type(source, out, kind, plain):
+    """The model at `source` with random matrices of that type; plain: with their values, as the package has them."""
+    qtype = gguf.GGMLQuantizationType[kind]
+
+    def tensor(t):
+        if len(t.shape) != 2:
+            return (t.data,)
+        raw = small_blocks(kind, int(t.shape[1]), int(t.shape[0]))
+        return (gguf.quants.dequantize(raw, qtype),) if plain else (raw, None, qtype)
+
+    return ggufs.copy(source, out, tensor)
+
+
+@pytest.mark.parametrize("kind", [k for k in QUANTS if k[0] in "IMT"])
+def test_a_model_of_a_type_converts_as_its_values_do(aned, tmp_path, kind):
+    source = random_model(tmp_path, "tiny-qwen2", d=256, heads=8, ff=256)
+    made = []
+    for plain in (False, True):
+        out = tmp_path / f"bundle-{plain}"
+        convert(aned, as_type(source, tmp_path / "typed.gguf", kind, plain), out, "int8", "--context", 64)
+        made.append({p.relative_to(out): p.read_bytes() for p in out.rglob("*") if p.is_file() and p.name != "bundle.json"})
+    assert made[0] == made[1] and len(made[0]) > 3
 
 
 def test_the_grids_are_those_of_the_package():
