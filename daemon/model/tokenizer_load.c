@@ -59,6 +59,27 @@ static const struct {
     {"<fim_prefix>",                                            false},
     {"<fim_suffix>",                                            false},
     {"<fim_middle>",                                            false},
+    {"<PRE>",                                                   false},
+    {"<SUF>",                                                   false},
+    {"<MID>",                                                   false},
+    {SPM_SPACE "<PRE>",                                         false},
+    {SPM_SPACE "<SUF>",                                         false},
+    {SPM_SPACE "<MID>",                                         false},
+    {"<|code_prefix|>",                                         false},
+    {"<|code_suffix|>",                                         false},
+    {"<|code_middle|>",                                         false},
+    {"<|prefix|>",                                              false},
+    {"<|suffix|>",                                              false},
+    {"<|middle|>",                                              false},
+    {"<\xEF\xBD\x9C"
+     "fim\xE2\x96\x81"
+     "begin\xEF\xBD\x9C>",                                       false},
+    {"<\xEF\xBD\x9C"
+     "fim\xE2\x96\x81"
+     "hole\xEF\xBD\x9C>",                                        false},
+    {"<\xEF\xBD\x9C"
+     "fim\xE2\x96\x81"
+     "end\xEF\xBD\x9C>",                                         false},
 };
 
 /* An array of at least n elements of one kind, NULL when it is absent. */

@@ -50,7 +50,9 @@
 #define CASED(end)                                   \
     "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" end \
     "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER "*" end "|"
-#define NO_HAN(class) "(?:(?!\\p{Han})" class ")"
+/* the script; \p{Han} takes what other scripts use as well */
+#define HAN          "\\p{sc:Han}"
+#define NO_HAN(class) "(?:(?!" HAN ")" class ")"
 #define ENDING        "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 #define O200K         CASED(ENDING) "\\p{N}{1,3}|" OTHERS("/") TAIL
 #define TEKKEN        CASED("") "\\p{N}|" OTHERS("/") TAIL
@@ -175,7 +177,7 @@ static const char *const patterns[P_N][PATTERNS_MAX] = {
                    "\\p{N}"},
     [P_TINY_AYA] = {THREES "(?<!\\d)\\d++(?![\\p{L}\\p{M}\\p{Pc}])",                                       O200K},
     [P_SUPERBPE] = {"\\p{N}+",                                        THREES "(?<!\\d)\\d++"},
-    [P_KIMI] = {"\\p{Han}+|[^\\r\\n\\p{L}\\p{N}]?" NO_HAN(UPPER) "*" NO_HAN(
+    [P_KIMI] = {HAN "+|[^\\r\\n\\p{L}\\p{N}]?" NO_HAN(UPPER) "*" NO_HAN(
         LOWER) "+" ENDING
                "|[^\\r\\n\\p{L}\\p{N}]?" NO_HAN(UPPER) "+" NO_HAN(
                    LOWER) "*" ENDING "|\\p{N}{1,3}|" OTHERS("") TAIL                                },

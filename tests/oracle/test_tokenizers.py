@@ -130,7 +130,7 @@ def pairs():
     """A vocabulary in which nearly all neighbours of a word merge: (tokens, merges)."""
     alphabet = mkgguf.byte_alphabet()
     tokens = [alphabet[b] for b in range(256)]
-    common = [alphabet[b] for b in b" \n\rabehtnoiTHE.,!'s0123456789"] + [alphabet[b] for b in "\u00e9\u0301\u4f60\u0430".encode()]
+    common = [alphabet[b] for b in b" \n\rabehtnoiTHE.,!'s0123456789"] + [alphabet[b] for b in "\u00e9\u0301\u4f60\u3002\u0430".encode()]
     merges = [(a, b) for a, b in itertools.product(common, repeat=2)]
     random.Random(5).shuffle(merges)
     return tokens + sorted({a + b for a, b in merges}), merges
@@ -164,8 +164,9 @@ def test_pre_tokenizer(aned, tmp_path, pre):
     write_vocabulary(tmp_path / "v.gguf", pre, tokens, merges)
     theirs = reference(*PRES[pre], tokens, merges)
     long = [" " * n + end for n in (3, 63, 64, 65, 511, 512, 513, 1500) for end in ("", "a", "\n", "\n a", "1")]
+    han = ["\u4f60\u3002\u4f60\u3001\u4f60\u3005\u4f60\u30fc\u4f60"]  # what several scripts use
     digits = ["1234567" + end for end in ("", "a", "_", " 12345678.", "\u0663\u0664", "\u0301")] + ["a1234", "_12345", "\u0661234567"]
-    for text in texts(60) + long + digits:
+    for text in texts(60) + long + digits + han:
         got = [int(i) for i in ask(aned, "tokenize", tmp_path / "v.gguf", text.encode()).split()]
         want = theirs.encode(text, add_special_tokens=False).ids
         assert got == want, f"{pre}: {text!r}\n  aned {[tokens[i] for i in got]}\n  want {[tokens[i] for i in want]}"
