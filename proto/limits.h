@@ -17,6 +17,7 @@
 #define GGUF_ARRAY_MAX     (1u << 24) /* elements; vocabularies are < 2^19 */
 #define GGUF_DIMS_MAX      4u
 #define GGUF_ALIGNMENT_MAX 65536u
+#define GGUF_PARTS_MAX     128u /* of a split model; a worker holds two descriptors of each */
 
 /* --- Core ML packages --- */
 #define MIL_RANK_MAX         8u /* the runtime's own is 5; readers see 6 */

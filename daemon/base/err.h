@@ -102,6 +102,8 @@ enum {
        "a needed key or tensor is absent")                                   \
     XX(GGUF_VOCAB, -20112, 400, 65, "gguf.vocab",                            \
        "the vocabulary is not sound")                                        \
+    XX(GGUF_SPLIT, -20113, 400, 65, "gguf.split",                            \
+       "the parts of a split model do not belong together")                  \
     /* mil/: Core ML packages */                                             \
     XX(PKG_MANIFEST, -20200, 400, 65, "package.manifest",                    \
        "Manifest.json is not acceptable")                                    \

@@ -17,7 +17,8 @@ static const char usage[] =
     "usage: aned inspect PATH [--json]\n"
     "\n"
     "Say what PATH is (a GGUF file, an .mlpackage folder or a bundle folder),\n"
-    "what is in it, and whether it is sound.\n"
+    "what is in it, and whether it is sound. Any part of a split model stands\n"
+    "for all of it.\n"
     "\n"
     "  --json   the same as one JSON object\n";
 
@@ -114,6 +115,9 @@ static int describe_gguf(void *ctx, struct err *e)
     json_add_str(j->root, "kind", "gguf");
     json_add_int(j->root, "version", gguf_version(g));
     json_add_int(j->root, "bytes", (int64_t)gguf_file_bytes(g));
+    if (gguf_n_parts(g) > 1) {
+        json_add_int(j->root, "parts", (int64_t)gguf_n_parts(g));
+    }
     if (gguf_get_str(g, "general.architecture", &arch)) {
         json_add_strn(j->root, "architecture", arch.p, arch.n);
     }

@@ -19,7 +19,8 @@ static const char usage[] =
     "\n"
     "Write the tensor NAME of the GGUF file FILE, dequantised to float32, as "
     "a\n"
-    "numpy array. `aned inspect FILE` lists the names.\n";
+    "numpy array. `aned inspect FILE` lists the names. Of a split model FILE is\n"
+    "any part.\n";
 
 enum { BLOCK_FLOATS = 1 << 18 };
 

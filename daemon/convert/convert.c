@@ -36,7 +36,7 @@ static const char calibration[] =
 
 void convert_options_init(struct convert_options *o)
 {
-    *o = (struct convert_options){.source_fd = -1};
+    *o = (struct convert_options){.source = NULL};
 }
 
 /* --- reading --- */
@@ -220,7 +220,7 @@ static int run(void *ctx, struct err *e)
     struct job *j = ctx;
     RETERR(stage_reading(j, e));
     RETERR(make_staging(j, e));
-    digest_begin(&j->digest, j->fd);
+    digest_begin(&j->digest, j->g);
     j->digesting = true;
     RETERR(stage_measuring(j, e));
     RETERR(convert_write(j, e));
@@ -249,9 +249,6 @@ static void job_fini(struct job *j)
     arch_fini(&j->d);
     gguf_close(j->g);
     crew_unref();
-    if (j->fd >= 0) {
-        (void)close(j->fd);
-    }
     free(j);
 }
 
@@ -264,7 +261,6 @@ int convert_run(const struct convert_options *o, struct convert_result *ret,
     struct job *j = calloc(1, sizeof(*j));
     must(j != NULL);
     j->o = o;
-    j->fd = -1;
     crew_ref();
     j->progress.fn = o->progress;
     j->progress.ctx = o->ctx;

@@ -9,8 +9,9 @@
 #include "source/gguf.h"
 
 struct convert_options {
-    const char *source; /* path of the GGUF */
-    int source_fd;      /* >= 0: read this instead of opening the path */
+    const char *source; /* path of the GGUF, or of a part of a split one */
+    /* Read these instead of opening the path. NULL: open it. Borrowed. */
+    const struct gguf_parts *parts;
     const char *out;    /* the new bundle folder; must not exist */
     const char *name;   /* NULL: from the file */
     /* NULL = "int8"; "fp16", "int8-tensor", "int4"; "lut4" is refused */
@@ -58,6 +59,7 @@ CHECKED int convert_run(const struct convert_options *o,
  * "bundle_bytes",...}
  * or ERROR). The job's JSON: {"source","out","name","quant","context","shape",
  * "kv","profile","norm","residual_scale","threads"}; absent ones default. The
- * model file is fd 4 when fd 4 is open. Enters the sandbox before the first
- * model byte. Returns the exit code. */
+ * model file is fd 4 when fd 4 is open; the other parts of a split one are
+ * opened beside "source". Enters the sandbox before the first model byte.
+ * Returns the exit code. */
 int convert_role(int argc, char **argv);

@@ -8,6 +8,27 @@
 
 #define CHUNK KIB(256)
 
+/* One file; false when there is no more to be done. */
+static bool add_file(struct digest *d, struct sha256 *s, int fd, uint8_t *p)
+{
+    uint64_t at = 0;
+    while (!atomic_load(&d->stop)) {
+        ssize_t n = pread(fd, p, CHUNK, (off_t)at);
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n < 0) {
+            d->rc = err_errno(&d->err, errno, "source");
+        }
+        if (n <= 0) {
+            return n == 0;
+        }
+        sha256_add(s, p, (size_t)n);
+        at += (uint64_t)n;
+    }
+    return false;
+}
+
 static void *on_thread(void *arg)
 {
     struct digest *d = arg;
@@ -19,19 +40,10 @@ static void *on_thread(void *arg)
         return NULL;
     }
     sha256_init(&s);
-    while (!atomic_load(&d->stop)) {
-        ssize_t n = pread(d->fd, p, CHUNK, (off_t)d->bytes);
-        if (n < 0 && errno == EINTR) {
-            continue;
-        }
-        if (n < 0) {
-            d->rc = err_errno(&d->err, errno, "source");
-        }
-        if (n <= 0) {
+    for (size_t i = 0; i < gguf_n_parts(d->g); i++) {
+        if (!add_file(d, &s, gguf_part_fd(d->g, i), p)) {
             break;
         }
-        sha256_add(&s, p, (size_t)n);
-        d->bytes += (uint64_t)n;
     }
     sha256_end(&s, out);
     sha256_hex(out, d->hex);
@@ -39,9 +51,9 @@ static void *on_thread(void *arg)
     return NULL;
 }
 
-void digest_begin(struct digest *d, int fd)
+void digest_begin(struct digest *d, const struct gguf *g)
 {
-    *d = (struct digest){.fd = fd};
+    *d = (struct digest){.g = g};
     d->started = qos_thread(&d->thread, on_thread, d) == 0;
     if (!d->started) {
         (void)on_thread(d); /* no second thread: one after the other */

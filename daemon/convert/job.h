@@ -2,8 +2,6 @@
  * (options and source) and job_write.c (the bundle's files and description). */
 #pragma once
 
-#include <sys/stat.h>
-
 #include "convert/convert.h"
 #include "convert/digest.h"
 #include "convert/emit.h"
@@ -17,8 +15,6 @@
 struct job {
     const struct convert_options *o;
     struct convert_result result;
-    int fd;
-    struct stat st; /* of the source when it was opened */
     struct gguf *g;
     struct decoder d;
     struct progress progress;

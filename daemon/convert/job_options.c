@@ -1,6 +1,4 @@
 /* job_options.c - the options of a job, and its source file. */
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -12,8 +10,9 @@ static const char *base_name(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
-/* The model's name: the option, or the file's name without its suffix.
- * Characters that a name must not have become '-'. */
+/* The model's name: the option, or the file's name without its suffix and
+ * without the number of a part. Characters that a name must not have become
+ * '-'. */
 static int choose_name(struct job *j, struct err *e)
 {
     const struct convert_options *o = j->o;
@@ -21,10 +20,7 @@ static int choose_name(struct job *j, struct err *e)
     if (from == NULL) {
         from = o->source != NULL ? base_name(o->source) : "model";
     }
-    size_t n = strlen(from);
-    if (o->name == NULL && n > 5 && strcmp(from + n - 5, ".gguf") == 0) {
-        n -= 5;
-    }
+    size_t n = o->name == NULL ? gguf_stem(from) : strlen(from);
     if (n == 0 || n > MODEL_NAME_MAX) {
         return err_set(e, ERR_INVALID, "a model name has 1 to %u characters",
                        MODEL_NAME_MAX);
@@ -79,36 +75,36 @@ int convert_read_options(struct job *j, struct err *e)
                : err_set(e, ERR_EXISTS, "%s is already there", j->out);
 }
 
+/* Whichever part was named, the bundle's source is the first one. */
+static void source_name(struct job *j, const char *name)
+{
+    uint32_t no = 0;
+    uint32_t count = 0;
+    if (gguf_n_parts(j->g) > 1 && gguf_part_of(name, &no, &count)) {
+        (void)snprintf(j->source_name, sizeof(j->source_name),
+                       "%.*s-00001-of-%05u.gguf", (int)gguf_stem(name), name,
+                       count);
+    } else {
+        (void)snprintf(j->source_name, sizeof(j->source_name), "%s", name);
+    }
+}
+
 int convert_open_source(struct job *j, struct err *e)
 {
     const struct convert_options *o = j->o;
-    const char *name = o->source != NULL ? o->source : "source";
-    j->fd = o->source_fd >= 0
-                ? fcntl(o->source_fd, F_DUPFD_CLOEXEC, 0)
-                : open(o->source, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (j->fd < 0) {
-        return err_errno(e, errno, name);
+    const char *path = o->source != NULL ? o->source : "source";
+    int rc = o->parts != NULL ? gguf_open_parts(o->parts, &j->g, e)
+                              : gguf_open(path, &j->g, e);
+    if (rc == 0) {
+        source_name(j, base_name(path));
     }
-    if (fstat(j->fd, &j->st) < 0) {
-        return err_errno(e, errno, name);
-    }
-    (void)snprintf(j->source_name, sizeof(j->source_name), "%s",
-                   base_name(name));
-    return gguf_open_fd(j->fd, &j->g, e);
+    return rc;
 }
 
 int convert_check_source(const struct job *j, struct err *e)
 {
-    struct stat st = {0};
-    if (fstat(j->fd, &st) < 0) {
-        return err_errno(e, errno, j->source_name);
-    }
-    if (!file_unwritten(&j->st, &st)) {
-        return err_set(e, ERR_SOURCE_CHANGED,
-                       "%s was written to while it was converted",
-                       j->source_name);
-    }
-    return 0;
+    int rc = gguf_check_unchanged(j->g, e);
+    return rc < 0 ? err_prefix(e, rc, "%s", j->source_name) : 0;
 }
 
 /* S: the option, rounded up to a multiple of 32 where the model allows; else

@@ -164,7 +164,7 @@ void convert_describe(struct job *j)
     b->embed_file = "embed.bin";
     b->tokenizer_file = "tokenizer.gguf";
     b->source_name = j->source_name;
-    b->source_bytes = (uint64_t)j->st.st_size;
+    b->source_bytes = gguf_file_bytes(j->g);
     memcpy(b->source_sha256, j->digest.hex, SHA256_HEX);
     b->converter_version = ANED_VERSION;
     fill_ropes(j);

@@ -26,7 +26,7 @@ struct worker {
     uint32_t request; /* of the job's frame: answers carry it */
     struct json *spec;
     struct convert_options o;
-    int source_fd;
+    struct gguf_parts parts; /* from SOURCE_FD on, the one it was given first */
     struct sandbox_report sandbox;
 };
 
@@ -140,35 +140,65 @@ static void parent_of(const char *out, char to[PATH_ROOM])
                    n > 0 ? out : ".");
 }
 
+/* Move the descriptors of parts to SOURCE_FD and the numbers after it: what is
+ * above them is closed. The named one was opened first, then the others in
+ * order, so in this order no move meets one that is still to be moved. Returns
+ * the first number above, or -1. */
+static int gather(struct gguf_parts *p)
+{
+    int next = SOURCE_FD;
+    for (size_t k = 0; k < p->n; k++) {
+        size_t i = k == 0 ? p->named : k - (k <= p->named);
+        if (p->fd[i] < 0) {
+            continue; /* told when it is found to be needed */
+        }
+        if (p->fd[i] != next) {
+            if (dup2(p->fd[i], next) < 0) {
+                return -1;
+            }
+            (void)close(p->fd[i]);
+            p->fd[i] = next;
+        }
+        next++;
+    }
+    return next;
+}
+
+/* Bytes of all that is open. */
+static uint64_t parts_bytes(const struct gguf_parts *p)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < p->n; i++) {
+        struct stat st = {0};
+        if (p->fd[i] >= 0 && fstat(p->fd[i], &st) == 0 && st.st_size > 0) {
+            sum += (uint64_t)st.st_size;
+        }
+    }
+    return sum;
+}
+
 static int open_source(struct worker *w, struct err *e)
 {
     struct stat st = {0};
-    w->source_fd = SOURCE_FD;
-    if (fstat(SOURCE_FD, &st) < 0) {
-        if (w->o.source == NULL) {
-            return err_set(e, ERR_INVALID, "a job names its source");
-        }
-        int fd = open(w->o.source, O_RDONLY | O_NONBLOCK);
-        if (fd < 0) {
-            return err_errno(e, errno, "source");
-        }
-        if (fd != SOURCE_FD) {
-            if (dup2(fd, SOURCE_FD) < 0) {
-                return err_errno(e, errno, "source");
-            }
-            (void)close(fd);
-        }
-        if (fstat(SOURCE_FD, &st) < 0) {
-            return err_errno(e, errno, "source");
-        }
+    bool given = fstat(SOURCE_FD, &st) == 0;
+    if (!given && w->o.source == NULL) {
+        return err_set(e, ERR_INVALID, "a job names its source");
     }
-    w->o.source_fd = SOURCE_FD;
+    RETERR(gguf_parts_open(w->o.source, given ? SOURCE_FD : -1, &w->parts, e));
+    if (given) {
+        (void)close(SOURCE_FD); /* its duplicate is among the parts */
+    }
+    int above = gather(&w->parts);
+    if (above < 0) {
+        return err_errno(e, errno, "source");
+    }
+    w->o.parts = &w->parts;
     char parent[PATH_ROOM];
     parent_of(w->o.out, parent);
     struct sandbox_conf c = {
         .writable = parent,
-        .keep_fds = SOURCE_FD + 1,
-        .source_bytes = st.st_size > 0 ? (uint64_t)st.st_size : 0,
+        .keep_fds = above,
+        .source_bytes = parts_bytes(&w->parts),
     };
     sandbox_enter(&c, &w->sandbox);
     log_info("sandbox", "limits=%d landlock=%d seccomp=%d seatbelt=%d",
@@ -191,7 +221,7 @@ int convert_role(int argc, char **argv)
 {
     (void)argc;
     (void)argv;
-    struct worker w = {.source_fd = -1};
+    struct worker w = {.request = 0};
     struct frame f = {.n = 0};
     struct err e = {0};
     struct convert_result r = {0};
@@ -212,6 +242,7 @@ int convert_role(int argc, char **argv)
         rc = parent_tell_error(w.request, &e);
     }
     json_free(w.spec);
+    gguf_parts_close(&w.parts);
     frame_in_fini(&w.in);
     return rc;
 }

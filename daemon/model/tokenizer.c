@@ -148,7 +148,7 @@ const char *tokenizer_template(const struct tokenizer *t)
 
 const char *tokenizer_kind(const struct tokenizer *t)
 {
-    return t->kind == TOKENIZER_BPE ? "gpt2" : "llama";
+    return t->kind_name;
 }
 
 const char *tokenizer_pre(const struct tokenizer *t)

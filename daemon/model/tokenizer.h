@@ -1,8 +1,9 @@
 /* tokenizer.h - text <-> token ids, from a GGUF's vocabulary metadata.
  *
- * Kinds: "gpt2" (byte-level BPE; the pre-tokenizer pattern is chosen by
- * tokenizer.ggml.pre) and "llama" (SentencePiece-style BPE with scores and byte
- * fallback). Others are refused by name (TOKENIZER).
+ * Kinds: "gpt2" (BPE by rank, of bytes; the pre-tokenizer pattern is chosen by
+ * tokenizer.ggml.pre), "gemma4" (the same of characters, with byte fallback;
+ * some names of tokenizer.ggml.pre are that too) and "llama" (SentencePiece-style
+ * BPE with scores and byte fallback). Others are refused by name (TOKENIZER).
  *
  * Thread: immutable after open; encode and decode may run on any thread at
  * the same time.
@@ -37,13 +38,13 @@ bool tokenizer_is_eog(const struct tokenizer *t, int32_t id);
 bool tokenizer_is_special(const struct tokenizer *t, int32_t id);
 /* The chat template text; NULL when the file has none. */
 const char *tokenizer_template(const struct tokenizer *t);
-const char *tokenizer_kind(const struct tokenizer *t); /* "gpt2", "llama" */
+const char *tokenizer_kind(const struct tokenizer *t); /* as above */
 const char *tokenizer_pre(const struct tokenizer *t);  /* "qwen2", ... or "" */
 /* Id of a token by its exact text in the vocabulary; TOKEN_NONE. */
 int32_t tokenizer_find(const struct tokenizer *t, const char *text, size_t n);
 
 /* Encode n bytes. Bytes that are not UTF-8 become byte tokens in "llama" kinds
- * and U+FFFD, one a byte, in "gpt2" kinds, as in llama.cpp. Text is normalised
+ * and U+FFFD, one a byte, in the others, as in llama.cpp. Text is normalised
  * where the family does (qwen2: NFC). special: texts of special tokens in the
  * input become those tokens; otherwise they are plain text. BOS and EOS are not
  * added. The caller frees *ret. Errors: TOO_BIG (TEXT_BYTES_MAX, TOKENS_MAX),

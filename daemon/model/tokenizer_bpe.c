@@ -1,10 +1,13 @@
-/* tokenizer_bpe.c - byte-level BPE ("gpt2"): a fragment is split into words by
- * the model's patterns, a word into bytes, and bytes merge by rank.
+/* tokenizer_bpe.c - BPE by rank ("gpt2", "gemma4"): a fragment is split into
+ * words by the model's patterns, a word into bytes, and bytes merge by rank.
  *
  * The vocabulary writes bytes as printable characters: the printable bytes of
  * Latin-1 are themselves, the other bytes are U+0100, U+0101, ... in order.
  * Merging works on ids, so this form matters only when a vocabulary is loaded
  * and when a whole word is looked up.
+ *
+ * A raw vocabulary (PRE_RAW) writes text as it is, but for spaces: its words
+ * are split into characters.
  */
 #include <string.h>
 #include <utf8proc.h>
@@ -87,14 +90,30 @@ static int32_t whole_word(const struct tokenizer *t, const char *p, size_t n)
 {
     char text[TOKEN_BYTES_MAX];
     size_t at = 0;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n && !t->raw; i++) {
         if (at + 2 > sizeof(text) || at >= t->longest) {
             return TOKEN_NONE;
         }
         at += bpe_char_bytes((uint8_t)p[i], text + at);
     }
-    int32_t id = text_map_get(t, text, at);
+    int32_t id = t->raw ? text_map_get(t, p, n) : text_map_get(t, text, at);
     return id < t->n_vocab ? id : TOKEN_NONE;
+}
+
+/* The symbols that a word begins as; how many. There is room for n. */
+static size_t first_symbols(struct encoder *c, const char *p, size_t n)
+{
+    size_t n_syms = 0;
+    for (size_t i = 0, len = 1; i < n; i += len) {
+        int32_t id = c->t->byte_id[(uint8_t)p[i]];
+        if (c->t->raw) {
+            must(utf8_seq(p + i, n - i, &len) == UTF8_OK); /* repaired */
+            id = text_map_get(c->t, p + i, len);
+        }
+        c->syms[n_syms++] =
+            (struct sym){.id = id, .at = (uint32_t)i, .n = (uint32_t)len};
+    }
+    return n_syms;
 }
 
 /* A part of merges that is no token itself falls apart into its bytes; bytes
@@ -116,18 +135,16 @@ static int emit_bytes(struct encoder *c, const char *p, size_t n, struct err *e)
 static int encode_word(struct encoder *c, const char *p, size_t n,
                        struct err *e)
 {
-    if (pre_ignore_merges(c->t->pre)) {
+    /* A raw word of line feeds is one token where there is such a one, as in
+     * llama.cpp. */
+    if (pre_has(c->t->pre, PRE_WHOLE) || (c->t->raw && p[0] == '\n')) {
         int32_t id = whole_word(c->t, p, n);
         if (id != TOKEN_NONE) {
             return encoder_emit(c, id, e);
         }
     }
     RETERR(encoder_syms(c, n, e));
-    for (size_t i = 0; i < n; i++) {
-        c->syms[i] = (struct sym){
-            .id = c->t->byte_id[(uint8_t)p[i]], .at = (uint32_t)i, .n = 1};
-    }
-    RETERR(merge_run(c, n, pair_by_rank, e));
+    RETERR(merge_run(c, first_symbols(c, p, n), pair_by_rank, e));
     for (int32_t i = 0; i >= 0; i = c->syms[i].next) {
         const struct sym *s = &c->syms[i];
         if (s->id != TOKEN_NONE && s->id < c->t->n_vocab) {
@@ -139,17 +156,20 @@ static int encode_word(struct encoder *c, const char *p, size_t n,
     return 0;
 }
 
-/* Every byte that is not UTF-8 becomes U+FFFD, as in the reference. */
-static bool repair(struct buf *out, const char *p, size_t n)
+/* Every byte that is not UTF-8 becomes U+FFFD, as in the reference; every space
+ * of a raw vocabulary U+2581. */
+static bool rewrite(struct buf *out, const char *p, size_t n, bool raw)
 {
     size_t len = 0;
     buf_clear(out);
     for (size_t i = 0; i < n; i += len) {
-        if (utf8_seq(p + i, n - i, &len) == UTF8_OK) {
-            buf_put(out, p + i, len);
-        } else {
+        if (utf8_seq(p + i, n - i, &len) != UTF8_OK) {
             len = 1;
             buf_puts(out, UTF8_REPLACEMENT);
+        } else if (raw && p[i] == ' ') {
+            buf_puts(out, SPM_SPACE);
+        } else {
+            buf_put(out, p + i, len);
         }
     }
     return buf_ok(out);
@@ -185,14 +205,14 @@ static int to_nfc(struct buf *out, const char *p, size_t n, struct err *e)
 int bpe_fragment(struct encoder *c, const char *p, size_t n, struct err *e)
 {
     int which = 0;
-    if (!utf8_valid(p, n)) {
-        if (!repair(&c->text, p, n)) {
+    if (c->t->raw || !utf8_valid(p, n)) {
+        if (!rewrite(&c->text, p, n, c->t->raw)) {
             return err_set(e, ERR_TOO_BIG, "the text");
         }
         p = c->text.p;
         n = c->text.n;
     }
-    if (pre_nfc(c->t->pre) && may_change_in_nfc(p, n)) {
+    if (pre_has(c->t->pre, PRE_NFC) && may_change_in_nfc(p, n)) {
         RETERR(to_nfc(&c->text, p, n, e));
         p = c->text.p;
         n = c->text.n;

@@ -4,7 +4,8 @@
  *   tokenizer_load.c     a GGUF's vocabulary into the tables below
  *   tokenizer_pieces.c   pieces of running text, special tokens
  *   tokenizer_table.c    text -> id, pair of ids -> merge, special tokens' trie
- *   tokenizer_pre.c      pre-tokenizer patterns by name
+ *   tokenizer_patterns.c pre-tokenizer patterns by name
+ *   tokenizer_pre.c      text into words, by patterns
  *   tokenizer_merge.c    the merge loop of both kinds
  *   tokenizer_bpe.c      byte-level BPE
  *   tokenizer_spm.c      SentencePiece-style BPE
@@ -88,10 +89,12 @@ struct trie {
 #define SPECIAL_TEXT_MAX 256u /* longer ones are not looked for in text */
 
 struct gguf;
-struct pre; /* tokenizer_pre.c: patterns and habits of one name */
+struct pre; /* tokenizer_patterns.c: patterns and habits of one name */
 
 struct tokenizer {
     enum tokenizer_kind kind;
+    const char *kind_name; /* tokenizer.ggml.model */
+    bool raw;              /* BPE: PRE_RAW */
     char pre_name[64];
     const struct pre *pre; /* BPE */
     struct pre_code *code; /* BPE: compiled patterns */
@@ -147,11 +150,25 @@ void trie_fini(struct trie *r);
 int32_t special_at(const struct tokenizer *t, const char *p, size_t n,
                    bool special);
 
-/* tokenizer_pre.c */
+/* tokenizer_patterns.c */
+enum pre_flag {
+    PRE_WHOLE = 1,      /* a word that is a token is taken whole */
+    PRE_BOS = 2,        /* add_bos_token, unless the file says otherwise */
+    PRE_BOS_ALWAYS = 4, /* whatever it says */
+    PRE_NFC = 8,        /* text is normalised first */
+    /* Tokens are written as they are, spaces as U+2581; what is no token
+     * falls apart into <0xHH>. Else bytes are written as characters. */
+    PRE_RAW = 16,
+};
+#define PATTERNS_MAX 6
 const struct pre *pre_find(const char *name); /* NULL: unknown */
-bool pre_ignore_merges(const struct pre *p);
-bool pre_add_bos(const struct pre *p);
-bool pre_nfc(const struct pre *p);
+const char *pre_name(const struct pre *p);
+bool pre_has(const struct pre *p, enum pre_flag f);
+/* Pattern i, NULL after the last one. threes: a match is cut again, in threes
+ * of characters from its end. */
+const char *pre_pattern(const struct pre *p, size_t i, bool *ret_threes);
+
+/* tokenizer_pre.c */
 CHECKED int pre_compile(const struct pre *p, struct pre_code **ret,
                         struct err *e);
 void pre_code_free(struct pre_code *c); /* NULL is fine */

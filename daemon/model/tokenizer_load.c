@@ -36,6 +36,10 @@ static const struct {
     {"[EOS]",                                                   true },
     {"<end_of_utterance>",                                      true },
     {"<|turn_end|>",                                            true },
+    {"<eos>",                                                   true },
+    {"<turn|>",                                                 true },
+    {"<|tool_response>",                                        true },
+    {"[e~[",                                                    true },
     {"<\xEF\xBD\x9C"
      "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>", true },
     {"<|fim_pad|>",                                             true },
@@ -55,9 +59,30 @@ static const struct {
     {"<fim_prefix>",                                            false},
     {"<fim_suffix>",                                            false},
     {"<fim_middle>",                                            false},
+    {"<PRE>",                                                   false},
+    {"<SUF>",                                                   false},
+    {"<MID>",                                                   false},
+    {SPM_SPACE "<PRE>",                                         false},
+    {SPM_SPACE "<SUF>",                                         false},
+    {SPM_SPACE "<MID>",                                         false},
+    {"<|code_prefix|>",                                         false},
+    {"<|code_suffix|>",                                         false},
+    {"<|code_middle|>",                                         false},
+    {"<|prefix|>",                                              false},
+    {"<|suffix|>",                                              false},
+    {"<|middle|>",                                              false},
+    {"<\xEF\xBD\x9C"
+     "fim\xE2\x96\x81"
+     "begin\xEF\xBD\x9C>",                                       false},
+    {"<\xEF\xBD\x9C"
+     "fim\xE2\x96\x81"
+     "hole\xEF\xBD\x9C>",                                        false},
+    {"<\xEF\xBD\x9C"
+     "fim\xE2\x96\x81"
+     "end\xEF\xBD\x9C>",                                         false},
 };
 
-/* An array of n elements of one kind, NULL when it is absent. */
+/* An array of at least n elements of one kind, NULL when it is absent. */
 static int want_arr(const struct gguf *g, const char *key, enum gguf_kind item,
                     uint64_t n, const struct gguf_kv **ret, struct err *e)
 {
@@ -66,7 +91,7 @@ static int want_arr(const struct gguf *g, const char *key, enum gguf_kind item,
         return err_set(e, ERR_GGUF_VALUE, "%s is not an array of its kind",
                        key);
     }
-    if (a != NULL && n != 0 && a->count != n) {
+    if (a != NULL && a->count < n) {
         return err_set(e, ERR_GGUF_VOCAB, "%s has %llu entries for %llu tokens",
                        key, (unsigned long long)a->count,
                        (unsigned long long)n);
@@ -77,22 +102,38 @@ static int want_arr(const struct gguf *g, const char *key, enum gguf_kind item,
 
 static int load_kind(const struct gguf *g, struct tokenizer *t, struct err *e)
 {
+    static const struct {
+        const char *name;
+        enum tokenizer_kind kind;
+        const char *pre; /* NULL: the file names it */
+    } kinds[] = {
+        {"gpt2",   TOKENIZER_BPE, NULL    },
+        {"llama",  TOKENIZER_SPM, NULL    },
+        {"gemma4", TOKENIZER_BPE, "gemma4"},
+    };
     struct span model = {NULL, 0};
     struct span pre = {"", 0};
     if (!gguf_get_str(g, KEY("model"), &model)) {
         return err_set(e, ERR_GGUF_MISSING, KEY("model"));
     }
-    if (model.n == 4 && memcmp(model.p, "gpt2", 4) == 0) {
-        t->kind = TOKENIZER_BPE;
-    } else if (model.n == 5 && memcmp(model.p, "llama", 5) == 0) {
-        t->kind = TOKENIZER_SPM;
-    } else {
+    (void)!gguf_get_str(g, KEY("pre"), &pre);
+    for (size_t i = 0; i < countof(kinds); i++) {
+        if (strlen(kinds[i].name) == model.n &&
+            memcmp(kinds[i].name, model.p, model.n) == 0) {
+            t->kind_name = kinds[i].name;
+            t->kind = kinds[i].kind;
+            pre = kinds[i].pre != NULL
+                      ? (struct span){kinds[i].pre, strlen(kinds[i].pre)}
+                      : pre;
+        }
+    }
+    if (t->kind_name == NULL) {
         return err_set(e, ERR_TOKENIZER,
-                       "%.*s: aned has byte-level BPE (gpt2) and SentencePiece "
-                       "BPE (llama)",
+                       "tokenizer.ggml.model '%.*s': aned has BPE (gpt2, gemma4) "
+                       "and SentencePiece BPE (llama)",
                        (int)(model.n < 32 ? model.n : 32), model.p);
     }
-    if (gguf_get_str(g, KEY("pre"), &pre) && pre.n < sizeof(t->pre_name)) {
+    if (pre.n < sizeof(t->pre_name)) {
         memcpy(t->pre_name, pre.p, pre.n);
     }
     if (t->kind == TOKENIZER_SPM) {
@@ -103,6 +144,7 @@ static int load_kind(const struct gguf *g, struct tokenizer *t, struct err *e)
         return err_set(e, ERR_TOKENIZER, "the pre-tokenizer '%.*s'",
                        (int)(pre.n < 64 ? pre.n : 64), pre.p);
     }
+    t->raw = pre_has(t->pre, PRE_RAW);
     return pre_compile(t->pre, &t->code, e);
 }
 
@@ -186,19 +228,19 @@ static uint32_t score_key(float score)
     return ~bits;
 }
 
+/* Scores are f32, or i32; without them all are equal. */
 static int load_scores(const struct gguf *g, struct tokenizer *t, struct err *e)
 {
-    const struct gguf_kv *scores = NULL;
-    int rc =
-        want_arr(g, KEY("scores"), GGUF_F32, (uint64_t)t->n_vocab, &scores, e);
-    if (rc < 0) {
-        return rc;
-    }
-    if (scores == NULL) {
-        return err_set(e, ERR_GGUF_MISSING, KEY("scores"));
-    }
+    const struct gguf_kv *scores = gguf_get_arr(g, KEY("scores"), GGUF_I32);
+    bool whole = scores != NULL;
+    RETERR(want_arr(g, KEY("scores"), whole ? GGUF_I32 : GGUF_F32,
+                    (uint64_t)t->n_vocab, &scores, e));
     for (int32_t i = 0; i < t->n_vocab; i++) {
-        float score = gguf_arr_f32(scores, (uint64_t)i);
+        float score = 0;
+        if (scores != NULL) {
+            score = whole ? (float)gguf_arr_int(scores, (uint64_t)i)
+                          : gguf_arr_f32(scores, (uint64_t)i);
+        }
         if (isnan(score)) {
             return err_set(e, ERR_GGUF_VOCAB, "the score of token %d is NaN",
                            i);
@@ -276,14 +318,14 @@ static void find_bytes(struct tokenizer *t)
     for (unsigned b = 0; b < 256; b++) {
         char text[8];
         size_t n = 0;
-        if (t->kind == TOKENIZER_BPE) {
+        if (t->kind == TOKENIZER_BPE && !t->raw) {
             n = bpe_char_bytes((uint8_t)b, text);
             t->byte_id[b] = text_map_get(t, text, n);
             continue;
         }
         (void)snprintf(text, sizeof(text), "<0x%02X>", b);
         t->byte_id[b] = tokenizer_find(t, text, 6);
-        if (t->byte_id[b] == TOKEN_NONE && b < 0x80) {
+        if (t->byte_id[b] == TOKEN_NONE && b < 0x80 && !t->raw) {
             text[0] = (char)b;
             t->byte_id[b] = tokenizer_find(t, text, 1);
         }
@@ -307,10 +349,21 @@ static bool flag(const struct gguf *g, const char *key, bool otherwise)
     return gguf_get_bool(g, key, &v) ? v : otherwise;
 }
 
+static bool has(const struct tokenizer *t, const char *text)
+{
+    return tokenizer_find(t, text, strlen(text)) != TOKEN_NONE;
+}
+
+/* In harmony vocabularies, and those like them, <|end|> only ends a message. */
+static bool ends_messages(const struct tokenizer *t)
+{
+    return (has(t, "<|call|>") || has(t, "<|calls|>")) &&
+           (has(t, "<|return|>") || has(t, "<|flush|>"));
+}
+
 static void mark_well_known(struct tokenizer *t)
 {
-    bool returns = tokenizer_find(t, "<|return|>", 10) != TOKEN_NONE;
-    bool calls = tokenizer_find(t, "<|call|>", 8) != TOKEN_NONE;
+    bool messages = ends_messages(t);
     for (size_t i = 0; i < countof(well_known); i++) {
         const char *text = well_known[i].text;
         int32_t id = tokenizer_find(t, text, strlen(text));
@@ -318,10 +371,17 @@ static void mark_well_known(struct tokenizer *t)
             continue;
         }
         t->tokens[id].type = TOKEN_CONTROL;
-        /* In harmony vocabularies <|end|> only ends a message. */
-        t->tokens[id].eog = well_known[i].eog &&
-                            !(returns && calls && strcmp(text, "<|end|>") == 0);
+        t->tokens[id].eog =
+            well_known[i].eog && !(messages && strcmp(text, "<|end|>") == 0);
     }
+}
+
+/* SentencePiece's own numbers, where a file names none and no text tells. */
+static int32_t spm_default(const struct tokenizer *t, const char *text,
+                           int32_t id)
+{
+    int32_t found = tokenizer_find(t, text, strlen(text));
+    return found == TOKEN_NONE && id < t->n_vocab ? id : found;
 }
 
 static void load_ids(const struct gguf *g, struct tokenizer *t)
@@ -339,9 +399,9 @@ static void load_ids(const struct gguf *g, struct tokenizer *t)
         {KEY("eot_token_id"),     &eot   },
         {KEY("eom_token_id"),     &eom   },
     };
-    t->bos = spm ? tokenizer_find(t, "<s>", 3) : TOKEN_NONE;
-    t->eos = spm ? tokenizer_find(t, "</s>", 4) : TOKEN_NONE;
-    t->unk = spm ? tokenizer_find(t, "<unk>", 5) : TOKEN_NONE;
+    t->bos = spm ? spm_default(t, "<s>", 1) : TOKEN_NONE;
+    t->eos = spm ? spm_default(t, "</s>", 2) : TOKEN_NONE;
+    t->unk = spm ? spm_default(t, "<unk>", 0) : TOKEN_NONE;
     for (size_t i = 0; i < countof(ids); i++) {
         want_id(g, t, ids[i].key, ids[i].id);
     }
@@ -352,7 +412,8 @@ static void load_ids(const struct gguf *g, struct tokenizer *t)
             t->tokens[ends[i]].eog = true;
         }
     }
-    t->add_bos = flag(g, KEY("add_bos_token"), spm || pre_add_bos(t->pre)) &&
+    t->add_bos = flag(g, KEY("add_bos_token"), spm || pre_has(t->pre, PRE_BOS));
+    t->add_bos = (t->add_bos || (!spm && pre_has(t->pre, PRE_BOS_ALWAYS))) &&
                  t->bos != TOKEN_NONE;
     t->add_eos = flag(g, KEY("add_eos_token"), false) && t->eos != TOKEN_NONE;
     t->space_prefix = spm && flag(g, KEY("add_space_prefix"), true);

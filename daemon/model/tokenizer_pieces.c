@@ -45,7 +45,7 @@ static void make_piece(const struct tokenizer *t, int32_t id, struct span s,
     uint8_t type = t->tokens[id].type;
     if (type == TOKEN_CONTROL || type == TOKEN_UNKNOWN || type == TOKEN_USER) {
         buf_put(out, s.p, s.n);
-    } else if (t->kind == TOKENIZER_BPE) {
+    } else if (t->kind == TOKENIZER_BPE && !t->raw) {
         bpe_decode(s, out);
     } else if (type == TOKEN_BYTE && s.n == 6 && hex(s.p[3]) >= 0 &&
                hex(s.p[4]) >= 0) {

@@ -1,24 +1,19 @@
-/* Dequantisation, one function a type: nb blocks at p to floats at y.
+/* Dequantisation, one function a type: nb blocks at p to floats at y. Here the
+ * plain types and those with a scale, or a scale and a minimum, over whole
+ * numbers; dequant_codes.c and dequant_grid.c have the others.
  *
  * The arithmetic is that of the `gguf` Python package: fp32 with a rounding
  * after every operation (the build forbids contraction), products in the order
  * written here. The loops have fixed bounds and no branches, so that the
- * compiler makes vector code of them; this file is built with -O3 for that,
- * once for each kind of machine (DEQUANT is the table's name). Layouts are
- * ggml's block structures; each is drawn above its function. */
+ * compiler makes vector code of them; these files are built with -O3 for that,
+ * once for each kind of machine. Layouts are ggml's block structures; each is
+ * drawn above its function. */
 #include <string.h>
 
 #include "base/half.h"
 #include "base/num.h"
 #include "source/dequant.h"
 #include "source/gguf_impl.h"
-
-enum { QK = 256 }; /* elements of a K-quant block */
-
-static float f16(const uint8_t *p)
-{
-    return half_to_float(gguf_u16(p));
-}
 
 static void deq_f32(const uint8_t *p, float *y, size_t nb)
 {
@@ -238,7 +233,7 @@ static void deq_q6_k(const uint8_t *p, float *y, size_t nb)
     }
 }
 
-const struct dequant DEQUANT = {
+const struct dequant DEQUANT_OF(plain) = {
     .fns = {
         [GGML_F32] = deq_f32,   [GGML_F16] = deq_f16,   [GGML_Q4_0] = deq_q4_0,
         [GGML_Q4_1] = deq_q4_1, [GGML_Q5_0] = deq_q5_0, [GGML_Q5_1] = deq_q5_1,

@@ -3,15 +3,26 @@
 #include "source/dequant.h"
 #include "source/gguf_impl.h"
 
+static const struct dequant *const base[] = {
+    DEQUANT_TABLES(DEQUANT_POINTER, base)};
+#if defined(__x86_64__)
+static const struct dequant *const v3[] = {DEQUANT_TABLES(DEQUANT_POINTER, v3)};
+#endif
+
 static dequant_fn *dequantiser(uint32_t type)
 {
-    const struct dequant *d = &dequant_plain;
+    const struct dequant *const *tables = base;
 #if defined(__x86_64__)
     if (isa_has(ISA_V3)) {
-        d = &dequant_v3;
+        tables = v3;
     }
 #endif
-    return type < countof(d->fns) ? d->fns[type] : NULL;
+    for (size_t i = 0; i < countof(base) && type < DEQUANT_TYPES; i++) {
+        if (tables[i]->fns[type] != NULL) {
+            return tables[i]->fns[type];
+        }
+    }
+    return NULL;
 }
 
 bool gguf_type_readable(uint32_t type)

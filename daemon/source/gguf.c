@@ -111,15 +111,35 @@ static int check_alignment(struct gguf *g, struct err *e)
     return 0;
 }
 
+static int read_split(struct gguf *g, struct err *e)
+{
+    const struct {
+        const char *key;
+        int64_t *to;
+    } keys[] = {
+        {"split.count",         &g->split.count  },
+        {"split.no",            &g->split.no     },
+        {"split.tensors.count", &g->split.tensors},
+    };
+    for (size_t i = 0; i < countof(keys); i++) {
+        const struct gguf_kv *kv = gguf_find(g, keys[i].key);
+        if (kv == NULL && g->split.count > 1) {
+            return err_set(e, ERR_GGUF_MISSING,
+                           "%s is absent in a part of a split model",
+                           keys[i].key);
+        }
+        if (kv != NULL &&
+            (kv->kind == GGUF_BOOL ||
+             !gguf_load_int(kv->kind, kv->p, keys[i].to) || *keys[i].to < 0)) {
+            return err_set(e, ERR_GGUF_VALUE, "%s is no count", keys[i].key);
+        }
+    }
+    return 0;
+}
+
 static int check_values(struct gguf *g, struct err *e)
 {
-    const struct gguf_kv *parts = gguf_find(g, "split.count");
     int64_t n = 0;
-    if (parts != NULL && gguf_load_int(parts->kind, parts->p, &n) && n > 1) {
-        return err_set(e, ERR_UNSUPPORTED,
-                       "one of %lld parts of a split model: merge them first",
-                       (long long)n);
-    }
     struct span arch = {0};
     char key[GGUF_KEY_MAX + 1];
     if (!gguf_get_str(g, "general.architecture", &arch)) {
@@ -160,6 +180,7 @@ static int parse(void *ctx, struct err *e)
     }
     RETERR(gguf_read_kv(g, &c, n_kv, e));
     RETERR(check_alignment(g, e));
+    RETERR(read_split(g, e));
     RETERR(check_values(g, e));
     return gguf_read_tensors(g, &c, n_tensors, e);
 }
@@ -175,7 +196,7 @@ static struct gguf *gguf_new(void)
     return g;
 }
 
-int gguf_open_mem(const void *p, size_t n, struct gguf **ret, struct err *e)
+int gguf_open_bytes(const void *p, size_t n, struct gguf **ret, struct err *e)
 {
     struct gguf *g = gguf_new();
     g->p = p;
@@ -189,7 +210,7 @@ int gguf_open_mem(const void *p, size_t n, struct gguf **ret, struct err *e)
     return rc;
 }
 
-int gguf_open_fd(int fd, struct gguf **ret, struct err *e)
+int gguf_open_one(int fd, struct gguf **ret, struct err *e)
 {
     struct gguf *g = gguf_new();
     int rc = 0;
@@ -215,43 +236,19 @@ out:
     return rc;
 }
 
-int gguf_open(const char *path, struct gguf **ret, struct err *e)
-{
-    /* O_NONBLOCK: a FIFO must not hang us before it is refused. */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) {
-        return err_errno(e, errno, path);
-    }
-    int rc = gguf_open_fd(fd, ret, e);
-    (void)close(fd);
-    return rc < 0 ? err_prefix(e, rc, "%s", path) : 0;
-}
-
 void gguf_close(struct gguf *g)
 {
     if (g == NULL) {
         return;
     }
+    for (size_t i = 0; i < g->n_more; i++) {
+        gguf_close(g->more[i]);
+    }
+    free(g->more);
     if (g->fd >= 0) {
         (void)close(g->fd);
     }
     file_unmap(&g->map);
     arena_fini(&g->arena);
     free(g);
-}
-
-int gguf_check_unchanged(const struct gguf *g, struct err *e)
-{
-    struct stat st;
-    if (g->fd < 0) {
-        return 0; /* borrowed bytes */
-    }
-    if (fstat(g->fd, &st) != 0) {
-        return err_errno(e, errno, "fstat");
-    }
-    if (!file_unwritten(&g->st, &st)) {
-        return err_set(e, ERR_SOURCE_CHANGED, "%s",
-                       err_text(ERR_SOURCE_CHANGED));
-    }
-    return 0;
 }

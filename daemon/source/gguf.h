@@ -1,4 +1,6 @@
-/* gguf.h - reads GGUF v2 and v3 files, which may be hostile.
+/* gguf.h - reads GGUF v2 and v3 files, which may be hostile. A split model
+ * (NAME-00001-of-00003.gguf and so on) is one: its metadata is the first
+ * part's, its tensors are those of all parts.
  *
  * The file is mapped read-only. Every count, offset and size is checked before
  * use. Memory in proportion to a number of the file is allocated only after a
@@ -32,7 +34,19 @@ enum ggml_type {
     GGML_Q4_K = 12,
     GGML_Q5_K = 13,
     GGML_Q6_K = 14,
+    GGML_IQ2_XXS = 16,
+    GGML_IQ2_XS = 17,
+    GGML_IQ3_XXS = 18,
+    GGML_IQ1_S = 19,
+    GGML_IQ4_NL = 20,
+    GGML_IQ3_S = 21,
+    GGML_IQ2_S = 22,
+    GGML_IQ4_XS = 23,
+    GGML_IQ1_M = 29,
     GGML_BF16 = 30,
+    GGML_TQ1_0 = 34,
+    GGML_TQ2_0 = 35,
+    GGML_MXFP4 = 39,
 };
 
 enum gguf_kind {
@@ -74,18 +88,48 @@ struct gguf_tensor {
 
 struct gguf;
 
-/* Errors: NOT_FOUND, IO, INVALID, NOMEM, SOURCE_CHANGED, UNSUPPORTED (a part of
- * a split model), GGUF_*. Tensor types aned has no dequantisation for are
- * accepted here if their size is known to ggml and refused by gguf_rows; an
- * unknown type number is GGUF_TENSOR. The vocabulary is not looked at: see
- * gguf_check_vocab. */
+/* path: a file, or any part of a split model; the other parts stand beside it.
+ * Errors: NOT_FOUND (it, or a part of it), IO, INVALID, NOMEM, SOURCE_CHANGED,
+ * GGUF_* (GGUF_SPLIT: parts that do not belong together). Tensor types aned has
+ * no dequantisation for are accepted here if their size is known to ggml and
+ * refused by gguf_rows; an unknown type number is GGUF_TENSOR. The vocabulary
+ * is not looked at: see gguf_check_vocab. */
 CHECKED int gguf_open(const char *path, struct gguf **ret, struct err *e);
-/* The same from an open descriptor (dup'ed). */
-CHECKED int gguf_open_fd(int fd, struct gguf **ret, struct err *e);
-/* From memory (fuzzing, tests): p is borrowed until gguf_close. */
+/* From memory (fuzzing, tests): n_parts files, those of a split model in order.
+ * They are borrowed until gguf_close. */
 CHECKED int gguf_open_mem(const void *p, size_t n, struct gguf **ret,
                           struct err *e);
+CHECKED int gguf_open_mems(const struct span *parts, size_t n_parts,
+                           struct gguf **ret, struct err *e);
 void gguf_close(struct gguf *g); /* NULL is fine */
+
+/* The files of a model, opened by name and not read: a sandbox may be entered
+ * before gguf_open_parts. */
+struct gguf_parts {
+    const char *path; /* borrowed; NULL: only a descriptor was given */
+    size_t n;         /* files that its name speaks of; 1 when of no others */
+    size_t named;     /* which one of them path is */
+    int fd[GGUF_PARTS_MAX];    /* owned; -1: it could not be opened */
+    int error[GGUF_PARTS_MAX]; /* then why: an errno */
+};
+/* fd: of path, if it is open already (dup'ed), else -1. That another part is
+ * not there is told by gguf_open_parts, for only the files say whether there is
+ * one. Errors: as err_errno, for path itself. */
+CHECKED int gguf_parts_open(const char *path, int fd, struct gguf_parts *ret,
+                            struct err *e);
+void gguf_parts_close(struct gguf_parts *p);
+/* As gguf_open. p may be closed afterwards. */
+CHECKED int gguf_open_parts(const struct gguf_parts *p, struct gguf **ret,
+                            struct err *e);
+/* Whether the path ends as a part's does, -00002-of-00003.gguf, and which one,
+ * from 1. */
+bool gguf_part_of(const char *path, uint32_t *ret_no, uint32_t *ret_count);
+/* Bytes of a file's name without .gguf, or without what gguf_part_of reads. */
+size_t gguf_stem(const char *name);
+
+size_t gguf_n_parts(const struct gguf *g); /* files; 1 when it is not split */
+/* The descriptor of one, borrowed; -1 when its bytes are. */
+int gguf_part_fd(const struct gguf *g, size_t i);
 
 /* Notes on a vocabulary's odd but harmless properties, as sentences. */
 #define GGUF_NOTES_MAX 8u
@@ -98,22 +142,23 @@ void gguf_note(struct gguf_notes *notes, const char *fmt, ...)
     PRINTF_LIKE(2, 3); /* notes may be NULL */
 
 /* Check the vocabulary: there are tokens, scores and types have the right type
- * and length, byte tokens are spelled <0xHH>, and every special id that
+ * and are not too few, byte tokens are spelled <0xHH>, and every special id that
  * generation uses (eos, eot, eom; bos unless add_bos_token is false; a "llama"
  * kind's unknown token) is in the vocabulary or 0xFFFFFFFF. Of merges only the
  * form is checked. Other special ids outside the vocabulary count as absent,
- * and tokens may be empty: both add a note. notes may be NULL.
+ * tokens may be empty or of an unknown type, and more scores or types may be
+ * there than tokens: each adds a note. notes may be NULL.
  * Errors: GGUF_MISSING (no vocabulary), GGUF_VOCAB. */
 CHECKED int gguf_check_vocab(const struct gguf *g, struct gguf_notes *notes,
                              struct err *e);
 
-/* Check that the file of g still has the size and time of change that it had
+/* Check that each file of g still has the size and time of change that it had
  * when it was opened. Call it after the last read: a truncation inside the last
  * page raises no SIGBUS, an overwrite never does. Errors: SOURCE_CHANGED. */
 CHECKED int gguf_check_unchanged(const struct gguf *g, struct err *e);
 
 uint32_t gguf_version(const struct gguf *g);
-uint64_t gguf_file_bytes(const struct gguf *g);
+uint64_t gguf_file_bytes(const struct gguf *g); /* of all parts */
 size_t gguf_n_kv(const struct gguf *g);
 const struct gguf_kv *gguf_kv_at(const struct gguf *g, size_t i);
 const struct gguf_kv *gguf_find(const struct gguf *g, const char *key);

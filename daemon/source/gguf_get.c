@@ -76,7 +76,11 @@ uint32_t gguf_version(const struct gguf *g)
 
 uint64_t gguf_file_bytes(const struct gguf *g)
 {
-    return g->n;
+    uint64_t n = g->n; /* no overflow: all are mapped at one time */
+    for (size_t i = 0; i < g->n_more; i++) {
+        n += g->more[i]->n;
+    }
+    return n;
 }
 
 size_t gguf_n_kv(const struct gguf *g)

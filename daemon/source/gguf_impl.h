@@ -8,6 +8,13 @@
 #include "base/file.h"
 #include "source/gguf.h"
 
+/* What a file says of the split model that it is a part of. */
+struct gguf_split {
+    int64_t no;      /* from 0 */
+    int64_t count;   /* 0 or 1: it is not split */
+    int64_t tensors; /* of all parts */
+};
+
 struct gguf {
     struct file_map map; /* zeroed when the bytes are borrowed */
     const uint8_t *p;    /* the whole file */
@@ -21,9 +28,17 @@ struct gguf {
     struct gguf_kv *kv; /* file order */
     size_t *kv_sorted;  /* indices of kv by key */
     size_t n_tensors;
-    struct gguf_tensor *tensors; /* file order */
+    struct gguf_tensor *tensors; /* file order, part after part */
     size_t *tensors_sorted;      /* indices of tensors by name */
+    struct gguf_split split;
+    struct gguf **more; /* owned: the other parts; NULL */
+    size_t n_more;
 };
+
+/* One file, which may be a part. fd is dup'ed, bytes are borrowed. */
+CHECKED int gguf_open_one(int fd, struct gguf **ret, struct err *e);
+CHECKED int gguf_open_bytes(const void *p, size_t n, struct gguf **ret,
+                            struct err *e);
 
 /* ggml's block of a tensor type: `items` elements in `bytes` bytes. */
 struct gguf_block {
@@ -72,6 +87,8 @@ CHECKED int gguf_read_kv(struct gguf *g, struct cur *c, uint64_t n,
                          struct err *e);
 CHECKED int gguf_read_tensors(struct gguf *g, struct cur *c, uint64_t n,
                               struct err *e);
+/* g->tensors_sorted; a name that is there twice is GGUF_TENSOR. */
+CHECKED int gguf_index_tensors(struct gguf *g, struct err *e);
 
 /* Little-endian loads from any address. aned runs on little-endian machines
  * only (base/half.h and the kernels rely on it too). */

@@ -153,7 +153,7 @@ static int place_tensors(struct gguf *g, size_t header, const uint64_t *offsets,
     return check_overlap(g, e);
 }
 
-static int index_tensors(struct gguf *g, struct err *e)
+int gguf_index_tensors(struct gguf *g, struct err *e)
 {
     struct gguf_by_name *t = calloc(g->n_tensors + 1, sizeof(*t));
     if (t == NULL) {
@@ -193,6 +193,6 @@ int gguf_read_tensors(struct gguf *g, struct cur *c, uint64_t n, struct err *e)
     for (size_t i = 0; i < g->n_tensors; i++) {
         RETERR(read_tensor(g, c, &g->tensors[i], &offsets[i], e));
     }
-    RETERR(index_tensors(g, e));
+    RETERR(gguf_index_tensors(g, e));
     return place_tensors(g, c->at, offsets, e);
 }

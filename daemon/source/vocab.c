@@ -68,18 +68,43 @@ static int check_tokens(const struct gguf *g, struct gguf_notes *notes,
     return 0;
 }
 
-static int check_scores(const struct gguf *g, uint64_t n, struct err *e)
+/* An array of one of two kinds with at least n items: what llama.cpp takes. NULL
+ * in *ret when it is absent; more items than tokens add a note. */
+static int want_array(const struct gguf *g, const char *key,
+                      enum gguf_kind kind, enum gguf_kind other, uint64_t n,
+                      struct gguf_notes *notes, const struct gguf_kv **ret,
+                      struct err *e)
 {
-    const char *key = "tokenizer.ggml.scores";
+    *ret = NULL;
     if (gguf_find(g, key) == NULL) {
         return 0;
     }
-    const struct gguf_kv *a = gguf_get_arr(g, key, GGUF_F32);
-    if (a == NULL || a->count != n) {
-        return err_set(e, ERR_GGUF_VOCAB, "%s is no array of %llu f32", key,
+    const struct gguf_kv *a = gguf_get_arr(g, key, kind);
+    a = a != NULL ? a : gguf_get_arr(g, key, other);
+    if (a == NULL) {
+        return err_set(e, ERR_GGUF_VOCAB, "%s is no array of its kind", key);
+    }
+    if (a->count < n) {
+        return err_set(e, ERR_GGUF_VOCAB, "%s has %llu items for %llu tokens",
+                       key, (unsigned long long)a->count,
                        (unsigned long long)n);
     }
-    for (uint64_t i = 0; i < n; i++) {
+    if (a->count > n) {
+        gguf_note(notes, "%s has %llu items for %llu tokens: the last are "
+                         "left out",
+                  key, (unsigned long long)a->count, (unsigned long long)n);
+    }
+    *ret = a;
+    return 0;
+}
+
+static int check_scores(const struct gguf *g, uint64_t n,
+                        struct gguf_notes *notes, struct err *e)
+{
+    const struct gguf_kv *a = NULL;
+    RETERR(want_array(g, "tokenizer.ggml.scores", GGUF_F32, GGUF_I32, n, notes,
+                      &a, e));
+    for (uint64_t i = 0; a != NULL && a->item == GGUF_F32 && i < n; i++) {
         if (isnan(gguf_arr_f32(a, i))) {
             return err_set(e, ERR_GGUF_VOCAB, "the score of token %llu is NaN",
                            (unsigned long long)i);
@@ -100,36 +125,29 @@ static bool is_byte_token(struct span s)
            is_hex(s.p[4]) && s.p[5] == '>';
 }
 
-static int check_types(const struct gguf *g, uint64_t n, struct err *e)
+static int check_types(const struct gguf *g, uint64_t n,
+                       struct gguf_notes *notes, struct err *e)
 {
-    const char *key = "tokenizer.ggml.token_type";
-    if (gguf_find(g, key) == NULL) {
-        return 0;
-    }
-    const struct gguf_kv *a = gguf_get_arr(g, key, GGUF_I32);
-    if (a == NULL) {
-        a = gguf_get_arr(g, key, GGUF_U32);
-    }
+    const struct gguf_kv *a = NULL;
     const struct gguf_kv *tokens =
         gguf_get_arr(g, "tokenizer.ggml.tokens", GGUF_STRING);
-    if (a == NULL || a->count != n || tokens == NULL) {
-        return err_set(e, ERR_GGUF_VOCAB, "%s is no array of %llu i32", key,
-                       (unsigned long long)n);
-    }
+    RETERR(want_array(g, "tokenizer.ggml.token_type", GGUF_I32, GGUF_I32, n,
+                      notes, &a, e));
     uint64_t at = 0;
-    for (uint64_t i = 0; i < n; i++) {
+    uint64_t n_odd = 0;
+    for (uint64_t i = 0; a != NULL && tokens != NULL && i < n; i++) {
         struct span s = gguf_arr_str(tokens, &at);
         int64_t type = gguf_arr_int(a, i);
-        if (type < 0 || type > TYPE_MAX) {
-            return err_set(e, ERR_GGUF_VOCAB,
-                           "token %llu has unknown type %lld",
-                           (unsigned long long)i, (long long)type);
-        }
+        n_odd += type < 0 || type > TYPE_MAX;
         if (type == TYPE_BYTE && !is_byte_token(s)) {
             return err_set(e, ERR_GGUF_VOCAB,
                            "byte token %llu is not spelled <0xHH>",
                            (unsigned long long)i);
         }
+    }
+    if (n_odd > 0) {
+        gguf_note(notes, "%llu tokens have unknown types: taken for text",
+                  (unsigned long long)n_odd);
     }
     return 0;
 }
@@ -245,8 +263,8 @@ int gguf_check_vocab(const struct gguf *g, struct gguf_notes *notes,
 {
     uint64_t n = 0;
     RETERR(check_tokens(g, notes, &n, e));
-    RETERR(check_scores(g, n, e));
-    RETERR(check_types(g, n, e));
+    RETERR(check_scores(g, n, notes, e));
+    RETERR(check_types(g, n, notes, e));
     RETERR(check_merges(g, e));
     RETERR(check_ids(g, n, notes, e));
     return check_kinds(g, e);

@@ -1,6 +1,6 @@
 /* fuzz_tokenize.c - any bytes through the tokenizers.
  *
- * The first byte chooses: 0..5 the bytes after it are text for a small
+ * The first byte chooses: 0..21 the bytes after it are text for a small
  * vocabulary (by kind, with and without special tokens); above that they are a
  * GGUF whose vocabulary is loaded and used.
  */
@@ -111,8 +111,9 @@ static void run(const struct tokenizer *t, const uint8_t *p, size_t n,
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 {
-    static const char *const pres[] = {NULL,           "gpt-2",  "qwen2",
-                                       "deepseek-llm", "tekken", "gpt-4o"};
+    static const char *const pres[] = {
+        NULL,     "gpt-2",    "qwen2",   "deepseek-llm", "tekken",    "gpt-4o",
+        "gemma4", "superbpe", "kimi-k2", "jais-2",       "exaone-moe"};
     static struct tokenizer *made[countof(pres)]; /* reachable: no leak */
     if (n == 0) {
         return 0;

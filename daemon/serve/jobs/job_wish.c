@@ -8,6 +8,7 @@
 
 #include "base/macos.h"
 #include "serve/jobs/jobs_impl.h"
+#include "source/gguf.h"
 
 static bool one_of(const char *v, const char *const *words, size_t n)
 {
@@ -133,10 +134,7 @@ void job_wish_name(const char *source, char out[MODEL_NAME_MAX + 1])
 {
     const char *base = strrchr(source, '/');
     base = base != NULL ? base + 1 : source;
-    size_t n = strlen(base);
-    if (n > 5 && strcmp(base + n - 5, ".gguf") == 0) {
-        n -= 5;
-    }
+    size_t n = gguf_stem(base);
     size_t m = 0;
     for (size_t i = 0; i < n && m < MODEL_NAME_MAX; i++) {
         char c = base[i];

@@ -137,8 +137,8 @@ CHECKED int job_wish_read(const struct json *j, struct job_wish *w,
 /* A descriptor, O_RDONLY, of a regular file; on the file thread, for it may
  * block. Errors: INVALID. */
 CHECKED int job_open_source(const char *path, struct err *e);
-/* The source's file name without ".gguf", made into a name; the result is
- * checked by the caller. */
+/* The source's file name without ".gguf" and without the number of a part, made
+ * into a name; the result is checked by the caller. */
 void job_wish_name(const char *source, char out[MODEL_NAME_MAX + 1]);
 
 /* jobs.c */

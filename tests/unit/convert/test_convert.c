@@ -416,7 +416,6 @@ static void refusals_leave_nothing(void **state)
         struct convert_result r = {0};
         struct err e = {0};
         o.source = source;
-        o.source_fd = -1;
         o.out = at("bundle");
         int rc = convert_run(&o, &r, &e);
         if (rc != t[i].code || strstr(e.msg, t[i].word) == NULL) {

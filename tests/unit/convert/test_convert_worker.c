@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../source/gguf_make.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "convert/convert.h"
@@ -45,19 +46,18 @@ static int teardown(void **state)
     return file_rmtree(room, &e);
 }
 
-/* Run fn in a child whose fd 3 is a socket to us and whose fd 4 is the model
- * (or closed). */
-static pid_t child(int (*fn)(int, char **), bool with_model, int *ret_fd)
+/* Run fn in a child whose fd 3 is a socket to us and whose fd 4 is the file
+ * (NULL: closed). `strays` leaves it descriptors that it was not given. */
+static pid_t child_of(int (*fn)(int, char **), const char *path, bool strays,
+                      int *ret_fd)
 {
-    char path[128];
     int pair[2];
-    (void)snprintf(path, sizeof(path), "%s/m.gguf", room);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
         int s = fcntl(pair[1], F_DUPFD, 20);
-        int m = with_model ? open(path, O_RDONLY) : -1;
+        int m = path != NULL ? open(path, O_RDONLY) : -1;
         m = m >= 0 ? fcntl(m, F_DUPFD, 20) : -1;
         (void)close(4);
         if (s < 0 || dup2(s, 3) < 0 || (m >= 0 && dup2(m, 4) < 0)) {
@@ -66,6 +66,9 @@ static pid_t child(int (*fn)(int, char **), bool with_model, int *ret_fd)
         for (int fd = 5; fd < 40; fd++) {
             (void)close(fd);
         }
+        if (strays && (dup2(2, 6) < 0 || dup2(2, 8) < 0)) {
+            _exit(98);
+        }
         char role[] = "convert-worker";
         char *argv[] = {role, NULL};
         _exit(fn(1, argv));
@@ -73,6 +76,13 @@ static pid_t child(int (*fn)(int, char **), bool with_model, int *ret_fd)
     (void)close(pair[1]);
     *ret_fd = pair[0];
     return pid;
+}
+
+static pid_t child(int (*fn)(int, char **), bool with_model, int *ret_fd)
+{
+    char path[128];
+    (void)snprintf(path, sizeof(path), "%s/m.gguf", room);
+    return child_of(fn, with_model ? path : NULL, false, ret_fd);
 }
 
 static int ended(pid_t pid)
@@ -146,6 +156,93 @@ static void a_job_from_frame_to_bundle(void **state)
         json_free(done);
         (void)snprintf(path, sizeof(path), "%s/out/b", room);
         assert_true(file_is_dir(path));
+        unit_ok(file_rmtree(path, &e), &e);
+        assert_true(out_is_empty());
+    }
+}
+
+/* The answer to one job: 0, or the error of *m. */
+static int answer(int fd, struct msg_error *m)
+{
+    struct frame_in in;
+    struct frame f = {.n = 0};
+    struct err e = {0};
+    frame_in_init(&in, FRAME_WORKER_MAX);
+    do {
+        assert_int_equal(frame_read_fd(fd, &in, &f, &e), 1);
+    } while (f.type == FRAME_PROGRESS);
+    if (f.type != FRAME_CONVERT_DONE) {
+        assert_int_equal(f.type, FRAME_ERROR);
+        unit_ok(msg_error_get(f.payload, f.n, m, &e), &e);
+    }
+    int code = f.type == FRAME_CONVERT_DONE ? 0 : m->code;
+    frame_in_fini(&in);
+    return code;
+}
+
+enum { PARTS = 4 };
+
+static void part_path(size_t i, char out[128])
+{
+    (void)snprintf(out, 128, "%s/m-%05zu-of-00004.gguf", room, i + 1);
+}
+
+static void write_parts(void)
+{
+    struct err e = {0};
+    struct gguf *g = NULL;
+    struct buf whole = mk_gguf(&mk_gemma3);
+    unit_ok(gguf_open_mem(whole.p, whole.n, &g, &e), &e);
+    for (size_t i = 0; i < PARTS; i++) {
+        struct buf b;
+        char path[128];
+        const struct make_says says = {(uint32_t)i, PARTS,
+                                       (uint32_t)gguf_n_tensors(g)};
+        make_part(&b, g, (const uint8_t *)whole.p, i, PARTS, &says);
+        must(buf_ok(&b));
+        part_path(i, path);
+        unit_ok(file_write(path, b.p, b.n, &e), &e);
+        buf_fini(&b);
+    }
+    gguf_close(g);
+    buf_fini(&whole);
+}
+
+/* The named part is fd 4, or its path; the others are opened beside it, before
+ * the sandbox, whatever descriptors are in the way. */
+static void a_split_source(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    char path[128];
+    write_parts();
+    for (size_t i = 0; i < 2 * (size_t)PARTS; i++) {
+        int fd = -1;
+        struct msg_error m = {0};
+        char text[512];
+        part_path(i % PARTS, path);
+        pid_t pid =
+            child_of(convert_role, i < PARTS ? path : NULL, i % 2 == 0, &fd);
+        (void)snprintf(text, sizeof(text),
+                       "{\"source\":\"%s\",\"out\":\"%s/out/b\",\"quant\":"
+                       "\"fp16\",\"context\":32}",
+                       path, room);
+        unit_ok(frame_write_fd(fd, FRAME_CONVERT, 9, text, strlen(text), &e),
+                &e);
+        if (i > PARTS + 1) { /* the last part is gone */
+            assert_int_equal(answer(fd, &m), ERR_NOT_FOUND);
+            part_path(3, path);
+            assert_non_null(strstr(m.msg, path));
+        } else {
+            assert_int_equal(answer(fd, &m), 0);
+        }
+        if (i == PARTS + 1) {
+            part_path(3, path);
+            assert_int_equal(unlink(path), 0);
+        }
+        (void)close(fd);
+        assert_int_equal(ended(pid), m.code != 0 ? err_exit(m.code) : 0);
+        (void)snprintf(path, sizeof(path), "%s/out/b", room);
         unit_ok(file_rmtree(path, &e), &e);
         assert_true(out_is_empty());
     }
@@ -434,6 +531,7 @@ int main(void)
 {
     const struct CMUnitTest t[] = {
         cmocka_unit_test(a_job_from_frame_to_bundle),
+        cmocka_unit_test(a_split_source),
         cmocka_unit_test(cancel_and_lost_parent),
         cmocka_unit_test(bad_jobs),
         cmocka_unit_test(walls_hold),

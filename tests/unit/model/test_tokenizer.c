@@ -412,6 +412,93 @@ static void test_spm(void **state)
     tokenizer_close(t);
 }
 
+/* What files leave out, or have too much of. */
+static void test_defaults(void **state)
+{
+    (void)state;
+    static const char *const tokens[] = {"a", "b", "c", "ab", "bc", "abc",
+                                         "<0x0A>"};
+    static const uint32_t scores[] = {0, 0, 0, 1, 2, 3, 0, 9, 9};
+    struct vocab v;
+    /* no scores: all are equal, the leftmost pair merges first */
+    vocab_init(&v);
+    vocab_str(&v, "tokenizer.ggml.model", "llama");
+    vocab_strs(&v, "tokenizer.ggml.tokens", tokens, countof(tokens));
+    vocab_bool(&v, "tokenizer.ggml.add_space_prefix", false);
+    struct tokenizer *t = open_vocab(&v);
+    gives(t, "abcab", false, "5 3");
+    gives(t, "bcbc\n", false, "4 4 6");
+    assert_int_equal(tokenizer_bos(t), 1); /* SentencePiece's numbers */
+    assert_int_equal(tokenizer_eos(t), 2);
+    tokenizer_close(t);
+    /* whole scores, and two more than tokens; a type nobody knows */
+    vocab_init(&v);
+    vocab_str(&v, "tokenizer.ggml.model", "llama");
+    vocab_strs(&v, "tokenizer.ggml.tokens", tokens, 5);
+    vocab_bool(&v, "tokenizer.ggml.add_space_prefix", false);
+    vocab_array(&v, "tokenizer.ggml.scores", 5, countof(scores));
+    for (size_t i = 0; i < countof(scores); i++) {
+        buf_u32(&v.kv, scores[i]);
+    }
+    vocab_array(&v, "tokenizer.ggml.token_type", 5, countof(scores));
+    for (size_t i = 0; i < countof(scores); i++) {
+        buf_u32(&v.kv, i == 2 ? 77 : 1);
+    }
+    t = open_vocab(&v);
+    gives(t, "abc", false, "0 4"); /* bc has the higher score */
+    assert_int_equal(tokenizer_vocab(t), 5);
+    assert_false(tokenizer_is_special(t, 2));
+    tokenizer_close(t);
+}
+
+/* --- BPE of characters, with byte fallback --- */
+
+static void test_raw(void **state)
+{
+    (void)state;
+    static const char *const tokens[] = {
+        "<bos>", "<turn|>", "h",  "i",    SP,        "hi",     SP "hi",
+        "\n",    "\n\n",   "\xC3\xA9",  "<0xE2>", "<0x82>", "<0xAC>", "<tool>"};
+    static const char *const joins[] = {"h i", SP " hi"};
+    static const uint32_t types[] = {3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 6, 6, 6, 4};
+    static const char *const models[][2] = {
+        {"gemma4", "default"          }, /* its own, whatever is said */
+        {"gpt2",   "sarvam-moe"       }
+    };
+    for (size_t i = 0; i < countof(models); i++) {
+        struct vocab v;
+        vocab_init(&v);
+        vocab_str(&v, "tokenizer.ggml.model", models[i][0]);
+        vocab_str(&v, "tokenizer.ggml.pre", models[i][1]);
+        vocab_strs(&v, "tokenizer.ggml.tokens", tokens, countof(tokens));
+        vocab_strs(&v, "tokenizer.ggml.merges", joins, countof(joins));
+        vocab_array(&v, "tokenizer.ggml.token_type", 5, countof(types));
+        for (size_t k = 0; k < countof(types); k++) {
+            buf_u32(&v.kv, types[k]);
+        }
+        vocab_u32(&v, "tokenizer.ggml.bos_token_id", 0);
+        vocab_bool(&v, "tokenizer.ggml.add_bos_token", false);
+        struct tokenizer *t = open_vocab(&v);
+        const int32_t ids[] = {6, 4, 9, 10, 11, 12, 8, 13};
+        gives(t, "", false, "");
+        gives(t, "hi hi", false, "5 6"); /* no space is put before it */
+        gives(t, "  hi", false, "4 6");
+        gives(t, "h\xC3\xA9i", false, "2 9 3");
+        gives(t, "\xE2\x82\xAC", false, "10 11 12"); /* byte by byte */
+        gives(t, "x", false, "");                     /* no byte for it */
+        gives(t, "\n\n", false, "8");
+        gives(t, "\n\n\n", false, "7 7 7"); /* no merge */
+        gives(t, "hi<tool> hi", false, "5 13 6");
+        gives(t, "<turn|>", false, "");
+        gives(t, "<turn|>hi", true, "1 5");
+        decodes(t, ids, countof(ids), false, " hi \xC3\xA9\xE2\x82\xAC\n\n<tool>");
+        assert_string_equal(tokenizer_kind(t), models[i][0]);
+        assert_int_equal(tokenizer_add_bos(t), i == 0); /* Gemma's, always */
+        assert_true(tokenizer_is_eog(t, 1));
+        tokenizer_close(t);
+    }
+}
+
 /* Phi-3's special tokens swallow the white space after them. */
 static void test_strip(void **state)
 {
@@ -432,6 +519,7 @@ static void test_refused(void **state)
     struct vocab v;
     static const char *const bad_merge[] = {"ab"};
     static const char *const one[] = {"a"};
+    static const char *const two[] = {"a", "b"};
 
     vocab_init(&v);
     vocab_str(&v, "general.architecture", "llama");
@@ -457,15 +545,19 @@ static void test_refused(void **state)
     refused(&v, ERR_GGUF_MISSING, "tokens");
     vocab_init(&v);
     vocab_str(&v, "tokenizer.ggml.model", "llama");
-    vocab_strs(&v, "tokenizer.ggml.tokens", one, 1);
-    refused(&v, ERR_GGUF_MISSING, "scores");
-    vocab_init(&v);
-    vocab_str(&v, "tokenizer.ggml.model", "llama");
-    vocab_strs(&v, "tokenizer.ggml.tokens", one, 1);
-    vocab_array(&v, "tokenizer.ggml.scores", 6, 2);
-    buf_f32(&v.kv, 0);
+    vocab_strs(&v, "tokenizer.ggml.tokens", two, 2);
+    vocab_array(&v, "tokenizer.ggml.scores", 6, 1);
     buf_f32(&v.kv, 0);
     refused(&v, ERR_GGUF_VOCAB, "scores");
+    vocab_init(&v);
+    vocab_str(&v, "tokenizer.ggml.model", "llama");
+    vocab_strs(&v, "tokenizer.ggml.tokens", two, 2);
+    vocab_array(&v, "tokenizer.ggml.token_type", 5, 1);
+    buf_u32(&v.kv, 1);
+    refused(&v, ERR_GGUF_VOCAB, "token_type");
+    vocab_init(&v);
+    vocab_str(&v, "tokenizer.ggml.model", "none");
+    refused(&v, ERR_TOKENIZER, "'none'");
     vocab_init(&v);
     vocab_str(&v, "tokenizer.ggml.model", "llama");
     vocab_strs(&v, "tokenizer.ggml.tokens", one, 1);
@@ -553,6 +645,7 @@ int main(void)
         cmocka_unit_test(test_patterns),  cmocka_unit_test(test_merges),
         cmocka_unit_test(test_long_word), cmocka_unit_test(test_limits),
         cmocka_unit_test(test_spm),       cmocka_unit_test(test_strip),
+        cmocka_unit_test(test_defaults),  cmocka_unit_test(test_raw),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(shrinking_file),
     };

@@ -14,7 +14,7 @@ static inline void make_str(struct buf *b, const char *s)
 
 static inline void make_head(struct buf *b, uint64_t n_tensors, uint64_t n_kv)
 {
-    buf_init(b, MIB(1));
+    buf_init(b, MIB(8));
     buf_put(b, "GGUF", 4);
     buf_u32(b, 3);
     buf_u64(b, n_tensors);
@@ -94,5 +94,50 @@ static inline void make_sound(struct buf *b)
     make_pad(b, 32);
     for (int i = 0; i < 16; i++) {
         buf_f32(b, (float)i);
+    }
+}
+
+/* Tensor i is in part 1 + i, or in the last one; the first one has none. */
+static inline size_t make_part_of(size_t i, size_t count)
+{
+    return i + 1 < count ? i + 1 : count - 1;
+}
+
+/* Part `no` (from 0) of `count` of g, whose bytes are `file`. The first one has
+ * its metadata. What it says of itself is `says`. */
+struct make_says {
+    uint32_t no, count, tensors;
+};
+static inline void make_part(struct buf *b, const struct gguf *g,
+                             const uint8_t *file, size_t no, size_t count,
+                             const struct make_says *says)
+{
+    size_t n = 0;
+    uint64_t offset = 0;
+    for (size_t i = 0; i < gguf_n_tensors(g); i++) {
+        n += make_part_of(i, count) == no;
+    }
+    make_head(b, n, 3 + (no == 0 ? gguf_n_kv(g) : 0));
+    make_u32(b, "split.no", says->no);
+    make_u32(b, "split.count", says->count);
+    make_u32(b, "split.tensors.count", says->tensors);
+    if (no == 0) {
+        const struct gguf_kv *last = gguf_kv_at(g, gguf_n_kv(g) - 1);
+        buf_put(b, file + 24, (size_t)(last->p + last->bytes - (file + 24)));
+    }
+    for (size_t i = 0; i < gguf_n_tensors(g); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(g, i);
+        if (make_part_of(i, count) == no) {
+            make_tensor(b, t->name, t->n_dims, t->dims, t->type, offset);
+            offset += (t->bytes + 31) / 32 * 32;
+        }
+    }
+    make_pad(b, 32);
+    for (size_t i = 0; i < gguf_n_tensors(g); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(g, i);
+        if (make_part_of(i, count) == no) {
+            buf_put(b, t->data, (size_t)t->bytes);
+            make_pad(b, 32);
+        }
     }
 }

@@ -255,7 +255,7 @@ static void refuses_keys_and_values(void **state)
     refuse(&b, ERR_GGUF_VALUE);
     make_head(&b, 0, 1);
     make_u32(&b, "split.count", 2);
-    refuse(&b, ERR_UNSUPPORTED);
+    refuse(&b, ERR_GGUF_MISSING); /* which one? */
     static const uint32_t layers[] = {0, MODEL_LAYERS_MAX + 1, UINT32_MAX};
     for (size_t i = 0; i < countof(layers); i++) {
         make_head(&b, 0, 2);
@@ -425,6 +425,44 @@ static void sizes_match_wide_arithmetic(void **state)
     assert_true(accepted > 100);
 }
 
+/* Two tokens, with n scores and n types of which the first is of `type`. */
+static int check_vocabulary(uint64_t n, uint32_t type, struct gguf_notes *notes)
+{
+    struct buf b;
+    struct gguf *g = NULL;
+    struct err e = {0};
+    make_head(&b, 0, 3);
+    make_array(&b, "tokenizer.ggml.tokens", GGUF_STRING, 2);
+    make_str(&b, "a");
+    make_str(&b, "b");
+    make_array(&b, "tokenizer.ggml.scores", GGUF_I32, n);
+    make_zeros(&b, 4 * n);
+    make_array(&b, "tokenizer.ggml.token_type", GGUF_I32, n);
+    buf_u32(&b, type);
+    make_zeros(&b, 4 * (n - 1));
+    unit_ok(open_buf(&b, &g, &e), &e);
+    int rc = gguf_check_vocab(g, notes, &e);
+    gguf_close(g);
+    buf_fini(&b);
+    return rc;
+}
+
+/* What llama.cpp takes is taken, and said. */
+static void notes_odd_vocabularies(void **state)
+{
+    (void)state;
+    struct gguf_notes notes = {0};
+    assert_int_equal(check_vocabulary(2, 1, &notes), 0);
+    assert_int_equal(notes.n, 0);
+    assert_int_equal(check_vocabulary(4, 7, &notes), 0);
+    assert_int_equal(notes.n, 3);
+    assert_non_null(strstr(notes.text[0], "scores has 4 items for 2 tokens"));
+    assert_non_null(strstr(notes.text[1], "token_type has 4 items"));
+    assert_non_null(strstr(notes.text[2], "1 tokens have unknown types"));
+    assert_int_equal(check_vocabulary(1, 1, NULL), ERR_GGUF_VOCAB);
+    assert_int_equal(check_vocabulary(2, 6, NULL), ERR_GGUF_VOCAB); /* <0xHH> */
+}
+
 static void opens_files(void **state)
 {
     (void)state;
@@ -547,6 +585,7 @@ int main(void)
         cmocka_unit_test(refuses_tensors),
         cmocka_unit_test(refuses_places),
         cmocka_unit_test(sizes_match_wide_arithmetic),
+        cmocka_unit_test(notes_odd_vocabularies),
         cmocka_unit_test(opens_files),
         cmocka_unit_test(turns_sigbus_into_an_error),
     };

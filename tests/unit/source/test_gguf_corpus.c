@@ -188,19 +188,26 @@ static void dequantises_bit_for_bit(void **state)
         const char *name;
         uint32_t type;
     } types[] = {
-        {"f32",  GGML_F32 },
-        {"f16",  GGML_F16 },
-        {"bf16", GGML_BF16},
-        {"q4_0", GGML_Q4_0},
-        {"q4_1", GGML_Q4_1},
-        {"q5_0", GGML_Q5_0},
-        {"q5_1", GGML_Q5_1},
-        {"q8_0", GGML_Q8_0},
-        {"q2_K", GGML_Q2_K},
-        {"q3_K", GGML_Q3_K},
-        {"q4_K", GGML_Q4_K},
-        {"q5_K", GGML_Q5_K},
-        {"q6_K", GGML_Q6_K},
+        {"f32",     GGML_F32    },
+        {"f16",     GGML_F16    },
+        {"bf16",    GGML_BF16   },
+        {"q4_0",    GGML_Q4_0   },
+        {"q4_1",    GGML_Q4_1   },
+        {"q5_0",    GGML_Q5_0   },
+        {"q5_1",    GGML_Q5_1   },
+        {"q8_0",    GGML_Q8_0   },
+        {"q2_K",    GGML_Q2_K   },
+        {"q3_K",    GGML_Q3_K   },
+        {"q4_K",    GGML_Q4_K   },
+        {"q5_K",    GGML_Q5_K   },
+        {"q6_K",    GGML_Q6_K   },
+        {"iq2_s",   GGML_IQ2_S  },
+        {"iq3_xxs", GGML_IQ3_XXS},
+        {"iq3_s",   GGML_IQ3_S  },
+        {"iq4_nl",  GGML_IQ4_NL },
+        {"iq4_xs",  GGML_IQ4_XS },
+        {"tq1_0",   GGML_TQ1_0  },
+        {"tq2_0",   GGML_TQ2_0  },
     };
     enum { ROWS = 8, COLS = 256 };
     for (size_t i = 0; i < countof(types); i++) {
@@ -232,10 +239,10 @@ static void dequantises_bit_for_bit(void **state)
         buf_fini(&blk);
         buf_fini(&want);
     }
-    const struct gguf_tensor iq = {.name = "x", .type = 22, .rows = 1};
+    const struct gguf_tensor other = {.name = "x", .type = 40, .rows = 1};
     struct err e = {0};
-    assert_int_equal(gguf_rows(&iq, 0, 1, NULL, &e), ERR_UNSUPPORTED);
-    assert_non_null(strstr(e.msg, "IQ2_S"));
+    assert_int_equal(gguf_rows(&other, 0, 1, NULL, &e), ERR_UNSUPPORTED);
+    assert_non_null(strstr(e.msg, "NVFP4"));
 }
 
 int main(void)
