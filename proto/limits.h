@@ -112,6 +112,12 @@
 #define PROBE_COSINE_MIN     0.97 /* of a result with what is right: design 6 */
 #define PROBE_IDLE_MS        60000u /* without work, then models are probed again */
 #define PROBE_STEP_MS        120000u /* a prediction, also the reference's */
+/* What a prediction tells (convert/residency): texts in bytes, with the NUL. */
+#define PREDICT_DETAIL_MAX   80u  /* what it is of: "x is fp32[1,64]" */
+#define PREDICT_REASON_MAX   224u /* a rule's text and that */
+#define PREDICT_FINDINGS_MAX 24u  /* of a function, program or bundle: a rule each */
+#define PREDICT_KINDS_MAX    64u  /* kinds of operations told of a function */
+#define PREDICT_REASONS      16u  /* of a bundle; the rest stand with functions */
 #define STATE_PARTS_MAX      64u /* files of one saved timeline */
 #define STATE_ARRAYS_MAX     (2u * SHARDS_MAX) /* geometry entries of a file */
 #define STATE_BLOCK          64u /* positions; a file has a multiple of it */
