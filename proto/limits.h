@@ -189,7 +189,7 @@
 #define JOB_CANCEL_MS      2000u   /* from cancel frame to SIGKILL */
 #define STORE_QUEUE_MAX    4096u   /* requests waiting for the store thread */
 #define STORE_TEXT_MAX       MIB(8)  /* one JSON text of a record */
-#define RESIDENCY_KEPT_MAX   8u      /* reports of one bundle; the oldest go */
+#define RESIDENCY_KEPT_MAX   8u      /* reports of one bundle and kind; the oldest go */
 #define RESIDENCY_OPS_MAX    8192u   /* kinds of operations of one report */
 #define CONVERT_CPU_S      3600u                 /* RLIMIT_CPU of a worker */
 #define CONVERT_DATA_BYTES ((uint64_t)768 << 20) /* RLIMIT_DATA */
