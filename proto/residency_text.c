@@ -254,7 +254,7 @@ static void put_reasons(struct buf *b, const struct json *record,
         if (here(o)) {
             continue;
         }
-        buf_printf(b, *first ? " " : "\n%58s", "");
+        buf_printf(b, *first ? " " : "\n%59s", "");
         *first = false;
         put(b, text(o, "reason"));
         if (measured) {
@@ -295,7 +295,8 @@ static void put_row(struct buf *b, const struct pair *r, const struct json *f,
 }
 
 /* Of kinds that are there in both reports: how many. */
-static void put_rest(struct buf *b, const struct pair *r, const struct json *f)
+static void put_rest(struct buf *b, const struct pair *r, const struct json *f,
+                     bool all)
 {
     const struct json *records[] = {r->predicted, r->measured};
     double n[2] = {0, 0};
@@ -316,7 +317,8 @@ static void put_rest(struct buf *b, const struct pair *r, const struct json *f)
                 (void)snprintf(cell[i], sizeof(cell[i]), "%.0f on", n[i]);
             }
         }
-        buf_printf(b, "  %-20s%-18s%s\n", "all others", cell[0], cell[1]);
+        buf_printf(b, "  %-20s%-18s%s\n", all ? "all" : "all others", cell[0],
+                   cell[1]);
     }
 }
 
@@ -333,6 +335,7 @@ static bool is_first(const struct pair *r, const struct json *f,
 static void put_ops(struct buf *b, const struct pair *r, const struct json *f)
 {
     const struct json *records[] = {r->predicted, r->measured};
+    bool all = true;
     if (next_op(r->predicted, f, NULL, NULL) == NULL &&
         next_op(r->measured, f, NULL, NULL) == NULL) {
         return;
@@ -347,10 +350,11 @@ static void put_ops(struct buf *b, const struct pair *r, const struct json *f)
                 !(all_here(r->predicted, f, type) &&
                   all_here(r->measured, f, type))) {
                 put_row(b, r, f, type);
+                all = false;
             }
         }
     }
-    put_rest(b, r, f);
+    put_rest(b, r, f, all);
 }
 
 /* What the rules found of the function as a whole. */

@@ -118,6 +118,11 @@ static const struct op_rule rules[] = {
      NULL},
 
     /* --- types and sizes --- */
+    {{"state.type", "R8",
+      "a state that is not fp16"},
+     PREDICT_OFF,
+     STATE_OPS,
+     holds_state_type},
     {{"type.fp32", "R1",
       "not fp16: the operations around it become a segment of the CPU"},
      PREDICT_OFF,
@@ -183,11 +188,6 @@ static const struct op_rule rules[] = {
      holds_pad},
 
     /* --- states --- */
-    {{"state.type", "R8",
-      "a state that is not fp16"},
-     PREDICT_OFF,
-     STATE_OPS,
-     holds_state_type},
     {{"state.width", "R8",
       "a state whose last axis is not a multiple of 32 (270 failed, 256 ran)"},
      PREDICT_OFF,

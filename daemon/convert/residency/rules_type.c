@@ -122,9 +122,12 @@ static bool result_is_integer(struct look *k, bool many)
     return false;
 }
 
+/* Not of those whose result is nothing else, which have rules of their own. */
 bool holds_integers(struct look *k)
 {
-    return result_is_integer(k, true);
+    bool own = rule_word("reduce_argmax reduce_argmin quantize", k->op->type) ||
+               (look_is(k->op, "cast") && k->l->chip >= 2);
+    return !own && result_is_integer(k, true);
 }
 
 bool holds_integer(struct look *k)
