@@ -925,15 +925,27 @@ static void many_kinds(void **state)
     json_free(j);
 }
 
-/* A rule without a planted fault is not known to hold. */
+/* A rule without a planted fault is not known to hold, one without a row in the
+ * room's README to nobody. */
 static void each_rule_was_seen(void **state)
 {
     (void)state;
     size_t n = 0;
+    char path[1024];
+    char word[40];
+    struct buf readme = {0};
+    struct err e = {0};
+    (void)snprintf(path, sizeof(path),
+                   "%s/../daemon/convert/residency/README.md", unit_tests());
+    unit_ok(file_read(path, KIB(64), &readme, &e), &e);
     for (; predict_rule_at(n) != NULL; n++) {
         const struct predict_rule *x = predict_rule_at(n);
         if (!proven[n]) {
             fail_msg("no fault is planted for %s", x->id);
+        }
+        (void)snprintf(word, sizeof(word), "`%s`", x->id);
+        if (strstr(readme.p, word) == NULL) {
+            fail_msg("README.md has no row for %s", x->id);
         }
         char text[PREDICT_REASON_MAX];
         predict_reason(x, "", text, sizeof(text)); /* whole, with a detail */
@@ -942,6 +954,7 @@ static void each_rule_was_seen(void **state)
             assert_string_not_equal(predict_rule_at(i)->id, x->id);
         }
     }
+    buf_fini(&readme);
     print_message("# %zu rules\n", n);
 }
 
