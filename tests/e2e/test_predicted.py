@@ -1,6 +1,7 @@
 """Where a model's operations will run, by the rules: `aned residency` on files; the converter's gate, whose report the daemon
 keeps beside what is measured."""
 import json
+import os
 import shutil
 import subprocess
 
@@ -36,6 +37,16 @@ def findings(r):
 
 def verdicts(r):
     return {(o["rule"], o["device"]) for f in r["functions"] for o in f["ops"]}
+
+
+@pytest.fixture
+def home(tmp_path):
+    """On the CPU, where nothing is measured that nobody asks for."""
+    home = tmp_path / "home"
+    (home / "models").mkdir(parents=True, mode=0o700)
+    home.chmod(0o700)
+    (home / "aned.conf").write_text("[engine]\nbackend = cpu\n")
+    return home
 
 
 # --- aned residency ---
@@ -76,6 +87,20 @@ def test_pasts_beside_ranged_inputs(aned, bundles):
     assert "input.no_t" in r["summary"]["reasons"][0]  # the gravest is the first
 
 
+def test_a_program_that_is_too_large(aned, bundles, tmp_path):
+    """300 MB of weights (a hole in the file): more than law has, less than m4; 2.3 GB are too many for all."""
+    shutil.copytree(bundles / "ranged" / "head_0.mlpackage", tmp_path / "p.mlpackage")
+    weights = next((tmp_path / "p.mlpackage").rglob("weight.bin"))
+    os.truncate(weights, 300_000_000)
+    r = predicted(aned, tmp_path / "p.mlpackage")
+    assert findings(r) == {("program.bytes", "unknown")} and verdicts(r) == {("op.native", ON)}
+    assert "300.0 MB, profile law has 250 MB" in r["summary"]["reasons"][0]
+    assert predicted(aned, tmp_path / "p.mlpackage", "--profile", "m4")["summary"]["verdict"] == "passed"
+    os.truncate(weights, 2_300_000_000)
+    r = predicted(aned, tmp_path / "p.mlpackage", "--profile", "m4")
+    assert findings(r) == {("program.bytes_max", "off")} and verdicts(r) == {("program.bytes_max", OFF)}
+
+
 @pytest.mark.parametrize("options,code,says", [
     ([], 64, "one package"), (["a", "b"], 64, "one package"), (["a", "--profile", "m99"], 64, "there are law"),
     (["a", "--march"], 64, "option"), (["a"], 66, "Manifest.json is absent"),
@@ -111,8 +136,8 @@ def residency(d, name):
         return r.json()
 
 
-def test_a_report_is_kept(make_daemon, demo_gguf, tmp_path, anectl, aned):
-    d = make_daemon(home=tmp_path / "home")
+def test_a_report_is_kept(make_daemon, demo_gguf, home, anectl, aned):
+    d = make_daemon(home=home)
     job = convert(d, demo_gguf, "m", quant="int4", profile="m4-max")
     assert job["state"] == "done"  # it warns, and rejects nothing
     gate = next(g for g in job["result"]["gates"] if g["name"] == "residency")
@@ -124,7 +149,7 @@ def test_a_report_is_kept(make_daemon, demo_gguf, tmp_path, anectl, aned):
     assert [f["package"] for f in p["report"]["functions"]] == ["layers_00_05.mlpackage", "head_0.mlpackage"]
     assert not p["report"]["cut"] and p["reason"] == p["report"]["reasons"][0]
     assert {(o["rule"], o["device"]) for o in p["ops"] if o["type"] == "conv"} == {("weights.int4", UNKNOWN)}
-    files = predicted(aned, tmp_path / "home" / "models" / "m", "--profile", "m4-max")
+    files = predicted(aned, home / "models" / "m", "--profile", "m4-max")
     assert p["report"]["functions"] == [f["function"] for f in files["functions"]]
     with d.http() as c:
         one, = c.get("/aned/v1/residency").json()["models"]
@@ -146,8 +171,8 @@ def test_a_report_is_kept(make_daemon, demo_gguf, tmp_path, anectl, aned):
         assert c.get("/aned/v1/residency").json() == {"models": []}
 
 
-def test_beside_what_is_measured(make_daemon, demo_gguf, tmp_path, anectl):
-    d = make_daemon(home=tmp_path / "home")
+def test_beside_what_is_measured(make_daemon, demo_gguf, home, anectl):
+    d = make_daemon(home=home)
     assert convert(d, demo_gguf, "m")["state"] == "done"
     before = residency(d, "m")["predicted"]
     run(anectl, "--socket", d.sock, "probe", "m")
@@ -158,11 +183,8 @@ def test_beside_what_is_measured(make_daemon, demo_gguf, tmp_path, anectl):
     assert "operation           predicted         measured" in text
 
 
-def test_a_model_of_before(make_daemon, bundles, tmp_path, anectl):
+def test_a_model_of_before(make_daemon, bundles, home, anectl):
     """It was converted elsewhere: no gate of this daemon has looked at it."""
-    home = tmp_path / "home"
-    (home / "models").mkdir(parents=True, mode=0o700)
-    home.chmod(0o700)
     shutil.copytree(bundles / "ranged", home / "models" / "m")
     d = make_daemon(home=home)
     r = residency(d, "m")
