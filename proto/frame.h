@@ -49,7 +49,7 @@ enum frame_type {
     FRAME_PROBE,
     FRAME_PROBE_RESULT,
     FRAME_PROBE_DONE,
-    /* convert worker -> serve: JSON, what a gate found, see convert/convert.h */
+    /* convert worker -> serve: JSON, what a gate found (convert/convert.h) */
     FRAME_CONVERT_REPORT,
 };
 

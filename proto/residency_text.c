@@ -254,7 +254,10 @@ static void put_reasons(struct buf *b, const struct json *record,
         if (here(o)) {
             continue;
         }
-        buf_printf(b, *first ? " " : "\n%59s", "");
+        if (!*first) { /* below the first one */
+            buf_printf(b, "\n%58s", "");
+        }
+        buf_puts(b, " ");
         *first = false;
         put(b, text(o, "reason"));
         if (measured) {

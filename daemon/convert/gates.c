@@ -50,9 +50,8 @@ int gate_residency_end(struct convert_result *r,
     const char *verdict = predict_judge(total);
     predict_line(total, line, sizeof(line));
     gate_set(r, "residency", verdict, "%s", line);
-    return o->report != NULL
-               ? o->report(o->ctx, predict_summary_json(total), e)
-               : 0;
+    return o->report != NULL ? o->report(o->ctx, predict_summary_json(total), e)
+                             : 0;
 }
 
 int gate_vocabulary(const struct gguf *g, struct gguf_notes *notes,

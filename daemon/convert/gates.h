@@ -5,7 +5,8 @@
 #include "convert/residency/residency.h"
 
 /* Read a finished package again and validate it; *ret is for the gates that
- * follow: mil_free(). Errors: STRUCTURE naming the package and what is wrong. */
+ * follow: mil_free(). Errors: STRUCTURE naming the package and what is wrong.
+ */
 CHECKED int gate_structure(const char *dir, const char *package,
                            struct mil_program **ret, struct err *e);
 

@@ -67,8 +67,9 @@ static const char *const sql[Q_COUNT] = {
     [Q_OP_PUT] = "INSERT INTO residency_ops(report, n, package, function, type,"
                  " device, could, count, cost, example, reason, rule)"
                  " VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12)",
-    [Q_OPS] = "SELECT package, function, type, device, could, count, cost,"
-              " example, reason, rule FROM residency_ops WHERE report=?1 ORDER BY n",
+    [Q_OPS] =
+        "SELECT package, function, type, device, could, count, cost,"
+        " example, reason, rule FROM residency_ops WHERE report=?1 ORDER BY n",
 };
 
 int db_fail(struct db *d, const char *what, struct err *e)

@@ -148,12 +148,13 @@ void probe_record_make(const struct probe_found *f, const char *backend,
     probe_agree(f, "head", &heads);
     probe_put_widths(widths, "layers", &layers.best);
     probe_put_widths(widths, "heads", &heads.best);
-    *ret =
-        (struct store_residency){.measured = true,
-                                 .widths = probe_text_of(widths),
-                                 .report = probe_text_of(report_json(f, v, took_ms)),
-                                 .n_ops = f->n_ops,
-                                 .ops = f->ops};
+    *ret = (struct store_residency){
+        .measured = true,
+        .widths = probe_text_of(widths),
+        .report = probe_text_of(report_json(f, v, took_ms)),
+        .n_ops = f->n_ops,
+        .ops = f->ops,
+    };
     (void)snprintf(ret->machine, sizeof(ret->machine), "%s", machine_of(f));
     (void)snprintf(ret->options, sizeof(ret->options), "backend=%.32s",
                    backend);
