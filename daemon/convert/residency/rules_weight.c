@@ -143,10 +143,15 @@ bool holds_lut_blocks(struct look *k)
     return true;
 }
 
+/* Entries in 8 bits: as they are, or with a scale of their own. */
 bool holds_lut_int8(struct look *k)
 {
     const struct mil_op *p = palette(k);
     const struct mil_type *lut = p != NULL ? part(p, "lut") : NULL;
+    const struct mil_value *v = p != NULL ? mil_op_value(p, "lut") : NULL;
+    if (v != NULL && look_is(v->def, SCALED)) {
+        lut = part(v->def, "data");
+    }
     return lut != NULL && (lut->dtype == MIL_INT8 || lut->dtype == MIL_UINT8);
 }
 

@@ -476,6 +476,26 @@ static void palettes_with_scales(void **state)
     op_is("conv", PREDICT_UNKNOWN, "weights.lut_scale");
 }
 
+/* The entries are int8, with a scale of their own. */
+static void palettes_of_scaled_entries(void **state)
+{
+    (void)state;
+    static const int64_t indices[] = {64, 64, 1, 1};
+    static const int64_t entries[] = {64, 1, 1, 1, 16, 1};
+    static const int64_t scale[] = {64, 1, 1, 1, 1, 1};
+    struct mil_value *i =
+        mil_const_op(r.p, r.f, "i", zeros(MIL_UINT4, 4, indices));
+    struct mil_value *t =
+        mil_dequant(r.p, r.f, "lut", zeros(MIL_INT8, 6, entries),
+                    zeros(MIL_FP16, 6, scale));
+    (void)conv(r.x,
+               mil_op(r.p, r.f, "constexpr_lut_to_dense", "w", "indices", i,
+                      "lut", t, NULL),
+               1);
+    predict(NULL);
+    op_is("conv", PREDICT_OFF, "weights.lut_int8");
+}
+
 static void sparse(void **state)
 {
     (void)state;
@@ -517,6 +537,7 @@ int main(void)
         T(affine_scales),
         T(palettes),
         T(palettes_with_scales),
+        T(palettes_of_scaled_entries),
         T(sparse),
         cmocka_unit_test(each_rule_was_seen),
     };
