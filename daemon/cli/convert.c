@@ -12,7 +12,9 @@
 static const char usage[] =
     "usage: aned convert FILE --out BUNDLE [OPTIONS]\n"
     "\n"
-    "Turns a GGUF (llama, qwen2, gemma3) into a bundle of Core ML shards.\n"
+    "Turns a GGUF into a bundle of Core ML shards. Architectures: llama,\n"
+    "qwen2, qwen3, phi3, hunyuan-dense, gemma2, gemma3, gemma4, granite,\n"
+    "olmo2, smollm3.\n"
     "BUNDLE is the new folder itself; it must not exist.\n"
     "\n"
     "  --name N            the model's name (default: the file's)\n"

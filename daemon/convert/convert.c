@@ -21,6 +21,7 @@
 
 #include "base/crew.h"
 #include "base/file.h"
+#include "base/num.h"
 #include "convert/gates.h"
 #include "convert/job.h"
 #include "model/tokenizer.h"
@@ -45,15 +46,29 @@ static int make_plan(struct job *j, struct err *e)
 {
     const struct decoder *d = &j->d;
     unsigned bits = quant_bits(j->emit.weights.quant);
+    uint64_t most = 0;
+    for (uint32_t l = 0; l < d->n_layers; l++) {
+        most = num_max(most, arch_layer_weights(d, l));
+    }
     struct plan_input in = {
         .n_layers = d->n_layers,
         .vocab = d->vocab,
         .context = j->emit.context,
-        .layer_bytes = arch_layer_weights(d) * bits / 8,
+        .layer_bytes = most * bits / 8,
         .row_bytes = (uint64_t)d->d_model * bits / 8 + 2,
         .states = !j->emit.host,
     };
-    return plan_make(&j->profile, &in, &j->plan, e);
+    RETERR(plan_make(&j->profile, &in, &j->plan, e));
+    for (uint32_t i = 1; i < j->plan.n_shards; i++) {
+        if (!arch_can_begin(d, j->plan.shards[i].first)) {
+            return err_set(e, ERR_CONVERT,
+                           "layers share keys across layer %u, where profile "
+                           "%s begins another program; a profile of larger "
+                           "programs holds them together",
+                           j->plan.shards[i].first, j->profile.name);
+        }
+    }
+    return 0;
 }
 
 static int stage_reading(struct job *j, struct err *e)

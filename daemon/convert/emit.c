@@ -1,70 +1,99 @@
 /* emit.c - a package: its weights streamed first, then its program, so that
  * functions share them (program.c draws the graphs).
  *
- * What is folded where: alpha into the post norms' weights, the score scale
- * into the q norm's, the norm form's gain into every norm's weight. Nothing is
- * folded into a quantised matrix: its scales would become subnormal.
+ * What is folded where: alpha and the residual's scale into the post norms'
+ * weights, the score scale into the q norm's, the logits' scale into the final
+ * norm's, the norm form's gain into every norm's weight. Nothing is folded into
+ * a quantised matrix: its scales would become subnormal.
  */
 #include "convert/emit.h"
+
+#include <math.h>
 
 #include "convert/program.h"
 
 /* --- weights --- */
 
-struct want_matrix {
+/* A vector's form in the package, and what is folded into it. */
+struct vector_form {
     enum arch_slot slot;
-    struct weight *to;
-    bool rope;
-};
-
-struct want_vector {
-    enum arch_slot slot;
-    const struct mil_const **to;
     enum weights_shape shape;
     float factor;
-    bool rope;
+    bool norm; /* the weight of a norm */
+    bool rope; /* permuted as the heads are */
 };
+
+static int put_vector(const struct emit *m, struct mil_writer *w, uint32_t l,
+                      const struct vector_form *f, struct layer_weights *r,
+                      struct err *e)
+{
+    const struct part *p = arch_part(m->d, l, f->slot);
+    struct head_rows perm;
+    bool permutes = arch_permutes(m->d, l, &perm) && f->rope;
+    return p->t == NULL
+               ? 0
+               : weights_vector(w, p, f->shape, f->factor,
+                                f->norm && m->d->layers[l].gain_plus_one,
+                                permutes ? &perm : NULL, &r->vector[f->slot],
+                                e);
+}
+
+static int put_vectors(const struct emit *m, struct mil_writer *w, uint32_t l,
+                       struct layer_weights *r, struct err *e)
+{
+    const struct layer *y = &m->d->layers[l];
+    bool full = y->qk_norm == QK_NORM_FULL;
+    enum weights_shape qk = full ? WEIGHTS_CHANNEL : WEIGHTS_LAST;
+    float gain = norm_gain(m->norm, m->d->d_model);
+    float q_gain =
+        norm_gain(m->norm, full ? y->n_heads * y->d_head : y->d_head);
+    float k_gain = norm_gain(m->norm, full ? y->n_kv * y->d_head : y->d_head);
+    float post = gain * m->alpha * y->residual_scale;
+    const struct vector_form forms[] = {
+        {SLOT_ATTN_NORM, WEIGHTS_CHANNEL, gain, true, false},
+        {SLOT_Q_BIAS, WEIGHTS_BIAS, 1, false, true},
+        {SLOT_K_BIAS, WEIGHTS_BIAS, 1, false, true},
+        {SLOT_V_BIAS, WEIGHTS_BIAS, 1, false, false},
+        {SLOT_O_BIAS, WEIGHTS_BIAS, 1, false, false},
+        {SLOT_Q_NORM, qk, q_gain * program_query_scale(y), true, true},
+        {SLOT_K_NORM, qk, k_gain, true, true},
+        {SLOT_POST_ATTN, WEIGHTS_CHANNEL, post, true, false},
+        {SLOT_FFN_NORM, WEIGHTS_CHANNEL, gain, true, false},
+        {SLOT_GATE_BIAS, WEIGHTS_BIAS, 1, false, false},
+        {SLOT_UP_BIAS, WEIGHTS_BIAS, 1, false, false},
+        {SLOT_DOWN_BIAS, WEIGHTS_BIAS, 1, false, false},
+        {SLOT_POST_FFN, WEIGHTS_CHANNEL, post, true, false},
+        {SLOT_PLE_NORM, WEIGHTS_CHANNEL, gain * m->alpha, true, false},
+    };
+    for (size_t i = 0; i < countof(forms); i++) {
+        RETERR(put_vector(m, w, l, &forms[i], r, e));
+    }
+    if (y->d_ple > 0) { /* the division by sqrt(2) stands in it */
+        const struct vector_form in = {
+            SLOT_PLE_NORM_IN, WEIGHTS_CHANNEL,
+            norm_gain(m->norm, y->d_ple) * (float)M_SQRT1_2, true, false};
+        RETERR(put_vector(m, w, l, &in, r, e));
+    }
+    return 0;
+}
 
 static int put_layer(const struct emit *m, struct mil_writer *w, uint32_t l,
                      struct layer_weights *r, struct err *e)
 {
-    const struct decoder *d = m->d;
-    float gain = norm_gain(m->norm, d->d_model);
-    float head_gain = norm_gain(m->norm, d->d_head);
-    const struct want_vector vectors[] = {
-        {SLOT_ATTN_NORM, &r->attn_norm, WEIGHTS_CHANNEL, gain, false},
-        {SLOT_Q_BIAS, &r->q_bias, WEIGHTS_BIAS, 1, true},
-        {SLOT_K_BIAS, &r->k_bias, WEIGHTS_BIAS, 1, true},
-        {SLOT_V_BIAS, &r->v_bias, WEIGHTS_BIAS, 1, false},
-        {SLOT_O_BIAS, &r->o_bias, WEIGHTS_BIAS, 1, false},
-        {SLOT_Q_NORM, &r->q_norm, WEIGHTS_LAST, head_gain * d->score_scale,
-         true},
-        {SLOT_K_NORM, &r->k_norm, WEIGHTS_LAST, head_gain, true},
-        {SLOT_POST_ATTN, &r->post_attn, WEIGHTS_CHANNEL, gain * m->alpha,
-         false},
-        {SLOT_FFN_NORM, &r->ffn_norm, WEIGHTS_CHANNEL, gain, false},
-        {SLOT_POST_FFN, &r->post_ffn, WEIGHTS_CHANNEL, gain * m->alpha, false},
-    };
-    const struct want_matrix matrices[] = {
-        {SLOT_Q, &r->q, true},        {SLOT_K, &r->k, true},
-        {SLOT_V, &r->v, false},       {SLOT_O, &r->o, false},
-        {SLOT_GATE, &r->gate, false}, {SLOT_UP, &r->up, false},
-        {SLOT_DOWN, &r->down, false},
-    };
-    const struct decoder *perm = d->arch->rope_interleaved ? d : NULL;
-    for (size_t i = 0; i < countof(vectors); i++) {
-        const struct want_vector *v = &vectors[i];
-        const struct gguf_tensor *t = arch_tensor(d, l, v->slot);
-        if (t != NULL) {
-            RETERR(weights_vector(w, t, v->shape, v->factor,
-                                  v->rope ? perm : NULL, v->to, e));
-        }
-    }
+    static const enum arch_slot matrices[] = {
+        SLOT_Q,    SLOT_K,        SLOT_V,        SLOT_O,      SLOT_GATE, SLOT_UP,
+        SLOT_DOWN, SLOT_PLE_PROJ, SLOT_PLE_GATE, SLOT_PLE_OUT};
+    struct head_rows perm;
+    bool permutes = arch_permutes(m->d, l, &perm);
+    RETERR(put_vectors(m, w, l, r, e));
     for (size_t i = 0; i < countof(matrices); i++) {
-        const struct want_matrix *x = &matrices[i];
-        const struct gguf_tensor *t = arch_tensor(d, l, x->slot);
-        RETERR(weights_matrix(&m->weights, w, t, 0, t->rows,
-                              x->rope ? perm : NULL, x->to, e));
+        enum arch_slot s = matrices[i];
+        const struct part *p = arch_part(m->d, l, s);
+        bool rope = permutes && (s == SLOT_Q || s == SLOT_K);
+        if (p->t != NULL) {
+            RETERR(weights_matrix(&m->weights, w, p, 0, p->rows,
+                                  rope ? &perm : NULL, &r->matrix[s], e));
+        }
     }
     return 0;
 }
@@ -102,8 +131,9 @@ static int head_package(const struct emit *m, struct mil_writer *w,
     const struct decoder *d = m->d;
     const struct mil_const *norm = NULL;
     struct weight head = {0};
-    RETERR(weights_vector(w, d->global[SLOT_OUT_NORM], WEIGHTS_CHANNEL,
-                          norm_gain(m->norm, d->d_model), NULL, &norm, e));
+    RETERR(weights_vector(w, &d->global[SLOT_OUT_NORM], WEIGHTS_CHANNEL,
+                          norm_gain(m->norm, d->d_model) * program_head_gain(d),
+                          d->layers[0].gain_plus_one, NULL, &norm, e));
     RETERR(weights_matrix(&m->weights, w, arch_head(d), first, last - first,
                           NULL, &head, e));
     program_head(m, mil_writer_program(w), &head, norm);

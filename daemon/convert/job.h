@@ -8,7 +8,7 @@
 #include "convert/digest.h"
 #include "convert/emit.h"
 #include "convert/plan.h"
-#include "convert/reference.h"
+#include "convert/reference/reference.h"
 #include "convert/residency/residency.h"
 #include "model/bundle.h"
 

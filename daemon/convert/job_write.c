@@ -3,6 +3,8 @@
 
 #include "convert/job.h"
 
+#define PLE_FILE "embed_layers.bin"
+
 static const char *keep_str(struct bundle *b, const char *s)
 {
     char *r = arena_str(&b->arena, s);
@@ -67,14 +69,21 @@ int convert_write(struct job *j, struct err *e)
 {
     struct bundle *b = &j->b;
     char path[PATH_ROOM];
-    uint64_t total = reference_bytes(&j->d) + j->d.global[SLOT_EMBD]->bytes;
+    const struct gguf_tensor *embed = j->d.global[SLOT_EMBD].t;
+    const struct gguf_tensor *ple = j->d.global[SLOT_PLE_EMBD].t;
+    uint64_t total =
+        reference_bytes(&j->d) + embed->bytes + (ple != NULL ? ple->bytes : 0);
     b->n_shards = j->plan.n_shards;
     b->shards = keep_array(b, b->n_shards, sizeof(*b->shards));
     b->n_heads_shards = j->plan.n_heads;
     b->heads = keep_array(b, b->n_heads_shards, sizeof(*b->heads));
     RETERR(progress_stage(&j->progress, "writing", 0.35, 0.5, total, e));
     RETERR(convert_staged(j, "embed.bin", path, e));
-    RETERR(weights_file(&j->emit.weights, j->d.global[SLOT_EMBD], path, e));
+    RETERR(weights_file(&j->emit.weights, embed, path, e));
+    if (ple != NULL) {
+        RETERR(convert_staged(j, PLE_FILE, path, e));
+        RETERR(weights_file(&j->emit.weights, ple, path, e));
+    }
     for (uint32_t i = 0; i < j->plan.n_shards; i++) {
         RETERR(write_shard(j, i, e));
     }
@@ -86,32 +95,27 @@ int convert_write(struct job *j, struct err *e)
 
 /* --- bundle.json --- */
 
+static struct bundle_rope rope_of(const struct arch_kind *k)
+{
+    return (struct bundle_rope){.present = true,
+                                .dim = k->rope_dim,
+                                .base = k->base,
+                                .scale = k->scale,
+                                .window = k->window,
+                                .magnitude = k->magnitude,
+                                .n_factors = k->n_factors,
+                                .factors = k->factors,
+                                .long_factors = k->long_factors,
+                                .original = k->original};
+}
+
 static void fill_ropes(struct job *j)
 {
     const struct decoder *d = &j->d;
-    struct bundle *b = &j->b;
-    bool kinds = d->local_every != 0;
-    b->rope = (struct bundle_rope){
-        .present = true,
-        .dim = d->rope_dim,
-        .base = d->rope_base,
-        .scale = d->rope_scale,
-        .window = kinds ? 0 : d->window,
-        .n_factors = d->n_factors,
-        .factors = d->factors,
-    };
-    b->rope_local = (struct bundle_rope){
-        .present = kinds,
-        .dim = kinds ? d->rope_dim : 0,
-        .base = kinds ? d->rope_base_local : 0,
-        .scale = kinds ? 1.0f : 0,
-        .window = kinds ? d->window : 0,
-    };
-    uint8_t *local = keep_array(b, d->n_layers, 1);
-    for (uint32_t l = 0; l < d->n_layers; l++) {
-        local[l] = arch_local(d, l) ? 1 : 0;
+    j->b.rope = rope_of(&d->kinds[LAYER_GLOBAL]);
+    if (d->kinds[LAYER_LOCAL].used) {
+        j->b.rope_local = rope_of(&d->kinds[LAYER_LOCAL]);
     }
-    b->layer_local = local;
 }
 
 static void fill_peaks(struct job *j)
@@ -136,10 +140,15 @@ void convert_describe(struct job *j)
     b->architecture = d->arch->name;
     b->n_layers = d->n_layers;
     b->d_model = d->d_model;
-    b->n_heads = d->n_heads;
-    b->n_kv_heads = d->n_kv;
-    b->d_head = d->d_head;
-    b->d_ff = d->d_ff;
+    b->n_heads = d->layers[0].n_heads;
+    b->n_kv_heads = d->layers[0].n_kv;
+    b->d_head = d->layers[0].d_head;
+    b->d_ff = d->layers[0].d_ff;
+    b->layers = d->layers;
+    b->logit_scale = d->logit_scale;
+    b->logit_cap = d->logit_cap;
+    b->d_ple = d->d_ple;
+    b->ple_file = d->d_ple > 0 ? PLE_FILE : NULL;
     b->vocab = d->vocab;
     b->context = j->emit.context;
     b->context_train = d->context_train;

@@ -5,19 +5,34 @@
 
 #include "convert/emit.h"
 
-/* One layer's constants; NULL where the model has none. */
+/* One layer's constants by slot; empty where the model has none. */
 struct layer_weights {
-    struct weight q, k, v, o, gate, up, down;
-    const struct mil_const *q_bias, *k_bias, *v_bias, *o_bias;
-    const struct mil_const *attn_norm, *q_norm, *k_norm, *post_attn;
-    const struct mil_const *ffn_norm, *post_ffn;
+    struct weight matrix[SLOT_COUNT];
+    const struct mil_const *vector[SLOT_COUNT];
 };
+static inline const struct weight *layer_matrix(const struct layer_weights *w,
+                                                enum arch_slot slot)
+{
+    must(w->matrix[slot].data != NULL);
+    return &w->matrix[slot];
+}
+/* NULL: none */
+static inline const struct mil_const *
+layer_vector(const struct layer_weights *w, enum arch_slot slot)
+{
+    return w->vector[slot];
+}
 
 /* One function over layers [first, last); t: its rows, or MIL_UNKNOWN. */
 void program_layers(const struct emit *m, struct mil_program *p,
                     const char *name, int64_t t, uint32_t first, uint32_t last,
                     const struct layer_weights *w);
 
+/* What queries are multiplied by: in their norm's weight where they have one.
+ * It has the division of a cap of the scores in it. */
+float program_query_scale(const struct layer *l);
+/* What the final norm's weight is multiplied by, beside the norm's gain. */
+float program_head_gain(const struct decoder *d);
 /* The final norm and one slice of the vocabulary: function "main". */
 void program_head(const struct emit *m, struct mil_program *p,
                   const struct weight *head, const struct mil_const *norm);

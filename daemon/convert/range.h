@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "convert/arch.h"
+#include "convert/arch/arch.h"
 #include "convert/norm.h"
 
 #define RANGE_FP16   65504.0 /* largest finite fp16 number */
@@ -16,17 +16,20 @@
 
 enum range_kind {
     RANGE_EMBEDDING,
+    RANGE_ATTN_IN, /* the stream itself, where there is no norm before */
     RANGE_ATTN_NORM,
     RANGE_Q,
     RANGE_K,
     RANGE_V,
     RANGE_Q_NORM,
     RANGE_K_NORM,
+    RANGE_V_NORM,
     RANGE_SCORES,
     RANGE_ATTN,
     RANGE_ATTN_OUT,
     RANGE_POST_ATTN,
     RANGE_RESIDUAL_MID,
+    RANGE_FFN_IN,
     RANGE_FFN_NORM,
     RANGE_GATE,
     RANGE_UP,
@@ -34,6 +37,14 @@ enum range_kind {
     RANGE_FFN_OUT,
     RANGE_POST_FFN,
     RANGE_RESIDUAL,
+    RANGE_PLE_PROJ, /* per-layer embeddings: the embedding's part */
+    RANGE_PLE_IN,   /* both parts */
+    RANGE_PLE_GATE,
+    RANGE_PLE,
+    RANGE_PLE_OUT,
+    RANGE_PLE_NORM,
+    RANGE_RESIDUAL_PLE,
+    RANGE_OUT_SCALE,
     RANGE_OUT_NORM,
     RANGE_LOGITS,
     RANGE_KINDS,

@@ -35,7 +35,7 @@ struct block {
 struct stream {
     const struct gguf_tensor *t;
     uint64_t first, rows;
-    const struct decoder *perm;
+    const struct head_rows *perm;
     enum quant quant;
     bool peak_only;
     float peak;       /* of the tensor, for QUANT_INT8_TENSOR */
@@ -56,15 +56,15 @@ static uint64_t rows_of_block(const struct stream *s, size_t i)
 /* Rows of each head of the block into rotate-half order, in place. */
 static void permute(const struct stream *s, struct block *b, uint64_t n)
 {
-    const struct decoder *d = s->perm;
+    const struct head_rows *p = s->perm;
     size_t cols = s->t->cols;
-    for (uint64_t h = 0; h < n; h += d->d_head) {
+    for (uint64_t h = 0; h < n; h += p->d_head) {
         float *head = b->in + h * cols;
-        for (uint32_t i = 0; i < d->d_head; i++) {
-            memcpy(b->permuted + i * cols, head + arch_rope_row(d, i) * cols,
+        for (uint32_t i = 0; i < p->d_head; i++) {
+            memcpy(b->permuted + i * cols, head + head_row(p, i) * cols,
                    cols * sizeof(float));
         }
-        memcpy(head, b->permuted, d->d_head * cols * sizeof(float));
+        memcpy(head, b->permuted, p->d_head * cols * sizeof(float));
     }
 }
 
@@ -143,7 +143,7 @@ static void stream_fini(struct stream *s)
 
 static int stream_init(struct stream *s, const struct weights *x,
                        const struct gguf_tensor *t, uint64_t first,
-                       uint64_t rows, const struct decoder *perm, struct err *e)
+                       uint64_t rows, const struct head_rows *perm, struct err *e)
 {
     must(first + rows <= t->rows);
     *s = (struct stream){
@@ -244,17 +244,19 @@ static struct mil_type conv_type(enum mil_dtype dtype, uint64_t rows,
 }
 
 int weights_matrix(const struct weights *x, struct mil_writer *w,
-                   const struct gguf_tensor *t, uint64_t first, uint64_t rows,
-                   const struct decoder *perm, struct weight *ret,
+                   const struct part *p, uint64_t first, uint64_t rows,
+                   const struct head_rows *perm, struct weight *ret,
                    struct err *e)
 {
+    const struct gguf_tensor *t = p->t;
+    must(first + rows <= p->rows);
     struct stream s = {0};
     struct weight r = {0};
     enum mil_dtype dtype = x->quant == QUANT_FP16   ? MIL_FP16
                            : x->quant == QUANT_INT4 ? MIL_INT4
                                                     : MIL_INT8;
     struct mil_type type = conv_type(dtype, rows, t->cols);
-    int rc = stream_init(&s, x, t, first, rows, perm, e);
+    int rc = stream_init(&s, x, t, p->first + first, rows, perm, e);
     if (rc < 0) {
         return rc;
     }
@@ -285,12 +287,12 @@ out:
 
 /* --- vectors --- */
 
-int weights_vector(struct mil_writer *w, const struct gguf_tensor *t,
-                   enum weights_shape shape, float factor,
-                   const struct decoder *perm, const struct mil_const **ret,
+int weights_vector(struct mil_writer *w, const struct part *p,
+                   enum weights_shape shape, float factor, bool plus_one,
+                   const struct head_rows *perm, const struct mil_const **ret,
                    struct err *e)
 {
-    size_t n = (size_t)t->cols;
+    size_t n = (size_t)p->cols;
     float *in = malloc(n * sizeof(*in));
     uint16_t *out = malloc(n * sizeof(*out));
     struct mil_type type = {
@@ -298,20 +300,21 @@ int weights_vector(struct mil_writer *w, const struct gguf_tensor *t,
     };
     int rc = 0;
     if (in == NULL || out == NULL) {
-        rc = err_set(e, ERR_NOMEM, "%s: no memory", t->name);
+        rc = err_set(e, ERR_NOMEM, "%s: no memory", p->t->name);
         goto out;
     }
-    CHECK(gguf_rows(t, 0, 1, in, e));
+    CHECK(arch_vector(p, in, e));
     for (size_t i = 0; i < n; i++) {
         size_t from = i;
         if (perm != NULL) {
             from = i - i % perm->d_head +
-                   arch_rope_row(perm, (uint32_t)(i % perm->d_head));
+                   head_row(perm, (uint32_t)(i % perm->d_head));
         }
-        out[i] = half_from_float(in[from] * factor);
+        float v = (plus_one ? 1 + in[from] : in[from]) * factor;
+        out[i] = half_from_float(v);
         if ((out[i] & 0x7c00u) == 0x7c00u) {
-            rc = err_set(e, ERR_RANGE, "%s: %g leaves the fp16 range", t->name,
-                         (double)(in[from] * factor));
+            rc = err_set(e, ERR_RANGE, "%s: %g leaves the fp16 range",
+                         p->t->name, (double)v);
             goto out;
         }
     }

@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "convert/arch.h"
+#include "convert/arch/arch.h"
 #include "convert/progress.h"
 #include "convert/quant.h"
 #include "mil/build.h"
@@ -24,21 +24,21 @@ struct weight {
     const struct mil_const *scale; /* [rows or 1, 1, 1, 1]; NULL for fp16 */
 };
 
-/* Rows [first, first + rows) of t. perm: NULL, or the decoder whose rotary
- * permutation the rows of each head need (then whole heads). Errors: RANGE (a
- * weight that fp16 cannot hold), CONVERT (NaN), UNSUPPORTED, CANCELLED, those
- * of gguf_rows. */
+/* Rows [first, first + rows) of p. perm: NULL, or the permutation that the rows
+ * of each head need (then whole heads). Errors: RANGE (a weight that fp16 cannot
+ * hold), CONVERT (NaN), UNSUPPORTED, CANCELLED, those of gguf_rows. */
 CHECKED int weights_matrix(const struct weights *x, struct mil_writer *w,
-                           const struct gguf_tensor *t, uint64_t first,
-                           uint64_t rows, const struct decoder *perm,
-                           struct weight *ret, struct err *e);
+                           const struct part *p, uint64_t first, uint64_t rows,
+                           const struct head_rows *perm, struct weight *ret,
+                           struct err *e);
 
-/* A vector times `factor`, fp16, permuted likewise. conv_bias: [n]; else
- * [1, n, 1, 1] when `channel`, [1, 1, 1, n] when not. */
+/* A vector times `factor` (plus_one: 1 + it, times `factor`), fp16, permuted
+ * likewise. conv_bias: [n]; else [1, n, 1, 1] when `channel`, [1, 1, 1, n] when
+ * not. */
 enum weights_shape { WEIGHTS_BIAS, WEIGHTS_CHANNEL, WEIGHTS_LAST };
-CHECKED int weights_vector(struct mil_writer *w, const struct gguf_tensor *t,
+CHECKED int weights_vector(struct mil_writer *w, const struct part *p,
                            enum weights_shape shape, float factor,
-                           const struct decoder *perm,
+                           bool plus_one, const struct head_rows *perm,
                            const struct mil_const **ret, struct err *e);
 
 /* All rows as fp16 into a new file. Errors: also IO, NO_SPACE. */

@@ -243,8 +243,7 @@ static int embed(struct engine *g, struct place x, const int32_t *tokens,
     for (uint32_t i = 0; i < c.t; i++) {
         const int64_t at[4] = {0, 0, i, 0};
         if (i < c.n) { /* a padding column repeats the last real one */
-            inputs_embed_row(&g->in, g->embed.p, g->b->embed_scale,
-                             g->b->residual_scale, tokens[i], g->in.row);
+            tables_embed(&g->tables, tokens[i], g->in.row);
         }
         array_put(x.a, (struct array_line){at, 1, g->b->d_model}, g->in.row,
                   1);
@@ -266,7 +265,7 @@ static int run_layers(struct engine_seq *s, struct chunk c, size_t *at,
     RETERR(embed(g, (struct place){g->shards[0].be, sheet->shards[0].x},
                  s->tokens + c.pos, c, e));
     spent(&now, &times->us_embed);
-    RETERR(sheet_place(sheet, g, c, e));
+    RETERR(sheet_place(sheet, g, c, s->tokens + c.pos, e));
     spent(&now, &times->us_masks);
     for (size_t i = 0; i < g->n_shards; i++) {
         const struct binding *b = &sheet->shards[i];

@@ -18,26 +18,6 @@
 
 /* --- open, close --- */
 
-static int map_embed(struct engine *g, struct err *e)
-{
-    const struct bundle *b = g->b;
-    char path[sizeof(b->dir) + 256];
-    if (!file_join(path, sizeof(path), b->dir, b->embed_file)) {
-        return err_set(e, ERR_BUNDLE, "%s: the path is too long",
-                       b->embed_file);
-    }
-    int rc = file_map(path, &g->embed, e);
-    if (rc < 0) {
-        return rc;
-    }
-    if (g->embed.n != (uint64_t)b->vocab * b->d_model * 2) {
-        return err_set(e, ERR_BUNDLE, "%s holds %zu bytes, not %u rows of %u",
-                       b->embed_file, g->embed.n, b->vocab, b->d_model);
-    }
-    g->weight_bytes = g->embed.n;
-    return 0;
-}
-
 /* What a sequence costs at most: its tokens, states and past. */
 static uint64_t seq_bytes(const struct engine *g)
 {
@@ -191,10 +171,11 @@ int engine_open_with(const struct backend *be, const char *bundle_dir,
     if (rc < 0) {
         goto out;
     }
-    rc = map_embed(g, e);
+    rc = tables_open(&g->tables, g->b, e);
     if (rc < 0) {
         goto out;
     }
+    g->weight_bytes = g->tables.embed.n + g->tables.ple.n;
     rc = open_shards(g, conf, e);
     if (rc < 0) {
         goto out;
@@ -251,7 +232,7 @@ void engine_close(struct engine *g)
     }
     free(g->samplers);
     crew_unref();
-    file_unmap(&g->embed);
+    tables_close(&g->tables);
     bundle_close(g->b);
     free(g->shards);
     free(g->heads);

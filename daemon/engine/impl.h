@@ -8,6 +8,7 @@
  * sheet.c    the arrays of one width, in the backend's memory
  * unit.c     packages: opened functions, their ports checked against the bundle
  * inputs.c   the numbers that inputs are made of
+ * tables.c   rows by token: embeddings
  * seq.c      sequences: tokens, states, past keys and values
  * recover.c  a package whose device fails: once more, opened anew, on the CPU
  * snapshot.c sequences to files and back
@@ -30,6 +31,8 @@ enum role {
     ROLE_COS_LOCAL,
     ROLE_SIN_LOCAL,
     ROLE_MASK_LOCAL,
+    ROLE_EMBED, /* the first shard's x */
+    ROLE_PLE,   /* per-layer embeddings of all layers */
     ROLE_PAST,
 };
 
@@ -71,19 +74,36 @@ struct shard {
     uint32_t out_rows; /* of the output: d_model, or the vocabulary slice */
 };
 
+/* --- tables.c --- */
+
+struct tables {
+    const struct bundle *b; /* borrowed */
+    struct file_map embed;  /* (vocab, d_model) fp16 */
+    struct file_map ple;    /* (vocab, ple_width) fp16; empty: none */
+    size_t ple_width;       /* n_layers * d_ple */
+};
+
+CHECKED int tables_open(struct tables *t, const struct bundle *b,
+                        struct err *e);
+void tables_close(struct tables *t); /* zeroed is fine */
+/* A token's row of x, d_model numbers, and of `ple`, ple_width. */
+void tables_embed(const struct tables *t, int32_t token, float *out);
+void tables_ple(const struct tables *t, int32_t token, float *out);
+
 /* --- inputs.c --- */
 
 /* cos and sin of one kind of layer: (context, half), filled up to `filled`. */
 struct rope {
     uint32_t half; /* 0: no shard reads this kind */
     uint32_t filled;
+    double magnitude; /* of cosine and sine */
     double *freq;     /* half: radians a position */
     float *cos, *sin; /* by position */
 };
 
 struct inputs {
     uint32_t d_model, context;
-    float *row;          /* d_model: scratch */
+    float *row; /* scratch: d_model, or the width of `ple` */
     struct rope rope[2]; /* global, local */
     uint32_t window[2];  /* positions a row sees; 0: all */
 };
@@ -92,10 +112,6 @@ struct inputs {
 CHECKED int inputs_init(struct inputs *in, const struct bundle *b,
                         unsigned uses, struct err *e);
 void inputs_fini(struct inputs *in);
-/* The d_model numbers of one token. embed: (vocab, d_model) fp16. */
-void inputs_embed_row(const struct inputs *in, const uint8_t *embed,
-                      float embed_scale, float residual_scale, int32_t token,
-                      float *out);
 /* Rope numbers of one position, half of each; kind 0 is global, 1 local. */
 void inputs_rope_row(struct inputs *in, size_t kind, uint32_t pos,
                      const float **cos, const float **sin);
@@ -218,9 +234,9 @@ void sheet_fini(struct sheet *s, const struct engine *g, bool heads);
 void sheet_release(struct sheet *s, const struct shard *sh, size_t i);
 CHECKED int sheet_bind(struct sheet *s, struct shard *sh, size_t i,
                        struct err *e);
-/* Write everything but x. */
+/* Write everything but x. tokens: c.n. */
 CHECKED int sheet_place(struct sheet *s, struct engine *g, struct chunk c,
-                        struct err *e);
+                        const int32_t *tokens, struct err *e);
 
 /* Begin and end access to an array's data; be: whose memory it is. */
 CHECKED int array_begin(const struct backend *be, struct backend_array *a,
@@ -268,7 +284,9 @@ struct rows {
     uint32_t max;   /* rows of a batch; 0: the bundle runs as columns */
     uint32_t slice; /* rows of logits made at once */
     size_t ld, ld_rope[2];
+    size_t ld_ple;
     float *x[2];                  /* (max, ld): input and output of a shard */
+    float *x_embed, *ple;         /* (max, ld), (max, ld_ple); NULL: not read */
     float *cos[2], *sin[2];       /* (max, ld_rope): global, local */
     uint32_t *lo[2], *hi[2];      /* max */
     uint32_t *write;              /* max */
@@ -311,7 +329,7 @@ struct step {
 struct engine {
     const struct backend *be;
     struct bundle *b;
-    struct file_map embed;
+    struct tables tables;
     size_t n_shards, n_heads;
     struct shard *shards, *heads;
     struct inputs in;

@@ -1,11 +1,9 @@
-/* inputs.c - the numbers that inputs are made of: embeddings, rope rows, what a
- * row sees. Rope rows are computed once for each position. Their tables come
+/* inputs.c - the numbers that inputs are made of: rope rows, what a row sees. Rope rows are computed once for each position. Their tables come
  * from calloc: pages that no position has reached cost nothing.
  */
 #include <string.h>
 
 #include "base/fmath.h"
-#include "base/half.h"
 #include "engine/impl.h"
 
 static int rope_init(struct rope *r, const struct bundle_rope *conf,
@@ -18,6 +16,7 @@ static int rope_init(struct rope *r, const struct bundle_rope *conf,
     if (r->cos == NULL || r->sin == NULL || r->freq == NULL) {
         return err_set(e, ERR_NOMEM, "rope tables");
     }
+    r->magnitude = (double)conf->magnitude;
     for (uint32_t i = 0; i < r->half; i++) {
         double f = (double)conf->scale *
                    fmath_pow((double)conf->base, -2.0 * i / (double)conf->dim);
@@ -30,7 +29,8 @@ int inputs_init(struct inputs *in, const struct bundle *b, unsigned uses,
                 struct err *e)
 {
     *in = (struct inputs){.d_model = b->d_model, .context = b->context};
-    in->row = calloc(b->d_model, sizeof(float));
+    size_t ple = (size_t)b->n_layers * b->d_ple;
+    in->row = calloc(ple > b->d_model ? ple : b->d_model, sizeof(float));
     if (in->row == NULL) {
         return err_set(e, ERR_NOMEM, "inputs");
     }
@@ -57,19 +57,6 @@ void inputs_fini(struct inputs *in)
     *in = (struct inputs){0};
 }
 
-void inputs_embed_row(const struct inputs *in, const uint8_t *embed,
-                      float embed_scale, float residual_scale, int32_t token,
-                      float *out)
-{
-    size_t d = in->d_model;
-    /* the file is mapped at a page and rows have 2-byte elements */
-    const void *at = embed + (size_t)token * d * 2;
-    half_to_floats(at, out, d);
-    for (size_t c = 0; c < d; c++) {
-        out[c] = out[c] * embed_scale * residual_scale;
-    }
-}
-
 /* Angles in double; the tables of the reference frameworks are fp32 and lie
  * within their own rounding of these. */
 static void rope_fill(struct rope *r, uint32_t end)
@@ -81,8 +68,8 @@ static void rope_fill(struct rope *r, uint32_t end)
             double sine = 0;
             double cosine = 0;
             fmath_sincos(angle, &sine, &cosine);
-            r->cos[at] = (float)cosine;
-            r->sin[at] = (float)sine;
+            r->cos[at] = (float)(cosine * r->magnitude);
+            r->sin[at] = (float)(sine * r->magnitude);
         }
     }
 }

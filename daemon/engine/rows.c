@@ -44,9 +44,17 @@ static float *array(uint32_t max, size_t width, size_t *ld)
 }
 
 static int make_batch(struct rows *b, const struct engine *g, size_t n_in,
-                      struct err *e)
+                      unsigned uses, struct err *e)
 {
     bool ok = true;
+    if ((uses & 1U << ROLE_EMBED) != 0) {
+        b->x_embed = array(b->max, g->b->d_model, &b->ld);
+        ok = b->x_embed != NULL;
+    }
+    if ((uses & 1U << ROLE_PLE) != 0) {
+        b->ple = array(b->max, g->tables.ple_width, &b->ld_ple);
+        ok = ok && b->ple != NULL;
+    }
     for (size_t i = 0; i < 2; i++) {
         size_t half = g->in.rope[i].half;
         b->x[i] = array(b->max, g->b->d_model, &b->ld);
@@ -92,7 +100,7 @@ int rows_init(struct engine *g, struct err *e)
     b->slice = (uint32_t)num_max(1, num_min(slice, max));
     RETERR(inputs_init(&g->in, g->b, uses & ropes, e));
     RETERR(logits_room(g, b->slice, e)); /* steps allocate nothing */
-    return make_batch(b, g, n_in, e);
+    return make_batch(b, g, n_in, uses, e);
 }
 
 void rows_fini(struct rows *b)
@@ -104,6 +112,8 @@ void rows_fini(struct rows *b)
         free(b->lo[i]);
         free(b->hi[i]);
     }
+    free(b->x_embed);
+    free(b->ple);
     free(b->write);
     free(b->state);
     free(b->parts);
@@ -150,13 +160,20 @@ static void fill_x(struct engine *g)
 {
     struct rows *b = &g->rows;
     float *x = b->x[0];
+    size_t r = 0;
     for (uint32_t p = 0; p < b->n_parts; p++) {
         const struct eval *v = b->parts[p].v;
         const int32_t *tokens = v->s->tokens + v->s->n + v->done;
         for (uint32_t i = 0; i < b->parts[p].n; i++, x += b->ld) {
-            inputs_embed_row(&g->in, g->embed.p, g->b->embed_scale,
-                             g->b->residual_scale, tokens[i], x);
+            tables_embed(&g->tables, tokens[i], x);
+            if (b->ple != NULL) {
+                tables_ple(&g->tables, tokens[i], b->ple + r * b->ld_ple);
+            }
+            r++;
         }
+    }
+    if (b->x_embed != NULL) {
+        memcpy(b->x_embed, b->x[0], b->n * b->ld * sizeof(*x));
     }
 }
 
@@ -199,6 +216,12 @@ static void bind_inputs(struct rows *b, const struct unit *u, const float *x)
         switch (u->roles[k]) {
         case ROLE_X:
             b->in[k] = (struct backend_row_in){x, b->ld};
+            break;
+        case ROLE_EMBED:
+            b->in[k] = (struct backend_row_in){b->x_embed, b->ld};
+            break;
+        case ROLE_PLE:
+            b->in[k] = (struct backend_row_in){b->ple, b->ld_ple};
             break;
         case ROLE_COS:
         case ROLE_COS_LOCAL:

@@ -287,8 +287,32 @@ static int place_write(struct side *s, struct chunk c, struct err *e)
     return 0;
 }
 
+/* A row by token in each column of a [1, n, t, 1]; a padding column repeats the
+ * last real one. */
+static int place_rows(struct side *s, struct engine *g, enum role role,
+                      struct chunk c, const int32_t *tokens, struct err *e)
+{
+    struct backend_array *a = s->of[role];
+    if (a == NULL) {
+        return 0;
+    }
+    RETERR(array_begin(s->be, a, true, e));
+    for (uint32_t i = 0; i < c.t; i++) {
+        const int64_t at[4] = {0, 0, i, 0};
+        if (i < c.n && role == ROLE_PLE) {
+            tables_ple(&g->tables, tokens[i], g->in.row);
+        } else if (i < c.n) {
+            tables_embed(&g->tables, tokens[i], g->in.row);
+        }
+        array_put(a, (struct array_line){at, 1, (size_t)a->dims[1]}, g->in.row,
+                  1);
+    }
+    array_end(s->be, a, true);
+    return 0;
+}
+
 int sheet_place(struct sheet *s, struct engine *g, struct chunk c,
-                struct err *e)
+                const int32_t *tokens, struct err *e)
 {
     must(c.n > 0 && c.n <= c.t && c.t == s->t &&
          c.pos + c.n <= g->in.context);
@@ -299,6 +323,8 @@ int sheet_place(struct sheet *s, struct engine *g, struct chunk c,
             RETERR(place_rope(side, g, k, true, c, e));
             RETERR(place_mask(side, g, k, c, e));
         }
+        RETERR(place_rows(side, g, ROLE_EMBED, c, tokens, e));
+        RETERR(place_rows(side, g, ROLE_PLE, c, tokens, e));
         RETERR(place_write(side, c, e));
     }
     return 0;

@@ -14,6 +14,8 @@ static const char *const role_names[] = {
     [ROLE_COS_LOCAL] = "rope_cos_local",
     [ROLE_SIN_LOCAL] = "rope_sin_local",
     [ROLE_MASK_LOCAL] = "attn_mask_local",
+    [ROLE_EMBED] = "x_embed",
+    [ROLE_PLE] = "ple",
 };
 
 #define T_HERE (-2) /* in an expected shape: the T dimension */
@@ -49,8 +51,13 @@ static struct shape shape_of(enum role r, const struct bundle *b)
     int64_t s = b->context;
     switch (r) {
     case ROLE_X:
+    case ROLE_EMBED:
         return (struct shape){
             4, {1, d, T_HERE, 1}
+        };
+    case ROLE_PLE:
+        return (struct shape){
+            4, {1, (int64_t)b->n_layers * b->d_ple, T_HERE, 1}
         };
     case ROLE_COS:
     case ROLE_SIN:
@@ -115,6 +122,9 @@ static bool role_available(enum role r, const struct bundle *b)
     case ROLE_SIN_LOCAL:
     case ROLE_MASK_LOCAL:
         return b->rope_local.present;
+    case ROLE_PLE:
+        return b->d_ple > 0;
+    case ROLE_EMBED:
     case ROLE_X:
     case ROLE_MASK:
     case ROLE_WRITE:
@@ -356,6 +366,8 @@ static bool row_use_fits(enum role r, enum backend_row_use use)
     case ROLE_SIN:
     case ROLE_COS_LOCAL:
     case ROLE_SIN_LOCAL:
+    case ROLE_EMBED:
+    case ROLE_PLE:
         return use == BACKEND_ROW_DATA;
     case ROLE_MASK:
     case ROLE_MASK_LOCAL:

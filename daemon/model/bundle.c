@@ -5,10 +5,12 @@
  * bundle_check compares the parts with each other, the files' sizes are
  * checked, and the recorded fingerprint must be the computed one.
  *
- *   { "format": 1, "name": ..., "architecture": ..., "n_layers": ..., ...
- *     "rope": {"dim", "base", "scale", "window", "factors": []},
+ *   { "format": 2, "name": ..., "architecture": ..., "n_layers": ..., ...
+ *     "rope": {"dim", "base", "scale", "window", "magnitude", "factors": [],
+ *              "long_factors": [], "original"},
  *     "rope_local": {...},                      only when layers differ
- *     "layer_local": [true, ...],
+ *     "layers": [{"kind", "n_heads", ...}],     layer.h, by bundle_layers.c
+ *     "logit_scale", "logit_cap", "d_ple", "ple_file",
  *     "shards": [{"path", "first", "last", "t_min", "t_max",
  *                 "functions": [{"name", "t"}], "weight_bytes"}],
  *     "heads": [{"path", "vocab_first", "vocab_last", "t_min", "t_max",
@@ -16,6 +18,9 @@
  *     "files": [{"path", "bytes", "sha256"}],
  *     "source": {"name", "bytes", "sha256"},
  *     "peaks": [{"name", "peak"}], "fingerprint": ..., "total_bytes": ... }
+ *
+ * Format 1 had "layer_local": [true, ...] in place of "layers" and what follows
+ * it, and of a rope neither magnitude nor a second list.
  */
 #include <math.h>
 #include <string.h>
@@ -155,28 +160,43 @@ out:
     return rc < 0 ? err_prefix(e, rc, "source") : 0;
 }
 
-static int read_factors(struct bundle *b, const struct json *j,
-                        struct bundle_rope *r, struct err *e)
+static int read_factors(struct bundle *b, const struct json *j, const char *key,
+                        const float **ret, size_t *ret_n, struct err *e)
 {
     const struct json *a = NULL;
     void *items = NULL;
-    size_t n = 0;
-    int rc = want_array(b, j, "factors", MODEL_DIM_MAX / 2, sizeof(float), &a,
-                        &items, &n, e);
-    if (rc < 0) {
-        return rc;
-    }
+    RETERR(want_array(b, j, key, MODEL_DIM_MAX / 2, sizeof(float), &a, &items,
+                      ret_n, e));
     float *factors = items;
     size_t i = 0;
     for (const struct json *c = json_first(a); c != NULL; c = json_next(c)) {
         if (json_type(c) != JSON_NUMBER) {
-            return err_set(e, ERR_INVALID, "factors are not numbers");
+            return err_set(e, ERR_INVALID, "%s are not numbers", key);
         }
         factors[i++] = (float)json_num(c);
     }
-    r->n_factors = (uint32_t)n;
-    r->factors = n > 0 ? factors : NULL;
+    *ret = i > 0 ? factors : NULL;
     return 0;
+}
+
+static int read_lists(struct bundle *b, const struct json *j,
+                      struct bundle_rope *r, struct err *e)
+{
+    size_t n = 0;
+    size_t n_long = 0;
+    r->magnitude = 1;
+    RETERR(read_factors(b, j, "factors", &r->factors, &n, e));
+    r->n_factors = (uint32_t)n;
+    if (b->format == 1) {
+        return 0;
+    }
+    RETERR(want_f32(j, "magnitude", 1e-6, 1e6, &r->magnitude, e));
+    RETERR(want_u32(j, "original", 0, UINT32_MAX, &r->original, e));
+    RETERR(read_factors(b, j, "long_factors", &r->long_factors, &n_long, e));
+    return n_long == 0 || n_long == n
+               ? 0
+               : err_set(e, ERR_INVALID, "%zu long_factors beside %zu factors",
+                         n_long, n);
 }
 
 static int read_rope(struct bundle *b, const struct json *root, const char *key,
@@ -191,37 +211,54 @@ static int read_rope(struct bundle *b, const struct json *root, const char *key,
     CHECK(want_f32(j, "base", 1e-6, 1e30, &r->base, e));
     CHECK(want_f32(j, "scale", 1e-9, 1e9, &r->scale, e));
     CHECK(want_u32(j, "window", 0, MODEL_CONTEXT_MAX, &r->window, e));
-    CHECK(read_factors(b, j, r, e));
+    CHECK(read_lists(b, j, r, e));
 out:
     r->present = rc == 0;
     return rc < 0 ? err_prefix(e, rc, "%s", key) : 0;
 }
 
-static int read_locals(struct bundle *b, const struct json *j, struct err *e)
+/* Format 1: a flag a layer, and else they are alike. */
+static int read_locals(struct bundle *b, const struct json *j,
+                       struct layer *layers, struct err *e)
 {
-    const struct json *a = NULL;
-    void *items = NULL;
-    size_t n = 0;
-    int rc =
-        want_array(b, j, "layer_local", MODEL_LAYERS_MAX, 1, &a, &items, &n, e);
-    if (rc < 0) {
-        return rc;
-    }
-    if (n != b->n_layers) {
+    const struct json *a = json_get(j, "layer_local");
+    if (a == NULL || json_type(a) != JSON_ARRAY ||
+        json_count(a) != b->n_layers) {
         return err_set(e, ERR_INVALID,
-                       "layer_local has %zu entries for %u "
-                       "layers",
-                       n, b->n_layers);
+                       "layer_local is not one entry for each of %u layers",
+                       b->n_layers);
     }
-    uint8_t *flags = items;
+    uint32_t i = 0;
     for (const struct json *c = json_first(a); c != NULL; c = json_next(c)) {
         if (json_type(c) != JSON_BOOL) {
             return err_set(e, ERR_INVALID, "layer_local is not true or false");
         }
-        *flags++ = json_bool(c);
+        bundle_plain_layer(b, i, json_bool(c), &layers[i]);
+        i++;
     }
-    b->layer_local = items;
     return 0;
+}
+
+static int read_layers(struct bundle *b, const struct json *j, struct err *e)
+{
+    struct layer *layers = arena_array(&b->arena, b->n_layers, sizeof(*layers));
+    if (layers == NULL) {
+        return err_set(e, ERR_NOMEM, "layers");
+    }
+    b->layers = layers;
+    b->logit_scale = 1;
+    if (b->format == 1) {
+        return read_locals(b, j, layers, e);
+    }
+    const struct json *file = json_get(j, "ple_file");
+    RETERR(want_f32(j, "logit_scale", -1e6, 1e6, &b->logit_scale, e));
+    RETERR(want_f32(j, "logit_cap", 0, 1e6, &b->logit_cap, e));
+    RETERR(want_u32(j, "d_ple", 0, MODEL_DIM_MAX, &b->d_ple, e));
+    if (file != NULL && json_type(file) != JSON_NULL) {
+        RETERR(
+            want_str(b, j, "ple_file", BUNDLE_PATH_MAX, &b->ple_file, e));
+    }
+    return bundle_read_layers(b, json_get(j, "layers"), layers, e);
 }
 
 static int read_functions(struct bundle *b, const struct json *j,
@@ -377,14 +414,14 @@ static int read_ropes(struct bundle *b, const struct json *j, struct err *e)
 static int read_manifest(struct bundle *b, const struct json *j, struct err *e)
 {
     int (*const parts[])(struct bundle *, const struct json *, struct err *) = {
-        read_fields, read_source, read_ropes, read_locals,
+        read_fields, read_source, read_ropes, read_layers,
         read_shards, read_heads,  read_files, read_peaks,
     };
     int64_t format = 0;
     RETERR(json_want_int(j, "format", true, 0, INT32_MAX, &format, e));
-    if (format != BUNDLE_FORMAT) {
-        return err_set(e, ERR_BUNDLE, "format %d, aned reads %d", (int)format,
-                       BUNDLE_FORMAT);
+    if (format < 1 || format > BUNDLE_FORMAT) {
+        return err_set(e, ERR_BUNDLE, "format %d, aned reads 1 to %d",
+                       (int)format, BUNDLE_FORMAT);
     }
     b->format = (int)format;
     for (size_t i = 0; i < countof(parts); i++) {

@@ -6,9 +6,10 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/hash.h"
+#include "model/layer.h"
 #include "proto/limits.h"
 
-#define BUNDLE_FORMAT 1
+#define BUNDLE_FORMAT 2 /* aned reads 1 too: there layers differ in kind only */
 
 struct bundle_file {
     const char *path; /* relative to the bundle, '/' separated, no ".." */
@@ -41,8 +42,12 @@ struct bundle_rope {
     float base;
     float scale; /* position = pos * scale (linear scaling factor inverted) */
     uint32_t window;      /* keys a query sees, itself included; 0 = all */
-    uint32_t n_factors;   /* 0, or dim/2: llama3-style per-frequency divisors */
+    float magnitude;      /* of cosine and sine; 1 unless a scaling says so */
+    uint32_t n_factors;   /* 0, or dim/2: a divisor for each frequency */
     const float *factors; /* inverse frequency is divided by it */
+    const float *long_factors; /* NULL, or n_factors: in place of them for a
+                                  sequence longer than `original` */
+    uint32_t original;
 };
 
 struct bundle_peak {  /* measured in fp32 on the calibration text */
@@ -56,7 +61,8 @@ struct bundle {
     int format;
     const char *name;
     const char *architecture; /* "llama", "qwen2", "gemma3" */
-    uint32_t n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff, vocab;
+    uint32_t n_layers, d_model, vocab;
+    uint32_t n_heads, n_kv_heads, d_head, d_ff; /* of the first layer */
     uint32_t context;       /* S: compiled positions */
     uint32_t context_train; /* the source's own */
     float norm_eps;
@@ -70,7 +76,11 @@ struct bundle {
     bool eps_omitted;        /* epsilon * alpha^2 vanished in fp16 */
     struct bundle_rope rope; /* global layers, or the only kind */
     struct bundle_rope rope_local; /* present only when layers differ */
-    const uint8_t *layer_local;    /* n_layers flags */
+    const struct layer *layers;    /* n_layers */
+    float logit_scale, logit_cap;  /* layer.h's terms; the head does both */
+    uint32_t d_ple;                /* width of per-layer embeddings; 0: none */
+    const char *ple_file; /* fp16 (vocab, n_layers * d_ple), to be multiplied by
+                             sqrt(d_ple / 2); or NULL */
     size_t n_shards;
     struct bundle_shard *shards;
     size_t n_heads_shards;

@@ -86,9 +86,8 @@ static int check_rope(const struct bundle *b, const struct bundle_rope *r,
     if (!r->present) {
         return 0;
     }
-    if (r->dim == 0 || r->dim % 2 != 0 || r->dim > b->d_head) {
-        return err_set(e, ERR_BUNDLE, "%s.dim %u does not fit d_head %u", what,
-                       r->dim, b->d_head);
+    if (r->dim == 0 || r->dim % 2 != 0) {
+        return err_set(e, ERR_BUNDLE, "%s.dim %u is odd or 0", what, r->dim);
     }
     if (!(r->base > 0.0F) || !isfinite(r->base) || !(r->scale > 0.0F) ||
         !isfinite(r->scale)) {
@@ -99,11 +98,20 @@ static int check_rope(const struct bundle *b, const struct bundle_rope *r,
         return err_set(e, ERR_BUNDLE, "%s has %u factors for dim %u", what,
                        r->n_factors, r->dim);
     }
-    for (uint32_t i = 0; i < r->n_factors; i++) {
-        if (!(r->factors[i] > 0.0F) || !isfinite(r->factors[i])) {
-            return err_set(e, ERR_BUNDLE, "%s.factors[%u] is not positive",
-                           what, i);
+    const float *lists[] = {r->factors, r->long_factors};
+    for (uint32_t i = 0; i < 2 * r->n_factors; i++) {
+        const float *list = lists[i / r->n_factors];
+        float f = list != NULL ? list[i % r->n_factors] : 1.0F;
+        if (!(f > 0.0F) || !isfinite(f)) {
+            return err_set(e, ERR_BUNDLE, "%s: factor %u is not positive", what,
+                           i % r->n_factors);
         }
+    }
+    if (r->long_factors != NULL && r->original < b->context) {
+        return err_set(e, ERR_BUNDLE,
+                       "%s: a context of %u needs the long list after %u "
+                       "positions, and aned does not change lists yet",
+                       what, b->context, r->original);
     }
     return 0;
 }
@@ -159,16 +167,7 @@ static int check_layers(const struct bundle *b, struct err *e)
     if (!b->rope.present) {
         return err_set(e, ERR_BUNDLE, "rope is absent");
     }
-    for (uint32_t i = 0; i < b->n_layers; i++) {
-        if (b->layer_local != NULL && b->layer_local[i] != 0 &&
-            !b->rope_local.present) {
-            return err_set(e, ERR_BUNDLE,
-                           "layer %u is local but rope_local is "
-                           "absent",
-                           i);
-        }
-    }
-    return 0;
+    return bundle_check_layers(b, e);
 }
 
 static int check_t(const char *path, uint32_t t_min, uint32_t t_max,
@@ -287,6 +286,22 @@ static const struct bundle_file *find_file(const struct bundle *b,
     return NULL;
 }
 
+/* A listed file of one fp16 row for each token. */
+static int check_table(const struct bundle *b, const char *path, uint64_t cols,
+                       struct err *e)
+{
+    const struct bundle_file *f = find_file(b, path);
+    if (f == NULL) {
+        return err_set(e, ERR_BUNDLE, "%s is not in the list of files", path);
+    }
+    if (f->bytes != b->vocab * cols * 2) {
+        return err_set(e, ERR_BUNDLE,
+                       "%s has %" PRIu64 " bytes for (%u, %" PRIu64 ") fp16",
+                       f->path, f->bytes, b->vocab, cols);
+    }
+    return 0;
+}
+
 static int check_listed(const struct bundle *b, struct err *e)
 {
     uint64_t sum = 0;
@@ -309,18 +324,18 @@ static int check_listed(const struct bundle *b, struct err *e)
     if (sum != b->total_bytes) {
         return err_set(e, ERR_BUNDLE, "total_bytes is not the files' sum");
     }
-    const struct bundle_file *embed = find_file(b, b->embed_file);
-    if (embed == NULL || find_file(b, b->tokenizer_file) == NULL) {
+    if (find_file(b, b->tokenizer_file) == NULL) {
         return err_set(e, ERR_BUNDLE, "%s is not in the list of files",
-                       embed == NULL ? b->embed_file : b->tokenizer_file);
+                       b->tokenizer_file);
     }
-    if (embed->bytes != (uint64_t)b->vocab * b->d_model * 2) {
-        return err_set(e, ERR_BUNDLE,
-                       "%s has %" PRIu64 " bytes for (%u, %u) "
-                       "fp16",
-                       embed->path, embed->bytes, b->vocab, b->d_model);
+    if ((b->d_ple > 0) != (b->ple_file != NULL)) {
+        return err_set(e, ERR_BUNDLE, "d_ple and ple_file: one is absent");
     }
-    return 0;
+    RETERR(check_table(b, b->embed_file, b->d_model, e));
+    return b->ple_file != NULL
+               ? check_table(b, b->ple_file, (uint64_t)b->n_layers * b->d_ple,
+                             e)
+               : 0;
 }
 
 int bundle_check(const struct bundle *b, struct err *e)
@@ -384,8 +399,7 @@ int bundle_check_files(const struct bundle *b, const char *dir, struct err *e)
     return 0;
 }
 
-static void add_text(struct sha256 *h, const char *fmt, ...) PRINTF_LIKE(2, 3);
-static void add_text(struct sha256 *h, const char *fmt, ...)
+void bundle_hash_text(struct sha256 *h, const char *fmt, ...)
 {
     char line[BUNDLE_PATH_MAX + 256];
     va_list ap;
@@ -396,16 +410,24 @@ static void add_text(struct sha256 *h, const char *fmt, ...)
     sha256_add(h, line, (size_t)n);
 }
 
-static void add_rope(struct sha256 *h, const char *what,
+static void add_rope(struct sha256 *h, const struct bundle *b, const char *what,
                      const struct bundle_rope *r)
 {
     if (!r->present) {
         return;
     }
-    add_text(h, "%s=%u %a %a %u %u\n", what, r->dim, (double)r->base,
+    bundle_hash_text(h, "%s=%u %a %a %u %u\n", what, r->dim, (double)r->base,
              (double)r->scale, r->window, r->n_factors);
     for (uint32_t i = 0; i < r->n_factors; i++) {
-        add_text(h, " %a\n", (double)r->factors[i]);
+        bundle_hash_text(h, " %a\n", (double)r->factors[i]);
+    }
+    if (b->format == 1) {
+        return;
+    }
+    bundle_hash_text(h, "magnitude=%a original=%u\n", (double)r->magnitude,
+                     r->original);
+    for (uint32_t i = 0; r->long_factors != NULL && i < r->n_factors; i++) {
+        bundle_hash_text(h, " %a\n", (double)r->long_factors[i]);
     }
 }
 
@@ -415,42 +437,40 @@ void bundle_fingerprint(const struct bundle *b, char out[SHA256_HEX])
 {
     struct sha256 h;
     sha256_init(&h);
-    add_text(&h, "aned bundle %d\n", BUNDLE_FORMAT);
+    bundle_hash_text(&h, "aned bundle %d\n", b->format);
     for (size_t i = 0; i < countof(bundle_strs); i++) {
         if (bundle_strs[i].number) {
-            add_text(&h, "%s=%s\n", bundle_strs[i].key,
+            bundle_hash_text(&h, "%s=%s\n", bundle_strs[i].key,
                      bundle_get_str(b, bundle_strs[i].at));
         }
     }
     for (size_t i = 0; i < countof(bundle_u32s); i++) {
-        add_text(&h, "%s=%u\n", bundle_u32s[i].key,
+        bundle_hash_text(&h, "%s=%u\n", bundle_u32s[i].key,
                  bundle_get_u32(b, bundle_u32s[i].at));
     }
     for (size_t i = 0; i < countof(bundle_f32s); i++) {
-        add_text(&h, "%s=%a\n", bundle_f32s[i].key,
+        bundle_hash_text(&h, "%s=%a\n", bundle_f32s[i].key,
                  (double)bundle_get_f32(b, bundle_f32s[i].at));
     }
-    add_rope(&h, "rope", &b->rope);
-    add_rope(&h, "rope_local", &b->rope_local);
-    for (uint32_t i = 0; i < b->n_layers; i++) {
-        add_text(&h, "%d", b->layer_local != NULL && b->layer_local[i] != 0);
-    }
+    add_rope(&h, b, "rope", &b->rope);
+    add_rope(&h, b, "rope_local", &b->rope_local);
+    bundle_hash_layers(&h, b);
     for (size_t i = 0; i < b->n_shards; i++) {
         const struct bundle_shard *s = &b->shards[i];
-        add_text(&h, "\nshard %s %u %u %u %u", s->path, s->first, s->last,
+        bundle_hash_text(&h, "\nshard %s %u %u %u %u", s->path, s->first, s->last,
                  s->t_min, s->t_max);
         for (size_t k = 0; k < s->n_functions; k++) {
-            add_text(&h, "\nfunction %s %u", s->functions[k],
+            bundle_hash_text(&h, "\nfunction %s %u", s->functions[k],
                      s->function_t != NULL ? s->function_t[k] : 0);
         }
     }
     for (size_t i = 0; i < b->n_heads_shards; i++) {
         const struct bundle_head *s = &b->heads[i];
-        add_text(&h, "\nhead %s %u %u %u %u", s->path, s->vocab_first,
+        bundle_hash_text(&h, "\nhead %s %u %u %u %u", s->path, s->vocab_first,
                  s->vocab_last, s->t_min, s->t_max);
     }
     for (size_t i = 0; i < b->n_files; i++) {
-        add_text(&h, "\nfile %s %" PRIu64 " %s", b->files[i].path,
+        bundle_hash_text(&h, "\nfile %s %" PRIu64 " %s", b->files[i].path,
                  b->files[i].bytes, b->files[i].sha256);
     }
     uint8_t digest[SHA256_BYTES];

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "model/bundle.h"
+#include "proto/json.h"
 
 #define BUNDLE_MANIFEST "bundle.json"
 #define BUNDLE_PATH_MAX 512u /* bytes, with the NUL */
@@ -49,6 +50,23 @@ static inline const char *bundle_get_str(const struct bundle *b, size_t at)
 {
     return *(const char *const *)(const void *)((const char *)b + at);
 }
+
+/* --- bundle_layers.c: struct layer and the manifest --- */
+
+/* A layer that has nothing but the bundle's plain numbers (format 1). */
+void bundle_plain_layer(const struct bundle *b, uint32_t i, bool local,
+                        struct layer *ret);
+/* a: "layers", an array of n_layers objects; out has room for them. Errors:
+ * INVALID. */
+CHECKED int bundle_read_layers(const struct bundle *b, const struct json *a,
+                               struct layer *out, struct err *e);
+void bundle_put_layers(struct json *j, const struct bundle *b);
+/* Heads, kinds and references of all layers fit. Errors: BUNDLE. */
+CHECKED int bundle_check_layers(const struct bundle *b, struct err *e);
+void bundle_hash_layers(struct sha256 *h, const struct bundle *b);
+/* One line of what the fingerprint is made of. */
+void bundle_hash_text(struct sha256 *h, const char *fmt, ...)
+    PRINTF_LIKE(2, 3);
 
 /* Relative, '/' separated, no empty, "." or ".." component. */
 bool bundle_path_ok(const char *path);

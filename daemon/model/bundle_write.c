@@ -134,9 +134,15 @@ static void put_rope(struct json *j, const char *key,
     json_add_num(o, "base", (double)r->base);
     json_add_num(o, "scale", (double)r->scale);
     json_add_int(o, "window", r->window);
+    json_add_num(o, "magnitude", (double)r->magnitude);
+    json_add_int(o, "original", r->original);
     struct json *a = json_add_array(o, "factors");
     for (uint32_t i = 0; i < r->n_factors; i++) {
         json_add_num(a, NULL, (double)r->factors[i]);
+    }
+    a = json_add_array(o, "long_factors");
+    for (uint32_t i = 0; r->long_factors != NULL && i < r->n_factors; i++) {
+        json_add_num(a, NULL, (double)r->long_factors[i]);
     }
 }
 
@@ -174,13 +180,9 @@ static void put_shards(struct json *j, const struct bundle *b)
 
 static void put_lists(struct json *j, const struct bundle *b)
 {
-    struct json *a = json_add_array(j, "layer_local");
-    for (uint32_t i = 0; i < b->n_layers; i++) {
-        json_add_bool(a, NULL,
-                      b->layer_local != NULL && b->layer_local[i] != 0);
-    }
+    bundle_put_layers(j, b);
     put_shards(j, b);
-    a = json_add_array(j, "files");
+    struct json *a = json_add_array(j, "files");
     for (size_t i = 0; i < b->n_files; i++) {
         struct json *o = json_add_object(a, NULL);
         json_add_str(o, "path", b->files[i].path);
@@ -219,6 +221,12 @@ static struct json *manifest(const struct bundle *b)
     json_add_str(s, "sha256", b->source_sha256);
     put_rope(j, "rope", &b->rope);
     put_rope(j, "rope_local", &b->rope_local);
+    json_add_num(j, "logit_scale", (double)b->logit_scale);
+    json_add_num(j, "logit_cap", (double)b->logit_cap);
+    json_add_int(j, "d_ple", b->d_ple);
+    if (b->ple_file != NULL) {
+        json_add_str(j, "ple_file", b->ple_file);
+    }
     put_lists(j, b);
     json_add_str(j, "fingerprint", b->fingerprint);
     json_add_int(j, "total_bytes", (int64_t)b->total_bytes);
@@ -240,9 +248,9 @@ int bundle_write(const char *dir, struct bundle *b, struct err *e)
         strlen(b->source_sha256) != SHA256_HEX - 1) {
         return err_set(e, ERR_BUNDLE, "the source's name or hash is absent");
     }
+    b->format = BUNDLE_FORMAT;
     RETERR(fill_files(dir, b, e));
     RETERR(bundle_check(b, e));
-    b->format = BUNDLE_FORMAT;
     bundle_fingerprint(b, b->fingerprint);
     j = manifest(b);
     buf_init(&text, BUNDLE_JSON_MAX);

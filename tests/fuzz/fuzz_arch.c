@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "convert/plan.h"
-#include "convert/reference.h"
+#include "convert/reference/reference.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);
 
@@ -18,7 +18,7 @@ static void plan(const struct decoder *d)
         .n_layers = d->n_layers,
         .vocab = d->vocab,
         .context = 64,
-        .layer_bytes = arch_layer_weights(d),
+        .layer_bytes = arch_layer_weights(d, 0) + 1,
         .row_bytes = d->d_model,
         .states = true,
     };
@@ -35,9 +35,12 @@ static void run(const struct decoder *d)
     struct range r = {0};
     struct range_choice c = {0};
     struct err e = {0};
-    uint64_t weights = arch_layer_weights(d) * d->n_layers +
-                       (uint64_t)d->vocab * d->d_model +
-                       64u * ((uint64_t)d->d_ff + d->d_model) + 64u * d->d_head;
+    uint64_t weights = (uint64_t)d->vocab * d->d_model;
+    for (uint32_t l = 0; l < d->n_layers && weights <= SMALL; l++) {
+        const struct layer *y = &d->layers[l];
+        weights += arch_layer_weights(d, l) +
+                   64u * ((uint64_t)y->d_ff + d->d_model + y->d_head);
+    }
     if (weights > SMALL) {
         return;
     }
@@ -57,8 +60,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
         return 0;
     }
     if (arch_read(g, &d, &e) == 0) {
-        for (uint32_t i = 0; i < d.d_head; i++) {
-            must(arch_rope_row(&d, i) < d.d_head);
+        for (uint32_t l = 0; l < d.n_layers; l++) {
+            struct head_rows h;
+            bool permutes = arch_permutes(&d, l, &h);
+            for (uint32_t i = 0; permutes && i < h.d_head; i++) {
+                must(head_row(&h, i) < h.d_head);
+            }
         }
         plan(&d);
         run(&d);

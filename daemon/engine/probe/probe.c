@@ -317,7 +317,7 @@ static int run_package(struct probe *p, size_t i, struct err *e)
     const struct bundle *b = p->b;
     struct package k = {.p = p, .number = i};
     k.part.b = b;
-    k.part.embed = &p->embed;
+    k.part.tables = &p->tables;
     if (i < b->n_shards) {
         k.part.shard = &b->shards[i];
     } else {
@@ -331,18 +331,6 @@ static int run_package(struct probe *p, size_t i, struct err *e)
     return rc;
 }
 
-static int map_embed(struct probe *p, struct err *e)
-{
-    char path[sizeof(p->b->dir) + 256];
-    if (!file_join(path, sizeof(path), p->b->dir, p->b->embed_file)) {
-        return err_set(e, ERR_BUNDLE, "the path is too long");
-    }
-    RETERR(file_map(path, &p->embed, e));
-    return p->embed.n == (uint64_t)p->b->vocab * p->b->d_model * 2
-               ? 0
-               : err_set(e, ERR_BUNDLE, "%s is too short", p->b->embed_file);
-}
-
 int probe_run(const char *bundle_dir, const struct probe_conf *conf,
               const char **ret_known, struct err *e)
 {
@@ -351,14 +339,14 @@ int probe_run(const char *bundle_dir, const struct probe_conf *conf,
     int rc = 0;
     crew_ref();
     CHECK(bundle_open(bundle_dir, &p.b, e));
-    CHECK(map_embed(&p, e));
+    CHECK(tables_open(&p.tables, p.b, e));
     n = p.b->n_shards + p.b->n_heads_shards;
     for (size_t i = conf->first; i < n && p.known == NULL; i++) {
         CHECK(run_package(&p, i, e));
     }
     *ret_known = p.known;
 out:
-    file_unmap(&p.embed);
+    tables_close(&p.tables);
     bundle_close(p.b);
     crew_unref();
     return rc;

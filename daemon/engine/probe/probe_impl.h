@@ -17,7 +17,7 @@
 /* A shard or a head of the bundle. */
 struct probe_part {
     const struct bundle *b;
-    const struct file_map *embed;
+    const struct tables *tables;
     const struct bundle_shard *shard; /* one of these two */
     const struct bundle_head *head;
 };
@@ -31,6 +31,7 @@ struct probe_in {
     uint32_t past, n; /* rows stand at positions past .. past + n - 1 */
     size_t d;         /* numbers of a row */
     float *x;         /* (n, d) */
+    int32_t *tokens;  /* n: whose embeddings they are made of */
     uint32_t *peak;   /* n: the number that is as large as any, or PEAK_NONE */
 };
 
@@ -190,7 +191,7 @@ struct json *report_package(const struct package_result *p,
 struct probe {
     const struct probe_conf *c;
     struct bundle *b;
-    struct file_map embed;
+    struct tables tables;
     const char *known; /* the machine is one of conf->known */
     bool asked;        /* that was looked at */
     int stop;          /* what conf->at or conf->result said; 0: go on */

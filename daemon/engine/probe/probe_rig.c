@@ -73,6 +73,7 @@ int rig_open(struct rig *r, const struct probe_part *p, size_t function,
     list_init(&r->g.seqs);
     /* not changed: the engine's field is its own bundle's */
     r->g.b = (struct bundle *)(uintptr_t)p->b;
+    r->g.tables = *p->tables; /* borrowed */
     if (p->shard != NULL) {
         r->one = *p->shard;
         r->function = p->shard->functions[function];
@@ -230,7 +231,7 @@ int rig_place(struct rig *r, uint32_t t, uint32_t first, uint32_t n,
             r->g.be->rebind(s->shards[0].io, k, r->seq->past[0][u->past[k]]);
         }
     }
-    return sheet_place(s, &r->g, c, e);
+    return sheet_place(s, &r->g, c, r->in->tokens + first, e);
 }
 
 int rig_predict(struct rig *r, uint32_t t, struct err *e)

@@ -53,13 +53,12 @@ static float peak_of(const struct probe_part *p)
 static void fill_rows(struct probe_in *in, const struct probe_part *p)
 {
     const struct bundle *b = p->b;
-    const struct inputs one = {.d_model = b->d_model};
     float peak = peak_of(p);
     for (uint32_t r = 0; r < in->n; r++) {
         float *x = in->x + r * in->d;
         int32_t token = (int32_t)(mix(SEED_X, r) % b->vocab);
-        inputs_embed_row(&one, p->embed->p, b->embed_scale, b->residual_scale,
-                         token, x);
+        in->tokens[r] = token;
+        tables_embed(p->tables, token, x);
         half_round_floats(x, in->d);
         in->peak[r] = PEAK_NONE;
         if (peak > 0 && r % PEAK_EVERY == PEAK_EVERY - 1) {
@@ -80,7 +79,8 @@ int probe_in_make(struct probe_in *in, const struct probe_part *p,
     *in = (struct probe_in){.past = past, .n = (uint32_t)n, .d = p->b->d_model};
     in->x = calloc(n * in->d, sizeof(*in->x));
     in->peak = calloc(n, sizeof(*in->peak));
-    if (in->x == NULL || in->peak == NULL) {
+    in->tokens = calloc(n, sizeof(*in->tokens));
+    if (in->x == NULL || in->peak == NULL || in->tokens == NULL) {
         probe_in_free(in);
         return err_set(e, ERR_NOMEM, "rows");
     }
@@ -92,6 +92,7 @@ void probe_in_free(struct probe_in *in)
 {
     free(in->x);
     free(in->peak);
+    free(in->tokens);
     *in = (struct probe_in){0};
 }
 

@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 #include "base/half.h"
-#include "convert/arch.h"
+#include "convert/arch/arch.h"
 #include "convert/convert.h"
 #include "mil/mil.h"
 #include "mkgguf.h"
@@ -168,8 +168,11 @@ static void check_weights(const struct mil_function *f, const struct mk *m,
     const uint16_t *s = scale->data;
     float *row = malloc(m->d * sizeof(float));
     for (uint32_t r = 0; r < m->heads * m->d_head; r++) {
-        uint32_t from = r - r % d.d_head + arch_rope_row(&d, r % d.d_head);
-        unit_ok(gguf_rows(arch_tensor(&d, 0, SLOT_Q), from, 1, row, &e), &e);
+        struct head_rows perm;
+        uint32_t in = r % m->d_head;
+        bool permutes = arch_permutes(&d, 0, &perm);
+        uint32_t from = r - in + (permutes ? head_row(&perm, in) : in);
+        unit_ok(gguf_rows(arch_part(&d, 0, SLOT_Q)->t, from, 1, row, &e), &e);
         float step = half_to_float(s[r]);
         for (uint32_t i = 0; i < m->d; i++) {
             float got = (float)q[(size_t)r * m->d + i] * step;

@@ -1,5 +1,5 @@
 /* Families read from small GGUFs; what is not understood is refused by name. */
-#include "convert/arch.h"
+#include "convert/arch/arch.h"
 #include "mkgguf.h"
 
 static int read_mk(const struct mk *m, struct decoder *d, struct gguf **g,
@@ -23,21 +23,23 @@ static void numbers_of_families(void **state)
         unit_ok(read_mk(m, &d, &g, &b, &e), &e);
         assert_string_equal(d.arch->name, m->arch);
         assert_int_equal(d.n_layers, m->layers);
-        assert_int_equal(d.d_head, m->d_head);
-        assert_int_equal(d.rope_dim, m->d_head);
+        const struct arch_kind *k = &d.kinds[LAYER_GLOBAL];
+        assert_int_equal(d.layers[1].d_head, m->d_head);
+        assert_int_equal(k->rope_dim, m->d_head);
         assert_int_equal(d.vocab, m->vocab);
-        assert_true(d.rope_base == 10000.0f && d.rope_scale == 1);
+        assert_true(k->base == 10000.0f && k->scale == 1);
         assert_true(
-            arch_head(&d) ==
+            arch_head(&d)->t ==
             gguf_tensor(g, m->untied ? "output.weight" : "token_embd.weight"));
         bool gemma = m == &mk_gemma3;
         assert_true(d.embed_scale == (gemma ? sqrtf(48) : 1.0f));
-        assert_int_equal(d.window, gemma ? 16 : 0);
+        assert_int_equal(k->window, 0);
+        assert_int_equal(d.kinds[LAYER_LOCAL].window, gemma ? 16 : 0);
         for (uint32_t l = 0; l < d.n_layers; l++) {
-            assert_int_equal(arch_local(&d, l), gemma && l != 5);
+            assert_int_equal(d.layers[l].kind == LAYER_LOCAL, gemma && l != 5);
         }
-        assert_non_null(arch_tensor(&d, 1, SLOT_DOWN));
-        assert_int_equal(arch_tensor(&d, 1, SLOT_Q_BIAS) != NULL, m->qkv_bias);
+        assert_true(arch_has(&d, 1, SLOT_DOWN));
+        assert_int_equal(arch_has(&d, 1, SLOT_Q_BIAS), m->qkv_bias);
         arch_fini(&d);
         gguf_close(g);
         buf_fini(&b);
@@ -58,16 +60,16 @@ static void rope_rows(void **state)
     unit_ok(read_mk(&m, &d, &g, &b, &e), &e);
     static const uint32_t want[16] = {0, 2, 4, 6,  8,  10, 1,  3,
                                       5, 7, 9, 11, 12, 13, 14, 15};
+    struct head_rows perm;
+    assert_true(arch_permutes(&d, 0, &perm));
     for (uint32_t i = 0; i < 16; i++) {
-        assert_int_equal(arch_rope_row(&d, i), want[i]);
+        assert_int_equal(head_row(&perm, i), want[i]);
     }
     arch_fini(&d);
     gguf_close(g);
     buf_fini(&b);
     unit_ok(read_mk(&mk_qwen2, &d, &g, &b, &e), &e);
-    for (uint32_t i = 0; i < 16; i++) {
-        assert_int_equal(arch_rope_row(&d, i), i);
-    }
+    assert_false(arch_permutes(&d, 0, &perm));
     arch_fini(&d);
     gguf_close(g);
     buf_fini(&b);
@@ -191,7 +193,7 @@ static void keys_one_by_one(void **state)
         {F32("llama",  "attention.temperature_scale",          0.1f),                   ERR_UNSUPPORTED},
         {F32("llama",  "made_up_scale",                        2),                      ERR_UNSUPPORTED},
         {F32("gemma3", "rope.global.freq_base",                1e6f),                   ERR_UNSUPPORTED},
-        {STR("llama",  "rope.scaling.type",                    "yarn"),                 ERR_UNSUPPORTED},
+        {STR("llama",  "rope.scaling.type",                    "dynamic"),              ERR_UNSUPPORTED},
 #undef U32
 #undef STR
 #undef F32
@@ -288,7 +290,7 @@ static void linear_without_type(void **state)
         m.extra_text = t[i].text;
         m.extra_f32 = t[i].factor;
         unit_ok(read_mk(&m, &d, &g, &b, &e), &e);
-        assert_true(d.rope_scale == t[i].scale);
+        assert_true(d.kinds[LAYER_GLOBAL].scale == t[i].scale);
         arch_fini(&d);
         gguf_close(g);
         buf_fini(&b);
@@ -315,7 +317,7 @@ static void scale_of_scores(void **state)
         struct err e = {0};
         m.layers = t[i].layers;
         unit_ok(read_mk(&m, &d, &g, &b, &e), &e);
-        assert_true(d.score_scale == t[i].scale);
+        assert_true(d.layers[0].score_scale == t[i].scale);
         arch_fini(&d);
         gguf_close(g);
         buf_fini(&b);

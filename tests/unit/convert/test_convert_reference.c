@@ -2,7 +2,7 @@
  * logits over a real model), and its invariance. */
 #include "base/crew.h"
 #include "base/file.h"
-#include "convert/reference.h"
+#include "convert/reference/reference.h"
 #include "mkgguf.h"
 
 static float cosine(const float *a, const float *b, size_t n)

@@ -19,6 +19,7 @@
 #include <math.h>
 #include <unistd.h>
 
+#include "../layer.h"
 #include "../unit.h"
 #include "base/file.h"
 #include "base/half.h"
@@ -577,7 +578,9 @@ static void fake_put(const char *name, const void *p, size_t n)
 static void fake_write_bundle(const char **functions, uint32_t *ts, size_t n)
 {
     static const float factors[] = {1, 4};
-    static const uint8_t locals[] = {0, 1};
+    struct layer layers[2] = {UNIT_LAYER(1, 4, 4), UNIT_LAYER(1, 4, 4)};
+    layers[1].kind = LAYER_LOCAL;
+    layers[1].kv_from = 1;
     const char *one[] = {"main"};
     uint32_t zero[] = {0};
     bool ranged = functions == NULL;
@@ -615,10 +618,21 @@ static void fake_write_bundle(const char **functions, uint32_t *ts, size_t n)
         .embed_scale = 2,
         .residual_scale = 0.25f,
         .margin = 4,
-        .rope = {true, 4, FAKE_BASE,       FAKE_SCALE, 0,           2, factors},
-        .rope_local = {true, 2, FAKE_BASE_LOCAL, FAKE_SCALE, FAKE_WINDOW, 0,
-                 NULL                                                         },
-        .layer_local = locals,
+        .rope = {.present = true,
+                 .dim = 4,
+                 .base = FAKE_BASE,
+                 .scale = FAKE_SCALE,
+                 .magnitude = 1,
+                 .n_factors = 2,
+                 .factors = factors},
+        .rope_local = {.present = true,
+                       .dim = 2,
+                       .base = FAKE_BASE_LOCAL,
+                       .scale = FAKE_SCALE,
+                       .window = FAKE_WINDOW,
+                       .magnitude = 1},
+        .layers = layers,
+        .logit_scale = 1,
         .n_shards = 2,
         .shards = shards,
         .n_heads_shards = 2,

@@ -204,15 +204,17 @@ static struct mil_value *any_attention(struct gen *g, const struct shape *s,
     struct pkg *k = &g->k;
     struct mil_value *mask = any_mask(g);
     float scale = gen_float(g, 0.1f, 0.4f);
+    float cap = gen_chance(g, 25) ? gen_float(g, 1, 6) : 0;
     int32_t group = s->heads / s->kv;
     struct mil_value *o[8];
     if (s->kv == 1 || gen_chance(g, 70)) {
-        return attention(k, q, keys, values, mask, scale);
+        return attention_capped(k, q, keys, values, mask, scale, cap);
     }
     for (int32_t h = 0; h < s->kv; h++) {
-        o[h] = attention(k, slice(k, q, 1, h * group, (h + 1) * group),
-                         slice(k, keys, 1, h, h + 1),
-                         slice(k, values, 1, h, h + 1), mask, scale);
+        o[h] = attention_capped(k, slice(k, q, 1, h * group, (h + 1) * group),
+                                slice(k, keys, 1, h, h + 1),
+                                slice(k, values, 1, h, h + 1), mask, scale,
+                                cap);
     }
     return mil_concat(k->p, k->f, "heads", (size_t)s->kv, o, 1);
 }

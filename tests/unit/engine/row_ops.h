@@ -297,11 +297,12 @@ static inline struct mil_value *masked_write(struct pkg *k, const char *name,
     return mil_state_write(k->p, k->f, "r1", s, r0, *blend);
 }
 
-/* q [1, heads, T, dim] over keys and values [1, kv, S, dim]. */
-static inline struct mil_value *attention(struct pkg *k, struct mil_value *q,
-                                          struct mil_value *keys,
-                                          struct mil_value *values,
-                                          struct mil_value *mask, float scale)
+/* q [1, heads, T, dim] over keys and values [1, kv, S, dim]; cap: 0, or scores
+ * are cap * tanh(scores / cap). */
+static inline struct mil_value *
+attention_capped(struct pkg *k, struct mil_value *q, struct mil_value *keys,
+                 struct mil_value *values, struct mil_value *mask, float scale,
+                 float cap)
 {
     int32_t n = (int32_t)q->type.dims[1];
     int32_t dim = (int32_t)q->type.dims[3];
@@ -310,12 +311,21 @@ static inline struct mil_value *attention(struct pkg *k, struct mil_value *q,
     int32_t vdim = (int32_t)values->type.dims[3];
     struct mil_value *s =
         matmul(k, kv != n ? reshape4(k, q, kv, -1, dim) : q, keys, false, true);
-    s = two(k, "mul", s, num(k, scale));
+    s = two(k, "mul", s, num(k, cap > 0 ? scale / cap : scale));
+    s = cap > 0 ? two(k, "mul", one(k, "tanh", s), num(k, cap)) : s;
     s = kv != n ? reshape4(k, s, n, -1, positions) : s;
     s = softmax(k, two(k, "add", s, mask), -1);
     s = kv != n ? reshape4(k, s, kv, -1, positions) : s;
     s = matmul(k, s, values, false, false);
     return kv != n ? reshape4(k, s, n, -1, vdim) : s;
+}
+
+static inline struct mil_value *attention(struct pkg *k, struct mil_value *q,
+                                          struct mil_value *keys,
+                                          struct mil_value *values,
+                                          struct mil_value *mask, float scale)
+{
+    return attention_capped(k, q, keys, values, mask, scale, 0);
 }
 
 /* --- shapes and what follows from them --- */

@@ -1,6 +1,7 @@
 /* A bundle whose packages take a fixed number of rows, on both CPU backends. */
 #include <unistd.h>
 
+#include "../layer.h"
 #include "converted.h"
 #include "cpu_pkg.h"
 #include "row_ops.h"
@@ -49,6 +50,7 @@ static void write_bundle(int64_t layers_t, int64_t head_t)
         {"head_0.mlpackage", 0,     FIRST, 1, 4, 5},
         {"head_1.mlpackage", FIRST, VOCAB, 1, 4, 6}
     };
+    static const struct layer layer = UNIT_LAYER(1, 4, 4);
     struct bundle b = {.name = "heads",
                        .architecture = "gemma3",
                        .n_layers = 1,
@@ -67,8 +69,13 @@ static void write_bundle(int64_t layers_t, int64_t head_t)
                        .embed_scale = 1,
                        .residual_scale = 1,
                        .margin = 4,
-                       .rope = {true, 4, 100, 1, 0, 0, NULL},
-                       .layer_local = (const uint8_t[]){0},
+                       .rope = {.present = true,
+                                .dim = 4,
+                                .base = 100,
+                                .scale = 1,
+                                .magnitude = 1},
+                       .layers = &layer,
+                       .logit_scale = 1,
                        .n_shards = 1,
                        .shards = &shard,
                        .n_heads_shards = 2,

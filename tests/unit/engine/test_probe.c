@@ -565,14 +565,12 @@ static void the_rows(void **state)
 {
     (void)state;
     struct bundle *b = NULL;
-    struct file_map embed;
+    struct tables tables;
     struct probe_in in[2];
     struct err e = {0};
-    char path[512];
     unit_ok(bundle_open(fake_dir, &b, &e), &e);
-    assert_true(file_join(path, sizeof(path), fake_dir, b->embed_file));
-    unit_ok(file_map(path, &embed, &e), &e);
-    const struct probe_part part = {b, &embed, &b->shards[1], NULL};
+    unit_ok(tables_open(&tables, b, &e), &e);
+    const struct probe_part part = {b, &tables, &b->shards[1], NULL};
     for (size_t i = 0; i < 2; i++) {
         unit_ok(probe_in_make(&in[i], &part, 4, FAKE_D, &e), &e);
     }
@@ -587,7 +585,7 @@ static void the_rows(void **state)
     for (size_t i = 0; i < 2; i++) {
         probe_in_free(&in[i]);
     }
-    file_unmap(&embed);
+    tables_close(&tables);
     bundle_close(b);
 }
 

@@ -224,9 +224,9 @@ static void test_other_attentions(void **state)
     output(&k, unheads(&k, s, 4, 16));
     check(&k, 1, 2, "attend view view view");
 
-    r = begin(&k, &plain); /* scores through tanh */
+    r = begin(&k, &plain); /* scores through a sigmoid */
     s = matmul(&k, reshape4(&k, r.q, 2, -1, 16), r.keys, false, true);
-    s = one(&k, "tanh", s);
+    s = one(&k, "sigmoid", s);
     s = two(&k, "add", reshape4(&k, s, 4, -1, S), r.mask);
     s = reshape4(&k, softmax(&k, s, -1), 2, -1, S);
     s = reshape4(&k, matmul(&k, s, r.values, false, false), 4, -1, 16);
@@ -250,6 +250,32 @@ static void test_other_attentions(void **state)
     s = reshape4(&k, matmul(&k, s, r.values, false, false), 4, -1, 16);
     output(&k, unheads(&k, s, 4, 16));
     case_check(&k, "!", CASE_KV);
+}
+
+/* cap * tanh(scores * by), either factor maybe left out. */
+static void test_capped_scores(void **state)
+{
+    (void)state;
+    static const float forms[][2] = {{1, 4}, {0.25f, 4}, {0.5f, 1}, {1, 1}};
+    for (size_t i = 0; i < countof(forms); i++) {
+        struct pkg k;
+        struct stored r = begin(&k, &plain);
+        struct mil_value *s =
+            matmul(&k, reshape4(&k, r.q, 2, -1, 16), r.keys, false, true);
+        s = reshape4(&k, s, 4, -1, S);
+        if (forms[i][0] < 1) {
+            s = two(&k, "mul", s, mil_f16(k.p, k.f, forms[i][0]));
+        }
+        s = one(&k, "tanh", s);
+        if (forms[i][1] > 1) {
+            s = two(&k, "mul", s, mil_f16(k.p, k.f, forms[i][1]));
+        }
+        s = two(&k, "add", s, r.mask);
+        s = reshape4(&k, softmax(&k, s, -1), 2, -1, S);
+        s = reshape4(&k, matmul(&k, s, r.values, false, false), 4, -1, 16);
+        output(&k, unheads(&k, s, 4, 16));
+        check(&k, 1, 2, "attend view view view");
+    }
 }
 
 static void test_two_write_masks(void **state)
@@ -371,6 +397,7 @@ int main(void)
         cmocka_unit_test(test_masks_that_are_numbers),
         cmocka_unit_test(test_states_in_other_ways),
         cmocka_unit_test(test_other_attentions),
+        cmocka_unit_test(test_capped_scores),
         cmocka_unit_test(test_two_write_masks),
         cmocka_unit_test(test_odd_masks),
         cmocka_unit_test(test_inputs_of_several_lengths),

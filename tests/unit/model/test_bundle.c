@@ -56,7 +56,36 @@ static int teardown(void **state)
 static const char *function_names[] = {"main"};
 static uint32_t function_t[] = {0};
 static const float factors[] = {1.0F, 8.0F};
-static const uint8_t locals[] = {1, 0};
+static const float longs[] = {2.0F, 1e30F};
+/* no two fields of a kind have one value */
+static const struct layer layers[] = {
+    {.kind = LAYER_LOCAL,
+     .rotates = true,
+     .n_heads = 2,
+     .n_kv = 1,
+     .d_head = 4,
+     .kv_from = 0,
+     .pre_norm = true,
+     .qk_norm = QK_NORM_FULL,
+     .v_norm = true,
+     .score_scale = 0.25F,
+     .score_cap = 50,
+     .act = ACT_GELU_TANH,
+     .d_ff = 12,
+     .residual_scale = 0.75F,
+     .out_scale = -2},
+    {.n_heads = 6,
+     .n_kv = 3,
+     .d_head = 8,
+     .kv_from = 1,
+     .post_norm = true,
+     .gain_plus_one = true,
+     .qk_norm_last = true,
+     .v_is_k = true,
+     .gated = true,
+     .d_ff = 13,
+     .out_scale = 1},
+};
 static struct bundle_shard shards[] = {
     {.path = "layers_00_02.mlpackage",
      .first = 0,
@@ -100,9 +129,24 @@ static void sample(struct bundle *b)
     b->embed_scale = 25.298221F;
     b->residual_scale = 0.125F;
     b->margin = 5.038;
-    b->rope = (struct bundle_rope){true, 4, 1e6F, 1.0F, 0, 2, factors};
-    b->rope_local = (struct bundle_rope){true, 4, 1e4F, 1.0F, 512, 0, NULL};
-    b->layer_local = locals;
+    b->rope = (struct bundle_rope){.present = true,
+                                   .dim = 4,
+                                   .base = 1e6F,
+                                   .scale = 1.0F,
+                                   .magnitude = 1.25F,
+                                   .n_factors = 2,
+                                   .factors = factors,
+                                   .long_factors = longs,
+                                   .original = 64};
+    b->rope_local = (struct bundle_rope){.present = true,
+                                         .dim = 4,
+                                         .base = 1e4F,
+                                         .scale = 1.0F,
+                                         .window = 512,
+                                         .magnitude = 1};
+    b->layers = layers;
+    b->logit_scale = 0.5F;
+    b->logit_cap = 30;
     b->n_shards = countof(shards);
     b->shards = shards;
     b->n_heads_shards = countof(heads);
@@ -124,6 +168,27 @@ static void write_sample(struct bundle *b)
     unit_ok(bundle_write(dir, b, &e), &e);
 }
 
+static void check_layer(const struct layer *a, const struct layer *b)
+{
+    assert_int_equal(a->kind, b->kind);
+    assert_int_equal(a->n_heads, b->n_heads);
+    assert_int_equal(a->n_kv, b->n_kv);
+    assert_int_equal(a->d_head, b->d_head);
+    assert_int_equal(a->kv_from, b->kv_from);
+    assert_int_equal(a->qk_norm, b->qk_norm);
+    assert_int_equal(a->act, b->act);
+    assert_int_equal(a->d_ff, b->d_ff);
+    assert_true(a->rotates == b->rotates && a->pre_norm == b->pre_norm &&
+                a->post_norm == b->post_norm && a->gated == b->gated &&
+                a->gain_plus_one == b->gain_plus_one &&
+                a->qk_norm_last == b->qk_norm_last &&
+                a->v_norm == b->v_norm && a->v_is_k == b->v_is_k);
+    assert_true(a->score_scale == b->score_scale &&
+                a->score_cap == b->score_cap &&
+                a->residual_scale == b->residual_scale &&
+                a->out_scale == b->out_scale);
+}
+
 static void test_round_trip(void **state)
 {
     (void)state;
@@ -142,7 +207,12 @@ static void test_round_trip(void **state)
     assert_int_equal(b->rope.n_factors, 2);
     assert_memory_equal(b->rope.factors, factors, sizeof(factors));
     assert_int_equal(b->rope_local.window, 512);
-    assert_memory_equal(b->layer_local, locals, sizeof(locals));
+    assert_memory_equal(b->rope.long_factors, longs, sizeof(longs));
+    assert_true(b->rope.magnitude == 1.25F && b->rope.original == 64);
+    for (size_t i = 0; i < countof(layers); i++) {
+        check_layer(&b->layers[i], &layers[i]);
+    }
+    assert_true(b->logit_scale == 0.5F && b->logit_cap == 30);
     assert_int_equal(b->n_shards, 1);
     assert_string_equal(b->shards[0].functions[0], "main");
     assert_int_equal(b->shards[0].weight_bytes, 77);
@@ -239,13 +309,51 @@ static void write_changed(const char *from, const char *to)
     buf_fini(&text);
 }
 
+/* A bundle that an earlier aned wrote: a flag a layer, one list of factors. */
+static void test_format_1(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    struct bundle *b = NULL;
+    struct buf text = {0};
+    char path[1024];
+    (void)snprintf(path, sizeof(path), "%s/unit/model/format1.json",
+                   getenv("ANED_TESTS"));
+    unit_ok(file_read(path, BUNDLE_JSON_MAX, &text, &e), &e);
+    assert_true(file_join(path, sizeof(path), dir, "bundle.json"));
+    unit_ok(file_write(path, text.p, text.n, &e), &e);
+    buf_fini(&text);
+    unit_ok(bundle_open(dir, &b, &e), &e);
+    assert_int_equal(b->format, 1);
+    assert_int_equal(b->layers[0].kind, LAYER_LOCAL);
+    assert_int_equal(b->layers[1].kind, LAYER_GLOBAL);
+    assert_int_equal(b->layers[1].d_head, 4);
+    assert_int_equal(b->layers[1].kv_from, 1);
+    assert_true(b->rope.magnitude == 1 && b->rope.long_factors == NULL);
+    assert_true(b->logit_scale == 1 && b->logit_cap == 0);
+    bundle_close(b);
+}
+
 static const struct {
     const char *from, *to, *tells;
 } hostile[] = {
-    {"\"format\": 1",                  "\"format\": 2",                   "format 2"     },
+    {"\"format\": 2",                  "\"format\": 3",                   "format 3"     },
+    {"\"format\": 2",                  "\"format\": 0",                   "format 0"     },
+    {"\"format\": 2",                  "\"format\": 1",                   "layer_local"  },
+    {"\"kv_from\": 1",                 "\"kv_from\": 2",                  "kv_from"      },
+    {"\"kv_from\": 1",                 "\"kv_from\": 0",                  "fingerprint"  },
+    {"\"qk_norm\": \"full\"",          "\"qk_norm\": \"fuller\"",         "layers[0]"    },
+    {"\"mixer\": \"attention\"",       "\"mixer\": \"convolution\"",      "layers[0]"    },
+    {"\"n_kv\": 3",                    "\"n_kv\": 4",                     "layer 1"      },
+    {"\"d_head\": 8",                  "\"d_head\": 0",                   "d_head"       },
+    {"\"d_ff\": 13",                   "\"d_ff\": 14",                    "fingerprint"  },
+    {"\"gated\": true",                "\"gated\": false",                "fingerprint"  },
+    {"\"d_ple\": 0",                   "\"d_ple\": 4",                    "ple"          },
+    {"\"original\": 64",               "\"original\": 63",                "long list"    },
+    {"\"long_factors\": [",            "\"long_factors\": [3, ",          "long_factors" },
     {"\"n_layers\": 2",                "\"n_layers\": 0",                 "n_layers"     },
     {"\"n_layers\": 2",                "\"n_layers\": 1e300",             "n_layers"     },
-    {"\"n_layers\": 2",                "\"n_layers\": 3",                 "layer_local"  },
+    {"\"n_layers\": 2",                "\"n_layers\": 3",                 "layers"       },
     {"\"n_layers\": 2",                "\"n_layers\": \"2\"",             "n_layers"     },
     {"\"vocab\": 10",                  "\"vocab\": 99999999",             "vocab"        },
     {"\"vocab\": 10",                  "\"vocab\": 11",                   "heads end"    },
@@ -282,7 +390,7 @@ static const struct {
     {"\"peaks\": [",                   "\"peaks\": 3, \"p\": [",          "peaks"        },
     {"\"source\": {",                  "\"source\": [], \"s\": {",        "source"       },
     {"\"sha256\": \"aaaa",             "\"sha256\": \"AAAA",              "sha256"       },
-    {"\"format\": 1",                  "\"format\": 1, \"format\": 1",    "bundle.json"  },
+    {"\"format\": 2",                  "\"format\": 2, \"format\": 2",    "bundle.json"  },
 };
 
 static void test_hostile(void **state)
@@ -382,6 +490,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_format_1),
         cmocka_unit_test(test_fingerprint),
         cmocka_unit_test(test_write_refuses),
         cmocka_unit_test(test_hostile),

@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "model/bundle.h"
+#include "tests/unit/layer.h"
 #include "tests/unit/model/vocab.h"
 
 #define VOCAB 261
@@ -61,7 +62,7 @@ int main(int argc, char **argv)
 {
     static const char *functions[] = {"main"};
     static uint32_t function_t[] = {0};
-    static uint8_t local[] = {0};
+    static const struct layer layer = UNIT_LAYER(1, 4, 4);
     static struct bundle_shard shard = {.path = "layers_00_01.mlpackage",
                                         .last = 1,
                                         .t_min = 1,
@@ -94,7 +95,8 @@ int main(int argc, char **argv)
                        .embed_scale = 1,
                        .residual_scale = 1,
                        .margin = 100,
-                       .layer_local = local,
+                       .layers = &layer,
+                       .logit_scale = 1,
                        .n_shards = 1,
                        .shards = &shard,
                        .n_heads_shards = 1,
@@ -111,7 +113,7 @@ int main(int argc, char **argv)
     const char *dir = argv[1];
     b.context = (uint32_t)strtoul(argv[2], NULL, 10);
     b.rope = (struct bundle_rope){
-        .present = true, .dim = 4, .base = 1e4F, .scale = 1};
+        .present = true, .dim = 4, .base = 1e4F, .scale = 1, .magnitude = 1};
     memset(b.source_sha256, 'a', SHA256_HEX - 1);
     memset(embed, 'e', sizeof(embed) - 1);
     arena_init(&b.arena, 0);

@@ -1,4 +1,5 @@
-/* fuse_attention.c - softmax(q k^T [* c] + mask) v, as fuse.c says.
+/* fuse_attention.c - softmax(q k^T [* c] + mask) v, as fuse.c says; with
+ * soft-capped scores, c * tanh(q k^T * b), too.
  *
  * It is found from the softmax: up from its operand to the product of queries
  * and keys, down from its result to the product with the values. */
@@ -85,6 +86,9 @@ static bool match_above(const struct fuse *f, struct attention_match *r,
         r->form.space = type_of(f, *slot);
         r->form.ops[k].op = ATTENTION_ADD_MASK;
         *slot = n->in[1 - m];
+    } else if (is(n, "tanh") && r->mask >= 0) {
+        r->form.ops[k].op = ATTENTION_TANH;
+        *slot = n->in[0];
     } else if (is(n, "mul") && r->mask >= 0) {
         int m = const_float1(f, n->in[1], &c) ? 1 : 0;
         if (!const_float1(f, n->in[m], &c)) {

@@ -296,6 +296,8 @@ static void row_probs(const struct attention_form *f, bool round, float *x,
             for (size_t i = 0; i < n; i++) {
                 x[i] = x[i] / c;
             }
+        } else if (f->ops[k].op == ATTENTION_TANH) {
+            vmath_tanh(x, x, n);
         } else if (f->ops[k].op == ATTENTION_ADD_MASK) {
             add_mask(x, mask, mask_at, n);
         }

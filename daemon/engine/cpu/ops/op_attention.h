@@ -15,6 +15,7 @@
 enum attention_op {
     ATTENTION_MUL,
     ATTENTION_DIV,
+    ATTENTION_TANH,
     ATTENTION_ADD_MASK,
     ATTENTION_CAST
 };

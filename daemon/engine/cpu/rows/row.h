@@ -94,6 +94,8 @@ struct row_attend {
     uint32_t heads, kv_heads, dim, vdim;
     uint32_t kv_first; /* first key/value head of the states */
     int mask;          /* input */
+    bool tanh; /* scores are tanh(q k^T * before) * scale */
+    float before;
     bool divide;
     float scale;
 };

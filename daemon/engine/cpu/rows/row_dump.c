@@ -54,8 +54,9 @@ static void put_detail(const struct row_program *p, const struct row_op *op,
         buf_printf(out, " [pairs %zu of %zu]", op->rope.half, op->rope.dim);
         break;
     case ROW_ATTEND:
-        buf_printf(out, " [%u heads, %u of keys, %u wide] over %s, %s",
+        buf_printf(out, " [%u heads, %u of keys, %u wide%s] over %s, %s",
                    op->attend.heads, op->attend.kv_heads, op->attend.dim,
+                   op->attend.tanh ? ", tanh" : "",
                    p->m->state[op->attend.k_state].name,
                    p->m->state[op->attend.v_state].name);
         break;

@@ -237,7 +237,8 @@ static bool goes_on(const struct row_program *p, const struct row_attend *all,
     return row_root(p, b->in[0], &at) == q && at == q_at &&
            x->k_state == all->k_state && x->v_state == all->v_state &&
            x->mask == all->mask && x->scale == all->scale &&
-           x->divide == all->divide && x->dim == all->dim &&
+           x->divide == all->divide && x->tanh == all->tanh &&
+           x->before == all->before && x->dim == all->dim &&
            x->vdim == all->vdim &&
            x->kv_first == all->kv_first + all->kv_heads &&
            (uint64_t)x->heads * all->kv_heads ==

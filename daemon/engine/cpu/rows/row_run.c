@@ -195,6 +195,8 @@ static void run_attend(struct run_rows *x)
         .table = p->tables,
         .lo = x->in->lo[f->mask],
         .hi = x->in->hi[f->mask],
+        .tanh = f->tanh,
+        .before = f->before,
         .divide = f->divide,
         .scale = f->scale,
         .scratch = p->scratch,

@@ -226,7 +226,8 @@ static bool heads_fit(const struct val *q, const struct val *k, bool tx,
     return true;
 }
 
-/* What happens between the products must be one scale and the mask. */
+/* What happens between the products must be one scale and the mask, or the
+ * same around a tanh. */
 static bool take_form(const struct attention_form *f, struct row_attend *a)
 {
     bool masked = false;
@@ -235,6 +236,13 @@ static bool take_form(const struct attention_form *f, struct row_attend *a)
         const struct attention_step *st = &f->ops[i];
         if (st->op == ATTENTION_ADD_MASK) {
             masked = true;
+        } else if (st->op == ATTENTION_TANH) {
+            if (masked || a->tanh || a->divide) {
+                return false;
+            }
+            a->tanh = true;
+            a->before = a->scale;
+            a->scale = 1.0f;
         } else if (st->op != ATTENTION_CAST) {
             if (masked || a->scale != 1.0f) {
                 return false;

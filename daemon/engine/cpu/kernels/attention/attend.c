@@ -26,6 +26,7 @@
 
 #include "base/crew.h"
 #include "engine/cpu/kernels/kernel_impl.h"
+#include "engine/cpu/kernels/vmath.h"
 
 #define COLS         8u
 #define SPAN         256u   /* a multiple of KV_BLOCK */
@@ -241,6 +242,18 @@ static void block_values(const struct stretch *s, uint32_t block)
     }
 }
 
+/* Scores [begin, end) of a span, and their neighbours in whole lanes, which
+ * attend_weigh passes over. */
+static void cap(const struct attend *a, float *x, uint32_t begin, uint32_t end)
+{
+    uint32_t from = begin & ~15u;
+    uint32_t to = (end + 15) & ~15u;
+    for (uint32_t i = from; i < to; i++) {
+        x[i] *= a->before;
+    }
+    vmath_tanh(x + from, x + from, to - from);
+}
+
 static void span_run(const struct job *j, const struct tile *t, uint32_t span,
                      const float *q, float *p, float *part)
 {
@@ -271,6 +284,9 @@ static void span_run(const struct job *j, const struct tile *t, uint32_t span,
         uint32_t hi = 0;
         visible(&s, c / t->heads, s.base, s.base + SPAN, &lo, &hi);
         if (lo < hi) {
+            if (a->tanh) {
+                cap(a, p + c * SPAN, lo - s.base, hi - s.base);
+            }
             j->kn->attend_weigh(p + c * SPAN, lo - s.base, hi - s.base,
                                 a->divide, a->scale, &m[c], &l[c]);
         }

@@ -24,6 +24,8 @@ struct attend {
     size_t ldo;
     const struct kv_table *const *table; /* of each row */
     const uint32_t *lo, *hi;             /* of each row; lo < hi */
+    bool tanh;   /* scores are tanh(scores * before) first */
+    float before;
     bool divide; /* scores / scale, else scores * scale */
     float scale;
     float *scratch; /* attend_scratch() floats */

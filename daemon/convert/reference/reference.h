@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "convert/arch.h"
+#include "convert/arch/arch.h"
 #include "convert/progress.h"
 #include "convert/range.h"
 

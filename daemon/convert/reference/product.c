@@ -1,4 +1,4 @@
-/* reference_product.c - weights times panels: a block of rows is dequantised by
+/* product.c - weights times panels: a block of rows is dequantised by
  * any free thread, and multiplied at once. */
 #include <math.h>
 
@@ -6,7 +6,7 @@
 #include "base/num.h"
 #include "convert/gemm.h"
 #include "convert/quant.h"
-#include "convert/reference_impl.h"
+#include "convert/reference/impl.h"
 
 #define BATCH 64u /* blocks a worker between two looks at progress */
 
@@ -33,16 +33,16 @@ static void run_block(struct product *p, size_t i, struct scratch *s)
 {
     struct reference *r = p->r;
     uint64_t from = (p->first + i) * p->block_rows;
-    uint64_t n = num_min(p->block_rows, p->t->rows - from);
+    uint64_t n = num_min(p->block_rows, p->w->rows - from);
     if (s->rc < 0) {
         return;
     }
-    s->rc = gguf_rows(p->t, from, n, s->rows, &s->err);
+    s->rc = gguf_rows(p->w->t, p->w->first + from, n, s->rows, &s->err);
     if (s->rc < 0) {
         return;
     }
     float *y = p->y != NULL ? p->y + from * r->stride : s->y;
-    gemm_rows(s->rows, n, p->t->cols, p->x, r->stride, y);
+    gemm_rows(s->rows, n, p->w->cols, p->x, r->stride, y);
     if (p->y != NULL) {
         return;
     }
@@ -50,7 +50,7 @@ static void run_block(struct product *p, size_t i, struct scratch *s)
     s->peak = isnan(peak) || peak > s->peak ? peak : s->peak;
     for (uint64_t j = 0; p->logits != NULL && j < n; j++) {
         for (uint32_t t = 0; t < r->n; t++) {
-            p->logits[(size_t)t * p->t->rows + from + j] = y[j * r->stride + t];
+            p->logits[(size_t)t * p->w->rows + from + j] = y[j * r->stride + t];
         }
     }
 }
@@ -66,8 +66,8 @@ static void on_blocks(void *ctx, size_t begin, size_t end, unsigned worker)
 int reference_product(struct product *p, struct err *e)
 {
     struct reference *r = p->r;
-    p->block_rows = reference_block_rows(p->t->cols);
-    uint64_t blocks = (p->t->rows + p->block_rows - 1) / p->block_rows;
+    p->block_rows = reference_block_rows(p->w->cols);
+    uint64_t blocks = (p->w->rows + p->block_rows - 1) / p->block_rows;
     uint64_t batch = (uint64_t)r->n_scratch * BATCH;
     for (p->first = 0; p->first < blocks; p->first += batch) {
         uint64_t n = num_min(batch, blocks - p->first);
@@ -78,7 +78,7 @@ int reference_product(struct product *p, struct err *e)
                                r->scratch[i].err.msg);
             }
         }
-        uint64_t bytes = p->t->bytes / blocks * n;
+        uint64_t bytes = p->w->t->row_bytes * p->w->rows / blocks * n;
         int rc = r->progress == NULL ? 0 : progress_add(r->progress, bytes, e);
         if (rc < 0) {
             return rc;
@@ -87,29 +87,41 @@ int reference_product(struct product *p, struct err *e)
     return 0;
 }
 
-int reference_multiply(struct reference *r, const struct gguf_tensor *t,
-                       const struct gguf_tensor *bias, const float *x, float *y,
+int reference_multiply(struct reference *r, const struct part *w,
+                       const struct part *bias, const float *x, float *y,
                        struct err *e)
 {
-    struct product p = {.r = r, .t = t, .x = x, .y = y};
+    struct product p = {.r = r, .w = w, .x = x, .y = y};
     RETERR(reference_product(&p, e));
-    if (bias == NULL) {
+    if (bias->t == NULL) {
         return 0;
     }
     float *b = malloc(bias->cols * sizeof(*b));
     if (b == NULL) {
-        return err_set(e, ERR_NOMEM, "%s: no memory", bias->name);
+        return err_set(e, ERR_NOMEM, "%s: no memory", bias->t->name);
     }
     int rc = 0;
-    CHECK(gguf_rows(bias, 0, 1, b, e));
+    CHECK(arch_vector(bias, b, e));
     for (size_t i = 0; i < bias->cols; i++) {
-        for (size_t t_ = 0; t_ < r->stride; t_++) {
-            y[i * r->stride + t_] += b[i];
+        for (size_t t = 0; t < r->stride; t++) {
+            y[i * r->stride + t] += b[i];
         }
     }
 out:
     free(b);
     return rc;
+}
+
+int reference_project(struct reference *r, uint32_t l, enum arch_slot slot,
+                      enum arch_slot bias, enum range_kind kind, const float *x,
+                      float *y, struct err *e)
+{
+    static const struct part none;
+    const struct part *w = arch_part(r->d, l, slot);
+    RETERR(reference_multiply(
+        r, w, bias == SLOT_COUNT ? &none : arch_part(r->d, l, bias), x, y, e));
+    reference_peak(r, kind, l, y, w->rows);
+    return 0;
 }
 
 void reference_peak(struct reference *r, enum range_kind kind, uint32_t layer,

@@ -1,4 +1,4 @@
-/* arch_keys.c - which keys under a family's own prefix are understood.
+/* keys.c - which keys under a family's own prefix are understood.
  *
  * A key that is not in the table may change the arithmetic, so it is refused
  * by its name. The rows are what exporters of these families write; where one
@@ -6,9 +6,9 @@
  */
 #include <string.h>
 
-#include "convert/arch.h"
+#include "convert/arch/arch.h"
 
-/* arch.c reads these, and refuses a wrong kind or value. */
+/* read.c reads these, and refuses a wrong kind or value. */
 static const char *const read_keys[] = {
     "block_count",
     "context_length",
@@ -24,9 +24,12 @@ static const char *const read_keys[] = {
     "rope.freq_base",
     "rope.scaling.type",
     "rope.scaling.factor",
+    "rope.scaling.yarn_beta_fast",
+    "rope.scaling.yarn_beta_slow",
+    "rope.scaling.yarn_attn_factor",
     "rope.scale_linear",
 };
-/* The same, of families whose layers differ. */
+/* The same, of families with local layers. */
 static const char *const local_keys[] = {
     "attention.sliding_window_pattern",
     "rope.freq_base_swa",
@@ -35,7 +38,7 @@ static const char *const local_keys[] = {
 /* These say nothing about the arithmetic. */
 static const char *const notes[] = {
     "vocab_size", /* the embedding's rows are the vocabulary */
-    /* only yarn and longrope use it, which rope.scaling.type refuses */
+    /* read where a scaling uses it */
     "rope.scaling.original_context_length",
     "rope.scaling.finetuned", /* when the model was stretched */
     "pooling_type", /* one vector from all hidden states; aned makes logits */
@@ -128,13 +131,24 @@ static bool passes(const struct gguf *g, const struct neutral *r,
     return false;
 }
 
-static int check_key(const struct gguf *g, struct span key, struct span tail,
-                     bool local, struct err *e)
+/* Is it among the keys of this family's row? */
+static bool of_family(const struct arch_row *family, struct span tail)
+{
+    size_t n = 0;
+    while (family->keys != NULL && family->keys[n] != NULL) {
+        n++;
+    }
+    return among(tail, family->keys, n) ||
+           (family->local_every != 0 &&
+            among(tail, local_keys, countof(local_keys)));
+}
+
+static int check_key(const struct gguf *g, const struct arch_row *family,
+                     struct span key, struct span tail, struct err *e)
 {
     char name[GGUF_KEY_MAX + 1];
     if (among(tail, read_keys, countof(read_keys)) ||
-        among(tail, notes, countof(notes)) ||
-        (local && among(tail, local_keys, countof(local_keys)))) {
+        among(tail, notes, countof(notes)) || of_family(family, tail)) {
         return 0;
     }
     (void)snprintf(name, sizeof(name), "%.*s", (int)key.n, key.p);
@@ -163,7 +177,7 @@ int arch_check_keys(const struct gguf *g, const struct arch_row *family,
         if (key.n > n + 1 && memcmp(key.p, family->name, n) == 0 &&
             key.p[n] == '.') {
             struct span tail = {key.p + n + 1, key.n - n - 1};
-            RETERR(check_key(g, key, tail, family->local_every != 0, e));
+            RETERR(check_key(g, family, key, tail, e));
         }
     }
     return 0;

@@ -1,11 +1,11 @@
-/* reference_norm.c - norms over panels, in double. For the choice between the
+/* norm.c - norms over panels, in double. For the choice between the
  * forms (range.h) it also computes the error that the form which divides by
  * sqrt(d) first has in fp16. */
 #include <math.h>
 
 #include "base/half.h"
 #include "convert/norm.h"
-#include "convert/reference_impl.h"
+#include "convert/reference/impl.h"
 
 /* The x / sqrt(d) norm with fp16 after each step, beside the exact factor:
  * `exact` is 1 / rms per token. */
@@ -79,24 +79,29 @@ static void norm_panel(const struct reference *r, const float *x, size_t d,
     }
 }
 
-int reference_normalise(struct reference *r, const struct gguf_tensor *t,
-                        enum range_kind kind, uint32_t layer, const float *x,
-                        size_t groups, bool stream, float *y, struct err *e)
+int reference_normalise(struct reference *r, const struct norm *n,
+                        const float *x, float *y, struct err *e)
 {
-    size_t d = t->cols;
-    float *w = malloc(d * sizeof(*w));
-    if (w == NULL) {
-        return err_set(e, ERR_NOMEM, "%s: no memory", t->name);
+    float *w = malloc(n->d * sizeof(*w));
+    int rc = w != NULL ? 0 : err_set(e, ERR_NOMEM, "no memory for a norm");
+    for (size_t i = 0; rc == 0 && i < n->d; i++) {
+        w[i] = 1;
     }
-    int rc = gguf_rows(t, 0, 1, w, e);
+    if (rc == 0 && n->weight->t != NULL) {
+        rc = arch_vector(n->weight, w, e);
+        for (size_t i = 0; rc == 0 && n->plus_one && i < n->d; i++) {
+            w[i] += 1;
+        }
+    }
     if (rc == 0) {
         struct range_norm *probe =
-            r->range != NULL ? range_add_norm(r->range, kind, layer) : NULL;
-        for (size_t g = 0; g < groups; g++) {
-            size_t at = g * d * r->stride;
-            norm_panel(r, x + at, d, w, y + at, stream, probe);
+            r->range != NULL ? range_add_norm(r->range, n->kind, n->layer)
+                             : NULL;
+        for (size_t g = 0; g < n->groups; g++) {
+            size_t at = g * n->d * r->stride;
+            norm_panel(r, x + at, n->d, w, y + at, n->stream, probe);
         }
-        reference_peak(r, kind, layer, y, groups * d);
+        reference_peak(r, n->kind, n->layer, y, n->groups * n->d);
     }
     free(w);
     return rc;

@@ -1,0 +1,197 @@
+/* arch.h - a decoder as data: what arch_read makes of a source file.
+ *
+ * A family is a row of the table in families.c: which tensors it has and what
+ * its layers are like. arch_read (read.c) reads the numbers, fills one struct
+ * layer a layer, and finds the tensors (tensors.c). What runs after it
+ * (reference, emitter, planner) walks the layers and knows no family by name.
+ */
+#pragma once
+
+#include "model/layer.h"
+#include "source/gguf.h"
+
+/* Tensors of a model. Those from SLOT_LAYER on exist once per layer. */
+enum arch_slot {
+    SLOT_EMBD,
+    SLOT_OUT_NORM,
+    SLOT_OUTPUT,
+    SLOT_ROPE_FREQS,  /* divisors of the global kind's frequencies */
+    SLOT_ROPE_SHORT,  /* the same, up to the original context */
+    SLOT_ROPE_LONG,   /* and beyond it */
+    SLOT_PLE_EMBD,    /* per-layer embeddings: (vocab, n_layers * d_ple) */
+    SLOT_PLE_NORM_IN, /* of their part that the embedding makes */
+    SLOT_LAYER,
+    SLOT_ATTN_NORM = SLOT_LAYER,
+    SLOT_Q,
+    SLOT_K,
+    SLOT_V,
+    SLOT_O,
+    SLOT_Q_BIAS,
+    SLOT_K_BIAS,
+    SLOT_V_BIAS,
+    SLOT_O_BIAS,
+    SLOT_Q_NORM,
+    SLOT_K_NORM,
+    SLOT_POST_ATTN,
+    SLOT_FFN_NORM,
+    SLOT_GATE,
+    SLOT_UP,
+    SLOT_DOWN,
+    SLOT_GATE_BIAS,
+    SLOT_UP_BIAS,
+    SLOT_DOWN_BIAS,
+    SLOT_POST_FFN,
+    SLOT_PLE_PROJ, /* a layer's rows of one tensor for all */
+    SLOT_PLE_GATE,
+    SLOT_PLE_OUT,
+    SLOT_PLE_NORM,
+    SLOT_OUT_SCALE,
+    SLOT_COUNT,
+};
+#define SLOT_GLOBALS ((size_t)SLOT_LAYER)
+#define SLOT_LAYERED ((size_t)SLOT_COUNT - SLOT_GLOBALS)
+#define SLOT_BIT(slot) (UINT64_C(1) << (slot))
+
+/* A matrix or vector of the decoder: some rows of a tensor of the source, or
+ * some elements of a vector. t NULL: the model has none. */
+struct part {
+    const struct gguf_tensor *t; /* borrowed from the source */
+    uint64_t first;              /* row; of a vector: element */
+    uint64_t rows, cols;         /* a vector has one row */
+};
+
+struct reading;
+
+/* A family. What stands here holds for all its layers; `fill` changes what
+ * differs. */
+struct arch_row {
+    const char *name;   /* general.architecture */
+    uint64_t need, may; /* bits SLOT_BIT(enum arch_slot) */
+    const char *const *keys; /* understood beside the common ones; NULL ends */
+    enum layer_act act;
+    bool pairs;         /* rotary pairs (2i, 2i+1): q and k rows are permuted */
+    bool no_pre_norm;
+    bool qk_norm_last;  /* after the rotation */
+    bool qk_norm_full;  /* over all heads together */
+    bool fused_up;      /* rows of the tensor of `up` are [gate; up] */
+    bool embed_sqrt;    /* embeddings times sqrt(d_model) */
+    uint32_t local_every; /* n: layer l is global when (l + 1) % n == 0; 0: all
+                             layers are global */
+    float local_base;   /* rotary base of local layers */
+    uint32_t wide_layers; /* with that many layers, scores are scaled by
+                             1/sqrt(d_model / n_heads), not by d_head's */
+    int (*fill)(struct reading *r, struct err *e); /* or NULL */
+};
+
+/* Angles and sight of one kind of layer. */
+struct arch_kind {
+    bool used;
+    uint32_t rope_dim; /* rotated elements of a head, the first ones */
+    float base;
+    float scale;        /* position = pos * scale */
+    float magnitude;    /* of cosine and sine */
+    uint32_t n_factors; /* 0 or rope_dim / 2 */
+    float *factors;     /* owned; frequency i is divided by factors[i] */
+    float *long_factors; /* owned; in place of them when a sequence is longer
+                            than `original`; NULL: there is one list */
+    uint32_t original;
+    uint32_t window; /* keys a query sees, itself included; 0 = all */
+};
+
+struct decoder {
+    const struct arch_row *arch;
+    uint32_t n_layers, d_model, vocab;
+    uint32_t context_train;
+    float norm_eps;
+    float embed_scale;
+    float logit_scale; /* of the logits */
+    float logit_cap;   /* cap * tanh(logits / cap); 0: none */
+    uint32_t d_ple;    /* 0: none */
+    struct arch_kind kinds[LAYER_KINDS];
+    struct layer *layers; /* owned, n_layers */
+    struct part global[SLOT_GLOBALS];
+    struct part (*parts)[SLOT_LAYERED]; /* owned, n_layers */
+};
+
+/* g is borrowed and must outlive ret. Errors: ARCH (unknown family, by name),
+ * CONVERT (numbers that do not fit, tensors of a wrong shape or of no use),
+ * UNSUPPORTED (keys that are not understood), GGUF_MISSING, GGUF_VALUE. */
+CHECKED int arch_read(const struct gguf *g, struct decoder *ret, struct err *e);
+void arch_fini(struct decoder *d); /* zeroed is fine */
+
+/* t is NULL when the model has none. */
+static inline const struct part *
+arch_part(const struct decoder *d, uint32_t layer, enum arch_slot slot)
+{
+    return slot < SLOT_LAYER ? &d->global[slot]
+                             : &d->parts[layer][slot - SLOT_LAYER];
+}
+static inline bool arch_has(const struct decoder *d, uint32_t layer,
+                            enum arch_slot slot)
+{
+    return arch_part(d, layer, slot)->t != NULL;
+}
+
+/* The output projection: its own tensor, or the embedding when tied. */
+const struct part *arch_head(const struct decoder *d);
+
+/* The elements of a vector as floats. Errors: those of gguf_rows, NOMEM. */
+CHECKED int arch_vector(const struct part *p, float *out, struct err *e);
+
+/* How rows of each head stand in the source: pairs (2i, 2i+1) of the first
+ * rope_dim become (i, i + rope_dim / 2). */
+struct head_rows {
+    uint32_t d_head, rope_dim;
+};
+/* Row of a head in the source that becomes row i of the head as emitted. */
+uint32_t head_row(const struct head_rows *h, uint32_t i);
+/* Of a layer's queries and keys; false: they stay as they are. */
+bool arch_permutes(const struct decoder *d, uint32_t layer,
+                   struct head_rows *ret);
+
+/* Rows of one of a layer's matrices (outputs) and its columns (inputs). */
+void arch_shape(const struct decoder *d, uint32_t layer, enum arch_slot slot,
+                uint64_t *rows, uint64_t *cols);
+
+/* Elements of a layer's matrices. */
+uint64_t arch_layer_weights(const struct decoder *d, uint32_t layer);
+
+/* Layers whose keys and values a later layer reads must be in its program:
+ * layers [first, last) can be one when none reads from before `first`. */
+bool arch_can_begin(const struct decoder *d, uint32_t first);
+
+/* --- of the files of arch/ --- */
+
+/* A family's keys while they are read: "llama." + tail. */
+struct reading {
+    const struct gguf *g;
+    struct decoder *d;
+    char text[GGUF_KEY_MAX]; /* the last key's name */
+};
+
+const char *arch_key(struct reading *r, const char *tail);
+bool arch_has_key(struct reading *r, const char *tail);
+/* A count in [lo, hi]. Absent: *ret stays when it is set, else an error. */
+CHECKED int arch_u32(struct reading *r, const char *tail, uint32_t lo,
+                     uint32_t hi, uint32_t *ret, struct err *e);
+CHECKED int arch_f32(struct reading *r, const char *tail, float lo, float hi,
+                     float *ret, struct err *e);
+/* One for all layers, or one a layer: out has n_layers. Absent: as it is. */
+CHECKED int arch_u32s(struct reading *r, const char *tail, uint32_t lo,
+                      uint32_t hi, uint32_t *out, struct err *e);
+CHECKED int arch_bools(struct reading *r, const char *tail, bool *out,
+                       struct err *e);
+extern const struct arch_row *const arch_rows; /* families.c */
+extern const size_t arch_n_rows;
+
+/* keys.c. Check that every key "FAMILY.*" of g is read, does not affect the
+ * arithmetic, or has its neutral value. Errors: UNSUPPORTED, which names the
+ * key. */
+CHECKED int arch_check_keys(const struct gguf *g,
+                            const struct arch_row *family, struct err *e);
+
+/* tensors.c. Errors: as arch_read. */
+CHECKED int arch_find_vocab(const struct gguf *g, struct decoder *d,
+                            struct err *e);
+CHECKED int arch_find_tensors(const struct gguf *g, struct decoder *d,
+                              struct err *e);

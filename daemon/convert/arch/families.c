@@ -1,0 +1,272 @@
+/* families.c - the table of families: the one file to touch for another.
+ *
+ * A row says what all layers of a family have; `fill` reads what only this
+ * family writes, and changes the layers that differ. What a row does not
+ * mention has the plain form: RMSNorm before each block, neox rotation of whole
+ * heads, grouped attention over everything before, a gated feed-forward.
+ *
+ * Sources: the forward passes of the transformers library, the metadata that
+ * llama.cpp's converters write, and each family's tiny model with independent
+ * logits in the test suite (tests/oracle/test_families.py).
+ */
+#include <math.h>
+
+#include "convert/arch/arch.h"
+
+#define BIT(slot) SLOT_BIT(SLOT_##slot)
+
+#define NEED_BLOCK                                                    \
+    (BIT(EMBD) | BIT(OUT_NORM) | BIT(Q) | BIT(K) | BIT(V) | BIT(O) |  \
+     BIT(GATE) | BIT(UP) | BIT(DOWN))
+#define PRE_NORMS  (BIT(ATTN_NORM) | BIT(FFN_NORM))
+#define POST_NORMS (BIT(POST_ATTN) | BIT(POST_FFN))
+#define QK_NORMS   (BIT(Q_NORM) | BIT(K_NORM))
+#define QKV_BIAS   (BIT(Q_BIAS) | BIT(K_BIAS) | BIT(V_BIAS))
+#define FFN_BIAS   (BIT(GATE_BIAS) | BIT(UP_BIAS) | BIT(DOWN_BIAS))
+
+/* --- gemma2 --- */
+
+static const char *const gemma2_keys[] = {"attn_logit_softcapping",
+                                          "final_logit_softcapping", NULL};
+
+static int read_caps(struct reading *r, struct err *e)
+{
+    float cap = 0;
+    RETERR(arch_f32(r, "attn_logit_softcapping", 0, 1e4f, &cap, e));
+    for (uint32_t l = 0; l < r->d->n_layers; l++) {
+        r->d->layers[l].score_cap = cap;
+    }
+    return arch_f32(r, "final_logit_softcapping", 0, 1e4f, &r->d->logit_cap,
+                    e);
+}
+
+/* Even layers are windowed (not in the file), all with one rotation. */
+static int fill_gemma2(struct reading *r, struct err *e)
+{
+    struct decoder *d = r->d;
+    d->kinds[LAYER_LOCAL].base = d->kinds[LAYER_GLOBAL].base;
+    for (uint32_t l = 0; l < d->n_layers; l++) {
+        d->layers[l].kind = l % 2 == 0 ? LAYER_LOCAL : LAYER_GLOBAL;
+    }
+    return read_caps(r, e);
+}
+
+/* --- gemma4 (dense; E2B and E4B with per-layer embeddings) --- */
+
+static const char *const gemma4_keys[] = {
+    "final_logit_softcapping",          "attention.shared_kv_layers",
+    "attention.key_length_swa",         "attention.value_length_swa",
+    "rope.dimension_count_swa",         "embedding_length_per_layer_input",
+    NULL,
+};
+
+/* The last `shared` layers read the keys and values of the last layer of their
+ * kind before them. */
+static int share_keys(struct decoder *d, uint32_t shared, struct err *e)
+{
+    uint32_t own = d->n_layers - shared;
+    uint32_t last[LAYER_KINDS] = {UINT32_MAX, UINT32_MAX};
+    for (uint32_t l = 0; l < d->n_layers; l++) {
+        uint32_t kind = d->layers[l].kind;
+        if (l < own) {
+            last[kind] = l;
+        } else if (last[kind] == UINT32_MAX) {
+            return err_set(e, ERR_CONVERT,
+                           "layer %u shares keys, and no layer of its kind "
+                           "has any",
+                           l);
+        } else {
+            d->layers[l].kv_from = last[kind];
+        }
+    }
+    return 0;
+}
+
+/* Without a projection of their own, values are that of the keys. */
+static void values_of_keys(struct reading *r)
+{
+    for (uint32_t l = 0; l < r->d->n_layers; l++) {
+        char name[64];
+        (void)snprintf(name, sizeof(name), "blk.%u.attn_v.weight", l);
+        r->d->layers[l].v_is_k =
+            r->d->layers[l].kv_from == l && gguf_tensor(r->g, name) == NULL;
+    }
+}
+
+static int fill_gemma4(struct reading *r, struct err *e)
+{
+    struct decoder *d = r->d;
+    struct arch_kind *local = &d->kinds[LAYER_LOCAL];
+    uint32_t head = d->layers[0].d_head;
+    uint32_t value = 0;
+    uint32_t shared = 0;
+    bool windowed[MODEL_LAYERS_MAX] = {false};
+    RETERR(arch_u32(r, "attention.key_length_swa", 1, MODEL_DIM_MAX, &head, e));
+    value = head;
+    RETERR(
+        arch_u32(r, "attention.value_length_swa", 1, MODEL_DIM_MAX, &value, e));
+    if (value != head) {
+        return err_set(e, ERR_UNSUPPORTED, "keys of %u and values of %u", head,
+                       value);
+    }
+    local->rope_dim = head;
+    RETERR(arch_u32(r, "rope.dimension_count_swa", 2, head, &local->rope_dim,
+                    e));
+    RETERR(arch_bools(r, "attention.sliding_window_pattern", windowed, e));
+    if (arch_has_key(r, "embedding_length_per_layer_input")) {
+        uint32_t zero = 1; /* a model without them writes 0 */
+        RETERR(arch_u32(r, "embedding_length_per_layer_input", 0,
+                        MODEL_DIM_MAX, &zero, e));
+        d->d_ple = zero;
+    }
+    if (arch_has_key(r, "attention.shared_kv_layers")) {
+        shared = 1;
+        RETERR(arch_u32(r, "attention.shared_kv_layers", 0, d->n_layers - 1,
+                        &shared, e));
+    }
+    for (uint32_t l = 0; l < d->n_layers; l++) {
+        struct layer *y = &d->layers[l];
+        y->kind = windowed[l] ? LAYER_LOCAL : LAYER_GLOBAL;
+        y->d_head = windowed[l] ? head : y->d_head;
+        y->score_scale = 1;
+        y->v_norm = true;
+        y->d_ple = d->d_ple;
+    }
+    RETERR(share_keys(d, shared, e));
+    values_of_keys(r);
+    return arch_f32(r, "final_logit_softcapping", 0, 1e4f, &d->logit_cap, e);
+}
+
+/* --- granite --- */
+
+static const char *const granite_keys[] = {
+    "attention.scale", "embedding_scale", "residual_scale", "logit_scale", NULL,
+};
+
+/* 0 and absent are 1. */
+static int read_multiplier(struct reading *r, const char *tail, float *ret,
+                           struct err *e)
+{
+    float v = 0;
+    RETERR(arch_f32(r, tail, 0, 1e4f, &v, e));
+    *ret = v > 0 ? v : 1;
+    return 0;
+}
+
+static int fill_granite(struct reading *r, struct err *e)
+{
+    struct decoder *d = r->d;
+    float scores = 0;
+    float residual = 1;
+    float divisor = 1;
+    RETERR(arch_f32(r, "attention.scale", 0, 1e4f, &scores, e));
+    RETERR(read_multiplier(r, "embedding_scale", &d->embed_scale, e));
+    RETERR(read_multiplier(r, "residual_scale", &residual, e));
+    RETERR(read_multiplier(r, "logit_scale", &divisor, e));
+    d->logit_scale = 1 / divisor;
+    for (uint32_t l = 0; l < d->n_layers; l++) {
+        struct layer *y = &d->layers[l];
+        y->score_scale = scores > 0 ? scores : y->score_scale;
+        y->residual_scale = residual;
+    }
+    return 0;
+}
+
+/* --- phi3 --- */
+
+static const char *const phi3_keys[] = {"rope.scaling.attn_factor", NULL};
+
+static int fill_phi3(struct reading *r, struct err *e)
+{
+    struct arch_kind *k = &r->d->kinds[LAYER_GLOBAL];
+    RETERR(arch_f32(r, "rope.scaling.attn_factor", 1e-3f, 1e3f, &k->magnitude,
+                    e));
+    k->original = r->d->context_train;
+    return arch_u32(r, "rope.scaling.original_context_length", 1, UINT32_MAX,
+                    &k->original, e);
+}
+
+/* --- smollm3 --- */
+
+/* Every fourth layer has no rotation (not in the file). */
+static int fill_smollm3(struct reading *r, struct err *e)
+{
+    (void)e;
+    for (uint32_t l = 3; l < r->d->n_layers; l += 4) {
+        r->d->layers[l].rotates = false;
+    }
+    return 0;
+}
+
+/* --- the table --- */
+
+static const struct arch_row rows[] = {
+    {.name = "llama", /* mistral too */
+     .need = NEED_BLOCK | PRE_NORMS,
+     .may = BIT(OUTPUT) | BIT(ROPE_FREQS) | QKV_BIAS | BIT(O_BIAS),
+     .pairs = true},
+    {.name = "qwen2",
+     .need = NEED_BLOCK | PRE_NORMS | QKV_BIAS,
+     .may = BIT(OUTPUT)},
+    {.name = "qwen3",
+     .need = NEED_BLOCK | PRE_NORMS | QK_NORMS,
+     .may = BIT(OUTPUT)},
+    {.name = "phi3",
+     .need = NEED_BLOCK | PRE_NORMS,
+     .may = BIT(OUTPUT) | BIT(ROPE_SHORT) | BIT(ROPE_LONG),
+     .keys = phi3_keys,
+     .fused_up = true,
+     .fill = fill_phi3},
+    {.name = "hunyuan-dense",
+     .need = NEED_BLOCK | PRE_NORMS | QK_NORMS,
+     .may = BIT(OUTPUT),
+     .qk_norm_last = true},
+    {.name = "gemma2",
+     .need = NEED_BLOCK | PRE_NORMS | POST_NORMS,
+     .may = BIT(OUTPUT),
+     .keys = gemma2_keys,
+     .act = ACT_GELU_TANH,
+     .embed_sqrt = true,
+     .local_every = 2,
+     .local_base = 10000.0f,
+     .wide_layers = 46, /* 27B; no key of the file tells */
+     .fill = fill_gemma2},
+    {.name = "gemma3",
+     .need = NEED_BLOCK | PRE_NORMS | POST_NORMS | QK_NORMS,
+     .may = BIT(OUTPUT),
+     .act = ACT_GELU_TANH,
+     .embed_sqrt = true,
+     .local_every = 6,
+     .local_base = 10000.0f,
+     .wide_layers = 62}, /* 27B; no key of the file tells */
+    {.name = "gemma4",
+     .need = NEED_BLOCK | PRE_NORMS | POST_NORMS | QK_NORMS | BIT(PLE_EMBD) |
+             BIT(PLE_NORM_IN) | BIT(PLE_PROJ) | BIT(PLE_GATE) | BIT(PLE_OUT) |
+             BIT(PLE_NORM),
+     .may = BIT(OUTPUT) | BIT(ROPE_FREQS) | BIT(OUT_SCALE),
+     .keys = gemma4_keys,
+     .act = ACT_GELU_TANH,
+     .embed_sqrt = true,
+     .local_every = 6, /* the pattern stands in the file */
+     .local_base = 10000.0f,
+     .fill = fill_gemma4},
+    {.name = "granite",
+     .need = NEED_BLOCK | PRE_NORMS,
+     .may = BIT(OUTPUT) | BIT(ROPE_FREQS) | QKV_BIAS | BIT(O_BIAS) | FFN_BIAS,
+     .keys = granite_keys,
+     .pairs = true,
+     .fill = fill_granite},
+    {.name = "olmo2",
+     .need = NEED_BLOCK | POST_NORMS | QK_NORMS,
+     .may = BIT(OUTPUT),
+     .no_pre_norm = true,
+     .qk_norm_full = true},
+    {.name = "smollm3",
+     .need = NEED_BLOCK | PRE_NORMS,
+     .may = BIT(OUTPUT),
+     .pairs = true,
+     .fill = fill_smollm3},
+};
+
+const struct arch_row *const arch_rows = rows;
+const size_t arch_n_rows = sizeof(rows) / sizeof(*rows);

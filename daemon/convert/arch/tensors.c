@@ -1,0 +1,382 @@
+/* tensors.c - which tensor, or which rows of one, is what.
+ *
+ * Exporters write some matrices together: attn_qkv has the rows of q, k and v
+ * one after the other, a fused ffn_up those of gate and up, per_layer_model_proj
+ * those of every layer. A struct part says which rows are meant, so that
+ * nothing after this file knows. Every tensor of the source has a place here or
+ * is an error.
+ */
+#include <string.h>
+
+#include "base/num.h"
+#include "base/parse.h"
+#include "convert/arch/arch.h"
+
+/* Names; a layer's follow "blk.N.". */
+static const char *const slot_names[SLOT_COUNT] = {
+    [SLOT_EMBD] = "token_embd.weight",
+    [SLOT_OUT_NORM] = "output_norm.weight",
+    [SLOT_OUTPUT] = "output.weight",
+    [SLOT_ROPE_FREQS] = "rope_freqs.weight",
+    [SLOT_ROPE_SHORT] = "rope_factors_short.weight",
+    [SLOT_ROPE_LONG] = "rope_factors_long.weight",
+    [SLOT_PLE_EMBD] = "per_layer_token_embd.weight",
+    [SLOT_PLE_NORM_IN] = "per_layer_proj_norm.weight",
+    [SLOT_ATTN_NORM] = "attn_norm.weight",
+    [SLOT_Q] = "attn_q.weight",
+    [SLOT_K] = "attn_k.weight",
+    [SLOT_V] = "attn_v.weight",
+    [SLOT_O] = "attn_output.weight",
+    [SLOT_Q_BIAS] = "attn_q.bias",
+    [SLOT_K_BIAS] = "attn_k.bias",
+    [SLOT_V_BIAS] = "attn_v.bias",
+    [SLOT_O_BIAS] = "attn_output.bias",
+    [SLOT_Q_NORM] = "attn_q_norm.weight",
+    [SLOT_K_NORM] = "attn_k_norm.weight",
+    [SLOT_POST_ATTN] = "post_attention_norm.weight",
+    [SLOT_FFN_NORM] = "ffn_norm.weight",
+    [SLOT_GATE] = "ffn_gate.weight",
+    [SLOT_UP] = "ffn_up.weight",
+    [SLOT_DOWN] = "ffn_down.weight",
+    [SLOT_GATE_BIAS] = "ffn_gate.bias",
+    [SLOT_UP_BIAS] = "ffn_up.bias",
+    [SLOT_DOWN_BIAS] = "ffn_down.bias",
+    [SLOT_POST_FFN] = "post_ffw_norm.weight",
+    [SLOT_PLE_GATE] = "inp_gate.weight",
+    [SLOT_PLE_OUT] = "proj.weight",
+    [SLOT_PLE_NORM] = "post_norm.weight",
+    [SLOT_OUT_SCALE] = "layer_output_scale.weight",
+};
+
+/* Tensors that are several slots, their rows in this order. */
+static const struct fused {
+    const char *name;
+    enum arch_slot of[3];
+    size_t n;
+} fused[] = {
+    {"attn_qkv.weight", {SLOT_Q, SLOT_K, SLOT_V},                3},
+    {"attn_qkv.bias",   {SLOT_Q_BIAS, SLOT_K_BIAS, SLOT_V_BIAS}, 3},
+    {"ffn_up.weight",   {SLOT_GATE, SLOT_UP, SLOT_COUNT},        2},
+};
+#define FUSED_UP 2u /* only where the family says so */
+#define PLE_PROJ "per_layer_model_proj.weight"
+
+/* --- shapes --- */
+
+void arch_shape(const struct decoder *d, uint32_t layer, enum arch_slot slot,
+                uint64_t *rows, uint64_t *cols)
+{
+    const struct layer *l = &d->layers[layer];
+    uint64_t q = (uint64_t)l->n_heads * l->d_head;
+    uint64_t kv = (uint64_t)l->n_kv * l->d_head;
+    bool full = l->qk_norm == QK_NORM_FULL;
+    const struct {
+        uint64_t rows, cols;
+    } of[SLOT_COUNT] = {
+        [SLOT_EMBD] = {d->vocab, d->d_model},
+        [SLOT_OUT_NORM] = {1, d->d_model},
+        [SLOT_OUTPUT] = {d->vocab, d->d_model},
+        [SLOT_ROPE_FREQS] = {1, d->kinds[LAYER_GLOBAL].rope_dim / 2},
+        [SLOT_ROPE_SHORT] = {1, d->kinds[LAYER_GLOBAL].rope_dim / 2},
+        [SLOT_ROPE_LONG] = {1, d->kinds[LAYER_GLOBAL].rope_dim / 2},
+        [SLOT_PLE_EMBD] = {d->vocab, (uint64_t)d->n_layers * d->d_ple},
+        [SLOT_PLE_NORM_IN] = {1, d->d_ple},
+        [SLOT_ATTN_NORM] = {1, d->d_model},
+        [SLOT_Q] = {q, d->d_model},
+        [SLOT_K] = {kv, d->d_model},
+        [SLOT_V] = {kv, d->d_model},
+        [SLOT_O] = {d->d_model, q},
+        [SLOT_Q_BIAS] = {1, q},
+        [SLOT_K_BIAS] = {1, kv},
+        [SLOT_V_BIAS] = {1, kv},
+        [SLOT_O_BIAS] = {1, d->d_model},
+        [SLOT_Q_NORM] = {1, full ? q : l->d_head},
+        [SLOT_K_NORM] = {1, full ? kv : l->d_head},
+        [SLOT_POST_ATTN] = {1, d->d_model},
+        [SLOT_FFN_NORM] = {1, d->d_model},
+        [SLOT_GATE] = {l->d_ff, d->d_model},
+        [SLOT_UP] = {l->d_ff, d->d_model},
+        [SLOT_DOWN] = {d->d_model, l->d_ff},
+        [SLOT_GATE_BIAS] = {1, l->d_ff},
+        [SLOT_UP_BIAS] = {1, l->d_ff},
+        [SLOT_DOWN_BIAS] = {1, d->d_model},
+        [SLOT_POST_FFN] = {1, d->d_model},
+        [SLOT_PLE_PROJ] = {l->d_ple, d->d_model},
+        [SLOT_PLE_GATE] = {l->d_ple, d->d_model},
+        [SLOT_PLE_OUT] = {d->d_model, l->d_ple},
+        [SLOT_PLE_NORM] = {1, d->d_model},
+        [SLOT_OUT_SCALE] = {1, 1},
+    };
+    *rows = of[slot].rows;
+    *cols = of[slot].cols;
+}
+
+static int wrong_shape(const struct gguf_tensor *t, uint64_t r, uint64_t c,
+                       struct err *e)
+{
+    return err_set(
+        e, ERR_CONVERT, "%s is %llu x %llu, the metadata says %llu x %llu",
+        t->name, (unsigned long long)t->rows, (unsigned long long)t->cols,
+        (unsigned long long)r, (unsigned long long)c);
+}
+
+static int check_type(const struct gguf_tensor *t, struct err *e)
+{
+    return gguf_type_readable(t->type)
+               ? 0
+               : err_set(e, ERR_UNSUPPORTED,
+                         "%s has type %s, which aned does not read", t->name,
+                         gguf_type_name(t->type));
+}
+
+/* --- places --- */
+
+/* "blk.12.attn_q.weight" -> layer 12, "attn_q.weight"; else *layer is
+ * UINT32_MAX. NULL: not a name. */
+static const char *tail_of(const char *name, uint32_t *layer)
+{
+    *layer = UINT32_MAX;
+    if (strncmp(name, "blk.", 4) != 0) {
+        return name;
+    }
+    uint64_t n = 0;
+    const char *end = parse_digits(name + 4, MODEL_LAYERS_MAX - 1, &n);
+    *layer = (uint32_t)n;
+    return end != NULL && *end == '.' ? end + 1 : NULL;
+}
+
+static enum arch_slot slot_of(const char *tail, bool layered)
+{
+    size_t from = layered ? SLOT_GLOBALS : 0;
+    size_t to = layered ? SLOT_COUNT : SLOT_GLOBALS;
+    for (size_t s = from; s < to; s++) {
+        if (slot_names[s] != NULL && strcmp(tail, slot_names[s]) == 0) {
+            return (enum arch_slot)s;
+        }
+    }
+    return SLOT_COUNT;
+}
+
+/* Put n slots of a layer (or of the model) on the rows of t, in order. */
+static int place(struct decoder *d, uint32_t layer, const enum arch_slot *of,
+                 size_t n, const struct gguf_tensor *t, struct err *e)
+{
+    uint64_t at = 0;
+    uint64_t rows = 0;
+    uint64_t cols = 0;
+    bool vector = false;
+    RETERR(check_type(t, e));
+    for (size_t i = 0; i < n; i++) {
+        struct part *p = of[i] < SLOT_LAYER
+                             ? &d->global[of[i]]
+                             : &d->parts[layer][of[i] - SLOT_LAYER];
+        if (p->t != NULL) {
+            return err_set(e, ERR_CONVERT, "%s and %s are the same matrix",
+                           p->t->name, t->name);
+        }
+        arch_shape(d, layer, of[i], &rows, &cols);
+        vector = rows == 1 && t->rows == 1;
+        *p = (struct part){t, at, rows, cols};
+        at += vector ? cols : rows;
+    }
+    uint64_t want_rows = vector ? 1 : at;
+    uint64_t want_cols = vector ? at : cols;
+    return t->rows == want_rows && t->cols == want_cols
+               ? 0
+               : wrong_shape(t, want_rows, want_cols, e);
+}
+
+/* Rows of the tensor that has the projections of all layers. */
+static int place_projections(struct decoder *d, const struct gguf_tensor *t,
+                             struct err *e)
+{
+    uint64_t rows = (uint64_t)d->n_layers * d->d_ple;
+    RETERR(check_type(t, e));
+    if (t->rows != rows || t->cols != d->d_model) {
+        return wrong_shape(t, rows, d->d_model, e);
+    }
+    for (uint32_t l = 0; l < d->n_layers; l++) {
+        d->parts[l][SLOT_PLE_PROJ - SLOT_LAYER] = (struct part){
+            t, (uint64_t)l * d->d_ple, d->d_ple, d->d_model};
+    }
+    return 0;
+}
+
+static int no_place(const struct decoder *d, const struct gguf_tensor *t,
+                    struct err *e)
+{
+    return err_set(e, ERR_CONVERT,
+                   "tensor %s has no place in a %s of %u layers", t->name,
+                   d->arch->name, d->n_layers);
+}
+
+static int take(struct decoder *d, const struct gguf_tensor *t, struct err *e)
+{
+    uint64_t takes = d->arch->need | d->arch->may;
+    uint32_t layer = 0;
+    const char *tail = tail_of(t->name, &layer);
+    bool layered = layer != UINT32_MAX;
+    if (tail == NULL || (layered && layer >= d->n_layers)) {
+        return no_place(d, t, e);
+    }
+    if (!layered && strcmp(tail, PLE_PROJ) == 0 && d->d_ple > 0) {
+        return place_projections(d, t, e);
+    }
+    for (size_t i = 0; layered && i < countof(fused); i++) {
+        if (strcmp(tail, fused[i].name) == 0 &&
+            (i != FUSED_UP || d->arch->fused_up) &&
+            (takes & SLOT_BIT(fused[i].of[0])) != 0) {
+            return place(d, layer, fused[i].of, fused[i].n, t, e);
+        }
+    }
+    enum arch_slot s = slot_of(tail, layered);
+    if (s == SLOT_COUNT || (takes & SLOT_BIT(s)) == 0) {
+        return no_place(d, t, e);
+    }
+    /* the embedding has been found: it gave the vocabulary's size */
+    return s == SLOT_EMBD ? 0 : place(d, layered ? layer : 0, &s, 1, t, e);
+}
+
+/* --- what must be there --- */
+
+/* Slots that layer l has no use for. */
+static uint64_t unused(const struct decoder *d, uint32_t l)
+{
+    static const uint64_t ple = SLOT_BIT(SLOT_PLE_PROJ) |
+                                SLOT_BIT(SLOT_PLE_GATE) |
+                                SLOT_BIT(SLOT_PLE_OUT) |
+                                SLOT_BIT(SLOT_PLE_NORM);
+    static const uint64_t kv = SLOT_BIT(SLOT_K) | SLOT_BIT(SLOT_V) |
+                               SLOT_BIT(SLOT_K_BIAS) | SLOT_BIT(SLOT_V_BIAS) |
+                               SLOT_BIT(SLOT_K_NORM);
+    const struct layer *y = &d->layers[l];
+    return (y->d_ple > 0 ? 0 : ple) | (y->kv_from != l ? kv : 0) |
+           (y->v_is_k ? SLOT_BIT(SLOT_V) | SLOT_BIT(SLOT_V_BIAS) : 0);
+}
+
+static int missing(uint32_t l, unsigned s, struct err *e)
+{
+    if (s == SLOT_PLE_PROJ) {
+        return err_set(e, ERR_GGUF_MISSING, "tensor %s is absent", PLE_PROJ);
+    }
+    return s < SLOT_LAYER
+               ? err_set(e, ERR_GGUF_MISSING, "tensor %s is absent",
+                         slot_names[s])
+               : err_set(e, ERR_GGUF_MISSING, "tensor blk.%u.%s is absent", l,
+                         slot_names[s]);
+}
+
+static int check_all(struct decoder *d, struct err *e)
+{
+    uint64_t ple = SLOT_BIT(SLOT_PLE_EMBD) | SLOT_BIT(SLOT_PLE_NORM_IN);
+    uint64_t none = d->d_ple > 0 ? 0 : ple;
+    for (uint32_t l = 0; l < d->n_layers; l++) {
+        uint64_t away = unused(d, l);
+        for (unsigned s = 0; s < SLOT_COUNT; s++) {
+            uint64_t bit = SLOT_BIT(s);
+            if (s >= SLOT_LAYER && (away & bit) != 0) {
+                /* what a layer does not read changes nothing */
+                d->parts[l][s - SLOT_LAYER] = (struct part){0};
+            } else if ((d->arch->need & bit) != 0 && (none & bit) == 0 &&
+                       !arch_has(d, l, (enum arch_slot)s)) {
+                return missing(l, s, e);
+            }
+        }
+    }
+    return 0;
+}
+
+int arch_find_tensors(const struct gguf *g, struct decoder *d, struct err *e)
+{
+    for (size_t i = 0; i < gguf_n_tensors(g); i++) {
+        RETERR(take(d, gguf_tensor_at(g, i), e));
+    }
+    return check_all(d, e);
+}
+
+int arch_find_vocab(const struct gguf *g, struct decoder *d, struct err *e)
+{
+    const struct gguf_tensor *t = gguf_tensor(g, slot_names[SLOT_EMBD]);
+    if (t == NULL) {
+        return missing(0, SLOT_EMBD, e);
+    }
+    if (t->rows == 0 || t->rows > MODEL_VOCAB_MAX) {
+        return err_set(e, ERR_CONVERT, "a vocabulary of %llu tokens",
+                       (unsigned long long)t->rows);
+    }
+    d->vocab = (uint32_t)t->rows;
+    d->global[SLOT_EMBD] = (struct part){t, 0, t->rows, t->cols};
+    RETERR(check_type(t, e));
+    if (t->cols != d->d_model) {
+        return wrong_shape(t, t->rows, d->d_model, e);
+    }
+    const struct gguf_kv *tokens =
+        gguf_get_arr(g, "tokenizer.ggml.tokens", GGUF_STRING);
+    if (tokens != NULL && tokens->count > d->vocab) {
+        return err_set(e, ERR_CONVERT, "%llu tokens but %u embeddings",
+                       (unsigned long long)tokens->count, d->vocab);
+    }
+    return 0;
+}
+
+/* --- what others ask --- */
+
+int arch_vector(const struct part *p, float *out, struct err *e)
+{
+    if (p->t->cols == p->cols) {
+        return gguf_rows(p->t, 0, 1, out, e);
+    }
+    float *all = malloc(p->t->cols * sizeof(*all));
+    if (all == NULL) {
+        return err_set(e, ERR_NOMEM, "%s: no memory", p->t->name);
+    }
+    int rc = gguf_rows(p->t, 0, 1, all, e);
+    if (rc == 0) {
+        memcpy(out, all + p->first, p->cols * sizeof(*out));
+    }
+    free(all);
+    return rc;
+}
+
+const struct part *arch_head(const struct decoder *d)
+{
+    const struct part *p = &d->global[SLOT_OUTPUT];
+    return p->t != NULL ? p : &d->global[SLOT_EMBD];
+}
+
+uint32_t head_row(const struct head_rows *h, uint32_t i)
+{
+    if (i >= h->rope_dim) {
+        return i;
+    }
+    uint32_t half = h->rope_dim / 2;
+    return i < half ? 2 * i : 2 * (i - half) + 1;
+}
+
+bool arch_permutes(const struct decoder *d, uint32_t layer,
+                   struct head_rows *ret)
+{
+    const struct layer *l = &d->layers[layer];
+    *ret = (struct head_rows){l->d_head, d->kinds[l->kind].rope_dim};
+    return d->arch->pairs && l->rotates;
+}
+
+uint64_t arch_layer_weights(const struct decoder *d, uint32_t layer)
+{
+    uint64_t n = 0;
+    for (unsigned s = SLOT_LAYER; s < SLOT_COUNT; s++) {
+        const struct part *p = arch_part(d, layer, (enum arch_slot)s);
+        n += p->t != NULL && p->rows > 1 ? p->rows * p->cols : 0;
+    }
+    return n;
+}
+
+bool arch_can_begin(const struct decoder *d, uint32_t first)
+{
+    for (uint32_t l = first; l < d->n_layers; l++) {
+        if (d->layers[l].kv_from < first) {
+            return false;
+        }
+    }
+    return true;
+}

@@ -1,0 +1,196 @@
+/* attention.c - attention over panels: rotation where the source has its pairs,
+ * scores, softmax and values in double.
+ */
+#include <string.h>
+
+#include "base/crew.h"
+#include "base/fmath.h"
+#include "convert/reference/impl.h"
+
+static void rope_tables(struct reference *r)
+{
+    const struct arch_kind *k = &r->d->kinds[r->layer->kind];
+    const float *factors = k->long_factors != NULL && r->n > k->original
+                               ? k->long_factors
+                               : k->factors;
+    for (uint32_t i = 0; i < k->rope_dim / 2; i++) {
+        double f = fmath_pow((double)k->base, -2.0 * i / k->rope_dim);
+        f /= k->n_factors > 0 ? (double)factors[i] : 1.0;
+        for (uint32_t t = 0; t < r->n; t++) {
+            double sine = 0;
+            double cosine = 0;
+            fmath_sincos(t * (double)k->scale * f, &sine, &cosine);
+            r->cos[i * r->stride + t] = (float)(cosine * (double)k->magnitude);
+            r->sin[i * r->stride + t] = (float)(sine * (double)k->magnitude);
+        }
+    }
+}
+
+/* In place, on the pairs where the source has them. */
+static void rotate(const struct reference *r, float *x, uint32_t heads)
+{
+    bool pairs = r->d->arch->pairs;
+    uint32_t half = r->d->kinds[r->layer->kind].rope_dim / 2;
+    for (uint32_t h = 0; h < heads; h++) {
+        float *head = x + (size_t)h * r->layer->d_head * r->stride;
+        for (uint32_t i = 0; i < half; i++) {
+            float *a = head + (pairs ? 2 * i : i) * r->stride;
+            float *b = head + (pairs ? 2 * i + 1 : i + half) * r->stride;
+            const float *c = r->cos + i * r->stride;
+            const float *s = r->sin + i * r->stride;
+            for (uint32_t t = 0; t < r->n; t++) {
+                float x0 = a[t];
+                float x1 = b[t];
+                a[t] = x0 * c[t] - x1 * s[t];
+                b[t] = x1 * c[t] + x0 * s[t];
+            }
+        }
+    }
+}
+
+/* --- scores and values --- */
+
+static double capped(double s, float cap)
+{
+    return cap > 0 ? (double)cap * fmath_tanh(s / (double)cap) : s;
+}
+
+/* One head: scores of every token, softmax, values. The peak is that of the
+ * scores before a cap: they must fit too. */
+static void run_head(struct reference *r, size_t h)
+{
+    const struct layer *l = r->layer;
+    uint32_t window = r->d->kinds[l->kind].window;
+    size_t kv = h / (l->n_heads / l->n_kv);
+    const float *q = r->q + h * l->d_head * r->stride;
+    const float *k = r->k + kv * l->d_head * r->stride;
+    const float *v = r->v + kv * l->d_head * r->stride;
+    float *out = r->attn + h * l->d_head * r->stride;
+    r->head_peak[h] = 0;
+    for (uint32_t t = 0; t < r->n; t++) {
+        double p[TOKENS];
+        double top = -(double)INFINITY;
+        uint32_t from = window != 0 && t + 1 > window ? t + 1 - window : 0;
+        for (uint32_t u = from; u <= t; u++) {
+            double s = 0;
+            for (uint32_t i = 0; i < l->d_head; i++) {
+                s +=
+                    (double)q[i * r->stride + t] * (double)k[i * r->stride + u];
+            }
+            s *= (double)l->score_scale;
+            double a = fabs(s);
+            if (!(a <= r->head_peak[h])) {
+                r->head_peak[h] = a;
+            }
+            p[u] = capped(s, l->score_cap);
+            top = p[u] > top ? p[u] : top;
+        }
+        double sum = 0;
+        for (uint32_t u = from; u <= t; u++) {
+            p[u] = fmath_exp(p[u] - top);
+            sum += p[u];
+        }
+        for (uint32_t i = 0; i < l->d_head; i++) {
+            double a = 0;
+            for (uint32_t u = from; u <= t; u++) {
+                a += p[u] * (double)v[i * r->stride + u];
+            }
+            out[i * r->stride + t] = (float)(a / sum);
+        }
+    }
+}
+
+static void on_heads(void *ctx, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    for (size_t h = begin; h < end; h++) {
+        run_head(ctx, h);
+    }
+}
+
+static void attend(struct reference *r, uint32_t l)
+{
+    double top = 0;
+    crew_run(r->threads, r->layer->n_heads, 1, on_heads, r);
+    for (uint32_t h = 0; h < r->layer->n_heads; h++) {
+        top = r->head_peak[h] <= top ? top : r->head_peak[h];
+    }
+    if (r->range != NULL) {
+        range_add_peak(r->range, RANGE_SCORES, l, top);
+    }
+}
+
+/* --- queries, keys, values --- */
+
+/* The norm of queries or keys, if there is one, of n heads. */
+static int norm_heads(struct reference *r, uint32_t l, enum arch_slot slot,
+                      enum range_kind kind, uint32_t n, float *x, struct err *e)
+{
+    const struct layer *y = r->layer;
+    bool full = y->qk_norm == QK_NORM_FULL;
+    const struct norm norm = {.weight = arch_part(r->d, l, slot),
+                              .plus_one = y->gain_plus_one,
+                              .d = full ? (size_t)n * y->d_head : y->d_head,
+                              .groups = full ? 1 : n,
+                              .kind = kind,
+                              .layer = l};
+    return y->qk_norm == QK_NORM_NONE
+               ? 0
+               : reference_normalise(r, &norm, x, x, e);
+}
+
+static int finish_heads(struct reference *r, uint32_t l, enum arch_slot slot,
+                        enum range_kind kind, uint32_t n, float *x,
+                        struct err *e)
+{
+    if (!r->layer->qk_norm_last) {
+        RETERR(norm_heads(r, l, slot, kind, n, x, e));
+    }
+    if (r->layer->rotates) {
+        rotate(r, x, n);
+    }
+    return r->layer->qk_norm_last ? norm_heads(r, l, slot, kind, n, x, e) : 0;
+}
+
+/* This layer's own keys and values. */
+static int make_keys(struct reference *r, uint32_t l, struct err *e)
+{
+    static const struct part none;
+    const struct layer *y = r->layer;
+    size_t rows = (size_t)y->n_kv * y->d_head;
+    RETERR(reference_project(r, l, SLOT_K, SLOT_K_BIAS, RANGE_K, r->h, r->k,
+                             e));
+    if (y->v_is_k) {
+        memcpy(r->v, r->k, rows * r->stride * sizeof(*r->v));
+    } else {
+        RETERR(reference_project(r, l, SLOT_V, SLOT_V_BIAS, RANGE_V, r->h, r->v,
+                                 e));
+    }
+    if (y->v_norm) {
+        const struct norm norm = {.weight = &none,
+                                  .d = y->d_head,
+                                  .groups = y->n_kv,
+                                  .kind = RANGE_V_NORM,
+                                  .layer = l};
+        RETERR(reference_normalise(r, &norm, r->v, r->v, e));
+    }
+    return finish_heads(r, l, SLOT_K_NORM, RANGE_K_NORM, y->n_kv, r->k, e);
+}
+
+int reference_attention(struct reference *r, uint32_t l, struct err *e)
+{
+    const struct layer *y = r->layer;
+    r->k = r->own_k[y->kv_from];
+    r->v = r->own_v[y->kv_from];
+    rope_tables(r);
+    RETERR(reference_project(r, l, SLOT_Q, SLOT_Q_BIAS, RANGE_Q, r->h, r->q,
+                             e));
+    RETERR(finish_heads(r, l, SLOT_Q_NORM, RANGE_Q_NORM, y->n_heads, r->q, e));
+    if (y->kv_from == l) {
+        RETERR(make_keys(r, l, e));
+    }
+    attend(r, l);
+    reference_peak(r, RANGE_ATTN, l, r->attn, (size_t)y->n_heads * y->d_head);
+    return reference_project(r, l, SLOT_O, SLOT_O_BIAS, RANGE_ATTN_OUT, r->attn,
+                             r->y, e);
+}

@@ -1,0 +1,97 @@
+/* impl.h - shared by the files of reference.h: run.c (layers, memory),
+ * attention.c, product.c (weights times panels), norm.c (norms and their error
+ * in fp16).
+ *
+ * Activations are feature-major panels (gemm.h): a column is a token, so norms
+ * and rotations are loops over columns and every product is rows of weights
+ * times the whole panel. */
+#pragma once
+
+#include "convert/reference/reference.h"
+
+#define BLOCK_FLOATS (128u * 1024u)
+#define TOKENS       REFERENCE_TOKENS_MAX
+
+struct scratch { /* of one worker */
+    float *rows; /* dequantised weights */
+    float *y;    /* a block's products, when they are not kept */
+    int rc;
+    struct err err;
+    double peak;
+};
+
+struct reference {
+    const struct decoder *d;
+    unsigned threads;
+    struct progress *progress;
+    struct range *range;
+    uint32_t n;              /* tokens */
+    size_t stride;           /* n rounded up to whole lanes */
+    float *x, *h, *y;        /* (d_model, stride) */
+    float *q, *attn;         /* (n_heads * d_head, stride) */
+    float *k, *v;            /* (n_kv * d_head, stride): of this layer, or of
+                                the one whose keys it reads */
+    float **own_k, **own_v;  /* a layer: its k and v; those that no other layer
+                                reads have one memory, common_k and _v */
+    float *common_k, *common_v;
+    float *gate, *up;        /* (d_ff, stride) */
+    float *x0;               /* (d_model, stride): the embeddings; NULL: not
+                                needed later */
+    float *ple;              /* (d_ple, stride): of this layer */
+    float *cos, *sin;        /* (rope_dim / 2, stride), of this layer */
+    double *head_peak;       /* per head: scores */
+    const int32_t *tokens;   /* borrowed */
+    const struct layer *layer; /* this one */
+    struct scratch *scratch; /* per worker */
+    size_t n_scratch;
+};
+
+struct product {
+    struct reference *r;
+    const struct part *w;
+    const float *x;
+    float *y; /* (rows, stride); NULL: peaks, and logits when wanted */
+    uint64_t block_rows;
+    uint64_t first; /* block of this batch */
+    float *logits;  /* (n, vocab) */
+};
+
+/* --- product.c --- Errors: CANCELLED, NOMEM, those of gguf_rows. */
+
+/* Rows of a matrix that are dequantised at once. */
+uint64_t reference_block_rows(uint64_t cols);
+CHECKED int reference_product(struct product *p, struct err *e);
+/* y = w x (+ bias); bias->t may be NULL. */
+CHECKED int reference_multiply(struct reference *r, const struct part *w,
+                               const struct part *bias, const float *x,
+                               float *y, struct err *e);
+/* The same with a layer's matrix, whose peak is noted; bias: SLOT_COUNT for
+ * none. */
+CHECKED int reference_project(struct reference *r, uint32_t l,
+                              enum arch_slot slot, enum arch_slot bias,
+                              enum range_kind kind, const float *x, float *y,
+                              struct err *e);
+/* Note the peak of x where the range is wanted. */
+void reference_peak(struct reference *r, enum range_kind kind, uint32_t layer,
+                    const float *x, size_t rows);
+
+/* --- norm.c --- */
+
+struct norm {
+    const struct part *weight; /* weight->t NULL: none */
+    bool plus_one;             /* times 1 + weight */
+    size_t d, groups;          /* so many norms of d features, one weight */
+    bool stream;               /* x is stored times alpha */
+    enum range_kind kind;      /* where its peak and error belong */
+    uint32_t layer;
+};
+
+/* y may be x. Errors: NOMEM, those of gguf_rows. */
+CHECKED int reference_normalise(struct reference *r, const struct norm *n,
+                                const float *x, float *y, struct err *e);
+
+/* --- attention.c --- */
+
+/* r->y becomes what attention adds to the stream, from r->h. */
+CHECKED int reference_attention(struct reference *r, uint32_t l,
+                                struct err *e);

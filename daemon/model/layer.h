@@ -1,0 +1,55 @@
+/* layer.h - one layer of a decoder, as data.
+ *
+ * The reference computes a layer from this description, the emitter draws it,
+ * the range measurement names its values, and a bundle (format 2) keeps it. So
+ * none of them knows a family.
+ *
+ *   h = pre_norm ? rms(x) * g : x
+ *   q, k, v = W h (+ b); norms of q, k, v; rotation; scores; values; o
+ *   x += residual_scale * (post_norm ? rms(o) * g : o)
+ *   the same around the feed-forward
+ *   (per-layer embeddings: x += rms(W (act(W x) * e)) * g)
+ *   x *= out_scale
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum layer_mixer { MIXER_ATTENTION };
+
+enum layer_act { ACT_SILU, ACT_GELU_TANH };
+
+/* What the norm of queries and keys runs over. */
+enum layer_qk_norm {
+    QK_NORM_NONE,
+    QK_NORM_HEAD, /* each head, one weight for all */
+    QK_NORM_FULL, /* all heads together */
+};
+
+/* Layers have one of at most two kinds of positions. */
+#define LAYER_KINDS  2u
+#define LAYER_GLOBAL 0u
+#define LAYER_LOCAL  1u
+
+struct layer {
+    enum layer_mixer mixer;
+    uint32_t kind; /* LAYER_GLOBAL or LAYER_LOCAL: its rotation and window */
+    bool rotates;  /* queries and keys are rotated by the kind's angles */
+    uint32_t n_heads, n_kv, d_head;
+    uint32_t kv_from; /* layer whose keys and values it reads; itself */
+    bool pre_norm, post_norm;
+    bool gain_plus_one; /* norms multiply by 1 + weight */
+    enum layer_qk_norm qk_norm;
+    bool qk_norm_last; /* after the rotation */
+    bool v_norm;       /* values are normed, without a weight */
+    bool v_is_k;       /* values are the keys' projection, before its norm */
+    float score_scale; /* scores are q.k times this */
+    float score_cap;   /* cap * tanh(scores / cap); 0: none */
+    enum layer_act act;
+    bool gated; /* act(gate) * up, or act(up) */
+    uint32_t d_ff;
+    float residual_scale; /* of what is added to the stream */
+    uint32_t d_ple;       /* width of the per-layer embedding; 0: none */
+    float out_scale;      /* of the stream after the layer */
+};
