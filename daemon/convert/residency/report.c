@@ -101,8 +101,8 @@ void predict_total_add(struct predict_total *t, const char *package,
         t->programs += rule_shapes(f->f);
         t->ops += f->n_ops;
         t->on += f->count[PREDICT_ON];
-        t->cost_on += f->cost[PREDICT_ON];
-        t->n_cost += f->n_ops > 0;
+        t->moved += f->bytes;
+        t->moved_on += f->bytes * f->cost[PREDICT_ON];
         add_findings(t, package, &f->findings);
         for (size_t k = 0; k < f->n_ops; k++) {
             const struct predict_op *o = &f->ops[k];
@@ -146,7 +146,7 @@ const char *predict_judge(struct predict_total *t)
 void predict_line(const struct predict_total *t, char *out, size_t size)
 {
     double share = t->ops > 0 ? 100.0 * (double)t->on / (double)t->ops : 0;
-    double cost = t->n_cost > 0 ? 100 * t->cost_on / (double)t->n_cost : 0;
+    double cost = t->moved > 0 ? 100 * t->moved_on / t->moved : 0;
     (void)snprintf(out, size,
                    "predicted for profile %s: %.1f%% of %llu operations on the "
                    "Neural Engine, %.1f%% of the bytes%s%s",

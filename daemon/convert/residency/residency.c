@@ -203,12 +203,11 @@ static void predict_one(const struct mil_function *f,
     w.bytes = take(to->n_ops, sizeof(*w.bytes));
     to->n_ops = 0;
     visit(f->body, 0, &w, judge);
-    double all = 0;
     for (size_t i = 0; i < to->n_ops; i++) {
-        all += w.bytes[i];
+        to->bytes += w.bytes[i];
     }
     for (size_t i = 0; i < to->n_ops; i++) {
-        to->ops[i].cost = all > 0 ? w.bytes[i] / all : 0;
+        to->ops[i].cost = to->bytes > 0 ? w.bytes[i] / to->bytes : 0;
     }
     find_in_function(f, l, &to->findings);
     free(w.uses);

@@ -83,6 +83,7 @@ struct predict_function {
     struct predict_op *ops; /* program order, nested blocks included; owned */
     uint32_t count[PREDICT_VERDICTS];
     double cost[PREDICT_VERDICTS]; /* sum to 1, or all are 0 */
+    double bytes;                  /* that the cost is a share of */
     struct predict_findings findings;
 };
 
@@ -128,8 +129,7 @@ struct predict_total {
     uint64_t packages, programs; /* programs: functions x shapes */
     uint64_t bytes;
     uint64_t ops, on;
-    double cost_on; /* sum of functions' shares; over n_cost functions */
-    uint64_t n_cost;
+    double moved, moved_on; /* bytes of all operations, of those that are on */
     struct predict_findings findings; /* of the bundle: set by predict_judge */
     size_t n;
     char reason[PREDICT_REASONS][PREDICT_REASON_MAX + 64]; /* gravest first */

@@ -134,6 +134,27 @@ static void of_a_bundle(void **state)
 
 /* --- reports --- */
 
+/* A large program that is on and a small one that is not: bytes count, not
+ * programs. */
+static void shares_of_a_bundle(void **state)
+{
+    (void)state;
+    struct predict_total t;
+    char line[ERR_MSG_MAX];
+    (void)unary("exp", input("y", MIL_FP16, 4, 1, 64, 400, 32, 0));
+    predict(NULL);
+    predict_total_init(&t, &r.v.limits);
+    predict_total_add(&t, "large", &r.v);
+    r.f->body->n_ops = 0;
+    unary("tanh", r.x)->def->type = "gather"; /* a hundredth of it */
+    predict(NULL);
+    predict_total_add(&t, "small", &r.v);
+    (void)predict_judge(&t);
+    predict_line(&t, line, sizeof(line));
+    assert_non_null(strstr(line, "50.0% of 2 operations"));
+    assert_non_null(strstr(line, "99.0% of the bytes"));
+}
+
 /* The gravest comes first, whatever was met first; alike ones are one. */
 static void reasons(void **state)
 {
@@ -257,6 +278,7 @@ int main(void)
         T(states),
         T(sizes),
         T(of_a_bundle),
+        T(shares_of_a_bundle),
         T(reasons),
         T(function_as_json),
         T(many_kinds),
