@@ -8,7 +8,7 @@ static void line(const struct client *c, const struct json *m, const char *kind)
     show_ago(json_get(r, "created_ms"), when);
     printf("  %-10s ", kind);
     if (json_type(r) != JSON_OBJECT) {
-        printf("no report\n");
+        printf(kind[0] == 'p' ? "not run\n" : "no report\n");
         return;
     }
     show_state(c, ask_str(r, "verdict"), 8);

@@ -25,7 +25,7 @@ static bool type_known(uint16_t t)
     return (t >= FRAME_LOAD && t <= FRAME_UNLOAD) ||
            (t >= FRAME_READY && t <= FRAME_NOTICE) ||
            (t >= FRAME_PROGRESS && t <= FRAME_OK) ||
-           (t >= FRAME_CONVERT && t <= FRAME_PROBE_DONE);
+           (t >= FRAME_CONVERT && t <= FRAME_CONVERT_REPORT);
 }
 
 static void header_write(uint8_t h[FRAME_HEADER], enum frame_type type,

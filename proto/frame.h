@@ -49,6 +49,8 @@ enum frame_type {
     FRAME_PROBE,
     FRAME_PROBE_RESULT,
     FRAME_PROBE_DONE,
+    /* convert worker -> serve: JSON, what a gate found (convert/convert.h) */
+    FRAME_CONVERT_REPORT,
 };
 
 /* Append one frame to out. */

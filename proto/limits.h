@@ -113,6 +113,12 @@
 #define PROBE_COSINE_MIN     0.97 /* of a result with what is right: design 6 */
 #define PROBE_IDLE_MS        60000u /* without work, then models are probed again */
 #define PROBE_STEP_MS        120000u /* a prediction, also the reference's */
+/* What a prediction tells (convert/residency): texts in bytes, with the NUL. */
+#define PREDICT_DETAIL_MAX   80u  /* what it is of: "x is fp32[1,64]" */
+#define PREDICT_REASON_MAX   224u /* a rule's text and that */
+#define PREDICT_FINDINGS_MAX 24u  /* of a function or a program: one a rule */
+#define PREDICT_KINDS_MAX    64u  /* kinds of operations of a function */
+#define PREDICT_REASONS      16u  /* of a bundle; functions have the rest */
 #define STATE_PARTS_MAX      64u /* files of one saved timeline */
 #define STATE_ARRAYS_MAX     (2u * SHARDS_MAX) /* geometry entries of a file */
 #define STATE_BLOCK          64u /* positions; a file has a multiple of it */
@@ -184,7 +190,7 @@
 #define JOB_CANCEL_MS      2000u   /* from cancel frame to SIGKILL */
 #define STORE_QUEUE_MAX    4096u   /* requests waiting for the store thread */
 #define STORE_TEXT_MAX       MIB(8)  /* one JSON text of a record */
-#define RESIDENCY_KEPT_MAX   8u      /* reports of one bundle; the oldest go */
+#define RESIDENCY_KEPT_MAX   8u      /* reports of a bundle and a kind */
 #define RESIDENCY_OPS_MAX    8192u   /* kinds of operations of one report */
 #define CONVERT_CPU_S      3600u                 /* RLIMIT_CPU of a worker */
 #define CONVERT_DATA_BYTES ((uint64_t)768 << 20) /* RLIMIT_DATA */

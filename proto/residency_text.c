@@ -5,9 +5,13 @@
  *   widths     layers 1 2 4, heads 1 2 3 4 (the same bits in all of these)
  *
  *   layers_00_08.mlpackage t4
- *     Neural Engine        measured 97.9% of the cost, 98.0% of 512 operations
- *     elsewhere, measured  4 softmax on cpu (could: cpu gpu), 2.1% of the
- *                          cost: the Neural Engine does not run it; one is p_0
+ *     Neural Engine, measured   97.9% of the cost, 98.0% of 512 operations
+ *     Neural Engine, predicted  100.0% of 512 operations
+ *     predicted, unknown: program.floor: ...
+ *     operation           predicted         measured           why not ...
+ *     softmax             4 on              4 cpu              it does not run
+ *                                                    it (could: cpu gpu) ...
+ *     all others          508 on            508 on
  *     width    median  CPU alone       cosine  bits
  *         4   1.20 ms    3.10 ms  0.999987130  a
  */
@@ -80,7 +84,7 @@ static void put_verdict(struct buf *b, const char *kind, const struct json *r,
 {
     buf_printf(b, "%-10s ", kind);
     if (r == NULL) {
-        buf_puts(b, "no report\n");
+        buf_puts(b, kind[0] == 'p' ? "not run\n" : "no report\n");
         return;
     }
     put(b, text(r, "verdict"));
@@ -167,6 +171,70 @@ static void put_share(struct buf *b, const char *kind, const struct json *f)
     buf_puts(b, "\n");
 }
 
+/* --- operations, both reports side by side --- */
+
+static bool here(const struct json *op)
+{
+    return strcmp(text(op, "device"), "neural_engine") == 0;
+}
+
+/* The next operation of the record that is of f, and of this type unless it is
+ * NULL. after NULL: the first. */
+static const struct json *next_op(const struct json *record,
+                                  const struct json *f, const char *type,
+                                  const struct json *after)
+{
+    const struct json *o =
+        after != NULL ? json_next(after) : json_first(json_get(record, "ops"));
+    while (o != NULL &&
+           (!same_function(o, f) ||
+            (type != NULL && strcmp(text(o, "type"), type) != 0))) {
+        o = json_next(o);
+    }
+    return o;
+}
+
+static bool all_here(const struct json *record, const struct json *f,
+                     const char *type)
+{
+    const struct json *o = next_op(record, f, type, NULL);
+    while (o != NULL && here(o)) {
+        o = next_op(record, f, type, o);
+    }
+    return o == NULL;
+}
+
+/* What a kind of report calls a device: a prediction knows no other than the
+ * Neural Engine. */
+static const char *word_of(const struct json *o, bool measured)
+{
+    const char *device = text(o, "device");
+    return here(o)                          ? "on"
+           : measured || device[0] == '\0'  ? device
+           : strcmp(device, "unknown") == 0 ? device
+                                            : "off";
+}
+
+/* "507 on, 1 cpu", of one type; "-": none, or no plan. */
+static void put_cell(struct buf *b, const struct json *record,
+                     const struct json *f, const char *type, bool measured)
+{
+    char cell[64] = "";
+    size_t n = 0;
+    for (const struct json *o = next_op(record, f, type, NULL); o != NULL;
+         o = next_op(record, f, type, o)) {
+        int k = snprintf(cell + n, sizeof(cell) - n, "%s%.0f %.13s",
+                         n > 0 ? ", " : "", json_num(json_get(o, "count")),
+                         word_of(o, measured));
+        n += k > 0 && (size_t)k < sizeof(cell) - n ? (size_t)k : 0;
+    }
+    size_t at = b->n;
+    put(b, n > 0 ? cell : "-");
+    while (b->n < at + 18 && buf_ok(b)) {
+        buf_u8(b, ' ');
+    }
+}
+
 static void put_if(struct buf *b, const char *before, const char *s)
 {
     if (s[0] != '\0') {
@@ -175,29 +243,132 @@ static void put_if(struct buf *b, const char *before, const char *s)
     }
 }
 
-static void put_elsewhere(struct buf *b, const char *kind,
-                          const struct json *record, const struct json *f)
+/* Why those are not there; each on a line of its own below the first. */
+static void put_reasons(struct buf *b, const struct json *record,
+                        const struct json *f, const char *type, bool measured,
+                        bool *first)
 {
-    for (const struct json *o = json_first(json_get(record, "ops")); o != NULL;
-         o = json_next(o)) {
+    for (const struct json *o = next_op(record, f, type, NULL); o != NULL;
+         o = next_op(record, f, type, o)) {
         double cost = 0;
-        if (!same_function(o, f) ||
-            strcmp(text(o, "device"), "neural_engine") == 0) {
+        if (here(o)) {
             continue;
         }
-        buf_printf(b, "  elsewhere, %-14s ", kind);
-        buf_printf(b, "%.0f ", json_num(json_get(o, "count")));
-        put(b, text(o, "type"));
-        buf_puts(b, " on ");
-        put(b, text(o, "device"));
-        buf_puts(b, " (could: ");
-        put(b, text(o, "could"));
-        buf_puts(b, ")");
+        if (!*first) { /* below the first one */
+            buf_printf(b, "\n%58s", "");
+        }
+        buf_puts(b, " ");
+        *first = false;
+        put(b, text(o, "reason"));
+        if (measured) {
+            put_if(b, " (could: ", text(o, "could"));
+            buf_puts(b, text(o, "could")[0] != '\0' ? ")" : "");
+        }
         if (number(o, "cost", &cost) && cost > 0) {
             buf_printf(b, ", %.1f%% of the cost", 100 * cost);
         }
-        put_if(b, ": ", text(o, "reason"));
         put_if(b, "; one is ", text(o, "example"));
+    }
+}
+
+struct pair { /* NULL: there is no such report */
+    const struct json *predicted, *measured;
+};
+
+static void put_row(struct buf *b, const struct pair *r, const struct json *f,
+                    const char *type)
+{
+    bool first = true;
+    char name[24];
+    (void)snprintf(name, sizeof(name), "%.19s", type);
+    size_t at = b->n;
+    buf_puts(b, "  ");
+    put(b, name);
+    while (b->n < at + 22 && buf_ok(b)) {
+        buf_u8(b, ' ');
+    }
+    put_cell(b, r->predicted, f, type, false);
+    put_cell(b, r->measured, f, type, true);
+    put_reasons(b, r->predicted, f, type, false, &first);
+    put_reasons(b, r->measured, f, type, true, &first);
+    while (b->n > 0 && b->p[b->n - 1] == ' ') {
+        b->n--;
+    }
+    buf_puts(b, "\n");
+}
+
+/* Of kinds that are there in both reports: how many. */
+static void put_rest(struct buf *b, const struct pair *r, const struct json *f,
+                     bool all)
+{
+    const struct json *records[] = {r->predicted, r->measured};
+    double n[2] = {0, 0};
+    for (size_t i = 0; i < 2; i++) {
+        for (const struct json *o = next_op(records[i], f, NULL, NULL);
+             o != NULL; o = next_op(records[i], f, NULL, o)) {
+            const char *type = text(o, "type");
+            if (all_here(r->predicted, f, type) &&
+                all_here(r->measured, f, type)) {
+                n[i] += json_num(json_get(o, "count"));
+            }
+        }
+    }
+    if (n[0] > 0 || n[1] > 0) {
+        char cell[2][32] = {"-", "-"};
+        for (size_t i = 0; i < 2; i++) {
+            if (n[i] > 0) {
+                (void)snprintf(cell[i], sizeof(cell[i]), "%.0f on", n[i]);
+            }
+        }
+        buf_printf(b, "  %-20s%-18s%s\n", all ? "all" : "all others", cell[0],
+                   cell[1]);
+    }
+}
+
+/* Has a row for this operation's type been written before it? */
+static bool is_first(const struct pair *r, const struct json *f,
+                     const struct json *op, bool measured)
+{
+    const char *type = text(op, "type");
+    const struct json *p = next_op(r->predicted, f, type, NULL);
+    return measured ? p == NULL && next_op(r->measured, f, type, NULL) == op
+                    : p == op;
+}
+
+static void put_ops(struct buf *b, const struct pair *r, const struct json *f)
+{
+    const struct json *records[] = {r->predicted, r->measured};
+    bool all = true;
+    if (next_op(r->predicted, f, NULL, NULL) == NULL &&
+        next_op(r->measured, f, NULL, NULL) == NULL) {
+        return;
+    }
+    buf_printf(b, "  %-20s%-18s%-19s%s\n", "operation", "predicted", "measured",
+               "why not on the Neural Engine");
+    for (size_t i = 0; i < 2; i++) {
+        for (const struct json *o = next_op(records[i], f, NULL, NULL);
+             o != NULL; o = next_op(records[i], f, NULL, o)) {
+            const char *type = text(o, "type");
+            if (is_first(r, f, o, i == 1) &&
+                !(all_here(r->predicted, f, type) &&
+                  all_here(r->measured, f, type))) {
+                put_row(b, r, f, type);
+                all = false;
+            }
+        }
+    }
+    put_rest(b, r, f, all);
+}
+
+/* What the rules found of the function as a whole. */
+static void put_findings(struct buf *b, const struct json *f)
+{
+    for (const struct json *x = json_first(json_get(f, "findings")); x != NULL;
+         x = json_next(x)) {
+        buf_puts(b, "  predicted, ");
+        put(b, text(x, "verdict"));
+        buf_puts(b, ": ");
+        put(b, text(x, "reason"));
         buf_puts(b, "\n");
     }
 }
@@ -287,8 +458,8 @@ static void put_function(struct buf *b, const struct json *f,
     buf_puts(b, "\n");
     put_share(b, "measured", m);
     put_share(b, "predicted", p);
-    put_elsewhere(b, "measured", measured, f);
-    put_elsewhere(b, "predicted", predicted, f);
+    put_findings(b, p);
+    put_ops(b, &(struct pair){predicted, measured}, f);
     put_runs(b, measured, m);
 }
 

@@ -50,6 +50,12 @@ static void put_summary(struct json *o, const char *key,
     }
 }
 
+/* The gate's word; of models that came without a report it has not run. */
+static void put_prediction(struct json *o, const struct store_residency *v)
+{
+    json_add_str(o, "prediction", v != NULL ? v->verdict : "not run");
+}
+
 static struct json *residency_json(const struct model *m,
                                    const struct store_residency *v, size_t n)
 {
@@ -62,6 +68,7 @@ static struct json *residency_json(const struct model *m,
     probe_put(o, m);
     put_record(o, "measured", measured);
     put_record(o, "predicted", predicted);
+    put_prediction(o, predicted);
     struct json *list = json_add_array(o, "others");
     for (size_t i = 0; i < n; i++) {
         if (&v[i] != measured && &v[i] != predicted) {
@@ -124,6 +131,7 @@ void api_residency(struct http_req *r, const struct http_args *a)
         probe_put(o, m);
         put_summary(o, "measured", probe_verdict(m));
         put_summary(o, "predicted", probe_prediction(m));
+        put_prediction(o, probe_prediction(m));
         api_list_add(&b, o);
     }
     api_list_reply(r, &b);

@@ -5,7 +5,8 @@
  *               the norm's form (range gate)
  *   writing     embed.bin, layer shards, head slices, into a staging folder
  *   gating      every package read again and validated (structure gate, whose
- *               look at the vocabulary comes while reading)
+ *               look at the vocabulary comes while reading); where it will run
+ *               predicted (residency gate, which only warns)
  *   publishing  bundle.json with all hashes, fsync, rename
  *
  * The staging folder stands beside `out`, so the rename stays on one file
@@ -181,23 +182,34 @@ static int stage_measuring(struct job *j, struct err *e)
 
 /* --- gating and publishing --- */
 
+static int gate_package(struct job *j, const char *path, const char *kind,
+                        struct err *e)
+{
+    struct mil_program *p = NULL;
+    RETERR(gate_structure(j->staging, path, &p, e));
+    int rc = gate_residency(p, path, kind, j->o, &j->residency, e);
+    mil_free(p);
+    return rc < 0 ? rc : progress_add(&j->progress, 1, e);
+}
+
 static int stage_gating(struct job *j, struct err *e)
 {
+    struct predict_limits limits = {0};
     uint64_t n = (uint64_t)j->b.n_shards + j->b.n_heads_shards;
     RETERR(progress_stage(&j->progress, "gating", 0.85, 0.05, n, e));
+    RETERR(predict_limits(j->profile.name, &limits, e));
+    predict_total_init(&j->residency, &limits);
     for (size_t i = 0; i < j->b.n_shards; i++) {
-        RETERR(gate_structure(j->staging, j->b.shards[i].path, e));
-        RETERR(progress_add(&j->progress, 1, e));
+        RETERR(gate_package(j, j->b.shards[i].path, "layers", e));
     }
     for (size_t i = 0; i < j->b.n_heads_shards; i++) {
-        RETERR(gate_structure(j->staging, j->b.heads[i].path, e));
-        RETERR(progress_add(&j->progress, 1, e));
+        RETERR(gate_package(j, j->b.heads[i].path, "head", e));
     }
     const struct gguf_notes *notes = &j->result.notes;
     gate_set(&j->result, "structure", notes->n > 0 ? "warned" : "passed",
              "%llu packages%s%s", (unsigned long long)n,
              notes->n > 0 ? "; " : "", notes->n > 0 ? notes->text[0] : "");
-    return 0;
+    return gate_residency_end(&j->result, j->o, &j->residency, e);
 }
 
 static int stage_publishing(struct job *j, struct err *e)

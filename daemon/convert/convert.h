@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "proto/json.h"
 #include "source/gguf.h"
 
 struct convert_options {
@@ -28,7 +29,12 @@ struct convert_options {
      * "publishing". fraction is of the whole conversion, 0 to 1, and never
      * falls. May be NULL. */
     bool (*progress)(void *ctx, const char *stage, double fraction);
-    void *ctx;
+    /* Called while gating with what a gate found, for those who keep it: first
+     * each function's predicted residency, then the summary, as objects of
+     * convert/residency/residency.h, taken over. Not 0 ends the conversion. May
+     * be NULL. */
+    int (*report)(void *ctx, struct json *j, struct err *e);
+    void *ctx; /* of both */
 };
 
 /* The result of a gate. verdict: "passed", "failed", "not run", "warned". */
@@ -55,8 +61,8 @@ CHECKED int convert_run(const struct convert_options *o,
                         struct convert_result *ret, struct err *e);
 
 /* The convert role: one job, frames on fd 3 (FRAME_CONVERT JSON in, PROGRESS
- * {"stage","fraction"}, then CONVERT_DONE {"gates":[...],"warnings":[...],
- * "bundle_bytes",...}
+ * {"stage","fraction"}, CONVERT_REPORT with what `report` is called with, then
+ * CONVERT_DONE {"gates":[...],"warnings":[...],"bundle_bytes",...}
  * or ERROR). The job's JSON: {"source","out","name","quant","context","shape",
  * "kv","profile","norm","residual_scale","threads"}; absent ones default. The
  * model file is fd 4 when fd 4 is open; the other parts of a split one are

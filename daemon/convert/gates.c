@@ -6,7 +6,8 @@
 
 #include "mil/mil.h"
 
-int gate_structure(const char *dir, const char *package, struct err *e)
+int gate_structure(const char *dir, const char *package,
+                   struct mil_program **ret, struct err *e)
 {
     char path[2048];
     struct mil_program *p = NULL;
@@ -17,11 +18,40 @@ int gate_structure(const char *dir, const char *package, struct err *e)
     int rc = 0;
     CHECK(mil_read(path, &p, &why));
     CHECK(mil_validate(p, &why));
+    *ret = p;
+    p = NULL;
 out:
     mil_free(p);
     return rc == 0 ? 0
                    : err_set(e, ERR_STRUCTURE, "%s: %s: %s", package,
                              err_name(rc), why.msg);
+}
+
+int gate_residency(const struct mil_program *p, const char *package,
+                   const char *kind, const struct convert_options *o,
+                   struct predict_total *total, struct err *e)
+{
+    struct prediction v = {0};
+    int rc = 0;
+    predict_program(p, 0, &total->limits, &v);
+    predict_total_add(total, package, &v);
+    for (size_t i = 0; i < v.n && o->report != NULL && rc == 0; i++) {
+        rc = o->report(o->ctx, predict_function_json(&v, i, package, kind), e);
+    }
+    predict_free(&v);
+    return rc;
+}
+
+int gate_residency_end(struct convert_result *r,
+                       const struct convert_options *o,
+                       struct predict_total *total, struct err *e)
+{
+    char line[ERR_MSG_MAX];
+    const char *verdict = predict_judge(total);
+    predict_line(total, line, sizeof(line));
+    gate_set(r, "residency", verdict, "%s", line);
+    return o->report != NULL ? o->report(o->ctx, predict_summary_json(total), e)
+                             : 0;
 }
 
 int gate_vocabulary(const struct gguf *g, struct gguf_notes *notes,

@@ -2,10 +2,24 @@
 #pragma once
 
 #include "convert/convert.h"
+#include "convert/residency/residency.h"
 
-/* Read a finished package again and validate it. Errors: STRUCTURE naming the
- * package and what is wrong. */
-CHECKED int gate_structure(const char *dir, const char *package, struct err *e);
+/* Read a finished package again and validate it; *ret is for the gates that
+ * follow: mil_free(). Errors: STRUCTURE naming the package and what is wrong.
+ */
+CHECKED int gate_structure(const char *dir, const char *package,
+                           struct mil_program **ret, struct err *e);
+
+/* Predict where p's operations will run, add that to *total and tell o->report
+ * of each function. kind: "layers" or "head". Whatever is predicted is no
+ * error. Errors: those of o->report. */
+CHECKED int gate_residency(const struct mil_program *p, const char *package,
+                           const char *kind, const struct convert_options *o,
+                           struct predict_total *total, struct err *e);
+/* After the last package: the gate's line, and the summary to o->report. */
+CHECKED int gate_residency_end(struct convert_result *r,
+                               const struct convert_options *o,
+                               struct predict_total *total, struct err *e);
 
 /* Check that aned can serve the vocabulary; having none is allowed. What is odd
  * but harmless is added to notes. Errors: GGUF_VOCAB. */

@@ -7,6 +7,7 @@
 #include "convert/emit.h"
 #include "convert/plan.h"
 #include "convert/reference/reference.h"
+#include "convert/residency/residency.h"
 #include "model/bundle.h"
 
 #define PATH_ROOM   2048
@@ -25,6 +26,7 @@ struct job {
     struct range range;
     struct range_choice choice;
     struct emit emit;
+    struct predict_total residency;
     struct bundle b;
     char name[MODEL_NAME_MAX + 1];
     char source_name[256];

@@ -88,6 +88,12 @@ static bool on_progress(void *ctx, const char *stage, double fraction)
     return parent_tell(w->request, FRAME_PROGRESS, j, &e) == 0;
 }
 
+static int on_report(void *ctx, struct json *j, struct err *e)
+{
+    const struct worker *w = ctx;
+    return parent_tell(w->request, FRAME_CONVERT_REPORT, j, e);
+}
+
 /* --- the job --- */
 
 static int read_spec(struct worker *w, const struct frame *f, struct err *e)
@@ -213,6 +219,7 @@ static int run_job(struct worker *w, const struct frame *f,
     RETERR(read_spec(w, f, e));
     RETERR(open_source(w, e));
     w->o.progress = on_progress;
+    w->o.report = on_report;
     w->o.ctx = w;
     return convert_run(&w->o, r, e);
 }

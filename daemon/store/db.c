@@ -52,9 +52,10 @@ static const char *const sql[Q_COUNT] = {
     [Q_REPORT_PUT] = "INSERT INTO residency_reports(fingerprint, kind, options,"
                      " machine, verdict, reason, widths, report, created_ms)"
                      " VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9)",
-    [Q_REPORTS_TRIM] = "DELETE FROM residency_reports WHERE fingerprint=?1 AND"
-                       " id NOT IN (SELECT id FROM residency_reports WHERE"
-                       " fingerprint=?1 ORDER BY id DESC LIMIT ?2)",
+    [Q_REPORTS_TRIM] =
+        ("DELETE FROM residency_reports WHERE fingerprint=?1 AND kind=?3 AND"
+         " id NOT IN (SELECT id FROM residency_reports WHERE"
+         " fingerprint=?1 AND kind=?3 ORDER BY id DESC LIMIT ?2)"),
     [Q_REPORTS_OF_DELETE] =
         ("DELETE FROM residency_reports WHERE"
          " fingerprint=(SELECT fingerprint FROM models WHERE name=?1) AND"
@@ -64,10 +65,11 @@ static const char *const sql[Q_COUNT] = {
     [Q_REPORTS_OF] = ("SELECT " REPORT_COLUMNS ", report FROM residency_reports"
                       " WHERE fingerprint=?1 ORDER BY id DESC"),
     [Q_OP_PUT] = "INSERT INTO residency_ops(report, n, package, function, type,"
-                 " device, could, count, cost, example, reason)"
-                 " VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11)",
-    [Q_OPS] = "SELECT package, function, type, device, could, count, cost,"
-              " example, reason FROM residency_ops WHERE report=?1 ORDER BY n",
+                 " device, could, count, cost, example, reason, rule)"
+                 " VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12)",
+    [Q_OPS] =
+        "SELECT package, function, type, device, could, count, cost,"
+        " example, reason, rule FROM residency_ops WHERE report=?1 ORDER BY n",
 };
 
 int db_fail(struct db *d, const char *what, struct err *e)
@@ -440,10 +442,11 @@ int db_commit(struct db *d, struct err *e)
     return rc;
 }
 
-/* What was running when the last daemon ended (store.h). */
+/* What was running when the last daemon ended (store.h). A prediction is stored
+ * before its bundle is published, which then may have failed. */
 static int take_in(struct db *d, struct err *e)
 {
-    char q[700];
+    char q[1024];
     (void)snprintf(q, sizeof(q),
                    "BEGIN IMMEDIATE;"
                    "UPDATE jobs SET state='interrupted', error='interrupted',"
@@ -453,6 +456,10 @@ static int take_in(struct db *d, struct err *e)
                    " AND intent IS NULL;"
                    "UPDATE jobs SET state='queued', stage='', progress=0"
                    " WHERE state IN ('running','gating') AND intent IS NULL;"
+                   "DELETE FROM residency_reports WHERE kind='predicted'"
+                   " AND fingerprint NOT IN (SELECT fingerprint FROM models)"
+                   " AND fingerprint NOT IN (SELECT intent FROM jobs"
+                   "  WHERE intent IS NOT NULL);"
                    "COMMIT",
                    JOB_ATTEMPTS_MAX, (long long)row_now_ms(), JOB_ATTEMPTS_MAX);
     return schema_exec(d->sq, d->path, q, e);

@@ -20,15 +20,21 @@ static int put_ops(struct db *d, int64_t report,
         must(sqlite3_bind_double(q, 9, o->cost) == SQLITE_OK);
         db_text(q, 10, o->example);
         db_text(q, 11, o->reason);
+        db_text(q, 12, o->rule);
         RETERR(db_run(d, Q_OP_PUT, e));
     }
     return 0;
 }
 
+static const char *kind_of(const struct store_residency *v)
+{
+    return v->measured ? "measured" : "predicted";
+}
+
 static void bind_key(sqlite3_stmt *q, const struct store_residency *v)
 {
     db_text(q, 1, v->fingerprint);
-    db_text(q, 2, v->measured ? "measured" : "predicted");
+    db_text(q, 2, kind_of(v));
     db_text(q, 3, v->options);
     db_text(q, 4, v->machine);
 }
@@ -49,6 +55,7 @@ int db_residency_put(struct db *d, const struct store_residency *v,
     RETERR(put_ops(d, sqlite3_last_insert_rowid(d->sq), v, e));
     db_text(d->q[Q_REPORTS_TRIM], 1, v->fingerprint);
     db_integer(d->q[Q_REPORTS_TRIM], 2, RESIDENCY_KEPT_MAX);
+    db_text(d->q[Q_REPORTS_TRIM], 3, kind_of(v));
     return db_run(d, Q_REPORTS_TRIM, e);
 }
 
@@ -72,6 +79,7 @@ static int get_ops(struct db *d, int64_t report, struct store_residency *v,
         o->cost = sqlite3_column_double(q, 6);
         db_get(q, 7, o->example, sizeof(o->example));
         db_get(q, 8, o->reason, sizeof(o->reason));
+        db_get(q, 9, o->rule, sizeof(o->rule));
     }
     if (step != SQLITE_DONE && step != SQLITE_ROW) {
         rc = db_fail(d, "residency_ops", e);

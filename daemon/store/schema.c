@@ -61,6 +61,7 @@ static const char *const steps[] = {
      " type TEXT NOT NULL, device TEXT NOT NULL, could TEXT NOT NULL,"
      " count INTEGER NOT NULL, cost REAL NOT NULL, example TEXT NOT NULL,"
      " reason TEXT NOT NULL, PRIMARY KEY(report, n)) STRICT, WITHOUT ROWID;"),
+    "ALTER TABLE residency_ops ADD COLUMN rule TEXT NOT NULL DEFAULT '';",
 };
 
 int schema_fail(sqlite3 *db, const char *path, const char *what, struct err *e)

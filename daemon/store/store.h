@@ -79,7 +79,9 @@ struct store_residency_op {
     uint32_t count;
     double cost;      /* their share of the function's, 0..1 */
     char example[96]; /* the name of one of them */
-    char reason[160]; /* why it is not on the Neural Engine, if told; "" */
+    /* Why it is not on the Neural Engine, if told; "" */
+    char reason[PREDICT_REASON_MAX];
+    char rule[32]; /* that a prediction is by; "" where measured */
 };
 
 /* Where the operations of a bundle run, and whether they run right. There is
@@ -153,7 +155,8 @@ CHECKED int store_session_put(struct store *s, const struct store_session *v,
 CHECKED int store_session_delete(struct store *s, const char *id,
                                  store_done_fn *done, void *ctx);
 /* In the place of the one with the same key. Of more than RESIDENCY_KEPT_MAX
- * of a bundle the oldest go. */
+ * of a bundle and a kind the oldest go. A prediction whose bundle is no model's,
+ * and no job is about to publish, goes at the next start. */
 CHECKED int store_residency_put(struct store *s,
                                 const struct store_residency *v,
                                 store_done_fn *done, void *ctx);

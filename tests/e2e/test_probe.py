@@ -96,7 +96,7 @@ def test_probe_of_given_pasts(aned, bundles):
 def test_probe_for_people(aned, bundles):
     text = run(aned, "probe", bundles / "functions", "--backend", "interpreter").stdout
     assert text.startswith("measured   passed  kernels ")
-    assert "predicted  no report" in text and "widths     layers 1 4, heads 1 2 3 4" in text
+    assert "predicted  not run" in text and "widths     layers 1 4, heads 1 2 3 4" in text
     for line in ("layers_00_05.mlpackage t1", "layers_00_05.mlpackage t4", "head_0.mlpackage"):
         assert f"\n{line}\n" in text
     assert text.count("this backend has no plan") == 3
@@ -199,7 +199,7 @@ def test_a_report_is_kept(make_daemon, home, anectl):
     d = make_daemon(home=home)
     assert model(d)["probe"]["state"] == "unknown"
     empty = residency(d)
-    assert empty["measured"] is None and empty["predicted"] is None and empty["others"] == []
+    assert empty["measured"] is None and empty["predicted"]["kind"] == "predicted" and empty["others"] == []
     with d.http() as c:
         assert c.get("/aned/v1/residency").json()["models"][0]["measured"] is None
     assert ask(d)["probe"]["state"] in ("queued", "running")
@@ -211,7 +211,7 @@ def test_a_report_is_kept(make_daemon, home, anectl):
     assert len(first["measured"]["report"]["functions"]) == 2
     with d.http() as c:
         one, = c.get("/aned/v1/residency").json()["models"]
-    assert one["model"] == "demo" and one["measured"]["verdict"] == "passed" and one["predicted"] is None
+    assert one["model"] == "demo" and one["measured"]["verdict"] == "passed"
     assert "report" not in one["measured"]
     d.kill()  # what was shown is durable
     d.start()

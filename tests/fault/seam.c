@@ -114,6 +114,14 @@ static _Noreturn void worker(void)
     must(file != NULL && fputs("lo 100\nhi 126\n", file) > 0 &&
          fclose(file) == 0);
     send_json(FRAME_PROGRESS, "{\"stage\":\"gating\",\"fraction\":0.9}");
+    send_json(FRAME_CONVERT_REPORT,
+              "{\"function\":{\"package\":\"p\",\"function\":\"\"},\"ops\":[{"
+              "\"type\":\"gather\",\"device\":\"cpu\",\"could\":[\"cpu\"],"
+              "\"count\":1,\"cost\":1,\"example\":\"g\",\"rule\":\"op.gather\","
+              "\"reason\":\"op.gather: no\"}]}");
+    send_json(FRAME_CONVERT_REPORT,
+              "{\"summary\":{\"machine\":\"law\",\"options\":\"rules=1\","
+              "\"verdict\":\"warned\",\"reasons\":[\"op.gather: no\"]}}");
     char done[256];
     (void)snprintf(done, sizeof(done),
                    "{\"gates\":[{\"name\":\"quality\",\"verdict\":\"%s\","

@@ -19,15 +19,18 @@ def over(d, job):
     return j is None or j["state"] in OVER
 
 
-def check_model(d, name, m):
+def check_model(d, name, m, said):
     """Its gates have spoken, and are heard."""
     want = "rejected" if name.startswith("bad") else "ready"
     assert (m["state"] == want or want == "ready" and m["state"] in ("loaded", "unverified")) and [g["name"] for g in m["gates"] or []] == ["quality"], m
+    r = d.ask("GET", f"/aned/v1/models/{name}/residency").json()
+    assert r["prediction"] in said and (r["predicted"] is None) == (r["prediction"] == "not run"), r
+    assert r["predicted"] is None or [o["rule"] for o in r["predicted"]["ops"]] == ["op.gather"], r
     r = d.ask("POST", "/v1/completions", json={"model": name, "prompt": "x", "max_tokens": 2})
     assert r.status_code == (409 if want == "rejected" else 200), r.text
 
 
-def check(d, home, name, jobs):
+def check(d, home, name, jobs, said):
     """Jobs (id: state it was seen in at last, or None), models, folders and rows agree."""
     listed = {j["id"]: j for j in d.ask("GET", "/aned/v1/jobs").json()["jobs"]}
     models = d.models()
@@ -38,7 +41,7 @@ def check(d, home, name, jobs):
     assert len(done) == len(models) <= 1, (listed, models)
     for j in done:
         assert j["result"]["gates"] and models[name]["job"] == j["id"]
-        check_model(d, name, models[name])
+        check_model(d, name, models[name], said)
     assert {p.name for p in (home / "models").iterdir()} == set(models)
     until(lambda: not list((home / "staging").iterdir()))
     assert d.stop() == 0
@@ -47,13 +50,15 @@ def check(d, home, name, jobs):
     assert ("bundle.json" in files or len(files) >= 4) == bool(models)
 
 
-def restarted(faulty, home, name, jobs):
+def restarted(faulty, home, name, jobs, said=("warned",)):
     d = faulty(home)
     first = d.models()  # before anything goes on
     if name in first:
-        check_model(d, name, first[name])
+        check_model(d, name, first[name], said)
     until(lambda: all(j["state"] in OVER for j in d.ask("GET", "/aned/v1/jobs").json()["jobs"]))
-    check(d, home, name, jobs)
+    check(d, home, name, jobs, said)
+    reports = rows(home, "SELECT count(*) FROM residency_reports WHERE fingerprint NOT IN (SELECT fingerprint FROM models)")
+    assert reports == [(0,)]  # a prediction is stored before its bundle is published; none stays behind
     d.close()
 
 
@@ -82,8 +87,8 @@ def test_kill_at_every_step(faulty, tmp_path, name):
 
 @pytest.mark.parametrize("name,fault", [("good", "full"), ("bad", "full+")])
 def test_no_room_at_every_write(faulty, tmp_path, name, fault):
-    """Once, or until somebody makes room; the job goes on or says why it does not."""
-    n, whole = 0, False
+    """Once, or until somebody makes room; the job goes on or says why it does not, where need be without its prediction."""
+    n, whole, said = 0, False, ("warned", "not run")
     while not whole:
         n += 1
         home = new_home(tmp_path / "home")
@@ -102,9 +107,9 @@ def test_no_room_at_every_write(faulty, tmp_path, name, fault):
             assert r.status_code == 507 and r.json()["error"]["code"] == "no_space", r.text
         whole = d.count() < n
         d.disarm()
-        check(d, home, name, jobs)
+        check(d, home, name, jobs, said)
         d.close()
-        restarted(faulty, home, name, jobs)
+        restarted(faulty, home, name, jobs, said)
         shutil.rmtree(home)
     assert n > 20
 

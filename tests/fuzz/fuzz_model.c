@@ -1,10 +1,11 @@
 /* fuzz_model.c - ML Program packages out of a grammar (draw_program.h), with
  * descriptions that were drawn apart from their programs: every type of
  * feature, shapes of any rank, ranges and enumerated shapes in any order. What
- * the reader takes is validated, dumped, written and read again, which must
- * lose nothing, and run. */
+ * the reader takes is validated, dumped, judged by the rules of residency,
+ * written and read again, which must lose nothing, and run. */
 #include "draw_program.h"
 #include "mil/spec.h"
+#include "predict_any.h"
 #include "program_run.h"
 #include "weights.h"
 
@@ -268,6 +269,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
             puts(text.p);
         }
         buf_fini(&text);
+        predict_any(prog);
     }
     if (rc == 0) {
         check_written(prog, &map);

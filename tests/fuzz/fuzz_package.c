@@ -1,10 +1,12 @@
 /* A package: Manifest.json, the specification and weight.bin; the first two
- * after their lengths of 4 bytes. Whatever reads is validated and dumped too.
+ * after their lengths of 4 bytes. Whatever reads is validated and dumped too,
+ * and where it would run is predicted.
  * Items of a manifest are looked for below /, so that "dev/null" is there. */
 #include <limits.h>
 #include <string.h>
 
 #include "mil/impl.h"
+#include "predict_any.h"
 #include "weights.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);
@@ -45,6 +47,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
                   &e) == 0) {
         (void)!mil_validate(prog, &e);
         mil_dump(prog, &text);
+        predict_any(prog);
     }
     buf_fini(&text);
     mil_free(prog);

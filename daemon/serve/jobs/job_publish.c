@@ -90,6 +90,9 @@ void step_intent(struct jobs *js)
 {
     struct store_job row;
     struct buf b;
+    if (js->predicted != NULL) { /* the store takes it before the intent */
+        predicted_save(js->predicted, js->srv->models, js->fingerprint);
+    }
     job_next_row(js->current, &row);
     buf_init(&b, FRAME_WORKER_MAX);
     json_write(js->result, false, &b);

@@ -56,7 +56,9 @@ static void leave(struct jobs *js)
     j->cancelling = false;
     json_free(js->spec);
     json_free(js->result);
+    predicted_free(js->predicted);
     js->spec = js->result = NULL;
+    js->predicted = NULL;
     js->failure = (struct err){0};
     if (js->staging[0] != '\0') {
         models_remove_tree(js->srv, js->staging);

@@ -48,6 +48,18 @@ static void on_progress(struct jobs *js, const struct frame *f)
     }
 }
 
+static int on_report(struct jobs *js, const struct frame *f)
+{
+    struct json *o = NULL;
+    RETERR(json_parse((const char *)f->payload, f->n, &o, NULL));
+    if (js->predicted == NULL) {
+        js->predicted = predicted_new();
+    }
+    int rc = predicted_take(js->predicted, o, f->n);
+    json_free(o);
+    return rc;
+}
+
 static void on_frame(void *ctx, const struct frame *f)
 {
     struct jobs *js = ctx;
@@ -58,6 +70,9 @@ static void on_frame(void *ctx, const struct frame *f)
     }
     if (f->type == FRAME_PROGRESS) {
         on_progress(js, f);
+    } else if (f->type == FRAME_CONVERT_REPORT && js->result == NULL &&
+               on_report(js, f) == 0) {
+        return;
     } else if (f->type == FRAME_CONVERT_DONE && js->result == NULL &&
                js->failure.code == 0 &&
                json_parse((const char *)f->payload, f->n, &js->result, &e) ==

@@ -6,6 +6,7 @@
 
 #include "serve/child.h"
 #include "serve/jobs/jobs.h"
+#include "serve/probe/predicted.h"
 
 enum job_step {
     STEP_BEGIN,
@@ -54,6 +55,7 @@ struct jobs {
     char staging[HOME_PATH_MAX];
     char bundle[HOME_PATH_MAX]; /* staging/bundle */
     struct json *result;        /* what the worker said at its end */
+    struct predicted *predicted; /* and before; NULL: nothing */
     struct err failure;    /* of the worker, then of the job; code 0: none */
     char fingerprint[65];  /* of the bundle in staging */
     bool renaming;         /* the folder may have left staging */

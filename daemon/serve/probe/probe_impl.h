@@ -1,5 +1,5 @@
 /* probe_impl.h - shared by probe_run.c (children), probe_judge.c (what their
- * results come to) and probe_record.c (the record of that). */
+ * results come to), probe_record.c (the record of that) and predicted.c. */
 #pragma once
 
 #include "serve/child.h"
@@ -44,7 +44,15 @@ struct probe_verdict {
 
 void probe_judge(const struct probe_found *f, struct probe_verdict *ret);
 
-/* probe_record.c: members `key` and "lost" of o. */
+/* probe_record.c: a string member; "" when it is none. */
+void probe_copy(char *out, size_t size, const struct json *j, const char *key);
+/* Append a function's operations to a list that is owned, as many as a report
+ * has room for. */
+void probe_take_ops(struct store_residency_op **list, size_t *n_list,
+                    const struct json *function, const struct json *ops);
+/* j's text, owned; j is freed. Longer than a record may be: "{}". */
+char *probe_text_of(struct json *j);
+/* Members `key` and "lost" of o. */
 void probe_put_widths(struct json *o, const char *key,
                       const struct msg_widths *w);
 void probe_put_losses(struct json *o, const struct probe_found *f);

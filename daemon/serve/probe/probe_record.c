@@ -4,6 +4,67 @@
 
 #include "serve/probe/probe_impl.h"
 
+/* --- what a child told --- */
+
+void probe_copy(char *out, size_t size, const struct json *j, const char *key)
+{
+    const char *s = json_str(json_get(j, key));
+    (void)snprintf(out, size, "%s", s != NULL ? s : "");
+}
+
+/* Names of devices, with spaces between them. */
+static void copy_devices(char *out, size_t size, const struct json *list)
+{
+    size_t n = 0;
+    out[0] = '\0';
+    for (const struct json *c = json_first(list); c != NULL && n < size;
+         c = json_next(c)) {
+        const char *s = json_str(c);
+        n += (size_t)snprintf(out + n, size - n, "%s%s", n > 0 ? " " : "",
+                              s != NULL ? s : "?");
+    }
+}
+
+/* All that Core ML tells is which devices could, and which one would. */
+static const char *reason_of(const struct store_residency_op *o)
+{
+    bool could = strstr(o->could, "neural_engine") != NULL;
+    return strcmp(o->device, "neural_engine") == 0 ? ""
+           : could ? "the Neural Engine could, the system prefers another"
+                   : "the Neural Engine does not run it";
+}
+
+void probe_take_ops(struct store_residency_op **list, size_t *n_list,
+                    const struct json *function, const struct json *ops)
+{
+    size_t n = json_count(ops);
+    if (n == 0 || n > RESIDENCY_OPS_MAX - *n_list) {
+        return; /* what is beyond is not told of singly; its shares are */
+    }
+    *list = realloc(*list, (*n_list + n) * sizeof(**list));
+    must(*list != NULL);
+    for (const struct json *c = json_first(ops); c != NULL; c = json_next(c)) {
+        struct store_residency_op *o = &(*list)[(*n_list)++];
+        int64_t count = 0;
+        if (!json_int(json_get(c, "count"), 0, UINT32_MAX, &count)) {
+            count = 0;
+        }
+        *o = (struct store_residency_op){.count = (uint32_t)count,
+                                         .cost = json_num(json_get(c, "cost"))};
+        probe_copy(o->package, sizeof(o->package), function, "package");
+        probe_copy(o->function, sizeof(o->function), function, "function");
+        probe_copy(o->type, sizeof(o->type), c, "type");
+        probe_copy(o->device, sizeof(o->device), c, "device");
+        probe_copy(o->example, sizeof(o->example), c, "example");
+        copy_devices(o->could, sizeof(o->could), json_get(c, "could"));
+        probe_copy(o->rule, sizeof(o->rule), c, "rule");
+        probe_copy(o->reason, sizeof(o->reason), c, "reason");
+        if (o->reason[0] == '\0') {
+            (void)snprintf(o->reason, sizeof(o->reason), "%s", reason_of(o));
+        }
+    }
+}
+
 /* --- make --- */
 
 void probe_put_widths(struct json *o, const char *key,
@@ -29,8 +90,7 @@ void probe_put_losses(struct json *o, const struct probe_found *f)
     }
 }
 
-/* j is freed. Longer than a record may be: "{}". */
-static char *text_of(struct json *j)
+char *probe_text_of(struct json *j)
 {
     struct buf b;
     buf_init(&b, STORE_TEXT_MAX);
@@ -88,12 +148,13 @@ void probe_record_make(const struct probe_found *f, const char *backend,
     probe_agree(f, "head", &heads);
     probe_put_widths(widths, "layers", &layers.best);
     probe_put_widths(widths, "heads", &heads.best);
-    *ret =
-        (struct store_residency){.measured = true,
-                                 .widths = text_of(widths),
-                                 .report = text_of(report_json(f, v, took_ms)),
-                                 .n_ops = f->n_ops,
-                                 .ops = f->ops};
+    *ret = (struct store_residency){
+        .measured = true,
+        .widths = probe_text_of(widths),
+        .report = probe_text_of(report_json(f, v, took_ms)),
+        .n_ops = f->n_ops,
+        .ops = f->ops,
+    };
     (void)snprintf(ret->machine, sizeof(ret->machine), "%s", machine_of(f));
     (void)snprintf(ret->options, sizeof(ret->options), "backend=%.32s",
                    backend);
@@ -175,6 +236,7 @@ static void put_op(struct json *list, const struct store_residency_op *op)
     json_add_num(x, "cost", op->cost);
     json_add_str(x, "example", op->example);
     put_text(x, "reason", op->reason);
+    put_text(x, "rule", op->rule);
 }
 
 struct json *probe_record_json(const struct store_residency *v)

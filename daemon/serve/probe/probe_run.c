@@ -91,12 +91,6 @@ const struct store_residency *probe_run_result(const struct probe_run *r)
 
 /* --- what the child says --- */
 
-static void copy(char *out, size_t size, const struct json *j, const char *key)
-{
-    const char *s = json_str(json_get(j, key));
-    (void)snprintf(out, size, "%s", s != NULL ? s : "");
-}
-
 static void set_stage(struct probe_run *r)
 {
     const struct probe_loss *x = &r->at;
@@ -117,9 +111,9 @@ static int on_progress(struct probe_run *r, const struct json *j)
     RETERR(json_want_int(j, "width", true, 0, ENGINE_CHUNK_MAX, &width, NULL));
     RETERR(json_want_bool(j, "slow", true, &slow, NULL));
     RETERR(json_want_num(j, "fraction", true, 0, 1, &r->fraction, NULL));
-    copy(x->package, sizeof(x->package), j, "package");
-    copy(x->function, sizeof(x->function), j, "function");
-    copy(x->step, sizeof(x->step), j, "step");
+    probe_copy(x->package, sizeof(x->package), j, "package");
+    probe_copy(x->function, sizeof(x->function), j, "function");
+    probe_copy(x->step, sizeof(x->step), j, "step");
     x->width = (uint32_t)width;
     r->told = true;
     r->slow = slow;
@@ -131,62 +125,13 @@ static int on_progress(struct probe_run *r, const struct json *j)
     return 0;
 }
 
-/* Names of devices, with spaces between them. */
-static void copy_devices(char *out, size_t size, const struct json *list)
-{
-    size_t n = 0;
-    out[0] = '\0';
-    for (const struct json *c = json_first(list); c != NULL && n < size;
-         c = json_next(c)) {
-        const char *s = json_str(c);
-        n += (size_t)snprintf(out + n, size - n, "%s%s", n > 0 ? " " : "",
-                              s != NULL ? s : "?");
-    }
-}
-
-/* All that Core ML tells is which devices could, and which one would. */
-static const char *reason_of(const struct store_residency_op *o)
-{
-    bool could = strstr(o->could, "neural_engine") != NULL;
-    return strcmp(o->device, "neural_engine") == 0 ? ""
-           : could ? "the Neural Engine could, the system prefers another"
-                   : "the Neural Engine does not run it";
-}
-
-static void take_ops(struct probe_found *f, const struct json *function,
-                     const struct json *ops)
-{
-    size_t n = json_count(ops);
-    if (n == 0 || n > RESIDENCY_OPS_MAX - f->n_ops) {
-        return; /* what is beyond is not told of singly; its shares are */
-    }
-    f->ops = realloc(f->ops, (f->n_ops + n) * sizeof(*f->ops));
-    must(f->ops != NULL);
-    for (const struct json *c = json_first(ops); c != NULL; c = json_next(c)) {
-        struct store_residency_op *o = &f->ops[f->n_ops++];
-        int64_t count = 0;
-        if (!json_int(json_get(c, "count"), 0, UINT32_MAX, &count)) {
-            count = 0;
-        }
-        *o = (struct store_residency_op){.count = (uint32_t)count,
-                                         .cost = json_num(json_get(c, "cost"))};
-        copy(o->package, sizeof(o->package), function, "package");
-        copy(o->function, sizeof(o->function), function, "function");
-        copy(o->type, sizeof(o->type), c, "type");
-        copy(o->device, sizeof(o->device), c, "device");
-        copy(o->example, sizeof(o->example), c, "example");
-        copy_devices(o->could, sizeof(o->could), json_get(c, "could"));
-        (void)snprintf(o->reason, sizeof(o->reason), "%s", reason_of(o));
-    }
-}
-
 static int on_result(struct probe_run *r, const struct json *j)
 {
     const struct json *f = json_get(j, "function");
     const struct json *p = json_get(j, "package");
     if (json_type(f) == JSON_OBJECT) {
         json_add_tree(r->found.functions, NULL, json_copy(f));
-        take_ops(&r->found, f, json_get(j, "ops"));
+        probe_take_ops(&r->found.ops, &r->found.n_ops, f, json_get(j, "ops"));
     } else if (json_type(p) == JSON_OBJECT) {
         json_add_tree(r->found.packages, NULL, json_copy(p));
     } else {

@@ -26,8 +26,8 @@ static void known_drop(struct known *k)
     free(k);
 }
 
-/* The newest comes first; of one key there is one, of a bundle as many as the
- * store keeps. */
+/* The newest comes first; of one key there is one, of a bundle as many of a
+ * kind as the store keeps. */
 void known_add(struct prober *v, const struct store_residency *r)
 {
     struct known *k = calloc(1, sizeof(*k));
@@ -41,7 +41,8 @@ void known_add(struct prober *v, const struct store_residency *r)
     k->v.n_ops = 0;
     LIST_EACH_SAFE(l, &v->known) {
         struct known *old = known_of(l);
-        bool twin = strcmp(old->v.fingerprint, r->fingerprint) == 0;
+        bool twin = old->v.measured == r->measured &&
+                    strcmp(old->v.fingerprint, r->fingerprint) == 0;
         if (same_key(&old->v, r) || (twin && ++n >= RESIDENCY_KEPT_MAX)) {
             known_drop(old);
         }

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from conftest import until
-from device import Device, bundle  # noqa: F401  (a fixture)
+from device import Device, bundle, place  # noqa: F401  (bundle, place: fixtures)
 
 
 @pytest.fixture
@@ -65,3 +65,23 @@ def test_lines_of_core_ml_are_not_ours(aned, bundle, shell):  # noqa: F811
     assert o["backend"] == "coreml" and o["predictions"] == 3 and o["compiled"]
     assert "# standin: compiling" in p.stderr
     assert os.listdir(tmp) == []
+
+
+@pytest.mark.smoke
+def test_predicted_beside_measured(place, demo_gguf, anectl):  # noqa: F811
+    """What the rules say of a model and what the device says stand in one row, each with its reason."""
+    place.device.set("plan_cpu = * ops=softmax")
+    d = place.serve()
+
+    def ctl(*args):
+        p = run(anectl, "--socket", d.sock, *args, env=os.environ)
+        assert p.returncode == 0, p.stdout + p.stderr
+        return p.stdout
+    ctl("convert", demo_gguf, "--name", "m", "--quant", "int4", "--context", "512")
+    ctl("probe", "m")
+    text = ctl("residency", "m")
+    rows = {line.split()[0]: line for line in text.split("head_0.mlpackage\n")[0].splitlines() if line[:2] == "  " != line[2:4]}
+    assert rows["operation"].split()[:3] == ["operation", "predicted", "measured"]
+    assert rows["softmax"].split()[:5] == ["softmax", "5", "on", "5", "cpu"] and "could:" in rows["softmax"]
+    assert rows["conv"].split()[:5] == ["conv", "35", "unknown", "35", "on"] and "weights.int4" in rows["conv"]
+    assert rows["all"].split()[:2] == ["all", "others"] and rows["all"].split()[2:4] == rows["all"].split()[4:6]

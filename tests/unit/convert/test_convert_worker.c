@@ -120,6 +120,8 @@ static void a_job_from_frame_to_bundle(void **state)
         struct frame f;
         struct err e = {0};
         unsigned progress = 0;
+        unsigned functions = 0;
+        unsigned summaries = 0;
         struct json *done = NULL;
         char path[128];
         frame_in_init(&in, FRAME_WORKER_MAX);
@@ -132,6 +134,13 @@ static void a_job_from_frame_to_bundle(void **state)
                 assert_non_null(json_str(json_get(j, "stage")));
                 json_free(j);
                 progress++;
+            } else if (f.type == FRAME_CONVERT_REPORT) {
+                struct json *j = NULL;
+                unit_ok(json_parse((const char *)f.payload, f.n, &j, &e), &e);
+                assert_int_equal(summaries, 0); /* it comes last */
+                functions += json_get(j, "function") != NULL;
+                summaries += json_get(j, "summary") != NULL;
+                json_free(j);
             } else {
                 assert_int_equal(f.type, FRAME_CONVERT_DONE);
                 assert_null(done);
@@ -143,6 +152,8 @@ static void a_job_from_frame_to_bundle(void **state)
         (void)close(fd);
         assert_int_equal(ended(pid), 0);
         assert_true(progress >= 5);
+        assert_int_equal(functions, 2); /* layers, head */
+        assert_int_equal(summaries, 1);
         assert_non_null(done);
         assert_int_equal(json_count(json_get(done, "gates")), 5);
         assert_true(json_num(json_get(done, "bundle_bytes")) > 1000);

@@ -37,11 +37,22 @@ static const char predicted[] =
     "{\"kind\":\"predicted\",\"machine\":\"m4-max\",\"options\":\"rules=6\","
     "\"verdict\":\"passed\",\"created_ms\":900000,\"widths\":{},\"report\":{"
     "\"functions\":[{\"package\":\"a.mlpackage\",\"function\":\"t4\",\"plan\":{"
-    "\"operations\":512,\"share\":1,\"share_of_cost\":null}},{\"package\":"
+    "\"operations\":512,\"share\":1,\"share_of_cost\":null},\"findings\":[{"
+    "\"rule\":\"R4\",\"verdict\":\"unknown\",\"reason\":\"R4: small\"}]},{"
+    "\"package\":"
     "\"a.mlpackage\",\"function\":\"t8\",\"plan\":{\"operations\":512,"
     "\"share\":0.9}}]},\"ops\":[{\"package\":\"a.mlpackage\",\"function\":"
     "\"t4\",\"type\":\"topk\",\"device\":\"unknown\",\"could\":\"cpu\","
-    "\"count\":1,\"cost\":0,\"example\":\"k\",\"reason\":\"R6: on the CPU\"}]}";
+    "\"count\":1,\"cost\":0,\"example\":\"k\",\"reason\":\"R6: on the CPU\"},{"
+    "\"package\":\"a.mlpackage\",\"function\":\"t4\",\"type\":\"topk\","
+    "\"device\":\"cpu\",\"could\":\"cpu\",\"count\":2,\"cost\":0.5,"
+    "\"example\":\"m\",\"reason\":\"R7: never\"},{"
+    "\"package\":\"a.mlpackage\",\"function\":\"t4\",\"type\":\"softmax\","
+    "\"device\":\"neural_engine\",\"could\":\"cpu neural_engine\",\"count\":"
+    "4,\"cost\":0.1,\"example\":\"p\",\"reason\":null},{"
+    "\"package\":\"a.mlpackage\",\"function\":\"t4\",\"type\":\"conv\","
+    "\"device\":\"neural_engine\",\"could\":\"cpu neural_engine\",\"count\":"
+    "505,\"cost\":0.4,\"example\":\"q\",\"reason\":null}]}";
 
 static const char both[] =
     "measured   warned  Fake M9?[31m (backend=coreml), 2m ago\n"
@@ -53,10 +64,18 @@ static const char both[] =
     "a.mlpackage t4\n"
     "  Neural Engine, measured   97.9% of the cost, 98.0% of 512 operations\n"
     "  Neural Engine, predicted  100.0% of 512 operations\n"
-    "  elsewhere, measured       4 softmax on cpu (could: cpu gpu), 2.1% of "
-    "the cost: not there; one is layers_0_p\n"
-    "  elsewhere, predicted      1 topk on unknown (could: cpu): R6: on the "
-    "CPU; one is k\n"
+    "  predicted, unknown: R4: small\n"
+    "  operation           predicted         measured           why not on the "
+    "Neural Engine\n"
+    "  topk                1 unknown, 2 off  -                  R6: on the "
+    "CPU; "
+    "one is k\n"
+    "                                                           R7: never, "
+    "50.0% "
+    "of the cost; one is m\n"
+    "  softmax             4 on              4 cpu              not there "
+    "(could: cpu gpu), 2.1% of the cost; one is layers_0_p\n"
+    "  all others          505 on            508 on\n"
     "  width     median  CPU alone       cosine  bits\n"
     "      1    1.20 ms    3.10 ms  0.999987130  a\n"
     "      2          -          -            -  -  numbers that are not "
@@ -84,7 +103,7 @@ static void side_by_side(void **state)
     assert_non_null(strstr(b.p, "a.mlpackage t8\n"));
     buf_clear(&b);
     residency_text(NULL, NULL, 0, &b);
-    assert_string_equal(b.p, "measured   no report\npredicted  no report\n");
+    assert_string_equal(b.p, "measured   no report\npredicted  not run\n");
     buf_fini(&b);
     json_free(m);
     json_free(p);

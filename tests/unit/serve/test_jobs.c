@@ -1,11 +1,28 @@
 /* Jobs: what a restart makes of an intent, and changes that count when the
  * store has them. This program is its own converter: one that stands still when
- * its job's name begins with "slow", and else ends with an empty bundle. */
+ * its job's name begins with "slow", one that tells of a gate what it may not
+ * when that begins with "odd", and else ends with an empty bundle. */
 #include "home.h"
 #include "proto/frame.h"
 #include "store/row.h"
 
 #define GATES "{\"gates\":[{\"name\":\"quality\",\"verdict\":\"failed\"}]}"
+
+/* Reports that no converter makes, by the name's last letter. */
+static const char *const odd[] = {
+    "{\"summary\":{\"verdict\":\"failed\"}}", /* rules never reject */
+    "{\"summary\":{}}",
+    "{}",
+    "{\"function\":{},\"summary\":{\"verdict\":\"passed\"}}",
+    "[",
+};
+
+static int tell_odd(char which)
+{
+    const char *text = odd[(which - '0') % (int)countof(odd)];
+    struct err e = {0};
+    return frame_write_fd(3, FRAME_CONVERT_REPORT, 1, text, strlen(text), &e);
+}
 
 static int worker(void)
 {
@@ -19,6 +36,9 @@ static int worker(void)
             return EXIT_BUG;
         }
         const char *name = json_str(json_get(spec, "name"));
+        if (strncmp(name, "odd", 3) == 0) {
+            return tell_odd(name[3]);
+        }
         if (strncmp(name, "slow", 4) != 0) {
             return frame_write_fd(3, FRAME_CONVERT_DONE, 1, GATES,
                                   sizeof(GATES) - 1, &e);
@@ -255,6 +275,19 @@ static void a_failure_waits_for_room(void **state)
     assert_string_equal(job_row(jobs[0])->error, "timeout");
 }
 
+static void odd_reports(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < countof(odd); i++) {
+        char name[8];
+        (void)snprintf(name, sizeof(name), "odd%zu", i);
+        create(0, name);
+        UNTIL(job_over(jobs[0]));
+        assert_int_equal(job_row(jobs[0])->state, JOB_FAILED);
+        assert_string_equal(job_row(jobs[0])->error, "frame.malformed");
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 2 && strcmp(argv[1], "convert-worker") == 0) {
@@ -265,7 +298,7 @@ int main(int argc, char **argv)
         CASE(an_intent_and_its_folder),   CASE(an_intent_and_another_folder),
         CASE(an_intent_without_a_folder), CASE(cancelled_when_the_store_has_it),
         CASE(cancelled_while_it_fails),   CASE(a_failure_waits_for_room),
-        CASE(a_source_that_is_not_there),
+        CASE(a_source_that_is_not_there), CASE(odd_reports),
     };
     return cmocka_run_group_tests_name("jobs", tests, NULL, NULL);
 }

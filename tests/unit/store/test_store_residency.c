@@ -75,10 +75,24 @@ static void test_round_trip(void **state)
     struct fix *f = *state;
     struct err e = {0};
     struct store_residency_op ops[] = {
-        {"layers_00_05.mlpackage", "t4", "conv",    "neural_engine",
-         "cpu gpu neural_engine",                                               21, 0.75, "layers_0_q", ""                                   },
-        {"layers_00_05.mlpackage", "t4", "softmax", "cpu",           "cpu gpu", 5,  0.25,
-         "p",                                                                                           "unsupported op 7 (softmax): 'x'; --"},
+        {.package = "layers_00_05.mlpackage",
+         .function = "t4",
+         .type = "conv",
+         .device = "neural_engine",
+         .could = "cpu gpu neural_engine",
+         .count = 21,
+         .cost = 0.75,
+         .example = "layers_0_q"},
+        {.package = "layers_00_05.mlpackage",
+         .function = "t4",
+         .type = "softmax",
+         .device = "cpu",
+         .could = "cpu gpu",
+         .count = 5,
+         .cost = 0.25,
+         .example = "p",
+         .reason = "unsupported op 7 (softmax): 'x'; --",
+         .rule = "op.softmax"},
     };
     unit_ok(fix_open(f, &e), &e);
     struct store_residency r = report_of("Apple M4, 24F74");
@@ -145,7 +159,16 @@ static void test_as_many_as_are_kept(void **state)
     (void)list(f, finger);
     assert_int_equal(listed_n, RESIDENCY_KEPT_MAX);
     assert_string_equal(first.machine, "os 10");
-    struct store_residency r = report_of("x");
+    struct store_residency r = report_of("law"); /* of another kind */
+    r.measured = false;
+    assert_int_equal(put(f, &r), 0);
+    (void)list(f, finger);
+    assert_int_equal(listed_n, RESIDENCY_KEPT_MAX + 1);
+    r = report_of("another");
+    assert_int_equal(put(f, &r), 0);
+    assert_non_null(strstr(list(f, finger), "predicted law warned"));
+    assert_int_equal(listed_n, RESIDENCY_KEPT_MAX + 1);
+    r = report_of("x");
     r.n_ops = RESIDENCY_OPS_MAX + 1;
     assert_int_equal(store_residency_put(f->s, &r, on_done, NULL), ERR_TOO_BIG);
 }
@@ -182,6 +205,38 @@ static void test_gone_with_the_last_model(void **state)
     assert_string_equal(list(f, finger), "");
 }
 
+/* Those of a bundle that was not published go at the next start; those of one
+ * that a job is about to publish, and those of a model, stay. */
+static void test_predictions_left_behind(void **state)
+{
+    struct fix *f = *state;
+    struct err e = {0};
+    unit_ok(fix_open(f, &e), &e);
+    struct store_residency r = report_of("law");
+    r.measured = false;
+    assert_int_equal(put(f, &r), 0);
+    fix_close(f);
+    unit_ok(fix_open(f, &e), &e);
+    assert_string_equal(list(f, finger), "");
+
+    struct store_job j = job_of("j", JOB_QUEUED);
+    (void)snprintf(j.intent, sizeof(j.intent), "%s", finger);
+    assert_int_equal(put(f, &r), 0);
+    assert_int_equal(put_job(f, &j), 0);
+    fix_close(f);
+    unit_ok(fix_open(f, &e), &e);
+    assert_string_equal(list(f, finger), "predicted law warned 0; ");
+
+    j.intent[0] = '\0';
+    assert_int_equal(put_job(f, &j), 0);
+    put_model(f, "one");
+    fix_close(f);
+    unit_ok(fix_open(f, &e), &e);
+    assert_string_equal(list(f, finger), "predicted law warned 0; ");
+    delete_model(f, "one");
+    assert_string_equal(list(f, finger), "");
+}
+
 static void sql(const char *path, const char *text)
 {
     sqlite3 *db = NULL;
@@ -214,6 +269,29 @@ static void test_version_3_is_migrated(void **state)
     assert_string_equal(list(f, finger), "");
 }
 
+/* And what it wrote before there were predictions: operations have no rule. */
+static void test_version_4_is_migrated(void **state)
+{
+    struct fix *f = *state;
+    struct err e = {0};
+    struct store_residency_op ops[] = {
+        {.type = "conv", .device = "cpu"},
+        {.type = "topk", .device = "cpu", .rule = "gone"},
+    };
+    unit_ok(fix_open(f, &e), &e);
+    struct store_residency r = report_of("a");
+    r.ops = ops;
+    r.n_ops = countof(ops);
+    assert_int_equal(put(f, &r), 0);
+    fix_close(f);
+    sql(f->path, "ALTER TABLE residency_ops DROP COLUMN rule;"
+                 "PRAGMA user_version=4");
+    unit_ok(fix_open(f, &e), &e);
+    assert_string_equal(list(f, finger), "measured a warned 2; ");
+    assert_string_equal(second_op.type, "topk");
+    assert_string_equal(second_op.rule, "");
+}
+
 int main(void)
 {
 #define CASE(t) cmocka_unit_test_setup_teardown(t, fix_up, fix_down)
@@ -222,7 +300,9 @@ int main(void)
         CASE(test_keys),
         CASE(test_as_many_as_are_kept),
         CASE(test_gone_with_the_last_model),
+        CASE(test_predictions_left_behind),
         CASE(test_version_3_is_migrated),
+        CASE(test_version_4_is_migrated),
     };
     return cmocka_run_group_tests_name("store_residency", tests, NULL, NULL);
 }
