@@ -40,16 +40,37 @@ void convert_options_init(struct convert_options *o)
 
 /* --- reading --- */
 
+static uint64_t stored_bytes(const struct job *j, const struct gguf_tensor *t)
+{
+    return quant_bytes(quant_choice_for(&j->forms, t->name), t->rows, t->cols);
+}
+
+/* Of the largest layer: patterns may give layers different forms. */
+static uint64_t layer_bytes(const struct job *j)
+{
+    static const enum arch_slot slots[] = {
+        SLOT_Q, SLOT_K, SLOT_V, SLOT_O, SLOT_GATE, SLOT_UP, SLOT_DOWN};
+    uint64_t most = 0;
+    for (uint32_t l = 0; l < j->d.n_layers; l++) {
+        uint64_t sum = 0;
+        for (size_t i = 0; i < countof(slots); i++) {
+            sum += stored_bytes(j, arch_tensor(&j->d, l, slots[i]));
+        }
+        most = sum > most ? sum : most;
+    }
+    return most;
+}
+
 static int make_plan(struct job *j, struct err *e)
 {
     const struct decoder *d = &j->d;
-    unsigned bits = quant_bits(j->emit.weights.quant);
+    const struct gguf_tensor *head = arch_head(d);
     struct plan_input in = {
         .n_layers = d->n_layers,
         .vocab = d->vocab,
         .context = j->emit.context,
-        .layer_bytes = arch_layer_weights(d) * bits / 8,
-        .row_bytes = (uint64_t)d->d_model * bits / 8 + 2,
+        .layer_bytes = layer_bytes(j),
+        .row_bytes = (stored_bytes(j, head) + head->rows - 1) / head->rows,
         .states = !j->emit.host,
     };
     return plan_make(&j->profile, &in, &j->plan, e);
@@ -59,6 +80,7 @@ static int stage_reading(struct job *j, struct err *e)
 {
     RETERR(progress_stage(&j->progress, "reading", 0, 0.02, 0, e));
     RETERR(arch_read(j->g, &j->d, e));
+    RETERR(convert_check_forms(j, e));
     RETERR(gate_vocabulary(j->g, &j->result.notes, e));
     RETERR(convert_choose_context(j, e));
     return make_plan(j, e);
@@ -260,6 +282,7 @@ int convert_run(const struct convert_options *o, struct convert_result *ret,
     CHECK(convert_open_source(j, e));
     j->emit.d = &j->d;
     j->emit.weights.threads = crew_threads(o->threads);
+    j->emit.weights.choice = &j->forms;
     j->emit.weights.progress = &j->progress;
     CHECK(gguf_guard(run, j, e));
     j->result.n_shards = j->plan.n_shards;

@@ -134,10 +134,7 @@ static struct mil_value *project(struct ctx *c, const char *what,
 {
     char text[TEXT_ROOM];
     (void)snprintf(text, sizeof(text), "%s_weight", what);
-    struct mil_value *weight =
-        w->scale != NULL
-            ? mil_dequant(c->p, c->f, named(c, text), w->data, w->scale)
-            : constant(c, text, w->data);
+    struct mil_value *weight = weights_value(c->p, c->f, named(c, text), w);
     struct mil_value *b = NULL;
     if (bias != NULL) {
         (void)snprintf(text, sizeof(text), "%s_bias", what);
@@ -442,9 +439,6 @@ void program_head(const struct emit *m, struct mil_program *p,
     int64_t dims[4] = {1, d->d_model, MIL_UNKNOWN, 1};
     struct mil_value *x = input(&c, "x", 4, dims);
     x = rms_norm(&c, "out_norm", x, 1, d->d_model, m->alpha, norm);
-    struct mil_value *weight =
-        head->scale != NULL
-            ? mil_dequant(p, c.f, "head_weight", head->data, head->scale)
-            : mil_const_op(p, c.f, "head_weight", head->data);
+    struct mil_value *weight = weights_value(p, c.f, "head_weight", head);
     mil_add_output(p, c.f, mil_conv1x1(p, c.f, "logits", x, weight, NULL));
 }

@@ -398,8 +398,15 @@ static void refusals_leave_nothing(void **state)
         int code;
         struct convert_options o;
     } t[] = {
-        {"lut4", ERR_UNSUPPORTED, {.quant = "lut4"}},
-        {"quant", ERR_INVALID, {.quant = "q8"}},
+        {"along a row", ERR_UNSUPPORTED, {.quant = "q4_0"}},
+        {"quant", ERR_INVALID, {.quant = "int3"}},
+        {"quant", ERR_INVALID, {.head_quant = "lut8"}},
+        {"'blk.9.*'",
+         ERR_INVALID,
+         {.quant_for = {"blk.9.*=int8"}, .n_quant_for = 1}},
+        {"'*norm*'",
+         ERR_INVALID,
+         {.quant_for = {"*norm*=int8"}, .n_quant_for = 1}},
         {"shape", ERR_INVALID, {.shape = "round"}},
         {"kv", ERR_INVALID, {.kv = "none"}},
         {"profile", ERR_INVALID, {.profile = "m0"}},
