@@ -105,8 +105,9 @@ float quant_peak(const float *w, size_t n);
  * scales). A peak of zero gives 1. Infinity: the peak is too large. */
 uint16_t quant_scale(float peak, int levels);
 
-/* q[i] = round(w[i] / scale), ties to even, within -levels..levels, which is 127
- * or 7. The scale is fp16 and q is rounded against that: an element is off by at
- * most half of it. w is finite and scale one that quant_scale gave for it. */
+/* q[i] = round(w[i] / scale), ties to even, within -levels..levels, which is
+ * 127 or 7. The scale is fp16 and q is rounded against that: an element is off
+ * by at most half of it. w is finite and scale one that quant_scale gave for
+ * it. */
 void quant_round(const float *w, size_t n, uint16_t scale, int levels,
                  int8_t *q);

@@ -24,7 +24,8 @@
  * cache between its steps. */
 #define BLOCK_FLOATS  (128u * 1024u)
 #define BLOCKS_THREAD 4u /* blocks of a batch for each thread */
-/* Rows of a block with feedback, at least: each block reads the whole factor. */
+/* Rows of a block with feedback, at least: each block reads the whole factor.
+ */
 #define FEEDBACK_ROWS 48u
 
 struct block {

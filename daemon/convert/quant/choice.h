@@ -18,8 +18,8 @@ struct quant_choice {
 };
 
 /* quant: as quant_parse. head: the output projection's, also when it is the
- * embedding's tensor; NULL: int8 under palettes, which were not tried there, and
- * else `quant`. Errors: those of quant_parse. */
+ * embedding's tensor; NULL: int8 under palettes, which were not tried there,
+ * and else `quant`. Errors: those of quant_parse. */
 CHECKED int quant_choice_init(struct quant_choice *c, const char *quant,
                               const char *head, struct err *e);
 /* Add the rule "PATTERN=KIND". Errors: INVALID, TOO_BIG, those of quant_parse.

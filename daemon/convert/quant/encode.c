@@ -23,8 +23,8 @@ struct encode {
 static int check_rows(const struct quant_input *in, struct err *e)
 {
     int levels = in->spec.kind == QUANT_INT4 ? 7 : 127;
-    bool scaled = quant_entries(in->spec.kind) == 0 &&
-                  in->spec.kind != QUANT_FP16;
+    bool scaled =
+        quant_entries(in->spec.kind) == 0 && in->spec.kind != QUANT_FP16;
     float reach = scaled ? 65504.0f * (float)levels : 65504.0f;
     for (uint64_t r = 0; r < in->n_rows; r++) {
         float peak = quant_peak(in->rows + r * in->cols, in->cols);
@@ -48,8 +48,8 @@ static void make_scales(struct encode *c, uint16_t *params)
     bool common = in->spec.kind == QUANT_INT8_TENSOR;
     int levels = in->spec.kind == QUANT_INT4 ? 7 : 127;
     for (uint64_t r = 0; r < in->n_rows; r++) {
-        float peak = common ? in->peak
-                            : quant_peak(in->rows + r * in->cols, in->cols);
+        float peak =
+            common ? in->peak : quant_peak(in->rows + r * in->cols, in->cols);
         uint16_t scale = quant_scale(peak, levels);
         params[common ? 0 : r] = scale;
         c->grid[r] = (struct grid){NULL, half_to_float(scale), levels};
@@ -115,7 +115,8 @@ static double sum_error(const struct encode *c)
             size_t at = (size_t)(r * in->cols + k);
             double d = (double)in->rows[at] -
                        (double)grid_value(&c->grid[r], c->codes[at]);
-            double cost = in->importance != NULL ? (double)in->importance[k] : 1;
+            double cost =
+                in->importance != NULL ? (double)in->importance[k] : 1;
             sum += cost * d * d;
         }
     }
@@ -129,8 +130,8 @@ static void pack(const uint8_t *codes, size_t n, unsigned bits, uint8_t *out)
         memcpy(out, codes, n);
     } else if (bits == 4) {
         for (size_t i = 0; i < n / 2; i++) {
-            out[i] = (uint8_t)((codes[2 * i] & 15u) |
-                               (unsigned)codes[2 * i + 1] << 4);
+            out[i] = (uint8_t)((codes[2 * i] & 15u) | (unsigned)codes[2 * i + 1]
+                                                          << 4);
         }
     } else {
         must(bits == 6);
@@ -157,8 +158,8 @@ static void encode_half(const struct quant_input *in, struct quant_form *out)
         memcpy(&h, out->codes + i * sizeof(h), sizeof(h));
         double d = (double)in->rows[i] - (double)half_to_float(h);
         size_t k = i % (size_t)in->cols;
-        out->error += (in->importance != NULL ? (double)in->importance[k] : 1) *
-                      d * d;
+        out->error +=
+            (in->importance != NULL ? (double)in->importance[k] : 1) * d * d;
     }
 }
 

@@ -15,8 +15,8 @@ struct work {
     struct feedback *f;
     const struct hessian *h;
     double damping;
-    size_t j;       /* the column of tiles */
-    double *turned; /* tiles (j, k), k < j, turned */
+    size_t j;        /* the column of tiles */
+    double *turned;  /* tiles (j, k), k < j, turned */
     double *inverse; /* of the triangle (j, j), turned */
 };
 
@@ -44,8 +44,7 @@ static void on_turn(void *ctx, size_t begin, size_t end, unsigned worker)
     struct work *w = ctx;
     (void)worker;
     for (size_t k = begin; k < end; k++) {
-        tile_turn(w->turned + k * TILE_COUNT,
-                  w->f->tiles + tile_at(w->j, k));
+        tile_turn(w->turned + k * TILE_COUNT, w->f->tiles + tile_at(w->j, k));
     }
 }
 

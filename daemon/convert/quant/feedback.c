@@ -70,8 +70,9 @@ static int make_factor(struct feedback *f, const struct hessian *h,
         damping *= 10; /* sums in fp32 are not quite those of squares */
     }
     free(scratch);
-    return ok ? 0 : err_set(e, ERR_CONVERT,
-                   "the calibration's inputs have no usable covariance");
+    return ok ? 0
+              : err_set(e, ERR_CONVERT,
+                        "the calibration's inputs have no usable covariance");
 }
 
 int feedback_open(const struct hessian *h, const struct shift *shift,
@@ -199,8 +200,7 @@ static void multiply_shift(struct rows *r)
             for (size_t i = 0; i < wide; i++) {
                 const float *from = shift_row(f->shift, k * TILE + i);
                 for (size_t c = 0; c < places; c++) {
-                    right[i * TILE + c] =
-                        (double)from[f->order[j * TILE + c]];
+                    right[i * TILE + c] = (double)from[f->order[j * TILE + c]];
                 }
             }
             tile_sub(r->off + j * TILE_COUNT, left, right, r->padded);

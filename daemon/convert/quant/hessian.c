@@ -1,6 +1,6 @@
-/* hessian.c - a panel is cut into strips of TILE features and DEPTH tokens, each
- * kept as it is and turned, so that a tile of the sum is one call of gemm_rows.
- * Sums over a strip's tokens are fp32, sums of strips double.
+/* hessian.c - a panel is cut into strips of TILE features and DEPTH tokens,
+ * each kept as it is and turned, so that a tile of the sum is one call of
+ * gemm_rows. Sums over a strip's tokens are fp32, sums of strips double.
  */
 #include "convert/quant/hessian.h"
 
@@ -39,10 +39,11 @@ static int check_cols(size_t cols, struct err *e)
 {
     must(cols > 0);
     if (cols > QUANT_HESSIAN_MAX) {
-        return err_set(e, ERR_UNSUPPORTED,
-                       "error feedback takes rows of up to %u weights, not %zu; "
-                       "convert this matrix without calibration",
-                       QUANT_HESSIAN_MAX, cols);
+        return err_set(
+            e, ERR_UNSUPPORTED,
+            "error feedback takes rows of up to %u weights, not %zu; "
+            "convert this matrix without calibration",
+            QUANT_HESSIAN_MAX, cols);
     }
     return 0;
 }

@@ -36,7 +36,8 @@ int quant_parse(const char *text, struct quant_spec *ret, struct err *e)
     text = text != NULL ? text : "int8";
     size_t n = strcspn(text, ":");
     for (size_t i = 0; i < countof(kinds); i++) {
-        if (strlen(kinds[i].name) != n || strncmp(text, kinds[i].name, n) != 0) {
+        if (strlen(kinds[i].name) != n ||
+            strncmp(text, kinds[i].name, n) != 0) {
             continue;
         }
         uint64_t group = kinds[i].group;

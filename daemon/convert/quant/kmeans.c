@@ -19,6 +19,7 @@
 #define DIGITS      (1u << DIGIT_BITS)
 #define ROUNDS_MAX  64 /* of Lloyd; it ends long before */
 #define ENTRIES_MAX 256u
+#define BLOCK       8u /* places searched together at the end of divide */
 
 struct kmeans {
     size_t points, entries;
@@ -30,9 +31,9 @@ struct kmeans {
     double middle;
     uint32_t *cut; /* where runs may end: m + 1 counts of numbers */
     size_t m;
-    double *cw, *cs;   /* the sums at the cuts */
-    double *gain[2];   /* G[c - 1], G[c] */
-    uint16_t *from;    /* entries x (m + 1): the best i */
+    double *cw, *cs; /* the sums at the cuts */
+    double *gain[2]; /* G[c - 1], G[c] */
+    uint16_t *from;  /* entries x (m + 1): the best i */
     uint32_t count[DIGITS];
 };
 
@@ -47,7 +48,7 @@ int kmeans_open(size_t points, size_t entries, struct kmeans **ret,
     must(points > 0 && points <= UINT32_MAX / 2);
     must(entries > 1 && entries < ENTRIES_MAX);
     size_t cuts = num_min(points, num_max(KMEANS_EXACT / entries, KMEANS_CUTS));
-    cuts++;
+    cuts += 1 + BLOCK;
     struct kmeans *m = calloc(1, sizeof(*m));
     bool ok = m != NULL;
     for (size_t i = 0; ok && i < 2; i++) {
@@ -63,8 +64,8 @@ int kmeans_open(size_t points, size_t entries, struct kmeans **ret,
         m->w = malloc((points + 1) * sizeof(double));
         m->s = malloc((points + 1) * sizeof(double));
         m->cut = malloc(cuts * sizeof(uint32_t));
-        m->cw = malloc(cuts * sizeof(double));
-        m->cs = malloc(cuts * sizeof(double));
+        m->cw = calloc(cuts, sizeof(double)); /* a block may read on */
+        m->cs = calloc(cuts, sizeof(double));
         m->from = malloc(entries * cuts * sizeof(uint16_t));
         ok = m->x != NULL && m->w != NULL && m->s != NULL && m->cut != NULL &&
              m->cw != NULL && m->cs != NULL && m->from != NULL;
@@ -264,22 +265,21 @@ static void scan(const struct kmeans *m, const double *g, size_t j, size_t lo,
 
 /* Whole fours of [lo, hi); returns where the rest begins. */
 ISA_FOR_V3 static size_t scan_v3(const struct kmeans *m, const double *g,
-                                 size_t j, size_t lo, size_t hi,
-                                 struct best *b)
+                                 size_t j, size_t lo, size_t hi, struct best *b)
 {
     __m256d sj = _mm256_set1_pd(m->cs[j]);
     __m256d wj = _mm256_set1_pd(m->cw[j]);
     __m256d top = _mm256_set1_pd(-1);
     __m256d at = _mm256_setzero_pd();
-    __m256d here = _mm256_add_pd(_mm256_set1_pd((double)lo),
-                                 _mm256_setr_pd(0, 1, 2, 3));
+    __m256d here =
+        _mm256_add_pd(_mm256_set1_pd((double)lo), _mm256_setr_pd(0, 1, 2, 3));
     __m256d four = _mm256_set1_pd(4);
     size_t i = lo;
     for (; i + 4 <= hi; i += 4) {
         __m256d d = _mm256_sub_pd(sj, _mm256_loadu_pd(m->cs + i));
         __m256d w = _mm256_sub_pd(wj, _mm256_loadu_pd(m->cw + i));
-        __m256d gain = _mm256_add_pd(
-            _mm256_loadu_pd(g + i), _mm256_div_pd(_mm256_mul_pd(d, d), w));
+        __m256d gain = _mm256_add_pd(_mm256_loadu_pd(g + i),
+                                     _mm256_div_pd(_mm256_mul_pd(d, d), w));
         __m256d more = _mm256_cmp_pd(gain, top, _CMP_GT_OQ);
         top = _mm256_blendv_pd(top, gain, more);
         at = _mm256_blendv_pd(at, here, more);
@@ -291,8 +291,7 @@ ISA_FOR_V3 static size_t scan_v3(const struct kmeans *m, const double *g,
     _mm256_storeu_pd(places, at);
     for (size_t k = 0; i > lo && k < 4; k++) {
         size_t place = (size_t)places[k];
-        if (gains[k] > b->gain ||
-            (!(gains[k] < b->gain) && place < b->at)) {
+        if (gains[k] > b->gain || (!(gains[k] < b->gain) && place < b->at)) {
             *b = (struct best){gains[k], place};
         }
     }
@@ -313,16 +312,83 @@ static struct best best_from(const struct kmeans *m, const double *g, size_t j,
     return b;
 }
 
-/* Row c for j in [a, z]; the best i lies in [lo, hi]. */
+#if defined(ISA_FOR_V3)
+/* best_from for the BLOCK places from a on, with i in [lo, hi]. The arrays have
+ * room for a whole block. */
+ISA_FOR_V3 static void block_v3(const struct kmeans *m, const double *g,
+                                size_t a, size_t lo, size_t hi,
+                                double gain[BLOCK], double at[BLOCK])
+{
+    for (size_t k = 0; k < BLOCK; k += 4) {
+        __m256d sj = _mm256_loadu_pd(m->cs + a + k);
+        __m256d wj = _mm256_loadu_pd(m->cw + a + k);
+        __m256d j = _mm256_add_pd(_mm256_set1_pd((double)(a + k)),
+                                  _mm256_setr_pd(0, 1, 2, 3));
+        __m256d top = _mm256_set1_pd(-1);
+        __m256d place = _mm256_set1_pd((double)lo);
+        for (size_t i = lo; i <= hi; i++) {
+            __m256d here = _mm256_set1_pd((double)i);
+            __m256d d = _mm256_sub_pd(sj, _mm256_broadcast_sd(m->cs + i));
+            __m256d w = _mm256_sub_pd(wj, _mm256_broadcast_sd(m->cw + i));
+            __m256d sum = _mm256_add_pd(_mm256_broadcast_sd(g + i),
+                                        _mm256_div_pd(_mm256_mul_pd(d, d), w));
+            __m256d more = _mm256_and_pd(_mm256_cmp_pd(sum, top, _CMP_GT_OQ),
+                                         _mm256_cmp_pd(here, j, _CMP_LT_OQ));
+            top = _mm256_blendv_pd(top, sum, more);
+            place = _mm256_blendv_pd(place, here, more);
+        }
+        _mm256_storeu_pd(gain + k, top);
+        _mm256_storeu_pd(at + k, place);
+    }
+}
+#endif
+
+/* Row c for a few j in [a, z]; the best i lies in [lo, hi]. */
+static void block(struct kmeans *m, size_t c, size_t a, size_t z, size_t lo,
+                  size_t hi)
+{
+    const double *g = m->gain[(c - 1) % 2];
+    double *gain = m->gain[c % 2];
+    uint16_t *from = m->from + c * (m->m + 1);
+    must(z - a < BLOCK);
+#if defined(ISA_FOR_V3)
+    if (isa_has(ISA_V3)) {
+        double gains[BLOCK];
+        double places[BLOCK];
+        block_v3(m, g, a, lo, hi, gains, places);
+        for (size_t j = a; j <= z; j++) {
+            gain[j] = gains[j - a];
+            from[j] = (uint16_t)places[j - a];
+        }
+        return;
+    }
+#endif
+    for (size_t j = a; j <= z; j++) {
+        struct best b = {-1, lo};
+        scan(m, g, j, lo, num_min(hi + 1, j), &b);
+        gain[j] = b.gain;
+        from[j] = (uint16_t)b.at;
+    }
+}
+
+/* The same for any j. */
 static void divide(struct kmeans *m, size_t c, size_t a, size_t z, size_t lo,
                    size_t hi)
 {
     const double *g = m->gain[(c - 1) % 2];
     uint16_t *from = m->from + c * (m->m + 1);
     while (a <= z) {
+        if (z - a < BLOCK) {
+            block(m, c, a, z, lo, num_min(hi, z - 1));
+            return;
+        }
         size_t j = a + (z - a) / 2;
-        struct best b = best_from(m, g, j, num_max(lo, c - 1),
-                                  num_min(hi + 1, j));
+        size_t last = num_min(hi, j - 1);
+        size_t least = lo; /* one run less never begins its last one later */
+        if (c > 2) {
+            least = num_max(lo, m->from[(c - 1) * (m->m + 1) + j]);
+        }
+        struct best b = best_from(m, g, j, num_min(least, last), last + 1);
         m->gain[c % 2][j] = b.gain;
         from[j] = (uint16_t)b.at;
         if (j > a) {

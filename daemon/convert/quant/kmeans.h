@@ -19,15 +19,15 @@
 
 struct kmeans; /* scratch, for one thread at a time */
 
-/* For palettes of `entries` entries, 2 to 255, of up to `points` numbers. Errors:
- * NOMEM. */
+/* For palettes of `entries` entries, 2 to 255, of up to `points` numbers.
+ * Errors: NOMEM. */
 CHECKED int kmeans_open(size_t points, size_t entries, struct kmeans **ret,
                         struct err *e);
 void kmeans_close(struct kmeans *m); /* NULL is fine */
 
-/* Give kmeans_open's number of ascending entries that make the sum of w * (x - nearest)^2
- * least. x: n finite numbers, n > 0. w: what an error of each costs, not
- * negative and finite; numbers that cost nothing are left out; NULL, or all
+/* Give kmeans_open's number of ascending entries that make the sum of w * (x -
+ * nearest)^2 least. x: n finite numbers, n > 0. w: what an error of each costs,
+ * not negative and finite; numbers that cost nothing are left out; NULL, or all
  * zero: all cost the same. Where there are fewer different numbers than entries
  * the last one stands in the rest. */
 void kmeans_run(struct kmeans *m, const float *x, const float *w, size_t n,

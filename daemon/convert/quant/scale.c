@@ -1,11 +1,10 @@
 /* scale.c - AVX2 and portable forms give the same bits: both divide, round to
  * nearest even and clamp in fp32. */
-#include "convert/quant.h"
-
 #include <math.h>
 
 #include "base/half.h"
 #include "base/isa.h"
+#include "convert/quant.h"
 
 #if defined(ISA_FOR_V3)
 #include <immintrin.h>

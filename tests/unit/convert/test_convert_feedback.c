@@ -94,10 +94,10 @@ static void encode(const struct inputs *in, const struct hessian *h,
         }
         size_t row = i / in->cols;
         unsigned n = quant_entries(q.spec.kind);
-        values[i] = n > 0 ? half_to_float(params[row / q.spec.group * n + c])
-                          : half_to_float(params[row]) *
-                                (float)(bits == 4 ? (int)(c ^ 8u) - 8
-                                                  : (int8_t)c);
+        values[i] =
+            n > 0 ? half_to_float(params[row / q.spec.group * n + c])
+                  : half_to_float(params[row]) *
+                        (float)(bits == 4 ? (int)(c ^ 8u) - 8 : (int8_t)c);
     }
 }
 
@@ -213,8 +213,7 @@ static void threads_change_nothing(void **state)
         unsigned threads = k == 0 ? 1 : 4;
         struct hessian *h = sum_up(&in, TOKENS, threads);
         unit_ok(shift_open(COLS_MAX, &s, &e), &e);
-        unit_ok(shift_add(s, threads, in.wanted, in.x, STRIDE, TOKENS, &e),
-                &e);
+        unit_ok(shift_add(s, threads, in.wanted, in.x, STRIDE, TOKENS, &e), &e);
         unit_ok(feedback_open(h, s, 0.5, threads, &f, &e), &e);
         encode(&in, h, f, "int8", q[k]);
         feedback_close(f);

@@ -44,9 +44,9 @@ static void int8_error_bound(void **state)
         for (size_t i = 0; i < N; i++) {
             float err = fabsf((float)q[i] * s - w[i]);
             assert_true(err <= 0.5001f * s + 1e-12f);
-            assert_int_equal(q[i], (int8_t)fmaxf((float)-levels,
-                                                 fminf((float)levels,
-                                                       rintf(w[i] / s))));
+            assert_int_equal(
+                q[i], (int8_t)fmaxf((float)-levels,
+                                    fminf((float)levels, rintf(w[i] / s))));
         }
     }
 }
@@ -101,15 +101,15 @@ static void names(void **state)
         const char *text, *word;
         int code;
     } bad[] = {
-        {"lut4:0",   "share a palette", ERR_INVALID    },
-        {"lut4:65",  "1 to 64",         ERR_INVALID    },
-        {"lut4:",    "share a palette", ERR_INVALID    },
-        {"int8:2",   "share a palette", ERR_INVALID    },
-        {"lut5",     "lut6",            ERR_INVALID    },
-        {"",         "int8-tensor",     ERR_INVALID    },
-        {"q4_k_m",   "along a row",     ERR_UNSUPPORTED},
-        {"IQ4_XS",   "along a row",     ERR_UNSUPPORTED},
-        {"int4-tensor", "int4",         ERR_INVALID    },
+        {"lut4:0",      "share a palette", ERR_INVALID    },
+        {"lut4:65",     "1 to 64",         ERR_INVALID    },
+        {"lut4:",       "share a palette", ERR_INVALID    },
+        {"int8:2",      "share a palette", ERR_INVALID    },
+        {"lut5",        "lut6",            ERR_INVALID    },
+        {"",            "int8-tensor",     ERR_INVALID    },
+        {"q4_k_m",      "along a row",     ERR_UNSUPPORTED},
+        {"IQ4_XS",      "along a row",     ERR_UNSUPPORTED},
+        {"int4-tensor", "int4",            ERR_INVALID    },
     };
     struct err e = {0};
     struct quant_spec s = {0};
@@ -381,8 +381,8 @@ static void forms_are_nearest(void **state)
                 size_t group = i / COLS / s.group * n;
                 float other = half_to_float(params[group + j]);
                 assert_true(fabsf(v - w[i]) <= fabsf(other - w[i]) + 1e-7f);
-                assert_true(j == 0 || half_to_float(params[group + j - 1]) <=
-                                          other);
+                assert_true(j == 0 ||
+                            half_to_float(params[group + j - 1]) <= other);
             }
             if (n == 0 && s.kind != QUANT_FP16) {
                 float step = half_to_float(
@@ -405,7 +405,9 @@ static void packing(void **state)
     struct err e = {0};
     struct quant_form f = {.codes = codes, .params = params};
     struct quant_input in = {
-        .spec = {QUANT_INT4, 1}, .rows = w, .n_rows = 1, .cols = 6};
+        .spec = {QUANT_INT4, 1},
+          .rows = w, .n_rows = 1, .cols = 6
+    };
     unit_ok(quant_encode(&in, &f, &e), &e);
     assert_int_equal(params[0], half_from_float(1.0f));
     assert_int_equal(codes[0], 0x97); /* low nibble first */
@@ -416,7 +418,9 @@ static void packing(void **state)
         v[i] = (float)i;
     }
     in = (struct quant_input){
-        .spec = {QUANT_LUT6, 1}, .rows = v, .n_rows = 1, .cols = 64};
+        .spec = {QUANT_LUT6, 1},
+          .rows = v, .n_rows = 1, .cols = 64
+    };
     unit_ok(quant_encode(&in, &f, &e), &e);
     assert_true(f.error == 0);
     assert_int_equal(codes[0], 0x40); /* facts 4.3: 0, 1, 2, 3 */
@@ -436,11 +440,13 @@ static void bad_weights(void **state)
         uint16_t params[4 * 64];
         struct err e = {0};
         struct quant_form f = {.codes = codes, .params = params};
-        struct quant_input in = {.spec = {kinds[k], 1},
-                                 .rows = w,
-                                 .n_rows = 2,
-                                 .cols = 8,
-                                 .first = 40};
+        struct quant_input in = {
+            .spec = {kinds[k], 1},
+            .rows = w,
+            .n_rows = 2,
+            .cols = 8,
+            .first = 40
+        };
         unit_ok(quant_encode(&in, &f, &e), &e); /* all zero */
         assert_true(f.error == 0);
         w[9] = NAN;
