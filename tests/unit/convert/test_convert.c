@@ -1,93 +1,12 @@
 /* Whole conversions of small models of every family. */
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/half.h"
 #include "convert/arch.h"
-#include "convert/convert.h"
-#include "mil/mil.h"
-#include "mkgguf.h"
 #include "model/bundle.h"
-
-static char room[64]; /* a temporary folder of this program */
-
-/* A path in it, good until the 4th next call with another name. */
-static const char *at(const char *name)
-{
-    static char path[4][256];
-    static unsigned next;
-    char p[256];
-    (void)snprintf(p, sizeof(p), "%s/%s", room, name);
-    for (unsigned i = 0; i < countof(path); i++) {
-        if (strcmp(path[i], p) == 0) {
-            return path[i];
-        }
-    }
-    memcpy(path[next % 4], p, sizeof(p));
-    return path[next++ % 4];
-}
-
-static int setup(void **state)
-{
-    (void)state;
-    (void)snprintf(room, sizeof(room), "/tmp/aned-convert-XXXXXX");
-    return mkdtemp(room) != NULL ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    struct err e = {0};
-    return file_rmtree(room, &e);
-}
-
-static unsigned count_entries(const char *dir)
-{
-    unsigned n = 0;
-    DIR *d = opendir(dir);
-    assert_non_null(d);
-    for (struct dirent *x = readdir(d); x != NULL; x = readdir(d)) {
-        n += strcmp(x->d_name, ".") != 0 && strcmp(x->d_name, "..") != 0;
-    }
-    (void)closedir(d);
-    return n;
-}
-
-static const char *write_model(const struct mk *m, const char *name)
-{
-    struct err e = {0};
-    struct buf b = mk_gguf(m);
-    const char *path = at(name);
-    unit_ok(file_write(path, b.p, b.n, &e), &e);
-    buf_fini(&b);
-    return path;
-}
-
-static struct convert_options options(const char *source, const char *out)
-{
-    struct convert_options o;
-    convert_options_init(&o);
-    o.source = source;
-    o.out = out;
-    o.threads = 2;
-    return o;
-}
-
-static const struct mil_op *find_op(const struct mil_function *f,
-                                    const char *type, const char *out)
-{
-    for (size_t i = 0; i < f->body->n_ops; i++) {
-        const struct mil_op *op = f->body->ops[i];
-        if (strcmp(op->type, type) == 0 && op->n_outputs > 0 &&
-            strcmp(op->outputs[0]->name, out) == 0) {
-            return op;
-        }
-    }
-    return NULL;
-}
+#include "room.h"
 
 static const struct mil_feature *find_in(const struct mil_function *f,
                                          const char *name)
@@ -181,59 +100,6 @@ static void check_weights(const struct mil_function *f, const struct mk *m,
     gguf_close(g);
 }
 
-/* Element i of a stream of codes (facts 4.3). */
-static unsigned code_at(const struct mil_const *c, size_t i)
-{
-    unsigned bits = mil_dtype_bits(c->type.dtype);
-    const uint8_t *p = c->data;
-    unsigned v = 0;
-    for (size_t b = 0; b < bits; b++) {
-        size_t at = i * bits + b;
-        v |= (unsigned)(p[at / 8] >> at % 8 & 1) << b;
-    }
-    return v;
-}
-
-/* Every q weight of layer 0 is the nearest entry of its own rows' palette,
- * rows in rotate-half order: `group` of them share one. */
-static void check_palettes(const struct mil_function *f, const struct mk *m,
-                           const char *path, unsigned entries, uint32_t group)
-{
-    struct err e = {0};
-    struct gguf *g = NULL;
-    struct decoder d;
-    unit_ok(gguf_open(path, &g, &e), &e);
-    unit_ok(arch_read(g, &d, &e), &e);
-    const struct mil_op *op =
-        find_op(f, "constexpr_lut_to_dense", "layers_0_q_weight");
-    assert_non_null(op);
-    const struct mil_const *codes = mil_op_const(op, "indices");
-    const struct mil_const *lut = mil_op_const(op, "lut");
-    uint32_t rows = m->heads * m->d_head;
-    assert_int_equal(codes->type.dims[0], rows);
-    assert_int_equal(lut->type.rank, 6);
-    assert_int_equal(lut->type.dims[0], rows / group);
-    assert_int_equal(lut->type.dims[4], entries);
-    float *row = malloc(m->d * sizeof(float));
-    for (uint32_t r = 0; r < rows; r++) {
-        uint32_t from = r - r % d.d_head + arch_rope_row(&d, r % d.d_head);
-        const uint16_t *entry = lut->data;
-        entry += r / group * entries;
-        unit_ok(gguf_rows(arch_tensor(&d, 0, SLOT_Q), from, 1, row, &e), &e);
-        for (uint32_t i = 0; i < m->d; i++) {
-            unsigned c = code_at(codes, (size_t)r * m->d + i);
-            float off = fabsf(half_to_float(entry[c]) - row[i]);
-            for (unsigned k = 0; k < entries; k++) {
-                float other = fabsf(half_to_float(entry[k]) - row[i]);
-                assert_true(off <= other + 1e-7f);
-            }
-        }
-    }
-    free(row);
-    arch_fini(&d);
-    gguf_close(g);
-}
-
 static void check_bundle(const char *dir, const struct mk *m,
                          const char *source, const struct convert_options *o)
 {
@@ -261,10 +127,6 @@ static void check_bundle(const char *dir, const struct mk *m,
         check_contract(f, b, !functions);
         if (o->quant == NULL) {
             check_weights(f, m, source);
-        } else if (strcmp(o->quant, "lut4") == 0) {
-            check_palettes(f, m, source, 16, 1);
-        } else if (strcmp(o->quant, "lut6:8") == 0) {
-            check_palettes(f, m, source, 64, 8);
         }
         mil_free(p);
     }
@@ -282,8 +144,6 @@ static void every_family_and_form(void **state)
         {"fp16", NULL, "host", NULL, 0},
         {"int4", "functions", NULL, "max", 0.25},
         {"int8-tensor", "functions", "host", "scale", 0.5},
-        {"lut4", NULL, NULL, NULL, 0},
-        {"lut6:8", "functions", "host", NULL, 0},
     };
     const struct mk *models[] = {&mk_llama, &mk_qwen2, &mk_gemma3};
     for (size_t i = 0; i < countof(models); i++) {
@@ -309,60 +169,6 @@ static void every_family_and_form(void **state)
             (void)unlink(source);
         }
     }
-}
-
-/* A layer's matrix as stored. */
-static void check_form(const struct mil_function *f, const char *name,
-                       enum mil_dtype codes, int64_t groups)
-{
-    bool palette = codes == MIL_UINT4 || codes == MIL_UINT6;
-    const struct mil_op *op =
-        find_op(f,
-                palette ? "constexpr_lut_to_dense"
-                        : "constexpr_blockwise_shift_scale",
-                name);
-    assert_non_null(op);
-    const struct mil_const *c = mil_op_const(op, palette ? "indices" : "data");
-    const struct mil_const *p = mil_op_const(op, palette ? "lut" : "scale");
-    assert_int_equal(c->type.dtype, codes);
-    assert_int_equal(p->type.dims[0], groups);
-}
-
-static void patterns_choose_forms(void **state)
-{
-    (void)state;
-    const struct mk *m = &mk_qwen2;
-    const char *source = write_model(m, "m.gguf");
-    struct convert_options o = options(source, at("bundle"));
-    struct convert_result r = {0};
-    struct bundle *b = NULL;
-    struct mil_program *p = NULL;
-    struct err e = {0};
-    char path[512];
-    o.quant = "lut4";
-    o.head_quant = "lut6";
-    o.quant_for[0] = "*.ffn_down.weight=lut6:8";
-    o.quant_for[1] = "blk.1.*=int8-tensor";
-    o.n_quant_for = 2;
-    unit_ok(convert_run(&o, &r, &e), &e);
-    unit_ok(bundle_open(o.out, &b, &e), &e);
-    assert_string_equal(b->quant, "lut4");
-    assert_true(file_join(path, sizeof(path), o.out, b->shards[0].path));
-    unit_ok(mil_read(path, &p, &e), &e);
-    const struct mil_function *f = mil_function_find(p, NULL);
-    check_form(f, "layers_0_gate_weight", MIL_UINT4, m->ff);
-    check_form(f, "layers_0_down_weight", MIL_UINT6, m->d / 8);
-    check_form(f, "layers_1_gate_weight", MIL_INT8, 1);
-    check_form(f, "layers_1_down_weight", MIL_INT8, 1);
-    mil_free(p);
-    assert_true(file_join(path, sizeof(path), o.out, b->heads[0].path));
-    unit_ok(mil_read(path, &p, &e), &e);
-    /* 300 rows are no whole groups of 16: 15 share a palette */
-    check_form(mil_function_find(p, NULL), "head_weight", MIL_UINT6, 20);
-    mil_free(p);
-    unit_ok(file_rmtree(b->dir, &e), &e);
-    bundle_close(b);
-    (void)unlink(source);
 }
 
 static void same_bytes_whatever_the_threads(void **state)
@@ -689,7 +495,6 @@ int main(void)
         cmocka_unit_test(ids_outside_the_vocabulary),
         cmocka_unit_test(empty_tokens_are_warned_about),
         cmocka_unit_test(every_family_and_form),
-        cmocka_unit_test(patterns_choose_forms),
         cmocka_unit_test(same_bytes_whatever_the_threads),
         cmocka_unit_test(cancel_in_every_stage),
         cmocka_unit_test(refusals_leave_nothing),

@@ -157,7 +157,7 @@ static double cost(const float *x, const float *w, size_t n, const double *c,
 {
     double sum = 0;
     for (size_t i = 0; i < n; i++) {
-        double least = INFINITY;
+        double least = (double)INFINITY;
         for (size_t j = 0; j < k; j++) {
             double d = (double)x[i] - c[j];
             least = d * d < least ? d * d : least;
