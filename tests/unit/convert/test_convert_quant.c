@@ -454,6 +454,9 @@ static void bad_weights(void **state)
         assert_non_null(strstr(e.msg, "row 41 "));
         w[9] = 1e9f;
         assert_int_equal(quant_encode(&in, &f, &e), ERR_RANGE);
+        w[9] = 1e5f; /* a scale reaches beyond fp16, an entry does not */
+        bool scaled = kinds[k] == QUANT_INT8 || kinds[k] == QUANT_INT4;
+        assert_int_equal(quant_encode(&in, &f, &e), scaled ? 0 : ERR_RANGE);
     }
 }
 
@@ -478,6 +481,10 @@ static void patterns(void **state)
     assert_int_equal(quant_choice_for(&c, "blk.12.ffn_down.weight").kind,
                      QUANT_FP16);
     assert_int_equal(quant_choice_for(&c, "blk.2.ffn_downs").kind, QUANT_LUT4);
+    unit_ok(quant_choice_add(&c, "*11.q*ab=int4", &e), &e);
+    assert_int_equal(quant_choice_for(&c, "blk.111.qaab").kind, QUANT_INT4);
+    assert_int_equal(quant_choice_for(&c, "blk.111.qaac").kind, QUANT_LUT4);
+    c.n_rules--;
     quant_choice_note(&c, "blk.2.ffn_down.weight");
     quant_choice_note(&c, "output.weight");
     assert_int_equal(quant_choice_check(&c, &e), ERR_INVALID);
