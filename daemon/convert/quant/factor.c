@@ -134,12 +134,11 @@ static void on_unit(void *ctx, size_t begin, size_t end, unsigned worker)
 bool factor(struct feedback *f, const struct hessian *h, double damping,
             unsigned threads, double *scratch)
 {
-    double inverse[TILE_COUNT];
     struct work w = {.f = f,
                      .h = h,
                      .damping = damping,
-                     .turned = scratch,
-                     .inverse = inverse};
+                     .turned = scratch + TILE_COUNT,
+                     .inverse = scratch};
     bool ok = true;
     crew_run(threads, f->strips, 1, on_gather, &w);
     for (w.j = 0; ok && w.j < f->strips; w.j++) {
@@ -148,7 +147,7 @@ bool factor(struct feedback *f, const struct hessian *h, double damping,
         crew_run(threads, f->strips - w.j, 1, on_rest, &w);
         ok = triangle(own);
         if (ok) {
-            invert(own, inverse);
+            invert(own, w.inverse);
             for (size_t k = 0; k < TILE; k++) {
                 f->pivot[w.j * TILE + k] = own[k * TILE + k];
             }

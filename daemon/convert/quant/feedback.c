@@ -58,7 +58,7 @@ static int make_factor(struct feedback *f, const struct hessian *h,
 {
     double mean = 0;
     RETERR(choose_order(f, h, &mean, e));
-    double *scratch = malloc(f->strips * TILE_COUNT * sizeof(*scratch));
+    double *scratch = malloc((f->strips + 1) * TILE_COUNT * sizeof(*scratch));
     if (scratch == NULL) {
         return err_set(e, ERR_NOMEM, "no memory for %zu columns", f->cols);
     }
@@ -126,8 +126,9 @@ struct rows {
     size_t n, padded; /* rows; the same in whole TILE_ROWS */
     const struct grid *grid;
     uint8_t *codes;
-    double *want; /* the weights that codes should stand for */
-    double *off;  /* codes' values less those */
+    double *want;    /* the weights that codes should stand for */
+    double *off;     /* codes' values less those */
+    double *tile[2]; /* scratch: too large for a stack */
 };
 
 /* The inner steps of the two solutions below: one tile's own triangle t. */
@@ -157,7 +158,7 @@ static void solve_plain(double *x, const double *t, size_t n)
 static void solve(const struct rows *r, double *x)
 {
     const struct feedback *f = r->f;
-    double turned[TILE_COUNT];
+    double *turned = r->tile[0];
     for (size_t j = 0; j < f->strips; j++) {
         double *own = x + j * TILE_COUNT;
         for (size_t k = 0; k < j; k++) {
@@ -183,11 +184,11 @@ static void solve(const struct rows *r, double *x)
 static void multiply_shift(struct rows *r)
 {
     const struct feedback *f = r->f;
-    double left[TILE_COUNT];
-    double right[TILE_COUNT];
-    memset(r->off, 0, f->strips * sizeof(left));
+    double *left = r->tile[0];
+    double *right = r->tile[1];
+    memset(r->off, 0, f->strips * TILE_COUNT * sizeof(*r->off));
     for (size_t k = 0; k < f->strips; k++) {
-        memset(left, 0, sizeof(left));
+        memset(left, 0, TILE_COUNT * sizeof(*left));
         size_t wide = num_min(TILE, f->cols - k * TILE);
         for (size_t i = 0; i < r->n; i++) {
             for (size_t c = 0; c < wide; c++) {
@@ -196,7 +197,7 @@ static void multiply_shift(struct rows *r)
         }
         for (size_t j = 0; j < f->strips; j++) {
             size_t places = num_min(TILE, f->cols - j * TILE);
-            memset(right, 0, sizeof(right));
+            memset(right, 0, TILE_COUNT * sizeof(*right));
             for (size_t i = 0; i < wide; i++) {
                 const float *from = shift_row(f->shift, k * TILE + i);
                 for (size_t c = 0; c < places; c++) {
@@ -255,10 +256,10 @@ static void code_strip(struct rows *r, size_t strip, double *target)
 static void code_rows(struct rows *r)
 {
     const struct feedback *f = r->f;
-    double target[TILE_COUNT];
+    double *target = r->tile[0];
     choose_wanted(r);
     for (size_t s = f->strips; s-- > 0;) {
-        memcpy(target, r->want + s * TILE_COUNT, sizeof(target));
+        memcpy(target, r->want + s * TILE_COUNT, TILE_COUNT * sizeof(*target));
         for (size_t k = s + 1; k < f->strips; k++) {
             tile_sub(target, r->off + k * TILE_COUNT, f->tiles + tile_at(k, s),
                      r->padded);
@@ -270,15 +271,15 @@ static void code_rows(struct rows *r)
 int feedback_codes(const struct feedback *f, const float *rows, size_t n,
                    const struct grid *grid, uint8_t *codes, struct err *e)
 {
-    struct rows r = {.f = f};
-    size_t bytes = f->strips * TILE_COUNT * sizeof(double);
-    r.want = malloc(bytes);
-    r.off = malloc(bytes);
-    int rc = 0;
-    if (r.want == NULL || r.off == NULL) {
-        rc = err_set(e, ERR_NOMEM, "no memory for a tile of rows");
+    size_t count = f->strips * TILE_COUNT;
+    double *room = malloc((2 * count + 2 * TILE_COUNT) * sizeof(*room));
+    if (room == NULL) {
+        return err_set(e, ERR_NOMEM, "no memory for a tile of rows");
     }
-    for (size_t i = 0; rc == 0 && i < n; i += TILE) {
+    struct rows r = {.f = f, .want = room, .off = room + count};
+    r.tile[0] = room + 2 * count;
+    r.tile[1] = r.tile[0] + TILE_COUNT;
+    for (size_t i = 0; i < n; i += TILE) {
         r.n = num_min(TILE, n - i);
         r.padded = (r.n + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
         r.w = rows + i * f->cols;
@@ -286,7 +287,6 @@ int feedback_codes(const struct feedback *f, const float *rows, size_t n,
         r.codes = codes + i * f->cols;
         code_rows(&r);
     }
-    free(r.want);
-    free(r.off);
-    return rc;
+    free(room);
+    return 0;
 }

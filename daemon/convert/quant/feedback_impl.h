@@ -13,7 +13,7 @@ struct feedback {
     double part;
 };
 
-/* f->tiles and f->pivot from h, in f->order. scratch: strips tiles. False: a
- * pivot is not positive. */
+/* f->tiles and f->pivot from h, in f->order. scratch: strips + 1
+ * tiles. False: a pivot is not positive. */
 CHECKED bool factor(struct feedback *f, const struct hessian *h, double damping,
                     unsigned threads, double *scratch);
