@@ -48,8 +48,8 @@ static uint64_t stored_bytes(const struct job *j, const struct gguf_tensor *t)
 /* Of the largest layer: patterns may give layers different forms. */
 static uint64_t layer_bytes(const struct job *j)
 {
-    static const enum arch_slot slots[] = {
-        SLOT_Q, SLOT_K, SLOT_V, SLOT_O, SLOT_GATE, SLOT_UP, SLOT_DOWN};
+    static const enum arch_slot slots[] = {SLOT_Q,    SLOT_K,  SLOT_V,   SLOT_O,
+                                           SLOT_GATE, SLOT_UP, SLOT_DOWN};
     uint64_t most = 0;
     for (uint32_t l = 0; l < j->d.n_layers; l++) {
         uint64_t sum = 0;

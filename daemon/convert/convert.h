@@ -14,7 +14,7 @@ struct convert_options {
     int source_fd;      /* >= 0: read this instead of opening the path */
     const char *out;    /* the new bundle folder; must not exist */
     const char *name;   /* NULL: from the file */
-    const char *quant;      /* NULL = "int8"; the others: quant.h */
+    const char *quant;  /* NULL = "int8"; the others: quant.h */
     const char *head_quant; /* NULL = quant, but int8 under palettes */
     /* "PATTERN=KIND" over the source's names, '*' is any text; later ones win.
      */

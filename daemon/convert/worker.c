@@ -121,9 +121,14 @@ static int read_spec(struct worker *w, const struct frame *f, struct err *e)
         const char *key;
         const char **to;
     } strings[] = {
-        {"source", &o->source},   {"out", &o->out},     {"name", &o->name},
-        {"quant", &o->quant},     {"shape", &o->shape}, {"kv", &o->kv},
-        {"profile", &o->profile}, {"norm", &o->norm},
+        {"source",     &o->source    },
+        {"out",        &o->out       },
+        {"name",       &o->name      },
+        {"quant",      &o->quant     },
+        {"shape",      &o->shape     },
+        {"kv",         &o->kv        },
+        {"profile",    &o->profile   },
+        {"norm",       &o->norm      },
         {"head_quant", &o->head_quant},
     };
     RETERR(json_parse((const char *)f->payload, f->n, &w->spec, e));
