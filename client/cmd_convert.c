@@ -9,6 +9,8 @@
 enum {
     O_NAME,
     O_QUANT,
+    O_HEAD_QUANT,
+    O_QUANT_FOR,
     O_CONTEXT,
     O_SHAPE,
     O_KV,
@@ -23,7 +25,12 @@ static const struct opt opts[] = {
     [O_NAME] = {"name",           'n', OPT_STR,  "NAME",
                 "name of the model; default from the file",                                  0,    0},
     [O_QUANT] = {"quant",          'q', OPT_STR,  "Q",
-                "int8 (default), int8-tensor, int4, fp16",                                   0,    0},
+                "int8 (default), int8-tensor, int4, lut4, lut6, fp16",                       0,    0},
+    [O_HEAD_QUANT] = {"head-quant",     0,   OPT_STR,  "Q",    "the output projection's",
+                0,                                                                                 0},
+    [O_QUANT_FOR] =
+        {"quant-for",      0,   OPT_LIST, "P=Q",
+                "matrices whose name matches P ('*': any text); repeatable",                 0,    0},
     [O_CONTEXT] = {"context",        'c', OPT_INT,  "N",
                 "tokens the model sees; default its own, at most 4096",                      1,
                 MODEL_CONTEXT_MAX                                                                   },
@@ -69,12 +76,25 @@ static void add_str(struct json *o, const struct args *a, int opt,
     }
 }
 
+static void add_rules(struct json *o, const struct args *a)
+{
+    if (!a->opt[O_QUANT_FOR].set) {
+        return;
+    }
+    struct json *list = json_add_array(o, "quant_for");
+    for (size_t i = 0; i < a->opt[O_QUANT_FOR].n_list; i++) {
+        json_add_str(list, NULL, a->opt[O_QUANT_FOR].list[i]);
+    }
+}
+
 static struct json *request(const struct args *a, const char *path)
 {
     struct json *o = json_object();
     json_add_str(o, "source", path);
     add_str(o, a, O_NAME, "name");
     add_str(o, a, O_QUANT, "quant");
+    add_str(o, a, O_HEAD_QUANT, "head_quant");
+    add_rules(o, a);
     add_str(o, a, O_SHAPE, "shape");
     add_str(o, a, O_KV, "kv");
     add_str(o, a, O_PROFILE, "profile");

@@ -46,6 +46,11 @@
 #define SHARDS_MAX            512u
 #define BUNDLE_FILES_MAX      4096u /* three a package, and goldens */
 
+/* --- conversion --- */
+#define QUANT_GROUP_MAX 64u /* rows that share a palette: a block of them is read at once */
+#define QUANT_RULES_MAX 64u /* --quant-for of one conversion */
+#define QUANT_HESSIAN_MAX 16384u /* columns of a matrix with feedback: 1.1 GB, twice */
+
 /* --- text --- */
 #define TOKEN_BYTES_MAX   4096u      /* one vocabulary entry */
 #define TEXT_BYTES_MAX    MIB(4)     /* one prompt */

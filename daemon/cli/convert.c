@@ -19,7 +19,16 @@ static const char usage[] =
     "is any part (NAME-00001-of-00003.gguf).\n"
     "\n"
     "  --name N            the model's name (default: the file's)\n"
-    "  --quant Q           int8 (default), fp16, int8-tensor, int4\n"
+    "  --quant Q           int8 (default), fp16, int8-tensor, int4, lut4, "
+    "lut6;\n"
+    "                      lut4:N, lut6:N: N rows share a palette (default 1, "
+    "16)\n"
+    "  --head-quant Q      the output projection's (default: as --quant, but "
+    "int8\n"
+    "                      with lut4 and lut6)\n"
+    "  --quant-for P=Q     of the matrices whose name in FILE matches P, where "
+    "'*'\n"
+    "                      is any text; may be repeated, later ones win\n"
     "  --context S         positions (default: the model's own, at most 4096)\n"
     "  --shape S           ranged (default: 1 to 4 rows) or functions (t1, "
     "t4)\n"
@@ -68,6 +77,8 @@ enum {
     OPT_OUT = 256,
     OPT_NAME,
     OPT_QUANT,
+    OPT_HEAD_QUANT,
+    OPT_QUANT_FOR,
     OPT_CONTEXT,
     OPT_SHAPE,
     OPT_KV,
@@ -81,6 +92,8 @@ static const struct option options[] = {
     {"out", required_argument, NULL, OPT_OUT},
     {"name", required_argument, NULL, OPT_NAME},
     {"quant", required_argument, NULL, OPT_QUANT},
+    {"head-quant", required_argument, NULL, OPT_HEAD_QUANT},
+    {"quant-for", required_argument, NULL, OPT_QUANT_FOR},
     {"context", required_argument, NULL, OPT_CONTEXT},
     {"shape", required_argument, NULL, OPT_SHAPE},
     {"kv", required_argument, NULL, OPT_KV},
@@ -93,7 +106,7 @@ static const struct option options[] = {
 };
 
 /* 0, or the exit code of a wrong option. */
-static int read_number(int opt, const char *text, struct convert_options *o)
+static int read_value(int opt, const char *text, struct convert_options *o)
 {
     uint64_t n = 0;
     if (opt == OPT_SCALE) {
@@ -101,6 +114,14 @@ static int read_number(int opt, const char *text, struct convert_options *o)
                        o->residual_scale > 0
                    ? 0
                    : cli_usage(usage, "--residual-scale '%s'", text);
+    }
+    if (opt == OPT_QUANT_FOR) {
+        if (o->n_quant_for == QUANT_RULES_MAX) {
+            return cli_usage(usage, "--quant-for: at most %u times",
+                             QUANT_RULES_MAX);
+        }
+        o->quant_for[o->n_quant_for++] = text;
+        return 0;
     }
     if (opt == OPT_CONTEXT) {
         if (!parse_u64(text, MODEL_CONTEXT_MAX, &n) || n == 0) {
@@ -123,6 +144,7 @@ static int read_options(int argc, char **argv, struct convert_options *o)
         [OPT_OUT - OPT_OUT] = &o->out,
         [OPT_NAME - OPT_OUT] = &o->name,
         [OPT_QUANT - OPT_OUT] = &o->quant,
+        [OPT_HEAD_QUANT - OPT_OUT] = &o->head_quant,
         [OPT_SHAPE - OPT_OUT] = &o->shape,
         [OPT_KV - OPT_OUT] = &o->kv,
         [OPT_PROFILE - OPT_OUT] = &o->profile,
@@ -147,7 +169,7 @@ static int read_options(int argc, char **argv, struct convert_options *o)
             *strings[i] = optarg;
             continue;
         }
-        int rc = read_number(opt, optarg, o);
+        int rc = read_value(opt, optarg, o);
         if (rc != 0) {
             return rc;
         }

@@ -42,20 +42,36 @@ void convert_options_init(struct convert_options *o)
 
 /* --- reading --- */
 
+static uint64_t stored_bytes(const struct job *j, const struct part *p)
+{
+    return quant_bytes(quant_choice_for(&j->forms, p->t->name), p->rows,
+                       p->cols);
+}
+
+/* Of the largest layer: patterns may give layers different forms. */
+static uint64_t layer_bytes(const struct job *j)
+{
+    uint64_t most = 0;
+    for (uint32_t l = 0; l < j->d.n_layers; l++) {
+        uint64_t sum = 0;
+        for (unsigned s = SLOT_LAYER; s < SLOT_COUNT; s++) {
+            const struct part *p = arch_part(&j->d, l, (enum arch_slot)s);
+            sum += p->t != NULL && p->rows > 1 ? stored_bytes(j, p) : 0;
+        }
+        most = sum > most ? sum : most;
+    }
+    return most;
+}
+
 static int make_plan(struct job *j, struct err *e)
 {
     const struct decoder *d = &j->d;
-    unsigned bits = quant_bits(j->emit.weights.quant);
-    uint64_t most = 0;
-    for (uint32_t l = 0; l < d->n_layers; l++) {
-        most = num_max(most, arch_layer_weights(d, l));
-    }
     struct plan_input in = {
         .n_layers = d->n_layers,
         .vocab = d->vocab,
         .context = j->emit.context,
-        .layer_bytes = most * bits / 8,
-        .row_bytes = (uint64_t)d->d_model * bits / 8 + 2,
+        .layer_bytes = layer_bytes(j),
+        .row_bytes = (stored_bytes(j, arch_head(d)) + d->vocab - 1) / d->vocab,
         .states = !j->emit.host,
     };
     RETERR(plan_make(&j->profile, &in, &j->plan, e));
@@ -75,6 +91,7 @@ static int stage_reading(struct job *j, struct err *e)
 {
     RETERR(progress_stage(&j->progress, "reading", 0, 0.02, 0, e));
     RETERR(arch_read(j->g, &j->d, e));
+    RETERR(convert_check_forms(j, e));
     RETERR(gate_vocabulary(j->g, &j->result.notes, e));
     RETERR(convert_choose_context(j, e));
     return make_plan(j, e);
@@ -283,6 +300,7 @@ int convert_run(const struct convert_options *o, struct convert_result *ret,
     CHECK(convert_open_source(j, e));
     j->emit.d = &j->d;
     j->emit.weights.threads = crew_threads(o->threads);
+    j->emit.weights.choice = &j->forms;
     j->emit.weights.progress = &j->progress;
     CHECK(gguf_guard(run, j, e));
     j->result.n_shards = j->plan.n_shards;

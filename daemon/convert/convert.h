@@ -7,6 +7,7 @@
 #pragma once
 
 #include "proto/json.h"
+#include "proto/limits.h"
 #include "source/gguf.h"
 
 struct convert_options {
@@ -15,8 +16,12 @@ struct convert_options {
     const struct gguf_parts *parts;
     const char *out;    /* the new bundle folder; must not exist */
     const char *name;   /* NULL: from the file */
-    /* NULL = "int8"; "fp16", "int8-tensor", "int4"; "lut4" is refused */
-    const char *quant;
+    const char *quant;  /* NULL = "int8"; the others: quant.h */
+    const char *head_quant; /* NULL = quant, but int8 under palettes */
+    /* "PATTERN=KIND" over the source's names, '*' is any text; later ones win.
+     */
+    const char *quant_for[QUANT_RULES_MAX];
+    uint32_t n_quant_for;
     uint32_t context;      /* 0 = default (MODEL_CONTEXT_DEFAULT at most) */
     const char *shape;     /* NULL = "ranged" */
     const char *kv;        /* NULL = "state" */
@@ -63,9 +68,9 @@ CHECKED int convert_run(const struct convert_options *o,
 /* The convert role: one job, frames on fd 3 (FRAME_CONVERT JSON in, PROGRESS
  * {"stage","fraction"}, CONVERT_REPORT with what `report` is called with, then
  * CONVERT_DONE {"gates":[...],"warnings":[...],"bundle_bytes",...}
- * or ERROR). The job's JSON: {"source","out","name","quant","context","shape",
- * "kv","profile","norm","residual_scale","threads"}; absent ones default. The
- * model file is fd 4 when fd 4 is open; the other parts of a split one are
- * opened beside "source". Enters the sandbox before the first model byte.
- * Returns the exit code. */
+ * or ERROR). The job's JSON: {"source","out","name","quant","head_quant",
+ * "quant_for":[...],"context","shape","kv","profile","norm","residual_scale",
+ * "threads"}; absent ones default. The model file is fd 4 when fd 4 is open;
+ * the other parts of a split one are opened beside "source". Enters the sandbox
+ * before the first model byte. Returns the exit code. */
 int convert_role(int argc, char **argv);

@@ -104,7 +104,9 @@ static void put_meta(const struct emit *m, struct mil_program *p)
 {
     mil_add_meta(p, "dev.aned.version", ANED_VERSION);
     mil_add_meta(p, "dev.aned.architecture", m->d->arch->name);
-    mil_add_meta(p, "dev.aned.quant", quant_name(m->weights.quant));
+    char quant[QUANT_TEXT_MAX];
+    quant_text(m->weights.choice->spec, quant);
+    mil_add_meta(p, "dev.aned.quant", quant);
 }
 
 static int layers_package(const struct emit *m, struct mil_writer *w,

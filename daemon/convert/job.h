@@ -25,6 +25,8 @@ struct job {
     struct plan plan;
     struct range range;
     struct range_choice choice;
+    struct quant_choice forms; /* of the matrices */
+    char quant[QUANT_TEXT_MAX];
     struct emit emit;
     struct predict_total residency;
     struct bundle b;
@@ -40,6 +42,8 @@ CHECKED int convert_open_source(struct job *j, struct err *e);
 /* Errors: SOURCE_CHANGED when the source was written meanwhile. */
 CHECKED int convert_check_source(const struct job *j, struct err *e);
 CHECKED int convert_choose_context(struct job *j, struct err *e);
+/* Every pattern of the options must name a matrix of the source. */
+CHECKED int convert_check_forms(struct job *j, struct err *e);
 
 /* The path of a file in the staging folder. */
 CHECKED int convert_staged(const struct job *j, const char *name,

@@ -54,7 +54,10 @@ int convert_read_options(struct job *j, struct err *e)
 {
     const struct convert_options *o = j->o;
     bool unused = false;
-    RETERR(quant_parse(o->quant, &j->emit.weights.quant, e));
+    RETERR(quant_choice_init(&j->forms, o->quant, o->head_quant, e));
+    for (uint32_t i = 0; i < o->n_quant_for; i++) {
+        RETERR(quant_choice_add(&j->forms, o->quant_for[i], e));
+    }
     RETERR(choice_of("shape", o->shape, "ranged", "functions",
                      &j->emit.functions, e));
     RETERR(choice_of("kv", o->kv, "state", "host", &j->emit.host, e));
@@ -137,4 +140,18 @@ int convert_choose_context(struct job *j, struct err *e)
     }
     j->emit.context = s;
     return 0;
+}
+
+int convert_check_forms(struct job *j, struct err *e)
+{
+    /* Where the head is a tensor of its own, the embedding stays fp16. */
+    bool tied = gguf_tensor(j->g, "output.weight") == NULL;
+    for (size_t i = 0; i < gguf_n_tensors(j->g); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(j->g, i);
+        bool table = !tied && strcmp(t->name, "token_embd.weight") == 0;
+        if (t->n_dims > 1 && !table) {
+            quant_choice_note(&j->forms, t->name);
+        }
+    }
+    return quant_choice_check(&j->forms, e);
 }

@@ -153,7 +153,8 @@ void convert_describe(struct job *j)
     b->context = j->emit.context;
     b->context_train = d->context_train;
     b->norm_eps = d->norm_eps;
-    b->quant = quant_name(j->emit.weights.quant);
+    quant_text(j->forms.spec, j->quant);
+    b->quant = j->quant;
     b->shape = j->emit.functions ? "functions" : "ranged";
     b->kv = j->emit.host ? "host" : "state";
     b->norm = j->emit.norm == NORM_MAX ? "max" : "scale";

@@ -147,10 +147,7 @@ static struct mil_value *project(struct ctx *c, const char *what,
     const struct mil_const *k =
         bias == SLOT_COUNT ? NULL : layer_vector(c->w, bias);
     (void)snprintf(text, sizeof(text), "%s_weight", what);
-    struct mil_value *weight =
-        w->scale != NULL
-            ? mil_dequant(c->p, c->f, named(c, text), w->data, w->scale)
-            : constant(c, text, w->data);
+    struct mil_value *weight = weights_value(c->p, c->f, named(c, text), w);
     struct mil_value *b = NULL;
     if (k != NULL) {
         (void)snprintf(text, sizeof(text), "%s_bias", what);
@@ -597,10 +594,7 @@ void program_head(const struct emit *m, struct mil_program *p,
     bool cap = d->logit_cap > 0;
     struct mil_value *x = input(&c, "x", 4, dims);
     x = rms_norm(&c, "out_norm", x, 1, d->d_model, m->alpha, norm);
-    struct mil_value *weight =
-        head->scale != NULL
-            ? mil_dequant(p, c.f, "head_weight", head->data, head->scale)
-            : mil_const_op(p, c.f, "head_weight", head->data);
+    struct mil_value *weight = weights_value(p, c.f, "head_weight", head);
     struct mil_value *y = mil_conv1x1(p, c.f, cap ? "logits_raw" : "logits", x,
                                       weight, NULL);
     if (cap) {

@@ -5,7 +5,8 @@
  *
  * Blocks of a batch are encoded by the crew in any order and put in row order
  * by the caller. A row is a conv's output channel, so its scale is known when
- * the row is: no second pass (int8-tensor needs one for the common peak).
+ * the row is, and a palette's when its rows are: no second pass (int8-tensor
+ * needs one for the common peak).
  */
 #include "convert/weights.h"
 
@@ -23,11 +24,16 @@
  * cache between its steps. */
 #define BLOCK_FLOATS  (128u * 1024u)
 #define BLOCKS_THREAD 4u /* blocks of a batch for each thread */
+/* Rows of a block with feedback, at least: each block reads the whole factor.
+ */
+#define FEEDBACK_ROWS 48u
 
 struct block {
     float *in;       /* rows as read */
     float *permuted; /* one head; NULL without permutation */
     uint8_t *out;
+    uint16_t common; /* int8-tensor's scale */
+    double error;
     int rc;
     struct err err;
 };
@@ -36,10 +42,12 @@ struct stream {
     const struct gguf_tensor *t;
     uint64_t first, rows;
     const struct head_rows *perm;
-    enum quant quant;
+    struct quant_spec spec;
+    struct weights_inputs inputs;
     bool peak_only;
     float peak;       /* of the tensor, for QUANT_INT8_TENSOR */
-    uint16_t *scales; /* per row */
+    uint16_t *params; /* of all rows */
+    double error;
     uint64_t block_rows;
     uint64_t at;    /* first row of this batch, from `first` */
     size_t row_out; /* bytes of an encoded row */
@@ -68,34 +76,25 @@ static void permute(const struct stream *s, struct block *b, uint64_t n)
     }
 }
 
-static int encode_row(struct stream *s, const float *w, uint64_t row,
-                      uint8_t *out, struct err *e)
+static void encode(struct stream *s, struct block *b, uint64_t from, uint64_t n)
 {
-    size_t n = s->t->cols;
-    float peak = quant_peak(w, n);
-    if (isnan(peak)) {
-        return err_set(e, ERR_CONVERT, "%s: row %llu is not finite", s->t->name,
-                       (unsigned long long)row);
+    bool common = s->spec.kind == QUANT_INT8_TENSOR;
+    struct quant_input in = {
+        .spec = s->spec,
+        .rows = b->in,
+        .n_rows = n,
+        .cols = s->t->cols,
+        .first = s->first + from,
+        .importance = s->inputs.importance,
+        .peak = s->peak,
+        .feedback = s->inputs.feedback,
+    };
+    struct quant_form out = {.codes = b->out, .params = &b->common};
+    if (!common) {
+        out.params = s->params + quant_params(s->spec, from);
     }
-    int levels = s->quant == QUANT_INT4 ? 7 : 127;
-    float reach = s->quant == QUANT_FP16 ? 65504.0f : 65504.0f * (float)levels;
-    if (peak > reach) {
-        return err_set(e, ERR_RANGE, "%s: a weight of %g leaves the fp16 range",
-                       s->t->name, (double)peak);
-    }
-    if (s->quant == QUANT_FP16) {
-        half_from_floats(w, (uint16_t *)(void *)out, n);
-        return 0;
-    }
-    bool common = s->quant == QUANT_INT8_TENSOR;
-    uint16_t scale = quant_scale(common ? s->peak : peak, levels);
-    s->scales[row] = scale;
-    if (s->quant == QUANT_INT4) {
-        quant_int4(w, n, scale, out);
-    } else {
-        quant_int8(w, n, scale, (int8_t *)out);
-    }
-    return 0;
+    b->rc = quant_encode(&in, &out, &b->err);
+    b->error = out.error;
 }
 
 static void run_block(struct stream *s, size_t i)
@@ -116,10 +115,7 @@ static void run_block(struct stream *s, size_t i)
     if (s->perm != NULL) {
         permute(s, b, n);
     }
-    for (uint64_t r = 0; b->rc == 0 && r < n; r++) {
-        b->rc = encode_row(s, b->in + r * cols, from + r,
-                           b->out + r * s->row_out, &b->err);
-    }
+    encode(s, b, from, n);
 }
 
 static void on_blocks(void *ctx, size_t begin, size_t end, unsigned worker)
@@ -138,47 +134,76 @@ static void stream_fini(struct stream *s)
         free(s->blocks[i].out);
     }
     free(s->blocks);
-    free(s->scales);
+    free(s->params);
 }
 
-static int stream_init(struct stream *s, const struct weights *x,
-                       const struct gguf_tensor *t, uint64_t first,
-                       uint64_t rows, const struct head_rows *perm, struct err *e)
+static uint64_t common_multiple(uint64_t a, uint64_t b)
 {
-    must(first + rows <= t->rows);
-    *s = (struct stream){
-        .t = t, .first = first, .rows = rows, .perm = perm, .quant = x->quant};
-    if (s->quant == QUANT_INT4 && t->cols % 2 != 0) {
-        return err_set(e, ERR_UNSUPPORTED, "%s: int4 needs rows of even length",
-                       t->name);
+    uint64_t x = a;
+    while (x % b != 0) {
+        x += a;
     }
-    uint64_t unit = perm != NULL ? perm->d_head : 1;
-    must(rows % unit == 0);
-    s->block_rows = num_max(BLOCK_FLOATS / t->cols / unit, 1) * unit;
-    s->row_out = (size_t)(t->cols * quant_bits(s->quant) / 8);
-    s->n_blocks = (size_t)x->threads * BLOCKS_THREAD;
-    size_t needed = (size_t)((rows + s->block_rows - 1) / s->block_rows);
-    s->n_blocks = num_min(s->n_blocks, needed);
-    size_t floats = (size_t)(s->block_rows * t->cols);
+    return x;
+}
+
+/* A block has whole heads and whole groups. Both divide `rows`, so their common
+ * multiple does. */
+static uint64_t choose_block(const struct stream *s)
+{
+    uint64_t heads = s->perm != NULL ? s->perm->d_head : 1;
+    uint64_t unit = common_multiple(heads, s->spec.group);
+    must(s->rows % unit == 0);
+    uint64_t want = num_max(BLOCK_FLOATS / s->t->cols, 1);
+    if (s->inputs.feedback != NULL) {
+        want = num_max(want, FEEDBACK_ROWS);
+        want -= want % FEEDBACK_ROWS;
+    }
+    return num_max(want / unit, 1) * unit;
+}
+
+static int stream_blocks(struct stream *s, unsigned threads, struct err *e)
+{
+    size_t cols = (size_t)s->t->cols;
+    size_t needed = (size_t)((s->rows + s->block_rows - 1) / s->block_rows);
+    s->n_blocks = num_min((size_t)threads * BLOCKS_THREAD, needed);
+    size_t floats = (size_t)num_min(s->block_rows, s->rows) * cols;
+    size_t params = (size_t)quant_params(s->spec, s->rows);
     s->blocks = calloc(s->n_blocks, sizeof(*s->blocks));
-    s->scales = calloc((size_t)rows, sizeof(*s->scales));
-    bool ok = s->blocks != NULL && s->scales != NULL;
+    s->params = calloc(params + 1, sizeof(*s->params)); /* fp16 has none */
+    bool ok = s->blocks != NULL && s->params != NULL;
     for (size_t i = 0; ok && i < s->n_blocks; i++) {
         struct block *b = &s->blocks[i];
         b->in = malloc(floats * sizeof(float));
         b->out = malloc(floats * sizeof(uint16_t) + sizeof(float));
         ok = b->in != NULL && b->out != NULL;
-        if (ok && perm != NULL) {
-            b->permuted = malloc(perm->d_head * t->cols * sizeof(float));
+        if (ok && s->perm != NULL) {
+            b->permuted = malloc(s->perm->d_head * cols * sizeof(float));
             ok = b->permuted != NULL;
         }
     }
     if (!ok) {
         stream_fini(s);
-        return err_set(e, ERR_NOMEM, "%s: no memory for a block of rows",
-                       t->name);
+        return err_set(e, ERR_NOMEM, "no memory for a block of rows");
     }
     return 0;
+}
+
+static int stream_init(struct stream *s, const struct weights *x,
+                       const struct gguf_tensor *t, uint64_t first,
+                       uint64_t rows, const struct head_rows *perm,
+                       struct quant_spec spec, struct err *e)
+{
+    must(first + rows <= t->rows);
+    *s = (struct stream){.t = t, .first = first, .rows = rows, .perm = perm};
+    s->spec = quant_fit(spec, rows);
+    if (x->inputs != NULL && spec.kind != QUANT_FP16) {
+        x->inputs(x->ctx, t, &s->inputs);
+    }
+    s->block_rows = choose_block(s);
+    s->row_out = (size_t)(t->cols * quant_bits(spec.kind) / 8);
+    int rc = quant_check(s->spec, t->cols, e);
+    rc = rc < 0 ? rc : stream_blocks(s, x->threads, e);
+    return rc < 0 ? err_prefix(e, rc, "%s", t->name) : 0;
 }
 
 /* Run all batches; sink gets each block's bytes in row order. */
@@ -197,8 +222,9 @@ static int stream_run(struct stream *s, const struct weights *x,
             uint64_t r = rows_of_block(s, i);
             rows += r;
             if (b->rc < 0) {
-                return err_set(e, b->rc, "%s", b->err.msg);
+                return err_set(e, b->rc, "%s: %s", s->t->name, b->err.msg);
             }
+            s->error += b->error;
             RETERR(sink(ctx, b->out,
                         s->peak_only ? sizeof(float) : (size_t)r * s->row_out,
                         e));
@@ -243,6 +269,41 @@ static struct mil_type conv_type(enum mil_dtype dtype, uint64_t rows,
     };
 }
 
+static enum mil_dtype code_type(enum quant k)
+{
+    switch (k) {
+    case QUANT_FP16:
+        return MIL_FP16;
+    case QUANT_INT4:
+        return MIL_INT4;
+    case QUANT_LUT4:
+        return MIL_UINT4;
+    case QUANT_LUT6:
+        return MIL_UINT6;
+    case QUANT_INT8:
+    case QUANT_INT8_TENSOR:
+        break;
+    }
+    return MIL_INT8;
+}
+
+/* Scales [rows or 1, 1, 1, 1], or palettes [groups, 1, 1, 1, entries, 1] (facts
+ * 5.1). */
+static const struct mil_const *put_params(struct mil_writer *w,
+                                          const struct stream *s)
+{
+    uint64_t n = quant_params(s->spec, s->rows);
+    unsigned entries = quant_entries(s->spec.kind);
+    struct mil_type t = conv_type(MIL_FP16, n, 1);
+    if (entries > 0) {
+        t.rank = 6;
+        t.dims[0] = (int64_t)(n / entries);
+        t.dims[4] = entries;
+        t.dims[5] = 1;
+    }
+    return mil_blob(w, &t, s->params);
+}
+
 int weights_matrix(const struct weights *x, struct mil_writer *w,
                    const struct part *p, uint64_t first, uint64_t rows,
                    const struct head_rows *perm, struct weight *ret,
@@ -252,37 +313,43 @@ int weights_matrix(const struct weights *x, struct mil_writer *w,
     must(first + rows <= p->rows);
     struct stream s = {0};
     struct weight r = {0};
-    enum mil_dtype dtype = x->quant == QUANT_FP16   ? MIL_FP16
-                           : x->quant == QUANT_INT4 ? MIL_INT4
-                                                    : MIL_INT8;
-    struct mil_type type = conv_type(dtype, rows, t->cols);
-    int rc = stream_init(&s, x, t, p->first + first, rows, perm, e);
+    struct quant_spec spec = quant_choice_for(x->choice, t->name);
+    struct mil_type type = conv_type(code_type(spec.kind), rows, t->cols);
+    int rc = stream_init(&s, x, t, p->first + first, rows, perm, spec, e);
     if (rc < 0) {
         return rc;
     }
-    if (s.quant == QUANT_INT8_TENSOR) {
+    if (spec.kind == QUANT_INT8_TENSOR) {
         s.peak_only = true;
-        rc = stream_run(&s, x, sink_peak, &s.peak, e);
+        CHECK(stream_run(&s, x, sink_peak, &s.peak, e));
         s.peak_only = false;
     }
-    if (rc < 0) {
-        goto out;
-    }
     mil_blob_begin(w, &type);
-    rc = stream_run(&s, x, sink_blob, w, e);
-    if (rc < 0) {
-        goto out; /* the writer is aborted with its open blob */
-    }
+    CHECK(stream_run(&s, x, sink_blob, w, e)); /* the writer is aborted with
+                                                  its open blob */
     r.data = mil_blob_end(w);
-    if (s.quant != QUANT_FP16) {
-        uint64_t n = s.quant == QUANT_INT8_TENSOR ? 1 : rows;
-        struct mil_type st = conv_type(MIL_FP16, n, 1);
-        r.scale = mil_blob(w, &st, s.scales);
+    if (spec.kind == QUANT_INT8_TENSOR) {
+        s.params[0] = s.blocks[0].common;
     }
+    if (spec.kind != QUANT_FP16) {
+        r.params = put_params(w, &s);
+    }
+    r.palette = quant_entries(spec.kind) > 0;
+    r.error = s.error;
     *ret = r;
 out:
     stream_fini(&s);
     return rc;
+}
+
+struct mil_value *weights_value(struct mil_program *p, struct mil_function *f,
+                                const char *name, const struct weight *w)
+{
+    if (w->params == NULL) {
+        return mil_const_op(p, f, name, w->data);
+    }
+    return w->palette ? mil_look_up(p, f, name, w->data, w->params)
+                      : mil_dequant(p, f, name, w->data, w->params);
 }
 
 /* --- vectors --- */
@@ -341,16 +408,15 @@ static int sink_fd(void *ctx, const void *p, size_t n, struct err *e)
 int weights_file(const struct weights *x, const struct gguf_tensor *t,
                  const char *path, struct err *e)
 {
-    struct weights half = *x;
-    half.quant = QUANT_FP16;
     struct stream s = {0};
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (fd < 0) {
         return err_errno(e, errno, "embed.bin");
     }
-    int rc = stream_init(&s, &half, t, 0, t->rows, NULL, e);
+    int rc = stream_init(&s, x, t, 0, t->rows, NULL,
+                         (struct quant_spec){QUANT_FP16, 1}, e);
     if (rc == 0) {
-        rc = stream_run(&s, &half, sink_fd, &fd, e);
+        rc = stream_run(&s, x, sink_fd, &fd, e);
         stream_fini(&s);
     }
     if (close(fd) < 0 && rc == 0) {

@@ -9,28 +9,45 @@
 
 #include "convert/arch/arch.h"
 #include "convert/progress.h"
-#include "convert/quant.h"
+#include "convert/quant/choice.h"
 #include "mil/build.h"
 
-struct weights {
-    unsigned threads;          /* crew.h */
-    struct progress *progress; /* borrowed; NULL: none */
-    enum quant quant;          /* of matrices */
+/* What calibration knows of a matrix's inputs: see quant_input. */
+struct weights_inputs {
+    const float *importance;
+    const struct feedback *feedback;
 };
 
-/* A matrix as the operand of a 1x1 conv. */
+struct weights {
+    unsigned threads;                  /* crew.h */
+    struct progress *progress;         /* borrowed; NULL: none */
+    const struct quant_choice *choice; /* borrowed: forms of matrices */
+    /* Fill *ret for a matrix; it is borrowed until weights_matrix returns.
+     * NULL: there is no calibration. Called by the thread of weights_matrix. */
+    void (*inputs)(void *ctx, const struct gguf_tensor *t,
+                   struct weights_inputs *ret);
+    void *ctx;
+};
+
+/* A matrix as the operand of a 1x1 conv, in the form that its tensor has. */
 struct weight {
-    const struct mil_const *data;  /* [rows, cols, 1, 1] */
-    const struct mil_const *scale; /* [rows or 1, 1, 1, 1]; NULL for fp16 */
+    const struct mil_const *data;   /* codes [rows, cols, 1, 1] */
+    const struct mil_const *params; /* scales or palettes; NULL for fp16 */
+    bool palette;
+    double error; /* what quantising cost: quant_form.error, all rows */
 };
 
 /* Rows [first, first + rows) of p. perm: NULL, or the permutation that the rows
  * of each head need (then whole heads). Errors: RANGE (a weight that fp16 cannot
- * hold), CONVERT (NaN), UNSUPPORTED, CANCELLED, those of gguf_rows. */
+ * hold), CONVERT (NaN), UNSUPPORTED, NOMEM, CANCELLED, those of gguf_rows. */
 CHECKED int weights_matrix(const struct weights *x, struct mil_writer *w,
                            const struct part *p, uint64_t first, uint64_t rows,
                            const struct head_rows *perm, struct weight *ret,
                            struct err *e);
+
+/* The value that the weight is, whatever its form. */
+struct mil_value *weights_value(struct mil_program *p, struct mil_function *f,
+                                const char *name, const struct weight *w);
 
 /* A vector times `factor` (plus_one: 1 + it, times `factor`), fp16, permuted
  * likewise. conv_bias: [n]; else [1, n, 1, 1] when `channel`, [1, 1, 1, n] when

@@ -96,6 +96,21 @@ static int on_report(void *ctx, struct json *j, struct err *e)
 
 /* --- the job --- */
 
+/* "quant_for": strings, which stay in w->spec. */
+static int read_rules(struct worker *w, struct err *e)
+{
+    const struct json *list = json_get(w->spec, "quant_for");
+    struct convert_options *o = &w->o;
+    for (const struct json *c = json_first(list); c != NULL; c = json_next(c)) {
+        if (json_str(c) == NULL || o->n_quant_for == QUANT_RULES_MAX) {
+            return err_set(e, ERR_INVALID, "quant_for: at most %u strings",
+                           QUANT_RULES_MAX);
+        }
+        o->quant_for[o->n_quant_for++] = json_str(c);
+    }
+    return 0;
+}
+
 static int read_spec(struct worker *w, const struct frame *f, struct err *e)
 {
     int64_t context = 0;
@@ -112,9 +127,15 @@ static int read_spec(struct worker *w, const struct frame *f, struct err *e)
         const char *key;
         const char **to;
     } strings[] = {
-        {"source", &o->source},   {"out", &o->out},     {"name", &o->name},
-        {"quant", &o->quant},     {"shape", &o->shape}, {"kv", &o->kv},
-        {"profile", &o->profile}, {"norm", &o->norm},
+        {"source",     &o->source    },
+        {"out",        &o->out       },
+        {"name",       &o->name      },
+        {"quant",      &o->quant     },
+        {"shape",      &o->shape     },
+        {"kv",         &o->kv        },
+        {"profile",    &o->profile   },
+        {"norm",       &o->norm      },
+        {"head_quant", &o->head_quant},
     };
     RETERR(json_parse((const char *)f->payload, f->n, &w->spec, e));
     for (size_t i = 0; i < countof(strings); i++) {
@@ -127,6 +148,7 @@ static int read_spec(struct worker *w, const struct frame *f, struct err *e)
                          &threads, e));
     RETERR(json_want_num(w->spec, "residual_scale", false, 0, 1,
                          &o->residual_scale, e));
+    RETERR(read_rules(w, e));
     o->context = (uint32_t)context;
     o->threads = (unsigned)threads;
     return 0;

@@ -114,6 +114,12 @@ struct mil_value *mil_dequant(struct mil_program *p, struct mil_function *f,
                               const char *out, const struct mil_const *data,
                               const struct mil_const *scale);
 
+/* constexpr_lut_to_dense(indices, lut), inline operands (facts 5.1). indices:
+ * uint1 to uint8, rank K; lut: fp16 [groups along each axis ..., 2^bits, 1]. */
+struct mil_value *mil_look_up(struct mil_program *p, struct mil_function *f,
+                              const char *out, const struct mil_const *indices,
+                              const struct mil_const *lut);
+
 /* 1x1 conv with the fixed operands (strides 1, valid, no pad, groups 1).
  * bias may be NULL (a value from mil_const_op). */
 struct mil_value *mil_conv1x1(struct mil_program *p, struct mil_function *f,

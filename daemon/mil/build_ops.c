@@ -133,17 +133,38 @@ void mil_split(struct mil_program *p, struct mil_function *f, const char *out,
     memcpy(ret, op->outputs, n * sizeof(*ret));
 }
 
+/* An op of two constants, written in place. */
+static struct mil_value *of_constants(struct mil_program *p,
+                                      struct mil_function *f, const char *type,
+                                      const char *out, const char *const *names,
+                                      const struct mil_const *const *values)
+{
+    const char *name = NULL;
+    struct mil_op *op = start_op(p, f, type, out, 2, &name);
+    for (size_t i = 0; i < 2; i++) {
+        add_arg(p, op, names[i], 1, &(struct mil_binding){.imm = values[i]});
+    }
+    finish_op(p, f, op, name);
+    return op->outputs[0];
+}
+
 struct mil_value *mil_dequant(struct mil_program *p, struct mil_function *f,
                               const char *out, const struct mil_const *data,
                               const struct mil_const *scale)
 {
-    const char *name = NULL;
-    struct mil_op *op =
-        start_op(p, f, "constexpr_blockwise_shift_scale", out, 2, &name);
-    add_arg(p, op, "data", 1, &(struct mil_binding){.imm = data});
-    add_arg(p, op, "scale", 1, &(struct mil_binding){.imm = scale});
-    finish_op(p, f, op, name);
-    return op->outputs[0];
+    static const char *const names[] = {"data", "scale"};
+    const struct mil_const *const values[] = {data, scale};
+    return of_constants(p, f, "constexpr_blockwise_shift_scale", out, names,
+                        values);
+}
+
+struct mil_value *mil_look_up(struct mil_program *p, struct mil_function *f,
+                              const char *out, const struct mil_const *indices,
+                              const struct mil_const *lut)
+{
+    static const char *const names[] = {"indices", "lut"};
+    const struct mil_const *const values[] = {indices, lut};
+    return of_constants(p, f, "constexpr_lut_to_dense", out, names, values);
 }
 
 struct mil_value *mil_conv1x1(struct mil_program *p, struct mil_function *f,

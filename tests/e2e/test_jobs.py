@@ -2,6 +2,7 @@
 import json
 import os
 import shutil
+import subprocess
 import time
 
 import pytest
@@ -45,6 +46,9 @@ def test_what_is_refused(d, demo_gguf, tmp_path):
                         ({"source": s, "name": "../x"}, "name"), ({"source": s, "name": ""}, "name"),
                         ({"source": s, "name": "a/b"}, "name"), ({"source": s, "name": "n" * 129}, "name"),
                         ({"source": s, "name": "..."}, "name"), ({"source": s, "quant": "int3"}, "quant"),
+                        ({"source": s, "quant": "q4_0"}, "quant"), ({"source": s, "head_quant": "lut4:99"}, "head_quant"),
+                        ({"source": s, "quant_for": "a=int8"}, "quant_for"), ({"source": s, "quant_for": [1]}, "quant_for"),
+                        ({"source": s, "quant_for": ["a"]}, "quant_for"), ({"source": s, "quant_for": ["a=b"]}, "quant_for"),
                         ({"source": s, "context": -1}, "context"), ({"source": s, "context": "x"}, "context"),
                         ({"source": s, "bogus": 1}, "bogus"), ({"source": s, "shape": 5}, "shape")):
         r = post(d, **spec)
@@ -52,6 +56,18 @@ def test_what_is_refused(d, demo_gguf, tmp_path):
         assert r.json()["error"]["param"] == param, (spec, r.text)
     with d.http() as c:
         assert c.get("/aned/v1/jobs").json() == {"jobs": []}
+
+
+def test_forms_of_tensors(d, demo_gguf, anectl):
+    wanted = {"quant": "lut4", "head_quant": "lut6:4", "quant_for": ["blk.*.attn_v.*=int8", "blk.0.*=lut6"]}
+    assert d.convert(demo_gguf, "four", context=256, **wanted)["state"] == "done"
+    with d.http() as c:
+        assert c.get("/aned/v1/models/four").json()["quant"] == "lut4"
+    end = d.convert(demo_gguf, "none", context=256, quant_for=["blk.*.attn_w=int8"])
+    assert end["state"] == "failed" and "blk.*.attn_w" in end["error"]["message"]
+    r = subprocess.run([anectl, "--socket", d.sock, "convert", demo_gguf, "--name", "six", "-q", "lut6", "-c", "256",
+                        "--quant-for", "*=lut4", "--quant-for", "token_embd*=int8"], capture_output=True, text=True)
+    assert r.returncode == 0, r.stderr
 
 
 def test_a_job_and_its_events(d, demo_gguf):

@@ -11,6 +11,8 @@ from forward import kl, log_softmax
 from oracle_tools import convert, logits
 
 CLEAR = 0.02
+# The largest mean KL, and the least share of equal best tokens where fp32 arithmetic leaves only the weights' error.
+LIMITS = {"fp16": (0.0005, 0.98), "int8": (0.010, 0.95), "lut6": (0.030, 0.90), "lut4": (0.30, 0.70)}
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +37,7 @@ def reference(gemma_model, prompts):
 
 
 @pytest.mark.parametrize("rounding", [[], ["--round", "fp16"]], ids=["fp32", "round16"])
-@pytest.mark.parametrize("quant", ["fp16", "int8"])
+@pytest.mark.parametrize("quant", LIMITS)
 def test_teacher_forced(aned, gemma_bundle, quant, prompts, reference, rounding, tmp_path, record_property):
     path = gemma_bundle(quant)
     exact = quant == "fp16" and not rounding
@@ -59,11 +61,9 @@ def test_teacher_forced(aned, gemma_bundle, quant, prompts, reference, rounding,
     print(f"gemma {quant} {' '.join(rounding)}: mean KL {distance.mean():.6f}, largest {distance.max():.5f}, "
           f"argmax {agree.mean():.4f}")
     record_property("mean_kl", float(distance.mean()))
-    if quant == "fp16":
-        assert distance.mean() <= 0.0005
-    else:
-        assert distance.mean() <= 0.010
-        assert agree.mean() >= 0.95 or rounding
+    largest, least = LIMITS[quant]
+    assert distance.mean() <= largest
+    assert agree.mean() >= least or rounding
 
 
 @pytest.mark.parametrize("forced", [["--residual-scale", "1"], ["--norm", "scale"]], ids=["scale1", "norm"])

@@ -17,6 +17,9 @@ FORMS = [
     ("tiny-qwen2", "fp16", ["--residual-scale", "0.25"]),
     ("tiny-gemma", "int8", []),
     ("tiny-gemma", "fp16", ["--norm", "max"]),
+    ("tiny-llama", "lut4", []),
+    ("tiny-qwen2", "lut6:8", ["--head-quant", "lut6"]),
+    ("tiny-gemma", "lut4:4", ["--quant-for", "*ffn_down*=int4", "--quant-for", "blk.1.*=int8-tensor"]),
 ]
 
 
@@ -62,7 +65,7 @@ def test_same_input_same_package(aned, tmp_path):
             assert f.read_bytes() == other.read_bytes(), f.name
 
 
-@pytest.mark.parametrize("quant", ["fp16", "int8"])
+@pytest.mark.parametrize("quant", ["fp16", "int8", "lut4", "lut6"])
 @pytest.mark.parametrize("model", ["tiny-llama", "tiny-qwen2", "tiny-gemma"])
 def test_shards_in_numpy(aned, tmp_path, model, quant):
     """One layer shard with state and one head, run by both backends and by numpy."""

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/macos.h"
+#include "convert/quant/choice.h"
 #include "serve/jobs/jobs_impl.h"
 #include "source/gguf.h"
 
@@ -35,8 +36,9 @@ static int want_word(const struct json *j, const char *key,
 static int unknown_key(const struct json *j, const char **param, struct err *e)
 {
     static const char *const keys[] = {
-        "source",  "name", "quant",          "context", "shape", "kv",
-        "profile", "norm", "residual_scale", "threads", "force",
+        "source", "name",       "quant",     "context",        "shape",
+        "kv",     "profile",    "norm",      "residual_scale", "threads",
+        "force",  "head_quant", "quant_for",
     };
     for (const struct json *c = json_first(j); c != NULL; c = json_next(c)) {
         if (!one_of(json_key(c), keys, countof(keys))) {
@@ -48,11 +50,35 @@ static int unknown_key(const struct json *j, const char **param, struct err *e)
     return 0;
 }
 
+/* The fields that say how weights are stored, by the converter's own rules. */
+static int want_forms(const struct json *j, struct job_wish *w,
+                      const char **param, struct err *e)
+{
+    struct quant_choice c;
+    *param = "quant";
+    RETERR(json_want_str(j, *param, false, &w->quant, e));
+    RETERR(quant_choice_init(&c, w->quant, NULL, e));
+    *param = "head_quant";
+    RETERR(json_want_str(j, *param, false, &w->head_quant, e));
+    RETERR(quant_choice_init(&c, w->quant, w->head_quant, e));
+    *param = "quant_for";
+    const struct json *list = json_get(j, *param);
+    if (list != NULL && json_type(list) != JSON_NULL &&
+        json_type(list) != JSON_ARRAY) {
+        return err_set(e, ERR_INVALID, "quant_for: a list of PATTERN=KIND");
+    }
+    for (const struct json *r = json_first(list); r != NULL; r = json_next(r)) {
+        if (json_str(r) == NULL) {
+            return err_set(e, ERR_INVALID, "quant_for: a list of PATTERN=KIND");
+        }
+        RETERR(quant_choice_add(&c, json_str(r), e));
+    }
+    return 0;
+}
+
 int job_wish_read(const struct json *j, struct job_wish *w, const char **param,
                   struct err *e)
 {
-    static const char *const quants[] = {"int8", "int8-tensor", "int4", "lut4",
-                                         "fp16"};
     static const char *const shapes[] = {"ranged", "functions"};
     static const char *const kvs[] = {"state", "host"};
     static const char *const norms[] = {"scale", "max"};
@@ -66,7 +92,6 @@ int job_wish_read(const struct json *j, struct job_wish *w, const char **param,
         size_t n;
         const char **to;
     } choices[] = {
-        {"quant", quants, countof(quants), &w->quant},
         {"shape", shapes, countof(shapes), &w->shape},
         {"kv",    kvs,    countof(kvs),    &w->kv   },
         {"norm",  norms,  countof(norms),  &w->norm },
@@ -74,6 +99,7 @@ int job_wish_read(const struct json *j, struct job_wish *w, const char **param,
     RETERR(unknown_key(j, param, e));
     *param = "source";
     RETERR(json_want_str(j, *param, true, &w->source, e));
+    RETERR(want_forms(j, w, param, e));
     *param = "name";
     RETERR(json_want_str(j, *param, false, &w->name, e));
     for (size_t i = 0; i < countof(choices); i++) {

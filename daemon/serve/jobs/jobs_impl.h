@@ -128,7 +128,8 @@ void job_judge(const struct job *j, struct model *m);
 
 /* job_wish.c: what a request asks for, checked. Strings are the request's. */
 struct job_wish {
-    const char *source, *name, *quant, *shape, *kv, *profile, *norm;
+    const char *source, *name, *quant, *head_quant, *shape, *kv, *profile;
+    const char *norm;
     int64_t context, threads;
     double residual_scale;
     bool force;

@@ -1,93 +1,12 @@
 /* Whole conversions of small models of every family. */
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/half.h"
 #include "convert/arch/arch.h"
-#include "convert/convert.h"
-#include "mil/mil.h"
-#include "mkgguf.h"
 #include "model/bundle.h"
-
-static char room[64]; /* a temporary folder of this program */
-
-/* A path in it, good until the 4th next call with another name. */
-static const char *at(const char *name)
-{
-    static char path[4][256];
-    static unsigned next;
-    char p[256];
-    (void)snprintf(p, sizeof(p), "%s/%s", room, name);
-    for (unsigned i = 0; i < countof(path); i++) {
-        if (strcmp(path[i], p) == 0) {
-            return path[i];
-        }
-    }
-    memcpy(path[next % 4], p, sizeof(p));
-    return path[next++ % 4];
-}
-
-static int setup(void **state)
-{
-    (void)state;
-    (void)snprintf(room, sizeof(room), "/tmp/aned-convert-XXXXXX");
-    return mkdtemp(room) != NULL ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    struct err e = {0};
-    return file_rmtree(room, &e);
-}
-
-static unsigned count_entries(const char *dir)
-{
-    unsigned n = 0;
-    DIR *d = opendir(dir);
-    assert_non_null(d);
-    for (struct dirent *x = readdir(d); x != NULL; x = readdir(d)) {
-        n += strcmp(x->d_name, ".") != 0 && strcmp(x->d_name, "..") != 0;
-    }
-    (void)closedir(d);
-    return n;
-}
-
-static const char *write_model(const struct mk *m, const char *name)
-{
-    struct err e = {0};
-    struct buf b = mk_gguf(m);
-    const char *path = at(name);
-    unit_ok(file_write(path, b.p, b.n, &e), &e);
-    buf_fini(&b);
-    return path;
-}
-
-static struct convert_options options(const char *source, const char *out)
-{
-    struct convert_options o;
-    convert_options_init(&o);
-    o.source = source;
-    o.out = out;
-    o.threads = 2;
-    return o;
-}
-
-static const struct mil_op *find_op(const struct mil_function *f,
-                                    const char *type, const char *out)
-{
-    for (size_t i = 0; i < f->body->n_ops; i++) {
-        const struct mil_op *op = f->body->ops[i];
-        if (strcmp(op->type, type) == 0 && op->n_outputs > 0 &&
-            strcmp(op->outputs[0]->name, out) == 0) {
-            return op;
-        }
-    }
-    return NULL;
-}
+#include "room.h"
 
 static const struct mil_feature *find_in(const struct mil_function *f,
                                          const char *name)
@@ -267,6 +186,10 @@ static void same_bytes_whatever_the_threads(void **state)
         struct convert_options o = options(source, at(i ? "two" : "one"));
         struct convert_result r = {0};
         o.threads = i + 1;
+        o.quant = "lut4:2";
+        o.quant_for[0] = "*ffn*=lut6";
+        o.quant_for[1] = "*attn_k*=int8-tensor";
+        o.n_quant_for = 2;
         unit_ok(convert_run(&o, &r, &e), &e);
         unit_ok(bundle_open(o.out, &b[i], &e), &e);
     }
@@ -403,8 +326,15 @@ static void refusals_leave_nothing(void **state)
         int code;
         struct convert_options o;
     } t[] = {
-        {"lut4", ERR_UNSUPPORTED, {.quant = "lut4"}},
-        {"quant", ERR_INVALID, {.quant = "q8"}},
+        {"along a row", ERR_UNSUPPORTED, {.quant = "q4_0"}},
+        {"quant", ERR_INVALID, {.quant = "int3"}},
+        {"quant", ERR_INVALID, {.head_quant = "lut8"}},
+        {"'blk.9.*'",
+         ERR_INVALID,
+         {.quant_for = {"blk.9.*=int8"}, .n_quant_for = 1}},
+        {"'*norm*'",
+         ERR_INVALID,
+         {.quant_for = {"*norm*=int8"}, .n_quant_for = 1}},
         {"shape", ERR_INVALID, {.shape = "round"}},
         {"kv", ERR_INVALID, {.kv = "none"}},
         {"profile", ERR_INVALID, {.profile = "m0"}},

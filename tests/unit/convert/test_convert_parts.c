@@ -1,93 +1,7 @@
-/* The pure parts: quantisation, the range's choice, the plan. */
-#include "base/half.h"
+/* The pure parts: the range's choice, the plan. */
 #include "convert/plan.h"
-#include "convert/quant.h"
 #include "convert/range.h"
 #include "mkgguf.h"
-
-/* --- quantisation --- */
-
-static void fill(float *w, size_t n, float size, uint64_t seed)
-{
-    for (size_t i = 0; i < n; i++) {
-        float u = (float)mk_random(&seed) / 1073741824.0f - 1.0f;
-        w[i] = size * u;
-    }
-}
-
-/* An element is off by at most half a step of the rounded scale. */
-static void int8_error_bound(void **state)
-{
-    (void)state;
-    static const float sizes[] = {3e-7f, 1e-5f, 1e-3f, 7.7e-3f,
-                                  0.05f, 1.0f,  300.0f};
-    enum { N = 101 }; /* whole vectors and a rest */
-    float w[N];
-    int8_t q[N];
-    for (size_t k = 0; k < countof(sizes); k++) {
-        fill(w, N, sizes[k], k + 1);
-        uint16_t bits = quant_scale(quant_peak(w, N), 127);
-        float s = half_to_float(bits);
-        assert_true(s > 0);
-        quant_int8(w, N, bits, q);
-        for (size_t i = 0; i < N; i++) {
-            float err = fabsf((float)q[i] * s - w[i]);
-            assert_true(err <= 0.5001f * s + 1e-12f);
-            assert_int_equal(q[i],
-                             (int8_t)fmaxf(-127, fminf(127, rintf(w[i] / s))));
-        }
-    }
-}
-
-static void zero_and_extreme_rows(void **state)
-{
-    (void)state;
-    float w[40] = {0};
-    int8_t q[40];
-    memset(q, 1, sizeof(q));
-    assert_true(quant_peak(w, 40) == 0);
-    assert_int_equal(quant_scale(0, 127), half_from_float(1.0f));
-    quant_int8(w, 40, quant_scale(0, 127), q);
-    for (size_t i = 0; i < 40; i++) {
-        assert_int_equal(q[i], 0);
-    }
-    /* the least scale is the least subnormal, never zero */
-    assert_int_equal(quant_scale(1e-9f, 127), 1);
-    /* rounding the scale down may not clip: the peak keeps its value */
-    for (float peak = 1e-6f; peak < 1e-2f; peak *= 1.07f) {
-        float s = half_to_float(quant_scale(peak, 127));
-        assert_true(peak / s <= 127.5f);
-    }
-    w[3] = NAN;
-    assert_true(isnan(quant_peak(w, 40)));
-    w[3] = 0;
-    w[39] = -INFINITY; /* in the rest after the vectors */
-    assert_true(isnan(quant_peak(w, 40)));
-}
-
-static void int4_packs_low_nibble_first(void **state)
-{
-    (void)state;
-    const float w[6] = {7, -7, 1, -1, 0, 3};
-    uint8_t q[3];
-    quant_int4(w, 6, half_from_float(1.0f), q);
-    assert_int_equal(q[0], 0x97);
-    assert_int_equal(q[1], 0xf1);
-    assert_int_equal(q[2], 0x30);
-}
-
-static void quant_names(void **state)
-{
-    (void)state;
-    struct err e = {0};
-    enum quant q = QUANT_INT4;
-    unit_ok(quant_parse(NULL, &q, &e), &e);
-    assert_int_equal(q, QUANT_INT8);
-    assert_int_equal(quant_parse("lut4", &q, &e), ERR_UNSUPPORTED);
-    assert_non_null(strstr(e.msg, "lut4"));
-    assert_int_equal(quant_parse("q4_k", &q, &e), ERR_INVALID);
-    assert_int_equal(q, QUANT_INT8);
-}
 
 /* --- range --- */
 
@@ -251,10 +165,6 @@ static void plan_refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest t[] = {
-        cmocka_unit_test(int8_error_bound),
-        cmocka_unit_test(zero_and_extreme_rows),
-        cmocka_unit_test(int4_packs_low_nibble_first),
-        cmocka_unit_test(quant_names),
         cmocka_unit_test(alpha_keeps_four_free),
         cmocka_unit_test(norm_follows_the_measure),
         cmocka_unit_test(forced_values_name_the_tensor),

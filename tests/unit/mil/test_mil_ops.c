@@ -394,6 +394,7 @@ static void compressed(void **state)
     static const uint8_t bytes[512];
     static const uint16_t ones[64] = {0x3c00, 0x3c00, 0x3c00, 0x3c00};
     static const uint8_t mask[] = {0x0d, 0x00};
+    static const uint16_t palettes[3 * 64] = {0x3c00};
     struct mil_type qt = {
         .dtype = MIL_INT8, .rank = 4, .dims = {6, 8, 1, 1}
     };
@@ -412,6 +413,15 @@ static void compressed(void **state)
                    IMM(MIL_UINT4, bytes, 8, 64, 1, 1), "lut",
                    IMM(MIL_FP16, ones, 4, 1, 1, 1, 16, 1), NULL, NULL),
          "fp16[8,64,1,1]");
+    struct mil_type ct = {
+        .dtype = MIL_UINT6, .rank = 4, .dims = {6, 8, 1, 1}
+    };
+    struct mil_type lt = {
+        .dtype = MIL_FP16, .rank = 6, .dims = {3, 1, 1, 1, 64, 1}
+    };
+    want(mil_look_up(p, f, "looked_up", mil_blob(w, &ct, bytes),
+                     mil_blob(w, &lt, palettes)),
+         "fp16[6,8,1,1]");
     int32_t axis = 1;
     struct mil_type scalar = {.dtype = MIL_INT32};
     want(CONSTEXPR("constexpr_lut_to_dense", 3, "indices",

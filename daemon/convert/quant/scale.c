@@ -1,52 +1,10 @@
-/* quant.c - AVX2 and portable forms give the same bits: both divide, round to
+/* scale.c - AVX2 and portable forms give the same bits: both divide, round to
  * nearest even and clamp in fp32. */
-#include "convert/quant.h"
-
 #include <math.h>
-#include <string.h>
 
 #include "base/half.h"
 #include "base/isa.h"
-
-static const struct {
-    const char *name;
-    unsigned bits;
-} kinds[] = {
-    [QUANT_INT8] = {"int8",        8 },
-    [QUANT_FP16] = {"fp16",        16},
-    [QUANT_INT8_TENSOR] = {"int8-tensor", 8 },
-    [QUANT_INT4] = {"int4",        4 },
-};
-
-int quant_parse(const char *name, enum quant *ret, struct err *e)
-{
-    if (name == NULL) {
-        *ret = QUANT_INT8;
-        return 0;
-    }
-    for (size_t i = 0; i < countof(kinds); i++) {
-        if (strcmp(name, kinds[i].name) == 0) {
-            *ret = (enum quant)i;
-            return 0;
-        }
-    }
-    if (strcmp(name, "lut4") == 0) {
-        return err_set(e, ERR_UNSUPPORTED,
-                       "quant lut4: palettes are not made yet; int4 is");
-    }
-    return err_set(e, ERR_INVALID,
-                   "quant '%.32s': int8, fp16, int8-tensor or int4", name);
-}
-
-const char *quant_name(enum quant q)
-{
-    return kinds[q].name;
-}
-
-unsigned quant_bits(enum quant q)
-{
-    return kinds[q].bits;
-}
+#include "convert/quant.h"
 
 #if defined(ISA_FOR_V3)
 #include <immintrin.h>
@@ -72,10 +30,12 @@ ISA_FOR_V3 static bool peak_v3(const float *w, size_t n, float *m)
 }
 
 /* n: a multiple of 32. */
-ISA_FOR_V3 static void int8_v3(const float *w, size_t n, float s, int8_t *q)
+ISA_FOR_V3 static void round_v3(const float *w, size_t n, float s, int levels,
+                                int8_t *q)
 {
     __m256 d = _mm256_set1_ps(s);
-    __m256i lo = _mm256_set1_epi8(-127);
+    __m256i hi = _mm256_set1_epi8((char)levels);
+    __m256i lo = _mm256_set1_epi8((char)-levels);
     __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
     for (size_t i = 0; i < n; i += 32) {
         __m256i v[4];
@@ -85,7 +45,8 @@ ISA_FOR_V3 static void int8_v3(const float *w, size_t n, float s, int8_t *q)
         }
         __m256i b = _mm256_packs_epi16(_mm256_packs_epi32(v[0], v[1]),
                                        _mm256_packs_epi32(v[2], v[3]));
-        b = _mm256_max_epi8(_mm256_permutevar8x32_epi32(b, order), lo);
+        b = _mm256_permutevar8x32_epi32(b, order);
+        b = _mm256_max_epi8(_mm256_min_epi8(b, hi), lo);
         _mm256_storeu_si256((__m256i *)(void *)(q + i), b);
     }
 }
@@ -123,34 +84,21 @@ uint16_t quant_scale(float peak, int levels)
     return s;
 }
 
-void quant_int8(const float *w, size_t n, uint16_t scale, int8_t *q)
+void quant_round(const float *w, size_t n, uint16_t scale, int levels,
+                 int8_t *q)
 {
     float s = half_to_float(scale);
+    float top = (float)levels;
     size_t i = 0;
 #if defined(ISA_FOR_V3)
     if (isa_has(ISA_V3)) {
         i = n & ~(size_t)31;
-        int8_v3(w, i, s, q);
+        round_v3(w, i, s, levels, q);
     }
 #endif
     for (; i < n; i++) {
         float v = rintf(w[i] / s);
-        v = v > 127 ? 127 : v < -127 ? -127 : v;
+        v = v > top ? top : v < -top ? -top : v;
         q[i] = (int8_t)v;
-    }
-}
-
-void quant_int4(const float *w, size_t n, uint16_t scale, uint8_t *q)
-{
-    must(n % 2 == 0);
-    float s = half_to_float(scale);
-    for (size_t i = 0; i < n; i += 2) {
-        unsigned b = 0;
-        for (size_t j = 0; j < 2; j++) {
-            float v = rintf(w[i + j] / s);
-            v = v > 7 ? 7 : v < -7 ? -7 : v;
-            b |= ((unsigned)(int)v & 15u) << (4 * j);
-        }
-        q[i / 2] = (uint8_t)b;
     }
 }

@@ -1,0 +1,110 @@
+/* choice.c - patterns over the names of tensors. */
+#include "convert/quant/choice.h"
+
+#include <string.h>
+
+/* The output projection: of its own, or the embedding's. */
+static const char *const head_names[] = {"output.weight", "token_embd.weight"};
+
+static bool matches(const char *pattern, const char *name)
+{
+    const char *star = NULL; /* the last one seen, and */
+    const char *from = NULL; /* where its text may end next */
+    while (*name != '\0') {
+        if (*pattern == '*') {
+            star = pattern++;
+            from = name;
+        } else if (*pattern == *name) {
+            pattern++;
+            name++;
+        } else if (star != NULL) {
+            pattern = star + 1;
+            name = ++from;
+        } else {
+            return false;
+        }
+    }
+    while (*pattern == '*') {
+        pattern++;
+    }
+    return *pattern == '\0';
+}
+
+static int add(struct quant_choice *c, const char *pattern, size_t n,
+               const char *kind, struct err *e)
+{
+    struct quant_rule *r = &c->rules[c->n_rules];
+    if (c->n_rules == QUANT_RULES_MAX) {
+        return err_set(e, ERR_TOO_BIG, "more than %u patterns of tensors",
+                       QUANT_RULES_MAX);
+    }
+    if (n == 0 || n > GGUF_NAME_MAX) {
+        return err_set(e, ERR_INVALID,
+                       "a pattern of tensors has 1 to %u characters",
+                       GGUF_NAME_MAX);
+    }
+    RETERR(quant_parse(kind, &r->spec, e));
+    memcpy(r->pattern, pattern, n);
+    r->pattern[n] = '\0';
+    r->used = false;
+    c->n_rules++;
+    return 0;
+}
+
+int quant_choice_init(struct quant_choice *c, const char *quant,
+                      const char *head, struct err *e)
+{
+    *c = (struct quant_choice){.n_rules = 0};
+    RETERR(quant_parse(quant, &c->spec, e));
+    if (head == NULL && quant_entries(c->spec.kind) > 0) {
+        head = "int8";
+    }
+    for (size_t i = 0; head != NULL && i < countof(head_names); i++) {
+        RETERR(add(c, head_names[i], strlen(head_names[i]), head, e));
+        c->rules[i].used = true; /* a model has one of them */
+    }
+    return 0;
+}
+
+int quant_choice_add(struct quant_choice *c, const char *rule, struct err *e)
+{
+    const char *kind = strrchr(rule, '=');
+    if (kind == NULL) {
+        return err_set(e, ERR_INVALID,
+                       "'%.64s': PATTERN=KIND, such as 'blk.*.ffn_down.*=int8'",
+                       rule);
+    }
+    return add(c, rule, (size_t)(kind - rule), kind + 1, e);
+}
+
+struct quant_spec quant_choice_for(const struct quant_choice *c,
+                                   const char *tensor)
+{
+    for (uint32_t i = c->n_rules; i-- > 0;) {
+        if (matches(c->rules[i].pattern, tensor)) {
+            return c->rules[i].spec;
+        }
+    }
+    return c->spec;
+}
+
+void quant_choice_note(struct quant_choice *c, const char *tensor)
+{
+    for (uint32_t i = 0; i < c->n_rules; i++) {
+        struct quant_rule *r = &c->rules[i];
+        r->used = r->used || matches(r->pattern, tensor);
+    }
+}
+
+int quant_choice_check(const struct quant_choice *c, struct err *e)
+{
+    for (uint32_t i = 0; i < c->n_rules; i++) {
+        if (!c->rules[i].used) {
+            return err_set(e, ERR_INVALID,
+                           "no matrix of this model is named '%s' ('*' is any "
+                           "text; `aned inspect FILE` lists the names)",
+                           c->rules[i].pattern);
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,35 @@
+/* choice.h - which form each tensor of a model gets. */
+#pragma once
+
+#include "convert/quant.h"
+
+struct quant_rule {
+    char pattern[GGUF_NAME_MAX + 1]; /* '*' is any text, also none */
+    struct quant_spec spec;
+    bool used; /* it matched a matrix: quant_choice_note */
+};
+
+/* What `spec` says, unless a rule matches the tensor's name in the source; of
+ * several the last one. Zeroed: int8, which needs quant_choice_init. */
+struct quant_choice {
+    struct quant_spec spec;
+    uint32_t n_rules;
+    struct quant_rule rules[QUANT_RULES_MAX];
+};
+
+/* quant: as quant_parse. head: the output projection's, also when it is the
+ * embedding's tensor; NULL: int8 under palettes, which were not tried there,
+ * and else `quant`. Errors: those of quant_parse. */
+CHECKED int quant_choice_init(struct quant_choice *c, const char *quant,
+                              const char *head, struct err *e);
+/* Add the rule "PATTERN=KIND". Errors: INVALID, TOO_BIG, those of quant_parse.
+ */
+CHECKED int quant_choice_add(struct quant_choice *c, const char *rule,
+                             struct err *e);
+struct quant_spec quant_choice_for(const struct quant_choice *c,
+                                   const char *tensor);
+
+/* Say that the source has a matrix of this name; when all were said, refuse a
+ * rule that matched none of them. Errors: INVALID, which names the pattern. */
+void quant_choice_note(struct quant_choice *c, const char *tensor);
+CHECKED int quant_choice_check(const struct quant_choice *c, struct err *e);
