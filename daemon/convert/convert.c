@@ -40,28 +40,16 @@ void convert_options_init(struct convert_options *o)
 
 /* --- reading --- */
 
-static int make_plan(struct job *j, struct err *e)
-{
-    const struct decoder *d = &j->d;
-    unsigned bits = quant_bits(j->emit.weights.quant);
-    struct plan_input in = {
-        .n_layers = d->n_layers,
-        .vocab = d->vocab,
-        .context = j->emit.context,
-        .layer_bytes = arch_layer_weights(d) * bits / 8,
-        .row_bytes = (uint64_t)d->d_model * bits / 8 + 2,
-        .states = !j->emit.host,
-    };
-    return plan_make(&j->profile, &in, &j->plan, e);
-}
-
 static int stage_reading(struct job *j, struct err *e)
 {
-    RETERR(progress_stage(&j->progress, "reading", 0, 0.02, 0, e));
+    RETERR(progress_stage(&j->progress, "reading", 0, e));
     RETERR(arch_read(j->g, &j->d, e));
     RETERR(gate_vocabulary(j->g, &j->result.notes, e));
     RETERR(convert_choose_context(j, e));
-    return make_plan(j, e);
+    RETERR(convert_make_plan(j, e));
+    convert_costs(j);
+    RETERR(convert_check_fit(j, e));
+    return convert_check_room(j, e);
 }
 
 /* --- staging --- */
@@ -145,8 +133,8 @@ static int stage_measuring(struct job *j, struct err *e)
 {
     char vocab[PATH_ROOM];
     int32_t tokens[REFERENCE_TOKENS_MAX] = {0};
-    RETERR(progress_stage(&j->progress, "measuring", 0.02, 0.33,
-                          reference_bytes(&j->d), e));
+    RETERR(progress_stage(&j->progress, "measuring", reference_bytes(&j->d),
+                          e));
     RETERR(convert_staged(j, "tokenizer.gguf", vocab, e));
     RETERR(gguf_write_vocab(j->g, vocab, e));
     uint32_t n = calibrate_tokens(j, vocab, tokens);
@@ -169,7 +157,7 @@ static int stage_measuring(struct job *j, struct err *e)
 static int stage_gating(struct job *j, struct err *e)
 {
     uint64_t n = (uint64_t)j->b.n_shards + j->b.n_heads_shards;
-    RETERR(progress_stage(&j->progress, "gating", 0.85, 0.05, n, e));
+    RETERR(progress_stage(&j->progress, "gating", n, e));
     for (size_t i = 0; i < j->b.n_shards; i++) {
         RETERR(gate_structure(j->staging, j->b.shards[i].path, e));
         RETERR(progress_add(&j->progress, 1, e));
@@ -187,14 +175,15 @@ static int stage_gating(struct job *j, struct err *e)
 
 static int stage_publishing(struct job *j, struct err *e)
 {
-    RETERR(progress_stage(&j->progress, "publishing", 0.9, 0.1, 0, e));
+    convert_note_fit(j); /* here, where no gate counts notes any more */
+    RETERR(progress_stage(&j->progress, "publishing", 0, e));
     j->digesting = false; /* the next line ends it, whatever it finds */
     RETERR(digest_end(&j->digest, false, e));
     RETERR(convert_check_source(j, e));
     convert_describe(j);
     RETERR(bundle_write(j->staging, &j->b, e));
     j->result.bundle_bytes = file_tree_bytes(j->staging);
-    RETERR(progress_stage(&j->progress, "publishing", 0.95, 0.05, 0, e));
+    RETERR(progress_stage(&j->progress, "publishing", 0, e));
     RETERR(file_publish_dir(j->staging, j->out, e));
     j->staging[0] = '\0';
     return 0;
@@ -231,6 +220,7 @@ static void job_fini(struct job *j)
     }
     arena_fini(&j->b.arena);
     range_fini(&j->range);
+    plan_input_fini(&j->in);
     arch_fini(&j->d);
     gguf_close(j->g);
     crew_unref();
@@ -244,6 +234,7 @@ int convert_run(const struct convert_options *o, struct convert_result *ret,
                 struct err *e)
 {
     uint64_t began = now_ms();
+    must(o->out != NULL);
     struct err mine = {0};
     e = e != NULL ? e : &mine;
     struct job *j = calloc(1, sizeof(*j));

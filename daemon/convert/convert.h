@@ -6,12 +6,14 @@
  */
 #pragma once
 
+#include "convert/plan.h"
 #include "source/gguf.h"
 
 struct convert_options {
     const char *source; /* path of the GGUF */
     int source_fd;      /* >= 0: read this instead of opening the path */
-    const char *out;    /* the new bundle folder; must not exist */
+    /* The new bundle folder; must not exist. NULL: only for a forecast. */
+    const char *out;
     const char *name;   /* NULL: from the file */
     /* NULL = "int8"; "fp16", "int8-tensor", "int4"; "lut4" is refused */
     const char *quant;
@@ -52,6 +54,24 @@ void convert_options_init(struct convert_options *o);
  * NO_SPACE, CANCELLED, SOURCE_CHANGED. */
 CHECKED int convert_run(const struct convert_options *o,
                         struct convert_result *ret, struct err *e);
+
+/* What a conversion would make, of its source's head alone. */
+struct convert_forecast {
+    char name[MODEL_NAME_MAX + 1];
+    const char *architecture, *quant; /* static */
+    struct plan_profile profile;
+    struct plan_input in; /* owned: plan_input_fini */
+    struct plan plan;
+    uint64_t source_bytes;
+    uint64_t bundle_bytes; /* on the disk, about, and not less */
+    double seconds;        /* about, where nothing else runs */
+};
+/* Nothing is written or made, and no weight is read. With `out` whatever else
+ * would stop a conversion before its first byte is an error too: EXISTS,
+ * NO_SPACE, CONVERT (a named chip does not keep all programs in memory).
+ * Errors: as convert_run. */
+CHECKED int convert_forecast(const struct convert_options *o,
+                             struct convert_forecast *ret, struct err *e);
 
 /* The convert role: one job, frames on fd 3 (FRAME_CONVERT JSON in, PROGRESS
  * {"stage","fraction"}, then CONVERT_DONE {"gates":[...],"warnings":[...],

@@ -65,6 +65,9 @@ int convert_read_options(struct job *j, struct err *e)
     RETERR(choice_of("norm", o->norm, "scale", "max", &unused, e));
     RETERR(plan_profile(o->profile, &j->profile, e));
     RETERR(choose_name(j, e));
+    if (o->out == NULL) {
+        return 0;
+    }
     size_t n = strlen(o->out);
     while (n > 1 && o->out[n - 1] == '/') {
         n--; /* a folder may be named with its slash */

@@ -67,17 +67,21 @@ int convert_write(struct job *j, struct err *e)
 {
     struct bundle *b = &j->b;
     char path[PATH_ROOM];
-    uint64_t total = reference_bytes(&j->d) + j->d.global[SLOT_EMBD]->bytes;
+    uint64_t embd = j->d.global[SLOT_EMBD]->bytes;
+    uint64_t head = arch_head(&j->d)->bytes;
+    uint64_t layers = reference_bytes(&j->d) - head;
     b->n_shards = j->plan.n_shards;
     b->shards = keep_array(b, b->n_shards, sizeof(*b->shards));
     b->n_heads_shards = j->plan.n_heads;
     b->heads = keep_array(b, b->n_heads_shards, sizeof(*b->heads));
-    RETERR(progress_stage(&j->progress, "writing", 0.35, 0.5, total, e));
+    RETERR(progress_stage(&j->progress, "writing", embd, e));
     RETERR(convert_staged(j, "embed.bin", path, e));
     RETERR(weights_file(&j->emit.weights, j->d.global[SLOT_EMBD], path, e));
+    RETERR(progress_stage(&j->progress, "writing", layers, e));
     for (uint32_t i = 0; i < j->plan.n_shards; i++) {
         RETERR(write_shard(j, i, e));
     }
+    RETERR(progress_stage(&j->progress, "writing", head, e));
     for (uint32_t i = 0; i < j->plan.n_heads; i++) {
         RETERR(write_head(j, i, e));
     }
