@@ -110,16 +110,22 @@ int convert_check_room(const struct job *j, struct err *e)
 
 /* --- time --- */
 
-/* Nanoseconds of one core, measured on a Zen 4 server with models of Q8_0 and
- * Q4_K_M. Only what they are to each other decides how even the progress is. */
-#define NS_START     3e7  /* a conversion of nothing */
-#define NS_TOKEN     150  /* read and check one of the vocabulary */
-#define NS_DEQUANT   0.5  /* an element */
-#define NS_MAC       0.02 /* of the reference pass */
-#define NS_WRITE     0.45 /* a byte, by one thread */
-#define NS_HASH      0.57 /* a byte, by one thread */
-#define NS_SYNC      0.1  /* a byte, by the disk */
-#define NS_PACKAGE   2e6  /* read again and validated */
+/* Nanoseconds, measured on a Zen 4 server with models of Q8_0 and Q4_K_M.
+ * Only what they are to each other decides how even the progress is. */
+#define NS_START   3e7  /* a conversion of nothing */
+#define NS_TOKEN   150  /* read and check one of the vocabulary */
+#define NS_DEQUANT 0.5  /* an element, one core */
+#define NS_MAC     0.02 /* of the reference pass, one core */
+#define NS_WRITE   0.85 /* a byte, by one thread and the disk */
+#define NS_PACKAGE 2e6  /* read again and validated */
+#define NS_HASH    0.57 /* a byte, by one thread */
+#define NS_SYNC    0.1  /* a byte of what is not on the disk by then */
+/* A byte that is read from the disk again, into large pages (file_repage). */
+#if defined(__linux__)
+#define NS_REREAD 1.6
+#else
+#define NS_REREAD 0.0
+#endif
 
 static double encode_ns(enum quant q)
 {
@@ -160,12 +166,15 @@ void convert_costs(struct job *j)
     double bundle = (double)convert_bundle_bytes(j);
     const struct progress_part parts[] = {
         {"reading", NS_START + NS_TOKEN * j->in.vocab},
-        {"measuring", (a.layers + a.head) * measure / n},
+        /* the source is hashed meanwhile (digest.h) */
+        {"measuring", ((a.layers + a.head) * measure +
+                       (double)j->st.st_size * NS_HASH) /
+                          n},
         {"writing", a.head * (NS_DEQUANT / n + 2 * NS_WRITE)}, /* embed.bin */
         {"writing", a.layers * encode / n + a.layer_bytes * NS_WRITE},
         {"writing", a.head * encode / n + a.head_bytes * NS_WRITE},
         {"gating", packages * NS_PACKAGE},
-        {"publishing", bundle * NS_HASH},
+        {"publishing", bundle * (NS_HASH + NS_REREAD)},
         {"publishing", bundle * NS_SYNC},
     };
     progress_plan(&j->progress, parts, countof(parts));
