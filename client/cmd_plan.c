@@ -12,15 +12,15 @@ enum { O_PROFILE, O_CONTEXT, O_QUANT, O_KV, O_SHAPE };
 
 static const struct opt opts[] = {
     [O_PROFILE] = {"profile", 'p', OPT_STR, "P",
-                   "law (default: fits every chip), m1 ... m5-max", 0, 0},
+                   "law (default: fits every chip), m1 ... m5-max",               0, 0},
     [O_CONTEXT] = {"context", 'c', OPT_INT, "N",
-                   "tokens the model sees; default its own, at most 4096", 1,
-                   MODEL_CONTEXT_MAX},
-    [O_QUANT] = {"quant", 'q', OPT_STR, "Q",
-                 "int8 (default), int8-tensor, int4, fp16", 0, 0},
-    [O_KV] = {"kv", 0, OPT_STR, "K", "state (default) or host", 0, 0},
-    [O_SHAPE] = {"shape", 0, OPT_STR, "S", "ranged (default) or functions", 0,
-                 0},
+                   "tokens the model sees; default its own, at most 4096",        1,
+                   MODEL_CONTEXT_MAX                                                  },
+    [O_QUANT] = {"quant",   'q', OPT_STR, "Q",
+                   "int8 (default), int8-tensor, int4, fp16",                     0, 0},
+    [O_KV] = {"kv",      0,   OPT_STR, "K", "state (default) or host",       0, 0},
+    [O_SHAPE] = {"shape",   0,   OPT_STR, "S", "ranged (default) or functions", 0,
+                   0                                                                  },
 };
 
 #define ARGS_MAX (2 * countof(opts) + 6)

@@ -22,13 +22,13 @@ static const char usage[] =
     "  --shape S           ranged (default: 1 to 4 rows) or functions (t1, "
     "t4)\n"
     "  --kv K              state (default) or host\n"
-    "  --profile P         shard plan: law (default), m1 ... m5-max: aned plan\n"
+    "  --profile P         chip to plan for: law (default), m1 ... m5-max\n"
     "  --norm N            scale or max (default: by the measured range)\n"
     "  --residual-scale A  a power of two up to 1 (default: likewise)\n"
     "  --threads N         default: all cores\n"
-    "  --dry-run           write nothing: print the plan, what it needs and how\n"
-    "                      long it takes, as aned plan does; with what would\n"
-    "                      stop the conversion as its error\n";
+    "  --dry-run           write nothing: print what it makes and how long\n"
+    "                      it takes, as aned plan does, or what would stop\n"
+    "                      the conversion as its error\n";
 
 struct bar {
     bool terminal;

@@ -40,8 +40,7 @@ static void put_programs(struct buf *b, const struct convert_forecast *f)
     for (uint32_t i = 0; i < p->n_heads; i++) {
         const struct plan_range *r = &p->heads[i];
         buf_printf(b, "%-6s %6u - %-6u %8.1f %8s\n", "head", r->first,
-                   r->last - 1, (double)plan_head_bytes(&f->in, *r) / 1e6,
-                   "-");
+                   r->last - 1, (double)plan_head_bytes(&f->in, *r) / 1e6, "-");
     }
 }
 

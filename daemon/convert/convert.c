@@ -133,8 +133,8 @@ static int stage_measuring(struct job *j, struct err *e)
 {
     char vocab[PATH_ROOM];
     int32_t tokens[REFERENCE_TOKENS_MAX] = {0};
-    RETERR(progress_stage(&j->progress, "measuring", reference_bytes(&j->d),
-                          e));
+    RETERR(
+        progress_stage(&j->progress, "measuring", reference_bytes(&j->d), e));
     RETERR(convert_staged(j, "tokenizer.gguf", vocab, e));
     RETERR(gguf_write_vocab(j->g, vocab, e));
     uint32_t n = calibrate_tokens(j, vocab, tokens);

@@ -57,7 +57,7 @@ CHECKED int convert_run(const struct convert_options *o,
 
 /* What a conversion would make, of its source's head alone. */
 struct convert_forecast {
-    char name[MODEL_NAME_MAX + 1]; /* without `out` the file's */
+    char name[MODEL_NAME_MAX + 1];    /* without `out` the file's */
     const char *architecture, *quant; /* static */
     struct plan_profile profile;
     struct plan_input in; /* owned: plan_input_fini */

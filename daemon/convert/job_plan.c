@@ -110,8 +110,8 @@ int convert_check_room(const struct job *j, struct err *e)
 
 /* --- time --- */
 
-/* Nanoseconds, measured on a Zen 4 server with models of Q8_0 and Q4_K_M.
- * Only what they are to each other decides how even the progress is. */
+/* Nanoseconds, measured on a Zen 5 server with models of Q8_0 and Q4_K_M. Only
+ * what they are to each other decides how even the progress is. */
 #define NS_START   3e7  /* a conversion of nothing */
 #define NS_TOKEN   150  /* read and check one of the vocabulary */
 #define NS_DEQUANT 0.5  /* an element, one core */
@@ -137,8 +137,8 @@ static double encode_ns(enum quant q)
 }
 
 struct amounts {
-    double layers, head;             /* elements */
-    double layer_bytes, head_bytes;  /* written */
+    double layers, head;            /* elements */
+    double layer_bytes, head_bytes; /* written */
 };
 
 static struct amounts amounts(const struct job *j)
@@ -165,17 +165,16 @@ void convert_costs(struct job *j)
     double measure = NS_DEQUANT + NS_MAC * REFERENCE_TOKENS_MAX;
     double bundle = (double)convert_bundle_bytes(j);
     const struct progress_part parts[] = {
-        {"reading", NS_START + NS_TOKEN * j->in.vocab},
-        /* the source is hashed meanwhile (digest.h) */
-        {"measuring", ((a.layers + a.head) * measure +
-                       (double)j->st.st_size * NS_HASH) /
-                          n},
-        {"writing", a.head * (NS_DEQUANT / n + 2 * NS_WRITE)}, /* embed.bin */
-        {"writing", a.layers * encode / n + a.layer_bytes * NS_WRITE},
-        {"writing", a.head * encode / n + a.head_bytes * NS_WRITE},
-        {"gating", packages * NS_PACKAGE},
-        {"publishing", bundle * (NS_HASH + NS_REREAD)},
-        {"publishing", bundle * NS_SYNC},
+        {"reading",    NS_START + NS_TOKEN * j->in.vocab                      },
+ /* the source is hashed meanwhile (digest.h) */
+        {"measuring",
+         ((a.layers + a.head) * measure + (double)j->st.st_size * NS_HASH) / n},
+        {"writing",    a.head * (NS_DEQUANT / n + 2 * NS_WRITE)               }, /* embed.bin */
+        {"writing",    a.layers * encode / n + a.layer_bytes * NS_WRITE       },
+        {"writing",    a.head * encode / n + a.head_bytes * NS_WRITE          },
+        {"gating",     packages * NS_PACKAGE                                  },
+        {"publishing", bundle * (NS_HASH + NS_REREAD)                         },
+        {"publishing", bundle * NS_SYNC                                       },
     };
     progress_plan(&j->progress, parts, countof(parts));
 }

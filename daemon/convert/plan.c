@@ -57,8 +57,8 @@ uint64_t plan_resident_bytes(const struct plan_profile *p,
                              const struct plan_input *in,
                              const struct plan *plan)
 {
-    uint64_t weights = plan_shard_bytes(in, (struct plan_range){
-                                                .last = in->n_layers});
+    uint64_t weights =
+        plan_shard_bytes(in, (struct plan_range){.last = in->n_layers});
     uint64_t states = 0;
     for (uint32_t i = 0; i < plan->n_heads; i++) {
         weights += plan_head_bytes(in, plan->heads[i]);
@@ -134,8 +134,8 @@ static int check_input(const struct plan_profile *p,
     must(in->n_layers > 0 && in->vocab > 0 && in->row_bytes > 0 &&
          in->bits > 0 && in->n_widths > 0);
     if (in->n_layers > MODEL_LAYERS_MAX) {
-        return err_set(e, ERR_CONVERT, "%u layers; aned takes %u",
-                       in->n_layers, MODEL_LAYERS_MAX);
+        return err_set(e, ERR_CONVERT, "%u layers; aned takes %u", in->n_layers,
+                       MODEL_LAYERS_MAX);
     }
     for (uint32_t l = 0; l < in->n_layers; l++) {
         /* twice: folded weights are larger than stored ones */
@@ -164,7 +164,7 @@ struct cost {
 };
 
 struct dp {
-    bool closed[MODEL_LAYERS_MAX + 1]; /* no program may begin here */
+    bool closed[MODEL_LAYERS_MAX + 1];    /* no program may begin here */
     uint64_t bytes[MODEL_LAYERS_MAX + 1]; /* of the layers before this one */
     uint32_t states[MODEL_LAYERS_MAX + 1];
     struct cost best[MODEL_LAYERS_MAX + 1];
@@ -282,14 +282,13 @@ static int plan_heads(const struct plan_profile *p, const struct plan_input *in,
     uint64_t rows = num_min(room / in->row_bytes, p->head_rows);
     rows = num_min(rows, p->channels) / ROW_UNIT * ROW_UNIT;
     if (rows == 0) {
-        return err_set(e, ERR_CONVERT,
-                       "%u rows of the head have %llu bytes; profile %s: "
-                       "program_bytes %llu, head_rows %u",
-                       ROW_UNIT,
-                       (unsigned long long)(ROW_UNIT * in->row_bytes +
-                                            in->head_bytes),
-                       p->name, (unsigned long long)p->program_bytes,
-                       p->head_rows);
+        return err_set(
+            e, ERR_CONVERT,
+            "%u rows of the head have %llu bytes; profile %s: "
+            "program_bytes %llu, head_rows %u",
+            ROW_UNIT,
+            (unsigned long long)(ROW_UNIT * in->row_bytes + in->head_bytes),
+            p->name, (unsigned long long)p->program_bytes, p->head_rows);
     }
     uint64_t heads = (in->vocab + rows - 1) / rows;
     if (heads > SHARDS_MAX) {
@@ -311,8 +310,7 @@ int plan_make(const struct plan_profile *p, const struct plan_input *in,
     free(d);
     rc = rc < 0 ? rc : plan_heads(p, in, ret, e);
     uint64_t loaded =
-        rc < 0 ? 0
-               : (uint64_t)(ret->n_shards + ret->n_heads) * in->n_widths;
+        rc < 0 ? 0 : (uint64_t)(ret->n_shards + ret->n_heads) * in->n_widths;
     if (loaded > p->programs) {
         return err_set(e, ERR_CONVERT,
                        "%u programs, each for %u numbers of rows; profile %s: "

@@ -76,11 +76,11 @@ struct plan_input {
     struct plan_range *together; /* owned */
     uint32_t vocab, context;
     uint64_t row_elements; /* of the head, and of the embeddings */
-    uint64_t row_bytes;  /* a row of the head as stored */
-    uint64_t head_bytes; /* what every head has besides: the final norm */
-    uint64_t file_bytes; /* of the bundle beside its programs, about */
-    unsigned bits;       /* of a weight; 16 where it never folds (palettes) */
-    uint32_t n_widths;   /* numbers of rows a program is prepared for */
+    uint64_t row_bytes;    /* a row of the head as stored */
+    uint64_t head_bytes;   /* what every head has besides: the final norm */
+    uint64_t file_bytes;   /* of the bundle beside its programs, about */
+    unsigned bits;         /* of a weight; 16 where it never folds (palettes) */
+    uint32_t n_widths;     /* numbers of rows a program is prepared for */
     uint32_t widths[PLAN_WIDTHS_MAX]; /* ascending */
 };
 

@@ -74,9 +74,10 @@ void plan_input_of(const struct decoder *d, const struct gguf *g,
         .vocab = d->vocab,
         .context = f->context,
         .row_elements = d->d_model,
-        .row_bytes = (uint64_t)d->d_model * bits / 8 +
-                     (f->quant == QUANT_FP16 ? 0 : 2),
-        .head_bytes = blob(2 * (uint64_t)d->d_model) + (uint64_t)4 * BLOB_RECORD,
+        .row_bytes =
+            (uint64_t)d->d_model * bits / 8 + (f->quant == QUANT_FP16 ? 0 : 2),
+        .head_bytes =
+            blob(2 * (uint64_t)d->d_model) + (uint64_t)4 * BLOB_RECORD,
         .file_bytes = file_bytes(d, g, f) + TEXT_PROGRAM,
         .bits = bits,
         .n_widths = 2,

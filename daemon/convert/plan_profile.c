@@ -55,8 +55,7 @@ static const struct json *figure(const struct json *root, const struct json *p,
 static int check_source(const struct json *root, const struct json *f,
                         const char *key, struct err *e)
 {
-    static const char *const words[] = {"measured", "inferred",
-                                        "conservative"};
+    static const char *const words[] = {"measured", "inferred", "conservative"};
     const char *source = NULL;
     const char *word = NULL;
     char who[64];
@@ -97,8 +96,8 @@ static int read_span(const struct json *root, const struct json *p,
 
 /* A bound of at most 2^53 is exact as a double. */
 static int read_limit(const struct json *root, const struct json *p,
-                      const char *key, uint64_t lo, uint64_t hi,
-                      uint64_t none, uint64_t *ret, struct err *e)
+                      const char *key, uint64_t lo, uint64_t hi, uint64_t none,
+                      uint64_t *ret, struct err *e)
 {
     struct plan_span s = {0};
     RETERR(read_span(root, p, key, (double)lo, (double)hi, 0, &s, e));
@@ -116,16 +115,16 @@ static int read_limits(const struct json *root, const struct json *j,
         uint64_t lo, hi, none;
         uint32_t *to;
     } rows[] = {
-        {"states",    2,  1 << 20,           UINT32_MAX,  &p->states   },
-        {"head_rows", 64, MODEL_VOCAB_MAX,   UINT32_MAX,  &p->head_rows},
-        {"channels",  1,  UINT32_MAX,        UINT32_MAX,  &p->channels },
-        {"axis",      32, MODEL_CONTEXT_MAX, UINT32_MAX,  &p->axis     },
-        {"programs",  2,  1 << 20,           UINT32_MAX,  &p->programs },
-        {"fold_bits", 0,  16,                0,           &p->fold_bits},
-        {"rows",      1,  1 << 20,           0,           &p->rows     },
+        {"states",    2,  1 << 20,           UINT32_MAX, &p->states   },
+        {"head_rows", 64, MODEL_VOCAB_MAX,   UINT32_MAX, &p->head_rows},
+        {"channels",  1,  UINT32_MAX,        UINT32_MAX, &p->channels },
+        {"axis",      32, MODEL_CONTEXT_MAX, UINT32_MAX, &p->axis     },
+        {"programs",  2,  1 << 20,           UINT32_MAX, &p->programs },
+        {"fold_bits", 0,  16,                0,          &p->fold_bits},
+        {"rows",      1,  1 << 20,           0,          &p->rows     },
     };
-    RETERR(read_limit(root, j, "program_bytes", 1, (uint64_t)1 << 52,
-                      INT64_MAX, &p->program_bytes, e));
+    RETERR(read_limit(root, j, "program_bytes", 1, (uint64_t)1 << 52, INT64_MAX,
+                      &p->program_bytes, e));
     for (size_t i = 0; i < countof(rows); i++) {
         uint64_t v = 0;
         RETERR(read_limit(root, j, rows[i].key, rows[i].lo, rows[i].hi,
@@ -200,8 +199,8 @@ int plan_profile(const char *name, struct plan_profile *ret, struct err *e)
             *ret = all[i];
             return 0;
         }
-        int k = snprintf(known + used, sizeof(known) - used, " %s",
-                         all[i].name);
+        int k =
+            snprintf(known + used, sizeof(known) - used, " %s", all[i].name);
         used += k > 0 && (size_t)k < sizeof(known) - used ? (size_t)k : 0;
     }
     return err_set(e, ERR_INVALID, "profile '%.32s'; there are%s", name, known);
@@ -218,8 +217,7 @@ struct json *plan_profile_json(const char *name)
     const struct json *keys = json_get(root, "figures");
     json_add_str(o, "name", name);
     struct json *list = json_add_object(o, "figures");
-    for (const struct json *k = json_first(keys); k != NULL;
-         k = json_next(k)) {
+    for (const struct json *k = json_first(keys); k != NULL; k = json_next(k)) {
         const struct json *f = figure(root, p, json_key(k));
         if (f != NULL) {
             json_add_tree(list, json_key(k), json_copy(f));

@@ -15,8 +15,7 @@ static double read_ms(double n, double gbytes_per_s, double share)
 }
 
 /* Factor of the time for so many rows. */
-static struct plan_span rows_factor(const struct plan_profile *p,
-                                    uint32_t rows)
+static struct plan_span rows_factor(const struct plan_profile *p, uint32_t rows)
 {
     if (rows == 1) {
         return (struct plan_span){true, 1, 1};
@@ -37,12 +36,10 @@ struct plan_time plan_predict(const struct plan_profile *p,
         plan_fit(p, in, plan) == PLAN_TOO_BIG) {
         return t;
     }
-    double fold = p->fold_bits > in->bits
-                      ? (double)p->fold_bits / (double)in->bits
-                      : 1;
-    double layers =
-        fold * (double)plan_shard_bytes(
-                   in, (struct plan_range){.last = in->n_layers});
+    double fold =
+        p->fold_bits > in->bits ? (double)p->fold_bits / (double)in->bits : 1;
+    double layers = fold * (double)plan_shard_bytes(
+                               in, (struct plan_range){.last = in->n_layers});
     double heads = 0;
     for (uint32_t i = 0; i < plan->n_heads; i++) {
         heads += fold * (double)plan_head_bytes(in, plan->heads[i]);
@@ -149,8 +146,8 @@ struct plan_bounds plan_bounds(const struct plan_profile *p,
 static bool same_plan(const struct plan *a, const struct plan *b)
 {
     return a->n_shards == b->n_shards && a->n_heads == b->n_heads &&
-           memcmp(a->shards, b->shards,
-                  a->n_shards * sizeof(a->shards[0])) == 0 &&
+           memcmp(a->shards, b->shards, a->n_shards * sizeof(a->shards[0])) ==
+               0 &&
            memcmp(a->heads, b->heads, a->n_heads * sizeof(a->heads[0])) == 0;
 }
 
@@ -173,10 +170,9 @@ int plan_next(const struct plan_profile *p, const struct plan_input *in,
     for (size_t i = 0; i < n && !*found; i++) {
         struct err ignored = {0};
         if (later && plan_make(&all[i], in, ret_plan, &ignored) == 0) {
-            *found =
-                !same_plan(plan, ret_plan) ||
-                !same_time(now, plan_predict(&all[i], in, ret_plan, 1)) ||
-                plan_fit(p, in, plan) != plan_fit(&all[i], in, ret_plan);
+            *found = !same_plan(plan, ret_plan) ||
+                     !same_time(now, plan_predict(&all[i], in, ret_plan, 1)) ||
+                     plan_fit(p, in, plan) != plan_fit(&all[i], in, ret_plan);
             *ret = all[i];
         }
         later = later || strcmp(all[i].name, p->name) == 0;
@@ -239,14 +235,14 @@ static void explain_fit(struct buf *b, const struct json *profile,
     if (fit == PLAN_FITS) {
         buf_puts(b, "they stay in memory, ");
     } else if (fit == PLAN_EDGE) {
-        buf_printf(b, "more than was seen to stay, less than the %.1f MB "
-                      "where it ends, ",
+        buf_printf(b,
+                   "more than was seen to stay, less than the %.1f MB "
+                   "where it ends, ",
                    p->resident_bytes.most / 1e6);
     } else {
-        buf_puts(b,
-                 "they do not stay in memory together. A program that is "
-                 "loaded again in each step takes seconds (ane-book: 29 s a "
-                 "token where it was measured); ");
+        buf_puts(b, "they do not stay in memory together. A program that is "
+                    "loaded again in each step takes seconds (ane-book: 29 s a "
+                    "token where it was measured); ");
     }
     put_figure(b, profile, "resident_bytes");
     buf_puts(b, "\n");
@@ -346,8 +342,7 @@ static void add_programs(struct json *o, const struct plan_input *in,
     uint32_t n_states = 0;
     struct json *list = json_add_array(o, "layers");
     for (uint32_t i = 0; i < plan->n_shards; i++) {
-        add_range(list, plan->shards[i],
-                  plan_shard_bytes(in, plan->shards[i]));
+        add_range(list, plan->shards[i], plan_shard_bytes(in, plan->shards[i]));
     }
     list = json_add_array(o, "heads");
     for (uint32_t i = 0; i < plan->n_heads; i++) {

@@ -25,16 +25,18 @@ static struct plan_input *equal(struct shape *s, uint32_t n, uint64_t bytes,
                                            .state_bytes = states * 1000,
                                            .channels = 64};
     }
-    s->in = (struct plan_input){.n_layers = n,
-                                .layers = s->layers,
-                                .together = s->together,
-                                .vocab = vocab,
-                                .context = 4096,
-                                .row_bytes = row,
-                                .row_elements = row,
-                                .bits = 8,
-                                .n_widths = 2,
-                                .widths = {1, 4}};
+    s->in = (struct plan_input){
+        .n_layers = n,
+        .layers = s->layers,
+        .together = s->together,
+        .vocab = vocab,
+        .context = 4096,
+        .row_bytes = row,
+        .row_elements = row,
+        .bits = 8,
+        .n_widths = 2,
+        .widths = {1, 4}
+    };
     return &s->in;
 }
 
@@ -74,11 +76,9 @@ static void check_limits(const struct plan_profile *p,
     }
     for (uint32_t i = 0; i < plan->n_heads; i++) {
         assert_true(plan_head_bytes(in, plan->heads[i]) <= p->program_bytes);
-        assert_true(plan->heads[i].last - plan->heads[i].first <=
-                    p->head_rows);
+        assert_true(plan->heads[i].last - plan->heads[i].first <= p->head_rows);
     }
-    assert_true((plan->n_shards + plan->n_heads) * in->n_widths <=
-                p->programs);
+    assert_true((plan->n_shards + plan->n_heads) * in->n_widths <= p->programs);
 }
 
 /* --- profiles --- */
@@ -100,12 +100,10 @@ static void every_profile_is_read(void **state)
         assert_true(all[0].axis <= all[i].axis);
         assert_true(all[0].programs <= all[i].programs);
         assert_true(all[0].fold_bits >= all[i].fold_bits);
-        assert_true(all[0].resident_bytes.least <=
-                    all[i].resident_bytes.least);
+        assert_true(all[0].resident_bytes.least <= all[i].resident_bytes.least);
         struct json *j = plan_profile_json(all[i].name);
         const struct json *f = json_get(json_get(j, "figures"), "axis");
-        assert_int_equal((uint32_t)json_num(json_get(f, "value")),
-                         all[i].axis);
+        assert_int_equal((uint32_t)json_num(json_get(f, "value")), all[i].axis);
         assert_non_null(json_str(json_get(f, "source")));
         json_free(j);
     }
@@ -159,31 +157,31 @@ static void plan_of_real_shapes(void **state)
         uint32_t shards, heads;
         const char *by_layers, *by_heads;
     } t[] = {
-        /* gemma-3-270m int8, its vocabulary is the largest there is */
-        {18, 5570560, 2, 262144, 642, "law", 1, 8, "", "head_rows"},
-        /* Qwen2.5-0.5B int8: 24 layers of 14.9 MB */
-        {24, 14909440, 2, 151936, 898, "law", 2, 5, "program_bytes and states",
-         "head_rows"},
-        {24, 14909440, 2, 151936, 898, "m4-max", 2, 3, "states",
-         "head_rows and channels"},
-        {24, 14909440, 0, 151936, 898, "m4-max", 1, 3, "",
-         "head_rows and channels"},
-        /* Phi-4-mini int8 in the profile that it was measured on */
+  /* gemma-3-270m int8, its vocabulary is the largest there is */
+        {18, 5570560,   2, 262144, 642,  "law",    1, 8, "",                         "head_rows"             },
+ /* Qwen2.5-0.5B int8: 24 layers of 14.9 MB */
+        {24, 14909440,  2, 151936, 898,  "law",    2, 5, "program_bytes and states",
+         "head_rows"                                                                                         },
+        {24, 14909440,  2, 151936, 898,  "m4-max", 2, 3, "states",
+         "head_rows and channels"                                                                            },
+        {24, 14909440,  0, 151936, 898,  "m4-max", 1, 3, "",
+         "head_rows and channels"                                                                            },
+ /* Phi-4-mini int8 in the profile that it was measured on */
         {32, 100000000, 2, 200064, 3074, "m4-max", 2, 4,
-         "program_bytes and states", "head_rows and channels"},
-        /* 40 state tensors a program */
-        {24, 1000, 2, 1000, 66, "law", 2, 1, "states", ""},
-        {24, 1000, 0, 1000, 66, "law", 1, 1, "", ""},
-        /* one layer a program */
-        {7, 249000000, 2, 1000, 66, "law", 7, 1, "program_bytes", ""},
+         "program_bytes and states",                                                 "head_rows and channels"},
+ /* 40 state tensors a program */
+        {24, 1000,      2, 1000,   66,   "law",    2, 1, "states",                   ""                      },
+        {24, 1000,      0, 1000,   66,   "law",    1, 1, "",                         ""                      },
+ /* one layer a program */
+        {7,  249000000, 2, 1000,   66,   "law",    7, 1, "program_bytes",            ""                      },
     };
     struct plan *plan = calloc(1, sizeof(*plan));
     assert_non_null(plan);
     for (size_t i = 0; i < countof(t); i++) {
         struct shape s;
         struct plan_profile p = profile(t[i].profile);
-        struct plan_input *in = equal(&s, t[i].n, t[i].bytes, t[i].states,
-                                      t[i].vocab, t[i].row);
+        struct plan_input *in =
+            equal(&s, t[i].n, t[i].bytes, t[i].states, t[i].vocab, t[i].row);
         struct err e = {0};
         unit_ok(plan_make(&p, in, plan, &e), &e);
         assert_int_equal(plan->n_shards, t[i].shards);
@@ -245,8 +243,7 @@ static struct best brute_force(const struct plan_profile *p,
 }
 
 /* A random model, and a profile of which some refuse it. */
-static void random_case(uint64_t *seed, struct shape *s,
-                        struct plan_profile *p)
+static void random_case(uint64_t *seed, struct shape *s, struct plan_profile *p)
 {
     uint32_t n = 1 + random_below(seed, LAYERS_MAX);
     struct plan_input *in = equal(s, n, 1, 2, 700, 1);
@@ -444,12 +441,12 @@ static void the_record_is_in_the_span(void **state)
         uint32_t context;
         double tok_s;
     } t[] = {
-        /* ane-book: Phi-4-mini int8, 53.0 ms of layers and 5.1 of head */
-        {"m4-max", 32, 100000000, 200064, 3074, 8, 1024, 17.2},
-        /* ane-book: Qwen2.5-0.5B int8 */
-        {"m4-max", 24, 14909440, 151936, 898, 8, 1024, 160},
-        /* cadamcat: Qwen3-4B fp16 with a graph of about 500 positions */
-        {"m5-pro", 36, 201700000, 151936, 5120, 16, 512, 15.0},
+  /* ane-book: Phi-4-mini int8, 53.0 ms of layers and 5.1 of head */
+        {"m4-max", 32, 100000000, 200064, 3074, 8,  1024, 17.2},
+ /* ane-book: Qwen2.5-0.5B int8 */
+        {"m4-max", 24, 14909440,  151936, 898,  8,  1024, 160 },
+ /* cadamcat: Qwen3-4B fp16 with a graph of about 500 positions */
+        {"m5-pro", 36, 201700000, 151936, 5120, 16, 512,  15.0},
     };
     struct plan *plan = calloc(1, sizeof(*plan));
     assert_non_null(plan);
@@ -457,8 +454,8 @@ static void the_record_is_in_the_span(void **state)
         struct shape s;
         struct plan_profile p = profile(t[i].profile);
         struct err e = {0};
-        struct plan_input *in = equal(&s, t[i].layers, t[i].bytes, 2,
-                                      t[i].vocab, t[i].row);
+        struct plan_input *in =
+            equal(&s, t[i].layers, t[i].bytes, 2, t[i].vocab, t[i].row);
         in->bits = t[i].bits;
         in->context = t[i].context;
         /* weights folded or paged are not what was measured */
@@ -490,12 +487,12 @@ static void a_step_is_the_sum_that_it_says(void **state)
         .channels = 1000,
         .axis = 4096,
         .programs = 100,
-        .gbytes_per_s = {true, 100, 200},
-        .efficiency = {true, 0.5, 1},
+        .gbytes_per_s = {true, 100,  200},
+        .efficiency = {true, 0.5,  1  },
         .boundary_ms = {true, 0.25, 0.5},
-        .program_ms = {true, 1, 2},
+        .program_ms = {true, 1,    2  },
         .rows = 4,
-        .rows_factor = {true, 1, 1.5},
+        .rows_factor = {true, 1,    1.5},
     };
     assert_non_null(plan);
     unit_ok(plan_make(&p, in, plan, &e), &e);

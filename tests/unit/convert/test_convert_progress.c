@@ -32,8 +32,7 @@ static struct progress progress(struct told *t)
 {
     *t = (struct told){0};
     clock_ms = 1000;
-    return (struct progress){.fn = on_progress, .ctx = t,
-                             .now_ms = artificial};
+    return (struct progress){.fn = on_progress, .ctx = t, .now_ms = artificial};
 }
 
 static const struct progress_part parts[] = {
@@ -95,7 +94,10 @@ static void it_never_falls(void **state)
     struct told t;
     struct err e = {0};
     struct progress p = progress(&t);
-    static const struct progress_part late[] = {{"a", 1}, {"b", 1}};
+    static const struct progress_part late[] = {
+        {"a", 1},
+        {"b", 1}
+    };
     progress_plan(&p, late, 2);
     unit_ok(progress_stage(&p, "b", 10, &e), &e); /* the first was left out */
     assert_true(fabs(t.fraction - 0.5) < 1e-9);

@@ -117,8 +117,7 @@ static void a_disk_with_too_little_room(void **state)
     uint64_t need = forecast_bytes(&o);
     free_bytes(need - 1);
     assert_int_equal(convert_run(&o, &r, &e), ERR_NO_SPACE);
-    (void)snprintf(amount, sizeof(amount), "needs %.1f MB",
-                   (double)need / 1e6);
+    (void)snprintf(amount, sizeof(amount), "needs %.1f MB", (double)need / 1e6);
     assert_non_null(strstr(e.msg, amount));
     assert_non_null(strstr(e.msg, room)); /* and where */
     assert_int_equal(entries(), 1);       /* the source: no staging folder */
