@@ -42,7 +42,7 @@ static const struct mk model = {.arch = "qwen2",
                                 .kv = 2,
                                 .d_head = 16,
                                 .ff = 96,
-                                .vocab = 640,
+                                .vocab = 8192, /* embeddings of a megabyte */
                                 .context = 512,
                                 .qkv_bias = true,
                                 .n_tokens = 640};
