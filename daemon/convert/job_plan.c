@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/crew.h"
+#include "base/file.h"
 #include "base/num.h"
 #include "convert/gates.h"
 #include "convert/job.h"
@@ -66,23 +67,16 @@ uint64_t convert_bundle_bytes(const struct job *j)
     return n;
 }
 
-/* The folder that the bundle will stand in. */
-static void parent_of(const char *out, char to[PARENT_ROOM])
-{
-    const char *slash = strrchr(out, '/');
-    size_t n = slash != NULL ? (size_t)(slash - out) : 0;
-    (void)snprintf(to, PARENT_ROOM, "%.*s", n > 0 ? (int)n : 1,
-                   n > 0           ? out
-                   : slash != NULL ? "/"
-                                   : ".");
-}
-
 /* By descriptor: the sandbox has no statfs by name. */
 static int free_bytes(const char *dir, bool *known, uint64_t *ret,
                       struct err *e)
 {
     struct statvfs s = {0};
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 && (errno == EACCES || errno == EPERM)) {
+        *known = false; /* written to it may be, without being read */
+        return 0;
+    }
     if (fd < 0) {
         return err_errno(e, errno, dir);
     }
@@ -98,7 +92,7 @@ int convert_check_room(const struct job *j, struct err *e)
     uint64_t there = 0;
     uint64_t need = convert_bundle_bytes(j);
     bool known = false;
-    parent_of(j->out, dir);
+    file_parent(j->out, dir, sizeof(dir));
     RETERR(free_bytes(dir, &known, &there, e));
     return !known || there >= need
                ? 0
