@@ -133,11 +133,12 @@ static int stage_measuring(struct job *j, struct err *e)
 {
     char vocab[PATH_ROOM];
     int32_t tokens[REFERENCE_TOKENS_MAX] = {0};
-    RETERR(
-        progress_stage(&j->progress, "measuring", reference_bytes(&j->d), e));
+    RETERR(progress_stage(&j->progress, "measuring", 0, e));
     RETERR(convert_staged(j, "tokenizer.gguf", vocab, e));
     RETERR(gguf_write_vocab(j->g, vocab, e));
     uint32_t n = calibrate_tokens(j, vocab, tokens);
+    RETERR(
+        progress_stage(&j->progress, "measuring", reference_bytes(&j->d), e));
     RETERR(reference_run(&j->d, j->o->threads, tokens, n, &j->progress,
                          &j->range, NULL, e));
     RETERR(range_choose(&j->range, &j->d, j->o->norm, j->o->residual_scale,

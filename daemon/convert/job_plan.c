@@ -107,16 +107,16 @@ int convert_check_room(const struct job *j, struct err *e)
 /* Nanoseconds, measured on a Zen 5 server with models of Q8_0 and Q4_K_M. Only
  * what they are to each other decides how even the progress is. */
 #define NS_START   3e7  /* a conversion of nothing */
-#define NS_TOKEN   150  /* read and check one of the vocabulary */
+#define NS_TOKEN   400  /* copy one of the vocabulary, and read it back */
 #define NS_DEQUANT 0.5  /* an element, one core */
 #define NS_MAC     0.02 /* of the reference pass, one core */
-#define NS_WRITE   0.85 /* a byte, by one thread and the disk */
+#define NS_WRITE   0.6  /* a byte, by one thread and the disk */
 #define NS_PACKAGE 2e6  /* read again and validated */
 #define NS_HASH    0.57 /* a byte, by one thread */
 #define NS_SYNC    0.1  /* a byte of what is not on the disk by then */
 /* A byte that is read from the disk again, into large pages (file_repage). */
 #if defined(__linux__)
-#define NS_REREAD 1.6
+#define NS_REREAD 1.0
 #else
 #define NS_REREAD 0.0
 #endif
@@ -154,21 +154,24 @@ void convert_costs(struct job *j)
 {
     struct amounts a = amounts(j);
     double n = crew_threads(j->o->threads);
-    double encode = NS_DEQUANT + encode_ns(j->emit.weights.quant);
+    double encode = (NS_DEQUANT + encode_ns(j->emit.weights.quant)) / n;
     double packages = (double)j->plan.n_shards + (double)j->plan.n_heads;
-    double measure = NS_DEQUANT + NS_MAC * REFERENCE_TOKENS_MAX;
     double bundle = (double)convert_bundle_bytes(j);
+    /* the source is hashed while it is measured (digest.h) */
+    double measure =
+        (a.layers + a.head) * (NS_DEQUANT + NS_MAC * REFERENCE_TOKENS_MAX) +
+        (double)j->st.st_size * NS_HASH;
+    double embed = a.head * (NS_DEQUANT / n + 2 * NS_WRITE); /* as fp16 */
     const struct progress_part parts[] = {
-        {"reading",    NS_START + NS_TOKEN * j->in.vocab                      },
- /* the source is hashed meanwhile (digest.h) */
-        {"measuring",
-         ((a.layers + a.head) * measure + (double)j->st.st_size * NS_HASH) / n},
-        {"writing",    a.head * (NS_DEQUANT / n + 2 * NS_WRITE)               }, /* embed.bin */
-        {"writing",    a.layers * encode / n + a.layer_bytes * NS_WRITE       },
-        {"writing",    a.head * encode / n + a.head_bytes * NS_WRITE          },
-        {"gating",     packages * NS_PACKAGE                                  },
-        {"publishing", bundle * (NS_HASH + NS_REREAD)                         },
-        {"publishing", bundle * NS_SYNC                                       },
+        {"reading",    NS_START                                    },
+        {"measuring",  NS_TOKEN * j->in.vocab                      },
+        {"measuring",  measure / n                                 },
+        {"writing",    embed                                       },
+        {"writing",    a.layers * encode + a.layer_bytes * NS_WRITE},
+        {"writing",    a.head * encode + a.head_bytes * NS_WRITE   },
+        {"gating",     packages * NS_PACKAGE                       },
+        {"publishing", bundle * (NS_HASH + NS_REREAD)              },
+        {"publishing", bundle * NS_SYNC                            },
     };
     progress_plan(&j->progress, parts, countof(parts));
 }
