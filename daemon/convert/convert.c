@@ -176,7 +176,6 @@ static int stage_gating(struct job *j, struct err *e)
 
 static int stage_publishing(struct job *j, struct err *e)
 {
-    convert_note_fit(j); /* here, where no gate counts notes any more */
     RETERR(progress_stage(&j->progress, "publishing", 0, e));
     j->digesting = false; /* the next line ends it, whatever it finds */
     RETERR(digest_end(&j->digest, false, e));

@@ -51,8 +51,6 @@ CHECKED int convert_make_plan(struct job *j, struct err *e);
 /* Errors: CONVERT when a chip was named and does not keep all programs in
  * memory. */
 CHECKED int convert_check_fit(const struct job *j, struct err *e);
-/* A note where no chip was named, and one like law would not keep them. */
-void convert_note_fit(struct job *j);
 /* Bytes of the bundle, about, and not less. */
 uint64_t convert_bundle_bytes(const struct job *j);
 /* Is there room for the bundle? Nothing is checked where the file system does

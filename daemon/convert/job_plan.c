@@ -35,24 +35,11 @@ int convert_check_fit(const struct job *j, struct err *e)
     /* whoever names a chip wants a model for it */
     return err_set(
         e, ERR_CONVERT,
-        "all programs with their states have %.0f MB; profile %s: "
-        "resident_bytes %.0f MB. Fewer bits, a shorter context, or no "
-        "--profile for the CPU alone",
+        "all programs have %.0f MB of weights; profile %s: resident_bytes "
+        "%.0f MB. Fewer bits, or no --profile: the CPU backend has no such "
+        "limit",
         (double)plan_resident_bytes(&j->profile, &j->in, &j->plan) / 1e6,
         j->profile.name, j->profile.resident_bytes.most / 1e6);
-}
-
-void convert_note_fit(struct job *j)
-{
-    if (j->o->profile == NULL &&
-        plan_fit(&j->profile, &j->in, &j->plan) == PLAN_TOO_BIG) {
-        gguf_note(
-            &j->result.notes,
-            "its programs need %.0f MB together; some Neural Engines keep "
-            "%.0f MB (aned plan)",
-            (double)plan_resident_bytes(&j->profile, &j->in, &j->plan) / 1e6,
-            j->profile.resident_bytes.most / 1e6);
-    }
 }
 
 /* --- room --- */

@@ -57,19 +57,12 @@ uint64_t plan_resident_bytes(const struct plan_profile *p,
                              const struct plan_input *in,
                              const struct plan *plan)
 {
-    uint64_t weights =
-        plan_shard_bytes(in, (struct plan_range){.last = in->n_layers});
-    uint64_t states = 0;
+    const struct plan_range all = {.last = in->n_layers};
+    uint64_t n = plan_shard_bytes(in, all);
     for (uint32_t i = 0; i < plan->n_heads; i++) {
-        weights += plan_head_bytes(in, plan->heads[i]);
+        n += plan_head_bytes(in, plan->heads[i]);
     }
-    for (uint32_t l = 0; l < in->n_layers; l++) {
-        states += in->layers[l].state_bytes;
-    }
-    if (p->fold_bits > in->bits) {
-        weights = weights / in->bits * p->fold_bits;
-    }
-    return weights + states;
+    return p->fold_bits > in->bits ? n / in->bits * p->fold_bits : n;
 }
 
 enum plan_fit plan_fit(const struct plan_profile *p,

@@ -106,7 +106,8 @@ uint64_t plan_shard_bytes(const struct plan_input *in, struct plan_range r);
 uint32_t plan_shard_states(const struct plan_input *in, struct plan_range r);
 uint64_t plan_head_bytes(const struct plan_input *in, struct plan_range r);
 
-/* Weights of all programs as the chip keeps them, and one sequence's states. */
+/* Weights of all programs as the chip keeps them. States are not in the public
+ * figures of what stays, and not in this. */
 uint64_t plan_resident_bytes(const struct plan_profile *p,
                              const struct plan_input *in,
                              const struct plan *plan);

@@ -226,8 +226,7 @@ static void explain_fit(struct buf *b, const struct json *profile,
                         const struct plan_profile *p, enum plan_fit fit,
                         double bytes)
 {
-    buf_printf(b, "all programs with one sequence's states: %.1f MB; ",
-               bytes / 1e6);
+    buf_printf(b, "weights of all programs: %.1f MB; ", bytes / 1e6);
     if (fit == PLAN_UNKNOWN) {
         buf_puts(b, "how much stays in memory is not known\n");
         return;

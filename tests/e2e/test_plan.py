@@ -1,6 +1,7 @@
 """What a conversion would be, asked before it: aned plan, anectl plan, aned convert --dry-run, and a disk with too little room."""
 import json
 import os
+import struct
 import subprocess
 import sys
 
@@ -72,6 +73,48 @@ def test_the_text_says_why(aned, anectl, demo_gguf, tmp_path):
         assert (theirs.returncode, theirs.stdout) == (0, want.stdout), theirs.stderr
         assert want.stdout
     assert run(anectl, "plan", tmp_path / "none.gguf", env=env).returncode == 66
+
+
+def large_llama(path, layers=32, d=4096, ff=14336, vocab=128):
+    """A llama of 7 GB at int8 that takes no room: a head and a hole."""
+    def text(s):
+        return struct.pack("<Q", len(s)) + s.encode()
+    numbers = {"block_count": layers, "embedding_length": d, "attention.head_count": d // 128, "attention.head_count_kv": d // 128,
+               "feed_forward_length": ff, "context_length": 4096}
+    keys = [text("general.architecture") + struct.pack("<I", 8) + text("llama")]
+    keys += [text(f"llama.{k}") + struct.pack("<II", 4, v) for k, v in numbers.items()]
+    keys += [text("llama.attention.layer_norm_rms_epsilon") + struct.pack("<If", 6, 1e-5)]
+    shapes = {"token_embd.weight": (d, vocab), "output_norm.weight": (d,)}
+    for n in range(layers):
+        shapes |= {f"blk.{n}.{k}.weight": s for k, s in {
+            "attn_norm": (d,), "attn_q": (d, d), "attn_k": (d, d), "attn_v": (d, d), "attn_output": (d, d), "ffn_norm": (d,),
+            "ffn_gate": (d, ff), "ffn_up": (d, ff), "ffn_down": (ff, d)}.items()}
+    info, at = b"", 0
+    for name, dims in shapes.items():  # Q8_0, vectors F32
+        info += text(name) + struct.pack("<I", len(dims)) + struct.pack(f"<{len(dims)}Q", *dims)
+        info += struct.pack("<IQ", 8 if len(dims) == 2 else 0, at)
+        at += (dims[0] * dims[1] // 32 * 34 if len(dims) == 2 else 4 * dims[0]) + 31 & ~31
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(shapes), len(keys)) + b"".join(keys) + info
+    head += bytes(-len(head) % 32)
+    with open(path, "wb") as f:
+        f.write(head)
+        f.truncate(len(head) + at)
+
+
+def test_a_chip_that_does_not_keep_all_programs(aned, tmp_path):
+    """Whoever asks is told; whoever names such a chip gets no model for it."""
+    large_llama(tmp_path / "large.gguf")
+    p = plan(aned, tmp_path / "large.gguf", "--profile", "m4-max")
+    assert p["resident"] == "too_big" and p["resident_bytes"] > 4294967296
+    assert all(s["ms"] is None for s in p["steps"])
+    text = run(aned, "plan", tmp_path / "large.gguf", "--profile", "m4-max").stdout
+    assert "they do not stay in memory together" in text and "resident_bytes 3000000000 to 4294967296, inferred (" in text
+    p = plan(aned, tmp_path / "large.gguf", "--profile", "m5-pro")
+    assert p["resident"] == "fits" and p["steps"][0]["ms"] is not None
+    for more in ([], ["--dry-run"]):
+        r = run(aned, "convert", tmp_path / "large.gguf", "--out", tmp_path / "out", "--profile", "m4-max", *more)
+        assert r.returncode == 65 and r.stderr.startswith("convert.") and "profile m4-max: resident_bytes" in r.stderr
+    assert [x.name for x in tmp_path.iterdir()] == ["large.gguf"]
 
 
 def test_a_dry_run_writes_nothing(aned, demo_gguf, tmp_path):

@@ -198,56 +198,6 @@ static void the_forecast_is_what_comes(void **state)
     }
 }
 
-/* 40 layers whose states have 5.4 GB at 16384 positions, and hardly weights. */
-static const struct mk deep = {.arch = "llama",
-                               .layers = 40,
-                               .d = 32,
-                               .heads = 16,
-                               .kv = 16,
-                               .d_head = 128,
-                               .ff = 64,
-                               .vocab = 128,
-                               .context = 16384};
-
-/* A named chip is a promise; without one the CPU backend has no such limit. */
-static void a_named_chip_must_keep_it(void **state)
-{
-    (void)state;
-    char path[128];
-    struct convert_options o = options(out);
-    struct convert_result r;
-    struct err e = {0};
-    (void)snprintf(path, sizeof(path), "%s/deep.gguf", room);
-    struct buf b = mk_gguf(&deep);
-    unit_ok(file_write(path, b.p, b.n, &e), &e);
-    buf_fini(&b);
-    free_bytes(UINT32_MAX);
-    o.source = path;
-    o.context = 16384;
-    o.profile = "m4";
-    assert_int_equal(convert_run(&o, &r, &e), ERR_CONVERT);
-    assert_non_null(strstr(e.msg, "profile m4: resident_bytes"));
-    struct convert_forecast *f = calloc(1, sizeof(*f));
-    assert_non_null(f);
-    assert_int_equal(convert_forecast(&o, f, &e), ERR_CONVERT);
-    o.out = NULL; /* whoever only asks is shown what does not fit */
-    unit_ok(convert_forecast(&o, f, &e), &e);
-    assert_int_equal(plan_fit(&f->profile, &f->in, &f->plan), PLAN_TOO_BIG);
-    plan_input_fini(&f->in);
-    free(f);
-    o.out = out;
-    o.profile = NULL;
-    unit_ok(convert_run(&o, &r, &e), &e);
-    assert_int_equal(r.notes.n, 1);
-    assert_non_null(strstr(r.notes.text[0], "aned plan"));
-    assert_string_equal(r.gates[0].verdict, "passed"); /* no matter of its */
-    o.context = 512;
-    unit_ok(file_rmtree(out, &e), &e);
-    unit_ok(convert_run(&o, &r, &e), &e);
-    assert_int_equal(r.notes.n, 0);
-    unit_ok(file_rmtree(out, &e), &e);
-}
-
 int main(void)
 {
     const struct CMUnitTest t[] = {
@@ -255,7 +205,6 @@ int main(void)
         cmocka_unit_test(just_enough),
         cmocka_unit_test(a_disk_that_does_not_tell),
         cmocka_unit_test(the_forecast_is_what_comes),
-        cmocka_unit_test(a_named_chip_must_keep_it),
     };
     return cmocka_run_group_tests(t, setup, teardown);
 }
