@@ -18,6 +18,7 @@ enum {
     O_NORM,
     O_SCALE,
     O_FORCE,
+    O_PRIORITY,
     O_NO_WAIT
 };
 
@@ -45,6 +46,8 @@ static const struct opt opts[] = {
                 "of the residual stream, not by measurement",                                1e-9, 1},
     [O_FORCE] = {"force",          'f', OPT_FLAG, NULL,
                 "serve the model even when a gate fails",                                    0,    0},
+    [O_PRIORITY] = {"priority",       0,   OPT_STR,  "P",
+                "low, normal (default) or high: which job is next",                          0,    0},
     [O_NO_WAIT] = {"no-wait",        0,   OPT_FLAG, NULL,
                 "only queue the job and print its id",                                       0,    0},
 };
@@ -99,6 +102,7 @@ static struct json *request(const struct args *a, const char *path)
     add_str(o, a, O_KV, "kv");
     add_str(o, a, O_PROFILE, "profile");
     add_str(o, a, O_NORM, "norm");
+    add_str(o, a, O_PRIORITY, "priority");
     if (a->opt[O_CONTEXT].set) {
         json_add_int(o, "context", a->opt[O_CONTEXT].integer);
     }
@@ -178,6 +182,7 @@ const struct command cmd_convert = {
     .examples =
         "  anectl convert gemma-3-270m.gguf\n"
         "  anectl convert m.gguf --name gemma --quant fp16 --context 2048\n"
+        "  anectl convert large.gguf --priority low --no-wait\n"
         "  id=$(anectl convert m.gguf --no-wait); anectl job $id --follow\n",
     .opts = opts,
     .n_opts = countof(opts),

@@ -33,6 +33,8 @@ static void show(const struct client *c, const struct json *j)
     show_state(c, ask_str(j, "state"), 0);
     printf("\nprogress  %.0f%% %s\n", json_num(json_get(j, "progress")) * 100,
            ask_str(j, "stage"));
+    show_priority(j, when);
+    printf("priority  %s\n", when);
     printf("model     ");
     show_text(c, ask_str(j, "name"));
     printf("\nsource    ");

@@ -9,12 +9,15 @@ static const struct opt opts[] = {
 static void show(const struct client *c, const struct json *j)
 {
     char ago[24];
+    char priority[16];
     const char *code = NULL;
     const char *text = NULL;
     show_ago(json_get(j, "created_ms"), ago);
+    show_priority(j, priority);
     printf("%-31.39s ", ask_str(j, "id"));
     show_state(c, ask_str(j, "state"), 12);
-    printf("%4.0f%%  %-12s ", json_num(json_get(j, "progress")) * 100, ago);
+    printf("%4.0f%%  %-8s %-12s ", json_num(json_get(j, "progress")) * 100,
+           priority, ago);
     show_text(c, ask_str(j, "name"));
     if (show_job_error(j, &code, &text)) {
         printf("  %s", code);
@@ -28,8 +31,8 @@ static int run(struct client *c, const struct args *a)
         .path = "/aned/v1/jobs",
         .key = "jobs",
         .none = "no job yet; make one: anectl convert FILE",
-        .head = "JOB                             STATE        DONE  CREATED    "
-                "  MODEL",
+        .head = "JOB                             STATE        DONE  PRIORITY "
+                "CREATED      MODEL",
         .id = "id",
         .row = show,
     };

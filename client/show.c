@@ -3,6 +3,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "proto/limits.h"
+
 static enum color color_of(const char *word)
 {
     static const struct {
@@ -88,6 +90,21 @@ void show_warnings(const struct client *c, const struct json *warnings)
                       color_err(&c->term, COLOR_YELLOW),
                       color_err(&c->term, COLOR_OFF),
                       json_str(w) != NULL ? json_str(w) : "");
+    }
+}
+
+void show_priority(const struct json *job, char out[16])
+{
+    int64_t n = 0;
+    if (!json_int(json_get(job, "priority"), -JOB_PRIORITY_MAX,
+                  JOB_PRIORITY_MAX, &n)) {
+        (void)snprintf(out, 16, "-");
+    } else if (n == 0) {
+        (void)snprintf(out, 16, "normal");
+    } else if (n == JOB_PRIORITY_LOW || n == JOB_PRIORITY_HIGH) {
+        (void)snprintf(out, 16, "%s", n > 0 ? "high" : "low");
+    } else {
+        (void)snprintf(out, 16, "%+d", (int)n);
     }
 }
 

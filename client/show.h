@@ -12,6 +12,8 @@ void show_ago(const struct json *ms, char out[24]);
 void show_gates(const struct client *c, const struct json *gates);
 /* Print the warnings of a job's result on stderr, a line each. */
 void show_warnings(const struct client *c, const struct json *warnings);
+/* A job's priority: its word, or its number; "-" from an older daemon. */
+void show_priority(const struct json *job, char out[16]);
 /* Code and message of a job's error; false when there is none. */
 bool show_job_error(const struct json *job, const char **code,
                     const char **message);

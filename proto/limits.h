@@ -189,6 +189,10 @@
 /* --- jobs and store --- */
 #define JOBS_QUEUED_MAX    64u
 #define JOBS_LISTED_MAX    1000u
+/* Of a job: -MAX to MAX, 0 is "normal"; words are two of them. */
+#define JOB_PRIORITY_MAX   100
+#define JOB_PRIORITY_LOW   (-50)
+#define JOB_PRIORITY_HIGH  50
 #define JOB_ATTEMPTS_MAX   3u
 #define JOB_STALL_MS       120000u /* worker without progress is killed */
 #define JOB_RETRY_MS       1000u /* until a record that found no room is tried again */

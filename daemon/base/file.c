@@ -113,7 +113,7 @@ static int sync_fd(int fd)
     return fsync(fd) == 0 ? 0 : -errno;
 }
 
-static void parent_of(const char *path, char *out, size_t size)
+void file_parent(const char *path, char *out, size_t size)
 {
     const char *slash = strrchr(path, '/');
     if (slash == NULL) {
@@ -164,7 +164,7 @@ static int put_file(const char *path, const void *p, size_t n, bool sync,
     if (rc != 0) {
         (void)unlink(tmp);
     } else if (sync) {
-        parent_of(path, dir, sizeof(dir));
+        file_parent(path, dir, sizeof(dir));
         rc = sync_dir(dir);
     }
     return rc == 0 ? 0 : err_errno(e, -rc, path);
@@ -406,7 +406,7 @@ int file_publish_dir(const char *from, const char *to, struct err *e)
     if (rename(from, to) != 0) {
         return err_errno(e, errno, to);
     }
-    parent_of(to, dir, sizeof(dir));
+    file_parent(to, dir, sizeof(dir));
     rc = sync_dir(dir);
     return rc == 0 ? 0 : err_errno(e, -rc, dir);
 }

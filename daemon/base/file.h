@@ -67,6 +67,10 @@ uint64_t file_tree_bytes(const char *path);
  * renamed: made of names, sizes and times of modification. 0 when absent. */
 uint64_t file_tree_stamp(const char *path);
 
+/* The folder that path stands in, cut to size: "a" of "a/b", "/" of "/b", "."
+ * of "b". A slash at the end of path counts as before a name. */
+void file_parent(const char *path, char *out, size_t size);
+
 /* "dir/name" with snprintf semantics; false when it does not fit. */
 CHECKED bool file_join(char *out, size_t size, const char *dir,
                        const char *name);

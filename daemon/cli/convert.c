@@ -7,6 +7,7 @@
 
 #include "base/parse.h"
 #include "cli/cli.h"
+#include "cli/plan.h"
 #include "convert/convert.h"
 
 static const char usage[] =
@@ -33,10 +34,13 @@ static const char usage[] =
     "  --shape S           ranged (default: 1 to 4 rows) or functions (t1, "
     "t4)\n"
     "  --kv K              state (default) or host\n"
-    "  --profile P         shard plan: law (default), m1 ... m5\n"
+    "  --profile P         chip to plan for: law (default), m1 ... m5-max\n"
     "  --norm N            scale or max (default: by the measured range)\n"
     "  --residual-scale A  a power of two up to 1 (default: likewise)\n"
-    "  --threads N         default: all cores\n";
+    "  --threads N         default: all cores\n"
+    "  --dry-run           write nothing: print what it makes and how long\n"
+    "                      it takes, as aned plan does, or what would stop\n"
+    "                      the conversion as its error\n";
 
 struct bar {
     bool terminal;
@@ -85,7 +89,8 @@ enum {
     OPT_PROFILE,
     OPT_NORM,
     OPT_SCALE,
-    OPT_THREADS
+    OPT_THREADS,
+    OPT_DRY_RUN
 };
 
 static const struct option options[] = {
@@ -101,6 +106,7 @@ static const struct option options[] = {
     {"norm", required_argument, NULL, OPT_NORM},
     {"residual-scale", required_argument, NULL, OPT_SCALE},
     {"threads", required_argument, NULL, OPT_THREADS},
+    {"dry-run", no_argument, NULL, OPT_DRY_RUN},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
 };
@@ -138,7 +144,8 @@ static int read_value(int opt, const char *text, struct convert_options *o)
 }
 
 /* -1: run; else the exit code. */
-static int read_options(int argc, char **argv, struct convert_options *o)
+static int read_options(int argc, char **argv, struct convert_options *o,
+                        bool *dry)
 {
     const char **strings[] = {
         [OPT_OUT - OPT_OUT] = &o->out,
@@ -164,6 +171,10 @@ static int read_options(int argc, char **argv, struct convert_options *o)
             (void)fputs(usage, stderr);
             return EXIT_USAGE;
         }
+        if (opt == OPT_DRY_RUN) {
+            *dry = true;
+            continue;
+        }
         size_t i = (size_t)(opt - OPT_OUT);
         if (i < countof(strings) && strings[i] != NULL) {
             *strings[i] = optarg;
@@ -183,14 +194,18 @@ static int read_options(int argc, char **argv, struct convert_options *o)
 
 int cli_convert(int argc, char **argv)
 {
+    bool dry = false;
     struct convert_options o;
     struct convert_result r = {0};
     struct err e = {0};
     struct bar bar = {.terminal = isatty(STDERR_FILENO) != 0};
     convert_options_init(&o);
-    int rc = read_options(argc, argv, &o);
+    int rc = read_options(argc, argv, &o, &dry);
     if (rc >= 0) {
         return rc;
+    }
+    if (dry) {
+        return cli_plan_of(&o, false);
     }
     o.progress = on_progress;
     o.ctx = &bar;

@@ -42,59 +42,17 @@ void convert_options_init(struct convert_options *o)
 
 /* --- reading --- */
 
-static uint64_t stored_bytes(const struct job *j, const struct part *p)
-{
-    return quant_bytes(quant_choice_for(&j->forms, p->t->name), p->rows,
-                       p->cols);
-}
-
-/* Of the largest layer: patterns may give layers different forms. */
-static uint64_t layer_bytes(const struct job *j)
-{
-    uint64_t most = 0;
-    for (uint32_t l = 0; l < j->d.n_layers; l++) {
-        uint64_t sum = 0;
-        for (unsigned s = SLOT_LAYER; s < SLOT_COUNT; s++) {
-            const struct part *p = arch_part(&j->d, l, (enum arch_slot)s);
-            sum += p->t != NULL && p->rows > 1 ? stored_bytes(j, p) : 0;
-        }
-        most = sum > most ? sum : most;
-    }
-    return most;
-}
-
-static int make_plan(struct job *j, struct err *e)
-{
-    const struct decoder *d = &j->d;
-    struct plan_input in = {
-        .n_layers = d->n_layers,
-        .vocab = d->vocab,
-        .context = j->emit.context,
-        .layer_bytes = layer_bytes(j),
-        .row_bytes = (stored_bytes(j, arch_head(d)) + d->vocab - 1) / d->vocab,
-        .states = !j->emit.host,
-    };
-    RETERR(plan_make(&j->profile, &in, &j->plan, e));
-    for (uint32_t i = 1; i < j->plan.n_shards; i++) {
-        if (!arch_can_begin(d, j->plan.shards[i].first)) {
-            return err_set(e, ERR_CONVERT,
-                           "layers share keys across layer %u, where profile "
-                           "%s begins another program; a profile of larger "
-                           "programs holds them together",
-                           j->plan.shards[i].first, j->profile.name);
-        }
-    }
-    return 0;
-}
-
 static int stage_reading(struct job *j, struct err *e)
 {
-    RETERR(progress_stage(&j->progress, "reading", 0, 0.02, 0, e));
+    RETERR(progress_stage(&j->progress, "reading", 0, e));
     RETERR(arch_read(j->g, &j->d, e));
     RETERR(convert_check_forms(j, e));
     RETERR(gate_vocabulary(j->g, &j->result.notes, e));
     RETERR(convert_choose_context(j, e));
-    return make_plan(j, e);
+    RETERR(convert_make_plan(j, e));
+    convert_costs(j);
+    RETERR(convert_check_fit(j, e));
+    return convert_check_room(j, e);
 }
 
 /* --- staging --- */
@@ -178,11 +136,12 @@ static int stage_measuring(struct job *j, struct err *e)
 {
     char vocab[PATH_ROOM];
     int32_t tokens[REFERENCE_TOKENS_MAX] = {0};
-    RETERR(progress_stage(&j->progress, "measuring", 0.02, 0.33,
-                          reference_bytes(&j->d), e));
+    RETERR(progress_stage(&j->progress, "measuring", 0, e));
     RETERR(convert_staged(j, "tokenizer.gguf", vocab, e));
     RETERR(gguf_write_vocab(j->g, vocab, e));
     uint32_t n = calibrate_tokens(j, vocab, tokens);
+    RETERR(
+        progress_stage(&j->progress, "measuring", reference_bytes(&j->d), e));
     RETERR(reference_run(&j->d, j->o->threads, tokens, n, &j->progress,
                          &j->range, NULL, e));
     RETERR(range_choose(&j->range, &j->d, j->o->norm, j->o->residual_scale,
@@ -213,7 +172,7 @@ static int stage_gating(struct job *j, struct err *e)
 {
     struct predict_limits limits = {0};
     uint64_t n = (uint64_t)j->b.n_shards + j->b.n_heads_shards;
-    RETERR(progress_stage(&j->progress, "gating", 0.85, 0.05, n, e));
+    RETERR(progress_stage(&j->progress, "gating", n, e));
     RETERR(predict_limits(j->profile.name, &limits, e));
     predict_total_init(&j->residency, &limits);
     for (size_t i = 0; i < j->b.n_shards; i++) {
@@ -231,14 +190,14 @@ static int stage_gating(struct job *j, struct err *e)
 
 static int stage_publishing(struct job *j, struct err *e)
 {
-    RETERR(progress_stage(&j->progress, "publishing", 0.9, 0.1, 0, e));
+    RETERR(progress_stage(&j->progress, "publishing", 0, e));
     j->digesting = false; /* the next line ends it, whatever it finds */
     RETERR(digest_end(&j->digest, false, e));
     RETERR(convert_check_source(j, e));
     convert_describe(j);
     RETERR(bundle_write(j->staging, &j->b, e));
     j->result.bundle_bytes = file_tree_bytes(j->staging);
-    RETERR(progress_stage(&j->progress, "publishing", 0.95, 0.05, 0, e));
+    RETERR(progress_stage(&j->progress, "publishing", 0, e));
     RETERR(file_publish_dir(j->staging, j->out, e));
     j->staging[0] = '\0';
     return 0;
@@ -275,6 +234,7 @@ static void job_fini(struct job *j)
     }
     arena_fini(&j->b.arena);
     range_fini(&j->range);
+    plan_input_fini(&j->in);
     arch_fini(&j->d);
     gguf_close(j->g);
     crew_unref();
@@ -285,6 +245,7 @@ int convert_run(const struct convert_options *o, struct convert_result *ret,
                 struct err *e)
 {
     uint64_t began = now_ms();
+    must(o->out != NULL);
     struct err mine = {0};
     e = e != NULL ? e : &mine;
     struct job *j = calloc(1, sizeof(*j));

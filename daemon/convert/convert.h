@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "convert/plan.h"
 #include "proto/json.h"
 #include "proto/limits.h"
 #include "source/gguf.h"
@@ -14,7 +15,8 @@ struct convert_options {
     const char *source; /* path of the GGUF, or of a part of a split one */
     /* Read these instead of opening the path. NULL: open it. Borrowed. */
     const struct gguf_parts *parts;
-    const char *out;    /* the new bundle folder; must not exist */
+    /* The new bundle folder; must not exist. NULL: only for a forecast. */
+    const char *out;
     const char *name;   /* NULL: from the file */
     const char *quant;  /* NULL = "int8"; the others: quant.h */
     const char *head_quant; /* NULL = quant, but int8 under palettes */
@@ -64,6 +66,25 @@ void convert_options_init(struct convert_options *o);
  * NO_SPACE, CANCELLED, SOURCE_CHANGED. */
 CHECKED int convert_run(const struct convert_options *o,
                         struct convert_result *ret, struct err *e);
+
+/* What a conversion would make, of its source's head alone. */
+struct convert_forecast {
+    char name[MODEL_NAME_MAX + 1];    /* without `out` the file's */
+    const char *architecture; /* static */
+    char quant[32];           /* quant_text */
+    struct plan_profile profile;
+    struct plan_input in; /* owned: plan_input_fini */
+    struct plan plan;
+    uint64_t source_bytes;
+    uint64_t bundle_bytes; /* on the disk, about, and not less */
+    double seconds;        /* about, where nothing else runs */
+};
+/* Nothing is written or made, and no weight is read. With `out` whatever else
+ * would stop a conversion before its first byte is an error too: EXISTS,
+ * NO_SPACE, CONVERT (a named chip does not keep all programs in memory).
+ * Errors: as convert_run. */
+CHECKED int convert_forecast(const struct convert_options *o,
+                             struct convert_forecast *ret, struct err *e);
 
 /* The convert role: one job, frames on fd 3 (FRAME_CONVERT JSON in, PROGRESS
  * {"stage","fraction"}, CONVERT_REPORT with what `report` is called with, then

@@ -1,11 +1,12 @@
 /* job.h - one conversion, shared by convert.c (the stages), job_options.c
- * (options and source) and job_write.c (the bundle's files and description). */
+ * (options and source), job_plan.c (what it will be: programs, room, time) and
+ * job_write.c (the bundle's files and description). */
 #pragma once
 
 #include "convert/convert.h"
 #include "convert/digest.h"
 #include "convert/emit.h"
-#include "convert/plan.h"
+#include "convert/plan_input.h"
 #include "convert/reference/reference.h"
 #include "convert/residency/residency.h"
 #include "model/bundle.h"
@@ -22,6 +23,7 @@ struct job {
     struct digest digest;
     bool digesting;
     struct plan_profile profile;
+    struct plan_input in; /* what was divided */
     struct plan plan;
     struct range range;
     struct range_choice choice;
@@ -44,6 +46,20 @@ CHECKED int convert_check_source(const struct job *j, struct err *e);
 CHECKED int convert_choose_context(struct job *j, struct err *e);
 /* Every pattern of the options must name a matrix of the source. */
 CHECKED int convert_check_forms(struct job *j, struct err *e);
+
+/* job_plan.c */
+/* After the context is chosen. Errors: those of plan_make. */
+CHECKED int convert_make_plan(struct job *j, struct err *e);
+/* Errors: CONVERT when a chip was named and does not keep all programs in
+ * memory. */
+CHECKED int convert_check_fit(const struct job *j, struct err *e);
+/* Bytes of the bundle, about, and not less. */
+uint64_t convert_bundle_bytes(const struct job *j);
+/* Is there room for the bundle? Nothing is checked where the file system does
+ * not tell. Errors: NO_SPACE, naming both amounts. */
+CHECKED int convert_check_room(const struct job *j, struct err *e);
+/* Tell j->progress what each stage will take. */
+void convert_costs(struct job *j);
 
 /* The path of a file in the staging folder. */
 CHECKED int convert_staged(const struct job *j, const char *name,

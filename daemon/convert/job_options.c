@@ -63,6 +63,10 @@ int convert_read_options(struct job *j, struct err *e)
     RETERR(choice_of("kv", o->kv, "state", "host", &j->emit.host, e));
     RETERR(choice_of("norm", o->norm, "scale", "max", &unused, e));
     RETERR(plan_profile(o->profile, &j->profile, e));
+    if (o->out == NULL) { /* a question, and nothing to be named */
+        (void)snprintf(j->name, sizeof(j->name), "%s", base_name(o->source));
+        return 0;
+    }
     RETERR(choose_name(j, e));
     size_t n = strlen(o->out);
     while (n > 1 && o->out[n - 1] == '/') {

@@ -71,22 +71,25 @@ int convert_write(struct job *j, struct err *e)
     char path[PATH_ROOM];
     const struct gguf_tensor *embed = j->d.global[SLOT_EMBD].t;
     const struct gguf_tensor *ple = j->d.global[SLOT_PLE_EMBD].t;
-    uint64_t total =
-        reference_bytes(&j->d) + embed->bytes + (ple != NULL ? ple->bytes : 0);
+    uint64_t tables = embed->bytes + (ple != NULL ? ple->bytes : 0);
+    uint64_t head = arch_head(&j->d)->t->bytes;
+    uint64_t layers = reference_bytes(&j->d) - head;
     b->n_shards = j->plan.n_shards;
     b->shards = keep_array(b, b->n_shards, sizeof(*b->shards));
     b->n_heads_shards = j->plan.n_heads;
     b->heads = keep_array(b, b->n_heads_shards, sizeof(*b->heads));
-    RETERR(progress_stage(&j->progress, "writing", 0.35, 0.5, total, e));
+    RETERR(progress_stage(&j->progress, "writing", tables, e));
     RETERR(convert_staged(j, "embed.bin", path, e));
     RETERR(weights_file(&j->emit.weights, embed, path, e));
     if (ple != NULL) {
         RETERR(convert_staged(j, PLE_FILE, path, e));
         RETERR(weights_file(&j->emit.weights, ple, path, e));
     }
+    RETERR(progress_stage(&j->progress, "writing", layers, e));
     for (uint32_t i = 0; i < j->plan.n_shards; i++) {
         RETERR(write_shard(j, i, e));
     }
+    RETERR(progress_stage(&j->progress, "writing", head, e));
     for (uint32_t i = 0; i < j->plan.n_heads; i++) {
         RETERR(write_head(j, i, e));
     }

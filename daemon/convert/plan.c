@@ -1,80 +1,256 @@
+/* plan.c - dynamic programming over the places between layers.
+ *
+ *   best[j] = the least, over i < j, of best[i] + the program of layers [i, j)
+ *
+ * A cost is (time, programs, squares), compared in this order. It is a sum over
+ * programs, so a best division of [0, j) has best divisions as its parts. The
+ * time of bytes / bandwidth is the same for every division and is left out: it
+ * comes back in plan_predict.
+ */
 #include "convert/plan.h"
 
 #include <string.h>
 
 #include "base/num.h"
-#include "profiles.h"
-#include "proto/json.h"
 
 /* Slices of the vocabulary end on multiples of this, so that a slice's rows
  * fill whole vectors. */
 #define ROW_UNIT 64u
 
-static int read_profile(const struct json *j, struct plan_profile *p,
-                        struct err *e)
+/* Squares of bytes in units of total / 2^20 stay below 2^40. */
+#define SQUARE_BITS 20u
+
+void plan_input_fini(struct plan_input *in)
 {
-    int64_t program = 0;
-    int64_t states = 0;
-    int64_t rows = 0;
-    int64_t axis = 0;
-    const struct {
-        const char *key;
-        int64_t lo, hi;
-        int64_t *to;
-    } ints[] = {
-        {"program_bytes", 1,        INT64_MAX / 2,     &program},
-        {"states",        2,        1 << 20,           &states },
-        {"head_rows",     ROW_UNIT, MODEL_DIM_MAX,     &rows   },
-        {"axis",          32,       MODEL_CONTEXT_MAX, &axis   },
-    };
-    for (size_t i = 0; i < countof(ints); i++) {
-        RETERR(json_want_int(j, ints[i].key, true, ints[i].lo, ints[i].hi,
-                             ints[i].to, e));
+    free(in->layers);
+    free(in->together);
+    in->layers = NULL;
+    in->together = NULL;
+}
+
+/* --- sums --- */
+
+uint64_t plan_shard_bytes(const struct plan_input *in, struct plan_range r)
+{
+    uint64_t n = 0;
+    for (uint32_t l = r.first; l < r.last; l++) {
+        n += in->layers[l].bytes;
     }
-    p->program_bytes = (uint64_t)program;
-    p->states = (uint32_t)states;
-    p->head_rows = (uint32_t)rows;
-    p->axis = (uint32_t)axis;
+    return n;
+}
+
+uint32_t plan_shard_states(const struct plan_input *in, struct plan_range r)
+{
+    uint32_t n = 0;
+    for (uint32_t l = r.first; l < r.last; l++) {
+        n += in->layers[l].states;
+    }
+    return n;
+}
+
+uint64_t plan_head_bytes(const struct plan_input *in, struct plan_range r)
+{
+    return in->head_bytes + (r.last - r.first) * in->row_bytes;
+}
+
+uint64_t plan_resident_bytes(const struct plan_profile *p,
+                             const struct plan_input *in,
+                             const struct plan *plan)
+{
+    const struct plan_range all = {.last = in->n_layers};
+    uint64_t n = plan_shard_bytes(in, all);
+    for (uint32_t i = 0; i < plan->n_heads; i++) {
+        n += plan_head_bytes(in, plan->heads[i]);
+    }
+    return p->fold_bits > in->bits ? n / in->bits * p->fold_bits : n;
+}
+
+enum plan_fit plan_fit(const struct plan_profile *p,
+                       const struct plan_input *in, const struct plan *plan)
+{
+    double n = (double)plan_resident_bytes(p, in, plan);
+    if (!p->resident_bytes.known) {
+        return PLAN_UNKNOWN;
+    }
+    return n <= p->resident_bytes.least  ? PLAN_FITS
+           : n <= p->resident_bytes.most ? PLAN_EDGE
+                                         : PLAN_TOO_BIG;
+}
+
+/* --- what a profile refuses --- */
+
+static int refuse(struct err *e, const struct plan_profile *p,
+                  struct plan_range r, const char *what, uint64_t have,
+                  const char *limit, uint64_t most)
+{
+    char layers[64];
+    if (r.last - r.first == 1) {
+        (void)snprintf(layers, sizeof(layers), "layer %u has", r.first);
+    } else {
+        (void)snprintf(layers, sizeof(layers),
+                       "layers %u to %u must stay together and have", r.first,
+                       r.last - 1);
+    }
+    return err_set(e, ERR_CONVERT, "%s %llu %s; profile %s: %s %llu", layers,
+                   (unsigned long long)have, what, p->name, limit,
+                   (unsigned long long)most);
+}
+
+/* Layers that no division takes apart. */
+static int check_piece(const struct plan_profile *p,
+                       const struct plan_input *in, struct plan_range r,
+                       struct err *e)
+{
+    uint64_t bytes = plan_shard_bytes(in, r);
+    uint32_t states = plan_shard_states(in, r);
+    if (bytes > p->program_bytes) {
+        return refuse(e, p, r, "bytes of weights", bytes, "program_bytes",
+                      p->program_bytes);
+    }
+    if (states > p->states) {
+        return refuse(e, p, r, "state tensors", states, "states", p->states);
+    }
+    for (uint32_t l = r.first; l < r.last; l++) {
+        struct plan_range one = {l, l + 1};
+        if (in->layers[l].channels > p->channels) {
+            return refuse(e, p, one, "channels", in->layers[l].channels,
+                          "channels", p->channels);
+        }
+    }
     return 0;
 }
 
-int plan_profile(const char *name, struct plan_profile *ret, struct err *e)
+static int check_input(const struct plan_profile *p,
+                       const struct plan_input *in, struct err *e)
 {
-    struct json *root = NULL;
-    char known[ERR_MSG_MAX / 2] = "";
-    size_t used = 0;
-    name = name != NULL ? name : "law";
-    int rc = json_parse(profiles_json, sizeof(profiles_json) - 1, &root, e);
-    if (rc < 0) {
-        return err_prefix(e, rc, "conf/ane-profiles.json");
+    uint64_t total = 0;
+    must(in->n_layers > 0 && in->vocab > 0 && in->row_bytes > 0 &&
+         in->bits > 0 && in->n_widths > 0);
+    if (in->n_layers > MODEL_LAYERS_MAX) {
+        return err_set(e, ERR_CONVERT, "%u layers; aned takes %u", in->n_layers,
+                       MODEL_LAYERS_MAX);
     }
-    const struct json *list = json_get(root, "profiles");
-    bool found = false;
-    for (const struct json *j = json_first(list); j != NULL && !found;
-         j = json_next(j)) {
-        const char *n = json_str(json_get(j, "name"));
-        struct plan_profile p = {0};
-        if (n == NULL || strlen(n) >= sizeof(p.name)) {
+    for (uint32_t l = 0; l < in->n_layers; l++) {
+        /* twice: folded weights are larger than stored ones */
+        if (in->layers[l].bytes > INT64_MAX / 32 ||
+            in->layers[l].state_bytes > INT64_MAX / 32 ||
+            !num_add(total, in->layers[l].bytes, &total) ||
+            !num_add(total, in->layers[l].state_bytes, &total) ||
+            total > INT64_MAX / 32) {
+            return err_set(e, ERR_CONVERT, "layer %u: too many bytes", l);
+        }
+    }
+    if (in->context > p->axis) {
+        return err_set(e, ERR_CONVERT,
+                       "a context of %u positions; profile %s: axis %u",
+                       in->context, p->name, p->axis);
+    }
+    return 0;
+}
+
+/* --- layers --- */
+
+struct cost {
+    uint64_t ns;
+    uint32_t programs;
+    uint64_t squares;
+};
+
+struct dp {
+    bool closed[MODEL_LAYERS_MAX + 1];    /* no program may begin here */
+    uint64_t bytes[MODEL_LAYERS_MAX + 1]; /* of the layers before this one */
+    uint32_t states[MODEL_LAYERS_MAX + 1];
+    struct cost best[MODEL_LAYERS_MAX + 1];
+    uint32_t from[MODEL_LAYERS_MAX + 1];
+};
+
+static bool less(struct cost a, struct cost b)
+{
+    if (a.ns != b.ns) {
+        return a.ns < b.ns;
+    }
+    return a.programs != b.programs ? a.programs < b.programs
+                                    : a.squares < b.squares;
+}
+
+/* What one layer program costs beside its bytes. */
+static uint64_t program_ns(const struct plan_profile *p)
+{
+    double ms = 0;
+    ms += p->boundary_ms.known ? p->boundary_ms.most : 0;
+    ms += p->program_ms.known ? p->program_ms.most : 0;
+    return (uint64_t)(ms * 1e6);
+}
+
+static void search(struct dp *d, const struct plan_profile *p, uint32_t n)
+{
+    uint64_t unit = (d->bytes[n] >> SQUARE_BITS) + 1;
+    uint64_t each = program_ns(p);
+    for (uint32_t j = 1; j <= n; j++) {
+        d->best[j].ns = UINT64_MAX;
+        if (d->closed[j]) {
             continue;
         }
-        int k = snprintf(known + used, sizeof(known) - used, " %s", n);
-        used += k > 0 ? num_min((size_t)k, sizeof(known) - used - 1) : 0;
-        if (strcmp(n, name) == 0) {
-            found = true;
-            (void)snprintf(p.name, sizeof(p.name), "%s", n);
-            rc = read_profile(j, &p, e);
-            if (rc == 0) {
-                *ret = p;
+        for (uint32_t i = j; i-- > 0;) {
+            if (d->bytes[j] - d->bytes[i] > p->program_bytes ||
+                d->states[j] - d->states[i] > p->states) {
+                break; /* more layers only have more */
+            }
+            uint64_t size = d->bytes[j] / unit - d->bytes[i] / unit;
+            struct cost c = {.ns = d->best[i].ns + each,
+                             .programs = d->best[i].programs + 1,
+                             .squares = d->best[i].squares + size * size};
+            if (!d->closed[i] && less(c, d->best[j])) {
+                d->best[j] = c;
+                d->from[j] = i;
             }
         }
     }
-    json_free(root);
-    if (!found) {
-        return err_set(e, ERR_INVALID, "profile '%.32s'; there are%s", name,
-                       known);
-    }
-    return rc;
 }
+
+/* Close the places inside of layers that stay together. */
+static int close_places(struct dp *d, const struct plan_input *in,
+                        struct err *e)
+{
+    for (uint32_t k = 0; k < in->n_together; k++) {
+        struct plan_range r = in->together[k];
+        if (r.first >= r.last || r.last > in->n_layers) {
+            return err_set(e, ERR_CONVERT,
+                           "layers %u to %u of %u cannot stay together",
+                           r.first, r.last - 1, in->n_layers);
+        }
+        for (uint32_t l = r.first + 1; l < r.last; l++) {
+            d->closed[l] = true;
+        }
+    }
+    return 0;
+}
+
+static int plan_layers(struct dp *d, const struct plan_profile *p,
+                       const struct plan_input *in, struct plan *ret,
+                       struct err *e)
+{
+    uint32_t n = in->n_layers;
+    uint32_t at = 0;
+    RETERR(close_places(d, in, e));
+    for (uint32_t l = 0; l < n; l++) {
+        d->bytes[l + 1] = d->bytes[l] + in->layers[l].bytes;
+        d->states[l + 1] = d->states[l] + in->layers[l].states;
+        if (!d->closed[l + 1]) {
+            RETERR(check_piece(p, in, (struct plan_range){at, l + 1}, e));
+            at = l + 1;
+        }
+    }
+    search(d, p, n);
+    ret->n_shards = d->best[n].programs;
+    must(ret->n_shards > 0 && ret->n_shards <= SHARDS_MAX); /* pieces fit */
+    for (uint32_t j = n, i = ret->n_shards; i-- > 0; j = d->from[j]) {
+        ret->shards[i] = (struct plan_range){d->from[j], j};
+    }
+    return 0;
+}
+
+/* --- heads --- */
 
 /* n things in `parts` pieces whose sizes differ by at most one `unit`. */
 static void divide(uint32_t n, uint32_t parts, uint32_t unit,
@@ -91,34 +267,49 @@ static void divide(uint32_t n, uint32_t parts, uint32_t unit,
     must(at == n);
 }
 
+static int plan_heads(const struct plan_profile *p, const struct plan_input *in,
+                      struct plan *ret, struct err *e)
+{
+    uint64_t room =
+        p->program_bytes - num_min(in->head_bytes, p->program_bytes);
+    uint64_t rows = num_min(room / in->row_bytes, p->head_rows);
+    rows = num_min(rows, p->channels) / ROW_UNIT * ROW_UNIT;
+    if (rows == 0) {
+        return err_set(
+            e, ERR_CONVERT,
+            "%u rows of the head have %llu bytes; profile %s: "
+            "program_bytes %llu, head_rows %u",
+            ROW_UNIT,
+            (unsigned long long)(ROW_UNIT * in->row_bytes + in->head_bytes),
+            p->name, (unsigned long long)p->program_bytes, p->head_rows);
+    }
+    uint64_t heads = (in->vocab + rows - 1) / rows;
+    if (heads > SHARDS_MAX) {
+        return err_set(e, ERR_CONVERT, "%llu head programs; aned takes %u",
+                       (unsigned long long)heads, SHARDS_MAX);
+    }
+    ret->n_heads = (uint32_t)heads;
+    divide(in->vocab, ret->n_heads, ROW_UNIT, ret->heads);
+    return 0;
+}
+
 int plan_make(const struct plan_profile *p, const struct plan_input *in,
               struct plan *ret, struct err *e)
 {
-    if (in->context > p->axis) {
-        return err_set(e, ERR_CONVERT, "a context of %u; profile %s ends at %u",
-                       in->context, p->name, p->axis);
-    }
-    if (in->layer_bytes > p->program_bytes) {
+    RETERR(check_input(p, in, e));
+    struct dp *d = calloc(1, sizeof(*d));
+    must(d != NULL);
+    int rc = plan_layers(d, p, in, ret, e);
+    free(d);
+    rc = rc < 0 ? rc : plan_heads(p, in, ret, e);
+    uint64_t loaded =
+        rc < 0 ? 0 : (uint64_t)(ret->n_shards + ret->n_heads) * in->n_widths;
+    if (loaded > p->programs) {
         return err_set(e, ERR_CONVERT,
-                       "one layer has %llu bytes of weights; profile %s takes "
-                       "%llu a program",
-                       (unsigned long long)in->layer_bytes, p->name,
-                       (unsigned long long)p->program_bytes);
+                       "%u programs, each for %u numbers of rows; profile %s: "
+                       "programs %u",
+                       ret->n_shards + ret->n_heads, in->n_widths, p->name,
+                       p->programs);
     }
-    uint64_t layers = p->program_bytes / in->layer_bytes;
-    if (in->states) {
-        layers = num_min(layers, p->states / 2);
-    }
-    uint64_t rows = num_min(p->program_bytes / in->row_bytes, p->head_rows);
-    rows = rows / ROW_UNIT * ROW_UNIT;
-    uint64_t heads = rows > 0 ? (in->vocab + rows - 1) / rows : UINT64_MAX;
-    uint64_t shards = (in->n_layers + layers - 1) / layers;
-    if (heads > SHARDS_MAX || shards > SHARDS_MAX) {
-        return err_set(e, ERR_CONVERT, "more than %u programs", SHARDS_MAX);
-    }
-    ret->n_shards = (uint32_t)shards;
-    ret->n_heads = (uint32_t)heads;
-    divide(in->n_layers, ret->n_shards, 1, ret->shards);
-    divide(in->vocab, ret->n_heads, ROW_UNIT, ret->heads);
-    return 0;
+    return rc;
 }

@@ -11,7 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/log.h"
+#include "base/num.h"
 #include "base/qos.h"
 #include "convert/convert.h"
 #include "convert/sandbox.h"
@@ -154,18 +156,16 @@ static int read_spec(struct worker *w, const struct frame *f, struct err *e)
     return 0;
 }
 
-/* The folder that `out` will stand in. */
+/* The folder that `out`, which may end with slashes, will stand in. */
 static void parent_of(const char *out, char to[PATH_ROOM])
 {
+    char path[PATH_ROOM];
     size_t n = strlen(out);
     while (n > 1 && out[n - 1] == '/') {
         n--;
     }
-    while (n > 0 && out[n - 1] != '/') {
-        n--;
-    }
-    (void)snprintf(to, PATH_ROOM, "%.*s", n > 0 ? (int)n : 1,
-                   n > 0 ? out : ".");
+    (void)snprintf(path, sizeof(path), "%.*s", (int)num_min(n, PATH_ROOM), out);
+    file_parent(path, to, PATH_ROOM);
 }
 
 /* Move the descriptors of parts to SOURCE_FD and the numbers after it: what is

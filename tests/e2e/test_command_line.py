@@ -19,7 +19,8 @@ def run(*args, stdin=b"", env=None, timeout=120):
     (["machine", "x"], 64), (["sandbox"], 64), (["sandbox", "/nonexistent"], 66), (["mil", "time", "/nonexistent"], 66),
     (["mil", "time", "x", "--width", "0"], 64), (["mil", "time", "x", "--count", "0"], 64),
     (["inspect", "/nonexistent/x.gguf"], 66), (["tokenize", "/nonexistent/x.gguf"], 66),
-    (["convert", "/nonexistent/x.gguf", "--out", "/tmp/never"], 66)])
+    (["convert", "/nonexistent/x.gguf", "--out", "/tmp/never"], 66), (["plan"], 64), (["plan", "/nonexistent/x.gguf"], 66),
+    (["plan", "x", "--context", "0"], 64), (["plan", "x", "--nonsense"], 64)])
 def test_exit_codes(aned, args, code):
     r = run(aned, *args)
     assert r.returncode == code, r.stderr
@@ -27,7 +28,7 @@ def test_exit_codes(aned, args, code):
         assert r.stderr
 
 
-@pytest.mark.parametrize("cmd", ["serve", "convert", "inspect", "tensor", "tokenize", "detokenize", "logits", "mil",
+@pytest.mark.parametrize("cmd", ["serve", "convert", "plan", "inspect", "tensor", "tokenize", "detokenize", "logits", "mil",
                                  "machine", "sandbox"])
 def test_every_command_has_help(aned, cmd):
     r = run(aned, cmd, "--help")

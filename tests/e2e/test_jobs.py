@@ -136,6 +136,35 @@ def test_queue_and_cancel(d, demo_gguf):
         assert models() == there | {"m1", "m2"}
 
 
+def test_priorities(d, demo_gguf):
+    """The highest of those that wait is next, then the oldest; a restart keeps the order, and what runs goes on."""
+    def ask(name, **more):
+        r = post(d, source=str(demo_gguf), name=name, context=256, **more)
+        assert r.status_code == 202, r.text
+        return r.json()
+
+    for bad in ("urgent", 101, -101, 0.5, True, ["high"]):
+        r = post(d, source=str(demo_gguf), priority=bad)
+        assert (r.status_code, r.json()["error"]["param"]) == (400, "priority"), bad
+    with worker_stopped(d, demo_gguf, (f"first{i}" for i in range(20))):
+        made = [ask("low", priority="low"), ask("plain"), ask("high", priority=50)]
+        assert [j["priority"] for j in made] == [-50, 0, 50]
+        assert made[0]["request"]["priority"] == "low"
+        with d.http() as c:
+            assert c.delete(f"/aned/v1/jobs/{made[1]['id']}").status_code == 200  # room for one more
+        made[1] = ask("plain", priority=None)
+        d.kill()  # and the order is still known
+    d.start()
+    ended = {j["name"]: wait(d, j["id"])["started_ms"] for j in made}
+    with d.http() as c:
+        jobs = {j["name"]: j for j in c.get("/aned/v1/jobs").json()["jobs"] if j["state"] == "done"}
+    assert jobs["low"]["priority"] == -50 and jobs["high"]["priority"] == 50
+    first = next(j for name, j in jobs.items() if name.startswith("first"))
+    order = sorted(ended, key=lambda name: jobs[name]["started_ms"])
+    assert order == ["high", "plain", "low"], jobs
+    assert jobs["high"]["started_ms"] <= first["started_ms"] <= jobs["plain"]["started_ms"]  # as plain, and older
+
+
 def test_folders_and_rows_are_brought_together(d, demo_gguf):
     assert d.convert(demo_gguf, "a", context=256)["state"] == "done"
     d.stop()

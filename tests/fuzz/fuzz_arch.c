@@ -2,31 +2,31 @@
  * when it is small, run through the reference pass and the range's choice. */
 #include <stdlib.h>
 
-#include "convert/plan.h"
+#include "convert/plan_input.h"
 #include "convert/reference/reference.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);
 
 #define SMALL 200000u /* weights */
 
-static void plan(const struct decoder *d)
+static void plan(const struct decoder *d, const struct gguf *g)
 {
+    struct quant_choice forms;
+    const struct plan_form form = {.forms = &forms, .context = 64};
     struct plan_profile profile;
+    struct plan_input in;
     struct plan made;
     struct err e = {0};
-    struct plan_input in = {
-        .n_layers = d->n_layers,
-        .vocab = d->vocab,
-        .context = 64,
-        .layer_bytes = arch_layer_weights(d, 0) + 1,
-        .row_bytes = d->d_model,
-        .states = true,
-    };
+    must(quant_choice_init(&forms, NULL, NULL, &e) == 0);
     must(plan_profile(NULL, &profile, &e) == 0);
+    plan_input_of(d, g, &form, &in);
     if (plan_make(&profile, &in, &made, &e) == 0) {
+        struct plan_time t = plan_predict(&profile, &in, &made, 1);
         must(made.shards[made.n_shards - 1].last == d->n_layers);
         must(made.heads[made.n_heads - 1].last == d->vocab);
+        must(!t.known || (t.least_ms > 0 && t.least_ms <= t.most_ms));
     }
+    plan_input_fini(&in);
 }
 
 static void run(const struct decoder *d)
@@ -67,7 +67,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
                 must(head_row(&h, i) < h.d_head);
             }
         }
-        plan(&d);
+        plan(&d, g);
         run(&d);
         arch_fini(&d);
     }

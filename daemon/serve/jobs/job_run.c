@@ -242,6 +242,26 @@ static void start(struct jobs *js, struct job *j)
     job_advance(js);
 }
 
+/* Whether a, which is older, runs before b. What a restart found published is
+ * a record away from its end. */
+static bool before(const struct job *a, const struct job *b)
+{
+    return a->resumes || (!b->resumes && a->priority >= b->priority);
+}
+
+static struct job *next_of(struct jobs *js)
+{
+    struct job *first = NULL;
+    LIST_EACH(l, &js->all) { /* newest first */
+        struct job *j = job_of(l);
+        if ((j->row.state == JOB_QUEUED || j->resumes) && j->durable &&
+            j->record == NULL && (first == NULL || before(j, first))) {
+            first = j;
+        }
+    }
+    return first;
+}
+
 void jobs_next_run(struct jobs *js)
 {
     /* A loop, not recursion through leave(): many jobs may fail at once. */
@@ -250,18 +270,11 @@ void jobs_next_run(struct jobs *js)
     }
     js->choosing = true;
     while (js->current == NULL && !js->quiet) {
-        struct job *oldest = NULL;
-        LIST_EACH(l, &js->all) {
-            struct job *j = job_of(l);
-            if ((j->row.state == JOB_QUEUED || j->resumes) && j->durable &&
-                j->record == NULL) {
-                oldest = j;
-            }
-        }
-        if (oldest == NULL) {
+        struct job *first = next_of(js);
+        if (first == NULL) {
             break;
         }
-        start(js, oldest);
+        start(js, first);
     }
     js->choosing = false;
 }

@@ -36,9 +36,9 @@ static int want_word(const struct json *j, const char *key,
 static int unknown_key(const struct json *j, const char **param, struct err *e)
 {
     static const char *const keys[] = {
-        "source", "name",       "quant",     "context",        "shape",
-        "kv",     "profile",    "norm",      "residual_scale", "threads",
-        "force",  "head_quant", "quant_for",
+        "source",  "name", "quant",          "context", "shape", "kv",
+        "profile", "norm", "residual_scale", "threads", "force", "priority",
+        "head_quant", "quant_for",
     };
     for (const struct json *c = json_first(j); c != NULL; c = json_next(c)) {
         if (!one_of(json_key(c), keys, countof(keys))) {
@@ -73,6 +73,35 @@ static int want_forms(const struct json *j, struct job_wish *w,
         }
         RETERR(quant_choice_add(&c, json_str(r), e));
     }
+    return 0;
+}
+
+int job_wish_priority(const struct json *j, int *ret, struct err *e)
+{
+    static const struct {
+        const char *word;
+        int n;
+    } words[] = {
+        {"low",    JOB_PRIORITY_LOW },
+        {"normal", 0                },
+        {"high",   JOB_PRIORITY_HIGH},
+    };
+    int64_t n = 0;
+    const char *word = json_str(json_get(j, "priority"));
+    for (size_t i = 0; word != NULL && i < countof(words); i++) {
+        if (strcmp(words[i].word, word) == 0) {
+            *ret = words[i].n;
+            return 0;
+        }
+    }
+    if (word != NULL) {
+        return err_set(e, ERR_INVALID,
+                       "priority: low, normal, high or a number, not '%.32s'",
+                       word);
+    }
+    RETERR(json_want_int(j, "priority", false, -JOB_PRIORITY_MAX,
+                         JOB_PRIORITY_MAX, &n, e));
+    *ret = (int)n;
     return 0;
 }
 
@@ -116,6 +145,8 @@ int job_wish_read(const struct json *j, struct job_wish *w, const char **param,
         json_want_int(j, *param, false, 0, ENGINE_THREADS_MAX, &w->threads, e));
     *param = "residual_scale";
     RETERR(json_want_num(j, *param, false, 0, 65536, &w->residual_scale, e));
+    *param = "priority";
+    RETERR(job_wish_priority(j, &w->priority, e));
     *param = "force";
     return json_want_bool(j, *param, false, &w->force, e);
 }

@@ -116,7 +116,7 @@ static void send_spec(struct jobs *js)
          c = json_next(c)) {
         const char *k = json_key(c);
         if (strcmp(k, "force") != 0 && strcmp(k, "name") != 0 &&
-            json_type(c) != JSON_NULL) {
+            strcmp(k, "priority") != 0 && json_type(c) != JSON_NULL) {
             json_add_tree(clean, k, json_copy(c));
         }
     }

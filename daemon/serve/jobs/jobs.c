@@ -298,6 +298,7 @@ int jobs_create(struct jobs *js, const struct json *spec, struct job_created *c,
         return rc;
     }
     j->created = c;
+    j->priority = w.priority;
     trim(js);
     return 0;
 }
@@ -341,12 +342,26 @@ static void adopt(struct jobs *js, struct model *m)
     }
 }
 
+/* The priority of a stored request. It was checked when it came. */
+static int stored_priority(const struct store_job *row)
+{
+    struct json *spec = NULL;
+    int n = 0;
+    if (json_parse(row->spec, strlen(row->spec), &spec, NULL) != 0 ||
+        job_wish_priority(spec, &n, NULL) != 0) {
+        n = 0;
+    }
+    json_free(spec);
+    return n;
+}
+
 void jobs_load(struct jobs *js, const struct store_job *v, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         struct job *j = job_new(js);
         j->durable = true;
         row_copy_job(&j->row, &v[i]);
+        j->priority = stored_priority(&j->row);
         list_push(&js->all, &j->link);
         js->n++;
         if (!job_over(j) && j->row.intent[0] != '\0') {
@@ -467,6 +482,7 @@ struct json *job_json(const struct job *j)
     } else {
         json_add_null(o, "message");
     }
+    json_add_int(o, "priority", j->priority);
     json_add_int(o, "attempts", (int64_t)r->attempts);
     add_time(o, "created_ms", r->created_ms);
     add_time(o, "started_ms", r->started_ms);

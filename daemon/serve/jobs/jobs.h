@@ -1,4 +1,5 @@
-/* jobs.h - the conversion queue: one worker at a time, durable records.
+/* jobs.h - the conversion queue: one worker at a time, the job of the highest
+ * priority next and of these the oldest; durable records.
  *
  *   queued -> running -> gating -> done | failed
  *      |         |          |
@@ -60,9 +61,9 @@ struct job_created {
                const struct err *e, const struct job *j);
 };
 /* A new job from the request's JSON ({source, name, quant, context, ...}, keys
- * as convert/convert.h, and force). fn when its source was looked at and it is
- * durable. Errors (fn is not called; *param names the field): INVALID,
- * UNSUPPORTED, EXISTS, BUSY. */
+ * as convert/convert.h, and force and priority). fn when its source was looked
+ * at and it is durable. Errors (fn is not called; *param names the field):
+ * INVALID, UNSUPPORTED, EXISTS, BUSY. */
 CHECKED int jobs_create(struct jobs *js, const struct json *spec,
                         struct job_created *c, const char **param,
                         struct err *e);

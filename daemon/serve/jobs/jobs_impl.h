@@ -26,6 +26,7 @@ struct job {
     struct store_job row; /* as it is shown */
     struct list watches;
     struct jobs *of;
+    int priority;    /* of the request, which is kept in row.spec */
     bool durable;    /* the store has it */
     bool cancelling; /* the store has that it is cancelled; it is still at it */
     bool resumes;    /* published before a restart: goes on at commit */
@@ -93,7 +94,8 @@ void job_adopt(struct job *j, struct store_job *row);
 void job_save(struct job *j);
 
 /* job_run.c */
-void jobs_next_run(struct jobs *js); /* start the oldest waiting job */
+/* Start the oldest of the waiting jobs with the highest priority. */
+void jobs_next_run(struct jobs *js);
 /* The current job's step is over; e says why when rc < 0. */
 void step_over(struct jobs *js, int rc, const struct err *e);
 /* A step that is one record: over when it is durable. */
@@ -133,7 +135,11 @@ struct job_wish {
     int64_t context, threads;
     double residual_scale;
     bool force;
+    int priority;
 };
+/* The request's "priority": a word, or -JOB_PRIORITY_MAX to JOB_PRIORITY_MAX;
+ * absent is 0. Errors: INVALID. */
+CHECKED int job_wish_priority(const struct json *j, int *ret, struct err *e);
 /* Errors: INVALID, UNSUPPORTED; *param names the field. */
 CHECKED int job_wish_read(const struct json *j, struct job_wish *w,
                           const char **param, struct err *e);

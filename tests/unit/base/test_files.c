@@ -139,6 +139,27 @@ static void paths_that_stay_inside(void **state)
 }
 
 /* A pipe takes a part at a time, and /dev/full nothing. */
+static void folders_of_paths(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *path, *folder;
+    } t[] = {
+        {"b",     "."  },
+        {"/b",    "/"  },
+        {"a/b",   "a"  },
+        {"/a/b",  "/a" },
+        {"a/b/c", "a/b"},
+    };
+    char out[16];
+    for (size_t i = 0; i < countof(t); i++) {
+        file_parent(t[i].path, out, sizeof(out));
+        assert_string_equal(out, t[i].folder);
+    }
+    file_parent("/abc/d", out, 4); /* cut, and ended */
+    assert_string_equal(out, "/ab");
+}
+
 static void all_is_put_or_it_is_an_error(void **state)
 {
     (void)state;
@@ -308,6 +329,7 @@ int main(void)
         cmocka_unit_test(trees_are_made_published_and_removed),
         cmocka_unit_test(names_that_may_become_folders),
         cmocka_unit_test(paths_that_stay_inside),
+        cmocka_unit_test(folders_of_paths),
         cmocka_unit_test(all_is_put_or_it_is_an_error),
         cmocka_unit_test(arrays_survive),
         cmocka_unit_test(broken_arrays_are_refused),

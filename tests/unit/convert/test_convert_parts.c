@@ -1,5 +1,4 @@
-/* The pure parts: the range's choice, the plan. */
-#include "convert/plan.h"
+/* The pure parts: the range's choice. */
 #include "convert/range.h"
 #include "mkgguf.h"
 
@@ -91,85 +90,12 @@ static void forced_values_name_the_tensor(void **state)
     range_fini(&r);
 }
 
-/* --- plan --- */
-
-static void check_cover(const struct plan_range *r, uint32_t n, uint32_t all)
-{
-    uint32_t at = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        assert_int_equal(r[i].first, at);
-        assert_true(r[i].last > r[i].first);
-        at = r[i].last;
-    }
-    assert_int_equal(at, all);
-}
-
-static void plan_of_real_shapes(void **state)
-{
-    (void)state;
-    static const struct {
-        struct plan_input in;
-        const char *profile;
-        uint32_t shards, heads;
-    } t[] = {
-        /* gemma-3-270m int8, its vocabulary is the largest there is */
-        {{18, 262144, 4096, 5570560, 642, true}, "law", 1, 8},
-        /* Qwen2.5-0.5B int8: 24 layers of 14.9 MB */
-        {{24, 151936, 4096, 14909440, 898, true}, "law", 2, 5},
-        {{24, 151936, 4096, 14909440, 898, true}, "m4-max", 1, 3},
-        /* 40 state tensors a program */
-        {{24, 1000, 512, 1000, 66, true}, "law", 2, 1},
-        {{24, 1000, 512, 1000, 66, false}, "law", 1, 1},
-        /* one layer a program */
-        {{7, 1000, 512, 249000000, 66, true}, "law", 7, 1},
-    };
-    for (size_t i = 0; i < countof(t); i++) {
-        struct plan_profile p;
-        struct plan plan;
-        struct err e = {0};
-        unit_ok(plan_profile(t[i].profile, &p, &e), &e);
-        unit_ok(plan_make(&p, &t[i].in, &plan, &e), &e);
-        assert_int_equal(plan.n_shards, t[i].shards);
-        assert_int_equal(plan.n_heads, t[i].heads);
-        check_cover(plan.shards, plan.n_shards, t[i].in.n_layers);
-        check_cover(plan.heads, plan.n_heads, t[i].in.vocab);
-        for (uint32_t k = 0; k < plan.n_shards; k++) {
-            uint32_t n = plan.shards[k].last - plan.shards[k].first;
-            assert_true(n * t[i].in.layer_bytes <= p.program_bytes);
-        }
-        for (uint32_t k = 0; k < plan.n_heads; k++) {
-            assert_true(plan.heads[k].last - plan.heads[k].first <=
-                        p.head_rows);
-        }
-    }
-}
-
-static void plan_refuses(void **state)
-{
-    (void)state;
-    struct plan_profile p;
-    struct plan plan;
-    struct err e = {0};
-    assert_int_equal(plan_profile("m9", &p, &e), ERR_INVALID);
-    assert_non_null(strstr(e.msg, "law"));
-    unit_ok(plan_profile(NULL, &p, &e), &e);
-    assert_string_equal(p.name, "law");
-    struct plan_input in = {2, 100, 512, 251000000, 66, true};
-    assert_int_equal(plan_make(&p, &in, &plan, &e), ERR_CONVERT);
-    in.layer_bytes = 100;
-    in.context = 20000;
-    assert_int_equal(plan_make(&p, &in, &plan, &e), ERR_CONVERT);
-    assert_non_null(strstr(e.msg, "16384"));
-}
-
 int main(void)
 {
     const struct CMUnitTest t[] = {
         cmocka_unit_test(alpha_keeps_four_free),
         cmocka_unit_test(norm_follows_the_measure),
         cmocka_unit_test(forced_values_name_the_tensor),
-        cmocka_unit_test(plan_of_real_shapes),
-        cmocka_unit_test(plan_refuses),
     };
     return cmocka_run_group_tests(t, NULL, NULL);
 }

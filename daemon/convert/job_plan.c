@@ -1,0 +1,214 @@
+/* job_plan.c - what a conversion will be, before it writes: programs, room on
+ * the disk, time. Also asked alone (convert_forecast). */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/crew.h"
+#include "base/file.h"
+#include "base/num.h"
+#include "convert/gates.h"
+#include "convert/job.h"
+
+/* --- programs --- */
+
+int convert_make_plan(struct job *j, struct err *e)
+{
+    const struct plan_form form = {
+        .forms = &j->forms,
+        .context = j->emit.context,
+        .functions = j->emit.functions,
+        .host = j->emit.host,
+    };
+    plan_input_of(&j->d, j->g, &form, &j->in);
+    return plan_make(&j->profile, &j->in, &j->plan, e);
+}
+
+int convert_check_fit(const struct job *j, struct err *e)
+{
+    if (j->o->profile == NULL ||
+        plan_fit(&j->profile, &j->in, &j->plan) != PLAN_TOO_BIG) {
+        return 0;
+    }
+    /* whoever names a chip wants a model for it */
+    return err_set(
+        e, ERR_CONVERT,
+        "all programs have %.0f MB of weights; profile %s: resident_bytes "
+        "%.0f MB. Fewer bits, or no --profile: the CPU backend has no such "
+        "limit",
+        (double)plan_resident_bytes(&j->profile, &j->in, &j->plan) / 1e6,
+        j->profile.name, j->profile.resident_bytes.most / 1e6);
+}
+
+/* --- room --- */
+
+uint64_t convert_bundle_bytes(const struct job *j)
+{
+    const struct plan_range all = {.last = j->in.n_layers};
+    uint64_t n = j->in.file_bytes + plan_shard_bytes(&j->in, all);
+    for (uint32_t i = 0; i < j->plan.n_heads; i++) {
+        n += plan_head_bytes(&j->in, j->plan.heads[i]);
+    }
+    return n;
+}
+
+/* By descriptor: the sandbox has no statfs by name. */
+static int free_bytes(const char *dir, bool *known, uint64_t *ret,
+                      struct err *e)
+{
+    struct statvfs s = {0};
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 && (errno == EACCES || errno == EPERM)) {
+        *known = false; /* written to it may be, without being read */
+        return 0;
+    }
+    if (fd < 0) {
+        return err_errno(e, errno, dir);
+    }
+    *known = fstatvfs(fd, &s) == 0 && s.f_blocks > 0 && s.f_frsize > 0 &&
+             num_mul(s.f_bavail, s.f_frsize, ret);
+    (void)close(fd);
+    return 0;
+}
+
+int convert_check_room(const struct job *j, struct err *e)
+{
+    char dir[PARENT_ROOM];
+    uint64_t there = 0;
+    uint64_t need = convert_bundle_bytes(j);
+    bool known = false;
+    file_parent(j->out, dir, sizeof(dir));
+    RETERR(free_bytes(dir, &known, &there, e));
+    return !known || there >= need
+               ? 0
+               : err_set(e, ERR_NO_SPACE,
+                         "the bundle needs %.1f MB, and %.1f MB are free in "
+                         "%s; nothing was written",
+                         (double)need / 1e6, (double)there / 1e6, dir);
+}
+
+/* --- time --- */
+
+/* Nanoseconds, measured on a Zen 5 server with models of Q8_0 and Q4_K_M. Only
+ * what they are to each other decides how even the progress is. */
+#define NS_START   3e7  /* a conversion of nothing */
+#define NS_TOKEN   400  /* copy one of the vocabulary, and read it back */
+#define NS_DEQUANT 0.5  /* an element, one core */
+#define NS_MAC     0.02 /* of the reference pass, one core */
+#define NS_WRITE   0.6  /* a byte, by one thread and the disk */
+#define NS_PACKAGE 2e6  /* read again and validated */
+#define NS_HASH    0.57 /* a byte, by one thread */
+#define NS_SYNC    0.1  /* a byte of what is not on the disk by then */
+/* A byte that is read from the disk again, into large pages (file_repage). */
+#if defined(__linux__)
+#define NS_REREAD 1.0
+#else
+#define NS_REREAD 0.0
+#endif
+
+static double encode_ns(enum quant q)
+{
+    static const double ns[] = {[QUANT_INT8] = 0.2,
+                                [QUANT_FP16] = 0.05,
+                                [QUANT_INT8_TENSOR] = 0.6,
+                                [QUANT_INT4] = 1.0,
+                                [QUANT_LUT4] = 190.0,
+                                [QUANT_LUT6] = 100.0};
+    return (size_t)q < countof(ns) ? ns[q] : 1.0;
+}
+
+struct amounts {
+    double layers, head;            /* elements */
+    double layer_bytes, head_bytes; /* written */
+};
+
+static struct amounts amounts(const struct job *j)
+{
+    const struct plan_input *in = &j->in;
+    const struct plan_range all = {.last = in->n_layers};
+    struct amounts a = {.layer_bytes = (double)plan_shard_bytes(in, all)};
+    for (uint32_t l = 0; l < in->n_layers; l++) {
+        a.layers += (double)in->layers[l].elements;
+    }
+    for (uint32_t i = 0; i < j->plan.n_heads; i++) {
+        a.head_bytes += (double)plan_head_bytes(in, j->plan.heads[i]);
+    }
+    a.head = (double)in->vocab * (double)in->row_elements;
+    return a;
+}
+
+void convert_costs(struct job *j)
+{
+    struct amounts a = amounts(j);
+    double n = crew_threads(j->o->threads);
+    double encode = (NS_DEQUANT + encode_ns(j->forms.spec.kind)) / n;
+    double packages = (double)j->plan.n_shards + (double)j->plan.n_heads;
+    double bundle = (double)convert_bundle_bytes(j);
+    /* the source is hashed while it is measured (digest.h) */
+    double measure =
+        (a.layers + a.head) * (NS_DEQUANT + NS_MAC * 64 /* tokens */) +
+        (double)gguf_file_bytes(j->g) * NS_HASH;
+    double embed = a.head * (NS_DEQUANT / n + 2 * NS_WRITE); /* as fp16 */
+    const struct progress_part parts[] = {
+        {"reading",    NS_START                                    },
+        {"measuring",  NS_TOKEN * j->in.vocab                      },
+        {"measuring",  measure / n                                 },
+        {"writing",    embed                                       },
+        {"writing",    a.layers * encode + a.layer_bytes * NS_WRITE},
+        {"writing",    a.head * encode + a.head_bytes * NS_WRITE   },
+        {"gating",     packages * NS_PACKAGE                       },
+        {"publishing", bundle * (NS_HASH + NS_REREAD)              },
+        {"publishing", bundle * NS_SYNC                            },
+    };
+    progress_plan(&j->progress, parts, countof(parts));
+}
+
+/* --- all of it, asked alone --- */
+
+static int forecast(void *ctx, struct err *e)
+{
+    struct job *j = ctx;
+    RETERR(arch_read(j->g, &j->d, e));
+    RETERR(convert_check_forms(j, e));
+    RETERR(gate_vocabulary(j->g, &j->result.notes, e));
+    RETERR(convert_choose_context(j, e));
+    RETERR(convert_make_plan(j, e));
+    convert_costs(j);
+    if (j->o->out == NULL) {
+        return 0;
+    }
+    RETERR(convert_check_fit(j, e));
+    return convert_check_room(j, e);
+}
+
+int convert_forecast(const struct convert_options *o,
+                     struct convert_forecast *ret, struct err *e)
+{
+    int rc = 0;
+    struct job *j = calloc(1, sizeof(*j));
+    must(j != NULL);
+    j->o = o;
+    CHECK(convert_read_options(j, e));
+    CHECK(convert_open_source(j, e));
+    CHECK(gguf_guard(forecast, j, e));
+    *ret = (struct convert_forecast){
+        .architecture = j->d.arch->name,
+        .profile = j->profile,
+        .in = j->in,
+        .plan = j->plan,
+        .source_bytes = gguf_file_bytes(j->g),
+        .bundle_bytes = convert_bundle_bytes(j),
+        .seconds = j->progress.sum / 1e9,
+    };
+    memcpy(ret->name, j->name, sizeof(ret->name));
+    quant_text(j->forms.spec, ret->quant);
+    j->in = (struct plan_input){0}; /* given away */
+out:
+    plan_input_fini(&j->in);
+    arch_fini(&j->d);
+    gguf_close(j->g);
+    free(j);
+    return rc;
+}

@@ -1,0 +1,115 @@
+/* plan_input.c - the only place where the planner meets struct decoder. */
+#include "convert/plan_input.h"
+
+#include "base/num.h"
+
+#define BLOB_RECORD 64u /* before each constant of weight.bin; mil/blob.c */
+
+/* Text of a program, about: measured on bundles, rounded up. */
+#define TEXT_LAYER   KIB(32)
+#define TEXT_PROGRAM KIB(24)
+
+/* One constant of n bytes in weight.bin. */
+static uint64_t blob(uint64_t n)
+{
+    return BLOB_RECORD + (n + BLOB_RECORD - 1) / BLOB_RECORD * BLOB_RECORD;
+}
+
+/* Codes, and scales or palettes. */
+static uint64_t matrix(struct quant_spec spec, uint64_t rows, uint64_t cols)
+{
+    struct quant_spec s = quant_fit(spec, rows);
+    uint64_t params = 2 * quant_params(s, rows);
+    return blob(quant_bytes(s, rows, cols) - params) +
+           (params > 0 ? blob(params) : 0);
+}
+
+static void read_layer(const struct decoder *d, uint32_t l,
+                       const struct plan_form *f, struct plan_layer *ret)
+{
+    const struct layer *y = &d->layers[l];
+    for (unsigned s = SLOT_LAYER; s < SLOT_COUNT; s++) {
+        const struct part *p = arch_part(d, l, (enum arch_slot)s);
+        if (p->t == NULL) {
+            continue;
+        }
+        if (p->rows == 1) {
+            ret->bytes += blob(2 * p->cols);
+            continue;
+        }
+        uint64_t wide = num_max(p->rows, p->cols);
+        struct quant_spec spec = quant_choice_for(f->forms, p->t->name);
+        ret->elements += p->rows * p->cols;
+        ret->bytes += matrix(spec, p->rows, p->cols);
+        ret->channels = (uint32_t)num_max(ret->channels, wide);
+    }
+    if (d->d_ple > 0) { /* a norm that stands in each layer's program */
+        ret->bytes += blob(2 * (uint64_t)d->d_ple);
+    }
+    bool own = y->kv_from == l;
+    ret->states = f->host || !own ? 0 : 2;
+    ret->state_bytes =
+        own ? (uint64_t)2 * y->n_kv * y->d_head * 2 * f->context : 0;
+}
+
+/* Layers from one whose keys are read later to the last that reads them. */
+static void read_together(const struct decoder *d, struct plan_input *ret)
+{
+    ret->together = calloc(d->n_layers, sizeof(*ret->together));
+    must(ret->together != NULL);
+    for (uint32_t l = 0; l < d->n_layers; l++) {
+        uint32_t last = l;
+        for (uint32_t k = l + 1; k < d->n_layers; k++) {
+            last = d->layers[k].kv_from == l ? k : last;
+        }
+        if (last > l) {
+            ret->together[ret->n_together++] =
+                (struct plan_range){.first = l, .last = last + 1};
+        }
+    }
+}
+
+/* Embeddings, the vocabulary's metadata, and the text of the programs. */
+static uint64_t file_bytes(const struct decoder *d, const struct gguf *g,
+                           const struct plan_form *f)
+{
+    uint64_t ple = (uint64_t)d->n_layers * d->d_ple;
+    uint64_t n = (uint64_t)d->vocab * (d->d_model + ple) * 2;
+    uint64_t tensors = 0;
+    for (size_t i = 0; g != NULL && i < gguf_n_tensors(g); i++) {
+        tensors += gguf_tensor_at(g, i)->bytes;
+    }
+    if (g != NULL && gguf_file_bytes(g) > tensors) {
+        n += gguf_file_bytes(g) - tensors;
+    }
+    return n + (uint64_t)d->n_layers * TEXT_LAYER * (f->functions ? 2 : 1);
+}
+
+void plan_input_of(const struct decoder *d, const struct gguf *g,
+                   const struct plan_form *f, struct plan_input *ret)
+{
+    struct quant_spec head =
+        quant_choice_for(f->forms, arch_head(d)->t->name);
+    uint64_t row = quant_bytes(quant_fit(head, d->vocab), d->vocab, d->d_model);
+    *ret = (struct plan_input){
+        .n_layers = d->n_layers,
+        .vocab = d->vocab,
+        .context = f->context,
+        .row_elements = d->d_model,
+        .row_bytes = (row + d->vocab - 1) / d->vocab,
+        .head_bytes =
+            blob(2 * (uint64_t)d->d_model) + (uint64_t)4 * BLOB_RECORD,
+        .file_bytes = file_bytes(d, g, f) + TEXT_PROGRAM,
+        .bits = quant_entries(f->forms->spec.kind) > 0
+                    ? 16
+                    : quant_bits(f->forms->spec.kind),
+        .n_widths = 2,
+        .widths = {1, 4},
+    };
+    ret->layers = calloc(d->n_layers, sizeof(*ret->layers));
+    must(ret->layers != NULL);
+    for (uint32_t l = 0; l < d->n_layers; l++) {
+        read_layer(d, l, f, &ret->layers[l]);
+    }
+    read_together(d, ret);
+}

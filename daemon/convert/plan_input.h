@@ -1,0 +1,20 @@
+/* plan_input.h - a decoder as the planner sees it. */
+#pragma once
+
+#include "convert/arch/arch.h"
+#include "convert/plan.h"
+#include "convert/quant/choice.h"
+
+/* The form that a bundle is made in. */
+struct plan_form {
+    const struct quant_choice *forms; /* of the matrices; borrowed */
+    uint32_t context;
+    bool functions; /* fixed numbers of rows, not a range */
+    bool host;      /* kv = host: no states */
+};
+
+/* What d weighs in that form: *ret is the caller's (plan_input_fini). Sizes are
+ * those of weight.bin, record by record. g: its file, for the size of the
+ * vocabulary; NULL counts none. */
+void plan_input_of(const struct decoder *d, const struct gguf *g,
+                   const struct plan_form *f, struct plan_input *ret);

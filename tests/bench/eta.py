@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""How even the progress of a conversion is, and so how honest an ETA made of it.
+
+    eta.py ANED MODEL.gguf [OPTIONS of aned convert]
+
+Runs the conversion on a terminal of its own and reads its progress line. Prints what each stage took and what was told, and the
+worst error of two ETAs after the first tenth, in percent of the whole time: what is behind by the fraction, and what anectl makes of
+it (client/term.c: the recent speed). Figures mean something on a machine that does nothing else.
+"""
+import os
+import pathlib
+import pty
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+LINE = re.compile(rb"([a-z]+) +\[[#.]*\] +(\d+) %")
+
+
+def watch(command):
+    """(seconds, stage, fraction) of each line, and the whole time."""
+    ours, theirs = pty.openpty()
+    began = time.monotonic()
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=theirs)
+    os.close(theirs)
+    rows, text = [], b""
+    while True:
+        try:
+            text = os.read(ours, 65536)
+        except OSError:  # the other end is closed
+            break
+        rows += [(time.monotonic() - began, m[1].decode(), int(m[2]) / 100) for m in LINE.finditer(text)]
+    os.close(ours)
+    if child.wait() != 0:
+        sys.exit(f"{command[0]} ended with {child.returncode}: {text.decode(errors='replace')}")
+    return rows, time.monotonic() - began
+
+
+def by_fraction(rows):
+    return [(t, t / f) for t, _, f in rows if f > 0]
+
+
+def by_recent_speed(rows):
+    """As eta_update does: a sample counts by how long it took, 10 s forget most of the past."""
+    found, at, seen, rate = [], 0.0, 0.0, 0.0
+    for t, _, f in rows:
+        dt = t - at
+        if dt >= 0.2 and f > seen:
+            keep = 10 / (10 + dt) if rate > 0 else 0
+            rate = keep * rate + (1 - keep) * (f - seen) / dt
+            at, seen = t, f
+        if rate > 0 and f >= 0.02 and t >= 1:
+            found.append((t, t + max(0.0, (1 - f) / rate - (t - at))))
+    return found
+
+
+def main():
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    aned, model, *more = sys.argv[1:]
+    with tempfile.TemporaryDirectory(prefix="aned-eta-", dir=pathlib.Path(model).parent) as room:
+        rows, whole = watch([aned, "convert", model, "--out", f"{room}/bundle", *more])
+    begins = {}
+    for t, stage, f in rows:
+        begins.setdefault(stage, (t, f))
+    ends = [*list(begins.values())[1:], (whole, 1.0)]
+    print(f"{'stage':<12} {'takes':>8} {'share':>7} {'told':>7}")
+    for (stage, (t, f)), (end, to) in zip(begins.items(), ends):
+        print(f"{stage:<12} {end - t:>6.2f} s {100 * (end - t) / whole:>5.0f} % {100 * (to - f):>5.0f} %")
+    for name, guesses in (("by the fraction", by_fraction(rows)), ("by the recent speed", by_recent_speed(rows))):
+        late = [abs(guess - whole) / whole for t, guess in guesses if t >= whole / 10]
+        print(f"worst error {name}: {100 * max(late):.0f} % of {whole:.1f} s" if late else f"{name}: too short to say")
+
+
+if __name__ == "__main__":
+    main()

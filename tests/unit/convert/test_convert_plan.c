@@ -1,0 +1,526 @@
+/* The shard plan: profiles, the division, what is predicted of it. Pure. */
+#include <math.h>
+
+#include "../unit.h"
+#include "base/num.h"
+#include "convert/plan_input.h"
+
+#define LAYERS_MAX 12u
+
+/* A model made by hand: a row of equal layers. */
+struct shape {
+    struct plan_layer layers[64];
+    struct plan_range together[4];
+    struct plan_input in;
+};
+
+static struct plan_input *equal(struct shape *s, uint32_t n, uint64_t bytes,
+                                uint32_t states, uint32_t vocab, uint64_t row)
+{
+    *s = (struct shape){0};
+    for (uint32_t l = 0; l < n; l++) {
+        s->layers[l] = (struct plan_layer){.bytes = bytes,
+                                           .elements = bytes,
+                                           .states = states,
+                                           .state_bytes = states * 1000,
+                                           .channels = 64};
+    }
+    s->in = (struct plan_input){
+        .n_layers = n,
+        .layers = s->layers,
+        .together = s->together,
+        .vocab = vocab,
+        .context = 4096,
+        .row_bytes = row,
+        .row_elements = row,
+        .bits = 8,
+        .n_widths = 2,
+        .widths = {1, 4}
+    };
+    return &s->in;
+}
+
+static struct plan_profile profile(const char *name)
+{
+    struct plan_profile p;
+    struct err e = {0};
+    unit_ok(plan_profile(name, &p, &e), &e);
+    return p;
+}
+
+static void check_cover(const struct plan_range *r, uint32_t n, uint32_t all)
+{
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        assert_int_equal(r[i].first, at);
+        assert_true(r[i].last > r[i].first);
+        at = r[i].last;
+    }
+    assert_int_equal(at, all);
+}
+
+/* Every limit of p holds, and what stays together does. */
+static void check_limits(const struct plan_profile *p,
+                         const struct plan_input *in, const struct plan *plan)
+{
+    check_cover(plan->shards, plan->n_shards, in->n_layers);
+    check_cover(plan->heads, plan->n_heads, in->vocab);
+    for (uint32_t i = 0; i < plan->n_shards; i++) {
+        assert_true(plan_shard_bytes(in, plan->shards[i]) <= p->program_bytes);
+        assert_true(plan_shard_states(in, plan->shards[i]) <= p->states);
+        for (uint32_t k = 0; k < in->n_together; k++) {
+            uint32_t cut = plan->shards[i].first;
+            assert_false(cut > in->together[k].first &&
+                         cut < in->together[k].last);
+        }
+    }
+    for (uint32_t i = 0; i < plan->n_heads; i++) {
+        assert_true(plan_head_bytes(in, plan->heads[i]) <= p->program_bytes);
+        assert_true(plan->heads[i].last - plan->heads[i].first <= p->head_rows);
+    }
+    assert_true((plan->n_shards + plan->n_heads) * in->n_widths <= p->programs);
+}
+
+/* --- profiles --- */
+
+static void every_profile_is_read(void **state)
+{
+    (void)state;
+    struct plan_profile all[PLAN_PROFILES_MAX];
+    size_t n = 0;
+    struct err e = {0};
+    unit_ok(plan_profiles(all, &n, &e), &e);
+    assert_true(n >= 8);
+    assert_string_equal(all[0].name, "law");
+    for (size_t i = 0; i < n; i++) { /* law fits every chip */
+        assert_true(all[0].program_bytes <= all[i].program_bytes);
+        assert_true(all[0].states <= all[i].states);
+        assert_true(all[0].head_rows <= all[i].head_rows);
+        assert_true(all[0].channels <= all[i].channels);
+        assert_true(all[0].axis <= all[i].axis);
+        assert_true(all[0].programs <= all[i].programs);
+        assert_true(all[0].fold_bits >= all[i].fold_bits);
+        assert_true(all[0].resident_bytes.least <= all[i].resident_bytes.least);
+        struct json *j = plan_profile_json(all[i].name);
+        const struct json *f = json_get(json_get(j, "figures"), "axis");
+        assert_int_equal((uint32_t)json_num(json_get(f, "value")), all[i].axis);
+        assert_non_null(json_str(json_get(f, "source")));
+        json_free(j);
+    }
+}
+
+static void what_nobody_published_is_not_known(void **state)
+{
+    (void)state;
+    struct plan_profile p = profile("m5-max");
+    assert_false(p.gbytes_per_s.known);
+    struct shape s;
+    struct plan_input *in = equal(&s, 4, 1000000, 2, 1000, 66);
+    struct plan *plan = calloc(1, sizeof(*plan));
+    struct err e = {0};
+    struct buf b;
+    assert_non_null(plan);
+    unit_ok(plan_make(&p, in, plan, &e), &e);
+    assert_false(plan_predict(&p, in, plan, 1).known);
+    buf_init(&b, KIB(64));
+    unit_ok(plan_explain(&p, in, plan, &b, &e), &e);
+    assert_non_null(strstr(b.p, "gbytes_per_s is not known for m5-max"));
+    buf_fini(&b);
+    assert_true(profile("m5-pro").kv_ms.known);
+    assert_false(profile("m4-max").kv_ms.known);
+    free(plan);
+}
+
+static void unknown_names_are_told(void **state)
+{
+    (void)state;
+    struct plan_profile p;
+    struct err e = {0};
+    assert_int_equal(plan_profile("m9", &p, &e), ERR_INVALID);
+    assert_non_null(strstr(e.msg, "law"));
+    assert_non_null(strstr(e.msg, "m5-max"));
+    unit_ok(plan_profile(NULL, &p, &e), &e);
+    assert_string_equal(p.name, "law");
+}
+
+/* --- the division --- */
+
+static void plan_of_real_shapes(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t n;
+        uint64_t bytes;
+        uint32_t states, vocab;
+        uint64_t row;
+        const char *profile;
+        uint32_t shards, heads;
+        const char *by_layers, *by_heads;
+    } t[] = {
+  /* gemma-3-270m int8, its vocabulary is the largest there is */
+        {18, 5570560,   2, 262144, 642,  "law",    1, 8, "",                         "head_rows"             },
+ /* Qwen2.5-0.5B int8: 24 layers of 14.9 MB */
+        {24, 14909440,  2, 151936, 898,  "law",    2, 5, "program_bytes and states",
+         "head_rows"                                                                                         },
+        {24, 14909440,  2, 151936, 898,  "m4-max", 2, 3, "states",
+         "head_rows and channels"                                                                            },
+        {24, 14909440,  0, 151936, 898,  "m4-max", 1, 3, "",
+         "head_rows and channels"                                                                            },
+ /* Phi-4-mini int8 in the profile that it was measured on */
+        {32, 100000000, 2, 200064, 3074, "m4-max", 2, 4,
+         "program_bytes and states",                                                 "head_rows and channels"},
+ /* 40 state tensors a program */
+        {24, 1000,      2, 1000,   66,   "law",    2, 1, "states",                   ""                      },
+        {24, 1000,      0, 1000,   66,   "law",    1, 1, "",                         ""                      },
+ /* one layer a program */
+        {7,  249000000, 2, 1000,   66,   "law",    7, 1, "program_bytes",            ""                      },
+    };
+    struct plan *plan = calloc(1, sizeof(*plan));
+    assert_non_null(plan);
+    for (size_t i = 0; i < countof(t); i++) {
+        struct shape s;
+        struct plan_profile p = profile(t[i].profile);
+        struct plan_input *in =
+            equal(&s, t[i].n, t[i].bytes, t[i].states, t[i].vocab, t[i].row);
+        struct err e = {0};
+        unit_ok(plan_make(&p, in, plan, &e), &e);
+        assert_int_equal(plan->n_shards, t[i].shards);
+        assert_int_equal(plan->n_heads, t[i].heads);
+        check_limits(&p, in, plan);
+        struct plan_bounds by = plan_bounds(&p, in, plan);
+        assert_string_equal(by.layers, t[i].by_layers);
+        assert_string_equal(by.heads, t[i].by_heads);
+    }
+    free(plan);
+}
+
+static uint32_t random_below(uint64_t *seed, uint32_t n)
+{
+    *seed = *seed * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(*seed >> 33) % n;
+}
+
+struct best {
+    bool found;
+    uint32_t programs;
+    uint64_t squares;
+};
+
+/* Every division of n layers: bit l of `cuts` begins a program at layer l + 1.
+ * Shares nothing with plan.c but the definition of "best". */
+static struct best brute_force(const struct plan_profile *p,
+                               const struct plan_input *in)
+{
+    struct best b = {0};
+    for (uint32_t cuts = 0; cuts < 1u << (in->n_layers - 1); cuts++) {
+        uint64_t bytes = 0;
+        uint64_t squares = 0;
+        uint32_t states = 0;
+        uint32_t programs = 0;
+        bool ok = true;
+        for (uint32_t l = 0; l < in->n_layers; l++) {
+            bytes += in->layers[l].bytes;
+            states += in->layers[l].states;
+            ok = ok && bytes <= p->program_bytes && states <= p->states;
+            bool cut = (cuts >> l & 1) != 0;
+            for (uint32_t k = 0; cut && k < in->n_together; k++) {
+                ok = ok && !(l >= in->together[k].first &&
+                             l + 1 < in->together[k].last);
+            }
+            if (cut || l + 1 == in->n_layers) {
+                squares += bytes * bytes;
+                programs++;
+                bytes = 0;
+                states = 0;
+            }
+        }
+        if (ok && (!b.found || programs < b.programs ||
+                   (programs == b.programs && squares < b.squares))) {
+            b = (struct best){true, programs, squares};
+        }
+    }
+    return b;
+}
+
+/* A random model, and a profile of which some refuse it. */
+static void random_case(uint64_t *seed, struct shape *s, struct plan_profile *p)
+{
+    uint32_t n = 1 + random_below(seed, LAYERS_MAX);
+    struct plan_input *in = equal(s, n, 1, 2, 700, 1);
+    for (uint32_t l = 0; l < n; l++) {
+        s->layers[l].bytes = 1 + random_below(seed, 100);
+        s->layers[l].states = random_below(seed, 4);
+    }
+    in->n_together = random_below(seed, 3);
+    for (uint32_t k = 0; k < in->n_together; k++) {
+        uint32_t from = random_below(seed, n);
+        s->together[k] = (struct plan_range){
+            from,
+            from + 1 + random_below(seed, (uint32_t)num_min(4, n - from))};
+    }
+    *p = profile("law");
+    p->program_bytes = 64 + random_below(seed, 300);
+    p->states = 2 + random_below(seed, 12);
+    p->programs = UINT32_MAX;
+}
+
+static void no_division_is_better(void **state)
+{
+    (void)state;
+    uint64_t seed = 7;
+    unsigned refused = 0;
+    unsigned cut = 0;
+    struct plan *plan = calloc(1, sizeof(*plan));
+    assert_non_null(plan);
+    for (int i = 0; i < 3000; i++) {
+        struct shape s;
+        struct plan_profile p;
+        struct err e = {0};
+        random_case(&seed, &s, &p);
+        struct best want = brute_force(&p, &s.in);
+        bool made = plan_make(&p, &s.in, plan, &e) == 0;
+        assert_int_equal(made, want.found);
+        if (!made) {
+            refused++;
+            continue;
+        }
+        uint64_t squares = 0;
+        check_limits(&p, &s.in, plan);
+        for (uint32_t k = 0; k < plan->n_shards; k++) {
+            uint64_t bytes = plan_shard_bytes(&s.in, plan->shards[k]);
+            squares += bytes * bytes;
+        }
+        assert_int_equal(plan->n_shards, want.programs);
+        assert_int_equal(squares, want.squares);
+        cut += plan->n_shards > 1;
+    }
+    assert_true(refused > 100 && cut > 1000); /* both were seen */
+    free(plan);
+}
+
+/* More room never gives more programs or a longer step. */
+static void plans_are_monotone(void **state)
+{
+    (void)state;
+    uint64_t seed = 11;
+    struct plan *small = calloc(1, sizeof(*small));
+    struct plan *large = calloc(1, sizeof(*large));
+    assert_true(small != NULL && large != NULL);
+    unsigned seen = 0;
+    for (int i = 0; i < 2000; i++) {
+        struct shape s;
+        struct plan_profile p;
+        struct err e = {0};
+        random_case(&seed, &s, &p);
+        if (plan_make(&p, &s.in, small, &e) != 0) {
+            continue;
+        }
+        struct plan_profile q = p;
+        q.program_bytes += random_below(&seed, 200);
+        q.states += random_below(&seed, 6);
+        q.head_rows += random_below(&seed, 100);
+        unit_ok(plan_make(&q, &s.in, large, &e), &e);
+        assert_true(large->n_shards <= small->n_shards);
+        assert_true(large->n_heads <= small->n_heads);
+        struct plan_time a = plan_predict(&p, &s.in, small, 1);
+        struct plan_time b = plan_predict(&q, &s.in, large, 1);
+        assert_true(a.known && b.known && a.least_ms <= a.most_ms);
+        assert_true(b.least_ms <= a.least_ms + 1e-9 &&
+                    b.most_ms <= a.most_ms + 1e-9);
+        seen++;
+    }
+    assert_true(seen > 1000);
+    free(small);
+    free(large);
+}
+
+/* --- refusals --- */
+
+static void refuses(const struct plan_profile *p, const struct plan_input *in,
+                    const char *limit, const char *where)
+{
+    struct plan *plan = calloc(1, sizeof(*plan));
+    struct err e = {0};
+    assert_non_null(plan);
+    assert_int_equal(plan_make(p, in, plan, &e), ERR_CONVERT);
+    if (strstr(e.msg, limit) == NULL || strstr(e.msg, where) == NULL ||
+        strstr(e.msg, p->name) == NULL) {
+        fail_msg("'%s' does not name %s, %s and %s", e.msg, limit, where,
+                 p->name);
+    }
+    free(plan);
+}
+
+static void refusals_name_limit_and_layer(void **state)
+{
+    (void)state;
+    struct shape s;
+    struct plan_profile p = profile("law");
+    struct plan_input *in = equal(&s, 20, 1000, 2, 100, 66);
+    s.layers[7].bytes = 251000000;
+    refuses(&p, in, "program_bytes 250000000", "layer 7 has 251000000");
+    in = equal(&s, 20, 1000, 2, 100, 66);
+    s.layers[3].states = 41;
+    refuses(&p, in, "states 40", "layer 3 has 41");
+    in = equal(&s, 20, 1000, 2, 100, 66);
+    s.layers[9].channels = 65537;
+    refuses(&p, in, "channels 65536", "layer 9 has 65537");
+    in = equal(&s, 20, 1000, 2, 100, 66);
+    in->context = 20000;
+    refuses(&p, in, "axis 16384", "20000");
+    in = equal(&s, 20, 60000000, 2, 100, 66);
+    in->n_together = 1;
+    s.together[0] = (struct plan_range){4, 9};
+    refuses(&p, in, "program_bytes", "layers 4 to 8 must stay together");
+    in = equal(&s, 30, 1000, 2, 100, 66);
+    in->n_together = 2; /* overlapping: 22 layers with 44 states */
+    s.together[0] = (struct plan_range){4, 18};
+    s.together[1] = (struct plan_range){17, 26};
+    refuses(&p, in, "states 40", "layers 4 to 25 must stay together");
+    in = equal(&s, 20, 1000, 2, 100, 66);
+    in->n_together = 1;
+    s.together[0] = (struct plan_range){18, 21};
+    struct plan_profile none = p; /* this is no profile's matter */
+    none.name[0] = '\0';
+    refuses(&none, in, "layers 18 to 20", "of 20");
+    in = equal(&s, 62, 240000000, 2, 100, 66);
+    refuses(&p, in, "programs 121", "63 programs");
+    in = equal(&s, 2, 1000, 2, 100, 4000000);
+    refuses(&p, in, "program_bytes 250000000", "64 rows of the head");
+}
+
+static void programs_that_do_not_stay_are_told(void **state)
+{
+    (void)state;
+    struct shape s;
+    struct plan_profile p = profile("m4-max");
+    struct plan *plan = calloc(1, sizeof(*plan));
+    struct err e = {0};
+    static const struct {
+        uint64_t bytes;
+        enum plan_fit fit;
+        bool known;
+    } t[] = {
+        {29000000,  PLAN_FITS,    true }, /* 32 layers of them: 0.9 GB */
+        {100000000, PLAN_EDGE,    true }, /* Phi-4-mini, which ran */
+        {220000000, PLAN_TOO_BIG, false},
+    };
+    assert_non_null(plan);
+    for (size_t i = 0; i < countof(t); i++) {
+        struct plan_input *in = equal(&s, 32, t[i].bytes, 2, 1000, 3074);
+        unit_ok(plan_make(&p, in, plan, &e), &e);
+        assert_int_equal(plan_fit(&p, in, plan), t[i].fit);
+        assert_int_equal(plan_predict(&p, in, plan, 1).known, t[i].known);
+    }
+    /* M1 keeps int8 as fp16: the same layers are twice as much there */
+    struct plan_input *in = equal(&s, 32, 50000000, 0, 64, 64);
+    struct plan_profile m1 = profile("m1");
+    unit_ok(plan_make(&m1, in, plan, &e), &e);
+    assert_int_equal(plan_resident_bytes(&m1, in, plan),
+                     2 * (32ull * 50000000 + 64 * 64));
+    unit_ok(plan_make(&p, in, plan, &e), &e);
+    assert_int_equal(plan_resident_bytes(&p, in, plan),
+                     32ull * 50000000 + 64 * 64);
+    free(plan);
+}
+
+/* --- predictions --- */
+
+/* What the public record measured lies in the span that is predicted; the
+ * figures are those of its shapes. */
+static void the_record_is_in_the_span(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *profile;
+        uint32_t layers;
+        uint64_t bytes; /* of a layer */
+        uint32_t vocab;
+        uint64_t row;
+        unsigned bits;
+        uint32_t context;
+        double tok_s;
+    } t[] = {
+  /* ane-book: Phi-4-mini int8, 53.0 ms of layers and 5.1 of head */
+        {"m4-max", 32, 100000000, 200064, 3074, 8,  1024, 17.2},
+ /* ane-book: Qwen2.5-0.5B int8 */
+        {"m4-max", 24, 14909440,  151936, 898,  8,  1024, 160 },
+ /* cadamcat: Qwen3-4B fp16 with a graph of about 500 positions */
+        {"m5-pro", 36, 201700000, 151936, 5120, 16, 512,  15.0},
+    };
+    struct plan *plan = calloc(1, sizeof(*plan));
+    assert_non_null(plan);
+    for (size_t i = 0; i < countof(t); i++) {
+        struct shape s;
+        struct plan_profile p = profile(t[i].profile);
+        struct err e = {0};
+        struct plan_input *in =
+            equal(&s, t[i].layers, t[i].bytes, 2, t[i].vocab, t[i].row);
+        in->bits = t[i].bits;
+        in->context = t[i].context;
+        unit_ok(plan_make(&p, in, plan, &e), &e);
+        struct plan_time x = plan_predict(&p, in, plan, 1);
+        double ms = 1000 / t[i].tok_s;
+        assert_true(x.known);
+        if (ms < x.least_ms * 0.9 || ms > x.most_ms) {
+            fail_msg("%s: %.1f ms measured, %.1f to %.1f predicted",
+                     t[i].profile, ms, x.least_ms, x.most_ms);
+        }
+    }
+    free(plan);
+}
+
+static void a_step_is_the_sum_that_it_says(void **state)
+{
+    (void)state;
+    struct shape s;
+    struct plan *plan = calloc(1, sizeof(*plan));
+    struct err e = {0};
+    struct plan_input *in = equal(&s, 4, 250000000, 2, 64, 1000000);
+    struct plan_profile p = {
+        .name = "x",
+        .program_bytes = 500000000,
+        .states = 100,
+        .head_rows = 64,
+        .channels = 1000,
+        .axis = 4096,
+        .programs = 100,
+        .gbytes_per_s = {true, 100,  200},
+        .efficiency = {true, 0.5,  1  },
+        .boundary_ms = {true, 0.25, 0.5},
+        .program_ms = {true, 1,    2  },
+        .rows = 4,
+        .rows_factor = {true, 1,    1.5},
+    };
+    assert_non_null(plan);
+    unit_ok(plan_make(&p, in, plan, &e), &e);
+    assert_int_equal(plan->n_shards, 2);
+    struct plan_time t = plan_predict(&p, in, plan, 1);
+    /* 1 GB of layers, 64 MB of head, three programs, two of layers */
+    assert_true(fabs(t.least_ms - (5 + 0.32 + 0.75)) < 1e-9);
+    assert_true(fabs(t.most_ms - (20 + 0.64 + 1.5 + 4)) < 1e-9);
+    struct plan_time four = plan_predict(&p, in, plan, 4);
+    assert_true(fabs(four.most_ms - 1.5 * t.most_ms) < 1e-9);
+    assert_false(plan_predict(&p, in, plan, 5).known); /* nobody measured */
+    p.kv_ms = (struct plan_span){true, 0.5, 1};
+    t = plan_predict(&p, in, plan, 1); /* 4 layers, 4096 positions */
+    assert_true(fabs(t.least_ms - (5 + 0.32 + 0.75 + 8)) < 1e-9);
+    free(plan);
+}
+
+int main(void)
+{
+    const struct CMUnitTest t[] = {
+        cmocka_unit_test(every_profile_is_read),
+        cmocka_unit_test(what_nobody_published_is_not_known),
+        cmocka_unit_test(unknown_names_are_told),
+        cmocka_unit_test(plan_of_real_shapes),
+        cmocka_unit_test(no_division_is_better),
+        cmocka_unit_test(plans_are_monotone),
+        cmocka_unit_test(refusals_name_limit_and_layer),
+        cmocka_unit_test(programs_that_do_not_stay_are_told),
+        cmocka_unit_test(the_record_is_in_the_span),
+        cmocka_unit_test(a_step_is_the_sum_that_it_says),
+    };
+    return cmocka_run_group_tests(t, NULL, NULL);
+}
