@@ -1,0 +1,251 @@
+"""A forward pass in numpy over a decoder that is described as data.
+
+The description is what a bundle.json of format 2 holds: `layers`, one object a layer, `rope` and `rope_local`, and a
+few numbers of the whole model. forward.py makes the same from a GGUF's metadata, without the daemon. Weights come by
+their GGUF names, in the order of the GGUF's rows.
+
+Nothing here is shared with the daemon. A layer computes
+
+    h = norm(x) or x; q, k, v = W h + b; norms and rotation; softmax of the scores; o
+    x += residual_scale * (norm of o, or o), and the same around the feed-forward
+    per-layer embeddings, the layer's output scale
+"""
+import copy
+import math
+
+import numpy as np
+
+# Architectures whose converter permutes q and k: a rotated pair is (2i, 2i + 1), not (i, i + half).
+PAIRS = ("llama", "granite", "smollm3")
+
+
+def rms_norm(x, weight, eps):
+    """The sum in float64 whatever x is. weight None: a norm without one."""
+    scale = np.sqrt(np.mean(x.astype(np.float64) ** 2, axis=-1, keepdims=True) + eps)
+    y = (x / scale).astype(x.dtype)
+    return y if weight is None else y * weight
+
+
+def silu(x):
+    with np.errstate(over="ignore"):  # exp of a large -x is inf, 1/inf is 0
+        return x / (1 + np.exp(-x))
+
+
+def gelu_tanh(x):
+    return 0.5 * x * (1 + np.tanh(x.dtype.type(math.sqrt(2 / math.pi)) * (x + 0.044715 * x**3)))
+
+
+def gelu_erf(x):
+    return 0.5 * x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))).astype(x.dtype)
+
+
+ACTS = {"silu": silu, "gelu_tanh": gelu_tanh, "gelu_erf": gelu_erf}
+PLAIN_LAYER = {
+    "kind": "global", "rotates": True, "pre_norm": True, "post_norm": False, "gain_plus_one": False, "qk_norm": "none",
+    "qk_norm_last": False, "v_norm": False, "v_is_k": False, "score_cap": 0.0, "act": "silu", "gated": True,
+    "residual_scale": 1.0, "d_ple": 0, "out_scale": 1.0,
+}
+PLAIN_ROPE = {"scale": 1.0, "window": 0, "magnitude": 1.0, "original": 0, "factors": [], "long_factors": []}
+
+
+def soft_cap(x, cap):
+    return cap * np.tanh(x / cap) if cap > 0 else x
+
+
+class Decoder:
+    """spec: d_model, norm_eps, embed_scale, logit_scale, logit_cap, layers, rope, rope_local, and `pairs`.
+
+    weights: get(name) -> array in numpy's order (a projection is (out, in)), or None where the model has none.
+    round_at: {place: function}; what rounding at that place alone costs. Places: "k", "v", "x" (the stream).
+    """
+
+    def __init__(self, spec, weights, dtype=np.float64, round_at=None):
+        self.spec = spec
+        self.weights = weights
+        self.dtype = dtype
+        self.round_at = round_at or {}
+
+    def find(self, name):
+        w = self.weights.get(name)
+        return None if w is None else w.astype(self.dtype, copy=False)
+
+    def weight(self, name):
+        w = self.find(name)
+        if w is None:
+            raise KeyError(name)
+        return w
+
+    def rounded(self, place, x):
+        return self.round_at[place](x).astype(x.dtype) if place in self.round_at else x
+
+    def linear(self, name, x):
+        y = x @ self.weight(name + ".weight").T
+        b = self.find(name + ".bias")
+        return y if b is None else y + b
+
+    def norm(self, layer, name, x):
+        w = self.weight(name + ".weight")
+        return rms_norm(x, 1 + w if layer["gain_plus_one"] else w, self.spec["norm_eps"])
+
+    def rope_of(self, layer):
+        return self.spec["rope_local" if layer["kind"] == "local" else "rope"]
+
+    # --- rotation ---
+
+    def angles(self, rope, n):
+        """cos, sin: (n, dim / 2). One list of factors holds for the whole sequence, by its length."""
+        freq = float(rope["base"]) ** (-np.arange(0, rope["dim"], 2, dtype=np.float64) / rope["dim"])
+        beyond = len(rope["long_factors"]) > 0 and n > rope["original"]
+        factors = rope["long_factors"] if beyond else rope["factors"]
+        if len(factors):
+            freq = freq / np.asarray(factors, np.float64)
+        a = np.outer(np.arange(n) * rope["scale"], freq)
+        return (np.cos(a) * rope["magnitude"]).astype(self.dtype), (np.sin(a) * rope["magnitude"]).astype(self.dtype)
+
+    def rotate(self, x, cos, sin):
+        """x: (n, heads, d_head); elements from dim on stay."""
+        c, s = cos[:, None, :], sin[:, None, :]
+        half = cos.shape[1]
+        first, second = slice(0, half), slice(half, 2 * half)
+        if self.spec["pairs"]:
+            first, second = slice(0, 2 * half, 2), slice(1, 2 * half, 2)
+        out = x.copy()
+        out[..., first] = x[..., first] * c - x[..., second] * s
+        out[..., second] = x[..., second] * c + x[..., first] * s
+        return out
+
+    # --- attention ---
+
+    def finish(self, layer, name, x, heads):
+        """(n, heads * d_head) as heads, normed and rotated as the layer says."""
+        n, eps = len(x), self.spec["norm_eps"]
+        kind = layer["qk_norm"]
+        w = None if kind == "none" else self.weight(name + "_norm.weight")
+        if kind == "full":
+            x = rms_norm(x, w, eps)
+        x = x.reshape(n, heads, layer["d_head"])
+        if kind == "head":  # its weight is one head's, or each head has its own part of it
+            w = w.reshape(-1, layer["d_head"])
+        if kind == "head" and not layer["qk_norm_last"]:
+            x = rms_norm(x, w, eps)
+        if layer["rotates"]:
+            x = self.rotate(x, *self.angles(self.rope_of(layer), n))
+        if kind == "head" and layer["qk_norm_last"]:
+            x = rms_norm(x, w, eps)
+        return x
+
+    def make_keys(self, layer, p, h):
+        raw = self.linear(p + "attn_k", h)
+        v = raw if layer["v_is_k"] else self.linear(p + "attn_v", h)
+        v = v.reshape(len(h), layer["n_kv"], layer["d_head"])
+        if layer["v_norm"]:
+            v = rms_norm(v, None, self.spec["norm_eps"])
+        k = self.finish(layer, p + "attn_k", raw, layer["n_kv"])
+        return self.rounded("k", k), self.rounded("v", v)
+
+    def attention(self, index, h, kept):
+        """kept: {layer: (k, v)}, filled here."""
+        layer, p = self.spec["layers"][index], f"blk.{index}."
+        n, heads = len(h), layer["n_heads"]
+        q = self.finish(layer, p + "attn_q", self.linear(p + "attn_q", h), heads)
+        if layer["kv_from"] == index:
+            kept[index] = self.make_keys(layer, p, h)
+        k, v = kept[layer["kv_from"]]
+        i, j = np.arange(n)[:, None], np.arange(n)[None, :]
+        window = self.rope_of(layer)["window"]
+        hidden = (j > i) | (i - j >= window if window else False)
+        out = np.empty((n, heads, layer["d_head"]), self.dtype)
+        group = heads // layer["n_kv"]
+        for head in range(heads):
+            scores = q[:, head] @ k[:, head // group].T * self.dtype(layer["score_scale"])
+            scores = soft_cap(scores, self.dtype(layer["score_cap"]))
+            scores[hidden] = -np.inf
+            scores = np.exp(scores - scores.max(axis=-1, keepdims=True))
+            scores /= scores.sum(axis=-1, keepdims=True)
+            out[:, head] = scores @ v[:, head // group]
+        return self.linear(p + "attn_output", out.reshape(n, -1))
+
+    # --- the rest of a layer ---
+
+    def feed_forward(self, layer, p, h):
+        act = ACTS[layer["act"]]
+        up = self.linear(p + "ffn_up", h)
+        a = act(self.linear(p + "ffn_gate", h)) * up if layer["gated"] else act(up)
+        return self.linear(p + "ffn_down", a)
+
+    def per_layer(self, index, x, x0, tokens):
+        """What the layer's own embedding of each token adds."""
+        layer, p, width = self.spec["layers"][index], f"blk.{index}.", self.spec["layers"][index]["d_ple"]
+        mine = slice(index * width, (index + 1) * width)
+        a = x0 @ self.weight("per_layer_model_proj.weight")[mine].T / self.dtype(math.sqrt(self.spec["d_model"]))
+        a = self.norm(layer, "per_layer_proj_norm", a)
+        own = self.weight("per_layer_token_embd.weight")[tokens, mine] * self.dtype(math.sqrt(width))
+        e = (a + own) / self.dtype(math.sqrt(2))
+        g = ACTS[layer["act"]](x @ self.weight(p + "inp_gate.weight").T) * e
+        return self.norm(layer, p + "post_norm", g @ self.weight(p + "proj.weight").T)
+
+    def layer(self, index, x, x0, tokens, kept):
+        layer, p = self.spec["layers"][index], f"blk.{index}."
+        scale = self.dtype(layer["residual_scale"])
+        h = self.norm(layer, p + "attn_norm", x) if layer["pre_norm"] else x
+        y = self.attention(index, h, kept)
+        y = self.norm(layer, p + "post_attention_norm", y) if layer["post_norm"] else y
+        x = self.rounded("x", x + scale * y)
+        h = self.norm(layer, p + "ffn_norm", x) if layer["pre_norm"] else x
+        y = self.feed_forward(layer, p, h)
+        y = self.norm(layer, p + "post_ffw_norm", y) if layer["post_norm"] else y
+        x = self.rounded("x", x + scale * y)
+        if layer["d_ple"]:
+            x = self.rounded("x", x + self.per_layer(index, x, x0, tokens))
+        return self.rounded("x", x * self.dtype(layer["out_scale"]))
+
+    def hidden(self, tokens):
+        """(n, d_model) after the last layer."""
+        tokens = np.asarray(tokens)
+        x = self.rounded("x", self.weight("token_embd.weight")[tokens] * self.dtype(self.spec["embed_scale"]))
+        x0, kept = x, {}
+        for index in range(len(self.spec["layers"])):
+            x = self.layer(index, x, x0, tokens, kept)
+        return x
+
+    def logits(self, tokens, rows=None):
+        """(n, vocab); rows selects positions (a slice or indices)."""
+        x = self.hidden(tokens)
+        x = x if rows is None else x[rows]
+        x = self.norm(self.spec["layers"][0], "output_norm", x)
+        head = self.find("output.weight")
+        y = x @ (self.weight("token_embd.weight") if head is None else head).T
+        return soft_cap(y * self.dtype(self.spec["logit_scale"]), self.dtype(self.spec["logit_cap"]))
+
+
+def spec_of_bundle(manifest):
+    """The description in a bundle.json of format 2; a copy, to be changed at will."""
+    m = copy.deepcopy(manifest)
+    assert m["format"] == 2, m["format"]
+    keys = ("d_model", "norm_eps", "embed_scale", "logit_scale", "logit_cap", "layers", "rope")
+    spec = {k: m[k] for k in keys}
+    spec["rope_local"] = m.get("rope_local")
+    spec["pairs"] = m["architecture"] in PAIRS
+    return spec
+
+
+# --- measures ---
+
+
+def log_softmax(logits):
+    """float64, because differences of large numbers are taken next."""
+    z = logits.astype(np.float64)
+    z -= z.max(axis=-1, keepdims=True)
+    return z - np.log(np.exp(z).sum(axis=-1, keepdims=True))
+
+
+def kl(reference, other):
+    """Per row: how far `other` is from `reference`, in nats."""
+    p, q = log_softmax(reference), log_softmax(other)
+    return (np.exp(p) * (p - q)).sum(axis=-1)
+
+
+def cosine(a, b):
+    """Per row."""
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    return (a * b).sum(-1) / (np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1))

@@ -1,0 +1,134 @@
+"""Where decoder.py's weights come from: a GGUF, or the packages that were made of it."""
+import pathlib
+
+import gguf
+import numpy as np
+
+from decoder import PAIRS
+from oracle_tools import coreml_python, run
+
+
+class Source:
+    """A GGUF. Each tensor is dequantised (fp32) when first used; `keep` holds it. Fused tensors are cut when a part of
+    them is asked for, which takes the layers' sizes."""
+
+    def __init__(self, path, layers=None, keep=True):
+        reader = gguf.GGUFReader(str(path))
+        self.fields = {f.name: f for f in reader.fields.values()}
+        self.tensors = {t.name: t for t in reader.tensors}
+        self.arch = self.key("general.architecture")
+        self.layers = layers
+        self.kept = {} if keep else None
+
+    def key(self, name, default=None):
+        if name not in self.fields:
+            if default is None:
+                raise KeyError(name)
+            return default
+        return self.fields[name].contents()
+
+    def whole(self, name):
+        t = self.tensors[name]
+        w = gguf.quants.dequantize(t.data, t.tensor_type)
+        return np.ascontiguousarray(w.reshape([int(d) for d in t.shape[::-1]]), dtype=np.float32)
+
+    def read(self, name):
+        _, _, tail = name.partition("blk.")
+        index, _, part = tail.partition(".")
+        stem, _, suffix = part.partition(".")
+        qkv = ("attn_q", "attn_k", "attn_v")
+        if f"blk.{index}.attn_qkv.{suffix}" in self.tensors and stem in qkv:
+            layer = self.layers[int(index)]
+            q, kv = layer["n_heads"] * layer["d_head"], layer["n_kv"] * layer["d_head"]
+            return np.split(self.whole(f"blk.{index}.attn_qkv.{suffix}"), [q, q + kv])[qkv.index(stem)]
+        up = f"blk.{index}.ffn_up.{suffix}"
+        if stem in ("ffn_gate", "ffn_up") and up in self.tensors and f"blk.{index}.ffn_gate.{suffix}" not in self.tensors:
+            return np.split(self.whole(up), 2)[stem == "ffn_up"]
+        return self.whole(name) if name in self.tensors else None
+
+    def get(self, name):
+        if self.kept is not None and name in self.kept:
+            return self.kept[name]
+        w = self.read(name)
+        if self.kept is not None:
+            self.kept[name] = w
+        return w
+
+
+READ_CONSTS = """
+import sys
+import numpy as np
+sys.path.insert(0, sys.argv[1])
+from mil_numpy import Runner
+out = {}
+for i, package in enumerate(sys.argv[3:]):
+    r = Runner(package)
+    for op in r.function.operations:
+        name = op.outputs[0].name
+        if name.endswith("_weight") and (op.op_type == "const" or op.op_type.startswith("constexpr")):
+            w = np.asarray(r.value({}, op.outputs[0]))
+            if w.ndim == 4 and min(w.shape[:2]) > 1 and w.shape[2:] == (1, 1):
+                out[f"{i}:{name}"] = w[:, :, 0, 0]
+np.savez(sys.argv[2], **out)
+"""
+# Names of weights in the programs, after "layers_N_", and in a GGUF.
+MATRICES = {
+    "q": "attn_q", "k": "attn_k", "v": "attn_v", "o": "attn_output", "gate": "ffn_gate", "up": "ffn_up", "down": "ffn_down",
+    "ple_gate": "inp_gate", "ple_out": "proj",
+}
+
+
+def unturn(w, d_head, dim):
+    """Rows of each head from (i, i + dim / 2) back to pairs (2i, 2i + 1)."""
+    order = np.arange(d_head)
+    order[0:dim:2], order[1:dim:2] = np.arange(dim // 2), np.arange(dim // 2, dim)
+    return w.reshape(-1, d_head, w.shape[1])[:, order].reshape(w.shape)
+
+
+class Packages:
+    """The matrices of a bundle as its packages hold them, dequantised by coremltools, and its embeddings; the vectors
+    (norms, biases) are the source's."""
+
+    def __init__(self, bundle, manifest, source, spec, folder):
+        bundle, m = pathlib.Path(bundle), manifest
+        self.source, self.found = source, {}
+        parts = [*m["shards"], *m["heads"]]
+        script = pathlib.Path(folder) / "consts.py"
+        script.write_text(READ_CONSTS)
+        run(coreml_python(), script, pathlib.Path(__file__).parent, script.with_suffix(".npz"), *[bundle / p["path"] for p in parts])
+        consts = np.load(script.with_suffix(".npz"))
+        for key in consts.files:
+            i, name = key.split(":")
+            self.place(parts[int(i)], name, consts[key].astype(np.float32), m, spec)
+        head = [self.found.pop(k) for k in sorted(k for k in self.found if isinstance(k, int))]
+        self.found["output.weight"] = np.concatenate(head)
+        self.found["token_embd.weight"] = self.rows(bundle / m["embed_file"], m["vocab"])
+        if m["d_ple"]:
+            self.found["per_layer_token_embd.weight"] = self.rows(bundle / m["ple_file"], m["vocab"])
+            proj = [self.found.pop(f"ple_proj.{i}") for i in range(m["n_layers"])]
+            self.found["per_layer_model_proj.weight"] = np.concatenate(proj)
+
+    def rows(self, path, n):
+        return np.fromfile(path, np.float16).reshape(n, -1).astype(np.float32)
+
+    def place(self, part, name, w, m, spec):
+        if "vocab_first" in part:
+            assert name == "head_weight", name
+            self.found[part["vocab_first"]] = w
+            return
+        _, index, what = name.removesuffix("_weight").split("_", 2)
+        index = int(index) + part["first"]
+        if what == "ple_proj":
+            self.found[f"ple_proj.{index}"] = w
+            return
+        layer = spec["layers"][index]
+        if what in "qk" and layer["rotates"] and m["architecture"] in PAIRS:
+            w = unturn(w, layer["d_head"], spec["rope_local" if layer["kind"] == "local" else "rope"]["dim"])
+        self.found[f"blk.{index}.{MATRICES[what]}.weight"] = w
+
+    def get(self, name):
+        if name in self.found:
+            return self.found[name]
+        w = self.source.get(name)
+        assert w is None or w.ndim == 1, f"{name} is not in the packages"
+        return w
