@@ -61,16 +61,30 @@ import numpy as np
 sys.path.insert(0, sys.argv[1])
 from mil_numpy import Runner
 out = {}
-for i, package in enumerate(sys.argv[3:]):
+for package in sys.argv[3:]:  # in one process: coremltools takes seconds to import
     r = Runner(package)
     for op in r.function.operations:
         name = op.outputs[0].name
         if name.endswith("_weight") and (op.op_type == "const" or op.op_type.startswith("constexpr")):
             w = np.asarray(r.value({}, op.outputs[0]))
             if w.ndim == 4 and min(w.shape[:2]) > 1 and w.shape[2:] == (1, 1):
-                out[f"{i}:{name}"] = w[:, :, 0, 0]
+                out[f"{package}:{name}"] = w[:, :, 0, 0]
 np.savez(sys.argv[2], **out)
 """
+
+
+def read_matrices(packages, folder):
+    """{package: {name: fp32}}: the matrices of each package, dequantised by coremltools."""
+    script = pathlib.Path(folder) / "matrices.py"
+    script.write_text(READ_CONSTS)
+    run(coreml_python(), script, pathlib.Path(__file__).parent, script.with_suffix(".npz"), *packages)
+    consts, out = np.load(script.with_suffix(".npz")), {}
+    for key in consts.files:
+        package, name = key.rsplit(":", 1)
+        out.setdefault(package, {})[name] = consts[key].astype(np.float32)
+    return out
+
+
 # Names of weights in the programs, after "layers_N_", and in a GGUF.
 MATRICES = {
     "q": "attn_q", "k": "attn_k", "v": "attn_v", "o": "attn_output", "gate": "ffn_gate", "up": "ffn_up", "down": "ffn_down",
@@ -89,17 +103,13 @@ class Packages:
     """The matrices of a bundle as its packages hold them, dequantised by coremltools, and its embeddings; the vectors
     (norms, biases) are the source's."""
 
-    def __init__(self, bundle, manifest, source, spec, folder):
+    def __init__(self, bundle, manifest, source, spec, matrices):
+        """matrices: of read_matrices."""
         bundle, m = pathlib.Path(bundle), manifest
         self.source, self.found = source, {}
-        parts = [*m["shards"], *m["heads"]]
-        script = pathlib.Path(folder) / "consts.py"
-        script.write_text(READ_CONSTS)
-        run(coreml_python(), script, pathlib.Path(__file__).parent, script.with_suffix(".npz"), *[bundle / p["path"] for p in parts])
-        consts = np.load(script.with_suffix(".npz"))
-        for key in consts.files:
-            i, name = key.split(":")
-            self.place(parts[int(i)], name, consts[key].astype(np.float32), m, spec)
+        for part in (*m["shards"], *m["heads"]):
+            for name, w in matrices[str(bundle / part["path"])].items():
+                self.place(part, name, w, m, spec)
         head = [self.found.pop(k) for k in sorted(k for k in self.found if isinstance(k, int))]
         self.found["output.weight"] = np.concatenate(head)
         self.found["token_embd.weight"] = self.rows(bundle / m["embed_file"], m["vocab"])

@@ -1,0 +1,184 @@
+"""Mistakes that implementations of these families make, planted in decoder.py's description.
+
+The names are those of each model's mistakes.json. A mistake is a change of the data that describes the decoder (or, for
+gate_up_swap, of the weights): nothing of the pass itself has to know it.
+"""
+import copy
+import math
+
+KNOWN = {}
+
+
+def mistake(f):
+    KNOWN[f.__name__.replace("window_plus_1", "window+1")] = f
+    return f
+
+
+def each(spec, **fields):
+    for layer in spec["layers"]:
+        layer.update(fields)
+
+
+@mistake
+def rope_other(spec):
+    """Pairs (i, i + half) for (2i, 2i + 1), or the other way round."""
+    spec["pairs"] = not spec["pairs"]
+
+
+@mistake
+def no_qknorm(spec):
+    each(spec, qk_norm="none")
+
+
+@mistake
+def qknorm_order(spec):
+    for layer in spec["layers"]:
+        layer["qk_norm_last"] = not layer["qk_norm_last"]
+
+
+@mistake
+def per_head_norm(spec):
+    """A norm of each head in place of one of all."""
+    each(spec, qk_norm="head")
+
+
+@mistake
+def full_rope(spec):
+    """All of a head rotated, not the first part; there are no factors for so many frequencies."""
+    spec["rope"].update(dim=spec["layers"][0]["d_head"], factors=[], long_factors=[])
+
+
+@mistake
+def no_longrope(spec):
+    spec["rope"].update(factors=[], long_factors=[], magnitude=1.0)
+
+
+@mistake
+def longrope_swap(spec):
+    rope = spec["rope"]
+    rope["factors"], rope["long_factors"] = rope["long_factors"], rope["factors"]
+
+
+@mistake
+def no_yarn(spec):
+    spec["rope"].update(factors=[], magnitude=1.0)
+
+
+@mistake
+def no_mscale(spec):
+    spec["rope"]["magnitude"] = 1.0
+
+
+@mistake
+def rope_partial_std(spec):
+    """The rotated pairs of gemma4's global layers as a plain partial rotation: frequencies over the rotated part."""
+    rope = spec["rope"]
+    turning = sum(f < 1e10 for f in rope["factors"])
+    rope.update(dim=2 * turning, factors=[])
+
+
+@mistake
+def gate_up_swap(spec):
+    spec["gate_up_swap"] = True
+
+
+@mistake
+def no_embscale(spec):
+    spec["embed_scale"] = 1.0
+
+
+@mistake
+def no_attnscale(spec):
+    no_unit_scale(spec)
+
+
+@mistake
+def no_unit_scale(spec):
+    """1 / sqrt(key_length) in place of the model's own; key_length is that of global layers."""
+    d_head = max(layer["d_head"] for layer in spec["layers"])
+    each(spec, score_scale=1 / math.sqrt(d_head))
+
+
+@mistake
+def no_resscale(spec):
+    each(spec, residual_scale=1.0)
+
+
+@mistake
+def no_logitscale(spec):
+    spec["logit_scale"] = 1.0
+
+
+@mistake
+def no_attncap(spec):
+    each(spec, score_cap=0.0)
+
+
+@mistake
+def no_finalcap(spec):
+    spec["logit_cap"] = 0.0
+
+
+@mistake
+def no_window(spec):
+    spec["rope_local"]["window"] = 0
+
+
+@mistake
+def window_plus_1(spec):
+    spec["rope_local"]["window"] += 1
+
+
+@mistake
+def pattern_shift(spec):
+    for layer in spec["layers"]:
+        layer["kind"] = "global" if layer["kind"] == "local" else "local"
+
+
+@mistake
+def no_postnorm(spec):
+    each(spec, post_norm=False)
+
+
+@mistake
+def no_vnorm(spec):
+    each(spec, v_norm=False)
+
+
+@mistake
+def no_layerscalar(spec):
+    each(spec, out_scale=1.0)
+
+
+@mistake
+def no_nope(spec):
+    each(spec, rotates=True)
+
+
+@mistake
+def gelu_erf(spec):
+    each(spec, act="gelu_erf")
+
+
+@mistake
+def act_silu(spec):
+    each(spec, act="silu")
+
+
+class Swapped:
+    """Weights whose gate and up have changed places."""
+
+    def __init__(self, weights):
+        self.weights = weights
+
+    def get(self, name):
+        other = {"ffn_gate": "ffn_up", "ffn_up": "ffn_gate"}
+        parts = name.split(".")
+        return self.weights.get(".".join(other.get(p, p) for p in parts))
+
+
+def plant(name, spec, weights):
+    """The description and the weights with that mistake."""
+    wrong = copy.deepcopy(spec)
+    KNOWN[name](wrong)
+    return wrong, Swapped(weights) if wrong.pop("gate_up_swap", False) else weights
