@@ -27,6 +27,10 @@ COSINE, MEAN_KL = 0.9999, 1e-3
 # without a weight, three layers read another's, and the scores have no 1/sqrt(d_head). test_cost_of_states measures it.
 # With states, its logits may be off by so much more than that rounding alone gives:
 ROUNDED_STATES = {"gemma4-e": 1.25}
+# Some positions of its quantised forms are worse conditioned still: errors of half an fp16 unit in keys, values and stream
+# alone turn the logits by more than COSINE leaves (1e-4). There, twice the worst of DRAWS such errors is the bound.
+DRAWS, HALF_UNIT, SENSITIVE_AT_MOST = 16, 2.0**-12, 4
+
 # Below the noise of fp16 (0.1 % of the largest logit, so LARGEST cannot see it): only decoder.py's bound finds it.
 # In the product the form of gelu is an operation's attribute, held by test_ops.py.
 NEUTRAL = {"gelu_erf"}
@@ -190,6 +194,18 @@ def quantised(aned, case, tmp_path_factory):
     return bundles, read_matrices([p for b in bundles.values() for p in packages(b)], place)
 
 
+def sensitivity(spec, weights, tokens, want):
+    """Per position, 1 - cosine: the most that relative errors of fp16's size in keys, values and the stream do."""
+    rng = np.random.default_rng(1)
+    worst = np.zeros(len(tokens))
+    for _ in range(DRAWS):
+        def jitter(x):
+            return x * (1 + rng.uniform(-HALF_UNIT, HALF_UNIT, x.shape))
+        other = Decoder(spec, weights, round_at=dict.fromkeys("kvx", jitter)).logits(tokens)
+        worst = np.maximum(worst, 1 - cosine(want, other))
+    return worst
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_quantised(aned, case, quantised, tmp_path, family, record_property):
     """Against decoder.py over the bundle's own weights: what quantisation costs is another question, reported here."""
@@ -199,7 +215,8 @@ def test_quantised(aned, case, quantised, tmp_path, family, record_property):
         path = bundles[family, quant]
         m = manifest(path)
         spec = spec_of_bundle(m)
-        want = Decoder(spec, Packages(path, m, c.weights, spec, matrices)).logits(c.path)
+        weights = Packages(path, m, c.weights, spec, matrices)
+        want = Decoder(spec, weights).logits(c.path)
         got = np.array(logits(aned, path, c.path, tmp_path))
         least = cosine(want, got).min()
         cost = kl(c.right, got).mean()
@@ -207,17 +224,33 @@ def test_quantised(aned, case, quantised, tmp_path, family, record_property):
               f"least cosine {cosine(c.right, got).min():.5f}, argmax {(got.argmax(-1) == c.right.argmax(-1)).mean():.3f}")
         record_property(f"kl_{quant}", float(cost))
         assert not np.allclose(want, c.right, atol=PASS), "these are the source's weights"
-        assert least >= COSINE, quant
+        far = np.flatnonzero(cosine(want, got) < COSINE)
+        if family in ROUNDED_STATES and len(far):
+            limit = 2 * sensitivity(spec, weights, c.path, want)
+            print(f"{family} {quant}: positions {far.tolist()}, limits {1 - limit[far]}")
+            assert len(far) <= SENSITIVE_AT_MOST
+            far = far[1 - cosine(want, got)[far] > limit[far]]
+        assert len(far) == 0, f"{quant}: {far.tolist()}"
 
 
 # --- packages ---
 
 
-def test_packages(case, shared, tmp_path):
-    """All families at once: coremltools takes seconds to import."""
+def check_packages(case, shared, folder, families):
+    """In one process: coremltools takes seconds to import."""
     found = []
-    for family in FAMILIES:
+    for family in families:
         for p in packages(case(family).bundle):
-            found.append(tmp_path / f"{family}-{p.name}")
+            found.append(folder / f"{family}-{p.name}")
             found[-1].symlink_to(p)
-    verify(shared, found, tmp_path)
+    verify(shared, found, folder)
+
+
+def test_packages(case, shared, tmp_path):
+    """A partial rotation and fused tensors; shared keys and embeddings of each layer; no norm before a block."""
+    check_packages(case, shared, tmp_path, ["phi3", "gemma4-e", "olmo2"])
+
+
+@pytest.mark.slow
+def test_all_packages(case, shared, tmp_path):
+    check_packages(case, shared, tmp_path, FAMILIES)
