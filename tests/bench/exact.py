@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Does anything change a stream? `./dev bench exact [--model demo|stories|gemma] [--cells N] [--seed S] [--json]`
+"""Does anything change a stream? `./dev bench exact [--model demo|stories|gemma2|gemma] [--cells N] [--seed S] [--json]`
 
 Every cell of
 
@@ -44,10 +44,12 @@ AXES = {
 CONFIG = ("drafts", "chunk", "threads")  # these need a daemon of their own
 
 # model -> source, context, characters of a prompt, tokens of a stream. Prompts repeat themselves, so that there is
-# something to draft; gemma's are longer than its window of 512 tokens.
+# something to draft; gemma's are longer than its window of 512 tokens,
+# those of the tiny gemma2 (soft caps) than its 32.
 MODELS = {
     "demo": (TOP / "conf/demo/aned-demo.gguf", 1024, 420, 24),
     "stories": (SHARED / "data/models/derived/stories260K.F32.gguf", 128, 150, 24),
+    "gemma2": (SHARED / "data/families/gemma2/a/model.gguf", 512, 300, 24),
     "gemma": (TOP / ".build/models/gemma-3-270m-q4_k_m.gguf", 1024, 2300, 24),
 }
 WORDS = "the daemon keeps every small conversation warm and answers once when a stream of tokens comes back".split()
