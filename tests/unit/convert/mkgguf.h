@@ -6,6 +6,23 @@
 #include "../unit.h"
 #include "base/buf.h"
 
+/* A key of the test's own, after "ARCH."; it replaces the usual one. */
+struct mk_item {
+    const char *tail;
+    enum { MK_U32, MK_F32, MK_BOOL, MK_TEXT, MK_U32S, MK_BOOLS } kind;
+    uint32_t u; /* of an array: its count */
+    float f;
+    const char *text;
+    const uint32_t *list;
+};
+
+/* A tensor of the test's own: "blk.%u." for each layer of a mask, or one. */
+struct mk_row {
+    const char *name;
+    uint32_t layers;     /* bits; UINT32_MAX: all */
+    uint32_t cols, rows; /* rows 0: a vector */
+};
+
 /* A model of one of the families. Numbers are chosen by the test. */
 struct mk {
     const char *arch;
@@ -32,6 +49,10 @@ struct mk {
     bool no_bos;              /* add_bos_token is false */
     const char *extra_tensor; /* a stray tensor of 4 floats */
     const char *without;      /* leave this tensor out */
+    const struct mk_item *items; /* n_items */
+    size_t n_items;
+    const struct mk_row *rows; /* n_rows: all tensors; NULL: the usual ones */
+    size_t n_rows;
 };
 
 static inline uint32_t mk_random(uint64_t *s)
@@ -65,6 +86,11 @@ static inline void mk_str(struct mk_out *o, const char *key, const char *v)
 /* The test gives this key itself. */
 static inline bool mk_given(const struct mk_out *o, const char *tail)
 {
+    for (size_t i = 0; !o->extra && i < o->m->n_items; i++) {
+        if (strcmp(tail, o->m->items[i].tail) == 0) {
+            return true;
+        }
+    }
     return o->m->extra_key != NULL && !o->extra &&
            strcmp(tail, o->m->extra_key) == 0;
 }
@@ -172,11 +198,66 @@ static inline void mk_extra(struct mk_out *o)
     }
 }
 
-static inline void mk_array(struct mk_out *o, const char *key, uint32_t item)
+static inline void mk_array(struct mk_out *o, const char *key, uint32_t item,
+                            uint32_t n)
 {
     mk_key(o, key, 9);
     buf_u32(&o->kv, item);
-    buf_u64(&o->kv, o->m->n_tokens);
+    buf_u64(&o->kv, n);
+}
+
+/* A key of the test's own; the one in extra_key comes in its place. */
+static inline void mk_item(struct mk_out *o, const struct mk_item *x)
+{
+    char key[128];
+    (void)snprintf(key, sizeof(key), "%s.%s", o->m->arch, x->tail);
+    if (o->m->extra_key != NULL && strcmp(x->tail, o->m->extra_key) == 0) {
+        return;
+    }
+    o->extra = true;
+    switch (x->kind) {
+    case MK_U32:
+        mk_u32(o, x->tail, x->u);
+        break;
+    case MK_F32:
+        mk_f32(o, x->tail, x->f);
+        break;
+    case MK_TEXT:
+        mk_str(o, key, x->text);
+        break;
+    case MK_BOOL:
+        mk_key(o, key, 7);
+        buf_u8(&o->kv, (uint8_t)x->u);
+        break;
+    case MK_U32S:
+        mk_array(o, key, 4, x->u);
+        for (uint32_t i = 0; i < x->u; i++) {
+            buf_u32(&o->kv, x->list[i]);
+        }
+        break;
+    case MK_BOOLS:
+        mk_array(o, key, 7, x->u);
+        for (uint32_t i = 0; i < x->u; i++) {
+            buf_u8(&o->kv, (uint8_t)x->list[i]);
+        }
+        break;
+    }
+    o->extra = false;
+}
+
+static inline void mk_row(struct mk_out *o, const struct mk_row *x)
+{
+    char name[96];
+    if (strncmp(x->name, "blk.%u.", 7) != 0) {
+        mk_tensor(o, x->name, x->cols, x->rows, 0.5f, 1.5f);
+        return;
+    }
+    for (uint32_t l = 0; l < o->m->layers; l++) {
+        if (x->layers == UINT32_MAX || (l < 32 && (x->layers >> l & 1) != 0)) {
+            (void)snprintf(name, sizeof(name), "blk.%u.%s", l, x->name + 7);
+            mk_tensor(o, name, x->cols, x->rows, 0.5f, 1.5f);
+        }
+    }
 }
 
 /* <unk>, <s>, </s>, t3, t4, ... with falling scores. */
@@ -186,7 +267,7 @@ static inline void mk_vocab(struct mk_out *o)
     static const uint32_t first_type[] = {2, 3, 3};
     const struct mk *m = o->m;
     mk_str(o, "tokenizer.ggml.model", "llama");
-    mk_array(o, "tokenizer.ggml.tokens", 8);
+    mk_array(o, "tokenizer.ggml.tokens", 8, m->n_tokens);
     for (uint32_t i = 0; i < m->n_tokens; i++) {
         char text[16];
         (void)snprintf(text, sizeof(text), "t%u", i);
@@ -195,11 +276,11 @@ static inline void mk_vocab(struct mk_out *o)
         buf_u64(&o->kv, strlen(s));
         buf_puts(&o->kv, s);
     }
-    mk_array(o, "tokenizer.ggml.scores", 6);
+    mk_array(o, "tokenizer.ggml.scores", 6, m->n_tokens);
     for (uint32_t i = 0; i < m->n_tokens; i++) {
         buf_f32(&o->kv, -(float)i);
     }
-    mk_array(o, "tokenizer.ggml.token_type", 5);
+    mk_array(o, "tokenizer.ggml.token_type", 5, m->n_tokens);
     for (uint32_t i = 0; i < m->n_tokens; i++) {
         buf_u32(&o->kv, i < 3 ? first_type[i] : 1);
     }
@@ -236,11 +317,32 @@ static inline void mk_keys(struct mk_out *o)
     if (m->window != 0) {
         mk_u32(o, "attention.sliding_window", m->window);
     }
+    for (size_t i = 0; i < m->n_items; i++) {
+        mk_item(o, &m->items[i]);
+    }
     if (m->extra_key != NULL) {
         mk_extra(o);
     }
     if (m->n_tokens != 0) {
         mk_vocab(o);
+    }
+}
+
+static inline void mk_usual(struct mk_out *o)
+{
+    const struct mk *m = o->m;
+    float g = m->embed_gain > 0 ? m->embed_gain : 1;
+    mk_tensor(o, "token_embd.weight", m->d, m->vocab, -g, g);
+    for (uint32_t l = 0; l < m->layers; l++) {
+        mk_layer(o, l);
+    }
+    mk_tensor(o, "output_norm.weight", m->d, 0, 0.8f, 1.2f);
+    if (m->untied) {
+        mk_matrix(o, "output.weight", m->d, m->vocab);
+    }
+    if (m->factors) {
+        uint32_t r = m->rope_dim != 0 ? m->rope_dim : m->d_head;
+        mk_tensor(o, "rope_freqs.weight", r / 2, 0, 1, 8);
     }
 }
 
@@ -254,18 +356,11 @@ static inline struct buf mk_gguf(const struct mk *m)
     buf_init(&o.data, 64 << 20);
     buf_init(&out, 80 << 20);
     mk_keys(&o);
-    float g = m->embed_gain > 0 ? m->embed_gain : 1;
-    mk_tensor(&o, "token_embd.weight", m->d, m->vocab, -g, g);
-    for (uint32_t l = 0; l < m->layers; l++) {
-        mk_layer(&o, l);
+    for (size_t i = 0; i < m->n_rows; i++) {
+        mk_row(&o, &m->rows[i]);
     }
-    mk_tensor(&o, "output_norm.weight", m->d, 0, 0.8f, 1.2f);
-    if (m->untied) {
-        mk_matrix(&o, "output.weight", m->d, m->vocab);
-    }
-    if (m->factors) {
-        uint32_t r = m->rope_dim != 0 ? m->rope_dim : m->d_head;
-        mk_tensor(&o, "rope_freqs.weight", r / 2, 0, 1, 8);
+    if (m->n_rows == 0) {
+        mk_usual(&o);
     }
     if (m->extra_tensor != NULL) {
         mk_tensor(&o, m->extra_tensor, 4, 0, 0, 1);
