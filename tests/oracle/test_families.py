@@ -170,6 +170,17 @@ def test_forms(aned, case, tmp_path, family, shape, kv):
         assert found == [], backend
 
 
+@pytest.mark.parametrize("form", [("--norm", "max"), ("--residual-scale", "0.25")], ids=["max", "alpha"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_scaled_stream(aned, case, tmp_path, family, form):
+    """What real models need whose stream leaves fp16: every constant that the scale is folded into, in each family."""
+    c = case(family)
+    convert(aned, c.source, tmp_path / "bundle", "fp16", *form)
+    got = np.array(logits(aned, tmp_path / "bundle", c.path, tmp_path))
+    print(f"{family} {form}: largest {100 * c.largest(got) / np.abs(c.npz['logits']).max():.2f} %")
+    assert faults(c.npz, got, bound(c, family, "state")) == []
+
+
 # --- quantised ---
 
 
