@@ -11,6 +11,7 @@ import gguf
 import pytest
 
 from conftest import SLOW_S, Daemon
+from gguf_copy import copy, value_of
 
 ALL = ["mistral", "qwen3", "phi3", "hunyuan-dense", "gemma2", "gemma4-e", "granite", "olmo2", "smollm3"]
 # longrope and fused tensors; soft caps; shared keys and values, embeddings of each layer
@@ -36,21 +37,14 @@ def model(shared, family):
 
 def with_vocabulary(source, other, template, out):
     """The model `source` with the tokenizer of `other`, of as many tokens, and the chat template of a third."""
-    reader, words = gguf.GGUFReader(str(source)), gguf.GGUFReader(str(other))
-    fields = [f for f in reader.fields.values() if not f.name.startswith(("tokenizer.", "GGUF.", "general.architecture"))]
-    fields += [f for f in words.fields.values() if f.name.startswith("tokenizer.") and f.name != "tokenizer.chat_template"]
-    w = gguf.GGUFWriter(str(out), reader.fields["general.architecture"].contents())
-    for f in fields:
-        item = f.types[-1] if f.types[0] == gguf.GGUFValueType.ARRAY else None
-        w.add_key_value(f.name, f.contents(), f.types[0], item)
-    w.add_chat_template(gguf.GGUFReader(str(template)).fields["tokenizer.chat_template"].contents())
-    for t in reader.tensors:
-        w.add_tensor(t.name, t.data, raw_dtype=t.tensor_type)
-    w.write_header_to_file()
-    w.write_kv_data_to_file()
-    w.write_tensors_to_file()
-    w.close()
-    return out
+    def fields(path):
+        return {f.name: value_of(f) for f in gguf.GGUFReader(str(path)).fields.values()}
+
+    def keys(found):
+        kept = {k: v for k, v in found.items() if not k.startswith("tokenizer.")}
+        kept.update((k, v) for k, v in fields(other).items() if k.startswith("tokenizer."))
+        return {**kept, "tokenizer.chat_template": fields(template)["tokenizer.chat_template"]}
+    return copy(source, out, keys)
 
 
 def ask(d, family, body, path="completions", **more):

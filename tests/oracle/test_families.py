@@ -7,12 +7,14 @@ quantised bundles; and each mistake that implementations make, planted in it, mu
 import functools
 import json
 import re
+from copy import deepcopy
 
 import numpy as np
 import pytest
 
 import family_mistakes
 from decoder import Decoder, cosine, kl, spec_of_bundle
+from gguf_copy import copy
 from oracle_tools import convert, logits, manifest, packages, run
 from sources import Packages, Source, read_matrices
 from test_packages import verify
@@ -179,6 +181,43 @@ def test_scaled_stream(aned, case, tmp_path, family, form):
     got = np.array(logits(aned, tmp_path / "bundle", c.path, tmp_path))
     print(f"{family} {form}: largest {100 * c.largest(got) / np.abs(c.npz['logits']).max():.2f} %")
     assert faults(c.npz, got, bound(c, family, "state")) == []
+
+
+# --- what other exporters write ---
+
+
+@pytest.mark.parametrize("family", ["mistral", "qwen3", "granite"])
+def test_fused_projections(aned, case, tmp_path, family):
+    """q, k and v as one tensor, permuted ones too: the same model, so the same logits."""
+    c = case(family)
+
+    def fuse(found):
+        out = {k: v for k, v in found.items() if ".attn_q." not in k and ".attn_k." not in k and ".attn_v." not in k}
+        for i in range(len(c.spec["layers"])):
+            parts = [found[f"blk.{i}.attn_{x}.weight"] for x in "qkv"]
+            out[f"blk.{i}.attn_qkv.weight"] = np.concatenate([data for data, _ in parts]), parts[0][1]
+        return out
+    copy(c.source, tmp_path / "fused.gguf", lambda keys: keys, fuse)
+    convert(aned, tmp_path / "fused.gguf", tmp_path / "bundle")
+    want = np.array(logits(aned, c.bundle, c.path, tmp_path))
+    assert np.array_equal(logits(aned, tmp_path / "bundle", c.path, tmp_path), want)
+
+
+def test_window_of_every_layer(aned, case, tmp_path):
+    """Phi-3-mini has a window and no pattern: all layers see so far (llama.cpp ignores it, transformers does not)."""
+    c, window = case("phi3"), 24
+
+    def keys(found):
+        _, kind, item = found["phi3.attention.sliding_window"]
+        return {**found, "phi3.attention.sliding_window": (window, kind, item)}
+    copy(c.source, tmp_path / "window.gguf", keys)
+    convert(aned, tmp_path / "window.gguf", tmp_path / "bundle")
+    spec = deepcopy(c.spec)
+    spec["rope"]["window"] = window
+    want = Decoder(spec, c.weights).logits(c.path)
+    got = np.array(logits(aned, tmp_path / "bundle", c.path, tmp_path))
+    assert cosine(want, got).min() >= COSINE
+    assert cosine(c.right, got).mean() < 0.8, "the window changes nothing"
 
 
 # --- quantised ---
