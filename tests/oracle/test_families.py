@@ -6,9 +6,11 @@ quantised bundles; and each mistake that implementations make, planted in it, mu
 """
 import functools
 import json
+import math
 import re
 from copy import deepcopy
 
+import gguf
 import numpy as np
 import pytest
 
@@ -218,6 +220,37 @@ def test_window_of_every_layer(aned, case, tmp_path):
     got = np.array(logits(aned, tmp_path / "bundle", c.path, tmp_path))
     assert cosine(want, got).min() >= COSINE
     assert cosine(c.right, got).mean() < 0.8, "the window changes nothing"
+
+
+def yarn(dim, base, original, factor, fast=32, slow=1):
+    """(divisors of the frequencies, magnitude) as the transformers library has them."""
+    def index(turns):
+        return dim * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(base))
+    lo, hi = max(math.floor(index(fast)), 0), min(math.ceil(index(slow)), dim - 1)
+    ramp = np.clip((np.arange(dim // 2) - lo) / (hi - lo), 0, 1)
+    return 1 / (ramp / factor + 1 - ramp), 0.1 * math.log(factor) + 1
+
+
+def test_yarn(aned, case, tmp_path):
+    """Of a context that is shorter than the text: low frequencies are stretched."""
+    c, original, factor = case("qwen3"), 64, 4.0
+
+    def keys(found):
+        return {**found, "qwen3.rope.scaling.type": ("yarn", gguf.GGUFValueType.STRING, None),
+                "qwen3.rope.scaling.factor": (factor, gguf.GGUFValueType.FLOAT32, None),
+                "qwen3.rope.scaling.original_context_length": (original, gguf.GGUFValueType.UINT32, None)}
+    copy(c.source, tmp_path / "yarn.gguf", keys)
+    convert(aned, tmp_path / "yarn.gguf", tmp_path / "bundle")
+    spec = deepcopy(c.spec)
+    rope = spec["rope"]
+    rope["factors"], rope["magnitude"] = yarn(rope["dim"], rope["base"], original, factor)
+    want = Decoder(spec, c.weights).logits(c.path)
+    got = np.array(logits(aned, tmp_path / "bundle", c.path, tmp_path))
+    assert cosine(want, got).min() >= COSINE
+    assert cosine(c.right, got).mean() < 0.95, "it changes nothing"
+    for name in ("no_yarn", "no_mscale"):  # of mistakes.json, whose own models have no scaling
+        wrong = Decoder(*family_mistakes.plant(name, spec, c.weights)).logits(c.path)
+        assert cosine(wrong, got).min() < COSINE, name
 
 
 # --- quantised ---
