@@ -19,6 +19,7 @@
 #define STACK_BYTES (288u << 20)
 #define ROUNDS      7
 #define ROWS_MAX    512
+#define TABLES      ((size_t)151936 * 16) /* entries of the largest matrix */
 
 /* One thread is timed by its processor time. */
 static bool alone;
@@ -43,6 +44,7 @@ static void *need(size_t n)
 }
 
 static char *stack;
+static int16_t *tables;
 static volatile uint64_t sink;
 
 struct reading {
@@ -80,12 +82,14 @@ static void one(const struct kernels *kn, enum weight_kind kind, size_t rows,
                 size_t k, size_t n, unsigned threads, float *x, float *y,
                 float *scale)
 {
-    size_t bytes = kind == WEIGHT_I8    ? rows * k
-                   : kind == WEIGHT_F16 ? rows * k * 2
-                                        : rows * k / 2;
+    size_t bytes = kind == WEIGHT_I8     ? rows * k
+                   : kind == WEIGHT_F16  ? rows * k * 2
+                   : kind == WEIGHT_LUT6 ? rows * k / 4 * 3
+                                         : rows * k / 2;
     size_t count = n > 16 || getenv("HOT") != NULL ? 1 : STACK_BYTES / bytes;
     count = count > 0 ? count : 1;
-    bool integer = kind == WEIGHT_I8 || kind == WEIGHT_I4;
+    bool integer = kind != WEIGHT_F16 && kind != WEIGHT_ROWS;
+    size_t share = kind == WEIGHT_LUT6 ? 16 : 1; /* rows of a table */
     struct err e = {0};
     struct linear_in *in = NULL;
     must(linear_in_new(k, &in, &e) == 0);
@@ -111,14 +115,16 @@ static void one(const struct kernels *kn, enum weight_kind kind, size_t rows,
                 .cols = k,
                 .data = stack + i * bytes,
                 .scale = scale,
- /* WEIGHT_LUT4, and the same row by row: a table of 16 */
+ /* tables, and one of 16 row by row */
+                .table = tables,
                 .type = raw.type,
                 .raw = &raw,
                 .lut = scale,
                 .lut_size = 16,
                 .vector = 1,
-                .block = {(int64_t)rows, (int64_t)k},
-                .grid = {1,             1         }
+                .block = {kind == WEIGHT_ROWS ? (int64_t)rows : (int64_t)share,
+                          (int64_t)k},
+                .grid = {1, 1}
             };
             struct linear_part p = {.w = &w, .y = y, .ldy = rows};
             double t = now();
@@ -164,6 +170,7 @@ int main(int argc, char **argv)
         {"int4", WEIGHT_I4  },
         {"fp16", WEIGHT_F16 },
         {"lut4", WEIGHT_LUT4},
+        {"lut6", WEIGHT_LUT6},
         {"rows", WEIGHT_ROWS}
     };
     const struct kernels *kn = kernels_find(argc > 1 ? argv[1] : NULL);
@@ -189,6 +196,11 @@ int main(int argc, char **argv)
     }
     for (size_t i = 0; i < 151936; i++) {
         scale[i] = 0.01f;
+    }
+    tables = need(TABLES * sizeof(*tables));
+    for (size_t i = 0; i < TABLES; i++) {
+        s = s * 6364136223846793005u + 1442695040888963407u;
+        tables[i] = (int16_t)((int)(s >> 33) % (WEIGHT_TABLE_PEAK + 1));
     }
     crew_ref();
     for (int i = 0; i < 2; i++) {
@@ -218,6 +230,7 @@ int main(int argc, char **argv)
     }
     crew_unref();
     free(stack);
+    free(tables);
     free(scale);
     free(x);
     free(y);

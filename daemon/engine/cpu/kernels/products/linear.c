@@ -164,8 +164,7 @@ int linear_in_reserve(struct linear_in *in, const struct kernels *kn, size_t n,
     must(n < UINT32_MAX / 2);
     size_t ldq = column_stride(padded(in, kn));
     size_t ld = gemm_pad(in->k);
-    /* a decoded row is shorter */
-    size_t row = real ? linear_table_scratch(in->k) : 0;
+    size_t row = real ? ld * sizeof(float) : 0; /* a decoded one */
     RETERR(grow_rows(in, n, e));
     if (integer) {
         row = num_max(row, linear_scratch(2 * n));
@@ -210,7 +209,8 @@ int linear_in_set(struct linear_in *in, const struct kernels *kn,
 
 bool linear_wants_integer(const struct weight *w)
 {
-    return w->kind == WEIGHT_I8 || w->kind == WEIGHT_I4;
+    return w->kind == WEIGHT_I8 || w->kind == WEIGHT_I4 ||
+           weight_entries(w->kind) > 0;
 }
 
 /* --- the products --- */
@@ -233,13 +233,15 @@ static void job_init(struct linear_job *j, const struct linear_part *p,
     *j = (struct linear_job){
         .kind = w->kind,
         .w = w->data,
-        .ldw = w->kind == WEIGHT_I8 ? w->cols : w->cols / 2,
+        .ldw = w->kind == WEIGHT_I8     ? w->cols
+               : w->kind == WEIGHT_LUT6 ? w->cols / 4 * 3
+                                        : w->cols / 2,
         .src = w,
         .rows = w->rows,
         .k = in->k,
         .scale = w->scale,
-        .lut = w->lut,
-        .lut_rows = (size_t)w->block[0],
+        .table = w->table,
+        .table_rows = (size_t)w->block[0],
         .bias = p->bias,
         .y = p->y,
         .ldy = p->ldy,
@@ -249,8 +251,6 @@ static void job_init(struct linear_job *j, const struct linear_part *p,
         .ldq = in->ldq,
         .lo = in->lo,
         .xscale = in->xscale,
-        .x = in->x,
-        .ldx = in->ldx,
     };
 }
 
@@ -278,9 +278,7 @@ static void job_run(const struct piece *p, const struct linear_job *j,
     struct linear_job mine = *j;
     mine.then = then;
     end = end < j->rows ? end : j->rows;
-    if (j->kind == WEIGHT_LUT4) {
-        p->kn->table_rows(&mine, begin, end, scratch);
-    } else if (j->cols >= p->kn->many) {
+    if (j->cols >= p->kn->many) {
         p->kn->int_many(&mine, begin, end, scratch);
     } else {
         p->kn->int_few(&mine, begin, end, scratch);
@@ -362,13 +360,13 @@ void linear_run(const struct linear_part *parts, size_t n_parts,
     for (size_t i = 0; i < n_parts; i++) {
         bool integer = linear_wants_integer(parts[i].w);
         must(integer ? in->integer : in->real);
-        if (!integer && parts[i].w->kind != WEIGHT_LUT4) {
+        if (!integer) {
             real_run(&parts[i], in, threads);
             continue;
         }
         job_init(&p.job[p.n_jobs++], &parts[i], in);
         p.units += (parts[i].w->rows + UNIT - 1) / UNIT;
-        work += parts[i].w->rows * in->k * (integer ? in->cols : in->n);
+        work += parts[i].w->rows * in->k * in->cols;
     }
     if (p.units == 0 || in->n == 0) {
         return;
