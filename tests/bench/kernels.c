@@ -1,7 +1,7 @@
 /* kernels.c - speed of linear_run alone: weights read per second for few rows,
  * multiply-adds per second for many, beside a plain read of the same bytes.
  *
- *   kernels [SET [THREADS]]
+ *   kernels [SET [THREADS [KIND [SHAPE [COLUMNS]]]]]
  *
  * Up to 16 columns, each round goes through a stack of matrices larger than the
  * last cache, as a decode step does; with more columns, or with HOT set, one
@@ -178,6 +178,7 @@ int main(int argc, char **argv)
         crew_threads(argc > 2 ? (unsigned)strtoul(argv[2], NULL, 10) : 0);
     const char *only = argc > 3 ? argv[3] : NULL;
     size_t shape = argc > 4 ? strtoul(argv[4], NULL, 10) : countof(shapes);
+    size_t columns = argc > 5 ? strtoul(argv[5], NULL, 10) : 0;
     must(kn != NULL);
     alone = threads == 1;
     stack = need(STACK_BYTES);
@@ -220,7 +221,8 @@ int main(int argc, char **argv)
         for (size_t i = 0; i < countof(shapes); i++) {
             for (size_t j = 0; j < countof(ns); j++) {
                 if ((shapes[i][0] > 100000 && ns[j] > 16) ||
-                    (shape < countof(shapes) && i != shape)) {
+                    (shape < countof(shapes) && i != shape) ||
+                    (columns > 0 && columns != ns[j])) {
                     continue;
                 }
                 one(kn, kinds[kind].kind, shapes[i][0], shapes[i][1], ns[j],

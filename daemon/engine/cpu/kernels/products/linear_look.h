@@ -45,6 +45,16 @@ INLINE size_t look_bytes(int kind, size_t n)
     return kind == LOOK_WORDS ? n * sizeof(int16_t) : int_bytes(kind, n);
 }
 
+/* *high is in memory, and stays there: all at once would take more registers
+ * than there are. */
+INLINE void look_split(vi *a, vi *high)
+{
+    *high = vi_add(*high, vi_high(*a));
+    RELOAD();
+    *a = vi_low(*a);
+    ORDER(*a);
+}
+
 INLINE void look_weights(int kind, const struct lk_table *t, const char *p,
                          vi w[2])
 {
@@ -147,8 +157,7 @@ INLINE void look_tile(int kind, int R, int C, const struct few_rows *f,
             i = n;
         }
         for (int s = 0; s < C * R; s++) {
-            high[s] = vi_add(high[s], vi_high(a[s]));
-            a[s] = vi_low(a[s]);
+            look_split(&a[s], &high[s]);
         }
     }
     for (int s = 0; s < sums; s += 4) {

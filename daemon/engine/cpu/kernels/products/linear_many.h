@@ -169,8 +169,7 @@ INLINE void many_tile(int C, const int16_t *tile, size_t pairs, size_t lane,
         many_pairs(C, tile + p * MANY_ROWS * 2, n, q + p * 2, ldq, a);
         for (int c = 0; c < C; c++) {
             for (int v = 0; v < MANY_VECS; v++) {
-                high[c][v] = vi_add(high[c][v], vi_high(a[c][v]));
-                a[c][v] = vi_low(a[c][v]);
+                look_split(&a[c][v], &high[c][v]);
             }
         }
     }
