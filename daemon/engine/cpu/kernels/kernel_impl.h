@@ -36,6 +36,8 @@ struct kernels {
     void (*int_many)(const struct linear_job *j, size_t begin, size_t end,
                      void *scratch);
     size_t many; /* columns from which int_many is */
+    bool own_words; /* products with tables want as many bytes as the columns
+                       have besides linear_scratch() */
 
     /* --- attention (attend_impl.h) --- */
 

@@ -167,7 +167,8 @@ int linear_in_reserve(struct linear_in *in, const struct kernels *kn, size_t n,
     size_t row = real ? ld * sizeof(float) : 0; /* a decoded one */
     RETERR(grow_rows(in, n, e));
     if (integer) {
-        row = num_max(row, linear_scratch(2 * n));
+        size_t own = kn->own_words ? 2 * n * ldq * sizeof(*in->q) : 0;
+        row = num_max(row, linear_scratch(2 * n) + own);
         RETERR(grow(&in->q, &in->cap_q, 2 * n * ldq, sizeof(*in->q), e));
     }
     if (real) {

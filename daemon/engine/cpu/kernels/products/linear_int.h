@@ -319,7 +319,7 @@ INLINE void few_group(const struct few_piece *p, int R, size_t o, size_t g,
         }
     }
     float *acc = p->acc + g * (R == 4 ? 4 : rows * j->cols);
-    if (weight_entries(p->kind) == 0) {
+    if (!look_has(p->kind)) {
         few_block(j, p->kind, R, f, k, n, acc);
         return;
     }
@@ -407,9 +407,25 @@ INLINE void few_run(const struct linear_job *j, int kind, size_t begin,
     (void)few_rows_run(&p, 1, o);
 }
 
-#if !defined(LOOK_ORDER)
-#define look_run few_run
+/* The same with tables. Where columns are no words each thread makes some,
+ * behind the rest of its scratch. */
+INLINE void look_run(const struct linear_job *j, int kind, size_t begin,
+                     size_t end, char *scratch)
+{
+#if defined(OWN_WORDS) && OWN_WORDS
+    struct linear_job mine = *j;
+    int16_t *own = (int16_t *)(void *)(scratch + linear_scratch(j->cols));
+    for (size_t c = 0; c < j->cols; c++) {
+        for (size_t i = 0; i < j->k; i += VB) {
+            words_of(j->q + c * j->ldq + i, own + c * j->ldq + i);
+        }
+    }
+    mine.q = own;
+    few_run(&mine, kind, begin, end, scratch);
+#else
+    few_run(j, kind, begin, end, scratch);
 #endif
+}
 
 static void int_few(const struct linear_job *j, size_t begin, size_t end,
                     void *scratch)
