@@ -36,6 +36,10 @@ struct kernels {
     void (*int_many)(const struct linear_job *j, size_t begin, size_t end,
                      void *scratch);
     size_t many; /* columns from which int_many is */
+    /* What int_many wants to know of every column, or NULL: how many runs of
+     * LOOK_PRODUCTS elements, counted from each LINEAR_BLOCK on, an int32 can
+     * add up, times entries of a table; one at least. */
+    uint8_t (*lane)(const int16_t *q, size_t k_pad);
     bool own_words; /* products with tables want as many bytes as the columns
                        have besides linear_scratch() */
 

@@ -28,6 +28,8 @@ struct linear_in {
 
     size_t cap_q, ldq, cols;
     int16_t *q;
+    size_t cap_lane;
+    uint8_t *lane; /* of columns, where there are many */
     size_t cap_rows;
     uint32_t *lo;
     float *xscale;
@@ -68,6 +70,7 @@ void linear_in_free(struct linear_in *in)
         return;
     }
     free(in->q);
+    free(in->lane);
     free(in->lo);
     free(in->xscale);
     free(in->wide);
@@ -158,6 +161,17 @@ static void split_rows(void *ctx, size_t begin, size_t end, unsigned worker)
     }
 }
 
+static void measure_columns(void *ctx, size_t begin, size_t end,
+                            unsigned worker)
+{
+    (void)worker;
+    const struct rounding *s = ctx;
+    for (size_t c = begin; c < end; c++) {
+        s->in->lane[c] =
+            s->kn->lane(s->in->q + c * s->in->ldq, padded(s->in, s->kn));
+    }
+}
+
 int linear_in_reserve(struct linear_in *in, const struct kernels *kn, size_t n,
                       bool integer, bool real, unsigned threads, struct err *e)
 {
@@ -170,6 +184,7 @@ int linear_in_reserve(struct linear_in *in, const struct kernels *kn, size_t n,
         size_t own = kn->own_words ? 2 * n * ldq * sizeof(*in->q) : 0;
         row = num_max(row, linear_scratch(2 * n) + own);
         RETERR(grow(&in->q, &in->cap_q, 2 * n * ldq, sizeof(*in->q), e));
+        RETERR(grow(&in->lane, &in->cap_lane, 2 * n, sizeof(*in->lane), e));
     }
     if (real) {
         RETERR(grow(&in->x, &in->cap_x, n * ld, sizeof(*in->x), e));
@@ -204,6 +219,9 @@ int linear_in_set(struct linear_in *in, const struct kernels *kn,
     }
     if (integer && in->cols > n) {
         crew_run(use, n, grain, split_rows, &s);
+    }
+    if (integer && kn->lane != NULL && in->cols >= kn->many) {
+        crew_run(use, in->cols, grain, measure_columns, &s);
     }
     return 0;
 }
@@ -252,6 +270,7 @@ static void job_init(struct linear_job *j, const struct linear_part *p,
         .ldq = in->ldq,
         .lo = in->lo,
         .xscale = in->xscale,
+        .lane = in->lane,
     };
 }
 

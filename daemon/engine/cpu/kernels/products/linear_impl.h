@@ -38,6 +38,8 @@
 #define LINEAR_SMALL 64           /* |q| below it is a coarse rounding */
 #define LINEAR_HIGH  16384.0f     /* 2^LINEAR_SHIFT */
 #define LINEAR_WIDE  268419072.0f /* LINEAR_PEAK * LINEAR_HIGH */
+#define LOOK_PRODUCTS 32          /* with a table that a lane can add up */
+#define LINEAR_LANE_MAX 8u
 #define LOOK_SHIFT   16           /* of the high half of a wide sum */
 #define LINEAR_TILE  65536u       /* bytes of a packed tile of weights */
 #define LINEAR_MANY  32u          /* rows in the largest tile */
@@ -63,6 +65,7 @@ struct linear_job {
     size_t ldq;
     const uint32_t *lo;
     const float *xscale;
+    const uint8_t *lane; /* of each column, where cols is many: kernels.lane */
 };
 
 /* The table of row o. */

@@ -25,7 +25,6 @@
  */
 #pragma once
 
-#define LOOK_PRODUCTS 32 /* of a lane */
 #define LOOK_RUN      ((size_t)LOOK_PRODUCTS / 4 * VB) /* elements of a tile */
 #define LOOK_ONE      ((size_t)LOOK_PRODUCTS * VB)     /* of a single row */
 #define LOOK_WORDS    WEIGHT_ROWS /* a kind: weights that are looked up already */

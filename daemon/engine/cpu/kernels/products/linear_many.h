@@ -8,6 +8,7 @@
  *   MANY_VECS                 vectors of rows in a tile, VB / 4 rows each
  *   MANY_COLS                 columns in a tile
  *   vi_pair(q)                the pair at q in every lane
+ *   vi_abs(a), vi_ones()      of int16
  *   vi_split8(b, odd)         vi_half8 of what is in a vector already
  *   vi_transpose(vi t[VB / 4])  of int32 lanes
  *   vi_floats(float *out, vi a, bool first)
@@ -181,6 +182,55 @@ INLINE void many_tile(int C, const int16_t *tile, size_t pairs, size_t lane,
     }
 }
 
+/* --- how often the lanes of tables are split --- */
+
+/* Sums of |q| of runs of LOOK_PRODUCTS elements, n <= LINEAR_BLOCK in all;
+ * n is a multiple. */
+INLINE void lane_sums(const int16_t *q, size_t n, int32_t *sum)
+{
+    for (size_t i = 0; i < n; i += (size_t)4 * LOOK_PRODUCTS, sum += 4) {
+        UNSET vi a[4];
+        for (size_t r = 0; r < 4; r++) {
+            a[r] = vi_zero();
+            size_t at = i + r * LOOK_PRODUCTS;
+            for (size_t v = 0; at < n && v < LOOK_PRODUCTS; v += VB / 2) {
+                a[r] = vi_dot(a[r], vi_abs(vi_load(q + at + v)), vi_ones());
+            }
+        }
+        _mm_storeu_si128((void *)sum, vi_across(a));
+    }
+}
+
+/* Do the windows of `lane` runs stay below the bound? */
+INLINE bool lane_fits(const int32_t *sum, size_t n, size_t lane)
+{
+    const int32_t most = (INT32_MAX - (1 << LOOK_SHIFT)) / WEIGHT_TABLE_PEAK;
+    for (size_t i = 0; i < n; i += lane) {
+        int32_t s = 0;
+        for (size_t r = i; r < n && r < i + lane; r++) {
+            s += sum[r];
+        }
+        if (s > most) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static uint8_t int_lane(const int16_t *q, size_t k_pad)
+{
+    int32_t sum[LINEAR_BLOCK / LOOK_PRODUCTS];
+    size_t lane = LINEAR_LANE_MAX;
+    for (size_t k = 0; k < k_pad; k += LINEAR_BLOCK) {
+        size_t n = k_pad - k < LINEAR_BLOCK ? k_pad - k : LINEAR_BLOCK;
+        lane_sums(q + k, n, sum);
+        while (lane > 1 && !lane_fits(sum, n / LOOK_PRODUCTS, lane)) {
+            lane--;
+        }
+    }
+    return (uint8_t)lane;
+}
+
 /* The prefetch of the block of weights that is packed next: a few lines with
  * every tile of columns, into the second cache. */
 #define ASK_COLS 256 /* for fewer it is a burst that products wait for */
@@ -205,7 +255,7 @@ INLINE void many_ask(struct many_ahead *a, size_t lines)
 struct many_block {
     const struct linear_job *j;
     size_t o, k, n;
-    size_t lane; /* many_tile */
+    bool wide; /* sums take more than an int32 */
     const int16_t *tile;
     float *acc;
 };
@@ -217,7 +267,11 @@ INLINE void many_some(const struct many_block *b, int C, size_t c)
 {
     const struct linear_job *j = b->j;
     size_t pairs = (b->n + VB - 1) / VB * (VB / 2);
-    many_tile(C, b->tile, pairs, b->lane, j->q + c * j->ldq + b->k, j->ldq,
+    size_t lane = b->wide ? LINEAR_LANE_MAX : 0;
+    for (size_t i = c; b->wide && i < c + (size_t)C; i++) {
+        lane = lane < j->lane[i] ? lane : j->lane[i];
+    }
+    many_tile(C, b->tile, pairs, lane * (LOOK_PRODUCTS / 2), j->q + c * j->ldq + b->k, j->ldq,
               b->acc + c * MANY_ROWS, b->k == 0);
     if (b->k + b->n == j->k && j->cols == j->n) {
         linear_finish(j, b->o, MANY_ROWS, c, c + (size_t)C, b->acc, MANY_ROWS);
@@ -245,7 +299,6 @@ static void int_many(const struct linear_job *j, size_t begin, size_t end,
                      void *scratch)
 {
     const int kind = (int)j->kind;
-    const size_t lane = look_has(kind) ? LOOK_PRODUCTS / 2 : 0;
     int16_t *tile = scratch;
     float *acc = (float *)(void *)((char *)scratch + LINEAR_TILE);
     size_t o = begin;
@@ -266,7 +319,7 @@ static void int_many(const struct linear_job *j, size_t begin, size_t end,
                 ahead.w = NULL;
             }
             many_pack(j, o, k, n, tile);
-            const struct many_block b = {j, o, k, n, lane, tile, acc};
+            const struct many_block b = {j, o, k, n, look_has(kind), tile, acc};
             many_columns(&b, &ahead);
         }
         if (j->cols > j->n) {

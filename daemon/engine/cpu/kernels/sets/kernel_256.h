@@ -46,6 +46,16 @@ INLINE vi vi_dot(vi acc, vi w, vi x)
     return acc;
 }
 
+INLINE vi vi_abs(vi a)
+{
+    return _mm256_abs_epi16(a);
+}
+
+INLINE vi vi_ones(void)
+{
+    return _mm256_set1_epi16(1);
+}
+
 INLINE vi vi_pair(const int16_t *q)
 {
     int32_t pair = 0;
@@ -204,6 +214,7 @@ const struct kernels KERNELS = {
     .int_few = int_few,
     .int_many = int_many,
     .many = 32,
+    .lane = int_lane,
     .attend_product = attend_product,
     .attend_weigh = attend_weigh,
     .attend_join = attend_join,

@@ -5,6 +5,11 @@
 #include "engine/cpu/kernels/products/linear_impl.h"
 #include "engine/cpu/kernels/simd.h"
 
+#if !defined(__AVX512F__) /* simulated: no such registers */
+#undef ORDER
+#define ORDER(v) ((void)(v))
+#endif
+
 #define VB        64
 #define FEW_TALL  4
 #define FEW_COLS  4
@@ -22,9 +27,7 @@ INLINE vi vi_zero(void)
 INLINE vi vi_load(const int16_t *p)
 {
     vi a = _mm512_loadu_si512((const void *)p);
-#if defined(__AVX512F__) /* not when simulated */
     ORDER(a);
-#endif
     return a;
 }
 
@@ -41,10 +44,18 @@ INLINE vi vi_add(vi a, vi b)
 INLINE vi vi_dot(vi acc, vi w, vi x)
 {
     acc = _mm512_dpwssd_epi32(acc, w, x);
-#if defined(__AVX512F__)
     ORDER(acc);
-#endif
     return acc;
+}
+
+INLINE vi vi_abs(vi a)
+{
+    return _mm512_abs_epi16(a);
+}
+
+INLINE vi vi_ones(void)
+{
+    return _mm512_set1_epi16(1);
 }
 
 INLINE vi vi_pair(const int16_t *q)
@@ -198,6 +209,7 @@ const struct kernels kernels_avx512 = {
     .int_few = int_few,
     .int_many = int_many,
     .many = 32,
+    .lane = int_lane,
     .attend_product = attend_product,
     .attend_weigh = attend_weigh,
     .attend_join = attend_join,
