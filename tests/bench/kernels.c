@@ -123,9 +123,10 @@ static void one(const struct kernels *kn, enum weight_kind kind, size_t rows,
                 .lut = scale,
                 .lut_size = 16,
                 .vector = 1,
-                .block = {kind == WEIGHT_ROWS ? (int64_t)rows : (int64_t)share,
-                          (int64_t)k},
-                .grid = {1, 1}
+                .block[0] = (int64_t)(kind == WEIGHT_ROWS ? rows : share),
+                .block[1] = (int64_t)k,
+                .grid[0] = 1,
+                .grid[1] = 1,
             };
             struct linear_part p = {.w = &w, .y = y, .ldy = rows};
             double t = now();

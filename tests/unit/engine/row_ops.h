@@ -5,13 +5,7 @@
 #include "cpu_pkg.h"
 
 /* Weights of a product. */
-enum {
-    ROW_OPS_FP16,
-    ROW_OPS_INT8,
-    ROW_OPS_INT4,
-    ROW_OPS_LUT4,
-    ROW_OPS_LUT6
-};
+enum { ROW_OPS_FP16, ROW_OPS_INT8, ROW_OPS_INT4, ROW_OPS_LUT4, ROW_OPS_LUT6 };
 
 static inline bool row_ops_integer(int form)
 {

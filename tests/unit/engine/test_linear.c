@@ -93,9 +93,9 @@ static bool has_tables(enum weight_kind kind)
 /* Elements of a row come in whole groups. */
 static size_t group_of(enum weight_kind kind)
 {
-    return kind == WEIGHT_LUT6                         ? 4
+    return kind == WEIGHT_LUT6                        ? 4
            : kind == WEIGHT_I4 || kind == WEIGHT_LUT4 ? 2
-                                                       : 1;
+                                                      : 1;
 }
 
 static size_t bits_of(enum weight_kind kind)
@@ -378,8 +378,7 @@ static void a_row_alone_is_the_row_in_a_batch(void **state)
 {
     (void)state;
     static const enum weight_kind kinds[] = {
-        WEIGHT_I8,  WEIGHT_I4,   WEIGHT_F16,
-        WEIGHT_F32, WEIGHT_LUT4, WEIGHT_LUT6};
+        WEIGHT_I8, WEIGHT_I4, WEIGHT_F16, WEIGHT_F32, WEIGHT_LUT4, WEIGHT_LUT6};
     crew_ref();
     for (size_t s = 0; set_of(s) != NULL; s++) {
         for (size_t i = 0; i < (UNIT_SANITIZED ? 6u : 18u); i++) {

@@ -29,8 +29,8 @@ struct kernels {
                       float *scale);
     void (*split_row)(const float *x, size_t k, size_t k_pad, int16_t *hi,
                       int16_t *lo);
-    /* Rows [begin, end) of integers or of tables with every column; the second is
-     * the better one for many columns. scratch: linear_scratch(). */
+    /* Rows [begin, end) of integers or of tables with every column; the second
+     * is the better one for many columns. scratch: linear_scratch(). */
     void (*int_few)(const struct linear_job *j, size_t begin, size_t end,
                     void *scratch);
     void (*int_many)(const struct linear_job *j, size_t begin, size_t end,

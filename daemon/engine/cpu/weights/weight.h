@@ -22,7 +22,8 @@ enum weight_kind {
                     WEIGHT_ROWS has is set too */
     WEIGHT_LUT4, /* indices of 4 bits, an even number in a row, into tables of
                     16 integers for whole rows; the same of WEIGHT_ROWS */
-    WEIGHT_LUT6, /* the same of 6 bits, four times any number in a row, and 64 */
+    WEIGHT_LUT6, /* the same of 6 bits, four times any number in a row, and 64
+                  */
     WEIGHT_ROWS, /* anything else: weight_row */
 };
 
@@ -33,8 +34,8 @@ struct weight {
     size_t rows, cols;
     const void *data;   /* rows * cols elements of the kind's type */
     const float *scale; /* of integers and of integer tables: one a row */
-    const int16_t *table; /* WEIGHT_LUT4, WEIGHT_LUT6: lut_size entries for every
-                             block[0] rows, at most WEIGHT_TABLE_PEAK */
+    const int16_t *table; /* WEIGHT_LUT4, WEIGHT_LUT6: lut_size entries for
+                             every block[0] rows, at most WEIGHT_TABLE_PEAK */
 
     /* WEIGHT_ROWS */
     const struct mil_const *raw; /* data, or the indices of a table */

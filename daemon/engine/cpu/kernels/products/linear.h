@@ -18,13 +18,13 @@
  *
  * Weights that are indices of 4 or 6 bits into tables for whole rows are such
  * integers too: entries of at most WEIGHT_TABLE_PEAK and a scale a row
- * (weight_table.c). They are looked up in registers (linear_look.h). The sums of
- * a block do not fit in int32 then; they are exact all the same, and rounded to
- * floats once.
+ * (weight_table.c). They are looked up in registers (linear_look.h). The sums
+ * of a block do not fit in int32 then; they are exact all the same, and rounded
+ * to floats once.
  *
  * Weights of other kinds (fp16, fp32, other tables, sparse, ...) are multiplied
- * with fp32 activations in the canonical 16-lane reduction of gemm.h; those that
- * are not floats are decoded row by row.
+ * with fp32 activations in the canonical 16-lane reduction of gemm.h; those
+ * that are not floats are decoded row by row.
  */
 #pragma once
 

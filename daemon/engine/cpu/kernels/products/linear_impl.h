@@ -38,11 +38,11 @@
 #define LINEAR_SMALL 64           /* |q| below it is a coarse rounding */
 #define LINEAR_HIGH  16384.0f     /* 2^LINEAR_SHIFT */
 #define LINEAR_WIDE  268419072.0f /* LINEAR_PEAK * LINEAR_HIGH */
-#define LOOK_PRODUCTS 32          /* with a table that a lane can add up */
+#define LOOK_PRODUCTS   32           /* with a table that a lane can add up */
 #define LINEAR_LANE_MAX 8u
-#define LOOK_SHIFT   16           /* of the high half of a wide sum */
+#define LOOK_SHIFT      16           /* of the high half of a wide sum */
 #define LINEAR_TILE  65536u       /* bytes of a packed tile of weights */
-#define LINEAR_MANY  32u          /* rows in the largest tile */
+#define LINEAR_MANY     32u          /* rows in the largest tile */
 
 /* One product: a weight and the columns. */
 struct linear_job {
@@ -53,7 +53,8 @@ struct linear_job {
     const struct weight *src;
     size_t rows, k;
     const float *scale; /* of the weight's rows */
-    const int16_t *table; /* weight_entries() of them for every table_rows rows */
+    const int16_t
+        *table; /* weight_entries() of them for every table_rows rows */
     size_t table_rows;
     const float *bias;  /* or NULL */
     float *y;           /* y[r * ldy + o] */

@@ -67,7 +67,7 @@ INLINE void vi_sum4(const vi a[4], float out[4], bool first)
 INLINE vi int_half(int kind, const char *p, int part)
 {
     return kind == WEIGHT_I4 ? vi_half4((const uint8_t *)(const void *)p, part)
-              : vi_half8((const int8_t *)(const void *)p, part);
+                             : vi_half8((const int8_t *)(const void *)p, part);
 }
 
 /* Rows of a tile of R that a vector of weights holds. */
@@ -82,8 +82,9 @@ INLINE vi few_weights(int kind, int R, const char *p, size_t ldw, int part)
 {
 #if VI_ROWS == 2
     if (FEW_PER(R) == 2) {
-        return kind == WEIGHT_I4 ? vi_rows4((const uint8_t *)(const void *)p, ldw, part)
-                  : vi_rows8((const int8_t *)(const void *)p, ldw, part);
+        return kind == WEIGHT_I4
+                   ? vi_rows4((const uint8_t *)(const void *)p, ldw, part)
+                   : vi_rows8((const int8_t *)(const void *)p, ldw, part);
     }
 #endif
     (void)R;
@@ -142,8 +143,8 @@ INLINE void few_sum4(int R, const vi *a, int s, float out[4], bool first)
 }
 
 /* The last n < VB elements of R rows: nothing after them is read. */
-INLINE void few_tail(int kind, int R, int C, const char *p, size_t ldw, size_t n,
-                     const int16_t *q, size_t ldq, vi *a)
+INLINE void few_tail(int kind, int R, int C, const char *p, size_t ldw,
+                     size_t n, const int16_t *q, size_t ldq, vi *a)
 {
     char buf[4 * VB] = {0};
     for (int r = 0; r < R; r++) {
@@ -197,7 +198,8 @@ INLINE size_t few_lda(int R)
     return R == 4 ? LINEAR_MANY : (size_t)R;
 }
 
-#include "engine/cpu/kernels/products/linear_look.h" /* with the pieces above, for what follows */
+/* With the pieces above, for what follows. */
+#include "engine/cpu/kernels/products/linear_look.h"
 
 /* n <= LINEAR_BLOCK elements of R rows and C columns: acc[c * lda + r]. */
 INLINE void few_tile(int kind, int R, int C, const struct few_rows *f,
@@ -243,12 +245,12 @@ INLINE void few_tile(int kind, int R, int C, const struct few_rows *f,
     }
 }
 
-#define FEW_CASE(C)                                                            \
-    case C:                                                                    \
-        if (R == 4 ? C <= FEW_TALL : C >= FEW_COLS / 2 && C <= FEW_COLS) {     \
-            few_tile(kind, R, C <= FEW_COLS ? C : 1, &f, q + c * j->ldq,       \
-                     j->ldq, n, acc + c * few_lda(R), k == 0);                 \
-        }                                                                      \
+#define FEW_CASE(C)                                                        \
+    case C:                                                                \
+        if (R == 4 ? C <= FEW_TALL : C >= FEW_COLS / 2 && C <= FEW_COLS) { \
+            few_tile(kind, R, C <= FEW_COLS ? C : 1, &f, q + c * j->ldq,   \
+                     j->ldq, n, acc + c * few_lda(R), k == 0);             \
+        }                                                                  \
         break
 
 /* One block of R rows, n elements from k on: all columns. */
@@ -262,7 +264,8 @@ INLINE void few_block(const struct linear_job *j, int kind, int R,
         size_t tiles = (left + most - 1) / most;
         size_t take = R == 1 ? 1 : (left + tiles - 1) / tiles;
         if (R == 1) {
-            few_tile(kind, 1, 1, &f, q + c * j->ldq, j->ldq, n, acc + c, k == 0);
+            few_tile(kind, 1, 1, &f, q + c * j->ldq, j->ldq, n, acc + c,
+                     k == 0);
         }
         switch (R == 1 ? 0 : take) {
             FEW_CASE(1);

@@ -20,15 +20,16 @@
  * second accumulator, the rest stays. Sums of a block are exact, whatever the
  * number of lanes, so they are the same everywhere, and are rounded to float
  * once. A single row (linear_one.h) has so many accumulators that it needs no
- * split inside a block. Where a block meets more columns than fit in a tile it is
- * looked up once, into the first cache, and read from there.
+ * split inside a block. Where a block meets more columns than fit in a tile it
+ * is looked up once, into the first cache, and read from there.
  */
 #pragma once
 
-#define LOOK_RUN      ((size_t)LOOK_PRODUCTS / 4 * VB) /* elements of a tile */
-#define LOOK_ONE      ((size_t)LOOK_PRODUCTS * VB)     /* of a single row */
-#define LOOK_WORDS    WEIGHT_ROWS /* a kind: weights that are looked up already */
-#define LOOK_COLS     (FEW_TALL == FEW_COLS && FEW_COLS > 4 ? 4 : FEW_COLS)
+#define LOOK_RUN   ((size_t)LOOK_PRODUCTS / 4 * VB) /* elements of a tile */
+#define LOOK_ONE   ((size_t)LOOK_PRODUCTS * VB)     /* of a single row */
+#define LOOK_WORDS WEIGHT_ROWS /* a kind: weights that are looked up already \
+                                */
+#define LOOK_COLS (FEW_TALL == FEW_COLS && FEW_COLS > 4 ? 4 : FEW_COLS)
 
 static_assert((int64_t)LOOK_PRODUCTS * WEIGHT_TABLE_PEAK * (int)LINEAR_PEAK <
                   INT32_MAX - (1 << LOOK_SHIFT),
@@ -97,8 +98,8 @@ INLINE void look_step(int kind, int R, int C, const struct lk_table *t,
     for (int r = 0; r < R; r++) {
         UNSET vi w[2];
         look_weights(kind, &t[r], p + (size_t)r * ldw, w);
-        for (int c = 0; c < C; c++) {
-            for (int part = 0; part < 2; part++) {
+        for (int part = 0; part < 2; part++) { /* neighbours: other sums */
+            for (int c = 0; c < C; c++) {
 #if defined(LOOK_KEEP)
                 vi v = x[c][part];
 #else

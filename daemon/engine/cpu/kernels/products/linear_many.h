@@ -1,6 +1,9 @@
 /* linear_many.h - integer products with many columns, for the sets of x86; the
  * rest of linear_int.h.
  *
+ * Of tables the lanes are split (linear_look.h) as seldom as the columns allow:
+ * how large their values are says how many products fit (int_lane).
+ *
  * A tile of MANY_ROWS rows is unpacked once to int16, pairs of neighbours in k
  * from all rows side by side, and then meets all columns: one pair of a column
  * broadcast, no sums across. A set that defines none of these uses int_few for
@@ -105,9 +108,9 @@ INLINE void many_pack_of(const struct linear_job *j, int kind, size_t o,
     }
 }
 
-static __attribute__((noinline)) void
-many_pack(const struct linear_job *j, size_t o, size_t k, size_t n,
-          int16_t *tile)
+static __attribute__((noinline)) void many_pack(const struct linear_job *j,
+                                                size_t o, size_t k, size_t n,
+                                                int16_t *tile)
 {
     if (j->kind == WEIGHT_I4) {
         many_pack_of(j, WEIGHT_I4, o, k, n, tile);
@@ -122,8 +125,7 @@ many_pack(const struct linear_job *j, size_t o, size_t k, size_t n,
 
 /* pairs of a tile times C columns: products added to a. */
 INLINE void many_pairs(int C, const int16_t *tile, size_t pairs,
-                       const int16_t *q, size_t ldq,
-                       vi a[MANY_COLS][MANY_VECS])
+                       const int16_t *q, size_t ldq, vi a[MANY_COLS][MANY_VECS])
 {
     UNSET vi w[MANY_VECS];
     for (size_t p = 0; p < pairs; p++, q += 2, tile += (size_t)MANY_ROWS * 2) {
@@ -271,8 +273,9 @@ INLINE void many_some(const struct many_block *b, int C, size_t c)
     for (size_t i = c; b->wide && i < c + (size_t)C; i++) {
         lane = lane < j->lane[i] ? lane : j->lane[i];
     }
-    many_tile(C, b->tile, pairs, lane * (LOOK_PRODUCTS / 2), j->q + c * j->ldq + b->k, j->ldq,
-              b->acc + c * MANY_ROWS, b->k == 0);
+    many_tile(C, b->tile, pairs, lane * (LOOK_PRODUCTS / 2),
+              j->q + c * j->ldq + b->k, j->ldq, b->acc + c * MANY_ROWS,
+              b->k == 0);
     if (b->k + b->n == j->k && j->cols == j->n) {
         linear_finish(j, b->o, MANY_ROWS, c, c + (size_t)C, b->acc, MANY_ROWS);
     }

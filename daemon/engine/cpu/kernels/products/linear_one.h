@@ -41,8 +41,8 @@ INLINE void one_line(int kind, const char *p, const int16_t *q, vi a[2])
 
 /* A block of n elements: two lines at a time, so that no product waits for the
  * one before. */
-INLINE vi one_block(int kind, const char *p, const char *ahead, const int16_t *q,
-                    size_t n)
+INLINE vi one_block(int kind, const char *p, const char *ahead,
+                    const int16_t *q, size_t n)
 {
     UNSET vi a[4];
     const size_t step = int_bytes(kind, VB);
@@ -106,8 +106,8 @@ INLINE void one_add(size_t blocks, const float *sums, float *acc)
 }
 
 /* Rows from o on in groups of ONE_ROWS; returns where they end. */
-INLINE size_t one_run(const struct linear_job *j, int kind, size_t o, size_t end,
-                      char *scratch)
+INLINE size_t one_run(const struct linear_job *j, int kind, size_t o,
+                      size_t end, char *scratch)
 {
     float *sums = (float *)(void *)scratch;
     float *acc = (float *)(void *)(scratch + LINEAR_TILE);

@@ -127,7 +127,8 @@ INLINE void vi_transpose(vi t[8])
     }
 }
 
-/* --- tables (linear_look.h): 16 entries' low bytes, and their high bytes --- */
+/* --- tables (linear_look.h): 16 entries' low bytes, and their high bytes ---
+ */
 
 struct lk_table {
     vi low[4], high[4]; /* in both halves; four for 64 entries */
@@ -145,8 +146,8 @@ INLINE vi vi_low(vi a)
 
 INLINE void lk_set(int kind, struct lk_table *t, const int16_t *e)
 {
-    const vi apart = _mm256_broadcastsi128_si256(_mm_setr_epi8(
-        0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15));
+    const vi apart = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15));
     for (int i = 0; i < (kind == WEIGHT_LUT4 ? 1 : 4); i++) {
         vi v = _mm256_loadu_si256((const void *)(e + 16 * i));
         v = _mm256_permute4x64_epi64(_mm256_shuffle_epi8(v, apart), 0xd8);

@@ -123,7 +123,8 @@ INLINE void rb_split(const float *x, const struct linear_round *f, int16_t *hi,
     rb_store(l, lo);
 }
 
-/* --- tables (linear_look.h): 16 entries' low bytes, and their high bytes --- */
+/* --- tables (linear_look.h): 16 entries' low bytes, and their high bytes ---
+ */
 
 struct lk_table {
     uint8x16x4_t low, high; /* of 16 entries the first */
@@ -165,8 +166,7 @@ INLINE vi lk_dot(vi acc, vi w, vi x)
 INLINE void lk_set(int kind, struct lk_table *t, const int16_t *e)
 {
     for (int i = 0; i < (kind == WEIGHT_LUT4 ? 1 : 4); i++) {
-        uint8x16x2_t v =
-            vld2q_u8((const uint8_t *)(const void *)(e + 16 * i));
+        uint8x16x2_t v = vld2q_u8((const uint8_t *)(const void *)(e + 16 * i));
         t->low.val[i] = v.val[0];
         t->high.val[i] = v.val[1];
     }
@@ -183,8 +183,9 @@ INLINE uint8x16_t lk_indices4(const uint8_t *p)
  * it. */
 INLINE uint8x16_t lk_indices6(const uint8_t *p)
 {
-    static const uint8_t of_p[16] = {0, 1, 1, 2,  3,  4,  4,  5, /* of p */
-                                     6, 7, 7, 12, 13, 14, 14, 15 /* of p + 4 */};
+    static const uint8_t of_p[16] = {
+        0, 1, 1, 2,  3,  4,  4,  5, /* of p */
+        6, 7, 7, 12, 13, 14, 14, 15 /* of p + 4 */};
     uint16x8_t places = vreinterpretq_u16_u32(vdupq_n_u32(1u << 16 | 16));
     uint8x16_t b = vcombine_u8(vld1_u8(p), vld1_u8(p + 4));
     uint16x8_t k = vreinterpretq_u16_u8(vqtbl1q_u8(b, vld1q_u8(of_p)));
