@@ -1,7 +1,7 @@
 /* kernels.c - speed of linear_run alone: weights read per second for few rows,
  * multiply-adds per second for many, beside a plain read of the same bytes.
  *
- *   kernels [SET [THREADS]]
+ *   kernels [SET [THREADS [KIND [SHAPE [COLUMNS]]]]]
  *
  * Up to 16 columns, each round goes through a stack of matrices larger than the
  * last cache, as a decode step does; with more columns, or with HOT set, one
@@ -19,6 +19,8 @@
 #define STACK_BYTES (288u << 20)
 #define ROUNDS      7
 #define ROWS_MAX    512
+#define K_MAX       8960
+#define TABLES      ((size_t)151936 * 16) /* entries of the largest matrix */
 
 /* One thread is timed by its processor time. */
 static bool alone;
@@ -43,6 +45,7 @@ static void *need(size_t n)
 }
 
 static char *stack;
+static int16_t *tables;
 static volatile uint64_t sink;
 
 struct reading {
@@ -80,12 +83,14 @@ static void one(const struct kernels *kn, enum weight_kind kind, size_t rows,
                 size_t k, size_t n, unsigned threads, float *x, float *y,
                 float *scale)
 {
-    size_t bytes = kind == WEIGHT_I8    ? rows * k
-                   : kind == WEIGHT_F16 ? rows * k * 2
-                                        : rows * k / 2;
+    size_t bytes = kind == WEIGHT_I8     ? rows * k
+                   : kind == WEIGHT_F16  ? rows * k * 2
+                   : kind == WEIGHT_LUT6 ? rows * k / 4 * 3
+                                         : rows * k / 2;
     size_t count = n > 16 || getenv("HOT") != NULL ? 1 : STACK_BYTES / bytes;
     count = count > 0 ? count : 1;
-    bool integer = kind == WEIGHT_I8 || kind == WEIGHT_I4;
+    bool integer = kind != WEIGHT_F16 && kind != WEIGHT_ROWS;
+    size_t share = kind == WEIGHT_LUT6 ? 16 : 1; /* rows of a table */
     struct err e = {0};
     struct linear_in *in = NULL;
     must(linear_in_new(k, &in, &e) == 0);
@@ -111,14 +116,17 @@ static void one(const struct kernels *kn, enum weight_kind kind, size_t rows,
                 .cols = k,
                 .data = stack + i * bytes,
                 .scale = scale,
- /* WEIGHT_LUT4, and the same row by row: a table of 16 */
+ /* tables, and one of 16 row by row */
+                .table = tables,
                 .type = raw.type,
                 .raw = &raw,
                 .lut = scale,
                 .lut_size = 16,
                 .vector = 1,
-                .block = {(int64_t)rows, (int64_t)k},
-                .grid = {1,             1         }
+                .block[0] = (int64_t)(kind == WEIGHT_ROWS ? rows : share),
+                .block[1] = (int64_t)k,
+                .grid[0] = 1,
+                .grid[1] = 1,
             };
             struct linear_part p = {.w = &w, .y = y, .ldy = rows};
             double t = now();
@@ -153,7 +161,11 @@ int main(int argc, char **argv)
         {1536,   640 },
         {640,    1024},
         {4096,   640 },
-        {640,    2048}
+        {640,    2048},
+        {1536,   1536},
+        {8960,   1536},
+        {1536,   8960},
+        {151936, 1536}
     };
     static const size_t ns[] = {1, 2, 4, 8, 16, 64, 512};
     static const struct {
@@ -164,6 +176,7 @@ int main(int argc, char **argv)
         {"int4", WEIGHT_I4  },
         {"fp16", WEIGHT_F16 },
         {"lut4", WEIGHT_LUT4},
+        {"lut6", WEIGHT_LUT6},
         {"rows", WEIGHT_ROWS}
     };
     const struct kernels *kn = kernels_find(argc > 1 ? argv[1] : NULL);
@@ -171,24 +184,33 @@ int main(int argc, char **argv)
         crew_threads(argc > 2 ? (unsigned)strtoul(argv[2], NULL, 10) : 0);
     const char *only = argc > 3 ? argv[3] : NULL;
     size_t shape = argc > 4 ? strtoul(argv[4], NULL, 10) : countof(shapes);
+    size_t columns = argc > 5 ? strtoul(argv[5], NULL, 10) : 0;
     must(kn != NULL);
     alone = threads == 1;
     stack = need(STACK_BYTES);
     float *scale = need(151936 * sizeof(float));
-    float *x = need(ROWS_MAX * 4864 * sizeof(float));
-    float *y = need((size_t)ROWS_MAX * 4864 * sizeof(float));
+    float *x = need(ROWS_MAX * K_MAX * sizeof(float));
+    float *y = need((size_t)ROWS_MAX * K_MAX * sizeof(float));
     uint64_t s = 1;
     for (size_t i = 0; i < STACK_BYTES / 2; i++) {
         s = s * 6364136223846793005u + 1442695040888963407u;
         /* finite as fp16 too */
         ((uint16_t *)(void *)stack)[i] = (uint16_t)(s >> 48) & 0xbbff;
     }
-    for (size_t i = 0; i < ROWS_MAX * 4864; i++) {
-        s = s * 6364136223846793005u + 1442695040888963407u;
-        x[i] = (float)(s >> 40) * 0x1p-24f - 0.5f;
+    for (size_t i = 0; i < ROWS_MAX * K_MAX; i++) {
+        x[i] = -2; /* about normal, as activations are */
+        for (int n = 0; n < 4; n++) {
+            s = s * 6364136223846793005u + 1442695040888963407u;
+            x[i] += (float)(s >> 40) * 0x1p-24f;
+        }
     }
     for (size_t i = 0; i < 151936; i++) {
         scale[i] = 0.01f;
+    }
+    tables = need(TABLES * sizeof(*tables));
+    for (size_t i = 0; i < TABLES; i++) {
+        s = s * 6364136223846793005u + 1442695040888963407u;
+        tables[i] = (int16_t)((int)(s >> 33) % (WEIGHT_TABLE_PEAK + 1));
     }
     crew_ref();
     for (int i = 0; i < 2; i++) {
@@ -208,7 +230,8 @@ int main(int argc, char **argv)
         for (size_t i = 0; i < countof(shapes); i++) {
             for (size_t j = 0; j < countof(ns); j++) {
                 if ((shapes[i][0] > 100000 && ns[j] > 16) ||
-                    (shape < countof(shapes) && i != shape)) {
+                    (shape < countof(shapes) && i != shape) ||
+                    (columns > 0 && columns != ns[j])) {
                     continue;
                 }
                 one(kn, kinds[kind].kind, shapes[i][0], shapes[i][1], ns[j],
@@ -218,6 +241,7 @@ int main(int argc, char **argv)
     }
     crew_unref();
     free(stack);
+    free(tables);
     free(scale);
     free(x);
     free(y);

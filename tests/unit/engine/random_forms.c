@@ -123,8 +123,7 @@ struct mil_value *gen_rope(struct gen *g, struct mil_value *x)
 
 static int gen_weights(struct gen *g)
 {
-    static const int real[] = {ROW_OPS_FP16, ROW_OPS_LUT4};
-    int form = g->real ? real[gen_pick(g, 2)] : gen_pick(g, 4);
+    int form = g->real ? ROW_OPS_FP16 : gen_pick(g, ROW_OPS_LUT6 + 1);
     g->integers += row_ops_integer(form);
     return form;
 }

@@ -5,11 +5,11 @@
 #include "cpu_pkg.h"
 
 /* Weights of a product. */
-enum { ROW_OPS_FP16, ROW_OPS_INT8, ROW_OPS_INT4, ROW_OPS_LUT4 };
+enum { ROW_OPS_FP16, ROW_OPS_INT8, ROW_OPS_INT4, ROW_OPS_LUT4, ROW_OPS_LUT6 };
 
 static inline bool row_ops_integer(int form)
 {
-    return form == ROW_OPS_INT8 || form == ROW_OPS_INT4;
+    return form != ROW_OPS_FP16;
 }
 
 static inline struct mil_value *two(struct pkg *k, const char *op,
@@ -158,22 +158,27 @@ static inline struct mil_value *noise4(struct pkg *k, int64_t a, int64_t b,
     return noise(k, 4, dims, mid, amp, seed);
 }
 
-/* Indices of noise into tables of 16 noises, one for each half of the rows. */
+/* Indices of noise into tables of noises, one for each half of the rows. */
 static inline struct mil_value *table_matrix(struct pkg *k, int rank,
                                              int64_t rows, int64_t cols,
-                                             float scale, uint32_t seed)
+                                             int form, float scale,
+                                             uint32_t seed)
 {
+    bool six = form == ROW_OPS_LUT6;
+    int64_t entries = six ? 64 : 16;
     int64_t tables = rows % 2 == 0 ? 2 : 1;
     struct mil_type t = {
-        .dtype = MIL_UINT4, .rank = rank, .dims = {rows, cols, 1, 1}
+        .dtype = six ? MIL_UINT6 : MIL_UINT4,
+        .rank = rank,
+        .dims = {rows, cols, 1, 1}
     };
     struct mil_type lt = {
         .dtype = MIL_FP16, .rank = rank + 2, .dims = {tables, 1, 1, 1, 1, 1}
     };
-    lt.dims[rank] = 16;
-    size_t n = (size_t)(rows * cols + 1) / 2;
+    lt.dims[rank] = entries;
+    size_t n = ((size_t)(rows * cols) * (six ? 6 : 4) + 7) / 8;
     uint8_t *q = calloc(n, 1);
-    uint16_t lut[32];
+    uint16_t lut[2 * 64];
     must(q != NULL);
     for (size_t i = 0; i < n; i++) {
         q[i] = (uint8_t)(int)(pkg_noise(&seed) * 127);
@@ -196,8 +201,8 @@ static inline struct mil_value *matrix(struct pkg *k, int rank, int64_t rows,
     static const enum mil_dtype types[] = {MIL_FP16, MIL_INT8, MIL_INT4};
     static const float tops[] = {1, 127, 7};
     float scale = 1.7f / sqrtf((float)cols);
-    if (form == ROW_OPS_LUT4) {
-        return table_matrix(k, rank, rows, cols, scale, seed);
+    if (form >= ROW_OPS_LUT4) {
+        return table_matrix(k, rank, rows, cols, form, scale, seed);
     }
     struct mil_type t = {
         .dtype = types[form], .rank = rank, .dims = {rows, cols, 1, 1}

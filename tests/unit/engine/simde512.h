@@ -20,3 +20,42 @@ static inline __m512 shim_cvtepi32_ps(__m512i a)
     return r;
 }
 #define _mm512_cvtepi32_ps shim_cvtepi32_ps
+
+static inline __m512i shim_srai_epi32(__m512i a, unsigned n)
+{
+    __m256i i[2];
+    memcpy(i, &a, sizeof(a));
+    i[0] = _mm256_srai_epi32(i[0], (int)n);
+    i[1] = _mm256_srai_epi32(i[1], (int)n);
+    memcpy(&a, i, sizeof(a));
+    return a;
+}
+#define _mm512_srai_epi32 shim_srai_epi32
+
+static inline __m512i shim_maskz_loadu_epi32(__mmask16 k, const void *p)
+{
+    const char *from = (const char *)p;
+    int32_t i[16] = {0};
+    __m512i r;
+    for (int n = 0; n < 16; n++) { /* nothing else is read */
+        if ((k >> n & 1) != 0) {
+            memcpy(&i[n], from + 4 * n, sizeof(i[n]));
+        }
+    }
+    memcpy(&r, i, sizeof(r));
+    return r;
+}
+#define _mm512_maskz_loadu_epi32 shim_maskz_loadu_epi32
+
+static inline __m512i shim_cvtepu8_epi16(__m256i a)
+{
+    __m128i half[2];
+    __m256i i[2];
+    __m512i r;
+    memcpy(half, &a, sizeof(a));
+    i[0] = _mm256_cvtepu8_epi16(half[0]);
+    i[1] = _mm256_cvtepu8_epi16(half[1]);
+    memcpy(&r, i, sizeof(r));
+    return r;
+}
+#define _mm512_cvtepu8_epi16 shim_cvtepu8_epi16

@@ -1,5 +1,8 @@
 /* test_weight.c - rows of tables: groups of rows and of columns, even and odd
  * places, every number of index bits, against the definition. */
+#include <math.h>
+#include <stdlib.h>
+
 #include "../unit.h"
 #include "engine/cpu/weights/weight.h"
 
@@ -95,12 +98,14 @@ static void test_tables(void **state)
 
 /* The kind of 6 x cols indices with tables in a grid, as an operation of a
  * package has them. */
-static enum weight_kind kind_of(enum mil_dtype dtype, int64_t entries,
-                                int64_t cols, int64_t down, int64_t across,
-                                int64_t vector)
+static float lut[ROWS * COLS_MAX * ENTRIES_MAX];
+
+static void with_weight(enum mil_dtype dtype, int64_t entries, int64_t cols,
+                        int64_t down, int64_t across, int64_t vector,
+                        void (*check_it)(const struct weight *w, void *ctx),
+                        void *ctx)
 {
     static uint8_t zeros[ROWS * COLS_MAX];
-    static float lut[ROWS * COLS_MAX * ENTRIES_MAX];
     const struct mil_const indices = {
         .type = {.dtype = dtype, .rank = 2, .dims = {ROWS, cols}},
         .data = zeros,
@@ -135,13 +140,76 @@ static enum weight_kind kind_of(enum mil_dtype dtype, int64_t entries,
     const struct weight *w = NULL;
     arena_init(&a, 1 << 20);
     unit_ok(weight_of_op(&a, &op, true, &w, &e), &e);
-    enum weight_kind kind = w->kind;
+    check_it(w, ctx);
     arena_fini(&a);
+}
+
+static void take_kind(const struct weight *w, void *ctx)
+{
+    *(enum weight_kind *)ctx = w->kind;
+}
+
+static enum weight_kind kind_of(enum mil_dtype dtype, int64_t entries,
+                                int64_t cols, int64_t down, int64_t across,
+                                int64_t vector)
+{
+    enum weight_kind kind = WEIGHT_F32;
+    with_weight(dtype, entries, cols, down, across, vector, take_kind, &kind);
     return kind;
 }
 
-/* Tables of 16 for groups of whole rows that begin at a byte have a kernel;
- * all else is decoded. */
+/* Integers are what is nearest to the palette's own values. */
+static void near_palette(const struct weight *w, void *ctx)
+{
+    size_t entries = *(const size_t *)ctx;
+    for (size_t r = 0; r < ROWS; r++) {
+        size_t first = r / (size_t)w->block[0] * entries;
+        double peak = 0;
+        for (size_t i = first; i < first + entries; i++) {
+            peak = fmax(peak, fabs((double)lut[i]));
+        }
+        for (size_t i = first; i < first + entries; i++) {
+            double v = w->table[i] * (double)w->scale[r];
+            assert_true(abs(w->table[i]) <= WEIGHT_TABLE_PEAK);
+            assert_true(fabs(v - (double)lut[i]) <=
+                        peak * (0.5 / WEIGHT_TABLE_PEAK + 1e-6));
+        }
+    }
+}
+
+static void test_integer_tables(void **state)
+{
+    (void)state;
+    for (int64_t down = 1; down <= ROWS; down++) {
+        size_t entries = down % 2 == 0 ? 16 : 64;
+        for (size_t i = 0; i < countof(lut); i++) {
+            lut[i] = (float)pick(4096) - 2048;
+            lut[i] = lut[i] * lut[i] * (i % 3 == 0 ? 1e-9F : -1e-9F);
+        }
+        memset(lut, 0, entries * sizeof(*lut)); /* a palette of zeros */
+        if (ROWS % down == 0) {
+            with_weight(entries == 16 ? MIL_UINT4 : MIL_UINT6, (int64_t)entries,
+                        20, down, 1, 1, near_palette, &entries);
+        }
+    }
+    memset(lut, 0, sizeof(lut));
+}
+
+/* What is no number has no integer: the rows are decoded. */
+static void test_infinite_entries(void **state)
+{
+    (void)state;
+    static const float odd[] = {NAN, INFINITY, -INFINITY};
+    for (size_t i = 0; i < countof(odd); i++) {
+        lut[17] = odd[i];
+        assert_int_equal(kind_of(MIL_UINT4, 16, 18, 2, 1, 1), WEIGHT_ROWS);
+        assert_int_equal(kind_of(MIL_UINT4, 16, 18, 1, 1, 1), WEIGHT_LUT4);
+    }
+    lut[17] = 0;
+}
+
+/* Tables of 16 and 64 for groups of whole rows that begin at a byte have a
+ * kernel; all else is decoded. */
 static void test_kinds(void **state)
 {
     (void)state;
@@ -149,6 +217,8 @@ static void test_kinds(void **state)
         if (ROWS % down == 0) {
             assert_int_equal(kind_of(MIL_UINT4, 16, 18, down, 1, 1),
                              WEIGHT_LUT4);
+            assert_int_equal(kind_of(MIL_UINT6, 64, 20, down, 1, 1),
+                             WEIGHT_LUT6);
         }
     }
     assert_int_equal(kind_of(MIL_UINT4, 16, 17, 1, 1, 1), WEIGHT_ROWS);
@@ -156,6 +226,9 @@ static void test_kinds(void **state)
     assert_int_equal(kind_of(MIL_UINT4, 16, 18, 1, 1, 2), WEIGHT_ROWS);
     assert_int_equal(kind_of(MIL_UINT3, 8, 18, 1, 1, 1), WEIGHT_ROWS);
     assert_int_equal(kind_of(MIL_UINT8, 16, 18, 1, 1, 1), WEIGHT_ROWS);
+    assert_int_equal(kind_of(MIL_UINT6, 64, 18, 1, 1, 1), WEIGHT_ROWS);
+    assert_int_equal(kind_of(MIL_UINT6, 64, 20, 1, 2, 1), WEIGHT_ROWS);
+    assert_int_equal(kind_of(MIL_UINT6, 48, 20, 1, 1, 1), WEIGHT_ROWS);
 }
 
 int main(void)
@@ -163,6 +236,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tables),
         cmocka_unit_test(test_kinds),
+        cmocka_unit_test(test_integer_tables),
+        cmocka_unit_test(test_infinite_entries),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,7 @@
  * kernel_NAME.c is compiled with the flags of its set (meson.build) and fills
  * one table; nothing else is compiled with them, so nothing else can run an
  * instruction the machine lacks. A kernel_NAME.c includes the loops of each
- * topic as a template (linear_int.h, linear_table.h, ...) after the few vector
+ * topic as a template (linear_int.h, linear_round.h, ...) after the few vector
  * operations these are written in; float helpers of every set are simd.h's
  * (the scalar set is built with SIMD_FORCE_SCALAR, the same bits).
  */
@@ -29,17 +29,19 @@ struct kernels {
                       float *scale);
     void (*split_row)(const float *x, size_t k, size_t k_pad, int16_t *hi,
                       int16_t *lo);
-    /* Rows [begin, end) of an integer weight with every column; the second is
-     * the better one for many columns. scratch: linear_scratch(). */
+    /* Rows [begin, end) of integers or of tables with every column; the second
+     * is the better one for many columns. scratch: linear_scratch(). */
     void (*int_few)(const struct linear_job *j, size_t begin, size_t end,
                     void *scratch);
     void (*int_many)(const struct linear_job *j, size_t begin, size_t end,
                      void *scratch);
     size_t many; /* columns from which int_many is */
-    /* Rows [begin, end) of a WEIGHT_LUT4 with every row of x. scratch:
-     * linear_table_scratch(). */
-    void (*table_rows)(const struct linear_job *j, size_t begin, size_t end,
-                       void *scratch);
+    /* What int_many wants to know of every column, or NULL: how many runs of
+     * LOOK_PRODUCTS elements, counted from each LINEAR_BLOCK on, an int32 can
+     * add up, times entries of a table; one at least. */
+    uint8_t (*lane)(const int16_t *q, size_t k_pad);
+    bool own_words; /* products with tables want as many bytes as the columns
+                       have besides linear_scratch() */
 
     /* --- attention (attend_impl.h) --- */
 

@@ -20,6 +20,8 @@ static const char *weight_name(const struct weight *w)
         return "int4";
     case WEIGHT_LUT4:
         return "lut4";
+    case WEIGHT_LUT6:
+        return "lut6";
     case WEIGHT_ROWS:
         return w->lut != NULL ? "lut" : "decoded";
     }

@@ -144,8 +144,7 @@ static int decode_all(struct arena *a, const struct weight *w,
     return 0;
 }
 
-/* Cells of a grid over the weight's shape. */
-static int set_grid(struct weight *w, const struct mil_type *g, int rank,
+int weight_set_grid(struct weight *w, const struct mil_type *g, int rank,
                     const char *what, struct err *e)
 {
     for (int i = 0; i < rank; i++) {
@@ -183,7 +182,7 @@ static int of_blockwise(struct arena *a, const struct mil_op *op, int depth,
     w->raw = data;
     w->type = data->type;
     w->type.dtype = st.dtype;
-    return set_grid(w, &st, st.rank, "scale", e);
+    return weight_set_grid(w, &st, st.rank, "scale", e);
 }
 
 static int of_affine(struct arena *a, const struct mil_op *op, int depth,
@@ -241,122 +240,7 @@ static int of_affine(struct arena *a, const struct mil_op *op, int depth,
     for (int i = 0; i < g.rank; i++) {
         g.dims[i] = i == axis ? d : 1;
     }
-    return set_grid(w, &g, g.rank, "scale", e);
-}
-
-/* The shape of a table: CoreML8's lut has rank K + 2, the old one rank 1. */
-static int table_shape(const struct mil_op *op, struct weight *w,
-                       struct mil_type *lt, struct err *e)
-{
-    const struct mil_const *shape = mil_op_const(op, "shape");
-    if (shape != NULL) { /* up to CoreML7: a bit stream and its shape */
-        size_t n = 0;
-        if (lt->rank != 1 ||
-            !mil_const_ints(shape, w->type.dims, MIL_RANK_MAX, &n)) {
-            return err_set(e, ERR_MIL_INVALID, "%s: shape", op->type);
-        }
-        w->type.rank = (int)n;
-        w->lut_size = (size_t)lt->dims[0];
-        w->vector = 1;
-        for (size_t i = 0; i < n; i++) {
-            lt->dims[i] = 1;
-        }
-        lt->rank = (int)n;
-        return 0;
-    }
-    if (lt->rank != w->raw->type.rank + 2) {
-        return err_set(e, ERR_MIL_INVALID, "%s: rank of lut", op->type);
-    }
-    w->type = w->raw->type;
-    w->lut_size = (size_t)lt->dims[lt->rank - 2];
-    w->vector = (size_t)lt->dims[lt->rank - 1];
-    lt->rank -= 2;
-    if (w->vector > 1) {
-        int64_t axis = 0;
-        size_t n = 0;
-        const struct mil_const *c = mil_op_const(op, "vector_axis");
-        if (c == NULL || !mil_const_ints(c, &axis, 1, &n) || n != 1) {
-            return err_set(e, ERR_MIL_INVALID, "%s: vector_axis", op->type);
-        }
-        axis = axis < 0 ? axis + w->type.rank : axis;
-        if (axis < 0 || axis >= w->type.rank) {
-            return err_set(e, ERR_MIL_INVALID, "%s: vector_axis", op->type);
-        }
-        w->vector_axis = (int)axis;
-    }
-    return 0;
-}
-
-/* The old form's indices are a byte array holding a bit stream. */
-static const struct mil_const *
-as_bits(struct arena *a, const struct mil_const *c, const struct weight *w)
-{
-    static const struct {
-        size_t size;
-        enum mil_dtype t;
-    } by_size[] = {
-        {2,   MIL_UINT1},
-        {4,   MIL_UINT2},
-        {8,   MIL_UINT3},
-        {16,  MIL_UINT4},
-        {64,  MIL_UINT6},
-        {256, MIL_UINT8}
-    };
-    struct mil_const *r = arena_alloc(a, sizeof(*r));
-    uint64_t n = 0;
-    if (r == NULL || !mil_type_count(&w->type, &n)) {
-        return NULL;
-    }
-    *r = *c;
-    for (size_t i = 0; i < countof(by_size); i++) {
-        if (by_size[i].size == w->lut_size) {
-            r->type = w->type;
-            r->type.dtype = by_size[i].t;
-            unsigned bits = mil_dtype_bits(r->type.dtype);
-            return (n * bits + 7) / 8 <= c->bytes ? r : NULL;
-        }
-    }
-    return NULL;
-}
-
-static int of_lut(struct arena *a, const struct mil_op *op, int depth,
-                  struct weight *w, struct err *e)
-{
-    w->raw = weight_const(op, "indices", e);
-    if (w->raw == NULL) {
-        return ERR_MIL_INVALID;
-    }
-    struct mil_type lt = {0};
-    RETERR(weight_floats(a, op, "lut", depth, &w->lut, &lt, e));
-    if (w->lut == NULL || lt.rank < 1) {
-        return err_set(e, ERR_MIL_INVALID, "%s: lut is absent", op->type);
-    }
-    bool old = mil_op_const(op, "shape") != NULL;
-    RETERR(table_shape(op, w, &lt, e));
-    RETERR(set_grid(w, &lt, lt.rank, "lut", e));
-    w->type.dtype = lt.dtype;
-    if (old) {
-        w->raw = as_bits(a, w->raw, w);
-        if (w->raw == NULL) {
-            return err_set(e, ERR_MIL_INVALID, "%s: indices do not fit",
-                           op->type);
-        }
-    }
-    uint64_t n = 0;
-    if (!mil_type_count(&w->raw->type, &n)) {
-        return err_set(e, ERR_MIL_INVALID, "%s: indices", op->type);
-    }
-    for (uint64_t i = 0; i < n; i++) {
-        int64_t x = const_int(w->raw, i);
-        if (x < 0 || (uint64_t)x >= w->lut_size) {
-            return err_set(e, ERR_MIL_INVALID, "%s: an index outside the lut",
-                           op->type);
-        }
-    }
-    if (w->vector > 1) { /* set_grid ran on the indices' shape */
-        w->type.dims[w->vector_axis] *= (int64_t)w->vector;
-    }
-    return 0;
+    return weight_set_grid(w, &g, g.rank, "scale", e);
 }
 
 bool weight_is_op(const char *type)
@@ -398,23 +282,6 @@ static int prefer_int(struct arena *a, struct weight *w, struct err *e)
     return 0;
 }
 
-/* So have tables of 16 when no cell of them cuts a row. */
-static void prefer_table(struct weight *w)
-{
-    if (w->kind != WEIGHT_ROWS || w->lut == NULL || w->vector != 1 ||
-        w->lut_size != 16 || w->raw->type.dtype != MIL_UINT4 ||
-        w->cols % 2 != 0) {
-        return;
-    }
-    for (int i = 1; i < w->type.rank; i++) {
-        if (w->grid[i] != 1) {
-            return;
-        }
-    }
-    w->data = w->raw->data;
-    w->kind = WEIGHT_LUT4;
-}
-
 static int of_op(struct arena *a, const struct mil_op *op, bool round,
                  int depth, const struct weight **ret, struct err *e)
 {
@@ -425,7 +292,7 @@ static int of_op(struct arena *a, const struct mil_op *op, bool round,
     } forms[] = {
         {"constexpr_blockwise_shift_scale", of_blockwise    },
         {"constexpr_affine_dequantize",     of_affine       },
-        {"constexpr_lut_to_dense",          of_lut          },
+        {"constexpr_lut_to_dense",          weight_of_lut   },
         {"constexpr_sparse_to_dense",       weight_of_sparse}
     };
     if (depth > WEIGHT_NEST) {
@@ -445,7 +312,7 @@ static int of_op(struct arena *a, const struct mil_op *op, bool round,
             RETERR(forms[i].make(a, op, depth + 1, w, e));
             RETERR(split_rows(w, e));
             w->round = round && op->outputs[0]->type.dtype == MIL_FP16;
-            prefer_table(w);
+            RETERR(weight_prefer_table(a, w, e));
             RETERR(prefer_int(a, w, e));
             *ret = w;
             return 0;

@@ -12,14 +12,18 @@
     8 /* constexpr operations that feed constexpr operations \
        */
 
+#define WEIGHT_TABLE_PEAK 4095 /* of |entry| of an integer table */
+
 enum weight_kind {
     WEIGHT_F32,  /* plain fp32 rows */
     WEIGHT_F16,  /* plain fp16 rows */
     WEIGHT_I8,   /* int8 times one scale a row, no offset */
     WEIGHT_I4,   /* the same of int4, an even number in a row; all that
                     WEIGHT_ROWS has is set too */
-    WEIGHT_LUT4, /* indices of 4 bits, an even number in a row, and 16 floats
-                    for every block[0] rows; the same of WEIGHT_ROWS */
+    WEIGHT_LUT4, /* indices of 4 bits, an even number in a row, into tables of
+                    16 integers for whole rows; the same of WEIGHT_ROWS */
+    WEIGHT_LUT6, /* the same of 6 bits, four times any number in a row, and 64
+                  */
     WEIGHT_ROWS, /* anything else: weight_row */
 };
 
@@ -29,7 +33,9 @@ struct weight {
     struct mil_type type; /* of the decoded constant */
     size_t rows, cols;
     const void *data;   /* rows * cols elements of the kind's type */
-    const float *scale; /* WEIGHT_I8, WEIGHT_I4: one a row */
+    const float *scale; /* of integers and of integer tables: one a row */
+    const int16_t *table; /* WEIGHT_LUT4, WEIGHT_LUT6: lut_size entries for
+                             every block[0] rows, at most WEIGHT_TABLE_PEAK */
 
     /* WEIGHT_ROWS */
     const struct mil_const *raw; /* data, or the indices of a table */
@@ -49,6 +55,12 @@ CHECKED int weight_of_const(struct arena *a, const struct mil_const *c,
 CHECKED int weight_of_op(struct arena *a, const struct mil_op *op, bool round,
                          const struct weight **ret, struct err *e);
 bool weight_is_op(const char *type);
+
+/* Entries of the kind's integer tables; 0: it has none. */
+static inline size_t weight_entries(enum weight_kind kind)
+{
+    return kind == WEIGHT_LUT4 ? 16 : kind == WEIGHT_LUT6 ? 64 : 0;
+}
 
 /* Decode cols elements of one row. */
 void weight_row(const struct weight *w, size_t row, float *out);

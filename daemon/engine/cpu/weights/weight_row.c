@@ -168,6 +168,7 @@ void weight_row(const struct weight *w, size_t row, float *out)
     }
     case WEIGHT_I4:
     case WEIGHT_LUT4:
+    case WEIGHT_LUT6:
     case WEIGHT_ROWS:
         rows_row(w, row, out);
         break;

@@ -18,7 +18,7 @@ static void block(void *ctx, size_t begin, size_t end, unsigned worker)
 void gemm_weight(struct gemm *g, const struct weight *w, size_t row0,
                  size_t rows)
 {
-    bool decode = w->kind == WEIGHT_I4 || w->kind == WEIGHT_LUT4;
+    bool decode = w->kind == WEIGHT_I4 || weight_entries(w->kind) > 0;
     g->kind = decode ? WEIGHT_ROWS : w->kind;
     g->ldw = w->cols;
     g->k = w->cols;

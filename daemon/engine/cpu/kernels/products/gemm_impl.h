@@ -277,6 +277,7 @@ static void floats_gemm(const struct gemm *g, size_t begin, size_t end,
         break;
     case WEIGHT_I4: /* gemm_weight */
     case WEIGHT_LUT4:
+    case WEIGHT_LUT6:
     case WEIGHT_ROWS:
         decoded_run(g, begin, end, worker);
         break;

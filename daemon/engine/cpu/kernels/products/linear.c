@@ -28,6 +28,8 @@ struct linear_in {
 
     size_t cap_q, ldq, cols;
     int16_t *q;
+    size_t cap_lane;
+    uint8_t *lane; /* of columns, where there are many */
     size_t cap_rows;
     uint32_t *lo;
     float *xscale;
@@ -68,6 +70,7 @@ void linear_in_free(struct linear_in *in)
         return;
     }
     free(in->q);
+    free(in->lane);
     free(in->lo);
     free(in->xscale);
     free(in->wide);
@@ -158,18 +161,30 @@ static void split_rows(void *ctx, size_t begin, size_t end, unsigned worker)
     }
 }
 
+static void measure_columns(void *ctx, size_t begin, size_t end,
+                            unsigned worker)
+{
+    (void)worker;
+    const struct rounding *s = ctx;
+    for (size_t c = begin; c < end; c++) {
+        s->in->lane[c] =
+            s->kn->lane(s->in->q + c * s->in->ldq, padded(s->in, s->kn));
+    }
+}
+
 int linear_in_reserve(struct linear_in *in, const struct kernels *kn, size_t n,
                       bool integer, bool real, unsigned threads, struct err *e)
 {
     must(n < UINT32_MAX / 2);
     size_t ldq = column_stride(padded(in, kn));
     size_t ld = gemm_pad(in->k);
-    /* a decoded row is shorter */
-    size_t row = real ? linear_table_scratch(in->k) : 0;
+    size_t row = real ? ld * sizeof(float) : 0; /* a decoded one */
     RETERR(grow_rows(in, n, e));
     if (integer) {
-        row = num_max(row, linear_scratch(2 * n));
+        size_t own = kn->own_words ? 2 * n * ldq * sizeof(*in->q) : 0;
+        row = num_max(row, linear_scratch(2 * n) + own);
         RETERR(grow(&in->q, &in->cap_q, 2 * n * ldq, sizeof(*in->q), e));
+        RETERR(grow(&in->lane, &in->cap_lane, 2 * n, sizeof(*in->lane), e));
     }
     if (real) {
         RETERR(grow(&in->x, &in->cap_x, n * ld, sizeof(*in->x), e));
@@ -205,12 +220,16 @@ int linear_in_set(struct linear_in *in, const struct kernels *kn,
     if (integer && in->cols > n) {
         crew_run(use, n, grain, split_rows, &s);
     }
+    if (integer && kn->lane != NULL && in->cols >= kn->many) {
+        crew_run(use, in->cols, grain, measure_columns, &s);
+    }
     return 0;
 }
 
 bool linear_wants_integer(const struct weight *w)
 {
-    return w->kind == WEIGHT_I8 || w->kind == WEIGHT_I4;
+    return w->kind == WEIGHT_I8 || w->kind == WEIGHT_I4 ||
+           weight_entries(w->kind) > 0;
 }
 
 /* --- the products --- */
@@ -233,13 +252,15 @@ static void job_init(struct linear_job *j, const struct linear_part *p,
     *j = (struct linear_job){
         .kind = w->kind,
         .w = w->data,
-        .ldw = w->kind == WEIGHT_I8 ? w->cols : w->cols / 2,
+        .ldw = w->kind == WEIGHT_I8     ? w->cols
+               : w->kind == WEIGHT_LUT6 ? w->cols / 4 * 3
+                                        : w->cols / 2,
         .src = w,
         .rows = w->rows,
         .k = in->k,
         .scale = w->scale,
-        .lut = w->lut,
-        .lut_rows = (size_t)w->block[0],
+        .table = w->table,
+        .table_rows = (size_t)w->block[0],
         .bias = p->bias,
         .y = p->y,
         .ldy = p->ldy,
@@ -249,8 +270,7 @@ static void job_init(struct linear_job *j, const struct linear_part *p,
         .ldq = in->ldq,
         .lo = in->lo,
         .xscale = in->xscale,
-        .x = in->x,
-        .ldx = in->ldx,
+        .lane = in->lane,
     };
 }
 
@@ -278,9 +298,7 @@ static void job_run(const struct piece *p, const struct linear_job *j,
     struct linear_job mine = *j;
     mine.then = then;
     end = end < j->rows ? end : j->rows;
-    if (j->kind == WEIGHT_LUT4) {
-        p->kn->table_rows(&mine, begin, end, scratch);
-    } else if (j->cols >= p->kn->many) {
+    if (j->cols >= p->kn->many) {
         p->kn->int_many(&mine, begin, end, scratch);
     } else {
         p->kn->int_few(&mine, begin, end, scratch);
@@ -362,13 +380,13 @@ void linear_run(const struct linear_part *parts, size_t n_parts,
     for (size_t i = 0; i < n_parts; i++) {
         bool integer = linear_wants_integer(parts[i].w);
         must(integer ? in->integer : in->real);
-        if (!integer && parts[i].w->kind != WEIGHT_LUT4) {
+        if (!integer) {
             real_run(&parts[i], in, threads);
             continue;
         }
         job_init(&p.job[p.n_jobs++], &parts[i], in);
         p.units += (parts[i].w->rows + UNIT - 1) / UNIT;
-        work += parts[i].w->rows * in->k * (integer ? in->cols : in->n);
+        work += parts[i].w->rows * in->k * in->cols;
     }
     if (p.units == 0 || in->n == 0) {
         return;

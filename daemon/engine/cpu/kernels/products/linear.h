@@ -16,10 +16,15 @@
  * the row's own values only. In other rows rounding changes a typical value by
  * at most some 0.3 %.
  *
- * Weights of other kinds (fp16, fp32, tables, sparse, ...) are multiplied with
- * fp32 activations in the canonical 16-lane reduction of gemm.h. Tables of 16
- * for whole rows are looked up in registers (linear_table.h), with the same
- * bits; other kinds that are not floats are decoded row by row.
+ * Weights that are indices of 4 or 6 bits into tables for whole rows are such
+ * integers too: entries of at most WEIGHT_TABLE_PEAK and a scale a row
+ * (weight_table.c). They are looked up in registers (linear_look.h). The sums
+ * of a block do not fit in int32 then; they are exact all the same, and rounded
+ * to floats once.
+ *
+ * Weights of other kinds (fp16, fp32, other tables, sparse, ...) are multiplied
+ * with fp32 activations in the canonical 16-lane reduction of gemm.h; those
+ * that are not floats are decoded row by row.
  */
 #pragma once
 
@@ -62,9 +67,8 @@ struct linear_part {
 
 #define LINEAR_PARTS_MAX 16u
 
-/* All parts with integer weights or tables of 16 in one parallel region, others
- * in one each.
- * Never allocates. Errors: none (shapes are the caller's: must()). */
+/* All parts with integer weights or tables in one parallel region, others in
+ * one each. Never allocates. Errors: none (shapes are the caller's: must()). */
 void linear_run(const struct linear_part *p, size_t n_parts,
                 const struct linear_in *in, const struct kernels *kn,
                 unsigned threads);

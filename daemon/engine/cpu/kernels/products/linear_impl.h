@@ -38,9 +38,11 @@
 #define LINEAR_SMALL 64           /* |q| below it is a coarse rounding */
 #define LINEAR_HIGH  16384.0f     /* 2^LINEAR_SHIFT */
 #define LINEAR_WIDE  268419072.0f /* LINEAR_PEAK * LINEAR_HIGH */
+#define LOOK_PRODUCTS   32           /* with a table that a lane can add up */
+#define LINEAR_LANE_MAX 8u
+#define LOOK_SHIFT      16           /* of the high half of a wide sum */
 #define LINEAR_TILE  65536u       /* bytes of a packed tile of weights */
-#define LINEAR_MANY  32u          /* rows in the largest tile */
-#define TABLE_COLS   8u           /* columns that pass a table at once */
+#define LINEAR_MANY     32u          /* rows in the largest tile */
 
 /* One product: a weight and the columns. */
 struct linear_job {
@@ -51,8 +53,9 @@ struct linear_job {
     const struct weight *src;
     size_t rows, k;
     const float *scale; /* of the weight's rows */
-    const float *lut;   /* WEIGHT_LUT4: 16 floats for every lut_rows rows */
-    size_t lut_rows;
+    const int16_t
+        *table; /* weight_entries() of them for every table_rows rows */
+    size_t table_rows;
     const float *bias;  /* or NULL */
     float *y;           /* y[r * ldy + o] */
     size_t ldy;
@@ -63,28 +66,19 @@ struct linear_job {
     size_t ldq;
     const uint32_t *lo;
     const float *xscale;
-
-    const float *x; /* fp32 rows, ldx apart, zeros after k */
-    size_t ldx;
+    const uint8_t *lane; /* of each column, where cols is many: kernels.lane */
 };
+
+/* The table of row o. */
+INLINE const int16_t *linear_table(const struct linear_job *j, size_t o)
+{
+    return j->table + o / j->table_rows * weight_entries(j->kind);
+}
 
 /* Bytes of scratch that int_few and int_many want. */
 static inline size_t linear_scratch(size_t cols)
 {
     return LINEAR_TILE + cols * LINEAR_MANY * sizeof(float);
-}
-
-/* Floats from column to column where table_rows lays them out: whole steps of
- * 32, and an odd number of cache lines as in linear.c. */
-static inline size_t table_stride(size_t k)
-{
-    return ((k + 31) / 32 * 2 | 1) * 16;
-}
-
-/* Bytes of scratch that table_rows wants: columns and a step of another. */
-static inline size_t linear_table_scratch(size_t k)
-{
-    return (TABLE_COLS * table_stride(k) + 32) * sizeof(float);
 }
 
 /* How a row is rounded follows from its peak alone. */

@@ -1,6 +1,6 @@
 /* linear_int.h - integer products, a template over a few vector operations.
  *
- * Included by a kernel_NAME.c that defines
+ * Included by a kernel_NAME.c that defines, besides what linear_look.h wants,
  *   VB                        bytes in a vector of weights; a column has two
  *                             vectors of VB / 2 int16, its parts, for VB
  *                             elements
@@ -11,8 +11,9 @@
  *   vi_dot(acc, w, x)         acc + products, some of them added up
  *   vi_half8(p, part)         of VB int8 what a part is multiplied with
  *   vi_half4(p, part)         the same of VB int4 (VB / 2 bytes)
- *   vi_sum4(const vi a[4], float out[4], bool first)
- *                             out (+)= the sums of four accumulators
+ *   vi4, vi_across(const vi a[4])
+ *                             four int32, and the sums of four accumulators
+ *   vi_put(s, out, first)     out (+)= four sums
  * Where instructions multiply 16 bits, the parts are the even elements and the
  * odd ones: int8 and int4 weights fall apart that way with shifts alone. Where
  * they multiply 8 bits, a part is made of bytes (sets/kernel_neon_bytes.h), and
@@ -23,7 +24,6 @@
  *   vi_rows8, vi_rows4 (p, ldw, part)   vi_half8 and vi_half4 of two rows,
  *                             whose parts share an accumulator, and
  *   vi_rows_join(const vi a[2])         the four sums of two of these
- *   vi_put(s, out, first)     out (+)= four sums
  *   VI_KEEP                   weights stay in registers from part to part
  *
  * Sums of a block of LINEAR_BLOCK are exact, so tiles of any shape give the
@@ -53,16 +53,21 @@
 #define VI_ROWS 1
 #endif
 
-/* Bytes of n elements; n is even for int4. */
-INLINE size_t int_bytes(bool i4, size_t n)
+/* Bytes of n elements; n is such that they are whole ones. */
+INLINE size_t int_bytes(int kind, size_t n)
 {
-    return i4 ? n / 2 : n;
+    return kind == WEIGHT_I8 ? n : kind == WEIGHT_LUT6 ? n / 4 * 3 : n / 2;
 }
 
-INLINE vi int_half(bool i4, const char *p, int part)
+INLINE void vi_sum4(const vi a[4], float out[4], bool first)
 {
-    return i4 ? vi_half4((const uint8_t *)(const void *)p, part)
-              : vi_half8((const int8_t *)(const void *)p, part);
+    vi_put(vi_across(a), out, first);
+}
+
+INLINE vi int_half(int kind, const char *p, int part)
+{
+    return kind == WEIGHT_I4 ? vi_half4((const uint8_t *)(const void *)p, part)
+                             : vi_half8((const int8_t *)(const void *)p, part);
 }
 
 /* Rows of a tile of R that a vector of weights holds. */
@@ -73,21 +78,22 @@ INLINE vi int_half(bool i4, const char *p, int part)
 #define FEW_SUMS(R, n) FEW_SUM(R, 0, n)
 
 /* A part of FEW_PER(R) rows at p. */
-INLINE vi few_weights(bool i4, int R, const char *p, size_t ldw, int part)
+INLINE vi few_weights(int kind, int R, const char *p, size_t ldw, int part)
 {
 #if VI_ROWS == 2
     if (FEW_PER(R) == 2) {
-        return i4 ? vi_rows4((const uint8_t *)(const void *)p, ldw, part)
-                  : vi_rows8((const int8_t *)(const void *)p, ldw, part);
+        return kind == WEIGHT_I4
+                   ? vi_rows4((const uint8_t *)(const void *)p, ldw, part)
+                   : vi_rows8((const int8_t *)(const void *)p, ldw, part);
     }
 #endif
     (void)R;
     (void)ldw;
-    return int_half(i4, p, part);
+    return int_half(kind, p, part);
 }
 
 /* One vector of each of R rows times C columns. */
-INLINE void few_step(bool i4, int R, int C, const char *p, size_t ldw,
+INLINE void few_step(int kind, int R, int C, const char *p, size_t ldw,
                      const int16_t *q, size_t ldq, vi *a)
 {
     UNSET vi w[4];
@@ -102,7 +108,7 @@ INLINE void few_step(bool i4, int R, int C, const char *p, size_t ldw,
         RELOAD(); /* rather than keep what the other part came from */
 #endif
         for (int r = 0; r < R; r += FEW_PER(R)) {
-            w[r] = few_weights(i4, R, p + (size_t)r * ldw, ldw, part);
+            w[r] = few_weights(kind, R, p + (size_t)r * ldw, ldw, part);
         }
         for (int c = 0; c < C; c++) {
             vi x =
@@ -137,14 +143,14 @@ INLINE void few_sum4(int R, const vi *a, int s, float out[4], bool first)
 }
 
 /* The last n < VB elements of R rows: nothing after them is read. */
-INLINE void few_tail(bool i4, int R, int C, const char *p, size_t ldw, size_t n,
-                     const int16_t *q, size_t ldq, vi *a)
+INLINE void few_tail(int kind, int R, int C, const char *p, size_t ldw,
+                     size_t n, const int16_t *q, size_t ldq, vi *a)
 {
     char buf[4 * VB] = {0};
     for (int r = 0; r < R; r++) {
-        memcpy(buf + r * VB, p + (size_t)r * ldw, int_bytes(i4, n));
+        memcpy(buf + r * VB, p + (size_t)r * ldw, int_bytes(kind, n));
     }
-    few_step(i4, R, C, buf, VB, q, ldq, a);
+    few_step(kind, R, C, buf, VB, q, ldq, a);
 }
 
 /* A block of R rows, and what to prefetch meanwhile: one cache line for each
@@ -155,15 +161,17 @@ struct few_rows {
     const char *ahead; /* NULL: they are in the first cache already */
     size_t step;
     size_t stride; /* bytes that it advances when w advances by one */
+    const struct lk_table *table; /* of each row */
 };
 
 /* Rows of one call. */
 struct few_piece {
     const struct linear_job *j;
-    bool i4;
+    int kind;
     size_t end;   /* the row after them */
     size_t ahead; /* rows prefetched ahead, where rows are read whole */
     float *acc;
+    int16_t *words; /* a block of four rows, looked up */
 };
 
 /* Where a row is; after the last row the stream continues elsewhere. */
@@ -190,13 +198,20 @@ INLINE size_t few_lda(int R)
     return R == 4 ? LINEAR_MANY : (size_t)R;
 }
 
+/* With the pieces above, for what follows. */
+#include "engine/cpu/kernels/products/linear_look.h"
+
 /* n <= LINEAR_BLOCK elements of R rows and C columns: acc[c * lda + r]. */
-INLINE void few_tile(bool i4, int R, int C, const struct few_rows *f,
+INLINE void few_tile(int kind, int R, int C, const struct few_rows *f,
                      const int16_t *q, size_t ldq, size_t n, float *acc,
                      bool first)
 {
     UNSET vi a[4 * FEW_COLS * VI_SUMS];
-    const size_t step = int_bytes(i4, VB);
+    if (look_has(kind)) {
+        look_tile(kind, R, C, f, q, ldq, n, acc, first);
+        return;
+    }
+    const size_t step = int_bytes(kind, VB);
     const size_t line = 64 / step * VB; /* elements in a cache line */
     const char *p = f->w;
     size_t i = 0;
@@ -205,16 +220,16 @@ INLINE void few_tile(bool i4, int R, int C, const struct few_rows *f,
         a[s] = vi_zero();
     }
     for (; f->ahead != NULL && i + line <= n; i += line) {
-        few_ahead(f, R, int_bytes(i4, i));
+        few_ahead(f, R, int_bytes(kind, i));
         for (size_t s = 0; s < 64 / step; s++, p += step, q += VB) {
-            few_step(i4, R, C, p, f->ldw, q, ldq, a);
+            few_step(kind, R, C, p, f->ldw, q, ldq, a);
         }
     }
     for (; i + VB <= n; i += VB, p += step, q += VB) {
-        few_step(i4, R, C, p, f->ldw, q, ldq, a);
+        few_step(kind, R, C, p, f->ldw, q, ldq, a);
     }
     if (i < n) {
-        few_tail(i4, R, C, p, f->ldw, n - i, q, ldq, a);
+        few_tail(kind, R, C, p, f->ldw, n - i, q, ldq, a);
     }
     for (int s = 0; s + 4 <= C * R; s += 4) {
         few_sum4(R, a, s,
@@ -230,25 +245,27 @@ INLINE void few_tile(bool i4, int R, int C, const struct few_rows *f,
     }
 }
 
-#define FEW_CASE(C)                                                            \
-    case C:                                                                    \
-        if (R == 4 ? C <= FEW_TALL : C >= FEW_COLS / 2 && C <= FEW_COLS) {     \
-            few_tile(i4, R, C <= FEW_COLS ? C : 1, &f, q + c * j->ldq, j->ldq, \
-                     n, acc + c * few_lda(R), k == 0);                         \
-        }                                                                      \
+#define FEW_CASE(C)                                                        \
+    case C:                                                                \
+        if (R == 4 ? C <= FEW_TALL : C >= FEW_COLS / 2 && C <= FEW_COLS) { \
+            few_tile(kind, R, C <= FEW_COLS ? C : 1, &f, q + c * j->ldq,   \
+                     j->ldq, n, acc + c * few_lda(R), k == 0);             \
+        }                                                                  \
         break
 
 /* One block of R rows, n elements from k on: all columns. */
-INLINE void few_block(const struct linear_job *j, bool i4, int R,
+INLINE void few_block(const struct linear_job *j, int kind, int R,
                       struct few_rows f, size_t k, size_t n, float *acc)
 {
     const int16_t *q = j->q + k;
     for (size_t c = 0; c < j->cols;) {
         size_t left = j->cols - c;
-        size_t tiles = (left + FEW_COLS - 1) / FEW_COLS;
+        const size_t most = look_has(kind) ? LOOK_COLS : FEW_COLS;
+        size_t tiles = (left + most - 1) / most;
         size_t take = R == 1 ? 1 : (left + tiles - 1) / tiles;
         if (R == 1) {
-            few_tile(i4, 1, 1, &f, q + c * j->ldq, j->ldq, n, acc + c, k == 0);
+            few_tile(kind, 1, 1, &f, q + c * j->ldq, j->ldq, n, acc + c,
+                     k == 0);
         }
         switch (R == 1 ? 0 : take) {
             FEW_CASE(1);
@@ -281,7 +298,7 @@ INLINE void few_group(const struct few_piece *p, int R, size_t o, size_t g,
     const struct linear_job *j = p->j;
     const size_t rows = (size_t)R;
     const size_t n = j->k - k < LINEAR_BLOCK ? j->k - k : LINEAR_BLOCK;
-    const size_t at = int_bytes(p->i4, k);
+    const size_t at = int_bytes(p->kind, k);
     const size_t row = o + g * rows;
     struct few_rows f = {
         .w = j->w + row * j->ldw + at,
@@ -299,13 +316,27 @@ INLINE void few_group(const struct few_piece *p, int R, size_t o, size_t g,
             f.ahead = j->w + (row + AHEAD_ROWS) * j->ldw + at;
         } else if (k + n < j->k) {
             f.ahead = j->w + (row + AHEAD_ROWS - groups * rows) * j->ldw +
-                      int_bytes(p->i4, k + n);
+                      int_bytes(p->kind, k + n);
         } else {
             f.ahead = few_at(p, row + AHEAD_ROWS);
         }
     }
-    few_block(j, p->i4, R, f, k, n,
-              p->acc + g * (R == 4 ? 4 : rows * j->cols));
+    float *acc = p->acc + g * (R == 4 ? 4 : rows * j->cols);
+    if (!look_has(p->kind)) {
+        few_block(j, p->kind, R, f, k, n, acc);
+        return;
+    }
+    UNSET struct lk_table table[4];
+    look_tables(p->kind, j, row, R, table);
+    f.table = table;
+    if (R > 1 && j->cols > LOOK_COLS) {
+        look_words(p->kind, R, &f, n, p->words);
+        f = (struct few_rows){.w = (const char *)p->words,
+                              .ldw = LINEAR_BLOCK * sizeof(int16_t)};
+        few_block(j, LOOK_WORDS, R, f, k, (n + VB - 1) / VB * VB, acc);
+    } else {
+        few_block(j, p->kind, R, f, k, n, acc);
+    }
 }
 
 /* `groups` times R rows from row o on. While the columns stay in the first
@@ -357,19 +388,20 @@ INLINE size_t few_rows_run(const struct few_piece *p, int R, size_t o)
 
 #include "engine/cpu/kernels/products/linear_one.h" /* of the pieces above, for what follows */
 
-INLINE void few_run(const struct linear_job *j, bool i4, size_t begin,
+INLINE void few_run(const struct linear_job *j, int kind, size_t begin,
                     size_t end, char *scratch)
 {
     const struct few_piece p = {
         .j = j,
-        .i4 = i4,
+        .kind = kind,
         .end = end,
         .ahead = (AHEAD_BYTES + j->ldw * 4 - 1) / (j->ldw * 4) * 4,
-        .acc = (float *)(void *)scratch,
+        .acc = (float *)(void *)(scratch + LINEAR_TILE),
+        .words = (int16_t *)(void *)scratch,
     };
     size_t o = begin;
     if (one_fits(j)) {
-        o = one_run(j, i4, begin, end, scratch);
+        o = one_run(j, kind, begin, end, scratch);
     } else if (FEW_TALL == FEW_COLS || j->cols <= FEW_TALL) {
         o = few_rows_run(&p, 4, o);
     } else {
@@ -378,13 +410,37 @@ INLINE void few_run(const struct linear_job *j, bool i4, size_t begin,
     (void)few_rows_run(&p, 1, o);
 }
 
+/* The same with tables. Where columns are no words each thread makes some,
+ * behind the rest of its scratch. */
+INLINE void look_run(const struct linear_job *j, int kind, size_t begin,
+                     size_t end, char *scratch)
+{
+#if defined(OWN_WORDS) && OWN_WORDS
+    struct linear_job mine = *j;
+    int16_t *own = (int16_t *)(void *)(scratch + linear_scratch(j->cols));
+    for (size_t c = 0; c < j->cols; c++) {
+        for (size_t i = 0; i < j->k; i += VB) {
+            words_of(j->q + c * j->ldq + i, own + c * j->ldq + i);
+        }
+    }
+    mine.q = own;
+    few_run(&mine, kind, begin, end, scratch);
+#else
+    few_run(j, kind, begin, end, scratch);
+#endif
+}
+
 static void int_few(const struct linear_job *j, size_t begin, size_t end,
                     void *scratch)
 {
     if (j->kind == WEIGHT_I4) {
-        few_run(j, true, begin, end, scratch);
+        few_run(j, WEIGHT_I4, begin, end, scratch);
+    } else if (j->kind == WEIGHT_LUT4) {
+        look_run(j, WEIGHT_LUT4, begin, end, scratch);
+    } else if (j->kind == WEIGHT_LUT6) {
+        look_run(j, WEIGHT_LUT6, begin, end, scratch);
     } else {
-        few_run(j, false, begin, end, scratch);
+        few_run(j, WEIGHT_I8, begin, end, scratch);
     }
 }
 

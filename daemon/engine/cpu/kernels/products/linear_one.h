@@ -28,12 +28,12 @@ INLINE bool one_fits(const struct linear_job *j)
 }
 
 /* The lines at p and at q, into sums of their own for the two parts. */
-INLINE void one_line(bool i4, const char *p, const int16_t *q, vi a[2])
+INLINE void one_line(int kind, const char *p, const int16_t *q, vi a[2])
 {
-    const size_t step = int_bytes(i4, VB);
+    const size_t step = int_bytes(kind, VB);
     for (size_t at = 0; at < 64; at += step, q += VB) {
         for (int part = 0; part < 2; part++) {
-            a[part] = vi_dot(a[part], int_half(i4, p + at, part),
+            a[part] = vi_dot(a[part], int_half(kind, p + at, part),
                              vi_load(q + part * (VB / 2)));
         }
     }
@@ -41,11 +41,11 @@ INLINE void one_line(bool i4, const char *p, const int16_t *q, vi a[2])
 
 /* A block of n elements: two lines at a time, so that no product waits for the
  * one before. */
-INLINE vi one_block(bool i4, const char *p, const char *ahead, const int16_t *q,
-                    size_t n)
+INLINE vi one_block(int kind, const char *p, const char *ahead,
+                    const int16_t *q, size_t n)
 {
     UNSET vi a[4];
-    const size_t step = int_bytes(i4, VB);
+    const size_t step = int_bytes(kind, VB);
     const size_t line = 64 / step * VB; /* elements */
     size_t i = 0;
     for (int s = 0; s < 4; s++) {
@@ -54,34 +54,38 @@ INLINE vi one_block(bool i4, const char *p, const char *ahead, const int16_t *q,
     for (; i + 2 * line <= n; i += 2 * line, p += 128, ahead += 128) {
         __builtin_prefetch(ahead, 0, 3);
         __builtin_prefetch(ahead + 64, 0, 3);
-        one_line(i4, p, q + i, a);
-        one_line(i4, p + 64, q + i + line, a + 2);
+        one_line(kind, p, q + i, a);
+        one_line(kind, p + 64, q + i + line, a + 2);
     }
     for (; i + VB <= n; i += VB, p += step) {
-        few_step(i4, 1, 1, p, 0, q + i, 0, a);
+        few_step(kind, 1, 1, p, 0, q + i, 0, a);
     }
     if (i < n) {
-        few_tail(i4, 1, 1, p, 0, n - i, q + i, 0, a);
+        few_tail(kind, 1, 1, p, 0, n - i, q + i, 0, a);
     }
     return vi_join(vi_add(a[0], a[2]), vi_add(a[1], a[3]));
 }
 
 /* ONE_ROWS rows from o on: the sums of their blocks. end: of the piece, where
  * the thread continues to read elsewhere. */
-INLINE void one_rows(const struct linear_job *j, bool i4, size_t o,
+INLINE void one_rows(const struct linear_job *j, int kind, size_t o,
                      const char *end, float *sums)
 {
     UNSET vi s[4];
     size_t have = 0;
+    if (look_has(kind)) {
+        look_rows(j, kind, o, ONE_ROWS, end, sums);
+        return;
+    }
     for (size_t r = o; r < o + ONE_ROWS; r++) {
         for (size_t k = 0; k < j->k; k += LINEAR_BLOCK) {
             size_t n = j->k - k < LINEAR_BLOCK ? j->k - k : LINEAR_BLOCK;
-            const char *p = j->w + r * j->ldw + int_bytes(i4, k);
+            const char *p = j->w + r * j->ldw + int_bytes(kind, k);
             const char *ahead = p + AHEAD_BYTES;
             if (ahead >= end && j->then != NULL) {
                 ahead = j->then + (ahead - end);
             }
-            s[have % 4] = one_block(i4, p, ahead, j->q + k, n);
+            s[have % 4] = one_block(kind, p, ahead, j->q + k, n);
             if (++have % 4 == 0) {
                 vi_sum4(s, sums + have - 4, true);
             }
@@ -102,8 +106,8 @@ INLINE void one_add(size_t blocks, const float *sums, float *acc)
 }
 
 /* Rows from o on in groups of ONE_ROWS; returns where they end. */
-INLINE size_t one_run(const struct linear_job *j, bool i4, size_t o, size_t end,
-                      char *scratch)
+INLINE size_t one_run(const struct linear_job *j, int kind, size_t o,
+                      size_t end, char *scratch)
 {
     float *sums = (float *)(void *)scratch;
     float *acc = (float *)(void *)(scratch + LINEAR_TILE);
@@ -112,7 +116,7 @@ INLINE size_t one_run(const struct linear_job *j, bool i4, size_t o, size_t end,
         size_t n = (end - o) / ONE_ROWS * ONE_ROWS;
         n = n < LINEAR_MANY ? n : LINEAR_MANY;
         for (size_t r = 0; r < n; r += ONE_ROWS) {
-            one_rows(j, i4, o + r, stop, sums);
+            one_rows(j, kind, o + r, stop, sums);
             one_add(one_blocks(j->k), sums, acc + r);
         }
         linear_finish(j, o, n, 0, j->n, acc, LINEAR_MANY);

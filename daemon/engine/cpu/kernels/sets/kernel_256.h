@@ -46,6 +46,16 @@ INLINE vi vi_dot(vi acc, vi w, vi x)
     return acc;
 }
 
+INLINE vi vi_abs(vi a)
+{
+    return _mm256_abs_epi16(a);
+}
+
+INLINE vi vi_ones(void)
+{
+    return _mm256_set1_epi16(1);
+}
+
 INLINE vi vi_pair(const int16_t *q)
 {
     int32_t pair = 0;
@@ -70,18 +80,27 @@ INLINE vi vi_half4(const uint8_t *p, int odd)
                : _mm256_srai_epi16(_mm256_slli_epi16(b, 12), 12);
 }
 
-INLINE void vi_sum4(const vi a[4], float out[4], bool first)
+typedef __m128i vi4;
+
+INLINE vi4 vi_across(const vi a[4])
 {
     vi s = _mm256_hadd_epi32(_mm256_hadd_epi32(a[0], a[1]),
                              _mm256_hadd_epi32(a[2], a[3]));
-    __m128 f = _mm_cvtepi32_ps(_mm_add_epi32(_mm256_castsi256_si128(s),
-                                             _mm256_extracti128_si256(s, 1)));
-    _mm_storeu_ps(out, first ? f : _mm_add_ps(_mm_loadu_ps(out), f));
+    return _mm_add_epi32(_mm256_castsi256_si128(s),
+                         _mm256_extracti128_si256(s, 1));
 }
 
 INLINE void vi_floats(float *out, vi a, bool first)
 {
     __m256 f = _mm256_cvtepi32_ps(a);
+    _mm256_storeu_ps(out, first ? f : _mm256_add_ps(_mm256_loadu_ps(out), f));
+}
+
+INLINE void vi_floats_wide(float *out, vi high, vi low, bool first)
+{
+    __m256 f = _mm256_fmadd_ps(_mm256_cvtepi32_ps(high),
+                               _mm256_set1_ps((float)(1 << LOOK_SHIFT)),
+                               _mm256_cvtepi32_ps(low));
     _mm256_storeu_ps(out, first ? f : _mm256_add_ps(_mm256_loadu_ps(out), f));
 }
 
@@ -108,110 +127,85 @@ INLINE void vi_transpose(vi t[8])
     }
 }
 
-/* --- tables (linear_table.h): of eight lanes first the even ones --- */
+/* --- tables (linear_look.h): 16 entries' low bytes, and their high bytes ---
+ */
 
-#define TB_STEP    32
-#define TB_VECS    2
-#define TB_COLS    4
-#define TB_ROWS(C) ((C) == 1 ? 2 : 1)
-
-typedef __m256 tb_vec;
-
-/* The entries' first bytes, their second ones, ..., in both halves. */
-struct tb_table {
-    __m256i bytes[4];
+struct lk_table {
+    vi low[4], high[4]; /* in both halves; four for 64 entries */
 };
 
-INLINE tb_vec tb_zero(void)
+INLINE vi vi_high(vi a)
 {
-    return _mm256_setzero_ps();
+    return _mm256_srai_epi32(a, LOOK_SHIFT);
 }
 
-INLINE tb_vec tb_load(const float *p)
+INLINE vi vi_low(vi a)
 {
-    return _mm256_loadu_ps(p);
+    return _mm256_and_si256(a, _mm256_set1_epi32((1 << LOOK_SHIFT) - 1));
 }
 
-INLINE tb_vec tb_fma(tb_vec a, tb_vec b, tb_vec c)
+INLINE void lk_set(int kind, struct lk_table *t, const int16_t *e)
 {
-    return _mm256_fmadd_ps(a, b, c);
-}
-
-INLINE tb_vec tb_and(tb_vec a, tb_vec b)
-{
-    return _mm256_and_ps(a, b);
-}
-
-INLINE void tb_table_set(struct tb_table *t, const float *lut)
-{
-    uint8_t bytes[64];
-    memcpy(bytes, lut, sizeof(bytes));
-    for (int b = 0; b < 4; b++) {
-        uint8_t plane[16];
-        for (int i = 0; i < 16; i++) {
-            plane[i] = bytes[i * 4 + b];
-        }
-        t->bytes[b] = _mm256_broadcastsi128_si256(
-            _mm_loadu_si128((const void *)plane));
+    const vi apart = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15));
+    for (int i = 0; i < (kind == WEIGHT_LUT4 ? 1 : 4); i++) {
+        vi v = _mm256_loadu_si256((const void *)(e + 16 * i));
+        v = _mm256_permute4x64_epi64(_mm256_shuffle_epi8(v, apart), 0xd8);
+        t->low[i] = _mm256_permute2x128_si256(v, v, 0x00);
+        t->high[i] = _mm256_permute2x128_si256(v, v, 0x11);
     }
 }
 
-/* Even elements in the low half, odd ones in the high half; their bytes are
- * looked up one by one and put together, which takes fewer instructions than
- * two lookups of eight floats and a choice. */
-INLINE void tb_look(const struct tb_table *t, const char *p, tb_vec w[4])
+/* w: words of the low bytes and the high bytes. Indices, and so bytes, of even
+ * elements are in the low quarters, those of odd ones in the high quarters. */
+INLINE void lk_words(vi low, vi high, vi w[2])
 {
-    const __m256i places = _mm256_setr_epi64x(0, 0, 4, 4);
-    UNSET __m256i b[4];
-    __m256i k =
-        _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)p));
-    k = _mm256_and_si256(_mm256_srlv_epi64(k, places), _mm256_set1_epi8(15));
-    for (int i = 0; i < 4; i++) {
-        b[i] = _mm256_shuffle_epi8(t->bytes[i], k);
-    }
-    __m256i l01 = _mm256_unpacklo_epi8(b[0], b[1]);
-    __m256i h01 = _mm256_unpackhi_epi8(b[0], b[1]);
-    __m256i l23 = _mm256_unpacklo_epi8(b[2], b[3]);
-    __m256i h23 = _mm256_unpackhi_epi8(b[2], b[3]);
-    w[0] = _mm256_castsi256_ps(_mm256_unpacklo_epi16(l01, l23));
-    w[1] = _mm256_castsi256_ps(_mm256_unpackhi_epi16(l01, l23));
-    w[2] = _mm256_castsi256_ps(_mm256_unpacklo_epi16(h01, h23));
-    w[3] = _mm256_castsi256_ps(_mm256_unpackhi_epi16(h01, h23));
+    w[0] = _mm256_unpacklo_epi8(low, high);
+    w[1] = _mm256_unpackhi_epi8(low, high);
 }
 
-INLINE void tb_order(float *to, const float *x)
+INLINE void lk_look4(const struct lk_table *t, const uint8_t *p, vi w[2])
 {
-    const __m256i lanes = _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7);
-    for (int i = 0; i < TB_STEP; i += 8) {
-        _mm256_storeu_ps(
-            to + i, _mm256_permutevar8x32_ps(_mm256_loadu_ps(x + i), lanes));
-    }
+    const vi places = _mm256_setr_epi64x(0, 4, 0, 4);
+    vi k = _mm256_castsi128_si256(_mm_loadu_si128((const void *)p));
+    k = _mm256_srlv_epi64(_mm256_permute4x64_epi64(k, 0x50), places);
+    k = _mm256_and_si256(k, _mm256_set1_epi8(15));
+    lk_words(_mm256_shuffle_epi8(t->low[0], k),
+             _mm256_shuffle_epi8(t->high[0], k), w);
 }
 
-/* Lanes i and 8 + i of a and of b, then 0 + 4 and 2 + 6 of a, of b; the odd
- * ones in the high half. */
-INLINE __m256 sum_pairs(const tb_vec a[2], const tb_vec b[2])
+/* Of four parts of a table the one that bits 4 and 5 of k choose, which are
+ * the highest of the bytes of b4 and b5. */
+INLINE vi lk_part(const vi t[4], vi k, vi b4, vi b5)
 {
-    __m256 t = _mm256_add_ps(a[0], a[1]);
-    __m256 u = _mm256_add_ps(b[0], b[1]);
-    return _mm256_add_ps(_mm256_shuffle_ps(t, u, 0x44),
-                         _mm256_shuffle_ps(t, u, 0xee));
+    vi a = _mm256_blendv_epi8(_mm256_shuffle_epi8(t[0], k),
+                              _mm256_shuffle_epi8(t[1], k), b4);
+    vi b = _mm256_blendv_epi8(_mm256_shuffle_epi8(t[2], k),
+                              _mm256_shuffle_epi8(t[3], k), b4);
+    return _mm256_blendv_epi8(a, b, b5);
 }
 
-INLINE void tb_sum4(const tb_vec a[8], float out[4])
+/* Three bytes of four indices in a word and a word that overlaps it. */
+INLINE void lk_look6(const struct lk_table *t, const uint8_t *p, vi w[2])
 {
-    __m256 p = sum_pairs(a, a + 2);
-    __m256 q = sum_pairs(a + 4, a + 6);
-    __m256 s = _mm256_add_ps(_mm256_shuffle_ps(p, q, 0x88),
-                             _mm256_shuffle_ps(p, q, 0xdd));
-    _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(s),
-                                  _mm256_extractf128_ps(s, 1)));
+    const vi bytes = _mm256_setr_epi8(
+        0, 1, 1, 2, 3, 4, 4, 5, 6, 7, 7, 8, 9, 10, 10, 11, /* of p */
+        4, 5, 5, 6, 7, 8, 8, 9, 10, 11, 11, 12, 13, 14, 14, 15 /* of p + 8 */);
+    vi k = _mm256_inserti128_si256(
+        _mm256_castsi128_si256(_mm_loadu_si128((const void *)p)),
+        _mm_loadu_si128((const void *)(p + 8)), 1);
+    k = _mm256_shuffle_epi8(k, bytes);
+    k = _mm256_mullo_epi16(k, _mm256_set1_epi32(1 << 16 | 16));
+    vi even = _mm256_and_si256(_mm256_srli_epi16(k, 4), _mm256_set1_epi16(63));
+    k = _mm256_packus_epi16(even, _mm256_srli_epi16(k, 10));
+    vi b4 = _mm256_slli_epi16(k, 3);
+    vi b5 = _mm256_slli_epi16(k, 2);
+    lk_words(lk_part(t->low, k, b4, b5), lk_part(t->high, k, b4, b5), w);
 }
 
 #include "engine/cpu/kernels/sets/kernel_x86.h"
 #include "engine/cpu/kernels/products/linear_int.h"
 #include "engine/cpu/kernels/products/linear_round.h"
-#include "engine/cpu/kernels/products/linear_table.h"
 
 const struct kernels KERNELS = {
     .name = NAME,
@@ -221,7 +215,7 @@ const struct kernels KERNELS = {
     .int_few = int_few,
     .int_many = int_many,
     .many = 32,
-    .table_rows = table_rows,
+    .lane = int_lane,
     .attend_product = attend_product,
     .attend_weigh = attend_weigh,
     .attend_join = attend_join,

@@ -5,6 +5,11 @@
 #include "engine/cpu/kernels/products/linear_impl.h"
 #include "engine/cpu/kernels/simd.h"
 
+#if !defined(__AVX512F__) /* simulated: no such registers */
+#undef ORDER
+#define ORDER(v) ((void)(v))
+#endif
+
 #define VB        64
 #define FEW_TALL  4
 #define FEW_COLS  4
@@ -22,9 +27,7 @@ INLINE vi vi_zero(void)
 INLINE vi vi_load(const int16_t *p)
 {
     vi a = _mm512_loadu_si512((const void *)p);
-#if defined(__AVX512F__) /* not when simulated */
     ORDER(a);
-#endif
     return a;
 }
 
@@ -41,10 +44,18 @@ INLINE vi vi_add(vi a, vi b)
 INLINE vi vi_dot(vi acc, vi w, vi x)
 {
     acc = _mm512_dpwssd_epi32(acc, w, x);
-#if defined(__AVX512F__)
     ORDER(acc);
-#endif
     return acc;
+}
+
+INLINE vi vi_abs(vi a)
+{
+    return _mm512_abs_epi16(a);
+}
+
+INLINE vi vi_ones(void)
+{
+    return _mm512_set1_epi16(1);
 }
 
 INLINE vi vi_pair(const int16_t *q)
@@ -77,7 +88,9 @@ INLINE vi add_across(vi a, vi b)
                             _mm512_unpackhi_epi32(a, b));
 }
 
-INLINE void vi_sum4(const vi a[4], float out[4], bool first)
+typedef __m128i vi4;
+
+INLINE vi4 vi_across(const vi a[4])
 {
     vi p = add_across(a[0], a[1]);
     vi q = add_across(a[2], a[3]);
@@ -85,14 +98,21 @@ INLINE void vi_sum4(const vi a[4], float out[4], bool first)
                             _mm512_unpackhi_epi64(p, q));
     __m256i h = _mm256_add_epi32(_mm512_castsi512_si256(s),
                                  _mm512_extracti64x4_epi64(s, 1));
-    __m128 f = _mm_cvtepi32_ps(_mm_add_epi32(_mm256_castsi256_si128(h),
-                                             _mm256_extracti128_si256(h, 1)));
-    _mm_storeu_ps(out, first ? f : _mm_add_ps(_mm_loadu_ps(out), f));
+    return _mm_add_epi32(_mm256_castsi256_si128(h),
+                         _mm256_extracti128_si256(h, 1));
 }
 
 INLINE void vi_floats(float *out, vi a, bool first)
 {
     __m512 f = _mm512_cvtepi32_ps(a);
+    _mm512_storeu_ps(out, first ? f : _mm512_add_ps(_mm512_loadu_ps(out), f));
+}
+
+INLINE void vi_floats_wide(float *out, vi high, vi low, bool first)
+{
+    __m512 f = _mm512_fmadd_ps(_mm512_cvtepi32_ps(high),
+                               _mm512_set1_ps((float)(1 << LOOK_SHIFT)),
+                               _mm512_cvtepi32_ps(low));
     _mm512_storeu_ps(out, first ? f : _mm512_add_ps(_mm512_loadu_ps(out), f));
 }
 
@@ -122,91 +142,64 @@ INLINE void vi_transpose(vi t[16])
     }
 }
 
-/* --- tables (linear_table.h): lane i lies at 2 i, lane 8 + i after it --- */
+/* --- tables (linear_look.h): words of a register, or of two --- */
 
-#define TB_STEP    16
-#define TB_VECS    1
-#define TB_COLS    8
-#define TB_ROWS(C) ((C) == 1 ? 8 : (C) <= 4 ? 4 : 2)
+#define LOOK_KEEP
 
-typedef __m512 tb_vec;
-
-struct tb_table {
-    __m512 entries;
+struct lk_table {
+    vi entries[2]; /* 16 twice, or 64 */
 };
 
-INLINE tb_vec tb_zero(void)
+INLINE vi vi_high(vi a)
 {
-    return _mm512_setzero_ps();
+    return _mm512_srai_epi32(a, LOOK_SHIFT);
 }
 
-INLINE tb_vec tb_load(const float *p)
+INLINE vi vi_low(vi a)
 {
-    return _mm512_loadu_ps(p);
+    return _mm512_and_si512(a, _mm512_set1_epi32((1 << LOOK_SHIFT) - 1));
 }
 
-INLINE tb_vec tb_fma(tb_vec a, tb_vec b, tb_vec c)
+INLINE void lk_set(int kind, struct lk_table *t, const int16_t *e)
 {
-    return _mm512_fmadd_ps(a, b, c);
+    if (kind == WEIGHT_LUT4) {
+        __m256i all = _mm256_loadu_si256((const void *)e);
+        t->entries[0] = _mm512_broadcast_i64x4(all);
+    } else {
+        t->entries[0] = _mm512_loadu_si512((const void *)e);
+        t->entries[1] = _mm512_loadu_si512((const void *)(e + 32));
+    }
 }
 
-INLINE tb_vec tb_and(tb_vec a, tb_vec b)
+/* Each two indices of four bits in a word. Of a word only the lowest five bits
+ * count, and entries are there twice: nothing is masked. */
+INLINE void lk_look4(const struct lk_table *t, const uint8_t *p, vi w[2])
 {
-    return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(a),
-                                                _mm512_castps_si512(b)));
+    vi k = _mm512_cvtepu8_epi16(_mm256_loadu_si256((const void *)p));
+    w[0] = _mm512_permutexvar_epi16(k, t->entries[0]);
+    w[1] = _mm512_permutexvar_epi16(_mm512_srli_epi16(k, 4), t->entries[0]);
 }
 
-INLINE void tb_table_set(struct tb_table *t, const float *lut)
+/* Three bytes of four indices in a word and a word that overlaps it; of a word
+ * only the lowest six bits count. */
+INLINE void lk_look6(const struct lk_table *t, const uint8_t *p, vi w[2])
 {
-    t->entries = _mm512_loadu_ps(lut);
-}
-
-/* Of an index only the lowest four bits count: nothing is masked. */
-INLINE void tb_look(const struct tb_table *t, const char *p, tb_vec w[1])
-{
-    const __m512i places = _mm512_set_epi64(28, 24, 20, 16, 12, 8, 4, 0);
-    int64_t word = 0;
-    memcpy(&word, p, sizeof(word));
-    __m512i k = _mm512_srlv_epi64(_mm512_set1_epi64(word), places);
-    w[0] = _mm512_permutexvar_ps(k, t->entries);
-}
-
-INLINE void tb_order(float *to, const float *x)
-{
-    const __m512i lanes = _mm512_set_epi32(15, 7, 14, 6, 13, 5, 12, 4, 11, 3,
-                                           10, 2, 9, 1, 8, 0);
-    _mm512_storeu_ps(to, _mm512_permutexvar_ps(lanes, _mm512_loadu_ps(x)));
-}
-
-/* Lanes i and 8 + i of a and of b: 0 1 of a, of b, 2 3, 4 5, 6 7. */
-INLINE __m512 sum_pairs(__m512 a, __m512 b)
-{
-    return _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x88),
-                         _mm512_shuffle_ps(a, b, 0xdd));
-}
-
-/* The sums of the even lanes and of the odd ones, for both. */
-INLINE __m128 sum_lanes(__m512 t)
-{
-    __m256 h = _mm256_add_ps(
-        _mm512_castps512_ps256(t),
-        _mm256_castsi256_ps(
-            _mm512_extracti64x4_epi64(_mm512_castps_si512(t), 1)));
-    return _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
-}
-
-INLINE void tb_sum4(const tb_vec a[4], float out[4])
-{
-    __m128 p = sum_lanes(sum_pairs(a[0], a[1]));
-    __m128 q = sum_lanes(sum_pairs(a[2], a[3]));
-    _mm_storeu_ps(out, _mm_add_ps(_mm_shuffle_ps(p, q, 0x88),
-                                  _mm_shuffle_ps(p, q, 0xdd)));
+    const vi lanes =
+        _mm512_set_epi32(0, 11, 10, 9, 0, 8, 7, 6, 0, 5, 4, 3, 0, 2, 1, 0);
+    const vi bytes =
+        _mm512_set4_epi32(0x0b0a0a09, 0x08070706, 0x05040403, 0x02010100);
+    vi k = _mm512_maskz_loadu_epi32(0x0fff, p);
+    k = _mm512_permutexvar_epi32(lanes, k);
+    k = _mm512_shuffle_epi8(k, bytes);
+    vi even = _mm512_srlv_epi16(k, _mm512_set1_epi32(4 << 16));
+    vi odd = _mm512_srlv_epi16(k, _mm512_set1_epi32(10 << 16 | 6));
+    w[0] = _mm512_permutex2var_epi16(t->entries[0], even, t->entries[1]);
+    w[1] = _mm512_permutex2var_epi16(t->entries[0], odd, t->entries[1]);
 }
 
 #include "engine/cpu/kernels/sets/kernel_x86.h"
 #include "engine/cpu/kernels/products/linear_int.h"
 #include "engine/cpu/kernels/products/linear_round.h"
-#include "engine/cpu/kernels/products/linear_table.h"
 
 const struct kernels kernels_avx512 = {
     .name = "avx512",
@@ -216,7 +209,7 @@ const struct kernels kernels_avx512 = {
     .int_few = int_few,
     .int_many = int_many,
     .many = 32,
-    .table_rows = table_rows,
+    .lane = int_lane,
     .attend_product = attend_product,
     .attend_weigh = attend_weigh,
     .attend_join = attend_join,

@@ -7,6 +7,7 @@
 
 #define KERNELS  kernels_neon
 #define NAME     "neon"
+#define OWN_WORDS 0
 #define FEW_TALL 4
 #define FEW_COLS 8
 

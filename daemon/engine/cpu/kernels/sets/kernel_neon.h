@@ -4,6 +4,8 @@
  *                     for linear_int.h, and what else that may want; VB is 16,
  *                     vi is int32x4_t
  *   rb_store(v, q)    16 integers as the two parts of a column
+ *   OWN_WORDS         1: these are no words, but words_of(q, to) makes some:
+ *                     first the even elements, then the odd ones
  */
 #pragma once
 
@@ -34,17 +36,18 @@ INLINE vi vi_add(vi a, vi b)
     return vaddq_s32(a, b);
 }
 
+typedef int32x4_t vi4;
+
 /* out (+)= four sums. */
-INLINE void vi_put(vi s, float out[4], bool first)
+INLINE void vi_put(vi4 s, float out[4], bool first)
 {
     float32x4_t f = vcvtq_f32_s32(s);
     vst1q_f32(out, first ? f : vaddq_f32(vld1q_f32(out), f));
 }
 
-INLINE void vi_sum4(const vi a[4], float out[4], bool first)
+INLINE vi4 vi_across(const vi a[4])
 {
-    vi_put(vpaddq_s32(vpaddq_s32(a[0], a[1]), vpaddq_s32(a[2], a[3])), out,
-           first);
+    return vpaddq_s32(vpaddq_s32(a[0], a[1]), vpaddq_s32(a[2], a[3]));
 }
 
 /* --- rounding (linear_round.h) --- */
@@ -120,98 +123,97 @@ INLINE void rb_split(const float *x, const struct linear_round *f, int16_t *hi,
     rb_store(l, lo);
 }
 
-/* --- tables (linear_table.h): lanes in natural order --- */
+/* --- tables (linear_look.h): 16 entries' low bytes, and their high bytes ---
+ */
 
-#define TB_STEP    16
-#define TB_VECS    4
-#define TB_COLS    4
-#define TB_ROWS(C) ((C) <= 2 ? 2 : 1)
-
-typedef float32x4_t tb_vec;
-
-/* The entries' first bytes, their second ones, ... */
-struct tb_table {
-    uint8x16x4_t bytes;
+struct lk_table {
+    uint8x16x4_t low, high; /* of 16 entries the first */
 };
 
-INLINE tb_vec tb_zero(void)
+INLINE vi vi_high(vi a)
 {
-    return vdupq_n_f32(0);
+    return vshrq_n_s32(a, LOOK_SHIFT);
 }
 
-INLINE tb_vec tb_load(const float *p)
+INLINE vi vi_low(vi a)
 {
-    return vld1q_f32(p);
+    return vandq_s32(a, vdupq_n_s32((1 << LOOK_SHIFT) - 1));
 }
 
-INLINE tb_vec tb_fma(tb_vec a, tb_vec b, tb_vec c)
+INLINE void vi_store(int16_t *p, vi a)
 {
-    return vfmaq_f32(c, a, b);
+    vst1q_s16(p, vreinterpretq_s16_s32(a));
 }
 
-INLINE tb_vec tb_and(tb_vec a, tb_vec b)
+INLINE void vi_put_wide(vi4 high, vi4 low, float out[4], bool first)
 {
-    return vreinterpretq_f32_u32(
-        vandq_u32(vreinterpretq_u32_f32(a), vreinterpretq_u32_f32(b)));
+    float32x4_t f = vfmaq_n_f32(vcvtq_f32_s32(low), vcvtq_f32_s32(high),
+                                (float)(1 << LOOK_SHIFT));
+    vst1q_f32(out, first ? f : vaddq_f32(vld1q_f32(out), f));
 }
 
-INLINE void tb_table_set(struct tb_table *t, const float *lut)
+/* Also where other products are of bytes: entries are wider. */
+INLINE vi lk_dot(vi acc, vi w, vi x)
 {
-    t->bytes = vld4q_u8((const uint8_t *)(const void *)lut);
+    int16x8_t a = vreinterpretq_s16_s32(w);
+    int16x8_t b = vreinterpretq_s16_s32(x);
+    acc = vmlal_s16(acc, vget_low_s16(a), vget_low_s16(b));
+    acc = vmlal_high_s16(acc, a, b);
+    ORDER(acc);
+    return acc;
 }
 
-INLINE tb_vec tb_floats(uint8x16_t low, uint8x16_t high, int second)
+INLINE void lk_set(int kind, struct lk_table *t, const int16_t *e)
 {
-    uint16x8_t a = vreinterpretq_u16_u8(low);
-    uint16x8_t b = vreinterpretq_u16_u8(high);
-    return vreinterpretq_f32_u16(second ? vzip2q_u16(a, b) : vzip1q_u16(a, b));
-}
-
-INLINE void tb_look(const struct tb_table *t, const char *p, tb_vec w[4])
-{
-    UNSET uint8x16_t b[4];
-    uint8x8_t u = vld1_u8((const uint8_t *)(const void *)p);
-    uint8x8_t even = vand_u8(u, vdup_n_u8(15));
-    uint8x8_t odd = vshr_n_u8(u, 4);
-    uint8x16_t k = vcombine_u8(vzip1_u8(even, odd), vzip2_u8(even, odd));
-    for (int i = 0; i < 4; i++) {
-        b[i] = vqtbl1q_u8(t->bytes.val[i], k);
-    }
-    for (int i = 0; i < 2; i++) {
-        w[i] = tb_floats(vzip1q_u8(b[0], b[1]), vzip1q_u8(b[2], b[3]), i);
-        w[2 + i] = tb_floats(vzip2q_u8(b[0], b[1]), vzip2q_u8(b[2], b[3]), i);
+    for (int i = 0; i < (kind == WEIGHT_LUT4 ? 1 : 4); i++) {
+        uint8x16x2_t v = vld2q_u8((const uint8_t *)(const void *)(e + 16 * i));
+        t->low.val[i] = v.val[0];
+        t->high.val[i] = v.val[1];
     }
 }
 
-INLINE void tb_order(float *to, const float *x)
+/* Bytes of eight even indices, then of eight odd ones. */
+INLINE uint8x16_t lk_indices4(const uint8_t *p)
 {
-    memcpy(to, x, TB_STEP * sizeof(*to));
+    uint8x8_t u = vld1_u8(p);
+    return vcombine_u8(vand_u8(u, vdup_n_u8(15)), vshr_n_u8(u, 4));
 }
 
-/* Lanes i, 4 + i, 8 + i and 12 + i. */
-INLINE float64x2_t sum_fours(const tb_vec a[4])
+/* The same: three bytes of four indices in a word and a word that overlaps
+ * it. */
+INLINE uint8x16_t lk_indices6(const uint8_t *p)
 {
-    return vreinterpretq_f64_f32(
-        vaddq_f32(vaddq_f32(a[0], a[2]), vaddq_f32(a[1], a[3])));
+    static const uint8_t of_p[16] = {
+        0, 1, 1, 2,  3,  4,  4,  5, /* of p */
+        6, 7, 7, 12, 13, 14, 14, 15 /* of p + 4 */};
+    uint16x8_t places = vreinterpretq_u16_u32(vdupq_n_u32(1u << 16 | 16));
+    uint8x16_t b = vcombine_u8(vld1_u8(p), vld1_u8(p + 4));
+    uint16x8_t k = vreinterpretq_u16_u8(vqtbl1q_u8(b, vld1q_u8(of_p)));
+    k = vmulq_u16(k, places);
+    return vcombine_u8(vand_u8(vshrn_n_u16(k, 4), vdup_n_u8(63)),
+                       vmovn_u16(vshrq_n_u16(k, 10)));
 }
 
-/* The sums of the even lanes and of the odd ones, of a and of b. */
-INLINE float32x4_t sum_pairs(const tb_vec a[4], const tb_vec b[4])
+INLINE void lk_look(int kind, const struct lk_table *t, const uint8_t *p,
+                    vi w[2])
 {
-    float64x2_t t = sum_fours(a);
-    float64x2_t u = sum_fours(b);
-    return vaddq_f32(vreinterpretq_f32_f64(vzip1q_f64(t, u)),
-                     vreinterpretq_f32_f64(vzip2q_f64(t, u)));
-}
-
-INLINE void tb_sum4(const tb_vec a[16], float out[4])
-{
-    vst1q_f32(out, vpaddq_f32(sum_pairs(a, a + 4), sum_pairs(a + 8, a + 12)));
+    uint8x16_t low;
+    uint8x16_t high;
+    if (kind == WEIGHT_LUT4) {
+        uint8x16_t k = lk_indices4(p);
+        low = vqtbl1q_u8(t->low.val[0], k);
+        high = vqtbl1q_u8(t->high.val[0], k);
+    } else {
+        uint8x16_t k = lk_indices6(p);
+        low = vqtbl4q_u8(t->low, k);
+        high = vqtbl4q_u8(t->high, k);
+    }
+    w[0] = vreinterpretq_s32_u8(vzip1q_u8(low, high));
+    w[1] = vreinterpretq_s32_u8(vzip2q_u8(low, high));
 }
 
 #include "engine/cpu/kernels/products/linear_int.h"
 #include "engine/cpu/kernels/products/linear_round.h"
-#include "engine/cpu/kernels/products/linear_table.h"
 
 const struct kernels KERNELS = {
     .name = NAME,
@@ -221,7 +223,7 @@ const struct kernels KERNELS = {
     .int_few = int_few,
     .int_many = int_few,
     .many = SIZE_MAX,
-    .table_rows = table_rows,
+    .own_words = OWN_WORDS,
     .attend_product = attend_product,
     .attend_weigh = attend_weigh,
     .attend_join = attend_join,

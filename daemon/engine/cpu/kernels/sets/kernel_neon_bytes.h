@@ -15,7 +15,8 @@
 
 #define BYTES_LOW 7 /* bits of the low byte */
 
-#define VI_SUMS 2
+#define VI_SUMS   2
+#define OWN_WORDS 1
 #define VI_KEEP
 
 /* The high and the low bytes of 16 integers. */
@@ -48,4 +49,15 @@ INLINE int32x4_t vi_half4(const uint8_t *p, int part)
 {
     (void)part;
     return vreinterpretq_s32_s8(bytes_of4(vld1_u8(p)));
+}
+
+/* 16 activations of whose bytes eight each are given: the even ones, then the
+ * odd ones. */
+INLINE void words_store(const int8x8_t high[2], const int8x8_t low[2],
+                        int16_t *to)
+{
+    int16x8_t a = vaddw_s8(vshll_n_s8(high[0], BYTES_LOW), low[0]);
+    int16x8_t b = vaddw_s8(vshll_n_s8(high[1], BYTES_LOW), low[1]);
+    vst1q_s16(to, vuzp1q_s16(a, b));
+    vst1q_s16(to + 8, vuzp2q_s16(a, b));
 }

@@ -29,4 +29,13 @@ INLINE void rb_store(const int32x4_t v[4], int16_t *q)
     vst1q_s16(q + 8, vreinterpretq_s16_s8(low));
 }
 
+INLINE void words_of(const int16_t *q, int16_t *to)
+{
+    int8x16_t h = vreinterpretq_s8_s16(vld1q_s16(q));
+    int8x16_t l = vreinterpretq_s8_s16(vld1q_s16(q + 8));
+    const int8x8_t high[2] = {vget_low_s8(h), vget_high_s8(h)};
+    const int8x8_t low[2] = {vget_low_s8(l), vget_high_s8(l)};
+    words_store(high, low, to);
+}
+
 #include "engine/cpu/kernels/sets/kernel_neon.h"

@@ -63,4 +63,13 @@ INLINE void rb_store(const int32x4_t v[4], int16_t *q)
     vst1q_s16(q + 8, vreinterpretq_s16_s64(vzip2q_s64(h, l)));
 }
 
+INLINE void words_of(const int16_t *q, int16_t *to)
+{
+    int8x16_t a = vreinterpretq_s8_s16(vld1q_s16(q));
+    int8x16_t b = vreinterpretq_s8_s16(vld1q_s16(q + 8));
+    const int8x8_t high[2] = {vget_low_s8(a), vget_low_s8(b)};
+    const int8x8_t low[2] = {vget_high_s8(a), vget_high_s8(b)};
+    words_store(high, low, to);
+}
+
 #include "engine/cpu/kernels/sets/kernel_neon.h"

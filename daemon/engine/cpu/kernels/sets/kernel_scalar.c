@@ -54,13 +54,22 @@ static void split_row(const float *x, size_t k, size_t k_pad, int16_t *hi,
     memset(lo + k, 0, (k_pad - k) * sizeof(*lo));
 }
 
-static int32_t element(const struct linear_job *j, const char *row, size_t k)
+/* Element k of row o. */
+static int32_t element(const struct linear_job *j, size_t o, size_t k)
 {
-    if (j->kind == WEIGHT_I4) {
-        int32_t n = (row[k / 2] >> (k % 2 * 4)) & 15;
-        return (n ^ 8) - 8;
+    const uint8_t *row = (const uint8_t *)j->w + o * j->ldw;
+    uint32_t u = 0;
+    if (j->kind == WEIGHT_I8) {
+        return ((const int8_t *)row)[k];
     }
-    return ((const signed char *)row)[k];
+    if (j->kind == WEIGHT_LUT6) { /* four in three bytes */
+        row += k / 4 * 3;
+        u = row[0] | (uint32_t)row[1] << 8 | (uint32_t)row[2] << 16;
+        return linear_table(j, o)[u >> (k % 4 * 6) & 63];
+    }
+    u = row[k / 2] >> (k % 2 * 4) & 15;
+    return j->kind == WEIGHT_LUT4 ? linear_table(j, o)[u]
+                                  : (int32_t)(u ^ 8) - 8;
 }
 
 static void int_rows(const struct linear_job *j, size_t begin, size_t end,
@@ -68,41 +77,19 @@ static void int_rows(const struct linear_job *j, size_t begin, size_t end,
 {
     float *acc = scratch;
     for (size_t o = begin; o < end; o++) {
-        const char *row = j->w + o * j->ldw;
         for (size_t c = 0; c < j->cols; c++) {
             const int16_t *q = j->q + c * j->ldq;
             acc[c] = 0;
             for (size_t k = 0; k < j->k;) {
-                int32_t sum = 0;
+                int64_t sum = 0;
                 size_t stop = k + LINEAR_BLOCK;
                 for (; k < j->k && k < stop; k++) {
-                    sum += element(j, row, k) * q[k];
+                    sum += element(j, o, k) * q[k];
                 }
                 acc[c] += (float)sum;
             }
         }
         linear_finish(j, o, 1, 0, j->n, acc, 1);
-    }
-}
-
-static void table_rows(const struct linear_job *j, size_t begin, size_t end,
-                       void *scratch)
-{
-    (void)scratch;
-    for (size_t o = begin; o < end; o++) {
-        const char *row = j->w + o * j->ldw;
-        const float *lut = j->lut + o / j->lut_rows * 16;
-        for (size_t r = 0; r < j->n; r++) {
-            const float *x = j->x + r * j->ldx;
-            float lane[16] = {0};
-            for (size_t k = 0; k < j->ldx; k++) { /* zeros after the end */
-                int at = k < j->k ? (row[k / 2] >> (k % 2 * 4)) & 15 : 0;
-                float w = k < j->k ? lut[at] : 0.0f;
-                lane[k % 16] = fmath_fmaf(w, x[k], lane[k % 16]);
-            }
-            float y = v16_sum(v8_load(lane), v8_load(lane + 8));
-            j->y[r * j->ldy + o] = j->bias != NULL ? y + j->bias[o] : y;
-        }
     }
 }
 
@@ -113,7 +100,6 @@ const struct kernels kernels_scalar = {
     .split_row = split_row,
     .int_few = int_rows,
     .int_many = int_rows,
-    .table_rows = table_rows,
     .attend_product = attend_product,
     .attend_weigh = attend_weigh,
     .attend_join = attend_join,

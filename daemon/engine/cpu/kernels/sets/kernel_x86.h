@@ -1,10 +1,45 @@
-/* kernel_x86.h - rounding rows of floats for "avx2" and "avx512" alike
- * (linear_round.h), 32 elements at a time. The includer defines VB. */
+/* kernel_x86.h - what "avx2" and "avx512" share: sums of four, and rounding
+ * rows of floats (linear_round.h), 32 elements at a time. The includer defines
+ * VB, vi, vi4 and how tables are looked up. */
 #pragma once
 
 #include <immintrin.h>
 
 #include "engine/cpu/kernels/products/linear_impl.h"
+
+/* --- sums (linear_int.h, linear_look.h) --- */
+
+/* out (+)= four sums. */
+INLINE void vi_put(vi4 s, float out[4], bool first)
+{
+    __m128 f = _mm_cvtepi32_ps(s);
+    _mm_storeu_ps(out, first ? f : _mm_add_ps(_mm_loadu_ps(out), f));
+}
+
+INLINE void vi_put_wide(vi4 high, vi4 low, float out[4], bool first)
+{
+    __m128 f = _mm_fmadd_ps(_mm_cvtepi32_ps(high),
+                            _mm_set1_ps((float)(1 << LOOK_SHIFT)),
+                            _mm_cvtepi32_ps(low));
+    _mm_storeu_ps(out, first ? f : _mm_add_ps(_mm_loadu_ps(out), f));
+}
+
+INLINE vi lk_dot(vi acc, vi w, vi x)
+{
+    return vi_dot(acc, w, x);
+}
+
+INLINE void lk_look(int kind, const struct lk_table *t, const uint8_t *p,
+                    vi w[2])
+{
+    if (kind == WEIGHT_LUT4) {
+        lk_look4(t, p, w);
+    } else {
+        lk_look6(t, p, w);
+    }
+}
+
+/* --- rounding (linear_round.h) --- */
 
 typedef __m256i rb_peak;
 
