@@ -181,7 +181,7 @@ static int answer(int fd, struct msg_error *m)
     frame_in_init(&in, FRAME_WORKER_MAX);
     do {
         assert_int_equal(frame_read_fd(fd, &in, &f, &e), 1);
-    } while (f.type == FRAME_PROGRESS);
+    } while (f.type == FRAME_PROGRESS || f.type == FRAME_CONVERT_REPORT);
     if (f.type != FRAME_CONVERT_DONE) {
         assert_int_equal(f.type, FRAME_ERROR);
         unit_ok(msg_error_get(f.payload, f.n, m, &e), &e);
