@@ -184,7 +184,8 @@ static bool table_round(const float *lut, size_t n, int16_t *out, float *scale)
         if (!isfinite(lut[i])) {
             return false;
         }
-        peak = fmaxf(peak, fabsf(lut[i]));
+        float a = fabsf(lut[i]);
+        peak = a > peak ? a : peak;
     }
     double mul = peak > 0 ? WEIGHT_TABLE_PEAK / (double)peak : 0;
     for (size_t i = 0; i < n; i++) {
