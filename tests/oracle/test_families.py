@@ -300,7 +300,9 @@ def test_quantised(aned, case, quantised, tmp_path, family, record_property):
         spec = spec_of_bundle(m)
         weights = Packages(path, m, c.weights, spec, matrices)
         want = Decoder(spec, weights).logits(c.path)
-        got = np.array(logits(aned, path, c.path, tmp_path))
+        # the CPU backend rounds palettes to 13 bits, which its own tests hold; here the converter is judged
+        how = ["--backend", "interpreter"] if quant.startswith("lut") else []
+        got = np.array(logits(aned, path, c.path, tmp_path, *how))
         least = cosine(want, got).min()
         cost = kl(c.right, got).mean()
         print(f"{family} {quant}: least cosine {least:.7f}; against the source: mean KL {cost:.4f}, "

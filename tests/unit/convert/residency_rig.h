@@ -4,6 +4,8 @@
  */
 #pragma once
 
+#include <unistd.h>
+
 #include "../unit.h"
 #include "base/file.h"
 #include "convert/residency/residency.h"
