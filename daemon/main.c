@@ -26,6 +26,7 @@ static const struct command commands[] = {
     {"tokenize", cli_tokenize, "text into token ids"},
     {"detokenize", cli_detokenize, "token ids into text"},
     {"logits", cli_logits, "every position's logits of a list of token ids"},
+    {"quality", cli_quality, "how far a bundle is from its source"},
     {"probe", cli_probe, "what this machine makes of a bundle's packages"},
     {"residency", cli_residency, "where a package's operations will run"},
     {"machine", cli_machine, "what aned finds in this machine"},

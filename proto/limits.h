@@ -203,3 +203,5 @@
 #define RESIDENCY_OPS_MAX    8192u   /* kinds of operations of one report */
 #define CONVERT_CPU_S      3600u                 /* RLIMIT_CPU of a worker */
 #define CONVERT_DATA_BYTES ((uint64_t)768 << 20) /* RLIMIT_DATA */
+#define QUALITY_BYTES_MAX  MIB(768) /* of a measurement's own arrays: fewer
+                                      positions where they are larger */

@@ -14,6 +14,7 @@ int cli_tokenize(int argc, char **argv);
 int cli_detokenize(int argc, char **argv);
 int cli_logits(int argc, char **argv);
 int cli_mil(int argc, char **argv);
+int cli_quality(int argc, char **argv);
 int cli_probe(int argc, char **argv);
 int cli_residency(int argc, char **argv);
 int cli_machine(int argc, char **argv);

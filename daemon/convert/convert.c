@@ -24,16 +24,7 @@
 #include "base/num.h"
 #include "convert/gates.h"
 #include "convert/job.h"
-#include "model/tokenizer.h"
-
-/* English, code, numbers and a second script: what a user may say first. */
-static const char calibration[] =
-    "The quick brown fox jumps over the lazy dog. Once upon a time, in 1984, "
-    "there was a little girl named Lily who loved to play outside. She said: "
-    "\"What is the capital of France?\" int main(void) { return x + 42; } "
-    "Ein sch\xc3\xb6ner Tag, n'est-ce pas? 3.14159 * 2 = 6.28318\n\nThe answer "
-    "is that neural engines multiply matrices quickly, because every value is "
-    "small and every row is independent of the others.";
+#include "convert/quality/quality.h"
 
 void convert_options_init(struct convert_options *o)
 {
@@ -85,65 +76,21 @@ int convert_staged(const struct job *j, const char *name, char out[PATH_ROOM],
 
 /* --- measuring --- */
 
-/* The calibration text as ids, BOS first where there is one. A vocabulary
- * that aned cannot tokenise still gives ids to measure with. */
-static uint32_t calibrate_tokens(struct job *j, const char *vocab,
-                                 int32_t out[REFERENCE_TOKENS_MAX])
-{
-    struct tokenizer *t = NULL;
-    struct err ignored = {0};
-    int32_t *ids = NULL;
-    size_t n_ids = 0;
-    uint32_t n = 0;
-    int rc = tokenizer_open(vocab, &t, &ignored);
-    if (rc < 0 && gguf_find(j->g, "tokenizer.ggml.tokens") != NULL) {
-        gguf_note(&j->result.notes, "text cannot be tokenised: %s: %s",
-                  err_name(rc), ignored.msg);
-    }
-    if (rc == 0) {
-        int32_t bos = tokenizer_bos(t);
-        if (bos != TOKEN_NONE && (uint32_t)bos < j->d.vocab) {
-            out[n++] = bos;
-        }
-        if (tokenizer_encode(t, calibration, sizeof(calibration) - 1, false,
-                             &ids, &n_ids, &ignored) < 0) {
-            n_ids = 0;
-        }
-        for (size_t i = 0; i < n_ids && n < REFERENCE_TOKENS_MAX; i++) {
-            if (ids[i] >= 0 && (uint32_t)ids[i] < j->d.vocab) {
-                out[n++] = ids[i];
-            }
-        }
-        free(ids);
-        tokenizer_close(t);
-    }
-    if (n >= 8) {
-        return n;
-    }
-    uint32_t bos = 0;
-    n = 0;
-    if (gguf_get_u32(j->g, "tokenizer.ggml.bos_token_id", &bos) &&
-        bos < j->d.vocab) {
-        out[n++] = (int32_t)bos;
-    }
-    for (uint32_t i = 0; n < REFERENCE_TOKENS_MAX; i++) {
-        out[n++] = (int32_t)((i * 7919u + 17u) % j->d.vocab);
-    }
-    return n;
-}
-
 static int stage_measuring(struct job *j, struct err *e)
 {
     char vocab[PATH_ROOM];
-    int32_t tokens[REFERENCE_TOKENS_MAX] = {0};
+    int32_t tokens[CALIBRATION_TOKENS] = {0};
     RETERR(progress_stage(&j->progress, "measuring", 0, e));
     RETERR(convert_staged(j, "tokenizer.gguf", vocab, e));
     RETERR(gguf_write_vocab(j->g, vocab, e));
-    uint32_t n = calibrate_tokens(j, vocab, tokens);
+    uint32_t n = quality_tokens(j->g, vocab, j->d.vocab, tokens,
+                                CALIBRATION_TOKENS, &j->result.notes);
+    const struct reference_conf conf = {.threads = j->o->threads,
+                                        .progress = &j->progress,
+                                        .range = &j->range};
     RETERR(
         progress_stage(&j->progress, "measuring", reference_bytes(&j->d), e));
-    RETERR(reference_run(&j->d, j->o->threads, tokens, n, &j->progress,
-                         &j->range, NULL, e));
+    RETERR(reference_run(&j->d, &conf, tokens, n, NULL, e));
     RETERR(range_choose(&j->range, &j->d, j->o->norm, j->o->residual_scale,
                         &j->choice, e));
     j->emit.alpha = j->choice.alpha;

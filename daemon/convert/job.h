@@ -12,6 +12,7 @@
 #include "model/bundle.h"
 
 #define PATH_ROOM   2048
+#define CALIBRATION_TOKENS 64u /* of the range: the beginning of quality_text */
 #define PARENT_ROOM (PATH_ROOM - 32)
 
 struct job {

@@ -148,7 +148,7 @@ void convert_costs(struct job *j)
     double bundle = (double)convert_bundle_bytes(j);
     /* the source is hashed while it is measured (digest.h) */
     double measure =
-        (a.layers + a.head) * (NS_DEQUANT + NS_MAC * 64 /* tokens */) +
+        (a.layers + a.head) * (NS_DEQUANT + NS_MAC * CALIBRATION_TOKENS) +
         (double)gguf_file_bytes(j->g) * NS_HASH;
     double embed = a.head * (NS_DEQUANT / n + 2 * NS_WRITE); /* as fp16 */
     const struct progress_part parts[] = {

@@ -60,7 +60,11 @@ static int open_shards(struct engine *g, const struct engine_conf *conf,
                        struct err *e)
 {
     g->cpu =
-        (struct cpu_conf){.round_fp16 = conf->round_fp16, .isa = conf->isa};
+        (struct cpu_conf){.round_fp16 = conf->round_fp16,
+                          .isa = conf->isa,
+                          .any_width = conf->any_width,
+                          .tap = conf->tap,
+                          .tap_ctx = conf->tap_ctx};
     g->conf = (struct backend_conf){.threads = conf->threads,
                                     .watch = conf->watch,
                                     .cache = g->told.cache,

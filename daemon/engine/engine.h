@@ -23,6 +23,10 @@ struct engine_conf {
     unsigned threads;
     bool round_fp16; /* see cpu_conf, as isa */
     const char *isa; /* NULL: the best */
+    /* cpu_conf's, of the interpreter: any T, and a look at each result */
+    bool any_width;
+    void (*tap)(void *ctx, const char *op, const float *v, size_t n);
+    void *tap_ctx;
     /* 0: exact. Else the widths that a backend says have other bits are used
      * too, and a greedy token that drafts were verified with is drawn again,
      * alone, where the two best logits differ by less than this (design 7).

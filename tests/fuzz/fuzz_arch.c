@@ -44,7 +44,8 @@ static void run(const struct decoder *d)
     if (weights > SMALL) {
         return;
     }
-    if (reference_run(d, 1, tokens, 3, NULL, &r, NULL, &e) == 0 &&
+    const struct reference_conf conf = {.threads = 1, .range = &r};
+    if (reference_run(d, &conf, tokens, 3, NULL, &e) == 0 &&
         range_choose(&r, d, NULL, 0, &c, &e) == 0) {
         must(c.alpha > 0 && c.alpha <= 1 && c.margin >= 1);
     }

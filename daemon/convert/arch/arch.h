@@ -99,6 +99,7 @@ struct arch_kind {
 };
 
 struct decoder {
+    const struct gguf *source; /* borrowed */
     const struct arch_row *arch;
     uint32_t n_layers, d_model, vocab;
     uint32_t context_train;

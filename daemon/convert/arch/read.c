@@ -476,7 +476,7 @@ int arch_read(const struct gguf *g, struct decoder *ret, struct err *e)
 {
     struct err none = {0};
     e = e != NULL ? e : &none;
-    struct decoder d = {.arch = find_row(g, e)};
+    struct decoder d = {.source = g, .arch = find_row(g, e)};
     if (d.arch == NULL) {
         return e->code;
     }

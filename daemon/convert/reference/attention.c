@@ -72,12 +72,16 @@ static void run_head(struct reference *r, size_t h)
         double top = -(double)INFINITY;
         uint32_t from = window != 0 && t + 1 > window ? t + 1 - window : 0;
         for (uint32_t u = from; u <= t; u++) {
-            double s = 0;
-            for (uint32_t i = 0; i < l->d_head; i++) {
-                s +=
-                    (double)q[i * r->stride + t] * (double)k[i * r->stride + u];
+            p[u] = 0;
+        }
+        for (uint32_t i = 0; i < l->d_head; i++) { /* keys lie along tokens */
+            double a = (double)q[i * r->stride + t];
+            for (uint32_t u = from; u <= t; u++) {
+                p[u] += a * (double)k[i * r->stride + u];
             }
-            s *= (double)l->score_scale;
+        }
+        for (uint32_t u = from; u <= t; u++) {
+            double s = p[u] * (double)l->score_scale;
             double a = fabs(s);
             if (!(a <= r->head_peak[h])) {
                 r->head_peak[h] = a;

@@ -11,16 +11,25 @@
 #include "convert/progress.h"
 #include "convert/range.h"
 
-#define REFERENCE_TOKENS_MAX 64u
+#define REFERENCE_TOKENS_MAX 512u
+
+struct reference_conf {
+    unsigned threads; /* of crew.h; they never change a bit of the result */
+    struct progress *progress; /* NULL: none */
+    struct range *range;       /* filled; NULL: not wanted */
+    /* Called with the stream after each layer: value (f, t) at x[f * stride +
+     * t]. May be NULL. */
+    void (*layer)(void *ctx, uint32_t layer, const float *x, size_t stride);
+    void *ctx;
+};
 
 /* Run n tokens (1 .. REFERENCE_TOKENS_MAX, each below the vocabulary) from
- * position 0. range: filled (may be NULL). logits: (n, vocab) fp32, or NULL.
- * threads: of crew.h; they never change a bit of the result.
- * Errors: CANCELLED, NOMEM, INVALID, those of gguf_rows. */
-CHECKED int reference_run(const struct decoder *d, unsigned threads,
-                          const int32_t *tokens, uint32_t n,
-                          struct progress *progress, struct range *range,
-                          float *logits, struct err *e);
+ * position 0. logits: (n, vocab) fp32, or NULL. Errors: CANCELLED, NOMEM,
+ * INVALID, those of gguf_rows. */
+CHECKED int reference_run(const struct decoder *d,
+                          const struct reference_conf *conf,
+                          const int32_t *tokens, uint32_t n, float *logits,
+                          struct err *e);
 
 /* Bytes of source weights that a run reads, for its progress. */
 uint64_t reference_bytes(const struct decoder *d);

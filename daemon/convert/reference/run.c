@@ -368,15 +368,15 @@ static void reference_fini(struct reference *r)
     free(r->head_peak);
 }
 
-int reference_run(const struct decoder *d, unsigned threads,
-                  const int32_t *tokens, uint32_t n, struct progress *progress,
-                  struct range *range, float *logits, struct err *e)
+int reference_run(const struct decoder *d, const struct reference_conf *conf,
+                  const int32_t *tokens, uint32_t n, float *logits,
+                  struct err *e)
 {
     must(n >= 1 && n <= TOKENS);
     struct reference r = {.d = d,
-                          .threads = crew_threads(threads),
-                          .progress = progress,
-                          .range = range,
+                          .threads = crew_threads(conf->threads),
+                          .progress = conf->progress,
+                          .range = conf->range,
                           .n = n,
                           .tokens = tokens};
     r.stride = (n + GEMM_LANES - 1) / GEMM_LANES * GEMM_LANES;
@@ -385,12 +385,15 @@ int reference_run(const struct decoder *d, unsigned threads,
         rc = err_set(e, ERR_NOMEM, "no memory for %u tokens", n);
         goto out;
     }
-    if (range != NULL) {
-        range->n_tokens = n;
+    if (r.range != NULL) {
+        r.range->n_tokens = n;
     }
     CHECK(embed(&r, e));
     for (uint32_t l = 0; l < d->n_layers; l++) {
         CHECK(run_layer(&r, l, e));
+        if (conf->layer != NULL) {
+            conf->layer(conf->ctx, l, r.x, r.stride);
+        }
     }
     CHECK(head(&r, logits, e));
 out:

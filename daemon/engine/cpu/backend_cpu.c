@@ -121,6 +121,20 @@ void cpu_close(struct backend_model *m)
     free(m);
 }
 
+/* Declared ranges of inputs, widened (cpu_conf.any_width). */
+static void widen(const struct mil_function *f)
+{
+    for (size_t i = 0; i < f->n_in; i++) {
+        struct mil_feature *in = &f->in[i];
+        for (int k = 0; in->has_range && k < in->type.rank; k++) {
+            bool open = in->lo[k] != in->hi[k];
+            if (open && in->hi[k] >= 0 && in->hi[k] < ENGINE_CHUNK_MAX) {
+                in->hi[k] = ENGINE_CHUNK_MAX;
+            }
+        }
+    }
+}
+
 /* The nodes as they are, for what fused ones do not take. */
 static int keep_plain(struct backend_model *m, struct err *e)
 {
@@ -163,6 +177,11 @@ int cpu_open_program(struct mil_program *p, const char *function,
         rc = err_set(e, ERR_NOT_FOUND, "no function %s",
                      function != NULL ? function : "(default)");
         goto out;
+    }
+    m->tap = cpu->tap;
+    m->tap_ctx = cpu->tap_ctx;
+    if (cpu->any_width) {
+        widen(m->fn);
     }
     CHECK(make_ports(m, e));
     CHECK(bind_run(m, e));

@@ -11,6 +11,12 @@ struct cpu_conf {
     /* The last pass to run (cpu_pass); NULL: all passes. The operations that
      * later passes would replace then run as they are. */
     const char *after;
+    /* Any T that the arithmetic takes: the declared range is Core ML's. */
+    bool any_width;
+    /* Called with the result of each operation that has a name and floats, of a
+     * program that runs op by op; may be NULL. v: as the result is shaped. */
+    void (*tap)(void *ctx, const char *op, const float *v, size_t n);
+    void *tap_ctx;
     bool whole; /* never as rows: other functions of the package cannot, and
                  * their bits would be others */
 };

@@ -229,6 +229,8 @@ struct backend_model {
     const struct mil_function *fn;
     struct arena arena; /* nodes, constants, ports */
     bool round;
+    void (*tap)(void *ctx, const char *op, const float *v, size_t n);
+    void *tap_ctx; /* cpu_conf's */
     unsigned threads;
     const struct kernels *kernels;
     struct row_program *rows; /* NULL: it only runs as a whole */

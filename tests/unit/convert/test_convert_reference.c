@@ -55,7 +55,8 @@ static void stories_logits(void **state)
     crew_ref();
     float *got = malloc(32 * 512 * sizeof(float));
     struct range r = {0};
-    unit_ok(reference_run(&d, 2, tokens, 32, NULL, &r, got, &e), &e);
+    struct reference_conf conf = {.threads = 2, .range = &r};
+    unit_ok(reference_run(&d, &conf, tokens, 32, got, &e), &e);
     float worst = 0;
     for (size_t i = 0; i < 32 * 512; i++) {
         float err = fabsf(got[i] - w[i]);
@@ -66,7 +67,8 @@ static void stories_logits(void **state)
     assert_true(worst < 2e-3f);
     /* the same bits with one thread */
     float *again = malloc(32 * 512 * sizeof(float));
-    unit_ok(reference_run(&d, 1, tokens, 32, NULL, NULL, again, &e), &e);
+    conf = (struct reference_conf){.threads = 1};
+    unit_ok(reference_run(&d, &conf, tokens, 32, again, &e), &e);
     assert_memory_equal(got, again, 32 * 512 * sizeof(float));
     range_fini(&r);
     free(got);

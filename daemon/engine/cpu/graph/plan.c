@@ -147,6 +147,16 @@ static int step_run(struct step *s, const struct run *r, struct err *e)
     return 0;
 }
 
+/* cpu_conf.tap */
+static void show(const struct backend_model *m, const struct step *s)
+{
+    if (m->tap != NULL && s->node->n_out == 1 &&
+        step_out(s, 0)->kind == VAL_F32) {
+        m->tap(m->tap_ctx, s->node->name, step_out(s, 0)->f,
+               step_out(s, 0)->n);
+    }
+}
+
 static int grow_scratch(struct backend_model *m, size_t n, struct err *e)
 {
     if (n <= m->scratch_bytes) {
@@ -383,6 +393,7 @@ int plan_run(struct backend_model *m, struct backend_state *st,
         for (int i = 0; i < p->n_steps; i++) {
             if (!p->steps[i].done) {
                 RETERR(step_run(&p->steps[i], &r, e));
+                show(m, &p->steps[i]);
             }
         }
     }

@@ -1,0 +1,129 @@
+/* quality.c - `aned quality`: how far a bundle is from the file it came from. */
+#include <getopt.h>
+
+#include "base/crew.h"
+#include "base/parse.h"
+#include "cli/cli.h"
+#include "convert/quality/quality.h"
+
+static const char usage[] =
+    "usage: aned quality BUNDLE SOURCE [--threads N] [--json]\n"
+    "\n"
+    "Measures a bundle against the GGUF that it was converted from. The truth\n"
+    "is the model in fp32; the candidate is the bundle's packages, run with\n"
+    "every result rounded to fp16, as on a Neural Engine.\n"
+    "\n"
+    "  --threads N   default: all cores; never changes a result\n"
+    "  --json        the whole report: each layer, each position\n"
+    "\n"
+    "The exit code is 0 when the bundle holds the bars of its quantisation\n"
+    "(conf/quality.json), 65 when it does not.\n";
+
+struct options {
+    unsigned threads;
+    bool json;
+};
+
+/* 0: continue; -1: end with exit code *ret. */
+static int parse(int argc, char **argv, struct options *o, int *ret)
+{
+    static const struct option longs[] = {
+        {"threads", required_argument, NULL, 't'},
+        {"json",    no_argument,       NULL, 'j'},
+        {"help",    no_argument,       NULL, 'h'},
+        {NULL,      0,                 NULL, 0  },
+    };
+    int opt = 0;
+    uint64_t n = 0;
+    *ret = EXIT_USAGE;
+    while ((opt = getopt_long(argc, argv, "h", longs, NULL)) != -1) {
+        if (opt == 't' && parse_u64(optarg, ENGINE_THREADS_MAX, &n) && n > 0) {
+            o->threads = (unsigned)n;
+        } else if (opt == 'j') {
+            o->json = true;
+        } else if (opt == 'h') {
+            (void)fputs(usage, stdout);
+            *ret = EXIT_SUCCESS;
+            return -1;
+        } else {
+            (void)cli_usage(usage, "wrong option");
+            return -1;
+        }
+    }
+    if (argc - optind != 2) {
+        (void)cli_usage(usage, "two paths are needed");
+        return -1;
+    }
+    return 0;
+}
+
+static void print_result(const char *name, const struct quality_result *r)
+{
+    (void)printf("  %-10s %-8s %s\n", name, r->verdict, r->detail);
+}
+
+static void print_table(const struct quality *q)
+{
+    const struct quality_logits *l = &q->program;
+    (void)printf("%s: %s\n\n", q->all.verdict, q->all.detail);
+    for (unsigned i = 0; i < RUNGS; i++) {
+        print_result(quality_rung_name((enum quality_rung)i), &q->rungs[i]);
+    }
+    print_result("exactness", &q->exactness);
+    (void)printf("\n  layer  cosine mean   least      largest error / rms\n");
+    for (uint32_t i = 0; i < q->n_layers; i++) {
+        (void)printf("  %5u  %.6f     %.6f   %.4f\n", i,
+                     q->layers[i].cosine_mean, q->layers[i].cosine_min,
+                     q->layers[i].error_max);
+    }
+    (void)printf("\n  logits of %u positions: KL mean %.5f, largest %.4f; "
+                 "likeliest token %.3f of %u clear ones; top 5 %.3f\n",
+                 l->n, l->kl_mean, l->kl_max, l->argmax, l->n_clear, l->top5);
+}
+
+static int print_json(const struct quality *q, struct err *e)
+{
+    struct buf b;
+    struct json *j = quality_json(q);
+    buf_init(&b, MIB(16));
+    json_write(j, true, &b);
+    bool ok = buf_ok(&b);
+    if (ok) {
+        (void)printf("%s\n", b.p);
+    }
+    buf_fini(&b);
+    json_free(j);
+    return ok ? 0 : err_set(e, ERR_TOO_BIG, "the report");
+}
+
+int cli_quality(int argc, char **argv)
+{
+    struct options o = {0};
+    struct err e = {0};
+    struct gguf *g = NULL;
+    struct decoder d = {0};
+    struct quality q = {0};
+    int rc = 0;
+    if (parse(argc, argv, &o, &rc) < 0) {
+        return rc;
+    }
+    const struct quality_conf conf = {.threads = o.threads};
+    bool good = false;
+    crew_ref();
+    CHECK(gguf_open(argv[optind + 1], &g, &e));
+    CHECK(arch_read(g, &d, &e));
+    CHECK(quality_measure(argv[optind], &d, &conf, &q, &e));
+    CHECK(gguf_check_unchanged(g, &e));
+    good = q.all.verdict[0] != 'f';
+    if (o.json) {
+        CHECK(print_json(&q, &e));
+    } else {
+        print_table(&q);
+    }
+out:
+    quality_fini(&q);
+    arch_fini(&d);
+    gguf_close(g);
+    crew_unref();
+    return rc < 0 ? err_print(&e) : good ? EXIT_SUCCESS : EXIT_DATA;
+}

@@ -1,0 +1,46 @@
+/* impl.h - shared by the files of quality.h: ladder.c (what runs), compare.c
+ * (numbers against numbers), bars.c, report.c, text.c. */
+#pragma once
+
+#include "convert/quality/quality.h"
+
+/* Two likeliest tokens that differ by less (nats) are a tie that rounding may
+ * decide. */
+#define CLEAR 0.1
+
+/* --- compare.c --- */
+
+/* n columns of `rows` numbers, feature-major: a at [r * lda + t], b likewise,
+ * b times `scale`. */
+struct columns_pair {
+    const float *a, *b;
+    size_t lda, ldb, rows;
+    float scale;
+};
+void compare_layer(const struct columns_pair *p, uint32_t n,
+                   struct quality_layer *ret);
+
+/* Adds position after position. */
+struct logits_sum {
+    struct quality_logits *to;
+    float *kl, *cosine; /* of each position; may be NULL */
+    double clear_same, top5, kl_sum, cosine_sum, error;
+    size_t vocab;
+};
+void compare_begin(struct logits_sum *s, struct quality_logits *to,
+                   size_t vocab);
+/* want: the truth's logits of one position. */
+void compare_logits(struct logits_sum *s, const float *want, const float *got);
+void compare_end(struct logits_sum *s);
+
+/* --- bars.c --- */
+
+/* The verdict on a rung: "passed", or "failed" with its reason. */
+void quality_fail(struct quality_result *r, const char *fmt, ...)
+    PRINTF_LIKE(2, 3);
+void quality_pass(struct quality_result *r, const char *fmt, ...)
+    PRINTF_LIKE(2, 3);
+/* Rung `program` by its numbers; shards say which program a layer is in. */
+void judge_program(struct quality *q, const struct bundle *b);
+/* Rungs `steps` and `chunks`: as in one prediction, but for rounding. */
+void judge_same(struct quality_result *r, const struct quality_logits *l);
