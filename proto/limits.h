@@ -202,6 +202,7 @@
 #define RESIDENCY_KEPT_MAX   8u      /* reports of a bundle and a kind */
 #define RESIDENCY_OPS_MAX    8192u   /* kinds of operations of one report */
 #define CONVERT_CPU_S      3600u                 /* RLIMIT_CPU of a worker */
-#define CONVERT_DATA_BYTES ((uint64_t)768 << 20) /* RLIMIT_DATA */
-#define QUALITY_BYTES_MAX  MIB(768) /* of a measurement's own arrays: fewer
-                                      positions where they are larger */
+#define CONVERT_DATA_BYTES ((uint64_t)2 << 30) /* RLIMIT_DATA: the quality
+                                                  gate runs the model */
+#define QUALITY_BYTES_MAX  MIB(768) /* of a gate's own arrays: fewer positions
+                                      are measured where they are larger */

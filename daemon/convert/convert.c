@@ -4,10 +4,12 @@
  *   measuring   the reference pass over the calibration text, then alpha and
  *               the norm's form (range gate)
  *   writing     embed.bin, layer shards, head slices, into a staging folder
- *   gating      every package read again and validated (structure gate, whose
- *               look at the vocabulary comes while reading); where it will run
- *               predicted (residency gate, which only warns)
- *   publishing  bundle.json with all hashes, fsync, rename
+ *   gating      bundle.json with all hashes; every package read again and
+ *               validated (structure gate, whose look at the vocabulary comes
+ *               while reading); where it will run predicted (residency gate,
+ *               which only warns); the bundle run against the reference
+ *               (quality, exactness)
+ *   publishing  fsync, rename
  *
  * The staging folder stands beside `out`, so the rename stays on one file
  * system; any failure removes it.
@@ -115,6 +117,26 @@ static int gate_package(struct job *j, const char *path, const char *kind,
     return rc < 0 ? rc : progress_add(&j->progress, 1, e);
 }
 
+/* Quality and exactness, of what is in the staging folder. */
+static int measure_quality(struct job *j, struct err *e)
+{
+    struct quality q = {0};
+    const struct quality_conf conf = {.threads = j->o->threads,
+                                      .progress = &j->progress};
+    RETERR(progress_stage(&j->progress, "gating", quality_work(&j->d), e));
+    int rc = quality_measure(j->staging, &j->d, &conf, &q, e);
+    if (rc == ERR_NOMEM) { /* a gate that could not run says so */
+        gate_set(&j->result, "quality", "not run", "%.300s", e->msg);
+        return 0;
+    }
+    RETERR(rc);
+    gate_set(&j->result, "quality", q.all.verdict, "%s", q.all.detail);
+    gate_set(&j->result, "exactness", q.exactness.verdict, "%s",
+             q.exactness.detail);
+    quality_fini(&q);
+    return 0;
+}
+
 static int stage_gating(struct job *j, struct err *e)
 {
     struct predict_limits limits = {0};
@@ -132,19 +154,26 @@ static int stage_gating(struct job *j, struct err *e)
     gate_set(&j->result, "structure", notes->n > 0 ? "warned" : "passed",
              "%llu packages%s%s", (unsigned long long)n,
              notes->n > 0 ? "; " : "", notes->n > 0 ? notes->text[0] : "");
-    return gate_residency_end(&j->result, j->o, &j->residency, e);
+    RETERR(gate_residency_end(&j->result, j->o, &j->residency, e));
+    return measure_quality(j, e);
+}
+
+/* The manifest: the gates look at a whole bundle. */
+static int describe(struct job *j, struct err *e)
+{
+    RETERR(progress_stage(&j->progress, "writing", 0, e));
+    j->digesting = false; /* the next line ends it, whatever it finds */
+    RETERR(digest_end(&j->digest, false, e));
+    RETERR(convert_check_source(j, e));
+    convert_describe(j);
+    return bundle_write(j->staging, &j->b, e);
 }
 
 static int stage_publishing(struct job *j, struct err *e)
 {
     RETERR(progress_stage(&j->progress, "publishing", 0, e));
-    j->digesting = false; /* the next line ends it, whatever it finds */
-    RETERR(digest_end(&j->digest, false, e));
     RETERR(convert_check_source(j, e));
-    convert_describe(j);
-    RETERR(bundle_write(j->staging, &j->b, e));
     j->result.bundle_bytes = file_tree_bytes(j->staging);
-    RETERR(progress_stage(&j->progress, "publishing", 0, e));
     RETERR(file_publish_dir(j->staging, j->out, e));
     j->staging[0] = '\0';
     return 0;
@@ -159,6 +188,7 @@ static int run(void *ctx, struct err *e)
     j->digesting = true;
     RETERR(stage_measuring(j, e));
     RETERR(convert_write(j, e));
+    RETERR(describe(j, e));
     RETERR(stage_gating(j, e));
     return stage_publishing(j, e);
 }

@@ -11,6 +11,7 @@
 #include "base/num.h"
 #include "convert/gates.h"
 #include "convert/job.h"
+#include "convert/quality/quality.h"
 
 /* --- programs --- */
 
@@ -150,6 +151,9 @@ void convert_costs(struct job *j)
     double measure =
         (a.layers + a.head) * (NS_DEQUANT + NS_MAC * CALIBRATION_TOKENS) +
         (double)gguf_file_bytes(j->g) * NS_HASH;
+    /* the reference, and the bundle some three times as slow */
+    double quality =
+        (a.layers + a.head) * (NS_DEQUANT + NS_MAC * QUALITY_TOKENS) * 4;
     double embed = a.head * (NS_DEQUANT / n + 2 * NS_WRITE); /* as fp16 */
     const struct progress_part parts[] = {
         {"reading",    NS_START                                    },
@@ -158,8 +162,9 @@ void convert_costs(struct job *j)
         {"writing",    embed                                       },
         {"writing",    a.layers * encode + a.layer_bytes * NS_WRITE},
         {"writing",    a.head * encode + a.head_bytes * NS_WRITE   },
+        {"writing",    bundle * (NS_HASH + NS_REREAD)              },
         {"gating",     packages * NS_PACKAGE                       },
-        {"publishing", bundle * (NS_HASH + NS_REREAD)              },
+        {"gating",     quality / n                                 },
         {"publishing", bundle * NS_SYNC                            },
     };
     progress_plan(&j->progress, parts, countof(parts));

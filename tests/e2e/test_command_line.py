@@ -66,7 +66,8 @@ def test_demo_converts_and_tells_what_it_is(aned, demo_gguf, tmp_path):
     out = tmp_path / "bundle"
     r = run(aned, "convert", demo_gguf, "--out", out, "--context", "256")
     assert r.returncode == 0, r.stderr
-    assert b"not run" in r.stdout + r.stderr
+    for gate in (b"structure", b"range", b"quality", b"exactness"):
+        assert b"  " + gate + b" " * (11 - len(gate)) + b"passed" in r.stdout, r.stdout
     assert run(aned, "convert", demo_gguf, "--out", out).returncode == 73  # already there
     assert run(aned, "inspect", out).returncode == 0
     ids = run(aned, "tokenize", out, "--special", stdin="<|im_start|>user\nWhat is aned?".encode())

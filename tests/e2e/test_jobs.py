@@ -89,7 +89,8 @@ def test_a_job_and_its_events(d, demo_gguf):
     with d.http() as c:
         m = c.get("/aned/v1/models/m").json()
         assert m["state"] == "ready" and m["job"] == job["id"] and m["context"] == 256
-        assert {g["name"]: g["verdict"] for g in m["gates"]}["structure"] == "passed"
+        verdicts = {g["name"]: g["verdict"] for g in m["gates"]}
+        assert (verdicts["structure"], verdicts["quality"], verdicts["exactness"]) == ("passed",) * 3
         # events of a job that is over: one, and the end
         assert c.get(f"/aned/v1/jobs/{job['id']}/events").text.count("data: ") == 1
         assert c.delete(f"/aned/v1/jobs/{job['id']}").status_code == 409

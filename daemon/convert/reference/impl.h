@@ -25,6 +25,7 @@ struct reference {
     unsigned threads;
     struct progress *progress;
     struct range *range;
+    const struct reference_conf *conf; /* borrowed */
     uint32_t n;              /* tokens */
     size_t stride;           /* n rounded up to whole lanes */
     float *x, *h, *y;        /* (d_model, stride) */

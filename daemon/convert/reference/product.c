@@ -29,6 +29,14 @@ static double panel_peak(const struct reference *r, const float *x, size_t rows)
     return m;
 }
 
+static int read_rows(const struct reference_conf *c,
+                     const struct gguf_tensor *t, uint64_t first, uint64_t n,
+                     float *out, struct err *e)
+{
+    return c->rows != NULL ? c->rows(c->ctx, t, first, n, out, e)
+                           : gguf_rows(t, first, n, out, e);
+}
+
 static void run_block(struct product *p, size_t i, struct scratch *s)
 {
     struct reference *r = p->r;
@@ -37,7 +45,7 @@ static void run_block(struct product *p, size_t i, struct scratch *s)
     if (s->rc < 0) {
         return;
     }
-    s->rc = gguf_rows(p->w->t, p->w->first + from, n, s->rows, &s->err);
+    s->rc = read_rows(r->conf, p->w->t, p->w->first + from, n, s->rows, &s->err);
     if (s->rc < 0) {
         return;
     }

@@ -17,10 +17,15 @@ struct reference_conf {
     unsigned threads; /* of crew.h; they never change a bit of the result */
     struct progress *progress; /* NULL: none */
     struct range *range;       /* filled; NULL: not wanted */
+    /* In place of gguf_rows for every matrix of a layer and the head: rows
+     * [first, first + n) of t as fp32, so that a model whose weights were
+     * replaced can be run. Called by any worker. NULL: the source's own. */
+    int (*rows)(void *ctx, const struct gguf_tensor *t, uint64_t first,
+                uint64_t n, float *out, struct err *e);
     /* Called with the stream after each layer: value (f, t) at x[f * stride +
      * t]. May be NULL. */
     void (*layer)(void *ctx, uint32_t layer, const float *x, size_t stride);
-    void *ctx;
+    void *ctx; /* of both */
 };
 
 /* Run n tokens (1 .. REFERENCE_TOKENS_MAX, each below the vocabulary) from

@@ -377,6 +377,7 @@ int reference_run(const struct decoder *d, const struct reference_conf *conf,
                           .threads = crew_threads(conf->threads),
                           .progress = conf->progress,
                           .range = conf->range,
+                          .conf = conf,
                           .n = n,
                           .tokens = tokens};
     r.stride = (n + GEMM_LANES - 1) / GEMM_LANES * GEMM_LANES;

@@ -34,6 +34,9 @@ static struct made make(const struct mk *m, const char *quant, const char *kv)
         unit_ok(file_rmtree(at("b"), &e), &e);
     }
     unit_ok(convert_run(&o, &result, &e), &e);
+    assert_string_equal(result.gates[3].name, "quality");
+    assert_string_equal(result.gates[3].verdict, "passed");
+    assert_string_equal(result.gates[4].verdict, "passed");
     unit_ok(gguf_open(path, &r.g, &e), &e);
     unit_ok(arch_read(r.g, &r.d, &e), &e);
     return r;
