@@ -182,6 +182,12 @@ CHECKED int arch_u32s(struct reading *r, const char *tail, uint32_t lo,
                       uint32_t hi, uint32_t *out, struct err *e);
 CHECKED int arch_bools(struct reading *r, const char *tail, bool *out,
                        struct err *e);
+
+/* rope.c: the global kind's rotation, before the families' `fill`; and its
+ * divisors, when the tensors are found. Errors: as arch_read. */
+CHECKED int arch_read_rope(struct reading *r, struct err *e);
+CHECKED int arch_read_factors(struct decoder *d, struct err *e);
+
 extern const struct arch_row *const arch_rows; /* families.c */
 extern const size_t arch_n_rows;
 
