@@ -253,6 +253,26 @@ def test_yarn(aned, case, tmp_path):
         assert cosine(wrong, got).min() < COSINE, name
 
 
+def test_values_are_keys(aned, case, tmp_path):
+    """Without a projection of their own (gemma4's attention_k_eq_v), a layer's values are its keys before norm and rotation."""
+    c = case("gemma4-e")
+    layers = c.spec["layers"]
+    own = [l for l, y in enumerate(layers) if y["kv_from"] == l and y["kind"] == "global"]
+    assert own
+    gone = {f"blk.{l}.attn_v.weight" for l in own}
+
+    def drop(found):
+        return {name: t for name, t in found.items() if name not in gone}
+    copy(c.source, tmp_path / "keys.gguf", lambda keys: keys, drop)
+    convert(aned, tmp_path / "keys.gguf", tmp_path / "bundle")
+    spec = spec_of_bundle(manifest(tmp_path / "bundle"))
+    assert [l for l, y in enumerate(spec["layers"]) if y["v_is_k"]] == own
+    want = Decoder(spec, Source(tmp_path / "keys.gguf", spec["layers"])).logits(c.path)
+    got = np.array(logits(aned, tmp_path / "bundle", c.path, tmp_path))
+    assert cosine(want, got).min() >= COSINE
+    assert cosine(c.right, got).min() < COSINE, "it changes nothing"
+
+
 # --- quantised ---
 
 
