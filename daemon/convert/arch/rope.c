@@ -59,14 +59,24 @@ static int read_yarn(struct reading *r, struct arch_kind *k, float factor,
 {
     float fast = 32;
     float slow = 1;
-    float magnitude = 0;
     uint32_t original = 0;
+    double usual = factor > 1 ? 0.1 * fmath_log((double)factor) + 1 : 1;
+    float magnitude = (float)usual;
     RETERR(arch_u32(r, "rope.scaling.original_context_length", 1,
                     MODEL_CONTEXT_MAX, &original, e));
     RETERR(arch_f32(r, "rope.scaling.yarn_beta_fast", 1e-3f, 1e6f, &fast, e));
     RETERR(arch_f32(r, "rope.scaling.yarn_beta_slow", 1e-3f, 1e6f, &slow, e));
     RETERR(arch_f32(r, "rope.scaling.yarn_attn_factor", 0, 1e3f, &magnitude,
                     e));
+    if (fabs((double)magnitude - usual) > 1e-3) {
+        /* transformers takes it for the whole magnitude, llama.cpp computes
+         * its own */
+        return err_set(e, ERR_UNSUPPORTED,
+                       "%s is %g: engines disagree on what it means, unless it "
+                       "is 0.1 ln(factor) + 1 = %.4f",
+                       arch_key(r, "rope.scaling.yarn_attn_factor"),
+                       (double)magnitude, usual);
+    }
     double last = (double)k->rope_dim - 1;
     double lo = floor(yarn_index(k, original, (double)fast));
     double hi = ceil(yarn_index(k, original, (double)slow));
@@ -81,8 +91,7 @@ static int read_yarn(struct reading *r, struct arch_kind *k, float factor,
         ramp = ramp < 0 ? 0 : ramp > 1 ? 1 : ramp;
         k->factors[i] = (float)(1 / (ramp / (double)factor + 1 - ramp));
     }
-    k->magnitude = magnitude > 0 ? magnitude
-                                 : (float)(0.1 * fmath_log((double)factor) + 1);
+    k->magnitude = (float)usual;
     return 0;
 }
 

@@ -415,22 +415,21 @@ static void yarn(void **state)
         uint32_t dim;
         float base, factor, fast, slow; /* fast 0: no key */
         uint32_t original;
-        float attn; /* 0: no key */
-        float magnitude;
+        float magnitude; /* also said by a key where fast is given */
         const float *want;
     } t[] = {
-        {32, 1e4f, 4,  0,  0, 512,   0,    1.138629436f, first },
-        {16, 1e6f, 8,  16, 2, 32768, 0,    1.207944154f, second},
-        {32, 1e4f, 32, 32, 1, 4096,  1.5f, 1.5f,         third },
-        {16, 1e4f, 4,  0,  0, 64,    0,    1.138629436f, fourth},
+        {32, 1e4f, 4,  0,  0, 512,   1.138629436f, first },
+        {16, 1e6f, 8,  16, 2, 32768, 1.207944154f, second},
+        {32, 1e4f, 32, 32, 1, 4096,  1.346573590f, third },
+        {16, 1e4f, 4,  0,  0, 64,    1.138629436f, fourth},
     };
     for (size_t i = 0; i < countof(t); i++) {
-        const struct mk_item items[] = {
+        struct mk_item items[] = {
             T("rope.scaling.type", "yarn"),
             F("rope.scaling.factor", t[i].factor),
             U("rope.scaling.original_context_length", t[i].original),
             F("rope.freq_base", t[i].base),
-            F("rope.scaling.yarn_attn_factor", t[i].attn),
+            F("rope.scaling.yarn_attn_factor", t[i].magnitude),
             F("rope.scaling.yarn_beta_fast", t[i].fast),
             F("rope.scaling.yarn_beta_slow", t[i].slow),
         };
@@ -438,7 +437,7 @@ static void yarn(void **state)
         struct read r;
         m.d_head = t[i].dim;
         m.items = items;
-        m.n_items = t[i].fast > 0 ? 7 : 5;
+        m.n_items = t[i].fast > 0 ? 7 : 4;
         must_read(&m, &r);
         const struct arch_kind *k = &r.d.kinds[LAYER_GLOBAL];
         assert_int_equal(k->n_factors, t[i].dim / 2);
@@ -452,6 +451,10 @@ static void yarn(void **state)
         }
         assert_true(fabsf(k->magnitude / t[i].magnitude - 1) < 1e-6f);
         end(&r);
+        items[4] =
+            (struct mk_item)F("rope.scaling.yarn_attn_factor", 1.5f);
+        m.n_items = 5;
+        must_refuse(&m, ERR_UNSUPPORTED, "yarn_attn_factor");
         m.n_items = 2; /* the original context is not known */
         must_refuse(&m, ERR_GGUF_MISSING, "original_context_length");
     }
