@@ -79,6 +79,27 @@ static void test_found(void **state)
     sched_fini(&s);
 }
 
+/* What is loaded was computed by the list that the whole prompt is for: rule
+ * 12. */
+static void test_lists(void **state)
+{
+    (void)state;
+    struct sched s;
+    open_sched(&s, 2);
+    s.conf.short_max = 45;
+    int a = sched_restore_begin(&s, 50);
+    sched_restore_end(&s, (uint32_t)a, tokens, 40, true, 5);
+    assert_int_equal(sched_shared(&s, tokens, 50), 40);
+    assert_int_equal(sched_shared(&s, tokens, 45), 0);
+    int b = sched_restore_begin(&s, 45);
+    assert_true(b != a);
+    sched_restore_end(&s, (uint32_t)b, tokens, 30, true, 6);
+    assert_int_equal(sched_shared(&s, tokens, 45), 30);
+    assert_int_equal(sched_shared(&s, tokens, 50), 40);
+    sched_lost(&s);
+    sched_fini(&s);
+}
+
 /* One that the engine does not have gets no CLOSE. */
 static void test_failed(void **state)
 {
@@ -273,6 +294,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_found),
+        cmocka_unit_test(test_lists),
         cmocka_unit_test(test_failed),
         cmocka_unit_test(test_loss),
         cmocka_unit_test(test_held),
