@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from conftest import SLOW_S, Daemon, engine_pid, metric, until
-from gguf_copy import copy
+from gguf_copy import with_original
 from test_decoders import BUSY, PLAIN, TEXT, model, with_vocabulary
 
 ORIGINAL = 96  # of this copy: the longest sequence of the short list
@@ -52,12 +52,8 @@ def cached(r):
 def home(aned, shared, demo_gguf, tmp_path_factory):
     """A home with the model, the tokens of a text, and the answers to its first PROMPT, token by token and alone."""
     folder = tmp_path_factory.mktemp("longrope")
-
-    def keys(found):
-        _, kind, item = found["phi3.rope.scaling.original_context_length"]
-        return {**found, "phi3.rope.scaling.original_context_length": (ORIGINAL, kind, item)}
     whole = with_vocabulary(model(shared, "phi3"), model(shared, "phi3"), demo_gguf, folder / "whole.gguf")
-    copy(whole, folder / "long.gguf", keys)
+    with_original(whole, folder / "long.gguf", ORIGINAL)
     (folder / "plain.conf").write_text(PLAIN)
     d = Daemon(aned, home=folder / "home", args=["--config", str(folder / "plain.conf")])
     try:

@@ -16,7 +16,7 @@ import pytest
 
 import family_mistakes
 from decoder import Decoder, cosine, kl, spec_of_bundle
-from gguf_copy import copy
+from gguf_copy import copy, with_original
 from oracle_tools import convert, logits, manifest, packages, run
 from sources import Packages, Source, read_matrices
 from test_packages import verify
@@ -227,15 +227,11 @@ ORIGINAL = 64  # of the copies below: the tests' text is longer
 
 def longrope_bundle(aned, c, out, swapped):
     """phi3 with an original context of ORIGINAL; swapped: the list of short sequences is that of long ones, and back."""
-    def keys(found):
-        _, kind, item = found["phi3.rope.scaling.original_context_length"]
-        return {**found, "phi3.rope.scaling.original_context_length": (ORIGINAL, kind, item)}
-
     def tensors(found):
         names = ["rope_factors_short.weight", "rope_factors_long.weight"]
         moved = {a: found[b] for a, b in zip(names, reversed(names))} if swapped else {}
         return {**found, **moved}
-    copy(c.source, out.with_suffix(".gguf"), keys, tensors)
+    with_original(c.source, out.with_suffix(".gguf"), ORIGINAL, tensors)
     convert(aned, out.with_suffix(".gguf"), out)
     return out
 
