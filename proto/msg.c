@@ -194,6 +194,7 @@ void msg_ready_put(struct buf *b, const struct msg_ready *m)
     buf_u32(b, m->batch_max);
     buf_u32(b, m->seqs_max);
     buf_u32(b, m->context);
+    buf_u32(b, m->short_max);
     buf_u32(b, m->vocab);
     buf_u64(b, m->weight_bytes);
     buf_u64(b, m->state_bytes);
@@ -209,6 +210,7 @@ int msg_ready_get(const void *p, size_t n, struct msg_ready *ret, struct err *e)
     m.batch_max = cur_u32(&c);
     m.seqs_max = cur_u32(&c);
     m.context = cur_u32(&c);
+    m.short_max = cur_u32(&c);
     m.vocab = cur_u32(&c);
     m.weight_bytes = cur_u64(&c);
     m.state_bytes = cur_u64(&c);
@@ -233,6 +235,9 @@ int msg_ready_get(const void *p, size_t n, struct msg_ready *ret, struct err *e)
     }
     if (m.context == 0 || m.context > MODEL_CONTEXT_MAX) {
         return bad(e, "ready", "context");
+    }
+    if (m.short_max == 0 || m.short_max > m.context) {
+        return bad(e, "ready", "short_max");
     }
     if (m.vocab == 0 || m.vocab > MODEL_VOCAB_MAX) {
         return bad(e, "ready", "vocab");
@@ -587,6 +592,7 @@ void msg_state_put(struct buf *b, const struct msg_state *m)
 {
     must(m->n_parts <= STATE_PARTS_MAX);
     buf_u32(b, m->seq);
+    buf_u32(b, m->n_whole);
     buf_u32(b, m->n_tokens);
     for (uint32_t i = 0; i < m->n_tokens; i++) {
         put_i32(b, m->tokens[i]);
@@ -641,6 +647,7 @@ int msg_state_get(const void *p, size_t n, struct msg_state *ret, struct err *e)
 {
     struct cur c = cur_of(p, n);
     struct msg_state m = {.seq = cur_u32(&c)};
+    m.n_whole = cur_u32(&c);
     uint32_t parts = 0;
     int rc = 0;
     CHECK(get_tokens(&c, &m, e));

@@ -33,7 +33,8 @@ struct msg_ready {
     uint32_t t_max;     /* rows of one sequence a step takes */
     uint32_t batch_max; /* rows of all sequences in one step */
     uint32_t seqs_max;
-    uint32_t context; /* positions */
+    uint32_t context;   /* positions */
+    uint32_t short_max; /* bundle_short_max: 1..context */
     uint32_t vocab;
     uint64_t weight_bytes;
     uint64_t state_bytes; /* that one sequence costs at most */
@@ -76,7 +77,7 @@ void msg_sampling_init(struct msg_sampling *s); /* greedy, everything off */
 struct msg_seq {
     uint32_t seq;  /* chosen by serve, unique while open */
     uint32_t from; /* fork */
-    uint32_t n;    /* truncate, fork */
+    uint32_t n;    /* truncate, fork; open: engine_seq_expect */
 };
 
 /* One sequence's part of a step: `n_tokens` tokens from `position` on (which
@@ -156,6 +157,7 @@ struct msg_state_part {
 
 struct msg_state {
     uint32_t seq;
+    uint32_t n_whole; /* load: engine_seq_expect */
     uint32_t n_tokens;
     int32_t *tokens; /* owned when decoded */
     uint32_t n_parts;

@@ -55,7 +55,7 @@ void state_file_put(struct buf *b, const struct state_file *f)
     buf_u32(b, f->from);
     buf_u32(b, f->to);
     buf_u32(b, f->n_arrays);
-    buf_u32(b, 0);
+    buf_u32(b, f->long_list);
     put_text(b, f->fingerprint, 64);
     put_text(b, f->backend, BACKEND_NAME_MAX);
     put_text(b, f->arith, ARITH_BYTES_MAX);
@@ -127,14 +127,15 @@ static int get_fixed(struct cur *c, size_t n, struct state_file *f,
     f->from = cur_u32(c);
     f->to = cur_u32(c);
     f->n_arrays = cur_u32(c);
-    bool zero = cur_u32(c) == 0;
+    uint32_t list = cur_u32(c);
+    f->long_list = list == 1;
     char backend[BACKEND_NAME_MAX + 1];
     char arith[ARITH_BYTES_MAX + 1];
     if (!get_text(c, 64, f->fingerprint) ||
         !get_text(c, BACKEND_NAME_MAX, backend) ||
         strlen(backend) >= BACKEND_NAME_MAX ||
         !get_text(c, ARITH_BYTES_MAX, arith) ||
-        strlen(arith) >= ARITH_BYTES_MAX || !zero || cur_u64(c) != 0) {
+        strlen(arith) >= ARITH_BYTES_MAX || list > 1 || cur_u64(c) != 0) {
         return bad(e, "the names in the header");
     }
     memcpy(f->backend, backend, strlen(backend) + 1);

@@ -4,13 +4,13 @@
  * The file is a header and then (to - from) / STATE_BLOCK blocks of block_bytes
  * each. A block is STATE_BLOCK positions of all layers. Their order is private
  * to the backend; `layout` of each array identifies it. The header has all that
- * the bytes of a position depend on: model, backend, arithmetic, and the tokens
- * [0, to), from the first one. So the file serves every timeline that begins
+ * the bytes of a position depend on: model, backend, arithmetic, the rotation's
+ * list of factors, and the tokens [0, to), from the first one. So the file serves every timeline that begins
  * with some of these tokens.
  *
  * Little-endian:
  *   u32 magic 'ANS1'   u32 format   u64 header bytes   u64 block_bytes
- *   u64 created (Unix ms)   u32 from   u32 to   u32 n_arrays   u32 0
+ *   u64 created (Unix ms)   u32 from   u32 to   u32 n_arrays   u32 long_list
  *   char fingerprint[64]   char backend[32]   char arith[128], zeros after
  *   to * i32 tokens   n_arrays * {u32 layout, u32 bytes}
  *   blocks * u64 hash_bulk of the block   u64 hash_bulk of all before
@@ -40,6 +40,7 @@ struct state_file {
     int64_t created_ms;
     uint64_t block_bytes; /* of all arrays */
     uint32_t n_arrays;
+    bool long_list; /* of a sequence longer than bundle_short_max */
     /* owned when decoded */
     int32_t *tokens;            /* to */
     struct state_array *arrays; /* n_arrays */

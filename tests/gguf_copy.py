@@ -24,3 +24,9 @@ def copy(source, out, keys, tensors=lambda found: found):
     w.write_tensors_to_file()
     w.close()
     return out
+
+
+def with_original(source, out, n, tensors=lambda found: found):
+    """The phi3 model with an original context of n: longer sequences turn by its second list of factors."""
+    key = "phi3.rope.scaling.original_context_length"
+    return copy(source, out, lambda found: {**found, key: (n, *found[key][1:])}, tensors)

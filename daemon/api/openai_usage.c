@@ -88,6 +88,9 @@ static void timings_of(const struct call *c, struct timings *t)
     }
     put_rate(t, prompt, u.n_prompt - u.n_cached, first);
     put_rate(t, predicted, u.n_output, rest);
+    if (u.n_again > 0) {
+        put_time(t, "recomputed_n", u.n_again);
+    }
     if (u.n_drafted > 0) {
         put_time(t, "draft_n", u.n_drafted);
         put_time(t, "draft_n_accepted", u.n_accepted);

@@ -132,6 +132,9 @@ static int write_logits(const struct options *o, struct engine_seq *s,
     bool regular = fstat(sink.fd, &st) == 0 && S_ISREG(st.st_mode);
     int rc = npy_write_header(sink.fd, NPY_F32, 2, dims, e);
     if (rc == 0) {
+        rc = engine_seq_expect(s, (uint32_t)tokens->count, e);
+    }
+    if (rc == 0) {
         rc = engine_eval_rows(s, tokens->data, (uint32_t)tokens->count,
                               o->chunk, on_rows, &sink, NULL, e);
     }

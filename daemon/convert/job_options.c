@@ -124,17 +124,6 @@ int convert_choose_context(struct job *j, struct err *e)
         return err_set(e, ERR_INVALID, "context %u; the model was made for %u",
                        want, own);
     }
-    const struct arch_kind *k = &j->d.kinds[LAYER_GLOBAL];
-    if (k->long_factors != NULL && k->original < own) {
-        own = k->original;
-        if (want > own) {
-            return err_set(e, ERR_UNSUPPORTED,
-                           "context %u: beyond %u positions the model turns by "
-                           "its second list of factors, and aned does not "
-                           "change lists yet",
-                           want, own);
-        }
-    }
     uint32_t s = want;
     if (want == 0) {
         s = own < MODEL_CONTEXT_DEFAULT ? own : MODEL_CONTEXT_DEFAULT;

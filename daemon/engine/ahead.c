@@ -17,10 +17,12 @@ void ahead_fini(struct ahead *a)
 
 /* Predict the next row; false: it cannot be predicted. */
 static bool follow(struct msg_row *r, const struct msg_row_done *d,
-                   uint32_t context)
+                   const struct bundle *b)
 {
+    /* Where the long list begins, all of the text is computed again. */
     if (!r->sample || r->n_drafts > 0 || d->error != 0 || d->n_tokens != 1 ||
-        d->length >= context || r->n_tokens == 0) {
+        d->length >= b->context || d->length == bundle_short_max(b) ||
+        r->n_tokens == 0) {
         return false;
     }
     r->position = d->length;
@@ -31,7 +33,7 @@ static bool follow(struct msg_row *r, const struct msg_row_done *d,
 }
 
 void ahead_note(struct ahead *a, struct msg_step *m,
-                const struct msg_step_done *done, uint32_t context)
+                const struct msg_step_done *done, const struct bundle *b)
 {
     bool known = m->n_rows > 0;
     msg_step_fini(&a->m);
@@ -39,7 +41,7 @@ void ahead_note(struct ahead *a, struct msg_step *m,
     a->m = *m;
     *m = (struct msg_step){0};
     for (uint32_t i = 0; known && i < a->m.n_rows; i++) {
-        known = follow(&a->m.rows[i], &done->rows[i], context);
+        known = follow(&a->m.rows[i], &done->rows[i], b);
     }
     if (known) {
         msg_step_put(&a->bytes, &a->m);

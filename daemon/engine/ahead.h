@@ -9,6 +9,7 @@
  */
 #pragma once
 
+#include "model/bundle.h"
 #include "proto/msg.h"
 
 /* A step is begun early after this many right predictions in a row: drafts,
@@ -27,7 +28,7 @@ void ahead_fini(struct ahead *a);
 
 /* Step m ended with `done`. m's rows are moved: it is empty afterwards. */
 void ahead_note(struct ahead *a, struct msg_step *m,
-                const struct msg_step_done *done, uint32_t context);
+                const struct msg_step_done *done, const struct bundle *b);
 /* The predicted step, to be begun now. The caller owns it; call once. */
 struct msg_step ahead_take(struct ahead *a);
 /* Whether the payload of a STEP frame is the predicted one. */

@@ -391,7 +391,8 @@ static int run_chunk(struct eval *v, uint32_t chunk, struct engine_times *times)
     uint32_t k = (uint32_t)num_min(left, chunk < most ? chunk : most);
     struct chunk c = {.pos = lost ? s->valid : at,
                       .n = k,
-                      .t = g->columns.layers.of[k]};
+                      .t = g->columns.layers.of[k],
+                      .long_list = s->long_list};
     struct place hidden = {0};
     size_t shard = 0;
     int rc = run_layers(s, c, &shard, &hidden, times, v->e);

@@ -254,6 +254,7 @@ void engine_ready(const struct engine *g, struct msg_ready *ret)
         .batch_max = rows ? g->rows.max : ENGINE_STEP_ROWS_MAX,
         .seqs_max = ENGINE_SEQS_MAX,
         .context = g->b->context,
+        .short_max = bundle_short_max(g->b),
         .vocab = g->b->vocab,
         .weight_bytes = g->weight_bytes,
         .state_bytes = g->state_bytes,
@@ -331,6 +332,12 @@ int check_tokens(const struct engine_seq *s, const int32_t *tokens, uint32_t n,
     if (n > b->context - s->n) {
         return err_set(e, ERR_CONTEXT, "%u tokens after %u in a context of %u",
                        n, s->n, b->context);
+    }
+    if (n > seq_room(s)) {
+        return err_set(e, ERR_CONFLICT,
+                       "%u tokens after %u: beyond %u all are computed again, "
+                       "by the long list",
+                       n, s->n, bundle_short_max(b));
     }
     for (uint32_t i = 0; i < n; i++) {
         if (tokens[i] < 0 || (uint32_t)tokens[i] >= b->vocab) {

@@ -61,6 +61,11 @@ const struct bundle *engine_bundle(const struct engine *g);
 
 CHECKED int engine_seq_open(struct engine *g, struct engine_seq **ret,
                             struct err *e);
+/* An empty sequence is to have n tokens when logits of it are used: when that
+ * is more than bundle_short_max, it and its forks turn by the long list from the
+ * first token on. Without this call by the short one. Errors: CONFLICT (there
+ * are tokens by another list), CONTEXT. */
+CHECKED int engine_seq_expect(struct engine_seq *s, uint32_t n, struct err *e);
 void engine_seq_close(struct engine_seq *s); /* NULL is fine */
 /* Give all memory of closed and cut sequences back to the system. Until then
  * some of it stays for new ones, in proportion to that of the others. */
@@ -95,7 +100,8 @@ struct engine_times {
  * after the sequence. want_logits 0: none; 1: of the last row; 2: of all rows.
  * *logits: (rows, vocab) fp32, owned by g until its next call. On failure the
  * sequence keeps its old length. times (may be NULL) is added to.
- * Errors: CONTEXT, INVALID (token id), backend errors. */
+ * Errors: CONTEXT, CONFLICT (engine_seq_expect), INVALID (token id), backend
+ * errors. */
 CHECKED int engine_eval(struct engine_seq *s, const int32_t *tokens, uint32_t n,
                         uint32_t chunk, int want_logits, const float **logits,
                         struct engine_times *times, struct err *e);
@@ -114,9 +120,10 @@ CHECKED int engine_eval_rows(struct engine_seq *s, const int32_t *tokens,
                              struct err *e);
 
 /* Run one msg_row: evaluate, verify drafts, sample. Drafts that do not fit the
- * context are left out. On failure the sequence keeps its old length and *ret
- * is untouched.
- * Errors: CONFLICT (position), those of engine_eval and sampler_draw. */
+ * context, or the short list, are left out. On failure the sequence keeps its
+ * old length and *ret is untouched.
+ * Errors: CONFLICT (position; a token of a text that another list is for),
+ * those of engine_eval and sampler_draw. */
 CHECKED int engine_step(struct engine_seq *s, const struct msg_row *row,
                         struct msg_row_done *ret, struct engine_times *times,
                         struct err *e);

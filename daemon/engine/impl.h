@@ -92,13 +92,19 @@ void tables_ple(const struct tables *t, int32_t token, float *out);
 
 /* --- inputs.c --- */
 
-/* cos and sin of one kind of layer: (context, half), filled up to `filled`. */
-struct rope {
-    uint32_t half; /* 0: no shard reads this kind */
+/* By one list of factors: (context, half), filled up to `filled`. */
+struct rope_table {
     uint32_t filled;
-    double magnitude; /* of cosine and sine */
     double *freq;     /* half: radians a position */
     float *cos, *sin; /* by position */
+};
+
+/* cos and sin of one kind of layer. */
+struct rope {
+    uint32_t half;    /* 0: no shard reads this kind */
+    double magnitude; /* of cosine and sine, by either list */
+    bool two;         /* else the second table is not made */
+    struct rope_table of[2]; /* the list of short sequences, of long ones */
 };
 
 struct inputs {
@@ -113,8 +119,8 @@ CHECKED int inputs_init(struct inputs *in, const struct bundle *b,
                         unsigned uses, struct err *e);
 void inputs_fini(struct inputs *in);
 /* Rope numbers of one position, half of each; kind 0 is global, 1 local. */
-void inputs_rope_row(struct inputs *in, size_t kind, uint32_t pos,
-                     const float **cos, const float **sin);
+void inputs_rope_row(struct inputs *in, size_t kind, bool long_list,
+                     uint32_t pos, const float **cos, const float **sin);
 /* The row at pos sees positions [*lo, *hi). */
 void inputs_sight(const struct inputs *in, size_t kind, uint32_t pos,
                   uint32_t *lo, uint32_t *hi);
@@ -196,6 +202,7 @@ bool widths_worth(uint32_t t, uint32_t max);
 struct chunk {
     uint32_t pos, n;
     uint32_t t; /* n <= t */
+    bool long_list; /* engine_seq's */
 };
 
 /* A prediction of one shard: its own x, and the rest of the sheet's. */
@@ -365,6 +372,7 @@ struct engine_seq {
     uint32_t n;
     uint32_t valid; /* positions that states and past arrays hold: n, but after
                        a loss; only where columns run */
+    bool long_list; /* of the rotation's factors: bundle_short_max */
     int32_t *tokens;               /* context of them */
     struct backend_state **states; /* n_shards; NULL where a shard has none */
     struct backend_array ***past; /* n_shards, n_past: [1, heads, context,
@@ -381,7 +389,10 @@ void engine_set_widths(struct engine *g, bool heads);
 void seq_drop(struct engine_seq *s, size_t i);
 CHECKED int seq_renew(struct engine_seq *s, size_t i, struct err *e);
 
-/* Check tokens that are to follow the sequence. Errors: INVALID, CONTEXT. */
+/* Tokens that may follow the sequence while its list holds. */
+uint32_t seq_room(const struct engine_seq *s);
+/* Check tokens that are to follow the sequence. Errors: INVALID, CONTEXT,
+ * CONFLICT (see seq_room). */
 CHECKED int check_tokens(const struct engine_seq *s, const int32_t *tokens,
                          uint32_t n, struct err *e);
 /* The first c.n rows of `fresh` [1, heads, t, dim] become positions c.pos and

@@ -6,23 +6,38 @@
 #include "base/fmath.h"
 #include "engine/impl.h"
 
-static int rope_init(struct rope *r, const struct bundle_rope *conf,
-                     uint32_t context, struct err *e)
+/* factors NULL: none. */
+static int table_init(struct rope_table *t, const struct bundle_rope *conf,
+                      const float *factors, uint32_t context, struct err *e)
 {
-    r->half = conf->dim / 2;
-    r->cos = calloc((size_t)context * r->half, sizeof(float));
-    r->sin = calloc((size_t)context * r->half, sizeof(float));
-    r->freq = calloc(r->half, sizeof(*r->freq));
-    if (r->cos == NULL || r->sin == NULL || r->freq == NULL) {
+    uint32_t half = conf->dim / 2;
+    t->cos = calloc((size_t)context * half, sizeof(float));
+    t->sin = calloc((size_t)context * half, sizeof(float));
+    t->freq = calloc(half, sizeof(*t->freq));
+    if (t->cos == NULL || t->sin == NULL || t->freq == NULL) {
         return err_set(e, ERR_NOMEM, "rope tables");
     }
-    r->magnitude = (double)conf->magnitude;
-    for (uint32_t i = 0; i < r->half; i++) {
+    for (uint32_t i = 0; i < half; i++) {
         double f = (double)conf->scale *
                    fmath_pow((double)conf->base, -2.0 * i / (double)conf->dim);
-        r->freq[i] = conf->n_factors > 0 ? f / (double)conf->factors[i] : f;
+        t->freq[i] = factors != NULL ? f / (double)factors[i] : f;
     }
     return 0;
+}
+
+static int rope_init(struct rope *r, const struct bundle_rope *conf,
+                     const struct bundle *b, struct err *e)
+{
+    r->half = conf->dim / 2;
+    r->magnitude = (double)conf->magnitude;
+    r->two =
+        conf->long_factors != NULL && bundle_short_max(b) < b->context;
+    RETERR(table_init(&r->of[0], conf,
+                      conf->n_factors > 0 ? conf->factors : NULL, b->context,
+                      e));
+    return r->two ? table_init(&r->of[1], conf, conf->long_factors, b->context,
+                               e)
+                  : 0;
 }
 
 int inputs_init(struct inputs *in, const struct bundle *b, unsigned uses,
@@ -40,7 +55,7 @@ int inputs_init(struct inputs *in, const struct bundle *b, unsigned uses,
     for (size_t k = 0; k < 2; k++) {
         in->window[k] = kinds[k]->present ? kinds[k]->window : 0;
         if ((uses & (1U << cos_of[k] | 1U << sin_of[k])) != 0) {
-            RETERR(rope_init(&in->rope[k], kinds[k], b->context, e));
+            RETERR(rope_init(&in->rope[k], kinds[k], b, e));
         }
     }
     return 0;
@@ -49,9 +64,11 @@ int inputs_init(struct inputs *in, const struct bundle *b, unsigned uses,
 void inputs_fini(struct inputs *in)
 {
     for (size_t k = 0; k < 2; k++) {
-        free(in->rope[k].freq);
-        free(in->rope[k].cos);
-        free(in->rope[k].sin);
+        for (size_t i = 0; i < 2; i++) {
+            free(in->rope[k].of[i].freq);
+            free(in->rope[k].of[i].cos);
+            free(in->rope[k].of[i].sin);
+        }
     }
     free(in->row);
     *in = (struct inputs){0};
@@ -59,29 +76,30 @@ void inputs_fini(struct inputs *in)
 
 /* Angles in double; the tables of the reference frameworks are fp32 and lie
  * within their own rounding of these. */
-static void rope_fill(struct rope *r, uint32_t end)
+static void table_fill(struct rope_table *t, const struct rope *r, uint32_t end)
 {
-    for (; r->filled < end; r->filled++) {
+    for (; t->filled < end; t->filled++) {
         for (uint32_t i = 0; i < r->half; i++) {
-            double angle = (double)r->filled * r->freq[i];
-            size_t at = (size_t)r->filled * r->half + i;
+            double angle = (double)t->filled * t->freq[i];
+            size_t at = (size_t)t->filled * r->half + i;
             double sine = 0;
             double cosine = 0;
             fmath_sincos(angle, &sine, &cosine);
-            r->cos[at] = (float)(cosine * r->magnitude);
-            r->sin[at] = (float)(sine * r->magnitude);
+            t->cos[at] = (float)(cosine * r->magnitude);
+            t->sin[at] = (float)(sine * r->magnitude);
         }
     }
 }
 
-void inputs_rope_row(struct inputs *in, size_t kind, uint32_t pos,
-                     const float **cos, const float **sin)
+void inputs_rope_row(struct inputs *in, size_t kind, bool long_list,
+                     uint32_t pos, const float **cos, const float **sin)
 {
     struct rope *r = &in->rope[kind];
+    struct rope_table *t = &r->of[long_list && r->two];
     size_t at = (size_t)pos * r->half;
-    rope_fill(r, pos + 1);
-    *cos = r->cos + at;
-    *sin = r->sin + at;
+    table_fill(t, r, pos + 1);
+    *cos = t->cos + at;
+    *sin = t->sin + at;
 }
 
 void inputs_sight(const struct inputs *in, size_t kind, uint32_t pos,

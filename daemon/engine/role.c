@@ -240,6 +240,20 @@ int role_add(struct role *r, uint32_t id, struct slot **ret, struct err *e)
     return err_set(e, ERR_BUSY, "%zu sequences are open", countof(r->slots));
 }
 
+static int seq_open(struct role *r, const struct msg_seq *m, struct slot *s,
+                    struct err *e)
+{
+    struct engine_seq *q = NULL;
+    RETERR(engine_seq_open(r->g, &q, e));
+    int rc = engine_seq_expect(q, m->n, e);
+    if (rc < 0) {
+        engine_seq_close(q);
+        return rc;
+    }
+    s->seq = q;
+    return 0;
+}
+
 static int seq_apply(struct role *r, enum frame_type type,
                      const struct msg_seq *m, struct err *e)
 {
@@ -254,7 +268,7 @@ static int seq_apply(struct role *r, enum frame_type type,
             return rc;
         }
         return type == FRAME_SEQ_OPEN
-                   ? engine_seq_open(r->g, &s->seq, e)
+                   ? seq_open(r, m, s, e)
                    : engine_seq_fork(from->seq, m->n, &s->seq, e);
     }
     s = role_find(r, m->seq);
@@ -367,7 +381,7 @@ static int run_step(struct role *r, struct msg_step *m, engine_go_fn *go,
         role_put_answer(r, FRAME_STEP_DONE);
         flush_aside(r);
         r->answered_us = now_us();
-        ahead_note(&r->ahead, m, &done, engine_bundle(r->g)->context);
+        ahead_note(&r->ahead, m, &done, engine_bundle(r->g));
     }
     msg_step_done_fini(&done);
     msg_step_fini(m);

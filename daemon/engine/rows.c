@@ -192,7 +192,8 @@ static void fill_places(struct engine *g)
                     const float *row[2];
                     size_t at = r * b->ld_rope[k];
                     size_t bytes = g->in.rope[k].half * sizeof(float);
-                    inputs_rope_row(&g->in, k, pos, &row[0], &row[1]);
+                    inputs_rope_row(&g->in, k, v->s->long_list, pos, &row[0],
+                                    &row[1]);
                     memcpy(b->cos[k] + at, row[0], bytes);
                     memcpy(b->sin[k] + at, row[1], bytes);
                 }

@@ -99,6 +99,28 @@ out:
     return rc;
 }
 
+int engine_seq_expect(struct engine_seq *s, uint32_t n, struct err *e)
+{
+    const struct bundle *b = s->g->b;
+    bool long_list = n > bundle_short_max(b);
+    if (n > b->context) {
+        return err_set(e, ERR_CONTEXT, "%u tokens in a context of %u", n,
+                       b->context);
+    }
+    if (s->n > 0 && s->long_list != long_list) {
+        return err_set(e, ERR_CONFLICT, "%u tokens were computed by the %s list",
+                       s->n, s->long_list ? "long" : "short");
+    }
+    s->long_list = long_list;
+    return 0;
+}
+
+uint32_t seq_room(const struct engine_seq *s)
+{
+    const struct bundle *b = s->g->b;
+    return (s->long_list ? b->context : bundle_short_max(b)) - s->n;
+}
+
 void engine_seq_close(struct engine_seq *s)
 {
     if (s == NULL) {
@@ -184,6 +206,7 @@ int engine_seq_fork(const struct engine_seq *from, uint32_t n,
     memcpy(s->tokens, from->tokens, n * sizeof(*s->tokens));
     s->n = n;
     s->valid = from->valid < n ? from->valid : n;
+    s->long_list = from->long_list;
     *ret = s;
     s = NULL; /* given away */
 out:

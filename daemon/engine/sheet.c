@@ -197,7 +197,8 @@ static int place_rope(struct side *s, struct engine *g, size_t kind, bool sine,
     for (uint32_t i = 0; i < c.t; i++) {
         const float *row[2];
         const int64_t at[2] = {i, 0};
-        inputs_rope_row(&g->in, kind, position(&c, i), &row[0], &row[1]);
+        inputs_rope_row(&g->in, kind, c.long_list, position(&c, i), &row[0],
+                        &row[1]);
         array_put(a, (struct array_line){at, 1, g->in.rope[kind].half},
                   row[sine], 1);
     }

@@ -198,6 +198,7 @@ static int describe(struct snapshot *x, const struct msg_state_part *part,
     f->created_ms = unix_ms();
     f->block_bytes = x->block_bytes;
     f->n_arrays = x->n_arrays;
+    f->long_list = x->s->long_list;
     (void)snprintf(f->fingerprint, sizeof(f->fingerprint), "%s",
                    x->g->b->fingerprint);
     (void)snprintf(f->backend, sizeof(f->backend), "%s", x->g->be->name);
@@ -339,6 +340,7 @@ int snapshot_load(struct engine *g, const struct msg_state *m,
     x->m = m;
     int rc = 0;
     CHECK(engine_seq_open(g, &x->s, e));
+    CHECK(engine_seq_expect(x->s, m->n_whole, e));
     CHECK(geometry(x, e));
     CHECK(check_tokens(x->s, m->tokens, m->n_tokens, e));
     memcpy(x->s->tokens, m->tokens, m->n_tokens * sizeof(*m->tokens));
@@ -361,6 +363,10 @@ static int check_file(const struct snapshot *x, const struct msg_state_part *p,
         strcmp(f->arith, x->g->arith) != 0) {
         return err_set(e, ERR_STATE, "of backend %s, arithmetic %s", f->backend,
                        f->arith);
+    }
+    if (f->long_list != x->s->long_list) {
+        return err_set(e, ERR_STATE, "by the %s list",
+                       f->long_list ? "long" : "short");
     }
     if (f->n_arrays != x->n_arrays || f->block_bytes != x->block_bytes ||
         memcmp(f->arrays, x->arrays, x->n_arrays * sizeof(x->arrays[0])) != 0) {

@@ -88,7 +88,11 @@ static int begin(struct step *st, struct eval *v)
         return rc;
     }
     uint32_t at = s->n + row->n_tokens;
-    uint32_t room = s->g->b->context - at;
+    if (row->sample && s->long_list && at <= bundle_short_max(s->g->b)) {
+        return err_set(e, ERR_CONFLICT,
+                       "a token after %u, which the short list is for", at);
+    }
+    uint32_t room = seq_room(s) - row->n_tokens;
     st->drafts = row->sample ? (uint32_t)num_min(row->n_drafts, room) : 0;
     st->v = v;
     memcpy(s->tokens + s->n, row->tokens, row->n_tokens * sizeof(*s->tokens));

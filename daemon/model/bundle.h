@@ -47,7 +47,7 @@ struct bundle_rope {
     const float *factors; /* inverse frequency is divided by it */
     const float *long_factors; /* NULL, or n_factors: in place of them for a
                                   sequence longer than `original` */
-    uint32_t original;
+    uint32_t original; /* see bundle_short_max */
 };
 
 struct bundle_peak {  /* measured in fp32 on the calibration text */
@@ -104,6 +104,11 @@ struct bundle {
  * Errors: NOT_FOUND, BUNDLE. */
 CHECKED int bundle_open(const char *dir, struct bundle **ret, struct err *e);
 void bundle_close(struct bundle *b); /* NULL is fine */
+
+/* The longest sequence, in tokens, that turns by `factors`. All positions of a
+ * longer one turn by `long_factors`, so nothing that was computed of one serves
+ * the other. The context where there is one list only, or no need of two. */
+uint32_t bundle_short_max(const struct bundle *b);
 
 /* Write dir/bundle.json from b. Fills files' size and sha256 by reading them,
  * and the fingerprint. */

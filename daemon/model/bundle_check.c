@@ -107,11 +107,14 @@ static int check_rope(const struct bundle *b, const struct bundle_rope *r,
                            i % r->n_factors);
         }
     }
-    if (r->long_factors != NULL && r->original < b->context) {
+    /* a sequence changes all its lists at once */
+    if (r->long_factors != NULL &&
+        (r->original == 0 || num_min(r->original, b->context) !=
+                                 bundle_short_max(b))) {
         return err_set(e, ERR_BUNDLE,
-                       "%s: a context of %u needs the long list after %u "
-                       "positions, and aned does not change lists yet",
-                       what, b->context, r->original);
+                       "%s: its long list holds after %u positions, the other "
+                       "kind's after %u",
+                       what, r->original, bundle_short_max(b));
     }
     return 0;
 }

@@ -234,6 +234,17 @@ int bundle_check_layers(const struct bundle *b, struct err *e)
     return 0;
 }
 
+uint32_t bundle_short_max(const struct bundle *b)
+{
+    const struct bundle_rope *ropes[] = {&b->rope, &b->rope_local};
+    uint32_t n = b->context;
+    for (size_t k = 0; k < countof(ropes); k++) {
+        bool two = ropes[k]->present && ropes[k]->long_factors != NULL;
+        n = two && ropes[k]->original < n ? ropes[k]->original : n;
+    }
+    return n;
+}
+
 /* --- hash --- */
 
 static void hash_layer(struct sha256 *h, const struct layer *l)

@@ -129,7 +129,9 @@ static uint32_t find_drafts(struct sched *s, struct sched_stream *x,
 static uint32_t max_drafts(const struct sched *s, const struct sched_stream *x)
 {
     uint32_t max = (uint32_t)num_min(s->conf.max_draft, s->conf.rows_seq - 1);
-    max = (uint32_t)num_min(max, s->conf.context - x->seq->n);
+    const struct sched_seq *q = x->seq;
+    uint32_t end = q->long_list ? s->conf.context : s->conf.short_max;
+    max = (uint32_t)num_min(max, end - q->n);
     if (x->max_new > 0) {
         uint32_t wanted = x->max_new > x->n_new ? x->max_new - x->n_new : 1;
         max = (uint32_t)num_min(max, wanted - 1);

@@ -79,10 +79,14 @@ static const int32_t *line_of(const struct sched_stream *x, uint32_t *ret_n)
 }
 
 /* Tokens that q's state and x's timeline begin with; not the last one. */
-static uint32_t shared(const struct sched_seq *q, const struct sched_stream *x)
+static uint32_t shared(const struct sched *s, const struct sched_seq *q,
+                       const struct sched_stream *x)
 {
     uint32_t n_line = 0;
     const int32_t *line = line_of(x, &n_line);
+    if (q->long_list != sched_long(s, n_line)) {
+        return 0;
+    }
     uint32_t max = (uint32_t)num_min(q->computed, n_line - 1);
     uint32_t n = 0;
     while (n < max && q->tokens[n] == line[n]) {
@@ -103,7 +107,7 @@ static struct sched_seq *best_seq(struct sched *s, const struct sched_stream *x,
         if (!q->used || !q->opened || q->failed) {
             continue;
         }
-        uint32_t n = shared(q, x);
+        uint32_t n = shared(s, q, x);
         bool better = n > best_n;
         if (n == best_n && n > 0 && q->owner == NULL) {
             better = best->owner != NULL || q->computed < best->computed;
@@ -141,6 +145,8 @@ static struct sched_seq *choose(struct sched *s, const struct sched_stream *x,
                                 uint32_t *ret_cached)
 {
     uint32_t n = 0;
+    uint32_t n_line = 0;
+    (void)line_of(x, &n_line);
     bool reuse = x->reuse || x->line != NULL;
     struct sched_seq *best = reuse ? best_seq(s, x, &n) : NULL;
     bool warm = best != NULL && best->owner == NULL;
@@ -171,8 +177,9 @@ static struct sched_seq *choose(struct sched *s, const struct sched_stream *x,
             place_op(s, SCHED_OP_FORK, q->id, best->id, n);
         } else {
             n = 0;
-            place_op(s, SCHED_OP_OPEN, q->id, 0, 0);
+            place_op(s, SCHED_OP_OPEN, q->id, 0, n_line);
         }
+        q->long_list = sched_long(s, n_line);
     }
     seq_cut(q, n);
     q->computed = n;
@@ -204,6 +211,25 @@ bool place_take(struct sched *s, struct sched_stream *x, uint64_t now_us)
     x->prompt = NULL;
     x->after = NULL;
     return true;
+}
+
+/* After streams have got their places: those may still have begun with what the
+ * short list computed. */
+void place_change_lists(struct sched *s)
+{
+    for (uint32_t i = 0; i < s->conf.seqs; i++) {
+        struct sched_seq *q = &s->seqs[i];
+        if (q->owner == NULL || q->owner == &s->restoring || !q->opened ||
+            q->held || q->failed || q->long_list || !sched_long(s, q->n)) {
+            continue;
+        }
+        tell_loss(s, q, 0);
+        place_op(s, SCHED_OP_CLOSE, q->id, 0, 0);
+        place_op(s, SCHED_OP_OPEN, q->id, 0, q->n);
+        q->owner->n_again += q->computed;
+        q->long_list = true;
+        q->computed = 0;
+    }
 }
 
 void place_leave(struct sched *s, struct sched_stream *x, uint64_t now_us)

@@ -27,7 +27,8 @@ uint32_t sched_shared(const struct sched *s, const int32_t *tokens, uint32_t n)
     uint32_t best = 0;
     for (uint32_t i = 0; i < s->conf.seqs; i++) {
         const struct sched_seq *q = &s->seqs[i];
-        if (!q->used || !q->opened || q->failed || n == 0) {
+        if (!q->used || !q->opened || q->failed || n == 0 ||
+            q->long_list != sched_long(s, n)) {
             continue;
         }
         uint32_t max = (uint32_t)num_min(q->computed, n - 1);
@@ -40,7 +41,7 @@ uint32_t sched_shared(const struct sched *s, const int32_t *tokens, uint32_t n)
     return best;
 }
 
-int sched_restore_begin(struct sched *s)
+int sched_restore_begin(struct sched *s, uint32_t n_whole)
 {
     if (s->in_flight) {
         return -1;
@@ -54,6 +55,7 @@ int sched_restore_begin(struct sched *s)
     q->used = true;
     q->opened = true;
     q->owner = &s->restoring;
+    q->long_list = sched_long(s, n_whole);
     draft_init(&q->index, s->conf.ngram_min);
     return (int)q->id;
 }

@@ -35,6 +35,9 @@ void sched_init(struct sched *s, const struct sched_conf *c)
     s->conf.running = clamp(c->running, 1, STREAMS_MAX);
     s->conf.running = clamp(s->conf.running, 1, s->conf.seqs);
     s->conf.context = clamp(c->context, 1, MODEL_CONTEXT_MAX);
+    s->conf.short_max = c->short_max == 0
+                            ? s->conf.context
+                            : clamp(c->short_max, 1, s->conf.context);
     s->conf.max_draft = clamp(c->max_draft, 0, ENGINE_DRAFTS_MAX);
     share_init(&s->share, s->conf.max_draft > 0 ? c->share_tokens : 0,
                c->ngram_min);
@@ -103,6 +106,7 @@ int sched_add(struct sched *s, struct sched_stream *x, uint64_t now_us)
     x->ahead = 0;
     x->n_drafted = 0;
     x->n_accepted = 0;
+    x->n_again = 0;
     x->odds = (struct odds){0};
     x->declined = 0;
     x->trial_at = WIDTH_PROBE;
@@ -238,10 +242,11 @@ const struct sched_plan *sched_next(struct sched *s, uint64_t now_us)
         } else if (q->used && !q->opened && !q->held && q->owner != NULL &&
                    q->owner != &s->restoring) {
             q->opened = true; /* replay after sched_lost */
-            place_op(s, SCHED_OP_OPEN, q->id, 0, 0);
+            place_op(s, SCHED_OP_OPEN, q->id, 0, q->n);
         }
     }
     order_start(s, now_us);
+    place_change_lists(s);
     form_step(s, now_us);
     s->in_flight = s->plan.n_rows > 0;
     return s->plan.n_rows > 0 || s->plan.n_ops > 0 ? &s->plan : NULL;
@@ -336,6 +341,7 @@ void sched_lost(struct sched *s)
         q->held = false;
         q->in_step = false;
         q->computed = 0;
+        q->long_list = sched_long(s, q->n); /* restore.c loads by it */
         if (q->used && q->owner == NULL) {
             seq_close(s, q);
         }

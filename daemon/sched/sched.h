@@ -47,6 +47,12 @@
  *  (11) With conf.share_tokens, streams leave their texts, when they end, to
  *       later streams of the same `share` (share.h). Those draft from them
  *       where no prediction applies and their own text matches fewer tokens.
+ *  (12) All positions of a timeline of more than conf.short_max tokens turn by
+ *       the long list of factors, those of any other by the short one. So what
+ *       was computed by one list is never shared with a stream whose timeline
+ *       is for the other. When a timeline grows past conf.short_max, its
+ *       sequence is opened anew and all of it is computed again, like a prompt;
+ *       drafts never cross this border.
  *
  * Ownership: the stream is embedded in the caller's object and stays alive
  * until sched_remove(). The prompt is borrowed until the stream runs, the
@@ -94,6 +100,7 @@ struct sched_conf {
     uint32_t running;   /* streams */
     uint32_t queue;     /* streams waiting beyond those that may run */
     uint32_t context;   /* positions of a sequence */
+    uint32_t short_max; /* rule 12; 0 = context: there is one list */
     uint32_t max_draft; /* 0 = no drafts */
     uint32_t ngram_min; /* last tokens that must match for a draft (draft.h) */
     uint32_t share_tokens; /* rule 11: tokens kept of ended texts; 0 = none */
@@ -150,6 +157,7 @@ struct sched_stream {
      * pushed */
     uint32_t n_new, ahead;
     uint32_t n_drafted, n_accepted;
+    uint32_t n_again; /* tokens computed again by rule 12 */
     struct odds odds;
     uint32_t declined, trial_at; /* steps without a draft; when to try one */
     struct draft predicted;       /* index of the prediction */
@@ -166,6 +174,7 @@ struct sched_seq {
     bool failed; /* is closed next, never shared */
     bool held;   /* restore.h: gets no row before its file is loaded */
     bool in_step;
+    bool long_list;  /* rule 12: how it is computed */
     int32_t *tokens; /* owned: the timeline */
     uint32_t n;      /* known tokens */
     uint32_t cap;
@@ -178,7 +187,7 @@ struct sched_seq {
 };
 
 enum sched_op_kind {
-    SCHED_OP_OPEN,
+    SCHED_OP_OPEN,     /* empty; it will have n tokens before one is drawn */
     SCHED_OP_FORK,     /* seq := first n tokens of from */
     SCHED_OP_TRUNCATE, /* keep the first n */
     SCHED_OP_CLOSE
@@ -234,6 +243,12 @@ struct sched {
     void *on_loss_ctx;
     struct sched_plan plan; /* of the step in flight */
 };
+
+/* Rule 12: a timeline of n tokens is for the long list. */
+static inline bool sched_long(const struct sched *s, uint32_t n)
+{
+    return n > s->conf.short_max;
+}
 
 /* Values of c are clamped to 1 and to the limits of proto/limits.h. */
 void sched_init(struct sched *s, const struct sched_conf *c);

@@ -36,6 +36,8 @@ struct sched_seq *place_free(struct sched *s, const struct sched_seq *keep);
 /* Give x, which waits, a sequence with its timeline (rules 4 and 5). False:
  * streams own all sequences. */
 bool place_take(struct sched *s, struct sched_stream *x, uint64_t now_us);
+/* Rule 12: open sequences anew that have grown past their list. */
+void place_change_lists(struct sched *s);
 /* x gives its sequence back; it stays warm. */
 void place_leave(struct sched *s, struct sched_stream *x, uint64_t now_us);
 

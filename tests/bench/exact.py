@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Does anything change a stream? `./dev bench exact [--model demo|stories|gemma2|gemma] [--cells N] [--seed S] [--json]`
+"""Does anything change a stream? `./dev bench exact [--model demo|stories|gemma2|longrope|gemma] [--cells N] [--seed S] [--json]`
 
 Every cell of
 
@@ -32,6 +32,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 from conftest import BIN, SHARED, TOP, Daemon  # noqa: E402
+from gguf_copy import with_original  # noqa: E402
 
 AXES = {
     "sampling": ["greedy", "seeded"],
@@ -45,13 +46,16 @@ CONFIG = ("drafts", "chunk", "threads")  # these need a daemon of their own
 
 # model -> source, context, characters of a prompt, tokens of a stream. Prompts repeat themselves, so that there is
 # something to draft; gemma's are longer than its window of 512 tokens,
-# those of the tiny gemma2 (soft caps) than its 32.
+# those of the tiny gemma2 (soft caps) than its 32. longrope is the tiny phi3 with LONGROPE as its original
+# context.
 MODELS = {
     "demo": (TOP / "conf/demo/aned-demo.gguf", 1024, 420, 24),
     "stories": (SHARED / "data/models/derived/stories260K.F32.gguf", 128, 150, 24),
     "gemma2": (SHARED / "data/families/gemma2/a/model.gguf", 512, 300, 24),
+    "longrope": (SHARED / "data/families/phi3/a/model.gguf", 512, 300, 24),
     "gemma": (TOP / ".build/models/gemma-3-270m-q4_k_m.gguf", 1024, 2300, 24),
 }
+LONGROPE = 201  # tokens; prompts have 193 to 202: most grow past it at once, some begin beyond it
 WORDS = "the daemon keeps every small conversation warm and answers once when a stream of tokens comes back".split()
 
 
@@ -118,6 +122,8 @@ class Run:
         self.args = args
         self.source, self.context, args.chars, args.tokens = MODELS[args.model]
         self.d = Daemon(str(BIN / "daemon" / "aned"))
+        if args.model == "longrope":
+            self.source = with_original(self.source, self.d.dir / "longrope.gguf", LONGROPE)
         job = self.d.convert(self.source, "m", context=self.context)
         assert job["state"] == "done", job
         self.want = {}

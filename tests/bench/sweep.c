@@ -100,6 +100,7 @@ static int draw_line(struct engine *g, struct line *l, struct err *e)
     struct engine_seq *q = NULL;
     int rc = engine_seq_open(g, &q, e);
     int32_t token = 0;
+    rc = rc < 0 ? rc : engine_seq_expect(q, l->n, e);
     for (uint32_t at = 0; rc == 0 && at < l->prompt + l->n_drawn - 1; at++) {
         uint32_t out = at - (l->prompt - 1);
         struct msg_row_done done;
@@ -124,10 +125,15 @@ static int draw_line(struct engine *g, struct line *l, struct err *e)
 static int line_make(struct sweep *s, struct line *l, uint32_t n, struct err *e)
 {
     uint32_t vocab = engine_bundle(s->reference)->vocab;
+    uint32_t short_max = bundle_short_max(engine_bundle(s->reference));
     struct referee r = {.l = l, .vocab = vocab};
     struct engine_seq *q = NULL;
+    n -= n == short_max + 1; /* it would have no token to draw */
     l->n = n;
     l->prompt = 1 + draw(&s->random, n / 2);
+    if (n > short_max) { /* no token is drawn at the other list's length */
+        l->prompt = short_max + 1 + draw(&s->random, n - short_max - 1);
+    }
     l->n_drawn = (uint32_t)num_min(n - l->prompt, s->positions);
     l->seed = draw_bits(&s->random);
     l->tokens = calloc(n, sizeof(*l->tokens));
@@ -138,6 +144,7 @@ static int line_make(struct sweep *s, struct line *l, uint32_t n, struct err *e)
         l->tokens[i] = (int32_t)draw(&s->random, vocab);
     }
     int rc = engine_seq_open(s->reference, &q, e);
+    rc = rc < 0 ? rc : engine_seq_expect(q, n, e);
     if (rc == 0) {
         rc = engine_eval_rows(q, l->tokens, n, 1, on_reference, &r, NULL, e);
     }
@@ -375,6 +382,7 @@ static int print_logits(struct sweep *s, struct err *e)
     a.row = calloc(a.vocab, sizeof(*a.row));
     must(a.row != NULL);
     int rc = engine_seq_open(s->reference, &q, e);
+    rc = rc < 0 ? rc : engine_seq_expect(q, l->n, e);
     if (rc == 0) {
         rc = engine_eval_rows(q, l->tokens, d->position + 1, 1, on_again, &a,
                               NULL, e);

@@ -2,7 +2,8 @@
 """Does a row's result depend on anything but its sequence? `./dev bench sweep [--model M] [--quick]`
 
 M: demo (default), demo-int4, demo-lut4, demo-fp16 (its other quantisations), stories (the shared test data's),
-gemma (fetched), random (random weights in small shapes; needs the package gguf). Every one is converted, then the
+gemma (fetched), longrope (the shared tiny phi3 with lines on both sides of its original context), random (random weights in
+small shapes); the last two need the package gguf. Every one is converted, then the
 program tests/bench/sweep.c compares the bits of all logits: one token at a time against every chunk, mixture of
 sequences, number of threads, instruction set, fork, cut and draft. Exit code 1: there was a difference.
 """
@@ -27,8 +28,10 @@ FULL = {
     "stories": [["--positions", "24"], ["--cells", "200", "--longest", "120"]],
     "gemma": [["--cells", "60", "--positions", "8"],
               ["--cells", "60", "--positions", "12", "--longest", "600", "--best", "--seconds", "300"]],
+    "longrope": [["--cells", "200", "--positions", "60", "--longest", "150"]],
     "random": [["--cells", "200", "--positions", "60", "--longest", "200"]],
 }
+ORIGINAL = 40  # of longrope: its lines have 20 to 60 tokens, and one more
 SMALL = ["--cells", "1", "--positions", "14"]
 SHAPES = ["tiny-llama", "tiny-qwen2", "tiny-gemma", "tiny-wide"]  # wide: sums of several blocks
 
@@ -38,8 +41,15 @@ def sources(model, tmp):
     if model.startswith("demo"):
         quant = model.partition("-")[2] or "int8"
         return [(model, next(iter(sorted((TOP / "conf" / "demo").glob("*.gguf")))), quant, 1024)]
+    shared = pathlib.Path(os.environ.get("ANED_SHARED", TOP.parent / "shared"))
+    if model == "longrope":
+        source = shared / "data/families/phi3/a/model.gguf"
+        if not source.exists():
+            sys.exit(f"sweep: no {source} here")
+        sys.path.insert(0, str(TOP / "tests"))
+        from gguf_copy import with_original
+        return [(model, with_original(source, pathlib.Path(tmp) / "longrope.gguf", ORIGINAL), "int8", 256)]
     if model == "stories":
-        shared = pathlib.Path(os.environ.get("ANED_SHARED", TOP.parent / "shared"))
         return [(model, shared / "data/models/derived/stories260K.F32.gguf", "int8", 128)]
     if model == "gemma":
         return [(model, TOP / ".build/models/gemma-3-270m-q4_k_m.gguf", "int8", 1024)]

@@ -173,9 +173,9 @@ static int walker_open(struct run *r, struct walker *w, struct err *e)
 {
     const struct line *l = w->l;
     unsigned history = r->c->level[BY_HISTORY];
-    uint32_t context = engine_bundle(r->g)->context;
     w->run = r;
     int rc = engine_seq_open(r->g, &w->s, e);
+    rc = rc < 0 ? rc : engine_seq_expect(w->s, l->n, e);
     w->second = history == FRESH || history == DRAFTS || history == STEPS;
     if (history == STEPS) {
         w->leg = calloc(l->n_drawn, sizeof(*w->leg));
@@ -186,7 +186,7 @@ static int walker_open(struct run *r, struct walker *w, struct err *e)
     }
     w->cut = some_cut(r, l->n);
     uint32_t detour = 1 + draw(&r->random, DETOUR_MAX);
-    detour = (uint32_t)num_min(detour, context - w->cut);
+    detour = (uint32_t)num_min(detour, seq_room(w->s) - w->cut);
     detour = history == FORK_SHORTER ? 0 : detour;
     w->leg_n = w->cut + detour;
     w->leg = calloc(w->leg_n, sizeof(*w->leg));
@@ -260,7 +260,7 @@ static void add_line(struct run *r, struct round *o, struct walker *w)
     uint32_t drafts = 0;
     memcpy(s->tokens + s->n, from + s->n, k * sizeof(*from));
     if (r->c->level[BY_HISTORY] == DRAFTS) {
-        uint32_t room = engine_bundle(r->g)->context - s->n - k;
+        uint32_t room = seq_room(s) - k;
         drafts = (uint32_t)num_min(1 + draw(&r->random, DRAFTS_MAX), room);
     }
     for (uint32_t i = s->n + k; i < s->n + k + drafts; i++) {
@@ -280,7 +280,7 @@ static void add_parent(struct run *r, struct round *o, struct walker *w)
     uint32_t at = draw(&r->random, 2) == 0 ? w->cut : draw(&r->random, w->cut);
     at = (uint32_t)num_min(at, s->n);
     must(engine_seq_truncate(s, at, &e) == 0);
-    uint32_t room = engine_bundle(r->g)->context - at;
+    uint32_t room = seq_room(s);
     uint32_t k = (uint32_t)num_min(1 + draw(&r->random, 20), room);
     for (uint32_t i = at; i < at + k; i++) {
         s->tokens[i] = other_token(r, s->tokens[i]);

@@ -121,14 +121,6 @@ def test_same_tokens(make_daemon, home, family, chunk):
     assert accepted > MOST / 4, "its own answer as its prediction makes no drafts"
 
 
-def test_context_beyond_the_first_list(daemon, shared):
-    """Longer sequences than the original context turn by another list, which is refused until aned can change it."""
-    job = daemon.convert(model(shared, "phi3"), "long", context=8192)
-    assert job["state"] == "failed" and job["error"]["code"] == "unsupported", job
-    assert "8192" in job["error"]["message"] and "4096" in job["error"]["message"], job
-    assert daemon.convert(model(shared, "phi3"), "short", context=512)["state"] == "done"
-
-
 @pytest.mark.parametrize("family", ALL)
 def test_runs_as_rows(aned, shared, tmp_path, family):
     """Any number of rows, many sequences at once: no operation of it needs another form."""

@@ -16,7 +16,7 @@ import pytest
 
 import family_mistakes
 from decoder import Decoder, cosine, kl, spec_of_bundle
-from gguf_copy import copy
+from gguf_copy import copy, with_original
 from oracle_tools import convert, logits, manifest, packages, run
 from sources import Packages, Source, read_matrices
 from test_packages import verify
@@ -220,6 +220,55 @@ def test_window_of_every_layer(aned, case, tmp_path):
     got = np.array(logits(aned, tmp_path / "bundle", c.path, tmp_path))
     assert cosine(want, got).min() >= COSINE
     assert cosine(c.right, got).mean() < 0.8, "the window changes nothing"
+
+
+ORIGINAL = 64  # of the copies below: the tests' text is longer
+
+
+def longrope_bundle(aned, c, out, swapped):
+    """phi3 with an original context of ORIGINAL; swapped: the list of short sequences is that of long ones, and back."""
+    def tensors(found):
+        names = ["rope_factors_short.weight", "rope_factors_long.weight"]
+        moved = {a: found[b] for a, b in zip(names, reversed(names))} if swapped else {}
+        return {**found, **moved}
+    with_original(c.source, out.with_suffix(".gguf"), ORIGINAL, tensors)
+    convert(aned, out.with_suffix(".gguf"), out)
+    return out
+
+
+def test_longrope_beyond(aned, case, tmp_path):
+    """With the lists swapped, it is the long one that transformers' logits are of. All of the text is beyond ORIGINAL."""
+    c = case("phi3")
+    bundle = longrope_bundle(aned, c, tmp_path / "swapped", True)
+    for chunk in ([], ["--chunk", "7"], ["--backend", "interpreter"]):
+        got = np.array(logits(aned, bundle, c.path, tmp_path, *chunk))
+        assert faults(c.npz, got) == []
+    short = np.array(logits(aned, bundle, c.path[:ORIGINAL], tmp_path))
+    assert cosine(c.right[:ORIGINAL], short).mean() < 0.8, "the lists are the same"
+
+
+class Prefix(Decoder):
+    """The first positions were computed before the list changed, and are kept."""
+
+    def angles(self, rope, n):
+        short, long = super().angles({**rope, "original": n}, n), super().angles({**rope, "original": 0}, n)
+        return tuple(np.concatenate([a[: n - 1], b[n - 1 :]]) for a, b in zip(short, long))
+
+
+def test_longrope_border(aned, case, tmp_path):
+    """ORIGINAL tokens turn by the short list, one more and all of them by the long one; and what could be wrong is seen."""
+    c = case("phi3")
+    bundle = longrope_bundle(aned, c, tmp_path / "bundle", False)
+    spec = spec_of_bundle(manifest(bundle))
+    assert spec["rope"]["original"] == ORIGINAL
+    mistakes = {"early": (ORIGINAL, Decoder, {"original": ORIGINAL - 1}), "late": (ORIGINAL + 1, Decoder, {"original": ORIGINAL + 1}),
+                "kept": (ORIGINAL + 1, Prefix, {}), "magnitude": (ORIGINAL + 1, Decoder, {"magnitude": 1.0})}
+    got = {n: np.array(logits(aned, bundle, c.path[:n], tmp_path)) for n in (ORIGINAL, ORIGINAL + 1, len(c.path))}
+    for n, found in got.items():
+        assert cosine(Decoder(spec, c.weights).logits(c.path[:n]), found).min() >= COSINE, n
+    for name, (n, how, change) in mistakes.items():
+        wrong = how({**spec, "rope": {**spec["rope"], **change}}, c.weights).logits(c.path[:n])
+        assert cosine(wrong, got[n])[-1] < COSINE, name
 
 
 def yarn(dim, base, original, factor, fast=32, slow=1):

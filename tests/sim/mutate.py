@@ -17,6 +17,9 @@ MUTANTS = {  # name: (file, what stands there once, what the mutant has instead)
     "youngest": ("admit.c", "x->cls >= last->cls", "x->cls > last->cls"),
     "queue": ("sched.c", "s->n_waiting + s->n_running >= s->conf.queue", "s->n_waiting + s->n_running > s->conf.queue"),
     "drafts": ("sched.c", "x->ahead = r->accepted;", "x->ahead = 0;"),
+    "list_late": ("place.c", "!sched_long(s, q->n))", "!sched_long(s, q->n - 1))"),
+    "list_shared": ("place.c", "q->long_list != sched_long(s, n_line)", "sched_long(s, 0)"),
+    "list_drafts": ("form.c", "q->long_list ? s->conf.context : s->conf.short_max", "s->conf.context"),
     "prefix": ("place.c", "while (n < max && q->tokens[n] == line[n]) {",
                "while (n < max && (q->tokens[n] == line[n] || n % 32 == 31)) {"),
 }

@@ -48,7 +48,7 @@ struct sim {
     struct client *expected; /* the one that has to make way */
     struct client c[CLIENTS];
     struct {
-        bool open;
+        bool open, long_list;
         struct line line;
     } e[SEQS];
     enum mode mode;
@@ -158,6 +158,9 @@ static void engine_ops(const struct sched_plan *p)
         m.e[o->seq].open = o->kind != SCHED_OP_CLOSE;
         if (o->kind == SCHED_OP_FORK) {
             *l = m.e[o->from].line;
+            m.e[o->seq].long_list = m.e[o->from].long_list;
+        } else if (o->kind == SCHED_OP_OPEN) {
+            m.e[o->seq].long_list = o->n > m.s.conf.short_max;
         }
         l->n = o->kind == SCHED_OP_OPEN ? 0 : o->n;
     }
@@ -181,6 +184,15 @@ static uint32_t engine_row(const struct sched_row *r)
                "row of sequence %u at %u, it has %u: %u tokens, %u drafts",
                r->seq, r->position, l->n, r->n, r->n_drafts);
     }
+    bool long_list = m.e[r->seq].long_list;
+    uint32_t last = l->n + r->n + r->n_drafts;
+    if (long_list ? r->sample && l->n + r->n <= m.s.conf.short_max
+                  : last > m.s.conf.short_max) {
+        broken("list",
+               "%u tokens of sequence %u by the %s list, which ends at %u",
+               last, r->seq, long_list ? "long" : "short",
+               m.s.conf.short_max);
+    }
     for (uint32_t i = 0; i < r->n; i++) {
         put(l, r->tokens[i]);
     }
@@ -197,6 +209,7 @@ static void leave(struct client *c, const char *why)
     note("client %u leaves: %s, %u of %u tokens", number(c), why, c->got,
          c->want);
     sched_remove(&m.s, &c->x, m.now);
+    m.ret->again += c->x.n_again;
     if (m.admits) {
         admit_leave(&m.admit, &c->seat);
     }
@@ -666,6 +679,7 @@ static void begin(void)
                            .running = 1 + rnd(8),
                            .queue = any ? rnd(20) : CLIENTS,
                            .context = CTX - rnd(60),
+                           .short_max = one_in(2) ? 0 : 1 + rnd(CTX),
                            .max_draft = rnd(10),
                            .ngram_min = 1 + rnd(4),
                            .share_tokens = one_in(2) ? 0 : rnd(600),
@@ -681,9 +695,9 @@ static void begin(void)
     m.admits = !one_in(3);
     admit_init(&m.admit, m.s.conf.queue + m.s.conf.running);
     note("mode %d base %.0f row %.0f prompt %.0f running %u seqs %u queue %u "
-         "rows %u of %u chunk %u draft %u age %llu",
+         "rows %u of %u chunk %u short %u draft %u age %llu",
          (int)m.mode, m.base, m.row, m.prompt, m.s.conf.running, m.s.conf.seqs,
-         m.s.conf.queue, m.s.conf.rows_seq, m.s.conf.rows_step, m.s.conf.chunk,
+         m.s.conf.queue, m.s.conf.rows_seq, m.s.conf.rows_step, m.s.conf.chunk, m.s.conf.short_max,
          m.s.conf.max_draft, (unsigned long long)m.age);
 }
 

@@ -5,6 +5,8 @@
  * Checked after every call (the names are printed with a failure):
  *   engine    an engine would accept the operations and rows: sequences open,
  *             positions right, rows within its limits
+ *   list      a token is drawn by the list of factors that the length of its text
+ *             is for (rule 12), and all before it were computed by that list
  *   dead      no row for a stream that left, is paused, or is late
  *   token     each client gets the tokens of its own timeline, each once: a
  *             token is a function of all tokens before it, so the engine's copy
@@ -30,7 +32,7 @@
 
 struct sim_result {
     uint64_t steps, tokens, accepted, finished, cancelled, parked, crashes,
-        late, refused, displaced;
+        late, refused, displaced, again;
     const char *broken; /* NULL: all held; else the name, */
     char why[300];      /* and what was seen */
 };

@@ -271,7 +271,8 @@ static int open_candidate(struct ladder *r, struct err *e)
                                      .tap = on_result,
                                      .tap_ctx = r};
     RETERR(engine_open(r->dir, &conf, &r->g, e));
-    return engine_seq_open(r->g, &r->s, e);
+    RETERR(engine_seq_open(r->g, &r->s, e));
+    return engine_seq_expect(r->s, r->n, e);
 }
 
 static int rung_program(struct ladder *r, struct err *e)
@@ -465,6 +466,7 @@ static int rung_exactness(struct ladder *r, struct err *e)
     }
     CHECK(engine_open(r->dir, &conf, &g, e));
     CHECK(engine_seq_open(g, &s, e));
+    CHECK(engine_seq_expect(s, r->n, e));
     CHECK(run_chunks(r, s, &b, e));
 out:
     engine_seq_close(s);

@@ -3,6 +3,7 @@
  * lead larger than that is the same token at any width. */
 #include <string.h>
 
+#include "base/num.h"
 #include "engine/probe/probe_impl.h"
 
 /* The two likeliest tokens of each row at the first width, and the least and
@@ -76,8 +77,8 @@ static int run_widths(struct engine *g, const struct probe_conf *c,
     for (uint32_t i = 0; i < widths->n; i++) {
         uint32_t t = widths->of[i];
         const struct probe_place place = {PROBE_MARGIN, "", "", t};
-        if ((x->n + t - 1) / t * t > g->b->context) {
-            continue; /* the context does not hold as many */
+        if ((x->n + t - 1) / t * t > bundle_short_max(g->b)) {
+            continue; /* the context, or the short list, does not reach */
         }
         int rc = c->at(c->ctx, &place, i, widths->n);
         if (rc != 0) {
@@ -105,7 +106,7 @@ int probe_margin(const char *bundle_dir, const struct probe_conf *conf,
         return err_set(e, rc, "%s", err_text(rc));
     }
     CHECK(engine_open_with(conf->be, bundle_dir, &ec, &g, e));
-    x.n = PROBE_MARGIN_ROWS < g->b->context ? PROBE_MARGIN_ROWS : g->b->context;
+    x.n = (uint32_t)num_min(PROBE_MARGIN_ROWS, bundle_short_max(g->b));
     CHECK(run_widths(g, conf, layers, &x, e));
     *ret = 0;
     for (uint32_t i = 0; i < x.n && x.begun; i++) {

@@ -26,7 +26,8 @@ static bool id_of(const char *name, uint64_t *ret)
 static void add_file(struct cache *c, uint64_t id, const struct state_file *f,
                      const struct stat *st)
 {
-    const struct cache_key k = {f->fingerprint, f->backend, f->arith};
+    const struct cache_key k = {f->fingerprint, f->backend, f->arith,
+                                f->long_list};
     uint64_t *chain = cache_chain(f->tokens, f->to / STATE_BLOCK);
     struct entry *x =
         cache_entry(c, id, &k, f->from, f->to, chain, (uint64_t)st->st_size);

@@ -44,6 +44,7 @@ struct warm {
     struct save saves[STATE_JOBS_MAX];
     bool loading, load_waits; /* for the first of waits; else for a stream */
     uint32_t load_request, load_seq;
+    uint32_t load_whole; /* tokens of the timeline that it is for */
     struct cache_hit hit;
     int32_t *tokens; /* hit.n, of the load */
     struct buf out;
@@ -93,6 +94,14 @@ static void send_msg(struct warm *w, enum frame_type type, uint32_t request,
     w->conf.send(w->conf.ctx, type, request, &w->out);
 }
 
+/* Of states by one list of the rotation (sched.h, rule 12). */
+static struct cache_key key_of(const struct warm *w, bool long_list)
+{
+    struct cache_key k = w->key;
+    k.long_list = long_list;
+    return k;
+}
+
 /* --- saving --- */
 
 /* true: a frame is on its way. */
@@ -102,7 +111,8 @@ static bool save(struct warm *w, const struct sched_seq *q)
     char path[CACHE_PATH_MAX];
     int64_t now_ms = server_unix_ms();
     int64_t age_us = (int64_t)(server_now_us() - q->used_us);
-    if (cache_plan(w->conf.cache, &w->key, q->tokens, q->computed,
+    const struct cache_key key = key_of(w, q->long_list);
+    if (cache_plan(w->conf.cache, &key, q->tokens, q->computed,
                    w->block_bytes, now_ms - age_us / 1000, now_ms,
                    &s->what) != 1) {
         return false;
@@ -217,11 +227,12 @@ void warm_touch(struct warm *w)
 
 /* --- loading --- */
 
-/* Files have enough of n tokens. */
+/* Files have enough of a timeline of n tokens. */
 static bool found(struct warm *w, const int32_t *tokens, uint32_t n,
                   struct cache_hit *ret)
 {
-    cache_find(w->conf.cache, &w->key, tokens, n - 1, ret);
+    const struct cache_key key = key_of(w, sched_long(w->conf.sched, n));
+    cache_find(w->conf.cache, &key, tokens, n - 1, ret);
     return ret->n >= w->conf.gain_min;
 }
 
@@ -258,7 +269,8 @@ void warm_unwant(struct warm_wait *x)
 static void send_load(struct warm *w)
 {
     struct msg_state m = {
-        .seq = w->load_seq, .n_tokens = w->hit.n, .tokens = w->tokens};
+        .seq = w->load_seq, .n_whole = w->load_whole, .n_tokens = w->hit.n,
+        .tokens = w->tokens};
     char(*paths)[CACHE_PATH_MAX] = calloc(STATE_PARTS_MAX, sizeof(*paths));
     must(paths != NULL);
     for (uint32_t i = 0; i < w->hit.n_parts; i++) {
@@ -273,10 +285,12 @@ static void send_load(struct warm *w)
 }
 
 /* Of the timeline `tokens`, what w->hit says, into sequence seq. */
-static void begin_load(struct warm *w, uint32_t seq, const int32_t *tokens)
+static void begin_load(struct warm *w, uint32_t seq, const int32_t *tokens,
+                       uint32_t n)
 {
     w->loading = true;
     w->load_seq = seq;
+    w->load_whole = n;
     w->tokens = malloc(((size_t)w->hit.n + 1) * sizeof(*w->tokens));
     must(w->tokens != NULL); /* at most MODEL_CONTEXT_MAX * 4 bytes */
     memcpy(w->tokens, tokens, w->hit.n * sizeof(*w->tokens));
@@ -293,7 +307,7 @@ static bool load_held(struct warm *w)
         if (found(w, q->tokens, q->n, &w->hit)) {
             sched_restore_held(s, q->id);
             w->load_waits = false;
-            begin_load(w, q->id, q->tokens);
+            begin_load(w, q->id, q->tokens, q->n);
             return true;
         }
         sched_restore_let_go(s, q->id); /* evicted meanwhile */
@@ -311,7 +325,7 @@ void warm_next(struct warm *w)
     if (worth(w, x, &w->hit)) {
         cache_use(w->conf.cache, &w->hit, server_unix_ms());
     }
-    int seq = sched_restore_begin(w->conf.sched);
+    int seq = sched_restore_begin(w->conf.sched, x->n);
     if (seq < 0) {
         return; /* all places are owned: at the end of a step again */
     }
@@ -329,7 +343,7 @@ void warm_next(struct warm *w)
         w->conf.send(w->conf.ctx, FRAME_SEQ_CLOSE, m.seq, &w->out);
     }
     w->load_waits = true;
-    begin_load(w, (uint32_t)seq, x->tokens);
+    begin_load(w, (uint32_t)seq, x->tokens, x->n);
 }
 
 void warm_stalled(struct warm *w)
@@ -405,7 +419,9 @@ void warm_up(struct warm *w, const struct msg_ready *r)
         return;
     }
     memcpy(w->arith, r->arith, sizeof(w->arith));
-    w->key = (struct cache_key){w->conf.fingerprint, w->conf.backend, w->arith};
+    w->key = (struct cache_key){.fingerprint = w->conf.fingerprint,
+                                .backend = w->conf.backend,
+                                .arith = w->arith};
     if (w->block_bytes == 0) {
         w->block_bytes = r->state_bytes * STATE_BLOCK / r->context;
     }

@@ -63,6 +63,7 @@ void gen_get_usage(const struct gen *g, struct gen_usage *ret)
     for (uint32_t i = 0; g->choices != NULL && i < g->req.n; i++) {
         ret->n_drafted += g->choices[i].run.n_drafted;
         ret->n_accepted += g->choices[i].run.n_accepted;
+        ret->n_again += g->choices[i].run.s.n_again;
         ret->on_cpu = ret->on_cpu || g->choices[i].run.on_cpu;
     }
 }

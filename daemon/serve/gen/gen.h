@@ -74,6 +74,7 @@ struct gen_sink {
 struct gen_usage {
     uint32_t n_prompt, n_cached, n_output; /* output: all choices */
     uint32_t n_drafted, n_accepted; /* drafts verified; drafts accepted */
+    uint32_t n_again; /* tokens computed again by the long list (sched.h) */
     uint64_t created_us, started_us, first_us, last_us; /* 0 = not yet */
     uint64_t n_queued; /* steps begun up to its first, that one included */
     bool late;         /* the deadline ended it */

@@ -38,6 +38,7 @@ enum {
 #define FAKE_BASE       100.0f
 #define FAKE_BASE_LOCAL 50.0f
 #define FAKE_SCALE      0.5f
+#define FAKE_MAGNITUDE  1.25f /* of the global kind, by both lists */
 
 /* What the next engine_open_with finds. */
 static struct {
@@ -52,6 +53,8 @@ static struct {
     uint32_t exact[4], n_exact; /* exact widths that it reports */
     bool warms;                 /* a width must be warm before it predicts */
     uint32_t asks;              /* how often a warm-up asks whether to go on */
+    uint32_t original; /* of the bundle's second list of factors; 0: it has one */
+    bool long_list;    /* rows come by the second list now */
 } fake;
 
 /* What predictions saw. */
@@ -254,9 +257,11 @@ static void fake_check_rope(const struct tensor *x, size_t t, size_t half,
 {
     for (size_t i = 0; i < half; i++) {
         double f = pow((double)base, -(double)i / (double)half);
-        f /= half == 2 && i == 1 ? 4.0 : 1.0; /* the bundle's factors */
+        /* the bundle's factors */
+        f /= half == 2 && i == 1 ? (fake.long_list ? 8.0 : 4.0) : 1.0;
         double angle = pos * (double)FAKE_SCALE * f;
-        double want = sine ? sin(angle) : cos(angle);
+        double want = (sine ? sin(angle) : cos(angle)) *
+                      (half == 2 ? (double)FAKE_MAGNITUDE : 1.0);
         assert_true(fabs((double)fake_at(x, t * half + i) - want) < 1e-7);
     }
 }
@@ -578,6 +583,7 @@ static void fake_put(const char *name, const void *p, size_t n)
 static void fake_write_bundle(const char **functions, uint32_t *ts, size_t n)
 {
     static const float factors[] = {1, 4};
+    static const float longs[] = {1, 8};
     struct layer layers[2] = {UNIT_LAYER(1, 4, 4), UNIT_LAYER(1, 4, 4)};
     layers[1].kind = LAYER_LOCAL;
     layers[1].kv_from = 1;
@@ -622,9 +628,11 @@ static void fake_write_bundle(const char **functions, uint32_t *ts, size_t n)
                  .dim = 4,
                  .base = FAKE_BASE,
                  .scale = FAKE_SCALE,
-                 .magnitude = 1,
+                 .magnitude = FAKE_MAGNITUDE,
                  .n_factors = 2,
-                 .factors = factors},
+                 .factors = factors,
+                 .long_factors = fake.original > 0 ? longs : NULL,
+                 .original = fake.original},
         .rope_local = {.present = true,
                        .dim = 2,
                        .base = FAKE_BASE_LOCAL,

@@ -282,6 +282,95 @@ static void test_sequences(void **state)
     }
 }
 
+/* A sequence of at most `original` tokens turns by the first list, and a longer
+ * one by the second from its first token on. The fake checks each row. */
+static void check_lists(struct engine *g, uint32_t original)
+{
+    struct err e;
+    struct engine_seq *b = NULL;
+    struct engine_seq *s = new_seq(g);
+    fake.long_list = false;
+    feed(s, text, original, 3);
+    assert_int_equal(engine_eval(s, text, 1, 0, 1, NULL, NULL, &e),
+                     ERR_CONFLICT);
+    assert_int_equal(engine_seq_length(s), original);
+    assert_int_equal(engine_seq_expect(s, original + 1, &e), ERR_CONFLICT);
+    unit_ok(engine_seq_expect(s, original, &e), &e);
+    unit_ok(engine_seq_truncate(s, 0, &e), &e);
+    assert_int_equal(engine_seq_expect(s, FAKE_S + 1, &e), ERR_CONTEXT);
+    unit_ok(engine_seq_expect(s, original + 1, &e), &e);
+    fake.long_list = true;
+    feed(s, text, original + 1, 3);
+    unit_ok(engine_seq_fork(s, 6, &b, &e), &e);
+    feed(b, text, FAKE_S, 0);
+    unit_ok(engine_seq_truncate(s, 4, &e), &e);
+    feed(s, text, FAKE_S, 0);
+    engine_seq_close(b);
+    b = new_seq(g); /* beside them a short one */
+    fake.long_list = false;
+    feed(b, text, original, 0);
+    engine_seq_close(b);
+    engine_seq_close(s);
+}
+
+/* Drafts end where the list does, and a token is drawn by the list that its
+ * text is for. */
+static void check_list_of_token(struct engine *g, uint32_t original)
+{
+    struct err e;
+    int32_t drafts[FAKE_S];
+    struct msg_row_done done;
+    struct msg_row row = {.tokens = drafts, .sample = true};
+    struct engine_seq *s = new_seq(g);
+    memcpy(drafts, text, sizeof(drafts));
+    msg_sampling_init(&row.sampling);
+    fake.long_list = false;
+    row.n_tokens = original - 1;
+    row.n_drafts = 4;
+    for (uint32_t i = 0; i < row.n_drafts; i++) {
+        row.drafts[i] = text[original - 1 + i];
+    }
+    unit_ok(engine_step(s, &row, &done, NULL, &e), &e);
+    assert_true(done.length <= original && done.n_tokens <= 2);
+    unit_ok(engine_seq_truncate(s, 0, &e), &e);
+    unit_ok(engine_seq_expect(s, original + 1, &e), &e);
+    row.n_drafts = 0;
+    row.n_tokens = original;
+    assert_int_equal(engine_step(s, &row, &done, NULL, &e), ERR_CONFLICT);
+    assert_int_equal(engine_seq_length(s), 0);
+    fake.long_list = true;
+    row.n_tokens = original + 1;
+    unit_ok(engine_step(s, &row, &done, NULL, &e), &e);
+    assert_int_equal(done.length, original + 1);
+    engine_seq_close(s);
+    fake.long_list = false;
+}
+
+static void test_two_lists(void **state)
+{
+    (void)state;
+    for (size_t v = 0; v < countof(variants); v++) {
+        struct msg_ready ready;
+        fake.original = 20;
+        struct engine *g = open_variant(&variants[v]);
+        engine_ready(g, &ready);
+        assert_int_equal(ready.short_max, 20);
+        check_lists(g, 20);
+        check_list_of_token(g, 20);
+        engine_close(g);
+        fake.original = FAKE_S; /* the second list is never needed */
+        g = open_variant(&variants[v]);
+        engine_ready(g, &ready);
+        assert_int_equal(ready.short_max, FAKE_S);
+        struct engine_seq *s = new_seq(g);
+        feed(s, text, FAKE_S, 0);
+        engine_seq_close(s);
+        engine_close(g);
+        fake.original = 0;
+        seen.n = 0;
+    }
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -636,6 +725,7 @@ int main(void)
         cmocka_unit_test(test_chunks),
         cmocka_unit_test(test_calls),
         cmocka_unit_test(test_sequences),
+        cmocka_unit_test(test_two_lists),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_drafts_change_nothing),

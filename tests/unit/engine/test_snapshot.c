@@ -2,7 +2,9 @@
  * from a file continues with the same bits as one that never stopped, in every
  * form of bundle and on both backends. A file that is damaged or of another
  * model is refused, and only its positions are lost. */
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "converted.h"
 #include "engine/cpu/backend_cpu.h"
@@ -313,7 +315,7 @@ static void test_damaged(void **state)
                           .n_parts = 1,
                           .parts = {{0, SAVED, file("bad")}}};
     /* the header: magic, counts, names, tokens, sums; then blocks */
-    static const size_t at[] = {0, 8, 16, 33, 36, 40, 50, 120, 160, 900};
+    static const size_t at[] = {0, 8, 16, 33, 36, 40, 44, 50, 120, 160, 900};
     for (size_t i = 0; i < 2 * countof(at); i++) {
         damage(file("good"), file("bad"), at[i / 2], i % 2 == 1);
         assert_int_equal(load(g, &m, &s, &done, &e), 0);
@@ -337,7 +339,26 @@ static void test_damaged(void **state)
     engine_close(g);
 }
 
-/* Files of another model, another backend, other tokens. */
+/* The file, with a header that says that it is of a long sequence. */
+static void say_long(const char *path)
+{
+    struct state_file f;
+    struct buf b;
+    struct err e;
+    int fd = -1;
+    unit_ok(state_file_open(path, &f, &fd, &e), &e);
+    (void)close(fd);
+    f.long_list = true;
+    buf_init(&b, STATE_HEADER_MAX);
+    state_file_put(&b, &f);
+    fd = open(path, O_WRONLY | O_CLOEXEC);
+    assert_true(fd >= 0 && pwrite(fd, b.p, b.n, 0) == (ssize_t)b.n);
+    (void)close(fd);
+    buf_fini(&b);
+    state_file_fini(&f);
+}
+
+/* Files of another model, another backend, other tokens, the other list. */
 static void test_others(void **state)
 {
     (void)state;
@@ -366,6 +387,13 @@ static void test_others(void **state)
         engine_seq_close(s);
         engine_close(g);
     }
+    g = open_form(&forms[0]);
+    say_long(file("mine"));
+    assert_int_equal(load(g, &m, &s, &done, &e), 0);
+    assert_int_equal(e.code, ERR_STATE);
+    assert_string_equal(e.msg, "by the long list");
+    engine_seq_close(s);
+    engine_close(g);
 }
 
 static void test_bounds(void **state)

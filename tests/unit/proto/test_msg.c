@@ -59,6 +59,7 @@ static void test_state(void **state)
     int32_t tokens[] = {5, -1, 1 << 30};
     struct msg_state in = {
         .seq = 7,
+        .n_whole = 300,
         .n_tokens = 3,
         .tokens = tokens,
         .n_parts = 2,
@@ -69,6 +70,7 @@ static void test_state(void **state)
     msg_state_put(&b, &in);
     unit_ok(msg_state_get(b.p, b.n, &out, &e), &e);
     assert_int_equal(out.seq, 7);
+    assert_int_equal(out.n_whole, 300);
     assert_int_equal(out.n_tokens, 3);
     assert_memory_equal(out.tokens, tokens, sizeof(tokens));
     assert_int_equal(out.n_parts, 2);
@@ -194,6 +196,7 @@ static void test_ready(void **state)
         .batch_max = 512,
         .seqs_max = 256,
         .context = 4096,
+        .short_max = 96,
         .vocab = 262144,
         .weight_bytes = 1ull << 40,
         .state_bytes = 5,
@@ -217,6 +220,14 @@ static void test_ready(void **state)
     msg_ready_put(&b, &in);
     assert_int_equal(msg_ready_get(b.p, b.n, &out, &e), ERR_FRAME);
     assert_int_equal(out.t_max, 4); /* untouched */
+    in.t_max = 4;
+    for (uint32_t i = 0; i < 2; i++) { /* none, and more than the context */
+        in.short_max = i * 4097;
+        buf_clear(&b);
+        msg_ready_put(&b, &in);
+        assert_int_equal(msg_ready_get(b.p, b.n, &out, &e), ERR_FRAME);
+    }
+    assert_int_equal(out.short_max, 96);
     buf_fini(&b);
 }
 

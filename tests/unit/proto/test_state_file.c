@@ -26,6 +26,7 @@ static struct state_file sample(void)
         .created_ms = 1234567890123,
         .block_bytes = 5096,
         .n_arrays = 2,
+        .long_list = true,
         .tokens = tokens,
         .arrays = arrays,
         .sums = sums,
@@ -59,6 +60,7 @@ static void test_round(void **state)
     assert_int_equal(out.to, 192);
     assert_true(out.created_ms == in.created_ms);
     assert_int_equal(out.block_bytes, 5096);
+    assert_true(out.long_list);
     assert_memory_equal(out.tokens, tokens, sizeof(tokens));
     assert_memory_equal(out.arrays, arrays, sizeof(arrays));
     assert_memory_equal(out.sums, sums, sizeof(sums));

@@ -48,14 +48,14 @@ static void test_found(void **state)
     struct sched s;
     open_sched(&s, 2);
     assert_int_equal(sched_shared(&s, tokens, 50), 0);
-    int a = sched_restore_begin(&s);
+    int a = sched_restore_begin(&s, 20);
     assert_true(a >= 0);
     assert_int_equal(s.plan.n_ops, 0);
     assert_int_equal(sched_shared(&s, tokens, 50), 0);
     assert_int_equal(sched_warm(&s), 0);
-    int b = sched_restore_begin(&s);
+    int b = sched_restore_begin(&s, 20);
     assert_true(b >= 0 && b != a);
-    assert_int_equal(sched_restore_begin(&s), -1); /* no place is left */
+    assert_int_equal(sched_restore_begin(&s, 20), -1); /* no place is left */
     struct sched_stream x = {
         .prompt = tokens, .n_prompt = 50, .reuse = true, .compute_only = true};
     assert_int_equal(sched_add(&s, &x, 1), 0);
@@ -73,9 +73,30 @@ static void test_found(void **state)
     assert_int_equal(p->rows[0].position, 40);
     assert_int_equal(p->rows[0].n, 10);
     assert_int_equal(x.cached, 40);
-    assert_int_equal(sched_restore_begin(&s), -1); /* a step is out */
+    assert_int_equal(sched_restore_begin(&s, 20), -1); /* a step is out */
     sched_done(&s, 1000, 7);
     sched_remove(&s, &x, 8);
+    sched_fini(&s);
+}
+
+/* What is loaded was computed by the list that the whole prompt is for: rule
+ * 12. */
+static void test_lists(void **state)
+{
+    (void)state;
+    struct sched s;
+    open_sched(&s, 2);
+    s.conf.short_max = 45;
+    int a = sched_restore_begin(&s, 50);
+    sched_restore_end(&s, (uint32_t)a, tokens, 40, true, 5);
+    assert_int_equal(sched_shared(&s, tokens, 50), 40);
+    assert_int_equal(sched_shared(&s, tokens, 45), 0);
+    int b = sched_restore_begin(&s, 45);
+    assert_true(b != a);
+    sched_restore_end(&s, (uint32_t)b, tokens, 30, true, 6);
+    assert_int_equal(sched_shared(&s, tokens, 45), 30);
+    assert_int_equal(sched_shared(&s, tokens, 50), 40);
+    sched_lost(&s);
     sched_fini(&s);
 }
 
@@ -85,11 +106,11 @@ static void test_failed(void **state)
     (void)state;
     struct sched s;
     open_sched(&s, 1);
-    int a = sched_restore_begin(&s);
+    int a = sched_restore_begin(&s, 20);
     assert_int_equal(a, 0);
     sched_restore_end(&s, 0, tokens, 40, false, 5);
     assert_null(sched_next(&s, 6));
-    assert_int_equal(sched_restore_begin(&s), 0); /* the place is free */
+    assert_int_equal(sched_restore_begin(&s, 20), 0); /* the place is free */
     sched_restore_end(&s, 0, NULL, 0, false, 5);
     sched_lost(&s);
     sched_fini(&s);
@@ -115,7 +136,7 @@ static void test_loss(void **state)
     sched_remove(&s, &y, 5);
     assert_int_equal(n_lost, 0);
     /* the place is taken: 48 tokens go */
-    assert_int_equal(sched_restore_begin(&s), 0);
+    assert_int_equal(sched_restore_begin(&s, 20), 0);
     assert_int_equal(s.plan.n_ops, 1);
     assert_int_equal(s.plan.ops[0].kind, SCHED_OP_CLOSE);
     assert_int_equal(n_lost, 1);
@@ -208,7 +229,7 @@ static void test_warmest(void **state)
     assert_null(sched_warmest(&s, tried));
     int id[3];
     for (int i = 0; i < 3; i++) {
-        id[i] = sched_restore_begin(&s);
+        id[i] = sched_restore_begin(&s, 20);
     }
     assert_null(sched_warmest(&s, tried)); /* loading is not warm */
     sched_restore_end(&s, (uint32_t)id[0], tokens, 40, true, 5);
@@ -273,6 +294,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_found),
+        cmocka_unit_test(test_lists),
         cmocka_unit_test(test_failed),
         cmocka_unit_test(test_loss),
         cmocka_unit_test(test_held),

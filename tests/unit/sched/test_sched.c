@@ -1,6 +1,7 @@
 /* The rules of sched/sched.h about steps and sequences, one by one; tests/sim
  * has all of them together. */
 #include "../unit.h"
+#include "sched/restore.h"
 #include "sched/sched.h"
 
 #define NONE UINT32_MAX
@@ -520,6 +521,74 @@ static void lost_engine_replays_timelines(void **state)
     sched_fini(&s);
 }
 
+/* The timeline of a stream that grows past the border is opened anew, as one of
+ * so many tokens, and all of it is computed again. */
+static void rule_12_grows_past(void **state)
+{
+    (void)state;
+    struct sched s;
+    struct sched_conf c = conf();
+    c.short_max = 20;
+    struct sched_stream x = stream(count_up(), 18);
+    sched_init(&s, &c);
+    assert_int_equal(sched_add(&s, &x, 0), 0);
+    run(&s, &x, 2); /* 20 tokens, and the one after them is drawn */
+    assert_int_equal(x.seq->computed, 20);
+    assert_false(x.seq->long_list);
+    assert_int_equal(x.n_again, 0);
+    assert_int_equal(sched_push(&s, &x, 7), 0);
+    const struct sched_plan *p = sched_next(&s, 0);
+    assert_non_null(p);
+    assert_int_equal(p->n_ops, 2);
+    assert_int_equal(p->ops[0].kind, SCHED_OP_CLOSE);
+    assert_int_equal(p->ops[1].kind, SCHED_OP_OPEN);
+    assert_int_equal(p->ops[1].n, 21);
+    assert_int_equal(row(p, &x)->position, 0);
+    assert_int_equal(rows_of(p, &x), 8);
+    assert_false(row(p, &x)->sample);
+    assert_int_equal(x.n_again, 20);
+    sched_done(&s, 0, 0);
+    run(&s, &x, 5); /* and it stays with that list */
+    assert_true(x.seq->long_list && x.seq->n == 26);
+    assert_int_equal(x.n_again, 20);
+    sched_lost(&s); /* the engine of its replay is told, too */
+    p = sched_next(&s, 0);
+    assert_int_equal(op(p, SCHED_OP_OPEN)->n, 26);
+    assert_int_equal(x.n_again, 20);
+    sched_done(&s, 0, 0);
+    sched_remove(&s, &x, 0);
+    sched_fini(&s);
+}
+
+/* Long and short timelines share no prefix; each kind shares its own. */
+static void rule_12_shares_nothing(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t n, cached;
+    } t[] = {
+        {30, 0 }, /* long */
+        {20, 0 }, /* the longest short one */
+        {21, 20}, /* the shortest long one: in place of the first */
+        {18, 17}, /* of the second */
+        {40, 21},
+    };
+    struct sched s;
+    struct sched_conf c = conf();
+    c.short_max = 20;
+    sched_init(&s, &c);
+    for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+        struct sched_stream x = stream(count_up(), t[i].n);
+        assert_int_equal(sched_shared(&s, x.prompt, x.n_prompt), t[i].cached);
+        assert_int_equal(sched_add(&s, &x, i), 0);
+        run(&s, &x, 0);
+        assert_int_equal(x.cached, t[i].cached);
+        assert_true(x.seq->long_list == (t[i].n > 20));
+        sched_remove(&s, &x, i);
+    }
+    sched_fini(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -536,6 +605,8 @@ int main(void)
         cmocka_unit_test(rule_6_removed_in_every_phase),
         cmocka_unit_test(paused_streams_get_no_rows),
         cmocka_unit_test(lost_engine_replays_timelines),
+        cmocka_unit_test(rule_12_grows_past),
+        cmocka_unit_test(rule_12_shares_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

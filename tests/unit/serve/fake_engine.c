@@ -203,6 +203,7 @@ static void do_load(const struct frame *f)
                           .batch_max = (uint32_t)g.batch_max,
                           .seqs_max = (uint32_t)g.seqs_max,
                           .context = g.context,
+                          .short_max = g.context,
                           .vocab = g.vocab,
                           .state_bytes = 1000,
                           .exact = true, .arith = "1"};

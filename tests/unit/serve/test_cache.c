@@ -14,7 +14,7 @@ enum { BLOCK = 1000 };
 static char dir[256];
 static int32_t tokens[40 * STATE_BLOCK];
 static char fingerprint[65];
-static const struct cache_key key = {fingerprint, "cpu", "3"};
+static const struct cache_key key = {fingerprint, "cpu", "3", false};
 static const int64_t START = 1700000000000;
 
 static int setup(void **state)
@@ -155,9 +155,10 @@ static void test_deltas(void **state)
     /* of something else */
     struct cache_hit h;
     const struct cache_key other[] = {
-        {fingerprint, "cpu",         "4"},
-        {fingerprint, "interpreter", "3"},
-        {"ffff",      "cpu",         "3"}
+        {fingerprint, "cpu",         "4", false},
+        {fingerprint, "interpreter", "3", false},
+        {"ffff",      "cpu",         "3", false},
+        {fingerprint, "cpu",         "3", true }
     };
     for (size_t i = 0; i < countof(other); i++) {
         cache_find(c, &other[i], tokens, 640, &h);

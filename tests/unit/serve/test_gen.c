@@ -305,7 +305,7 @@ static void an_engine_too_big_to_stay(void **state)
  * an engine can read. */
 static void an_engine_too_big_to_stay_with_saved_states(void **state)
 {
-    const struct cache_key key = {t.m->bundle->fingerprint, "cpu", "1"};
+    const struct cache_key key = {t.m->bundle->fingerprint, "cpu", "1", false};
     struct cache_save what;
     int32_t tokens[LETTERS + 1] = {1}; /* BOS */
     (void)state;
