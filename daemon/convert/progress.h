@@ -24,7 +24,8 @@ struct progress {
     size_t n_parts;
     size_t at; /* of parts: the one that goes on */
     const char *stage;
-    double sum;           /* of all parts' costs */
+    double sum;           /* of all parts' costs, and of `before` */
+    double before;        /* done when it began */
     double base, cost;    /* of the parts before, and of this one */
     uint64_t done, total; /* of this part, in units of its own */
     double told;          /* the last fraction: none is less than one before */
@@ -32,9 +33,10 @@ struct progress {
 };
 
 /* All parts in order, at most PROGRESS_PARTS_MAX; costs are finite and not
- * negative. Those already behind count as done. */
+ * negative. Those already behind count as done. before: the cost of what an
+ * earlier run did; the fraction begins with it. */
 void progress_plan(struct progress *p, const struct progress_part *parts,
-                   size_t n);
+                   size_t n, double before);
 /* The next part of that stage begins, of `total` units. One that was not told
  * has no cost. Errors: CANCELLED. */
 CHECKED int progress_stage(struct progress *p, const char *stage,
