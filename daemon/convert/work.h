@@ -27,6 +27,7 @@
 
 #define WORK_PATH_MAX   96u
 #define WORK_PREFIX     ".staging-"
+#define WORK_HOME_PREFIX "work-" /* of the daemon's folders around works */
 #define WORK_NAME_CHARS 32u /* of the key, in the folder's name */
 #define WORK_ROOM       2048
 
@@ -90,5 +91,10 @@ CHECKED int work_forget(struct work *w, struct err *e);
  * (WORK_AGE_S, WORKS_MAX, WORK_BYTES_MAX); `spare`, a folder's name or NULL,
  * stays. Other files are left alone. */
 void work_sweep(const char *parent, const char *spare);
-/* Is there a work in `parent` that has records? */
+/* The same for the daemon's folders (WORK_HOME_PREFIX) in `staging`, each with
+ * works in it. */
+void work_sweep_homes(const char *staging);
+/* Is this the name of such a folder? */
+bool work_is_home(const char *name);
+/* Is there a work in `parent` that has a journal? */
 bool work_left(const char *parent);
