@@ -84,7 +84,7 @@ uint64_t convert_work_bytes(const struct job *j)
     struct err e = {0};
     parent_of(j, parent);
     return make_key(j, key, &e) == 0 && work_place(parent, key, dir, &e) == 0
-               ? file_tree_bytes(dir)
+               ? work_tree_bytes(dir)
                : 0;
 }
 
@@ -194,7 +194,7 @@ static void say_what_lacks(const struct job *j, struct err *e)
     uint64_t there = 0;
     bool known = false;
     uint64_t need = convert_bundle_bytes(j);
-    uint64_t made = file_tree_bytes(work_dir(j->work));
+    uint64_t made = work_tree_bytes(work_dir(j->work));
     need -= made < need ? made : need;
     if (convert_free_bytes(j, &known, &there, &ignored) == 0 && known) {
         (void)err_set(e, own.code,

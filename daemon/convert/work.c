@@ -40,6 +40,15 @@ int work_place(const char *parent, const char key[SHA256_HEX],
                : err_set(e, ERR_INVALID, "the path of the bundle is too long");
 }
 
+uint64_t work_tree_bytes(const char *place)
+{
+    char bundle[WORK_ROOM];
+    int n = snprintf(bundle, sizeof(bundle), "%s" WORK_BUNDLE, place);
+    return n < (int)sizeof(bundle)
+               ? file_tree_bytes(place) + file_tree_bytes(bundle)
+               : 0;
+}
+
 /* --- lock --- */
 
 static bool same_file(int fd, const char *path)
@@ -153,7 +162,7 @@ static int read_journal(struct work *w, const char *path, struct err *e)
 
 /* --- what is not recorded goes --- */
 
-/* Of the folder `rel` in bundle/, and those below it: files without a record.
+/* Of the folder `rel` in the bundle, and those below it: files without a record.
  * Among them are what a killed file_write left beside its file. */
 static int prune(const struct work *w, const char *rel, unsigned depth,
                  struct err *e)
@@ -208,10 +217,9 @@ static int move_back(struct work *w, const char *from, struct err *e)
 static int open_parts(struct work *w, const char *moved, struct err *e)
 {
     char path[WORK_ROOM];
-    if (!file_join(w->bundle, sizeof(w->bundle), w->dir, "bundle") ||
-        !file_join(path, sizeof(path), w->dir, "journal")) {
-        return err_set(e, ERR_INVALID, "the path of the bundle is too long");
-    }
+    (void)snprintf(w->bundle, sizeof(w->bundle), "%.*s" WORK_BUNDLE,
+                   WORK_ROOM - 16, w->dir);
+    (void)snprintf(path, sizeof(path), "%.*s/journal", WORK_ROOM - 16, w->dir);
     w->journal =
         open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (w->journal < 0) {
@@ -252,7 +260,8 @@ void work_close(struct work *w, bool keep)
     if (w->journal >= 0) {
         (void)close(w->journal);
     }
-    if (!keep && file_rmtree(w->dir, &e) < 0) {
+    if (!keep && (file_rmtree(w->bundle, &e) < 0 ||
+                  file_rmtree(w->dir, &e) < 0)) {
         log_warn("work", "%s: %s, a later conversion removes it, continuing",
                  w->dir, e.msg);
     }

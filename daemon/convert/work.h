@@ -3,15 +3,16 @@
  *
  *   PARENT/.staging-KEY/         KEY: 32 hex digits; locked while in use
  *     journal                    what is whole (below)
- *     bundle/                    becomes the bundle, by a rename
  *     ...                        folders of stages that keep more than files
+ *   PARENT/.staging-KEY.bundle/  becomes the bundle, by a rename (which the
+ *                                sandbox only allows within one folder)
  *
  * The journal is lines of text, each synced after the bytes it speaks of:
  *
  *   SHA aned-work 1 KEY          the first line; KEY has all 64 digits
  *   SHA note NAME TEXT           something that must come out the same again
- *   SHA file BYTES SHA256 PATH   the first BYTES of bundle/PATH are whole and
- *                                have this hash; a later line replaces it
+ *   SHA file BYTES SHA256 PATH   the first BYTES of the bundle's PATH are whole
+ *                                and have this hash; a later line replaces it
  *
  * SHA is the hash of the rest of its line. The first line that is torn, wrong
  * or of no known kind ends the journal: no record of what came after counts,
@@ -28,6 +29,7 @@
 #define WORK_PATH_MAX   96u
 #define WORK_PREFIX     ".staging-"
 #define WORK_HOME_PREFIX "work-" /* of the daemon's folders around works */
+#define WORK_BUNDLE     ".bundle"
 #define WORK_NAME_CHARS 32u /* of the key, in the folder's name */
 #define WORK_ROOM       2048
 
@@ -58,10 +60,12 @@ struct work;
 /* Where the work of that key is, or would be. Errors: INVALID (too long). */
 CHECKED int work_place(const char *parent, const char key[SHA256_HEX],
                        char out[WORK_ROOM], struct err *e);
+/* Bytes of the work at a place, its bundle's too. */
+uint64_t work_tree_bytes(const char *place);
 /* Make or find the folder and lock it. Waits WORK_LOCK_MS for another process
  * that has it. `moved`, which may be NULL, is where an earlier run may have put
- * bundle/: it comes back. What the journal does not speak of is removed from
- * bundle/. Errors: BUSY (somebody else is at it), EXISTS (there is something at
+ * the bundle: it comes back. What the journal does not speak of is removed from
+ * the bundle. Errors: BUSY (somebody else is at it), EXISTS (there is something at
  * `moved`, and no journal of it), IO, NO_SPACE, INVALID. */
 CHECKED int work_open(const char *parent, const char key[SHA256_HEX],
                       const char *moved, struct work **ret, struct err *e);
@@ -69,14 +73,14 @@ CHECKED int work_open(const char *parent, const char key[SHA256_HEX],
 void work_close(struct work *w, bool keep);
 
 const char *work_dir(const struct work *w);
-const char *work_bundle(const struct work *w); /* the folder bundle/ */
+const char *work_bundle(const struct work *w);
 /* Is anything recorded that saves time? */
 bool work_worth(const struct work *w);
-/* Sum of the bytes on record of paths that begin so. */
+/* Sum of the bytes on record of files whose path begins so. */
 uint64_t work_bytes(const struct work *w, const char *prefix);
-/* The record of bundle/path; NULL: none. Borrowed until the next change. */
+/* The record of the bundle's `path`; NULL: none. Borrowed until the next change. */
 const struct work_record *work_find(const struct work *w, const char *path);
-/* bytes of bundle/path are whole; the caller has synced them. Errors: IO,
+/* bytes of the bundle's `path` are whole; the caller has synced them. Errors: IO,
  * NO_SPACE; then the record does not count. */
 CHECKED int work_put(struct work *w, const char *path, uint64_t bytes,
                      const char sha256[SHA256_HEX], struct err *e);

@@ -75,7 +75,7 @@ static size_t list(const char *parent, const char *prefix, const char *spare,
             continue;
         }
         f->used_s = last_used(f->path);
-        f->bytes = file_tree_bytes(f->path);
+        f->bytes = work_tree_bytes(f->path);
         n++;
     }
     (void)closedir(d);
@@ -93,7 +93,9 @@ static void remove_work(const struct found *f)
     if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
         log_info("work_removed", "%s bytes=%llu", f->path,
                  (unsigned long long)f->bytes);
-        if (file_rmtree(f->path, &e) < 0) {
+        char bundle[WORK_ROOM + 16];
+        (void)snprintf(bundle, sizeof(bundle), "%s" WORK_BUNDLE, f->path);
+        if (file_rmtree(bundle, &e) < 0 || file_rmtree(f->path, &e) < 0) {
             log_warn("work", "%s, continuing", e.msg);
         }
     }
@@ -102,7 +104,8 @@ static void remove_work(const struct found *f)
 
 /* What is in a folder of the daemon's. */
 struct contents {
-    bool journal, bundle, other;
+    bool journal;
+    bool bundle; /* a work's, or one on its way */
 };
 
 static void look_into(const char *home, struct contents *ret)
@@ -115,10 +118,10 @@ static void look_into(const char *home, struct contents *ret)
     for (struct dirent *it = NULL; (it = readdir(d)) != NULL;) {
         char path[WORK_ROOM + 300];
         if (!is_named(it->d_name, WORK_PREFIX)) {
-            ret->other = ret->other || it->d_name[0] != '.';
+            ret->bundle = ret->bundle || (strcmp(it->d_name, ".") != 0 &&
+                                          strcmp(it->d_name, "..") != 0);
         } else if (file_join(path, sizeof(path), home, it->d_name)) {
             ret->journal = ret->journal || changed_s(path, "journal") > 0;
-            ret->bundle = ret->bundle || changed_s(path, "bundle") > 0;
         }
     }
     (void)closedir(d);
@@ -133,7 +136,7 @@ static bool is_spent(const char *path, const char *prefix)
         return false;
     }
     look_into(path, &c);
-    return !c.journal || !(c.bundle || c.other);
+    return !c.journal || !c.bundle;
 }
 
 static void sweep(const char *parent, const char *prefix, const char *spare)
