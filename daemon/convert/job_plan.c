@@ -189,8 +189,9 @@ void convert_costs(struct job *j)
         {"gating",     quality / n               },
         {"publishing", bundle * NS_SYNC          },
     };
-    progress_plan(&j->progress, parts, countof(parts),
-                  embed - embed_left + layers - layers_left + head - head_left);
+    progress_plan(&j->progress, parts, countof(parts));
+    progress_credit(&j->progress, embed - embed_left + layers - layers_left +
+                                      head - head_left);
 }
 
 /* --- all of it, asked alone --- */

@@ -35,17 +35,23 @@ static int tell(struct progress *p, struct err *e)
 }
 
 void progress_plan(struct progress *p, const struct progress_part *parts,
-                   size_t n, double before)
+                   size_t n)
 {
     must(n <= PROGRESS_PARTS_MAX);
     memcpy(p->parts, parts, n * sizeof(*parts));
     p->n_parts = n;
     p->at = 0;
-    p->before = before;
-    p->sum = before;
+    p->before = 0;
+    p->sum = 0;
     for (size_t i = 0; i < n; i++) {
         p->sum += parts[i].cost;
     }
+}
+
+void progress_credit(struct progress *p, double cost)
+{
+    p->before += cost;
+    p->sum += cost;
 }
 
 int progress_stage(struct progress *p, const char *stage, uint64_t total,

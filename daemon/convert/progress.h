@@ -33,10 +33,12 @@ struct progress {
 };
 
 /* All parts in order, at most PROGRESS_PARTS_MAX; costs are finite and not
- * negative. Those already behind count as done. before: the cost of what an
- * earlier run did; the fraction begins with it. */
+ * negative. Those already behind count as done. */
 void progress_plan(struct progress *p, const struct progress_part *parts,
-                   size_t n, double before);
+                   size_t n);
+/* After progress_plan: an earlier run has done what costs so much, and no part
+ * has it. The fraction begins there. */
+void progress_credit(struct progress *p, double cost);
 /* The next part of that stage begins, of `total` units. One that was not told
  * has no cost. Errors: CANCELLED. */
 CHECKED int progress_stage(struct progress *p, const char *stage,
