@@ -197,6 +197,16 @@
 #define JOB_STALL_MS       120000u /* worker without progress is killed */
 #define JOB_RETRY_MS       1000u /* until a record that found no room is tried again */
 #define JOB_CANCEL_MS      2000u   /* from cancel frame to SIGKILL */
+/* Work of conversions that did not end (convert/work.h), in one folder: what is
+ * older goes, then the oldest beyond these. */
+#define WORK_AGE_S         (7u * 24u * 3600u)
+#define WORKS_MAX          8u
+#define WORK_BYTES_MAX     ((uint64_t)64 << 30)
+#define WORK_RECORDS_MAX   4096u   /* of one: files and marks in them */
+#define WORK_JOURNAL_MAX   MIB(2)
+#define WORK_LINE_MAX      512u
+#define WORK_LOCK_MS       5000u /* waits for one who is about to end */
+#define WORK_MARK_MS       200u  /* between marks; a mark is one sync */
 #define STORE_QUEUE_MAX    4096u   /* requests waiting for the store thread */
 #define STORE_TEXT_MAX       MIB(8)  /* one JSON text of a record */
 #define RESIDENCY_KEPT_MAX   8u      /* reports of a bundle and a kind */

@@ -113,6 +113,12 @@ static int sync_fd(int fd)
     return fsync(fd) == 0 ? 0 : -errno;
 }
 
+int file_sync(int fd, const char *what, struct err *e)
+{
+    int rc = sync_fd(fd);
+    return rc == 0 ? 0 : err_errno(e, -rc, what);
+}
+
 void file_parent(const char *path, char *out, size_t size)
 {
     const char *slash = strrchr(path, '/');

@@ -47,6 +47,11 @@ CHECKED int file_publish_dir(const char *from, const char *to, struct err *e);
 CHECKED int file_put(int fd, const void *p, size_t n, int64_t at,
                      const char *what, struct err *e);
 
+/* What was written to fd survives a loss of power. `what` as above. After an
+ * error the file is to be written anew: a second call may say yes to pages that
+ * the first one has lost. Errors: IO, NO_SPACE. */
+CHECKED int file_sync(int fd, const char *what, struct err *e);
+
 /* A relative path that stays inside its folder: '/' between components, none
  * of them empty, "." or "..". */
 bool file_path_ok(const char *path);

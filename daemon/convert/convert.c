@@ -12,7 +12,9 @@
  *   publishing  fsync, rename
  *
  * The staging folder stands beside `out`, so the rename stays on one file
- * system; any failure removes it.
+ * system. It outlives a crash, a cancel and a full disk (work.h): the same
+ * conversion, begun again, skips what the writing stage has on record. All
+ * other stages are done again; they are short, or their results are small.
  */
 #include "convert/convert.h"
 
@@ -48,25 +50,7 @@ static int stage_reading(struct job *j, struct err *e)
     return convert_check_room(j, e);
 }
 
-/* --- staging --- */
-
-static int make_staging(struct job *j, struct err *e)
-{
-    char parent[PARENT_ROOM];
-    size_t n = strlen(j->out);
-    while (n > 0 && j->out[n - 1] != '/') {
-        n--;
-    }
-    memcpy(parent, j->out, n);
-    parent[n] = '\0';
-    char path[PATH_ROOM];
-    (void)snprintf(path, sizeof(path), "%s.staging-XXXXXX", parent);
-    if (mkdtemp(path) == NULL) {
-        return err_errno(e, errno, n > 0 ? parent : ".");
-    }
-    memcpy(j->staging, path, sizeof(path));
-    return 0;
-}
+/* --- measuring --- */
 
 int convert_staged(const struct job *j, const char *name, char out[PATH_ROOM],
                    struct err *e)
@@ -75,8 +59,6 @@ int convert_staged(const struct job *j, const char *name, char out[PATH_ROOM],
                ? 0
                : err_set(e, ERR_INVALID, "the path of the bundle is too long");
 }
-
-/* --- measuring --- */
 
 static int stage_measuring(struct job *j, struct err *e)
 {
@@ -97,6 +79,7 @@ static int stage_measuring(struct job *j, struct err *e)
                         &j->choice, e));
     j->emit.alpha = j->choice.alpha;
     j->emit.norm = j->choice.norm;
+    RETERR(convert_bind_work(j, e));
     gate_set(&j->result, "range", j->choice.warned ? "warned" : "passed",
              "residual scale %g, norm %s, margin %.1f; %s",
              (double)j->choice.alpha,
@@ -183,7 +166,7 @@ static int run(void *ctx, struct err *e)
 {
     struct job *j = ctx;
     RETERR(stage_reading(j, e));
-    RETERR(make_staging(j, e));
+    RETERR(convert_open_work(j, e));
     digest_begin(&j->digest, j->g);
     j->digesting = true;
     RETERR(stage_measuring(j, e));
@@ -206,9 +189,7 @@ static void job_fini(struct job *j)
     if (j->digesting && digest_end(&j->digest, true, &ignored) < 0) {
         j->digesting = false; /* the conversion's own error is the reason */
     }
-    if (j->staging[0] != '\0' && file_rmtree(j->staging, &ignored) < 0) {
-        j->staging[0] = '\0'; /* likewise; a later start sweeps it */
-    }
+    free(j->known);
     arena_fini(&j->b.arena);
     range_fini(&j->range);
     plan_input_fini(&j->in);
@@ -237,6 +218,7 @@ int convert_run(const struct convert_options *o, struct convert_result *ret,
     CHECK(convert_read_options(j, e));
     CHECK(convert_open_source(j, e));
     j->emit.d = &j->d;
+    j->emit.now_ms = now_ms;
     j->emit.weights.threads = crew_threads(o->threads);
     j->emit.weights.choice = &j->forms;
     j->emit.weights.progress = &j->progress;
@@ -246,6 +228,7 @@ int convert_run(const struct convert_options *o, struct convert_result *ret,
     j->result.ms = (uint32_t)(now_ms() - began);
     *ret = j->result;
 out:
+    convert_close_work(j, rc, e);
     job_fini(j);
     return rc;
 }

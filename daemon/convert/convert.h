@@ -2,7 +2,9 @@
  *
  * convert_run is the whole conversion, on files: the worker role and
  * `aned convert` both call it. Memory is bounded by a block of tensor rows
- * beyond the mapped source. On failure or cancel nothing is left at `out`.
+ * beyond the mapped source. On failure or cancel nothing is left at `out`. What
+ * was made stays beside it (work.h) where the same conversion can go on from
+ * there later: after a crash, a cancel, a full disk.
  */
 #pragma once
 
@@ -31,6 +33,9 @@ struct convert_options {
     const char *norm;      /* NULL = chosen by the measured range */
     double residual_scale; /* 0 = chosen by the measured range */
     unsigned threads;      /* 0 = cores */
+    /* `out` is only on its way: keep the records of the work, so that the same
+     * conversion, begun again, finds `out` and takes it up. */
+    bool keep_records;
     /* Called often (several times a second); return false to cancel. stage is
      * a stable word: "reading", "measuring", "writing", "gating",
      * "publishing". fraction is of the whole conversion, 0 to 1, and never
@@ -63,7 +68,8 @@ struct convert_result {
 
 void convert_options_init(struct convert_options *o);
 /* Errors: GGUF_*, ARCH, CONVERT, UNSUPPORTED, RANGE, STRUCTURE, EXISTS, IO,
- * NO_SPACE, CANCELLED, SOURCE_CHANGED. */
+ * NO_SPACE, CANCELLED, SOURCE_CHANGED, BUSY (the same conversion is being made
+ * there by another process). */
 CHECKED int convert_run(const struct convert_options *o,
                         struct convert_result *ret, struct err *e);
 
@@ -91,7 +97,7 @@ CHECKED int convert_forecast(const struct convert_options *o,
  * CONVERT_DONE {"gates":[...],"warnings":[...],"bundle_bytes",...}
  * or ERROR). The job's JSON: {"source","out","name","quant","head_quant",
  * "quant_for":[...],"context","shape","kv","profile","norm","residual_scale",
- * "threads"}; absent ones default. The model file is fd 4 when fd 4 is open;
+ * "threads","keep_records"}; absent ones default. The model file is fd 4 when fd 4 is open;
  * the other parts of a split one are opened beside "source". Enters the sandbox
  * before the first model byte. Returns the exit code. */
 int convert_role(int argc, char **argv);

@@ -9,7 +9,9 @@
 #include "convert/emit.h"
 
 #include <math.h>
+#include <string.h>
 
+#include "base/file.h"
 #include "convert/program.h"
 
 /* --- weights --- */
@@ -100,6 +102,17 @@ static int put_layer(const struct emit *m, struct mil_writer *w, uint32_t l,
 
 /* --- packages --- */
 
+/* What one package is made of. */
+struct pack {
+    struct emit *m;
+    const char *name;
+    bool head;
+    uint32_t first, last; /* layers, or rows of the vocabulary */
+    struct layer_weights *lw;
+    struct weight matrix; /* of a head */
+    const struct mil_const *norm;
+};
+
 static void put_meta(const struct emit *m, struct mil_program *p)
 {
     mil_add_meta(p, "dev.aned.version", ANED_VERSION);
@@ -109,48 +122,119 @@ static void put_meta(const struct emit *m, struct mil_program *p)
     mil_add_meta(p, "dev.aned.quant", quant);
 }
 
-static int layers_package(const struct emit *m, struct mil_writer *w,
-                          uint32_t first, uint32_t last,
-                          struct layer_weights *lw, struct err *e)
+void emit_weight_file(const char *name, char out[WORK_PATH_MAX])
 {
-    struct mil_program *p = mil_writer_program(w);
-    for (uint32_t l = first; l < last; l++) {
-        RETERR(put_layer(m, w, l, &lw[l - first], e));
+    int n = snprintf(out, WORK_PATH_MAX,
+                     "%s/Data/com.apple.CoreML/weights/weight.bin", name);
+    must(n > 0 && n < (int)WORK_PATH_MAX);
+}
+
+/* What was put so far is synced and on record. */
+static int mark(const struct pack *k, struct mil_writer *w, struct err *e)
+{
+    struct mil_kept now;
+    char file[WORK_PATH_MAX];
+    RETERR(mil_writer_mark(w, &now, e));
+    emit_weight_file(k->name, file);
+    const struct work_record *r = work_find(k->m->work, file);
+    if (r != NULL && r->bytes == now.bytes) {
+        return 0; /* all of it was kept */
     }
-    if (m->functions) {
-        program_layers(m, p, "t1", 1, first, last, lw);
-        program_layers(m, p, "t4", EMIT_T_MAX, first, last, lw);
-    } else {
-        program_layers(m, p, "main", MIL_UNKNOWN, first, last, lw);
+    return work_put(k->m->work, file, now.bytes, now.sha256, e);
+}
+
+/* After a layer: a mark where enough would be lost without. */
+static int maybe_mark(const struct pack *k, struct mil_writer *w, bool dry,
+                      struct err *e)
+{
+    struct emit *m = k->m;
+    if (dry || mil_writer_keeps(w) ||
+        m->now_ms() - m->marked_ms < WORK_MARK_MS) {
+        return 0;
     }
-    put_meta(m, p);
+    RETERR(mark(k, w, e));
+    m->marked_ms = m->now_ms();
     return 0;
 }
 
-static int head_package(const struct emit *m, struct mil_writer *w,
-                        uint32_t first, uint32_t last, struct err *e)
+static int put_weights(struct pack *k, struct mil_writer *w, bool dry,
+                       struct err *e)
 {
+    struct emit *m = k->m;
     const struct decoder *d = m->d;
-    const struct mil_const *norm = NULL;
-    struct weight head = {0};
+    for (uint32_t l = k->first; !k->head && l < k->last; l++) {
+        RETERR(put_layer(m, w, l, &k->lw[l - k->first], e));
+        RETERR(maybe_mark(k, w, dry, e));
+    }
+    if (!k->head) {
+        return 0;
+    }
     RETERR(weights_vector(w, &d->global[SLOT_OUT_NORM], WEIGHTS_CHANNEL,
                           norm_gain(m->norm, d->d_model) * program_head_gain(d),
-                          d->layers[0].gain_plus_one, NULL, &norm, e));
-    RETERR(weights_matrix(&m->weights, w, arch_head(d), first, last - first,
-                          NULL, &head, e));
-    program_head(m, mil_writer_program(w), &head, norm);
-    put_meta(m, mil_writer_program(w));
-    return 0;
+                          d->layers[0].gain_plus_one, NULL, &k->norm, e));
+    return weights_matrix(&m->weights, w, arch_head(d), k->first,
+                          k->last - k->first, NULL, &k->matrix, e);
 }
 
-/* Finish the package, or give it up when rc is an error already. */
-static int close_package(struct mil_writer *w, int rc, uint64_t *ret_bytes,
-                         struct err *e)
+static void put_program(const struct pack *k, struct mil_program *p)
 {
+    const struct emit *m = k->m;
+    if (k->head) {
+        program_head(m, p, &k->matrix, k->norm);
+    } else if (m->functions) {
+        program_layers(m, p, "t1", 1, k->first, k->last, k->lw);
+        program_layers(m, p, "t4", EMIT_T_MAX, k->first, k->last, k->lw);
+    } else {
+        program_layers(m, p, "main", MIL_UNKNOWN, k->first, k->last, k->lw);
+    }
+    put_meta(m, p);
+}
+
+/* How many blobs it has: made once without data. */
+static int count_blobs(struct pack *k, uint32_t *ret, struct err *e)
+{
+    struct mil_writer *w = mil_writer_dry();
+    int rc = put_weights(k, w, true, e);
+    *ret = mil_writer_blobs(w);
+    mil_writer_abort(w);
+    return rc;
+}
+
+static int open_package(struct pack *k, struct mil_writer **ret, struct err *e)
+{
+    char file[WORK_PATH_MAX];
+    char dir[WORK_ROOM];
+    struct mil_kept kept = {0};
+    uint32_t n = 0;
+    struct work *work = k->m->work;
+    emit_weight_file(k->name, file);
+    const struct work_record *r = work_find(work, file);
+    if (r != NULL) {
+        kept.bytes = r->bytes;
+        memcpy(kept.sha256, r->sha256, SHA256_HEX);
+    }
+    if (!file_join(dir, sizeof(dir), work_bundle(work), k->name)) {
+        return err_set(e, ERR_INVALID, "the path of the bundle is too long");
+    }
+    RETERR(count_blobs(k, &n, e));
+    return mil_writer_resume(dir, r != NULL ? &kept : NULL, n, ret, e);
+}
+
+static int write_package(struct pack *k, uint64_t *ret_bytes, struct err *e)
+{
+    struct mil_writer *w = NULL;
+    int rc = open_package(k, &w, e);
+    if (rc < 0) {
+        return rc;
+    }
+    rc = put_weights(k, w, false, e);
+    rc = rc < 0 ? rc : mark(k, w, e);
     if (rc < 0) {
         mil_writer_abort(w);
         return rc;
     }
+    k->m->marked_ms = k->m->now_ms();
+    put_program(k, mil_writer_program(w));
     uint64_t bytes = mil_writer_weight_bytes(w);
     rc = mil_writer_finish(w, e);
     if (rc == 0) {
@@ -159,31 +243,23 @@ static int close_package(struct mil_writer *w, int rc, uint64_t *ret_bytes,
     return rc;
 }
 
-int emit_layers(const struct emit *m, const char *dir, uint32_t first,
-                uint32_t last, uint64_t *ret_weight_bytes, struct err *e)
+int emit_layers(struct emit *m, const char *name, uint32_t first, uint32_t last,
+                uint64_t *ret_weight_bytes, struct err *e)
 {
     must(first < last && last <= m->d->n_layers);
-    struct mil_writer *w = NULL;
-    int rc = mil_writer_open(dir, &w, e);
-    if (rc < 0) {
-        return rc;
-    }
-    struct layer_weights *lw = calloc(last - first, sizeof(*lw));
-    must(lw != NULL);
-    rc = layers_package(m, w, first, last, lw, e);
-    free(lw);
-    return close_package(w, rc, ret_weight_bytes, e);
+    struct pack k = {.m = m, .name = name, .first = first, .last = last};
+    k.lw = calloc(last - first, sizeof(*k.lw));
+    must(k.lw != NULL);
+    int rc = write_package(&k, ret_weight_bytes, e);
+    free(k.lw);
+    return rc;
 }
 
-int emit_head(const struct emit *m, const char *dir, uint32_t first,
-              uint32_t last, uint64_t *ret_weight_bytes, struct err *e)
+int emit_head(struct emit *m, const char *name, uint32_t first, uint32_t last,
+              uint64_t *ret_weight_bytes, struct err *e)
 {
     must(first < last && last <= m->d->vocab);
-    struct mil_writer *w = NULL;
-    int rc = mil_writer_open(dir, &w, e);
-    if (rc < 0) {
-        return rc;
-    }
-    rc = head_package(m, w, first, last, e);
-    return close_package(w, rc, ret_weight_bytes, e);
+    struct pack k = {
+        .m = m, .name = name, .head = true, .first = first, .last = last};
+    return write_package(&k, ret_weight_bytes, e);
 }

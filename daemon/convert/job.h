@@ -1,6 +1,7 @@
 /* job.h - one conversion, shared by convert.c (the stages), job_options.c
- * (options and source), job_plan.c (what it will be: programs, room, time) and
- * job_write.c (the bundle's files and description). */
+ * (options and source), job_plan.c (what it will be: programs, room, time),
+ * job_work.c (what a later run need not do again) and job_write.c (the bundle's
+ * files and description). */
 #pragma once
 
 #include "convert/convert.h"
@@ -9,11 +10,17 @@
 #include "convert/plan_input.h"
 #include "convert/reference/reference.h"
 #include "convert/residency/residency.h"
+#include "convert/work.h"
 #include "model/bundle.h"
 
 #define PATH_ROOM   2048
 #define CALIBRATION_TOKENS 64u /* of the range: the beginning of quality_text */
 #define PARENT_ROOM (PATH_ROOM - 32)
+
+/* Bytes on record from an earlier run. */
+struct job_kept {
+    uint64_t tables, layers, head;
+};
 
 struct job {
     const struct convert_options *o;
@@ -36,7 +43,11 @@ struct job {
     char name[MODEL_NAME_MAX + 1];
     char source_name[256];
     char out[PARENT_ROOM];   /* without slashes at its end */
-    char staging[PATH_ROOM]; /* "" until it exists */
+    char staging[PATH_ROOM]; /* "" until it exists: the work's bundle */
+    struct work *work;       /* NULL until then */
+    struct job_kept kept;
+    struct bundle_file *known; /* files hashed while they were written; owned */
+    size_t n_known;
 };
 
 /* job_options.c */
@@ -56,7 +67,11 @@ CHECKED int convert_make_plan(struct job *j, struct err *e);
 CHECKED int convert_check_fit(const struct job *j, struct err *e);
 /* Bytes of the bundle, about, and not less. */
 uint64_t convert_bundle_bytes(const struct job *j);
-/* Is there room for the bundle? Nothing is checked where the file system does
+/* Bytes that are free where the bundle will be; *known: whether the file system
+ * tells. Errors: IO. */
+CHECKED int convert_free_bytes(const struct job *j, bool *known, uint64_t *ret,
+                               struct err *e);
+/* Is there room for the bundle, beside what is made already? Nothing is checked where the file system does
  * not tell. Errors: NO_SPACE, naming both amounts. */
 CHECKED int convert_check_room(const struct job *j, struct err *e);
 /* Tell j->progress what each stage will take. */
@@ -65,6 +80,24 @@ void convert_costs(struct job *j);
 /* The path of a file in the staging folder. */
 CHECKED int convert_staged(const struct job *j, const char *name,
                            char out[PATH_ROOM], struct err *e);
+
+/* job_work.c */
+/* Bytes that lie there from an earlier run of the same conversion. */
+uint64_t convert_work_bytes(const struct job *j);
+/* Find what an earlier run left, or begin. Fills j->work, staging, kept.
+ * Errors: those of work_open. */
+CHECKED int convert_open_work(struct job *j, struct err *e);
+/* What was measured and will be in the weights: work of other values is
+ * forgotten. */
+CHECKED int convert_bind_work(struct job *j, struct err *e);
+/* The bundle's file `name` as fp16 rows of t, unless it is on record. */
+CHECKED int convert_write_table(struct job *j, const struct gguf_tensor *t,
+                                const char *name, struct err *e);
+/* A file is whole and hashed: its record says so. */
+void convert_known(struct job *j, const char *path);
+/* The end of a conversion with result rc: what can be continued stays, and *e
+ * says what a full disk lacks. */
+void convert_close_work(struct job *j, int rc, struct err *e);
 
 /* job_write.c */
 CHECKED int convert_write(struct job *j, struct err *e); /* stage writing */

@@ -77,7 +77,7 @@ int convert_read_options(struct job *j, struct err *e)
     }
     memcpy(j->out, o->out, n);
     j->out[n] = '\0';
-    return !file_exists(j->out)
+    return o->keep_records || !file_exists(j->out)
                ? 0
                : err_set(e, ERR_EXISTS, "%s is already there", j->out);
 }

@@ -56,10 +56,12 @@ uint64_t convert_bundle_bytes(const struct job *j)
 }
 
 /* By descriptor: the sandbox has no statfs by name. */
-static int free_bytes(const char *dir, bool *known, uint64_t *ret,
-                      struct err *e)
+int convert_free_bytes(const struct job *j, bool *known, uint64_t *ret,
+                       struct err *e)
 {
+    char dir[PARENT_ROOM];
     struct statvfs s = {0};
+    file_parent(j->out, dir, sizeof(dir));
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 && (errno == EACCES || errno == EPERM)) {
         *known = false; /* written to it may be, without being read */
@@ -79,15 +81,18 @@ int convert_check_room(const struct job *j, struct err *e)
     char dir[PARENT_ROOM];
     uint64_t there = 0;
     uint64_t need = convert_bundle_bytes(j);
+    uint64_t made = convert_work_bytes(j);
     bool known = false;
+    need -= made < need ? made : need;
     file_parent(j->out, dir, sizeof(dir));
-    RETERR(free_bytes(dir, &known, &there, e));
+    RETERR(convert_free_bytes(j, &known, &there, e));
     return !known || there >= need
                ? 0
                : err_set(e, ERR_NO_SPACE,
-                         "the bundle needs %.1f MB, and %.1f MB are free in "
+                         "the bundle needs %.1f MB%s, and %.1f MB are free in "
                          "%s; nothing was written",
-                         (double)need / 1e6, (double)there / 1e6, dir);
+                         (double)need / 1e6, made > 0 ? " more" : "",
+                         (double)there / 1e6, dir);
 }
 
 /* --- time --- */
@@ -140,6 +145,16 @@ static struct amounts amounts(const struct job *j)
     return a;
 }
 
+/* What is left of a part that costs `cost`, where `kept` of its `all` bytes are
+ * read and compared instead. */
+static double left_of(double cost, uint64_t kept, double all)
+{
+    double share = all > 0 ? (double)kept / all : 0;
+    share = share < 1 ? share : 1;
+    double left = cost * (1 - share) + (double)kept * NS_HASH;
+    return left < cost ? left : cost;
+}
+
 void convert_costs(struct job *j)
 {
     struct amounts a = amounts(j);
@@ -147,6 +162,7 @@ void convert_costs(struct job *j)
     double encode = (NS_DEQUANT + encode_ns(j->forms.spec.kind)) / n;
     double packages = (double)j->plan.n_shards + (double)j->plan.n_heads;
     double bundle = (double)convert_bundle_bytes(j);
+    double put = NS_WRITE + NS_HASH;
     /* the source is hashed while it is measured (digest.h) */
     double measure =
         (a.layers + a.head) * (NS_DEQUANT + NS_MAC * CALIBRATION_TOKENS) +
@@ -154,20 +170,28 @@ void convert_costs(struct job *j)
     /* the reference, and the bundle some three times as slow */
     double quality =
         (a.layers + a.head) * (NS_DEQUANT + NS_MAC * QUALITY_TOKENS) * 4;
-    double embed = a.head * (NS_DEQUANT / n + 2 * NS_WRITE); /* as fp16 */
+    double embed = a.head * (NS_DEQUANT / n + 2 * put); /* as fp16 */
+    double layers = a.layers * encode + a.layer_bytes * put;
+    double head = a.head * encode + a.head_bytes * put;
+    const struct job_kept *k = &j->kept;
+    double embed_left = left_of(embed, k->tables, a.head * 2);
+    double layers_left = left_of(layers, k->layers, a.layer_bytes);
+    double head_left = left_of(head, k->head, a.head_bytes);
     const struct progress_part parts[] = {
-        {"reading",    NS_START                                    },
-        {"measuring",  NS_TOKEN * j->in.vocab                      },
-        {"measuring",  measure / n                                 },
-        {"writing",    embed                                       },
-        {"writing",    a.layers * encode + a.layer_bytes * NS_WRITE},
-        {"writing",    a.head * encode + a.head_bytes * NS_WRITE   },
-        {"writing",    bundle * (NS_HASH + NS_REREAD)              },
-        {"gating",     packages * NS_PACKAGE                       },
-        {"gating",     quality / n                                 },
-        {"publishing", bundle * NS_SYNC                            },
+        {"reading",    NS_START                  },
+        {"measuring",  NS_TOKEN * j->in.vocab    },
+        {"measuring",  measure / n               },
+        {"writing",    embed_left                },
+        {"writing",    layers_left               },
+        {"writing",    head_left                 },
+        {"writing",    bundle * NS_REREAD        },
+        {"gating",     packages * NS_PACKAGE     },
+        {"gating",     quality / n               },
+        {"publishing", bundle * NS_SYNC          },
     };
     progress_plan(&j->progress, parts, countof(parts));
+    progress_credit(&j->progress, embed - embed_left + layers - layers_left +
+                                      head - head_left);
 }
 
 /* --- all of it, asked alone --- */

@@ -24,11 +24,12 @@ static int write_shard(struct job *j, uint32_t i, struct err *e)
     const struct plan_range *r = &j->plan.shards[i];
     struct bundle_shard *s = &j->b.shards[i];
     char name[64];
-    char path[PATH_ROOM];
+    char file[WORK_PATH_MAX];
     (void)snprintf(name, sizeof(name), "layers_%02u_%02u.mlpackage", r->first,
                    r->last);
-    RETERR(convert_staged(j, name, path, e));
-    RETERR(emit_layers(&j->emit, path, r->first, r->last, &s->weight_bytes, e));
+    RETERR(emit_layers(&j->emit, name, r->first, r->last, &s->weight_bytes, e));
+    emit_weight_file(name, file);
+    convert_known(j, file);
     s->path = keep_str(&j->b, name);
     s->first = r->first;
     s->last = r->last;
@@ -53,10 +54,11 @@ static int write_head(struct job *j, uint32_t i, struct err *e)
     const struct plan_range *r = &j->plan.heads[i];
     struct bundle_head *h = &j->b.heads[i];
     char name[64];
-    char path[PATH_ROOM];
+    char file[WORK_PATH_MAX];
     (void)snprintf(name, sizeof(name), "head_%u.mlpackage", i);
-    RETERR(convert_staged(j, name, path, e));
-    RETERR(emit_head(&j->emit, path, r->first, r->last, &h->weight_bytes, e));
+    RETERR(emit_head(&j->emit, name, r->first, r->last, &h->weight_bytes, e));
+    emit_weight_file(name, file);
+    convert_known(j, file);
     h->path = keep_str(&j->b, name);
     h->vocab_first = r->first;
     h->vocab_last = r->last;
@@ -65,10 +67,26 @@ static int write_head(struct job *j, uint32_t i, struct err *e)
     return 0;
 }
 
+/* The part of `units` that is still to be done. */
+static uint64_t left_of(uint64_t units, uint64_t kept, uint64_t all)
+{
+    double share = all > 0 ? (double)kept / (double)all : 0;
+    return (uint64_t)((double)units * (share < 1 ? 1 - share : 0));
+}
+
+static uint64_t planned_heads(const struct job *j)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < j->plan.n_heads; i++) {
+        n += plan_head_bytes(&j->in, j->plan.heads[i]);
+    }
+    return n;
+}
+
 int convert_write(struct job *j, struct err *e)
 {
     struct bundle *b = &j->b;
-    char path[PATH_ROOM];
+    const struct plan_range all = {.last = j->in.n_layers};
     const struct gguf_tensor *embed = j->d.global[SLOT_EMBD].t;
     const struct gguf_tensor *ple = j->d.global[SLOT_PLE_EMBD].t;
     uint64_t tables = embed->bytes + (ple != NULL ? ple->bytes : 0);
@@ -78,12 +96,15 @@ int convert_write(struct job *j, struct err *e)
     b->shards = keep_array(b, b->n_shards, sizeof(*b->shards));
     b->n_heads_shards = j->plan.n_heads;
     b->heads = keep_array(b, b->n_heads_shards, sizeof(*b->heads));
+    uint64_t table_bytes = 2 * (embed->rows * embed->cols +
+                                (ple != NULL ? ple->rows * ple->cols : 0));
+    tables = left_of(tables, j->kept.tables, table_bytes);
+    layers = left_of(layers, j->kept.layers, plan_shard_bytes(&j->in, all));
+    head = left_of(head, j->kept.head, planned_heads(j));
     RETERR(progress_stage(&j->progress, "writing", tables, e));
-    RETERR(convert_staged(j, "embed.bin", path, e));
-    RETERR(weights_file(&j->emit.weights, embed, path, e));
+    RETERR(convert_write_table(j, embed, "embed.bin", e));
     if (ple != NULL) {
-        RETERR(convert_staged(j, PLE_FILE, path, e));
-        RETERR(weights_file(&j->emit.weights, ple, path, e));
+        RETERR(convert_write_table(j, ple, PLE_FILE, e));
     }
     RETERR(progress_stage(&j->progress, "writing", layers, e));
     for (uint32_t i = 0; i < j->plan.n_shards; i++) {
@@ -138,6 +159,8 @@ void convert_describe(struct job *j)
 {
     const struct decoder *d = &j->d;
     struct bundle *b = &j->b;
+    b->known = j->known;
+    b->n_known = j->n_known;
     b->format = BUNDLE_FORMAT;
     b->name = j->name;
     b->architecture = d->arch->name;

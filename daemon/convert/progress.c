@@ -18,7 +18,7 @@ static uint64_t now_ms(const struct progress *p)
 double progress_fraction(const struct progress *p)
 {
     double part = p->total > 0 ? (double)p->done / (double)p->total : 0;
-    double done = p->base + p->cost * (part < 1 ? part : 1);
+    double done = p->before + p->base + p->cost * (part < 1 ? part : 1);
     double f = p->sum > 0 ? done / p->sum : 0;
     f = f < 1 ? f : 1;
     return f > p->told ? f : p->told;
@@ -41,10 +41,17 @@ void progress_plan(struct progress *p, const struct progress_part *parts,
     memcpy(p->parts, parts, n * sizeof(*parts));
     p->n_parts = n;
     p->at = 0;
+    p->before = 0;
     p->sum = 0;
     for (size_t i = 0; i < n; i++) {
         p->sum += parts[i].cost;
     }
+}
+
+void progress_credit(struct progress *p, double cost)
+{
+    p->before += cost;
+    p->sum += cost;
 }
 
 int progress_stage(struct progress *p, const char *stage, uint64_t total,

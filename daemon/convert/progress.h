@@ -24,7 +24,8 @@ struct progress {
     size_t n_parts;
     size_t at; /* of parts: the one that goes on */
     const char *stage;
-    double sum;           /* of all parts' costs */
+    double sum;           /* of all parts' costs, and of `before` */
+    double before;        /* done when it began */
     double base, cost;    /* of the parts before, and of this one */
     uint64_t done, total; /* of this part, in units of its own */
     double told;          /* the last fraction: none is less than one before */
@@ -35,6 +36,9 @@ struct progress {
  * negative. Those already behind count as done. */
 void progress_plan(struct progress *p, const struct progress_part *parts,
                    size_t n);
+/* After progress_plan: an earlier run has done what costs so much, and no part
+ * has it. The fraction begins there. */
+void progress_credit(struct progress *p, double cost);
 /* The next part of that stage begins, of `total` units. One that was not told
  * has no cost. Errors: CANCELLED. */
 CHECKED int progress_stage(struct progress *p, const char *stage,

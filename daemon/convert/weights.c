@@ -289,11 +289,10 @@ static enum mil_dtype code_type(enum quant k)
 
 /* Scales [rows or 1, 1, 1, 1], or palettes [groups, 1, 1, 1, entries, 1] (facts
  * 5.1). */
-static const struct mil_const *put_params(struct mil_writer *w,
-                                          const struct stream *s)
+static struct mil_type params_type(struct quant_spec spec, uint64_t rows)
 {
-    uint64_t n = quant_params(s->spec, s->rows);
-    unsigned entries = quant_entries(s->spec.kind);
+    uint64_t n = quant_params(spec, rows);
+    unsigned entries = quant_entries(spec.kind);
     struct mil_type t = conv_type(MIL_FP16, n, 1);
     if (entries > 0) {
         t.rank = 6;
@@ -301,7 +300,27 @@ static const struct mil_const *put_params(struct mil_writer *w,
         t.dims[4] = entries;
         t.dims[5] = 1;
     }
+    return t;
+}
+
+static const struct mil_const *put_params(struct mil_writer *w,
+                                          const struct stream *s)
+{
+    struct mil_type t = params_type(s->spec, s->rows);
     return mil_blob(w, &t, s->params);
+}
+
+/* A matrix that the writer has already. */
+static void keep_matrix(struct mil_writer *w, const struct mil_type *type,
+                        struct quant_spec spec, uint64_t rows,
+                        struct weight *ret)
+{
+    *ret = (struct weight){.data = mil_blob_keep(w, type)};
+    ret->palette = quant_entries(spec.kind) > 0;
+    if (spec.kind != QUANT_FP16) {
+        struct mil_type t = params_type(quant_fit(spec, rows), rows);
+        ret->params = mil_blob_keep(w, &t);
+    }
 }
 
 int weights_matrix(const struct weights *x, struct mil_writer *w,
@@ -315,6 +334,10 @@ int weights_matrix(const struct weights *x, struct mil_writer *w,
     struct weight r = {0};
     struct quant_spec spec = quant_choice_for(x->choice, t->name);
     struct mil_type type = conv_type(code_type(spec.kind), rows, t->cols);
+    if (mil_writer_keeps(w)) {
+        keep_matrix(w, &type, spec, rows, ret);
+        return 0;
+    }
     int rc = stream_init(&s, x, t, p->first + first, rows, perm, spec, e);
     if (rc < 0) {
         return rc;
@@ -400,27 +423,43 @@ out:
 
 /* --- the embedding file --- */
 
+struct file_sink {
+    int fd;
+    struct weights_hash *ret;
+    struct sha256 hash;
+};
+
 static int sink_fd(void *ctx, const void *p, size_t n, struct err *e)
 {
-    return file_put(*(const int *)ctx, p, n, FILE_HERE, "embed.bin", e);
+    struct file_sink *s = ctx;
+    sha256_add(&s->hash, p, n);
+    s->ret->bytes += n;
+    return file_put(s->fd, p, n, FILE_HERE, "embed.bin", e);
 }
 
 int weights_file(const struct weights *x, const struct gguf_tensor *t,
-                 const char *path, struct err *e)
+                 const char *path, struct weights_hash *ret, struct err *e)
 {
     struct stream s = {0};
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (fd < 0) {
+    uint8_t digest[SHA256_BYTES];
+    *ret = (struct weights_hash){.bytes = 0};
+    struct file_sink to = {.ret = ret};
+    sha256_init(&to.hash);
+    to.fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (to.fd < 0) {
         return err_errno(e, errno, "embed.bin");
     }
     int rc = stream_init(&s, x, t, 0, t->rows, NULL,
                          (struct quant_spec){QUANT_FP16, 1}, e);
     if (rc == 0) {
-        rc = stream_run(&s, x, sink_fd, &fd, e);
+        rc = stream_run(&s, x, sink_fd, &to, e);
         stream_fini(&s);
     }
-    if (close(fd) < 0 && rc == 0) {
+    rc = rc < 0 ? rc : file_sync(to.fd, "embed.bin", e);
+    if (close(to.fd) < 0 && rc == 0) {
         rc = err_errno(e, errno, "embed.bin");
     }
+    sha256_end(&to.hash, digest);
+    sha256_hex(digest, ret->sha256);
     return rc;
 }

@@ -39,7 +39,9 @@ struct weight {
 
 /* Rows [first, first + rows) of p. perm: NULL, or the permutation that the rows
  * of each head need (then whole heads). Errors: RANGE (a weight that fp16 cannot
- * hold), CONVERT (NaN), UNSUPPORTED, NOMEM, CANCELLED, those of gguf_rows. */
+ * hold), CONVERT (NaN), UNSUPPORTED, NOMEM, CANCELLED, those of gguf_rows. Where
+ * the writer keeps it already (mil_writer_keeps), nothing is read and ret->error
+ * is 0. */
 CHECKED int weights_matrix(const struct weights *x, struct mil_writer *w,
                            const struct part *p, uint64_t first, uint64_t rows,
                            const struct head_rows *perm, struct weight *ret,
@@ -58,6 +60,12 @@ CHECKED int weights_vector(struct mil_writer *w, const struct part *p,
                            bool plus_one, const struct head_rows *perm,
                            const struct mil_const **ret, struct err *e);
 
-/* All rows as fp16 into a new file. Errors: also IO, NO_SPACE. */
+struct weights_hash {
+    uint64_t bytes;
+    char sha256[SHA256_HEX];
+};
+/* All rows as fp16 into a new file, which is synced. Errors: also IO, NO_SPACE.
+ */
 CHECKED int weights_file(const struct weights *x, const struct gguf_tensor *t,
-                         const char *path, struct err *e);
+                         const char *path, struct weights_hash *ret,
+                         struct err *e);

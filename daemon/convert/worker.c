@@ -150,6 +150,7 @@ static int read_spec(struct worker *w, const struct frame *f, struct err *e)
                          &threads, e));
     RETERR(json_want_num(w->spec, "residual_scale", false, 0, 1,
                          &o->residual_scale, e));
+    RETERR(json_want_bool(w->spec, "keep_records", false, &o->keep_records, e));
     RETERR(read_rules(w, e));
     o->context = (uint32_t)context;
     o->threads = (unsigned)threads;

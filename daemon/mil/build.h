@@ -13,12 +13,41 @@
  */
 #pragma once
 
+#include "base/hash.h"
 #include "mil/mil.h"
 
 struct mil_writer;
 
 CHECKED int mil_writer_open(const char *dir, struct mil_writer **ret,
                             struct err *e);
+/* What an earlier writer of the same blobs wrote and synced: the first bytes of
+ * weight.bin, up to the end of a blob. */
+struct mil_kept {
+    uint64_t bytes;
+    char sha256[SHA256_HEX];
+};
+
+/* A writer that goes on after what was kept, in a folder that may be there:
+ * the caller makes all blobs again, and up to there nothing is written. kept:
+ * NULL for nothing; where the file does not have that hash it begins anew.
+ * n_blobs > 0 is how many there will be: the header, which comes first, has it,
+ * and so the file can be hashed while it is written. Errors: as
+ * mil_writer_open; INTERNAL at the end where the blobs are not as before. */
+CHECKED int mil_writer_resume(const char *dir, const struct mil_kept *kept,
+                              uint32_t n_blobs, struct mil_writer **ret,
+                              struct err *e);
+/* A writer that only counts; mil_writer_abort frees it. */
+struct mil_writer *mil_writer_dry(void);
+uint32_t mil_writer_blobs(const struct mil_writer *w); /* so far */
+/* Sync what was put so far, between two blobs; *ret is all of it. Only of
+ * mil_writer_resume's. Errors: IO, NO_SPACE, then at the end too. */
+CHECKED int mil_writer_mark(struct mil_writer *w, struct mil_kept *ret,
+                            struct err *e);
+/* Is the next blob there already? Then mil_blob_keep makes it without data. */
+bool mil_writer_keeps(const struct mil_writer *w);
+const struct mil_const *mil_blob_keep(struct mil_writer *w,
+                                      const struct mil_type *type);
+
 /* Write model.mlmodel, Manifest.json and the header of weight.bin; sync.
  * Frees w in every case. Errors: IO, NO_SPACE, MIL_INVALID. */
 CHECKED int mil_writer_finish(struct mil_writer *w, struct err *e);

@@ -30,6 +30,9 @@ struct mil_writer {
     uint32_t count;         /* blobs */
     struct mil_const *open; /* blob begun and not ended */
     uint64_t left;          /* its bytes still to come */
+    uint64_t kept;          /* bytes that an earlier writer wrote */
+    uint32_t expected;      /* blobs; 0: the header is written at the end */
+    struct sha256 hash;     /* of what was written, where the header was */
     struct err error;       /* the first one; code 0 is none */
     uint8_t buffer[BUFFER_BYTES];
 };
@@ -41,37 +44,116 @@ static bool place(const struct mil_writer *w, const char *rel,
     return file_join(out, PATH_MAX, w->dir, rel);
 }
 
-int mil_writer_open(const char *dir, struct mil_writer **ret, struct err *e)
+static struct mil_writer *writer_new(void)
 {
     struct mil_writer *w = calloc(1, sizeof(*w));
     must(w != NULL);
     w->fd = -1;
+    return w;
+}
+
+/* The header's room is in the buffer, unless the file has it. */
+static void begin(struct mil_writer *w)
+{
+    w->p = build_program();
+    w->pos = BLOB_HEADER;
+    w->fill = w->kept > 0 ? 0 : BLOB_HEADER;
+}
+
+static int open_file(struct mil_writer *w, const char *dir, int flags,
+                     struct err *e)
+{
     char weights[PATH_MAX];
     char file[PATH_MAX];
-    int rc = 0;
     if (strlen(dir) >= sizeof(w->dir)) {
-        rc = err_set(e, ERR_INVALID, "the path is too long");
-        goto out;
+        return err_set(e, ERR_INVALID, "the path is too long");
     }
     memcpy(w->dir, dir, strlen(dir) + 1);
     if (!place(w, "Data/" AUTHOR "/weights", weights) ||
         !file_join(file, sizeof(file), weights, "weight.bin")) {
-        rc = err_set(e, ERR_INVALID, "the path is too long");
-        goto out;
+        return err_set(e, ERR_INVALID, "the path is too long");
     }
-    rc = file_mkdirs(weights, 0755, e);
+    RETERR(file_mkdirs(weights, 0755, e));
+    w->fd = open(file, flags | O_CLOEXEC, 0644);
+    if (w->fd < 0) {
+        return errno == EEXIST ? err_set(e, ERR_EXISTS, "%s exists", file)
+                               : err_errno(e, errno, file);
+    }
+    return 0;
+}
+
+int mil_writer_open(const char *dir, struct mil_writer **ret, struct err *e)
+{
+    struct mil_writer *w = writer_new();
+    int rc = open_file(w, dir, O_WRONLY | O_CREAT | O_EXCL, e);
     if (rc < 0) {
         goto out;
     }
-    w->fd = open(file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (w->fd < 0) {
-        rc = errno == EEXIST ? err_set(e, ERR_EXISTS, "%s exists", file)
-                             : err_errno(e, errno, file);
+    begin(w);
+    *ret = w;
+    w = NULL;
+out:
+    mil_writer_abort(w);
+    return rc;
+}
+
+struct mil_writer *mil_writer_dry(void)
+{
+    struct mil_writer *w = writer_new();
+    w->kept = UINT64_MAX;
+    begin(w);
+    return w;
+}
+
+/* Are the first bytes of the file those that were kept? Then they are in the
+ * hash. */
+static bool check_kept(struct mil_writer *w, const struct mil_kept *k)
+{
+    uint8_t d[SHA256_BYTES];
+    char hex[SHA256_HEX];
+    struct sha256 s;
+    uint64_t at = 0;
+    sha256_init(&s);
+    while (at < k->bytes) {
+        size_t n = (size_t)num_min(k->bytes - at, BUFFER_BYTES);
+        ssize_t got = pread(w->fd, w->buffer, n, (off_t)at);
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got <= 0) {
+            return false;
+        }
+        sha256_add(&s, w->buffer, (size_t)got);
+        at += (uint64_t)got;
+    }
+    w->hash = s; /* goes on from here */
+    sha256_end(&s, d);
+    sha256_hex(d, hex);
+    return at >= BLOB_HEADER && strcmp(hex, k->sha256) == 0;
+}
+
+int mil_writer_resume(const char *dir, const struct mil_kept *kept,
+                      uint32_t n_blobs, struct mil_writer **ret, struct err *e)
+{
+    struct mil_writer *w = writer_new();
+    w->expected = n_blobs;
+    sha256_init(&w->hash);
+    int rc = open_file(w, dir, O_RDWR | O_CREAT | O_NOFOLLOW, e);
+    if (rc < 0) {
         goto out;
     }
-    w->p = build_program();
-    w->pos = BLOB_HEADER; /* written last, when the count is known */
-    w->fill = BLOB_HEADER;
+    if (kept != NULL && check_kept(w, kept)) {
+        w->kept = kept->bytes;
+    } else {
+        sha256_init(&w->hash);
+    }
+    if (ftruncate(w->fd, (off_t)w->kept) != 0 ||
+        lseek(w->fd, (off_t)w->kept, SEEK_SET) < 0) {
+        rc = err_errno(e, errno, "weight.bin");
+        goto out;
+    }
+    begin(w);
+    blob_put_header(w->buffer, n_blobs);
     *ret = w;
     w = NULL;
 out:
@@ -101,6 +183,11 @@ uint64_t mil_writer_weight_bytes(const struct mil_writer *w)
     return w->pos;
 }
 
+uint32_t mil_writer_blobs(const struct mil_writer *w)
+{
+    return w->count;
+}
+
 /* --- weights --- */
 
 static void write_all(struct mil_writer *w, const uint8_t *p, size_t n)
@@ -108,6 +195,9 @@ static void write_all(struct mil_writer *w, const uint8_t *p, size_t n)
     if (w->error.code == 0) {
         w->error.code =
             file_put(w->fd, p, n, FILE_HERE, "weight.bin", &w->error);
+    }
+    if (w->expected > 0) {
+        sha256_add(&w->hash, p, n);
     }
 }
 
@@ -117,9 +207,24 @@ static void flush(struct mil_writer *w)
     w->fill = 0;
 }
 
+/* These bytes are there already. */
+static void skip(struct mil_writer *w, uint64_t n)
+{
+    if (n > w->kept - w->pos && w->error.code == 0) {
+        w->error.code = err_set(&w->error, ERR_INTERNAL,
+                                "weight.bin was kept up to the middle of a "
+                                "blob");
+    }
+    w->pos += n;
+}
+
 static void put(struct mil_writer *w, const void *p, size_t n)
 {
     const uint8_t *from = p;
+    if (w->pos < w->kept) {
+        skip(w, n);
+        return;
+    }
     w->pos += n;
     if (n >= BUFFER_BYTES) { /* big pieces are not copied */
         flush(w);
@@ -173,6 +278,20 @@ const struct mil_const *mil_blob_end(struct mil_writer *w)
     return c;
 }
 
+bool mil_writer_keeps(const struct mil_writer *w)
+{
+    return w->pos < w->kept;
+}
+
+const struct mil_const *mil_blob_keep(struct mil_writer *w,
+                                      const struct mil_type *type)
+{
+    mil_blob_begin(w, type);
+    skip(w, w->left);
+    w->left = 0;
+    return mil_blob_end(w);
+}
+
 const struct mil_const *mil_blob(struct mil_writer *w,
                                  const struct mil_type *type, const void *p)
 {
@@ -181,24 +300,48 @@ const struct mil_const *mil_blob(struct mil_writer *w,
     return mil_blob_end(w);
 }
 
-/* Buffer out, header in, synced. */
-static int finish_weights(struct mil_writer *w, struct err *e)
+/* Buffer out, synced. */
+static int sync_weights(struct mil_writer *w, struct err *e)
 {
-    uint8_t header[BLOB_HEADER];
     must(w->open == NULL);
     flush(w);
-    blob_put_header(header, w->count);
     if (w->error.code == 0) {
-        w->error.code = file_put(w->fd, header, sizeof(header), 0, "weight.bin",
-                                 &w->error);
-    }
-    if (w->error.code == 0 && fsync(w->fd) < 0) {
-        (void)err_errno(&w->error, errno, "weight.bin");
+        w->error.code = file_sync(w->fd, "weight.bin", &w->error);
     }
     if (w->error.code != 0 && e != NULL) {
         *e = w->error;
     }
     return w->error.code;
+}
+
+int mil_writer_mark(struct mil_writer *w, struct mil_kept *ret, struct err *e)
+{
+    uint8_t d[SHA256_BYTES];
+    struct sha256 s;
+    must(w->expected > 0);
+    RETERR(sync_weights(w, e));
+    s = w->hash; /* the writer's own goes on */
+    sha256_end(&s, d);
+    sha256_hex(d, ret->sha256);
+    ret->bytes = w->pos;
+    return 0;
+}
+
+/* The header, where it had to wait for the count of blobs. */
+static int finish_weights(struct mil_writer *w, struct err *e)
+{
+    uint8_t header[BLOB_HEADER];
+    if (w->expected > 0 && w->expected != w->count) {
+        return err_set(e, ERR_INTERNAL, "weight.bin has %u blobs, not %u",
+                       (unsigned)w->count, (unsigned)w->expected);
+    }
+    flush(w);
+    blob_put_header(header, w->count);
+    if (w->expected == 0 && w->error.code == 0) {
+        w->error.code = file_put(w->fd, header, sizeof(header), 0, "weight.bin",
+                                 &w->error);
+    }
+    return sync_weights(w, e);
 }
 
 /* --- the rest --- */

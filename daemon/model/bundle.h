@@ -87,6 +87,10 @@ struct bundle {
     struct bundle_head *heads; /* vocabulary slices in order, no gaps */
     size_t n_files;
     struct bundle_file *files;
+    /* Hashed while they were written: bundle_write does not read them again.
+     * Borrowed; paths as in `files`. */
+    size_t n_known;
+    const struct bundle_file *known;
     const char *embed_file;     /* "embed.bin": fp16 (vocab, d_model) */
     const char *tokenizer_file; /* "tokenizer.gguf" */
     const char *source_name;
@@ -110,8 +114,8 @@ void bundle_close(struct bundle *b); /* NULL is fine */
  * the other. The context where there is one list only, or no need of two. */
 uint32_t bundle_short_max(const struct bundle *b);
 
-/* Write dir/bundle.json from b. Fills files' size and sha256 by reading them,
- * and the fingerprint. */
+/* Write dir/bundle.json from b. Fills files' size and sha256 by reading them
+ * (of those in b->known only the size is looked at), and the fingerprint. */
 CHECKED int bundle_write(const char *dir, struct bundle *b, struct err *e);
 
 /* Hash every file again. fn (NULL is fine) is called after every piece with the

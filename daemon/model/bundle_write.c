@@ -93,6 +93,31 @@ static int by_path(const void *a, const void *b)
     return strcmp(x->path, y->path);
 }
 
+/* Size and hash of f, which is at `path`. */
+static int fill_file(const struct bundle *b, struct bundle_file *f,
+                     const char *path, struct err *e)
+{
+    struct stat st;
+    for (size_t i = 0; i < b->n_known; i++) {
+        const struct bundle_file *k = &b->known[i];
+        if (strcmp(k->path, f->path) != 0) {
+            continue;
+        }
+        if (lstat(path, &st) != 0) {
+            return err_errno(e, errno, f->path);
+        }
+        if (st.st_size < 0 || (uint64_t)st.st_size != k->bytes) {
+            return err_set(e, ERR_BUNDLE, "%s has %lld bytes, %llu were written",
+                           f->path, (long long)st.st_size,
+                           (unsigned long long)k->bytes);
+        }
+        f->bytes = k->bytes;
+        memcpy(f->sha256, k->sha256, SHA256_HEX);
+        return 0;
+    }
+    return sha256_file(path, f->sha256, &f->bytes, e);
+}
+
 /* The converter may leave the list empty: then it is what lies in dir. The
  * order is that of the paths, so the same files give the same fingerprint. */
 static int fill_files(const char *dir, struct bundle *b, struct err *e)
@@ -114,7 +139,7 @@ static int fill_files(const char *dir, struct bundle *b, struct err *e)
         struct bundle_file *f = &b->files[i];
         RETERR(bundle_file_path(dir, f->path, path, e));
         RETERR(file_repage(path, e));
-        RETERR(sha256_file(path, f->sha256, &f->bytes, e));
+        RETERR(fill_file(b, f, path, e));
         if (!num_add(sum, f->bytes, &sum)) {
             return err_set(e, ERR_BUNDLE, "the files' sizes overflow");
         }

@@ -5,6 +5,7 @@
  */
 #include "serve/server.h"
 
+#include <dirent.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -13,6 +14,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "convert/work.h"
 #include "serve/engines/cache.h"
 #include "serve/engines/runner.h"
 #include "serve/gen/resume.h"
@@ -305,25 +307,67 @@ static int read_store(struct server *s)
     return store_sessions(s->store, on_sessions, s);
 }
 
-/* Unfinished bundles and deleted models of the daemon's last run. */
+struct sweep {
+    struct work work;
+    char staging[HOME_PATH_MAX];
+};
+
+static void sweep_run(struct work *w) /* file thread */
+{
+    work_sweep_homes(container_of(w, struct sweep, work)->staging);
+}
+
+static void sweep_done(struct work *w)
+{
+    free(container_of(w, struct sweep, work));
+}
+
+/* Works that a conversion may go on with stay, within limits. */
+static void sweep_works(struct server *s)
+{
+    struct sweep *w = calloc(1, sizeof(*w));
+    must(w != NULL);
+    w->work = (struct work){.run = sweep_run, .done = sweep_done};
+    memcpy(w->staging, s->home.staging, sizeof(w->staging));
+    if (workq_put(s->files, &w->work) != 0) {
+        free(w); /* the next start does it */
+    }
+}
+
+/* What the daemon's last run left in staging, unfinished bundles and deleted
+ * models, goes; works stay. They are moved at once, before anything is put
+ * there, and removed later. A second crash finds them again. */
 static void sweep_staging(struct server *s)
 {
-    char old[HOME_PATH_MAX], id[40];
+    char away[HOME_PATH_MAX];
+    char id[40];
     struct err e = {0};
     store_new_id("old", id);
-    if (!file_join(old, sizeof(old), s->home.dir, id)) {
-        return;
-    }
-    if (rename(s->home.staging, old) != 0 ||
-        file_mkdirs(s->home.staging, 0700, &e) != 0) {
+    DIR *d = opendir(s->home.staging);
+    if (d == NULL || !file_join(away, sizeof(away), s->home.staging, id) ||
+        file_mkdirs(away, 0700, &e) != 0) {
         log_warn("staging", "cannot be emptied, continuing");
-        return;
+        away[0] = '\0';
     }
-    char in[HOME_PATH_MAX]; /* a second crash must find it again */
-    if (file_join(in, sizeof(in), s->home.staging, id) &&
-        rename(old, in) == 0) {
-        models_remove_tree(s, in);
+    for (struct dirent *it = NULL;
+         d != NULL && away[0] != '\0' && (it = readdir(d)) != NULL;) {
+        char from[HOME_PATH_MAX];
+        char to[HOME_PATH_MAX];
+        const char *n = it->d_name;
+        if (strcmp(n, ".") != 0 && strcmp(n, "..") != 0 && strcmp(n, id) != 0 &&
+            !work_is_home(n) &&
+            file_join(from, sizeof(from), s->home.staging, n) &&
+            file_join(to, sizeof(to), away, n) && rename(from, to) != 0) {
+            log_warn("staging", "%s stays, continuing", n);
+        }
     }
+    if (d != NULL) {
+        (void)closedir(d);
+    }
+    if (away[0] != '\0') {
+        models_remove_tree(s, away);
+    }
+    sweep_works(s);
 }
 
 struct cache_conf server_cache_conf(const struct server *s)

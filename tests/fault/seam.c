@@ -100,7 +100,7 @@ static _Noreturn void worker(void)
     const char *out = json_str(json_get(spec, "out"));
     const char *name = json_str(json_get(spec, "name"));
     must(out != NULL && name != NULL);
-    /* out is HOME/staging/JOB/bundle, and not there yet */
+    /* out is HOME/staging/work-.../JOB; an attempt before may have left one */
     const char *slash = strrchr(out, '/');
     must(slash != NULL);
     (void)snprintf(path, sizeof(path), "%.*s/../../worker", (int)(slash - out),

@@ -39,6 +39,23 @@ static void enter(struct jobs *js)
     js->entering = false;
 }
 
+/* What the worker said does not count: the next one says it again. */
+static void worker_forget(struct jobs *js)
+{
+    json_free(js->result);
+    predicted_free(js->predicted);
+    js->result = NULL;
+    js->predicted = NULL;
+    js->failure = (struct err){0};
+}
+
+/* Is it worth while to ask for the same again? Code 0: it was cancelled. */
+static bool can_go_on(int code)
+{
+    return code == 0 || code == ERR_CANCELLED || code == ERR_NO_SPACE || code == ERR_IO ||
+           code == ERR_NOMEM || code == ERR_STORE || code == ERR_INTERRUPTED;
+}
+
 /* The current job has its last record. */
 static void leave(struct jobs *js)
 {
@@ -55,15 +72,10 @@ static void leave(struct jobs *js)
     j->resumes = false;
     j->cancelling = false;
     json_free(js->spec);
-    json_free(js->result);
-    predicted_free(js->predicted);
-    js->spec = js->result = NULL;
-    js->predicted = NULL;
-    js->failure = (struct err){0};
-    if (js->staging[0] != '\0') {
-        models_remove_tree(js->srv, js->staging);
-        js->staging[0] = '\0';
-    }
+    js->spec = NULL;
+    bool keep = js->step == STEP_FAIL && can_go_on(js->failure.code);
+    worker_forget(js);
+    job_leave_work(js, keep);
     job_ended(j);
 }
 
@@ -86,7 +98,9 @@ static void wait_for_room(struct jobs *js)
     job_tell(j);
 }
 
-/* The step failed: STEP_COUNT when it is to be tried again. */
+/* The step failed: which is next, STEP_COUNT when it is to be tried again later.
+ * A worker that died (it was killed, or memory ran out) gets a successor, which
+ * goes on from its records. */
 static enum job_step after_failure(struct jobs *js)
 {
     int rc = js->rc;
@@ -95,6 +109,18 @@ static enum job_step after_failure(struct jobs *js)
         (steps[js->step].again == ROOM && room)) {
         wait_for_room(js);
         return STEP_COUNT;
+    }
+    if (js->step == STEP_CONVERT && rc == ERR_WORKER_LOST) {
+        if (js->current->row.attempts < JOB_ATTEMPTS_MAX) {
+            log_warn("convert_again", "job=%s attempts=%u error=%s",
+                     js->current->row.id, (unsigned)js->current->row.attempts,
+                     js->why.msg);
+            worker_forget(js);
+            return STEP_BEGIN;
+        }
+        struct err why = js->why;
+        (void)err_set(&js->why, rc, "%.300s, %u times", why.msg,
+                      JOB_ATTEMPTS_MAX);
     }
     js->failure = js->why;
     js->failure.code = rc;
@@ -197,7 +223,8 @@ static void step_begin(struct jobs *js)
         row_free_strings(&row);
         step_over(js,
                   err_set(&e, ERR_INTERRUPTED,
-                          "the daemon ended while the job ran, %u times",
+                          "the daemon or its converter ended while the job "
+                          "ran, %u times",
                           JOB_ATTEMPTS_MAX),
                   &e);
         return;

@@ -3,11 +3,16 @@
  *
  *   prepare (files) --> spawn, spec --> progress ... --> done | error --> exit
  *
+ * The folder is named after what is asked for, so the next attempt, or a later
+ * job that asks for the same, goes on with what is in it (convert/work.h).
+ *
  * A frame that it should not send ends it. */
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "serve/jobs/jobs_impl.h"
 
@@ -122,6 +127,7 @@ static void send_spec(struct jobs *js)
     }
     json_add_str(clean, "name", js->current->row.name);
     json_add_str(clean, "out", js->bundle);
+    json_add_bool(clean, "keep_records", true);
     child_send_json(js->child, FRAME_CONVERT, 1, clean);
     json_free(clean);
 }
@@ -142,6 +148,82 @@ static int spawn(struct jobs *js, struct err *e)
     return 0;
 }
 
+static int by_key(const void *a, const void *b)
+{
+    const struct json *const *x = a;
+    const struct json *const *y = b;
+    return strcmp(json_key(*x), json_key(*y));
+}
+
+/* Do the request's field and the bundle's bytes have to do with each other?
+ * The source is told by its identity. */
+static bool decides(const struct json *c)
+{
+    static const char *const others[] = {"source", "name", "force", "priority",
+                                         "threads"};
+    for (size_t i = 0; i < countof(others); i++) {
+        if (strcmp(json_key(c), others[i]) == 0) {
+            return false;
+        }
+    }
+    return json_type(c) != JSON_NULL;
+}
+
+#define WISH_KEYS_MAX 64u
+
+/* One name for all requests that ask for the same bundle of the same file, so
+ * that one finds what another left. What is in there is looked at by the
+ * worker, whose key knows more (convert/job_work.c). */
+static void work_name(const struct json *spec, const struct stat *st,
+                      char out[WORK_HOME_CHARS])
+{
+    const struct json *v[WISH_KEYS_MAX];
+    size_t n = 0;
+    struct buf b;
+    struct sha256 s;
+    uint8_t d[SHA256_BYTES];
+    char hex[SHA256_HEX];
+    for (const struct json *c = json_first(spec);
+         c != NULL && n < WISH_KEYS_MAX; c = json_next(c)) {
+        if (decides(c)) {
+            v[n++] = c;
+        }
+    }
+    qsort(v, n, sizeof(v[0]), by_key);
+    buf_init(&b, HTTP_BODY_MAX);
+    buf_printf(&b, "%llu %lld %lld", (unsigned long long)st->st_ino,
+               (long long)st->st_size, (long long)file_mtime_ns(st));
+    for (size_t i = 0; i < n; i++) {
+        buf_printf(&b, "\n%s=", json_key(v[i]));
+        json_write(v[i], false, &b);
+    }
+    sha256_init(&s);
+    sha256_add(&s, b.p, b.n);
+    sha256_end(&s, d);
+    sha256_hex(d, hex);
+    buf_fini(&b);
+    (void)snprintf(out, WORK_HOME_CHARS, WORK_HOME_PREFIX "%.32s", hex);
+}
+
+/* The folders of the job: staging/work-.../JOB. */
+static int find_folders(struct jobs *js, struct err *e)
+{
+    char name[WORK_HOME_CHARS];
+    struct stat st;
+    if (fstat(js->source, &st) != 0) {
+        return err_set(e, ERR_IO, "the source cannot be looked at");
+    }
+    work_name(js->spec, &st, name);
+    if (!file_join(js->staging, sizeof(js->staging), js->srv->home.staging,
+                   name) ||
+        !file_join(js->bundle, sizeof(js->bundle), js->staging,
+                   js->current->row.id)) {
+        js->staging[0] = '\0';
+        return err_set(e, ERR_IO, "path too long");
+    }
+    return 0;
+}
+
 /* Its source, and the folder of its bundle. */
 static void prepare_run(struct work *w) /* file thread */
 {
@@ -152,6 +234,7 @@ static void prepare_run(struct work *w) /* file thread */
     CHECK(json_want_str(js->spec, "source", true, &source, e));
     js->source = job_open_source(source, e);
     CHECK(js->source < 0 ? js->source : 0);
+    CHECK(find_folders(js, e));
     CHECK(file_mkdirs(js->staging, 0700, e));
 out:
     js->work_rc = rc;
@@ -177,18 +260,12 @@ static void prepare_done(struct work *w)
     }
 }
 
-/* The paths and the spec of the current job. */
+/* The spec of the current job. */
 static int prepare(struct jobs *js, struct err *e)
 {
     const struct store_job *row = &js->current->row;
     if (models_find(js->srv->models, row->name) != NULL) {
         return err_set(e, ERR_EXISTS, "there is a model of that name already");
-    }
-    if (!file_join(js->staging, sizeof(js->staging), js->srv->home.staging,
-                   row->id) ||
-        !file_join(js->bundle, sizeof(js->bundle), js->staging, "bundle")) {
-        js->staging[0] = '\0';
-        return err_set(e, ERR_IO, "path too long");
     }
     return json_parse(row->spec, strlen(row->spec), &js->spec, e);
 }

@@ -1,9 +1,10 @@
 /* jobs_impl.h - shared by jobs.c (list, API), job_record.c (durable changes),
  * job_cancel.c, job_wish.c (requests), job_run.c (from step to step),
- * job_worker.c (the step that converts) and job_publish.c (those that
- * publish). */
+ * job_worker.c (the step that converts), job_work.c (its folder afterwards) and
+ * job_publish.c (those that publish). */
 #pragma once
 
+#include "convert/work.h"
 #include "serve/child.h"
 #include "serve/jobs/jobs.h"
 #include "serve/probe/predicted.h"
@@ -18,6 +19,9 @@ enum job_step {
     STEP_FAIL,
     STEP_COUNT
 };
+
+/* Name of a folder in staging/: "work-" and 32 hex digits. */
+#define WORK_HOME_CHARS (sizeof(WORK_HOME_PREFIX) + 32u)
 
 struct record; /* what the store is writing */
 
@@ -53,8 +57,8 @@ struct jobs {
     struct json *spec;   /* of the current job, for its worker */
     int source;          /* descriptor for its worker; -1 */
     struct child *child; /* its worker */
-    char staging[HOME_PATH_MAX];
-    char bundle[HOME_PATH_MAX]; /* staging/bundle */
+    char staging[HOME_PATH_MAX]; /* "" until it is known */
+    char bundle[HOME_PATH_MAX];  /* staging/JOB */
     struct json *result;        /* what the worker said at its end */
     struct predicted *predicted; /* and before; NULL: nothing */
     struct err failure;    /* of the worker, then of the job; code 0: none */
@@ -108,6 +112,11 @@ void job_advance(struct jobs *js);
 
 /* job_worker.c */
 void step_convert(struct jobs *js);
+
+/* job_work.c */
+/* The current job is over: its folder goes, or, with `keep`, what a later
+ * conversion can go on with stays. */
+void job_leave_work(struct jobs *js, bool keep);
 
 /* job_cancel.c */
 /* Record that j is cancelled; those that wait are told. false: the store does

@@ -313,8 +313,16 @@ static void cancel_in_every_stage(void **state)
         o.ctx = &s;
         assert_int_equal(convert_run(&o, &r, &e), ERR_CANCELLED);
         assert_int_equal(r.ms, 77);
-        assert_int_equal(count_entries(room), 1);
+        assert_false(file_exists(at("bundle")));
+        /* what was written stays, beside the model: a folder and its bundle */
+        assert_int_equal(count_entries(room), i < 3 ? 1 : 3);
     }
+    struct convert_options o = options(source, at("bundle"));
+    struct convert_result r = {0};
+    struct err e = {0};
+    unit_ok(convert_run(&o, &r, &e), &e);
+    assert_int_equal(count_entries(room), 2); /* and then it goes */
+    unit_ok(file_rmtree(at("bundle"), &e), &e);
     (void)unlink(source);
 }
 
