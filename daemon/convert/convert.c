@@ -16,7 +16,6 @@
  */
 #include "convert/convert.h"
 
-#include <errno.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -49,24 +48,6 @@ static int stage_reading(struct job *j, struct err *e)
 }
 
 /* --- staging --- */
-
-static int make_staging(struct job *j, struct err *e)
-{
-    char parent[PARENT_ROOM];
-    size_t n = strlen(j->out);
-    while (n > 0 && j->out[n - 1] != '/') {
-        n--;
-    }
-    memcpy(parent, j->out, n);
-    parent[n] = '\0';
-    char path[PATH_ROOM];
-    (void)snprintf(path, sizeof(path), "%s.staging-XXXXXX", parent);
-    if (mkdtemp(path) == NULL) {
-        return err_errno(e, errno, n > 0 ? parent : ".");
-    }
-    memcpy(j->staging, path, sizeof(path));
-    return 0;
-}
 
 int convert_staged(const struct job *j, const char *name, char out[PATH_ROOM],
                    struct err *e)
@@ -183,7 +164,7 @@ static int run(void *ctx, struct err *e)
 {
     struct job *j = ctx;
     RETERR(stage_reading(j, e));
-    RETERR(make_staging(j, e));
+    RETERR(file_staging(j->out, j->staging, sizeof(j->staging), e));
     digest_begin(&j->digest, j->g);
     j->digesting = true;
     RETERR(stage_measuring(j, e));

@@ -59,6 +59,8 @@ uint64_t convert_bundle_bytes(const struct job *j);
 /* Is there room for the bundle? Nothing is checked where the file system does
  * not tell. Errors: NO_SPACE, naming both amounts. */
 CHECKED int convert_check_room(const struct job *j, struct err *e);
+/* The same of `need` bytes for a bundle at `out`. */
+CHECKED int convert_room(const char *out, uint64_t need, struct err *e);
 /* Tell j->progress what each stage will take. */
 void convert_costs(struct job *j);
 

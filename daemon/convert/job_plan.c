@@ -74,13 +74,12 @@ static int free_bytes(const char *dir, bool *known, uint64_t *ret,
     return 0;
 }
 
-int convert_check_room(const struct job *j, struct err *e)
+int convert_room(const char *out, uint64_t need, struct err *e)
 {
     char dir[PARENT_ROOM];
     uint64_t there = 0;
-    uint64_t need = convert_bundle_bytes(j);
     bool known = false;
-    file_parent(j->out, dir, sizeof(dir));
+    file_parent(out, dir, sizeof(dir));
     RETERR(free_bytes(dir, &known, &there, e));
     return !known || there >= need
                ? 0
@@ -88,6 +87,11 @@ int convert_check_room(const struct job *j, struct err *e)
                          "the bundle needs %.1f MB, and %.1f MB are free in "
                          "%s; nothing was written",
                          (double)need / 1e6, (double)there / 1e6, dir);
+}
+
+int convert_check_room(const struct job *j, struct err *e)
+{
+    return convert_room(j->out, convert_bundle_bytes(j), e);
 }
 
 /* --- time --- */

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/macos.h"
 #include "convert/quant/choice.h"
 #include "serve/jobs/jobs_impl.h"
@@ -191,13 +192,5 @@ void job_wish_name(const char *source, char out[MODEL_NAME_MAX + 1])
 {
     const char *base = strrchr(source, '/');
     base = base != NULL ? base + 1 : source;
-    size_t n = gguf_stem(base);
-    size_t m = 0;
-    for (size_t i = 0; i < n && m < MODEL_NAME_MAX; i++) {
-        char c = base[i];
-        bool ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                  (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
-        out[m++] = ok ? c : '-';
-    }
-    out[m] = '\0';
+    file_name_from(base, gguf_stem(base), out, MODEL_NAME_MAX + 1);
 }
