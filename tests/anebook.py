@@ -3,6 +3,8 @@ import json
 import pathlib
 import shutil
 
+import gguf
+
 NUMBERS = {  # ours -> theirs
     "d_model": "d_model", "n_heads": "n_heads", "n_kv_heads": "n_kv_heads", "d_head": "d_head", "d_ff": "d_ff",
     "vocab": "vocab_size", "n_layers": "n_layers", "context": "max_seq_len", "norm_eps": "rms_norm_eps",
@@ -46,4 +48,19 @@ def of_bundle(bundle, folder, name="tiny"):
 
 def write(path, m):
     path.write_text(json.dumps(m, indent=2) + "\n")
+    return path
+
+
+def vocabulary(path, n):
+    """A vocabulary-only GGUF of n tokens, enough to be served."""
+    w = gguf.GGUFWriter(str(path), "llama")
+    w.add_tokenizer_model("llama")
+    w.add_token_list(["<unk>", "<s>", "</s>"] + [f"\u2581w{i}" for i in range(n - 3)])
+    w.add_token_scores([0.0] * n)
+    w.add_token_types([2, 3, 3] + [1] * (n - 3))
+    w.add_bos_token_id(1)
+    w.add_eos_token_id(2)
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.close()
     return path
