@@ -184,7 +184,7 @@ def test_as_a_job(aned, anectl, source, tmp_path):
     home.mkdir(mode=0o700)
     d = Daemon(aned, home=home)
     try:
-        here = [anectl, "--socket", d.socket]
+        here = [anectl, "--socket", d.sock]
         assert "tiny" in run(*here, "import", meta, "--tokenizer", source / "t.gguf")
         run(*here, "convert", source / "t.gguf", "--name", "own")
         with d.http() as c:
