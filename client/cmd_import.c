@@ -4,31 +4,23 @@
 #include "client/submit.h"
 #include "proto/limits.h"
 
-enum {
-    O_TOKENIZER,
-    O_NAME,
-    O_SET,
-    O_PROFILE,
-    O_FORCE,
-    O_PRIORITY,
-    O_NO_WAIT
-};
+enum { O_TOKENIZER, O_NAME, O_SET, O_PROFILE, O_FORCE, O_PRIORITY, O_NO_WAIT };
 
 static const struct opt opts[] = {
     [O_TOKENIZER] = {"tokenizer", 't', OPT_STR,  "FILE",
-                     "GGUF with the model's vocabulary; it is needed",       0, 0},
+                     "GGUF with the model's vocabulary; it is needed",        0, 0},
     [O_NAME] = {"name",      'n', OPT_STR,  "NAME",
-                "name of the model; default from the manifest",              0, 0},
+                     "name of the model; default from the manifest",          0, 0},
     [O_SET] = {"set",       0,   OPT_LIST, "KEY=N",
-               "a number that the manifest lacks, as d_ff; repeatable",      0, 0},
+                     "a number that the manifest lacks, as d_ff; repeatable", 0, 0},
     [O_PROFILE] = {"profile",   0,   OPT_STR,  "P",
-                   "Neural Engine whose residency is predicted",             0, 0},
+                     "Neural Engine whose residency is predicted",            0, 0},
     [O_FORCE] = {"force",     'f', OPT_FLAG, NULL,
-                 "serve the model even when a gate fails",                   0, 0},
+                     "serve the model even when a gate fails",                0, 0},
     [O_PRIORITY] = {"priority",  0,   OPT_STR,  "P",
-                    "low, normal (default) or high: which job is next",      0, 0},
+                     "low, normal (default) or high: which job is next",      0, 0},
     [O_NO_WAIT] = {"no-wait",   0,   OPT_FLAG, NULL,
-                   "only queue the job and print its id",                    0, 0},
+                     "only queue the job and print its id",                   0, 0},
 };
 
 static void add_str(struct json *o, const struct args *a, int opt,

@@ -51,8 +51,8 @@
 #define QUANT_RULES_MAX 64u /* --quant-for of one conversion */
 #define QUANT_HESSIAN_MAX 16384u /* columns of a matrix with feedback: 1.1 GB, twice */
 
-#define IMPORT_JSON_MAX   MIB(1) /* a manifest: two lines a package are usual */
-#define IMPORT_SETS_MAX   16u    /* --set of one import: a manifest has as many numbers */
+#define IMPORT_JSON_MAX   MIB(1) /* a manifest: some lines a package are usual */
+#define IMPORT_SETS_MAX   16u /* --set of one import: a manifest has as many numbers */
 #define IMPORT_FILE_BYTES ((uint64_t)64 << 30) /* RLIMIT_FSIZE of a worker that imports */
 
 /* --- text --- */

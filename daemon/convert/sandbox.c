@@ -55,8 +55,8 @@ static bool set_limits(const struct sandbox_conf *c)
 {
     /* A file of the bundle: fp16 of IQ1_S, 1.56 bits an element, is 10.3 times
      * as much; 11 times and a quarter GiB leave room. */
-    uint64_t file = c->file_bytes > 0 ? c->file_bytes
-                                      : c->source_bytes * 11 + MIB(256);
+    uint64_t file =
+        c->file_bytes > 0 ? c->file_bytes : c->source_bytes * 11 + MIB(256);
     (void)signal(SIGXFSZ, SIG_IGN); /* a write error, not a death */
     bool ok = limit(RLIMIT_CORE, 0);
     ok = limit(RLIMIT_CPU, CONVERT_CPU_S) && ok;
@@ -309,7 +309,8 @@ static void enter(const struct sandbox_conf *c, struct sandbox_report *r)
     if (SANITIZED) {
         return;
     }
-    r->seatbelt = seatbelt_enter(SEATBELT_CONVERT, c->writable, c->readable, &e) == 0;
+    r->seatbelt =
+        seatbelt_enter(SEATBELT_CONVERT, c->writable, c->readable, &e) == 0;
 #if defined(__APPLE__)
     if (!r->seatbelt) {
         log_warn("sandbox", "error=%s, continuing", e.msg);

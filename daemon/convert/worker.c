@@ -302,8 +302,7 @@ static int run_job(struct worker *w, const struct frame *f,
     w->o.report = on_report;
     w->o.ctx = w;
     w->import.common = w->o;
-    return w->imports ? import_run(&w->import, r, e)
-                      : convert_run(&w->o, r, e);
+    return w->imports ? import_run(&w->import, r, e) : convert_run(&w->o, r, e);
 }
 
 int convert_role(int argc, char **argv)

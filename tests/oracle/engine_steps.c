@@ -58,9 +58,9 @@ static int save_states(struct engine_seq *s, const char *out, struct err *e)
         const char *name = u->info.states[i].name;
         struct tensor t;
         rc = dense_state(&d, s->states[0], name, &t, e);
-        rc = rc < 0 ? rc : save(out, name,
-                                 t.dtype == MIL_FP16 ? NPY_F16 : NPY_F32,
-                                 t.rank, t.dims, t.data, e);
+        rc = rc < 0 ? rc
+                    : save(out, name, t.dtype == MIL_FP16 ? NPY_F16 : NPY_F32,
+                           t.rank, t.dims, t.data, e);
     }
     dense_fini(&d);
     return rc;

@@ -9,8 +9,8 @@
 #include "base/file.h"
 #include "convert/import/impl.h"
 
-#define PIECE      MIB(1) /* copied between two looks at progress */
-#define DEPTH_MAX  8      /* folders in a package: three are usual */
+#define PIECE     MIB(1) /* copied between two looks at progress */
+#define DEPTH_MAX 8      /* folders in a package: three are usual */
 
 int import_resolve(const char *dir, const char *path,
                    char out[IMPORT_PATH_ROOM], struct err *e)

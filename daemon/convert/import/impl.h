@@ -1,5 +1,6 @@
 /* impl.h - what the files of import.h share: files.c (copies), ports.c (a
- * package against the contract), trial.c (the bundle runs). */
+ * package against the contract), describe.c (bundle.json), trial.c (the bundle
+ * runs). */
 #pragma once
 
 #include "convert/import/import.h"
@@ -67,6 +68,12 @@ struct import_weights {
 void import_weights_add(struct import_weights *w, const struct mil_program *p);
 /* The form that most elements have, in bundle.json's words ("int8"). */
 const char *import_weights_name(const struct import_weights *w);
+
+/* --- describe.c --- */
+
+/* The manifest's numbers into b; strings and lists stay m's or are in b's
+ * arena. */
+void import_describe(const struct import_manifest *m, struct bundle *b);
 
 /* --- trial.c --- */
 

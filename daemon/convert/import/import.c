@@ -13,7 +13,6 @@
 #include "convert/import/import.h"
 
 #include <errno.h>
-#include <math.h>
 #include <string.h>
 #include <time.h>
 
@@ -39,11 +38,11 @@ struct import {
     struct import_weights weights;
     struct bundle b;
     char name[MODEL_NAME_MAX + 1];
-    char source[256];            /* the manifest's own name */
-    char dir[IMPORT_PATH_ROOM];  /* its folder, without symbolic links */
-    char out[IMPORT_PATH_ROOM];  /* without slashes at its end */
+    char source[256];               /* the manifest's own name */
+    char dir[IMPORT_PATH_ROOM];     /* its folder, without symbolic links */
+    char out[IMPORT_PATH_ROOM];     /* without slashes at its end */
     char staging[IMPORT_PATH_ROOM]; /* "" until it exists */
-    uint64_t bytes; /* of packages and embedding */
+    uint64_t bytes;                 /* of packages and embedding */
 };
 
 static const char *keep_str(struct import *j, const char *s)
@@ -120,9 +119,8 @@ static int read_manifest(struct import *j, struct err *e)
         return err_set(e, ERR_CONVERT, "the manifest's path is too long");
     }
     RETERR(file_read(path, IMPORT_JSON_MAX, &j->text, e));
-    int rc = import_manifest_read(j->text.p != NULL ? j->text.p : "",
-                                  j->text.n, j->o->sets, j->o->n_sets, &j->m,
-                                  e);
+    int rc = import_manifest_read(j->text.p != NULL ? j->text.p : "", j->text.n,
+                                  j->o->sets, j->o->n_sets, &j->m, e);
     if (rc == 0 && j->m.verifier) {
         gguf_note(&j->result.notes, "speculative_verifier is left out: the "
                                     "layers' own packages verify drafts");
@@ -285,8 +283,8 @@ static int stage_writing(struct import *j, struct err *e)
     RETERR(gguf_write_vocab(j->g, to, e));
     RETERR(import_resolve(j->dir, j->m.embed, from, e));
     RETERR(staged(j, EMBED_FILE, to, e));
-    RETERR(import_table(&j->copy, from,
-                        (uint64_t)j->m.vocab * j->m.d_model * 2, to, e));
+    RETERR(import_table(&j->copy, from, (uint64_t)j->m.vocab * j->m.d_model * 2,
+                        to, e));
     RETERR(take_layers(j, e));
     return take_heads(j, e);
 }
@@ -343,58 +341,15 @@ static int gate_heads(struct import *j, struct err *e)
     return 0;
 }
 
-/* What each layer is, as far as the manifest tells. Norms and feed-forward are
- * in the packages, and nothing computes a layer from this. */
-static const struct layer *layers_of(struct import *j)
-{
-    struct layer *l = keep_array(j, j->m.n_layers, sizeof(*l));
-    for (uint32_t i = 0; i < j->m.n_layers; i++) {
-        l[i] = (struct layer){.rotates = true,
-                              .n_heads = j->m.n_heads,
-                              .n_kv = j->m.n_kv_heads,
-                              .d_head = j->m.d_head,
-                              .kv_from = i,
-                              .pre_norm = true,
-                              .score_scale = 1 / sqrtf((float)j->m.d_head),
-                              .gated = true,
-                              .d_ff = j->m.d_ff,
-                              .residual_scale = 1,
-                              .out_scale = 1};
-    }
-    return l;
-}
-
+/* All that stands in bundle.json, but its shards. */
 static void describe(struct import *j)
 {
-    const struct import_manifest *m = &j->m;
     struct bundle *b = &j->b;
     struct sha256 h;
     uint8_t digest[SHA256_BYTES];
+    import_describe(&j->m, b);
     b->name = j->name;
-    b->architecture = m->family;
-    b->n_layers = m->n_layers;
-    b->d_model = m->d_model;
-    b->n_heads = m->n_heads;
-    b->n_kv_heads = m->n_kv_heads;
-    b->d_head = m->d_head;
-    b->d_ff = m->d_ff;
-    b->layers = layers_of(j);
-    b->logit_scale = 1;
-    b->vocab = m->vocab;
-    b->context = m->context;
-    b->context_train = m->context;
-    b->norm_eps = m->norm_eps;
     b->quant = import_weights_name(&j->weights);
-    b->shape = "ranged";
-    b->kv = "state";
-    b->norm = "scale";
-    b->embed_scale = 1;
-    b->residual_scale = 1;
-    b->rope = (struct bundle_rope){.present = true,
-                                   .dim = m->rope_dim,
-                                   .base = m->rope_base,
-                                   .scale = 1,
-                                   .magnitude = 1};
     b->embed_file = EMBED_FILE;
     b->tokenizer_file = VOCAB_FILE;
     b->source_name = j->source;
@@ -409,15 +364,15 @@ static void describe(struct import *j)
 static void note_bits(struct import *j)
 {
     const char *name = import_weights_name(&j->weights);
-    uint32_t bits = strncmp(name, "int8", 4) == 0    ? 8
-                    : strcmp(name, "fp16") == 0      ? 16
-                    : strchr(name, '4') != NULL      ? 4
-                    : strchr(name, '6') != NULL      ? 6
-                                                     : 0;
+    uint32_t bits = strncmp(name, "int8", 4) == 0 ? 8
+                    : strcmp(name, "fp16") == 0   ? 16
+                    : strchr(name, '4') != NULL   ? 4
+                    : strchr(name, '6') != NULL   ? 6
+                                                  : 0;
     uint32_t told = j->m.quant_bits;
     if (told != 0 && bits != 0 && told != bits) {
-        gguf_note(&j->result.notes,
-                  "quant_bits is %u, but most weights are %s", told, name);
+        gguf_note(&j->result.notes, "quant_bits is %u, but most weights are %s",
+                  told, name);
     }
 }
 
@@ -435,7 +390,8 @@ static int stage_gating(struct import *j, struct err *e)
     note_bits(j);
     gate_set(r, "structure", r->notes.n > 0 ? "warned" : "passed",
              "%llu packages%s%s", (unsigned long long)n,
-             r->notes.n > 0 ? "; " : "", r->notes.n > 0 ? r->notes.text[0] : "");
+             r->notes.n > 0 ? "; " : "",
+             r->notes.n > 0 ? r->notes.text[0] : "");
     gate_set(r, "range", "not run",
              "an import has no source to measure values in");
     RETERR(gate_residency_end(r, &j->o->common, &j->residency, e));

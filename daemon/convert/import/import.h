@@ -18,7 +18,7 @@ struct import_options {
      * dialect of the API speaks text. */
     const char *tokenizer;
     const struct gguf_parts *vocabulary; /* its files, if they are open; NULL */
-    const char *sets[IMPORT_SETS_MAX]; /* "KEY=NUMBER", see manifest.h */
+    const char *sets[IMPORT_SETS_MAX];   /* "KEY=NUMBER", see manifest.h */
     size_t n_sets;
     bool link; /* hard links in place of copies: the files must not change */
 };

@@ -7,7 +7,7 @@
 #include "base/parse.h"
 #include "proto/json.h"
 
-#define TEXT_MAX  256u /* bytes of a string of the manifest, with the NUL */
+#define TEXT_MAX 256u /* bytes of a string of the manifest, with the NUL */
 /* Strings and lists are never more than the text that they came from. */
 #define ARENA_MAX (IMPORT_JSON_MAX * 8)
 
@@ -22,33 +22,38 @@ struct number {
     bool need;
 };
 
-#define FIELD(f)    offsetof(struct import_manifest, f)
+#define FIELD(f) offsetof(struct import_manifest, f)
 
 static const struct number numbers[] = {
-    {"n_layers",        NUMBER_U32, FIELD(n_layers),   1,    MODEL_LAYERS_MAX,  true },
-    {"d_model",         NUMBER_U32, FIELD(d_model),    1,    MODEL_DIM_MAX,     true },
-    {"n_heads",         NUMBER_U32, FIELD(n_heads),    1,    MODEL_DIM_MAX,     true },
-    {"n_kv_heads",      NUMBER_U32, FIELD(n_kv_heads), 1,    MODEL_DIM_MAX,     true },
-    {"d_head",          NUMBER_U32, FIELD(d_head),     1,    MODEL_DIM_MAX,     true },
-    {"d_ff",            NUMBER_U32, FIELD(d_ff),       1,    MODEL_DIM_MAX,     true },
-    {"rope_dim",        NUMBER_U32, FIELD(rope_dim),   2,    MODEL_DIM_MAX,     false},
-    {"vocab_size",      NUMBER_U32, FIELD(vocab),      1,    MODEL_VOCAB_MAX,   true },
-    {"max_seq_len",     NUMBER_U32, FIELD(context),    1,    MODEL_CONTEXT_MAX, true },
-    {"rms_norm_eps",    NUMBER_F32, FIELD(norm_eps),   0,    1,                 true },
-    {"rope_freq_base",  NUMBER_F32, FIELD(rope_base),  1e-6, 1e30,              true },
-    {"eos_token_id",    NUMBER_U32, FIELD(eos),        0,    MODEL_VOCAB_MAX,   false},
-    {"bos_token_id",    NUMBER_U32, FIELD(bos),        0,    MODEL_VOCAB_MAX,   false},
-    {"quant_bits",      NUMBER_U32, FIELD(quant_bits), 0,    32,                false},
-    {"rangedim_t_max",  NUMBER_U32, FIELD(t_max),      1,    ENGINE_CHUNK_MAX,  false},
+    {"n_layers",       NUMBER_U32, FIELD(n_layers),   1,    MODEL_LAYERS_MAX,  true },
+    {"d_model",        NUMBER_U32, FIELD(d_model),    1,    MODEL_DIM_MAX,     true },
+    {"n_heads",        NUMBER_U32, FIELD(n_heads),    1,    MODEL_DIM_MAX,     true },
+    {"n_kv_heads",     NUMBER_U32, FIELD(n_kv_heads), 1,    MODEL_DIM_MAX,     true },
+    {"d_head",         NUMBER_U32, FIELD(d_head),     1,    MODEL_DIM_MAX,     true },
+    {"d_ff",           NUMBER_U32, FIELD(d_ff),       1,    MODEL_DIM_MAX,     true },
+    {"rope_dim",       NUMBER_U32, FIELD(rope_dim),   2,    MODEL_DIM_MAX,     false},
+    {"vocab_size",     NUMBER_U32, FIELD(vocab),      1,    MODEL_VOCAB_MAX,   true },
+    {"max_seq_len",    NUMBER_U32, FIELD(context),    1,    MODEL_CONTEXT_MAX, true },
+    {"rms_norm_eps",   NUMBER_F32, FIELD(norm_eps),   0,    1,                 true },
+    {"rope_freq_base", NUMBER_F32, FIELD(rope_base),  1e-6, 1e30,              true },
+    {"eos_token_id",   NUMBER_U32, FIELD(eos),        0,    MODEL_VOCAB_MAX,   false},
+    {"bos_token_id",   NUMBER_U32, FIELD(bos),        0,    MODEL_VOCAB_MAX,   false},
+    {"quant_bits",     NUMBER_U32, FIELD(quant_bits), 0,    32,                false},
+    {"rangedim_t_max", NUMBER_U32, FIELD(t_max),      1,    ENGINE_CHUNK_MAX,  false},
 };
 
 /* Keys that are read by name below, or whose value changes nothing here: which
  * file the packages were made of, and that the head has the embedding's
  * weights (it has its own copy of them). */
 static const char *const others[] = {
-    "artifacts_version", "model_family", "embed_bin",
-    "layers",            "lm_head_shards", "speculative_verifier",
-    "gguf",              "tie_word_embeddings",
+    "artifacts_version",
+    "model_family",
+    "embed_bin",
+    "layers",
+    "lm_head_shards",
+    "speculative_verifier",
+    "gguf",
+    "tie_word_embeddings",
 };
 
 static bool one_of(const char *v, const char *const *words, size_t n)
@@ -123,8 +128,8 @@ static int read_number(const struct json *j, const struct number *r,
         memcpy(at, &(float){(float)v}, sizeof(float));
         return 0;
     }
-    RETERR(json_want_int(j, r->key, true, (int64_t)r->lo, (int64_t)r->hi, &i,
-                         e));
+    RETERR(
+        json_want_int(j, r->key, true, (int64_t)r->lo, (int64_t)r->hi, &i, e));
     memcpy(at, &(uint32_t){(uint32_t)i}, sizeof(uint32_t));
     return 0;
 }
@@ -133,13 +138,15 @@ static int check_numbers(struct import_manifest *m, struct err *e)
 {
     m->rope_dim = m->rope_dim != 0 ? m->rope_dim : m->d_head;
     if (m->n_heads % m->n_kv_heads != 0) {
-        return err_set(e, ERR_CONVERT, "n_heads %u is no multiple of n_kv_heads "
-                                       "%u",
+        return err_set(e, ERR_CONVERT,
+                       "n_heads %u is no multiple of n_kv_heads "
+                       "%u",
                        m->n_heads, m->n_kv_heads);
     }
     if (m->rope_dim % 2 != 0 || m->rope_dim > m->d_head) {
-        return err_set(e, ERR_CONVERT, "rope_dim %u: even, and at most d_head "
-                                       "(%u)",
+        return err_set(e, ERR_CONVERT,
+                       "rope_dim %u: even, and at most d_head "
+                       "(%u)",
                        m->rope_dim, m->d_head);
     }
     const uint32_t ids[] = {m->eos, m->bos};
@@ -259,11 +266,11 @@ struct list_form {
     const char *what;
 };
 
-static int read_part(const struct json *j, const struct list_form *f,
-                     size_t i, uint32_t at, struct import_manifest *m,
+static int read_part(const struct json *j, const struct list_form *f, size_t i,
+                     uint32_t at, struct import_manifest *m,
                      struct import_part *p, struct err *e)
 {
-    const char *const known[] = {f->first, f->last,     "path",
+    const char *const known[] = {f->first,   f->last,     "path",
                                  "mlmodelc", "mlpackage", f->index};
     int64_t first = 0;
     int64_t last = 0;
@@ -325,8 +332,8 @@ static int check_once(const struct import_manifest *m, struct err *e)
 {
     size_t n = m->n_parts + m->n_heads_parts;
     for (size_t i = 0; i < n; i++) {
-        const char *a = i < m->n_parts ? m->parts[i].path
-                                       : m->heads[i - m->n_parts].path;
+        const char *a =
+            i < m->n_parts ? m->parts[i].path : m->heads[i - m->n_parts].path;
         for (size_t k = 0; k < i; k++) {
             const char *b = k < m->n_parts ? m->parts[k].path
                                            : m->heads[k - m->n_parts].path;

@@ -35,7 +35,8 @@ static bool fits(const struct mil_feature *f, const struct port *want,
             continue;
         }
         hi = hi < 0 || hi > ENGINE_CHUNK_MAX ? ENGINE_CHUNK_MAX : hi;
-        ok = lo >= 1 && hi >= lo && (t->t_min == 0 || (t->t_min == lo && t->t_max == hi));
+        ok = lo >= 1 && hi >= lo &&
+             (t->t_min == 0 || (t->t_min == lo && t->t_max == hi));
         t->t_min = (uint32_t)lo;
         t->t_max = (uint32_t)hi;
     }
@@ -83,8 +84,8 @@ static int match(const struct mil_feature *f, size_t n, const char *kind,
         }
     }
     if (all && n < n_want) {
-        return err_set(e, ERR_UNSUPPORTED, "%zu %ss of %zu; one is %s", n,
-                       kind, n_want, want[n_want - 1].name);
+        return err_set(e, ERR_UNSUPPORTED, "%zu %ss of %zu; one is %s", n, kind,
+                       n_want, want[n_want - 1].name);
     }
     return 0;
 }
@@ -94,8 +95,9 @@ static int one_function(const struct mil_program *p, struct import_ports *t,
                         struct err *e)
 {
     if (p->n_functions != 1) {
-        return err_set(e, ERR_UNSUPPORTED, "%zu functions; one with a range of "
-                                           "T is what aned imports",
+        return err_set(e, ERR_UNSUPPORTED,
+                       "%zu functions; one with a range of "
+                       "T is what aned imports",
                        p->n_functions);
     }
     *t = (struct import_ports){.function = p->functions[0]->name};
@@ -159,21 +161,21 @@ static int check_states(const struct mil_function *f,
 
 int import_layer_ports(const struct mil_program *p,
                        const struct import_manifest *m,
-                       const struct import_part *part,
-                       struct import_ports *ret, struct err *e)
+                       const struct import_part *part, struct import_ports *ret,
+                       struct err *e)
 {
     const int64_t s = m->context;
     const struct port inputs[] = {
-        {"x",             4, {1, m->d_model, T_HERE, 1}       },
+        {"x",             4, {1, m->d_model, T_HERE, 1}     },
         {"rope_cos",      2, {T_HERE, m->rope_dim / 2, 0, 0}},
         {"rope_sin",      2, {T_HERE, m->rope_dim / 2, 0, 0}},
-        {"attn_mask",     4, {1, 1, T_HERE, s}                },
-        {"kv_write_mask", 4, {1, 1, s, T_HERE}                },
+        {"attn_mask",     4, {1, 1, T_HERE, s}              },
+        {"kv_write_mask", 4, {1, 1, s, T_HERE}              },
     };
     const struct mil_function *f = p->functions[0];
     RETERR(one_function(p, ret, e));
-    RETERR(match(f->in, f->n_in, "input", inputs, countof(inputs), true, ret,
-                 e));
+    RETERR(
+        match(f->in, f->n_in, "input", inputs, countof(inputs), true, ret, e));
     RETERR(check_states(f, m, part->last - part->first, e));
     return check_output(f, "hidden", m->d_model, e);
 }
@@ -189,8 +191,8 @@ int import_head_ports(const struct mil_program *p,
     };
     const struct mil_function *f = p->functions[0];
     RETERR(one_function(p, ret, e));
-    RETERR(match(f->in, f->n_in, "input", inputs, countof(inputs), false, ret,
-                 e));
+    RETERR(
+        match(f->in, f->n_in, "input", inputs, countof(inputs), false, ret, e));
     if (f->n_in != 1 || f->n_states != 0) {
         return err_set(e, ERR_UNSUPPORTED,
                        "%zu inputs and %zu states; a head has one input, x or "

@@ -38,9 +38,10 @@ static int want_word(const struct json *j, const char *key,
 static int unknown_key(const struct json *j, const char **param, struct err *e)
 {
     static const char *const keys[] = {
-        "source",  "name", "quant",          "context", "shape", "kv",
-        "profile", "norm", "residual_scale", "threads", "force", "priority",
-        "head_quant", "quant_for", "kind", "tokenizer", "set",
+        "source",    "name",     "quant",      "context",        "shape",
+        "kv",        "profile",  "norm",       "residual_scale", "threads",
+        "force",     "priority", "head_quant", "quant_for",      "kind",
+        "tokenizer", "set",
     };
     for (const struct json *c = json_first(j); c != NULL; c = json_next(c)) {
         if (!one_of(json_key(c), keys, countof(keys))) {
@@ -91,9 +92,9 @@ static int want_import(const struct json *j, struct job_wish *w,
 {
     static const char *const kinds[] = {"convert", "import"};
     static const char *const mine[] = {"tokenizer", "set"};
-    static const char *const theirs[] = {"quant", "head_quant", "quant_for",
-                                         "context", "shape", "kv", "norm",
-                                         "residual_scale"};
+    static const char *const theirs[] = {
+        "quant", "head_quant", "quant_for", "context",
+        "shape", "kv",         "norm",      "residual_scale"};
     const char *kind = NULL;
     RETERR(want_word(j, "kind", kinds, countof(kinds), &kind, param, e));
     w->import = kind != NULL && strcmp(kind, "import") == 0;
@@ -122,8 +123,7 @@ static int want_import(const struct json *j, struct job_wish *w,
         ok = json_str(c) != NULL;
     }
     return ok ? 0
-              : err_set(e, ERR_INVALID,
-                        "set: a list of at most %u KEY=NUMBER",
+              : err_set(e, ERR_INVALID, "set: a list of at most %u KEY=NUMBER",
                         IMPORT_SETS_MAX);
 }
 

@@ -29,9 +29,9 @@ static void manifest_of(const struct bundle *b, struct import_manifest *m)
     char made[2048];
     struct err e = {0};
     int n = snprintf(made, sizeof(made), text, b->n_layers, b->d_model,
-                     b->n_heads, b->n_kv_heads, b->d_head, b->d_ff,
-                     b->rope.dim, b->vocab, b->context, b->n_layers,
-                     b->shards[0].path, b->vocab, b->heads[0].path);
+                     b->n_heads, b->n_kv_heads, b->d_head, b->d_ff, b->rope.dim,
+                     b->vocab, b->context, b->n_layers, b->shards[0].path,
+                     b->vocab, b->heads[0].path);
     assert_true(n > 0 && (size_t)n < sizeof(made));
     unit_ok(import_manifest_read(made, (size_t)n, NULL, 0, m, &e), &e);
     FILE *f = fopen(at("b/x_runtime_meta.json"), "w");
