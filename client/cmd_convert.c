@@ -1,9 +1,5 @@
 /* cmd_convert.c - a model file becomes a model, as a job of the daemon. */
-#include <errno.h>
-#include <string.h>
-#include <sys/stat.h>
-
-#include "client/follow.h"
+#include "client/submit.h"
 #include "proto/limits.h"
 
 enum {
@@ -52,25 +48,6 @@ static const struct opt opts[] = {
                 "only queue the job and print its id",                                       0,    0},
 };
 
-/* The daemon has another working folder: it needs the absolute path. An error
- * here can name the path as the user wrote it. */
-static int find_file(const char *file, char **ret, struct err *e)
-{
-    struct stat st;
-    char *path = realpath(file, NULL);
-    if (path == NULL || stat(path, &st) < 0) {
-        int rc = errno == ENOENT || errno == ENOTDIR ? ERR_NOT_FOUND : ERR_IO;
-        free(path);
-        return err_set(e, rc, "%s: %s", file, strerror(errno));
-    }
-    if (!S_ISREG(st.st_mode)) {
-        free(path);
-        return err_set(e, ERR_NOT_FOUND, "%s is not a regular file", file);
-    }
-    *ret = path;
-    return 0;
-}
-
 static void add_str(struct json *o, const struct args *a, int opt,
                     const char *key)
 {
@@ -115,62 +92,16 @@ static struct json *request(const struct args *a, const char *path)
     return o;
 }
 
-static int wait_for(struct client *c, const char *id)
-{
-    struct json *end = NULL;
-    struct err e = {0};
-    int code = EXIT_SUCCESS;
-
-    interrupt_catch();
-    if (follow_job(c, id, false, &end, &e) < 0) {
-        code = ask_fail(c, &e);
-        if (code == EXIT_INTERRUPTED) {
-            (void)fprintf(stderr,
-                          "the job goes on; look again: anectl job %s "
-                          "--follow, end it: anectl cancel %s\n",
-                          id, id);
-        }
-        return code;
-    }
-    if (c->json) {
-        (void)ask_print(end);
-        code = follow_exit(end);
-    } else {
-        code = follow_end(c, end);
-    }
-    json_free(end);
-    return code;
-}
-
 static int run(struct client *c, const struct args *a)
 {
-    struct json *j = NULL;
     struct err e = {0};
     char *path = NULL;
-    char id[64];
-
-    if (find_file(a->pos[0], &path, &e) < 0) {
+    if (submit_path(a->pos[0], &path, &e) < 0) {
         return ask_fail(c, &e);
     }
     struct json *body = request(a, path);
-    int rc = ask(c, "POST", "/aned/v1/jobs", body, &j, &e);
-    json_free(body);
     free(path);
-    if (rc < 0) {
-        return ask_fail(c, &e);
-    }
-    (void)snprintf(id, sizeof(id), "%s", ask_str(j, "id"));
-    if (a->opt[O_NO_WAIT].set) {
-        if (c->json) {
-            (void)ask_print(j);
-        } else {
-            printf("%s\n", id);
-        }
-        json_free(j);
-        return EXIT_SUCCESS;
-    }
-    json_free(j);
-    return wait_for(c, id);
+    return submit_job(c, body, a->opt[O_NO_WAIT].set);
 }
 
 const struct command cmd_convert = {

@@ -51,6 +51,10 @@
 #define QUANT_RULES_MAX 64u /* --quant-for of one conversion */
 #define QUANT_HESSIAN_MAX 16384u /* columns of a matrix with feedback: 1.1 GB, twice */
 
+#define IMPORT_JSON_MAX   MIB(1) /* a manifest: some lines a package are usual */
+#define IMPORT_SETS_MAX   16u /* --set of one import: a manifest has as many numbers */
+#define IMPORT_FILE_BYTES ((uint64_t)64 << 30) /* RLIMIT_FSIZE of a worker that imports */
+
 /* --- text --- */
 #define TOKEN_BYTES_MAX   4096u      /* one vocabulary entry */
 #define TEXT_BYTES_MAX    MIB(4)     /* one prompt */

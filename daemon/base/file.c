@@ -502,6 +502,26 @@ bool file_join(char *out, size_t size, const char *dir, const char *name)
     return n > 0 && (size_t)n < size;
 }
 
+int file_staging(const char *path, char *out, size_t size, struct err *e)
+{
+    const char *slash = strrchr(path, '/');
+    int dir = slash != NULL ? (int)(slash + 1 - path) : 0;
+    int n = snprintf(out, size, "%.*s.staging-XXXXXX", dir, path);
+    int rc = 0;
+    if (n < 0 || (size_t)n >= size) {
+        rc = err_set(e, ERR_INVALID, "the path is too long");
+    } else if (mkdtemp(out) == NULL) {
+        char parent[PATH_BYTES];
+        int error = errno;
+        file_parent(path, parent, sizeof(parent));
+        rc = err_errno(e, error, parent);
+    }
+    if (rc < 0) {
+        out[0] = '\0';
+    }
+    return rc;
+}
+
 bool file_path_ok(const char *path)
 {
     for (const char *part = path; part != NULL;) {
@@ -531,4 +551,16 @@ bool file_name_ok(const char *name)
         }
     }
     return true;
+}
+
+void file_name_from(const char *from, size_t n, char *out, size_t size)
+{
+    size_t m = 0;
+    for (size_t i = 0; i < n && m + 1 < size; i++) {
+        char c = from[i];
+        bool ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                  (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+        out[m++] = ok ? c : '-';
+    }
+    out[m] = '\0';
 }

@@ -76,6 +76,12 @@ uint64_t file_tree_stamp(const char *path);
  * of "b". A slash at the end of path counts as before a name. */
 void file_parent(const char *path, char *out, size_t size);
 
+/* Make an empty folder beside `path`, so that it can be renamed to it: "a" of
+ * "a/b" gets "a/.staging-XXXXXX". out is its path, or "". Errors: INVALID (too
+ * long), as err_errno. */
+CHECKED int file_staging(const char *path, char *out, size_t size,
+                         struct err *e);
+
 /* "dir/name" with snprintf semantics; false when it does not fit. */
 CHECKED bool file_join(char *out, size_t size, const char *dir,
                        const char *name);
@@ -83,3 +89,6 @@ CHECKED bool file_join(char *out, size_t size, const char *dir,
 /* A name that may become a folder or stand in a URL: 1..128 characters of
  * [A-Za-z0-9._-], first a letter or digit, no "..". */
 bool file_name_ok(const char *name);
+/* Make the n bytes at `from` such a name where that is a matter of characters:
+ * others become '-'; it is cut to size. */
+void file_name_from(const char *from, size_t n, char *out, size_t size);

@@ -1,11 +1,8 @@
 /* convert.c - `aned convert`: the worker's code on the command line. */
 #include <getopt.h>
-#include <math.h>
-#include <signal.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "base/parse.h"
+#include "cli/bar.h"
 #include "cli/cli.h"
 #include "cli/plan.h"
 #include "convert/convert.h"
@@ -41,41 +38,6 @@ static const char usage[] =
     "  --dry-run           write nothing: print what it makes and how long\n"
     "                      it takes, as aned plan does, or what would stop\n"
     "                      the conversion as its error\n";
-
-struct bar {
-    bool terminal;
-    const char *stage;
-};
-
-static volatile sig_atomic_t interrupted;
-
-static void on_signal(int sig)
-{
-    (void)sig;
-    interrupted = 1; /* the next progress call ends it and cleans up */
-}
-
-static bool on_progress(void *ctx, const char *stage, double fraction)
-{
-    struct bar *b = ctx;
-    if (interrupted) {
-        return false;
-    }
-    if (!b->terminal) {
-        return true;
-    }
-    char line[33];
-    int full = (int)(fraction * 32);
-    for (int i = 0; i < 32; i++) {
-        line[i] = i < full ? '#' : '.';
-    }
-    line[32] = '\0';
-    b->stage = stage;
-    (void)fprintf(stderr, "\r%-10s [%s] %3d %%", stage, line,
-                  (int)(fraction * 100));
-    (void)fflush(stderr);
-    return true;
-}
 
 enum {
     OPT_OUT = 256,
@@ -198,7 +160,7 @@ int cli_convert(int argc, char **argv)
     struct convert_options o;
     struct convert_result r = {0};
     struct err e = {0};
-    struct bar bar = {.terminal = isatty(STDERR_FILENO) != 0};
+    struct cli_bar bar;
     convert_options_init(&o);
     int rc = read_options(argc, argv, &o, &dry);
     if (rc >= 0) {
@@ -207,27 +169,7 @@ int cli_convert(int argc, char **argv)
     if (dry) {
         return cli_plan_of(&o, false);
     }
-    o.progress = on_progress;
-    o.ctx = &bar;
-    (void)signal(SIGINT, on_signal);
-    (void)signal(SIGTERM, on_signal);
+    cli_bar_begin(&bar, &o);
     rc = convert_run(&o, &r, &e);
-    if (bar.terminal && bar.stage != NULL) {
-        (void)fprintf(stderr, "\r%60s\r", "");
-    }
-    if (rc < 0) {
-        return err_print(&e);
-    }
-    for (size_t i = 0; i < r.notes.n; i++) {
-        (void)fprintf(stderr, "warning: %s\n", r.notes.text[i]);
-    }
-    printf("%s: %.1f MB, %u layer shards, %u head slices, %.1f s\n", o.out,
-           (double)r.bundle_bytes / 1e6, r.n_shards, r.n_heads,
-           (double)r.ms / 1e3);
-    for (size_t i = 0; i < r.n_gates; i++) {
-        const struct convert_gate *g = &r.gates[i];
-        printf("  %-10s %s%s%s\n", g->name, g->verdict,
-               g->detail[0] != '\0' ? ": " : "", g->detail);
-    }
-    return EXIT_SUCCESS;
+    return cli_bar_end(&bar, rc, o.out, &r, &e);
 }

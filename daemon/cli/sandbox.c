@@ -167,8 +167,9 @@ static int prepare(const char *dir, const char *beside, struct room *r,
 static const char *enter(const struct room *r, bool engine, struct err *e)
 {
     if (engine) {
-        return seatbelt_enter(SEATBELT_ENGINE, r->room, e) == 0 ? "seatbelt"
-                                                                : NULL;
+        return seatbelt_enter(SEATBELT_ENGINE, r->room, NULL, e) == 0
+                   ? "seatbelt"
+                   : NULL;
     }
     const struct sandbox_conf c = {
         .writable = r->room, .keep_fds = 3, .source_bytes = 1};

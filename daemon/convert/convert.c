@@ -18,7 +18,6 @@
  */
 #include "convert/convert.h"
 
-#include <errno.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>

@@ -97,7 +97,10 @@ CHECKED int convert_forecast(const struct convert_options *o,
  * CONVERT_DONE {"gates":[...],"warnings":[...],"bundle_bytes",...}
  * or ERROR). The job's JSON: {"source","out","name","quant","head_quant",
  * "quant_for":[...],"context","shape","kv","profile","norm","residual_scale",
- * "threads","keep_records"}; absent ones default. The model file is fd 4 when fd 4 is open;
- * the other parts of a split one are opened beside "source". Enters the sandbox
- * before the first model byte. Returns the exit code. */
+ * "threads","keep_records"}; absent ones default. With "kind":"import" the source is a
+ * manifest (import/import.h):
+ * {"source","out","name","tokenizer","set":[...],"profile", "threads"}; fd 4 is
+ * not needed. The model file is fd 4 when fd 4 is open; the other parts of a
+ * split one are opened beside "source". Enters the sandbox before the first
+ * model byte. Returns the exit code. */
 int convert_role(int argc, char **argv);

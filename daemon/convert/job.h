@@ -69,11 +69,15 @@ CHECKED int convert_check_fit(const struct job *j, struct err *e);
 uint64_t convert_bundle_bytes(const struct job *j);
 /* Bytes that are free where the bundle will be; *known: whether the file system
  * tells. Errors: IO. */
-CHECKED int convert_free_bytes(const struct job *j, bool *known, uint64_t *ret,
+CHECKED int convert_free_bytes(const char *out, bool *known, uint64_t *ret,
                                struct err *e);
-/* Is there room for the bundle, beside what is made already? Nothing is checked where the file system does
- * not tell. Errors: NO_SPACE, naming both amounts. */
+/* Is there room for the bundle, beside what is made already? Nothing is checked
+ * where the file system does not tell. Errors: NO_SPACE, naming both amounts.
+ */
 CHECKED int convert_check_room(const struct job *j, struct err *e);
+/* The same of `need` bytes for a bundle at `out`, `made` of them there. */
+CHECKED int convert_room(const char *out, uint64_t need, uint64_t made,
+                         struct err *e);
 /* Tell j->progress what each stage will take. */
 void convert_costs(struct job *j);
 

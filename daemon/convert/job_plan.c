@@ -56,12 +56,12 @@ uint64_t convert_bundle_bytes(const struct job *j)
 }
 
 /* By descriptor: the sandbox has no statfs by name. */
-int convert_free_bytes(const struct job *j, bool *known, uint64_t *ret,
+int convert_free_bytes(const char *out, bool *known, uint64_t *ret,
                        struct err *e)
 {
     char dir[PARENT_ROOM];
     struct statvfs s = {0};
-    file_parent(j->out, dir, sizeof(dir));
+    file_parent(out, dir, sizeof(dir));
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 && (errno == EACCES || errno == EPERM)) {
         *known = false; /* written to it may be, without being read */
@@ -76,23 +76,28 @@ int convert_free_bytes(const struct job *j, bool *known, uint64_t *ret,
     return 0;
 }
 
-int convert_check_room(const struct job *j, struct err *e)
+int convert_room(const char *out, uint64_t need, uint64_t made,
+                 struct err *e)
 {
     char dir[PARENT_ROOM];
     uint64_t there = 0;
-    uint64_t need = convert_bundle_bytes(j);
-    uint64_t made = convert_work_bytes(j);
     bool known = false;
-    need -= made < need ? made : need;
-    file_parent(j->out, dir, sizeof(dir));
-    RETERR(convert_free_bytes(j, &known, &there, e));
-    return !known || there >= need
+    uint64_t missing = made < need ? need - made : 0;
+    file_parent(out, dir, sizeof(dir));
+    RETERR(convert_free_bytes(out, &known, &there, e));
+    return !known || there >= missing
                ? 0
                : err_set(e, ERR_NO_SPACE,
                          "the bundle needs %.1f MB%s, and %.1f MB are free in "
                          "%s; nothing was written",
-                         (double)need / 1e6, made > 0 ? " more" : "",
+                         (double)missing / 1e6, made > 0 ? " more" : "",
                          (double)there / 1e6, dir);
+}
+
+int convert_check_room(const struct job *j, struct err *e)
+{
+    return convert_room(j->out, convert_bundle_bytes(j), convert_work_bytes(j),
+                        e);
 }
 
 /* --- time --- */

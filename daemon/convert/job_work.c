@@ -196,7 +196,7 @@ static void say_what_lacks(const struct job *j, struct err *e)
     uint64_t need = convert_bundle_bytes(j);
     uint64_t made = work_tree_bytes(work_dir(j->work));
     need -= made < need ? made : need;
-    if (convert_free_bytes(j, &known, &there, &ignored) == 0 && known) {
+    if (convert_free_bytes(j->out, &known, &there, &ignored) == 0 && known) {
         (void)err_set(e, own.code,
                       "%.200s; %.1f MB are still to be written and %.1f MB "
                       "are free: what is done is kept, the same conversion "

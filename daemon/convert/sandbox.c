@@ -55,7 +55,8 @@ static bool set_limits(const struct sandbox_conf *c)
 {
     /* A file of the bundle: fp16 of IQ1_S, 1.56 bits an element, is 10.3 times
      * as much; 11 times and a quarter GiB leave room. */
-    uint64_t file = c->source_bytes * 11 + MIB(256);
+    uint64_t file =
+        c->file_bytes > 0 ? c->file_bytes : c->source_bytes * 11 + MIB(256);
     (void)signal(SIGXFSZ, SIG_IGN); /* a write error, not a death */
     bool ok = limit(RLIMIT_CORE, 0);
     ok = limit(RLIMIT_CPU, CONVERT_CPU_S) && ok;
@@ -91,22 +92,34 @@ static bool set_limits(const struct sandbox_conf *c)
      LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_MAKE_DIR | \
      LANDLOCK_ACCESS_FS_MAKE_REG)
 
-static bool set_landlock(const char *folder)
+#define LANDLOCK_LOOK \
+    (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
+
+/* Allow `access` below the folder. */
+static bool add_rule(int set, const char *folder, uint64_t access)
+{
+    struct landlock_path_beneath_attr rule = {.allowed_access = access};
+    rule.parent_fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (rule.parent_fd < 0) {
+        return false;
+    }
+    bool ok = syscall(SYS_landlock_add_rule, set, LANDLOCK_RULE_PATH_BENEATH,
+                      &rule, 0) == 0;
+    (void)close(rule.parent_fd);
+    return ok;
+}
+
+static bool set_landlock(const struct sandbox_conf *c)
 {
     struct landlock_ruleset_attr attr = {.handled_access_fs = LANDLOCK_ALL};
-    struct landlock_path_beneath_attr room = {.allowed_access = LANDLOCK_ROOM};
     long set = syscall(SYS_landlock_create_ruleset, &attr, sizeof(attr), 0);
     if (set < 0) {
         return false;
     }
-    bool ok = false;
-    room.parent_fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (room.parent_fd >= 0) {
-        ok = syscall(SYS_landlock_add_rule, (int)set,
-                     LANDLOCK_RULE_PATH_BENEATH, &room, 0) == 0 &&
-             syscall(SYS_landlock_restrict_self, (int)set, 0) == 0;
-        (void)close(room.parent_fd);
-    }
+    bool ok = add_rule((int)set, c->writable, LANDLOCK_ROOM) &&
+              (c->readable == NULL ||
+               add_rule((int)set, c->readable, LANDLOCK_LOOK)) &&
+              syscall(SYS_landlock_restrict_self, (int)set, 0) == 0;
     (void)close((int)set);
     return ok;
 }
@@ -285,7 +298,7 @@ static void enter(const struct sandbox_conf *c, struct sandbox_report *r)
         return;
     }
     (void)prctl(PR_SET_DUMPABLE, 0);
-    r->landlock = bound && set_landlock(c->writable);
+    r->landlock = bound && set_landlock(c);
     r->seccomp = bound && set_seccomp();
 }
 #else
@@ -296,7 +309,8 @@ static void enter(const struct sandbox_conf *c, struct sandbox_report *r)
     if (SANITIZED) {
         return;
     }
-    r->seatbelt = seatbelt_enter(SEATBELT_CONVERT, c->writable, &e) == 0;
+    r->seatbelt =
+        seatbelt_enter(SEATBELT_CONVERT, c->writable, c->readable, &e) == 0;
 #if defined(__APPLE__)
     if (!r->seatbelt) {
         log_warn("sandbox", "error=%s, continuing", e.msg);

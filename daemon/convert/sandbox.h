@@ -9,14 +9,16 @@
 
 struct sandbox_conf {
     const char *writable;  /* the one folder that may be written and read */
+    const char *readable;  /* NULL, or a folder that may be read as well */
     int keep_fds;          /* descriptors from this number on are closed */
-    uint64_t source_bytes; /* limits of output follow from it */
+    uint64_t source_bytes; /* limits of output follow from it, */
+    uint64_t file_bytes;   /* or, where it is not 0, are this: of one file */
 };
 
 /* What is in force. */
 struct sandbox_report {
     bool limits;   /* rlimits on memory, time, file size, descriptors */
-    bool landlock; /* files: only `writable` */
+    bool landlock; /* files: only `writable` and `readable` */
     bool seccomp;  /* system calls: an allow-list */
     bool seatbelt; /* macOS: files, network, processes (base/seatbelt.h) */
 };

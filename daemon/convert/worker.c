@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "base/num.h"
 #include "base/qos.h"
-#include "convert/convert.h"
+#include "convert/import/import.h"
 #include "convert/sandbox.h"
 #include "proto/msg.h"
 #include "proto/parent.h"
@@ -27,8 +27,11 @@ struct worker {
     struct frame_in in;
     uint32_t request; /* of the job's frame: answers carry it */
     struct json *spec;
+    bool imports; /* "kind": the source is a manifest, not a GGUF */
+    struct import_options import;
     struct convert_options o;
-    struct gguf_parts parts; /* from SOURCE_FD on, the one it was given first */
+    struct gguf_parts parts; /* from SOURCE_FD on, the one it was given first;
+                                of an import: its vocabulary's */
     struct sandbox_report sandbox;
 };
 
@@ -113,6 +116,28 @@ static int read_rules(struct worker *w, struct err *e)
     return 0;
 }
 
+/* What an import has of its own; strings stay in w->spec. */
+static int read_import(struct worker *w, struct err *e)
+{
+    struct import_options *o = &w->import;
+    const char *kind = NULL;
+    RETERR(json_want_str(w->spec, "kind", false, &kind, e));
+    RETERR(json_want_str(w->spec, "tokenizer", false, &o->tokenizer, e));
+    w->imports = kind != NULL && strcmp(kind, "import") == 0;
+    if (w->imports && (w->o.source == NULL || o->tokenizer == NULL)) {
+        return err_set(e, ERR_INVALID, "an import names source and tokenizer");
+    }
+    const struct json *list = json_get(w->spec, "set");
+    for (const struct json *c = json_first(list); c != NULL; c = json_next(c)) {
+        if (json_str(c) == NULL || o->n_sets == IMPORT_SETS_MAX) {
+            return err_set(e, ERR_INVALID, "set: at most %u strings",
+                           IMPORT_SETS_MAX);
+        }
+        o->sets[o->n_sets++] = json_str(c);
+    }
+    return 0;
+}
+
 static int read_spec(struct worker *w, const struct frame *f, struct err *e)
 {
     int64_t context = 0;
@@ -152,6 +177,7 @@ static int read_spec(struct worker *w, const struct frame *f, struct err *e)
                          &o->residual_scale, e));
     RETERR(json_want_bool(w->spec, "keep_records", false, &o->keep_records, e));
     RETERR(read_rules(w, e));
+    RETERR(read_import(w, e));
     o->context = (uint32_t)context;
     o->threads = (unsigned)threads;
     return 0;
@@ -206,6 +232,17 @@ static uint64_t parts_bytes(const struct gguf_parts *p)
     return sum;
 }
 
+static void enter_sandbox(struct worker *w, struct sandbox_conf *c)
+{
+    char parent[PATH_ROOM];
+    parent_of(w->o.out, parent);
+    c->writable = parent;
+    sandbox_enter(c, &w->sandbox);
+    log_info("sandbox", "limits=%d landlock=%d seccomp=%d seatbelt=%d",
+             w->sandbox.limits, w->sandbox.landlock, w->sandbox.seccomp,
+             w->sandbox.seatbelt);
+}
+
 static int open_source(struct worker *w, struct err *e)
 {
     struct stat st = {0};
@@ -222,17 +259,38 @@ static int open_source(struct worker *w, struct err *e)
         return err_errno(e, errno, "source");
     }
     w->o.parts = &w->parts;
-    char parent[PATH_ROOM];
-    parent_of(w->o.out, parent);
     struct sandbox_conf c = {
-        .writable = parent,
         .keep_fds = above,
         .source_bytes = parts_bytes(&w->parts),
     };
-    sandbox_enter(&c, &w->sandbox);
-    log_info("sandbox", "limits=%d landlock=%d seccomp=%d seatbelt=%d",
-             w->sandbox.limits, w->sandbox.landlock, w->sandbox.seccomp,
-             w->sandbox.seatbelt);
+    enter_sandbox(w, &c);
+    return 0;
+}
+
+/* A manifest is read by its path, with all below its folder; the vocabulary may
+ * lie anywhere. */
+static int open_import(struct worker *w, struct err *e)
+{
+    char folder[PATH_ROOM];
+    char path[PATH_ROOM];
+    RETERR(import_vocabulary(w->import.tokenizer, path, sizeof(path), e));
+    (void)close(SOURCE_FD);
+    int rc = gguf_parts_open(path, -1, &w->parts, e);
+    if (rc < 0) {
+        return err_prefix(e, rc, "tokenizer");
+    }
+    int above = gather(&w->parts);
+    if (above < 0) {
+        return err_errno(e, errno, "tokenizer");
+    }
+    w->import.vocabulary = &w->parts;
+    file_parent(w->o.source, folder, sizeof(folder));
+    struct sandbox_conf c = {
+        .readable = folder,
+        .keep_fds = above,
+        .file_bytes = IMPORT_FILE_BYTES,
+    };
+    enter_sandbox(w, &c);
     return 0;
 }
 
@@ -240,11 +298,12 @@ static int run_job(struct worker *w, const struct frame *f,
                    struct convert_result *r, struct err *e)
 {
     RETERR(read_spec(w, f, e));
-    RETERR(open_source(w, e));
+    RETERR(w->imports ? open_import(w, e) : open_source(w, e));
     w->o.progress = on_progress;
     w->o.report = on_report;
     w->o.ctx = w;
-    return convert_run(&w->o, r, e);
+    w->import.common = w->o;
+    return w->imports ? import_run(&w->import, r, e) : convert_run(&w->o, r, e);
 }
 
 int convert_role(int argc, char **argv)

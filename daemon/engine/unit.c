@@ -41,6 +41,10 @@ static bool role_of(const char *name, enum role *ret)
             return true;
         }
     }
+    if (strcmp(name, "hidden") == 0) { /* of an imported head */
+        *ret = ROLE_X;
+        return true;
+    }
     *ret = ROLE_PAST;
     return stem(name, "_past") > 0;
 }

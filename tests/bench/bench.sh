@@ -56,7 +56,7 @@ cmd_bench() {
         overhead) script=overhead.py targets=tests/bench/bench_streams ;;
         sweep) script=sweep.py targets=tests/bench/sweep ;;
         day | memory | exact) script=$what.py ;;
-        latency | speculation) script=bench_$what.py ;;
+        latency | shapes | speculation) script=bench_$what.py ;;
         *) what='' ;;
     esac
     [ -z "$what" ] || shift

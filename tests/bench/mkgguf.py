@@ -38,6 +38,10 @@ class Shape:
     eps: float = 1e-6
     context: int = 32768
     window: int = 0
+    qk_norm: bool = False  # of each head
+    fused: bool = False  # phi3's attn_qkv, and ffn_up with the gate's rows in front
+    tables: dict = dataclasses.field(default_factory=dict)  # 1-D tensors by name: their numbers
+    keys: dict = dataclasses.field(default_factory=dict)  # more numbers of the family, behind "ARCH."
 
 
 SHAPES = {
@@ -90,6 +94,8 @@ def vocabulary(size):
 
 def tensor_list(s):
     """name -> (shape in numpy's order, kind)."""
+    for name, numbers in s.tables.items():
+        yield name, (len(numbers),), "table"
     q, kv = s.heads * s.d_head, s.kv * s.d_head
     yield "token_embd.weight", (s.vocab, s.d), "matrix"
     if not s.tied:
@@ -98,6 +104,13 @@ def tensor_list(s):
     for layer in range(s.layers):
         p = f"blk.{layer}."
         yield p + "attn_norm.weight", (s.d,), "norm"
+        if s.fused:
+            yield p + "attn_qkv.weight", (q + 2 * kv, s.d), "matrix"
+            yield p + "attn_output.weight", (s.d, q), "matrix"
+            yield p + "ffn_norm.weight", (s.d,), "norm"
+            yield p + "ffn_up.weight", (2 * s.ff, s.d), "matrix"
+            yield p + "ffn_down.weight", (s.d, s.ff), "matrix"
+            continue
         for name, rows in (("attn_q", q), ("attn_k", kv), ("attn_v", kv)):
             yield p + name + ".weight", (rows, s.d), "matrix"
             if s.bias:
@@ -107,9 +120,10 @@ def tensor_list(s):
         yield p + "ffn_gate.weight", (s.ff, s.d), "matrix"
         yield p + "ffn_up.weight", (s.ff, s.d), "matrix"
         yield p + "ffn_down.weight", (s.d, s.ff), "matrix"
-        if s.arch == "gemma3":
+        if s.qk_norm or s.arch == "gemma3":
             yield p + "attn_q_norm.weight", (s.d_head,), "norm"
             yield p + "attn_k_norm.weight", (s.d_head,), "norm"
+        if s.arch == "gemma3":
             yield p + "post_attention_norm.weight", (s.d,), "norm"
             yield p + "post_ffw_norm.weight", (s.d,), "norm"
 
@@ -123,6 +137,11 @@ def random_matrix(rng, shape, qtype, spread):
         blocks[..., :2] = np.array([top / 127], np.float16).view(np.uint8)
         values = np.frombuffer(rng.bytes(rows * cols), np.int8).reshape(rows, cols // 32, 32)
         blocks[..., 2:] = np.maximum(values, -127).view(np.uint8)
+        return blocks.reshape(rows, -1)
+    if qtype == gguf.GGMLQuantizationType.Q4_0:
+        blocks = np.empty((rows, cols // 32, 18), np.uint8)
+        blocks[..., :2] = np.array([top / 8], np.float16).view(np.uint8)
+        blocks[..., 2:] = np.frombuffer(rng.bytes(rows * cols // 2), np.uint8).reshape(rows, cols // 32, 16)
         return blocks.reshape(rows, -1)
     w = rng.random(shape, dtype=np.float32)
     w -= 0.5
@@ -157,6 +176,8 @@ def metadata(w, s):
     w.add_uint32(f"{a}.vocab_size", s.vocab)
     if s.window:
         w.add_uint32(f"{a}.attention.sliding_window", s.window)
+    for key, v in s.keys.items():
+        (w.add_uint32 if isinstance(v, int) else w.add_float32)(f"{a}.{key}", v)
     tokens, types, merges = vocabulary(s.vocab)
     w.add_tokenizer_model("gpt2")
     w.add_tokenizer_pre("qwen2")
@@ -177,6 +198,7 @@ def write(path, shape, qtype="q8_0", seed=0, weights=None):
     w = gguf.GGUFWriter(str(path), shape.arch)
     metadata(w, shape)
     tensors = list(tensor_list(shape))
+    weights = {**weights, **shape.tables}
     for name, dims, what in tensors:
         t = kind if what == "matrix" else gguf.GGMLQuantizationType.F32
         items, size = gguf.GGML_QUANT_SIZES[t]

@@ -6,7 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/macos.h"
+#include "convert/import/manifest.h"
 #include "convert/quant/choice.h"
 #include "serve/jobs/jobs_impl.h"
 #include "source/gguf.h"
@@ -36,9 +38,10 @@ static int want_word(const struct json *j, const char *key,
 static int unknown_key(const struct json *j, const char **param, struct err *e)
 {
     static const char *const keys[] = {
-        "source",  "name", "quant",          "context", "shape", "kv",
-        "profile", "norm", "residual_scale", "threads", "force", "priority",
-        "head_quant", "quant_for",
+        "source",    "name",     "quant",      "context",        "shape",
+        "kv",        "profile",  "norm",       "residual_scale", "threads",
+        "force",     "priority", "head_quant", "quant_for",      "kind",
+        "tokenizer", "set",
     };
     for (const struct json *c = json_first(j); c != NULL; c = json_next(c)) {
         if (!one_of(json_key(c), keys, countof(keys))) {
@@ -74,6 +77,54 @@ static int want_forms(const struct json *j, struct job_wish *w,
         RETERR(quant_choice_add(&c, json_str(r), e));
     }
     return 0;
+}
+
+static bool given(const struct json *j, const char *key)
+{
+    const struct json *v = json_get(j, key);
+    return v != NULL && json_type(v) != JSON_NULL;
+}
+
+/* The fields of an import; the worker reads "set" once more, against the
+ * manifest. */
+static int want_import(const struct json *j, struct job_wish *w,
+                       const char **param, struct err *e)
+{
+    static const char *const kinds[] = {"convert", "import"};
+    static const char *const mine[] = {"tokenizer", "set"};
+    static const char *const theirs[] = {
+        "quant", "head_quant", "quant_for", "context",
+        "shape", "kv",         "norm",      "residual_scale"};
+    const char *kind = NULL;
+    RETERR(want_word(j, "kind", kinds, countof(kinds), &kind, param, e));
+    w->import = kind != NULL && strcmp(kind, "import") == 0;
+    const char *const *foreign = w->import ? theirs : mine;
+    size_t n = w->import ? countof(theirs) : countof(mine);
+    for (size_t i = 0; i < n; i++) {
+        *param = foreign[i];
+        if (given(j, *param)) {
+            return err_set(e, ERR_INVALID, "%s: not of kind %s", *param,
+                           w->import ? "import, which takes packages as they "
+                                       "are"
+                                     : "convert");
+        }
+    }
+    *param = "tokenizer";
+    RETERR(json_want_str(j, *param, w->import, &w->tokenizer, e));
+    if (w->tokenizer != NULL && w->tokenizer[0] != '/') {
+        return err_set(e, ERR_INVALID, "tokenizer: must be an absolute path");
+    }
+    *param = "set";
+    const struct json *list = json_get(j, *param);
+    bool ok = !given(j, *param) || (json_type(list) == JSON_ARRAY &&
+                                    json_count(list) <= IMPORT_SETS_MAX);
+    for (const struct json *c = json_first(list); ok && c != NULL;
+         c = json_next(c)) {
+        ok = json_str(c) != NULL;
+    }
+    return ok ? 0
+              : err_set(e, ERR_INVALID, "set: a list of at most %u KEY=NUMBER",
+                        IMPORT_SETS_MAX);
 }
 
 int job_wish_priority(const struct json *j, int *ret, struct err *e)
@@ -126,6 +177,7 @@ int job_wish_read(const struct json *j, struct job_wish *w, const char **param,
         {"norm",  norms,  countof(norms),  &w->norm },
     };
     RETERR(unknown_key(j, param, e));
+    RETERR(want_import(j, w, param, e));
     *param = "source";
     RETERR(json_want_str(j, *param, true, &w->source, e));
     RETERR(want_forms(j, w, param, e));
@@ -187,17 +239,13 @@ int job_open_source(const char *path, struct err *e)
     return fd;
 }
 
-void job_wish_name(const char *source, char out[MODEL_NAME_MAX + 1])
+void job_wish_name(const struct job_wish *w, char out[MODEL_NAME_MAX + 1])
 {
-    const char *base = strrchr(source, '/');
-    base = base != NULL ? base + 1 : source;
-    size_t n = gguf_stem(base);
-    size_t m = 0;
-    for (size_t i = 0; i < n && m < MODEL_NAME_MAX; i++) {
-        char c = base[i];
-        bool ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                  (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
-        out[m++] = ok ? c : '-';
+    const char *base = strrchr(w->source, '/');
+    base = base != NULL ? base + 1 : w->source;
+    if (w->import) {
+        import_name(base, out);
+    } else {
+        file_name_from(base, gguf_stem(base), out, MODEL_NAME_MAX + 1);
     }
-    out[m] = '\0';
 }

@@ -279,7 +279,7 @@ int jobs_create(struct jobs *js, const struct json *spec, struct job_created *c,
     RETERR(job_wish_read(spec, &w, param, e));
     *param = "name";
     if (w.name == NULL) {
-        job_wish_name(w.source, name);
+        job_wish_name(&w, name);
     } else if (snprintf(name, sizeof(name), "%s", w.name) >=
                (int)sizeof(name)) {
         return err_set(e, ERR_INVALID, "name: too long");

@@ -145,6 +145,8 @@ struct job_wish {
     double residual_scale;
     bool force;
     int priority;
+    bool import; /* the source is a manifest of packages */
+    const char *tokenizer;
 };
 /* The request's "priority": a word, or -JOB_PRIORITY_MAX to JOB_PRIORITY_MAX;
  * absent is 0. Errors: INVALID. */
@@ -155,9 +157,10 @@ CHECKED int job_wish_read(const struct json *j, struct job_wish *w,
 /* A descriptor, O_RDONLY, of a regular file; on the file thread, for it may
  * block. Errors: INVALID. */
 CHECKED int job_open_source(const char *path, struct err *e);
-/* The source's file name without ".gguf" and without the number of a part, made
- * into a name; the result is checked by the caller. */
-void job_wish_name(const char *source, char out[MODEL_NAME_MAX + 1]);
+/* The source's file name without ".gguf" and without the number of a part, or
+ * as import_name has it, made into a name; the result is checked by the caller.
+ */
+void job_wish_name(const struct job_wish *w, char out[MODEL_NAME_MAX + 1]);
 
 /* jobs.c */
 struct job *job_of(struct list *l);

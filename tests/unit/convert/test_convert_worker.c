@@ -389,6 +389,56 @@ static int try_walls(int argc, char **argv)
     return p != NULL ? 10 : 0;
 }
 
+/* A folder that may be read, and no more. */
+static int try_readable(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    char path[160];
+    char model[160];
+    struct sandbox_report r = {0};
+    (void)snprintf(path, sizeof(path), "%s/out", room);
+    (void)snprintf(model, sizeof(model), "%s/m.gguf", room);
+    struct sandbox_conf c = {
+        .writable = path, .readable = room, .keep_fds = 5, .file_bytes = 1};
+    sandbox_enter(&c, &r);
+    if (!r.landlock && !r.seatbelt) {
+        return 77;
+    }
+    if (open(model, O_RDONLY) < 0) {
+        return 1;
+    }
+    if (open(model, O_WRONLY) >= 0 || unlink(model) == 0) {
+        return 2;
+    }
+    (void)snprintf(path, sizeof(path), "%s/new", room);
+    if (open(path, O_WRONLY | O_CREAT, 0600) >= 0) {
+        return 3;
+    }
+    if (open("/etc/passwd", O_RDONLY) >= 0) {
+        return 4;
+    }
+    (void)snprintf(path, sizeof(path), "%s/out/file", room);
+    int fd = open(path, O_WRONLY | O_CREAT, 0600);
+    if (fd < 0 || write(fd, "xy", 2) != 1 || close(fd) != 0 ||
+        unlink(path) != 0) {
+        return 5; /* one byte a file is the limit */
+    }
+    return 0;
+}
+
+static void a_readable_folder_is_only_read(void **state)
+{
+    (void)state;
+    int fd = -1;
+    int rc = ended(child(try_readable, true, &fd));
+    (void)close(fd);
+    if (rc == 77) {
+        skip();
+    }
+    assert_int_equal(rc, 0);
+}
+
 static void walls_hold(void **state)
 {
     (void)state;
@@ -546,6 +596,7 @@ int main(void)
         cmocka_unit_test(cancel_and_lost_parent),
         cmocka_unit_test(bad_jobs),
         cmocka_unit_test(walls_hold),
+        cmocka_unit_test(a_readable_folder_is_only_read),
         cmocka_unit_test(verify_a_bundle),
     };
     (void)signal(SIGPIPE, SIG_IGN);

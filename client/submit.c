@@ -1,0 +1,75 @@
+#include "client/submit.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "client/follow.h"
+
+int submit_path(const char *file, char **ret, struct err *e)
+{
+    struct stat st;
+    char *path = realpath(file, NULL);
+    if (path == NULL || stat(path, &st) < 0) {
+        int rc = errno == ENOENT || errno == ENOTDIR ? ERR_NOT_FOUND : ERR_IO;
+        free(path);
+        return err_set(e, rc, "%s: %s", file, strerror(errno));
+    }
+    if (!S_ISREG(st.st_mode)) {
+        free(path);
+        return err_set(e, ERR_NOT_FOUND, "%s is not a regular file", file);
+    }
+    *ret = path;
+    return 0;
+}
+
+static int wait_for(struct client *c, const char *id)
+{
+    struct json *end = NULL;
+    struct err e = {0};
+    int code = EXIT_SUCCESS;
+
+    interrupt_catch();
+    if (follow_job(c, id, false, &end, &e) < 0) {
+        code = ask_fail(c, &e);
+        if (code == EXIT_INTERRUPTED) {
+            (void)fprintf(stderr,
+                          "the job goes on; look again: anectl job %s "
+                          "--follow, end it: anectl cancel %s\n",
+                          id, id);
+        }
+        return code;
+    }
+    if (c->json) {
+        (void)ask_print(end);
+        code = follow_exit(end);
+    } else {
+        code = follow_end(c, end);
+    }
+    json_free(end);
+    return code;
+}
+
+int submit_job(struct client *c, struct json *body, bool no_wait)
+{
+    struct json *j = NULL;
+    struct err e = {0};
+    char id[64];
+    int rc = ask(c, "POST", "/aned/v1/jobs", body, &j, &e);
+    json_free(body);
+    if (rc < 0) {
+        return ask_fail(c, &e);
+    }
+    (void)snprintf(id, sizeof(id), "%s", ask_str(j, "id"));
+    if (!no_wait) {
+        json_free(j);
+        return wait_for(c, id);
+    }
+    if (c->json) {
+        (void)ask_print(j);
+    } else {
+        printf("%s\n", id);
+    }
+    json_free(j);
+    return EXIT_SUCCESS;
+}
