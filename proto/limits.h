@@ -204,5 +204,8 @@
 #define CONVERT_CPU_S      3600u                 /* RLIMIT_CPU of a worker */
 #define CONVERT_DATA_BYTES ((uint64_t)2 << 30) /* RLIMIT_DATA: the quality
                                                   gate runs the model */
+#define QUALITY_TEXT_MAX   KIB(60) /* of a report: it goes in one frame of a
+                                      worker; layers and positions are left out
+                                      where there is no room */
 #define QUALITY_BYTES_MAX  MIB(768) /* of a gate's own arrays: fewer positions
                                       are measured where they are larger */

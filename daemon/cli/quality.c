@@ -74,7 +74,9 @@ static void print_table(const struct quality *q)
     for (uint32_t i = 0; i < q->n_layers; i++) {
         (void)printf("  %5u  %.6f     %.6f   %.4f\n", i,
                      q->layers[i].cosine_mean, q->layers[i].cosine_min,
-                     q->layers[i].error_max);
+                     q->layers[i].rms > 0
+                         ? q->layers[i].error_max / q->layers[i].rms
+                         : q->layers[i].error_max);
     }
     (void)printf("\n  logits of %u positions: KL mean %.5f, largest %.4f; "
                  "likeliest token %.3f of %u clear ones; top 5 %.3f\n",
@@ -84,8 +86,8 @@ static void print_table(const struct quality *q)
 static int print_json(const struct quality *q, struct err *e)
 {
     struct buf b;
-    struct json *j = quality_json(q);
-    buf_init(&b, MIB(16));
+    struct json *j = quality_json(q, MIB(16));
+    buf_init(&b, MIB(32));
     json_write(j, true, &b);
     bool ok = buf_ok(&b);
     if (ok) {

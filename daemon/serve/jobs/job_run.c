@@ -56,8 +56,9 @@ static void leave(struct jobs *js)
     j->cancelling = false;
     json_free(js->spec);
     json_free(js->result);
+    json_free(js->quality);
     predicted_free(js->predicted);
-    js->spec = js->result = NULL;
+    js->spec = js->result = js->quality = NULL;
     js->predicted = NULL;
     js->failure = (struct err){0};
     if (js->staging[0] != '\0') {

@@ -1,7 +1,7 @@
 /* jobs_impl.h - shared by jobs.c (list, API), job_record.c (durable changes),
  * job_cancel.c, job_wish.c (requests), job_run.c (from step to step),
- * job_worker.c (the step that converts) and job_publish.c (those that
- * publish). */
+ * job_worker.c (the step that converts), job_publish.c (those that publish) and
+ * job_quality.c (the quality report; accepted gates). */
 #pragma once
 
 #include "serve/child.h"
@@ -57,6 +57,7 @@ struct jobs {
     char bundle[HOME_PATH_MAX]; /* staging/bundle */
     struct json *result;        /* what the worker said at its end */
     struct predicted *predicted; /* and before; NULL: nothing */
+    struct json *quality; /* the report; NULL: none came */
     struct err failure;    /* of the worker, then of the job; code 0: none */
     char fingerprint[65];  /* of the bundle in staging */
     bool renaming;         /* the folder may have left staging */
@@ -134,7 +135,6 @@ struct job_wish {
     const char *norm;
     int64_t context, threads;
     double residual_scale;
-    bool force;
     int priority;
 };
 /* The request's "priority": a word, or -JOB_PRIORITY_MAX to JOB_PRIORITY_MAX;
@@ -149,6 +149,17 @@ CHECKED int job_open_source(const char *path, struct err *e);
 /* The source's file name without ".gguf" and without the number of a part, made
  * into a name; the result is checked by the caller. */
 void job_wish_name(const char *source, char out[MODEL_NAME_MAX + 1]);
+
+/* job_quality.c */
+/* Errors: FRAME: no verdict that is known, or the second one. */
+CHECKED int job_quality_take(struct jobs *js, const struct json *report);
+/* Give it to the store, before the intent. None, or one that the store does not
+ * take, is no reason to end a job: that is logged. */
+void job_quality_save(const struct jobs *js);
+/* A request's "accept": names of gates whose failure does not reject the model;
+ * absent is none. Errors: INVALID, naming what is not such a gate. */
+CHECKED int job_accept_check(const struct json *list, struct err *e);
+bool job_accepts(const struct json *spec, const char *gate);
 
 /* jobs.c */
 struct job *job_of(struct list *l);

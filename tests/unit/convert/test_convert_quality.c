@@ -82,7 +82,7 @@ static void right_bundles(void **state)
         assert_true(is(&q.rungs[RUNG_CHUNKS], "passed"));
         assert_true(is(&q.exactness, "passed"));
         assert_int_equal(q.chunks.n, 16);
-        struct json *j = quality_json(&q);
+        struct json *j = quality_json(&q, MIB(1));
         assert_int_equal(json_count(json_get(j, "layers")), m.layers);
         assert_int_equal(json_count(json_get(j, "kl")), 128);
         json_free(j);
