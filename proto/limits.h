@@ -123,6 +123,7 @@
 #define PREDICT_REASON_MAX   224u /* a rule's text and that */
 #define PREDICT_FINDINGS_MAX 24u  /* of a function or a program: one a rule */
 #define PREDICT_KINDS_MAX    64u  /* kinds of operations of a function */
+#define PREDICT_MAP_MAX      KIB(16) /* of a function: part of a worker's frame */
 #define PREDICT_REASONS      16u  /* of a bundle; functions have the rest */
 #define STATE_PARTS_MAX      64u /* files of one saved timeline */
 #define STATE_ARRAYS_MAX     (2u * SHARDS_MAX) /* geometry entries of a file */

@@ -5,6 +5,7 @@
 #include "base/parse.h"
 #include "cli/cli.h"
 #include "convert/quality/quality.h"
+#include "proto/quality_text.h"
 
 static const char usage[] =
     "usage: aned quality BUNDLE SOURCE [--threads N] [--json]\n"
@@ -57,41 +58,20 @@ static int parse(int argc, char **argv, struct options *o, int *ret)
     return 0;
 }
 
-static void print_result(const char *name, const struct quality_result *r)
-{
-    (void)printf("  %-10s %-8s %s\n", name, r->verdict, r->detail);
-}
-
-static void print_table(const struct quality *q)
-{
-    const struct quality_logits *l = &q->program;
-    (void)printf("%s: %s\n\n", q->all.verdict, q->all.detail);
-    for (unsigned i = 0; i < RUNGS; i++) {
-        print_result(quality_rung_name((enum quality_rung)i), &q->rungs[i]);
-    }
-    print_result("exactness", &q->exactness);
-    (void)printf("\n  layer  cosine mean   least      largest error / rms\n");
-    for (uint32_t i = 0; i < q->n_layers; i++) {
-        (void)printf("  %5u  %.6f     %.6f   %.4f\n", i,
-                     q->layers[i].cosine_mean, q->layers[i].cosine_min,
-                     q->layers[i].rms > 0
-                         ? q->layers[i].error_max / q->layers[i].rms
-                         : q->layers[i].error_max);
-    }
-    (void)printf("\n  logits of %u positions: KL mean %.5f, largest %.4f; "
-                 "likeliest token %.3f of %u clear ones; top 5 %.3f\n",
-                 l->n, l->kl_mean, l->kl_max, l->argmax, l->n_clear, l->top5);
-}
-
-static int print_json(const struct quality *q, struct err *e)
+static int print_report(const struct quality *q, bool as_json, struct err *e)
 {
     struct buf b;
     struct json *j = quality_json(q, MIB(16));
     buf_init(&b, MIB(32));
-    json_write(j, true, &b);
+    if (as_json) {
+        json_write(j, true, &b);
+        buf_puts(&b, "\n");
+    } else {
+        quality_report_text(j, &b);
+    }
     bool ok = buf_ok(&b);
     if (ok) {
-        (void)printf("%s\n", b.p);
+        (void)fwrite(b.p, 1, b.n, stdout);
     }
     buf_fini(&b);
     json_free(j);
@@ -117,11 +97,7 @@ int cli_quality(int argc, char **argv)
     CHECK(quality_measure(argv[optind], &d, &conf, &q, &e));
     CHECK(gguf_check_unchanged(g, &e));
     good = q.all.verdict[0] != 'f';
-    if (o.json) {
-        CHECK(print_json(&q, &e));
-    } else {
-        print_table(&q);
-    }
+    CHECK(print_report(&q, o.json, &e));
 out:
     quality_fini(&q);
     arch_fini(&d);
