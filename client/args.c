@@ -13,7 +13,7 @@ const struct command *const commands[] = {
     &cmd_rm,      &cmd_run,      &cmd_complete,   &cmd_sessions,
     &cmd_session, &cmd_tokenize, &cmd_detokenize, &cmd_completion,
     &cmd_verify,  &cmd_quality,  &cmd_probe,      &cmd_residency,
-    &cmd_service,  &cmd_doctor,     NULL,
+    &cmd_report,  &cmd_service,  &cmd_doctor,     NULL,
 };
 
 const struct command *command_find(const char *name)
