@@ -5,76 +5,6 @@
 
 #include "base/base.h"
 
-static const char style[] =
-    ":root{color-scheme:light dark;--bg:#fbfbfa;--card:#fff;--ink:#1d1f21;"
-    "--dim:#62676d;--line:#dfe1e4;--plot:#2f6f9f;--good:#1a6b3c;--goodbg:"
-    "#dff2e5;--bad:#a0200f;--badbg:#fbe3df;--warn:#7a4d00;--warnbg:#fdeecb;"
-    "--on:#cfe6d6;--unk:#f6d98a;--off:#e58a78;--cell:#1d1f21}"
-    "@media(prefers-color-scheme:dark){:root{--bg:#15171a;--card:#1d2024;"
-    "--ink:#e6e8ea;--dim:#9aa1a9;--line:#343940;--plot:#6fb1e0;--good:#8fdcab;"
-    "--goodbg:#173524;--bad:#ffab9c;--badbg:#47201a;--warn:#f3cd7c;--warnbg:"
-    "#42320f;--on:#234a33;--unk:#8a6a17;--off:#9c3b2a;--cell:#f2f3f4}}"
-    "*{box-sizing:border-box}"
-    "body{margin:0;background:var(--bg);color:var(--ink);font:16px/1.5 "
-    "system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif}"
-    "main,header,footer{max-width:68rem;margin:0 auto;padding:0 1.25rem}"
-    "header{padding-top:2rem}h1{font-size:1.7rem;line-height:1.2;margin:0 0 "
-    ".4rem;overflow-wrap:anywhere}h2{font-size:1.15rem;margin:0 0 .75rem}"
-    "section{background:var(--card);border:1px solid var(--line);"
-    "border-radius:10px;padding:1.1rem 1.25rem;margin:1rem 0}"
-    "p{margin:0 0 .75rem}.dim{color:var(--dim)}code{font:.9em ui-monospace,"
-    "'SF Mono',Menlo,'DejaVu Sans Mono',monospace}"
-    ".facts{display:flex;flex-wrap:wrap;gap:.35rem 1.6rem;margin:.6rem 0 0;"
-    "padding:0;list-style:none;color:var(--dim)}.facts b{color:var(--ink);"
-    "font-weight:600}"
-    ".tag{display:inline-block;white-space:nowrap;border-radius:999px;padding:"
-    "0 .6em;font-size:.86em;font-weight:600;background:var(--line)}"
-    ".tag.good{background:var(--goodbg);color:var(--good)}"
-    ".tag.bad{background:var(--badbg);color:var(--bad)}"
-    ".tag.warn{background:var(--warnbg);color:var(--warn)}"
-    ".tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(9.5rem,"
-    "1fr));gap:.75rem;margin:0 0 1rem;padding:0}"
-    ".tiles div{border:1px solid var(--line);border-radius:8px;padding:.55rem "
-    ".8rem}.tiles dt{color:var(--dim);font-size:.84rem}"
-    ".tiles dd{margin:0;font-size:1.25rem;font-weight:600;"
-    "font-variant-numeric:tabular-nums}"
-    ".tiles small{display:block;font-size:.78rem;font-weight:400;"
-    "color:var(--dim)}"
-    ".wide{overflow-x:auto}.wide:focus-visible,summary:focus-visible,"
-    "a:focus-visible{outline:2px solid var(--plot);outline-offset:2px}"
-    "table{border-collapse:collapse;width:100%;font-size:.9rem;"
-    "font-variant-numeric:tabular-nums}"
-    "th,td{text-align:left;padding:.34rem .7rem .34rem 0;border-bottom:1px "
-    "solid var(--line);vertical-align:top}thead th{color:var(--dim);"
-    "font-weight:500}tbody th{font-weight:600}td.text{min-width:16rem}"
-    "td.fill,th.fill{width:40%;padding-right:0}"
-    ".share{display:block;width:100%;height:.55rem;margin-top:.45rem}"
-    "details{margin-top:.75rem}summary{cursor:pointer;color:var(--dim)}"
-    "figure{margin:0}figcaption{color:var(--dim);font-size:.9rem;"
-    "margin-bottom:.35rem}figure svg{display:block;width:100%;height:auto;"
-    "max-height:22rem}.grid line,line.grid{stroke:var(--line)}"
-    ".tick{fill:var(--dim);font-size:11px}.axis{fill:var(--dim);"
-    "font-size:12px}.ink{fill:var(--plot)}.line{fill:none;stroke:var(--plot);"
-    "stroke-width:1.6}.bar{stroke:var(--bad);stroke-dasharray:5 4;"
-    "stroke-width:1.4}.bartext{fill:var(--bad)}"
-    ".map{max-height:34rem;overflow:auto;margin-top:.75rem}"
-    "table.grid{width:auto;font-size:.76rem}table.grid td{padding:0;"
-    "text-align:center;min-width:1.35rem;border:1px solid var(--card);"
-    "color:var(--cell);line-height:1.25rem}table.grid th{padding:0 .7rem 0 0;"
-    "border:0;white-space:nowrap;font-weight:500}table.grid thead th{"
-    "text-align:center;padding:0 .2rem;position:sticky;top:0;"
-    "background:var(--card)}table.grid tbody th,table.grid thead "
-    "th:first-child{position:sticky;left:0;background:var(--card);"
-    "text-align:left;padding-right:.7rem}table.grid thead th:first-child{"
-    "z-index:1}"
-    "td.on,.key.on{background:var(--on)}td.unk,.key.unk{background:var(--unk)}"
-    "td.off,.key.off{background:var(--off)}"
-    ".legend{margin-top:1rem;font-size:.9rem;color:var(--dim)}.key{display:"
-    "inline-block;width:1.3rem;text-align:center;border-radius:3px;"
-    "color:var(--cell);margin-left:.5rem}"
-    "footer{color:var(--dim);font-size:.84rem;padding-bottom:2.5rem}"
-    "@media print{body{background:#fff}.map{max-height:none}}";
-
 const struct json *report_quality(const struct report *r)
 {
     const struct json *q = json_get(r->quality, "report");
@@ -262,8 +192,8 @@ void report_html(const struct report *r, struct buf *b)
                 "initial-scale=1\"><meta name=\"referrer\" "
                 "content=\"no-referrer\"><title>");
     html_member(b, r->model, "name");
-    buf_printf(b, " - aned report</title><style>%s</style></head><body>\n",
-               style);
+    buf_printf(b, " - aned report</title><style>%s%s</style></head><body>\n",
+               report_style, report_style_more);
     put_header(r, b);
     buf_puts(b, "<main>\n");
     put_gates(r, b);

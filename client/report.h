@@ -29,6 +29,9 @@ const struct json *report_quality(const struct report *r);
 /* The functions of the prediction, an array; NULL without one. */
 const struct json *report_functions(const struct report *r);
 
+/* report_style.c: the style sheet, in two pieces */
+extern const char report_style[], report_style_more[];
+
 /* report_html.c: text with <, >, &, quotes escaped, and control characters as
  * '?'. */
 void html_text(struct buf *b, const char *s);

@@ -12,7 +12,8 @@ struct row {
 };
 
 struct grid {
-    size_t layers;
+    size_t layers; /* columns: a head slice is one, too, the last */
+    size_t heads;
     struct row *rows;
     size_t n;
 };
@@ -37,10 +38,21 @@ static char mark_of(const char *word)
                                        : '?';
 }
 
-/* Layers of a package: one more than the largest number in its map. */
-static size_t count_layers(const struct json *map)
+static bool is_head(const struct json *f)
 {
+    const char *kind = json_str(json_get(f, "kind"));
+    return kind != NULL && strcmp(kind, "head") == 0;
+}
+
+/* Layers of a function with a map: one more than the largest number there; a
+ * head is one. */
+static size_t count_layers(const struct json *f)
+{
+    const struct json *map = json_get(f, "map");
     size_t n = 0;
+    if (is_head(f)) {
+        return json_type(map) == JSON_OBJECT ? 1 : 0;
+    }
     for (const struct json *g = json_first(json_get(map, "groups")); g != NULL;
          g = json_next(g)) {
         for (const struct json *l = json_first(json_get(g, "layers"));
@@ -76,10 +88,20 @@ static struct row *row_of(struct grid *t, const char *name, const char *type)
     return r;
 }
 
-static void take_group(struct grid *t, const struct json *map,
+static void set_cell(struct row *r, const struct grid *t, size_t at,
+                     const struct json *op, const char *rule)
+{
+    if (at < t->layers) {
+        r->cells[at] = mark_of(json_str(nth(op, 2)));
+        r->rules[at] = rule;
+    }
+}
+
+/* f's operations in group g; its first layer is column `first`. */
+static void take_group(struct grid *t, const struct json *f,
                        const struct json *g, size_t first)
 {
-    const struct json *rules = json_get(map, "rules");
+    const struct json *rules = json_get(json_get(f, "map"), "rules");
     for (const struct json *o = json_first(json_get(g, "ops")); o != NULL;
          o = json_next(o)) {
         const char *name = json_str(nth(o, 0));
@@ -90,13 +112,14 @@ static void take_group(struct grid *t, const struct json *map,
         if (r == NULL || !json_int(nth(o, 3), 0, 1024, &rule)) {
             continue;
         }
+        const char *id = json_str(nth(rules, (size_t)rule));
+        if (is_head(f)) {
+            set_cell(r, t, first, o, id);
+            continue;
+        }
         for (const struct json *l = json_first(json_get(g, "layers"));
              l != NULL; l = json_next(l)) {
-            size_t at = first + (size_t)json_num(l);
-            if (at < t->layers) {
-                r->cells[at] = mark_of(json_str(nth(o, 2)));
-                r->rules[at] = json_str(nth(rules, (size_t)rule));
-            }
+            set_cell(r, t, first + (size_t)json_num(l), o, id);
         }
     }
 }
@@ -105,7 +128,9 @@ static void read_grid(const struct report *r, struct grid *t)
 {
     const struct json *f = json_first(report_functions(r));
     for (; f != NULL; f = json_next(f)) {
-        t->layers += count_layers(json_get(f, "map"));
+        size_t n = count_layers(f);
+        t->layers += n;
+        t->heads += is_head(f) ? n : 0;
     }
     t->layers = t->layers < LAYERS_MAX ? t->layers : LAYERS_MAX;
     t->rows = calloc(ROWS_MAX, sizeof(*t->rows));
@@ -115,9 +140,9 @@ static void read_grid(const struct report *r, struct grid *t)
         const struct json *map = json_get(f, "map");
         for (const struct json *g = json_first(json_get(map, "groups"));
              g != NULL; g = json_next(g)) {
-            take_group(t, map, g, first);
+            take_group(t, f, g, first);
         }
-        first += count_layers(map);
+        first += count_layers(f);
     }
 }
 
@@ -146,13 +171,18 @@ static void put_grid(struct buf *b, const struct grid *t)
 {
     buf_puts(b, "<p class=\"legend\"><span class=\"key on\">&#183;</span> "
                 "Neural Engine <span class=\"key unk\">?</span> nobody knows "
-                "<span class=\"key off\">&#215;</span> elsewhere. A cell's "
-                "rule shows when the pointer rests on it.</p>"
+                "<span class=\"key off\">&#215;</span> elsewhere. h: slices "
+                "of the head. A cell's rule shows when the pointer rests on it.</p>"
                 "<div class=\"wide map\" tabindex=\"0\" role=\"region\" "
                 "aria-label=\"Operations by layer\"><table class=\"grid\">"
                 "<thead><tr><th scope=\"col\">Operation</th>");
     for (size_t l = 0; l < t->layers; l++) {
-        buf_printf(b, "<th scope=\"col\">%zu</th>", l);
+        if (l + t->heads < t->layers) {
+            buf_printf(b, "<th scope=\"col\">%zu</th>", l);
+        } else {
+            buf_printf(b, "<th scope=\"col\">h%zu</th>",
+                       l + t->heads - t->layers);
+        }
     }
     buf_puts(b, "</tr></thead><tbody>\n");
     for (size_t i = 0; i < t->n; i++) {

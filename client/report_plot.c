@@ -37,7 +37,7 @@ static double round_step(double span, double want)
 
 static void put_axes(struct buf *b, const struct plot *p)
 {
-    double step = round_step(p->hi - p->lo, 4);
+    double step = round_step(p->hi - p->lo, 6);
     for (double k = ceil(p->lo / step - 1e-9); k * step <= p->hi + step * 1e-6;
          k++) {
         double v = fabs(k) < 0.5 ? 0 : k * step;
@@ -112,7 +112,7 @@ void plot_svg(struct buf *b, const struct plot *p)
         most = fmax(most, p->v[i]);
     }
     buf_printf(b,
-               "<figure><figcaption>%s</figcaption><svg role=\"img\" "
+               "<figure tabindex=\"0\"><figcaption>%s</figcaption><svg role=\"img\" "
                "viewBox=\"0 0 %.0f %.0f\" aria-label=\"%s: %zu values of %s, "
                "from %.6g to %.6g\">",
                p->title, WIDTH, HEIGHT, p->title, p->n, p->y, least, most);
