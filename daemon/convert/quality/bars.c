@@ -87,19 +87,19 @@ void judge_program(struct quality *q, const struct bundle *b)
         if (!(c >= q->bars.cosine)) {
             quality_fail(r,
                          "layer %u of %s: cosine %.4f to the reference, at "
-                         "least %.2f",
+                         "least %.4g",
                          i, program_of(b, i), c, q->bars.cosine);
             return;
         }
         least = c < least ? c : least;
     }
     if (!(l->kl_mean <= q->bars.kl)) {
-        quality_fail(r, "logits: mean KL %.4f, at most %.2f", l->kl_mean,
+        quality_fail(r, "logits: mean KL %.4f, at most %.4g", l->kl_mean,
                      q->bars.kl);
     } else if (!(l->argmax >= q->bars.argmax)) {
         quality_fail(r,
                      "logits: the likeliest token agrees in %.3f of %u clear "
-                     "positions, at least %.2f",
+                     "positions, at least %.4g",
                      l->argmax, l->n_clear, q->bars.argmax);
     } else {
         quality_pass(r, "mean KL %.4f, argmax %.3f of %u, least cosine of a "
