@@ -18,6 +18,15 @@ const struct json *report_functions(const struct report *r)
     return json_type(f) == JSON_ARRAY ? f : NULL;
 }
 
+const struct json *report_at(const struct json *list, size_t i)
+{
+    const struct json *c = json_first(list);
+    while (c != NULL && i-- > 0) {
+        c = json_next(c);
+    }
+    return c;
+}
+
 /* --- the head --- */
 
 static void put_fact(const struct report *r, struct buf *b, const char *name,
@@ -52,7 +61,7 @@ static void put_header(const struct report *r, struct buf *b)
     buf_puts(b, "<header><h1>");
     html_member(b, r->model, "name");
     buf_puts(b, "</h1><p>");
-    html_verdict(b, state != NULL ? state : "unknown");
+    html_verdict(b, state);
     put_accepted(r, b);
     buf_puts(b, "</p>");
     if (json_type(json_get(r->model, "reason")) == JSON_STRING) {

@@ -9,8 +9,7 @@
 
 #include "base/buf.h"
 #include "proto/json.h"
-
-#define REPORT_BYTES_MAX MIB(16) /* of a page */
+#include "proto/limits.h"
 
 /* What a page is made of, as the daemon gave it:
  * GET /aned/v1/models/NAME, .../quality and .../residency. Borrowed. */
@@ -29,6 +28,9 @@ const struct json *report_quality(const struct report *r);
 /* The functions of the prediction, an array; NULL without one. */
 const struct json *report_functions(const struct report *r);
 
+/* Element i of a list; NULL when there is none, or it is no list. */
+const struct json *report_at(const struct json *list, size_t i);
+
 /* report_style.c: the style sheet, in two pieces */
 extern const char report_style[], report_style_more[];
 
@@ -36,7 +38,7 @@ extern const char report_style[], report_style_more[];
  * '?'. */
 void html_text(struct buf *b, const char *s);
 void html_member(struct buf *b, const struct json *j, const char *key);
-/* A coloured word: passed, failed, warned, ... */
+/* A coloured word: passed, failed, warned, ...; NULL is "unknown". */
 void html_verdict(struct buf *b, const char *word);
 void html_bytes(struct buf *b, double bytes);
 /* <section> with its heading; ends with html_end. id is our own. */

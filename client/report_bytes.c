@@ -10,10 +10,8 @@ struct tensor {
     size_t n;
 };
 
-#define TENSORS_MAX 512u
-
 struct tensors {
-    struct tensor of[TENSORS_MAX];
+    struct tensor of[REPORT_ROWS_MAX];
     size_t n;
     double sum, rest; /* rest: found no room */
 };
@@ -40,7 +38,7 @@ static void add(struct tensors *t, const char *name, const char *type,
                         strcmp(t->of[i].type, type) != 0)) {
         i++;
     }
-    if (i == TENSORS_MAX) {
+    if (i == REPORT_ROWS_MAX) {
         t->rest += bytes;
         return;
     }
@@ -56,15 +54,11 @@ static void read_group(struct tensors *t, const struct json *g)
     size_t layers = json_count(json_get(g, "layers"));
     for (const struct json *o = json_first(json_get(g, "ops")); o != NULL;
          o = json_next(o)) {
-        const struct json *type = json_next(json_first(o));
-        const struct json *w = type;
-        for (int i = 0; i < 3 && w != NULL; i++) {
-            w = json_next(w);
-        }
-        if (w != NULL && json_str(json_first(o)) != NULL &&
-            json_str(type) != NULL) {
-            add(t, json_str(json_first(o)), json_str(type),
-                weights_of(w, layers), layers > 0 ? layers : 1);
+        const char *name = json_str(report_at(o, 0));
+        const char *type = json_str(report_at(o, 1));
+        const struct json *w = report_at(o, 4);
+        if (name != NULL && type != NULL && w != NULL) {
+            add(t, name, type, weights_of(w, layers), layers > 0 ? layers : 1);
         }
     }
 }

@@ -54,6 +54,7 @@ void html_verdict(struct buf *b, const char *word)
     };
     const char *kind = "none";
     const char *mark = "";
+    word = word != NULL ? word : "unknown";
     for (size_t i = 0; i < countof(rows); i++) {
         if (strcmp(rows[i].word, word) == 0) {
             kind = rows[i].kind;

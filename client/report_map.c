@@ -18,18 +18,6 @@ struct grid {
     size_t n;
 };
 
-#define ROWS_MAX   512u
-#define LAYERS_MAX 1024u
-
-static const struct json *nth(const struct json *list, size_t i)
-{
-    const struct json *c = json_first(list);
-    while (c != NULL && i-- > 0) {
-        c = json_next(c);
-    }
-    return c;
-}
-
 static char mark_of(const char *word)
 {
     return word == NULL                ? '?'
@@ -58,7 +46,7 @@ static size_t count_layers(const struct json *f)
         for (const struct json *l = json_first(json_get(g, "layers"));
              l != NULL; l = json_next(l)) {
             int64_t i = 0;
-            if (json_int(l, 0, LAYERS_MAX, &i) && (size_t)i >= n) {
+            if (json_int(l, 0, REPORT_COLUMNS_MAX, &i) && (size_t)i >= n) {
                 n = (size_t)i + 1;
             }
         }
@@ -76,7 +64,7 @@ static struct row *row_of(struct grid *t, const char *name, const char *type)
             return &t->rows[i];
         }
     }
-    if (t->n == ROWS_MAX) {
+    if (t->n == REPORT_ROWS_MAX) {
         return NULL;
     }
     struct row *r = &t->rows[t->n++];
@@ -92,7 +80,7 @@ static void set_cell(struct row *r, const struct grid *t, size_t at,
                      const struct json *op, const char *rule)
 {
     if (at < t->layers) {
-        r->cells[at] = mark_of(json_str(nth(op, 2)));
+        r->cells[at] = mark_of(json_str(report_at(op, 2)));
         r->rules[at] = rule;
     }
 }
@@ -104,15 +92,15 @@ static void take_group(struct grid *t, const struct json *f,
     const struct json *rules = json_get(json_get(f, "map"), "rules");
     for (const struct json *o = json_first(json_get(g, "ops")); o != NULL;
          o = json_next(o)) {
-        const char *name = json_str(nth(o, 0));
-        const char *type = json_str(nth(o, 1));
+        const char *name = json_str(report_at(o, 0));
+        const char *type = json_str(report_at(o, 1));
         int64_t rule = 0;
         struct row *r = name != NULL && type != NULL ? row_of(t, name, type)
                                                      : NULL;
-        if (r == NULL || !json_int(nth(o, 3), 0, 1024, &rule)) {
+        if (r == NULL || !json_int(report_at(o, 3), 0, 1024, &rule)) {
             continue;
         }
-        const char *id = json_str(nth(rules, (size_t)rule));
+        const char *id = json_str(report_at(rules, (size_t)rule));
         if (is_head(f)) {
             set_cell(r, t, first, o, id);
             continue;
@@ -132,8 +120,8 @@ static void read_grid(const struct report *r, struct grid *t)
         t->layers += n;
         t->heads += is_head(f) ? n : 0;
     }
-    t->layers = t->layers < LAYERS_MAX ? t->layers : LAYERS_MAX;
-    t->rows = calloc(ROWS_MAX, sizeof(*t->rows));
+    t->layers = t->layers < REPORT_COLUMNS_MAX ? t->layers : REPORT_COLUMNS_MAX;
+    t->rows = calloc(REPORT_ROWS_MAX, sizeof(*t->rows));
     must(t->rows != NULL);
     size_t first = 0;
     for (f = json_first(report_functions(r)); f != NULL; f = json_next(f)) {
@@ -187,7 +175,7 @@ static void put_grid(struct buf *b, const struct grid *t)
     buf_puts(b, "</tr></thead><tbody>\n");
     for (size_t i = 0; i < t->n; i++) {
         const struct row *r = &t->rows[i];
-        if (memcmp(r->cells, (char[LAYERS_MAX]){0}, t->layers) == 0) {
+        if (memcmp(r->cells, (char[REPORT_COLUMNS_MAX]){0}, t->layers) == 0) {
             continue; /* of no layer */
         }
         buf_puts(b, "<tr><th scope=\"row\">");

@@ -205,6 +205,10 @@
 #define CONVERT_CPU_S      3600u                 /* RLIMIT_CPU of a worker */
 #define CONVERT_DATA_BYTES ((uint64_t)2 << 30) /* RLIMIT_DATA: the quality
                                                   gate runs the model */
+/* The page of `anectl report`. */
+#define REPORT_BYTES_MAX   MIB(16) /* 512 layers x 512 rows of cells, 60 bytes */
+#define REPORT_ROWS_MAX    512u    /* operations of a layer, tensors */
+#define REPORT_COLUMNS_MAX (2u * MODEL_LAYERS_MAX) /* layers and head slices */
 #define QUALITY_TEXT_MAX   KIB(60) /* of a report: it goes in one frame of a
                                       worker; layers and positions are left out
                                       where there is no room */

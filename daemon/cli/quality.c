@@ -58,24 +58,38 @@ static int parse(int argc, char **argv, struct options *o, int *ret)
     return 0;
 }
 
+/* For people the text is made of what a program would read. */
+static int print_text(const struct buf *text, struct err *e)
+{
+    struct json *j = NULL;
+    struct buf b;
+    RETERR(json_parse(text->p, text->n, &j, e));
+    buf_init(&b, MIB(32));
+    quality_report_text(j, &b);
+    json_free(j);
+    int rc = buf_ok(&b) ? 0 : err_set(e, ERR_TOO_BIG, "the report");
+    if (rc == 0) {
+        (void)fwrite(b.p, 1, b.n, stdout);
+    }
+    buf_fini(&b);
+    return rc;
+}
+
 static int print_report(const struct quality *q, bool as_json, struct err *e)
 {
     struct buf b;
     struct json *j = quality_json(q, MIB(16));
     buf_init(&b, MIB(32));
-    if (as_json) {
-        json_write(j, true, &b);
-        buf_puts(&b, "\n");
-    } else {
-        quality_report_text(j, &b);
-    }
-    bool ok = buf_ok(&b);
-    if (ok) {
-        (void)fwrite(b.p, 1, b.n, stdout);
+    json_write(j, true, &b);
+    json_free(j);
+    int rc = buf_ok(&b) ? 0 : err_set(e, ERR_TOO_BIG, "the report");
+    if (rc == 0 && as_json) {
+        (void)printf("%s\n", b.p);
+    } else if (rc == 0) {
+        rc = print_text(&b, e);
     }
     buf_fini(&b);
-    json_free(j);
-    return ok ? 0 : err_set(e, ERR_TOO_BIG, "the report");
+    return rc;
 }
 
 int cli_quality(int argc, char **argv)

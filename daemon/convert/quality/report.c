@@ -1,5 +1,6 @@
 /* report.c - a measurement as JSON: for people and programs, kept by the store.
  */
+#include "base/parse.h"
 #include "convert/quality/impl.h"
 
 static const char *const names[RUNGS] = {
@@ -23,8 +24,9 @@ static void put_result(struct json *o, const struct quality_result *r)
 static void put_num(struct json *o, const char *key, double v)
 {
     char text[32];
+    double short_v = v;
     (void)snprintf(text, sizeof(text), "%.6g", v);
-    json_add_raw(o, key, text);
+    json_add_num(o, key, parse_double(text, &short_v) ? short_v : v);
 }
 
 static void put_logits(struct json *j, const char *key,
