@@ -12,8 +12,9 @@ const struct command *const commands[] = {
     &cmd_cancel,     &cmd_models,  &cmd_show,     &cmd_load,
     &cmd_unload,     &cmd_rm,      &cmd_run,      &cmd_complete,
     &cmd_sessions,   &cmd_session, &cmd_tokenize, &cmd_detokenize,
-    &cmd_completion, &cmd_verify,  &cmd_probe,    &cmd_residency,
-    &cmd_service,    &cmd_doctor,  NULL,
+    &cmd_completion, &cmd_verify,  &cmd_quality,  &cmd_probe,
+    &cmd_residency,  &cmd_report,  &cmd_service,  &cmd_doctor,
+    NULL,
 };
 
 const struct command *command_find(const char *name)
@@ -56,6 +57,9 @@ static int parse_number(const struct opt *o, const char *text,
 static int set_value(const struct opt *o, const char *text, struct opt_value *v,
                      struct err *e)
 {
+    if (o->kind == OPT_GONE) {
+        return err_set(e, ERR_USAGE, "--%s is gone: %s", o->name, o->help);
+    }
     if (v->set && o->kind != OPT_FLAG && o->kind != OPT_LIST) {
         return err_set(e, ERR_USAGE, "--%s is given twice", o->name);
     }
@@ -119,7 +123,7 @@ int args_parse(struct client *c, const struct command *cmd, int argc,
     memcpy(table, globals, sizeof(globals));
     for (size_t i = 0; i < cmd->n_opts; i++) {
         const struct opt *o = &cmd->opts[i];
-        bool takes = o->kind != OPT_FLAG;
+        bool takes = o->kind != OPT_FLAG && o->kind != OPT_GONE;
         table[countof(globals) + i] =
             (struct option){o->name, takes ? required_argument : no_argument,
                             NULL, FIRST + (int)i};
@@ -196,6 +200,9 @@ static void help_option(const struct opt *o, FILE *to)
 {
     char left[48];
     int n = 0;
+    if (o->kind == OPT_GONE) {
+        return;
+    }
     if (o->letter != 0) {
         n = snprintf(left, sizeof(left), "-%c, ", o->letter);
     }

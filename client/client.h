@@ -25,6 +25,7 @@ struct client {
 
 enum opt_kind {
     OPT_FLAG,
+    OPT_GONE, /* only an error that says what is there instead: `help` */
     OPT_STR,
     OPT_LIST, /* a string, may be given several times */
     OPT_INT,
@@ -80,7 +81,7 @@ extern const struct command cmd_ps, cmd_top, cmd_status, cmd_convert, cmd_jobs,
     cmd_import, cmd_job, cmd_cancel, cmd_models, cmd_show, cmd_load, cmd_unload,
     cmd_rm, cmd_run, cmd_complete, cmd_sessions, cmd_session, cmd_tokenize,
     cmd_detokenize, cmd_completion, cmd_verify, cmd_probe, cmd_residency,
-    cmd_service, cmd_doctor, cmd_plan;
+    cmd_service, cmd_doctor, cmd_plan, cmd_quality, cmd_report;
 
 /* All of them, in the order of the help text; ends with NULL. */
 extern const struct command *const commands[];

@@ -7,7 +7,9 @@
 static void words(const struct command *cmd)
 {
     for (size_t i = 0; i < cmd->n_opts; i++) {
-        printf("--%s ", cmd->opts[i].name);
+        if (cmd->opts[i].kind != OPT_GONE) {
+            printf("--%s ", cmd->opts[i].name);
+        }
     }
     printf("--json --socket --help");
 }
@@ -152,6 +154,9 @@ static void fish(void)
         printf("'\n");
         for (size_t k = 0; k < cmd->n_opts; k++) {
             const struct opt *o = &cmd->opts[k];
+            if (o->kind == OPT_GONE) {
+                continue;
+            }
             printf("complete -c anectl -n '__fish_seen_subcommand_from %s' "
                    "-l %s%s -d '",
                    cmd->name, o->name, o->kind != OPT_FLAG ? " -r" : "");

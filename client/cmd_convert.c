@@ -13,6 +13,7 @@ enum {
     O_PROFILE,
     O_NORM,
     O_SCALE,
+    O_ACCEPT,
     O_FORCE,
     O_PRIORITY,
     O_NO_WAIT
@@ -40,8 +41,10 @@ static const struct opt opts[] = {
                 0                                                                                   },
     [O_SCALE] = {"residual-scale", 0,   OPT_NUM,  "A",
                 "of the residual stream, not by measurement",                                1e-9, 1},
-    [O_FORCE] = {"force",          'f', OPT_FLAG, NULL,
-                "serve the model even when a gate fails",                                    0,    0},
+    [O_ACCEPT] = {"accept",         0,   OPT_LIST, "G",
+                "gates that may fail: quality, exactness; commas between",                   0,    0},
+    [O_FORCE] = {"force",          'f', OPT_GONE, NULL,
+                "name the gates that may fail: --accept quality,exactness",                  0,    0},
     [O_PRIORITY] = {"priority",       0,   OPT_STR,  "P",
                 "low, normal (default) or high: which job is next",                          0,    0},
     [O_NO_WAIT] = {"no-wait",        0,   OPT_FLAG, NULL,
@@ -67,6 +70,22 @@ static void add_rules(struct json *o, const struct args *a)
     }
 }
 
+/* Each value may name several gates; the daemon knows which there are. */
+static void add_accepted(struct json *o, const struct args *a)
+{
+    struct json *list = NULL;
+    for (size_t i = 0; i < a->opt[O_ACCEPT].n_list; i++) {
+        const char *at = a->opt[O_ACCEPT].list[i];
+        for (size_t n = 0; *at != '\0'; at += n + (at[n] == ',' ? 1 : 0)) {
+            char name[64];
+            n = strcspn(at, ",");
+            (void)snprintf(name, sizeof(name), "%.*s", (int)n, at);
+            list = list != NULL ? list : json_add_array(o, "accept");
+            json_add_str(list, NULL, name);
+        }
+    }
+}
+
 static struct json *request(const struct args *a, const char *path)
 {
     struct json *o = json_object();
@@ -86,9 +105,7 @@ static struct json *request(const struct args *a, const char *path)
     if (a->opt[O_SCALE].set) {
         json_add_num(o, "residual_scale", a->opt[O_SCALE].num);
     }
-    if (a->opt[O_FORCE].set) {
-        json_add_bool(o, "force", true);
-    }
+    add_accepted(o, a);
     return o;
 }
 

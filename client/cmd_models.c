@@ -12,6 +12,7 @@ static void show(const struct client *c, const struct json *m)
 {
     char size[16];
     char used[24];
+    char accepted[64];
     const char *reason = ask_str(m, "reason");
     const char *name = ask_str(m, "name");
 
@@ -28,6 +29,11 @@ static void show(const struct client *c, const struct json *m)
     if (reason[0] != '\0') {
         printf("  ");
         show_text(c, reason);
+    }
+    show_accepted(m, accepted);
+    if (accepted[0] != '\0') {
+        printf("  accepted to fail: ");
+        show_text(c, accepted);
     }
     (void)putchar('\n');
 }
@@ -52,7 +58,8 @@ const struct command cmd_models = {
     .summary = "the models there are, and their state",
     .about =
         "ready: loads when it is used. loaded: in memory. rejected: a gate\n"
-        "failed, `anectl show NAME` tells which. failed: cannot run.\n",
+        "failed, `anectl show NAME` tells which. failed: cannot run. What a\n"
+        "conversion's --accept let pass stands behind the line.\n",
     .examples = "  anectl models\n"
                 "  anectl models --quiet\n",
     .opts = opts,

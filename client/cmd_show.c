@@ -63,6 +63,7 @@ static void show(const struct client *c, const struct json *m)
     const struct json *source = json_get(m, "source");
     const struct json *engine = json_get(m, "engine");
     char when[24];
+    char accepted[64];
 
     row(c, "model", ask_str(m, "name"));
     printf("%-13s ", "state");
@@ -70,6 +71,8 @@ static void show(const struct client *c, const struct json *m)
     (void)putchar('\n');
     row_stage(c, m);
     row(c, "reason", ask_str(m, "reason"));
+    show_accepted(m, accepted);
+    row(c, "accepted", accepted);
     row(c, "architecture", ask_str(m, "architecture"));
     row(c, "quant", ask_str(m, "quant"));
     row_num(m, "context", "context");

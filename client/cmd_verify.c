@@ -30,6 +30,7 @@ static int tell(const struct client *c, const char *name, const struct json *m,
         fmt_bytes((uint64_t)json_num(json_get(m, "bytes")), size);
         if (!c->json) {
             printf("%s verified: %s after %s\n", name, size, took);
+            show_gates(c, json_get(m, "gates"));
         }
         return EXIT_SUCCESS;
     }
@@ -73,7 +74,8 @@ const struct command cmd_verify = {
     .about = "Compares every file of the model with the SHA-256 that was\n"
              "recorded when it was converted. 0: they are the same; 65: the\n"
              "model is damaged, is not used any more, and the message says\n"
-             "what to convert again; 75: it could not be found out.\n",
+             "what to convert again; 75: it could not be found out. Shows what the\n"
+             "gates said of these files when they were made.\n",
     .examples = "  anectl verify gemma\n",
     .pos_min = 1,
     .pos_max = 1,

@@ -108,6 +108,17 @@ int follow_exit(const struct json *job)
                                              : EXIT_TEMPFAIL;
 }
 
+/* Whether the model is served then is for the model to say. */
+static bool gate_failed(const struct json *gates)
+{
+    bool failed = false;
+    for (const struct json *g = json_first(gates); g != NULL;
+         g = json_next(g)) {
+        failed = failed || strcmp(ask_str(g, "verdict"), "failed") == 0;
+    }
+    return failed;
+}
+
 int follow_end(struct client *c, const struct json *job)
 {
     const char *state = ask_str(job, "state");
@@ -123,7 +134,11 @@ int follow_end(struct client *c, const struct json *job)
                ask_str(job, "name"), color_out(&c->term, COLOR_OFF), took);
         show_gates(c, json_get(json_get(job, "result"), "gates"));
         show_warnings(c, json_get(json_get(job, "result"), "warnings"));
-        printf("next: anectl run %s\n", ask_str(job, "name"));
+        printf("next: anectl %s %s\n",
+               gate_failed(json_get(json_get(job, "result"), "gates"))
+                   ? "show"
+                   : "run",
+               ask_str(job, "name"));
         return EXIT_SUCCESS;
     }
     (void)show_job_error(job, &code, &text);

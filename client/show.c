@@ -77,8 +77,23 @@ void show_gates(const struct client *c, const struct json *gates)
         const char *detail = ask_str(g, "detail");
         printf("  %-10.32s ", ask_str(g, "name"));
         show_state(c, ask_str(g, "verdict"), detail[0] != '\0' ? 9 : 0);
+        if (json_bool(json_get(g, "accepted"))) {
+            printf("(accepted) ");
+        }
         show_text(c, detail);
         (void)putchar('\n');
+    }
+}
+
+void show_accepted(const struct json *m, char out[64])
+{
+    size_t n = 0;
+    out[0] = '\0';
+    for (const struct json *g = json_first(json_get(m, "accepted"));
+         g != NULL && n < 64; g = json_next(g)) {
+        const char *name = json_str(g);
+        n += (size_t)snprintf(out + n, 64 - n, "%s%.24s", n > 0 ? ", " : "",
+                              name != NULL ? name : "");
     }
 }
 

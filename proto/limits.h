@@ -127,6 +127,7 @@
 #define PREDICT_REASON_MAX   224u /* a rule's text and that */
 #define PREDICT_FINDINGS_MAX 24u  /* of a function or a program: one a rule */
 #define PREDICT_KINDS_MAX    64u  /* kinds of operations of a function */
+#define PREDICT_MAP_MAX      KIB(16) /* of a function: part of a worker's frame */
 #define PREDICT_REASONS      16u  /* of a bundle; functions have the rest */
 #define STATE_PARTS_MAX      64u /* files of one saved timeline */
 #define STATE_ARRAYS_MAX     (2u * SHARDS_MAX) /* geometry entries of a file */
@@ -218,5 +219,12 @@
 #define CONVERT_CPU_S      3600u                 /* RLIMIT_CPU of a worker */
 #define CONVERT_DATA_BYTES ((uint64_t)2 << 30) /* RLIMIT_DATA: the quality
                                                   gate runs the model */
+/* The page of `anectl report`. */
+#define REPORT_BYTES_MAX   MIB(16) /* 512 layers x 512 rows of cells, 60 bytes */
+#define REPORT_ROWS_MAX    512u    /* operations of a layer, tensors */
+#define REPORT_COLUMNS_MAX (2u * MODEL_LAYERS_MAX) /* layers and head slices */
+#define QUALITY_TEXT_MAX   KIB(60) /* of a report: it goes in one frame of a
+                                      worker; layers and positions are left out
+                                      where there is no room */
 #define QUALITY_BYTES_MAX  MIB(768) /* of a gate's own arrays: fewer positions
                                       are measured where they are larger */

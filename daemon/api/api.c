@@ -46,6 +46,7 @@ const struct http_route api_routes[] = {
     {POST, "/aned/v1/models/{}/unload",     api_model_unload,     HTTP_BODY_MAX     },
     {POST, "/aned/v1/models/{}/verify",     api_model_verify,     HTTP_BODY_MAX     },
     {POST, "/aned/v1/models/{}/probe",      api_model_probe,      HTTP_BODY_MAX     },
+    {GET,  "/aned/v1/models/{}/quality",    api_model_quality,    0                 },
     {GET,  "/aned/v1/models/{}/residency",  api_model_residency,  0                 },
     {GET,  "/aned/v1/residency",            api_residency,        0                 },
 };

@@ -79,7 +79,8 @@ void api_model_delete(struct http_req *r, const struct http_args *a);
 void api_status(struct http_req *r, const struct http_args *a);
 /* process.c: the member "process" of the status */
 void api_put_process(struct json *o);
-/* native_residency.c */
+/* native_reports.c */
+void api_model_quality(struct http_req *r, const struct http_args *a);
 void api_residency(struct http_req *r, const struct http_args *a);
 void api_model_residency(struct http_req *r, const struct http_args *a);
 /* openai.c */

@@ -106,6 +106,25 @@ static void put_stage(struct json *o, const struct model *m)
     }
 }
 
+/* Names of the gates that failed and whose failure its job accepted. */
+static void put_accepted(struct json *o, const struct model *m)
+{
+    struct json *gates = NULL;
+    struct json *list = json_add_array(o, "accepted");
+    if (m->gates != NULL &&
+        json_parse(m->gates, strlen(m->gates), &gates, NULL) != 0) {
+        gates = NULL;
+    }
+    for (const struct json *g = json_first(gates); g != NULL;
+         g = json_next(g)) {
+        const char *name = json_str(json_get(g, "name"));
+        if (name != NULL && json_bool(json_get(g, "accepted"))) {
+            json_add_str(list, NULL, name);
+        }
+    }
+    json_free(gates);
+}
+
 static struct json *model_json(struct model *m)
 {
     struct json *o = json_object();
@@ -126,6 +145,7 @@ static struct json *model_json(struct model *m)
     } else {
         json_add_null(o, "gates");
     }
+    put_accepted(o, m);
     if (m->job[0] != '\0') {
         json_add_str(o, "job", m->job);
     } else {

@@ -5,6 +5,7 @@
 #include "base/parse.h"
 #include "cli/cli.h"
 #include "convert/quality/quality.h"
+#include "proto/quality_text.h"
 
 static const char usage[] =
     "usage: aned quality BUNDLE SOURCE [--threads N] [--json]\n"
@@ -57,43 +58,38 @@ static int parse(int argc, char **argv, struct options *o, int *ret)
     return 0;
 }
 
-static void print_result(const char *name, const struct quality_result *r)
+/* For people the text is made of what a program would read. */
+static int print_text(const struct buf *text, struct err *e)
 {
-    (void)printf("  %-10s %-8s %s\n", name, r->verdict, r->detail);
-}
-
-static void print_table(const struct quality *q)
-{
-    const struct quality_logits *l = &q->program;
-    (void)printf("%s: %s\n\n", q->all.verdict, q->all.detail);
-    for (unsigned i = 0; i < RUNGS; i++) {
-        print_result(quality_rung_name((enum quality_rung)i), &q->rungs[i]);
-    }
-    print_result("exactness", &q->exactness);
-    (void)printf("\n  layer  cosine mean   least      largest error / rms\n");
-    for (uint32_t i = 0; i < q->n_layers; i++) {
-        (void)printf("  %5u  %.6f     %.6f   %.4f\n", i,
-                     q->layers[i].cosine_mean, q->layers[i].cosine_min,
-                     q->layers[i].error_max);
-    }
-    (void)printf("\n  logits of %u positions: KL mean %.5f, largest %.4f; "
-                 "likeliest token %.3f of %u clear ones; top 5 %.3f\n",
-                 l->n, l->kl_mean, l->kl_max, l->argmax, l->n_clear, l->top5);
-}
-
-static int print_json(const struct quality *q, struct err *e)
-{
+    struct json *j = NULL;
     struct buf b;
-    struct json *j = quality_json(q);
-    buf_init(&b, MIB(16));
-    json_write(j, true, &b);
-    bool ok = buf_ok(&b);
-    if (ok) {
-        (void)printf("%s\n", b.p);
+    RETERR(json_parse(text->p, text->n, &j, e));
+    buf_init(&b, MIB(32));
+    quality_report_text(j, &b);
+    json_free(j);
+    int rc = buf_ok(&b) ? 0 : err_set(e, ERR_TOO_BIG, "the report");
+    if (rc == 0) {
+        (void)fwrite(b.p, 1, b.n, stdout);
     }
     buf_fini(&b);
+    return rc;
+}
+
+static int print_report(const struct quality *q, bool as_json, struct err *e)
+{
+    struct buf b;
+    struct json *j = quality_json(q, MIB(16));
+    buf_init(&b, MIB(32));
+    json_write(j, true, &b);
     json_free(j);
-    return ok ? 0 : err_set(e, ERR_TOO_BIG, "the report");
+    int rc = buf_ok(&b) ? 0 : err_set(e, ERR_TOO_BIG, "the report");
+    if (rc == 0 && as_json) {
+        (void)printf("%s\n", b.p);
+    } else if (rc == 0) {
+        rc = print_text(&b, e);
+    }
+    buf_fini(&b);
+    return rc;
 }
 
 int cli_quality(int argc, char **argv)
@@ -115,11 +111,7 @@ int cli_quality(int argc, char **argv)
     CHECK(quality_measure(argv[optind], &d, &conf, &q, &e));
     CHECK(gguf_check_unchanged(g, &e));
     good = q.all.verdict[0] != 'f';
-    if (o.json) {
-        CHECK(print_json(&q, &e));
-    } else {
-        print_table(&q);
-    }
+    CHECK(print_report(&q, o.json, &e));
 out:
     quality_fini(&q);
     arch_fini(&d);

@@ -112,11 +112,16 @@ static int measure_quality(struct job *j, struct err *e)
         return 0;
     }
     RETERR(rc);
+    if (j->o->report != NULL) {
+        struct json *all = json_object();
+        json_add_tree(all, "quality", quality_json(&q, QUALITY_TEXT_MAX));
+        rc = j->o->report(j->o->ctx, all, e);
+    }
     gate_set(&j->result, "quality", q.all.verdict, "%s", q.all.detail);
     gate_set(&j->result, "exactness", q.exactness.verdict, "%s",
              q.exactness.detail);
     quality_fini(&q);
-    return 0;
+    return rc;
 }
 
 static int stage_gating(struct job *j, struct err *e)

@@ -17,6 +17,11 @@
     "id, fingerprint, kind, options, machine, verdict, reason, widths, " \
     "created_ms"
 
+/* Reports on a bundle that is of this model and of no other. */
+#define OF_ONE_MODEL                                              \
+    "fingerprint=(SELECT fingerprint FROM models WHERE name=?1) " \
+    "AND fingerprint NOT IN (SELECT fingerprint FROM models WHERE name<>?1)"
+
 static const char *const sql[Q_COUNT] = {
     [Q_JOB_STATE] = "SELECT state FROM jobs WHERE id=?1",
     [Q_JOB_PUT] =
@@ -57,9 +62,7 @@ static const char *const sql[Q_COUNT] = {
          " id NOT IN (SELECT id FROM residency_reports WHERE"
          " fingerprint=?1 AND kind=?3 ORDER BY id DESC LIMIT ?2)"),
     [Q_REPORTS_OF_DELETE] =
-        ("DELETE FROM residency_reports WHERE"
-         " fingerprint=(SELECT fingerprint FROM models WHERE name=?1) AND"
-         " fingerprint NOT IN (SELECT fingerprint FROM models WHERE name<>?1)"),
+        "DELETE FROM residency_reports WHERE " OF_ONE_MODEL,
     [Q_REPORTS] = ("SELECT " REPORT_COLUMNS ", NULL FROM residency_reports"
                    " ORDER BY id DESC"),
     [Q_REPORTS_OF] = ("SELECT " REPORT_COLUMNS ", report FROM residency_reports"
@@ -70,6 +73,14 @@ static const char *const sql[Q_COUNT] = {
     [Q_OPS] =
         "SELECT package, function, type, device, could, count, cost,"
         " example, reason, rule FROM residency_ops WHERE report=?1 ORDER BY n",
+    [Q_QUALITY_PUT] =
+        ("INSERT INTO quality_reports(fingerprint, verdict, report, created_ms)"
+         " VALUES(?1,?2,?3,?4) ON CONFLICT(fingerprint) DO UPDATE SET"
+         " verdict=?2, report=?3, created_ms=?4"),
+    [Q_QUALITY_OF_DELETE] =
+        "DELETE FROM quality_reports WHERE " OF_ONE_MODEL,
+    [Q_QUALITY] = "SELECT fingerprint, verdict, report, created_ms FROM"
+                  " quality_reports WHERE fingerprint=?1",
 };
 
 int db_fail(struct db *d, const char *what, struct err *e)
@@ -254,6 +265,8 @@ int db_model_delete(struct db *d, const char *name, struct err *e)
 {
     db_text(d->q[Q_REPORTS_OF_DELETE], 1, name); /* while its row is there */
     RETERR(db_run(d, Q_REPORTS_OF_DELETE, e));
+    db_text(d->q[Q_QUALITY_OF_DELETE], 1, name);
+    RETERR(db_run(d, Q_QUALITY_OF_DELETE, e));
     db_text(d->q[Q_MODEL_DELETE], 1, name); /* artifacts go by cascade */
     RETERR(db_run(d, Q_MODEL_DELETE, e));
     db_text(d->q[Q_SESSIONS_OF_DELETE], 1, name);
@@ -442,11 +455,17 @@ int db_commit(struct db *d, struct err *e)
     return rc;
 }
 
-/* What was running when the last daemon ended (store.h). A prediction is stored
- * before its bundle is published, which then may have failed. */
+/* Reports whose bundle is no model's, and no job is about to publish. */
+#define OF_NO_MODEL                                         \
+    "fingerprint NOT IN (SELECT fingerprint FROM models)"   \
+    " AND fingerprint NOT IN (SELECT intent FROM jobs"      \
+    "  WHERE intent IS NOT NULL);"
+
+/* What was running when the last daemon ended (store.h). A job's reports are
+ * stored before its bundle is published, which then may have failed. */
 static int take_in(struct db *d, struct err *e)
 {
-    char q[1024];
+    char q[1536];
     (void)snprintf(q, sizeof(q),
                    "BEGIN IMMEDIATE;"
                    "UPDATE jobs SET state='interrupted', error='interrupted',"
@@ -457,9 +476,8 @@ static int take_in(struct db *d, struct err *e)
                    "UPDATE jobs SET state='queued', stage='', progress=0"
                    " WHERE state IN ('running','gating') AND intent IS NULL;"
                    "DELETE FROM residency_reports WHERE kind='predicted'"
-                   " AND fingerprint NOT IN (SELECT fingerprint FROM models)"
-                   " AND fingerprint NOT IN (SELECT intent FROM jobs"
-                   "  WHERE intent IS NOT NULL);"
+                   " AND " OF_NO_MODEL
+                   "DELETE FROM quality_reports WHERE " OF_NO_MODEL
                    "COMMIT",
                    JOB_ATTEMPTS_MAX, (long long)row_now_ms(), JOB_ATTEMPTS_MAX);
     return schema_exec(d->sq, d->path, q, e);

@@ -35,6 +35,13 @@ CHECKED int db_session_put(struct db *d, const struct store_session *v,
 CHECKED int db_session_delete(struct db *d, const char *id, struct err *e);
 CHECKED int db_sessions(struct db *d, struct store_session **ret, size_t *ret_n,
                         struct err *e);
+/* db_quality.c */
+CHECKED int db_quality_put(struct db *d, const struct store_quality *v,
+                           struct err *e);
+/* *ret_n: 0 or 1. */
+CHECKED int db_quality(struct db *d, const char *fingerprint,
+                       struct store_quality **ret, size_t *ret_n,
+                       struct err *e);
 /* db_residency.c */
 CHECKED int db_residency_put(struct db *d, const struct store_residency *v,
                              struct err *e);

@@ -1,5 +1,5 @@
 /* db_impl.h - shared by db.c (connection, jobs, models, sessions) and
- * db_residency.c (reports). */
+ * db_residency.c and db_quality.c (reports). */
 #pragma once
 
 #include "store/db.h"
@@ -28,6 +28,9 @@ enum statement {
     Q_REPORTS_OF,
     Q_OP_PUT,
     Q_OPS,
+    Q_QUALITY_PUT,
+    Q_QUALITY_OF_DELETE,
+    Q_QUALITY,
     Q_COUNT
 };
 

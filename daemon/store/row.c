@@ -147,6 +147,21 @@ void row_free_residency(struct store_residency *v, size_t n)
     free(v);
 }
 
+void row_copy_quality(struct store_quality *to,
+                      const struct store_quality *from)
+{
+    *to = *from;
+    to->report = row_dup(from->report);
+}
+
+void row_free_quality(struct store_quality *v, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        free(v[i].report);
+    }
+    free(v);
+}
+
 int64_t row_now_ms(void)
 {
     struct timespec t = {0};

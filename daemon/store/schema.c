@@ -62,6 +62,11 @@ static const char *const steps[] = {
      " count INTEGER NOT NULL, cost REAL NOT NULL, example TEXT NOT NULL,"
      " reason TEXT NOT NULL, PRIMARY KEY(report, n)) STRICT, WITHOUT ROWID;"),
     "ALTER TABLE residency_ops ADD COLUMN rule TEXT NOT NULL DEFAULT '';",
+    ("CREATE TABLE quality_reports("
+     " fingerprint TEXT PRIMARY KEY,"
+     " verdict TEXT NOT NULL CHECK(verdict IN ('passed','failed','not run')),"
+     " report TEXT NOT NULL, created_ms INTEGER NOT NULL)"
+     " STRICT, WITHOUT ROWID;"),
 };
 
 int schema_fail(sqlite3 *db, const char *path, const char *what, struct err *e)

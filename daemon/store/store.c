@@ -18,12 +18,13 @@ static void request_free(struct request *r)
 {
     bool in = r->kind == K_JOB_PUT || r->kind == K_MODEL_PUT ||
               r->kind == K_PUBLISH || r->kind == K_SESSION_PUT ||
-              r->kind == K_RESIDENCY_PUT;
+              r->kind == K_RESIDENCY_PUT || r->kind == K_QUALITY_PUT;
     size_t n = in ? 1 : r->n;
     row_free_jobs(r->job_v, r->job_v != NULL ? n : 0);
     row_free_models(r->model_v, r->model_v != NULL ? n : 0);
     row_free_sessions(r->session_v, r->session_v != NULL ? n : 0);
     row_free_residency(r->residency_v, r->residency_v != NULL ? n : 0);
+    row_free_quality(r->quality_v, r->quality_v != NULL ? n : 0);
     free(r->artifacts);
     free(r);
 }
@@ -65,6 +66,10 @@ static int run(struct db *d, struct request *r)
     case K_RESIDENCY:
         return db_residency(d, r->name[0] != '\0' ? r->name : NULL,
                             &r->residency_v, &r->n, &r->err);
+    case K_QUALITY_PUT:
+        return db_quality_put(d, r->quality_v, &r->err);
+    case K_QUALITY:
+        return db_quality(d, r->name, &r->quality_v, &r->n, &r->err);
     case K_JOBS:
         return db_jobs(d, r->limit, &r->job_v, &r->n, &r->err);
     case K_MODELS:
@@ -152,6 +157,7 @@ static void deliver(const struct request *r)
     case K_SESSION_PUT:
     case K_SESSION_DELETE:
     case K_RESIDENCY_PUT:
+    case K_QUALITY_PUT:
         if (r->fn.done != NULL) {
             r->fn.done(r->ctx, r->status, &r->err);
         } else if (bad) { /* no caller will report it */
@@ -177,6 +183,10 @@ static void deliver(const struct request *r)
     case K_RESIDENCY:
         r->fn.residency(r->ctx, r->status, bad ? NULL : r->residency_v,
                         bad ? 0 : r->n);
+        return;
+    case K_QUALITY:
+        r->fn.quality(r->ctx, r->status, bad ? NULL : r->quality_v,
+                      bad ? 0 : r->n);
         return;
     default:
         return;

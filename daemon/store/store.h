@@ -102,6 +102,15 @@ struct store_residency {
     int64_t created_ms;
 };
 
+/* How far a bundle is from the model it was made of (convert/quality). There is
+ * one of each bundle. */
+struct store_quality {
+    char fingerprint[65];
+    char verdict[8]; /* "passed" | "failed" | "not run" */
+    char *report;    /* JSON */
+    int64_t created_ms;
+};
+
 struct store;
 
 /* Open or create home/aned.db, check its integrity, migrate it; blocking,
@@ -130,6 +139,8 @@ typedef void store_sessions_fn(void *ctx, int status,
                                const struct store_session *v, size_t n);
 typedef void store_residency_fn(void *ctx, int status,
                                 const struct store_residency *v, size_t n);
+typedef void store_quality_fn(void *ctx, int status,
+                              const struct store_quality *v, size_t n);
 
 /* Writes. Records are copied. done may be NULL. Errors of the call (done is not
  * called then): BUSY when STORE_QUEUE_MAX requests wait, TOO_BIG, UNAVAILABLE
@@ -160,6 +171,10 @@ CHECKED int store_session_delete(struct store *s, const char *id,
 CHECKED int store_residency_put(struct store *s,
                                 const struct store_residency *v,
                                 store_done_fn *done, void *ctx);
+/* In the place of the bundle's last one. One whose bundle is no model's, and no
+ * job is about to publish, goes at the next start. */
+CHECKED int store_quality_put(struct store *s, const struct store_quality *v,
+                              store_done_fn *done, void *ctx);
 /* Reads, newest first. */
 CHECKED int store_jobs(struct store *s, size_t limit, store_jobs_fn *fn,
                        void *ctx);
@@ -172,6 +187,9 @@ CHECKED int store_sessions(struct store *s, store_sessions_fn *fn, void *ctx);
  * and ops. */
 CHECKED int store_residency(struct store *s, const char *fingerprint,
                             store_residency_fn *fn, void *ctx);
+/* That of one bundle: one, or none. */
+CHECKED int store_quality(struct store *s, const char *fingerprint,
+                          store_quality_fn *fn, void *ctx);
 
 /* A new job id: 48 bits of Unix milliseconds and 80 random bits, Crockford
  * base 32, so that ids sort by time. */

@@ -188,6 +188,37 @@ int store_residency(struct store *s, const char *fingerprint,
     return submit(s, r);
 }
 
+int store_quality_put(struct store *s, const struct store_quality *v,
+                      store_done_fn *done, void *ctx)
+{
+    struct request *r = NULL;
+    if (!fits(v->report)) {
+        return ERR_TOO_BIG;
+    }
+    int rc = ask(s, K_QUALITY_PUT, ctx, &r);
+    if (rc < 0) {
+        return rc;
+    }
+    r->fn.done = done;
+    r->quality_v = malloc(sizeof(*r->quality_v));
+    must(r->quality_v != NULL);
+    row_copy_quality(r->quality_v, v);
+    return submit(s, r);
+}
+
+int store_quality(struct store *s, const char *fingerprint,
+                  store_quality_fn *fn, void *ctx)
+{
+    struct request *r = NULL;
+    int rc = ask(s, K_QUALITY, ctx, &r);
+    if (rc < 0) {
+        return rc;
+    }
+    r->fn.quality = fn;
+    (void)snprintf(r->name, sizeof(r->name), "%s", fingerprint);
+    return submit(s, r);
+}
+
 int store_artifacts(struct store *s, const char *model, store_artifacts_fn *fn,
                     void *ctx)
 {

@@ -15,11 +15,13 @@ enum kind {
     K_SESSION_PUT,
     K_SESSION_DELETE,
     K_RESIDENCY_PUT,
+    K_QUALITY_PUT,
     K_JOBS,
     K_MODELS,
     K_ARTIFACTS,
     K_SESSIONS,
-    K_RESIDENCY
+    K_RESIDENCY,
+    K_QUALITY
 };
 
 struct request {
@@ -32,6 +34,7 @@ struct request {
         store_artifacts_fn *artifacts;
         store_sessions_fn *sessions;
         store_residency_fn *residency;
+        store_quality_fn *quality;
     } fn;
     void *ctx;
     int status;
@@ -41,6 +44,7 @@ struct request {
     struct store_model *model_v;
     struct store_session *session_v;
     struct store_residency *residency_v;
+    struct store_quality *quality_v;
     size_t n;
     struct store_artifact *artifacts; /* in: NULL leaves them; out: n of them */
     size_t n_artifacts;

@@ -15,6 +15,9 @@
 static int read_bars(const struct json *j, struct quality_bars *b,
                      struct err *e)
 {
+    const char *reason = NULL;
+    RETERR(json_want_str(j, "reason", true, &reason, e));
+    (void)snprintf(b->reason, sizeof(b->reason), "%s", reason);
     RETERR(json_want_num(j, "cosine", true, -1, 1, &b->cosine, e));
     RETERR(json_want_num(j, "kl", true, 0, 1e3, &b->kl, e));
     return json_want_num(j, "argmax", true, 0, 1, &b->argmax, e);
@@ -84,19 +87,19 @@ void judge_program(struct quality *q, const struct bundle *b)
         if (!(c >= q->bars.cosine)) {
             quality_fail(r,
                          "layer %u of %s: cosine %.4f to the reference, at "
-                         "least %.2f",
+                         "least %.4g",
                          i, program_of(b, i), c, q->bars.cosine);
             return;
         }
         least = c < least ? c : least;
     }
     if (!(l->kl_mean <= q->bars.kl)) {
-        quality_fail(r, "logits: mean KL %.4f, at most %.2f", l->kl_mean,
+        quality_fail(r, "logits: mean KL %.4f, at most %.4g", l->kl_mean,
                      q->bars.kl);
     } else if (!(l->argmax >= q->bars.argmax)) {
         quality_fail(r,
                      "logits: the likeliest token agrees in %.3f of %u clear "
-                     "positions, at least %.2f",
+                     "positions, at least %.4g",
                      l->argmax, l->n_clear, q->bars.argmax);
     } else {
         quality_pass(r, "mean KL %.4f, argmax %.3f of %u, least cosine of a "

@@ -19,6 +19,7 @@ void compare_layer(const struct columns_pair *p, uint32_t n,
 {
     double square = 0;
     double worst = 0;
+    double errors = 0;
     double sum = 0;
     double least = 1;
     for (uint32_t t = 0; t < n; t++) {
@@ -32,7 +33,9 @@ void compare_layer(const struct columns_pair *p, uint32_t n,
             ab += a * b;
             aa += a * a;
             bb += b * b;
-            worst = error <= worst ? worst : error < NONE_KL ? error : NONE_KL;
+            error = error < NONE_KL ? error : NONE_KL;
+            errors += error;
+            worst = error <= worst ? worst : error;
         }
         double c = cosine_of(ab, aa, bb);
         c = isnan(c) ? 0 : c; /* like nothing */
@@ -40,10 +43,12 @@ void compare_layer(const struct columns_pair *p, uint32_t n,
         least = c < least ? c : least;
         square += aa;
     }
-    double rms = sqrt(square / (double)n / (double)p->rows);
+    double all = (double)n * (double)p->rows;
     *ret = (struct quality_layer){.cosine_mean = sum / n,
                                   .cosine_min = least,
-                                  .error_max = rms > 0 ? worst / rms : worst};
+                                  .error_mean = errors / all,
+                                  .error_max = worst,
+                                  .rms = sqrt(square / all)};
 }
 
 /* --- logits --- */

@@ -1,8 +1,10 @@
-/* impl.h - shared by the files of quality.h: ladder.c (what runs), compare.c
- * (numbers against numbers), bars.c, report.c, text.c. */
+/* impl.h - shared by the files of quality.h: ladder.c (rung after rung), files.c,
+ * run.c and exact.c (the rungs), compare.c (numbers against numbers), bars.c,
+ * report.c, text.c. */
 #pragma once
 
 #include "convert/quality/quality.h"
+#include "engine/engine.h"
 
 /* Two likeliest tokens that differ by less (nats) are a tie that rounding may
  * decide. */
@@ -44,3 +46,47 @@ void quality_pass(struct quality_result *r, const char *fmt, ...)
 void judge_program(struct quality *q, const struct bundle *b);
 /* Rungs `steps` and `chunks`: as in one prediction, but for rounding. */
 void judge_same(struct quality_result *r, const struct quality_logits *l);
+
+/* --- ladder.c --- */
+
+#define STEPS  8u  /* last positions that run one by one */
+#define CHUNKS 16u /* and in chunks */
+#define WIDTH  4u  /* of the chunks: what packages declare */
+
+struct ladder {
+    const char *dir;
+    const struct decoder *d;
+    const struct quality_conf *conf;
+    struct quality *q;
+    struct bundle *b;
+    struct engine *g;
+    struct engine_seq *s;
+    int32_t tokens[QUALITY_TOKENS];
+    uint32_t n;
+    float **want, **got; /* a layer: (d_model, n) */
+    float *logits;       /* (n, vocab) of the reference */
+    float *last;         /* (CHUNKS, vocab): the candidate's last rows */
+    bool tapping;
+    size_t shard; /* that is running */
+    uint32_t pos; /* columns that ran before */
+    struct logits_sum sum;
+    const float *to; /* what the rows are compared with */
+};
+
+/* --- files.c --- */
+
+CHECKED int rung_weights(struct ladder *r, struct err *e);
+/* A vocabulary that aned cannot tokenise: "not run". */
+void rung_prompt(struct ladder *r);
+
+/* --- run.c --- */
+
+/* The packages, op by op, each result rounded to fp16; closed by the ladder. */
+CHECKED int open_candidate(struct ladder *r, struct err *e);
+CHECKED int rung_program(struct ladder *r, struct err *e);
+/* Rungs `steps` and `chunks`. */
+CHECKED int rung_widths(struct ladder *r, struct err *e);
+
+/* --- exact.c --- */
+
+CHECKED int rung_exactness(struct ladder *r, struct err *e);

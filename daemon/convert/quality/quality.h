@@ -31,6 +31,7 @@ struct quality_bars {
     double cosine; /* of each layer and program: the mean over positions */
     double kl;     /* of the logits: mean over positions, nats */
     double argmax; /* share of clear positions with the same likeliest token */
+    char reason[160];
 };
 /* Errors: INVALID (no bars for this quantisation). */
 CHECKED int quality_bars(const char *quant, struct quality_bars *ret,
@@ -48,7 +49,14 @@ enum quality_rung {
 /* Of what a layer gives, against the reference: over all positions. */
 struct quality_layer {
     double cosine_mean, cosine_min;
-    double error_max; /* largest |difference| over the layer's own rms */
+    double error_mean, error_max; /* of |difference| */
+    double rms;                   /* of the reference, to hold errors against */
+};
+
+/* One package of layers [first, last). */
+struct quality_shard {
+    char package[256];
+    uint32_t first, last;
 };
 
 struct quality_logits {
@@ -71,6 +79,8 @@ struct quality {
     struct quality_result rungs[RUNGS], exactness, all;
     uint32_t n_tokens, n_layers;
     struct quality_layer *layers;  /* owned, n_layers */
+    size_t n_shards;
+    struct quality_shard *shards; /* owned */
     float *kl, *cosine;            /* owned, n_tokens: of the logits */
     struct quality_logits program; /* RUNG_PROGRAM against the reference */
     struct quality_logits steps, chunks; /* against RUNG_PROGRAM */
@@ -92,8 +102,10 @@ void quality_fini(struct quality *q); /* zeroed is fine */
 uint64_t quality_work(const struct decoder *d);
 
 const char *quality_rung_name(enum quality_rung r);
-/* The whole report as one object; the caller frees it. */
-struct json *quality_json(const struct quality *q);
+/* The whole report as one object; the caller frees it. Where its text would
+ * have more than `max` bytes it comes without layers and positions, and "cut"
+ * says so. */
+struct json *quality_json(const struct quality *q, size_t max);
 
 /* The text that is measured with: ids, BOS first where there is one. A
  * vocabulary that aned cannot tokenise gives ids all the same. Returns how

@@ -241,6 +241,12 @@ struct json *predict_function_json(const struct prediction *v, size_t function,
     struct json *findings = json_add_array(o, "findings");
     put_findings(findings, &f->findings);
     put_findings(findings, &v->findings);
+    struct json *map = function == 0 ? predict_map_json(f) : NULL;
+    if (map != NULL) { /* of one function: they have the same operations */
+        json_add_tree(o, "map", map);
+    } else {
+        json_add_null(o, "map");
+    }
     struct json *list = json_add_array(all, "ops");
     predict_group(f, &t);
     for (size_t i = 0; i < t.n; i++) {

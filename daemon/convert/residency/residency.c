@@ -124,6 +124,20 @@ static bool moves_nothing(const struct mil_op *op)
                      op->type);
 }
 
+static double weight_bytes(const struct mil_op *op)
+{
+    double n = 0;
+    for (size_t i = 0; i < op->n_args; i++) {
+        for (size_t k = 0; k < op->args[i].n; k++) {
+            const struct mil_value *v = op->args[i].b[k].value;
+            if (v != NULL && v->def != NULL && look_is_const(v->def)) {
+                n += stored_bytes(v->def, 4);
+            }
+        }
+    }
+    return n;
+}
+
 static double op_bytes(const struct mil_op *op, int64_t rows)
 {
     double n = 0;
@@ -164,6 +178,7 @@ static void judge(void *ctx, const struct mil_op *op, unsigned depth)
     const struct op_rule *r = rule_for(&k);
     *o = (struct predict_op){.op = op, .verdict = r->verdict, .rule = &r->is};
     memcpy(o->detail, k.detail, sizeof(o->detail));
+    o->weights = weight_bytes(op);
     w->bytes[to->n_ops++] = op_bytes(op, w->rows);
 }
 

@@ -75,6 +75,7 @@ struct predict_op {
      * goes in and out at the default shape. A decode step is bound by memory,
      * so bytes stand for time. */
     double cost;
+    double weights; /* bytes of the constants that it reads, as stored */
 };
 
 struct predict_function {
@@ -122,6 +123,16 @@ void predict_group(const struct predict_function *f, struct predict_kinds *ret);
 void predict_reason(const struct predict_rule *rule, const char *detail,
                     char *out, size_t size);
 
+/* --- map.c: layer by layer --- */
+
+/* Each operation by its place: {"rules": [id, ..], "groups": [{"layers": [0, 1],
+ * "ops": [[name, type, verdict, rule, weights], ..]}, ..]}. Layers count from 0
+ * in the package, and those that are alike share a group; operations of no layer
+ * come last, in a group without layers. name: without "layers_N_"; rule: an
+ * index of rules; weights: bytes, a list where the layers differ. NULL where its text would have more than PREDICT_MAP_MAX
+ * bytes. The caller frees it. */
+struct json *predict_map_json(const struct predict_function *f);
+
 /* --- report.c: of all packages of a bundle --- */
 
 struct predict_total {
@@ -149,8 +160,8 @@ const char *predict_judge(struct predict_total *t);
 void predict_line(const struct predict_total *t, char *out, size_t size);
 
 /* What the store and the API keep, in the form of a measured report
- * (engine/probe): {"function": {.., "findings"}, "ops": [..]}, alike operations
- * as one. kind: "layers" or "head". */
+ * (engine/probe): {"function": {.., "findings", "map"}, "ops": [..]}, alike
+ * operations as one. kind: "layers" or "head". */
 struct json *predict_function_json(const struct prediction *v, size_t function,
                                    const char *package, const char *kind);
 /* {"summary": {"machine", "options", "verdict", "reasons"}} */

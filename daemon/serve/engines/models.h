@@ -7,7 +7,7 @@
  *                   ready <---+ load failed
  *   failed: ENGINE_CRASHES_MAX deaths, or a bundle that cannot be read or is
  *   damaged; an engine that is still there leaves
- *   rejected: a gate failed; served only when its job said force. Or it was
+ *   rejected: a gate failed; served only when its job accepted that. Or it was
  *   measured on this machine and does not run right (probe/probe.h)
  * model_set() is the only one that changes it; its table has every step.
  *

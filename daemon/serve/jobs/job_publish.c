@@ -14,16 +14,29 @@
 
 /* --- what the gates said --- */
 
-static bool gate_failed(const struct json *gates)
+/* The gates as the model keeps them: with what was accepted. *rejects: the
+ * first that failed and was not, one of `gates`; or NULL. */
+static struct json *judge_gates(const struct json *gates,
+                                const struct json *spec,
+                                const struct json **rejects)
 {
+    struct json *list = json_array();
+    *rejects = NULL;
     for (const struct json *g = json_first(gates); g != NULL;
          g = json_next(g)) {
-        const char *v = json_str(json_get(g, "verdict"));
-        if (v != NULL && strcmp(v, "failed") == 0) {
-            return true;
+        const char *name = json_str(json_get(g, "name"));
+        const char *word = json_str(json_get(g, "verdict"));
+        struct json *copy = json_copy(g);
+        bool failed = name != NULL && word != NULL && !strcmp(word, "failed");
+        bool accepted = failed && job_accepts(spec, name);
+        if (accepted) {
+            json_add_bool(copy, "accepted", true);
+        } else if (failed && *rejects == NULL) {
+            *rejects = g;
         }
+        json_add_tree(list, NULL, copy);
     }
-    return false;
+    return list;
 }
 
 static struct json *parsed(const char *text)
@@ -37,19 +50,22 @@ void job_judge(const struct job *j, struct model *m)
 {
     struct json *spec = parsed(j->row.spec);
     struct json *result = parsed(j->row.result);
-    const struct json *gates = json_get(result, "gates");
-    bool force = json_bool(json_get(spec, "force"));
-    bool bad = gate_failed(gates);
+    const struct json *bad = NULL;
+    struct json *gates = judge_gates(json_get(result, "gates"), spec, &bad);
+    char reason[ERR_MSG_MAX + 64] = "";
     struct buf b;
     buf_init(&b, FRAME_WORKER_MAX);
-    if (gates != NULL) {
-        json_write(gates, false, &b);
+    json_write(gates, false, &b);
+    if (bad != NULL) {
+        const char *why = json_str(json_get(bad, "detail"));
+        (void)snprintf(reason, sizeof(reason), "gate %.32s failed%s%.500s",
+                       json_str(json_get(bad, "name")),
+                       why != NULL ? ": " : "", why != NULL ? why : "");
     }
-    model_judge(m, bad && !force,
-                bad ? force ? "served by force: a gate failed" : "a gate failed"
-                    : NULL,
-                b.p, j->row.id);
+    model_judge(m, bad != NULL, bad != NULL ? reason : NULL,
+                json_first(gates) != NULL ? b.p : NULL, j->row.id);
     buf_fini(&b);
+    json_free(gates);
     json_free(spec);
     json_free(result);
 }
@@ -93,6 +109,7 @@ void step_intent(struct jobs *js)
     if (js->predicted != NULL) { /* the store takes it before the intent */
         predicted_save(js->predicted, js->srv->models, js->fingerprint);
     }
+    job_quality_save(js);
     job_next_row(js->current, &row);
     buf_init(&b, FRAME_WORKER_MAX);
     json_write(js->result, false, &b);

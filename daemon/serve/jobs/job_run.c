@@ -43,8 +43,9 @@ static void enter(struct jobs *js)
 static void worker_forget(struct jobs *js)
 {
     json_free(js->result);
+    json_free(js->quality);
     predicted_free(js->predicted);
-    js->result = NULL;
+    js->result = js->quality = NULL;
     js->predicted = NULL;
     js->failure = (struct err){0};
 }

@@ -40,10 +40,16 @@ static int unknown_key(const struct json *j, const char **param, struct err *e)
     static const char *const keys[] = {
         "source",    "name",     "quant",      "context",        "shape",
         "kv",        "profile",  "norm",       "residual_scale", "threads",
-        "force",     "priority", "head_quant", "quant_for",      "kind",
+        "accept",    "priority", "head_quant", "quant_for",      "kind",
         "tokenizer", "set",
     };
     for (const struct json *c = json_first(j); c != NULL; c = json_next(c)) {
+        if (strcmp(json_key(c), "force") == 0) {
+            *param = json_key(c);
+            return err_set(e, ERR_UNSUPPORTED,
+                           "force is gone: `accept` lists the gates that may "
+                           "fail, say [\"quality\"]");
+        }
         if (!one_of(json_key(c), keys, countof(keys))) {
             *param = json_key(c);
             return err_set(e, ERR_UNSUPPORTED, "no such field '%.64s'",
@@ -199,8 +205,8 @@ int job_wish_read(const struct json *j, struct job_wish *w, const char **param,
     RETERR(json_want_num(j, *param, false, 0, 65536, &w->residual_scale, e));
     *param = "priority";
     RETERR(job_wish_priority(j, &w->priority, e));
-    *param = "force";
-    return json_want_bool(j, *param, false, &w->force, e);
+    *param = "accept";
+    return job_accept_check(json_get(j, *param), e);
 }
 
 /* macOS answers EPERM, not EACCES, where the user has to allow a folder. */

@@ -57,10 +57,12 @@ static int on_report(struct jobs *js, const struct frame *f)
 {
     struct json *o = NULL;
     RETERR(json_parse((const char *)f->payload, f->n, &o, NULL));
+    const struct json *quality = json_get(o, "quality");
     if (js->predicted == NULL) {
         js->predicted = predicted_new();
     }
-    int rc = predicted_take(js->predicted, o, f->n);
+    int rc = quality != NULL ? job_quality_take(js, quality)
+                             : predicted_take(js->predicted, o, f->n);
     json_free(o);
     return rc;
 }
@@ -120,7 +122,7 @@ static void send_spec(struct jobs *js)
     for (const struct json *c = json_first(js->spec); c != NULL;
          c = json_next(c)) {
         const char *k = json_key(c);
-        if (strcmp(k, "force") != 0 && strcmp(k, "name") != 0 &&
+        if (strcmp(k, "accept") != 0 && strcmp(k, "name") != 0 &&
             strcmp(k, "priority") != 0 && json_type(c) != JSON_NULL) {
             json_add_tree(clean, k, json_copy(c));
         }

@@ -57,6 +57,7 @@ void jobs_free(struct jobs *js)
     }
     json_free(js->spec);
     json_free(js->result);
+    json_free(js->quality);
     predicted_free(js->predicted);
     row_free_strings(&js->last);
     if (js->model != NULL && !model_listed(js->model)) {

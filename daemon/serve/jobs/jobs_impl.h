@@ -1,7 +1,8 @@
 /* jobs_impl.h - shared by jobs.c (list, API), job_record.c (durable changes),
  * job_cancel.c, job_wish.c (requests), job_run.c (from step to step),
- * job_worker.c (the step that converts), job_work.c (its folder afterwards) and
- * job_publish.c (those that publish). */
+ * job_worker.c (the step that converts), job_work.c (its folder afterwards),
+ * job_publish.c (those that publish) and job_quality.c (the quality report;
+ * accepted gates). */
 #pragma once
 
 #include "convert/work.h"
@@ -61,6 +62,7 @@ struct jobs {
     char bundle[HOME_PATH_MAX];  /* staging/JOB */
     struct json *result;        /* what the worker said at its end */
     struct predicted *predicted; /* and before; NULL: nothing */
+    struct json *quality; /* the report; NULL: none came */
     struct err failure;    /* of the worker, then of the job; code 0: none */
     char fingerprint[65];  /* of the bundle in staging */
     bool renaming;         /* the folder may have left staging */
@@ -143,7 +145,6 @@ struct job_wish {
     const char *norm;
     int64_t context, threads;
     double residual_scale;
-    bool force;
     int priority;
     bool import; /* the source is a manifest of packages */
     const char *tokenizer;
@@ -161,6 +162,17 @@ CHECKED int job_open_source(const char *path, struct err *e);
  * as import_name has it, made into a name; the result is checked by the caller.
  */
 void job_wish_name(const struct job_wish *w, char out[MODEL_NAME_MAX + 1]);
+
+/* job_quality.c */
+/* Errors: FRAME: no verdict that is known, or the second one. */
+CHECKED int job_quality_take(struct jobs *js, const struct json *report);
+/* Give it to the store, before the intent. None, or one that the store does not
+ * take, is no reason to end a job: that is logged. */
+void job_quality_save(const struct jobs *js);
+/* A request's "accept": names of gates whose failure does not reject the model;
+ * absent is none. Errors: INVALID, naming what is not such a gate. */
+CHECKED int job_accept_check(const struct json *list, struct err *e);
+bool job_accepts(const struct json *spec, const char *gate);
 
 /* jobs.c */
 struct job *job_of(struct list *l);

@@ -6,6 +6,7 @@
  * an emitter with that fault. */
 #include "base/half.h"
 #include "convert/quality/quality.h"
+#include "proto/quality_text.h"
 #include "room.h"
 
 struct made {
@@ -62,6 +63,27 @@ static bool is(const struct quality_result *r, const char *verdict)
     return strcmp(r->verdict, verdict) == 0;
 }
 
+/* What people read has the numbers of the report, not of an empty one. */
+static void assert_text_has(const struct json *report, const struct quality *q)
+{
+    char text[64];
+    struct json *j = NULL;
+    struct err e = {0};
+    struct buf b;
+    buf_init(&b, KIB(64));
+    json_write(report, false, &b);
+    unit_ok(json_parse(b.p, b.n, &j, &e), &e);
+    buf_clear(&b);
+    quality_report_text(j, &b);
+    assert_true(buf_ok(&b));
+    (void)snprintf(text, sizeof(text), ", %u positions; bars: ", q->n_tokens);
+    assert_non_null(strstr(b.p, text));
+    (void)snprintf(text, sizeof(text), "  %.6f  ", q->layers[0].cosine_min);
+    assert_non_null(strstr(b.p, text));
+    buf_fini(&b);
+    json_free(j);
+}
+
 static void right_bundles(void **state)
 {
     (void)state;
@@ -82,9 +104,10 @@ static void right_bundles(void **state)
         assert_true(is(&q.rungs[RUNG_CHUNKS], "passed"));
         assert_true(is(&q.exactness, "passed"));
         assert_int_equal(q.chunks.n, 16);
-        struct json *j = quality_json(&q);
+        struct json *j = quality_json(&q, MIB(1));
         assert_int_equal(json_count(json_get(j, "layers")), m.layers);
         assert_int_equal(json_count(json_get(j, "kl")), 128);
+        assert_text_has(j, &q);
         json_free(j);
         quality_fini(&q);
         drop(&r);

@@ -222,6 +222,53 @@ static void function_as_json(void **state)
     json_free(j);
 }
 
+static void op_at(const char *name, const char *type)
+{
+    struct mil_value *y = unary("exp", r.x);
+    y->name = name;
+    y->def->type = type;
+}
+
+static char *map_text(void)
+{
+    static char text[1024];
+    struct json *j = predict_map_json(&r.v.f[0]);
+    struct buf b;
+    assert_non_null(j);
+    buf_init(&b, sizeof(text));
+    json_write(j, false, &b);
+    (void)snprintf(text, sizeof(text), "%s", b.p);
+    buf_fini(&b);
+    json_free(j);
+    return text;
+}
+
+/* Layers that are alike are told once; what is of none, last. */
+static void layer_by_layer(void **state)
+{
+    (void)state;
+    op_at("layers_0_a", "exp");
+    op_at("layers_1_a", "topk");
+    op_at("mask", "exp");
+    op_at("layers_2_a", "exp");
+    op_at("layers_x", "exp");
+    predict(NULL);
+    assert_string_equal(
+        map_text(),
+        "{\"rules\":[\"op.native\",\"op.topk\"],\"groups\":["
+        "{\"layers\":[0,2],\"ops\":[[\"a\",\"exp\",\"on\",0,0]]},"
+        "{\"layers\":[1],\"ops\":[[\"a\",\"topk\",\"off\",1,0]]},"
+        "{\"layers\":[],\"ops\":[[\"mask\",\"exp\",\"on\",0,0],"
+        "[\"layers_x\",\"exp\",\"on\",0,0]]}]}");
+    r.v.f[0].ops[3].weights = 64; /* layers that differ in bytes are alike */
+    assert_non_null(strstr(map_text(), "[\"a\",\"exp\",\"on\",0,[0,64]]"));
+    for (unsigned i = 0; i < 900; i++) {
+        op_at("a_name_that_is_not_short", "exp");
+    }
+    predict(NULL);
+    assert_null(predict_map_json(&r.v.f[0])); /* no frame would hold it */
+}
+
 /* More kinds than are told of: the rest is one, and a frame holds them. */
 static void many_kinds(void **state)
 {
@@ -278,6 +325,7 @@ int main(void)
         T(of_a_bundle),
         T(shares_of_a_bundle),
         T(reasons),
+        T(layer_by_layer),
         T(function_as_json),
         T(many_kinds),
         T(profiles),

@@ -255,7 +255,8 @@ static void test_version_3_is_migrated(void **state)
     struct store_job j = job_of("j", JOB_QUEUED);
     assert_int_equal(put_job(f, &j), 0);
     fix_close(f);
-    sql(f->path, "DROP TABLE residency_ops; DROP TABLE residency_reports;"
+    sql(f->path, "DROP TABLE quality_reports;"
+                 "DROP TABLE residency_ops; DROP TABLE residency_reports;"
                  "PRAGMA user_version=3");
     unit_ok(fix_open(f, &e), &e);
     assert_string_equal(list_jobs(f), "j=queued/0 ");
@@ -284,7 +285,8 @@ static void test_version_4_is_migrated(void **state)
     r.n_ops = countof(ops);
     assert_int_equal(put(f, &r), 0);
     fix_close(f);
-    sql(f->path, "ALTER TABLE residency_ops DROP COLUMN rule;"
+    sql(f->path, "DROP TABLE quality_reports;"
+                 "ALTER TABLE residency_ops DROP COLUMN rule;"
                  "PRAGMA user_version=4");
     unit_ok(fix_open(f, &e), &e);
     assert_string_equal(list(f, finger), "measured a warned 2; ");

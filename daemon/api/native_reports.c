@@ -1,4 +1,5 @@
-/* native_residency.c - /aned/v1: where models' operations run. */
+/* native_reports.c - /aned/v1: where models' operations run, and how far models
+ * are from their sources. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -78,27 +79,69 @@ static struct json *residency_json(const struct model *m,
     return o;
 }
 
-static void on_read(void *ctx, int status, const struct store_residency *v,
-                    size_t n)
+/* The store has answered: the model, or NULL where the client left or was told
+ * an error. */
+static const struct model *reading_model(struct reading *x, int status)
 {
-    struct reading *x = ctx;
     const struct server *s = x->r != NULL ? http_ctx(x->r) : NULL;
     const struct model *m = s != NULL ? models_find(s->models, x->name) : NULL;
     if (s != NULL && status != 0) {
         http_reply_error(x->r, status, NULL);
-    } else if (s != NULL && (m == NULL || m->bundle == NULL)) {
+        return NULL;
+    }
+    if (s != NULL && (m == NULL || m->bundle == NULL)) {
         http_reply_error(x->r, ERR_MODEL_NOT_FOUND, NULL);
-    } else if (s != NULL) {
+        return NULL;
+    }
+    return m;
+}
+
+static void on_residency(void *ctx, int status, const struct store_residency *v,
+                         size_t n)
+{
+    struct reading *x = ctx;
+    const struct model *m = reading_model(x, status);
+    if (m != NULL) {
         api_reply(x->r, 200, residency_json(m, v, n));
     }
     free(x);
 }
 
-void api_model_residency(struct http_req *r, const struct http_args *a)
+static struct json *quality_answer(const struct model *m,
+                                   const struct store_quality *v)
+{
+    struct json *o = json_object();
+    json_add_str(o, "model", m->name);
+    json_add_str(o, "object", "aned.quality");
+    json_add_str(o, "fingerprint", m->bundle->fingerprint);
+    json_add_str(o, "verdict", v != NULL ? v->verdict : "not run");
+    if (v != NULL) { /* the store's, as our own writer made it */
+        json_add_int(o, "created_ms", v->created_ms);
+        json_add_raw(o, "report", v->report);
+    } else {
+        json_add_null(o, "created_ms");
+        json_add_null(o, "report");
+    }
+    return o;
+}
+
+static void on_quality(void *ctx, int status, const struct store_quality *v,
+                       size_t n)
+{
+    struct reading *x = ctx;
+    const struct model *m = reading_model(x, status);
+    if (m != NULL) {
+        api_reply(x->r, 200, quality_answer(m, n > 0 ? v : NULL));
+    }
+    free(x);
+}
+
+/* Ask the store for what it has of the named model's bundle. */
+static void read_reports(struct http_req *r, const char *name, bool quality)
 {
     struct server *s = http_ctx(r);
     struct model *m = NULL;
-    if (api_model(r, a->v[0], &m) != 0) {
+    if (api_model(r, name, &m) != 0) {
         return;
     }
     if (m->bundle == NULL) {
@@ -109,13 +152,25 @@ void api_model_residency(struct http_req *r, const struct http_args *a)
     must(x != NULL);
     x->r = r;
     (void)snprintf(x->name, sizeof(x->name), "%s", m->name);
-    int rc = store_residency(s->store, m->bundle->fingerprint, on_read, x);
+    const char *of = m->bundle->fingerprint;
+    int rc = quality ? store_quality(s->store, of, on_quality, x)
+                     : store_residency(s->store, of, on_residency, x);
     if (rc != 0) {
         http_reply_error(r, rc, NULL);
         free(x);
     } else {
         http_on_gone(r, reading_gone, x);
     }
+}
+
+void api_model_residency(struct http_req *r, const struct http_args *a)
+{
+    read_reports(r, a->v[0], false);
+}
+
+void api_model_quality(struct http_req *r, const struct http_args *a)
+{
+    read_reports(r, a->v[0], true);
 }
 
 void api_residency(struct http_req *r, const struct http_args *a)

@@ -1,0 +1,133 @@
+/* run.c - the rungs that run the packages op by op: the text in one prediction,
+ * then its end in chunks and row by row. */
+#include <string.h>
+
+#include "base/num.h"
+#include "base/parse.h"
+#include "convert/quality/impl.h"
+
+/* --- program --- */
+
+/* "layers_3_residual" -> 3, when it is the stream after a layer. */
+static bool is_stream(const char *op, uint64_t *layer)
+{
+    static const char *const tails[] = {"_residual", "_residual_ple",
+                                        "_scaled"};
+    if (strncmp(op, "layers_", 7) != 0) {
+        return false;
+    }
+    const char *tail = parse_digits(op + 7, MODEL_LAYERS_MAX, layer);
+    for (size_t i = 0; tail != NULL && i < countof(tails); i++) {
+        if (strcmp(tail, tails[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Keep what a layer gave: (d_model, t) at v. */
+static void on_result(void *ctx, const char *op, const float *v, size_t n)
+{
+    struct ladder *r = ctx;
+    size_t d = r->d->d_model;
+    uint64_t layer = 0;
+    bool last = strcmp(op, "hidden") == 0;
+    if (!r->tapping || n % d != 0 || (!last && !is_stream(op, &layer))) {
+        return;
+    }
+    const struct bundle_shard *s = &r->b->shards[r->shard];
+    layer = last ? s->last - 1u : s->first + layer;
+    size_t t = n / d;
+    size_t some = num_min(t, r->n - r->pos);
+    for (size_t i = 0; layer < r->d->n_layers && i < d; i++) {
+        memcpy(r->got[layer] + i * r->n + r->pos, v + i * t,
+               some * sizeof(*v));
+    }
+    if (last && ++r->shard == r->b->n_shards) {
+        r->shard = 0;
+        r->pos += (uint32_t)some;
+        r->tapping = r->pos < r->n;
+    }
+}
+
+/* Rows of logits against r->to, whose first is row `first` of the text. */
+static int on_rows(void *ctx, uint32_t first, uint32_t n, float *logits,
+                   struct err *e)
+{
+    struct ladder *r = ctx;
+    size_t vocab = r->d->vocab;
+    (void)e;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t row = first + i;
+        const float *got = logits + (size_t)i * vocab;
+        compare_logits(&r->sum, r->to + (size_t)row * vocab, got);
+        if (r->to == r->logits && row + CHUNKS >= r->n) {
+            memcpy(r->last + (size_t)(row + CHUNKS - r->n) * vocab, got,
+                   vocab * sizeof(*got));
+        }
+    }
+    return 0;
+}
+
+int open_candidate(struct ladder *r, struct err *e)
+{
+    const struct engine_conf conf = {.backend = "interpreter",
+                                     .threads = r->conf->threads,
+                                     .round_fp16 = true,
+                                     .any_width = true,
+                                     .tap = on_result,
+                                     .tap_ctx = r};
+    RETERR(engine_open(r->dir, &conf, &r->g, e));
+    RETERR(engine_seq_open(r->g, &r->s, e));
+    return engine_seq_expect(r->s, r->n, e);
+}
+
+int rung_program(struct ladder *r, struct err *e)
+{
+    struct quality *q = r->q;
+    compare_begin(&r->sum, &q->program, r->d->vocab);
+    r->sum.kl = q->kl;
+    r->sum.cosine = q->cosine;
+    r->to = r->logits;
+    r->tapping = true;
+    RETERR(engine_eval_rows(r->s, r->tokens, r->n, 0, on_rows, r, NULL, e));
+    r->tapping = false;
+    compare_end(&r->sum);
+    for (uint32_t l = 0; l < r->d->n_layers; l++) {
+        const struct columns_pair p = {.a = r->want[l],
+                                       .b = r->got[l],
+                                       .lda = r->n,
+                                       .ldb = r->n,
+                                       .rows = r->d->d_model,
+                                       .scale = 1.0f / r->b->residual_scale};
+        compare_layer(&p, r->n, &q->layers[l]);
+    }
+    judge_program(q, r->b);
+    return 0;
+}
+
+/* --- steps and chunks --- */
+
+/* The last n positions again, in chunks of `width`, over the same states. */
+static int again(struct ladder *r, uint32_t n, uint32_t width,
+                 struct quality_logits *ret, struct err *e)
+{
+    uint32_t from = r->n - n;
+    RETERR(engine_seq_truncate(r->s, from, e));
+    compare_begin(&r->sum, ret, r->d->vocab);
+    r->to = r->last + (size_t)(CHUNKS - n) * r->d->vocab;
+    RETERR(engine_eval_rows(r->s, r->tokens + from, n, width, on_rows, r, NULL,
+                            e));
+    compare_end(&r->sum);
+    return 0;
+}
+
+int rung_widths(struct ladder *r, struct err *e)
+{
+    struct quality *q = r->q;
+    RETERR(again(r, CHUNKS, WIDTH, &q->chunks, e));
+    RETERR(again(r, STEPS, 1, &q->steps, e));
+    judge_same(&q->rungs[RUNG_STEPS], &q->steps);
+    judge_same(&q->rungs[RUNG_CHUNKS], &q->chunks);
+    return 0;
+}
