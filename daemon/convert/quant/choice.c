@@ -77,15 +77,31 @@ int quant_choice_add(struct quant_choice *c, const char *rule, struct err *e)
     return add(c, rule, (size_t)(kind - rule), kind + 1, e);
 }
 
-struct quant_spec quant_choice_for(const struct quant_choice *c,
-                                   const char *tensor)
+bool quant_choice_rule(const struct quant_choice *c, const char *tensor,
+                       struct quant_spec *ret)
 {
     for (uint32_t i = c->n_rules; i-- > 0;) {
         if (matches(c->rules[i].pattern, tensor)) {
-            return c->rules[i].spec;
+            *ret = c->rules[i].spec;
+            return true;
         }
     }
-    return c->spec;
+    return false;
+}
+
+struct quant_spec quant_choice_for(const struct quant_choice *c,
+                                   const char *tensor)
+{
+    struct quant_spec s = c->spec;
+    if (quant_choice_rule(c, tensor, &s)) {
+        return s;
+    }
+    for (uint32_t i = 0; i < c->n_picks; i++) {
+        if (strcmp(c->picks[i].tensor, tensor) == 0) {
+            return c->picks[i].spec;
+        }
+    }
+    return s;
 }
 
 void quant_choice_note(struct quant_choice *c, const char *tensor)
