@@ -30,6 +30,10 @@ static const char usage[] =
     "  --quant-for P=Q     of the matrices whose name in FILE matches P, where "
     "'*'\n"
     "                      is any text; may be repeated, later ones win\n"
+    "  --target-bytes N    choose the form of each matrix of the layers, by what "
+    "it\n"
+    "                      costs: the programs' weights have N bytes at most\n"
+    "  --target-kl X       the same: the logits' KL is X nats at most (0.05)\n"
     "  --context S         positions (default: the model's own, at most 4096)\n"
     "  --shape S           ranged (default: 1 to 4 rows) or functions (t1, "
     "t4)\n"
@@ -89,6 +93,8 @@ enum {
     OPT_PROFILE,
     OPT_NORM,
     OPT_SCALE,
+    OPT_TARGET_BYTES,
+    OPT_TARGET_KL,
     OPT_THREADS,
     OPT_DRY_RUN
 };
@@ -105,6 +111,8 @@ static const struct option options[] = {
     {"profile", required_argument, NULL, OPT_PROFILE},
     {"norm", required_argument, NULL, OPT_NORM},
     {"residual-scale", required_argument, NULL, OPT_SCALE},
+    {"target-bytes", required_argument, NULL, OPT_TARGET_BYTES},
+    {"target-kl", required_argument, NULL, OPT_TARGET_KL},
     {"threads", required_argument, NULL, OPT_THREADS},
     {"dry-run", no_argument, NULL, OPT_DRY_RUN},
     {"help", no_argument, NULL, 'h'},
@@ -120,6 +128,9 @@ static int read_value(int opt, const char *text, struct convert_options *o)
                        o->residual_scale > 0
                    ? 0
                    : cli_usage(usage, "--residual-scale '%s'", text);
+    }
+    if (opt == OPT_TARGET_BYTES || opt == OPT_TARGET_KL) {
+        return cli_read_target(usage, opt == OPT_TARGET_BYTES, text, o);
     }
     if (opt == OPT_QUANT_FOR) {
         if (o->n_quant_for == QUANT_RULES_MAX) {
@@ -224,6 +235,9 @@ int cli_convert(int argc, char **argv)
     printf("%s: %.1f MB, %u layer shards, %u head slices, %.1f s\n", o.out,
            (double)r.bundle_bytes / 1e6, r.n_shards, r.n_heads,
            (double)r.ms / 1e3);
+    if (r.target[0] != '\0') {
+        printf("  %-10s %s\n", "chosen", r.target);
+    }
     for (size_t i = 0; i < r.n_gates; i++) {
         const struct convert_gate *g = &r.gates[i];
         printf("  %-10s %s%s%s\n", g->name, g->verdict,

@@ -17,6 +17,7 @@ static int read_bars(const struct json *j, struct quality_bars *b,
 {
     RETERR(json_want_num(j, "cosine", true, -1, 1, &b->cosine, e));
     RETERR(json_want_num(j, "kl", true, 0, 1e3, &b->kl, e));
+    RETERR(json_want_num(j, "target", false, 1, 2, &b->target, e));
     return json_want_num(j, "argmax", true, 0, 1, &b->argmax, e);
 }
 
@@ -91,7 +92,7 @@ void judge_program(struct quality *q, const struct bundle *b)
         least = c < least ? c : least;
     }
     if (!(l->kl_mean <= q->bars.kl)) {
-        quality_fail(r, "logits: mean KL %.4f, at most %.2f", l->kl_mean,
+        quality_fail(r, "logits: mean KL %.4f, at most %.4g", l->kl_mean,
                      q->bars.kl);
     } else if (!(l->argmax >= q->bars.argmax)) {
         quality_fail(r,

@@ -66,6 +66,33 @@ int quant_choice_init(struct quant_choice *c, const char *quant,
     return 0;
 }
 
+int quant_choice_target(const char *quant, uint64_t bytes, double kl,
+                        struct err *e)
+{
+    bool has_kl = !(kl >= 0 && kl <= 0); /* NaN too */
+    if (bytes == 0 && !has_kl) {
+        return 0;
+    }
+    if (bytes > 0 && has_kl) {
+        return err_set(e, ERR_INVALID,
+                       "a target of bytes and one of KL: give one of them");
+    }
+    if (quant != NULL) {
+        return err_set(e, ERR_INVALID,
+                       "a target chooses the forms: leave out quant '%.32s', "
+                       "or give a pattern of tensors that form",
+                       quant);
+    }
+    if (bytes > TARGET_BYTES_MAX) {
+        return err_set(e, ERR_INVALID, "a target of at most %llu bytes",
+                       (unsigned long long)TARGET_BYTES_MAX);
+    }
+    return !has_kl || (kl >= TARGET_KL_MIN && kl <= TARGET_KL_MAX)
+               ? 0
+               : err_set(e, ERR_INVALID, "a target KL of %g to %g nats, not %g",
+                         TARGET_KL_MIN, TARGET_KL_MAX, kl);
+}
+
 int quant_choice_add(struct quant_choice *c, const char *rule, struct err *e)
 {
     const char *kind = strrchr(rule, '=');

@@ -31,6 +31,10 @@ struct quant_choice {
  * and else `quant`. Errors: those of quant_parse. */
 CHECKED int quant_choice_init(struct quant_choice *c, const char *quant,
                               const char *head, struct err *e);
+/* Do a target and `quant` go together? 0 is no target. Errors: INVALID, which
+ * says what to leave out or how large the target may be. */
+CHECKED int quant_choice_target(const char *quant, uint64_t bytes, double kl,
+                                struct err *e);
 /* Add the rule "PATTERN=KIND". Errors: INVALID, TOO_BIG, those of quant_parse.
  */
 CHECKED int quant_choice_add(struct quant_choice *c, const char *rule,

@@ -5,9 +5,6 @@
 
 #include "convert/target/target.h"
 
-/* Positions of the runs for single matrices: the beginning of conf->tokens. */
-#define TARGET_FEW 64u
-
 /* --- list.c --- */
 
 /* Rows of the matrix in one layer, or the head. */

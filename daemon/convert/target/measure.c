@@ -149,10 +149,10 @@ static int run_matrix(struct runs *r, uint32_t i, struct err *e)
         struct target_cost *c = &m->costs[f];
         if (c->spec.kind == QUANT_FP16) {
             c->kl = 0;
-        } else if (f == 0 || r->conf->every_form) {
+        } else if (f == 0 || r->conf->every_form || !(error[0] > 0)) {
             RETERR(run_one(r, i, f, e));
         } else {
-            c->kl = error[0] > 0 ? m->costs[0].kl * (error[f] / error[0]) : 0;
+            c->kl = m->costs[0].kl * (error[f] / error[0]);
         }
     }
     return 0;

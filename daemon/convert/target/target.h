@@ -17,6 +17,8 @@
 
 /* A choice may be made of these, in this order. */
 #define TARGET_FORMS 4u /* lut4, lut6, int8, fp16 */
+/* Positions of the runs for single matrices: the beginning of the tokens. */
+#define TARGET_FEW 64u
 
 struct target_conf {
     uint64_t bytes; /* of all matrices at most; 0: none asked for */

@@ -134,6 +134,8 @@ struct job_wish {
     const char *norm;
     int64_t context, threads;
     double residual_scale;
+    int64_t target_bytes;
+    double target_kl;
     bool force;
     int priority;
 };
