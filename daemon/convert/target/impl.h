@@ -56,6 +56,15 @@ CHECKED int target_measure(const struct decoder *d,
                            const struct target_conf *conf, struct target *t,
                            struct target_place *places, struct err *e);
 
+/* The source's logits, (n, vocab), and the log of each one's sum of exp. */
+struct target_truth {
+    const float *logits;
+    uint32_t n;
+    size_t vocab;
+    unsigned threads;
+    double log_sum[REFERENCE_TOKENS_MAX];
+};
+
 /* Whole runs against the source's. */
 struct target_check {
     const struct decoder *d;
@@ -63,6 +72,7 @@ struct target_check {
     struct target_place *places;
     uint32_t n;  /* positions */
     float *want, *got;
+    struct target_truth truth;
 };
 CHECKED int target_check_open(struct target_check *c, struct err *e);
 void target_check_close(struct target_check *c);

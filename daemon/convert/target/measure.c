@@ -19,8 +19,8 @@
 /* --- KL --- */
 
 struct compare {
-    const float *want, *got; /* (n, vocab) */
-    size_t vocab;
+    struct target_truth *want;
+    const float *got;
     double kl[REFERENCE_TOKENS_MAX];
 };
 
@@ -38,17 +38,35 @@ static double log_sum(const float *x, size_t n)
     return top + fmath_log(sum);
 }
 
+static void on_truth(void *ctx, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    struct target_truth *w = ctx;
+    for (size_t t = begin; t < end; t++) {
+        w->log_sum[t] = log_sum(w->logits + t * w->vocab, w->vocab);
+    }
+}
+
+static void truth_init(struct target_truth *w, const float *logits, uint32_t n,
+                       size_t vocab, unsigned threads)
+{
+    *w = (struct target_truth){
+        .logits = logits, .n = n, .vocab = vocab, .threads = threads};
+    crew_run(threads, n, 1, on_truth, w);
+}
+
 static void on_positions(void *ctx, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
     struct compare *c = ctx;
+    size_t vocab = c->want->vocab;
     for (size_t t = begin; t < end; t++) {
-        const float *a = c->want + t * c->vocab;
-        const float *b = c->got + t * c->vocab;
-        double za = log_sum(a, c->vocab);
-        double zb = log_sum(b, c->vocab);
+        const float *a = c->want->logits + t * vocab;
+        const float *b = c->got + t * vocab;
+        double za = c->want->log_sum[t];
+        double zb = log_sum(b, vocab);
         double sum = 0;
-        for (size_t i = 0; i < c->vocab; i++) {
+        for (size_t i = 0; i < vocab; i++) {
             double p = (double)a[i] - za;
             sum += fmath_exp(p) * (p - ((double)b[i] - zb));
         }
@@ -56,17 +74,16 @@ static void on_positions(void *ctx, size_t begin, size_t end, unsigned worker)
     }
 }
 
-/* Of n positions, the mean. Each position is summed by one thread. */
-static double mean_kl(const float *want, const float *got, uint32_t n,
-                      size_t vocab, unsigned threads)
+/* The mean over positions. Each position is summed by one thread. */
+static double mean_kl(struct target_truth *want, const float *got)
 {
-    struct compare c = {.want = want, .got = got, .vocab = vocab};
+    struct compare c = {.want = want, .got = got};
     double sum = 0;
-    crew_run(threads, n, 1, on_positions, &c);
-    for (uint32_t t = 0; t < n; t++) {
+    crew_run(want->threads, want->n, 1, on_positions, &c);
+    for (uint32_t t = 0; t < want->n; t++) {
         sum += c.kl[t];
     }
-    return sum / n;
+    return sum / want->n;
 }
 
 /* Positions whose logits, the source's and another's, stay within the limit of
@@ -97,6 +114,7 @@ struct runs {
     size_t floats; /* of a stream */
     float *kept;   /* n_layers + 1 streams: before each layer, and the last */
     float *want, *got;
+    struct target_truth truth;
 };
 
 static int runs_open(struct runs *r, const struct reference_conf *conf,
@@ -118,7 +136,10 @@ static int runs_open(struct runs *r, const struct reference_conf *conf,
         RETERR(reference_layers(r->r, l, l + 1, e));
         memcpy(r->kept + (l + 1) * r->floats, x, r->floats * sizeof(float));
     }
-    return reference_head(r->r, r->want, e);
+    RETERR(reference_head(r->r, r->want, e));
+    truth_init(&r->truth, r->want, r->n, r->d->vocab,
+               r->conf->weights->threads);
+    return 0;
 }
 
 /* Matrix i alone in its form f. */
@@ -134,8 +155,7 @@ static int run_one(struct runs *r, uint32_t i, unsigned f, struct err *e)
     rc = rc < 0 ? rc : reference_head(r->r, r->got, e);
     p->now = -1;
     if (rc == 0) {
-        c->kl = mean_kl(r->want, r->got, r->n, r->d->vocab,
-                        r->conf->weights->threads);
+        c->kl = mean_kl(&r->truth, r->got);
         c->measured = true;
     }
     return rc;
@@ -229,7 +249,10 @@ int target_check_open(struct target_check *c, struct err *e)
     c->n = positions(c->d, c->conf->n);
     RETERR(logits_new(c->d, c->n, &c->want, e));
     RETERR(logits_new(c->d, c->n, &c->got, e));
-    return whole(c, NULL, c->want, e);
+    RETERR(whole(c, NULL, c->want, e));
+    truth_init(&c->truth, c->want, c->n, c->d->vocab,
+               c->conf->weights->threads);
+    return 0;
 }
 
 void target_check_close(struct target_check *c)
@@ -252,8 +275,7 @@ int target_check_run(struct target_check *c, const struct target *t,
         c->places[i].now = -1;
     }
     if (rc == 0) {
-        *ret = mean_kl(c->want, c->got, c->n, c->d->vocab,
-                       c->conf->weights->threads);
+        *ret = mean_kl(&c->truth, c->got);
     }
     return rc;
 }
