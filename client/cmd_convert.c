@@ -7,6 +7,8 @@ enum {
     O_QUANT,
     O_HEAD_QUANT,
     O_QUANT_FOR,
+    O_TARGET_BYTES,
+    O_TARGET_KL,
     O_CONTEXT,
     O_SHAPE,
     O_KV,
@@ -29,6 +31,12 @@ static const struct opt opts[] = {
     [O_QUANT_FOR] =
         {"quant-for",      0,   OPT_LIST, "P=Q",
                 "matrices whose name matches P ('*': any text); repeatable",                 0,    0},
+    [O_TARGET_BYTES] = {"target-bytes",   0,   OPT_INT,  "N",
+                "choose forms for at most N bytes of weights",                               1,
+                (double)TARGET_BYTES_MAX                                                            },
+    [O_TARGET_KL] = {"target-kl",      0,   OPT_NUM,  "X",
+                "choose forms for a KL of at most X nats (0.05)",              TARGET_KL_MIN,
+                TARGET_KL_MAX                                                                       },
     [O_CONTEXT] = {"context",        'c', OPT_INT,  "N",
                 "tokens the model sees; default its own, at most 4096",                      1,
                 MODEL_CONTEXT_MAX                                                                   },
@@ -99,6 +107,12 @@ static struct json *request(const struct args *a, const char *path)
     add_str(o, a, O_PROFILE, "profile");
     add_str(o, a, O_NORM, "norm");
     add_str(o, a, O_PRIORITY, "priority");
+    if (a->opt[O_TARGET_BYTES].set) {
+        json_add_int(o, "target_bytes", a->opt[O_TARGET_BYTES].integer);
+    }
+    if (a->opt[O_TARGET_KL].set) {
+        json_add_num(o, "target_kl", a->opt[O_TARGET_KL].num);
+    }
     if (a->opt[O_CONTEXT].set) {
         json_add_int(o, "context", a->opt[O_CONTEXT].integer);
     }

@@ -8,7 +8,15 @@
 #include "client/client.h"
 #include "client/service.h"
 
-enum { O_PROFILE, O_CONTEXT, O_QUANT, O_KV, O_SHAPE };
+enum {
+    O_PROFILE,
+    O_CONTEXT,
+    O_QUANT,
+    O_TARGET_BYTES,
+    O_TARGET_KL,
+    O_KV,
+    O_SHAPE
+};
 
 static const struct opt opts[] = {
     [O_PROFILE] = {"profile", 'p', OPT_STR, "P",
@@ -17,7 +25,11 @@ static const struct opt opts[] = {
                    "tokens the model sees; default its own, at most 4096",        1,
                    MODEL_CONTEXT_MAX                                                  },
     [O_QUANT] = {"quant",   'q', OPT_STR, "Q",
-                   "int8 (default), int8-tensor, int4, fp16",                     0, 0},
+                   "int8 (default), int8-tensor, int4, lut4, lut6, fp16",         0, 0},
+    [O_TARGET_BYTES] = {"target-bytes", 0, OPT_STR, "N",
+                   "least of a conversion for so many bytes of weights",          0, 0},
+    [O_TARGET_KL] = {"target-kl", 0, OPT_STR, "X",
+                   "the same of one for that KL of the logits, nats",             0, 0},
     [O_KV] = {"kv",      0,   OPT_STR, "K", "state (default) or host",       0, 0},
     [O_SHAPE] = {"shape",   0,   OPT_STR, "S", "ranged (default) or functions", 0,
                    0                                                                  },

@@ -49,6 +49,11 @@
 /* --- conversion --- */
 #define QUANT_GROUP_MAX 64u /* rows that share a palette: a block of them is read at once */
 #define QUANT_RULES_MAX 64u /* --quant-for of one conversion */
+/* nats of --target-kl: above 1 nothing is left of a model, below 1e-6 fp32
+ * logits are no judge. */
+#define TARGET_KL_MIN 1e-6
+#define TARGET_KL_MAX 1.0
+#define TARGET_BYTES_MAX ((uint64_t)1 << 42) /* of --target-bytes */
 #define QUANT_HESSIAN_MAX 16384u /* columns of a matrix with feedback: 1.1 GB, twice */
 
 #define IMPORT_JSON_MAX   MIB(1) /* a manifest: some lines a package are usual */

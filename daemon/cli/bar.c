@@ -57,6 +57,9 @@ int cli_bar_end(const struct cli_bar *b, int rc, const char *out,
     printf("%s: %.1f MB, %u layer shards, %u head slices, %.1f s\n", out,
            (double)r->bundle_bytes / 1e6, r->n_shards, r->n_heads,
            (double)r->ms / 1e3);
+    if (r->target[0] != '\0') {
+        printf("  %-10s %s\n", "chosen", r->target);
+    }
     for (size_t i = 0; i < r->n_gates; i++) {
         const struct convert_gate *g = &r->gates[i];
         printf("  %-10s %s%s%s\n", g->name, g->verdict,

@@ -27,6 +27,10 @@ static const char usage[] =
     "  --quant-for P=Q     of the matrices whose name in FILE matches P, where "
     "'*'\n"
     "                      is any text; may be repeated, later ones win\n"
+    "  --target-bytes N    choose the form of each matrix of the layers, by what "
+    "it\n"
+    "                      costs: the programs' weights have N bytes at most\n"
+    "  --target-kl X       the same: the logits' KL is X nats at most (0.05)\n"
     "  --context S         positions (default: the model's own, at most 4096)\n"
     "  --shape S           ranged (default: 1 to 4 rows) or functions (t1, "
     "t4)\n"
@@ -51,6 +55,8 @@ enum {
     OPT_PROFILE,
     OPT_NORM,
     OPT_SCALE,
+    OPT_TARGET_BYTES,
+    OPT_TARGET_KL,
     OPT_THREADS,
     OPT_DRY_RUN
 };
@@ -67,6 +73,8 @@ static const struct option options[] = {
     {"profile", required_argument, NULL, OPT_PROFILE},
     {"norm", required_argument, NULL, OPT_NORM},
     {"residual-scale", required_argument, NULL, OPT_SCALE},
+    {"target-bytes", required_argument, NULL, OPT_TARGET_BYTES},
+    {"target-kl", required_argument, NULL, OPT_TARGET_KL},
     {"threads", required_argument, NULL, OPT_THREADS},
     {"dry-run", no_argument, NULL, OPT_DRY_RUN},
     {"help", no_argument, NULL, 'h'},
@@ -82,6 +90,9 @@ static int read_value(int opt, const char *text, struct convert_options *o)
                        o->residual_scale > 0
                    ? 0
                    : cli_usage(usage, "--residual-scale '%s'", text);
+    }
+    if (opt == OPT_TARGET_BYTES || opt == OPT_TARGET_KL) {
+        return cli_read_target(usage, opt == OPT_TARGET_BYTES, text, o);
     }
     if (opt == OPT_QUANT_FOR) {
         if (o->n_quant_for == QUANT_RULES_MAX) {

@@ -21,7 +21,10 @@ static const char usage[] =
     "  --profile P  law (default: fits every chip), m1, m2, m3, m3-max, m4,\n"
     "               m4-pro, m4-max, m5, m5-pro, m5-max\n"
     "  --context S  positions (default: the model's own, at most 4096)\n"
-    "  --quant Q    int8 (default), fp16, int8-tensor, int4\n"
+    "  --quant Q    int8 (default), fp16, int8-tensor, int4, lut4, lut6\n"
+    "  --target-bytes N, --target-kl X\n"
+    "               as for aned convert. The forms need a measurement, which\n"
+    "               reads all weights: the plan is of the smallest ones\n"
     "  --kv K       state (default) or host\n"
     "  --shape S    ranged (default) or functions\n"
     "  --json       the same as one JSON object, with every figure's source\n";
@@ -56,6 +59,32 @@ static void put_step(struct buf *b, struct plan_time t)
     }
 }
 
+static void put_target(struct buf *b, const struct convert_forecast *f)
+{
+    buf_printf(b,
+               "  the forms are chosen while converting, by a measurement of "
+               "all weights; this\n  plan is of the smallest form of each "
+               "matrix: %llu bytes of weights\n",
+               (unsigned long long)f->weight_bytes);
+}
+
+int cli_read_target(const char *help, bool bytes, const char *text,
+                    struct convert_options *o)
+{
+    bool good = bytes ? parse_u64(text, TARGET_BYTES_MAX, &o->target_bytes) &&
+                            o->target_bytes > 0
+                      : parse_double(text, &o->target_kl) &&
+                            o->target_kl >= TARGET_KL_MIN &&
+                            o->target_kl <= TARGET_KL_MAX;
+    if (good) {
+        return 0;
+    }
+    return bytes ? cli_usage(help, "--target-bytes '%s': 1 to %llu", text,
+                             (unsigned long long)TARGET_BYTES_MAX)
+                 : cli_usage(help, "--target-kl '%s': %g to %g nats", text,
+                             TARGET_KL_MIN, TARGET_KL_MAX);
+}
+
 static int put_text(struct buf *b, const struct convert_forecast *f,
                     struct err *e)
 {
@@ -71,6 +100,9 @@ static int put_text(struct buf *b, const struct convert_forecast *f,
     size_t from = b->n;
     RETERR(plan_explain(&f->profile, &f->in, &f->plan, b, e));
     must(buf_ok(b) && from < b->n);
+    if (f->smallest) {
+        put_target(b, f);
+    }
     buf_printf(b,
                "\nthe bundle: %.1f MB on the disk, of a file of %.1f MB; about "
                "%.0f s to convert\n",
@@ -89,6 +121,8 @@ static int put_json(struct buf *b, const struct convert_forecast *f,
     json_add_str(o, "quant", f->quant);
     json_add_int(o, "source_bytes", (int64_t)f->source_bytes);
     json_add_int(o, "bundle_bytes", (int64_t)f->bundle_bytes);
+    json_add_bool(o, "smallest_forms", f->smallest);
+    json_add_int(o, "weight_bytes", (int64_t)f->weight_bytes);
     json_add_num(o, "convert_s", f->seconds);
     json_write(o, true, b);
     buf_puts(b, "\n");
@@ -127,6 +161,8 @@ static int read_options(int argc, char **argv, struct convert_options *o,
         {"profile", required_argument, NULL, 'p'},
         {"context", required_argument, NULL, 'c'},
         {"quant",   required_argument, NULL, 'q'},
+        {"target-bytes", required_argument, NULL, 'B'},
+        {"target-kl", required_argument, NULL, 'K'},
         {"kv",      required_argument, NULL, 'k'},
         {"shape",   required_argument, NULL, 's'},
         {"json",    no_argument,       NULL, 'j'},
@@ -157,6 +193,12 @@ static int read_options(int argc, char **argv, struct convert_options *o,
             return cli_usage(usage, "--context '%s'", optarg);
         }
         *json = *json || opt == 'j';
+        if (opt == 'B' || opt == 'K') {
+            int rc = cli_read_target(usage, opt == 'B', optarg, o);
+            if (rc != 0) {
+                return rc;
+            }
+        }
         for (size_t i = 0; i < countof(strings); i++) {
             if (strings[i].opt == opt) {
                 *strings[i].to = optarg;

@@ -3,6 +3,8 @@
  *   reading     metadata, family, plan; nothing is written before it fits
  *   measuring   the reference pass over the calibration text, then alpha and
  *               the norm's form (range gate)
+ *   choosing    the forms of the matrices, when a target is asked for; the plan
+ *               again
  *   writing     embed.bin, layer shards, head slices, into a staging folder
  *   gating      bundle.json with all hashes; every package read again and
  *               validated (structure gate, whose look at the vocabulary comes
@@ -43,7 +45,9 @@ static int stage_reading(struct job *j, struct err *e)
     RETERR(convert_check_forms(j, e));
     RETERR(gate_vocabulary(j->g, &j->result.notes, e));
     RETERR(convert_choose_context(j, e));
+    RETERR(convert_list_target(j, e));
     RETERR(convert_make_plan(j, e));
+    RETERR(convert_check_target(j, e));
     convert_costs(j);
     RETERR(convert_check_fit(j, e));
     return convert_check_room(j, e);
@@ -174,6 +178,7 @@ static int run(void *ctx, struct err *e)
     digest_begin(&j->digest, j->g);
     j->digesting = true;
     RETERR(stage_measuring(j, e));
+    RETERR(convert_choose(j, e));
     RETERR(convert_write(j, e));
     RETERR(describe(j, e));
     RETERR(stage_gating(j, e));
@@ -197,6 +202,7 @@ static void job_fini(struct job *j)
     arena_fini(&j->b.arena);
     range_fini(&j->range);
     plan_input_fini(&j->in);
+    target_fini(&j->target);
     arch_fini(&j->d);
     gguf_close(j->g);
     crew_unref();

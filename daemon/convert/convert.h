@@ -26,6 +26,10 @@ struct convert_options {
      */
     const char *quant_for[QUANT_RULES_MAX];
     uint32_t n_quant_for;
+    /* One of these, in place of quant: each matrix of a layer gets the form
+     * that holds the amount at the least cost (target/target.h). */
+    uint64_t target_bytes; /* of the programs' weights at most; 0: none */
+    double target_kl;      /* of the logits at most, nats; 0: none */
     uint32_t context;      /* 0 = default (MODEL_CONTEXT_DEFAULT at most) */
     const char *shape;     /* NULL = "ranged" */
     const char *kv;        /* NULL = "state" */
@@ -37,7 +41,7 @@ struct convert_options {
      * conversion, begun again, finds `out` and takes it up. */
     bool keep_records;
     /* Called often (several times a second); return false to cancel. stage is
-     * a stable word: "reading", "measuring", "writing", "gating",
+     * a stable word: "reading", "measuring", "choosing", "writing", "gating",
      * "publishing". fraction is of the whole conversion, 0 to 1, and never
      * falls. May be NULL. */
     bool (*progress)(void *ctx, const char *stage, double fraction);
@@ -61,6 +65,7 @@ struct convert_result {
     size_t n_gates;
     struct convert_gate gates[5];
     struct gguf_notes notes; /* odd and harmless: warnings of the job */
+    char target[ERR_MSG_MAX]; /* what was chosen; "": no target */
     uint64_t bundle_bytes;
     uint32_t n_shards, n_heads;
     uint32_t ms;
@@ -83,6 +88,10 @@ struct convert_forecast {
     struct plan plan;
     uint64_t source_bytes;
     uint64_t bundle_bytes; /* on the disk, about, and not less */
+    /* A target's forms need the measurement: everything here is of the
+     * smallest forms. */
+    bool smallest;
+    uint64_t weight_bytes; /* of all programs */
     double seconds;        /* about, where nothing else runs */
 };
 /* Nothing is written or made, and no weight is read. With `out` whatever else
@@ -96,9 +105,9 @@ CHECKED int convert_forecast(const struct convert_options *o,
  * {"stage","fraction"}, CONVERT_REPORT with what `report` is called with, then
  * CONVERT_DONE {"gates":[...],"warnings":[...],"bundle_bytes",...}
  * or ERROR). The job's JSON: {"source","out","name","quant","head_quant",
- * "quant_for":[...],"context","shape","kv","profile","norm","residual_scale",
- * "threads","keep_records"}; absent ones default. With "kind":"import" the source is a
- * manifest (import/import.h):
+ * "quant_for":[...],"target_bytes","target_kl","context","shape","kv","profile",
+ * "norm","residual_scale","threads","keep_records"}; absent ones default. With
+ * "kind":"import" the source is a manifest (import/import.h):
  * {"source","out","name","tokenizer","set":[...],"profile", "threads"}; fd 4 is
  * not needed. The model file is fd 4 when fd 4 is open; the other parts of a
  * split one are opened beside "source". Enters the sandbox before the first

@@ -10,6 +10,7 @@
 #include "convert/plan_input.h"
 #include "convert/reference/reference.h"
 #include "convert/residency/residency.h"
+#include "convert/target/target.h"
 #include "convert/work.h"
 #include "model/bundle.h"
 
@@ -36,6 +37,7 @@ struct job {
     struct range range;
     struct range_choice choice;
     struct quant_choice forms; /* of the matrices */
+    struct target target;      /* when one is asked for */
     char quant[QUANT_TEXT_MAX];
     struct emit emit;
     struct predict_total residency;
@@ -59,7 +61,24 @@ CHECKED int convert_choose_context(struct job *j, struct err *e);
 /* Every pattern of the options must name a matrix of the source. */
 CHECKED int convert_check_forms(struct job *j, struct err *e);
 
+/* job_target.c */
+/* A target is asked for. */
+bool convert_has_target(const struct job *j);
+/* While reading: the smallest form for each matrix, so that plan, room and
+ * time are of the least that the conversion can become. */
+CHECKED int convert_list_target(struct job *j, struct err *e);
+/* After the first plan. Errors: CONVERT when no choice has so few bytes. */
+CHECKED int convert_check_target(const struct job *j, struct err *e);
+/* Stage choosing: the forms, and the plan that follows from them. Errors: those
+ * of target_choose, convert_make_plan, convert_check_fit, convert_check_room.
+ */
+CHECKED int convert_choose(struct job *j, struct err *e);
+/* Forms and target for bundle.json. */
+void convert_describe_forms(struct job *j);
+
 /* job_plan.c */
+/* Bytes of all programs' weights. */
+uint64_t convert_weight_bytes(const struct job *j);
 /* After the context is chosen. Errors: those of plan_make. */
 CHECKED int convert_make_plan(struct job *j, struct err *e);
 /* Errors: CONVERT when a chip was named and does not keep all programs in

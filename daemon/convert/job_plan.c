@@ -45,14 +45,19 @@ int convert_check_fit(const struct job *j, struct err *e)
 
 /* --- room --- */
 
-uint64_t convert_bundle_bytes(const struct job *j)
+uint64_t convert_weight_bytes(const struct job *j)
 {
     const struct plan_range all = {.last = j->in.n_layers};
-    uint64_t n = j->in.file_bytes + plan_shard_bytes(&j->in, all);
+    uint64_t n = plan_shard_bytes(&j->in, all);
     for (uint32_t i = 0; i < j->plan.n_heads; i++) {
         n += plan_head_bytes(&j->in, j->plan.heads[i]);
     }
     return n;
+}
+
+uint64_t convert_bundle_bytes(const struct job *j)
+{
+    return j->in.file_bytes + convert_weight_bytes(j);
 }
 
 /* By descriptor: the sandbox has no statfs by name. */
@@ -175,6 +180,14 @@ void convert_costs(struct job *j)
     /* the reference, and the bundle some three times as slow */
     double quality =
         (a.layers + a.head) * (NS_DEQUANT + NS_MAC * QUALITY_TOKENS) * 4;
+    /* palettes, about half of the layers for each matrix, whole runs */
+    double runs = (double)j->target.n_matrices * TARGET_FEW;
+    double palettes = a.layers * (encode_ns(QUANT_LUT4) +
+                                  encode_ns(QUANT_LUT6)) / n;
+    double single = (a.layers / 2 + a.head) * NS_MAC * runs / n;
+    double whole =
+        (a.layers + a.head) * (NS_DEQUANT + NS_MAC * QUALITY_TOKENS) * 6 / n;
+    double asked = convert_has_target(j) ? 1 : 0;
     double embed = a.head * (NS_DEQUANT / n + 2 * put); /* as fp16 */
     double layers = a.layers * encode + a.layer_bytes * put;
     double head = a.head * encode + a.head_bytes * put;
@@ -186,6 +199,9 @@ void convert_costs(struct job *j)
         {"reading",    NS_START                  },
         {"measuring",  NS_TOKEN * j->in.vocab    },
         {"measuring",  measure / n               },
+        {"choosing",   asked * palettes },
+        {"choosing",   asked * single },
+        {"choosing",   asked * whole },
         {"writing",    embed_left                },
         {"writing",    layers_left               },
         {"writing",    head_left                 },
@@ -208,7 +224,9 @@ static int forecast(void *ctx, struct err *e)
     RETERR(convert_check_forms(j, e));
     RETERR(gate_vocabulary(j->g, &j->result.notes, e));
     RETERR(convert_choose_context(j, e));
+    RETERR(convert_list_target(j, e));
     RETERR(convert_make_plan(j, e));
+    RETERR(convert_check_target(j, e));
     convert_costs(j);
     if (j->o->out == NULL) {
         return 0;
@@ -234,13 +252,20 @@ int convert_forecast(const struct convert_options *o,
         .plan = j->plan,
         .source_bytes = gguf_file_bytes(j->g),
         .bundle_bytes = convert_bundle_bytes(j),
+        .smallest = convert_has_target(j),
+        .weight_bytes = convert_weight_bytes(j),
         .seconds = j->progress.sum / 1e9,
     };
     memcpy(ret->name, j->name, sizeof(ret->name));
-    quant_text(j->forms.spec, ret->quant);
+    if (convert_has_target(j)) {
+        (void)snprintf(ret->quant, sizeof(ret->quant), "mixed");
+    } else {
+        quant_text(j->forms.spec, ret->quant);
+    }
     j->in = (struct plan_input){0}; /* given away */
 out:
     plan_input_fini(&j->in);
+    target_fini(&j->target);
     arch_fini(&j->d);
     gguf_close(j->g);
     free(j);

@@ -57,6 +57,8 @@ static int make_key(const struct job *j, char key[SHA256_HEX], struct err *e)
     put_word(&b, "profile", j->profile.name);
     put_word(&b, "norm", o->norm);
     buf_printf(&b, "scale %a\ncontext %u\n", o->residual_scale, o->context);
+    buf_printf(&b, "target %llu %a\n", (unsigned long long)o->target_bytes,
+               o->target_kl);
     if (rc == 0 && !buf_ok(&b)) {
         rc = err_set(e, ERR_TOO_BIG, "the options are too long");
     }

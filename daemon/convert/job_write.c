@@ -179,7 +179,7 @@ void convert_describe(struct job *j)
     b->context = j->emit.context;
     b->context_train = d->context_train;
     b->norm_eps = d->norm_eps;
-    quant_text(j->forms.spec, j->quant);
+    convert_describe_forms(j);
     b->quant = j->quant;
     b->shape = j->emit.functions ? "functions" : "ranged";
     b->kv = j->emit.host ? "host" : "state";

@@ -15,8 +15,8 @@ static uint64_t blob(uint64_t n)
     return BLOB_RECORD + (n + BLOB_RECORD - 1) / BLOB_RECORD * BLOB_RECORD;
 }
 
-/* Codes, and scales or palettes. */
-static uint64_t matrix(struct quant_spec spec, uint64_t rows, uint64_t cols)
+uint64_t plan_matrix_bytes(struct quant_spec spec, uint64_t rows,
+                           uint64_t cols)
 {
     struct quant_spec s = quant_fit(spec, rows);
     uint64_t params = 2 * quant_params(s, rows);
@@ -40,7 +40,7 @@ static void read_layer(const struct decoder *d, uint32_t l,
         uint64_t wide = num_max(p->rows, p->cols);
         struct quant_spec spec = quant_choice_for(f->forms, p->t->name);
         ret->elements += p->rows * p->cols;
-        ret->bytes += matrix(spec, p->rows, p->cols);
+        ret->bytes += plan_matrix_bytes(spec, p->rows, p->cols);
         ret->channels = (uint32_t)num_max(ret->channels, wide);
     }
     if (d->d_ple > 0) { /* a norm that stands in each layer's program */

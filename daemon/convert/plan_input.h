@@ -18,3 +18,6 @@ struct plan_form {
  * vocabulary; NULL counts none. */
 void plan_input_of(const struct decoder *d, const struct gguf *g,
                    const struct plan_form *f, struct plan_input *ret);
+/* Bytes of a matrix in weight.bin: codes and parameters, with the records. */
+uint64_t plan_matrix_bytes(struct quant_spec spec, uint64_t rows,
+                           uint64_t cols);

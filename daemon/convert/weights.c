@@ -323,6 +323,27 @@ static void keep_matrix(struct mil_writer *w, const struct mil_type *type,
     }
 }
 
+/* int8-tensor: a pass before the others, for the common peak, */
+static int stream_peak(struct stream *s, const struct weights *x,
+                       struct err *e)
+{
+    int rc = 0;
+    if (s->spec.kind == QUANT_INT8_TENSOR) {
+        s->peak_only = true;
+        rc = stream_run(s, x, sink_peak, &s->peak, e);
+        s->peak_only = false;
+    }
+    return rc;
+}
+
+/* and the scale after them. */
+static void stream_common(struct stream *s)
+{
+    if (s->spec.kind == QUANT_INT8_TENSOR) {
+        s->params[0] = s->blocks[0].common;
+    }
+}
+
 int weights_matrix(const struct weights *x, struct mil_writer *w,
                    const struct part *p, uint64_t first, uint64_t rows,
                    const struct head_rows *perm, struct weight *ret,
@@ -342,24 +363,47 @@ int weights_matrix(const struct weights *x, struct mil_writer *w,
     if (rc < 0) {
         return rc;
     }
-    if (spec.kind == QUANT_INT8_TENSOR) {
-        s.peak_only = true;
-        CHECK(stream_run(&s, x, sink_peak, &s.peak, e));
-        s.peak_only = false;
-    }
+    CHECK(stream_peak(&s, x, e));
     mil_blob_begin(w, &type);
     CHECK(stream_run(&s, x, sink_blob, w, e)); /* the writer is aborted with
                                                   its open blob */
     r.data = mil_blob_end(w);
-    if (spec.kind == QUANT_INT8_TENSOR) {
-        s.params[0] = s.blocks[0].common;
-    }
+    stream_common(&s);
     if (spec.kind != QUANT_FP16) {
         r.params = put_params(w, &s);
     }
     r.palette = quant_entries(spec.kind) > 0;
     r.error = s.error;
     *ret = r;
+out:
+    stream_fini(&s);
+    return rc;
+}
+
+static int sink_none(void *ctx, const void *p, size_t n, struct err *e)
+{
+    (void)ctx;
+    (void)p;
+    (void)n;
+    (void)e;
+    return 0;
+}
+
+int weights_params(const struct weights *x, const struct part *p,
+                   const struct head_rows *perm, struct quant_spec spec,
+                   uint16_t *params, double *error, struct err *e)
+{
+    struct stream s = {0};
+    int rc = stream_init(&s, x, p->t, p->first, p->rows, perm, spec, e);
+    if (rc < 0) {
+        return rc;
+    }
+    CHECK(stream_peak(&s, x, e));
+    CHECK(stream_run(&s, x, sink_none, NULL, e));
+    stream_common(&s);
+    memcpy(params, s.params,
+           (size_t)quant_params(s.spec, s.rows) * sizeof(*params));
+    *error = s.error;
 out:
     stream_fini(&s);
     return rc;

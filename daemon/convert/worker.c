@@ -52,6 +52,9 @@ static int send_done(const struct worker *w, const struct convert_result *r,
     for (size_t i = 0; i < r->notes.n; i++) {
         json_add_str(notes, NULL, r->notes.text[i]);
     }
+    if (r->target[0] != '\0') {
+        json_add_str(j, "target", r->target);
+    }
     json_add_int(j, "bundle_bytes", (int64_t)r->bundle_bytes);
     json_add_int(j, "n_shards", r->n_shards);
     json_add_int(j, "n_heads", r->n_heads);
@@ -142,6 +145,7 @@ static int read_spec(struct worker *w, const struct frame *f, struct err *e)
 {
     int64_t context = 0;
     int64_t threads = 0;
+    int64_t bytes = 0;
     struct convert_options *o = &w->o;
     convert_options_init(o);
     w->request = f->request;
@@ -178,6 +182,11 @@ static int read_spec(struct worker *w, const struct frame *f, struct err *e)
     RETERR(json_want_bool(w->spec, "keep_records", false, &o->keep_records, e));
     RETERR(read_rules(w, e));
     RETERR(read_import(w, e));
+    RETERR(json_want_int(w->spec, "target_bytes", false, 0,
+                         (int64_t)TARGET_BYTES_MAX, &bytes, e));
+    RETERR(json_want_num(w->spec, "target_kl", false, 0, TARGET_KL_MAX,
+                         &o->target_kl, e));
+    o->target_bytes = (uint64_t)bytes;
     o->context = (uint32_t)context;
     o->threads = (unsigned)threads;
     return 0;

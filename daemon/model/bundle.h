@@ -55,6 +55,21 @@ struct bundle_peak {  /* measured in fp32 on the calibration text */
     double peak;      /* max |value|, unscaled */
 };
 
+struct bundle_form {
+    const char *tensor; /* a matrix of the source */
+    const char *quant;  /* how it is stored: "lut6" */
+};
+
+/* What the forms were chosen for. */
+struct bundle_target {
+    bool present;
+    uint64_t bytes;     /* of the programs' weights at most; 0: KL was asked */
+    double kl;          /* nats at most; 0: bytes were asked */
+    double measured_kl; /* in fp32, before error feedback */
+    double expected_kl; /* the same, or what feedback was to make of it */
+    uint32_t positions; /* of that measurement */
+};
+
 struct bundle {
     struct arena arena;
     char dir[1024];
@@ -66,7 +81,7 @@ struct bundle {
     uint32_t context;       /* S: compiled positions */
     uint32_t context_train; /* the source's own */
     float norm_eps;
-    const char *quant;       /* "int8", "fp16", ... */
+    const char *quant;       /* "int8", "fp16", ...; "mixed": see forms */
     const char *shape;       /* "ranged" | "functions" */
     const char *kv;          /* "state" | "host" */
     const char *norm;        /* "scale" | "max" */
@@ -99,6 +114,9 @@ struct bundle {
     const char *converter_version;
     size_t n_peaks;
     struct bundle_peak *peaks;
+    size_t n_forms; /* 0: nothing but `quant` says them */
+    struct bundle_form *forms;
+    struct bundle_target target;
     char fingerprint[SHA256_HEX]; /* architecture numbers + file hashes */
     uint64_t total_bytes;         /* of all files */
 };

@@ -68,6 +68,13 @@ void bundle_hash_layers(struct sha256 *h, const struct bundle *b);
 void bundle_hash_text(struct sha256 *h, const char *fmt, ...)
     PRINTF_LIKE(2, 3);
 
+/* --- bundle_forms.c: forms of tensors and their target; both may be absent ---
+ */
+void bundle_put_forms(struct json *j, const struct bundle *b);
+/* j: the manifest. Errors: INVALID, NOMEM. */
+CHECKED int bundle_read_forms(struct bundle *b, const struct json *j,
+                              struct err *e);
+
 /* Relative, '/' separated, no empty, "." or ".." component. */
 bool bundle_path_ok(const char *path);
 

@@ -253,6 +253,7 @@ static struct json *manifest(const struct bundle *b)
         json_add_str(j, "ple_file", b->ple_file);
     }
     put_lists(j, b);
+    bundle_put_forms(j, b);
     json_add_str(j, "fingerprint", b->fingerprint);
     json_add_int(j, "total_bytes", (int64_t)b->total_bytes);
     return j;

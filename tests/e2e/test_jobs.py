@@ -49,6 +49,10 @@ def test_what_is_refused(d, demo_gguf, tmp_path):
                         ({"source": s, "quant": "q4_0"}, "quant"), ({"source": s, "head_quant": "lut4:99"}, "head_quant"),
                         ({"source": s, "quant_for": "a=int8"}, "quant_for"), ({"source": s, "quant_for": [1]}, "quant_for"),
                         ({"source": s, "quant_for": ["a"]}, "quant_for"), ({"source": s, "quant_for": ["a=b"]}, "quant_for"),
+                        ({"source": s, "target_kl": 2}, "target_kl"), ({"source": s, "target_kl": 1e-9}, "target_kl"),
+                        ({"source": s, "target_bytes": -1}, "target_bytes"), ({"source": s, "target_bytes": 2**50}, "target_bytes"),
+                        ({"source": s, "target_kl": 0.1, "quant": "int8"}, "quant"),
+                        ({"source": s, "target_kl": 0.1, "target_bytes": 1000}, "target_kl"),
                         ({"source": s, "context": -1}, "context"), ({"source": s, "context": "x"}, "context"),
                         ({"source": s, "bogus": 1}, "bogus"), ({"source": s, "shape": 5}, "shape")):
         r = post(d, **spec)
@@ -68,6 +72,15 @@ def test_forms_of_tensors(d, demo_gguf, anectl):
     r = subprocess.run([anectl, "--socket", d.sock, "convert", demo_gguf, "--name", "six", "-q", "lut6", "-c", "256",
                         "--quant-for", "*=lut4", "--quant-for", "token_embd*=int8"], capture_output=True, text=True)
     assert r.returncode == 0, r.stderr
+
+
+def test_forms_by_target(d, demo_gguf, anectl):
+    assert d.convert(demo_gguf, "fits", context=256, target_kl=0.02)["state"] == "done"
+    with d.http() as c:
+        assert c.get("/aned/v1/models/fits").json()["quant"] == "mixed"
+    r = subprocess.run([anectl, "--socket", d.sock, "convert", demo_gguf, "--name", "small", "-c", "256", "--target-bytes", "1"],
+                       capture_output=True, text=True)
+    assert r.returncode != 0 and "smallest form of each matrix" in r.stderr, r.stderr
 
 
 def test_a_job_and_its_events(d, demo_gguf):

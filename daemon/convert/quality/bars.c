@@ -20,6 +20,7 @@ static int read_bars(const struct json *j, struct quality_bars *b,
     (void)snprintf(b->reason, sizeof(b->reason), "%s", reason);
     RETERR(json_want_num(j, "cosine", true, -1, 1, &b->cosine, e));
     RETERR(json_want_num(j, "kl", true, 0, 1e3, &b->kl, e));
+    RETERR(json_want_num(j, "target", false, 1, 2, &b->target, e));
     return json_want_num(j, "argmax", true, 0, 1, &b->argmax, e);
 }
 

@@ -66,6 +66,33 @@ int quant_choice_init(struct quant_choice *c, const char *quant,
     return 0;
 }
 
+int quant_choice_target(const char *quant, uint64_t bytes, double kl,
+                        struct err *e)
+{
+    bool has_kl = !(kl >= 0 && kl <= 0); /* NaN too */
+    if (bytes == 0 && !has_kl) {
+        return 0;
+    }
+    if (bytes > 0 && has_kl) {
+        return err_set(e, ERR_INVALID,
+                       "a target of bytes and one of KL: give one of them");
+    }
+    if (quant != NULL) {
+        return err_set(e, ERR_INVALID,
+                       "a target chooses the forms: leave out quant '%.32s', "
+                       "or give a pattern of tensors that form",
+                       quant);
+    }
+    if (bytes > TARGET_BYTES_MAX) {
+        return err_set(e, ERR_INVALID, "a target of at most %llu bytes",
+                       (unsigned long long)TARGET_BYTES_MAX);
+    }
+    return !has_kl || (kl >= TARGET_KL_MIN && kl <= TARGET_KL_MAX)
+               ? 0
+               : err_set(e, ERR_INVALID, "a target KL of %g to %g nats, not %g",
+                         TARGET_KL_MIN, TARGET_KL_MAX, kl);
+}
+
 int quant_choice_add(struct quant_choice *c, const char *rule, struct err *e)
 {
     const char *kind = strrchr(rule, '=');
@@ -77,15 +104,31 @@ int quant_choice_add(struct quant_choice *c, const char *rule, struct err *e)
     return add(c, rule, (size_t)(kind - rule), kind + 1, e);
 }
 
-struct quant_spec quant_choice_for(const struct quant_choice *c,
-                                   const char *tensor)
+bool quant_choice_rule(const struct quant_choice *c, const char *tensor,
+                       struct quant_spec *ret)
 {
     for (uint32_t i = c->n_rules; i-- > 0;) {
         if (matches(c->rules[i].pattern, tensor)) {
-            return c->rules[i].spec;
+            *ret = c->rules[i].spec;
+            return true;
         }
     }
-    return c->spec;
+    return false;
+}
+
+struct quant_spec quant_choice_for(const struct quant_choice *c,
+                                   const char *tensor)
+{
+    struct quant_spec s = c->spec;
+    if (quant_choice_rule(c, tensor, &s)) {
+        return s;
+    }
+    for (uint32_t i = 0; i < c->n_picks; i++) {
+        if (strcmp(c->picks[i].tensor, tensor) == 0) {
+            return c->picks[i].spec;
+        }
+    }
+    return s;
 }
 
 void quant_choice_note(struct quant_choice *c, const char *tensor)

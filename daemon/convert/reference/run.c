@@ -368,49 +368,104 @@ static void reference_fini(struct reference *r)
     free(r->head_peak);
 }
 
+/* --- runs --- */
+
+static int begin(struct reference *r, struct err *e)
+{
+    r->stride = (r->n + GEMM_LANES - 1) / GEMM_LANES * GEMM_LANES;
+    if (!reference_init(r)) {
+        return err_set(e, ERR_NOMEM, "no memory for %u tokens", r->n);
+    }
+    if (r->range != NULL) {
+        r->range->n_tokens = r->n;
+    }
+    return embed(r, e);
+}
+
+int reference_open(const struct decoder *d, const struct reference_conf *conf,
+                   const int32_t *tokens, uint32_t n, struct reference **ret,
+                   struct err *e)
+{
+    must(n >= 1 && n <= TOKENS);
+    struct reference *r = malloc(sizeof(*r));
+    if (r == NULL) {
+        return err_set(e, ERR_NOMEM, "no memory for %u tokens", n);
+    }
+    *r = (struct reference){.d = d,
+                            .threads = crew_threads(conf->threads),
+                            .progress = conf->progress,
+                            .range = conf->range,
+                            .conf = conf,
+                            .n = n,
+                            .tokens = tokens};
+    int rc = begin(r, e);
+    if (rc < 0) {
+        reference_close(r);
+        return rc;
+    }
+    *ret = r;
+    return 0;
+}
+
+void reference_close(struct reference *r)
+{
+    if (r != NULL) {
+        reference_fini(r);
+        free(r);
+    }
+}
+
+float *reference_stream(struct reference *r, size_t *stride)
+{
+    *stride = r->stride;
+    return r->x;
+}
+
+int reference_layers(struct reference *r, uint32_t first, uint32_t last,
+                     struct err *e)
+{
+    for (uint32_t l = first; l < last; l++) {
+        RETERR(run_layer(r, l, e));
+        if (r->conf->layer != NULL) {
+            r->conf->layer(r->conf->ctx, l, r->x, r->stride);
+        }
+    }
+    return 0;
+}
+
+int reference_head(struct reference *r, float *logits, struct err *e)
+{
+    return head(r, logits, e);
+}
+
 int reference_run(const struct decoder *d, const struct reference_conf *conf,
                   const int32_t *tokens, uint32_t n, float *logits,
                   struct err *e)
 {
-    must(n >= 1 && n <= TOKENS);
-    struct reference r = {.d = d,
-                          .threads = crew_threads(conf->threads),
-                          .progress = conf->progress,
-                          .range = conf->range,
-                          .conf = conf,
-                          .n = n,
-                          .tokens = tokens};
-    r.stride = (n + GEMM_LANES - 1) / GEMM_LANES * GEMM_LANES;
-    int rc = 0;
-    if (!reference_init(&r)) {
-        rc = err_set(e, ERR_NOMEM, "no memory for %u tokens", n);
-        goto out;
-    }
-    if (r.range != NULL) {
-        r.range->n_tokens = n;
-    }
-    CHECK(embed(&r, e));
-    for (uint32_t l = 0; l < d->n_layers; l++) {
-        CHECK(run_layer(&r, l, e));
-        if (conf->layer != NULL) {
-            conf->layer(conf->ctx, l, r.x, r.stride);
-        }
-    }
-    CHECK(head(&r, logits, e));
-out:
-    reference_fini(&r);
+    struct reference *r = NULL;
+    RETERR(reference_open(d, conf, tokens, n, &r, e));
+    int rc = reference_layers(r, 0, d->n_layers, e);
+    rc = rc < 0 ? rc : reference_head(r, logits, e);
+    reference_close(r);
     return rc;
 }
 
-uint64_t reference_bytes(const struct decoder *d)
+uint64_t reference_layers_bytes(const struct decoder *d, uint32_t first,
+                                uint32_t last)
 {
-    const struct part *head = arch_head(d);
-    uint64_t n = head->t->row_bytes * head->rows;
-    for (uint32_t l = 0; l < d->n_layers; l++) {
+    uint64_t n = 0;
+    for (uint32_t l = first; l < last; l++) {
         for (unsigned s = SLOT_LAYER; s < SLOT_COUNT; s++) {
             const struct part *p = arch_part(d, l, (enum arch_slot)s);
             n += p->t != NULL && p->rows > 1 ? p->t->row_bytes * p->rows : 0;
         }
     }
     return n;
+}
+
+uint64_t reference_bytes(const struct decoder *d)
+{
+    const struct part *head = arch_head(d);
+    return head->t->row_bytes * head->rows +
+           reference_layers_bytes(d, 0, d->n_layers);
 }

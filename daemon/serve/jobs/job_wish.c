@@ -41,7 +41,7 @@ static int unknown_key(const struct json *j, const char **param, struct err *e)
         "source",    "name",     "quant",      "context",        "shape",
         "kv",        "profile",  "norm",       "residual_scale", "threads",
         "accept",    "priority", "head_quant", "quant_for",      "kind",
-        "tokenizer", "set",
+        "tokenizer", "set",      "target_bytes", "target_kl",
     };
     for (const struct json *c = json_first(j); c != NULL; c = json_next(c)) {
         if (strcmp(json_key(c), "force") == 0) {
@@ -59,6 +59,21 @@ static int unknown_key(const struct json *j, const char **param, struct err *e)
     return 0;
 }
 
+static int want_target(const struct json *j, struct job_wish *w,
+                       const char **param, struct err *e)
+{
+    *param = "target_bytes";
+    RETERR(json_want_int(j, *param, false, 0, (int64_t)TARGET_BYTES_MAX,
+                         &w->target_bytes, e));
+    *param = "target_kl";
+    RETERR(json_want_num(j, *param, false, 0, TARGET_KL_MAX, &w->target_kl, e));
+    if (w->quant != NULL) {
+        *param = "quant";
+    }
+    return quant_choice_target(w->quant, (uint64_t)w->target_bytes,
+                               w->target_kl, e);
+}
+
 /* The fields that say how weights are stored, by the converter's own rules. */
 static int want_forms(const struct json *j, struct job_wish *w,
                       const char **param, struct err *e)
@@ -70,6 +85,7 @@ static int want_forms(const struct json *j, struct job_wish *w,
     *param = "head_quant";
     RETERR(json_want_str(j, *param, false, &w->head_quant, e));
     RETERR(quant_choice_init(&c, w->quant, w->head_quant, e));
+    RETERR(want_target(j, w, param, e));
     *param = "quant_for";
     const struct json *list = json_get(j, *param);
     if (list != NULL && json_type(list) != JSON_NULL &&

@@ -161,7 +161,7 @@ static int by_key(const void *a, const void *b)
  * The source is told by its identity. */
 static bool decides(const struct json *c)
 {
-    static const char *const others[] = {"source", "name", "force", "priority",
+    static const char *const others[] = {"source", "name", "accept", "priority",
                                          "threads"};
     for (size_t i = 0; i < countof(others); i++) {
         if (strcmp(json_key(c), others[i]) == 0) {

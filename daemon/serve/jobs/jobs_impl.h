@@ -145,6 +145,8 @@ struct job_wish {
     const char *norm;
     int64_t context, threads;
     double residual_scale;
+    int64_t target_bytes;
+    double target_kl;
     int priority;
     bool import; /* the source is a manifest of packages */
     const char *tokenizer;
