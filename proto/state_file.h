@@ -5,8 +5,8 @@
  * each. A block is STATE_BLOCK positions of all layers. Their order is private
  * to the backend; `layout` of each array identifies it. The header has all that
  * the bytes of a position depend on: model, backend, arithmetic, the rotation's
- * list of factors, and the tokens [0, to), from the first one. So the file serves every timeline that begins
- * with some of these tokens.
+ * list of factors, and the tokens [0, to), from the first one. So the file
+ * serves every timeline that begins with some of these tokens.
  *
  * Little-endian:
  *   u32 magic 'ANS1'   u32 format   u64 header bytes   u64 block_bytes

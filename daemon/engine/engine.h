@@ -62,9 +62,9 @@ const struct bundle *engine_bundle(const struct engine *g);
 CHECKED int engine_seq_open(struct engine *g, struct engine_seq **ret,
                             struct err *e);
 /* An empty sequence is to have n tokens when logits of it are used: when that
- * is more than bundle_short_max, it and its forks turn by the long list from the
- * first token on. Without this call by the short one. Errors: CONFLICT (there
- * are tokens by another list), CONTEXT. */
+ * is more than bundle_short_max, it and its forks turn by the long list from
+ * the first token on. Without this call by the short one. Errors: CONFLICT
+ * (there are tokens by another list), CONTEXT. */
 CHECKED int engine_seq_expect(struct engine_seq *s, uint32_t n, struct err *e);
 void engine_seq_close(struct engine_seq *s); /* NULL is fine */
 /* Give all memory of closed and cut sequences back to the system. Until then

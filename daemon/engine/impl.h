@@ -101,9 +101,9 @@ struct rope_table {
 
 /* cos and sin of one kind of layer. */
 struct rope {
-    uint32_t half;    /* 0: no shard reads this kind */
-    double magnitude; /* of cosine and sine, by either list */
-    bool two;         /* else the second table is not made */
+    uint32_t half;           /* 0: no shard reads this kind */
+    double magnitude;        /* of cosine and sine, by either list */
+    bool two;                /* else the second table is not made */
     struct rope_table of[2]; /* the list of short sequences, of long ones */
 };
 

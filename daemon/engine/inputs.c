@@ -1,5 +1,6 @@
-/* inputs.c - the numbers that inputs are made of: rope rows, what a row sees. Rope rows are computed once for each position. Their tables come
- * from calloc: pages that no position has reached cost nothing.
+/* inputs.c - the numbers that inputs are made of: rope rows, what a row sees.
+ * Rope rows are computed once for each position and list of factors. Their
+ * tables come from calloc: pages that no position has reached cost nothing.
  */
 #include <string.h>
 
@@ -30,14 +31,13 @@ static int rope_init(struct rope *r, const struct bundle_rope *conf,
 {
     r->half = conf->dim / 2;
     r->magnitude = (double)conf->magnitude;
-    r->two =
-        conf->long_factors != NULL && bundle_short_max(b) < b->context;
+    r->two = conf->long_factors != NULL && bundle_short_max(b) < b->context;
     RETERR(table_init(&r->of[0], conf,
                       conf->n_factors > 0 ? conf->factors : NULL, b->context,
                       e));
-    return r->two ? table_init(&r->of[1], conf, conf->long_factors, b->context,
-                               e)
-                  : 0;
+    return r->two
+               ? table_init(&r->of[1], conf, conf->long_factors, b->context, e)
+               : 0;
 }
 
 int inputs_init(struct inputs *in, const struct bundle *b, unsigned uses,

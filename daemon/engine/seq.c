@@ -108,8 +108,9 @@ int engine_seq_expect(struct engine_seq *s, uint32_t n, struct err *e)
                        b->context);
     }
     if (s->n > 0 && s->long_list != long_list) {
-        return err_set(e, ERR_CONFLICT, "%u tokens were computed by the %s list",
-                       s->n, s->long_list ? "long" : "short");
+        return err_set(e, ERR_CONFLICT,
+                       "%u tokens were computed by the %s list", s->n,
+                       s->long_list ? "long" : "short");
     }
     s->long_list = long_list;
     return 0;

@@ -47,7 +47,7 @@ struct bundle_rope {
     const float *factors; /* inverse frequency is divided by it */
     const float *long_factors; /* NULL, or n_factors: in place of them for a
                                   sequence longer than `original` */
-    uint32_t original; /* see bundle_short_max */
+    uint32_t original;         /* see bundle_short_max */
 };
 
 struct bundle_peak {  /* measured in fp32 on the calibration text */

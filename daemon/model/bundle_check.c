@@ -109,8 +109,8 @@ static int check_rope(const struct bundle *b, const struct bundle_rope *r,
     }
     /* a sequence changes all its lists at once */
     if (r->long_factors != NULL &&
-        (r->original == 0 || num_min(r->original, b->context) !=
-                                 bundle_short_max(b))) {
+        (r->original == 0 ||
+         num_min(r->original, b->context) != bundle_short_max(b))) {
         return err_set(e, ERR_BUNDLE,
                        "%s: its long list holds after %u positions, the other "
                        "kind's after %u",

@@ -64,16 +64,17 @@ int main(int argc, char **argv)
             return EXIT_FAILURE;
         }
     }
-    printf("%llu seeds held in %.1f s: %llu steps, %llu tokens (%llu of them "
-           "drafted), %llu streams finished, %llu cancelled, %llu late, %llu "
-           "refused, %llu displaced, %llu places lost, %llu crashes, %llu tokens "
-           "computed again by the long list\n",
-           (unsigned long long)n, (double)(clock() - begin) / CLOCKS_PER_SEC,
-           (unsigned long long)r.steps, (unsigned long long)r.tokens,
-           (unsigned long long)r.accepted, (unsigned long long)r.finished,
-           (unsigned long long)r.cancelled, (unsigned long long)r.late,
-           (unsigned long long)r.refused, (unsigned long long)r.displaced,
-           (unsigned long long)r.parked, (unsigned long long)r.crashes,
-           (unsigned long long)r.again);
+    printf(
+        "%llu seeds held in %.1f s: %llu steps, %llu tokens (%llu of them "
+        "drafted), %llu streams finished, %llu cancelled, %llu late, %llu "
+        "refused, %llu displaced, %llu places lost, %llu crashes, %llu tokens "
+        "computed again by the long list\n",
+        (unsigned long long)n, (double)(clock() - begin) / CLOCKS_PER_SEC,
+        (unsigned long long)r.steps, (unsigned long long)r.tokens,
+        (unsigned long long)r.accepted, (unsigned long long)r.finished,
+        (unsigned long long)r.cancelled, (unsigned long long)r.late,
+        (unsigned long long)r.refused, (unsigned long long)r.displaced,
+        (unsigned long long)r.parked, (unsigned long long)r.crashes,
+        (unsigned long long)r.again);
     return EXIT_SUCCESS;
 }

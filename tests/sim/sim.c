@@ -190,8 +190,7 @@ static uint32_t engine_row(const struct sched_row *r)
                   : last > m.s.conf.short_max) {
         broken("list",
                "%u tokens of sequence %u by the %s list, which ends at %u",
-               last, r->seq, long_list ? "long" : "short",
-               m.s.conf.short_max);
+               last, r->seq, long_list ? "long" : "short", m.s.conf.short_max);
     }
     for (uint32_t i = 0; i < r->n; i++) {
         put(l, r->tokens[i]);
@@ -697,8 +696,8 @@ static void begin(void)
     note("mode %d base %.0f row %.0f prompt %.0f running %u seqs %u queue %u "
          "rows %u of %u chunk %u short %u draft %u age %llu",
          (int)m.mode, m.base, m.row, m.prompt, m.s.conf.running, m.s.conf.seqs,
-         m.s.conf.queue, m.s.conf.rows_seq, m.s.conf.rows_step, m.s.conf.chunk, m.s.conf.short_max,
-         m.s.conf.max_draft, (unsigned long long)m.age);
+         m.s.conf.queue, m.s.conf.rows_seq, m.s.conf.rows_step, m.s.conf.chunk,
+         m.s.conf.short_max, m.s.conf.max_draft, (unsigned long long)m.age);
 }
 
 static void check_end(void)

@@ -5,14 +5,13 @@
  * Checked after every call (the names are printed with a failure):
  *   engine    an engine would accept the operations and rows: sequences open,
  *             positions right, rows within its limits
- *   list      a token is drawn by the list of factors that the length of its text
- *             is for (rule 12), and all before it were computed by that list
- *   dead      no row for a stream that left, is paused, or is late
- *   token     each client gets the tokens of its own timeline, each once: a
- *             token is a function of all tokens before it, so the engine's copy
- *             of the timeline and the client's own must agree
- *   queue     at most queue + running streams are taken, and that many are
- *   way       a request that finds the queue full gets in when one of a later
+ *   list      a token is drawn by the list of factors that the length of its
+ * text is for (rule 12), and all before it were computed by that list dead no
+ * row for a stream that left, is paused, or is late token     each client gets
+ * the tokens of its own timeline, each once: a token is a function of all
+ * tokens before it, so the engine's copy of the timeline and the client's own
+ * must agree queue     at most queue + running streams are taken, and that many
+ * are way       a request that finds the queue full gets in when one of a later
  *             class waits that never had a place; then the youngest of the last
  *             such class is refused, and no other: none that had a place, none
  *             of the same class. A refused request gets no rows

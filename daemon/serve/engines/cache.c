@@ -35,8 +35,7 @@ static uint64_t key_of(const struct cache_key *k)
 {
     uint64_t part[4] = {hash_bytes(k->fingerprint, strlen(k->fingerprint)),
                         hash_bytes(k->backend, strlen(k->backend)),
-                        hash_bytes(k->arith, strlen(k->arith)),
-                        k->long_list};
+                        hash_bytes(k->arith, strlen(k->arith)), k->long_list};
     return hash_bytes(part, sizeof(part));
 }
 

@@ -28,7 +28,7 @@
 /* What the bytes of a position depend on, besides the tokens. */
 struct cache_key {
     const char *fingerprint, *backend, *arith; /* borrowed for the call */
-    bool long_list; /* state_file.long_list */
+    bool long_list;                            /* state_file.long_list */
 };
 
 struct cache_conf {

@@ -191,8 +191,8 @@ static void on_ready(struct runner *r, const struct frame *f)
     struct err e = {0};
     if (r->state != RUNNER_LOADING ||
         msg_ready_get(f->payload, f->n, &m, &e) != 0 || m.context == 0 ||
-        (r->ever_up && (m.context < r->ready.context ||
-                        m.short_max != r->ready.short_max))) {
+        (r->ever_up &&
+         (m.context < r->ready.context || m.short_max != r->ready.short_max))) {
         child_kill(r->child, ERR_FRAME);
         return;
     }

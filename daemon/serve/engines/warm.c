@@ -112,9 +112,8 @@ static bool save(struct warm *w, const struct sched_seq *q)
     int64_t now_ms = server_unix_ms();
     int64_t age_us = (int64_t)(server_now_us() - q->used_us);
     const struct cache_key key = key_of(w, q->long_list);
-    if (cache_plan(w->conf.cache, &key, q->tokens, q->computed,
-                   w->block_bytes, now_ms - age_us / 1000, now_ms,
-                   &s->what) != 1) {
+    if (cache_plan(w->conf.cache, &key, q->tokens, q->computed, w->block_bytes,
+                   now_ms - age_us / 1000, now_ms, &s->what) != 1) {
         return false;
     }
     must(cache_path(w->conf.cache, s->what.id, path));
@@ -268,9 +267,10 @@ void warm_unwant(struct warm_wait *x)
 /* Paths are copied by the codec; they stand in one array until then. */
 static void send_load(struct warm *w)
 {
-    struct msg_state m = {
-        .seq = w->load_seq, .n_whole = w->load_whole, .n_tokens = w->hit.n,
-        .tokens = w->tokens};
+    struct msg_state m = {.seq = w->load_seq,
+                          .n_whole = w->load_whole,
+                          .n_tokens = w->hit.n,
+                          .tokens = w->tokens};
     char(*paths)[CACHE_PATH_MAX] = calloc(STATE_PARTS_MAX, sizeof(*paths));
     must(paths != NULL);
     for (uint32_t i = 0; i < w->hit.n_parts; i++) {

@@ -53,8 +53,9 @@ static struct {
     uint32_t exact[4], n_exact; /* exact widths that it reports */
     bool warms;                 /* a width must be warm before it predicts */
     uint32_t asks;              /* how often a warm-up asks whether to go on */
-    uint32_t original; /* of the bundle's second list of factors; 0: it has one */
-    bool long_list;    /* rows come by the second list now */
+    uint32_t
+        original;   /* of the bundle's second list of factors; 0: it has one */
+    bool long_list; /* rows come by the second list now */
 } fake;
 
 /* What predictions saw. */
@@ -634,11 +635,11 @@ static void fake_write_bundle(const char **functions, uint32_t *ts, size_t n)
                  .long_factors = fake.original > 0 ? longs : NULL,
                  .original = fake.original},
         .rope_local = {.present = true,
-                       .dim = 2,
-                       .base = FAKE_BASE_LOCAL,
-                       .scale = FAKE_SCALE,
-                       .window = FAKE_WINDOW,
-                       .magnitude = 1},
+                 .dim = 2,
+                 .base = FAKE_BASE_LOCAL,
+                 .scale = FAKE_SCALE,
+                 .window = FAKE_WINDOW,
+                 .magnitude = 1},
         .layers = layers,
         .logit_scale = 1,
         .n_shards = 2,

@@ -293,12 +293,9 @@ static void test_lost_ones(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_found),
-        cmocka_unit_test(test_lists),
-        cmocka_unit_test(test_failed),
-        cmocka_unit_test(test_loss),
-        cmocka_unit_test(test_held),
-        cmocka_unit_test(test_warmest),
+        cmocka_unit_test(test_found),     cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_failed),    cmocka_unit_test(test_loss),
+        cmocka_unit_test(test_held),      cmocka_unit_test(test_warmest),
         cmocka_unit_test(test_lost_ones),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

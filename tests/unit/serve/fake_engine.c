@@ -206,7 +206,8 @@ static void do_load(const struct frame *f)
                           .short_max = g.context,
                           .vocab = g.vocab,
                           .state_bytes = 1000,
-                          .exact = true, .arith = "1"};
+                          .exact = true,
+                          .arith = "1"};
     buf_init(&b, 4096);
     msg_ready_put(&b, &r);
     send_frame(FRAME_READY, f->request, &b);
