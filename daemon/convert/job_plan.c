@@ -167,9 +167,9 @@ void convert_costs(struct job *j)
     double measure =
         (a.layers + a.head) * (NS_DEQUANT + NS_MAC * CALIBRATION_TOKENS) +
         (double)gguf_file_bytes(j->g) * NS_HASH;
-    /* the reference, and the bundle some three times as slow */
+    /* the reference, and the bundle some six times as slow */
     double quality =
-        (a.layers + a.head) * (NS_DEQUANT + NS_MAC * QUALITY_TOKENS) * 4;
+        (a.layers + a.head) * (NS_DEQUANT + NS_MAC * QUALITY_TOKENS) * 7;
     double embed = a.head * (NS_DEQUANT / n + 2 * put); /* as fp16 */
     double layers = a.layers * encode + a.layer_bytes * put;
     double head = a.head * encode + a.head_bytes * put;
