@@ -1,5 +1,6 @@
 /* native.c - /aned/v1: jobs and streams. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "api/api.h"
 #include "serve/gen/resume.h"
@@ -106,16 +107,46 @@ static void on_cancelled(struct job_cancel *jc, int rc, const struct err *e,
     free(c);
 }
 
+/* {"discard": true}, or no body. false: answered. */
+static bool cancel_wish(struct http_req *r, bool *discard)
+{
+    struct json *o = NULL;
+    struct err e = {0};
+    const char *param = "discard";
+    if (http_body(r).n == 0) {
+        return true;
+    }
+    if (api_body(r, &o) != 0) {
+        return false;
+    }
+    int rc = json_want_bool(o, param, false, discard, &e);
+    for (const struct json *c = json_first(o); rc == 0 && c != NULL;
+         c = json_next(c)) {
+        if (strcmp(json_key(c), param) != 0) {
+            rc = err_set(&e, ERR_UNSUPPORTED, "no such field '%.64s'",
+                         json_key(c));
+            param = json_key(c);
+        }
+    }
+    if (rc != 0) {
+        api_fail(r, rc, param, e.msg);
+    }
+    json_free(o);
+    return rc == 0;
+}
+
 void api_job_cancel(struct http_req *r, const struct http_args *a)
 {
     struct job *j = find_job(r, a);
     struct err e = {0};
-    if (j == NULL) {
+    bool discard = false;
+    if (j == NULL || !cancel_wish(r, &discard)) {
         return;
     }
     struct cancellation *c = calloc(1, sizeof(*c));
     must(c != NULL);
     c->cancel.fn = on_cancelled;
+    c->cancel.discard = discard;
     c->r = r;
     http_on_gone(r, cancellation_gone, c);
     int rc = job_cancel(j, &c->cancel, &e);

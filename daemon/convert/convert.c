@@ -155,6 +155,7 @@ static int describe(struct job *j, struct err *e)
     RETERR(progress_stage(&j->progress, "writing", 0, e));
     j->digesting = false; /* the next line ends it, whatever it finds */
     RETERR(digest_end(&j->digest, false, e));
+    RETERR(convert_bind_source(j, e));
     RETERR(convert_check_source(j, e));
     convert_describe(j);
     return bundle_write(j->staging, &j->b, e);

@@ -113,6 +113,9 @@ CHECKED int convert_open_work(struct job *j, struct err *e);
 /* What was measured and will be in the weights: work of other values is
  * forgotten. */
 CHECKED int convert_bind_work(struct job *j, struct err *e);
+/* The source's digest, once it is known: an earlier run must have seen the same.
+ * Errors: SOURCE_CHANGED. */
+CHECKED int convert_bind_source(struct job *j, struct err *e);
 /* The bundle's file `name` as fp16 rows of t, unless it is on record. */
 CHECKED int convert_write_table(struct job *j, const struct gguf_tensor *t,
                                 const char *name, struct err *e);

@@ -177,9 +177,9 @@ void convert_costs(struct job *j)
     double measure =
         (a.layers + a.head) * (NS_DEQUANT + NS_MAC * CALIBRATION_TOKENS) +
         (double)gguf_file_bytes(j->g) * NS_HASH;
-    /* the reference, and the bundle some three times as slow */
+    /* the reference, and the bundle some six times as slow */
     double quality =
-        (a.layers + a.head) * (NS_DEQUANT + NS_MAC * QUALITY_TOKENS) * 4;
+        (a.layers + a.head) * (NS_DEQUANT + NS_MAC * QUALITY_TOKENS) * 7;
     /* palettes, about half of the layers for each matrix, whole runs */
     double runs = (double)j->target.n_matrices * TARGET_FEW;
     double palettes = a.layers * (encode_ns(QUANT_LUT4) +

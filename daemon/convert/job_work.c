@@ -137,6 +137,17 @@ int convert_bind_work(struct job *j, struct err *e)
     return 0;
 }
 
+int convert_bind_source(struct job *j, struct err *e)
+{
+    bool same = false;
+    RETERR(work_note(j->work, "source", j->digest.hex, &same, e));
+    return same ? 0
+                : err_set(e, ERR_SOURCE_CHANGED,
+                          "%s has other bytes than when this conversion began, "
+                          "and the same size and time; convert it again",
+                          j->source_name);
+}
+
 /* Is the file the one on record? */
 static bool still_there(const char *path, const struct work_record *r)
 {
@@ -189,7 +200,7 @@ static bool can_go_on(int rc)
            rc == ERR_NOMEM;
 }
 
-static void say_what_lacks(const struct job *j, struct err *e)
+static void say_what_lacks(const struct job *j, bool keep, struct err *e)
 {
     struct err own = *e;
     struct err ignored = {0};
@@ -201,9 +212,9 @@ static void say_what_lacks(const struct job *j, struct err *e)
     if (convert_free_bytes(j->out, &known, &there, &ignored) == 0 && known) {
         (void)err_set(e, own.code,
                       "%.200s; %.1f MB are still to be written and %.1f MB "
-                      "are free: what is done is kept, the same conversion "
-                      "goes on when there is room",
-                      own.msg, (double)need / 1e6, (double)there / 1e6);
+                      "are free: make room, and convert again%s",
+                      own.msg, (double)need / 1e6, (double)there / 1e6,
+                      keep ? "; what is done is kept and gone on with" : "");
     }
 }
 
@@ -214,8 +225,8 @@ void convert_close_work(struct job *j, int rc, struct err *e)
     }
     bool keep = rc == 0 ? j->o->keep_records
                         : can_go_on(rc) && work_worth(j->work);
-    if (keep && rc == ERR_NO_SPACE) {
-        say_what_lacks(j, e);
+    if (rc == ERR_NO_SPACE) {
+        say_what_lacks(j, keep, e);
     }
     work_close(j->work, keep);
     j->work = NULL;

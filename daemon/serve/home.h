@@ -9,7 +9,8 @@ struct home {
     char dir[HOME_PATH_MAX];    /* belongs to this user, 0700 */
     char models[HOME_PATH_MAX]; /* published bundles, a folder each */
     char
-        staging[HOME_PATH_MAX]; /* jobs' unfinished bundles; emptied at start */
+        staging[HOME_PATH_MAX]; /* jobs' unfinished bundles; at start all
+                                     goes but works (convert/work.h) */
     char states[HOME_PATH_MAX]; /* saved session states (cache.h) */
     char prepared[HOME_PATH_MAX]; /* what a device's compiler made of packages:
                                      a folder a model, made when needed */

@@ -3,7 +3,9 @@ run, and nothing half-made is listed."""
 import os
 import random
 import signal
+import subprocess
 
+from conftest import until
 from jobs import NAME, Host, Points, hashes, is_whole, kept, reach, tell, undisturbed, wait_over
 
 from resume_conf import FULL, KILLS, OPTIONS, SEED, source  # noqa: F401 (a fixture)
@@ -97,6 +99,21 @@ def test_cancelled_and_asked_for_again(aned, source, tmp_path):
         assert "work_found" in host.log()
         want = undisturbed(aned, tmp_path, source, OPTIONS)
         assert hashes(host.home / "models" / NAME) == want["files"]
+    finally:
+        assert host.close() == 0
+
+
+def test_cancelled_and_not_wanted_again(aned, anectl, source, tmp_path):
+    host = Host(aned, tmp_path / "home")
+    host.start()
+    try:
+        job = host.post(source, OPTIONS)
+        wait_over(host, job, each=lambda j: any("layers" in p for p in kept(host.home)))
+        with host.d.http() as c:
+            assert c.request("DELETE", f"/aned/v1/jobs/{job}", json={"discart": True}).status_code == 400
+        subprocess.run([anectl, "--socket", host.d.sock, "cancel", "--discard", job], check=True)
+        assert wait_over(host, job)["state"] == "cancelled"
+        until(lambda: not list((host.home / "staging").iterdir()))
     finally:
         assert host.close() == 0
 

@@ -89,6 +89,7 @@ int job_cancel(struct job *j, struct job_cancel *c, struct err *e)
         c->fn(c, 0, &none, j);
         return 0;
     }
+    j->discard = c->discard;
     list_push(&j->cancels, &c->link);
     if (j->record == NULL) { /* else after that one */
         (void)job_write_cancel(j);

@@ -61,6 +61,8 @@ static bool can_go_on(int code)
 static void leave(struct jobs *js)
 {
     struct job *j = js->current;
+    bool keep = js->step == STEP_FAIL && can_go_on(js->failure.code) &&
+                !(j->cancelling && j->discard);
     if (js->step == STEP_COMMIT) {
         js->model->adopted = false; /* its row is there */
         if (!model_listed(js->model)) {
@@ -74,7 +76,6 @@ static void leave(struct jobs *js)
     j->cancelling = false;
     json_free(js->spec);
     js->spec = NULL;
-    bool keep = js->step == STEP_FAIL && can_go_on(js->failure.code);
     worker_forget(js);
     job_leave_work(js, keep);
     job_ended(j);

@@ -10,17 +10,24 @@
  *
  *   step      does                                  the next start finds
  *   begin     record: running, one attempt more     running: queued again, or
- *   convert   the worker fills staging/JOB/bundle     interrupted after
- *   examine   the bundle is whole; its fingerprint    JOB_ATTEMPTS_MAX; staging
- *                                                     is emptied
+ *   convert   the worker fills staging/WORK/JOB       interrupted after
+ *   examine   the bundle is whole; its fingerprint    JOB_ATTEMPTS_MAX; what is
+ *                                                     on record stays and is
+ *                                                     gone on with
  *   intent    record: gating, the gates' results,   intent, no such folder: as
  *             the fingerprint                         above
- *   rename    sync, then staging/JOB/bundle         intent, and the folder with
+ *   rename    sync, then staging/WORK/JOB           intent, and the folder with
  *             becomes models/NAME                     its fingerprint: judged by
  *                                                     its gates, goes to commit
  *   commit    record, all in one: model,            done
  *             artifacts, job done
  *   fail      record: failed or interrupted         the same
+ *
+ * A worker that dies (killed, or no memory) is one attempt; the next begins at
+ * once. WORK is named after what was asked for (job_worker.c), so that a later
+ * request for the same finds what a cancelled job or a full disk left; a job
+ * that is done, or failed for a reason that lies in the request or the source,
+ * leaves nothing.
  *
  * A record that the store refuses for want of room is tried again every
  * JOB_RETRY_MS: the job goes on when there is room.
@@ -77,6 +84,8 @@ bool jobs_running(const struct jobs *js);
  * does not run again, even if its worker has still to leave. */
 struct job_cancel {
     struct list link;
+    bool discard; /* what was made goes too, in place of waiting for the same
+                     request to come again */
     /* rc: 0, or what the store said: then the job goes on. */
     void (*fn)(struct job_cancel *c, int rc, const struct err *e,
                const struct job *j);

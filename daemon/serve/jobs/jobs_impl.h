@@ -34,6 +34,7 @@ struct job {
     int priority;    /* of the request, which is kept in row.spec */
     bool durable;    /* the store has it */
     bool cancelling; /* the store has that it is cancelled; it is still at it */
+    bool discard;    /* and its work is not wanted again */
     bool resumes;    /* published before a restart: goes on at commit */
     struct job_created *created; /* waits for the source and the store */
     struct record *record;       /* on its way; NULL */
