@@ -1,7 +1,6 @@
 """Core ML packages with an ane-book manifest become a model: on files, and as a job of the daemon."""
 import json
 import os
-import pathlib
 import shutil
 import subprocess
 import sys
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 
 import anebook
-from conftest import TOP, Daemon, until
+from conftest import TOP, Daemon
 
 sys.path.insert(0, str(TOP / "tests" / "bench"))
 import mkgguf  # noqa: E402
@@ -125,7 +124,8 @@ def test_a_bad_manifest_is_told(aned, source, copy, tmp_path, change):
     edit, name, words = BAD[change]
     edit(m)
     anebook.write(meta, m)
-    text = run(aned, "import", meta, "--out", tmp_path / "b", "--tokenizer", source / "t.gguf", code=66 if name == "not_found" else 65)
+    code = 66 if name == "not_found" else 65
+    text = run(aned, "import", meta, "--out", tmp_path / "b", "--tokenizer", source / "t.gguf", code=code)
     assert text.startswith(f"{name}: ") and words in text, text
     assert sorted(p.name for p in tmp_path.iterdir()) == ["ab"], "nothing is left"
 
