@@ -241,12 +241,12 @@ static uint64_t parts_bytes(const struct gguf_parts *p)
     return sum;
 }
 
-static void enter_sandbox(struct worker *w, struct sandbox_conf *c)
+static void enter_sandbox(struct worker *w, struct sandbox_conf c)
 {
     char parent[PATH_ROOM];
     parent_of(w->o.out, parent);
-    c->writable = parent;
-    sandbox_enter(c, &w->sandbox);
+    c.writable = parent;
+    sandbox_enter(&c, &w->sandbox);
     log_info("sandbox", "limits=%d landlock=%d seccomp=%d seatbelt=%d",
              w->sandbox.limits, w->sandbox.landlock, w->sandbox.seccomp,
              w->sandbox.seatbelt);
@@ -268,11 +268,11 @@ static int open_source(struct worker *w, struct err *e)
         return err_errno(e, errno, "source");
     }
     w->o.parts = &w->parts;
-    struct sandbox_conf c = {
+    const struct sandbox_conf c = {
         .keep_fds = above,
         .source_bytes = parts_bytes(&w->parts),
     };
-    enter_sandbox(w, &c);
+    enter_sandbox(w, c);
     return 0;
 }
 
@@ -294,12 +294,12 @@ static int open_import(struct worker *w, struct err *e)
     }
     w->import.vocabulary = &w->parts;
     file_parent(w->o.source, folder, sizeof(folder));
-    struct sandbox_conf c = {
+    const struct sandbox_conf c = {
         .readable = folder,
         .keep_fds = above,
         .file_bytes = IMPORT_FILE_BYTES,
     };
-    enter_sandbox(w, &c);
+    enter_sandbox(w, c);
     return 0;
 }
 

@@ -3,7 +3,7 @@
 
     ./dev bench shapes [--shape NAME ...] [--type q8_0|q4_0] [--quant Q] [--profile P ...] [--threads N] [--keep] [--json]
 
-Each model is written as a GGUF below .build/shapes, converted there, and removed; with --keep the GGUF stays, and the next run takes it.
+Each model is written as a GGUF below .build/shapes, converted there, and removed; with --keep the GGUF stays for the next run.
 Memory: the most of RssAnon + RssShmem, looked at fifty times a second: what is no file's, so without the mapped source.
 Residency is that of the bundle made (its programs are divided for `law`), judged for each chip; the plan is each chip's own.
 """
@@ -27,7 +27,7 @@ TOP = pathlib.Path(__file__).parents[2]
 BIN = pathlib.Path(os.environ.get("ANED_BIN", TOP / ".build" / "release"))
 ANED = BIN / "daemon" / "aned"
 FOLDER = TOP / ".build" / "shapes"
-PROFILES = ["law", *(p["name"] for p in json.loads((TOP / "conf" / "ane-profiles.json").read_text())["profiles"] if p["name"] != "law")]
+PROFILES = [p["name"] for p in json.loads((TOP / "conf" / "ane-profiles.json").read_text())["profiles"]]
 
 
 def llama3(n, base, factor=32.0, low=1.0, high=4.0, original=8192):
@@ -67,7 +67,8 @@ class Watch(threading.Thread):
 
     def __init__(self, pid):
         super().__init__()
-        self.status, self.most, self.over = pathlib.Path(f"/proc/{pid}/status"), 0, threading.Event()
+        self.status, self.over = pathlib.Path(f"/proc/{pid}/status"), threading.Event()
+        self.most, self.when = 0, 0.0
 
     def run(self):
         while not self.over.wait(0.02):
@@ -75,11 +76,14 @@ class Watch(threading.Thread):
                 text = self.status.read_text()
             except OSError:
                 return
-            self.most = max(self.most, 1024 * sum(int(n) for n in re.findall(r"Rss(?:Anon|Shmem):\s*(\d+)", text)))
+            now = 1024 * sum(int(n) for n in re.findall(r"Rss(?:Anon|Shmem):\s*(\d+)", text))
+            if now > self.most:
+                self.most, self.when = now, time.monotonic()
 
 
 def convert(path, out, args):
-    command = [ANED, "convert", path, "--out", out, "--quant", args.quant, *(["--threads", str(args.threads)] if args.threads else [])]
+    command = [ANED, "convert", path, "--out", out, "--quant", args.quant]
+    command += ["--threads", args.threads] if args.threads else []
     began = time.monotonic()
     with tempfile.TemporaryFile("w+") as log:
         p = subprocess.Popen([str(c) for c in command], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -95,7 +99,8 @@ def convert(path, out, args):
     if p.returncode:
         raise SystemExit(f"{path.name}: aned convert: exit {p.returncode}\n{text}")
     gates = dict(re.findall(r"^  (\w+) +(passed|warned|failed|not run)", text, re.M))
-    return {"wall_s": wall, "cpu_s": use.ru_utime + use.ru_stime, "memory": w.most, "gates": gates, "said": text}
+    return {"wall_s": wall, "cpu_s": use.ru_utime + use.ru_stime, "memory": w.most, "memory_after_s": w.when - began,
+            "gates": gates, "said": text}
 
 
 def ask(*args):
@@ -123,8 +128,8 @@ def measure(name, args):
     path = source(name, args.type)
     work = pathlib.Path(tempfile.mkdtemp(prefix="bundle-", dir=FOLDER))
     try:
-        found = {"shape": name, "parameters": sum(int(np.prod(dims)) for _, dims, kind in tensor_list(SHAPES[name]) if kind != "table"),
-                 "source_bytes": path.stat().st_size}
+        sizes = [int(np.prod(dims)) for _, dims, kind in tensor_list(SHAPES[name]) if kind != "table"]
+        found = {"shape": name, "parameters": sum(sizes), "source_bytes": path.stat().st_size}
         found |= convert(path, work / "b", args)
         found["bundle_bytes"] = sum(p.stat().st_size for p in work.rglob("*") if p.is_file())
         found["plans"] = {p: plan(path, p, args.quant) for p in args.profile}
@@ -154,23 +159,24 @@ def groups(sizes):
 def show(found, args):
     gb = 1e9
     print(f"source {args.type}, quant {args.quant}, {args.threads or os.cpu_count()} threads\n")
-    row("shape", "parameters", "source GB", "convert s", "CPU s", "memory MiB", "bundle GB", "gates")
+    row("shape", "parameters", "source GB", "convert s", "CPU s", "memory MiB (after s)", "bundle GB", "gates")
     row(*["---"] * 8)
     for f in found:
         gates = ", ".join(f"{k} {v}" for k, v in f["gates"].items() if v != "passed") or "all passed"
         row(f["shape"], f"{f['parameters'] / 1e9:.2f} G", f"{f['source_bytes'] / gb:.2f}", f"{f['wall_s']:.1f}", f"{f['cpu_s']:.1f}",
-            f"{f['memory'] / 2**20:.0f}", f"{f['bundle_bytes'] / gb:.2f}", gates)
+            f"{f['memory'] / 2**20:.0f} ({f['memory_after_s']:.0f})", f"{f['bundle_bytes'] / gb:.2f}", gates)
     print()
-    row("shape", "profile", "layers a program", "heads", "resident GB", "predicted tok/s", "limited by", "on the Neural Engine, as divided for law")
+    row("shape", "profile", "layers a program", "heads", "resident GB", "predicted tok/s", "limited by",
+        "on the Neural Engine, as divided for law")
     row(*["---"] * 8)
     for f in found:
         for name in args.profile:
             p, r = f["plans"][name], f["residency"][name]
             limits = ", ".join(sorted({str(v) for v in p["limited_by"].values() if v})) or "-"
-            low, high = p["tokens_per_s"]
+            speed = "{:.0f} to {:.0f}".format(*p["tokens_per_s"]) if p["tokens_per_s"] else "not known"
             why = f": {r['reasons'][0]}" if r["reasons"] else ""
             row(f["shape"], name, groups(p["layers"]), p["heads"], f"{p['resident_bytes'] / gb:.2f} {p['resident']}",
-                f"{low:.0f} to {high:.0f}", limits, f"{r['on']} of {r['operations']}, {r['verdict']}{why}")
+                speed, limits, f"{r['on']} of {r['operations']}, {r['verdict']}{why}")
 
 
 def main():

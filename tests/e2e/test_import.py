@@ -1,7 +1,6 @@
 """Core ML packages with an ane-book manifest become a model: on files, and as a job of the daemon."""
 import json
 import os
-import pathlib
 import shutil
 import subprocess
 import sys
@@ -125,7 +124,8 @@ def test_a_bad_manifest_is_told(aned, source, copy, tmp_path, change):
     edit, name, words = BAD[change]
     edit(m)
     anebook.write(meta, m)
-    text = run(aned, "import", meta, "--out", tmp_path / "b", "--tokenizer", source / "t.gguf", code=66 if name == "not_found" else 65)
+    code = 66 if name == "not_found" else 65
+    text = run(aned, "import", meta, "--out", tmp_path / "b", "--tokenizer", source / "t.gguf", code=code)
     assert text.startswith(f"{name}: ") and words in text, text
     assert sorted(p.name for p in tmp_path.iterdir()) == ["ab"], "nothing is left"
 
@@ -205,6 +205,7 @@ def test_as_a_job(aned, anectl, source, tmp_path):
         r = subprocess.run([*map(str, here), "import", str(bad), "--tokenizer", str(source / "t.gguf")],
                            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
         assert r.returncode == 65 and "is not there" in r.stderr + r.stdout, r
-        assert not list((home / "staging").iterdir()) and not (home / "models" / "bad").exists()
+        until(lambda: not list((home / "staging").iterdir()))
+        assert not (home / "models" / "bad").exists()
     finally:
         assert d.close() == 0

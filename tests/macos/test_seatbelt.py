@@ -6,12 +6,17 @@ import pytest
 import sbpl
 
 ROOM, CACHES, TEMPORARY = "/Users/u/aned/staging", "/Users/u/Library/Caches", "/private/var/folders/a/b"
-PARAMETERS = {"ROOM": ROOM, "CACHES": CACHES, "TEMPORARY": TEMPORARY}
+SOURCE = "/Users/u/Downloads/phi"  # of a manifest that is imported; of a GGUF it is ROOM
+PARAMETERS = {"ROOM": ROOM, "SOURCE": SOURCE, "CACHES": CACHES, "TEMPORARY": TEMPORARY}
 # operation, what it is done to, whether the converter and the engine may
 RIGHTS = [
     ("file-read-data", "/etc/passwd", False, True),
     ("file-read-data", "/Users/u/.ssh/id_ed25519", False, True),
     ("file-read-data", ROOM + "/j1/a.bin", True, True),
+    ("file-read-data", SOURCE + "/ane/layer.mlpackage/Manifest.json", True, True),
+    ("file-write-data", SOURCE + "/meta.json", False, False),
+    ("file-write-unlink", SOURCE + "/meta.json", False, False),
+    ("file-read-data", SOURCE + "-not/meta.json", False, True),
     ("file-read-data", "/dev/urandom", True, True),
     ("file-read-metadata", "/Users", True, True),
     ("file-write-create", ROOM + "/j1/a.bin", True, True),
@@ -65,6 +70,8 @@ def test_engine(texts):
     ("(deny default)", "(allow default)"),
     ("(subpath (param \"ROOM\"))", "(subpath \"/Users\")"),
     ("(allow signal (target self))", "(allow signal)"),
+    ("(allow file-read* (subpath (param \"SOURCE\")))", "(allow file-read* file-write* (subpath (param \"SOURCE\")))"),
+    ("(allow file-read* (subpath (param \"SOURCE\")))", ""),
     ("com.apple.logd", "com.apple.securityd"),
 ])
 def test_fault_of_the_converters(texts, old, new):

@@ -79,8 +79,8 @@ void import_describe(const struct import_manifest *m, struct bundle *b);
 
 /* Run the bundle at dir through the engine's own step code: once whole, once
  * token by token, and set the gates "quality" and "exactness" by what can be
- * seen without a source. Errors: CONVERT (it does not open or run), NOMEM,
- * CANCELLED. */
+ * seen without a source; "not run" where memory does not do. Errors: those of
+ * engine_open and engine_eval, CANCELLED. */
 CHECKED int import_trial(const char *dir, const struct import_manifest *m,
-                         unsigned threads, struct convert_result *r,
-                         struct err *e);
+                         unsigned threads, struct progress *progress,
+                         struct convert_result *r, struct err *e);

@@ -398,8 +398,8 @@ static int stage_gating(struct import *j, struct err *e)
     RETERR(progress_stage(&j->progress, "writing", 0, e));
     describe(j);
     RETERR(bundle_write(j->staging, &j->b, e));
-    RETERR(progress_stage(&j->progress, "gating", 0, e));
-    return import_trial(j->staging, &j->m, j->o->common.threads, r, e);
+    return import_trial(j->staging, &j->m, j->o->common.threads, &j->progress,
+                        r, e);
 }
 
 /* --- all --- */

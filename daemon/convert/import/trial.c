@@ -13,6 +13,7 @@
 #define TOKENS 12u /* three predictions of a package of four rows */
 
 struct trial {
+    struct progress *progress;
     uint32_t n, vocab;
     int32_t tokens[TOKENS];
     uint64_t bits[TOKENS]; /* of each row's logits */
@@ -24,7 +25,6 @@ static int on_rows(void *ctx, uint32_t first, uint32_t n, float *logits,
                    struct err *e)
 {
     struct trial *t = ctx;
-    (void)e;
     for (uint32_t i = 0; i < n; i++) {
         const float *row = logits + (size_t)i * t->vocab;
         uint64_t h = hash_bulk(row, t->vocab * sizeof(*row));
@@ -34,7 +34,7 @@ static int on_rows(void *ctx, uint32_t first, uint32_t n, float *logits,
         t->differ += t->compare && t->bits[first + i] != h ? 1 : 0;
         t->bits[first + i] = h;
     }
-    return 0;
+    return progress_add(t->progress, n, e);
 }
 
 static int run(struct trial *t, struct engine *g, struct err *e)
@@ -72,11 +72,13 @@ static void judge(const struct trial *t, struct convert_result *r)
 }
 
 int import_trial(const char *dir, const struct import_manifest *m,
-                 unsigned threads, struct convert_result *r, struct err *e)
+                 unsigned threads, struct progress *progress,
+                 struct convert_result *r, struct err *e)
 {
     const struct engine_conf conf = {.backend = "cpu", .threads = threads};
     struct engine *g = NULL;
     struct trial t = {
+        .progress = progress,
         .n = (uint32_t)num_min(TOKENS, m->context),
         .vocab = m->vocab,
         .finite = true,
@@ -88,10 +90,16 @@ int import_trial(const char *dir, const struct import_manifest *m,
     if (m->bos != UINT32_MAX) {
         t.tokens[0] = (int32_t)m->bos;
     }
+    CHECK(progress_stage(progress, "gating", (uint64_t)2 * t.n, e));
     CHECK(engine_open(dir, &conf, &g, e));
     CHECK(run(&t, g, e));
     judge(&t, r);
 out:
     engine_close(g);
+    if (rc == ERR_NOMEM) { /* a gate that could not run says so */
+        gate_set(r, "quality", "not run", "%.300s", e->msg);
+        gate_set(r, "exactness", "not run", "%.300s", e->msg);
+        return 0;
+    }
     return rc;
 }
