@@ -54,8 +54,8 @@ static size_t count_layers(const struct json *f)
     return n;
 }
 
-/* The row of the k-th operation of that name, after row `from`; made when there
- * is none. Layers of another kind bring rows of their own. */
+/* The row of operations of that name and type; made when there is none. Layers
+ * of another kind bring rows of their own. NULL: there are too many. */
 static struct row *row_of(struct grid *t, const char *name, const char *type)
 {
     for (size_t i = 0; i < t->n; i++) {
