@@ -14,9 +14,8 @@
 enum { O_OUT, O_NO_OPEN };
 static const struct opt opts[] = {
     [O_OUT] = {"out",     'o', OPT_STR,  "FILE",
-               "write the page there; default below the user's caches",   0, 0},
-    [O_NO_OPEN] = {"no-open", 0,   OPT_FLAG, NULL,
-               "only write it",                                           0, 0},
+               "write the page there; default below the user's caches", 0, 0},
+    [O_NO_OPEN] = {"no-open", 0,   OPT_FLAG, NULL,   "only write it",       0, 0},
 };
 
 /* --- where --- */

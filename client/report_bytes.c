@@ -146,8 +146,7 @@ void report_bytes(const struct report *r, struct buf *b)
 static const struct json *shard_of(const struct report *r, const char *package)
 {
     const struct json *list = json_get(report_quality(r), "shards");
-    for (const struct json *s = json_first(list); s != NULL;
-         s = json_next(s)) {
+    for (const struct json *s = json_first(list); s != NULL; s = json_next(s)) {
         const char *p = json_str(json_get(s, "package"));
         if (p != NULL && package != NULL && strcmp(p, package) == 0) {
             return s;

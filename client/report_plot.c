@@ -111,11 +111,12 @@ void plot_svg(struct buf *b, const struct plot *p)
         least = fmin(least, p->v[i]);
         most = fmax(most, p->v[i]);
     }
-    buf_printf(b,
-               "<figure tabindex=\"0\"><figcaption>%s</figcaption><svg role=\"img\" "
-               "viewBox=\"0 0 %.0f %.0f\" aria-label=\"%s: %zu values of %s, "
-               "from %.6g to %.6g\">",
-               p->title, WIDTH, HEIGHT, p->title, p->n, p->y, least, most);
+    buf_printf(
+        b,
+        "<figure tabindex=\"0\"><figcaption>%s</figcaption><svg role=\"img\" "
+        "viewBox=\"0 0 %.0f %.0f\" aria-label=\"%s: %zu values of %s, "
+        "from %.6g to %.6g\">",
+        p->title, WIDTH, HEIGHT, p->title, p->n, p->y, least, most);
     put_axes(b, p);
     if (p->area) {
         put_columns(b, p);

@@ -36,9 +36,9 @@ static int want_word(const struct json *j, const char *key,
 static int unknown_key(const struct json *j, const char **param, struct err *e)
 {
     static const char *const keys[] = {
-        "source",  "name", "quant",          "context", "shape", "kv",
-        "profile", "norm", "residual_scale", "threads", "accept", "priority",
-        "head_quant", "quant_for",
+        "source", "name",     "quant",      "context",        "shape",
+        "kv",     "profile",  "norm",       "residual_scale", "threads",
+        "accept", "priority", "head_quant", "quant_for",
     };
     for (const struct json *c = json_first(j); c != NULL; c = json_next(c)) {
         if (strcmp(json_key(c), "force") == 0) {
