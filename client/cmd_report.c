@@ -132,7 +132,7 @@ static int run(struct client *c, const struct args *a)
     char made[32];
     time_t now = time(NULL);
     struct tm when = {0};
-    struct report r = {NULL};
+    struct report r = {.model = NULL};
     int code = EXIT_SUCCESS;
     int rc = 0;
     if (a->opt[O_OUT].set) {
