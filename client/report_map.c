@@ -107,7 +107,10 @@ static void take_group(struct grid *t, const struct json *f,
         }
         for (const struct json *l = json_first(json_get(g, "layers"));
              l != NULL; l = json_next(l)) {
-            set_cell(r, t, first + (size_t)json_num(l), o, id);
+            int64_t at = 0;
+            if (json_int(l, 0, REPORT_COLUMNS_MAX, &at)) {
+                set_cell(r, t, first + (size_t)at, o, id);
+            }
         }
     }
 }
