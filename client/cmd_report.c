@@ -14,9 +14,8 @@
 enum { O_OUT, O_NO_OPEN };
 static const struct opt opts[] = {
     [O_OUT] = {"out",     'o', OPT_STR,  "FILE",
-               "write the page there; default below the user's caches",   0, 0},
-    [O_NO_OPEN] = {"no-open", 0,   OPT_FLAG, NULL,
-               "only write it",                                           0, 0},
+               "write the page there; default below the user's caches", 0, 0},
+    [O_NO_OPEN] = {"no-open", 0,   OPT_FLAG, NULL,   "only write it",       0, 0},
 };
 
 /* --- where --- */
@@ -133,7 +132,7 @@ static int run(struct client *c, const struct args *a)
     char made[32];
     time_t now = time(NULL);
     struct tm when = {0};
-    struct report r = {NULL};
+    struct report r = {.model = NULL};
     int code = EXIT_SUCCESS;
     int rc = 0;
     if (a->opt[O_OUT].set) {

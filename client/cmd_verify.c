@@ -71,11 +71,12 @@ const struct command cmd_verify = {
     .name = "verify",
     .args = "NAME",
     .summary = "hash a model's files again",
-    .about = "Compares every file of the model with the SHA-256 that was\n"
-             "recorded when it was converted. 0: they are the same; 65: the\n"
-             "model is damaged, is not used any more, and the message says\n"
-             "what to convert again; 75: it could not be found out. Shows what the\n"
-             "gates said of these files when they were made.\n",
+    .about =
+        "Compares every file of the model with the SHA-256 that was\n"
+        "recorded when it was converted. 0: they are the same; 65: the\n"
+        "model is damaged, is not used any more, and the message says\n"
+        "what to convert again; 75: it could not be found out. Shows what the\n"
+        "gates said of these files when they were made.\n",
     .examples = "  anectl verify gemma\n",
     .pos_min = 1,
     .pos_max = 1,

@@ -135,9 +135,8 @@ int follow_end(struct client *c, const struct json *job)
         show_gates(c, json_get(json_get(job, "result"), "gates"));
         show_warnings(c, json_get(json_get(job, "result"), "warnings"));
         printf("next: anectl %s %s\n",
-               gate_failed(json_get(json_get(job, "result"), "gates"))
-                   ? "show"
-                   : "run",
+               gate_failed(json_get(json_get(job, "result"), "gates")) ? "show"
+                                                                       : "run",
                ask_str(job, "name"));
         return EXIT_SUCCESS;
     }

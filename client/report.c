@@ -45,8 +45,7 @@ static void put_fact(const struct report *r, struct buf *b, const char *name,
 static void put_accepted(const struct report *r, struct buf *b)
 {
     const struct json *list = json_get(r->model, "accepted");
-    for (const struct json *g = json_first(list); g != NULL;
-         g = json_next(g)) {
+    for (const struct json *g = json_first(list); g != NULL; g = json_next(g)) {
         buf_puts(b, " ");
         html_verdict(b, "accepted");
         buf_puts(b, " ");
@@ -127,9 +126,9 @@ static void put_tiles(struct buf *b, const struct json *q)
     const struct json *bars = json_get(q, "bars");
     char value[32];
     char note[64];
-#define TILE(name, vfmt, v, nfmt, n)                      \
-    ((void)snprintf(value, sizeof(value), vfmt, v),       \
-     (void)snprintf(note, sizeof(note), nfmt, n),         \
+#define TILE(name, vfmt, v, nfmt, n)                \
+    ((void)snprintf(value, sizeof(value), vfmt, v), \
+     (void)snprintf(note, sizeof(note), nfmt, n),   \
      put_tile(b, name, value, note))
     buf_puts(b, "<dl class=\"tiles\">");
     TILE("Mean KL, nats", "%.4g", json_num(json_get(l, "kl_mean")),

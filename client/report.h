@@ -50,10 +50,10 @@ struct plot {
     const char *title, *x, *y; /* x and y: the axes */
     const double *v;           /* n values, at x = 0, 1, .. */
     size_t n;
-    double lo, hi;     /* of the y axis */
-    double bar;        /* a line across that says `bar_is` */
+    double lo, hi;      /* of the y axis */
+    double bar;         /* a line across that says `bar_is` */
     const char *bar_is; /* NULL: none */
-    bool area;         /* columns from the ground, else dots on a line */
+    bool area;          /* columns from the ground, else dots on a line */
 };
 /* Inline SVG with a text for who does not see it. */
 void plot_svg(struct buf *b, const struct plot *p);

@@ -89,6 +89,35 @@ static void put_tensor(struct buf *b, const char *name, size_t n, double bytes,
                100 * bytes / all, 100 * bytes / most);
 }
 
+/* The larger ones singly, down to a five-hundredth of `all`. */
+static void put_tensors(struct buf *b, struct tensors *t, double all)
+{
+    double rest = all - t->sum; /* embeddings lie beside the programs */
+    double small = t->rest;
+    size_t n_small = 0;
+    qsort(t->of, t->n, sizeof(*t->of), larger);
+    double most = t->of[0].bytes > rest ? t->of[0].bytes : rest;
+    buf_puts(b, "<p>Weights as stored, summed over layers, by the operation "
+                "that reads them.</p><div class=\"wide\" tabindex=\"0\" "
+                "role=\"region\" aria-label=\"Bytes\"><table><thead><tr><th>"
+                "Read by</th><th>Times</th><th>Bytes</th><th>Share</th><th "
+                "class=\"fill\"></th></tr></thead><tbody>\n");
+    for (size_t i = 0; i < t->n; i++) {
+        const struct tensor *x = &t->of[i];
+        if (x->bytes >= all / 500) {
+            put_tensor(b, x->name, x->n, x->bytes, all, most);
+        } else {
+            small += x->bytes;
+            n_small += x->n;
+        }
+    }
+    put_tensor(b, "smaller ones", n_small, small, all, most);
+    if (rest > 0) {
+        put_tensor(b, "embeddings, vocabulary, programs", 0, rest, all, most);
+    }
+    buf_puts(b, "</tbody></table></div>\n");
+}
+
 void report_bytes(const struct report *r, struct buf *b)
 {
     struct tensors *t = calloc(1, sizeof(*t));
@@ -103,35 +132,10 @@ void report_bytes(const struct report *r, struct buf *b)
             read_group(t, g);
         }
     }
-    if (t->n == 0 || all <= 0) {
-        buf_puts(b, "<p class=\"dim\">No weights are told of singly.</p>\n");
+    if (t->n > 0 && all > 0) {
+        put_tensors(b, t, all);
     } else {
-        qsort(t->of, t->n, sizeof(*t->of), larger);
-        double rest = all - t->sum; /* embeddings lie beside the programs */
-        double most = t->of[0].bytes > rest ? t->of[0].bytes : rest;
-        double small = t->rest;
-        size_t n_small = 0;
-        buf_puts(b, "<p>Weights as stored, summed over layers, by the "
-                    "operation that reads them.</p><div class=\"wide\" "
-                    "tabindex=\"0\" role=\"region\" aria-label=\"Bytes\">"
-                    "<table><thead><tr><th>Read by</th><th>Times</th><th>"
-                    "Bytes</th><th>Share</th><th class=\"fill\"></th></tr>"
-                    "</thead><tbody>\n");
-        for (size_t i = 0; i < t->n; i++) {
-            if (t->of[i].bytes >= all / 500) {
-                put_tensor(b, t->of[i].name, t->of[i].n, t->of[i].bytes, all,
-                           most);
-            } else {
-                small += t->of[i].bytes;
-                n_small += t->of[i].n;
-            }
-        }
-        put_tensor(b, "smaller ones", n_small, small, all, most);
-        if (rest > 0) {
-            put_tensor(b, "embeddings, vocabulary, programs", 0, rest, all,
-                       most);
-        }
-        buf_puts(b, "</tbody></table></div>\n");
+        buf_puts(b, "<p class=\"dim\">No weights are told of singly.</p>\n");
     }
     html_end(b);
     free(t);
@@ -142,8 +146,7 @@ void report_bytes(const struct report *r, struct buf *b)
 static const struct json *shard_of(const struct report *r, const char *package)
 {
     const struct json *list = json_get(report_quality(r), "shards");
-    for (const struct json *s = json_first(list); s != NULL;
-         s = json_next(s)) {
+    for (const struct json *s = json_first(list); s != NULL; s = json_next(s)) {
         const char *p = json_str(json_get(s, "package"));
         if (p != NULL && package != NULL && strcmp(p, package) == 0) {
             return s;

@@ -20,10 +20,10 @@ struct grid {
 
 static char mark_of(const char *word)
 {
-    return word == NULL                ? '?'
+    return word == NULL               ? '?'
            : strcmp(word, "on") == 0  ? '+'
            : strcmp(word, "off") == 0 ? 'x'
-                                       : '?';
+                                      : '?';
 }
 
 static bool is_head(const struct json *f)
@@ -54,8 +54,8 @@ static size_t count_layers(const struct json *f)
     return n;
 }
 
-/* The row of the k-th operation of that name, after row `from`; made when there
- * is none. Layers of another kind bring rows of their own. */
+/* The row of operations of that name and type; made when there is none. Layers
+ * of another kind bring rows of their own. NULL: there are too many. */
 static struct row *row_of(struct grid *t, const char *name, const char *type)
 {
     for (size_t i = 0; i < t->n; i++) {
@@ -95,8 +95,8 @@ static void take_group(struct grid *t, const struct json *f,
         const char *name = json_str(report_at(o, 0));
         const char *type = json_str(report_at(o, 1));
         int64_t rule = 0;
-        struct row *r = name != NULL && type != NULL ? row_of(t, name, type)
-                                                     : NULL;
+        struct row *r =
+            name != NULL && type != NULL ? row_of(t, name, type) : NULL;
         if (r == NULL || !json_int(report_at(o, 3), 0, 1024, &rule)) {
             continue;
         }
@@ -107,7 +107,10 @@ static void take_group(struct grid *t, const struct json *f,
         }
         for (const struct json *l = json_first(json_get(g, "layers"));
              l != NULL; l = json_next(l)) {
-            set_cell(r, t, first + (size_t)json_num(l), o, id);
+            int64_t at = 0;
+            if (json_int(l, 0, REPORT_COLUMNS_MAX, &at)) {
+                set_cell(r, t, first + (size_t)at, o, id);
+            }
         }
     }
 }
@@ -157,13 +160,14 @@ static void put_cell(struct buf *b, char mark, const char *rule)
 
 static void put_grid(struct buf *b, const struct grid *t)
 {
-    buf_puts(b, "<p class=\"legend\"><span class=\"key on\">&#183;</span> "
-                "Neural Engine <span class=\"key unk\">?</span> nobody knows "
-                "<span class=\"key off\">&#215;</span> elsewhere. h: slices "
-                "of the head. A cell's rule shows when the pointer rests on it.</p>"
-                "<div class=\"wide map\" tabindex=\"0\" role=\"region\" "
-                "aria-label=\"Operations by layer\"><table class=\"grid\">"
-                "<thead><tr><th scope=\"col\">Operation</th>");
+    buf_puts(
+        b, "<p class=\"legend\"><span class=\"key on\">&#183;</span> "
+           "Neural Engine <span class=\"key unk\">?</span> nobody knows "
+           "<span class=\"key off\">&#215;</span> elsewhere. h: slices "
+           "of the head. A cell's rule shows when the pointer rests on it.</p>"
+           "<div class=\"wide map\" tabindex=\"0\" role=\"region\" "
+           "aria-label=\"Operations by layer\"><table class=\"grid\">"
+           "<thead><tr><th scope=\"col\">Operation</th>");
     for (size_t l = 0; l < t->layers; l++) {
         if (l + t->heads < t->layers) {
             buf_printf(b, "<th scope=\"col\">%zu</th>", l);

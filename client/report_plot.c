@@ -111,11 +111,12 @@ void plot_svg(struct buf *b, const struct plot *p)
         least = fmin(least, p->v[i]);
         most = fmax(most, p->v[i]);
     }
-    buf_printf(b,
-               "<figure tabindex=\"0\"><figcaption>%s</figcaption><svg role=\"img\" "
-               "viewBox=\"0 0 %.0f %.0f\" aria-label=\"%s: %zu values of %s, "
-               "from %.6g to %.6g\">",
-               p->title, WIDTH, HEIGHT, p->title, p->n, p->y, least, most);
+    buf_printf(
+        b,
+        "<figure tabindex=\"0\"><figcaption>%s</figcaption><svg role=\"img\" "
+        "viewBox=\"0 0 %.0f %.0f\" aria-label=\"%s: %zu values of %s, "
+        "from %.6g to %.6g\">",
+        p->title, WIDTH, HEIGHT, p->title, p->n, p->y, least, most);
     put_axes(b, p);
     if (p->area) {
         put_columns(b, p);
@@ -138,53 +139,59 @@ static size_t numbers(const struct json *list, const char *key, double **ret)
     return n;
 }
 
+static void put_layers(struct buf *b, const struct json *layers)
+{
+    size_t i = 0;
+    buf_puts(b, "<details><summary>As a table</summary><div class=\"wide\" "
+                "tabindex=\"0\" role=\"region\" aria-label=\"Layers\">"
+                "<table><thead><tr><th>Layer</th><th>Cosine</th><th>Least</th>"
+                "<th>Mean |error|</th><th>Largest</th><th>RMS</th></tr></thead>"
+                "<tbody>");
+    for (const struct json *l = json_first(layers); l != NULL;
+         l = json_next(l)) {
+        buf_printf(b,
+                   "<tr><th scope=\"row\">%zu</th><td>%.6f</td><td>%.6f"
+                   "</td><td>%.3g</td><td>%.3g</td><td>%.3g</td></tr>",
+                   i++, json_num(json_get(l, "cosine_mean")),
+                   json_num(json_get(l, "cosine_min")),
+                   json_num(json_get(l, "error_mean")),
+                   json_num(json_get(l, "error_max")),
+                   json_num(json_get(l, "rms")));
+    }
+    buf_puts(b, "</tbody></table></div></details>\n");
+}
+
 void report_likeness(const struct report *r, struct buf *b)
 {
     const struct json *q = report_quality(r);
+    const struct json *layers = json_get(q, "layers");
     double *v = NULL;
-    size_t n = numbers(json_get(q, "layers"), "cosine_mean", &v);
+    size_t n = numbers(layers, "cosine_mean", &v);
     double bar = json_num(json_get(json_get(q, "bars"), "cosine"));
-    char text[48];
     double least = bar;
+    char text[48];
     (void)snprintf(text, sizeof(text), "bar %.3g", bar);
+    for (size_t i = 0; i < n; i++) {
+        least = fmin(least, v[i]);
+    }
+    const struct plot p = {
+        .title = "Cosine of what each layer gives to the reference, mean over "
+                 "positions",
+        .x = "layer",
+        .y = "cosine",
+        .v = v,
+        .n = n,
+        .lo = least - (1 - least) * 0.15 - 1e-4,
+        .hi = 1,
+        .bar = bar,
+        .bar_is = text,
+    };
     html_section(b, "likeness", "Likeness of each layer");
-    if (n == 0) {
-        buf_puts(b, "<p class=\"dim\">Not measured.</p>\n");
-    } else {
-        for (size_t i = 0; i < n; i++) {
-            least = fmin(least, v[i]);
-        }
-        const struct plot p = {
-            .title = "Cosine of what each layer gives to the reference, mean "
-                     "over positions",
-            .x = "layer",
-            .y = "cosine",
-            .v = v,
-            .n = n,
-            .lo = least - (1 - least) * 0.15 - 1e-4,
-            .hi = 1,
-            .bar = bar,
-            .bar_is = text,
-        };
+    if (n > 0) {
         plot_svg(b, &p);
-        buf_puts(b, "<details><summary>As a table</summary><div "
-                    "class=\"wide\" tabindex=\"0\" role=\"region\" "
-                    "aria-label=\"Layers\"><table><thead><tr><th>Layer</th>"
-                    "<th>Cosine</th><th>Least</th><th>Mean |error|</th>"
-                    "<th>Largest</th><th>RMS</th></tr></thead><tbody>");
-        size_t i = 0;
-        for (const struct json *l = json_first(json_get(q, "layers"));
-             l != NULL; l = json_next(l)) {
-            buf_printf(b,
-                       "<tr><th scope=\"row\">%zu</th><td>%.6f</td><td>%.6f"
-                       "</td><td>%.3g</td><td>%.3g</td><td>%.3g</td></tr>",
-                       i++, json_num(json_get(l, "cosine_mean")),
-                       json_num(json_get(l, "cosine_min")),
-                       json_num(json_get(l, "error_mean")),
-                       json_num(json_get(l, "error_max")),
-                       json_num(json_get(l, "rms")));
-        }
-        buf_puts(b, "</tbody></table></div></details>\n");
+        put_layers(b, layers);
+    } else {
+        buf_puts(b, "<p class=\"dim\">Not measured.</p>\n");
     }
     html_end(b);
     free(v);

@@ -1,5 +1,5 @@
-/* report_style.c - how the page looks: colours of both schemes, then parts. Text
- * has a contrast of 4.5 and more to what is behind it. */
+/* report_style.c - how the page looks: colours of both schemes, then parts.
+ * Text has a contrast of 4.5 and more to what is behind it. */
 #include "client/report.h"
 
 const char report_style[] =
@@ -50,13 +50,15 @@ const char report_style_more[] =
     "td.fill,th.fill{width:40%;padding-right:0}"
     ".share{display:block;width:100%;height:.55rem;margin-top:.45rem}"
     "details{margin-top:.75rem}summary{cursor:pointer;color:var(--dim)}"
-    "figure{margin:0;overflow-x:auto}figcaption{color:var(--dim);font-size:.9rem;"
+    "figure{margin:0;overflow-x:auto}figcaption{color:var(--dim);font-size:."
+    "9rem;"
     "margin-bottom:.35rem}figure svg{display:block;width:100%;height:auto;"
     "max-height:22rem}.grid line,line.grid{stroke:var(--line)}"
     ".tick{fill:var(--dim);font-size:11px}.axis{fill:var(--dim);"
     "font-size:12px}.ink{fill:var(--plot)}.line{fill:none;stroke:var(--plot);"
     "stroke-width:1.6}.bar{stroke:var(--bad);stroke-dasharray:5 4;"
-    "stroke-width:1.4}.bartext{fill:var(--bad);paint-order:stroke;stroke:var(--card);"
+    "stroke-width:1.4}.bartext{fill:var(--bad);paint-order:stroke;stroke:var(--"
+    "card);"
     "stroke-width:4px;stroke-linejoin:round}"
     ".map{max-height:34rem;overflow:auto;margin-top:.75rem}"
     "table.grid{width:auto;font-size:.76rem}table.grid td{padding:0;"

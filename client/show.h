@@ -10,7 +10,8 @@ void show_state(const struct client *c, const char *state, int width);
 void show_ago(const struct json *ms, char out[24]);
 /* "structure passed, quality not run" lines, indented. */
 void show_gates(const struct client *c, const struct json *gates);
-/* The gates that failed and were accepted: "quality, exactness"; "" for none. */
+/* The gates that failed and were accepted: "quality, exactness"; "" for none.
+ */
 void show_accepted(const struct json *model, char out[64]);
 /* Print the warnings of a job's result on stderr, a line each. */
 void show_warnings(const struct client *c, const struct json *warnings);

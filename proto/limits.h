@@ -225,11 +225,14 @@
 #define CONVERT_DATA_BYTES ((uint64_t)2 << 30) /* RLIMIT_DATA: the quality
                                                   gate runs the model */
 /* The page of `anectl report`. */
-#define REPORT_BYTES_MAX   MIB(16) /* 512 layers x 512 rows of cells, 60 bytes */
-#define REPORT_ROWS_MAX    512u    /* operations of a layer, tensors */
-#define REPORT_COLUMNS_MAX (2u * MODEL_LAYERS_MAX) /* layers and head slices */
-#define QUALITY_TEXT_MAX   KIB(60) /* of a report: it goes in one frame of a
-                                      worker; layers and positions are left out
-                                      where there is no room */
+#define REPORT_BYTES_MAX MIB(16) /* 512 layers x 512 rows of cells, 60 bytes \
+                                  */
+#define REPORT_ROWS_MAX    512u  /* operations of a layer, tensors */
+#define REPORT_COLUMNS_MAX (2u * MODEL_LAYERS_MAX) /* layers and head slices \
+                                                    */
+#define QUALITY_TEXT_MAX                                                         \
+    KIB(60)                         /* of a report: it goes in one frame of a    \
+                                       worker; layers and positions are left out \
+                                       where there is no room */
 #define QUALITY_BYTES_MAX  MIB(768) /* of a gate's own arrays: fewer positions
                                       are measured where they are larger */

@@ -78,22 +78,20 @@ static void put_logits(struct buf *b, const char *name, const struct json *l)
     }
     buf_puts(b, "  ");
     put_wide(b, name, 10);
-    buf_printf(b,
-               "%9.0f  %8.3g  %8.3g  %.6f  %.6f  %9.3f  %5.3f  %8.3g  %8.3g\n",
-               number(l, "positions"), number(l, "kl_mean"),
-               number(l, "kl_max"), number(l, "cosine_mean"),
-               number(l, "cosine_min"), number(l, "argmax"),
-               number(l, "top5"), number(l, "error_mean"),
-               number(l, "error_max"));
+    buf_printf(
+        b, "%9.0f  %8.3g  %8.3g  %.6f  %.6f  %9.3f  %5.3f  %8.3g  %8.3g\n",
+        number(l, "positions"), number(l, "kl_mean"), number(l, "kl_max"),
+        number(l, "cosine_mean"), number(l, "cosine_min"), number(l, "argmax"),
+        number(l, "top5"), number(l, "error_mean"), number(l, "error_max"));
 }
 
 static void put_numbers(struct buf *b, const struct json *l)
 {
     double rms = number(l, "rms");
     double worst = number(l, "error_max");
-    buf_printf(b, "%.6f  %.6f  %8.3g  %8.3g  %8.3g\n",
-               number(l, "cosine_mean"), number(l, "cosine_min"),
-               number(l, "error_mean"), worst, rms > 0 ? worst / rms : 0);
+    buf_printf(b, "%.6f  %.6f  %8.3g  %8.3g  %8.3g\n", number(l, "cosine_mean"),
+               number(l, "cosine_min"), number(l, "error_mean"), worst,
+               rms > 0 ? worst / rms : 0);
 }
 
 #define NUMBERS "cosine    least     error mean   largest  by rms\n"

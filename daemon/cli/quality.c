@@ -1,10 +1,11 @@
 /* quality.c - `aned quality`: how far a bundle is from the file it came from. */
+#include "convert/quality/quality.h"
+
 #include <getopt.h>
 
 #include "base/crew.h"
 #include "base/parse.h"
 #include "cli/cli.h"
-#include "convert/quality/quality.h"
 #include "proto/quality_text.h"
 
 static const char usage[] =

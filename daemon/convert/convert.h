@@ -47,8 +47,8 @@ struct convert_options {
     bool (*progress)(void *ctx, const char *stage, double fraction);
     /* Called while gating with what a gate found, for those who keep it: first
      * each function's predicted residency, then the summary, as objects of
-     * convert/residency/residency.h, then {"quality": quality_json}, taken over. Not 0 ends the conversion. May
-     * be NULL. */
+     * convert/residency/residency.h, then {"quality": quality_json}, taken
+     * over. Not 0 ends the conversion. May be NULL. */
     int (*report)(void *ctx, struct json *j, struct err *e);
     void *ctx; /* of both */
 };

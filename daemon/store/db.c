@@ -61,8 +61,7 @@ static const char *const sql[Q_COUNT] = {
         ("DELETE FROM residency_reports WHERE fingerprint=?1 AND kind=?3 AND"
          " id NOT IN (SELECT id FROM residency_reports WHERE"
          " fingerprint=?1 AND kind=?3 ORDER BY id DESC LIMIT ?2)"),
-    [Q_REPORTS_OF_DELETE] =
-        "DELETE FROM residency_reports WHERE " OF_ONE_MODEL,
+    [Q_REPORTS_OF_DELETE] = "DELETE FROM residency_reports WHERE " OF_ONE_MODEL,
     [Q_REPORTS] = ("SELECT " REPORT_COLUMNS ", NULL FROM residency_reports"
                    " ORDER BY id DESC"),
     [Q_REPORTS_OF] = ("SELECT " REPORT_COLUMNS ", report FROM residency_reports"
@@ -77,8 +76,7 @@ static const char *const sql[Q_COUNT] = {
         ("INSERT INTO quality_reports(fingerprint, verdict, report, created_ms)"
          " VALUES(?1,?2,?3,?4) ON CONFLICT(fingerprint) DO UPDATE SET"
          " verdict=?2, report=?3, created_ms=?4"),
-    [Q_QUALITY_OF_DELETE] =
-        "DELETE FROM quality_reports WHERE " OF_ONE_MODEL,
+    [Q_QUALITY_OF_DELETE] = "DELETE FROM quality_reports WHERE " OF_ONE_MODEL,
     [Q_QUALITY] = "SELECT fingerprint, verdict, report, created_ms FROM"
                   " quality_reports WHERE fingerprint=?1",
 };
@@ -456,9 +454,9 @@ int db_commit(struct db *d, struct err *e)
 }
 
 /* Reports whose bundle is no model's, and no job is about to publish. */
-#define OF_NO_MODEL                                         \
-    "fingerprint NOT IN (SELECT fingerprint FROM models)"   \
-    " AND fingerprint NOT IN (SELECT intent FROM jobs"      \
+#define OF_NO_MODEL                                       \
+    "fingerprint NOT IN (SELECT fingerprint FROM models)" \
+    " AND fingerprint NOT IN (SELECT intent FROM jobs"    \
     "  WHERE intent IS NOT NULL);"
 
 /* What was running when the last daemon ended (store.h). A job's reports are
@@ -477,8 +475,7 @@ static int take_in(struct db *d, struct err *e)
                    " WHERE state IN ('running','gating') AND intent IS NULL;"
                    "DELETE FROM residency_reports WHERE kind='predicted'"
                    " AND " OF_NO_MODEL
-                   "DELETE FROM quality_reports WHERE " OF_NO_MODEL
-                   "COMMIT",
+                   "DELETE FROM quality_reports WHERE " OF_NO_MODEL "COMMIT",
                    JOB_ATTEMPTS_MAX, (long long)row_now_ms(), JOB_ATTEMPTS_MAX);
     return schema_exec(d->sq, d->path, q, e);
 }

@@ -60,7 +60,9 @@ static int check_package(struct ladder *r, const char *package, struct err *e)
         for (size_t i = 0; i < b->n_ops && w->verdict == NULL; i++) {
             if (!op_is_finite(b->ops[i])) {
                 quality_fail(w, "%s: %s holds what is not a number", package,
-                             b->ops[i]->n_outputs > 0 ? b->ops[i]->outputs[0]->name : b->ops[i]->type);
+                             b->ops[i]->n_outputs > 0
+                                 ? b->ops[i]->outputs[0]->name
+                                 : b->ops[i]->type);
             }
         }
     }
@@ -75,8 +77,9 @@ int rung_weights(struct ladder *r, struct err *e)
     struct quality_result *w = &r->q->rungs[RUNG_WEIGHTS];
     size_t n = b->n_shards + b->n_heads_shards;
     for (size_t i = 0; i < n && w->verdict == NULL; i++) {
-        RETERR(check_package(r, i < b->n_shards ? b->shards[i].path
-                                                : b->heads[i - b->n_shards].path,
+        RETERR(check_package(r,
+                             i < b->n_shards ? b->shards[i].path
+                                             : b->heads[i - b->n_shards].path,
                              e));
     }
     if (w->verdict == NULL) {

@@ -1,6 +1,6 @@
-/* impl.h - shared by the files of quality.h: ladder.c (rung after rung), files.c,
- * run.c and exact.c (the rungs), compare.c (numbers against numbers), bars.c,
- * report.c, text.c. */
+/* impl.h - shared by the files of quality.h: ladder.c (rung after rung),
+ * files.c, run.c and exact.c (the rungs), compare.c (numbers against numbers),
+ * bars.c, report.c, text.c. */
 #pragma once
 
 #include "convert/quality/quality.h"

@@ -79,8 +79,8 @@ static int make_room(struct ladder *r, struct err *e)
         q->shards[i].first = s->first;
         q->shards[i].last = s->last;
     }
-    return q->layers != NULL && q->shards != NULL && q->kl != NULL && q->cosine != NULL &&
-                   r->logits != NULL && r->last != NULL
+    return q->layers != NULL && q->shards != NULL && q->kl != NULL &&
+                   q->cosine != NULL && r->logits != NULL && r->last != NULL
                ? 0
                : err_set(e, ERR_NOMEM, "logits of %u positions", r->n);
 }

@@ -81,7 +81,7 @@ struct quality {
     uint32_t n_tokens, n_layers;
     struct quality_layer *layers;  /* owned, n_layers */
     size_t n_shards;
-    struct quality_shard *shards; /* owned */
+    struct quality_shard *shards;  /* owned */
     float *kl, *cosine;            /* owned, n_tokens: of the logits */
     struct quality_logits program; /* RUNG_PROGRAM against the reference */
     struct quality_logits steps, chunks; /* against RUNG_PROGRAM */

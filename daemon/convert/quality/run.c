@@ -40,8 +40,7 @@ static void on_result(void *ctx, const char *op, const float *v, size_t n)
     size_t t = n / d;
     size_t some = num_min(t, r->n - r->pos);
     for (size_t i = 0; layer < r->d->n_layers && i < d; i++) {
-        memcpy(r->got[layer] + i * r->n + r->pos, v + i * t,
-               some * sizeof(*v));
+        memcpy(r->got[layer] + i * r->n + r->pos, v + i * t, some * sizeof(*v));
     }
     if (last && ++r->shard == r->b->n_shards) {
         r->shard = 0;

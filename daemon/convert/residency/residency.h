@@ -125,12 +125,13 @@ void predict_reason(const struct predict_rule *rule, const char *detail,
 
 /* --- map.c: layer by layer --- */
 
-/* Each operation by its place: {"rules": [id, ..], "groups": [{"layers": [0, 1],
- * "ops": [[name, type, verdict, rule, weights], ..]}, ..]}. Layers count from 0
- * in the package, and those that are alike share a group; operations of no layer
- * come last, in a group without layers. name: without "layers_N_"; rule: an
- * index of rules; weights: bytes, a list where the layers differ. NULL where its text would have more than PREDICT_MAP_MAX
- * bytes. The caller frees it. */
+/* Each operation by its place: {"rules": [id, ..], "groups": [{"layers": [0,
+ * 1], "ops": [[name, type, verdict, rule, weights], ..]}, ..]}. Layers count
+ * from 0 in the package, and those that are alike share a group; operations of
+ * no layer come last, in a group without layers. name: without "layers_N_";
+ * rule: an index of rules; weights: bytes, a list where the layers differ. NULL
+ * where its text would have more than PREDICT_MAP_MAX bytes. The caller frees
+ * it. */
 struct json *predict_map_json(const struct predict_function *f);
 
 /* --- report.c: of all packages of a bundle --- */

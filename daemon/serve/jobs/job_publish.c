@@ -59,8 +59,8 @@ void job_judge(const struct job *j, struct model *m)
     if (bad != NULL) {
         const char *why = json_str(json_get(bad, "detail"));
         (void)snprintf(reason, sizeof(reason), "gate %.32s failed%s%.500s",
-                       json_str(json_get(bad, "name")),
-                       why != NULL ? ": " : "", why != NULL ? why : "");
+                       json_str(json_get(bad, "name")), why != NULL ? ": " : "",
+                       why != NULL ? why : "");
     }
     model_judge(m, bad != NULL, bad != NULL ? reason : NULL,
                 json_first(gates) != NULL ? b.p : NULL, j->row.id);

@@ -63,7 +63,7 @@ struct jobs {
     char bundle[HOME_PATH_MAX];  /* staging/JOB */
     struct json *result;        /* what the worker said at its end */
     struct predicted *predicted; /* and before; NULL: nothing */
-    struct json *quality; /* the report; NULL: none came */
+    struct json *quality;        /* the report; NULL: none came */
     struct err failure;    /* of the worker, then of the job; code 0: none */
     char fingerprint[65];  /* of the bundle in staging */
     bool renaming;         /* the folder may have left staging */

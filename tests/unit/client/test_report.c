@@ -4,7 +4,8 @@
 #include "../unit.h"
 #include "client/report.h"
 
-#define HOSTILE "</style><script>alert(1)</script>\\\"'><img src=x>&amp;\\u001b[31m"
+#define HOSTILE \
+    "</style><script>alert(1)</script>\\\"'><img src=x>&amp;\\u001b[31m"
 
 static struct json *parsed(const char *text)
 {
@@ -35,7 +36,8 @@ static char *page(const char *model, const char *quality, const char *residency)
 static size_t count(const char *text, const char *what)
 {
     size_t n = 0;
-    for (const char *p = strstr(text, what); p != NULL; p = strstr(p + 1, what)) {
+    for (const char *p = strstr(text, what); p != NULL;
+         p = strstr(p + 1, what)) {
         n++;
     }
     return n;
@@ -45,23 +47,28 @@ static void texts_stay_texts(void **state)
 {
     (void)state;
     char *p = page(
-        "{\"name\":\"" HOSTILE "\",\"state\":\"" HOSTILE "\",\"reason\":\""
-        HOSTILE "\",\"quant\":\"" HOSTILE "\",\"architecture\":\"" HOSTILE
+        "{\"name\":\"" HOSTILE "\",\"state\":\"" HOSTILE
+        "\",\"reason\":\"" HOSTILE "\",\"quant\":\"" HOSTILE
+        "\",\"architecture\":\"" HOSTILE
         "\",\"bytes\":1000,\"source\":{\"name\":\"" HOSTILE "\"},\"accepted\":"
-        "[\"" HOSTILE "\"],\"fingerprint\":\"" HOSTILE "\",\"gates\":[{\"name\":"
+        "[\"" HOSTILE "\"],\"fingerprint\":\"" HOSTILE
+        "\",\"gates\":[{\"name\":"
         "\"" HOSTILE "\",\"verdict\":\"" HOSTILE "\",\"detail\":\"" HOSTILE
         "\",\"accepted\":true}]}",
         "{\"report\":{\"quant\":\"" HOSTILE "\",\"bars\":{\"reason\":\"" HOSTILE
         "\",\"cosine\":0.9},\"rungs\":[{\"name\":\"" HOSTILE "\",\"verdict\":"
         "\"" HOSTILE "\",\"detail\":\"" HOSTILE "\"}],\"layers\":"
-        "[{\"cosine_mean\":0.99}],\"kl\":[0.1,0.2],\"logits\":{\"positions\":2}}}",
+        "[{\"cosine_mean\":0.99}],\"kl\":[0.1,0.2],\"logits\":{\"positions\":2}"
+        "}}",
         "{\"predicted\":{\"machine\":\"" HOSTILE "\",\"verdict\":\"" HOSTILE
         "\",\"ops\":[{\"package\":\"" HOSTILE "\",\"device\":\"" HOSTILE
-        "\",\"rule\":\"" HOSTILE "\",\"reason\":\"" HOSTILE "\",\"type\":\""
-        HOSTILE "\",\"count\":2}],\"report\":{\"functions\":[{\"package\":\""
-        HOSTILE "\",\"function\":\"" HOSTILE "\",\"kind\":\"" HOSTILE
+        "\",\"rule\":\"" HOSTILE "\",\"reason\":\"" HOSTILE
+        "\",\"type\":\"" HOSTILE
+        "\",\"count\":2}],\"report\":{\"functions\":[{\"package\":\"" HOSTILE
+        "\",\"function\":\"" HOSTILE "\",\"kind\":\"" HOSTILE
         "\",\"weight_bytes\":900,\"findings\":[{\"rule\":\"" HOSTILE
-        "\",\"verdict\":\"off\",\"reason\":\"" HOSTILE "\"}],\"map\":{\"rules\":"
+        "\",\"verdict\":\"off\",\"reason\":\"" HOSTILE
+        "\"}],\"map\":{\"rules\":"
         "[\"" HOSTILE "\"],\"groups\":[{\"layers\":[0],\"ops\":[[\"" HOSTILE
         "\",\"" HOSTILE "\",\"off\",0,900]]}]}}]}}}");
     assert_int_equal(count(p, "<script"), 0);
@@ -87,7 +94,8 @@ static void what_is_not_there(void **state)
         "\"predicted\":{\"report\":{\"functions\":[null,1,{\"map\":null}]}}}",
         "{\"report\":{\"layers\":[1,null],\"kl\":[null,\"x\"],\"logits\":"
         "{\"positions\":2}},\"predicted\":{\"report\":{\"functions\":[{\"map\":"
-        "{\"groups\":[null,{\"layers\":[-1,1e9,\"x\",2],\"ops\":[null,[],[\"a\"],"
+        "{\"groups\":[null,{\"layers\":[-1,1e9,\"x\",2],\"ops\":[null,[],["
+        "\"a\"],"
         "[\"a\",\"b\",\"on\",-1,1],[\"a\",\"b\",null,99,[1]],[1,2,3,4,5],"
         "[\"c\",\"d\",\"on\",0,[]]]}]}}]}}}",
         "{\"report\":{\"layers\":[{\"cosine_mean\":-1}],\"kl\":[0]},"

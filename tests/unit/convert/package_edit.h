@@ -157,8 +157,7 @@ static inline void edit_constant(struct edit *x, const char *op,
 }
 
 /* op gives what has the type of `like`'s result. */
-static inline void edit_result(struct edit *x, const char *op,
-                               const char *like)
+static inline void edit_result(struct edit *x, const char *op, const char *like)
 {
     uint8_t packed[256];
     Ml__NamedType *to = edit_op(x, op)->outputs[0];
@@ -190,8 +189,8 @@ static inline void edit_weights(const char *package, const char *name,
         }
     }
     must(c != NULL && c->type.dtype == MIL_FP16 && p->n_maps == 1);
-    size_t from = (size_t)((const uint8_t *)c->data -
-                           (const uint8_t *)p->maps[0].p);
+    size_t from =
+        (size_t)((const uint8_t *)c->data - (const uint8_t *)p->maps[0].p);
     size_t n = (size_t)c->bytes;
     mil_free(p);
     (void)snprintf(path, sizeof(path),

@@ -166,24 +166,24 @@ static void each_by_its_gate(void **state)
         void (*plant)(const char *package);
         const char *shape, *gate, *says, *passes; /* gates, by name */
     } t[] = {
-        {"a weight is infinite", not_finite, "ranged", "weights",
-         "layers_1_ffn_norm_weight", NULL},
-        {"gain + 1 where it is the gain", gain, "ranged", "program",
-         "layer 1 of layers_", "weights"},
-        {"no norm of queries", no_q_norm, "ranged", "program",
-         "layer 1 of layers_", "weights"},
-        {"rotation the other way", rotation, "ranged", "program",
-         "layer 1 of layers_", "weights"},
-        {"no window", no_window, "ranged", "program", "layer 1 of layers_",
-         "weights"},
-        {"keys are not kept", keys_not_kept, "ranged", "steps", "8 positions",
-         "program"},
-        {"keys are not kept", keys_not_kept, "ranged", "chunks",
-         "16 positions", "program"},
+        {"a weight is infinite",                              not_finite,      "ranged",    "weights",
+         "layers_1_ffn_norm_weight",                                                                                                NULL     },
+        {"gain + 1 where it is the gain",                     gain,            "ranged",    "program",
+         "layer 1 of layers_",                                                                                                      "weights"},
+        {"no norm of queries",                                no_q_norm,       "ranged",    "program",
+         "layer 1 of layers_",                                                                                                      "weights"},
+        {"rotation the other way",                            rotation,        "ranged",    "program",
+         "layer 1 of layers_",                                                                                                      "weights"},
+        {"no window",                                         no_window,       "ranged",    "program", "layer 1 of layers_",
+         "weights"                                                                                                                           },
+        {"keys are not kept",                                 keys_not_kept,   "ranged",    "steps",   "8 positions",
+         "program"                                                                                                                           },
+        {"keys are not kept",                                 keys_not_kept,   "ranged",    "chunks",  "16 positions",
+         "program"                                                                                                                           },
         {"rotation the other way in the function of one row",
-         rotation_of_one_row, "functions", "steps", "8 positions", "chunks"},
-        {"a sum over the rows of a chunk", chunk_dependent, "ranged",
-         "exactness", "positions have other bits", "weights"},
+         rotation_of_one_row,                                                  "functions", "steps",   "8 positions",               "chunks" },
+        {"a sum over the rows of a chunk",                    chunk_dependent, "ranged",
+         "exactness",                                                                                  "positions have other bits", "weights"},
     };
     struct mk m = mk_gemma3;
     m.context = 128;
@@ -228,9 +228,8 @@ static void change_tokenizer(const char *from, const char *to)
     size_t n = 0;
     (void)snprintf(path, sizeof(path), "%s/tokenizer.gguf", at("b"));
     unit_ok(file_read(path, MIB(64), &text, &e), &e);
-    for (char *p = text.p;
-         (p = memmem(p, text.n - (size_t)(p - text.p), from, strlen(from))) !=
-         NULL;
+    for (char *p = text.p; (p = memmem(p, text.n - (size_t)(p - text.p), from,
+                                       strlen(from))) != NULL;
          p++) {
         memcpy(p, to, strlen(to));
         n++;
@@ -251,8 +250,8 @@ static void a_prompt(void **state)
     (void)state;
     struct quality q = planted(demo(), "ranged", no_message);
     struct gate g = gate_of(&q, "prompt");
-    print_message("# a template that names no message | %s | %s | %s\n",
-                  g.name, g.verdict, g.detail);
+    print_message("# a template that names no message | %s | %s | %s\n", g.name,
+                  g.verdict, g.detail);
     assert_string_equal(g.verdict, "failed");
     assert_non_null(strstr(g.detail, "chat template"));
     assert_memory_equal(q.all.detail, "prompt: ", 8);

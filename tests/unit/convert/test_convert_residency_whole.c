@@ -254,12 +254,11 @@ static void layer_by_layer(void **state)
     op_at("layers_x", "exp");
     predict(NULL);
     assert_string_equal(
-        map_text(),
-        "{\"rules\":[\"op.native\",\"op.topk\"],\"groups\":["
-        "{\"layers\":[0,2],\"ops\":[[\"a\",\"exp\",\"on\",0,0]]},"
-        "{\"layers\":[1],\"ops\":[[\"a\",\"topk\",\"off\",1,0]]},"
-        "{\"layers\":[],\"ops\":[[\"mask\",\"exp\",\"on\",0,0],"
-        "[\"layers_x\",\"exp\",\"on\",0,0]]}]}");
+        map_text(), "{\"rules\":[\"op.native\",\"op.topk\"],\"groups\":["
+                    "{\"layers\":[0,2],\"ops\":[[\"a\",\"exp\",\"on\",0,0]]},"
+                    "{\"layers\":[1],\"ops\":[[\"a\",\"topk\",\"off\",1,0]]},"
+                    "{\"layers\":[],\"ops\":[[\"mask\",\"exp\",\"on\",0,0],"
+                    "[\"layers_x\",\"exp\",\"on\",0,0]]}]}");
     r.v.f[0].ops[3].weights = 64; /* layers that differ in bytes are alike */
     assert_non_null(strstr(map_text(), "[\"a\",\"exp\",\"on\",0,[0,64]]"));
     for (unsigned i = 0; i < 900; i++) {

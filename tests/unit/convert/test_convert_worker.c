@@ -122,6 +122,7 @@ static void a_job_from_frame_to_bundle(void **state)
         unsigned progress = 0;
         unsigned functions = 0;
         unsigned summaries = 0;
+        unsigned qualities = 0;
         struct json *done = NULL;
         char path[128];
         frame_in_init(&in, FRAME_WORKER_MAX);
@@ -137,9 +138,11 @@ static void a_job_from_frame_to_bundle(void **state)
             } else if (f.type == FRAME_CONVERT_REPORT) {
                 struct json *j = NULL;
                 unit_ok(json_parse((const char *)f.payload, f.n, &j, &e), &e);
-                assert_int_equal(summaries, 0); /* it comes last */
+                const struct json *q = json_get(j, "quality");
+                assert_int_equal(summaries, q != NULL); /* quality is last */
                 functions += json_get(j, "function") != NULL;
                 summaries += json_get(j, "summary") != NULL;
+                qualities += q != NULL;
                 json_free(j);
             } else {
                 assert_int_equal(f.type, FRAME_CONVERT_DONE);
@@ -154,6 +157,7 @@ static void a_job_from_frame_to_bundle(void **state)
         assert_true(progress >= 5);
         assert_int_equal(functions, 2); /* layers, head */
         assert_int_equal(summaries, 1);
+        assert_int_equal(qualities, 1);
         assert_non_null(done);
         assert_int_equal(json_count(json_get(done, "gates")), 5);
         assert_true(json_num(json_get(done, "bundle_bytes")) > 1000);

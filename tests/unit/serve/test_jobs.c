@@ -91,7 +91,7 @@ static void an_intent_and_its_folder(void **state)
     assert_int_equal(m->state, MODEL_REJECTED); /* from the first moment */
     assert_string_equal(m->job, "job_1");
     assert_non_null(strstr(m->gates, "quality"));
-    assert_string_equal(m->reason, "a gate failed");
+    assert_string_equal(m->reason, "gate quality failed");
     assert_int_equal(over("job_1")->state, JOB_DONE);
     home_close();
     home_open(); /* and from the store */
