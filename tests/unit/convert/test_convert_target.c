@@ -213,7 +213,9 @@ static void rows_have_their_palettes_values(void **state)
     (void)state;
     struct err e = {0};
     struct model m;
-    open_model(&m, &mk_llama, 1);
+    struct mk wide = mk_llama;
+    wide.d_head = 32; /* two palettes a head */
+    open_model(&m, &wide, 1);
     const struct part *q = arch_part(&m.d, 1, SLOT_Q);
     struct target_values v = {&m.target, m.places};
     struct head_rows perm;
