@@ -305,8 +305,7 @@ static const struct mil_const *put_params(struct mil_writer *w,
 }
 
 /* int8-tensor: a pass before the others, for the common peak, */
-static int stream_peak(struct stream *s, const struct weights *x,
-                       struct err *e)
+static int stream_peak(struct stream *s, const struct weights *x, struct err *e)
 {
     int rc = 0;
     if (s->spec.kind == QUANT_INT8_TENSOR) {

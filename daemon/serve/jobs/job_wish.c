@@ -36,9 +36,10 @@ static int want_word(const struct json *j, const char *key,
 static int unknown_key(const struct json *j, const char **param, struct err *e)
 {
     static const char *const keys[] = {
-        "source",  "name", "quant",          "context", "shape", "kv",
-        "profile", "norm", "residual_scale", "threads", "force", "priority",
-        "head_quant", "quant_for", "target_bytes", "target_kl",
+        "source",         "name",      "quant",        "context",
+        "shape",          "kv",        "profile",      "norm",
+        "residual_scale", "threads",   "force",        "priority",
+        "head_quant",     "quant_for", "target_bytes", "target_kl",
     };
     for (const struct json *c = json_first(j); c != NULL; c = json_next(c)) {
         if (!one_of(json_key(c), keys, countof(keys))) {
