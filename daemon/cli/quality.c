@@ -19,7 +19,8 @@ static const char usage[] =
     "  --json        the whole report: each layer, each position\n"
     "\n"
     "The exit code is 0 when the bundle holds the bars of its quantisation\n"
-    "(conf/quality.json), 65 when it does not.\n";
+    "(conf/quality.json; one that was made for a KL, 1.1 times that), 65 when\n"
+    "it does not.\n";
 
 struct options {
     unsigned threads;

@@ -55,7 +55,8 @@ int convert_read_options(struct job *j, struct err *e)
     const struct convert_options *o = j->o;
     bool unused = false;
     RETERR(quant_choice_target(o->quant, o->target_bytes, o->target_kl, e));
-    RETERR(quant_choice_init(&j->forms, convert_has_target(j) ? "lut4" : o->quant,
+    RETERR(quant_choice_init(&j->forms,
+                             convert_has_target(j) ? "lut4" : o->quant,
                              o->head_quant, e));
     for (uint32_t i = 0; i < o->n_quant_for; i++) {
         RETERR(quant_choice_add(&j->forms, o->quant_for[i], e));

@@ -182,8 +182,8 @@ void convert_costs(struct job *j)
         (a.layers + a.head) * (NS_DEQUANT + NS_MAC * QUALITY_TOKENS) * 7;
     /* palettes, about half of the layers for each matrix, whole runs */
     double runs = (double)j->target.n_matrices * TARGET_FEW;
-    double palettes = a.layers * (encode_ns(QUANT_LUT4) +
-                                  encode_ns(QUANT_LUT6)) / n;
+    double palettes =
+        a.layers * (encode_ns(QUANT_LUT4) + encode_ns(QUANT_LUT6)) / n;
     double single = (a.layers / 2 + a.head) * NS_MAC * runs / n;
     double whole =
         (a.layers + a.head) * (NS_DEQUANT + NS_MAC * QUALITY_TOKENS) * 6 / n;

@@ -104,8 +104,8 @@ int convert_choose(struct job *j, struct err *e)
         return 0;
     }
     RETERR(convert_staged(j, "tokenizer.gguf", vocab, e));
-    uint32_t n = quality_tokens(j->g, vocab, j->d.vocab, tokens,
-                                QUALITY_TOKENS, NULL);
+    uint32_t n =
+        quality_tokens(j->g, vocab, j->d.vocab, tokens, QUALITY_TOKENS, NULL);
     uint64_t most = j->emit.context;
     RETERR(choose(j, tokens, n < most ? n : (uint32_t)most, e));
     plan_input_fini(&j->in);

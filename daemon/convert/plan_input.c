@@ -15,8 +15,7 @@ static uint64_t blob(uint64_t n)
     return BLOB_RECORD + (n + BLOB_RECORD - 1) / BLOB_RECORD * BLOB_RECORD;
 }
 
-uint64_t plan_matrix_bytes(struct quant_spec spec, uint64_t rows,
-                           uint64_t cols)
+uint64_t plan_matrix_bytes(struct quant_spec spec, uint64_t rows, uint64_t cols)
 {
     struct quant_spec s = quant_fit(spec, rows);
     uint64_t params = 2 * quant_params(s, rows);

@@ -324,8 +324,7 @@ static void keep_matrix(struct mil_writer *w, const struct mil_type *type,
 }
 
 /* int8-tensor: a pass before the others, for the common peak, */
-static int stream_peak(struct stream *s, const struct weights *x,
-                       struct err *e)
+static int stream_peak(struct stream *s, const struct weights *x, struct err *e)
 {
     int rc = 0;
     if (s->spec.kind == QUANT_INT8_TENSOR) {

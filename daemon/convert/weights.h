@@ -51,9 +51,8 @@ CHECKED int weights_matrix(const struct weights *x, struct mil_writer *w,
  * quant_params(quant_fit(spec, p->rows), p->rows) of fp16. *error: as
  * struct weight's. spec is not fp16. Errors: those of weights_matrix. */
 CHECKED int weights_params(const struct weights *x, const struct part *p,
-                           const struct head_rows *perm,
-                           struct quant_spec spec, uint16_t *params,
-                           double *error, struct err *e);
+                           const struct head_rows *perm, struct quant_spec spec,
+                           uint16_t *params, double *error, struct err *e);
 
 /* The value that the weight is, whatever its form. */
 struct mil_value *weights_value(struct mil_program *p, struct mil_function *f,

@@ -414,9 +414,8 @@ static int read_ropes(struct bundle *b, const struct json *j, struct err *e)
 static int read_manifest(struct bundle *b, const struct json *j, struct err *e)
 {
     int (*const parts[])(struct bundle *, const struct json *, struct err *) = {
-        read_fields, read_source, read_ropes, read_layers,
-        read_shards, read_heads,  read_files, read_peaks,
-        bundle_read_forms,
+        read_fields, read_source, read_ropes, read_layers,       read_shards,
+        read_heads,  read_files,  read_peaks, bundle_read_forms,
     };
     int64_t format = 0;
     RETERR(json_want_int(j, "format", true, 0, INT32_MAX, &format, e));

@@ -4,6 +4,7 @@ Two prompts by default, all six with --slow.
 """
 import json
 
+import gguf
 import numpy as np
 import pytest
 
@@ -12,7 +13,10 @@ from oracle_tools import convert, logits
 
 CLEAR = 0.02
 # The largest mean KL, and the least share of equal best tokens where fp32 arithmetic leaves only the weights' error.
-LIMITS = {"fp16": (0.0005, 0.98), "int8": (0.010, 0.95), "lut6": (0.030, 0.85), "lut4": (0.30, 0.65)}  # of the first two prompts
+LIMITS = {"fp16": (0.0005, 0.98), "int8": (0.010, 0.95), "lut6": (0.030, 0.85), "lut4": (0.30, 0.65),
+          "kl0.05": (0.10, 0.80)}  # of the first two prompts; the target is held on another text
+# Bits of a weight with its parameters, for rows of k weights.
+BITS = {"lut4": lambda k: 4 + 16 * 16 / k, "lut6": lambda k: 6 + 64 * 16 / k / 16, "int8": lambda k: 8 + 16 / k, "fp16": lambda k: 16}
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +68,22 @@ def test_teacher_forced(aned, gemma_bundle, quant, prompts, reference, rounding,
     largest, least = LIMITS[quant]
     assert distance.mean() <= largest
     assert agree.mean() >= least or rounding
+
+
+def test_a_target_buys_bits(gemma, gemma_bundle):
+    """KL 0.05 without error feedback: fewer bits than lut6 in all layers, the bytes those that the forms say, the KL in the manifest."""
+    manifest = json.loads((gemma_bundle("kl0.05") / "bundle.json").read_text())
+    forms = {f["tensor"]: f["quant"] for f in manifest["forms"]}
+    assert forms.pop("token_embd.weight") == "int8"
+    matrices = {t.name: t.shape for t in gguf.GGUFReader(gemma).tensors if t.name in forms}
+    assert len(matrices) == len(forms) == 18 * 7
+    weights = sum(int(k) * int(n) for k, n in matrices.values())
+    total = sum(int(k) * int(n) * BITS[forms[name]](int(k)) for name, (k, n) in matrices.items())
+    stored = 8 * sum(s["weight_bytes"] for s in manifest["shards"])
+    print(f"gemma at KL 0.05: {total / weights:.3f} bits a weight, measured KL {manifest['target']['measured_kl']:.5f}")
+    assert total / weights <= 6.0
+    assert 1 <= stored / total <= 1.01, "norms and records are all that the forms do not say"
+    assert 0.045 <= manifest["target"]["measured_kl"] <= manifest["target"]["kl"] == 0.05
 
 
 @pytest.mark.parametrize("forced", [["--residual-scale", "1"], ["--norm", "scale"]], ids=["scale1", "norm"])

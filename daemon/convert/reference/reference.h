@@ -54,8 +54,8 @@ void reference_close(struct reference *r); /* NULL is fine */
  * the caller may keep, and put back. */
 float *reference_stream(struct reference *r, size_t *stride);
 /* Layers [first, last). */
-CHECKED int reference_layers(struct reference *r, uint32_t first,
-                             uint32_t last, struct err *e);
+CHECKED int reference_layers(struct reference *r, uint32_t first, uint32_t last,
+                             struct err *e);
 /* Logits of the stream, which stays as it is. */
 CHECKED int reference_head(struct reference *r, float *logits, struct err *e);
 

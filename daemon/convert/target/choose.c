@@ -84,8 +84,7 @@ static bool next_step(const struct target_matrix *m, unsigned from,
         }
         best = kl / (double)bytes;
         found = true;
-        *ret = (struct step){
-            .from = from, .to = f, .bytes = bytes, .kl = kl};
+        *ret = (struct step){.from = from, .to = f, .bytes = bytes, .kl = kl};
     }
     return found;
 }

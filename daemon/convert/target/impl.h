@@ -19,9 +19,9 @@ struct target_place {
     const struct gguf_tensor *t;
     uint32_t first; /* layer that reads it first; n_layers: the head */
     size_t n_parts;
-    struct target_part *parts;        /* owned; ascending rows */
-    uint16_t *params[TARGET_FORMS];   /* owned: of all parts, one by one */
-    double error[TARGET_FORMS];       /* squared, of all weights */
+    struct target_part *parts;      /* owned; ascending rows */
+    uint16_t *params[TARGET_FORMS]; /* owned: of all parts, one by one */
+    double error[TARGET_FORMS];     /* squared, of all weights */
     int now; /* the form that runs have of it; -1: the source's weights */
 };
 
@@ -70,7 +70,7 @@ struct target_check {
     const struct decoder *d;
     const struct target_conf *conf;
     struct target_place *places;
-    uint32_t n;  /* positions */
+    uint32_t n; /* positions */
     float *want, *got;
     struct target_truth truth;
 };

@@ -6,10 +6,10 @@
 
 /* No group is larger than what was measured to be worth its bits (quant.h). */
 static const struct quant_spec forms[TARGET_FORMS] = {
-    {QUANT_LUT4, 1},
+    {QUANT_LUT4, 1 },
     {QUANT_LUT6, 16},
-    {QUANT_INT8, 1},
-    {QUANT_FP16, 1},
+    {QUANT_INT8, 1 },
+    {QUANT_FP16, 1 },
 };
 
 static int64_t find(const struct target *t, const char *tensor)

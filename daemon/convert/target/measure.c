@@ -98,8 +98,9 @@ static int logits_new(const struct decoder *d, uint32_t n, float **ret,
                       struct err *e)
 {
     *ret = malloc((size_t)n * d->vocab * sizeof(**ret));
-    return *ret != NULL ? 0
-                        : err_set(e, ERR_NOMEM, "the logits of %u positions", n);
+    return *ret != NULL
+               ? 0
+               : err_set(e, ERR_NOMEM, "the logits of %u positions", n);
 }
 
 /* --- one matrix at a time --- */
@@ -183,9 +184,9 @@ static uint64_t work_of(const struct runs *r, uint32_t i)
 {
     const struct part *head = arch_head(r->d);
     const struct target_matrix *m = &r->t->matrices[i];
-    uint64_t n = head->t->row_bytes * head->rows +
-                 reference_layers_bytes(r->d, r->places[i].first,
-                                        r->d->n_layers);
+    uint64_t n =
+        head->t->row_bytes * head->rows +
+        reference_layers_bytes(r->d, r->places[i].first, r->d->n_layers);
     return m->costs[0].spec.kind == QUANT_FP16 ? 0
            : r->conf->every_form               ? n * (m->n_costs - !m->kept)
                                                : n;
@@ -213,8 +214,7 @@ static int run_all(struct runs *r, const struct reference_conf *conf,
 }
 
 int target_measure(const struct decoder *d, const struct target_conf *conf,
-                   struct target *t, struct target_place *places,
-                   struct err *e)
+                   struct target *t, struct target_place *places, struct err *e)
 {
     struct target_values v = {t, places};
     const struct reference_conf ref = {.threads = conf->weights->threads,

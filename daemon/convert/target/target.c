@@ -17,9 +17,9 @@ struct chooser {
     const struct target_conf *conf;
     struct target *t;
     struct target_check check;
-    double base;  /* KL of what is kept alone */
-    double limit; /* for the sum of KLs, in this round */
-    uint8_t *best; /* owned: `chosen` of the smallest choice that holds */
+    double base;         /* KL of what is kept alone */
+    double limit;        /* for the sum of KLs, in this round */
+    uint8_t *best;       /* owned: `chosen` of the smallest choice that holds */
     struct target found; /* its figures; no arrays */
 };
 
@@ -48,8 +48,7 @@ static int refuse_kl(const struct chooser *c, struct err *e)
     char form[QUANT_TEXT_MAX] = "";
     for (uint32_t i = 0; i < c->t->n_matrices; i++) {
         const struct target_matrix *m = &c->t->matrices[i];
-        if (m->kept &&
-            (worst == NULL || m->costs[0].kl > worst->costs[0].kl)) {
+        if (m->kept && (worst == NULL || m->costs[0].kl > worst->costs[0].kl)) {
             worst = m;
         }
     }
@@ -159,10 +158,9 @@ static int choose(struct chooser *c, const struct decoder *d,
     const struct target_conf *conf = c->conf;
     struct progress *progress = conf->weights->progress;
     if (progress != NULL) {
-        RETERR(progress_stage(progress, "choosing",
-                              reference_bytes(d) *
-                                  (conf->bytes > 0 ? 2 : ROUNDS + 2),
-                              e));
+        RETERR(progress_stage(
+            progress, "choosing",
+            reference_bytes(d) * (conf->bytes > 0 ? 2 : ROUNDS + 2), e));
     }
     c->check = (struct target_check){.d = d, .conf = conf, .places = places};
     RETERR(target_check_open(&c->check, e));

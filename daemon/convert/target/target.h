@@ -59,10 +59,10 @@ struct target {
     struct target_matrix *matrices; /* owned; layers first, then the head */
     struct quant_pick *picks; /* owned: what was chosen, for quant_choice */
     uint32_t n_picks;
-    uint64_t bytes;  /* of all matrices as chosen */
-    double sum;      /* of the matrices' own KLs */
-    double measured; /* of a whole run without feedback */
-    double expected; /* the same, or what feedback is to make of it */
+    uint64_t bytes;     /* of all matrices as chosen */
+    double sum;         /* of the matrices' own KLs */
+    double measured;    /* of a whole run without feedback */
+    double expected;    /* the same, or what feedback is to make of it */
     uint32_t positions; /* of that run */
     unsigned rounds;    /* whole runs with chosen forms */
 };

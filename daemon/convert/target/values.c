@@ -100,8 +100,8 @@ static void to_form(const struct target_part *part, struct quant_spec spec,
                    (size_t)part->p->cols);
     } else {
         bool common = spec.kind == QUANT_INT8_TENSOR;
-        to_scale(params[common ? 0 : row], spec.kind == QUANT_INT4 ? 7 : 127,
-                 w, (size_t)part->p->cols);
+        to_scale(params[common ? 0 : row], spec.kind == QUANT_INT4 ? 7 : 127, w,
+                 (size_t)part->p->cols);
     }
 }
 

@@ -41,12 +41,28 @@ static void put_option(struct buf *b, const char *name, const struct json *v)
 {
     char number[32];
     if (json_type(v) == JSON_NUMBER) {
-        (void)snprintf(number, sizeof(number), "%.9g", json_num(v));
+        double n = json_num(v);
+        bool whole = n > -1e15 && n < 1e15 && !(n - (double)(int64_t)n > 0) &&
+                     !(n - (double)(int64_t)n < 0);
+        (void)snprintf(number, sizeof(number), whole ? "%.0f" : "%.9g", n);
     } else if (json_str(v) == NULL) {
         return;
     }
     buf_printf(b, " --%s ", name);
     put_word(b, json_str(v) != NULL ? json_str(v) : number);
+}
+
+static void put_forms(struct buf *b, const struct bundle *m)
+{
+    if (m->target.bytes > 0) {
+        buf_printf(b, " --target-bytes %llu",
+                   (unsigned long long)m->target.bytes);
+    } else if (m->target.kl > 0) {
+        buf_printf(b, " --target-kl %g", m->target.kl);
+    } else {
+        buf_puts(b, " --quant ");
+        put_word(b, m->quant);
+    }
 }
 
 /* How to make the model again: as its job was asked to, or, without a job's
@@ -57,6 +73,9 @@ static void put_repair(struct buf *b, const struct model *m)
         const char *option, *key;
     } options[] = {
         {"quant",          "quant"         },
+        {"head-quant",     "head_quant"    },
+        {"target-bytes",   "target_bytes"  },
+        {"target-kl",      "target_kl"     },
         {"context",        "context"       },
         {"shape",          "shape"         },
         {"kv",             "kv"            },
@@ -82,9 +101,13 @@ static void put_repair(struct buf *b, const struct model *m)
     for (size_t i = 0; source != NULL && i < countof(options); i++) {
         put_option(b, options[i].option, json_get(spec, options[i].key));
     }
+    const struct json *rules = json_get(spec, "quant_for");
+    for (const struct json *r = json_first(rules); r != NULL;
+         r = json_next(r)) {
+        put_option(b, "quant-for", r);
+    }
     if (source == NULL) {
-        buf_puts(b, " --quant ");
-        put_word(b, m->bundle->quant);
+        put_forms(b, m->bundle);
         buf_printf(b, " --context %u", m->bundle->context);
     }
     json_free(spec);

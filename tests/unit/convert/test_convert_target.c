@@ -2,8 +2,8 @@
 #include "base/crew.h"
 #include "convert/quality/quality.h"
 #include "convert/target/impl.h"
-#include "model/bundle.h"
 #include "mkfamilies.h"
+#include "model/bundle.h"
 #include "room.h"
 
 /* --- the choice alone --- */
@@ -132,8 +132,7 @@ static void open_model(struct model *m, const struct mk *from, unsigned threads)
     unit_ok(gguf_open(m->path, &m->g, &e), &e);
     unit_ok(arch_read(m->g, &m->d, &e), &e);
     unit_ok(quant_choice_init(&m->choice, "lut4", NULL, &e), &e);
-    m->weights =
-        (struct weights){.threads = threads, .choice = &m->choice};
+    m->weights = (struct weights){.threads = threads, .choice = &m->choice};
     for (int32_t i = 0; i < 32; i++) {
         m->tokens[i] = 1 + i * 37 % ((int32_t)m->d.vocab - 2);
     }
@@ -188,8 +187,7 @@ static void short_runs_are_whole_runs(void **state)
                                          .n = 32,
                                          .kl = 1,
                                          .every_form = true};
-        struct target_check c = {
-            .d = &m.d, .conf = &conf, .places = m.places};
+        struct target_check c = {.d = &m.d, .conf = &conf, .places = m.places};
         unit_ok(target_measure(&m.d, &conf, &m.target, m.places, &e), &e);
         unit_ok(target_check_open(&c, &e), &e);
         for (uint32_t i = 0; i < m.target.n_matrices; i++) {
@@ -213,7 +211,9 @@ static void rows_have_their_palettes_values(void **state)
     (void)state;
     struct err e = {0};
     struct model m;
-    open_model(&m, &mk_llama, 1);
+    struct mk wide = mk_llama;
+    wide.d_head = 32; /* two palettes a head */
+    open_model(&m, &wide, 1);
     const struct part *q = arch_part(&m.d, 1, SLOT_Q);
     struct target_values v = {&m.target, m.places};
     struct head_rows perm;
