@@ -106,7 +106,6 @@ static inline wide wide_exp_sub(wide a, wide b)
 
 /* --- products --- */
 
-
 /* The prefetch while a product runs: `step` bytes more with each of its rows,
  * of which it reads two cache lines at most. So the memory is busy all the
  * time, and no burst of requests delays the loads that are needed now. */

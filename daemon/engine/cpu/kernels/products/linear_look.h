@@ -14,6 +14,8 @@
  *   vi_store                  of a part
  *   LOOK_KEEP                 (optional) columns stay in registers from row to
  *                             row
+ *   LOOK_DIRECT               (optional) columns for which indices are looked
+ *                             up where they are used; for more once, see below
  *   LOOK_MEASURED             (optional) columns are words, and are measured
  *                             (kernels.run); with vi_abs and vi_ones
  *
@@ -21,11 +23,11 @@
  * products. A lane is then split: what is above LOOK_SHIFT bits is added to a
  * second accumulator, the rest stays. That is for columns of peaks alone: what
  * columns hold is measured, and usually a lane has room for a whole block
- * (kernels.run). Sums of a block are exact, wherever lanes are split and however
- * many there are, so they are the same everywhere, and are rounded to float
- * once. A single row (linear_one.h) has so many accumulators that it needs no
- * split inside a block. Where a block meets more columns than fit in a tile it
- * is looked up once, into the first cache, and read from there.
+ * (kernels.run). Sums of a block are exact, wherever lanes are split and
+ * however many there are, so they are the same everywhere, and are rounded to
+ * float once. A single row (linear_one.h) has so many accumulators that it
+ * needs no split inside a block. Where a block meets more columns than
+ * LOOK_DIRECT it is looked up once, into the first cache, and read from there.
  */
 #pragma once
 
@@ -34,6 +36,9 @@
 #define LOOK_WORDS WEIGHT_ROWS /* a kind: weights that are looked up already \
                                 */
 #define LOOK_COLS (FEW_TALL == FEW_COLS && FEW_COLS > 4 ? 4 : FEW_COLS)
+#if !defined(LOOK_DIRECT)
+#define LOOK_DIRECT LOOK_COLS
+#endif
 
 static_assert((int64_t)LOOK_PRODUCTS * WEIGHT_TABLE_PEAK * (int)LINEAR_PEAK <
                   INT32_MAX - (1 << LOOK_SHIFT),

@@ -131,6 +131,7 @@ INLINE void vi_transpose(vi t[8])
  */
 
 #define LOOK_MEASURED
+#define LOOK_DIRECT 2 /* beside more columns tables are read from memory */
 
 struct lk_table {
     vi low[4], high[4]; /* in both halves; four for 64 entries */
