@@ -32,18 +32,21 @@ def machine():
     return f"{name}, {os.cpu_count()} cores, {platform.system()} {platform.release()}"
 
 
-def source(model):
+def source(model, kind="q8_0"):
+    """The model's file; of a shape one with random weights, of a `kind` that mkgguf.py knows."""
     models = TOP / ".build" / "models"
     if model == "demo":
         return sorted((TOP / "conf" / "demo").glob("*.gguf"))[0]
     if model == "gemma":
         p = models / "gemma-3-270m-q4_k_m.gguf"
         return p if p.exists() else sys.exit("gemma is not there: ./dev demo gemma fetches it")
-    p = models / f"{model}.gguf"
+    p = models / (f"{model}.gguf" if kind == "q8_0" else f"{model}-{kind}.gguf")
     if not p.exists():
         models.mkdir(parents=True, exist_ok=True)
         part = p.with_suffix(".part")
-        subprocess.run([sys.executable, str(TOP / "tests/bench/mkgguf.py"), model, str(part)], check=True)
+        # as llama-quantize has it: Q6_K takes rows of a multiple of 256
+        head = ["--head", "q8_0" if model == "0.5b" else "q6_k"] if kind == "q4_0" else []
+        subprocess.run([sys.executable, str(TOP / "tests/bench/mkgguf.py"), model, str(part), "--type", kind, *head], check=True)
         part.rename(p)
     return p
 

@@ -2,6 +2,8 @@
 """Measure the CPU engine against the machine and, if wanted, against a peer.
 
     ./dev bench cpu [--shape 0.5b] [--peer llama.cpp|ik] [--rounds 5] [--json]
+    ./dev bench cpu --quant lut4 --peer int8
+    ./dev bench cpu --quant lut4 --peer ik --peer-type q4_0
     ./dev bench cpu --against /some/checkout/.build/release
 
 Each round runs every workload on each side in turn, with a probe of the read bandwidth and of the place of the cores
@@ -25,6 +27,9 @@ hypervisor) took at most a tenth of a core; the rest is counted, not shown. Prin
 States: smt (both threads on one core), 1ccd and 2ccd (AMD: one or two last-level caches), other. The same program is up
 to 1.7 times faster in one state than in another, so figures of two runs compare only when the states agree. When a
 round's state differs from that of most rounds it is kept apart. A figure marked ! comes from no quiet sample at all.
+
+--peer int8 (lut4, lut6, ...): the same model converted so takes turns.  --peer-type q4_0: the peer's file is of the same
+shape, its layers are Q4_0, and its head is what llama-quantize makes of it: Q8_0 in the 0.5b shape, else Q6_K.
 
 --against: another build takes turns with this one, on the same package (paired.py tells how they are compared). Exit code 1:
 this one is slower in some workload. DIR needs its own bench_cpu: ninja -C DIR tests/bench/bench_cpu.
@@ -53,6 +58,7 @@ from bench import BIN, TOP, machine, source  # noqa: E402
 WORKLOADS = [("decode", 1), ("verify", 2), ("verify", 4), ("verify", 8), ("sequences", 2), ("sequences", 4),
              ("sequences", 8), ("prefill", 64), ("prefill", 512), ("depth", 1000)]
 AGAINST = [("decode", 1), ("depth", 1000), ("verify", 4), ("verify", 8), ("sequences", 4), ("sequences", 8), ("prefill", 512)]
+QUANTS = ["int8", "int4", "lut4", "lut6", "fp16"]
 OTHERS_MAX = 0.10  # of a core
 SETTLE = 0.03  # seconds for the other side's threads to stop spinning
 WORK_TIMEOUT, OPEN_TIMEOUT = 300, 600
@@ -344,7 +350,7 @@ def print_text(r):
           f" ({m['instruction']})")
     for name in names:
         s = sides[name]
-        what = f"{s['quant']} on {s['isa']}" if name == "aned" else f"{s['peer']} {s['version']}, {s['settings']}"
+        what = f"{s['quant']} on {s['isa']}" if "quant" in s else f"{s['peer']} {s['version']}, {s['settings']}"
         print(f"\n{name}: {r['shape']}, {what}, {s['step_bytes'] / 1e6:.1f} MB a step; open {s['open_ms']:.0f} ms,"
               f" first logits after {s['first_token_ms']:.0f} ms, then {s['anon_mib']:.0f} MiB own and"
               f" {s['file_mib']:.0f} MiB of mapped files resident")
@@ -366,7 +372,8 @@ def parse():
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
     a.add_argument("--shape", default="0.5b", choices=["demo", "gemma", "0.5b", "1.5b", "phi4-mini"],
                    help="the model (default 0.5b); 0.5b, 1.5b and phi4-mini have random weights, Q8_0")
-    a.add_argument("--peer", choices=["llama.cpp", "ik"], help="take turns with it on the same file")
+    a.add_argument("--peer", choices=["llama.cpp", "ik", *QUANTS], help="take turns with it on the same file")
+    a.add_argument("--peer-type", choices=["q8_0", "q4_0"], default="q8_0", help="of the peer's file, for a shape (default q8_0)")
     a.add_argument("--against", type=pathlib.Path, metavar="DIR", help="take turns with the build in this folder")
     a.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity")
                    else os.cpu_count(), help="of both sides (default: all cores)")
@@ -383,6 +390,8 @@ def parse():
     args = a.parse_args()
     if args.against and (args.peer or args.load):
         a.error("--against goes with neither --peer nor --load")
+    if args.peer_type != "q8_0" and (args.shape in ("demo", "gemma") or args.peer not in ("llama.cpp", "ik")):
+        a.error("--peer-type is for llama.cpp and ik, and for a shape: 0.5b, 1.5b, phi4-mini")
     args.rounds = args.rounds or (15 if args.against else 5)
     args.works = AGAINST if args.against else WORKLOADS
     if args.only:
@@ -393,25 +402,39 @@ def parse():
     return args
 
 
+def our_bundle(args, src, quant):
+    return cached_bundle(src, args.shape, 1024 if args.shape == "demo" else 2048, quant, args.fresh)
+
+
 def our_argv(args, bundle, build=BIN):
     argv = [str(build / "tests" / "bench" / "bench_cpu"), str(bundle), "--threads", str(args.threads)]
     return argv + (["--isa", args.isa] if args.isa else [])
 
 
+def peer_argv(args, src):
+    if args.peer in QUANTS:
+        return our_argv(args, our_bundle(args, src, args.peer))
+    python = TOP / ".build" / f"venv-peer-{args.peer}" / "bin" / "python"
+    native = next((TOP / ".build" / f"peer-{args.peer}").glob("build/**/libllama.so"), None)
+    if native:  # ik's package looks at the one, peer.py at the other
+        os.environ["IK_LLAMA_CPP_LIB_PATH" if args.peer == "ik" else "LLAMA_CPP_LIB_PATH"] = str(native)
+    return [str(python), str(pathlib.Path(__file__).with_name("peer.py")), args.peer, str(peer_file(args, src)),
+            "--threads", str(args.threads)]
+
+
+def peer_file(args, src):
+    return src if args.peer_type == "q8_0" else source(args.shape, args.peer_type)
+
+
 def open_sides(args, src, bundle):
     logs = TOP / ".build" / "bench"
     sides = [Side("aned", our_argv(args, bundle), logs / "aned.log")]
-    if args.peer:
-        python = TOP / ".build" / f"venv-peer-{args.peer}" / "bin" / "python"
-        native = next((TOP / ".build" / f"peer-{args.peer}").glob("build/**/libllama.so"), None)
-        if native:  # ik's package looks at the one, peer.py at the other
-            os.environ["IK_LLAMA_CPP_LIB_PATH" if args.peer == "ik" else "LLAMA_CPP_LIB_PATH"] = str(native)
-        try:
-            sides.append(Side(args.peer, [str(python), str(pathlib.Path(__file__).with_name("peer.py")), args.peer,
-                                          str(src), "--threads", str(args.threads)], logs / "peer.log"))
-        except BaseException:
-            sides[0].close()
-            raise
+    try:
+        if args.peer:
+            sides.append(Side(args.peer, peer_argv(args, src), logs / "peer.log"))
+    except BaseException:
+        sides[0].close()
+        raise
     return sides
 
 
@@ -438,7 +461,7 @@ def main():
         sys.exit(f"{our_argv(args, '')[0]} is not there: `./dev bench cpu` builds it")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # through the finally below
     src = source(args.shape)
-    bundle = cached_bundle(src, args.shape, 1024 if args.shape == "demo" else 2048, args.quant, args.fresh)
+    bundle = our_bundle(args, src, args.quant)
     if args.against:
         sys.exit(against_build(args, bundle))
     loads = load_times(our_argv(args, bundle), bundle, args.rounds) if args.load else None
@@ -451,9 +474,9 @@ def main():
     finally:
         for s in sides:
             s.close()
-    n_bytes = {"aned": ours.hello["layer_bytes"] + ours.hello["head_bytes"]}
-    if args.peer:
-        n_bytes[args.peer] = gguf_bytes(src)
+    n_bytes = {s.name: s.hello["layer_bytes"] + s.hello["head_bytes"] for s in sides if "head_bytes" in s.hello}
+    if args.peer and args.peer not in QUANTS:
+        n_bytes[args.peer] = gguf_bytes(peer_file(args, src))
         sides[1].hello["proves_nothing"] = proves(sides[1].hello)
     r = {"machine": {"name": machine(), "kind": kind(), "threads": args.threads, **place, **mul},
          "shape": args.shape, "load": loads, **results(args, sides, got, rounds, mul["g_products_s"], n_bytes),

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A GGUF with random weights in the shape of a real model, for speed and for tests.
 
-    mkgguf.py SHAPE OUT.gguf [--type q8_0|f16|f32] [--seed N] [--layers N] [--vocab N]
+    mkgguf.py SHAPE OUT.gguf [--type q8_0|q4_0|f16|f32] [--head q6_k] [--seed N] [--layers N] [--vocab N]
 
 The vocabulary is a usable byte-level BPE of the wanted size: 256 bytes, then
 merges that spell ever longer texts of common letters, then the ChatML tokens.
@@ -128,10 +128,25 @@ def tensor_list(s):
             yield p + "post_ffw_norm.weight", (s.d,), "norm"
 
 
+def random_small(rng, shape, qtype, top):
+    """Q4_0 and Q6_K: random values of all their bits, every block of one scale."""
+    rows, cols = shape
+    items, size = gguf.GGML_QUANT_SIZES[qtype]
+    blocks = np.frombuffer(rng.bytes(rows * cols // items * size), np.uint8).reshape(rows, cols // items, size).copy()
+    if qtype == gguf.GGMLQuantizationType.Q4_0:
+        blocks[..., :2] = np.array([top / 8], np.float16).view(np.uint8)
+    else:  # 16 scales of 8 bits before the block's own
+        blocks[..., -18:-2] = 64
+        blocks[..., -2:] = np.array([top / 32 / 64], np.float16).view(np.uint8)
+    return blocks.reshape(rows, -1)
+
+
 def random_matrix(rng, shape, qtype, spread):
     """Uniform weights of standard deviation `spread`, straight in the file's type."""
     rows, cols = shape
     top = spread * 3**0.5
+    if qtype in (gguf.GGMLQuantizationType.Q4_0, gguf.GGMLQuantizationType.Q6_K):
+        return random_small(rng, shape, qtype, top)
     if qtype == gguf.GGMLQuantizationType.Q8_0:
         blocks = np.empty((rows, cols // 32, 34), np.uint8)
         blocks[..., :2] = np.array([top / 127], np.float16).view(np.uint8)
@@ -190,17 +205,24 @@ def metadata(w, s):
     w.add_chat_template(CHATML)
 
 
-def write(path, shape, qtype="q8_0", seed=0, weights=None):
-    """The whole file; qtype is that of the matrices, the rest is F32. weights: name ->
-    fp32 array, used in place of random numbers (then qtype may not be q8_0)."""
+def file_type(name, what, kind, head):
+    if what != "matrix":
+        return gguf.GGMLQuantizationType.F32
+    return head if name in ("token_embd.weight", "output.weight") else kind
+
+
+def write(path, shape, qtype="q8_0", seed=0, weights=None, head=None):
+    """The whole file; qtype is that of the matrices, head that of the embedding and the head (as qtype if None), the rest is
+    F32. weights: name -> fp32 array, used in place of random numbers (then no type may be a quantised one)."""
     weights = weights or {}
     kind = gguf.GGMLQuantizationType[qtype.upper()]
+    head = gguf.GGMLQuantizationType[(head or qtype).upper()]
     w = gguf.GGUFWriter(str(path), shape.arch)
     metadata(w, shape)
     tensors = list(tensor_list(shape))
     weights = {**weights, **shape.tables}
     for name, dims, what in tensors:
-        t = kind if what == "matrix" else gguf.GGMLQuantizationType.F32
+        t = file_type(name, what, kind, head)
         items, size = gguf.GGML_QUANT_SIZES[t]
         n_bytes = int(np.prod(dims, dtype=np.int64)) // items * size
         w.add_tensor_info(name, dims, np.dtype(np.float32), n_bytes, raw_dtype=t)
@@ -210,10 +232,10 @@ def write(path, shape, qtype="q8_0", seed=0, weights=None):
     for name, dims, what in tensors:
         if name in weights:
             given = np.asarray(weights[name]).reshape(dims)
-            half = what == "matrix" and kind == gguf.GGMLQuantizationType.F16
+            half = file_type(name, what, kind, head) == gguf.GGMLQuantizationType.F16
             w.write_tensor_data(np.ascontiguousarray(given, np.float16 if half else np.float32))
         else:
-            w.write_tensor_data(make_tensor(seed, name, dims, what, kind))
+            w.write_tensor_data(make_tensor(seed, name, dims, what, file_type(name, what, kind, head)))
     w.close()
 
 
@@ -221,14 +243,15 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("shape", choices=SHAPES)
     p.add_argument("out")
-    p.add_argument("--type", default="q8_0", choices=["q8_0", "f16", "f32"])
+    p.add_argument("--type", default="q8_0", choices=["q8_0", "q4_0", "f16", "f32"])
+    p.add_argument("--head", choices=["q8_0", "q6_k", "q4_0"], help="type of the embedding and the head (default: --type)")
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--layers", type=int, help="instead of the shape's own")
     p.add_argument("--vocab", type=int, help="instead of the shape's own")
     a = p.parse_args()
     s = SHAPES[a.shape]
     s = dataclasses.replace(s, layers=a.layers or s.layers, vocab=a.vocab or s.vocab)
-    write(a.out, s, a.type, a.seed)
+    write(a.out, s, a.type, a.seed, head=a.head)
 
 
 if __name__ == "__main__":

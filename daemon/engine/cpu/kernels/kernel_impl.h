@@ -11,6 +11,14 @@
 
 #include "engine/cpu/kernels/kernel.h"
 
+/* Before a loop over the sums of a tile. gcc must unroll it early, or it keeps
+ * the sums in memory; clang does well without the pragma, and badly with it. */
+#if defined(__clang__)
+#define UNROLL
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
 struct linear_job;
 struct attend_product;
 struct attend_spans;
@@ -40,6 +48,11 @@ struct kernels {
      * LOOK_PRODUCTS elements, counted from each LINEAR_BLOCK on, an int32 can
      * add up, times entries of a table; one at least. */
     uint8_t (*lane)(const int16_t *q, size_t k_pad);
+    /* The same of int_few, or NULL: how many elements, counted from each
+     * LINEAR_BLOCK on, it can add up before it splits lanes; all columns of a
+     * product have the least of theirs. What is not measured is split as often
+     * as any column needs. */
+    size_t (*run)(const int16_t *q, size_t k_pad);
     bool own_words; /* products with tables want as many bytes as the columns
                        have besides linear_scratch() */
 

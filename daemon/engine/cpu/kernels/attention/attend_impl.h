@@ -106,14 +106,6 @@ static inline wide wide_exp_sub(wide a, wide b)
 
 /* --- products --- */
 
-/* gcc must unroll this early, or it keeps the sums in memory; clang does well
- * without the pragma, and badly with it. */
-#if defined(__clang__)
-#define UNROLL
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
-
 /* The prefetch while a product runs: `step` bytes more with each of its rows,
  * of which it reads two cache lines at most. So the memory is busy all the
  * time, and no burst of requests delays the loads that are needed now. */

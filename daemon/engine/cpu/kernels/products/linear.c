@@ -244,6 +244,18 @@ struct piece {
     atomic_size_t next;
 };
 
+/* Of products with tables: kernels.run of all columns. A single one takes no
+ * notice of it. */
+static size_t columns_run(const struct linear_in *in, const struct kernels *kn)
+{
+    size_t least = 0;
+    for (size_t c = 0; kn->run != NULL && in->cols > 1 && c < in->cols; c++) {
+        size_t run = kn->run(in->q + c * in->ldq, padded(in, kn));
+        least = c == 0 || run < least ? run : least;
+    }
+    return least;
+}
+
 static void job_init(struct linear_job *j, const struct linear_part *p,
                      const struct linear_in *in)
 {
@@ -377,6 +389,7 @@ void linear_run(const struct linear_part *parts, size_t n_parts,
     must(n_parts <= LINEAR_PARTS_MAX && threads <= in->threads);
     struct piece p = {.in = in, .kn = kn};
     size_t work = 0;
+    size_t run = 0;
     for (size_t i = 0; i < n_parts; i++) {
         bool integer = linear_wants_integer(parts[i].w);
         must(integer ? in->integer : in->real);
@@ -384,7 +397,12 @@ void linear_run(const struct linear_part *parts, size_t n_parts,
             real_run(&parts[i], in, threads);
             continue;
         }
-        job_init(&p.job[p.n_jobs++], &parts[i], in);
+        struct linear_job *j = &p.job[p.n_jobs++];
+        job_init(j, &parts[i], in);
+        if (weight_entries(j->kind) > 0 && in->cols < kn->many) {
+            run = run > 0 ? run : columns_run(in, kn);
+            j->run = run;
+        }
         p.units += (parts[i].w->rows + UNIT - 1) / UNIT;
         work += parts[i].w->rows * in->k * in->cols;
     }

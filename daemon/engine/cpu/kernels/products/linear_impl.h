@@ -67,6 +67,7 @@ struct linear_job {
     const uint32_t *lo;
     const float *xscale;
     const uint8_t *lane; /* of each column, where cols is many: kernels.lane */
+    size_t run;          /* of all columns: kernels.run; 0: not measured */
 };
 
 /* The table of row o. */

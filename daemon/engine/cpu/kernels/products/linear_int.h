@@ -39,6 +39,7 @@
  */
 #pragma once
 
+#include "base/num.h"
 #include "engine/cpu/kernels/products/linear_impl.h"
 
 #define AHEAD_BYTES 6144  /* prefetch distance, at least */
@@ -162,6 +163,7 @@ struct few_rows {
     size_t step;
     size_t stride; /* bytes that it advances when w advances by one */
     const struct lk_table *table; /* of each row */
+    size_t run;                   /* elements a lane of tables can add up */
 };
 
 /* Rows of one call. */
@@ -305,6 +307,7 @@ INLINE void few_group(const struct few_piece *p, int R, size_t o, size_t g,
         .ldw = j->ldw,
         .step = 64,
         .stride = rows,
+        .run = num_max(j->run, LOOK_RUN),
     };
     if (groups == 1) {
         f.ahead = few_at(p, row + p->ahead) + at * rows;
@@ -327,12 +330,14 @@ INLINE void few_group(const struct few_piece *p, int R, size_t o, size_t g,
         return;
     }
     UNSET struct lk_table table[4];
-    look_tables(p->kind, j, row, R, table);
+    bool same = look_tables(p->kind, j, row, R, table);
     f.table = table;
-    if (R > 1 && j->cols > LOOK_COLS) {
+    if (R > 1 &&
+        (j->cols > LOOK_DIRECT || (!same && look_held(p->kind, R) == 1))) {
         look_words(p->kind, R, &f, n, p->words);
         f = (struct few_rows){.w = (const char *)p->words,
-                              .ldw = LINEAR_BLOCK * sizeof(int16_t)};
+                              .ldw = LINEAR_BLOCK * sizeof(int16_t),
+                              .run = f.run};
         few_block(j, LOOK_WORDS, R, f, k, (n + VB - 1) / VB * VB, acc);
     } else {
         few_block(j, p->kind, R, f, k, n, acc);

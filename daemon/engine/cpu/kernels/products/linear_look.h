@@ -14,14 +14,20 @@
  *   vi_store                  of a part
  *   LOOK_KEEP                 (optional) columns stay in registers from row to
  *                             row
+ *   LOOK_DIRECT               (optional) columns for which indices are looked
+ *                             up where they are used; for more once, see below
+ *   LOOK_MEASURED             (optional) columns are words, and are measured
+ *                             (kernels.run); with vi_abs and vi_ones
  *
  * Entries of 13 bits times activations of 15 fill an int32 after LOOK_PRODUCTS
  * products. A lane is then split: what is above LOOK_SHIFT bits is added to a
- * second accumulator, the rest stays. Sums of a block are exact, whatever the
- * number of lanes, so they are the same everywhere, and are rounded to float
- * once. A single row (linear_one.h) has so many accumulators that it needs no
- * split inside a block. Where a block meets more columns than fit in a tile it
- * is looked up once, into the first cache, and read from there.
+ * second accumulator, the rest stays. That is for columns of peaks alone: what
+ * columns hold is measured, and usually a lane has room for a whole block
+ * (kernels.run). Sums of a block are exact, wherever lanes are split and
+ * however many there are, so they are the same everywhere, and are rounded to
+ * float once. A single row (linear_one.h) has so many accumulators that it
+ * needs no split inside a block. Where a block meets more columns than
+ * LOOK_DIRECT it is looked up once, into the first cache, and read from there.
  */
 #pragma once
 
@@ -30,6 +36,9 @@
 #define LOOK_WORDS WEIGHT_ROWS /* a kind: weights that are looked up already \
                                 */
 #define LOOK_COLS (FEW_TALL == FEW_COLS && FEW_COLS > 4 ? 4 : FEW_COLS)
+#if !defined(LOOK_DIRECT)
+#define LOOK_DIRECT LOOK_COLS
+#endif
 
 static_assert((int64_t)LOOK_PRODUCTS * WEIGHT_TABLE_PEAK * (int)LINEAR_PEAK <
                   INT32_MAX - (1 << LOOK_SHIFT),
@@ -45,8 +54,6 @@ INLINE size_t look_bytes(int kind, size_t n)
     return kind == LOOK_WORDS ? n * sizeof(int16_t) : int_bytes(kind, n);
 }
 
-/* *high is in memory, and stays there: all at once would take more registers
- * than there are. */
 INLINE void look_split(vi *a, vi *high)
 {
     *high = vi_add(*high, vi_high(*a));
@@ -67,20 +74,54 @@ INLINE void look_weights(int kind, const struct lk_table *t, const char *p,
     }
 }
 
-/* The tables of R rows. Neighbours often share one. */
-INLINE void look_tables(int kind, const struct linear_job *j, size_t row, int R,
+/* Tables that R rows of a tile are looked up in. Those of 64 entries fill two
+ * registers, so that a tile has one: other rows go by look_words. */
+INLINE int look_held(int kind, int R)
+{
+    return kind == WEIGHT_LUT6 ? 1 : R;
+}
+
+/* The table of `row` and those after it: a division for several rows. */
+struct look_at {
+    const int16_t *entries;
+    size_t left; /* rows that have it, from this one on */
+};
+
+INLINE struct look_at look_at(int kind, const struct linear_job *j, size_t row)
+{
+    const size_t one = j->table_rows;
+    size_t n = one == 1 ? row : row / one;
+    return (struct look_at){j->table + n * weight_entries(kind),
+                            one - (row - n * one)};
+}
+
+/* On to the next row. Does it have another table? */
+INLINE bool look_next(int kind, const struct linear_job *j, struct look_at *at)
+{
+    if (--at->left > 0) {
+        return false;
+    }
+    at->entries += weight_entries(kind);
+    at->left = j->table_rows;
+    return true;
+}
+
+/* The tables of R rows. Neighbours often share one; do all? */
+INLINE bool look_tables(int kind, const struct linear_job *j, size_t row, int R,
                         struct lk_table *t)
 {
-    const int16_t *last = NULL;
-    for (int r = 0; r < R; r++) {
-        const int16_t *entries = linear_table(j, row + (size_t)r);
-        if (r > 0 && entries == last) {
-            t[r] = t[r - 1];
+    struct look_at at = look_at(kind, j, row);
+    bool same = true;
+    lk_set(kind, &t[0], at.entries);
+    for (int r = 1; r < R; r++) {
+        if (look_next(kind, j, &at)) {
+            lk_set(kind, &t[r], at.entries);
+            same = false;
         } else {
-            lk_set(kind, &t[r], entries);
+            t[r] = t[r - 1];
         }
-        last = entries;
     }
+    return same;
 }
 
 /* One step of R rows times C columns. */
@@ -97,7 +138,8 @@ INLINE void look_step(int kind, int R, int C, const struct lk_table *t,
 #endif
     for (int r = 0; r < R; r++) {
         UNSET vi w[2];
-        look_weights(kind, &t[r], p + (size_t)r * ldw, w);
+        look_weights(kind, &t[look_held(kind, R) == 1 ? 0 : r],
+                     p + (size_t)r * ldw, w);
         for (int part = 0; part < 2; part++) { /* neighbours: other sums */
             for (int c = 0; c < C; c++) {
 #if defined(LOOK_KEEP)
@@ -133,21 +175,20 @@ INLINE void look_ahead(const struct few_rows *f, int R, size_t at, size_t step)
     }
 }
 
-/* few_tile. */
-INLINE void look_tile(int kind, int R, int C, const struct few_rows *f,
-                      const int16_t *q, size_t ldq, size_t n, float *acc,
-                      bool first)
+/* The sums of n elements of R rows and C columns: what fits in their lanes, and
+ * in *high what was split off. run: elements from one split to the next. */
+INLINE void look_sums(int kind, int R, int C, const struct few_rows *f,
+                      const int16_t *q, size_t ldq, size_t n, size_t run, vi *a,
+                      vi *high)
 {
-    UNSET vi a[4 * FEW_COLS + 3];
-    UNSET vi high[4 * FEW_COLS + 3];
     const size_t step = look_bytes(kind, VB);
-    const int sums = (C * R + 3) / 4 * 4;
     const char *p = f->w;
-    for (int s = 0; s < sums; s++) {
-        a[s] = high[s] = vi_zero();
+    UNROLL
+    for (int s = 0; s < C * R; s++) {
+        a[s] = vi_zero();
     }
-    for (size_t i = 0; i < n;) {
-        size_t stop = n - i < LOOK_RUN ? n : i + LOOK_RUN;
+    for (size_t i = 0;;) {
+        size_t stop = n - i < run ? n : i + run;
         for (; i + VB <= stop; i += VB, p += step, q += VB) {
             look_ahead(f, R, look_bytes(kind, i), step);
             look_step(kind, R, C, f->table, p, f->ldw, q, ldq, a);
@@ -156,18 +197,54 @@ INLINE void look_tile(int kind, int R, int C, const struct few_rows *f,
             look_tail(kind, R, C, f->table, p, f->ldw, n - i, q, ldq, a);
             i = n;
         }
+        if (i == n) {
+            return;
+        }
+        UNROLL
         for (int s = 0; s < C * R; s++) {
             look_split(&a[s], &high[s]);
         }
     }
-    for (int s = 0; s < sums; s += 4) {
+}
+
+/* few_tile. */
+INLINE void look_tile(int kind, int R, int C, const struct few_rows *f,
+                      const int16_t *q, size_t ldq, size_t n, float *acc,
+                      bool first)
+{
+    UNSET vi a[4 * FEW_COLS + 3];
+    UNSET vi split[4 * FEW_COLS + 3];
+    vi *high = split;
+    HOLD(high); /* in memory, not in registers that others need */
+    if (n > f->run) {
+        memset(high, 0, sizeof(split));
+    }
+    look_sums(kind, R, C, f, q, ldq, n, f->run, a, high);
+    UNROLL
+    for (int s = C * R; s < (C * R + 3) / 4 * 4; s++) {
+        a[s] = vi_zero();
+    }
+    UNROLL
+    for (int s = 0; s < C * R; s += 4) {
+        UNSET vi h[4];
+        UNSET vi l[4];
+        for (int i = 0; i < 4; i++) {
+            h[i] = vi_high(a[s + i]);
+            l[i] = vi_low(a[s + i]);
+            if (n > f->run) {
+                h[i] = vi_add(h[i], high[s + i]);
+            }
+        }
         float *to = acc + (R == 4 ? (size_t)s / 4 * few_lda(R) : (size_t)s);
-        float rest[4] = {0};
-        bool whole = s + 4 <= C * R; /* the neighbour's sums are not ours */
-        size_t have = whole ? 4 : (size_t)(C * R - s);
-        memcpy(rest, to, have * sizeof(float));
-        vi_put_wide(vi_across(high + s), vi_across(a + s), rest, first);
-        memcpy(to, rest, have * sizeof(float));
+        if (s + 4 <= C * R) {
+            vi_put_wide(vi_across(h), vi_across(l), to, first);
+            continue;
+        }
+        float rest[4] = {0}; /* the neighbour's sums are not ours */
+        const size_t have = (size_t)(C * R - s) * sizeof(float);
+        memcpy(rest, to, have);
+        vi_put_wide(vi_across(h), vi_across(l), rest, first);
+        memcpy(to, rest, have);
     }
 }
 
@@ -176,67 +253,132 @@ INLINE void look_words(int kind, int R, const struct few_rows *f, size_t n,
                        int16_t *words)
 {
     const size_t step = look_bytes(kind, VB);
-    for (size_t i = 0; i < n; i += VB) {
-        const size_t at = look_bytes(kind, i);
-        look_ahead(f, R, at, step);
-        for (int r = 0; r < R; r++) {
-            UNSET vi w[2];
-            char buf[VB];
-            const char *p = f->w + (size_t)r * f->ldw + at;
-            if (i + VB > n) {
-                memset(buf, 0, sizeof(buf));
-                memcpy(buf, p, look_bytes(kind, n - i));
-                p = buf;
+    for (int r = 0; r < R; r++, words += LINEAR_BLOCK) {
+        const struct lk_table t = f->table[r];
+        const char *p = f->w + (size_t)r * f->ldw;
+        UNSET vi w[2];
+        size_t i = 0;
+        for (; i + VB <= n; i += VB, p += step) {
+            if (r == 0) { /* for all rows */
+                look_ahead(f, R, look_bytes(kind, i), step);
             }
-            look_weights(kind, &f->table[r], p, w);
-            vi_store(words + (size_t)r * LINEAR_BLOCK + i, w[0]);
-            vi_store(words + (size_t)r * LINEAR_BLOCK + i + VB / 2, w[1]);
+            look_weights(kind, &t, p, w);
+            vi_store(words + i, w[0]);
+            vi_store(words + i + VB / 2, w[1]);
+        }
+        if (i < n) {
+            char buf[VB] = {0};
+            memcpy(buf, p, look_bytes(kind, n - i));
+            look_weights(kind, &t, buf, w);
+            vi_store(words + i, w[0]);
+            vi_store(words + i + VB / 2, w[1]);
         }
     }
 }
 
+#if defined(LOOK_MEASURED)
+/* --- how often the lanes of a tile are split --- */
+
+/* Do the lanes of all runs of `run` elements stay below the bound? A lane of a
+ * tile adds up the same places of every step. */
+INLINE bool look_fits(const int16_t *q, size_t n, size_t run)
+{
+    const int32_t most = (INT32_MAX - (1 << LOOK_SHIFT)) / WEIGHT_TABLE_PEAK;
+    int32_t over = 0;
+    for (size_t i = 0; i < n;) {
+        size_t stop = n - i < run ? n : i + run;
+        int32_t lane[VB / 4];
+        vi sum = vi_zero();
+        for (; i < stop; i += VB / 2) {
+            sum = lk_dot(sum, vi_abs(vi_load(q + i)), vi_ones());
+        }
+        vi_store((int16_t *)(void *)lane, sum);
+        for (size_t l = 0; l < VB / 4; l++) {
+            over |= lane[l] > most;
+        }
+    }
+    return over == 0;
+}
+
+/* kernels.run */
+static size_t look_run_of(const int16_t *q, size_t k_pad)
+{
+    size_t run = LINEAR_BLOCK;
+    for (size_t k = 0; k < k_pad; k += LINEAR_BLOCK) {
+        size_t n = k_pad - k < LINEAR_BLOCK ? k_pad - k : LINEAR_BLOCK;
+        while (run > LOOK_RUN && !look_fits(q + k, n, run)) {
+            run /= 2;
+        }
+    }
+    return run;
+}
+#else
+#define look_run_of NULL
+#endif
+
 /* --- a single row --- */
 
-/* n <= LINEAR_BLOCK elements: four steps at a time, each with a sum of its own,
- * so that no product waits for the one before. *high, *low: their lanes. */
-INLINE void look_block(int kind, const struct lk_table *t, const char *p,
+/* n <= LOOK_ONE elements: four steps at a time, each with a sum of its own, so
+ * that no product waits for the one before. *high, *low: their lanes. */
+INLINE void look_lanes(int kind, const struct lk_table *t, const char *p,
                        const char *ahead, const int16_t *q, size_t n, vi *high,
                        vi *low)
 {
     const size_t step = look_bytes(kind, VB);
-    *high = *low = vi_zero();
-    for (size_t i = 0; i < n;) {
-        UNSET vi a[4];
-        size_t stop = n - i < LOOK_ONE ? n : i + LOOK_ONE;
-        for (int s = 0; s < 4; s++) {
-            a[s] = vi_zero();
+    UNSET vi a[4];
+    size_t i = 0;
+    for (int s = 0; s < 4; s++) {
+        a[s] = vi_zero();
+    }
+    for (; i + (size_t)4 * VB <= n; i += (size_t)4 * VB) {
+        for (size_t line = 0; line < 4 * step; line += 64) {
+            __builtin_prefetch(ahead + line, 0, 3);
         }
-        for (; i + (size_t)4 * VB <= stop; i += (size_t)4 * VB) {
-            for (size_t line = 0; line < 4 * step; line += 64) {
-                __builtin_prefetch(ahead + line, 0, 3);
-            }
-            for (int s = 0; s < 4; s++, p += step, ahead += step, q += VB) {
-                look_step(kind, 1, 1, t, p, 0, q, 0, a + s);
-            }
+        for (int s = 0; s < 4; s++, p += step, ahead += step, q += VB) {
+            look_step(kind, 1, 1, t, p, 0, q, 0, a + s);
         }
-        for (int s = 0; s < 3; s++) {
-            if (i + VB <= stop) {
-                __builtin_prefetch(ahead, 0, 3);
-                look_step(kind, 1, 1, t, p, 0, q, 0, a + s);
-                i += VB;
-                p += step;
-                ahead += step;
-                q += VB;
-            }
+    }
+    for (int s = 0; s < 3; s++) {
+        if (i + VB <= n) {
+            __builtin_prefetch(ahead, 0, 3);
+            look_step(kind, 1, 1, t, p, 0, q, 0, a + s);
+            i += VB;
+            p += step;
+            ahead += step;
+            q += VB;
         }
-        if (i < stop) {
-            look_tail(kind, 1, 1, t, p, 0, n - i, q, 0, a + 3);
-            i = n;
-        }
-        for (int s = 0; s < 4; s++) {
-            *high = vi_add(*high, vi_high(a[s]));
-            *low = vi_add(*low, vi_low(a[s]));
-        }
+    }
+    if (i < n) {
+        look_tail(kind, 1, 1, t, p, 0, n - i, q, 0, a + 3);
+    }
+    if (LOOK_ONE >= 2 * LINEAR_BLOCK) { /* two fill a lane */
+        a[0] = vi_add(a[0], a[1]);
+        a[1] = vi_add(a[2], a[3]);
+        *high = vi_add(vi_high(a[0]), vi_high(a[1]));
+        *low = vi_add(vi_low(a[0]), vi_low(a[1]));
+        return;
+    }
+    *high = vi_add(vi_add(vi_high(a[0]), vi_high(a[1])),
+                   vi_add(vi_high(a[2]), vi_high(a[3])));
+    *low = vi_add(vi_add(vi_low(a[0]), vi_low(a[1])),
+                  vi_add(vi_low(a[2]), vi_low(a[3])));
+}
+
+/* The same of n <= LINEAR_BLOCK. */
+INLINE void look_block(int kind, const struct lk_table *t, const char *p,
+                       const char *ahead, const int16_t *q, size_t n, vi *high,
+                       vi *low)
+{
+    size_t have = LOOK_ONE < LINEAR_BLOCK && n > LOOK_ONE ? LOOK_ONE : n;
+    look_lanes(kind, t, p, ahead, q, have, high, low);
+    for (size_t i = have; LOOK_ONE < LINEAR_BLOCK && i < n; i += have) {
+        UNSET vi more[2];
+        const size_t at = look_bytes(kind, i);
+        have = n - i < LOOK_ONE ? n - i : LOOK_ONE;
+        look_lanes(kind, t, p + at, ahead + at, q + i, have, &more[0],
+                   &more[1]);
+        *high = vi_add(*high, more[0]);
+        *low = vi_add(*low, more[1]);
     }
 }
 
@@ -246,15 +388,11 @@ INLINE void look_rows(const struct linear_job *j, int kind, size_t o,
 {
     UNSET vi high[4];
     UNSET vi low[4];
-    struct lk_table t = {0};
-    const int16_t *last = NULL;
+    UNSET struct lk_table t;
+    struct look_at at = look_at(kind, j, o);
     size_t have = 0;
+    lk_set(kind, &t, at.entries);
     for (size_t r = o; r < o + rows; r++) {
-        const int16_t *entries = linear_table(j, r);
-        if (entries != last) {
-            lk_set(kind, &t, entries);
-            last = entries;
-        }
         for (size_t k = 0; k < j->k; k += LINEAR_BLOCK) {
             size_t n = j->k - k < LINEAR_BLOCK ? j->k - k : LINEAR_BLOCK;
             const char *p = j->w + r * j->ldw + look_bytes(kind, k);
@@ -268,6 +406,9 @@ INLINE void look_rows(const struct linear_job *j, int kind, size_t o,
                 vi_put_wide(vi_across(high), vi_across(low), sums + have - 4,
                             true);
             }
+        }
+        if (r + 1 < o + rows && look_next(kind, j, &at)) {
+            lk_set(kind, &t, at.entries);
         }
     }
 }

@@ -130,6 +130,9 @@ INLINE void vi_transpose(vi t[8])
 /* --- tables (linear_look.h): 16 entries' low bytes, and their high bytes ---
  */
 
+#define LOOK_MEASURED
+#define LOOK_DIRECT 2 /* beside more columns tables are read from memory */
+
 struct lk_table {
     vi low[4], high[4]; /* in both halves; four for 64 entries */
 };
@@ -216,6 +219,7 @@ const struct kernels KERNELS = {
     .int_many = int_many,
     .many = 32,
     .lane = int_lane,
+    .run = look_run_of,
     .attend_product = attend_product,
     .attend_weigh = attend_weigh,
     .attend_join = attend_join,

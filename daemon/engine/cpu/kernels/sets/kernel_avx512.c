@@ -146,6 +146,8 @@ INLINE void vi_transpose(vi t[16])
 
 #define LOOK_KEEP
 
+#define LOOK_MEASURED
+
 struct lk_table {
     vi entries[2]; /* 16 twice, or 64 */
 };
@@ -210,6 +212,7 @@ const struct kernels kernels_avx512 = {
     .int_many = int_many,
     .many = 32,
     .lane = int_lane,
+    .run = look_run_of,
     .attend_product = attend_product,
     .attend_weigh = attend_weigh,
     .attend_join = attend_join,

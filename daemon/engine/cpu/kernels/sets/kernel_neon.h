@@ -223,6 +223,7 @@ const struct kernels KERNELS = {
     .int_few = int_few,
     .int_many = int_few,
     .many = SIZE_MAX,
+    .run = look_run_of,
     .own_words = OWN_WORDS,
     .attend_product = attend_product,
     .attend_weigh = attend_weigh,
