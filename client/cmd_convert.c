@@ -1,4 +1,6 @@
 /* cmd_convert.c - a model file becomes a model, as a job of the daemon. */
+#include <string.h>
+
 #include "client/submit.h"
 #include "proto/limits.h"
 
