@@ -118,7 +118,8 @@ static int append(struct work *w, const char *text, struct err *e)
     if (w->at + (uint64_t)n > WORK_JOURNAL_MAX) {
         return 0; /* less is kept, and nothing is wrong */
     }
-    int rc = file_put(w->journal, line, (size_t)n, (int64_t)w->at, "journal", e);
+    int rc =
+        file_put(w->journal, line, (size_t)n, (int64_t)w->at, "journal", e);
     rc = rc < 0 ? rc : file_sync(w->journal, "journal", e);
     if (rc == 0) {
         w->at += (uint64_t)n;

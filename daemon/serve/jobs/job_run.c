@@ -53,8 +53,9 @@ static void worker_forget(struct jobs *js)
 /* Is it worth while to ask for the same again? Code 0: it was cancelled. */
 static bool can_go_on(int code)
 {
-    return code == 0 || code == ERR_CANCELLED || code == ERR_NO_SPACE || code == ERR_IO ||
-           code == ERR_NOMEM || code == ERR_STORE || code == ERR_INTERRUPTED;
+    return code == 0 || code == ERR_CANCELLED || code == ERR_NO_SPACE ||
+           code == ERR_IO || code == ERR_NOMEM || code == ERR_STORE ||
+           code == ERR_INTERRUPTED;
 }
 
 /* The current job has its last record. */

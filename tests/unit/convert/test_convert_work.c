@@ -371,6 +371,42 @@ static void the_same_bytes(void **state)
     stopped_and_continued("fp16", "ranged");
 }
 
+/* A byte of a file on record, which no longer is what was written. */
+static void a_damaged_file(void **state)
+{
+    (void)state;
+    static const char *const files[] = {
+        "embed.bin",
+        "layers_00_03.mlpackage/Data/com.apple.CoreML/weights/weight.bin"};
+    for (size_t i = 0; i < countof(files); i++) {
+        struct convert_result r = {0};
+        struct err e = {0};
+        struct bundle *b = NULL;
+        char path[1024];
+        struct convert_options o =
+            options(write_model(&mk_llama, "m.gguf"), at("bundle"));
+        o.keep_records = true;
+        unit_ok(convert_run(&o, &r, &e), &e);
+        (void)snprintf(path, sizeof(path), "%.200s/%s", at("bundle"), files[i]);
+        int fd = open(path, O_RDWR);
+        char c = 0;
+        assert_true(fd >= 0 && pread(fd, &c, 1, 500) == 1);
+        c = (char)(c ^ 1);
+        assert_true(pwrite(fd, &c, 1, 500) == 1 && close(fd) == 0);
+        unit_ok(convert_run(&o, &r, &e), &e);
+        unit_ok(bundle_open(at("bundle"), &b, &e), &e);
+        unit_ok(bundle_verify(b, NULL, NULL, &e), &e);
+        bundle_close(b);
+        fd = open(path, O_RDONLY);
+        char now = 0;
+        assert_true(fd >= 0 && pread(fd, &now, 1, 500) == 1);
+        assert_int_equal(now, (char)(c ^ 1)); /* made again */
+        (void)close(fd);
+        unit_ok(file_rmtree(room, &e), &e);
+        assert_int_equal(mkdir(room, 0700), 0);
+    }
+}
+
 /* A source that was written since is another one. */
 static void another_source(void **state)
 {
@@ -431,6 +467,7 @@ int main(void)
         cmocka_unit_test(what_was_moved_comes_back),
         cmocka_unit_test(a_sweep),
         cmocka_unit_test(the_same_bytes),
+        cmocka_unit_test(a_damaged_file),
         cmocka_unit_test(another_source),
         cmocka_unit_test(records_that_are_kept),
     };
