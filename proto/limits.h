@@ -51,6 +51,13 @@
 #define QUANT_RULES_MAX 64u /* --quant-for of one conversion */
 #define QUANT_HESSIAN_MAX 16384u /* columns of a matrix with feedback: 1.1 GB, twice */
 
+#define CALIBRATE_TOKENS    128u /* of a sequence */
+#define CALIBRATE_SEQUENCES 32u  /* more text changes the result by noise (facts: lut4) */
+#define CALIBRATE_SEQUENCES_MIN 8u /* fewer say too little of a matrix's inputs */
+#define CALIBRATE_BYTES_MAX ((uint64_t)3 << 29) /* 1.5 GiB beside the mapped source */
+#define CALIBRATE_KEYS_MAX  MIB(256) /* of them, kept keys while samples are written */
+#define CALIBRATE_TEXT_MAX  TEXT_BYTES_MAX /* --calibration FILE */
+
 /* --- text --- */
 #define TOKEN_BYTES_MAX   4096u      /* one vocabulary entry */
 #define TEXT_BYTES_MAX    MIB(4)     /* one prompt */

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/parse.h"
 #include "cli/cli.h"
 #include "cli/plan.h"
@@ -30,6 +31,10 @@ static const char usage[] =
     "  --quant-for P=Q     of the matrices whose name in FILE matches P, where "
     "'*'\n"
     "                      is any text; may be repeated, later ones win\n"
+    "  --calibrate C       on or off: error feedback over text; default on "
+    "where a\n"
+    "                      form has 4 or 6 bits. It takes minutes\n"
+    "  --calibration FILE  text for it (default: what the model writes)\n"
     "  --context S         positions (default: the model's own, at most 4096)\n"
     "  --shape S           ranged (default: 1 to 4 rows) or functions (t1, "
     "t4)\n"
@@ -71,7 +76,7 @@ static bool on_progress(void *ctx, const char *stage, double fraction)
     }
     line[32] = '\0';
     b->stage = stage;
-    (void)fprintf(stderr, "\r%-10s [%s] %3d %%", stage, line,
+    (void)fprintf(stderr, "\r%-11s [%s] %3d %%", stage, line,
                   (int)(fraction * 100));
     (void)fflush(stderr);
     return true;
@@ -83,6 +88,8 @@ enum {
     OPT_QUANT,
     OPT_HEAD_QUANT,
     OPT_QUANT_FOR,
+    OPT_CALIBRATE,
+    OPT_CALIBRATION,
     OPT_CONTEXT,
     OPT_SHAPE,
     OPT_KV,
@@ -99,6 +106,8 @@ static const struct option options[] = {
     {"quant", required_argument, NULL, OPT_QUANT},
     {"head-quant", required_argument, NULL, OPT_HEAD_QUANT},
     {"quant-for", required_argument, NULL, OPT_QUANT_FOR},
+    {"calibrate", required_argument, NULL, OPT_CALIBRATE},
+    {"calibration", required_argument, NULL, OPT_CALIBRATION},
     {"context", required_argument, NULL, OPT_CONTEXT},
     {"shape", required_argument, NULL, OPT_SHAPE},
     {"kv", required_argument, NULL, OPT_KV},
@@ -145,13 +154,15 @@ static int read_value(int opt, const char *text, struct convert_options *o)
 
 /* -1: run; else the exit code. */
 static int read_options(int argc, char **argv, struct convert_options *o,
-                        bool *dry)
+                        const char **text, bool *dry)
 {
     const char **strings[] = {
         [OPT_OUT - OPT_OUT] = &o->out,
         [OPT_NAME - OPT_OUT] = &o->name,
         [OPT_QUANT - OPT_OUT] = &o->quant,
         [OPT_HEAD_QUANT - OPT_OUT] = &o->head_quant,
+        [OPT_CALIBRATE - OPT_OUT] = &o->calibrate,
+        [OPT_CALIBRATION - OPT_OUT] = text,
         [OPT_SHAPE - OPT_OUT] = &o->shape,
         [OPT_KV - OPT_OUT] = &o->kv,
         [OPT_PROFILE - OPT_OUT] = &o->profile,
@@ -192,26 +203,17 @@ static int read_options(int argc, char **argv, struct convert_options *o,
     return o->out != NULL ? -1 : cli_usage(usage, "--out BUNDLE is needed");
 }
 
-int cli_convert(int argc, char **argv)
+/* Convert, and tell what became of it. Returns the exit code. */
+static int run(struct convert_options *o)
 {
-    bool dry = false;
-    struct convert_options o;
     struct convert_result r = {0};
     struct err e = {0};
     struct bar bar = {.terminal = isatty(STDERR_FILENO) != 0};
-    convert_options_init(&o);
-    int rc = read_options(argc, argv, &o, &dry);
-    if (rc >= 0) {
-        return rc;
-    }
-    if (dry) {
-        return cli_plan_of(&o, false);
-    }
-    o.progress = on_progress;
-    o.ctx = &bar;
+    o->progress = on_progress;
+    o->ctx = &bar;
     (void)signal(SIGINT, on_signal);
     (void)signal(SIGTERM, on_signal);
-    rc = convert_run(&o, &r, &e);
+    int rc = convert_run(o, &r, &e);
     if (bar.terminal && bar.stage != NULL) {
         (void)fprintf(stderr, "\r%60s\r", "");
     }
@@ -221,7 +223,7 @@ int cli_convert(int argc, char **argv)
     for (size_t i = 0; i < r.notes.n; i++) {
         (void)fprintf(stderr, "warning: %s\n", r.notes.text[i]);
     }
-    printf("%s: %.1f MB, %u layer shards, %u head slices, %.1f s\n", o.out,
+    printf("%s: %.1f MB, %u layer shards, %u head slices, %.1f s\n", o->out,
            (double)r.bundle_bytes / 1e6, r.n_shards, r.n_heads,
            (double)r.ms / 1e3);
     for (size_t i = 0; i < r.n_gates; i++) {
@@ -230,4 +232,28 @@ int cli_convert(int argc, char **argv)
                g->detail[0] != '\0' ? ": " : "", g->detail);
     }
     return EXIT_SUCCESS;
+}
+
+int cli_convert(int argc, char **argv)
+{
+    bool dry = false;
+    const char *path = NULL;
+    struct buf text = {0};
+    struct convert_options o;
+    struct err e = {0};
+    convert_options_init(&o);
+    int rc = read_options(argc, argv, &o, &path, &dry);
+    if (rc >= 0) {
+        return rc;
+    }
+    if (path != NULL) {
+        if (file_read(path, CALIBRATE_TEXT_MAX, &text, &e) < 0) {
+            return err_print(&e);
+        }
+        o.calibration = text.n > 0 ? text.p : "";
+        o.calibration_bytes = text.n;
+    }
+    rc = dry ? cli_plan_of(&o, false) : run(&o);
+    buf_fini(&text);
+    return rc;
 }

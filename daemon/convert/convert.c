@@ -3,6 +3,7 @@
  *   reading     metadata, family, plan; nothing is written before it fits
  *   measuring   the reference pass over the calibration text, then alpha and
  *               the norm's form (range gate)
+ *   calibrating error feedback, layer by layer (calibrate/), if wanted
  *   writing     embed.bin, layer shards, head slices, into a staging folder
  *   gating      bundle.json with all hashes; every package read again and
  *               validated (structure gate, whose look at the vocabulary comes
@@ -41,6 +42,7 @@ static int stage_reading(struct job *j, struct err *e)
     RETERR(arch_read(j->g, &j->d, e));
     RETERR(convert_check_forms(j, e));
     RETERR(gate_vocabulary(j->g, &j->result.notes, e));
+    RETERR(convert_choose_calibration(j, e));
     RETERR(convert_choose_context(j, e));
     RETERR(convert_make_plan(j, e));
     convert_costs(j);
@@ -173,6 +175,7 @@ static int stage_publishing(struct job *j, struct err *e)
 {
     RETERR(progress_stage(&j->progress, "publishing", 0, e));
     RETERR(convert_check_source(j, e));
+    RETERR(convert_end_calibration(j, e));
     j->result.bundle_bytes = file_tree_bytes(j->staging);
     RETERR(file_publish_dir(j->staging, j->out, e));
     j->staging[0] = '\0';
@@ -187,6 +190,11 @@ static int run(void *ctx, struct err *e)
     digest_begin(&j->digest, j->g);
     j->digesting = true;
     RETERR(stage_measuring(j, e));
+    if (j->calibrates) { /* its files are named by the source's bytes */
+        j->digesting = false;
+        RETERR(digest_end(&j->digest, false, e));
+    }
+    RETERR(convert_calibrate(j, e));
     RETERR(convert_write(j, e));
     RETERR(describe(j, e));
     RETERR(stage_gating(j, e));
@@ -211,6 +219,8 @@ static void job_fini(struct job *j)
     }
     arena_fini(&j->b.arena);
     range_fini(&j->range);
+    calibration_close(j->calibration);
+    free(j->heads);
     plan_input_fini(&j->in);
     arch_fini(&j->d);
     gguf_close(j->g);

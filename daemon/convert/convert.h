@@ -24,6 +24,11 @@ struct convert_options {
      */
     const char *quant_for[QUANT_RULES_MAX];
     uint32_t n_quant_for;
+    /* "on" or "off"; NULL: on where a form has 4 or 6 bits. */
+    const char *calibrate;
+    /* UTF-8 text to calibrate with; NULL: what the model writes. Borrowed. */
+    const char *calibration;
+    size_t calibration_bytes;
     uint32_t context;      /* 0 = default (MODEL_CONTEXT_DEFAULT at most) */
     const char *shape;     /* NULL = "ranged" */
     const char *kv;        /* NULL = "state" */
@@ -32,8 +37,8 @@ struct convert_options {
     double residual_scale; /* 0 = chosen by the measured range */
     unsigned threads;      /* 0 = cores */
     /* Called often (several times a second); return false to cancel. stage is
-     * a stable word: "reading", "measuring", "writing", "gating",
-     * "publishing". fraction is of the whole conversion, 0 to 1, and never
+     * a stable word: "reading", "measuring", "calibrating", "writing",
+     * "gating", "publishing". fraction is of the whole conversion, 0 to 1, and never
      * falls. May be NULL. */
     bool (*progress)(void *ctx, const char *stage, double fraction);
     /* Called while gating with what a gate found, for those who keep it: first

@@ -3,6 +3,7 @@
  * job_write.c (the bundle's files and description). */
 #pragma once
 
+#include "convert/calibrate/calibrate.h"
 #include "convert/convert.h"
 #include "convert/digest.h"
 #include "convert/emit.h"
@@ -30,6 +31,9 @@ struct job {
     struct range_choice choice;
     struct quant_choice forms; /* of the matrices */
     char quant[QUANT_TEXT_MAX];
+    bool calibrates;
+    struct calibrate_slice *heads; /* owned: as the plan has them */
+    struct calibration *calibration;
     struct emit emit;
     struct predict_total residency;
     struct bundle b;
@@ -61,6 +65,15 @@ uint64_t convert_bundle_bytes(const struct job *j);
 CHECKED int convert_check_room(const struct job *j, struct err *e);
 /* Tell j->progress what each stage will take. */
 void convert_costs(struct job *j);
+
+/* job_calibrate.c */
+/* Will this conversion calibrate? After convert_check_forms. Errors:
+ * UNSUPPORTED, INVALID (options that contradict each other). */
+CHECKED int convert_choose_calibration(struct job *j, struct err *e);
+/* Stage calibrating, if there is one; the source's digest is known. */
+CHECKED int convert_calibrate(struct job *j, struct err *e);
+/* Remove the calibration's files; its codes are in the packages. */
+CHECKED int convert_end_calibration(struct job *j, struct err *e);
 
 /* The path of a file in the staging folder. */
 CHECKED int convert_staged(const struct job *j, const char *name,

@@ -78,7 +78,9 @@ int convert_check_room(const struct job *j, struct err *e)
 {
     char dir[PARENT_ROOM];
     uint64_t there = 0;
-    uint64_t need = convert_bundle_bytes(j);
+    uint64_t need =
+        convert_bundle_bytes(j) +
+        (j->calibrates ? calibrate_file_bytes(&j->d, &j->forms) : 0);
     bool known = false;
     file_parent(j->out, dir, sizeof(dir));
     RETERR(free_bytes(dir, &known, &there, e));
@@ -144,7 +146,12 @@ void convert_costs(struct job *j)
 {
     struct amounts a = amounts(j);
     double n = crew_threads(j->o->threads);
-    double encode = (NS_DEQUANT + encode_ns(j->forms.spec.kind)) / n;
+    bool own = j->o->calibration == NULL;
+    double calibrate =
+        j->calibrates ? calibrate_cost(&j->d, &j->forms, own) / n : 0;
+    double encode = j->calibrates /* codes are there then */
+                        ? 0
+                        : (NS_DEQUANT + encode_ns(j->forms.spec.kind)) / n;
     double packages = (double)j->plan.n_shards + (double)j->plan.n_heads;
     double bundle = (double)convert_bundle_bytes(j);
     /* the source is hashed while it is measured (digest.h) */
@@ -159,6 +166,7 @@ void convert_costs(struct job *j)
         {"reading",    NS_START                                    },
         {"measuring",  NS_TOKEN * j->in.vocab                      },
         {"measuring",  measure / n                                 },
+        {"calibrating", calibrate },
         {"writing",    embed                                       },
         {"writing",    a.layers * encode + a.layer_bytes * NS_WRITE},
         {"writing",    a.head * encode + a.head_bytes * NS_WRITE   },
@@ -178,6 +186,7 @@ static int forecast(void *ctx, struct err *e)
     RETERR(arch_read(j->g, &j->d, e));
     RETERR(convert_check_forms(j, e));
     RETERR(gate_vocabulary(j->g, &j->result.notes, e));
+    RETERR(convert_choose_calibration(j, e));
     RETERR(convert_choose_context(j, e));
     RETERR(convert_make_plan(j, e));
     convert_costs(j);

@@ -287,34 +287,17 @@ static enum mil_dtype code_type(enum quant k)
     return MIL_INT8;
 }
 
-/* Scales [rows or 1, 1, 1, 1], or palettes [groups, 1, 1, 1, entries, 1] (facts
- * 5.1). */
-static const struct mil_const *put_params(struct mil_writer *w,
-                                          const struct stream *s)
-{
-    uint64_t n = quant_params(s->spec, s->rows);
-    unsigned entries = quant_entries(s->spec.kind);
-    struct mil_type t = conv_type(MIL_FP16, n, 1);
-    if (entries > 0) {
-        t.rank = 6;
-        t.dims[0] = (int64_t)(n / entries);
-        t.dims[4] = entries;
-        t.dims[5] = 1;
-    }
-    return mil_blob(w, &t, s->params);
-}
-
-int weights_matrix(const struct weights *x, struct mil_writer *w,
-                   const struct part *p, uint64_t first, uint64_t rows,
-                   const struct head_rows *perm, struct weight *ret,
+int weights_encode(const struct weights *x, const struct part *p,
+                   uint64_t first, uint64_t rows, const struct head_rows *perm,
+                   int (*put)(void *ctx, const void *codes, size_t n,
+                              struct err *e),
+                   void *ctx, uint16_t *params, double *ret_error,
                    struct err *e)
 {
     const struct gguf_tensor *t = p->t;
     must(first + rows <= p->rows);
     struct stream s = {0};
-    struct weight r = {0};
     struct quant_spec spec = quant_choice_for(x->choice, t->name);
-    struct mil_type type = conv_type(code_type(spec.kind), rows, t->cols);
     int rc = stream_init(&s, x, t, p->first + first, rows, perm, spec, e);
     if (rc < 0) {
         return rc;
@@ -324,21 +307,78 @@ int weights_matrix(const struct weights *x, struct mil_writer *w,
         CHECK(stream_run(&s, x, sink_peak, &s.peak, e));
         s.peak_only = false;
     }
-    mil_blob_begin(w, &type);
-    CHECK(stream_run(&s, x, sink_blob, w, e)); /* the writer is aborted with
-                                                  its open blob */
-    r.data = mil_blob_end(w);
+    CHECK(stream_run(&s, x, put, ctx, e));
     if (spec.kind == QUANT_INT8_TENSOR) {
         s.params[0] = s.blocks[0].common;
     }
     if (spec.kind != QUANT_FP16) {
-        r.params = put_params(w, &s);
+        memcpy(params, s.params,
+               quant_params(s.spec, rows) * sizeof(*s.params));
     }
-    r.palette = quant_entries(spec.kind) > 0;
-    r.error = s.error;
-    *ret = r;
+    *ret_error = s.error;
 out:
     stream_fini(&s);
+    return rc;
+}
+
+/* Scales [rows or 1, 1, 1, 1], or palettes [groups, 1, 1, 1, entries, 1] (facts
+ * 5.1). */
+static const struct mil_const *put_params(struct mil_writer *w,
+                                          struct quant_spec spec, uint64_t rows,
+                                          const uint16_t *params)
+{
+    uint64_t n = quant_params(spec, rows);
+    unsigned entries = quant_entries(spec.kind);
+    struct mil_type t = conv_type(MIL_FP16, n, 1);
+    if (entries > 0) {
+        t.rank = 6;
+        t.dims[0] = (int64_t)(n / entries);
+        t.dims[4] = entries;
+        t.dims[5] = 1;
+    }
+    return mil_blob(w, &t, params);
+}
+
+int weights_matrix(const struct weights *x, struct mil_writer *w,
+                   const struct part *p, uint64_t first, uint64_t rows,
+                   const struct head_rows *perm, struct weight *ret,
+                   struct err *e)
+{
+    const struct gguf_tensor *t = p->t;
+    struct quant_spec spec =
+        quant_fit(quant_choice_for(x->choice, t->name), rows);
+    struct mil_type type = conv_type(code_type(spec.kind), rows, t->cols);
+    struct weight r = {.palette = quant_entries(spec.kind) > 0};
+    struct weights_codes made = {0};
+    int rc = quant_check(spec, t->cols, e);
+    if (rc < 0) {
+        return err_prefix(e, rc, "%s", t->name);
+    }
+    uint16_t *params =
+        malloc((quant_params(spec, rows) + 1) * sizeof(*params)); /* fp16: 0 */
+    if (params == NULL) {
+        return err_set(e, ERR_NOMEM, "%s: no memory", t->name);
+    }
+    mil_blob_begin(w, &type); /* on an error the writer is aborted with it */
+    if (x->codes != NULL &&
+        x->codes(x->ctx, t, p->first + first, rows, &made)) {
+        mil_blob_put(w, made.codes,
+                     (size_t)(rows * t->cols * quant_bits(spec.kind) / 8));
+        if (x->progress != NULL) {
+            CHECK(progress_add(x->progress, rows * t->row_bytes, e));
+        }
+    } else {
+        CHECK(weights_encode(x, p, first, rows, perm, sink_blob, w, params,
+                             &r.error, e));
+    }
+    r.data = mil_blob_end(w);
+    if (spec.kind != QUANT_FP16) {
+        r.params = put_params(w, spec, rows,
+                              made.params != NULL ? made.params : params);
+    }
+    *ret = r;
+out:
+    free(params);
     return rc;
 }
 
