@@ -11,6 +11,8 @@ enum {
     O_QUANT,
     O_HEAD_QUANT,
     O_QUANT_FOR,
+    O_CALIBRATE,
+    O_CALIBRATION,
     O_CONTEXT,
     O_SHAPE,
     O_KV,
@@ -32,6 +34,10 @@ static const struct opt opts[] = {
     [O_QUANT_FOR] =
         {"quant-for",      0,   OPT_LIST, "P=Q",
                 "matrices whose name matches P ('*': any text); repeatable",                 0,    0},
+    [O_CALIBRATE] = {"calibrate",      0,   OPT_STR,  "C",
+                "on or off: error feedback; default on for 4 and 6 bits",                    0,    0},
+    [O_CALIBRATION] = {"calibration",    0,   OPT_STR,  "FILE",
+                "text for it; default what the model writes itself",                         0,    0},
     [O_CONTEXT] = {"context",        'c', OPT_INT,  "N",
                 "tokens the model sees; default its own, at most 4096",                      1,
                 MODEL_CONTEXT_MAX                                                                   },
@@ -90,7 +96,9 @@ static void add_rules(struct json *o, const struct args *a)
     }
 }
 
-static struct json *request(const struct args *a, const char *path)
+/* text: to calibrate with, or NULL */
+static struct json *request(const struct args *a, const char *path,
+                            const char *text)
 {
     struct json *o = json_object();
     json_add_str(o, "source", path);
@@ -98,6 +106,10 @@ static struct json *request(const struct args *a, const char *path)
     add_str(o, a, O_QUANT, "quant");
     add_str(o, a, O_HEAD_QUANT, "head_quant");
     add_rules(o, a);
+    add_str(o, a, O_CALIBRATE, "calibrate");
+    if (text != NULL) {
+        json_add_str(o, "calibration", text);
+    }
     add_str(o, a, O_SHAPE, "shape");
     add_str(o, a, O_KV, "kv");
     add_str(o, a, O_PROFILE, "profile");
@@ -147,15 +159,22 @@ static int run(struct client *c, const struct args *a)
     struct json *j = NULL;
     struct err e = {0};
     char *path = NULL;
+    char *text = NULL;
     char id[64];
 
     if (find_file(a->pos[0], &path, &e) < 0) {
         return ask_fail(c, &e);
     }
-    struct json *body = request(a, path);
+    if (a->opt[O_CALIBRATION].set &&
+        find_file(a->opt[O_CALIBRATION].str, &text, &e) < 0) {
+        free(path);
+        return ask_fail(c, &e);
+    }
+    struct json *body = request(a, path, text);
     int rc = ask(c, "POST", "/aned/v1/jobs", body, &j, &e);
     json_free(body);
     free(path);
+    free(text);
     if (rc < 0) {
         return ask_fail(c, &e);
     }

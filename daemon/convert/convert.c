@@ -175,7 +175,6 @@ static int stage_publishing(struct job *j, struct err *e)
 {
     RETERR(progress_stage(&j->progress, "publishing", 0, e));
     RETERR(convert_check_source(j, e));
-    RETERR(convert_end_calibration(j, e));
     j->result.bundle_bytes = file_tree_bytes(j->staging);
     RETERR(file_publish_dir(j->staging, j->out, e));
     j->staging[0] = '\0';
@@ -196,6 +195,7 @@ static int run(void *ctx, struct err *e)
     }
     RETERR(convert_calibrate(j, e));
     RETERR(convert_write(j, e));
+    RETERR(convert_end_calibration(j, e));
     RETERR(describe(j, e));
     RETERR(stage_gating(j, e));
     return stage_publishing(j, e);

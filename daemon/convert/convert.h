@@ -95,7 +95,7 @@ CHECKED int convert_forecast(const struct convert_options *o,
  * {"stage","fraction"}, CONVERT_REPORT with what `report` is called with, then
  * CONVERT_DONE {"gates":[...],"warnings":[...],"bundle_bytes",...}
  * or ERROR). The job's JSON: {"source","out","name","quant","head_quant",
- * "quant_for":[...],"context","shape","kv","profile","norm","residual_scale",
+ * "quant_for":[...],"calibrate","calibration" (a path),"context","shape","kv","profile","norm","residual_scale",
  * "threads"}; absent ones default. The model file is fd 4 when fd 4 is open;
  * the other parts of a split one are opened beside "source". Enters the sandbox
  * before the first model byte. Returns the exit code. */

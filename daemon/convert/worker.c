@@ -28,6 +28,7 @@ struct worker {
     uint32_t request; /* of the job's frame: answers carry it */
     struct json *spec;
     struct convert_options o;
+    struct buf text;         /* to calibrate with */
     struct gguf_parts parts; /* from SOURCE_FD on, the one it was given first */
     struct sandbox_report sandbox;
 };
@@ -138,6 +139,7 @@ static int read_spec(struct worker *w, const struct frame *f, struct err *e)
         {"profile",    &o->profile   },
         {"norm",       &o->norm      },
         {"head_quant", &o->head_quant},
+        {"calibrate",  &o->calibrate },
     };
     RETERR(json_parse((const char *)f->payload, f->n, &w->spec, e));
     for (size_t i = 0; i < countof(strings); i++) {
@@ -205,6 +207,21 @@ static uint64_t parts_bytes(const struct gguf_parts *p)
     return sum;
 }
 
+/* Before the sandbox, which sees no other folder; only its bytes are read here.
+ */
+static int open_text(struct worker *w, struct err *e)
+{
+    const char *path = NULL;
+    RETERR(json_want_str(w->spec, "calibration", false, &path, e));
+    if (path == NULL) {
+        return 0;
+    }
+    RETERR(file_read(path, CALIBRATE_TEXT_MAX, &w->text, e));
+    w->o.calibration = w->text.n > 0 ? w->text.p : "";
+    w->o.calibration_bytes = w->text.n;
+    return 0;
+}
+
 static int open_source(struct worker *w, struct err *e)
 {
     struct stat st = {0};
@@ -239,6 +256,7 @@ static int run_job(struct worker *w, const struct frame *f,
                    struct convert_result *r, struct err *e)
 {
     RETERR(read_spec(w, f, e));
+    RETERR(open_text(w, e));
     RETERR(open_source(w, e));
     w->o.progress = on_progress;
     w->o.report = on_report;
@@ -271,6 +289,7 @@ int convert_role(int argc, char **argv)
         rc = parent_tell_error(w.request, &e);
     }
     json_free(w.spec);
+    buf_fini(&w.text);
     gguf_parts_close(&w.parts);
     frame_in_fini(&w.in);
     return rc;
