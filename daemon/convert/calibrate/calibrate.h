@@ -51,8 +51,8 @@ struct calibrate_samples {
 
 /* Make all codes, or take those of `dir` that the same run has made before.
  * Errors: UNSUPPORTED (a shape that needs more than CALIBRATE_BYTES_MAX),
- * INVALID (text that is not UTF-8, too short or too long, or that the
- * vocabulary cannot read), CONVERT, CANCELLED, NOMEM, IO, NO_SPACE, those of
+ * INVALID (text that is not UTF-8, too short, or that the vocabulary cannot
+ * read), TOO_BIG (a longer text than CALIBRATE_TEXT_MAX), CONVERT, CANCELLED, NOMEM, IO, NO_SPACE, those of
  * gguf_rows. */
 CHECKED int calibrate_run(const struct decoder *d,
                           const struct calibrate_conf *conf,

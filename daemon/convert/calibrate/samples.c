@@ -168,8 +168,11 @@ static int own_samples(const struct decoder *d,
 
 /* --- taken from text --- */
 
-static int check_text(const struct calibrate_conf *conf, struct err *e)
+int samples_check(const struct calibrate_conf *conf, struct err *e)
 {
+    if (conf->text == NULL) {
+        return 0;
+    }
     if (conf->text_bytes > CALIBRATE_TEXT_MAX) {
         return err_set(e, ERR_TOO_BIG,
                        "the calibration text has %zu bytes; at most %u are "
@@ -227,7 +230,6 @@ static int text_samples(const struct decoder *d,
     struct tokenizer *t = NULL;
     int32_t *ids = NULL;
     size_t n = 0;
-    RETERR(check_text(conf, e));
     int rc = tokenizer_open(conf->vocab, &t, e);
     if (rc < 0) {
         return err_prefix(e, rc, "the calibration text cannot be tokenised");
