@@ -121,7 +121,9 @@ static void every_matrix(void **state)
         struct calibration *c = NULL;
         struct err e = {0};
         unsigned n = 0;
-        open_model(&m, &models[f], "lut4", NULL);
+        struct mk of = models[f];
+        of.gain = 1;
+        open_model(&m, &of, "lut4", NULL);
         const struct calibrate_conf conf = conf_of(&m, at("codes"));
         unit_ok(calibrate_run(&m.d, &conf, &c, &e), &e);
         for (uint32_t l = 0; l < m.d.n_layers; l++) {
@@ -352,7 +354,7 @@ static void package_holds_the_codes(void **state)
         struct convert_result r = {0};
         struct err e = {0};
         struct mk small = *of[i];
-        small.gain = 0.5f; /* for the range of fp16 */
+        small.gain = 1; /* for the range of fp16 */
         open_model(&m, &small, "lut4", "int8");
         const struct calibrate_conf conf = conf_of(&m, at("codes"));
         unit_ok(calibrate_run(&m.d, &conf, &c, &e), &e);
