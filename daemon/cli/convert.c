@@ -1,4 +1,6 @@
 /* convert.c - `aned convert`: the worker's code on the command line. */
+#include "convert/convert.h"
+
 #include <getopt.h>
 #include <math.h>
 #include <signal.h>
@@ -9,7 +11,6 @@
 #include "base/parse.h"
 #include "cli/cli.h"
 #include "cli/plan.h"
-#include "convert/convert.h"
 
 static const char usage[] =
     "usage: aned convert FILE --out BUNDLE [OPTIONS]\n"
@@ -17,7 +18,8 @@ static const char usage[] =
     "Turns a GGUF into a bundle of Core ML shards. Architectures: llama,\n"
     "qwen2, qwen3, phi3, hunyuan-dense, gemma2, gemma3, gemma4, granite,\n"
     "olmo2, smollm3.\n"
-    "BUNDLE is the new folder itself; it must not exist. Of a split model FILE\n"
+    "BUNDLE is the new folder itself; it must not exist. Of a split model "
+    "FILE\n"
     "is any part (NAME-00001-of-00003.gguf).\n"
     "\n"
     "  --name N            the model's name (default: the file's)\n"
@@ -101,23 +103,23 @@ enum {
 };
 
 static const struct option options[] = {
-    {"out", required_argument, NULL, OPT_OUT},
-    {"name", required_argument, NULL, OPT_NAME},
-    {"quant", required_argument, NULL, OPT_QUANT},
-    {"head-quant", required_argument, NULL, OPT_HEAD_QUANT},
-    {"quant-for", required_argument, NULL, OPT_QUANT_FOR},
-    {"calibrate", required_argument, NULL, OPT_CALIBRATE},
-    {"calibration", required_argument, NULL, OPT_CALIBRATION},
-    {"context", required_argument, NULL, OPT_CONTEXT},
-    {"shape", required_argument, NULL, OPT_SHAPE},
-    {"kv", required_argument, NULL, OPT_KV},
-    {"profile", required_argument, NULL, OPT_PROFILE},
-    {"norm", required_argument, NULL, OPT_NORM},
-    {"residual-scale", required_argument, NULL, OPT_SCALE},
-    {"threads", required_argument, NULL, OPT_THREADS},
-    {"dry-run", no_argument, NULL, OPT_DRY_RUN},
-    {"help", no_argument, NULL, 'h'},
-    {NULL, 0, NULL, 0},
+    {"out",            required_argument, NULL, OPT_OUT        },
+    {"name",           required_argument, NULL, OPT_NAME       },
+    {"quant",          required_argument, NULL, OPT_QUANT      },
+    {"head-quant",     required_argument, NULL, OPT_HEAD_QUANT },
+    {"quant-for",      required_argument, NULL, OPT_QUANT_FOR  },
+    {"calibrate",      required_argument, NULL, OPT_CALIBRATE  },
+    {"calibration",    required_argument, NULL, OPT_CALIBRATION},
+    {"context",        required_argument, NULL, OPT_CONTEXT    },
+    {"shape",          required_argument, NULL, OPT_SHAPE      },
+    {"kv",             required_argument, NULL, OPT_KV         },
+    {"profile",        required_argument, NULL, OPT_PROFILE    },
+    {"norm",           required_argument, NULL, OPT_NORM       },
+    {"residual-scale", required_argument, NULL, OPT_SCALE      },
+    {"threads",        required_argument, NULL, OPT_THREADS    },
+    {"dry-run",        no_argument,       NULL, OPT_DRY_RUN    },
+    {"help",           no_argument,       NULL, 'h'            },
+    {NULL,             0,                 NULL, 0              },
 };
 
 /* 0, or the exit code of a wrong option. */

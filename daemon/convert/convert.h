@@ -38,8 +38,8 @@ struct convert_options {
     unsigned threads;      /* 0 = cores */
     /* Called often (several times a second); return false to cancel. stage is
      * a stable word: "reading", "measuring", "calibrating", "writing",
-     * "gating", "publishing". fraction is of the whole conversion, 0 to 1, and never
-     * falls. May be NULL. */
+     * "gating", "publishing". fraction is of the whole conversion, 0 to 1, and
+     * never falls. May be NULL. */
     bool (*progress)(void *ctx, const char *stage, double fraction);
     /* Called while gating with what a gate found, for those who keep it: first
      * each function's predicted residency, then the summary, as objects of
@@ -95,8 +95,9 @@ CHECKED int convert_forecast(const struct convert_options *o,
  * {"stage","fraction"}, CONVERT_REPORT with what `report` is called with, then
  * CONVERT_DONE {"gates":[...],"warnings":[...],"bundle_bytes",...}
  * or ERROR). The job's JSON: {"source","out","name","quant","head_quant",
- * "quant_for":[...],"calibrate","calibration" (a path),"context","shape","kv","profile","norm","residual_scale",
- * "threads"}; absent ones default. The model file is fd 4 when fd 4 is open;
- * the other parts of a split one are opened beside "source". Enters the sandbox
- * before the first model byte. Returns the exit code. */
+ * "quant_for":[...],"calibrate","calibration" (a
+ * path),"context","shape","kv","profile","norm","residual_scale", "threads"};
+ * absent ones default. The model file is fd 4 when fd 4 is open; the other
+ * parts of a split one are opened beside "source". Enters the sandbox before
+ * the first model byte. Returns the exit code. */
 int convert_role(int argc, char **argv);

@@ -163,17 +163,17 @@ void convert_costs(struct job *j)
         (a.layers + a.head) * (NS_DEQUANT + NS_MAC * QUALITY_TOKENS) * 4;
     double embed = a.head * (NS_DEQUANT / n + 2 * NS_WRITE); /* as fp16 */
     const struct progress_part parts[] = {
-        {"reading",    NS_START                                    },
-        {"measuring",  NS_TOKEN * j->in.vocab                      },
-        {"measuring",  measure / n                                 },
-        {"calibrating", calibrate },
-        {"writing",    embed                                       },
-        {"writing",    a.layers * encode + a.layer_bytes * NS_WRITE},
-        {"writing",    a.head * encode + a.head_bytes * NS_WRITE   },
-        {"writing",    bundle * (NS_HASH + NS_REREAD)              },
-        {"gating",     packages * NS_PACKAGE                       },
-        {"gating",     quality / n                                 },
-        {"publishing", bundle * NS_SYNC                            },
+        {"reading",     NS_START                                    },
+        {"measuring",   NS_TOKEN * j->in.vocab                      },
+        {"measuring",   measure / n                                 },
+        {"calibrating", calibrate                                   },
+        {"writing",     embed                                       },
+        {"writing",     a.layers * encode + a.layer_bytes * NS_WRITE},
+        {"writing",     a.head * encode + a.head_bytes * NS_WRITE   },
+        {"writing",     bundle * (NS_HASH + NS_REREAD)              },
+        {"gating",      packages * NS_PACKAGE                       },
+        {"gating",      quality / n                                 },
+        {"publishing",  bundle * NS_SYNC                            },
     };
     progress_plan(&j->progress, parts, countof(parts));
 }

@@ -103,8 +103,8 @@ struct quant_rows { /* of a form; as quant_form */
     uint64_t cols;
 };
 
-/* out: the cols numbers that row `row` stands for. spec: with the group that the
- * rows were encoded with. Thread: any. */
+/* out: the cols numbers that row `row` stands for. spec: with the group that
+ * the rows were encoded with. Thread: any. */
 void quant_decode(struct quant_spec spec, const struct quant_rows *from,
                   uint64_t row, float *out);
 

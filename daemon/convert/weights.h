@@ -59,13 +59,11 @@ CHECKED int weights_matrix(const struct weights *x, struct mil_writer *w,
 /* The encoding alone: `put` gets the codes of successive rows, params (of the
  * caller) the parameters of all, as quant_fit(form, rows) has them. *ret_error:
  * as weight.error. Same errors, and those of put. fp16: params is not used. */
-CHECKED int weights_encode(const struct weights *x, const struct part *p,
-                           uint64_t first, uint64_t rows,
-                           const struct head_rows *perm,
-                           int (*put)(void *ctx, const void *codes, size_t n,
-                                      struct err *e),
-                           void *ctx, uint16_t *params, double *ret_error,
-                           struct err *e);
+CHECKED int weights_encode(
+    const struct weights *x, const struct part *p, uint64_t first,
+    uint64_t rows, const struct head_rows *perm,
+    int (*put)(void *ctx, const void *codes, size_t n, struct err *e),
+    void *ctx, uint16_t *params, double *ret_error, struct err *e);
 
 /* The value that the weight is, whatever its form. */
 struct mil_value *weights_value(struct mil_program *p, struct mil_function *f,

@@ -19,7 +19,7 @@
 #include "convert/calibrate/impl.h"
 #include "convert/quant/feedback.h"
 
-#define PART 0.5 /* of the way towards the wanted products (facts: lut4) */
+#define PART        0.5 /* of the way towards the wanted products (facts: lut4) */
 #define KEY_VERSION "calibration 1"
 
 struct calibration {
@@ -237,8 +237,7 @@ static int quantise_layer(struct run *r, uint32_t l, struct err *e)
         if (group_is(r->d, l, &groups[i])) {
             RETERR(quantise_group(r, l, &groups[i], e));
         }
-        RETERR(
-            advance(r, cost_group(r->d, r->conf->forms, l, &groups[i]), e));
+        RETERR(advance(r, cost_group(r->d, r->conf->forms, l, &groups[i]), e));
     }
     return codes_publish(file, r->conf->dir, e);
 }
@@ -369,8 +368,7 @@ void calibration_close(struct calibration *c)
     free(c);
 }
 
-const struct calibrate_samples *
-calibration_samples(const struct calibration *c)
+const struct calibrate_samples *calibration_samples(const struct calibration *c)
 {
     return &c->samples;
 }

@@ -30,7 +30,7 @@ struct calibrate_conf {
     struct progress *progress;        /* NULL: none; a stage has begun, of
                                          calibrate_cost units */
     const struct quant_choice *forms; /* borrowed, as all that follows */
-    const char *dir; /* folder of the files: made, or from a run before */
+    const char *dir;    /* folder of the files: made, or from a run before */
     const char *vocab;  /* file of the vocabulary, for text and BOS */
     const char *source; /* what names the source's bytes: its digest */
     /* Text to take the samples from; NULL: the model writes them itself. */
@@ -52,8 +52,8 @@ struct calibrate_samples {
 /* Make all codes, or take those of `dir` that the same run has made before.
  * Errors: UNSUPPORTED (a shape that needs more than CALIBRATE_BYTES_MAX),
  * INVALID (text that is not UTF-8, too short, or that the vocabulary cannot
- * read), TOO_BIG (a longer text than CALIBRATE_TEXT_MAX), CONVERT, CANCELLED, NOMEM, IO, NO_SPACE, those of
- * gguf_rows. */
+ * read), TOO_BIG (a longer text than CALIBRATE_TEXT_MAX), CONVERT, CANCELLED,
+ * NOMEM, IO, NO_SPACE, those of gguf_rows. */
 CHECKED int calibrate_run(const struct decoder *d,
                           const struct calibrate_conf *conf,
                           struct calibration **ret, struct err *e);

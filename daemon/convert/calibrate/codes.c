@@ -16,11 +16,11 @@
 #include "base/half.h"
 #include "convert/calibrate/impl.h"
 
-#define MAGIC       "anedcode"
-#define HEAD_BYTES  64u
-#define VERSION_AT  8u
-#define KEY_AT      16u
-#define VERSION     1u
+#define MAGIC      "anedcode"
+#define HEAD_BYTES 64u
+#define VERSION_AT 8u
+#define KEY_AT     16u
+#define VERSION    1u
 
 /* --- what it holds --- */
 
@@ -42,13 +42,12 @@ static void add_item(struct codes *c, const struct decoder *d,
                        .part = *p,
                        .spec = quant_fit(spec, p->rows),
                        .codes_at = c->bytes};
-    i->permutes = (slot == SLOT_Q || slot == SLOT_K) &&
-                  arch_permutes(d, l, &i->perm);
-    i->params_at =
-        whole(i->codes_at +
-              (size_t)(p->rows * p->cols * quant_bits(spec.kind) / 8));
-    c->bytes = whole(i->params_at + (size_t)quant_params(i->spec, p->rows) *
-                                        sizeof(uint16_t));
+    i->permutes =
+        (slot == SLOT_Q || slot == SLOT_K) && arch_permutes(d, l, &i->perm);
+    i->params_at = whole(
+        i->codes_at + (size_t)(p->rows * p->cols * quant_bits(spec.kind) / 8));
+    c->bytes = whole(i->params_at +
+                     (size_t)quant_params(i->spec, p->rows) * sizeof(uint16_t));
 }
 
 int codes_plan(struct codes *c, const struct decoder *d,
@@ -169,8 +168,8 @@ static int on_codes(void *ctx, const void *p, size_t n, struct err *e)
     return 0;
 }
 
-int codes_encode(struct codes *c, const struct item *i,
-                 const struct weights *w, struct err *e)
+int codes_encode(struct codes *c, const struct item *i, const struct weights *w,
+                 struct err *e)
 {
     struct put to = {c, i->codes_at};
     size_t n = (size_t)quant_params(i->spec, i->part.rows);

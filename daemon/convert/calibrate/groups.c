@@ -69,8 +69,7 @@ static double tokens_of(void)
 static double feedback_ns(double cols, double rows, enum quant k)
 {
     double square = cols * cols;
-    return square * (tokens_of() * NS_SUM + cols * NS_FACTOR +
-                     rows * NS_CODE) +
+    return square * (tokens_of() * NS_SUM + cols * NS_FACTOR + rows * NS_CODE) +
            rows * cols * palette_ns(k);
 }
 
@@ -79,8 +78,7 @@ static double rows_of(const struct decoder *d, uint32_t l,
 {
     double rows = 0;
     for (size_t i = 0; i < countof(g->slots); i++) {
-        if (g->slots[i] != SLOT_COUNT &&
-            arch_has(d, l, g->slots[i])) {
+        if (g->slots[i] != SLOT_COUNT && arch_has(d, l, g->slots[i])) {
             rows += (double)arch_part(d, l, g->slots[i])->rows;
         }
     }
@@ -111,8 +109,8 @@ double cost_group(const struct decoder *d, const struct quant_choice *forms,
         return run;
     }
     const struct part *p = arch_part(d, l, g->slots[0]);
-    return run + feedback_ns(cols, rows,
-                             quant_choice_for(forms, p->t->name).kind);
+    return run +
+           feedback_ns(cols, rows, quant_choice_for(forms, p->t->name).kind);
 }
 
 double cost_head(const struct decoder *d, const struct quant_choice *forms)
@@ -187,8 +185,8 @@ int calibrate_fit(const struct decoder *d, const struct quant_choice *forms,
                        "calibration of rows of %llu weights takes %.1f GB of "
                        "memory, and %.1f are allowed; convert with --calibrate "
                        "off",
-                       (unsigned long long)widest(d, forms),
-                       (double)need / 1e9, (double)CALIBRATE_BYTES_MAX / 1e9);
+                       (unsigned long long)widest(d, forms), (double)need / 1e9,
+                       (double)CALIBRATE_BYTES_MAX / 1e9);
     }
     *ret_sequences = n;
     return 0;

@@ -39,13 +39,13 @@ struct item {
     struct part part; /* its rows */
     struct quant_spec spec;
     bool permutes;
-    struct head_rows perm;   /* order of rows as emitted, where it permutes */
+    struct head_rows perm; /* order of rows as emitted, where it permutes */
     size_t codes_at, params_at; /* in the file */
 };
 
 struct codes {
-    size_t n, bytes;    /* items; of the file */
-    struct item *items; /* owned */
+    size_t n, bytes;     /* items; of the file */
+    struct item *items;  /* owned */
     struct file_map map; /* the file, once it is there or being written */
     char path[PATH_ROOM];
     char tmp[PATH_ROOM]; /* while it is written */
@@ -100,8 +100,8 @@ struct streams;
 CHECKED int streams_open(const struct decoder *d, unsigned threads,
                          const struct calibrate_samples *s,
                          const int32_t *tokens, const struct codes *quantised,
-                         const struct quant_choice *forms,
-                         struct streams **ret, struct err *e);
+                         const struct quant_choice *forms, struct streams **ret,
+                         struct err *e);
 void streams_close(struct streams *s); /* NULL is fine */
 
 /* Called with what both sides' products of a group read, some tokens at a time,

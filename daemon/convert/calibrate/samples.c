@@ -22,9 +22,9 @@
 struct writer {
     const struct decoder *d;
     const struct calibrate_conf *conf;
-    uint32_t n;            /* sequences side by side */
-    uint32_t first;        /* of them all */
-    uint32_t at;           /* position of the token that is drawn */
+    uint32_t n;     /* sequences side by side */
+    uint32_t first; /* of them all */
+    uint32_t at;    /* position of the token that is drawn */
     struct reference *r;
     struct reference_keys *keys;
     struct sampler **samplers; /* of a worker */
@@ -63,9 +63,9 @@ static void on_sequences(void *ctx, size_t begin, size_t end, unsigned worker)
         struct msg_token t = {0};
         struct err e = {0};
         p.choice = w->first + (uint32_t)i;
-        w->rc[i] = sampler_draw(w->samplers[worker],
-                                w->logits + i * w->d->vocab, &p, NULL, 0, w->at,
-                                &t, &e);
+        w->rc[i] =
+            sampler_draw(w->samplers[worker], w->logits + i * w->d->vocab, &p,
+                         NULL, 0, w->at, &t, &e);
         w->now[i] = t.id;
     }
 }
@@ -188,8 +188,7 @@ int samples_check(const struct calibrate_conf *conf, struct err *e)
 /* Cut ids into sequences at equal distances, BOS before each if there is one.
  * Fewer sequences than wanted when the text is short. */
 static int cut(const struct decoder *d, const int32_t *ids, size_t n,
-               int32_t bos, uint32_t *sequences, int32_t *tokens,
-               struct err *e)
+               int32_t bos, uint32_t *sequences, int32_t *tokens, struct err *e)
 {
     size_t own = CALIBRATE_TOKENS - (bos != TOKEN_NONE ? 1 : 0);
     size_t there = n / own;
@@ -234,8 +233,8 @@ static int text_samples(const struct decoder *d,
     if (rc < 0) {
         return err_prefix(e, rc, "the calibration text cannot be tokenised");
     }
-    CHECK(tokenizer_encode(t, conf->text, conf->text_bytes, false, &ids, &n,
-                           e));
+    CHECK(
+        tokenizer_encode(t, conf->text, conf->text_bytes, false, &ids, &n, e));
     CHECK(cut(d, ids, n, first_token(d, conf->vocab), sequences, tokens, e));
 out:
     free(ids);

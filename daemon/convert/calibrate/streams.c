@@ -98,8 +98,7 @@ static void copy_panel(const struct streams *s, const struct reference_panel *p,
 static float *kept_stream(const struct streams *s, enum side side,
                           uint32_t chunk)
 {
-    return s->sides[side].x +
-           (size_t)chunk * s->chunk_tokens * s->d->d_model;
+    return s->sides[side].x + (size_t)chunk * s->chunk_tokens * s->d->d_model;
 }
 
 static float *kept_inner(const struct streams *s, uint32_t chunk, size_t rows)
@@ -141,17 +140,18 @@ static int side_open(struct streams *s, enum side side, unsigned threads,
                      uint32_t sequences, struct err *e)
 {
     struct side_state *y = &s->sides[side];
-    y->conf = (struct reference_conf){.threads = threads,
-                                      .rows = side == QUANTISED ? on_rows : NULL,
-                                      .ctx = s};
+    y->conf =
+        (struct reference_conf){.threads = threads,
+                                .rows = side == QUANTISED ? on_rows : NULL,
+                                .ctx = s};
     size_t n = (size_t)s->chunks * s->chunk_tokens * s->d->d_model;
     y->keys = calloc(s->chunks, sizeof(*y->keys));
     y->x = malloc(n * sizeof(*y->x));
     if (y->keys == NULL || y->x == NULL) {
         return err_set(e, ERR_NOMEM, "no memory for %zu values", n);
     }
-    RETERR(reference_open(s->d, &y->conf, sequences, CALIBRATE_TOKENS, &y->r,
-                          e));
+    RETERR(
+        reference_open(s->d, &y->conf, sequences, CALIBRATE_TOKENS, &y->r, e));
     for (uint32_t c = 0; c < s->chunks; c++) {
         RETERR(reference_keys_open(s->d, sequences, CALIBRATE_TOKENS, false,
                                    &y->keys[c], e));
@@ -216,8 +216,8 @@ void streams_close(struct streams *s)
 uint64_t streams_bytes(const struct decoder *d, uint32_t sequences)
 {
     uint64_t tokens = (uint64_t)sequences * CALIBRATE_TOKENS;
-    uint64_t all = tokens * sizeof(float) * (2 * (uint64_t)d->d_model +
-                                             inner_rows(d));
+    uint64_t all =
+        tokens * sizeof(float) * (2 * (uint64_t)d->d_model + inner_rows(d));
     uint64_t keys = reference_keys_bytes(d, 1, CALIBRATE_TOKENS, false);
     return all + 2 * reference_panel_bytes(d, REFERENCE_TOKENS_MAX) +
            2 * keys * sequences;
@@ -249,8 +249,8 @@ int streams_read(struct streams *s, uint32_t l, const struct group *g,
             RETERR(fn(ctx, in, e));
         }
         if (g->last) {
-            copy_panel(s, &in[QUANTISED],
-                       kept_inner(s, c, in[QUANTISED].rows), true);
+            copy_panel(s, &in[QUANTISED], kept_inner(s, c, in[QUANTISED].rows),
+                       true);
             RETERR(reference_close_block(s->sides[WANTED].r, l, g->block, e));
             save(s, WANTED, c);
         }

@@ -15,8 +15,8 @@ static unsigned code_at(const uint8_t *row, unsigned bits, size_t i)
         return (row[i / 2] >> (i % 2 * 4)) & 15u;
     }
     size_t at = i / 4 * 3; /* 6 bits: four codes in three bytes */
-    uint32_t v = row[at] | (uint32_t)row[at + 1] << 8 |
-                 (uint32_t)row[at + 2] << 16;
+    uint32_t v =
+        row[at] | (uint32_t)row[at + 1] << 8 | (uint32_t)row[at + 2] << 16;
     return (v >> (i % 4 * 6)) & 63u;
 }
 

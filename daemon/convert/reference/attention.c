@@ -10,10 +10,9 @@
 static void rope_tables(struct reference *r)
 {
     const struct arch_kind *k = &r->d->kinds[r->layer->kind];
-    const float *factors = k->long_factors != NULL &&
-                                   r->keys->room > k->original
-                               ? k->long_factors
-                               : k->factors;
+    const float *factors =
+        k->long_factors != NULL && r->keys->room > k->original ? k->long_factors
+                                                               : k->factors;
     for (uint32_t i = 0; i < k->rope_dim / 2; i++) {
         double f = fmath_pow((double)k->base, -2.0 * i / k->rope_dim);
         f /= k->n_factors > 0 ? (double)factors[i] : 1.0;

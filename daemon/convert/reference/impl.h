@@ -1,6 +1,6 @@
 /* impl.h - shared by the files of reference.h: run.c (layers), panels.c
- * (memory), attention.c, product.c (weights times panels), norm.c (norms and their error
- * in fp16).
+ * (memory), attention.c, product.c (weights times panels), norm.c (norms and
+ * their error in fp16).
  *
  * Activations are feature-major panels (gemm.h): a column is a token, so norms
  * and rotations are loops over columns and every product is rows of weights
@@ -36,9 +36,9 @@ struct reference {
     struct progress *progress;
     struct range *range;
     const struct reference_conf *conf; /* borrowed */
-    uint32_t n;              /* tokens: sequences * columns */
-    uint32_t columns;        /* of a sequence, side by side */
-    uint32_t position;       /* of a sequence's first column */
+    uint32_t n;                        /* tokens: sequences * columns */
+    uint32_t columns;                  /* of a sequence, side by side */
+    uint32_t position;                 /* of a sequence's first column */
     size_t stride;           /* n rounded up to whole lanes */
     float *x, *h, *y;        /* (d_model, stride) */
     float *q, *attn;         /* (n_heads * d_head, stride) */

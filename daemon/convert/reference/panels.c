@@ -217,7 +217,7 @@ void reference_close(struct reference *r)
         free(r->scratch[i].rows);
         free(r->scratch[i].y);
     }
-    float *all[] = {r->x,   r->h,  r->y,    r->q,   r->attn, r->k, r->v,
+    float *all[] = {r->x,   r->h,  r->y,    r->q,   r->attn, r->k,  r->v,
                     r->cos, r->up, r->gate, r->sin, r->x0,   r->ple};
     for (size_t i = 0; i < countof(all); i++) {
         free(all[i]);
@@ -230,7 +230,8 @@ void reference_close(struct reference *r)
 uint64_t reference_panel_bytes(const struct decoder *d, uint32_t tokens)
 {
     struct rows_most m = most(d);
-    uint64_t rows = 3 * (uint64_t)d->d_model + 2 * (m.q + m.kv + m.ff + m.half) +
+    uint64_t rows = 3 * (uint64_t)d->d_model +
+                    2 * (m.q + m.kv + m.ff + m.half) +
                     (d->d_ple > 0 ? d->d_model + d->d_ple : 0);
     return rows * whole_lanes(tokens) * sizeof(float);
 }

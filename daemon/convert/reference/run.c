@@ -223,13 +223,13 @@ int reference_close_block(struct reference *r, uint32_t l,
         enum arch_slot slot, bias, post;
         enum range_kind out, norm, stream;
     } of[] = {
-        [REFERENCE_ATTENTION] = {SLOT_O, SLOT_O_BIAS, SLOT_POST_ATTN,
+        [REFERENCE_ATTENTION] = {SLOT_O,       SLOT_O_BIAS,    SLOT_POST_ATTN,
                                  RANGE_ATTN_OUT, RANGE_POST_ATTN,
-                                 RANGE_RESIDUAL_MID},
-        [REFERENCE_FFN] = {SLOT_DOWN, SLOT_DOWN_BIAS, SLOT_POST_FFN,
-                           RANGE_FFN_OUT, RANGE_POST_FFN, RANGE_RESIDUAL},
-        [REFERENCE_PLE] = {SLOT_PLE_OUT, SLOT_COUNT, SLOT_PLE_NORM,
-                           RANGE_PLE_OUT, RANGE_PLE_NORM, RANGE_RESIDUAL_PLE},
+                                 RANGE_RESIDUAL_MID                                 },
+        [REFERENCE_FFN] = {SLOT_DOWN,    SLOT_DOWN_BIAS, SLOT_POST_FFN,
+                                 RANGE_FFN_OUT,  RANGE_POST_FFN,  RANGE_RESIDUAL    },
+        [REFERENCE_PLE] = {SLOT_PLE_OUT, SLOT_COUNT,     SLOT_PLE_NORM,
+                                 RANGE_PLE_OUT,  RANGE_PLE_NORM,  RANGE_RESIDUAL_PLE},
     };
     r->layer = &r->d->layers[l];
     const struct reference_panel in = reference_input(r, l, of[block].slot);
@@ -289,8 +289,7 @@ int reference_layers(struct reference *r, struct err *e)
     return 0;
 }
 
-int reference_embed(struct reference *r, const int32_t *tokens,
-                    struct err *e)
+int reference_embed(struct reference *r, const int32_t *tokens, struct err *e)
 {
     const struct decoder *d = r->d;
     float *row = malloc(d->d_model * sizeof(*row));

@@ -38,10 +38,10 @@ void reference_close(struct reference *r); /* NULL is fine */
 /* Bytes that reference_open takes for so many tokens, without a worker's. */
 uint64_t reference_panel_bytes(const struct decoder *d, uint32_t tokens);
 
-/* Room for keys and values of `room` positions (REFERENCE_TOKENS_MAX at most) of
- * each sequence. all: of every layer, so that columns may follow one another;
- * else of those that a later layer reads, and one place for the others.
- * Errors: NOMEM. */
+/* Room for keys and values of `room` positions (REFERENCE_TOKENS_MAX at most)
+ * of each sequence. all: of every layer, so that columns may follow one
+ * another; else of those that a later layer reads, and one place for the
+ * others. Errors: NOMEM. */
 CHECKED int reference_keys_open(const struct decoder *d, uint32_t sequences,
                                 uint32_t room, bool all,
                                 struct reference_keys **ret, struct err *e);

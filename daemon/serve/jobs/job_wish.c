@@ -36,9 +36,10 @@ static int want_word(const struct json *j, const char *key,
 static int unknown_key(const struct json *j, const char **param, struct err *e)
 {
     static const char *const keys[] = {
-        "source",  "name", "quant",          "context", "shape", "kv",
-        "profile", "norm", "residual_scale", "threads", "force", "priority",
-        "head_quant", "quant_for", "calibrate", "calibration",
+        "source",         "name",      "quant",     "context",
+        "shape",          "kv",        "profile",   "norm",
+        "residual_scale", "threads",   "force",     "priority",
+        "head_quant",     "quant_for", "calibrate", "calibration",
     };
     for (const struct json *c = json_first(j); c != NULL; c = json_next(c)) {
         if (!one_of(json_key(c), keys, countof(keys))) {
@@ -122,9 +123,9 @@ int job_wish_read(const struct json *j, struct job_wish *w, const char **param,
         size_t n;
         const char **to;
     } choices[] = {
-        {"shape", shapes, countof(shapes), &w->shape},
-        {"kv",    kvs,    countof(kvs),    &w->kv   },
-        {"norm",  norms,  countof(norms),  &w->norm },
+        {"shape",     shapes,   countof(shapes),   &w->shape    },
+        {"kv",        kvs,      countof(kvs),      &w->kv       },
+        {"norm",      norms,    countof(norms),    &w->norm     },
         {"calibrate", switches, countof(switches), &w->calibrate},
     };
     RETERR(unknown_key(j, param, e));
@@ -141,8 +142,9 @@ int job_wish_read(const struct json *j, struct job_wish *w, const char **param,
     RETERR(json_want_str(j, *param, false, &w->calibration, e));
     if (w->calibration != NULL && w->calibrate != NULL &&
         strcmp(w->calibrate, "off") == 0) {
-        return err_set(e, ERR_INVALID, "calibration: of no use with calibrate "
-                                       "off");
+        return err_set(e, ERR_INVALID,
+                       "calibration: of no use with calibrate "
+                       "off");
     }
     *param = "profile";
     RETERR(json_want_str(j, *param, false, &w->profile, e));

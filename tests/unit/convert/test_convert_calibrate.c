@@ -229,9 +229,9 @@ static void files_of_another_run_are_not_used(void **state)
     assert_memory_equal(other.p + 64, right.p + 64, right.n - 64);
     memset(other.p + 64, 0x11, other.n - 64); /* to be seen if they were used */
     struct err e = {0};
-    unit_ok(file_write(file_of(at("other"), 0, m.d.n_layers), other.p, other.n,
-                       &e),
-            &e);
+    unit_ok(
+        file_write(file_of(at("other"), 0, m.d.n_layers), other.p, other.n, &e),
+        &e);
     conf.source = "a source";
     calibrate(&m, &conf);
     same_files(at("whole"), at("other"), m.d.n_layers);
@@ -286,9 +286,8 @@ static void cancelled_runs_go_on(void **state)
     for (unsigned n = 2; cancelled < 200; n += 29) {
         struct stop s = {.left = n};
         double cost = calibrate_cost(&m.d, &m.forms, true);
-        struct progress p = {.fn = on_progress,
-                             .ctx = &s,
-                             .now_ms = clock_of_steps};
+        struct progress p = {
+            .fn = on_progress, .ctx = &s, .now_ms = clock_of_steps};
         unit_ok(progress_stage(&p, "calibrating", (uint64_t)cost, &e), &e);
         conf.progress = &p;
         int rc = calibrate_run(&m.d, &conf, &c, &e);
@@ -358,8 +357,8 @@ static void package_holds_the_codes(void **state)
         open_model(&m, &small, "lut4", "int8");
         const struct calibrate_conf conf = conf_of(&m, at("codes"));
         unit_ok(calibrate_run(&m.d, &conf, &c, &e), &e);
-        struct convert_options o = options(write_model(&small, "m.gguf"),
-                                           at("b"));
+        struct convert_options o =
+            options(write_model(&small, "m.gguf"), at("b"));
         o.quant = "lut4";
         unit_ok(convert_run(&o, &r, &e), &e);
         assert_int_equal(r.n_shards, 1);
@@ -469,10 +468,10 @@ static void bad_texts_are_refused(void **state)
         int code;
         const char *word;
     } t[] = {
-        {"\xff\xfe", 2, ERR_INVALID, "UTF-8"},
-        {"", 0, ERR_INVALID, "0 tokens"},
-        {"a b c", 5, ERR_INVALID, "at least"},
-        {"", CALIBRATE_TEXT_MAX + 1, ERR_TOO_BIG, "a part of it"},
+        {"\xff\xfe", 2,                      ERR_INVALID, "UTF-8"       },
+        {"",         0,                      ERR_INVALID, "0 tokens"    },
+        {"a b c",    5,                      ERR_INVALID, "at least"    },
+        {"",         CALIBRATE_TEXT_MAX + 1, ERR_TOO_BIG, "a part of it"},
     };
     struct mk of = mk_llama;
     of.n_tokens = of.vocab;
