@@ -192,6 +192,9 @@ static void resumes_after_each_layer(void **state)
     struct calibrate_conf conf = conf_of(&m, at("whole"));
     calibrate(&m, &conf);
     for (uint32_t n = 0; n <= m.d.n_layers + 1; n++) {
+        if (UNIT_SANITIZED && n % 3 != 0) {
+            continue;
+        }
         struct err e = {0};
         char path[2048];
         unit_ok(file_mkdirs(at("part"), 0755, &e), &e);
