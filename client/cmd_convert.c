@@ -11,6 +11,8 @@ enum {
     O_QUANT_FOR,
     O_TARGET_BYTES,
     O_TARGET_KL,
+    O_CALIBRATE,
+    O_CALIBRATION,
     O_CONTEXT,
     O_SHAPE,
     O_KV,
@@ -39,6 +41,11 @@ static const struct opt opts[] = {
     [O_TARGET_KL] = {"target-kl",      0,   OPT_NUM,  "X",
                 "choose forms for a KL of at most X nats (0.05)",              TARGET_KL_MIN,
                 TARGET_KL_MAX                                                                       },
+    [O_CALIBRATE] = {"calibrate",      0,   OPT_STR,  "C",
+                "on or off: error feedback; default on for 4 and 6 bits",                    0,    0},
+    [O_CALIBRATION] = {"calibration",    0,   OPT_STR,  "FILE",
+                "text for it; default what the model writes itself",                         0,
+                0                                                                                   },
     [O_CONTEXT] = {"context",        'c', OPT_INT,  "N",
                 "tokens the model sees; default its own, at most 4096",                      1,
                 MODEL_CONTEXT_MAX                                                                   },
@@ -98,7 +105,9 @@ static void add_accepted(struct json *o, const struct args *a)
     }
 }
 
-static struct json *request(const struct args *a, const char *path)
+/* text: to calibrate with, or NULL */
+static struct json *request(const struct args *a, const char *path,
+                            const char *text)
 {
     struct json *o = json_object();
     json_add_str(o, "source", path);
@@ -106,6 +115,10 @@ static struct json *request(const struct args *a, const char *path)
     add_str(o, a, O_QUANT, "quant");
     add_str(o, a, O_HEAD_QUANT, "head_quant");
     add_rules(o, a);
+    add_str(o, a, O_CALIBRATE, "calibrate");
+    if (text != NULL) {
+        json_add_str(o, "calibration", text);
+    }
     add_str(o, a, O_SHAPE, "shape");
     add_str(o, a, O_KV, "kv");
     add_str(o, a, O_PROFILE, "profile");
@@ -131,11 +144,18 @@ static int run(struct client *c, const struct args *a)
 {
     struct err e = {0};
     char *path = NULL;
+    char *text = NULL;
     if (submit_path(a->pos[0], &path, &e) < 0) {
         return ask_fail(c, &e);
     }
-    struct json *body = request(a, path);
+    if (a->opt[O_CALIBRATION].set &&
+        submit_path(a->opt[O_CALIBRATION].str, &text, &e) < 0) {
+        free(path);
+        return ask_fail(c, &e);
+    }
+    struct json *body = request(a, path, text);
     free(path);
+    free(text);
     return submit_job(c, body, a->opt[O_NO_WAIT].set);
 }
 

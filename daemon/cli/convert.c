@@ -1,11 +1,13 @@
 /* convert.c - `aned convert`: the worker's code on the command line. */
+#include "convert/convert.h"
+
 #include <getopt.h>
 
+#include "base/file.h"
 #include "base/parse.h"
 #include "cli/bar.h"
 #include "cli/cli.h"
 #include "cli/plan.h"
-#include "convert/convert.h"
 
 static const char usage[] =
     "usage: aned convert FILE --out BUNDLE [OPTIONS]\n"
@@ -13,7 +15,8 @@ static const char usage[] =
     "Turns a GGUF into a bundle of Core ML shards. Architectures: llama,\n"
     "qwen2, qwen3, phi3, hunyuan-dense, gemma2, gemma3, gemma4, granite,\n"
     "olmo2, smollm3.\n"
-    "BUNDLE is the new folder itself; it must not exist. Of a split model FILE\n"
+    "BUNDLE is the new folder itself; it must not exist. Of a split model "
+    "FILE\n"
     "is any part (NAME-00001-of-00003.gguf).\n"
     "\n"
     "  --name N            the model's name (default: the file's)\n"
@@ -30,6 +33,10 @@ static const char usage[] =
     "  --target-bytes N    choose each matrix's form by what it costs: the\n"
     "                      programs' weights have N bytes at most\n"
     "  --target-kl X       the same: the logits' KL is X nats at most (0.05)\n"
+    "  --calibrate C       on or off: error feedback over text; default on "
+    "where a\n"
+    "                      form has 4 or 6 bits. It takes minutes\n"
+    "  --calibration FILE  text for it (default: what the model writes)\n"
     "  --context S         positions (default: the model's own, at most 4096)\n"
     "  --shape S           ranged (default: 1 to 4 rows) or functions (t1, "
     "t4)\n"
@@ -48,6 +55,8 @@ enum {
     OPT_QUANT,
     OPT_HEAD_QUANT,
     OPT_QUANT_FOR,
+    OPT_CALIBRATE,
+    OPT_CALIBRATION,
     OPT_CONTEXT,
     OPT_SHAPE,
     OPT_KV,
@@ -61,23 +70,25 @@ enum {
 };
 
 static const struct option options[] = {
-    {"out", required_argument, NULL, OPT_OUT},
-    {"name", required_argument, NULL, OPT_NAME},
-    {"quant", required_argument, NULL, OPT_QUANT},
-    {"head-quant", required_argument, NULL, OPT_HEAD_QUANT},
-    {"quant-for", required_argument, NULL, OPT_QUANT_FOR},
-    {"context", required_argument, NULL, OPT_CONTEXT},
-    {"shape", required_argument, NULL, OPT_SHAPE},
-    {"kv", required_argument, NULL, OPT_KV},
-    {"profile", required_argument, NULL, OPT_PROFILE},
-    {"norm", required_argument, NULL, OPT_NORM},
-    {"residual-scale", required_argument, NULL, OPT_SCALE},
-    {"target-bytes", required_argument, NULL, OPT_TARGET_BYTES},
-    {"target-kl", required_argument, NULL, OPT_TARGET_KL},
-    {"threads", required_argument, NULL, OPT_THREADS},
-    {"dry-run", no_argument, NULL, OPT_DRY_RUN},
-    {"help", no_argument, NULL, 'h'},
-    {NULL, 0, NULL, 0},
+    {"out",            required_argument, NULL, OPT_OUT        },
+    {"name",           required_argument, NULL, OPT_NAME       },
+    {"quant",          required_argument, NULL, OPT_QUANT      },
+    {"head-quant",     required_argument, NULL, OPT_HEAD_QUANT },
+    {"quant-for",      required_argument, NULL, OPT_QUANT_FOR  },
+    {"calibrate",      required_argument, NULL, OPT_CALIBRATE  },
+    {"calibration",    required_argument, NULL, OPT_CALIBRATION},
+    {"target-bytes",   required_argument, NULL, OPT_TARGET_BYTES},
+    {"target-kl",      required_argument, NULL, OPT_TARGET_KL  },
+    {"context",        required_argument, NULL, OPT_CONTEXT    },
+    {"shape",          required_argument, NULL, OPT_SHAPE      },
+    {"kv",             required_argument, NULL, OPT_KV         },
+    {"profile",        required_argument, NULL, OPT_PROFILE    },
+    {"norm",           required_argument, NULL, OPT_NORM       },
+    {"residual-scale", required_argument, NULL, OPT_SCALE      },
+    {"threads",        required_argument, NULL, OPT_THREADS    },
+    {"dry-run",        no_argument,       NULL, OPT_DRY_RUN    },
+    {"help",           no_argument,       NULL, 'h'            },
+    {NULL,             0,                 NULL, 0              },
 };
 
 /* 0, or the exit code of a wrong option. */
@@ -117,13 +128,15 @@ static int read_value(int opt, const char *text, struct convert_options *o)
 
 /* -1: run; else the exit code. */
 static int read_options(int argc, char **argv, struct convert_options *o,
-                        bool *dry)
+                        const char **text, bool *dry)
 {
     const char **strings[] = {
         [OPT_OUT - OPT_OUT] = &o->out,
         [OPT_NAME - OPT_OUT] = &o->name,
         [OPT_QUANT - OPT_OUT] = &o->quant,
         [OPT_HEAD_QUANT - OPT_OUT] = &o->head_quant,
+        [OPT_CALIBRATE - OPT_OUT] = &o->calibrate,
+        [OPT_CALIBRATION - OPT_OUT] = text,
         [OPT_SHAPE - OPT_OUT] = &o->shape,
         [OPT_KV - OPT_OUT] = &o->kv,
         [OPT_PROFILE - OPT_OUT] = &o->profile,
@@ -164,22 +177,37 @@ static int read_options(int argc, char **argv, struct convert_options *o,
     return o->out != NULL ? -1 : cli_usage(usage, "--out BUNDLE is needed");
 }
 
-int cli_convert(int argc, char **argv)
+/* Convert, and tell what became of it. Returns the exit code. */
+static int run(struct convert_options *o)
 {
-    bool dry = false;
-    struct convert_options o;
     struct convert_result r = {0};
     struct err e = {0};
     struct cli_bar bar;
+    cli_bar_begin(&bar, o);
+    int rc = convert_run(o, &r, &e);
+    return cli_bar_end(&bar, rc, o->out, &r, &e);
+}
+
+int cli_convert(int argc, char **argv)
+{
+    bool dry = false;
+    const char *path = NULL;
+    struct buf text = {0};
+    struct convert_options o;
+    struct err e = {0};
     convert_options_init(&o);
-    int rc = read_options(argc, argv, &o, &dry);
+    int rc = read_options(argc, argv, &o, &path, &dry);
     if (rc >= 0) {
         return rc;
     }
-    if (dry) {
-        return cli_plan_of(&o, false);
+    if (path != NULL) {
+        if (file_read(path, CALIBRATE_TEXT_MAX, &text, &e) < 0) {
+            return err_print(&e);
+        }
+        o.calibration = text.n > 0 ? text.p : "";
+        o.calibration_bytes = text.n;
     }
-    cli_bar_begin(&bar, &o);
-    rc = convert_run(&o, &r, &e);
-    return cli_bar_end(&bar, rc, o.out, &r, &e);
+    rc = dry ? cli_plan_of(&o, false) : run(&o);
+    buf_fini(&text);
+    return rc;
 }

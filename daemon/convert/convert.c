@@ -5,6 +5,7 @@
  *               the norm's form (range gate)
  *   choosing    the forms of the matrices, when a target is asked for; the plan
  *               again
+ *   calibrating error feedback, layer by layer (calibrate/), if wanted
  *   writing     embed.bin, layer shards, head slices, into a staging folder
  *   gating      bundle.json with all hashes; every package read again and
  *               validated (structure gate, whose look at the vocabulary comes
@@ -46,6 +47,7 @@ static int stage_reading(struct job *j, struct err *e)
     RETERR(gate_vocabulary(j->g, &j->result.notes, e));
     RETERR(convert_choose_context(j, e));
     RETERR(convert_list_target(j, e));
+    RETERR(convert_choose_calibration(j, e));
     RETERR(convert_make_plan(j, e));
     RETERR(convert_check_target(j, e));
     convert_costs(j);
@@ -180,7 +182,13 @@ static int run(void *ctx, struct err *e)
     j->digesting = true;
     RETERR(stage_measuring(j, e));
     RETERR(convert_choose(j, e));
+    if (j->calibrates) { /* its files are named by the source's bytes */
+        j->digesting = false;
+        RETERR(digest_end(&j->digest, false, e));
+    }
+    RETERR(convert_calibrate(j, e));
     RETERR(convert_write(j, e));
+    RETERR(convert_end_calibration(j, e));
     RETERR(describe(j, e));
     RETERR(stage_gating(j, e));
     return stage_publishing(j, e);
@@ -202,6 +210,8 @@ static void job_fini(struct job *j)
     free(j->known);
     arena_fini(&j->b.arena);
     range_fini(&j->range);
+    calibration_close(j->calibration);
+    free(j->heads);
     plan_input_fini(&j->in);
     target_fini(&j->target);
     arch_fini(&j->d);

@@ -30,6 +30,11 @@ struct convert_options {
      * that holds the amount at the least cost (target/target.h). */
     uint64_t target_bytes; /* of the programs' weights at most; 0: none */
     double target_kl;      /* of the logits at most, nats; 0: none */
+    /* "on" or "off"; NULL: on where a form has 4 or 6 bits. */
+    const char *calibrate;
+    /* UTF-8 text to calibrate with; NULL: what the model writes. Borrowed. */
+    const char *calibration;
+    size_t calibration_bytes;
     uint32_t context;      /* 0 = default (MODEL_CONTEXT_DEFAULT at most) */
     const char *shape;     /* NULL = "ranged" */
     const char *kv;        /* NULL = "state" */
@@ -41,9 +46,9 @@ struct convert_options {
      * conversion, begun again, finds `out` and takes it up. */
     bool keep_records;
     /* Called often (several times a second); return false to cancel. stage is
-     * a stable word: "reading", "measuring", "choosing", "writing", "gating",
-     * "publishing". fraction is of the whole conversion, 0 to 1, and never
-     * falls. May be NULL. */
+     * a stable word: "reading", "measuring", "choosing", "calibrating",
+     * "writing", "gating", "publishing". fraction is of the whole conversion, 0
+     * to 1, and never falls. May be NULL. */
     bool (*progress)(void *ctx, const char *stage, double fraction);
     /* Called while gating with what a gate found, for those who keep it: first
      * each function's predicted residency, then the summary, as objects of
@@ -105,8 +110,8 @@ CHECKED int convert_forecast(const struct convert_options *o,
  * {"stage","fraction"}, CONVERT_REPORT with what `report` is called with, then
  * CONVERT_DONE {"gates":[...],"warnings":[...],"bundle_bytes",...}
  * or ERROR). The job's JSON: {"source","out","name","quant","head_quant",
- * "quant_for":[...],"target_bytes","target_kl","context","shape","kv","profile",
- * "norm","residual_scale","threads","keep_records"}; absent ones default. With
+ * "quant_for":[...],"target_bytes","target_kl","calibrate","calibration" (a path),
+ * "context","shape","kv","profile","norm","residual_scale","threads","keep_records"}; absent ones default. With
  * "kind":"import" the source is a manifest (import/import.h):
  * {"source","out","name","tokenizer","set":[...],"profile", "threads"}; fd 4 is
  * not needed. The model file is fd 4 when fd 4 is open; the other parts of a

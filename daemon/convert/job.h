@@ -4,6 +4,7 @@
  * files and description). */
 #pragma once
 
+#include "convert/calibrate/calibrate.h"
 #include "convert/convert.h"
 #include "convert/digest.h"
 #include "convert/emit.h"
@@ -39,6 +40,9 @@ struct job {
     struct quant_choice forms; /* of the matrices */
     struct target target;      /* when one is asked for */
     char quant[QUANT_TEXT_MAX];
+    bool calibrates;
+    struct calibrate_slice *heads; /* owned: as the plan has them */
+    struct calibration *calibration;
     struct emit emit;
     struct predict_total residency;
     struct bundle b;
@@ -99,6 +103,15 @@ CHECKED int convert_room(const char *out, uint64_t need, uint64_t made,
                          struct err *e);
 /* Tell j->progress what each stage will take. */
 void convert_costs(struct job *j);
+
+/* job_calibrate.c */
+/* Will this conversion calibrate? After convert_check_forms. Errors:
+ * UNSUPPORTED, INVALID (options that contradict each other). */
+CHECKED int convert_choose_calibration(struct job *j, struct err *e);
+/* Stage calibrating, if there is one; the source's digest is known. */
+CHECKED int convert_calibrate(struct job *j, struct err *e);
+/* Remove the calibration's files; its codes are in the packages. */
+CHECKED int convert_end_calibration(struct job *j, struct err *e);
 
 /* The path of a file in the staging folder. */
 CHECKED int convert_staged(const struct job *j, const char *name,

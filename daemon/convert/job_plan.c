@@ -101,8 +101,10 @@ int convert_room(const char *out, uint64_t need, uint64_t made,
 
 int convert_check_room(const struct job *j, struct err *e)
 {
-    return convert_room(j->out, convert_bundle_bytes(j), convert_work_bytes(j),
-                        e);
+    uint64_t codes =
+        j->calibrates ? calibrate_file_bytes(&j->d, &j->forms) : 0;
+    return convert_room(j->out, convert_bundle_bytes(j) + codes,
+                        convert_work_bytes(j), e);
 }
 
 /* --- time --- */
@@ -169,7 +171,12 @@ void convert_costs(struct job *j)
 {
     struct amounts a = amounts(j);
     double n = crew_threads(j->o->threads);
-    double encode = (NS_DEQUANT + encode_ns(j->forms.spec.kind)) / n;
+    bool own = j->o->calibration == NULL;
+    double calibrate =
+        j->calibrates ? calibrate_cost(&j->d, &j->forms, own) / n : 0;
+    double encode = j->calibrates /* codes are there then */
+                        ? 0
+                        : (NS_DEQUANT + encode_ns(j->forms.spec.kind)) / n;
     double packages = (double)j->plan.n_shards + (double)j->plan.n_heads;
     double bundle = (double)convert_bundle_bytes(j);
     double put = NS_WRITE + NS_HASH;
@@ -202,6 +209,7 @@ void convert_costs(struct job *j)
         {"choosing",   asked * palettes },
         {"choosing",   asked * single },
         {"choosing",   asked * whole },
+        {"calibrating", calibrate },
         {"writing",    embed_left                },
         {"writing",    layers_left               },
         {"writing",    head_left                 },
@@ -225,6 +233,7 @@ static int forecast(void *ctx, struct err *e)
     RETERR(gate_vocabulary(j->g, &j->result.notes, e));
     RETERR(convert_choose_context(j, e));
     RETERR(convert_list_target(j, e));
+    RETERR(convert_choose_calibration(j, e));
     RETERR(convert_make_plan(j, e));
     RETERR(convert_check_target(j, e));
     convert_costs(j);

@@ -86,6 +86,7 @@ static int choose(struct job *j, const int32_t *tokens, uint32_t n,
                            (convert_weight_bytes(j) - j->target.bytes)
                      : 0,
         .kl = j->o->target_kl,
+        .feedback = j->calibrates,
         .weights = &j->emit.weights,
         .tokens = tokens,
         .n = n,

@@ -21,6 +21,22 @@ static void put_word(struct buf *b, const char *name, const char *v)
     buf_printf(b, "%s %s\n", name, v != NULL ? v : "-");
 }
 
+/* A text to calibrate with, by its digest. */
+static void put_text(struct buf *b, const char *text, size_t n)
+{
+    struct sha256 s;
+    uint8_t d[SHA256_BYTES];
+    char hex[SHA256_HEX];
+    if (text == NULL) {
+        return;
+    }
+    sha256_init(&s);
+    sha256_add(&s, text, n);
+    sha256_end(&s, d);
+    sha256_hex(d, hex);
+    put_word(b, "text", hex);
+}
+
 /* A file is the same while its number, size and time of writing are: no byte is
  * read for it. Its device is left out, for numbers of devices change when the
  * system starts. */
@@ -57,6 +73,8 @@ static int make_key(const struct job *j, char key[SHA256_HEX], struct err *e)
     put_word(&b, "profile", j->profile.name);
     put_word(&b, "norm", o->norm);
     buf_printf(&b, "scale %a\ncontext %u\n", o->residual_scale, o->context);
+    put_word(&b, "calibrate", o->calibrate);
+    put_text(&b, o->calibration, o->calibration_bytes);
     buf_printf(&b, "target %llu %a\n", (unsigned long long)o->target_bytes,
                o->target_kl);
     if (rc == 0 && !buf_ok(&b)) {

@@ -155,6 +155,21 @@ static void fill_peaks(struct job *j)
     }
 }
 
+static void fill_calibration(struct job *j)
+{
+    struct bundle_calibration *to = &j->b.calibration;
+    if (!j->calibrates) {
+        return;
+    }
+    const struct calibrate_samples *s = calibration_samples(j->calibration);
+    to->from = s->text_sha256[0] != '\0' ? BUNDLE_CALIBRATION_TEXT
+                                         : BUNDLE_CALIBRATION_OWN;
+    to->sequences = s->sequences;
+    to->tokens = s->tokens;
+    to->seed = s->seed;
+    memcpy(to->sha256, s->text_sha256, sizeof(to->sha256));
+}
+
 void convert_describe(struct job *j)
 {
     const struct decoder *d = &j->d;
@@ -194,6 +209,7 @@ void convert_describe(struct job *j)
     b->source_bytes = gguf_file_bytes(j->g);
     memcpy(b->source_sha256, j->digest.hex, SHA256_HEX);
     b->converter_version = ANED_VERSION;
+    fill_calibration(j);
     fill_ropes(j);
     fill_peaks(j);
 }

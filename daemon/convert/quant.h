@@ -95,6 +95,19 @@ struct quant_form {
 CHECKED int quant_encode(const struct quant_input *in, struct quant_form *out,
                          struct err *e);
 
+/* --- decoding --- */
+
+struct quant_rows { /* of a form; as quant_form */
+    const uint8_t *codes;
+    const uint16_t *params;
+    uint64_t cols;
+};
+
+/* out: the cols numbers that row `row` stands for. spec: with the group that
+ * the rows were encoded with. Thread: any. */
+void quant_decode(struct quant_spec spec, const struct quant_rows *from,
+                  uint64_t row, float *out);
+
 /* --- scales --- */
 
 /* max |w|; NaN when an element is NaN or infinite. */

@@ -303,13 +303,6 @@ static struct mil_type params_type(struct quant_spec spec, uint64_t rows)
     return t;
 }
 
-static const struct mil_const *put_params(struct mil_writer *w,
-                                          const struct stream *s)
-{
-    struct mil_type t = params_type(s->spec, s->rows);
-    return mil_blob(w, &t, s->params);
-}
-
 /* A matrix that the writer has already. */
 static void keep_matrix(struct mil_writer *w, const struct mil_type *type,
                         struct quant_spec spec, uint64_t rows,
@@ -318,62 +311,39 @@ static void keep_matrix(struct mil_writer *w, const struct mil_type *type,
     *ret = (struct weight){.data = mil_blob_keep(w, type)};
     ret->palette = quant_entries(spec.kind) > 0;
     if (spec.kind != QUANT_FP16) {
-        struct mil_type t = params_type(quant_fit(spec, rows), rows);
+        struct mil_type t = params_type(spec, rows);
         ret->params = mil_blob_keep(w, &t);
     }
 }
 
-/* int8-tensor: a pass before the others, for the common peak, */
-static int stream_peak(struct stream *s, const struct weights *x, struct err *e)
-{
-    int rc = 0;
-    if (s->spec.kind == QUANT_INT8_TENSOR) {
-        s->peak_only = true;
-        rc = stream_run(s, x, sink_peak, &s->peak, e);
-        s->peak_only = false;
-    }
-    return rc;
-}
-
-/* and the scale after them. */
-static void stream_common(struct stream *s)
-{
-    if (s->spec.kind == QUANT_INT8_TENSOR) {
-        s->params[0] = s->blocks[0].common;
-    }
-}
-
-int weights_matrix(const struct weights *x, struct mil_writer *w,
-                   const struct part *p, uint64_t first, uint64_t rows,
-                   const struct head_rows *perm, struct weight *ret,
+int weights_encode(const struct weights *x, const struct part *p,
+                   uint64_t first, uint64_t rows, const struct head_rows *perm,
+                   struct quant_spec spec,
+                   int (*put)(void *ctx, const void *codes, size_t n,
+                              struct err *e),
+                   void *ctx, uint16_t *params, double *ret_error,
                    struct err *e)
 {
-    const struct gguf_tensor *t = p->t;
     must(first + rows <= p->rows);
     struct stream s = {0};
-    struct weight r = {0};
-    struct quant_spec spec = quant_choice_for(x->choice, t->name);
-    struct mil_type type = conv_type(code_type(spec.kind), rows, t->cols);
-    if (mil_writer_keeps(w)) {
-        keep_matrix(w, &type, spec, rows, ret);
-        return 0;
-    }
-    int rc = stream_init(&s, x, t, p->first + first, rows, perm, spec, e);
+    int rc = stream_init(&s, x, p->t, p->first + first, rows, perm, spec, e);
     if (rc < 0) {
         return rc;
     }
-    CHECK(stream_peak(&s, x, e));
-    mil_blob_begin(w, &type);
-    CHECK(stream_run(&s, x, sink_blob, w, e)); /* the writer is aborted with
-                                                  its open blob */
-    r.data = mil_blob_end(w);
-    stream_common(&s);
-    if (spec.kind != QUANT_FP16) {
-        r.params = put_params(w, &s);
+    if (spec.kind == QUANT_INT8_TENSOR) { /* the common peak first */
+        s.peak_only = true;
+        CHECK(stream_run(&s, x, sink_peak, &s.peak, e));
+        s.peak_only = false;
     }
-    r.palette = quant_entries(spec.kind) > 0;
-    r.error = s.error;
-    *ret = r;
+    CHECK(stream_run(&s, x, put, ctx, e));
+    if (spec.kind == QUANT_INT8_TENSOR) {
+        s.params[0] = s.blocks[0].common;
+    }
+    if (spec.kind != QUANT_FP16) {
+        memcpy(params, s.params,
+               quant_params(s.spec, rows) * sizeof(*s.params));
+    }
+    *ret_error = s.error;
 out:
     stream_fini(&s);
     return rc;
@@ -392,19 +362,66 @@ int weights_params(const struct weights *x, const struct part *p,
                    const struct head_rows *perm, struct quant_spec spec,
                    uint16_t *params, double *error, struct err *e)
 {
-    struct stream s = {0};
-    int rc = stream_init(&s, x, p->t, p->first, p->rows, perm, spec, e);
-    if (rc < 0) {
-        return rc;
+    return weights_encode(x, p, 0, p->rows, perm, spec, sink_none, NULL, params,
+                          error, e);
+}
+
+/* The blob of codes, from calibration where it made them. */
+static int put_codes(const struct weights *x, struct mil_writer *w,
+                     const struct part *p, uint64_t first, uint64_t rows,
+                     const struct head_rows *perm, struct quant_spec spec,
+                     struct weights_codes *made, uint16_t *params,
+                     double *error, struct err *e)
+{
+    const struct gguf_tensor *t = p->t;
+    if (x->codes == NULL ||
+        !x->codes(x->ctx, t, p->first + first, rows, made)) {
+        return weights_encode(x, p, first, rows, perm, spec, sink_blob, w,
+                              params, error, e);
     }
-    CHECK(stream_peak(&s, x, e));
-    CHECK(stream_run(&s, x, sink_none, NULL, e));
-    stream_common(&s);
-    memcpy(params, s.params,
-           (size_t)quant_params(s.spec, s.rows) * sizeof(*params));
-    *error = s.error;
+    mil_blob_put(w, made->codes,
+                 (size_t)(rows * t->cols * quant_bits(spec.kind) / 8));
+    return x->progress != NULL
+               ? progress_add(x->progress, rows * t->row_bytes, e)
+               : 0;
+}
+
+int weights_matrix(const struct weights *x, struct mil_writer *w,
+                   const struct part *p, uint64_t first, uint64_t rows,
+                   const struct head_rows *perm, struct weight *ret,
+                   struct err *e)
+{
+    const struct gguf_tensor *t = p->t;
+    struct quant_spec spec =
+        quant_fit(quant_choice_for(x->choice, t->name), rows);
+    struct mil_type type = conv_type(code_type(spec.kind), rows, t->cols);
+    struct weight r = {.palette = quant_entries(spec.kind) > 0};
+    struct weights_codes made = {0};
+    if (mil_writer_keeps(w)) {
+        keep_matrix(w, &type, spec, rows, ret);
+        return 0;
+    }
+    int rc = quant_check(spec, t->cols, e);
+    if (rc < 0) {
+        return err_prefix(e, rc, "%s", t->name);
+    }
+    uint16_t *params =
+        malloc((quant_params(spec, rows) + 1) * sizeof(*params)); /* fp16: 0 */
+    if (params == NULL) {
+        return err_set(e, ERR_NOMEM, "%s: no memory", t->name);
+    }
+    mil_blob_begin(w, &type); /* on an error the writer is aborted with it */
+    CHECK(put_codes(x, w, p, first, rows, perm, spec, &made, params, &r.error,
+                    e));
+    r.data = mil_blob_end(w);
+    if (spec.kind != QUANT_FP16) {
+        struct mil_type pt = params_type(spec, rows);
+        r.params =
+            mil_blob(w, &pt, made.params != NULL ? made.params : params);
+    }
+    *ret = r;
 out:
-    stream_fini(&s);
+    free(params);
     return rc;
 }
 

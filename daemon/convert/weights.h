@@ -18,6 +18,12 @@ struct weights_inputs {
     const struct feedback *feedback;
 };
 
+/* Rows in their form (quant_form), in the order of the package. */
+struct weights_codes {
+    const uint8_t *codes;
+    const uint16_t *params;
+};
+
 struct weights {
     unsigned threads;                  /* crew.h */
     struct progress *progress;         /* borrowed; NULL: none */
@@ -26,7 +32,12 @@ struct weights {
      * NULL: there is no calibration. Called by the thread of weights_matrix. */
     void (*inputs)(void *ctx, const struct gguf_tensor *t,
                    struct weights_inputs *ret);
-    void *ctx;
+    /* Codes of rows [first, first + rows) of t that were made before and are
+     * used in place of encoding; false: there are none. NULL: never. Borrowed
+     * until weights_matrix returns; same thread. */
+    bool (*codes)(void *ctx, const struct gguf_tensor *t, uint64_t first,
+                  uint64_t rows, struct weights_codes *ret);
+    void *ctx; /* of both */
 };
 
 /* A matrix as the operand of a 1x1 conv, in the form that its tensor has. */
@@ -47,7 +58,15 @@ CHECKED int weights_matrix(const struct weights *x, struct mil_writer *w,
                            const struct head_rows *perm, struct weight *ret,
                            struct err *e);
 
-/* Only the parameters that weights_matrix would store beside all rows of p:
+/* The encoding alone: `put` gets the codes of successive rows, params (of the
+ * caller) the parameters of all, as quant_fit(spec, rows) has them. *ret_error:
+ * as weight.error. Same errors, and those of put. fp16: params is not used. */
+CHECKED int weights_encode(
+    const struct weights *x, const struct part *p, uint64_t first,
+    uint64_t rows, const struct head_rows *perm, struct quant_spec spec,
+    int (*put)(void *ctx, const void *codes, size_t n, struct err *e),
+    void *ctx, uint16_t *params, double *ret_error, struct err *e);
+/* The parameters alone that weights_matrix would store beside all rows of p:
  * quant_params(quant_fit(spec, p->rows), p->rows) of fp16. *error: as
  * struct weight's. spec is not fp16. Errors: those of weights_matrix. */
 CHECKED int weights_params(const struct weights *x, const struct part *p,

@@ -30,6 +30,7 @@ struct worker {
     bool imports; /* "kind": the source is a manifest, not a GGUF */
     struct import_options import;
     struct convert_options o;
+    struct buf text;         /* to calibrate with */
     struct gguf_parts parts; /* from SOURCE_FD on, the one it was given first;
                                 of an import: its vocabulary's */
     struct sandbox_report sandbox;
@@ -167,6 +168,7 @@ static int read_spec(struct worker *w, const struct frame *f, struct err *e)
         {"profile",    &o->profile   },
         {"norm",       &o->norm      },
         {"head_quant", &o->head_quant},
+        {"calibrate",  &o->calibrate },
     };
     RETERR(json_parse((const char *)f->payload, f->n, &w->spec, e));
     for (size_t i = 0; i < countof(strings); i++) {
@@ -252,6 +254,21 @@ static void enter_sandbox(struct worker *w, struct sandbox_conf c)
              w->sandbox.seatbelt);
 }
 
+/* Before the sandbox, which sees no other folder; only its bytes are read here.
+ */
+static int open_text(struct worker *w, struct err *e)
+{
+    const char *path = NULL;
+    RETERR(json_want_str(w->spec, "calibration", false, &path, e));
+    if (path == NULL) {
+        return 0;
+    }
+    RETERR(file_read(path, CALIBRATE_TEXT_MAX, &w->text, e));
+    w->o.calibration = w->text.n > 0 ? w->text.p : "";
+    w->o.calibration_bytes = w->text.n;
+    return 0;
+}
+
 static int open_source(struct worker *w, struct err *e)
 {
     struct stat st = {0};
@@ -307,6 +324,7 @@ static int run_job(struct worker *w, const struct frame *f,
                    struct convert_result *r, struct err *e)
 {
     RETERR(read_spec(w, f, e));
+    RETERR(open_text(w, e));
     RETERR(w->imports ? open_import(w, e) : open_source(w, e));
     w->o.progress = on_progress;
     w->o.report = on_report;
@@ -340,6 +358,7 @@ int convert_role(int argc, char **argv)
         rc = parent_tell_error(w.request, &e);
     }
     json_free(w.spec);
+    buf_fini(&w.text);
     gguf_parts_close(&w.parts);
     frame_in_fini(&w.in);
     return rc;

@@ -88,7 +88,7 @@ static int want_str(struct bundle *b, const struct json *j, const char *key,
     return 0;
 }
 
-static int want_sha256(const struct json *j, const char *key,
+int bundle_want_sha256(const struct json *j, const char *key,
                        char out[SHA256_HEX], struct err *e)
 {
     const char *v = NULL;
@@ -146,7 +146,8 @@ static int read_fields(struct bundle *b, const struct json *j, struct err *e)
     RETERR(json_want_num(j, "margin", true, 0, 1e300, &b->margin, e));
     RETERR(json_want_bool(j, "eps_omitted", true, &b->eps_omitted, e));
     RETERR(want_bytes(j, "total_bytes", &b->total_bytes, e));
-    return want_sha256(j, "fingerprint", b->fingerprint, e);
+    RETERR(bundle_read_calibration(b, json_get(j, "calibration"), e));
+    return bundle_want_sha256(j, "fingerprint", b->fingerprint, e);
 }
 
 static int read_source(struct bundle *b, const struct json *j, struct err *e)
@@ -155,7 +156,7 @@ static int read_source(struct bundle *b, const struct json *j, struct err *e)
     int rc = 0;
     CHECK(want_str(b, s, "name", BUNDLE_PATH_MAX, &b->source_name, e));
     CHECK(want_bytes(s, "bytes", &b->source_bytes, e));
-    CHECK(want_sha256(s, "sha256", b->source_sha256, e));
+    CHECK(bundle_want_sha256(s, "sha256", b->source_sha256, e));
 out:
     return rc < 0 ? err_prefix(e, rc, "source") : 0;
 }
@@ -353,7 +354,7 @@ static int read_file(struct bundle *b, const struct json *j,
 {
     RETERR(want_str(b, j, "path", BUNDLE_PATH_MAX, &f->path, e));
     RETERR(want_bytes(j, "bytes", &f->bytes, e));
-    return want_sha256(j, "sha256", f->sha256, e);
+    return bundle_want_sha256(j, "sha256", f->sha256, e);
 }
 
 static int read_files(struct bundle *b, const struct json *j, struct err *e)

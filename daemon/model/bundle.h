@@ -70,6 +70,20 @@ struct bundle_target {
     uint32_t positions; /* of that measurement */
 };
 
+/* Text that the quantised matrices were chosen for. It is no part of the
+ * fingerprint: the files are. */
+enum bundle_calibration_from {
+    BUNDLE_CALIBRATION_OFF,
+    BUNDLE_CALIBRATION_OWN, /* written by the model */
+    BUNDLE_CALIBRATION_TEXT
+};
+struct bundle_calibration {
+    enum bundle_calibration_from from;
+    uint32_t sequences, tokens; /* tokens: of each */
+    uint64_t seed;
+    char sha256[SHA256_HEX]; /* of the text */
+};
+
 struct bundle {
     struct arena arena;
     char dir[1024];
@@ -111,6 +125,7 @@ struct bundle {
     const char *source_name;
     uint64_t source_bytes;
     char source_sha256[SHA256_HEX];
+    struct bundle_calibration calibration; /* absent in old bundles: off */
     const char *converter_version;
     size_t n_peaks;
     struct bundle_peak *peaks;

@@ -75,6 +75,17 @@ void bundle_put_forms(struct json *j, const struct bundle *b);
 CHECKED int bundle_read_forms(struct bundle *b, const struct json *j,
                               struct err *e);
 
+/* Member `key`, 64 hexadecimal digits. Errors: INVALID. */
+CHECKED int bundle_want_sha256(const struct json *j, const char *key,
+                               char out[SHA256_HEX], struct err *e);
+
+/* --- bundle_calibration.c --- */
+
+/* j: "calibration", or NULL. Errors: INVALID. */
+CHECKED int bundle_read_calibration(struct bundle *b, const struct json *j,
+                                    struct err *e);
+void bundle_put_calibration(struct json *j, const struct bundle *b);
+
 /* Relative, '/' separated, no empty, "." or ".." component. */
 bool bundle_path_ok(const char *path);
 

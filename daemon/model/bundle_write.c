@@ -244,6 +244,7 @@ static struct json *manifest(const struct bundle *b)
     json_add_str(s, "name", b->source_name);
     json_add_int(s, "bytes", (int64_t)b->source_bytes);
     json_add_str(s, "sha256", b->source_sha256);
+    bundle_put_calibration(j, b);
     put_rope(j, "rope", &b->rope);
     put_rope(j, "rope_local", &b->rope_local);
     json_add_num(j, "logit_scale", (double)b->logit_scale);

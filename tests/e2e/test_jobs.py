@@ -1,4 +1,5 @@
 """Conversion jobs over HTTP: what is refused, the queue, events, cancelling, what a restart finds."""
+import hashlib
 import json
 import os
 import shutil
@@ -53,6 +54,9 @@ def test_what_is_refused(d, demo_gguf, tmp_path):
                         ({"source": s, "target_bytes": -1}, "target_bytes"), ({"source": s, "target_bytes": 2**50}, "target_bytes"),
                         ({"source": s, "target_kl": 0.1, "quant": "int8"}, "quant"),
                         ({"source": s, "target_kl": 0.1, "target_bytes": 1000}, "target_kl"),
+                        ({"source": s, "calibrate": "x"}, "calibrate"), ({"source": s, "calibration": "relative"}, "calibration"),
+                        ({"source": s, "calibration": str(tmp_path / "none")}, "calibration"),
+                        ({"source": s, "calibrate": "off", "calibration": s}, "calibration"),
                         ({"source": s, "context": -1}, "context"), ({"source": s, "context": "x"}, "context"),
                         ({"source": s, "bogus": 1}, "bogus"), ({"source": s, "shape": 5}, "shape")):
         r = post(d, **spec)
@@ -63,13 +67,13 @@ def test_what_is_refused(d, demo_gguf, tmp_path):
 
 
 def test_forms_of_tensors(d, demo_gguf, anectl):
-    wanted = {"quant": "lut4", "head_quant": "lut6:4", "quant_for": ["blk.*.attn_v.*=int8", "blk.0.*=lut6"]}
+    wanted = {"calibrate": "off", "quant": "lut4", "head_quant": "lut6:4", "quant_for": ["blk.*.attn_v.*=int8", "blk.0.*=lut6"]}
     assert d.convert(demo_gguf, "four", context=256, **wanted)["state"] == "done"
     with d.http() as c:
         assert c.get("/aned/v1/models/four").json()["quant"] == "lut4"
     end = d.convert(demo_gguf, "none", context=256, quant_for=["blk.*.attn_w=int8"])
     assert end["state"] == "failed" and "blk.*.attn_w" in end["error"]["message"]
-    r = subprocess.run([anectl, "--socket", d.sock, "convert", demo_gguf, "--name", "six", "-q", "lut6", "-c", "256",
+    r = subprocess.run([anectl, "--socket", d.sock, "convert", demo_gguf, "--name", "six", "-q", "lut6", "-c", "256", "--calibrate", "off",
                         "--quant-for", "*=lut4", "--quant-for", "token_embd*=int8"], capture_output=True, text=True)
     assert r.returncode == 0, r.stderr
 
@@ -81,6 +85,21 @@ def test_forms_by_target(d, demo_gguf, anectl):
     r = subprocess.run([anectl, "--socket", d.sock, "convert", demo_gguf, "--name", "small", "-c", "256", "--target-bytes", "1"],
                        capture_output=True, text=True)
     assert r.returncode != 0 and "smallest form of each matrix" in r.stderr, r.stderr
+
+
+def test_calibration(d, demo_gguf, anectl, tmp_path):
+    """The worker, in its sandbox, reads a text that lies in another folder."""
+    text = tmp_path / "text.txt"
+    text.write_text("Once upon a time there was a little dog who liked to play in the garden.\n" * 200)
+    r = subprocess.run([anectl, "--socket", d.sock, "convert", demo_gguf, "--name", "told", "-q", "int8", "-c", "256",
+                        "--calibration", text], capture_output=True, text=True)
+    assert r.returncode == 0, r.stderr
+    made = json.loads((d.home / "models" / "told" / "bundle.json").read_text())["calibration"]
+    assert made["from"] == "text" and made["sha256"] == hashlib.sha256(text.read_bytes()).hexdigest()
+    assert made["tokens"] == 128 and made["sequences"] >= 8
+    text.write_text("Too short.")
+    end = d.convert(demo_gguf, "short", context=256, calibration=str(text))
+    assert end["state"] == "failed" and "calibration text" in end["error"]["message"]
 
 
 def test_a_job_and_its_events(d, demo_gguf):

@@ -14,13 +14,14 @@ def gemma_model(gemma):
 
 @pytest.fixture(scope="session")
 def gemma_bundle(aned, gemma, tmp_path_factory):
-    """gemma_bundle("int8") -> a bundle of context 1024 that tests only read."""
+    """gemma_bundle("int8 --calibrate on") -> a bundle of context 1024 that tests only read."""
     made = {}
 
     def get(quant):
         if quant not in made:
-            made[quant] = tmp_path_factory.mktemp(f"gemma-{quant}") / "bundle"
-            convert(aned, gemma, made[quant], quant, "--context", 1024)
+            made[quant] = tmp_path_factory.mktemp(f"gemma-{quant.split()[0]}") / "bundle"
+            form, *more = quant.split()
+            convert(aned, gemma, made[quant], form, "--context", 1024, *more)
         return made[quant]
 
     yield get

@@ -13,7 +13,8 @@ from oracle_tools import convert, logits
 
 CLEAR = 0.02
 # The largest mean KL, and the least share of equal best tokens where fp32 arithmetic leaves only the weights' error.
-LIMITS = {"fp16": (0.0005, 0.98), "int8": (0.010, 0.95), "lut6": (0.030, 0.85), "lut4": (0.30, 0.65),
+# lut6 and lut4 are calibrated by default.
+LIMITS = {"fp16": (0.0005, 0.98), "int8": (0.010, 0.95), "int8 --calibrate on": (0.0037, 0.96), "lut6": (0.0125, 0.92), "lut4": (0.15, 0.65),
           "kl0.05": (0.10, 0.80)}  # of the first two prompts; the target is held on another text
 # Bits of a weight with its parameters, for rows of k weights.
 BITS = {"lut4": lambda k: 4 + 16 * 16 / k, "lut6": lambda k: 6 + 64 * 16 / k / 16, "int8": lambda k: 8 + 16 / k, "fp16": lambda k: 16}

@@ -10,18 +10,25 @@
 static void rope_tables(struct reference *r)
 {
     const struct arch_kind *k = &r->d->kinds[r->layer->kind];
-    const float *factors = k->long_factors != NULL && r->n > k->original
-                               ? k->long_factors
-                               : k->factors;
+    const float *factors =
+        k->long_factors != NULL && r->keys->room > k->original ? k->long_factors
+                                                               : k->factors;
     for (uint32_t i = 0; i < k->rope_dim / 2; i++) {
         double f = fmath_pow((double)k->base, -2.0 * i / k->rope_dim);
         f /= k->n_factors > 0 ? (double)factors[i] : 1.0;
-        for (uint32_t t = 0; t < r->n; t++) {
+        float *to_cos = r->cos + i * r->stride;
+        float *to_sin = r->sin + i * r->stride;
+        for (uint32_t t = 0; t < r->columns; t++) {
             double sine = 0;
             double cosine = 0;
-            fmath_sincos(t * (double)k->scale * f, &sine, &cosine);
-            r->cos[i * r->stride + t] = (float)(cosine * (double)k->magnitude);
-            r->sin[i * r->stride + t] = (float)(sine * (double)k->magnitude);
+            fmath_sincos((r->position + t) * (double)k->scale * f, &sine,
+                         &cosine);
+            to_cos[t] = (float)(cosine * (double)k->magnitude);
+            to_sin[t] = (float)(sine * (double)k->magnitude);
+        }
+        for (uint32_t t = r->columns; t < r->n; t++) { /* more sequences */
+            to_cos[t] = to_cos[t - r->columns];
+            to_sin[t] = to_sin[t - r->columns];
         }
     }
 }
@@ -55,52 +62,63 @@ static double capped(double s, float cap)
     return cap > 0 ? (double)cap * fmath_tanh(s / (double)cap) : s;
 }
 
-/* One head: scores of every token, softmax, values. The peak is that of the
- * scores before a cap: they must fit too. */
-static void run_head(struct reference *r, size_t h)
+/* Attention of one column's query in head h. q, out: the head's rows; k, v: the
+ * head's rows of its own sequence. The peak is that of the scores before a cap:
+ * they must fit too. */
+static void run_query(struct reference *r, size_t h, uint32_t t, const float *k,
+                      const float *v)
 {
     const struct layer *l = r->layer;
     uint32_t window = r->d->kinds[l->kind].window;
-    size_t kv = h / (l->n_heads / l->n_kv);
     const float *q = r->q + h * l->d_head * r->stride;
-    const float *k = r->k + kv * l->d_head * r->stride;
-    const float *v = r->v + kv * l->d_head * r->stride;
     float *out = r->attn + h * l->d_head * r->stride;
+    size_t stride = r->keys->stride;
+    uint32_t at = r->position + t % r->columns;
+    uint32_t from = window != 0 && at + 1 > window ? at + 1 - window : 0;
+    double p[TOKENS];
+    double top = -(double)INFINITY;
+    for (uint32_t u = from; u <= at; u++) {
+        p[u] = 0;
+    }
+    for (uint32_t i = 0; i < l->d_head; i++) { /* keys lie along tokens */
+        double a = (double)q[i * r->stride + t];
+        for (uint32_t u = from; u <= at; u++) {
+            p[u] += a * (double)k[i * stride + u];
+        }
+    }
+    for (uint32_t u = from; u <= at; u++) {
+        double s = p[u] * (double)l->score_scale;
+        double a = fabs(s);
+        if (!(a <= r->head_peak[h])) {
+            r->head_peak[h] = a;
+        }
+        p[u] = capped(s, l->score_cap);
+        top = p[u] > top ? p[u] : top;
+    }
+    double sum = 0;
+    for (uint32_t u = from; u <= at; u++) {
+        p[u] = fmath_exp(p[u] - top);
+        sum += p[u];
+    }
+    for (uint32_t i = 0; i < l->d_head; i++) {
+        double a = 0;
+        for (uint32_t u = from; u <= at; u++) {
+            a += p[u] * (double)v[i * stride + u];
+        }
+        out[i * r->stride + t] = (float)(a / sum);
+    }
+}
+
+static void run_head(struct reference *r, size_t h)
+{
+    const struct layer *l = r->layer;
+    const struct reference_keys *keys = r->keys;
+    size_t kv = h / (l->n_heads / l->n_kv) * l->d_head * keys->stride;
     r->head_peak[h] = 0;
     for (uint32_t t = 0; t < r->n; t++) {
-        double p[TOKENS];
-        double top = -(double)INFINITY;
-        uint32_t from = window != 0 && t + 1 > window ? t + 1 - window : 0;
-        for (uint32_t u = from; u <= t; u++) {
-            p[u] = 0;
-        }
-        for (uint32_t i = 0; i < l->d_head; i++) { /* keys lie along tokens */
-            double a = (double)q[i * r->stride + t];
-            for (uint32_t u = from; u <= t; u++) {
-                p[u] += a * (double)k[i * r->stride + u];
-            }
-        }
-        for (uint32_t u = from; u <= t; u++) {
-            double s = p[u] * (double)l->score_scale;
-            double a = fabs(s);
-            if (!(a <= r->head_peak[h])) {
-                r->head_peak[h] = a;
-            }
-            p[u] = capped(s, l->score_cap);
-            top = p[u] > top ? p[u] : top;
-        }
-        double sum = 0;
-        for (uint32_t u = from; u <= t; u++) {
-            p[u] = fmath_exp(p[u] - top);
-            sum += p[u];
-        }
-        for (uint32_t i = 0; i < l->d_head; i++) {
-            double a = 0;
-            for (uint32_t u = from; u <= t; u++) {
-                a += p[u] * (double)v[i * r->stride + u];
-            }
-            out[i * r->stride + t] = (float)(a / sum);
-        }
+        size_t sequence = kv + (size_t)(t / r->columns) * keys->room;
+        run_query(r, h, t, keys->k[l->kv_from] + sequence,
+                  keys->v[l->kv_from] + sequence);
     }
 }
 
@@ -156,6 +174,20 @@ static int finish_heads(struct reference *r, uint32_t l, enum arch_slot slot,
     return r->layer->qk_norm_last ? norm_heads(r, l, slot, kind, n, x, e) : 0;
 }
 
+/* Put the columns' rows among those of all positions. */
+static void keep(const struct reference *r, const float *x, size_t rows,
+                 float *to)
+{
+    const struct reference_keys *keys = r->keys;
+    for (size_t i = 0; i < rows; i++) {
+        for (uint32_t t = 0; t < r->n; t += r->columns) {
+            size_t at = (size_t)(t / r->columns) * keys->room + r->position;
+            memcpy(to + i * keys->stride + at, x + i * r->stride + t,
+                   r->columns * sizeof(*x));
+        }
+    }
+}
+
 /* This layer's own keys and values. */
 static int make_keys(struct reference *r, uint32_t l, struct err *e)
 {
@@ -178,14 +210,15 @@ static int make_keys(struct reference *r, uint32_t l, struct err *e)
                                   .layer = l};
         RETERR(reference_normalise(r, &norm, r->v, r->v, e));
     }
-    return finish_heads(r, l, SLOT_K_NORM, RANGE_K_NORM, y->n_kv, r->k, e);
+    RETERR(finish_heads(r, l, SLOT_K_NORM, RANGE_K_NORM, y->n_kv, r->k, e));
+    keep(r, r->k, rows, r->keys->k[l]);
+    keep(r, r->v, rows, r->keys->v[l]);
+    return 0;
 }
 
 int reference_attention(struct reference *r, uint32_t l, struct err *e)
 {
     const struct layer *y = r->layer;
-    r->k = r->own_k[y->kv_from];
-    r->v = r->own_v[y->kv_from];
     rope_tables(r);
     RETERR(reference_project(r, l, SLOT_Q, SLOT_Q_BIAS, RANGE_Q, r->h, r->q,
                              e));
@@ -195,6 +228,5 @@ int reference_attention(struct reference *r, uint32_t l, struct err *e)
     }
     attend(r, l);
     reference_peak(r, RANGE_ATTN, l, r->attn, (size_t)y->n_heads * y->d_head);
-    return reference_project(r, l, SLOT_O, SLOT_O_BIAS, RANGE_ATTN_OUT, r->attn,
-                             r->y, e);
+    return 0;
 }

@@ -1,13 +1,13 @@
-/* impl.h - shared by the files of reference.h: run.c (layers, memory),
- * attention.c, product.c (weights times panels), norm.c (norms and their error
- * in fp16).
+/* impl.h - shared by the files of reference.h: run.c (layers), panels.c
+ * (memory), attention.c, product.c (weights times panels), norm.c (norms and
+ * their error in fp16).
  *
  * Activations are feature-major panels (gemm.h): a column is a token, so norms
  * and rotations are loops over columns and every product is rows of weights
  * times the whole panel. */
 #pragma once
 
-#include "convert/reference/reference.h"
+#include "convert/reference/walk.h"
 
 #define BLOCK_FLOATS (128u * 1024u)
 #define TOKENS       REFERENCE_TOKENS_MAX
@@ -20,21 +20,30 @@ struct scratch { /* of one worker */
     double peak;
 };
 
+/* Keys and values of all positions so far: (n_kv * d_head, stride), position p
+ * of sequence s at s * room + p. A layer that reads another's has none; those
+ * that no other layer reads may have one memory, common_k and _v. */
+struct reference_keys {
+    uint32_t n_layers, room;
+    size_t stride;
+    float **k, **v; /* a layer */
+    float *common_k, *common_v;
+};
+
 struct reference {
     const struct decoder *d;
     unsigned threads;
     struct progress *progress;
     struct range *range;
     const struct reference_conf *conf; /* borrowed */
-    uint32_t n;              /* tokens */
+    uint32_t n;                        /* tokens: sequences * columns */
+    uint32_t columns;                  /* of a sequence, side by side */
+    uint32_t position;                 /* of a sequence's first column */
     size_t stride;           /* n rounded up to whole lanes */
     float *x, *h, *y;        /* (d_model, stride) */
     float *q, *attn;         /* (n_heads * d_head, stride) */
-    float *k, *v;            /* (n_kv * d_head, stride): of this layer, or of
-                                the one whose keys it reads */
-    float **own_k, **own_v;  /* a layer: its k and v; those that no other layer
-                                reads have one memory, common_k and _v */
-    float *common_k, *common_v;
+    float *k, *v;            /* (n_kv * d_head, stride): of these columns */
+    struct reference_keys *keys; /* borrowed */
     float *gate, *up;        /* (d_ff, stride) */
     float *x0;               /* (d_model, stride): the embeddings; NULL: not
                                 needed later */
@@ -93,6 +102,6 @@ CHECKED int reference_normalise(struct reference *r, const struct norm *n,
 
 /* --- attention.c --- */
 
-/* r->y becomes what attention adds to the stream, from r->h. */
+/* r->attn becomes what heads have gathered, from r->h. */
 CHECKED int reference_attention(struct reference *r, uint32_t l,
                                 struct err *e);

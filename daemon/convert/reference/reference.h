@@ -36,29 +36,6 @@ CHECKED int reference_run(const struct decoder *d,
                           const int32_t *tokens, uint32_t n, float *logits,
                           struct err *e);
 
-/* --- a run in pieces ---
- *
- * A run that is kept may compute its last layers again, with other weights
- * (conf->rows). It keeps the keys and values that later layers share, so layer
- * `first` may only be computed again while those before it last ran as they
- * should: go from the last layer to the first. Thread: one at a time. */
-struct reference;
-/* The embeddings of n tokens, as reference_run. conf and tokens are borrowed
- * until reference_close; conf may change between two calls. */
-CHECKED int reference_open(const struct decoder *d,
-                           const struct reference_conf *conf,
-                           const int32_t *tokens, uint32_t n,
-                           struct reference **ret, struct err *e);
-void reference_close(struct reference *r); /* NULL is fine */
-/* The stream: value (f, t) at [f * stride + t]; d_model * stride floats, which
- * the caller may keep, and put back. */
-float *reference_stream(struct reference *r, size_t *stride);
-/* Layers [first, last). */
-CHECKED int reference_layers(struct reference *r, uint32_t first, uint32_t last,
-                             struct err *e);
-/* Logits of the stream, which stays as it is. */
-CHECKED int reference_head(struct reference *r, float *logits, struct err *e);
-
 /* Bytes of source weights that a run reads, for its progress. */
 uint64_t reference_bytes(const struct decoder *d);
 /* The same of layers [first, last), without the head. */

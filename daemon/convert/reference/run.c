@@ -1,4 +1,4 @@
-/* run.c - the layers of a run, and its memory. See impl.h for how activations
+/* run.c - the layers of a run, block by block. See impl.h for how activations
  * lie.
  *
  * Sums of norms, scores and softmax run in double: the gates compare with this.
@@ -7,8 +7,6 @@
 
 #include "base/crew.h"
 #include "base/fmath.h"
-#include "base/num.h"
-#include "convert/gemm.h"
 #include "convert/reference/impl.h"
 
 /* --- feed-forward --- */
@@ -49,10 +47,16 @@ static void gate(struct reference *r, float *a, const float *b, size_t rows)
     crew_run(r->threads, rows, 16, on_rows, &g);
 }
 
+/* Where a feed-forward's values stand before its last product. */
+static float *inner(const struct reference *r)
+{
+    return r->layer->gated ? r->gate : r->up;
+}
+
 static int feed_forward(struct reference *r, uint32_t l, struct err *e)
 {
     const struct layer *y = r->layer;
-    float *first = y->gated ? r->gate : r->up;
+    float *first = inner(r);
     if (y->gated) {
         RETERR(reference_project(r, l, SLOT_GATE, SLOT_GATE_BIAS, RANGE_GATE,
                                  r->h, r->gate, e));
@@ -61,8 +65,7 @@ static int feed_forward(struct reference *r, uint32_t l, struct err *e)
                              e));
     gate(r, first, y->gated ? r->up : NULL, y->d_ff);
     reference_peak(r, RANGE_ACT_UP, l, first, y->d_ff);
-    return reference_project(r, l, SLOT_DOWN, SLOT_DOWN_BIAS, RANGE_FFN_OUT,
-                             first, r->y, e);
+    return 0;
 }
 
 /* --- the stream --- */
@@ -159,36 +162,135 @@ static int per_layer(struct reference *r, uint32_t l, struct err *e)
                              r->x, r->gate, e));
     gate(r, r->gate, r->ple, p);
     reference_peak(r, RANGE_PLE, l, r->gate, p);
-    RETERR(reference_project(r, l, SLOT_PLE_OUT, SLOT_COUNT, RANGE_PLE_OUT,
-                             r->gate, r->y, e));
-    return join(r, l, SLOT_PLE_NORM, RANGE_PLE_NORM, RANGE_RESIDUAL_PLE, e);
+    return 0;
 }
 
 /* --- layers --- */
 
-static int run_layer(struct reference *r, uint32_t l, struct err *e)
+/* In forward order; a layer without per-layer embeddings has two blocks. */
+static const enum reference_block order[] = {REFERENCE_ATTENTION, REFERENCE_FFN,
+                                             REFERENCE_PLE};
+
+bool reference_has(const struct decoder *d, uint32_t l,
+                   enum reference_block block)
 {
-    const struct decoder *d = r->d;
-    r->layer = &d->layers[l];
-    RETERR(enter(r, l, SLOT_ATTN_NORM, RANGE_ATTN_NORM, RANGE_ATTN_IN, e));
-    RETERR(reference_attention(r, l, e));
-    RETERR(join(r, l, SLOT_POST_ATTN, RANGE_POST_ATTN, RANGE_RESIDUAL_MID, e));
-    RETERR(enter(r, l, SLOT_FFN_NORM, RANGE_FFN_NORM, RANGE_FFN_IN, e));
-    RETERR(feed_forward(r, l, e));
-    RETERR(join(r, l, SLOT_POST_FFN, RANGE_POST_FFN, RANGE_RESIDUAL, e));
-    if (r->layer->d_ple > 0) {
-        RETERR(per_layer(r, l, e));
-    }
-    if (r->layer->out_scale != 1) {
-        for (size_t i = 0; i < d->d_model * r->stride; i++) {
-            r->x[i] *= r->layer->out_scale;
-        }
-        reference_peak(r, RANGE_OUT_SCALE, l, r->x, d->d_model);
+    return block != REFERENCE_PLE || d->layers[l].d_ple > 0;
+}
+
+int reference_enter(struct reference *r, uint32_t l, enum reference_block block,
+                    struct err *e)
+{
+    r->layer = &r->d->layers[l];
+    switch (block) {
+    case REFERENCE_ATTENTION:
+        return enter(r, l, SLOT_ATTN_NORM, RANGE_ATTN_NORM, RANGE_ATTN_IN, e);
+    case REFERENCE_FFN:
+        return enter(r, l, SLOT_FFN_NORM, RANGE_FFN_NORM, RANGE_FFN_IN, e);
+    case REFERENCE_PLE: /* it reads the stream and the embeddings themselves */
+        break;
     }
     return 0;
 }
 
-static int embed(struct reference *r, struct err *e)
+int reference_open_block(struct reference *r, uint32_t l,
+                         enum reference_block block, struct err *e)
+{
+    RETERR(reference_enter(r, l, block, e));
+    switch (block) {
+    case REFERENCE_ATTENTION:
+        return reference_attention(r, l, e);
+    case REFERENCE_FFN:
+        return feed_forward(r, l, e);
+    case REFERENCE_PLE:
+        break;
+    }
+    return per_layer(r, l, e);
+}
+
+static int scale_out(struct reference *r, uint32_t l)
+{
+    for (size_t i = 0; i < r->d->d_model * r->stride; i++) {
+        r->x[i] *= r->layer->out_scale;
+    }
+    reference_peak(r, RANGE_OUT_SCALE, l, r->x, r->d->d_model);
+    return 0;
+}
+
+int reference_close_block(struct reference *r, uint32_t l,
+                          enum reference_block block, struct err *e)
+{
+    static const struct {
+        enum arch_slot slot, bias, post;
+        enum range_kind out, norm, stream;
+    } of[] = {
+        [REFERENCE_ATTENTION] = {SLOT_O,       SLOT_O_BIAS,    SLOT_POST_ATTN,
+                                 RANGE_ATTN_OUT, RANGE_POST_ATTN,
+                                 RANGE_RESIDUAL_MID                                 },
+        [REFERENCE_FFN] = {SLOT_DOWN,    SLOT_DOWN_BIAS, SLOT_POST_FFN,
+                                 RANGE_FFN_OUT,  RANGE_POST_FFN,  RANGE_RESIDUAL    },
+        [REFERENCE_PLE] = {SLOT_PLE_OUT, SLOT_COUNT,     SLOT_PLE_NORM,
+                                 RANGE_PLE_OUT,  RANGE_PLE_NORM,  RANGE_RESIDUAL_PLE},
+    };
+    r->layer = &r->d->layers[l];
+    const struct reference_panel in = reference_input(r, l, of[block].slot);
+    RETERR(reference_project(r, l, of[block].slot, of[block].bias,
+                             of[block].out, in.x, r->y, e));
+    RETERR(join(r, l, of[block].post, of[block].norm, of[block].stream, e));
+    bool last = block == REFERENCE_PLE ||
+                (block == REFERENCE_FFN && r->layer->d_ple == 0);
+    return last && r->layer->out_scale != 1 ? scale_out(r, l) : 0;
+}
+
+struct reference_panel reference_input(struct reference *r, uint32_t l,
+                                       enum arch_slot slot)
+{
+    r->layer = &r->d->layers[l];
+    const struct layer *y = r->layer;
+    const struct {
+        enum arch_slot slot;
+        float *x;
+        size_t rows;
+    } of[] = {
+        {SLOT_O,        r->attn,  (size_t)y->n_heads * y->d_head},
+        {SLOT_DOWN,     inner(r), y->d_ff                       },
+        {SLOT_PLE_PROJ, r->x0,    r->d->d_model                 },
+        {SLOT_PLE_GATE, r->x,     r->d->d_model                 },
+        {SLOT_PLE_OUT,  r->gate,  y->d_ple                      },
+    };
+    for (size_t i = 0; i < countof(of); i++) {
+        if (of[i].slot == slot) {
+            return (struct reference_panel){of[i].x, of[i].rows, r->stride,
+                                            r->n};
+        }
+    }
+    /* what a norm gave */
+    return (struct reference_panel){r->h, r->d->d_model, r->stride, r->n};
+}
+
+static int run_layer(struct reference *r, uint32_t l, struct err *e)
+{
+    for (size_t i = 0; i < countof(order); i++) {
+        if (reference_has(r->d, l, order[i])) {
+            RETERR(reference_open_block(r, l, order[i], e));
+            RETERR(reference_close_block(r, l, order[i], e));
+        }
+    }
+    return 0;
+}
+
+int reference_layers(struct reference *r, uint32_t first, uint32_t last,
+                     struct err *e)
+{
+    for (uint32_t l = first; l < last; l++) {
+        RETERR(run_layer(r, l, e));
+        if (r->conf->layer != NULL) {
+            r->conf->layer(r->conf->ctx, l, r->x, r->stride);
+        }
+    }
+    return 0;
+}
+
+int reference_embed(struct reference *r, const int32_t *tokens, struct err *e)
 {
     const struct decoder *d = r->d;
     float *row = malloc(d->d_model * sizeof(*row));
@@ -196,6 +298,7 @@ static int embed(struct reference *r, struct err *e)
         return err_set(e, ERR_NOMEM, "no memory");
     }
     int rc = 0;
+    r->tokens = tokens;
     for (uint32_t t = 0; t < r->n; t++) {
         int32_t id = r->tokens[t];
         if (id < 0 || (uint32_t)id >= d->vocab) {
@@ -225,7 +328,7 @@ static void finish_logits(const struct decoder *d, float *logits, size_t n)
     }
 }
 
-static int head(struct reference *r, float *logits, struct err *e)
+int reference_enter_head(struct reference *r, struct err *e)
 {
     const struct decoder *d = r->d;
     const struct norm n = {.weight = &d->global[SLOT_OUT_NORM],
@@ -234,7 +337,13 @@ static int head(struct reference *r, float *logits, struct err *e)
                            .groups = 1,
                            .stream = true,
                            .kind = RANGE_OUT_NORM};
-    RETERR(reference_normalise(r, &n, r->x, r->h, e));
+    return reference_normalise(r, &n, r->x, r->h, e);
+}
+
+int reference_head(struct reference *r, float *logits, struct err *e)
+{
+    const struct decoder *d = r->d;
+    RETERR(reference_enter_head(r, e));
     struct product p = {.r = r, .w = arch_head(d), .x = r->h, .logits = logits};
     for (size_t i = 0; i < r->n_scratch; i++) {
         r->scratch[i].peak = 0;
@@ -254,198 +363,24 @@ static int head(struct reference *r, float *logits, struct err *e)
     return 0;
 }
 
-/* --- memory --- */
-
-static bool panel(const struct reference *r, size_t rows, float **ret)
-{
-    *ret = calloc(rows * r->stride, sizeof(float));
-    return *ret != NULL;
-}
-
-/* The most rows of any layer's values. */
-struct rows_most {
-    size_t q, kv, ff, half, heads;
-};
-
-static struct rows_most most(const struct decoder *d)
-{
-    struct rows_most m = {0};
-    for (uint32_t l = 0; l < d->n_layers; l++) {
-        const struct layer *y = &d->layers[l];
-        m.q = num_max(m.q, (size_t)y->n_heads * y->d_head);
-        m.kv = num_max(m.kv, (size_t)y->n_kv * y->d_head);
-        m.ff = num_max(m.ff, num_max(y->d_ff, y->d_ple));
-        m.half = num_max(m.half, d->kinds[y->kind].rope_dim / 2);
-        m.heads = num_max(m.heads, y->n_heads);
-    }
-    return m;
-}
-
-static bool is_read_later(const struct decoder *d, uint32_t l)
-{
-    for (uint32_t k = l + 1; k < d->n_layers; k++) {
-        if (d->layers[k].kv_from == l) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool init_keys(struct reference *r, size_t rows)
-{
-    const struct decoder *d = r->d;
-    r->own_k = calloc(d->n_layers, sizeof(float *));
-    r->own_v = calloc(d->n_layers, sizeof(float *));
-    bool ok = r->own_k != NULL && r->own_v != NULL &&
-              panel(r, rows, &r->common_k) && panel(r, rows, &r->common_v);
-    for (uint32_t l = 0; ok && l < d->n_layers; l++) {
-        if (is_read_later(d, l)) {
-            ok = panel(r, rows, &r->own_k[l]) && panel(r, rows, &r->own_v[l]);
-        } else {
-            r->own_k[l] = r->common_k;
-            r->own_v[l] = r->common_v;
-        }
-    }
-    return ok;
-}
-
-static bool reference_init(struct reference *r)
-{
-    const struct decoder *d = r->d;
-    struct rows_most m = most(d);
-    uint64_t widest = num_max(num_max(d->d_model, m.ff), m.q);
-    r->n_scratch = r->threads;
-    r->scratch = calloc(r->n_scratch, sizeof(*r->scratch));
-    r->head_peak = calloc(m.heads, sizeof(*r->head_peak));
-    bool ok = r->scratch != NULL && r->head_peak != NULL &&
-              panel(r, d->d_model, &r->x) && panel(r, d->d_model, &r->h) &&
-              panel(r, d->d_model, &r->y) && panel(r, m.q, &r->q) &&
-              panel(r, m.q, &r->attn) && init_keys(r, m.kv) &&
-              panel(r, m.ff, &r->gate) && panel(r, m.ff, &r->up) &&
-              panel(r, m.half, &r->cos) && panel(r, m.half, &r->sin);
-    if (ok && d->d_ple > 0) {
-        ok = panel(r, d->d_model, &r->x0) && panel(r, d->d_ple, &r->ple);
-    }
-    for (size_t i = 0; ok && i < r->n_scratch; i++) {
-        /* every matrix's block: at most BLOCK_FLOATS, or 6 rows */
-        size_t floats = (size_t)num_max(BLOCK_FLOATS, 6 * widest);
-        r->scratch[i].rows = malloc(floats * sizeof(float));
-        r->scratch[i].y = malloc(reference_block_rows(d->d_model) * r->stride *
-                                 sizeof(float));
-        ok = r->scratch[i].rows != NULL && r->scratch[i].y != NULL;
-    }
-    return ok;
-}
-
-static void fini_keys(struct reference *r)
-{
-    for (uint32_t l = 0; r->own_k != NULL && r->own_v != NULL &&
-                         l < r->d->n_layers;
-         l++) {
-        if (r->own_k[l] != r->common_k) {
-            free(r->own_k[l]);
-            free(r->own_v[l]);
-        }
-    }
-    free(r->own_k);
-    free(r->own_v);
-}
-
-static void reference_fini(struct reference *r)
-{
-    for (size_t i = 0; r->scratch != NULL && i < r->n_scratch; i++) {
-        free(r->scratch[i].rows);
-        free(r->scratch[i].y);
-    }
-    fini_keys(r);
-    float *all[] = {r->x,        r->h,        r->y,   r->q,  r->attn,
-                    r->common_k, r->common_v, r->cos, r->up, r->gate,
-                    r->sin,      r->x0,       r->ple};
-    for (size_t i = 0; i < countof(all); i++) {
-        free(all[i]);
-    }
-    free(r->scratch);
-    free(r->head_peak);
-}
-
-/* --- runs --- */
-
-static int begin(struct reference *r, struct err *e)
-{
-    r->stride = (r->n + GEMM_LANES - 1) / GEMM_LANES * GEMM_LANES;
-    if (!reference_init(r)) {
-        return err_set(e, ERR_NOMEM, "no memory for %u tokens", r->n);
-    }
-    if (r->range != NULL) {
-        r->range->n_tokens = r->n;
-    }
-    return embed(r, e);
-}
-
-int reference_open(const struct decoder *d, const struct reference_conf *conf,
-                   const int32_t *tokens, uint32_t n, struct reference **ret,
-                   struct err *e)
-{
-    must(n >= 1 && n <= TOKENS);
-    struct reference *r = malloc(sizeof(*r));
-    if (r == NULL) {
-        return err_set(e, ERR_NOMEM, "no memory for %u tokens", n);
-    }
-    *r = (struct reference){.d = d,
-                            .threads = crew_threads(conf->threads),
-                            .progress = conf->progress,
-                            .range = conf->range,
-                            .conf = conf,
-                            .n = n,
-                            .tokens = tokens};
-    int rc = begin(r, e);
-    if (rc < 0) {
-        reference_close(r);
-        return rc;
-    }
-    *ret = r;
-    return 0;
-}
-
-void reference_close(struct reference *r)
-{
-    if (r != NULL) {
-        reference_fini(r);
-        free(r);
-    }
-}
-
-float *reference_stream(struct reference *r, size_t *stride)
-{
-    *stride = r->stride;
-    return r->x;
-}
-
-int reference_layers(struct reference *r, uint32_t first, uint32_t last,
-                     struct err *e)
-{
-    for (uint32_t l = first; l < last; l++) {
-        RETERR(run_layer(r, l, e));
-        if (r->conf->layer != NULL) {
-            r->conf->layer(r->conf->ctx, l, r->x, r->stride);
-        }
-    }
-    return 0;
-}
-
-int reference_head(struct reference *r, float *logits, struct err *e)
-{
-    return head(r, logits, e);
-}
-
 int reference_run(const struct decoder *d, const struct reference_conf *conf,
                   const int32_t *tokens, uint32_t n, float *logits,
                   struct err *e)
 {
     struct reference *r = NULL;
-    RETERR(reference_open(d, conf, tokens, n, &r, e));
-    int rc = reference_layers(r, 0, d->n_layers, e);
-    rc = rc < 0 ? rc : reference_head(r, logits, e);
+    struct reference_keys *k = NULL;
+    int rc = 0;
+    CHECK(reference_open(d, conf, 1, n, &r, e));
+    CHECK(reference_keys_open(d, 1, n, false, &k, e));
+    reference_at(r, k, 0);
+    if (r->range != NULL) {
+        r->range->n_tokens = n;
+    }
+    CHECK(reference_embed(r, tokens, e));
+    CHECK(reference_layers(r, 0, d->n_layers, e));
+    CHECK(reference_head(r, logits, e));
+out:
+    reference_keys_close(k);
     reference_close(r);
     return rc;
 }

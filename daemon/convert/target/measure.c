@@ -12,6 +12,7 @@
 #include "base/crew.h"
 #include "base/fmath.h"
 #include "base/num.h"
+#include "convert/reference/walk.h"
 #include "convert/target/impl.h"
 
 #define NONE_KL 1e9 /* of logits that are no numbers */
@@ -111,6 +112,7 @@ struct runs {
     struct target *t;
     struct target_place *places;
     struct reference *r;
+    struct reference_keys *keys;
     uint32_t n;
     size_t floats; /* of a stream */
     float *kept;   /* n_layers + 1 streams: before each layer, and the last */
@@ -122,7 +124,10 @@ static int runs_open(struct runs *r, const struct reference_conf *conf,
                      struct err *e)
 {
     size_t stride = 0;
-    RETERR(reference_open(r->d, conf, r->conf->tokens, r->n, &r->r, e));
+    RETERR(reference_open(r->d, conf, 1, r->n, &r->r, e));
+    RETERR(reference_keys_open(r->d, 1, r->n, false, &r->keys, e));
+    reference_at(r->r, r->keys, 0);
+    RETERR(reference_embed(r->r, r->conf->tokens, e));
     float *x = reference_stream(r->r, &stride);
     r->floats = r->d->d_model * stride;
     r->kept = malloc((r->d->n_layers + 1) * r->floats * sizeof(float));
@@ -224,6 +229,7 @@ int target_measure(const struct decoder *d, const struct target_conf *conf,
     struct runs r = {.d = d, .conf = conf, .t = t, .places = places};
     r.n = positions(d, (uint32_t)num_min(conf->n, TARGET_FEW));
     int rc = run_all(&r, &ref, e);
+    reference_keys_close(r.keys);
     reference_close(r.r);
     free(r.kept);
     free(r.want);

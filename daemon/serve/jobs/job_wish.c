@@ -41,7 +41,7 @@ static int unknown_key(const struct json *j, const char **param, struct err *e)
         "source",    "name",     "quant",      "context",        "shape",
         "kv",        "profile",  "norm",       "residual_scale", "threads",
         "accept",    "priority", "head_quant", "quant_for",      "kind",
-        "tokenizer", "set",      "target_bytes", "target_kl",
+        "tokenizer", "set", "calibrate", "calibration", "target_bytes", "target_kl",
     };
     for (const struct json *c = json_first(j); c != NULL; c = json_next(c)) {
         if (strcmp(json_key(c), "force") == 0) {
@@ -184,6 +184,7 @@ int job_wish_read(const struct json *j, struct job_wish *w, const char **param,
     static const char *const shapes[] = {"ranged", "functions"};
     static const char *const kvs[] = {"state", "host"};
     static const char *const norms[] = {"scale", "max"};
+    static const char *const switches[] = {"on", "off"};
     *param = NULL;
     if (json_type(j) != JSON_OBJECT) {
         return err_set(e, ERR_INVALID, "the body must be a JSON object");
@@ -194,9 +195,10 @@ int job_wish_read(const struct json *j, struct job_wish *w, const char **param,
         size_t n;
         const char **to;
     } choices[] = {
-        {"shape", shapes, countof(shapes), &w->shape},
-        {"kv",    kvs,    countof(kvs),    &w->kv   },
-        {"norm",  norms,  countof(norms),  &w->norm },
+        {"shape",     shapes,   countof(shapes),   &w->shape    },
+        {"kv",        kvs,      countof(kvs),      &w->kv       },
+        {"norm",      norms,    countof(norms),    &w->norm     },
+        {"calibrate", switches, countof(switches), &w->calibrate},
     };
     RETERR(unknown_key(j, param, e));
     RETERR(want_import(j, w, param, e));
@@ -208,6 +210,14 @@ int job_wish_read(const struct json *j, struct job_wish *w, const char **param,
     for (size_t i = 0; i < countof(choices); i++) {
         RETERR(want_word(j, choices[i].key, choices[i].words, choices[i].n,
                          choices[i].to, param, e));
+    }
+    *param = "calibration";
+    RETERR(json_want_str(j, *param, false, &w->calibration, e));
+    if (w->calibration != NULL && w->calibrate != NULL &&
+        strcmp(w->calibrate, "off") == 0) {
+        return err_set(e, ERR_INVALID,
+                       "calibration: of no use with calibrate "
+                       "off");
     }
     *param = "profile";
     RETERR(json_want_str(j, *param, false, &w->profile, e));
@@ -226,37 +236,38 @@ int job_wish_read(const struct json *j, struct job_wish *w, const char **param,
 }
 
 /* macOS answers EPERM, not EACCES, where the user has to allow a folder. */
-static int refuse_source(const char *path, int error, struct err *e)
+static int refuse_file(const char *path, const char *what, int error,
+                       struct err *e)
 {
 #if defined(__APPLE__)
     const char *folder = macos_guarded(path, getenv("HOME"));
     if (error == EPERM && folder != NULL) {
         return err_set(e, ERR_INVALID,
-                       "source: macOS keeps %s from services; allow aned in "
+                       "%s: macOS keeps %s from services; allow aned in "
                        "System Settings, Privacy & Security, Files and "
                        "Folders, or move the file",
-                       folder);
+                       what, folder);
     }
 #else
     (void)path;
 #endif
-    return err_set(e, ERR_INVALID, "source: %s", strerror(error));
+    return err_set(e, ERR_INVALID, "%s: %s", what, strerror(error));
 }
 
-int job_open_source(const char *path, struct err *e)
+int job_open_file(const char *path, const char *what, struct err *e)
 {
     struct stat st;
     if (path[0] != '/') {
-        return err_set(e, ERR_INVALID, "source: must be an absolute path");
+        return err_set(e, ERR_INVALID, "%s: must be an absolute path", what);
     }
     /* O_NONBLOCK: opening a FIFO must not wait for a writer. */
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
     if (fd < 0) {
-        return refuse_source(path, errno, e);
+        return refuse_file(path, what, errno, e);
     }
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
         (void)close(fd);
-        return err_set(e, ERR_INVALID, "source: not a regular file");
+        return err_set(e, ERR_INVALID, "%s: not a regular file", what);
     }
     return fd;
 }

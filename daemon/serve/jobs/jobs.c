@@ -192,19 +192,28 @@ static void on_created(void *ctx, int status, const struct err *e)
 struct check {
     struct work work;
     struct job *job;
-    char *source;
+    char *source, *calibration; /* NULL: no text to calibrate with */
+    const char *param;          /* the field that is wrong */
     int rc;
     struct err e;
 };
 
+static void check_file(struct check *c, const char *path, const char *field)
+{
+    int fd = c->rc == 0 && path != NULL ? job_open_file(path, field, &c->e) : 0;
+    if (fd < 0) {
+        c->rc = fd;
+        c->param = field;
+    } else if (fd > 0) {
+        (void)close(fd);
+    }
+}
+
 static void check_run(struct work *w) /* file thread */
 {
     struct check *c = container_of(w, struct check, work);
-    int fd = job_open_source(c->source, &c->e);
-    c->rc = fd < 0 ? fd : 0;
-    if (fd >= 0) {
-        (void)close(fd);
-    }
+    check_file(c, c->source, "source");
+    check_file(c, c->calibration, "calibration");
 }
 
 static void check_done(struct work *w)
@@ -212,7 +221,7 @@ static void check_done(struct work *w)
     struct check *c = container_of(w, struct check, work);
     struct job *j = c->job;
     struct jobs *js = j->of;
-    const char *param = c->rc != 0 ? "source" : NULL;
+    const char *param = c->param;
     if (c->rc == 0 && js->stopping) {
         c->rc = err_set(&c->e, ERR_UNAVAILABLE, "the daemon is stopping");
     }
@@ -224,6 +233,7 @@ static void check_done(struct work *w)
         created(j, c->rc, param, &c->e);
     }
     free(c->source);
+    free(c->calibration);
     free(c);
     js->n_checks--;
     jobs_maybe_closed(js);
@@ -254,16 +264,20 @@ static int record_new(struct jobs *js, const struct json *spec,
     return 0;
 }
 
-/* Look at its source, then store it. Errors: BUSY. */
-static int check_source(struct job *j, const char *source, struct err *e)
+/* Look at its files, then store it. Errors: BUSY. */
+static int check_files(struct job *j, const struct job_wish *wish,
+                       struct err *e)
 {
     struct check *c = calloc(1, sizeof(*c));
     must(c != NULL);
     c->work = (struct work){.run = check_run, .done = check_done};
     c->job = j;
-    c->source = row_dup(source);
+    c->source = row_dup(wish->source);
+    c->calibration =
+        wish->calibration != NULL ? row_dup(wish->calibration) : NULL;
     if (workq_put(j->of->srv->files, &c->work) != 0) {
         free(c->source);
+        free(c->calibration);
         free(c);
         return err_set(e, ERR_BUSY, "too many files are being worked on");
     }
@@ -293,7 +307,7 @@ int jobs_create(struct jobs *js, const struct json *spec, struct job_created *c,
         return err_set(e, ERR_BUSY, "%zu jobs wait already", jobs_waiting(js));
     }
     RETERR(record_new(js, spec, name, &j, e));
-    int rc = check_source(j, w.source, e);
+    int rc = check_files(j, &w, e);
     if (rc != 0) {
         job_free(j);
         return rc;

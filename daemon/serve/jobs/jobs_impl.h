@@ -143,7 +143,7 @@ void job_judge(const struct job *j, struct model *m);
 /* job_wish.c: what a request asks for, checked. Strings are the request's. */
 struct job_wish {
     const char *source, *name, *quant, *head_quant, *shape, *kv, *profile;
-    const char *norm;
+    const char *norm, *calibrate, *calibration;
     int64_t context, threads;
     double residual_scale;
     int64_t target_bytes;
@@ -159,8 +159,8 @@ CHECKED int job_wish_priority(const struct json *j, int *ret, struct err *e);
 CHECKED int job_wish_read(const struct json *j, struct job_wish *w,
                           const char **param, struct err *e);
 /* A descriptor, O_RDONLY, of a regular file; on the file thread, for it may
- * block. Errors: INVALID. */
-CHECKED int job_open_source(const char *path, struct err *e);
+ * block. what: the field that names it. Errors: INVALID. */
+CHECKED int job_open_file(const char *path, const char *what, struct err *e);
 /* The source's file name without ".gguf" and without the number of a part, or
  * as import_name has it, made into a name; the result is checked by the caller.
  */

@@ -245,17 +245,28 @@ static inline void mk_item(struct mk_out *o, const struct mk_item *x)
     o->extra = false;
 }
 
+/* With a gain, matrices are as in usual models; without, all is positive. */
+static inline void mk_own(struct mk_out *o, const char *name,
+                          const struct mk_row *x)
+{
+    if (o->m->gain > 0 && x->rows > 0) {
+        mk_matrix(o, name, x->cols, x->rows);
+    } else {
+        mk_tensor(o, name, x->cols, x->rows, 0.5f, 1.5f);
+    }
+}
+
 static inline void mk_row(struct mk_out *o, const struct mk_row *x)
 {
     char name[96];
     if (strncmp(x->name, "blk.%u.", 7) != 0) {
-        mk_tensor(o, x->name, x->cols, x->rows, 0.5f, 1.5f);
+        mk_own(o, x->name, x);
         return;
     }
     for (uint32_t l = 0; l < o->m->layers; l++) {
         if (x->layers == UINT32_MAX || (l < 32 && (x->layers >> l & 1) != 0)) {
             (void)snprintf(name, sizeof(name), "blk.%u.%s", l, x->name + 7);
-            mk_tensor(o, name, x->cols, x->rows, 0.5f, 1.5f);
+            mk_own(o, name, x);
         }
     }
 }

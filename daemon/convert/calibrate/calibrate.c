@@ -1,0 +1,392 @@
+/* calibrate.c - the driver: group after group of each layer, then the head.
+ *
+ *   for each layer whose file is not there yet
+ *       for each group of matrices that read the same
+ *           sums over all samples of what they read on both sides
+ *           importance -> palettes, feedback -> codes, into the file
+ *           the quantised side goes on with those codes
+ *       the file is published
+ *
+ * A layer whose file is there is only run through, with its codes: the streams
+ * get the same bits as when it was made.
+ */
+#include "convert/calibrate/calibrate.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/crew.h"
+#include "convert/calibrate/impl.h"
+#include "convert/quant/feedback.h"
+
+#define PART        0.5 /* of the way towards the wanted products (facts: lut4) */
+#define KEY_VERSION "calibration 1"
+
+struct calibration {
+    const struct decoder *d;
+    struct calibrate_samples samples;
+    struct codes *files; /* a layer, and the head */
+};
+
+struct run {
+    const struct decoder *d;
+    const struct calibrate_conf *conf;
+    struct calibration *c;
+    struct streams *streams;
+    struct codes now; /* items of the layer at hand: those that have codes */
+    uint8_t key[SHA256_BYTES];
+    /* of a group: */
+    struct hessian *h;
+    struct shift *shift;
+    float *importance;
+    struct feedback *feedback;
+    struct weights weights;
+};
+
+/* --- the key --- */
+
+static void add_text(struct sha256 *s, const char *t)
+{
+    sha256_add(s, t, strlen(t) + 1);
+}
+
+static void add_number(struct sha256 *s, uint64_t v)
+{
+    sha256_add(s, &v, sizeof(v));
+}
+
+static void add_forms(struct sha256 *s, const struct quant_choice *f)
+{
+    char text[QUANT_TEXT_MAX];
+    quant_text(f->spec, text);
+    add_text(s, text);
+    add_number(s, f->n_rules);
+    for (uint32_t i = 0; i < f->n_rules; i++) {
+        quant_text(f->rules[i].spec, text);
+        add_text(s, f->rules[i].pattern);
+        add_text(s, text);
+    }
+}
+
+/* All that decides a byte of the files. */
+static void make_key(struct run *r)
+{
+    const struct calibrate_conf *conf = r->conf;
+    struct sha256 s;
+    sha256_init(&s);
+    add_text(&s, KEY_VERSION);
+    add_text(&s, ANED_VERSION);
+    add_text(&s, conf->source);
+    add_text(&s, r->c->samples.text_sha256);
+    add_number(&s, r->c->samples.sequences);
+    add_number(&s, CALIBRATE_TOKENS);
+    add_number(&s, CALIBRATE_SEED);
+    add_forms(&s, conf->forms);
+    for (size_t i = 0; i < conf->n_heads; i++) {
+        add_number(&s, conf->heads[i].first);
+        add_number(&s, conf->heads[i].last);
+    }
+    sha256_end(&s, r->key);
+}
+
+/* --- a group --- */
+
+static void group_close(struct run *r)
+{
+    feedback_close(r->feedback);
+    hessian_close(r->h);
+    shift_close(r->shift);
+    free(r->importance);
+    r->feedback = NULL;
+    r->h = NULL;
+    r->shift = NULL;
+    r->importance = NULL;
+}
+
+static int group_open(struct run *r, size_t cols, struct err *e)
+{
+    r->importance = malloc(cols * sizeof(*r->importance));
+    if (r->importance == NULL) {
+        return err_set(e, ERR_NOMEM, "no memory for %zu inputs", cols);
+    }
+    RETERR(hessian_open(cols, &r->h, e));
+    return shift_open(cols, &r->shift, e);
+}
+
+static int on_inputs(void *ctx, const struct reference_panel in[SIDES],
+                     struct err *e)
+{
+    struct run *r = ctx;
+    const struct reference_panel *q = &in[QUANTISED];
+    unsigned threads = r->weights.threads;
+    must(q->rows == hessian_cols(r->h));
+    RETERR(hessian_add(r->h, threads, q->x, q->stride, q->tokens, e));
+    return shift_add(r->shift, threads, in[WANTED].x, q->x, q->stride,
+                     q->tokens, e);
+}
+
+/* The sums are complete. */
+static int make_feedback(struct run *r, struct err *e)
+{
+    hessian_importance(r->h, r->importance);
+    RETERR(feedback_open(r->h, r->shift, PART, r->weights.threads, &r->feedback,
+                         e));
+    hessian_close(r->h);
+    r->h = NULL;
+    return 0;
+}
+
+static void give_inputs(void *ctx, const struct gguf_tensor *t,
+                        struct weights_inputs *ret)
+{
+    struct run *r = ctx;
+    (void)t; /* all matrices of a group read the same */
+    *ret = (struct weights_inputs){r->importance, r->feedback};
+}
+
+static int advance(struct run *r, double cost, struct err *e)
+{
+    return r->conf->progress == NULL
+               ? 0
+               : progress_add(r->conf->progress, (uint64_t)cost, e);
+}
+
+static bool has_slot(const struct group *g, enum arch_slot slot)
+{
+    for (size_t i = 0; i < countof(g->slots); i++) {
+        if (g->slots[i] == slot) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Codes of the group's matrices into the file of layer l. From then on r->now
+ * shows them to the quantised side. */
+static int encode_group(struct run *r, struct codes *file,
+                        const struct group *g, struct err *e)
+{
+    for (size_t i = 0; i < file->n; i++) {
+        if (has_slot(g, file->items[i].slot)) {
+            RETERR(codes_encode(file, &file->items[i], &r->weights, e));
+        }
+    }
+    r->now.map = file->map;
+    for (size_t i = 0; i < file->n; i++) {
+        if (has_slot(g, file->items[i].slot)) {
+            r->now.items[r->now.n++] = file->items[i];
+        }
+    }
+    return 0;
+}
+
+static int quantise_group(struct run *r, uint32_t l, const struct group *g,
+                          struct err *e)
+{
+    size_t cols = group_cols(r->d, r->conf->forms, l, g);
+    int rc = 0;
+    if (cols == 0 && !g->last) {
+        return 0;
+    }
+    if (cols > 0) {
+        CHECK(group_open(r, cols, e));
+    }
+    CHECK(streams_read(r->streams, l, g, cols > 0 ? on_inputs : NULL, r, e));
+    if (cols > 0) {
+        CHECK(make_feedback(r, e));
+        CHECK(encode_group(r, &r->c->files[l], g, e));
+    }
+    if (g->last) {
+        CHECK(streams_pass(r->streams, l, g, e));
+    }
+out:
+    group_close(r);
+    return rc;
+}
+
+/* --- layers --- */
+
+/* Every item of the file stands in for the source's rows. */
+static void show_all(struct run *r, const struct codes *file)
+{
+    r->now.map = file->map;
+    r->now.n = file->n;
+    memcpy(r->now.items, file->items, file->n * sizeof(*file->items));
+}
+
+static int run_through(struct run *r, uint32_t l, struct err *e)
+{
+    show_all(r, &r->c->files[l]);
+    for (size_t i = 0; i < n_groups; i++) {
+        const struct group *g = &groups[i];
+        if (group_is(r->d, l, g) && g->last) {
+            RETERR(streams_read(r->streams, l, g, NULL, NULL, e));
+            RETERR(streams_pass(r->streams, l, g, e));
+        }
+        RETERR(advance(r, cost_group(r->d, r->conf->forms, l, g), e));
+    }
+    return 0;
+}
+
+static int quantise_layer(struct run *r, uint32_t l, struct err *e)
+{
+    struct codes *file = &r->c->files[l];
+    r->now.n = 0;
+    RETERR(codes_create(file, r->key, e));
+    for (size_t i = 0; i < n_groups; i++) {
+        if (group_is(r->d, l, &groups[i])) {
+            RETERR(quantise_group(r, l, &groups[i], e));
+        }
+        RETERR(advance(r, cost_group(r->d, r->conf->forms, l, &groups[i]), e));
+    }
+    return codes_publish(file, r->conf->dir, e);
+}
+
+static int quantise_head(struct run *r, struct err *e)
+{
+    struct codes *file = &r->c->files[r->d->n_layers];
+    int rc = 0;
+    CHECK(codes_create(file, r->key, e));
+    if (file->n > 0) {
+        CHECK(group_open(r, (size_t)arch_head(r->d)->cols, e));
+        CHECK(streams_head(r->streams, on_inputs, r, e));
+        CHECK(make_feedback(r, e));
+    }
+    for (size_t i = 0; i < file->n; i++) {
+        CHECK(codes_encode(file, &file->items[i], &r->weights, e));
+        CHECK(advance(r, cost_head(r->d, r->conf->forms) / (double)file->n, e));
+    }
+    CHECK(codes_publish(file, r->conf->dir, e));
+out:
+    group_close(r);
+    return rc;
+}
+
+static int run_layers(struct run *r, struct err *e)
+{
+    uint32_t n = r->d->n_layers;
+    bool there = false;
+    for (uint32_t l = 0; l < n; l++) {
+        RETERR(codes_find(&r->c->files[l], r->key, &there, e));
+        RETERR(there ? run_through(r, l, e) : quantise_layer(r, l, e));
+    }
+    RETERR(codes_find(&r->c->files[n], r->key, &there, e));
+    return there ? 0 : quantise_head(r, e);
+}
+
+/* --- all of it --- */
+
+static int plan_files(struct run *r, struct err *e)
+{
+    uint32_t n = r->d->n_layers + 1;
+    size_t most = 0;
+    r->c->files = calloc(n, sizeof(*r->c->files));
+    if (r->c->files == NULL) {
+        return err_set(e, ERR_NOMEM, "no memory for %u layers", n);
+    }
+    for (uint32_t l = 0; l < n; l++) {
+        r->c->files[l].fd = -1;
+    }
+    for (uint32_t l = 0; l < n; l++) {
+        RETERR(codes_plan(&r->c->files[l], r->d, r->conf, l, e));
+        most = r->c->files[l].n > most ? r->c->files[l].n : most;
+    }
+    r->now.items = calloc(most + 1, sizeof(*r->now.items));
+    return r->now.items != NULL
+               ? 0
+               : err_set(e, ERR_NOMEM, "no memory for a layer's codes");
+}
+
+static void describe_samples(struct run *r)
+{
+    const struct calibrate_conf *conf = r->conf;
+    struct calibrate_samples *s = &r->c->samples;
+    s->tokens = CALIBRATE_TOKENS;
+    s->seed = CALIBRATE_SEED;
+    if (conf->text != NULL) {
+        struct sha256 sum;
+        uint8_t digest[SHA256_BYTES];
+        sha256_init(&sum);
+        sha256_add(&sum, conf->text, conf->text_bytes);
+        sha256_end(&sum, digest);
+        sha256_hex(digest, s->text_sha256);
+    }
+}
+
+static int run_all(struct run *r, struct err *e)
+{
+    int32_t *tokens = NULL;
+    int rc = 0;
+    CHECK(calibrate_fit(r->d, r->conf->forms, &r->c->samples.sequences, e));
+    CHECK(samples_check(r->conf, e));
+    describe_samples(r);
+    make_key(r);
+    CHECK(file_mkdirs(r->conf->dir, 0755, e));
+    CHECK(plan_files(r, e));
+    CHECK(samples_make(r->d, r->conf, r->key, &r->c->samples, &tokens, e));
+    CHECK(streams_open(r->d, r->conf->threads, &r->c->samples, tokens, &r->now,
+                       r->conf->forms, &r->streams, e));
+    CHECK(run_layers(r, e));
+out:
+    streams_close(r->streams);
+    free(r->now.items);
+    free(tokens);
+    return rc;
+}
+
+int calibrate_run(const struct decoder *d, const struct calibrate_conf *conf,
+                  struct calibration **ret, struct err *e)
+{
+    struct calibration *c = calloc(1, sizeof(*c));
+    if (c == NULL) {
+        return err_set(e, ERR_NOMEM, "no memory for a calibration");
+    }
+    c->d = d;
+    struct run r = {.d = d, .conf = conf, .c = c};
+    r.weights = (struct weights){.threads = crew_threads(conf->threads),
+                                 .choice = conf->forms,
+                                 .inputs = give_inputs,
+                                 .ctx = &r};
+    int rc = run_all(&r, e);
+    if (rc < 0) {
+        calibration_close(c);
+        return rc;
+    }
+    *ret = c;
+    return 0;
+}
+
+void calibration_close(struct calibration *c)
+{
+    if (c == NULL) {
+        return;
+    }
+    for (uint32_t l = 0; c->files != NULL && l <= c->d->n_layers; l++) {
+        codes_close(&c->files[l]);
+    }
+    free(c->files);
+    free(c);
+}
+
+const struct calibrate_samples *calibration_samples(const struct calibration *c)
+{
+    return &c->samples;
+}
+
+bool calibration_codes(void *ctx, const struct gguf_tensor *t, uint64_t first,
+                       uint64_t rows, struct weights_codes *ret)
+{
+    const struct calibration *c = ctx;
+    for (uint32_t l = 0; l <= c->d->n_layers; l++) {
+        const struct codes *f = &c->files[l];
+        const struct item *i = codes_item(f, t, first);
+        if (i != NULL) {
+            must(i->part.first == first && i->part.rows == rows);
+            ret->codes = f->map.p + i->codes_at;
+            ret->params =
+                (const uint16_t *)(const void *)(f->map.p + i->params_at);
+            return true;
+        }
+    }
+    return false;
+}

@@ -1,0 +1,81 @@
+/* calibrate.h - error feedback over a whole model, layer by layer.
+ *
+ * Samples of text run through the model twice, side by side: once with the
+ * source's weights, once with those that are quantised already. What each
+ * matrix reads in both is summed (quant/hessian.h), and its codes are chosen so
+ * that the product on the quantised inputs comes near to the wanted one
+ * (quant/feedback.h). The codes go to files, one a layer and one for the head;
+ * the package takes them from there (weights.h).
+ *
+ * The same source, samples and options give the same bytes, for every number
+ * of threads, and whether the run was interrupted or not.
+ */
+#pragma once
+
+#include "base/hash.h"
+#include "convert/arch/arch.h"
+#include "convert/progress.h"
+#include "convert/quant/choice.h"
+#include "convert/weights.h"
+
+#define CALIBRATE_SEED 1u
+
+/* Rows [first, last) of the vocabulary: one program's part of the head. */
+struct calibrate_slice {
+    uint32_t first, last;
+};
+
+struct calibrate_conf {
+    unsigned threads;                 /* crew.h */
+    struct progress *progress;        /* NULL: none; a stage has begun, of
+                                         calibrate_cost units */
+    const struct quant_choice *forms; /* borrowed, as all that follows */
+    const char *dir;    /* folder of the files: made, or from a run before */
+    const char *vocab;  /* file of the vocabulary, for text and BOS */
+    const char *source; /* what names the source's bytes: its digest */
+    /* Text to take the samples from; NULL: the model writes them itself. */
+    const char *text;
+    size_t text_bytes;
+    const struct calibrate_slice *heads; /* as the packages will have them */
+    size_t n_heads;
+};
+
+struct calibration;
+
+/* What was done, for the bundle's description. */
+struct calibrate_samples {
+    uint32_t sequences, tokens; /* tokens: of each */
+    uint64_t seed;
+    char text_sha256[SHA256_HEX]; /* "": own samples */
+};
+
+/* Make all codes, or take those of `dir` that the same run has made before.
+ * Errors: UNSUPPORTED (a shape that needs more than CALIBRATE_BYTES_MAX),
+ * INVALID (text that is not UTF-8, too short, or that the vocabulary cannot
+ * read), TOO_BIG (a longer text than CALIBRATE_TEXT_MAX), CONVERT, CANCELLED,
+ * NOMEM, IO, NO_SPACE, those of gguf_rows. */
+CHECKED int calibrate_run(const struct decoder *d,
+                          const struct calibrate_conf *conf,
+                          struct calibration **ret, struct err *e);
+void calibration_close(struct calibration *c); /* NULL is fine */
+const struct calibrate_samples *
+calibration_samples(const struct calibration *c);
+
+/* weights.codes, with a struct calibration as its context. */
+bool calibration_codes(void *c, const struct gguf_tensor *t, uint64_t first,
+                       uint64_t rows, struct weights_codes *ret);
+
+/* How many sequences fit in CALIBRATE_BYTES_MAX, CALIBRATE_SEQUENCES at most.
+ * Errors: UNSUPPORTED, which names both amounts. */
+CHECKED int calibrate_fit(const struct decoder *d,
+                          const struct quant_choice *forms,
+                          uint32_t *ret_sequences, struct err *e);
+/* Bytes that so many sequences take, beside the mapped source. */
+uint64_t calibrate_bytes(const struct decoder *d,
+                         const struct quant_choice *forms, uint32_t sequences);
+/* Bytes of the files. */
+uint64_t calibrate_file_bytes(const struct decoder *d,
+                              const struct quant_choice *forms);
+/* Nanoseconds of one core, about. own: the model writes the samples. */
+double calibrate_cost(const struct decoder *d, const struct quant_choice *forms,
+                      bool own);

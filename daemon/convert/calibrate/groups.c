@@ -1,0 +1,214 @@
+/* groups.c - the matrices of a layer by what they read, and what calibrating
+ * them takes.
+ *
+ * Costs are nanoseconds of one core of a Zen 5 server. Of a group with K
+ * columns and N tokens: N * K^2 for each of two sums, K^3 for the factor, rows
+ * * K^2 for codes and three times that for the shift; for each weight N
+ * products on both sides and its palette.
+ */
+#include "convert/calibrate/impl.h"
+
+#define NS_SUM    0.018 /* a product of inputs: two sums, one of them half */
+#define NS_FACTOR 0.012 /* of K^3 */
+#define NS_CODE   0.20  /* of rows * K^2 */
+#define NS_MAC    0.022 /* fp32 product of a weight and a token */
+#define NS_WEIGHT 0.6   /* to make it from the source's bytes */
+#define NS_DRAW   8.0   /* one token of the vocabulary, for one draw */
+
+const struct group groups[] = {
+    {REFERENCE_ATTENTION, false, {SLOT_Q, SLOT_K, SLOT_V}               },
+    {REFERENCE_ATTENTION, true,  {SLOT_O, SLOT_COUNT, SLOT_COUNT}       },
+    {REFERENCE_FFN,       false, {SLOT_GATE, SLOT_UP, SLOT_COUNT}       },
+    {REFERENCE_FFN,       true,  {SLOT_DOWN, SLOT_COUNT, SLOT_COUNT}    },
+    {REFERENCE_PLE,       false, {SLOT_PLE_PROJ, SLOT_COUNT, SLOT_COUNT}},
+    {REFERENCE_PLE,       false, {SLOT_PLE_GATE, SLOT_COUNT, SLOT_COUNT}},
+    {REFERENCE_PLE,       true,  {SLOT_PLE_OUT, SLOT_COUNT, SLOT_COUNT} },
+};
+const size_t n_groups = countof(groups);
+
+bool group_takes(const struct decoder *d, const struct quant_choice *forms,
+                 const struct part *p)
+{
+    (void)d;
+    return p->t != NULL &&
+           quant_choice_for(forms, p->t->name).kind != QUANT_FP16;
+}
+
+bool group_is(const struct decoder *d, uint32_t l, const struct group *g)
+{
+    return reference_has(d, l, g->block);
+}
+
+size_t group_cols(const struct decoder *d, const struct quant_choice *forms,
+                  uint32_t l, const struct group *g)
+{
+    for (size_t i = 0; i < countof(g->slots); i++) {
+        if (g->slots[i] != SLOT_COUNT) {
+            const struct part *p = arch_part(d, l, g->slots[i]);
+            if (group_takes(d, forms, p)) {
+                return (size_t)p->cols;
+            }
+        }
+    }
+    return 0;
+}
+
+/* --- time --- */
+
+static double palette_ns(enum quant k)
+{
+    return k == QUANT_LUT4 ? 190 : k == QUANT_LUT6 ? 100 : 1;
+}
+
+static double tokens_of(void)
+{
+    return (double)CALIBRATE_SEQUENCES * CALIBRATE_TOKENS;
+}
+
+/* Sums, factor and codes. */
+static double feedback_ns(double cols, double rows, enum quant k)
+{
+    double square = cols * cols;
+    return square * (tokens_of() * NS_SUM + cols * NS_FACTOR + rows * NS_CODE) +
+           rows * cols * palette_ns(k);
+}
+
+static double rows_of(const struct decoder *d, uint32_t l,
+                      const struct group *g)
+{
+    double rows = 0;
+    for (size_t i = 0; i < countof(g->slots); i++) {
+        if (g->slots[i] != SLOT_COUNT && arch_has(d, l, g->slots[i])) {
+            rows += (double)arch_part(d, l, g->slots[i])->rows;
+        }
+    }
+    return rows;
+}
+
+static size_t any_cols(const struct decoder *d, uint32_t l,
+                       const struct group *g)
+{
+    for (size_t i = 0; i < countof(g->slots); i++) {
+        if (g->slots[i] != SLOT_COUNT && arch_has(d, l, g->slots[i])) {
+            return (size_t)arch_part(d, l, g->slots[i])->cols;
+        }
+    }
+    return 0;
+}
+
+double cost_group(const struct decoder *d, const struct quant_choice *forms,
+                  uint32_t l, const struct group *g)
+{
+    if (!group_is(d, l, g)) {
+        return 0;
+    }
+    double rows = rows_of(d, l, g);
+    double cols = (double)any_cols(d, l, g);
+    double run = rows * cols * (NS_WEIGHT + 2 * NS_MAC) * tokens_of();
+    if (group_cols(d, forms, l, g) == 0) {
+        return run;
+    }
+    const struct part *p = arch_part(d, l, g->slots[0]);
+    return run +
+           feedback_ns(cols, rows, quant_choice_for(forms, p->t->name).kind);
+}
+
+double cost_head(const struct decoder *d, const struct quant_choice *forms)
+{
+    const struct part *p = arch_head(d);
+    return group_takes(d, forms, p)
+               ? feedback_ns((double)p->cols, (double)p->rows,
+                             quant_choice_for(forms, p->t->name).kind)
+               : 0;
+}
+
+double cost_sample(const struct decoder *d)
+{
+    double weights = (double)arch_head(d)->rows * d->d_model;
+    for (uint32_t l = 0; l < d->n_layers; l++) {
+        weights += (double)arch_layer_weights(d, l);
+    }
+    return weights * (NS_WEIGHT + NS_MAC * CALIBRATE_SEQUENCES) +
+           (double)d->vocab * CALIBRATE_SEQUENCES * NS_DRAW;
+}
+
+double calibrate_cost(const struct decoder *d, const struct quant_choice *forms,
+                      bool own)
+{
+    double ns = cost_head(d, forms);
+    for (uint32_t l = 0; l < d->n_layers; l++) {
+        for (size_t i = 0; i < n_groups; i++) {
+            ns += cost_group(d, forms, l, &groups[i]);
+        }
+    }
+    return ns + (own ? cost_sample(d) * (CALIBRATE_TOKENS - 1) : 0);
+}
+
+/* --- memory --- */
+
+/* The widest matrix that gets feedback. */
+static uint64_t widest(const struct decoder *d,
+                       const struct quant_choice *forms)
+{
+    const struct part *head = arch_head(d);
+    uint64_t most = group_takes(d, forms, head) ? head->cols : 0;
+    for (uint32_t l = 0; l < d->n_layers; l++) {
+        for (size_t i = 0; i < n_groups; i++) {
+            uint64_t cols = group_is(d, l, &groups[i])
+                                ? group_cols(d, forms, l, &groups[i])
+                                : 0;
+            most = cols > most ? cols : most;
+        }
+    }
+    return most;
+}
+
+uint64_t calibrate_bytes(const struct decoder *d,
+                         const struct quant_choice *forms, uint32_t sequences)
+{
+    uint64_t k = widest(d, forms);
+    /* the sums, the factor, the shift; and a margin for blocks of rows */
+    return 3 * 4 * k * k + streams_bytes(d, sequences) + ((uint64_t)64 << 20);
+}
+
+int calibrate_fit(const struct decoder *d, const struct quant_choice *forms,
+                  uint32_t *ret_sequences, struct err *e)
+{
+    uint32_t n = CALIBRATE_SEQUENCES;
+    while (n > CALIBRATE_SEQUENCES_MIN &&
+           calibrate_bytes(d, forms, n) > CALIBRATE_BYTES_MAX) {
+        n /= 2;
+    }
+    uint64_t need = calibrate_bytes(d, forms, n);
+    if (need > CALIBRATE_BYTES_MAX || widest(d, forms) > QUANT_HESSIAN_MAX) {
+        return err_set(e, ERR_UNSUPPORTED,
+                       "calibration of rows of %llu weights takes %.1f GB of "
+                       "memory, and %.1f are allowed; convert with --calibrate "
+                       "off",
+                       (unsigned long long)widest(d, forms), (double)need / 1e9,
+                       (double)CALIBRATE_BYTES_MAX / 1e9);
+    }
+    *ret_sequences = n;
+    return 0;
+}
+
+uint64_t calibrate_file_bytes(const struct decoder *d,
+                              const struct quant_choice *forms)
+{
+    uint64_t n = 0;
+    for (uint32_t l = 0; l <= d->n_layers; l++) {
+        for (unsigned s = SLOT_LAYER; s < SLOT_COUNT; s++) {
+            bool head = l == d->n_layers;
+            const struct part *p =
+                head ? arch_head(d) : arch_part(d, l, (enum arch_slot)s);
+            if (group_takes(d, forms, p) && p->rows > 1) {
+                n += quant_bytes(quant_choice_for(forms, p->t->name), p->rows,
+                                 p->cols);
+            }
+            if (head) {
+                break;
+            }
+        }
+    }
+    return n;
+}
