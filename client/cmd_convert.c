@@ -14,6 +14,7 @@ enum {
     O_CONTEXT,
     O_SHAPE,
     O_KV,
+    O_OUTPUT,
     O_PROFILE,
     O_NORM,
     O_SCALE,
@@ -35,9 +36,11 @@ static const struct opt opts[] = {
     [O_CONTEXT] = {"context",        'c', OPT_INT,  "N",
                 "tokens the model sees; default its own, at most 4096",                      1,
                 MODEL_CONTEXT_MAX                                                                   },
-    [O_SHAPE] = {"shape",          0,   OPT_STR,  "S",    "ranged (default) or functions",    0,
-                0                                                                                   },
+    [O_SHAPE] = {"shape",          0,   OPT_STR,  "S",
+                "ranged (default), functions, or functions:T,T,...",                         0,    0},
     [O_KV] = {"kv",             0,   OPT_STR,  "K",    "state (default) or host",          0,    0},
+    [O_OUTPUT] = {"output",         0,   OPT_STR,  "O",
+                "logits (default), or argmax: the likeliest token only",                     0,    0},
     [O_PROFILE] = {"profile",        0,   OPT_STR,  "P",    "Neural Engine to plan for",        0,
                 0                                                                                   },
     [O_NORM] = {"norm",           0,   OPT_STR,  "F",    "scale or max, not by measurement", 0,
@@ -100,6 +103,7 @@ static struct json *request(const struct args *a, const char *path)
     add_rules(o, a);
     add_str(o, a, O_SHAPE, "shape");
     add_str(o, a, O_KV, "kv");
+    add_str(o, a, O_OUTPUT, "output");
     add_str(o, a, O_PROFILE, "profile");
     add_str(o, a, O_NORM, "norm");
     add_str(o, a, O_PRIORITY, "priority");

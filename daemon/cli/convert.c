@@ -31,9 +31,13 @@ static const char usage[] =
     "'*'\n"
     "                      is any text; may be repeated, later ones win\n"
     "  --context S         positions (default: the model's own, at most 4096)\n"
-    "  --shape S           ranged (default: 1 to 4 rows) or functions (t1, "
-    "t4)\n"
+    "  --shape S           ranged (default: 1 to 4 rows), functions (of 1 and "
+    "4\n"
+    "                      rows) or functions:T,T,... (of these)\n"
     "  --kv K              state (default) or host\n"
+    "  --output O          logits (default), or argmax: each row's likeliest "
+    "token\n"
+    "                      only, so nothing else can be drawn\n"
     "  --profile P         chip to plan for: law (default), m1 ... m5-max\n"
     "  --norm N            scale or max (default: by the measured range)\n"
     "  --residual-scale A  a power of two up to 1 (default: likewise)\n"
@@ -85,6 +89,7 @@ enum {
     OPT_QUANT_FOR,
     OPT_CONTEXT,
     OPT_SHAPE,
+    OPT_OUTPUT,
     OPT_KV,
     OPT_PROFILE,
     OPT_NORM,
@@ -102,6 +107,7 @@ static const struct option options[] = {
     {"context", required_argument, NULL, OPT_CONTEXT},
     {"shape", required_argument, NULL, OPT_SHAPE},
     {"kv", required_argument, NULL, OPT_KV},
+    {"output", required_argument, NULL, OPT_OUTPUT},
     {"profile", required_argument, NULL, OPT_PROFILE},
     {"norm", required_argument, NULL, OPT_NORM},
     {"residual-scale", required_argument, NULL, OPT_SCALE},
@@ -154,6 +160,7 @@ static int read_options(int argc, char **argv, struct convert_options *o,
         [OPT_HEAD_QUANT - OPT_OUT] = &o->head_quant,
         [OPT_SHAPE - OPT_OUT] = &o->shape,
         [OPT_KV - OPT_OUT] = &o->kv,
+        [OPT_OUTPUT - OPT_OUT] = &o->output,
         [OPT_PROFILE - OPT_OUT] = &o->profile,
         [OPT_NORM - OPT_OUT] = &o->norm,
     };

@@ -121,6 +121,12 @@ static int gate_package(struct job *j, const char *path, const char *kind,
 static int measure_quality(struct job *j, struct err *e)
 {
     struct quality q = {0};
+    if (j->emit.argmax) {
+        gate_set(&j->result, "quality", "not run", "the heads give no logits");
+        gate_set(&j->result, "exactness", "not run",
+                 "the heads give no logits");
+        return 0;
+    }
     const struct quality_conf conf = {.threads = j->o->threads,
                                       .progress = &j->progress};
     RETERR(progress_stage(&j->progress, "gating", quality_work(&j->d), e));

@@ -25,8 +25,9 @@ struct convert_options {
     const char *quant_for[QUANT_RULES_MAX];
     uint32_t n_quant_for;
     uint32_t context;      /* 0 = default (MODEL_CONTEXT_DEFAULT at most) */
-    const char *shape;     /* NULL = "ranged" */
+    const char *shape;     /* shape_parse; NULL = "ranged" */
     const char *kv;        /* NULL = "state" */
+    const char *output;    /* NULL = "logits"; "argmax" */
     const char *profile;   /* NULL = "law" */
     const char *norm;      /* NULL = chosen by the measured range */
     double residual_scale; /* 0 = chosen by the measured range */

@@ -113,18 +113,35 @@ static int layers_package(const struct emit *m, struct mil_writer *w,
                           uint32_t first, uint32_t last,
                           struct layer_weights *lw, struct err *e)
 {
+    char name[SHAPE_NAME_MAX];
     struct mil_program *p = mil_writer_program(w);
     for (uint32_t l = first; l < last; l++) {
         RETERR(put_layer(m, w, l, &lw[l - first], e));
     }
-    if (m->functions) {
-        program_layers(m, p, "t1", 1, first, last, lw);
-        program_layers(m, p, "t4", EMIT_T_MAX, first, last, lw);
-    } else {
+    for (uint32_t i = 0; i < m->shape.n; i++) {
+        shape_name(m->shape.t[i], name);
+        program_layers(m, p, name, m->shape.t[i], first, last, lw);
+    }
+    if (m->shape.n == 0) {
         program_layers(m, p, "main", MIL_UNKNOWN, first, last, lw);
     }
     put_meta(m, p);
     return 0;
+}
+
+static void draw_heads(const struct emit *m, struct mil_program *p,
+                       const struct weight *head, const struct mil_const *norm)
+{
+    char name[SHAPE_NAME_MAX];
+    struct shape s = {0};
+    shape_of_heads(&m->shape, &s);
+    for (uint32_t i = 0; i < s.n; i++) {
+        shape_name(s.t[i], name);
+        program_head(m, p, name, s.t[i], head, norm);
+    }
+    if (s.n == 0) {
+        program_head(m, p, "main", MIL_UNKNOWN, head, norm);
+    }
 }
 
 static int head_package(const struct emit *m, struct mil_writer *w,
@@ -138,7 +155,7 @@ static int head_package(const struct emit *m, struct mil_writer *w,
                           d->layers[0].gain_plus_one, NULL, &norm, e));
     RETERR(weights_matrix(&m->weights, w, arch_head(d), first, last - first,
                           NULL, &head, e));
-    program_head(m, mil_writer_program(w), &head, norm);
+    draw_heads(m, mil_writer_program(w), &head, norm);
     put_meta(m, mil_writer_program(w));
     return 0;
 }

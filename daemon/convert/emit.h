@@ -4,16 +4,16 @@
 #pragma once
 
 #include "convert/norm.h"
+#include "convert/shape.h"
 #include "convert/weights.h"
-
-#define EMIT_T_MAX 4u /* rows of one prediction on the Neural Engine */
 
 struct emit {
     const struct decoder *d; /* borrowed */
     struct weights weights;
     uint32_t context; /* S */
-    bool functions;   /* fixed-T functions t1 and t4 instead of one ranged */
-    bool host;        /* kv = host */
+    struct shape shape;
+    bool host;   /* kv = host */
+    bool argmax; /* heads give ids and not logits */
     enum norm_form norm;
     float alpha; /* the residual stream is stored times this */
 };

@@ -58,9 +58,10 @@ int convert_read_options(struct job *j, struct err *e)
     for (uint32_t i = 0; i < o->n_quant_for; i++) {
         RETERR(quant_choice_add(&j->forms, o->quant_for[i], e));
     }
-    RETERR(choice_of("shape", o->shape, "ranged", "functions",
-                     &j->emit.functions, e));
+    RETERR(shape_parse(o->shape, &j->emit.shape, e));
     RETERR(choice_of("kv", o->kv, "state", "host", &j->emit.host, e));
+    RETERR(choice_of("output", o->output, "logits", "argmax",
+                     &j->emit.argmax, e));
     RETERR(choice_of("norm", o->norm, "scale", "max", &unused, e));
     RETERR(plan_profile(o->profile, &j->profile, e));
     if (o->out == NULL) { /* a question, and nothing to be named */

@@ -20,7 +20,7 @@ int convert_make_plan(struct job *j, struct err *e)
     const struct plan_form form = {
         .forms = &j->forms,
         .context = j->emit.context,
-        .functions = j->emit.functions,
+        .shape = &j->emit.shape,
         .host = j->emit.host,
     };
     plan_input_of(&j->d, j->g, &form, &j->in);

@@ -19,9 +19,29 @@ static void *keep_array(struct bundle *b, size_t n, size_t size)
     return r;
 }
 
+/* The functions of a package: "main" of any T, or one for each. */
+static size_t keep_functions(struct job *j, const struct shape *s,
+                             const char ***ret_names, uint32_t **ret_t)
+{
+    size_t n = s->n > 0 ? s->n : 1;
+    const char **names = keep_array(&j->b, n, sizeof(*names));
+    uint32_t *t = keep_array(&j->b, n, sizeof(*t));
+    names[0] = "main";
+    for (uint32_t i = 0; i < s->n; i++) {
+        char name[SHAPE_NAME_MAX];
+        shape_name(s->t[i], name);
+        names[i] = keep_str(&j->b, name);
+        t[i] = s->t[i];
+    }
+    *ret_names = names;
+    *ret_t = t;
+    return n;
+}
+
 static int write_shard(struct job *j, uint32_t i, struct err *e)
 {
     const struct plan_range *r = &j->plan.shards[i];
+    const struct shape *shape = &j->emit.shape;
     struct bundle_shard *s = &j->b.shards[i];
     char name[64];
     char path[PATH_ROOM];
@@ -32,19 +52,9 @@ static int write_shard(struct job *j, uint32_t i, struct err *e)
     s->path = keep_str(&j->b, name);
     s->first = r->first;
     s->last = r->last;
-    s->t_min = 1;
-    s->t_max = EMIT_T_MAX;
-    s->n_functions = j->emit.functions ? 2 : 1;
-    s->functions = keep_array(&j->b, s->n_functions, sizeof(*s->functions));
-    s->function_t = keep_array(&j->b, s->n_functions, sizeof(*s->function_t));
-    if (j->emit.functions) {
-        s->functions[0] = "t1";
-        s->functions[1] = "t4";
-        s->function_t[0] = 1;
-        s->function_t[1] = EMIT_T_MAX;
-    } else {
-        s->functions[0] = "main";
-    }
+    s->t_min = shape->n > 0 ? shape->t[0] : 1;
+    s->t_max = shape_max(shape);
+    s->n_functions = keep_functions(j, shape, &s->functions, &s->function_t);
     return 0;
 }
 
@@ -52,16 +62,22 @@ static int write_head(struct job *j, uint32_t i, struct err *e)
 {
     const struct plan_range *r = &j->plan.heads[i];
     struct bundle_head *h = &j->b.heads[i];
+    struct shape shape = {0};
     char name[64];
     char path[PATH_ROOM];
     (void)snprintf(name, sizeof(name), "head_%u.mlpackage", i);
     RETERR(convert_staged(j, name, path, e));
     RETERR(emit_head(&j->emit, path, r->first, r->last, &h->weight_bytes, e));
+    shape_of_heads(&j->emit.shape, &shape);
     h->path = keep_str(&j->b, name);
     h->vocab_first = r->first;
     h->vocab_last = r->last;
-    h->t_min = 1;
-    h->t_max = EMIT_T_MAX;
+    h->t_min = shape.n > 0 ? shape.t[0] : 1;
+    h->t_max = shape_max(&shape);
+    if (shape.n > 0) {
+        h->n_functions =
+            keep_functions(j, &shape, &h->functions, &h->function_t);
+    }
     return 0;
 }
 
@@ -158,8 +174,9 @@ void convert_describe(struct job *j)
     b->norm_eps = d->norm_eps;
     quant_text(j->forms.spec, j->quant);
     b->quant = j->quant;
-    b->shape = j->emit.functions ? "functions" : "ranged";
+    b->shape = j->emit.shape.n > 0 ? "functions" : "ranged";
     b->kv = j->emit.host ? "host" : "state";
+    b->argmax = j->emit.argmax;
     b->norm = j->emit.norm == NORM_MAX ? "max" : "scale";
     b->embed_scale = d->embed_scale;
     b->residual_scale = j->emit.alpha;

@@ -1,6 +1,9 @@
 /* plan_input.c - the only place where the planner meets struct decoder. */
 #include "convert/plan_input.h"
 
+#include <assert.h>
+#include <string.h>
+
 #include "base/num.h"
 
 #define BLOB_RECORD 64u /* before each constant of weight.bin; mil/blob.c */
@@ -69,6 +72,12 @@ static void read_together(const struct decoder *d, struct plan_input *ret)
     }
 }
 
+/* Functions share the weights; each has its own text. */
+static uint32_t functions_of(const struct plan_form *f)
+{
+    return f->shape != NULL && f->shape->n > 0 ? f->shape->n : 1;
+}
+
 /* Embeddings, the vocabulary's metadata, and the text of the programs. */
 static uint64_t file_bytes(const struct decoder *d, const struct gguf *g,
                            const struct plan_form *f)
@@ -82,7 +91,24 @@ static uint64_t file_bytes(const struct decoder *d, const struct gguf *g,
     if (g != NULL && gguf_file_bytes(g) > tensors) {
         n += gguf_file_bytes(g) - tensors;
     }
-    return n + (uint64_t)d->n_layers * TEXT_LAYER * (f->functions ? 2 : 1);
+    return n + (uint64_t)d->n_layers * TEXT_LAYER * functions_of(f);
+}
+
+/* A range is prepared for a row alone, and for as many as it takes. */
+static void put_widths(const struct plan_form *f, struct plan_input *ret)
+{
+    static_assert(PLAN_WIDTHS_MAX >= ENGINE_WIDTHS_MAX, "one a function");
+    bool ranged = f->shape == NULL || f->shape->n == 0;
+    ret->n_widths = ranged ? 2 : f->shape->n;
+    ret->widths[0] = 1;
+    ret->widths[1] = SHAPE_RANGE_MAX;
+    ret->n_head_widths = ret->n_widths;
+    if (!ranged) {
+        struct shape heads = {0};
+        shape_of_heads(f->shape, &heads);
+        memcpy(ret->widths, f->shape->t, f->shape->n * sizeof(*ret->widths));
+        ret->n_head_widths = heads.n;
+    }
 }
 
 void plan_input_of(const struct decoder *d, const struct gguf *g,
@@ -103,9 +129,8 @@ void plan_input_of(const struct decoder *d, const struct gguf *g,
         .bits = quant_entries(f->forms->spec.kind) > 0
                     ? 16
                     : quant_bits(f->forms->spec.kind),
-        .n_widths = 2,
-        .widths = {1, 4},
     };
+    put_widths(f, ret);
     ret->layers = calloc(d->n_layers, sizeof(*ret->layers));
     must(ret->layers != NULL);
     for (uint32_t l = 0; l < d->n_layers; l++) {

@@ -4,13 +4,14 @@
 #include "convert/arch/arch.h"
 #include "convert/plan.h"
 #include "convert/quant/choice.h"
+#include "convert/shape.h"
 
 /* The form that a bundle is made in. */
 struct plan_form {
     const struct quant_choice *forms; /* of the matrices; borrowed */
     uint32_t context;
-    bool functions; /* fixed numbers of rows, not a range */
-    bool host;      /* kv = host: no states */
+    const struct shape *shape; /* NULL: ranged */
+    bool host;                 /* kv = host: no states */
 };
 
 /* What d weighs in that form: *ret is the caller's (plan_input_fini). Sizes are

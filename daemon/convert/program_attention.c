@@ -51,7 +51,9 @@ static struct mil_value *keep_cache(struct ctx *c, char which,
                    c->m->host ? "past" : "state");
     struct mil_value *state = NULL;
     struct mil_value *old = NULL;
-    if (c->m->host) {
+    if (c->m->host && c->t == MIL_UNKNOWN) {
+        old = mil_add_fixed(c->p, c->f, draw_named(c, text), MIL_FP16, 4, dims);
+    } else if (c->m->host) {
         old = mil_add_input(c->p, c->f, draw_named(c, text), MIL_FP16, 4, dims,
                             0, 0);
     } else {

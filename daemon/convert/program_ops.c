@@ -178,5 +178,6 @@ struct mil_value *draw_norm(struct ctx *c, const char *what,
 struct mil_value *draw_input(struct ctx *c, const char *name, int rank,
                              const int64_t *dims)
 {
-    return mil_add_input(c->p, c->f, name, MIL_FP16, rank, dims, 1, EMIT_T_MAX);
+    return mil_add_input(c->p, c->f, name, MIL_FP16, rank, dims, 1,
+                         SHAPE_RANGE_MAX);
 }

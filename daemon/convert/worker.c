@@ -135,6 +135,7 @@ static int read_spec(struct worker *w, const struct frame *f, struct err *e)
         {"quant",      &o->quant     },
         {"shape",      &o->shape     },
         {"kv",         &o->kv        },
+        {"output",     &o->output    },
         {"profile",    &o->profile   },
         {"norm",       &o->norm      },
         {"head_quant", &o->head_quant},

@@ -53,6 +53,11 @@ struct mil_value *mil_add_input(struct mil_program *p, struct mil_function *f,
                                 const char *name, enum mil_dtype dtype,
                                 int rank, const int64_t *dims, int64_t lo,
                                 int64_t hi);
+/* The same for known dims, with the explicit range of just these: for one that
+ * stands beside ranged inputs (facts 11.2). */
+struct mil_value *mil_add_fixed(struct mil_program *p, struct mil_function *f,
+                                const char *name, enum mil_dtype dtype,
+                                int rank, const int64_t *dims);
 struct mil_value *mil_add_state(struct mil_program *p, struct mil_function *f,
                                 const char *name, int rank,
                                 const int64_t *dims); /* fp16 */

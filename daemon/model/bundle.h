@@ -32,6 +32,9 @@ struct bundle_head {
     const char *path;                 /* "head_0.mlpackage" */
     uint32_t vocab_first, vocab_last; /* [first, last) */
     uint32_t t_min, t_max;
+    size_t n_functions;     /* 0: the default one, of any T in the range */
+    const char **functions; /* as of a shard */
+    uint32_t *function_t;
     uint64_t weight_bytes;
 };
 
@@ -69,6 +72,8 @@ struct bundle {
     const char *quant;       /* "int8", "fp16", ... */
     const char *shape;       /* "ranged" | "functions" */
     const char *kv;          /* "state" | "host" */
+    bool argmax;             /* heads give each row's likeliest token, and no
+                                logits: "output" is "argmax" */
     const char *norm;        /* "scale" | "max" */
     float embed_scale;       /* of the model: sqrt(d_model) for gemma, else 1 */
     float residual_scale;    /* alpha, a power of two */

@@ -8,6 +8,7 @@
 
 #include "base/macos.h"
 #include "convert/quant/choice.h"
+#include "convert/shape.h"
 #include "serve/jobs/jobs_impl.h"
 #include "source/gguf.h"
 
@@ -38,7 +39,7 @@ static int unknown_key(const struct json *j, const char **param, struct err *e)
     static const char *const keys[] = {
         "source",  "name", "quant",          "context", "shape", "kv",
         "profile", "norm", "residual_scale", "threads", "force", "priority",
-        "head_quant", "quant_for",
+        "head_quant", "quant_for", "output",
     };
     for (const struct json *c = json_first(j); c != NULL; c = json_next(c)) {
         if (!one_of(json_key(c), keys, countof(keys))) {
@@ -108,7 +109,8 @@ int job_wish_priority(const struct json *j, int *ret, struct err *e)
 int job_wish_read(const struct json *j, struct job_wish *w, const char **param,
                   struct err *e)
 {
-    static const char *const shapes[] = {"ranged", "functions"};
+    static const char *const outputs[] = {"logits", "argmax"};
+    struct shape unused = {0};
     static const char *const kvs[] = {"state", "host"};
     static const char *const norms[] = {"scale", "max"};
     *param = NULL;
@@ -121,9 +123,9 @@ int job_wish_read(const struct json *j, struct job_wish *w, const char **param,
         size_t n;
         const char **to;
     } choices[] = {
-        {"shape", shapes, countof(shapes), &w->shape},
-        {"kv",    kvs,    countof(kvs),    &w->kv   },
-        {"norm",  norms,  countof(norms),  &w->norm },
+        {"kv",     kvs,     countof(kvs),     &w->kv    },
+        {"norm",   norms,   countof(norms),   &w->norm  },
+        {"output", outputs, countof(outputs), &w->output},
     };
     RETERR(unknown_key(j, param, e));
     *param = "source";
@@ -135,6 +137,9 @@ int job_wish_read(const struct json *j, struct job_wish *w, const char **param,
         RETERR(want_word(j, choices[i].key, choices[i].words, choices[i].n,
                          choices[i].to, param, e));
     }
+    *param = "shape";
+    RETERR(json_want_str(j, *param, false, &w->shape, e));
+    RETERR(shape_parse(w->shape, &unused, e));
     *param = "profile";
     RETERR(json_want_str(j, *param, false, &w->profile, e));
     *param = "context";

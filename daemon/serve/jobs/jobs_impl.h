@@ -131,7 +131,7 @@ void job_judge(const struct job *j, struct model *m);
 /* job_wish.c: what a request asks for, checked. Strings are the request's. */
 struct job_wish {
     const char *source, *name, *quant, *head_quant, *shape, *kv, *profile;
-    const char *norm;
+    const char *norm, *output;
     int64_t context, threads;
     double residual_scale;
     bool force;
