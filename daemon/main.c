@@ -19,6 +19,7 @@ struct command {
 static const struct command commands[] = {
     {"serve", cli_serve, "the daemon: load models, answer on a Unix socket"},
     {"convert", cli_convert, "a GGUF into a bundle of Core ML shards"},
+    {"reshard", cli_reshard, "a bundle divided anew, with its own weights"},
     {"plan", cli_plan, "what a conversion would make, and how fast it would be"},
     {"inspect", cli_inspect, "what a model file, package or bundle holds"},
     {"mil", cli_mil, "run a Core ML package on .npy files, or print it"},

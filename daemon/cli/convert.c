@@ -1,14 +1,14 @@
 /* convert.c - `aned convert`: the worker's code on the command line. */
 #include <getopt.h>
-#include <math.h>
-#include <signal.h>
+#include <limits.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/parse.h"
 #include "cli/cli.h"
+#include "cli/convert_run.h"
 #include "cli/plan.h"
-#include "convert/convert.h"
+#include "convert/reshard.h"
+#include "proto/tier.h"
 
 static const char usage[] =
     "usage: aned convert FILE --out BUNDLE [OPTIONS]\n"
@@ -30,7 +30,10 @@ static const char usage[] =
     "  --quant-for P=Q     of the matrices whose name in FILE matches P, where "
     "'*'\n"
     "                      is any text; may be repeated, later ones win\n"
-    "  --context S         positions (default: the model's own, at most 4096)\n"
+    "  --context S,...     positions (default: the model's own, at most 4096); "
+    "of\n"
+    "                      several, BUNDLE has the most, and BUNDLE-2k ... are\n"
+    "                      made beside it and share its weights\n"
     "  --shape S           ranged (default: 1 to 4 rows), functions (of 1 and "
     "4\n"
     "                      rows) or functions:T,T,... (of these)\n"
@@ -45,41 +48,6 @@ static const char usage[] =
     "  --dry-run           write nothing: print what it makes and how long\n"
     "                      it takes, as aned plan does, or what would stop\n"
     "                      the conversion as its error\n";
-
-struct bar {
-    bool terminal;
-    const char *stage;
-};
-
-static volatile sig_atomic_t interrupted;
-
-static void on_signal(int sig)
-{
-    (void)sig;
-    interrupted = 1; /* the next progress call ends it and cleans up */
-}
-
-static bool on_progress(void *ctx, const char *stage, double fraction)
-{
-    struct bar *b = ctx;
-    if (interrupted) {
-        return false;
-    }
-    if (!b->terminal) {
-        return true;
-    }
-    char line[33];
-    int full = (int)(fraction * 32);
-    for (int i = 0; i < 32; i++) {
-        line[i] = i < full ? '#' : '.';
-    }
-    line[32] = '\0';
-    b->stage = stage;
-    (void)fprintf(stderr, "\r%-10s [%s] %3d %%", stage, line,
-                  (int)(fraction * 100));
-    (void)fflush(stderr);
-    return true;
-}
 
 enum {
     OPT_OUT = 256,
@@ -118,7 +86,8 @@ static const struct option options[] = {
 };
 
 /* 0, or the exit code of a wrong option. */
-static int read_value(int opt, const char *text, struct convert_options *o)
+static int read_value(int opt, const char *text, struct convert_options *o,
+                      struct tiers *t)
 {
     uint64_t n = 0;
     if (opt == OPT_SCALE) {
@@ -136,11 +105,9 @@ static int read_value(int opt, const char *text, struct convert_options *o)
         return 0;
     }
     if (opt == OPT_CONTEXT) {
-        if (!parse_u64(text, MODEL_CONTEXT_MAX, &n) || n == 0) {
-            return cli_usage(usage, "--context '%s'", text);
-        }
-        o->context = (uint32_t)n;
-        return 0;
+        struct err e = {0};
+        return tiers_parse(text, t, &e) == 0 ? 0
+                                             : cli_usage(usage, "%s", e.msg);
     }
     if (!parse_u64(text, ENGINE_THREADS_MAX, &n)) {
         return cli_usage(usage, "--threads '%s'", text);
@@ -151,7 +118,7 @@ static int read_value(int opt, const char *text, struct convert_options *o)
 
 /* -1: run; else the exit code. */
 static int read_options(int argc, char **argv, struct convert_options *o,
-                        bool *dry)
+                        struct tiers *tiers, bool *dry)
 {
     const char **strings[] = {
         [OPT_OUT - OPT_OUT] = &o->out,
@@ -187,7 +154,7 @@ static int read_options(int argc, char **argv, struct convert_options *o,
             *strings[i] = optarg;
             continue;
         }
-        int rc = read_value(opt, optarg, o);
+        int rc = read_value(opt, optarg, o, tiers);
         if (rc != 0) {
             return rc;
         }
@@ -199,42 +166,48 @@ static int read_options(int argc, char **argv, struct convert_options *o,
     return o->out != NULL ? -1 : cli_usage(usage, "--out BUNDLE is needed");
 }
 
+/* The smaller contexts, each a folder beside the first. */
+static int make_tiers(const struct convert_options *made, const struct tiers *t)
+{
+    int rc = EXIT_SUCCESS;
+    for (uint32_t i = 1; i < t->n && rc == EXIT_SUCCESS; i++) {
+        char suffix[TIER_SUFFIX_MAX];
+        char out[PATH_MAX];
+        char name[MODEL_NAME_MAX + TIER_SUFFIX_MAX];
+        size_t n = strlen(made->out);
+        while (n > 1 && made->out[n - 1] == '/') {
+            n--;
+        }
+        tier_suffix(t->context[i], suffix);
+        (void)snprintf(out, sizeof(out), "%.*s%s", (int)n, made->out, suffix);
+        (void)snprintf(name, sizeof(name), "%s%s",
+                       made->name != NULL ? made->name : "", suffix);
+        struct convert_options o;
+        convert_options_init(&o);
+        o.bundle = made->out;
+        o.out = out;
+        o.name = made->name != NULL ? name : NULL;
+        o.context = t->context[i];
+        o.threads = made->threads;
+        rc = cli_convert_run(reshard_run, &o);
+    }
+    return rc;
+}
+
 int cli_convert(int argc, char **argv)
 {
     bool dry = false;
+    struct tiers tiers = {0};
     struct convert_options o;
-    struct convert_result r = {0};
-    struct err e = {0};
-    struct bar bar = {.terminal = isatty(STDERR_FILENO) != 0};
     convert_options_init(&o);
-    int rc = read_options(argc, argv, &o, &dry);
+    int rc = read_options(argc, argv, &o, &tiers, &dry);
     if (rc >= 0) {
         return rc;
     }
+    o.context = tiers.context[0];
     if (dry) {
         return cli_plan_of(&o, false);
     }
-    o.progress = on_progress;
-    o.ctx = &bar;
-    (void)signal(SIGINT, on_signal);
-    (void)signal(SIGTERM, on_signal);
-    rc = convert_run(&o, &r, &e);
-    if (bar.terminal && bar.stage != NULL) {
-        (void)fprintf(stderr, "\r%60s\r", "");
-    }
-    if (rc < 0) {
-        return err_print(&e);
-    }
-    for (size_t i = 0; i < r.notes.n; i++) {
-        (void)fprintf(stderr, "warning: %s\n", r.notes.text[i]);
-    }
-    printf("%s: %.1f MB, %u layer shards, %u head slices, %.1f s\n", o.out,
-           (double)r.bundle_bytes / 1e6, r.n_shards, r.n_heads,
-           (double)r.ms / 1e3);
-    for (size_t i = 0; i < r.n_gates; i++) {
-        const struct convert_gate *g = &r.gates[i];
-        printf("  %-10s %s%s%s\n", g->name, g->verdict,
-               g->detail[0] != '\0' ? ": " : "", g->detail);
-    }
-    return EXIT_SUCCESS;
+    rc = cli_convert_run(convert_run, &o);
+    return rc == EXIT_SUCCESS ? make_tiers(&o, &tiers) : rc;
 }

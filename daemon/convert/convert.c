@@ -39,6 +39,8 @@ static int stage_reading(struct job *j, struct err *e)
 {
     RETERR(progress_stage(&j->progress, "reading", 0, e));
     RETERR(arch_read(j->g, &j->d, e));
+    j->emit.architecture = j->d.arch->name;
+    quant_text(j->forms.spec, j->quant);
     RETERR(convert_check_forms(j, e));
     RETERR(gate_vocabulary(j->g, &j->result.notes, e));
     RETERR(convert_choose_context(j, e));
@@ -50,7 +52,7 @@ static int stage_reading(struct job *j, struct err *e)
 
 /* --- staging --- */
 
-static int make_staging(struct job *j, struct err *e)
+int convert_make_staging(struct job *j, struct err *e)
 {
     char parent[PARENT_ROOM];
     size_t n = strlen(j->out);
@@ -143,7 +145,7 @@ static int measure_quality(struct job *j, struct err *e)
     return 0;
 }
 
-static int stage_gating(struct job *j, struct err *e)
+int convert_gate_packages(struct job *j, struct err *e)
 {
     struct predict_limits limits = {0};
     uint64_t n = (uint64_t)j->b.n_shards + j->b.n_heads_shards;
@@ -160,7 +162,12 @@ static int stage_gating(struct job *j, struct err *e)
     gate_set(&j->result, "structure", notes->n > 0 ? "warned" : "passed",
              "%llu packages%s%s", (unsigned long long)n,
              notes->n > 0 ? "; " : "", notes->n > 0 ? notes->text[0] : "");
-    RETERR(gate_residency_end(&j->result, j->o, &j->residency, e));
+    return gate_residency_end(&j->result, j->o, &j->residency, e);
+}
+
+static int stage_gating(struct job *j, struct err *e)
+{
+    RETERR(convert_gate_packages(j, e));
     return measure_quality(j, e);
 }
 
@@ -175,21 +182,26 @@ static int describe(struct job *j, struct err *e)
     return bundle_write(j->staging, &j->b, e);
 }
 
-static int stage_publishing(struct job *j, struct err *e)
+int convert_publish(struct job *j, struct err *e)
 {
-    RETERR(progress_stage(&j->progress, "publishing", 0, e));
-    RETERR(convert_check_source(j, e));
     j->result.bundle_bytes = file_tree_bytes(j->staging);
     RETERR(file_publish_dir(j->staging, j->out, e));
     j->staging[0] = '\0';
     return 0;
 }
 
+static int stage_publishing(struct job *j, struct err *e)
+{
+    RETERR(progress_stage(&j->progress, "publishing", 0, e));
+    RETERR(convert_check_source(j, e));
+    return convert_publish(j, e);
+}
+
 static int run(void *ctx, struct err *e)
 {
     struct job *j = ctx;
     RETERR(stage_reading(j, e));
-    RETERR(make_staging(j, e));
+    RETERR(convert_make_staging(j, e));
     digest_begin(&j->digest, j->g);
     j->digesting = true;
     RETERR(stage_measuring(j, e));
@@ -199,14 +211,14 @@ static int run(void *ctx, struct err *e)
     return stage_publishing(j, e);
 }
 
-static uint64_t now_ms(void)
+uint64_t convert_now_ms(void)
 {
     struct timespec t = {0};
     (void)clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000u + (uint64_t)t.tv_nsec / 1000000u;
 }
 
-static void job_fini(struct job *j)
+void convert_job_fini(struct job *j)
 {
     struct err ignored = {0};
     if (j->digesting && digest_end(&j->digest, true, &ignored) < 0) {
@@ -227,7 +239,7 @@ static void job_fini(struct job *j)
 int convert_run(const struct convert_options *o, struct convert_result *ret,
                 struct err *e)
 {
-    uint64_t began = now_ms();
+    uint64_t began = convert_now_ms();
     must(o->out != NULL);
     struct err mine = {0};
     e = e != NULL ? e : &mine;
@@ -243,15 +255,16 @@ int convert_run(const struct convert_options *o, struct convert_result *ret,
     CHECK(convert_read_options(j, e));
     CHECK(convert_open_source(j, e));
     j->emit.d = &j->d;
+    j->emit.quant = j->quant;
     j->emit.weights.threads = crew_threads(o->threads);
     j->emit.weights.choice = &j->forms;
     j->emit.weights.progress = &j->progress;
     CHECK(gguf_guard(run, j, e));
     j->result.n_shards = j->plan.n_shards;
     j->result.n_heads = j->plan.n_heads;
-    j->result.ms = (uint32_t)(now_ms() - began);
+    j->result.ms = (uint32_t)(convert_now_ms() - began);
     *ret = j->result;
 out:
-    job_fini(j);
+    convert_job_fini(j);
     return rc;
 }

@@ -15,6 +15,7 @@ struct convert_options {
     const char *source; /* path of the GGUF, or of a part of a split one */
     /* Read these instead of opening the path. NULL: open it. Borrowed. */
     const struct gguf_parts *parts;
+    const char *bundle; /* reshard.h: made from this one, not from a source */
     /* The new bundle folder; must not exist. NULL: only for a forecast. */
     const char *out;
     const char *name;   /* NULL: from the file */
@@ -58,6 +59,7 @@ struct convert_result {
     struct convert_gate gates[5];
     struct gguf_notes notes; /* odd and harmless: warnings of the job */
     uint64_t bundle_bytes;
+    uint64_t shared_bytes; /* of them, with another bundle (reshard.h) */
     uint32_t n_shards, n_heads;
     uint32_t ms;
 };

@@ -11,6 +11,7 @@
 #include <math.h>
 
 #include "convert/program.h"
+#include "convert/stored.h"
 
 /* --- weights --- */
 
@@ -50,20 +51,20 @@ static int put_vectors(const struct emit *m, struct mil_writer *w, uint32_t l,
     float k_gain = norm_gain(m->norm, full ? y->n_kv * y->d_head : y->d_head);
     float post = gain * m->alpha * y->residual_scale;
     const struct vector_form forms[] = {
-        {SLOT_ATTN_NORM, WEIGHTS_CHANNEL, gain, true, false},
-        {SLOT_Q_BIAS, WEIGHTS_BIAS, 1, false, true},
-        {SLOT_K_BIAS, WEIGHTS_BIAS, 1, false, true},
-        {SLOT_V_BIAS, WEIGHTS_BIAS, 1, false, false},
-        {SLOT_O_BIAS, WEIGHTS_BIAS, 1, false, false},
-        {SLOT_Q_NORM, qk, q_gain * program_query_scale(y), true, true},
-        {SLOT_K_NORM, qk, k_gain, true, true},
-        {SLOT_POST_ATTN, WEIGHTS_CHANNEL, post, true, false},
-        {SLOT_FFN_NORM, WEIGHTS_CHANNEL, gain, true, false},
-        {SLOT_GATE_BIAS, WEIGHTS_BIAS, 1, false, false},
-        {SLOT_UP_BIAS, WEIGHTS_BIAS, 1, false, false},
-        {SLOT_DOWN_BIAS, WEIGHTS_BIAS, 1, false, false},
-        {SLOT_POST_FFN, WEIGHTS_CHANNEL, post, true, false},
-        {SLOT_PLE_NORM, WEIGHTS_CHANNEL, gain * m->alpha, true, false},
+        {SLOT_ATTN_NORM, WEIGHTS_CHANNEL, gain,                            true,  false},
+        {SLOT_Q_BIAS,    WEIGHTS_BIAS,    1,                               false, true },
+        {SLOT_K_BIAS,    WEIGHTS_BIAS,    1,                               false, true },
+        {SLOT_V_BIAS,    WEIGHTS_BIAS,    1,                               false, false},
+        {SLOT_O_BIAS,    WEIGHTS_BIAS,    1,                               false, false},
+        {SLOT_Q_NORM,    qk,              q_gain * program_query_scale(y), true,  true },
+        {SLOT_K_NORM,    qk,              k_gain,                          true,  true },
+        {SLOT_POST_ATTN, WEIGHTS_CHANNEL, post,                            true,  false},
+        {SLOT_FFN_NORM,  WEIGHTS_CHANNEL, gain,                            true,  false},
+        {SLOT_GATE_BIAS, WEIGHTS_BIAS,    1,                               false, false},
+        {SLOT_UP_BIAS,   WEIGHTS_BIAS,    1,                               false, false},
+        {SLOT_DOWN_BIAS, WEIGHTS_BIAS,    1,                               false, false},
+        {SLOT_POST_FFN,  WEIGHTS_CHANNEL, post,                            true,  false},
+        {SLOT_PLE_NORM,  WEIGHTS_CHANNEL, gain * m->alpha,                 true,  false},
     };
     for (size_t i = 0; i < countof(forms); i++) {
         RETERR(put_vector(m, w, l, &forms[i], r, e));
@@ -81,8 +82,8 @@ static int put_layer(const struct emit *m, struct mil_writer *w, uint32_t l,
                      struct layer_weights *r, struct err *e)
 {
     static const enum arch_slot matrices[] = {
-        SLOT_Q,    SLOT_K,        SLOT_V,        SLOT_O,      SLOT_GATE, SLOT_UP,
-        SLOT_DOWN, SLOT_PLE_PROJ, SLOT_PLE_GATE, SLOT_PLE_OUT};
+        SLOT_Q,  SLOT_K,    SLOT_V,        SLOT_O,        SLOT_GATE,
+        SLOT_UP, SLOT_DOWN, SLOT_PLE_PROJ, SLOT_PLE_GATE, SLOT_PLE_OUT};
     struct head_rows perm;
     bool permutes = arch_permutes(m->d, l, &perm);
     RETERR(put_vectors(m, w, l, r, e));
@@ -103,10 +104,8 @@ static int put_layer(const struct emit *m, struct mil_writer *w, uint32_t l,
 static void put_meta(const struct emit *m, struct mil_program *p)
 {
     mil_add_meta(p, "dev.aned.version", ANED_VERSION);
-    mil_add_meta(p, "dev.aned.architecture", m->d->arch->name);
-    char quant[QUANT_TEXT_MAX];
-    quant_text(m->weights.choice->spec, quant);
-    mil_add_meta(p, "dev.aned.quant", quant);
+    mil_add_meta(p, "dev.aned.architecture", m->architecture);
+    mil_add_meta(p, "dev.aned.quant", m->quant);
 }
 
 static int layers_package(const struct emit *m, struct mil_writer *w,
@@ -115,7 +114,10 @@ static int layers_package(const struct emit *m, struct mil_writer *w,
 {
     char name[SHAPE_NAME_MAX];
     struct mil_program *p = mil_writer_program(w);
-    for (uint32_t l = first; l < last; l++) {
+    for (uint32_t l = first; l < last && m->from != NULL; l++) {
+        stored_layer(m->from, w, l, &lw[l - first]);
+    }
+    for (uint32_t l = first; l < last && m->from == NULL; l++) {
         RETERR(put_layer(m, w, l, &lw[l - first], e));
     }
     for (uint32_t i = 0; i < m->shape.n; i++) {
@@ -144,17 +146,26 @@ static void draw_heads(const struct emit *m, struct mil_program *p,
     }
 }
 
+static int put_head(const struct emit *m, struct mil_writer *w, uint32_t first,
+                    uint32_t last, struct weight *ret,
+                    const struct mil_const **norm, struct err *e)
+{
+    const struct decoder *d = m->d;
+    RETERR(weights_vector(w, &d->global[SLOT_OUT_NORM], WEIGHTS_CHANNEL,
+                          norm_gain(m->norm, d->d_model) * program_head_gain(d),
+                          d->layers[0].gain_plus_one, NULL, norm, e));
+    return weights_matrix(&m->weights, w, arch_head(d), first, last - first,
+                          NULL, ret, e);
+}
+
 static int head_package(const struct emit *m, struct mil_writer *w,
                         uint32_t first, uint32_t last, struct err *e)
 {
-    const struct decoder *d = m->d;
     const struct mil_const *norm = NULL;
     struct weight head = {0};
-    RETERR(weights_vector(w, &d->global[SLOT_OUT_NORM], WEIGHTS_CHANNEL,
-                          norm_gain(m->norm, d->d_model) * program_head_gain(d),
-                          d->layers[0].gain_plus_one, NULL, &norm, e));
-    RETERR(weights_matrix(&m->weights, w, arch_head(d), first, last - first,
-                          NULL, &head, e));
+    RETERR(m->from != NULL
+               ? stored_head(m->from, w, first, last, &head, &norm, e)
+               : put_head(m, w, first, last, &head, &norm, e));
     draw_heads(m, mil_writer_program(w), &head, norm);
     put_meta(m, mil_writer_program(w));
     return 0;

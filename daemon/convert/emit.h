@@ -7,9 +7,14 @@
 #include "convert/shape.h"
 #include "convert/weights.h"
 
+struct stored; /* convert/stored.h */
+
 struct emit {
     const struct decoder *d; /* borrowed */
     struct weights weights;
+    const struct stored *from; /* take the weights from these packages, not
+                                  from d's source; NULL; borrowed */
+    const char *architecture, *quant; /* for the package's metadata */
     uint32_t context; /* S */
     struct shape shape;
     bool host;   /* kv = host */

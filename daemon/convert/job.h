@@ -41,6 +41,13 @@ struct job {
 
 /* job_options.c */
 CHECKED int convert_read_options(struct job *j, struct err *e);
+/* j->name: o->name, or made of `from`'s last component where that is NULL. */
+CHECKED int convert_read_name(struct job *j, const char *from, struct err *e);
+/* NULL is a. Errors: INVALID, naming both. */
+CHECKED int convert_choice(const char *what, const char *v, const char *a,
+                           const char *b, bool *ret_b, struct err *e);
+/* j->out is o->out without slashes at its end. Errors: INVALID, EXISTS. */
+CHECKED int convert_read_out(struct job *j, struct err *e);
 CHECKED int convert_open_source(struct job *j, struct err *e);
 /* Errors: SOURCE_CHANGED when the source was written meanwhile. */
 CHECKED int convert_check_source(const struct job *j, struct err *e);
@@ -62,10 +69,23 @@ CHECKED int convert_check_room(const struct job *j, struct err *e);
 /* Tell j->progress what each stage will take. */
 void convert_costs(struct job *j);
 
+/* convert.c: what reshard.c shares */
+/* A new folder beside j->out, which convert_job_fini removes. */
+CHECKED int convert_make_staging(struct job *j, struct err *e);
+/* Structure and residency, of the packages of j->b. */
+CHECKED int convert_gate_packages(struct job *j, struct err *e);
+CHECKED int convert_publish(struct job *j, struct err *e);
+void convert_job_fini(struct job *j); /* frees j */
+uint64_t convert_now_ms(void);
+
 /* The path of a file in the staging folder. */
 CHECKED int convert_staged(const struct job *j, const char *name,
                            char out[PATH_ROOM], struct err *e);
 
 /* job_write.c */
 CHECKED int convert_write(struct job *j, struct err *e); /* stage writing */
+/* The packages of j->plan into staging and j->b. layers, head: of the
+ * progress' units. */
+CHECKED int convert_write_programs(struct job *j, uint64_t layers,
+                                   uint64_t head, struct err *e);
 void convert_describe(struct job *j); /* j->b, all but its shards */

@@ -81,26 +81,14 @@ static int write_head(struct job *j, uint32_t i, struct err *e)
     return 0;
 }
 
-int convert_write(struct job *j, struct err *e)
+int convert_write_programs(struct job *j, uint64_t layers, uint64_t head,
+                           struct err *e)
 {
     struct bundle *b = &j->b;
-    char path[PATH_ROOM];
-    const struct gguf_tensor *embed = j->d.global[SLOT_EMBD].t;
-    const struct gguf_tensor *ple = j->d.global[SLOT_PLE_EMBD].t;
-    uint64_t tables = embed->bytes + (ple != NULL ? ple->bytes : 0);
-    uint64_t head = arch_head(&j->d)->t->bytes;
-    uint64_t layers = reference_bytes(&j->d) - head;
     b->n_shards = j->plan.n_shards;
     b->shards = keep_array(b, b->n_shards, sizeof(*b->shards));
     b->n_heads_shards = j->plan.n_heads;
     b->heads = keep_array(b, b->n_heads_shards, sizeof(*b->heads));
-    RETERR(progress_stage(&j->progress, "writing", tables, e));
-    RETERR(convert_staged(j, "embed.bin", path, e));
-    RETERR(weights_file(&j->emit.weights, embed, path, e));
-    if (ple != NULL) {
-        RETERR(convert_staged(j, PLE_FILE, path, e));
-        RETERR(weights_file(&j->emit.weights, ple, path, e));
-    }
     RETERR(progress_stage(&j->progress, "writing", layers, e));
     for (uint32_t i = 0; i < j->plan.n_shards; i++) {
         RETERR(write_shard(j, i, e));
@@ -110,6 +98,24 @@ int convert_write(struct job *j, struct err *e)
         RETERR(write_head(j, i, e));
     }
     return 0;
+}
+
+int convert_write(struct job *j, struct err *e)
+{
+    char path[PATH_ROOM];
+    const struct gguf_tensor *embed = j->d.global[SLOT_EMBD].t;
+    const struct gguf_tensor *ple = j->d.global[SLOT_PLE_EMBD].t;
+    uint64_t tables = embed->bytes + (ple != NULL ? ple->bytes : 0);
+    uint64_t head = arch_head(&j->d)->t->bytes;
+    uint64_t layers = reference_bytes(&j->d) - head;
+    RETERR(progress_stage(&j->progress, "writing", tables, e));
+    RETERR(convert_staged(j, "embed.bin", path, e));
+    RETERR(weights_file(&j->emit.weights, embed, path, e));
+    if (ple != NULL) {
+        RETERR(convert_staged(j, PLE_FILE, path, e));
+        RETERR(weights_file(&j->emit.weights, ple, path, e));
+    }
+    return convert_write_programs(j, layers, head, e);
 }
 
 /* --- bundle.json --- */
@@ -172,7 +178,6 @@ void convert_describe(struct job *j)
     b->context = j->emit.context;
     b->context_train = d->context_train;
     b->norm_eps = d->norm_eps;
-    quant_text(j->forms.spec, j->quant);
     b->quant = j->quant;
     b->shape = j->emit.shape.n > 0 ? "functions" : "ranged";
     b->kv = j->emit.host ? "host" : "state";

@@ -19,3 +19,13 @@ struct plan_form {
  * vocabulary; NULL counts none. */
 void plan_input_of(const struct decoder *d, const struct gguf *g,
                    const struct plan_form *f, struct plan_input *ret);
+
+/* Parts of it, for who has layers and no source. */
+/* Layers from one whose keys are read later to the last that reads them. */
+void plan_input_together(const struct layer *layers, uint32_t n,
+                         struct plan_input *ret);
+/* ret->layers is there. */
+void plan_input_states(const struct layer *layers, bool host, uint32_t context,
+                       struct plan_input *ret);
+/* s NULL: ranged. */
+void plan_input_widths(const struct shape *s, struct plan_input *ret);

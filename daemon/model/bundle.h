@@ -121,6 +121,14 @@ typedef bool bundle_hashed_fn(void *ctx, uint64_t bytes);
 CHECKED int bundle_verify(const struct bundle *b, bundle_hashed_fn *fn,
                           void *ctx, struct err *e);
 
+/* Let files of the bundle at `to` that are byte for byte files of the one at
+ * `from` share their room on the disk: as clones where the file system can
+ * (copy on write), else as further names of the same file. What cannot be
+ * shared stays a copy. *ret_bytes: what is shared now. Both are published, and
+ * stay whole if the other is removed. Errors: those of bundle_open. */
+CHECKED int bundle_share(const char *from, const char *to, uint64_t *ret_bytes,
+                         struct err *e);
+
 /* A hash of all files' inodes, sizes and times (to the nanosecond). While it
  * stays the same, no file was written. Errors: BUNDLE. */
 CHECKED int bundle_stamp(const struct bundle *b, char out[SHA256_HEX],

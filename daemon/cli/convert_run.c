@@ -1,0 +1,80 @@
+/* convert_run.c - what `aned convert` and `aned reshard` have in common: the
+ * bar while it runs, and what it says at its end. */
+#include <signal.h>
+#include <unistd.h>
+
+#include "cli/convert_run.h"
+
+struct bar {
+    bool terminal;
+    const char *stage;
+};
+
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int sig)
+{
+    (void)sig;
+    interrupted = 1; /* the next progress call ends it and cleans up */
+}
+
+static bool on_progress(void *ctx, const char *stage, double fraction)
+{
+    struct bar *b = ctx;
+    if (interrupted) {
+        return false;
+    }
+    if (!b->terminal) {
+        return true;
+    }
+    char line[33];
+    int full = (int)(fraction * 32);
+    for (int i = 0; i < 32; i++) {
+        line[i] = i < full ? '#' : '.';
+    }
+    line[32] = '\0';
+    b->stage = stage;
+    (void)fprintf(stderr, "\r%-10s [%s] %3d %%", stage, line,
+                  (int)(fraction * 100));
+    (void)fflush(stderr);
+    return true;
+}
+
+static void say(const struct convert_options *o, const struct convert_result *r)
+{
+    for (size_t i = 0; i < r->notes.n; i++) {
+        (void)fprintf(stderr, "warning: %s\n", r->notes.text[i]);
+    }
+    printf("%s: %.1f MB, %u layer shards, %u head slices, %.1f s\n", o->out,
+           (double)r->bundle_bytes / 1e6, r->n_shards, r->n_heads,
+           (double)r->ms / 1e3);
+    if (o->bundle != NULL) {
+        printf("  %.1f MB of it shared with %s\n",
+               (double)r->shared_bytes / 1e6, o->bundle);
+    }
+    for (size_t i = 0; i < r->n_gates; i++) {
+        const struct convert_gate *g = &r->gates[i];
+        printf("  %-10s %s%s%s\n", g->name, g->verdict,
+               g->detail[0] != '\0' ? ": " : "", g->detail);
+    }
+}
+
+int cli_convert_run(convert_fn *run, struct convert_options *o)
+{
+    struct convert_result r = {0};
+    struct err e = {0};
+    struct bar bar = {.terminal = isatty(STDERR_FILENO) != 0};
+    o->progress = on_progress;
+    o->ctx = &bar;
+    (void)signal(SIGINT, on_signal);
+    (void)signal(SIGTERM, on_signal);
+    int rc = run(o, &r, &e);
+    if (bar.terminal && bar.stage != NULL) {
+        (void)fprintf(stderr, "\r%60s\r", "");
+    }
+    if (rc < 0) {
+        return err_print(&e);
+    }
+    say(o, &r);
+    return EXIT_SUCCESS;
+}
