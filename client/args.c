@@ -8,6 +8,7 @@
 
 const struct command *const commands[] = {
     &cmd_status,  &cmd_ps,       &cmd_top,        &cmd_convert,
+    &cmd_reshard, 
     &cmd_plan,    &cmd_jobs,     &cmd_job,        &cmd_cancel,
     &cmd_models,  &cmd_show,     &cmd_load,       &cmd_unload,
     &cmd_rm,      &cmd_run,      &cmd_complete,   &cmd_sessions,

@@ -76,7 +76,7 @@ struct command {
     int (*run)(struct client *c, const struct args *a);
 };
 
-extern const struct command cmd_ps, cmd_top, cmd_status, cmd_convert, cmd_jobs,
+extern const struct command cmd_ps, cmd_top, cmd_status, cmd_convert, cmd_reshard, cmd_jobs,
     cmd_job, cmd_cancel, cmd_models, cmd_show, cmd_load, cmd_unload, cmd_rm,
     cmd_run, cmd_complete, cmd_sessions, cmd_session, cmd_tokenize,
     cmd_detokenize, cmd_completion, cmd_verify, cmd_probe, cmd_residency,

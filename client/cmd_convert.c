@@ -3,8 +3,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "client/follow.h"
+#include "client/job_post.h"
 #include "proto/limits.h"
+#include "proto/tier.h"
 
 enum {
     O_NAME,
@@ -33,9 +34,9 @@ static const struct opt opts[] = {
     [O_QUANT_FOR] =
         {"quant-for",      0,   OPT_LIST, "P=Q",
                 "matrices whose name matches P ('*': any text); repeatable",                 0,    0},
-    [O_CONTEXT] = {"context",        'c', OPT_INT,  "N",
-                "tokens the model sees; default its own, at most 4096",                      1,
-                MODEL_CONTEXT_MAX                                                                   },
+    [O_CONTEXT] = {"context",        'c', OPT_STR,  "N,...",
+                "tokens the model sees; default its own, at most 4096; of several "
+                "NAME has the most, and NAME-2k ... are made beside it",               0,    0},
     [O_SHAPE] = {"shape",          0,   OPT_STR,  "S",
                 "ranged (default), functions, or functions:T,T,...",                         0,    0},
     [O_KV] = {"kv",             0,   OPT_STR,  "K",    "state (default) or host",          0,    0},
@@ -93,7 +94,8 @@ static void add_rules(struct json *o, const struct args *a)
     }
 }
 
-static struct json *request(const struct args *a, const char *path)
+static struct json *request(const struct args *a, const char *path,
+                            const struct tiers *t)
 {
     struct json *o = json_object();
     json_add_str(o, "source", path);
@@ -107,8 +109,8 @@ static struct json *request(const struct args *a, const char *path)
     add_str(o, a, O_PROFILE, "profile");
     add_str(o, a, O_NORM, "norm");
     add_str(o, a, O_PRIORITY, "priority");
-    if (a->opt[O_CONTEXT].set) {
-        json_add_int(o, "context", a->opt[O_CONTEXT].integer);
+    if (t->n > 0) {
+        json_add_int(o, "context", t->context[0]);
     }
     if (a->opt[O_SCALE].set) {
         json_add_num(o, "residual_scale", a->opt[O_SCALE].num);
@@ -119,62 +121,55 @@ static struct json *request(const struct args *a, const char *path)
     return o;
 }
 
-static int wait_for(struct client *c, const char *id)
+/* The same weights for fewer positions. */
+static struct json *smaller(const struct args *a, const char *name,
+                            uint32_t context)
 {
-    struct json *end = NULL;
-    struct err e = {0};
-    int code = EXIT_SUCCESS;
+    char suffix[TIER_SUFFIX_MAX];
+    char made[MODEL_NAME_MAX + 1 + TIER_SUFFIX_MAX];
+    struct json *o = json_object();
+    tier_suffix(context, suffix);
+    (void)snprintf(made, sizeof(made), "%s%s", name, suffix);
+    json_add_str(o, "reshard", name);
+    json_add_str(o, "name", made);
+    json_add_int(o, "context", context);
+    add_str(o, a, O_PRIORITY, "priority");
+    return o;
+}
 
-    interrupt_catch();
-    if (follow_job(c, id, false, &end, &e) < 0) {
-        code = ask_fail(c, &e);
-        if (code == EXIT_INTERRUPTED) {
-            (void)fprintf(stderr,
-                          "the job goes on; look again: anectl job %s "
-                          "--follow, end it: anectl cancel %s\n",
-                          id, id);
-        }
-        return code;
+/* The model, then its smaller contexts, each a job; printed are all ids, or all
+ * ends. */
+static int run_all(struct client *c, const struct args *a, const char *path,
+                   const struct tiers *t)
+{
+    char ids[TIERS_MAX][JOB_ID_MAX];
+    char name[MODEL_NAME_MAX + 1];
+    bool no_wait = a->opt[O_NO_WAIT].set;
+    uint32_t n = t->n > 0 ? t->n : 1;
+    int code = job_post(c, request(a, path, t), no_wait, ids[0], name);
+    for (uint32_t i = 1; i < n && code == 0; i++) {
+        code = job_post(c, smaller(a, name, t->context[i]), no_wait, ids[i],
+                        NULL);
     }
-    if (c->json) {
-        (void)ask_print(end);
-        code = follow_exit(end);
-    } else {
-        code = follow_end(c, end);
+    for (uint32_t i = 0; i < n && code == 0 && !no_wait; i++) {
+        code = job_wait(c, ids[i]);
     }
-    json_free(end);
     return code;
 }
 
 static int run(struct client *c, const struct args *a)
 {
-    struct json *j = NULL;
+    struct tiers tiers = {0};
     struct err e = {0};
     char *path = NULL;
-    char id[64];
-
-    if (find_file(a->pos[0], &path, &e) < 0) {
+    if ((a->opt[O_CONTEXT].set &&
+         tiers_parse(a->opt[O_CONTEXT].str, &tiers, &e) < 0) ||
+        find_file(a->pos[0], &path, &e) < 0) {
         return ask_fail(c, &e);
     }
-    struct json *body = request(a, path);
-    int rc = ask(c, "POST", "/aned/v1/jobs", body, &j, &e);
-    json_free(body);
+    int code = run_all(c, a, path, &tiers);
     free(path);
-    if (rc < 0) {
-        return ask_fail(c, &e);
-    }
-    (void)snprintf(id, sizeof(id), "%s", ask_str(j, "id"));
-    if (a->opt[O_NO_WAIT].set) {
-        if (c->json) {
-            (void)ask_print(j);
-        } else {
-            printf("%s\n", id);
-        }
-        json_free(j);
-        return EXIT_SUCCESS;
-    }
-    json_free(j);
-    return wait_for(c, id);
+    return code;
 }
 
 const struct command cmd_convert = {
@@ -186,6 +181,7 @@ const struct command cmd_convert = {
     .examples =
         "  anectl convert gemma-3-270m.gguf\n"
         "  anectl convert m.gguf --name gemma --quant fp16 --context 2048\n"
+        "  anectl convert m.gguf --context 8192,2048\n"
         "  anectl convert large.gguf --priority low --no-wait\n"
         "  id=$(anectl convert m.gguf --no-wait); anectl job $id --follow\n",
     .opts = opts,

@@ -16,6 +16,7 @@ static const char convert[] =
     "(allow file-read-metadata)\n"
     "(allow file-read* (literal \"/dev/urandom\") (literal \"/dev/random\"))\n"
     "(allow file-read* file-write* (subpath (param \"ROOM\")))\n"
+    "(allow file-read* (subpath (param \"SOURCE\")))\n"
     "(allow mach-lookup (global-name \"com.apple.logd\"))\n";
 
 /* Core ML talks to its compiler and to the Neural Engine's broker by Mach
@@ -70,15 +71,20 @@ static bool user_caches(char out[PATH_BYTES])
            realpath(path, out) != NULL;
 }
 
-int seatbelt_enter(enum seatbelt kind, const char *room, struct err *e)
+int seatbelt_enter(enum seatbelt kind, const char *room, const char *source,
+                   struct err *e)
 {
-    char real[PATH_BYTES], caches[PATH_BYTES], temporary[PATH_BYTES];
+    char real[PATH_BYTES], from[PATH_BYTES], caches[PATH_BYTES], temporary[PATH_BYTES];
     char *why = NULL;
     if (realpath(room, real) == NULL) {
         return err_errno(e, errno, room);
     }
+    if (source != NULL && realpath(source, from) == NULL) {
+        return err_errno(e, errno, source);
+    }
     const char *const parameters[] = {
         "ROOM",      real,
+        "SOURCE",    source != NULL ? from : real,
         "CACHES",    user_caches(caches) ? caches : real,
         "TEMPORARY", user_folder(temporary) ? temporary : real,
         NULL,
@@ -96,15 +102,17 @@ int seatbelt_enter(enum seatbelt kind, const char *room, struct err *e)
 void seatbelt_engine(const char *room)
 {
     struct err e = {0};
-    if (seatbelt_enter(SEATBELT_ENGINE, room, &e) < 0) {
+    if (seatbelt_enter(SEATBELT_ENGINE, room, NULL, &e) < 0) {
         log_warn("sandbox", "error=%s, continuing", e.msg);
     }
 }
 #else
-int seatbelt_enter(enum seatbelt kind, const char *room, struct err *e)
+int seatbelt_enter(enum seatbelt kind, const char *room, const char *source,
+                   struct err *e)
 {
     (void)kind;
     (void)room;
+    (void)source;
     return err_set(e, ERR_UNAVAILABLE, "this system has no Seatbelt");
 }
 

@@ -167,7 +167,7 @@ static int prepare(const char *dir, const char *beside, struct room *r,
 static const char *enter(const struct room *r, bool engine, struct err *e)
 {
     if (engine) {
-        return seatbelt_enter(SEATBELT_ENGINE, r->room, e) == 0 ? "seatbelt"
+        return seatbelt_enter(SEATBELT_ENGINE, r->room, NULL, e) == 0 ? "seatbelt"
                                                                 : NULL;
     }
     const struct sandbox_conf c = {

@@ -91,22 +91,34 @@ static bool set_limits(const struct sandbox_conf *c)
      LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_MAKE_DIR | \
      LANDLOCK_ACCESS_FS_MAKE_REG)
 
-static bool set_landlock(const char *folder)
+#define LANDLOCK_READ \
+    (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
+
+/* What is allowed below a folder. */
+static bool allow(int set, const char *folder, uint64_t rights)
+{
+    struct landlock_path_beneath_attr room = {.allowed_access = rights};
+    room.parent_fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    bool ok = room.parent_fd >= 0 &&
+              syscall(SYS_landlock_add_rule, set, LANDLOCK_RULE_PATH_BENEATH,
+                      &room, 0) == 0;
+    if (room.parent_fd >= 0) {
+        (void)close(room.parent_fd);
+    }
+    return ok;
+}
+
+static bool set_landlock(const char *folder, const char *readable)
 {
     struct landlock_ruleset_attr attr = {.handled_access_fs = LANDLOCK_ALL};
-    struct landlock_path_beneath_attr room = {.allowed_access = LANDLOCK_ROOM};
     long set = syscall(SYS_landlock_create_ruleset, &attr, sizeof(attr), 0);
     if (set < 0) {
         return false;
     }
-    bool ok = false;
-    room.parent_fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (room.parent_fd >= 0) {
-        ok = syscall(SYS_landlock_add_rule, (int)set,
-                     LANDLOCK_RULE_PATH_BENEATH, &room, 0) == 0 &&
-             syscall(SYS_landlock_restrict_self, (int)set, 0) == 0;
-        (void)close(room.parent_fd);
-    }
+    bool ok =
+        allow((int)set, folder, LANDLOCK_ROOM) &&
+        (readable == NULL || allow((int)set, readable, LANDLOCK_READ)) &&
+        syscall(SYS_landlock_restrict_self, (int)set, 0) == 0;
     (void)close((int)set);
     return ok;
 }
@@ -285,7 +297,7 @@ static void enter(const struct sandbox_conf *c, struct sandbox_report *r)
         return;
     }
     (void)prctl(PR_SET_DUMPABLE, 0);
-    r->landlock = bound && set_landlock(c->writable);
+    r->landlock = bound && set_landlock(c->writable, c->readable);
     r->seccomp = bound && set_seccomp();
 }
 #else
@@ -296,7 +308,7 @@ static void enter(const struct sandbox_conf *c, struct sandbox_report *r)
     if (SANITIZED) {
         return;
     }
-    r->seatbelt = seatbelt_enter(SEATBELT_CONVERT, c->writable, &e) == 0;
+    r->seatbelt = seatbelt_enter(SEATBELT_CONVERT, c->writable, c->readable, &e) == 0;
 #if defined(__APPLE__)
     if (!r->seatbelt) {
         log_warn("sandbox", "error=%s, continuing", e.msg);

@@ -9,6 +9,7 @@
 
 struct sandbox_conf {
     const char *writable;  /* the one folder that may be written and read */
+    const char *readable;  /* another that may be read only; NULL: none */
     int keep_fds;          /* descriptors from this number on are closed */
     uint64_t source_bytes; /* limits of output follow from it */
 };

@@ -16,6 +16,7 @@
 #include "base/num.h"
 #include "base/qos.h"
 #include "convert/convert.h"
+#include "convert/reshard.h"
 #include "convert/sandbox.h"
 #include "proto/msg.h"
 #include "proto/parent.h"
@@ -136,6 +137,7 @@ static int read_spec(struct worker *w, const struct frame *f, struct err *e)
         {"shape",      &o->shape     },
         {"kv",         &o->kv        },
         {"output",     &o->output    },
+        {"bundle",     &o->bundle    },
         {"profile",    &o->profile   },
         {"norm",       &o->norm      },
         {"head_quant", &o->head_quant},
@@ -206,6 +208,23 @@ static uint64_t parts_bytes(const struct gguf_parts *p)
     return sum;
 }
 
+static void enter_sandbox(struct worker *w, const char *readable, int above,
+                          uint64_t source_bytes)
+{
+    char parent[PATH_ROOM];
+    parent_of(w->o.out, parent);
+    struct sandbox_conf c = {
+        .writable = parent,
+        .readable = readable,
+        .keep_fds = above,
+        .source_bytes = source_bytes,
+    };
+    sandbox_enter(&c, &w->sandbox);
+    log_info("sandbox", "limits=%d landlock=%d seccomp=%d seatbelt=%d",
+             w->sandbox.limits, w->sandbox.landlock, w->sandbox.seccomp,
+             w->sandbox.seatbelt);
+}
+
 static int open_source(struct worker *w, struct err *e)
 {
     struct stat st = {0};
@@ -222,17 +241,7 @@ static int open_source(struct worker *w, struct err *e)
         return err_errno(e, errno, "source");
     }
     w->o.parts = &w->parts;
-    char parent[PATH_ROOM];
-    parent_of(w->o.out, parent);
-    struct sandbox_conf c = {
-        .writable = parent,
-        .keep_fds = above,
-        .source_bytes = parts_bytes(&w->parts),
-    };
-    sandbox_enter(&c, &w->sandbox);
-    log_info("sandbox", "limits=%d landlock=%d seccomp=%d seatbelt=%d",
-             w->sandbox.limits, w->sandbox.landlock, w->sandbox.seccomp,
-             w->sandbox.seatbelt);
+    enter_sandbox(w, NULL, above, parts_bytes(&w->parts));
     return 0;
 }
 
@@ -240,10 +249,15 @@ static int run_job(struct worker *w, const struct frame *f,
                    struct convert_result *r, struct err *e)
 {
     RETERR(read_spec(w, f, e));
-    RETERR(open_source(w, e));
     w->o.progress = on_progress;
     w->o.report = on_report;
     w->o.ctx = w;
+    if (w->o.bundle != NULL) { /* a bundle of ours: by its name */
+        enter_sandbox(w, w->o.bundle, SOURCE_FD,
+                      file_tree_bytes(w->o.bundle));
+        return reshard_run(&w->o, r, e);
+    }
+    RETERR(open_source(w, e));
     return convert_run(&w->o, r, e);
 }
 

@@ -40,6 +40,7 @@ static int unknown_key(const struct json *j, const char **param, struct err *e)
         "source",  "name", "quant",          "context", "shape", "kv",
         "profile", "norm", "residual_scale", "threads", "force", "priority",
         "head_quant", "quant_for", "output",
+        "reshard",
     };
     for (const struct json *c = json_first(j); c != NULL; c = json_next(c)) {
         if (!one_of(json_key(c), keys, countof(keys))) {
@@ -49,6 +50,35 @@ static int unknown_key(const struct json *j, const char **param, struct err *e)
         }
     }
     return 0;
+}
+
+/* What it is made of: a file, or a model whose weights stay as they are. */
+static int want_origin(const struct json *j, struct job_wish *w,
+                       const char **param, struct err *e)
+{
+    static const char *const others[] = {"source", "quant", "head_quant",
+                                         "quant_for", "norm",
+                                         "residual_scale"};
+    *param = "reshard";
+    RETERR(json_want_str(j, *param, false, &w->reshard, e));
+    if (w->reshard == NULL) {
+        *param = "source";
+        return json_want_str(j, *param, true, &w->source, e);
+    }
+    for (size_t i = 0; i < countof(others); i++) {
+        const struct json *v = json_get(j, others[i]);
+        if (v != NULL && json_type(v) != JSON_NULL) {
+            *param = others[i];
+            return err_set(e, ERR_INVALID,
+                           "%s: not with reshard, which copies the weights",
+                           others[i]);
+        }
+    }
+    *param = "name";
+    return json_get(j, "name") != NULL
+               ? 0
+               : err_set(e, ERR_INVALID,
+                         "name: reshard makes a model of another name");
 }
 
 /* The fields that say how weights are stored, by the converter's own rules. */
@@ -128,8 +158,7 @@ int job_wish_read(const struct json *j, struct job_wish *w, const char **param,
         {"output", outputs, countof(outputs), &w->output},
     };
     RETERR(unknown_key(j, param, e));
-    *param = "source";
-    RETERR(json_want_str(j, *param, true, &w->source, e));
+    RETERR(want_origin(j, w, param, e));
     RETERR(want_forms(j, w, param, e));
     *param = "name";
     RETERR(json_want_str(j, *param, false, &w->name, e));

@@ -116,12 +116,16 @@ static void send_spec(struct jobs *js)
          c = json_next(c)) {
         const char *k = json_key(c);
         if (strcmp(k, "force") != 0 && strcmp(k, "name") != 0 &&
-            strcmp(k, "priority") != 0 && json_type(c) != JSON_NULL) {
+            strcmp(k, "priority") != 0 && strcmp(k, "reshard") != 0 &&
+            json_type(c) != JSON_NULL) {
             json_add_tree(clean, k, json_copy(c));
         }
     }
     json_add_str(clean, "name", js->current->row.name);
     json_add_str(clean, "out", js->bundle);
+    if (js->origin[0] != '\0') {
+        json_add_str(clean, "bundle", js->origin);
+    }
     child_send_json(js->child, FRAME_CONVERT, 1, clean);
     json_free(clean);
 }
@@ -149,9 +153,14 @@ static void prepare_run(struct work *w) /* file thread */
     struct err *e = &js->work_error;
     const char *source = NULL;
     int rc = 0;
-    CHECK(json_want_str(js->spec, "source", true, &source, e));
-    js->source = job_open_source(source, e);
-    CHECK(js->source < 0 ? js->source : 0);
+    if (js->origin[0] == '\0') {
+        CHECK(json_want_str(js->spec, "source", true, &source, e));
+        js->source = job_open_source(source, e);
+        CHECK(js->source < 0 ? js->source : 0);
+    } else if (!file_is_dir(js->origin)) {
+        rc = err_set(e, ERR_NOT_FOUND, "the model to be divided anew is gone");
+        goto out;
+    }
     CHECK(file_mkdirs(js->staging, 0700, e));
 out:
     js->work_rc = rc;
@@ -177,6 +186,25 @@ static void prepare_done(struct work *w)
     }
 }
 
+/* The folder of the model that it is made of. */
+static int find_origin(struct jobs *js, struct err *e)
+{
+    const char *name = json_str(json_get(js->spec, "reshard"));
+    js->origin[0] = '\0';
+    if (name == NULL) {
+        return 0;
+    }
+    struct model *m = models_find(js->srv->models, name);
+    if (m == NULL || m->bundle == NULL) {
+        return err_set(e, ERR_NOT_FOUND,
+                       "there is no model '%.128s' to be divided anew", name);
+    }
+    return file_join(js->origin, sizeof(js->origin), js->srv->home.models,
+                     name)
+               ? 0
+               : err_set(e, ERR_IO, "path too long");
+}
+
 /* The paths and the spec of the current job. */
 static int prepare(struct jobs *js, struct err *e)
 {
@@ -190,7 +218,8 @@ static int prepare(struct jobs *js, struct err *e)
         js->staging[0] = '\0';
         return err_set(e, ERR_IO, "path too long");
     }
-    return json_parse(row->spec, strlen(row->spec), &js->spec, e);
+    RETERR(json_parse(row->spec, strlen(row->spec), &js->spec, e));
+    return find_origin(js, e);
 }
 
 void step_convert(struct jobs *js)

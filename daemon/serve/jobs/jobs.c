@@ -134,6 +134,17 @@ void job_ended(struct job *j)
 
 /* --- creation --- */
 
+/* A job that has not ended makes it. */
+static bool claimed(const struct jobs *js, const char *name)
+{
+    LIST_EACH(l, &js->all) {
+        if (!job_over(job_of(l)) && strcmp(job_of(l)->row.name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static int check_name(struct jobs *js, const char *name, struct err *e)
 {
     if (!file_name_ok(name)) {
@@ -154,6 +165,20 @@ static int check_name(struct jobs *js, const char *name, struct err *e)
         }
     }
     return 0;
+}
+
+/* There is such a model, or there will be: then that job runs first, or this
+ * one fails. */
+static int check_origin(struct jobs *js, const char *name, struct err *e)
+{
+    struct model *m = models_find(js->srv->models, name);
+    if (m != NULL && m->bundle != NULL) {
+        return 0;
+    }
+    return claimed(js, name) ? 0
+                             : err_set(e, ERR_INVALID,
+                                       "reshard: there is no model '%.128s'",
+                                       name);
 }
 
 /* It is made, or leaves the list again. */
@@ -199,7 +224,11 @@ struct check {
 static void check_run(struct work *w) /* file thread */
 {
     struct check *c = container_of(w, struct check, work);
-    int fd = job_open_source(c->source, &c->e);
+    int fd = -1;
+    if (c->source == NULL) { /* a model: looked at when the job runs */
+        return;
+    }
+    fd = job_open_source(c->source, &c->e);
     c->rc = fd < 0 ? fd : 0;
     if (fd >= 0) {
         (void)close(fd);
@@ -260,7 +289,7 @@ static int check_source(struct job *j, const char *source, struct err *e)
     must(c != NULL);
     c->work = (struct work){.run = check_run, .done = check_done};
     c->job = j;
-    c->source = row_dup(source);
+    c->source = source != NULL ? row_dup(source) : NULL;
     if (workq_put(j->of->srv->files, &c->work) != 0) {
         free(c->source);
         free(c);
@@ -285,6 +314,10 @@ int jobs_create(struct jobs *js, const struct json *spec, struct job_created *c,
         return err_set(e, ERR_INVALID, "name: too long");
     }
     RETERR(check_name(js, name, e));
+    if (w.reshard != NULL) {
+        *param = "reshard";
+        RETERR(check_origin(js, w.reshard, e));
+    }
     *param = NULL;
     if (js->quiet ||
         jobs_waiting(js) >= (size_t)js->srv->conf.limits_jobs_queued) {
@@ -304,16 +337,6 @@ int jobs_create(struct jobs *js, const struct json *spec, struct job_created *c,
 }
 
 /* --- after a start --- */
-
-static bool claimed(const struct jobs *js, const char *name)
-{
-    LIST_EACH(l, &js->all) {
-        if (!job_over(job_of(l)) && strcmp(job_of(l)->row.name, name) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
 
 /* An intent that a crash left: the folder is there, then the gates are known,
  * or it is not, then the job begins anew. */

@@ -55,6 +55,7 @@ struct jobs {
     struct child *child; /* its worker */
     char staging[HOME_PATH_MAX];
     char bundle[HOME_PATH_MAX]; /* staging/bundle */
+    char origin[HOME_PATH_MAX]; /* the model that it is made of; "": a source */
     struct json *result;        /* what the worker said at its end */
     struct predicted *predicted; /* and before; NULL: nothing */
     struct err failure;    /* of the worker, then of the job; code 0: none */
@@ -132,6 +133,7 @@ void job_judge(const struct job *j, struct model *m);
 struct job_wish {
     const char *source, *name, *quant, *head_quant, *shape, *kv, *profile;
     const char *norm, *output;
+    const char *reshard; /* a model, in place of a source; NULL */
     int64_t context, threads;
     double residual_scale;
     bool force;

@@ -1,0 +1,53 @@
+#include "client/job_post.h"
+
+#include "client/follow.h"
+
+int job_wait(struct client *c, const char *id)
+{
+    struct json *end = NULL;
+    struct err e = {0};
+    int code = EXIT_SUCCESS;
+
+    interrupt_catch();
+    if (follow_job(c, id, false, &end, &e) < 0) {
+        code = ask_fail(c, &e);
+        if (code == EXIT_INTERRUPTED) {
+            (void)fprintf(stderr,
+                          "the job goes on; look again: anectl job %s "
+                          "--follow, end it: anectl cancel %s\n",
+                          id, id);
+        }
+        return code;
+    }
+    if (c->json) {
+        (void)ask_print(end);
+        code = follow_exit(end);
+    } else {
+        code = follow_end(c, end);
+    }
+    json_free(end);
+    return code;
+}
+
+int job_post(struct client *c, struct json *body, bool no_wait,
+             char id[JOB_ID_MAX], char name[MODEL_NAME_MAX + 1])
+{
+    struct json *j = NULL;
+    struct err e = {0};
+    int rc = ask(c, "POST", "/aned/v1/jobs", body, &j, &e);
+    json_free(body);
+    if (rc < 0) {
+        return ask_fail(c, &e);
+    }
+    (void)snprintf(id, JOB_ID_MAX, "%s", ask_str(j, "id"));
+    if (name != NULL) {
+        (void)snprintf(name, MODEL_NAME_MAX + 1, "%s", ask_str(j, "name"));
+    }
+    if (no_wait && c->json) {
+        (void)ask_print(j);
+    } else if (no_wait) {
+        printf("%s\n", id);
+    }
+    json_free(j);
+    return 0;
+}
