@@ -7,6 +7,7 @@
 #pragma once
 
 #include "convert/plan.h"
+#include "convert/residency/residency.h"
 #include "proto/json.h"
 #include "proto/limits.h"
 #include "source/gguf.h"
@@ -80,6 +81,8 @@ struct convert_forecast {
     struct plan plan;
     uint64_t source_bytes;
     uint64_t bundle_bytes; /* on the disk, about, and not less */
+    struct predict_total residency; /* predicted; of the packages' programs */
+    const char *verdict;            /* of it: static */
     double seconds;        /* about, where nothing else runs */
 };
 /* Nothing is written or made, and no weight is read. With `out` whatever else

@@ -215,3 +215,23 @@ int emit_head(const struct emit *m, const char *dir, uint32_t first,
     rc = head_package(m, w, first, last, e);
     return close_package(w, rc, ret_weight_bytes, e);
 }
+
+/* A sketch reads and writes nothing: there is no error that it could meet. */
+struct mil_writer *emit_sketch_layers(const struct emit *m, uint32_t first,
+                                      uint32_t last)
+{
+    struct mil_writer *w = mil_sketch();
+    struct layer_weights *lw = calloc(last - first, sizeof(*lw));
+    must(lw != NULL && m->from == NULL);
+    must(layers_package(m, w, first, last, lw, NULL) == 0);
+    free(lw);
+    return w;
+}
+
+struct mil_writer *emit_sketch_head(const struct emit *m, uint32_t first,
+                                    uint32_t last)
+{
+    struct mil_writer *w = mil_sketch();
+    must(m->from == NULL && head_package(m, w, first, last, NULL) == 0);
+    return w;
+}

@@ -29,6 +29,13 @@ CHECKED int emit_layers(const struct emit *m, const char *dir, uint32_t first,
                         uint32_t last, uint64_t *ret_weight_bytes,
                         struct err *e);
 
+/* What emit_layers and emit_head would write, without weights: its program,
+ * which mil_writer_abort frees, is for looking at. Reads no weight. */
+struct mil_writer *emit_sketch_layers(const struct emit *m, uint32_t first,
+                                      uint32_t last);
+struct mil_writer *emit_sketch_head(const struct emit *m, uint32_t first,
+                                    uint32_t last);
+
 /* The final norm and rows [first, last) of the vocabulary. */
 CHECKED int emit_head(const struct emit *m, const char *dir, uint32_t first,
                       uint32_t last, uint64_t *ret_weight_bytes, struct err *e);

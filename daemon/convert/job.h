@@ -15,6 +15,9 @@
 #define CALIBRATION_TOKENS 64u /* of the range: the beginning of quality_text */
 #define PARENT_ROOM (PATH_ROOM - 32)
 
+#define SHARD_NAME "layers_%02u_%02u.mlpackage"
+#define HEAD_NAME  "head_%u.mlpackage"
+
 struct job {
     const struct convert_options *o;
     struct convert_result result;

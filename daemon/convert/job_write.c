@@ -45,8 +45,7 @@ static int write_shard(struct job *j, uint32_t i, struct err *e)
     struct bundle_shard *s = &j->b.shards[i];
     char name[64];
     char path[PATH_ROOM];
-    (void)snprintf(name, sizeof(name), "layers_%02u_%02u.mlpackage", r->first,
-                   r->last);
+    (void)snprintf(name, sizeof(name), SHARD_NAME, r->first, r->last);
     RETERR(convert_staged(j, name, path, e));
     RETERR(emit_layers(&j->emit, path, r->first, r->last, &s->weight_bytes, e));
     s->path = keep_str(&j->b, name);
@@ -65,7 +64,7 @@ static int write_head(struct job *j, uint32_t i, struct err *e)
     struct shape shape = {0};
     char name[64];
     char path[PATH_ROOM];
-    (void)snprintf(name, sizeof(name), "head_%u.mlpackage", i);
+    (void)snprintf(name, sizeof(name), HEAD_NAME, i);
     RETERR(convert_staged(j, name, path, e));
     RETERR(emit_head(&j->emit, path, r->first, r->last, &h->weight_bytes, e));
     shape_of_heads(&j->emit.shape, &shape);

@@ -304,6 +304,19 @@ static const struct mil_const *put_params(struct mil_writer *w,
     return mil_blob(w, &t, s->params);
 }
 
+/* Its types and sizes. */
+static void sketch_matrix(const struct weights *x, struct mil_writer *w,
+                          const struct part *p, uint64_t rows,
+                          struct weight *ret)
+{
+    struct stream s = {.rows = rows};
+    s.spec = quant_fit(quant_choice_for(x->choice, p->t->name), rows);
+    struct mil_type type = conv_type(code_type(s.spec.kind), rows, p->t->cols);
+    *ret = (struct weight){.data = mil_blob(w, &type, NULL)};
+    ret->params = s.spec.kind != QUANT_FP16 ? put_params(w, &s) : NULL;
+    ret->palette = quant_entries(s.spec.kind) > 0;
+}
+
 int weights_matrix(const struct weights *x, struct mil_writer *w,
                    const struct part *p, uint64_t first, uint64_t rows,
                    const struct head_rows *perm, struct weight *ret,
@@ -311,6 +324,10 @@ int weights_matrix(const struct weights *x, struct mil_writer *w,
 {
     const struct gguf_tensor *t = p->t;
     must(first + rows <= p->rows);
+    if (mil_writer_sketches(w)) {
+        sketch_matrix(x, w, p, rows, ret);
+        return 0;
+    }
     struct stream s = {0};
     struct weight r = {0};
     struct quant_spec spec = quant_choice_for(x->choice, t->name);
@@ -354,6 +371,20 @@ struct mil_value *weights_value(struct mil_program *p, struct mil_function *f,
 
 /* --- vectors --- */
 
+static struct mil_type vector_type(enum weights_shape shape, size_t n)
+{
+    struct mil_type type = {
+        .dtype = MIL_FP16, .rank = 4, .dims = {1, 1, 1, 1}
+    };
+    if (shape == WEIGHTS_BIAS) {
+        type.rank = 1;
+        type.dims[0] = (int64_t)n;
+    } else {
+        type.dims[shape == WEIGHTS_CHANNEL ? 1 : 3] = (int64_t)n;
+    }
+    return type;
+}
+
 int weights_vector(struct mil_writer *w, const struct part *p,
                    enum weights_shape shape, float factor, bool plus_one,
                    const struct head_rows *perm, const struct mil_const **ret,
@@ -362,10 +393,12 @@ int weights_vector(struct mil_writer *w, const struct part *p,
     size_t n = (size_t)p->cols;
     float *in = malloc(n * sizeof(*in));
     uint16_t *out = malloc(n * sizeof(*out));
-    struct mil_type type = {
-        .dtype = MIL_FP16, .rank = 4, .dims = {1, 1, 1, 1}
-    };
+    struct mil_type type = vector_type(shape, n);
     int rc = 0;
+    if (mil_writer_sketches(w)) {
+        *ret = mil_blob(w, &type, NULL);
+        goto out;
+    }
     if (in == NULL || out == NULL) {
         rc = err_set(e, ERR_NOMEM, "%s: no memory", p->t->name);
         goto out;
@@ -384,12 +417,6 @@ int weights_vector(struct mil_writer *w, const struct part *p,
                          p->t->name, (double)v);
             goto out;
         }
-    }
-    if (shape == WEIGHTS_BIAS) {
-        type.rank = 1;
-        type.dims[0] = (int64_t)n;
-    } else {
-        type.dims[shape == WEIGHTS_CHANNEL ? 1 : 3] = (int64_t)n;
     }
     *ret = mil_blob(w, &type, out);
 out:

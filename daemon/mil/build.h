@@ -25,6 +25,12 @@ CHECKED int mil_writer_finish(struct mil_writer *w, struct err *e);
 /* Give up; files stay for the caller to remove. NULL is fine. */
 void mil_writer_abort(struct mil_writer *w);
 
+/* A program without files or weights, to be looked at: blobs are given by type,
+ * their data may be NULL, and nothing is written. End it with mil_writer_abort.
+ */
+struct mil_writer *mil_sketch(void);
+bool mil_writer_sketches(const struct mil_writer *w);
+
 /* The program under construction, owned by w. Add functions, metadata here. */
 struct mil_program *mil_writer_program(struct mil_writer *w);
 uint64_t mil_writer_weight_bytes(const struct mil_writer *w);

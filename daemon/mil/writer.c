@@ -24,6 +24,7 @@
 struct mil_writer {
     struct mil_program *p;
     char dir[PATH_MAX];
+    bool sketch;            /* no files: types, shapes and sizes alone */
     int fd;                 /* weight.bin */
     uint64_t pos;           /* bytes of weight.bin described so far */
     size_t fill;            /* of buffer; the last ones of pos */
@@ -79,6 +80,22 @@ out:
     return rc;
 }
 
+struct mil_writer *mil_sketch(void)
+{
+    struct mil_writer *w = calloc(1, sizeof(*w));
+    must(w != NULL);
+    w->sketch = true;
+    w->fd = -1;
+    w->p = build_program();
+    w->pos = BLOB_HEADER;
+    return w;
+}
+
+bool mil_writer_sketches(const struct mil_writer *w)
+{
+    return w->sketch;
+}
+
 void mil_writer_abort(struct mil_writer *w)
 {
     if (w == NULL) {
@@ -121,6 +138,9 @@ static void put(struct mil_writer *w, const void *p, size_t n)
 {
     const uint8_t *from = p;
     w->pos += n;
+    if (w->sketch) {
+        return;
+    }
     if (n >= BUFFER_BYTES) { /* big pieces are not copied */
         flush(w);
         write_all(w, from, n);
@@ -260,6 +280,7 @@ static void put_manifest(struct buf *b, const struct buf *spec)
 
 int mil_writer_finish(struct mil_writer *w, struct err *e)
 {
+    must(!w->sketch);
     struct buf spec = {0};
     struct buf manifest = {0};
     char path[PATH_MAX];
