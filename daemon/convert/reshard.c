@@ -22,6 +22,7 @@
 
 struct reshard {
     struct job *j;
+    const struct plan *plan; /* or NULL */
     struct bundle *from;
     struct stored *stored;
 };
@@ -120,6 +121,10 @@ static int make_plan(struct reshard *r, struct err *e)
     plan_input_states(r->from->layers, j->emit.host, j->emit.context, &j->in);
     plan_input_together(r->from->layers, r->from->n_layers, &j->in);
     plan_input_widths(&j->emit.shape, &j->in);
+    if (r->plan != NULL) {
+        j->plan = *r->plan;
+        return 0;
+    }
     if (j->o->profile == NULL) {
         keep_plan(r->from, &j->plan);
         return 0;
@@ -281,6 +286,21 @@ out:
     return rc;
 }
 
+/* A program for a row alone runs as rows; another one as it is. */
+static bool runs_rows(const struct shape *s)
+{
+    return s->n == 0 || s->t[0] == 1;
+}
+
+/* With host, new rows stand elsewhere in the sums. */
+static bool other_bits(const struct reshard *r)
+{
+    struct shape was = {0};
+    take_shape(r->from, &was);
+    return (strcmp(r->from->kv, "host") == 0) != r->j->emit.host ||
+           runs_rows(&was) != runs_rows(&r->j->emit.shape);
+}
+
 static int compare_bits(struct reshard *r, struct err *e)
 {
     struct job *j = r->j;
@@ -289,10 +309,11 @@ static int compare_bits(struct reshard *r, struct err *e)
     uint32_t n = (uint32_t)num_min(r->from->context, j->emit.context);
     n = n < SAME_POSITIONS ? n : SAME_POSITIONS;
     bool tops = r->from->argmax || j->emit.argmax;
-    bool forms = (strcmp(r->from->kv, "host") == 0) != j->emit.host;
-    if (forms) { /* the new rows stand elsewhere in the sums */
+    if (other_bits(r)) {
         gate_set(&j->result, "exactness", "not run",
-                 "another kv than %s has: bits may differ", r->from->name);
+                 "another form than %s has: other kernels of the CPU backend "
+                 "run it, whose last bits may differ",
+                 r->from->name);
         return 0;
     }
     int rc = hash_bits(r->from->dir, j, n, tops, was, e);
@@ -375,9 +396,15 @@ static int run(struct reshard *r, struct err *e)
 int reshard_run(const struct convert_options *o, struct convert_result *ret,
                 struct err *e)
 {
+    return reshard_as(o, NULL, ret, e);
+}
+
+int reshard_as(const struct convert_options *o, const struct plan *plan,
+               struct convert_result *ret, struct err *e)
+{
     uint64_t began = convert_now_ms();
     must(o->bundle != NULL && o->out != NULL);
-    struct reshard r = {.j = calloc(1, sizeof(*r.j))};
+    struct reshard r = {.j = calloc(1, sizeof(*r.j)), .plan = plan};
     struct job *j = r.j;
     must(j != NULL);
     j->o = o;

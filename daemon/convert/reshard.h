@@ -15,3 +15,8 @@
  * package), UNSUPPORTED, CONVERT, INVALID, EXISTS, IO, NO_SPACE, CANCELLED. */
 CHECKED int reshard_run(const struct convert_options *o,
                         struct convert_result *ret, struct err *e);
+/* The same by this plan, of all layers and the whole vocabulary, and not by
+ * o->profile's. NULL: as reshard_run. */
+CHECKED int reshard_as(const struct convert_options *o,
+                       const struct plan *plan, struct convert_result *ret,
+                       struct err *e);

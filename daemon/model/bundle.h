@@ -32,10 +32,10 @@ struct bundle_head {
     const char *path;                 /* "head_0.mlpackage" */
     uint32_t vocab_first, vocab_last; /* [first, last) */
     uint32_t t_min, t_max;
+    uint64_t weight_bytes;
     size_t n_functions;     /* 0: the default one, of any T in the range */
     const char **functions; /* as of a shard */
     uint32_t *function_t;
-    uint64_t weight_bytes;
 };
 
 /* Rotary tables of one kind of layer. */

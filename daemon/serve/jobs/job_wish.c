@@ -75,7 +75,7 @@ static int want_origin(const struct json *j, struct job_wish *w,
         }
     }
     *param = "name";
-    return json_get(j, "name") != NULL
+    return json_str(json_get(j, "name")) != NULL
                ? 0
                : err_set(e, ERR_INVALID,
                          "name: reshard makes a model of another name");
