@@ -135,7 +135,7 @@ static void draw_heads(const struct emit *m, struct mil_program *p,
                        const struct weight *head, const struct mil_const *norm)
 {
     char name[SHAPE_NAME_MAX];
-    struct shape s = {0};
+    struct program_shape s = {0};
     shape_of_heads(&m->shape, &s);
     for (uint32_t i = 0; i < s.n; i++) {
         shape_name(s.t[i], name);

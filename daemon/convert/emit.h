@@ -16,7 +16,7 @@ struct emit {
                                   from d's source; NULL; borrowed */
     const char *architecture, *quant; /* for the package's metadata */
     uint32_t context; /* S */
-    struct shape shape;
+    struct program_shape shape;
     bool host;   /* kv = host */
     bool argmax; /* heads give ids and not logits */
     enum norm_form norm;

@@ -20,7 +20,7 @@ static void *keep_array(struct bundle *b, size_t n, size_t size)
 }
 
 /* The functions of a package: "main" of any T, or one for each. */
-static size_t keep_functions(struct job *j, const struct shape *s,
+static size_t keep_functions(struct job *j, const struct program_shape *s,
                              const char ***ret_names, uint32_t **ret_t)
 {
     size_t n = s->n > 0 ? s->n : 1;
@@ -41,7 +41,7 @@ static size_t keep_functions(struct job *j, const struct shape *s,
 static int write_shard(struct job *j, uint32_t i, struct err *e)
 {
     const struct plan_range *r = &j->plan.shards[i];
-    const struct shape *shape = &j->emit.shape;
+    const struct program_shape *shape = &j->emit.shape;
     struct bundle_shard *s = &j->b.shards[i];
     char name[64];
     char path[PATH_ROOM];
@@ -61,7 +61,7 @@ static int write_head(struct job *j, uint32_t i, struct err *e)
 {
     const struct plan_range *r = &j->plan.heads[i];
     struct bundle_head *h = &j->b.heads[i];
-    struct shape shape = {0};
+    struct program_shape shape = {0};
     char name[64];
     char path[PATH_ROOM];
     (void)snprintf(name, sizeof(name), HEAD_NAME, i);

@@ -102,7 +102,7 @@ static uint64_t file_bytes(const struct decoder *d, const struct gguf *g,
 }
 
 /* A range is prepared for a row alone, and for as many as it takes. */
-void plan_input_widths(const struct shape *s, struct plan_input *ret)
+void plan_input_widths(const struct program_shape *s, struct plan_input *ret)
 {
     static_assert(PLAN_WIDTHS_MAX >= ENGINE_WIDTHS_MAX, "one a function");
     bool ranged = s == NULL || s->n == 0;
@@ -111,7 +111,7 @@ void plan_input_widths(const struct shape *s, struct plan_input *ret)
     ret->widths[1] = SHAPE_RANGE_MAX;
     ret->n_head_widths = ret->n_widths;
     if (!ranged) {
-        struct shape heads = {0};
+        struct program_shape heads = {0};
         shape_of_heads(s, &heads);
         memcpy(ret->widths, s->t, s->n * sizeof(*ret->widths));
         ret->n_head_widths = heads.n;

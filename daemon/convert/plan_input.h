@@ -10,7 +10,7 @@
 struct plan_form {
     const struct quant_choice *forms; /* of the matrices; borrowed */
     uint32_t context;
-    const struct shape *shape; /* NULL: ranged */
+    const struct program_shape *shape; /* NULL: ranged */
     bool host;                 /* kv = host: no states */
 };
 
@@ -28,4 +28,4 @@ void plan_input_together(const struct layer *layers, uint32_t n,
 void plan_input_states(const struct layer *layers, bool host, uint32_t context,
                        struct plan_input *ret);
 /* s NULL: ranged. */
-void plan_input_widths(const struct shape *s, struct plan_input *ret);
+void plan_input_widths(const struct program_shape *s, struct plan_input *ret);

@@ -50,11 +50,11 @@ static void take_decoder(const struct bundle *b, struct decoder *d)
     d->kinds[LAYER_LOCAL].rope_dim = b->rope_local.dim;
 }
 
-static void take_shape(const struct bundle *b, struct shape *ret)
+static void take_shape(const struct bundle *b, struct program_shape *ret)
 {
     const struct bundle_shard *s = &b->shards[0];
     bool fixed = strcmp(b->shape, "functions") == 0;
-    *ret = (struct shape){0};
+    *ret = (struct program_shape){0};
     for (size_t i = 0; fixed && i < s->n_functions && i < countof(ret->t);
          i++) {
         ret->t[ret->n++] = s->function_t[i];
@@ -287,7 +287,7 @@ out:
 }
 
 /* A program for a row alone runs as rows; another one as it is. */
-static bool runs_rows(const struct shape *s)
+static bool runs_rows(const struct program_shape *s)
 {
     return s->n == 0 || s->t[0] == 1;
 }
@@ -295,7 +295,7 @@ static bool runs_rows(const struct shape *s)
 /* With host, new rows stand elsewhere in the sums. */
 static bool other_bits(const struct reshard *r)
 {
-    struct shape was = {0};
+    struct program_shape was = {0};
     take_shape(r->from, &was);
     return (strcmp(r->from->kv, "host") == 0) != r->j->emit.host ||
            runs_rows(&was) != runs_rows(&r->j->emit.shape);

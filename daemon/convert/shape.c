@@ -27,16 +27,16 @@ static bool next_width(const char **at, uint32_t *ret)
     return ended;
 }
 
-int shape_parse(const char *text, struct shape *ret, struct err *e)
+int shape_parse(const char *text, struct program_shape *ret, struct err *e)
 {
-    struct shape s = {0};
+    struct program_shape s = {0};
     size_t n = sizeof(FUNCTIONS) - 1;
     if (text == NULL || strcmp(text, "ranged") == 0) {
         *ret = s;
         return 0;
     }
     if (strcmp(text, FUNCTIONS) == 0) {
-        *ret = (struct shape){
+        *ret = (struct program_shape){
             .n = 2, .t = {1, SHAPE_RANGE_MAX}
         };
         return 0;
@@ -57,9 +57,9 @@ int shape_parse(const char *text, struct shape *ret, struct err *e)
     return 0;
 }
 
-void shape_of_heads(const struct shape *s, struct shape *ret)
+void shape_of_heads(const struct program_shape *s, struct program_shape *ret)
 {
-    *ret = (struct shape){0};
+    *ret = (struct program_shape){0};
     for (uint32_t i = 0; i < s->n && s->t[i] <= ENGINE_HEAD_ROWS_MAX; i++) {
         ret->t[ret->n++] = s->t[i];
     }
@@ -73,7 +73,7 @@ void shape_name(uint32_t t, char out[SHAPE_NAME_MAX])
     (void)snprintf(out, SHAPE_NAME_MAX, "t%u", t);
 }
 
-uint32_t shape_max(const struct shape *s)
+uint32_t shape_max(const struct program_shape *s)
 {
     return s->n > 0 ? s->t[s->n - 1] : SHAPE_RANGE_MAX;
 }

@@ -6,7 +6,7 @@
 #include "proto/limits.h"
 
 /* n = 0: any number up to SHAPE_RANGE_MAX. */
-struct shape {
+struct program_shape {
     uint32_t n;
     uint32_t t[ENGINE_WIDTHS_MAX]; /* ascending: a function each */
 };
@@ -17,14 +17,15 @@ struct shape {
 
 /* "ranged", "functions" (1 and 4 rows) or "functions:T,T,..."; NULL is
  * "ranged". Errors: INVALID, saying what may stand there. */
-CHECKED int shape_parse(const char *text, struct shape *ret, struct err *e);
+CHECKED int shape_parse(const char *text, struct program_shape *ret,
+                        struct err *e);
 
 /* What of it heads have: they are asked for ENGINE_HEAD_ROWS_MAX rows at most.
  */
-void shape_of_heads(const struct shape *s, struct shape *ret);
+void shape_of_heads(const struct program_shape *s, struct program_shape *ret);
 
 /* "t8": the function of 8 rows. */
 void shape_name(uint32_t t, char out[SHAPE_NAME_MAX]);
 
 /* The most rows of one prediction. */
-uint32_t shape_max(const struct shape *s);
+uint32_t shape_max(const struct program_shape *s);

@@ -140,7 +140,7 @@ int job_wish_read(const struct json *j, struct job_wish *w, const char **param,
                   struct err *e)
 {
     static const char *const outputs[] = {"logits", "argmax"};
-    struct shape unused = {0};
+    struct program_shape unused = {0};
     static const char *const kvs[] = {"state", "host"};
     static const char *const norms[] = {"scale", "max"};
     *param = NULL;

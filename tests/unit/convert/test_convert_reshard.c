@@ -280,8 +280,8 @@ static void shapes(void **state)
         "function",
         "",
         "functions:1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17"};
-    struct shape s;
-    struct shape heads;
+    struct program_shape s;
+    struct program_shape heads;
     struct err e = {0};
     unit_ok(shape_parse(NULL, &s, &e), &e);
     assert_int_equal(s.n, 0);
