@@ -9,7 +9,6 @@
 #define BLOB_RECORD 64u /* before each constant of weight.bin; mil/blob.c */
 
 /* Text of a program, about: measured on bundles, rounded up. */
-#define TEXT_LAYER   KIB(32)
 #define TEXT_PROGRAM KIB(24)
 
 /* One constant of n bytes in weight.bin. */

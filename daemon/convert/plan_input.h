@@ -6,6 +6,8 @@
 #include "convert/quant/choice.h"
 #include "convert/shape.h"
 
+#define TEXT_LAYER KIB(32) /* of a program's text, about */
+
 /* The form that a bundle is made in. */
 struct plan_form {
     const struct quant_choice *forms; /* of the matrices; borrowed */

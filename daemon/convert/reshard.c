@@ -110,6 +110,33 @@ static void keep_plan(const struct bundle *b, struct plan *ret)
     }
 }
 
+/* A file of one of the packages, which are written anew. */
+static bool of_package(const struct bundle *b, const char *path)
+{
+    for (size_t i = 0; i < b->n_shards + b->n_heads_shards; i++) {
+        const char *p = i < b->n_shards ? b->shards[i].path
+                                        : b->heads[i - b->n_shards].path;
+        size_t n = strlen(p);
+        if (strncmp(path, p, n) == 0 && path[n] == '/') {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What stands beside the packages, and the programs' text, which grows with the
+ * functions. */
+static uint64_t file_bytes(const struct reshard *r)
+{
+    const struct bundle *b = r->from;
+    uint64_t n = 0;
+    uint64_t functions = num_max(r->j->emit.shape.n, 1);
+    for (size_t i = 0; i < b->n_files; i++) {
+        n += of_package(b, b->files[i].path) ? 0 : b->files[i].bytes;
+    }
+    return n + b->n_layers * functions * TEXT_LAYER;
+}
+
 static int make_plan(struct reshard *r, struct err *e)
 {
     struct job *j = r->j;
@@ -121,6 +148,7 @@ static int make_plan(struct reshard *r, struct err *e)
     plan_input_states(r->from->layers, j->emit.host, j->emit.context, &j->in);
     plan_input_together(r->from->layers, r->from->n_layers, &j->in);
     plan_input_widths(&j->emit.shape, &j->in);
+    j->in.file_bytes = file_bytes(r);
     if (r->plan != NULL) {
         j->plan = *r->plan;
         return 0;
@@ -152,24 +180,11 @@ static int stage_reading(struct reshard *r, struct err *e)
     take_decoder(r->from, &j->d);
     RETERR(stored_open(r->from, &r->stored, e));
     j->emit.from = r->stored;
-    return make_plan(r, e);
+    RETERR(make_plan(r, e));
+    return convert_check_room(j, e);
 }
 
 /* --- writing --- */
-
-/* A file of one of the packages, which are written anew. */
-static bool of_package(const struct bundle *b, const char *path)
-{
-    for (size_t i = 0; i < b->n_shards + b->n_heads_shards; i++) {
-        const char *p = i < b->n_shards ? b->shards[i].path
-                                        : b->heads[i - b->n_shards].path;
-        size_t n = strlen(p);
-        if (strncmp(path, p, n) == 0 && path[n] == '/') {
-            return true;
-        }
-    }
-    return false;
-}
 
 /* Tables, vocabulary, and whatever else stands there. */
 static int copy_files(struct reshard *r, struct err *e)
