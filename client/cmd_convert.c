@@ -162,9 +162,12 @@ static int run(struct client *c, const struct args *a)
     struct tiers tiers = {0};
     struct err e = {0};
     char *path = NULL;
-    if ((a->opt[O_CONTEXT].set &&
-         tiers_parse(a->opt[O_CONTEXT].str, &tiers, &e) < 0) ||
-        find_file(a->pos[0], &path, &e) < 0) {
+    if (a->opt[O_CONTEXT].set &&
+        tiers_parse(a->opt[O_CONTEXT].str, &tiers, &e) < 0) {
+        (void)fprintf(stderr, "usage: --%s\n", e.msg);
+        return EXIT_USAGE;
+    }
+    if (find_file(a->pos[0], &path, &e) < 0) {
         return ask_fail(c, &e);
     }
     int code = run_all(c, a, path, &tiers);

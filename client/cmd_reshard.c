@@ -69,7 +69,8 @@ static int run(struct client *c, const struct args *a)
     char id[JOB_ID_MAX];
     struct err e = {0};
     if (name_of(a, name, sizeof(name), &e) < 0) {
-        return ask_fail(c, &e);
+        (void)fprintf(stderr, "usage: %s\n", e.msg);
+        return EXIT_USAGE;
     }
     struct json *o = json_object();
     json_add_str(o, "reshard", a->pos[0]);

@@ -115,7 +115,7 @@ def test_anectl(d, anectl):
     assert model(d, "demo-m4-max")["context"] == 512
     d.ctl("reshard", "demo", "--context", "96", "--as", "small")
     assert model(d, "small")["context"] == 96
-    assert "--as" in d.ctl("reshard", "demo", code=65).stderr
+    assert "--as" in d.ctl("reshard", "demo", code=64).stderr
     assert "no model 'none'" in d.ctl("reshard", "none", "--profile", "m4", code=65).stderr
 
 
