@@ -41,7 +41,7 @@ struct opt {
     double lo, hi; /* of OPT_INT and OPT_NUM */
 };
 
-#define OPTS_MAX     16
+#define OPTS_MAX     24
 #define OPT_LIST_MAX 16
 
 struct opt_value {
@@ -78,8 +78,9 @@ struct command {
 };
 
 extern const struct command cmd_ps, cmd_top, cmd_status, cmd_convert, cmd_jobs,
-    cmd_import, cmd_job, cmd_cancel, cmd_models, cmd_show, cmd_load, cmd_unload,
-    cmd_rm, cmd_run, cmd_complete, cmd_sessions, cmd_session, cmd_tokenize,
+    cmd_reshard, cmd_import, cmd_job, cmd_cancel, cmd_models, cmd_show,
+    cmd_load, cmd_unload, cmd_rm, cmd_run, cmd_complete, cmd_sessions,
+    cmd_session, cmd_tokenize,
     cmd_detokenize, cmd_completion, cmd_verify, cmd_probe, cmd_residency,
     cmd_service, cmd_doctor, cmd_plan, cmd_quality, cmd_report;
 

@@ -3,6 +3,7 @@
 
 #include "client/submit.h"
 #include "proto/limits.h"
+#include "proto/tier.h"
 
 enum {
     O_NAME,
@@ -16,6 +17,7 @@ enum {
     O_CONTEXT,
     O_SHAPE,
     O_KV,
+    O_OUTPUT,
     O_PROFILE,
     O_NORM,
     O_SCALE,
@@ -46,12 +48,14 @@ static const struct opt opts[] = {
     [O_CALIBRATION] = {"calibration",    0,   OPT_STR,  "FILE",
                 "text for it; default what the model writes itself",                         0,
                 0                                                                                   },
-    [O_CONTEXT] = {"context",        'c', OPT_INT,  "N",
-                "tokens the model sees; default its own, at most 4096",                      1,
-                MODEL_CONTEXT_MAX                                                                   },
-    [O_SHAPE] = {"shape",          0,   OPT_STR,  "S",    "ranged (default) or functions",    0,
-                0                                                                                   },
+    [O_CONTEXT] = {"context",        'c', OPT_STR,  "N,...",
+                "tokens the model sees; default its own, at most 4096; of several "
+                "NAME has the most, and NAME-2k ... are made beside it",               0,    0},
+    [O_SHAPE] = {"shape",          0,   OPT_STR,  "S",
+                "ranged (default), functions, or functions:T,T,...",                         0,    0},
     [O_KV] = {"kv",             0,   OPT_STR,  "K",    "state (default) or host",          0,    0},
+    [O_OUTPUT] = {"output",         0,   OPT_STR,  "O",
+                "logits (default), or argmax: the likeliest token only",                     0,    0},
     [O_PROFILE] = {"profile",        0,   OPT_STR,  "P",    "Neural Engine to plan for",        0,
                 0                                                                                   },
     [O_NORM] = {"norm",           0,   OPT_STR,  "F",    "scale or max, not by measurement", 0,
@@ -107,7 +111,7 @@ static void add_accepted(struct json *o, const struct args *a)
 
 /* text: to calibrate with, or NULL */
 static struct json *request(const struct args *a, const char *path,
-                            const char *text)
+                            const char *text, const struct tiers *t)
 {
     struct json *o = json_object();
     json_add_str(o, "source", path);
@@ -121,6 +125,7 @@ static struct json *request(const struct args *a, const char *path,
     }
     add_str(o, a, O_SHAPE, "shape");
     add_str(o, a, O_KV, "kv");
+    add_str(o, a, O_OUTPUT, "output");
     add_str(o, a, O_PROFILE, "profile");
     add_str(o, a, O_NORM, "norm");
     add_str(o, a, O_PRIORITY, "priority");
@@ -130,8 +135,8 @@ static struct json *request(const struct args *a, const char *path,
     if (a->opt[O_TARGET_KL].set) {
         json_add_num(o, "target_kl", a->opt[O_TARGET_KL].num);
     }
-    if (a->opt[O_CONTEXT].set) {
-        json_add_int(o, "context", a->opt[O_CONTEXT].integer);
+    if (t->n > 0) {
+        json_add_int(o, "context", t->context[0]);
     }
     if (a->opt[O_SCALE].set) {
         json_add_num(o, "residual_scale", a->opt[O_SCALE].num);
@@ -140,11 +145,54 @@ static struct json *request(const struct args *a, const char *path,
     return o;
 }
 
+/* The same weights for fewer positions. */
+static struct json *smaller(const struct args *a, const char *name,
+                            uint32_t context)
+{
+    char suffix[TIER_SUFFIX_MAX];
+    char made[MODEL_NAME_MAX + 1 + TIER_SUFFIX_MAX];
+    struct json *o = json_object();
+    tier_suffix(context, suffix);
+    (void)snprintf(made, sizeof(made), "%s%s", name, suffix);
+    json_add_str(o, "reshard", name);
+    json_add_str(o, "name", made);
+    json_add_int(o, "context", context);
+    add_str(o, a, O_PRIORITY, "priority");
+    add_accepted(o, a);
+    return o;
+}
+
+/* The model, of `body`, then its smaller contexts, each a job; printed are all
+ * ids, or all ends. */
+static int run_all(struct client *c, const struct args *a, struct json *body,
+                   const struct tiers *t)
+{
+    char ids[TIERS_MAX][JOB_ID_MAX];
+    char name[MODEL_NAME_MAX + 1];
+    bool no_wait = a->opt[O_NO_WAIT].set;
+    uint32_t n = t->n > 0 ? t->n : 1;
+    int code = submit_post(c, body, no_wait, ids[0], name);
+    for (uint32_t i = 1; i < n && code == 0; i++) {
+        code = submit_post(c, smaller(a, name, t->context[i]), no_wait, ids[i],
+                           NULL);
+    }
+    for (uint32_t i = 0; i < n && code == 0 && !no_wait; i++) {
+        code = submit_wait(c, ids[i]);
+    }
+    return code;
+}
+
 static int run(struct client *c, const struct args *a)
 {
+    struct tiers tiers = {0};
     struct err e = {0};
     char *path = NULL;
     char *text = NULL;
+    if (a->opt[O_CONTEXT].set &&
+        tiers_parse(a->opt[O_CONTEXT].str, &tiers, &e) < 0) {
+        (void)fprintf(stderr, "usage: --%s\n", e.msg);
+        return EXIT_USAGE;
+    }
     if (submit_path(a->pos[0], &path, &e) < 0) {
         return ask_fail(c, &e);
     }
@@ -153,10 +201,10 @@ static int run(struct client *c, const struct args *a)
         free(path);
         return ask_fail(c, &e);
     }
-    struct json *body = request(a, path, text);
+    struct json *body = request(a, path, text, &tiers);
     free(path);
     free(text);
-    return submit_job(c, body, a->opt[O_NO_WAIT].set);
+    return run_all(c, a, body, &tiers);
 }
 
 const struct command cmd_convert = {
@@ -168,6 +216,7 @@ const struct command cmd_convert = {
     .examples =
         "  anectl convert gemma-3-270m.gguf\n"
         "  anectl convert m.gguf --name gemma --quant fp16 --context 2048\n"
+        "  anectl convert m.gguf --context 8192,2048\n"
         "  anectl convert large.gguf --priority low --no-wait\n"
         "  id=$(anectl convert m.gguf --no-wait); anectl job $id --follow\n",
     .opts = opts,

@@ -23,7 +23,7 @@ int submit_path(const char *file, char **ret, struct err *e)
     return 0;
 }
 
-static int wait_for(struct client *c, const char *id)
+int submit_wait(struct client *c, const char *id)
 {
     struct json *end = NULL;
     struct err e = {0};
@@ -50,26 +50,32 @@ static int wait_for(struct client *c, const char *id)
     return code;
 }
 
-int submit_job(struct client *c, struct json *body, bool no_wait)
+int submit_post(struct client *c, struct json *body, bool no_wait,
+                char id[JOB_ID_MAX], char name[MODEL_NAME_MAX + 1])
 {
     struct json *j = NULL;
     struct err e = {0};
-    char id[64];
     int rc = ask(c, "POST", "/aned/v1/jobs", body, &j, &e);
     json_free(body);
     if (rc < 0) {
         return ask_fail(c, &e);
     }
-    (void)snprintf(id, sizeof(id), "%s", ask_str(j, "id"));
-    if (!no_wait) {
-        json_free(j);
-        return wait_for(c, id);
+    (void)snprintf(id, JOB_ID_MAX, "%s", ask_str(j, "id"));
+    if (name != NULL) {
+        (void)snprintf(name, MODEL_NAME_MAX + 1, "%s", ask_str(j, "name"));
     }
-    if (c->json) {
+    if (no_wait && c->json) {
         (void)ask_print(j);
-    } else {
+    } else if (no_wait) {
         printf("%s\n", id);
     }
     json_free(j);
     return EXIT_SUCCESS;
+}
+
+int submit_job(struct client *c, struct json *body, bool no_wait)
+{
+    char id[JOB_ID_MAX];
+    int code = submit_post(c, body, no_wait, id, NULL);
+    return code != EXIT_SUCCESS || no_wait ? code : submit_wait(c, id);
 }

@@ -20,6 +20,7 @@ static const struct command commands[] = {
     {"serve", cli_serve, "the daemon: load models, answer on a Unix socket"},
     {"convert", cli_convert, "a GGUF into a bundle of Core ML shards"},
     {"import", cli_import, "Core ML packages with a manifest into a bundle"},
+    {"reshard", cli_reshard, "a bundle divided anew, with its own weights"},
     {"plan", cli_plan, "what a conversion would make, and how fast it would be"},
     {"inspect", cli_inspect, "what a model file, package or bundle holds"},
     {"mil", cli_mil, "run a Core ML package on .npy files, or print it"},

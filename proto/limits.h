@@ -109,6 +109,7 @@
 #define ENGINE_PLANS_MAX       64u
 #define ENGINE_PLANS_BYTES_MAX MIB(256)
 #define ENGINE_CHUNK_MAX     512u /* prefill rows of one sequence a step */
+#define ENGINE_HEAD_ROWS_MAX 32u  /* whose logits are made at once */
 #define ENGINE_WIDTHS_MAX    16u  /* that a package runs as: engine/widths.c */
 #define ENGINE_DRAFTS_MAX    16u
 #define ENGINE_LOGPROBS_MAX  20u   /* OpenAI's top_logprobs */

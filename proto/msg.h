@@ -70,6 +70,10 @@ struct msg_sampling {
 };
 
 void msg_sampling_init(struct msg_sampling *s); /* greedy, everything off */
+/* The first thing it asks for that needs more than each row's likeliest token
+ * ("temperature", ...: static); NULL: nothing. A seed alone asks for nothing. */
+const char *msg_sampling_beyond_top(const struct msg_sampling *s);
+#define MSG_ONLY_TOP "this model gives only its likeliest token"
 
 /* FRAME_SEQ_OPEN: a new empty sequence; FRAME_SEQ_CLOSE: drop it;
  * FRAME_SEQ_TRUNCATE: keep the first n tokens; FRAME_SEQ_FORK: `seq` becomes a

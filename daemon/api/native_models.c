@@ -18,6 +18,9 @@ static void put_bundle(struct json *o, const struct bundle *b)
 {
     json_add_str(o, "architecture", b->architecture);
     json_add_str(o, "quant", b->quant);
+    json_add_str(o, "shape", b->shape);
+    json_add_str(o, "kv", b->kv);
+    json_add_str(o, "output", b->argmax ? "argmax" : "logits");
     json_add_int(o, "context", (int64_t)b->context);
     json_add_int(o, "context_train", (int64_t)b->context_train);
     json_add_int(o, "layers", (int64_t)b->n_layers);

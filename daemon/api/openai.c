@@ -370,6 +370,9 @@ static void make_gen(struct call *c, struct model *m)
     (void)snprintf(c->model, sizeof(c->model), "%s", m->name);
     q->arrived_us = c->arrived_us;
     q->peer = (uint64_t)http_peer_pid(c->r);
+    if (m->bundle != NULL && m->bundle->argmax && !c->p.tempered) {
+        q->sampling.temperature = 0; /* the only one that it has */
+    }
     if (c->srv->conf.speculation_share_tokens > 0) {
         q->share = http_peer_process(c->r);
     }

@@ -20,6 +20,7 @@ struct params {
     bool logprobs;  /* how many alternatives: req.sampling.logprobs */
     bool echo;
     bool seeded;
+    bool tempered; /* the request has a temperature */
     const struct json *prediction; /* its content, checked; borrowed */
     const char *tier; /* service_tier of the answer; NULL = absent */
     bool keeps;       /* the request has a keep_alive: keep_ms is set */

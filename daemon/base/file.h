@@ -32,6 +32,13 @@ void file_unmap(struct file_map *m); /* zeroed is fine */
  * Errors: NOT_FOUND, INVALID, IO. */
 CHECKED int file_repage(const char *path, struct err *e);
 
+/* A new file `to` with the bytes of `from`, synced by nobody. Errors: as
+ * err_errno, EXISTS. */
+CHECKED int file_copy(const char *from, const char *to, struct err *e);
+/* The same without room of its own, where the file system can: the first write
+ * to either parts them. false: it cannot, and nothing was made. */
+bool file_clone(const char *from, const char *to);
+
 /* mkdir -p with mode for what is made. */
 CHECKED int file_mkdirs(const char *path, unsigned mode, struct err *e);
 /* Remove a tree; absent is success. Never follows symlinks. */

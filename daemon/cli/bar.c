@@ -60,10 +60,24 @@ int cli_bar_end(const struct cli_bar *b, int rc, const char *out,
     if (r->target[0] != '\0') {
         printf("  %-10s %s\n", "chosen", r->target);
     }
+    if (r->shared_bytes > 0) {
+        printf("  %.1f MB of it shared with the bundle it is made of\n",
+               (double)r->shared_bytes / 1e6);
+    }
     for (size_t i = 0; i < r->n_gates; i++) {
         const struct convert_gate *g = &r->gates[i];
         printf("  %-10s %s%s%s\n", g->name, g->verdict,
                g->detail[0] != '\0' ? ": " : "", g->detail);
     }
     return EXIT_SUCCESS;
+}
+
+int cli_convert_run(convert_fn *run, struct convert_options *o)
+{
+    struct convert_result r = {0};
+    struct err e = {0};
+    struct cli_bar bar;
+    cli_bar_begin(&bar, o);
+    int rc = run(o, &r, &e);
+    return cli_bar_end(&bar, rc, o->out, &r, &e);
 }

@@ -15,3 +15,9 @@ void cli_bar_begin(struct cli_bar *b, struct convert_options *o);
  * code. */
 int cli_bar_end(const struct cli_bar *b, int rc, const char *out,
                 const struct convert_result *r, const struct err *e);
+
+typedef int convert_fn(const struct convert_options *o,
+                       struct convert_result *ret, struct err *e);
+
+/* Both, around convert_run or reshard_run. Returns the exit code. */
+int cli_convert_run(convert_fn *run, struct convert_options *o);

@@ -9,6 +9,7 @@ int cli_serve(int argc, char **argv);
 int cli_convert(int argc, char **argv);
 int cli_import(int argc, char **argv);
 int cli_plan(int argc, char **argv);
+int cli_reshard(int argc, char **argv);
 int cli_inspect(int argc, char **argv);
 int cli_tensor(int argc, char **argv);
 int cli_tokenize(int argc, char **argv);

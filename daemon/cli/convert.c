@@ -2,12 +2,16 @@
 #include "convert/convert.h"
 
 #include <getopt.h>
+#include <limits.h>
+#include <string.h>
 
 #include "base/file.h"
 #include "base/parse.h"
 #include "cli/bar.h"
 #include "cli/cli.h"
 #include "cli/plan.h"
+#include "convert/reshard.h"
+#include "proto/tier.h"
 
 static const char usage[] =
     "usage: aned convert FILE --out BUNDLE [OPTIONS]\n"
@@ -37,10 +41,17 @@ static const char usage[] =
     "where a\n"
     "                      form has 4 or 6 bits. It takes minutes\n"
     "  --calibration FILE  text for it (default: what the model writes)\n"
-    "  --context S         positions (default: the model's own, at most 4096)\n"
-    "  --shape S           ranged (default: 1 to 4 rows) or functions (t1, "
-    "t4)\n"
+    "  --context S,...     positions (default: the model's own, at most 4096); "
+    "of\n"
+    "                      several, BUNDLE has the most, and BUNDLE-2k ... are\n"
+    "                      made beside it and share its weights\n"
+    "  --shape S           ranged (default: 1 to 4 rows), functions (of 1 and "
+    "4\n"
+    "                      rows) or functions:T,T,... (of these)\n"
     "  --kv K              state (default) or host\n"
+    "  --output O          logits (default), or argmax: each row's likeliest "
+    "token\n"
+    "                      only, so nothing else can be drawn\n"
     "  --profile P         chip to plan for: law (default), m1 ... m5-max\n"
     "  --norm N            scale or max (default: by the measured range)\n"
     "  --residual-scale A  a power of two up to 1 (default: likewise)\n"
@@ -59,6 +70,7 @@ enum {
     OPT_CALIBRATION,
     OPT_CONTEXT,
     OPT_SHAPE,
+    OPT_OUTPUT,
     OPT_KV,
     OPT_PROFILE,
     OPT_NORM,
@@ -70,29 +82,31 @@ enum {
 };
 
 static const struct option options[] = {
-    {"out",            required_argument, NULL, OPT_OUT        },
-    {"name",           required_argument, NULL, OPT_NAME       },
-    {"quant",          required_argument, NULL, OPT_QUANT      },
-    {"head-quant",     required_argument, NULL, OPT_HEAD_QUANT },
-    {"quant-for",      required_argument, NULL, OPT_QUANT_FOR  },
-    {"calibrate",      required_argument, NULL, OPT_CALIBRATE  },
-    {"calibration",    required_argument, NULL, OPT_CALIBRATION},
+    {"out",            required_argument, NULL, OPT_OUT         },
+    {"name",           required_argument, NULL, OPT_NAME        },
+    {"quant",          required_argument, NULL, OPT_QUANT       },
+    {"head-quant",     required_argument, NULL, OPT_HEAD_QUANT  },
+    {"quant-for",      required_argument, NULL, OPT_QUANT_FOR   },
+    {"calibrate",      required_argument, NULL, OPT_CALIBRATE   },
+    {"calibration",    required_argument, NULL, OPT_CALIBRATION },
     {"target-bytes",   required_argument, NULL, OPT_TARGET_BYTES},
-    {"target-kl",      required_argument, NULL, OPT_TARGET_KL  },
-    {"context",        required_argument, NULL, OPT_CONTEXT    },
-    {"shape",          required_argument, NULL, OPT_SHAPE      },
-    {"kv",             required_argument, NULL, OPT_KV         },
-    {"profile",        required_argument, NULL, OPT_PROFILE    },
-    {"norm",           required_argument, NULL, OPT_NORM       },
-    {"residual-scale", required_argument, NULL, OPT_SCALE      },
-    {"threads",        required_argument, NULL, OPT_THREADS    },
-    {"dry-run",        no_argument,       NULL, OPT_DRY_RUN    },
-    {"help",           no_argument,       NULL, 'h'            },
-    {NULL,             0,                 NULL, 0              },
+    {"target-kl",      required_argument, NULL, OPT_TARGET_KL   },
+    {"context",        required_argument, NULL, OPT_CONTEXT     },
+    {"shape",          required_argument, NULL, OPT_SHAPE       },
+    {"kv",             required_argument, NULL, OPT_KV          },
+    {"output",         required_argument, NULL, OPT_OUTPUT      },
+    {"profile",        required_argument, NULL, OPT_PROFILE     },
+    {"norm",           required_argument, NULL, OPT_NORM        },
+    {"residual-scale", required_argument, NULL, OPT_SCALE       },
+    {"threads",        required_argument, NULL, OPT_THREADS     },
+    {"dry-run",        no_argument,       NULL, OPT_DRY_RUN     },
+    {"help",           no_argument,       NULL, 'h'             },
+    {NULL,             0,                 NULL, 0               },
 };
 
 /* 0, or the exit code of a wrong option. */
-static int read_value(int opt, const char *text, struct convert_options *o)
+static int read_value(int opt, const char *text, struct convert_options *o,
+                      struct tiers *t)
 {
     uint64_t n = 0;
     if (opt == OPT_SCALE) {
@@ -113,11 +127,9 @@ static int read_value(int opt, const char *text, struct convert_options *o)
         return 0;
     }
     if (opt == OPT_CONTEXT) {
-        if (!parse_u64(text, MODEL_CONTEXT_MAX, &n) || n == 0) {
-            return cli_usage(usage, "--context '%s'", text);
-        }
-        o->context = (uint32_t)n;
-        return 0;
+        struct err e = {0};
+        return tiers_parse(text, t, &e) == 0 ? 0
+                                             : cli_usage(usage, "%s", e.msg);
     }
     if (!parse_u64(text, ENGINE_THREADS_MAX, &n)) {
         return cli_usage(usage, "--threads '%s'", text);
@@ -128,7 +140,7 @@ static int read_value(int opt, const char *text, struct convert_options *o)
 
 /* -1: run; else the exit code. */
 static int read_options(int argc, char **argv, struct convert_options *o,
-                        const char **text, bool *dry)
+                        const char **text, struct tiers *tiers, bool *dry)
 {
     const char **strings[] = {
         [OPT_OUT - OPT_OUT] = &o->out,
@@ -139,6 +151,7 @@ static int read_options(int argc, char **argv, struct convert_options *o,
         [OPT_CALIBRATION - OPT_OUT] = text,
         [OPT_SHAPE - OPT_OUT] = &o->shape,
         [OPT_KV - OPT_OUT] = &o->kv,
+        [OPT_OUTPUT - OPT_OUT] = &o->output,
         [OPT_PROFILE - OPT_OUT] = &o->profile,
         [OPT_NORM - OPT_OUT] = &o->norm,
     };
@@ -165,7 +178,7 @@ static int read_options(int argc, char **argv, struct convert_options *o,
             *strings[i] = optarg;
             continue;
         }
-        int rc = read_value(opt, optarg, o);
+        int rc = read_value(opt, optarg, o, tiers);
         if (rc != 0) {
             return rc;
         }
@@ -177,15 +190,32 @@ static int read_options(int argc, char **argv, struct convert_options *o,
     return o->out != NULL ? -1 : cli_usage(usage, "--out BUNDLE is needed");
 }
 
-/* Convert, and tell what became of it. Returns the exit code. */
-static int run(struct convert_options *o)
+/* The smaller contexts, each a folder beside the first. */
+static int make_tiers(const struct convert_options *made, const struct tiers *t)
 {
-    struct convert_result r = {0};
-    struct err e = {0};
-    struct cli_bar bar;
-    cli_bar_begin(&bar, o);
-    int rc = convert_run(o, &r, &e);
-    return cli_bar_end(&bar, rc, o->out, &r, &e);
+    int rc = EXIT_SUCCESS;
+    for (uint32_t i = 1; i < t->n && rc == EXIT_SUCCESS; i++) {
+        char suffix[TIER_SUFFIX_MAX];
+        char out[PATH_MAX];
+        char name[MODEL_NAME_MAX + TIER_SUFFIX_MAX];
+        size_t n = strlen(made->out);
+        while (n > 1 && made->out[n - 1] == '/') {
+            n--;
+        }
+        tier_suffix(t->context[i], suffix);
+        (void)snprintf(out, sizeof(out), "%.*s%s", (int)n, made->out, suffix);
+        (void)snprintf(name, sizeof(name), "%s%s",
+                       made->name != NULL ? made->name : "", suffix);
+        struct convert_options o;
+        convert_options_init(&o);
+        o.bundle = made->out;
+        o.out = out;
+        o.name = made->name != NULL ? name : NULL;
+        o.context = t->context[i];
+        o.threads = made->threads;
+        rc = cli_convert_run(reshard_run, &o);
+    }
+    return rc;
 }
 
 int cli_convert(int argc, char **argv)
@@ -193,10 +223,11 @@ int cli_convert(int argc, char **argv)
     bool dry = false;
     const char *path = NULL;
     struct buf text = {0};
+    struct tiers tiers = {0};
     struct convert_options o;
     struct err e = {0};
     convert_options_init(&o);
-    int rc = read_options(argc, argv, &o, &path, &dry);
+    int rc = read_options(argc, argv, &o, &path, &tiers, &dry);
     if (rc >= 0) {
         return rc;
     }
@@ -207,7 +238,8 @@ int cli_convert(int argc, char **argv)
         o.calibration = text.n > 0 ? text.p : "";
         o.calibration_bytes = text.n;
     }
-    rc = dry ? cli_plan_of(&o, false) : run(&o);
+    o.context = tiers.context[0];
+    rc = dry ? cli_plan_of(&o, false) : cli_convert_run(convert_run, &o);
     buf_fini(&text);
-    return rc;
+    return rc == EXIT_SUCCESS && !dry ? make_tiers(&o, &tiers) : rc;
 }

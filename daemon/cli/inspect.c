@@ -238,6 +238,7 @@ static void add_bundle_facts(struct json *o, const struct bundle *b)
     json_add_str(o, "quant", b->quant);
     json_add_str(o, "shape", b->shape);
     json_add_str(o, "kv", b->kv);
+    json_add_str(o, "output", b->argmax ? "argmax" : "logits");
     json_add_str(o, "norm", b->norm);
     json_add_num(o, "residual_scale", (double)b->residual_scale);
     json_add_num(o, "margin", b->margin);

@@ -85,6 +85,18 @@ int cli_read_target(const char *help, bool bytes, const char *text,
                              TARGET_KL_MIN, TARGET_KL_MAX);
 }
 
+static void put_residency(struct buf *b, const struct convert_forecast *f)
+{
+    char line[ERR_MSG_MAX];
+    predict_line(&f->residency, line, sizeof(line));
+    buf_printf(b, "\nresidency, of the programs without their weights\n"
+                  "  %s: %s\n",
+               f->verdict, line);
+    for (size_t i = 1; i < f->residency.n; i++) { /* the line has the first */
+        buf_printf(b, "  %s\n", f->residency.reason[i]);
+    }
+}
+
 static int put_text(struct buf *b, const struct convert_forecast *f,
                     struct err *e)
 {
@@ -103,6 +115,7 @@ static int put_text(struct buf *b, const struct convert_forecast *f,
     if (f->smallest) {
         put_target(b, f);
     }
+    put_residency(b, f);
     buf_printf(b,
                "\nthe bundle: %.1f MB on the disk, of a file of %.1f MB; about "
                "%.0f s to convert\n",
@@ -124,6 +137,15 @@ static int put_json(struct buf *b, const struct convert_forecast *f,
     json_add_bool(o, "smallest_forms", f->smallest);
     json_add_int(o, "weight_bytes", (int64_t)f->weight_bytes);
     json_add_num(o, "convert_s", f->seconds);
+    char line[ERR_MSG_MAX];
+    predict_line(&f->residency, line, sizeof(line));
+    struct json *r = json_add_object(o, "residency");
+    json_add_str(r, "verdict", f->verdict);
+    json_add_str(r, "predicted", line);
+    struct json *reasons = json_add_array(r, "reasons");
+    for (size_t i = 0; i < f->residency.n; i++) {
+        json_add_str(reasons, NULL, f->residency.reason[i]);
+    }
     json_write(o, true, b);
     buf_puts(b, "\n");
     json_free(o);

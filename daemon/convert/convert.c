@@ -43,6 +43,8 @@ static int stage_reading(struct job *j, struct err *e)
 {
     RETERR(progress_stage(&j->progress, "reading", 0, e));
     RETERR(arch_read(j->g, &j->d, e));
+    j->emit.architecture = j->d.arch->name;
+    convert_name_forms(j);
     RETERR(convert_check_forms(j, e));
     RETERR(gate_vocabulary(j->g, &j->result.notes, e));
     RETERR(convert_choose_context(j, e));
@@ -109,6 +111,12 @@ static int gate_package(struct job *j, const char *path, const char *kind,
 static int measure_quality(struct job *j, struct err *e)
 {
     struct quality q = {0};
+    if (j->emit.argmax) {
+        gate_set(&j->result, "quality", "not run", "the heads give no logits");
+        gate_set(&j->result, "exactness", "not run",
+                 "the heads give no logits");
+        return 0;
+    }
     const struct quality_conf conf = {.threads = j->o->threads,
                                       .progress = &j->progress};
     RETERR(progress_stage(&j->progress, "gating", quality_work(&j->d), e));
@@ -130,7 +138,7 @@ static int measure_quality(struct job *j, struct err *e)
     return rc;
 }
 
-static int stage_gating(struct job *j, struct err *e)
+int convert_gate_packages(struct job *j, struct err *e)
 {
     struct predict_limits limits = {0};
     uint64_t n = (uint64_t)j->b.n_shards + j->b.n_heads_shards;
@@ -147,7 +155,12 @@ static int stage_gating(struct job *j, struct err *e)
     gate_set(&j->result, "structure", notes->n > 0 ? "warned" : "passed",
              "%llu packages%s%s", (unsigned long long)n,
              notes->n > 0 ? "; " : "", notes->n > 0 ? notes->text[0] : "");
-    RETERR(gate_residency_end(&j->result, j->o, &j->residency, e));
+    return gate_residency_end(&j->result, j->o, &j->residency, e);
+}
+
+static int stage_gating(struct job *j, struct err *e)
+{
+    RETERR(convert_gate_packages(j, e));
     return measure_quality(j, e);
 }
 
@@ -163,14 +176,19 @@ static int describe(struct job *j, struct err *e)
     return bundle_write(j->staging, &j->b, e);
 }
 
-static int stage_publishing(struct job *j, struct err *e)
+int convert_publish(struct job *j, struct err *e)
 {
-    RETERR(progress_stage(&j->progress, "publishing", 0, e));
-    RETERR(convert_check_source(j, e));
     j->result.bundle_bytes = file_tree_bytes(j->staging);
     RETERR(file_publish_dir(j->staging, j->out, e));
     j->staging[0] = '\0';
     return 0;
+}
+
+static int stage_publishing(struct job *j, struct err *e)
+{
+    RETERR(progress_stage(&j->progress, "publishing", 0, e));
+    RETERR(convert_check_source(j, e));
+    return convert_publish(j, e);
 }
 
 static int run(void *ctx, struct err *e)
@@ -194,14 +212,14 @@ static int run(void *ctx, struct err *e)
     return stage_publishing(j, e);
 }
 
-static uint64_t now_ms(void)
+uint64_t convert_now_ms(void)
 {
     struct timespec t = {0};
     (void)clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000u + (uint64_t)t.tv_nsec / 1000000u;
 }
 
-static void job_fini(struct job *j)
+void convert_job_fini(struct job *j)
 {
     struct err ignored = {0};
     if (j->digesting && digest_end(&j->digest, true, &ignored) < 0) {
@@ -223,7 +241,7 @@ static void job_fini(struct job *j)
 int convert_run(const struct convert_options *o, struct convert_result *ret,
                 struct err *e)
 {
-    uint64_t began = now_ms();
+    uint64_t began = convert_now_ms();
     must(o->out != NULL);
     struct err mine = {0};
     e = e != NULL ? e : &mine;
@@ -239,17 +257,18 @@ int convert_run(const struct convert_options *o, struct convert_result *ret,
     CHECK(convert_read_options(j, e));
     CHECK(convert_open_source(j, e));
     j->emit.d = &j->d;
-    j->emit.now_ms = now_ms;
+    j->emit.now_ms = convert_now_ms;
+    j->emit.quant = j->quant;
     j->emit.weights.threads = crew_threads(o->threads);
     j->emit.weights.choice = &j->forms;
     j->emit.weights.progress = &j->progress;
     CHECK(gguf_guard(run, j, e));
     j->result.n_shards = j->plan.n_shards;
     j->result.n_heads = j->plan.n_heads;
-    j->result.ms = (uint32_t)(now_ms() - began);
+    j->result.ms = (uint32_t)(convert_now_ms() - began);
     *ret = j->result;
 out:
     convert_close_work(j, rc, e);
-    job_fini(j);
+    convert_job_fini(j);
     return rc;
 }

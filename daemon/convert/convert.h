@@ -9,6 +9,7 @@
 #pragma once
 
 #include "convert/plan.h"
+#include "convert/residency/residency.h"
 #include "proto/json.h"
 #include "proto/limits.h"
 #include "source/gguf.h"
@@ -17,6 +18,7 @@ struct convert_options {
     const char *source; /* path of the GGUF, or of a part of a split one */
     /* Read these instead of opening the path. NULL: open it. Borrowed. */
     const struct gguf_parts *parts;
+    const char *bundle; /* reshard.h: made from this one, not from a source */
     /* The new bundle folder; must not exist. NULL: only for a forecast. */
     const char *out;
     const char *name;   /* NULL: from the file */
@@ -36,8 +38,9 @@ struct convert_options {
     const char *calibration;
     size_t calibration_bytes;
     uint32_t context;      /* 0 = default (MODEL_CONTEXT_DEFAULT at most) */
-    const char *shape;     /* NULL = "ranged" */
+    const char *shape;     /* shape_parse; NULL = "ranged" */
     const char *kv;        /* NULL = "state" */
+    const char *output;    /* NULL = "logits"; "argmax" */
     const char *profile;   /* NULL = "law" */
     const char *norm;      /* NULL = chosen by the measured range */
     double residual_scale; /* 0 = chosen by the measured range */
@@ -72,6 +75,7 @@ struct convert_result {
     struct gguf_notes notes; /* odd and harmless: warnings of the job */
     char target[ERR_MSG_MAX]; /* what was chosen; "": no target */
     uint64_t bundle_bytes;
+    uint64_t shared_bytes; /* of them, with another bundle (reshard.h) */
     uint32_t n_shards, n_heads;
     uint32_t ms;
 };
@@ -97,6 +101,8 @@ struct convert_forecast {
      * smallest forms. */
     bool smallest;
     uint64_t weight_bytes; /* of all programs */
+    struct predict_total residency; /* predicted; of the packages' programs */
+    const char *verdict;            /* of it: static */
     double seconds;        /* about, where nothing else runs */
 };
 /* Nothing is written or made, and no weight is read. With `out` whatever else

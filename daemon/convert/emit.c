@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "convert/program.h"
+#include "convert/stored.h"
 
 /* --- weights --- */
 
@@ -52,20 +53,20 @@ static int put_vectors(const struct emit *m, struct mil_writer *w, uint32_t l,
     float k_gain = norm_gain(m->norm, full ? y->n_kv * y->d_head : y->d_head);
     float post = gain * m->alpha * y->residual_scale;
     const struct vector_form forms[] = {
-        {SLOT_ATTN_NORM, WEIGHTS_CHANNEL, gain, true, false},
-        {SLOT_Q_BIAS, WEIGHTS_BIAS, 1, false, true},
-        {SLOT_K_BIAS, WEIGHTS_BIAS, 1, false, true},
-        {SLOT_V_BIAS, WEIGHTS_BIAS, 1, false, false},
-        {SLOT_O_BIAS, WEIGHTS_BIAS, 1, false, false},
-        {SLOT_Q_NORM, qk, q_gain * program_query_scale(y), true, true},
-        {SLOT_K_NORM, qk, k_gain, true, true},
-        {SLOT_POST_ATTN, WEIGHTS_CHANNEL, post, true, false},
-        {SLOT_FFN_NORM, WEIGHTS_CHANNEL, gain, true, false},
-        {SLOT_GATE_BIAS, WEIGHTS_BIAS, 1, false, false},
-        {SLOT_UP_BIAS, WEIGHTS_BIAS, 1, false, false},
-        {SLOT_DOWN_BIAS, WEIGHTS_BIAS, 1, false, false},
-        {SLOT_POST_FFN, WEIGHTS_CHANNEL, post, true, false},
-        {SLOT_PLE_NORM, WEIGHTS_CHANNEL, gain * m->alpha, true, false},
+        {SLOT_ATTN_NORM, WEIGHTS_CHANNEL, gain,                            true,  false},
+        {SLOT_Q_BIAS,    WEIGHTS_BIAS,    1,                               false, true },
+        {SLOT_K_BIAS,    WEIGHTS_BIAS,    1,                               false, true },
+        {SLOT_V_BIAS,    WEIGHTS_BIAS,    1,                               false, false},
+        {SLOT_O_BIAS,    WEIGHTS_BIAS,    1,                               false, false},
+        {SLOT_Q_NORM,    qk,              q_gain * program_query_scale(y), true,  true },
+        {SLOT_K_NORM,    qk,              k_gain,                          true,  true },
+        {SLOT_POST_ATTN, WEIGHTS_CHANNEL, post,                            true,  false},
+        {SLOT_FFN_NORM,  WEIGHTS_CHANNEL, gain,                            true,  false},
+        {SLOT_GATE_BIAS, WEIGHTS_BIAS,    1,                               false, false},
+        {SLOT_UP_BIAS,   WEIGHTS_BIAS,    1,                               false, false},
+        {SLOT_DOWN_BIAS, WEIGHTS_BIAS,    1,                               false, false},
+        {SLOT_POST_FFN,  WEIGHTS_CHANNEL, post,                            true,  false},
+        {SLOT_PLE_NORM,  WEIGHTS_CHANNEL, gain * m->alpha,                 true,  false},
     };
     for (size_t i = 0; i < countof(forms); i++) {
         RETERR(put_vector(m, w, l, &forms[i], r, e));
@@ -83,8 +84,8 @@ static int put_layer(const struct emit *m, struct mil_writer *w, uint32_t l,
                      struct layer_weights *r, struct err *e)
 {
     static const enum arch_slot matrices[] = {
-        SLOT_Q,    SLOT_K,        SLOT_V,        SLOT_O,      SLOT_GATE, SLOT_UP,
-        SLOT_DOWN, SLOT_PLE_PROJ, SLOT_PLE_GATE, SLOT_PLE_OUT};
+        SLOT_Q,  SLOT_K,    SLOT_V,        SLOT_O,        SLOT_GATE,
+        SLOT_UP, SLOT_DOWN, SLOT_PLE_PROJ, SLOT_PLE_GATE, SLOT_PLE_OUT};
     struct head_rows perm;
     bool permutes = arch_permutes(m->d, l, &perm);
     RETERR(put_vectors(m, w, l, r, e));
@@ -116,10 +117,8 @@ struct pack {
 static void put_meta(const struct emit *m, struct mil_program *p)
 {
     mil_add_meta(p, "dev.aned.version", ANED_VERSION);
-    mil_add_meta(p, "dev.aned.architecture", m->d->arch->name);
-    char quant[QUANT_TEXT_MAX];
-    quant_text(m->weights.choice->spec, quant);
-    mil_add_meta(p, "dev.aned.quant", quant);
+    mil_add_meta(p, "dev.aned.architecture", m->architecture);
+    mil_add_meta(p, "dev.aned.quant", m->quant);
 }
 
 void emit_weight_file(const char *name, char out[WORK_PATH_MAX])
@@ -134,6 +133,9 @@ static int mark(const struct pack *k, struct mil_writer *w, struct err *e)
 {
     struct mil_kept now;
     char file[WORK_PATH_MAX];
+    if (k->m->work == NULL) {
+        return 0;
+    }
     RETERR(mil_writer_mark(w, &now, e));
     emit_weight_file(k->name, file);
     const struct work_record *r = work_find(k->m->work, file);
@@ -148,7 +150,7 @@ static int maybe_mark(const struct pack *k, struct mil_writer *w, bool dry,
                       struct err *e)
 {
     struct emit *m = k->m;
-    if (dry || mil_writer_keeps(w) ||
+    if (dry || m->work == NULL || mil_writer_keeps(w) ||
         m->now_ms() - m->marked_ms < WORK_MARK_MS) {
         return 0;
     }
@@ -157,17 +159,29 @@ static int maybe_mark(const struct pack *k, struct mil_writer *w, bool dry,
     return 0;
 }
 
-static int put_weights(struct pack *k, struct mil_writer *w, bool dry,
-                       struct err *e)
+static int put_layers(struct pack *k, struct mil_writer *w, bool dry,
+                      struct err *e)
+{
+    const struct stored *from = k->m->from;
+    for (uint32_t l = k->first; l < k->last; l++) {
+        struct layer_weights *r = &k->lw[l - k->first];
+        if (from != NULL) {
+            stored_layer(from, w, l, r);
+        } else {
+            RETERR(put_layer(k->m, w, l, r, e));
+        }
+        RETERR(maybe_mark(k, w, dry, e));
+    }
+    return 0;
+}
+
+static int put_head(struct pack *k, struct mil_writer *w, struct err *e)
 {
     struct emit *m = k->m;
     const struct decoder *d = m->d;
-    for (uint32_t l = k->first; !k->head && l < k->last; l++) {
-        RETERR(put_layer(m, w, l, &k->lw[l - k->first], e));
-        RETERR(maybe_mark(k, w, dry, e));
-    }
-    if (!k->head) {
-        return 0;
+    if (m->from != NULL) {
+        return stored_head(m->from, w, k->first, k->last, &k->matrix, &k->norm,
+                           e);
     }
     RETERR(weights_vector(w, &d->global[SLOT_OUT_NORM], WEIGHTS_CHANNEL,
                           norm_gain(m->norm, d->d_model) * program_head_gain(d),
@@ -176,16 +190,36 @@ static int put_weights(struct pack *k, struct mil_writer *w, bool dry,
                           k->last - k->first, NULL, &k->matrix, e);
 }
 
+static int put_weights(struct pack *k, struct mil_writer *w, bool dry,
+                       struct err *e)
+{
+    return k->head ? put_head(k, w, e) : put_layers(k, w, dry, e);
+}
+
+static void put_function(const struct pack *k, struct mil_program *p,
+                         const char *name, int64_t t)
+{
+    if (k->head) {
+        program_head(k->m, p, name, t, &k->matrix, k->norm);
+    } else {
+        program_layers(k->m, p, name, t, k->first, k->last, k->lw);
+    }
+}
+
 static void put_program(const struct pack *k, struct mil_program *p)
 {
     const struct emit *m = k->m;
+    struct program_shape s = m->shape;
     if (k->head) {
-        program_head(m, p, &k->matrix, k->norm);
-    } else if (m->functions) {
-        program_layers(m, p, "t1", 1, k->first, k->last, k->lw);
-        program_layers(m, p, "t4", EMIT_T_MAX, k->first, k->last, k->lw);
-    } else {
-        program_layers(m, p, "main", MIL_UNKNOWN, k->first, k->last, k->lw);
+        shape_of_heads(&m->shape, &s);
+    }
+    for (uint32_t i = 0; i < s.n; i++) {
+        char name[SHAPE_NAME_MAX];
+        shape_name(s.t[i], name);
+        put_function(k, p, name, s.t[i]);
+    }
+    if (s.n == 0) {
+        put_function(k, p, "main", MIL_UNKNOWN);
     }
     put_meta(m, p);
 }
@@ -207,14 +241,17 @@ static int open_package(struct pack *k, struct mil_writer **ret, struct err *e)
     struct mil_kept kept = {0};
     uint32_t n = 0;
     struct work *work = k->m->work;
+    if (!file_join(dir, sizeof(dir), k->m->dir, k->name)) {
+        return err_set(e, ERR_INVALID, "the path of the bundle is too long");
+    }
+    if (work == NULL) {
+        return mil_writer_open(dir, ret, e);
+    }
     emit_weight_file(k->name, file);
     const struct work_record *r = work_find(work, file);
     if (r != NULL) {
         kept.bytes = r->bytes;
         memcpy(kept.sha256, r->sha256, SHA256_HEX);
-    }
-    if (!file_join(dir, sizeof(dir), work_bundle(work), k->name)) {
-        return err_set(e, ERR_INVALID, "the path of the bundle is too long");
     }
     RETERR(count_blobs(k, &n, e));
     return mil_writer_resume(dir, r != NULL ? &kept : NULL, n, ret, e);
@@ -233,7 +270,6 @@ static int write_package(struct pack *k, uint64_t *ret_bytes, struct err *e)
         mil_writer_abort(w);
         return rc;
     }
-    k->m->marked_ms = k->m->now_ms();
     put_program(k, mil_writer_program(w));
     uint64_t bytes = mil_writer_weight_bytes(w);
     rc = mil_writer_finish(w, e);
@@ -243,13 +279,29 @@ static int write_package(struct pack *k, uint64_t *ret_bytes, struct err *e)
     return rc;
 }
 
-int emit_layers(struct emit *m, const char *name, uint32_t first, uint32_t last,
-                uint64_t *ret_weight_bytes, struct err *e)
+/* A package of layers has room for their weights. */
+static struct pack pack_layers(struct emit *m, const char *name, uint32_t first,
+                               uint32_t last)
 {
     must(first < last && last <= m->d->n_layers);
     struct pack k = {.m = m, .name = name, .first = first, .last = last};
     k.lw = calloc(last - first, sizeof(*k.lw));
     must(k.lw != NULL);
+    return k;
+}
+
+static struct pack pack_head(struct emit *m, const char *name, uint32_t first,
+                             uint32_t last)
+{
+    must(first < last && last <= m->d->vocab);
+    return (struct pack){
+        .m = m, .name = name, .head = true, .first = first, .last = last};
+}
+
+int emit_layers(struct emit *m, const char *name, uint32_t first, uint32_t last,
+                uint64_t *ret_weight_bytes, struct err *e)
+{
+    struct pack k = pack_layers(m, name, first, last);
     int rc = write_package(&k, ret_weight_bytes, e);
     free(k.lw);
     return rc;
@@ -258,8 +310,33 @@ int emit_layers(struct emit *m, const char *name, uint32_t first, uint32_t last,
 int emit_head(struct emit *m, const char *name, uint32_t first, uint32_t last,
               uint64_t *ret_weight_bytes, struct err *e)
 {
-    must(first < last && last <= m->d->vocab);
-    struct pack k = {
-        .m = m, .name = name, .head = true, .first = first, .last = last};
+    struct pack k = pack_head(m, name, first, last);
     return write_package(&k, ret_weight_bytes, e);
+}
+
+/* --- sketches --- */
+
+/* The source's weights are not read: there is no error that it could meet. */
+static struct mil_writer *sketch(struct pack *k)
+{
+    struct mil_writer *w = mil_writer_dry();
+    must(k->m->from == NULL && put_weights(k, w, true, NULL) == 0);
+    put_program(k, mil_writer_program(w));
+    return w;
+}
+
+struct mil_writer *emit_sketch_layers(struct emit *m, uint32_t first,
+                                      uint32_t last)
+{
+    struct pack k = pack_layers(m, NULL, first, last);
+    struct mil_writer *w = sketch(&k);
+    free(k.lw);
+    return w;
+}
+
+struct mil_writer *emit_sketch_head(struct emit *m, uint32_t first,
+                                    uint32_t last)
+{
+    struct pack k = pack_head(m, NULL, first, last);
+    return sketch(&k);
 }

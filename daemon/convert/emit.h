@@ -4,31 +4,44 @@
 #pragma once
 
 #include "convert/norm.h"
+#include "convert/shape.h"
 #include "convert/weights.h"
 #include "convert/work.h"
 
-#define EMIT_T_MAX 4u /* rows of one prediction on the Neural Engine */
+struct stored; /* convert/stored.h */
 
 struct emit {
     const struct decoder *d; /* borrowed */
     struct weights weights;
+    const struct stored *from; /* take the weights from these packages, not
+                                  from d's source; NULL; borrowed */
+    const char *architecture, *quant; /* for the package's metadata */
     uint32_t context; /* S */
-    bool functions;   /* fixed-T functions t1 and t4 instead of one ranged */
-    bool host;        /* kv = host */
+    struct program_shape shape;
+    bool host;   /* kv = host */
+    bool argmax; /* heads give ids and not logits */
     enum norm_form norm;
     float alpha; /* the residual stream is stored times this */
-    struct work *work; /* borrowed: where packages are, and what is kept */
+    const char *dir;   /* of the bundle; borrowed */
+    struct work *work; /* what is kept of it; NULL: nothing; borrowed */
     uint64_t (*now_ms)(void); /* for the time between marks */
     uint64_t marked_ms;
 };
 
-/* Write layers [first, last) as the package folder `name` of m->work's bundle.
- * Layers that an earlier run has recorded are not made again; what is made is
- * recorded from time to time, and at the end. Errors: those of weights.h and
+/* Write layers [first, last) as the package folder `name` of m->dir. With
+ * m->work, layers that an earlier run has recorded are not made again; what is
+ * made is recorded from time to time, and at the end. Errors: those of weights.h and
  * mil_writer_finish. */
 CHECKED int emit_layers(struct emit *m, const char *name, uint32_t first,
                         uint32_t last, uint64_t *ret_weight_bytes,
                         struct err *e);
+
+/* What emit_layers and emit_head would write, without weights: its program,
+ * which mil_writer_abort frees, is for looking at. Reads no weight. */
+struct mil_writer *emit_sketch_layers(struct emit *m, uint32_t first,
+                                      uint32_t last);
+struct mil_writer *emit_sketch_head(struct emit *m, uint32_t first,
+                                    uint32_t last);
 
 /* The final norm and rows [first, last) of the vocabulary. */
 CHECKED int emit_head(struct emit *m, const char *name, uint32_t first,

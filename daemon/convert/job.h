@@ -1,5 +1,6 @@
 /* job.h - one conversion, shared by convert.c (the stages), job_options.c
  * (options and source), job_plan.c (what it will be: programs, room, time),
+ * job_forecast.c (the same, asked alone), reshard.c (from a bundle),
  * job_work.c (what a later run need not do again) and job_write.c (the bundle's
  * files and description). */
 #pragma once
@@ -23,6 +24,9 @@
 struct job_kept {
     uint64_t tables, layers, head;
 };
+
+#define SHARD_NAME "layers_%02u_%02u.mlpackage"
+#define HEAD_NAME  "head_%u.mlpackage"
 
 struct job {
     const struct convert_options *o;
@@ -49,7 +53,8 @@ struct job {
     char name[MODEL_NAME_MAX + 1];
     char source_name[256];
     char out[PARENT_ROOM];   /* without slashes at its end */
-    char staging[PATH_ROOM]; /* "" until it exists: the work's bundle */
+    char staging[PATH_ROOM]; /* "" until it exists: the work's bundle, or,
+                                without work, a folder beside `out` */
     struct work *work;       /* NULL until then */
     struct job_kept kept;
     struct bundle_file *known; /* files hashed while they were written; owned */
@@ -58,6 +63,13 @@ struct job {
 
 /* job_options.c */
 CHECKED int convert_read_options(struct job *j, struct err *e);
+/* j->name: o->name, or made of `from`'s last component where that is NULL. */
+CHECKED int convert_read_name(struct job *j, const char *from, struct err *e);
+/* NULL is a. Errors: INVALID, naming both. */
+CHECKED int convert_choice(const char *what, const char *v, const char *a,
+                           const char *b, bool *ret_b, struct err *e);
+/* j->out is o->out without slashes at its end. Errors: INVALID, EXISTS. */
+CHECKED int convert_read_out(struct job *j, struct err *e);
 CHECKED int convert_open_source(struct job *j, struct err *e);
 /* Errors: SOURCE_CHANGED when the source was written meanwhile. */
 CHECKED int convert_check_source(const struct job *j, struct err *e);
@@ -77,6 +89,8 @@ CHECKED int convert_check_target(const struct job *j, struct err *e);
  * of target_choose, convert_make_plan, convert_check_fit, convert_check_room.
  */
 CHECKED int convert_choose(struct job *j, struct err *e);
+/* j->quant: the form of all matrices, or "mixed" with a target. */
+void convert_name_forms(struct job *j);
 /* Forms and target for bundle.json. */
 void convert_describe_forms(struct job *j);
 
@@ -113,6 +127,13 @@ CHECKED int convert_calibrate(struct job *j, struct err *e);
 /* Remove the calibration's files; its codes are in the packages. */
 CHECKED int convert_end_calibration(struct job *j, struct err *e);
 
+/* convert.c: what reshard.c shares */
+/* Structure and residency, of the packages of j->b. */
+CHECKED int convert_gate_packages(struct job *j, struct err *e);
+CHECKED int convert_publish(struct job *j, struct err *e);
+void convert_job_fini(struct job *j); /* frees j */
+uint64_t convert_now_ms(void);
+
 /* The path of a file in the staging folder. */
 CHECKED int convert_staged(const struct job *j, const char *name,
                            char out[PATH_ROOM], struct err *e);
@@ -140,4 +161,8 @@ void convert_close_work(struct job *j, int rc, struct err *e);
 
 /* job_write.c */
 CHECKED int convert_write(struct job *j, struct err *e); /* stage writing */
+/* The packages of j->plan into staging and j->b. layers, head: of the
+ * progress' units. */
+CHECKED int convert_write_programs(struct job *j, uint64_t layers,
+                                   uint64_t head, struct err *e);
 void convert_describe(struct job *j); /* j->b, all but its shards */

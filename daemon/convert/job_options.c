@@ -13,12 +13,12 @@ static const char *base_name(const char *path)
 /* The model's name: the option, or the file's name without its suffix and
  * without the number of a part. Characters that a name must not have become
  * '-'. */
-static int choose_name(struct job *j, struct err *e)
+int convert_read_name(struct job *j, const char *path, struct err *e)
 {
     const struct convert_options *o = j->o;
     const char *from = o->name;
     if (from == NULL) {
-        from = o->source != NULL ? base_name(o->source) : "model";
+        from = path != NULL ? base_name(path) : "model";
     }
     size_t n = o->name == NULL ? gguf_stem(from) : strlen(from);
     if (n == 0 || n > MODEL_NAME_MAX) {
@@ -40,8 +40,8 @@ static int choose_name(struct job *j, struct err *e)
     return 0;
 }
 
-static int choice_of(const char *what, const char *v, const char *a,
-                     const char *b, bool *ret_b, struct err *e)
+int convert_choice(const char *what, const char *v, const char *a,
+                   const char *b, bool *ret_b, struct err *e)
 {
     if (v != NULL && strcmp(v, a) != 0 && strcmp(v, b) != 0) {
         return err_set(e, ERR_INVALID, "%s '%.32s': %s or %s", what, v, a, b);
@@ -61,16 +61,23 @@ int convert_read_options(struct job *j, struct err *e)
     for (uint32_t i = 0; i < o->n_quant_for; i++) {
         RETERR(quant_choice_add(&j->forms, o->quant_for[i], e));
     }
-    RETERR(choice_of("shape", o->shape, "ranged", "functions",
-                     &j->emit.functions, e));
-    RETERR(choice_of("kv", o->kv, "state", "host", &j->emit.host, e));
-    RETERR(choice_of("norm", o->norm, "scale", "max", &unused, e));
+    RETERR(shape_parse(o->shape, &j->emit.shape, e));
+    RETERR(convert_choice("kv", o->kv, "state", "host", &j->emit.host, e));
+    RETERR(convert_choice("output", o->output, "logits", "argmax",
+                     &j->emit.argmax, e));
+    RETERR(convert_choice("norm", o->norm, "scale", "max", &unused, e));
     RETERR(plan_profile(o->profile, &j->profile, e));
     if (o->out == NULL) { /* a question, and nothing to be named */
         (void)snprintf(j->name, sizeof(j->name), "%s", base_name(o->source));
         return 0;
     }
-    RETERR(choose_name(j, e));
+    RETERR(convert_read_name(j, o->source, e));
+    return convert_read_out(j, e);
+}
+
+int convert_read_out(struct job *j, struct err *e)
+{
+    const struct convert_options *o = j->o;
     size_t n = strlen(o->out);
     while (n > 1 && o->out[n - 1] == '/') {
         n--; /* a folder may be named with its slash */

@@ -20,7 +20,7 @@ int convert_make_plan(struct job *j, struct err *e)
     const struct plan_form form = {
         .forms = &j->forms,
         .context = j->emit.context,
-        .functions = j->emit.functions,
+        .shape = &j->emit.shape,
         .host = j->emit.host,
     };
     plan_input_of(&j->d, j->g, &form, &j->in);
@@ -221,62 +221,4 @@ void convert_costs(struct job *j)
     progress_plan(&j->progress, parts, countof(parts));
     progress_credit(&j->progress, embed - embed_left + layers - layers_left +
                                       head - head_left);
-}
-
-/* --- all of it, asked alone --- */
-
-static int forecast(void *ctx, struct err *e)
-{
-    struct job *j = ctx;
-    RETERR(arch_read(j->g, &j->d, e));
-    RETERR(convert_check_forms(j, e));
-    RETERR(gate_vocabulary(j->g, &j->result.notes, e));
-    RETERR(convert_choose_context(j, e));
-    RETERR(convert_list_target(j, e));
-    RETERR(convert_choose_calibration(j, e));
-    RETERR(convert_make_plan(j, e));
-    RETERR(convert_check_target(j, e));
-    convert_costs(j);
-    if (j->o->out == NULL) {
-        return 0;
-    }
-    RETERR(convert_check_fit(j, e));
-    return convert_check_room(j, e);
-}
-
-int convert_forecast(const struct convert_options *o,
-                     struct convert_forecast *ret, struct err *e)
-{
-    int rc = 0;
-    struct job *j = calloc(1, sizeof(*j));
-    must(j != NULL);
-    j->o = o;
-    CHECK(convert_read_options(j, e));
-    CHECK(convert_open_source(j, e));
-    CHECK(gguf_guard(forecast, j, e));
-    *ret = (struct convert_forecast){
-        .architecture = j->d.arch->name,
-        .profile = j->profile,
-        .in = j->in,
-        .plan = j->plan,
-        .source_bytes = gguf_file_bytes(j->g),
-        .bundle_bytes = convert_bundle_bytes(j),
-        .smallest = convert_has_target(j),
-        .weight_bytes = convert_weight_bytes(j),
-        .seconds = j->progress.sum / 1e9,
-    };
-    memcpy(ret->name, j->name, sizeof(ret->name));
-    if (convert_has_target(j)) {
-        (void)snprintf(ret->quant, sizeof(ret->quant), "mixed");
-    } else {
-        quant_text(j->forms.spec, ret->quant);
-    }
-    j->in = (struct plan_input){0}; /* given away */
-out:
-    plan_input_fini(&j->in);
-    target_fini(&j->target);
-    arch_fini(&j->d);
-    gguf_close(j->g);
-    free(j);
-    return rc;
 }

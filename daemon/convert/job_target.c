@@ -118,15 +118,22 @@ int convert_choose(struct job *j, struct err *e)
 
 /* --- bundle.json --- */
 
+void convert_name_forms(struct job *j)
+{
+    if (convert_has_target(j)) {
+        (void)snprintf(j->quant, sizeof(j->quant), "mixed");
+    } else {
+        quant_text(j->forms.spec, j->quant);
+    }
+}
+
 void convert_describe_forms(struct job *j)
 {
     const struct target *t = &j->target;
     struct bundle *b = &j->b;
     if (!convert_has_target(j)) {
-        quant_text(j->forms.spec, j->quant);
         return;
     }
-    (void)snprintf(j->quant, sizeof(j->quant), "mixed");
     b->forms = arena_array(&b->arena, t->n_matrices, sizeof(*b->forms));
     must(b->forms != NULL);
     for (uint32_t i = 0; i < t->n_matrices; i++) {

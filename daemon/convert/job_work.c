@@ -70,6 +70,7 @@ static int make_key(const struct job *j, char key[SHA256_HEX], struct err *e)
     }
     put_word(&b, "shape", o->shape);
     put_word(&b, "kv", o->kv);
+    put_word(&b, "output", o->output);
     put_word(&b, "profile", j->profile.name);
     put_word(&b, "norm", o->norm);
     buf_printf(&b, "scale %a\ncontext %u\n", o->residual_scale, o->context);
@@ -127,6 +128,7 @@ int convert_open_work(struct job *j, struct err *e)
     work_sweep(parent, strrchr(work_dir(j->work), '/') + 1);
     (void)snprintf(j->staging, sizeof(j->staging), "%s", work_bundle(j->work));
     j->emit.work = j->work;
+    j->emit.dir = j->staging;
     fill_kept(j);
     if (work_worth(j->work)) {
         log_info("work_found", "dir=%s tables=%llu layers=%llu head=%llu",

@@ -19,33 +19,42 @@ static void *keep_array(struct bundle *b, size_t n, size_t size)
     return r;
 }
 
+/* The functions of a package: "main" of any T, or one for each. */
+static size_t keep_functions(struct job *j, const struct program_shape *s,
+                             const char ***ret_names, uint32_t **ret_t)
+{
+    size_t n = s->n > 0 ? s->n : 1;
+    const char **names = keep_array(&j->b, n, sizeof(*names));
+    uint32_t *t = keep_array(&j->b, n, sizeof(*t));
+    names[0] = "main";
+    for (uint32_t i = 0; i < s->n; i++) {
+        char name[SHAPE_NAME_MAX];
+        shape_name(s->t[i], name);
+        names[i] = keep_str(&j->b, name);
+        t[i] = s->t[i];
+    }
+    *ret_names = names;
+    *ret_t = t;
+    return n;
+}
+
 static int write_shard(struct job *j, uint32_t i, struct err *e)
 {
     const struct plan_range *r = &j->plan.shards[i];
+    const struct program_shape *shape = &j->emit.shape;
     struct bundle_shard *s = &j->b.shards[i];
     char name[64];
     char file[WORK_PATH_MAX];
-    (void)snprintf(name, sizeof(name), "layers_%02u_%02u.mlpackage", r->first,
-                   r->last);
+    (void)snprintf(name, sizeof(name), SHARD_NAME, r->first, r->last);
     RETERR(emit_layers(&j->emit, name, r->first, r->last, &s->weight_bytes, e));
     emit_weight_file(name, file);
     convert_known(j, file);
     s->path = keep_str(&j->b, name);
     s->first = r->first;
     s->last = r->last;
-    s->t_min = 1;
-    s->t_max = EMIT_T_MAX;
-    s->n_functions = j->emit.functions ? 2 : 1;
-    s->functions = keep_array(&j->b, s->n_functions, sizeof(*s->functions));
-    s->function_t = keep_array(&j->b, s->n_functions, sizeof(*s->function_t));
-    if (j->emit.functions) {
-        s->functions[0] = "t1";
-        s->functions[1] = "t4";
-        s->function_t[0] = 1;
-        s->function_t[1] = EMIT_T_MAX;
-    } else {
-        s->functions[0] = "main";
-    }
+    s->t_min = shape->n > 0 ? shape->t[0] : 1;
+    s->t_max = shape_max(shape);
+    s->n_functions = keep_functions(j, shape, &s->functions, &s->function_t);
     return 0;
 }
 
@@ -53,17 +62,23 @@ static int write_head(struct job *j, uint32_t i, struct err *e)
 {
     const struct plan_range *r = &j->plan.heads[i];
     struct bundle_head *h = &j->b.heads[i];
+    struct program_shape shape = {0};
     char name[64];
     char file[WORK_PATH_MAX];
-    (void)snprintf(name, sizeof(name), "head_%u.mlpackage", i);
+    (void)snprintf(name, sizeof(name), HEAD_NAME, i);
     RETERR(emit_head(&j->emit, name, r->first, r->last, &h->weight_bytes, e));
     emit_weight_file(name, file);
     convert_known(j, file);
+    shape_of_heads(&j->emit.shape, &shape);
     h->path = keep_str(&j->b, name);
     h->vocab_first = r->first;
     h->vocab_last = r->last;
-    h->t_min = 1;
-    h->t_max = EMIT_T_MAX;
+    h->t_min = shape.n > 0 ? shape.t[0] : 1;
+    h->t_max = shape_max(&shape);
+    if (shape.n > 0) {
+        h->n_functions =
+            keep_functions(j, &shape, &h->functions, &h->function_t);
+    }
     return 0;
 }
 
@@ -83,19 +98,33 @@ static uint64_t planned_heads(const struct job *j)
     return n;
 }
 
-int convert_write(struct job *j, struct err *e)
+int convert_write_programs(struct job *j, uint64_t layers, uint64_t head,
+                           struct err *e)
 {
     struct bundle *b = &j->b;
+    b->n_shards = j->plan.n_shards;
+    b->shards = keep_array(b, b->n_shards, sizeof(*b->shards));
+    b->n_heads_shards = j->plan.n_heads;
+    b->heads = keep_array(b, b->n_heads_shards, sizeof(*b->heads));
+    RETERR(progress_stage(&j->progress, "writing", layers, e));
+    for (uint32_t i = 0; i < j->plan.n_shards; i++) {
+        RETERR(write_shard(j, i, e));
+    }
+    RETERR(progress_stage(&j->progress, "writing", head, e));
+    for (uint32_t i = 0; i < j->plan.n_heads; i++) {
+        RETERR(write_head(j, i, e));
+    }
+    return 0;
+}
+
+int convert_write(struct job *j, struct err *e)
+{
     const struct plan_range all = {.last = j->in.n_layers};
     const struct gguf_tensor *embed = j->d.global[SLOT_EMBD].t;
     const struct gguf_tensor *ple = j->d.global[SLOT_PLE_EMBD].t;
     uint64_t tables = embed->bytes + (ple != NULL ? ple->bytes : 0);
     uint64_t head = arch_head(&j->d)->t->bytes;
     uint64_t layers = reference_bytes(&j->d) - head;
-    b->n_shards = j->plan.n_shards;
-    b->shards = keep_array(b, b->n_shards, sizeof(*b->shards));
-    b->n_heads_shards = j->plan.n_heads;
-    b->heads = keep_array(b, b->n_heads_shards, sizeof(*b->heads));
     uint64_t table_bytes = 2 * (embed->rows * embed->cols +
                                 (ple != NULL ? ple->rows * ple->cols : 0));
     tables = left_of(tables, j->kept.tables, table_bytes);
@@ -106,15 +135,7 @@ int convert_write(struct job *j, struct err *e)
     if (ple != NULL) {
         RETERR(convert_write_table(j, ple, PLE_FILE, e));
     }
-    RETERR(progress_stage(&j->progress, "writing", layers, e));
-    for (uint32_t i = 0; i < j->plan.n_shards; i++) {
-        RETERR(write_shard(j, i, e));
-    }
-    RETERR(progress_stage(&j->progress, "writing", head, e));
-    for (uint32_t i = 0; i < j->plan.n_heads; i++) {
-        RETERR(write_head(j, i, e));
-    }
-    return 0;
+    return convert_write_programs(j, layers, head, e);
 }
 
 /* --- bundle.json --- */
@@ -196,8 +217,9 @@ void convert_describe(struct job *j)
     b->norm_eps = d->norm_eps;
     convert_describe_forms(j);
     b->quant = j->quant;
-    b->shape = j->emit.functions ? "functions" : "ranged";
+    b->shape = j->emit.shape.n > 0 ? "functions" : "ranged";
     b->kv = j->emit.host ? "host" : "state";
+    b->argmax = j->emit.argmax;
     b->norm = j->emit.norm == NORM_MAX ? "max" : "scale";
     b->embed_scale = d->embed_scale;
     b->residual_scale = j->emit.alpha;

@@ -303,7 +303,9 @@ int plan_make(const struct plan_profile *p, const struct plan_input *in,
     free(d);
     rc = rc < 0 ? rc : plan_heads(p, in, ret, e);
     uint64_t loaded =
-        rc < 0 ? 0 : (uint64_t)(ret->n_shards + ret->n_heads) * in->n_widths;
+        rc < 0 ? 0
+               : (uint64_t)ret->n_shards * in->n_widths +
+                     (uint64_t)ret->n_heads * in->n_head_widths;
     if (loaded > p->programs) {
         return err_set(e, ERR_CONVERT,
                        "%u programs, each for %u numbers of rows; profile %s: "

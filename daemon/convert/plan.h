@@ -82,6 +82,7 @@ struct plan_input {
     unsigned bits;         /* of a weight; 16 where it never folds (palettes) */
     uint32_t n_widths;     /* numbers of rows a program is prepared for */
     uint32_t widths[PLAN_WIDTHS_MAX]; /* ascending */
+    uint32_t n_head_widths; /* those that heads have: not the wide ones */
 };
 
 void plan_input_fini(struct plan_input *in); /* zeroed is fine */

@@ -1,12 +1,14 @@
 /* plan_input.c - the only place where the planner meets struct decoder. */
 #include "convert/plan_input.h"
 
+#include <assert.h>
+#include <string.h>
+
 #include "base/num.h"
 
 #define BLOB_RECORD 64u /* before each constant of weight.bin; mil/blob.c */
 
 /* Text of a program, about: measured on bundles, rounded up. */
-#define TEXT_LAYER   KIB(32)
 #define TEXT_PROGRAM KIB(24)
 
 /* One constant of n bytes in weight.bin. */
@@ -26,7 +28,6 @@ uint64_t plan_matrix_bytes(struct quant_spec spec, uint64_t rows, uint64_t cols)
 static void read_layer(const struct decoder *d, uint32_t l,
                        const struct plan_form *f, struct plan_layer *ret)
 {
-    const struct layer *y = &d->layers[l];
     for (unsigned s = SLOT_LAYER; s < SLOT_COUNT; s++) {
         const struct part *p = arch_part(d, l, (enum arch_slot)s);
         if (p->t == NULL) {
@@ -45,27 +46,41 @@ static void read_layer(const struct decoder *d, uint32_t l,
     if (d->d_ple > 0) { /* a norm that stands in each layer's program */
         ret->bytes += blob(2 * (uint64_t)d->d_ple);
     }
-    bool own = y->kv_from == l;
-    ret->states = f->host || !own ? 0 : 2;
-    ret->state_bytes =
-        own ? (uint64_t)2 * y->n_kv * y->d_head * 2 * f->context : 0;
 }
 
-/* Layers from one whose keys are read later to the last that reads them. */
-static void read_together(const struct decoder *d, struct plan_input *ret)
+void plan_input_together(const struct layer *layers, uint32_t n,
+                         struct plan_input *ret)
 {
-    ret->together = calloc(d->n_layers, sizeof(*ret->together));
+    ret->together = calloc(n, sizeof(*ret->together));
     must(ret->together != NULL);
-    for (uint32_t l = 0; l < d->n_layers; l++) {
+    for (uint32_t l = 0; l < n; l++) {
         uint32_t last = l;
-        for (uint32_t k = l + 1; k < d->n_layers; k++) {
-            last = d->layers[k].kv_from == l ? k : last;
+        for (uint32_t k = l + 1; k < n; k++) {
+            last = layers[k].kv_from == l ? k : last;
         }
         if (last > l) {
             ret->together[ret->n_together++] =
                 (struct plan_range){.first = l, .last = last + 1};
         }
     }
+}
+
+void plan_input_states(const struct layer *layers, bool host, uint32_t context,
+                       struct plan_input *ret)
+{
+    for (uint32_t l = 0; l < ret->n_layers; l++) {
+        const struct layer *y = &layers[l];
+        bool own = y->kv_from == l;
+        ret->layers[l].states = host || !own ? 0 : 2;
+        ret->layers[l].state_bytes =
+            own ? (uint64_t)2 * y->n_kv * y->d_head * 2 * context : 0;
+    }
+}
+
+/* Functions share the weights; each has its own text. */
+static uint32_t functions_of(const struct plan_form *f)
+{
+    return f->shape != NULL && f->shape->n > 0 ? f->shape->n : 1;
 }
 
 /* Embeddings, the vocabulary's metadata, and the text of the programs. */
@@ -81,7 +96,24 @@ static uint64_t file_bytes(const struct decoder *d, const struct gguf *g,
     if (g != NULL && gguf_file_bytes(g) > tensors) {
         n += gguf_file_bytes(g) - tensors;
     }
-    return n + (uint64_t)d->n_layers * TEXT_LAYER * (f->functions ? 2 : 1);
+    return n + (uint64_t)d->n_layers * TEXT_LAYER * functions_of(f);
+}
+
+/* A range is prepared for a row alone, and for as many as it takes. */
+void plan_input_widths(const struct program_shape *s, struct plan_input *ret)
+{
+    static_assert(PLAN_WIDTHS_MAX >= ENGINE_WIDTHS_MAX, "one a function");
+    bool ranged = s == NULL || s->n == 0;
+    ret->n_widths = ranged ? 2 : s->n;
+    ret->widths[0] = 1;
+    ret->widths[1] = SHAPE_RANGE_MAX;
+    ret->n_head_widths = ret->n_widths;
+    if (!ranged) {
+        struct program_shape heads = {0};
+        shape_of_heads(s, &heads);
+        memcpy(ret->widths, s->t, s->n * sizeof(*ret->widths));
+        ret->n_head_widths = heads.n;
+    }
 }
 
 void plan_input_of(const struct decoder *d, const struct gguf *g,
@@ -102,13 +134,13 @@ void plan_input_of(const struct decoder *d, const struct gguf *g,
         .bits = quant_entries(f->forms->spec.kind) > 0
                     ? 16
                     : quant_bits(f->forms->spec.kind),
-        .n_widths = 2,
-        .widths = {1, 4},
     };
+    plan_input_widths(f->shape, ret);
     ret->layers = calloc(d->n_layers, sizeof(*ret->layers));
     must(ret->layers != NULL);
     for (uint32_t l = 0; l < d->n_layers; l++) {
         read_layer(d, l, f, &ret->layers[l]);
     }
-    read_together(d, ret);
+    plan_input_states(d->layers, f->host, f->context, ret);
+    plan_input_together(d->layers, d->n_layers, ret);
 }

@@ -4,13 +4,16 @@
 #include "convert/arch/arch.h"
 #include "convert/plan.h"
 #include "convert/quant/choice.h"
+#include "convert/shape.h"
+
+#define TEXT_LAYER KIB(32) /* of a program's text, about */
 
 /* The form that a bundle is made in. */
 struct plan_form {
     const struct quant_choice *forms; /* of the matrices; borrowed */
     uint32_t context;
-    bool functions; /* fixed numbers of rows, not a range */
-    bool host;      /* kv = host: no states */
+    const struct program_shape *shape; /* NULL: ranged */
+    bool host;                 /* kv = host: no states */
 };
 
 /* What d weighs in that form: *ret is the caller's (plan_input_fini). Sizes are
@@ -21,3 +24,13 @@ void plan_input_of(const struct decoder *d, const struct gguf *g,
 /* Bytes of a matrix in weight.bin: codes and parameters, with the records. */
 uint64_t plan_matrix_bytes(struct quant_spec spec, uint64_t rows,
                            uint64_t cols);
+
+/* Parts of it, for who has layers and no source. */
+/* Layers from one whose keys are read later to the last that reads them. */
+void plan_input_together(const struct layer *layers, uint32_t n,
+                         struct plan_input *ret);
+/* ret->layers is there. */
+void plan_input_states(const struct layer *layers, bool host, uint32_t context,
+                       struct plan_input *ret);
+/* s NULL: ranged. */
+void plan_input_widths(const struct program_shape *s, struct plan_input *ret);

@@ -33,6 +33,9 @@ void program_layers(const struct emit *m, struct mil_program *p,
 float program_query_scale(const struct layer *l);
 /* What the final norm's weight is multiplied by, beside the norm's gain. */
 float program_head_gain(const struct decoder *d);
-/* The final norm and one slice of the vocabulary: function "main". */
+/* The final norm and one slice of the vocabulary, with the output `logits`; or
+ * `top_id` and `top_value` of each row, where m->argmax: the slice's likeliest
+ * token, counted from 0, and its logit. Of equal ones the first. */
 void program_head(const struct emit *m, struct mil_program *p,
-                  const struct weight *head, const struct mil_const *norm);
+                  const char *name, int64_t t, const struct weight *head,
+                  const struct mil_const *norm);

@@ -437,6 +437,20 @@ struct mil_value *weights_value(struct mil_program *p, struct mil_function *f,
 
 /* --- vectors --- */
 
+static struct mil_type vector_type(enum weights_shape shape, size_t n)
+{
+    struct mil_type type = {
+        .dtype = MIL_FP16, .rank = 4, .dims = {1, 1, 1, 1}
+    };
+    if (shape == WEIGHTS_BIAS) {
+        type.rank = 1;
+        type.dims[0] = (int64_t)n;
+    } else {
+        type.dims[shape == WEIGHTS_CHANNEL ? 1 : 3] = (int64_t)n;
+    }
+    return type;
+}
+
 int weights_vector(struct mil_writer *w, const struct part *p,
                    enum weights_shape shape, float factor, bool plus_one,
                    const struct head_rows *perm, const struct mil_const **ret,
@@ -445,10 +459,12 @@ int weights_vector(struct mil_writer *w, const struct part *p,
     size_t n = (size_t)p->cols;
     float *in = malloc(n * sizeof(*in));
     uint16_t *out = malloc(n * sizeof(*out));
-    struct mil_type type = {
-        .dtype = MIL_FP16, .rank = 4, .dims = {1, 1, 1, 1}
-    };
+    struct mil_type type = vector_type(shape, n);
     int rc = 0;
+    if (mil_writer_keeps(w)) {
+        *ret = mil_blob_keep(w, &type);
+        goto out;
+    }
     if (in == NULL || out == NULL) {
         rc = err_set(e, ERR_NOMEM, "%s: no memory", p->t->name);
         goto out;
@@ -467,12 +483,6 @@ int weights_vector(struct mil_writer *w, const struct part *p,
                          p->t->name, (double)v);
             goto out;
         }
-    }
-    if (shape == WEIGHTS_BIAS) {
-        type.rank = 1;
-        type.dims[0] = (int64_t)n;
-    } else {
-        type.dims[shape == WEIGHTS_CHANNEL ? 1 : 3] = (int64_t)n;
     }
     *ret = mil_blob(w, &type, out);
 out:

@@ -16,6 +16,7 @@
 #include "base/num.h"
 #include "base/qos.h"
 #include "convert/import/import.h"
+#include "convert/reshard.h"
 #include "convert/sandbox.h"
 #include "proto/msg.h"
 #include "proto/parent.h"
@@ -165,6 +166,8 @@ static int read_spec(struct worker *w, const struct frame *f, struct err *e)
         {"quant",      &o->quant     },
         {"shape",      &o->shape     },
         {"kv",         &o->kv        },
+        {"output",     &o->output    },
+        {"bundle",     &o->bundle    },
         {"profile",    &o->profile   },
         {"norm",       &o->norm      },
         {"head_quant", &o->head_quant},
@@ -293,6 +296,17 @@ static int open_source(struct worker *w, struct err *e)
     return 0;
 }
 
+/* A bundle of ours: by its name. */
+static void open_bundle(struct worker *w)
+{
+    const struct sandbox_conf c = {
+        .readable = w->o.bundle,
+        .keep_fds = SOURCE_FD,
+        .source_bytes = file_tree_bytes(w->o.bundle),
+    };
+    enter_sandbox(w, c);
+}
+
 /* A manifest is read by its path, with all below its folder; the vocabulary may
  * lie anywhere. */
 static int open_import(struct worker *w, struct err *e)
@@ -324,11 +338,15 @@ static int run_job(struct worker *w, const struct frame *f,
                    struct convert_result *r, struct err *e)
 {
     RETERR(read_spec(w, f, e));
-    RETERR(open_text(w, e));
-    RETERR(w->imports ? open_import(w, e) : open_source(w, e));
     w->o.progress = on_progress;
     w->o.report = on_report;
     w->o.ctx = w;
+    if (w->o.bundle != NULL) {
+        open_bundle(w);
+        return reshard_run(&w->o, r, e);
+    }
+    RETERR(open_text(w, e));
+    RETERR(w->imports ? open_import(w, e) : open_source(w, e));
     w->import.common = w->o;
     return w->imports ? import_run(&w->import, r, e) : convert_run(&w->o, r, e);
 }

@@ -33,7 +33,7 @@ int columns_init(struct engine *g, struct err *e)
                              .any = g->told.margin > 0,
                              .measured = g->told.layers.n > 0};
     RETERR(widths_make(&c->layers, g->shards, g->n_shards, &wc, e));
-    wc.cap = HEAD_ROWS_MAX;
+    wc.cap = ENGINE_HEAD_ROWS_MAX;
     RETERR(widths_make(&c->tops, g->heads, g->n_heads, &wc, e));
     g->margin = engine_exact(g) ? 0 : g->told.margin;
     for (size_t i = 0; i < g->n_shards; i++) {
@@ -304,6 +304,24 @@ static int pick(struct engine *g, struct place x, struct place hidden,
     return rc;
 }
 
+/* Numbers of k columns of a head's result, one after the other at `out`, rows
+ * `ld` apart. */
+static int take_columns(struct shard *sh, struct backend_array *y,
+                        const char *name, uint32_t k, float *out, size_t ld,
+                        struct err *e)
+{
+    const int64_t want[4] = {1, sh->out_rows, y->dims[2], 1};
+    RETERR(check_out(y, want, sh, name, e));
+    RETERR(array_begin(sh->be, y, false, e));
+    for (uint32_t i = 0; i < k; i++) {
+        const int64_t at[4] = {0, 0, i, 0};
+        array_get(y, (struct array_line){at, 1, sh->out_rows}, out + i * ld,
+                  1);
+    }
+    array_end(sh->be, y, false);
+    return 0;
+}
+
 /* One head's slice of the logits of k columns. */
 static int run_head(struct engine *g, const struct sheet *sheet, size_t h,
                     uint32_t k, float *out, struct err *e)
@@ -311,23 +329,29 @@ static int run_head(struct engine *g, const struct sheet *sheet, size_t h,
     struct shard *sh = &g->heads[h];
     const struct binding *b = &sheet->shards[h];
     struct backend_array *y = &b->io->out[b->out];
-    const int64_t want[4] = {1, sh->out_rows, sheet->t, 1};
+    uint32_t first = g->b->heads[h].vocab_first;
     RETERR(predict(sh, b->io, NULL, e));
     recover_sound(sh);
-    RETERR(check_out(y, want, sh, sh->out, e));
-    RETERR(array_begin(sh->be, y, false, e));
-    for (uint32_t i = 0; i < k; i++) {
-        const int64_t at[4] = {0, 0, i, 0};
-        array_get(y, (struct array_line){at, 1, sh->out_rows},
-                  out + (size_t)i * g->b->vocab + g->b->heads[h].vocab_first,
-                  1);
+    if (y->rank != 4 || y->dims[2] != sheet->t) {
+        return err_set(e, ERR_MIL_SHAPE, "%s: output %s is not of %u columns",
+                       sh->path, sh->out, sheet->t);
     }
-    array_end(sh->be, y, false);
+    if (!g->b->argmax) {
+        return take_columns(sh, y, sh->out, k, out + first, g->b->vocab, e);
+    }
+    float tops[ENGINE_HEAD_ROWS_MAX][TOP_NUMBERS];
+    RETERR(take_columns(sh, y, sh->out, k, &tops[0][TOP_ID], TOP_NUMBERS, e));
+    RETERR(take_columns(sh, &b->io->out[b->value], sh->value, k,
+                        &tops[0][TOP_VALUE], TOP_NUMBERS, e));
+    for (uint32_t i = 0; i < k; i++) {
+        tops_merge(out + (size_t)i * TOP_NUMBERS, h == 0, first,
+                   tops[i][TOP_ID], tops[i][TOP_VALUE]);
+    }
     return 0;
 }
 
 /* Logits of k <= tops.max columns of hidden, from column `first`, into out (k,
- * vocab). A head has no state, so what failed is just run again. */
+ * row_out). A head has no state, so what failed is just run again. */
 static int run_heads(struct engine *g, struct place hidden, uint32_t first,
                      uint32_t k, float *out, struct err *e)
 {
@@ -361,7 +385,7 @@ static int give(struct eval *v, struct place hidden, uint32_t first,
     while (first < last) {
         uint32_t k = (uint32_t)num_min(last - first, max);
         size_t to = v->fn != NULL ? 0 : row - (v->n - v->want);
-        float *logits = g->logits + to * g->b->vocab;
+        float *logits = g->logits + to * g->row_out;
         int rc = run_heads(g, hidden, first, k, logits, e);
         spent(&at, &times->us_head);
         if (rc == 0 && v->fn != NULL) {

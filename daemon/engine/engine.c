@@ -179,6 +179,10 @@ int engine_open_with(const struct backend *be, const char *bundle_dir,
     if (rc < 0) {
         goto out;
     }
+    g->row_out = g->b->argmax ? TOP_NUMBERS : g->b->vocab;
+    if (g->b->argmax) { /* no lead to hold against it: only agreeing widths */
+        g->told.margin = 0;
+    }
     g->weight_bytes = g->tables.embed.n + g->tables.ple.n;
     rc = open_shards(g, conf, e);
     if (rc < 0) {
@@ -243,6 +247,7 @@ void engine_close(struct engine *g)
     free(g->evals);
     free(g->steps);
     free(g->logits);
+    free(g->tops);
     free(g);
 }
 
@@ -308,7 +313,7 @@ void spent(uint64_t *at, uint32_t *bucket)
 
 int logits_room(struct engine *g, uint32_t rows, struct err *e)
 {
-    size_t need = (size_t)rows * g->b->vocab;
+    size_t need = (size_t)rows * g->row_out;
     if (need <= g->logits_cap) {
         return 0;
     }
@@ -354,10 +359,10 @@ static int run(struct eval *v, const int32_t *tokens, uint32_t chunk,
     struct engine_seq *s = v->s;
     struct engine_times mine = {0};
     times = times != NULL ? times : &mine;
-    int rc = check_tokens(s, tokens, v->n, e);
-    if (rc < 0) {
-        return rc;
+    if (v->want > 0 && s->g->b->argmax) {
+        return err_set(e, ERR_UNSUPPORTED, MSG_ONLY_TOP ": no logits");
     }
+    RETERR(check_tokens(s, tokens, v->n, e));
     memmove(s->tokens + s->n, tokens, v->n * sizeof(*tokens));
     v->e = e;
     if (s->g->rows.max > 0) {

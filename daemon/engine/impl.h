@@ -9,6 +9,7 @@
  * unit.c     packages: opened functions, their ports checked against the bundle
  * inputs.c   the numbers that inputs are made of
  * tables.c   rows by token: embeddings
+ * tops.c     heads that give tokens and not logits
  * seq.c      sequences: tokens, states, past keys and values
  * recover.c  a package whose device fails: once more, opened anew, on the CPU
  * snapshot.c sequences to files and back
@@ -38,7 +39,6 @@ enum role {
 
 #define MASK_OFF         (-1e4F)
 #define MASK_BYTES_MAX   MIB(64) /* of one mask; bounds T for long contexts */
-#define HEAD_ROWS_MAX    32U     /* columns of logits made at once */
 #define LOGITS_BYTES_MAX MIB(64) /* of rows of logits made at once */
 
 /* One function of one package, and what its inputs are. */
@@ -70,9 +70,24 @@ struct shard {
     const struct unit *rows; /* of units: the one that runs rows; NULL */
     size_t n_past;
     struct past_port *past;
-    const char *out;   /* "hidden" or "logits" */
-    uint32_t out_rows; /* of the output: d_model, or the vocabulary slice */
+    const char *out;   /* "hidden", "logits" or "top_id" */
+    uint32_t out_rows; /* of the output: d_model, the vocabulary slice, or 1 */
+    const char *value; /* "top_value", beside "top_id"; NULL */
 };
+
+/* --- tops.c --- */
+
+enum { TOP_ID, TOP_VALUE, TOP_NUMBERS };
+
+/* A slice's likeliest token, counted from the slice's first, into the row. */
+void tops_merge(float *row, bool first, uint32_t vocab_first, float id,
+                float value);
+/* The row's token. Errors: INVALID (not finite), BUNDLE (no such token). */
+CHECKED int tops_draw(const struct engine *g, const float *row,
+                      struct msg_token *ret, struct err *e);
+/* Can it be drawn from what the heads give? Errors: UNSUPPORTED. */
+CHECKED int tops_check(const struct engine *g, const struct msg_sampling *s,
+                       struct err *e);
 
 /* --- tables.c --- */
 
@@ -209,7 +224,7 @@ struct chunk {
 struct binding {
     struct backend_array *x; /* owned; NULL: the sheet's */
     struct backend_io *io;   /* owned */
-    size_t out;              /* which result is hidden or logits */
+    size_t out, value;       /* which results are shard->out, ->value */
     size_t *fresh;           /* n_past: which result is NAME_new */
 };
 
@@ -342,6 +357,9 @@ struct engine {
     struct inputs in;
     struct columns columns; /* one of these two is in use */
     struct rows rows;
+    uint32_t row_out;   /* numbers of a row of logits: the vocabulary, or
+                           TOP_NUMBERS */
+    float *tops;        /* two numbers of each row of a slice; or NULL */
     float *logits;      /* of the last evaluation */
     size_t logits_cap;  /* floats */
     struct eval *evals; /* ENGINE_SEQS_MAX: of a step */

@@ -96,10 +96,16 @@ int rows_init(struct engine *g, struct err *e)
         return 0;
     }
     b->max = max;
-    size_t slice = LOGITS_BYTES_MAX / sizeof(float) / g->b->vocab;
+    size_t slice = LOGITS_BYTES_MAX / sizeof(float) / g->row_out;
     b->slice = (uint32_t)num_max(1, num_min(slice, max));
     RETERR(inputs_init(&g->in, g->b, uses & ropes, e));
     RETERR(logits_room(g, b->slice, e)); /* steps allocate nothing */
+    if (g->b->argmax) {
+        g->tops = calloc((size_t)b->slice * TOP_NUMBERS, sizeof(*g->tops));
+        if (g->tops == NULL) {
+            return err_set(e, ERR_NOMEM, "rows");
+        }
+    }
     return make_batch(b, g, n_in, uses, e);
 }
 
@@ -264,8 +270,8 @@ static bool wanted_yet(void *ctx)
 
 /* One shard or head on n rows of x. */
 static int run_unit(struct engine *g, const struct shard *sh, const float *x,
-                    uint32_t n, struct backend_state *const *state, float *y,
-                    size_t ldy, struct err *e)
+                    uint32_t n, struct backend_state *const *state,
+                    struct backend_row_out *out, size_t n_out, struct err *e)
 {
     struct rows *b = &g->rows;
     const struct unit *u = sh->rows;
@@ -281,8 +287,7 @@ static int run_unit(struct engine *g, const struct shard *sh, const float *x,
         .go = may_stop && g->go != NULL ? wanted_yet : NULL,
         .go_ctx = g,
     };
-    struct backend_row_out out = {.name = sh->out, .p = y, .ld = ldy};
-    int rc = g->be->rows->predict(u->m, &in, &out, 1, e);
+    int rc = g->be->rows->predict(u->m, &in, out, n_out, e);
     return rc < 0 ? err_prefix(e, rc, "%s", sh->path) : 0;
 }
 
@@ -304,10 +309,13 @@ static int run_layers(struct engine *g, float **hidden,
                 b->state[r++] = b->parts[p].v->s->states[i];
             }
         }
+        struct backend_row_out out = {.name = g->shards[i].out,
+                                      .p = b->x[(i + 1) % 2],
+                                      .ld = b->ld};
         rc = i > 0 ? still_wanted(g, false, e) : 0;
         rc = rc < 0 ? rc
                     : run_unit(g, &g->shards[i], b->x[i % 2], b->n, b->state,
-                               b->x[(i + 1) % 2], b->ld, e);
+                               &out, 1, e);
     }
     spent(&at, &times->us_layers);
     rc = rc < 0 ? rc : still_wanted(g, true, e);
@@ -336,15 +344,34 @@ static uint32_t pack(const struct rows *b, float *hidden)
     return n;
 }
 
+/* A slice's likeliest tokens. */
+static int run_top(struct engine *g, size_t h, const float *x, uint32_t n,
+                   float *out, struct err *e)
+{
+    struct shard *sh = &g->heads[h];
+    struct backend_row_out to[] = {
+        {.name = sh->out,   .p = g->tops,             .ld = TOP_NUMBERS},
+        {.name = sh->value, .p = g->tops + TOP_VALUE, .ld = TOP_NUMBERS},
+    };
+    RETERR(run_unit(g, sh, x, n, NULL, to, countof(to), e));
+    for (size_t i = 0; i < n; i++) {
+        const float *top = g->tops + i * TOP_NUMBERS;
+        tops_merge(out + i * TOP_NUMBERS, h == 0, g->b->heads[h].vocab_first,
+                   top[TOP_ID], top[TOP_VALUE]);
+    }
+    return 0;
+}
+
 static int run_heads(struct engine *g, const float *x, uint32_t n, float *out,
                      struct err *e)
 {
     for (size_t h = 0; h < g->n_heads; h++) {
-        int rc = run_unit(g, &g->heads[h], x, n, NULL,
-                          out + g->b->heads[h].vocab_first, g->b->vocab, e);
-        if (rc < 0) {
-            return rc;
-        }
+        struct backend_row_out to = {.name = g->heads[h].out,
+                                     .p = out + g->b->heads[h].vocab_first,
+                                     .ld = g->b->vocab};
+        RETERR(g->b->argmax
+                   ? run_top(g, h, x, n, out, e)
+                   : run_unit(g, &g->heads[h], x, n, NULL, &to, 1, e));
     }
     return 0;
 }
@@ -371,7 +398,7 @@ static void hand_parts(void *ctx, size_t begin, size_t end, unsigned worker)
             uint32_t row = v->done + part->n - part->wanted + (from - at);
             v->worker = worker;
             v->rc = v->fn(v->ctx, row, to - from,
-                          l->p + (size_t)(from - l->first) * l->g->b->vocab,
+                          l->p + (size_t)(from - l->first) * l->g->row_out,
                           v->e);
         }
     }
@@ -383,7 +410,7 @@ static void hand_out(struct engine *g, float *logits, uint32_t first,
                      uint32_t n)
 {
     struct logits l = {.g = g, .p = logits, .first = first, .n = n};
-    bool some = (size_t)n * g->b->vocab >= g->draw_min;
+    bool some = (size_t)n * g->row_out >= g->draw_min;
     crew_run(some ? g->threads : 1, g->rows.n_parts, 1, hand_parts, &l);
 }
 
@@ -415,7 +442,7 @@ static void run_wanted(struct engine *g, float *hidden,
         k = (uint32_t)num_min(n - i, b->slice);
         if (v->fn == NULL) { /* all of its rows stand in g->logits */
             uint32_t row = v->done + b->parts[0].n - n + i;
-            to += (size_t)(row - (v->n - v->want)) * g->b->vocab;
+            to += (size_t)(row - (v->n - v->want)) * g->row_out;
         }
         int rc = run_heads(g, hidden + i * b->ld, k, to, &e);
         spent(&at, &times->us_head);

@@ -118,6 +118,7 @@ int sheet_bind(struct sheet *s, struct shard *sh, size_t i, struct err *e)
     }
     CHECK(sh->be->bind(u->m, in, &b->io, e));
     b->out = find_result(u, sh->out);
+    b->value = sh->value != NULL ? find_result(u, sh->value) : 0;
     for (size_t k = 0; k < sh->n_past; k++) {
         b->fresh[k] = find_result(u, sh->past[k].out);
     }

@@ -50,16 +50,19 @@ static int on_logits(void *ctx, uint32_t first, uint32_t n, float *logits,
         if (done->n_accepted < j) {
             break; /* one of them was not drawn */
         }
-        if (too_close(st, logits + (size_t)i * s->g->b->vocab)) {
+        float *of = logits + (size_t)i * s->g->row_out;
+        if (too_close(st, of)) {
             st->unsure = true;
             done->n_accepted -= j > 0; /* the last token follows the drafts */
             break;
         }
         struct msg_token *t = &done->tokens[j];
-        RETERR(sampler_draw(s->g->samplers[st->v->worker],
-                            logits + (size_t)i * s->g->b->vocab, &row->sampling,
-                            s->tokens, s->n + row->n_tokens + j,
-                            row->out_index + j, t, e));
+        RETERR(s->g->b->argmax
+                   ? tops_draw(s->g, of, t, e)
+                   : sampler_draw(s->g->samplers[st->v->worker], of,
+                                  &row->sampling, s->tokens,
+                                  s->n + row->n_tokens + j,
+                                  row->out_index + j, t, e));
         done->n_tokens = j + 1;
         done->n_accepted += j < st->drafts && t->id == row->drafts[j];
     }
@@ -83,10 +86,10 @@ static int begin(struct step *st, struct eval *v)
     if (row->n_tokens == 0) {
         return err_set(e, ERR_INVALID, "a row without tokens");
     }
-    int rc = check_tokens(s, row->tokens, row->n_tokens, e);
-    if (rc < 0) {
-        return rc;
+    if (row->sample) {
+        RETERR(tops_check(s->g, &row->sampling, e));
     }
+    RETERR(check_tokens(s, row->tokens, row->n_tokens, e));
     uint32_t at = s->n + row->n_tokens;
     if (row->sample && s->long_list && at <= bundle_short_max(s->g->b)) {
         return err_set(e, ERR_CONFLICT,

@@ -170,16 +170,15 @@ static const struct backend_port *find_port(const struct backend_port *p,
 }
 
 static int check_output(const struct shard *s, const struct unit *u,
-                        struct err *e)
+                        const char *name, struct err *e)
 {
-    const struct backend_port *p =
-        find_port(u->info.out, u->info.n_out, s->out);
+    const struct backend_port *p = find_port(u->info.out, u->info.n_out, name);
     if (p == NULL) {
-        return err_set(e, ERR_BUNDLE, "no output %s", s->out);
+        return err_set(e, ERR_BUNDLE, "no output %s", name);
     }
     int64_t rows = p->type.rank == 4 ? p->type.dims[1] : 0;
     if (rows != s->out_rows && rows != MIL_UNKNOWN) {
-        return err_set(e, ERR_BUNDLE, "output %s is not %u rows", s->out,
+        return err_set(e, ERR_BUNDLE, "output %s is not %u rows", name,
                        s->out_rows);
     }
     return 0;
@@ -270,7 +269,8 @@ static int unit_open(struct shard *s, struct unit *u,
     RETERR(check_inputs(u, b, &fixed, e));
     RETERR(check_states(u, b, e));
     set_range(u, fixed);
-    return check_output(s, u, e);
+    RETERR(check_output(s, u, s->out, e));
+    return s->value != NULL ? check_output(s, u, s->value, e) : 0;
 }
 
 /* --- past arrays of the stateless form --- */
@@ -413,8 +413,10 @@ static int check_rows(const struct shard *s, const struct unit *u,
         }
     }
     for (size_t i = 0; *ret && i < info->n_out; i++) {
-        if (strcmp(info->out[i].name, s->out) == 0) {
-            return row_width(s->out, &info->row_out[i], s->out_rows, e);
+        const char *name = info->out[i].name;
+        if (strcmp(name, s->out) == 0 ||
+            (s->value != NULL && strcmp(name, s->value) == 0)) {
+            RETERR(row_width(name, &info->row_out[i], s->out_rows, e));
         }
     }
     return 0;
@@ -446,32 +448,43 @@ static bool function_used(const struct backend_conf *conf, uint32_t t)
     return conf->n_exact_widths == 0;
 }
 
+/* The functions of a package that are used; n = 0: the default one alone. */
+static int open_units(struct shard *s, const struct backend_conf *conf,
+                      const struct bundle *b, size_t n, const char **names,
+                      const uint32_t *t, struct err *e)
+{
+    s->units = calloc(n + 1, sizeof(*s->units));
+    if (s->units == NULL) {
+        return err_set(e, ERR_NOMEM, "functions");
+    }
+    if (n == 0) {
+        s->n_units = 1;
+        return unit_open(s, &s->units[0], conf, b, NULL, e);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (function_used(conf, t[i])) {
+            struct unit *u = &s->units[s->n_units++];
+            RETERR(unit_open(s, u, conf, b, names[i], e));
+        }
+    }
+    return s->n_units > 0
+               ? 0
+               : err_set(e, ERR_BUNDLE,
+                         "no function has a width that may be used");
+}
+
 int shard_open(struct shard *s, const struct backend *be,
                const struct backend_conf *conf, const struct bundle *b,
                const struct bundle_shard *from, struct err *e)
 {
     bool ranged = strcmp(b->shape, "functions") != 0;
-    size_t n = ranged ? 1 : from->n_functions;
     int rc = 0;
     s->be = be;
     s->path = from->path;
     s->out = "hidden";
     s->out_rows = b->d_model;
-    s->units = calloc(n, sizeof(*s->units));
-    if (s->units == NULL) {
-        return err_set(e, ERR_NOMEM, "functions");
-    }
-    for (size_t i = 0; i < n; i++) {
-        if (ranged || function_used(conf, from->function_t[i])) {
-            struct unit *u = &s->units[s->n_units++];
-            CHECK(unit_open(s, u, conf, b,
-                            ranged ? NULL : from->functions[i], e));
-        }
-    }
-    if (s->n_units == 0) {
-        rc = err_set(e, ERR_BUNDLE, "no function has a width that may be used");
-        goto out;
-    }
+    CHECK(open_units(s, conf, b, ranged ? 0 : from->n_functions,
+                     from->functions, from->function_t, e));
     CHECK(make_past(s, e));
     for (size_t i = 0; i < s->n_units; i++) {
         CHECK(match_past(s, &s->units[i], e));
@@ -485,20 +498,20 @@ int head_open(struct shard *s, const struct backend *be,
               const struct backend_conf *conf, const struct bundle *b,
               const struct bundle_head *from, struct err *e)
 {
+    int rc = 0;
     s->be = be;
     s->path = from->path;
-    s->out = "logits";
-    s->out_rows = from->vocab_last - from->vocab_first;
-    s->units = calloc(1, sizeof(*s->units));
-    if (s->units == NULL) {
-        return err_set(e, ERR_NOMEM, "functions");
-    }
-    s->n_units = 1;
-    int rc = 0;
-    CHECK(unit_open(s, &s->units[0], conf, b, NULL, e));
-    if (s->units[0].info.n_in != 1 || s->units[0].info.n_states != 0) {
-        rc = err_set(e, ERR_BUNDLE, "a head takes x alone");
-        goto out;
+    s->out = b->argmax ? "top_id" : "logits";
+    s->value = b->argmax ? "top_value" : NULL;
+    s->out_rows = b->argmax ? 1 : from->vocab_last - from->vocab_first;
+    CHECK(open_units(s, conf, b, from->n_functions, from->functions,
+                     from->function_t, e));
+    for (size_t i = 0; i < s->n_units; i++) {
+        const struct backend_info *info = &s->units[i].info;
+        if (info->n_in != 1 || info->n_states != 0) {
+            rc = err_set(e, ERR_BUNDLE, "a head takes x alone");
+            goto out;
+        }
     }
     CHECK(find_rows(s, b, e));
 out:

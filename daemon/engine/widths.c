@@ -113,6 +113,17 @@ bool widths_worth(uint32_t t, uint32_t max)
     return t <= FEW || t == max || (t & (t - 1)) == 0;
 }
 
+/* All functions have one width each: whoever made them wanted these. */
+static bool only_fixed(const struct shard *s)
+{
+    for (size_t i = 0; i < s->n_units; i++) {
+        if (s->units[i].t_lo != s->units[i].t_hi) {
+            return false;
+        }
+    }
+    return s->n_units <= ENGINE_WIDTHS_MAX;
+}
+
 /* Some shard takes keys and values as inputs. */
 static bool host_form(const struct shard *shards, size_t n)
 {
@@ -139,6 +150,7 @@ int widths_make(struct widths *w, const struct shard *shards, size_t n,
     bool agree = !any_lists(shards, n);
     bool limited = !agree && !any;
     bool alone = !c->measured && host_form(shards, n);
+    bool chosen = only_fixed(&shards[0]);
     uint32_t like = limited ? choose(shards, n, cap) : 0;
     must(cap <= ENGINE_CHUNK_MAX);
     *w = (struct widths){.exact = limited || (agree && !(any && alone)),
@@ -147,9 +159,9 @@ int widths_make(struct widths *w, const struct shard *shards, size_t n,
         bool all = limited ? like > 0 && all_take(shards, n, t, like)
                            : all_run(shards, n, t);
         w->max = all && w->max == 0 ? t : w->max;
-        w->of[t] = all && widths_worth(t, w->max) ? (uint16_t)t
-                   : t < cap               ? w->of[t + 1]
-                                           : 0;
+        w->of[t] = all && (chosen || widths_worth(t, w->max)) ? (uint16_t)t
+                   : t < cap                            ? w->of[t + 1]
+                                                        : 0;
     }
     w->rows = w->max;
     if (w->max > 0 && !any && alone) {

@@ -169,6 +169,15 @@ struct mil_value *mil_add_input(struct mil_program *p, struct mil_function *f,
     return v;
 }
 
+struct mil_value *mil_add_fixed(struct mil_program *p, struct mil_function *f,
+                                const char *name, enum mil_dtype dtype,
+                                int rank, const int64_t *dims)
+{
+    struct mil_value *v = mil_add_input(p, f, name, dtype, rank, dims, 0, 0);
+    f->in[f->n_in - 1].has_range = true; /* its bounds are its dims */
+    return v;
+}
+
 struct mil_value *mil_add_state(struct mil_program *p, struct mil_function *f,
                                 const char *name, int rank, const int64_t *dims)
 {

@@ -36,7 +36,9 @@ struct mil_kept {
 CHECKED int mil_writer_resume(const char *dir, const struct mil_kept *kept,
                               uint32_t n_blobs, struct mil_writer **ret,
                               struct err *e);
-/* A writer that only counts; mil_writer_abort frees it. */
+/* A writer without files, which keeps every blob: it only counts, and its
+ * program, a sketch without weights, is for looking at. mil_writer_abort frees
+ * it. */
 struct mil_writer *mil_writer_dry(void);
 uint32_t mil_writer_blobs(const struct mil_writer *w); /* so far */
 /* Sync what was put so far, between two blobs; *ret is all of it. Only of
@@ -82,6 +84,11 @@ struct mil_value *mil_add_input(struct mil_program *p, struct mil_function *f,
                                 const char *name, enum mil_dtype dtype,
                                 int rank, const int64_t *dims, int64_t lo,
                                 int64_t hi);
+/* The same for known dims, with the explicit range of just these: for one that
+ * stands beside ranged inputs (facts 11.2). */
+struct mil_value *mil_add_fixed(struct mil_program *p, struct mil_function *f,
+                                const char *name, enum mil_dtype dtype,
+                                int rank, const int64_t *dims);
 struct mil_value *mil_add_state(struct mil_program *p, struct mil_function *f,
                                 const char *name, int rank,
                                 const int64_t *dims); /* fp16 */

@@ -14,6 +14,7 @@
  *     "shards": [{"path", "first", "last", "t_min", "t_max",
  *                 "functions": [{"name", "t"}], "weight_bytes"}],
  *     "heads": [{"path", "vocab_first", "vocab_last", "t_min", "t_max",
+ *                "functions": [...],            only where there are several
  *                "weight_bytes"}],
  *     "files": [{"path", "bytes", "sha256"}],
  *     "source": {"name", "bytes", "sha256"},
@@ -129,6 +130,17 @@ static int want_array(struct bundle *b, const struct json *j, const char *key,
     return 0;
 }
 
+/* Bundles that are older than the word have logits. */
+static int read_output(struct bundle *b, const struct json *j, struct err *e)
+{
+    const char *v = NULL;
+    RETERR(json_want_str(j, "output", false, &v, e));
+    b->argmax = v != NULL && strcmp(v, "argmax") == 0;
+    return v == NULL || b->argmax || strcmp(v, "logits") == 0
+               ? 0
+               : err_set(e, ERR_INVALID, "output is logits or argmax");
+}
+
 static int read_fields(struct bundle *b, const struct json *j, struct err *e)
 {
     for (size_t i = 0; i < countof(bundle_u32s); i++) {
@@ -143,6 +155,7 @@ static int read_fields(struct bundle *b, const struct json *j, struct err *e)
         const struct bundle_str *r = &bundle_strs[i];
         RETERR(want_str(b, j, r->key, BUNDLE_PATH_MAX, bundle_at(b, r->at), e));
     }
+    RETERR(read_output(b, j, e));
     RETERR(json_want_num(j, "margin", true, 0, 1e300, &b->margin, e));
     RETERR(json_want_bool(j, "eps_omitted", true, &b->eps_omitted, e));
     RETERR(want_bytes(j, "total_bytes", &b->total_bytes, e));
@@ -262,23 +275,29 @@ static int read_layers(struct bundle *b, const struct json *j, struct err *e)
     return bundle_read_layers(b, json_get(j, "layers"), layers, e);
 }
 
+/* What a shard or a head has of them. */
+struct functions {
+    size_t n;
+    const char **names;
+    uint32_t *t;
+};
+
 static int read_functions(struct bundle *b, const struct json *j,
-                          struct bundle_shard *s, struct err *e)
+                          struct functions *ret, struct err *e)
 {
     const struct json *a = NULL;
     void *names = NULL;
-    RETERR(want_array(b, j, "functions", ENGINE_CHUNK_MAX,
-                      sizeof(*s->functions), &a, &names, &s->n_functions, e));
-    s->functions = names;
-    s->function_t =
-        arena_array(&b->arena, s->n_functions + 1, sizeof(*s->function_t));
-    if (s->function_t == NULL) {
+    RETERR(want_array(b, j, "functions", ENGINE_CHUNK_MAX, sizeof(*ret->names),
+                      &a, &names, &ret->n, e));
+    ret->names = names;
+    ret->t = arena_array(&b->arena, ret->n + 1, sizeof(*ret->t));
+    if (ret->t == NULL) {
         return err_set(e, ERR_NOMEM, "functions");
     }
     size_t i = 0;
     for (const struct json *c = json_first(a); c != NULL; c = json_next(c)) {
-        RETERR(want_str(b, c, "name", BUNDLE_TEXT_MAX, &s->functions[i], e));
-        RETERR(want_u32(c, "t", 0, ENGINE_CHUNK_MAX, &s->function_t[i], e));
+        RETERR(want_str(b, c, "name", BUNDLE_TEXT_MAX, &ret->names[i], e));
+        RETERR(want_u32(c, "t", 0, ENGINE_CHUNK_MAX, &ret->t[i], e));
         i++;
     }
     return 0;
@@ -293,7 +312,12 @@ static int read_shard(struct bundle *b, const struct json *j,
     RETERR(want_u32(j, "t_min", 1, ENGINE_CHUNK_MAX, &s->t_min, e));
     RETERR(want_u32(j, "t_max", 1, ENGINE_CHUNK_MAX, &s->t_max, e));
     RETERR(want_bytes(j, "weight_bytes", &s->weight_bytes, e));
-    return read_functions(b, j, s, e);
+    struct functions f = {0};
+    RETERR(read_functions(b, j, &f, e));
+    s->n_functions = f.n;
+    s->functions = f.names;
+    s->function_t = f.t;
+    return 0;
 }
 
 static int read_head(struct bundle *b, const struct json *j,
@@ -304,7 +328,16 @@ static int read_head(struct bundle *b, const struct json *j,
     RETERR(want_u32(j, "vocab_last", 1, MODEL_VOCAB_MAX, &h->vocab_last, e));
     RETERR(want_u32(j, "t_min", 1, ENGINE_CHUNK_MAX, &h->t_min, e));
     RETERR(want_u32(j, "t_max", 1, ENGINE_CHUNK_MAX, &h->t_max, e));
-    return want_bytes(j, "weight_bytes", &h->weight_bytes, e);
+    RETERR(want_bytes(j, "weight_bytes", &h->weight_bytes, e));
+    if (json_get(j, "functions") == NULL) {
+        return 0;
+    }
+    struct functions f = {0};
+    RETERR(read_functions(b, j, &f, e));
+    h->n_functions = f.n;
+    h->functions = f.names;
+    h->function_t = f.t;
+    return 0;
 }
 
 static int read_shards(struct bundle *b, const struct json *j, struct err *e)

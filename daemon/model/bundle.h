@@ -33,6 +33,9 @@ struct bundle_head {
     uint32_t vocab_first, vocab_last; /* [first, last) */
     uint32_t t_min, t_max;
     uint64_t weight_bytes;
+    size_t n_functions;     /* 0: the default one, of any T in the range */
+    const char **functions; /* as of a shard */
+    uint32_t *function_t;
 };
 
 /* Rotary tables of one kind of layer. */
@@ -98,6 +101,8 @@ struct bundle {
     const char *quant;       /* "int8", "fp16", ...; "mixed": see forms */
     const char *shape;       /* "ranged" | "functions" */
     const char *kv;          /* "state" | "host" */
+    bool argmax;             /* heads give each row's likeliest token, and no
+                                logits: "output" is "argmax" */
     const char *norm;        /* "scale" | "max" */
     float embed_scale;       /* of the model: sqrt(d_model) for gemma, else 1 */
     float residual_scale;    /* alpha, a power of two */
@@ -157,6 +162,14 @@ CHECKED int bundle_write(const char *dir, struct bundle *b, struct err *e);
 typedef bool bundle_hashed_fn(void *ctx, uint64_t bytes);
 CHECKED int bundle_verify(const struct bundle *b, bundle_hashed_fn *fn,
                           void *ctx, struct err *e);
+
+/* Let files of the bundle at `to` that are byte for byte files of the one at
+ * `from` share their room on the disk: as clones where the file system can
+ * (copy on write), else as further names of the same file. What cannot be
+ * shared stays a copy. *ret_bytes: what is shared now. Both are published, and
+ * stay whole if the other is removed. Errors: those of bundle_open. */
+CHECKED int bundle_share(const char *from, const char *to, uint64_t *ret_bytes,
+                         struct err *e);
 
 /* A hash of all files' inodes, sizes and times (to the nanosecond). While it
  * stays the same, no file was written. Errors: BUNDLE. */

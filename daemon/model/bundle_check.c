@@ -208,23 +208,22 @@ static int check_package(const struct bundle *b, const char *path,
     return 0;
 }
 
-static int check_functions(const struct bundle_shard *s, bool ranged,
-                           struct err *e)
+static int check_functions(const char *path, size_t n, const char **names,
+                           const uint32_t *of_t, bool ranged, uint32_t t_min,
+                           uint32_t t_max, struct err *e)
 {
-    if (s->n_functions < 1 || s->n_functions > ENGINE_CHUNK_MAX) {
-        return err_set(e, ERR_BUNDLE, "%s: %zu functions", s->path,
-                       s->n_functions);
+    if (n < 1 || n > ENGINE_CHUNK_MAX) {
+        return err_set(e, ERR_BUNDLE, "%s: %zu functions", path, n);
     }
-    for (size_t i = 0; i < s->n_functions; i++) {
-        uint32_t t = s->function_t != NULL ? s->function_t[i] : 0;
-        if (s->functions[i] == NULL || s->functions[i][0] == '\0' ||
-            strlen(s->functions[i]) >= BUNDLE_TEXT_MAX) {
-            return err_set(e, ERR_BUNDLE, "%s: a function has no name",
-                           s->path);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t t = of_t != NULL ? of_t[i] : 0;
+        if (names[i] == NULL || names[i][0] == '\0' ||
+            strlen(names[i]) >= BUNDLE_TEXT_MAX) {
+            return err_set(e, ERR_BUNDLE, "%s: a function has no name", path);
         }
-        if (ranged ? t != 0 : (t < s->t_min || t > s->t_max)) {
-            return err_set(e, ERR_BUNDLE, "%s: function %zu has T %u", s->path,
-                           i, t);
+        if (ranged ? t != 0 : (t < t_min || t > t_max)) {
+            return err_set(e, ERR_BUNDLE, "%s: function %zu has T %u", path, i,
+                           t);
         }
     }
     return 0;
@@ -241,7 +240,8 @@ static int check_shards(const struct bundle *b, struct err *e)
         const struct bundle_shard *s = &b->shards[i];
         RETERR(check_package(b, s->path, e));
         RETERR(check_t(s->path, s->t_min, s->t_max, e));
-        RETERR(check_functions(s, ranged, e));
+        RETERR(check_functions(s->path, s->n_functions, s->functions,
+                               s->function_t, ranged, s->t_min, s->t_max, e));
         if (s->first != at || s->last <= s->first || s->last > b->n_layers) {
             return err_set(e, ERR_BUNDLE,
                            "%s: layers [%u, %u) do not follow "
@@ -264,6 +264,11 @@ static int check_heads(const struct bundle *b, struct err *e)
         const struct bundle_head *h = &b->heads[i];
         RETERR(check_package(b, h->path, e));
         RETERR(check_t(h->path, h->t_min, h->t_max, e));
+        if (h->n_functions > 0) {
+            RETERR(check_functions(h->path, h->n_functions, h->functions,
+                                   h->function_t, false, h->t_min, h->t_max,
+                                   e));
+        }
         if (h->vocab_first != at || h->vocab_last <= h->vocab_first ||
             h->vocab_last > b->vocab) {
             return err_set(e, ERR_BUNDLE, "%s: ids [%u, %u) do not follow %u",
@@ -434,6 +439,15 @@ static void add_rope(struct sha256 *h, const struct bundle *b, const char *what,
     }
 }
 
+static void hash_functions(struct sha256 *h, size_t n, const char **names,
+                           const uint32_t *t)
+{
+    for (size_t k = 0; k < n; k++) {
+        bundle_hash_text(h, "\nfunction %s %u", names[k],
+                         t != NULL ? t[k] : 0);
+    }
+}
+
 /* Lines of text rather than struct bytes: padding and field order never
  * change a fingerprint. Hexadecimal floats are exact. */
 void bundle_fingerprint(const struct bundle *b, char out[SHA256_HEX])
@@ -455,6 +469,9 @@ void bundle_fingerprint(const struct bundle *b, char out[SHA256_HEX])
         bundle_hash_text(&h, "%s=%a\n", bundle_f32s[i].key,
                  (double)bundle_get_f32(b, bundle_f32s[i].at));
     }
+    if (b->argmax) { /* the others are older than the word */
+        bundle_hash_text(&h, "output=argmax\n");
+    }
     add_rope(&h, b, "rope", &b->rope);
     add_rope(&h, b, "rope_local", &b->rope_local);
     bundle_hash_layers(&h, b);
@@ -462,15 +479,13 @@ void bundle_fingerprint(const struct bundle *b, char out[SHA256_HEX])
         const struct bundle_shard *s = &b->shards[i];
         bundle_hash_text(&h, "\nshard %s %u %u %u %u", s->path, s->first, s->last,
                  s->t_min, s->t_max);
-        for (size_t k = 0; k < s->n_functions; k++) {
-            bundle_hash_text(&h, "\nfunction %s %u", s->functions[k],
-                     s->function_t != NULL ? s->function_t[k] : 0);
-        }
+        hash_functions(&h, s->n_functions, s->functions, s->function_t);
     }
     for (size_t i = 0; i < b->n_heads_shards; i++) {
         const struct bundle_head *s = &b->heads[i];
         bundle_hash_text(&h, "\nhead %s %u %u %u %u", s->path, s->vocab_first,
                  s->vocab_last, s->t_min, s->t_max);
+        hash_functions(&h, s->n_functions, s->functions, s->function_t);
     }
     for (size_t i = 0; i < b->n_files; i++) {
         bundle_hash_text(&h, "\nfile %s %" PRIu64 " %s", b->files[i].path,

@@ -171,6 +171,17 @@ static void put_rope(struct json *j, const char *key,
     }
 }
 
+static void put_functions(struct json *o, size_t n, const char *const *names,
+                          const uint32_t *t)
+{
+    struct json *a = json_add_array(o, "functions");
+    for (size_t k = 0; k < n; k++) {
+        struct json *f = json_add_object(a, NULL);
+        json_add_str(f, "name", names[k]);
+        json_add_int(f, "t", t != NULL ? t[k] : 0);
+    }
+}
+
 static void put_shards(struct json *j, const struct bundle *b)
 {
     struct json *a = json_add_array(j, "shards");
@@ -182,12 +193,7 @@ static void put_shards(struct json *j, const struct bundle *b)
         json_add_int(o, "last", s->last);
         json_add_int(o, "t_min", s->t_min);
         json_add_int(o, "t_max", s->t_max);
-        struct json *fs = json_add_array(o, "functions");
-        for (size_t k = 0; k < s->n_functions; k++) {
-            struct json *f = json_add_object(fs, NULL);
-            json_add_str(f, "name", s->functions[k]);
-            json_add_int(f, "t", s->function_t != NULL ? s->function_t[k] : 0);
-        }
+        put_functions(o, s->n_functions, s->functions, s->function_t);
         json_add_int(o, "weight_bytes", (int64_t)s->weight_bytes);
     }
     a = json_add_array(j, "heads");
@@ -199,6 +205,9 @@ static void put_shards(struct json *j, const struct bundle *b)
         json_add_int(o, "vocab_last", h->vocab_last);
         json_add_int(o, "t_min", h->t_min);
         json_add_int(o, "t_max", h->t_max);
+        if (h->n_functions > 0) {
+            put_functions(o, h->n_functions, h->functions, h->function_t);
+        }
         json_add_int(o, "weight_bytes", (int64_t)h->weight_bytes);
     }
 }
@@ -238,6 +247,7 @@ static struct json *manifest(const struct bundle *b)
         json_add_num(j, bundle_f32s[i].key,
                      (double)bundle_get_f32(b, bundle_f32s[i].at));
     }
+    json_add_str(j, "output", b->argmax ? "argmax" : "logits");
     json_add_num(j, "margin", b->margin);
     json_add_bool(j, "eps_omitted", b->eps_omitted);
     struct json *s = json_add_object(j, "source");

@@ -17,7 +17,7 @@ import pytest
 import family_mistakes
 from decoder import Decoder, cosine, kl, spec_of_bundle
 from gguf_copy import copy, with_original
-from oracle_tools import convert, logits, manifest, packages, run
+from oracle_tools import convert, load_steps, logits, manifest, mil_run, packages, run, save_steps
 from sources import Packages, Source, read_matrices
 from test_packages import verify
 
@@ -161,17 +161,51 @@ def test_cost_of_states(case, family):
     assert (alone > LARGEST) == (family in ROUNDED_STATES)
 
 
-@pytest.mark.parametrize("kv", ["state", "host"])
-@pytest.mark.parametrize("shape", ["ranged", "functions"])
-@pytest.mark.parametrize("family", FAMILIES)
-def test_forms(aned, case, tmp_path, family, shape, kv):
-    c = case(family)
+# A partial rotation and fused tensors; shared keys and embeddings of each layer; no norm before a block.
+FEW = ["phi3", "gemma4-e", "olmo2"]
+OTHERS = [pytest.param(f, marks=pytest.mark.slow) for f in FAMILIES if f not in FEW]
+
+
+def check_form(aned, c, family, tmp_path, shape, kv):
     convert(aned, c.source, tmp_path / "bundle", "fp16", "--shape", shape, "--kv", kv)
     for backend in ("cpu", "interpreter"):
         got = np.array(logits(aned, tmp_path / "bundle", c.path, tmp_path, "--backend", backend))
         found = faults(c.npz, got, bound(c, family, kv))
         print(f"{family} {shape} {kv} {backend}: largest {100 * c.largest(got) / np.abs(c.npz['logits']).max():.2f} %")
         assert found == [], backend
+
+
+@pytest.mark.parametrize("kv", ["state", "host"])
+@pytest.mark.parametrize("shape", ["ranged", "functions"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_forms(aned, case, tmp_path, family, shape, kv):
+    check_form(aned, case(family), family, tmp_path, shape, kv)
+
+
+@pytest.mark.parametrize("kv", ["state", "host"])
+@pytest.mark.parametrize("family", FEW + OTHERS)
+def test_any_functions(aned, case, tmp_path, family, kv):
+    check_form(aned, case(family), family, tmp_path, "functions:1,2,8", kv)
+
+
+@pytest.mark.parametrize("family", FEW + OTHERS)
+def test_likeliest_tokens(aned, case, tmp_path, family):
+    """A head of argmax against numpy over the same head's logits; equal ones: the lower id."""
+    c, rng = case(family), np.random.default_rng(1)
+    convert(aned, c.source, tmp_path / "tops", "fp16", "--output", "argmax")
+    d_model = manifest(c.bundle)["d_model"]
+    x = rng.standard_normal((4, 1, d_model, 4, 1)).astype(np.float32)
+    x[1] = 0  # all logits are equal
+    save_steps(tmp_path / "in", [{"x": a} for a in x])
+    for backend in ("cpu", "interpreter"):
+        for name in (p.name for p in packages(c.bundle) if p.name.startswith("head")):
+            mil_run(aned, c.bundle / name, tmp_path / "in", tmp_path / "all", "--backend", backend)
+            mil_run(aned, tmp_path / "tops" / name, tmp_path / "in", tmp_path / "top", "--backend", backend)
+            for whole, top in zip(load_steps(tmp_path / "all"), load_steps(tmp_path / "top"), strict=True):
+                rows = whole["logits"][0, :, :, 0]
+                assert np.array_equal(top["top_id"][0, 0, :, 0], rows.argmax(0)), backend
+                assert np.array_equal(top["top_value"][0, 0, :, 0], rows.max(0)), backend
+            assert (load_steps(tmp_path / "top")[1]["top_id"] == 0).all()
 
 
 @pytest.mark.parametrize("form", [("--norm", "max"), ("--residual-scale", "0.25")], ids=["max", "alpha"])
@@ -401,8 +435,31 @@ def check_packages(case, shared, folder, families):
 
 
 def test_packages(case, shared, tmp_path):
-    """A partial rotation and fused tensors; shared keys and embeddings of each layer; no norm before a block."""
-    check_packages(case, shared, tmp_path, ["phi3", "gemma4-e", "olmo2"])
+    check_packages(case, shared, tmp_path, FEW)
+
+
+def check_forms(aned, case, shared, folder, families):
+    """Every other shape, kv and output, made of the first bundle's weights."""
+    forms = [("--shape", "functions:1,2,8"), ("--kv", "host"), ("--shape", "functions:1,8", "--kv", "host"),
+             ("--output", "argmax"), ("--output", "argmax", "--shape", "functions:1,2,64")]
+    found = []
+    for family in families:
+        for i, form in enumerate(forms):
+            made = folder / f"{family}-{i}"
+            run(aned, "reshard", case(family).bundle, "--out", made, *form)
+            for p in packages(made):
+                found.append(folder / f"{family}-{i}-{p.name}")
+                found[-1].symlink_to(p)
+    verify(shared, found, folder)
+
+
+def test_packages_of_forms(aned, case, shared, tmp_path):
+    check_forms(aned, case, shared, tmp_path, FEW)
+
+
+@pytest.mark.slow
+def test_all_packages_of_forms(aned, case, shared, tmp_path):
+    check_forms(aned, case, shared, tmp_path, FAMILIES)
 
 
 @pytest.mark.slow

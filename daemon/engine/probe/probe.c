@@ -282,15 +282,19 @@ static int measure(struct package *k, struct err *e)
 static void name_functions(struct package *k)
 {
     const struct probe_conf *c = k->p->c;
-    bool many =
-        k->part.shard != NULL && strcmp(k->part.b->shape, "functions") == 0;
-    k->r.n = many ? k->part.shard->n_functions : 1;
+    const struct bundle_shard *s = k->part.shard;
+    const char **names = s != NULL ? s->functions : k->part.head->functions;
+    bool many = s != NULL ? strcmp(k->part.b->shape, "functions") == 0
+                          : k->part.head->n_functions > 0;
+    k->r.n = !many       ? 1
+             : s != NULL ? s->n_functions
+                         : k->part.head->n_functions;
     k->r.f = calloc(k->r.n, sizeof(*k->r.f));
     k->rigs = calloc(k->r.n, sizeof(*k->rigs));
     must(k->r.f != NULL && k->rigs != NULL); /* MIL_FUNCTIONS_MAX */
     for (size_t i = 0; i < k->r.n; i++) {
         struct function_result *f = &k->r.f[i];
-        f->name = many ? k->part.shard->functions[i] : "";
+        f->name = many ? names[i] : "";
         if (c->be->machine != NULL) {
             c->be->machine(&c->conf, f->arith);
         }

@@ -82,7 +82,8 @@ struct likeness probe_out_like(const struct probe_out *o,
 struct rig {
     struct engine g; /* of this one shard or head, without the rest */
     bool head, open;
-    struct bundle_shard one; /* the shard with this function only */
+    struct bundle_shard one; /* the shard, or the head, */
+    struct bundle_head top;  /* with this function only */
     const char *function;    /* NULL: the default */
     uint32_t function_t;
     struct engine_seq *base, *seq; /* a past; with rows after it */
@@ -90,8 +91,7 @@ struct rig {
     const struct probe_in *in; /* set by rig_rows */
 };
 
-/* function: index into part->shard->functions where the bundle has the shape
- * "functions"; else 0. Errors: those of the backend and of unit.c. */
+/* function: index into the part's functions where it has several; else 0. Errors: those of the backend and of unit.c. */
 CHECKED int rig_open(struct rig *r, const struct probe_part *p, size_t function,
                      const struct backend *be, const struct backend_conf *bc,
                      struct err *e);

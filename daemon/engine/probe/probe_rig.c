@@ -46,8 +46,8 @@ static int make_scratch(struct rig *r, struct err *e)
     return r->g.columns.row != NULL ? 0 : err_set(e, ERR_NOMEM, "a row");
 }
 
-static int open_shard(struct rig *r, const struct probe_part *p,
-                      const struct backend_conf *bc, struct err *e)
+static int open_shard(struct rig *r, const struct backend_conf *bc,
+                      struct err *e)
 {
     struct shard *s = calloc(1, sizeof(*s));
     if (s == NULL) {
@@ -56,7 +56,7 @@ static int open_shard(struct rig *r, const struct probe_part *p,
     if (r->head) {
         r->g.heads = s;
         r->g.n_heads = 1;
-        return head_open(s, r->g.be, bc, r->g.b, p->head, e);
+        return head_open(s, r->g.be, bc, r->g.b, &r->top, e);
     }
     r->g.shards = s;
     r->g.n_shards = 1;
@@ -81,8 +81,17 @@ int rig_open(struct rig *r, const struct probe_part *p, size_t function,
         r->one.n_functions = 1;
         r->one.functions = &r->function;
         r->one.function_t = &r->function_t;
+    } else {
+        r->top = *p->head;
     }
-    CHECK(open_shard(r, p, bc, e));
+    if (r->head && p->head->n_functions > 0) {
+        r->function = p->head->functions[function];
+        r->function_t = p->head->function_t[function];
+        r->top.n_functions = 1;
+        r->top.functions = &r->function;
+        r->top.function_t = &r->function_t;
+    }
+    CHECK(open_shard(r, bc, e));
     CHECK(inputs_init(&r->g.in, p->b, shard_uses(shard_of(r)), e));
     CHECK(make_scratch(r, e));
     if (!r->head) {

@@ -374,6 +374,17 @@ static int encode(struct gen *g, struct err *e)
     return 0;
 }
 
+/* Whether the model can draw what is asked for. */
+static int check_draw(const struct gen *g, struct err *e)
+{
+    const struct gen_req *q = &g->req;
+    const char *what = q->ignore_eos ? "ignore_eos"
+                                     : msg_sampling_beyond_top(&q->sampling);
+    return !g->model->bundle->argmax || what == NULL
+               ? 0
+               : err_set(e, ERR_UNSUPPORTED, MSG_ONLY_TOP ": no %s", what);
+}
+
 /* A seat in the model's queue, the model itself, then the text's tokens. */
 static int admit(struct gen *g, struct err *e)
 {
@@ -384,6 +395,7 @@ static int admit(struct gen *g, struct err *e)
     if (m->bundle == NULL) {
         return err_set(e, ERR_MODEL_FAILED, "%s: %s", m->name, m->reason);
     }
+    RETERR(check_draw(g, e));
     RETERR(take_seat(g, e));
     int rc = model_load(m, false, &g->wait, e);
     g->wait.fn = on_model;

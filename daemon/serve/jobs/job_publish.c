@@ -72,6 +72,19 @@ void job_judge(const struct job *j, struct model *m)
 
 /* --- examine --- */
 
+/* Files as the origin has them take room once; else they stay copies. */
+static void share(struct jobs *js)
+{
+    uint64_t bytes = 0;
+    struct err e = {0};
+    if (bundle_share(js->origin, js->bundle, &bytes, &e) < 0) {
+        log_warn("not_shared", "error=%s, continuing", e.msg);
+        return;
+    }
+    log_info("shared", "job=%s bytes=%llu", js->current->row.id,
+             (unsigned long long)bytes);
+}
+
 static void examine_run(struct work *w) /* file thread */
 {
     struct jobs *js = container_of(w, struct jobs, work);
@@ -82,6 +95,9 @@ static void examine_run(struct work *w) /* file thread */
                        b->fingerprint);
     }
     bundle_close(b);
+    if (js->work_rc == 0 && js->origin[0] != '\0') {
+        share(js);
+    }
 }
 
 static void examine_done(struct work *w)

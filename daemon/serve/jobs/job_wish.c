@@ -10,6 +10,7 @@
 #include "base/macos.h"
 #include "convert/import/manifest.h"
 #include "convert/quant/choice.h"
+#include "convert/shape.h"
 #include "serve/jobs/jobs_impl.h"
 #include "source/gguf.h"
 
@@ -38,10 +39,11 @@ static int want_word(const struct json *j, const char *key,
 static int unknown_key(const struct json *j, const char **param, struct err *e)
 {
     static const char *const keys[] = {
-        "source",    "name",     "quant",      "context",        "shape",
-        "kv",        "profile",  "norm",       "residual_scale", "threads",
-        "accept",    "priority", "head_quant", "quant_for",      "kind",
-        "tokenizer", "set", "calibrate", "calibration", "target_bytes", "target_kl",
+        "source",    "name",         "quant",          "context",   "shape",
+        "kv",        "profile",      "norm",           "threads",   "accept",
+        "priority",  "head_quant",   "residual_scale", "quant_for", "kind",
+        "tokenizer", "set",          "calibrate",      "output",    "reshard",
+        "calibration", "target_bytes", "target_kl",
     };
     for (const struct json *c = json_first(j); c != NULL; c = json_next(c)) {
         if (strcmp(json_key(c), "force") == 0) {
@@ -59,6 +61,12 @@ static int unknown_key(const struct json *j, const char **param, struct err *e)
     return 0;
 }
 
+static bool given(const struct json *j, const char *key)
+{
+    const struct json *v = json_get(j, key);
+    return v != NULL && json_type(v) != JSON_NULL;
+}
+
 static int want_target(const struct json *j, struct job_wish *w,
                        const char **param, struct err *e)
 {
@@ -72,6 +80,34 @@ static int want_target(const struct json *j, struct job_wish *w,
     }
     return quant_choice_target(w->quant, (uint64_t)w->target_bytes,
                                w->target_kl, e);
+}
+
+/* What it is made of: a file, or a model whose weights stay as they are. */
+static int want_origin(const struct json *j, struct job_wish *w,
+                       const char **param, struct err *e)
+{
+    static const char *const others[] = {
+        "source",         "quant",     "head_quant",  "quant_for",    "norm",
+        "residual_scale", "calibrate", "calibration", "target_bytes", "target_kl"};
+    *param = "reshard";
+    RETERR(json_want_str(j, *param, false, &w->reshard, e));
+    if (w->reshard == NULL) {
+        *param = "source";
+        return json_want_str(j, *param, true, &w->source, e);
+    }
+    for (size_t i = 0; i < countof(others); i++) {
+        if (given(j, others[i])) {
+            *param = others[i];
+            return err_set(e, ERR_INVALID,
+                           "%s: not with reshard, which copies the weights",
+                           others[i]);
+        }
+    }
+    *param = "name";
+    return json_str(json_get(j, "name")) != NULL
+               ? 0
+               : err_set(e, ERR_INVALID,
+                         "name: reshard makes a model of another name");
 }
 
 /* The fields that say how weights are stored, by the converter's own rules. */
@@ -101,12 +137,6 @@ static int want_forms(const struct json *j, struct job_wish *w,
     return 0;
 }
 
-static bool given(const struct json *j, const char *key)
-{
-    const struct json *v = json_get(j, key);
-    return v != NULL && json_type(v) != JSON_NULL;
-}
-
 /* The fields of an import; the worker reads "set" once more, against the
  * manifest. */
 static int want_import(const struct json *j, struct job_wish *w,
@@ -115,8 +145,10 @@ static int want_import(const struct json *j, struct job_wish *w,
     static const char *const kinds[] = {"convert", "import"};
     static const char *const mine[] = {"tokenizer", "set"};
     static const char *const theirs[] = {
-        "quant", "head_quant", "quant_for", "context",
-        "shape", "kv",         "norm",      "residual_scale"};
+        "quant",        "head_quant",     "quant_for", "context",
+        "shape",        "kv",             "output",    "norm",
+        "calibrate",    "calibration",    "reshard",   "target_bytes",
+        "target_kl",    "residual_scale"};
     const char *kind = NULL;
     RETERR(want_word(j, "kind", kinds, countof(kinds), &kind, param, e));
     w->import = kind != NULL && strcmp(kind, "import") == 0;
@@ -181,10 +213,11 @@ int job_wish_priority(const struct json *j, int *ret, struct err *e)
 int job_wish_read(const struct json *j, struct job_wish *w, const char **param,
                   struct err *e)
 {
-    static const char *const shapes[] = {"ranged", "functions"};
+    static const char *const outputs[] = {"logits", "argmax"};
     static const char *const kvs[] = {"state", "host"};
     static const char *const norms[] = {"scale", "max"};
     static const char *const switches[] = {"on", "off"};
+    struct program_shape unused = {0};
     *param = NULL;
     if (json_type(j) != JSON_OBJECT) {
         return err_set(e, ERR_INVALID, "the body must be a JSON object");
@@ -195,15 +228,14 @@ int job_wish_read(const struct json *j, struct job_wish *w, const char **param,
         size_t n;
         const char **to;
     } choices[] = {
-        {"shape",     shapes,   countof(shapes),   &w->shape    },
         {"kv",        kvs,      countof(kvs),      &w->kv       },
         {"norm",      norms,    countof(norms),    &w->norm     },
         {"calibrate", switches, countof(switches), &w->calibrate},
+        {"output",    outputs,  countof(outputs),  &w->output   },
     };
     RETERR(unknown_key(j, param, e));
     RETERR(want_import(j, w, param, e));
-    *param = "source";
-    RETERR(json_want_str(j, *param, true, &w->source, e));
+    RETERR(want_origin(j, w, param, e));
     RETERR(want_forms(j, w, param, e));
     *param = "name";
     RETERR(json_want_str(j, *param, false, &w->name, e));
@@ -219,6 +251,9 @@ int job_wish_read(const struct json *j, struct job_wish *w, const char **param,
                        "calibration: of no use with calibrate "
                        "off");
     }
+    *param = "shape";
+    RETERR(json_want_str(j, *param, false, &w->shape, e));
+    RETERR(shape_parse(w->shape, &unused, e));
     *param = "profile";
     RETERR(json_want_str(j, *param, false, &w->profile, e));
     *param = "context";

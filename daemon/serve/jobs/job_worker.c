@@ -123,13 +123,17 @@ static void send_spec(struct jobs *js)
          c = json_next(c)) {
         const char *k = json_key(c);
         if (strcmp(k, "accept") != 0 && strcmp(k, "name") != 0 &&
-            strcmp(k, "priority") != 0 && json_type(c) != JSON_NULL) {
+            strcmp(k, "priority") != 0 && strcmp(k, "reshard") != 0 &&
+            json_type(c) != JSON_NULL) {
             json_add_tree(clean, k, json_copy(c));
         }
     }
     json_add_str(clean, "name", js->current->row.name);
     json_add_str(clean, "out", js->bundle);
     json_add_bool(clean, "keep_records", true);
+    if (js->origin[0] != '\0') {
+        json_add_str(clean, "bundle", js->origin);
+    }
     child_send_json(js->child, FRAME_CONVERT, 1, clean);
     json_free(clean);
 }
@@ -207,14 +211,28 @@ static void work_name(const struct json *spec, const struct stat *st,
     (void)snprintf(out, WORK_HOME_CHARS, WORK_HOME_PREFIX "%.32s", hex);
 }
 
+/* A bundle is told by its description, which has the hash of all else. */
+static int look_at_source(const struct jobs *js, struct stat *st, struct err *e)
+{
+    char path[HOME_PATH_MAX];
+    if (js->origin[0] == '\0') {
+        return fstat(js->source, st) == 0
+                   ? 0
+                   : err_set(e, ERR_IO, "the source cannot be looked at");
+    }
+    return file_join(path, sizeof(path), js->origin, "bundle.json") &&
+                   stat(path, st) == 0
+               ? 0
+               : err_set(e, ERR_NOT_FOUND,
+                         "the model to be divided anew is gone");
+}
+
 /* The folders of the job: staging/work-.../JOB. */
 static int find_folders(struct jobs *js, struct err *e)
 {
     char name[WORK_HOME_CHARS];
     struct stat st;
-    if (fstat(js->source, &st) != 0) {
-        return err_set(e, ERR_IO, "the source cannot be looked at");
-    }
+    RETERR(look_at_source(js, &st, e));
     work_name(js->spec, &st, name);
     if (!file_join(js->staging, sizeof(js->staging), js->srv->home.staging,
                    name) ||
@@ -233,9 +251,11 @@ static void prepare_run(struct work *w) /* file thread */
     struct err *e = &js->work_error;
     const char *source = NULL;
     int rc = 0;
-    CHECK(json_want_str(js->spec, "source", true, &source, e));
-    js->source = job_open_file(source, "source", e);
-    CHECK(js->source < 0 ? js->source : 0);
+    if (js->origin[0] == '\0') {
+        CHECK(json_want_str(js->spec, "source", true, &source, e));
+        js->source = job_open_file(source, "source", e);
+        CHECK(js->source < 0 ? js->source : 0);
+    }
     CHECK(find_folders(js, e));
     CHECK(file_mkdirs(js->staging, 0700, e));
 out:
@@ -262,6 +282,25 @@ static void prepare_done(struct work *w)
     }
 }
 
+/* The folder of the model that it is made of. */
+static int find_origin(struct jobs *js, struct err *e)
+{
+    const char *name = json_str(json_get(js->spec, "reshard"));
+    js->origin[0] = '\0';
+    if (name == NULL) {
+        return 0;
+    }
+    struct model *m = models_find(js->srv->models, name);
+    if (m == NULL || m->bundle == NULL) {
+        return err_set(e, ERR_NOT_FOUND,
+                       "there is no model '%.128s' to be divided anew", name);
+    }
+    return file_join(js->origin, sizeof(js->origin), js->srv->home.models,
+                     name)
+               ? 0
+               : err_set(e, ERR_IO, "path too long");
+}
+
 /* The spec of the current job. */
 static int prepare(struct jobs *js, struct err *e)
 {
@@ -269,7 +308,8 @@ static int prepare(struct jobs *js, struct err *e)
     if (models_find(js->srv->models, row->name) != NULL) {
         return err_set(e, ERR_EXISTS, "there is a model of that name already");
     }
-    return json_parse(row->spec, strlen(row->spec), &js->spec, e);
+    RETERR(json_parse(row->spec, strlen(row->spec), &js->spec, e));
+    return find_origin(js, e);
 }
 
 void step_convert(struct jobs *js)

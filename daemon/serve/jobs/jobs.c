@@ -135,6 +135,17 @@ void job_ended(struct job *j)
 
 /* --- creation --- */
 
+/* A job that has not ended makes it. */
+static bool claimed(const struct jobs *js, const char *name)
+{
+    LIST_EACH(l, &js->all) {
+        if (!job_over(job_of(l)) && strcmp(job_of(l)->row.name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static int check_name(struct jobs *js, const char *name, struct err *e)
 {
     if (!file_name_ok(name)) {
@@ -155,6 +166,20 @@ static int check_name(struct jobs *js, const char *name, struct err *e)
         }
     }
     return 0;
+}
+
+/* There is such a model, or there will be: then that job runs first, or this
+ * one fails. */
+static int check_origin(struct jobs *js, const char *name, struct err *e)
+{
+    struct model *m = models_find(js->srv->models, name);
+    if (m != NULL && m->bundle != NULL) {
+        return 0;
+    }
+    return claimed(js, name) ? 0
+                             : err_set(e, ERR_INVALID,
+                                       "reshard: there is no model '%.128s'",
+                                       name);
 }
 
 /* It is made, or leaves the list again. */
@@ -192,7 +217,7 @@ static void on_created(void *ctx, int status, const struct err *e)
 struct check {
     struct work work;
     struct job *job;
-    char *source, *calibration; /* NULL: no text to calibrate with */
+    char *source, *calibration; /* NULL: a model, no text to calibrate with */
     const char *param;          /* the field that is wrong */
     int rc;
     struct err e;
@@ -272,7 +297,7 @@ static int check_files(struct job *j, const struct job_wish *wish,
     must(c != NULL);
     c->work = (struct work){.run = check_run, .done = check_done};
     c->job = j;
-    c->source = row_dup(wish->source);
+    c->source = wish->source != NULL ? row_dup(wish->source) : NULL;
     c->calibration =
         wish->calibration != NULL ? row_dup(wish->calibration) : NULL;
     if (workq_put(j->of->srv->files, &c->work) != 0) {
@@ -300,6 +325,10 @@ int jobs_create(struct jobs *js, const struct json *spec, struct job_created *c,
         return err_set(e, ERR_INVALID, "name: too long");
     }
     RETERR(check_name(js, name, e));
+    if (w.reshard != NULL) {
+        *param = "reshard";
+        RETERR(check_origin(js, w.reshard, e));
+    }
     *param = NULL;
     if (js->quiet ||
         jobs_waiting(js) >= (size_t)js->srv->conf.limits_jobs_queued) {
@@ -319,16 +348,6 @@ int jobs_create(struct jobs *js, const struct json *spec, struct job_created *c,
 }
 
 /* --- after a start --- */
-
-static bool claimed(const struct jobs *js, const char *name)
-{
-    LIST_EACH(l, &js->all) {
-        if (!job_over(job_of(l)) && strcmp(job_of(l)->row.name, name) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
 
 /* An intent that a crash left: the folder is there, then the gates are known,
  * or it is not, then the job begins anew. */

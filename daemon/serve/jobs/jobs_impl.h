@@ -61,6 +61,7 @@ struct jobs {
     struct child *child; /* its worker */
     char staging[HOME_PATH_MAX]; /* "" until it is known */
     char bundle[HOME_PATH_MAX];  /* staging/JOB */
+    char origin[HOME_PATH_MAX]; /* the model that it is made of; "": a source */
     struct json *result;        /* what the worker said at its end */
     struct predicted *predicted; /* and before; NULL: nothing */
     struct json *quality;        /* the report; NULL: none came */
@@ -143,7 +144,8 @@ void job_judge(const struct job *j, struct model *m);
 /* job_wish.c: what a request asks for, checked. Strings are the request's. */
 struct job_wish {
     const char *source, *name, *quant, *head_quant, *shape, *kv, *profile;
-    const char *norm, *calibrate, *calibration;
+    const char *norm, *calibrate, *calibration, *output;
+    const char *reshard; /* a model, in place of a source; NULL */
     int64_t context, threads;
     double residual_scale;
     int64_t target_bytes;

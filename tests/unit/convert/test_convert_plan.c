@@ -35,6 +35,7 @@ static struct plan_input *equal(struct shape *s, uint32_t n, uint64_t bytes,
         .row_elements = row,
         .bits = 8,
         .n_widths = 2,
+        .n_head_widths = 2,
         .widths = {1, 4}
     };
     return &s->in;
@@ -78,7 +79,9 @@ static void check_limits(const struct plan_profile *p,
         assert_true(plan_head_bytes(in, plan->heads[i]) <= p->program_bytes);
         assert_true(plan->heads[i].last - plan->heads[i].first <= p->head_rows);
     }
-    assert_true((plan->n_shards + plan->n_heads) * in->n_widths <= p->programs);
+    assert_true(plan->n_shards * in->n_widths +
+                    plan->n_heads * in->n_head_widths <=
+                p->programs);
 }
 
 /* --- profiles --- */

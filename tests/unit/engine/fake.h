@@ -603,8 +603,18 @@ static void fake_write_bundle(const char **functions, uint32_t *ts, size_t n)
         shards[i].function_t = ranged ? zero : ts;
     }
     struct bundle_head heads[] = {
-        {"head_0.mlpackage", 0, 6,      1, 4, 5},
-        {"head_1.mlpackage", 6, FAKE_V, 1, 4, 6}
+        {.path = "head_0.mlpackage",
+         .vocab_first = 0,
+         .vocab_last = 6,
+         .t_min = 1,
+         .t_max = 4,
+         .weight_bytes = 5},
+        {.path = "head_1.mlpackage",
+         .vocab_first = 6,
+         .vocab_last = FAKE_V,
+         .t_min = 1,
+         .t_max = 4,
+         .weight_bytes = 6}
     };
     struct bundle b = {
         .name = "fake",

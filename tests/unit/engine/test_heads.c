@@ -4,6 +4,7 @@
 #include "../layer.h"
 #include "converted.h"
 #include "cpu_pkg.h"
+#include "engine/impl.h"
 #include "row_ops.h"
 
 enum { D = 8, VOCAB = 40, FIRST = 24, CONTEXT = 32, TOKENS = 11 };
@@ -47,8 +48,18 @@ static void write_bundle(int64_t layers_t, int64_t head_t)
                                  .functions = &function,
                                  .function_t = &any};
     struct bundle_head heads[] = {
-        {"head_0.mlpackage", 0,     FIRST, 1, 4, 5},
-        {"head_1.mlpackage", FIRST, VOCAB, 1, 4, 6}
+        {.path = "head_0.mlpackage",
+         .vocab_first = 0,
+         .vocab_last = FIRST,
+         .t_min = 1,
+         .t_max = 4,
+         .weight_bytes = 5},
+        {.path = "head_1.mlpackage",
+         .vocab_first = FIRST,
+         .vocab_last = VOCAB,
+         .t_min = 1,
+         .t_max = 4,
+         .weight_bytes = 6}
     };
     static const struct layer layer = UNIT_LAYER(1, 4, 4);
     struct bundle b = {.name = "heads",
@@ -158,11 +169,47 @@ static void test_fixed_layers(void **state)
     check(3, 4);
 }
 
+/* Of the slices' likeliest tokens the model's: of equal ones the lower id. */
+static void test_tops(void **state)
+{
+    (void)state;
+    struct bundle b = {.vocab = VOCAB, .argmax = true};
+    struct engine g = {.b = &b};
+    struct msg_sampling s;
+    struct msg_token t;
+    struct err e = {0};
+    float row[TOP_NUMBERS];
+    tops_merge(row, true, 0, 3, -1.5F);
+    tops_merge(row, false, FIRST, 5, -1.5F);
+    unit_ok(tops_draw(&g, row, &t, &e), &e);
+    assert_int_equal(t.id, 3);
+    tops_merge(row, false, FIRST, 5, -1);
+    unit_ok(tops_draw(&g, row, &t, &e), &e);
+    assert_int_equal(t.id, FIRST + 5);
+    tops_merge(row, false, FIRST, 99, 7); /* no such token */
+    assert_int_equal(tops_draw(&g, row, &t, &e), ERR_BUNDLE);
+    tops_merge(row, true, 0, 3, 0.0F / 0.0F);
+    tops_merge(row, false, FIRST, 5, 2); /* cannot hide it */
+    assert_int_equal(tops_draw(&g, row, &t, &e), ERR_INVALID);
+    tops_merge(row, true, 0, 3, 1);
+    tops_merge(row, false, FIRST, 5, 0.0F / 0.0F);
+    assert_int_equal(tops_draw(&g, row, &t, &e), ERR_INVALID);
+    msg_sampling_init(&s);
+    assert_int_equal(tops_check(&g, &s, &e), ERR_UNSUPPORTED);
+    assert_non_null(strstr(e.msg, "logprobs"));
+    s.no_logprob = true;
+    unit_ok(tops_check(&g, &s, &e), &e);
+    s.temperature = 1;
+    assert_int_equal(tops_check(&g, &s, &e), ERR_UNSUPPORTED);
+    assert_non_null(strstr(e.msg, "temperature"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fixed_heads),
         cmocka_unit_test(test_fixed_layers),
+        cmocka_unit_test(test_tops),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -98,8 +98,18 @@ static struct bundle_shard shards[] = {
      .weight_bytes = 77},
 };
 static struct bundle_head heads[] = {
-    {"head_0.mlpackage", 0, 6,  1, 4, 5},
-    {"head_1.mlpackage", 6, 10, 1, 4, 6},
+    {.path = "head_0.mlpackage",
+     .vocab_first = 0,
+     .vocab_last = 6,
+     .t_min = 1,
+     .t_max = 4,
+     .weight_bytes = 5},
+    {.path = "head_1.mlpackage",
+     .vocab_first = 6,
+     .vocab_last = 10,
+     .t_min = 1,
+     .t_max = 4,
+     .weight_bytes = 6},
 };
 static struct bundle_peak peaks[] = {
     {"layers.0.residual", 104000.25}

@@ -365,6 +365,22 @@ static bool is_grouping(const struct row_program *p, const struct row_op *op)
     return ok;
 }
 
+/* An integer that a float holds exactly: the place of a largest element. */
+static bool small_index(const struct row_program *p, int slot)
+{
+    for (int i = 0; i < p->n_ops; i++) {
+        const struct row_op *op = &p->ops[i];
+        if (op->kind == ROW_STEP && op->n_out == 1 && op->out[0] == slot) {
+            const char *type = row_node(p, op)->def->type;
+            return p->plan->v[slot].kind == VAL_I32 &&
+                   (strcmp(type, "reduce_argmax") == 0 ||
+                    strcmp(type, "reduce_argmin") == 0) &&
+                   p->v[op->in[0]].n <= 1u << 24;
+        }
+    }
+    return false;
+}
+
 const char *row_check_ops(struct row_program *p)
 {
     for (int i = 0; i < p->n_ops; i++) {
@@ -397,7 +413,8 @@ const char *row_check_ops(struct row_program *p)
     for (size_t k = 0; k < p->m->n_out; k++) {
         const struct row_value *v = &p->v[p->m->out_slot[k]];
         if (v->class != ROW_VALUE || !row_is_one(p, p->m->out_slot[k]) ||
-            p->plan->v[p->m->out_slot[k]].kind != VAL_F32) {
+            (p->plan->v[p->m->out_slot[k]].kind != VAL_F32 &&
+             !small_index(p, p->m->out_slot[k]))) {
             return "an output is not a number of each row";
         }
     }

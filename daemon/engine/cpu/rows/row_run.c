@@ -297,7 +297,8 @@ static void set_bases(struct row_program *p, const struct backend_rows *in,
     for (size_t k = 0; k < m->n_out; k++) {
         int slot = m->out_slot[k];
         const struct backend_row_out *o = wanted(p, k, out, n_out);
-        if (o != NULL && p->v[slot].root == slot && p->v[slot].input < 0) {
+        if (o != NULL && p->v[slot].root == slot && p->v[slot].input < 0 &&
+            row_val(p, slot)->kind == VAL_F32) {
             p->base[slot] = (struct row_at){o->p, o->ld};
         }
     }
@@ -312,8 +313,18 @@ static void set_bases(struct row_program *p, const struct backend_rows *in,
     }
 }
 
+/* Callers take floats, whatever the output is. */
+static void floats_of_ints(const float *from, float *to, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        int32_t v = 0;
+        memcpy(&v, from + i, sizeof(v));
+        to[i] = (float)v;
+    }
+}
+
 /* Outputs that could not be written in place: views, inputs handed through,
- * one value under two names. */
+ * one value under two names, integers. */
 static void copy_outputs(const struct row_program *p,
                          const struct backend_row_out *out, size_t n_out,
                          size_t rows)
@@ -323,7 +334,9 @@ static void copy_outputs(const struct row_program *p,
         const struct backend_row_out *o = wanted(p, k, out, n_out);
         for (size_t r = 0; o != NULL && r < rows; r++) {
             const float *from = row_of(p, slot, r);
-            if (from != o->p + r * o->ld) {
+            if (row_val(p, slot)->kind == VAL_I32) {
+                floats_of_ints(from, o->p + r * o->ld, p->v[slot].n);
+            } else if (from != o->p + r * o->ld) {
                 memcpy(o->p + r * o->ld, from, p->v[slot].n * sizeof(*from));
             }
         }

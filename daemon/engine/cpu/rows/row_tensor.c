@@ -182,6 +182,13 @@ static int give(struct row_program *p, size_t k, const struct taken *t,
     p->m->out_buf[k] = f;
     from_rows(rows, outer, n, inner, f);
     out->data = f;
+    if (o->kind == VAL_I32) {
+        out->dtype = MIL_INT32;
+        for (size_t i = 0; i < outer * n * inner; i++) {
+            int32_t v = (int32_t)f[i];
+            memcpy(f + i, &v, sizeof(v));
+        }
+    }
     return 0;
 }
 

@@ -1,0 +1,82 @@
+/* program_impl.h - what the files of program.h share: one function under
+ * construction, and the operations it is made of. */
+#pragma once
+
+#include <math.h>
+
+#include "convert/program.h"
+
+#define TEXT_ROOM 64
+#define NAME_ROOM (TEXT_ROOM + 32)
+
+/* What layers of one kind read beside x; NULL: none of the program does. */
+struct kind {
+    struct mil_value *cos, *sin, *mask;
+};
+
+/* One function under construction. */
+struct ctx {
+    const struct emit *m;
+    struct mil_program *p;
+    struct mil_function *f;
+    int64_t t;      /* rows, or MIL_UNKNOWN */
+    uint32_t first; /* layer of the model that is the program's first */
+    uint32_t layer; /* from 0 in the program, for names */
+    char name[NAME_ROOM];
+    const struct layer *l;
+    const struct layer_weights *w;
+    struct kind kinds[LAYER_KINDS];
+    struct mil_value *write_mask;    /* [1, 1, S, T] */
+    struct mil_value *keep;          /* [1, 1, S, 1] */
+    struct mil_value *x_embed, *ple; /* of per-layer embeddings; or NULL */
+    struct mil_value *(*all)[2];     /* a layer: keys and values */
+    struct mil_value *(*news)[2];    /* a layer: what it wrote; or NULL */
+};
+
+/* --- program_ops.c --- */
+
+const char *draw_named(struct ctx *c, const char *what);
+struct mil_value *draw_binary(struct ctx *c, const char *op, const char *what,
+                              struct mil_value *x, struct mil_value *y);
+struct mil_value *draw_unary(struct ctx *c, const char *op, const char *what,
+                             struct mil_value *x);
+struct mil_value *draw_f16(struct ctx *c, float v);
+struct mil_value *draw_reduce(struct ctx *c, const char *op, const char *what,
+                              struct mil_value *x, int32_t axis);
+struct mil_value *draw_reshape(struct ctx *c, const char *what,
+                               struct mil_value *x, int32_t a, int32_t b,
+                               int32_t d);
+struct mil_value *draw_swap(struct ctx *c, const char *what,
+                            struct mil_value *x);
+struct mil_value *draw_matmul(struct ctx *c, const char *what,
+                              struct mil_value *x, struct mil_value *y,
+                              bool transpose_y);
+struct mil_value *draw_slice(struct ctx *c, const char *what,
+                             struct mil_value *x, size_t axis, int32_t from,
+                             int32_t to);
+struct mil_value *draw_constant(struct ctx *c, const char *what,
+                                const struct mil_const *k);
+struct mil_value *draw_project(struct ctx *c, const char *what,
+                               struct mil_value *x, enum arch_slot slot,
+                               enum arch_slot bias);
+struct mil_value *draw_times(struct ctx *c, const char *what,
+                             struct mil_value *x, float by);
+struct mil_value *draw_last(struct ctx *c, bool last, const char *op,
+                            const char *what, struct mil_value *x,
+                            struct mil_value *y);
+struct mil_value *draw_norm(struct ctx *c, const char *what,
+                            struct mil_value *x, int32_t axis, uint32_t d,
+                            float alpha, const struct mil_const *weight);
+struct mil_value *draw_input(struct ctx *c, const char *name, int rank,
+                             const int64_t *dims);
+
+/* --- program_attention.c --- */
+
+/* h: what the block reads. */
+struct mil_value *draw_attention(struct ctx *c, struct mil_value *h);
+
+/* --- program_layer.c --- */
+
+/* x after the layer; last: it is the program's, and so has the output's name.
+ */
+struct mil_value *draw_layer(struct ctx *c, bool last, struct mil_value *x);

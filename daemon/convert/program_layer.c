@@ -1,0 +1,93 @@
+/* program_layer.c - a layer: its blocks, and what joins them to the stream. */
+#include "convert/program_impl.h"
+
+/* What a block reads of the scaled stream. */
+static struct mil_value *enter(struct ctx *c, const char *what,
+                               struct mil_value *x, enum arch_slot norm)
+{
+    const struct emit *m = c->m;
+    return c->l->pre_norm ? draw_norm(c, what, x, 1, m->d->d_model, m->alpha,
+                                      layer_vector(c->w, norm))
+                          : draw_times(c, what, x, 1.0f / m->alpha);
+}
+
+/* x + what the block made of it, in the scaled stream. */
+static struct mil_value *residual(struct ctx *c, const char *what, bool last,
+                                  struct mil_value *x, struct mil_value *y,
+                                  enum arch_slot post, const char *post_name)
+{
+    const struct mil_const *w = layer_vector(c->w, post);
+    if (w != NULL) { /* alpha and the residual's scale stand in its weight */
+        y = draw_norm(c, post_name, y, 1, c->m->d->d_model, 1, w);
+    } else {
+        y = draw_times(c, "rescaled", y, c->m->alpha * c->l->residual_scale);
+    }
+    return draw_last(c, last, "add", what, x, y);
+}
+
+static struct mil_value *activate(struct ctx *c, const char *what,
+                                  struct mil_value *g)
+{
+    return c->l->act == ACT_SILU
+               ? draw_unary(c, "silu", what, g)
+               : mil_op(c->p, c->f, "gelu", draw_named(c, what), "x", g, "mode",
+                        mil_str(c->p, c->f, "TANH_APPROXIMATION"), NULL);
+}
+
+static struct mil_value *feed_forward(struct ctx *c, struct mil_value *h)
+{
+    struct mil_value *g = NULL;
+    if (c->l->gated) {
+        g = draw_project(c, "gate", h, SLOT_GATE, SLOT_GATE_BIAS);
+    }
+    struct mil_value *u = draw_project(c, "up", h, SLOT_UP, SLOT_UP_BIAS);
+    struct mil_value *a = activate(c, "act", g != NULL ? g : u);
+    a = g != NULL ? draw_binary(c, "mul", "act_up", a, u) : a;
+    return draw_project(c, "down", a, SLOT_DOWN, SLOT_DOWN_BIAS);
+}
+
+/* x + norm(W (act(W x) * e)); e is made of the embedding and of the token's own
+ * row for this layer. */
+static struct mil_value *per_layer(struct ctx *c, bool last,
+                                   struct mil_value *x)
+{
+    const struct emit *m = c->m;
+    int32_t p = (int32_t)c->l->d_ple;
+    int32_t at = (int32_t)(c->first + c->layer) * p;
+    struct mil_value *e = draw_times(c, "ple_embed", c->x_embed,
+                                     1.0f / sqrtf((float)m->d->d_model));
+    e = draw_project(c, "ple_proj", e, SLOT_PLE_PROJ, SLOT_COUNT);
+    e = draw_norm(c, "ple_proj_norm", e, 1, c->l->d_ple, m->alpha,
+                  layer_vector(c->w, SLOT_PLE_NORM_IN));
+    struct mil_value *token = draw_slice(c, "ple_token", c->ple, 1, at, at + p);
+    e = draw_binary(c, "add", "ple_in", e, token);
+    struct mil_value *g =
+        draw_project(c, "ple_gate", x, SLOT_PLE_GATE, SLOT_COUNT);
+    g = draw_times(c, "ple_unscaled", g, 1.0f / m->alpha);
+    g = activate(c, "ple_act", g);
+    g = draw_binary(c, "mul", "ple_act_in", g, e);
+    g = draw_project(c, "ple_out", g, SLOT_PLE_OUT, SLOT_COUNT);
+    g = draw_norm(c, "ple_norm", g, 1, m->d->d_model, 1,
+                  layer_vector(c->w, SLOT_PLE_NORM));
+    return draw_last(c, last, "add", "residual_ple", x, g);
+}
+
+struct mil_value *draw_layer(struct ctx *c, bool last, struct mil_value *x)
+{
+    bool ple = c->l->d_ple > 0;
+    bool scaled = c->l->out_scale != 1.0f;
+    struct mil_value *h = enter(c, "attn_norm", x, SLOT_ATTN_NORM);
+    struct mil_value *a = draw_attention(c, h);
+    a = draw_project(c, "o", a, SLOT_O, SLOT_O_BIAS);
+    x = residual(c, "residual_mid", false, x, a, SLOT_POST_ATTN,
+                 "post_attn_norm");
+    h = enter(c, "ffn_norm", x, SLOT_FFN_NORM);
+    x = residual(c, "residual", last && !ple && !scaled, x, feed_forward(c, h),
+                 SLOT_POST_FFN, "post_ffn_norm");
+    if (ple) {
+        x = per_layer(c, last && !scaled, x);
+    }
+    return scaled ? draw_last(c, last, "mul", "scaled", x,
+                              draw_f16(c, c->l->out_scale))
+                  : x;
+}

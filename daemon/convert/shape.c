@@ -1,0 +1,79 @@
+#include "convert/shape.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define FUNCTIONS "functions"
+
+static int refuse(const char *text, struct err *e)
+{
+    return err_set(e, ERR_INVALID,
+                   "shape '%.64s': ranged, functions, or functions:T,T,... "
+                   "with at most %u ascending T of 1 to %u",
+                   text, ENGINE_WIDTHS_MAX, ENGINE_CHUNK_MAX);
+}
+
+/* A number without a sign, and the ',' or the end behind it. */
+static bool next_width(const char **at, uint32_t *ret)
+{
+    uint32_t t = 0;
+    const char *p = *at;
+    for (; *p >= '0' && *p <= '9' && t <= ENGINE_CHUNK_MAX; p++) {
+        t = t * 10 + (uint32_t)(*p - '0');
+    }
+    bool ended = p > *at && (*p == '\0' || (*p == ',' && p[1] != '\0'));
+    *at = *p == ',' ? p + 1 : p;
+    *ret = t;
+    return ended;
+}
+
+int shape_parse(const char *text, struct program_shape *ret, struct err *e)
+{
+    struct program_shape s = {0};
+    size_t n = sizeof(FUNCTIONS) - 1;
+    if (text == NULL || strcmp(text, "ranged") == 0) {
+        *ret = s;
+        return 0;
+    }
+    if (strcmp(text, FUNCTIONS) == 0) {
+        *ret = (struct program_shape){
+            .n = 2, .t = {1, SHAPE_RANGE_MAX}
+        };
+        return 0;
+    }
+    if (strncmp(text, FUNCTIONS ":", n + 1) != 0) {
+        return refuse(text, e);
+    }
+    for (const char *at = text + n + 1; *at != '\0' || s.n == 0;) {
+        uint32_t t = 0;
+        uint32_t least = s.n > 0 ? s.t[s.n - 1] + 1 : 1;
+        if (s.n == countof(s.t) || !next_width(&at, &t) || t < least ||
+            t > ENGINE_CHUNK_MAX) {
+            return refuse(text, e);
+        }
+        s.t[s.n++] = t;
+    }
+    *ret = s;
+    return 0;
+}
+
+void shape_of_heads(const struct program_shape *s, struct program_shape *ret)
+{
+    *ret = (struct program_shape){0};
+    for (uint32_t i = 0; i < s->n && s->t[i] <= ENGINE_HEAD_ROWS_MAX; i++) {
+        ret->t[ret->n++] = s->t[i];
+    }
+    if (s->n > 0 && ret->n == 0) { /* all are wider: logits of one row */
+        ret->t[ret->n++] = 1;
+    }
+}
+
+void shape_name(uint32_t t, char out[SHAPE_NAME_MAX])
+{
+    (void)snprintf(out, SHAPE_NAME_MAX, "t%u", t);
+}
+
+uint32_t shape_max(const struct program_shape *s)
+{
+    return s->n > 0 ? s->t[s->n - 1] : SHAPE_RANGE_MAX;
+}

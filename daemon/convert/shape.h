@@ -1,0 +1,31 @@
+/* shape.h - the numbers of rows that a model's programs take. Also asked by
+ * serve, which reads jobs. */
+#pragma once
+
+#include "base/err.h"
+#include "proto/limits.h"
+
+/* n = 0: any number up to SHAPE_RANGE_MAX. */
+struct program_shape {
+    uint32_t n;
+    uint32_t t[ENGINE_WIDTHS_MAX]; /* ascending: a function each */
+};
+
+#define SHAPE_RANGE_MAX 4u /* rows of one prediction on the Neural Engine */
+
+#define SHAPE_NAME_MAX 16u
+
+/* "ranged", "functions" (1 and 4 rows) or "functions:T,T,..."; NULL is
+ * "ranged". Errors: INVALID, saying what may stand there. */
+CHECKED int shape_parse(const char *text, struct program_shape *ret,
+                        struct err *e);
+
+/* What of it heads have: they are asked for ENGINE_HEAD_ROWS_MAX rows at most.
+ */
+void shape_of_heads(const struct program_shape *s, struct program_shape *ret);
+
+/* "t8": the function of 8 rows. */
+void shape_name(uint32_t t, char out[SHAPE_NAME_MAX]);
+
+/* The most rows of one prediction. */
+uint32_t shape_max(const struct program_shape *s);
