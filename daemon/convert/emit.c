@@ -271,6 +271,9 @@ static int write_package(struct pack *k, uint64_t *ret_bytes, struct err *e)
         return rc;
     }
     put_program(k, mil_writer_program(w));
+    if (k->m->work != NULL) {
+        k->m->marked_ms = k->m->now_ms();
+    }
     uint64_t bytes = mil_writer_weight_bytes(w);
     rc = mil_writer_finish(w, e);
     if (rc == 0) {

@@ -196,7 +196,8 @@ int convert_write_table(struct job *j, const struct gguf_tensor *t,
 
 void convert_known(struct job *j, const char *path)
 {
-    const struct work_record *r = work_find(j->work, path);
+    const struct work_record *r =
+        j->work != NULL ? work_find(j->work, path) : NULL;
     if (r == NULL) {
         return; /* bundle_write reads it */
     }
