@@ -195,7 +195,7 @@ static int stage_reading(struct reshard *r, struct err *e)
     RETERR(stored_open(r->from, &r->stored, e));
     j->emit.from = r->stored;
     RETERR(make_plan(r, e));
-    return convert_check_room(j, e);
+    return convert_room(j->out, convert_bundle_bytes(j), 0, e);
 }
 
 /* --- writing --- */
