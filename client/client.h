@@ -41,7 +41,7 @@ struct opt {
     double lo, hi; /* of OPT_INT and OPT_NUM */
 };
 
-#define OPTS_MAX     16
+#define OPTS_MAX     24
 #define OPT_LIST_MAX 16
 
 struct opt_value {

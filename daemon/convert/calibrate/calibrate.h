@@ -65,6 +65,10 @@ calibration_samples(const struct calibration *c);
 bool calibration_codes(void *c, const struct gguf_tensor *t, uint64_t first,
                        uint64_t rows, struct weights_codes *ret);
 
+/* A text to calibrate with, before anything is made of it. Errors: TOO_BIG,
+ * INVALID (no UTF-8). */
+CHECKED int calibrate_check_text(const char *text, size_t n, struct err *e);
+
 /* How many sequences fit in CALIBRATE_BYTES_MAX, CALIBRATE_SEQUENCES at most.
  * Errors: UNSUPPORTED, which names both amounts. */
 CHECKED int calibrate_fit(const struct decoder *d,
