@@ -41,6 +41,9 @@ int convert_choose_calibration(struct job *j, struct err *e)
         return err_set(e, ERR_INVALID,
                        "a calibration text is of no use with --calibrate off");
     }
+    if (o->calibration != NULL) {
+        RETERR(calibrate_check_text(o->calibration, o->calibration_bytes, e));
+    }
     bool asked = (want != NULL && !off) || o->calibration != NULL;
     j->calibrates = asked || (!off && has_few_bits(j));
     if (!j->calibrates) {

@@ -25,8 +25,8 @@ def d(aned, demo_gguf, tmp_path_factory):
     shutil.copy(demo_gguf, hostile)
     x = Daemon(aned)
     jobs = {"good": x.convert(demo_gguf, "good", context=256),
-            "bad": x.convert(hostile, "bad", context=256, quant_for=COARSE),
-            "taken": x.convert(demo_gguf, "taken", context=256, quant_for=COARSE, accept=["quality", "exactness"])}
+            "bad": x.convert(hostile, "bad", context=256, quant_for=COARSE, calibrate="off"),
+            "taken": x.convert(demo_gguf, "taken", context=256, quant_for=COARSE, calibrate="off", accept=["quality", "exactness"])}
     assert [j["state"] for j in jobs.values()] == ["done"] * 3
     yield x
     assert x.close() == 0

@@ -1,6 +1,6 @@
 """gemma-3-270m against its references, teacher-forced (issue 3, item 3).
 
-Two prompts by default, all six with --slow.
+Two prompts and three forms by default, all six and all of them with --slow: a conversion with calibration takes minutes.
 """
 import json
 
@@ -14,7 +14,7 @@ from oracle_tools import convert, logits
 CLEAR = 0.02
 # The largest mean KL, and the least share of equal best tokens where fp32 arithmetic leaves only the weights' error.
 # lut6 and lut4 are calibrated by default.
-LIMITS = {"fp16": (0.0005, 0.98), "int8": (0.010, 0.95), "int8 --calibrate on": (0.0037, 0.96), "lut6": (0.0125, 0.92), "lut4": (0.15, 0.65),
+LIMITS = {"fp16": (0.0005, 0.98), "int8": (0.010, 0.95), "int8 --calibrate on": (0.0037, 0.96), "lut6": (0.0125, 0.92), "lut4": (0.085, 0.75),
           "kl0.05": (0.10, 0.80)}  # of the first two prompts; the target is held on another text
 # Bits of a weight with its parameters, for rows of k weights.
 BITS = {"lut4": lambda k: 4 + 16 * 16 / k, "lut6": lambda k: 6 + 64 * 16 / k / 16, "int8": lambda k: 8 + 16 / k, "fp16": lambda k: 16}
@@ -42,7 +42,7 @@ def reference(gemma_model, prompts):
 
 
 @pytest.mark.parametrize("rounding", [[], ["--round", "fp16"]], ids=["fp32", "round16"])
-@pytest.mark.parametrize("quant", LIMITS)
+@pytest.mark.parametrize("quant", [pytest.param(q, marks=[] if q in ("fp16", "int8", "lut4") else pytest.mark.slow) for q in LIMITS])
 def test_teacher_forced(aned, gemma_bundle, quant, prompts, reference, rounding, tmp_path, record_property):
     path = gemma_bundle(quant)
     exact = quant == "fp16" and not rounding
@@ -71,6 +71,7 @@ def test_teacher_forced(aned, gemma_bundle, quant, prompts, reference, rounding,
     assert agree.mean() >= least or rounding
 
 
+@pytest.mark.slow
 def test_a_target_buys_bits(gemma, gemma_bundle):
     """KL 0.05 without error feedback: fewer bits than lut6 in all layers, the bytes those that the forms say, the KL in the manifest."""
     manifest = json.loads((gemma_bundle("kl0.05") / "bundle.json").read_text())

@@ -318,7 +318,6 @@ static int run_all(struct run *r, struct err *e)
     int32_t *tokens = NULL;
     int rc = 0;
     CHECK(calibrate_fit(r->d, r->conf->forms, &r->c->samples.sequences, e));
-    CHECK(samples_check(r->conf, e));
     describe_samples(r);
     make_key(r);
     CHECK(file_mkdirs(r->conf->dir, 0755, e));

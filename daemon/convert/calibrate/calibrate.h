@@ -33,7 +33,8 @@ struct calibrate_conf {
     const char *dir;    /* folder of the files: made, or from a run before */
     const char *vocab;  /* file of the vocabulary, for text and BOS */
     const char *source; /* what names the source's bytes: its digest */
-    /* Text to take the samples from; NULL: the model writes them itself. */
+    /* Text to take the samples from, which calibrate_check_text passed; NULL:
+     * the model writes them itself. */
     const char *text;
     size_t text_bytes;
     const struct calibrate_slice *heads; /* as the packages will have them */
@@ -51,9 +52,8 @@ struct calibrate_samples {
 
 /* Make all codes, or take those of `dir` that the same run has made before.
  * Errors: UNSUPPORTED (a shape that needs more than CALIBRATE_BYTES_MAX),
- * INVALID (text that is not UTF-8, too short, or that the vocabulary cannot
- * read), TOO_BIG (a longer text than CALIBRATE_TEXT_MAX), CONVERT, CANCELLED,
- * NOMEM, IO, NO_SPACE, those of gguf_rows. */
+ * INVALID (text that is too short, or that the vocabulary cannot read), CONVERT,
+ * CANCELLED, NOMEM, IO, NO_SPACE, those of gguf_rows. */
 CHECKED int calibrate_run(const struct decoder *d,
                           const struct calibrate_conf *conf,
                           struct calibration **ret, struct err *e);
@@ -64,6 +64,10 @@ calibration_samples(const struct calibration *c);
 /* weights.codes, with a struct calibration as its context. */
 bool calibration_codes(void *c, const struct gguf_tensor *t, uint64_t first,
                        uint64_t rows, struct weights_codes *ret);
+
+/* A text to calibrate with, before anything is made of it. Errors: TOO_BIG,
+ * INVALID (no UTF-8). */
+CHECKED int calibrate_check_text(const char *text, size_t n, struct err *e);
 
 /* How many sequences fit in CALIBRATE_BYTES_MAX, CALIBRATE_SEQUENCES at most.
  * Errors: UNSUPPORTED, which names both amounts. */

@@ -78,8 +78,6 @@ void codes_row(const struct codes *c, const struct item *i, uint64_t row,
 
 /* --- samples.c --- */
 
-/* Is the text one that may be looked into? Errors: TOO_BIG, INVALID. */
-CHECKED int samples_check(const struct calibrate_conf *conf, struct err *e);
 /* sequences * CALIBRATE_TOKENS ids, sequence after sequence; *ret is the
  * caller's. *s: sequences are set already, and may become fewer. */
 CHECKED int samples_make(const struct decoder *d,

@@ -168,21 +168,17 @@ static int own_samples(const struct decoder *d,
 
 /* --- taken from text --- */
 
-int samples_check(const struct calibrate_conf *conf, struct err *e)
+int calibrate_check_text(const char *text, size_t n, struct err *e)
 {
-    if (conf->text == NULL) {
-        return 0;
-    }
-    if (conf->text_bytes > CALIBRATE_TEXT_MAX) {
+    if (n > CALIBRATE_TEXT_MAX) {
         return err_set(e, ERR_TOO_BIG,
                        "the calibration text has %zu bytes; at most %u are "
                        "read: give a part of it",
-                       conf->text_bytes, (unsigned)CALIBRATE_TEXT_MAX);
+                       n, (unsigned)CALIBRATE_TEXT_MAX);
     }
-    if (!utf8_valid(conf->text, conf->text_bytes)) {
-        return err_set(e, ERR_INVALID, "the calibration text is not UTF-8");
-    }
-    return 0;
+    return utf8_valid(text, n)
+               ? 0
+               : err_set(e, ERR_INVALID, "the calibration text is not UTF-8");
 }
 
 /* Cut ids into sequences at equal distances, BOS before each if there is one.

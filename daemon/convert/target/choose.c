@@ -16,21 +16,12 @@ struct step {
     double kl;         /* less */
 };
 
+/* gemma-3-270m: one form in all layers leaves 0.37 to 0.45, what was chosen for
+ * KL 0.05 left 0.67. A matrix gets few bits where the plain form happens to do
+ * little, and feedback has less to take off there. */
 double target_feedback(enum quant kind)
 {
-    switch (kind) {
-    case QUANT_LUT4:
-    case QUANT_INT4:
-        return 0.4;
-    case QUANT_LUT6:
-        return 0.5;
-    case QUANT_INT8:
-    case QUANT_INT8_TENSOR:
-        return 0.6;
-    case QUANT_FP16:
-        break;
-    }
-    return 1;
+    return kind == QUANT_FP16 ? 1 : 0.67;
 }
 
 static double kl_of(const struct target_cost *c, bool feedback)

@@ -91,8 +91,8 @@ INLINE struct look_at look_at(int kind, const struct linear_job *j, size_t row)
 {
     const size_t one = j->table_rows;
     size_t n = one == 1 ? row : row / one;
-    return (struct look_at){j->table + n * weight_entries(kind),
-                            one - (row - n * one)};
+    size_t at = n * weight_entries((enum weight_kind)kind);
+    return (struct look_at){j->table + at, one - (row - n * one)};
 }
 
 /* On to the next row. Does it have another table? */
@@ -101,7 +101,7 @@ INLINE bool look_next(int kind, const struct linear_job *j, struct look_at *at)
     if (--at->left > 0) {
         return false;
     }
-    at->entries += weight_entries(kind);
+    at->entries += weight_entries((enum weight_kind)kind);
     at->left = j->table_rows;
     return true;
 }
