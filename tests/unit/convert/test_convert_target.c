@@ -63,7 +63,7 @@ static double bound(const struct target *t, double want)
         double sum = -price * want;
         for (uint32_t i = 0; i < t->n_matrices; i++) {
             const struct target_matrix *m = &t->matrices[i];
-            double least = INFINITY;
+            double least = (double)INFINITY;
             for (unsigned f = 0; f < m->n_costs; f++) {
                 least = fmin(least, (double)m->costs[f].bytes +
                                         price * m->costs[f].kl);
