@@ -179,6 +179,7 @@ static int prune(const struct work *w, const char *rel, unsigned depth,
     }
     for (struct dirent *it = NULL; (it = readdir(d)) != NULL;) {
         char sub[WORK_ROOM];
+        char full[WORK_ROOM];
         struct stat st;
         if (strcmp(it->d_name, ".") == 0 || strcmp(it->d_name, "..") == 0) {
             continue;
@@ -186,14 +187,15 @@ static int prune(const struct work *w, const char *rel, unsigned depth,
         int n = snprintf(sub, sizeof(sub), "%s%s%s", rel,
                          *rel != '\0' ? "/" : "", it->d_name);
         if (n >= (int)sizeof(sub) ||
-            fstatat(dirfd(d), it->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0) {
+            !file_join(full, sizeof(full), w->bundle, sub) ||
+            lstat(full, &st) != 0) {
             rc = err_errno(e, errno, it->d_name);
             break;
         }
         if (S_ISDIR(st.st_mode)) {
             CHECK(prune(w, sub, depth + 1, e));
         } else if (work_records_find(&w->records, sub, false) == NULL &&
-                   unlinkat(dirfd(d), it->d_name, 0) != 0) {
+                   unlink(full) != 0) {
             rc = err_errno(e, errno, sub);
             break;
         }

@@ -66,6 +66,12 @@ static void add_forms(struct sha256 *s, const struct quant_choice *f)
         add_text(s, f->rules[i].pattern);
         add_text(s, text);
     }
+    add_number(s, f->n_picks);
+    for (uint32_t i = 0; i < f->n_picks; i++) {
+        quant_text(f->picks[i].spec, text);
+        add_text(s, f->picks[i].tensor);
+        add_text(s, text);
+    }
 }
 
 /* All that decides a byte of the files. */
