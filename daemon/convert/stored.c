@@ -84,9 +84,11 @@ static const char *split_name(const char *name, uint32_t *layer)
 {
     unsigned n = 0;
     int end = 0;
-    return sscanf(name, "layers_%u_%n", &n, &end) == 1 && end > 0
-               ? (*layer = n, name + end)
-               : NULL;
+    if (sscanf(name, "layers_%u_%n", &n, &end) != 1 || end == 0) {
+        return NULL;
+    }
+    *layer = n;
+    return name + end;
 }
 
 static bool keep_constant(struct layer_weights *to, const char *name,
