@@ -17,7 +17,6 @@ static const char convert[] =
     "(allow file-read* (literal \"/dev/urandom\") (literal \"/dev/random\"))\n"
     "(allow file-read* (subpath (param \"SOURCE\")))\n"
     "(allow file-read* file-write* (subpath (param \"ROOM\")))\n"
-    "(allow file-read* (subpath (param \"SOURCE\")))\n"
     "(allow mach-lookup (global-name \"com.apple.logd\"))\n";
 
 /* Core ML talks to its compiler and to the Neural Engine's broker by Mach
