@@ -26,7 +26,7 @@ class Demo:
         """Converted here."""
         out = self.folder / quant
         if not out.exists():
-            machine.here(self.aned, "convert", self.gguf, "--out", out, "--name", "demo", "--quant", quant)
+            machine.here(self.aned, "convert", self.gguf, "--out", out, "--name", "demo", *machine.form(quant))
         return out
 
     def logits(self, quant, backend="cpu"):

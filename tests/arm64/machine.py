@@ -8,6 +8,7 @@ SIGNED = BUILD.with_name("arm64-signed")  # char is signed, as on macOS
 SYSROOT = os.environ.get("ANED_SYSROOT", "nowhere")
 
 QUANTS = ("int8", "int4", "fp16")
+CALIBRATED = "int4, calibrated"  # minutes under qemu
 TEXT = b"Wie hei\xc3\x9ft der Daemon, der Modelle wandelt? \xe2\x80\x9caned\xe2\x80\x9d, said the caf\xc3\xa9's owner \xf0\x9f\x90\xb3. " * 3
 
 SETS = {  # which kernels each machine has, best first
@@ -15,6 +16,11 @@ SETS = {  # which kernels each machine has, best first
     "neoverse-n1": ["neon_dot", "neon", "scalar"],
     "cortex-a57": ["neon", "scalar"],  # ARMv8.0
 }
+
+
+def form(quant):
+    """The options of a conversion."""
+    return ["--quant", "int4"] if quant == CALIBRATED else ["--quant", quant, "--calibrate", "off"]
 
 
 def start(exe, *args, cpu="max", preload=None, stdin=b""):

@@ -3,7 +3,7 @@ every processor and page size."""
 import pytest
 
 import machine
-from machine import BUILD, QUANTS, SETS, SIGNED, TEXT
+from machine import BUILD, CALIBRATED, QUANTS, SETS, SIGNED, TEXT
 
 ANED = BUILD / "daemon/aned"
 
@@ -16,11 +16,11 @@ ON = [(cpu, isa) for cpu, sets in SETS.items() for isa in sets]
 
 
 def convert(demo, out, quant="int8", exe=ANED, **how):
-    machine.done(machine.start(exe, "convert", demo.gguf, "--out", out, "--name", "demo", "--quant", quant, **how))
+    machine.done(machine.start(exe, "convert", demo.gguf, "--out", out, "--name", "demo", *machine.form(quant), **how))
     return machine.files(out)
 
 
-@pytest.mark.parametrize("quant", QUANTS)
+@pytest.mark.parametrize("quant", [*QUANTS, *slow(CALIBRATED)])
 @pytest.mark.parametrize("cpu", ["max", "cortex-a57"])
 def test_the_same_bundle(demo, tmp_path, quant, cpu):
     there = convert(demo, tmp_path / "b", quant, cpu=cpu)
