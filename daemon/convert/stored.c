@@ -98,7 +98,8 @@ static bool keep_constant(struct layer_weights *to, const char *name,
         bool same =
             strcmp(name, names[i].name) == 0 ||
             (names[i].other != NULL && strcmp(name, names[i].other) == 0);
-        if (!same || (w->params != NULL && !names[i].matrix)) {
+        if (!same || (w->params != NULL && !names[i].matrix) ||
+            (names[i].matrix && w->data->type.rank < 2)) {
             continue;
         }
         if (names[i].matrix) {
@@ -177,6 +178,34 @@ static int read_head(struct slice *s, const struct mil_program *p,
                           from->path, rows);
 }
 
+/* Of the same type but for the number of rows. */
+static bool alike(const struct mil_const *a, const struct mil_const *b)
+{
+    if (a == NULL || b == NULL) {
+        return a == b;
+    }
+    struct mil_type type = a->type;
+    type.dims[0] = b->type.dims[0];
+    return mil_type_equal(&type, &b->type);
+}
+
+/* Rows of several slices become one constant, so all have one form. */
+static int check_slices(const struct stored *s, struct err *e)
+{
+    const struct weight *a = &s->slices[0].matrix;
+    for (size_t i = 1; i < s->b->n_heads_shards; i++) {
+        const struct weight *b = &s->slices[i].matrix;
+        if (a->palette != b->palette || !alike(a->data, b->data) ||
+            !alike(a->params, b->params)) {
+            return err_set(e, ERR_BUNDLE,
+                           "%s: its weights have another form "
+                           "than those of %s",
+                           s->b->heads[i].path, s->b->heads[0].path);
+        }
+    }
+    return 0;
+}
+
 static int read_package(struct stored *s, const char *path,
                         struct mil_program **ret, struct err *e)
 {
@@ -209,6 +238,7 @@ int stored_open(const struct bundle *b, struct stored **ret, struct err *e)
         CHECK(read_package(s, b->heads[i].path, &p, e));
         CHECK(read_head(&s->slices[i], p, &b->heads[i], e));
     }
+    CHECK(check_slices(s, e));
     *ret = s;
     s = NULL;
 out:

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "convert/reshard.h"
 #include "convert/shape.h"
+#include "convert/stored.h"
 #include "mkgguf.h"
 #include "model/bundle.h"
 
@@ -225,6 +226,34 @@ static void a_changed_weight(void **state)
 }
 
 /* What is predicted before a conversion is what its packages say. */
+/* Slices become one constant, so one with another form is no aned's. */
+static void a_slice_of_another_form(void **state)
+{
+    (void)state;
+    static const char *const quants[] = {"int8", "fp16"};
+    struct convert_result r;
+    struct bundle *b = NULL;
+    struct stored *s = NULL;
+    struct err e = {0};
+    for (size_t i = 0; i < countof(quants); i++) {
+        make("whole", quants[i]);
+        struct convert_options o = from("whole", quants[i]);
+        unit_ok(reshard_as(&o, &cut, &r, &e), &e);
+        unit_ok(file_rmtree(at("whole"), &e), &e);
+    }
+    unit_ok(bundle_open(at("int8"), &b, &e), &e);
+    unit_ok(file_rmtree(at("int8/head_1.mlpackage"), &e), &e);
+    assert_int_equal(
+        rename(at("fp16/head_1.mlpackage"), at("int8/head_1.mlpackage")), 0);
+    assert_int_equal(stored_open(b, &s, &e), ERR_BUNDLE);
+    assert_non_null(strstr(e.msg, "head_1.mlpackage: its weights have another "
+                                  "form than those of head_0.mlpackage"));
+    bundle_close(b);
+    for (size_t i = 0; i < countof(quants); i++) {
+        unit_ok(file_rmtree(at(quants[i]), &e), &e);
+    }
+}
+
 static void residency_foretold(void **state)
 {
     (void)state;
@@ -310,6 +339,7 @@ int main(void)
         cmocka_unit_test(a_scale_of_a_slice),
         cmocka_unit_test(a_smaller_context),
         cmocka_unit_test(a_changed_weight),
+        cmocka_unit_test(a_slice_of_another_form),
         cmocka_unit_test(residency_foretold),
         cmocka_unit_test(shapes),
     };
