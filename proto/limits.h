@@ -43,6 +43,7 @@
 #define MODEL_NAME_MAX        128u       /* bytes */
 #define MODELS_MAX            256u       /* bundles under one home */
 #define BUNDLE_JSON_MAX       MIB(4)
+#define TIERS_MAX             8u /* contexts of one conversion: proto/tier.h */
 #define SHARDS_MAX            512u
 #define BUNDLE_FILES_MAX      4096u /* three a package, and goldens */
 

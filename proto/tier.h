@@ -6,8 +6,6 @@
 #include "base/err.h"
 #include "proto/limits.h"
 
-#define TIERS_MAX 8u
-
 struct tiers {
     uint32_t n;
     uint32_t context[TIERS_MAX]; /* the largest first */

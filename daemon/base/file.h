@@ -36,7 +36,8 @@ CHECKED int file_repage(const char *path, struct err *e);
  * err_errno, EXISTS. */
 CHECKED int file_copy(const char *from, const char *to, struct err *e);
 /* The same without room of its own, where the file system can: the first write
- * to either parts them. false: it cannot, and nothing was made. */
+ * to either parts them. false: it cannot, and nothing was made. On Linux it is
+ * synced. */
 bool file_clone(const char *from, const char *to);
 
 /* mkdir -p with mode for what is made. */

@@ -70,7 +70,7 @@ bool file_clone(const char *from, const char *to)
     int in = open(from, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     int out =
         in < 0 ? -1 : open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    bool cloned = out >= 0 && ioctl(out, FICLONE, in) == 0;
+    bool cloned = out >= 0 && ioctl(out, FICLONE, in) == 0 && fsync(out) == 0;
     if (out >= 0) {
         (void)close(out);
         if (!cloned) {

@@ -203,6 +203,9 @@ static int make_tiers(const struct convert_options *made, const struct tiers *t)
             n--;
         }
         tier_suffix(t->context[i], suffix);
+        if (n + strlen(suffix) >= sizeof(out)) {
+            return cli_usage(usage, "--out: the path is too long");
+        }
         (void)snprintf(out, sizeof(out), "%.*s%s", (int)n, made->out, suffix);
         (void)snprintf(name, sizeof(name), "%s%s",
                        made->name != NULL ? made->name : "", suffix);
