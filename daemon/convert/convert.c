@@ -45,14 +45,7 @@ static int stage_reading(struct job *j, struct err *e)
     RETERR(arch_read(j->g, &j->d, e));
     j->emit.architecture = j->d.arch->name;
     convert_name_forms(j);
-    RETERR(convert_check_forms(j, e));
-    RETERR(gate_vocabulary(j->g, &j->result.notes, e));
-    RETERR(convert_choose_context(j, e));
-    RETERR(convert_list_target(j, e));
-    RETERR(convert_choose_calibration(j, e));
-    RETERR(convert_make_plan(j, e));
-    RETERR(convert_check_target(j, e));
-    convert_costs(j);
+    RETERR(convert_decide(j, e));
     RETERR(convert_check_fit(j, e));
     return convert_check_room(j, e);
 }

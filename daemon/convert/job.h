@@ -117,6 +117,9 @@ CHECKED int convert_room(const char *out, uint64_t need, uint64_t made,
                          struct err *e);
 /* Tell j->progress what each stage will take. */
 void convert_costs(struct job *j);
+/* From a decoder that is read: forms, context, calibration, plan and costs.
+ * Errors: those of what it decides, in that order. */
+CHECKED int convert_decide(struct job *j, struct err *e);
 
 /* job_calibrate.c */
 /* Will this conversion calibrate? After convert_check_forms. Errors:

@@ -50,14 +50,7 @@ static int forecast(void *ctx, struct err *e)
 {
     struct job *j = ctx;
     RETERR(arch_read(j->g, &j->d, e));
-    RETERR(convert_check_forms(j, e));
-    RETERR(gate_vocabulary(j->g, &j->result.notes, e));
-    RETERR(convert_choose_context(j, e));
-    RETERR(convert_list_target(j, e));
-    RETERR(convert_choose_calibration(j, e));
-    RETERR(convert_make_plan(j, e));
-    RETERR(convert_check_target(j, e));
-    convert_costs(j);
+    RETERR(convert_decide(j, e));
     RETERR(predict(j, e));
     if (j->o->out == NULL) {
         return 0;

@@ -222,3 +222,16 @@ void convert_costs(struct job *j)
     progress_credit(&j->progress, embed - embed_left + layers - layers_left +
                                       head - head_left);
 }
+
+int convert_decide(struct job *j, struct err *e)
+{
+    RETERR(convert_check_forms(j, e));
+    RETERR(gate_vocabulary(j->g, &j->result.notes, e));
+    RETERR(convert_choose_context(j, e));
+    RETERR(convert_list_target(j, e));
+    RETERR(convert_choose_calibration(j, e));
+    RETERR(convert_make_plan(j, e));
+    RETERR(convert_check_target(j, e));
+    convert_costs(j);
+    return 0;
+}
