@@ -412,7 +412,7 @@ static const struct row rows[] = {
      REQ(max_tokens)                                                                                      },
     {"n_predict",             BOTH, set_uint,           -1,    MODEL_CONTEXT_MAX,   REQ(max_tokens)       },
     {"n",                     BOTH, set_uint,           1,     CHOICES_MAX,         REQ(n)                },
-    {"temperature",           BOTH, set_temperature,          0,     2,                   SAM(temperature)      },
+    {"temperature",           BOTH, set_temperature,    0,     2,                   SAM(temperature)      },
     {"top_p",                 BOTH, set_float,          0,     1,                   SAM(top_p)            },
     {"top_k",                 BOTH, set_top_k,          -1,    MODEL_VOCAB_MAX,     0                     },
     {"min_p",                 BOTH, set_float,          0,     1,                   SAM(min_p)            },

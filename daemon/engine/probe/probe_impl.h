@@ -91,7 +91,8 @@ struct rig {
     const struct probe_in *in; /* set by rig_rows */
 };
 
-/* function: index into the part's functions where it has several; else 0. Errors: those of the backend and of unit.c. */
+/* function: index into the part's functions where it has several; else 0.
+ * Errors: those of the backend and of unit.c. */
 CHECKED int rig_open(struct rig *r, const struct probe_part *p, size_t function,
                      const struct backend *be, const struct backend_conf *bc,
                      struct err *e);
