@@ -63,73 +63,35 @@ static const struct opt opts[] = {
                 0                                                                                                         },
     [O_SCALE] = {"residual-scale", 0,   OPT_NUM,  "A",
                 "of the residual stream, not by measurement",                                 1e-9,          1            },
-    [O_ACCEPT] = {"accept",         0,   OPT_LIST, "G",
-                "gates that may fail: quality, exactness; commas between",                    0,
-                0                                                                                                         },
-    [O_FORCE] = {"force",          'f', OPT_GONE, NULL,
-                "name the gates that may fail: --accept quality,exactness",                   0,
-                0                                                                                                         },
-    [O_PRIORITY] = {"priority",       0,   OPT_STR,  "P",
-                "low, normal (default) or high: which job is next",                           0,             0            },
-    [O_NO_WAIT] = {"no-wait",        0,   OPT_FLAG, NULL,
-                "only queue the job and print its id",                                        0,             0            },
+    [O_ACCEPT] = SUBMIT_ACCEPT_OPT,
+    [O_FORCE] = SUBMIT_FORCE_OPT,
+    [O_PRIORITY] = SUBMIT_PRIORITY_OPT,
+    [O_NO_WAIT] = SUBMIT_NO_WAIT_OPT,
 };
-
-static void add_str(struct json *o, const struct args *a, int opt,
-                    const char *key)
-{
-    if (a->opt[opt].set) {
-        json_add_str(o, key, a->opt[opt].str);
-    }
-}
-
-static void add_rules(struct json *o, const struct args *a)
-{
-    if (!a->opt[O_QUANT_FOR].set) {
-        return;
-    }
-    struct json *list = json_add_array(o, "quant_for");
-    for (size_t i = 0; i < a->opt[O_QUANT_FOR].n_list; i++) {
-        json_add_str(list, NULL, a->opt[O_QUANT_FOR].list[i]);
-    }
-}
-
-/* Each value may name several gates; the daemon knows which there are. */
-static void add_accepted(struct json *o, const struct args *a)
-{
-    struct json *list = NULL;
-    for (size_t i = 0; i < a->opt[O_ACCEPT].n_list; i++) {
-        const char *at = a->opt[O_ACCEPT].list[i];
-        for (size_t n = 0; *at != '\0'; at += n + (at[n] == ',' ? 1 : 0)) {
-            char name[64];
-            n = strcspn(at, ",");
-            (void)snprintf(name, sizeof(name), "%.*s", (int)n, at);
-            list = list != NULL ? list : json_add_array(o, "accept");
-            json_add_str(list, NULL, name);
-        }
-    }
-}
 
 /* text: to calibrate with, or NULL */
 static struct json *request(const struct args *a, const char *path,
                             const char *text, const struct tiers *t)
 {
+    static const struct submit_str strings[] = {
+        {O_NAME,       "name"      },
+        {O_QUANT,      "quant"     },
+        {O_HEAD_QUANT, "head_quant"},
+        {O_CALIBRATE,  "calibrate" },
+        {O_SHAPE,      "shape"     },
+        {O_KV,         "kv"        },
+        {O_OUTPUT,     "output"    },
+        {O_PROFILE,    "profile"   },
+        {O_NORM,       "norm"      },
+        {O_PRIORITY,   "priority"  },
+    };
     struct json *o = json_object();
     json_add_str(o, "source", path);
-    add_str(o, a, O_NAME, "name");
-    add_str(o, a, O_QUANT, "quant");
-    add_str(o, a, O_HEAD_QUANT, "head_quant");
-    add_rules(o, a);
-    add_str(o, a, O_CALIBRATE, "calibrate");
+    submit_strings(o, a, strings, countof(strings));
+    submit_list(o, &a->opt[O_QUANT_FOR], "quant_for");
     if (text != NULL) {
         json_add_str(o, "calibration", text);
     }
-    add_str(o, a, O_SHAPE, "shape");
-    add_str(o, a, O_KV, "kv");
-    add_str(o, a, O_OUTPUT, "output");
-    add_str(o, a, O_PROFILE, "profile");
-    add_str(o, a, O_NORM, "norm");
-    add_str(o, a, O_PRIORITY, "priority");
     if (a->opt[O_TARGET_BYTES].set) {
         json_add_int(o, "target_bytes", a->opt[O_TARGET_BYTES].integer);
     }
@@ -142,7 +104,7 @@ static struct json *request(const struct args *a, const char *path,
     if (a->opt[O_SCALE].set) {
         json_add_num(o, "residual_scale", a->opt[O_SCALE].num);
     }
-    add_accepted(o, a);
+    submit_accepted(o, &a->opt[O_ACCEPT]);
     return o;
 }
 
@@ -150,6 +112,9 @@ static struct json *request(const struct args *a, const char *path,
 static struct json *smaller(const struct args *a, const char *name,
                             uint32_t context)
 {
+    static const struct submit_str priority[] = {
+        {O_PRIORITY, "priority"}
+    };
     char suffix[TIER_SUFFIX_MAX];
     char made[MODEL_NAME_MAX + 1 + TIER_SUFFIX_MAX];
     struct json *o = json_object();
@@ -158,8 +123,8 @@ static struct json *smaller(const struct args *a, const char *name,
     json_add_str(o, "reshard", name);
     json_add_str(o, "name", made);
     json_add_int(o, "context", context);
-    add_str(o, a, O_PRIORITY, "priority");
-    add_accepted(o, a);
+    submit_strings(o, a, priority, countof(priority));
+    submit_accepted(o, &a->opt[O_ACCEPT]);
     return o;
 }
 
@@ -177,8 +142,11 @@ static int run_all(struct client *c, const struct args *a, struct json *body,
         code = submit_post(c, smaller(a, name, t->context[i]), no_wait, ids[i],
                            NULL);
     }
-    for (uint32_t i = 0; i < n && code == 0 && !no_wait; i++) {
-        code = submit_wait(c, ids[i]);
+    bool posted = code == 0 && !no_wait;
+    /* Each end is told; the exit code is the first one's that is not well. */
+    for (uint32_t i = 0; i < n && code != EXIT_INTERRUPTED && posted; i++) {
+        int end = submit_wait(c, ids[i]);
+        code = code == 0 || end == EXIT_INTERRUPTED ? end : code;
     }
     return code;
 }

@@ -4,7 +4,16 @@
 #include "client/submit.h"
 #include "proto/limits.h"
 
-enum { O_TOKENIZER, O_NAME, O_SET, O_PROFILE, O_FORCE, O_PRIORITY, O_NO_WAIT };
+enum {
+    O_TOKENIZER,
+    O_NAME,
+    O_SET,
+    O_PROFILE,
+    O_ACCEPT,
+    O_FORCE,
+    O_PRIORITY,
+    O_NO_WAIT
+};
 
 static const struct opt opts[] = {
     [O_TOKENIZER] = {"tokenizer", 't', OPT_STR,  "FILE",
@@ -15,41 +24,27 @@ static const struct opt opts[] = {
                      "a number that the manifest lacks, as d_ff; repeatable", 0, 0},
     [O_PROFILE] = {"profile",   0,   OPT_STR,  "P",
                      "Neural Engine whose residency is predicted",            0, 0},
-    [O_FORCE] = {"force",     'f', OPT_FLAG, NULL,
-                     "serve the model even when a gate fails",                0, 0},
-    [O_PRIORITY] = {"priority",  0,   OPT_STR,  "P",
-                     "low, normal (default) or high: which job is next",      0, 0},
-    [O_NO_WAIT] = {"no-wait",   0,   OPT_FLAG, NULL,
-                     "only queue the job and print its id",                   0, 0},
+    [O_ACCEPT] = SUBMIT_ACCEPT_OPT,
+    [O_FORCE] = SUBMIT_FORCE_OPT,
+    [O_PRIORITY] = SUBMIT_PRIORITY_OPT,
+    [O_NO_WAIT] = SUBMIT_NO_WAIT_OPT,
 };
-
-static void add_str(struct json *o, const struct args *a, int opt,
-                    const char *key)
-{
-    if (a->opt[opt].set) {
-        json_add_str(o, key, a->opt[opt].str);
-    }
-}
 
 static struct json *request(const struct args *a, const char *path,
                             const char *tokenizer)
 {
+    static const struct submit_str strings[] = {
+        {O_NAME,     "name"    },
+        {O_PROFILE,  "profile" },
+        {O_PRIORITY, "priority"},
+    };
     struct json *o = json_object();
     json_add_str(o, "kind", "import");
     json_add_str(o, "source", path);
     json_add_str(o, "tokenizer", tokenizer);
-    add_str(o, a, O_NAME, "name");
-    add_str(o, a, O_PROFILE, "profile");
-    add_str(o, a, O_PRIORITY, "priority");
-    if (a->opt[O_SET].set) {
-        struct json *list = json_add_array(o, "set");
-        for (size_t i = 0; i < a->opt[O_SET].n_list; i++) {
-            json_add_str(list, NULL, a->opt[O_SET].list[i]);
-        }
-    }
-    if (a->opt[O_FORCE].set) {
-        json_add_bool(o, "force", true);
-    }
+    submit_strings(o, a, strings, countof(strings));
+    submit_list(o, &a->opt[O_SET], "set");
+    submit_accepted(o, &a->opt[O_ACCEPT]);
     return o;
 }
 

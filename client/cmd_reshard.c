@@ -11,26 +11,26 @@ enum {
     O_KV,
     O_OUTPUT,
     O_AS,
+    O_ACCEPT,
     O_PRIORITY,
     O_NO_WAIT
 };
 
 static const struct opt opts[] = {
-    [O_PROFILE] = {"profile",  'p', OPT_STR,  "P",
-                   "Neural Engine to divide for; default as it is divided",    0,
-                   0                                                               },
-    [O_CONTEXT] = {"context",  'c', OPT_INT,  "N",    "tokens the model sees", 1,
-                   MODEL_CONTEXT_MAX                                               },
-    [O_SHAPE] = {"shape",    0,   OPT_STR,  "S",
-                   "ranged, functions, or functions:T,T,...",                  0, 0},
-    [O_KV] = {"kv",       0,   OPT_STR,  "K",    "state or host",         0, 0},
-    [O_OUTPUT] = {"output",   0,   OPT_STR,  "O",    "logits or argmax",      0, 0},
-    [O_AS] = {"as",       0,   OPT_STR,  "NAME",
-                   "of the new model; default MODEL-PROFILE or MODEL-2k",      0, 0},
-    [O_PRIORITY] = {"priority", 0,   OPT_STR,  "P",
-                   "low, normal (default) or high: which job is next",         0, 0},
-    [O_NO_WAIT] = {"no-wait",  0,   OPT_FLAG, NULL,
-                   "only queue the job and print its id",                      0, 0},
+    [O_PROFILE] = {"profile", 'p', OPT_STR, "P",
+                   "Neural Engine to divide for; default as it is divided",  0,
+                   0                                                             },
+    [O_CONTEXT] = {"context", 'c', OPT_INT, "N",    "tokens the model sees", 1,
+                   MODEL_CONTEXT_MAX                                             },
+    [O_SHAPE] = {"shape",   0,   OPT_STR, "S",
+                   "ranged, functions, or functions:T,T,...",                0, 0},
+    [O_KV] = {"kv",      0,   OPT_STR, "K",    "state or host",         0, 0},
+    [O_OUTPUT] = {"output",  0,   OPT_STR, "O",    "logits or argmax",      0, 0},
+    [O_AS] = {"as",      0,   OPT_STR, "NAME",
+                   "of the new model; default MODEL-PROFILE or MODEL-2k",    0, 0},
+    [O_ACCEPT] = SUBMIT_ACCEPT_OPT,
+    [O_PRIORITY] = SUBMIT_PRIORITY_OPT,
+    [O_NO_WAIT] = SUBMIT_NO_WAIT_OPT,
 };
 
 /* The name that was given, or one that says what is new. */
@@ -55,10 +55,7 @@ static int name_of(const struct args *a, char *out, size_t size, struct err *e)
 
 static int run(struct client *c, const struct args *a)
 {
-    static const struct {
-        int opt;
-        const char *key;
-    } strings[] = {
+    static const struct submit_str strings[] = {
         {O_PROFILE,  "profile" },
         {O_SHAPE,    "shape"   },
         {O_KV,       "kv"      },
@@ -74,11 +71,8 @@ static int run(struct client *c, const struct args *a)
     struct json *o = json_object();
     json_add_str(o, "reshard", a->pos[0]);
     json_add_str(o, "name", name);
-    for (size_t i = 0; i < countof(strings); i++) {
-        if (a->opt[strings[i].opt].set) {
-            json_add_str(o, strings[i].key, a->opt[strings[i].opt].str);
-        }
-    }
+    submit_strings(o, a, strings, countof(strings));
+    submit_accepted(o, &a->opt[O_ACCEPT]);
     if (a->opt[O_CONTEXT].set) {
         json_add_int(o, "context", a->opt[O_CONTEXT].integer);
     }

@@ -97,26 +97,51 @@ out:
     return rc;
 }
 
+/* Of a job that is done: the next gate, after `g` (NULL: the first), whose
+ * failure was not accepted. Any such rejects the model. */
+static const struct json *rejecting(const struct json *job,
+                                    const struct json *g)
+{
+    const struct json *gates = json_get(json_get(job, "result"), "gates");
+    g = g == NULL ? json_first(gates) : json_next(g);
+    while (g != NULL && (strcmp(ask_str(g, "verdict"), "failed") != 0 ||
+                         json_bool(json_get(g, "accepted")))) {
+        g = json_next(g);
+    }
+    return g;
+}
+
 int follow_exit(const struct json *job)
 {
     const char *code = NULL;
     const char *text = NULL;
     if (strcmp(ask_str(job, "state"), "done") == 0) {
-        return EXIT_SUCCESS;
+        return rejecting(job, NULL) == NULL ? EXIT_SUCCESS : EXIT_DATA;
     }
     return show_job_error(job, &code, &text) ? err_exit(err_by_name(code))
                                              : EXIT_TEMPFAIL;
 }
 
-/* Whether the model is served then is for the model to say. */
-static bool gate_failed(const struct json *gates)
+/* What a person does next with the model of a job that is done. */
+static void tell_next(const struct client *c, const struct json *job)
 {
-    bool failed = false;
-    for (const struct json *g = json_first(gates); g != NULL;
-         g = json_next(g)) {
-        failed = failed || strcmp(ask_str(g, "verdict"), "failed") == 0;
+    const char *name = ask_str(job, "name");
+    const struct json *g = rejecting(job, NULL);
+    if (g == NULL) {
+        printf("next: anectl run %s\n", name);
+        return;
     }
-    return failed;
+    (void)fprintf(stderr,
+                  "%srejected%s: %s failed a gate, so it is not served; "
+                  "where: anectl quality %s, to serve it even so: "
+                  "anectl rm %s, then the same with --accept ",
+                  color_err(&c->term, COLOR_RED),
+                  color_err(&c->term, COLOR_OFF), name, name, name);
+    for (const char *comma = ""; g != NULL; g = rejecting(job, g)) {
+        (void)fprintf(stderr, "%s%.32s", comma, ask_str(g, "name"));
+        comma = ",";
+    }
+    (void)fputc('\n', stderr);
 }
 
 int follow_end(struct client *c, const struct json *job)
@@ -134,11 +159,8 @@ int follow_end(struct client *c, const struct json *job)
                ask_str(job, "name"), color_out(&c->term, COLOR_OFF), took);
         show_gates(c, json_get(json_get(job, "result"), "gates"));
         show_warnings(c, json_get(json_get(job, "result"), "warnings"));
-        printf("next: anectl %s %s\n",
-               gate_failed(json_get(json_get(job, "result"), "gates")) ? "show"
-                                                                       : "run",
-               ask_str(job, "name"));
-        return EXIT_SUCCESS;
+        tell_next(c, job);
+        return follow_exit(job);
     }
     (void)show_job_error(job, &code, &text);
     (void)fprintf(

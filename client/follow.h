@@ -11,7 +11,7 @@ bool follow_over(const char *state);
  * state (json_free). Errors: as ask(), CANCELLED after Ctrl-C. */
 CHECKED int follow_job(struct client *c, const char *id, bool changes,
                        struct json **ret, struct err *e);
-/* The exit code for an ended job. */
+/* The exit code for an ended job; 65 where its model is rejected. */
 int follow_exit(const struct json *job);
 /* Print how it ended; returns the exit code. */
 int follow_end(struct client *c, const struct json *job);

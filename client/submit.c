@@ -23,6 +23,38 @@ int submit_path(const char *file, char **ret, struct err *e)
     return 0;
 }
 
+void submit_strings(struct json *body, const struct args *a,
+                    const struct submit_str *list, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (a->opt[list[i].opt].set) {
+            json_add_str(body, list[i].key, a->opt[list[i].opt].str);
+        }
+    }
+}
+
+void submit_list(struct json *body, const struct opt_value *v, const char *key)
+{
+    struct json *list = v->set ? json_add_array(body, key) : NULL;
+    for (size_t i = 0; i < v->n_list; i++) {
+        json_add_str(list, NULL, v->list[i]);
+    }
+}
+
+void submit_accepted(struct json *body, const struct opt_value *v)
+{
+    struct json *list = v->set ? json_add_array(body, "accept") : NULL;
+    for (size_t i = 0; i < v->n_list; i++) {
+        const char *at = v->list[i];
+        for (size_t n = 0; *at != '\0'; at += n + (at[n] == ',' ? 1 : 0)) {
+            char name[64];
+            n = strcspn(at, ",");
+            (void)snprintf(name, sizeof(name), "%.*s", (int)n, at);
+            json_add_str(list, NULL, name);
+        }
+    }
+}
+
 int submit_wait(struct client *c, const char *id)
 {
     struct json *end = NULL;

@@ -7,6 +7,43 @@
 
 #define JOB_ID_MAX 64
 
+/* Rows of options that the commands share which make a model. */
+#define SUBMIT_ACCEPT_OPT                                                   \
+    {                                                                       \
+        "accept", 0, OPT_LIST, "G",                                         \
+            "gates that may fail: quality, exactness; commas between", 0, 0 \
+    }
+#define SUBMIT_FORCE_OPT                                                     \
+    {                                                                        \
+        "force", 'f', OPT_GONE, NULL,                                        \
+            "name the gates that may fail: --accept quality,exactness", 0, 0 \
+    }
+#define SUBMIT_PRIORITY_OPT                                          \
+    {                                                                \
+        "priority", 0, OPT_STR, "P",                                 \
+            "low, normal (default) or high: which job is next", 0, 0 \
+    }
+#define SUBMIT_NO_WAIT_OPT                                                   \
+    {                                                                        \
+        "no-wait", 0, OPT_FLAG, NULL, "only queue the job and print its id", \
+            0, 0                                                             \
+    }
+
+/* A member of the request, and the command's option that gives it. */
+struct submit_str {
+    int opt;
+    const char *key;
+};
+
+/* Add the options that were given, as strings. */
+void submit_strings(struct json *body, const struct args *a,
+                    const struct submit_str *list, size_t n);
+/* Add the option's list as it is. */
+void submit_list(struct json *body, const struct opt_value *v, const char *key);
+/* Add the gates of --accept; each value may name several, and the daemon knows
+ * which there are. */
+void submit_accepted(struct json *body, const struct opt_value *v);
+
 /* The daemon has another working folder: it needs the absolute path of a
  * regular file; *ret is the caller's. An error here can name the path as the
  * user wrote it. Errors: NOT_FOUND, IO. */

@@ -3,6 +3,9 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "cli/cli.h"
+#include "convert/gates.h"
+
 static volatile sig_atomic_t interrupted;
 
 static void on_signal(int sig)
@@ -42,8 +45,39 @@ void cli_bar_begin(struct cli_bar *b, struct convert_options *o)
     (void)signal(SIGTERM, on_signal);
 }
 
-int cli_bar_end(const struct cli_bar *b, int rc, const char *out,
-                const struct convert_result *r, const struct err *e)
+int cli_accept(const char *usage, const char *text, struct convert_options *o)
+{
+    struct err e = {0};
+    o->accept = text;
+    return gates_check_accepted(text, &e) == 0
+               ? 0
+               : cli_usage(usage, "--%s", e.msg);
+}
+
+/* 0, or the exit code of a rejected bundle. */
+static int tell_rejected(const struct convert_options *o,
+                         const struct convert_result *r)
+{
+    const struct convert_gate *g = gates_rejecting(r, 0, o->accept);
+    if (g == NULL) {
+        return EXIT_SUCCESS;
+    }
+    (void)fprintf(stderr,
+                  "rejected: %s failed a gate; where: aned quality %s; if it "
+                  "may fail: --accept ",
+                  o->out, o->out);
+    while (g != NULL) {
+        const struct convert_gate *next =
+            gates_rejecting(r, (size_t)(g - r->gates) + 1, o->accept);
+        (void)fprintf(stderr, "%s%s", g->name, next != NULL ? "," : "\n");
+        g = next;
+    }
+    return EXIT_DATA;
+}
+
+int cli_bar_end(const struct cli_bar *b, int rc,
+                const struct convert_options *o, const struct convert_result *r,
+                const struct err *e)
 {
     if (b->terminal && b->stage != NULL) {
         (void)fprintf(stderr, "\r%60s\r", "");
@@ -54,7 +88,7 @@ int cli_bar_end(const struct cli_bar *b, int rc, const char *out,
     for (size_t i = 0; i < r->notes.n; i++) {
         (void)fprintf(stderr, "warning: %s\n", r->notes.text[i]);
     }
-    printf("%s: %.1f MB, %u layer shards, %u head slices, %.1f s\n", out,
+    printf("%s: %.1f MB, %u layer shards, %u head slices, %.1f s\n", o->out,
            (double)r->bundle_bytes / 1e6, r->n_shards, r->n_heads,
            (double)r->ms / 1e3);
     if (r->target[0] != '\0') {
@@ -69,7 +103,7 @@ int cli_bar_end(const struct cli_bar *b, int rc, const char *out,
         printf("  %-10s %s%s%s\n", g->name, g->verdict,
                g->detail[0] != '\0' ? ": " : "", g->detail);
     }
-    return EXIT_SUCCESS;
+    return tell_rejected(o, r);
 }
 
 int cli_convert_run(convert_fn *run, struct convert_options *o)
@@ -79,5 +113,5 @@ int cli_convert_run(convert_fn *run, struct convert_options *o)
     struct cli_bar bar;
     cli_bar_begin(&bar, o);
     int rc = run(o, &r, &e);
-    return cli_bar_end(&bar, rc, o->out, &r, &e);
+    return cli_bar_end(&bar, rc, o, &r, &e);
 }

@@ -43,7 +43,8 @@ static const char usage[] =
     "  --calibration FILE  text for it (default: what the model writes)\n"
     "  --context S,...     positions (default: the model's own, at most 4096); "
     "of\n"
-    "                      several, BUNDLE has the most, and BUNDLE-2k ... are\n"
+    "                      several, BUNDLE has the most, and BUNDLE-2k ... "
+    "are\n"
     "                      made beside it and share its weights\n"
     "  --shape S           ranged (default: 1 to 4 rows), functions (of 1 and "
     "4\n"
@@ -55,6 +56,9 @@ static const char usage[] =
     "  --profile P         chip to plan for: law (default), m1 ... m5-max\n"
     "  --norm N            scale or max (default: by the measured range)\n"
     "  --residual-scale A  a power of two up to 1 (default: likewise)\n"
+    "  --accept G,...      gates that may fail: quality, exactness; without it "
+    "such\n"
+    "                      a bundle ends in exit code 65\n"
     "  --threads N         default: all cores\n"
     "  --dry-run           write nothing: print what it makes and how long\n"
     "                      it takes, as aned plan does, or what would stop\n"
@@ -78,6 +82,7 @@ enum {
     OPT_TARGET_BYTES,
     OPT_TARGET_KL,
     OPT_THREADS,
+    OPT_ACCEPT,
     OPT_DRY_RUN
 };
 
@@ -99,6 +104,7 @@ static const struct option options[] = {
     {"norm",           required_argument, NULL, OPT_NORM        },
     {"residual-scale", required_argument, NULL, OPT_SCALE       },
     {"threads",        required_argument, NULL, OPT_THREADS     },
+    {"accept",         required_argument, NULL, OPT_ACCEPT      },
     {"dry-run",        no_argument,       NULL, OPT_DRY_RUN     },
     {"help",           no_argument,       NULL, 'h'             },
     {NULL,             0,                 NULL, 0               },
@@ -117,6 +123,9 @@ static int read_value(int opt, const char *text, struct convert_options *o,
     }
     if (opt == OPT_TARGET_BYTES || opt == OPT_TARGET_KL) {
         return cli_read_target(usage, opt == OPT_TARGET_BYTES, text, o);
+    }
+    if (opt == OPT_ACCEPT) {
+        return cli_accept(usage, text, o);
     }
     if (opt == OPT_QUANT_FOR) {
         if (o->n_quant_for == QUANT_RULES_MAX) {
@@ -216,6 +225,7 @@ static int make_tiers(const struct convert_options *made, const struct tiers *t)
         o.name = made->name != NULL ? name : NULL;
         o.context = t->context[i];
         o.threads = made->threads;
+        o.accept = made->accept;
         rc = cli_convert_run(reshard_run, &o);
     }
     return rc;

@@ -24,10 +24,20 @@ static const char usage[] =
     "  --copy             copy the files (default)\n"
     "  --link             hard links in place of copies: the files must stay\n"
     "                     as they are, on the same file system\n"
+    "  --accept G,...     gates that may fail: quality, exactness\n"
     "  --threads N        default: all cores\n";
 
-enum { OPT_OUT = 256, OPT_NAME, OPT_TOKENIZER, OPT_PROFILE, OPT_SET,
-       OPT_COPY, OPT_LINK, OPT_THREADS };
+enum {
+    OPT_OUT = 256,
+    OPT_NAME,
+    OPT_TOKENIZER,
+    OPT_PROFILE,
+    OPT_SET,
+    OPT_COPY,
+    OPT_LINK,
+    OPT_ACCEPT,
+    OPT_THREADS
+};
 
 static const struct option options[] = {
     {"out",       required_argument, NULL, OPT_OUT      },
@@ -37,6 +47,7 @@ static const struct option options[] = {
     {"set",       required_argument, NULL, OPT_SET      },
     {"copy",      no_argument,       NULL, OPT_COPY     },
     {"link",      no_argument,       NULL, OPT_LINK     },
+    {"accept",    required_argument, NULL, OPT_ACCEPT   },
     {"threads",   required_argument, NULL, OPT_THREADS  },
     {"help",      no_argument,       NULL, 'h'          },
     {NULL,        0,                 NULL, 0            },
@@ -59,6 +70,8 @@ static int read_value(int opt, const char *text, struct import_options *o)
     case OPT_PROFILE:
         o->common.profile = text;
         return 0;
+    case OPT_ACCEPT:
+        return cli_accept(usage, text, &o->common);
     case OPT_COPY:
     case OPT_LINK:
         o->link = opt == OPT_LINK;
@@ -123,5 +136,5 @@ int cli_import(int argc, char **argv)
     }
     cli_bar_begin(&bar, &o.common);
     rc = import_run(&o, &r, &e);
-    return cli_bar_end(&bar, rc, o.common.out, &r, &e);
+    return cli_bar_end(&bar, rc, &o.common, &r, &e);
 }

@@ -10,20 +10,23 @@
 static const char usage[] =
     "usage: aned reshard BUNDLE --out DIR [OPTIONS]\n"
     "\n"
-    "Makes another bundle of BUNDLE's weights, bit for bit: divided for another\n"
+    "Makes another bundle of BUNDLE's weights, bit for bit: divided for "
+    "another\n"
     "chip, for another context, or in another form. Nothing is quantised, the\n"
     "source is not needed, and files that are the same share their bytes.\n"
     "\n"
-    "  --profile P   chip to plan for: law, m1 ... m5-max (default: divided as\n"
+    "  --profile P   chip to plan for: law, m1 ... m5-max (default: divided "
+    "as\n"
     "                BUNDLE is)\n"
     "  --context S   positions\n"
     "  --shape S     ranged, functions or functions:T,T,...\n"
     "  --kv K        state or host\n"
     "  --output O    logits or argmax\n"
     "  --name N      the model's name (default: BUNDLE's)\n"
+    "  --accept G    gates that may fail: quality, exactness\n"
     "  --threads N   default: all cores\n";
 
-enum { OUT = 256, PROFILE, CONTEXT, SHAPE, KV, OUTPUT, NAME, THREADS };
+enum { OUT = 256, PROFILE, CONTEXT, SHAPE, KV, OUTPUT, NAME, ACCEPT, THREADS };
 
 static const struct option options[] = {
     {"out",     required_argument, NULL, OUT    },
@@ -33,6 +36,7 @@ static const struct option options[] = {
     {"kv",      required_argument, NULL, KV     },
     {"output",  required_argument, NULL, OUTPUT },
     {"name",    required_argument, NULL, NAME   },
+    {"accept",  required_argument, NULL, ACCEPT },
     {"threads", required_argument, NULL, THREADS},
     {"help",    no_argument,       NULL, 'h'    },
     {NULL,      0,                 NULL, 0      },
@@ -73,8 +77,9 @@ static int read_options(int argc, char **argv, struct convert_options *o)
         if (opt < OUT) {
             return cli_usage(usage, "wrong option");
         }
-        if (opt == CONTEXT || opt == THREADS) {
-            int rc = read_number(opt, optarg, o);
+        if (opt == CONTEXT || opt == THREADS || opt == ACCEPT) {
+            int rc = opt == ACCEPT ? cli_accept(usage, optarg, o)
+                                   : read_number(opt, optarg, o);
             if (rc != 0) {
                 return rc;
             }

@@ -48,6 +48,9 @@ struct convert_options {
     /* `out` is only on its way: keep the records of the work, so that the same
      * conversion, begun again, finds `out` and takes it up. */
     bool keep_records;
+    /* Gates whose failure the caller takes, with commas between; NULL: none.
+     * The conversion is the same: it says what gates_rejecting() finds. */
+    const char *accept;
     /* Called often (several times a second); return false to cancel. stage is
      * a stable word: "reading", "measuring", "choosing", "calibrating",
      * "writing", "gating", "publishing". fraction is of the whole conversion, 0

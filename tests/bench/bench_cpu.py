@@ -132,7 +132,8 @@ def cached_bundle(src, name, context, quant, fresh):
         out.parent.mkdir(parents=True, exist_ok=True)
         subprocess.run(["rm", "-rf", str(out)], check=True)
         print(f"converting {src.name}", file=sys.stderr)
-        r = subprocess.run([aned, "convert", src, "--out", out, "--context", str(context), "--quant", quant],
+        r = subprocess.run([aned, "convert", src, "--out", out, "--context", str(context), "--quant", quant,
+                            "--accept", "quality,exactness"],
                            capture_output=True, text=True, timeout=1800)
         if r.returncode != 0:
             sys.exit(f"aned convert: {r.stderr.strip()}")

@@ -82,7 +82,7 @@ class Watch(threading.Thread):
 
 
 def convert(path, out, args):
-    command = [ANED, "convert", path, "--out", out, "--quant", args.quant]
+    command = [ANED, "convert", path, "--out", out, "--quant", args.quant, "--accept", "quality,exactness"]
     command += ["--threads", args.threads] if args.threads else []
     began = time.monotonic()
     with tempfile.TemporaryFile("w+") as log:

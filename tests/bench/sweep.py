@@ -65,7 +65,8 @@ def sources(model, tmp):
 def convert(aned, gguf, quant, context, bundle):
     if not gguf.exists():
         sys.exit(f"sweep: no {gguf.name} here")
-    r = subprocess.run([str(aned), "convert", str(gguf), "--out", str(bundle), "--quant", quant, "--context", str(context)],
+    r = subprocess.run([str(aned), "convert", str(gguf), "--out", str(bundle), "--quant", quant, "--context", str(context),
+                        "--accept", "quality,exactness"],
                        capture_output=True, text=True)
     if r.returncode != 0:
         sys.exit(f"sweep: {gguf.name} is not converted: {r.stderr}")

@@ -151,6 +151,21 @@ def test_a_package_is_timed(aned, demo_gguf, tmp_path):
         assert run(aned, "mil", "time", package, "--count", "2").stdout.startswith(b"width 1, 2 predictions: ")
 
 
+def test_a_rejected_bundle_is_kept_and_named(aned, demo_gguf, tmp_path):
+    def coarse(name, *more):
+        return run(aned, "convert", demo_gguf, "--out", tmp_path / name, "--context", "256", "--calibrate", "off", "--quant-for", "*=int4",
+                   *more)
+    r = coarse("a")
+    assert r.returncode == 65 and r.stderr.rstrip().endswith(b"--accept quality") and b"rejected: " in r.stderr
+    assert run(aned, "quality", tmp_path / "a", demo_gguf).returncode == 65
+    assert coarse("b", "--accept", "exactness").returncode == 65 and coarse("c", "--accept", "exactness,quality").returncode == 0
+    r = run(aned, "reshard", tmp_path / "a", "--out", tmp_path / "d", "--context", "128", "--accept", "quality")
+    assert r.returncode == 0, r.stderr
+    for wrong, says in (("speed", b"no gate 'speed'"), ("quality,structure", b"cannot run"), ("residency", b"never rejects")):
+        r = coarse("x", "--accept", wrong)
+        assert r.returncode == 64 and says in r.stderr and not (tmp_path / "x").exists()
+
+
 def test_same_input_same_bundle(aned, demo_gguf, tmp_path):
     for name in ("a", "b"):
         r = run(aned, "convert", demo_gguf, "--out", tmp_path / name, "--name", "same", "--context", "256")

@@ -98,6 +98,35 @@ def test_a_rejected_model_says_where(d, ctl):
     assert "program    failed   layer" in ctl("quality", "bad").stdout
 
 
+def test_a_rejected_model_ends_a_command_badly(d, ctl, demo_gguf):
+    """Exit 65 and the words, in every form that waits for the job; an accepted failure is a success."""
+    coarse = ["convert", demo_gguf, "--context", "128", "--calibrate", "off", *(x for form in COARSE for x in ("--quant-for", form))]
+    r = ctl(*coarse, "--name", "no", code=65)
+    assert "rejected: no failed a gate" in r.stderr and r.stderr.rstrip().endswith("--accept quality") and "next:" not in r.stdout
+    with d.http() as c:
+        job = c.get("/aned/v1/models/no").json()["job"]
+    assert ctl("job", job, "--follow", code=65).stderr.rstrip().endswith("--accept quality")
+    r = subprocess.run([ctl.exe, "job", job, "--follow", "--json"], env=ctl.env, capture_output=True, text=True)
+    assert (r.returncode, r.stderr, json.loads(r.stdout.splitlines()[-1])["state"]) == (65, "", "done")
+    ctl("rm", "no")
+    r = ctl(*coarse, "--name", "no", "--accept", "quality")
+    assert r.stdout.endswith("next: anectl run no\n") and "(accepted)" in r.stdout
+    ctl("rm", "no")
+    ctl(*coarse, "--name", "no", "--accept", "exactness", code=65)
+    ctl("rm", "no")
+
+
+def test_one_of_several_contexts_is_rejected(d, ctl, demo_gguf):
+    """The smaller one is made of the rejected one's weights; both ends are told."""
+    args = ["convert", demo_gguf, "--name", "two", "--context", "256,128", "--calibrate", "off", "--quant-for", COARSE[0]]
+    r = ctl(*args, code=65)
+    assert r.stderr.count("rejected: ") >= 1 and "two is there" in r.stdout and "two-" in r.stdout + r.stderr
+    with d.http() as c:
+        for m in c.get("/aned/v1/models").json()["models"]:
+            if m["name"].startswith("two"):
+                assert c.delete(f"/aned/v1/models/{m['name']}").status_code == 200
+
+
 def test_an_accepted_failure_is_recorded(d, ctl):
     with d.http() as c:
         m = c.get("/aned/v1/models/taken").json()
@@ -126,7 +155,8 @@ def test_force_is_gone(d, ctl, demo_gguf):
         r = c.post("/aned/v1/jobs", json={"source": str(demo_gguf), "name": "x", "force": True})
     assert r.status_code == 400 and "accept" in r.json()["error"]["message"] and r.json()["error"]["param"] == "force"
     for word in ("--force", "-f"):
-        assert "--accept" in ctl("convert", demo_gguf, word, code=64).stderr
+        for command in ("convert", "import"):
+            assert "--accept" in ctl(command, demo_gguf, word, code=64).stderr
     assert "--force" not in ctl("convert", "--help").stdout + ctl("completion", "fish").stdout
     assert "no gate 'speed'" in ctl("convert", demo_gguf, "--accept", "quality,speed", code=65).stderr
 

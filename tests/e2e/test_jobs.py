@@ -74,7 +74,7 @@ def test_forms_of_tensors(d, demo_gguf, anectl):
     end = d.convert(demo_gguf, "none", context=256, quant_for=["blk.*.attn_w=int8"])
     assert end["state"] == "failed" and "blk.*.attn_w" in end["error"]["message"]
     r = subprocess.run([anectl, "--socket", d.sock, "convert", demo_gguf, "--name", "six", "-q", "lut6", "-c", "256", "--calibrate", "off",
-                        "--quant-for", "*=lut4", "--quant-for", "token_embd*=int8"], capture_output=True, text=True)
+                        "--quant-for", "*=lut4", "--quant-for", "token_embd*=int8", "--accept", "quality"], capture_output=True, text=True)
     assert r.returncode == 0, r.stderr
 
 

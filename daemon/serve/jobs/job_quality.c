@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "convert/gates.h"
 #include "serve/jobs/jobs_impl.h"
 
 /* --- the report --- */
@@ -52,34 +53,6 @@ void job_quality_save(const struct jobs *js)
 
 /* --- acceptance --- */
 
-/* Gates whose failure leaves a bundle that can run. The others end the
- * conversion (structure, range) or never reject (residency). */
-static const char *const may_fail[] = {"quality", "exactness"};
-
-static int check_gate(const char *name, struct err *e)
-{
-    static const char *const others[] = {"structure", "range", "residency"};
-    for (size_t i = 0; i < countof(may_fail); i++) {
-        if (strcmp(name, may_fail[i]) == 0) {
-            return 0;
-        }
-    }
-    for (size_t i = 0; i < countof(others); i++) {
-        if (strcmp(name, others[i]) == 0) {
-            return err_set(e, ERR_INVALID,
-                           "accept: %s: %s; quality and exactness can be "
-                           "accepted",
-                           name,
-                           i == 2 ? "this gate never rejects"
-                                  : "what fails this gate cannot run");
-        }
-    }
-    return err_set(e, ERR_INVALID,
-                   "accept: there is no gate '%.64s'; quality and exactness "
-                   "can be accepted",
-                   name);
-}
-
 int job_accept_check(const struct json *list, struct err *e)
 {
     if (list == NULL || json_type(list) == JSON_NULL) {
@@ -92,7 +65,7 @@ int job_accept_check(const struct json *list, struct err *e)
         if (json_str(g) == NULL) {
             return err_set(e, ERR_INVALID, "accept: a list of gates");
         }
-        RETERR(check_gate(json_str(g), e));
+        RETERR(gate_acceptable(json_str(g), e));
     }
     return 0;
 }
