@@ -29,14 +29,30 @@ static struct json *judge_gates(const struct json *gates,
         struct json *copy = json_copy(g);
         bool failed = name != NULL && word != NULL && !strcmp(word, "failed");
         bool accepted = failed && job_accepts(spec, name);
-        if (accepted) {
+        if (accepted && json_get(g, "accepted") == NULL) {
             json_add_bool(copy, "accepted", true);
-        } else if (failed && *rejects == NULL) {
+        }
+        if (failed && !accepted && *rejects == NULL) {
             *rejects = g;
         }
         json_add_tree(list, NULL, copy);
     }
     return list;
+}
+
+/* The worker's result as the job keeps it. */
+static struct json *judged_result(const struct json *result,
+                                  const struct json *spec)
+{
+    struct json *ret = json_object();
+    const struct json *bad = NULL;
+    for (const struct json *m = json_first(result); m != NULL;
+         m = json_next(m)) {
+        bool gates = strcmp(json_key(m), "gates") == 0;
+        json_add_tree(ret, json_key(m),
+                      gates ? judge_gates(m, spec, &bad) : json_copy(m));
+    }
+    return ret;
 }
 
 static struct json *parsed(const char *text)
@@ -127,8 +143,12 @@ void step_intent(struct jobs *js)
     }
     job_quality_save(js);
     job_next_row(js->current, &row);
+    struct json *spec = parsed(row.spec);
+    struct json *result = judged_result(js->result, spec);
     buf_init(&b, FRAME_WORKER_MAX);
-    json_write(js->result, false, &b);
+    json_write(result, false, &b);
+    json_free(result);
+    json_free(spec);
     free(row.result);
     row.result = row_dup(buf_ok(&b) ? b.p : NULL);
     buf_fini(&b);
