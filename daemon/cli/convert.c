@@ -231,6 +231,19 @@ static int make_tiers(const struct convert_options *made, const struct tiers *t)
     return rc;
 }
 
+/* What each of the contexts would be. */
+static int foretell(struct convert_options *o, const struct tiers *t)
+{
+    int rc = cli_plan_of(o, false);
+    for (uint32_t i = 1; i < t->n && rc == EXIT_SUCCESS; i++) {
+        printf("\nof the same weights, which take room once:\n\n");
+        o->context = t->context[i];
+        o->out = NULL; /* room and place are the first one's matter */
+        rc = cli_plan_of(o, false);
+    }
+    return rc;
+}
+
 int cli_convert(int argc, char **argv)
 {
     bool dry = false;
@@ -252,7 +265,7 @@ int cli_convert(int argc, char **argv)
         o.calibration_bytes = text.n;
     }
     o.context = tiers.context[0];
-    rc = dry ? cli_plan_of(&o, false) : cli_convert_run(convert_run, &o);
+    rc = dry ? foretell(&o, &tiers) : cli_convert_run(convert_run, &o);
     buf_fini(&text);
     return rc == EXIT_SUCCESS && !dry ? make_tiers(&o, &tiers) : rc;
 }
