@@ -3,7 +3,8 @@
 
     eta.py ANED MODEL.gguf [OPTIONS of aned convert]
 
-Runs the conversion on a terminal of its own and reads its progress line. Prints what each stage took and what was told, and the
+Runs the conversion on a terminal of its own and reads its progress line. Prints what each stage took and what was told, the most
+memory in it (RssAnon + RssShmem, looked at with each line: what is no file's, so without the mapped source), and the
 worst error of two ETAs after the first tenth, in percent of the whole time: what is behind by the fraction, and what anectl makes of
 it (client/term.c: the recent speed). Figures mean something on a machine that does nothing else.
 """
@@ -19,8 +20,17 @@ import time
 LINE = re.compile(rb"([a-z]+) +\[[#.]*\] +(\d+) %")
 
 
+def memory(pid):
+    """Bytes now; 0 once the process is gone."""
+    try:
+        text = pathlib.Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0
+    return 1024 * sum(int(n) for n in re.findall(r"Rss(?:Anon|Shmem):\s*(\d+)", text))
+
+
 def watch(command):
-    """(seconds, stage, fraction) of each line, and the whole time."""
+    """(seconds, stage, fraction, bytes) of each line, and the whole time."""
     ours, theirs = pty.openpty()
     began = time.monotonic()
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=theirs)
@@ -31,7 +41,8 @@ def watch(command):
             text = os.read(ours, 65536)
         except OSError:  # the other end is closed
             break
-        rows += [(time.monotonic() - began, m[1].decode(), int(m[2]) / 100) for m in LINE.finditer(text)]
+        now = time.monotonic() - began, memory(child.pid)
+        rows += [(now[0], m[1].decode(), int(m[2]) / 100, now[1]) for m in LINE.finditer(text)]
     os.close(ours)
     if child.wait() != 0:
         sys.exit(f"{command[0]} ended with {child.returncode}: {text.decode(errors='replace')}")
@@ -39,13 +50,13 @@ def watch(command):
 
 
 def by_fraction(rows):
-    return [(t, t / f) for t, _, f in rows if f > 0]
+    return [(t, t / f) for t, _, f, _ in rows if f > 0]
 
 
 def by_recent_speed(rows):
     """As eta_update does: a sample counts by how long it took, 10 s forget most of the past."""
     found, at, seen, rate = [], 0.0, 0.0, 0.0
-    for t, _, f in rows:
+    for t, _, f, _ in rows:
         dt = t - at
         if dt >= 0.2 and f > seen:
             keep = 10 / (10 + dt) if rate > 0 else 0
@@ -63,12 +74,14 @@ def main():
     with tempfile.TemporaryDirectory(prefix="aned-eta-", dir=pathlib.Path(model).parent) as room:
         rows, whole = watch([aned, "convert", model, "--out", f"{room}/bundle", *more])
     begins = {}
-    for t, stage, f in rows:
+    most = {}
+    for t, stage, f, now in rows:
         begins.setdefault(stage, (t, f))
+        most[stage] = max(now, most.get(stage, 0))
     ends = [*list(begins.values())[1:], (whole, 1.0)]
-    print(f"{'stage':<12} {'takes':>8} {'share':>7} {'told':>7}")
+    print(f"{'stage':<12} {'takes':>8} {'share':>7} {'told':>7} {'memory':>10}")
     for (stage, (t, f)), (end, to) in zip(begins.items(), ends):
-        print(f"{stage:<12} {end - t:>6.2f} s {100 * (end - t) / whole:>5.0f} % {100 * (to - f):>5.0f} %")
+        print(f"{stage:<12} {end - t:>6.2f} s {100 * (end - t) / whole:>5.0f} % {100 * (to - f):>5.0f} % {most[stage] / 2**20:>6.0f} MiB")
     for name, guesses in (("by the fraction", by_fraction(rows)), ("by the recent speed", by_recent_speed(rows))):
         late = [abs(guess - whole) / whole for t, guess in guesses if t >= whole / 10]
         print(f"worst error {name}: {100 * max(late):.0f} % of {whole:.1f} s" if late else f"{name}: too short to say")
