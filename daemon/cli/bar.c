@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "convert/accept.h"
 #include "convert/gates.h"
 
 static volatile sig_atomic_t interrupted;
@@ -49,9 +50,7 @@ int cli_accept(const char *usage, const char *text, struct convert_options *o)
 {
     struct err e = {0};
     o->accept = text;
-    return gates_check_accepted(text, &e) == 0
-               ? 0
-               : cli_usage(usage, "--%s", e.msg);
+    return accept_check(text, &e) == 0 ? 0 : cli_usage(usage, "--%s", e.msg);
 }
 
 /* 0, or the exit code of a rejected bundle. */

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "convert/accept.h"
 #include "mil/mil.h"
 
 int gate_structure(const char *dir, const char *package,
@@ -92,73 +93,12 @@ void gate_set(struct convert_result *r, const char *name, const char *verdict,
     must(false);
 }
 
-/* --- acceptance --- */
-
-/* Gates whose failure leaves a bundle that can run. The others end the
- * conversion (structure, range) or never reject (residency). */
-static const char *const may_fail[] = {"quality", "exactness"};
-
-int gate_acceptable(const char *name, struct err *e)
-{
-    static const char *const others[] = {"structure", "range", "residency"};
-    for (size_t i = 0; i < countof(may_fail); i++) {
-        if (strcmp(name, may_fail[i]) == 0) {
-            return 0;
-        }
-    }
-    for (size_t i = 0; i < countof(others); i++) {
-        if (strcmp(name, others[i]) == 0) {
-            return err_set(e, ERR_INVALID,
-                           "accept: %s: %s; quality and exactness can be "
-                           "accepted",
-                           name,
-                           i == 2 ? "this gate never rejects"
-                                  : "what fails this gate cannot run");
-        }
-    }
-    return err_set(e, ERR_INVALID,
-                   "accept: there is no gate '%.64s'; quality and exactness "
-                   "can be accepted",
-                   name);
-}
-
-/* The next name of a list with commas between; returns what follows it. */
-static const char *next_name(const char *at, char name[64])
-{
-    size_t n = strcspn(at, ",");
-    (void)snprintf(name, 64, "%.*s", (int)(n < 64 ? n : 63), at);
-    return at + n + (at[n] == ',' ? 1 : 0);
-}
-
-int gates_check_accepted(const char *text, struct err *e)
-{
-    char name[64];
-    while (*text != '\0') {
-        text = next_name(text, name);
-        RETERR(gate_acceptable(name, e));
-    }
-    return 0;
-}
-
-static bool is_accepted(const char *gate, const char *accept)
-{
-    char name[64];
-    while (accept != NULL && *accept != '\0') {
-        accept = next_name(accept, name);
-        if (strcmp(name, gate) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 const struct convert_gate *gates_rejecting(const struct convert_result *r,
                                            size_t from, const char *accept)
 {
     for (size_t i = from; i < r->n_gates; i++) {
         const struct convert_gate *g = &r->gates[i];
-        if (strcmp(g->verdict, "failed") == 0 &&
-            !is_accepted(g->name, accept)) {
+        if (strcmp(g->verdict, "failed") == 0 && !accept_has(accept, g->name)) {
             return g;
         }
     }

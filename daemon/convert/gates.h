@@ -28,11 +28,6 @@ CHECKED int gate_vocabulary(const struct gguf *g, struct gguf_notes *notes,
 
 /* The five gates in their order, all "not run". */
 void gates_init(struct convert_result *r);
-/* Whether a failure of the gate can be accepted: what it leaves is a bundle
- * that can run. Errors: INVALID. */
-CHECKED int gate_acceptable(const char *name, struct err *e);
-/* Whether text is a list of such gates with commas between. Errors: INVALID. */
-CHECKED int gates_check_accepted(const char *text, struct err *e);
 /* The first gate from r->gates[from] on that failed and is not in `accept` (as
  * convert_options); NULL: none. */
 const struct convert_gate *gates_rejecting(const struct convert_result *r,

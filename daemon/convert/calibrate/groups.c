@@ -14,6 +14,7 @@
 #define NS_MAC    0.022 /* fp32 product of a weight and a token */
 #define NS_WEIGHT 0.6   /* to make it from the source's bytes */
 #define NS_DRAW   8.0   /* one token of the vocabulary, for one draw */
+#define NS_LAYER  1.2e4 /* norms, rotation, attention: a layer, one token */
 
 const struct group groups[] = {
     {REFERENCE_ATTENTION, false, {SLOT_Q, SLOT_K, SLOT_V}               },
@@ -129,7 +130,8 @@ double cost_sample(const struct decoder *d)
         weights += (double)arch_layer_weights(d, l);
     }
     return weights * (NS_WEIGHT + NS_MAC * CALIBRATE_SEQUENCES) +
-           (double)d->vocab * CALIBRATE_SEQUENCES * NS_DRAW;
+           (double)d->vocab * CALIBRATE_SEQUENCES * NS_DRAW +
+           (double)d->n_layers * CALIBRATE_SEQUENCES * NS_LAYER;
 }
 
 double calibrate_cost(const struct decoder *d, const struct quant_choice *forms,

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "convert/gates.h"
+#include "convert/accept.h"
 #include "serve/jobs/jobs_impl.h"
 
 /* --- the report --- */
@@ -65,7 +65,7 @@ int job_accept_check(const struct json *list, struct err *e)
         if (json_str(g) == NULL) {
             return err_set(e, ERR_INVALID, "accept: a list of gates");
         }
-        RETERR(gate_acceptable(json_str(g), e));
+        RETERR(accept_gate(json_str(g), e));
     }
     return 0;
 }
