@@ -75,6 +75,10 @@ double eta_update(struct eta *t, double fraction, double now_s)
         *t = (struct eta){.fraction = fraction, .at = now_s};
         return -1;
     }
+    if (t->fraction <= 0) { /* a queue is no speed, nor is what is kept */
+        *t = (struct eta){.fraction = fraction, .at = now_s};
+        return -1;
+    }
     double dt = now_s - t->at;
     if (dt >= 0.2 && fraction > t->fraction) {
         double rate = (fraction - t->fraction) / dt;

@@ -29,8 +29,9 @@ void fmt_bytes(uint64_t bytes, char out[16]);
 void fmt_seconds(double s, char out[16]);
 
 /* Estimates the time left from (fraction done, seconds since the start). It
- * gives no estimate before 2 % and one second, then follows the recent speed.
- */
+ * begins with the first fraction above 0: before it a job waits in a queue, and
+ * a resumed one begins with what was kept. It gives no estimate before 2 % and
+ * one second, then follows the recent speed. */
 struct eta {
     double fraction, at; /* of the last sample taken */
     double rate;         /* fraction a second; 0: not known */

@@ -54,9 +54,12 @@ def by_fraction(rows):
 
 
 def by_recent_speed(rows):
-    """As eta_update does: a sample counts by how long it took, 10 s forget most of the past."""
+    """As eta_update does: a sample counts by how long it took, 10 s forget most of the past, and the first fraction above 0 is the beginning."""
     found, at, seen, rate = [], 0.0, 0.0, 0.0
     for t, _, f, _ in rows:
+        if seen <= 0:
+            at, seen = t, f
+            continue
         dt = t - at
         if dt >= 0.2 and f > seen:
             keep = 10 / (10 + dt) if rate > 0 else 0

@@ -80,6 +80,24 @@ static void test_eta_follows_speed(void **state)
     assert_true(eta_update(&t, 0.1, s) < 0); /* another attempt: unknown */
 }
 
+static void test_eta_begins_with_the_work(void **state)
+{
+    (void)state;
+    struct eta queued = {0};
+    struct eta resumed = {0};
+    double a = -1;
+    double b = -1;
+    assert_true(eta_update(&queued, 0, 0) < 0);
+    assert_true(eta_update(&queued, 0.01, 300) < 0);
+    assert_true(eta_update(&resumed, 0.6, 0.5) < 0);
+    for (int i = 1; i <= 3; i++) { /* 1 % a second */
+        a = eta_update(&queued, 0.01 + i / 100.0, 300 + i);
+        b = eta_update(&resumed, 0.6 + i / 100.0, 0.5 + i);
+    }
+    assert_true(a > 95 && a < 97);
+    assert_true(b > 36 && b < 38);
+}
+
 static void test_bar(void **state)
 {
     (void)state;
@@ -111,6 +129,7 @@ int main(void)
         cmocka_unit_test(test_numbers),
         cmocka_unit_test(test_eta_steady),
         cmocka_unit_test(test_eta_follows_speed),
+        cmocka_unit_test(test_eta_begins_with_the_work),
         cmocka_unit_test(test_bar),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
