@@ -198,6 +198,7 @@ static int run(void *ctx, struct err *e)
         RETERR(digest_end(&j->digest, false, e));
     }
     RETERR(convert_calibrate(j, e));
+    RETERR(convert_verify_target(j, e));
     RETERR(convert_write(j, e));
     RETERR(convert_end_calibration(j, e));
     RETERR(describe(j, e));
@@ -225,6 +226,7 @@ void convert_job_fini(struct job *j)
     free(j->heads);
     plan_input_fini(&j->in);
     target_fini(&j->target);
+    target_text_fini(&j->text);
     arch_fini(&j->d);
     gguf_close(j->g);
     crew_unref();

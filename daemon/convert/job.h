@@ -43,6 +43,7 @@ struct job {
     struct range_choice choice;
     struct quant_choice forms; /* of the matrices */
     struct target target;      /* when one is asked for */
+    struct target_text text;   /* that its KL is measured on */
     char quant[QUANT_TEXT_MAX];
     bool calibrates;
     struct calibrate_slice *heads; /* owned: as the plan has them */
@@ -89,6 +90,9 @@ CHECKED int convert_check_target(const struct job *j, struct err *e);
  * of target_choose, convert_make_plan, convert_check_fit, convert_check_room.
  */
 CHECKED int convert_choose(struct job *j, struct err *e);
+/* When the codes are there: the KL that they have, of the same text. Errors:
+ * those of target_verify. */
+CHECKED int convert_verify_target(struct job *j, struct err *e);
 /* j->quant: the form of all matrices, or "mixed" with a target. */
 void convert_name_forms(struct job *j);
 /* Forms and target for bundle.json. */

@@ -188,12 +188,16 @@ void convert_costs(struct job *j)
     double quality =
         (a.layers + a.head) * (NS_DEQUANT + NS_MAC * QUALITY_TOKENS) * 7;
     /* palettes, about half of the layers for each matrix, whole runs */
-    double runs = (double)j->target.n_matrices * TARGET_FEW;
+    double runs = (double)j->target.n_matrices * TARGET_FEW * TARGET_COLUMNS;
     double palettes =
         a.layers * (encode_ns(QUANT_LUT4) + encode_ns(QUANT_LUT6)) / n;
     double single = (a.layers / 2 + a.head) * NS_MAC * runs / n;
+    double text = (a.layers + a.head) *
+                  (NS_DEQUANT + NS_MAC * TARGET_SEQUENCES) * TARGET_COLUMNS / n;
     double whole =
-        (a.layers + a.head) * (NS_DEQUANT + NS_MAC * QUALITY_TOKENS) * 6 / n;
+        (a.layers + a.head) *
+        (NS_DEQUANT + NS_MAC * (double)(TARGET_SEQUENCES * TARGET_COLUMNS)) *
+        6 / n;
     double asked = convert_has_target(j) ? 1 : 0;
     double embed = a.head * (NS_DEQUANT / n + 2 * put); /* as fp16 */
     double layers = a.layers * encode + a.layer_bytes * put;
@@ -203,20 +207,21 @@ void convert_costs(struct job *j)
     double layers_left = left_of(layers, k->layers, a.layer_bytes);
     double head_left = left_of(head, k->head, a.head_bytes);
     const struct progress_part parts[] = {
-        {"reading",    NS_START                  },
-        {"measuring",  NS_TOKEN * j->in.vocab    },
-        {"measuring",  measure / n               },
-        {"choosing",   asked * palettes },
-        {"choosing",   asked * single },
-        {"choosing",   asked * whole },
-        {"calibrating", calibrate },
-        {"writing",    embed_left                },
-        {"writing",    layers_left               },
-        {"writing",    head_left                 },
-        {"writing",    bundle * NS_REREAD        },
-        {"gating",     packages * NS_PACKAGE     },
-        {"gating",     quality / n               },
-        {"publishing", bundle * NS_SYNC          },
+        {"reading",     NS_START              },
+        {"measuring",   NS_TOKEN * j->in.vocab},
+        {"measuring",   measure / n           },
+        {"choosing",    asked * text          },
+        {"choosing",    asked * palettes      },
+        {"choosing",    asked * single        },
+        {"choosing",    asked * whole         },
+        {"calibrating", calibrate             },
+        {"writing",     embed_left            },
+        {"writing",     layers_left           },
+        {"writing",     head_left             },
+        {"writing",     bundle * NS_REREAD    },
+        {"gating",      packages * NS_PACKAGE },
+        {"gating",      quality / n           },
+        {"publishing",  bundle * NS_SYNC      },
     };
     progress_plan(&j->progress, parts, countof(parts));
     progress_credit(&j->progress, embed - embed_left + layers - layers_left +

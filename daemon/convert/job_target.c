@@ -1,6 +1,7 @@
 /* job_target.c - a conversion whose forms are chosen (target/target.h). */
 #include <string.h>
 
+#include "convert/calibrate/writer.h"
 #include "convert/job.h"
 #include "convert/quality/quality.h"
 
@@ -70,16 +71,15 @@ static void tell_choice(struct job *j)
         }
     }
     (void)snprintf(j->result.target, sizeof(j->result.target),
-                   "%s: %.2f bits a weight of the layers; KL %.4f of %u "
-                   "positions in fp32",
-                   forms, (double)bytes * 8 / (double)weights, t->measured,
+                   "%s: %.2f bits a weight of the layers; KL %.4f in fp32, "
+                   "of %u positions that the model wrote",
+                   forms, (double)bytes * 8 / (double)weights, t->reached,
                    t->positions);
 }
 
-static int choose(struct job *j, const int32_t *tokens, uint32_t n,
-                  struct err *e)
+static struct target_conf conf_of(struct job *j)
 {
-    const struct target_conf conf = {
+    return (struct target_conf){
         /* what no choice changes has its bytes already */
         .bytes = j->o->target_bytes > 0
                      ? j->o->target_bytes -
@@ -88,32 +88,55 @@ static int choose(struct job *j, const int32_t *tokens, uint32_t n,
         .kl = j->o->target_kl,
         .feedback = j->calibrates,
         .weights = &j->emit.weights,
-        .tokens = tokens,
-        .n = n,
+        .text = j->text,
     };
-    RETERR(target_choose(&j->d, &conf, &j->target, e));
-    use_picks(j);
-    tell_choice(j);
-    return 0;
+}
+
+static int make_text(struct job *j, struct err *e)
+{
+    char vocab[PATH_ROOM];
+    int32_t ids[QUALITY_TOKENS] = {0};
+    RETERR(convert_staged(j, "tokenizer.gguf", vocab, e));
+    const struct target_text_conf conf = {
+        .threads = j->o->threads,
+        .progress = &j->progress,
+        .ids = ids,
+        .n = quality_tokens(j->g, vocab, j->d.vocab, ids, QUALITY_TOKENS, NULL),
+        .bos = writer_bos(&j->d, vocab),
+        .context = j->emit.context,
+    };
+    return target_text_make(&j->d, &conf, &j->text, e);
 }
 
 int convert_choose(struct job *j, struct err *e)
 {
-    char vocab[PATH_ROOM];
-    int32_t tokens[QUALITY_TOKENS] = {0};
     if (!convert_has_target(j)) {
         return 0;
     }
-    RETERR(convert_staged(j, "tokenizer.gguf", vocab, e));
-    uint32_t n =
-        quality_tokens(j->g, vocab, j->d.vocab, tokens, QUALITY_TOKENS, NULL);
-    uint64_t most = j->emit.context;
-    RETERR(choose(j, tokens, n < most ? n : (uint32_t)most, e));
+    RETERR(make_text(j, e));
+    const struct target_conf conf = conf_of(j);
+    RETERR(target_choose(&j->d, &conf, &j->target, e));
+    use_picks(j);
     plan_input_fini(&j->in);
     RETERR(convert_make_plan(j, e));
     RETERR(convert_check_target(j, e));
     RETERR(convert_check_fit(j, e));
     return convert_check_room(j, e);
+}
+
+int convert_verify_target(struct job *j, struct err *e)
+{
+    if (!convert_has_target(j)) {
+        return 0;
+    }
+    j->target.reached = j->target.measured;
+    if (j->calibrates) {
+        const struct target_conf conf = conf_of(j);
+        RETERR(target_verify(&j->d, &conf, calibration_rows, j->calibration,
+                             &j->target.reached, e));
+    }
+    tell_choice(j);
+    return 0;
 }
 
 /* --- bundle.json --- */
@@ -151,6 +174,7 @@ void convert_describe_forms(struct job *j)
         .kl = j->o->target_kl,
         .measured_kl = t->measured,
         .expected_kl = t->expected,
+        .reached_kl = t->reached,
         .positions = t->positions,
     };
 }

@@ -70,6 +70,7 @@ struct bundle_target {
     double kl;          /* nats at most; 0: bytes were asked */
     double measured_kl; /* in fp32, before error feedback */
     double expected_kl; /* the same, or what feedback was to make of it */
+    double reached_kl;  /* of the weights as stored, in fp32, same text */
     uint32_t positions; /* of that measurement */
 };
 

@@ -29,6 +29,7 @@ void bundle_put_forms(struct json *j, const struct bundle *b)
         }
         json_add_num(o, "measured_kl", t->measured_kl);
         json_add_num(o, "expected_kl", t->expected_kl);
+        json_add_num(o, "reached_kl", t->reached_kl);
         json_add_int(o, "positions", t->positions);
     }
 }
@@ -80,6 +81,8 @@ static int read_target(struct bundle_target *t, const struct json *j,
     RETERR(json_want_num(j, "measured_kl", true, 0, 1e300, &t->measured_kl, e));
     RETERR(json_want_num(j, "expected_kl", true, 0, 1e300, &t->expected_kl, e));
     RETERR(json_want_int(j, "positions", true, 0, UINT32_MAX, &positions, e));
+    t->reached_kl = t->expected_kl; /* as bundles had it that lack the next */
+    RETERR(json_want_num(j, "reached_kl", false, 0, 1e300, &t->reached_kl, e));
     t->bytes = (uint64_t)bytes;
     t->positions = (uint32_t)positions;
     t->present = true;

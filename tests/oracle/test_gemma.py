@@ -15,7 +15,7 @@ CLEAR = 0.02
 # The largest mean KL, and the least share of equal best tokens where fp32 arithmetic leaves only the weights' error.
 # lut6 and lut4 are calibrated by default.
 LIMITS = {"fp16": (0.0005, 0.98), "int8": (0.010, 0.95), "int8 --calibrate on": (0.0037, 0.96), "lut6": (0.0125, 0.92), "lut4": (0.085, 0.75),
-          "kl0.05": (0.10, 0.80)}  # of the first two prompts; the target is held on another text
+          "kl0.05": (0.05, 0.80)}
 # Bits of a weight with its parameters, for rows of k weights.
 BITS = {"lut4": lambda k: 4 + 16 * 16 / k, "lut6": lambda k: 6 + 64 * 16 / k / 16, "int8": lambda k: 8 + 16 / k, "fp16": lambda k: 16}
 
@@ -73,8 +73,8 @@ def test_teacher_forced(aned, gemma_bundle, quant, prompts, reference, rounding,
 
 @pytest.mark.slow
 def test_a_target_buys_bits(gemma, gemma_bundle):
-    """KL 0.05: fewer bits than lut6 in all layers, the bytes those that the forms say, the KL in the manifest. What was
-    measured is of plain forms; calibration takes some of it off, so what counts is what was expected of it."""
+    """KL 0.05: at most 5.2 bits a weight, the bytes those that the forms say, the KL in the manifest: of plain forms, what
+    calibration was expected to leave of it, and what it left."""
     manifest = json.loads((gemma_bundle("kl0.05") / "bundle.json").read_text())
     forms = {f["tensor"]: f["quant"] for f in manifest["forms"]}
     assert forms.pop("token_embd.weight") == "int8"
@@ -83,8 +83,9 @@ def test_a_target_buys_bits(gemma, gemma_bundle):
     weights = sum(int(k) * int(n) for k, n in matrices.values())
     total = sum(int(k) * int(n) * BITS[forms[name]](int(k)) for name, (k, n) in matrices.items())
     stored = 8 * sum(s["weight_bytes"] for s in manifest["shards"])
-    print(f"gemma at KL 0.05: {total / weights:.3f} bits a weight, measured KL {manifest['target']['measured_kl']:.5f}")
-    assert total / weights <= 6.0
+    print(f"gemma at KL 0.05: {total / weights:.3f} bits a weight, {manifest['target']}")
+    assert total / weights <= 5.2
+    assert manifest["target"]["reached_kl"] <= 0.055, "the gate's bar"
     assert 1 <= stored / total <= 1.01, "norms and records are all that the forms do not say"
     assert 0.045 <= manifest["target"]["expected_kl"] <= manifest["target"]["kl"] == 0.05
     assert manifest["target"]["measured_kl"] > manifest["target"]["expected_kl"], "calibration is counted"

@@ -395,3 +395,20 @@ bool calibration_codes(void *ctx, const struct gguf_tensor *t, uint64_t first,
     }
     return false;
 }
+
+int calibration_rows(void *ctx, const struct gguf_tensor *t, uint64_t first,
+                     uint64_t n, float *out, struct err *e)
+{
+    const struct calibration *c = ctx;
+    RETERR(gguf_rows(t, first, n, out, e));
+    for (uint32_t l = 0; l <= c->d->n_layers; l++) {
+        const struct codes *f = &c->files[l];
+        for (uint64_t row = first; row < first + n; row++) {
+            const struct item *i = codes_item(f, t, row);
+            if (i != NULL) {
+                codes_row(f, i, row, out + (size_t)((row - first) * t->cols));
+            }
+        }
+    }
+    return 0;
+}

@@ -65,6 +65,13 @@ calibration_samples(const struct calibration *c);
 bool calibration_codes(void *c, const struct gguf_tensor *t, uint64_t first,
                        uint64_t rows, struct weights_codes *ret);
 
+/* reference_conf.rows, with a struct calibration: the rows of all matrices as
+ * the packages will have them; those of forms that feedback does not change as
+ * in the source. */
+CHECKED int calibration_rows(void *c, const struct gguf_tensor *t,
+                             uint64_t first, uint64_t n, float *out,
+                             struct err *e);
+
 /* A text to calibrate with, before anything is made of it. Errors: TOO_BIG,
  * INVALID (no UTF-8). */
 CHECKED int calibrate_check_text(const char *text, size_t n, struct err *e);

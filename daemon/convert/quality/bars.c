@@ -94,7 +94,13 @@ void judge_program(struct quality *q, const struct bundle *b)
         }
         least = c < least ? c : least;
     }
-    if (!(l->kl_mean <= q->bars.kl)) {
+    const struct bundle_target *t = &b->target;
+    if (t->kl > 0 && !(t->reached_kl <= t->kl * q->bars.target)) {
+        quality_fail(r,
+                     "on what the model writes: KL %.4f when it was converted, "
+                     "%.4g was asked for",
+                     t->reached_kl, t->kl);
+    } else if (!(l->kl_mean <= q->bars.kl)) {
         quality_fail(r, "logits: mean KL %.4f, at most %.4g", l->kl_mean,
                      q->bars.kl);
     } else if (!(l->argmax >= q->bars.argmax)) {

@@ -173,9 +173,6 @@ static int measure(struct ladder *r, struct err *e)
                                        .ctx = r};
     RETERR(bundle_open(r->dir, &r->b, e));
     RETERR(quality_bars(r->b->quant, &r->q->bars, e));
-    if (r->q->bars.target > 0 && r->b->target.kl > 0) {
-        r->q->bars.kl = r->b->target.kl * r->q->bars.target;
-    }
     if (!file_join(vocab, sizeof(vocab), r->dir, r->b->tokenizer_file)) {
         return err_set(e, ERR_INVALID, "the path is too long");
     }

@@ -30,7 +30,7 @@ struct quality_bars {
     char quant[24];
     double cosine; /* of each layer and program: the mean over positions */
     double kl;     /* of the logits: mean over positions, nats */
-    double target; /* not 0: `kl` is so many times what a target asked for */
+    double target; /* not 0: a target may be exceeded so many times */
     double argmax; /* share of clear positions with the same likeliest token */
     char reason[160];
 };

@@ -56,10 +56,11 @@ CHECKED int target_measure(const struct decoder *d,
                            const struct target_conf *conf, struct target *t,
                            struct target_place *places, struct err *e);
 
-/* The source's logits, (n, vocab), and the log of each one's sum of exp. */
+/* The source's logits, (n, vocab), and the log of each one's sum of exp. Of
+ * each `columns` positions those before the last of `given` are not counted. */
 struct target_truth {
     const float *logits;
-    uint32_t n;
+    uint32_t n, columns, given;
     size_t vocab;
     unsigned threads;
     double log_sum[REFERENCE_TOKENS_MAX];
@@ -70,7 +71,7 @@ struct target_check {
     const struct decoder *d;
     const struct target_conf *conf;
     struct target_place *places;
-    uint32_t n; /* positions */
+    uint32_t sequences, positions; /* positions: those that count */
     float *want, *got;
     struct target_truth truth;
 };

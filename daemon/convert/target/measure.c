@@ -39,21 +39,35 @@ static double log_sum(const float *x, size_t n)
     return top + fmath_log(sum);
 }
 
+/* Whether the token after position t is the model's own. */
+static bool counts(const struct target_truth *w, size_t t)
+{
+    return t % w->columns + 1 >= w->given;
+}
+
 static void on_truth(void *ctx, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
     struct target_truth *w = ctx;
     for (size_t t = begin; t < end; t++) {
-        w->log_sum[t] = log_sum(w->logits + t * w->vocab, w->vocab);
+        if (counts(w, t)) {
+            w->log_sum[t] = log_sum(w->logits + t * w->vocab, w->vocab);
+        }
     }
 }
 
-static void truth_init(struct target_truth *w, const float *logits, uint32_t n,
+static void truth_init(struct target_truth *w, const float *logits,
+                       const struct target_text *text, uint32_t sequences,
                        size_t vocab, unsigned threads)
 {
-    *w = (struct target_truth){
-        .logits = logits, .n = n, .vocab = vocab, .threads = threads};
-    crew_run(threads, n, 1, on_truth, w);
+    *w = (struct target_truth){.logits = logits,
+                               .n = sequences * text->columns,
+                               .columns = text->columns,
+                               .given = text->given,
+                               .vocab = vocab,
+                               .threads = threads};
+    must(w->n <= REFERENCE_TOKENS_MAX);
+    crew_run(threads, w->n, 1, on_truth, w);
 }
 
 static void on_positions(void *ctx, size_t begin, size_t end, unsigned worker)
@@ -64,6 +78,9 @@ static void on_positions(void *ctx, size_t begin, size_t end, unsigned worker)
     for (size_t t = begin; t < end; t++) {
         const float *a = c->want->logits + t * vocab;
         const float *b = c->got + t * vocab;
+        if (!counts(c->want, t)) {
+            continue;
+        }
         double za = c->want->log_sum[t];
         double zb = log_sum(b, vocab);
         double sum = 0;
@@ -75,6 +92,15 @@ static void on_positions(void *ctx, size_t begin, size_t end, unsigned worker)
     }
 }
 
+static uint32_t counted(const struct target_truth *w)
+{
+    uint32_t n = 0;
+    for (uint32_t t = 0; t < w->n; t++) {
+        n += counts(w, t) ? 1 : 0;
+    }
+    return n;
+}
+
 /* The mean over positions. Each position is summed by one thread. */
 static double mean_kl(struct target_truth *want, const float *got)
 {
@@ -84,15 +110,17 @@ static double mean_kl(struct target_truth *want, const float *got)
     for (uint32_t t = 0; t < want->n; t++) {
         sum += c.kl[t];
     }
-    return sum / want->n;
+    return sum / counted(want);
 }
 
-/* Positions whose logits, the source's and another's, stay within the limit of
+/* Sequences whose logits, the source's and another's, stay within the limit of
  * a gate's arrays. */
-static uint32_t positions(const struct decoder *d, uint32_t n)
+static uint32_t fitting(const struct decoder *d, const struct target_text *text,
+                        uint32_t most)
 {
-    uint64_t most = QUALITY_BYTES_MAX / sizeof(float) / 2 / d->vocab;
-    return (uint32_t)num_max(num_min(most, n), 1);
+    uint64_t one = 2 * sizeof(float) * (uint64_t)text->columns * d->vocab;
+    most = (uint32_t)num_min(most, text->sequences);
+    return (uint32_t)num_max(num_min(QUALITY_BYTES_MAX / one, most), 1);
 }
 
 static int logits_new(const struct decoder *d, uint32_t n, float **ret,
@@ -113,7 +141,7 @@ struct runs {
     struct target_place *places;
     struct reference *r;
     struct reference_keys *keys;
-    uint32_t n;
+    uint32_t sequences;
     size_t floats; /* of a stream */
     float *kept;   /* n_layers + 1 streams: before each layer, and the last */
     float *want, *got;
@@ -124,10 +152,13 @@ static int runs_open(struct runs *r, const struct reference_conf *conf,
                      struct err *e)
 {
     size_t stride = 0;
-    RETERR(reference_open(r->d, conf, 1, r->n, &r->r, e));
-    RETERR(reference_keys_open(r->d, 1, r->n, false, &r->keys, e));
+    const struct target_text *text = &r->conf->text;
+    uint32_t n = r->sequences * text->columns;
+    RETERR(reference_open(r->d, conf, r->sequences, text->columns, &r->r, e));
+    RETERR(reference_keys_open(r->d, r->sequences, text->columns, false,
+                               &r->keys, e));
     reference_at(r->r, r->keys, 0);
-    RETERR(reference_embed(r->r, r->conf->tokens, e));
+    RETERR(reference_embed(r->r, text->tokens, e));
     float *x = reference_stream(r->r, &stride);
     r->floats = r->d->d_model * stride;
     r->kept = malloc((r->d->n_layers + 1) * r->floats * sizeof(float));
@@ -135,15 +166,15 @@ static int runs_open(struct runs *r, const struct reference_conf *conf,
         return err_set(e, ERR_NOMEM, "the streams of %u layers",
                        r->d->n_layers);
     }
-    RETERR(logits_new(r->d, r->n, &r->want, e));
-    RETERR(logits_new(r->d, r->n, &r->got, e));
+    RETERR(logits_new(r->d, n, &r->want, e));
+    RETERR(logits_new(r->d, n, &r->got, e));
     memcpy(r->kept, x, r->floats * sizeof(float));
     for (uint32_t l = 0; l < r->d->n_layers; l++) {
         RETERR(reference_layers(r->r, l, l + 1, e));
         memcpy(r->kept + (l + 1) * r->floats, x, r->floats * sizeof(float));
     }
     RETERR(reference_head(r->r, r->want, e));
-    truth_init(&r->truth, r->want, r->n, r->d->vocab,
+    truth_init(&r->truth, r->want, text, r->sequences, r->d->vocab,
                r->conf->weights->threads);
     return 0;
 }
@@ -227,7 +258,7 @@ int target_measure(const struct decoder *d, const struct target_conf *conf,
                                        .rows = target_rows,
                                        .ctx = &v};
     struct runs r = {.d = d, .conf = conf, .t = t, .places = places};
-    r.n = positions(d, (uint32_t)num_min(conf->n, TARGET_FEW));
+    r.sequences = fitting(d, &conf->text, TARGET_FEW);
     int rc = run_all(&r, &ref, e);
     reference_keys_close(r.keys);
     reference_close(r.r);
@@ -239,25 +270,39 @@ int target_measure(const struct decoder *d, const struct target_conf *conf,
 
 /* --- all of them --- */
 
-static int whole(struct target_check *c, const struct target *t, float *logits,
-                 struct err *e)
+static int run_text(const struct target_check *c,
+                    const struct reference_conf *conf, float *logits,
+                    struct err *e)
 {
-    struct target_values v = {t, c->places};
-    const struct reference_conf ref = {.threads = c->conf->weights->threads,
-                                       .progress = c->conf->weights->progress,
-                                       .rows = t != NULL ? target_rows : NULL,
-                                       .ctx = &v};
-    return reference_run(c->d, &ref, c->conf->tokens, c->n, logits, e);
+    const struct target_text *text = &c->conf->text;
+    struct reference *r = NULL;
+    struct reference_keys *k = NULL;
+    int rc = 0;
+    CHECK(reference_open(c->d, conf, c->sequences, text->columns, &r, e));
+    CHECK(reference_keys_open(c->d, c->sequences, text->columns, false, &k, e));
+    reference_at(r, k, 0);
+    CHECK(reference_embed(r, text->tokens, e));
+    CHECK(reference_layers(r, 0, c->d->n_layers, e));
+    CHECK(reference_head(r, logits, e));
+out:
+    reference_keys_close(k);
+    reference_close(r);
+    return rc;
 }
 
 int target_check_open(struct target_check *c, struct err *e)
 {
-    c->n = positions(c->d, c->conf->n);
-    RETERR(logits_new(c->d, c->n, &c->want, e));
-    RETERR(logits_new(c->d, c->n, &c->got, e));
-    RETERR(whole(c, NULL, c->want, e));
-    truth_init(&c->truth, c->want, c->n, c->d->vocab,
-               c->conf->weights->threads);
+    const struct target_text *text = &c->conf->text;
+    const struct weights *w = c->conf->weights;
+    const struct reference_conf source = {.threads = w->threads,
+                                          .progress = w->progress};
+    c->sequences = fitting(c->d, text, text->sequences);
+    uint32_t n = c->sequences * text->columns;
+    RETERR(logits_new(c->d, n, &c->want, e));
+    RETERR(logits_new(c->d, n, &c->got, e));
+    RETERR(run_text(c, &source, c->want, e));
+    truth_init(&c->truth, c->want, text, c->sequences, c->d->vocab, w->threads);
+    c->positions = counted(&c->truth);
     return 0;
 }
 
@@ -276,12 +321,37 @@ int target_check_run(struct target_check *c, const struct target *t,
         const struct target_matrix *m = &t->matrices[i];
         c->places[i].now = m->kept || !kept_only ? (int)m->chosen : -1;
     }
-    int rc = whole(c, t, c->got, e);
+    struct target_values v = {t, c->places};
+    const struct reference_conf conf = {.threads = c->conf->weights->threads,
+                                        .progress = c->conf->weights->progress,
+                                        .rows = target_rows,
+                                        .ctx = &v};
+    int rc = run_text(c, &conf, c->got, e);
     for (uint32_t i = 0; i < t->n_matrices; i++) {
         c->places[i].now = -1;
     }
     if (rc == 0) {
         *ret = mean_kl(&c->truth, c->got);
     }
+    return rc;
+}
+
+int target_verify(const struct decoder *d, const struct target_conf *conf,
+                  int (*rows)(void *ctx, const struct gguf_tensor *t,
+                              uint64_t first, uint64_t n, float *out,
+                              struct err *e),
+                  void *ctx, double *ret, struct err *e)
+{
+    const struct reference_conf other = {.threads = conf->weights->threads,
+                                         .progress = conf->weights->progress,
+                                         .rows = rows,
+                                         .ctx = ctx};
+    struct target_check c = {.d = d, .conf = conf};
+    int rc = 0;
+    CHECK(target_check_open(&c, e));
+    CHECK(run_text(&c, &other, c.got, e));
+    *ret = mean_kl(&c.truth, c.got);
+out:
+    target_check_close(&c);
     return rc;
 }

@@ -69,7 +69,7 @@ static int run_choice(struct chooser *c, struct err *e)
     double plain = target_sum(t, false);
     double left = target_sum(t, true);
     RETERR(target_check_run(&c->check, t, false, &t->measured, e));
-    t->positions = c->check.n;
+    t->positions = c->check.positions;
     t->rounds++;
     t->expected = t->measured;
     if (c->conf->feedback && plain > 0) {
@@ -192,7 +192,9 @@ int target_choose(const struct decoder *d, const struct target_conf *conf,
     struct weights w = *conf->weights;
     struct chooser c = {.conf = conf, .t = t};
     int rc = 0;
-    must(conf->n >= 1 && conf->n <= REFERENCE_TOKENS_MAX);
+    const struct target_text *text = &conf->text;
+    must(text->columns > 0 && text->given > 0 && text->sequences > 0 &&
+         text->sequences * text->columns <= REFERENCE_TOKENS_MAX);
     uint64_t least = least_bytes(t);
     if (conf->bytes > 0 && least > conf->bytes) {
         return refuse_bytes(conf, least, e);

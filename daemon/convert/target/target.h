@@ -17,8 +17,35 @@
 
 /* A choice may be made of these, in this order. */
 #define TARGET_FORMS 4u /* lut4, lut6, int8, fp16 */
-/* Positions of the runs for single matrices: the beginning of the tokens. */
-#define TARGET_FEW 64u
+
+/* What KL is measured on: pieces of text, each continued by the model, for that
+ * is where logits are used. Sequences have the same length. */
+#define TARGET_SEQUENCES   8u
+#define TARGET_COLUMNS     48u /* of each at most */
+#define TARGET_GIVEN       8u  /* of them not the model's own, BOS included */
+#define TARGET_FEW         3u  /* sequences of the runs for single matrices */
+#define TARGET_TEMPERATURE 0.7
+#define TARGET_SEED        2u /* calibration has another one */
+
+struct target_text {
+    int32_t *tokens; /* owned: sequences * columns, sequence after sequence */
+    uint32_t sequences, columns;
+    uint32_t given; /* positions before the last of them are not counted */
+};
+
+struct target_text_conf {
+    unsigned threads;          /* crew.h */
+    struct progress *progress; /* NULL: none; else a part of "choosing" */
+    const int32_t *ids;        /* n of them, of a text to cut pieces from */
+    uint32_t n;
+    int32_t bos;      /* TOKEN_NONE: none */
+    uint32_t context; /* sequences are not longer */
+};
+/* Errors: those of writer_run. */
+CHECKED int target_text_make(const struct decoder *d,
+                             const struct target_text_conf *conf,
+                             struct target_text *ret, struct err *e);
+void target_text_fini(struct target_text *t); /* zeroed is fine */
 
 struct target_conf {
     uint64_t bytes; /* of all matrices at most; 0: none asked for */
@@ -27,8 +54,8 @@ struct target_conf {
      * its importance. Its choice's rules are kept: what one of them matches is
      * not chosen. Borrowed; feedback would be ignored. */
     const struct weights *weights;
-    const int32_t *tokens; /* n of them, as for reference_run */
-    uint32_t n;
+    struct target_text text; /* sequences * columns: REFERENCE_TOKENS_MAX at
+                                most; borrowed */
     /* The conversion will encode with error feedback, which is not run here:
      * what it takes off is predicted (target_feedback). */
     bool feedback;
@@ -63,7 +90,8 @@ struct target {
     double sum;         /* of the matrices' own KLs */
     double measured;    /* of a whole run without feedback */
     double expected;    /* the same, or what feedback is to make of it */
-    uint32_t positions; /* of that run */
+    double reached;     /* of the weights as stored; set by the conversion */
+    uint32_t positions; /* counted in that run */
     unsigned rounds;    /* whole runs with chosen forms */
 };
 
@@ -80,6 +108,15 @@ void target_fini(struct target *t); /* zeroed is fine */
 CHECKED int target_choose(const struct decoder *d,
                           const struct target_conf *conf, struct target *t,
                           struct err *e);
+
+/* The KL of the model whose matrices have the rows that rows(ctx, ...) gives
+ * (reference_conf.rows), on the same text. Errors: those of the runs. */
+CHECKED int target_verify(const struct decoder *d,
+                          const struct target_conf *conf,
+                          int (*rows)(void *ctx, const struct gguf_tensor *t,
+                                      uint64_t first, uint64_t n, float *out,
+                                      struct err *e),
+                          void *ctx, double *ret, struct err *e);
 
 /* The share of a form's KL that error feedback leaves: 1 for forms that it does
  * not help. Measured on gemma-3-270m (README.md). */
