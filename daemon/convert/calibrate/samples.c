@@ -5,7 +5,6 @@
  */
 #include <string.h>
 
-#include "base/crew.h"
 #include "base/num.h"
 #include "base/utf8.h"
 #include "convert/calibrate/impl.h"

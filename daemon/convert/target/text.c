@@ -1,9 +1,9 @@
 /* text.c - pieces of a text, each continued by the model.
  *
- * A fixed text is not what a small model says: on its other languages and
- * tables KL is several times that of the model's own answers, and calibration,
- * which runs over the model's own text, helps less. People draw cooler than
- * at temperature 1, where a small model soon says nothing that anyone wants.
+ * A fixed text is not what a small model says: one bundle of gemma-3-270m had
+ * KL 0.067 on the gate's and 0.031 on this one. Calibration, which runs over the
+ * model's own text, helps it less. People draw cooler than at temperature 1;
+ * other temperatures, lengths and numbers of pieces were not compared.
  */
 #include <assert.h>
 
