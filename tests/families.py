@@ -1,0 +1,50 @@
+"""The families of models that the suites judge, one row each: the one file of the tests to touch for another.
+
+A row without a shape is a model of the shared data, with logits of the transformers library. One with a shape is a tiny
+model of ours in oracle/models/NAME: `oracle/make_family.py NAME` makes it, and the README there says how. `layer` and
+`embed_scale` describe it by the source of another implementation, never by what the converter makes of it.
+"""
+import dataclasses
+import pathlib
+import sys
+
+TESTS = pathlib.Path(__file__).parent
+sys.path.insert(0, str(TESTS / "bench"))
+
+from mkgguf import Shape  # noqa: E402
+
+
+@dataclasses.dataclass
+class Family:
+    name: str
+    arch: str = ""  # "": the name
+    pairs: bool = False  # a rotated pair is (2i, 2i + 1) in the file, not (i, i + half)
+    shape: Shape | None = None
+    embed_scale: float = 1.0
+    layer: dict = dataclasses.field(default_factory=dict)  # where it differs from decoder.PLAIN_LAYER
+    mistakes: tuple = ()  # of oracle/family_mistakes.py, to be planted
+    refused: dict = dataclasses.field(default_factory=dict)  # keys behind "ARCH." with which it must not be converted
+
+    @property
+    def architecture(self):
+        return self.arch or self.name
+
+    def folder(self, shared):
+        """Where model.gguf, expected.npz and mistakes.json lie."""
+        return TESTS / "oracle" / "models" / self.name if self.shape else shared / "data" / "families" / self.name / "a"
+
+
+ROWS = [
+    Family("mistral", arch="llama", pairs=True),
+    Family("qwen3"),
+    Family("phi3"),
+    Family("hunyuan-dense"),
+    Family("gemma2"),
+    Family("gemma4-e", arch="gemma4"),
+    Family("granite", pairs=True),
+    Family("olmo2"),
+    Family("smollm3", pairs=True),
+]
+BY_NAME = {row.name: row for row in ROWS}
+FAMILIES = list(BY_NAME)
+PAIRS = {row.architecture for row in ROWS if row.pairs}
