@@ -47,6 +47,11 @@ ROWS = [
     Family("gemma", shape=Shape("gemma", 3, 48, 4, 1, 24, 128, 320, eps=1e-6, context=512),
            embed_scale=48**0.5, layer={"act": "gelu_tanh"},
            mistakes=("rope_other", "no_embscale", "scale_by_width", "gain_plus_one", "gate_up_swap", "act_silu", "gelu_erf")),
+    Family("glm4", pairs=True,
+           shape=Shape("glm4", 3, 48, 4, 2, 16, 96, 320, tied=False, bias=True, rope_dim=8, eps=1e-5, context=512,
+                       fused_up=True, post_norm=True),
+           mistakes=("rope_other", "full_rope", "no_bias", "no_postnorm", "gate_up_swap"),
+           refused={"rope.dimension_sections": [2, 1, 1, 0], "nextn_predict_layers": 1}),  # models that see, GLM-OCR
 ]
 BY_NAME = {row.name: row for row in ROWS}
 FAMILIES = list(BY_NAME)

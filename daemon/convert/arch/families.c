@@ -271,6 +271,11 @@ static const struct arch_row rows[] = {
      .may = BIT(OUTPUT),
      .pairs = true,
      .fill = fill_smollm3},
+    {.name = "glm4", /* text models; the others' rotation has sections */
+     .need = NEED_BLOCK | PRE_NORMS | POST_NORMS,
+     .may = BIT(OUTPUT) | QKV_BIAS,
+     .pairs = true,
+     .fused_up = true},
 };
 
 const struct arch_row *const arch_rows = rows;
