@@ -52,6 +52,11 @@ ROWS = [
                        fused_up=True, post_norm=True),
            mistakes=("rope_other", "full_rope", "no_bias", "no_postnorm", "gate_up_swap"),
            refused={"rope.dimension_sections": [2, 1, 1, 0], "nextn_predict_layers": 1}),  # models that see, GLM-OCR
+    Family("exaone4",
+           shape=Shape("exaone4", 3, 64, 4, 2, 16, 88, 320, rope_base=1e6, eps=1e-5, context=512, qk_norm=True, pre_norm=False,
+                       post_norm=True, tables={"rope_freqs.weight": [1, 1, 1.5, 4, 9, 16, 16, 16]}),
+           mistakes=("rope_other", "no_factors", "no_qknorm", "qknorm_order", "no_postnorm", "gate_up_swap"),
+           refused={"attention.sliding_window": 32}),  # 32B
 ]
 BY_NAME = {row.name: row for row in ROWS}
 FAMILIES = list(BY_NAME)
