@@ -10,15 +10,16 @@
 #include "cli/bar.h"
 #include "cli/cli.h"
 #include "cli/plan.h"
+#include "convert/arch/arch.h"
 #include "convert/reshard.h"
 #include "proto/tier.h"
+
+#define HELP_COLUMNS 76u /* of a line, behind its indentation */
 
 static const char usage[] =
     "usage: aned convert FILE --out BUNDLE [OPTIONS]\n"
     "\n"
-    "Turns a GGUF into a bundle of Core ML shards. Architectures: llama,\n"
-    "qwen2, qwen3, phi3, hunyuan-dense, gemma2, gemma3, gemma4, granite,\n"
-    "olmo2, smollm3.\n"
+    "Turns a GGUF into a bundle of Core ML shards.\n"
     "BUNDLE is the new folder itself; it must not exist. Of a split model "
     "FILE\n"
     "is any part (NAME-00001-of-00003.gguf).\n"
@@ -110,6 +111,27 @@ static const struct option options[] = {
     {NULL,             0,                 NULL, 0               },
 };
 
+/* The usage, and the architectures as the converter's own table has them. */
+static void help(void)
+{
+    char names[ARCH_NAMES_MAX];
+    size_t column = 0;
+    arch_names(names, sizeof(names));
+    (void)fputs(usage, stdout);
+    (void)fputs("\nArchitectures:\n ", stdout);
+    for (const char *name = names; *name != 0;) {
+        size_t n = strcspn(name, " ");
+        if (column + n > HELP_COLUMNS) {
+            (void)fputs("\n ", stdout);
+            column = 0;
+        }
+        printf(" %.*s", (int)n, name);
+        column += n + 1;
+        name += n + strspn(name + n, " ");
+    }
+    (void)fputs("\n", stdout);
+}
+
 /* 0, or the exit code of a wrong option. */
 static int read_value(int opt, const char *text, struct convert_options *o,
                       struct tiers *t)
@@ -171,7 +193,7 @@ static int read_options(int argc, char **argv, struct convert_options *o,
             break;
         }
         if (opt == 'h') {
-            (void)fputs(usage, stdout);
+            help();
             return EXIT_SUCCESS;
         }
         if (opt < OPT_OUT) {

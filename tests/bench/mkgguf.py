@@ -40,6 +40,9 @@ class Shape:
     window: int = 0
     qk_norm: bool = False  # of each head
     fused: bool = False  # phi3's attn_qkv, and ffn_up with the gate's rows in front
+    fused_up: bool = False  # only the latter
+    pre_norm: bool = True  # before each block
+    post_norm: bool = False  # of what each block adds
     tables: dict = dataclasses.field(default_factory=dict)  # 1-D tensors by name: their numbers
     keys: dict = dataclasses.field(default_factory=dict)  # more numbers of the family, behind "ARCH."
 
@@ -96,36 +99,41 @@ def tensor_list(s):
     """name -> (shape in numpy's order, kind)."""
     for name, numbers in s.tables.items():
         yield name, (len(numbers),), "table"
-    q, kv = s.heads * s.d_head, s.kv * s.d_head
     yield "token_embd.weight", (s.vocab, s.d), "matrix"
     if not s.tied:
         yield "output.weight", (s.vocab, s.d), "matrix"
     yield "output_norm.weight", (s.d,), "norm"
     for layer in range(s.layers):
-        p = f"blk.{layer}."
+        yield from layer_tensors(s, f"blk.{layer}.")
+
+
+def layer_tensors(s, p):
+    q, kv = s.heads * s.d_head, s.kv * s.d_head
+    post_norm, qk_norm = (field or s.arch == "gemma3" for field in (s.post_norm, s.qk_norm))
+    if s.pre_norm:
         yield p + "attn_norm.weight", (s.d,), "norm"
-        if s.fused:
-            yield p + "attn_qkv.weight", (q + 2 * kv, s.d), "matrix"
-            yield p + "attn_output.weight", (s.d, q), "matrix"
-            yield p + "ffn_norm.weight", (s.d,), "norm"
-            yield p + "ffn_up.weight", (2 * s.ff, s.d), "matrix"
-            yield p + "ffn_down.weight", (s.d, s.ff), "matrix"
-            continue
-        for name, rows in (("attn_q", q), ("attn_k", kv), ("attn_v", kv)):
+    if s.fused:
+        yield p + "attn_qkv.weight", (q + 2 * kv, s.d), "matrix"
+    for name, rows in (("attn_q", q), ("attn_k", kv), ("attn_v", kv)):
+        if not s.fused:
             yield p + name + ".weight", (rows, s.d), "matrix"
-            if s.bias:
-                yield p + name + ".bias", (rows,), "bias"
-        yield p + "attn_output.weight", (s.d, q), "matrix"
+        if s.bias:
+            yield p + name + ".bias", (rows,), "bias"
+    yield p + "attn_output.weight", (s.d, q), "matrix"
+    if s.pre_norm:
         yield p + "ffn_norm.weight", (s.d,), "norm"
+    if s.fused or s.fused_up:
+        yield p + "ffn_up.weight", (2 * s.ff, s.d), "matrix"
+    else:
         yield p + "ffn_gate.weight", (s.ff, s.d), "matrix"
         yield p + "ffn_up.weight", (s.ff, s.d), "matrix"
-        yield p + "ffn_down.weight", (s.d, s.ff), "matrix"
-        if s.qk_norm or s.arch == "gemma3":
-            yield p + "attn_q_norm.weight", (s.d_head,), "norm"
-            yield p + "attn_k_norm.weight", (s.d_head,), "norm"
-        if s.arch == "gemma3":
-            yield p + "post_attention_norm.weight", (s.d,), "norm"
-            yield p + "post_ffw_norm.weight", (s.d,), "norm"
+    yield p + "ffn_down.weight", (s.d, s.ff), "matrix"
+    if qk_norm:
+        yield p + "attn_q_norm.weight", (s.d_head,), "norm"
+        yield p + "attn_k_norm.weight", (s.d_head,), "norm"
+    if post_norm:
+        yield p + "post_attention_norm.weight", (s.d,), "norm"
+        yield p + "post_ffw_norm.weight", (s.d,), "norm"
 
 
 def random_small(rng, shape, qtype, top):

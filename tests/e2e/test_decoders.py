@@ -10,10 +10,10 @@ import subprocess
 import gguf
 import pytest
 
-from conftest import SLOW_S, Daemon
+from conftest import SHARED, SLOW_S, Daemon
+from families import BY_NAME, FAMILIES
 from gguf_copy import copy, value_of
 
-ALL = ["mistral", "qwen3", "phi3", "hunyuan-dense", "gemma2", "gemma4-e", "granite", "olmo2", "smollm3"]
 # longrope and fused tensors; soft caps; shared keys and values, embeddings of each layer
 ASKED = ["phi3", "gemma2", "gemma4-e"]
 TEXT = "the lion was in the ion and the ion was on the lion; " * 6
@@ -28,8 +28,8 @@ PLAIN = "[engine]\nthreads = 1\nprefill_chunk = 1\n[speculation]\nmax_draft = 0\
 BUSY = "[engine]\nthreads = 2\nprefill_chunk = {chunk}\n[speculation]\nmax_draft = 8\n[cache]\ndisk_mib = 0\n"
 
 
-def model(shared, family):
-    path = shared / "data" / "families" / family / "a" / "model.gguf"
+def model(family):
+    path = BY_NAME[family].folder(SHARED) / "model.gguf"
     if not path.exists():
         pytest.skip(f"{path} is not there")
     return path
@@ -61,7 +61,7 @@ def answer(r):
 
 
 @pytest.fixture(scope="module")
-def home(aned, shared, demo_gguf, tmp_path_factory):
+def home(aned, demo_gguf, tmp_path_factory):
     """A home with ASKED converted, and what one daemon says that works token by token, one stream at a time."""
     folder = tmp_path_factory.mktemp("decoders")
     (folder / "plain.conf").write_text(PLAIN)
@@ -69,7 +69,7 @@ def home(aned, shared, demo_gguf, tmp_path_factory):
     expected, tokens = {}, {}
     try:
         for family in ASKED:
-            source = with_vocabulary(model(shared, family), model(shared, "phi3"), demo_gguf, folder / f"{family}.gguf")
+            source = with_vocabulary(model(family), model("phi3"), demo_gguf, folder / f"{family}.gguf")
             job = d.convert(source, family, context=512)
             assert job["state"] == "done", job
             for name, body in BODIES.items():
@@ -121,14 +121,14 @@ def test_same_tokens(make_daemon, home, family, chunk):
     assert accepted > MOST / 4, "its own answer as its prediction makes no drafts"
 
 
-@pytest.mark.parametrize("family", ALL)
-def test_runs_as_rows(aned, shared, tmp_path, family):
+@pytest.mark.parametrize("family", FAMILIES)
+def test_runs_as_rows(aned, tmp_path, family):
     """Any number of rows, many sequences at once: no operation of it needs another form."""
     def run(*args):
         r = subprocess.run([aned, *map(str, args)], capture_output=True, text=True, timeout=120 * SLOW_S)
         assert r.returncode == 0, r.stderr
         return r.stdout + r.stderr
-    run("convert", model(shared, family), "--out", tmp_path / "bundle")
+    run("convert", model(family), "--out", tmp_path / "bundle")
     found = sorted(pathlib.Path(tmp_path / "bundle").glob("*.mlpackage"))
     assert len(found) >= 2
     for p in found:

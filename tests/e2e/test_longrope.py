@@ -49,10 +49,10 @@ def cached(r):
 
 
 @pytest.fixture(scope="module")
-def home(aned, shared, demo_gguf, tmp_path_factory):
+def home(aned, demo_gguf, tmp_path_factory):
     """A home with the model, the tokens of a text, and the answers to its first PROMPT, token by token and alone."""
     folder = tmp_path_factory.mktemp("longrope")
-    whole = with_vocabulary(model(shared, "phi3"), model(shared, "phi3"), demo_gguf, folder / "whole.gguf")
+    whole = with_vocabulary(model("phi3"), model("phi3"), demo_gguf, folder / "whole.gguf")
     with_original(whole, folder / "long.gguf", ORIGINAL)
     (folder / "plain.conf").write_text(PLAIN)
     d = Daemon(aned, home=folder / "home", args=["--config", str(folder / "plain.conf")])

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fail when a man page and the program it is about name different commands or options.
+"""Fail when a man page and the program it is about name different commands or options, or a document lacks a family.
 
 usage: manpages.py TOP ANED ANECTL. What the programs print with --help and --print-config is the truth.
 """
@@ -91,11 +91,20 @@ def check_conf(path: pathlib.Path, exe: str) -> list:
     return bad if listed else bad + [f"{exe} serve --print-config prints no option"]
 
 
+def check_families(path: pathlib.Path, exe: str) -> list:
+    """It names each architecture that `aned convert --help` lists."""
+    listed = says(exe, "convert", "--help").partition("\nArchitectures:\n")[2].replace(",", " ").split()
+    words = set(re.findall(r"[\w-]+", path.read_text()))
+    bad = [f"{path}: architecture {name} is missing" for name in listed if name not in words]
+    return bad if listed else [f"{exe} convert --help lists no architecture"]
+
+
 def main() -> int:
     top, aned, anectl = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
     bad = check_commands(top / "daemon" / "aned.1", aned)
     bad += check_commands(top / "client" / "anectl.1", anectl)
     bad += check_conf(top / "conf" / "aned.conf.5", aned)
+    bad += [line for doc in ("daemon/aned.1", "README.md") for line in check_families(top / doc, aned)]
     print("\n".join(bad) or "man pages: ok")
     return bool(bad)
 

@@ -12,11 +12,14 @@ Nothing here is shared with the daemon. A layer computes
 """
 import copy
 import math
+import pathlib
+import sys
 
 import numpy as np
 
-# Architectures whose converter permutes q and k: a rotated pair is (2i, 2i + 1), not (i, i + half).
-PAIRS = ("llama", "granite", "smollm3")
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+
+from families import PAIRS  # noqa: E402
 
 
 def rms_norm(x, weight, eps):
@@ -39,7 +42,17 @@ def gelu_erf(x):
     return 0.5 * x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))).astype(x.dtype)
 
 
-ACTS = {"silu": silu, "gelu_tanh": gelu_tanh, "gelu_erf": gelu_erf}
+# Of a logit of a tiny model, float64 with gelu_halves against llama.cpp: a value beside the border of two halves may fall to
+# the other side in fp32, and then its gelu is off by half a unit (seen: 0.0014).
+HALVES = 2e-3
+
+
+def gelu_halves(x):
+    """gelu_tanh as llama.cpp has it: a table from fp16 to fp16."""
+    return gelu_tanh(x.astype(np.float16).astype(np.float32)).astype(np.float16).astype(x.dtype)
+
+
+ACTS = {"silu": silu, "gelu_tanh": gelu_tanh, "gelu_erf": gelu_erf, "gelu_halves": gelu_halves}
 PLAIN_LAYER = {
     "kind": "global", "rotates": True, "pre_norm": True, "post_norm": False, "gain_plus_one": False, "qk_norm": "none",
     "qk_norm_last": False, "v_norm": False, "v_is_k": False, "score_cap": 0.0, "act": "silu", "gated": True,
@@ -227,6 +240,11 @@ def spec_of_bundle(manifest):
     spec["rope_local"] = m.get("rope_local")
     spec["pairs"] = m["architecture"] in PAIRS
     return spec
+
+
+def with_peers_gelu(spec):
+    """The description with llama.cpp's gelu in place of gelu_tanh."""
+    return {**spec, "layers": [{**layer, "act": layer["act"].replace("gelu_tanh", "gelu_halves")} for layer in spec["layers"]]}
 
 
 # --- measures ---

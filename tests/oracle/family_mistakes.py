@@ -1,7 +1,7 @@
 """Mistakes that implementations of these families make, planted in decoder.py's description.
 
-The names are those of each model's mistakes.json. A mistake is a change of the data that describes the decoder (or, for
-gate_up_swap, of the weights): nothing of the pass itself has to know it.
+The names are those of each model's mistakes.json. A mistake is a change of the data that describes the decoder (or
+of the weights): nothing of the pass itself has to know it.
 """
 import copy
 import math
@@ -60,6 +60,11 @@ def longrope_swap(spec):
 
 
 @mistake
+def no_factors(spec):
+    spec["rope"].update(factors=[])
+
+
+@mistake
 def no_yarn(spec):
     spec["rope"].update(factors=[], magnitude=1.0)
 
@@ -97,6 +102,12 @@ def no_unit_scale(spec):
     """1 / sqrt(key_length) in place of the model's own; key_length is that of global layers."""
     d_head = max(layer["d_head"] for layer in spec["layers"])
     each(spec, score_scale=1 / math.sqrt(d_head))
+
+
+@mistake
+def scale_by_width(spec):
+    """1 / sqrt(d_model / n_heads): wrong where heads are wider."""
+    each(spec, score_scale=(spec["d_model"] / spec["layers"][0]["n_heads"]) ** -0.5)
 
 
 @mistake
@@ -141,6 +152,17 @@ def no_postnorm(spec):
 
 
 @mistake
+def gain_plus_one(spec):
+    """1 + weight, as the original files of Gemma mean it; a GGUF's weights have that 1."""
+    each(spec, gain_plus_one=True)
+
+
+@mistake
+def no_bias(spec):
+    spec["no_bias"] = True
+
+
+@mistake
 def no_vnorm(spec):
     each(spec, v_norm=False)
 
@@ -177,8 +199,23 @@ class Swapped:
         return self.weights.get(".".join(other.get(p, p) for p in parts))
 
 
+class Unbiased:
+    """Weights without any bias."""
+
+    def __init__(self, weights):
+        self.weights = weights
+
+    def get(self, name):
+        return None if name.endswith(".bias") else self.weights.get(name)
+
+
+CHANGED_WEIGHTS = {"gate_up_swap": Swapped, "no_bias": Unbiased}
+
+
 def plant(name, spec, weights):
     """The description and the weights with that mistake."""
     wrong = copy.deepcopy(spec)
     KNOWN[name](wrong)
-    return wrong, Swapped(weights) if wrong.pop("gate_up_swap", False) else weights
+    for key, change in CHANGED_WEIGHTS.items():
+        weights = change(weights) if wrong.pop(key, False) else weights
+    return wrong, weights

@@ -120,6 +120,12 @@ struct decoder {
 CHECKED int arch_read(const struct gguf *g, struct decoder *ret, struct err *e);
 void arch_fini(struct decoder *d); /* zeroed is fine */
 
+/* The families' names in the table's order, joined by ", ". out holds `size`
+ * bytes, at least one; what passes them is cut. An error's text has room for
+ * them beside what else it says. */
+#define ARCH_NAMES_MAX (ERR_MSG_MAX / 2)
+void arch_names(char *out, size_t size);
+
 /* t is NULL when the model has none. */
 static inline const struct part *
 arch_part(const struct decoder *d, uint32_t layer, enum arch_slot slot)

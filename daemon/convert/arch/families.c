@@ -137,6 +137,19 @@ static int fill_gemma4(struct reading *r, struct err *e)
     return arch_f32(r, "final_logit_softcapping", 0, 1e4f, &d->logit_cap, e);
 }
 
+/* --- exaone4 --- */
+
+/* With a window (32B), only the windowed layers turn, by divided frequencies;
+ * divisors belong to the global kind here. */
+static int fill_exaone4(struct reading *r, struct err *e)
+{
+    return r->d->kinds[LAYER_GLOBAL].window == 0
+               ? 0
+               : err_set(e, ERR_UNSUPPORTED,
+                         "%s: a window is not converted in this family",
+                         arch_key(r, "attention.sliding_window"));
+}
+
 /* --- granite --- */
 
 static const char *const granite_keys[] = {
@@ -221,6 +234,11 @@ static const struct arch_row rows[] = {
      .need = NEED_BLOCK | PRE_NORMS | QK_NORMS,
      .may = BIT(OUTPUT),
      .qk_norm_last = true},
+    {.name = "gemma",
+     .need = NEED_BLOCK | PRE_NORMS,
+     .may = BIT(OUTPUT),
+     .act = ACT_GELU_TANH,
+     .embed_sqrt = true},
     {.name = "gemma2",
      .need = NEED_BLOCK | PRE_NORMS | POST_NORMS,
      .may = BIT(OUTPUT),
@@ -266,6 +284,16 @@ static const struct arch_row rows[] = {
      .may = BIT(OUTPUT),
      .pairs = true,
      .fill = fill_smollm3},
+    {.name = "glm4", /* text models; the others' rotation has sections */
+     .need = NEED_BLOCK | PRE_NORMS | POST_NORMS,
+     .may = BIT(OUTPUT) | QKV_BIAS,
+     .pairs = true,
+     .fused_up = true},
+    {.name = "exaone4",
+     .need = NEED_BLOCK | POST_NORMS | QK_NORMS,
+     .may = BIT(OUTPUT) | BIT(ROPE_FREQS),
+     .no_pre_norm = true,
+     .fill = fill_exaone4},
 };
 
 const struct arch_row *const arch_rows = rows;

@@ -308,11 +308,21 @@ static int read_out_scales(struct decoder *d, struct err *e)
     return 0;
 }
 
+void arch_names(char *out, size_t size)
+{
+    size_t used = 0;
+    out[0] = 0;
+    for (size_t i = 0; i < arch_n_rows; i++) {
+        int n = snprintf(out + used, size - used, "%s%s", i > 0 ? ", " : "",
+                         arch_rows[i].name);
+        used += n > 0 ? num_min((size_t)n, size - used - 1) : 0;
+    }
+}
+
 static const struct arch_row *find_row(const struct gguf *g, struct err *e)
 {
     struct span name = {0};
-    char known[ERR_MSG_MAX / 2] = "";
-    size_t used = 0;
+    char known[ARCH_NAMES_MAX];
     if (!gguf_get_str(g, "general.architecture", &name)) {
         (void)err_set(e, ERR_GGUF_MISSING,
                       "key general.architecture is absent");
@@ -323,10 +333,8 @@ static const struct arch_row *find_row(const struct gguf *g, struct err *e)
         if (strlen(n) == name.n && memcmp(n, name.p, name.n) == 0) {
             return &arch_rows[i];
         }
-        int k = snprintf(known + used, sizeof(known) - used, "%s%s",
-                         i > 0 ? ", " : "", n);
-        used += k > 0 ? num_min((size_t)k, sizeof(known) - used - 1) : 0;
     }
+    arch_names(known, sizeof(known));
     (void)err_set(e, ERR_ARCH, "architecture '%.*s' (aned converts %s)",
                   (int)num_min(name.n, 64), name.p, known);
     return NULL;

@@ -58,6 +58,28 @@ static void is_part(const struct read *r, uint32_t layer, enum arch_slot slot,
     assert_int_equal(p->cols, cols);
 }
 
+/* --- the table --- */
+
+/* None is cut: errors, and the usage of `aned convert`, name them all. */
+static void every_name(void **state)
+{
+    (void)state;
+    char names[ARCH_NAMES_MAX];
+    char few[16];
+    size_t at = 0;
+    arch_names(names, sizeof(names));
+    for (size_t i = 0; i < arch_n_rows; i++) {
+        size_t n = strlen(arch_rows[i].name);
+        assert_memory_equal(names + at, arch_rows[i].name, n);
+        at += n;
+        assert_string_equal(i + 1 < arch_n_rows ? "" : names + at, "");
+        at += 2; /* ", " */
+    }
+    arch_names(few, sizeof(few));
+    assert_int_equal(strlen(few), sizeof(few) - 1);
+    assert_memory_equal(few, names, sizeof(few) - 1);
+}
+
 /* --- what each family is --- */
 
 static void plain_layers(void **state)
@@ -463,6 +485,7 @@ static void yarn(void **state)
 int main(void)
 {
     const struct CMUnitTest t[] = {
+        cmocka_unit_test(every_name),
         cmocka_unit_test(plain_layers),
         cmocka_unit_test(fused_rows),
         cmocka_unit_test(longrope),
