@@ -115,16 +115,14 @@ static struct backend_array **array_of(struct side *side, struct shard *sh,
                                        struct binding *b, const struct unit *u,
                                        size_t k)
 {
-    switch (u->roles[k]) {
-    case ROLE_X:
-        return &b->x;
-    case ROLE_PAST:
+    enum role r = u->roles[k];
+    if (r == ROLE_PAST) {
         return &sh->past[u->nth[k]].any;
-    case ROLE_TAKE:
-        return &b->takes[u->nth[k]];
-    default:
-        return &side->of[u->roles[k]];
     }
+    if (r == ROLE_TAKE) {
+        return &b->takes[u->nth[k]];
+    }
+    return r == ROLE_X ? &b->x : &side->of[r];
 }
 
 /* Which results the engine reads. */

@@ -1,124 +1,10 @@
 /* Keys and values from program to program: a model whose last layers read an
  * earlier layer's, cut anywhere, is the model that it is uncut, bit for bit, in
- * every form, and so are its sequences; and what is wrong with it has a name. */
+ * every form; and what is wrong with it has a name. Its sequences:
+ * tests/unit/engine/test_handoff.c. */
 #include "convert/quality/quality.h"
-#include "convert/reshard.h"
-#include "engine/snapshot.h"
-#include "mkfamilies.h"
-#include "model/bundle.h"
+#include "handoff_rig.h"
 #include "package_edit.h"
-
-#define N    40u /* tokens; the window is 24 */
-#define MOST 6u  /* layers */
-
-static int32_t tokens[N];
-
-static void fill_tokens(void)
-{
-    for (uint32_t i = 0; i < N; i++) {
-        tokens[i] = (int32_t)((5u + i * 7919u) % VOCAB);
-    }
-}
-
-static struct mk e_model(void)
-{
-    struct mk m = models[GEMMA4];
-    m.n_tokens = VOCAB;
-    m.context = 128;
-    m.gain = 1.7f;
-    return m;
-}
-
-/* Programs that begin at the layers of `cuts`, a bit each. */
-static struct plan plan_of(uint32_t cuts)
-{
-    struct plan p = {.n_heads = 1, .heads = {{0, VOCAB}}};
-    uint32_t at = 0;
-    for (uint32_t l = 1; l <= MOST; l++) {
-        if (l == MOST || (cuts >> l & 1) != 0) {
-            p.shards[p.n_shards++] = (struct plan_range){at, l};
-            at = l;
-        }
-    }
-    return p;
-}
-
-static struct convert_result whole; /* of the last make() */
-
-static void make(const char *out, const char *shape, const char *kv,
-                 const char *norm)
-{
-    struct mk m = e_model();
-    struct convert_options o = options(write_model(&m, "m.gguf"), at(out));
-    struct err e = {0};
-    o.quant = "fp16";
-    o.shape = shape;
-    o.kv = kv;
-    o.norm = norm;
-    o.accept = "quality,exactness";
-    unit_ok(file_rmtree(at(out), &e), &e);
-    unit_ok(convert_run(&o, &whole, &e), &e);
-}
-
-static const char *verdict(const struct convert_result *r, const char *name)
-{
-    for (size_t i = 0; i < r->n_gates; i++) {
-        if (strcmp(r->gates[i].name, name) == 0) {
-            return r->gates[i].verdict;
-        }
-    }
-    return "";
-}
-
-/* Residency says of it what it says of the whole. */
-static void cut(const char *from, const char *out, uint32_t cuts)
-{
-    struct convert_options o = options(NULL, at(out));
-    struct convert_result r;
-    struct plan p = plan_of(cuts);
-    struct err e = {0};
-    o.bundle = at(from);
-    unit_ok(file_rmtree(at(out), &e), &e);
-    unit_ok(reshard_as(&o, &p, &r, &e), &e);
-    assert_string_equal(verdict(&r, "structure"), "passed");
-    assert_string_equal(verdict(&r, "exactness"), "passed");
-    assert_string_equal(verdict(&r, "residency"),
-                        verdict(&whole, "residency"));
-}
-
-static struct engine *open_as(const char *bundle, const char *backend)
-{
-    const struct engine_conf conf = {.threads = 2, .backend = backend};
-    struct engine *g = NULL;
-    struct err e = {0};
-    unit_ok(engine_open(at(bundle), &conf, &g, &e), &e);
-    return g;
-}
-
-/* Logits of all tokens after the first `from`, which s has. */
-static void rest(struct engine_seq *s, uint32_t from, uint32_t chunk,
-                 float *out)
-{
-    const float *got = NULL;
-    struct err e = {0};
-    unit_ok(engine_eval(s, tokens + from, N - from, chunk, 2, &got, NULL, &e),
-            &e);
-    memcpy(out, got, (size_t)(N - from) * VOCAB * sizeof(*out));
-}
-
-static float *logits_of(const char *bundle, const char *backend, uint32_t chunk)
-{
-    struct engine *g = open_as(bundle, backend);
-    struct engine_seq *s = NULL;
-    struct err e = {0};
-    float *out = calloc((size_t)N * VOCAB, sizeof(*out));
-    assert_non_null(out);
-    unit_ok(engine_seq_open(g, &s, &e), &e);
-    rest(s, 0, chunk, out);
-    engine_seq_close(s);
-    engine_close(g);
-    return out;
-}
 
 /* --- cut anywhere --- */
 
@@ -126,25 +12,15 @@ static float *logits_of(const char *bundle, const char *backend, uint32_t chunk)
  * it, between two owners, ... of 32. */
 static const uint32_t some_cuts[] = {0x3e, 0x08, 0x04, 0x10, 0x14, 0x2a, 0x28};
 
-static const struct form {
-    const char *shape, *kv;
-} forms[] = {
-    {"ranged",          "state"},
-    {"ranged",          "host" },
-    {"functions",       "state"},
-    {"functions:1,2,8", "host" },
-};
-
 static void the_same_bits(void **state)
 {
     (void)state;
-    static const char *const backends[] = {"cpu", "interpreter"};
-    size_t bytes = (size_t)N * VOCAB * sizeof(float);
+    size_t bytes = (size_t)TEXT * VOCAB * sizeof(float);
     for (size_t f = 0; f < countof(forms); f++) {
         make("whole", forms[f].shape, forms[f].kv, NULL);
         for (size_t c = 0; c < countof(some_cuts); c++) {
             cut("whole", "cut", some_cuts[c]);
-            for (size_t b = 0; b < countof(backends); b++) {
+            for (size_t b = 0; b < n_backends(); b++) {
                 for (uint32_t chunk = 0; chunk < 6; chunk += 5) {
                     float *want = logits_of("whole", backends[b], chunk);
                     float *got = logits_of("cut", backends[b], chunk);
@@ -212,134 +88,6 @@ static void there_and_back(void **state)
         buf_fini(&text[0]);
         buf_fini(&text[1]);
     }
-}
-
-/* --- sequences --- */
-
-enum { BEFORE = 64, MORE = 8 }; /* tokens: a whole block, and then some */
-
-static int all_of(struct snapshot *x, struct err *e)
-{
-    int rc = 0;
-    while (rc == 0) {
-        rc = snapshot_run(x, 0, e);
-    }
-    return rc;
-}
-
-static struct engine_seq *saved_and_loaded(struct engine *g,
-                                           const struct engine_seq *s)
-{
-    struct snapshot *x = NULL;
-    struct msg_state_done done;
-    struct err e = {0};
-    uint32_t n = engine_seq_length(s);
-    int32_t text[BEFORE];
-    memcpy(text, engine_seq_tokens(s), n * sizeof(*text));
-    const struct msg_state_part part = {0, n, at("states")};
-    const struct msg_state m = {.tokens = text,
-                                .n_tokens = n,
-                                .n_parts = 1,
-                                .parts = {part}};
-    unit_ok(snapshot_save(s, &part, &x, &e), &e);
-    assert_int_equal(all_of(x, &e), 1);
-    snapshot_free(x);
-    unit_ok(snapshot_load(g, &m, &x, &e), &e);
-    assert_int_equal(all_of(x, &e), 1);
-    snapshot_done(x, &done, &e);
-    assert_int_equal(done.n, n);
-    struct engine_seq *back = snapshot_take(x);
-    snapshot_free(x);
-    return back;
-}
-
-/* A sequence that was extended wrongly and cut, forked, saved
- * and loaded goes on as one that nothing happened to. */
-static void check_sequences(struct engine *g)
-{
-    struct engine_seq *s[4] = {NULL};
-    struct err e = {0};
-    int32_t text[BEFORE + MORE];
-    float want[MORE * VOCAB];
-    const float *got = NULL;
-    for (uint32_t i = 0; i < countof(text); i++) {
-        text[i] = tokens[i % N];
-    }
-    unit_ok(engine_seq_open(g, &s[0], &e), &e);
-    unit_ok(engine_eval(s[0], text, BEFORE, 1, 0, NULL, NULL, &e), &e);
-    unit_ok(engine_eval(s[0], text + BEFORE, MORE, 1, 2, &got, NULL, &e), &e);
-    memcpy(want, got, sizeof(want));
-    unit_ok(engine_seq_truncate(s[0], BEFORE, &e), &e);
-    unit_ok(engine_eval(s[0], text + 1, MORE, 0, 0, NULL, NULL, &e), &e);
-    unit_ok(engine_seq_fork(s[0], BEFORE, &s[1], &e), &e);
-    unit_ok(engine_seq_truncate(s[0], BEFORE, &e), &e);
-    s[2] = saved_and_loaded(g, s[1]);
-    unit_ok(engine_seq_fork(s[2], BEFORE, &s[3], &e), &e);
-    for (size_t i = 0; i < countof(s); i++) {
-        unit_ok(engine_eval(s[i], text + BEFORE, MORE, 1, 2, &got, NULL, &e),
-                &e);
-        assert_memory_equal(got, want, sizeof(want));
-        engine_seq_close(s[i]);
-    }
-}
-
-static void sequences(void **state)
-{
-    (void)state;
-    for (size_t f = 0; f < countof(forms); f++) {
-        make("whole", forms[f].shape, forms[f].kv, NULL);
-        cut("whole", "cut", 0x2a);
-        struct engine *g = open_as("cut", NULL);
-        check_sequences(g);
-        engine_close(g);
-    }
-}
-
-#define SEQS 3u
-
-/* The tokens that SEQS sequences draw in N steps of all of them. */
-static void draw_together(const char *bundle, int32_t drawn[SEQS][N])
-{
-    struct engine *g = open_as(bundle, NULL);
-    struct engine_row rows[SEQS];
-    struct msg_row row[SEQS];
-    struct msg_row_done done[SEQS];
-    struct err e = {0};
-    for (uint32_t i = 0; i < SEQS; i++) {
-        rows[i] = (struct engine_row){.row = &row[i], .done = &done[i]};
-        row[i] = (struct msg_row){.n_tokens = 1, .sample = true};
-        msg_sampling_init(&row[i].sampling);
-        row[i].sampling.no_logprob = true;
-        unit_ok(engine_seq_open(g, &rows[i].seq, &e), &e);
-    }
-    for (uint32_t n = 0; n < N; n++) {
-        for (uint32_t i = 0; i < SEQS; i++) {
-            row[i].position = n;
-            row[i].tokens = &tokens[(n + 3 * i) % N];
-        }
-        engine_step_rows(g, rows, SEQS, NULL);
-        for (uint32_t i = 0; i < SEQS; i++) {
-            unit_ok(rows[i].rc, &rows[i].err);
-            drawn[i][n] = done[i].tokens[0].id;
-        }
-    }
-    for (uint32_t i = 0; i < SEQS; i++) {
-        engine_seq_close(rows[i].seq);
-    }
-    engine_close(g);
-}
-
-/* Several sequences in a step, each with its own keys. */
-static void sequences_in_one_step(void **state)
-{
-    (void)state;
-    int32_t want[SEQS][N];
-    int32_t got[SEQS][N];
-    make("whole", NULL, NULL, NULL);
-    cut("whole", "cut", 0x3e);
-    draw_together("whole", want);
-    draw_together("cut", got);
-    assert_memory_equal(want, got, sizeof(want));
 }
 
 /* --- what is wrong has a name --- */
@@ -479,7 +227,7 @@ static void values_have_a_name(void **state)
             cut("whole", "cut", 0x3e);
             float *want = logits_of("whole", NULL, 0);
             float *got = logits_of("cut", NULL, 0);
-            assert_memory_equal(want, got, (size_t)N * VOCAB * sizeof(*got));
+            assert_memory_equal(want, got, (size_t)TEXT * VOCAB * sizeof(*got));
             free(want);
             free(got);
         }
@@ -492,8 +240,6 @@ int main(void)
         cmocka_unit_test(the_same_bits),
         cmocka_unit_test(the_manifest_says_it),
         cmocka_unit_test(there_and_back),
-        cmocka_unit_test(sequences),
-        cmocka_unit_test(sequences_in_one_step),
         cmocka_unit_test(ports_that_are_not_there),
         cmocka_unit_test(the_wrong_keys),
         cmocka_unit_test(values_have_a_name),
