@@ -7,6 +7,7 @@
  * widths.c   which widths T those columns may have
  * sheet.c    the arrays of one width, in the backend's memory
  * unit.c     packages: opened functions, their ports checked against the bundle
+ * past.c     the past arrays of a package that has no states
  * hand.c     keys and values that one shard gives and others take
  * inputs.c   the numbers that inputs are made of
  * tables.c   rows by token: embeddings

@@ -3,7 +3,7 @@
  */
 #include <string.h>
 
-#include "engine/impl.h"
+#include "engine/unit_impl.h"
 
 static const char *const role_names[] = {
     [ROLE_X] = "x",
@@ -18,23 +18,14 @@ static const char *const role_names[] = {
     [ROLE_PLE] = "ple",
 };
 
-#define T_HERE (-2) /* in an expected shape: the T dimension */
-
-struct shape {
-    int rank;
-    int64_t dims[4];
-};
-
-/* `name` without its suffix, or 0. */
-static size_t stem(const char *name, const char *suffix)
+size_t unit_stem(const char *name, const char *suffix)
 {
     size_t n = strlen(name);
     size_t k = strlen(suffix);
     return n > k && strcmp(name + n - k, suffix) == 0 ? n - k : 0;
 }
 
-/* Which of the shard's takes has this name; n_takes: none. */
-static size_t find_take(const struct shard *s, const char *name)
+size_t unit_find_take(const struct shard *s, const char *name)
 {
     size_t i = 0;
     while (i < s->n_takes && strcmp(s->takes[i].name, name) != 0) {
@@ -45,7 +36,7 @@ static size_t find_take(const struct shard *s, const char *name)
 
 static bool role_of(const struct shard *s, const char *name, enum role *ret)
 {
-    if (find_take(s, name) < s->n_takes) { /* the manifest says it */
+    if (unit_find_take(s, name) < s->n_takes) { /* the manifest says it */
         *ret = ROLE_TAKE;
         return true;
     }
@@ -60,7 +51,7 @@ static bool role_of(const struct shard *s, const char *name, enum role *ret)
         return true;
     }
     *ret = ROLE_PAST;
-    return stem(name, "_past") > 0;
+    return unit_stem(name, "_past") > 0;
 }
 
 static struct shape shape_of(enum role r, const struct bundle *b)
@@ -114,10 +105,8 @@ static struct shape shape_of_port(const struct bundle_port *p,
     };
 }
 
-/* MIL_UNKNOWN in the expectation is anything. *t: the port's T when it is
- * fixed, else untouched. */
-static int check_port(const struct backend_port *p, struct shape want,
-                      int64_t *t, struct err *e)
+int unit_check_port(const struct backend_port *p, struct shape want, int64_t *t,
+                    struct err *e)
 {
     bool fits = p->type.rank == want.rank;
     for (int i = 0; fits && i < want.rank; i++) {
@@ -174,9 +163,9 @@ static int check_inputs(const struct shard *s, struct unit *u,
             return err_set(e, ERR_BUNDLE, "input %s is not of the contract",
                            p->name);
         }
-        size_t k = find_take(s, p->name);
+        size_t k = unit_find_take(s, p->name);
         u->nth[i] = (uint32_t)k;
-        RETERR(check_port(p,
+        RETERR(unit_check_port(p,
                           *r == ROLE_TAKE ? shape_of_port(&s->takes[k], b)
                                           : shape_of(*r, b),
                           t, e));
@@ -185,8 +174,8 @@ static int check_inputs(const struct shard *s, struct unit *u,
     return have_x ? 0 : err_set(e, ERR_BUNDLE, "no input x");
 }
 
-static const struct backend_port *find_port(const struct backend_port *p,
-                                            size_t n, const char *name)
+const struct backend_port *unit_find_port(const struct backend_port *p,
+                                          size_t n, const char *name)
 {
     for (size_t i = 0; i < n; i++) {
         if (strcmp(p[i].name, name) == 0) {
@@ -201,19 +190,20 @@ static int check_handed(const struct shard *s, const struct unit *u,
                         const struct bundle *b, struct err *e)
 {
     for (size_t i = 0; i < s->n_takes; i++) {
-        if (find_port(u->info.in, u->info.n_in, s->takes[i].name) == NULL) {
-            return err_set(e, ERR_BUNDLE, "no input %s", s->takes[i].name);
+        const char *name = s->takes[i].name;
+        if (unit_find_port(u->info.in, u->info.n_in, name) == NULL) {
+            return err_set(e, ERR_BUNDLE, "no input %s", name);
         }
     }
     for (size_t i = 0; i < s->n_gives; i++) {
         const struct bundle_port *g = &s->gives[i];
         const struct backend_port *p =
-            find_port(u->info.out, u->info.n_out, g->name);
+            unit_find_port(u->info.out, u->info.n_out, g->name);
         int64_t t = 0;
         if (p == NULL) {
             return err_set(e, ERR_BUNDLE, "no output %s", g->name);
         }
-        RETERR(check_port(p, shape_of_port(g, b), &t, e));
+        RETERR(unit_check_port(p, shape_of_port(g, b), &t, e));
     }
     return 0;
 }
@@ -221,7 +211,8 @@ static int check_handed(const struct shard *s, const struct unit *u,
 static int check_output(const struct shard *s, const struct unit *u,
                         const char *name, struct err *e)
 {
-    const struct backend_port *p = find_port(u->info.out, u->info.n_out, name);
+    const struct backend_port *p =
+        unit_find_port(u->info.out, u->info.n_out, name);
     if (p == NULL) {
         return err_set(e, ERR_BUNDLE, "no output %s", name);
     }
@@ -263,7 +254,7 @@ static enum state_kind kind_of(const char *name)
         {"_conv_state", STATE_RECURRENT },
     };
     for (size_t i = 0; i < countof(of); i++) {
-        if (stem(name, of[i].end) > 0) {
+        if (unit_stem(name, of[i].end) > 0) {
             return of[i].kind;
         }
     }
@@ -321,95 +312,6 @@ static int unit_open(struct shard *s, struct unit *u,
     set_range(u, fixed);
     RETERR(check_output(s, u, s->out, e));
     return s->value != NULL ? check_output(s, u, s->value, e) : 0;
-}
-
-/* --- past arrays of the stateless form --- */
-
-static int find_past(const struct shard *s, const char *name, uint32_t *ret)
-{
-    for (size_t i = 0; i < s->n_past; i++) {
-        if (strcmp(s->past[i].in, name) == 0) {
-            *ret = (uint32_t)i;
-            return 0;
-        }
-    }
-    return -1;
-}
-
-/* Name the past arrays after the first unit's inputs. */
-static int make_past(struct shard *s, struct err *e)
-{
-    const struct unit *u = &s->units[0];
-    s->past = calloc(u->info.n_in + 1, sizeof(*s->past));
-    if (s->past == NULL) {
-        return err_set(e, ERR_NOMEM, "past arrays");
-    }
-    for (size_t i = 0; i < u->info.n_in; i++) {
-        if (u->roles[i] != ROLE_PAST) {
-            continue;
-        }
-        const struct backend_port *in = &u->info.in[i];
-        if (in->type.dims[1] > MODEL_DIM_MAX ||
-            in->type.dims[3] > MODEL_DIM_MAX) {
-            return err_set(e, ERR_BUNDLE, "%s: more than %u heads or numbers",
-                           in->name, MODEL_DIM_MAX);
-        }
-        struct past_port *p = &s->past[s->n_past++];
-        size_t n = stem(in->name, "_past");
-        p->heads = (uint32_t)in->type.dims[1];
-        p->dim = (uint32_t)in->type.dims[3];
-        p->input = i;
-        p->in = strdup(in->name);
-        p->out = calloc(n + sizeof("_new"), 1);
-        if (p->in == NULL || p->out == NULL) {
-            return err_set(e, ERR_NOMEM, "past arrays");
-        }
-        memcpy(p->out, in->name, n);
-        memcpy(p->out + n, "_new", sizeof("_new"));
-        size_t take = find_take(s, p->out);
-        p->take = take < s->n_takes ? (uint32_t)take : PAST_NOT_TAKEN;
-    }
-    return 0;
-}
-
-/* The unit has what the past array gets, of its shape. */
-static int match_fresh(const struct shard *s, const struct unit *u,
-                       const struct past_port *p, struct err *e)
-{
-    bool taken = p->take != PAST_NOT_TAKEN;
-    const struct backend_port *port =
-        taken ? find_port(u->info.in, u->info.n_in, s->takes[p->take].name)
-              : find_port(u->info.out, u->info.n_out, p->out);
-    const struct shape want = {
-        4, {1, p->heads, T_HERE, p->dim}
-    };
-    int64_t t = 0;
-    return port != NULL ? check_port(port, want, &t, e)
-                        : err_set(e, ERR_BUNDLE, "no output %s", p->out);
-}
-
-/* Every unit has the same past arrays, and new rows for each. */
-static int match_past(struct shard *s, struct unit *u, struct err *e)
-{
-    size_t seen = 0;
-    for (size_t i = 0; i < u->info.n_in; i++) {
-        if (u->roles[i] != ROLE_PAST) {
-            continue;
-        }
-        const struct backend_port *in = &u->info.in[i];
-        if (find_past(s, in->name, &u->nth[i]) < 0) {
-            return err_set(e, ERR_BUNDLE, "%s is not in every function",
-                           in->name);
-        }
-        const struct past_port *p = &s->past[u->nth[i]];
-        if (in->type.dims[1] != p->heads || in->type.dims[3] != p->dim) {
-            return err_set(e, ERR_BUNDLE, "%s differs between functions",
-                           in->name);
-        }
-        RETERR(match_fresh(s, u, p, e));
-        seen++;
-    }
-    return seen == s->n_past ? 0 : err_set(e, ERR_BUNDLE, "past arrays differ");
 }
 
 /* --- rows --- */
@@ -556,9 +458,9 @@ int shard_open(struct shard *s, const struct backend *be,
     s->takes = from->takes;
     CHECK(open_units(s, conf, b, ranged ? 0 : from->n_functions,
                      from->functions, from->function_t, e));
-    CHECK(make_past(s, e));
+    CHECK(past_make(s, e));
     for (size_t i = 0; i < s->n_units; i++) {
-        CHECK(match_past(s, &s->units[i], e));
+        CHECK(past_match(s, &s->units[i], e));
     }
     CHECK(find_rows(s, b, e));
 out:
