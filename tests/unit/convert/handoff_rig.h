@@ -47,18 +47,18 @@ static inline struct plan plan_of(uint32_t cuts)
 
 static struct convert_result whole; /* of the last make() */
 
-static inline void make(const char *out, const char *shape, const char *kv,
-                        const char *norm)
+/* The model in one program, as the bundle "whole". */
+static inline void make(const char *shape, const char *kv, const char *norm)
 {
     struct mk m = e_model();
-    struct convert_options o = options(write_model(&m, "m.gguf"), at(out));
+    struct convert_options o = options(write_model(&m, "m.gguf"), at("whole"));
     struct err e = {0};
     o.quant = "fp16";
     o.shape = shape;
     o.kv = kv;
     o.norm = norm;
     o.accept = "quality,exactness";
-    unit_ok(file_rmtree(at(out), &e), &e);
+    unit_ok(file_rmtree(at("whole"), &e), &e);
     unit_ok(convert_run(&o, &whole, &e), &e);
 }
 
@@ -120,6 +120,19 @@ static inline float *logits_of(const char *bundle, const char *backend,
     engine_seq_close(s);
     engine_close(g);
     return out;
+}
+
+/* Not the bits of one program: fails, saying where. */
+static inline void same_bits(const char *form, const char *backend,
+                             uint32_t chunk)
+{
+    float *want = logits_of("whole", backend, chunk);
+    float *got = logits_of("cut", backend, chunk);
+    if (memcmp(want, got, (size_t)TEXT * VOCAB * sizeof(*got)) != 0) {
+        fail_msg("%s, %s, chunks of %u: other bits", form, backend, chunk);
+    }
+    free(want);
+    free(got);
 }
 
 static const struct form {
