@@ -38,7 +38,7 @@ enum role {
     ROLE_MASK_LOCAL,
     ROLE_EMBED, /* the first shard's x */
     ROLE_PLE,   /* per-layer embeddings of all layers */
-    ROLE_PAST, /* the first role that is each shard's own */
+    ROLE_PAST, /* from here on, each shard has arrays of its own */
     ROLE_TAKE, /* keys or values of a layer in an earlier shard */
 };
 
