@@ -209,16 +209,31 @@ static int inspect_package(const char *path, struct json *root, struct err *e)
 
 /* --- bundles --- */
 
+/* *ret: its member of the list. */
 static int add_bundle_package(const struct bundle *b, const char *rel,
-                              struct json *list, struct err *e)
+                              struct json *list, struct json **ret,
+                              struct err *e)
 {
     char path[2048];
     if (!file_join(path, sizeof(path), b->dir, rel)) {
         return err_set(e, ERR_BUNDLE, "%s: the path is too long", rel);
     }
-    struct json *o = json_add_object(list, NULL);
-    json_add_str(o, "path", rel);
-    return add_package(path, o, e);
+    *ret = json_add_object(list, NULL);
+    json_add_str(*ret, "path", rel);
+    return add_package(path, *ret, e);
+}
+
+/* Keys and values that go from program to program. */
+static void add_ports(struct json *o, const char *key,
+                      const struct bundle_port *p, size_t n)
+{
+    struct json *list = n > 0 ? json_add_array(o, key) : NULL;
+    for (size_t i = 0; i < n; i++) {
+        struct json *x = json_add_object(list, NULL);
+        json_add_str(x, "name", p[i].name);
+        json_add_str(x, "role", p[i].values ? "values" : "keys");
+        json_add_int(x, "layer", p[i].layer);
+    }
 }
 
 static void add_bundle_facts(struct json *o, const struct bundle *b)
@@ -252,13 +267,17 @@ static int inspect_bundle(const char *path, struct json *root, struct err *e)
     int rc = 0;
     json_add_str(root, "kind", "bundle");
     add_bundle_facts(root, b);
+    struct json *o = NULL;
     struct json *list = json_add_array(root, "packages");
     CHECK(bundle_verify(b, NULL, NULL, e));
     for (size_t i = 0; i < b->n_shards; i++) {
-        CHECK(add_bundle_package(b, b->shards[i].path, list, e));
+        const struct bundle_shard *s = &b->shards[i];
+        CHECK(add_bundle_package(b, s->path, list, &o, e));
+        add_ports(o, "gives", s->gives, s->n_gives);
+        add_ports(o, "takes", s->takes, s->n_takes);
     }
     for (size_t i = 0; i < b->n_heads_shards; i++) {
-        CHECK(add_bundle_package(b, b->heads[i].path, list, e));
+        CHECK(add_bundle_package(b, b->heads[i].path, list, &o, e));
     }
 out:
     bundle_close(b);

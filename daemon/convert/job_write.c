@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "convert/job.h"
+#include "convert/program.h"
 
 #define PLE_FILE "embed_layers.bin"
 
@@ -38,6 +39,34 @@ static size_t keep_functions(struct job *j, const struct program_shape *s,
     return n;
 }
 
+static void keep_port(struct job *j, struct bundle_port *list, size_t *n,
+                      struct bundle_port p)
+{
+    p.name = keep_str(&j->b, p.name);
+    list[(*n)++] = p;
+}
+
+/* Keys and values that go to later programs, and those of earlier ones. */
+static void keep_ports(struct job *j, struct bundle_shard *s)
+{
+    const struct decoder *d = &j->d;
+    s->gives = keep_array(&j->b, (size_t)2 * d->n_layers, sizeof(*s->gives));
+    s->takes = keep_array(&j->b, (size_t)2 * d->n_layers, sizeof(*s->takes));
+    for (uint32_t k = 0; k < 2 * s->last; k++) {
+        char name[PROGRAM_PORT_MAX];
+        uint32_t l = k / 2;
+        const struct bundle_port p = {name, l, k % 2 == 1};
+        if (l >= s->first && program_gives(d, l, s->last)) {
+            program_gives_name(s->first, l, p.values, name);
+            keep_port(j, s->gives, &s->n_gives, p);
+        } else if (l < s->first &&
+                   layer_read_by(d->layers, l, s->first, s->last)) {
+            program_takes_name(l, p.values, name);
+            keep_port(j, s->takes, &s->n_takes, p);
+        }
+    }
+}
+
 static int write_shard(struct job *j, uint32_t i, struct err *e)
 {
     const struct plan_range *r = &j->plan.shards[i];
@@ -55,6 +84,7 @@ static int write_shard(struct job *j, uint32_t i, struct err *e)
     s->t_min = shape->n > 0 ? shape->t[0] : 1;
     s->t_max = shape_max(shape);
     s->n_functions = keep_functions(j, shape, &s->functions, &s->function_t);
+    keep_ports(j, s);
     return 0;
 }
 

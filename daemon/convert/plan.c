@@ -2,10 +2,10 @@
  *
  *   best[j] = the least, over i < j, of best[i] + the program of layers [i, j)
  *
- * A cost is (time, programs, squares), compared in this order. It is a sum over
- * programs, so a best division of [0, j) has best divisions as its parts. The
- * time of bytes / bandwidth is the same for every division and is left out: it
- * comes back in plan_predict.
+ * A cost is (time, programs, copies, squares), compared in this order. It is a
+ * sum over programs, so a best division of [0, j) has best divisions as its
+ * parts. The time of bytes / bandwidth is the same for every division and is
+ * left out: it comes back in plan_predict.
  */
 #include "convert/plan.h"
 
@@ -23,9 +23,7 @@
 void plan_input_fini(struct plan_input *in)
 {
     free(in->layers);
-    free(in->together);
     in->layers = NULL;
-    in->together = NULL;
 }
 
 /* --- sums --- */
@@ -39,13 +37,44 @@ uint64_t plan_shard_bytes(const struct plan_input *in, struct plan_range r)
     return n;
 }
 
+/* Layers [first, last), taken one at a time from the last to the first. */
+struct tally {
+    bool seen[MODEL_LAYERS_MAX]; /* its states are counted */
+    uint32_t states;
+    uint64_t copies;
+};
+
+/* An earlier layer whose states are read is counted as a copy, until it is
+ * taken itself. */
+static void tally_layer(struct tally *t, const struct plan_input *in,
+                        uint32_t l)
+{
+    uint32_t owner = in->layers[l].kv_from;
+    const struct plan_layer *o = &in->layers[owner];
+    t->copies -= owner == l && t->seen[l] ? o->state_bytes : 0;
+    t->copies += owner != l && !t->seen[owner] ? o->state_bytes : 0;
+    t->states += t->seen[owner] ? 0 : o->states;
+    t->seen[owner] = true;
+}
+
+static struct tally tally_range(const struct plan_input *in,
+                                struct plan_range r)
+{
+    struct tally t = {.states = 0};
+    for (uint32_t l = r.last; l-- > r.first;) {
+        tally_layer(&t, in, l);
+    }
+    return t;
+}
+
 uint32_t plan_shard_states(const struct plan_input *in, struct plan_range r)
 {
-    uint32_t n = 0;
-    for (uint32_t l = r.first; l < r.last; l++) {
-        n += in->layers[l].states;
-    }
-    return n;
+    return tally_range(in, r).states;
+}
+
+uint64_t plan_shard_copies(const struct plan_input *in, struct plan_range r)
+{
+    return tally_range(in, r).copies;
 }
 
 uint64_t plan_head_bytes(const struct plan_input *in, struct plan_range r)
@@ -79,43 +108,33 @@ enum plan_fit plan_fit(const struct plan_profile *p,
 
 /* --- what a profile refuses --- */
 
-static int refuse(struct err *e, const struct plan_profile *p,
-                  struct plan_range r, const char *what, uint64_t have,
-                  const char *limit, uint64_t most)
+static int refuse(struct err *e, const struct plan_profile *p, uint32_t layer,
+                  const char *what, uint64_t have, const char *limit,
+                  uint64_t most)
 {
-    char layers[64];
-    if (r.last - r.first == 1) {
-        (void)snprintf(layers, sizeof(layers), "layer %u has", r.first);
-    } else {
-        (void)snprintf(layers, sizeof(layers),
-                       "layers %u to %u must stay together and have", r.first,
-                       r.last - 1);
-    }
-    return err_set(e, ERR_CONVERT, "%s %llu %s; profile %s: %s %llu", layers,
+    return err_set(e, ERR_CONVERT,
+                   "layer %u has %llu %s; profile %s: %s %llu", layer,
                    (unsigned long long)have, what, p->name, limit,
                    (unsigned long long)most);
 }
 
-/* Layers that no division takes apart. */
-static int check_piece(const struct plan_profile *p,
-                       const struct plan_input *in, struct plan_range r,
-                       struct err *e)
+/* A layer that no division makes smaller. */
+static int check_layer(const struct plan_profile *p,
+                       const struct plan_input *in, uint32_t l, struct err *e)
 {
-    uint64_t bytes = plan_shard_bytes(in, r);
-    uint32_t states = plan_shard_states(in, r);
-    if (bytes > p->program_bytes) {
-        return refuse(e, p, r, "bytes of weights", bytes, "program_bytes",
+    const struct plan_layer *y = &in->layers[l];
+    uint32_t states =
+        plan_shard_states(in, (struct plan_range){l, l + 1});
+    if (y->bytes > p->program_bytes) {
+        return refuse(e, p, l, "bytes of weights", y->bytes, "program_bytes",
                       p->program_bytes);
     }
     if (states > p->states) {
-        return refuse(e, p, r, "state tensors", states, "states", p->states);
+        return refuse(e, p, l, "state tensors", states, "states", p->states);
     }
-    for (uint32_t l = r.first; l < r.last; l++) {
-        struct plan_range one = {l, l + 1};
-        if (in->layers[l].channels > p->channels) {
-            return refuse(e, p, one, "channels", in->layers[l].channels,
-                          "channels", p->channels);
-        }
+    if (y->channels > p->channels) {
+        return refuse(e, p, l, "channels", y->channels, "channels",
+                      p->channels);
     }
     return 0;
 }
@@ -131,6 +150,8 @@ static int check_input(const struct plan_profile *p,
                        MODEL_LAYERS_MAX);
     }
     for (uint32_t l = 0; l < in->n_layers; l++) {
+        uint32_t owner = in->layers[l].kv_from;
+        must(owner <= l && in->layers[owner].kv_from == owner);
         /* twice: folded weights are larger than stored ones */
         if (in->layers[l].bytes > INT64_MAX / 32 ||
             in->layers[l].state_bytes > INT64_MAX / 32 ||
@@ -153,13 +174,11 @@ static int check_input(const struct plan_profile *p,
 struct cost {
     uint64_t ns;
     uint32_t programs;
-    uint64_t squares;
+    uint64_t copies, squares;
 };
 
 struct dp {
-    bool closed[MODEL_LAYERS_MAX + 1];    /* no program may begin here */
     uint64_t bytes[MODEL_LAYERS_MAX + 1]; /* of the layers before this one */
-    uint32_t states[MODEL_LAYERS_MAX + 1];
     struct cost best[MODEL_LAYERS_MAX + 1];
     uint32_t from[MODEL_LAYERS_MAX + 1];
 };
@@ -169,8 +188,10 @@ static bool less(struct cost a, struct cost b)
     if (a.ns != b.ns) {
         return a.ns < b.ns;
     }
-    return a.programs != b.programs ? a.programs < b.programs
-                                    : a.squares < b.squares;
+    if (a.programs != b.programs) {
+        return a.programs < b.programs;
+    }
+    return a.copies != b.copies ? a.copies < b.copies : a.squares < b.squares;
 }
 
 /* What one layer program costs beside its bytes. */
@@ -182,25 +203,27 @@ static uint64_t program_ns(const struct plan_profile *p)
     return (uint64_t)(ms * 1e6);
 }
 
-static void search(struct dp *d, const struct plan_profile *p, uint32_t n)
+static void search(struct dp *d, const struct plan_profile *p,
+                   const struct plan_input *in)
 {
+    uint32_t n = in->n_layers;
     uint64_t unit = (d->bytes[n] >> SQUARE_BITS) + 1;
     uint64_t each = program_ns(p);
     for (uint32_t j = 1; j <= n; j++) {
+        struct tally t = {.states = 0};
         d->best[j].ns = UINT64_MAX;
-        if (d->closed[j]) {
-            continue;
-        }
         for (uint32_t i = j; i-- > 0;) {
+            tally_layer(&t, in, i);
             if (d->bytes[j] - d->bytes[i] > p->program_bytes ||
-                d->states[j] - d->states[i] > p->states) {
+                t.states > p->states) {
                 break; /* more layers only have more */
             }
             uint64_t size = d->bytes[j] / unit - d->bytes[i] / unit;
             struct cost c = {.ns = d->best[i].ns + each,
                              .programs = d->best[i].programs + 1,
+                             .copies = d->best[i].copies + t.copies,
                              .squares = d->best[i].squares + size * size};
-            if (!d->closed[i] && less(c, d->best[j])) {
+            if (less(c, d->best[j])) {
                 d->best[j] = c;
                 d->from[j] = i;
             }
@@ -208,42 +231,18 @@ static void search(struct dp *d, const struct plan_profile *p, uint32_t n)
     }
 }
 
-/* Close the places inside of layers that stay together. */
-static int close_places(struct dp *d, const struct plan_input *in,
-                        struct err *e)
-{
-    for (uint32_t k = 0; k < in->n_together; k++) {
-        struct plan_range r = in->together[k];
-        if (r.first >= r.last || r.last > in->n_layers) {
-            return err_set(e, ERR_CONVERT,
-                           "layers %u to %u of %u cannot stay together",
-                           r.first, r.last - 1, in->n_layers);
-        }
-        for (uint32_t l = r.first + 1; l < r.last; l++) {
-            d->closed[l] = true;
-        }
-    }
-    return 0;
-}
-
 static int plan_layers(struct dp *d, const struct plan_profile *p,
                        const struct plan_input *in, struct plan *ret,
                        struct err *e)
 {
     uint32_t n = in->n_layers;
-    uint32_t at = 0;
-    RETERR(close_places(d, in, e));
     for (uint32_t l = 0; l < n; l++) {
         d->bytes[l + 1] = d->bytes[l] + in->layers[l].bytes;
-        d->states[l + 1] = d->states[l] + in->layers[l].states;
-        if (!d->closed[l + 1]) {
-            RETERR(check_piece(p, in, (struct plan_range){at, l + 1}, e));
-            at = l + 1;
-        }
+        RETERR(check_layer(p, in, l, e));
     }
-    search(d, p, n);
+    search(d, p, in);
     ret->n_shards = d->best[n].programs;
-    must(ret->n_shards > 0 && ret->n_shards <= SHARDS_MAX); /* pieces fit */
+    must(ret->n_shards > 0 && ret->n_shards <= SHARDS_MAX); /* layers fit */
     for (uint32_t j = n, i = ret->n_shards; i-- > 0; j = d->from[j]) {
         ret->shards[i] = (struct plan_range){d->from[j], j};
     }

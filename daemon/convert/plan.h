@@ -64,6 +64,7 @@ struct plan_layer {
     uint64_t state_bytes; /* of one sequence */
     uint32_t states;      /* state tensors */
     uint32_t channels;    /* of its widest convolution */
+    uint32_t kv_from;     /* layer whose states it reads; itself */
 };
 
 #define PLAN_WIDTHS_MAX 16u
@@ -71,9 +72,6 @@ struct plan_layer {
 struct plan_input {
     uint32_t n_layers;
     struct plan_layer *layers; /* owned: plan_input_fini */
-    /* Layers that must stay in one program (shared keys and values). */
-    uint32_t n_together;
-    struct plan_range *together; /* owned */
     uint32_t vocab, context;
     uint64_t row_elements; /* of the head, and of the embeddings */
     uint64_t row_bytes;    /* a row of the head as stored */
@@ -97,14 +95,20 @@ struct plan {
 };
 
 /* The division whose step takes the least time by the profile, then the one of
- * fewest programs, then the most equal (least sum of squared bytes).
+ * fewest programs, then of the least bytes in copies of states, then the most
+ * equal (least sum of squared bytes).
  * Errors: CONVERT, naming the limit, the profile and the layers that it
  * refuses. Bytes of all programs together refuse nothing here: see plan_fit. */
 CHECKED int plan_make(const struct plan_profile *p, const struct plan_input *in,
                       struct plan *ret, struct err *e);
 
 uint64_t plan_shard_bytes(const struct plan_input *in, struct plan_range r);
+/* State tensors of the program, with its copies: layers that read the states of
+ * a layer in an earlier program keep them a second time. */
 uint32_t plan_shard_states(const struct plan_input *in, struct plan_range r);
+/* Bytes of the copies, of one sequence; also where they are no states (kv =
+ * host). */
+uint64_t plan_shard_copies(const struct plan_input *in, struct plan_range r);
 uint64_t plan_head_bytes(const struct plan_input *in, struct plan_range r);
 
 /* Weights of all programs as the chip keeps them. States are not in the public
@@ -136,8 +140,7 @@ struct plan_time plan_predict(const struct plan_profile *p,
                               const struct plan *plan, uint32_t rows);
 
 /* The limits without which there would be fewer programs, by name: of the
- * layers, and of the heads. "": one program, or layers that stay together. "A
- * and B": only without both. */
+ * layers, and of the heads. "": one program. "A and B": only without both. */
 #define PLAN_BOUND_MAX 64
 struct plan_bounds {
     char layers[PLAN_BOUND_MAX], heads[PLAN_BOUND_MAX];

@@ -48,29 +48,13 @@ static void read_layer(const struct decoder *d, uint32_t l,
     }
 }
 
-void plan_input_together(const struct layer *layers, uint32_t n,
-                         struct plan_input *ret)
-{
-    ret->together = calloc(n, sizeof(*ret->together));
-    must(ret->together != NULL);
-    for (uint32_t l = 0; l < n; l++) {
-        uint32_t last = l;
-        for (uint32_t k = l + 1; k < n; k++) {
-            last = layers[k].kv_from == l ? k : last;
-        }
-        if (last > l) {
-            ret->together[ret->n_together++] =
-                (struct plan_range){.first = l, .last = last + 1};
-        }
-    }
-}
-
 void plan_input_states(const struct layer *layers, bool host, uint32_t context,
                        struct plan_input *ret)
 {
     for (uint32_t l = 0; l < ret->n_layers; l++) {
         const struct layer *y = &layers[l];
         bool own = y->kv_from == l;
+        ret->layers[l].kv_from = y->kv_from;
         ret->layers[l].states = host || !own ? 0 : 2;
         ret->layers[l].state_bytes =
             own ? (uint64_t)2 * y->n_kv * y->d_head * 2 * context : 0;
@@ -142,5 +126,4 @@ void plan_input_of(const struct decoder *d, const struct gguf *g,
         read_layer(d, l, f, &ret->layers[l]);
     }
     plan_input_states(d->layers, f->host, f->context, ret);
-    plan_input_together(d->layers, d->n_layers, ret);
 }

@@ -26,10 +26,7 @@ uint64_t plan_matrix_bytes(struct quant_spec spec, uint64_t rows,
                            uint64_t cols);
 
 /* Parts of it, for who has layers and no source. */
-/* Layers from one whose keys are read later to the last that reads them. */
-void plan_input_together(const struct layer *layers, uint32_t n,
-                         struct plan_input *ret);
-/* ret->layers is there. */
+/* States, and whose states each layer reads. ret->layers is there. */
 void plan_input_states(const struct layer *layers, bool host, uint32_t context,
                        struct plan_input *ret);
 /* s NULL: ranged. */

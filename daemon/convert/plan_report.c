@@ -222,6 +222,25 @@ static void explain_division(struct buf *b, const struct json *profile,
     }
 }
 
+/* Keys and values that go to later programs. */
+static void explain_copies(struct buf *b, const struct plan_input *in,
+                           const struct plan *plan)
+{
+    uint64_t n = 0;
+    uint32_t programs = 0;
+    for (uint32_t i = 0; i < plan->n_shards; i++) {
+        uint64_t copies = plan_shard_copies(in, plan->shards[i]);
+        n += copies;
+        programs += copies > 0;
+    }
+    if (programs > 0) {
+        buf_printf(b, "%u program%s the keys and values of layers in earlier "
+                      "ones, and a copy of their states: %.1f MB a sequence\n",
+                   programs, programs == 1 ? " takes" : "s take",
+                   (double)n / 1e6);
+    }
+}
+
 static void explain_fit(struct buf *b, const struct json *profile,
                         const struct plan_profile *p, enum plan_fit fit,
                         double bytes)
@@ -300,6 +319,7 @@ int plan_explain(const struct plan_profile *p, const struct plan_input *in,
     struct plan_bounds by = plan_bounds(p, in, plan);
     explain_division(b, profile, "layer", plan->n_shards, by.layers);
     explain_division(b, profile, "head", plan->n_heads, by.heads);
+    explain_copies(b, in, plan);
     explain_fit(b, profile, p, plan_fit(p, in, plan),
                 (double)plan_resident_bytes(p, in, plan));
     explain_time(b, profile, p);
@@ -338,10 +358,13 @@ static void add_programs(struct json *o, const struct plan_input *in,
                          const struct plan *plan)
 {
     uint64_t states = 0;
+    uint64_t copies = 0;
     uint32_t n_states = 0;
     struct json *list = json_add_array(o, "layers");
     for (uint32_t i = 0; i < plan->n_shards; i++) {
         add_range(list, plan->shards[i], plan_shard_bytes(in, plan->shards[i]));
+        copies += plan_shard_copies(in, plan->shards[i]);
+        n_states += plan_shard_states(in, plan->shards[i]);
     }
     list = json_add_array(o, "heads");
     for (uint32_t i = 0; i < plan->n_heads; i++) {
@@ -349,10 +372,10 @@ static void add_programs(struct json *o, const struct plan_input *in,
     }
     for (uint32_t l = 0; l < in->n_layers; l++) {
         states += in->layers[l].state_bytes;
-        n_states += in->layers[l].states;
     }
     json_add_int(o, "states", n_states);
-    json_add_int(o, "state_bytes", (int64_t)states);
+    json_add_int(o, "state_bytes", (int64_t)(states + copies));
+    json_add_int(o, "copied_state_bytes", (int64_t)copies);
 }
 
 static void add_text(struct json *o, const char *key, const char *v)

@@ -15,6 +15,10 @@
  * them. C does not define the order in which arguments of a call are evaluated,
  * so at most one argument of any call here makes an op: every compiler's aned
  * makes the same program.
+ *
+ * Layers that read the keys of a layer in an earlier program take its new rows
+ * as inputs and write them to a state of this program, with the same masked
+ * write: one state for all of its layers that read it.
  */
 #include "convert/program_impl.h"
 
@@ -85,8 +89,8 @@ void program_layers(const struct emit *m, struct mil_program *p,
     if (d->d_ple > 0) {
         ple_inputs(&c);
     }
-    c.all = calloc(last - first, sizeof(*c.all));
-    c.news = calloc(last - first, sizeof(*c.news));
+    c.all = calloc(last, sizeof(*c.all));
+    c.news = calloc(last, sizeof(*c.news));
     must(c.all != NULL && c.news != NULL);
     for (uint32_t l = first; l < last; l++) {
         c.layer = l - first;
@@ -95,9 +99,10 @@ void program_layers(const struct emit *m, struct mil_program *p,
         x = draw_layer(&c, l + 1 == last, x);
     }
     mil_add_output(p, c.f, x);
-    for (uint32_t i = 0; m->host && i < last - first; i++) {
-        for (size_t k = 0; k < 2 && c.news[i][k] != NULL; k++) {
-            mil_add_output(p, c.f, c.news[i][k]);
+    for (uint32_t l = first; l < last; l++) {
+        bool out = m->host || program_gives(d, l, last);
+        for (size_t k = 0; out && k < 2 && c.news[l][k] != NULL; k++) {
+            mil_add_output(p, c.f, c.news[l][k]);
         }
     }
     free(c.all);

@@ -23,6 +23,15 @@ layer_vector(const struct layer_weights *w, enum arch_slot slot)
     return w->vector[slot];
 }
 
+/* The ports by which keys or values of layer l go from the program whose first
+ * layer is `first` (an output) to later ones (an input). */
+#define PROGRAM_PORT_MAX 48u
+void program_gives_name(uint32_t first, uint32_t l, bool values,
+                        char out[PROGRAM_PORT_MAX]);
+void program_takes_name(uint32_t l, bool values, char out[PROGRAM_PORT_MAX]);
+/* Whether a program that ends at layer `last` gives those of layer l. */
+bool program_gives(const struct decoder *d, uint32_t l, uint32_t last);
+
 /* One function over layers [first, last); t: its rows, or MIL_UNKNOWN. */
 void program_layers(const struct emit *m, struct mil_program *p,
                     const char *name, int64_t t, uint32_t first, uint32_t last,

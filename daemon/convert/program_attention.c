@@ -41,26 +41,32 @@ static struct mil_value *heads(struct ctx *c, const char *what,
     return draw_swap(c, what, h);
 }
 
-/* Write `fresh` [1, n_kv, T, d_head] and give all positions back. */
-static struct mil_value *keep_cache(struct ctx *c, char which,
-                                    struct mil_value *fresh)
+/* What is kept so far: the state "STEM_k_state", or the input "STEM_k_past". */
+static struct mil_value *open_cache(struct ctx *c, const char *stem, char which,
+                                    struct mil_value **state)
 {
     int64_t dims[4] = {1, c->l->n_kv, c->m->context, c->l->d_head};
+    char name[NAME_ROOM];
     char text[TEXT_ROOM];
-    (void)snprintf(text, sizeof(text), "%c_%s", which,
+    (void)snprintf(name, sizeof(name), "%s_%c_%s", stem, which,
                    c->m->host ? "past" : "state");
-    struct mil_value *state = NULL;
-    struct mil_value *old = NULL;
-    if (c->m->host && c->t == MIL_UNKNOWN) {
-        old = mil_add_fixed(c->p, c->f, draw_named(c, text), MIL_FP16, 4, dims);
-    } else if (c->m->host) {
-        old = mil_add_input(c->p, c->f, draw_named(c, text), MIL_FP16, 4, dims,
-                            0, 0);
-    } else {
-        state = mil_add_state(c->p, c->f, draw_named(c, text), 4, dims);
-        (void)snprintf(text, sizeof(text), "%c_old", which);
-        old = mil_state_read(c->p, c->f, draw_named(c, text), state);
+    if (c->m->host) {
+        return c->t == MIL_UNKNOWN
+                   ? mil_add_fixed(c->p, c->f, name, MIL_FP16, 4, dims)
+                   : mil_add_input(c->p, c->f, name, MIL_FP16, 4, dims, 0, 0);
     }
+    *state = mil_add_state(c->p, c->f, name, 4, dims);
+    (void)snprintf(text, sizeof(text), "%c_old", which);
+    return mil_state_read(c->p, c->f, draw_named(c, text), *state);
+}
+
+/* Write `fresh` [1, n_kv, T, d_head] and give all positions back. */
+static struct mil_value *keep_cache(struct ctx *c, const char *stem, char which,
+                                    struct mil_value *fresh)
+{
+    char text[TEXT_ROOM];
+    struct mil_value *state = NULL;
+    struct mil_value *old = open_cache(c, stem, which, &state);
     struct mil_value *put = draw_matmul(c, "put", c->write_mask, fresh, false);
     struct mil_value *kept = draw_binary(c, "mul", "kept", old, c->keep);
     (void)snprintf(text, sizeof(text), "%c_blend", which);
@@ -151,31 +157,69 @@ float program_query_scale(const struct layer *l)
 static void make_keys(struct ctx *c, struct mil_value *k, struct mil_value *v)
 {
     const struct layer *l = c->l;
+    char stem[TEXT_ROOM];
     v = heads(c, l->v_norm ? "v_heads" : "v_new", v, l->n_kv);
     if (l->v_norm) {
         v = draw_norm(c, "v_new", v, 3, l->d_head, 1, NULL);
     }
     k = queries(c, 'k', "k_new", k, SLOT_K_NORM, l->n_kv);
-    c->news[c->layer][0] = k;
-    c->news[c->layer][1] = v;
-    c->all[c->layer][0] = keep_cache(c, 'k', k);
-    c->all[c->layer][1] = keep_cache(c, 'v', v);
+    c->news[l->kv_from][0] = k;
+    c->news[l->kv_from][1] = v;
+    (void)snprintf(stem, sizeof(stem), "layers_%u", c->layer);
+    c->all[l->kv_from][0] = keep_cache(c, stem, 'k', k);
+    c->all[l->kv_from][1] = keep_cache(c, stem, 'v', v);
+}
+
+void program_gives_name(uint32_t first, uint32_t l, bool values,
+                        char out[PROGRAM_PORT_MAX])
+{
+    (void)snprintf(out, PROGRAM_PORT_MAX, "layers_%u_%c_new", l - first,
+                   values ? 'v' : 'k');
+}
+
+void program_takes_name(uint32_t l, bool values, char out[PROGRAM_PORT_MAX])
+{
+    (void)snprintf(out, PROGRAM_PORT_MAX, "shared_%u_%c_new", l,
+                   values ? 'v' : 'k');
+}
+
+bool program_gives(const struct decoder *d, uint32_t l, uint32_t last)
+{
+    return layer_read_by(d->layers, l, last, d->n_layers);
+}
+
+/* Keys and values of a layer in an earlier program, into c->all: kept by this
+ * program too. */
+static void take_keys(struct ctx *c)
+{
+    const struct layer *l = c->l;
+    int64_t dims[4] = {1, l->n_kv, c->t, l->d_head};
+    char stem[TEXT_ROOM];
+    (void)snprintf(stem, sizeof(stem), "shared_%u", l->kv_from);
+    for (size_t i = 0; i < 2; i++) {
+        char name[PROGRAM_PORT_MAX];
+        program_takes_name(l->kv_from, i == 1, name);
+        struct mil_value *fresh = draw_input(c, name, 4, dims);
+        c->all[l->kv_from][i] = keep_cache(c, stem, "kv"[i], fresh);
+    }
 }
 
 struct mil_value *draw_attention(struct ctx *c, struct mil_value *h)
 {
     const struct layer *l = c->l;
-    uint32_t from = l->kv_from - c->first;
+    struct mil_value *const *all = c->all[l->kv_from];
     struct mil_value *q = draw_project(c, "q", h, SLOT_Q, SLOT_Q_BIAS);
-    if (from == c->layer) {
+    if (l->kv_from == c->first + c->layer) {
         struct mil_value *k = draw_project(c, "k", h, SLOT_K, SLOT_K_BIAS);
         struct mil_value *v =
             l->v_is_k ? k : draw_project(c, "v", h, SLOT_V, SLOT_V_BIAS);
         make_keys(c, k, v);
+    } else if (all[0] == NULL) {
+        take_keys(c);
     }
     q = queries(c, 'q', "q_rope", q, SLOT_Q_NORM, l->n_heads);
     if (l->qk_norm == QK_NORM_NONE) {
         q = draw_times(c, "q_scaled", q, program_query_scale(l));
     }
-    return attend(c, q, c->all[from][0], c->all[from][1]);
+    return attend(c, q, all[0], all[1]);
 }

@@ -29,8 +29,9 @@ struct ctx {
     struct mil_value *write_mask;    /* [1, 1, S, T] */
     struct mil_value *keep;          /* [1, 1, S, 1] */
     struct mil_value *x_embed, *ple; /* of per-layer embeddings; or NULL */
-    struct mil_value *(*all)[2];     /* a layer: keys and values */
-    struct mil_value *(*news)[2];    /* a layer: what it wrote; or NULL */
+    /* By layer of the model, earlier programs' too: keys and values */
+    struct mil_value *(*all)[2];  /* at all positions; NULL: not drawn */
+    struct mil_value *(*news)[2]; /* that the program's own layers wrote */
 };
 
 /* --- program_ops.c --- */

@@ -165,10 +165,12 @@ struct mil_value *draw_norm(struct ctx *c, const char *what,
     }
     s = mil_op(c->p, c->f, "rsqrt", draw_named(c, "norm_rsqrt"), "x", s,
                "epsilon", draw_f16(c, 0), NULL);
-    y = draw_binary(c, "mul", "norm_y", y, s);
-    if (weight == NULL) {
-        return draw_times(c, what, y, norm_gain(c->m->norm, d));
+    if (weight == NULL) { /* the last operation has the name */
+        float gain = norm_gain(c->m->norm, d);
+        y = draw_binary(c, "mul", gain == 1.0f ? what : "norm_y", y, s);
+        return draw_times(c, what, y, gain);
     }
+    y = draw_binary(c, "mul", "norm_y", y, s);
     (void)snprintf(text, sizeof(text), "%s_weight", what);
     return draw_binary(c, "mul", what, y, draw_constant(c, text, weight));
 }

@@ -160,7 +160,6 @@ static int make_plan(struct reshard *r, struct err *e)
     RETERR(take_bits(r->from, &j->in.bits, e));
     stored_measure(r->stored, &j->in);
     plan_input_states(r->from->layers, j->emit.host, j->emit.context, &j->in);
-    plan_input_together(r->from->layers, r->from->n_layers, &j->in);
     plan_input_widths(&j->emit.shape, &j->in);
     j->in.file_bytes = file_bytes(r);
     if (r->plan != NULL) {

@@ -174,24 +174,6 @@ int check_out(const struct backend_array *a, const int64_t want[4],
                           (long long)want[3]);
 }
 
-/* An array, and whose memory it is. */
-struct place {
-    const struct backend *be;
-    struct backend_array *a;
-};
-
-static int copy_array(struct place to, struct place from, struct err *e)
-{
-    RETERR(array_begin(from.be, from.a, false, e));
-    int rc = array_begin(to.be, to.a, true, e);
-    if (rc == 0) {
-        array_copy(to.a, from.a);
-        array_end(to.be, to.a, true);
-    }
-    array_end(from.be, from.a, false);
-    return rc;
-}
-
 /* A device may fail once and not again. */
 static int predict(struct shard *s, struct backend_io *io,
                    struct backend_state *state, struct err *e)
@@ -216,19 +198,21 @@ static int run_shard(struct engine_seq *s, const struct sheet *sheet, size_t i,
     const struct unit *u = shard_unit(sh, sheet->t);
     for (size_t k = 0; sh->n_past > 0 && k < u->info.n_in; k++) {
         if (u->roles[k] == ROLE_PAST) {
-            sh->be->rebind(b->io, k, s->past[i][u->past[k]]);
+            sh->be->rebind(b->io, k, s->past[i][u->nth[k]]);
         }
     }
+    RETERR(hand_take(g, i, b, e));
     RETERR(predict(sh, b->io, s->states[i], e));
     if (c.pos >= s->n) {
         recover_sound(sh);
     }
     const int64_t hidden[4] = {1, g->b->d_model, sheet->t, 1};
     RETERR(check_out(&b->io->out[b->out], hidden, sh, sh->out, e));
+    RETERR(hand_give(g, i, b, sheet->t, e));
     for (size_t k = 0; k < sh->n_past; k++) {
         const struct past_port *p = &sh->past[k];
         const int64_t fresh[4] = {1, p->heads, sheet->t, p->dim};
-        struct backend_array *a = &b->io->out[b->fresh[k]];
+        struct backend_array *a = sheet_fresh(b, p, k);
         RETERR(check_out(a, fresh, sh, p->out, e));
         RETERR(seq_append(s, i, k, a, c, e));
     }
@@ -271,7 +255,7 @@ static int run_layers(struct engine_seq *s, struct chunk c, size_t *at,
         const struct binding *b = &sheet->shards[i];
         *at = i;
         if (i > 0) {
-            RETERR(copy_array((struct place){g->shards[i].be, b->x}, *hidden,
+            RETERR(place_copy((struct place){g->shards[i].be, b->x}, *hidden,
                               e));
         }
         RETERR(run_shard(s, sheet, i, c, e));

@@ -188,6 +188,10 @@ int engine_open_with(const struct backend *be, const char *bundle_dir,
     if (rc < 0) {
         goto out;
     }
+    rc = hand_open(g, e);
+    if (rc < 0) {
+        goto out;
+    }
     rc = check_arrays(g, e);
     if (rc < 0) {
         goto out;
@@ -233,6 +237,7 @@ void engine_close(struct engine *g)
     for (size_t i = 0; i < g->n_heads; i++) {
         shard_close(&g->heads[i]);
     }
+    hand_close(g);
     rows_fini(&g->rows);
     inputs_fini(&g->in);
     for (unsigned i = 0; g->samplers != NULL && i < g->threads; i++) {

@@ -7,6 +7,8 @@
  * widths.c   which widths T those columns may have
  * sheet.c    the arrays of one width, in the backend's memory
  * unit.c     packages: opened functions, their ports checked against the bundle
+ * past.c     the past arrays of a package that has no states
+ * hand.c     keys and values that one shard gives and others take
  * inputs.c   the numbers that inputs are made of
  * tables.c   rows by token: embeddings
  * tops.c     heads that give tokens and not logits
@@ -22,6 +24,8 @@
 #include "engine/engine.h"
 #include "engine/sampler.h"
 
+struct binding;
+
 /* What an input of a shard is. */
 enum role {
     ROLE_X,
@@ -34,7 +38,8 @@ enum role {
     ROLE_MASK_LOCAL,
     ROLE_EMBED, /* the first shard's x */
     ROLE_PLE,   /* per-layer embeddings of all layers */
-    ROLE_PAST,
+    ROLE_PAST, /* from here on, each shard has arrays of its own */
+    ROLE_TAKE, /* keys or values of a layer in an earlier shard */
 };
 
 #define MASK_OFF         (-1e4F)
@@ -48,13 +53,18 @@ struct unit {
     uint32_t t_lo, t_hi; /* rows it takes */
     uint32_t fixed;      /* T of a package that has no range; 0 */
     enum role *roles;    /* info.n_in */
-    uint32_t *past;      /* info.n_in: index into shard->past for ROLE_PAST */
+    uint32_t *nth;       /* info.n_in: index into shard->past for ROLE_PAST,
+                            into shard->takes for ROLE_TAKE */
 };
 
-/* A past array of the stateless form: input NAME_past, output NAME_new. */
+#define PAST_NOT_TAKEN UINT32_MAX
+
+/* A past array of the stateless form: input NAME_past, and the new rows, an
+ * output NAME_new or what is taken by that name. */
 struct past_port {
     char *in;
     char *out;
+    uint32_t take; /* index into shard->takes, or PAST_NOT_TAKEN */
     size_t input;              /* of the first unit */
     uint32_t heads, dim;       /* [1, heads, S, dim] */
     struct backend_array *any; /* zeros: bound until a sequence's own is */
@@ -73,7 +83,33 @@ struct shard {
     const char *out;   /* "hidden", "logits" or "top_id" */
     uint32_t out_rows; /* of the output: d_model, the vocabulary slice, or 1 */
     const char *value; /* "top_value", beside "top_id"; NULL */
+    /* Keys and values to later shards and from earlier ones (bundle_port). */
+    size_t n_gives, n_takes;
+    const struct bundle_port *gives, *takes; /* borrowed from the bundle */
+    size_t hand;  /* of engine.handed: the first that it gives */
+    size_t *from; /* n_takes: of engine.handed; hand_open's */
 };
+
+/* Keys or values on their way: [1, heads, T, dim] of the rows at hand. */
+struct handed {
+    size_t width; /* heads * dim: numbers of a row */
+    float *rows;  /* rows.c: (max, ld) */
+    size_t ld;
+    const struct backend *be; /* columns.c: the result that holds them, valid */
+    struct backend_array *a;  /* until its shard runs again */
+};
+
+/* --- hand.c --- */
+
+/* Number what all shards give, and find what each takes. */
+CHECKED int hand_open(struct engine *g, struct err *e);
+void hand_close(struct engine *g); /* nothing opened is fine */
+/* Columns: what shard i takes, into its inputs, before it runs; and what it
+ * gives, checked, after it ran. Errors: those of backend.lock, MIL_SHAPE. */
+CHECKED int hand_take(struct engine *g, size_t i, const struct binding *b,
+                      struct err *e);
+CHECKED int hand_give(struct engine *g, size_t i, const struct binding *b,
+                      uint32_t t, struct err *e);
 
 /* --- tops.c --- */
 
@@ -225,7 +261,9 @@ struct binding {
     struct backend_array *x; /* owned; NULL: the sheet's */
     struct backend_io *io;   /* owned */
     size_t out, value;       /* which results are shard->out, ->value */
-    size_t *fresh;           /* n_past: which result is NAME_new */
+    size_t *fresh; /* n_past: which result is NAME_new, if it is one */
+    size_t *gives; /* n_gives: which results are shard->gives */
+    struct backend_array **takes; /* n_takes, owned */
 };
 
 /* Arrays in one backend's memory. */
@@ -259,6 +297,17 @@ CHECKED int sheet_bind(struct sheet *s, struct shard *sh, size_t i,
 /* Write everything but x. tokens: c.n. */
 CHECKED int sheet_place(struct sheet *s, struct engine *g, struct chunk c,
                         const int32_t *tokens, struct err *e);
+
+/* The rows of a chunk that past array k of the shard gets. */
+struct backend_array *sheet_fresh(const struct binding *b,
+                                  const struct past_port *p, size_t k);
+
+/* An array, and whose memory it is. */
+struct place {
+    const struct backend *be;
+    struct backend_array *a;
+};
+CHECKED int place_copy(struct place to, struct place from, struct err *e);
 
 /* Begin and end access to an array's data; be: whose memory it is. */
 CHECKED int array_begin(const struct backend *be, struct backend_array *a,
@@ -314,6 +363,7 @@ struct rows {
     uint32_t *write;              /* max */
     struct backend_state **state; /* max */
     struct backend_row_in *in;    /* of the shard with most inputs */
+    struct backend_row_out *out;  /* of the shard that gives most */
     const uint32_t **in_lo, **in_hi; /* the same */
     struct part *parts;              /* max */
     uint32_t n, n_parts;             /* of the present batch */
@@ -354,6 +404,8 @@ struct engine {
     struct tables tables;
     size_t n_shards, n_heads;
     struct shard *shards, *heads;
+    size_t n_handed;
+    struct handed *handed;
     struct inputs in;
     struct columns columns; /* one of these two is in use */
     struct rows rows;

@@ -43,13 +43,30 @@ static float *array(uint32_t max, size_t width, size_t *ld)
     return aligned_alloc(ROW_ALIGN, max * *ld * sizeof(float));
 }
 
+/* Rows of what shards give, and a result for each. */
+static bool make_handed(struct rows *b, const struct engine *g)
+{
+    size_t most = 0;
+    bool ok = true;
+    for (size_t i = 0; i < g->n_shards; i++) {
+        most = num_max(most, g->shards[i].n_gives);
+    }
+    for (size_t i = 0; i < g->n_handed; i++) {
+        struct handed *h = &g->handed[i];
+        h->rows = array(b->max, h->width, &h->ld);
+        ok = ok && h->rows != NULL;
+    }
+    b->out = calloc(1 + most, sizeof(*b->out));
+    return ok && b->out != NULL;
+}
+
 static int make_batch(struct rows *b, const struct engine *g, size_t n_in,
                       unsigned uses, struct err *e)
 {
-    bool ok = true;
+    bool ok = make_handed(b, g);
     if ((uses & 1U << ROLE_EMBED) != 0) {
         b->x_embed = array(b->max, g->b->d_model, &b->ld);
-        ok = b->x_embed != NULL;
+        ok = ok && b->x_embed != NULL;
     }
     if ((uses & 1U << ROLE_PLE) != 0) {
         b->ple = array(b->max, g->tables.ple_width, &b->ld_ple);
@@ -124,6 +141,7 @@ void rows_fini(struct rows *b)
     free(b->state);
     free(b->parts);
     free(b->in);
+    free(b->out);
     free(b->in_lo);
     free(b->in_hi);
     *b = (struct rows){0};
@@ -211,8 +229,12 @@ static void fill_places(struct engine *g)
 /* --- layers --- */
 
 /* Each input of a shard; x is at hand. */
-static void bind_inputs(struct rows *b, const struct unit *u, const float *x)
+static void bind_inputs(struct engine *g, const struct shard *sh,
+                        const float *x)
 {
+    struct rows *b = &g->rows;
+    const struct unit *u = sh->rows;
+    const struct handed *h = NULL;
     for (size_t k = 0; k < u->info.n_in; k++) {
         b->in[k] = (struct backend_row_in){0};
         b->in_lo[k] = NULL;
@@ -247,6 +269,10 @@ static void bind_inputs(struct rows *b, const struct unit *u, const float *x)
             break;
         case ROLE_WRITE:
             break;
+        case ROLE_TAKE:
+            h = &g->handed[sh->from[u->nth[k]]];
+            b->in[k] = (struct backend_row_in){h->rows, h->ld};
+            break;
         case ROLE_PAST:
             must(u->roles[k] != ROLE_PAST); /* unit.c leaves it out */
         }
@@ -276,7 +302,7 @@ static int run_unit(struct engine *g, const struct shard *sh, const float *x,
     struct rows *b = &g->rows;
     const struct unit *u = sh->rows;
     bool may_stop = state != NULL; /* a layer */
-    bind_inputs(b, u, x);
+    bind_inputs(g, sh, x);
     const struct backend_rows in = {
         .n = n,
         .in = b->in,
@@ -289,6 +315,21 @@ static int run_unit(struct engine *g, const struct shard *sh, const float *x,
     };
     int rc = g->be->rows->predict(u->m, &in, out, n_out, e);
     return rc < 0 ? err_prefix(e, rc, "%s", sh->path) : 0;
+}
+
+/* Shard i's results: the stream in `hidden`, then what it gives. */
+static size_t bind_outputs(struct engine *g, size_t i, float *hidden)
+{
+    struct rows *b = &g->rows;
+    const struct shard *s = &g->shards[i];
+    b->out[0] =
+        (struct backend_row_out){.name = s->out, .p = hidden, .ld = b->ld};
+    for (size_t k = 0; k < s->n_gives; k++) {
+        const struct handed *h = &g->handed[s->hand + k];
+        b->out[1 + k] = (struct backend_row_out){
+            .name = s->gives[k].name, .p = h->rows, .ld = h->ld};
+    }
+    return 1 + s->n_gives;
 }
 
 /* The whole batch through every shard; *hidden: (n, ld). */
@@ -309,13 +350,11 @@ static int run_layers(struct engine *g, float **hidden,
                 b->state[r++] = b->parts[p].v->s->states[i];
             }
         }
-        struct backend_row_out out = {.name = g->shards[i].out,
-                                      .p = b->x[(i + 1) % 2],
-                                      .ld = b->ld};
+        size_t n_out = bind_outputs(g, i, b->x[(i + 1) % 2]);
         rc = i > 0 ? still_wanted(g, false, e) : 0;
         rc = rc < 0 ? rc
                     : run_unit(g, &g->shards[i], b->x[i % 2], b->n, b->state,
-                               &out, 1, e);
+                               b->out, n_out, e);
     }
     spent(&at, &times->us_layers);
     rc = rc < 0 ? rc : still_wanted(g, true, e);

@@ -26,6 +26,13 @@ void array_end(const struct backend *be, struct backend_array *a, bool write)
     }
 }
 
+struct backend_array *sheet_fresh(const struct binding *b,
+                                  const struct past_port *p, size_t k)
+{
+    return p->take != PAST_NOT_TAKEN ? b->takes[p->take]
+                                     : &b->io->out[b->fresh[k]];
+}
+
 /* --- make --- */
 
 static const struct {
@@ -34,6 +41,18 @@ static const struct {
     {ROLE_COS,       ROLE_SIN,       ROLE_MASK      },
     {ROLE_COS_LOCAL, ROLE_SIN_LOCAL, ROLE_MASK_LOCAL},
 };
+
+int place_copy(struct place to, struct place from, struct err *e)
+{
+    RETERR(array_begin(from.be, from.a, false, e));
+    int rc = array_begin(to.be, to.a, true, e);
+    if (rc == 0) {
+        array_copy(to.a, from.a);
+        array_end(to.be, to.a, true);
+    }
+    array_end(from.be, from.a, false);
+    return rc;
+}
 
 /* An array for input i of the unit, T filled in. Every dimension but T is known
  * (unit.c checked it). */
@@ -91,6 +110,37 @@ static int side_of(struct sheet *s, const struct backend *be, struct side **ret,
     return 0;
 }
 
+/* Where the array of the unit's input k is kept. */
+static struct backend_array **array_of(struct side *side, struct shard *sh,
+                                       struct binding *b, const struct unit *u,
+                                       size_t k)
+{
+    enum role r = u->roles[k];
+    if (r == ROLE_PAST) {
+        return &sh->past[u->nth[k]].any;
+    }
+    if (r == ROLE_TAKE) {
+        return &b->takes[u->nth[k]];
+    }
+    return r == ROLE_X ? &b->x : &side->of[r];
+}
+
+/* Which results the engine reads. */
+static void find_results(struct binding *b, const struct shard *sh,
+                         const struct unit *u)
+{
+    b->out = find_result(u, sh->out);
+    b->value = sh->value != NULL ? find_result(u, sh->value) : 0;
+    for (size_t k = 0; k < sh->n_past; k++) {
+        if (sh->past[k].take == PAST_NOT_TAKEN) {
+            b->fresh[k] = find_result(u, sh->past[k].out);
+        }
+    }
+    for (size_t k = 0; k < sh->n_gives; k++) {
+        b->gives[k] = find_result(u, sh->gives[k].name);
+    }
+}
+
 /* Arrays of the roles that no shard before it reads, and its binding. */
 int sheet_bind(struct sheet *s, struct shard *sh, size_t i, struct err *e)
 {
@@ -101,27 +151,23 @@ int sheet_bind(struct sheet *s, struct shard *sh, size_t i, struct err *e)
         calloc(u->info.n_in + 1, sizeof(struct backend_array *));
     int rc = 0;
     b->fresh = calloc(sh->n_past + 1, sizeof(*b->fresh));
-    if (in == NULL || b->fresh == NULL) {
+    b->gives = calloc(sh->n_gives + 1, sizeof(*b->gives));
+    b->takes = calloc(sh->n_takes + 1, sizeof(struct backend_array *));
+    if (in == NULL || b->fresh == NULL || b->gives == NULL ||
+        b->takes == NULL) {
         rc = err_set(e, ERR_NOMEM, "inputs");
         goto out;
     }
     CHECK(side_of(s, sh->be, &side, e));
     for (size_t k = 0; k < u->info.n_in; k++) {
-        enum role r = u->roles[k];
-        struct backend_array **of = r == ROLE_X      ? &b->x
-                                    : r == ROLE_PAST ? &sh->past[u->past[k]].any
-                                                     : &side->of[r];
+        struct backend_array **of = array_of(side, sh, b, u, k);
         if (*of == NULL) {
             CHECK(make_array(sh->be, u, k, s->t, of, e));
         }
         in[k] = *of;
     }
     CHECK(sh->be->bind(u->m, in, &b->io, e));
-    b->out = find_result(u, sh->out);
-    b->value = sh->value != NULL ? find_result(u, sh->value) : 0;
-    for (size_t k = 0; k < sh->n_past; k++) {
-        b->fresh[k] = find_result(u, sh->past[k].out);
-    }
+    find_results(b, sh, u);
 out:
     free(in);
     return rc < 0 ? err_prefix(e, rc, "%s", sh->path) : 0;
@@ -132,7 +178,12 @@ void sheet_release(struct sheet *s, const struct shard *sh, size_t i)
     struct binding *b = &s->shards[i];
     sh->be->unbind(b->io);
     sh->be->array_free(b->x);
+    for (size_t k = 0; b->takes != NULL && k < sh->n_takes; k++) {
+        sh->be->array_free(b->takes[k]);
+    }
     free(b->fresh);
+    free(b->gives);
+    free(b->takes);
     *b = (struct binding){0};
 }
 

@@ -3,7 +3,7 @@
  */
 #include <string.h>
 
-#include "engine/impl.h"
+#include "engine/unit_impl.h"
 
 static const char *const role_names[] = {
     [ROLE_X] = "x",
@@ -18,23 +18,28 @@ static const char *const role_names[] = {
     [ROLE_PLE] = "ple",
 };
 
-#define T_HERE (-2) /* in an expected shape: the T dimension */
-
-struct shape {
-    int rank;
-    int64_t dims[4];
-};
-
-/* `name` without its suffix, or 0. */
-static size_t stem(const char *name, const char *suffix)
+size_t unit_stem(const char *name, const char *suffix)
 {
     size_t n = strlen(name);
     size_t k = strlen(suffix);
     return n > k && strcmp(name + n - k, suffix) == 0 ? n - k : 0;
 }
 
-static bool role_of(const char *name, enum role *ret)
+size_t unit_find_take(const struct shard *s, const char *name)
 {
+    size_t i = 0;
+    while (i < s->n_takes && strcmp(s->takes[i].name, name) != 0) {
+        i++;
+    }
+    return i;
+}
+
+static bool role_of(const struct shard *s, const char *name, enum role *ret)
+{
+    if (unit_find_take(s, name) < s->n_takes) { /* the manifest says it */
+        *ret = ROLE_TAKE;
+        return true;
+    }
     for (size_t i = 0; i < countof(role_names); i++) {
         if (strcmp(name, role_names[i]) == 0) {
             *ret = (enum role)i;
@@ -46,7 +51,7 @@ static bool role_of(const char *name, enum role *ret)
         return true;
     }
     *ret = ROLE_PAST;
-    return stem(name, "_past") > 0;
+    return unit_stem(name, "_past") > 0;
 }
 
 static struct shape shape_of(enum role r, const struct bundle *b)
@@ -83,6 +88,7 @@ static struct shape shape_of(enum role r, const struct bundle *b)
             4, {1, 1, s, T_HERE}
         };
     case ROLE_PAST:
+    case ROLE_TAKE: /* shape_of_port */
         break;
     }
     return (struct shape){
@@ -90,10 +96,17 @@ static struct shape shape_of(enum role r, const struct bundle *b)
     };
 }
 
-/* MIL_UNKNOWN in the expectation is anything. *t: the port's T when it is
- * fixed, else untouched. */
-static int check_port(const struct backend_port *p, struct shape want,
-                      int64_t *t, struct err *e)
+static struct shape shape_of_port(const struct bundle_port *p,
+                                  const struct bundle *b)
+{
+    const struct layer *l = &b->layers[p->layer];
+    return (struct shape){
+        4, {1, l->n_kv, T_HERE, l->d_head}
+    };
+}
+
+int unit_check_port(const struct backend_port *p, struct shape want, int64_t *t,
+                    struct err *e)
 {
     bool fits = p->type.rank == want.rank;
     for (int i = 0; fits && i < want.rank; i++) {
@@ -133,33 +146,36 @@ static bool role_available(enum role r, const struct bundle *b)
     case ROLE_MASK:
     case ROLE_WRITE:
     case ROLE_PAST:
+    case ROLE_TAKE:
         return true;
     }
     return false;
 }
 
-static int check_inputs(struct unit *u, const struct bundle *b, int64_t *t,
-                        struct err *e)
+static int check_inputs(const struct shard *s, struct unit *u,
+                        const struct bundle *b, int64_t *t, struct err *e)
 {
     bool have_x = false;
     for (size_t i = 0; i < u->info.n_in; i++) {
         const struct backend_port *p = &u->info.in[i];
-        if (!role_of(p->name, &u->roles[i]) ||
-            !role_available(u->roles[i], b)) {
+        enum role *r = &u->roles[i];
+        if (!role_of(s, p->name, r) || !role_available(*r, b)) {
             return err_set(e, ERR_BUNDLE, "input %s is not of the contract",
                            p->name);
         }
-        int rc = check_port(p, shape_of(u->roles[i], b), t, e);
-        if (rc < 0) {
-            return rc;
-        }
-        have_x = have_x || u->roles[i] == ROLE_X;
+        size_t k = unit_find_take(s, p->name);
+        u->nth[i] = (uint32_t)k;
+        RETERR(unit_check_port(p,
+                          *r == ROLE_TAKE ? shape_of_port(&s->takes[k], b)
+                                          : shape_of(*r, b),
+                          t, e));
+        have_x = have_x || *r == ROLE_X;
     }
     return have_x ? 0 : err_set(e, ERR_BUNDLE, "no input x");
 }
 
-static const struct backend_port *find_port(const struct backend_port *p,
-                                            size_t n, const char *name)
+const struct backend_port *unit_find_port(const struct backend_port *p,
+                                          size_t n, const char *name)
 {
     for (size_t i = 0; i < n; i++) {
         if (strcmp(p[i].name, name) == 0) {
@@ -169,10 +185,34 @@ static const struct backend_port *find_port(const struct backend_port *p,
     return NULL;
 }
 
+/* Every port of the manifest is one of the package. */
+static int check_handed(const struct shard *s, const struct unit *u,
+                        const struct bundle *b, struct err *e)
+{
+    for (size_t i = 0; i < s->n_takes; i++) {
+        const char *name = s->takes[i].name;
+        if (unit_find_port(u->info.in, u->info.n_in, name) == NULL) {
+            return err_set(e, ERR_BUNDLE, "no input %s", name);
+        }
+    }
+    for (size_t i = 0; i < s->n_gives; i++) {
+        const struct bundle_port *g = &s->gives[i];
+        const struct backend_port *p =
+            unit_find_port(u->info.out, u->info.n_out, g->name);
+        int64_t t = 0;
+        if (p == NULL) {
+            return err_set(e, ERR_BUNDLE, "no output %s", g->name);
+        }
+        RETERR(unit_check_port(p, shape_of_port(g, b), &t, e));
+    }
+    return 0;
+}
+
 static int check_output(const struct shard *s, const struct unit *u,
                         const char *name, struct err *e)
 {
-    const struct backend_port *p = find_port(u->info.out, u->info.n_out, name);
+    const struct backend_port *p =
+        unit_find_port(u->info.out, u->info.n_out, name);
     if (p == NULL) {
         return err_set(e, ERR_BUNDLE, "no output %s", name);
     }
@@ -214,7 +254,7 @@ static enum state_kind kind_of(const char *name)
         {"_conv_state", STATE_RECURRENT },
     };
     for (size_t i = 0; i < countof(of); i++) {
-        if (stem(name, of[i].end) > 0) {
+        if (unit_stem(name, of[i].end) > 0) {
             return of[i].kind;
         }
     }
@@ -261,100 +301,17 @@ static int unit_open(struct shard *s, struct unit *u,
     RETERR(s->be->open(path, function, conf, &u->m, e));
     s->be->info(u->m, &u->info);
     u->roles = calloc(u->info.n_in + 1, sizeof(*u->roles));
-    u->past = calloc(u->info.n_in + 1, sizeof(*u->past));
-    if (u->roles == NULL || u->past == NULL) {
+    u->nth = calloc(u->info.n_in + 1, sizeof(*u->nth));
+    if (u->roles == NULL || u->nth == NULL) {
         return err_set(e, ERR_NOMEM, "ports");
     }
     int64_t fixed = 0;
-    RETERR(check_inputs(u, b, &fixed, e));
+    RETERR(check_inputs(s, u, b, &fixed, e));
+    RETERR(check_handed(s, u, b, e));
     RETERR(check_states(u, b, e));
     set_range(u, fixed);
     RETERR(check_output(s, u, s->out, e));
     return s->value != NULL ? check_output(s, u, s->value, e) : 0;
-}
-
-/* --- past arrays of the stateless form --- */
-
-static int find_past(const struct shard *s, const char *name, uint32_t *ret)
-{
-    for (size_t i = 0; i < s->n_past; i++) {
-        if (strcmp(s->past[i].in, name) == 0) {
-            *ret = (uint32_t)i;
-            return 0;
-        }
-    }
-    return -1;
-}
-
-/* Name the past arrays after the first unit's inputs. */
-static int make_past(struct shard *s, struct err *e)
-{
-    const struct unit *u = &s->units[0];
-    s->past = calloc(u->info.n_in + 1, sizeof(*s->past));
-    if (s->past == NULL) {
-        return err_set(e, ERR_NOMEM, "past arrays");
-    }
-    for (size_t i = 0; i < u->info.n_in; i++) {
-        if (u->roles[i] != ROLE_PAST) {
-            continue;
-        }
-        const struct backend_port *in = &u->info.in[i];
-        if (in->type.dims[1] > MODEL_DIM_MAX ||
-            in->type.dims[3] > MODEL_DIM_MAX) {
-            return err_set(e, ERR_BUNDLE, "%s: more than %u heads or numbers",
-                           in->name, MODEL_DIM_MAX);
-        }
-        struct past_port *p = &s->past[s->n_past++];
-        size_t n = stem(in->name, "_past");
-        p->heads = (uint32_t)in->type.dims[1];
-        p->dim = (uint32_t)in->type.dims[3];
-        p->input = i;
-        p->in = strdup(in->name);
-        p->out = calloc(n + sizeof("_new"), 1);
-        if (p->in == NULL || p->out == NULL) {
-            return err_set(e, ERR_NOMEM, "past arrays");
-        }
-        memcpy(p->out, in->name, n);
-        memcpy(p->out + n, "_new", sizeof("_new"));
-    }
-    return 0;
-}
-
-/* Every unit has the same past arrays, and an output for each. */
-static int match_past(struct shard *s, struct unit *u, struct err *e)
-{
-    size_t seen = 0;
-    for (size_t i = 0; i < u->info.n_in; i++) {
-        if (u->roles[i] != ROLE_PAST) {
-            continue;
-        }
-        const struct backend_port *in = &u->info.in[i];
-        if (find_past(s, in->name, &u->past[i]) < 0) {
-            return err_set(e, ERR_BUNDLE, "%s is not in every function",
-                           in->name);
-        }
-        const struct past_port *p = &s->past[u->past[i]];
-        if (in->type.dims[1] != p->heads || in->type.dims[3] != p->dim) {
-            return err_set(e, ERR_BUNDLE, "%s differs between functions",
-                           in->name);
-        }
-        int64_t t = 0;
-        const struct backend_port *out =
-            find_port(u->info.out, u->info.n_out, p->out);
-        if (out == NULL) {
-            return err_set(e, ERR_BUNDLE, "no output %s", p->out);
-        }
-        int rc = check_port(out,
-                            (struct shape){
-                                4, {1, p->heads, T_HERE, p->dim}
-        },
-                            &t, e);
-        if (rc < 0) {
-            return rc;
-        }
-        seen++;
-    }
-    return seen == s->n_past ? 0 : err_set(e, ERR_BUNDLE, "past arrays differ");
 }
 
 /* --- rows --- */
@@ -372,6 +329,7 @@ static bool row_use_fits(enum role r, enum backend_row_use use)
     case ROLE_SIN_LOCAL:
     case ROLE_EMBED:
     case ROLE_PLE:
+    case ROLE_TAKE:
         return use == BACKEND_ROW_DATA;
     case ROLE_MASK:
     case ROLE_MASK_LOCAL:
@@ -393,6 +351,13 @@ static int row_width(const char *name, const struct backend_row_port *p,
                          name, p->width, (long long)want);
 }
 
+/* Numbers of a row of keys or values. */
+static int64_t port_width(const struct bundle_port *p, const struct bundle *b)
+{
+    struct shape s = shape_of_port(p, b);
+    return s.dims[1] * s.dims[3];
+}
+
 /* *ret: this unit can be run as rows. With a fixed T above 1 what the backend
  * calls a row is T columns, not a row of a sequence. */
 static int check_rows(const struct shard *s, const struct unit *u,
@@ -404,16 +369,20 @@ static int check_rows(const struct shard *s, const struct unit *u,
         enum role r = u->roles[i];
         *ret = row_use_fits(r, info->row_in[i].use);
         if (*ret && info->row_in[i].use == BACKEND_ROW_DATA) {
-            struct shape want = shape_of(r, b);
-            int rc = row_width(info->in[i].name, &info->row_in[i],
-                               want.dims[1], e);
-            if (rc < 0) {
-                return rc;
-            }
+            int64_t want = r == ROLE_TAKE
+                               ? port_width(&s->takes[u->nth[i]], b)
+                               : shape_of(r, b).dims[1];
+            RETERR(row_width(info->in[i].name, &info->row_in[i], want, e));
         }
     }
     for (size_t i = 0; *ret && i < info->n_out; i++) {
         const char *name = info->out[i].name;
+        for (size_t k = 0; k < s->n_gives; k++) {
+            if (strcmp(name, s->gives[k].name) == 0) {
+                RETERR(row_width(name, &info->row_out[i],
+                                 port_width(&s->gives[k], b), e));
+            }
+        }
         if (strcmp(name, s->out) == 0 ||
             (s->value != NULL && strcmp(name, s->value) == 0)) {
             RETERR(row_width(name, &info->row_out[i], s->out_rows, e));
@@ -483,11 +452,15 @@ int shard_open(struct shard *s, const struct backend *be,
     s->path = from->path;
     s->out = "hidden";
     s->out_rows = b->d_model;
+    s->n_gives = from->n_gives;
+    s->gives = from->gives;
+    s->n_takes = from->n_takes;
+    s->takes = from->takes;
     CHECK(open_units(s, conf, b, ranged ? 0 : from->n_functions,
                      from->functions, from->function_t, e));
-    CHECK(make_past(s, e));
+    CHECK(past_make(s, e));
     for (size_t i = 0; i < s->n_units; i++) {
-        CHECK(match_past(s, &s->units[i], e));
+        CHECK(past_match(s, &s->units[i], e));
     }
     CHECK(find_rows(s, b, e));
 out:
@@ -526,7 +499,7 @@ void shard_close(struct shard *s)
     for (size_t i = 0; i < s->n_units; i++) {
         s->be->close(s->units[i].m);
         free(s->units[i].roles);
-        free(s->units[i].past);
+        free(s->units[i].nth);
     }
     for (size_t i = 0; i < s->n_past; i++) {
         free(s->past[i].in);

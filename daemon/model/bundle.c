@@ -12,7 +12,9 @@
  *     "layers": [{"kind", "n_heads", ...}],     layer.h, by bundle_layers.c
  *     "logit_scale", "logit_cap", "d_ple", "ple_file",
  *     "shards": [{"path", "first", "last", "t_min", "t_max",
- *                 "functions": [{"name", "t"}], "weight_bytes"}],
+ *                 "functions": [{"name", "t"}], "weight_bytes",
+ *                 "gives": [{"name", "layer", "role"}], "takes": the same,
+ *                 by bundle_ports.c}],           only where there are some
  *     "heads": [{"path", "vocab_first", "vocab_last", "t_min", "t_max",
  *                "functions": [...],            only where there are several
  *                "weight_bytes"}],
@@ -69,8 +71,7 @@ static int want_f32(const struct json *j, const char *key, double lo, double hi,
     return rc;
 }
 
-/* A copy in the bundle's arena. */
-static int want_str(struct bundle *b, const struct json *j, const char *key,
+int bundle_want_str(struct bundle *b, const struct json *j, const char *key,
                     size_t max, const char **ret, struct err *e)
 {
     const char *v = NULL;
@@ -153,7 +154,8 @@ static int read_fields(struct bundle *b, const struct json *j, struct err *e)
     }
     for (size_t i = 0; i < countof(bundle_strs); i++) {
         const struct bundle_str *r = &bundle_strs[i];
-        RETERR(want_str(b, j, r->key, BUNDLE_PATH_MAX, bundle_at(b, r->at), e));
+        RETERR(bundle_want_str(b, j, r->key, BUNDLE_PATH_MAX,
+                               bundle_at(b, r->at), e));
     }
     RETERR(read_output(b, j, e));
     RETERR(json_want_num(j, "margin", true, 0, 1e300, &b->margin, e));
@@ -167,7 +169,7 @@ static int read_source(struct bundle *b, const struct json *j, struct err *e)
 {
     const struct json *s = json_get(j, "source");
     int rc = 0;
-    CHECK(want_str(b, s, "name", BUNDLE_PATH_MAX, &b->source_name, e));
+    CHECK(bundle_want_str(b, s, "name", BUNDLE_PATH_MAX, &b->source_name, e));
     CHECK(want_bytes(s, "bytes", &b->source_bytes, e));
     CHECK(bundle_want_sha256(s, "sha256", b->source_sha256, e));
 out:
@@ -269,8 +271,8 @@ static int read_layers(struct bundle *b, const struct json *j, struct err *e)
     RETERR(want_f32(j, "logit_cap", 0, 1e6, &b->logit_cap, e));
     RETERR(want_u32(j, "d_ple", 0, MODEL_DIM_MAX, &b->d_ple, e));
     if (file != NULL && json_type(file) != JSON_NULL) {
-        RETERR(
-            want_str(b, j, "ple_file", BUNDLE_PATH_MAX, &b->ple_file, e));
+        RETERR(bundle_want_str(b, j, "ple_file", BUNDLE_PATH_MAX, &b->ple_file,
+                               e));
     }
     return bundle_read_layers(b, json_get(j, "layers"), layers, e);
 }
@@ -296,7 +298,8 @@ static int read_functions(struct bundle *b, const struct json *j,
     }
     size_t i = 0;
     for (const struct json *c = json_first(a); c != NULL; c = json_next(c)) {
-        RETERR(want_str(b, c, "name", BUNDLE_TEXT_MAX, &ret->names[i], e));
+        RETERR(bundle_want_str(b, c, "name", BUNDLE_TEXT_MAX, &ret->names[i],
+                               e));
         RETERR(want_u32(c, "t", 0, ENGINE_CHUNK_MAX, &ret->t[i], e));
         i++;
     }
@@ -306,7 +309,7 @@ static int read_functions(struct bundle *b, const struct json *j,
 static int read_shard(struct bundle *b, const struct json *j,
                       struct bundle_shard *s, struct err *e)
 {
-    RETERR(want_str(b, j, "path", BUNDLE_PATH_MAX, &s->path, e));
+    RETERR(bundle_want_str(b, j, "path", BUNDLE_PATH_MAX, &s->path, e));
     RETERR(want_u32(j, "first", 0, MODEL_LAYERS_MAX, &s->first, e));
     RETERR(want_u32(j, "last", 1, MODEL_LAYERS_MAX, &s->last, e));
     RETERR(want_u32(j, "t_min", 1, ENGINE_CHUNK_MAX, &s->t_min, e));
@@ -317,13 +320,13 @@ static int read_shard(struct bundle *b, const struct json *j,
     s->n_functions = f.n;
     s->functions = f.names;
     s->function_t = f.t;
-    return 0;
+    return bundle_read_ports(b, j, s, e);
 }
 
 static int read_head(struct bundle *b, const struct json *j,
                      struct bundle_head *h, struct err *e)
 {
-    RETERR(want_str(b, j, "path", BUNDLE_PATH_MAX, &h->path, e));
+    RETERR(bundle_want_str(b, j, "path", BUNDLE_PATH_MAX, &h->path, e));
     RETERR(want_u32(j, "vocab_first", 0, MODEL_VOCAB_MAX, &h->vocab_first, e));
     RETERR(want_u32(j, "vocab_last", 1, MODEL_VOCAB_MAX, &h->vocab_last, e));
     RETERR(want_u32(j, "t_min", 1, ENGINE_CHUNK_MAX, &h->t_min, e));
@@ -385,7 +388,7 @@ static int read_heads(struct bundle *b, const struct json *j, struct err *e)
 static int read_file(struct bundle *b, const struct json *j,
                      struct bundle_file *f, struct err *e)
 {
-    RETERR(want_str(b, j, "path", BUNDLE_PATH_MAX, &f->path, e));
+    RETERR(bundle_want_str(b, j, "path", BUNDLE_PATH_MAX, &f->path, e));
     RETERR(want_bytes(j, "bytes", &f->bytes, e));
     return bundle_want_sha256(j, "sha256", f->sha256, e);
 }
@@ -414,7 +417,7 @@ static int read_files(struct bundle *b, const struct json *j, struct err *e)
 static int read_peak(struct bundle *b, const struct json *j,
                      struct bundle_peak *p, struct err *e)
 {
-    RETERR(want_str(b, j, "name", BUNDLE_TEXT_MAX, &p->name, e));
+    RETERR(bundle_want_str(b, j, "name", BUNDLE_TEXT_MAX, &p->name, e));
     return json_want_num(j, "peak", true, 0, 1e300, &p->peak, e);
 }
 

@@ -17,6 +17,15 @@ struct bundle_file {
     char sha256[SHA256_HEX];
 };
 
+/* Keys or values that go from one program to another: the rows of a prediction
+ * [1, n_kv, T, d_head], normed and rotated, which the program that takes them
+ * keeps in a state of its own. An output of the one, an input of the other. */
+struct bundle_port {
+    const char *name;
+    uint32_t layer; /* whose keys or values they are */
+    bool values;    /* else keys */
+};
+
 struct bundle_shard {
     const char *path;      /* "layers_00_08.mlpackage" */
     uint32_t first, last;  /* layers [first, last) */
@@ -26,6 +35,10 @@ struct bundle_shard {
     uint32_t
         *function_t; /* T of each function when shape = functions, else 0 */
     uint64_t weight_bytes;
+    size_t n_gives, n_takes; /* 0 where no later, or earlier, program shares
+                                keys with it */
+    struct bundle_port *gives, *takes; /* exactly what its layers and those of
+                                          others need; a pair a layer */
 };
 
 struct bundle_head {

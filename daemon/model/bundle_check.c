@@ -349,7 +349,8 @@ static int check_listed(const struct bundle *b, struct err *e)
 int bundle_check(const struct bundle *b, struct err *e)
 {
     int (*const rules[])(const struct bundle *, struct err *) = {
-        check_numbers, check_layers, check_shards, check_heads, check_listed,
+        check_numbers,      check_layers, check_shards,
+        bundle_check_ports, check_heads,  check_listed,
     };
     for (size_t i = 0; i < countof(rules); i++) {
         int rc = rules[i](b, e);
@@ -480,6 +481,7 @@ void bundle_fingerprint(const struct bundle *b, char out[SHA256_HEX])
         bundle_hash_text(&h, "\nshard %s %u %u %u %u", s->path, s->first, s->last,
                  s->t_min, s->t_max);
         hash_functions(&h, s->n_functions, s->functions, s->function_t);
+        bundle_hash_ports(&h, s);
     }
     for (size_t i = 0; i < b->n_heads_shards; i++) {
         const struct bundle_head *s = &b->heads[i];

@@ -79,6 +79,23 @@ CHECKED int bundle_read_forms(struct bundle *b, const struct json *j,
 CHECKED int bundle_want_sha256(const struct json *j, const char *key,
                                char out[SHA256_HEX], struct err *e);
 
+/* --- bundle_ports.c: keys and values from shard to shard --- */
+
+/* j: a shard. Absent lists are empty. Errors: INVALID, NOMEM. */
+CHECKED int bundle_read_ports(struct bundle *b, const struct json *j,
+                              struct bundle_shard *s, struct err *e);
+void bundle_put_ports(struct json *j, const struct bundle_shard *s);
+/* What is taken is given by an earlier shard; lists are what layers read.
+ * Errors: BUNDLE, naming shard and port. */
+CHECKED int bundle_check_ports(const struct bundle *b, struct err *e);
+void bundle_hash_ports(struct sha256 *h, const struct bundle_shard *s);
+
+/* Member `key`, not empty and shorter than max: a copy in the bundle's arena.
+ * Errors: INVALID, NOMEM. */
+CHECKED int bundle_want_str(struct bundle *b, const struct json *j,
+                            const char *key, size_t max, const char **ret,
+                            struct err *e);
+
 /* --- bundle_calibration.c --- */
 
 /* j: "calibration", or NULL. Errors: INVALID. */

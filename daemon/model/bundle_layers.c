@@ -216,6 +216,13 @@ static int check_layer(const struct bundle *b, uint32_t i, struct err *e)
         return err_set(e, ERR_BUNDLE, "layer %u: kv_from %u has no keys", i,
                        l->kv_from);
     }
+    const struct layer *from = &b->layers[l->kv_from];
+    if (from->n_kv != l->n_kv || from->d_head != l->d_head ||
+        from->kind != l->kind) {
+        return err_set(e, ERR_BUNDLE, "layer %u cannot read the keys of layer "
+                                      "%u",
+                       i, l->kv_from);
+    }
     if (l->d_ple != b->d_ple) {
         return err_set(e, ERR_BUNDLE, "layer %u: d_ple is not the bundle's",
                        i);

@@ -195,6 +195,7 @@ static void put_shards(struct json *j, const struct bundle *b)
         json_add_int(o, "t_max", s->t_max);
         put_functions(o, s->n_functions, s->functions, s->function_t);
         json_add_int(o, "weight_bytes", (int64_t)s->weight_bytes);
+        bundle_put_ports(o, s);
     }
     a = json_add_array(j, "heads");
     for (size_t i = 0; i < b->n_heads_shards; i++) {

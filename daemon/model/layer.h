@@ -53,3 +53,14 @@ struct layer {
     uint32_t d_ple;       /* width of the per-layer embedding; 0: none */
     float out_scale;      /* of the stream after the layer */
 };
+
+/* Whether a layer of [first, last) reads the keys and values of `owner`. */
+static inline bool layer_read_by(const struct layer *layers, uint32_t owner,
+                                 uint32_t first, uint32_t last)
+{
+    uint32_t l = first;
+    while (l < last && layers[l].kv_from != owner) {
+        l++;
+    }
+    return l < last;
+}

@@ -8,6 +8,8 @@ fail.
 import functools
 import json
 import math
+import os
+import pathlib
 import re
 from copy import deepcopy
 
@@ -23,6 +25,7 @@ from oracle_tools import TOP, convert, load_steps, logits, manifest, mil_run, pa
 from sources import Packages, Source, read_matrices
 from test_packages import verify
 
+BIN = pathlib.Path(os.environ.get("ANED_BIN", TOP / ".build" / "release"))
 CLEAR = 0.02  # closer than this, the two best may change places
 PASS = 5e-4  # of a logit: float64 against another's fp32
 LARGEST = 0.01  # |difference| of a logit in fp16, of the largest |logit|
@@ -237,6 +240,69 @@ def test_scaled_stream(aned, case, tmp_path, family, form):
     got = np.array(logits(aned, tmp_path / "bundle", c.path, tmp_path))
     print(f"{family} {form}: largest {100 * c.largest(got) / np.abs(c.npz['logits']).max():.2f} %")
     assert faults(c.npz, got, bound(c, family, "state")) == []
+
+
+# --- layers that share keys, in several programs ---
+
+
+def whole_and_cut(aned, case, tmp_path, cuts, shape, kv):
+    """The uncut bundle of gemma4-e in this form, and one of which programs begin at the layers of `cuts`."""
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    convert(aned, case("gemma4-e").source, whole, "fp16", "--shape", shape, "--kv", kv)
+    gates = run(BIN / "tests" / "oracle" / "divide", whole, cut, cuts, shape, kv)
+    assert "structure passed" in gates and "exactness passed" in gates, gates
+    return whole, cut
+
+
+@pytest.mark.parametrize("kv", ["state", "host"])
+@pytest.mark.parametrize("shape", ["ranged", "functions", "functions:1,2,8"])
+@pytest.mark.parametrize("cuts", ["1,2,3,4,5", "3", "2,4", "1,3,5"])
+def test_shared_keys_between_programs(aned, case, tmp_path, cuts, shape, kv):
+    """Layers 3 and 4 read the keys of layer 1, layer 5 those of layer 2: cut anywhere, the bits are those of one program,
+    and so as near to transformers' logits."""
+    c = case("gemma4-e")
+    assert [y["kv_from"] for y in c.spec["layers"]] == [0, 1, 2, 1, 1, 2]
+    whole, cut = whole_and_cut(aned, case, tmp_path, cuts, shape, kv)
+    for backend in ("cpu", "interpreter"):
+        for chunk in ([], ["--chunk", "3"]):
+            want = np.array(logits(aned, whole, c.path, tmp_path, "--backend", backend, *chunk))
+            got = np.array(logits(aned, cut, c.path, tmp_path, "--backend", backend, *chunk))
+            assert np.array_equal(want, got), f"{backend} {chunk}"
+        assert faults(c.npz, got, bound(c, "gemma4-e", kv)) == [], backend
+
+
+def test_ports_are_told(aned, case, tmp_path):
+    """`aned inspect` says what goes from program to program; the packages' ports have these names and shapes."""
+    _, cut = whole_and_cut(aned, case, tmp_path, "3,5", "ranged", "state")
+    found = json.loads(run(aned, "inspect", cut, "--json"))["packages"]
+    names = {p["path"]: {k: [(x["layer"], x["role"]) for x in p.get(k, [])] for k in ("gives", "takes")} for p in found}
+    both = [(1, "keys"), (1, "values")], [(2, "keys"), (2, "values")]
+    assert names == {"layers_00_03.mlpackage": {"gives": both[0] + both[1], "takes": []},
+                     "layers_03_05.mlpackage": {"gives": [], "takes": both[0]},
+                     "layers_05_06.mlpackage": {"gives": [], "takes": both[1]},
+                     "head_0.mlpackage": {"gives": [], "takes": []}}
+    for p in found:
+        ports = {x["name"]: x["type"] for f in p["functions"] for x in f["inputs"] + f["outputs"]}
+        for x in p.get("takes", []):
+            assert ports[x["name"]] == f"fp16[1,1,1,{16 if x['layer'] == 1 else 32}]"
+        assert {x["name"] for k in ("gives", "takes") for x in p.get(k, [])} <= set(ports)
+
+
+def test_packages_that_share_keys(aned, shared, case, tmp_path):
+    """Read by coremltools."""
+    for kv in ("state", "host"):
+        (tmp_path / kv).mkdir()
+        _, cut = whole_and_cut(aned, case, tmp_path / kv, "2,4", "ranged", kv)
+        verify(shared, packages(cut), tmp_path / kv)
+
+
+@pytest.mark.parametrize("kv", ["state", "host"])
+def test_max_norm_without_weight(aned, case, tmp_path, kv):
+    """Values are normed without a weight; with kv = host their rows are results, found by name in this form of the norm too."""
+    c = case("gemma4-e")
+    convert(aned, c.source, tmp_path / "bundle", "fp16", "--norm", "max", "--kv", kv)
+    got = np.array(logits(aned, tmp_path / "bundle", c.path, tmp_path))
+    assert faults(c.npz, got, bound(c, "gemma4-e", kv)) == []
 
 
 # --- what other exporters write ---

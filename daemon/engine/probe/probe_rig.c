@@ -223,6 +223,27 @@ static int place_x(struct rig *r, struct backend_array *x, uint32_t first,
     return 0;
 }
 
+/* The keys and values of those rows, of a layer in an earlier shard. */
+static int place_take(struct rig *r, struct backend_array *a, const char *name,
+                      uint32_t first, struct chunk c, struct err *e)
+{
+    size_t dim = (size_t)a->dims[3];
+    size_t width = (size_t)a->dims[1] * dim;
+    uint64_t seed = seed_of(name);
+    RETERR(array_begin(r->g.be, a, true, e));
+    for (uint32_t i = 0; i < c.t; i++) {
+        uint32_t row = first + (i < c.n ? i : c.n - 1);
+        for (size_t k = 0; k < width; k++) {
+            const int64_t at[4] = {0, (int64_t)(k / dim), i,
+                                   (int64_t)(k % dim)};
+            array_set(a, (struct array_line){at, 3, 1},
+                      probe_number(seed, row * width + k));
+        }
+    }
+    array_end(r->g.be, a, true);
+    return 0;
+}
+
 int rig_place(struct rig *r, uint32_t t, uint32_t first, uint32_t n,
               struct err *e)
 {
@@ -237,8 +258,12 @@ int rig_place(struct rig *r, uint32_t t, uint32_t first, uint32_t n,
     }
     for (size_t k = 0; sh->n_past > 0 && k < u->info.n_in; k++) {
         if (u->roles[k] == ROLE_PAST) {
-            r->g.be->rebind(s->shards[0].io, k, r->seq->past[0][u->past[k]]);
+            r->g.be->rebind(s->shards[0].io, k, r->seq->past[0][u->nth[k]]);
         }
+    }
+    for (size_t k = 0; k < sh->n_takes; k++) {
+        RETERR(place_take(r, s->shards[0].takes[k], sh->takes[k].name, first, c,
+                          e));
     }
     return sheet_place(s, &r->g, c, r->in->tokens + first, e);
 }
@@ -253,6 +278,13 @@ int rig_predict(struct rig *r, uint32_t t, struct err *e)
 
 /* --- results --- */
 
+/* Numbers of a row that the shard gives to later ones by port i. */
+static size_t give_width(const struct rig *r, size_t i)
+{
+    const struct layer *l = &r->g.b->layers[r->g.shards[0].gives[i].layer];
+    return (size_t)l->n_kv * l->d_head;
+}
+
 size_t rig_out_width(const struct rig *r)
 {
     const struct shard *s = r->head ? r->g.heads : r->g.shards;
@@ -264,6 +296,9 @@ size_t rig_out_width(const struct rig *r)
     }
     for (size_t i = 0; i < s->n_past; i++) {
         w += (size_t)s->past[i].heads * s->past[i].dim;
+    }
+    for (size_t i = 0; i < s->n_gives; i++) {
+        w += give_width(r, i);
     }
     return w;
 }
@@ -283,7 +318,7 @@ int rig_out(const struct rig *r, uint32_t n, struct probe_out *ret,
 {
     const struct shard *s = r->head ? r->g.heads : r->g.shards;
     const struct backend_info *info = rig_info(r);
-    size_t most = 1 + info->n_states + s->n_past;
+    size_t most = 1 + info->n_states + s->n_past + s->n_gives;
     struct probe_out o = {.n = n, .w = rig_out_width(r)};
     o.segments = calloc(most, sizeof(*o.segments));
     o.v = calloc((size_t)n * o.w, sizeof(*o.v));
@@ -300,6 +335,9 @@ int rig_out(const struct rig *r, uint32_t n, struct probe_out *ret,
     for (size_t i = 0; i < s->n_past; i++) {
         add_segment(&o, s->past[i].in,
                     (size_t)s->past[i].heads * s->past[i].dim);
+    }
+    for (size_t i = 0; i < s->n_gives; i++) {
+        add_segment(&o, s->gives[i].name, give_width(r, i));
     }
     *ret = o;
     return 0;
@@ -319,9 +357,34 @@ static int append(struct rig *r, struct sheet *s, struct chunk c, struct err *e)
     for (size_t k = 0; k < sh->n_past; k++) {
         const struct past_port *p = &sh->past[k];
         const int64_t want[4] = {1, p->heads, c.t, p->dim};
-        struct backend_array *a = &b->io->out[b->fresh[k]];
+        struct backend_array *a = sheet_fresh(b, p, k);
         RETERR(check_out(a, want, sh, p->out, e));
         RETERR(seq_append(r->seq, 0, k, a, c, e));
+    }
+    return 0;
+}
+
+/* What the shard gives, [1, heads, T, dim], into the last segments. */
+static int take_gives(struct rig *r, const struct binding *b, uint32_t t,
+                      uint32_t first, uint32_t n, struct probe_out *o,
+                      struct err *e)
+{
+    const struct shard *s = shard_of(r);
+    for (size_t k = 0; k < s->n_gives; k++) {
+        const struct layer *l = &r->g.b->layers[s->gives[k].layer];
+        const struct segment *to = &o->segments[o->n_segments - s->n_gives + k];
+        const int64_t want[4] = {1, l->n_kv, t, l->d_head};
+        struct backend_array *a = &b->io->out[b->gives[k]];
+        RETERR(check_out(a, want, s, s->gives[k].name, e));
+        RETERR(array_begin(r->g.be, a, false, e));
+        for (uint32_t i = 0; i < n * l->n_kv; i++) {
+            const int64_t at[4] = {0, i % l->n_kv, i / l->n_kv, 0};
+            array_get(a, (struct array_line){at, 3, l->d_head},
+                      o->v + (first + i / l->n_kv) * o->w + to->from +
+                          (size_t)(i % l->n_kv) * l->d_head,
+                      1);
+        }
+        array_end(r->g.be, a, false);
     }
     return 0;
 }
@@ -344,6 +407,7 @@ int rig_take(struct rig *r, uint32_t t, uint32_t first, uint32_t n,
                   o->v + (first + i) * o->w, 1);
     }
     array_end(r->g.be, y, false);
+    RETERR(take_gives(r, b, t, first, n, o, e));
     return append(r, s, c, e);
 }
 

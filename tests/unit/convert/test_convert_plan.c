@@ -10,7 +10,6 @@
 /* A model made by hand: a row of equal layers. */
 struct shape {
     struct plan_layer layers[64];
-    struct plan_range together[4];
     struct plan_input in;
 };
 
@@ -23,12 +22,12 @@ static struct plan_input *equal(struct shape *s, uint32_t n, uint64_t bytes,
                                            .elements = bytes,
                                            .states = states,
                                            .state_bytes = states * 1000,
-                                           .channels = 64};
+                                           .channels = 64,
+                                           .kv_from = l};
     }
     s->in = (struct plan_input){
         .n_layers = n,
         .layers = s->layers,
-        .together = s->together,
         .vocab = vocab,
         .context = 4096,
         .row_bytes = row,
@@ -60,7 +59,15 @@ static void check_cover(const struct plan_range *r, uint32_t n, uint32_t all)
     assert_int_equal(at, all);
 }
 
-/* Every limit of p holds, and what stays together does. */
+/* Layer l has no states and reads those of `owner`. */
+static void share(struct shape *s, uint32_t l, uint32_t owner)
+{
+    s->layers[l].kv_from = owner;
+    s->layers[l].states = 0;
+    s->layers[l].state_bytes = 0;
+}
+
+/* Every limit of p holds. */
 static void check_limits(const struct plan_profile *p,
                          const struct plan_input *in, const struct plan *plan)
 {
@@ -69,11 +76,6 @@ static void check_limits(const struct plan_profile *p,
     for (uint32_t i = 0; i < plan->n_shards; i++) {
         assert_true(plan_shard_bytes(in, plan->shards[i]) <= p->program_bytes);
         assert_true(plan_shard_states(in, plan->shards[i]) <= p->states);
-        for (uint32_t k = 0; k < in->n_together; k++) {
-            uint32_t cut = plan->shards[i].first;
-            assert_false(cut > in->together[k].first &&
-                         cut < in->together[k].last);
-        }
     }
     for (uint32_t i = 0; i < plan->n_heads; i++) {
         assert_true(plan_head_bytes(in, plan->heads[i]) <= p->program_bytes);
@@ -206,8 +208,34 @@ static uint32_t random_below(uint64_t *seed, uint32_t n)
 struct best {
     bool found;
     uint32_t programs;
-    uint64_t squares;
+    uint64_t copies, squares;
 };
+
+/* What layers [from, to) have, by the definition: the states of each layer that
+ * one of them reads, once. */
+static uint32_t states_of(const struct plan_input *in, uint32_t from,
+                          uint32_t to, uint64_t *copies)
+{
+    uint32_t states = 0;
+    *copies = 0;
+    for (uint32_t owner = 0; owner < to; owner++) {
+        bool read = false;
+        for (uint32_t l = from; l < to; l++) {
+            read = read || in->layers[l].kv_from == owner;
+        }
+        states += read ? in->layers[owner].states : 0;
+        *copies += read && owner < from ? in->layers[owner].state_bytes : 0;
+    }
+    return states;
+}
+
+static bool better(struct best a, struct best b)
+{
+    if (a.programs != b.programs) {
+        return a.programs < b.programs;
+    }
+    return a.copies != b.copies ? a.copies < b.copies : a.squares < b.squares;
+}
 
 /* Every division of n layers: bit l of `cuts` begins a program at layer l + 1.
  * Shares nothing with plan.c but the definition of "best". */
@@ -216,30 +244,24 @@ static struct best brute_force(const struct plan_profile *p,
 {
     struct best b = {0};
     for (uint32_t cuts = 0; cuts < 1u << (in->n_layers - 1); cuts++) {
+        struct best now = {.found = true};
         uint64_t bytes = 0;
-        uint64_t squares = 0;
-        uint32_t states = 0;
-        uint32_t programs = 0;
-        bool ok = true;
-        for (uint32_t l = 0; l < in->n_layers; l++) {
+        uint32_t from = 0;
+        for (uint32_t l = 0; now.found && l < in->n_layers; l++) {
             bytes += in->layers[l].bytes;
-            states += in->layers[l].states;
-            ok = ok && bytes <= p->program_bytes && states <= p->states;
-            bool cut = (cuts >> l & 1) != 0;
-            for (uint32_t k = 0; cut && k < in->n_together; k++) {
-                ok = ok && !(l >= in->together[k].first &&
-                             l + 1 < in->together[k].last);
-            }
-            if (cut || l + 1 == in->n_layers) {
-                squares += bytes * bytes;
-                programs++;
+            if ((cuts >> l & 1) != 0 || l + 1 == in->n_layers) {
+                uint64_t copies = 0;
+                uint32_t states = states_of(in, from, l + 1, &copies);
+                now.found = bytes <= p->program_bytes && states <= p->states;
+                now.copies += copies;
+                now.squares += bytes * bytes;
+                now.programs++;
                 bytes = 0;
-                states = 0;
+                from = l + 1;
             }
         }
-        if (ok && (!b.found || programs < b.programs ||
-                   (programs == b.programs && squares < b.squares))) {
-            b = (struct best){true, programs, squares};
+        if (now.found && (!b.found || better(now, b))) {
+            b = now;
         }
     }
     return b;
@@ -249,17 +271,15 @@ static struct best brute_force(const struct plan_profile *p,
 static void random_case(uint64_t *seed, struct shape *s, struct plan_profile *p)
 {
     uint32_t n = 1 + random_below(seed, LAYERS_MAX);
-    struct plan_input *in = equal(s, n, 1, 2, 700, 1);
+    equal(s, n, 1, 2, 700, 1);
     for (uint32_t l = 0; l < n; l++) {
         s->layers[l].bytes = 1 + random_below(seed, 100);
         s->layers[l].states = random_below(seed, 4);
+        s->layers[l].state_bytes = random_below(seed, 50);
     }
-    in->n_together = random_below(seed, 3);
-    for (uint32_t k = 0; k < in->n_together; k++) {
-        uint32_t from = random_below(seed, n);
-        s->together[k] = (struct plan_range){
-            from,
-            from + 1 + random_below(seed, (uint32_t)num_min(4, n - from))};
+    uint32_t shared = random_below(seed, 3) == 0 ? random_below(seed, n) : 0;
+    for (uint32_t l = n - shared; l < n; l++) {
+        share(s, l, random_below(seed, n - shared));
     }
     *p = profile("law");
     p->program_bytes = 64 + random_below(seed, 300);
@@ -273,6 +293,7 @@ static void no_division_is_better(void **state)
     uint64_t seed = 7;
     unsigned refused = 0;
     unsigned cut = 0;
+    unsigned copied = 0;
     struct plan *plan = calloc(1, sizeof(*plan));
     assert_non_null(plan);
     for (int i = 0; i < 3000; i++) {
@@ -288,16 +309,25 @@ static void no_division_is_better(void **state)
             continue;
         }
         uint64_t squares = 0;
+        uint64_t copies = 0;
         check_limits(&p, &s.in, plan);
         for (uint32_t k = 0; k < plan->n_shards; k++) {
-            uint64_t bytes = plan_shard_bytes(&s.in, plan->shards[k]);
+            struct plan_range r = plan->shards[k];
+            uint64_t bytes = plan_shard_bytes(&s.in, r);
+            uint64_t more = 0;
+            assert_int_equal(plan_shard_states(&s.in, r),
+                             states_of(&s.in, r.first, r.last, &more));
+            assert_int_equal(plan_shard_copies(&s.in, r), more);
             squares += bytes * bytes;
+            copies += more;
         }
+        copied += copies > 0;
         assert_int_equal(plan->n_shards, want.programs);
+        assert_int_equal(copies, want.copies);
         assert_int_equal(squares, want.squares);
         cut += plan->n_shards > 1;
     }
-    assert_true(refused > 100 && cut > 1000); /* both were seen */
+    assert_true(refused > 100 && cut > 1000 && copied > 300); /* all seen */
     free(plan);
 }
 
@@ -371,25 +401,73 @@ static void refusals_name_limit_and_layer(void **state)
     in = equal(&s, 20, 1000, 2, 100, 66);
     in->context = 20000;
     refuses(&p, in, "axis 16384", "20000");
-    in = equal(&s, 20, 60000000, 2, 100, 66);
-    in->n_together = 1;
-    s.together[0] = (struct plan_range){4, 9};
-    refuses(&p, in, "program_bytes", "layers 4 to 8 must stay together");
-    in = equal(&s, 30, 1000, 2, 100, 66);
-    in->n_together = 2; /* overlapping: 22 layers with 44 states */
-    s.together[0] = (struct plan_range){4, 18};
-    s.together[1] = (struct plan_range){17, 26};
-    refuses(&p, in, "states 40", "layers 4 to 25 must stay together");
-    in = equal(&s, 20, 1000, 2, 100, 66);
-    in->n_together = 1;
-    s.together[0] = (struct plan_range){18, 21};
-    struct plan_profile none = p; /* this is no profile's matter */
-    none.name[0] = '\0';
-    refuses(&none, in, "layers 18 to 20", "of 20");
+    in = equal(&s, 20, 1000, 40, 100, 66); /* a copy counts as a state */
+    share(&s, 9, 4);
+    s.layers[4].states = 41;
+    refuses(&p, in, "states 40", "layer 4 has 41");
     in = equal(&s, 62, 240000000, 2, 100, 66);
     refuses(&p, in, "programs 121", "63 programs");
     in = equal(&s, 2, 1000, 2, 100, 4000000);
     refuses(&p, in, "program_bytes 250000000", "64 rows of the head");
+}
+
+/* Layers of `first` whose keys the last of `n` read: of two, as E models have
+ * them. *in: bytes of an own layer, of one that reads. */
+static void e_model(struct shape *s, uint32_t n, uint32_t first, uint64_t own,
+                    uint64_t reads, uint32_t every, uint64_t local,
+                    uint64_t global)
+{
+    equal(s, n, own, 2, 262144, 1538);
+    for (uint32_t l = 0; l < n; l++) {
+        bool is_global = (l + 1) % every == 0;
+        s->layers[l].state_bytes = is_global ? global : local;
+        if (l >= first) {
+            share(s, l, is_global ? first - 1 : first - 2);
+            s->layers[l].bytes = reads;
+        }
+    }
+}
+
+/* The models that people have: Gemma 4 E2B and E4B as int8, by the default
+ * profile. What cannot stand in one program is divided anywhere. */
+static void shared_keys_go_from_program_to_program(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        uint32_t n, first, every, programs;
+        uint64_t own, reads, most;
+    } t[] = {
+  /* d_model 1536, heads 8, d_ff 6144, then 12288 */
+        {"E2B", 35, 15, 5, 9,  36500000, 64500000,  245000000},
+ /* d_model 2560, heads 8, d_ff 10240 */
+        {"E4B", 42, 24, 6, 21, 91500000, 90200000,  245000000},
+    };
+    struct plan_profile p = profile("law");
+    struct plan *plan = calloc(1, sizeof(*plan));
+    assert_non_null(plan);
+    for (size_t i = 0; i < countof(t); i++) {
+        struct shape s;
+        struct err e = {0};
+        struct buf b;
+        uint64_t copies = 0;
+        e_model(&s, t[i].n, t[i].first, t[i].own, t[i].reads, t[i].every,
+                4096 * 256 * 4, 4096 * 512 * 4);
+        unit_ok(plan_make(&p, &s.in, plan, &e), &e);
+        check_limits(&p, &s.in, plan);
+        assert_int_equal(plan->n_shards, t[i].programs);
+        for (uint32_t k = 0; k < plan->n_shards; k++) {
+            copies += plan_shard_copies(&s.in, plan->shards[k]);
+            assert_true(plan_shard_bytes(&s.in, plan->shards[k]) <= t[i].most);
+        }
+        assert_true(copies > 0);
+        buf_init(&b, KIB(64));
+        unit_ok(plan_explain(&p, &s.in, plan, &b, &e), &e);
+        assert_non_null(strstr(b.p, "take the keys and values of layers in "
+                                    "earlier ones"));
+        buf_fini(&b);
+    }
+    free(plan);
 }
 
 static void programs_that_do_not_stay_are_told(void **state)
@@ -521,6 +599,7 @@ int main(void)
         cmocka_unit_test(no_division_is_better),
         cmocka_unit_test(plans_are_monotone),
         cmocka_unit_test(refusals_name_limit_and_layer),
+        cmocka_unit_test(shared_keys_go_from_program_to_program),
         cmocka_unit_test(programs_that_do_not_stay_are_told),
         cmocka_unit_test(the_record_is_in_the_span),
         cmocka_unit_test(a_step_is_the_sum_that_it_says),

@@ -295,15 +295,12 @@ static void test_write_refuses(void **state)
 }
 
 /* Write the sample's manifest with the first `from` replaced by `to`. */
-static void write_changed(const char *from, const char *to)
+static void change_manifest(const char *from, const char *to)
 {
     struct err e = {0};
-    struct bundle b;
     struct buf text = {0};
     struct buf out = {0};
     char path[512];
-    write_sample(&b);
-    arena_fini(&b.arena);
     assert_true(file_join(path, sizeof(path), dir, "bundle.json"));
     unit_ok(file_read(path, BUNDLE_JSON_MAX, &text, &e), &e);
     const char *at = strstr(text.p, from);
@@ -317,6 +314,14 @@ static void write_changed(const char *from, const char *to)
     unit_ok(file_write(path, out.p, out.n, &e), &e);
     buf_fini(&out);
     buf_fini(&text);
+}
+
+static void write_changed(const char *from, const char *to)
+{
+    struct bundle b;
+    write_sample(&b);
+    arena_fini(&b.arena);
+    change_manifest(from, to);
 }
 
 /* A bundle that an earlier aned wrote: a flag a layer, one list of factors. */
@@ -344,6 +349,186 @@ static void test_format_1(void **state)
     bundle_close(b);
 }
 
+/* --- keys and values from shard to shard --- */
+
+/* Layer 1 reads the keys of layer 0, which stands in another shard. */
+struct handing {
+    struct layer layers[2];
+    struct bundle_port gives[2], takes[2];
+    struct bundle_shard shards[2];
+    struct bundle b;
+};
+
+static void handing_sample(struct handing *h)
+{
+    static const struct bundle_port gives[] = {
+        {"layers_0_k_new", 0, false},
+        {"layers_0_v_new", 0, true },
+    };
+    static const struct bundle_port takes[] = {
+        {"shared_0_k_new", 0, false},
+        {"shared_0_v_new", 0, true },
+    };
+    sample(&h->b);
+    h->layers[0] = h->layers[1] = layers[0];
+    memcpy(h->gives, gives, sizeof(gives));
+    memcpy(h->takes, takes, sizeof(takes));
+    h->shards[0] = h->shards[1] = shards[0];
+    h->shards[0].last = 1;
+    h->shards[0].gives = h->gives;
+    h->shards[0].n_gives = 2;
+    h->shards[1].path = "golden"; /* there, and that is all */
+    h->shards[1].first = 1;
+    h->shards[1].takes = h->takes;
+    h->shards[1].n_takes = 2;
+    h->b.layers = h->layers;
+    h->b.n_shards = 2;
+    h->b.shards = h->shards;
+}
+
+static void test_handing(void **state)
+{
+    (void)state;
+    struct handing h;
+    struct bundle *b = NULL;
+    struct err e = {0};
+    char before[SHA256_HEX];
+    handing_sample(&h);
+    unit_ok(bundle_write(dir, &h.b, &e), &e);
+    memcpy(before, h.b.fingerprint, sizeof(before));
+    arena_fini(&h.b.arena);
+    unit_ok(bundle_open(dir, &b, &e), &e);
+    const struct bundle_shard *s = b->shards;
+    assert_true(s[0].n_gives == 2 && s[0].n_takes == 0);
+    assert_true(s[1].n_gives == 0 && s[1].n_takes == 2);
+    for (size_t i = 0; i < 2; i++) {
+        assert_string_equal(s[0].gives[i].name, h.gives[i].name);
+        assert_string_equal(s[1].takes[i].name, h.takes[i].name);
+        assert_int_equal(s[1].takes[i].layer, 0);
+        assert_int_equal(s[1].takes[i].values, i);
+    }
+    bundle_close(b);
+    handing_sample(&h); /* names are part of what a bundle is */
+    h.takes[1].name = "other";
+    unit_ok(bundle_write(dir, &h.b, &e), &e);
+    assert_string_not_equal(h.b.fingerprint, before);
+    arena_fini(&h.b.arena);
+}
+
+static void not_given(struct handing *h)
+{
+    h->shards[0].n_gives = 0;
+}
+
+static void values_not_given(struct handing *h)
+{
+    h->shards[0].n_gives = 1;
+}
+
+static void not_taken(struct handing *h)
+{
+    h->shards[1].n_takes = 1;
+}
+
+static void given_by_itself(struct handing *h)
+{
+    h->shards[0].n_takes = 2;
+    h->shards[0].takes = h->takes;
+}
+
+static void not_read(struct handing *h)
+{
+    h->layers[1].kv_from = 1;
+}
+
+static void given_twice(struct handing *h)
+{
+    h->gives[1].values = false;
+}
+
+static void one_name(struct handing *h)
+{
+    h->takes[1].name = h->takes[0].name;
+}
+
+static void no_name(struct handing *h)
+{
+    h->takes[1].name = "";
+}
+
+static void no_such_layer(struct handing *h)
+{
+    h->takes[1].layer = 7;
+}
+
+static void other_heads(struct handing *h)
+{
+    h->layers[1].n_kv = 2;
+}
+
+/* A port that nobody gives, or nobody reads, is refused by its name. */
+static void test_handing_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        void (*change)(struct handing *h);
+        const char *tells;
+    } t[] = {
+        {not_given,        "golden takes shared_0_k_new, the keys of layer 0, "
+                           "which no program before it gives"                 },
+        {values_not_given, "golden takes shared_0_v_new, the values of layer 0"},
+        {not_taken,        "golden takes no values of layer 0, which it reads" },
+        {given_by_itself,  "layers_00_02.mlpackage takes shared_0_k_new"       },
+        {not_read,         "layers_00_02.mlpackage gives keys or values that "
+                           "nobody reads"                                     },
+        {given_twice,      "port layers_0_v_new stands there twice"            },
+        {one_name,         "port shared_0_k_new stands there twice"            },
+        {no_name,          "golden: a port has no name"                        },
+        {no_such_layer,    "golden takes shared_0_v_new, the values of layer 7"},
+        {other_heads,      "layer 1 cannot read the keys of layer 0"           },
+    };
+    for (size_t i = 0; i < countof(t); i++) {
+        struct handing h;
+        struct err e = {0};
+        handing_sample(&h);
+        t[i].change(&h);
+        int rc = bundle_write(dir, &h.b, &e);
+        if (rc != ERR_BUNDLE || strstr(e.msg, t[i].tells) == NULL) {
+            fail_msg("%s: %s: %s", t[i].tells, err_name(rc), e.msg);
+        }
+        arena_fini(&h.b.arena);
+    }
+}
+
+static void test_handing_read(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *from, *to, *tells;
+    } t[] = {
+        {"\"role\": \"keys\"", "\"role\": \"queries\"", "gives[0]"   },
+        {"\"role\": \"keys\"", "\"role\": \"values\"",  "twice"      },
+        {"\"gives\": [",       "\"gives\": [7, ",        "gives[0]"   },
+        {"\"gives\": [",       "\"given\": [",           "gives"      },
+        {"\"takes\": [",       "\"takes\": 3, \"t\": [", "takes"      },
+        {"\"layers_0_v_new\"", "\"layers_9_v_new\"",     "fingerprint"},
+    };
+    for (size_t i = 0; i < countof(t); i++) {
+        struct handing h;
+        struct bundle *b = NULL;
+        struct err e = {0};
+        handing_sample(&h);
+        unit_ok(bundle_write(dir, &h.b, &e), &e);
+        arena_fini(&h.b.arena);
+        change_manifest(t[i].from, t[i].to);
+        int rc = bundle_open(dir, &b, &e);
+        if (rc != ERR_BUNDLE || strstr(e.msg, t[i].tells) == NULL) {
+            fail_msg("%s -> %s: %s: %s", t[i].from, t[i].to, err_name(rc),
+                     e.msg);
+        }
+    }
+}
+
 static const struct {
     const char *from, *to, *tells;
 } hostile[] = {
@@ -351,7 +536,7 @@ static const struct {
     {"\"format\": 2",                  "\"format\": 0",                   "format 0"     },
     {"\"format\": 2",                  "\"format\": 1",                   "layer_local"  },
     {"\"kv_from\": 1",                 "\"kv_from\": 2",                  "kv_from"      },
-    {"\"kv_from\": 1",                 "\"kv_from\": 0",                  "fingerprint"  },
+    {"\"kv_from\": 1",                 "\"kv_from\": 0",                  "keys of layer"},
     {"\"qk_norm\": \"full\"",          "\"qk_norm\": \"fuller\"",         "layers[0]"    },
     {"\"mixer\": \"attention\"",       "\"mixer\": \"convolution\"",      "layers[0]"    },
     {"\"n_kv\": 3",                    "\"n_kv\": 4",                     "layer 1"      },
@@ -505,6 +690,9 @@ int main(void)
         cmocka_unit_test(test_fingerprint),
         cmocka_unit_test(test_write_refuses),
         cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_handing),
+        cmocka_unit_test(test_handing_refused),
+        cmocka_unit_test(test_handing_read),
         cmocka_unit_test(test_files),
         cmocka_unit_test(test_verify),
     };
