@@ -52,25 +52,32 @@ const struct http_route api_routes[] = {
 };
 const size_t api_n_routes = countof(api_routes);
 
-void api_put_error(struct json *o, int code, const char *param, const char *msg)
+struct json *api_openai_error(const struct api_error *x)
 {
-    struct json *x = json_add_object(o, "error");
-    json_add_str(x, "message",
-                 msg != NULL && msg[0] != '\0' ? msg : err_text(code));
-    json_add_str(x, "type", http_error_type(err_http(code)));
-    if (param != NULL) {
-        json_add_str(x, "param", param);
+    struct json *o = json_object();
+    struct json *in = json_add_object(o, "error");
+    json_add_str(in, "message",
+                 x->msg != NULL && x->msg[0] != '\0' ? x->msg
+                                                     : err_text(x->code));
+    json_add_str(in, "type", http_error_type(err_http(x->code)));
+    if (x->param != NULL) {
+        json_add_str(in, "param", x->param);
     } else {
-        json_add_null(x, "param");
+        json_add_null(in, "param");
     }
-    json_add_str(x, "code", err_name(code));
+    json_add_str(in, "code", err_name(x->code));
+    if (x->n_ctx > 0) {
+        json_add_int(in, "n_prompt_tokens", (int64_t)x->n_prompt);
+        json_add_int(in, "n_ctx", (int64_t)x->n_ctx);
+    }
+    return o;
 }
 
 void api_error_body(const char *path, int code, const char *msg, struct buf *b)
 {
     (void)path; /* one shape serves native, OpenAI and llama-server clients */
-    struct json *o = json_object();
-    api_put_error(o, code, NULL, msg);
+    struct api_error x = {.code = code, .msg = msg};
+    struct json *o = api_openai_error(&x);
     json_write(o, false, b);
     json_free(o);
 }
@@ -135,9 +142,8 @@ void api_fail(struct http_req *r, int code, const char *param, const char *msg)
         http_reply_error(r, code, msg);
         return;
     }
-    struct json *o = json_object();
-    api_put_error(o, code, param, msg);
-    api_reply(r, err_http(code), o);
+    struct api_error x = {.code = code, .param = param, .msg = msg};
+    api_reply(r, err_http(code), api_openai_error(&x));
 }
 
 int api_model(struct http_req *r, const char *name, struct model **ret)

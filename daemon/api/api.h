@@ -16,11 +16,19 @@ extern const size_t api_n_routes;
 /* http_conf.error_body: the error object of the path's dialect. */
 void api_error_body(const char *path, int code, const char *msg, struct buf *b);
 
-/* Reply with an error of OpenAI's shape. param may be NULL. */
+/* An error that a dialect tells in its own form. */
+struct api_error {
+    int code;
+    const char *param;        /* the field it is about; or NULL */
+    const char *msg;          /* NULL, "": the code's own text */
+    uint32_t n_prompt, n_ctx; /* tokens of a prompt too long; else 0 */
+};
+typedef struct json *api_error_fn(const struct api_error *x);
+/* {"error": {"message", "type", "param", "code"}}. */
+struct json *api_openai_error(const struct api_error *x);
+
+/* Reply with an error in the form of the path's dialect. param may be NULL. */
 void api_fail(struct http_req *r, int code, const char *param, const char *msg);
-/* The object {"message","type","param","code"} as a member "error" of o. */
-void api_put_error(struct json *o, int code, const char *param,
-                   const char *msg);
 /* Reply with a tree, which is freed. */
 void api_reply(struct http_req *r, int status, struct json *body);
 /* Reply with {"key":[...], `members`}, entry by entry: a tree of all of them

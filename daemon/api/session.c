@@ -1,7 +1,7 @@
 /* session.c - /aned/v1/sessions: timelines that clients name
  * (serve/gen/session.h). Text is tokenised on the text thread; every change is
- * answered when it is durable. Generation is openai.c's, with the session as
- * its prompt. */
+ * answered when it is durable. Generation is call.c's, with the session as its
+ * prompt. */
 #include "serve/gen/session.h"
 
 #include <string.h>

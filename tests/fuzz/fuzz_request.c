@@ -1,7 +1,7 @@
 /* The fields of /v1/completions and /v1/chat/completions: whatever is taken
  * is in its range, whatever is refused names a field. */
 
-#include "api/params.h"
+#include "api/openai.h"
 
 static void check(const struct params *p)
 {
@@ -34,11 +34,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
     if (json_parse((const char *)p, n, &j, NULL) < 0) {
         return 0;
     }
-    for (unsigned d = PARAMS_COMPLETION; d <= PARAMS_CHAT; d++) {
+    static const struct fields *const all[] = {&openai_completion_fields,
+                                               &openai_chat_fields};
+    for (size_t d = 0; d < countof(all); d++) {
         struct arena a;
         arena_init(&a, GEN_ARENA_MAX);
-        int rc = json_type(j) == JSON_OBJECT ? params_read(j, d, &a, &q, &e)
-                                             : ERR_INVALID;
+        int rc = json_type(j) == JSON_OBJECT
+                     ? params_read(j, all[d], &a, &q, &e)
+                     : ERR_INVALID;
         if (rc == 0) {
             check(&q);
         } else {
