@@ -3,52 +3,103 @@
 
 #include <string.h>
 
+#include "api/openai.h"
 #include "serve/engines/residency.h"
 
 #define GET  HTTP_M_GET
 #define POST HTTP_M_POST
 #define DEL  HTTP_M_DELETE
 
+#define LLAMA  "llama-server"
+#define ANED   "aned"
+#define OPENAI "OpenAI"
+
+/* method, path, handler, largest body, whose it is, what it does, fields of a
+ * request for text */
+#define ROUTES(XX) \
+    XX(GET, "/health", api_health, 0, LLAMA,                                   \
+       "Is the daemon there, and ready", NULL)                                 \
+    XX(GET, "/metrics", api_metrics, 0, ANED,                                  \
+       "Counters, gauges and histograms for Prometheus", NULL)                 \
+    XX(GET, "/v1/models", api_oai_models, 0, OPENAI,                           \
+       "The models", NULL)                                                     \
+    XX(GET, "/v1/models/{name}", api_oai_model, 0, OPENAI,                     \
+       "One model", NULL)                                                      \
+    XX(POST, "/v1/completions", api_completions, HTTP_CHAT_BODY_MAX, OPENAI,   \
+       "Continue a text", &openai_completion_fields)                           \
+    XX(POST, "/v1/chat/completions", api_chat, HTTP_CHAT_BODY_MAX, OPENAI,     \
+       "Answer a conversation", &openai_chat_fields)                           \
+    XX(POST, "/tokenize", api_tokenize, HTTP_CHAT_BODY_MAX, LLAMA,             \
+       "Text into token ids", NULL)                                            \
+    XX(POST, "/detokenize", api_detokenize, HTTP_CHAT_BODY_MAX, LLAMA,         \
+       "Token ids into text", NULL)                                            \
+    XX(GET, "/aned/v1/status", api_status, 0, ANED,                            \
+       "What the daemon is doing", NULL)                                       \
+    XX(GET, "/aned/v1/jobs", api_jobs_list, 0, ANED,                           \
+       "Conversion jobs, newest first", NULL)                                  \
+    XX(POST, "/aned/v1/jobs", api_jobs_create, HTTP_BODY_MAX, ANED,            \
+       "Convert a model", NULL)                                                \
+    XX(GET, "/aned/v1/jobs/{id}", api_job_get, 0, ANED,                        \
+       "One job", NULL)                                                        \
+    XX(DEL, "/aned/v1/jobs/{id}", api_job_cancel, HTTP_BODY_MAX, ANED,         \
+       "Cancel a job", NULL)                                                   \
+    XX(GET, "/aned/v1/jobs/{id}/events", api_job_events, 0, ANED,              \
+       "Follow a job", NULL)                                                   \
+    XX(GET, "/aned/v1/streams/{id}", api_stream, 0, ANED,                      \
+       "Go on with a resumable stream", NULL)                                  \
+    XX(DEL, "/aned/v1/streams/{id}", api_stream_cancel, 0, ANED,               \
+       "End a resumable stream", NULL)                                         \
+    XX(GET, "/aned/v1/sessions", api_sessions_list, 0, ANED,                   \
+       "All sessions, newest first", NULL)                                     \
+    XX(POST, "/aned/v1/sessions", api_sessions_create, HTTP_CHAT_BODY_MAX, ANED, \
+       "Begin a session", NULL)                                                \
+    XX(GET, "/aned/v1/sessions/{id}", api_session_get, 0, ANED,                \
+       "One session, with its tokens", NULL)                                   \
+    XX(DEL, "/aned/v1/sessions/{id}", api_session_delete, HTTP_BODY_MAX, ANED, \
+       "Delete a session", NULL)                                               \
+    XX(POST, "/aned/v1/sessions/{id}/append", api_session_append, HTTP_CHAT_BODY_MAX, ANED, \
+       "Put text or tokens after a session", NULL)                             \
+    XX(POST, "/aned/v1/sessions/{id}/generate", api_session_generate, HTTP_CHAT_BODY_MAX, ANED, \
+       "Continue a session", NULL)                                             \
+    XX(POST, "/aned/v1/sessions/{id}/truncate", api_session_truncate, HTTP_BODY_MAX, ANED, \
+       "Keep the first tokens", NULL)                                          \
+    XX(POST, "/aned/v1/sessions/{id}/fork", api_session_fork, HTTP_BODY_MAX, ANED, \
+       "A new session that begins like this one", NULL)                        \
+    XX(POST, "/aned/v1/sessions/{id}/pin", api_session_pin, HTTP_BODY_MAX, ANED, \
+       "Keep its saved state longest", NULL)                                   \
+    XX(GET, "/aned/v1/models", api_models_list, 0, ANED,                       \
+       "The models with all that is known of them", NULL)                      \
+    XX(GET, "/aned/v1/models/{name}", api_model_get, 0, ANED,                  \
+       "One model", NULL)                                                      \
+    XX(DEL, "/aned/v1/models/{name}", api_model_delete, HTTP_BODY_MAX, ANED,   \
+       "Remove a model", NULL)                                                 \
+    XX(GET, "/aned/v1/models/{name}/events", api_model_events, 0, ANED,        \
+       "Follow a model", NULL)                                                 \
+    XX(POST, "/aned/v1/models/{name}/load", api_model_load, HTTP_BODY_MAX, ANED, \
+       "Load a model", NULL)                                                   \
+    XX(POST, "/aned/v1/models/{name}/unload", api_model_unload, HTTP_BODY_MAX, ANED, \
+       "Unload a model", NULL)                                                 \
+    XX(POST, "/aned/v1/models/{name}/verify", api_model_verify, HTTP_BODY_MAX, ANED, \
+       "Verify a model", NULL)                                                 \
+    XX(POST, "/aned/v1/models/{name}/probe", api_model_probe, HTTP_BODY_MAX, ANED, \
+       "Measure a model", NULL)                                                \
+    XX(GET, "/aned/v1/models/{name}/quality", api_model_quality, 0, ANED,      \
+       "How far a model is from its source", NULL)                             \
+    XX(GET, "/aned/v1/models/{name}/residency", api_model_residency, 0, ANED,  \
+       "Where a model's operations run", NULL)                                 \
+    XX(GET, "/aned/v1/residency", api_residency, 0, ANED,                      \
+       "The verdicts on all models", NULL)
+
 const struct http_route api_routes[] = {
-    {GET,  "/health",                       api_health,           0                 },
-    {GET,  "/metrics",                      api_metrics,          0                 },
-    {GET,  "/v1/models",                    api_oai_models,       0                 },
-    {GET,  "/v1/models/{}",                 api_oai_model,        0                 },
-    {POST, "/v1/completions",               api_completions,      HTTP_CHAT_BODY_MAX},
-    {POST, "/v1/chat/completions",          api_chat,             HTTP_CHAT_BODY_MAX},
-    {POST, "/tokenize",                     api_tokenize,         HTTP_CHAT_BODY_MAX},
-    {POST, "/detokenize",                   api_detokenize,       HTTP_CHAT_BODY_MAX},
-    {GET,  "/aned/v1/status",               api_status,           0                 },
-    {GET,  "/aned/v1/jobs",                 api_jobs_list,        0                 },
-    {POST, "/aned/v1/jobs",                 api_jobs_create,      HTTP_BODY_MAX     },
-    {GET,  "/aned/v1/jobs/{}",              api_job_get,          0                 },
-    {DEL,  "/aned/v1/jobs/{}",              api_job_cancel,       HTTP_BODY_MAX     },
-    {GET,  "/aned/v1/jobs/{}/events",       api_job_events,       0                 },
-    {GET,  "/aned/v1/streams/{}",           api_stream,           0                 },
-    {DEL,  "/aned/v1/streams/{}",           api_stream_cancel,    0                 },
-    {GET,  "/aned/v1/sessions",             api_sessions_list,    0                 },
-    {POST, "/aned/v1/sessions",             api_sessions_create,  HTTP_CHAT_BODY_MAX},
-    {GET,  "/aned/v1/sessions/{}",          api_session_get,      0                 },
-    {DEL,  "/aned/v1/sessions/{}",          api_session_delete,   HTTP_BODY_MAX     },
-    {POST, "/aned/v1/sessions/{}/append",   api_session_append,
-     HTTP_CHAT_BODY_MAX                                                             },
-    {POST, "/aned/v1/sessions/{}/generate", api_session_generate,
-     HTTP_CHAT_BODY_MAX                                                             },
-    {POST, "/aned/v1/sessions/{}/truncate", api_session_truncate,
-     HTTP_BODY_MAX                                                                  },
-    {POST, "/aned/v1/sessions/{}/fork",     api_session_fork,     HTTP_BODY_MAX     },
-    {POST, "/aned/v1/sessions/{}/pin",      api_session_pin,      HTTP_BODY_MAX     },
-    {GET,  "/aned/v1/models",               api_models_list,      0                 },
-    {GET,  "/aned/v1/models/{}",            api_model_get,        0                 },
-    {DEL,  "/aned/v1/models/{}",            api_model_delete,     HTTP_BODY_MAX     },
-    {GET,  "/aned/v1/models/{}/events",     api_model_events,     0                 },
-    {POST, "/aned/v1/models/{}/load",       api_model_load,       HTTP_BODY_MAX     },
-    {POST, "/aned/v1/models/{}/unload",     api_model_unload,     HTTP_BODY_MAX     },
-    {POST, "/aned/v1/models/{}/verify",     api_model_verify,     HTTP_BODY_MAX     },
-    {POST, "/aned/v1/models/{}/probe",      api_model_probe,      HTTP_BODY_MAX     },
-    {GET,  "/aned/v1/models/{}/quality",    api_model_quality,    0                 },
-    {GET,  "/aned/v1/models/{}/residency",  api_model_residency,  0                 },
-    {GET,  "/aned/v1/residency",            api_residency,        0                 },
+#define XX(method, path, run, body_max, of, doc, fields) \
+    {method, path, run, body_max},
+    ROUTES(XX)
+#undef XX
+};
+const struct api_doc api_docs[] = {
+#define XX(method, path, run, body_max, of, doc, fields) {of, doc, fields},
+    ROUTES(XX)
+#undef XX
 };
 const size_t api_n_routes = countof(api_routes);
 

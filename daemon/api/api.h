@@ -1,5 +1,5 @@
 /* api.h - the routes of aned and what their handlers share. One file a
- * dialect; proto/api.json describes every route and field (a test compares).
+ * dialect; proto/api.json, which doc.c makes, describes every route and field.
  *
  * Thread: the loop thread. http_ctx() is struct server.
  */
@@ -10,7 +10,15 @@
 #include "serve/jobs/jobs.h"
 #include "serve/server.h"
 
+struct fields;
+/* What a route is for. */
+struct api_doc {
+    const char *of;              /* the dialect: "OpenAI" */
+    const char *doc;             /* in a line */
+    const struct fields *fields; /* of its request; NULL: described by hand */
+};
 extern const struct http_route api_routes[];
+extern const struct api_doc api_docs[]; /* of the same row */
 extern const size_t api_n_routes;
 
 /* http_conf.error_body: the error object of the path's dialect. */

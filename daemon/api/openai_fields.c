@@ -206,7 +206,8 @@ static const struct field common[] = {
             "first."},
     {"keep_alive", set_keep_alive, "number|string",
      .doc = "How long the model stays in memory after this: seconds, or a "
-            "duration such as '10m' or '1h30m'; 0 ends it at once, a negative "
+            "duration such as \"10m\" or \"1h30m\"; 0 ends it at once, a "
+            "negative "
             "one never. Default: [engine] keep_alive_s."},
     {"cache_prompt", set_bool, "boolean", .offset = REQ(reuse),
      .more = "'default': true",
@@ -259,7 +260,7 @@ static const struct field completion[] = {
      .more = "'default': false",
      .doc = "The prompt in front of the text; only for a text prompt without "
             "logprobs."},
-    {"best_of", only_number, "integer", .lo = 1, .hi = 1,
+    {"best_of", only_number, "integer", .lo = 1,
      .doc = "Only 1."},
     {"suffix", only_empty, "string",
      .more = "'maxLength': 0",
@@ -331,6 +332,7 @@ static int chat_together(struct params *p, const struct json *j, struct err *e)
 const struct fields openai_completion_fields = {
     .schema = "CompletionRequest",
     .part = {common, completion},
+    .required = {"prompt"},
     .cls = SCHED_CLASS_INTERACTIVE,
     .max_tokens = 16,
     .together = completion_together,

@@ -33,7 +33,7 @@ enum http_method {
 
 struct http_args {
     size_t n;
-    char v[HTTP_ARGS_MAX][256]; /* percent-decoded {} parts */
+    char v[HTTP_ARGS_MAX][256]; /* percent-decoded {...} parts */
 };
 
 /* Requests that wait until the daemon is ready, in the order they came.
@@ -56,7 +56,7 @@ void http_hold_answer(struct http_hold *h, int code, const char *msg);
 
 struct http_route {
     enum http_method method;
-    const char *path; /* "/aned/v1/jobs/{}"; {} is one segment */
+    const char *path; /* "/aned/v1/jobs/{id}"; {id} is one segment */
     void (*run)(struct http_req *r, const struct http_args *a);
     size_t body_max; /* bytes */
 };
