@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "api/anthropic.h"
 #include "api/openai.h"
 #include "serve/engines/residency.h"
 
@@ -10,9 +11,10 @@
 #define POST HTTP_M_POST
 #define DEL  HTTP_M_DELETE
 
-#define LLAMA  "llama-server"
-#define ANED   "aned"
-#define OPENAI "OpenAI"
+#define LLAMA     "llama-server"
+#define ANED      "aned"
+#define OPENAI    "OpenAI"
+#define ANTHROPIC "Anthropic"
 
 /* method, path, handler, largest body, whose it is, what it does, fields of a
  * request for text */
@@ -29,6 +31,11 @@
        "Continue a text", &openai_completion_fields)                           \
     XX(POST, "/v1/chat/completions", api_chat, HTTP_CHAT_BODY_MAX, OPENAI,     \
        "Answer a conversation", &openai_chat_fields)                           \
+    XX(POST, "/v1/messages", api_messages, HTTP_CHAT_BODY_MAX, ANTHROPIC,      \
+       "Answer a conversation", &anthropic_fields)                             \
+    XX(POST, "/v1/messages/count_tokens", api_count_tokens,                    \
+       HTTP_CHAT_BODY_MAX, ANTHROPIC,                                          \
+       "How many tokens a conversation is", &anthropic_count_fields)           \
     XX(POST, "/tokenize", api_tokenize, HTTP_CHAT_BODY_MAX, LLAMA,             \
        "Text into token ids", NULL)                                            \
     XX(POST, "/detokenize", api_detokenize, HTTP_CHAT_BODY_MAX, LLAMA,         \
@@ -124,11 +131,28 @@ struct json *api_openai_error(const struct api_error *x)
     return o;
 }
 
+/* The form of errors below a path; OpenAI's serves native, OpenAI and
+ * llama-server clients. */
+static api_error_fn *error_form(const char *path)
+{
+    static const struct {
+        const char *begin;
+        api_error_fn *form;
+    } rows[] = {
+        {"/v1/messages", anthropic_error},
+    };
+    for (size_t i = 0; i < countof(rows); i++) {
+        if (strncmp(path, rows[i].begin, strlen(rows[i].begin)) == 0) {
+            return rows[i].form;
+        }
+    }
+    return api_openai_error;
+}
+
 void api_error_body(const char *path, int code, const char *msg, struct buf *b)
 {
-    (void)path; /* one shape serves native, OpenAI and llama-server clients */
     struct api_error x = {.code = code, .msg = msg};
-    struct json *o = api_openai_error(&x);
+    struct json *o = error_form(path)(&x);
     json_write(o, false, b);
     json_free(o);
 }
@@ -194,7 +218,7 @@ void api_fail(struct http_req *r, int code, const char *param, const char *msg)
         return;
     }
     struct api_error x = {.code = code, .param = param, .msg = msg};
-    api_reply(r, err_http(code), api_openai_error(&x));
+    api_reply(r, err_http(code), error_form(http_path(r))(&x));
 }
 
 int api_model(struct http_req *r, const char *name, struct model **ret)

@@ -105,6 +105,9 @@ void api_oai_model(struct http_req *r, const struct http_args *a);
 void api_completions(struct http_req *r, const struct http_args *a);
 void api_chat(struct http_req *r, const struct http_args *a);
 void api_session_generate(struct http_req *r, const struct http_args *a);
+/* anthropic.c */
+void api_messages(struct http_req *r, const struct http_args *a);
+void api_count_tokens(struct http_req *r, const struct http_args *a);
 /* llamacpp.c */
 void api_health(struct http_req *r, const struct http_args *a);
 void api_tokenize(struct http_req *r, const struct http_args *a);

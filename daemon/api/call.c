@@ -205,8 +205,8 @@ static void on_read(struct api_read *y)
     if (c->resume == NULL) {
         http_on_gone(c->r, on_gone, c);
     }
-    if (c->p.stream) {
-        http_stream_expect(c->r);
+    if (c->p.stream && c->d->events) {
+        http_stream_expect(c->r, c->d->ping);
     }
 }
 
@@ -327,6 +327,7 @@ static void on_end(void *ctx, uint32_t i, enum gen_finish why, const char *text,
     struct call_choice *x = &c->choices[i];
     x->ended = true;
     x->why = why;
+    x->stop = gen_stop(c->gen, i);
     if (why == GEN_STOP) { /* the stop string's own tokens */
         probs_drop(&x->probs);
     } else {

@@ -34,7 +34,8 @@ struct call_choice {
     struct probs probs;
     bool begun, ended;
     enum gen_finish why;
-    size_t offset; /* characters before the next token, for text_offset */
+    const char *stop; /* of GEN_STOP, while there is a gen */
+    size_t offset;    /* characters before the next token, for text_offset */
 };
 
 struct call;
@@ -57,6 +58,8 @@ struct dialect {
 
     /* --- streams: all write to c->out and pass it to call_send --- */
     const char *content_type;
+    bool events;      /* it is one of events: silence is broken by ... */
+    const char *ping; /* ... this event, or a comment where it is NULL */
     /* What is around an error's tree: "data: ", "\n\n". */
     const char *error_before, *error_after;
     /* What comes before a choice's first text. Called once a choice. */

@@ -1,8 +1,8 @@
 /* doc.h - proto/api.json, made from the tables of routes and fields.
  *
  * The tables have: paths, methods, whose they are, what they do, and the fields
- * of requests for text. What a person wrote stays as it is: longer descriptions,
- * parameters, answers, and the requests of other routes. */
+ * of requests for text. What a person wrote stays as it is: longer
+ * descriptions, parameters, answers, and the requests of other routes. */
 #pragma once
 
 #include "proto/json.h"

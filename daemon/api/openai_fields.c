@@ -207,8 +207,7 @@ static const struct field common[] = {
     {"keep_alive", set_keep_alive, "number|string",
      .doc = "How long the model stays in memory after this: seconds, or a "
             "duration such as \"10m\" or \"1h30m\"; 0 ends it at once, a "
-            "negative "
-            "one never. Default: [engine] keep_alive_s."},
+            "negative one never. Default: [engine] keep_alive_s."},
     {"cache_prompt", set_bool, "boolean", .offset = REQ(reuse),
      .more = "'default': true",
      .doc = "May continue a warm session."},

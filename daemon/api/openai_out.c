@@ -239,11 +239,11 @@ static void put_tail(struct call *c, struct buf *b)
     b->p[brace] = ',';
 }
 
-#define ANSWERS                                                           \
-    .error = api_openai_error, .content_type = "text/event-stream",       \
-    .error_before = "data: ", .error_after = "\n\n", .text = choice_text, \
-    .end = choice_end, .finish = finish, .head = put_head,                \
-    .choice = put_choice, .tail = put_tail
+#define ANSWERS                                                             \
+    .error = api_openai_error, .content_type = "text/event-stream",         \
+    .events = true, .error_before = "data: ", .error_after = "\n\n",        \
+    .text = choice_text, .end = choice_end, .finish = finish,               \
+    .head = put_head, .choice = put_choice, .tail = put_tail
 
 const struct dialect openai_completion = {
     .fields = &openai_completion_fields,

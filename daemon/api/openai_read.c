@@ -2,12 +2,9 @@
  * prompt or messages, and the prediction. */
 #include <string.h>
 
+#include "api/fields.h"
+#include "api/messages.h"
 #include "api/openai.h"
-
-static int no_memory(struct err *e)
-{
-    return err_set(e, ERR_TOO_BIG, "the prompt is over the limit");
-}
 
 /* [1, 2, 3], the value of `field`. */
 static int read_tokens(struct arena *a, const struct json *v, const char *field,
@@ -20,7 +17,7 @@ static int read_tokens(struct arena *a, const struct json *v, const char *field,
     }
     int32_t *t = arena_array(a, n + 1, sizeof(*t));
     if (t == NULL) {
-        return no_memory(e);
+        return message_too_big(e);
     }
     for (const struct json *c = json_first(v); c != NULL; c = json_next(c)) {
         int64_t id = 0;
@@ -44,7 +41,7 @@ static int read_text(struct call *c, const char *text, struct err *e)
     q->text = arena_strn(&c->arena, text, n);
     q->text_n = n;
     if (q->text == NULL) {
-        return no_memory(e);
+        return message_too_big(e);
     }
     if (c->p.echo && c->p.stream) {
         buf_put(&c->echo, text, n);
@@ -92,96 +89,41 @@ static int read_prompt(struct call *c, const struct json *j, struct err *e)
     return read_tokens(&c->arena, v, "prompt", &q->tokens, &q->n_tokens, e);
 }
 
-/* A string, or parts {"type": "text", "text": ...} that are joined. */
-static int read_content(struct arena *a, const struct json *v, size_t i,
-                        struct chat_message *m, struct err *e)
+/* message_part_fn */
+static int read_part(const struct json *v, const char *where, const char **ret,
+                     struct err *e)
 {
-    struct buf b;
-    int rc = 0;
-    const char *s = json_str(v);
-    if (s == NULL && (v == NULL || json_type(v) != JSON_ARRAY)) {
-        return err_set(e, ERR_INVALID,
-                       "messages[%zu].content: must be a string or an array of "
-                       "text parts",
-                       i);
-    }
-    buf_init(&b, TEXT_BYTES_MAX);
-    if (s != NULL) {
-        buf_puts(&b, s);
-    }
-    for (const struct json *c = s == NULL ? json_first(v) : NULL; c != NULL;
-         c = json_next(c)) {
-        const char *type = json_str(json_get(c, "type"));
-        const char *text = json_str(json_get(c, "text"));
-        if (type == NULL || strcmp(type, "text") != 0 || text == NULL ||
-            json_count(c) != 2) {
-            rc = err_set(e, ERR_UNSUPPORTED,
-                         "messages[%zu].content: only parts of type text", i);
-            break;
-        }
-        buf_puts(&b, text);
-    }
-    if (rc == 0) {
-        m->content_n = b.n;
-        m->content = arena_strn(a, b.p != NULL ? b.p : "", b.n);
-        rc = buf_ok(&b) && m->content != NULL ? 0 : no_memory(e);
-    }
-    buf_fini(&b);
-    return rc;
+    *ret = field_text_part(v);
+    return *ret != NULL ? 0
+                        : err_set(e, ERR_UNSUPPORTED,
+                                  "%s: only parts of type text", where);
 }
 
 static int read_message(struct arena *a, const struct json *v, size_t i,
                         struct chat_message *m, struct err *e)
 {
     static const char *const roles[] = {"system", "developer", "user",
-                                        "assistant"};
+                                        "assistant", NULL};
+    static const char *const keys[] = {"role", "content", NULL};
+    char where[48], content[64];
+    (void)snprintf(where, sizeof(where), "messages[%zu]", i);
+    (void)snprintf(content, sizeof(content), "%s.content", where);
     const char *role = json_str(json_get(v, "role"));
-    if (json_type(v) != JSON_OBJECT || role == NULL) {
-        return err_set(e, ERR_INVALID, "messages[%zu].role: must be a string",
-                       i);
+    if (json_type(v) == JSON_OBJECT && role != NULL) {
+        RETERR(message_only(v, where, keys, e));
     }
-    for (const struct json *c = json_first(v); c != NULL; c = json_next(c)) {
-        const char *k = json_key(c);
-        if (strcmp(k, "role") != 0 && strcmp(k, "content") != 0 &&
-            json_type(c) != JSON_NULL &&
-            !(json_type(c) == JSON_ARRAY && json_first(c) == NULL)) {
-            return err_set(e, ERR_UNSUPPORTED,
-                           "messages[%zu].%.32s: no such "
-                           "field here",
-                           i, k);
-        }
-    }
-    for (size_t k = 0; k < countof(roles); k++) {
-        if (strcmp(role, roles[k]) == 0) {
-            m->role = roles[k];
-            return read_content(a, json_get(v, "content"), i, m, e);
-        }
-    }
-    return err_set(e, ERR_UNSUPPORTED,
-                   "messages[%zu].role: '%.32s' is not one "
-                   "of system, developer, user, assistant",
-                   i, role);
+    RETERR(message_role(v, where, roles, &m->role, e));
+    return message_content(a, json_get(v, "content"), content, read_part, false,
+                           m, e);
 }
 
 static int read_messages(struct call *c, const struct json *j, struct err *e)
 {
     struct gen_req *q = &c->p.req;
     const struct json *v = json_get(j, "messages");
-    size_t n = json_count(v), i = 0;
-    if (v == NULL || json_type(v) != JSON_ARRAY || n == 0) {
-        return err_set(e, ERR_INVALID,
-                       "messages: must be an array with a message");
-    }
-    if (n > CHAT_MESSAGES_MAX) {
-        return err_set(e, ERR_INVALID, "messages: at most %u",
-                       CHAT_MESSAGES_MAX);
-    }
+    size_t i = 0;
     q->kind = GEN_CHAT;
-    q->n_messages = n;
-    q->messages = arena_array(&c->arena, n, sizeof(*q->messages));
-    if (q->messages == NULL) {
-        return no_memory(e);
-    }
+    RETERR(messages_room(&c->arena, v, 0, &q->messages, &q->n_messages, e));
     for (const struct json *x = json_first(v); x != NULL; x = json_next(x)) {
         RETERR(read_message(&c->arena, x, i, &q->messages[i], e));
         i++;
@@ -213,7 +155,7 @@ static int read_prediction(struct call *c, struct err *e)
     }
     q->guess = arena_strn(&c->arena, b.p != NULL ? b.p : "", b.n);
     q->guess_n = b.n;
-    int rc = buf_ok(&b) && q->guess != NULL ? 0 : no_memory(e);
+    int rc = buf_ok(&b) && q->guess != NULL ? 0 : message_too_big(e);
     buf_fini(&b);
     return rc;
 }

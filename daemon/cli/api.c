@@ -1,9 +1,10 @@
 /* aned api - the routes of the daemon and the fields of their requests, as the
  * tables have them. proto/api.json is made with it. */
+#include "api/api.h"
+
 #include <getopt.h>
 #include <string.h>
 
-#include "api/api.h"
 #include "api/doc.h"
 #include "api/params.h"
 #include "base/file.h"
@@ -92,9 +93,9 @@ static int print_json(const char *file)
 int cli_api(int argc, char **argv)
 {
     static const struct option longs[] = {
-        {"help", no_argument, NULL, 'h'},
+        {"help", no_argument,       NULL, 'h'},
         {"json", required_argument, NULL, 'j'},
-        {NULL, 0, NULL, 0},
+        {NULL,   0,                 NULL, 0  },
     };
     const char *json = NULL;
     int c = 0;

@@ -99,7 +99,7 @@ static void quiet(struct http_req *r, const struct http_args *a)
 {
     (void)a;
     http_on_gone(r, on_gone, &t);
-    http_stream_expect(r);
+    http_stream_expect(r, NULL);
     t.held = r;
 }
 
