@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "api/anthropic.h"
+#include "api/ollama.h"
 #include "api/openai.h"
 #include "serve/engines/residency.h"
 
@@ -15,6 +16,7 @@
 #define ANED      "aned"
 #define OPENAI    "OpenAI"
 #define ANTHROPIC "Anthropic"
+#define OLLAMA    "Ollama"
 
 /* method, path, handler, largest body, whose it is, what it does, fields of a
  * request for text */
@@ -36,6 +38,31 @@
     XX(POST, "/v1/messages/count_tokens", api_count_tokens,                    \
        HTTP_CHAT_BODY_MAX, ANTHROPIC,                                          \
        "How many tokens a conversation is", &anthropic_count_fields)           \
+    XX(GET, "/", api_ollama_root, 0, OLLAMA,                                   \
+       "What clients look for before they ask", NULL)                          \
+    XX(GET, "/api/version", api_ollama_version, 0, OLLAMA,                     \
+       "The version of Ollama whose API this is", NULL)                        \
+    XX(GET, "/api/tags", api_ollama_tags, 0, OLLAMA,                           \
+       "The models", NULL)                                                     \
+    XX(GET, "/api/ps", api_ollama_ps, 0, OLLAMA,                               \
+       "The models in memory, and when they leave", NULL)                      \
+    XX(POST, "/api/show", api_ollama_show, HTTP_BODY_MAX, OLLAMA,              \
+       "One model", NULL)                                                      \
+    XX(POST, "/api/chat", api_ollama_chat, HTTP_CHAT_BODY_MAX, OLLAMA,         \
+       "Answer a conversation", &ollama_chat_fields)                           \
+    XX(POST, "/api/generate", api_ollama_generate,                             \
+       HTTP_CHAT_BODY_MAX, OLLAMA,                                             \
+       "Answer or continue a text", &ollama_generate_fields)                   \
+    XX(POST, "/api/pull", api_ollama_pull, HTTP_BODY_MAX, OLLAMA,              \
+       "Success for a model that is there; none is fetched", NULL)             \
+    XX(POST, "/api/push", api_ollama_push, HTTP_BODY_MAX, OLLAMA,              \
+       "Not here: a 400 that says so", NULL)                                   \
+    XX(POST, "/api/create", api_ollama_create, HTTP_BODY_MAX, OLLAMA,          \
+       "Not here: a 400 that says what to do instead", NULL)                   \
+    XX(POST, "/api/copy", api_ollama_copy, HTTP_BODY_MAX, OLLAMA,              \
+       "Not here: a 400 that says so", NULL)                                   \
+    XX(DEL, "/api/delete", api_ollama_delete, HTTP_BODY_MAX, OLLAMA,           \
+       "Remove a model", NULL)                                                 \
     XX(POST, "/tokenize", api_tokenize, HTTP_CHAT_BODY_MAX, LLAMA,             \
        "Text into token ids", NULL)                                            \
     XX(POST, "/detokenize", api_detokenize, HTTP_CHAT_BODY_MAX, LLAMA,         \
@@ -140,6 +167,7 @@ static api_error_fn *error_form(const char *path)
         api_error_fn *form;
     } rows[] = {
         {"/v1/messages", anthropic_error},
+        {"/api/", ollama_error},
     };
     for (size_t i = 0; i < countof(rows); i++) {
         if (strncmp(path, rows[i].begin, strlen(rows[i].begin)) == 0) {
@@ -221,11 +249,28 @@ void api_fail(struct http_req *r, int code, const char *param, const char *msg)
     api_reply(r, err_http(code), error_form(http_path(r))(&x));
 }
 
+/* "NAME:latest" is NAME, as clients of Ollama have it. */
+static struct model *find_model(struct server *s, const char *name)
+{
+    static const char tag[] = ":latest";
+    char bare[MODEL_NAME_MAX + 1];
+    struct model *m = models_find(s->models, name);
+    size_t n = strlen(name), t = sizeof(tag) - 1;
+    if (m != NULL || n <= t || n - t > MODEL_NAME_MAX ||
+        strcmp(name + n - t, tag) != 0) {
+        return m;
+    }
+    memcpy(bare, name, n - t);
+    bare[n - t] = '\0';
+    return models_find(s->models, bare);
+}
+
 int api_model(struct http_req *r, const char *name, struct model **ret)
 {
     struct server *s = http_ctx(r);
+    name = name != NULL && name[0] != '\0' ? name : NULL;
     struct model *m =
-        name != NULL ? models_find(s->models, name) : models_only(s->models);
+        name != NULL ? find_model(s, name) : models_only(s->models);
     struct err e = {0};
     if (m != NULL) {
         *ret = m;

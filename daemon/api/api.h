@@ -67,8 +67,9 @@ struct api_read {
     struct buf body;
 };
 void api_read_body(struct http_req *r, struct api_read *x);
-/* The model that `name` (NULL: the only one there is) means. On failure the
- * reply was sent: 404 model_not_found, or 400 when none is named. */
+/* The model that `name` means: NULL or "" is the only one there is, "x:latest"
+ * is x. On failure the reply was sent: 404 model_not_found, or 400 when none is
+ * named. */
 CHECKED int api_model(struct http_req *r, const char *name, struct model **ret);
 
 /* Ollama's keep_alive: seconds, or a duration as text. Errors: INVALID. */
@@ -92,6 +93,9 @@ void api_model_unload(struct http_req *r, const struct http_args *a);
 void api_model_verify(struct http_req *r, const struct http_args *a);
 void api_model_probe(struct http_req *r, const struct http_args *a);
 void api_model_delete(struct http_req *r, const struct http_args *a);
+/* Delete m and answer: with `done` when that is durable, or with an error. */
+void api_delete(struct http_req *r, struct model *m,
+                void (*done)(struct http_req *r, const char *name));
 void api_status(struct http_req *r, const struct http_args *a);
 /* process.c: the member "process" of the status */
 void api_put_process(struct json *o);
@@ -108,6 +112,20 @@ void api_session_generate(struct http_req *r, const struct http_args *a);
 /* anthropic.c */
 void api_messages(struct http_req *r, const struct http_args *a);
 void api_count_tokens(struct http_req *r, const struct http_args *a);
+/* ollama_out.c */
+void api_ollama_chat(struct http_req *r, const struct http_args *a);
+void api_ollama_generate(struct http_req *r, const struct http_args *a);
+/* ollama_models.c */
+void api_ollama_root(struct http_req *r, const struct http_args *a);
+void api_ollama_version(struct http_req *r, const struct http_args *a);
+void api_ollama_tags(struct http_req *r, const struct http_args *a);
+void api_ollama_ps(struct http_req *r, const struct http_args *a);
+void api_ollama_show(struct http_req *r, const struct http_args *a);
+void api_ollama_pull(struct http_req *r, const struct http_args *a);
+void api_ollama_push(struct http_req *r, const struct http_args *a);
+void api_ollama_create(struct http_req *r, const struct http_args *a);
+void api_ollama_copy(struct http_req *r, const struct http_args *a);
+void api_ollama_delete(struct http_req *r, const struct http_args *a);
 /* llamacpp.c */
 void api_health(struct http_req *r, const struct http_args *a);
 void api_tokenize(struct http_req *r, const struct http_args *a);

@@ -126,8 +126,10 @@ static void make_gen(struct call *c, struct model *m)
     (void)snprintf(c->model, sizeof(c->model), "%s", m->name);
     q->arrived_us = c->arrived_us;
     q->peer = (uint64_t)http_peer_pid(c->r);
-    if (m->bundle != NULL && m->bundle->argmax && !c->p.tempered) {
-        q->sampling.temperature = 0; /* the only one that it has */
+    if (m->bundle != NULL && m->bundle->argmax) { /* it has no other */
+        q->sampling.temperature = c->p.tempered ? q->sampling.temperature : 0;
+        q->sampling.repeat_penalty =
+            c->p.penalised ? q->sampling.repeat_penalty : 1;
     }
     if (c->srv->conf.speculation_share_tokens > 0) {
         q->share = http_peer_process(c->r);
@@ -191,6 +193,10 @@ static void on_read(struct api_read *y)
     }
     if (c->read_rc != 0) {
         refuse(c, c->read_rc, c->field, e->msg);
+        return;
+    }
+    if (c->only_load) {
+        call_load(c, m);
         return;
     }
     make_gen(c, m);

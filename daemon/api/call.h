@@ -6,9 +6,9 @@
  *   and from any state: an error, or the client has left
  *
  * call.c has the life, call_whole.c the answers that are not streamed,
- * call_probs.c log-probabilities. A dialect is a struct of functions that read
- * its JSON and write its JSON; it knows nothing of connections, back-pressure,
- * resumption, sessions, limits or cancelling.
+ * call_load.c those without text, call_probs.c log-probabilities. A dialect is
+ * a struct of functions that read its JSON and write its JSON; it knows nothing
+ * of connections, back-pressure, resumption, sessions, limits or cancelling.
  *
  * Thread: the loop thread, except where a function says otherwise.
  */
@@ -71,6 +71,10 @@ struct dialect {
     /* All choices have ended. */
     void (*finish)(struct call *c);
 
+    /* The answer when the model was only loaded or unloaded; NULL where read
+     * never asks for that (call.only_load). */
+    void (*loaded)(struct call *c, struct buf *b, bool unloaded);
+
     /* --- whole answers: head and tail are small, ours, and cannot fail --- */
     void (*head)(struct call *c, struct buf *b);
     /* A choice with its text (escaped, without quotes). Any thread. */
@@ -91,9 +95,11 @@ struct call {
     struct arena arena; /* of what p.req points to, until gen_new takes it */
     struct params p;
     uint64_t arrived_us;
-    char of_session[40]; /* session in the request's path; "": none */
-    bool begun;          /* the stream's head was sent */
-    bool full;           /* it ended at ANSWER_BYTES_MAX */
+    char of_session[40];    /* session in the request's path; "": none */
+    bool only_load;         /* there is no prompt: dialect.loaded answers */
+    struct model_wait wait; /* for that */
+    bool begun;             /* the stream's head was sent */
+    bool full;              /* it ended at ANSWER_BYTES_MAX */
     bool storing; /* the answer waits for the session's turn to be durable */
     bool left;    /* the client left while it waited */
     struct gen_usage usage; /* when gen is gone */

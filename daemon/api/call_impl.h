@@ -5,6 +5,9 @@
 
 void call_free(struct call *c);
 
+/* call_load.c: answer when m was loaded, or unloaded; c is freed then. */
+void call_load(struct call *c, struct model *m);
+
 /* call_whole.c */
 /* n bytes more are held for the answer. GEN_ENOUGH: this answer, or all answers
  * together, have reached their limit. */

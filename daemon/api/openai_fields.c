@@ -163,7 +163,7 @@ static const struct field common[] = {
      .more = "'default': 0",
      .doc = "Draw from tokens of at least this share of the likeliest one's "
             "weight; 0 is off."},
-    {"repeat_penalty", set_float, "number", .lo = 0.01, .hi = 10,
+    {"repeat_penalty", set_penalty, "number", .lo = 0.01, .hi = 10,
      .offset = SAM(repeat_penalty),
      .more = "'default': 1",
      .doc = "1 is off."},

@@ -17,6 +17,7 @@ struct params {
     bool resumable; /* serve/gen/resume.h */
     bool logprobs;  /* how many alternatives: req.sampling.logprobs */
     bool echo;
+    bool raw; /* Ollama's: the prompt needs no template */
     bool seeded;
     bool tempered;  /* the request has a temperature */
     bool penalised; /* the request has a penalty of repeated tokens */
