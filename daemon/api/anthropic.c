@@ -203,7 +203,7 @@ static void put_tail(struct call *c, struct buf *b)
     b->p[brace] = ',';
 }
 
-static const struct dialect anthropic = {
+const struct dialect anthropic_chat = {
     .fields = &anthropic_fields,
     .prompt_field = "messages",
     .id_prefix = "msg_",
@@ -228,7 +228,7 @@ static const struct dialect anthropic = {
 void api_messages(struct http_req *r, const struct http_args *a)
 {
     (void)a;
-    call_start(r, &anthropic, "");
+    call_start(r, &anthropic_chat, "");
 }
 
 /* api_read.read */

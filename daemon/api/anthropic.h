@@ -6,6 +6,7 @@
 #include "api/call.h"
 
 extern const struct fields anthropic_fields, anthropic_count_fields;
+extern const struct dialect anthropic_chat;
 /* {"type": "error", "error": {"type", "message"}} */
 api_error_fn anthropic_error;
 

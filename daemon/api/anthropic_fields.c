@@ -11,20 +11,6 @@ static const char *type_of(const struct json *v)
     return type != NULL ? type : "";
 }
 
-/* Thinking that the model does anyway is part of its text here; "adaptive"
- * leaves it to the model. */
-static int set_thinking(struct params *p, const struct field *f,
-                        const struct json *v, struct err *e)
-{
-    (void)p;
-    return strcmp(type_of(v), "disabled") == 0 ||
-                   strcmp(type_of(v), "adaptive") == 0
-               ? 0
-               : field_unsupported(f, e,
-                                   "only {\"type\": \"disabled\"} or "
-                                   "{\"type\": \"adaptive\"}");
-}
-
 static int set_tool_choice(struct params *p, const struct field *f,
                            const struct json *v, struct err *e)
 {
@@ -57,13 +43,6 @@ static int set_context(struct params *p, const struct field *f,
     return 0;
 }
 
-static int only_null(struct params *p, const struct field *f,
-                     const struct json *v, struct err *e)
-{
-    (void)p, (void)v; /* null does not come here */
-    return field_unsupported(f, e, "not here");
-}
-
 static const char *const tiers[] = {"auto", "standard_only", NULL};
 
 /* clang-format off: rows are texts */
@@ -71,14 +50,16 @@ static const char *const tiers[] = {"auto", "standard_only", NULL};
 static const struct field output[] = {
     {"output_config.effort", take_string, "string",
      .doc = "Taken, without effect."},
-    {"output_config.format",              only_null, "null", .doc = "Not here: only text."},
+    {"output_config.format",              only_absent, "null",
+     .doc = "Not here: only text."},
     {.name = NULL                     },
 };
 
 /* What the prompt is made of, and hints about it. */
 static const struct field prompt[] = {
     {"model",                                                      set_model, "string",
-     .doc = "A model's name; may be left out when there is exactly one."},
+     .doc = "A model's name. Absent or empty: [http] default_model, or the "
+            "only one."},
     {"messages",                                                    take_any, "array",
      .more = "'minItems': 1, 'maxItems': 4096, 'items': {'type': 'object', "
              "'required': ['role', 'content'], 'properties': {'role': {'enum': "
@@ -94,7 +75,7 @@ static const struct field prompt[] = {
      .doc = "Only empty."},
     {"tool_choice", set_tool_choice, "object",
      .doc = "Without effect: there are no tools. Only auto and none."},
-    {"thinking",                                                            set_thinking, "object",
+    {"thinking",                                                            only_idle_thinking, "object",
      .doc = "Only disabled and adaptive: what a model thinks is part of its "
             "text."},
     {"cache_control",take_object, "object",

@@ -268,7 +268,9 @@ static struct model *find_model(struct server *s, const char *name)
 int api_model(struct http_req *r, const char *name, struct model **ret)
 {
     struct server *s = http_ctx(r);
+    const char *usual = s->conf.http_default_model;
     name = name != NULL && name[0] != '\0' ? name : NULL;
+    name = name == NULL && usual[0] != '\0' ? usual : name;
     struct model *m =
         name != NULL ? find_model(s, name) : models_only(s->models);
     struct err e = {0};

@@ -67,8 +67,8 @@ struct api_read {
     struct buf body;
 };
 void api_read_body(struct http_req *r, struct api_read *x);
-/* The model that `name` means: NULL or "" is the only one there is, "x:latest"
- * is x. On failure the reply was sent: 404 model_not_found, or 400 when none is
+/* The model that `name` means: NULL or "" is [http] default_model, or the only
+ * one there is; "x:latest" is x. On failure the reply was sent: 404 model_not_found, or 400 when none is
  * named. */
 CHECKED int api_model(struct http_req *r, const char *name, struct model **ret);
 

@@ -49,7 +49,11 @@ bool field_is_word(const struct field *f, const struct json *v)
 const char *field_text_part(const struct json *v)
 {
     const char *type = json_str(json_get(v, "type"));
-    return type != NULL && strcmp(type, "text") == 0 && json_count(v) == 2
+    const struct json *cache = json_get(v, "cache_control");
+    bool hint = cache != NULL && (json_type(cache) == JSON_OBJECT ||
+                                  json_type(cache) == JSON_NULL);
+    return type != NULL && strcmp(type, "text") == 0 &&
+                   json_count(v) == (hint ? 3 : 2)
                ? json_str(json_get(v, "text"))
                : NULL;
 }
@@ -165,6 +169,14 @@ int set_keep_alive(struct params *p, const struct field *f,
     return api_keep_alive(v, &p->keep_ms, e);
 }
 
+int set_ttl(struct params *p, const struct field *f, const struct json *v,
+            struct err *e)
+{
+    return json_type(v) == JSON_NUMBER
+               ? set_keep_alive(p, f, v, e)
+               : field_want(f, e, "a number of seconds");
+}
+
 static int add_stop(struct params *p, const struct field *f,
                     const struct json *v, struct err *e)
 {
@@ -190,7 +202,7 @@ int set_stop(struct params *p, const struct field *f, const struct json *v,
              struct err *e)
 {
     if (json_type(v) == JSON_STRING) {
-        return add_stop(p, f, v, e);
+        return json_str(v)[0] != '\0' ? add_stop(p, f, v, e) : 0;
     }
     if (json_type(v) != JSON_ARRAY) {
         return field_want(f, e, "a string or an array of strings");
@@ -361,6 +373,13 @@ int only_false(struct params *p, const struct field *f, const struct json *v,
                : field_unsupported(f, e, "only false");
 }
 
+int only_absent(struct params *p, const struct field *f, const struct json *v,
+                struct err *e)
+{
+    (void)p, (void)v; /* null does not come here */
+    return field_unsupported(f, e, "not here");
+}
+
 int only_empty(struct params *p, const struct field *f, const struct json *v,
                struct err *e)
 {
@@ -394,4 +413,17 @@ int only_word(struct params *p, const struct field *f, const struct json *v,
         }
     }
     return ok ? 0 : want_word(f, e, ERR_UNSUPPORTED, "only");
+}
+
+int only_idle_thinking(struct params *p, const struct field *f,
+                       const struct json *v, struct err *e)
+{
+    const char *type = json_str(json_get(v, "type"));
+    (void)p;
+    return type != NULL && (strcmp(type, "disabled") == 0 ||
+                            strcmp(type, "adaptive") == 0)
+               ? 0
+               : field_unsupported(f, e,
+                                   "only {\"type\": \"disabled\"} or "
+                                   "{\"type\": \"adaptive\"}");
 }

@@ -119,15 +119,19 @@ static int together(struct params *p, const struct json *j, struct err *e)
         params_blame(p, "resumable");
         return err_set(e, ERR_INVALID, "resumable: only with stream");
     }
-    return 0;
+    return samplers_apply(p, e);
 }
+
+static const char *const modalities[] = {"text", NULL};
+static const char *const no_function[] = {"none", "auto", NULL};
+static const char *const reasoning_formats[] = {"none", "auto", NULL};
 
 /* clang-format off: rows are texts */
 
 /* Of both. */
 static const struct field common[] = {
     {"model", set_model, "string",
-     .doc = "A model's name; may be left out when there is exactly one."},
+     .doc = "A model's name. Absent or empty: [http] default_model, or the only one."},
     {"stream", set_bool, "boolean", .offset = OUR(stream),
      .more = "'default': false",
      .doc = "Server-sent events instead of one answer."},
@@ -233,15 +237,56 @@ static const struct field common[] = {
             "interactive, chat is chat. Answered in service_tier."},
     {"user", take_string, "string",
      .doc = "Taken, without effect."},
+    {"ttl", set_ttl, "number",
+     .doc = "LM Studio's name of keep_alive: seconds."},
+    {"samplers", set_samplers, "array",
+     .more = "'items': {'type': 'string'}",
+     .doc = "llama-server's: the filters that apply, of penalties, "
+            "temperature, top_k, top_p, min_p; others are off. Their order is "
+            "one that gives the same draw as this."},
+    {"response_fields", take_strings, "array",
+     .more = "'items': {'type': 'string'}",
+     .doc = "llama-server's; taken, without effect: an answer has all of its "
+            "members."},
+    {"n_cmpl", only_number, "integer", .lo = 1,
+     .doc = "Only 1; n has choices."},
+    {"repetition_penalty", only_number, "number", .lo = 1,
+     .doc = "Only 1, which is off; repeat_penalty has others."},
+    {"typical_p", only_number, "number", .lo = 1,
+     .doc = "Only 1, which is off."},
+    {"mirostat", only_number, "integer", .lo = 0,
+     .doc = "Only 0, which is off."},
+    {"dry_multiplier", only_number, "number", .lo = 0,
+     .doc = "Only 0, which is off."},
+    {"priority", only_number, "integer", .lo = 0,
+     .doc = "Only 0; service_tier has others."},
+    {"num_ctx", only_number, "integer", .lo = 0,
+     .doc = "Only 0: a model has the context that it was converted for."},
+    {"lora", only_empty, "array",
+     .more = "'maxItems': 0",
+     .doc = "Only empty."},
+    {"grammar", only_empty, "string",
+     .more = "'maxLength': 0",
+     .doc = "Only empty."},
+    {"json_schema", only_no_members, "object",
+     .more = "'maxProperties': 0",
+     .doc = "Only empty."},
+    {"options", only_no_members, "object",
+     .more = "'maxProperties': 0",
+     .doc = "Only empty: Ollama's, which has /api/chat."},
+    {"timings_per_token", only_false, "boolean",
+     .doc = "Only false: timings come with the end."},
+    {"return_progress", only_false, "boolean",
+     .doc = "Only false."},
     {.name = NULL},
 };
 
 static const struct field completion[] = {
-    {"max_tokens", set_uint, "integer", .hi = MODEL_CONTEXT_MAX,
+    {"max_tokens", set_uint, "integer", .lo = -1, .hi = MODEL_CONTEXT_MAX,
      .offset = REQ(max_tokens),
      .more = "'default': 16",
      .doc = "Tokens drawn for each choice at most; 0 computes the prompt and "
-            "keeps it warm."},
+            "keeps it warm, -1 is to the end of the context."},
     {"prompt", take_any, NULL,
      .more = "'oneOf': [{'type': 'string'}, {'type': 'array', 'items': "
              "{'type': 'string'}, 'minItems': 1, 'maxItems': 1}, {'type': "
@@ -268,15 +313,16 @@ static const struct field completion[] = {
 };
 
 static const struct field chat[] = {
-    {"max_tokens", set_uint, "integer", .hi = MODEL_CONTEXT_MAX,
+    {"max_tokens", set_uint, "integer", .lo = -1, .hi = MODEL_CONTEXT_MAX,
      .offset = REQ(max_tokens),
      .doc = "Tokens drawn for each choice at most; 0 computes the prompt and "
-            "keeps it warm."},
+            "keeps it warm, -1 is to the end of the context."},
     {"messages", take_any, "array",
      .more = "'minItems': 1, 'maxItems': 4096, 'items': {'$ref': "
              "'#/components/schemas/Message'}",
      .doc = "The conversation."},
-    {"max_completion_tokens", set_uint, "integer", .hi = MODEL_CONTEXT_MAX,
+    {"max_completion_tokens", set_uint, "integer", .lo = -1,
+     .hi = MODEL_CONTEXT_MAX,
      .offset = REQ(max_tokens),
      .doc = "The newer name of max_tokens. Default: to the end of the context."},
     {"logprobs", set_bool, "boolean", .offset = OUR(logprobs),
@@ -302,6 +348,41 @@ static const struct field chat[] = {
      .doc = "Taken, without effect."},
     {"store", take_bool, "boolean",
      .doc = "Taken, without effect: nothing is stored."},
+    {"n_probs", only_number, "integer", .lo = 0,
+     .doc = "Only 0; logprobs and top_logprobs have others."},
+    {"reasoning_effort", take_string, "string",
+     .doc = "Taken, without effect: what a model thinks is part of its text."},
+    {"verbosity", take_string, "string",
+     .doc = "Taken, without effect."},
+    {"prompt_cache_key", take_string, "string",
+     .doc = "Taken, without effect: warm prefixes are found by their tokens."},
+    {"prompt_cache_retention", take_string, "string",
+     .doc = "Taken, without effect."},
+    {"safety_identifier", take_string, "string",
+     .doc = "Taken, without effect."},
+    {"modalities", only_word, "array", .words = modalities,
+     .more = "'items': {'const': 'text'}",
+     .doc = "Only text."},
+    {"audio", only_absent, "null",
+     .doc = "Not here: only text."},
+    {"functions", only_empty, "array",
+     .more = "'maxItems': 0",
+     .doc = "Only empty."},
+    {"function_call", only_word, "string", .words = no_function,
+     .doc = "Without effect: there are no functions."},
+    {"web_search_options", only_no_members, "object",
+     .more = "'maxProperties': 0",
+     .doc = "Only empty."},
+    {"chat_template_kwargs", only_no_members, "object",
+     .more = "'maxProperties': 0",
+     .doc = "Only empty."},
+    {"thinking", only_idle_thinking, "object",
+     .doc = "Only disabled and adaptive: what a model thinks is part of its "
+            "text."},
+    {"enable_thinking", only_false, "boolean",
+     .doc = "Only false."},
+    {"reasoning_format", only_word, "string", .words = reasoning_formats,
+     .doc = "Only none and auto: what a model thinks is part of its text."},
     {.name = NULL},
 };
 

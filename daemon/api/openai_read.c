@@ -99,22 +99,30 @@ static int read_part(const struct json *v, const char *where, const char **ret,
                                   "%s: only parts of type text", where);
 }
 
+/* What the assistant thought in earlier turns is not told to it again. */
 static int read_message(struct arena *a, const struct json *v, size_t i,
                         struct chat_message *m, struct err *e)
 {
     static const char *const roles[] = {"system", "developer", "user",
                                         "assistant", NULL};
     static const char *const keys[] = {"role", "content", NULL};
+    static const char *const own[] = {"role", "content", "reasoning_content",
+                                      "reasoning", NULL};
     char where[48], content[64];
     (void)snprintf(where, sizeof(where), "messages[%zu]", i);
     (void)snprintf(content, sizeof(content), "%s.content", where);
     const char *role = json_str(json_get(v, "role"));
+    const struct json *text = json_get(v, "content");
+    bool assistant = role != NULL && strcmp(role, "assistant") == 0;
     if (json_type(v) == JSON_OBJECT && role != NULL) {
-        RETERR(message_only(v, where, keys, e));
+        RETERR(message_only(v, where, assistant ? own : keys, e));
     }
     RETERR(message_role(v, where, roles, &m->role, e));
-    return message_content(a, json_get(v, "content"), content, read_part, false,
-                           m, e);
+    if (assistant && text != NULL && json_type(text) == JSON_NULL) {
+        m->content = "";
+        return 0;
+    }
+    return message_content(a, text, content, read_part, false, m, e);
 }
 
 static int read_messages(struct call *c, const struct json *j, struct err *e)

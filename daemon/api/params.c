@@ -42,11 +42,13 @@ static int read_field(struct params *p, const struct fields *f,
 {
     const char *key = json_key(v);
     params_blame(p, key);
-    const struct field *x = find(f, key);
-    if (x == NULL) {
-        return err_set(e, ERR_UNSUPPORTED, "%.63s: no such field here", key);
+    if (json_type(v) == JSON_NULL) {
+        return 0;
     }
-    return json_type(v) == JSON_NULL ? 0 : x->set(p, x, v, e);
+    const struct field *x = find(f, key);
+    return x != NULL
+               ? x->set(p, x, v, e)
+               : err_set(e, ERR_UNSUPPORTED, "%.63s: no such field here", key);
 }
 
 static int read_fields(struct params *p, const struct fields *f,

@@ -1,7 +1,8 @@
-/* The fields of /v1/completions and /v1/chat/completions: whatever is taken
- * is in its range, whatever is refused names a field. */
+/* The fields of all dialects: whatever is taken is in its range, whatever is
+ * refused names a field. */
 
-#include "api/openai.h"
+#include "api/doc.h"
+#include "api/params.h"
 
 static void check(const struct params *p)
 {
@@ -34,18 +35,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
     if (json_parse((const char *)p, n, &j, NULL) < 0) {
         return 0;
     }
-    static const struct fields *const all[] = {&openai_completion_fields,
-                                               &openai_chat_fields};
-    for (size_t d = 0; d < countof(all); d++) {
+    const struct fields *f = NULL;
+    for (size_t i = 0; (f = doc_fields(i)) != NULL; i++) {
         struct arena a;
         arena_init(&a, GEN_ARENA_MAX);
-        int rc = json_type(j) == JSON_OBJECT
-                     ? params_read(j, all[d], &a, &q, &e)
-                     : ERR_INVALID;
+        int rc = json_type(j) == JSON_OBJECT ? params_read(j, f, &a, &q, &e)
+                                             : ERR_INVALID;
         if (rc == 0) {
             check(&q);
         } else {
             must(rc == ERR_INVALID || rc == ERR_UNSUPPORTED);
+            must(json_type(j) != JSON_OBJECT || q.param[0] != '\0' ||
+                 json_get(j, "") != NULL);
         }
         arena_fini(&a);
     }

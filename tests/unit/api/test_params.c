@@ -212,12 +212,12 @@ static void what_is_refused(void **state)
         {"top_p",           "1.01",                                   PARAMS_CHAT,       ERR_INVALID    },
         {"n",               "0",                                      PARAMS_CHAT,       ERR_INVALID    },
         {"n",               "17",                                     PARAMS_CHAT,       ERR_INVALID    },
-        {"max_tokens",      "-1",                                     PARAMS_CHAT,       ERR_INVALID    },
+        {"max_tokens",      "-2",                                     PARAMS_CHAT,       ERR_INVALID    },
         {"max_tokens",      "1.5",                                    PARAMS_CHAT,       ERR_INVALID    },
         {"deadline_ms",     "0",                                      PARAMS_CHAT,       ERR_INVALID    },
         {"deadline_ms",     "86400001",                               PARAMS_CHAT,       ERR_INVALID    },
         {"deadline_ms",     "\"1s\"",                                 PARAMS_COMPLETION, ERR_INVALID    },
-        {"stop",            "\"\"",                                   PARAMS_CHAT,       ERR_INVALID    },
+        {"stop",            "[\"\"]",                                 PARAMS_CHAT,       ERR_INVALID    },
         {"stop",            "[1]",                                    PARAMS_CHAT,       ERR_INVALID    },
         {"logit_bias",      "{\"x\":1}",                              PARAMS_CHAT,       ERR_INVALID    },
         {"logit_bias",      "{\"-1\":1}",                             PARAMS_CHAT,       ERR_INVALID    },
@@ -247,6 +247,58 @@ static void what_is_refused(void **state)
     assert_int_equal(take("{\"top_logprobs\":2}", PARAMS_CHAT), ERR_INVALID);
     assert_int_equal(take("{\"echo\":true,\"logprobs\":1}", PARAMS_COMPLETION),
                      ERR_UNSUPPORTED);
+}
+
+/* llama-server's list of samplers: what it leaves out is off, and what does
+ * something stands in our order. */
+static void samplers(void **state)
+{
+    (void)state;
+    const struct msg_sampling *s = &p.req.sampling;
+    assert_int_equal(
+        take("{\"samplers\":[\"top_k\",\"min_p\"],\"top_k\":5,\"min_p\":0.5,"
+             "\"top_p\":0.5,\"temperature\":0.5,\"repeat_penalty\":2}",
+             PARAMS_CHAT),
+        0);
+    assert_true(s->top_k == 5 && s->min_p == 0.5f && s->top_p == 1.0f);
+    assert_true(s->temperature == 1.0f && s->repeat_penalty == 1.0f);
+    assert_int_equal(take("{\"samplers\":[],\"top_p\":0.5}", PARAMS_CHAT), 0);
+    assert_true(s->top_p == 0.5f); /* an empty list says nothing */
+    /* At temperature 1, or 0, it does not matter where it stands. */
+    assert_int_equal(
+        take("{\"samplers\":[\"min_p\",\"temperature\"],\"min_p\":0.1}",
+             PARAMS_CHAT),
+        0);
+    assert_int_equal(take("{\"samplers\":[\"min_p\",\"temperature\"],"
+                          "\"min_p\":0.1,\"temperature\":0}",
+                          PARAMS_CHAT),
+                     0);
+    /* Elsewhere min_p before the temperature is another one after it. */
+    assert_int_equal(take("{\"samplers\":[\"min_p\",\"temperature\"],"
+                          "\"min_p\":0.25,\"temperature\":0.5}",
+                          PARAMS_COMPLETION),
+                     0);
+    assert_true(fabsf(s->min_p - 0.0625f) < 1e-7f && s->temperature == 0.5f);
+    assert_int_equal(take("{\"samplers\":[\"top_p\",\"temperature\"],"
+                          "\"top_p\":0.5,\"temperature\":0.7}",
+                          PARAMS_COMPLETION),
+                     ERR_UNSUPPORTED);
+    assert_string_equal(p.param, "samplers");
+    assert_int_equal(take("{\"samplers\":[\"infill\"]}", PARAMS_CHAT),
+                     ERR_UNSUPPORTED);
+    assert_int_equal(take("{\"samplers\":[1]}", PARAMS_CHAT), ERR_UNSUPPORTED);
+}
+
+static void neutral_values(void **state)
+{
+    (void)state;
+    assert_int_equal(take("{\"max_tokens\":-1}", PARAMS_COMPLETION), 0);
+    assert_true(p.req.max_tokens == GEN_MAX_TOKENS);
+    assert_int_equal(take("{\"stop\":\"\"}", PARAMS_CHAT), 0);
+    assert_int_equal(p.req.n_stops, 0);
+    assert_int_equal(take("{\"no_such_field\":null}", PARAMS_CHAT), 0);
+    assert_int_equal(take("{\"ttl\":60}", PARAMS_CHAT), 0);
+    assert_true(p.keeps && p.keep_ms == 60000);
 }
 
 static void too_many_entries(void **state)
@@ -287,6 +339,8 @@ int main(void)
         cmocka_unit_test(a_random_seed),
         cmocka_unit_test(every_field_with_every_value),
         cmocka_unit_test(what_is_refused),
+        cmocka_unit_test(samplers),
+        cmocka_unit_test(neutral_values),
         cmocka_unit_test(too_many_entries),
     };
     return cmocka_run_group_tests(tests, NULL, drop);
