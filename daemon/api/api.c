@@ -20,15 +20,13 @@
 
 /* method, path, handler, largest body, whose it is, what it does, fields of a
  * request for text */
-#define ROUTES(XX) \
-    XX(GET, "/health", api_health, 0, LLAMA,                                   \
-       "Is the daemon there, and ready", NULL)                                 \
+#define ROUTES(XX)                                                             \
+    XX(GET, "/health", api_health, 0, LLAMA, "Is the daemon there, and ready", \
+       NULL)                                                                   \
     XX(GET, "/metrics", api_metrics, 0, ANED,                                  \
        "Counters, gauges and histograms for Prometheus", NULL)                 \
-    XX(GET, "/v1/models", api_oai_models, 0, OPENAI,                           \
-       "The models", NULL)                                                     \
-    XX(GET, "/v1/models/{name}", api_oai_model, 0, OPENAI,                     \
-       "One model", NULL)                                                      \
+    XX(GET, "/v1/models", api_oai_models, 0, OPENAI, "The models", NULL)       \
+    XX(GET, "/v1/models/{name}", api_oai_model, 0, OPENAI, "One model", NULL)  \
     XX(POST, "/v1/completions", api_completions, HTTP_CHAT_BODY_MAX, OPENAI,   \
        "Continue a text", &openai_completion_fields)                           \
     XX(POST, "/v1/chat/completions", api_chat, HTTP_CHAT_BODY_MAX, OPENAI,     \
@@ -36,22 +34,20 @@
     XX(POST, "/v1/messages", api_messages, HTTP_CHAT_BODY_MAX, ANTHROPIC,      \
        "Answer a conversation", &anthropic_fields)                             \
     XX(POST, "/v1/messages/count_tokens", api_count_tokens,                    \
-       HTTP_CHAT_BODY_MAX, ANTHROPIC,                                          \
-       "How many tokens a conversation is", &anthropic_count_fields)           \
+       HTTP_CHAT_BODY_MAX, ANTHROPIC, "How many tokens a conversation is",     \
+       &anthropic_count_fields)                                                \
     XX(GET, "/", api_ollama_root, 0, OLLAMA,                                   \
        "What clients look for before they ask", NULL)                          \
     XX(GET, "/api/version", api_ollama_version, 0, OLLAMA,                     \
        "The version of Ollama whose API this is", NULL)                        \
-    XX(GET, "/api/tags", api_ollama_tags, 0, OLLAMA,                           \
-       "The models", NULL)                                                     \
+    XX(GET, "/api/tags", api_ollama_tags, 0, OLLAMA, "The models", NULL)       \
     XX(GET, "/api/ps", api_ollama_ps, 0, OLLAMA,                               \
        "The models in memory, and when they leave", NULL)                      \
-    XX(POST, "/api/show", api_ollama_show, HTTP_BODY_MAX, OLLAMA,              \
-       "One model", NULL)                                                      \
+    XX(POST, "/api/show", api_ollama_show, HTTP_BODY_MAX, OLLAMA, "One model", \
+       NULL)                                                                   \
     XX(POST, "/api/chat", api_ollama_chat, HTTP_CHAT_BODY_MAX, OLLAMA,         \
        "Answer a conversation", &ollama_chat_fields)                           \
-    XX(POST, "/api/generate", api_ollama_generate,                             \
-       HTTP_CHAT_BODY_MAX, OLLAMA,                                             \
+    XX(POST, "/api/generate", api_ollama_generate, HTTP_CHAT_BODY_MAX, OLLAMA, \
        "Answer or continue a text", &ollama_generate_fields)                   \
     XX(POST, "/api/pull", api_ollama_pull, HTTP_BODY_MAX, OLLAMA,              \
        "Success for a model that is there; none is fetched", NULL)             \
@@ -73,8 +69,7 @@
        "Conversion jobs, newest first", NULL)                                  \
     XX(POST, "/aned/v1/jobs", api_jobs_create, HTTP_BODY_MAX, ANED,            \
        "Convert a model", NULL)                                                \
-    XX(GET, "/aned/v1/jobs/{id}", api_job_get, 0, ANED,                        \
-       "One job", NULL)                                                        \
+    XX(GET, "/aned/v1/jobs/{id}", api_job_get, 0, ANED, "One job", NULL)       \
     XX(DEL, "/aned/v1/jobs/{id}", api_job_cancel, HTTP_BODY_MAX, ANED,         \
        "Cancel a job", NULL)                                                   \
     XX(GET, "/aned/v1/jobs/{id}/events", api_job_events, 0, ANED,              \
@@ -85,38 +80,38 @@
        "End a resumable stream", NULL)                                         \
     XX(GET, "/aned/v1/sessions", api_sessions_list, 0, ANED,                   \
        "All sessions, newest first", NULL)                                     \
-    XX(POST, "/aned/v1/sessions", api_sessions_create, HTTP_CHAT_BODY_MAX, ANED, \
-       "Begin a session", NULL)                                                \
+    XX(POST, "/aned/v1/sessions", api_sessions_create, HTTP_CHAT_BODY_MAX,     \
+       ANED, "Begin a session", NULL)                                          \
     XX(GET, "/aned/v1/sessions/{id}", api_session_get, 0, ANED,                \
        "One session, with its tokens", NULL)                                   \
     XX(DEL, "/aned/v1/sessions/{id}", api_session_delete, HTTP_BODY_MAX, ANED, \
        "Delete a session", NULL)                                               \
-    XX(POST, "/aned/v1/sessions/{id}/append", api_session_append, HTTP_CHAT_BODY_MAX, ANED, \
-       "Put text or tokens after a session", NULL)                             \
-    XX(POST, "/aned/v1/sessions/{id}/generate", api_session_generate, HTTP_CHAT_BODY_MAX, ANED, \
-       "Continue a session", NULL)                                             \
-    XX(POST, "/aned/v1/sessions/{id}/truncate", api_session_truncate, HTTP_BODY_MAX, ANED, \
-       "Keep the first tokens", NULL)                                          \
-    XX(POST, "/aned/v1/sessions/{id}/fork", api_session_fork, HTTP_BODY_MAX, ANED, \
-       "A new session that begins like this one", NULL)                        \
-    XX(POST, "/aned/v1/sessions/{id}/pin", api_session_pin, HTTP_BODY_MAX, ANED, \
-       "Keep its saved state longest", NULL)                                   \
+    XX(POST, "/aned/v1/sessions/{id}/append", api_session_append,              \
+       HTTP_CHAT_BODY_MAX, ANED, "Put text or tokens after a session", NULL)   \
+    XX(POST, "/aned/v1/sessions/{id}/generate", api_session_generate,          \
+       HTTP_CHAT_BODY_MAX, ANED, "Continue a session", NULL)                   \
+    XX(POST, "/aned/v1/sessions/{id}/truncate", api_session_truncate,          \
+       HTTP_BODY_MAX, ANED, "Keep the first tokens", NULL)                     \
+    XX(POST, "/aned/v1/sessions/{id}/fork", api_session_fork, HTTP_BODY_MAX,   \
+       ANED, "A new session that begins like this one", NULL)                  \
+    XX(POST, "/aned/v1/sessions/{id}/pin", api_session_pin, HTTP_BODY_MAX,     \
+       ANED, "Keep its saved state longest", NULL)                             \
     XX(GET, "/aned/v1/models", api_models_list, 0, ANED,                       \
        "The models with all that is known of them", NULL)                      \
-    XX(GET, "/aned/v1/models/{name}", api_model_get, 0, ANED,                  \
-       "One model", NULL)                                                      \
+    XX(GET, "/aned/v1/models/{name}", api_model_get, 0, ANED, "One model",     \
+       NULL)                                                                   \
     XX(DEL, "/aned/v1/models/{name}", api_model_delete, HTTP_BODY_MAX, ANED,   \
        "Remove a model", NULL)                                                 \
     XX(GET, "/aned/v1/models/{name}/events", api_model_events, 0, ANED,        \
        "Follow a model", NULL)                                                 \
-    XX(POST, "/aned/v1/models/{name}/load", api_model_load, HTTP_BODY_MAX, ANED, \
-       "Load a model", NULL)                                                   \
-    XX(POST, "/aned/v1/models/{name}/unload", api_model_unload, HTTP_BODY_MAX, ANED, \
-       "Unload a model", NULL)                                                 \
-    XX(POST, "/aned/v1/models/{name}/verify", api_model_verify, HTTP_BODY_MAX, ANED, \
-       "Verify a model", NULL)                                                 \
-    XX(POST, "/aned/v1/models/{name}/probe", api_model_probe, HTTP_BODY_MAX, ANED, \
-       "Measure a model", NULL)                                                \
+    XX(POST, "/aned/v1/models/{name}/load", api_model_load, HTTP_BODY_MAX,     \
+       ANED, "Load a model", NULL)                                             \
+    XX(POST, "/aned/v1/models/{name}/unload", api_model_unload, HTTP_BODY_MAX, \
+       ANED, "Unload a model", NULL)                                           \
+    XX(POST, "/aned/v1/models/{name}/verify", api_model_verify, HTTP_BODY_MAX, \
+       ANED, "Verify a model", NULL)                                           \
+    XX(POST, "/aned/v1/models/{name}/probe", api_model_probe, HTTP_BODY_MAX,   \
+       ANED, "Measure a model", NULL)                                          \
     XX(GET, "/aned/v1/models/{name}/quality", api_model_quality, 0, ANED,      \
        "How far a model is from its source", NULL)                             \
     XX(GET, "/aned/v1/models/{name}/residency", api_model_residency, 0, ANED,  \
@@ -167,7 +162,7 @@ static api_error_fn *error_form(const char *path)
         api_error_fn *form;
     } rows[] = {
         {"/v1/messages", anthropic_error},
-        {"/api/", ollama_error},
+        {"/api/",        ollama_error   },
     };
     for (size_t i = 0; i < countof(rows); i++) {
         if (strncmp(path, rows[i].begin, strlen(rows[i].begin)) == 0) {

@@ -68,8 +68,8 @@ struct api_read {
 };
 void api_read_body(struct http_req *r, struct api_read *x);
 /* The model that `name` means: NULL or "" is [http] default_model, or the only
- * one there is; "x:latest" is x. On failure the reply was sent: 404 model_not_found, or 400 when none is
- * named. */
+ * one there is; "x:latest" is x. On failure the reply was sent: 404
+ * model_not_found, or 400 when none is named. */
 CHECKED int api_model(struct http_req *r, const char *name, struct model **ret);
 
 /* Ollama's keep_alive: seconds, or a duration as text. Errors: INVALID. */

@@ -42,7 +42,7 @@ static void keep(struct json *o, const struct json *old, const char *key)
 /* "string|array": one name, or a list of them with "null". */
 static void put_types(struct json *o, const char *types, bool null)
 {
-    if (!null && strchr(types, '|') == NULL) {
+    if ((!null || strcmp(types, "null") == 0) && strchr(types, '|') == NULL) {
         json_add_str(o, "type", types);
         return;
     }

@@ -60,6 +60,6 @@ CHECKED int field_int(const struct field *f, const struct json *v, int64_t *ret,
                       struct err *e);
 /* v is one of the words. */
 bool field_is_word(const struct field *f, const struct json *v);
-/* The text of {"type": "text", "text": ...}, else NULL. A cache_control beside it
- * is a hint: prefixes are kept without one. */
+/* The text of {"type": "text", "text": ...}, else NULL. A cache_control beside
+ * it is a hint: prefixes are kept without one. */
 const char *field_text_part(const struct json *v);

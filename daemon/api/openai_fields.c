@@ -126,12 +126,14 @@ static const char *const modalities[] = {"text", NULL};
 static const char *const no_function[] = {"none", "auto", NULL};
 static const char *const reasoning_formats[] = {"none", "auto", NULL};
 
-/* clang-format off: rows are texts */
+/* Rows are texts. */
+/* clang-format off */
 
 /* Of both. */
 static const struct field common[] = {
     {"model", set_model, "string",
-     .doc = "A model's name. Absent or empty: [http] default_model, or the only one."},
+     .doc = "A model's name. Absent or empty: [http] default_model, or the "
+            "only one."},
     {"stream", set_bool, "boolean", .offset = OUR(stream),
      .more = "'default': false",
      .doc = "Server-sent events instead of one answer."},
@@ -159,7 +161,8 @@ static const struct field common[] = {
      .doc = "0 is greedy."},
     {"top_p", set_float, "number", .hi = 1, .offset = SAM(top_p),
      .more = "'default': 1",
-     .doc = "Draw from the likeliest tokens of this weight together; 1 is off."},
+     .doc = "Draw from the likeliest tokens of this weight together; 1 is "
+            "off."},
     {"top_k", set_top_k, "integer", .lo = -1, .hi = MODEL_VOCAB_MAX,
      .more = "'default': 0",
      .doc = "0 or -1 is off."},
@@ -322,9 +325,9 @@ static const struct field chat[] = {
              "'#/components/schemas/Message'}",
      .doc = "The conversation."},
     {"max_completion_tokens", set_uint, "integer", .lo = -1,
-     .hi = MODEL_CONTEXT_MAX,
-     .offset = REQ(max_tokens),
-     .doc = "The newer name of max_tokens. Default: to the end of the context."},
+     .hi = MODEL_CONTEXT_MAX, .offset = REQ(max_tokens),
+     .doc = "The newer name of max_tokens. Default: to the end of the "
+            "context."},
     {"logprobs", set_bool, "boolean", .offset = OUR(logprobs),
      .more = "'default': false",
      .doc = "Log-probabilities of the tokens."},

@@ -1,11 +1,11 @@
 /* params.h - the fields of a request for text: one table row a field, with its
  * type, its range, what it sets and what it means. A field without a row is
- * refused with a 400 that names it; null counts as absent, also of a field that
- * has no row. Each dialect has its own rows (openai_fields.c, ...); fields.h has
- * what sets values.
+ * refused with a 400 that names it; null counts as absent, also of a field
+ * that has no row. Each dialect has its own rows (openai_fields.c, ...);
+ * fields.h has what sets values.
  *
- * Leniency: a field of others' is taken where its value changes nothing here, as
- * a hint (take_...) or because the value is the neutral one (only_...).
+ * Leniency: a field of others is taken where its value changes nothing here,
+ * as a hint (take_...) or because the value is the neutral one (only_...).
  *
  * Thread: any; it uses only its arguments.
  */
