@@ -31,6 +31,7 @@ static const struct command commands[] = {
     {"quality", cli_quality, "how far a bundle is from its source"},
     {"probe", cli_probe, "what this machine makes of a bundle's packages"},
     {"residency", cli_residency, "where a package's operations will run"},
+    {"api", cli_api, "the routes of the daemon and the fields of requests"},
     {"machine", cli_machine, "what aned finds in this machine"},
     {"sandbox", cli_sandbox, "what the sandbox of a converter refuses"},
     {"engine", engine_role, NULL},

@@ -3,74 +3,179 @@
 
 #include <string.h>
 
+#include "api/anthropic.h"
+#include "api/ollama.h"
+#include "api/openai.h"
 #include "serve/engines/residency.h"
 
 #define GET  HTTP_M_GET
 #define POST HTTP_M_POST
 #define DEL  HTTP_M_DELETE
 
+#define LLAMA     "llama-server"
+#define ANED      "aned"
+#define OPENAI    "OpenAI"
+#define ANTHROPIC "Anthropic"
+#define OLLAMA    "Ollama"
+
+/* method, path, handler, largest body, whose it is, what it does, fields of a
+ * request for text */
+#define ROUTES(XX)                                                             \
+    XX(GET, "/health", api_health, 0, LLAMA, "Is the daemon there, and ready", \
+       NULL)                                                                   \
+    XX(GET, "/metrics", api_metrics, 0, ANED,                                  \
+       "Counters, gauges and histograms for Prometheus", NULL)                 \
+    XX(GET, "/v1/models", api_oai_models, 0, OPENAI, "The models", NULL)       \
+    XX(GET, "/v1/models/{name}", api_oai_model, 0, OPENAI, "One model", NULL)  \
+    XX(POST, "/v1/completions", api_completions, HTTP_CHAT_BODY_MAX, OPENAI,   \
+       "Continue a text", &openai_completion_fields)                           \
+    XX(POST, "/v1/chat/completions", api_chat, HTTP_CHAT_BODY_MAX, OPENAI,     \
+       "Answer a conversation", &openai_chat_fields)                           \
+    XX(POST, "/v1/messages", api_messages, HTTP_CHAT_BODY_MAX, ANTHROPIC,      \
+       "Answer a conversation", &anthropic_fields)                             \
+    XX(POST, "/v1/messages/count_tokens", api_count_tokens,                    \
+       HTTP_CHAT_BODY_MAX, ANTHROPIC, "How many tokens a conversation is",     \
+       &anthropic_count_fields)                                                \
+    XX(GET, "/", api_ollama_root, 0, OLLAMA,                                   \
+       "What clients look for before they ask", NULL)                          \
+    XX(GET, "/api/version", api_ollama_version, 0, OLLAMA,                     \
+       "The version of Ollama whose API this is", NULL)                        \
+    XX(GET, "/api/tags", api_ollama_tags, 0, OLLAMA, "The models", NULL)       \
+    XX(GET, "/api/ps", api_ollama_ps, 0, OLLAMA,                               \
+       "The models in memory, and when they leave", NULL)                      \
+    XX(POST, "/api/show", api_ollama_show, HTTP_BODY_MAX, OLLAMA, "One model", \
+       NULL)                                                                   \
+    XX(POST, "/api/chat", api_ollama_chat, HTTP_CHAT_BODY_MAX, OLLAMA,         \
+       "Answer a conversation", &ollama_chat_fields)                           \
+    XX(POST, "/api/generate", api_ollama_generate, HTTP_CHAT_BODY_MAX, OLLAMA, \
+       "Answer or continue a text", &ollama_generate_fields)                   \
+    XX(POST, "/api/pull", api_ollama_pull, HTTP_BODY_MAX, OLLAMA,              \
+       "Success for a model that is there; none is fetched", NULL)             \
+    XX(POST, "/api/push", api_ollama_push, HTTP_BODY_MAX, OLLAMA,              \
+       "Not here: a 400 that says so", NULL)                                   \
+    XX(POST, "/api/create", api_ollama_create, HTTP_BODY_MAX, OLLAMA,          \
+       "Not here: a 400 that says what to do instead", NULL)                   \
+    XX(POST, "/api/copy", api_ollama_copy, HTTP_BODY_MAX, OLLAMA,              \
+       "Not here: a 400 that says so", NULL)                                   \
+    XX(DEL, "/api/delete", api_ollama_delete, HTTP_BODY_MAX, OLLAMA,           \
+       "Remove a model", NULL)                                                 \
+    XX(POST, "/tokenize", api_tokenize, HTTP_CHAT_BODY_MAX, LLAMA,             \
+       "Text into token ids", NULL)                                            \
+    XX(POST, "/detokenize", api_detokenize, HTTP_CHAT_BODY_MAX, LLAMA,         \
+       "Token ids into text", NULL)                                            \
+    XX(GET, "/aned/v1/status", api_status, 0, ANED,                            \
+       "What the daemon is doing", NULL)                                       \
+    XX(GET, "/aned/v1/jobs", api_jobs_list, 0, ANED,                           \
+       "Conversion jobs, newest first", NULL)                                  \
+    XX(POST, "/aned/v1/jobs", api_jobs_create, HTTP_BODY_MAX, ANED,            \
+       "Convert a model", NULL)                                                \
+    XX(GET, "/aned/v1/jobs/{id}", api_job_get, 0, ANED, "One job", NULL)       \
+    XX(DEL, "/aned/v1/jobs/{id}", api_job_cancel, HTTP_BODY_MAX, ANED,         \
+       "Cancel a job", NULL)                                                   \
+    XX(GET, "/aned/v1/jobs/{id}/events", api_job_events, 0, ANED,              \
+       "Follow a job", NULL)                                                   \
+    XX(GET, "/aned/v1/streams/{id}", api_stream, 0, ANED,                      \
+       "Go on with a resumable stream", NULL)                                  \
+    XX(DEL, "/aned/v1/streams/{id}", api_stream_cancel, 0, ANED,               \
+       "End a resumable stream", NULL)                                         \
+    XX(GET, "/aned/v1/sessions", api_sessions_list, 0, ANED,                   \
+       "All sessions, newest first", NULL)                                     \
+    XX(POST, "/aned/v1/sessions", api_sessions_create, HTTP_CHAT_BODY_MAX,     \
+       ANED, "Begin a session", NULL)                                          \
+    XX(GET, "/aned/v1/sessions/{id}", api_session_get, 0, ANED,                \
+       "One session, with its tokens", NULL)                                   \
+    XX(DEL, "/aned/v1/sessions/{id}", api_session_delete, HTTP_BODY_MAX, ANED, \
+       "Delete a session", NULL)                                               \
+    XX(POST, "/aned/v1/sessions/{id}/append", api_session_append,              \
+       HTTP_CHAT_BODY_MAX, ANED, "Put text or tokens after a session", NULL)   \
+    XX(POST, "/aned/v1/sessions/{id}/generate", api_session_generate,          \
+       HTTP_CHAT_BODY_MAX, ANED, "Continue a session", NULL)                   \
+    XX(POST, "/aned/v1/sessions/{id}/truncate", api_session_truncate,          \
+       HTTP_BODY_MAX, ANED, "Keep the first tokens", NULL)                     \
+    XX(POST, "/aned/v1/sessions/{id}/fork", api_session_fork, HTTP_BODY_MAX,   \
+       ANED, "A new session that begins like this one", NULL)                  \
+    XX(POST, "/aned/v1/sessions/{id}/pin", api_session_pin, HTTP_BODY_MAX,     \
+       ANED, "Keep its saved state longest", NULL)                             \
+    XX(GET, "/aned/v1/models", api_models_list, 0, ANED,                       \
+       "The models with all that is known of them", NULL)                      \
+    XX(GET, "/aned/v1/models/{name}", api_model_get, 0, ANED, "One model",     \
+       NULL)                                                                   \
+    XX(DEL, "/aned/v1/models/{name}", api_model_delete, HTTP_BODY_MAX, ANED,   \
+       "Remove a model", NULL)                                                 \
+    XX(GET, "/aned/v1/models/{name}/events", api_model_events, 0, ANED,        \
+       "Follow a model", NULL)                                                 \
+    XX(POST, "/aned/v1/models/{name}/load", api_model_load, HTTP_BODY_MAX,     \
+       ANED, "Load a model", NULL)                                             \
+    XX(POST, "/aned/v1/models/{name}/unload", api_model_unload, HTTP_BODY_MAX, \
+       ANED, "Unload a model", NULL)                                           \
+    XX(POST, "/aned/v1/models/{name}/verify", api_model_verify, HTTP_BODY_MAX, \
+       ANED, "Verify a model", NULL)                                           \
+    XX(POST, "/aned/v1/models/{name}/probe", api_model_probe, HTTP_BODY_MAX,   \
+       ANED, "Measure a model", NULL)                                          \
+    XX(GET, "/aned/v1/models/{name}/quality", api_model_quality, 0, ANED,      \
+       "How far a model is from its source", NULL)                             \
+    XX(GET, "/aned/v1/models/{name}/residency", api_model_residency, 0, ANED,  \
+       "Where a model's operations run", NULL)                                 \
+    XX(GET, "/aned/v1/residency", api_residency, 0, ANED,                      \
+       "The verdicts on all models", NULL)
+
 const struct http_route api_routes[] = {
-    {GET,  "/health",                       api_health,           0                 },
-    {GET,  "/metrics",                      api_metrics,          0                 },
-    {GET,  "/v1/models",                    api_oai_models,       0                 },
-    {GET,  "/v1/models/{}",                 api_oai_model,        0                 },
-    {POST, "/v1/completions",               api_completions,      HTTP_CHAT_BODY_MAX},
-    {POST, "/v1/chat/completions",          api_chat,             HTTP_CHAT_BODY_MAX},
-    {POST, "/tokenize",                     api_tokenize,         HTTP_CHAT_BODY_MAX},
-    {POST, "/detokenize",                   api_detokenize,       HTTP_CHAT_BODY_MAX},
-    {GET,  "/aned/v1/status",               api_status,           0                 },
-    {GET,  "/aned/v1/jobs",                 api_jobs_list,        0                 },
-    {POST, "/aned/v1/jobs",                 api_jobs_create,      HTTP_BODY_MAX     },
-    {GET,  "/aned/v1/jobs/{}",              api_job_get,          0                 },
-    {DEL,  "/aned/v1/jobs/{}",              api_job_cancel,       HTTP_BODY_MAX     },
-    {GET,  "/aned/v1/jobs/{}/events",       api_job_events,       0                 },
-    {GET,  "/aned/v1/streams/{}",           api_stream,           0                 },
-    {DEL,  "/aned/v1/streams/{}",           api_stream_cancel,    0                 },
-    {GET,  "/aned/v1/sessions",             api_sessions_list,    0                 },
-    {POST, "/aned/v1/sessions",             api_sessions_create,  HTTP_CHAT_BODY_MAX},
-    {GET,  "/aned/v1/sessions/{}",          api_session_get,      0                 },
-    {DEL,  "/aned/v1/sessions/{}",          api_session_delete,   HTTP_BODY_MAX     },
-    {POST, "/aned/v1/sessions/{}/append",   api_session_append,
-     HTTP_CHAT_BODY_MAX                                                             },
-    {POST, "/aned/v1/sessions/{}/generate", api_session_generate,
-     HTTP_CHAT_BODY_MAX                                                             },
-    {POST, "/aned/v1/sessions/{}/truncate", api_session_truncate,
-     HTTP_BODY_MAX                                                                  },
-    {POST, "/aned/v1/sessions/{}/fork",     api_session_fork,     HTTP_BODY_MAX     },
-    {POST, "/aned/v1/sessions/{}/pin",      api_session_pin,      HTTP_BODY_MAX     },
-    {GET,  "/aned/v1/models",               api_models_list,      0                 },
-    {GET,  "/aned/v1/models/{}",            api_model_get,        0                 },
-    {DEL,  "/aned/v1/models/{}",            api_model_delete,     HTTP_BODY_MAX     },
-    {GET,  "/aned/v1/models/{}/events",     api_model_events,     0                 },
-    {POST, "/aned/v1/models/{}/load",       api_model_load,       HTTP_BODY_MAX     },
-    {POST, "/aned/v1/models/{}/unload",     api_model_unload,     HTTP_BODY_MAX     },
-    {POST, "/aned/v1/models/{}/verify",     api_model_verify,     HTTP_BODY_MAX     },
-    {POST, "/aned/v1/models/{}/probe",      api_model_probe,      HTTP_BODY_MAX     },
-    {GET,  "/aned/v1/models/{}/quality",    api_model_quality,    0                 },
-    {GET,  "/aned/v1/models/{}/residency",  api_model_residency,  0                 },
-    {GET,  "/aned/v1/residency",            api_residency,        0                 },
+#define XX(method, path, run, body_max, of, doc, fields) \
+    {method, path, run, body_max},
+    ROUTES(XX)
+#undef XX
+};
+const struct api_doc api_docs[] = {
+#define XX(method, path, run, body_max, of, doc, fields) {of, doc, fields},
+    ROUTES(XX)
+#undef XX
 };
 const size_t api_n_routes = countof(api_routes);
 
-void api_put_error(struct json *o, int code, const char *param, const char *msg)
+struct json *api_openai_error(const struct api_error *x)
 {
-    struct json *x = json_add_object(o, "error");
-    json_add_str(x, "message",
-                 msg != NULL && msg[0] != '\0' ? msg : err_text(code));
-    json_add_str(x, "type", http_error_type(err_http(code)));
-    if (param != NULL) {
-        json_add_str(x, "param", param);
+    struct json *o = json_object();
+    struct json *in = json_add_object(o, "error");
+    json_add_str(in, "message",
+                 x->msg != NULL && x->msg[0] != '\0' ? x->msg
+                                                     : err_text(x->code));
+    json_add_str(in, "type", http_error_type(err_http(x->code)));
+    if (x->param != NULL) {
+        json_add_str(in, "param", x->param);
     } else {
-        json_add_null(x, "param");
+        json_add_null(in, "param");
     }
-    json_add_str(x, "code", err_name(code));
+    json_add_str(in, "code", err_name(x->code));
+    if (x->n_ctx > 0) {
+        json_add_int(in, "n_prompt_tokens", (int64_t)x->n_prompt);
+        json_add_int(in, "n_ctx", (int64_t)x->n_ctx);
+    }
+    return o;
+}
+
+/* The form of errors below a path; OpenAI's serves native, OpenAI and
+ * llama-server clients. */
+static api_error_fn *error_form(const char *path)
+{
+    static const struct {
+        const char *begin;
+        api_error_fn *form;
+    } rows[] = {
+        {"/v1/messages", anthropic_error},
+        {"/api/",        ollama_error   },
+    };
+    for (size_t i = 0; i < countof(rows); i++) {
+        if (strncmp(path, rows[i].begin, strlen(rows[i].begin)) == 0) {
+            return rows[i].form;
+        }
+    }
+    return api_openai_error;
 }
 
 void api_error_body(const char *path, int code, const char *msg, struct buf *b)
 {
-    (void)path; /* one shape serves native, OpenAI and llama-server clients */
-    struct json *o = json_object();
-    api_put_error(o, code, NULL, msg);
+    struct api_error x = {.code = code, .msg = msg};
+    struct json *o = error_form(path)(&x);
     json_write(o, false, b);
     json_free(o);
 }
@@ -135,16 +240,34 @@ void api_fail(struct http_req *r, int code, const char *param, const char *msg)
         http_reply_error(r, code, msg);
         return;
     }
-    struct json *o = json_object();
-    api_put_error(o, code, param, msg);
-    api_reply(r, err_http(code), o);
+    struct api_error x = {.code = code, .param = param, .msg = msg};
+    api_reply(r, err_http(code), error_form(http_path(r))(&x));
+}
+
+/* "NAME:latest" is NAME, as clients of Ollama have it. */
+static struct model *find_model(struct server *s, const char *name)
+{
+    static const char tag[] = ":latest";
+    char bare[MODEL_NAME_MAX + 1];
+    struct model *m = models_find(s->models, name);
+    size_t n = strlen(name), t = sizeof(tag) - 1;
+    if (m != NULL || n <= t || n - t > MODEL_NAME_MAX ||
+        strcmp(name + n - t, tag) != 0) {
+        return m;
+    }
+    memcpy(bare, name, n - t);
+    bare[n - t] = '\0';
+    return models_find(s->models, bare);
 }
 
 int api_model(struct http_req *r, const char *name, struct model **ret)
 {
     struct server *s = http_ctx(r);
+    const char *usual = s->conf.http_default_model;
+    name = name != NULL && name[0] != '\0' ? name : NULL;
+    name = name == NULL && usual[0] != '\0' ? usual : name;
     struct model *m =
-        name != NULL ? models_find(s->models, name) : models_only(s->models);
+        name != NULL ? find_model(s, name) : models_only(s->models);
     struct err e = {0};
     if (m != NULL) {
         *ret = m;

@@ -1,5 +1,5 @@
 /* api.h - the routes of aned and what their handlers share. One file a
- * dialect; proto/api.json describes every route and field (a test compares).
+ * dialect; proto/api.json, which doc.c makes, describes every route and field.
  *
  * Thread: the loop thread. http_ctx() is struct server.
  */
@@ -10,17 +10,33 @@
 #include "serve/jobs/jobs.h"
 #include "serve/server.h"
 
+struct fields;
+/* What a route is for. */
+struct api_doc {
+    const char *of;              /* the dialect: "OpenAI" */
+    const char *doc;             /* in a line */
+    const struct fields *fields; /* of its request; NULL: described by hand */
+};
 extern const struct http_route api_routes[];
+extern const struct api_doc api_docs[]; /* of the same row */
 extern const size_t api_n_routes;
 
 /* http_conf.error_body: the error object of the path's dialect. */
 void api_error_body(const char *path, int code, const char *msg, struct buf *b);
 
-/* Reply with an error of OpenAI's shape. param may be NULL. */
+/* An error that a dialect tells in its own form. */
+struct api_error {
+    int code;
+    const char *param;        /* the field it is about; or NULL */
+    const char *msg;          /* NULL, "": the code's own text */
+    uint32_t n_prompt, n_ctx; /* tokens of a prompt too long; else 0 */
+};
+typedef struct json *api_error_fn(const struct api_error *x);
+/* {"error": {"message", "type", "param", "code"}}. */
+struct json *api_openai_error(const struct api_error *x);
+
+/* Reply with an error in the form of the path's dialect. param may be NULL. */
 void api_fail(struct http_req *r, int code, const char *param, const char *msg);
-/* The object {"message","type","param","code"} as a member "error" of o. */
-void api_put_error(struct json *o, int code, const char *param,
-                   const char *msg);
 /* Reply with a tree, which is freed. */
 void api_reply(struct http_req *r, int status, struct json *body);
 /* Reply with {"key":[...], `members`}, entry by entry: a tree of all of them
@@ -51,8 +67,9 @@ struct api_read {
     struct buf body;
 };
 void api_read_body(struct http_req *r, struct api_read *x);
-/* The model that `name` (NULL: the only one there is) means. On failure the
- * reply was sent: 404 model_not_found, or 400 when none is named. */
+/* The model that `name` means: NULL or "" is [http] default_model, or the only
+ * one there is; "x:latest" is x. On failure the reply was sent: 404
+ * model_not_found, or 400 when none is named. */
 CHECKED int api_model(struct http_req *r, const char *name, struct model **ret);
 
 /* Ollama's keep_alive: seconds, or a duration as text. Errors: INVALID. */
@@ -76,6 +93,9 @@ void api_model_unload(struct http_req *r, const struct http_args *a);
 void api_model_verify(struct http_req *r, const struct http_args *a);
 void api_model_probe(struct http_req *r, const struct http_args *a);
 void api_model_delete(struct http_req *r, const struct http_args *a);
+/* Delete m and answer: with `done` when that is durable, or with an error. */
+void api_delete(struct http_req *r, struct model *m,
+                void (*done)(struct http_req *r, const char *name));
 void api_status(struct http_req *r, const struct http_args *a);
 /* process.c: the member "process" of the status */
 void api_put_process(struct json *o);
@@ -89,6 +109,23 @@ void api_oai_model(struct http_req *r, const struct http_args *a);
 void api_completions(struct http_req *r, const struct http_args *a);
 void api_chat(struct http_req *r, const struct http_args *a);
 void api_session_generate(struct http_req *r, const struct http_args *a);
+/* anthropic.c */
+void api_messages(struct http_req *r, const struct http_args *a);
+void api_count_tokens(struct http_req *r, const struct http_args *a);
+/* ollama_out.c */
+void api_ollama_chat(struct http_req *r, const struct http_args *a);
+void api_ollama_generate(struct http_req *r, const struct http_args *a);
+/* ollama_models.c */
+void api_ollama_root(struct http_req *r, const struct http_args *a);
+void api_ollama_version(struct http_req *r, const struct http_args *a);
+void api_ollama_tags(struct http_req *r, const struct http_args *a);
+void api_ollama_ps(struct http_req *r, const struct http_args *a);
+void api_ollama_show(struct http_req *r, const struct http_args *a);
+void api_ollama_pull(struct http_req *r, const struct http_args *a);
+void api_ollama_push(struct http_req *r, const struct http_args *a);
+void api_ollama_create(struct http_req *r, const struct http_args *a);
+void api_ollama_copy(struct http_req *r, const struct http_args *a);
+void api_ollama_delete(struct http_req *r, const struct http_args *a);
 /* llamacpp.c */
 void api_health(struct http_req *r, const struct http_args *a);
 void api_tokenize(struct http_req *r, const struct http_args *a);

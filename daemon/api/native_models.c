@@ -399,6 +399,7 @@ void api_model_probe(struct http_req *r, const struct http_args *a)
 
 struct deletion {       /* waits for the store */
     struct http_req *r; /* NULL: the client left */
+    void (*done)(struct http_req *r, const char *name);
     char name[MODEL_NAME_MAX + 1];
 };
 
@@ -412,27 +413,21 @@ static void on_deleted(void *ctx, int status, const struct err *e)
 {
     struct deletion *d = ctx;
     if (d->r != NULL && status == 0) {
-        struct json *o = json_object();
-        json_add_str(o, "name", d->name);
-        json_add_str(o, "object", "aned.model");
-        json_add_bool(o, "deleted", true);
-        api_reply(d->r, 200, o);
+        d->done(d->r, d->name);
     } else if (d->r != NULL) {
         http_reply_error(d->r, status, e != NULL ? e->msg : NULL);
     }
     free(d);
 }
 
-void api_model_delete(struct http_req *r, const struct http_args *a)
+void api_delete(struct http_req *r, struct model *m,
+                void (*done)(struct http_req *r, const char *name))
 {
-    struct model *m = NULL;
     struct err e = {0};
-    if (api_model(r, a->v[0], &m) != 0) {
-        return;
-    }
     struct deletion *d = calloc(1, sizeof(*d));
     must(d != NULL);
     d->r = r;
+    d->done = done;
     (void)snprintf(d->name, sizeof(d->name), "%s", m->name);
     int rc = model_delete(m, on_deleted, d, &e);
     if (rc != 0) {
@@ -440,6 +435,23 @@ void api_model_delete(struct http_req *r, const struct http_args *a)
         free(d);
     } else {
         http_on_gone(r, deletion_gone, d);
+    }
+}
+
+static void say_deleted(struct http_req *r, const char *name)
+{
+    struct json *o = json_object();
+    json_add_str(o, "name", name);
+    json_add_str(o, "object", "aned.model");
+    json_add_bool(o, "deleted", true);
+    api_reply(r, 200, o);
+}
+
+void api_model_delete(struct http_req *r, const struct http_args *a)
+{
+    struct model *m = NULL;
+    if (api_model(r, a->v[0], &m) == 0) {
+        api_delete(r, m, say_deleted);
     }
 }
 

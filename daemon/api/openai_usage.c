@@ -2,18 +2,9 @@
  * "timings" in llama-server's. */
 #include <math.h>
 
-#include "api/openai_impl.h"
+#include "api/openai.h"
 
-void call_get_usage(const struct call *c, struct gen_usage *ret)
-{
-    if (c->gen != NULL) {
-        gen_get_usage(c->gen, ret);
-    } else {
-        *ret = c->usage;
-    }
-}
-
-void call_put_usage(struct json *o, const struct call *c)
+void openai_put_usage(struct json *o, const struct call *c)
 {
     struct gen_usage u;
     call_get_usage(c, &u);
@@ -68,9 +59,9 @@ static void timings_of(const struct call *c, struct timings *t)
 {
     static const char *const prompt[] = {
         "prompt_n", "prompt_ms", "prompt_per_token_ms", "prompt_per_second"};
-    static const char *const predicted[] = {
-        "predicted_n", "predicted_ms", "predicted_per_token_ms",
-        "predicted_per_second"};
+    static const char *const predicted[] = {"predicted_n", "predicted_ms",
+                                            "predicted_per_token_ms",
+                                            "predicted_per_second"};
     struct gen_usage u;
     call_get_usage(c, &u);
     uint64_t first = u.first_us > u.started_us ? u.first_us - u.started_us : 0;
@@ -97,7 +88,7 @@ static void timings_of(const struct call *c, struct timings *t)
     }
 }
 
-void call_put_timings(struct json *o, const struct call *c)
+void openai_put_timings(struct json *o, const struct call *c)
 {
     struct timings t;
     struct json *x = json_add_object(o, "timings");
@@ -116,7 +107,7 @@ void call_put_timings(struct json *o, const struct call *c)
     }
 }
 
-void call_write_timings(struct buf *b, const struct call *c)
+void openai_write_timings(struct buf *b, const struct call *c)
 {
     struct timings t;
     timings_of(c, &t);

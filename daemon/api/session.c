@@ -1,7 +1,7 @@
 /* session.c - /aned/v1/sessions: timelines that clients name
  * (serve/gen/session.h). Text is tokenised on the text thread; every change is
- * answered when it is durable. Generation is openai.c's, with the session as
- * its prompt. */
+ * answered when it is durable. Generation is call.c's, with the session as its
+ * prompt. */
 #include "serve/gen/session.h"
 
 #include <string.h>
@@ -200,11 +200,18 @@ static int read_ids(struct op *k, const struct json *v, struct err *e)
     return 0;
 }
 
+/* A member of j that is not null. */
+static const struct json *present(const struct json *j, const char *key)
+{
+    const struct json *v = json_get(j, key);
+    return v != NULL && json_type(v) != JSON_NULL ? v : NULL;
+}
+
 /* "prompt" (text) or "tokens" (ids) of the body; at most one of them. */
 static int read_tokens(struct op *k, const struct json *j, struct err *e)
 {
-    const struct json *text = json_get(j, "prompt");
-    const struct json *ids = json_get(j, "tokens");
+    const struct json *text = present(j, "prompt");
+    const struct json *ids = present(j, "tokens");
     if (text != NULL && (ids != NULL || json_str(text) == NULL)) {
         return err_set(e, ERR_INVALID,
                        "prompt: must be a string, without tokens");
@@ -276,13 +283,13 @@ static int read_create(struct api_read *x, const struct json *j)
     static const char *const names[] = {"model", "prompt", "tokens", "pinned",
                                         NULL};
     struct op *k = container_of(x, struct op, body);
-    const struct json *pinned = json_get(j, "pinned");
-    const char *name = json_str(json_get(j, "model"));
-    k->pinned = json_bool(pinned);
-    k->name = name != NULL ? strdup(name) : NULL;
+    const char *name = NULL;
     RETERR(known(j, names, &x->e));
-    if (pinned != NULL && json_type(pinned) != JSON_BOOL) {
-        return err_set(&x->e, ERR_INVALID, "pinned: must be true or false");
+    RETERR(json_want_str(j, "model", false, &name, &x->e));
+    RETERR(json_want_bool(j, "pinned", false, &k->pinned, &x->e));
+    if (name != NULL) {
+        k->name = strdup(name);
+        must(k->name != NULL); /* a body's size is limited */
     }
     return read_tokens(k, j, &x->e);
 }

@@ -19,6 +19,7 @@ int cli_mil(int argc, char **argv);
 int cli_quality(int argc, char **argv);
 int cli_probe(int argc, char **argv);
 int cli_residency(int argc, char **argv);
+int cli_api(int argc, char **argv);
 int cli_machine(int argc, char **argv);
 int cli_sandbox(int argc, char **argv);
 

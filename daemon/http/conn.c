@@ -342,7 +342,8 @@ static void on_stall_timer(struct http_conn *c)
     conn_arm(c, conn_ms(c->srv->conf.times.stall, HTTP_STALL_MS));
 }
 
-/* A comment, which every reader of events passes over. */
+/* A comment, which every reader of events passes over, or what this one knows.
+ */
 static void keep_alive(struct http_conn *c)
 {
     static const char comment[] = ": keep-alive\n\n";
@@ -355,7 +356,8 @@ static void keep_alive(struct http_conn *c)
     if (!r->streaming) {
         http_stream_begin(r, 200, "text/event-stream");
     }
-    (void)http_stream_write(r, comment, sizeof(comment) - 1);
+    const char *ping = r->ping != NULL ? r->ping : comment;
+    (void)http_stream_write(r, ping, strlen(ping));
 }
 
 /* A stream whose reader wanted its head only: the handler lets go of it. */

@@ -86,7 +86,8 @@ struct http_req {
     bool raw;          /* stream without chunks: HTTP/1.0 */
     bool headed;       /* HEAD of a stream: the answer is the head alone */
     bool paused;       /* http_stream_write returned false */
-    bool events;       /* comments keep it alive */
+    bool events;       /* comments, or its ping, keep it alive */
+    const char *ping;  /* NULL: a comment */
     uint64_t wrote_ms; /* uv_now() of its last bytes */
     void (*on_gone)(struct http_req *r, void *user);
     void (*on_drain)(struct http_req *r, void *user);

@@ -20,9 +20,8 @@
 #include "base/num.h"
 #include "http/route.h"
 
-#define LINGER_BYTES KIB(256)
-#define TURN_NS      4000000u
-#define LATER_MS     1u
+#define TURN_NS  4000000u
+#define LATER_MS 1u
 
 /* --- requests --- */
 
@@ -56,16 +55,33 @@ void req_free(struct http_req *r)
 
 /* --- reading --- */
 
+/* What was asked for, and what the limit is. */
+static const char *say_why(const struct http_req *r, int code, struct err *e)
+{
+    if (code == ERR_NO_ROUTE) {
+        (void)err_set(e, code, "no such path: %.256s", r->path);
+    } else if (code == ERR_BAD_METHOD) {
+        (void)err_set(e, code, "%.256s: path exists, method does not", r->path);
+    } else if (code == ERR_TOO_BIG && r->route != NULL) {
+        (void)err_set(e, code, "%.256s: the body is over its limit, %zu bytes",
+                      r->path, r->route->body_max);
+    } else {
+        return NULL;
+    }
+    return e->msg;
+}
+
 /* An answer of our own, which ends the connection unless the request was sound
  * and complete. */
 static void refuse(struct http_conn *c, int code, bool keep, size_t linger)
 {
+    struct err e = {0};
     c->keep = keep;
     c->linger = linger;
     c->state = CONN_BUSY;
     c->n_requests++;
     c->srv->stats.requests++;
-    http_reply_error(c->req, code, NULL);
+    http_reply_error(c->req, code, say_why(c->req, code, &e));
 }
 
 void conn_refuse(struct http_conn *c, int code)
@@ -73,7 +89,7 @@ void conn_refuse(struct http_conn *c, int code)
     if (c->req == NULL) {
         c->req = req_new(c);
     }
-    refuse(c, code, false, LINGER_BYTES);
+    refuse(c, code, false, HTTP_LINGER_BYTES);
 }
 
 static int split_target(struct http_req *r, struct span *path)
@@ -108,7 +124,7 @@ static int take_head(struct http_req *r, size_t *linger)
 static void on_head(struct http_conn *c)
 {
     struct http_req *r = c->req;
-    size_t linger = r->msg.has_body ? LINGER_BYTES : 0;
+    size_t linger = r->msg.has_body ? HTTP_LINGER_BYTES : 0;
     int rc = take_head(r, &linger);
     if (rc < 0) {
         bool keep = rc != ERR_HTTP && c->parse.message_done &&

@@ -33,7 +33,7 @@ enum http_method {
 
 struct http_args {
     size_t n;
-    char v[HTTP_ARGS_MAX][256]; /* percent-decoded {} parts */
+    char v[HTTP_ARGS_MAX][256]; /* percent-decoded {...} parts */
 };
 
 /* Requests that wait until the daemon is ready, in the order they came.
@@ -56,7 +56,7 @@ void http_hold_answer(struct http_hold *h, int code, const char *msg);
 
 struct http_route {
     enum http_method method;
-    const char *path; /* "/aned/v1/jobs/{}"; {} is one segment */
+    const char *path; /* "/aned/v1/jobs/{id}"; {id} is one segment */
     void (*run)(struct http_req *r, const struct http_args *a);
     size_t body_max; /* bytes */
 };
@@ -76,8 +76,8 @@ struct http_conf {
                        struct buf *b);
     struct http_hold *hold; /* NULL: none */
     struct http_times times;
-    unsigned keepalive_ms; /* silence of an event stream; then a comment is
-                              sent. 0: never */
+    unsigned keepalive_ms; /* silence of an event stream; then a comment or
+                              its ping is sent. 0: never */
     size_t conns_max;      /* 0: HTTP_CONNS_MAX; always below RLIMIT_NOFILE */
 };
 
@@ -175,8 +175,9 @@ const char *http_error_type(int status);
 void http_stream_begin(struct http_req *r, int status,
                        const char *content_type);
 /* The answer will be a text/event-stream. If it has not begun after
- * conf.keepalive_ms, it begins with a comment. */
-void http_stream_expect(struct http_req *r);
+ * conf.keepalive_ms, it begins with what keeps it alive: `ping`, a whole event
+ * (static), or a comment where that is NULL. */
+void http_stream_expect(struct http_req *r, const char *ping);
 bool http_stream_begun(const struct http_req *r);
 /* Returns false when the stream should pause because HTTP_OUT_HIGH bytes wait.
  * on_drain's fn is called from the loop when they are below HTTP_OUT_LOW. Data

@@ -270,10 +270,11 @@ void http_stream_begin(struct http_req *r, int status, const char *content_type)
     }
 }
 
-void http_stream_expect(struct http_req *r)
+void http_stream_expect(struct http_req *r, const char *ping)
 {
     must(r->magic == REQ_MAGIC && !r->streaming);
     r->events = true;
+    r->ping = ping;
     r->wrote_ms = uv_now(r->conn->srv->loop);
     conn_wait(r->conn);
 }

@@ -66,7 +66,7 @@ static int match(const char *path, struct span t, struct http_args *args)
 
     args->n = 0;
     while (*path != '\0') {
-        if (path[0] == '{' && path[1] == '}') {
+        if (*path == '{') {
             const char *from = at;
             while (at < end && *at != '/') {
                 at++;
@@ -78,7 +78,7 @@ static int match(const char *path, struct span t, struct http_args *args)
             int bad =
                 decode_part(from, (size_t)(at - from), args->v[args->n++]);
             rc = bad < 0 ? bad : rc;
-            path += 2;
+            path = strchr(path, '}') + 1;
         } else if (at < end && *at == *path) {
             at++;
             path++;

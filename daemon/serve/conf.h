@@ -37,6 +37,8 @@ enum conf_when {
         "Milliseconds after which a client that reads nothing is cut off.")    \
     INT(http, resume_s, NOW, RESUME_S, 1, 86400,                               \
         "Seconds that a resumable stream waits for its client to come back.")  \
+    STR(http, default_model, NOW, "",                                          \
+        "Model of requests that name none. Empty: the only one there is.")     \
     INT(engine, threads, LOAD, 0, 0, ENGINE_THREADS_MAX,                       \
         "Threads of one engine. 0: one for each core; on a Mac, for each\n"    \
         "performance core.")                                                   \

@@ -7,6 +7,8 @@ import subprocess
 import numpy as np
 import pytest
 
+from conftest import TOP
+
 
 def run(*args, stdin=b"", env=None, timeout=120):
     return subprocess.run([str(a) for a in args], input=stdin, capture_output=True, timeout=timeout,
@@ -29,7 +31,7 @@ def test_exit_codes(aned, args, code):
 
 
 @pytest.mark.parametrize("cmd", ["serve", "convert", "plan", "inspect", "tensor", "tokenize", "detokenize", "logits", "mil",
-                                 "machine", "sandbox"])
+                                 "machine", "sandbox", "api"])
 def test_every_command_has_help(aned, cmd):
     r = run(aned, cmd, "--help")
     assert r.returncode == 0
@@ -198,3 +200,22 @@ def test_anectl_without_a_daemon(anectl, tmp_path):
     r = run(anectl, "status", env={"ANED_SOCKET": str(tmp_path / "none.sock")})
     assert r.returncode == 69
     assert b"aned serve" in r.stderr
+
+
+def test_api(aned):
+    """Routes and fields as the daemon's tables have them; the file in proto/ is made of them."""
+    def say(*args, code=0):
+        r = subprocess.run([aned, "api", *args], capture_output=True, text=True)
+        assert r.returncode == code, r.stderr
+        return r.stdout
+    file = TOP / "proto" / "api.json"
+    doc = json.loads(file.read_text())
+    listed = {tuple(x.split()[:2]) for x in say().splitlines()}
+    assert listed == {(m.upper(), p) for p, methods in doc["paths"].items() for m in methods}
+    assert say("--json", str(file)) == file.read_text()
+    fields = say("/api/chat")
+    assert "options.temperature (number, 0 to 2)\n    0 is greedy.\n" in fields and "messages (array)\n" in fields
+    assert "max_tokens (integer, 0 to 1048576)" in say("/v1/messages")
+    say("/health", code=66)
+    say("--json", "/none", code=66)
+    say("a", "b", code=64)

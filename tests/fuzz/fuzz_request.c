@@ -1,6 +1,7 @@
-/* The fields of /v1/completions and /v1/chat/completions: whatever is taken
- * is in its range, whatever is refused names a field. */
+/* The fields of all dialects: whatever is taken is in its range, whatever is
+ * refused names a field. */
 
+#include "api/doc.h"
 #include "api/params.h"
 
 static void check(const struct params *p)
@@ -34,15 +35,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
     if (json_parse((const char *)p, n, &j, NULL) < 0) {
         return 0;
     }
-    for (unsigned d = PARAMS_COMPLETION; d <= PARAMS_CHAT; d++) {
+    const struct fields *f = NULL;
+    for (size_t i = 0; (f = doc_fields(i)) != NULL; i++) {
         struct arena a;
         arena_init(&a, GEN_ARENA_MAX);
-        int rc = json_type(j) == JSON_OBJECT ? params_read(j, d, &a, &q, &e)
+        int rc = json_type(j) == JSON_OBJECT ? params_read(j, f, &a, &q, &e)
                                              : ERR_INVALID;
         if (rc == 0) {
             check(&q);
         } else {
             must(rc == ERR_INVALID || rc == ERR_UNSUPPORTED);
+            must(json_type(j) != JSON_OBJECT || q.param[0] != '\0' ||
+                 json_get(j, "") != NULL);
         }
         arena_fini(&a);
     }

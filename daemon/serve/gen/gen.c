@@ -52,6 +52,12 @@ const struct model *gen_model(const struct gen *g)
     return g->model;
 }
 
+const char *gen_stop(const struct gen *g, uint32_t choice)
+{
+    const struct text_stream *t = &g->choices[choice].text;
+    return t->stopped ? g->req.stops[t->stop_index] : NULL;
+}
+
 const struct tokenizer *gen_tokenizer(const struct gen *g)
 {
     return g->voc->tok;

@@ -98,5 +98,7 @@ void gen_resume(struct gen *g);
 
 void gen_get_usage(const struct gen *g, struct gen_usage *ret);
 const struct model *gen_model(const struct gen *g);
+/* The stop string that ended a choice; NULL: none did. Lives as long as g. */
+const char *gen_stop(const struct gen *g, uint32_t choice);
 const struct tokenizer *
 gen_tokenizer(const struct gen *g); /* once tokens come */

@@ -2,10 +2,18 @@
 #include <math.h>
 
 #include "../unit.h"
-#include "api/params.h"
+#include "api/openai.h"
+
+enum { PARAMS_COMPLETION = 1, PARAMS_CHAT = 2 };
 
 static struct params p;
 static struct arena arena; /* what p points to, until the next one */
+
+static const struct fields *fields_of(unsigned dialect)
+{
+    return dialect == PARAMS_CHAT ? &openai_chat_fields
+                                  : &openai_completion_fields;
+}
 
 /* 0, or the error of one field of an object. */
 static int take(const char *text, unsigned dialect)
@@ -15,7 +23,7 @@ static int take(const char *text, unsigned dialect)
     unit_ok(json_parse(text, strlen(text), &j, &e), &e);
     arena_fini(&arena);
     arena_init(&arena, GEN_ARENA_MAX);
-    int rc = params_read(j, dialect, &arena, &p, &e);
+    int rc = params_read(j, fields_of(dialect), &arena, &p, &e);
     json_free(j);
     return rc;
 }
@@ -160,19 +168,16 @@ static void every_field_with_every_value(void **state)
         "4294967296",
         "-1e308",
     };
-    for (size_t i = 0; i < params_count(); i++) {
-        for (unsigned d = 1; d <= 2; d++) {
-            if ((params_dialects(i) & d) == 0) {
-                continue;
-            }
-            const char *name = params_name(i);
-            assert_int_equal(field(name, "null", d), 0);
+    for (unsigned d = 1; d <= 2; d++) {
+        const struct field *f = NULL;
+        for (size_t i = 0; (f = fields_row(fields_of(d), i)) != NULL; i++) {
+            assert_int_equal(field(f->name, "null", d), 0);
             for (size_t k = 0; k < countof(values); k++) {
-                int rc = field(name, values[k], d);
+                int rc = field(f->name, values[k], d);
                 assert_true(rc == 0 || rc == ERR_INVALID ||
                             rc == ERR_UNSUPPORTED);
                 if (rc != 0) {
-                    assert_string_equal(p.param, name);
+                    assert_string_equal(p.param, f->name);
                 }
             }
         }
@@ -207,12 +212,12 @@ static void what_is_refused(void **state)
         {"top_p",           "1.01",                                   PARAMS_CHAT,       ERR_INVALID    },
         {"n",               "0",                                      PARAMS_CHAT,       ERR_INVALID    },
         {"n",               "17",                                     PARAMS_CHAT,       ERR_INVALID    },
-        {"max_tokens",      "-1",                                     PARAMS_CHAT,       ERR_INVALID    },
+        {"max_tokens",      "-2",                                     PARAMS_CHAT,       ERR_INVALID    },
         {"max_tokens",      "1.5",                                    PARAMS_CHAT,       ERR_INVALID    },
         {"deadline_ms",     "0",                                      PARAMS_CHAT,       ERR_INVALID    },
         {"deadline_ms",     "86400001",                               PARAMS_CHAT,       ERR_INVALID    },
         {"deadline_ms",     "\"1s\"",                                 PARAMS_COMPLETION, ERR_INVALID    },
-        {"stop",            "\"\"",                                   PARAMS_CHAT,       ERR_INVALID    },
+        {"stop",            "[\"\"]",                                 PARAMS_CHAT,       ERR_INVALID    },
         {"stop",            "[1]",                                    PARAMS_CHAT,       ERR_INVALID    },
         {"logit_bias",      "{\"x\":1}",                              PARAMS_CHAT,       ERR_INVALID    },
         {"logit_bias",      "{\"-1\":1}",                             PARAMS_CHAT,       ERR_INVALID    },
@@ -242,6 +247,58 @@ static void what_is_refused(void **state)
     assert_int_equal(take("{\"top_logprobs\":2}", PARAMS_CHAT), ERR_INVALID);
     assert_int_equal(take("{\"echo\":true,\"logprobs\":1}", PARAMS_COMPLETION),
                      ERR_UNSUPPORTED);
+}
+
+/* llama-server's list of samplers: what it leaves out is off, and what does
+ * something stands in our order. */
+static void samplers(void **state)
+{
+    (void)state;
+    const struct msg_sampling *s = &p.req.sampling;
+    assert_int_equal(
+        take("{\"samplers\":[\"top_k\",\"min_p\"],\"top_k\":5,\"min_p\":0.5,"
+             "\"top_p\":0.5,\"temperature\":0.5,\"repeat_penalty\":2}",
+             PARAMS_CHAT),
+        0);
+    assert_true(s->top_k == 5 && s->min_p == 0.5f && s->top_p == 1.0f);
+    assert_true(s->temperature == 1.0f && s->repeat_penalty == 1.0f);
+    assert_int_equal(take("{\"samplers\":[],\"top_p\":0.5}", PARAMS_CHAT), 0);
+    assert_true(s->top_p == 0.5f); /* an empty list says nothing */
+    /* At temperature 1, or 0, it does not matter where it stands. */
+    assert_int_equal(
+        take("{\"samplers\":[\"min_p\",\"temperature\"],\"min_p\":0.1}",
+             PARAMS_CHAT),
+        0);
+    assert_int_equal(take("{\"samplers\":[\"min_p\",\"temperature\"],"
+                          "\"min_p\":0.1,\"temperature\":0}",
+                          PARAMS_CHAT),
+                     0);
+    /* Elsewhere min_p before the temperature is another one after it. */
+    assert_int_equal(take("{\"samplers\":[\"min_p\",\"temperature\"],"
+                          "\"min_p\":0.25,\"temperature\":0.5}",
+                          PARAMS_COMPLETION),
+                     0);
+    assert_true(fabsf(s->min_p - 0.0625f) < 1e-7f && s->temperature == 0.5f);
+    assert_int_equal(take("{\"samplers\":[\"top_p\",\"temperature\"],"
+                          "\"top_p\":0.5,\"temperature\":0.7}",
+                          PARAMS_COMPLETION),
+                     ERR_UNSUPPORTED);
+    assert_string_equal(p.param, "samplers");
+    assert_int_equal(take("{\"samplers\":[\"infill\"]}", PARAMS_CHAT),
+                     ERR_UNSUPPORTED);
+    assert_int_equal(take("{\"samplers\":[1]}", PARAMS_CHAT), ERR_UNSUPPORTED);
+}
+
+static void neutral_values(void **state)
+{
+    (void)state;
+    assert_int_equal(take("{\"max_tokens\":-1}", PARAMS_COMPLETION), 0);
+    assert_true(p.req.max_tokens == GEN_MAX_TOKENS);
+    assert_int_equal(take("{\"stop\":\"\"}", PARAMS_CHAT), 0);
+    assert_int_equal(p.req.n_stops, 0);
+    assert_int_equal(take("{\"no_such_field\":null}", PARAMS_CHAT), 0);
+    assert_int_equal(take("{\"ttl\":60}", PARAMS_CHAT), 0);
+    assert_true(p.keeps && p.keep_ms == 60000);
 }
 
 static void too_many_entries(void **state)
@@ -282,6 +339,8 @@ int main(void)
         cmocka_unit_test(a_random_seed),
         cmocka_unit_test(every_field_with_every_value),
         cmocka_unit_test(what_is_refused),
+        cmocka_unit_test(samplers),
+        cmocka_unit_test(neutral_values),
         cmocka_unit_test(too_many_entries),
     };
     return cmocka_run_group_tests(tests, NULL, drop);

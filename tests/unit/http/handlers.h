@@ -99,7 +99,18 @@ static void quiet(struct http_req *r, const struct http_args *a)
 {
     (void)a;
     http_on_gone(r, on_gone, &t);
-    http_stream_expect(r);
+    http_stream_expect(r, NULL);
+    t.held = r;
+}
+
+#define OWN_PING "event: ping\ndata: {}\n\n"
+
+/* The same, kept alive by events of its own. */
+static void quiet_own(struct http_req *r, const struct http_args *a)
+{
+    (void)a;
+    http_on_gone(r, on_gone, &t);
+    http_stream_expect(r, OWN_PING);
     t.held = r;
 }
 
@@ -151,6 +162,7 @@ static const struct http_route table[] = {
     {HTTP_M_GET,  "/stream",  stream, 0     },
     {HTTP_M_GET,  "/flood",   flood,  0     },
     {HTTP_M_GET,  "/quiet",   quiet,  0     },
+    {HTTP_M_GET,  "/quiet/own", quiet_own, 0},
 };
 
 /* *state: the server's http_times, or NULL for those of proto/limits.h. */

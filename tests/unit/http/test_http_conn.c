@@ -170,6 +170,8 @@ static void test_too_big_is_written(void **state)
         assert_true(eof);
         assert_int_equal(strncmp(b.p, "HTTP/1.1 413 ", 13), 0);
         assert_non_null(strstr(b.p, "{\"error\":{\"code\":\"too_big\""));
+        assert_non_null(
+            strstr(b.p, "/echo/x: the body is over its limit, 1048576 bytes"));
         (void)close(fd);
     }
     free(body);

@@ -124,6 +124,27 @@ static void test_who_never_reads(void **state)
     (void)close(fd);
 }
 
+/* A stream may break its silence in its own words. */
+static void test_keep_alive_events(void **state)
+{
+    struct fix *f = *state;
+    struct buf b;
+    bool eof = false;
+    static const char req[] = "GET /quiet/own HTTP/1.1\r\n" H "\r\n";
+    buf_init(&b, MIB(1));
+    int fd = dial(f->path);
+    assert_true(put(f, fd, req, sizeof(req) - 1));
+    TURN_UNTIL(f, t.held != NULL && http_stream_begun(t.held));
+    (void)http_stream_write(t.held, "data: x\n\n", 9);
+    http_stream_end(t.held);
+    t.held = NULL;
+    get(f, fd, &b, "0\r\n\r\n", WAIT_MS, &eof);
+    assert_non_null(strstr(b.p, OWN_PING));
+    assert_null(strstr(b.p, ": keep-alive"));
+    (void)close(fd);
+    buf_fini(&b);
+}
+
 /* Comments come while an event stream is silent, and only then. */
 static void test_keep_alive_comments(void **state)
 {
@@ -222,6 +243,7 @@ int main(void)
         CASE(test_head_of_a_stream),
         CASE(test_back_pressure),
         CASE_TIMES(test_who_never_reads, &stalls),
+        CASE(test_keep_alive_events),
         CASE(test_keep_alive_comments),
         CASE(test_a_turn_is_one_write),
     };

@@ -1,5 +1,5 @@
-/* openai_whole.c - answers that are not streamed: their limits, and how they
- * are written.
+/* call_whole.c - answers that are not streamed: their limits, and how they are
+ * written.
  *
  *   whole_hold ... -> whole_reply -> [text thread, when large] -> sent
  *
@@ -8,9 +8,7 @@
  * max_tokens: a repeated request would end there again. The limit of all
  * answers together is temporary: this answer is dropped, and the client gets an
  * error that lets it try again (NOTES 48). */
-#include <string.h>
-
-#include "api/openai_impl.h"
+#include "api/call_impl.h"
 
 #define WHOLE_HERE_MAX MIB(1) /* copied on the loop: 1 ms */
 
@@ -39,32 +37,6 @@ enum gen_more whole_hold(struct call *c, size_t n)
     return c->full || c->refused != 0 ? GEN_ENOUGH : GEN_GO;
 }
 
-static void put_choice(struct buf *b, struct call *c, uint32_t i)
-{
-    struct call_choice *x = &c->choices[i];
-    const char *why = call_reason(x->why);
-    buf_puts(b, i > 0 ? ",{\"index\":" : "{\"index\":");
-    buf_dec(b, i);
-    buf_puts(b, c->chat ? ",\"message\":{\"role\":\"assistant\",\"content\":\""
-                        : ",\"text\":\"");
-    if (c->echo.n > 0) {
-        buf_put(b, c->echo.p, c->echo.n);
-    }
-    if (x->text.n > 0) {
-        buf_put(b, x->text.p, x->text.n);
-    }
-    buf_puts(b, c->chat ? "\"},\"logprobs\":" : "\",\"logprobs\":");
-    probs_write(b, c, &x->probs);
-    buf_puts(b, ",\"finish_reason\":");
-    json_put_string(b, why, strlen(why));
-    buf_puts(b, "}");
-    if (!buf_ok(&x->text) || !probs_ok(&x->probs)) {
-        c->refused = ERR_TOO_BIG;
-    }
-    buf_fini(&x->text); /* what is written is not held twice */
-    probs_fini(&x->probs);
-}
-
 /* The choices, after what stands before them. Any thread. */
 static void write_choices(struct work *w)
 {
@@ -73,11 +45,15 @@ static void write_choices(struct work *w)
     if (c->refused != 0) {
         return; /* what it held was given back */
     }
-    buf_puts(b, ",\"choices\":[");
     for (uint32_t i = 0; i < c->p.req.n; i++) {
-        put_choice(b, c, i);
+        struct call_choice *x = &c->choices[i];
+        c->d->choice(c, b, i);
+        if (!buf_ok(&x->text) || !probs_ok(&x->probs)) {
+            c->refused = ERR_TOO_BIG;
+        }
+        buf_fini(&x->text); /* what is written is not held twice */
+        probs_fini(&x->probs);
     }
-    buf_puts(b, "]");
     buf_put(b, c->tail.p, c->tail.n);
     if (!buf_ok(b)) {
         c->refused = ERR_TOO_BIG;
@@ -108,21 +84,12 @@ static void on_written(struct work *w)
 
 bool whole_reply(struct call *c)
 {
-    struct json *o =
-        call_head(c, c->chat ? "chat.completion" : "text_completion");
     buf_init(&c->whole, HTTP_REPLY_MAX - KIB(4));
     (void)buf_grow(&c->whole, HTTP_HEAD_ROOM);
-    json_write(o, false, &c->whole);
-    json_free(o);
-    c->whole.n--; /* its brace */
-    o = json_object();
-    call_put_usage(o, c);
-    call_put_timings(o, c);
+    c->d->head(c, &c->whole);
     buf_init(&c->tail, KIB(16));
-    json_write(o, false, &c->tail);
-    json_free(o);
+    c->d->tail(c, &c->tail);
     must(buf_ok(&c->whole) && buf_ok(&c->tail)); /* ours and small */
-    c->tail.p[0] = ',';
     c->work.run = write_choices;
     c->work.done = on_written;
     c->writing = c->held > WHOLE_HERE_MAX && c->refused == 0 &&

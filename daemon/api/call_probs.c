@@ -1,4 +1,4 @@
-/* openai_probs.c - log-probabilities of an answer, in chat's form and in the
+/* call_probs.c - log-probabilities of an answer, as objects and in OpenAI's
  * legacy form of four parallel arrays. They are kept as JSON text: a tree takes
  * ten times the bytes.
  *
@@ -13,11 +13,11 @@
 #include <math.h>
 #include <string.h>
 
-#include "api/openai_impl.h"
+#include "api/call_impl.h"
 
 #define LOGPROB_FLOOR (-9999.0f) /* OpenAI's figure for "impossible" */
 
-/* The lists of the legacy form; chat has the first alone, of objects. */
+/* The lists of the legacy form; the other has the first alone, of objects. */
 enum { TOKENS, LOGPROBS, TOP, OFFSETS };
 
 void probs_init(struct probs *p)
@@ -65,8 +65,8 @@ static void put_token(struct buf *b, const struct call *c, int32_t id,
     buf_puts(b, "]");
 }
 
-static void chat_entry(struct buf *b, const struct call *c,
-                       const struct msg_token *t)
+static void object_entry(struct buf *b, const struct call *c,
+                         const struct msg_token *t)
 {
     buf_puts(b, ",{");
     put_token(b, c, t->id, t->logprob);
@@ -143,8 +143,8 @@ static void legacy_entry(const struct call *c, struct call_choice *x,
 void probs_note(const struct call *c, struct call_choice *x,
                 const struct msg_token *t)
 {
-    if (c->chat) {
-        chat_entry(&x->probs.list[TOKENS].text, c, t);
+    if (c->d->probs == PROBS_OBJECTS) {
+        object_entry(&x->probs.list[TOKENS].text, c, t);
     } else {
         legacy_entry(c, x, t);
     }
@@ -201,15 +201,11 @@ void probs_write(struct buf *b, const struct call *c, struct probs *p)
     static const char *const names[PROBS_LISTS] = {
         "{\"tokens\":", ",\"token_logprobs\":", ",\"top_logprobs\":",
         ",\"text_offset\":"};
-    if (!c->p.logprobs) {
-        buf_puts(b, "null");
+    if (c->d->probs == PROBS_OBJECTS) {
+        put_list(b, p, TOKENS);
         return;
     }
-    if (c->chat) {
-        buf_puts(b, "{\"content\":");
-        put_list(b, p, TOKENS);
-    }
-    for (size_t i = 0; i < PROBS_LISTS && !c->chat; i++) {
+    for (size_t i = 0; i < PROBS_LISTS; i++) {
         buf_puts(b, names[i]);
         put_list(b, p, i);
     }

@@ -1,0 +1,158 @@
+/* anthropic_fields.c - the fields of /v1/messages and its count_tokens.
+ * Defaults are Anthropic's: temperature 1, no top_p, no top_k. */
+#include <string.h>
+
+#include "api/anthropic.h"
+#include "api/fields.h"
+
+static const char *type_of(const struct json *v)
+{
+    const char *type = json_str(json_get(v, "type"));
+    return type != NULL ? type : "";
+}
+
+static int set_tool_choice(struct params *p, const struct field *f,
+                           const struct json *v, struct err *e)
+{
+    (void)p;
+    return strcmp(type_of(v), "auto") == 0 || strcmp(type_of(v), "none") == 0
+               ? 0
+               : field_unsupported(f, e, "only auto or none, without tools");
+}
+
+/* Edits of earlier thinking, which is never given to the model. */
+static int set_context(struct params *p, const struct field *f,
+                       const struct json *v, struct err *e)
+{
+    const struct json *edits = json_get(v, "edits");
+    (void)p;
+    if (json_type(v) != JSON_OBJECT) {
+        return field_want(f, e, "an object");
+    }
+    for (const struct json *c = json_first(v); c != NULL; c = json_next(c)) {
+        if (c != edits && json_type(c) != JSON_NULL) {
+            return field_unsupported(f, e, "only edits");
+        }
+    }
+    for (const struct json *c = json_first(edits); c != NULL;
+         c = json_next(c)) {
+        if (strncmp(type_of(c), "clear_thinking_", 15) != 0) {
+            return field_unsupported(f, e, "only edits clear_thinking_...");
+        }
+    }
+    return 0;
+}
+
+static const char *const tiers[] = {"auto", "standard_only", NULL};
+
+/* Rows are texts. */
+/* clang-format off */
+
+static const struct field output[] = {
+    {"output_config.effort", take_string, "string",
+     .doc = "Taken, without effect."},
+    {"output_config.format", only_absent, "null",
+     .doc = "Not here: only text."},
+    {.name = NULL},
+};
+
+/* What the prompt is made of, and hints about it. */
+static const struct field prompt[] = {
+    {"model", set_model, "string",
+     .doc = "A model's name. Absent or empty: [http] default_model, or the "
+            "only one."},
+    {"messages", take_any, "array",
+     .more = "'minItems': 1, 'maxItems': 4096, 'items': {'type': 'object', "
+             "'required': ['role', 'content'], 'properties': {'role': {'enum': "
+             "['user', 'assistant', 'system']}, 'content': {'description': 'A "
+             "text, or blocks {type: text, text: ...}, which become lines. "
+             "Blocks of thinking are left out.', 'oneOf': [{'type': 'string'}, "
+             "{'type': 'array', 'items': {'type': 'object'}}]}}}",
+     .doc = "The conversation; the last message is not the assistant's."},
+    {"system", take_any, "string|array",
+     .more = "'items': {'type': 'object'}",
+     .doc = "A text, or blocks of text. A block that begins with "
+            "x-anthropic-billing-header: is left out: it varies, and nothing "
+            "after it could be kept warm."},
+    {"tools", only_empty, "array",
+     .more = "'maxItems': 0",
+     .doc = "Only empty."},
+    {"tool_choice", set_tool_choice, "object",
+     .doc = "Without effect: there are no tools. Only auto and none."},
+    {"thinking", only_idle_thinking, "object",
+     .doc = "Only disabled and adaptive: what a model thinks is part of its "
+            "text."},
+    {"cache_control", take_object, "object",
+     .doc = "Taken, without effect: prefixes are kept warm without it."},
+    {"context_management", set_context, "object",
+     .doc = "Only edits of earlier thinking, which is left out anyway."},
+    {"output_config", set_object, "object", .sub = output,
+     .doc = "How the answer looks."},
+    {.name = NULL},
+};
+
+static const struct field answer[] = {
+    {"max_tokens", set_uint, "integer", .hi = MODEL_CONTEXT_MAX,
+     .offset = REQ(max_tokens),
+     .doc = "Tokens drawn at most; the context ends an answer too. 0 computes "
+            "the prompt and keeps it warm."},
+    {"stream", set_bool, "boolean", .offset = OUR(stream),
+     .more = "'default': false",
+     .doc = "Server-sent events instead of one answer."},
+    {"stop_sequences", set_stop, "array",
+     .more = "'items': {'type': 'string', 'minLength': 1, 'maxLength': 1024}, "
+             "'maxItems': 16",
+     .doc = "End the text before them; stop_sequence says which one did."},
+    {"temperature", set_temperature, "number", .hi = 1,
+     .offset = SAM(temperature),
+     .more = "'default': 1",
+     .doc = "0 is greedy."},
+    {"top_p", set_float, "number", .hi = 1, .offset = SAM(top_p),
+     .doc = "Draw from the likeliest tokens of this weight together."},
+    {"top_k", set_top_k, "integer", .lo = -1, .hi = MODEL_VOCAB_MAX,
+     .doc = "Draw from so many of the likeliest tokens; 0 or -1: of all."},
+    {"metadata", take_object, "object",
+     .doc = "Taken, without effect."},
+    {"service_tier", take_word, "string", .words = tiers,
+     .doc = "Taken, without effect."},
+    {"seed", set_seed, "integer", .lo = -EXACT_MAX, .hi = EXACT_MAX,
+     .doc = "aned's: same request, same seed, same tokens. Absent or -1: a "
+            "random one."},
+    {"keep_alive", set_keep_alive, "number|string",
+     .doc = "aned's: how long the model stays in memory after this: seconds, "
+            "or a duration such as \"10m\"; a negative one: for ever."},
+    {"deadline_ms", set_uint, "integer", .lo = 1, .hi = DEADLINE_MAX_MS,
+     .offset = REQ(deadline_ms),
+     .doc = "aned's: milliseconds from the request's arrival after which its "
+            "answer ends with the text that it has, as at max_tokens."},
+    {.name = NULL},
+};
+
+/* clang-format on */
+
+static int together(struct params *p, const struct json *j, struct err *e)
+{
+    const struct json *v = json_get(j, "max_tokens");
+    if (v == NULL || json_type(v) == JSON_NULL) {
+        params_blame(p, "max_tokens");
+        return err_set(e, ERR_INVALID, "max_tokens: must be given");
+    }
+    return 0;
+}
+
+const struct fields anthropic_fields = {
+    .schema = "MessagesRequest",
+    .part = {prompt,       answer    },
+    .required = {"max_tokens", "messages"},
+    .cls = SCHED_CLASS_CHAT,
+    .max_tokens = GEN_MAX_TOKENS,
+    .together = together,
+};
+
+const struct fields anthropic_count_fields = {
+    .schema = "CountTokensRequest",
+    .part = {prompt},
+    .required = {"messages"},
+    .cls = SCHED_CLASS_CHAT,
+    .max_tokens = GEN_MAX_TOKENS,
+};

@@ -1,0 +1,138 @@
+/* call.h - the life of one request for text, once for all dialects.
+ *
+ *   call_start: read the body (api_read) -> dialect.read -> gen_new, gen_start
+ *      streamed:  begin, text ... end (per choice) -> finish
+ *      whole:     text is collected -> head, choice ..., tail -> sent
+ *   and from any state: an error, or the client has left
+ *
+ * call.c has the life, call_whole.c the answers that are not streamed,
+ * call_load.c those without text, call_probs.c log-probabilities. A dialect is
+ * a struct of functions that read its JSON and write its JSON; it knows nothing
+ * of connections, back-pressure, resumption, sessions, limits or cancelling.
+ *
+ * Thread: the loop thread, except where a function says otherwise.
+ */
+#pragma once
+
+#include "api/api.h"
+#include "api/params.h"
+#include "serve/gen/resume.h"
+
+#define PROBS_LISTS     4
+#define EVENT_BYTES_MAX MIB(32) /* an echo, escaped; alternatives */
+
+/* Log-probabilities of one choice's tokens, until they are written. */
+struct probs {
+    struct {
+        struct buf text; /* the entries as JSON */
+        size_t sure;     /* bytes of entries whose token's text was given out */
+    } list[PROBS_LISTS];
+};
+
+struct call_choice {
+    struct buf text; /* not streamed: all of it, escaped */
+    struct probs probs;
+    bool begun, ended;
+    enum gen_finish why;
+    const char *stop; /* of GEN_STOP, while there is a gen */
+    size_t offset;    /* characters before the next token, for text_offset */
+};
+
+struct call;
+
+/* How log-probabilities are written: an object a token, or OpenAI's legacy form
+ * of four parallel arrays. */
+enum probs_form { PROBS_OBJECTS, PROBS_ARRAYS };
+
+struct dialect {
+    const struct fields *fields;
+    const char *prompt_field; /* that an overlong prompt is about */
+    const char *id_prefix;    /* of the answer's id: "chatcmpl-" */
+    enum probs_form probs;
+    api_error_fn *error; /* the tree of an error */
+
+    /* The prompt, and what else the body says beside the fields: into c->p.req
+     * and the dialect's part of c, allocated in c->arena. Sets c->field before
+     * it fails. Any thread. */
+    int (*read)(struct call *c, const struct json *j, struct err *e);
+
+    /* --- streams: all write to c->out and pass it to call_send --- */
+    const char *content_type;
+    bool events;      /* it is one of events: silence is broken by ... */
+    const char *ping; /* ... this event, or a comment where it is NULL */
+    /* What is around an error's tree: "data: ", "\n\n". */
+    const char *error_before, *error_after;
+    /* What comes before a choice's first text. Called once a choice. */
+    bool (*begin)(struct call *c, uint32_t i);
+    /* n > 0 bytes of text, valid UTF-8, certain. False: the client is slow. */
+    bool (*text)(struct call *c, uint32_t i, const char *text, size_t n);
+    /* The choice has ended, as c->choices[i] says. */
+    void (*end)(struct call *c, uint32_t i);
+    /* All choices have ended. */
+    void (*finish)(struct call *c);
+
+    /* The answer when the model was only loaded or unloaded; NULL where read
+     * never asks for that (call.only_load). */
+    void (*loaded)(struct call *c, struct buf *b, bool unloaded);
+
+    /* --- whole answers: head and tail are small, ours, and cannot fail --- */
+    void (*head)(struct call *c, struct buf *b);
+    /* A choice with its text (escaped, without quotes). Any thread. */
+    void (*choice)(struct call *c, struct buf *b, uint32_t i);
+    void (*tail)(struct call *c, struct buf *b);
+};
+
+/* One request for text, from its arrival to the last byte of its answer. */
+struct call {
+    const struct dialect *d;
+    struct http_req *r;
+    struct server *srv;
+    struct gen *gen;       /* NULL: not yet, or not any more */
+    struct resume *resume; /* owns the connection; NULL: r is used directly */
+    struct api_read body;
+    int read_rc;        /* the error in body.e, sent once there is a model */
+    const char *field;  /* that an error is about; NULL or "": none */
+    struct arena arena; /* of what p.req points to, until gen_new takes it */
+    struct params p;
+    uint64_t arrived_us;
+    char of_session[40];    /* session in the request's path; "": none */
+    bool only_load;         /* there is no prompt: dialect.loaded answers */
+    struct model_wait wait; /* for that */
+    bool begun;             /* the stream's head was sent */
+    bool full;              /* it ended at ANSWER_BYTES_MAX */
+    bool storing; /* the answer waits for the session's turn to be durable */
+    bool left;    /* the client left while it waited */
+    struct gen_usage usage; /* when gen is gone */
+    char id[48];
+    int64_t created; /* Unix seconds */
+    char model[MODEL_NAME_MAX + 1];
+    char session[40]; /* session whose tokens are the prompt; "": none */
+    struct buf drawn; /* with a session: the answer's tokens, int32_t each */
+    struct buf echo; /* completions: the prompt, if wanted; escaped as `text` */
+    struct buf out;  /* scratch of one event */
+    size_t held;     /* counted in srv->answer_bytes */
+    int refused;     /* 0, or the error to answer after all */
+    struct work work; /* writes a large answer on the text thread */
+    bool writing;
+    struct buf whole, tail; /* that answer; its members after the choices */
+    struct buf text_head;   /* beginning of text events; made for the first */
+    struct call_choice choices[CHOICES_MAX];
+};
+
+/* Answer r. session: the id of the one whose tokens are the prompt; "": none.
+ */
+void call_start(struct http_req *r, const struct dialect *d,
+                const char *session);
+
+/* --- for dialects --- */
+
+/* Send c->out as one event. False: the client is slow. */
+bool call_send(struct call *c);
+/* The usage of the gen, while it runs or as it ended. */
+void call_get_usage(const struct call *c, struct gen_usage *ret);
+
+/* call_probs.c: */
+/* Write the value of the log-probabilities of choice i whose text was given
+ * out; they are removed. Any thread. */
+void probs_write(struct buf *b, const struct call *c, struct probs *p);
+bool probs_ok(const struct probs *p); /* no entry was too large */

@@ -1,0 +1,33 @@
+/* call_impl.h - shared by call.c, call_whole.c and call_probs.c. */
+#pragma once
+
+#include "api/call.h"
+
+void call_free(struct call *c);
+
+/* call_load.c: answer when m was loaded, or unloaded; c is freed then. */
+void call_load(struct call *c, struct model *m);
+
+/* call_whole.c */
+/* n bytes more are held for the answer. GEN_ENOUGH: this answer, or all answers
+ * together, have reached their limit. */
+enum gen_more whole_hold(struct call *c, size_t n);
+/* Answer. True: it is large and is being written; c is freed when it was sent.
+ */
+bool whole_reply(struct call *c);
+/* The client has left. False: the answer is being written; c is freed after
+ * that. */
+bool whole_stop(struct call *c);
+void whole_release(struct call *c);
+
+/* call_probs.c */
+void probs_init(struct probs *p);
+void probs_fini(struct probs *p);
+/* A token of x was drawn; its text is still held back. */
+void probs_note(const struct call *c, struct call_choice *x,
+                const struct msg_token *t);
+/* The text of the pending tokens has been given out. */
+void probs_confirm(struct probs *p);
+/* The text of the pending tokens will never be given out. */
+void probs_drop(struct probs *p);
+size_t probs_bytes(const struct probs *p);

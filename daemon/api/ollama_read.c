@@ -1,0 +1,88 @@
+/* ollama_read.c - the prompt of a request in Ollama's dialect. */
+#include <string.h>
+
+#include "api/messages.h"
+#include "api/ollama.h"
+
+/* message_part_fn: Ollama's content is a text. */
+static int no_parts(const struct json *v, const char *where, const char **ret,
+                    struct err *e)
+{
+    (void)v, (void)ret;
+    return err_set(e, ERR_INVALID, "%s: must be a string", where);
+}
+
+/* Thinking of earlier turns is dropped, as in the other dialects. */
+static int read_message(struct arena *a, const struct json *v, size_t i,
+                        struct chat_message *m, struct err *e)
+{
+    static const char *const roles[] = {"system", "user", "assistant", NULL};
+    static const char *const keys[] = {"role", "content", "thinking", NULL};
+    char where[48], content[64];
+    const struct json *text = json_get(v, "content");
+    (void)snprintf(where, sizeof(where), "messages[%zu]", i);
+    (void)snprintf(content, sizeof(content), "%s.content", where);
+    RETERR(message_role(v, where, roles, &m->role, e));
+    RETERR(message_only(v, where, keys, e));
+    if (text == NULL || json_type(text) == JSON_NULL) {
+        m->content = "";
+        return 0;
+    }
+    return message_content(a, text, content, no_parts, false, m, e);
+}
+
+int ollama_read_chat(struct call *c, const struct json *j, struct err *e)
+{
+    struct gen_req *q = &c->p.req;
+    const struct json *v = json_get(j, "messages");
+    size_t i = 0;
+    c->field = "messages";
+    q->kind = GEN_CHAT;
+    if (v == NULL || json_type(v) == JSON_NULL ||
+        (json_type(v) == JSON_ARRAY && json_first(v) == NULL)) {
+        c->only_load = true;
+        return 0;
+    }
+    RETERR(messages_room(&c->arena, v, 0, &q->messages, &q->n_messages, e));
+    for (const struct json *x = json_first(v); x != NULL; x = json_next(x)) {
+        RETERR(read_message(&c->arena, x, i, &q->messages[i], e));
+        i++;
+    }
+    return 0;
+}
+
+/* A message in the request's arena. NULL: there is no memory for it. */
+static const char *put_message(struct call *c, const char *role,
+                               const char *text)
+{
+    struct chat_message *m = &c->p.req.messages[c->p.req.n_messages++];
+    m->role = role;
+    m->content_n = strlen(text);
+    m->content = arena_strn(&c->arena, text, m->content_n);
+    return m->content;
+}
+
+int ollama_read_generate(struct call *c, const struct json *j, struct err *e)
+{
+    struct gen_req *q = &c->p.req;
+    const char *text = json_str(json_get(j, "prompt"));
+    const char *system = json_str(json_get(j, "system"));
+    c->field = "prompt";
+    if (text == NULL || text[0] == '\0') {
+        c->only_load = true;
+        return 0;
+    }
+    if (c->p.raw) {
+        q->kind = GEN_TEXT;
+        q->text_n = strlen(text);
+        q->text = arena_strn(&c->arena, text, q->text_n);
+        return q->text != NULL ? 0 : message_too_big(e);
+    }
+    q->kind = GEN_CHAT;
+    q->messages = arena_array(&c->arena, 2, sizeof(*q->messages));
+    bool ok = q->messages != NULL &&
+              (system == NULL || system[0] == '\0' ||
+               put_message(c, "system", system) != NULL) &&
+              put_message(c, "user", text) != NULL;
+    return ok ? 0 : message_too_big(e);
+}

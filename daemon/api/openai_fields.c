@@ -1,0 +1,431 @@
+/* openai_fields.c - the fields of /v1/completions and /v1/chat/completions.
+ * Defaults are OpenAI's: temperature 1, top_p 1, no penalty, n 1, a random
+ * seed, max_tokens 16 for completions and the rest of the context for chat. */
+#include <string.h>
+
+#include "api/fields.h"
+#include "api/openai.h"
+
+static int set_stream_options(struct params *p, const struct field *f,
+                              const struct json *v, struct err *e)
+{
+    if (json_type(v) != JSON_OBJECT) {
+        return field_want(f, e, "an object");
+    }
+    for (const struct json *c = json_first(v); c != NULL; c = json_next(c)) {
+        if (strcmp(json_key(c), "include_usage") != 0) {
+            return err_set(e, ERR_UNSUPPORTED, "%s: no such field '%.32s'",
+                           f->name, json_key(c));
+        }
+        if (json_type(c) == JSON_NULL) {
+            continue;
+        }
+        if (json_type(c) != JSON_BOOL) {
+            return err_set(e, ERR_INVALID,
+                           "%s.include_usage: must be true or false", f->name);
+        }
+        p->include_usage = json_bool(c);
+    }
+    return 0;
+}
+
+/* Completions: how many alternatives; being there asks for logprobs. */
+static int set_logprobs_n(struct params *p, const struct field *f,
+                          const struct json *v, struct err *e)
+{
+    int64_t n = 0;
+    int rc = field_int(f, v, &n, e);
+    if (rc == 0) {
+        p->logprobs = true;
+        p->req.sampling.logprobs = (uint32_t)n;
+    }
+    return rc;
+}
+
+/* {"type": "content", "content": text, parts of text or token ids}. */
+static int set_prediction(struct params *p, const struct field *f,
+                          const struct json *v, struct err *e)
+{
+    const char *type = json_str(json_get(v, "type"));
+    const struct json *c = json_get(v, "content");
+    bool ok = json_type(v) == JSON_OBJECT && json_count(v) == 2 &&
+              type != NULL && strcmp(type, "content") == 0 && c != NULL &&
+              (json_str(c) != NULL || json_type(c) == JSON_ARRAY);
+    const struct json *part =
+        ok && json_type(c) == JSON_ARRAY ? json_first(c) : NULL;
+    bool ids = part != NULL && json_type(part) == JSON_NUMBER;
+    int64_t id = 0;
+    for (; part != NULL && ok; part = json_next(part)) {
+        ok = ids ? json_int(part, 0, MODEL_VOCAB_MAX - 1, &id)
+                 : field_text_part(part) != NULL;
+    }
+    p->prediction = ok ? c : NULL;
+    return ok ? 0
+              : field_want(
+                    f, e,
+                    "{\"type\": \"content\", \"content\": a string or an "
+                    "array of text parts or of token ids}");
+}
+
+/* OpenAI's names: "flex" requests wait for all others, "priority" ones for
+ * none. */
+static int set_tier(struct params *p, const struct field *f,
+                    const struct json *v, struct err *e)
+{
+    static const char *const tiers[] = {"default", "auto", "flex", "priority"};
+    const char *s = json_str(v);
+    for (size_t i = 0; s != NULL && i < countof(tiers); i++) {
+        if (strcmp(s, tiers[i]) == 0) {
+            p->tier = tiers[i < 2 ? 0 : i];
+            p->req.cls = i == 2   ? SCHED_CLASS_BATCH
+                         : i == 3 ? SCHED_CLASS_INTERACTIVE
+                                  : p->req.cls;
+            return 0;
+        }
+    }
+    return field_want(f, e, "one of auto, default, flex, priority");
+}
+
+static int only_text(struct params *p, const struct field *f,
+                     const struct json *v, struct err *e)
+{
+    const char *s = json_str(json_get(v, "type"));
+    (void)p;
+    return s != NULL && strcmp(s, "text") == 0 && json_count(v) == 1
+               ? 0
+               : field_unsupported(f, e, "only {\"type\": \"text\"}");
+}
+
+static int only_no_tool(struct params *p, const struct field *f,
+                        const struct json *v, struct err *e)
+{
+    const char *s = json_str(v);
+    (void)p;
+    return s != NULL && (strcmp(s, "none") == 0 || strcmp(s, "auto") == 0)
+               ? 0
+               : field_unsupported(f, e,
+                                   "only \"none\" or \"auto\", without tools");
+}
+
+/* What fields of both ask of each other. */
+static int together(struct params *p, const struct json *j, struct err *e)
+{
+    const struct json *options = json_get(j, "stream_options");
+    if (options != NULL && !p->stream && json_type(options) != JSON_NULL) {
+        params_blame(p, "stream_options");
+        return err_set(e, ERR_INVALID, "stream_options: only with stream");
+    }
+    if (p->resumable && !p->stream) {
+        params_blame(p, "resumable");
+        return err_set(e, ERR_INVALID, "resumable: only with stream");
+    }
+    return samplers_apply(p, e);
+}
+
+static const char *const modalities[] = {"text", NULL};
+static const char *const no_function[] = {"none", "auto", NULL};
+static const char *const reasoning_formats[] = {"none", "auto", NULL};
+
+/* Rows are texts. */
+/* clang-format off */
+
+/* Of both. */
+static const struct field common[] = {
+    {"model", set_model, "string",
+     .doc = "A model's name. Absent or empty: [http] default_model, or the "
+            "only one."},
+    {"stream", set_bool, "boolean", .offset = OUR(stream),
+     .more = "'default': false",
+     .doc = "Server-sent events instead of one answer."},
+    {"resumable", set_bool, "boolean", .offset = OUR(resumable),
+     .more = "'default': false",
+     .doc = "Only with stream: every event has an `id`, and after a lost "
+            "connection GET /aned/v1/streams/ID, where ID is the `id` in the "
+            "events, goes on after the last one seen. The answer is made to "
+            "its end without a reader too, for [http] resume_s."},
+    {"stream_options", set_stream_options, "object",
+     .more = "'additionalProperties': false, 'properties': {'include_usage': "
+             "{'type': ['boolean', 'null'], 'description': 'A last event with "
+             "usage and no choices.', 'default': false}}",
+     .doc = "Only with stream."},
+    {"n_predict", set_uint, "integer", .lo = -1, .hi = MODEL_CONTEXT_MAX,
+     .offset = REQ(max_tokens),
+     .doc = "llama-server's name of max_tokens; -1 is to the end of the "
+            "context."},
+    {"n", set_uint, "integer", .lo = 1, .hi = CHOICES_MAX, .offset = REQ(n),
+     .more = "'default': 1",
+     .doc = "Choices; they share the prompt's computation."},
+    {"temperature", set_temperature, "number", .hi = 2,
+     .offset = SAM(temperature),
+     .more = "'default': 1",
+     .doc = "0 is greedy."},
+    {"top_p", set_float, "number", .hi = 1, .offset = SAM(top_p),
+     .more = "'default': 1",
+     .doc = "Draw from the likeliest tokens of this weight together; 1 is "
+            "off."},
+    {"top_k", set_top_k, "integer", .lo = -1, .hi = MODEL_VOCAB_MAX,
+     .more = "'default': 0",
+     .doc = "0 or -1 is off."},
+    {"min_p", set_float, "number", .hi = 1, .offset = SAM(min_p),
+     .more = "'default': 0",
+     .doc = "Draw from tokens of at least this share of the likeliest one's "
+            "weight; 0 is off."},
+    {"repeat_penalty", set_penalty, "number", .lo = 0.01, .hi = 10,
+     .offset = SAM(repeat_penalty),
+     .more = "'default': 1",
+     .doc = "1 is off."},
+    {"repeat_last_n", set_uint, "integer", .lo = -1, .hi = MODEL_CONTEXT_MAX,
+     .offset = SAM(repeat_last_n),
+     .more = "'default': 64",
+     .doc = "Tokens the penalties look back; -1 is all."},
+    {"presence_penalty", set_float, "number", .lo = -2, .hi = 2,
+     .offset = SAM(presence_penalty),
+     .more = "'default': 0",
+     .doc = "Taken from the logit of each token that was there."},
+    {"frequency_penalty", set_float, "number", .lo = -2, .hi = 2,
+     .offset = SAM(frequency_penalty),
+     .more = "'default': 0",
+     .doc = "Taken from a token's logit each time that it was there."},
+    {"seed", set_seed, "integer", .lo = -EXACT_MAX, .hi = EXACT_MAX,
+     .doc = "Same request, same seed, same tokens; 0 is a seed. Absent or -1: "
+            "a random one."},
+    {"stop", set_stop, "string|array",
+     .more = "'items': {'type': 'string', 'minLength': 1, 'maxLength': 1024}, "
+             "'maxItems': 16",
+     .doc = "Ends the text before it; never part of it."},
+    {"logit_bias", set_bias, "object",
+     .more = "'maxProperties': 1024, 'additionalProperties': {'type': "
+             "['number', 'boolean']}",
+     .doc = "Token id to bias, -100 to 100; false bans the token."},
+    {"ignore_eos", set_bool, "boolean", .offset = REQ(ignore_eos),
+     .more = "'default': false",
+     .doc = "End-of-generation tokens are never drawn."},
+    {"deadline_ms", set_uint, "integer", .lo = 1, .hi = DEADLINE_MAX_MS,
+     .offset = REQ(deadline_ms),
+     .doc = "Milliseconds from the request's arrival after which its answer "
+            "ends, wherever it is by then: after others, while the model "
+            "loads, in the prompt, between tokens. What was drawn until then "
+            "is the answer, of status 200 (clients send a request that met an "
+            "error again, which would have even less time): finish_reason is "
+            "length, timings.deadline_reached true, and usage counts what "
+            "there is (no prompt_tokens when the prompt was not read yet). Of "
+            "one client's requests of a class the earliest deadline goes "
+            "first."},
+    {"keep_alive", set_keep_alive, "number|string",
+     .doc = "How long the model stays in memory after this: seconds, or a "
+            "duration such as \"10m\" or \"1h30m\"; 0 ends it at once, a "
+            "negative one never. Default: [engine] keep_alive_s."},
+    {"cache_prompt", set_bool, "boolean", .offset = REQ(reuse),
+     .more = "'default': true",
+     .doc = "May continue a warm session."},
+    {"id_slot", take_number, "integer", .lo = -1, .hi = EXACT_MAX,
+     .doc = "Taken for llama-server's clients; a hint without effect: the warm "
+            "session is found by its tokens."},
+    {"prediction", set_prediction, "object",
+     .more = "'required': ['type', 'content'], 'properties': {'type': "
+             "{'const': 'content'}, 'content': {'description': 'Text, an array "
+             "of {\\'type\\': \\'text\\', \\'text\\': ...}, or token ids.', "
+             "'oneOf': [{'type': 'string'}, {'type': 'array', 'items': "
+             "{'type': 'object', 'required': ['type', 'text'], "
+             "'additionalProperties': false, 'properties': {'type': {'const': "
+             "'text'}, 'text': {'type': 'string'}}}}, {'type': 'array', "
+             "'items': {'type': 'integer', 'minimum': 0}, 'minItems': 1, "
+             "'maxItems': 1048576}]}}",
+     .doc = "What the answer may look like: drafted where the answer goes the "
+            "same way. Never changes an output."},
+    {"service_tier", set_tier, "string",
+     .more = "'enum': ['auto', 'default', 'flex', 'priority', null]",
+     .doc = "flex: after everybody else (class batch); priority: before chat "
+            "(class interactive); default and auto: completions are "
+            "interactive, chat is chat. Answered in service_tier."},
+    {"user", take_string, "string",
+     .doc = "Taken, without effect."},
+    {"ttl", set_ttl, "number",
+     .doc = "LM Studio's name of keep_alive: seconds."},
+    {"samplers", set_samplers, "array",
+     .more = "'items': {'type': 'string'}",
+     .doc = "llama-server's: the filters that apply, of penalties, "
+            "temperature, top_k, top_p, min_p; others are off. Their order is "
+            "one that gives the same draw as this."},
+    {"response_fields", take_strings, "array",
+     .more = "'items': {'type': 'string'}",
+     .doc = "llama-server's; taken, without effect: an answer has all of its "
+            "members."},
+    {"n_cmpl", only_number, "integer", .lo = 1,
+     .doc = "Only 1; n has choices."},
+    {"repetition_penalty", only_number, "number", .lo = 1,
+     .doc = "Only 1, which is off; repeat_penalty has others."},
+    {"typical_p", only_number, "number", .lo = 1,
+     .doc = "Only 1, which is off."},
+    {"mirostat", only_number, "integer", .lo = 0,
+     .doc = "Only 0, which is off."},
+    {"dry_multiplier", only_number, "number", .lo = 0,
+     .doc = "Only 0, which is off."},
+    {"priority", only_number, "integer", .lo = 0,
+     .doc = "Only 0; service_tier has others."},
+    {"num_ctx", only_number, "integer", .lo = 0,
+     .doc = "Only 0: a model has the context that it was converted for."},
+    {"lora", only_empty, "array",
+     .more = "'maxItems': 0",
+     .doc = "Only empty."},
+    {"grammar", only_empty, "string",
+     .more = "'maxLength': 0",
+     .doc = "Only empty."},
+    {"json_schema", only_no_members, "object",
+     .more = "'maxProperties': 0",
+     .doc = "Only empty."},
+    {"options", only_no_members, "object",
+     .more = "'maxProperties': 0",
+     .doc = "Only empty: Ollama's, which has /api/chat."},
+    {"timings_per_token", only_false, "boolean",
+     .doc = "Only false: timings come with the end."},
+    {"return_progress", only_false, "boolean",
+     .doc = "Only false."},
+    {.name = NULL},
+};
+
+static const struct field completion[] = {
+    {"max_tokens", set_uint, "integer", .lo = -1, .hi = MODEL_CONTEXT_MAX,
+     .offset = REQ(max_tokens),
+     .more = "'default': 16",
+     .doc = "Tokens drawn for each choice at most; 0 computes the prompt and "
+            "keeps it warm, -1 is to the end of the context."},
+    {"prompt", take_any, NULL,
+     .more = "'oneOf': [{'type': 'string'}, {'type': 'array', 'items': "
+             "{'type': 'string'}, 'minItems': 1, 'maxItems': 1}, {'type': "
+             "'array', 'items': {'type': 'integer', 'minimum': 0}, 'minItems': "
+             "1}, {'type': 'array', 'items': {'type': 'array', 'items': "
+             "{'type': 'integer', 'minimum': 0}}, 'minItems': 1, 'maxItems': "
+             "1}]",
+     .doc = "A text, or token ids (then no BOS is added). One prompt a "
+            "request."},
+    {"logprobs", set_logprobs_n, "integer", .hi = ENGINE_LOGPROBS_MAX,
+     .doc = "Log-probabilities of the tokens and this many alternatives."},
+    {"n_probs", set_logprobs_n, "integer", .hi = ENGINE_LOGPROBS_MAX,
+     .doc = "llama-server's name of logprobs."},
+    {"echo", set_bool, "boolean", .offset = OUR(echo),
+     .more = "'default': false",
+     .doc = "The prompt in front of the text; only for a text prompt without "
+            "logprobs."},
+    {"best_of", only_number, "integer", .lo = 1,
+     .doc = "Only 1."},
+    {"suffix", only_empty, "string",
+     .more = "'maxLength': 0",
+     .doc = "Only empty."},
+    {.name = NULL},
+};
+
+static const struct field chat[] = {
+    {"max_tokens", set_uint, "integer", .lo = -1, .hi = MODEL_CONTEXT_MAX,
+     .offset = REQ(max_tokens),
+     .doc = "Tokens drawn for each choice at most; 0 computes the prompt and "
+            "keeps it warm, -1 is to the end of the context."},
+    {"messages", take_any, "array",
+     .more = "'minItems': 1, 'maxItems': 4096, 'items': {'$ref': "
+             "'#/components/schemas/Message'}",
+     .doc = "The conversation."},
+    {"max_completion_tokens", set_uint, "integer", .lo = -1,
+     .hi = MODEL_CONTEXT_MAX, .offset = REQ(max_tokens),
+     .doc = "The newer name of max_tokens. Default: to the end of the "
+            "context."},
+    {"logprobs", set_bool, "boolean", .offset = OUR(logprobs),
+     .more = "'default': false",
+     .doc = "Log-probabilities of the tokens."},
+    {"top_logprobs", set_uint, "integer", .hi = ENGINE_LOGPROBS_MAX,
+     .offset = SAM(logprobs),
+     .more = "'default': 0",
+     .doc = "Alternatives for each token; only with logprobs."},
+    {"tools", only_empty, "array",
+     .more = "'maxItems': 0",
+     .doc = "Only empty."},
+    {"tool_choice", only_no_tool, NULL,
+     .more = "'enum': ['none', 'auto', null]",
+     .doc = "Without effect: there are no tools."},
+    {"response_format", only_text, "object",
+     .more = "'properties': {'type': {'const': 'text'}}, 'required': ['type'], "
+             "'additionalProperties': false",
+     .doc = "Only text."},
+    {"parallel_tool_calls", take_bool, "boolean",
+     .doc = "Taken, without effect."},
+    {"metadata", take_object, "object",
+     .doc = "Taken, without effect."},
+    {"store", take_bool, "boolean",
+     .doc = "Taken, without effect: nothing is stored."},
+    {"n_probs", only_number, "integer", .lo = 0,
+     .doc = "Only 0; logprobs and top_logprobs have others."},
+    {"reasoning_effort", take_string, "string",
+     .doc = "Taken, without effect: what a model thinks is part of its text."},
+    {"verbosity", take_string, "string",
+     .doc = "Taken, without effect."},
+    {"prompt_cache_key", take_string, "string",
+     .doc = "Taken, without effect: warm prefixes are found by their tokens."},
+    {"prompt_cache_retention", take_string, "string",
+     .doc = "Taken, without effect."},
+    {"safety_identifier", take_string, "string",
+     .doc = "Taken, without effect."},
+    {"modalities", only_word, "array", .words = modalities,
+     .more = "'items': {'const': 'text'}",
+     .doc = "Only text."},
+    {"audio", only_absent, "null",
+     .doc = "Not here: only text."},
+    {"functions", only_empty, "array",
+     .more = "'maxItems': 0",
+     .doc = "Only empty."},
+    {"function_call", only_word, "string", .words = no_function,
+     .doc = "Without effect: there are no functions."},
+    {"web_search_options", only_no_members, "object",
+     .more = "'maxProperties': 0",
+     .doc = "Only empty."},
+    {"chat_template_kwargs", only_no_members, "object",
+     .more = "'maxProperties': 0",
+     .doc = "Only empty."},
+    {"thinking", only_idle_thinking, "object",
+     .doc = "Only disabled and adaptive: what a model thinks is part of its "
+            "text."},
+    {"enable_thinking", only_false, "boolean",
+     .doc = "Only false."},
+    {"reasoning_format", only_word, "string", .words = reasoning_formats,
+     .doc = "Only none and auto: what a model thinks is part of its text."},
+    {.name = NULL},
+};
+
+/* clang-format on */
+
+static int completion_together(struct params *p, const struct json *j,
+                               struct err *e)
+{
+    RETERR(together(p, j, e));
+    if (p->echo && p->logprobs) {
+        params_blame(p, "echo");
+        return err_set(e, ERR_UNSUPPORTED, "echo: not together with logprobs");
+    }
+    return 0;
+}
+
+static int chat_together(struct params *p, const struct json *j, struct err *e)
+{
+    RETERR(together(p, j, e));
+    if (!p->logprobs && p->req.sampling.logprobs > 0) {
+        params_blame(p, "top_logprobs");
+        return err_set(e, ERR_INVALID, "top_logprobs: only with logprobs");
+    }
+    return 0;
+}
+
+const struct fields openai_completion_fields = {
+    .schema = "CompletionRequest",
+    .part = {common, completion},
+    .required = {"prompt"},
+    .cls = SCHED_CLASS_INTERACTIVE,
+    .max_tokens = 16,
+    .together = completion_together,
+};
+
+const struct fields openai_chat_fields = {
+    .schema = "ChatRequest",
+    .part = {common, chat},
+    .required = {"messages"     },
+    .cls = SCHED_CLASS_CHAT,
+    .max_tokens = GEN_MAX_TOKENS,
+    .together = chat_together,
+};

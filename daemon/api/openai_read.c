@@ -1,0 +1,191 @@
+/* openai_read.c - what a request of OpenAI's dialect says beside its fields:
+ * prompt or messages, and the prediction. */
+#include <string.h>
+
+#include "api/fields.h"
+#include "api/messages.h"
+#include "api/openai.h"
+
+/* [1, 2, 3], the value of `field`. */
+static int read_tokens(struct arena *a, const struct json *v, const char *field,
+                       const int32_t **ret, size_t *ret_n, struct err *e)
+{
+    size_t n = json_count(v), i = 0;
+    if (n > TOKENS_MAX) {
+        return err_set(e, ERR_TOO_BIG, "%s: more than %u tokens", field,
+                       TOKENS_MAX);
+    }
+    int32_t *t = arena_array(a, n + 1, sizeof(*t));
+    if (t == NULL) {
+        return message_too_big(e);
+    }
+    for (const struct json *c = json_first(v); c != NULL; c = json_next(c)) {
+        int64_t id = 0;
+        if (!json_int(c, 0, MODEL_VOCAB_MAX - 1, &id)) {
+            return err_set(e, ERR_INVALID,
+                           "%s: entry %zu of the array is no token id", field,
+                           i);
+        }
+        t[i++] = (int32_t)id;
+    }
+    *ret = t;
+    *ret_n = n;
+    return 0;
+}
+
+static int read_text(struct call *c, const char *text, struct err *e)
+{
+    struct gen_req *q = &c->p.req;
+    size_t n = strlen(text);
+    q->kind = GEN_TEXT;
+    q->text = arena_strn(&c->arena, text, n);
+    q->text_n = n;
+    if (q->text == NULL) {
+        return message_too_big(e);
+    }
+    if (c->p.echo && c->p.stream) {
+        buf_put(&c->echo, text, n);
+    } else if (c->p.echo) {
+        json_put_text(&c->echo, text, n);
+    }
+    if (!buf_ok(&c->echo) || c->echo.n > ANSWER_BYTES_MAX / q->n) {
+        return err_set(e, ERR_TOO_BIG, "echo: the answer is over the limit");
+    }
+    return 0;
+}
+
+/* A string, [string], [int] or [[int]]: one prompt a request. */
+static int read_prompt(struct call *c, const struct json *j, struct err *e)
+{
+    const struct json *v = json_get(j, "prompt");
+    const char *text = json_str(v);
+    if (text != NULL) {
+        return read_text(c, text, e);
+    }
+    const struct json *first = json_first(v);
+    if (v == NULL || json_type(v) != JSON_ARRAY || first == NULL) {
+        return err_set(e, ERR_INVALID,
+                       "prompt: must be a string or an array of token ids");
+    }
+    enum json_type t = json_type(first);
+    if (t != JSON_NUMBER && json_count(v) != 1) {
+        return err_set(e, ERR_UNSUPPORTED,
+                       "prompt: one prompt a request, not %zu", json_count(v));
+    }
+    if (t == JSON_STRING) {
+        return read_text(c, json_str(first), e);
+    }
+    if (c->p.echo) {
+        return err_set(e, ERR_UNSUPPORTED, "echo: only with a text prompt");
+    }
+    if (t == JSON_ARRAY) {
+        v = first;
+    } else if (t != JSON_NUMBER) {
+        return err_set(e, ERR_INVALID,
+                       "prompt: must be a string or an array of token ids");
+    }
+    struct gen_req *q = &c->p.req;
+    q->kind = GEN_TOKENS;
+    return read_tokens(&c->arena, v, "prompt", &q->tokens, &q->n_tokens, e);
+}
+
+/* message_part_fn */
+static int read_part(const struct json *v, const char *where, const char **ret,
+                     struct err *e)
+{
+    *ret = field_text_part(v);
+    return *ret != NULL ? 0
+                        : err_set(e, ERR_UNSUPPORTED,
+                                  "%s: only parts of type text", where);
+}
+
+/* What the assistant thought in earlier turns is not told to it again. */
+static int read_message(struct arena *a, const struct json *v, size_t i,
+                        struct chat_message *m, struct err *e)
+{
+    static const char *const roles[] = {"system", "developer", "user",
+                                        "assistant", NULL};
+    static const char *const keys[] = {"role", "content", NULL};
+    static const char *const own[] = {"role", "content", "reasoning_content",
+                                      "reasoning", NULL};
+    char where[48], content[64];
+    (void)snprintf(where, sizeof(where), "messages[%zu]", i);
+    (void)snprintf(content, sizeof(content), "%s.content", where);
+    const char *role = json_str(json_get(v, "role"));
+    const struct json *text = json_get(v, "content");
+    bool assistant = role != NULL && strcmp(role, "assistant") == 0;
+    if (json_type(v) == JSON_OBJECT && role != NULL) {
+        RETERR(message_only(v, where, assistant ? own : keys, e));
+    }
+    RETERR(message_role(v, where, roles, &m->role, e));
+    if (assistant && text != NULL && json_type(text) == JSON_NULL) {
+        m->content = "";
+        return 0;
+    }
+    return message_content(a, text, content, read_part, false, m, e);
+}
+
+static int read_messages(struct call *c, const struct json *j, struct err *e)
+{
+    struct gen_req *q = &c->p.req;
+    const struct json *v = json_get(j, "messages");
+    size_t i = 0;
+    q->kind = GEN_CHAT;
+    RETERR(messages_room(&c->arena, v, 0, &q->messages, &q->n_messages, e));
+    for (const struct json *x = json_first(v); x != NULL; x = json_next(x)) {
+        RETERR(read_message(&c->arena, x, i, &q->messages[i], e));
+        i++;
+    }
+    return 0;
+}
+
+/* What the answer may look like: checked by params.c. */
+static int read_prediction(struct call *c, struct err *e)
+{
+    struct gen_req *q = &c->p.req;
+    const struct json *v = c->p.prediction;
+    struct buf b;
+    if (v == NULL) {
+        return 0;
+    }
+    c->p.prediction = NULL; /* borrowed from the request's tree */
+    if (json_type(json_first(v)) == JSON_NUMBER) {
+        return read_tokens(&c->arena, v, "prediction", &q->guess_tokens,
+                           &q->n_guess_tokens, e);
+    }
+    buf_init(&b, TEXT_BYTES_MAX);
+    if (json_str(v) != NULL) {
+        buf_puts(&b, json_str(v));
+    }
+    for (const struct json *part = json_first(v); part != NULL;
+         part = json_next(part)) {
+        buf_puts(&b, json_str(json_get(part, "text")));
+    }
+    q->guess = arena_strn(&c->arena, b.p != NULL ? b.p : "", b.n);
+    q->guess_n = b.n;
+    int rc = buf_ok(&b) && q->guess != NULL ? 0 : message_too_big(e);
+    buf_fini(&b);
+    return rc;
+}
+
+int openai_read_completion(struct call *c, const struct json *j, struct err *e)
+{
+    c->field = "prompt";
+    if (c->of_session[0] == '\0') {
+        RETERR(read_prompt(c, j, e));
+    } else if (json_get(j, "prompt") != NULL || json_get(j, "model") != NULL ||
+               c->p.echo || c->p.req.n != 1) {
+        return err_set(e, ERR_UNSUPPORTED,
+                       "prompt, model, echo, n: not with a session");
+    }
+    c->field = "prediction";
+    return read_prediction(c, e);
+}
+
+int openai_read_chat(struct call *c, const struct json *j, struct err *e)
+{
+    c->field = "messages";
+    RETERR(read_messages(c, j, e));
+    c->field = "prediction";
+    return read_prediction(c, e);
+}

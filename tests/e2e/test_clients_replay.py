@@ -1,0 +1,121 @@
+"""Requests as real clients sent them (shared/data/clients), answered by the demo model.
+
+Each is served (2xx), or stands in the table below with its reason and is refused in its dialect's form, in words that name
+the reason. Strings of the recordings are cut, so only what a request asks for is looked at, not what is said."""
+import json
+import re
+
+import pytest
+
+from conftest import Daemon
+
+# Routes that are not there yet, or never, and why.
+NO_ROUTE = {
+    "/v1/responses": "OpenAI's responses API is a task of its own",
+    "/v1/embeddings": "no model gives embeddings", "/api/embed": "no model gives embeddings",
+    "/api/embeddings": "no model gives embeddings",
+    **dict.fromkeys(("/infill", "/props", "/completion", "/apply-template", "/models/sse", "/chat/completions"),
+                    "llama-server's own routes are a task of their own"),
+    "/v1beta/models/gemma-chat:streamGenerateContent": "Gemini's dialect", "/": "Hugging Face's text_generation",
+}
+# What is refused: (words of the error, reason). The first row that fits a request that was not served explains it.
+REFUSED = [
+    ("tools: only an empty one", "tools are a task of their own"),
+    ("tool_choice: only", "tools are a task of their own"),
+    ("role: 'tool' is not one of", "tools are a task of their own"),
+    ("tool_calls: no such field here", "tools are a task of their own"),
+    ("no block of type 'tool_use' here", "tools are a task of their own"),
+    ("no block of type 'tool_result' here", "tools are a task of their own"),
+    ("response_format: only", "output by a schema needs a constraint: a task of its own"),
+    ("output_config.format: not here", "output by a schema needs a constraint: a task of its own"),
+    ("format: only an empty one", "output by a schema needs a constraint: a task of its own"),
+    ("suffix: only an empty one", "filling in is a task of its own"),
+    ("exceeds the available context size", "longer than the demo model's context"),
+    ("no block of type 'image' here", "models read text"),
+    ("content: only parts of type text", "models read text"),
+    ("name: no such field here", "no template shows a participant's name"),
+    ("is not continued here", "a beginning of the answer is not continued yet"),
+    ("thinking: only", "thinking is not told apart from text"),
+    ("best_of: only 1", "choices are not ranked"),
+    ("echo: not together with logprobs", "log-probabilities of a prompt are not computed"),
+    ("prompt: one prompt a request", "one prompt a request"),
+    ("system: not with raw", "Ollama refuses it, too"),
+    ("there is no model", "the client asked for a model that is not there"),
+    ("Conversation roles must alternate", "the template wants roles that alternate"),
+    ("function_call: only", "tools are a task of their own"),
+]
+
+
+@pytest.fixture(scope="module")
+def clients(aned, demo_gguf, shared, tmp_path_factory):
+    """A daemon with the models that the recordings name."""
+    conf = tmp_path_factory.mktemp("conf") / "aned.conf"
+    conf.write_text("[http]\ndefault_model = aned-demo\n")
+    d = Daemon(aned, args=["--config", str(conf)])
+    for name in ("aned-demo", "gemma-chat"):
+        job = d.convert(demo_gguf, name, context=1024)
+        assert job["state"] == "done", job
+    yield d
+    assert d.close() == 0
+
+
+def shorter(body):
+    """No answer needs to be long."""
+    if not isinstance(body, dict):
+        return body
+    for key in ("max_tokens", "max_completion_tokens"):
+        if isinstance(body.get(key), int):
+            body[key] = min(body[key], 8)
+    if isinstance(body.get("options"), dict):
+        body["options"] = {**body["options"], "num_predict": min(body["options"].get("num_predict", 8), 8)}
+    return body
+
+
+def complete(path, r):
+    """A stream has its last event."""
+    kind = r.headers.get("content-type", "")
+    if kind == "application/x-ndjson":
+        x = json.loads(r.text.splitlines()[-1])
+        return x.get("done") is True or x == {"status": "success"}
+    if kind == "text/event-stream":
+        return r.text.endswith("data: [DONE]\n\n") or "event: message_stop" in r.text
+    return True
+
+
+def reason_of(method, path, r):
+    bare = path.split("?")[0]
+    if r.status_code in (404, 405) and bare in NO_ROUTE and not (bare == "/" and method != "POST"):
+        return NO_ROUTE[bare]
+    e = r.json()["error"]
+    text = e if isinstance(e, str) else e["message"]
+    return next((why for words, why in REFUSED if words in text), None)
+
+
+def test_replay(clients, shared):
+    served, refused, bad = 0, {}, []
+    files = sorted((shared / "data" / "clients").glob("*.json"))
+    assert len(files) > 300
+    deletes = [f for f in files if json.loads(f.read_text())["method"] == "DELETE"]
+    with clients.http() as c:
+        for f in [f for f in files if f not in deletes] + deletes:
+            x = json.loads(f.read_text())
+            headers = {k: v for k, v in x["headers"].items()
+                       if k.lower() in ("content-type", "accept", "anthropic-version", "anthropic-beta", "user-agent")}
+            body = x.get("body")
+            r = c.request(x["method"], x["path"], headers=headers,
+                          content=None if body is None else body if isinstance(body, str) else json.dumps(shorter(body)))
+            assert r.status_code < 500, (f.name, r.text)
+            if r.status_code < 300:
+                served += 1
+                assert complete(x["path"], r), (f.name, r.text[-200:])
+                continue
+            why = reason_of(x["method"], x["path"], r)
+            if why is None:
+                bad.append((f.name, x["method"], x["path"], r.status_code, r.text[:300]))
+            else:
+                refused.setdefault(why, []).append(f.stem)
+    print(f"\n{served} of {len(files)} requests of real clients are served; the others:")
+    for why, names in sorted(refused.items(), key=lambda x: -len(x[1])):
+        print(f"{len(names):4} {why}: {' '.join(re.sub('-[0-9]+$', '', n) for n in names[:4])}{' ...' if len(names) > 4 else ''}")
+    assert not bad, "\n".join(str(b) for b in bad)
+    assert served >= 150

@@ -1,0 +1,72 @@
+/* What dialects read beside the fields: prompts, conversations, blocks.
+ * Whatever is taken is whole and has roles that templates know; whatever is
+ * refused has words. */
+#include <string.h>
+
+#include "api/anthropic.h"
+#include "api/ollama.h"
+#include "api/openai.h"
+
+static void check_message(const struct chat_message *m)
+{
+    static const char *const roles[] = {"system", "developer", "user",
+                                        "assistant"};
+    bool known = false;
+    for (size_t i = 0; i < countof(roles); i++) {
+        known = known || strcmp(m->role, roles[i]) == 0;
+    }
+    must(known && m->content != NULL && strlen(m->content) == m->content_n);
+}
+
+static void check(const struct call *c)
+{
+    const struct gen_req *q = &c->p.req;
+    if (c->only_load) {
+        must(c->d->loaded != NULL);
+        return;
+    }
+    must(q->kind != GEN_TEXT || strlen(q->text) == q->text_n);
+    must(q->kind != GEN_TOKENS || q->n_tokens <= TOKENS_MAX);
+    must(q->kind != GEN_CHAT || q->n_messages > 0);
+    for (size_t i = 0; q->kind == GEN_CHAT && i < q->n_messages; i++) {
+        check_message(&q->messages[i]);
+    }
+}
+
+static void read_as(const struct dialect *d, const struct json *j)
+{
+    static struct call c;
+    struct err e = {0};
+    memset(&c, 0, sizeof(c));
+    c.d = d;
+    arena_init(&c.arena, GEN_ARENA_MAX);
+    buf_init(&c.echo, ANSWER_BYTES_MAX);
+    int rc = params_read(j, d->fields, &c.arena, &c.p, &e);
+    if (rc == 0) {
+        rc = d->read(&c, j, &e);
+    }
+    if (rc == 0) {
+        check(&c);
+    } else {
+        must(rc < 0 && e.msg[0] != '\0');
+    }
+    buf_fini(&c.echo);
+    arena_fini(&c.arena);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);
+int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
+{
+    static const struct dialect *const all[] = {&openai_completion,
+                                                &openai_chat, &anthropic_chat,
+                                                &ollama_chat, &ollama_generate};
+    struct json *j = NULL;
+    if (json_parse((const char *)p, n, &j, NULL) < 0) {
+        return 0;
+    }
+    for (size_t i = 0; i < countof(all) && json_type(j) == JSON_OBJECT; i++) {
+        read_as(all[i], j);
+    }
+    json_free(j);
+    return 0;
+}
