@@ -27,6 +27,7 @@ static const struct command commands[] = {
     {"tensor", cli_tensor, "one tensor of a GGUF as a .npy"},
     {"tokenize", cli_tokenize, "text into token ids"},
     {"detokenize", cli_detokenize, "token ids into text"},
+    {"template", cli_template, "messages into prompt text"},
     {"logits", cli_logits, "every position's logits of a list of token ids"},
     {"quality", cli_quality, "how far a bundle is from its source"},
     {"probe", cli_probe, "what this machine makes of a bundle's packages"},

@@ -75,13 +75,18 @@ static int check_keys(const cJSON *c, struct err *e)
     return 0;
 }
 
-int json_parse(const char *p, size_t n, struct json **ret, struct err *e)
+int json_check(const char *p, size_t n, struct err *e)
 {
     const char *why = NULL;
     size_t at = 0;
-    if (!json_scan(p, n, &why, &at)) {
-        return err_set(e, ERR_JSON, "%s at byte %zu", why, at);
-    }
+    return json_scan(p, n, &why, &at)
+               ? 0
+               : err_set(e, ERR_JSON, "%s at byte %zu", why, at);
+}
+
+int json_parse(const char *p, size_t n, struct json **ret, struct err *e)
+{
+    RETERR(json_check(p, n, e));
     cJSON *c = cJSON_ParseWithLength(p, n);
     if (c == NULL) {
         return err_set(e, ERR_NOMEM, "JSON of %zu bytes", n);

@@ -18,6 +18,9 @@ struct json; /* a node; the root owns the tree */
  * JSON, NOMEM. The message has the byte offset. */
 CHECKED int json_parse(const char *p, size_t n, struct json **ret,
                        struct err *e);
+/* Only look whether json_parse would take p[0..n), but for keys that stand
+ * twice. */
+CHECKED int json_check(const char *p, size_t n, struct err *e);
 void json_free(struct json *j); /* NULL is fine; roots only */
 
 enum json_type {

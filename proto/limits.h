@@ -74,13 +74,21 @@
 #define STOP_STRINGS_MAX  16u        /* OpenAI takes 4; llama-server any */
 #define STOP_BYTES_MAX    1024u      /* one stop string */
 #define CHAT_MESSAGES_MAX 4096u
-#define CHAT_TEXT_MAX         KIB(256) /* a template; the longest known is 20 KB */
-#define CHAT_ARENA_MAX        MIB(64)  /* values of one rendering */
-#define CHAT_STEPS_MAX        5000000u /* expressions of one rendering */
-#define CHAT_STEP_BYTES       256u     /* looked through in a step: 1 GiB, a second */
-#define CHAT_DEPTH_MAX        64       /* nesting in a template */
-#define CHAT_TREE_MAX         128      /* nodes on a path of its tree; NOTES 35 */
-#define CHAT_VALUES_MAX       256u     /* names set at one time */
+
+/* --- chat templates --- */
+#define JINJA_TEXT_MAX   KIB(256) /* a template; the longest known is 20 KB */
+#define JINJA_TREE_BYTES MIB(32)  /* its tokens, and its tree: 200 bytes a node */
+#define JINJA_NODES_MAX  65536u   /* of its tree; the longest known has 3000 */
+#define JINJA_NAMES_MAX  4096u    /* different ones; the longest known has 150 */
+#define JINJA_DEPTH_MAX  64       /* nesting that the parser follows */
+#define JINJA_TREE_MAX   128      /* nodes on a path of its tree; NOTES 35 */
+#define JINJA_LEVELS_MAX 256      /* nodes and values that a rendering is inside */
+#define JINJA_ARENA_MAX  MIB(64)  /* values of one rendering */
+#define JINJA_STEPS_MAX  5000000u /* expressions of one rendering */
+#define JINJA_STEP_BYTES 256u     /* looked through in a step: 1 GiB, a second */
+#define JINJA_RANGE_MAX  100000u  /* items of a range; jinja2's sandbox has this */
+#define JINJA_WIDTH_MAX  1000000  /* of a padded field, an indent */
+#define JINJA_DIGITS_MAX 300      /* behind the point: a double has 1074 at most */
 
 /* --- JSON (cJSON takes up to 40 times the memory of its input) --- */
 #define JSON_DEPTH_MAX   32

@@ -3,7 +3,7 @@
  */
 #pragma once
 
-#include "base/err.h"
+#include "base/buf.h"
 
 int cli_serve(int argc, char **argv);
 int cli_convert(int argc, char **argv);
@@ -14,6 +14,7 @@ int cli_inspect(int argc, char **argv);
 int cli_tensor(int argc, char **argv);
 int cli_tokenize(int argc, char **argv);
 int cli_detokenize(int argc, char **argv);
+int cli_template(int argc, char **argv);
 int cli_logits(int argc, char **argv);
 int cli_mil(int argc, char **argv);
 int cli_quality(int argc, char **argv);
@@ -27,6 +28,10 @@ int cli_sandbox(int argc, char **argv);
  * printed, and the result is the exit code: 64 for an unknown name, 69 for an
  * instruction set that this machine does not have. */
 int cli_isa(const char *usage, const char *name);
+
+/* All of stdin into b. Errors: IO, TOO_BIG (b's limit). */
+CHECKED int cli_read_stdin(struct buf *b, struct err *e);
+CHECKED int cli_write_stdout(const struct buf *b, struct err *e);
 
 /* Print "usage: ..." for a wrong command line; returns EXIT_USAGE. */
 int cli_usage(const char *usage, const char *fmt, ...) PRINTF_LIKE(2, 3);

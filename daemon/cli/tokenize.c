@@ -67,30 +67,6 @@ static int parse(int argc, char **argv, const char *usage, struct options *o,
     return 0;
 }
 
-static int read_stdin(struct buf *b, struct err *e)
-{
-    char block[16384];
-    size_t n = 0;
-    while ((n = fread(block, 1, sizeof(block), stdin)) > 0) {
-        buf_put(b, block, n);
-    }
-    if (ferror(stdin) != 0) {
-        return err_set(e, ERR_IO, "stdin could not be read");
-    }
-    return buf_ok(b) ? 0
-                     : err_set(e, ERR_TOO_BIG, "stdin: the limit is %zu bytes",
-                               b->max);
-}
-
-static int write_stdout(const struct buf *b, struct err *e)
-{
-    if ((b->n > 0 && fwrite(b->p, 1, b->n, stdout) != b->n) ||
-        fflush(stdout) != 0) {
-        return err_set(e, ERR_IO, "stdout could not be written");
-    }
-    return 0;
-}
-
 static int tokenize(const struct options *o, struct err *e)
 {
     struct buf in;
@@ -101,7 +77,7 @@ static int tokenize(const struct options *o, struct err *e)
     buf_init(&out, MIB(16)); /* TOKENS_MAX ids of at most 11 characters */
     int rc = 0;
     const char *gap = "";
-    CHECK(read_stdin(&in, e));
+    CHECK(cli_read_stdin(&in, e));
     CHECK(tokenizer_encode(o->t, in.p != NULL ? in.p : "", in.n, o->special,
                            &ids, &n, e));
     if (o->bos && tokenizer_bos(o->t) != TOKEN_NONE) {
@@ -113,7 +89,7 @@ static int tokenize(const struct options *o, struct err *e)
         gap = " ";
     }
     buf_puts(&out, "\n");
-    CHECK(write_stdout(&out, e));
+    CHECK(cli_write_stdout(&out, e));
 out:
     free(ids);
     buf_fini(&in);
@@ -151,7 +127,7 @@ static int detokenize(const struct options *o, struct err *e)
     int rc = 0;
     buf_init(&in, MIB(16));
     buf_init(&out, (size_t)TOKENS_MAX * 64);
-    rc = read_stdin(&in, e);
+    rc = cli_read_stdin(&in, e);
     if (rc < 0) {
         goto out;
     }
@@ -172,7 +148,7 @@ static int detokenize(const struct options *o, struct err *e)
         n++;
     }
     tokenizer_decode(o->t, ids, n, o->special, &out);
-    rc = buf_ok(&out) ? write_stdout(&out, e)
+    rc = buf_ok(&out) ? cli_write_stdout(&out, e)
                       : err_set(e, ERR_TOO_BIG, "the text");
 out:
     free(ids);

@@ -1,218 +1,196 @@
-/* chat.c - which family a template belongs to, and messages as its variables.
- *
- * A family is recognised by marks that only its templates write. Rendering then
- * runs the template itself (chat_impl.h), as transformers does: trim_blocks,
- * lstrip_blocks, tools and documents none. So the small differences inside a
- * family are those of the model's own template.
- */
+/* chat.c - messages as the variables of a model's chat template. */
 #include "model/chat.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-#include "model/chat_impl.h"
+#include "base/utf8.h"
+#include "model/jinja/ast.h"
 #include "proto/limits.h"
 
-static const struct family {
-    enum chat_family family;
-    const char *name;
-    const char *marks[2]; /* all of them stand in the template */
-    const char *never[2]; /* none of these does */
-} families[] = {
-    {CHAT_PHI4,   "phi4",   {"<|im_sep|>", NULL},          {NULL, NULL}          },
-    {CHAT_CHATML, "chatml", {"<|im_start|>", NULL},        {NULL, NULL}          },
-    {CHAT_LLAMA3, "llama3", {"<|start_header_id|>", NULL}, {NULL, NULL}          },
-    {CHAT_GEMMA,  "gemma",  {"<start_of_turn>", NULL},     {NULL, NULL}          },
-    {CHAT_LLAMA2, "llama2", {"[INST]", "<<SYS>>"},         {NULL, NULL}          },
-    {CHAT_PHI4,   "phi4",   {"<|end|>", "<|/tool|>"},      {"<|message|>", NULL} },
-    {CHAT_PHI3,   "phi3",   {"<|end|>", "<|assistant|>"},  {"<|message|>", NULL} },
-    {CHAT_ZEPHYR, "zephyr", {"<|user|>", "eos_token"},     {"[gMASK]", "<|end|>"}},
+struct chat_template {
+    struct jinja *jinja;
+    bool developer; /* its text knows that role */
 };
 
-/* For the message about a template of no known family. */
-static const char *const other_marks[] = {
-    "[INST]",
-    "<|turn>",
-    "<|message|>",
-    "<|START_OF_TURN_TOKEN|>",
-    "<|start_of_role|>",
-    "[gMASK]",
-    "<|User|>",
-    "### Instruction:",
-    "USER:",
-    "GPT4 Correct",
-    "<|role_start|>",
-};
-
-static bool matches(const struct family *f, const char *tmpl)
-{
-    for (size_t i = 0; i < countof(f->marks); i++) {
-        if (f->marks[i] != NULL && strstr(tmpl, f->marks[i]) == NULL) {
-            return false;
-        }
-    }
-    for (size_t i = 0; i < countof(f->never); i++) {
-        if (f->never[i] != NULL && strstr(tmpl, f->never[i]) != NULL) {
-            return false;
-        }
-    }
-    return true;
-}
-
-const char *chat_family_name(enum chat_family f)
-{
-    for (size_t i = 0; i < countof(families); i++) {
-        if (families[i].family == f) {
-            return families[i].name;
-        }
-    }
-    return "none";
-}
-
-static int parse(struct arena *a, const char *tmpl, struct node **ret,
-                 struct err *e)
-{
-    struct toks t;
-    if (strlen(tmpl) > CHAT_TEXT_MAX) {
-        return err_set(e, ERR_TEMPLATE, "a chat template of %zu bytes",
-                       strlen(tmpl));
-    }
-    int rc = chat_lex(a, tmpl, strlen(tmpl), &t, e);
-    return rc < 0 ? rc : chat_parse(a, &t, ret, e);
-}
-
-int chat_detect(const char *tmpl, enum chat_family *ret, struct err *e)
+int chat_compile(const char *tmpl, struct chat_template **ret, struct err *e)
 {
     if (tmpl == NULL) {
         return err_set(e, ERR_TEMPLATE, "the model has no chat template");
     }
-    const struct family *found = NULL;
-    for (size_t i = 0; found == NULL && i < countof(families); i++) {
-        if (matches(&families[i], tmpl)) {
-            found = &families[i];
-        }
-    }
-    if (found == NULL) {
-        for (size_t i = 0; i < countof(other_marks); i++) {
-            if (strstr(tmpl, other_marks[i]) != NULL) {
-                return err_set(e, ERR_TEMPLATE,
-                               "a chat template with %s is of no family aned "
-                               "knows",
-                               other_marks[i]);
-            }
-        }
-        return err_set(e, ERR_TEMPLATE,
-                       "a chat template of no known family: "
-                       "\"%.60s...\"",
-                       tmpl);
-    }
-    struct arena a;
-    struct node *tree = NULL;
-    arena_init(&a, CHAT_ARENA_MAX);
-    int rc = parse(&a, tmpl, &tree, e);
-    arena_fini(&a);
-    if (rc == 0) {
-        *ret = found->family;
-    }
-    return rc;
+    struct jinja *j = NULL;
+    RETERR(jinja_compile(tmpl, strlen(tmpl), &j, e));
+    struct chat_template *t = calloc(1, sizeof(*t));
+    must(t != NULL);
+    t->jinja = j;
+    t->developer = strstr(tmpl, "developer") != NULL;
+    *ret = t;
+    return 0;
 }
 
-static struct span zspan(const char *z)
+void chat_free(struct chat_template *t)
 {
-    return (struct span){z, strlen(z)};
+    if (t != NULL) {
+        jinja_free(t->jinja);
+        free(t);
+    }
 }
 
-/* The messages as a list of mappings. A template that does not know the
- * developer role gets such a message as a system message. */
-static int messages_value(struct chat_env *v, const char *tmpl,
-                          const struct chat_message *m, size_t n,
-                          struct val *ret)
+bool chat_mentions(const struct chat_template *t, const char *name)
 {
-    bool developer = strstr(tmpl, "developer") != NULL;
-    struct val_list *l = arena_alloc(v->arena, sizeof(*l));
-    if (l == NULL ||
-        (l->v = arena_array(v->arena, n + 1, sizeof(*l->v))) == NULL) {
-        return err_set(v->e, ERR_TOO_BIG, "the messages");
+    return intern_find(&t->jinja->names, zspan(name)).p != NULL;
+}
+
+static int no_memory(struct err *e)
+{
+    return err_set(e, ERR_TOO_BIG, "the messages");
+}
+
+/* d gets a member; one of that name already there is an error or, with
+ * `replace`, goes. */
+static int put(struct arena *a, struct val_dict *d, struct val key,
+               struct val v, bool replace, struct err *e)
+{
+    if (!replace && dict_get(d, &key) != NULL) {
+        return err_set(e, ERR_JSON, "'%.*s' stands twice in a message",
+                       (int)(key.s.n < 60 ? key.s.n : 60), key.s.p);
     }
-    for (; l->n < n; l->n++) {
-        const char *role = m[l->n].role;
-        struct val_map *one = arena_alloc(v->arena, sizeof(*one));
-        if (one == NULL) {
-            return err_set(v->e, ERR_TOO_BIG, "the messages");
+    return dict_put(a, d, key, v) ? 0 : no_memory(e);
+}
+
+static int putz(struct arena *a, struct val_dict *d, const char *key,
+                struct val v, struct err *e)
+{
+    return put(a, d, val_strz(key), v, true, e);
+}
+
+/* The members of a JSON object into d. */
+static int put_json(struct arena *a, struct val_dict *d, struct span json,
+                    bool replace, const char *what, struct err *e)
+{
+    struct val v;
+    if (json.n == 0) {
+        return 0;
+    }
+    int rc = val_from_json(a, json.p, json.n, &v, e);
+    if (rc == 0 && v.kind != V_DICT) {
+        rc = err_set(e, ERR_JSON, "must be an object");
+    }
+    if (rc < 0) {
+        return err_prefix(e, rc, "%s", what);
+    }
+    for (size_t i = 0; i < v.dict->n; i++) {
+        RETERR(put(a, d, v.dict->item[i].key, v.dict->item[i].v, replace, e));
+    }
+    return 0;
+}
+
+static int message_value(const struct chat_template *t, struct arena *a,
+                         const struct chat_message *m, struct val *ret,
+                         struct err *e)
+{
+    struct val_dict *d = arena_alloc(a, sizeof(*d));
+    const char *role = m->role;
+    if (d == NULL) {
+        return no_memory(e);
+    }
+    if (strcmp(role, "developer") == 0 && !t->developer) {
+        role = "system";
+    }
+    RETERR(putz(a, d, "role", val_strz(role), e));
+    if (m->content != NULL) {
+        struct span text = {m->content, m->content_n};
+        if (!utf8_valid(text.p, text.n)) {
+            return err_set(e, ERR_INVALID, "a message that is not UTF-8");
         }
-        if (strcmp(role, "developer") == 0 && !developer) {
-            role = "system";
+        RETERR(putz(a, d, "content", val_str(text), e));
+    }
+    RETERR(put_json(a, d, m->fields, false, "a message", e));
+    *ret = val_dict_of(d);
+    return 0;
+}
+
+static int messages_value(const struct chat_template *t, struct arena *a,
+                          const struct chat_request *q, struct val *ret,
+                          struct err *e)
+{
+    struct val_list *l = arena_alloc(a, sizeof(*l));
+    if (q->n_messages > CHAT_MESSAGES_MAX) {
+        return err_set(e, ERR_TOO_BIG, "%zu messages", q->n_messages);
+    }
+    if (l == NULL) {
+        return no_memory(e);
+    }
+    for (size_t i = 0; i < q->n_messages; i++) {
+        struct val one;
+        RETERR(message_value(t, a, &q->messages[i], &one, e));
+        if (!list_push(a, l, one)) {
+            return no_memory(e);
         }
-        RETERR(val_map_put(v->arena, one, zspan("role"), val_strz(role), v->e));
-        struct span text = {m[l->n].content, m[l->n].content_n};
-        RETERR(
-            val_map_put(v->arena, one, zspan("content"), val_str(text), v->e));
-        l->v[l->n] = (struct val){.kind = V_MAP, .map = one};
     }
     *ret = (struct val){.kind = V_LIST, .list = l};
     return 0;
 }
 
-static int render(struct chat_env *v, const struct node *tree, const char *bos,
-                  const char *eos, struct val messages, bool add_generation)
+/* A JSON array as a variable; none when there is none. */
+static int put_array(struct arena *a, struct val_dict *d, const char *key,
+                     struct span json, struct err *e)
 {
-    const struct {
-        const char *name;
-        struct val v;
-    } vars[] = {
-        {"messages",              messages                },
-        {"add_generation_prompt", val_bool(add_generation)},
-        {"bos_token",             val_strz(bos)           },
-        {"eos_token",             val_strz(eos)           },
-        {"tools",                 {.kind = V_NONE}        },
-        {"documents",             {.kind = V_NONE}        },
-        {"strftime_now",          val_bool(true)          },
-        {"raise_exception",       val_bool(true)          },
-    };
-    for (size_t i = 0; i < countof(vars); i++) {
-        int rc = chat_set(v, zspan(vars[i].name), vars[i].v);
-        if (rc < 0) {
-            return rc;
-        }
+    struct val v = val_none;
+    int rc = json.n > 0 ? val_from_json(a, json.p, json.n, &v, e) : 0;
+    if (rc == 0 && v.kind != V_NONE && v.kind != V_LIST) {
+        rc = err_set(e, ERR_JSON, "must be an array");
     }
-    return chat_eval_block(v, tree);
+    return rc < 0 ? err_prefix(e, rc, "%s", key) : putz(a, d, key, v, e);
 }
 
-int chat_render_at(const char *tmpl, const char *bos, const char *eos,
-                   const struct chat_message *m, size_t n, bool add_generation,
-                   int64_t now, struct buf *b, struct err *e)
+static int fill(const struct chat_template *t, struct arena *a,
+                const struct chat_request *q, struct val_dict *d, struct err *e)
+{
+    struct val messages = val_none;
+    RETERR(messages_value(t, a, q, &messages, e));
+    RETERR(putz(a, d, "messages", messages, e));
+    RETERR(putz(a, d, "add_generation_prompt", val_bool(q->add_generation), e));
+    RETERR(putz(a, d, "bos_token", val_strz(q->bos), e));
+    RETERR(putz(a, d, "eos_token", val_strz(q->eos), e));
+    RETERR(put_array(a, d, "tools", q->tools, e));
+    RETERR(put_array(a, d, "documents", q->documents, e));
+    return put_json(a, d, q->kwargs, true, "chat_template_kwargs", e);
+}
+
+int chat_render(const struct chat_template *t, const struct chat_request *q,
+                struct buf *b, struct err *e)
 {
     struct arena a;
-    struct node *tree = NULL;
-    struct val messages = {.kind = V_NONE};
-    size_t before = b->n;
-    if (n > CHAT_MESSAGES_MAX) {
-        return err_set(e, ERR_TOO_BIG, "%zu messages", n);
-    }
-    arena_init(&a, CHAT_ARENA_MAX);
-    struct chat_env *v = arena_alloc(&a, sizeof(*v));
-    int rc = 0;
-    CHECK(v == NULL ? err_set(e, ERR_NOMEM, "chat template")
-                    : parse(&a, tmpl, &tree, e));
-    v->arena = &a;
-    v->out = b;
-    v->e = e;
-    v->now = (time_t)now;
-    CHECK(messages_value(v, tmpl, m, n, &messages));
-    CHECK(render(v, tree, bos, eos, messages, add_generation));
-out:
-    if (rc < 0 && b->p != NULL) {
-        b->n = before; /* untouched on failure */
-        b->p[before] = '\0';
+    struct val_dict vars = {0};
+    arena_init(&a, JINJA_ARENA_MAX);
+    int rc = fill(t, &a, q, &vars, e);
+    if (rc == 0) {
+        rc = jinja_render(t->jinja, &a, &vars, q->now, b, e);
     }
     arena_fini(&a);
     return rc;
 }
 
-int chat_render(enum chat_family f, const char *tmpl, const char *bos,
-                const char *eos, const struct chat_message *m, size_t n,
-                bool add_generation, struct buf *b, struct err *e)
+int chat_render_json(const struct chat_template *t, struct span vars,
+                     const char *bos, const char *eos, int64_t now,
+                     struct buf *b, struct err *e)
 {
-    must(f != CHAT_NONE && tmpl != NULL);
-    return chat_render_at(tmpl, bos, eos, m, n, add_generation,
-                          (int64_t)time(NULL), b, e);
+    struct arena a;
+    struct val_dict d = {0};
+    int rc = 0;
+    arena_init(&a, JINJA_ARENA_MAX);
+    if (bos != NULL) {
+        CHECK(putz(&a, &d, "bos_token", val_strz(bos), e));
+    }
+    if (eos != NULL) {
+        CHECK(putz(&a, &d, "eos_token", val_strz(eos), e));
+    }
+    CHECK(putz(&a, &d, "tools", val_none, e));
+    CHECK(putz(&a, &d, "documents", val_none, e));
+    CHECK(put_json(&a, &d, vars, true, "the variables", e));
+    CHECK(jinja_render(t->jinja, &a, &d, now, b, e));
+out:
+    arena_fini(&a);
+    return rc;
 }

@@ -1,47 +1,69 @@
-/* chat.h - from messages to prompt text, for known families of chat templates.
+/* chat.h - from messages to prompt text, by a model's own chat template.
  *
- * The family is recognised in the template's text: ChatML, Llama 2, Llama 3,
- * Gemma, Phi (3 and 4) and Zephyr. Other templates are refused with an error
- * that says what was found (TEMPLATE). The output is byte for byte what the
- * template renders under Jinja2 for plain text messages. Tokenise it with
- * special = true; when it begins with the BOS text, add no other BOS.
+ * The template is compiled once (model/jinja/jinja.h) and rendered many times.
+ * The prompt is byte for byte what transformers' apply_chat_template makes of
+ * the same input. Tokenise it with special = true; when it begins with the BOS
+ * text, add no other BOS.
+ *
+ * What is not plain text comes as JSON text: it belongs to no thread, and it
+ * keeps what a tree of doubles loses (1 and 1.0 are printed differently).
+ *
+ * Thread: a compiled template never changes; any number of threads may render
+ * it at the same time.
  */
 #pragma once
 
 #include "base/buf.h"
 
 struct chat_message {
-    const char *role; /* "system", "developer", "user", "assistant" */
-    const char *content;
+    const char *role; /* "system", "developer", "user", "assistant", "tool" */
+    const char *content; /* NULL: as `fields` has it, or none */
     size_t content_n;
+    /* A JSON object with further members of the message: tool_calls,
+     * tool_call_id, name, reasoning_content, content as a list of parts. Empty:
+     * none. A member `role`, or `content` beside content, is an error. */
+    struct span fields;
 };
 
-enum chat_family {
-    CHAT_NONE,
-    CHAT_CHATML,
-    CHAT_LLAMA2,
-    CHAT_LLAMA3,
-    CHAT_GEMMA,
-    CHAT_PHI3,
-    CHAT_PHI4,
-    CHAT_ZEPHYR
+struct chat_request {
+    const struct chat_message *messages;
+    size_t n_messages;
+    bool add_generation;   /* begin the assistant's turn */
+    struct span tools;     /* a JSON array, or empty: none */
+    struct span documents; /* the same */
+    /* A JSON object with further variables, OpenAI's chat_template_kwargs:
+     * {"enable_thinking": false}. It may replace those above. Empty: none. */
+    struct span kwargs;
+    const char *bos, *eos; /* texts of those tokens, "" when absent */
+    int64_t now; /* seconds since 1970: some templates write today's date, in
+                    the local time zone */
 };
 
-/* tmpl: the Jinja text (NULL when the model has none: TEMPLATE). */
-CHECKED int chat_detect(const char *tmpl, enum chat_family *ret, struct err *e);
-const char *chat_family_name(enum chat_family f);
+struct chat_template;
 
-/* Append the prompt to b, with the generation prompt after it when
- * add_generation. bos/eos: texts of those tokens ("" when absent). tmpl is the
- * same text as given to chat_detect (small variations inside a family depend on
- * it). Errors: TEMPLATE_INPUT (roles that do not fit), TOO_BIG. */
-CHECKED int chat_render(enum chat_family f, const char *tmpl, const char *bos,
-                        const char *eos, const struct chat_message *m, size_t n,
-                        bool add_generation, struct buf *b, struct err *e);
+/* tmpl: the Jinja text (NULL when the model has none: TEMPLATE). Errors: those
+ * of jinja_compile. *ret is the caller's: chat_free(). */
+CHECKED int chat_compile(const char *tmpl, struct chat_template **ret,
+                         struct err *e);
+void chat_free(struct chat_template *t); /* NULL is fine */
 
-/* The same at a time given in seconds since 1970: some templates (Llama 3.2)
- * write today's date, in the local time zone. */
-CHECKED int chat_render_at(const char *tmpl, const char *bos, const char *eos,
-                           const struct chat_message *m, size_t n,
-                           bool add_generation, int64_t now, struct buf *b,
-                           struct err *e);
+/* Whether the template mentions this name at all, as a variable or an
+ * attribute: a template without "tools" cannot show any. */
+bool chat_mentions(const struct chat_template *t, const char *name);
+
+/* Append the prompt to b, which is untouched on failure. A template that does
+ * not know the role developer gets such a message as a system message. Errors:
+ * TEMPLATE_INPUT (the template refuses these messages: its own text),
+ * TEMPLATE (it uses what aned does not have), JSON, INVALID (content that is
+ * not UTF-8), TOO_BIG. */
+CHECKED int chat_render(const struct chat_template *t,
+                        const struct chat_request *q, struct buf *b,
+                        struct err *e);
+
+/* The same with all variables as one JSON object, for `aned template`:
+ * messages, add_generation_prompt, tools, bos_token and what else the template
+ * knows. tools and documents are none where it does not name them. bos and eos,
+ * which may be NULL, are used where it has no bos_token and eos_token. */
+CHECKED int chat_render_json(const struct chat_template *t, struct span vars,
+                             const char *bos, const char *eos, int64_t now,
+                             struct buf *b, struct err *e);

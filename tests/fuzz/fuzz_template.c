@@ -52,24 +52,35 @@ static void leaf(struct gen *g, enum want w)
         "eos_token",
         "''",
         "' \xc3\xa9\xe3\x80\x80 '",
-        "strftime_now('%d %b %Y')",
+        "strftime_now('%d %b %Y %f')",
         "messages[0]['role']",
         "'a,b,,c'",
+        "('<b>'|safe)",
+        "tools|tojson",
+        "mac('x')",
+        "'%s %d'",
+        "caller()",
+        "d.a",
     };
     static const char *const number[] = {
         "1", "0", "loop.index", "messages|length", "9223372036854775807",
         "60000", "-1", "ns.a", "loop.revindex0", "-9223372036854775807",
+        "2.5", "1e300", "loop.length", "d.b", "0x1f", "-0.0", "loop.depth",
     };
     static const char *const list[] = {
         "messages", "[1, 2]", "range(3)", "messages[1:]", "'a b'.split(' ')",
-        "[]", "(1,)", "messages[::-1]", "range(1000)",
+        "[]", "(1,)", "messages[::-1]", "range(1000)", "d.items()", "tools",
+        "'ab'|list", "messages|map(attribute='role')", "d|items", "d.keys()",
+        "['b', 'A', 'a']", "varargs", "loop.nextitem",
     };
     static const char *const truth[] = {
         "true", "false", "add_generation_prompt", "loop.first", "ns is defined",
         "none", "x is undefined", "loop.last", "False",
     };
     static const char *const any[] = {"ns", "nothing", "m", "loop", "tools",
-                                      "None", "x", "documents", "{}"};
+                                      "None", "x", "documents", "{}", "d", "mac",
+                                      "kwargs", "caller", "messages[2]",
+                                      "range", "cycler('a', 1)", "joiner()"};
     switch (w) {
     case TEXT:
         PUT_OF(g, text);
@@ -97,15 +108,23 @@ static const char *link_of(struct gen *g, enum want w)
         "|trim", "+'a'", "~'b'", ".strip()", "|upper", "|lower", "~1",
         "|default('x')", "|string", ".replace('a', 'bb')", " if true",
         " or 'x'", " and 'y'", ".lstrip('x')", "|safe", " if false else 'z'",
-        "[0:1]", " 'c'", "|string()",
+        "[0:1]", " 'c'", "|string()", "|title", "|capitalize", "|indent",
+        "|e", ".title()", "*2", "|tojson", "|reverse", ".rstrip()", "[::-1]",
+        "|truncate(5)", "|center(9)", ".swapcase()", "|urlencode", " % 'x'",
     };
     static const char *const number[] = {"+1", "-1", "%7", " if true", " or 1",
-                                         " and 2", "*2", "//2", "-(-1)"};
+                                         " and 2", "*2", "//2", "-(-1)", "/3",
+                                         "**2", "|abs", "|int", "|float",
+                                         "|round(1)", "-0.5"};
     static const char *const list[] = {"[:]", "[1:]", "[::-1]", "|list",
-                                       " or messages", "[0:9]", " if true"};
+                                       " or messages", "[0:9]", " if true",
+                                       "|sort", "|reverse", "+[1]", "*2",
+                                       "|unique", "|map('string')", "|select",
+                                       "|batch(2)", "|slice(2)", "|reject('odd')"};
     static const char *const truth[] = {
         " and true", " or false", " is defined", " is not none", " == 1",
         " if true", " is true", " in [true]", " is eq true", " is equalto(1)",
+        " is ne(2)", " != 3 == 4", " is callable", " < 1 < 2",
     };
     static const char *const any[] = {".a", "['a']", ".get('a')", "[0]", "()",
                                       "|first", "|default(ns)", ".b.a",
@@ -190,28 +209,44 @@ static void form(struct gen *g, enum want w, unsigned depth)
         "T.replace(T, T)", "T.split(T)[N]", "L|first", "T[N:N]",
         "A|default(T)", "A.get(T, T)", "strftime_now(T)", "raise_exception(T)",
         "T.title()", "cycler(T)", "L|tojson", "A[T]", "(T or T)", "L|last",
+        "L|join(T)", "A|tojson(indent=N)", "A|string", "T % A", "T % (A, A)",
+        "T.format(A, x=A)", "mac(A)", "mac(T, b=A)", "T|indent(N)",
+        "T|replace(T, T)", "T.join(L)", "T.ljust(N, T)", "T.zfill(N)", "[A]|string",
+        "T * N", "T|format(A, N)", "T|truncate(N)", "A|pprint", "T.partition(T)|join",
+        "A|tojson(separators=(T, T), sort_keys=B)", "T[N:N:N]", "loop.cycle(T, A)",
         "T|length|string", "(B and T)", "T|upper|lower",
     };
     static const char *const number[] = {
         "(N + N)", "(N - N)", "N % N", "-N", "T|length", "L|count", "A|length",
-        "(N if B else N)", "N * N", "N ** N", "(N // N)",
+        "(N if B else N)", "N * N", "N ** N", "(N // N)", "N / N", "A|int", "A|float(N)",
+        "N|round(N)", "L|sum", "L|max", "T.find(T, N)", "T.count(T)", "T|int(N, N)",
+        "N|abs", "L.index(A)", "L|min(attribute=T)", "T.rindex(T)",
     };
     static const char *const list[] = {
         "range(N)", "range(N, N)", "[T, N]", "L[N:]", "L[:N]", "L[N:N:N]",
         "T.split(T)", "(T, L)", "L|list", "[L, L]", "L[::-1]", "[A]",
-        "(L or L)", "A.items()", "{T: N}", "(L + L)",
+        "(L or L)", "A.items()", "{T: N}", "(L + L)", "L|sort", "L|sort(attribute=T)",
+        "L|map(T)|list", "L|map(attribute=T)", "L|select(T, A)", "L|selectattr(T)",
+        "L|rejectattr(T, T, A)|list", "A|dictsort", "L|unique", "L|groupby(T)",
+        "L|batch(N, A)", "L|slice(N)", "T.split(T, N)", "T.rsplit(T)", "A.values()",
+        "T.splitlines()", "L|reverse|list", "A|items", "range(N, N, N)", "L * N",
+        "dict(A, **A).keys()", "L|sort(reverse=B, attribute=T)",
     };
     static const char *const truth[] = {
         "(T == T)", "(N < N)", "(T in L)", "(T in T)", "(not B)", "(B and B)",
         "(B or B)", "A is defined", "A is not none", "(N >= N)", "(T != A)",
         "A is string", "(A not in L)", "T.startswith(T)", "(T > T)",
         "A is equalto(A)", "A is iterable", "N is odd", "(L == L)",
-        "T.endswith(T)", "(T in A)",
+        "T.endswith(T)", "(T in A)", "A is mapping", "A is sequence", "N is even",
+        "A is sameas A", "A is divisibleby N", "(N < N <= N)", "T is lower",
+        "A is callable", "A is T", "loop.changed(A)", "A is in L",
     };
     static const char *const any[] = {
         "namespace(a=A, b=T)", "L[N]", "A.a", "A[T]", "A.get(T)", "T", "N",
         "dict(a=L)", "A(A)", "A.a(A, A)", "A|map(T)", "A[A]", "(A if B)",
-        "L|first",
+        "L|first", "{T: A, N: A}", "dict(A, k=A)", "cycler(A, A).next()",
+        "joiner(T)()", "A(*L, **A)", "A|attr(T)", "A|tojson", "mac(*L)", "A|items",
+        "L|groupby(T)|first", "namespace(A)", "A|default(A, B)", "A[N:]",
     };
     switch (w) {
     case TEXT:
@@ -289,7 +324,8 @@ static void branches(struct gen *g, unsigned depth)
 
 static void loop(struct gen *g, unsigned depth)
 {
-    static const char *const names[] = {"m", "message", "x", "k, v", "ns"};
+    static const char *const names[] = {"m", "message", "x", "k, v", "ns",
+                                        "(a, b), c", "mac"};
     open_tag(g, "for ");
     PUT_OF(g, names);
     put(g, " in ");
@@ -298,6 +334,7 @@ static void loop(struct gen *g, unsigned depth)
         put(g, " if ");
         expr(g, TRUTH, 2);
     }
+    put(g, draw_one_in(&g->d, 8) ? " recursive" : "");
     close_tag(g);
     block(g, depth);
     if (draw_one_in(&g->d, 4)) {
@@ -310,10 +347,12 @@ static void loop(struct gen *g, unsigned depth)
 static void set(struct gen *g, unsigned depth)
 {
     static const char *const names[] = {"x", "ns.a", "ns", "m", "ns.b",
-                                        "messages", "loop", "nothing.a"};
+                                        "messages", "loop", "nothing.a",
+                                        "x, y", "(x, ns.a)", "mac"};
     open_tag(g, "set ");
     PUT_OF(g, names);
     if (draw_one_in(&g->d, 5)) {
+        put(g, draw_one_in(&g->d, 4) ? "|upper|replace('a', 'b')" : "");
         close_tag(g);
         block(g, depth);
         put(g, "{% endset %}");
@@ -338,6 +377,12 @@ static void deep(struct gen *g, unsigned depth)
         {"{% macro f(x) %}",          "{% endmacro %}"     },
         {"{% for i in [1, 2] %}",     "{% endfor %}"       },
         {"{% for i in [] %}{% else %}", "{% endfor %}"     },
+        {"{% filter trim %}",         "{% endfilter %}"    },
+        {"{% with a = ns %}",         "{% endwith %}"      },
+        {"{% call mac() %}",          "{% endcall %}"      },
+        {"{% call(a, b=1) mac(x) %}", "{% endcall %}"      },
+        {"{% set x|upper %}",         "{% endset %}"       },
+        {"{% for i in [[]] recursive %}{{ loop(i) }}", "{% endfor %}"},
     };
     unsigned k = draw_below(&g->d, countof(kinds));
     unsigned n = draw_count(&g->d);
@@ -356,10 +401,26 @@ static void wild(struct gen *g)
     PUT_OF(g, parts);
 }
 
+/* `mac` may call itself, and names what its caller gives. */
+static void macro(struct gen *g, unsigned depth)
+{
+    static const char *const heads[] = {
+        "{% macro mac(a, b=1) %}", "{% macro mac(a=x, b=a) -%}",
+        "{% macro mac() %}{{ varargs }}{{ kwargs }}",
+        "{% macro mac(m) %}{{ caller(m) if caller }}",
+        "{%- macro mac(m, x=mac) %}",
+    };
+    PUT_OF(g, heads);
+    block(g, depth);
+    put(g, "{% endmacro %}");
+}
+
 static void statement(struct gen *g, unsigned depth)
 {
     static const char *const texts[] = {"text", "\n", "  ", "<|im_end|>\n",
                                         "{", "\xe2\x82\xac"};
+    static const char *const filters[] = {"upper", "trim|lower", "indent(2)",
+                                          "replace('a', x)", "tojson", "list"};
     switch (draw_below(&g->d, 24)) {
     case 0:
         PUT_OF(g, texts);
@@ -390,9 +451,21 @@ static void statement(struct gen *g, unsigned depth)
         deep(g, depth);
         break;
     case 13:
-        put(g, "{% macro f(a, b=1) %}");
+        macro(g, depth);
+        break;
+    case 15:
+        put(g, "{% filter ");
+        PUT_OF(g, filters);
+        put(g, " %}");
         block(g, depth);
-        put(g, "{% endmacro %}");
+        put(g, "{% endfilter %}");
+        break;
+    case 16:
+        put(g, "{% call(x) ");
+        expr(g, ANY, 2);
+        put(g, "(1) %}");
+        block(g, depth);
+        put(g, "{% endcall %}");
         break;
     case 14:
         wild(g);
@@ -425,18 +498,40 @@ static void template(struct gen *g)
 
 /* --- rendering --- */
 
-static void render(const char *tmpl, struct buf *b, int *rc)
+static struct span json(const char *z)
 {
-    static const struct chat_message talk[] = {
-        {"system",    "S",           1 },
-        {"user",      " a\nb \xc3\xa9", 7 },
-        {"assistant", "",            0 },
-        {"developer", "a,b",         3 },
+    return (struct span){z, strlen(z)};
+}
+
+static void render(const struct chat_template *t, struct buf *b, int *rc)
+{
+    const struct chat_message talk[] = {
+        {.role = "system", .content = "S", .content_n = 1},
+        {.role = "user", .content = " a\nb \xc3\xa9", .content_n = 7},
+        {.role = "assistant",
+         .fields = json("{\"content\": null, \"tool_calls\": [{\"function\": "
+                        "{\"name\": \"f\", \"arguments\": {\"a\": [1, 2.5, "
+                        "null], \"items\": {}}}}]}")},
+        {.role = "tool",
+         .fields = json("{\"content\": [{\"type\": \"text\", \"text\": "
+                        "\"x\"}], \"name\": \"f\"}")},
+        {.role = "developer", .content = "a,b", .content_n = 3},
     };
+    const struct chat_request q = {
+        .messages = talk,
+        .n_messages = countof(talk),
+        .add_generation = true,
+        .tools = json("[{\"function\": {\"name\": \"f\", \"parameters\": "
+                      "{\"type\": \"object\", \"properties\": {\"a\": "
+                      "{\"type\": [\"array\", \"null\"], \"enum\": [1]}}}}}]"),
+        .kwargs = json("{\"enable_thinking\": false, \"d\": {\"b\": 1, "
+                       "\"a\": \"x\"}}"),
+        .bos = "<s>",
+        .eos = "</s>",
+        .now = 1736933400};
     struct err e = {0};
     buf_puts(b, "kept");
-    *rc = chat_render_at(tmpl, "<s>", "</s>", talk, countof(talk), true,
-                         1736933400, b, &e);
+    *rc = chat_render(t, &q, b, &e);
     must(*rc == 0 || *rc == ERR_TEMPLATE || *rc == ERR_TEMPLATE_INPUT ||
          *rc == ERR_TOO_BIG);
     must(*rc == 0 || strcmp(b->p, "kept") == 0);
@@ -446,8 +541,8 @@ static void *run(void *arg)
 {
     const char *tmpl = arg;
     struct err e = {0};
-    enum chat_family f = CHAT_NONE;
-    if (chat_detect(tmpl, &f, &e) < 0) {
+    struct chat_template *t = NULL;
+    if (chat_compile(tmpl, &t, &e) < 0) {
         return NULL;
     }
     struct buf once;
@@ -455,12 +550,13 @@ static void *run(void *arg)
     int rc[2];
     buf_init(&once, 1 << 16);
     buf_init(&again, 1 << 16);
-    render(tmpl, &once, &rc[0]);
-    render(tmpl, &again, &rc[1]);
+    render(t, &once, &rc[0]);
+    render(t, &again, &rc[1]);
     must(rc[0] == rc[1] && once.n == again.n &&
          memcmp(once.p, again.p, once.n) == 0);
     buf_fini(&once);
     buf_fini(&again);
+    chat_free(t);
     return NULL;
 }
 
@@ -471,7 +567,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
     };
     pthread_t thread;
     pthread_attr_t attr;
-    buf_init(&g.b, CHAT_TEXT_MAX + 64);
+    buf_init(&g.b, JINJA_TEXT_MAX + 64);
     template(&g);
     if (getenv("FUZZ_SHOW") != NULL) {
         puts(g.b.p);

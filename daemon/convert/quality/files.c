@@ -118,7 +118,14 @@ static bool text_returns(const struct tokenizer *t, struct quality_result *w)
 static bool template_renders(const struct tokenizer *t,
                              struct quality_result *w)
 {
-    static const struct chat_message one = {"user", "Hello", 5};
+    static const struct chat_message one = {
+        .role = "user", .content = "Hello", .content_n = 5};
+    static const struct chat_request q = {.messages = &one,
+                                          .n_messages = 1,
+                                          .add_generation = true,
+                                          .bos = "<bos>",
+                                          .eos = "<eos>"};
+    struct chat_template *compiled = NULL;
     const char *tmpl = tokenizer_template(t);
     struct err e = {0};
     struct buf b;
@@ -127,7 +134,11 @@ static bool template_renders(const struct tokenizer *t,
         return true;
     }
     buf_init(&b, MIB(1));
-    int rc = chat_render_at(tmpl, "<bos>", "<eos>", &one, 1, true, 0, &b, &e);
+    int rc = chat_compile(tmpl, &compiled, &e);
+    if (rc == 0) {
+        rc = chat_render(compiled, &q, &b, &e);
+    }
+    chat_free(compiled);
     bool ok = rc == 0 && b.n > 0 && memmem(b.p, b.n, "Hello", 5) != NULL;
     if (ok) {
         quality_pass(w, "text comes back; the chat template gives a prompt");

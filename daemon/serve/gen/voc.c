@@ -2,6 +2,7 @@
 #include "serve/gen/voc.h"
 
 #include <string.h>
+#include <time.h>
 
 struct voc *voc_new(const char *dir)
 {
@@ -23,6 +24,7 @@ void voc_unref(struct voc *v)
     if (v == NULL || --v->refs > 0) {
         return;
     }
+    chat_free(v->tmpl);
     tokenizer_close(v->tok);
     tokenizer_words_free(v->words[0]);
     tokenizer_words_free(v->words[1]);
@@ -54,8 +56,8 @@ static int try_open(struct voc *v)
     }
     piece_of(v->tok, tokenizer_bos(v->tok), &v->bos);
     piece_of(v->tok, tokenizer_eos(v->tok), &v->eos);
-    v->tmpl = tokenizer_template(v->tok);
-    v->tmpl_rc = chat_detect(v->tmpl, &v->family, &v->tmpl_error);
+    v->tmpl_rc =
+        chat_compile(tokenizer_template(v->tok), &v->tmpl, &v->tmpl_error);
     int32_t n = tokenizer_vocab(v->tok);
     for (int32_t id = 0; id < n && v->n_eog < VOC_EOG_MAX; id++) {
         if (tokenizer_is_eog(v->tok, id)) {
@@ -128,8 +130,16 @@ static int render(struct voc *v, struct text_work *w)
                           "/v1/completions");
     }
     buf_init(&w->out, TEXT_BYTES_MAX);
-    RETERR(chat_render(v->family, v->tmpl, v->bos.p, v->eos.p, w->messages,
-                       w->n_messages, w->add_generation, &w->out, &w->e));
+    const struct chat_request q = {.messages = w->messages,
+                                   .n_messages = w->n_messages,
+                                   .add_generation = w->add_generation,
+                                   .tools = w->tools,
+                                   .documents = w->documents,
+                                   .kwargs = w->kwargs,
+                                   .bos = v->bos.p,
+                                   .eos = v->eos.p,
+                                   .now = (int64_t)time(NULL)};
+    RETERR(chat_render(v->tmpl, &q, &w->out, &w->e));
     if (!buf_ok(&w->out)) {
         return err_set(&w->e, ERR_TOO_BIG, "the conversation is over %zu bytes",
                        TEXT_BYTES_MAX);
@@ -210,8 +220,9 @@ static bool is_short(const struct text_work *w)
     size_t n = w->guess != NULL ? w->guess_n : 0;
     n += w->n_ids * sizeof(*w->ids);
     n += w->kind == TEXT_ENCODE ? w->text_n : 0;
+    n += w->tools.n + w->documents.n + w->kwargs.n;
     for (size_t i = 0; i < w->n_messages && n <= TEXT_HERE_MAX; i++) {
-        n += w->messages[i].content_n;
+        n += w->messages[i].content_n + w->messages[i].fields.n;
     }
     return n <= TEXT_HERE_MAX && w->n_messages <= TEXT_HERE_MESSAGES;
 }

@@ -26,10 +26,9 @@ struct voc {
     uint64_t again_ms;     /* try again then, by uv_hrtime() */
     struct tokenizer *tok; /* NULL: see error */
     struct err error;
-    const char *tmpl;
+    struct chat_template *tmpl;
     int tmpl_rc; /* 0, or why chat is not possible */
     struct err tmpl_error;
-    enum chat_family family;
     struct buf bos, eos; /* texts of those tokens */
     size_t n_eog;
     int32_t eog[VOC_EOG_MAX];
@@ -52,6 +51,7 @@ struct text_work {
     const struct chat_message *messages; /* CHAT */
     size_t n_messages;
     bool add_generation;
+    struct span tools, documents, kwargs; /* CHAT: JSON, see chat.h */
     const char
         *guess; /* ENCODE, CHAT, OPEN: also this plain text; may be NULL */
     size_t guess_n;
