@@ -322,8 +322,11 @@ static void describe_samples(struct run *r)
 static int run_all(struct run *r, struct err *e)
 {
     int32_t *tokens = NULL;
+    uint32_t *n = &r->c->samples.sequences;
+    uint32_t most = r->conf->sequences;
     int rc = 0;
-    CHECK(calibrate_fit(r->d, r->conf->forms, &r->c->samples.sequences, e));
+    CHECK(calibrate_fit(r->d, r->conf->forms, n, e));
+    *n = most == 0 || *n < most ? *n : most;
     describe_samples(r);
     make_key(r);
     CHECK(file_mkdirs(r->conf->dir, 0755, e));

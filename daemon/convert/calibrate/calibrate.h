@@ -27,6 +27,8 @@ struct calibrate_slice {
 
 struct calibrate_conf {
     unsigned threads;                 /* crew.h */
+    uint32_t sequences;               /* at most, CALIBRATE_SEQUENCES_MIN at
+                                         least; 0: CALIBRATE_SEQUENCES */
     struct progress *progress;        /* NULL: none; a stage has begun, of
                                          calibrate_cost units */
     const struct quant_choice *forms; /* borrowed, as all that follows */

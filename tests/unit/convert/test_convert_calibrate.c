@@ -36,6 +36,7 @@ static void close_model(struct model *m)
 static struct calibrate_conf conf_of(const struct model *m, const char *dir)
 {
     return (struct calibrate_conf){.threads = 1,
+                                   .sequences = CALIBRATE_SEQUENCES_MIN,
                                    .forms = &m->forms,
                                    .dir = dir,
                                    .vocab = "/nonexistent",
@@ -358,7 +359,8 @@ static void package_holds_the_codes(void **state)
         struct mk small = *of[i];
         small.gain = 1; /* for the range of fp16 */
         open_model(&m, &small, "lut4", "int8");
-        const struct calibrate_conf conf = conf_of(&m, at("codes"));
+        struct calibrate_conf conf = conf_of(&m, at("codes"));
+        conf.sequences = 0; /* as the conversion has it */
         unit_ok(calibrate_run(&m.d, &conf, &c, &e), &e);
         struct convert_options o =
             options(write_model(&small, "m.gguf"), at("b"));
