@@ -166,7 +166,7 @@ int chat_render(const struct chat_template *t, const struct chat_request *q,
     arena_init(&a, JINJA_ARENA_MAX);
     int rc = fill(t, &a, q, &vars, e);
     if (rc == 0) {
-        rc = jinja_render(t->jinja, &a, &vars, q->now, b, e);
+        rc = jinja_render(t->jinja, &a, &vars, q->now, q->steps, b, e);
     }
     arena_fini(&a);
     return rc;
@@ -189,7 +189,7 @@ int chat_render_json(const struct chat_template *t, struct span vars,
     CHECK(putz(&a, &d, "tools", val_none, e));
     CHECK(putz(&a, &d, "documents", val_none, e));
     CHECK(put_json(&a, &d, vars, true, "the variables", e));
-    CHECK(jinja_render(t->jinja, &a, &d, now, b, e));
+    CHECK(jinja_render(t->jinja, &a, &d, now, 0, b, e));
 out:
     arena_fini(&a);
     return rc;

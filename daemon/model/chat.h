@@ -37,6 +37,7 @@ struct chat_request {
     const char *bos, *eos; /* texts of those tokens, "" when absent */
     int64_t now; /* seconds since 1970: some templates write today's date, in
                     the local time zone */
+    uint32_t steps; /* at most, see jinja_render; 0: JINJA_STEPS_MAX */
 };
 
 struct chat_template;

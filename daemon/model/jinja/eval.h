@@ -28,7 +28,7 @@ struct run {
     struct err *e;
     struct scope *scope;
     int64_t now;
-    uint64_t steps;
+    uint64_t steps, steps_max;
     int levels;
     enum { GO_ON, GO_BREAK, GO_CONTINUE } jump;
 };

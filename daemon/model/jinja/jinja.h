@@ -40,10 +40,11 @@ void jinja_free(struct jinja *t); /* NULL is fine */
 
 /* Append what the template writes to out. `vars` are its variables; `a` holds
  * them and gets all values of the rendering, so its limit is theirs. `now`,
- * seconds since 1970, is the time of strftime_now, in the local time zone.
+ * seconds since 1970, is the time of strftime_now, in the local time zone. A
+ * rendering has at most `steps` steps, JINJA_STEPS_MAX where that is 0.
  * Errors: TEMPLATE_INPUT (the template raised its own text with
  * raise_exception, or a value does not fit), TEMPLATE (it uses what is not
  * there), TOO_BIG (a limit). out is untouched on failure. */
 CHECKED int jinja_render(const struct jinja *t, struct arena *a,
                          const struct val_dict *vars, int64_t now,
-                         struct buf *out, struct err *e);
+                         uint32_t steps, struct buf *out, struct err *e);

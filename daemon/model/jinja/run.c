@@ -81,8 +81,8 @@ static int set_vars(struct run *r, const struct val_dict *vars)
 }
 
 int jinja_render(const struct jinja *t, struct arena *a,
-                 const struct val_dict *vars, int64_t now, struct buf *out,
-                 struct err *e)
+                 const struct val_dict *vars, int64_t now, uint32_t steps,
+                 struct buf *out, struct err *e)
 {
     struct err local = {0};
     size_t before = out->n;
@@ -91,6 +91,7 @@ int jinja_render(const struct jinja *t, struct arena *a,
                     .out = out,
                     .out_max = out->max,
                     .e = e != NULL ? e : &local,
+                    .steps_max = steps != 0 ? steps : JINJA_STEPS_MAX,
                     .now = now};
     int rc = set_vars(&r, vars);
     if (rc == 0) {
@@ -126,7 +127,7 @@ int run_no_memory(struct run *r)
 int run_charge(struct run *r, size_t bytes)
 {
     r->steps += 1 + bytes / JINJA_STEP_BYTES;
-    return r->steps > JINJA_STEPS_MAX
+    return r->steps > r->steps_max
                ? err_set(r->e, ERR_TOO_BIG, "the chat template runs too long")
                : 0;
 }

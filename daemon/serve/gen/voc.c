@@ -121,14 +121,9 @@ static int encode(struct voc *v, struct text_work *w, const char *text,
     return w->bos ? add_bos(v->tok, w, &w->e) : 0;
 }
 
-static int render(struct voc *v, struct text_work *w)
+/* The prompt, into w->out. steps: chat_request.steps. */
+static int render(struct voc *v, struct text_work *w, uint32_t steps)
 {
-    if (v->tmpl_rc != 0) {
-        w->e = v->tmpl_error;
-        return err_prefix(&w->e, v->tmpl_rc,
-                          "this model has no usable chat template, use "
-                          "/v1/completions");
-    }
     buf_init(&w->out, TEXT_BYTES_MAX);
     const struct chat_request q = {.messages = w->messages,
                                    .n_messages = w->n_messages,
@@ -138,11 +133,25 @@ static int render(struct voc *v, struct text_work *w)
                                    .kwargs = w->kwargs,
                                    .bos = v->bos.p,
                                    .eos = v->eos.p,
-                                   .now = (int64_t)time(NULL)};
+                                   .now = (int64_t)time(NULL),
+                                   .steps = steps};
     RETERR(chat_render(v->tmpl, &q, &w->out, &w->e));
-    if (!buf_ok(&w->out)) {
-        return err_set(&w->e, ERR_TOO_BIG, "the conversation is over %zu bytes",
-                       TEXT_BYTES_MAX);
+    return buf_ok(&w->out)
+               ? 0
+               : err_set(&w->e, ERR_TOO_BIG,
+                         "the conversation is over %zu bytes", TEXT_BYTES_MAX);
+}
+
+static int encode_chat(struct voc *v, struct text_work *w)
+{
+    if (v->tmpl_rc != 0) {
+        w->e = v->tmpl_error;
+        return err_prefix(&w->e, v->tmpl_rc,
+                          "this model has no usable chat template, use "
+                          "/v1/completions");
+    }
+    if (!w->rendered) {
+        RETERR(render(v, w, 0));
     }
     /* The template's text decides about BOS: with it none is added, and
      * without it the vocabulary's rule holds. */
@@ -178,7 +187,7 @@ static void text_run(struct text_work *w)
         w->rc = encode(w->voc, w, w->text, w->text_n, w->special);
         break;
     case TEXT_CHAT:
-        w->rc = render(w->voc, w);
+        w->rc = encode_chat(w->voc, w);
         break;
     case TEXT_DECODE:
         w->rc = decode(w->voc, w);
@@ -227,6 +236,21 @@ static bool is_short(const struct text_work *w)
     return n <= TEXT_HERE_MAX && w->n_messages <= TEXT_HERE_MESSAGES;
 }
 
+/* A short conversation, rendered here. False: the template takes long, or
+ * fails, for it: the text thread begins again. */
+static bool render_here(struct voc *v, struct text_work *w)
+{
+    if (v->tmpl_rc != 0) {
+        return true; /* an error is soon told */
+    }
+    w->rendered = render(v, w, TEXT_HERE_STEPS) == 0;
+    if (!w->rendered) {
+        buf_fini(&w->out);
+        w->e = (struct err){0};
+    }
+    return w->rendered;
+}
+
 int text_put(struct workq *q, struct voc *v, struct text_work *w)
 {
     w->work.run = run;
@@ -234,9 +258,12 @@ int text_put(struct workq *q, struct voc *v, struct text_work *w)
     w->rc = 0;
     w->opened = false;
     w->voc = voc_ref(v); /* before the worker can see it */
-    w->here = v->open && is_short(w);
+    w->rendered = false;
+    w->here = v->open && is_short(w) &&
+              (w->kind != TEXT_CHAT || render_here(v, w));
     int rc = w->here ? workq_run(q, &w->work) : workq_put(q, &w->work);
     if (rc != 0) {
+        buf_fini(&w->out); /* nothing, or a prompt */
         w->voc = NULL;
         voc_unref(v);
     }

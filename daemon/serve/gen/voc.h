@@ -56,6 +56,7 @@ struct text_work {
         *guess; /* ENCODE, CHAT, OPEN: also this plain text; may be NULL */
     size_t guess_n;
     bool here;          /* set by text_put: it runs on the loop thread */
+    bool rendered;      /* set by text_put: `out` has the prompt */
     bool opened;        /* the vocabulary was there for it */
     const int32_t *ids; /* DECODE */
     size_t n_ids;

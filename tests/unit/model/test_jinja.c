@@ -26,7 +26,7 @@ static int render(const char *tmpl, struct buf *b, struct err *e)
     unit_ok(val_from_json(&a, vars_text, strlen(vars_text), &vars, e), e);
     int rc = jinja_compile(tmpl, strlen(tmpl), &t, e);
     if (rc == 0) {
-        rc = jinja_render(t, &a, vars.dict, WHEN, b, e);
+        rc = jinja_render(t, &a, vars.dict, WHEN, 0, b, e);
     }
     jinja_free(t);
     arena_fini(&a);

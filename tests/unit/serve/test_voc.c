@@ -115,6 +115,44 @@ static void descriptors_ran_out(void **state)
     assert_true(t.voc->open);
 }
 
+/* A short conversation becomes this prompt by that template. */
+static void chat(const char *template, const char *prompt, bool here)
+{
+    struct err e = {0};
+    const struct chat_message m = {
+        .role = "user", .content = "hello", .content_n = 5};
+    chat_free(t.voc->tmpl);
+    unit_ok(chat_compile(template, &t.voc->tmpl, &e), &e);
+    t.voc->tmpl_rc = 0;
+    t.work = (struct text_work){.kind = TEXT_CHAT,
+                                .messages = &m,
+                                .n_messages = 1,
+                                .done = on_done};
+    t.over = false;
+    assert_int_equal(text_put(t.q, t.voc, &t.work), 0);
+    while (!t.over) {
+        (void)uv_run(&t.loop, UV_RUN_ONCE);
+    }
+    unit_ok(t.work.rc, &t.work.e);
+    assert_int_equal(t.work.here, here);
+    assert_int_equal(t.work.out.n, strlen(prompt));
+    assert_memory_equal(t.work.out.p, prompt, strlen(prompt));
+    assert_true(t.work.n_tokens > 0);
+    text_fini(&t.work);
+}
+
+/* The loop gives a template a few steps; one that takes more is the text
+ * thread's. */
+static void long_templates_leave_the_loop(void **state)
+{
+    (void)state;
+    assert_int_equal(encode(), 0); /* it is open from here on */
+    chat("<{{ messages[0].content }}>", "<hello>", true);
+    chat("{% for i in range(30000) %}{% endfor %}<{{ messages[0].content }}>",
+         "<hello>", false);
+    chat("<{{ messages[0].content }}>", "<hello>", true);
+}
+
 struct gate {
     struct work work;
     uv_sem_t open;
@@ -161,6 +199,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(the_file_is_mended),
         T(descriptors_ran_out),
+        T(long_templates_leave_the_loop),
         T(work_is_taken_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
