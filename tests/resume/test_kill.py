@@ -44,7 +44,7 @@ def test_killed_at_random_points(aned, source, tmp_path):
                     host.start()
                 is_whole(host, want)
                 done += 1
-                went_on += any("layers" in p for p in before)
+                went_on += any("layer" in p for p in before)
                 tell(report, n=done, victim=victim, at=at, stage=j["stage"], progress=round(j["progress"], 3), kept=sum(before.values()))
             j = wait_over(host, job, want)
             assert j["state"] == "done", (j, host.log()[-3000:])
