@@ -58,7 +58,10 @@ from bench import BIN, TOP, machine, source  # noqa: E402
 WORKLOADS = [("decode", 1), ("verify", 2), ("verify", 4), ("verify", 8), ("sequences", 2), ("sequences", 4),
              ("sequences", 8), ("prefill", 64), ("prefill", 512), ("depth", 1000)]
 AGAINST = [("decode", 1), ("depth", 1000), ("verify", 4), ("verify", 8), ("sequences", 4), ("sequences", 8), ("prefill", 512)]
-QUANTS = ["int8", "int4", "lut4", "lut6", "fp16"]
+QUANTS = {  # name here: options of convert
+    **{q: ["--quant", q] for q in ("int8", "int4", "lut4", "lut6", "fp16")},
+    "lut4-lut6": ["--quant", "lut4", "--head-quant", "lut6"],
+}
 OTHERS_MAX = 0.10  # of a core
 SETTLE = 0.03  # seconds for the other side's threads to stop spinning
 WORK_TIMEOUT, OPEN_TIMEOUT = 300, 600
@@ -132,7 +135,7 @@ def cached_bundle(src, name, context, quant, fresh):
         out.parent.mkdir(parents=True, exist_ok=True)
         subprocess.run(["rm", "-rf", str(out)], check=True)
         print(f"converting {src.name}", file=sys.stderr)
-        r = subprocess.run([aned, "convert", src, "--out", out, "--context", str(context), "--quant", quant,
+        r = subprocess.run([aned, "convert", src, "--out", out, "--context", str(context), *QUANTS[quant],
                             "--accept", "quality,exactness"],
                            capture_output=True, text=True, timeout=1800)
         if r.returncode != 0:
@@ -384,7 +387,7 @@ def parse():
     a.add_argument("--limit", type=float, default=1800, help="start no round after so many seconds (default 1800)")
     a.add_argument("--load", action="store_true", help="also: from exec to first logits, cold and warm page cache")
     a.add_argument("--only", help="workloads, comma-separated: 'decode 1,verify 4'")
-    a.add_argument("--quant", default="int8", help="of the converted weights (default int8)")
+    a.add_argument("--quant", choices=QUANTS, default="int8", help="of the converted weights (default int8)")
     a.add_argument("--isa", help="instruction set of our kernels (default: the best)")
     a.add_argument("--fresh", action="store_true", help="convert again")
     a.add_argument("--json", action="store_true", help="everything, with all samples")

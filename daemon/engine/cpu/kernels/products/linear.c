@@ -29,7 +29,7 @@ struct linear_in {
     size_t cap_q, ldq, cols;
     int16_t *q;
     size_t cap_lane;
-    uint8_t *lane; /* of columns, where there are many */
+    uint8_t *lane; /* linear_run's, where many columns meet a table */
     size_t cap_rows;
     uint32_t *lo;
     float *xscale;
@@ -126,6 +126,12 @@ static size_t column_stride(size_t k_pad)
     return (lines | 1) * 32;
 }
 
+/* Rows that are worth waking a thread for. */
+static size_t rounding_grain(const struct linear_in *in)
+{
+    return ROUND_MIN / 2 / (in->k + 1) + 1;
+}
+
 static void round_rows(void *ctx, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
@@ -158,17 +164,6 @@ static void split_rows(void *ctx, size_t begin, size_t end, unsigned worker)
             s->kn->split_row(s->x + r * s->ldx, in->k, k_pad,
                              in->q + r * in->ldq, in->q + in->lo[r] * in->ldq);
         }
-    }
-}
-
-static void measure_columns(void *ctx, size_t begin, size_t end,
-                            unsigned worker)
-{
-    (void)worker;
-    const struct rounding *s = ctx;
-    for (size_t c = begin; c < end; c++) {
-        s->in->lane[c] =
-            s->kn->lane(s->in->q + c * s->in->ldq, padded(s->in, s->kn));
     }
 }
 
@@ -210,7 +205,7 @@ int linear_in_set(struct linear_in *in, const struct kernels *kn,
     in->ldq = column_stride(padded(in, kn));
     in->ldx = gemm_pad(in->k);
     struct rounding s = {.in = in, .kn = kn, .x = x, .ldx = ldx};
-    size_t grain = ROUND_MIN / 2 / (in->k + 1) + 1;
+    size_t grain = rounding_grain(in);
     unsigned use = n * in->k < ROUND_MIN ? 1 : threads;
     crew_run(use, n, grain, round_rows, &s);
     in->cols = n;
@@ -219,9 +214,6 @@ int linear_in_set(struct linear_in *in, const struct kernels *kn,
     }
     if (integer && in->cols > n) {
         crew_run(use, n, grain, split_rows, &s);
-    }
-    if (integer && kn->lane != NULL && in->cols >= kn->many) {
-        crew_run(use, in->cols, grain, measure_columns, &s);
     }
     return 0;
 }
@@ -254,6 +246,43 @@ static size_t columns_run(const struct linear_in *in, const struct kernels *kn)
         least = c == 0 || run < least ? run : least;
     }
     return least;
+}
+
+static void measure_columns(void *ctx, size_t begin, size_t end,
+                            unsigned worker)
+{
+    (void)worker;
+    const struct piece *p = ctx;
+    const struct linear_in *in = p->in;
+    for (size_t c = begin; c < end; c++) {
+        in->lane[c] =
+            p->kn->lane(in->q + c * in->ldq, padded(in, p->kn));
+    }
+}
+
+/* What products with tables want to know of the columns, few or many. Integers
+ * of 8 or 4 bits never pay for it. */
+static void columns_for_tables(struct piece *p, unsigned threads)
+{
+    const struct linear_in *in = p->in;
+    bool table = false;
+    for (size_t i = 0; i < p->n_jobs; i++) {
+        table = table || weight_entries(p->job[i].kind) > 0;
+    }
+    if (!table) {
+        return;
+    }
+    if (in->cols >= p->kn->many) {
+        if (p->kn->lane != NULL) {
+            unsigned use = in->n * in->k < ROUND_MIN ? 1 : threads;
+            crew_run(use, in->cols, rounding_grain(in), measure_columns, p);
+        }
+        return;
+    }
+    size_t run = columns_run(in, p->kn);
+    for (size_t i = 0; i < p->n_jobs; i++) {
+        p->job[i].run = weight_entries(p->job[i].kind) > 0 ? run : 0;
+    }
 }
 
 static void job_init(struct linear_job *j, const struct linear_part *p,
@@ -389,7 +418,6 @@ void linear_run(const struct linear_part *parts, size_t n_parts,
     must(n_parts <= LINEAR_PARTS_MAX && threads <= in->threads);
     struct piece p = {.in = in, .kn = kn};
     size_t work = 0;
-    size_t run = 0;
     for (size_t i = 0; i < n_parts; i++) {
         bool integer = linear_wants_integer(parts[i].w);
         must(integer ? in->integer : in->real);
@@ -397,18 +425,14 @@ void linear_run(const struct linear_part *parts, size_t n_parts,
             real_run(&parts[i], in, threads);
             continue;
         }
-        struct linear_job *j = &p.job[p.n_jobs++];
-        job_init(j, &parts[i], in);
-        if (weight_entries(j->kind) > 0 && in->cols < kn->many) {
-            run = run > 0 ? run : columns_run(in, kn);
-            j->run = run;
-        }
+        job_init(&p.job[p.n_jobs++], &parts[i], in);
         p.units += (parts[i].w->rows + UNIT - 1) / UNIT;
         work += parts[i].w->rows * in->k * in->cols;
     }
     if (p.units == 0 || in->n == 0) {
         return;
     }
+    columns_for_tables(&p, threads);
     p.threads = work < PARALLEL_MIN || threads == 0 ? 1 : threads;
     if (p.threads == 1) {
         units_run(&p, 0, p.units, p.units, in->scratch);

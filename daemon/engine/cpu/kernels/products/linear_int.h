@@ -393,8 +393,12 @@ INLINE size_t few_rows_run(const struct few_piece *p, int R, size_t o)
 
 #include "engine/cpu/kernels/products/linear_one.h" /* of the pieces above, for what follows */
 
-INLINE void few_run(const struct linear_job *j, int kind, size_t begin,
-                    size_t end, char *scratch)
+typedef size_t few_one(const struct linear_job *j, size_t begin, size_t end,
+                       char *scratch);
+
+/* one: one_run of the kind. */
+INLINE void few_run(const struct linear_job *j, int kind, few_one *one,
+                    size_t begin, size_t end, char *scratch)
 {
     const struct few_piece p = {
         .j = j,
@@ -406,7 +410,7 @@ INLINE void few_run(const struct linear_job *j, int kind, size_t begin,
     };
     size_t o = begin;
     if (one_fits(j)) {
-        o = one_run(j, kind, begin, end, scratch);
+        o = one(j, begin, end, scratch);
     } else if (FEW_TALL == FEW_COLS || j->cols <= FEW_TALL) {
         o = few_rows_run(&p, 4, o);
     } else {
@@ -417,8 +421,8 @@ INLINE void few_run(const struct linear_job *j, int kind, size_t begin,
 
 /* The same with tables. Where columns are no words each thread makes some,
  * behind the rest of its scratch. */
-INLINE void look_run(const struct linear_job *j, int kind, size_t begin,
-                     size_t end, char *scratch)
+INLINE void look_run(const struct linear_job *j, int kind, few_one *one,
+                     size_t begin, size_t end, char *scratch)
 {
 #if defined(OWN_WORDS) && OWN_WORDS
     struct linear_job mine = *j;
@@ -429,23 +433,45 @@ INLINE void look_run(const struct linear_job *j, int kind, size_t begin,
         }
     }
     mine.q = own;
-    few_run(&mine, kind, begin, end, scratch);
+    few_run(&mine, kind, one, begin, end, scratch);
 #else
-    few_run(j, kind, begin, end, scratch);
+    few_run(j, kind, one, begin, end, scratch);
 #endif
 }
+
+/* Functions of their own for each kind of weights, for one column and for
+ * several: in one that holds all of them gcc runs out of its budget for
+ * splitting arrays and leaves sums in memory (AVX2: decode at 0.8 of the
+ * speed). */
+#define ALONE static __attribute__((noinline))
+#define FEW_OF(kind, suffix, run)                                           \
+    ALONE size_t one_##suffix(const struct linear_job *j, size_t begin,     \
+                              size_t end, char *scratch)                    \
+    {                                                                       \
+        return one_run(j, kind, begin, end, scratch);                       \
+    }                                                                       \
+    ALONE void few_##suffix(const struct linear_job *j, size_t begin,       \
+                            size_t end, char *scratch)                      \
+    {                                                                       \
+        run(j, kind, one_##suffix, begin, end, scratch);                    \
+    }
+
+FEW_OF(WEIGHT_I8, i8, few_run)
+FEW_OF(WEIGHT_I4, i4, few_run)
+FEW_OF(WEIGHT_LUT4, lut4, look_run)
+FEW_OF(WEIGHT_LUT6, lut6, look_run)
 
 static void int_few(const struct linear_job *j, size_t begin, size_t end,
                     void *scratch)
 {
     if (j->kind == WEIGHT_I4) {
-        few_run(j, WEIGHT_I4, begin, end, scratch);
+        few_i4(j, begin, end, scratch);
     } else if (j->kind == WEIGHT_LUT4) {
-        look_run(j, WEIGHT_LUT4, begin, end, scratch);
+        few_lut4(j, begin, end, scratch);
     } else if (j->kind == WEIGHT_LUT6) {
-        look_run(j, WEIGHT_LUT6, begin, end, scratch);
+        few_lut6(j, begin, end, scratch);
     } else {
-        few_run(j, WEIGHT_I8, begin, end, scratch);
+        few_i8(j, begin, end, scratch);
     }
 }
 
