@@ -42,6 +42,7 @@
 #define MODEL_CONTEXT_DEFAULT 4096u      /* of a conversion that names none */
 #define MODEL_NAME_MAX        128u       /* bytes */
 #define MODELS_MAX            256u       /* bundles under one home */
+#define ALIASES_MAX           64u        /* lines of [aliases]: a setup has a handful of clients */
 #define BUNDLE_JSON_MAX       MIB(4)
 #define TIERS_MAX             8u /* contexts of one conversion: proto/tier.h */
 #define SHARDS_MAX            512u

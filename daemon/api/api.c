@@ -268,7 +268,11 @@ int api_model(struct http_req *r, const char *name, struct model **ret)
     name = name == NULL && usual[0] != '\0' ? usual : name;
     struct model *m =
         name != NULL ? find_model(s, name) : models_only(s->models);
+    const char *alias = m == NULL && name != NULL
+                            ? aliases_find(&s->conf.aliases, name)
+                            : NULL;
     struct err e = {0};
+    m = alias != NULL ? find_model(s, alias) : m;
     if (m != NULL) {
         *ret = m;
         return 0;
@@ -280,12 +284,40 @@ int api_model(struct http_req *r, const char *name, struct model **ret)
     } else if (name == NULL) {
         rc = err_set(&e, ERR_MODEL_NOT_FOUND,
                      "there is no model yet; POST /aned/v1/jobs makes one");
+    } else if (alias != NULL) {
+        rc = err_set(&e, ERR_MODEL_NOT_FOUND,
+                     "there is no model '%.128s', which [aliases] has for "
+                     "'%.128s'",
+                     alias, name);
     } else {
         rc = err_set(&e, ERR_MODEL_NOT_FOUND, "there is no model '%.128s'",
                      name);
     }
     api_fail(r, rc, "model", e.msg);
     return rc;
+}
+
+struct model *api_listed_alias(struct server *s, size_t i, const char **name)
+{
+    const struct alias *a = &s->conf.aliases.row[i];
+    *name = a->pattern;
+    return alias_is_name(a) && find_model(s, a->pattern) == NULL
+               ? find_model(s, a->model)
+               : NULL;
+}
+
+int api_own_model(struct http_req *r, const char *name, struct model **ret)
+{
+    struct server *s = http_ctx(r);
+    struct err e = {0};
+    if (name != NULL && name[0] != '\0' && find_model(s, name) == NULL &&
+        aliases_find(&s->conf.aliases, name) != NULL) {
+        int rc = err_set(&e, ERR_MODEL_NOT_FOUND,
+                         "'%.128s' is an alias; name the model itself", name);
+        api_fail(r, rc, "model", e.msg);
+        return rc;
+    }
+    return api_model(r, name, ret);
 }
 
 int api_keep_alive(const struct json *v, int64_t *ret_ms, struct err *e)

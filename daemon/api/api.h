@@ -68,9 +68,19 @@ struct api_read {
 };
 void api_read_body(struct http_req *r, struct api_read *x);
 /* The model that `name` means: NULL or "" is [http] default_model, or the only
- * one there is; "x:latest" is x. On failure the reply was sent: 404
- * model_not_found, or 400 when none is named. */
+ * one there is; "x:latest" is x; what no model is called may be an alias. On
+ * failure the reply was sent: 404 model_not_found, or 400 when none is named.
+ */
 CHECKED int api_model(struct http_req *r, const char *name, struct model **ret);
+/* The same for what destroys a model: a pattern might mean one that the user
+ * did not think of, so aliases are 404. */
+CHECKED int api_own_model(struct http_req *r, const char *name,
+                          struct model **ret);
+
+/* Alias i of the configuration for a list of models, which clients look their
+ * name up in: its model, and *name. NULL: a pattern, a name that a model has,
+ * or one of no model. */
+struct model *api_listed_alias(struct server *s, size_t i, const char **name);
 
 /* Ollama's keep_alive: seconds, or a duration as text. Errors: INVALID. */
 CHECKED int api_keep_alive(const struct json *v, int64_t *ret_ms,

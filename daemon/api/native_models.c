@@ -450,7 +450,7 @@ static void say_deleted(struct http_req *r, const char *name)
 void api_model_delete(struct http_req *r, const struct http_args *a)
 {
     struct model *m = NULL;
-    if (api_model(r, a->v[0], &m) == 0) {
+    if (api_own_model(r, a->v[0], &m) == 0) {
         api_delete(r, m, say_deleted);
     }
 }

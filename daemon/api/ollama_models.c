@@ -48,15 +48,26 @@ static void put_details(struct json *o, const struct bundle *b)
     json_add_str(x, "quantization_level", b->quant);
 }
 
-static struct json *model_json(const struct model *m, uint64_t bytes)
+/* As `name`, which may be an alias. */
+static struct json *model_json(const struct model *m, const char *name,
+                               uint64_t bytes)
 {
     struct json *o = json_object();
-    json_add_str(o, "name", m->name);
-    json_add_str(o, "model", m->name);
+    json_add_str(o, "name", name);
+    json_add_str(o, "model", name);
     json_add_int(o, "size", (int64_t)bytes);
     json_add_str(o, "digest", m->bundle->fingerprint);
     put_details(o, m->bundle);
     return o;
+}
+
+static void add_tag(struct buf *b, const struct model *m, const char *name)
+{
+    if (m->bundle != NULL) {
+        struct json *o = model_json(m, name, m->bundle->total_bytes);
+        put_time(o, "modified_at", m->created_ms);
+        api_list_add(b, o);
+    }
 }
 
 void api_ollama_tags(struct http_req *r, const struct http_args *a)
@@ -67,10 +78,13 @@ void api_ollama_tags(struct http_req *r, const struct http_args *a)
     api_list_begin(&b, "models", NULL);
     for (struct model *m = models_first(s->models); m != NULL;
          m = models_next(m)) {
-        if (m->bundle != NULL) {
-            struct json *o = model_json(m, m->bundle->total_bytes);
-            put_time(o, "modified_at", m->created_ms);
-            api_list_add(&b, o);
+        add_tag(&b, m, m->name);
+    }
+    for (size_t i = 0; i < s->conf.aliases.n; i++) {
+        const char *name = NULL;
+        const struct model *m = api_listed_alias(s, i, &name);
+        if (m != NULL) {
+            add_tag(&b, m, name);
         }
     }
     api_list_reply(r, &b);
@@ -88,7 +102,7 @@ void api_ollama_ps(struct http_req *r, const struct http_args *a)
             continue;
         }
         int64_t left = model_leaves_ms(m);
-        struct json *o = model_json(m, model_bytes(m));
+        struct json *o = model_json(m, m->name, model_bytes(m));
         put_time(o, "expires_at",
                  server_unix_ms() + (left < 0 ? FOREVER_MS : left));
         json_add_int(o, "size_vram", 0); /* memory is shared, or the CPU's */
@@ -98,9 +112,12 @@ void api_ollama_ps(struct http_req *r, const struct http_args *a)
     api_list_reply(r, &b);
 }
 
-/* The model that a body names, {"model"} or {"name"}; other members of it are
- * among `keys` (NULL at the end). NULL: an answer was sent. */
-static struct model *named(struct http_req *r, const char *const *keys)
+typedef int find_fn(struct http_req *r, const char *name, struct model **ret);
+
+/* The model that a body names, {"model"} or {"name"}, by `find`; other members
+ * of it are among `keys` (NULL at the end). NULL: an answer was sent. */
+static struct model *named(struct http_req *r, const char *const *keys,
+                           find_fn *find)
 {
     struct json *j = NULL;
     struct model *m = NULL;
@@ -132,7 +149,7 @@ static struct model *named(struct http_req *r, const char *const *keys)
     }
     if (rc != 0) {
         api_fail(r, rc, NULL, e.msg);
-    } else if (api_model(r, name, &m) != 0) {
+    } else if (find(r, name, &m) != 0) {
         m = NULL;
     }
     json_free(j);
@@ -153,7 +170,7 @@ void api_ollama_show(struct http_req *r, const struct http_args *a)
     static const char *const keys[] = {"verbose", "system", "template",
                                        "options", NULL};
     char parameters[48];
-    struct model *m = named(r, keys);
+    struct model *m = named(r, keys, api_model);
     (void)a;
     if (m == NULL) {
         return;
@@ -189,7 +206,7 @@ void api_ollama_pull(struct http_req *r, const struct http_args *a)
     static const char *const keys[] = {"stream", "insecure", NULL};
     static const char done[] = "{\"status\":\"success\"}\n";
     (void)a;
-    if (named(r, keys) != NULL) {
+    if (named(r, keys, api_model) != NULL) {
         http_reply(r, 200, "application/x-ndjson", done, sizeof(done) - 1);
     }
 }
@@ -223,7 +240,7 @@ static void say_deleted(struct http_req *r, const char *name)
 void api_ollama_delete(struct http_req *r, const struct http_args *a)
 {
     static const char *const keys[] = {NULL};
-    struct model *m = named(r, keys);
+    struct model *m = named(r, keys, api_own_model);
     (void)a;
     if (m != NULL) {
         api_delete(r, m, say_deleted);

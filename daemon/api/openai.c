@@ -7,14 +7,16 @@
 
 #include "serve/gen/session.h"
 
-static struct json *model_json(const struct model *m)
+/* As `id`, which may be an alias; "root" is the model, as vLLM has it. */
+static struct json *model_json(const struct model *m, const char *id)
 {
     const struct bundle *b = m->bundle;
     struct json *o = json_object();
-    json_add_str(o, "id", m->name);
+    json_add_str(o, "id", id);
     json_add_str(o, "object", "model");
     json_add_int(o, "created", m->created_ms / 1000);
     json_add_str(o, "owned_by", "aned");
+    json_add_str(o, "root", m->name);
     struct json *st = json_add_object(o, "status");
     const char *v = model_state_name(m->state);
     bool up = strcmp(v, "loaded") == 0 || strcmp(v, "loading") == 0;
@@ -50,7 +52,14 @@ void api_oai_models(struct http_req *r, const struct http_args *a)
     api_list_begin(&b, "data", o);
     for (struct model *m = models_first(s->models); m != NULL;
          m = models_next(m)) {
-        api_list_add(&b, model_json(m));
+        api_list_add(&b, model_json(m, m->name));
+    }
+    for (size_t i = 0; i < s->conf.aliases.n; i++) {
+        const char *name = NULL;
+        const struct model *m = api_listed_alias(s, i, &name);
+        if (m != NULL) {
+            api_list_add(&b, model_json(m, name));
+        }
     }
     api_list_reply(r, &b);
 }
@@ -59,7 +68,7 @@ void api_oai_model(struct http_req *r, const struct http_args *a)
 {
     struct model *m = NULL;
     if (api_model(r, a->v[0], &m) == 0) {
-        api_reply(r, 200, model_json(m));
+        api_reply(r, 200, model_json(m, m->name));
     }
 }
 

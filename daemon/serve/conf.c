@@ -8,6 +8,8 @@
 
 #include "base/parse.h"
 
+#define ALIASES "aliases" /* the section */
+
 enum kind { KIND_INT, KIND_STR, KIND_WORD };
 
 struct option {
@@ -99,6 +101,16 @@ struct reading {
     int rc;
 };
 
+static int set_alias(struct reading *r, const char *name, const char *value)
+{
+    struct err why = {0};
+    if (aliases_add(&r->conf.aliases, name, value, &why) == 0) {
+        return 0;
+    }
+    return err_set(r->e, ERR_CONFIG, "%s:%d: %.300s", r->path, r->line,
+                   why.msg);
+}
+
 static int set(struct reading *r, size_t i, const char *value)
 {
     const struct option *o = &options[i];
@@ -145,6 +157,10 @@ static int on_value(void *user, const char *section, const char *name,
     if (r->rc != 0) {
         return 0;
     }
+    if (strcmp(section, ALIASES) == 0) {
+        r->rc = set_alias(r, name, value != NULL ? value : "");
+        return r->rc == 0;
+    }
     for (size_t i = 0; i < countof(options); i++) {
         if (strcmp(options[i].section, section) == 0 &&
             strcmp(options[i].key, name) == 0) {
@@ -179,6 +195,7 @@ static char *on_line(char *str, int num, void *stream)
 int conf_read(struct conf *c, const char *path, struct err *e)
 {
     struct reading r = {.conf = *c, .path = path, .e = e};
+    r.conf.aliases = (struct aliases){0};
     r.f = fopen(path, "re");
     if (r.f == NULL) {
         return err_errno(e, errno, path);
@@ -198,6 +215,12 @@ int conf_read(struct conf *c, const char *path, struct err *e)
     }
     return r.rc;
 }
+
+#define ALIASES_HELP                                                         \
+    "Names that clients ask for, and the models that answer: a name or a\n"  \
+    "pattern ('*' is any text, '?' one byte) on the left, a model on the\n"  \
+    "right, as in `claude-* = gemma`. The first line that fits counts, but\n" \
+    "a model of that very name comes first. Write '?' for a ':'.\n"
 
 static void print_help(FILE *to, const char *help)
 {
@@ -248,6 +271,9 @@ void conf_print(FILE *to)
         (void)fprintf(to, "%s =%s%s\n", o->key, o->text[0] != '\0' ? " " : "",
                       o->text);
     }
+    (void)fprintf(to, "\n[%s]\n\n", ALIASES);
+    print_help(to, ALIASES_HELP);
+    (void)fprintf(to, "# %s\n", when_text(CONF_NOW));
 }
 
 static bool same(const struct conf *a, const struct conf *b,
@@ -275,6 +301,12 @@ void conf_take(struct conf *was, const struct conf *is, conf_change_fn *fn,
         (void)snprintf(name, sizeof(name), "%s.%s", o->section, o->key);
         if (fn != NULL) {
             fn(ctx, name, o->when);
+        }
+    }
+    if (!aliases_same(&was->aliases, &is->aliases)) {
+        was->aliases = is->aliases;
+        if (fn != NULL) {
+            fn(ctx, ALIASES, CONF_NOW);
         }
     }
 }

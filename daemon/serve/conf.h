@@ -3,12 +3,14 @@
  *
  * The file is INI: [section], key = value, comments after ; or # at the start
  * of a line. An unknown section or key, a value out of range and a key given
- * twice are errors with file:line. Read at start, and again by a reload.
+ * twice are errors with file:line. Read at start, and again by a reload. Only
+ * [aliases] has keys that are the user's own (serve/aliases.h).
  */
 #pragma once
 
 #include "base/err.h"
 #include "proto/limits.h"
+#include "serve/aliases.h"
 
 #define CONF_STR_MAX 512
 
@@ -118,6 +120,7 @@ enum conf_when {
     char section##_##key[CONF_STR_MAX];
 struct conf {
     CONF_MAP(CONF_F_INT, CONF_F_STR, CONF_F_WORD)
+    struct aliases aliases; /* [aliases]: a reload changes them at once */
 };
 #undef CONF_F_INT
 #undef CONF_F_STR
@@ -132,7 +135,7 @@ void conf_print(FILE *to);
 
 /* Compare *is, which was just read, with *was, which is in use. Values that
  * differ and need no restart are copied to *was; fn (may be NULL) is called
- * with the name, "section.key", of each that differs. */
+ * with the name, "section.key", of each that differs; "aliases" of all those. */
 typedef void conf_change_fn(void *ctx, const char *name, enum conf_when when);
 void conf_take(struct conf *was, const struct conf *is, conf_change_fn *fn,
                void *ctx);

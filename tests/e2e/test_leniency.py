@@ -104,6 +104,43 @@ def test_which_model(daemon, path, body):
         assert c.get("/v1/models/demo:latest").json()["id"] == "demo"
 
 
+def test_aliases(aned, tmp_path):
+    """[aliases] gives models the names that clients ask for; a reload changes them, and nothing is deleted by one."""
+    conf = "[aliases]\ntwo = one\nmini = one\nclaude-* = two\nlost-? = nobody\n"
+    home = make_home(tmp_path / "home", models=("one", "two"), conf=conf)
+    d = Daemon(aned, home=home)
+    text, chat = {"prompt": "x", "max_tokens": 2}, {"messages": ASK, "max_tokens": 2}
+    try:
+        for name, model in (("mini", "one"), ("claude-opus-4-1", "two"), ("claude-x:latest", "two"), ("two", "two")):
+            for path, body in (("/v1/completions", text), ("/v1/chat/completions", chat), ("/v1/messages", chat)):
+                r = post(d, path, {**body, "model": name})
+                assert r.status_code == 200 and r.json()["model"] == model, r.text
+            r = post(d, "/api/generate", {"model": name, "prompt": "x", "stream": False, "options": {"num_predict": 2}})
+            assert r.status_code == 200 and r.json()["model"] == model, r.text
+        r = post(d, "/v1/completions", {**text, "model": "lost-1"})
+        assert r.status_code == 404 and "'nobody', which [aliases] has for 'lost-1'" in r.json()["error"]["message"], r.text
+        assert post(d, "/v1/completions", {**text, "model": "Mini"}).status_code == 404
+        with d.http() as c:
+            listed = {x["id"]: x["root"] for x in c.get("/v1/models").json()["data"]}
+            assert listed == {"one": "one", "two": "two", "mini": "one"}  # no pattern, no name that a model has
+            assert {x["name"] for x in c.get("/api/tags").json()["models"]} == set(listed)
+            assert c.get("/v1/models/claude-opus-4-1").json()["id"] == "two"
+            for r in (c.delete("/aned/v1/models/mini"), c.request("DELETE", "/api/delete", json={"model": "claude-x"})):
+                assert r.status_code == 404 and "alias" in r.text, r.text
+            assert c.get("/v1/models/one").status_code == c.get("/v1/models/two").status_code == 200
+        old = (home / "aned.conf").read_text()
+        assert conf in old
+        (home / "aned.conf").write_text(old.replace("claude-* = two", "claude-* = one"))
+        d.proc.send_signal(signal.SIGHUP)
+        until(lambda: post(d, "/v1/completions", {**text, "model": "claude-x"}).json()["model"] == "one")
+        (home / "aned.conf").write_text(old.replace("mini = one", "mini ="))  # refused: the old ones stay
+        d.proc.send_signal(signal.SIGHUP)
+        until(lambda: "the old options" in d.log.read_text() or "reload_refused" in d.log.read_text())
+        assert post(d, "/v1/completions", {**text, "model": "mini"}).status_code == 200
+    finally:
+        assert d.close() == 0
+
+
 def test_default_model(aned, tmp_path):
     """Of several models the one that the configuration names."""
     home = make_home(tmp_path / "home", models=("one", "two"), conf="[http]\ndefault_model = two\n")

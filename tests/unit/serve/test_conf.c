@@ -104,6 +104,10 @@ static void mistakes_are_refused_with_their_line(void **state)
         {"[engine\n",                        ":1:", "section"    },
         {"[engine]\nnonsense\n",             ":2:", "key = value"},
         {line,                               ":2:", "longer"     },
+        {"[aliases]\na = b\nc = d\na = e\n", ":4:", "twice"      },
+        {"[aliases]\na =\n",                ":2:", "1 to 128"   },
+        {"[aliases]\n = b\n",               ":2:", "1 to 128"   },
+        {"[aliases]\na* = b\n[engine]\nthreads = x\n", ":4:", "whole"},
     };
     for (size_t i = 0; i < countof(rows); i++) {
         struct err e = {0};
@@ -123,6 +127,74 @@ static void mistakes_are_refused_with_their_line(void **state)
     conf_init(&c);
     assert_int_equal(conf_read(&c, "/nonexistent/aned.conf", &e),
                      ERR_NOT_FOUND);
+}
+
+static void the_first_alias_that_fits_counts(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    struct conf c, was;
+    char long_name[300];
+    conf_init(&c);
+    put("[aliases]\nclaude-3* = small\nclaude-* = gemma\nq[0-9] = quick\n"
+        "gpt-oss?20b = big\na\\b = slash\n");
+    unit_ok(conf_read(&c, path, &e), &e);
+    const struct {
+        const char *name, *model;
+    } rows[] = {
+        {"claude-3-5-haiku", "small"}, {"claude-opus-4", "gemma"},
+        {"claude-", "gemma"},          {"claude", NULL},
+        {"my-claude-3", NULL},         {"q7", "quick"},
+        {"qq", NULL},                  {"gpt-oss:20b", "big"},
+        {"gpt-oss::20b", NULL},        {"a\\b", "slash"},
+        {"", NULL},                    {"small", NULL},
+    };
+    for (size_t i = 0; i < countof(rows); i++) {
+        const char *got = aliases_find(&c.aliases, rows[i].name);
+        print_message("# %s\n", rows[i].name);
+        if (rows[i].model == NULL) {
+            assert_null(got);
+        } else {
+            assert_non_null(got);
+            assert_string_equal(got, rows[i].model);
+        }
+    }
+    memset(long_name, 'x', sizeof(long_name));
+    memcpy(long_name, "claude-", 7);
+    long_name[MODEL_NAME_MAX] = '\0';
+    assert_non_null(aliases_find(&c.aliases, long_name));
+    long_name[MODEL_NAME_MAX] = 'x';
+    long_name[MODEL_NAME_MAX + 1] = '\0';
+    assert_null(aliases_find(&c.aliases, long_name));
+    assert_false(alias_is_name(&c.aliases.row[0]));
+    assert_true(alias_is_name(&c.aliases.row[4]));
+    was = c; /* a file without the section has none */
+    put("[engine]\nthreads = 1\n");
+    unit_ok(conf_read(&c, path, &e), &e);
+    assert_int_equal(c.aliases.n, 0);
+    assert_false(aliases_same(&was.aliases, &c.aliases));
+}
+
+static void aliases_have_a_limit(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    struct aliases a = {0};
+    char name[200];
+    for (unsigned i = 0; i < ALIASES_MAX; i++) {
+        (void)snprintf(name, sizeof(name), "n%u", i);
+        unit_ok(aliases_add(&a, name, "m", &e), &e);
+    }
+    assert_int_equal(aliases_add(&a, "more", "m", &e), ERR_CONFIG);
+    assert_int_equal(a.n, ALIASES_MAX);
+    a.n = 0;
+    memset(name, 'x', sizeof(name));
+    name[MODEL_NAME_MAX] = '\0';
+    unit_ok(aliases_add(&a, name, name, &e), &e);
+    name[MODEL_NAME_MAX] = 'x';
+    name[MODEL_NAME_MAX + 1] = '\0';
+    assert_int_equal(aliases_add(&a, "a", name, &e), ERR_CONFIG);
+    assert_int_equal(aliases_add(&a, name, "m", &e), ERR_CONFIG);
 }
 
 struct changes {
@@ -161,6 +233,14 @@ static void a_reload_leaves_what_needs_a_restart(void **state)
     assert_int_equal(was.limits_streams, 4);
     assert_string_equal(was.server_log, "warn");
     assert_string_equal(was.engine_backend, "cpu");
+    x.text[0] = '\0';
+    unit_ok(aliases_add(&is.aliases, "a*", "b", &(struct err){0}),
+            &(struct err){0});
+    conf_take(&was, &is, on_change, &x);
+    (void)snprintf(want, sizeof(want), "engine.backend:%d aliases:%d ",
+                   CONF_START, CONF_NOW);
+    assert_string_equal(x.text, want);
+    assert_string_equal(aliases_find(&was.aliases, "ab"), "b");
     x.text[0] = '\0'; /* it still waits for its restart; the rest is taken */
     conf_take(&was, &is, on_change, &x);
     (void)snprintf(want, sizeof(want), "engine.backend:%d ", CONF_START);
@@ -236,6 +316,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(values_are_read, setup, teardown),
         cmocka_unit_test_setup_teardown(mistakes_are_refused_with_their_line,
                                         setup, teardown),
+        cmocka_unit_test_setup_teardown(the_first_alias_that_fits_counts, setup,
+                                        teardown),
+        cmocka_unit_test(aliases_have_a_limit),
         cmocka_unit_test(a_reload_leaves_what_needs_a_restart),
         cmocka_unit_test(default_places),
         cmocka_unit_test(an_open_home_is_refused),
