@@ -158,8 +158,8 @@ static int fill(const struct chat_template *t, struct arena *a,
     return put_json(a, d, q->kwargs, true, "chat_template_kwargs", e);
 }
 
-int chat_render(const struct chat_template *t, const struct chat_request *q,
-                struct buf *b, struct err *e)
+static int render(const struct chat_template *t, const struct chat_request *q,
+                  struct buf *b, struct err *e)
 {
     struct arena a;
     struct val_dict vars = {0};
@@ -169,6 +169,91 @@ int chat_render(const struct chat_template *t, const struct chat_request *q,
         rc = jinja_render(t->jinja, &a, &vars, q->now, q->steps, b, e);
     }
     arena_fini(&a);
+    return rc;
+}
+
+/* --- neighbours --- */
+
+/* What stands between two texts, as mistral-common joins them. */
+#define BETWEEN "\n\n"
+
+/* Texts of one role, and nothing beside them: results of two tools stay two. */
+static bool alike(const struct chat_message *x, const struct chat_message *y)
+{
+    return x->content != NULL && y->content != NULL && x->fields.n == 0 &&
+           y->fields.n == 0 && strcmp(x->role, y->role) == 0 &&
+           strcmp(x->role, "tool") != 0;
+}
+
+/* The texts of m[0 .. n) as one message. */
+static bool join_run(struct arena *a, const struct chat_message *m, size_t n,
+                     struct chat_message *to)
+{
+    const size_t between = sizeof(BETWEEN) - 1;
+    size_t total = between * (n - 1), at = 0;
+    *to = *m;
+    if (n == 1) {
+        return true;
+    }
+    for (size_t i = 0; i < n; i++) {
+        total += m[i].content_n;
+    }
+    char *p = arena_alloc(a, total + 1);
+    if (p == NULL) {
+        return false;
+    }
+    for (size_t i = 0; i < n; i++) {
+        memcpy(p + at, BETWEEN, i > 0 ? between : 0);
+        at += i > 0 ? between : 0;
+        memcpy(p + at, m[i].content, m[i].content_n);
+        at += m[i].content_n;
+    }
+    p[total] = '\0';
+    to->content = p;
+    to->content_n = total;
+    return true;
+}
+
+/* The messages with neighbours joined, in a; NULL: there are none, or no room.
+ */
+static const struct chat_message *join(struct arena *a,
+                                       const struct chat_request *q,
+                                       size_t *ret_n)
+{
+    const struct chat_message *m = q->messages;
+    struct chat_message *to = arena_alloc(a, q->n_messages * sizeof(*to));
+    size_t n = 0;
+    for (size_t i = 0, run = 1; to != NULL && i < q->n_messages; i += run) {
+        run = 1;
+        while (i + run < q->n_messages && alike(&m[i], &m[i + run])) {
+            run++;
+        }
+        if (!join_run(a, &m[i], run, &to[n++])) {
+            return NULL;
+        }
+    }
+    *ret_n = n;
+    return n < q->n_messages ? to : NULL;
+}
+
+int chat_render(const struct chat_template *t, const struct chat_request *q,
+                struct buf *b, struct err *e)
+{
+    struct err why = {0}, again = {0};
+    int rc = render(t, q, b, &why);
+    if (rc == ERR_TEMPLATE_INPUT && q->join) {
+        struct arena a;
+        struct chat_request joined = *q;
+        arena_init(&a, JINJA_ARENA_MAX);
+        joined.messages = join(&a, q, &joined.n_messages);
+        if (joined.messages != NULL && render(t, &joined, b, &again) == 0) {
+            rc = 0;
+        }
+        arena_fini(&a);
+    }
+    if (rc != 0) {
+        *e = why; /* about the messages as they came */
+    }
     return rc;
 }
 

@@ -29,6 +29,9 @@ struct chat_request {
     const struct chat_message *messages;
     size_t n_messages;
     bool add_generation;   /* begin the assistant's turn */
+    bool join; /* where the template refuses these messages, try again with
+                  neighbours of one role as one: many demand that user and
+                  assistant alternate, and clients send what they have */
     struct span tools;     /* a JSON array, or empty: none */
     struct span documents; /* the same */
     /* A JSON object with further variables, OpenAI's chat_template_kwargs:
@@ -37,7 +40,8 @@ struct chat_request {
     const char *bos, *eos; /* texts of those tokens, "" when absent */
     int64_t now; /* seconds since 1970: some templates write today's date, in
                     the local time zone */
-    uint32_t steps; /* at most, see jinja_render; 0: JINJA_STEPS_MAX */
+    uint32_t steps; /* at most, see jinja_render; 0: JINJA_STEPS_MAX; each try
+                       has as many */
 };
 
 struct chat_template;

@@ -172,18 +172,81 @@ static void test_more_than_text(void **state)
         "user:<textx><image>;");
 }
 
-static void refuses(const struct chat_request *q, int code, const char *tells)
+static void refuses_by(const char *tmpl, const struct chat_request *q, int code,
+                       const char *tells)
 {
     struct err e = {0};
     struct buf b;
     buf_init(&b, 4096);
     buf_puts(&b, "before");
-    int rc = render("{{ messages }}{{ tools }}", q, &b, &e);
+    int rc = render(tmpl, q, &b, &e);
     if (rc != code || strstr(e.msg, tells) == NULL) {
         fail_msg("%s: %s", err_name(rc), e.msg);
     }
     assert_string_equal(b.p, "before");
     buf_fini(&b);
+}
+
+static void refuses(const struct chat_request *q, int code, const char *tells)
+{
+    refuses_by("{{ messages }}{{ tools }}", q, code, tells);
+}
+
+/* As gemma's and Mistral's templates do. */
+#define ALTERNATING                                                         \
+    "{% for m in messages %}"                                               \
+    "{% if m.role == 'tool' %}[T{{ m.content }}]"                           \
+    "{% elif (m.role == 'user') != (loop.index0 % 2 == 0) %}"               \
+    "{{ raise_exception('roles must alternate') }}"                         \
+    "{% else %}[{{ m.role[0] }}{{ m.content }}]{% endif %}{% endfor %}"
+
+static void test_neighbours(void **state)
+{
+    (void)state;
+    static const struct chat_message m[] = {
+        {.role = "user",      .content = "a", .content_n = 1},
+        {.role = "user",      .content = "",  .content_n = 0},
+        {.role = "user",      .content = "b", .content_n = 1},
+        {.role = "assistant", .content = "c", .content_n = 1},
+        {.role = "assistant", .content = "d", .content_n = 1},
+        {.role = "user",      .content = "e", .content_n = 1},
+    };
+    static const struct chat_message first[] = {
+        {.role = "assistant", .content = "a", .content_n = 1},
+        {.role = "assistant", .content = "b", .content_n = 1},
+    };
+    static const struct chat_message more[] = {
+        {.role = "user", .content = "a", .content_n = 1},
+        {.role = "user", .content = "b", .content_n = 1,
+         .fields = {"{\"name\":\"x\"}", 12}},
+    };
+    static const struct chat_message tools[] = {
+        {.role = "user", .content = "a", .content_n = 1},
+        {.role = "user", .content = "b", .content_n = 1},
+        {.role = "tool", .content = "1", .content_n = 1},
+        {.role = "tool", .content = "2", .content_n = 1},
+    };
+    struct chat_request q = {.messages = m,
+                             .n_messages = countof(m),
+                             .join = true,
+                             .bos = "",
+                             .eos = "",
+                             .now = WHEN};
+    check_request(ALTERNATING, &q, "[ua\n\n\n\nb][ac\n\nd][ue]");
+    /* a template that takes them is shown what came */
+    check_request("{% for m in messages %}{{ m.content }}|{% endfor %}", &q,
+                  "a||b|c|d|e|");
+    q.join = false;
+    refuses_by(ALTERNATING, &q, ERR_TEMPLATE_INPUT, "roles must alternate");
+    q.join = true;
+    q.messages = first; /* joining does not help */
+    q.n_messages = countof(first);
+    refuses_by(ALTERNATING, &q, ERR_TEMPLATE_INPUT, "roles must alternate");
+    q.messages = more; /* what is more than text stays apart */
+    refuses_by(ALTERNATING, &q, ERR_TEMPLATE_INPUT, "roles must alternate");
+    q.messages = tools;
+    q.n_messages = countof(tools);
+    check_request(ALTERNATING, &q, "[ua\n\nb][T1][T2]");
 }
 
 static void test_bad_json(void **state)
@@ -350,6 +413,7 @@ int main(void)
         cmocka_unit_test(test_families),
         cmocka_unit_test(test_developer),
         cmocka_unit_test(test_more_than_text),
+        cmocka_unit_test(test_neighbours),
         cmocka_unit_test(test_bad_json),
         cmocka_unit_test(test_mentions),
         cmocka_unit_test(test_compiled_once),
