@@ -39,7 +39,7 @@ def check(top):
             if not (doc.parent / name).exists():
                 bad.append(f"{rel}: links to {name}, which is not there")
         for name in WORD.findall(text):
-            if name in NOT_OURS or name.startswith(("*", "HOME/")) or re.search("[A-Z]{4}", name.split("/")[-1].split(".")[0]):
+            if name in NOT_OURS or name.startswith(("*", "/", "HOME/")) or re.search("[A-Z]{4}", name.split("/")[-1].split(".")[0]):
                 continue
             if not exists(top, doc, name.rstrip("/"), names):
                 bad.append(f"{rel}: `{name}` is not there")

@@ -46,8 +46,6 @@ void probe_in_free(struct probe_in *in); /* zeroed is fine */
  * exact in fp16. */
 float probe_number(uint64_t seed, uint64_t i);
 
-#define SEGMENTS_MAX (1u + STATE_ARRAYS_MAX) /* of a row of results */
-
 /* Numbers [from, from + n) of a row: a result, or what it stored in a state. */
 struct segment {
     const char *name; /* borrowed */
