@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <ini.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/parse.h"
@@ -194,26 +195,34 @@ static char *on_line(char *str, int num, void *stream)
 
 int conf_read(struct conf *c, const char *path, struct err *e)
 {
-    struct reading r = {.conf = *c, .path = path, .e = e};
-    r.conf.aliases = (struct aliases){0};
-    r.f = fopen(path, "re");
-    if (r.f == NULL) {
-        return err_errno(e, errno, path);
+    struct reading *r = calloc(1, sizeof(*r)); /* 28 KB: no stack's */
+    must(r != NULL);
+    r->conf = *c;
+    r->path = path;
+    r->e = e;
+    memset(&r->conf.aliases, 0, sizeof(r->conf.aliases));
+    r->f = fopen(path, "re");
+    if (r->f == NULL) {
+        int no = errno;
+        free(r);
+        return err_errno(e, no, path);
     }
-    int bad = ini_parse_stream(on_line, &r, on_value, &r);
-    if (r.rc == 0 && bad != 0) {
-        r.rc =
+    int bad = ini_parse_stream(on_line, r, on_value, r);
+    if (r->rc == 0 && bad != 0) {
+        r->rc =
             err_set(e, ERR_CONFIG, "%s:%d: neither [section] nor key = value",
-                    path, bad > 0 ? bad : r.line);
+                    path, bad > 0 ? bad : r->line);
     }
-    if (r.rc == 0 && ferror(r.f)) {
-        r.rc = err_set(e, ERR_CONFIG, "%s: cannot be read", path);
+    if (r->rc == 0 && ferror(r->f)) {
+        r->rc = err_set(e, ERR_CONFIG, "%s: cannot be read", path);
     }
-    (void)fclose(r.f);
-    if (r.rc == 0) {
-        *c = r.conf;
+    (void)fclose(r->f);
+    if (r->rc == 0) {
+        *c = r->conf;
     }
-    return r.rc;
+    int rc = r->rc;
+    free(r);
+    return rc;
 }
 
 #define ALIASES_HELP                                                         \
