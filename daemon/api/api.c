@@ -244,20 +244,36 @@ void api_fail(struct http_req *r, int code, const char *param, const char *msg)
     api_reply(r, err_http(code), error_form(http_path(r))(&x));
 }
 
-/* "NAME:latest" is NAME, as clients of Ollama have it. */
-static struct model *find_model(struct server *s, const char *name)
+/* "NAME:latest" is NAME, as clients of Ollama have it: is name so, with NAME in
+ * bare? */
+static bool is_latest(const char *name, char bare[MODEL_NAME_MAX + 1])
 {
     static const char tag[] = ":latest";
-    char bare[MODEL_NAME_MAX + 1];
-    struct model *m = models_find(s->models, name);
     size_t n = strlen(name), t = sizeof(tag) - 1;
-    if (m != NULL || n <= t || n - t > MODEL_NAME_MAX ||
-        strcmp(name + n - t, tag) != 0) {
-        return m;
+    if (n <= t || n - t > MODEL_NAME_MAX || strcmp(name + n - t, tag) != 0) {
+        return false;
     }
     memcpy(bare, name, n - t);
     bare[n - t] = '\0';
-    return models_find(s->models, bare);
+    return true;
+}
+
+static struct model *find_model(struct server *s, const char *name)
+{
+    char bare[MODEL_NAME_MAX + 1];
+    struct model *m = models_find(s->models, name);
+    return m == NULL && is_latest(name, bare) ? models_find(s->models, bare)
+                                              : m;
+}
+
+/* What [aliases] has for a name; NULL. */
+static const char *find_alias(struct server *s, const char *name)
+{
+    char bare[MODEL_NAME_MAX + 1];
+    const char *to = aliases_find(&s->conf.aliases, name);
+    return to == NULL && is_latest(name, bare)
+               ? aliases_find(&s->conf.aliases, bare)
+               : to;
 }
 
 int api_model(struct http_req *r, const char *name, struct model **ret)
@@ -268,9 +284,7 @@ int api_model(struct http_req *r, const char *name, struct model **ret)
     name = name == NULL && usual[0] != '\0' ? usual : name;
     struct model *m =
         name != NULL ? find_model(s, name) : models_only(s->models);
-    const char *alias = m == NULL && name != NULL
-                            ? aliases_find(&s->conf.aliases, name)
-                            : NULL;
+    const char *alias = m == NULL && name != NULL ? find_alias(s, name) : NULL;
     struct err e = {0};
     m = alias != NULL ? find_model(s, alias) : m;
     if (m != NULL) {
@@ -311,7 +325,7 @@ int api_own_model(struct http_req *r, const char *name, struct model **ret)
     struct server *s = http_ctx(r);
     struct err e = {0};
     if (name != NULL && name[0] != '\0' && find_model(s, name) == NULL &&
-        aliases_find(&s->conf.aliases, name) != NULL) {
+        find_alias(s, name) != NULL) {
         int rc = err_set(&e, ERR_MODEL_NOT_FOUND,
                          "'%.128s' is an alias; name the model itself", name);
         api_fail(r, rc, "model", e.msg);

@@ -195,7 +195,7 @@ static char *on_line(char *str, int num, void *stream)
 
 int conf_read(struct conf *c, const char *path, struct err *e)
 {
-    struct reading *r = calloc(1, sizeof(*r)); /* 28 KB: no stack's */
+    struct reading *r = calloc(1, sizeof(*r)); /* too much for a stack */
     must(r != NULL);
     r->conf = *c;
     r->path = path;

@@ -111,7 +111,7 @@ def test_aliases(aned, tmp_path):
     d = Daemon(aned, home=home)
     text, chat = {"prompt": "x", "max_tokens": 2}, {"messages": ASK, "max_tokens": 2}
     try:
-        for name, model in (("mini", "one"), ("claude-opus-4-1", "two"), ("claude-x:latest", "two"), ("two", "two")):
+        for name, model in (("mini", "one"), ("mini:latest", "one"), ("claude-opus-4-1", "two"), ("claude-x:latest", "two"), ("two", "two")):
             for path, body in (("/v1/completions", text), ("/v1/chat/completions", chat), ("/v1/messages", chat)):
                 r = post(d, path, {**body, "model": name})
                 assert r.status_code == 200 and r.json()["model"] == model, r.text
