@@ -59,8 +59,8 @@ static const struct field output[] = {
 /* What the prompt is made of, and hints about it. */
 static const struct field prompt[] = {
     {"model", set_model, "string",
-     .doc = "A model's name. Absent or empty: [http] default_model, or the "
-            "only one."},
+     .doc = "A model's name, or one of [aliases]. Absent or empty: [http] "
+            "default_model, or the only one."},
     {"messages", take_any, "array",
      .more = "'minItems': 1, 'maxItems': 4096, 'items': {'type': 'object', "
              "'required': ['role', 'content'], 'properties': {'role': {'enum': "

@@ -102,8 +102,8 @@ static const struct field options[] = {
 
 static const struct field common[] = {
     {"model", set_model, "string",
-     .doc = "A model's name. Absent or empty: [http] default_model, or the "
-            "only one."},
+     .doc = "A model's name, or one of [aliases]. Absent or empty: [http] "
+            "default_model, or the only one."},
     {"stream", set_bool, "boolean", .offset = OUR(stream),
      .more = "'default': true",
      .doc = "Lines of JSON as text is drawn, instead of one object."},

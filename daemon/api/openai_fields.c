@@ -132,8 +132,8 @@ static const char *const reasoning_formats[] = {"none", "auto", NULL};
 /* Of both. */
 static const struct field common[] = {
     {"model", set_model, "string",
-     .doc = "A model's name. Absent or empty: [http] default_model, or the "
-            "only one."},
+     .doc = "A model's name, or one of [aliases]. Absent or empty: [http] "
+            "default_model, or the only one."},
     {"stream", set_bool, "boolean", .offset = OUR(stream),
      .more = "'default': false",
      .doc = "Server-sent events instead of one answer."},
