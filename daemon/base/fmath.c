@@ -15,6 +15,8 @@
  * library is called. */
 #include "base/fmath.h"
 
+#include "base/isa.h"
+
 #define ROUND    0x1.8p52
 #define LOG2E    0x1.71547652b82fep0
 #define LN2      0x1.62e42fefa39efp-1
@@ -58,16 +60,18 @@ static double poly(double x, const double *c, size_t n)
 
 /* --- exp --- */
 
+/* 1/13!, 1/12!, ... 1/1!, 1/0! */
+static const double taylor[] = {
+    0x1.6124613a86d09p-33, 0x1.1eed8eff8d898p-29, 0x1.ae64567f544e4p-26,
+    0x1.27e4fb7789f5cp-22, 0x1.71de3a556c734p-19, 0x1.a01a01a01a01ap-16,
+    0x1.a01a01a01a01ap-13, 0x1.6c16c16c16c17p-10, 0x1.1111111111111p-7,
+    0x1.5555555555555p-5,  0x1.5555555555555p-3,  0.5,
+    1.0,                   1.0};
+
 /* exp r, |r| < 0.36 */
 static double exp_small(double r)
 {
-    static const double c[] = { /* 1/13!, 1/12!, ... 1/1!, 1/0! */
-        0x1.6124613a86d09p-33, 0x1.1eed8eff8d898p-29, 0x1.ae64567f544e4p-26,
-        0x1.27e4fb7789f5cp-22, 0x1.71de3a556c734p-19, 0x1.a01a01a01a01ap-16,
-        0x1.a01a01a01a01ap-13, 0x1.6c16c16c16c17p-10, 0x1.1111111111111p-7,
-        0x1.5555555555555p-5,  0x1.5555555555555p-3,  0.5,
-        1.0,                   1.0};
-    return poly(r, c, countof(c));
+    return poly(r, taylor, countof(taylor));
 }
 
 /* p 2^n for p near 1; t holds n (ROUND). In two steps, for the ends. */
@@ -93,6 +97,75 @@ double fmath_exp(double x)
     double t = x * LOG2E + ROUND;
     double n = t - ROUND;
     return scale(exp_small((x - n * LN2_HI) - n * LN2_LO), t);
+}
+
+/* The same steps for LANES numbers at a time. No vector crosses a call that is
+ * not inlined. */
+#pragma GCC diagnostic ignored "-Wpsabi"
+#define INLINE static inline __attribute__((always_inline))
+#define LANES  4u
+typedef double f64v __attribute__((vector_size(LANES * sizeof(double))));
+typedef uint64_t u64v __attribute__((vector_size(LANES * sizeof(uint64_t))));
+
+INLINE f64v pick(u64v where, f64v yes, f64v no)
+{
+    return (f64v)((where & (u64v)yes) | (~where & (u64v)no));
+}
+
+/* 2^n for a whole n within a double's exponents. */
+INLINE f64v powers_of_two(f64v n)
+{
+    return (f64v)(((u64v)(n + ROUND) + 1023) << 52); /* ROUND's last bits: 0 */
+}
+
+INLINE void exp_lanes(double *x)
+{
+    static const f64v zero = {0};
+    static const f64v infinite = {HUGE_VAL, HUGE_VAL, HUGE_VAL, HUGE_VAL};
+    f64v v;
+    memcpy(&v, x, sizeof(v));
+    u64v low = (u64v)(v < EXP_MIN);
+    u64v high = (u64v)(v > EXP_MAX);
+    v = pick(low | high, zero, v);
+    f64v n = (v * LOG2E + ROUND) - ROUND;
+    f64v half = (n * 0.5 + ROUND) - ROUND;
+    f64v r = (v - n * LN2_HI) - n * LN2_LO;
+    f64v p = r * taylor[0] + taylor[1];
+    for (size_t i = 2; i < countof(taylor); i++) {
+        p = p * r + taylor[i];
+    }
+    v = p * powers_of_two(half) * powers_of_two(n - half);
+    v = pick(high, infinite, pick(low, zero, v));
+    memcpy(x, &v, sizeof(v));
+}
+
+INLINE void exps(double *x, size_t n)
+{
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        exp_lanes(x + i);
+    }
+    for (; i < n; i++) {
+        x[i] = fmath_exp(x[i]);
+    }
+}
+
+#if defined(ISA_FOR_V3)
+ISA_FOR_V3 static void exps_v3(double *x, size_t n)
+{
+    exps(x, n);
+}
+#endif
+
+void fmath_exps(double *x, size_t n)
+{
+#if defined(ISA_FOR_V3)
+    if (isa_has(ISA_V3)) {
+        exps_v3(x, n);
+        return;
+    }
+#endif
+    exps(x, n);
 }
 
 double fmath_exp2(double x)

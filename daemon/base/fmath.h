@@ -21,6 +21,8 @@
 #include "base/base.h"
 
 double fmath_exp(double x);
+/* Each of n numbers in place: fmath_exp's bits, but for a NaN's payload. */
+void fmath_exps(double *x, size_t n);
 double fmath_exp2(double x);
 double fmath_expm1(double x);
 double fmath_log(double x);

@@ -1,9 +1,8 @@
-/* attention.c - attention over panels: rotation where the source has its pairs,
- * scores, softmax and values in double.
+/* attention.c - what queries, keys and values are before scores.c: their norms,
+ * and the rotation where the source has its pairs.
  */
 #include <string.h>
 
-#include "base/crew.h"
 #include "base/fmath.h"
 #include "convert/reference/impl.h"
 
@@ -52,93 +51,6 @@ static void rotate(const struct reference *r, float *x, uint32_t heads)
                 b[t] = x1 * c[t] + x0 * s[t];
             }
         }
-    }
-}
-
-/* --- scores and values --- */
-
-static double capped(double s, float cap)
-{
-    return cap > 0 ? (double)cap * fmath_tanh(s / (double)cap) : s;
-}
-
-/* Attention of one column's query in head h. q, out: the head's rows; k, v: the
- * head's rows of its own sequence. The peak is that of the scores before a cap:
- * they must fit too. */
-static void run_query(struct reference *r, size_t h, uint32_t t, const float *k,
-                      const float *v)
-{
-    const struct layer *l = r->layer;
-    uint32_t window = r->d->kinds[l->kind].window;
-    const float *q = r->q + h * l->d_head * r->stride;
-    float *out = r->attn + h * l->d_head * r->stride;
-    size_t stride = r->keys->stride;
-    uint32_t at = r->position + t % r->columns;
-    uint32_t from = window != 0 && at + 1 > window ? at + 1 - window : 0;
-    double p[TOKENS];
-    double top = -(double)INFINITY;
-    for (uint32_t u = from; u <= at; u++) {
-        p[u] = 0;
-    }
-    for (uint32_t i = 0; i < l->d_head; i++) { /* keys lie along tokens */
-        double a = (double)q[i * r->stride + t];
-        for (uint32_t u = from; u <= at; u++) {
-            p[u] += a * (double)k[i * stride + u];
-        }
-    }
-    for (uint32_t u = from; u <= at; u++) {
-        double s = p[u] * (double)l->score_scale;
-        double a = fabs(s);
-        if (!(a <= r->head_peak[h])) {
-            r->head_peak[h] = a;
-        }
-        p[u] = capped(s, l->score_cap);
-        top = p[u] > top ? p[u] : top;
-    }
-    double sum = 0;
-    for (uint32_t u = from; u <= at; u++) {
-        p[u] = fmath_exp(p[u] - top);
-        sum += p[u];
-    }
-    for (uint32_t i = 0; i < l->d_head; i++) {
-        double a = 0;
-        for (uint32_t u = from; u <= at; u++) {
-            a += p[u] * (double)v[i * stride + u];
-        }
-        out[i * r->stride + t] = (float)(a / sum);
-    }
-}
-
-static void run_head(struct reference *r, size_t h)
-{
-    const struct layer *l = r->layer;
-    const struct reference_keys *keys = r->keys;
-    size_t kv = h / (l->n_heads / l->n_kv) * l->d_head * keys->stride;
-    r->head_peak[h] = 0;
-    for (uint32_t t = 0; t < r->n; t++) {
-        size_t sequence = kv + (size_t)(t / r->columns) * keys->room;
-        run_query(r, h, t, keys->k[l->kv_from] + sequence,
-                  keys->v[l->kv_from] + sequence);
-    }
-}
-
-static void on_heads(void *ctx, size_t begin, size_t end, unsigned worker)
-{
-    (void)worker;
-    for (size_t h = begin; h < end; h++) {
-        run_head(ctx, h);
-    }
-}
-
-static void attend(struct reference *r, uint32_t l)
-{
-    double top = 0;
-    crew_run(r->threads, r->layer->n_heads, 1, on_heads, r);
-    for (uint32_t h = 0; h < r->layer->n_heads; h++) {
-        top = r->head_peak[h] <= top ? top : r->head_peak[h];
-    }
-    if (r->range != NULL) {
-        range_add_peak(r->range, RANGE_SCORES, l, top);
     }
 }
 
@@ -226,7 +138,7 @@ int reference_attention(struct reference *r, uint32_t l, struct err *e)
     if (y->kv_from == l) {
         RETERR(make_keys(r, l, e));
     }
-    attend(r, l);
+    reference_scores(r, l);
     reference_peak(r, RANGE_ATTN, l, r->attn, (size_t)y->n_heads * y->d_head);
     return 0;
 }

@@ -1,6 +1,6 @@
 /* impl.h - shared by the files of reference.h: run.c (layers), panels.c
- * (memory), attention.c, product.c (weights times panels), norm.c (norms and
- * their error in fp16).
+ * (memory), attention.c and scores.c, product.c (weights times panels), norm.c
+ * (norms and their error in fp16).
  *
  * Activations are feature-major panels (gemm.h): a column is a token, so norms
  * and rotations are loops over columns and every product is rows of weights
@@ -11,10 +11,13 @@
 
 #define BLOCK_FLOATS (128u * 1024u)
 #define TOKENS       REFERENCE_TOKENS_MAX
+#define QUERIES      8u /* of scores.c, side by side */
 
 struct scratch { /* of one worker */
     float *rows; /* dequantised weights */
     float *y;    /* a block's products, when they are not kept */
+    double *queries; /* (d_head, QUERIES) */
+    double *scores;  /* (room of the keys, QUERIES) */
     int rc;
     struct err err;
     double peak;
@@ -105,3 +108,9 @@ CHECKED int reference_normalise(struct reference *r, const struct norm *n,
 /* r->attn becomes what heads have gathered, from r->h. */
 CHECKED int reference_attention(struct reference *r, uint32_t l,
                                 struct err *e);
+
+/* --- scores.c --- */
+
+/* r->attn becomes what heads gather with r->q from layer l's keys and values:
+ * scores, softmax and sums in double. The peak of the scores is noted. */
+void reference_scores(struct reference *r, uint32_t l);

@@ -18,7 +18,7 @@ static bool panel(size_t rows, size_t stride, float **ret)
 
 /* The most rows of any layer's values. */
 struct rows_most {
-    size_t q, kv, ff, half, heads;
+    size_t q, kv, ff, half, heads, d_head;
 };
 
 static struct rows_most most(const struct decoder *d)
@@ -31,6 +31,7 @@ static struct rows_most most(const struct decoder *d)
         m.ff = num_max(m.ff, num_max(y->d_ff, y->d_ple));
         m.half = num_max(m.half, d->kinds[y->kind].rope_dim / 2);
         m.heads = num_max(m.heads, y->n_heads);
+        m.d_head = num_max(m.d_head, y->d_head);
     }
     return m;
 }
@@ -163,7 +164,10 @@ static bool reference_init(struct reference *r)
         r->scratch[i].rows = malloc(floats * sizeof(float));
         r->scratch[i].y = malloc(reference_block_rows(d->d_model) * r->stride *
                                  sizeof(float));
-        ok = r->scratch[i].rows != NULL && r->scratch[i].y != NULL;
+        r->scratch[i].queries = malloc(m.d_head * QUERIES * sizeof(double));
+        r->scratch[i].scores = malloc(TOKENS * QUERIES * sizeof(double));
+        ok = r->scratch[i].rows != NULL && r->scratch[i].y != NULL &&
+             r->scratch[i].queries != NULL && r->scratch[i].scores != NULL;
     }
     return ok;
 }
@@ -197,7 +201,7 @@ int reference_open(const struct decoder *d, const struct reference_conf *conf,
 void reference_at(struct reference *r, struct reference_keys *keys,
                   uint32_t position)
 {
-    must(position + r->columns <= keys->room);
+    must(position + r->columns <= keys->room && keys->room <= TOKENS);
     r->keys = keys;
     r->position = position;
 }
@@ -216,6 +220,8 @@ void reference_close(struct reference *r)
     for (size_t i = 0; r->scratch != NULL && i < r->n_scratch; i++) {
         free(r->scratch[i].rows);
         free(r->scratch[i].y);
+        free(r->scratch[i].queries);
+        free(r->scratch[i].scores);
     }
     float *all[] = {r->x,   r->h,  r->y,    r->q,   r->attn, r->k,  r->v,
                     r->cos, r->up, r->gate, r->sin, r->x0,   r->ple};

@@ -219,9 +219,39 @@ static void test_fused_products_round_once(void **state)
     assert_true(once > 0); /* the test reaches what it is for */
 }
 
+/* fmath_exps against fmath_exp: every length, and the ends of the range. */
+static void test_many_are_as_one(void **state)
+{
+    (void)state;
+    static const double ends[] = {
+        709.79,    709.78,  709.7827128933841, 709.7827128933840, 710,
+        -745.2,    -745.13, -745.1332191019412, -708.4,           -1e300,
+        -INFINITY, INFINITY, NAN,              0.0,              -0.0,
+        1e300,     0x1p-1074, -708.3964185322642};
+    double x[64];
+    double want[64];
+    for (uint32_t i = 0, n = 0; i < GRID; i += n) {
+        n = i % 61 + 1;
+        for (uint32_t k = 0; k < n; k++) {
+            x[k] = i % 3 == 0 ? (double)on_grid(i + k)
+                              : -(double)((i + k) % 7600) / 10.1;
+        }
+        x[i % n] = ends[i % countof(ends)];
+        for (uint32_t k = 0; k < n; k++) {
+            want[k] = fmath_exp(x[k]);
+        }
+        fmath_exps(x, n);
+        for (uint32_t k = 0; k < n; k++) {
+            assert_true(isnan(want[k]) ? isnan(x[k])
+                                       : memcmp(&x[k], &want[k], 8) == 0);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_many_are_as_one),
         cmocka_unit_test(test_bits_are_the_golden_ones),
         cmocka_unit_test(test_doubles_are_the_golden_ones),
         cmocka_unit_test(test_floats_are_the_nearest),
