@@ -1,6 +1,6 @@
 """gemma-3-270m against its references, teacher-forced (issue 3, item 3).
 
-Two prompts and three forms by default, all six and all of them with --slow: a conversion with calibration takes minutes.
+Two prompts and two forms by default, all six and all of them with --slow: a conversion with calibration takes minutes.
 """
 import json
 
@@ -42,7 +42,7 @@ def reference(gemma_model, prompts):
 
 
 @pytest.mark.parametrize("rounding", [[], ["--round", "fp16"]], ids=["fp32", "round16"])
-@pytest.mark.parametrize("quant", [pytest.param(q, marks=[] if q in ("fp16", "int8", "lut4") else pytest.mark.slow) for q in LIMITS])
+@pytest.mark.parametrize("quant", [pytest.param(q, marks=[] if q in ("fp16", "int8") else pytest.mark.slow) for q in LIMITS])
 def test_teacher_forced(aned, gemma_bundle, quant, prompts, reference, rounding, tmp_path, record_property):
     path = gemma_bundle(quant)
     exact = quant == "fp16" and not rounding
