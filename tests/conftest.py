@@ -34,15 +34,10 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     config.addinivalue_line("markers", "slow: minutes long; run with --slow")
     config.addinivalue_line("markers", "smoke: of tests/coreml/e2e, in every ./dev test")
-    config.addinivalue_line("markers", "xdist_group: of pytest-xdist, which may be missing")
     config.addinivalue_line("markers", "asan: run again on the sanitizer build")
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(config, items):
-    for item in items:  # under pytest-xdist a file's tests stay together (tests/oracle makes groups of its own)
-        if config.pluginmanager.hasplugin("xdist") and item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
     if not config.getoption("--slow"):
         for item in items:
             if "slow" in item.keywords:

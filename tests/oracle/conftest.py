@@ -1,21 +1,10 @@
-"""Session fixtures: the real model is dequantised once and converted once a quantisation.
-
-`./dev test` runs two processes of pytest. Tests of a file stay in one, and so do the files that convert the real model,
-which begin first: they take longest."""
+"""Session fixtures: the real model is dequantised once and converted once a quantisation."""
 import shutil
 
 import pytest
 
 from forward import Model
 from oracle_tools import convert
-
-
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
-def pytest_collection_modifyitems(items):
-    for item in items:
-        own = "gemma_model" in item.fixturenames or "gemma_bundle" in item.fixturenames
-        item.add_marker(pytest.mark.xdist_group("gemma" if own else item.path.stem))
-    items.sort(key=lambda item: item.get_closest_marker("xdist_group").args[0] != "gemma")
 
 
 @pytest.fixture(scope="session")
