@@ -3,7 +3,9 @@
  * (a model that writes its own text) has vectors of keys, and sums of several
  * features side by side. Scores are sums over features, results are sums over
  * positions; both add up in that order, so a result does not depend on which
- * queries share its tile.
+ * queries share its tile. What a query does not see counts 0 times: only a value
+ * that is not finite, which no model gets past the range gate with, would reach
+ * the others of its tile.
  */
 #include <math.h>
 #include <string.h>
@@ -203,7 +205,8 @@ static void put_results(const struct tile *t, const double *y,
         r->attn + t->head * r->layer->d_head * r->stride + t->column;
     for (uint32_t i = 0; i < r->layer->d_head; i++) {
         for (uint32_t j = 0; j < t->n; j++) {
-            out[i * r->stride + j] = (float)(y[(size_t)i * t->width + j] / sum[j]);
+            double a = y[(size_t)i * t->width + j];
+            out[i * r->stride + j] = (float)(a / sum[j]);
         }
     }
 }
