@@ -3,9 +3,8 @@
  * (a model that writes its own text) has vectors of keys, and sums of several
  * features side by side. Scores are sums over features, results are sums over
  * positions; both add up in that order, so a result does not depend on which
- * queries share its tile. What a query does not see counts 0 times: only a value
- * that is not finite, which no model gets past the range gate with, would reach
- * the others of its tile.
+ * queries share its tile. What a query does not see counts 0 times: a value
+ * that is not finite would still reach the others of its tile.
  */
 #include <math.h>
 #include <string.h>
