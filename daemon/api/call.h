@@ -29,8 +29,19 @@ struct probs {
     } list[PROBS_LISTS];
 };
 
+/* A call of a tool in an answer. */
+struct call_tool {
+    char id[48];          /* ours, unique: "call_..." */
+    char *name;           /* owned */
+    struct buf arguments; /* not streamed: all of them, JSON text, unescaped */
+    bool whole;           /* one valid JSON object */
+};
+
 struct call_choice {
     struct buf text; /* not streamed: all of it, escaped */
+    struct buf reasoning;    /* the same of what the model thought */
+    struct call_tool *tools; /* owned */
+    uint32_t n_tools;
     struct probs probs;
     bool begun, ended;
     enum gen_finish why;
@@ -66,6 +77,15 @@ struct dialect {
     bool (*begin)(struct call *c, uint32_t i);
     /* n > 0 bytes of text, valid UTF-8, certain. False: the client is slow. */
     bool (*text)(struct call *c, uint32_t i, const char *text, size_t n);
+    /* The same of what the model thinks before it answers. NULL: left out. */
+    bool (*reasoning)(struct call *c, uint32_t i, const char *text, size_t n);
+    /* Call k of a tool: c->choices[i].tools[k] has id and name. Then pieces of
+     * its arguments, JSON text; then its end. NULL: the dialect knows none, and
+     * its read takes no tools. */
+    bool (*tool_begin)(struct call *c, uint32_t i, uint32_t k);
+    bool (*tool_arguments)(struct call *c, uint32_t i, uint32_t k,
+                           const char *json, size_t n);
+    bool (*tool_end)(struct call *c, uint32_t i, uint32_t k);
     /* The choice has ended, as c->choices[i] says. */
     void (*end)(struct call *c, uint32_t i);
     /* All choices have ended. */
