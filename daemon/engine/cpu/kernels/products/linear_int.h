@@ -286,6 +286,23 @@ INLINE void few_block(const struct linear_job *j, int kind, int R,
     }
 }
 
+/* Functions of their own for each kind of weights, for one column and for
+ * several: in one that holds all of them gcc runs out of its budget for
+ * splitting arrays and leaves sums in memory (AVX2: decode at 0.8 of the
+ * speed). */
+#define ALONE static __attribute__((noinline))
+
+/* few_block of weights that are looked up already. */
+#define WORDS_OF(R)                                                            \
+    ALONE void words_block_##R(const struct linear_job *j,                     \
+                               const struct few_rows *f, size_t k, size_t n,   \
+                               float *acc)                                     \
+    {                                                                          \
+        few_block(j, LOOK_WORDS, R, *f, k, n, acc);                            \
+    }
+WORDS_OF(2)
+WORDS_OF(4)
+
 /* Splitting more than FEW_COLS columns evenly gives at least half as many. */
 static_assert(FEW_TALL + 1 >= FEW_COLS / 2 && FEW_COLS <= 8, "tiles");
 
@@ -338,7 +355,8 @@ INLINE void few_group(const struct few_piece *p, int R, size_t o, size_t g,
         f = (struct few_rows){.w = (const char *)p->words,
                               .ldw = LINEAR_BLOCK * sizeof(int16_t),
                               .run = f.run};
-        few_block(j, LOOK_WORDS, R, f, k, (n + VB - 1) / VB * VB, acc);
+        (R == 4 ? words_block_4 : words_block_2)(j, &f, k,
+                                                 (n + VB - 1) / VB * VB, acc);
     } else {
         few_block(j, p->kind, R, f, k, n, acc);
     }
@@ -439,11 +457,6 @@ INLINE void look_run(const struct linear_job *j, int kind, few_one *one,
 #endif
 }
 
-/* Functions of their own for each kind of weights, for one column and for
- * several: in one that holds all of them gcc runs out of its budget for
- * splitting arrays and leaves sums in memory (AVX2: decode at 0.8 of the
- * speed). */
-#define ALONE static __attribute__((noinline))
 #define FEW_OF(kind, suffix, run)                                           \
     ALONE size_t one_##suffix(const struct linear_job *j, size_t begin,     \
                               size_t end, char *scratch)                    \

@@ -124,11 +124,46 @@ INLINE bool look_tables(int kind, const struct linear_job *j, size_t row, int R,
     return same;
 }
 
+#if !defined(LOOK_KEEP)
+/* One step of R rows of LOOK_WORDS times C columns. Each column is read once,
+ * for all rows: R weights, a column and the sums are all that registers hold.
+ */
+INLINE void look_words_step(int R, int C, const char *p, size_t ldw,
+                            const int16_t *q, size_t ldq, vi *a)
+{
+    UNSET vi w[4];
+    UNSET const int16_t *base[(FEW_COLS + 2) / 3];
+    for (int c = 0; c < C; c += 3) {
+        base[c / 3] = q + (size_t)c * ldq;
+        HOLD(base[c / 3]);
+    }
+    for (int part = 0; part < 2; part++) {
+        for (int r = 0; r < R; r++) {
+            w[r] = vi_load((const int16_t *)(const void *)(p + (size_t)r * ldw) +
+                           part * (VB / 2));
+        }
+        for (int c = 0; c < C; c++) {
+            vi x =
+                vi_load(base[c / 3] + (size_t)(c % 3) * ldq + part * (VB / 2));
+            for (int r = 0; r < R; r++) {
+                a[c * R + r] = lk_dot(a[c * R + r], w[r], x);
+            }
+        }
+    }
+}
+#endif
+
 /* One step of R rows times C columns. */
 INLINE void look_step(int kind, int R, int C, const struct lk_table *t,
                       const char *p, size_t ldw, const int16_t *q, size_t ldq,
                       vi *a)
 {
+#if !defined(LOOK_KEEP)
+    if (kind == LOOK_WORDS) {
+        look_words_step(R, C, p, ldw, q, ldq, a);
+        return;
+    }
+#endif
 #if defined(LOOK_KEEP)
     UNSET vi x[FEW_COLS][2];
     for (int c = 0; c < C; c++) {
