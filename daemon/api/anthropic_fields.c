@@ -68,7 +68,8 @@ static const struct field prompt[] = {
              "text, or blocks {type: text, text: ...}, which become lines. "
              "Blocks of thinking are left out.', 'oneOf': [{'type': 'string'}, "
              "{'type': 'array', 'items': {'type': 'object'}}]}}}",
-     .doc = "The conversation; the last message is not the assistant's."},
+     .doc = "The conversation. A last message of the assistant is continued: "
+            "the answer has what comes after it."},
     {"system", take_any, "string|array",
      .more = "'items': {'type': 'object'}",
      .doc = "A text, or blocks of text. A block that begins with "

@@ -83,11 +83,5 @@ int anthropic_messages(struct arena *a, const struct json *j,
         RETERR(read_message(a, x, i, &m[i], e));
         i++;
     }
-    if (strcmp(m[n - 1].role, "assistant") == 0) {
-        return err_set(e, ERR_UNSUPPORTED,
-                       "messages[%zu]: a last message of the assistant is not "
-                       "continued here",
-                       n - 1);
-    }
     return 0;
 }

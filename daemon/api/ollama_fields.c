@@ -143,8 +143,8 @@ static const struct field chat[] = {
              "'assistant']}, 'content': {'type': 'string'}, 'thinking': "
              "{'type': 'string', 'description': 'Left out.'}, 'images': "
              "{'maxItems': 0}, 'tool_calls': {'maxItems': 0}}}",
-     .doc = "The conversation. Empty: the model is loaded, or unloaded with "
-            "keep_alive 0."},
+     .doc = "The conversation. A last message of the assistant is continued. "
+            "Empty: the model is loaded, or unloaded with keep_alive 0."},
     {"tools", only_empty, "array",
      .more = "'maxItems': 0",
      .doc = "Only empty."},

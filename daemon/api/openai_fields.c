@@ -69,7 +69,7 @@ static int set_prediction(struct params *p, const struct field *f,
 
 /* OpenAI's names: "flex" requests wait for all others, "priority" ones for
  * none. */
-static int set_tier(struct params *p, const struct field *f,
+int openai_set_tier(struct params *p, const struct field *f,
                     const struct json *v, struct err *e)
 {
     static const char *const tiers[] = {"default", "auto", "flex", "priority"};
@@ -233,7 +233,7 @@ static const struct field common[] = {
              "'maxItems': 1048576}]}}",
      .doc = "What the answer may look like: drafted where the answer goes the "
             "same way. Never changes an output."},
-    {"service_tier", set_tier, "string",
+    {"service_tier", openai_set_tier, "string",
      .more = "'enum': ['auto', 'default', 'flex', 'priority', null]",
      .doc = "flex: after everybody else (class batch); priority: before chat "
             "(class interactive); default and auto: completions are "
@@ -323,7 +323,13 @@ static const struct field chat[] = {
     {"messages", take_any, "array",
      .more = "'minItems': 1, 'maxItems': 4096, 'items': {'$ref': "
              "'#/components/schemas/Message'}",
-     .doc = "The conversation."},
+     .doc = "The conversation. A last message of the assistant is continued: "
+            "the answer has what comes after it."},
+    {"continue_final_message", take_bool, "boolean",
+     .doc = "What happens anyway: true with a last message of the assistant, "
+            "false with any other."},
+    {"add_generation_prompt", take_bool, "boolean",
+     .doc = "The opposite of continue_final_message."},
     {"max_completion_tokens", set_uint, "integer", .lo = -1,
      .hi = MODEL_CONTEXT_MAX, .offset = REQ(max_tokens),
      .doc = "The newer name of max_tokens. Default: to the end of the "

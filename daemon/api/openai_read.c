@@ -182,10 +182,36 @@ int openai_read_completion(struct call *c, const struct json *j, struct err *e)
     return read_prediction(c, e);
 }
 
+/* `key`, where it is given, says what happens anyway. */
+static int only_this(struct call *c, const struct json *j, const char *key,
+                     bool happens, struct err *e)
+{
+    const struct json *v = json_get(j, key);
+    if (v == NULL || json_type(v) == JSON_NULL || json_bool(v) == happens) {
+        return 0;
+    }
+    c->field = key;
+    return err_set(e, ERR_UNSUPPORTED,
+                   "%s: only %s: a last message is continued where it is the "
+                   "assistant's",
+                   key, happens ? "true" : "false");
+}
+
+/* A last message of the assistant is continued (chat.h). */
+static int read_continuation(struct call *c, const struct json *j,
+                             struct err *e)
+{
+    const struct gen_req *q = &c->p.req;
+    bool on = strcmp(q->messages[q->n_messages - 1].role, "assistant") == 0;
+    RETERR(only_this(c, j, "continue_final_message", on, e));
+    return only_this(c, j, "add_generation_prompt", !on, e);
+}
+
 int openai_read_chat(struct call *c, const struct json *j, struct err *e)
 {
     c->field = "messages";
     RETERR(read_messages(c, j, e));
+    RETERR(read_continuation(c, j, e));
     c->field = "prediction";
     return read_prediction(c, e);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "model/chat_continue.h"
 #include "model/jinja/ast.h"
 #include "proto/limits.h"
 
@@ -158,6 +159,26 @@ static int fill(const struct chat_template *t, struct arena *a,
     return put_json(a, d, q->kwargs, true, "chat_template_kwargs", e);
 }
 
+/* Render, and end inside the last message. b is untouched on failure. */
+static int render_on(const struct chat_template *t, struct arena *a,
+                     struct val_dict *vars, int64_t now, uint32_t steps,
+                     struct buf *b, struct err *e)
+{
+    struct span text = {0};
+    size_t from = b->n;
+    RETERR(continue_mark(a, vars, &text, e));
+    RETERR(jinja_render(t->jinja, a, vars, now, steps, b, e));
+    if (!buf_ok(b)) {
+        return 0; /* the caller's limit; it looks */
+    }
+    int rc = continue_cut(b, from, text, e);
+    if (rc != 0 && b->p != NULL) {
+        b->n = from;
+        b->p[from] = '\0';
+    }
+    return rc;
+}
+
 static int render(const struct chat_template *t, const struct chat_request *q,
                   struct buf *b, struct err *e)
 {
@@ -165,7 +186,14 @@ static int render(const struct chat_template *t, const struct chat_request *q,
     struct val_dict vars = {0};
     arena_init(&a, JINJA_ARENA_MAX);
     int rc = fill(t, &a, q, &vars, e);
-    if (rc == 0) {
+    bool on =
+        rc == 0 && q->go_on && q->add_generation && continue_wanted(&vars);
+    if (on) {
+        rc = putz(&a, &vars, "add_generation_prompt", val_bool(false), e);
+    }
+    if (rc == 0 && on) {
+        rc = render_on(t, &a, &vars, q->now, q->steps, b, e);
+    } else if (rc == 0) {
         rc = jinja_render(t->jinja, &a, &vars, q->now, q->steps, b, e);
     }
     arena_fini(&a);
@@ -263,6 +291,7 @@ int chat_render_json(const struct chat_template *t, struct span vars,
 {
     struct arena a;
     struct val_dict d = {0};
+    const struct val *on = NULL;
     int rc = 0;
     arena_init(&a, JINJA_ARENA_MAX);
     if (bos != NULL) {
@@ -274,7 +303,12 @@ int chat_render_json(const struct chat_template *t, struct span vars,
     CHECK(putz(&a, &d, "tools", val_none, e));
     CHECK(putz(&a, &d, "documents", val_none, e));
     CHECK(put_json(&a, &d, vars, true, "the variables", e));
-    CHECK(jinja_render(t->jinja, &a, &d, now, 0, b, e));
+    on = dict_gets(&d, zspan("continue_final_message"));
+    if (on != NULL && val_true(on)) {
+        CHECK(render_on(t, &a, &d, now, 0, b, e));
+    } else {
+        CHECK(jinja_render(t->jinja, &a, &d, now, 0, b, e));
+    }
 out:
     arena_fini(&a);
     return rc;

@@ -29,6 +29,9 @@ struct chat_request {
     const struct chat_message *messages;
     size_t n_messages;
     bool add_generation;   /* begin the assistant's turn */
+    /* Where the last message is the assistant's, go on with it in place of
+     * beginning a turn: chat_continue.h. Only with add_generation. */
+    bool go_on;
     bool join; /* where the template refuses these messages, try again with
                   neighbours of one role as one: many demand that user and
                   assistant alternate, and clients send what they have */
@@ -58,7 +61,8 @@ bool chat_mentions(const struct chat_template *t, const char *name);
 
 /* Append the prompt to b, which is untouched on failure. A template that does
  * not know the role developer gets such a message as a system message. Errors:
- * TEMPLATE_INPUT (the template refuses these messages: its own text),
+ * TEMPLATE_INPUT (the template refuses these messages: its own text; or it does
+ * not show the last one, which is to be continued),
  * TEMPLATE (it uses what aned does not have), JSON, INVALID (content that is
  * not UTF-8), TOO_BIG. */
 CHECKED int chat_render(const struct chat_template *t,
@@ -67,7 +71,8 @@ CHECKED int chat_render(const struct chat_template *t,
 
 /* The same with all variables as one JSON object, for `aned template`:
  * messages, add_generation_prompt, tools, bos_token and what else the template
- * knows. tools and documents are none where it does not name them. bos and eos,
+ * knows; with continue_final_message the prompt ends inside the last message.
+ * tools and documents are none where it does not name them. bos and eos,
  * which may be NULL, are used where it has no bos_token and eos_token. */
 CHECKED int chat_render_json(const struct chat_template *t, struct span vars,
                              const char *bos, const char *eos, int64_t now,

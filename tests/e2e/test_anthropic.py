@@ -140,6 +140,27 @@ def test_system_and_blocks(daemon):
     assert post(daemon, {**BODY, "system": []}).json()["content"] == post(daemon, BODY).json()["content"]
 
 
+def test_continued(daemon):
+    """The answer is what comes after a last message of the assistant; blocks are lines of it, an empty one is none."""
+    begun = {"role": "assistant", "content": "aned is\na"}
+    got = post(daemon, {**BODY, "messages": [*ASK, begun]}).json()
+    want = chat(daemon, [*ASK, begun], continue_final_message=True, add_generation_prompt=False)
+    assert got["content"][0]["text"] == want["choices"][0]["message"]["content"] != ""
+    assert got["content"] != post(daemon, BODY).json()["content"]
+    assert prompt_tokens(got["usage"]) == want["usage"]["prompt_tokens"] > prompt_tokens(post(daemon, BODY).json()["usage"])
+    blocks = [{"type": "text", "text": "aned is"}, {"type": "text", "text": "a"}]
+    assert post(daemon, {**BODY, "messages": [*ASK, {**begun, "content": blocks}]}).json()["content"] == got["content"]
+    assert post(daemon, {**BODY, "messages": [*ASK, {**begun, "content": " "}]}).json()["content"] == post(daemon, BODY).json()["content"]
+    with daemon.http() as c:
+        for messages, field, value in (([*ASK, begun], "continue_final_message", False), ([*ASK, begun], "add_generation_prompt", True),
+                                       (ASK, "continue_final_message", True), (ASK, "add_generation_prompt", False)):
+            r = c.post("/v1/chat/completions", json={"model": "demo", "messages": messages, field: value})
+            assert r.status_code == 400 and r.json()["error"]["param"] == field and f"{field}: only" in r.json()["error"]["message"]
+        r = c.post("/api/chat", json={"model": "demo", "stream": False, "messages": [*ASK, begun],
+                                      "options": {"temperature": 0, "num_predict": 16, "repeat_penalty": 1}})
+        assert r.json()["message"]["content"] == got["content"][0]["text"]
+
+
 def test_count_tokens(daemon):
     with sdk(daemon) as c:
         for more in ({}, {"system": "Be brief."}, {"messages": [*ASK, {"role": "assistant", "content": "A daemon."}, *ASK]}):
@@ -183,8 +204,6 @@ def test_what_is_refused(daemon):
                 messages=[*ASK, {"role": "user", "content": [{"type": kind}]}])
     refused(daemon, "messages[0].role: 'tool' is not one of user, assistant, system", messages=[{"role": "tool", "content": "x"}])
     refused(daemon, "messages[0].name: no such field here", messages=[{**ASK[0], "name": "bob"}])
-    refused(daemon, "messages[1]: a last message of the assistant is not continued here",
-            messages=[*ASK, {"role": "assistant", "content": "aned is"}])
     refused(daemon, "messages: must be an array with a message", messages=[])
     refused(daemon, "system: must be a string or an array", system=3)
     refused(daemon, "exceeds the available context size", messages=[{"role": "user", "content": "many words " * 600}])

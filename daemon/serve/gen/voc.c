@@ -128,6 +128,7 @@ static int render(struct voc *v, struct text_work *w, uint32_t steps)
     const struct chat_request q = {.messages = w->messages,
                                    .n_messages = w->n_messages,
                                    .add_generation = w->add_generation,
+                                   .go_on = true,
                                    .join = true,
                                    .tools = w->tools,
                                    .documents = w->documents,
