@@ -75,6 +75,7 @@
 #define STOP_STRINGS_MAX  16u        /* OpenAI takes 4; llama-server any */
 #define STOP_BYTES_MAX    1024u      /* one stop string */
 #define CHAT_MESSAGES_MAX 4096u
+#define TOOLS_MAX         512u       /* of a request; agents send some 25 */
 
 /* --- chat templates --- */
 #define JINJA_TEXT_MAX   KIB(256) /* a template; the longest known is 20 KB */
@@ -204,6 +205,11 @@
 /* Of an answer that is not streamed: 4096 tokens with 20 alternatives are 9 MiB. */
 #define ANSWER_BYTES_MAX  MIB(16)  /* then it ends, with "length" */
 #define ANSWERS_BYTES_MAX MIB(128) /* all such answers; then 503 */
+/* Answers that clients may go on from by their id (serve/gen/answers.h). */
+#define ANSWERS_KEPT_MAX   256u
+#define ANSWERS_KEPT_BYTES MIB(64)  /* together, in memory */
+#define ANSWER_KEPT_BYTES  MIB(8)   /* of one: a conversation is 4 MiB at most */
+#define ANSWER_READ_BYTES  KIB(256) /* of one's JSON, read on the loop: 12 ms at worst */
 #define DRAFT_NGRAM_MAX 8u    /* tokens of an n-gram (sched/draft.h) */
 #define DRAFT_WINDOW   65536u /* tokens of a text that are indexed: 1 MiB */
 #define DRAFT_PEERS_MAX  8u     /* peers whose ended texts are kept */

@@ -48,6 +48,9 @@ static struct call *call_new(struct http_req *r, const struct dialect *d)
 
 void call_free(struct call *c)
 {
+    if (c->d->drop != NULL) {
+        c->d->drop(c);
+    }
     whole_release(c);
     if (c->session[0] != '\0') {
         session_end(c->srv->sessions, c->session);
@@ -199,8 +202,13 @@ static void on_read(struct api_read *y)
         call_load(c, m);
         return;
     }
+    int rc = c->d->resolve != NULL ? c->d->resolve(c, e) : 0;
+    if (rc != 0) {
+        refuse(c, rc, c->field, e->msg);
+        return;
+    }
     make_gen(c, m);
-    int rc = start_gen(c, x, e);
+    rc = start_gen(c, x, e);
     if (rc != 0) {
         refuse(c, rc, c->field, e->msg);
         return;
@@ -352,9 +360,10 @@ static void on_end(void *ctx, uint32_t i, enum gen_finish why, const char *text,
     }
 }
 
-/* The dialect's error, with the sizes a client needs after an overlong prompt.
- */
-static struct json *error_json(const struct call *c, int code, const char *msg)
+/* The error for the dialect, with the sizes a client needs after an overlong
+ * prompt. */
+static struct api_error error_of(const struct call *c, int code,
+                                 const char *msg)
 {
     struct api_error x = {.code = code, .msg = msg};
     if (code == ERR_CONTEXT) {
@@ -366,18 +375,23 @@ static struct json *error_json(const struct call *c, int code, const char *msg)
         x.n_prompt = u.n_prompt;
         x.n_ctx = gen_model(c->gen)->bundle->context;
     }
-    return c->d->error(&x);
+    return x;
 }
 
 /* An error as the last event. */
 static void end_in_error(struct call *c, int code, const char *msg)
 {
-    struct json *o = error_json(c, code, msg);
+    struct api_error x = error_of(c, code, msg);
     buf_clear(&c->out);
-    buf_puts(&c->out, c->d->error_before);
-    json_write(o, false, &c->out);
-    buf_puts(&c->out, c->d->error_after);
-    json_free(o);
+    if (c->d->failed != NULL) {
+        c->d->failed(c, &x);
+    } else {
+        struct json *o = c->d->error(&x);
+        buf_puts(&c->out, c->d->error_before);
+        json_write(o, false, &c->out);
+        buf_puts(&c->out, c->d->error_after);
+        json_free(o);
+    }
     (void)call_send(c);
     end_events(c);
 }
@@ -387,7 +401,8 @@ static void answer(struct call *c, int rc, const struct err *e)
     bool writes = false; /* the answer is still being written afterwards */
     if (rc != 0 && !c->begun && !http_stream_begun(c->r)) {
         drop_resume(c);
-        api_reply(c->r, err_http(rc), error_json(c, rc, e->msg));
+        struct api_error x = error_of(c, rc, e->msg);
+        api_reply(c->r, err_http(rc), c->d->error(&x));
     } else if (rc != 0) {
         end_in_error(c, rc, e->msg);
     } else if (c->p.stream && c->refused != 0) {

@@ -67,12 +67,21 @@ struct dialect {
      * it fails. Any thread. */
     int (*read)(struct call *c, const struct json *j, struct err *e);
 
+    /* What the answer needs of the daemon's own state: after read, before the
+     * gen. Sets c->field before it fails. NULL: nothing. */
+    int (*resolve)(struct call *c, struct err *e);
+    /* Free c->own, which read may have made. NULL: it makes none. */
+    void (*drop)(struct call *c);
+
     /* --- streams: all write to c->out and pass it to call_send --- */
     const char *content_type;
     bool events;      /* it is one of events: silence is broken by ... */
     const char *ping; /* ... this event, or a comment where it is NULL */
     /* What is around an error's tree: "data: ", "\n\n". */
     const char *error_before, *error_after;
+    /* Write the last event of an answer that failed; NULL: the error's tree
+     * between those. */
+    void (*failed)(struct call *c, const struct api_error *x);
     /* What comes before a choice's first text. Called once a choice. */
     bool (*begin)(struct call *c, uint32_t i);
     /* n > 0 bytes of text, valid UTF-8, certain. False: the client is slow. */
@@ -95,7 +104,8 @@ struct dialect {
      * never asks for that (call.only_load). */
     void (*loaded)(struct call *c, struct buf *b, bool unloaded);
 
-    /* --- whole answers: head and tail are small, ours, and cannot fail --- */
+    /* --- whole answers: head and tail are ours, at most HTTP_REPLY_MAX / 4, and
+     * cannot fail --- */
     void (*head)(struct call *c, struct buf *b);
     /* A choice with its text (escaped, without quotes). Any thread. */
     void (*choice)(struct call *c, struct buf *b, uint32_t i);
@@ -114,6 +124,7 @@ struct call {
     const char *field;  /* that an error is about; NULL or "": none */
     struct arena arena; /* of what p.req points to, until gen_new takes it */
     struct params p;
+    void *own; /* the dialect's, or NULL */
     uint64_t arrived_us;
     char of_session[40];    /* session in the request's path; "": none */
     bool only_load;         /* there is no prompt: dialect.loaded answers */

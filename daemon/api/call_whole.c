@@ -87,9 +87,9 @@ bool whole_reply(struct call *c)
     buf_init(&c->whole, HTTP_REPLY_MAX - KIB(4));
     (void)buf_grow(&c->whole, HTTP_HEAD_ROOM);
     c->d->head(c, &c->whole);
-    buf_init(&c->tail, KIB(16));
+    buf_init(&c->tail, HTTP_REPLY_MAX / 4);
     c->d->tail(c, &c->tail);
-    must(buf_ok(&c->whole) && buf_ok(&c->tail)); /* ours and small */
+    must(buf_ok(&c->whole) && buf_ok(&c->tail)); /* ours */
     c->work.run = write_choices;
     c->work.done = on_written;
     c->writing = c->held > WHOLE_HERE_MAX && c->refused == 0 &&

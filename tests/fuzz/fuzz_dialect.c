@@ -6,16 +6,19 @@
 #include "api/anthropic.h"
 #include "api/ollama.h"
 #include "api/openai.h"
+#include "api/responses.h"
 
 static void check_message(const struct chat_message *m)
 {
     static const char *const roles[] = {"system", "developer", "user",
-                                        "assistant"};
+                                        "assistant", "tool"};
     bool known = false;
     for (size_t i = 0; i < countof(roles); i++) {
         known = known || strcmp(m->role, roles[i]) == 0;
     }
-    must(known && m->content != NULL && strlen(m->content) == m->content_n);
+    must(known && (m->content != NULL || m->fields.n > 0));
+    must(m->content == NULL || strlen(m->content) == m->content_n);
+    must(m->fields.n == 0 || json_check(m->fields.p, m->fields.n, NULL) == 0);
 }
 
 static void check(const struct call *c)
@@ -50,6 +53,9 @@ static void read_as(const struct dialect *d, const struct json *j)
     } else {
         must(rc < 0 && e.msg[0] != '\0');
     }
+    if (d->drop != NULL) {
+        d->drop(&c);
+    }
     buf_fini(&c.echo);
     arena_fini(&c.arena);
 }
@@ -59,7 +65,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 {
     static const struct dialect *const all[] = {&openai_completion,
                                                 &openai_chat, &anthropic_chat,
-                                                &ollama_chat, &ollama_generate};
+                                                &ollama_chat, &ollama_generate,
+                                                &responses_dialect};
     struct json *j = NULL;
     if (json_parse((const char *)p, n, &j, NULL) < 0) {
         return 0;

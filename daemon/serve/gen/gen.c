@@ -360,6 +360,7 @@ static int encode(struct gen *g, struct err *e)
         w->kind = TEXT_CHAT;
         w->messages = q->messages;
         w->n_messages = q->n_messages;
+        w->tools = q->tools;
         w->add_generation = true;
         break;
     case GEN_TOKENS: /* no text, but the vocabulary has to be open */

@@ -27,6 +27,7 @@ struct gen_req {
     size_t n_tokens;
     struct chat_message *messages; /* GEN_CHAT */
     size_t n_messages;
+    struct span tools; /* GEN_CHAT: a JSON array for the template; "": none */
     struct msg_sampling sampling; /* .choice is set per choice */
     uint32_t n;                   /* choices, 1..CHOICES_MAX */
     uint32_t max_tokens;          /* of each choice; 0: the prompt only */
