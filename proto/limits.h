@@ -76,6 +76,12 @@
 #define STOP_BYTES_MAX    1024u      /* one stop string */
 #define CHAT_MESSAGES_MAX 4096u
 
+/* --- what an answer consists of --- */
+#define REPLY_HELD_MAX KIB(16) /* of what may be a call: its head, or a value without quotes */
+#define REPLY_NAME_MAX 256u    /* bytes; of a tool (OpenAI: 64), a parameter, a number */
+#define REPLY_ARGS_MAX MIB(1)  /* of a call; longer ones are never found whole */
+#define TEXT_MARKS_MAX 16u     /* control tokens that are text to the parser */
+
 /* --- chat templates --- */
 #define JINJA_TEXT_MAX   KIB(256) /* a template; the longest known is 20 KB */
 #define JINJA_TREE_BYTES MIB(32)  /* its tokens, and its tree: 200 bytes a node */
