@@ -2,8 +2,8 @@
  *
  * A value has no quotes, so what it is shows only at its end: it waits when its
  * first byte may begin JSON other than a string, and is streamed as a string
- * otherwise. One line break after the opening tag and one before the closing
- * one belong to the tags.
+ * otherwise. A line break after the opening tag belongs to the tag, and then
+ * one before the closing tag, too.
  */
 #include <string.h>
 
@@ -310,7 +310,8 @@ bool reply_tagged_value(struct reply *r, char c)
     const char *end = r->tags->value_end;
     buf_put(w, &c, 1);
     while (w->n > 0) {
-        size_t line = w->p[0] == '\n' ? 1 : 0;
+        bool breaks = !r->tagged.begun || r->tagged.line;
+        size_t line = breaks && w->p[0] == '\n' ? 1 : 0;
         switch (reply_match(end, w->p + line, w->n - line)) {
         case MATCH_WHOLE:
             value_end(r);
