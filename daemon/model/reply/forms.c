@@ -29,6 +29,17 @@ static const struct reply_tags minimax_tags = {
 
 /* --- rows --- */
 
+/* Calls that stand in the text without a mark: only at its beginning. */
+#define OBJECT_ROW                                                      \
+    {                                                                   \
+        .mark = "{", .at_start = true, .needs_args = true,              \
+        .open = reply_open_object                                       \
+    }
+#define LIST_ROW                                                        \
+    {                                                                   \
+        .mark = "[", .at_start = true, .needs_args = true,              \
+        .open = reply_open_list                                         \
+    }
 #define FUNCTION_ROW                                                    \
     {                                                                   \
         .mark = "<function=", .tags = &qwen_tags,                       \
@@ -49,15 +60,13 @@ static const struct reply_row llama3[] = {
     {.mark = "<|python_tag|>",
      .open = reply_open_any,
      .word = reply_open_python},
-    {.mark = "{",
-     .at_start = true,
-     .needs_args = true,
-     .open = reply_open_object},
+    OBJECT_ROW,
+    LIST_ROW,
     FUNCTION_ROW,
 };
 
 static const struct reply_row pythonic[] = {
-    {.mark = "[", .at_start = true, .open = reply_open_python_list},
+    LIST_ROW,
     {.mark = "<|python_start|>",
      .close = "<|python_end|>",
      .open = reply_open_any,
@@ -112,11 +121,8 @@ static const struct reply_row gemma[] = {
      .close = "```",
      .needs_args = true,
      .open = reply_open_any},
-    {.mark = "{",
-     .at_start = true,
-     .needs_args = true,
-     .open = reply_open_object},
-    {.mark = "[", .at_start = true, .open = reply_open_python_list},
+    OBJECT_ROW,
+    LIST_ROW,
 };
 
 static const struct reply_row phi[] = {

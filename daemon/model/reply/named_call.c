@@ -12,7 +12,6 @@ static bool any_step(struct reply *r, char c);
 
 void reply_open_any(struct reply *r)
 {
-    r->json.list = false;
     r->step = any_step;
 }
 
@@ -28,6 +27,11 @@ static bool any_list_step(struct reply *r, char c)
         reply_open_python_list(r);
     }
     return false;
+}
+
+void reply_open_list(struct reply *r)
+{
+    r->step = any_list_step;
 }
 
 static bool any_step(struct reply *r, char c)

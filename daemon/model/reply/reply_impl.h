@@ -178,6 +178,7 @@ bool reply_args_step(struct reply *r, char c);
 /* --- forms --- */
 void reply_open_silent(struct reply *r); /* the mark alone means nothing */
 void reply_open_any(struct reply *r);    /* by what follows the mark */
+void reply_open_list(struct reply *r); /* the same; the mark was a '[' */
 void reply_open_json(struct reply *r);
 void reply_open_object(struct reply *r); /* the mark was its '{' */
 void reply_open_json_list(struct reply *r); /* '[' is held; '{' comes */
@@ -186,7 +187,7 @@ void reply_open_tagged(struct reply *r);
 void reply_open_tagged_name(struct reply *r); /* the mark was tags->call */
 void reply_open_tagged_word(struct reply *r); /* a name, by word_tags */
 void reply_open_python(struct reply *r);
-void reply_open_python_list(struct reply *r); /* the mark was its '[' */
+void reply_open_python_list(struct reply *r); /* '[' is held */
 void reply_open_gemma(struct reply *r);       /* the mark ended in "call:" */
 void reply_harmony_begin(struct reply *r, const char *tail, size_t n);
 /* The answer has ended inside: what remains is given. */

@@ -185,6 +185,9 @@ static void test_llama3(void **state)
         {"{~name~: ~f~, ~parameters~: {}}\nThat was it.", "C<f>A<{}>+T<That was it.>"},
         {"{~name~: ~f~, ~parameters~: {~a~: ~", "C<f>A<{~a~: ~>-"},
         {"{}", "T<{}>"},
+        {"[f(a=1)]", "C<f>A<{~a~:1}>+"},
+        {"[ {~name~: ~f~, ~parameters~: {}} ]", "C<f>A<{}>+"},
+        {"[{~name~: ~f~}]", "T<[{~name~: ~f~}]>"},
     };
     REPLY_CHECK_ALL(&how, t);
 }
