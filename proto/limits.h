@@ -75,7 +75,17 @@
 #define STOP_STRINGS_MAX  16u        /* OpenAI takes 4; llama-server any */
 #define STOP_BYTES_MAX    1024u      /* one stop string */
 #define CHAT_MESSAGES_MAX 4096u
-#define TOOLS_MAX         512u       /* of a request; agents send some 25 */
+#define TOOLS_MAX         512u       /* of one request; OpenAI takes 128, agents with servers of tools have more */
+#define TOOL_NAME_MAX     256u       /* bytes; OpenAI's is 64, other dialects name none */
+#define TOOL_BYTES_MAX    KIB(256)   /* of one tool as JSON text; the longest recorded one has 12 KB */
+#define EFFORT_BYTES_MAX  64u        /* reasoning_effort; known words have 7 */
+#define CALLS_MAX         128u       /* of tools in one message, and in one answer: OpenAI's tools of a request */
+
+/* --- what an answer consists of --- */
+#define REPLY_HELD_MAX KIB(16) /* of what may be a call: its head, or a value without quotes */
+#define REPLY_NAME_MAX 256u    /* bytes; of a tool (OpenAI: 64), a parameter, a number */
+#define REPLY_ARGS_MAX MIB(1)  /* of a call; longer ones are never found whole */
+#define TEXT_MARKS_MAX 16u     /* control tokens that are text to the parser */
 
 /* --- chat templates --- */
 #define JINJA_TEXT_MAX   KIB(256) /* a template; the longest known is 20 KB */

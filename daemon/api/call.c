@@ -41,6 +41,7 @@ static struct call *call_new(struct http_req *r, const struct dialect *d)
     (void)snprintf(c->id, sizeof(c->id), "%s%s", d->id_prefix, id + 2);
     for (size_t i = 0; i < CHOICES_MAX; i++) {
         buf_init(&c->choices[i].text, 2 * ANSWER_BYTES_MAX);
+        buf_init(&c->choices[i].reasoning, 2 * ANSWER_BYTES_MAX);
         probs_init(&c->choices[i].probs);
     }
     return c;
@@ -60,6 +61,7 @@ void call_free(struct call *c)
     buf_fini(&c->echo);
     buf_fini(&c->out);
     buf_fini(&c->text_head);
+    json_free(c->tools);
     free(c);
 }
 
@@ -137,6 +139,8 @@ static void make_gen(struct call *c, struct model *m)
     if (c->srv->conf.speculation_share_tokens > 0) {
         q->share = http_peer_process(c->r);
     }
+    q->parts = c->d->reasoning != NULL &&
+               (q->tools.n > 0 || !c->p.thoughts_in_text);
     c->gen = gen_new(c->srv, m, &call_sink, c, &c->arena);
     *gen_request(c->gen) = *q;
     c->p.model = NULL; /* the arena is the gen's */
@@ -303,6 +307,31 @@ static void end_stream(struct call *c)
 
 /* --- the sink --- */
 
+/* What is kept of a choice until its end; it never shrinks. */
+static size_t kept_bytes(const struct call *c, const struct call_choice *x)
+{
+    return c->p.stream ? x->tool_bytes
+                       : x->text.n + x->reasoning.n + x->tool_bytes +
+                             probs_bytes(&x->probs);
+}
+
+/* The next text of choice i; last: there is no more. False: the client is slow.
+ */
+static bool put_text(struct call *c, uint32_t i, const char *text, size_t n,
+                     bool last)
+{
+    bool parts = reply_open(c, i);
+    bool fast = !c->p.stream || begin_choice(c, i);
+    if (parts) {
+        return reply_text(c, i, text, n, last) && fast;
+    }
+    if (!c->p.stream) {
+        json_put_text(&c->choices[i].text, text, n);
+        return true;
+    }
+    return n > 0 ? c->d->text(c, i, text, n) : fast;
+}
+
 static enum gen_more on_token(void *ctx, uint32_t i, const struct msg_token *t,
                               const char *text, size_t n)
 {
@@ -310,7 +339,8 @@ static enum gen_more on_token(void *ctx, uint32_t i, const struct msg_token *t,
     struct call_choice *x = &c->choices[i];
     bool last =
         !c->p.req.ignore_eos && tokenizer_is_eog(gen_tokenizer(c->gen), t->id);
-    size_t before = x->text.n + probs_bytes(&x->probs);
+    size_t before = kept_bytes(c, x);
+    enum gen_more more = GEN_GO;
     if (c->refused != 0) {
         return GEN_ENOUGH;
     }
@@ -323,15 +353,14 @@ static enum gen_more on_token(void *ctx, uint32_t i, const struct msg_token *t,
     if (n > 0) {
         probs_confirm(&x->probs);
     }
-    if (!c->p.stream) {
-        json_put_text(&x->text, text, n);
-        return whole_hold(c, x->text.n + probs_bytes(&x->probs) - before);
+    bool fast = put_text(c, i, text, n, false);
+    if (kept_bytes(c, x) > before) {
+        more = whole_hold(c, kept_bytes(c, x) - before);
     }
-    bool fast = begin_choice(c, i);
-    if (n > 0) {
-        fast = c->d->text(c, i, text, n);
+    if (x->closed || c->refused != 0 || more == GEN_ENOUGH) {
+        return GEN_ENOUGH;
     }
-    return c->refused != 0 ? GEN_ENOUGH : fast ? GEN_GO : GEN_PAUSE;
+    return fast ? GEN_GO : GEN_PAUSE;
 }
 
 static void on_end(void *ctx, uint32_t i, enum gen_finish why, const char *text,
@@ -340,22 +369,17 @@ static void on_end(void *ctx, uint32_t i, enum gen_finish why, const char *text,
     struct call *c = ctx;
     struct call_choice *x = &c->choices[i];
     x->ended = true;
-    x->why = why;
+    x->why = x->enough && why == GEN_LENGTH ? GEN_EOG : why;
     x->stop = gen_stop(c->gen, i);
     if (why == GEN_STOP) { /* the stop string's own tokens */
         probs_drop(&x->probs);
     } else {
         probs_confirm(&x->probs);
     }
-    if (!c->p.stream) {
-        json_put_text(&x->text, text, n);
-        return;
+    if (c->refused == 0) {
+        (void)put_text(c, i, text, n, true);
     }
-    (void)begin_choice(c, i);
-    if (n > 0) {
-        (void)c->d->text(c, i, text, n);
-    }
-    if (c->session[0] == '\0') { /* else when the turn is stored */
+    if (c->p.stream && c->session[0] == '\0') { /* else when it is stored */
         c->d->end(c, i);
     }
 }
@@ -406,7 +430,10 @@ static void answer(struct call *c, int rc, const struct err *e)
     } else if (rc != 0) {
         end_in_error(c, rc, e->msg);
     } else if (c->p.stream && c->refused != 0) {
-        end_in_error(c, c->refused, "an event is over the limit");
+        end_in_error(c, c->refused,
+                     c->refused == ERR_BUSY
+                         ? "too many large answers are being made"
+                         : "an event is over the limit");
     } else if (c->p.stream) {
         end_stream(c);
     } else {

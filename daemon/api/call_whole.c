@@ -16,6 +16,7 @@ void whole_release(struct call *c)
 {
     for (size_t i = 0; i < CHOICES_MAX; i++) {
         buf_fini(&c->choices[i].text);
+        reply_release(&c->choices[i]);
         probs_fini(&c->choices[i].probs);
     }
     buf_fini(&c->whole);
@@ -48,9 +49,10 @@ static void write_choices(struct work *w)
     for (uint32_t i = 0; i < c->p.req.n; i++) {
         struct call_choice *x = &c->choices[i];
         c->d->choice(c, b, i);
-        if (!buf_ok(&x->text) || !probs_ok(&x->probs)) {
+        if (!buf_ok(&x->text) || !reply_ok(x) || !probs_ok(&x->probs)) {
             c->refused = ERR_TOO_BIG;
         }
+        reply_release(x);
         buf_fini(&x->text); /* what is written is not held twice */
         probs_fini(&x->probs);
     }

@@ -39,7 +39,6 @@ static int take_include(struct params *p, const struct field *f,
     return 0;
 }
 
-static const char *const choices[] = {"auto", "none", NULL};
 static const char *const truncations[] = {"disabled", "auto", NULL};
 /* What an answer might have beside its items; there is none of it here. */
 static const char *const includes[] = {
@@ -65,8 +64,9 @@ static const struct field format[] = {
 };
 
 static const struct field thought[] = {
-    {"reasoning.effort", take_string, "string",
-     .doc = "Taken, without effect."},
+    {"reasoning.effort", set_effort, "string",
+     .doc = "For templates that know reasoning_effort; none: the model is told "
+            "not to think, where its template can say that."},
     {"reasoning.summary", take_string, "string",
      .doc = "Taken, without effect: what a model thinks is given whole, as "
             "reasoning_text, and its summary is empty."},
@@ -104,14 +104,17 @@ static const struct field prompt[] = {
     {"tools", take_array, "array",
      .more = "'items': {'type': 'object', 'required': ['type'], 'properties': "
              "{'type': {'type': 'string'}}}, 'maxItems': 4096",
-     .doc = "The model is shown functions, also those of namespaces. Tools "
+     .doc = "The model is shown functions, also those of namespaces, by its "
+            "chat template; 400 where that shows none. Tools "
             "that a service runs by itself (web_search, file_search, "
             "code_interpreter, mcp and others) and custom tools are left out; "
             "the answer's tools are those that the model was shown."},
-    {"tool_choice", only_word, "string", .words = choices,
+    {"tool_choice", set_tool_choice, "string",
+     .more = "'enum': ['auto', 'none', null]",
      .doc = "auto, or none: then the model is shown no tools."},
-    {"parallel_tool_calls", take_bool, "boolean",
-     .doc = "Taken, without effect: as many calls as the model writes."},
+    {"parallel_tool_calls", set_parallel, "boolean",
+     .more = "'default': true",
+     .doc = "false: the answer ends after its first call."},
     {"max_tool_calls", take_number, "integer", .lo = 0, .hi = EXACT_MAX,
      .doc = "Taken, without effect: it is about tools that a service runs."},
     {"conversation", only_absent, "null",

@@ -167,7 +167,8 @@ static void put_usage(struct buf *b, const struct call *c)
     buf_dec(b, u.n_cached);
     buf_puts(b, ",\"cache_write_tokens\":0},\"output_tokens\":");
     buf_dec(b, u.n_output);
-    buf_puts(b, ",\"output_tokens_details\":{\"reasoning_tokens\":0");
+    buf_puts(b, ",\"output_tokens_details\":{\"reasoning_tokens\":");
+    buf_dec(b, c->choices[0].n_thought);
     buf_puts(b, "},\"total_tokens\":");
     buf_dec(b, (uint64_t)u.n_prompt + u.n_output);
     buf_puts(b, "}");

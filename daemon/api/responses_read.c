@@ -2,8 +2,8 @@
  *
  * A message is a message. Calls of functions that stand together, and a text of
  * the assistant before them, are one message with tool_calls; what the model
- * thought before (reasoning) is its reasoning_content, which the template shows
- * or leaves out. Summaries and encrypted content of others are left out. */
+ * thought before (reasoning) is that message's, and the template shows it or
+ * leaves it out. Summaries and encrypted content of others are left out. */
 #include <string.h>
 
 #include "api/messages.h"
@@ -16,7 +16,8 @@ struct reader {
     size_t n;
     struct chat_message *open; /* the assistant's last one; NULL */
     struct buf calls;          /* its tool_calls, JSON between commas */
-    struct buf thought;        /* what is thought before its text or calls */
+    const char *thought; /* what is thought before its text or calls; NULL */
+    size_t thought_n;
 };
 
 /* message_part_fn */
@@ -50,47 +51,38 @@ static int read_part(const struct json *v, const char *where, const char **ret,
 
 /* --- the assistant's message --- */
 
-static bool put_pair(struct buf *b, const char *key, const struct buf *v,
-                     const char *before, const char *after)
-{
-    if (v->n > 0) {
-        buf_puts(b, b->n > 1 ? "," : "");
-        buf_puts(b, key);
-        buf_puts(b, before);
-        buf_put(b, v->p, v->n);
-        buf_puts(b, after);
-    }
-    return buf_ok(b) && buf_ok(v);
-}
-
-/* The open message is complete: its fields are written. */
+/* The open message is complete: it gets its calls. */
 static int close_message(struct reader *r, struct err *e)
 {
     struct chat_message *m = r->open;
     struct buf b;
     r->open = NULL;
-    if (m == NULL || (r->calls.n == 0 && r->thought.n == 0)) {
-        return buf_ok(&r->calls) && buf_ok(&r->thought) ? 0
-                                                        : message_too_big(e);
+    if (m == NULL || r->calls.n == 0) {
+        return buf_ok(&r->calls) ? 0 : message_too_big(e);
     }
     buf_init(&b, 2 * TEXT_BYTES_MAX);
-    buf_puts(&b, m->content == NULL ? "{\"content\":null" : "{");
-    bool ok =
-        put_pair(&b, "\"reasoning_content\":", &r->thought, "\"", "\"") &&
-        put_pair(&b, "\"tool_calls\":", &r->calls, "[", "]");
-    buf_puts(&b, "}");
+    buf_puts(&b, "{\"tool_calls\":[");
+    buf_put(&b, r->calls.p, r->calls.n);
+    buf_puts(&b, "]}");
     m->fields = (struct span){arena_strn(r->a, b.p, b.n), b.n};
-    ok = ok && buf_ok(&b) && m->fields.p != NULL;
+    bool ok = buf_ok(&r->calls) && buf_ok(&b) && m->fields.p != NULL;
     buf_fini(&b);
     buf_clear(&r->calls);
-    buf_clear(&r->thought);
     return ok ? 0 : message_too_big(e);
 }
 
+/* What was thought is the assistant's next message's, or nobody's. */
 static struct chat_message *add(struct reader *r, const char *role)
 {
     struct chat_message *m = &r->m[r->n++];
     m->role = role;
+    if (strcmp(role, "assistant") == 0) {
+        m->reasoning = r->thought;
+        m->reasoning_n = r->thought_n;
+        r->open = m;
+    }
+    r->thought = NULL;
+    r->thought_n = 0;
     return m;
 }
 
@@ -110,11 +102,6 @@ static int read_message(struct reader *r, const struct json *v,
     RETERR(message_only(v, where, keys, e));
     RETERR(close_message(r, e));
     struct chat_message *m = add(r, role);
-    if (strcmp(role, "assistant") == 0) {
-        r->open = m;
-    } else {
-        buf_clear(&r->thought);
-    }
     return message_content(r->a, json_get(v, "content"), content, read_part,
                            false, m, e);
 }
@@ -126,17 +113,6 @@ static int want_text(const struct json *v, const char *key, const char *where,
     return *ret != NULL
                ? 0
                : err_set(e, ERR_INVALID, "%s.%s: must be a string", where, key);
-}
-
-/* The arguments as the object that they are, or as their text. */
-static void put_arguments(struct buf *b, const char *text)
-{
-    size_t n = strlen(text), skip = strspn(text, " \t\r\n");
-    if (text[skip] == '{' && json_check(text, n, NULL) == 0) {
-        buf_put(b, text, n);
-    } else {
-        json_put_string(b, text, n);
-    }
 }
 
 static int read_call(struct reader *r, const struct json *v, const char *where,
@@ -152,14 +128,14 @@ static int read_call(struct reader *r, const struct json *v, const char *where,
     RETERR(want_text(v, "name", where, &name, e));
     RETERR(want_text(v, "arguments", where, &arguments, e));
     if (r->open == NULL) {
-        r->open = add(r, "assistant");
+        add(r, "assistant")->content = "";
     }
     buf_puts(b, b->n > 0 ? ",{\"id\":" : "{\"id\":");
     json_put_string(b, id, strlen(id));
     buf_puts(b, ",\"type\":\"function\",\"function\":{\"name\":");
     json_put_string(b, name, strlen(name));
     buf_puts(b, ",\"arguments\":");
-    put_arguments(b, arguments);
+    json_put_string(b, arguments, strlen(arguments));
     buf_puts(b, "}}");
     return buf_ok(b) ? 0 : message_too_big(e);
 }
@@ -190,7 +166,6 @@ static int read_result(struct reader *r, const struct json *v,
     RETERR(message_only(v, where, keys, e));
     RETERR(want_text(v, "call_id", where, &id, e));
     RETERR(close_message(r, e));
-    buf_clear(&r->thought);
     const char *name = name_of_call(r, v, id);
     struct chat_message *m = add(r, "tool");
     buf_init(&b, TEXT_BYTES_MAX);
@@ -225,8 +200,9 @@ static int read_reasoning(struct reader *r, const struct json *v,
     }
     (void)snprintf(content, sizeof(content), "%s.content", where);
     RETERR(message_content(r->a, text, content, read_part, true, &x, e));
-    json_put_text(&r->thought, x.content, x.content_n);
-    return buf_ok(&r->thought) ? 0 : message_too_big(e);
+    r->thought = x.content;
+    r->thought_n = x.content_n;
+    return 0;
 }
 
 static int read_item(struct reader *r, const struct json *v, size_t i,
@@ -300,10 +276,8 @@ int responses_messages(struct arena *a, const struct json *input, size_t before,
         rc = m->content != NULL ? 0 : message_too_big(e);
     } else {
         buf_init(&r.calls, TEXT_BYTES_MAX);
-        buf_init(&r.thought, TEXT_BYTES_MAX);
         rc = read_items(&r, input, e);
         buf_fini(&r.calls);
-        buf_fini(&r.thought);
     }
     if (rc == 0 && r.n == before) {
         rc = err_set(e, ERR_INVALID, "input: there is no message in it");

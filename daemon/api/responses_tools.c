@@ -7,14 +7,14 @@
  * answer's "tools" are those that the model was shown. */
 #include <string.h>
 
-#include "api/messages.h"
 #include "api/responses.h"
+#include "api/tools.h"
 
 struct reader {
     struct responses *x;
-    struct json *shown; /* the answer's "tools" */
-    struct buf b;       /* for the template, between commas */
-    size_t n;
+    struct json *shown;     /* the answer's "tools" */
+    struct json *functions; /* the model's, in the form of chat */
+    uint32_t n;
 };
 
 static bool is(const struct json *v, const char *type)
@@ -27,7 +27,7 @@ static bool is(const struct json *v, const char *type)
 static void put_function(struct reader *r, const struct json *v)
 {
     static const char *const keys[] = {"name", "description", "parameters"};
-    struct json *o = json_object();
+    struct json *o = json_add_object(r->functions, NULL);
     struct json *in = NULL;
     json_add_str(o, "type", "function");
     in = json_add_object(o, "function");
@@ -37,9 +37,6 @@ static void put_function(struct reader *r, const struct json *v)
             json_add_tree(in, keys[i], json_copy(x));
         }
     }
-    buf_puts(&r->b, r->n > 0 ? "," : "");
-    json_write(o, false, &r->b);
-    json_free(o);
     r->n++;
 }
 
@@ -69,7 +66,7 @@ static int read_function(struct reader *r, const struct json *v,
         buf_put(&r->x->spaces, name, strlen(name) + 1);
         buf_put(&r->x->spaces, space, strlen(space) + 1);
     }
-    return buf_ok(&r->b) && buf_ok(&r->x->spaces) ? 0 : message_too_big(e);
+    return buf_ok(&r->x->spaces) ? 0 : message_too_big(e);
 }
 
 /* Functions that stand together; their names are their own. */
@@ -114,41 +111,25 @@ static int read_tool(struct reader *r, const struct json *v, size_t i,
     return 0;
 }
 
-/* Nothing is called with tool_choice none, so nothing is shown. */
-static int give(struct call *c, const struct json *j, struct buf *b,
-                struct err *e)
-{
-    const char *choice = json_str(json_get(j, "tool_choice"));
-    if (choice != NULL && strcmp(choice, "none") == 0) {
-        return 0;
-    }
-    buf_puts(b, "]");
-    c->p.req.tools = (struct span){arena_strn(&c->arena, b->p, b->n), b->n};
-    return buf_ok(b) && c->p.req.tools.p != NULL ? 0 : message_too_big(e);
-}
-
 int responses_tools(struct call *c, const struct json *j, struct json *echo,
                     struct err *e)
 {
     const struct json *v = json_get(j, "tools");
     struct reader r = {.x = responses_of(c),
-                       .shown = json_add_array(echo, "tools")};
+                       .shown = json_add_array(echo, "tools"),
+                       .functions = json_array()};
     size_t i = 0;
     int rc = 0;
-    if (v == NULL || json_type(v) == JSON_NULL) {
-        return 0;
-    }
     c->field = "tools";
-    buf_init(&r.b, TEXT_BYTES_MAX);
-    buf_puts(&r.b, "[");
     for (const struct json *t = json_first(v); t != NULL && rc == 0;
          t = json_next(t)) {
         rc = read_tool(&r, t, i++, e);
     }
-    if (rc == 0 && r.n > 0) {
-        rc = give(c, j, &r.b, e);
+    if (rc == 0) {
+        rc = tools_kwargs(&c->arena, r.functions, TOOLS_FUNCTIONS, &c->p,
+                          &c->p.req.tools, &c->p.req.kwargs, e);
     }
-    buf_fini(&r.b);
+    json_free(r.functions);
     return rc;
 }
 

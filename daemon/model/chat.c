@@ -86,9 +86,56 @@ static int put_json(struct arena *a, struct val_dict *d, struct span json,
     return 0;
 }
 
-static int message_value(const struct chat_template *t, struct arena *a,
-                         const struct chat_message *m, struct val *ret,
+/* The arguments of one call. A text that is no JSON object stays. */
+static int parse_arguments(struct arena *a, const struct val *call,
+                           struct err *e)
+{
+    struct val key = val_strz("arguments"), v;
+    const struct val *f =
+        call->kind == V_DICT ? dict_gets(call->dict, zspan("function")) : NULL;
+    const struct val *s = f != NULL && f->kind == V_DICT
+                              ? dict_get(f->dict, &key)
+                              : NULL;
+    if (s == NULL || s->kind != V_STR ||
+        val_from_json(a, s->s.p, s->s.n, &v, NULL) < 0 || v.kind != V_DICT) {
+        return 0;
+    }
+    return put(a, f->dict, key, v, true, e);
+}
+
+static int parse_calls(struct arena *a, const struct val_dict *message,
+                       struct err *e)
+{
+    const struct val *calls = dict_gets(message, zspan("tool_calls"));
+    for (size_t i = 0; calls != NULL && calls->kind == V_LIST &&
+                       i < calls->list->n;
+         i++) {
+        RETERR(parse_arguments(a, &calls->list->v[i], e));
+    }
+    return 0;
+}
+
+static int put_reasoning(const struct chat_template *t, struct arena *a,
+                         const struct chat_message *m, struct val_dict *d,
                          struct err *e)
+{
+    static const char *const names[] = {"reasoning_content", "reasoning",
+                                        "thinking"};
+    struct span text = {m->reasoning, m->reasoning_n};
+    if (m->reasoning != NULL && !utf8_valid(text.p, text.n)) {
+        return err_set(e, ERR_INVALID, "a message that is not UTF-8");
+    }
+    for (size_t i = 0; m->reasoning != NULL && i < countof(names); i++) {
+        if (chat_mentions(t, names[i])) {
+            RETERR(putz(a, d, names[i], val_str(text), e));
+        }
+    }
+    return 0;
+}
+
+static int message_value(const struct chat_template *t, struct arena *a,
+                         const struct chat_message *m, bool parse,
+                         struct val *ret, struct err *e)
 {
     struct val_dict *d = arena_alloc(a, sizeof(*d));
     const char *role = m->role;
@@ -107,6 +154,10 @@ static int message_value(const struct chat_template *t, struct arena *a,
         RETERR(putz(a, d, "content", val_str(text), e));
     }
     RETERR(put_json(a, d, m->fields, false, "a message", e));
+    RETERR(put_reasoning(t, a, m, d, e));
+    if (parse && m->fields.n > 0) {
+        RETERR(parse_calls(a, d, e));
+    }
     *ret = val_dict_of(d);
     return 0;
 }
@@ -124,7 +175,7 @@ static int messages_value(const struct chat_template *t, struct arena *a,
     }
     for (size_t i = 0; i < q->n_messages; i++) {
         struct val one;
-        RETERR(message_value(t, a, &q->messages[i], &one, e));
+        RETERR(message_value(t, a, &q->messages[i], q->parse, &one, e));
         if (!list_push(a, l, one)) {
             return no_memory(e);
         }
@@ -264,17 +315,33 @@ static const struct chat_message *join(struct arena *a,
     return n < q->n_messages ? to : NULL;
 }
 
+/* The same; arguments as objects, then as the texts that they came as. */
+static int render_parsed(const struct chat_template *t,
+                         const struct chat_request *q, struct buf *b,
+                         struct err *e)
+{
+    struct chat_request texts = *q;
+    struct err again = {0};
+    bool calls = false;
+    int rc = render(t, q, b, e);
+    for (size_t i = 0; rc == ERR_TEMPLATE_INPUT && i < q->n_messages; i++) {
+        calls = calls || q->messages[i].fields.n > 0;
+    }
+    texts.parse = false;
+    return q->parse && calls && render(t, &texts, b, &again) == 0 ? 0 : rc;
+}
+
 int chat_render(const struct chat_template *t, const struct chat_request *q,
                 struct buf *b, struct err *e)
 {
     struct err why = {0}, again = {0};
-    int rc = render(t, q, b, &why);
+    int rc = render_parsed(t, q, b, &why);
     if (rc == ERR_TEMPLATE_INPUT && q->join) {
         struct arena a;
         struct chat_request joined = *q;
         arena_init(&a, JINJA_ARENA_MAX);
         joined.messages = join(&a, q, &joined.n_messages);
-        if (joined.messages != NULL && render(t, &joined, b, &again) == 0) {
+        if (joined.messages != NULL && render_parsed(t, &joined, b, &again) == 0) {
             rc = 0;
         }
         arena_fini(&a);

@@ -23,6 +23,11 @@ struct chat_message {
      * tool_call_id, name, reasoning_content, content as a list of parts. Empty:
      * none. A member `role`, or `content` beside content, is an error. */
     struct span fields;
+    /* What the assistant thought before it said that, NULL: nothing. The
+     * template gets it by the names that it mentions, of reasoning_content,
+     * reasoning and thinking; else it is dropped. */
+    const char *reasoning;
+    size_t reasoning_n;
 };
 
 struct chat_request {
@@ -35,6 +40,10 @@ struct chat_request {
     bool join; /* where the template refuses these messages, try again with
                   neighbours of one role as one: many demand that user and
                   assistant alternate, and clients send what they have */
+    bool parse; /* arguments of tool_calls that are a text are what its JSON
+                   says, if that is an object: OpenAI's clients send texts, and
+                   templates go through members. Where the template refuses
+                   that, try again with the texts. */
     struct span tools;     /* a JSON array, or empty: none */
     struct span documents; /* the same */
     /* A JSON object with further variables, OpenAI's chat_template_kwargs:

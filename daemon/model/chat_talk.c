@@ -13,6 +13,7 @@ void talk_put(struct buf *b, const struct chat_message *m, size_t n)
         buf_u32(b, (uint32_t)strlen(m[i].role));
         buf_u32(b, m[i].content != NULL ? (uint32_t)m[i].content_n : NONE);
         buf_u32(b, (uint32_t)m[i].fields.n);
+        buf_u32(b, (uint32_t)m[i].reasoning_n);
         buf_puts(b, m[i].role);
         buf_u8(b, 0);
         if (m[i].content != NULL) {
@@ -20,6 +21,8 @@ void talk_put(struct buf *b, const struct chat_message *m, size_t n)
             buf_u8(b, 0);
         }
         buf_put(b, m[i].fields.p, m[i].fields.n);
+        buf_u8(b, 0);
+        buf_put(b, m[i].reasoning, m[i].reasoning_n);
         buf_u8(b, 0);
     }
 }
@@ -34,14 +37,19 @@ static const char *text(struct cur *c, size_t n)
 static bool get(struct cur *c, struct chat_message *m)
 {
     uint32_t role = cur_u32(c), content = cur_u32(c), fields = cur_u32(c);
+    uint32_t thought = cur_u32(c);
     *m = (struct chat_message){.role = text(c, role)};
     if (content != NONE) {
         m->content_n = content;
         m->content = text(c, content);
     }
     m->fields = (struct span){text(c, fields), fields};
+    const char *thinks = text(c, thought);
+    m->reasoning = thought > 0 ? thinks : NULL;
+    m->reasoning_n = thought;
     return !c->bad && m->role != NULL && strlen(m->role) == role &&
-           (content == NONE || m->content != NULL) && m->fields.p != NULL;
+           (content == NONE || m->content != NULL) && m->fields.p != NULL &&
+           thinks != NULL;
 }
 
 int talk_get(struct arena *a, const char *p, size_t n, size_t before,

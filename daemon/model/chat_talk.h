@@ -1,7 +1,7 @@
 /* chat_talk.h - messages as bytes, to be kept: what an answer goes on from.
  *
- * For each message: the lengths of role, content (UINT32_MAX: none) and fields,
- * u32 each, then their bytes, each with a NUL behind it.
+ * For each message: the lengths of role, content (UINT32_MAX: none), fields and
+ * reasoning, u32 each, then their bytes, each with a NUL behind it.
  *
  * Thread: any.
  */

@@ -48,6 +48,8 @@ static void check_messages(const char *text, const char *want)
         buf_puts(&b, ":");
         buf_puts(&b, m->content != NULL ? m->content : "-");
         buf_put(&b, m->fields.p, m->fields.n);
+        buf_puts(&b, m->reasoning != NULL ? " after " : "");
+        buf_put(&b, m->reasoning, m->reasoning_n);
         buf_puts(&b, "\n");
     }
     assert_string_equal(b.p, want);
@@ -87,13 +89,13 @@ static void calls(void **state)
         CALL("c3", "f", "{}") "," RESULT("c9", "r3") "]}",
         "user:u\n"
         "assistant:So{\"tool_calls\":[{\"id\":\"c1\",\"type\":\"function\","
-        "\"function\":{\"name\":\"f\",\"arguments\":{\"a\":1.0}}},"
+        "\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\":1.0}\"}},"
         "{\"id\":\"c2\",\"type\":\"function\",\"function\":{\"name\":\"g\","
         "\"arguments\":\"no JSON\"}}]}\n"
         "tool:r1{\"tool_call_id\":\"c1\",\"name\":\"f\"}\n"
         "tool:r2{\"tool_call_id\":\"c2\",\"name\":\"g\"}\n"
-        "assistant:-{\"content\":null,\"tool_calls\":[{\"id\":\"c3\",\"type\":"
-        "\"function\",\"function\":{\"name\":\"f\",\"arguments\":{}}}]}\n"
+        "assistant:{\"tool_calls\":[{\"id\":\"c3\",\"type\":"
+        "\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]}\n"
         "tool:r3{\"tool_call_id\":\"c9\"}\n");
 }
 
@@ -109,10 +111,9 @@ static void thoughts(void **state)
         "{\"input\":[" THINKS("\\\"t1\\\"") "," SAYS("assistant", "a") ","
         THINKS("t2") "," CALL("c1", "f", "{}") "," RESULT("c1", "r") ","
         THINKS("t3") "," SAYS("user", "u") "," SAYS("assistant", "b") "]}",
-        "assistant:a{\"reasoning_content\":\"\\\"t1\\\"\"}\n"
-        "assistant:-{\"content\":null,\"reasoning_content\":\"t2\","
-        "\"tool_calls\":[{\"id\":\"c1\",\"type\":\"function\",\"function\":"
-        "{\"name\":\"f\",\"arguments\":{}}}]}\n"
+        "assistant:a after \"t1\"\n"
+        "assistant:{\"tool_calls\":[{\"id\":\"c1\",\"type\":\"function\","
+        "\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]} after t2\n"
         "tool:r{\"tool_call_id\":\"c1\",\"name\":\"f\"}\n"
         "user:u\nassistant:b\n");
 }
@@ -137,7 +138,8 @@ static void tools(void **state)
         c.p.req.tools.p,
         "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"description\":"
         "\"d\",\"parameters\":{\"type\":\"object\"}}},"
-        "{\"type\":\"function\",\"function\":{\"name\":\"g\"}}]");
+        "{\"type\":\"function\",\"function\":{\"name\":\"g\",\"parameters\":"
+        "{\"type\":\"object\",\"properties\":{}}}}]");
     assert_null(responses_space(responses_of(&c), "f"));
     assert_string_equal(responses_space(responses_of(&c), "g"), "s");
     assert_null(strstr(responses_of(&c)->echo.p, "web_search"));

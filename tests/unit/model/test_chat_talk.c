@@ -5,7 +5,8 @@
 
 static const struct chat_message talk[] = {
     {.role = "user",      .content = "Hi",                      .content_n = 2},
-    {.role = "assistant", .fields = {"{\"tool_calls\":[]}", 17}               },
+    {.role = "assistant", .fields = {"{\"tool_calls\":[]}", 17},
+     .reasoning = "Hm", .reasoning_n = 2                                      },
     {.role = "tool",      .content = "", .fields = {"{\"a\":1}", 7}           },
 };
 
@@ -17,6 +18,11 @@ static void check_same(const struct chat_message *m)
         assert_int_equal(m[i].content == NULL, talk[i].content == NULL);
         if (m[i].content != NULL) {
             assert_string_equal(m[i].content, talk[i].content);
+        }
+        assert_int_equal(m[i].reasoning_n, talk[i].reasoning_n);
+        assert_int_equal(m[i].reasoning == NULL, talk[i].reasoning == NULL);
+        if (m[i].reasoning != NULL) {
+            assert_string_equal(m[i].reasoning, talk[i].reasoning);
         }
         assert_int_equal(m[i].fields.n, talk[i].fields.n);
         assert_memory_equal(m[i].fields.p != NULL ? m[i].fields.p : "",
@@ -64,7 +70,7 @@ static void test_damaged(void **state)
         arena_fini(&a);
     }
     assert_int_equal(bad, b.n - 1 - 2); /* but where a message ends */
-    for (size_t i = 0; i < 12; i++) {   /* a length */
+    for (size_t i = 0; i < 16; i++) {   /* a length */
         char was = b.p[i];
         b.p[i] = (char)(was ^ 0x40);
         arena_init(&a, MIB(1));
