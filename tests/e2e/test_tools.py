@@ -19,7 +19,8 @@ ASK = [{"role": "user", "content": "What is the weather in Paris?"}]
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}, "required": ["city"]}
 TOOLS = [{"type": "function", "function": {"name": NAME, "description": "The weather.", "parameters": SCHEMA, "strict": True}}]
 A_TOOLS = [{"name": NAME, "description": "The weather.", "input_schema": SCHEMA, "cache_control": {"type": "ephemeral"}}]
-# A template that knows thinking: the scripted one knows it by what it mentions.
+# What a template of a model that thinks writes for an earlier turn.
+EARLIER = "{% if m.reasoning_content %}<think>\n{{ m.reasoning_content[:SHOWN] }}\n</think>\n{% endif %}{{ shown(m.content) }}"
 THINKS = scripted.Script(f"<think>\n{THOUGHT}\n</think>\n\n{TEXT}", "enable_thinking is defined and enable_thinking")
 
 
@@ -31,10 +32,13 @@ def d(aned, tmp_path_factory):
     two = [scripted.Script(ANSWER, "last.role == 'tool'"),
            scripted.Script(scripted.calls_text([(NAME, ARGS), ("get_time", {})]), "tools"), scripted.Script(TEXT)]
     d = Daemon(aned)
+    patch = pytest.MonkeyPatch()
+    patch.setattr(scripted, "TEMPLATE", scripted.TEMPLATE.replace("{{ shown(m.content) }}", EARLIER))
     for name, scripts, form in (("one", one, "hermes"), ("two", two, "hermes"),
                                 ("m", scripted.tool_scripts(NAME, ARGS, "mistral", answer=ANSWER, text=TEXT), "mistral")):
         job = d.convert(scripted.write(tmp / f"{name}.gguf", scripts, form), name, context=1024)
         assert job["state"] == "done", job
+    patch.undo()
     yield d
     assert d.close() == 0
 
@@ -144,6 +148,22 @@ def test_thoughts(d):
     for more in ({"enable_thinking": False}, {"reasoning_effort": "none"}, {"reasoning_effort": "high"}, {"thinking": {"type": "adaptive"}}):
         m = post(d, "/v1/chat/completions", model="one", messages=ASK, **more).json()["choices"][0]["message"]
         assert "reasoning_content" not in m and m["content"] == TEXT, more
+
+
+def test_earlier_thoughts(d):
+    """They are for templates that show them; in each dialect the same prompt comes of them."""
+    def tokens(path, body, key):
+        r = post(d, path, model="one", messages=body, max_tokens=200)
+        assert r.status_code == 200, r.text
+        u = r.json()["usage"]
+        return u[key] + u.get("cache_read_input_tokens", 0)
+    said = {"role": "assistant", "content": TEXT}
+    plain = tokens("/v1/chat/completions", [*ASK, said, *ASK], "prompt_tokens")
+    more = {tokens("/v1/chat/completions", [*ASK, {**said, k: THOUGHT}, *ASK], "prompt_tokens") for k in ("reasoning_content", "reasoning")}
+    more.add(tokens("/v1/messages", [*ASK, {"role": "assistant", "content": [
+        {"type": "thinking", "thinking": THOUGHT, "signature": ""}, {"type": "text", "text": TEXT}]}, *ASK], "input_tokens"))
+    r = post(d, "/api/chat", model="one", messages=[*ASK, {**said, "thinking": THOUGHT}, *ASK], stream=False).json()
+    assert more == {r["prompt_eval_count"]} and more.pop() > plain
 
 
 # --- Anthropic ---
