@@ -7,6 +7,11 @@
 
 #define ANSWER_MAX KIB(64)
 
+/* DeepSeek's marks. */
+#define DS(s)      "<\xEF\xBD\x9Ctool\xE2\x96\x81" s "\xEF\xBD\x9C>"
+#define DS_CALLS(s) DS("calls\xE2\x96\x81" s)
+#define DS_CALL(s)  DS("call\xE2\x96\x81" s)
+
 /* Templates of all forms, by what shows them. */
 static const char *const templates[] = {
     "",
@@ -16,7 +21,7 @@ static const char *const templates[] = {
     "[func_name1(",
     "[TOOL_CALLS] [THINK]",
     ">>> recipient",
-    "<\xEF\xBD\x9Ctool\xE2\x96\x81" "calls\xE2\x96\x81" "begin\xEF\xBD\x9C> <think>",
+    DS_CALLS("begin") " <think>",
     "<|channel|><|message|>",
     "<|tool_call|>",
     "<|tool_call_start|>",
@@ -43,11 +48,11 @@ static const char *const parts[] = {
     "<arg_value>", "</arg_value>", "<|python_tag|>", "<|python_start|>",
     "<|python_end|>", "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", ">>>", ">>>all\n",
     "functools",
-    "<\xEF\xBD\x9Ctool\xE2\x96\x81" "calls\xE2\x96\x81" "begin\xEF\xBD\x9C>",
-    "<\xEF\xBD\x9Ctool\xE2\x96\x81" "calls\xE2\x96\x81" "end\xEF\xBD\x9C>",
-    "<\xEF\xBD\x9Ctool\xE2\x96\x81" "call\xE2\x96\x81" "begin\xEF\xBD\x9C>",
-    "<\xEF\xBD\x9Ctool\xE2\x96\x81" "call\xE2\x96\x81" "end\xEF\xBD\x9C>",
-    "<\xEF\xBD\x9Ctool\xE2\x96\x81" "sep\xEF\xBD\x9C>", "```json\n", "```",
+    DS_CALLS("begin"),
+    DS_CALLS("end"),
+    DS_CALL("begin"),
+    DS_CALL("end"),
+    DS("sep"), "```json\n", "```",
     "```tool_code\n", "<|channel|>", "analysis", "final", "commentary", " to=",
     "functions.f", "<|message|>", "<|start|>assistant", "<|end|>", "<|call|>",
     "<|return|>", "<|tool_call|>", "<|/tool_call|>", "<|tool_call_start|>",
@@ -103,10 +108,10 @@ static void check_cuts(const struct answer *a, struct draw *d,
                        struct reply_events *ret)
 {
     run(a, NULL, a->n + 1, false, ret);
-    bool valid = utf8_valid(a->p, a->n);
+    must(utf8_valid(a->p, a->n));
     for (int i = 0; i < 3; i++) {
         struct reply_events v;
-        run(a, i == 0 ? NULL : d, 1, valid && i == 2, &v);
+        run(a, i == 0 ? NULL : d, 1, i == 2, &v);
         must(v.b.n == ret->b.n && memcmp(v.b.p, ret->b.p, v.b.n) == 0);
         buf_fini(&v.b);
     }
@@ -163,10 +168,12 @@ static void any_order(struct draw *d)
         if (kind < 200) {
             buf_puts(&text, draw_of(d, parts));
         } else if (kind < 250) {
-            buf_u8(&text, (uint8_t)draw_byte(d));
+            buf_u8(&text, draw_byte(d) & 0x7F); /* the text is UTF-8 */
         } else {
-            const char *part = draw_of(d, parts);
-            for (unsigned i = draw_count(d); i > 0; i--) {
+            const char *part = draw_of(d, parts); /* seldom beyond a limit */
+            bool many = kind == 255 && draw_one_in(d, 16);
+            unsigned n = draw_below(d, many ? 20000 : 40);
+            for (unsigned i = n; i > 0; i--) {
                 buf_puts(&text, part);
             }
         }
@@ -190,8 +197,6 @@ struct writing {
     bool first; /* nothing may stand before it */
 };
 
-#define DS(s) "<\xEF\xBD\x9Ctool\xE2\x96\x81" s "\xEF\xBD\x9C>"
-
 static const struct writing writings[] = {
     {"<tool_call>", "", "<tool_call>\n{\"name\": \"", "\", \"arguments\": ",
      "}\n</tool_call>", "\n", "", JSON, false},
@@ -204,13 +209,13 @@ static const struct writing writings[] = {
     {"[TOOL_CALLS]", "[TOOL_CALLS][", "{\"name\": \"", "\", \"arguments\": ",
      "}", ", ", "]", JSON, false},
     {"[TOOL_CALLS]", "", "[TOOL_CALLS]", "[ARGS]", "", "", "", JSON, false},
-    {DS("calls\xE2\x96\x81" "begin"), DS("calls\xE2\x96\x81" "begin"),
-     DS("call\xE2\x96\x81" "begin") "function" DS("sep"), "\n```json\n",
-     "\n```" DS("call\xE2\x96\x81" "end"), "\n", DS("calls\xE2\x96\x81" "end"),
+    {DS_CALLS("begin"), DS_CALLS("begin"),
+     DS_CALL("begin") "function" DS("sep"), "\n```json\n",
+     "\n```" DS_CALL("end"), "\n", DS_CALLS("end"),
      JSON, false},
-    {DS("calls\xE2\x96\x81" "begin"), DS("calls\xE2\x96\x81" "begin"),
-     DS("call\xE2\x96\x81" "begin"), DS("sep"), DS("call\xE2\x96\x81" "end"),
-     "", DS("calls\xE2\x96\x81" "end"), JSON, false},
+    {DS_CALLS("begin"), DS_CALLS("begin"),
+     DS_CALL("begin"), DS("sep"), DS_CALL("end"),
+     "", DS_CALLS("end"), JSON, false},
     {"<|tool_call|>", "<|tool_call|>[", "{\"name\": \"", "\", \"arguments\": ",
      "}", ", ", "]", JSON, false},
     {">>> recipient", "", ">>>", "\n", "", "", "", JSON, false},

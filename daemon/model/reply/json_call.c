@@ -299,9 +299,8 @@ static bool object_end(struct reply *r)
             return reply_fail(r);
         }
         give_early(r);
-    } else {
-        reply_hold(r, '}');
     }
+    reply_unhold(r); /* what is around arguments is of the call */
     r->step = after_step;
     return true;
 }
@@ -320,7 +319,7 @@ static bool after_step(struct reply *r, char c)
     }
     if (c == ']' && j->list) {
         j->list = false;
-        reply_hold(r, c);
+        reply_unhold(r);
         reply_close(r, NULL);
         return true;
     }

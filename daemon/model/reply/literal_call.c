@@ -516,10 +516,6 @@ static bool start_step(struct reply *r, char c)
         r->step = name_step;
         return false;
     }
-    if (c == '[' && !r->literal.list && !r->tail) {
-        r->literal.list = true;
-        return reply_hold(r, c);
-    }
     return reply_blank(c) ? reply_hold(r, c) : reply_fail(r);
 }
 
@@ -535,7 +531,7 @@ static bool after_step(struct reply *r, char c)
     }
     if (c == ']' && l->list) {
         l->list = false;
-        reply_hold(r, c);
+        reply_unhold(r);
         reply_close(r, NULL);
         return true;
     }

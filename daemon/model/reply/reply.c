@@ -162,6 +162,9 @@ bool reply_fail(struct reply *r)
 {
     if (r->calling) {
         reply_call_end(r);
+        while (r->blank < r->held.n && reply_blank(r->held.p[r->blank])) {
+            r->blank++;
+        }
     }
     give_front(r, r->held.n);
     to_text(r);

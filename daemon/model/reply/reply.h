@@ -48,7 +48,8 @@ enum reply_tools {
     REPLY_GRANITE,  /* <|tool_call|>[{..}] or <tool_call>[{..}] */
     REPLY_LFM2,     /* <|tool_call_start|>[f(a=1)]<|tool_call_end|> */
     REPLY_GEMMA,    /* gemma 4's call:f{..}; before it, whose templates show no
-                       tools: a ```tool_code or ```json block, or either alone */
+                       tools: a ```tool_code or ```json block, or either
+                       without a fence */
     REPLY_PHI,      /* <|tool_call|>[{..}]<|/tool_call|> */
     REPLY_COMMAND,  /* Command-R's Action: and <|START_ACTION|>[{..}] */
     REPLY_KIMI,     /* <|tool_call_begin|>functions.f:0 .. */

@@ -136,7 +136,7 @@ static const struct {
 
 static void check_file(const char *dir, const char *name)
 {
-    char path[1024];
+    char path[2048];
     char *text = calloc(1, JINJA_TEXT_MAX + 1);
     assert_non_null(text);
     (void)snprintf(path, sizeof(path), "%s/%s", dir, name);

@@ -8,13 +8,16 @@ static void test_qwen_coder(void **state)
     struct reply_how how = reply_how("<tool_call> <function= </think>");
     static const struct reply_case t[] = {
         {"<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n<parameter=b>\nx ~y~\n\tz\\\n</parameter>\n</function>\n</tool_call>",
-         "C<f>A<{~a~:1,~b~:~x \\~y\\~\\n\\tz\\\\~}>+"},
+         "C<f>A<{~a~:1,~b~:~x \\~y\\~\\n\\u0009z\\\\~}>+"},
         {"Hi\n\n<tool_call>\n<function=f>\n</function>\n</tool_call>\n<tool_call>\n<function=g>\n<parameter=a>\n[1, ~b~]\n</parameter>\n"
          "</function>\n</tool_call>\nBye",
          "T<Hi>C<f>A<{}>+C<g>A<{~a~:[1, ~b~]}>+T<Bye>"},
         /* without what should be around it, or its end */
         {"<function=f>\n<parameter=a>\ntrue\n</parameter>\n</function>\n</tool_call>", "C<f>A<{~a~:true}>+T<</tool_call>>"},
         {"<tool_call><function=f><parameter=a>b</parameter></tool_call>x", "C<f>A<{~a~:~b~}>+T<x>"},
+        /* Functionary's JSON inside Qwen's tags */
+        {"<tool_call>\n<function=f>{~a~: 1}</function>\n</tool_call>\nx", "C<f>A<{~a~: 1}>+T<x>"},
+        {"<tool_call>\n<function=f>{~a~: 1}</function>\n<function=g></function></tool_call>", "C<f>A<{~a~: 1}>+C<g>A<{}>+"},
         /* words and numbers, or strings that only begin like them */
         {"<function=f><parameter=a>True</parameter><parameter=b>None</parameter><parameter=c>-1.5e3</parameter>"
          "<parameter=d>Nobody</parameter><parameter=e>1 2</parameter><parameter=f>{no}</parameter><parameter=g>\n\n</parameter>"
@@ -121,6 +124,7 @@ static void test_python(void **state)
         {"[f(a=[1}", "C<f>A<{~a~:[1>-T<}>"},
         {"[f(a={1: 2})]", "C<f>A<{~a~:{>-T<1: 2})]>"},
         {"[f(a=1, a=2)]", "C<f>A<{~a~:1,~a~:2}>-"},
+        {"[f(a=1) x", "C<f>A<{~a~:1}>+T< x>"},
         {"[f(a=1),]", "C<f>A<{~a~:1}>+T<,]>"},
     };
     REPLY_CHECK_ALL(&how, t);
@@ -159,6 +163,7 @@ static void test_gemma4(void **state)
         {"Hi<|tool_call>call:f{}<tool_call|><|tool_call>call:g{a:" Q "<|x" Q "}<tool_call|>",
          "T<Hi>C<f>A<{}>+C<g>A<{~a~:~<|x~}>+"},
         {"<|tool_call>call:f{a:celsius degrees,b:~x\\n~}<tool_call|>", "C<f>A<{~a~:~celsius degrees~,~b~:~x\\n~}>+"},
+        {"<|tool_call>call:f{a:" Q "b<<|<|~<" Q ",c:x }<tool_call|>", "C<f>A<{~a~:~b<<|<|\\~<~,~c~:~x~}>+"},
         {"<|tool_call>call:f{a:" Q "b<", "C<f>A<{~a~:~b<>-"},
         {"<|tool_call>call:f{a:<b}<tool_call|>", "C<f>A<{~a~:<>-T<b}<tool_call|>>"},
         {"<|tool_call>call:f{a}<tool_call|>", "T<<|tool_call>call:f{a}<tool_call|>>"},
@@ -197,6 +202,39 @@ static void test_depth(void **state)
     }
 }
 
+/* Names, keys and numbers beyond their limit. */
+static void test_long_words(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *tmpl, *head, *want;
+    } t[] = {
+        {"[func_name1(", "[f(a=", "C<f>A<{\"a\":"},
+        {"[func_name1(", "[f(", "T<[f("},
+        {"[func_name1(", "[", "T<["},
+        {"<|tool_call>", "<|tool_call>call:", "T<<|tool_call>call:"},
+        {"<tool_call> <function=", "<function=", "T<<function="},
+        {"<tool_call> <function=", "<function=f><parameter=",
+         "C<f>A<{>-T<"},
+        {"[TOOL_CALLS]", "[TOOL_CALLS]", "T<[TOOL_CALLS]"},
+    };
+    char in[1024];
+    for (size_t i = 0; i < countof(t); i++) {
+        struct reply_how how = reply_how(t[i].tmpl);
+        size_t n = strlen(t[i].head);
+        memcpy(in, t[i].head, n);
+        memset(in + n, '1', 600);
+        in[n] = t[i].head[n - 1] == '=' ? '1' : 'x';
+        char *got = reply_run(&how, in, n + 600, 7);
+        char *again = reply_run(&how, in, n + 600, 1);
+        assert_memory_equal(got, t[i].want, strlen(t[i].want));
+        assert_null(strchr(got, '+'));
+        assert_string_equal(got, again);
+        free(got);
+        free(again);
+    }
+}
+
 /* A value that is too long to wait for its end is a string. */
 static void test_long_value(void **state)
 {
@@ -211,7 +249,7 @@ static void test_long_value(void **state)
     for (size_t step = 1; step < n; step = step * 5 + 2) {
         char *got = reply_run(&how, in, strlen(in), step);
         assert_memory_equal(got, "C<f>A<{\"a\":\"1", 13);
-        assert_int_equal(strlen(got), n + 18);
+        assert_int_equal(strlen(got), n + 16);
         assert_int_equal(got[strlen(got) - 1], '+');
         free(got);
     }
@@ -229,6 +267,7 @@ int main(void)
         cmocka_unit_test(test_lfm2_and_tool_code),
         cmocka_unit_test(test_gemma4),
         cmocka_unit_test(test_depth),
+        cmocka_unit_test(test_long_words),
         cmocka_unit_test(test_long_value),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
