@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-#include "api/messages.h"
+#include "api/tools.h"
 #include "model/chat_talk.h"
 #include "serve/gen/answers.h"
 
@@ -130,6 +130,53 @@ int responses_read(struct call *c, const struct json *j, struct err *e)
     return rc;
 }
 
+/* The calls of the last message of m[0..n) that has some. */
+static int last_calls(struct call *c, const struct chat_message *m, size_t n,
+                      struct calls *ret, struct err *e)
+{
+    struct chat_message same = {0};
+    struct json *o = NULL;
+    while (n > 0 && (m[n - 1].fields.n == 0 ||
+                     strcmp(m[n - 1].role, "assistant") != 0)) {
+        n--;
+    }
+    if (n == 0 || m[n - 1].fields.n > BODY_HERE_MAX) {
+        return 0;
+    }
+    RETERR(json_parse(m[n - 1].fields.p, m[n - 1].fields.n, &o, e));
+    int rc = calls_read(ret, &c->arena, json_get(o, "tool_calls"), "", &same, e);
+    json_free(o);
+    return rc;
+}
+
+/* Results m[from..n) of calls in messages before them: templates want the name
+ * of the function, too, and the item has only the call's id. */
+static int name_results(struct call *c, struct chat_message *m, size_t from,
+                        size_t n, struct err *e)
+{
+    struct calls calls = {0};
+    bool read = false;
+    for (size_t i = from; i < n; i++) {
+        struct json *o = NULL;
+        if (strcmp(m[i].role, "tool") != 0) {
+            continue;
+        }
+        if (!read) {
+            RETERR(last_calls(c, m, from, &calls, e));
+            read = true;
+        }
+        RETERR(json_parse(m[i].fields.p, m[i].fields.n, &o, e));
+        int rc = json_get(o, "name") == NULL
+                     ? calls_answer(&calls, &c->arena,
+                                    json_str(json_get(o, "tool_call_id")), NULL,
+                                    &m[i], e)
+                     : 0;
+        json_free(o);
+        RETERR(rc);
+    }
+    return 0;
+}
+
 /* The messages before those of this request, behind its instructions. */
 int responses_resolve(struct call *c, struct err *e)
 {
@@ -153,7 +200,7 @@ int responses_resolve(struct call *c, struct err *e)
     memcpy(m + first + n, q->messages + first, rest * sizeof(*m));
     q->messages = m;
     q->n_messages = first + n + rest;
-    return 0;
+    return name_results(c, m, first + n, q->n_messages, e);
 }
 
 /* --- what is kept --- */

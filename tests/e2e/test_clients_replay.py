@@ -19,6 +19,7 @@ NO_ROUTE = {
 }
 # What is refused: (words of the error, reason). The first row that fits a request that was not served explains it.
 REFUSED = [
+    ("chat template shows no tools", "the demo model's template shows no tools"),
     ("tools: only an empty one", "tools are a task of their own"),
     ("tool_choice: only", "tools are a task of their own"),
     ("role: 'tool' is not one of", "tools are a task of their own"),
