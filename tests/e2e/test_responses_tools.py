@@ -5,7 +5,7 @@ import pytest
 
 import scripted
 from conftest import Daemon
-from test_responses import Response, answer, events, post, sdk, text_of
+from test_responses import EVENT, Response, answer, events, sdk, text_of
 
 NAME, ARGS = "get_weather", {"city": "Paris"}
 BEFORE, ANSWER, TEXT, THOUGHT = "Let me look. ", "It is sunny.", "Hello there.", "The user greets me."
@@ -108,12 +108,26 @@ def test_thoughts(d):
     assert by_id["usage"]["input_tokens"] == with_thought["usage"]["input_tokens"]
 
 
-def test_codex(d, shared):
-    """Its recorded turns: strings are cut, so that they fit."""
-    for name in ("codex-1", "codex-3", "codex-think-2", "codex-oss-lmstudio-5", "pi-openai-responses-2", "openai-agents-10"):
-        body = json.loads((shared / "data" / "clients" / f"{name}.json").read_text())["body"]
-        body = json.loads(body) if isinstance(body, str) else body
-        r = post(d, **{"max_output_tokens": None, **body, "model": "demo", "stream": False})
-        assert r.status_code == 200, (name, r.text)
-        x = Response.model_validate_json(r.text, strict=True)
-        assert x.status == "completed" and x.output, name
+def test_recorded_requests(d, shared):
+    """Every turn that real clients sent is served, streamed as they asked for it, but for output by a schema."""
+    served = refused = 0
+    for path in sorted((shared / "data" / "clients").glob("*.json")):
+        x = json.loads(path.read_text())
+        if x["path"] != "/v1/responses":
+            continue
+        body = json.loads(x["body"]) if isinstance(x["body"], str) else x["body"]
+        with d.http() as c:
+            r = c.post("/v1/responses", json={**body, "model": "demo"})
+        if "json_schema" in json.dumps(body.get("text")):
+            assert r.status_code == 400 and "text.format: only" in r.text, (path.name, r.text)
+            refused += 1
+        elif body.get("stream"):
+            assert r.status_code == 200, (path.name, r.text)
+            got = [json.loads(line[6:]) for line in r.text.splitlines() if line.startswith("data: ")]
+            assert all(EVENT.validate_python(e) for e in got) and got[-1]["type"] == "response.completed", path.name
+            served += 1
+        else:
+            assert r.status_code == 200, (path.name, r.text)
+            assert Response.model_validate_json(r.text, strict=True).output, path.name
+            served += 1
+    assert served >= 28 and refused == 2, (served, refused)
