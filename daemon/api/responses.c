@@ -23,21 +23,21 @@ static void put_echo(struct json *o, const struct json *j)
     static const struct {
         const char *key, *usual; /* JSON */
     } rows[] = {
-        {"instructions",         "null"         },
-        {"max_output_tokens",    "null"         },
-        {"max_tool_calls",       "null"         },
-        {"metadata",             "{}"           },
-        {"parallel_tool_calls",  "true"         },
-        {"previous_response_id", "null"         },
-        {"prompt_cache_key",     "null"         },
+        {"instructions",         "null"                              },
+        {"max_output_tokens",    "null"                              },
+        {"max_tool_calls",       "null"                              },
+        {"metadata",             "{}"                                },
+        {"parallel_tool_calls",  "true"                              },
+        {"previous_response_id", "null"                              },
+        {"prompt_cache_key",     "null"                              },
         {"reasoning",            "{\"effort\":null,\"summary\":null}"},
-        {"safety_identifier",    "null"         },
-        {"temperature",          "1"            },
-        {"text",                 "{\"format\":{\"type\":\"text\"}}"},
-        {"tool_choice",          "\"auto\""     },
-        {"top_p",                "1"            },
-        {"truncation",           "\"disabled\"" },
-        {"user",                 "null"         },
+        {"safety_identifier",    "null"                              },
+        {"temperature",          "1"                                 },
+        {"text",                 "{\"format\":{\"type\":\"text\"}}"  },
+        {"tool_choice",          "\"auto\""                          },
+        {"top_p",                "1"                                 },
+        {"truncation",           "\"disabled\""                      },
+        {"user",                 "null"                              },
     };
     json_add_bool(o, "background", false);
     for (size_t i = 0; i < countof(rows); i++) {
@@ -108,8 +108,8 @@ int responses_read(struct call *c, const struct json *j, struct err *e)
     const char *text = json_str(json_get(j, "instructions"));
     const char *previous = json_str(json_get(j, "previous_response_id"));
     q->kind = GEN_CHAT;
-    x->store = store == NULL || json_type(store) == JSON_NULL ||
-               json_bool(store);
+    x->store =
+        store == NULL || json_type(store) == JSON_NULL || json_bool(store);
     x->instructed = text != NULL && text[0] != '\0';
     if (previous != NULL) {
         (void)snprintf(x->previous, sizeof(x->previous), "%s", previous);
@@ -144,7 +144,8 @@ static int last_calls(struct call *c, const struct chat_message *m, size_t n,
         return 0;
     }
     RETERR(json_parse(m[n - 1].fields.p, m[n - 1].fields.n, &o, e));
-    int rc = calls_read(ret, &c->arena, json_get(o, "tool_calls"), "", &same, e);
+    int rc =
+        calls_read(ret, &c->arena, json_get(o, "tool_calls"), "", &same, e);
     json_free(o);
     return rc;
 }

@@ -54,8 +54,8 @@ CHECKED int responses_messages(struct arena *a, const struct json *input,
                                size_t *ret_n, const char **field,
                                struct err *e);
 
-/* responses_tools.c: the tools that the model is shown; `echo` gets the answer's
- * member "tools", which repeats them. Any thread. */
+/* responses_tools.c: the tools that the model is shown; `echo` gets the
+ * answer's member "tools", which repeats them. Any thread. */
 CHECKED int responses_tools(struct call *c, const struct json *j,
                             struct json *echo, struct err *e);
 /* The namespace of a function; NULL: none. */

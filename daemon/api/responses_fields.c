@@ -42,14 +42,10 @@ static int take_include(struct params *p, const struct field *f,
 static const char *const truncations[] = {"disabled", "auto", NULL};
 /* What an answer might have beside its items; there is none of it here. */
 static const char *const includes[] = {
-    "reasoning.encrypted_content",
-    "file_search_call.results",
-    "web_search_call.results",
-    "web_search_call.action.sources",
-    "message.input_image.image_url",
-    "computer_call_output.output.image_url",
-    "code_interpreter_call.outputs",
-    NULL};
+    "reasoning.encrypted_content",   "file_search_call.results",
+    "web_search_call.results",       "web_search_call.action.sources",
+    "message.input_image.image_url", "computer_call_output.output.image_url",
+    "code_interpreter_call.outputs", NULL};
 
 /* Rows are texts. */
 /* clang-format off */
@@ -207,7 +203,7 @@ static const struct field hints[] = {
 
 const struct fields responses_fields = {
     .schema = "ResponsesRequest",
-    .part = {prompt,  answer, hints},
+    .part = {prompt, answer, hints},
     .required = {"input"},
     .cls = SCHED_CLASS_CHAT,
     .max_tokens = GEN_MAX_TOKENS,

@@ -16,11 +16,11 @@
 static const struct {
     const char *type, *prefix, *part, *delta;
 } kinds[RESPONSES_KINDS] = {
-    [RESPONSES_REASONING] = {"reasoning", "rs_", "reasoning_text",
-                             "reasoning_text"},
-    [RESPONSES_MESSAGE] = {"message", "msg_", "output_text", "output_text"},
-    [RESPONSES_CALL] = {"function_call", "fc_", NULL,
-                        "function_call_arguments"},
+    [RESPONSES_REASONING] = {"reasoning",     "rs_",  "reasoning_text",
+                             "reasoning_text"                                        },
+    [RESPONSES_MESSAGE] = {"message",       "msg_", "output_text",    "output_text"},
+    [RESPONSES_CALL] = {"function_call", "fc_",  NULL,
+                             "function_call_arguments"                               },
 };
 
 static bool cut_off(const struct call *c)
@@ -440,8 +440,8 @@ static void put_items(struct call *c)
                  x->reasoning.n);
     }
     if (x->text.n > 0 || x->n_tools == 0) {
-        add_item(c, RESPONSES_MESSAGE, 0,
-                 x->n_tools > 0 ? "completed" : status, x->text.p, x->text.n);
+        add_item(c, RESPONSES_MESSAGE, 0, x->n_tools > 0 ? "completed" : status,
+                 x->text.p, x->text.n);
     }
     for (uint32_t k = 0; k < x->n_tools; k++) {
         const struct call_tool *t = &x->tools[k];

@@ -37,10 +37,10 @@ static int read_part(const struct json *v, const char *where, const char **ret,
     for (size_t i = 0; type != NULL && i < countof(rows); i++) {
         if (strcmp(type, rows[i].type) == 0) {
             *ret = json_str(json_get(v, rows[i].key));
-            return *ret != NULL ? 0
-                                : err_set(e, ERR_INVALID,
-                                          "%s.%s: must be a string", where,
-                                          rows[i].key);
+            return *ret != NULL
+                       ? 0
+                       : err_set(e, ERR_INVALID, "%s.%s: must be a string",
+                                 where, rows[i].key);
         }
     }
     return type != NULL
@@ -188,8 +188,8 @@ static int read_reasoning(struct reader *r, const struct json *v,
                           const char *where, struct err *e)
 {
     static const char *const keys[] = {
-        "type", "id", "summary", "content", "encrypted_content", "status",
-        NULL};
+        "type",   "id", "summary", "content", "encrypted_content",
+        "status", NULL};
     char content[64];
     struct chat_message x = {0};
     const struct json *text = json_get(v, "content");
@@ -235,8 +235,7 @@ static int read_item(struct reader *r, const struct json *v, size_t i,
                    where, type);
 }
 
-static int read_items(struct reader *r, const struct json *input,
-                      struct err *e)
+static int read_items(struct reader *r, const struct json *input, struct err *e)
 {
     size_t i = 0;
     for (const struct json *v = json_first(input); v != NULL;

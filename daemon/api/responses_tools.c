@@ -49,7 +49,8 @@ static int read_function(struct reader *r, const struct json *v,
     if (name == NULL || name[0] == '\0') {
         return err_set(e, ERR_INVALID, "%s.name: must be a string", where);
     }
-    if (text != NULL && json_type(text) != JSON_NULL && json_str(text) == NULL) {
+    if (text != NULL && json_type(text) != JSON_NULL &&
+        json_str(text) == NULL) {
         return err_set(e, ERR_INVALID, "%s.description: must be a string",
                        where);
     }

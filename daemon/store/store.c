@@ -18,8 +18,8 @@ static void request_free(struct request *r)
 {
     bool in = r->kind == K_JOB_PUT || r->kind == K_MODEL_PUT ||
               r->kind == K_PUBLISH || r->kind == K_SESSION_PUT ||
-              r->kind == K_ANSWER_PUT ||
-              r->kind == K_RESIDENCY_PUT || r->kind == K_QUALITY_PUT;
+              r->kind == K_ANSWER_PUT || r->kind == K_RESIDENCY_PUT ||
+              r->kind == K_QUALITY_PUT;
     size_t n = in ? 1 : r->n;
     row_free_jobs(r->job_v, r->job_v != NULL ? n : 0);
     row_free_models(r->model_v, r->model_v != NULL ? n : 0);

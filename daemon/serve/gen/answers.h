@@ -29,8 +29,8 @@ void answers_free(struct answers *as); /* NULL is fine */
 /* Take those of the store, oldest first. */
 void answers_load(struct answers *as, const struct store_answer *v, size_t n);
 struct answer *answers_find(struct answers *as, const char *id); /* NULL */
-/* Keep an answer of at most ANSWER_KEPT_BYTES; the bufs, which are ok, move into
- * it and are empty afterwards. */
+/* Keep an answer of at most ANSWER_KEPT_BYTES; the bufs, which are ok, move
+ * into it and are empty afterwards. */
 void answers_put(struct answers *as, const char *id, int64_t created_ms,
                  struct buf *body, struct buf *talk);
 /* Forget it, also in the store. */

@@ -60,7 +60,7 @@ static void check_messages(const char *text, const char *want)
 #define CALL(id, name, arguments)                                  \
     "{\"type\":\"function_call\",\"call_id\":\"" id "\",\"name\":" \
     "\"" name "\",\"arguments\":\"" arguments "\"}"
-#define RESULT(id, text)                                             \
+#define RESULT(id, text)                                         \
     "{\"type\":\"function_call_output\",\"call_id\":\"" id "\"," \
     "\"output\":\"" text "\"}"
 #define SAYS(role, text) "{\"role\":\"" role "\",\"content\":\"" text "\"}"
@@ -83,10 +83,13 @@ static void calls(void **state)
 {
     (void)state;
     check_messages(
-        "{\"input\":[" SAYS("user", "u") "," SAYS("assistant", "So") ","
-        CALL("c1", "f", "{\\\"a\\\":1.0}") "," CALL("c2", "g", "no JSON") ","
-        RESULT("c1", "r1") "," RESULT("c2", "r2") ","
-        CALL("c3", "f", "{}") "," RESULT("c9", "r3") "]}",
+        "{\"input\":[" SAYS("user", "u") "," SAYS("assistant", "So") "," CALL("c1", "f", "{\\\"a\\\":1.0}") "," CALL(
+            "c2", "g",
+            "no JSON") "," RESULT("c1",
+                                  "r1") "," RESULT("c2",
+                                                   "r2") "," CALL("c3", "f",
+                                                                  "{}") "," RESULT("c9",
+                                                                                   "r3") "]}",
         "user:u\n"
         "assistant:So{\"tool_calls\":[{\"id\":\"c1\",\"type\":\"function\","
         "\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\":1.0}\"}},"
@@ -99,8 +102,8 @@ static void calls(void **state)
         "tool:r3{\"tool_call_id\":\"c9\"}\n");
 }
 
-#define THINKS(text)                                                       \
-    "{\"type\":\"reasoning\",\"summary\":[],\"content\":[{\"type\":"      \
+#define THINKS(text)                                                 \
+    "{\"type\":\"reasoning\",\"summary\":[],\"content\":[{\"type\":" \
     "\"reasoning_text\",\"text\":\"" text "\"}]}"
 
 /* A thought is of the text or the calls that follow it, or of nothing. */
@@ -108,9 +111,14 @@ static void thoughts(void **state)
 {
     (void)state;
     check_messages(
-        "{\"input\":[" THINKS("\\\"t1\\\"") "," SAYS("assistant", "a") ","
-        THINKS("t2") "," CALL("c1", "f", "{}") "," RESULT("c1", "r") ","
-        THINKS("t3") "," SAYS("user", "u") "," SAYS("assistant", "b") "]}",
+        "{\"input\":[" THINKS("\\\"t1\\\"") "," SAYS("assistant", "a") "," THINKS("t2") "," CALL(
+            "c1", "f",
+            "{}") "," RESULT("c1",
+                             "r") "," THINKS("t3") "," SAYS("user",
+                                                            "u") "," SAYS("assi"
+                                                                          "stan"
+                                                                          "t",
+                                                                          "b") "]}",
         "assistant:a after \"t1\"\n"
         "assistant:{\"tool_calls\":[{\"id\":\"c1\",\"type\":\"function\","
         "\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]} after t2\n"

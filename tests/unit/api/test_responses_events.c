@@ -58,8 +58,7 @@ static void check_events(const char *want, struct json **ret)
         assert_memory_equal(p, "event: ", 7);
         assert_memory_equal(p + 7, type, (size_t)(data - p) - 7);
         int64_t at = 0;
-        assert_true(
-            json_int(json_get(*ret, "sequence_number"), n, n, &at));
+        assert_true(json_int(json_get(*ret, "sequence_number"), n, n, &at));
         n++;
         buf_puts(&b, type + strlen("response."));
         static const char *const keys[] = {"delta", "text", "arguments"};
@@ -163,11 +162,11 @@ static void nothing(void **state)
                        "output_text.done 0 \ncontent_part.done 0\n"
                        "output_item.done 0\nincomplete\n",
                  &last);
-    check_output(
-        last, "[{\"id\":\"msg_X_0\",\"type\":\"message\",\"status\":"
-              "\"incomplete\",\"role\":\"assistant\",\"content\":[{\"type\":"
-              "\"output_text\",\"annotations\":[],\"logprobs\":[],\"text\":"
-              "\"\"}]}]");
+    check_output(last,
+                 "[{\"id\":\"msg_X_0\",\"type\":\"message\",\"status\":"
+                 "\"incomplete\",\"role\":\"assistant\",\"content\":[{\"type\":"
+                 "\"output_text\",\"annotations\":[],\"logprobs\":[],\"text\":"
+                 "\"\"}]}]");
     end(last);
 }
 

@@ -3,9 +3,9 @@
 #include "model/chat.h"
 #include "tests/unit/unit.h"
 
-#define LOOP(content)                                                 \
+#define LOOP(content)                                                  \
     "{% for m in messages %}{{ '<' ~ m.role ~ '>\\n' ~ " content " ~ " \
-    "'</end>\\n' }}{% endfor %}"                                      \
+    "'</end>\\n' }}{% endfor %}"                                       \
     "{% if add_generation_prompt %}{{ '<assistant>\\n' }}{% endif %}"
 #define AS_IT_IS LOOP("m.content")
 #define TRIMMED  LOOP("m.content|trim")

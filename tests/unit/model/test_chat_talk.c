@@ -4,10 +4,12 @@
 #include "tests/unit/unit.h"
 
 static const struct chat_message talk[] = {
-    {.role = "user",      .content = "Hi",                      .content_n = 2},
-    {.role = "assistant", .fields = {"{\"tool_calls\":[]}", 17},
-     .reasoning = "Hm", .reasoning_n = 2                                      },
-    {.role = "tool",      .content = "", .fields = {"{\"a\":1}", 7}           },
+    {.role = "user",      .content = "Hi",  .content_n = 2},
+    {.role = "assistant",
+     .fields = {"{\"tool_calls\":[]}", 17},
+     .reasoning = "Hm",
+     .reasoning_n = 2},
+    {.role = "tool",                   .content = "",                      .fields = {"{\"a\":1}", 7}    },
 };
 
 static void check_same(const struct chat_message *m)

@@ -284,13 +284,17 @@ static void test_answers(void **state)
     struct fix *f = *state;
     struct err e;
     char body[] = "{}", talk[] = {'a', '\0', 'c'};
-    struct store_answer v = {.id = "resp_b", .body = body, .body_n = 2,
-                             .created_ms = 2};
+    struct store_answer v = {
+        .id = "resp_b", .body = body, .body_n = 2, .created_ms = 2};
     unit_ok(fix_open(f, &e), &e);
     assert_int_equal(store_answer_put(f->s, &v, on_done, NULL), 0);
     assert_int_equal(wait_answer(f), 0);
-    v = (struct store_answer){.id = "resp_a", .body = body, .body_n = 2,
-                              .talk = talk, .talk_n = 3, .created_ms = 1};
+    v = (struct store_answer){.id = "resp_a",
+                              .body = body,
+                              .body_n = 2,
+                              .talk = talk,
+                              .talk_n = 3,
+                              .created_ms = 1};
     assert_int_equal(store_answer_put(f->s, &v, on_done, NULL), 0);
     assert_int_equal(wait_answer(f), 0);
     fix_close(f);
