@@ -199,7 +199,7 @@ def test_what_is_refused(daemon):
     with sdk(daemon) as c:
         with pytest.raises(anthropic.NotFoundError):
             c.messages.create(**by_sdk({**BODY, "model": "none"}))
-        with pytest.raises(anthropic.BadRequestError, match="tools: only an empty one"):
+        with pytest.raises(anthropic.BadRequestError, match="tools: this model"):
             c.messages.create(**by_sdk(BODY), tools=[{"name": "f", "input_schema": {"type": "object"}}])
 
 

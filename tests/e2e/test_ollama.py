@@ -168,7 +168,7 @@ def test_what_is_refused(daemon):
         assert r.status_code == 400 and r.json()["error"].startswith(path[5:] + ": "), r.text
     r = post(daemon, "/api/embed", {"model": "demo", "input": "x"})
     assert r.status_code == 404 and "error" in r.json()
-    with pytest.raises(ollama.ResponseError, match="tools: only an empty one"):
+    with pytest.raises(ollama.ResponseError, match="tools: this model"):
         sdk(daemon).chat(**CHAT, tools=[{"type": "function", "function": {"name": "f"}}])
 
 
