@@ -25,9 +25,12 @@ static int read_more(struct calls *k, struct arena *a, const struct json *v,
     if (strcmp(m->role, "tool") != 0) {
         return 0;
     }
-    RETERR(json_want_str(v, "tool_call_id", false, &id, e));
-    RETERR(json_want_str(v, "tool_name", false, &name, e));
-    return calls_answer(k, a, id, name, m, e);
+    int rc = json_want_str(v, "tool_call_id", false, &id, e);
+    if (rc == 0) {
+        rc = json_want_str(v, "tool_name", false, &name, e);
+    }
+    return rc == 0 ? calls_answer(k, a, id, name, m, e)
+                   : err_prefix(e, rc, "%s", where);
 }
 
 static int read_message(struct calls *k, struct arena *a, const struct json *v,

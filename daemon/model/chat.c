@@ -9,9 +9,15 @@
 #include "model/jinja/ast.h"
 #include "proto/limits.h"
 
+/* What templates call the thoughts of an earlier answer. */
+static const char *const thoughts[] = {"reasoning_content", "reasoning",
+                                       "thinking"};
+
 struct chat_template {
     struct jinja *jinja;
     bool developer; /* its text knows that role */
+    bool thoughts[countof(thoughts)]; /* its text has this name; also as a
+                                         string: m['thinking'] */
 };
 
 int chat_compile(const char *tmpl, struct chat_template **ret, struct err *e)
@@ -25,6 +31,9 @@ int chat_compile(const char *tmpl, struct chat_template **ret, struct err *e)
     must(t != NULL);
     t->jinja = j;
     t->developer = strstr(tmpl, "developer") != NULL;
+    for (size_t i = 0; i < countof(thoughts); i++) {
+        t->thoughts[i] = strstr(tmpl, thoughts[i]) != NULL;
+    }
     *ret = t;
     return 0;
 }
@@ -119,15 +128,13 @@ static int put_reasoning(const struct chat_template *t, struct arena *a,
                          const struct chat_message *m, struct val_dict *d,
                          struct err *e)
 {
-    static const char *const names[] = {"reasoning_content", "reasoning",
-                                        "thinking"};
     struct span text = {m->reasoning, m->reasoning_n};
     if (m->reasoning != NULL && !utf8_valid(text.p, text.n)) {
         return err_set(e, ERR_INVALID, "a message that is not UTF-8");
     }
-    for (size_t i = 0; m->reasoning != NULL && i < countof(names); i++) {
-        if (chat_mentions(t, names[i])) {
-            RETERR(putz(a, d, names[i], val_str(text), e));
+    for (size_t i = 0; m->reasoning != NULL && i < countof(thoughts); i++) {
+        if (t->thoughts[i]) {
+            RETERR(putz(a, d, thoughts[i], val_str(text), e));
         }
     }
     return 0;

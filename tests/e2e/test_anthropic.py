@@ -182,7 +182,7 @@ HINTS = {"metadata": {"user_id": "u"}, "service_tier": "auto", "thinking": {"typ
 @pytest.mark.parametrize("field", HINTS)
 def test_hints_change_nothing(daemon, field):
     plain = post(daemon, BODY).json()["content"]
-    for v in (HINTS[field], None, *([{"type": "adaptive"}] if field == "thinking" else [])):
+    for v in (HINTS[field], None, *([{"type": "adaptive"}, {"type": "enabled", "budget_tokens": 1024}] if field == "thinking" else [])):
         r = post(daemon, {**BODY, field: v})
         assert r.status_code == 200 and r.json()["content"] == plain, (v, r.text)
 
@@ -191,15 +191,17 @@ def test_what_is_refused(daemon):
     refused(daemon, "max_tokens: must be given", max_tokens=None)
     refused(daemon, "max_tokens: must be", max_tokens=-1)
     refused(daemon, "temperature: must be a number from 0 to 1", temperature=1.5)
-    refused(daemon, "tools: only an empty one", tools=[{"name": "f", "input_schema": {"type": "object"}}])
+    refused(daemon, "tools: this model's chat template shows no tools", tools=[{"name": "f", "input_schema": {"type": "object"}}])
     refused(daemon, "tool_choice: only auto or none", tool_choice={"type": "any"})
-    refused(daemon, "thinking: only", thinking={"type": "enabled", "budget_tokens": 1024})
+    refused(daemon, "thinking: must be an object of type", thinking={"type": "some"})
     refused(daemon, "output_config.format: not here", output_config={"format": {"type": "json_schema", "schema": {}}})
     refused(daemon, "output_config.x: no such field here", output_config={"x": 1})
     refused(daemon, "context_management: only edits clear_thinking", context_management={"edits": [{"type": "compact"}]})
     refused(daemon, "grammar: no such field here", grammar="x")
     refused(daemon, "service_tier: must be one of auto, standard_only", service_tier="flex")
-    for kind in ("image", "tool_use", "tool_result", "document"):
+    refused(daemon, "messages[1].content.tool_use_id: must be a string",
+            messages=[*ASK, {"role": "user", "content": [{"type": "tool_result"}]}])
+    for kind in ("image", "tool_use", "document"):
         refused(daemon, f"messages[1].content: no block of type '{kind}' here",
                 messages=[*ASK, {"role": "user", "content": [{"type": kind}]}])
     refused(daemon, "messages[0].role: 'tool' is not one of user, assistant, system", messages=[{"role": "tool", "content": "x"}])
@@ -216,7 +218,7 @@ def test_what_is_refused(daemon):
     with sdk(daemon) as c:
         with pytest.raises(anthropic.NotFoundError):
             c.messages.create(**by_sdk({**BODY, "model": "none"}))
-        with pytest.raises(anthropic.BadRequestError, match="tools: only an empty one"):
+        with pytest.raises(anthropic.BadRequestError, match="tools: this model"):
             c.messages.create(**by_sdk(BODY), tools=[{"name": "f", "input_schema": {"type": "object"}}])
 
 

@@ -229,9 +229,9 @@ CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{
 
 
 def test_what_is_refused(d, daemon):
-    def refused(message, param=None, path="/v1/chat/completions", at=d, model="one", **more):
+    def refused(message, param=None, path="/v1/chat/completions", at=d, model="one", code=400, **more):
         r = post(at, path, **{"model": model, "messages": ASK, "max_tokens": 8, **more})
-        assert r.status_code == 400 and message in r.json()["error"]["message"], r.text
+        assert r.status_code == code and message in r.json()["error"]["message"], r.text
         assert param is None or r.json()["error"]["param"] == param, r.text
     refused("tools: this model's chat template shows no tools", "tools", at=daemon, model="demo", tools=TOOLS)
     refused("tools: this model's chat template shows no tools", path="/v1/messages", at=daemon, model="demo", tools=A_TOOLS)
@@ -240,7 +240,7 @@ def test_what_is_refused(d, daemon):
     refused("tools[1].function.name: must be a string", "tools", tools=[*TOOLS, {"type": "function", "function": {}}])
     refused("tools[0].function.parameters: must be an object", "tools", tools=[{"function": {"name": "f", "parameters": []}}])
     refused("tools: at most 512", "tools", tools=TOOLS * 513)
-    refused("tools[0]: more than 262144 bytes", "tools", tools=[{"function": {"name": "f", "description": "x" * 300000}}])
+    refused("tools[0]: more than 262144 bytes", "tools", code=413, tools=[{"function": {"name": "f", "description": "x" * 300000}}])
     for v in ("required", {"type": "function", "function": {"name": NAME}}):
         refused("tool_choice: only none or auto", "tool_choice", tools=TOOLS, tool_choice=v)
     refused("tool_choice: only auto or none", path="/v1/messages", tools=A_TOOLS, tool_choice={"type": "any"})

@@ -32,6 +32,18 @@ static bool has_arguments(const struct reply *r)
     return key_is(r, "arguments") || key_is(r, "parameters");
 }
 
+/* An object without a mark around it is a call only with these members: others
+ * are an answer in JSON, which is given as it arrives. */
+static bool may_be_call(const struct reply *r)
+{
+    static const char *const beside[] = {"type", "id", "tool_call_id", "index"};
+    bool known = names_it(r) || has_arguments(r);
+    for (size_t i = 0; i < countof(beside); i++) {
+        known = known || key_is(r, beside[i]);
+    }
+    return known || !r->row->needs_args || r->tail;
+}
+
 static void begin_object(struct reply *r)
 {
     struct json_call *j = &r->json;
@@ -119,6 +131,9 @@ static bool key_step(struct reply *r, char c)
 static bool in_key_step(struct reply *r, char c)
 {
     if (c == '"' && !r->json.key_escape) {
+        if (!may_be_call(r)) {
+            return reply_fail(r);
+        }
         r->step = colon_step;
     } else {
         r->json.key_escape = c == '\\' && !r->json.key_escape;

@@ -4,13 +4,15 @@
  * bytes before is in the fields. So how the text was cut cannot matter. Bytes
  * of which it is not certain yet what they are wait in `held`:
  *
- *   reply.c       text, thoughts, and what all forms share
+ *   reply.c       text, thoughts, and a parser's life
+ *   call.c        what all forms of calls share
  *   forms.c       the tables of marks, and which template shows which
  *   lex.c         JSON and escapes, byte by byte
  *   json_call.c   {"name": .., "arguments": ..}
  *   named_call.c  a name, a mark, a JSON object
  *   tagged_call.c <parameter=key>value</parameter> and kin
- *   literal_call.c f(a=1, b='x') and gemma 4's call:f{a:1}
+ *   literal_call.c f(a=1, b='x') and gemma 4's call:f{a:1}; literal.c: what is
+ *                 between the brackets
  *   harmony.c     channels
  *
  * A mark is opened by its row's `open`, which sets the next step. A call is
@@ -41,7 +43,8 @@ struct reply_tags {
 struct reply_row {
     const char *mark;
     bool at_start;    /* only where no text stands before it */
-    bool needs_args;  /* a JSON object without arguments is no call */
+    bool needs_args;  /* a JSON object is a call only with arguments, and
+                         without members that no call has */
     reply_open_fn open;
     const char *close;            /* NULL: none */
     const struct reply_tags *tags; /* where '<' follows the mark */
@@ -132,7 +135,7 @@ struct reply {
     enum reply_out out_kind;
 };
 
-/* --- what all forms share (reply.c) --- */
+/* --- text (reply.c) --- */
 
 static inline bool reply_blank(char c)
 {
@@ -146,8 +149,10 @@ enum reply_match reply_match(const char *mark, const char *p, size_t n);
 /* Keep c until it is certain; returns true, as steps do. */
 bool reply_hold(struct reply *r, char c);
 void reply_unhold(struct reply *r); /* held is of a mark, and no text */
-/* Give a piece. */
+/* Give a piece: to the sink it goes at the end of reply_put, when a piece of
+ * another kind follows, or when it is long. */
 void reply_give(struct reply *r, enum reply_out kind, const char *p, size_t n);
+void reply_flush(struct reply *r); /* to the sink, now */
 
 bool reply_text_step(struct reply *r, char c);
 /* No call: what is held is text, and so is what follows. If one has begun, it
@@ -162,6 +167,8 @@ void reply_section_end(struct reply *r);
  * wait for, that is at once. */
 void reply_close(struct reply *r, reply_step_fn closed);
 
+/* --- calls (call.c) --- */
+
 /* name is in r->name; held is part of the call. */
 void reply_call_begin(struct reply *r);
 void reply_args(struct reply *r, const char *p, size_t n);
@@ -174,6 +181,12 @@ bool reply_name_ok(const struct reply *r);
 /* Begin the call; its arguments are one JSON value, after which `then`. */
 void reply_json_args(struct reply *r, reply_step_fn then);
 bool reply_args_step(struct reply *r, char c);
+
+/* The arguments of such a call, from behind its bracket. BAD: this byte cannot
+ * stand here; it is not taken. */
+enum literal { LITERAL_MORE, LITERAL_DONE, LITERAL_BAD };
+void literal_begin(struct reply *r, bool gemma);
+enum literal literal_put(struct reply *r, char c);
 
 /* --- forms --- */
 void reply_open_silent(struct reply *r); /* the mark alone means nothing */

@@ -379,6 +379,15 @@ static void test_streamed(void **state)
     assert_string_equal(v.b.p, "C<f>A<{\"a\":\"bcd\"");
     reply_free(r); /* without an end, too */
     buf_fini(&v.b);
+    /* an answer in JSON does not wait for its end, either */
+    how = reply_how("<start_of_turn>");
+    v = (struct reply_events){.last = '\0'};
+    buf_init(&v.b, 4096);
+    r = reply_new(&how.forms, true, "", 0, &events_sink, &v);
+    reply_put(r, "```json\n{\"title\": \"ab", 22);
+    assert_string_equal(v.b.p, "T<```json\n{\"title\": \"ab");
+    reply_free(r);
+    buf_fini(&v.b);
     reply_free(NULL);
 }
 

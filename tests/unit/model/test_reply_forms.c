@@ -1,9 +1,9 @@
 /* test_reply_forms.c - what a chat template says of the form of answers. */
 #include <dirent.h>
 
-#include "model/reply/reply.h"
+#include "model/chat.h"
 #include "model/text.h"
-#include "tests/unit/unit.h"
+#include "tests/unit/model/reply_check.h"
 
 #define N REPLY_NO_TOOLS
 
@@ -134,7 +134,115 @@ static const struct {
     {"v7_spm.jinja", REPLY_MISTRAL, NULL},
 };
 
-static void check_file(const char *dir, const char *name)
+/* --- what a template writes is what the parser reads --- */
+
+static const char tools[] =
+    "[{\"type\": \"function\", \"function\": {\"name\": \"get_weather\", "
+    "\"description\": \"Says it.\", \"parameters\": {\"type\": \"object\", "
+    "\"properties\": {\"city\": {\"type\": \"string\", \"description\": "
+    "\"Where.\"}, \"days\": {\"type\": \"integer\", \"description\": "
+    "\"How many.\"}}, \"required\": [\"city\"]}}}]";
+static const char calls[] =
+    "{\"reasoning_content\": \"I think so.\", \"thinking\": \"I think so.\", "
+    "\"tool_calls\": [{\"id\": \"abcdefghi\", \"type\": \"function\", "
+    "\"function\": {\"name\": \"get_weather\", \"arguments\": {\"city\": "
+    "\"New York\", \"days\": 2}}}]}";
+
+/* The text of a user's turn, and of an assistant's behind it. False: the
+ * template refuses it. */
+static bool render(const struct chat_template *t, size_t n, bool generation,
+                   struct buf *b)
+{
+    const struct chat_message m[] = {
+        {.role = "user", .content = "How is it?", .content_n = 10},
+        {.role = "assistant",
+         .content = "",
+         .fields = {calls, sizeof(calls) - 1}},
+    };
+    struct chat_request q = {
+        .messages = m,
+        .n_messages = n,
+        .add_generation = generation,
+        .tools = {tools, sizeof(tools) - 1},
+        .bos = "",
+        .eos = "",
+    };
+    struct err e = {0};
+    buf_init(b, MIB(1));
+    buf_puts(b, "");
+    return chat_render(t, &q, b, &e) == 0;
+}
+
+/* Where the turn leaves the prompt, or the mark before that begins. */
+static size_t parting(const struct buf *whole, const struct buf *prompt)
+{
+    size_t n = 0;
+    while (n < prompt->n && n < whole->n && prompt->p[n] == whole->p[n]) {
+        n++;
+    }
+    while (n < prompt->n && n > 0 && strchr(">]\n", whole->p[n - 1]) == NULL) {
+        n--;
+    }
+    return n;
+}
+
+static void without_spaces(char *s)
+{
+    char *to = s;
+    for (; *s != '\0'; s++) {
+        if (strchr(" \n", *s) == NULL) {
+            *to++ = *s;
+        }
+    }
+    *to = '\0';
+}
+
+struct counts {
+    int files, calls, thoughts;
+};
+
+/* The turn that a template writes, read as an answer to its prompt. */
+static void check_turn(const char *path, struct reply_how *how,
+                       struct buf *prompt, const struct buf *whole,
+                       struct counts *c)
+{
+    size_t n = parting(whole, prompt);
+    const char *answer = whole->p + n;
+    prompt->p[n] = '\0';
+    how->tail = prompt->p;
+    char *got = reply_run(how, answer, strlen(answer), 3);
+    bool thought = strstr(answer, "I think so.") != NULL;
+    without_spaces(got);
+    if (strstr(got, "C<get_weather>A<{\"city\":\"NewYork\",\"days\":2}>+") ==
+            NULL ||
+        (thought && strstr(got, "R<Ithinkso.>C<") == NULL)) {
+        fail_msg("%s: %s\n  gives %s", path, answer, got);
+    }
+    c->calls++;
+    c->thoughts += thought ? 1 : 0;
+    free(got);
+}
+
+static void check_rendered(const char *path, const char *text,
+                           struct counts *c)
+{
+    struct err e = {0};
+    struct chat_template *t = NULL;
+    struct buf prompt = {0};
+    struct buf whole = {0};
+    struct reply_how how = reply_how(text);
+    unit_ok(chat_compile(text, &t, &e), &e);
+    if (render(t, 1, true, &prompt) && render(t, 2, false, &whole) &&
+        strstr(whole.p, "New York") != NULL &&
+        strstr(whole.p, "&#34;") == NULL) { /* no model writes quotes so */
+        check_turn(path, &how, &prompt, &whole, c);
+    }
+    buf_fini(&prompt);
+    buf_fini(&whole);
+    chat_free(t);
+}
+
+static void check_file(const char *dir, const char *name, struct counts *c)
 {
     char path[2048];
     char *text = calloc(1, JINJA_TEXT_MAX + 1);
@@ -153,24 +261,22 @@ static void check_file(const char *dir, const char *name)
     } else {
         check(path, text, N, NULL);
     }
+    check_rendered(path, text, c);
+    c->files++;
     free(text);
 }
 
-/* All templates under dir; returns how many. */
-static int check_folder(const char *dir)
+static void check_folder(const char *dir, struct counts *c)
 {
-    int n = 0;
     DIR *d = opendir(dir);
     assert_non_null(d);
     for (struct dirent *e = NULL; (e = readdir(d)) != NULL;) {
         const char *end = strrchr(e->d_name, '.');
         if (end != NULL && strcmp(end, ".jinja") == 0) {
-            check_file(dir, e->d_name);
-            n++;
+            check_file(dir, e->d_name, c);
         }
     }
     (void)closedir(d);
-    return n;
 }
 
 static void test_public(void **state)
@@ -183,7 +289,7 @@ static void test_public(void **state)
         "jinja/ollama",        "jinja/ort-extensions",
         "llamacpp-goldens/templates"};
     const char *shared = unit_shared();
-    int n = 0;
+    struct counts c = {0};
     if (shared == NULL) {
         skip();
     }
@@ -191,9 +297,11 @@ static void test_public(void **state)
         char dir[1024];
         (void)snprintf(dir, sizeof(dir), "%s/data/templates/%s", shared,
                        folders[i]);
-        n += check_folder(dir);
+        check_folder(dir, &c);
     }
-    assert_int_equal(n, 88);
+    assert_int_equal(c.files, 88);
+    assert_int_equal(c.calls, 38);
+    assert_int_equal(c.thoughts, 10);
 }
 
 int main(void)
