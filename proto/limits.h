@@ -75,6 +75,17 @@
 #define STOP_STRINGS_MAX  16u        /* OpenAI takes 4; llama-server any */
 #define STOP_BYTES_MAX    1024u      /* one stop string */
 #define CHAT_MESSAGES_MAX 4096u
+#define TOOLS_MAX         512u       /* of one request; OpenAI takes 128, agents with servers of tools have more */
+#define TOOL_NAME_MAX     256u       /* bytes; OpenAI's is 64, other dialects name none */
+#define TOOL_BYTES_MAX    KIB(256)   /* of one tool as JSON text; the longest recorded one has 12 KB */
+#define EFFORT_BYTES_MAX  64u        /* reasoning_effort; known words have 7 */
+#define CALLS_MAX         128u       /* of tools in one message, and in one answer: OpenAI's tools of a request */
+
+/* --- what an answer consists of --- */
+#define REPLY_HELD_MAX KIB(16) /* of what may be a call: its head, or a value without quotes */
+#define REPLY_NAME_MAX 256u    /* bytes; of a tool (OpenAI: 64), a parameter, a number */
+#define REPLY_ARGS_MAX MIB(1)  /* of a call; longer ones are never found whole */
+#define TEXT_MARKS_MAX 16u     /* control tokens that are text to the parser */
 
 /* --- chat templates --- */
 #define JINJA_TEXT_MAX   KIB(256) /* a template; the longest known is 20 KB */
@@ -204,6 +215,11 @@
 /* Of an answer that is not streamed: 4096 tokens with 20 alternatives are 9 MiB. */
 #define ANSWER_BYTES_MAX  MIB(16)  /* then it ends, with "length" */
 #define ANSWERS_BYTES_MAX MIB(128) /* all such answers; then 503 */
+/* Answers that clients may go on from by their id (serve/gen/answers.h). */
+#define ANSWERS_KEPT_MAX   256u
+#define ANSWERS_KEPT_BYTES MIB(64)  /* together, in memory */
+#define ANSWER_KEPT_BYTES  MIB(8)   /* of one: a conversation is 4 MiB at most */
+#define ANSWER_READ_BYTES  KIB(256) /* of one's JSON, read on the loop: 12 ms at worst */
 #define DRAFT_NGRAM_MAX 8u    /* tokens of an n-gram (sched/draft.h) */
 #define DRAFT_WINDOW   65536u /* tokens of a text that are indexed: 1 MiB */
 #define DRAFT_PEERS_MAX  8u     /* peers whose ended texts are kept */

@@ -11,16 +11,7 @@ static const char *type_of(const struct json *v)
     return type != NULL ? type : "";
 }
 
-static int set_tool_choice(struct params *p, const struct field *f,
-                           const struct json *v, struct err *e)
-{
-    (void)p;
-    return strcmp(type_of(v), "auto") == 0 || strcmp(type_of(v), "none") == 0
-               ? 0
-               : field_unsupported(f, e, "only auto or none, without tools");
-}
-
-/* Edits of earlier thinking, which is never given to the model. */
+/* Edits of earlier thinking, which templates show as far as they want it. */
 static int set_context(struct params *p, const struct field *f,
                        const struct json *v, struct err *e)
 {
@@ -49,8 +40,8 @@ static const char *const tiers[] = {"auto", "standard_only", NULL};
 /* clang-format off */
 
 static const struct field output[] = {
-    {"output_config.effort", take_string, "string",
-     .doc = "Taken, without effect."},
+    {"output_config.effort", set_effort, "string",
+     .doc = "For the chat template, where it knows reasoning_effort."},
     {"output_config.format", only_absent, "null",
      .doc = "Not here: only text."},
     {.name = NULL},
@@ -65,27 +56,41 @@ static const struct field prompt[] = {
      .more = "'minItems': 1, 'maxItems': 4096, 'items': {'type': 'object', "
              "'required': ['role', 'content'], 'properties': {'role': {'enum': "
              "['user', 'assistant', 'system']}, 'content': {'description': 'A "
-             "text, or blocks {type: text, text: ...}, which become lines. "
-             "Blocks of thinking are left out.', 'oneOf': [{'type': 'string'}, "
+             "text, or blocks of text, which become lines, of thinking, "
+             "tool_use and tool_result.', 'oneOf': [{'type': 'string'}, "
              "{'type': 'array', 'items': {'type': 'object'}}]}}}",
-     .doc = "The conversation; the last message is not the assistant's."},
+     .doc = "The conversation. A last message of the assistant is continued: "
+            "the answer has what comes after it."},
     {"system", take_any, "string|array",
      .more = "'items': {'type': 'object'}",
      .doc = "A text, or blocks of text. A block that begins with "
             "x-anthropic-billing-header: is left out: it varies, and nothing "
             "after it could be kept warm."},
-    {"tools", only_empty, "array",
-     .more = "'maxItems': 0",
-     .doc = "Only empty."},
-    {"tool_choice", set_tool_choice, "object",
-     .doc = "Without effect: there are no tools. Only auto and none."},
-    {"thinking", only_idle_thinking, "object",
-     .doc = "Only disabled and adaptive: what a model thinks is part of its "
-            "text."},
+    {"tools", take_any, "array",
+     .more = "'maxItems': 512, 'items': {'type': 'object', 'required': "
+             "['name'], 'properties': {'name': {'type': 'string', 'minLength': "
+             "1, 'maxLength': 256}, 'input_schema': {'type': ['object', "
+             "'null']}, 'type': {'enum': ['custom', null]}}}",
+     .doc = "What the model may use, shown to it by its chat template; 400 "
+            "where that shows none, and for the service's own tools."},
+    {"tool_choice", set_tool_choice_object, "object",
+     .more = "'properties': {'type': {'enum': ['auto', 'none']}, "
+             "'disable_parallel_tool_use': {'type': ['boolean', 'null']}}",
+     .doc = "auto: the model decides; none: it is not shown the tools. With "
+            "disable_parallel_tool_use the answer ends after its first call. "
+            "A call cannot be forced."},
+    {"thinking", set_thinking, "object",
+     .more = "'required': ['type'], 'properties': {'type': {'enum': "
+             "['enabled', 'disabled', 'adaptive']}, 'budget_tokens': {'type': "
+             "['integer', 'null'], 'minimum': 1}}",
+     .doc = "For the chat template, where it knows enable_thinking or "
+            "thinking, and thinking_budget. What a model thinks is a block of "
+            "thinking in any case."},
     {"cache_control", take_object, "object",
      .doc = "Taken, without effect: prefixes are kept warm without it."},
     {"context_management", set_context, "object",
-     .doc = "Only edits of earlier thinking, which is left out anyway."},
+     .doc = "Only edits of earlier thinking; taken, without effect: a chat "
+            "template shows what its model needs."},
     {"output_config", set_object, "object", .sub = output,
      .doc = "How the answer looks."},
     {.name = NULL},

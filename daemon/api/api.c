@@ -6,6 +6,7 @@
 #include "api/anthropic.h"
 #include "api/ollama.h"
 #include "api/openai.h"
+#include "api/responses.h"
 #include "serve/engines/residency.h"
 
 #define GET  HTTP_M_GET
@@ -31,6 +32,12 @@
        "Continue a text", &openai_completion_fields)                           \
     XX(POST, "/v1/chat/completions", api_chat, HTTP_CHAT_BODY_MAX, OPENAI,     \
        "Answer a conversation", &openai_chat_fields)                           \
+    XX(POST, "/v1/responses", api_responses, HTTP_CHAT_BODY_MAX, OPENAI,       \
+       "Answer items", &responses_fields)                                      \
+    XX(GET, "/v1/responses/{id}", api_response_get, 0, OPENAI,                 \
+       "An answer that was stored", NULL)                                      \
+    XX(DEL, "/v1/responses/{id}", api_response_delete, HTTP_BODY_MAX, OPENAI,  \
+       "Forget an answer that was stored", NULL)                               \
     XX(POST, "/v1/messages", api_messages, HTTP_CHAT_BODY_MAX, ANTHROPIC,      \
        "Answer a conversation", &anthropic_fields)                             \
     XX(POST, "/v1/messages/count_tokens", api_count_tokens,                    \

@@ -119,6 +119,10 @@ void api_oai_model(struct http_req *r, const struct http_args *a);
 void api_completions(struct http_req *r, const struct http_args *a);
 void api_chat(struct http_req *r, const struct http_args *a);
 void api_session_generate(struct http_req *r, const struct http_args *a);
+/* responses.c */
+void api_responses(struct http_req *r, const struct http_args *a);
+void api_response_get(struct http_req *r, const struct http_args *a);
+void api_response_delete(struct http_req *r, const struct http_args *a);
 /* anthropic.c */
 void api_messages(struct http_req *r, const struct http_args *a);
 void api_count_tokens(struct http_req *r, const struct http_args *a);

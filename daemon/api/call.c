@@ -41,6 +41,7 @@ static struct call *call_new(struct http_req *r, const struct dialect *d)
     (void)snprintf(c->id, sizeof(c->id), "%s%s", d->id_prefix, id + 2);
     for (size_t i = 0; i < CHOICES_MAX; i++) {
         buf_init(&c->choices[i].text, 2 * ANSWER_BYTES_MAX);
+        buf_init(&c->choices[i].reasoning, 2 * ANSWER_BYTES_MAX);
         probs_init(&c->choices[i].probs);
     }
     return c;
@@ -48,6 +49,9 @@ static struct call *call_new(struct http_req *r, const struct dialect *d)
 
 void call_free(struct call *c)
 {
+    if (c->d->drop != NULL) {
+        c->d->drop(c);
+    }
     whole_release(c);
     if (c->session[0] != '\0') {
         session_end(c->srv->sessions, c->session);
@@ -57,6 +61,7 @@ void call_free(struct call *c)
     buf_fini(&c->echo);
     buf_fini(&c->out);
     buf_fini(&c->text_head);
+    json_free(c->tools);
     free(c);
 }
 
@@ -134,6 +139,8 @@ static void make_gen(struct call *c, struct model *m)
     if (c->srv->conf.speculation_share_tokens > 0) {
         q->share = http_peer_process(c->r);
     }
+    q->parts = c->d->reasoning != NULL &&
+               (q->tools.n > 0 || !c->p.thoughts_in_text);
     c->gen = gen_new(c->srv, m, &call_sink, c, &c->arena);
     *gen_request(c->gen) = *q;
     c->p.model = NULL; /* the arena is the gen's */
@@ -199,8 +206,13 @@ static void on_read(struct api_read *y)
         call_load(c, m);
         return;
     }
+    int rc = c->d->resolve != NULL ? c->d->resolve(c, e) : 0;
+    if (rc != 0) {
+        refuse(c, rc, c->field, e->msg);
+        return;
+    }
     make_gen(c, m);
-    int rc = start_gen(c, x, e);
+    rc = start_gen(c, x, e);
     if (rc != 0) {
         refuse(c, rc, c->field, e->msg);
         return;
@@ -295,6 +307,31 @@ static void end_stream(struct call *c)
 
 /* --- the sink --- */
 
+/* What is kept of a choice until its end; it never shrinks. */
+static size_t kept_bytes(const struct call *c, const struct call_choice *x)
+{
+    return c->p.stream ? x->tool_bytes
+                       : x->text.n + x->reasoning.n + x->tool_bytes +
+                             probs_bytes(&x->probs);
+}
+
+/* The next text of choice i; last: there is no more. False: the client is slow.
+ */
+static bool put_text(struct call *c, uint32_t i, const char *text, size_t n,
+                     bool last)
+{
+    bool parts = reply_open(c, i);
+    bool fast = !c->p.stream || begin_choice(c, i);
+    if (parts) {
+        return reply_text(c, i, text, n, last) && fast;
+    }
+    if (!c->p.stream) {
+        json_put_text(&c->choices[i].text, text, n);
+        return true;
+    }
+    return n > 0 ? c->d->text(c, i, text, n) : fast;
+}
+
 static enum gen_more on_token(void *ctx, uint32_t i, const struct msg_token *t,
                               const char *text, size_t n)
 {
@@ -302,7 +339,8 @@ static enum gen_more on_token(void *ctx, uint32_t i, const struct msg_token *t,
     struct call_choice *x = &c->choices[i];
     bool last =
         !c->p.req.ignore_eos && tokenizer_is_eog(gen_tokenizer(c->gen), t->id);
-    size_t before = x->text.n + probs_bytes(&x->probs);
+    size_t before = kept_bytes(c, x);
+    enum gen_more more = GEN_GO;
     if (c->refused != 0) {
         return GEN_ENOUGH;
     }
@@ -315,15 +353,14 @@ static enum gen_more on_token(void *ctx, uint32_t i, const struct msg_token *t,
     if (n > 0) {
         probs_confirm(&x->probs);
     }
-    if (!c->p.stream) {
-        json_put_text(&x->text, text, n);
-        return whole_hold(c, x->text.n + probs_bytes(&x->probs) - before);
+    bool fast = put_text(c, i, text, n, false);
+    if (kept_bytes(c, x) > before) {
+        more = whole_hold(c, kept_bytes(c, x) - before);
     }
-    bool fast = begin_choice(c, i);
-    if (n > 0) {
-        fast = c->d->text(c, i, text, n);
+    if (x->closed || c->refused != 0 || more == GEN_ENOUGH) {
+        return GEN_ENOUGH;
     }
-    return c->refused != 0 ? GEN_ENOUGH : fast ? GEN_GO : GEN_PAUSE;
+    return fast ? GEN_GO : GEN_PAUSE;
 }
 
 static void on_end(void *ctx, uint32_t i, enum gen_finish why, const char *text,
@@ -332,33 +369,32 @@ static void on_end(void *ctx, uint32_t i, enum gen_finish why, const char *text,
     struct call *c = ctx;
     struct call_choice *x = &c->choices[i];
     x->ended = true;
-    x->why = why;
+    x->why = x->enough && why == GEN_LENGTH ? GEN_EOG : why;
     x->stop = gen_stop(c->gen, i);
     if (why == GEN_STOP) { /* the stop string's own tokens */
         probs_drop(&x->probs);
     } else {
         probs_confirm(&x->probs);
     }
-    if (!c->p.stream) {
-        json_put_text(&x->text, text, n);
-        return;
+    if (c->refused == 0) {
+        (void)put_text(c, i, text, n, true);
     }
-    (void)begin_choice(c, i);
-    if (n > 0) {
-        (void)c->d->text(c, i, text, n);
-    }
-    if (c->session[0] == '\0') { /* else when the turn is stored */
+    if (c->p.stream && c->session[0] == '\0') { /* else when it is stored */
         c->d->end(c, i);
     }
 }
 
-/* The dialect's error, with the sizes a client needs after an overlong prompt.
- */
-static struct json *error_json(const struct call *c, int code, const char *msg)
+/* The error for the dialect, with the sizes a client needs after an overlong
+ * prompt. */
+static struct api_error error_of(const struct call *c, int code,
+                                 const char *msg)
 {
     struct api_error x = {.code = code, .msg = msg};
     if (code == ERR_CONTEXT) {
         x.param = c->d->prompt_field;
+    }
+    if (code == ERR_UNSUPPORTED && c->p.req.tools.n > 0) {
+        x.param = "tools"; /* by the template, which was not read before */
     }
     if (code == ERR_CONTEXT && c->gen != NULL) {
         struct gen_usage u;
@@ -366,18 +402,23 @@ static struct json *error_json(const struct call *c, int code, const char *msg)
         x.n_prompt = u.n_prompt;
         x.n_ctx = gen_model(c->gen)->bundle->context;
     }
-    return c->d->error(&x);
+    return x;
 }
 
 /* An error as the last event. */
 static void end_in_error(struct call *c, int code, const char *msg)
 {
-    struct json *o = error_json(c, code, msg);
+    struct api_error x = error_of(c, code, msg);
     buf_clear(&c->out);
-    buf_puts(&c->out, c->d->error_before);
-    json_write(o, false, &c->out);
-    buf_puts(&c->out, c->d->error_after);
-    json_free(o);
+    if (c->d->failed != NULL) {
+        c->d->failed(c, &x);
+    } else {
+        struct json *o = c->d->error(&x);
+        buf_puts(&c->out, c->d->error_before);
+        json_write(o, false, &c->out);
+        buf_puts(&c->out, c->d->error_after);
+        json_free(o);
+    }
     (void)call_send(c);
     end_events(c);
 }
@@ -387,11 +428,15 @@ static void answer(struct call *c, int rc, const struct err *e)
     bool writes = false; /* the answer is still being written afterwards */
     if (rc != 0 && !c->begun && !http_stream_begun(c->r)) {
         drop_resume(c);
-        api_reply(c->r, err_http(rc), error_json(c, rc, e->msg));
+        struct api_error x = error_of(c, rc, e->msg);
+        api_reply(c->r, err_http(rc), c->d->error(&x));
     } else if (rc != 0) {
         end_in_error(c, rc, e->msg);
     } else if (c->p.stream && c->refused != 0) {
-        end_in_error(c, c->refused, "an event is over the limit");
+        end_in_error(c, c->refused,
+                     c->refused == ERR_BUSY
+                         ? "too many large answers are being made"
+                         : "an event is over the limit");
     } else if (c->p.stream) {
         end_stream(c);
     } else {

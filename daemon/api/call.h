@@ -6,7 +6,8 @@
  *   and from any state: an error, or the client has left
  *
  * call.c has the life, call_whole.c the answers that are not streamed,
- * call_load.c those without text, call_probs.c log-probabilities. A dialect is
+ * call_load.c those without text, call_probs.c log-probabilities, call_reply.c
+ * those with calls of tools and thoughts. A dialect is
  * a struct of functions that read its JSON and write its JSON; it knows nothing
  * of connections, back-pressure, resumption, sessions, limits or cancelling.
  *
@@ -40,8 +41,18 @@ struct call_tool {
 struct call_choice {
     struct buf text; /* not streamed: all of it, escaped */
     struct buf reasoning;    /* the same of what the model thought */
-    struct call_tool *tools; /* owned */
-    uint32_t n_tools;
+    struct call_tool *tools; /* owned; CALLS_MAX, or NULL */
+    uint32_t n_tools, n_whole; /* all; those with whole arguments */
+    struct reply *reply;       /* NULL: the text has no parts */
+    struct call *call;         /* with that: whose choice i it is */
+    uint32_t i;
+    size_t tool_bytes; /* of all calls */
+    bool in_call;
+    bool thinks;        /* the last token had text that is thought; */
+    uint32_t n_thought; /* tokens that had */
+    bool slow;   /* the client has not taken what was sent */
+    bool closed; /* what follows is dropped: the last call that is wanted */
+    bool enough; /* ... which is as good an end as the model's own */
     struct probs probs;
     bool begun, ended;
     enum gen_finish why;
@@ -61,11 +72,20 @@ struct dialect {
     const char *id_prefix;    /* of the answer's id: "chatcmpl-" */
     enum probs_form probs;
     api_error_fn *error; /* the tree of an error */
+    const char *tool_prefix; /* of a call's id; NULL: "call_" */
+    bool keeps_arguments;    /* also in a stream, until the end of the call or
+                                longer: call_tool.arguments */
 
     /* The prompt, and what else the body says beside the fields: into c->p.req
      * and the dialect's part of c, allocated in c->arena. Sets c->field before
      * it fails. Any thread. */
     int (*read)(struct call *c, const struct json *j, struct err *e);
+
+    /* What the answer needs of the daemon's own state: after read, before the
+     * gen. Sets c->field before it fails. NULL: nothing. */
+    int (*resolve)(struct call *c, struct err *e);
+    /* Free c->own, which read may have made. NULL: it makes none. */
+    void (*drop)(struct call *c);
 
     /* --- streams: all write to c->out and pass it to call_send --- */
     const char *content_type;
@@ -73,6 +93,9 @@ struct dialect {
     const char *ping; /* ... this event, or a comment where it is NULL */
     /* What is around an error's tree: "data: ", "\n\n". */
     const char *error_before, *error_after;
+    /* Write the last event of an answer that failed; NULL: the error's tree
+     * between those. */
+    void (*failed)(struct call *c, const struct api_error *x);
     /* What comes before a choice's first text. Called once a choice. */
     bool (*begin)(struct call *c, uint32_t i);
     /* n > 0 bytes of text, valid UTF-8, certain. False: the client is slow. */
@@ -80,8 +103,8 @@ struct dialect {
     /* The same of what the model thinks before it answers. NULL: left out. */
     bool (*reasoning)(struct call *c, uint32_t i, const char *text, size_t n);
     /* Call k of a tool: c->choices[i].tools[k] has id and name. Then pieces of
-     * its arguments, JSON text; then its end. NULL: the dialect knows none, and
-     * its read takes no tools. */
+     * its arguments, JSON text (this one may be NULL); then its end. All NULL:
+     * the dialect knows none, and its read takes no tools. */
     bool (*tool_begin)(struct call *c, uint32_t i, uint32_t k);
     bool (*tool_arguments)(struct call *c, uint32_t i, uint32_t k,
                            const char *json, size_t n);
@@ -95,7 +118,8 @@ struct dialect {
      * never asks for that (call.only_load). */
     void (*loaded)(struct call *c, struct buf *b, bool unloaded);
 
-    /* --- whole answers: head and tail are small, ours, and cannot fail --- */
+    /* --- whole answers: head and tail are ours, at most HTTP_REPLY_MAX / 4, and
+     * cannot fail --- */
     void (*head)(struct call *c, struct buf *b);
     /* A choice with its text (escaped, without quotes). Any thread. */
     void (*choice)(struct call *c, struct buf *b, uint32_t i);
@@ -114,6 +138,7 @@ struct call {
     const char *field;  /* that an error is about; NULL or "": none */
     struct arena arena; /* of what p.req points to, until gen_new takes it */
     struct params p;
+    void *own; /* the dialect's, or NULL */
     uint64_t arrived_us;
     char of_session[40];    /* session in the request's path; "": none */
     bool only_load;         /* there is no prompt: dialect.loaded answers */
@@ -136,6 +161,10 @@ struct call {
     bool writing;
     struct buf whole, tail; /* that answer; its members after the choices */
     struct buf text_head;   /* beginning of text events; made for the first */
+    struct json *tools;     /* of the request, once a parameter was looked up */
+    struct reply_forms forms;
+    uint32_t n_blocks;        /* of the dialect's stream: those begun; */
+    const char *block;        /* the type of the open one; NULL: none */
     struct call_choice choices[CHOICES_MAX];
 };
 

@@ -16,6 +16,7 @@ void whole_release(struct call *c)
 {
     for (size_t i = 0; i < CHOICES_MAX; i++) {
         buf_fini(&c->choices[i].text);
+        reply_release(&c->choices[i]);
         probs_fini(&c->choices[i].probs);
     }
     buf_fini(&c->whole);
@@ -48,9 +49,10 @@ static void write_choices(struct work *w)
     for (uint32_t i = 0; i < c->p.req.n; i++) {
         struct call_choice *x = &c->choices[i];
         c->d->choice(c, b, i);
-        if (!buf_ok(&x->text) || !probs_ok(&x->probs)) {
+        if (!buf_ok(&x->text) || !reply_ok(x) || !probs_ok(&x->probs)) {
             c->refused = ERR_TOO_BIG;
         }
+        reply_release(x);
         buf_fini(&x->text); /* what is written is not held twice */
         probs_fini(&x->probs);
     }
@@ -87,9 +89,9 @@ bool whole_reply(struct call *c)
     buf_init(&c->whole, HTTP_REPLY_MAX - KIB(4));
     (void)buf_grow(&c->whole, HTTP_HEAD_ROOM);
     c->d->head(c, &c->whole);
-    buf_init(&c->tail, KIB(16));
+    buf_init(&c->tail, HTTP_REPLY_MAX / 4);
     c->d->tail(c, &c->tail);
-    must(buf_ok(&c->whole) && buf_ok(&c->tail)); /* ours and small */
+    must(buf_ok(&c->whole) && buf_ok(&c->tail)); /* ours */
     c->work.run = write_choices;
     c->work.done = on_written;
     c->writing = c->held > WHOLE_HERE_MAX && c->refused == 0 &&

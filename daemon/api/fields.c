@@ -414,16 +414,3 @@ int only_word(struct params *p, const struct field *f, const struct json *v,
     }
     return ok ? 0 : want_word(f, e, ERR_UNSUPPORTED, "only");
 }
-
-int only_idle_thinking(struct params *p, const struct field *f,
-                       const struct json *v, struct err *e)
-{
-    const char *type = json_str(json_get(v, "type"));
-    (void)p;
-    return type != NULL && (strcmp(type, "disabled") == 0 ||
-                            strcmp(type, "adaptive") == 0)
-               ? 0
-               : field_unsupported(f, e,
-                                   "only {\"type\": \"disabled\"} or "
-                                   "{\"type\": \"adaptive\"}");
-}

@@ -44,9 +44,17 @@ field_fn only_absent; /* none: the field is known, and not here */
 field_fn only_empty; /* "" or [] */
 field_fn only_no_members; /* {} */
 field_fn only_word; /* one of f->words, or an array of them */
-/* {"type": "disabled"} or "adaptive", which leaves it to the model: what it
- * thinks is part of its text. */
-field_fn only_idle_thinking;
+
+/* --- fields_tools.c: tools, and what a model thinks --- */
+field_fn set_tool_choice; /* OpenAI's: none, auto */
+field_fn set_tool_choice_object; /* Anthropic's: {"type": "auto"} */
+field_fn set_parallel; /* parallel_tool_calls */
+field_fn set_kwargs; /* chat_template_kwargs */
+field_fn set_effort; /* reasoning_effort; none is no thinking */
+field_fn set_thinks; /* true or false */
+field_fn set_think; /* Ollama's: that, or an effort */
+field_fn set_thinking; /* Anthropic's: {"type", "budget_tokens"} */
+field_fn set_reasoning_format; /* llama-server's; one of f->words */
 
 /* samplers.c: what the list of samplers means for the others; sets p->param. */
 CHECKED int samplers_apply(struct params *p, struct err *e);

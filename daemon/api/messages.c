@@ -110,3 +110,20 @@ int message_only(const struct json *v, const char *where,
     }
     return 0;
 }
+
+int message_reasoning(struct arena *a, const struct json *v, const char *where,
+                      struct chat_message *m, struct err *e)
+{
+    const char *s = json_str(v);
+    if (v == NULL || json_type(v) == JSON_NULL ||
+        (s != NULL && s[0] == '\0')) {
+        return 0;
+    }
+    if (s == NULL) {
+        return err_set(e, ERR_INVALID, "%s.%.32s: must be a string", where,
+                       json_key(v));
+    }
+    m->reasoning_n = strlen(s);
+    m->reasoning = arena_strn(a, s, m->reasoning_n);
+    return m->reasoning != NULL ? 0 : message_too_big(e);
+}

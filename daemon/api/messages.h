@@ -34,4 +34,9 @@ CHECKED int message_role(const struct json *v, const char *where,
  * UNSUPPORTED. */
 CHECKED int message_only(const struct json *v, const char *where,
                          const char *const *keys, struct err *e);
+/* What the assistant thought, for m: a text, or null or absent. Errors:
+ * INVALID, TOO_BIG. */
+CHECKED int message_reasoning(struct arena *a, const struct json *v,
+                              const char *where, struct chat_message *m,
+                              struct err *e);
 int message_too_big(struct err *e);

@@ -6,17 +6,6 @@
 #include "api/fields.h"
 #include "api/ollama.h"
 
-static int set_think(struct params *p, const struct field *f,
-                     const struct json *v, struct err *e)
-{
-    (void)p;
-    return json_type(v) == JSON_BOOL && !json_bool(v)
-               ? 0
-               : field_unsupported(f, e,
-                                   "only false: what a model thinks is part "
-                                   "of its text");
-}
-
 /* Rows are texts. */
 /* clang-format off */
 
@@ -116,8 +105,10 @@ static const struct field common[] = {
     {"format", only_empty, "string",
      .more = "'maxLength': 0",
      .doc = "Only empty: text."},
-    {"think", set_think, "boolean",
-     .doc = "Only false: what a model thinks is part of its text."},
+    {"think", set_think, "boolean|string",
+     .doc = "true, false, or low, medium or high: for the chat template, where "
+            "it knows enable_thinking, thinking or reasoning_effort. What a "
+            "model thinks is in thinking in any case."},
     {"logprobs", set_bool, "boolean", .offset = OUR(logprobs),
      .more = "'default': false",
      .doc = "Log-probabilities of the tokens."},
@@ -140,14 +131,18 @@ static const struct field chat[] = {
     {"messages", take_any, "array",
      .more = "'maxItems': 4096, 'items': {'type': 'object', 'required': "
              "['role'], 'properties': {'role': {'enum': ['system', 'user', "
-             "'assistant']}, 'content': {'type': 'string'}, 'thinking': "
-             "{'type': 'string', 'description': 'Left out.'}, 'images': "
-             "{'maxItems': 0}, 'tool_calls': {'maxItems': 0}}}",
-     .doc = "The conversation. Empty: the model is loaded, or unloaded with "
-            "keep_alive 0."},
-    {"tools", only_empty, "array",
-     .more = "'maxItems': 0",
-     .doc = "Only empty."},
+             "'assistant', 'tool']}, 'content': {'type': 'string'}, "
+             "'thinking': {'type': 'string', 'description': 'For templates "
+             "that show it.'}, 'images': {'maxItems': 0}, 'tool_calls': "
+             "{'type': 'array', 'maxItems': 128}, 'tool_name': {'type': "
+             "'string'}, 'tool_call_id': {'type': 'string'}}}",
+     .doc = "The conversation. A last message of the assistant is continued. "
+            "Empty: the model is loaded, or unloaded with keep_alive 0."},
+    {"tools", take_any, "array",
+     .more = "'maxItems': 512, 'items': {'type': 'object', 'required': "
+             "['function']}",
+     .doc = "Functions that the model may call, in OpenAI's form, shown to it "
+            "by its chat template; 400 where that shows none."},
     {.name = NULL},
 };
 

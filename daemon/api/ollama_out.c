@@ -66,10 +66,47 @@ static void put_head(struct call *c, struct buf *b)
                            : "\",\"response\":\"");
 }
 
-/* What follows the text. */
+/* A call in a list. One whose arguments broke off
+ * is none: they are an object here. */
+static void put_call(struct buf *b, const struct call_choice *x, uint32_t k,
+                     bool first)
+{
+    const struct call_tool *t = &x->tools[k];
+    buf_puts(b, first ? "{\"id\":\"" : ",{\"id\":\"");
+    buf_puts(b, t->id);
+    buf_puts(b, "\",\"function\":{\"index\":");
+    buf_dec(b, k);
+    buf_puts(b, ",\"name\":");
+    json_put_string(b, t->name, strlen(t->name));
+    buf_puts(b, ",\"arguments\":");
+    buf_put(b, t->arguments.p, t->arguments.n);
+    buf_puts(b, "}}");
+}
+
+/* What an object has beside its text, of a choice: calls of tools from `from`
+ * on, and what the model thought (escaped). The text ended before it. */
+static void put_parts(struct buf *b, const struct call_choice *x, uint32_t from)
+{
+    bool first = true;
+    if (x->reasoning.n > 0) {
+        buf_puts(b, ",\"thinking\":\"");
+        buf_put(b, x->reasoning.p, x->reasoning.n);
+        buf_puts(b, "\"");
+    }
+    for (uint32_t k = from; k < x->n_tools; k++) {
+        if (x->tools[k].whole) {
+            buf_puts(b, first ? ",\"tool_calls\":[" : "");
+            put_call(b, x, k, first);
+            first = false;
+        }
+    }
+    buf_puts(b, first ? "" : "]");
+}
+
+/* What follows the message or the response. */
 static void put_text_end(struct call *c, struct buf *b, struct probs *p)
 {
-    buf_puts(b, is_chat(c) ? "\"}" : "\"");
+    buf_puts(b, is_chat(c) ? "}" : "");
     if (c->p.logprobs) {
         buf_puts(b, ",\"logprobs\":");
         probs_write(b, c, p);
@@ -109,17 +146,52 @@ static bool begin(struct call *c, uint32_t i)
     return true;
 }
 
-static bool text(struct call *c, uint32_t i, const char *p, size_t n)
+/* A line whose message is complete. */
+static bool send_line(struct call *c, uint32_t i)
 {
-    buf_clear(&c->out);
-    put_head(c, &c->out);
-    json_put_text(&c->out, p, n);
     put_text_end(c, &c->out, &c->choices[i].probs);
     buf_puts(&c->out, ",\"done\":false}\n");
     if (!probs_ok(&c->choices[i].probs)) {
         c->refused = ERR_TOO_BIG;
     }
     return call_send(c);
+}
+
+static bool text(struct call *c, uint32_t i, const char *p, size_t n)
+{
+    buf_clear(&c->out);
+    put_head(c, &c->out);
+    json_put_text(&c->out, p, n);
+    buf_puts(&c->out, "\"");
+    return send_line(c, i);
+}
+
+static bool reasoning(struct call *c, uint32_t i, const char *p, size_t n)
+{
+    buf_clear(&c->out);
+    put_head(c, &c->out);
+    buf_puts(&c->out, "\",\"thinking\":");
+    json_put_string(&c->out, p, n);
+    return send_line(c, i);
+}
+
+static bool tool_begin(struct call *c, uint32_t i, uint32_t k)
+{
+    (void)c, (void)i, (void)k; /* a call is told as a whole */
+    return true;
+}
+
+static bool tool_end(struct call *c, uint32_t i, uint32_t k)
+{
+    const struct call_choice *x = &c->choices[i];
+    if (!x->tools[k].whole) {
+        return true;
+    }
+    buf_clear(&c->out);
+    put_head(c, &c->out);
+    buf_puts(&c->out, "\"");
+    put_parts(&c->out, x, k);
+    return send_line(c, i);
 }
 
 static void end(struct call *c, uint32_t i)
@@ -131,6 +203,7 @@ static void finish(struct call *c)
 {
     buf_clear(&c->out);
     put_head(c, &c->out);
+    buf_puts(&c->out, "\"");
     put_text_end(c, &c->out, &c->choices[0].probs);
     put_tail(c, &c->out);
     buf_puts(&c->out, "\n");
@@ -145,6 +218,8 @@ static void put_choice(struct call *c, struct buf *b, uint32_t i)
     if (x->text.n > 0) {
         buf_put(b, x->text.p, x->text.n);
     }
+    buf_puts(b, "\"");
+    put_parts(b, x, 0);
     put_text_end(c, b, &x->probs);
 }
 
@@ -162,6 +237,7 @@ static void put_loaded(struct call *c, struct buf *b, bool unloaded)
     .id_prefix = "", .probs = PROBS_OBJECTS, .error = ollama_error, \
     .content_type = "application/x-ndjson", .error_before = "",     \
     .error_after = "\n", .begin = begin, .text = text, .end = end,  \
+    .reasoning = reasoning,                                         \
     .finish = finish, .head = put_head, .choice = put_choice,       \
     .tail = put_tail, .loaded = put_loaded
 
@@ -169,6 +245,9 @@ const struct dialect ollama_chat = {
     .fields = &ollama_chat_fields,
     .prompt_field = "messages",
     .read = ollama_read_chat,
+    .keeps_arguments = true,
+    .tool_begin = tool_begin,
+    .tool_end = tool_end,
     ANSWERS,
 };
 

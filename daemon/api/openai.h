@@ -18,6 +18,9 @@ static inline bool openai_is_chat(const struct call *c)
 int openai_read_completion(struct call *c, const struct json *j, struct err *e);
 int openai_read_chat(struct call *c, const struct json *j, struct err *e);
 
+/* openai_fields.c: field_fn of service_tier. */
+field_fn openai_set_tier;
+
 /* openai_usage.c: members of an answer; the last one as text, its object. */
 void openai_put_usage(struct json *o, const struct call *c);
 void openai_put_timings(struct json *o, const struct call *c);

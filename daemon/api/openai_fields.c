@@ -69,7 +69,7 @@ static int set_prediction(struct params *p, const struct field *f,
 
 /* OpenAI's names: "flex" requests wait for all others, "priority" ones for
  * none. */
-static int set_tier(struct params *p, const struct field *f,
+int openai_set_tier(struct params *p, const struct field *f,
                     const struct json *v, struct err *e)
 {
     static const char *const tiers[] = {"default", "auto", "flex", "priority"};
@@ -96,15 +96,14 @@ static int only_text(struct params *p, const struct field *f,
                : field_unsupported(f, e, "only {\"type\": \"text\"}");
 }
 
-static int only_no_tool(struct params *p, const struct field *f,
-                        const struct json *v, struct err *e)
+/* OpenAI's first form of tools. */
+static int only_no_functions(struct params *p, const struct field *f,
+                             const struct json *v, struct err *e)
 {
-    const char *s = json_str(v);
     (void)p;
-    return s != NULL && (strcmp(s, "none") == 0 || strcmp(s, "auto") == 0)
+    return json_type(v) == JSON_ARRAY && json_first(v) == NULL
                ? 0
-               : field_unsupported(f, e,
-                                   "only \"none\" or \"auto\", without tools");
+               : field_unsupported(f, e, "only empty: tools has them");
 }
 
 /* What fields of both ask of each other. */
@@ -124,7 +123,8 @@ static int together(struct params *p, const struct json *j, struct err *e)
 
 static const char *const modalities[] = {"text", NULL};
 static const char *const no_function[] = {"none", "auto", NULL};
-static const char *const reasoning_formats[] = {"none", "auto", NULL};
+static const char *const reasoning_formats[] = {"none", "auto",
+                                                "deepseek", NULL};
 
 /* Rows are texts. */
 /* clang-format off */
@@ -233,7 +233,7 @@ static const struct field common[] = {
              "'maxItems': 1048576}]}}",
      .doc = "What the answer may look like: drafted where the answer goes the "
             "same way. Never changes an output."},
-    {"service_tier", set_tier, "string",
+    {"service_tier", openai_set_tier, "string",
      .more = "'enum': ['auto', 'default', 'flex', 'priority', null]",
      .doc = "flex: after everybody else (class batch); priority: before chat "
             "(class interactive); default and auto: completions are "
@@ -323,7 +323,13 @@ static const struct field chat[] = {
     {"messages", take_any, "array",
      .more = "'minItems': 1, 'maxItems': 4096, 'items': {'$ref': "
              "'#/components/schemas/Message'}",
-     .doc = "The conversation."},
+     .doc = "The conversation. A last message of the assistant is continued: "
+            "the answer has what comes after it."},
+    {"continue_final_message", take_bool, "boolean",
+     .doc = "What happens anyway: true with a last message of the assistant, "
+            "false with any other."},
+    {"add_generation_prompt", take_bool, "boolean",
+     .doc = "The opposite of continue_final_message."},
     {"max_completion_tokens", set_uint, "integer", .lo = -1,
      .hi = MODEL_CONTEXT_MAX, .offset = REQ(max_tokens),
      .doc = "The newer name of max_tokens. Default: to the end of the "
@@ -335,26 +341,41 @@ static const struct field chat[] = {
      .offset = SAM(logprobs),
      .more = "'default': 0",
      .doc = "Alternatives for each token; only with logprobs."},
-    {"tools", only_empty, "array",
-     .more = "'maxItems': 0",
-     .doc = "Only empty."},
-    {"tool_choice", only_no_tool, NULL,
+    {"tools", take_any, "array",
+     .more = "'maxItems': 512, 'items': {'type': 'object', 'required': "
+             "['function'], 'properties': {'type': {'const': 'function'}, "
+             "'function': {'type': 'object', 'required': ['name'], "
+             "'properties': {'name': {'type': 'string', 'minLength': 1, "
+             "'maxLength': 256}, 'description': {'type': ['string', 'null']}, "
+             "'parameters': {'type': ['object', 'null']}, 'strict': {'type': "
+             "['boolean', 'null'], 'description': 'Taken, without effect: "
+             "arguments are what the model writes.'}}}}}",
+     .doc = "Functions that the model may call, shown to it by its chat "
+            "template; 400 where that shows none."},
+    {"tool_choice", set_tool_choice, NULL,
      .more = "'enum': ['none', 'auto', null]",
-     .doc = "Without effect: there are no tools."},
+     .doc = "auto: the model decides; none: it is not shown the tools. A call "
+            "cannot be forced."},
     {"response_format", only_text, "object",
      .more = "'properties': {'type': {'const': 'text'}}, 'required': ['type'], "
              "'additionalProperties': false",
      .doc = "Only text."},
-    {"parallel_tool_calls", take_bool, "boolean",
-     .doc = "Taken, without effect."},
+    {"parallel_tool_calls", set_parallel, "boolean",
+     .more = "'default': true",
+     .doc = "false: the answer ends after its first call."},
+    {"documents", take_any, "array",
+     .more = "'items': {'type': 'object'}",
+     .doc = "For templates that show documents; others leave them out."},
     {"metadata", take_object, "object",
      .doc = "Taken, without effect."},
     {"store", take_bool, "boolean",
      .doc = "Taken, without effect: nothing is stored."},
     {"n_probs", only_number, "integer", .lo = 0,
      .doc = "Only 0; logprobs and top_logprobs have others."},
-    {"reasoning_effort", take_string, "string",
-     .doc = "Taken, without effect: what a model thinks is part of its text."},
+    {"reasoning_effort", set_effort, "string",
+     .more = "'maxLength': 64",
+     .doc = "For the chat template, where it knows reasoning_effort; none: "
+            "also enable_thinking and thinking, false."},
     {"verbosity", take_string, "string",
      .doc = "Taken, without effect."},
     {"prompt_cache_key", take_string, "string",
@@ -368,24 +389,31 @@ static const struct field chat[] = {
      .doc = "Only text."},
     {"audio", only_absent, "null",
      .doc = "Not here: only text."},
-    {"functions", only_empty, "array",
+    {"functions", only_no_functions, "array",
      .more = "'maxItems': 0",
-     .doc = "Only empty."},
+     .doc = "Only empty: the older form of tools."},
     {"function_call", only_word, "string", .words = no_function,
      .doc = "Without effect: there are no functions."},
     {"web_search_options", only_no_members, "object",
      .more = "'maxProperties': 0",
      .doc = "Only empty."},
-    {"chat_template_kwargs", only_no_members, "object",
-     .more = "'maxProperties': 0",
-     .doc = "Only empty."},
-    {"thinking", only_idle_thinking, "object",
-     .doc = "Only disabled and adaptive: what a model thinks is part of its "
-            "text."},
-    {"enable_thinking", only_false, "boolean",
-     .doc = "Only false."},
-    {"reasoning_format", only_word, "string", .words = reasoning_formats,
-     .doc = "Only none and auto: what a model thinks is part of its text."},
+    {"chat_template_kwargs", set_kwargs, "object",
+     .doc = "Variables of the chat template, beside or in place of those that "
+            "other fields set; not messages, tools, documents."},
+    {"thinking", set_thinking, "object",
+     .more = "'required': ['type'], 'properties': {'type': {'enum': "
+             "['enabled', 'disabled', 'adaptive']}, 'budget_tokens': {'type': "
+             "['integer', 'null'], 'minimum': 1}}",
+     .doc = "Anthropic's: for the chat template, where it knows "
+            "enable_thinking or thinking, and thinking_budget."},
+    {"enable_thinking", set_thinks, "boolean",
+     .doc = "For the chat template, where it knows enable_thinking or "
+            "thinking."},
+    {"reasoning_format", set_reasoning_format, "string",
+     .words = reasoning_formats,
+     .more = "'enum': ['none', 'auto', 'deepseek', null]",
+     .doc = "What a model thinks: in reasoning_content (auto, deepseek), or "
+            "left in the text (none)."},
     {.name = NULL},
 };
 

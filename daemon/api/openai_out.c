@@ -7,7 +7,9 @@
 /* The text of finish_reason. */
 static const char *reason_of(const struct call_choice *x)
 {
-    return x->why == GEN_LENGTH || x->why == GEN_LATE ? "length" : "stop";
+    return x->why == GEN_LENGTH || x->why == GEN_LATE ? "length"
+           : x->n_tools > 0                           ? "tool_calls"
+                                                      : "stop";
 }
 
 /* The members with which all answers begin. */
@@ -123,6 +125,111 @@ static void add_probs(struct json *ch, struct call *c, struct probs *p)
     buf_fini(&b);
 }
 
+/* What an event says in its delta beside text: a member's name, and its value
+ * as JSON. */
+struct delta {
+    const char *name;
+    struct buf value;
+};
+
+static void delta_init(struct delta *d, const char *name)
+{
+    d->name = name;
+    buf_init(&d->value, EVENT_BYTES_MAX);
+}
+
+/* One choice's event with d, which is freed. */
+static bool delta_event(struct call *c, uint32_t i, struct delta *d)
+{
+    struct buf *b = &c->out;
+    struct buf probs;
+    buf_init(&probs, EVENT_BYTES_MAX);
+    put_probs(&probs, c, &c->choices[i].probs);
+    if (c->text_head.n == 0) {
+        put_text_head(c, &c->text_head);
+    }
+    buf_clear(b);
+    buf_put(b, c->text_head.p, c->text_head.n);
+    buf_dec(b, i);
+    buf_puts(b, ",\"delta\":{\"");
+    buf_puts(b, d->name);
+    buf_puts(b, "\":");
+    buf_put(b, d->value.p, d->value.n);
+    buf_puts(b, "},\"logprobs\":");
+    buf_put(b, probs.p, probs.n);
+    buf_puts(b, ",\"finish_reason\":null}]");
+    buf_puts(b, c->p.include_usage ? ",\"usage\":null}\n\n" : "}\n\n");
+    if (!buf_ok(&d->value) || !buf_ok(&probs) ||
+        !probs_ok(&c->choices[i].probs)) {
+        c->refused = ERR_TOO_BIG;
+    }
+    buf_fini(&probs);
+    buf_fini(&d->value);
+    return call_send(c);
+}
+
+static bool choice_reasoning(struct call *c, uint32_t i, const char *text,
+                             size_t n)
+{
+    struct delta d;
+    delta_init(&d, "reasoning_content");
+    json_put_string(&d.value, text, n);
+    return delta_event(c, i, &d);
+}
+
+/* {"index", "id", "type", "function": {"name", "arguments": text}}; without id
+ * and name unless it begins, without index unless it is streamed. */
+static void put_call(struct buf *b, const struct call_choice *x, uint32_t k,
+                     bool begins, const char *args, size_t n)
+{
+    const struct call_tool *t = &x->tools[k];
+    buf_puts(b, "{");
+    if (x->call->p.stream) {
+        buf_puts(b, "\"index\":");
+        buf_dec(b, k);
+        buf_puts(b, ",");
+    }
+    if (begins) {
+        buf_puts(b, "\"id\":\"");
+        buf_puts(b, t->id);
+        buf_puts(b, "\",\"type\":\"function\",\"function\":{\"name\":");
+        json_put_string(b, t->name, strlen(t->name));
+        buf_puts(b, ",\"arguments\":");
+    } else {
+        buf_puts(b, "\"function\":{\"arguments\":");
+    }
+    json_put_string(b, args, n);
+    buf_puts(b, "}}");
+}
+
+static bool call_event(struct call *c, uint32_t i, uint32_t k, bool begins,
+                       const char *args, size_t n)
+{
+    struct delta d;
+    delta_init(&d, "tool_calls");
+    buf_puts(&d.value, "[");
+    put_call(&d.value, &c->choices[i], k, begins, args, n);
+    buf_puts(&d.value, "]");
+    return delta_event(c, i, &d);
+}
+
+static bool choice_call(struct call *c, uint32_t i, uint32_t k)
+{
+    return call_event(c, i, k, true, "", 0);
+}
+
+static bool choice_arguments(struct call *c, uint32_t i, uint32_t k,
+                             const char *json, size_t n)
+{
+    return call_event(c, i, k, false, json, n);
+}
+
+static bool choice_call_end(struct call *c, uint32_t i, uint32_t k)
+{
+    (void)c, (void)i, (void)k; /* the next index or the end says it */
+    return true;
+}
+
 /* One choice's event: text (NULL: none), role on the first, or the end. */
 static bool choice_event(struct call *c, uint32_t i, const char *text, size_t n,
                          const char *reason)
@@ -205,22 +312,60 @@ static void put_head(struct call *c, struct buf *b)
     buf_puts(b, ",\"choices\":[");
 }
 
-static void put_choice(struct call *c, struct buf *b, uint32_t i)
+/* What is in a message beside its text. */
+static void put_parts(struct buf *b, const struct call_choice *x)
 {
-    bool chat = openai_is_chat(c);
-    struct call_choice *x = &c->choices[i];
-    const char *why = reason_of(x);
-    buf_puts(b, i > 0 ? ",{\"index\":" : "{\"index\":");
-    buf_dec(b, i);
-    buf_puts(b, chat ? ",\"message\":{\"role\":\"assistant\",\"content\":\""
-                     : ",\"text\":\"");
+    if (x->reasoning.n > 0) {
+        buf_puts(b, ",\"reasoning_content\":\"");
+        buf_put(b, x->reasoning.p, x->reasoning.n);
+        buf_puts(b, "\"");
+    }
+    for (uint32_t k = 0; k < x->n_tools; k++) {
+        const struct buf *args = &x->tools[k].arguments;
+        buf_puts(b, k == 0 ? ",\"tool_calls\":[" : ",");
+        put_call(b, x, k, true, args->p != NULL ? args->p : "", args->n);
+    }
+    buf_puts(b, x->n_tools > 0 ? "]" : "");
+}
+
+/* The message of a chat. */
+static void put_message(struct buf *b, const struct call_choice *x)
+{
+    bool none = x->text.n == 0 && x->n_tools > 0;
+    buf_puts(b, ",\"message\":{\"role\":\"assistant\",\"content\":");
+    buf_puts(b, none ? "null" : "\"");
+    if (x->text.n > 0) {
+        buf_put(b, x->text.p, x->text.n);
+    }
+    buf_puts(b, none ? "" : "\"");
+    put_parts(b, x);
+    buf_puts(b, "}");
+}
+
+static void put_text(struct call *c, struct buf *b, const struct call_choice *x)
+{
+    buf_puts(b, ",\"text\":\"");
     if (c->echo.n > 0) {
         buf_put(b, c->echo.p, c->echo.n);
     }
     if (x->text.n > 0) {
         buf_put(b, x->text.p, x->text.n);
     }
-    buf_puts(b, chat ? "\"},\"logprobs\":" : "\",\"logprobs\":");
+    buf_puts(b, "\"");
+}
+
+static void put_choice(struct call *c, struct buf *b, uint32_t i)
+{
+    struct call_choice *x = &c->choices[i];
+    const char *why = reason_of(x);
+    buf_puts(b, i > 0 ? ",{\"index\":" : "{\"index\":");
+    buf_dec(b, i);
+    if (openai_is_chat(c)) {
+        put_message(b, x);
+    } else {
+        put_text(c, b, x);
+    }
+    buf_puts(b, ",\"logprobs\":");
     put_probs(b, c, &x->probs);
     buf_puts(b, ",\"finish_reason\":");
     json_put_string(b, why, strlen(why));
@@ -262,5 +407,9 @@ const struct dialect openai_chat = {
     .probs = PROBS_OBJECTS,
     .read = openai_read_chat,
     .begin = chat_begin,
+    .reasoning = choice_reasoning,
+    .tool_begin = choice_call,
+    .tool_arguments = choice_arguments,
+    .tool_end = choice_call_end,
     ANSWERS,
 };

@@ -5,6 +5,7 @@
 #include "api/fields.h"
 #include "api/messages.h"
 #include "api/openai.h"
+#include "api/tools.h"
 
 /* [1, 2, 3], the value of `field`. */
 static int read_tokens(struct arena *a, const struct json *v, const char *field,
@@ -99,26 +100,75 @@ static int read_part(const struct json *v, const char *where, const char **ret,
                                   "%s: only parts of type text", where);
 }
 
-/* What the assistant thought in earlier turns is not told to it again. */
-static int read_message(struct arena *a, const struct json *v, size_t i,
-                        struct chat_message *m, struct err *e)
+/* The members of a role's message, and what it has beside content. */
+struct role {
+    const char *name;
+    const char *keys[6];
+};
+
+static const struct role roles_with_more[] = {
+    {"assistant",
+     {"role", "content", "reasoning_content", "reasoning", "tool_calls"}},
+    {"tool",      {"role", "content", "tool_call_id", "name"}           },
+};
+static const char *const roles[] = {"system",    "developer", "user",
+                                    "assistant", "tool",      NULL};
+
+/* Role function and function_call: they went with `functions`. */
+static int check_members(const struct json *v, const char *where,
+                         struct err *e)
 {
-    static const char *const roles[] = {"system", "developer", "user",
-                                        "assistant", NULL};
-    static const char *const keys[] = {"role", "content", NULL};
-    static const char *const own[] = {"role", "content", "reasoning_content",
-                                      "reasoning", NULL};
+    static const char *const plain[] = {"role", "content", NULL};
+    const char *role = json_str(json_get(v, "role"));
+    const char *const *keys = plain;
+    if (json_type(v) != JSON_OBJECT || role == NULL) {
+        return 0; /* message_role says so */
+    }
+    if (strcmp(role, "function") == 0) {
+        return err_set(e, ERR_UNSUPPORTED,
+                       "%s.role: no function, the older form of tool", where);
+    }
+    for (size_t i = 0; i < countof(roles_with_more); i++) {
+        if (strcmp(roles_with_more[i].name, role) == 0) {
+            keys = roles_with_more[i].keys;
+        }
+    }
+    return message_only(v, where, keys, e);
+}
+
+static int read_more(struct calls *k, struct arena *a, const struct json *v,
+                     const char *where, struct chat_message *m, struct err *e)
+{
+    const char *id = NULL, *name = NULL;
+    if (strcmp(m->role, "assistant") == 0) {
+        RETERR(message_reasoning(a, json_get(v, "reasoning"), where, m, e));
+        RETERR(message_reasoning(a, json_get(v, "reasoning_content"), where, m,
+                                 e));
+        return calls_read(k, a, json_get(v, "tool_calls"), where, m, e);
+    }
+    if (strcmp(m->role, "tool") != 0) {
+        return 0;
+    }
+    int rc = json_want_str(v, "tool_call_id", false, &id, e);
+    if (rc == 0) {
+        rc = json_want_str(v, "name", false, &name, e);
+    }
+    return rc == 0 ? calls_answer(k, a, id, name, m, e)
+                   : err_prefix(e, rc, "%s", where);
+}
+
+static int read_message(struct calls *k, struct arena *a, const struct json *v,
+                        size_t i, struct chat_message *m, struct err *e)
+{
     char where[48], content[64];
     (void)snprintf(where, sizeof(where), "messages[%zu]", i);
     (void)snprintf(content, sizeof(content), "%s.content", where);
-    const char *role = json_str(json_get(v, "role"));
     const struct json *text = json_get(v, "content");
-    bool assistant = role != NULL && strcmp(role, "assistant") == 0;
-    if (json_type(v) == JSON_OBJECT && role != NULL) {
-        RETERR(message_only(v, where, assistant ? own : keys, e));
-    }
+    RETERR(check_members(v, where, e));
     RETERR(message_role(v, where, roles, &m->role, e));
-    if (assistant && text != NULL && json_type(text) == JSON_NULL) {
+    RETERR(read_more(k, a, v, where, m, e));
+    if (strcmp(m->role, "assistant") == 0 &&
+        (text == NULL ? m->fields.n > 0 : json_type(text) == JSON_NULL)) {
         m->content = "";
         return 0;
     }
@@ -129,11 +179,12 @@ static int read_messages(struct call *c, const struct json *j, struct err *e)
 {
     struct gen_req *q = &c->p.req;
     const struct json *v = json_get(j, "messages");
+    struct calls k = {0};
     size_t i = 0;
     q->kind = GEN_CHAT;
     RETERR(messages_room(&c->arena, v, 0, &q->messages, &q->n_messages, e));
     for (const struct json *x = json_first(v); x != NULL; x = json_next(x)) {
-        RETERR(read_message(&c->arena, x, i, &q->messages[i], e));
+        RETERR(read_message(&k, &c->arena, x, i, &q->messages[i], e));
         i++;
     }
     return 0;
@@ -182,10 +233,42 @@ int openai_read_completion(struct call *c, const struct json *j, struct err *e)
     return read_prediction(c, e);
 }
 
+/* `key`, where it is given, says what happens anyway. */
+static int only_this(struct call *c, const struct json *j, const char *key,
+                     bool happens, struct err *e)
+{
+    const struct json *v = json_get(j, key);
+    if (v == NULL || json_type(v) == JSON_NULL || json_bool(v) == happens) {
+        return 0;
+    }
+    c->field = key;
+    return err_set(e, ERR_UNSUPPORTED,
+                   "%s: only %s: a last message is continued where it is the "
+                   "assistant's",
+                   key, happens ? "true" : "false");
+}
+
+/* A last message of the assistant is continued (chat.h). */
+static int read_continuation(struct call *c, const struct json *j,
+                             struct err *e)
+{
+    const struct gen_req *q = &c->p.req;
+    bool on = strcmp(q->messages[q->n_messages - 1].role, "assistant") == 0;
+    RETERR(only_this(c, j, "continue_final_message", on, e));
+    return only_this(c, j, "add_generation_prompt", !on, e);
+}
+
 int openai_read_chat(struct call *c, const struct json *j, struct err *e)
 {
     c->field = "messages";
     RETERR(read_messages(c, j, e));
+    RETERR(read_continuation(c, j, e));
+    c->field = "tools";
+    RETERR(tools_kwargs(&c->arena, json_get(j, "tools"), TOOLS_FUNCTIONS, &c->p,
+                        &c->p.req.tools, &c->p.req.kwargs, e));
+    c->field = "documents";
+    RETERR(documents_read(&c->arena, json_get(j, "documents"),
+                          &c->p.req.documents, e));
     c->field = "prediction";
     return read_prediction(c, e);
 }

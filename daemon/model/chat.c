@@ -5,12 +5,19 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "model/chat_continue.h"
 #include "model/jinja/ast.h"
 #include "proto/limits.h"
+
+/* What templates call the thoughts of an earlier answer. */
+static const char *const thoughts[] = {"reasoning_content", "reasoning",
+                                       "thinking"};
 
 struct chat_template {
     struct jinja *jinja;
     bool developer; /* its text knows that role */
+    bool thoughts[countof(thoughts)]; /* its text has this name; also as a
+                                         string: m['thinking'] */
 };
 
 int chat_compile(const char *tmpl, struct chat_template **ret, struct err *e)
@@ -24,6 +31,9 @@ int chat_compile(const char *tmpl, struct chat_template **ret, struct err *e)
     must(t != NULL);
     t->jinja = j;
     t->developer = strstr(tmpl, "developer") != NULL;
+    for (size_t i = 0; i < countof(thoughts); i++) {
+        t->thoughts[i] = strstr(tmpl, thoughts[i]) != NULL;
+    }
     *ret = t;
     return 0;
 }
@@ -85,9 +95,54 @@ static int put_json(struct arena *a, struct val_dict *d, struct span json,
     return 0;
 }
 
-static int message_value(const struct chat_template *t, struct arena *a,
-                         const struct chat_message *m, struct val *ret,
+/* The arguments of one call. A text that is no JSON object stays. */
+static int parse_arguments(struct arena *a, const struct val *call,
+                           struct err *e)
+{
+    struct val key = val_strz("arguments"), v;
+    const struct val *f =
+        call->kind == V_DICT ? dict_gets(call->dict, zspan("function")) : NULL;
+    const struct val *s = f != NULL && f->kind == V_DICT
+                              ? dict_get(f->dict, &key)
+                              : NULL;
+    if (s == NULL || s->kind != V_STR ||
+        val_from_json(a, s->s.p, s->s.n, &v, NULL) < 0 || v.kind != V_DICT) {
+        return 0;
+    }
+    return put(a, f->dict, key, v, true, e);
+}
+
+static int parse_calls(struct arena *a, const struct val_dict *message,
+                       struct err *e)
+{
+    const struct val *calls = dict_gets(message, zspan("tool_calls"));
+    for (size_t i = 0; calls != NULL && calls->kind == V_LIST &&
+                       i < calls->list->n;
+         i++) {
+        RETERR(parse_arguments(a, &calls->list->v[i], e));
+    }
+    return 0;
+}
+
+static int put_reasoning(const struct chat_template *t, struct arena *a,
+                         const struct chat_message *m, struct val_dict *d,
                          struct err *e)
+{
+    struct span text = {m->reasoning, m->reasoning_n};
+    if (m->reasoning != NULL && !utf8_valid(text.p, text.n)) {
+        return err_set(e, ERR_INVALID, "a message that is not UTF-8");
+    }
+    for (size_t i = 0; m->reasoning != NULL && i < countof(thoughts); i++) {
+        if (t->thoughts[i]) {
+            RETERR(putz(a, d, thoughts[i], val_str(text), e));
+        }
+    }
+    return 0;
+}
+
+static int message_value(const struct chat_template *t, struct arena *a,
+                         const struct chat_message *m, bool parse,
+                         struct val *ret, struct err *e)
 {
     struct val_dict *d = arena_alloc(a, sizeof(*d));
     const char *role = m->role;
@@ -106,6 +161,10 @@ static int message_value(const struct chat_template *t, struct arena *a,
         RETERR(putz(a, d, "content", val_str(text), e));
     }
     RETERR(put_json(a, d, m->fields, false, "a message", e));
+    RETERR(put_reasoning(t, a, m, d, e));
+    if (parse && m->fields.n > 0) {
+        RETERR(parse_calls(a, d, e));
+    }
     *ret = val_dict_of(d);
     return 0;
 }
@@ -123,7 +182,7 @@ static int messages_value(const struct chat_template *t, struct arena *a,
     }
     for (size_t i = 0; i < q->n_messages; i++) {
         struct val one;
-        RETERR(message_value(t, a, &q->messages[i], &one, e));
+        RETERR(message_value(t, a, &q->messages[i], q->parse, &one, e));
         if (!list_push(a, l, one)) {
             return no_memory(e);
         }
@@ -158,6 +217,26 @@ static int fill(const struct chat_template *t, struct arena *a,
     return put_json(a, d, q->kwargs, true, "chat_template_kwargs", e);
 }
 
+/* Render, and end inside the last message. b is untouched on failure. */
+static int render_on(const struct chat_template *t, struct arena *a,
+                     struct val_dict *vars, int64_t now, uint32_t steps,
+                     struct buf *b, struct err *e)
+{
+    struct span text = {0};
+    size_t from = b->n;
+    RETERR(continue_mark(a, vars, &text, e));
+    RETERR(jinja_render(t->jinja, a, vars, now, steps, b, e));
+    if (!buf_ok(b)) {
+        return 0; /* the caller's limit; it looks */
+    }
+    int rc = continue_cut(b, from, text, e);
+    if (rc != 0 && b->p != NULL) {
+        b->n = from;
+        b->p[from] = '\0';
+    }
+    return rc;
+}
+
 static int render(const struct chat_template *t, const struct chat_request *q,
                   struct buf *b, struct err *e)
 {
@@ -165,7 +244,14 @@ static int render(const struct chat_template *t, const struct chat_request *q,
     struct val_dict vars = {0};
     arena_init(&a, JINJA_ARENA_MAX);
     int rc = fill(t, &a, q, &vars, e);
-    if (rc == 0) {
+    bool on =
+        rc == 0 && q->go_on && q->add_generation && continue_wanted(&vars);
+    if (on) {
+        rc = putz(&a, &vars, "add_generation_prompt", val_bool(false), e);
+    }
+    if (rc == 0 && on) {
+        rc = render_on(t, &a, &vars, q->now, q->steps, b, e);
+    } else if (rc == 0) {
         rc = jinja_render(t->jinja, &a, &vars, q->now, q->steps, b, e);
     }
     arena_fini(&a);
@@ -236,17 +322,33 @@ static const struct chat_message *join(struct arena *a,
     return n < q->n_messages ? to : NULL;
 }
 
+/* The same; arguments as objects, then as the texts that they came as. */
+static int render_parsed(const struct chat_template *t,
+                         const struct chat_request *q, struct buf *b,
+                         struct err *e)
+{
+    struct chat_request texts = *q;
+    struct err again = {0};
+    bool calls = false;
+    int rc = render(t, q, b, e);
+    for (size_t i = 0; rc == ERR_TEMPLATE_INPUT && i < q->n_messages; i++) {
+        calls = calls || q->messages[i].fields.n > 0;
+    }
+    texts.parse = false;
+    return q->parse && calls && render(t, &texts, b, &again) == 0 ? 0 : rc;
+}
+
 int chat_render(const struct chat_template *t, const struct chat_request *q,
                 struct buf *b, struct err *e)
 {
     struct err why = {0}, again = {0};
-    int rc = render(t, q, b, &why);
+    int rc = render_parsed(t, q, b, &why);
     if (rc == ERR_TEMPLATE_INPUT && q->join) {
         struct arena a;
         struct chat_request joined = *q;
         arena_init(&a, JINJA_ARENA_MAX);
         joined.messages = join(&a, q, &joined.n_messages);
-        if (joined.messages != NULL && render(t, &joined, b, &again) == 0) {
+        if (joined.messages != NULL && render_parsed(t, &joined, b, &again) == 0) {
             rc = 0;
         }
         arena_fini(&a);
@@ -263,6 +365,7 @@ int chat_render_json(const struct chat_template *t, struct span vars,
 {
     struct arena a;
     struct val_dict d = {0};
+    const struct val *on = NULL;
     int rc = 0;
     arena_init(&a, JINJA_ARENA_MAX);
     if (bos != NULL) {
@@ -274,7 +377,12 @@ int chat_render_json(const struct chat_template *t, struct span vars,
     CHECK(putz(&a, &d, "tools", val_none, e));
     CHECK(putz(&a, &d, "documents", val_none, e));
     CHECK(put_json(&a, &d, vars, true, "the variables", e));
-    CHECK(jinja_render(t->jinja, &a, &d, now, 0, b, e));
+    on = dict_gets(&d, zspan("continue_final_message"));
+    if (on != NULL && val_true(on)) {
+        CHECK(render_on(t, &a, &d, now, 0, b, e));
+    } else {
+        CHECK(jinja_render(t->jinja, &a, &d, now, 0, b, e));
+    }
 out:
     arena_fini(&a);
     return rc;

@@ -23,15 +23,27 @@ struct chat_message {
      * tool_call_id, name, reasoning_content, content as a list of parts. Empty:
      * none. A member `role`, or `content` beside content, is an error. */
     struct span fields;
+    /* What the assistant thought before it said that, NULL: nothing. The
+     * template gets it by the names that it mentions, of reasoning_content,
+     * reasoning and thinking; else it is dropped. */
+    const char *reasoning;
+    size_t reasoning_n;
 };
 
 struct chat_request {
     const struct chat_message *messages;
     size_t n_messages;
     bool add_generation;   /* begin the assistant's turn */
+    /* Where the last message is the assistant's, go on with it in place of
+     * beginning a turn: chat_continue.h. Only with add_generation. */
+    bool go_on;
     bool join; /* where the template refuses these messages, try again with
                   neighbours of one role as one: many demand that user and
                   assistant alternate, and clients send what they have */
+    bool parse; /* arguments of tool_calls that are a text are what its JSON
+                   says, if that is an object: OpenAI's clients send texts, and
+                   templates go through members. Where the template refuses
+                   that, try again with the texts. */
     struct span tools;     /* a JSON array, or empty: none */
     struct span documents; /* the same */
     /* A JSON object with further variables, OpenAI's chat_template_kwargs:
@@ -58,7 +70,8 @@ bool chat_mentions(const struct chat_template *t, const char *name);
 
 /* Append the prompt to b, which is untouched on failure. A template that does
  * not know the role developer gets such a message as a system message. Errors:
- * TEMPLATE_INPUT (the template refuses these messages: its own text),
+ * TEMPLATE_INPUT (the template refuses these messages: its own text; or it does
+ * not show the last one, which is to be continued),
  * TEMPLATE (it uses what aned does not have), JSON, INVALID (content that is
  * not UTF-8), TOO_BIG. */
 CHECKED int chat_render(const struct chat_template *t,
@@ -67,7 +80,8 @@ CHECKED int chat_render(const struct chat_template *t,
 
 /* The same with all variables as one JSON object, for `aned template`:
  * messages, add_generation_prompt, tools, bos_token and what else the template
- * knows. tools and documents are none where it does not name them. bos and eos,
+ * knows; with continue_final_message the prompt ends inside the last message.
+ * tools and documents are none where it does not name them. bos and eos,
  * which may be NULL, are used where it has no bos_token and eos_token. */
 CHECKED int chat_render_json(const struct chat_template *t, struct span vars,
                              const char *bos, const char *eos, int64_t now,

@@ -59,6 +59,28 @@ void text_stream_fini(struct text_stream *s)
     memset(s, 0, sizeof(*s));
 }
 
+void text_stream_marks(struct text_stream *s, const char *const *marks)
+{
+    s->n_marks = 0;
+    for (size_t i = 0; marks[i] != NULL; i++) {
+        int32_t id = tokenizer_find(s->tok, marks[i], strlen(marks[i]));
+        if (id != TOKEN_NONE && tokenizer_piece(s->tok, id, false).n == 0) {
+            must(s->n_marks < TEXT_MARKS_MAX);
+            s->marks[s->n_marks++] = id;
+        }
+    }
+}
+
+static bool is_mark(const struct text_stream *s, int32_t id)
+{
+    for (size_t i = 0; i < s->n_marks; i++) {
+        if (s->marks[i] == id) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Does pending end with a stop string? The longest one counts. */
 static void look_for_stop(struct text_stream *s, struct buf *out)
 {
@@ -160,7 +182,8 @@ void text_stream_bytes(struct text_stream *s, const char *p, size_t n,
 
 void text_stream_put(struct text_stream *s, int32_t id, struct buf *out)
 {
-    struct span piece = tokenizer_piece(s->tok, id, s->special);
+    struct span piece =
+        tokenizer_piece(s->tok, id, s->special || is_mark(s, id));
     text_stream_bytes(s, piece.p, piece.n, out);
 }
 

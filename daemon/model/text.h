@@ -22,6 +22,8 @@ struct text_stream {
     char *stops[STOP_STRINGS_MAX]; /* owned */
     bool stopped;   /* a stop string was found; no text follows */
     int stop_index; /* which one, when stopped */
+    size_t n_marks;
+    int32_t marks[TEXT_MARKS_MAX]; /* control tokens that are text */
 };
 
 /* stops are copied. Errors: TOO_BIG (count, length), INVALID (empty, not
@@ -30,6 +32,13 @@ CHECKED int text_stream_init(struct text_stream *s, const struct tokenizer *tok,
                              bool special, const char *const *stops,
                              size_t n_stops, struct err *e);
 void text_stream_fini(struct text_stream *s); /* zeroed is fine */
+/* Control tokens with one of these texts (NULL at the end, TEXT_MARKS_MAX at
+ * most) are text from here on, because model/reply/reply.h has to see them;
+ * other control tokens stay silent. Texts that are no control token of this
+ * vocabulary are fine: their bytes are text anyway. A token that ends the
+ * generation is not put here, even if it is a mark (harmony's <|call|>): the
+ * text ends, and reply_end says so to the parser. */
+void text_stream_marks(struct text_stream *s, const char *const *marks);
 /* Feed one token; appends the text that is now certain to out. */
 void text_stream_put(struct text_stream *s, int32_t id, struct buf *out);
 /* The same for bytes that are not a token's. */

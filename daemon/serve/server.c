@@ -17,6 +17,7 @@
 #include "convert/work.h"
 #include "serve/engines/cache.h"
 #include "serve/engines/runner.h"
+#include "serve/gen/answers.h"
 #include "serve/gen/resume.h"
 #include "serve/gen/session.h"
 #include "serve/jobs/jobs.h"
@@ -296,15 +297,26 @@ static void on_sessions(void *ctx, int status, const struct store_session *v,
     }
 }
 
+static void on_answers(void *ctx, int status, const struct store_answer *v,
+                       size_t n)
+{
+    struct server *s = ctx;
+    if (is_read(s, "answers", status)) {
+        answers_load(s->answers, v, n);
+        count_read(s);
+    }
+}
+
 /* Answered in this order: models, then the jobs that made them, then what was
  * measured of them. */
 static int read_store(struct server *s)
 {
-    s->reads = 4;
+    s->reads = 5;
     RETERR(store_models(s->store, on_models, s));
     RETERR(store_jobs(s->store, JOBS_LISTED_MAX, on_jobs, s));
     RETERR(store_residency(s->store, NULL, on_residency, s));
-    return store_sessions(s->store, on_sessions, s);
+    RETERR(store_sessions(s->store, on_sessions, s));
+    return store_answers(s->store, on_answers, s);
 }
 
 struct sweep {
@@ -400,6 +412,7 @@ static int open_parts(struct server *s, struct err *e)
     sweep_staging(s);
     open_cache(s);
     s->sessions = sessions_new(s);
+    s->answers = answers_new(s);
     RETERR(models_open(s, &s->models, e));
     verify_start(s->models);
     probes_start(s->models);
@@ -491,6 +504,7 @@ int server_run(const struct server_conf *c, struct err *e)
     }
     jobs_free(s->jobs);
     sessions_free(s->sessions);
+    answers_free(s->answers);
     models_free(s->models);
     cache_free(s->cache);
     must(uv_loop_close(&s->loop) == 0); /* else a handle leaked */

@@ -31,6 +31,7 @@
 struct cache;
 struct models;
 struct sessions;
+struct answers;
 struct jobs;
 struct resumes;
 
@@ -50,6 +51,7 @@ struct server {
     struct models *models;
     struct jobs *jobs;
     struct sessions *sessions;
+    struct answers *answers;
     struct resumes *resumes; /* resume.h */
     bool handed;             /* the service manager passed the sockets */
     size_t n_http;

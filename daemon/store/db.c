@@ -52,6 +52,11 @@ static const char *const sql[Q_COUNT] = {
     [Q_SESSIONS_OF_DELETE] = "DELETE FROM sessions WHERE model=?1",
     [Q_SESSIONS] = ("SELECT " SESSION_COLUMNS " FROM sessions"
                     " ORDER BY created_ms DESC, id DESC"),
+    [Q_ANSWER_PUT] = "INSERT INTO answers(id, body, talk, created_ms)"
+                     " VALUES(?1,?2,?3,?4)",
+    [Q_ANSWER_DELETE] = "DELETE FROM answers WHERE id=?1",
+    [Q_ANSWERS] = "SELECT id, body, talk, created_ms FROM answers"
+                  " ORDER BY created_ms, id",
     [Q_REPORT_DROP] = "DELETE FROM residency_reports WHERE fingerprint=?1 AND"
                       " kind=?2 AND options=?3 AND machine=?4",
     [Q_REPORT_PUT] = "INSERT INTO residency_reports(fingerprint, kind, options,"

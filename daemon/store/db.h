@@ -33,6 +33,11 @@ CHECKED int db_artifacts(struct db *d, const char *model,
 CHECKED int db_session_put(struct db *d, const struct store_session *v,
                            struct err *e);
 CHECKED int db_session_delete(struct db *d, const char *id, struct err *e);
+CHECKED int db_answer_put(struct db *d, const struct store_answer *v,
+                          struct err *e);
+CHECKED int db_answer_delete(struct db *d, const char *id, struct err *e);
+CHECKED int db_answers(struct db *d, struct store_answer **ret, size_t *ret_n,
+                       struct err *e);
 CHECKED int db_sessions(struct db *d, struct store_session **ret, size_t *ret_n,
                         struct err *e);
 /* db_quality.c */

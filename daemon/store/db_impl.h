@@ -1,5 +1,5 @@
 /* db_impl.h - shared by db.c (connection, jobs, models, sessions) and
- * db_residency.c and db_quality.c (reports). */
+ * db_answers.c, db_residency.c and db_quality.c (reports). */
 #pragma once
 
 #include "store/db.h"
@@ -20,6 +20,9 @@ enum statement {
     Q_SESSION_DELETE,
     Q_SESSIONS_OF_DELETE,
     Q_SESSIONS,
+    Q_ANSWER_PUT,
+    Q_ANSWER_DELETE,
+    Q_ANSWERS,
     Q_REPORT_DROP,
     Q_REPORT_PUT,
     Q_REPORTS_TRIM,

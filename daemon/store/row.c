@@ -121,6 +121,33 @@ void row_free_sessions(struct store_session *v, size_t n)
     free(v);
 }
 
+static char *copy_bytes(const char *p, size_t n)
+{
+    char *copy = malloc(n + 1);
+    must(copy != NULL);
+    if (n > 0) {
+        memcpy(copy, p, n);
+    }
+    copy[n] = '\0';
+    return copy;
+}
+
+void row_copy_answer(struct store_answer *to, const struct store_answer *from)
+{
+    *to = *from;
+    to->body = copy_bytes(from->body, from->body_n);
+    to->talk = copy_bytes(from->talk, from->talk_n);
+}
+
+void row_free_answers(struct store_answer *v, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        free(v[i].body);
+        free(v[i].talk);
+    }
+    free(v);
+}
+
 void row_copy_residency(struct store_residency *to,
                         const struct store_residency *from)
 {

@@ -67,6 +67,9 @@ static const char *const steps[] = {
      " verdict TEXT NOT NULL CHECK(verdict IN ('passed','failed','not run')),"
      " report TEXT NOT NULL, created_ms INTEGER NOT NULL)"
      " STRICT, WITHOUT ROWID;"),
+    ("CREATE TABLE answers("
+     " id TEXT PRIMARY KEY, body BLOB NOT NULL, talk BLOB NOT NULL,"
+     " created_ms INTEGER NOT NULL) STRICT;"),
 };
 
 int schema_fail(sqlite3 *db, const char *path, const char *what, struct err *e)

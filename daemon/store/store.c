@@ -18,11 +18,13 @@ static void request_free(struct request *r)
 {
     bool in = r->kind == K_JOB_PUT || r->kind == K_MODEL_PUT ||
               r->kind == K_PUBLISH || r->kind == K_SESSION_PUT ||
-              r->kind == K_RESIDENCY_PUT || r->kind == K_QUALITY_PUT;
+              r->kind == K_ANSWER_PUT || r->kind == K_RESIDENCY_PUT ||
+              r->kind == K_QUALITY_PUT;
     size_t n = in ? 1 : r->n;
     row_free_jobs(r->job_v, r->job_v != NULL ? n : 0);
     row_free_models(r->model_v, r->model_v != NULL ? n : 0);
     row_free_sessions(r->session_v, r->session_v != NULL ? n : 0);
+    row_free_answers(r->answer_v, r->answer_v != NULL ? n : 0);
     row_free_residency(r->residency_v, r->residency_v != NULL ? n : 0);
     row_free_quality(r->quality_v, r->quality_v != NULL ? n : 0);
     free(r->artifacts);
@@ -61,6 +63,12 @@ static int run(struct db *d, struct request *r)
         return db_artifacts(d, r->name, &r->artifacts, &r->n, &r->err);
     case K_SESSIONS:
         return db_sessions(d, &r->session_v, &r->n, &r->err);
+    case K_ANSWER_PUT:
+        return db_answer_put(d, r->answer_v, &r->err);
+    case K_ANSWER_DELETE:
+        return db_answer_delete(d, r->name, &r->err);
+    case K_ANSWERS:
+        return db_answers(d, &r->answer_v, &r->n, &r->err);
     case K_RESIDENCY_PUT:
         return db_residency_put(d, r->residency_v, &r->err);
     case K_RESIDENCY:
@@ -156,6 +164,8 @@ static void deliver(const struct request *r)
     case K_MODEL_DELETE:
     case K_SESSION_PUT:
     case K_SESSION_DELETE:
+    case K_ANSWER_PUT:
+    case K_ANSWER_DELETE:
     case K_RESIDENCY_PUT:
     case K_QUALITY_PUT:
         if (r->fn.done != NULL) {
@@ -179,6 +189,10 @@ static void deliver(const struct request *r)
     case K_SESSIONS:
         r->fn.sessions(r->ctx, r->status, bad ? NULL : r->session_v,
                        bad ? 0 : r->n);
+        return;
+    case K_ANSWERS:
+        r->fn.answers(r->ctx, r->status, bad ? NULL : r->answer_v,
+                      bad ? 0 : r->n);
         return;
     case K_RESIDENCY:
         r->fn.residency(r->ctx, r->status, bad ? NULL : r->residency_v,

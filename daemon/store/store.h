@@ -70,6 +70,16 @@ struct store_session {
     int64_t created_ms, used_ms;
 };
 
+/* An answer that its client may go on from (serve/gen/answers.h). */
+struct store_answer {
+    char id[48];
+    char *body; /* JSON */
+    size_t body_n;
+    char *talk; /* bytes of model/chat_talk.h */
+    size_t talk_n;
+    int64_t created_ms;
+};
+
 /* Operations of one function that are alike. */
 struct store_residency_op {
     char package[256], function[128]; /* "" for the default one */
@@ -137,6 +147,8 @@ typedef void store_artifacts_fn(void *ctx, int status,
                                 const struct store_artifact *v, size_t n);
 typedef void store_sessions_fn(void *ctx, int status,
                                const struct store_session *v, size_t n);
+typedef void store_answers_fn(void *ctx, int status,
+                              const struct store_answer *v, size_t n);
 typedef void store_residency_fn(void *ctx, int status,
                                 const struct store_residency *v, size_t n);
 typedef void store_quality_fn(void *ctx, int status,
@@ -165,6 +177,10 @@ CHECKED int store_session_put(struct store *s, const struct store_session *v,
                               store_done_fn *done, void *ctx);
 CHECKED int store_session_delete(struct store *s, const char *id,
                                  store_done_fn *done, void *ctx);
+CHECKED int store_answer_put(struct store *s, const struct store_answer *v,
+                             store_done_fn *done, void *ctx);
+CHECKED int store_answer_delete(struct store *s, const char *id,
+                                store_done_fn *done, void *ctx);
 /* In the place of the one with the same key. Of more than RESIDENCY_KEPT_MAX
  * of a bundle and a kind the oldest go. A prediction whose bundle is no model's,
  * and no job is about to publish, goes at the next start. */
@@ -183,6 +199,8 @@ CHECKED int store_models(struct store *s, store_models_fn *fn, void *ctx);
 CHECKED int store_artifacts(struct store *s, const char *model,
                             store_artifacts_fn *fn, void *ctx);
 CHECKED int store_sessions(struct store *s, store_sessions_fn *fn, void *ctx);
+/* Oldest first. */
+CHECKED int store_answers(struct store *s, store_answers_fn *fn, void *ctx);
 /* Those of one bundle, whole; of all bundles (fingerprint NULL) without report
  * and ops. */
 CHECKED int store_residency(struct store *s, const char *fingerprint,

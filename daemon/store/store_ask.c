@@ -155,6 +155,48 @@ int store_session_delete(struct store *s, const char *id, store_done_fn *done,
     return submit(s, r);
 }
 
+int store_answer_put(struct store *s, const struct store_answer *v,
+                     store_done_fn *done, void *ctx)
+{
+    struct request *r = NULL;
+    if (v->body_n > STORE_TEXT_MAX || v->talk_n > STORE_TEXT_MAX) {
+        return ERR_TOO_BIG;
+    }
+    int rc = ask(s, K_ANSWER_PUT, ctx, &r);
+    if (rc < 0) {
+        return rc;
+    }
+    r->fn.done = done;
+    r->answer_v = malloc(sizeof(*r->answer_v));
+    must(r->answer_v != NULL);
+    row_copy_answer(r->answer_v, v);
+    return submit(s, r);
+}
+
+int store_answer_delete(struct store *s, const char *id, store_done_fn *done,
+                        void *ctx)
+{
+    struct request *r = NULL;
+    int rc = ask(s, K_ANSWER_DELETE, ctx, &r);
+    if (rc < 0) {
+        return rc;
+    }
+    r->fn.done = done;
+    (void)snprintf(r->name, sizeof(r->name), "%s", id);
+    return submit(s, r);
+}
+
+int store_answers(struct store *s, store_answers_fn *fn, void *ctx)
+{
+    struct request *r = NULL;
+    int rc = ask(s, K_ANSWERS, ctx, &r);
+    if (rc < 0) {
+        return rc;
+    }
+    r->fn.answers = fn;
+    return submit(s, r);
+}
+
 int store_residency_put(struct store *s, const struct store_residency *v,
                         store_done_fn *done, void *ctx)
 {

@@ -14,12 +14,15 @@ enum kind {
     K_MODEL_DELETE,
     K_SESSION_PUT,
     K_SESSION_DELETE,
+    K_ANSWER_PUT,
+    K_ANSWER_DELETE,
     K_RESIDENCY_PUT,
     K_QUALITY_PUT,
     K_JOBS,
     K_MODELS,
     K_ARTIFACTS,
     K_SESSIONS,
+    K_ANSWERS,
     K_RESIDENCY,
     K_QUALITY
 };
@@ -33,6 +36,7 @@ struct request {
         store_models_fn *models;
         store_artifacts_fn *artifacts;
         store_sessions_fn *sessions;
+        store_answers_fn *answers;
         store_residency_fn *residency;
         store_quality_fn *quality;
     } fn;
@@ -43,6 +47,7 @@ struct request {
     struct store_job *job_v;
     struct store_model *model_v;
     struct store_session *session_v;
+    struct store_answer *answer_v;
     struct store_residency *residency_v;
     struct store_quality *quality_v;
     size_t n;

@@ -182,9 +182,8 @@ def make_tensor(seed, name, shape, kind, qtype):
     return (centre + 0.1 * rng.standard_normal(shape)).astype(np.float32)
 
 
-def metadata(w, s):
+def shape_keys(w, s):
     a = s.arch
-    w.add_name(f"random {a}")
     w.add_uint32(f"{a}.block_count", s.layers)
     w.add_uint32(f"{a}.context_length", s.context)
     w.add_uint32(f"{a}.embedding_length", s.d)
@@ -201,7 +200,9 @@ def metadata(w, s):
         w.add_uint32(f"{a}.attention.sliding_window", s.window)
     for key, v in s.keys.items():
         (w.add_uint32 if isinstance(v, int) else w.add_float32)(f"{a}.{key}", v)
-    tokens, types, merges = vocabulary(s.vocab)
+
+
+def vocabulary_keys(w, tokens, types, merges, template=CHATML):
     w.add_tokenizer_model("gpt2")
     w.add_tokenizer_pre("qwen2")
     w.add_token_list(tokens)
@@ -210,7 +211,7 @@ def metadata(w, s):
     w.add_eos_token_id(tokens.index("<|im_end|>"))
     w.add_pad_token_id(tokens.index("<|endoftext|>"))
     w.add_add_bos_token(False)
-    w.add_chat_template(CHATML)
+    w.add_chat_template(template)
 
 
 def file_type(name, what, kind, head):
@@ -226,7 +227,9 @@ def write(path, shape, qtype="q8_0", seed=0, weights=None, head=None):
     kind = gguf.GGMLQuantizationType[qtype.upper()]
     head = gguf.GGMLQuantizationType[(head or qtype).upper()]
     w = gguf.GGUFWriter(str(path), shape.arch)
-    metadata(w, shape)
+    w.add_name(f"random {shape.arch}")
+    shape_keys(w, shape)
+    vocabulary_keys(w, *vocabulary(shape.vocab))
     tensors = list(tensor_list(shape))
     weights = {**weights, **shape.tables}
     for name, dims, what in tensors:

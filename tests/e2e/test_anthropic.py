@@ -140,6 +140,27 @@ def test_system_and_blocks(daemon):
     assert post(daemon, {**BODY, "system": []}).json()["content"] == post(daemon, BODY).json()["content"]
 
 
+def test_continued(daemon):
+    """The answer is what comes after a last message of the assistant; blocks are lines of it, an empty one is none."""
+    begun = {"role": "assistant", "content": "aned is\na"}
+    got = post(daemon, {**BODY, "messages": [*ASK, begun]}).json()
+    want = chat(daemon, [*ASK, begun], continue_final_message=True, add_generation_prompt=False)
+    assert got["content"][0]["text"] == want["choices"][0]["message"]["content"] != ""
+    assert got["content"] != post(daemon, BODY).json()["content"]
+    assert prompt_tokens(got["usage"]) == want["usage"]["prompt_tokens"] > prompt_tokens(post(daemon, BODY).json()["usage"])
+    blocks = [{"type": "text", "text": "aned is"}, {"type": "text", "text": "a"}]
+    assert post(daemon, {**BODY, "messages": [*ASK, {**begun, "content": blocks}]}).json()["content"] == got["content"]
+    assert post(daemon, {**BODY, "messages": [*ASK, {**begun, "content": " "}]}).json()["content"] == post(daemon, BODY).json()["content"]
+    with daemon.http() as c:
+        for messages, field, value in (([*ASK, begun], "continue_final_message", False), ([*ASK, begun], "add_generation_prompt", True),
+                                       (ASK, "continue_final_message", True), (ASK, "add_generation_prompt", False)):
+            r = c.post("/v1/chat/completions", json={"model": "demo", "messages": messages, field: value})
+            assert r.status_code == 400 and r.json()["error"]["param"] == field and f"{field}: only" in r.json()["error"]["message"]
+        r = c.post("/api/chat", json={"model": "demo", "stream": False, "messages": [*ASK, begun],
+                                      "options": {"temperature": 0, "num_predict": 16, "repeat_penalty": 1}})
+        assert r.json()["message"]["content"] == got["content"][0]["text"]
+
+
 def test_count_tokens(daemon):
     with sdk(daemon) as c:
         for more in ({}, {"system": "Be brief."}, {"messages": [*ASK, {"role": "assistant", "content": "A daemon."}, *ASK]}):
@@ -161,7 +182,7 @@ HINTS = {"metadata": {"user_id": "u"}, "service_tier": "auto", "thinking": {"typ
 @pytest.mark.parametrize("field", HINTS)
 def test_hints_change_nothing(daemon, field):
     plain = post(daemon, BODY).json()["content"]
-    for v in (HINTS[field], None, *([{"type": "adaptive"}] if field == "thinking" else [])):
+    for v in (HINTS[field], None, *([{"type": "adaptive"}, {"type": "enabled", "budget_tokens": 1024}] if field == "thinking" else [])):
         r = post(daemon, {**BODY, field: v})
         assert r.status_code == 200 and r.json()["content"] == plain, (v, r.text)
 
@@ -170,21 +191,21 @@ def test_what_is_refused(daemon):
     refused(daemon, "max_tokens: must be given", max_tokens=None)
     refused(daemon, "max_tokens: must be", max_tokens=-1)
     refused(daemon, "temperature: must be a number from 0 to 1", temperature=1.5)
-    refused(daemon, "tools: only an empty one", tools=[{"name": "f", "input_schema": {"type": "object"}}])
+    refused(daemon, "tools: this model's chat template shows no tools", tools=[{"name": "f", "input_schema": {"type": "object"}}])
     refused(daemon, "tool_choice: only auto or none", tool_choice={"type": "any"})
-    refused(daemon, "thinking: only", thinking={"type": "enabled", "budget_tokens": 1024})
+    refused(daemon, "thinking: must be an object of type", thinking={"type": "some"})
     refused(daemon, "output_config.format: not here", output_config={"format": {"type": "json_schema", "schema": {}}})
     refused(daemon, "output_config.x: no such field here", output_config={"x": 1})
     refused(daemon, "context_management: only edits clear_thinking", context_management={"edits": [{"type": "compact"}]})
     refused(daemon, "grammar: no such field here", grammar="x")
     refused(daemon, "service_tier: must be one of auto, standard_only", service_tier="flex")
-    for kind in ("image", "tool_use", "tool_result", "document"):
+    refused(daemon, "messages[1].content.tool_use_id: must be a string",
+            messages=[*ASK, {"role": "user", "content": [{"type": "tool_result"}]}])
+    for kind in ("image", "tool_use", "document"):
         refused(daemon, f"messages[1].content: no block of type '{kind}' here",
                 messages=[*ASK, {"role": "user", "content": [{"type": kind}]}])
     refused(daemon, "messages[0].role: 'tool' is not one of user, assistant, system", messages=[{"role": "tool", "content": "x"}])
     refused(daemon, "messages[0].name: no such field here", messages=[{**ASK[0], "name": "bob"}])
-    refused(daemon, "messages[1]: a last message of the assistant is not continued here",
-            messages=[*ASK, {"role": "assistant", "content": "aned is"}])
     refused(daemon, "messages: must be an array with a message", messages=[])
     refused(daemon, "system: must be a string or an array", system=3)
     refused(daemon, "exceeds the available context size", messages=[{"role": "user", "content": "many words " * 600}])
@@ -197,7 +218,7 @@ def test_what_is_refused(daemon):
     with sdk(daemon) as c:
         with pytest.raises(anthropic.NotFoundError):
             c.messages.create(**by_sdk({**BODY, "model": "none"}))
-        with pytest.raises(anthropic.BadRequestError, match="tools: only an empty one"):
+        with pytest.raises(anthropic.BadRequestError, match="tools: this model"):
             c.messages.create(**by_sdk(BODY), tools=[{"name": "f", "input_schema": {"type": "object"}}])
 
 

@@ -140,9 +140,9 @@ def test_logprobs(daemon):
 
 
 def test_what_is_refused(daemon):
-    refused(daemon, "tools: only an empty one", tools=[{"type": "function", "function": {"name": "f"}}])
-    for v in (True, "high"):
-        refused(daemon, "think: only false", think=v)
+    refused(daemon, "tools: this model's chat template shows no tools", tools=[{"type": "function", "function": {"name": "f"}}])
+    for v in ("some", 1):
+        refused(daemon, "think: must be true, false, low, medium or high", think=v)
     for v in ("json", {"type": "object"}):
         refused(daemon, "format: only an empty one", format=v)
     refused(daemon, "options.mirostat: only 0", options={"mirostat": 2})
@@ -156,7 +156,8 @@ def test_what_is_refused(daemon):
     refused(daemon, "images: only an empty one", path="/api/generate", images=["iVBORw0KGgo="])
     refused(daemon, "messages: no such field here", path="/api/generate", messages=ASK)
     refused(daemon, "messages[0].images: no such field here", messages=[{**ASK[0], "images": ["iVBORw0KGgo="]}])
-    refused(daemon, "messages[0].role: 'tool' is not one of system, user, assistant", messages=[{"role": "tool", "content": "x"}])
+    refused(daemon, "messages[0].role: 'function' is not one of system, user, assistant, tool",
+            messages=[{"role": "function", "content": "x"}])
     refused(daemon, "messages[0].content: must be a string", messages=[{"role": "user", "content": [{"type": "text", "text": "x"}]}])
     refused(daemon, "top_logprobs: only with logprobs", top_logprobs=2)
     refused(daemon, "exceeds the available context size", messages=[{"role": "user", "content": "many words " * 600}])
@@ -167,7 +168,7 @@ def test_what_is_refused(daemon):
         assert r.status_code == 400 and r.json()["error"].startswith(path[5:] + ": "), r.text
     r = post(daemon, "/api/embed", {"model": "demo", "input": "x"})
     assert r.status_code == 404 and "error" in r.json()
-    with pytest.raises(ollama.ResponseError, match="tools: only an empty one"):
+    with pytest.raises(ollama.ResponseError, match="tools: this model"):
         sdk(daemon).chat(**CHAT, tools=[{"type": "function", "function": {"name": "f"}}])
 
 

@@ -1,4 +1,4 @@
-/* What dialects read beside the fields: prompts, conversations, blocks.
+/* What dialects read beside the fields: prompts, conversations, blocks, tools.
  * Whatever is taken is whole and has roles that templates know; whatever is
  * refused has words. */
 #include <string.h>
@@ -6,16 +6,30 @@
 #include "api/anthropic.h"
 #include "api/ollama.h"
 #include "api/openai.h"
+#include "api/responses.h"
+
+/* Texts for templates are JSON of this type. */
+static void check_json(struct span s, enum json_type type)
+{
+    struct json *j = NULL;
+    if (s.n > 0) {
+        must(json_parse(s.p, s.n, &j, NULL) == 0 && json_type(j) == type);
+        must(json_first(j) != NULL);
+    }
+    json_free(j);
+}
 
 static void check_message(const struct chat_message *m)
 {
     static const char *const roles[] = {"system", "developer", "user",
-                                        "assistant"};
+                                        "assistant", "tool"};
     bool known = false;
     for (size_t i = 0; i < countof(roles); i++) {
         known = known || strcmp(m->role, roles[i]) == 0;
     }
     must(known && m->content != NULL && strlen(m->content) == m->content_n);
+    must(m->reasoning == NULL || strlen(m->reasoning) == m->reasoning_n);
+    check_json(m->fields, JSON_OBJECT);
 }
 
 static void check(const struct call *c)
@@ -28,6 +42,10 @@ static void check(const struct call *c)
     must(q->kind != GEN_TEXT || strlen(q->text) == q->text_n);
     must(q->kind != GEN_TOKENS || q->n_tokens <= TOKENS_MAX);
     must(q->kind != GEN_CHAT || q->n_messages > 0);
+    must(q->n_messages <= CHAT_MESSAGES_MAX && c->p.kwargs == NULL);
+    check_json(q->tools, JSON_ARRAY);
+    check_json(q->documents, JSON_ARRAY);
+    check_json(q->kwargs, JSON_OBJECT);
     for (size_t i = 0; q->kind == GEN_CHAT && i < q->n_messages; i++) {
         check_message(&q->messages[i]);
     }
@@ -50,6 +68,9 @@ static void read_as(const struct dialect *d, const struct json *j)
     } else {
         must(rc < 0 && e.msg[0] != '\0');
     }
+    if (d->drop != NULL) {
+        d->drop(&c);
+    }
     buf_fini(&c.echo);
     arena_fini(&c.arena);
 }
@@ -57,9 +78,9 @@ static void read_as(const struct dialect *d, const struct json *j)
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 {
-    static const struct dialect *const all[] = {&openai_completion,
-                                                &openai_chat, &anthropic_chat,
-                                                &ollama_chat, &ollama_generate};
+    static const struct dialect *const all[] = {
+        &openai_completion, &openai_chat,     &anthropic_chat,
+        &ollama_chat,       &ollama_generate, &responses_dialect};
     struct json *j = NULL;
     if (json_parse((const char *)p, n, &j, NULL) < 0) {
         return 0;

@@ -89,6 +89,44 @@ def test_public_templates(aned, shared, tmp_path):
     assert not wrong, "\n\n".join(wrong)
 
 
+def continued(compiled, v):
+    """transformers' continue_final_message: a mark behind the last message's text says where the prompt is cut."""
+    tag = "CONTINUE_FINAL_MESSAGE_TAG "
+    messages = [*v["messages"][:-1], {**v["messages"][-1], "content": v["messages"][-1]["content"] + tag}]
+    text, why = render(compiled, {**v, "messages": messages})
+    if why is not None:
+        return None, why
+    if v["messages"][-1]["content"].strip() not in text or tag.strip() not in text:
+        return None, "cannot be continued"
+    at = text.rindex(tag.strip())
+    return (text[:at] if text[at:at + len(tag)] == tag else text[:at].rstrip()), None
+
+
+LAST = {"one word": "So", "white space around": " \n So \n ", "a letter of what comes behind": "e", "lines": "One.\n\n* two\n",
+        "what was said before": "Hi", "a thought": "<think>\nHm.\n</think>\n\nSo", "a thought that goes on": "<think>\nHm", "not ASCII": "Süß \u2003"}
+
+
+def test_continued_messages(aned, shared, tmp_path):
+    """The last message of the assistant goes on, in every public template as in transformers."""
+    wrong, n = [], 0
+    for path in public(shared):
+        template = path.read_text()
+        try:
+            compiled = jinja_reference_template(template)
+        except jinja2.exceptions.TemplateError:
+            compiled = template
+        inputs = {name: dict(variables({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": text}]}, False),
+                             continue_final_message=True) for name, text in LAST.items()}
+        for (name, v), got in zip(inputs.items(), ask(aned, tmp_path, template, list(inputs.values()))):
+            want = continued(compiled, {k: x for k, x in v.items() if k != "continue_final_message"})
+            why = differs(got, want)
+            n += want[1] is None
+            if why:
+                wrong.append(f"{path.parent.name}/{path.name}, {name}: {why}")
+    assert n > 400, n
+    assert not wrong, "\n\n".join(wrong[:10]) + f"\n{len(wrong)} differ"
+
+
 # --- vectors that others made ---
 
 def vector_files(shared):

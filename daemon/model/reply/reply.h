@@ -4,6 +4,8 @@
  *   reply_forms_find (once a model, from its chat template)
  *   reply_new (once a choice) -> reply_put ... reply_end -> reply_free
  *
+ * reply_forms.marks go to text_stream_marks (model/text.h).
+ *
  * Models write both in forms of their own: <think> and its kin; a JSON object
  * between <tool_call> tags, [TOOL_CALLS], <|python_tag|>, channels and others.
  * The chat template shows which, because it writes earlier turns in the same
@@ -11,9 +13,18 @@
  *
  * The parser takes text in pieces of any size and gives events in the order of
  * the text; how the text was cut changes nothing but how text, reasoning and
- * arguments are cut. Nothing is lost: what looked like a call and is none is
- * given as text. It holds back only what may be the beginning of a mark, at
- * most REPLY_HELD_MAX bytes; more than that is text.
+ * arguments are cut, and pieces that are valid UTF-8 give pieces that are.
+ * Nothing is lost: what looked like a call and is none is given as text. It
+ * holds back only what may be the beginning of a mark, at most REPLY_HELD_MAX
+ * bytes; more than that is text.
+ *
+ * Three things are no text: marks that stand where they may; white space
+ * before a mark, between calls and around a thought; blank lines behind a call
+ * or a thought. So a client that sends the answer back gets the prompt that the
+ * template makes of it, byte for byte: what the engine has is used again.
+ *
+ * A call whose arguments break has, as they are, the bytes up to the break.
+ * Its end says that it is not whole; what follows it is text again.
  *
  * Thread: any; a parser belongs to one at a time. Forms do not change.
  */
@@ -24,7 +35,9 @@
 
 enum reply_tools {
     REPLY_NO_TOOLS, /* the template shows no form that is known */
-    REPLY_HERMES,   /* <tool_call>{"name": .., "arguments": {..}}</tool_call> */
+    REPLY_HERMES,   /* <tool_call>{"name": .., "arguments": {..}}</tool_call>,
+                       also with <function=f><parameter=a> (Qwen 3 coder) or
+                       f<arg_key>a</arg_key> (GLM) inside */
     REPLY_LLAMA3,   /* {"name": .., "parameters": {..}}, also after
                        <|python_tag|> */
     REPLY_PYTHONIC, /* [f(a=1), g(b="x")] */
@@ -34,8 +47,15 @@ enum reply_tools {
     REPLY_HARMONY,  /* <|channel|>commentary to=functions.f .. <|call|> */
     REPLY_GRANITE,  /* <|tool_call|>[{..}] or <tool_call>[{..}] */
     REPLY_LFM2,     /* <|tool_call_start|>[f(a=1)]<|tool_call_end|> */
-    REPLY_GEMMA,    /* a ```tool_code / ```json block, or gemma 4's own */
+    REPLY_GEMMA,    /* gemma 4's call:f{..}; before it, whose templates show no
+                       tools: a ```tool_code or ```json block, or either
+                       without a fence */
     REPLY_PHI,      /* <|tool_call|>[{..}]<|/tool_call|> */
+    REPLY_COMMAND,  /* Command-R's Action: and <|START_ACTION|>[{..}] */
+    REPLY_KIMI,     /* <|tool_call_begin|>functions.f:0 .. */
+    REPLY_MINIMAX,  /* <minimax:tool_call><invoke name="f"> .. */
+    REPLY_SEED,     /* <seed:tool_call><function=f> .. */
+    REPLY_N_TOOLS
 };
 
 enum reply_thoughts {
@@ -82,3 +102,12 @@ void reply_free(struct reply *r); /* NULL is fine */
 void reply_put(struct reply *r, const char *p, size_t n);
 /* The answer has ended: what was held back is given, an open call ends. */
 void reply_end(struct reply *r);
+
+/* Forms with tags write strings without quotes: 1 may be a number or a string,
+ * {"a": 1} an object or the text of a file. Whether parameter key of tool name
+ * is a string, as the request's schema has it. Without this function, what
+ * reads as a JSON number, object, list or constant is one. Call it before the
+ * first reply_put; ctx must outlive the parser. */
+typedef bool (*reply_string_fn)(void *ctx, const char *name, size_t n,
+                                const char *key, size_t key_n);
+void reply_strings(struct reply *r, reply_string_fn is_string, void *ctx);

@@ -63,6 +63,22 @@ const struct tokenizer *gen_tokenizer(const struct gen *g)
     return g->voc->tok;
 }
 
+bool gen_has_parts(const struct gen *g)
+{
+    return g->encoded && g->req.kind == GEN_CHAT && g->req.parts &&
+           (g->req.tools.n > 0 || g->voc->forms.thoughts != REPLY_NO_THOUGHTS);
+}
+
+const struct reply_forms *gen_forms(const struct gen *g)
+{
+    return &g->voc->forms;
+}
+
+struct span gen_prompt(const struct gen *g)
+{
+    return (struct span){g->work.out.p, g->work.out.n};
+}
+
 void gen_get_usage(const struct gen *g, struct gen_usage *ret)
 {
     *ret = g->usage;
@@ -202,6 +218,9 @@ static int add_streams(struct gen *g, struct err *e)
         struct gen_choice *c = &g->choices[i];
         RETERR(text_stream_init(&c->text, g->voc->tok, false, q->stops,
                                 q->n_stops, e));
+        if (gen_has_parts(g)) {
+            text_stream_marks(&c->text, g->voc->forms.marks);
+        }
         c->run.events = &gen_run_events;
         c->run.sampling = &q->sampling;
         c->run.s.prompt = g->work.tokens;
@@ -360,6 +379,9 @@ static int encode(struct gen *g, struct err *e)
         w->kind = TEXT_CHAT;
         w->messages = q->messages;
         w->n_messages = q->n_messages;
+        w->tools = q->tools;
+        w->documents = q->documents;
+        w->kwargs = q->kwargs;
         w->add_generation = true;
         break;
     case GEN_TOKENS: /* no text, but the vocabulary has to be open */

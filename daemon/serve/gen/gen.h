@@ -12,6 +12,7 @@
  */
 #pragma once
 
+#include "model/reply/reply.h"
 #include "model/text.h"
 #include "serve/engines/models.h"
 
@@ -27,6 +28,9 @@ struct gen_req {
     size_t n_tokens;
     struct chat_message *messages; /* GEN_CHAT */
     size_t n_messages;
+    struct span tools, documents, kwargs; /* GEN_CHAT: JSON, see chat.h */
+    bool parts; /* GEN_CHAT: calls and thoughts are told apart from text, where
+                   gen_has_parts() */
     struct msg_sampling sampling; /* .choice is set per choice */
     uint32_t n;                   /* choices, 1..CHOICES_MAX */
     uint32_t max_tokens;          /* of each choice; 0: the prompt only */
@@ -100,5 +104,13 @@ void gen_get_usage(const struct gen *g, struct gen_usage *ret);
 const struct model *gen_model(const struct gen *g);
 /* The stop string that ended a choice; NULL: none did. Lives as long as g. */
 const char *gen_stop(const struct gen *g, uint32_t choice);
+/* Whether the text of answers consists of parts: there are tools, or the model
+ * writes down what it thinks. Then the marks of its forms are text, and
+ * model/reply/reply.h takes it apart. Once tokens come. */
+bool gen_has_parts(const struct gen *g);
+/* The forms of the model's answers; lives as long as g. Once tokens come. */
+const struct reply_forms *gen_forms(const struct gen *g);
+/* The rendered prompt of GEN_CHAT, else empty; lives as long as g. */
+struct span gen_prompt(const struct gen *g);
 const struct tokenizer *
 gen_tokenizer(const struct gen *g); /* once tokens come */

@@ -58,6 +58,7 @@ static int try_open(struct voc *v)
     piece_of(v->tok, tokenizer_eos(v->tok), &v->eos);
     v->tmpl_rc =
         chat_compile(tokenizer_template(v->tok), &v->tmpl, &v->tmpl_error);
+    reply_forms_find(tokenizer_template(v->tok), &v->forms);
     int32_t n = tokenizer_vocab(v->tok);
     for (int32_t id = 0; id < n && v->n_eog < VOC_EOG_MAX; id++) {
         if (tokenizer_is_eog(v->tok, id)) {
@@ -128,7 +129,9 @@ static int render(struct voc *v, struct text_work *w, uint32_t steps)
     const struct chat_request q = {.messages = w->messages,
                                    .n_messages = w->n_messages,
                                    .add_generation = w->add_generation,
+                                   .go_on = true,
                                    .join = true,
+                                   .parse = true,
                                    .tools = w->tools,
                                    .documents = w->documents,
                                    .kwargs = w->kwargs,
@@ -143,6 +146,21 @@ static int render(struct voc *v, struct text_work *w, uint32_t steps)
                          "the conversation is over %zu bytes", TEXT_BYTES_MAX);
 }
 
+/* A tool that the model never hears of, or whose calls nobody can read, is no
+ * tool. */
+static int check_tools(const struct voc *v, struct err *e)
+{
+    if (!chat_mentions(v->tmpl, "tools")) {
+        return err_set(e, ERR_UNSUPPORTED,
+                       "tools: this model's chat template shows no tools");
+    }
+    return v->forms.tools != REPLY_NO_TOOLS
+               ? 0
+               : err_set(e, ERR_UNSUPPORTED,
+                         "tools: this model's chat template writes calls in a "
+                         "form that is not known here");
+}
+
 static int encode_chat(struct voc *v, struct text_work *w)
 {
     if (v->tmpl_rc != 0) {
@@ -150,6 +168,9 @@ static int encode_chat(struct voc *v, struct text_work *w)
         return err_prefix(&w->e, v->tmpl_rc,
                           "this model has no usable chat template, use "
                           "/v1/completions");
+    }
+    if (w->tools.n > 0) {
+        RETERR(check_tools(v, &w->e));
     }
     if (!w->rendered) {
         RETERR(render(v, w, 0));

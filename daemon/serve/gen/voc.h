@@ -11,6 +11,7 @@
 #pragma once
 
 #include "model/chat.h"
+#include "model/reply/reply.h"
 #include "model/tokenizer.h"
 #include "serve/workq.h"
 
@@ -29,6 +30,7 @@ struct voc {
     struct chat_template *tmpl;
     int tmpl_rc; /* 0, or why chat is not possible */
     struct err tmpl_error;
+    struct reply_forms forms; /* of what the template's model answers */
     struct buf bos, eos; /* texts of those tokens */
     size_t n_eog;
     int32_t eog[VOC_EOG_MAX];

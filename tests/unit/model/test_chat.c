@@ -172,6 +172,52 @@ static void test_more_than_text(void **state)
         "user:<textx><image>;");
 }
 
+/* Arguments that are JSON of an object are one for the template; where it wants
+ * their text, it gets that. */
+static void test_arguments(void **state)
+{
+    (void)state;
+    const struct chat_message m[] = {
+        {.role = "assistant",
+         .content = "",
+         .fields = text_of(
+             "{\"tool_calls\": [{\"function\": {\"name\": \"f\", "
+             "\"arguments\": \"{\\\"a\\\":1.0}\"}}, {\"function\": "
+             "{\"name\": \"f\", \"arguments\": \"{1\"}}, {\"function\": "
+             "{\"name\": \"f\", \"arguments\": \"3\"}}]}")},
+    };
+    struct chat_request q = {
+        .messages = m, .n_messages = 1, .bos = "", .eos = "", .parse = true};
+    static const char as_json[] =
+        "{% for m in messages %}{% for c in m.tool_calls or [] %}"
+        "{{ c.function.arguments|tojson }};{% endfor %}{% endfor %}";
+    static const char as_text[] =
+        "{% for m in messages %}{% for c in m.tool_calls or [] %}"
+        "{{ 'A' + c.function.arguments }};{% endfor %}{% endfor %}";
+    check_request(as_json, &q, "{\"a\": 1.0};\"{1\";\"3\";");
+    check_request(as_text, &q, "A{\"a\":1.0};A{1;A3;");
+    q.parse = false;
+    check_request(as_json, &q, "\"{\\\"a\\\":1.0}\";\"{1\";\"3\";");
+}
+
+/* Thoughts have the name that the template knows, and none otherwise. */
+static void test_reasoning(void **state)
+{
+    (void)state;
+    const struct chat_message m[] = {{.role = "assistant",
+                                      .content = "c",
+                                      .content_n = 1,
+                                      .reasoning = "hm",
+                                      .reasoning_n = 2}};
+    struct chat_request q = {
+        .messages = m, .n_messages = 1, .bos = "", .eos = ""};
+    check_request("{{ messages[0].thinking }}", &q, "hm");
+    check_request("{{ messages[0]['reasoning_content'] }}", &q, "hm");
+    check_request("{{ messages[0].reasoning }}", &q, "hm");
+    check_request("{{ messages[0]|tojson }}", &q,
+                  "{\"role\": \"assistant\", \"content\": \"c\"}");
+}
+
 static void refuses_by(const char *tmpl, const struct chat_request *q, int code,
                        const char *tells)
 {
@@ -413,6 +459,8 @@ int main(void)
         cmocka_unit_test(test_families),
         cmocka_unit_test(test_developer),
         cmocka_unit_test(test_more_than_text),
+        cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_reasoning),
         cmocka_unit_test(test_neighbours),
         cmocka_unit_test(test_bad_json),
         cmocka_unit_test(test_mentions),

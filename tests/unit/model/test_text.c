@@ -1,5 +1,6 @@
 /* test_text.c - however the bytes are cut, the text is the same. */
 #include "model/text.h"
+#include "tests/unit/model/vocab.h"
 #include "tests/unit/unit.h"
 
 /* The text of p[0..n) when it arrives in pieces of random size up to `most`;
@@ -120,6 +121,62 @@ static void test_any_split(void **state)
     }
 }
 
+/* Control tokens are silent, but for marks; user-defined ones are text. */
+static void test_marks(void **state)
+{
+    (void)state;
+    static const char *const more[] = {"<think>", "<call>", "<other>", "hi"};
+    static const uint32_t types[] = {4, 3, 3, 1};
+    static const char *const marks[] = {"<call>", "<think>", "hi", "<none>",
+                                        NULL};
+    struct err e = {0};
+    struct vocab v;
+    struct buf b;
+    struct tokenizer *t = NULL;
+    vocab_init(&v);
+    vocab_str(&v, "general.architecture", "llama");
+    vocab_str(&v, "tokenizer.ggml.model", "gpt2");
+    vocab_str(&v, "tokenizer.ggml.pre", "gpt-2");
+    vocab_array(&v, "tokenizer.ggml.tokens", 8, 256 + countof(more));
+    buf_init(&b, 16);
+    for (int i = 0; i < 256; i++) {
+        char byte = (char)i;
+        buf_clear(&b);
+        put_byte_chars(&b, &byte, 1);
+        vocab_put_str(&v, b.p, b.n);
+    }
+    buf_fini(&b);
+    for (size_t i = 0; i < countof(more); i++) {
+        vocab_put_str(&v, more[i], strlen(more[i]));
+    }
+    vocab_array(&v, "tokenizer.ggml.token_type", 5, 256 + countof(more));
+    for (size_t i = 0; i < 256 + countof(more); i++) {
+        buf_u32(&v.kv, i < 256 ? 1 : types[i - 256]);
+    }
+    vocab_strs(&v, "tokenizer.ggml.merges", NULL, 0);
+    vocab_bytes(&v, &b);
+    unit_ok(tokenizer_open_mem(b.p, b.n, &t, &e), &e);
+    buf_fini(&b);
+    for (int with = 0; with < 2; with++) {
+        struct text_stream s;
+        unit_ok(text_stream_init(&s, t, false, NULL, 0, &e), &e);
+        if (with == 1) {
+            text_stream_marks(&s, marks);
+        }
+        buf_init(&b, 4096);
+        for (int32_t id = 256; id < 260; id++) {
+            text_stream_put(&s, id, &b);
+        }
+        text_stream_put(&s, -1, &b);
+        text_stream_end(&s, &b);
+        assert_string_equal(b.p,
+                            with == 1 ? "<think><call>hi" : "<think>hi");
+        buf_fini(&b);
+        text_stream_fini(&s);
+    }
+    tokenizer_close(t);
+}
+
 static void test_limits(void **state)
 {
     (void)state;
@@ -173,6 +230,7 @@ int main(void)
         cmocka_unit_test(test_stops),
         cmocka_unit_test(test_utf8),
         cmocka_unit_test(test_any_split),
+        cmocka_unit_test(test_marks),
         cmocka_unit_test(test_limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

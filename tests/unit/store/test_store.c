@@ -263,6 +263,54 @@ static void test_sessions(void **state)
     assert_string_equal(listed, "ses_b=n/2/70000! ");
 }
 
+static void on_answers(void *ctx, int status, const struct store_answer *v,
+                       size_t n)
+{
+    (void)ctx;
+    answer.n++;
+    answer.status = status;
+    listed[0] = '\0';
+    size_t at = 0;
+    for (size_t i = 0; i < n; i++) {
+        at += (size_t)snprintf(listed + at, sizeof(listed) - at,
+                               "%s=%s/%zu/%zu@%d ", v[i].id, v[i].body,
+                               v[i].body_n, v[i].talk_n,
+                               v[i].talk_n > 0 ? v[i].talk[1] : -1);
+    }
+}
+
+static void test_answers(void **state)
+{
+    struct fix *f = *state;
+    struct err e;
+    char body[] = "{}", talk[] = {'a', '\0', 'c'};
+    struct store_answer v = {
+        .id = "resp_b", .body = body, .body_n = 2, .created_ms = 2};
+    unit_ok(fix_open(f, &e), &e);
+    assert_int_equal(store_answer_put(f->s, &v, on_done, NULL), 0);
+    assert_int_equal(wait_answer(f), 0);
+    v = (struct store_answer){.id = "resp_a",
+                              .body = body,
+                              .body_n = 2,
+                              .talk = talk,
+                              .talk_n = 3,
+                              .created_ms = 1};
+    assert_int_equal(store_answer_put(f->s, &v, on_done, NULL), 0);
+    assert_int_equal(wait_answer(f), 0);
+    fix_close(f);
+    unit_ok(fix_open(f, &e), &e);
+    assert_int_equal(store_answers(f->s, on_answers, NULL), 0);
+    assert_int_equal(wait_answer(f), 0);
+    assert_string_equal(listed, "resp_a={}/2/3@0 resp_b={}/2/0@-1 ");
+    assert_int_equal(store_answer_delete(f->s, "resp_a", on_done, NULL), 0);
+    assert_int_equal(wait_answer(f), 0);
+    assert_int_equal(store_answers(f->s, on_answers, NULL), 0);
+    assert_int_equal(wait_answer(f), 0);
+    assert_string_equal(listed, "resp_b={}/2/0@-1 ");
+    v.body_n = STORE_TEXT_MAX + 1;
+    assert_int_equal(store_answer_put(f->s, &v, on_done, NULL), ERR_TOO_BIG);
+}
+
 /* A job and its model become durable together, or neither does. */
 static void test_publish(void **state)
 {
@@ -379,6 +427,7 @@ int main(void)
         T(test_jobs_newest_first),
         T(test_models_and_artifacts),
         T(test_sessions),
+        T(test_answers),
         T(test_publish),
         T(test_sessions_go_with_their_model),
         T(test_queue_is_bounded),

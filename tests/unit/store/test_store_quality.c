@@ -145,7 +145,7 @@ static void test_version_5_is_migrated(void **state)
     fix_close(f);
     assert_int_equal(sqlite3_open(f->path, &db), SQLITE_OK);
     assert_int_equal(sqlite3_exec(db,
-                                  "DROP TABLE quality_reports;"
+                                  "DROP TABLE quality_reports; DROP TABLE answers;"
                                   "PRAGMA user_version=5",
                                   NULL, NULL, NULL),
                      SQLITE_OK);

@@ -255,7 +255,7 @@ static void test_version_3_is_migrated(void **state)
     struct store_job j = job_of("j", JOB_QUEUED);
     assert_int_equal(put_job(f, &j), 0);
     fix_close(f);
-    sql(f->path, "DROP TABLE quality_reports;"
+    sql(f->path, "DROP TABLE quality_reports; DROP TABLE answers;"
                  "DROP TABLE residency_ops; DROP TABLE residency_reports;"
                  "PRAGMA user_version=3");
     unit_ok(fix_open(f, &e), &e);
@@ -285,7 +285,7 @@ static void test_version_4_is_migrated(void **state)
     r.n_ops = countof(ops);
     assert_int_equal(put(f, &r), 0);
     fix_close(f);
-    sql(f->path, "DROP TABLE quality_reports;"
+    sql(f->path, "DROP TABLE quality_reports; DROP TABLE answers;"
                  "ALTER TABLE residency_ops DROP COLUMN rule;"
                  "PRAGMA user_version=4");
     unit_ok(fix_open(f, &e), &e);
