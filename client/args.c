@@ -16,7 +16,8 @@ const struct command *const commands[] = {
     &cmd_session,    &cmd_tokenize,  &cmd_detokenize,
     &cmd_completion, &cmd_verify,    &cmd_quality,
     &cmd_probe,      &cmd_residency, &cmd_report,
-    &cmd_service,    &cmd_doctor,    NULL,
+    &cmd_service,    &cmd_doctor,    &cmd_api,
+    NULL,
 };
 
 const struct command *command_find(const char *name)

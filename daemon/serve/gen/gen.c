@@ -55,7 +55,8 @@ const struct model *gen_model(const struct gen *g)
 const char *gen_stop(const struct gen *g, uint32_t choice)
 {
     const struct text_stream *t = &g->choices[choice].text;
-    return t->stopped ? g->req.stops[t->stop_index] : NULL;
+    return t->stopped && t->stop_index >= 0 ? g->req.stops[t->stop_index]
+                                            : NULL;
 }
 
 const struct tokenizer *gen_tokenizer(const struct gen *g)
@@ -202,6 +203,7 @@ static int add_streams(struct gen *g, struct err *e)
         struct gen_choice *c = &g->choices[i];
         RETERR(text_stream_init(&c->text, g->voc->tok, false, q->stops,
                                 q->n_stops, e));
+        c->text.indent = q->indent;
         c->run.events = &gen_run_events;
         c->run.sampling = &q->sampling;
         c->run.s.prompt = g->work.tokens;
@@ -281,6 +283,7 @@ static void on_encoded(struct text_work *w)
         return;
     }
     g->encoded = true;
+    g->usage.cut = w->cut;
     rc = check_tokens(g, &e); /* before a long load, not after it */
     if (rc == 0 && g->up) {   /* its engine may have been given up since */
         rc = model_serves(g->model, &e);
@@ -341,6 +344,15 @@ static int copy_ids(const int32_t *t, size_t n, int32_t **ret, size_t *ret_n,
     return 0;
 }
 
+/* Tokens for the prompt: the context without the answer, which is not asked to
+ * have more than half of it. */
+static size_t fim_room(const struct gen *g)
+{
+    uint32_t context = g->model->bundle->context;
+    uint32_t answer = g->req.max_tokens;
+    return context - (answer < context / 2 ? answer : context / 2);
+}
+
 static int encode(struct gen *g, struct err *e)
 {
     struct gen_req *q = &g->req;
@@ -361,6 +373,11 @@ static int encode(struct gen *g, struct err *e)
         w->messages = q->messages;
         w->n_messages = q->n_messages;
         w->add_generation = true;
+        break;
+    case GEN_FIM:
+        w->kind = TEXT_FIM;
+        w->fim = q->fim;
+        w->fim_room = fim_room(g);
         break;
     case GEN_TOKENS: /* no text, but the vocabulary has to be open */
         w->kind = TEXT_OPEN;
