@@ -6,6 +6,7 @@
 
 #include "client/client.h"
 #include "proto/json.h"
+#include "proto/limits.h"
 
 /* proto/api.json: embed.c */
 extern const unsigned char api_json[];

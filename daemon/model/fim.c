@@ -186,13 +186,27 @@ static int join(const struct tokenizer *t, const struct ids part[3],
     return add_id(x, tokenizer_fim(t, FIM_MID), e);
 }
 
+/* Files; prefix and prompt; suffix. */
+static int encode_parts(const struct coder *c, const struct fim_text *text,
+                        struct ids part[3], struct err *e)
+{
+    for (size_t i = 0; i < 3; i++) {
+        RETERR(reserve(&part[i], 1, e)); /* so that none is NULL */
+    }
+    RETERR(add_files(c, &part[0], text, e));
+    RETERR(add_text(c, &part[1], text->prefix, e));
+    RETERR(add_text(c, &part[1], text->prompt, e));
+    return add_text(c, &part[2], text->suffix, e);
+}
+
 int fim_encode(const struct tokenizer *t, struct tokenizer_words *words,
                const struct fim_text *text, size_t room, int32_t **ret,
                size_t *ret_n, bool *ret_cut, struct err *e)
 {
     const struct coder c = {.t = t, .words = words};
-    struct ids part[3] = {{0}}; /* files; prefix and prompt; suffix */
+    struct ids part[3] = {{0}};
     struct ids all = {0};
+    struct share s = {0};
     size_t own = 3 + (tokenizer_add_bos(t) ? 1 : 0);
     int rc = 0;
     CHECK(fim_check(t, e));
@@ -200,15 +214,8 @@ int fim_encode(const struct tokenizer *t, struct tokenizer_words *words,
         rc = err_set(e, ERR_TOO_BIG, "there is room for %zu tokens only", room);
         goto out;
     }
-    for (size_t i = 0; i < countof(part); i++) {
-        CHECK(reserve(&part[i], 1, e)); /* so that none is NULL */
-    }
-    CHECK(add_files(&c, &part[0], text, e));
-    CHECK(add_text(&c, &part[1], text->prefix, e));
-    CHECK(add_text(&c, &part[1], text->prompt, e));
-    CHECK(add_text(&c, &part[2], text->suffix, e));
-    struct share s =
-        divide(room - own, part[0].n, part[1].n, part[2].n);
+    CHECK(encode_parts(&c, text, part, e));
+    s = divide(room - own, part[0].n, part[1].n, part[2].n);
     CHECK(join(t, part, s, &all, e));
     *ret_cut =
         s.files < part[0].n || s.prefix < part[1].n || s.suffix < part[2].n;

@@ -12,10 +12,6 @@ from conftest import Daemon
 # Routes that are not there yet, or never, and why.
 NO_ROUTE = {
     "/v1/responses": "OpenAI's responses API is a task of its own",
-    "/v1/embeddings": "no model gives embeddings", "/api/embed": "no model gives embeddings",
-    "/api/embeddings": "no model gives embeddings",
-    **dict.fromkeys(("/infill", "/props", "/completion", "/apply-template", "/models/sse", "/chat/completions"),
-                    "llama-server's own routes are a task of their own"),
     "/v1beta/models/gemma-chat:streamGenerateContent": "Gemini's dialect", "/": "Hugging Face's text_generation",
 }
 # What is refused: (words of the error, reason). The first row that fits a request that was not served explains it.
@@ -29,7 +25,9 @@ REFUSED = [
     ("response_format: only", "output by a schema needs a constraint: a task of its own"),
     ("output_config.format: not here", "output by a schema needs a constraint: a task of its own"),
     ("format: only an empty one", "output by a schema needs a constraint: a task of its own"),
-    ("suffix: only an empty one", "filling in is a task of its own"),
+    ("no model here gives embeddings", "no model gives embeddings"),
+    ("its vocabulary has no token fim_", "the demo's vocabulary has no tokens for filling in"),
+    ("suffix: only an empty one", "Ollama's suffix is a task of its own"),
     ("exceeds the available context size", "longer than the demo model's context"),
     ("no block of type 'image' here", "models read text"),
     ("content: only parts of type text", "models read text"),

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "api/anthropic.h"
+#include "api/llamacpp.h"
 #include "api/ollama.h"
 #include "api/openai.h"
 
@@ -18,6 +19,23 @@ static void check_message(const struct chat_message *m)
     must(known && m->content != NULL && strlen(m->content) == m->content_n);
 }
 
+static void check_span(struct span s)
+{
+    must(s.p != NULL && strlen(s.p) == s.n);
+}
+
+static void check_gap(const struct fim_text *f)
+{
+    check_span(f->prefix);
+    check_span(f->prompt);
+    check_span(f->suffix);
+    must(f->n_files <= FIM_FILES_MAX);
+    for (size_t i = 0; i < f->n_files; i++) {
+        check_span(f->files[i].name);
+        check_span(f->files[i].text);
+    }
+}
+
 static void check(const struct call *c)
 {
     const struct gen_req *q = &c->p.req;
@@ -27,6 +45,9 @@ static void check(const struct call *c)
     }
     must(q->kind != GEN_TEXT || strlen(q->text) == q->text_n);
     must(q->kind != GEN_TOKENS || q->n_tokens <= TOKENS_MAX);
+    if (q->kind == GEN_FIM) {
+        check_gap(q->fim);
+    }
     must(q->kind != GEN_CHAT || q->n_messages > 0);
     for (size_t i = 0; q->kind == GEN_CHAT && i < q->n_messages; i++) {
         check_message(&q->messages[i]);
@@ -59,7 +80,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 {
     static const struct dialect *const all[] = {&openai_completion,
                                                 &openai_chat, &anthropic_chat,
-                                                &ollama_chat, &ollama_generate};
+                                                &ollama_chat, &ollama_generate,
+                                                &llamacpp_completion,
+                                                &llamacpp_infill};
     struct json *j = NULL;
     if (json_parse((const char *)p, n, &j, NULL) < 0) {
         return 0;

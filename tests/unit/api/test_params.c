@@ -231,7 +231,7 @@ static void what_is_refused(void **state)
         {"response_format", "{\"type\":\"json_object\"}",             PARAMS_CHAT,
          ERR_UNSUPPORTED                                                                                },
         {"tools",           "[{}]",                                   PARAMS_CHAT,       ERR_UNSUPPORTED},
-        {"suffix",          "\"x\"",                                  PARAMS_COMPLETION, ERR_UNSUPPORTED},
+        {"suffix",          "1",                                      PARAMS_COMPLETION, ERR_INVALID    },
         {"best_of",         "2",                                      PARAMS_COMPLETION, ERR_UNSUPPORTED},
         {"grammar",         "\"x\"",                                  PARAMS_COMPLETION, ERR_UNSUPPORTED},
         {"messages",        "[]",                                     PARAMS_COMPLETION, ERR_UNSUPPORTED},
