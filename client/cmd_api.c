@@ -73,8 +73,7 @@ static void put_types(const struct json *v)
     if (type == NULL) {
         printf("any");
     }
-    for (const struct json *c = json_first(type); c != NULL;
-         c = json_next(c)) {
+    for (const struct json *c = json_first(type); c != NULL; c = json_next(c)) {
         const char *s = json_str(c);
         if (s != NULL && strcmp(s, "null") != 0) {
             printf("%s%s", gap, s);
@@ -153,9 +152,9 @@ static void show_route(const struct client *c, const struct json *doc,
     for (const struct json *m = json_first(methods); m != NULL;
          m = json_next(m)) {
         const char *more = json_str(json_get(m, "description"));
-        const struct json *body = json_get(
-            json_get(json_get(m, "requestBody"), "content"),
-            "application/json");
+        const struct json *body =
+            json_get(json_get(json_get(m, "requestBody"), "content"),
+                     "application/json");
         put_method(json_key(m));
         printf(" %s: %s\n", path, ask_str(m, "summary"));
         if (more != NULL) {

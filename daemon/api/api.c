@@ -21,7 +21,7 @@
 #define OLLAMA    "Ollama"
 
 /* What clients ask for and no model gives: an error that says why. */
-#define NOT_HERE(XX, path, run, of) \
+#define NOT_HERE(XX, path, run, of)             \
     XX(POST, path, run, HTTP_CHAT_BODY_MAX, of, \
        "Not here: a 400 that says why", NULL)
 

@@ -1,9 +1,10 @@
 /* llamacpp.c - llama-server's routes: /health, /tokenize, /detokenize, texts
  * (call.h), and those of things that are not here. */
+#include "api/llamacpp.h"
+
 #include <string.h>
 
 #include "api/ask.h"
-#include "api/llamacpp.h"
 #include "base/utf8.h"
 
 /* Models whose first predictions run, which may take minutes; NULL: none. */

@@ -21,8 +21,8 @@ static int set_n_probs(struct params *p, const struct field *f,
 }
 
 /* Milliseconds; what is not above 0 is none. */
-static int set_ms(struct params *p, const struct field *f,
-                  const struct json *v, struct err *e)
+static int set_ms(struct params *p, const struct field *f, const struct json *v,
+                  struct err *e)
 {
     int64_t n = 0;
     int rc = field_int(f, v, &n, e);
@@ -53,8 +53,8 @@ static int read_bias(const struct field *f, const struct json *v,
                        "or false",
                        f->name, (int)n);
     }
-    *ret = (struct msg_bias){.id = (int32_t)n,
-                             .bias = ban ? -INFINITY : (float)x};
+    *ret =
+        (struct msg_bias){.id = (int32_t)n, .bias = ban ? -INFINITY : (float)x};
     return 0;
 }
 
@@ -354,7 +354,7 @@ static int together(struct params *p, const struct json *j, struct err *e)
 const struct fields llamacpp_completion_fields = {
     .schema = "LlamaCompletionRequest",
     .part = {common, completion},
-    .required = {"prompt"},
+    .required = {"prompt"     },
     .cls = SCHED_CLASS_INTERACTIVE,
     .max_tokens = GEN_MAX_TOKENS,
     .defaults = defaults,
@@ -363,7 +363,7 @@ const struct fields llamacpp_completion_fields = {
 
 const struct fields llamacpp_infill_fields = {
     .schema = "InfillRequest",
-    .part = {common, infill},
+    .part = {common,         infill        },
     .required = {"input_prefix", "input_suffix"},
     .cls = SCHED_CLASS_INTERACTIVE,
     .max_tokens = GEN_MAX_TOKENS,

@@ -24,11 +24,11 @@ static void put_samplers(struct json *o, const struct msg_sampling *s)
         const char *name;
         bool on;
     } rows[] = {
-        {"penalties",   penalties                             },
-        {"temperature", s->temperature > 0                    },
-        {"top_k",       s->temperature > 0 && s->top_k > 0    },
-        {"top_p",       s->temperature > 0 && s->top_p < 1    },
-        {"min_p",       s->temperature > 0 && s->min_p > 0    },
+        {"penalties",   penalties                         },
+        {"temperature", s->temperature > 0                },
+        {"top_k",       s->temperature > 0 && s->top_k > 0},
+        {"top_p",       s->temperature > 0 && s->top_p < 1},
+        {"min_p",       s->temperature > 0 && s->min_p > 0},
     };
     for (size_t i = 0; i < countof(rows); i++) {
         if (rows[i].on) {
@@ -176,8 +176,7 @@ static bool shows_content(const struct call *c)
 
 static bool shows_probs(const struct call *c)
 {
-    return c->p.logprobs &&
-           shows(c, "completion_probabilities", c->p.n_shown);
+    return c->p.logprobs && shows(c, "completion_probabilities", c->p.n_shown);
 }
 
 static void put_probs(struct call *c, struct buf *b, struct probs *p)
@@ -295,11 +294,11 @@ static void put_tail(struct call *c, struct buf *b)
     buf_puts(b, c->p.req.n > 1 ? "]" : "\n");
 }
 
-#define ANSWERS                                                          \
-    .id_prefix = "", .probs = PROBS_OBJECTS, .error = api_openai_error,  \
-    .content_type = "text/event-stream", .events = true,                 \
-    .error_before = "data: ", .error_after = "\n\n", .begin = begin,     \
-    .text = text, .end = end, .finish = finish, .head = put_head,        \
+#define ANSWERS                                                         \
+    .id_prefix = "", .probs = PROBS_OBJECTS, .error = api_openai_error, \
+    .content_type = "text/event-stream", .events = true,                \
+    .error_before = "data: ", .error_after = "\n\n", .begin = begin,    \
+    .text = text, .end = end, .finish = finish, .head = put_head,       \
     .choice = put_choice, .tail = put_tail
 
 const struct dialect llamacpp_completion = {

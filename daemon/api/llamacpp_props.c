@@ -22,7 +22,7 @@ static bool is_up(const struct model *m)
 /* Positions of a sequence, as it runs or as it would. */
 static int64_t context_of(const struct model *m)
 {
-    return is_up(m)           ? (int64_t)runner_ready(m->runner)->context
+    return is_up(m)            ? (int64_t)runner_ready(m->runner)->context
            : m->bundle != NULL ? (int64_t)m->bundle->context
                                : 0;
 }

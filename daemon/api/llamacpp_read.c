@@ -78,7 +78,7 @@ int llamacpp_read_infill(struct call *c, const struct json *j, struct err *e)
     RETERR(want_text(c, j, "input_prefix", true, &prefix, e));
     RETERR(want_text(c, j, "input_suffix", true, &suffix, e));
     RETERR(want_text(c, j, "prompt", false, &prompt, e));
-    RETERR(fill_request(&c->arena, prefix, prompt, suffix, &c->p.req, &text,
-                        e));
+    RETERR(
+        fill_request(&c->arena, prefix, prompt, suffix, &c->p.req, &text, e));
     return read_files(c, json_get(j, "input_extra"), text, e);
 }

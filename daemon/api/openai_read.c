@@ -192,8 +192,7 @@ int openai_read_completion(struct call *c, const struct json *j, struct err *e)
     if (c->of_session[0] == '\0') {
         RETERR(read_prompt(c, j, e));
     } else if (json_get(j, "prompt") != NULL || json_get(j, "model") != NULL ||
-               json_get(j, "suffix") != NULL || c->p.echo ||
-               c->p.req.n != 1) {
+               json_get(j, "suffix") != NULL || c->p.echo || c->p.req.n != 1) {
         return err_set(e, ERR_UNSUPPORTED,
                        "prompt, suffix, model, echo, n: not with a session");
     }

@@ -9,9 +9,10 @@
  * front of everything. Texts of special tokens in what is given stay text.
  *
  * What does not fit is cut: what is far from the gap goes first. Prefix and
- * suffix have a window of FIM_WINDOW tokens, of which the suffix takes a quarter
- * and what the prefix leaves. Other files have the rest, which does not depend
- * on what is typed: so the prompt begins like the one before it and is warm.
+ * suffix have a window of FIM_WINDOW tokens, of which the suffix takes a
+ * quarter and what the prefix leaves. Other files have the rest, which does not
+ * depend on what is typed: so the prompt begins like the one before it and is
+ * warm.
  *
  * Thread: any; it uses only its arguments.
  */

@@ -21,8 +21,8 @@ struct text_stream {
     size_t n_part;
     size_t n_stops;
     char *stops[STOP_STRINGS_MAX]; /* owned */
-    bool stopped;   /* a stop string was found; no text follows */
-    int stop_index; /* which one, when stopped; -1: the indentation */
+    bool stopped;    /* a stop string was found; no text follows */
+    int stop_index;  /* which one, when stopped; -1: the indentation */
     uint32_t indent; /* 0: any; set it before the first token */
     uint32_t blanks; /* of the line, when on_blanks */
     bool on_blanks;  /* at the beginning of a line that is not the first */

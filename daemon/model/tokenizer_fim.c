@@ -17,25 +17,25 @@ static const struct {
                   "<\xEF\xBD\x9C"
                   "fim\xE2\x96\x81"
                   "begin\xEF\xBD\x9C>",
-                  "<PRE>", SPM_SPACE "<PRE>", "<|code_prefix|>"}},
+                  "<PRE>", SPM_SPACE "<PRE>", "<|code_prefix|>"}                    },
     [FIM_SUF] = {{KEY("fim_suf_token_id"), KEY("suffix_token_id")},
                  {"<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>",
                   "<\xEF\xBD\x9C"
                   "fim\xE2\x96\x81"
                   "hole\xEF\xBD\x9C>",
-                  "<SUF>", SPM_SPACE "<SUF>", "<|code_suffix|>"}},
+                  "<SUF>", SPM_SPACE "<SUF>", "<|code_suffix|>"}                    },
     [FIM_MID] = {{KEY("fim_mid_token_id"), KEY("middle_token_id")},
                  {"<|fim_middle|>", "<fim-middle>", "<fim_middle>",
                   "<\xEF\xBD\x9C"
                   "fim\xE2\x96\x81"
                   "end\xEF\xBD\x9C>",
-                  "<MID>", SPM_SPACE "<MID>", "<|code_middle|>"}},
+                  "<MID>", SPM_SPACE "<MID>", "<|code_middle|>"}                    },
     [FIM_PAD] = {{KEY("fim_pad_token_id"), NULL},
-                 {"<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>"}},
+                 {"<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>"}                 },
     [FIM_REP] = {{KEY("fim_rep_token_id"), NULL},
                  {"<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>",
-                  "<reponame>"}},
-    [FIM_SEP] = {{KEY("fim_sep_token_id"), NULL}, {"<|file_sep|>"}},
+                  "<reponame>"}                                                     },
+    [FIM_SEP] = {{KEY("fim_sep_token_id"), NULL},                   {"<|file_sep|>"}},
 };
 
 /* An id of the file; one outside of the vocabulary is none. */
@@ -43,8 +43,7 @@ static int32_t id_of(const struct gguf *g, const struct tokenizer *t,
                      const char *key)
 {
     uint32_t id = UINT32_MAX;
-    return key != NULL && gguf_get_u32(g, key, &id) &&
-                   id < (uint32_t)t->n_vocab
+    return key != NULL && gguf_get_u32(g, key, &id) && id < (uint32_t)t->n_vocab
                ? (int32_t)id
                : TOKEN_NONE;
 }

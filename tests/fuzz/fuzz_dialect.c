@@ -78,11 +78,9 @@ static void read_as(const struct dialect *d, const struct json *j)
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 {
-    static const struct dialect *const all[] = {&openai_completion,
-                                                &openai_chat, &anthropic_chat,
-                                                &ollama_chat, &ollama_generate,
-                                                &llamacpp_completion,
-                                                &llamacpp_infill};
+    static const struct dialect *const all[] = {
+        &openai_completion, &openai_chat,         &anthropic_chat, &ollama_chat,
+        &ollama_generate,   &llamacpp_completion, &llamacpp_infill};
     struct json *j = NULL;
     if (json_parse((const char *)p, n, &j, NULL) < 0) {
         return 0;

@@ -25,7 +25,7 @@ struct gen_req {
     size_t text_n;
     const int32_t *tokens; /* GEN_TOKENS: taken as they are, no BOS added */
     size_t n_tokens;
-    const struct fim_text *fim; /* GEN_FIM */
+    const struct fim_text *fim;    /* GEN_FIM */
     struct chat_message *messages; /* GEN_CHAT */
     size_t n_messages;
     struct msg_sampling sampling; /* .choice is set per choice */
@@ -34,10 +34,10 @@ struct gen_req {
     bool ignore_eos;              /* end-of-generation tokens are never drawn */
     bool reuse;                   /* continue warm sequences */
     uint32_t deadline_ms;         /* from arrived_us to its end; 0: none */
-    uint32_t lines_ms; /* from the first token; then a choice that has ended a
-                          line ends as GEN_LATE; 0: none */
-    uint32_t indent;   /* text.h; a choice then ends as GEN_STOP; 0: none */
-    uint64_t arrived_us;          /* 0: the time of gen_new */
+    uint32_t lines_ms;   /* from the first token; then a choice that has ended a
+                            line ends as GEN_LATE; 0: none */
+    uint32_t indent;     /* text.h; a choice then ends as GEN_STOP; 0: none */
+    uint64_t arrived_us; /* 0: the time of gen_new */
     enum sched_class cls;
     uint64_t peer;     /* the client's number, for fairness */
     uint64_t share;    /* sched.h, rule 11; 0: drafts from its own text only */
@@ -103,7 +103,8 @@ void gen_resume(struct gen *g);
 
 void gen_get_usage(const struct gen *g, struct gen_usage *ret);
 const struct model *gen_model(const struct gen *g);
-/* The stop string that ended a choice; NULL: none did, or the indentation. Lives as long as g. */
+/* The stop string that ended a choice; NULL: none did, or the indentation.
+ * Lives as long as g. */
 const char *gen_stop(const struct gen *g, uint32_t choice);
 const struct tokenizer *
 gen_tokenizer(const struct gen *g); /* once tokens come */

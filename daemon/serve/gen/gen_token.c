@@ -134,8 +134,8 @@ static bool had_its_time(struct gen_choice *c, const struct msg_token *t)
     struct gen *g = c->gen;
     struct span s = tokenizer_piece(g->voc->tok, t->id, false);
     c->lined = c->lined || (s.n > 0 && memchr(s.p, '\n', s.n) != NULL);
-    return c->lined && c->last_us - g->usage.first_us >
-                           (uint64_t)g->req.lines_ms * 1000;
+    return c->lined &&
+           c->last_us - g->usage.first_us > (uint64_t)g->req.lines_ms * 1000;
 }
 
 static void on_token(struct run_stream *x, const struct msg_token *t)

@@ -196,9 +196,9 @@ static void text_run(struct text_work *w)
     case TEXT_OPEN:
         break;
     case TEXT_FIM:
-        w->rc = fim_encode(w->voc->tok, words_of(w->voc, w->here), w->fim,
-                           w->fim_room, &w->tokens, &w->n_tokens, &w->cut,
-                           &w->e);
+        w->rc =
+            fim_encode(w->voc->tok, words_of(w->voc, w->here), w->fim,
+                       w->fim_room, &w->tokens, &w->n_tokens, &w->cut, &w->e);
         break;
     }
     if (w->rc == 0 && w->guess != NULL) {

@@ -47,8 +47,8 @@ struct text_work {
     enum { TEXT_ENCODE, TEXT_CHAT, TEXT_DECODE, TEXT_OPEN, TEXT_FIM } kind;
     const struct fim_text *fim; /* FIM */
     size_t fim_room;            /* FIM: tokens at most */
-    bool cut;         /* FIM: something was left out */
-    const char *text; /* ENCODE */
+    bool cut;                   /* FIM: something was left out */
+    const char *text;           /* ENCODE */
     size_t text_n;
     bool special; /* ENCODE: special tokens' texts become those tokens */
     bool bos;     /* ENCODE: BOS in front where the vocabulary says so */

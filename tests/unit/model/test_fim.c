@@ -1,7 +1,7 @@
 /* test_fim.c - the tokens of a prompt to be filled in: their order, and what is
  * cut where there is no room. */
-#include "model/fim.h"
 #include "base/buf.h"
+#include "model/fim.h"
 #include "tests/unit/model/vocab.h"
 #include "tests/unit/unit.h"
 
@@ -10,7 +10,7 @@ enum { BYTE = 3, PRE = BYTE + 256, SUF, MID, REP, SEP, N_TOKENS, BOS = 1 };
 
 struct want {
     bool fim, repository, bos;
-    bool old; /* the older names of the keys */
+    bool old;             /* the older names of the keys */
     const char *pre_text; /* of the token PRE */
 };
 
@@ -26,12 +26,11 @@ static struct tokenizer *vocabulary(struct want w)
     for (unsigned i = 0; i < N_TOKENS; i++) {
         static const char *const first[] = {"<unk>", "<s>", "</s>"};
         char text[32];
-        (void)snprintf(text, sizeof(text),
-                       i >= PRE ? "<token%u>" : "<0x%02X>",
+        (void)snprintf(text, sizeof(text), i >= PRE ? "<token%u>" : "<0x%02X>",
                        i >= PRE ? i : i - BYTE);
-        const char *s = i < BYTE                              ? first[i]
+        const char *s = i < BYTE                         ? first[i]
                         : i == PRE && w.pre_text != NULL ? w.pre_text
-                                                              : text;
+                                                         : text;
         vocab_put_str(&v, s, strlen(s));
     }
     vocab_array(&v, "tokenizer.ggml.scores", 6, N_TOKENS);
@@ -178,8 +177,8 @@ static void test_order(void **state)
                        "[rep]myproject\n[sep]a.c\nint a;\n[sep]b.c\nint b;\n"
                        "[sep]filename\n[pre]x = 1[suf];\n[mid]"));
     memset(&q, 0, sizeof(q)); /* nothing at all */
-    assert_false(check(t, &q, 1000,
-                       "[rep]myproject\n[sep]filename\n[pre][suf][mid]"));
+    assert_false(
+        check(t, &q, 1000, "[rep]myproject\n[sep]filename\n[pre][suf][mid]"));
     q.suffix = text("a<token261>[mid]");
     assert_false(check(t, &q, 1000,
                        "[rep]myproject\n[sep]filename\n"
@@ -190,7 +189,9 @@ static void test_order(void **state)
 static void test_room(void **state)
 {
     (void)state;
-    static const struct fim_file files[] = {{{"a", 1}, {"0123456789", 10}}};
+    static const struct fim_file files[] = {
+        {{"a", 1}, {"0123456789", 10}}
+    };
     struct err e = {0};
     int32_t *ids = NULL;
     size_t n = 0;
@@ -199,8 +200,8 @@ static void test_room(void **state)
                          .prompt = text("klm"),
                          .suffix = text("nopqrstuvw")};
     struct tokenizer *t = vocabulary((struct want){.fim = true});
-    assert_false(check(t, &q, 3 + 13 + 10,
-                       "[pre]abcdefghijklm[suf]nopqrstuvw[mid]"));
+    assert_false(
+        check(t, &q, 3 + 13 + 10, "[pre]abcdefghijklm[suf]nopqrstuvw[mid]"));
     /* 16 for text: 4 after the gap, 12 before it */
     assert_true(check(t, &q, 3 + 16, "[pre]bcdefghijklm[suf]nopq[mid]"));
     q.prefix = text("abc"); /* what it leaves, the suffix has */
@@ -220,7 +221,9 @@ static void test_stays(void **state)
     enum { N = 5000 };
     static char long_text[N + 1];
     memset(long_text, 'x', N);
-    const struct fim_file files[] = {{{"a", 1}, {long_text, N}}};
+    const struct fim_file files[] = {
+        {{"a", 1}, {long_text, N}}
+    };
     struct fim_text q = {.prefix = text("y = "),
                          .suffix = text(";"),
                          .files = files,

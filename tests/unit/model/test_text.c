@@ -204,10 +204,8 @@ static void test_limits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_stops),
-        cmocka_unit_test(test_indent),
-        cmocka_unit_test(test_utf8),
-        cmocka_unit_test(test_any_split),
+        cmocka_unit_test(test_stops),  cmocka_unit_test(test_indent),
+        cmocka_unit_test(test_utf8),   cmocka_unit_test(test_any_split),
         cmocka_unit_test(test_limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
