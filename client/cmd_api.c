@@ -107,19 +107,21 @@ static bool is_required(const struct json *schema, const char *name)
     return false;
 }
 
+/* outer: the name of the field that these are inside of, or empty. */
 static void put_fields(const struct client *c, const struct json *doc,
-                       const struct json *schema, const char *outer,
+                       const struct json *schema, struct buf *outer,
                        unsigned depth)
 {
+    size_t before = outer->n;
     schema = resolve(doc, schema);
     for (const struct json *f = json_first(json_get(schema, "properties"));
          f != NULL; f = json_next(f)) {
         const struct json *v = resolve(doc, f);
-        const char *doc_text = json_str(json_get(v, "description"));
-        char name[128];
-        (void)snprintf(name, sizeof(name), "%s%s%s", outer,
-                       outer[0] != '\0' ? "." : "", json_key(f));
-        printf("  %s%s%s (", color_out(&c->term, COLOR_BOLD), name,
+        const char *text = json_str(json_get(v, "description"));
+        buf_puts(outer, before > 0 ? "." : "");
+        buf_puts(outer, json_key(f));
+        must(buf_ok(outer)); /* ours, NEST_MAX names */
+        printf("  %s%s%s (", color_out(&c->term, COLOR_BOLD), outer->p,
                color_out(&c->term, COLOR_OFF));
         put_types(v);
         put_value(", from ", json_get(v, "minimum"));
@@ -127,12 +129,13 @@ static void put_fields(const struct client *c, const struct json *doc,
         put_value(", one of ", json_get(v, "enum"));
         put_value(", default ", json_get(v, "default"));
         printf("%s)\n", is_required(schema, json_key(f)) ? ", required" : "");
-        if (doc_text != NULL) {
-            put_wrapped(doc_text, INDENT, c->term.width);
+        if (text != NULL) {
+            put_wrapped(text, INDENT, c->term.width);
         }
         if (json_get(v, "properties") != NULL && depth < NEST_MAX) {
-            put_fields(c, doc, v, name, depth + 1);
+            put_fields(c, doc, v, outer, depth + 1);
         }
+        outer->n = before;
     }
 }
 
@@ -164,7 +167,10 @@ static void show_route(const struct client *c, const struct json *doc,
              p != NULL; p = json_next(p)) {
             printf("  %s (in the %s)\n", ask_str(p, "name"), ask_str(p, "in"));
         }
-        put_fields(c, doc, json_get(body, "schema"), "", 0);
+        struct buf outer;
+        buf_init(&outer, KIB(4));
+        put_fields(c, doc, json_get(body, "schema"), &outer, 0);
+        buf_fini(&outer);
     }
 }
 
