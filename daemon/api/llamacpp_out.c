@@ -5,6 +5,7 @@
  * A request may pick members of the answer ("response_fields"). Text and
  * log-probabilities are large and written by themselves; the others are a tree,
  * from which they are picked. */
+#include <math.h>
 #include <string.h>
 
 #include "api/llamacpp.h"
@@ -42,15 +43,10 @@ static int64_t or_minus(uint32_t n)
     return n == UINT32_MAX ? -1 : (int64_t)n;
 }
 
-/* 0.1 and not 0.100000001: the shortest that reads back as this float. */
+/* 0.1 and not 0.100000001. */
 static void put_float(struct json *o, const char *key, float v)
 {
-    struct buf b;
-    buf_init(&b, 64);
-    json_put_float(&b, v);
-    must(buf_ok(&b));
-    json_add_raw(o, key, b.p);
-    buf_fini(&b);
+    json_add_num(o, key, round((double)v * 1e6) / 1e6);
 }
 
 void llamacpp_put_settings(struct json *o, const struct params *p)
