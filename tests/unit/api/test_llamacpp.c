@@ -145,7 +145,7 @@ static void errors(void **state)
         assert_int_equal(take(&llamacpp_infill, rows[i].text, &e),
                          rows[i].code);
         assert_string_equal(c.field, rows[i].field);
-        assert_ptr_equal(strstr(e.msg, rows[i].field), e.msg);
+        assert_non_null(strstr(e.msg, rows[i].field));
     }
 }
 
