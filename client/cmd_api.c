@@ -228,7 +228,7 @@ static int run(struct client *c, const struct args *a)
     struct err e = {0};
     int code = EXIT_SUCCESS;
     if (path != NULL && route == NULL) {
-        (void)err_set(&e, ERR_NO_ROUTE,
+        (void)err_set(&e, ERR_NOT_FOUND,
                       "there is no route %.200s; `anectl api` lists them",
                       path);
         code = ask_fail_plain(c, &e);
