@@ -347,3 +347,31 @@ def test_no_embeddings_for_ollama(daemon, path):
 def test_no_ranking(daemon, path):
     e = post(daemon, path, {"model": "demo", "query": "x", "documents": []}, 400)["error"]
     assert "no model here ranks" in e["message"]
+
+
+# --- ends of a text that editors ask for ---
+
+LONG = {"ignore_eos": True, "n_predict": 150}
+
+
+def test_indent(daemon):
+    """The text ends before the first line that begins with fewer blanks."""
+    whole = complete(daemon, **LONG)["content"]
+    first, *lines = whole.split("\n")
+    outside = next(i for i, x in enumerate(lines) if x and len(x) - len(x.lstrip(" \t")) < 2)
+    blanks = lines[outside][:len(lines[outside]) - len(lines[outside].lstrip(" \t"))]
+    want = "\n".join([first, *lines[:outside], blanks])
+    x = complete(daemon, **LONG, n_indent=2)
+    assert x["content"] == want and x["stop_type"] == "limit" and x["tokens_predicted"] < 150
+    got = events(daemon, "/completion", {"model": "demo", "prompt": PROMPT, **GREEDY, **LONG, "n_indent": 2})
+    assert "".join(e["content"] for e in got) == want
+    assert complete(daemon, **LONG, n_indent=0)["content"] == whole
+
+
+def test_time_of_lines(daemon):
+    """After t_max_predict_ms a text that has ended a line ends, and not before it has."""
+    whole = complete(daemon, **LONG)["content"]
+    x = complete(daemon, **LONG, t_max_predict_ms=1)
+    assert whole.startswith(x["content"]) and "\n" in x["content"] and x["content"] != whole
+    assert x["stop_type"] == "limit" and x["tokens_predicted"] < 150
+    assert complete(daemon, **LONG, t_max_predict_ms=86400000)["content"] == whole

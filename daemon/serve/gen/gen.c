@@ -146,12 +146,18 @@ static int check_ids(const struct gen *g, const char *field, const int32_t *t,
     return 0;
 }
 
+/* Positions of a sequence; until the engine is up, those of the bundle. */
+static uint32_t context_of(const struct gen *g)
+{
+    return g->up ? runner_ready(g->model->runner)->context
+                 : g->model->bundle->context;
+}
+
 static int check_tokens(struct gen *g, struct err *e)
 {
     const struct text_work *w = &g->work;
     size_t n = w->n_tokens;
-    uint32_t context = g->up ? runner_ready(g->model->runner)->context
-                             : g->model->bundle->context;
+    uint32_t context = context_of(g);
     g->usage.n_prompt = (uint32_t)n;
     if (n == 0) {
         return err_set(e, ERR_INVALID, "prompt: it has no token");
@@ -348,7 +354,7 @@ static int copy_ids(const int32_t *t, size_t n, int32_t **ret, size_t *ret_n,
  * have more than half of it. */
 static size_t fim_room(const struct gen *g)
 {
-    uint32_t context = g->model->bundle->context;
+    uint32_t context = context_of(g);
     uint32_t answer = g->req.max_tokens;
     return context - (answer < context / 2 ? answer : context / 2);
 }
