@@ -75,6 +75,8 @@
 #define STOP_STRINGS_MAX  16u        /* OpenAI takes 4; llama-server any */
 #define STOP_BYTES_MAX    1024u      /* one stop string */
 #define CHAT_MESSAGES_MAX 4096u
+#define FIM_FILES_MAX     256u       /* llama.vim sends 16 */
+#define FIM_WINDOW        2048u      /* tokens around a gap: llama-server's batch */
 #define TOOLS_MAX         512u       /* of one request; OpenAI takes 128, agents with servers of tools have more */
 #define TOOL_NAME_MAX     256u       /* bytes; OpenAI's is 64, other dialects name none */
 #define TOOL_BYTES_MAX    KIB(256)   /* of one tool as JSON text; the longest recorded one has 12 KB */
@@ -211,6 +213,7 @@
 #define SESSIONS_KEPT_MAX 1024u /* that clients named */
 #define SESSIONS_MAX   64u  /* warm sequences of one engine */
 #define GEN_ARENA_MAX  MIB(16) /* strings and arrays of one request */
+#define ANSWER_FIELDS_MAX 64u /* members that a request picks from its answer */
 #define CHOICES_MAX    16u  /* n of one request */
 /* Of an answer that is not streamed: 4096 tokens with 20 alternatives are 9 MiB. */
 #define ANSWER_BYTES_MAX  MIB(16)  /* then it ends, with "length" */

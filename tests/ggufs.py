@@ -2,13 +2,16 @@
 import gguf
 
 
-def copy(source, out, tensor, **options):
-    """`out` with the metadata of `source` and tensor(t), the arguments of add_tensor, for each of its tensors."""
+def copy(source, out, tensor, more=None, **options):
+    """`out` with the metadata of `source` and tensor(t), the arguments of add_tensor, for each of its tensors. more: further
+    keys, of whole numbers."""
     reader = gguf.GGUFReader(str(source))
     w = gguf.GGUFWriter(str(out), reader.fields["general.architecture"].contents(), **options)
     for f in reader.fields.values():
         if not f.name.startswith("GGUF.") and f.name != "general.architecture":
             w.add_key_value(f.name, f.contents(), f.types[0], sub_type=f.types[-1] if len(f.types) > 1 else None)
+    for key, value in (more or {}).items():
+        w.add_uint32(key, value)
     for t in reader.tensors:
         w.add_tensor(t.name, *tensor(t))
     w.write_header_to_file()

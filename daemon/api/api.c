@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "api/anthropic.h"
+#include "api/llamacpp.h"
 #include "api/ollama.h"
 #include "api/openai.h"
 #include "api/responses.h"
@@ -14,10 +15,16 @@
 #define DEL  HTTP_M_DELETE
 
 #define LLAMA     "llama-server"
+#define LMS       "LM Studio"
 #define ANED      "aned"
 #define OPENAI    "OpenAI"
 #define ANTHROPIC "Anthropic"
 #define OLLAMA    "Ollama"
+
+/* What clients ask for and no model gives: an error that says why. */
+#define NOT_HERE(XX, path, run, of)             \
+    XX(POST, path, run, HTTP_CHAT_BODY_MAX, of, \
+       "Not here: a 400 that says why", NULL)
 
 /* method, path, handler, largest body, whose it is, what it does, fields of a
  * request for text */
@@ -66,6 +73,47 @@
        "Not here: a 400 that says so", NULL)                                   \
     XX(DEL, "/api/delete", api_ollama_delete, HTTP_BODY_MAX, OLLAMA,           \
        "Remove a model", NULL)                                                 \
+    XX(POST, "/completion", api_llama_completion, HTTP_CHAT_BODY_MAX, LLAMA,   \
+       "Continue a text", &llamacpp_completion_fields)                         \
+    XX(POST, "/completions", api_llama_completion, HTTP_CHAT_BODY_MAX, LLAMA,  \
+       "Another name of /completion", &llamacpp_completion_fields)             \
+    XX(POST, "/infill", api_infill, HTTP_CHAT_BODY_MAX, LLAMA,                 \
+       "Fill in between two texts, with a model that has tokens for it",       \
+       &llamacpp_infill_fields)                                                \
+    XX(POST, "/chat/completions", api_chat, HTTP_CHAT_BODY_MAX, LLAMA,         \
+       "Another name of /v1/chat/completions", &openai_chat_fields)            \
+    XX(GET, "/models", api_oai_models, 0, LLAMA, "Another name of /v1/models", \
+       NULL)                                                                   \
+    XX(GET, "/models/sse", api_models_sse, 0, LLAMA,                           \
+       "Follow the states of all models, as events", NULL)                     \
+    XX(GET, "/props", api_props, 0, LLAMA,                                     \
+       "A model's context, template and defaults; ?model=NAME", NULL)          \
+    XX(POST, "/props", api_no_props, HTTP_BODY_MAX, LLAMA,                     \
+       "Not here: a 400 that says so", NULL)                                   \
+    XX(GET, "/slots", api_slots, 0, LLAMA,                                     \
+       "A model's sequences: which are being worked on; ?model=NAME", NULL)    \
+    XX(GET, "/lora-adapters", api_lora_adapters, 0, LLAMA,                     \
+       "None: an empty list", NULL)                                            \
+    XX(POST, "/lora-adapters", api_no_lora, HTTP_BODY_MAX, LLAMA,              \
+       "Not here: a 400 that says so", NULL)                                   \
+    XX(POST, "/apply-template", api_apply_template, HTTP_CHAT_BODY_MAX, LLAMA, \
+       "The prompt that a conversation becomes", &openai_chat_fields)          \
+    NOT_HERE(XX, "/embedding", api_no_embeddings, LLAMA)                       \
+    NOT_HERE(XX, "/embeddings", api_no_embeddings, LLAMA)                      \
+    NOT_HERE(XX, "/v1/embeddings", api_no_embeddings, OPENAI)                  \
+    NOT_HERE(XX, "/api/embed", api_no_embeddings, OLLAMA)                      \
+    NOT_HERE(XX, "/api/embeddings", api_no_embeddings, OLLAMA)                 \
+    NOT_HERE(XX, "/api/v0/embeddings", api_no_embeddings, LMS)                 \
+    NOT_HERE(XX, "/rerank", api_no_rerank, LLAMA)                              \
+    NOT_HERE(XX, "/reranking", api_no_rerank, LLAMA)                           \
+    NOT_HERE(XX, "/v1/rerank", api_no_rerank, LLAMA)                           \
+    NOT_HERE(XX, "/v1/reranking", api_no_rerank, LLAMA)                        \
+    XX(GET, "/api/v0/models", api_lms_models, 0, LMS, "The models", NULL)      \
+    XX(GET, "/api/v0/models/{name}", api_lms_model, 0, LMS, "One model", NULL) \
+    XX(POST, "/api/v0/chat/completions", api_chat, HTTP_CHAT_BODY_MAX, LMS,    \
+       "Another name of /v1/chat/completions", &openai_chat_fields)            \
+    XX(POST, "/api/v0/completions", api_completions, HTTP_CHAT_BODY_MAX, LMS,  \
+       "Another name of /v1/completions", &openai_completion_fields)           \
     XX(POST, "/tokenize", api_tokenize, HTTP_CHAT_BODY_MAX, LLAMA,             \
        "Text into token ids", NULL)                                            \
     XX(POST, "/detokenize", api_detokenize, HTTP_CHAT_BODY_MAX, LLAMA,         \
@@ -168,8 +216,9 @@ static api_error_fn *error_form(const char *path)
         const char *begin;
         api_error_fn *form;
     } rows[] = {
-        {"/v1/messages", anthropic_error},
-        {"/api/",        ollama_error   },
+        {"/v1/messages", anthropic_error },
+        {"/api/v0/",     api_openai_error}, /* LM Studio's */
+        {"/api/",        ollama_error    },
     };
     for (size_t i = 0; i < countof(rows); i++) {
         if (strncmp(path, rows[i].begin, strlen(rows[i].begin)) == 0) {

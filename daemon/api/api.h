@@ -140,7 +140,23 @@ void api_ollama_push(struct http_req *r, const struct http_args *a);
 void api_ollama_create(struct http_req *r, const struct http_args *a);
 void api_ollama_copy(struct http_req *r, const struct http_args *a);
 void api_ollama_delete(struct http_req *r, const struct http_args *a);
+/* lmstudio.c */
+void api_lms_models(struct http_req *r, const struct http_args *a);
+void api_lms_model(struct http_req *r, const struct http_args *a);
+/* llamacpp_events.c */
+void api_models_sse(struct http_req *r, const struct http_args *a);
+/* llamacpp_props.c */
+void api_props(struct http_req *r, const struct http_args *a);
+void api_slots(struct http_req *r, const struct http_args *a);
+void api_lora_adapters(struct http_req *r, const struct http_args *a);
+void api_apply_template(struct http_req *r, const struct http_args *a);
 /* llamacpp.c */
+void api_llama_completion(struct http_req *r, const struct http_args *a);
+void api_infill(struct http_req *r, const struct http_args *a);
+void api_no_embeddings(struct http_req *r, const struct http_args *a);
+void api_no_rerank(struct http_req *r, const struct http_args *a);
+void api_no_props(struct http_req *r, const struct http_args *a);
+void api_no_lora(struct http_req *r, const struct http_args *a);
 void api_health(struct http_req *r, const struct http_args *a);
 void api_tokenize(struct http_req *r, const struct http_args *a);
 void api_detokenize(struct http_req *r, const struct http_args *a);

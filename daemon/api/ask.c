@@ -8,6 +8,7 @@ static void ask_free(struct ask *k)
     text_fini(&k->work);
     arena_fini(&k->arena);
     buf_fini(&k->out);
+    json_free(k->known);
     free(k);
 }
 
@@ -44,6 +45,22 @@ static void on_done(struct text_work *w)
     ask_free(k);
 }
 
+static void put(struct ask *k, struct model *m)
+{
+    struct server *s = http_ctx(k->r);
+    k->work.then = write_answer;
+    k->work.done = on_done;
+    k->body.queue = s->text;
+    int rc = text_put(s->text, m->voc, &k->work);
+    if (rc != 0) {
+        s->stats.refused_busy++;
+        api_fail(k->r, rc, NULL, "too many texts wait to be tokenised");
+        ask_free(k);
+        return;
+    }
+    http_on_gone(k->r, on_gone, k);
+}
+
 /* api_read.go: read, it is given to the text thread. */
 static void submit(struct api_read *x)
 {
@@ -54,7 +71,6 @@ static void submit(struct api_read *x)
         ask_free(k);
         return;
     }
-    struct server *s = http_ctx(k->r);
     int rc = x->rc;
     if (rc != 0) {
         api_fail(k->r, rc, k->param[0] != '\0' ? k->param : NULL, x->e.msg);
@@ -65,28 +81,34 @@ static void submit(struct api_read *x)
         ask_free(k);
         return;
     }
-    k->work.then = write_answer;
-    k->work.done = on_done;
-    k->body.queue = s->text;
-    rc = text_put(s->text, m->voc, &k->work);
-    if (rc != 0) {
-        s->stats.refused_busy++;
-        api_fail(k->r, rc, NULL, "too many texts wait to be tokenised");
-        ask_free(k);
-        return;
-    }
-    http_on_gone(k->r, on_gone, k);
+    put(k, m);
 }
 
-void ask_start(struct http_req *r,
-               int (*read)(struct api_read *x, const struct json *j),
-               void (*write)(struct ask *k))
+static struct ask *ask_new(void (*write)(struct ask *k))
 {
     struct ask *k = calloc(1, sizeof(*k));
     must(k != NULL);
     k->write = write;
     arena_init(&k->arena, GEN_ARENA_MAX);
     buf_init(&k->out, HTTP_REPLY_MAX - KIB(4));
+    return k;
+}
+
+void ask_vocabulary(struct http_req *r, struct model *m, struct json *known,
+                    void (*write)(struct ask *k))
+{
+    struct ask *k = ask_new(write);
+    k->r = r;
+    k->known = known;
+    k->work.kind = TEXT_OPEN;
+    put(k, m);
+}
+
+void ask_start(struct http_req *r,
+               int (*read)(struct api_read *x, const struct json *j),
+               void (*write)(struct ask *k))
+{
+    struct ask *k = ask_new(write);
     k->body.read = read;
     k->body.go = submit;
     api_read_body(r, &k->body);

@@ -1,4 +1,7 @@
-/* llamacpp.c - llama-server's routes: /health, /tokenize, /detokenize. */
+/* llamacpp.c - llama-server's routes: /health, /tokenize, /detokenize, texts
+ * (call.h), and those of things that are not here. */
+#include "api/llamacpp.h"
+
 #include <string.h>
 
 #include "api/ask.h"
@@ -174,4 +177,50 @@ void api_detokenize(struct http_req *r, const struct http_args *a)
 {
     (void)a;
     ask_start(r, read_detokenize, write_text);
+}
+
+void api_llama_completion(struct http_req *r, const struct http_args *a)
+{
+    (void)a;
+    call_start(r, &llamacpp_completion, "");
+}
+
+void api_infill(struct http_req *r, const struct http_args *a)
+{
+    (void)a;
+    call_start(r, &llamacpp_infill, "");
+}
+
+/* --- not here --- */
+
+void api_no_embeddings(struct http_req *r, const struct http_args *a)
+{
+    (void)a;
+    api_fail(r, ERR_UNSUPPORTED, NULL,
+             "no model here gives embeddings: conversions are of models that "
+             "draw text, and their programs end in its next token");
+}
+
+void api_no_rerank(struct http_req *r, const struct http_args *a)
+{
+    (void)a;
+    api_fail(r, ERR_UNSUPPORTED, NULL,
+             "no model here ranks documents: conversions are of models that "
+             "draw text");
+}
+
+void api_no_props(struct http_req *r, const struct http_args *a)
+{
+    (void)a;
+    api_fail(r, ERR_UNSUPPORTED, NULL,
+             "properties are not set here: a request says how it draws, and "
+             "aned.conf has what the daemon does");
+}
+
+void api_no_lora(struct http_req *r, const struct http_args *a)
+{
+    (void)a;
+    api_fail(r, ERR_UNSUPPORTED, NULL,
+             "there are no adapters here: merge one into its model before the "
+             "conversion");
 }

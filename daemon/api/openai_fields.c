@@ -309,9 +309,10 @@ static const struct field completion[] = {
             "logprobs."},
     {"best_of", only_number, "integer", .lo = 1,
      .doc = "Only 1."},
-    {"suffix", only_empty, "string",
-     .more = "'maxLength': 0",
-     .doc = "Only empty."},
+    {"suffix", take_string, "string",
+     .doc = "What comes after the text: it is filled in between prompt and "
+            "this, as with /infill, by a model that has tokens for it. Only "
+            "with a text prompt, without echo."},
     {.name = NULL},
 };
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "api/fields.h"
+#include "api/fill.h"
 #include "api/messages.h"
 #include "api/openai.h"
 #include "api/tools.h"
@@ -55,11 +56,28 @@ static int read_text(struct call *c, const char *text, struct err *e)
     return 0;
 }
 
+/* What is between prompt and suffix. */
+static int read_gap(struct call *c, const char *text, const char *suffix,
+                    struct err *e)
+{
+    struct fim_text *f = NULL;
+    c->field = "suffix";
+    if (text == NULL || c->p.echo) {
+        return err_set(e, ERR_UNSUPPORTED,
+                       "suffix: only with a text prompt, without echo");
+    }
+    return fill_request(&c->arena, text, NULL, suffix, &c->p.req, &f, e);
+}
+
 /* A string, [string], [int] or [[int]]: one prompt a request. */
 static int read_prompt(struct call *c, const struct json *j, struct err *e)
 {
     const struct json *v = json_get(j, "prompt");
     const char *text = json_str(v);
+    const char *suffix = json_str(json_get(j, "suffix"));
+    if (suffix != NULL && suffix[0] != '\0') {
+        return read_gap(c, text, suffix, e);
+    }
     if (text != NULL) {
         return read_text(c, text, e);
     }
@@ -225,9 +243,9 @@ int openai_read_completion(struct call *c, const struct json *j, struct err *e)
     if (c->of_session[0] == '\0') {
         RETERR(read_prompt(c, j, e));
     } else if (json_get(j, "prompt") != NULL || json_get(j, "model") != NULL ||
-               c->p.echo || c->p.req.n != 1) {
+               json_get(j, "suffix") != NULL || c->p.echo || c->p.req.n != 1) {
         return err_set(e, ERR_UNSUPPORTED,
-                       "prompt, model, echo, n: not with a session");
+                       "prompt, suffix, model, echo, n: not with a session");
     }
     c->field = "prediction";
     return read_prediction(c, e);

@@ -23,6 +23,10 @@ struct params {
     bool echo;
     bool raw; /* Ollama's: the prompt needs no template */
     bool seeded;
+    bool token_timings;       /* llama-server's: each event has timings */
+    bool likeliest;           /* llama-server's filter "infill" was asked for */
+    const char *const *shown; /* paths of members of the answer; NULL: all */
+    size_t n_shown;
     uint8_t samplers[8]; /* those that apply, in order (samplers.c) */
     uint8_t n_samplers;  /* 0: the request does not say */
     bool tempered;  /* the request has a temperature */

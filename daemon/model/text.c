@@ -101,9 +101,30 @@ static void look_for_stop(struct text_stream *s, struct buf *out)
     }
 }
 
+/* Whether this character is the first of a line that is not indented enough.
+ * Lines without characters do not count. */
+static bool is_outside(struct text_stream *s, char c)
+{
+    if (c == '\n') {
+        s->on_blanks = true;
+        s->blanks = 0;
+    } else if (s->on_blanks && (c == ' ' || c == '\t')) {
+        s->blanks++;
+    } else if (s->on_blanks) {
+        s->on_blanks = false;
+        return s->blanks < s->indent;
+    }
+    return false;
+}
+
 static void add_char(struct text_stream *s, const char *p, size_t n,
                      struct buf *out)
 {
+    if (!s->stopped && s->indent > 0 && is_outside(s, p[0])) {
+        s->stopped = true;
+        buf_put(out, s->pending.p, s->pending.n);
+        buf_clear(&s->pending);
+    }
     if (!s->stopped) {
         buf_put(&s->pending, p, n);
         look_for_stop(s, out);

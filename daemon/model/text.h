@@ -5,7 +5,8 @@
  * UTF-8 and never has a stop string, or a part of one, in it. Invalid bytes
  * become U+FFFD, one for each maximal part of a sequence. Of several stop
  * strings the one that is complete first counts; of those complete at the same
- * byte, the longest. So the text does not depend on how tokens cut it.
+ * byte, the longest. So the text does not depend on how tokens cut it. The text
+ * may also end before the first line that is indented less than `indent`.
  */
 #pragma once
 
@@ -20,8 +21,11 @@ struct text_stream {
     size_t n_part;
     size_t n_stops;
     char *stops[STOP_STRINGS_MAX]; /* owned */
-    bool stopped;   /* a stop string was found; no text follows */
-    int stop_index; /* which one, when stopped */
+    bool stopped;    /* a stop string was found; no text follows */
+    int stop_index;  /* which one, when stopped; -1: the indentation */
+    uint32_t indent; /* 0: any; set it before the first token */
+    uint32_t blanks; /* of the line, when on_blanks */
+    bool on_blanks;  /* at the beginning of a line that is not the first */
     size_t n_marks;
     int32_t marks[TEXT_MARKS_MAX]; /* control tokens that are text */
 };

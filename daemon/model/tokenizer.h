@@ -40,6 +40,13 @@ bool tokenizer_is_special(const struct tokenizer *t, int32_t id);
 const char *tokenizer_template(const struct tokenizer *t);
 const char *tokenizer_kind(const struct tokenizer *t); /* as above */
 const char *tokenizer_pre(const struct tokenizer *t);  /* "qwen2", ... or "" */
+/* Tokens for filling in the middle: before the text in front, before the text
+ * behind, before what is to be filled in; padding; before a repository's name
+ * and before a file's. By the file's keys or, as in llama.cpp, by their texts.
+ * TOKEN_NONE where the vocabulary has none. */
+enum tokenizer_fim { FIM_PRE, FIM_SUF, FIM_MID, FIM_PAD, FIM_REP, FIM_SEP };
+#define FIM_TOKENS 6
+int32_t tokenizer_fim(const struct tokenizer *t, enum tokenizer_fim which);
 /* Id of a token by its exact text in the vocabulary; TOKEN_NONE. */
 int32_t tokenizer_find(const struct tokenizer *t, const char *text, size_t n);
 

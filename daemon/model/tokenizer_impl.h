@@ -2,6 +2,7 @@
  *
  *   tokenizer.c          the public calls and what one text goes through
  *   tokenizer_load.c     a GGUF's vocabulary into the tables below
+ *   tokenizer_fim.c      tokens for filling in the middle
  *   tokenizer_pieces.c   pieces of running text, special tokens
  *   tokenizer_table.c    text -> id, pair of ids -> merge, special tokens' trie
  *   tokenizer_patterns.c pre-tokenizer patterns by name
@@ -109,11 +110,14 @@ struct tokenizer {
     int32_t byte_id[256]; /* the token of a single byte, or TOKEN_NONE */
     size_t longest;       /* bytes of the longest token text */
     int32_t bos, eos, unk;
+    int32_t fim[FIM_TOKENS];
     bool add_bos, add_eos;
     bool space_prefix;   /* SPM */
     bool joins[256];     /* SPM: some token has a U+2581 after this byte */
     char *chat_template; /* owned; NULL when absent */
 };
+
+void tokenizer_load_fim(const struct gguf *g, struct tokenizer *t);
 
 static inline struct span token_text(const struct tokenizer *t, int32_t id)
 {

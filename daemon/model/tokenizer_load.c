@@ -406,6 +406,7 @@ static void load_ids(const struct gguf *g, struct tokenizer *t)
         want_id(g, t, ids[i].key, ids[i].id);
     }
     mark_well_known(t);
+    tokenizer_load_fim(g, t);
     const int32_t ends[] = {t->eos, eot, eom};
     for (size_t i = 0; i < countof(ends); i++) {
         if (ends[i] != TOKEN_NONE) {

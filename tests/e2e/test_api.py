@@ -638,6 +638,8 @@ def test_every_field_with_every_value(plain, path):
                 assert r.status_code in (200, 400, 404, 413), (name, v, r.text)
                 if r.status_code == 400:
                     e = r.json()["error"]
+                    if name == "suffix" and "has no token fim_pre" in e["message"]:
+                        continue  # the model's, not the field's
                     assert e["param"] in (name, "stream_options", "top_logprobs", "prompt", "echo"), (name, v, e)
             r = c.post(path, json={"model": "fake", "max_tokens": 2, **base, name: base.get(name)})
             assert r.status_code == 200, (name, r.text)  # null is absent

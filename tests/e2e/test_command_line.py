@@ -219,3 +219,28 @@ def test_api(aned):
     say("/health", code=66)
     say("--json", "/none", code=66)
     say("a", "b", code=64)
+
+
+def test_anectl_api(anectl):
+    """The same for people, without a daemon."""
+    def say(*args, code=0):
+        r = subprocess.run([anectl, "api", *args], capture_output=True, text=True, env={"ANED_SOCKET": "/none"})
+        assert r.returncode == code, r.stderr
+        return r.stderr if code else r.stdout
+    doc = json.loads((TOP / "proto" / "api.json").read_text())
+    lines = say().splitlines()
+    assert [x for x in lines if not x.startswith(" ")] == [t["name"] for t in doc["tags"]]
+    listed = [tuple(x.split()[:2]) for x in lines if x.startswith(" ")]
+    assert sorted(listed) == sorted((m.upper(), p) for p, methods in doc["paths"].items() for m in methods)
+    assert json.loads(say("--json")) == doc
+    one = json.loads(say("--json", "/infill"))
+    assert list(one["paths"]) == ["/infill"] and one["components"] == doc["components"]
+    fields = say("/api/chat")
+    assert fields.startswith("POST   /api/chat: ") and "  messages (array)\n" in fields
+    assert "  options.temperature (number, from 0 to 2, default 0.8)\n      0 is greedy.\n" in fields
+    assert "  input_prefix (string, required)\n" in say("/infill")
+    assert "  content (string, required)\n" in say("/tokenize")  # described by hand
+    assert "DELETE /aned/v1/models/{name}: " in say("/aned/v1/models/{name}")
+    assert all(len(x) <= 80 for x in fields.splitlines() if x.startswith("      "))
+    assert "there is no route /none" in say("/none", code=66)
+    say("a", "b", code=64)

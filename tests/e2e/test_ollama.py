@@ -167,7 +167,7 @@ def test_what_is_refused(daemon):
         r = post(daemon, path, body)
         assert r.status_code == 400 and r.json()["error"].startswith(path[5:] + ": "), r.text
     r = post(daemon, "/api/embed", {"model": "demo", "input": "x"})
-    assert r.status_code == 404 and "error" in r.json()
+    assert r.status_code == 400 and "no model here gives embeddings" in r.json()["error"]
     with pytest.raises(ollama.ResponseError, match="tools: this model"):
         sdk(daemon).chat(**CHAT, tools=[{"type": "function", "function": {"name": "f"}}])
 

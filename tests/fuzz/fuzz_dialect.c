@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "api/anthropic.h"
+#include "api/llamacpp.h"
 #include "api/ollama.h"
 #include "api/openai.h"
 #include "api/responses.h"
@@ -32,6 +33,23 @@ static void check_message(const struct chat_message *m)
     check_json(m->fields, JSON_OBJECT);
 }
 
+static void check_span(struct span s)
+{
+    must(s.p != NULL && strlen(s.p) == s.n);
+}
+
+static void check_gap(const struct fim_text *f)
+{
+    check_span(f->prefix);
+    check_span(f->prompt);
+    check_span(f->suffix);
+    must(f->n_files <= FIM_FILES_MAX);
+    for (size_t i = 0; i < f->n_files; i++) {
+        check_span(f->files[i].name);
+        check_span(f->files[i].text);
+    }
+}
+
 static void check(const struct call *c)
 {
     const struct gen_req *q = &c->p.req;
@@ -41,6 +59,9 @@ static void check(const struct call *c)
     }
     must(q->kind != GEN_TEXT || strlen(q->text) == q->text_n);
     must(q->kind != GEN_TOKENS || q->n_tokens <= TOKENS_MAX);
+    if (q->kind == GEN_FIM) {
+        check_gap(q->fim);
+    }
     must(q->kind != GEN_CHAT || q->n_messages > 0);
     must(q->n_messages <= CHAT_MESSAGES_MAX && c->p.kwargs == NULL);
     check_json(q->tools, JSON_ARRAY);
@@ -79,8 +100,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 {
     static const struct dialect *const all[] = {
-        &openai_completion, &openai_chat,     &anthropic_chat,
-        &ollama_chat,       &ollama_generate, &responses_dialect};
+        &openai_completion,   &openai_chat,     &anthropic_chat,
+        &ollama_chat,         &ollama_generate, &responses_dialect,
+        &llamacpp_completion, &llamacpp_infill};
     struct json *j = NULL;
     if (json_parse((const char *)p, n, &j, NULL) < 0) {
         return 0;

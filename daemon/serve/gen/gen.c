@@ -55,7 +55,8 @@ const struct model *gen_model(const struct gen *g)
 const char *gen_stop(const struct gen *g, uint32_t choice)
 {
     const struct text_stream *t = &g->choices[choice].text;
-    return t->stopped ? g->req.stops[t->stop_index] : NULL;
+    return t->stopped && t->stop_index >= 0 ? g->req.stops[t->stop_index]
+                                            : NULL;
 }
 
 const struct tokenizer *gen_tokenizer(const struct gen *g)
@@ -161,12 +162,18 @@ static int check_ids(const struct gen *g, const char *field, const int32_t *t,
     return 0;
 }
 
+/* Positions of a sequence; until the engine is up, those of the bundle. */
+static uint32_t context_of(const struct gen *g)
+{
+    return g->up ? runner_ready(g->model->runner)->context
+                 : g->model->bundle->context;
+}
+
 static int check_tokens(struct gen *g, struct err *e)
 {
     const struct text_work *w = &g->work;
     size_t n = w->n_tokens;
-    uint32_t context = g->up ? runner_ready(g->model->runner)->context
-                             : g->model->bundle->context;
+    uint32_t context = context_of(g);
     g->usage.n_prompt = (uint32_t)n;
     if (n == 0) {
         return err_set(e, ERR_INVALID, "prompt: it has no token");
@@ -221,6 +228,7 @@ static int add_streams(struct gen *g, struct err *e)
         if (gen_has_parts(g)) {
             text_stream_marks(&c->text, g->voc->forms.marks);
         }
+        c->text.indent = q->indent;
         c->run.events = &gen_run_events;
         c->run.sampling = &q->sampling;
         c->run.s.prompt = g->work.tokens;
@@ -300,6 +308,7 @@ static void on_encoded(struct text_work *w)
         return;
     }
     g->encoded = true;
+    g->usage.cut = w->cut;
     rc = check_tokens(g, &e); /* before a long load, not after it */
     if (rc == 0 && g->up) {   /* its engine may have been given up since */
         rc = model_serves(g->model, &e);
@@ -360,6 +369,15 @@ static int copy_ids(const int32_t *t, size_t n, int32_t **ret, size_t *ret_n,
     return 0;
 }
 
+/* Tokens for the prompt: the context without the answer, which is not asked to
+ * have more than half of it. */
+static size_t fim_room(const struct gen *g)
+{
+    uint32_t context = context_of(g);
+    uint32_t answer = g->req.max_tokens;
+    return context - (answer < context / 2 ? answer : context / 2);
+}
+
 static int encode(struct gen *g, struct err *e)
 {
     struct gen_req *q = &g->req;
@@ -383,6 +401,11 @@ static int encode(struct gen *g, struct err *e)
         w->documents = q->documents;
         w->kwargs = q->kwargs;
         w->add_generation = true;
+        break;
+    case GEN_FIM:
+        w->kind = TEXT_FIM;
+        w->fim = q->fim;
+        w->fim_room = fim_room(g);
         break;
     case GEN_TOKENS: /* no text, but the vocabulary has to be open */
         w->kind = TEXT_OPEN;

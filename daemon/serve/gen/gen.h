@@ -16,7 +16,7 @@
 #include "model/text.h"
 #include "serve/engines/models.h"
 
-enum gen_kind { GEN_TEXT, GEN_TOKENS, GEN_CHAT };
+enum gen_kind { GEN_TEXT, GEN_TOKENS, GEN_CHAT, GEN_FIM };
 
 #define GEN_MAX_TOKENS UINT32_MAX /* to the end of the context */
 
@@ -26,6 +26,7 @@ struct gen_req {
     size_t text_n;
     const int32_t *tokens; /* GEN_TOKENS: taken as they are, no BOS added */
     size_t n_tokens;
+    const struct fim_text *fim;    /* GEN_FIM */
     struct chat_message *messages; /* GEN_CHAT */
     size_t n_messages;
     struct span tools, documents, kwargs; /* GEN_CHAT: JSON, see chat.h */
@@ -37,7 +38,10 @@ struct gen_req {
     bool ignore_eos;              /* end-of-generation tokens are never drawn */
     bool reuse;                   /* continue warm sequences */
     uint32_t deadline_ms;         /* from arrived_us to its end; 0: none */
-    uint64_t arrived_us;          /* 0: the time of gen_new */
+    uint32_t lines_ms;   /* from the first token; then a choice that has ended a
+                            line ends as GEN_LATE; 0: none */
+    uint32_t indent;     /* text.h; a choice then ends as GEN_STOP; 0: none */
+    uint64_t arrived_us; /* 0: the time of gen_new */
     enum sched_class cls;
     uint64_t peer;     /* the client's number, for fairness */
     uint64_t share;    /* sched.h, rule 11; 0: drafts from its own text only */
@@ -82,6 +86,7 @@ struct gen_usage {
     uint64_t created_us, started_us, first_us, last_us; /* 0 = not yet */
     uint64_t n_queued; /* steps begun up to its first, that one included */
     bool late;         /* the deadline ended it */
+    bool cut;          /* GEN_FIM: some of the text had no room */
     bool on_cpu;       /* a package ran on the CPU in place of its device */
 };
 
@@ -102,7 +107,8 @@ void gen_resume(struct gen *g);
 
 void gen_get_usage(const struct gen *g, struct gen_usage *ret);
 const struct model *gen_model(const struct gen *g);
-/* The stop string that ended a choice; NULL: none did. Lives as long as g. */
+/* The stop string that ended a choice; NULL: none did, or the indentation.
+ * Lives as long as g. */
 const char *gen_stop(const struct gen *g, uint32_t choice);
 /* Whether the text of answers consists of parts: there are tools, or the model
  * writes down what it thinks. Then the marks of its forms are text, and

@@ -12,6 +12,7 @@ struct gen_choice {
     struct text_stream text;
     bool leaving, ended;
     bool enough; /* the sink wants no more */
+    bool lined;  /* a line has ended in its text */
     enum gen_finish why; /* leaving */
     uint64_t last_us; /* its last token */
 };

@@ -6,6 +6,8 @@
  * got its last token leaves the scheduler at once; it ends (on_left) after the
  * other choices have passed on their tokens.
  */
+#include <string.h>
+
 #include "serve/gen/gen_impl.h"
 
 static struct gen_choice *choice_of(struct run_stream *x)
@@ -37,11 +39,11 @@ static void pause_all(struct gen *g, bool paused)
     }
 }
 
-/* Only a text that may hold a stop string has to be known before the next
+/* Only a text that may end by what it says has to be known before the next
  * step. */
 static bool speaks_later(const struct gen *g)
 {
-    return g->req.n_stops == 0;
+    return g->req.n_stops == 0 && g->req.indent == 0;
 }
 
 static bool ends_text(const struct gen *g, const struct msg_token *t)
@@ -126,6 +128,16 @@ static void on_left(struct run_stream *x)
     end_choice(c, c->why);
 }
 
+/* Whether a choice with a line in it has had its time (gen_req.lines_ms). */
+static bool had_its_time(struct gen_choice *c, const struct msg_token *t)
+{
+    struct gen *g = c->gen;
+    struct span s = tokenizer_piece(g->voc->tok, t->id, false);
+    c->lined = c->lined || (s.n > 0 && memchr(s.p, '\n', s.n) != NULL);
+    return c->lined &&
+           c->last_us - g->usage.first_us > (uint64_t)g->req.lines_ms * 1000;
+}
+
 static void on_token(struct run_stream *x, const struct msg_token *t)
 {
     struct gen_choice *c = choice_of(x);
@@ -139,6 +151,8 @@ static void on_token(struct run_stream *x, const struct msg_token *t)
         why = GEN_EOG;
     } else if (c->text.stopped) {
         why = GEN_STOP;
+    } else if (g->req.lines_ms > 0 && had_its_time(c, t)) {
+        why = GEN_LATE;
     } else if (!c->enough && x->n_out < g->req.max_tokens &&
                runner_push(g->model->runner, x, t->id) == 0) {
         return;

@@ -216,6 +216,11 @@ static void text_run(struct text_work *w)
         break;
     case TEXT_OPEN:
         break;
+    case TEXT_FIM:
+        w->rc =
+            fim_encode(w->voc->tok, words_of(w->voc, w->here), w->fim,
+                       w->fim_room, &w->tokens, &w->n_tokens, &w->cut, &w->e);
+        break;
     }
     if (w->rc == 0 && w->guess != NULL) {
         w->rc = tokenizer_encode_words(
@@ -251,6 +256,7 @@ static bool is_short(const struct text_work *w)
     size_t n = w->guess != NULL ? w->guess_n : 0;
     n += w->n_ids * sizeof(*w->ids);
     n += w->kind == TEXT_ENCODE ? w->text_n : 0;
+    n += w->kind == TEXT_FIM ? fim_bytes(w->fim) : 0;
     n += w->tools.n + w->documents.n + w->kwargs.n;
     for (size_t i = 0; i < w->n_messages && n <= TEXT_HERE_MAX; i++) {
         n += w->messages[i].content_n + w->messages[i].fields.n;

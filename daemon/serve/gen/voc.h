@@ -11,6 +11,7 @@
 #pragma once
 
 #include "model/chat.h"
+#include "model/fim.h"
 #include "model/reply/reply.h"
 #include "model/tokenizer.h"
 #include "serve/workq.h"
@@ -45,8 +46,11 @@ void voc_unref(struct voc *v); /* NULL is fine */
 struct text_work {
     struct work work;
     struct voc *voc; /* a reference is held from text_put to done */
-    enum { TEXT_ENCODE, TEXT_CHAT, TEXT_DECODE, TEXT_OPEN } kind;
-    const char *text; /* ENCODE */
+    enum { TEXT_ENCODE, TEXT_CHAT, TEXT_DECODE, TEXT_OPEN, TEXT_FIM } kind;
+    const struct fim_text *fim; /* FIM */
+    size_t fim_room;            /* FIM: tokens at most */
+    bool cut;                   /* FIM: something was left out */
+    const char *text;           /* ENCODE */
     size_t text_n;
     bool special; /* ENCODE: special tokens' texts become those tokens */
     bool bos;     /* ENCODE: BOS in front where the vocabulary says so */

@@ -236,7 +236,7 @@ static void what_is_refused(void **state)
         {"tools",           "[]",                                     PARAMS_COMPLETION, ERR_UNSUPPORTED},
         {"functions",       "[{}]",                                   PARAMS_CHAT,       ERR_UNSUPPORTED},
         {"thinking",        "{\"type\":\"x\"}",                       PARAMS_CHAT,       ERR_INVALID    },
-        {"suffix",          "\"x\"",                                  PARAMS_COMPLETION, ERR_UNSUPPORTED},
+        {"suffix",          "1",                                      PARAMS_COMPLETION, ERR_INVALID    },
         {"best_of",         "2",                                      PARAMS_COMPLETION, ERR_UNSUPPORTED},
         {"grammar",         "\"x\"",                                  PARAMS_COMPLETION, ERR_UNSUPPORTED},
         {"messages",        "[]",                                     PARAMS_COMPLETION, ERR_UNSUPPORTED},

@@ -59,6 +59,40 @@ static void test_stops(void **state)
     check("aaaaac", overlap, 1, "aaaaac", -1);
 }
 
+/* Text with lines of at least `indent` blanks, however it is cut. */
+static void check_indent(const char *in, uint32_t indent, const char *want)
+{
+    for (size_t step = 1; step < 12; step++) {
+        struct err e = {0};
+        struct text_stream s;
+        struct buf out;
+        buf_init(&out, 4096);
+        buf_puts(&out, "");
+        unit_ok(text_stream_init(&s, NULL, false, NULL, 0, &e), &e);
+        s.indent = indent;
+        for (size_t i = 0; i < strlen(in); i += step) {
+            size_t n = strlen(in) - i < step ? strlen(in) - i : step;
+            text_stream_bytes(&s, in + i, n, &out);
+        }
+        text_stream_end(&s, &out);
+        assert_string_equal(out.p, want);
+        assert_int_equal(s.stopped, strcmp(in, want) != 0);
+        assert_int_equal(s.stop_index, -1);
+        text_stream_fini(&s);
+        buf_fini(&out);
+    }
+}
+
+static void test_indent(void **state)
+{
+    (void)state;
+    check_indent("first\n    a\n  b\nc", 0, "first\n    a\n  b\nc");
+    check_indent("first\n    a\n  b\nc", 2, "first\n    a\n  b\n");
+    check_indent("first\n    a\n  b\nc", 4, "first\n    a\n  ");
+    check_indent("first\n\t\ta\n\n\t\tb", 2, "first\n\t\ta\n\n\t\tb");
+    check_indent("first", 8, "first");
+}
+
 static void test_utf8(void **state)
 {
     (void)state;
@@ -227,9 +261,8 @@ static void test_limits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_stops),
-        cmocka_unit_test(test_utf8),
-        cmocka_unit_test(test_any_split),
+        cmocka_unit_test(test_stops),  cmocka_unit_test(test_indent),
+        cmocka_unit_test(test_utf8),   cmocka_unit_test(test_any_split),
         cmocka_unit_test(test_marks),
         cmocka_unit_test(test_limits),
     };
