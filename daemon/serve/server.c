@@ -21,10 +21,12 @@
 #include "serve/gen/resume.h"
 #include "serve/gen/session.h"
 #include "serve/jobs/jobs.h"
+#include "serve/listeners.h"
 #include "serve/notify.h"
 
 #define FILE_WORK_MAX 1024u
 #define DRAIN_POLL_MS 20u
+#define TCP_CONNS     (HTTP_TCP_MAX * HTTP_TCP_CONNS_MAX)
 
 uint64_t server_now_us(void)
 {
@@ -51,7 +53,7 @@ void server_flush(struct server *s)
 static void set_limits(void)
 {
     struct rlimit r;
-    rlim_t want = HTTP_CONNS_MAX + SERVE_FILES;
+    rlim_t want = HTTP_CONNS_MAX + TCP_CONNS + SERVE_FILES;
     if (getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur < want) {
         r.rlim_cur = r.rlim_max < want ? r.rlim_max : want;
         if (setrlimit(RLIMIT_NOFILE, &r) != 0) {
@@ -71,38 +73,6 @@ void server_set_times(struct server *s)
         http_set_times(s->http[i], (unsigned)s->conf.http_stall_ms,
                        (unsigned)s->conf.http_keepalive_ms);
     }
-}
-
-static int start_listening(struct server *s, struct err *e)
-{
-    const struct server_conf *c = s->given;
-    struct http_conf hc = {
-        .routes = c->routes,
-        .n_routes = c->n_routes,
-        .ctx = s,
-        .error_body = c->error_body,
-        .hold = &s->hold,
-        .times = {.stall = (unsigned)s->conf.http_stall_ms},
-        .keepalive_ms = (unsigned)s->conf.http_keepalive_ms,
-    };
-    struct http_handed handed;
-    RETERR(http_activated(&handed, e));
-    for (size_t i = 0; i < handed.n; i++) {
-        RETERR(http_listen_fd(&s->loop, handed.fd[i], &hc, &s->http[s->n_http],
-                              e));
-        s->n_http++;
-    }
-    if (handed.n > 0) {
-        s->handed = true;
-        log_info("listening", "sockets=%zu handed over", handed.n);
-        return 0;
-    }
-    int rc = http_listen(&s->loop, s->home.socket, &hc, &s->http[0], e);
-    if (rc == 0) {
-        s->n_http = 1;
-        log_info("listening", "socket=%s", s->home.socket);
-    }
-    return rc;
 }
 
 /* --- end --- */
@@ -419,35 +389,36 @@ static int open_parts(struct server *s, struct err *e)
     RETERR(jobs_new(s, &s->jobs));
     models_start(s->models);
     RETERR(read_store(s));
-    return s->n_http > 0 ? 0 : start_listening(s, e);
+    return listeners_open(s, e);
 }
 
 static int open_all(struct server *s, struct err *e)
 {
     const struct server_conf *c = s->given;
     struct err why = c->trouble;
-    if (why.code == 0 && home_make(&s->home, &why) == 0) {
+    RETERR(listeners_find(s, e));
+    if (why.code == 0 && home_make(&s->home, &why) == 0 &&
+        listeners_open_tcp(s, &s->conf, &s->home, &why) == 0) {
         return open_parts(s, e);
     }
     if (!c->service) {
         *e = why;
         return why.code;
     }
-    RETERR(start_listening(s, e));
+    RETERR(listeners_open(s, e));
     reload_trouble(s, &why);
     return 0;
 }
 
 void server_mended(struct server *s, const struct conf *c, const struct home *h)
 {
-    bool moved = !s->handed && strcmp(h->socket, s->home.socket) != 0;
+    bool moved = s->own != NULL && strcmp(h->socket, s->home.socket) != 0;
     s->conf = *c;
     s->home = *h;
     http_hold_begin(&s->hold, HTTP_HELD_MAX, "/health");
     server_set_times(s);
-    if (moved) { /* it frees itself */
-        http_close(s->http[0], NULL, NULL);
-        s->n_http = 0;
+    if (moved) {
+        listeners_drop_own(s);
     }
     if (open_parts(s, &s->why) != 0) {
         close_all(s);

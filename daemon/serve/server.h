@@ -53,9 +53,16 @@ struct server {
     struct sessions *sessions;
     struct answers *answers;
     struct resumes *resumes; /* resume.h */
+    struct http_handed given_fds; /* that nobody has taken yet */
     bool handed;             /* the service manager passed the sockets */
+    bool handed_tcp;         /* and TCP ones among them */
+    bool listens;            /* on those, or on home.socket */
+    bool listens_tcp;        /* as [http] listen says */
+    bool keyed;              /* guard.key is the key of home.key */
+    struct http_guard guard; /* of TCP listeners */
     size_t n_http;
-    struct http_server *http[HTTP_LISTENERS_MAX];
+    struct http_server *http[HTTP_LISTENERS_MAX + HTTP_TCP_MAX];
+    struct http_server *own; /* of them: on home.socket; NULL: none */
     uv_signal_t sigterm, sigint;
     uv_timer_t drain;
     uv_prepare_t turn;   /* called before the loop sleeps */
