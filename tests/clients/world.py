@@ -88,7 +88,8 @@ class World:
         if self.own_port:
             self.key = subprocess.run([anectl, "--socket", str(self.d.sock), "key"], capture_output=True, text=True,
                                       check=True).stdout.strip()
-            self.port = int(status(self.d)["listen"].rpartition(":")[2])
+            at = next(x["address"] for x in status(self.d)["listeners"] if x["transport"] == "tcp")
+            self.port = int(at.rpartition(":")[2])
         else:
             self.relay = Relay(self.d.sock)
             self.port = self.relay.port

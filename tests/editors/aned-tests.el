@@ -5,7 +5,7 @@
 (require 'ert)
 
 (defun aned-t-env (name)
-  (decode-coding-string (getenv-internal (concat "ANED_T_" name)) 'utf-8))
+  (getenv (concat "ANED_T_" name)))
 
 (defun aned-t-until (what)
   "Wait until WHAT, a function, gives something; its value."
