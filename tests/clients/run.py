@@ -47,7 +47,7 @@ def install(client, build):
         steps = [["npm", "install", "--prefix", folder, "--no-audit", "--no-fund", "--loglevel=error", *client.packages]]
     else:
         steps = [[sys.executable, "-m", "venv", folder],
-                 [folder / "bin" / "pip", "install", "-q", "--disable-pip-version-check", *client.packages]]
+                 *([[folder / "bin" / "pip", "install", "-q", "--disable-pip-version-check", *client.packages]] if client.packages else [])]
     for step in steps:
         r = subprocess.run([str(x) for x in step], capture_output=True, text=True, stdin=subprocess.DEVNULL)
         if r.returncode != 0:
@@ -122,6 +122,8 @@ def check(client, case, out, err, code):
 
 def version(client, folder):
     """name version, as they are installed."""
+    if not client.packages:
+        return subprocess.run([client.program, "--version"], capture_output=True, text=True).stdout.split(" (")[0]
     found = []
     for p in client.packages:
         name = p.replace("==", "@")
@@ -150,7 +152,7 @@ def run_client(client, world, build):
         folder = install(client, build)
         versions = version(client, folder)
     except Failed as e:
-        return [client.name, client.packages[0], client.route, *["?"] * 4, str(e)], True
+        return [client.name, " ".join(client.packages[:1]), client.route, *["?"] * 4, str(e)], True
     for case in client.cases:
         why = why_not(client, case, world)
         begin = time.monotonic()

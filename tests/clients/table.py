@@ -30,6 +30,8 @@ class Client:
     @property
     def env(self):
         """Rows with the same packages share their environment."""
+        if not self.packages:
+            return "none"
         return self.packages[0].rpartition("==" if "==" in self.packages[0] else "@")[0].replace("/", "-").lstrip("@")
 
 
@@ -45,6 +47,10 @@ FINAL = ("final_answer", {"answer": ANSWER})
 def agent(name, program, packages, call, route=CHAT, kind="", note=""):
     return Client(name, "programs.py", packages, ("chat", "tools", "cancel"), kind, program, route, scripts_of(call), whole=False,
                   called=[], note=note)
+
+
+def framework(name, program, packages, cases=("chat", "stream", "tools")):
+    return Client(name, "frameworks.py", packages, cases, program=program, route=CHAT)
 
 
 CLIENTS = [
@@ -75,6 +81,14 @@ CLIENTS = [
     Client("aider, ollama_chat/", "cli.py", ("aider-chat==0.86.2",), ("chat", "stream", "cancel"), "ollama_chat", "aider", OLLAMA,
            whole=False),
     Client("sgpt", "cli.py", ("shell-gpt==1.5.1",), ("chat", "stream", "cancel"), program="sgpt", route=CHAT),
+    framework("strands-agents", "strands", ("strands-agents[openai]==1.62.0",)),
+    framework("agno", "agno", ("agno==3.1.10", "openai==3.51.0")),
+    framework("llama-index", "llama_index", ("llama-index-llms-openai-like==0.8.1",)),
+    framework("haystack", "haystack", ("haystack-ai==3.4.1",)),
+    framework("dspy", "dspy", ("dspy==3.4.1",), ("chat",)),
+    framework("autogen", "autogen", ("autogen-agentchat==0.7.5", "autogen-ext[openai]==0.7.5")),
+    Client("curl", "cli.py", (), ("chat", "stream", "cancel"), program="curl", route=CHAT),
+    Client("httpie", "cli.py", ("httpie==3.2.4",), ("chat", "stream", "cancel"), program="httpie", route=CHAT),
     Client("openai-node, chat", "openai.mjs", ("openai@7.55.0",), kind="chat", route=CHAT),
     Client("openai-node, responses", "openai.mjs", ("openai@7.55.0",), kind="responses", route=RESPONSES),
     Client("anthropic-node", "anthropic.mjs", ("@anthropic-ai/sdk@1.10.0",), route=MESSAGES),

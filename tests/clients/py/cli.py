@@ -1,10 +1,11 @@
 """Clients that are programs: their command lines, and what of their output is the answer."""
+import json
 import os
 import pathlib
 import subprocess
 import sys
 
-from case import BASE, FOREVER, KEY, MODEL, QUESTION, called, say
+from case import BASE, FOREVER, KEY, MODEL, QUESTION, called, say, say_all
 
 HOME = pathlib.Path(os.environ["HOME"])  # of this run alone
 HERE = pathlib.Path(sys.executable).parent
@@ -74,5 +75,32 @@ def sgpt(case):
         forever(*args, FOREVER, env=env)
 
 
+def said_by_openai(case, out):
+    """Of an answer as it came over the wire."""
+    if case == "chat":
+        return say(json.loads(out)["choices"][0]["message"]["content"])
+    events = [json.loads(x[6:]) for x in out.splitlines() if x.startswith("data: {")]
+    say_all(c["delta"].get("content") for e in events for c in e["choices"])
+
+
+def curl(case):
+    talk = [{"role": "user", "content": FOREVER if case == "cancel" else QUESTION}]
+    body = json.dumps({"model": MODEL, "messages": talk, "stream": case != "chat"})
+    args = ["curl", "-sSN", "--fail-with-body", "-H", "Authorization: Bearer " + KEY, "-H", "Content-Type: application/json", "-d", body,
+            BASE + "/v1/chat/completions"]
+    if case == "cancel":
+        return forever(*args)
+    said_by_openai(case, run(*args))
+
+
+def httpie(case):
+    args = [HERE / "http", "--ignore-stdin", "--check-status", "--body", *(["--stream"] if case != "chat" else []), "-A", "bearer", "-a", KEY,
+            BASE + "/v1/chat/completions", f"model={MODEL}", "messages[0][role]=user",
+            f"messages[0][content]={FOREVER if case == 'cancel' else QUESTION}", f"stream:={'false' if case == 'chat' else 'true'}"]
+    if case == "cancel":
+        return forever(*args)
+    said_by_openai(case, run(*args))
+
+
 if __name__ == "__main__":
-    {"llm": llm, "aider": aider, "sgpt": sgpt}[os.environ["ANED_PROGRAM"]](sys.argv[1])
+    {"llm": llm, "aider": aider, "sgpt": sgpt, "curl": curl, "httpie": httpie}[os.environ["ANED_PROGRAM"]](sys.argv[1])
