@@ -45,7 +45,7 @@ def ran(aned, tmp_path_factory):
     d = Daemon(aned)
     source = models.make(folder / "s.gguf")
     for path, name in ((source, "s"), (models.without_template(source, folder / "bare.gguf"), "bare")):
-        job = d.convert(path, name, context=4096)
+        job = d.convert(path, name, context=models.CONTEXT)
         assert job["state"] == "done", job
 
     def no_suffix(body):

@@ -9,7 +9,7 @@ import tempfile
 import pytest
 
 import models
-from conftest import SLOW_S, TOP, Daemon, until, wait_idle
+from conftest import SLOW_S, TOP, Daemon, metric, until, wait_idle
 from standin import StandIn, answer, error, events, texts
 
 PLUGIN = TOP / "client" / "editors" / "nvim"
@@ -77,7 +77,7 @@ def d(aned, tmp_path_factory):
     d = Daemon(aned)
     source = models.make(folder / "s.gguf")
     for path, name in ((source, "s"), (models.without_template(source, folder / "bare.gguf"), "bare")):
-        job = d.convert(path, name, context=4096)
+        job = d.convert(path, name, context=models.CONTEXT)
         assert job["state"] == "done", job
     yield d
     assert d.close() == 0
@@ -136,6 +136,7 @@ def test_stop(d, nvim):
     n.keys("<C-c>")
     until(chat_over(n))
     assert n.text().count("on and on") > 5 and n.text().endswith("\n\n## You\n\n")
+    until(lambda: metric(d, "generations_cancelled_total") == 1)
     wait_idle(d)
     assert n.told() == ""
 
