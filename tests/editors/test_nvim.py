@@ -24,7 +24,8 @@ class Nvim:
         self.at = str(self.dir / "nvim")
         env = {k: v for k, v in os.environ.items() if k not in ("ANED_HOME", "XDG_RUNTIME_DIR")}
         env.update(HOME=str(self.dir), ANED_SOCKET=str(sock), XDG_CONFIG_HOME=str(self.dir), XDG_STATE_HOME=str(self.dir),
-                   XDG_DATA_HOME=str(self.dir), **dict(clean))
+                   XDG_DATA_HOME=str(self.dir))
+        env.update(clean)
         self.log = open(self.dir / "log", "wb")
         self.proc = subprocess.Popen(
             [NVIM, "--headless", "-u", "NONE", "-i", "NONE", "-n", "--listen", self.at, "--cmd", f"set rtp^={PLUGIN}",

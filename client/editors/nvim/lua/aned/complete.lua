@@ -88,10 +88,15 @@ local function unmap_accept(old)
     return
   end
   pcall(vim.keymap.del, "i", aned.config.keys.accept, { buffer = old.buf })
-  if old.kept.lhs then
-    vim.api.nvim_buf_call(old.buf, function()
-      vim.fn.mapset("i", false, old.kept)
-    end)
+  local kept = old.kept
+  if kept.lhs then -- by hand: Neovim 0.7 has no mapset()
+    vim.keymap.set("i", kept.lhs, kept.callback or kept.rhs, {
+      buffer = old.buf,
+      expr = kept.expr == 1,
+      remap = kept.noremap == 0,
+      silent = kept.silent == 1,
+      nowait = kept.nowait == 1,
+    })
   end
 end
 
