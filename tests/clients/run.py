@@ -17,6 +17,7 @@ HERE = pathlib.Path(__file__).parent
 TOP = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
+from conftest import BIN  # noqa: E402
 from table import CLIENTS, EXPECTED  # noqa: E402
 from world import World, until  # noqa: E402
 
@@ -209,8 +210,7 @@ def main():
     chosen = [c for c in CLIENTS if not names or any(n.lower() in c.name.lower() for n in names)]
     if not chosen:
         sys.exit(f"no client is called {names}; there are: {', '.join(c.name for c in CLIENTS)}")
-    bins = build / "release"
-    world = World(str(bins / "daemon" / "aned"), str(bins / "client" / "anectl"))
+    world = World(str(BIN / "daemon" / "aned"), str(BIN / "client" / "anectl"))
     rows, bad = [], False
     try:
         for client in chosen:
