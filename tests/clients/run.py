@@ -80,7 +80,10 @@ def left(world, p, before):
     if word is None:
         raise Failed(last_words(p.stderr.read()))
     if word == "RUNS":
-        until(lambda: world.running() > 0 or p.poll() is not None, 120)
+        try:
+            until(lambda: world.running() > 0, 120)
+        except AssertionError:
+            raise Failed("no answer began") from None
         p.stdin.close()
     world.until_cancelled(before)
 
@@ -141,7 +144,7 @@ def why_not(client, case, world):
     """A reason that a case need not be tried with this aned."""
     if client.route not in world.routes:
         return f"{client.route} is not there"
-    if case.startswith("tools") and not world.tools:
+    if (case.startswith("tools") or client.always_tools) and not world.tools:
         return "aned takes no tools yet"
     return client.known.get(case)
 

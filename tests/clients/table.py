@@ -22,6 +22,7 @@ class Client:
     called: list = dataclasses.field(default_factory=lambda: [CALL[1]])
     known: dict = dataclasses.field(default_factory=dict)  # cases that cannot work, and why
     note: str = ""
+    always_tools: bool = False  # it asks for nothing without tools
 
     @property
     def npm(self):
@@ -46,7 +47,7 @@ FINAL = ("final_answer", {"answer": ANSWER})
 
 def agent(name, program, packages, call, route=CHAT, kind="", note=""):
     return Client(name, "programs.py", packages, ("chat", "tools", "cancel"), kind, program, route, scripts_of(call), whole=False,
-                  called=[], note=note)
+                  called=[], note=note, always_tools=True)
 
 
 def framework(name, program, packages, cases=("chat", "stream", "tools")):

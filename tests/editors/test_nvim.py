@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(NVIM is None, reason="nvim is not installed: ./d
 class Nvim:
     def __init__(self, sock, setup="", clean=()):
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="aned-nvim-"))
-        self.at = str(self.dir / "nvim")
+        self.at = str(self.dir / "socket")
         env = {k: v for k, v in os.environ.items() if k not in ("ANED_HOME", "XDG_RUNTIME_DIR")}
         env.update(HOME=str(self.dir), ANED_SOCKET=str(sock), XDG_CONFIG_HOME=str(self.dir), XDG_STATE_HOME=str(self.dir),
                    XDG_DATA_HOME=str(self.dir))
