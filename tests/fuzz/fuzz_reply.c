@@ -1,5 +1,5 @@
-/* Answers with calls and thoughts, drawn: pieces of marks and JSON in any order,
- * and conversations of which the events are known. However an answer is cut,
+/* Answers with calls and thoughts, drawn: pieces of marks and JSON in any
+ * order, and conversations of which the events are known. However an answer is cut,
  * its events are the same; what is no call and no thought is text, byte for
  * byte; and what was written as a call is read as that call. */
 #include "draw.h"
@@ -60,7 +60,8 @@ static const char *const parts[] = {
     "<|channel>thought\n", "<channel|>", "<|START_ACTION|>", "<|END_ACTION|>",
     "<|START_THINKING|>", "<|END_THINKING|>", "Action:",
     "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>",
-    "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<minimax:tool_call>",
+    "<|tool_call_begin|>", "<|tool_call_argument_begin|>",
+    "<minimax:tool_call>",
     "</minimax:tool_call>", "<invoke name=\"", "<parameter name=\"", "\">",
     "</invoke>", "<seed:think>", "</seed:think>", "<seed:tool_call>",
     "</seed:tool_call>",
@@ -138,11 +139,19 @@ static bool has_silent(const struct answer *a)
            (a->forms.open != NULL && has(a, a->forms.open));
 }
 
+/* Nothing is given twice, and what is no call is not lost. */
 static void check_loss(const struct answer *a, const struct reply_events *v)
 {
+    size_t had[256] = {0};
+    for (size_t i = 0; i < a->n; i++) {
+        had[(unsigned char)a->p[i]]++;
+    }
+    for (size_t i = 0; i < countof(had); i++) {
+        must(v->given[i] <= had[i]);
+    }
     bool thoughts = a->forms.thoughts != REPLY_NO_THOUGHTS;
     bool calls = false;
-    for (size_t i = 0; i + 1 < v->b.n; i++) { /* in text there may be one, too */
+    for (size_t i = 0; i + 1 < v->b.n; i++) { /* or text that looks so */
         calls = calls || memcmp(v->b.p + i, "C<", 2) == 0;
     }
     bool plain = !a->tools && !thoughts;

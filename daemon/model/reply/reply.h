@@ -20,11 +20,12 @@
  *
  * Three things are no text: marks that stand where they may; white space
  * before a mark, between calls and around a thought; blank lines behind a call
- * or a thought. So a client that sends the answer back gets the prompt that the
- * template makes of it, byte for byte: what the engine has is used again.
+ * or a thought. Templates write that white space themselves, so an answer that
+ * is sent back becomes the text that the engine has already.
  *
- * A call whose arguments break has, as they are, the bytes up to the break.
- * Its end says that it is not whole; what follows it is text again.
+ * A call whose arguments break has, as they are, the bytes up to the break; in
+ * JSON forms, up to where its brackets end, or the call's closing mark. Its end
+ * says that it is not whole; what follows it is text again.
  *
  * Thread: any; a parser belongs to one at a time. Forms do not change.
  */
