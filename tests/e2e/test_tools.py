@@ -65,6 +65,13 @@ def by_ollama(d):
     return c
 
 
+def test_what_a_model_can(d, daemon):
+    """Clients ask before they send tools: the first request opens the vocabulary, whose template says it."""
+    for model in ("one", "two", "one"):
+        assert by_ollama(d).show(model).capabilities == ["completion", "tools", "thinking"]
+    assert by_ollama(daemon).show("demo").capabilities == ["completion"]
+
+
 # --- OpenAI ---
 
 

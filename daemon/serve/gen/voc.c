@@ -145,6 +145,12 @@ static int render(struct voc *v, struct text_work *w, uint32_t steps)
                          "the conversation is over %zu bytes", TEXT_BYTES_MAX);
 }
 
+bool voc_has_tools(const struct voc *v)
+{
+    return v->tmpl_rc == 0 && chat_mentions(v->tmpl, "tools") &&
+           v->forms.tools != REPLY_NO_TOOLS;
+}
+
 /* A tool that the model never hears of, or whose calls nobody can read, is no
  * tool. */
 static int check_tools(const struct voc *v, struct err *e)

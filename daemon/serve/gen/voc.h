@@ -40,6 +40,10 @@ struct voc *voc_new(const char *dir); /* one reference */
 struct voc *voc_ref(struct voc *v);
 void voc_unref(struct voc *v); /* NULL is fine */
 
+/* Whether the template shows tools to the model, in a form whose calls are
+ * understood. Once v is open. */
+bool voc_has_tools(const struct voc *v);
+
 /* What to turn into tokens, or tokens into text. Strings are owned by the
  * caller and stay alive until done. */
 struct text_work {
