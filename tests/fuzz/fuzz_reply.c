@@ -138,8 +138,16 @@ static bool has_silent(const struct answer *a)
            (a->forms.open != NULL && has(a, a->forms.open));
 }
 
+/* Nothing is given twice, and what is no call is not lost. */
 static void check_loss(const struct answer *a, const struct reply_events *v)
 {
+    size_t had[256] = {0};
+    for (size_t i = 0; i < a->n; i++) {
+        had[(unsigned char)a->p[i]]++;
+    }
+    for (size_t i = 0; i < countof(had); i++) {
+        must(v->given[i] <= had[i]);
+    }
     bool thoughts = a->forms.thoughts != REPLY_NO_THOUGHTS;
     bool calls = false;
     for (size_t i = 0; i + 1 < v->b.n; i++) { /* in text there may be one, too */

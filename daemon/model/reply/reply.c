@@ -156,15 +156,35 @@ static void to_text(struct reply *r)
     r->tail = false;
 }
 
+/* How many of the last bytes held may be the beginning of a mark. */
+static size_t mark_at_end(const struct reply *r)
+{
+    size_t longest = 0;
+    for (size_t i = 0; i < r->n_rows; i++) {
+        const char *mark = r->rows[i].mark;
+        size_t n = strlen(mark) - 1; /* at most; and not all that is held */
+        n = n < r->held.n ? n : r->held.n - 1;
+        for (; n > longest && !r->rows[i].at_start; n--) {
+            if (memcmp(r->held.p + r->held.n - n, mark, n) == 0) {
+                longest = n;
+            }
+        }
+    }
+    return longest;
+}
+
 bool reply_fail(struct reply *r)
 {
+    size_t keep = 0;
     if (r->calling) {
         reply_call_end(r);
         while (r->blank < r->held.n && reply_blank(r->held.p[r->blank])) {
             r->blank++;
         }
+    } else if (r->held.n > r->blank + 1) {
+        keep = mark_at_end(r);
     }
-    give_front(r, r->held.n);
+    give_front(r, r->held.n - keep);
     to_text(r);
     return false;
 }

@@ -201,10 +201,10 @@ static bool key_step(struct reply *r, char c)
     const char *end = r->tags->key_end;
     size_t n = strlen(end);
     buf_put(k, &c, 1);
-    reply_hold(r, c);
     if (!buf_ok(k)) {
         return reply_fail(r);
     }
+    reply_hold(r, c);
     if (k->n < n || memcmp(k->p + k->n - n, end, n) != 0) {
         return true;
     }

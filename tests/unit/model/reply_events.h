@@ -14,6 +14,7 @@ struct reply_events {
     struct buf b;
     char last;       /* the kind that is open: 'T', 'R', 'A', or 0 */
     bool characters; /* the pieces that go in end with a character */
+    size_t given[256]; /* how often each byte came as text or reasoning */
 };
 
 static inline void events_close(struct reply_events *v)
@@ -29,6 +30,9 @@ static inline void events_add(struct reply_events *v, char kind, const char *p,
 {
     must(n > 0);
     must(!v->characters || utf8_valid(p, n));
+    for (size_t i = 0; kind != 'A' && i < n; i++) {
+        v->given[(unsigned char)p[i]]++;
+    }
     if (v->last != kind) {
         events_close(v);
         buf_printf(&v->b, "%c<", kind);

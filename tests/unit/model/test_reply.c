@@ -106,6 +106,9 @@ static void test_hermes(void **state)
         {"<tool_call>{~name~:~f~,~arguments~:{}}\n<tool_call>{~name~:~g~,~arguments~:{}}",
          "C<f>A<{}>+C<g>A<{}>+"},
         {"<tool_call>{~name~:~f~,~arguments~:{}} and text", "C<f>A<{}>+T< and text>"},
+        /* the mark comes twice */
+        {"<tool_call><tool_call>{~name~:~f~,~arguments~:{}}</tool_call>", "T<<tool_call>>C<f>A<{}>+"},
+        {"<tool_call>\n<tool_call>\n{~name~:~f~,~arguments~:{}}\n</tool_call>", "T<<tool_call>\n>C<f>A<{}>+"},
         /* a mark inside a string is none */
         {"<tool_call>{~name~:~f~,~arguments~:{~a~:~</tool_call>~}}</tool_call>",
          "C<f>A<{~a~:~</tool_call>~}>+"},

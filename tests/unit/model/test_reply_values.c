@@ -230,6 +230,11 @@ static void test_long_words(void **state)
         assert_memory_equal(got, t[i].want, strlen(t[i].want));
         assert_null(strchr(got, '+'));
         assert_string_equal(got, again);
+        size_t ones = 0; /* none is lost, and none comes twice */
+        for (const char *p = got; *p != '\0'; p++) {
+            ones += *p == '1';
+        }
+        assert_int_equal(ones, in[n] == '1' ? 600 : 599);
         free(got);
         free(again);
     }
