@@ -124,6 +124,18 @@ def test_log_probabilities(d):
     assert chunks[-1]["finish_reason"] == "tool_calls"
 
 
+def test_resumed(d):
+    """A stream that is read again from its beginning has the same events."""
+    body = {"model": "two", "messages": ASK, "tools": TOOLS, "stream": True, "resumable": True}
+    first = post(d, "/v1/chat/completions", **body).text
+    ident = next(json.loads(x[6:])["id"] for x in first.splitlines() if x.startswith("data: {"))
+    with d.http() as c:
+        again = c.get(f"/aned/v1/streams/{ident}").text
+    def data(text):
+        return [x for x in text.splitlines() if x.startswith("data: ")]
+    assert data(again) == data(first) and "get_time" in again and data(again)[-1] == "data: [DONE]"
+
+
 def test_choices(d):
     x = post(d, "/v1/chat/completions", model="two", messages=ASK, tools=TOOLS, n=3).json()["choices"]
     assert [[t["function"]["name"] for t in c["message"]["tool_calls"]] for c in x] == [[NAME, "get_time"]] * 3
