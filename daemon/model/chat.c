@@ -233,7 +233,8 @@ static int render(const struct chat_template *t, const struct chat_request *q,
 /* What stands between two texts, as mistral-common joins them. */
 #define BETWEEN "\n\n"
 
-/* Texts of one role, and nothing beside them: results of two tools stay two. */
+/* Texts of one role, and nothing beside them: results of two tools stay two. Of
+ * their thoughts the first one's stay. */
 static bool alike(const struct chat_message *x, const struct chat_message *y)
 {
     return x->content != NULL && y->content != NULL && x->fields.n == 0 &&

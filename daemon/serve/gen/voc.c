@@ -258,7 +258,8 @@ static bool is_short(const struct text_work *w)
     n += w->kind == TEXT_ENCODE ? w->text_n : 0;
     n += w->tools.n + w->documents.n + w->kwargs.n;
     for (size_t i = 0; i < w->n_messages && n <= TEXT_HERE_MAX; i++) {
-        n += w->messages[i].content_n + w->messages[i].fields.n;
+        const struct chat_message *m = &w->messages[i];
+        n += m->content_n + m->fields.n + m->reasoning_n;
     }
     return n <= TEXT_HERE_MAX && w->n_messages <= TEXT_HERE_MESSAGES;
 }

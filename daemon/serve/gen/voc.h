@@ -31,7 +31,7 @@ struct voc {
     int tmpl_rc; /* 0, or why chat is not possible */
     struct err tmpl_error;
     struct reply_forms forms; /* of what the template's model answers */
-    struct buf bos, eos; /* texts of those tokens */
+    struct buf bos, eos;      /* texts of those tokens */
     size_t n_eog;
     int32_t eog[VOC_EOG_MAX];
 };
