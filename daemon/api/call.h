@@ -39,9 +39,9 @@ struct call_tool {
 };
 
 struct call_choice {
-    struct buf text; /* not streamed: all of it, escaped */
-    struct buf reasoning;    /* the same of what the model thought */
-    struct call_tool *tools; /* owned; CALLS_MAX, or NULL */
+    struct buf text;           /* not streamed: all of it, escaped */
+    struct buf reasoning;      /* the same of what the model thought */
+    struct call_tool *tools;   /* owned; CALLS_MAX, or NULL */
     uint32_t n_tools, n_whole; /* all; those with whole arguments */
     struct reply *reply;       /* NULL: the text has no parts */
     struct call *call;         /* with that: whose choice i it is */
@@ -71,7 +71,7 @@ struct dialect {
     const char *prompt_field; /* that an overlong prompt is about */
     const char *id_prefix;    /* of the answer's id: "chatcmpl-" */
     enum probs_form probs;
-    api_error_fn *error; /* the tree of an error */
+    api_error_fn *error;     /* the tree of an error */
     const char *tool_prefix; /* of a call's id; NULL: "call_" */
     bool keeps_arguments;    /* also in a stream, until the end of the call or
                                 longer: call_tool.arguments */
@@ -163,8 +163,8 @@ struct call {
     struct buf text_head;   /* beginning of text events; made for the first */
     struct json *tools;     /* of the request, once a parameter was looked up */
     struct reply_forms forms;
-    uint32_t n_blocks;        /* of the dialect's stream: those begun; */
-    const char *block;        /* the type of the open one; NULL: none */
+    uint32_t n_blocks; /* of the dialect's stream: those begun; */
+    const char *block; /* the type of the open one; NULL: none */
     struct call_choice choices[CHOICES_MAX];
 };
 

@@ -22,11 +22,11 @@ field_fn set_penalty;     /* set_float */
 field_fn set_top_k;       /* -1 and 0 are off */
 field_fn set_seed;        /* -1 is a random one */
 field_fn set_keep_alive;  /* seconds or a duration */
-field_fn set_stop; /* a text or an array of them; "" is none */
+field_fn set_stop;        /* a text or an array of them; "" is none */
 field_fn set_bias;        /* {"token id": number or false} */
-field_fn set_object; /* its members are f->sub */
-field_fn set_samplers; /* samplers.c: which filters apply */
-field_fn set_ttl; /* LM Studio's keep_alive: a number of seconds */
+field_fn set_object;      /* its members are f->sub */
+field_fn set_samplers;    /* samplers.c: which filters apply */
+field_fn set_ttl;         /* LM Studio's keep_alive: a number of seconds */
 
 /* --- taken, and nothing changes --- */
 field_fn take_any; /* the dialect reads it, or nobody */
@@ -40,21 +40,21 @@ field_fn take_strings; /* an array of texts */
 /* --- only the value that changes nothing --- */
 field_fn only_number; /* f->lo */
 field_fn only_false;
-field_fn only_absent; /* none: the field is known, and not here */
-field_fn only_empty; /* "" or [] */
+field_fn only_absent;     /* none: the field is known, and not here */
+field_fn only_empty;      /* "" or [] */
 field_fn only_no_members; /* {} */
-field_fn only_word; /* one of f->words, or an array of them */
+field_fn only_word;       /* one of f->words, or an array of them */
 
 /* --- fields_tools.c: tools, and what a model thinks --- */
-field_fn set_tool_choice; /* OpenAI's: none, auto */
+field_fn set_tool_choice;        /* OpenAI's: none, auto */
 field_fn set_tool_choice_object; /* Anthropic's: {"type": "auto"} */
-field_fn set_parallel; /* parallel_tool_calls */
-field_fn set_kwargs; /* chat_template_kwargs */
-field_fn set_effort; /* reasoning_effort; none is no thinking */
-field_fn set_thinks; /* true or false */
-field_fn set_think; /* Ollama's: that, or an effort */
-field_fn set_thinking; /* Anthropic's: {"type", "budget_tokens"} */
-field_fn set_reasoning_format; /* llama-server's; one of f->words */
+field_fn set_parallel;           /* parallel_tool_calls */
+field_fn set_kwargs;             /* chat_template_kwargs */
+field_fn set_effort;             /* reasoning_effort; none is no thinking */
+field_fn set_thinks;             /* true or false */
+field_fn set_think;              /* Ollama's: that, or an effort */
+field_fn set_thinking;           /* Anthropic's: {"type", "budget_tokens"} */
+field_fn set_reasoning_format;   /* llama-server's; one of f->words */
 
 /* samplers.c: what the list of samplers means for the others; sets p->param. */
 CHECKED int samplers_apply(struct params *p, struct err *e);

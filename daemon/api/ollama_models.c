@@ -165,16 +165,30 @@ static void put_number(struct json *o, const char *arch, const char *key,
     json_add_int(o, name, (int64_t)n);
 }
 
-void api_ollama_show(struct http_req *r, const struct http_args *a)
+/* /api/show, while the vocabulary is being opened: the chat template says what
+ * the model can do. */
+struct show {
+    struct text_work work;
+    struct http_req *r; /* NULL: the client left */
+    struct server *srv;
+    char name[MODEL_NAME_MAX + 1];
+};
+
+static void put_capabilities(struct json *o, const struct voc *v)
 {
-    static const char *const keys[] = {"verbose", "system", "template",
-                                       "options", NULL};
-    char parameters[48];
-    struct model *m = named(r, keys, api_model);
-    (void)a;
-    if (m == NULL) {
-        return;
+    struct json *list = json_add_array(o, "capabilities");
+    json_add_str(list, NULL, "completion");
+    if (v->open && voc_has_tools(v)) {
+        json_add_str(list, NULL, "tools");
     }
+    if (v->open && v->forms.thoughts != REPLY_NO_THOUGHTS) {
+        json_add_str(list, NULL, "thinking");
+    }
+}
+
+static void reply_show(struct http_req *r, const struct model *m)
+{
+    char parameters[48];
     const struct bundle *b = m->bundle;
     if (b == NULL) {
         api_fail(r, ERR_MODEL_FAILED, NULL, m->reason);
@@ -193,9 +207,68 @@ void api_ollama_show(struct http_req *r, const struct http_args *a)
     put_number(x, b->architecture, "attention.head_count", b->n_heads);
     put_number(x, b->architecture, "attention.head_count_kv", b->n_kv_heads);
     put_number(x, b->architecture, "vocab_size", b->vocab);
-    json_add_str(json_add_array(o, "capabilities"), NULL, "completion");
+    put_capabilities(o, m->voc);
     put_time(o, "modified_at", m->created_ms);
     api_reply(r, 200, o);
+}
+
+static void show_free(struct show *x)
+{
+    text_fini(&x->work);
+    free(x);
+}
+
+static void show_gone(struct http_req *r, void *user)
+{
+    struct show *x = user;
+    (void)r;
+    x->r = NULL;
+    if (text_cancel(x->srv->text, &x->work)) {
+        show_free(x);
+    }
+}
+
+/* text_work.done. A vocabulary that does not open says nothing of itself. */
+static void show_opened(struct text_work *w)
+{
+    struct show *x = container_of(w, struct show, work);
+    struct model *m = NULL; /* it may be another by now */
+    if (x->r != NULL) {
+        http_on_gone(x->r, NULL, NULL);
+        if (api_model(x->r, x->name, &m) == 0) {
+            reply_show(x->r, m);
+        }
+    }
+    show_free(x);
+}
+
+void api_ollama_show(struct http_req *r, const struct http_args *a)
+{
+    static const char *const keys[] = {"verbose", "system", "template",
+                                       "options", NULL};
+    struct server *s = http_ctx(r);
+    struct model *m = named(r, keys, api_model);
+    (void)a;
+    if (m == NULL) {
+        return;
+    }
+    if (m->bundle == NULL || m->voc->open) {
+        reply_show(r, m);
+        return;
+    }
+    struct show *x = calloc(1, sizeof(*x));
+    must(x != NULL);
+    x->r = r;
+    x->srv = s;
+    (void)snprintf(x->name, sizeof(x->name), "%s", m->name);
+    x->work.kind = TEXT_OPEN;
+    x->work.done = show_opened;
+    if (text_put(s->text, m->voc, &x->work) != 0) { /* too much waits for it */
+        show_free(x);
+        reply_show(r, m);
+        return;
+    }
+    http_on_gone(r, show_gone, x);
 }
 
 /* --- what is to be done with them --- */

@@ -29,21 +29,21 @@ struct params {
     size_t n_shown;
     uint8_t samplers[8]; /* those that apply, in order (samplers.c) */
     uint8_t n_samplers;  /* 0: the request does not say */
-    bool tempered;  /* the request has a temperature */
-    bool penalised; /* the request has a penalty of repeated tokens */
+    bool tempered;       /* the request has a temperature */
+    bool penalised;      /* the request has a penalty of repeated tokens */
     const struct json *prediction; /* its content, checked; borrowed */
-    bool no_tools;         /* tool_choice none: tools are not shown */
-    bool one_call;         /* the answer ends after its first call */
-    bool thoughts_in_text; /* what the model thinks is not told apart */
+    bool no_tools;                 /* tool_choice none: tools are not shown */
+    bool one_call;                 /* the answer ends after its first call */
+    bool thoughts_in_text;         /* what the model thinks is not told apart */
     enum { THINKS_UNSAID, THINKS_YES, THINKS_NO } thinks;
-    const char *effort;    /* reasoning_effort; NULL = absent */
-    uint32_t think_tokens; /* tokens to think with; 0 = absent */
-    const struct json *kwargs;     /* chat_template_kwargs; borrowed */
-    const char *tier; /* service_tier of the answer; NULL = absent */
-    bool keeps;       /* the request has a keep_alive: keep_ms is set */
-    int64_t keep_ms;  /* residency.h; < 0: no limit */
-    struct arena *a;  /* during params_read */
-    char param[64];   /* the field that an error is about; "" none */
+    const char *effort;        /* reasoning_effort; NULL = absent */
+    uint32_t think_tokens;     /* tokens to think with; 0 = absent */
+    const struct json *kwargs; /* chat_template_kwargs; borrowed */
+    const char *tier;          /* service_tier of the answer; NULL = absent */
+    bool keeps;      /* the request has a keep_alive: keep_ms is set */
+    int64_t keep_ms; /* residency.h; < 0: no limit */
+    struct arena *a; /* during params_read */
+    char param[64];  /* the field that an error is about; "" none */
 };
 
 struct field;

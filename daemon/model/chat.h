@@ -33,13 +33,13 @@ struct chat_message {
 struct chat_request {
     const struct chat_message *messages;
     size_t n_messages;
-    bool add_generation;   /* begin the assistant's turn */
+    bool add_generation; /* begin the assistant's turn */
     /* Where the last message is the assistant's, go on with it in place of
      * beginning a turn: chat_continue.h. Only with add_generation. */
     bool go_on;
-    bool join; /* where the template refuses these messages, try again with
-                  neighbours of one role as one: many demand that user and
-                  assistant alternate, and clients send what they have */
+    bool join;  /* where the template refuses these messages, try again with
+                   neighbours of one role as one: many demand that user and
+                   assistant alternate, and clients send what they have */
     bool parse; /* arguments of tool_calls that are a text are what its JSON
                    says, if that is an object: OpenAI's clients send texts, and
                    templates go through members. Where the template refuses
@@ -50,8 +50,8 @@ struct chat_request {
      * {"enable_thinking": false}. It may replace those above. Empty: none. */
     struct span kwargs;
     const char *bos, *eos; /* texts of those tokens, "" when absent */
-    int64_t now; /* seconds since 1970: some templates write today's date, in
-                    the local time zone */
+    int64_t now;    /* seconds since 1970: some templates write today's date, in
+                       the local time zone */
     uint32_t steps; /* at most, see jinja_render; 0: JINJA_STEPS_MAX; each try
                        has as many */
 };

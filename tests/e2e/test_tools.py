@@ -65,6 +65,13 @@ def by_ollama(d):
     return c
 
 
+def test_what_a_model_can(d, daemon):
+    """Clients ask before they send tools: the first request opens the vocabulary, whose template says it."""
+    for model in ("one", "two", "one"):
+        assert by_ollama(d).show(model).capabilities == ["completion", "tools", "thinking"]
+    assert by_ollama(daemon).show("demo").capabilities == ["completion"]
+
+
 # --- OpenAI ---
 
 
@@ -103,6 +110,44 @@ def test_openai_streamed(d):
     assert [bool(t.id) for t in deltas].count(True) == 2
     assert len([t for t in deltas if t.index == 0]) > 3  # not all at once
     assert len({t.id for t in deltas if t.id}) == 2
+
+
+def test_log_probabilities(d):
+    """Each token's is there once, also those of calls, however the answer is sent."""
+    body = {"model": "two", "messages": ASK, "tools": TOOLS, "logprobs": True}
+    whole = post(d, "/v1/chat/completions", **body).json()
+    want = whole["choices"][0]["logprobs"]["content"]
+    assert len(want) == whole["usage"]["completion_tokens"] - 1  # the last one ends the text
+    r = post(d, "/v1/chat/completions", **body, stream=True)
+    chunks = [json.loads(x[6:])["choices"][0] for x in r.text.splitlines() if x.startswith("data: {")]
+    assert [x["token"] for c in chunks for x in (c["logprobs"] or {}).get("content", [])] == [x["token"] for x in want]
+    assert chunks[-1]["finish_reason"] == "tool_calls"
+
+
+def test_resumed(d):
+    """A stream that is read again from its beginning has the same events."""
+    body = {"model": "two", "messages": ASK, "tools": TOOLS, "stream": True, "resumable": True}
+    first = post(d, "/v1/chat/completions", **body).text
+    ident = next(json.loads(x[6:])["id"] for x in first.splitlines() if x.startswith("data: {"))
+    with d.http() as c:
+        again = c.get(f"/aned/v1/streams/{ident}").text
+    def data(text):
+        return [x for x in text.splitlines() if x.startswith("data: ")]
+    assert data(again) == data(first) and "get_time" in again and data(again)[-1] == "data: [DONE]"
+
+
+def test_choices(d):
+    x = post(d, "/v1/chat/completions", model="two", messages=ASK, tools=TOOLS, n=3).json()["choices"]
+    assert [[t["function"]["name"] for t in c["message"]["tool_calls"]] for c in x] == [[NAME, "get_time"]] * 3
+    assert len({t["id"] for c in x for t in c["message"]["tool_calls"]}) == 6
+
+
+def test_stop_string(d):
+    """It ends the text before it, also inside of a call."""
+    x = post(d, "/v1/chat/completions", model="one", messages=ASK, tools=TOOLS, stop="look").json()["choices"][0]
+    assert x["message"]["content"].strip() == "Let me" and x["finish_reason"] == "stop" and "tool_calls" not in x["message"]
+    x = post(d, "/v1/chat/completions", model="two", messages=ASK, tools=TOOLS, stop="days").json()["choices"][0]
+    assert "days" not in json.dumps(x)
 
 
 def test_one_call_only(d):

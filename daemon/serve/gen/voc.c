@@ -146,6 +146,12 @@ static int render(struct voc *v, struct text_work *w, uint32_t steps)
                          "the conversation is over %zu bytes", TEXT_BYTES_MAX);
 }
 
+bool voc_has_tools(const struct voc *v)
+{
+    return v->tmpl_rc == 0 && chat_mentions(v->tmpl, "tools") &&
+           v->forms.tools != REPLY_NO_TOOLS;
+}
+
 /* A tool that the model never hears of, or whose calls nobody can read, is no
  * tool. */
 static int check_tools(const struct voc *v, struct err *e)
@@ -245,7 +251,7 @@ static void done(struct work *work)
     struct text_work *w = container_of(work, struct text_work, work);
     struct voc *v = w->voc;
     v->open = v->open || w->opened; /* `tok` may be being opened for another */
-    w->done(w); /* may free w */
+    w->done(w);                     /* may free w */
     voc_unref(v);
 }
 
@@ -259,7 +265,8 @@ static bool is_short(const struct text_work *w)
     n += w->kind == TEXT_FIM ? fim_bytes(w->fim) : 0;
     n += w->tools.n + w->documents.n + w->kwargs.n;
     for (size_t i = 0; i < w->n_messages && n <= TEXT_HERE_MAX; i++) {
-        n += w->messages[i].content_n + w->messages[i].fields.n;
+        const struct chat_message *m = &w->messages[i];
+        n += m->content_n + m->fields.n + m->reasoning_n;
     }
     return n <= TEXT_HERE_MAX && w->n_messages <= TEXT_HERE_MESSAGES;
 }
@@ -287,8 +294,8 @@ int text_put(struct workq *q, struct voc *v, struct text_work *w)
     w->opened = false;
     w->voc = voc_ref(v); /* before the worker can see it */
     w->rendered = false;
-    w->here = v->open && is_short(w) &&
-              (w->kind != TEXT_CHAT || render_here(v, w));
+    w->here =
+        v->open && is_short(w) && (w->kind != TEXT_CHAT || render_here(v, w));
     int rc = w->here ? workq_run(q, &w->work) : workq_put(q, &w->work);
     if (rc != 0) {
         buf_fini(&w->out); /* nothing, or a prompt */

@@ -32,7 +32,7 @@ struct voc {
     int tmpl_rc; /* 0, or why chat is not possible */
     struct err tmpl_error;
     struct reply_forms forms; /* of what the template's model answers */
-    struct buf bos, eos; /* texts of those tokens */
+    struct buf bos, eos;      /* texts of those tokens */
     size_t n_eog;
     int32_t eog[VOC_EOG_MAX];
 };
@@ -40,6 +40,10 @@ struct voc {
 struct voc *voc_new(const char *dir); /* one reference */
 struct voc *voc_ref(struct voc *v);
 void voc_unref(struct voc *v); /* NULL is fine */
+
+/* Whether the template shows tools to the model, in a form whose calls are
+ * understood. Once v is open. */
+bool voc_has_tools(const struct voc *v);
 
 /* What to turn into tokens, or tokens into text. Strings are owned by the
  * caller and stay alive until done. */
