@@ -198,8 +198,8 @@ static void end_thinking(struct call *c)
 {
     if (c->block == type_thinking) {
         put_delta(c,
-                  ",\"delta\":{\"type\":\"signature_delta\",\"signature\":",
-                  "", 0);
+                  ",\"delta\":{\"type\":\"signature_delta\",\"signature\":", "",
+                  0);
     }
 }
 
@@ -218,8 +218,7 @@ static bool reasoning(struct call *c, uint32_t i, const char *p, size_t n)
     (void)i;
     buf_clear(&c->out);
     want_block(c, type_thinking);
-    put_delta(c, ",\"delta\":{\"type\":\"thinking_delta\",\"thinking\":", p,
-              n);
+    put_delta(c, ",\"delta\":{\"type\":\"thinking_delta\",\"thinking\":", p, n);
     return call_send(c);
 }
 
@@ -243,8 +242,7 @@ static bool tool_arguments(struct call *c, uint32_t i, uint32_t k,
 {
     (void)i, (void)k; /* its block is open */
     buf_clear(&c->out);
-    put_delta(c,
-              ",\"delta\":{\"type\":\"input_json_delta\",\"partial_json\":",
+    put_delta(c, ",\"delta\":{\"type\":\"input_json_delta\",\"partial_json\":",
               json, n);
     return call_send(c);
 }

@@ -73,9 +73,8 @@ static int read_system_block(const struct json *v, const char *where,
 static int read_use(struct calls *k, struct arena *a, const struct json *v,
                     const char *where, struct json *list, struct err *e)
 {
-    static const char *const keys[] = {"type",  "id",            "name",
-                                       "input", "cache_control", "caller",
-                                       NULL};
+    static const char *const keys[] = {
+        "type", "id", "name", "input", "cache_control", "caller", NULL};
     const char *id = json_str(json_get(v, "id"));
     const struct json *input = json_get(v, "input");
     struct buf b;
@@ -92,8 +91,8 @@ static int read_use(struct calls *k, struct arena *a, const struct json *v,
     json_write(input, false, &b);
     const struct call_said x = {
         .id = id, .name = json_str(json_get(v, "name")), .arguments = b.p};
-    int rc = buf_ok(&b) ? calls_add(k, a, list, &x, where, e)
-                        : message_too_big(e);
+    int rc =
+        buf_ok(&b) ? calls_add(k, a, list, &x, where, e) : message_too_big(e);
     buf_fini(&b);
     return rc;
 }
@@ -236,7 +235,8 @@ int anthropic_messages(struct arena *a, const struct json *j,
     *ret_n = (size_t)(m - *ret);
     return *ret_n <= CHAT_MESSAGES_MAX
                ? 0
-               : err_set(e, ERR_INVALID, "messages: at most %u, with results "
-                                         "of tools",
+               : err_set(e, ERR_INVALID,
+                         "messages: at most %u, with results "
+                         "of tools",
                          CHAT_MESSAGES_MAX);
 }

@@ -139,8 +139,8 @@ static void make_gen(struct call *c, struct model *m)
     if (c->srv->conf.speculation_share_tokens > 0) {
         q->share = http_peer_process(c->r);
     }
-    q->parts = c->d->reasoning != NULL &&
-               (q->tools.n > 0 || !c->p.thoughts_in_text);
+    q->parts =
+        c->d->reasoning != NULL && (q->tools.n > 0 || !c->p.thoughts_in_text);
     c->gen = gen_new(c->srv, m, &call_sink, c, &c->arena);
     *gen_request(c->gen) = *q;
     c->p.model = NULL; /* the arena is the gen's */

@@ -24,9 +24,10 @@ void whole_release(struct call *c);
 /* Whether choice i of a gen with tokens has parts; then its text goes to
  * reply_text. */
 bool reply_open(struct call *c, uint32_t i);
-/* The next n bytes, in a stream that has begun; last: there are no more. False: the client is slow. */
+/* The next n bytes, in a stream that has begun; last: there are no more. False:
+ * the client is slow. */
 bool reply_text(struct call *c, uint32_t i, const char *p, size_t n, bool last);
-bool reply_ok(const struct call_choice *x);      /* nothing was too large */
+bool reply_ok(const struct call_choice *x); /* nothing was too large */
 void reply_release(struct call_choice *x);
 
 /* call_probs.c */

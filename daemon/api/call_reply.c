@@ -84,7 +84,7 @@ static void on_call(void *ctx, const char *name, size_t n)
     x->n_tools++;
     x->in_call = true;
     if (c->p.stream) {
-            reply_fast(x, c->d->tool_begin(c, x->i, x->n_tools - 1));
+        reply_fast(x, c->d->tool_begin(c, x->i, x->n_tools - 1));
     }
 }
 
@@ -100,8 +100,7 @@ static void on_arguments(void *ctx, const char *json, size_t n)
         x->tool_bytes += n;
     }
     if (c->p.stream && c->d->tool_arguments != NULL) {
-        reply_fast(x,
-                   c->d->tool_arguments(c, x->i, x->n_tools - 1, json, n));
+        reply_fast(x, c->d->tool_arguments(c, x->i, x->n_tools - 1, json, n));
     }
 }
 
@@ -138,8 +137,7 @@ static const struct reply_sink reply_to_call = {
 static const struct json *properties(struct call *c, struct span name)
 {
     const struct span text = gen_request(c->gen)->tools;
-    if (c->tools == NULL &&
-        json_parse(text.p, text.n, &c->tools, NULL) != 0) {
+    if (c->tools == NULL && json_parse(text.p, text.n, &c->tools, NULL) != 0) {
         return NULL;
     }
     for (const struct json *t = json_first(c->tools); t != NULL;
@@ -188,9 +186,9 @@ bool reply_open(struct call *c, uint32_t i)
     }
     x->call = c;
     x->i = i;
-    x->reply = reply_new(&c->forms, gen_request(c->gen)->tools.n > 0,
-                         n > 0 ? prompt.p + prompt.n - n : "", n,
-                         &reply_to_call, x);
+    x->reply =
+        reply_new(&c->forms, gen_request(c->gen)->tools.n > 0,
+                  n > 0 ? prompt.p + prompt.n - n : "", n, &reply_to_call, x);
     reply_strings(x->reply, is_string, x);
     return true;
 }

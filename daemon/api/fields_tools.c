@@ -125,13 +125,14 @@ int set_thinking(struct params *p, const struct field *f, const struct json *v,
     const struct json *type = json_get(v, "type");
     int64_t n = 0;
     if (type == NULL || !field_is_word(&words, type)) {
-        return field_want(
-            f, e, "an object of type enabled, disabled or adaptive");
+        return field_want(f, e,
+                          "an object of type enabled, disabled or adaptive");
     }
     if (budget != NULL && json_type(budget) != JSON_NULL &&
         !json_int(budget, 1, MODEL_CONTEXT_MAX, &n)) {
-        return field_want(f, e, "an object whose budget_tokens is a number "
-                                "of tokens");
+        return field_want(f, e,
+                          "an object whose budget_tokens is a number "
+                          "of tokens");
     }
     p->think_tokens = (uint32_t)n;
     if (json_str(type)[0] != 'a') { /* adaptive leaves it to the model */

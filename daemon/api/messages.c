@@ -115,8 +115,7 @@ int message_reasoning(struct arena *a, const struct json *v, const char *where,
                       struct chat_message *m, struct err *e)
 {
     const char *s = json_str(v);
-    if (v == NULL || json_type(v) == JSON_NULL ||
-        (s != NULL && s[0] == '\0')) {
+    if (v == NULL || json_type(v) == JSON_NULL || (s != NULL && s[0] == '\0')) {
         return 0;
     }
     if (s == NULL) {

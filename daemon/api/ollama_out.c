@@ -237,9 +237,8 @@ static void put_loaded(struct call *c, struct buf *b, bool unloaded)
     .id_prefix = "", .probs = PROBS_OBJECTS, .error = ollama_error, \
     .content_type = "application/x-ndjson", .error_before = "",     \
     .error_after = "\n", .begin = begin, .text = text, .end = end,  \
-    .reasoning = reasoning,                                         \
-    .finish = finish, .head = put_head, .choice = put_choice,       \
-    .tail = put_tail, .loaded = put_loaded
+    .reasoning = reasoning, .finish = finish, .head = put_head,     \
+    .choice = put_choice, .tail = put_tail, .loaded = put_loaded
 
 const struct dialect ollama_chat = {
     .fields = &ollama_chat_fields,

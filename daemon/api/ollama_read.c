@@ -38,12 +38,11 @@ static int read_message(struct calls *k, struct arena *a, const struct json *v,
 {
     static const char *const roles[] = {"system", "user", "assistant", "tool",
                                         NULL};
-    static const char *const keys[] = {"role",       "content", "thinking",
-                                       NULL};
-    static const char *const own[] = {"role",     "content",
-                                      "thinking", "tool_calls", NULL};
-    static const char *const result[] = {"role",      "content",      "thinking",
-                                         "tool_name", "tool_call_id", NULL};
+    static const char *const keys[] = {"role", "content", "thinking", NULL};
+    static const char *const own[] = {"role", "content", "thinking",
+                                      "tool_calls", NULL};
+    static const char *const result[] = {
+        "role", "content", "thinking", "tool_name", "tool_call_id", NULL};
     char where[48], content[64];
     const struct json *text = json_get(v, "content");
     (void)snprintf(where, sizeof(where), "messages[%zu]", i);
@@ -118,7 +117,7 @@ int ollama_read_generate(struct call *c, const struct json *j, struct err *e)
               (system == NULL || system[0] == '\0' ||
                put_message(c, "system", system) != NULL) &&
               put_message(c, "user", text) != NULL;
-    return ok ? tools_kwargs(&c->arena, NULL, TOOLS_FUNCTIONS, &c->p,
-                             &q->tools, &q->kwargs, e)
+    return ok ? tools_kwargs(&c->arena, NULL, TOOLS_FUNCTIONS, &c->p, &q->tools,
+                             &q->kwargs, e)
               : message_too_big(e);
 }

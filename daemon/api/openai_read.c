@@ -115,8 +115,7 @@ static const char *const roles[] = {"system",    "developer", "user",
                                     "assistant", "tool",      NULL};
 
 /* Role function and function_call: they went with `functions`. */
-static int check_members(const struct json *v, const char *where,
-                         struct err *e)
+static int check_members(const struct json *v, const char *where, struct err *e)
 {
     static const char *const plain[] = {"role", "content", NULL};
     const char *role = json_str(json_get(v, "role"));

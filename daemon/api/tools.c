@@ -86,7 +86,8 @@ static int read_tool(const struct json *v, enum tools_form form, size_t i,
         return err_set(e, ERR_UNSUPPORTED,
                        "tools[%zu].type: only %s, not '%.32s': this daemon "
                        "runs no tools of its own",
-                       i, only, s != NULL ? s : json_type_name(json_type(type)));
+                       i, only,
+                       s != NULL ? s : json_type_name(json_type(type)));
     }
     struct json *to = json_add_object(list, NULL);
     json_add_str(to, "type", "function");
@@ -103,10 +104,10 @@ static int check_size(const struct json *tool, size_t i, struct err *e)
     struct buf b;
     buf_init(&b, TOOL_BYTES_MAX);
     json_write(tool, false, &b);
-    int rc = buf_ok(&b) ? 0
-                        : err_set(e, ERR_TOO_BIG,
-                                  "tools[%zu]: more than %zu bytes", i,
-                                  TOOL_BYTES_MAX);
+    int rc = buf_ok(&b)
+                 ? 0
+                 : err_set(e, ERR_TOO_BIG, "tools[%zu]: more than %zu bytes", i,
+                           TOOL_BYTES_MAX);
     buf_fini(&b);
     return rc;
 }
@@ -255,10 +256,10 @@ out:
 static size_t find_call(const struct calls *k, const char *id, const char *name)
 {
     for (size_t i = 0; i < k->n; i++) {
-        if (id != NULL ? strcmp(k->call[i].id, id) == 0
-                       : !k->call[i].answered &&
-                             (name == NULL ||
-                              strcmp(k->call[i].name, name) == 0)) {
+        if (id != NULL
+                ? strcmp(k->call[i].id, id) == 0
+                : !k->call[i].answered &&
+                      (name == NULL || strcmp(k->call[i].name, name) == 0)) {
             return i;
         }
     }
@@ -299,8 +300,7 @@ static int read_kwargs(struct arena *a, const struct params *p,
                        struct span *ret, struct err *e)
 {
     static const char *const names[] = {"enable_thinking", "thinking"};
-    struct json *o =
-        p->kwargs != NULL ? json_copy(p->kwargs) : json_object();
+    struct json *o = p->kwargs != NULL ? json_copy(p->kwargs) : json_object();
     for (size_t i = 0; i < countof(names); i++) {
         if (p->thinks != THINKS_UNSAID && is_free(p, names[i])) {
             json_add_bool(o, names[i], p->thinks == THINKS_YES);
@@ -333,7 +333,8 @@ int documents_read(struct arena *a, const struct json *v, struct span *ret,
         ok = ok && json_type(c) == JSON_OBJECT;
     }
     if (!ok) {
-        return err_set(e, ERR_INVALID, "documents: must be an array of objects");
+        return err_set(e, ERR_INVALID,
+                       "documents: must be an array of objects");
     }
     return json_first(v) != NULL
                ? text_of(a, json_copy(v), TEXT_BYTES_MAX, ret, e)
@@ -341,8 +342,8 @@ int documents_read(struct arena *a, const struct json *v, struct span *ret,
 }
 
 int tools_kwargs(struct arena *a, const struct json *tools,
-                 enum tools_form form, struct params *p,
-                 struct span *ret_tools, struct span *ret_kwargs, struct err *e)
+                 enum tools_form form, struct params *p, struct span *ret_tools,
+                 struct span *ret_kwargs, struct err *e)
 {
     int rc = read_kwargs(a, p, ret_kwargs, e);
     p->kwargs = NULL; /* borrowed from the request's tree */

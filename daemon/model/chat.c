@@ -15,7 +15,7 @@ static const char *const thoughts[] = {"reasoning_content", "reasoning",
 
 struct chat_template {
     struct jinja *jinja;
-    bool developer; /* its text knows that role */
+    bool developer;                   /* its text knows that role */
     bool thoughts[countof(thoughts)]; /* its text has this name; also as a
                                          string: m['thinking'] */
 };
@@ -102,9 +102,8 @@ static int parse_arguments(struct arena *a, const struct val *call,
     struct val key = val_strz("arguments"), v;
     const struct val *f =
         call->kind == V_DICT ? dict_gets(call->dict, zspan("function")) : NULL;
-    const struct val *s = f != NULL && f->kind == V_DICT
-                              ? dict_get(f->dict, &key)
-                              : NULL;
+    const struct val *s =
+        f != NULL && f->kind == V_DICT ? dict_get(f->dict, &key) : NULL;
     if (s == NULL || s->kind != V_STR ||
         val_from_json(a, s->s.p, s->s.n, &v, NULL) < 0 || v.kind != V_DICT) {
         return 0;
@@ -116,9 +115,8 @@ static int parse_calls(struct arena *a, const struct val_dict *message,
                        struct err *e)
 {
     const struct val *calls = dict_gets(message, zspan("tool_calls"));
-    for (size_t i = 0; calls != NULL && calls->kind == V_LIST &&
-                       i < calls->list->n;
-         i++) {
+    for (size_t i = 0;
+         calls != NULL && calls->kind == V_LIST && i < calls->list->n; i++) {
         RETERR(parse_arguments(a, &calls->list->v[i], e));
     }
     return 0;
@@ -302,9 +300,8 @@ static bool join_run(struct arena *a, const struct chat_message *m, size_t n,
 
 /* The messages with neighbours joined, in a; NULL: there are none, or no room.
  */
-static const struct chat_message *join(struct arena *a,
-                                       const struct chat_request *q,
-                                       size_t *ret_n)
+static const struct chat_message *
+join(struct arena *a, const struct chat_request *q, size_t *ret_n)
 {
     const struct chat_message *m = q->messages;
     struct chat_message *to = arena_alloc(a, q->n_messages * sizeof(*to));
@@ -348,7 +345,8 @@ int chat_render(const struct chat_template *t, const struct chat_request *q,
         struct chat_request joined = *q;
         arena_init(&a, JINJA_ARENA_MAX);
         joined.messages = join(&a, q, &joined.n_messages);
-        if (joined.messages != NULL && render_parsed(t, &joined, b, &again) == 0) {
+        if (joined.messages != NULL &&
+            render_parsed(t, &joined, b, &again) == 0) {
             rc = 0;
         }
         arena_fini(&a);

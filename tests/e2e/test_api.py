@@ -240,7 +240,7 @@ def test_chat_template(plain):
 
 def test_bad_messages(plain):
     for m, where in ((None, "messages"), ([], "messages"), ("x", "messages"), ([1], "messages"),
-                     ([{"role": "user"}], "messages"), ([{"role": "tool", "content": "x"}], "messages"),
+                     ([{"role": "user"}], "messages"), ([{"role": "function", "content": "x"}], "messages"),
                      ([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}], "messages"),
                      ([{"role": "user", "content": "x", "name": "bob"}], "messages")):
         with plain.http() as c:

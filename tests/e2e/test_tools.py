@@ -105,6 +105,32 @@ def test_openai_streamed(d):
     assert len({t.id for t in deltas if t.id}) == 2
 
 
+def test_log_probabilities(d):
+    """Each token's is there once, also those of calls, however the answer is sent."""
+    body = {"model": "two", "messages": ASK, "tools": TOOLS, "logprobs": True}
+    whole = post(d, "/v1/chat/completions", **body).json()
+    want = whole["choices"][0]["logprobs"]["content"]
+    assert len(want) == whole["usage"]["completion_tokens"] - 1  # the last one ends the text
+    r = post(d, "/v1/chat/completions", **body, stream=True)
+    chunks = [json.loads(x[6:])["choices"][0] for x in r.text.splitlines() if x.startswith("data: {")]
+    assert [x["token"] for c in chunks for x in (c["logprobs"] or {}).get("content", [])] == [x["token"] for x in want]
+    assert chunks[-1]["finish_reason"] == "tool_calls"
+
+
+def test_choices(d):
+    x = post(d, "/v1/chat/completions", model="two", messages=ASK, tools=TOOLS, n=3).json()["choices"]
+    assert [[t["function"]["name"] for t in c["message"]["tool_calls"]] for c in x] == [[NAME, "get_time"]] * 3
+    assert len({t["id"] for c in x for t in c["message"]["tool_calls"]}) == 6
+
+
+def test_stop_string(d):
+    """It ends the text before it, also inside of a call."""
+    x = post(d, "/v1/chat/completions", model="one", messages=ASK, tools=TOOLS, stop="look").json()["choices"][0]
+    assert x["message"]["content"].strip() == "Let me" and x["finish_reason"] == "stop" and "tool_calls" not in x["message"]
+    x = post(d, "/v1/chat/completions", model="two", messages=ASK, tools=TOOLS, stop="days").json()["choices"][0]
+    assert "days" not in json.dumps(x)
+
+
 def test_one_call_only(d):
     for stream in (False, True):
         r = post(d, "/v1/chat/completions", model="two", messages=ASK, tools=TOOLS, parallel_tool_calls=False, stream=stream)

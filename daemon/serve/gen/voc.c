@@ -240,7 +240,7 @@ static void done(struct work *work)
     struct text_work *w = container_of(work, struct text_work, work);
     struct voc *v = w->voc;
     v->open = v->open || w->opened; /* `tok` may be being opened for another */
-    w->done(w); /* may free w */
+    w->done(w);                     /* may free w */
     voc_unref(v);
 }
 
@@ -281,8 +281,8 @@ int text_put(struct workq *q, struct voc *v, struct text_work *w)
     w->opened = false;
     w->voc = voc_ref(v); /* before the worker can see it */
     w->rendered = false;
-    w->here = v->open && is_short(w) &&
-              (w->kind != TEXT_CHAT || render_here(v, w));
+    w->here =
+        v->open && is_short(w) && (w->kind != TEXT_CHAT || render_here(v, w));
     int rc = w->here ? workq_run(q, &w->work) : workq_put(q, &w->work);
     if (rc != 0) {
         buf_fini(&w->out); /* nothing, or a prompt */

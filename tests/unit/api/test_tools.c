@@ -34,14 +34,16 @@ static int reads(const struct dialect *d, const char *text)
 static void says(struct span s, const char *want)
 {
     char text[2048];
-    (void)snprintf(text, sizeof(text), "%.*s", (int)s.n, s.p != NULL ? s.p : "");
+    (void)snprintf(text, sizeof(text), "%.*s", (int)s.n,
+                   s.p != NULL ? s.p : "");
     for (size_t i = 0; text[i] != '\0'; i++) {
         text[i] = (char)(text[i] == '"' ? '\'' : text[i]);
     }
     assert_string_equal(text, want);
 }
 
-static void refuses(const struct dialect *d, const char *text, const char *tells)
+static void refuses(const struct dialect *d, const char *text,
+                    const char *tells)
 {
     int rc = reads(d, text);
     if (rc >= 0 || strstr(e.msg, tells) == NULL) {
@@ -149,14 +151,14 @@ static void blocks(void **state)
     static const struct {
         const char *role, *content, *fields;
     } want[] = {
-        {"system",    "s",         ""                                 },
-        {"user",      "x",         ""                                 },
-        {"assistant", "t",         NULL                               },
-        {"tool",      "Error: no", "{'tool_call_id':'b','name':'g'}"  },
-        {"tool",      "1\n2",      "{'tool_call_id':'a','name':'f'}"  },
-        {"user",      "go on",     ""                                 },
-        {"assistant", "u",         ""                                 },
-        {"tool",      "",          "{'tool_call_id':'a','name':'f'}"  },
+        {"system",    "s",         ""                               },
+        {"user",      "x",         ""                               },
+        {"assistant", "t",         NULL                             },
+        {"tool",      "Error: no", "{'tool_call_id':'b','name':'g'}"},
+        {"tool",      "1\n2",      "{'tool_call_id':'a','name':'f'}"},
+        {"user",      "go on",     ""                               },
+        {"assistant", "u",         ""                               },
+        {"tool",      "",          "{'tool_call_id':'a','name':'f'}"},
     };
     assert_int_equal(c.p.req.n_messages, countof(want));
     for (size_t i = 0; i < countof(want); i++) {
@@ -182,23 +184,20 @@ static void kwargs(void **state)
         const struct dialect *d;
         const char *more, *want;
     } t[] = {
-        {&openai_chat,    "",                                   ""},
+        {&openai_chat,    "",                                                   ""                                                             },
         {&openai_chat,    ",'reasoning_effort':'low'",
-         "{'reasoning_effort':'low'}"                             },
+         "{'reasoning_effort':'low'}"                                                                                                          },
         {&openai_chat,    ",'reasoning_effort':'none'",
-         "{'enable_thinking':false,'thinking':false}"             },
+         "{'enable_thinking':false,'thinking':false}"                                                                                          },
         {&openai_chat,
-         ",'enable_thinking':true,'chat_template_kwargs':{'thinking':1,'x':2}",
-         "{'thinking':1,'x':2,'enable_thinking':true}"            },
+         ",'enable_thinking':true,'chat_template_kwargs':{'thinking':1,'x':2}", "{'thinking':1,'x':2,'enable_thinking':true}"                  },
         {&anthropic_chat,
-         ",'max_tokens':1,'thinking':{'type':'enabled','budget_tokens':99}",
-         "{'enable_thinking':true,'thinking':true,'thinking_budget':99}"},
-        {&anthropic_chat, ",'max_tokens':1,'thinking':{'type':'adaptive'}",
-         ""                                                       },
+         ",'max_tokens':1,'thinking':{'type':'enabled','budget_tokens':99}",    "{'enable_thinking':true,'thinking':true,'thinking_budget':99}"},
+        {&anthropic_chat, ",'max_tokens':1,'thinking':{'type':'adaptive'}",     ""                                                             },
         {&ollama_chat,    ",'think':'high'",
-         "{'enable_thinking':true,'thinking':true,'reasoning_effort':'high'}"},
+         "{'enable_thinking':true,'thinking':true,'reasoning_effort':'high'}"                                                                  },
         {&ollama_chat,    ",'think':false",
-         "{'enable_thinking':false,'thinking':false}"             },
+         "{'enable_thinking':false,'thinking':false}"                                                                                          },
     };
     for (size_t i = 0; i < countof(t); i++) {
         char text[512];
@@ -212,7 +211,8 @@ static void what_is_refused(void **state)
 {
     (void)state;
     refuses(&openai_chat, "{" ASK ",'tools':{}}", "tools: must be an array");
-    refuses(&openai_chat, "{" ASK ",'tools':[1]}", "tools[0]: must be an object");
+    refuses(&openai_chat, "{" ASK ",'tools':[1]}",
+            "tools[0]: must be an object");
     refuses(&openai_chat, "{" ASK ",'tools':[{'type':'x'}]}", "tools[0].type");
     refuses(&openai_chat, "{" ASK ",'tools':[{'function':{'name':''}}]}",
             "tools[0].function.name");
@@ -229,8 +229,7 @@ static void what_is_refused(void **state)
     refuses(&ollama_chat,
             "{'messages':[{'role':'tool','tool_name':1,'content':''}]}",
             "messages[0]");
-    refuses(&ollama_chat,
-            "{'messages':[{'role':'assistant','tool_calls':{}}]}",
+    refuses(&ollama_chat, "{'messages':[{'role':'assistant','tool_calls':{}}]}",
             "messages[0].tool_calls: must be an array");
     refuses(&anthropic_chat,
             "{'max_tokens':1,'messages':[{'role':'user','content':[{'type':"
