@@ -206,6 +206,32 @@ int responses_resolve(struct call *c, struct err *e)
 
 /* --- what is kept --- */
 
+/* The answer went on with `last`, a message of the assistant: they are one. */
+static bool join_answer(struct arena *a, const struct chat_message *last,
+                        struct chat_message *answer)
+{
+    char *p = arena_alloc(a, last->content_n + answer->content_n + 1);
+    if (p == NULL) {
+        return false;
+    }
+    memcpy(p, last->content, last->content_n);
+    memcpy(p + last->content_n, answer->content, answer->content_n);
+    answer->content = p;
+    answer->content_n += last->content_n;
+    if (answer->reasoning == NULL) {
+        answer->reasoning = last->reasoning;
+        answer->reasoning_n = last->reasoning_n;
+    }
+    return true;
+}
+
+static bool goes_on(const struct chat_message *last,
+                    const struct chat_message *answer)
+{
+    return strcmp(last->role, "assistant") == 0 && last->fields.n == 0 &&
+           last->content_n > 0 && strcmp(answer->role, "assistant") == 0;
+}
+
 /* The conversation of the request and its answer. */
 static bool put_talk(struct buf *talk, const struct call *c)
 {
@@ -222,10 +248,15 @@ static bool put_talk(struct buf *talk, const struct call *c)
     buf_puts(&b, "[");
     buf_put(&b, x->items.p, x->items.n);
     buf_puts(&b, "]");
-    talk_put(talk, q->messages + first, q->n_messages - first);
+    size_t asked = q->n_messages - first;
     bool ok = buf_ok(&b) && json_parse(b.p, b.n, &items, NULL) == 0 &&
               responses_messages(&a, items, 0, &m, &n, &field, NULL) == 0;
+    if (ok && goes_on(&q->messages[q->n_messages - 1], &m[0])) {
+        ok = join_answer(&a, &q->messages[q->n_messages - 1], &m[0]);
+        asked--;
+    }
     if (ok) {
+        talk_put(talk, q->messages + first, asked);
         talk_put(talk, m, n);
     }
     json_free(items);

@@ -155,6 +155,10 @@ def test_goes_on_by_id(daemon):
     assert text_of(third) == said(want) and third["usage"]["input_tokens"] == want["usage"]["prompt_tokens"]
     fourth = answer(daemon, previous_response_id=third["id"], input="Oh", max_output_tokens=4)
     assert fourth["usage"]["input_tokens"] > third["usage"]["input_tokens"]
+    begun = answer(daemon, input=[user(ASK), {"role": "assistant", "content": "A dae"}])
+    talk = [user(ASK), {"role": "assistant", "content": "A dae" + text_of(begun)}, user("Oh")]
+    fifth = answer(daemon, previous_response_id=begun["id"], input="Oh")
+    assert text_of(fifth) == said(chat(daemon, talk)), "what was begun and its answer are one message"
     with sdk(daemon) as c:
         assert c.responses.retrieve(first["id"]).output_text == text_of(first)
         got = c.responses.retrieve(third["id"])
