@@ -16,7 +16,8 @@ const struct command *const commands[] = {
     &cmd_session,    &cmd_tokenize,  &cmd_detokenize,
     &cmd_completion, &cmd_verify,    &cmd_quality,
     &cmd_probe,      &cmd_residency, &cmd_report,
-    &cmd_service,    &cmd_doctor,    NULL,
+    &cmd_service,    &cmd_doctor,    &cmd_key,
+    NULL,
 };
 
 const struct command *command_find(const char *name)
@@ -31,12 +32,14 @@ const struct command *command_find(const char *name)
 
 /* Values of getopt_long for what every command takes; a command's own rows
  * are FIRST + index. */
-enum { G_SOCKET = 256, G_JSON, G_VERSION, FIRST };
+enum { G_SOCKET = 256, G_URL, G_KEY, G_JSON, G_VERSION, FIRST };
 
 static const struct option globals[] = {
-    {"help",   no_argument,       NULL, 'h'     },
-    {"socket", required_argument, NULL, G_SOCKET},
-    {"json",   no_argument,       NULL, G_JSON  },
+    {"help",     no_argument,       NULL, 'h'     },
+    {"socket",   required_argument, NULL, G_SOCKET},
+    {"url",      required_argument, NULL, G_URL   },
+    {"key-file", required_argument, NULL, G_KEY   },
+    {"json",     no_argument,       NULL, G_JSON  },
 };
 
 static int parse_number(const struct opt *o, const char *text,
@@ -86,7 +89,11 @@ static int set_global(struct client *c, int what, const char *text,
         c->json = true;
         return 0;
     }
-    return http_peer_find(&c->peer, text, e);
+    if (what == G_KEY) {
+        return key_read(text, &c->peer.key, e);
+    }
+    return what == G_URL ? http_peer_url(&c->peer, text, e)
+                         : http_peer_find(&c->peer, text, e);
 }
 
 static int bad_option(int argc, char **argv, int what, struct err *e)
@@ -147,7 +154,7 @@ int args_parse(struct client *c, const struct command *cmd, int argc,
             rc = bad_option(argc, argv, what, e);
         } else if (what == 'h') {
             ret->help = true;
-        } else if (what == G_JSON || what == G_SOCKET) {
+        } else if (what >= G_SOCKET && what <= G_JSON) {
             rc = set_global(c, what, optarg, e);
         } else {
             must(row < cmd->n_opts);
@@ -214,9 +221,11 @@ static void help_option(const struct opt *o, FILE *to)
 }
 
 static const struct opt global_help[] = {
-    {"socket", 0,   OPT_STR,  "PATH", "the daemon's socket",                  0, 0},
-    {"json",   0,   OPT_FLAG, NULL,   "print the daemon's JSON, for scripts", 0, 0},
-    {"help",   'h', OPT_FLAG, NULL,   "this text",                            0, 0},
+    {"socket",   0,   OPT_STR,  "PATH", "the daemon's socket",                  0, 0},
+    {"url",      0,   OPT_STR,  "URL",  "or its loopback TCP address",          0, 0},
+    {"key-file", 0,   OPT_STR,  "FILE", "the key for that; or $ANED_API_KEY",   0, 0},
+    {"json",     0,   OPT_FLAG, NULL,   "print the daemon's JSON, for scripts", 0, 0},
+    {"help",     'h', OPT_FLAG, NULL,   "this text",                            0, 0},
 };
 
 void args_help(const struct command *cmd, FILE *to)
@@ -239,7 +248,8 @@ void args_help(const struct command *cmd, FILE *to)
 
 void args_overview(FILE *to)
 {
-    (void)fprintf(to, "usage: anectl [--socket PATH] [--json] COMMAND ...\n\n"
+    (void)fprintf(to, "usage: anectl [--socket PATH | --url URL] [--json] COMMAND "
+                      "...\n\n"
                       "Talk to a running aned: convert models, look at them, "
                       "use them.\n\n");
     for (size_t i = 0; commands[i] != NULL; i++) {

@@ -174,6 +174,8 @@ static const char *hint(int code)
     switch (code) {
     case ERR_MODEL_NOT_FOUND:
         return "`anectl models` lists what is there";
+    case ERR_UNAUTHORIZED:
+        return "give --key-file FILE, or the key in $ANED_API_KEY";
     case ERR_BUSY:
         return "try again in a moment";
     case ERR_EXISTS:

@@ -11,7 +11,7 @@ static void words(const struct command *cmd)
             printf("--%s ", cmd->opts[i].name);
         }
     }
-    printf("--json --socket --help");
+    printf("--json --socket --url --key-file --help");
 }
 
 /* Where the names for the first positional come from, as shell words. */
@@ -44,7 +44,7 @@ static void names(void)
     for (size_t i = 0; commands[i] != NULL; i++) {
         printf("%s ", commands[i]->name);
     }
-    printf("help --json --socket --help --version");
+    printf("help --json --socket --url --key-file --help --version");
 }
 
 static void bash(void)
@@ -56,7 +56,7 @@ static void bash(void)
            "    COMPREPLY=()\n"
            "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
            "        case ${COMP_WORDS[i]} in\n"
-           "        --socket) ((i++)) ;;\n"
+           "        --socket|--url|--key-file) ((i++)) ;;\n"
            "        -*) ;;\n"
            "        *) cmd=${COMP_WORDS[i]}; break ;;\n"
            "        esac\n"
@@ -93,7 +93,7 @@ static void zsh(void)
            "    local cmd= i\n"
            "    for ((i = 2; i < CURRENT; i++)); do\n"
            "        case ${words[i]} in\n"
-           "        --socket) ((i++)) ;;\n"
+           "        --socket|--url|--key-file) ((i++)) ;;\n"
            "        -*) ;;\n"
            "        *) cmd=${words[i]}; break ;;\n"
            "        esac\n"
@@ -143,6 +143,8 @@ static void fish(void)
            "#   ~/.config/fish/completions/anectl.fish\n"
            "complete -c anectl -f\n"
            "complete -c anectl -l socket -r -F -d 'the daemon\\'s socket'\n"
+           "complete -c anectl -l url -x -d 'or its loopback TCP address'\n"
+           "complete -c anectl -l key-file -r -F -d 'the key for that'\n"
            "complete -c anectl -l json -d 'print the daemon\\'s JSON'\n"
            "complete -c anectl -s h -l help -d 'explain'\n");
     for (size_t i = 0; commands[i] != NULL; i++) {

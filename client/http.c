@@ -21,7 +21,7 @@ static const char *env(const char *name)
     return v != NULL && v[0] != '\0' ? v : NULL;
 }
 
-static bool default_home(char *out, size_t size)
+bool http_home(char *out, size_t size)
 {
     const char *home = env("ANED_HOME");
     const char *user = env("HOME");
@@ -56,7 +56,7 @@ int http_peer_find(struct http_peer *p, const char *given, struct err *e)
     } else if (xdg != NULL && xdg[0] == '/') {
         ok = file_join(p->path, sizeof(p->path), xdg, "aned/aned.sock");
     } else {
-        ok = default_home(home, sizeof(home)) &&
+        ok = http_home(home, sizeof(home)) &&
              file_join(p->path, sizeof(p->path), home, "run/aned.sock");
     }
     if (!ok || p->path[0] == '\0' || strlen(p->path) > http_peer_path_max()) {
@@ -87,14 +87,20 @@ static void limit(const struct http_peer *p, int fd)
 
 static int dial(const struct http_peer *p, int *ret, struct err *e)
 {
-    struct sockaddr_un sa = {.sun_family = AF_UNIX};
-    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    struct sockaddr_un un = {.sun_family = AF_UNIX};
+    bool tcp = p->tcp_len > 0;
+    const struct sockaddr *sa = (const struct sockaddr *)&un;
+    if (tcp) {
+        sa = (const struct sockaddr *)&p->tcp;
+    } else {
+        memcpy(un.sun_path, p->path, strlen(p->path) + 1);
+    }
+    int fd = socket(sa->sa_family, SOCK_STREAM, 0);
     if (fd < 0) {
         return err_errno(e, errno, "socket");
     }
     limit(p, fd);
-    memcpy(sa.sun_path, p->path, strlen(p->path) + 1);
-    if (connect(fd, (struct sockaddr *)&sa, sizeof(sa)) == 0) {
+    if (connect(fd, sa, tcp ? p->tcp_len : sizeof(un)) == 0) {
         *ret = fd;
         return 0;
     }
@@ -236,9 +242,12 @@ int http_request(const struct http_peer *p, const char *method,
 
     buf_init(&req, n_body + 8192);
     buf_printf(&req,
-               "%s %s HTTP/1.1\r\nHost: aned\r\nUser-Agent: anectl/%s\r\n"
+               "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: anectl/%s\r\n"
                "Connection: close\r\n",
-               method, path, ANED_VERSION);
+               method, path, p->tcp_len > 0 ? p->host : "aned", ANED_VERSION);
+    if (p->tcp_len > 0 && p->key.s[0] != '\0') {
+        buf_printf(&req, "Authorization: Bearer %s\r\n", p->key.s);
+    }
     if (body != NULL) {
         buf_printf(&req,
                    "Content-Type: application/json\r\n"

@@ -1,11 +1,19 @@
-/* http.h - a blocking HTTP/1.1 client for one Unix socket. Each request has its
+/* http.h - a blocking HTTP/1.1 client for one socket, of Unix or of loopback
+ * TCP. Each request has its
  * own connection: the daemon is on the same machine. */
 #pragma once
 
+#include <sys/socket.h>
+
 #include "base/buf.h"
+#include "proto/key_file.h"
 
 struct http_peer {
-    char path[512]; /* of the socket */
+    char path[512]; /* of the socket; over TCP the URL, for people */
+    struct sockaddr_storage tcp; /* --url */
+    socklen_t tcp_len;           /* 0: a Unix socket */
+    char host[64];               /* "127.0.0.1:11435" */
+    struct key_text key;         /* for TCP; "": none */
     bool named;     /* by --socket or ANED_SOCKET; else the usual place */
     double end_s;   /* now_seconds() at which a request ends with TIMEOUT; 0:
                        it may take as long as it wants */
@@ -16,6 +24,12 @@ struct http_peer {
  * the platform's data folder as HOME. Errors: CONFIG. */
 CHECKED int http_peer_find(struct http_peer *p, const char *given,
                            struct err *e);
+
+/* The daemon is at "http://127.0.0.1:11435", on this machine; the key is that of
+ * $ANED_API_KEY unless there is one already (url.c). Errors: USAGE. */
+CHECKED int http_peer_url(struct http_peer *p, const char *url, struct err *e);
+/* $ANED_HOME, else the platform's data folder; false: neither is known. */
+bool http_home(char *out, size_t size);
 
 /* Bytes of a socket's path at most, on this system. */
 size_t http_peer_path_max(void);

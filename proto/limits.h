@@ -186,6 +186,16 @@
 #define HTTP_QUEUED_MAX      MIB(256) /* of large whole answers, one socket's */
 #define HTTP_BODIES_MAX      MIB(256) /* request bodies of all connections */
 
+/* --- loopback TCP, which other users of the machine reach too --- */
+#define HTTP_TCP_MAX       8u   /* addresses that the daemon listens on */
+#define HTTP_TCP_CONNS_MAX 256u /* of each; the Unix socket keeps its own */
+#define HTTP_ADDRESS_TEXT  64u  /* with the NUL; "[::1]:65535" */
+#define HTTP_ORIGINS_MAX   16u  /* [http] cors_origins */
+#define HTTP_ORIGIN_MAX    200u /* bytes: a scheme, a host's name, a port */
+#define HTTP_KEY_DIGEST    32u  /* bytes of a SHA-256 */
+#define KEY_BYTES_MIN      24u  /* of a key; ours has 69 */
+#define KEY_BYTES_MAX      256u
+
 #define HTTP_HELD_MAX        256u    /* requests before the daemon is ready; they run in one go */
 #define HTTP_KEEPALIVE_MS    15000u  /* silence of an event stream */
 

@@ -65,6 +65,8 @@
        "Token ids into text", NULL)                                            \
     XX(GET, "/aned/v1/status", api_status, 0, ANED,                            \
        "What the daemon is doing", NULL)                                       \
+    XX(POST, "/aned/v1/key", api_key_new, 0, ANED,                             \
+       "A new key for loopback TCP; the old one ends at once", NULL)           \
     XX(GET, "/aned/v1/jobs", api_jobs_list, 0, ANED,                           \
        "Conversion jobs, newest first", NULL)                                  \
     XX(POST, "/aned/v1/jobs", api_jobs_create, HTTP_BODY_MAX, ANED,            \

@@ -109,6 +109,8 @@ void api_delete(struct http_req *r, struct model *m,
 void api_status(struct http_req *r, const struct http_args *a);
 /* process.c: the member "process" of the status */
 void api_put_process(struct json *o);
+/* key.c */
+void api_key_new(struct http_req *r, const struct http_args *a);
 /* native_reports.c */
 void api_model_quality(struct http_req *r, const struct http_args *a);
 void api_residency(struct http_req *r, const struct http_args *a);

@@ -125,7 +125,7 @@ static void make_gen(struct call *c, struct model *m)
     struct gen_req *q = &c->p.req;
     (void)snprintf(c->model, sizeof(c->model), "%s", m->name);
     q->arrived_us = c->arrived_us;
-    q->peer = (uint64_t)http_peer_pid(c->r);
+    q->peer = http_peer(c->r);
     if (m->bundle != NULL && m->bundle->argmax) { /* it has no other */
         q->sampling.temperature = c->p.tempered ? q->sampling.temperature : 0;
         q->sampling.repeat_penalty =

@@ -60,6 +60,41 @@ static void acceptance(struct buf *b, const struct stats *t)
                (unsigned long long)n);
 }
 
+/* What came over which kind of socket. */
+static void put_transports(struct buf *b, const struct server *s)
+{
+    static const char *const name[] = {"unix", "tcp"};
+    uint64_t conns[countof(name)] = {0}, open[countof(name)] = {0},
+             requests[countof(name)] = {0};
+    for (size_t i = 0; i < s->n_http; i++) {
+        struct http_stats x = {0};
+        size_t k = http_tcp_name(s->http[i]) != NULL;
+        http_get_stats(s->http[i], &x);
+        conns[k] += x.conns;
+        open[k] += x.conns_open;
+        requests[k] += x.requests;
+    }
+    const struct {
+        const char *name, *type, *help;
+        const uint64_t *v;
+    } rows[] = {
+        {"connections_total", "counter", "Connections accepted", conns   },
+        {"connections_open",  "gauge",   "Connections open",     open    },
+        {"requests_total",    "counter", "Requests",             requests},
+    };
+    for (size_t i = 0; i < countof(rows); i++) {
+        buf_printf(b,
+                   "# HELP aned_http_transport_%s %s, by kind of socket.\n"
+                   "# TYPE aned_http_transport_%s %s\n",
+                   rows[i].name, rows[i].help, rows[i].name, rows[i].type);
+        for (size_t k = 0; k < countof(name); k++) {
+            buf_printf(b, "aned_http_transport_%s{transport=\"%s\"} %llu\n",
+                       rows[i].name, name[k],
+                       (unsigned long long)rows[i].v[k]);
+        }
+    }
+}
+
 static void put_http(struct buf *b, const struct server *s)
 {
     struct http_stats t = {0};
@@ -76,6 +111,8 @@ static void put_http(struct buf *b, const struct server *s)
         t.streams_open += x.streams_open;
         t.streams_stalled += x.streams_stalled;
         t.refused_uid += x.refused_uid;
+        t.refused_key += x.refused_key;
+        t.refused_web += x.refused_web;
         t.bytes_queued += x.bytes_queued;
     }
     counter(b, "http_connections_total", "Connections accepted.", t.conns);
@@ -96,6 +133,13 @@ static void put_http(struct buf *b, const struct server *s)
             t.streams_stalled);
     counter(b, "http_refused_uid_total", "Connections of other users.",
             t.refused_uid);
+    counter(b, "http_refused_key_total", "TCP requests without the key.",
+            t.refused_key);
+    counter(b, "http_refused_web_total",
+            "TCP requests as only a web page sends them: Host, Origin, "
+            "Sec-Fetch-Site, Content-Type.",
+            t.refused_web);
+    put_transports(b, s);
 }
 
 static void put_work(struct buf *b, const struct stats *t)

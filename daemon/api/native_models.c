@@ -481,6 +481,22 @@ static int64_t connections(const struct server *s)
     return n;
 }
 
+/* Where it listens. The key itself is never told. */
+static void put_listeners(struct json *o, const struct server *s)
+{
+    struct json *list = json_add_array(o, "listeners");
+    for (size_t i = 0; i < s->n_http; i++) {
+        const char *tcp = http_tcp_name(s->http[i]);
+        struct json *x = json_add_object(list, NULL);
+        json_add_str(x, "transport", tcp != NULL ? "tcp" : "unix");
+        if (tcp != NULL) {
+            json_add_str(x, "address", tcp);
+            json_add_bool(x, "key_needed", !s->guard.open);
+        }
+    }
+    json_add_str(o, "key_file", s->home.key);
+}
+
 static void put_text(struct json *o, const char *key, const char *v)
 {
     if (v[0] != '\0') {
@@ -524,6 +540,7 @@ void api_status(struct http_req *r, const struct http_args *a)
                  (int64_t)((server_now_us() - s->stats.started_us) / 1000));
     json_add_str(o, "home", s->home.dir);
     json_add_str(o, "socket", s->home.socket);
+    put_listeners(o, s);
     json_add_str(o, "backend", s->conf.engine_backend);
     put_config(o, s);
     struct json *list = json_add_array(o, "models");

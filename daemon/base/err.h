@@ -63,6 +63,8 @@ enum {
        "there is no such model")                                             \
     XX(STARTING, -20029, 503, 75, "starting",                                \
        "the daemon reads its store; ask again")                              \
+    XX(UNAUTHORIZED, -20030, 401, 77, "unauthorized", "a key is needed")     \
+    XX(FORBIDDEN, -20031, 403, 77, "forbidden", "not allowed")               \
     /* http/: what a route never sees */                                     \
     XX(HTTP_URI, -20050, 414, 65, "http.uri_too_long",                       \
        "the request target is too long")                                     \
@@ -76,6 +78,8 @@ enum {
        "an HTTP version aned does not speak")                                \
     XX(HTTP_ENCODING, -20055, 415, 65, "http.content_encoding",              \
        "a compressed body; send it as it is")                                \
+    XX(HTTP_TYPE, -20056, 415, 65, "http.content_type",                      \
+       "a body of a type that aned does not read")                           \
     /* source/: files other people wrote */                                  \
     XX(SOURCE_CHANGED, -20100, 409, 65, "source.changed",                    \
        "the source file changed while it was read")                          \

@@ -13,7 +13,8 @@
  *  (5) End of input alone does not mean that the client has left: one that shut
  *      its writing side gets answers to all its requests. One that closed has
  *      left; where reading does not show that, the kernel is asked every
- *      HUP_CHECK_MS.
+ *      HUP_CHECK_MS. Over TCP the two look the same, and the end of input does
+ *      mean that the client has left.
  *  (6) HEAD of a stream is answered by the head alone; then on_gone tells the
  *      handler, in the loop's next turn, to stop.
  */
@@ -108,7 +109,7 @@ void conn_close(struct http_conn *c)
     c->state = CONN_CLOSING;
     list_del(&c->out);
     uv_close((uv_handle_t *)&c->timer, on_closed);
-    uv_close((uv_handle_t *)&c->pipe, on_closed);
+    uv_close(&c->peer.handle, on_closed);
 }
 
 /* --- writing --- */
@@ -129,7 +130,7 @@ size_t conn_queued(const struct http_conn *c)
 {
     size_t n = c->waiting.n - c->skip;
     if (c->in_flight) {
-        n += uv_stream_get_write_queue_size((const uv_stream_t *)&c->pipe);
+        n += uv_stream_get_write_queue_size(&c->peer.stream);
     }
     return n;
 }
@@ -142,7 +143,7 @@ void conn_flush(struct http_conn *c)
     if (c->in_flight || c->waiting.n == 0 || c->state == CONN_CLOSING) {
         return;
     }
-    uv_stream_t *s = (uv_stream_t *)&c->pipe;
+    uv_stream_t *s = &c->peer.stream;
     size_t from = c->skip;
     size_t n = c->waiting.n - from;
     uv_buf_t out = uv_buf_init(c->waiting.p + from, (unsigned)n);
@@ -232,7 +233,7 @@ static void flushed(struct http_conn *c)
         return;
     }
     if (c->linger == 0 || c->eof ||
-        uv_shutdown(&c->shutdown, (uv_stream_t *)&c->pipe, on_shutdown) < 0) {
+        uv_shutdown(&c->shutdown, &c->peer.stream, on_shutdown) < 0) {
         conn_close(c);
         return;
     }
@@ -301,7 +302,7 @@ void conn_answered(struct http_conn *c)
 static short seen(const struct http_conn *c, short events)
 {
     uv_os_fd_t fd = -1;
-    if (uv_fileno((const uv_handle_t *)&c->pipe, &fd) < 0) {
+    if (uv_fileno(&c->peer.handle, &fd) < 0) {
         return events;
     }
     struct pollfd p = {.fd = fd, .events = events};
@@ -310,14 +311,19 @@ static short seen(const struct http_conn *c, short events)
 
 /* Both directions are closed. On Linux POLLHUP means that, and POLLRDHUP that
  * only the client's writing side was shut. Elsewhere POLLHUP may mean either,
- * and a send of zero bytes shows whether the client can still read. */
+ * and a send of zero bytes shows whether the client can still read. Over TCP
+ * nobody can tell a client that closed from one that only ended its sending
+ * before something is sent to it: both have left (conn.h). */
 bool conn_hung_up(const struct http_conn *c)
 {
+    if (c->srv->tcp && c->eof) {
+        return true;
+    }
 #ifdef POLLRDHUP
-    return seen(c, POLLHUP) != 0;
+    return seen(c, c->srv->tcp ? POLLHUP | POLLRDHUP : POLLHUP) != 0;
 #else
     uv_os_fd_t fd = -1;
-    return uv_fileno((const uv_handle_t *)&c->pipe, &fd) < 0 ||
+    return uv_fileno(&c->peer.handle, &fd) < 0 ||
            (seen(c, POLLHUP) != 0 && send(fd, "", 0, MSG_DONTWAIT) < 0 &&
             errno != EAGAIN);
 #endif
@@ -332,7 +338,7 @@ bool conn_idle(const struct http_conn *c)
 /* A write that made no progress since the timer was set is a stall. */
 static void on_stall_timer(struct http_conn *c)
 {
-    size_t now = uv_stream_get_write_queue_size((uv_stream_t *)&c->pipe);
+    size_t now = uv_stream_get_write_queue_size(&c->peer.stream);
     if (now >= c->stall_mark) {
         c->srv->stats.streams_stalled++;
         conn_close(c);
@@ -428,17 +434,38 @@ static struct http_conn *conn_new(struct http_server *s)
     buf_init(&c->flying, HTTP_REPLY_MAX);
     buf_init(&c->waiting, HTTP_REPLY_MAX);
     http_parse_init(&c->parse);
-    must(uv_pipe_init(s->loop, &c->pipe, 0) == 0);
+    must((s->tcp ? uv_tcp_init(s->loop, &c->peer.tcp)
+                 : uv_pipe_init(s->loop, &c->peer.pipe, 0)) == 0);
     must(uv_timer_init(s->loop, &c->timer) == 0);
-    uv_handle_set_data((uv_handle_t *)&c->pipe, c);
+    uv_handle_set_data(&c->peer.handle, c);
     uv_handle_set_data((uv_handle_t *)&c->timer, c);
     c->open = 2;
     list_push(&s->conns, &c->link);
     list_init(&c->out);
     s->open++;
-    s->stats.conns++;
+    c->number = ++s->stats.conns;
     s->stats.conns_open++;
     return c;
+}
+
+/* Who connected is somebody whom this socket is for. */
+static bool is_welcome(struct http_conn *c, int fd)
+{
+    struct http_server *s = c->srv;
+    if (s->tcp) { /* the guard asks each request for more */
+        bool near = address_peer_is_loopback(fd);
+        if (!near) { /* a routing rule may lead others here */
+            log_warn("http.peer_refused", "transport=tcp, continuing");
+        }
+        return near && uv_tcp_nodelay(&c->peer.tcp, 1) == 0;
+    }
+    if (peer_check(fd, &c->peer_pid) < 0) {
+        s->stats.refused_uid++;
+        log_warn("http.peer_refused", "transport=unix pid=%lld, continuing",
+                 (long long)c->peer_pid);
+        return false;
+    }
+    return true;
 }
 
 void conn_accept(struct http_server *s)
@@ -446,15 +473,8 @@ void conn_accept(struct http_server *s)
     struct http_conn *c = conn_new(s);
     uv_os_fd_t fd = -1;
 
-    if (uv_accept((uv_stream_t *)&s->listener, (uv_stream_t *)&c->pipe) < 0 ||
-        uv_fileno((const uv_handle_t *)&c->pipe, &fd) < 0) {
-        conn_close(c);
-        return;
-    }
-    if (peer_check(fd, &c->peer_pid) < 0) {
-        s->stats.refused_uid++;
-        log_warn("http.peer_refused", "pid=%lld, continuing",
-                 (long long)c->peer_pid);
+    if (uv_accept(&s->listener.stream, &c->peer.stream) < 0 ||
+        uv_fileno(&c->peer.handle, &fd) < 0 || !is_welcome(c, fd)) {
         conn_close(c);
         return;
     }

@@ -2,18 +2,31 @@
 #pragma once
 
 #include "base/list.h"
+#include "http/address.h"
+#include "http/guard.h"
 #include "http/parse.h"
 
 #define SERVER_MAGIC 0x68747376u
 #define CONN_MAGIC   0x68746370u
 #define REQ_MAGIC    0x68747271u
 
+/* A Unix socket or a TCP one; `stream` is what both are. */
+union http_stream {
+    uv_handle_t handle;
+    uv_stream_t stream;
+    uv_pipe_t pipe;
+    uv_tcp_t tcp;
+};
+
 struct http_server {
     uint32_t magic;
     uv_loop_t *loop;
     struct http_conf conf;
     struct http_stats stats;
-    uv_pipe_t listener;
+    union http_stream listener;
+    bool tcp;
+    struct http_place place; /* where it listens on TCP: what Host may say */
+    char name[HTTP_ADDRESS_TEXT]; /* that as text; "" on a Unix socket */
     /* Called before the loop sleeps: writes what this turn of the loop has
      * produced. Open until http_close, so that the loop always has a close
      * callback to call, even when nothing else is open. */
@@ -49,8 +62,8 @@ struct http_conn {
     struct http_server *srv;
     struct list link;
     struct list out; /* in the server's outbox */
-    unsigned open;   /* pipe and timer */
-    uv_pipe_t pipe;
+    unsigned open;   /* peer and timer */
+    union http_stream peer;
     uv_timer_t timer;
     uv_write_t write;
     uv_shutdown_t shutdown;
@@ -68,6 +81,7 @@ struct http_conn {
     unsigned n_requests;
     int64_t peer_pid;
     uint64_t peer_process; /* set by the first http_peer_process() */
+    uint64_t number;       /* among the connections of this server */
 };
 
 struct http_req {
@@ -78,6 +92,8 @@ struct http_req {
     const struct http_route *route;
     struct http_args args;
     unsigned allow; /* for a 405 */
+    struct guard_pass pass; /* how it got past the guard of a TCP socket */
+    const char *why;        /* what the guard said against it */
     uint64_t started_ns;
     size_t body_counted; /* in srv->body_bytes */
     struct list held;    /* in http_hold */
@@ -149,3 +165,5 @@ const char *http_reason(int status);
 /* Status line and headers; length < 0 means chunked (or close, for 1.0). */
 void reply_head(struct http_req *r, int status, const char *type,
                 int64_t length, const char *extra, struct buf *out);
+/* Answer a preflight that got past the guard. */
+void reply_preflight(struct http_req *r);

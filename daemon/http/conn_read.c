@@ -17,6 +17,7 @@
 
 #include <string.h>
 
+#include "base/log.h"
 #include "base/num.h"
 #include "http/route.h"
 
@@ -66,21 +67,26 @@ static const char *say_why(const struct http_req *r, int code, struct err *e)
         (void)err_set(e, code, "%.256s: the body is over its limit, %zu bytes",
                       r->path, r->route->body_max);
     } else {
-        return NULL;
+        return r->why;
     }
     return e->msg;
 }
 
 /* An answer of our own, which ends the connection unless the request was sound
  * and complete. */
-static void refuse(struct http_conn *c, int code, bool keep, size_t linger)
+static void begin_answer(struct http_conn *c, bool keep, size_t linger)
 {
-    struct err e = {0};
     c->keep = keep;
     c->linger = linger;
     c->state = CONN_BUSY;
     c->n_requests++;
     c->srv->stats.requests++;
+}
+
+static void refuse(struct http_conn *c, int code, bool keep, size_t linger)
+{
+    struct err e = {0};
+    begin_answer(c, keep, linger);
     http_reply_error(c->req, code, say_why(c->req, code, &e));
 }
 
@@ -101,12 +107,34 @@ static int split_target(struct http_req *r, struct span *path)
     return http_decode(path->p, path->n, false, r->path, sizeof(r->path));
 }
 
+/* What a TCP socket asks of every request; the user's own processes, who alone
+ * reach a Unix socket, need no key and are no web page. */
+static int guard(struct http_req *r)
+{
+    struct http_server *s = r->conn->srv;
+    if (!s->tcp) {
+        return 0;
+    }
+    int rc =
+        guard_check(s->conf.guard, &s->place, &r->msg, &r->pass, &r->why);
+    s->stats.refused_key += rc == ERR_UNAUTHORIZED;
+    s->stats.refused_web += rc != 0 && rc != ERR_UNAUTHORIZED;
+    if (rc != 0) {
+        log_debug("http.refused", "transport=tcp error=%s", err_name(rc));
+    }
+    return rc;
+}
+
 /* Is it for us, and may its body come? *linger grows by what may. */
 static int take_head(struct http_req *r, size_t *linger)
 {
     const struct http_server *s = r->conn->srv;
     struct span path = {0};
     RETERR(split_target(r, &path));
+    RETERR(guard(r));
+    if (r->pass.preflight) {
+        return 0;
+    }
     RETERR(http_route_find(s->conf.routes, s->conf.n_routes, r->msg.method,
                            path, &r->route, &r->args, &r->allow));
     r->msg.body.max = r->route->body_max;
@@ -126,10 +154,15 @@ static void on_head(struct http_conn *c)
     struct http_req *r = c->req;
     size_t linger = r->msg.has_body ? HTTP_LINGER_BYTES : 0;
     int rc = take_head(r, &linger);
+    bool keep = rc != ERR_HTTP && r->why == NULL && c->parse.message_done &&
+                r->msg.keep_alive && c->n_requests < HTTP_REQUESTS_MAX;
     if (rc < 0) {
-        bool keep = rc != ERR_HTTP && c->parse.message_done &&
-                    r->msg.keep_alive && c->n_requests < HTTP_REQUESTS_MAX;
         refuse(c, rc, keep, linger);
+        return;
+    }
+    if (r->pass.preflight) {
+        begin_answer(c, keep, linger);
+        reply_preflight(r);
         return;
     }
     if (r->msg.expect) {
@@ -320,7 +353,7 @@ bool server_turn_over(struct http_server *s)
 static void put_off(struct http_conn *c)
 {
     if (c->reading) {
-        must(uv_read_stop((uv_stream_t *)&c->pipe) == 0);
+        must(uv_read_stop(&c->peer.stream) == 0);
         c->reading = false;
     }
     c->later = true;
@@ -419,7 +452,7 @@ void conn_read_on(struct http_conn *c)
     if (c->state != CONN_CLOSING && !c->reading && !c->eof &&
         c->ahead.n < HTTP_AHEAD_MAX) {
         c->reading = true;
-        if (uv_read_start((uv_stream_t *)&c->pipe, on_alloc, on_read) < 0) {
+        if (uv_read_start(&c->peer.stream, on_alloc, on_read) < 0) {
             conn_close(c);
         }
     }

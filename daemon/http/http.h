@@ -1,4 +1,4 @@
-/* http.h - HTTP/1.1 over Unix sockets (and, later, loopback TCP): listening,
+/* http.h - HTTP/1.1 over Unix sockets and loopback TCP: listening,
  * connections, routing, replies, streams with back-pressure.
  *
  * Thread: the loop thread. Only this room uses llhttp.
@@ -10,7 +10,8 @@
  * A request is valid until it was answered completely or, when the client
  * leaves before that, until on_gone was called; then it is freed. A handler
  * that answers later must set on_gone. A client that only shuts its writing
- * side has not left. For a HEAD of a stream, on_gone is called once the head
+ * side has not left; over TCP it has, for there it looks like one that closed.
+ * For a HEAD of a stream, on_gone is called once the head
  * was written, as if the client had left.
  */
 #pragma once
@@ -66,6 +67,15 @@ struct http_times {
     unsigned header, request, body_idle, idle, stall;
 };
 
+/* What a request over TCP needs (guard.h). Borrowed by the servers; the key may
+ * change between requests. */
+struct http_guard {
+    bool open; /* no key is asked for */
+    uint8_t key[HTTP_KEY_DIGEST]; /* SHA-256; zeros fit no key that is known */
+    size_t n_origins;             /* pages that may ask */
+    char origin[HTTP_ORIGINS_MAX][HTTP_ORIGIN_MAX + 1];
+};
+
 struct http_conf {
     const struct http_route *routes; /* static */
     size_t n_routes;
@@ -75,6 +85,7 @@ struct http_conf {
     void (*error_body)(const char *path, int code, const char *msg,
                        struct buf *b);
     struct http_hold *hold; /* NULL: none */
+    const struct http_guard *guard; /* of TCP sockets; must be given there */
     struct http_times times;
     unsigned keepalive_ms; /* silence of an event stream; then a comment or
                               its ping is sent. 0: never */
@@ -83,7 +94,8 @@ struct http_conf {
 
 struct http_stats { /* counters since start */
     uint64_t conns, conns_open, requests, responses_4xx, responses_5xx,
-        bytes_in, bytes_out, streams_open, streams_stalled, refused_uid;
+        bytes_in, bytes_out, streams_open, streams_stalled, refused_uid,
+        refused_key, refused_web; /* by the guard: 401, and all others */
     uint64_t bytes_queued; /* now, on all connections: not yet written */
 };
 
@@ -96,7 +108,18 @@ struct http_stats { /* counters since start */
 CHECKED int http_listen(uv_loop_t *loop, const char *socket_path,
                         const struct http_conf *conf, struct http_server **ret,
                         struct err *e);
-/* The same with a socket passed to the process: fd is listening. */
+/* Listen on a loopback address of TCP. Every request has to get past
+ * conf->guard. Errors: CONFIG (the system has no such address), CONFLICT
+ * (somebody else has the port). */
+struct http_address;
+CHECKED int http_listen_tcp(uv_loop_t *loop, const struct http_address *a,
+                            const struct http_conf *conf,
+                            struct http_server **ret, struct err *e);
+/* "127.0.0.1:11435", with the port that it has; NULL: a Unix socket. Lives as
+ * long as the server. */
+const char *http_tcp_name(const struct http_server *s);
+/* The same with a socket passed to the process: fd is listening, on a Unix
+ * socket or on a loopback address. */
 CHECKED int http_listen_fd(uv_loop_t *loop, int fd,
                            const struct http_conf *conf,
                            struct http_server **ret, struct err *e);
@@ -142,11 +165,16 @@ const char *http_header(const struct http_req *r,
                         const char *name); /* lower case; NULL */
 bool http_is_head(const struct http_req *r); /* a GET without its body */
 int64_t http_peer_pid(
-    const struct http_req *r); /* -1 when unknown; for logs and fairness */
+    const struct http_req *r); /* -1 when unknown, as over TCP; for logs */
 /* A number for the client's process; no later process has the same, even with
  * the same pid. 0 when it is unknown or has ended. The first call on a
  * connection makes system calls. */
 uint64_t http_peer_process(const struct http_req *r);
+/* A number for fairness between clients: the pid (all ones when unknown). TCP
+ * tells of no process: there a client is known by its User-Agent, which all
+ * connections of one program share, else by its connection. */
+uint64_t http_peer(const struct http_req *r);
+bool http_is_tcp(const struct http_req *r);
 uint64_t
 http_started_ns(const struct http_req *r); /* uv_hrtime() at first byte */
 

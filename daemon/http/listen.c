@@ -113,21 +113,43 @@ static void on_connection(uv_stream_t *st, int status)
     conn_accept(s);
 }
 
-/* fd becomes the listener's, also on failure. */
-static int listen_on(struct http_server *s, int fd, struct err *e)
+static void open_listener(struct http_server *s, bool tcp)
 {
-    must(uv_pipe_init(s->loop, &s->listener, 0) == 0);
-    uv_handle_set_data((uv_handle_t *)&s->listener, s);
+    s->tcp = tcp;
+    must((tcp ? uv_tcp_init(s->loop, &s->listener.tcp)
+              : uv_pipe_init(s->loop, &s->listener.pipe, 0)) == 0);
+    uv_handle_set_data(&s->listener.handle, s);
     s->listening = true;
     s->open++;
-    int rc = uv_pipe_open(&s->listener, fd);
+}
+
+/* fd becomes the listener's, also on failure. */
+static int listen_on(struct http_server *s, int fd, bool tcp, struct err *e)
+{
+    open_listener(s, tcp);
+    int rc = tcp ? uv_tcp_open(&s->listener.tcp, fd)
+                 : uv_pipe_open(&s->listener.pipe, fd);
     if (rc < 0) {
         (void)close(fd);
     } else {
-        rc = uv_listen((uv_stream_t *)&s->listener, HTTP_BACKLOG,
-                       on_connection);
+        rc = uv_listen(&s->listener.stream, HTTP_BACKLOG, on_connection);
     }
     return rc < 0 ? err_set(e, ERR_CONFIG, "listen: %s", uv_strerror(rc)) : 0;
+}
+
+/* Where a TCP listener is in fact. */
+static int find_place(struct http_server *s, struct err *e)
+{
+    struct sockaddr_storage sa = {0};
+    int n = sizeof(sa);
+    int rc = uv_tcp_getsockname(&s->listener.tcp, (struct sockaddr *)&sa, &n);
+    if (rc < 0) {
+        return err_set(e, ERR_CONFIG, "getsockname: %s", uv_strerror(rc));
+    }
+    address_host(&sa, s->place.host);
+    s->place.port = address_port(&sa);
+    address_text(&sa, s->name);
+    return 0;
 }
 
 /* --- folder, lock, socket --- */
@@ -336,7 +358,7 @@ int http_listen(uv_loop_t *loop, const char *socket_path,
     if (rc < 0) {
         goto out;
     }
-    rc = listen_on(s, fd, e);
+    rc = listen_on(s, fd, false, e);
     if (rc < 0) {
         goto out;
     }
@@ -349,24 +371,79 @@ out:
     return rc;
 }
 
-int http_listen_fd(uv_loop_t *loop, int fd, const struct http_conf *conf,
-                   struct http_server **ret, struct err *e)
+static int cannot_bind(const struct http_address *a, int why, struct err *e)
+{
+    char text[HTTP_ADDRESS_TEXT];
+    address_text(&a->sa, text);
+    if (why == UV_EADDRINUSE) {
+        return err_set(e, ERR_CONFLICT,
+                       "%s: another program listens there; end it, or choose "
+                       "another port in [http] listen",
+                       text);
+    }
+    return err_set(e, ERR_CONFIG, "%s: %s; see [http] listen", text,
+                   uv_strerror(why));
+}
+
+int http_listen_tcp(uv_loop_t *loop, const struct http_address *a,
+                    const struct http_conf *conf, struct http_server **ret,
+                    struct err *e)
+{
+    must(conf->guard != NULL && address_is_loopback(&a->sa));
+    (void)signal(SIGPIPE, SIG_IGN);
+    struct http_server *s = server_new(loop, conf);
+    open_listener(s, true);
+    int rc = uv_tcp_bind(&s->listener.tcp, (const struct sockaddr *)&a->sa, 0);
+    if (rc == 0) { /* a port in use shows here */
+        rc = uv_listen(&s->listener.stream, HTTP_BACKLOG, on_connection);
+    }
+    rc = rc < 0 ? cannot_bind(a, rc, e) : find_place(s, e);
+    if (rc < 0) {
+        http_close(s, NULL, NULL);
+        return rc;
+    }
+    *ret = s;
+    return 0;
+}
+
+const char *http_tcp_name(const struct http_server *s)
+{
+    return s->tcp ? s->name : NULL;
+}
+
+/* What a socket that was passed to the process is: *tcp. */
+static int check_handed(int fd, bool guarded, bool *tcp, struct err *e)
 {
     struct sockaddr_storage sa = {0};
     socklen_t len = sizeof(sa);
     int on = 0;
     socklen_t on_len = sizeof(on);
 
-    if (getsockname(fd, (struct sockaddr *)&sa, &len) < 0 ||
-        sa.ss_family != AF_UNIX ||
-        getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &on_len) < 0 ||
-        on == 0 || fcntl(fd, F_SETFD, FD_CLOEXEC) < 0) {
-        return err_set(e, ERR_CONFIG, "fd %d is not a listening Unix socket",
+    bool sound =
+        getsockname(fd, (struct sockaddr *)&sa, &len) == 0 &&
+        getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &on_len) == 0 &&
+        on != 0 && fcntl(fd, F_SETFD, FD_CLOEXEC) == 0;
+    *tcp = sa.ss_family != AF_UNIX;
+    if (!sound || (*tcp && (!guarded || !address_is_loopback(&sa)))) {
+        return err_set(e, ERR_CONFIG,
+                       "fd %d is not a listening Unix socket, nor one on a "
+                       "loopback address",
                        fd);
     }
+    return 0;
+}
+
+int http_listen_fd(uv_loop_t *loop, int fd, const struct http_conf *conf,
+                   struct http_server **ret, struct err *e)
+{
+    bool tcp = false;
+    RETERR(check_handed(fd, conf->guard != NULL, &tcp, e));
     (void)signal(SIGPIPE, SIG_IGN);
     struct http_server *s = server_new(loop, conf);
-    int rc = listen_on(s, fd, e);
+    int rc = listen_on(s, fd, tcp, e);
+    if (rc == 0 && tcp) {
+        rc = find_place(s, e);
+    }
     if (rc < 0) {
         http_close(s, NULL, NULL);
         return rc;
@@ -382,7 +459,7 @@ static void stop_listening(struct http_server *s)
     if (s->listening) {
         s->listening = false;
         unlink_ours(s); /* before the close: no client finds a dead socket */
-        uv_close((uv_handle_t *)&s->listener, on_handle_closed);
+        uv_close(&s->listener.handle, on_handle_closed);
     }
 }
 

@@ -42,7 +42,7 @@ const char *http_msg_header(const struct http_msg *m, const char *name)
     return NULL;
 }
 
-static size_t count_header(const struct http_msg *m, const char *name)
+size_t http_msg_count(const struct http_msg *m, const char *name)
 {
     size_t n = 0;
     for (size_t i = 0; i < m->n_fields; i++) {
@@ -222,7 +222,7 @@ static int check_framing(struct http_msg *m)
     }
     if (length != NULL) {
         size_t n = strspn(length, "0123456789");
-        if (count_header(m, "content-length") != 1 || n == 0 ||
+        if (http_msg_count(m, "content-length") != 1 || n == 0 ||
             length[n] != '\0' || n > LENGTH_DIGITS_MAX) {
             return n > LENGTH_DIGITS_MAX && length[n] == '\0' ? ERR_TOO_BIG
                                                               : ERR_HTTP;
@@ -233,7 +233,7 @@ static int check_framing(struct http_msg *m)
         m->has_body = m->length > 0;
     }
     if (te != NULL) {
-        if (m->http10 || count_header(m, "transfer-encoding") != 1 ||
+        if (m->http10 || http_msg_count(m, "transfer-encoding") != 1 ||
             strcasecmp(te, "chunked") != 0) {
             return ERR_HTTP;
         }
@@ -292,7 +292,8 @@ static int check_head(const llhttp_t *ll, struct http_msg *m)
     }
     m->method = (unsigned)rc;
     m->is_head = m->method == HTTP_M_HEAD;
-    size_t hosts = count_header(m, "host");
+    m->is_options = ll->method == HTTP_OPTIONS;
+    size_t hosts = http_msg_count(m, "host");
     if (hosts > 1 || (hosts == 0 && !m->http10) || m->target.n == 0 ||
         m->target.p[0] != '/') {
         return ERR_HTTP;

@@ -21,6 +21,7 @@ struct http_field {
 struct http_msg {
     unsigned method; /* enum http_method; 0: none that a route can have */
     bool is_head;
+    bool is_options;
     bool http10;
     bool keep_alive;
     bool expect;   /* the client waits for 100-continue */
@@ -39,6 +40,8 @@ void http_msg_init(struct http_msg *m);
 void http_msg_fini(struct http_msg *m);
 /* Value of the first header with this lower-case name, NULL when absent. */
 const char *http_msg_header(const struct http_msg *m, const char *name);
+/* How many headers have this lower-case name. */
+size_t http_msg_count(const struct http_msg *m, const char *name);
 
 enum http_parse_event {
     HTTP_PARSE_MORE, /* all bytes used, the request is not complete */

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/hash.h"
 #include "http/conn.h"
 #include "http/route.h"
 
@@ -106,6 +107,11 @@ void reply_head(struct http_req *r, int status, const char *type,
     } else if (r->msg.http10) {
         buf_puts(out, "Connection: keep-alive\r\n");
     }
+    if (r->pass.origin != NULL) { /* of our own list; never a '*' */
+        buf_puts(out, "Access-Control-Allow-Origin: ");
+        buf_puts(out, r->pass.origin);
+        buf_puts(out, "\r\nVary: Origin\r\n");
+    }
     if (extra != NULL) {
         buf_puts(out, extra);
     }
@@ -188,6 +194,10 @@ void http_reply_take(struct http_req *r, int status, const char *content_type,
 const char *http_error_type(int status)
 {
     switch (status) {
+    case 401:
+        return "authentication_error";
+    case 403:
+        return "permission_error";
     case 404:
         return "not_found_error";
     case 501:
@@ -241,8 +251,29 @@ void http_reply_error(struct http_req *r, int code, const char *msg)
     if (code == ERR_HTTP_ENCODING) { /* RFC 9110 15.5.16 */
         (void)snprintf(extra, sizeof(extra), "Accept-Encoding: identity\r\n");
     }
+    if (code == ERR_UNAUTHORIZED) { /* RFC 9110 15.5.2 */
+        (void)snprintf(extra, sizeof(extra), "WWW-Authenticate: Bearer\r\n");
+    }
     reply(r, status, NULL, b.n > 0 ? b.p : "", b.n, extra);
     buf_fini(&b);
+}
+
+/* What a page of a listed origin may send: the methods of the routes, and the
+ * headers of the SDKs that run in browsers. */
+void reply_preflight(struct http_req *r)
+{
+    static const char text[] =
+        "Access-Control-Allow-Methods: GET, POST, DELETE\r\n"
+        "Access-Control-Allow-Headers: authorization, content-type, x-api-key, "
+        "last-event-id, anthropic-version, anthropic-beta, "
+        "anthropic-dangerous-direct-browser-access, openai-beta, "
+        "openai-organization, openai-project, x-stainless-arch, "
+        "x-stainless-helper-method, x-stainless-lang, x-stainless-os, "
+        "x-stainless-package-version, x-stainless-retry-count, "
+        "x-stainless-runtime, x-stainless-runtime-version, "
+        "x-stainless-timeout\r\n"
+        "Access-Control-Max-Age: 600\r\n";
+    reply(r, 200, NULL, "{}", 2, text);
 }
 
 /* --- streams --- */
@@ -395,6 +426,23 @@ uint64_t http_peer_process(const struct http_req *r)
         c->peer_process = peer_process(c->peer_pid);
     }
     return c->peer_process;
+}
+
+uint64_t http_peer(const struct http_req *r)
+{
+    static const uint64_t tcp = (uint64_t)1 << 63; /* is no pid */
+    const struct http_conn *c = r->conn;
+    const char *agent = http_msg_header(&r->msg, "user-agent");
+    if (!c->srv->tcp) {
+        return (uint64_t)c->peer_pid;
+    }
+    return tcp | (agent != NULL ? hash_bytes(agent, strlen(agent))
+                                : hash_bytes(&c->number, sizeof(c->number)));
+}
+
+bool http_is_tcp(const struct http_req *r)
+{
+    return r->conn->srv->tcp;
 }
 
 uint64_t http_started_ns(const struct http_req *r)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/parse.h"
+#include "serve/tcp.h"
 
 #define ALIASES "aliases" /* the section */
 
@@ -52,6 +53,15 @@ struct option {
      .words = ws},
 
 static const struct option options[] = {CONF_MAP(ROW_INT, ROW_STR, ROW_WORD)};
+
+/* Texts that have a form of their own. */
+static const struct {
+    size_t offset;
+    int (*check)(const char *text, struct err *e);
+} forms[] = {
+    {offsetof(struct conf, http_listen),       tcp_check_listen },
+    {offsetof(struct conf, http_cors_origins), tcp_check_origins},
+};
 
 static char *str_of(struct conf *c, const struct option *o)
 {
@@ -112,6 +122,19 @@ static int set_alias(struct reading *r, const char *name, const char *value)
                    why.msg);
 }
 
+static int check_form(struct reading *r, const struct option *o,
+                      const char *value)
+{
+    for (size_t i = 0; i < countof(forms); i++) {
+        struct err why = {0};
+        if (forms[i].offset == o->offset && forms[i].check(value, &why) != 0) {
+            return err_set(r->e, ERR_CONFIG, "%s:%d: '%s': %.300s", r->path,
+                           r->line, o->key, why.msg);
+        }
+    }
+    return 0;
+}
+
 static int set(struct reading *r, size_t i, const char *value)
 {
     const struct option *o = &options[i];
@@ -140,6 +163,7 @@ static int set(struct reading *r, size_t i, const char *value)
         }
         break;
     case KIND_STR:
+        RETERR(check_form(r, o, value));
         break;
     }
     if (snprintf(str_of(&r->conf, o), CONF_STR_MAX, "%s", value) >=

@@ -41,6 +41,18 @@ enum conf_when {
         "Seconds that a resumable stream waits for its client to come back.")  \
     STR(http, default_model, NOW, "",                                          \
         "Model of requests that name none. Empty: the only one there is.")     \
+    STR(http, listen, START, "",                                               \
+        "Loopback addresses to listen on over TCP too, with commas or\n"       \
+        "blanks between: 127.0.0.1:11435, [::1]:11435, localhost:11435.\n"     \
+        "Port 0: any free one. Empty: none. Requests need the key that\n"      \
+        "`anectl key` prints.")                                                \
+    WORD(http, allow_unauthenticated, START, "no", "no yes",                   \
+         "yes: no key is needed over TCP. Every user and program of the\n"     \
+         "machine may then use, convert and delete models.")                   \
+    STR(http, cors_origins, START, "",                                         \
+        "Origins of web pages that may ask over TCP, as browsers send\n"       \
+        "them, with commas or blanks between: http://localhost:3000.\n"        \
+        "Empty: none. The key is needed all the same.")                        \
     INT(engine, threads, LOAD, 0, 0, ENGINE_THREADS_MAX,                       \
         "Threads of one engine. 0: one for each core; on a Mac, for each\n"    \
         "performance core.")                                                   \

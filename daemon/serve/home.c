@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/macos.h"
+#include "proto/key_file.h"
 
 static const char *env(const char *name)
 {
@@ -70,7 +71,8 @@ int home_paths(const char *dir, const char *socket, struct home *ret,
               file_join(h.states, sizeof(h.states), h.dir, "cache/states") &&
               file_join(h.prepared, sizeof(h.prepared), h.dir,
                         "cache/coreml") &&
-              file_join(h.db, sizeof(h.db), h.dir, "aned.db");
+              file_join(h.db, sizeof(h.db), h.dir, "aned.db") &&
+              file_join(h.key, sizeof(h.key), h.dir, KEY_FILE);
     if (socket == NULL || socket[0] == '\0') {
         socket = env("ANED_SOCKET");
     }

@@ -15,6 +15,7 @@ struct home {
     char prepared[HOME_PATH_MAX]; /* what a device's compiler made of packages:
                                      a folder a model, made when needed */
     char db[HOME_PATH_MAX];
+    char key[HOME_PATH_MAX]; /* of loopback TCP (proto/key_file.h) */
     char socket[HOME_PATH_MAX];
 };
 

@@ -10,6 +10,7 @@
 #include "serve/engines/models.h"
 #include "serve/notify.h"
 #include "serve/server.h"
+#include "serve/tcp.h"
 
 /* --- taking new values --- */
 
@@ -32,6 +33,9 @@ static void take(struct server *s)
     (void)snprintf(x->file, sizeof(x->file), "%s", x->read.file);
     log_setup(settings_log_level(&s->conf), "serve");
     server_set_times(s);
+    if (x->keyed) { /* the old key ends here */
+        memcpy(s->guard.key, x->key, sizeof(x->key));
+    }
     if (s->cache != NULL) {
         struct cache_conf c = server_cache_conf(s);
         cache_set_conf(s->cache, &c, server_unix_ms());
@@ -105,6 +109,9 @@ static void on_run(struct work *w)
     if (x->rc == 0 && x->make) {
         x->rc = home_make(&x->read.home, &x->error);
     }
+    if (x->rc == 0 && x->keyed) {
+        x->rc = tcp_key(&x->home, x->key, &x->error);
+    }
 }
 
 static void on_done(struct work *w)
@@ -116,6 +123,10 @@ static void on_done(struct work *w)
         return;
     }
     if (x->trouble.code != 0) {
+        if (x->rc == 0) {
+            x->rc = server_listen_tcp(s, &x->read.conf, &x->read.home,
+                                      &x->error);
+        }
         if (x->rc == 0) {
             mended(s);
         } else {
@@ -150,6 +161,8 @@ static void read_again(struct server *s)
     }
     x->work = (struct work){.run = on_run, .done = on_done};
     x->make = x->trouble.code != 0;
+    x->keyed = s->keyed && !x->make;
+    x->home = s->home;
     if (workq_put(s->files, &x->work) == 0) {
         x->reading = true;
     } else {

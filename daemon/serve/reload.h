@@ -44,7 +44,9 @@ struct reload {
     uv_signal_t sighup;
     uv_timer_t retry;
     struct work work;
-    bool make;
+    bool make, keyed; /* make the folders; read the key of `home` */
+    struct home home;
+    uint8_t key[HTTP_KEY_DIGEST];
     int rc;
     struct err error;
     struct settings read;

@@ -21,9 +21,11 @@
 #include "serve/gen/session.h"
 #include "serve/jobs/jobs.h"
 #include "serve/notify.h"
+#include "serve/tcp.h"
 
 #define FILE_WORK_MAX 1024u
 #define DRAIN_POLL_MS 20u
+#define TCP_CONNS     (HTTP_TCP_MAX * HTTP_TCP_CONNS_MAX)
 
 uint64_t server_now_us(void)
 {
@@ -50,7 +52,7 @@ void server_flush(struct server *s)
 static void set_limits(void)
 {
     struct rlimit r;
-    rlim_t want = HTTP_CONNS_MAX + SERVE_FILES;
+    rlim_t want = HTTP_CONNS_MAX + TCP_CONNS + SERVE_FILES;
     if (getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur < want) {
         r.rlim_cur = r.rlim_max < want ? r.rlim_max : want;
         if (setrlimit(RLIMIT_NOFILE, &r) != 0) {
@@ -72,36 +74,61 @@ void server_set_times(struct server *s)
     }
 }
 
-static int start_listening(struct server *s, struct err *e)
+struct http_conf server_http_conf(struct server *s)
 {
     const struct server_conf *c = s->given;
-    struct http_conf hc = {
+    size_t tcp = 0;
+    return (struct http_conf){
         .routes = c->routes,
         .n_routes = c->n_routes,
         .ctx = s,
         .error_body = c->error_body,
         .hold = &s->hold,
+        .guard = &s->guard,
         .times = {.stall = (unsigned)s->conf.http_stall_ms},
         .keepalive_ms = (unsigned)s->conf.http_keepalive_ms,
+        .conns_max = tcp_share(&s->conf, &tcp),
     };
-    struct http_handed handed;
-    RETERR(http_activated(&handed, e));
-    for (size_t i = 0; i < handed.n; i++) {
-        RETERR(http_listen_fd(&s->loop, handed.fd[i], &hc, &s->http[s->n_http],
-                              e));
-        s->n_http++;
+}
+
+/* *own: there is none for the user's own processes among them. */
+static int listen_handed(struct server *s, bool *own, struct err *e)
+{
+    struct http_conf hc = server_http_conf(s);
+    struct http_handed *h = &s->given_fds;
+    for (size_t i = 0; i < h->n; i++) {
+        RETERR(http_listen_fd(&s->loop, h->fd[i], &hc, &s->http[s->n_http], e));
+        const char *tcp = http_tcp_name(s->http[s->n_http++]);
+        *own = *own && tcp != NULL;
+        if (tcp != NULL) {
+            log_info("listening", "tcp=%s handed over", tcp);
+        }
     }
-    if (handed.n > 0) {
-        s->handed = true;
-        log_info("listening", "sockets=%zu handed over", handed.n);
+    s->handed = s->handed || h->n > 0;
+    if (h->n > 0) {
+        log_info("listening", "sockets=%zu handed over", h->n);
+    }
+    h->n = 0;
+    return 0;
+}
+
+/* On what the service manager has passed, else on the home's socket. */
+static int start_listening(struct server *s, struct err *e)
+{
+    struct http_conf hc = server_http_conf(s);
+    bool own = true;
+    if (s->listens) {
         return 0;
     }
-    int rc = http_listen(&s->loop, s->home.socket, &hc, &s->http[0], e);
-    if (rc == 0) {
-        s->n_http = 1;
+    RETERR(listen_handed(s, &own, e));
+    if (own) {
+        RETERR(http_listen(&s->loop, s->home.socket, &hc, &s->http[s->n_http],
+                           e));
+        s->own = s->http[s->n_http++];
         log_info("listening", "socket=%s", s->home.socket);
     }
-    return rc;
+    s->listens = true;
+    return 0;
 }
 
 /* --- end --- */
@@ -406,14 +433,27 @@ static int open_parts(struct server *s, struct err *e)
     RETERR(jobs_new(s, &s->jobs));
     models_start(s->models);
     RETERR(read_store(s));
-    return s->n_http > 0 ? 0 : start_listening(s, e);
+    return start_listening(s, e);
+}
+
+int server_listen_tcp(struct server *s, const struct conf *c,
+                      const struct home *h, struct err *e)
+{
+    bool handed = s->handed || s->given_fds.n > 0;
+    RETERR(tcp_guard(c, h, handed, &s->guard, e));
+    s->keyed = !s->guard.open && (handed || c->http_listen[0] != '\0');
+    /* first what was passed: it may be what the configuration names */
+    RETERR(handed ? start_listening(s, e) : 0);
+    return tcp_listen(s, c, e);
 }
 
 static int open_all(struct server *s, struct err *e)
 {
     const struct server_conf *c = s->given;
     struct err why = c->trouble;
-    if (why.code == 0 && home_make(&s->home, &why) == 0) {
+    RETERR(http_activated(&s->given_fds, e));
+    if (why.code == 0 && home_make(&s->home, &why) == 0 &&
+        server_listen_tcp(s, &s->conf, &s->home, &why) == 0) {
         return open_parts(s, e);
     }
     if (!c->service) {
@@ -425,16 +465,30 @@ static int open_all(struct server *s, struct err *e)
     return 0;
 }
 
+/* The listener of home.socket; it frees itself. */
+static void drop_own(struct server *s)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < s->n_http; i++) {
+        if (s->http[i] != s->own) {
+            s->http[n++] = s->http[i];
+        }
+    }
+    s->n_http = n;
+    http_close(s->own, NULL, NULL);
+    s->own = NULL;
+    s->listens = false;
+}
+
 void server_mended(struct server *s, const struct conf *c, const struct home *h)
 {
-    bool moved = !s->handed && strcmp(h->socket, s->home.socket) != 0;
+    bool moved = s->own != NULL && strcmp(h->socket, s->home.socket) != 0;
     s->conf = *c;
     s->home = *h;
     http_hold_begin(&s->hold, HTTP_HELD_MAX, "/health");
     server_set_times(s);
-    if (moved) { /* it frees itself */
-        http_close(s->http[0], NULL, NULL);
-        s->n_http = 0;
+    if (moved) {
+        drop_own(s);
     }
     if (open_parts(s, &s->why) != 0) {
         close_all(s);

@@ -51,9 +51,15 @@ struct server {
     struct jobs *jobs;
     struct sessions *sessions;
     struct resumes *resumes; /* resume.h */
+    struct http_handed given_fds; /* that nobody has taken yet */
     bool handed;             /* the service manager passed the sockets */
+    bool listens;            /* on those, or on home.socket */
+    bool listens_tcp;        /* as [http] listen says */
+    bool keyed;              /* guard.key is the key of home.key */
+    struct http_guard guard; /* of TCP listeners */
     size_t n_http;
-    struct http_server *http[HTTP_LISTENERS_MAX];
+    struct http_server *http[HTTP_LISTENERS_MAX + HTTP_TCP_MAX];
+    struct http_server *own; /* of them: on home.socket; NULL: none */
     uv_signal_t sigterm, sigint;
     uv_timer_t drain;
     uv_prepare_t turn;   /* called before the loop sleeps */
@@ -87,6 +93,12 @@ void server_stop(struct server *s);
 /* For reload.c: the trouble is over; start with these. */
 void server_mended(struct server *s, const struct conf *c,
                    const struct home *h);
+/* What every listener has; conns_max is that of the Unix socket. */
+struct http_conf server_http_conf(struct server *s);
+/* Listen on loopback TCP as c says (tcp.h), unless it does so already. Errors:
+ * CONFIG, CONFLICT, IO. */
+CHECKED int server_listen_tcp(struct server *s, const struct conf *c,
+                              const struct home *h, struct err *e);
 /* Listeners take the times of s->conf. */
 void server_set_times(struct server *s);
 struct cache_conf server_cache_conf(const struct server *s);

@@ -11,7 +11,7 @@ import sys
 OPTION = re.compile(r"^  (?:-(\w), )?--([a-z][a-z-]*)", re.M)  # in a --help
 COMMAND = re.compile(r"^  ([a-z]+) ", re.M)
 FLAG = re.compile(r"\bFl (-?[A-Za-z][\w-]*)")  # in a page: `Fl -name` is --name, `Fl n` is -n
-GENERAL = {"-help", "h", "-version", "V", "-json", "-socket"}  # told once, before the commands
+GENERAL = {"-help", "h", "-version", "V", "-json", "-socket", "-url", "-key-file"}  # told once, before the commands
 
 
 def says(*command) -> str:
