@@ -66,6 +66,14 @@ void address_text(const struct sockaddr_storage *sa,
     (void)snprintf(out, HTTP_ADDRESS_TEXT, "%.56s:%u", host, address_port(sa));
 }
 
+bool address_is_tcp(int fd)
+{
+    struct sockaddr_storage sa = {0};
+    socklen_t n = sizeof(sa);
+    return getsockname(fd, (struct sockaddr *)&sa, &n) == 0 &&
+           (sa.ss_family == AF_INET || sa.ss_family == AF_INET6);
+}
+
 bool address_peer_is_loopback(int fd)
 {
     struct sockaddr_storage sa = {0};

@@ -1,5 +1,5 @@
 /* address.h - loopback addresses of TCP, as text and for the system. Pure, but
- * for address_peer_is_loopback. */
+ * for what takes a descriptor. */
 #pragma once
 
 #include <sys/socket.h>
@@ -35,5 +35,7 @@ void address_host(const struct sockaddr_storage *sa,
                   char out[HTTP_ADDRESS_TEXT]);
 void address_text(const struct sockaddr_storage *sa,
                   char out[HTTP_ADDRESS_TEXT]);
-/* Whether the other end of a connected socket is loopback. */
+/* Whether fd is a socket of TCP; and whether the other end of a connected
+ * one is loopback. */
+bool address_is_tcp(int fd);
 bool address_peer_is_loopback(int fd);

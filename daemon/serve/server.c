@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "convert/work.h"
+#include "http/address.h"
 #include "serve/engines/cache.h"
 #include "serve/engines/runner.h"
 #include "serve/gen/resume.h"
@@ -439,7 +440,7 @@ static int open_parts(struct server *s, struct err *e)
 int server_listen_tcp(struct server *s, const struct conf *c,
                       const struct home *h, struct err *e)
 {
-    bool handed = s->handed || s->given_fds.n > 0;
+    bool handed = s->handed_tcp;
     RETERR(tcp_guard(c, h, handed, &s->guard, e));
     s->keyed = !s->guard.open && (handed || c->http_listen[0] != '\0');
     /* first what was passed: it may be what the configuration names */
@@ -452,6 +453,9 @@ static int open_all(struct server *s, struct err *e)
     const struct server_conf *c = s->given;
     struct err why = c->trouble;
     RETERR(http_activated(&s->given_fds, e));
+    for (size_t i = 0; i < s->given_fds.n; i++) {
+        s->handed_tcp = s->handed_tcp || address_is_tcp(s->given_fds.fd[i]);
+    }
     if (why.code == 0 && home_make(&s->home, &why) == 0 &&
         server_listen_tcp(s, &s->conf, &s->home, &why) == 0) {
         return open_parts(s, e);

@@ -53,6 +53,7 @@ struct server {
     struct resumes *resumes; /* resume.h */
     struct http_handed given_fds; /* that nobody has taken yet */
     bool handed;             /* the service manager passed the sockets */
+    bool handed_tcp;         /* and TCP ones among them */
     bool listens;            /* on those, or on home.socket */
     bool listens_tcp;        /* as [http] listen says */
     bool keyed;              /* guard.key is the key of home.key */

@@ -97,13 +97,13 @@ static bool is_handed(const struct server *s, const struct http_address *a)
     return found;
 }
 
-static int listen_one(struct server *s, const struct http_address *a,
-                      struct err *e)
+static int listen_one(struct server *s, const struct conf *c,
+                      const struct http_address *a, struct err *e)
 {
     struct http_conf hc = server_http_conf(s);
     struct http_server *h = NULL;
     struct err why = {0};
-    (void)tcp_share(&s->conf, &hc.conns_max);
+    (void)tcp_share(c, &hc.conns_max);
     int rc = http_listen_tcp(&s->loop, a, &hc, &h, &why);
     if (rc == ERR_CONFIG && a->optional) {
         log_info("listening", "not on ::1, which this system does not have");
@@ -130,7 +130,7 @@ int tcp_listen(struct server *s, const struct conf *c, struct err *e)
     }
     RETERR(address_read(c->http_listen, &all, e));
     for (size_t i = 0; i < all.n; i++) {
-        int rc = is_handed(s, &all.v[i]) ? 0 : listen_one(s, &all.v[i], e);
+        int rc = is_handed(s, &all.v[i]) ? 0 : listen_one(s, c, &all.v[i], e);
         if (rc != 0) {
             while (s->n_http > before) { /* they free themselves */
                 http_close(s->http[--s->n_http], NULL, NULL);

@@ -22,7 +22,7 @@ CHECKED int tcp_check_listen(const char *text, struct err *e);
 CHECKED int tcp_check_origins(const char *text, struct err *e);
 
 /* What requests over TCP need, out of c, with the key of h where it is needed:
- * where c names listeners, or the service manager may have passed some. Errors:
+ * where c names listeners, or the service manager has passed some. Errors:
  * CONFIG, IO. */
 CHECKED int tcp_guard(const struct conf *c, const struct home *h, bool handed,
                       struct http_guard *ret, struct err *e);

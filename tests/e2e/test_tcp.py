@@ -224,8 +224,8 @@ def test_curl(d):
 def test_the_openai_sdk(d):
     with openai.OpenAI(base_url=f"http://127.0.0.1:{d.port}/v1", api_key=d.key, max_retries=0) as c:
         assert [m.id for m in c.models.list()] == ["fake"]
-        whole = c.chat.completions.create(**CHAT)
-        text = "".join(x.choices[0].delta.content or "" for x in c.chat.completions.create(**CHAT, stream=True))
+        whole = c.chat.completions.create(**CHAT, temperature=0)
+        text = "".join(x.choices[0].delta.content or "" for x in c.chat.completions.create(**CHAT, temperature=0, stream=True))
         assert text and text == whole.choices[0].message.content
     with openai.OpenAI(base_url=f"http://127.0.0.1:{d.port}/v1", api_key="wrong", max_retries=0) as c:
         with pytest.raises(openai.AuthenticationError, match="anectl key"):
@@ -235,8 +235,8 @@ def test_the_openai_sdk(d):
 def test_the_anthropic_sdk(d):
     for kw in ({"api_key": d.key}, {"auth_token": d.key}):
         with anthropic.Anthropic(base_url=f"http://127.0.0.1:{d.port}", max_retries=0, **kw) as c:
-            whole = c.messages.create(**CHAT)
-            with c.messages.stream(**CHAT) as s:
+            whole = c.messages.create(**CHAT, extra_body={"temperature": 0})
+            with c.messages.stream(**CHAT, extra_body={"temperature": 0}) as s:
                 assert s.get_final_text() == whole.content[0].text != ""
     with anthropic.Anthropic(base_url=f"http://127.0.0.1:{d.port}", max_retries=0, api_key="wrong") as c:
         with pytest.raises(anthropic.AuthenticationError, match="anectl key") as e:
@@ -671,6 +671,18 @@ def test_a_handed_loopback_socket_is_taken(aned, tmp_path):
         finally:
             p.send_signal(signal.SIGTERM)
             assert p.wait(60 * SLOW_S) == 0
+
+
+def test_a_handed_unix_socket_needs_no_key(aned, tmp_path):
+    home = make_home(tmp_path / "home")
+    with socket.socket(socket.AF_UNIX) as given:
+        given.bind(str(tmp_path / "given"))
+        given.listen()
+        p = hand(aned, home, tmp_path, [given])
+        until(lambda: "ready" in (tmp_path / "log").read_text())
+        assert tcp_inodes(p.pid) == [] and not (home / "http.key").exists() and not (tmp_path / "own" / "s").exists()
+        p.send_signal(signal.SIGTERM)
+        assert p.wait(60 * SLOW_S) == 0
 
 
 def test_a_handed_socket_for_everybody_is_refused(aned, tmp_path):
