@@ -330,6 +330,15 @@ static int on_body(llhttp_t *ll, const char *s, size_t n)
     return buf_ok(&p->msg->body) ? 0 : stop(p, ERR_TOO_BIG);
 }
 
+/* The chunk's own size is known before its first byte: one that cannot fit is
+ * not waited for. */
+static int on_chunk(llhttp_t *ll)
+{
+    struct http_parse *p = of(ll);
+    const struct buf *b = &p->msg->body;
+    return ll->content_length > b->max - b->n ? stop(p, ERR_TOO_BIG) : 0;
+}
+
 static int on_extension(llhttp_t *ll, const char *s, size_t n)
 {
     struct http_parse *p = of(ll);
@@ -355,6 +364,7 @@ static const llhttp_settings_t *settings(void)
         .on_header_value_complete = on_value_end,
         .on_headers_complete = on_headers_end,
         .on_body = on_body,
+        .on_chunk_header = on_chunk,
         .on_chunk_extension_name = on_extension,
         .on_chunk_extension_value = on_extension,
         .on_message_complete = on_message_end,
