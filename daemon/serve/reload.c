@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "serve/engines/cache.h"
 #include "serve/engines/models.h"
+#include "serve/listeners.h"
 #include "serve/notify.h"
 #include "serve/server.h"
 #include "serve/tcp.h"
@@ -124,8 +125,8 @@ static void on_done(struct work *w)
     }
     if (x->trouble.code != 0) {
         if (x->rc == 0) {
-            x->rc = server_listen_tcp(s, &x->read.conf, &x->read.home,
-                                      &x->error);
+            x->rc = listeners_open_tcp(s, &x->read.conf, &x->read.home,
+                                       &x->error);
         }
         if (x->rc == 0) {
             mended(s);

@@ -15,14 +15,13 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "convert/work.h"
-#include "http/address.h"
 #include "serve/engines/cache.h"
 #include "serve/engines/runner.h"
 #include "serve/gen/resume.h"
 #include "serve/gen/session.h"
 #include "serve/jobs/jobs.h"
+#include "serve/listeners.h"
 #include "serve/notify.h"
-#include "serve/tcp.h"
 
 #define FILE_WORK_MAX 1024u
 #define DRAIN_POLL_MS 20u
@@ -73,63 +72,6 @@ void server_set_times(struct server *s)
         http_set_times(s->http[i], (unsigned)s->conf.http_stall_ms,
                        (unsigned)s->conf.http_keepalive_ms);
     }
-}
-
-struct http_conf server_http_conf(struct server *s)
-{
-    const struct server_conf *c = s->given;
-    size_t tcp = 0;
-    return (struct http_conf){
-        .routes = c->routes,
-        .n_routes = c->n_routes,
-        .ctx = s,
-        .error_body = c->error_body,
-        .hold = &s->hold,
-        .guard = &s->guard,
-        .times = {.stall = (unsigned)s->conf.http_stall_ms},
-        .keepalive_ms = (unsigned)s->conf.http_keepalive_ms,
-        .conns_max = tcp_share(&s->conf, &tcp),
-    };
-}
-
-/* *own: there is none for the user's own processes among them. */
-static int listen_handed(struct server *s, bool *own, struct err *e)
-{
-    struct http_conf hc = server_http_conf(s);
-    struct http_handed *h = &s->given_fds;
-    for (size_t i = 0; i < h->n; i++) {
-        RETERR(http_listen_fd(&s->loop, h->fd[i], &hc, &s->http[s->n_http], e));
-        const char *tcp = http_tcp_name(s->http[s->n_http++]);
-        *own = *own && tcp != NULL;
-        if (tcp != NULL) {
-            log_info("listening", "tcp=%s handed over", tcp);
-        }
-    }
-    s->handed = s->handed || h->n > 0;
-    if (h->n > 0) {
-        log_info("listening", "sockets=%zu handed over", h->n);
-    }
-    h->n = 0;
-    return 0;
-}
-
-/* On what the service manager has passed, else on the home's socket. */
-static int start_listening(struct server *s, struct err *e)
-{
-    struct http_conf hc = server_http_conf(s);
-    bool own = true;
-    if (s->listens) {
-        return 0;
-    }
-    RETERR(listen_handed(s, &own, e));
-    if (own) {
-        RETERR(http_listen(&s->loop, s->home.socket, &hc, &s->http[s->n_http],
-                           e));
-        s->own = s->http[s->n_http++];
-        log_info("listening", "socket=%s", s->home.socket);
-    }
-    s->listens = true;
-    return 0;
 }
 
 /* --- end --- */
@@ -434,54 +376,25 @@ static int open_parts(struct server *s, struct err *e)
     RETERR(jobs_new(s, &s->jobs));
     models_start(s->models);
     RETERR(read_store(s));
-    return start_listening(s, e);
-}
-
-int server_listen_tcp(struct server *s, const struct conf *c,
-                      const struct home *h, struct err *e)
-{
-    bool handed = s->handed_tcp;
-    RETERR(tcp_guard(c, h, handed, &s->guard, e));
-    s->keyed = !s->guard.open && (handed || c->http_listen[0] != '\0');
-    /* first what was passed: it may be what the configuration names */
-    RETERR(handed ? start_listening(s, e) : 0);
-    return tcp_listen(s, c, e);
+    return listeners_open(s, e);
 }
 
 static int open_all(struct server *s, struct err *e)
 {
     const struct server_conf *c = s->given;
     struct err why = c->trouble;
-    RETERR(http_activated(&s->given_fds, e));
-    for (size_t i = 0; i < s->given_fds.n; i++) {
-        s->handed_tcp = s->handed_tcp || address_is_tcp(s->given_fds.fd[i]);
-    }
+    RETERR(listeners_find(s, e));
     if (why.code == 0 && home_make(&s->home, &why) == 0 &&
-        server_listen_tcp(s, &s->conf, &s->home, &why) == 0) {
+        listeners_open_tcp(s, &s->conf, &s->home, &why) == 0) {
         return open_parts(s, e);
     }
     if (!c->service) {
         *e = why;
         return why.code;
     }
-    RETERR(start_listening(s, e));
+    RETERR(listeners_open(s, e));
     reload_trouble(s, &why);
     return 0;
-}
-
-/* The listener of home.socket; it frees itself. */
-static void drop_own(struct server *s)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < s->n_http; i++) {
-        if (s->http[i] != s->own) {
-            s->http[n++] = s->http[i];
-        }
-    }
-    s->n_http = n;
-    http_close(s->own, NULL, NULL);
-    s->own = NULL;
-    s->listens = false;
 }
 
 void server_mended(struct server *s, const struct conf *c, const struct home *h)
@@ -492,7 +405,7 @@ void server_mended(struct server *s, const struct conf *c, const struct home *h)
     http_hold_begin(&s->hold, HTTP_HELD_MAX, "/health");
     server_set_times(s);
     if (moved) {
-        drop_own(s);
+        listeners_drop_own(s);
     }
     if (open_parts(s, &s->why) != 0) {
         close_all(s);

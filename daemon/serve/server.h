@@ -94,12 +94,6 @@ void server_stop(struct server *s);
 /* For reload.c: the trouble is over; start with these. */
 void server_mended(struct server *s, const struct conf *c,
                    const struct home *h);
-/* What every listener has; conns_max is that of the Unix socket. */
-struct http_conf server_http_conf(struct server *s);
-/* Listen on loopback TCP as c says (tcp.h), unless it does so already. Errors:
- * CONFIG, CONFLICT, IO. */
-CHECKED int server_listen_tcp(struct server *s, const struct conf *c,
-                              const struct home *h, struct err *e);
 /* Listeners take the times of s->conf. */
 void server_set_times(struct server *s);
 struct cache_conf server_cache_conf(const struct server *s);

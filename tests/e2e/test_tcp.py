@@ -20,6 +20,8 @@ from activation import spawn
 from conftest import SLOW_S, TOP, Daemon, status, until
 from fake import make_home
 
+pytestmark = pytest.mark.asan
+
 ASK = {"model": "fake", "prompt": "hello", "max_tokens": 8, "temperature": 0}
 CHAT = {"model": "fake", "max_tokens": 8, "messages": [{"role": "user", "content": "hello"}]}
 CONF = "[http]\nlisten = 127.0.0.1:0\n"
