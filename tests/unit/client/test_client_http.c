@@ -326,9 +326,57 @@ static void test_paths(void **state)
     }
 }
 
+/* Only this machine's addresses, in numbers: a key goes nowhere else. */
+static void urls(void **state)
+{
+    static const struct {
+        const char *url, *host; /* NULL: refused */
+    } rows[] = {
+        {"http://127.0.0.1:11435",      "127.0.0.1:11435"},
+        {"HTTP://LocalHost:80/",        "LocalHost:80"   },
+        {"http://[::1]:65535",          "[::1]:65535"    },
+        {"http://127.9.9.9:1",          "127.9.9.9:1"    },
+        {"https://127.0.0.1:80",        NULL             },
+        {"127.0.0.1:80",                NULL             },
+        {"http://127.0.0.1",            NULL             },
+        {"http://127.0.0.1:0",          NULL             },
+        {"http://127.0.0.1:65536",      NULL             },
+        {"http://127.0.0.1:80/v1",      NULL             },
+        {"http://192.0.2.1:80",         NULL             },
+        {"http://[::2]:80",             NULL             },
+        {"http://a@127.0.0.1:80",       NULL             },
+        {"http://evil.example:80",      NULL             },
+        {"http://localhost.evil:80",    NULL             },
+        {"http://:80",                  NULL             },
+        {"http://",                     NULL             },
+        {"",                            NULL             },
+    };
+    (void)state;
+    for (size_t i = 0; i < countof(rows); i++) {
+        struct http_peer p = {.end_s = 0};
+        struct err e = {0};
+        int rc = http_peer_url(&p, rows[i].url, &e);
+        assert_int_equal(rc, rows[i].host != NULL ? 0 : ERR_USAGE);
+        if (rc == 0) {
+            assert_string_equal(p.host, rows[i].host);
+            assert_true(p.tcp_len > 0 && p.named);
+        }
+    }
+    struct http_peer p = {.end_s = 0};
+    struct err e = {0};
+    assert_int_equal(setenv("ANED_API_KEY", "k\r\nX: y", 1), 0);
+    assert_int_equal(http_peer_url(&p, rows[0].url, &e), ERR_USAGE);
+    assert_int_equal(setenv("ANED_API_KEY", "k", 1), 0);
+    p.key.s[0] = '\0';
+    unit_ok(http_peer_url(&p, rows[0].url, &e), &e);
+    assert_string_equal(p.key.s, "k");
+    assert_int_equal(unsetenv("ANED_API_KEY"), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(urls),
         cmocka_unit_test(test_answers),
         cmocka_unit_test(test_request_bytes),
         cmocka_unit_test(test_stream_and_stop),
