@@ -223,7 +223,7 @@ static void help_option(const struct opt *o, FILE *to)
 static const struct opt global_help[] = {
     {"socket",   0,   OPT_STR,  "PATH", "the daemon's socket",                  0, 0},
     {"url",      0,   OPT_STR,  "URL",  "or its loopback TCP address",          0, 0},
-    {"key-file", 0,   OPT_STR,  "FILE", "the key for that; or $ANED_API_KEY",   0, 0},
+    {"key-file", 0,   OPT_STR,  "FILE", "its key; default $ANED_API_KEY",       0, 0},
     {"json",     0,   OPT_FLAG, NULL,   "print the daemon's JSON, for scripts", 0, 0},
     {"help",     'h', OPT_FLAG, NULL,   "this text",                            0, 0},
 };
@@ -248,8 +248,8 @@ void args_help(const struct command *cmd, FILE *to)
 
 void args_overview(FILE *to)
 {
-    (void)fprintf(to, "usage: anectl [--socket PATH | --url URL] [--json] COMMAND "
-                      "...\n\n"
+    (void)fprintf(to, "usage: anectl [--socket PATH | --url URL] [--json] "
+                      "COMMAND ...\n\n"
                       "Talk to a running aned: convert models, look at them, "
                       "use them.\n\n");
     for (size_t i = 0; commands[i] != NULL; i++) {

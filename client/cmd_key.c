@@ -12,7 +12,7 @@ enum { O_PATH, O_NEW };
 static const struct opt opts[] = {
     [O_PATH] = {"path", 0, OPT_FLAG, NULL, "print the path of its file", 0, 0},
     [O_NEW] = {"new",  0, OPT_FLAG, NULL,
-               "make a new one first; the old one ends at once",            0, 0},
+                "make a new one first; the old one ends at once",        0, 0},
 };
 
 /* The daemon's file; where none runs, that of its usual home. */

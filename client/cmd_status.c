@@ -18,8 +18,8 @@ static int run(struct client *c, const struct args *a)
     show_state(c, ask_str(j, "status"), 0);
     printf(", pid %.0f, up %s\n", json_num(json_get(j, "pid")), up);
     printf("socket   %s\n", c->peer.path);
-    for (const struct json *l = json_first(json_get(j, "listeners"));
-         l != NULL; l = json_next(l)) {
+    for (const struct json *l = json_first(json_get(j, "listeners")); l != NULL;
+         l = json_next(l)) {
         if (json_get(l, "address") != NULL) {
             printf("tcp      %s%s\n", ask_str(l, "address"),
                    json_bool(json_get(l, "key_needed")) ? ", with the key"

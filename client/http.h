@@ -14,9 +14,9 @@ struct http_peer {
     socklen_t tcp_len;           /* 0: a Unix socket */
     char host[64];               /* "127.0.0.1:11435" */
     struct key_text key;         /* for TCP; "": none */
-    bool named;     /* by --socket or ANED_SOCKET; else the usual place */
-    double end_s;   /* now_seconds() at which a request ends with TIMEOUT; 0:
-                       it may take as long as it wants */
+    bool named;   /* by --socket or ANED_SOCKET; else the usual place */
+    double end_s; /* now_seconds() at which a request ends with TIMEOUT; 0:
+                     it may take as long as it wants */
 };
 
 /* Find the daemon's socket: `given`, else $ANED_SOCKET, else
@@ -25,8 +25,8 @@ struct http_peer {
 CHECKED int http_peer_find(struct http_peer *p, const char *given,
                            struct err *e);
 
-/* The daemon is at "http://127.0.0.1:11435", on this machine; the key is that of
- * $ANED_API_KEY unless there is one already (url.c). Errors: USAGE. */
+/* The daemon is at "http://127.0.0.1:11435", on this machine; the key is that
+ * of $ANED_API_KEY unless there is one already (url.c). Errors: USAGE. */
 CHECKED int http_peer_url(struct http_peer *p, const char *url, struct err *e);
 /* $ANED_HOME, else the platform's data folder; false: neither is known. */
 bool http_home(char *out, size_t size);

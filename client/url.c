@@ -48,7 +48,8 @@ int http_peer_url(struct http_peer *p, const char *url, struct err *e)
     size_t n = strcspn(url + skip, "/");
     const char *rest = url + skip + n;
     char host[sizeof(p->host)];
-    if (n == 0 || n >= sizeof(host) || strcmp(rest, rest[0] == '/' ? "/" : "")) {
+    if (n == 0 || n >= sizeof(host) ||
+        strcmp(rest, rest[0] == '/' ? "/" : "")) {
         return bad_url(url, e);
     }
     memcpy(host, url + skip, n);

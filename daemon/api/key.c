@@ -9,7 +9,8 @@
 struct rotation { /* waits for the file thread */
     struct work work;
     struct server *s;
-    struct http_req *r; /* NULL: the client left; the key changes all the same */
+    struct http_req
+        *r; /* NULL: the client left; the key changes all the same */
     struct home home;
     uint8_t key[HTTP_KEY_DIGEST];
     int rc;

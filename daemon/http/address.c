@@ -25,7 +25,8 @@ bool address_is_loopback(const struct sockaddr_storage *sa)
     if (sa->ss_family == AF_INET) {
         return ntohl(v4(sa)->sin_addr.s_addr) >> 24 == 127;
     }
-    return sa->ss_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&v6(sa)->sin6_addr);
+    return sa->ss_family == AF_INET6 &&
+           IN6_IS_ADDR_LOOPBACK(&v6(sa)->sin6_addr);
 }
 
 unsigned address_port(const struct sockaddr_storage *sa)

@@ -44,9 +44,9 @@ bool guard_host_ok(const char *host, const struct http_place *at)
         const char *rest = names[i][0] != '\0' ? after(host, names[i]) : NULL;
         uint64_t port = 0;
         if (rest != NULL &&
-            (*rest == '\0' || (*rest == ':' && rest[1] != '0' &&
-                               parse_u64(rest + 1, 65535, &port) &&
-                               port == at->port))) {
+            (*rest == '\0' ||
+             (*rest == ':' && rest[1] != '0' &&
+              parse_u64(rest + 1, 65535, &port) && port == at->port))) {
             return true;
         }
     }
@@ -71,9 +71,8 @@ static int check_page(const struct http_guard *g, const struct http_msg *m,
     const char *origin = http_msg_header(m, "origin");
     const char *site = http_msg_header(m, "sec-fetch-site");
     if (origin != NULL) {
-        ret->origin = http_msg_count(m, "origin") == 1
-                          ? guard_origin(g, origin)
-                          : NULL;
+        ret->origin =
+            http_msg_count(m, "origin") == 1 ? guard_origin(g, origin) : NULL;
         if (ret->origin == NULL) {
             *why = "Origin: this page may not ask; [http] cors_origins in "
                    "aned.conf lists those that may";

@@ -40,7 +40,8 @@ CHECKED int guard_check(const struct http_guard *g, const struct http_place *at,
 
 /* Compare n bytes. The time does not depend on what they are. */
 bool guard_same(const void *a, const void *b, size_t n);
-/* The digest that stands for a key, so that all keys compared have one length. */
+/* The digest that stands for a key, so that all keys compared have one length.
+ */
 void guard_digest(const char *key, size_t n, uint8_t out[HTTP_KEY_DIGEST]);
 /* The host of a Host header, with this port or none. host may be NULL. */
 bool guard_host_ok(const char *host, const struct http_place *at);

@@ -77,8 +77,8 @@ int listeners_open(struct server *s, struct err *e)
     }
     RETERR(listen_handed(s, &own, e));
     if (own) {
-        RETERR(http_listen(&s->loop, s->home.socket, &hc, &s->http[s->n_http],
-                           e));
+        RETERR(
+            http_listen(&s->loop, s->home.socket, &hc, &s->http[s->n_http], e));
         s->own = s->http[s->n_http++];
         log_info("listening", "socket=%s", s->home.socket);
     }

@@ -125,8 +125,8 @@ static void on_done(struct work *w)
     }
     if (x->trouble.code != 0) {
         if (x->rc == 0) {
-            x->rc = listeners_open_tcp(s, &x->read.conf, &x->read.home,
-                                       &x->error);
+            x->rc =
+                listeners_open_tcp(s, &x->read.conf, &x->read.home, &x->error);
         }
         if (x->rc == 0) {
             mended(s);

@@ -7,7 +7,8 @@
 #define GOOD "Authorization: Bearer " KEY "\r\n"
 #define HOST "Host: 127.0.0.1:11435\r\n"
 #define PAGE "Origin: http://localhost:3000\r\n"
-#define JSON_BODY "Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+#define JSON_BODY \
+    "Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
 
 static struct http_guard guard;
 static const struct http_place place = {.host = "127.0.0.2", .port = 11435};
@@ -24,7 +25,8 @@ static int setup(void **state)
     return 0;
 }
 
-/* The verdict on the bytes of one request; an error of the parser is one too. */
+/* The verdict on the bytes of one request; an error of the parser is one too.
+ */
 static int judge(const char *bytes, struct guard_pass *pass, const char **why)
 {
     struct http_parse p;
@@ -72,34 +74,37 @@ static void hosts(void **state)
 {
     (void)state;
     static const struct row rows[] = {
-        {"own port", "GET / HTTP/1.1\r\n" HOST GOOD "\r\n", 0},
-        {"no port", "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n" GOOD "\r\n", 0},
-        {"localhost", "GET / HTTP/1.1\r\nHost: LocalHost:11435\r\n" GOOD "\r\n",
-         0},
-        {"v6", "GET / HTTP/1.1\r\nHost: [::1]:11435\r\n" GOOD "\r\n", 0},
-        {"its address", "GET / HTTP/1.1\r\nHost: 127.0.0.2:11435\r\n" GOOD
-                        "\r\n", 0},
-        {"rebinding", "GET / HTTP/1.1\r\nHost: evil.example:11435\r\n" GOOD
-                      "\r\n", ERR_FORBIDDEN},
-        {"sub-domain", "GET / HTTP/1.1\r\nHost: localhost.evil.example\r\n" GOOD
-                       "\r\n", ERR_FORBIDDEN},
-        {"dot", "GET / HTTP/1.1\r\nHost: localhost.:11435\r\n" GOOD "\r\n",
-         ERR_FORBIDDEN},
-        {"nip.io", "GET / HTTP/1.1\r\nHost: 127.0.0.1.nip.io\r\n" GOOD "\r\n",
-         ERR_FORBIDDEN},
-        {"0.0.0.0", "GET / HTTP/1.1\r\nHost: 0.0.0.0:11435\r\n" GOOD "\r\n",
-         ERR_FORBIDDEN},
-        {"other port", "GET / HTTP/1.1\r\nHost: 127.0.0.1:80\r\n" GOOD "\r\n",
-         ERR_FORBIDDEN},
-        {"zero before", "GET / HTTP/1.1\r\nHost: 127.0.0.1:011435\r\n" GOOD
-                        "\r\n", ERR_FORBIDDEN},
-        {"empty port", "GET / HTTP/1.1\r\nHost: 127.0.0.1:\r\n" GOOD "\r\n",
-         ERR_FORBIDDEN},
-        {"user", "GET / HTTP/1.1\r\nHost: a@127.0.0.1:11435\r\n" GOOD "\r\n",
-         ERR_FORBIDDEN},
-        {"empty", "GET / HTTP/1.1\r\nHost:\r\n" GOOD "\r\n", ERR_FORBIDDEN},
-        {"none", "GET / HTTP/1.0\r\n" GOOD "\r\n", ERR_FORBIDDEN},
-        {"two", "GET / HTTP/1.1\r\n" HOST HOST GOOD "\r\n", ERR_HTTP},
+        {"own port",    "GET / HTTP/1.1\r\n" HOST GOOD "\r\n",                       0            },
+        {"no port",     "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n" GOOD "\r\n",         0            },
+        {"localhost",   "GET / HTTP/1.1\r\nHost: LocalHost:11435\r\n" GOOD "\r\n",
+         0                                                                                        },
+        {"v6",          "GET / HTTP/1.1\r\nHost: [::1]:11435\r\n" GOOD "\r\n",       0            },
+        {"its address",
+         "GET / HTTP/1.1\r\nHost: 127.0.0.2:11435\r\n" GOOD "\r\n",                  0            },
+        {"rebinding",
+         "GET / HTTP/1.1\r\nHost: evil.example:11435\r\n" GOOD "\r\n",
+         ERR_FORBIDDEN                                                                            },
+        {"sub-domain",
+         "GET / HTTP/1.1\r\nHost: localhost.evil.example\r\n" GOOD "\r\n",
+         ERR_FORBIDDEN                                                                            },
+        {"dot",         "GET / HTTP/1.1\r\nHost: localhost.:11435\r\n" GOOD "\r\n",
+         ERR_FORBIDDEN                                                                            },
+        {"nip.io",      "GET / HTTP/1.1\r\nHost: 127.0.0.1.nip.io\r\n" GOOD "\r\n",
+         ERR_FORBIDDEN                                                                            },
+        {"0.0.0.0",     "GET / HTTP/1.1\r\nHost: 0.0.0.0:11435\r\n" GOOD "\r\n",
+         ERR_FORBIDDEN                                                                            },
+        {"other port",  "GET / HTTP/1.1\r\nHost: 127.0.0.1:80\r\n" GOOD "\r\n",
+         ERR_FORBIDDEN                                                                            },
+        {"zero before",
+         "GET / HTTP/1.1\r\nHost: 127.0.0.1:011435\r\n" GOOD "\r\n",
+         ERR_FORBIDDEN                                                                            },
+        {"empty port",  "GET / HTTP/1.1\r\nHost: 127.0.0.1:\r\n" GOOD "\r\n",
+         ERR_FORBIDDEN                                                                            },
+        {"user",        "GET / HTTP/1.1\r\nHost: a@127.0.0.1:11435\r\n" GOOD "\r\n",
+         ERR_FORBIDDEN                                                                            },
+        {"empty",       "GET / HTTP/1.1\r\nHost:\r\n" GOOD "\r\n",                   ERR_FORBIDDEN},
+        {"none",        "GET / HTTP/1.0\r\n" GOOD "\r\n",                            ERR_FORBIDDEN},
+        {"two",         "GET / HTTP/1.1\r\n" HOST HOST GOOD "\r\n",                  ERR_HTTP     },
     };
     check_rows(rows, countof(rows));
 }
@@ -108,36 +113,43 @@ static void pages(void **state)
 {
     (void)state;
     static const struct row rows[] = {
-        {"listed", "GET / HTTP/1.1\r\n" HOST PAGE GOOD "\r\n", 0},
+        {"listed",                 "GET / HTTP/1.1\r\n" HOST PAGE GOOD "\r\n",                    0            },
         {"listed, from elsewhere",
-         "GET / HTTP/1.1\r\n" HOST PAGE GOOD "Sec-Fetch-Site: cross-site\r\n\r\n",
-         0},
-        {"listed, no key", "GET / HTTP/1.1\r\n" HOST PAGE "\r\n",
-         ERR_UNAUTHORIZED},
-        {"another", "GET / HTTP/1.1\r\n" HOST GOOD
-                    "Origin: http://evil.example\r\n\r\n", ERR_FORBIDDEN},
-        {"null", "GET / HTTP/1.1\r\n" HOST GOOD "Origin: null\r\n\r\n",
-         ERR_FORBIDDEN},
-        {"empty", "GET / HTTP/1.1\r\n" HOST GOOD "Origin:\r\n\r\n",
-         ERR_FORBIDDEN},
-        {"longer", "GET / HTTP/1.1\r\n" HOST GOOD
-                   "Origin: http://localhost:30000\r\n\r\n", ERR_FORBIDDEN},
-        {"shorter", "GET / HTTP/1.1\r\n" HOST GOOD
-                    "Origin: http://localhost:300\r\n\r\n", ERR_FORBIDDEN},
-        {"https", "GET / HTTP/1.1\r\n" HOST GOOD
-                  "Origin: https://localhost:3000\r\n\r\n", ERR_FORBIDDEN},
-        {"two", "GET / HTTP/1.1\r\n" HOST GOOD PAGE PAGE "\r\n", ERR_FORBIDDEN},
-        {"cross-site", "GET / HTTP/1.1\r\n" HOST GOOD
-                       "Sec-Fetch-Site: cross-site\r\n\r\n", ERR_FORBIDDEN},
-        {"same-site", "GET / HTTP/1.1\r\n" HOST GOOD
-                      "Sec-Fetch-Site: same-site\r\n\r\n", ERR_FORBIDDEN},
-        {"none and another", "GET / HTTP/1.1\r\n" HOST GOOD
-         "Sec-Fetch-Site: none\r\nSec-Fetch-Site: cross-site\r\n\r\n",
-         ERR_FORBIDDEN},
-        {"none", "GET / HTTP/1.1\r\n" HOST GOOD "Sec-Fetch-Site: none\r\n\r\n",
-         0},
-        {"same-origin", "GET / HTTP/1.1\r\n" HOST GOOD
-                        "Sec-Fetch-Site: same-origin\r\n\r\n", 0},
+         "GET / HTTP/1.1\r\n" HOST PAGE GOOD
+         "Sec-Fetch-Site: cross-site\r\n\r\n",                                                    0            },
+        {"listed, no key",         "GET / HTTP/1.1\r\n" HOST PAGE "\r\n",
+         ERR_UNAUTHORIZED                                                                                      },
+        {"another",
+         "GET / HTTP/1.1\r\n" HOST GOOD "Origin: http://evil.example\r\n\r\n",
+         ERR_FORBIDDEN                                                                                         },
+        {"null",                   "GET / HTTP/1.1\r\n" HOST GOOD "Origin: null\r\n\r\n",
+         ERR_FORBIDDEN                                                                                         },
+        {"empty",                  "GET / HTTP/1.1\r\n" HOST GOOD "Origin:\r\n\r\n",
+         ERR_FORBIDDEN                                                                                         },
+        {"longer",
+         "GET / HTTP/1.1\r\n" HOST GOOD
+         "Origin: http://localhost:30000\r\n\r\n",                                                ERR_FORBIDDEN},
+        {"shorter",
+         "GET / HTTP/1.1\r\n" HOST GOOD "Origin: http://localhost:300\r\n\r\n",
+         ERR_FORBIDDEN                                                                                         },
+        {"https",
+         "GET / HTTP/1.1\r\n" HOST GOOD
+         "Origin: https://localhost:3000\r\n\r\n",                                                ERR_FORBIDDEN},
+        {"two",                    "GET / HTTP/1.1\r\n" HOST GOOD PAGE PAGE "\r\n",               ERR_FORBIDDEN},
+        {"cross-site",
+         "GET / HTTP/1.1\r\n" HOST GOOD "Sec-Fetch-Site: cross-site\r\n\r\n",
+         ERR_FORBIDDEN                                                                                         },
+        {"same-site",
+         "GET / HTTP/1.1\r\n" HOST GOOD "Sec-Fetch-Site: same-site\r\n\r\n",
+         ERR_FORBIDDEN                                                                                         },
+        {"none and another",
+         "GET / HTTP/1.1\r\n" HOST GOOD
+         "Sec-Fetch-Site: none\r\nSec-Fetch-Site: cross-site\r\n\r\n",                            ERR_FORBIDDEN},
+        {"none",                   "GET / HTTP/1.1\r\n" HOST GOOD "Sec-Fetch-Site: none\r\n\r\n",
+         0                                                                                                     },
+        {"same-origin",
+         "GET / HTTP/1.1\r\n" HOST GOOD "Sec-Fetch-Site: same-origin\r\n\r\n",
+         0                                                                                                     },
     };
     check_rows(rows, countof(rows));
 }
@@ -146,42 +158,49 @@ static void keys(void **state)
 {
     (void)state;
     static const struct row rows[] = {
-        {"none", "GET / HTTP/1.1\r\n" HOST "\r\n", ERR_UNAUTHORIZED},
+        {"none",                              "GET / HTTP/1.1\r\n" HOST "\r\n",                           ERR_UNAUTHORIZED},
         {"right, another case of the scheme",
          "GET / HTTP/1.1\r\n" HOST "authorization: BEARER   " KEY " \r\n\r\n",
-         0},
-        {"x-api-key", "GET / HTTP/1.1\r\n" HOST "X-Api-Key: " KEY "\r\n\r\n", 0},
-        {"one of two", "GET / HTTP/1.1\r\n" HOST
-         "Authorization: Bearer none\r\nX-Api-Key: " KEY "\r\n\r\n", 0},
-        {"wrong", "GET / HTTP/1.1\r\n" HOST
-         "Authorization: Bearer aned-0123456789abcdef0123456789abcdeF\r\n\r\n",
-         ERR_UNAUTHORIZED},
-        {"empty", "GET / HTTP/1.1\r\n" HOST "Authorization: Bearer \r\n\r\n",
-         ERR_UNAUTHORIZED},
-        {"empty x-api-key", "GET / HTTP/1.1\r\n" HOST "X-Api-Key:\r\n\r\n",
-         ERR_UNAUTHORIZED},
-        {"prefix", "GET / HTTP/1.1\r\n" HOST
-         "Authorization: Bearer aned-0123456789abcdef\r\n\r\n",
-         ERR_UNAUTHORIZED},
-        {"more", "GET / HTTP/1.1\r\n" HOST "Authorization: Bearer " KEY
-                 "0\r\n\r\n", ERR_UNAUTHORIZED},
-        {"and more", "GET / HTTP/1.1\r\n" HOST "Authorization: Bearer " KEY
-                     " x\r\n\r\n", ERR_UNAUTHORIZED},
-        {"bare", "GET / HTTP/1.1\r\n" HOST "Authorization: " KEY "\r\n\r\n",
-         ERR_UNAUTHORIZED},
-        {"basic", "GET / HTTP/1.1\r\n" HOST "Authorization: Basic " KEY
-                  "\r\n\r\n", ERR_UNAUTHORIZED},
-        {"twice", "GET / HTTP/1.1\r\n" HOST GOOD GOOD "\r\n", ERR_UNAUTHORIZED},
-        {"right and wrong", "GET / HTTP/1.1\r\n" HOST GOOD
-                            "Authorization: Bearer x\r\n\r\n",
-         ERR_UNAUTHORIZED},
-        {"in the query", "GET /?key=" KEY "&api_key=" KEY " HTTP/1.1\r\n" HOST
-                         "\r\n", ERR_UNAUTHORIZED},
-        {"in a cookie", "GET / HTTP/1.1\r\n" HOST "Cookie: key=" KEY "\r\n\r\n",
-         ERR_UNAUTHORIZED},
-        {"as a proxy's", "GET / HTTP/1.1\r\n" HOST
-                         "Proxy-Authorization: Bearer " KEY "\r\n\r\n",
-         ERR_UNAUTHORIZED},
+         0                                                                                                                },
+        {"x-api-key",                         "GET / HTTP/1.1\r\n" HOST "X-Api-Key: " KEY "\r\n\r\n",
+         0                                                                                                                },
+        {"one of two",
+         "GET / HTTP/1.1\r\n" HOST
+         "Authorization: Bearer none\r\nX-Api-Key: " KEY "\r\n\r\n",
+         0                                                                                                                },
+        {"wrong",
+         "GET / HTTP/1.1\r\n" HOST
+         "Authorization: Bearer aned-0123456789abcdef0123456789abcdeF\r\n\r\n",                           ERR_UNAUTHORIZED},
+        {"empty",                             "GET / HTTP/1.1\r\n" HOST "Authorization: Bearer \r\n\r\n",
+         ERR_UNAUTHORIZED                                                                                                 },
+        {"empty x-api-key",                   "GET / HTTP/1.1\r\n" HOST "X-Api-Key:\r\n\r\n",
+         ERR_UNAUTHORIZED                                                                                                 },
+        {"prefix",
+         "GET / HTTP/1.1\r\n" HOST
+         "Authorization: Bearer aned-0123456789abcdef\r\n\r\n",                                           ERR_UNAUTHORIZED},
+        {"more",
+         "GET / HTTP/1.1\r\n" HOST "Authorization: Bearer " KEY "0\r\n\r\n",
+         ERR_UNAUTHORIZED                                                                                                 },
+        {"and more",
+         "GET / HTTP/1.1\r\n" HOST "Authorization: Bearer " KEY " x\r\n\r\n",
+         ERR_UNAUTHORIZED                                                                                                 },
+        {"bare",                              "GET / HTTP/1.1\r\n" HOST "Authorization: " KEY "\r\n\r\n",
+         ERR_UNAUTHORIZED                                                                                                 },
+        {"basic",
+         "GET / HTTP/1.1\r\n" HOST "Authorization: Basic " KEY "\r\n\r\n",
+         ERR_UNAUTHORIZED                                                                                                 },
+        {"twice",                             "GET / HTTP/1.1\r\n" HOST GOOD GOOD "\r\n",                 ERR_UNAUTHORIZED},
+        {"right and wrong",
+         "GET / HTTP/1.1\r\n" HOST GOOD "Authorization: Bearer x\r\n\r\n",
+         ERR_UNAUTHORIZED                                                                                                 },
+        {"in the query",
+         "GET /?key=" KEY "&api_key=" KEY " HTTP/1.1\r\n" HOST "\r\n",
+         ERR_UNAUTHORIZED                                                                                                 },
+        {"in a cookie",                       "GET / HTTP/1.1\r\n" HOST "Cookie: key=" KEY "\r\n\r\n",
+         ERR_UNAUTHORIZED                                                                                                 },
+        {"as a proxy's",
+         "GET / HTTP/1.1\r\n" HOST "Proxy-Authorization: Bearer " KEY
+         "\r\n\r\n",                                                                                      ERR_UNAUTHORIZED},
     };
     check_rows(rows, countof(rows));
     guard.open = true;
@@ -199,35 +218,39 @@ static void bodies(void **state)
 {
     (void)state;
     static const struct row rows[] = {
-        {"json", "POST / HTTP/1.1\r\n" HOST GOOD JSON_BODY, 0},
-        {"charset", "POST / HTTP/1.1\r\n" HOST GOOD
+        {"json",         "POST / HTTP/1.1\r\n" HOST GOOD JSON_BODY,                     0               },
+        {"charset",
+         "POST / HTTP/1.1\r\n" HOST GOOD
          "Content-Type: Application/JSON ; charset=utf-8\r\n"
-         "Content-Length: 2\r\n\r\n{}", 0},
-        {"no body", "POST / HTTP/1.1\r\n" HOST GOOD "Content-Length: 0\r\n\r\n",
-         0},
-        {"text/plain", "POST / HTTP/1.1\r\n" HOST GOOD
-         "Content-Type: text/plain\r\nContent-Length: 2\r\n\r\n{}",
-         ERR_HTTP_TYPE},
-        {"form", "POST / HTTP/1.1\r\n" HOST GOOD
+         "Content-Length: 2\r\n\r\n{}",                                                 0               },
+        {"no body",      "POST / HTTP/1.1\r\n" HOST GOOD "Content-Length: 0\r\n\r\n",
+         0                                                                                              },
+        {"text/plain",
+         "POST / HTTP/1.1\r\n" HOST GOOD
+         "Content-Type: text/plain\r\nContent-Length: 2\r\n\r\n{}",                     ERR_HTTP_TYPE   },
+        {"form",
+         "POST / HTTP/1.1\r\n" HOST GOOD
          "Content-Type: application/x-www-form-urlencoded\r\n"
-         "Content-Length: 2\r\n\r\n{}", ERR_HTTP_TYPE},
-        {"multipart", "POST / HTTP/1.1\r\n" HOST GOOD
+         "Content-Length: 2\r\n\r\n{}",                                                 ERR_HTTP_TYPE   },
+        {"multipart",
+         "POST / HTTP/1.1\r\n" HOST GOOD
          "Content-Type: multipart/form-data; boundary=application/json\r\n"
-         "Content-Length: 2\r\n\r\n{}", ERR_HTTP_TYPE},
-        {"none", "POST / HTTP/1.1\r\n" HOST GOOD "Content-Length: 2\r\n\r\n{}",
-         ERR_HTTP_TYPE},
-        {"longer", "POST / HTTP/1.1\r\n" HOST GOOD
-         "Content-Type: application/json-seq\r\nContent-Length: 2\r\n\r\n{}",
-         ERR_HTTP_TYPE},
-        {"two", "POST / HTTP/1.1\r\n" HOST GOOD
+         "Content-Length: 2\r\n\r\n{}",                                                 ERR_HTTP_TYPE   },
+        {"none",         "POST / HTTP/1.1\r\n" HOST GOOD "Content-Length: 2\r\n\r\n{}",
+         ERR_HTTP_TYPE                                                                                  },
+        {"longer",
+         "POST / HTTP/1.1\r\n" HOST GOOD
+         "Content-Type: application/json-seq\r\nContent-Length: 2\r\n\r\n{}",           ERR_HTTP_TYPE   },
+        {"two",
+         "POST / HTTP/1.1\r\n" HOST GOOD
          "Content-Type: application/json\r\nContent-Type: text/plain\r\n"
-         "Content-Length: 2\r\n\r\n{}", ERR_HTTP_TYPE},
-        {"chunked", "POST / HTTP/1.1\r\n" HOST GOOD
-         "Content-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n",
-         ERR_HTTP_TYPE},
-        {"no key first", "POST / HTTP/1.1\r\n" HOST
-         "Content-Type: text/plain\r\nContent-Length: 2\r\n\r\n{}",
-         ERR_UNAUTHORIZED},
+         "Content-Length: 2\r\n\r\n{}",                                                 ERR_HTTP_TYPE   },
+        {"chunked",
+         "POST / HTTP/1.1\r\n" HOST GOOD
+         "Content-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n",              ERR_HTTP_TYPE   },
+        {"no key first",
+         "POST / HTTP/1.1\r\n" HOST
+         "Content-Type: text/plain\r\nContent-Length: 2\r\n\r\n{}",                     ERR_UNAUTHORIZED},
     };
     check_rows(rows, countof(rows));
 }
@@ -240,25 +263,28 @@ static void preflights(void **state)
     const char *why = NULL;
     (void)state;
     assert_int_equal(judge("OPTIONS /v1/models HTTP/1.1\r\n" HOST PAGE ASKS
-                           "\r\n", &p, &why), 0);
+                           "\r\n",
+                           &p, &why),
+                     0);
     assert_true(p.preflight);
     assert_ptr_equal(p.origin, guard.origin[0]); /* ours, not what was sent */
     static const struct row rows[] = {
-        {"of another page", "OPTIONS / HTTP/1.1\r\n" HOST ASKS
-                            "Origin: http://evil.example\r\n\r\n",
-         ERR_FORBIDDEN},
-        {"of nobody", "OPTIONS / HTTP/1.1\r\n" HOST ASKS "\r\n",
-         ERR_UNAUTHORIZED},
-        {"of a rebound name", "OPTIONS / HTTP/1.1\r\nHost: evil\r\n" PAGE ASKS
-                              "\r\n", ERR_FORBIDDEN},
-        {"for nothing", "OPTIONS / HTTP/1.1\r\n" HOST PAGE "\r\n",
-         ERR_UNAUTHORIZED},
+        {"of another page",
+         "OPTIONS / HTTP/1.1\r\n" HOST ASKS
+         "Origin: http://evil.example\r\n\r\n",                             ERR_FORBIDDEN},
+        {"of nobody",           "OPTIONS / HTTP/1.1\r\n" HOST ASKS "\r\n",
+         ERR_UNAUTHORIZED                                                                },
+        {"of a rebound name",
+         "OPTIONS / HTTP/1.1\r\nHost: evil\r\n" PAGE ASKS "\r\n",
+         ERR_FORBIDDEN                                                                   },
+        {"for nothing",         "OPTIONS / HTTP/1.1\r\n" HOST PAGE "\r\n",
+         ERR_UNAUTHORIZED                                                                },
         {"with another method", "PUT / HTTP/1.1\r\n" HOST PAGE ASKS "\r\n",
-         ERR_UNAUTHORIZED},
+         ERR_UNAUTHORIZED                                                                },
     };
     check_rows(rows, countof(rows));
-    assert_int_equal(judge("GET / HTTP/1.1\r\n" HOST PAGE GOOD ASKS "\r\n", &p,
-                           &why), 0);
+    assert_int_equal(
+        judge("GET / HTTP/1.1\r\n" HOST PAGE GOOD ASKS "\r\n", &p, &why), 0);
     assert_false(p.preflight);
     assert_ptr_equal(p.origin, guard.origin[0]);
     assert_int_equal(judge("GET / HTTP/1.1\r\n" HOST GOOD "\r\n", &p, &why), 0);

@@ -1,5 +1,6 @@
 /* A TCP listener: where it is, whom it takes for one client, and what it makes
- * of a port in use. What it refuses: test_http_guard.c, tests/e2e/test_tcp.py. */
+ * of a port in use. What it refuses: test_http_guard.c, tests/e2e/test_tcp.py.
+ */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
@@ -96,7 +97,7 @@ static void who_is_one_client(void **state)
     assert_true(last_tcp);
     assert_int_equal(last_pid, -1);
     assert_int_equal(last_process, 0); /* nobody's conversations are shared */
-    assert_true(editor >> 63 == 1); /* is no pid */
+    assert_true(editor >> 63 == 1);    /* is no pid */
     assert_int_equal(peer_of(f, "User-Agent: editor/1\r\n"), editor);
     assert_int_not_equal(peer_of(f, "User-Agent: script/1\r\n"), editor);
     uint64_t nameless = peer_of(f, "");

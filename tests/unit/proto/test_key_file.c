@@ -62,8 +62,8 @@ static void put(const char *text)
 
 static void others_must_not_know_it(void **state)
 {
-    static const unsigned modes[] = {0644, 0640, 0660, 0604, 0602, 0700, 0400,
-                                     04600};
+    static const unsigned modes[] = {0644, 0640, 0660, 0604,
+                                     0602, 0700, 0400, 04600};
     struct key_text k;
     (void)state;
     put("0123456789abcdef0123456789abcdef\n");
@@ -118,9 +118,9 @@ static void what_a_key_is(void **state)
     const char *const bad[] = {
         "",
         "\n",
-        "0123456789abcdef0123456\n",                   /* 23 */
-        "0123456789abcdef 0123456789abcdef\n",         /* a blank */
-        "0123456789abcdef0123456789abcdef\n\n",        /* two lines */
+        "0123456789abcdef0123456\n",            /* 23 */
+        "0123456789abcdef 0123456789abcdef\n",  /* a blank */
+        "0123456789abcdef0123456789abcdef\n\n", /* two lines */
         "0123456789abcdef0123456789abcdef\r\n",
         "0123456789abcdef0123456789abcd\xc3\xa9\n",
         longest,
