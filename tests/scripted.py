@@ -171,10 +171,10 @@ def weights_of(shape, follows):
         yield name, w if what == "norm" else w.astype(np.float16)
 
 
-def write(path, scripts, form="hermes", context=SHAPE.context):
-    """The GGUF of these scripts, by the order of their conditions; its path."""
+def write(path, scripts, form="hermes", context=SHAPE.context, ff=SHAPE.ff):
+    """The GGUF of these scripts, by the order of their conditions; its path. A larger ff makes it slower, and nothing else."""
     tokens, types, merges, follows = vocabulary_of(scripts)
-    shape = dataclasses.replace(SHAPE, vocab=len(tokens), context=context)
+    shape = dataclasses.replace(SHAPE, vocab=len(tokens), context=context, ff=ff)
     w = gguf.GGUFWriter(str(path), shape.arch)
     w.add_name("scripted")
     mkgguf.shape_keys(w, shape)

@@ -20,14 +20,15 @@ CALL = ("get_weather", {"city": "Paris"})
 ENDLESS = "neverending-please"  # what a question has whose answer does not end by itself
 PLAIN = "plainly-please"  # and one that is answered by a text although there are tools
 CONTEXT = 16384
+SLOW = 8192  # the model's ff: an answer without an end lasts longer than it takes to interrupt a program
 
 
 def scripts_of(call=CALL, text=TEXT, then=None):
     """A call where there are tools, and after its result an answer, or the call `then`; a text otherwise."""
     after = calls_text([then]) if then else ANSWER
     return [Script(after, "messages|selectattr('role', 'equalto', 'tool')|list"),
-            Script("On and on and on it goes. ", f"'{ENDLESS}' in last.content|string", endless=True),
-            Script(calls_text([call]), f"tools and '{PLAIN}' not in last.content|string"), Script(text)]
+            Script("On and on and on it goes. ", f"'{ENDLESS}' in messages|string", endless=True),
+            Script(calls_text([call]), f"tools and '{PLAIN}' not in messages|string"), Script(text)]
 
 
 class Relay:
@@ -111,7 +112,7 @@ class World:
         key = json.dumps([[s.text, s.when, s.endless] for s in scripts])
         if key not in self.models:
             name = f"m{len(self.models)}"
-            path = scripted.write(self.dir / f"{name}.gguf", scripts, context=CONTEXT)
+            path = scripted.write(self.dir / f"{name}.gguf", scripts, context=CONTEXT, ff=SLOW)
             job = self.d.convert(path, name, context=CONTEXT)
             if job["state"] != "done":
                 raise SystemExit(f"the scripted model does not convert: {json.dumps(job)}")

@@ -4,6 +4,7 @@ import pathlib
 import socketserver
 import tempfile
 import threading
+import time
 
 
 def head(status, kind, more):
@@ -33,11 +34,19 @@ def texts(*said):
     return events(*({"choices": [{"index": 0, "text": t, "finish_reason": None}]} for t in said), "[DONE]")
 
 
+def endless(text):
+    """A chat answer that ends when its client leaves, and not before."""
+    yield head(200, "text/event-stream", "Connection: close\r\n")
+    while True:
+        yield b"data: " + json.dumps({"choices": [{"index": 0, "delta": {"content": text}}]}).encode() + b"\n\n"
+        time.sleep(0.01)
+
+
 class StandIn:
-    """answers(body) gives the list of what is written; bodies has what was asked."""
+    """answers(body) gives what is written, piece by piece; bodies has what was asked, left how many went before the end."""
 
     def __init__(self, answers):
-        self.bodies = []
+        self.bodies, self.left = [], 0
         self.dir = tempfile.TemporaryDirectory(prefix="aned-standin-")
         self.sock = pathlib.Path(self.dir.name) / "s"
         outer = self
@@ -56,7 +65,7 @@ class StandIn:
                         self.wfile.write(piece)
                         self.wfile.flush()
                 except OSError:
-                    pass  # the editor has gone
+                    outer.left += 1
 
         class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
             daemon_threads = True

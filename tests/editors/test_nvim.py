@@ -9,8 +9,8 @@ import tempfile
 import pytest
 
 import models
-from conftest import SLOW_S, TOP, Daemon, metric, until, wait_idle
-from standin import StandIn, answer, error, events, texts
+from conftest import SLOW_S, TOP, Daemon, until
+from standin import StandIn, answer, endless, error, events, texts
 
 PLUGIN = TOP / "client" / "editors" / "nvim"
 NVIM = shutil.which("nvim")
@@ -129,17 +129,28 @@ def test_instructions(d, nvim):
     assert "\n\nYou are terse.\n" in n.text()
 
 
-def test_stop(d, nvim):
-    """What came stays, the model computes no longer, and the chat goes on."""
-    n = nvim(d.sock)
-    n.run("AnedChat endless")
-    until(lambda: n.text().count("on and on") > 5)
-    n.keys("<C-c>")
-    until(chat_over(n))
-    assert n.text().count("on and on") > 5 and n.text().endswith("\n\n## You\n\n")
-    until(lambda: metric(d, "generations_cancelled_total") == 1)
-    wait_idle(d)
-    assert n.told() == ""
+def test_stop(nvim):
+    """What came stays, the connection ends, and with it what the model computes; the chat goes on."""
+    with StandIn(lambda body: endless("on and on ")) as s:
+        n = nvim(s.sock, "")
+        n.run("AnedChat Tell a story")
+        until(lambda: n.text().count("on and on") > 5)
+        n.keys("<C-c>")
+        until(chat_over(n))
+        until(lambda: s.left == 1)
+        assert n.text().count("on and on") > 5 and n.text().endswith("\n\n## You\n\n")
+        assert n.told() == ""
+
+
+def test_a_chat_that_is_closed(nvim):
+    """Nobody reads the answer: it ends."""
+    with StandIn(lambda body: endless("on and on ")) as s:
+        n = nvim(s.sock, "")
+        n.run("AnedChat Tell a story")
+        until(lambda: n.text().count("on and on") > 5)
+        n.run("bwipeout!")
+        until(lambda: s.left == 1)
+        assert n.told() == ""
 
 
 def test_completion(d, nvim):

@@ -24,7 +24,7 @@ def write(path, text):
 def opencode(question):
     write(".config/opencode/opencode.json", {
         "provider": {"aned": {"npm": "@ai-sdk/openai-compatible", "name": "aned", "options": {"baseURL": BASE + "/v1", "apiKey": KEY},
-                              "models": {MODEL: {"name": MODEL, "limit": {"context": 16384, "output": 2048}}}}},
+                              "models": {MODEL: {"name": MODEL, "limit": {"context": 16384, "output": 12000}}}}},
         "model": f"aned/{MODEL}", "autoupdate": False, "share": "disabled", "permission": {"bash": "allow"}})
     return ["opencode", "run", question], {"OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1"}
 
@@ -57,7 +57,7 @@ def pi(question):
     api = os.environ["ANED_KIND"]
     base = BASE if api == "anthropic-messages" else BASE + "/v1"
     write(".pi/agent/models.json", {"providers": {"aned": {"baseUrl": base, "api": api, "apiKey": KEY, "models": [
-        {"id": MODEL, "name": MODEL, "reasoning": False, "input": ["text"], "contextWindow": 16384, "maxTokens": 2048,
+        {"id": MODEL, "name": MODEL, "reasoning": False, "input": ["text"], "contextWindow": 16384, "maxTokens": 12000,
          "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0}}]}}})
     return ["pi", "-p", "--provider", "aned", "--model", MODEL, question], {"PI_OFFLINE": "1", "PI_SKIP_VERSION_CHECK": "1"}
 

@@ -7,7 +7,8 @@ local M = {}
 local NAME = "aned://chat"
 local HEADINGS = { ["## System"] = "system", ["## You"] = "user", ["## Model"] = "assistant" }
 local ns = vim.api.nvim_create_namespace("aned-chat")
-local running = nil -- {buf, request, said}
+local FLUSH_MS = 30 -- text is put into the buffer at most so often: a fast model gives hundreds of pieces a second
+local running = nil -- {buf, request, said, pending: text that is not in the buffer yet}
 
 local function find()
   for _, b in ipairs(vim.api.nvim_list_bufs()) do
@@ -124,12 +125,21 @@ local function take_back(buf)
   end
 end
 
+local function flush(me)
+  local text = table.concat(me.pending)
+  me.pending = {}
+  if text ~= "" and vim.api.nvim_buf_is_valid(me.buf) then
+    append(me.buf, text)
+  end
+end
+
 local function finish(me, err, res)
   running = nil
   if not vim.api.nvim_buf_is_valid(me.buf) then
     return
   end
   status(me.buf)
+  flush(me)
   local failed = err and err.kind ~= "stopped" or not err and res.status ~= 200
   if not me.said then
     take_back(me.buf)
@@ -146,15 +156,22 @@ local function finish(me, err, res)
 end
 
 local function hear(me, choice)
-  if running ~= me or not vim.api.nvim_buf_is_valid(me.buf) then
+  if running ~= me then
     return
   end
   local d = type(choice.delta) == "table" and choice.delta or {}
   me.why = type(choice.finish_reason) == "string" and choice.finish_reason or me.why
-  if type(d.content) == "string" and d.content ~= "" then
+  if not vim.api.nvim_buf_is_valid(me.buf) then
+    me.request.stop() -- the chat is gone: nobody reads it
+  elseif type(d.content) == "string" and d.content ~= "" then
     status(me.buf)
     me.said = true
-    append(me.buf, d.content)
+    me.pending[#me.pending + 1] = d.content
+    if #me.pending == 1 then
+      vim.defer_fn(function()
+        flush(me)
+      end, FLUSH_MS)
+    end
   elseif type(d.reasoning_content) == "string" and not me.said then
     status(me.buf, "thinking ...")
   end
@@ -176,7 +193,7 @@ function M.send()
   if conf.system ~= "" and messages[1].role ~= "system" then
     table.insert(messages, 1, { role = "system", content = conf.system })
   end
-  local me = { buf = buf, said = false }
+  local me = { buf = buf, said = false, pending = {} }
   running = me
   append(buf, "\n\n## Model\n\n")
   status(buf, "waiting ...")
