@@ -160,6 +160,9 @@ static int read_template(struct api_read *x, const struct json *j)
     k->work.kind = TEXT_CHAT;
     k->work.messages = c->p.req.messages;
     k->work.n_messages = c->p.req.n_messages;
+    k->work.tools = c->p.req.tools;
+    k->work.documents = c->p.req.documents;
+    k->work.kwargs = c->p.req.kwargs;
     k->work.add_generation = true;
     free(c);
     return rc;
