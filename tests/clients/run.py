@@ -151,7 +151,7 @@ def why_not(client, case, world):
 
 def run_client(client, world, build):
     """(row of the table, did something fail)"""
-    results, remarks, bad = {}, [client.note] if client.note else [], False
+    results, reasons, bad = {}, {}, False
     try:
         folder = install(client, build)
         versions = version(client, folder)
@@ -166,11 +166,13 @@ def run_client(client, world, build):
             results[case] = "✗" if why else "✓"
         except Failed as e:
             results[case], bad, why = "✗", True, str(e)
-        if why and f"{case}: {why}" not in remarks:
-            remarks.append(f"{case}: {why}")
+        if why:
+            reasons.setdefault(why, []).append(case)
         print(f"  {client.name:32} {case:13} {results[case]} {time.monotonic() - begin:5.1f} s {why or ''}", flush=True)
     both = {results.get("tools"), results.get("tools_stream")} - {None}
     results["tools"] = "–" if not both else "✓" if both == {"✓"} else "✗"
+    remarks = [client.note] if client.note else []
+    remarks += [why if len(cases) == len(client.cases) else f"{', '.join(cases)}: {why}" for why, cases in reasons.items()]
     row = [client.name, versions, client.route, *[results.get(c, "–") for c in COLUMNS], "; ".join(remarks)]
     return row, bad
 

@@ -103,6 +103,7 @@ CLIENTS = [
     agent("Claude Code", "claude", ("@anthropic-ai/claude-code@2.1.328",), ("Bash", {"command": "ls", "description": "Lists files"}),
           MESSAGES),
     agent("qwen-code", "qwen", ("@qwen-code/qwen-code@0.24.4",), ("glob", {"pattern": "*"})),
+    # Its text without a call is not the end for it: it asks on until the context is full. So `chat` is not to be had.
     agent("cline", "cline", ("cline@3.0.65",), ("run_commands", {"commands": ["ls"]})),
     agent("pi, completions", "pi", ("@mariozechner/pi-coding-agent@0.73.1",), ("bash", {"command": "ls"}), kind="openai-completions"),
     agent("pi, responses", "pi", ("@mariozechner/pi-coding-agent@0.73.1",), ("bash", {"command": "ls"}), RESPONSES,
