@@ -369,13 +369,33 @@ int api_model(struct http_req *r, const char *name, struct model **ret)
     return rc;
 }
 
-struct model *api_listed_alias(struct server *s, size_t i, const char **name)
+static void list_model(struct buf *b, struct json *entry)
 {
-    const struct alias *a = &s->conf.aliases.row[i];
-    *name = a->pattern;
-    return alias_is_name(a) && find_model(s, a->pattern) == NULL
-               ? find_model(s, a->model)
-               : NULL;
+    if (entry != NULL) {
+        api_list_add(b, entry);
+    }
+}
+
+void api_list_models(struct http_req *r, const char *key, struct json *members,
+                     struct json *(*one)(const struct model *m,
+                                         const char *name))
+{
+    struct server *s = http_ctx(r);
+    struct buf b;
+    api_list_begin(&b, key, members);
+    for (struct model *m = models_first(s->models); m != NULL;
+         m = models_next(m)) {
+        list_model(&b, one(m, m->name));
+    }
+    for (size_t i = 0; i < s->conf.aliases.n; i++) {
+        const struct alias *a = &s->conf.aliases.row[i];
+        const struct model *m = find_model(s, a->model);
+        if (m != NULL && alias_is_name(a) &&
+            find_model(s, a->pattern) == NULL) {
+            list_model(&b, one(m, a->pattern));
+        }
+    }
+    api_list_reply(r, &b);
 }
 
 int api_own_model(struct http_req *r, const char *name, struct model **ret)

@@ -77,10 +77,13 @@ CHECKED int api_model(struct http_req *r, const char *name, struct model **ret);
 CHECKED int api_own_model(struct http_req *r, const char *name,
                           struct model **ret);
 
-/* Alias i of the configuration for a list of models, which clients look their
- * name up in: its model, and *name. NULL: a pattern, a name that a model has,
- * or one of no model. */
-struct model *api_listed_alias(struct server *s, size_t i, const char **name);
+/* Reply with a list of models as a dialect has them, which clients look their
+ * name up in: each model by its name, then by each alias that is a name of its
+ * own. one: the entry of m as `name`; NULL: none. key, members: api_list_begin.
+ */
+void api_list_models(struct http_req *r, const char *key, struct json *members,
+                     struct json *(*one)(const struct model *m,
+                                         const char *name));
 
 /* Ollama's keep_alive: seconds, or a duration as text. Errors: INVALID. */
 CHECKED int api_keep_alive(const struct json *v, int64_t *ret_ms,

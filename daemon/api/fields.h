@@ -56,6 +56,11 @@ field_fn set_think;              /* Ollama's: that, or an effort */
 field_fn set_thinking;           /* Anthropic's: {"type", "budget_tokens"} */
 field_fn set_reasoning_format;   /* llama-server's; one of f->words */
 
+/* fields_rows.c: parts of tables. OpenAI's dialects and llama-server's have
+ * both, /v1/responses has the first. */
+extern const struct field fields_every[];  /* model, stream, seed, stop, ... */
+extern const struct field fields_tuning[]; /* penalties, and what is off */
+
 /* samplers.c: what the list of samplers means for the others; sets p->param. */
 CHECKED int samplers_apply(struct params *p, struct err *e);
 

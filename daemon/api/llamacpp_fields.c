@@ -136,12 +136,6 @@ static int set_infill_samplers(struct params *p, const struct field *f,
 /* clang-format off */
 
 static const struct field common[] = {
-    {"model", set_model, "string",
-     .doc = "A model's name, or one of [aliases]. Absent or empty: [http] "
-            "default_model, or the only one."},
-    {"stream", set_bool, "boolean", .offset = OUR(stream),
-     .more = "'default': false",
-     .doc = "Server-sent events instead of one answer."},
     {"n_predict", set_uint, "integer", .lo = -1, .hi = MODEL_CONTEXT_MAX,
      .offset = REQ(max_tokens),
      .more = "'default': -1",
@@ -170,38 +164,12 @@ static const struct field common[] = {
      .more = "'default': 0.05",
      .doc = "Draw from tokens of at least this share of the likeliest one's "
             "weight."},
-    {"repeat_penalty", set_penalty, "number", .lo = 0.01, .hi = 10,
-     .offset = SAM(repeat_penalty),
-     .more = "'default': 1",
-     .doc = "1 is off."},
-    {"repeat_last_n", set_uint, "integer", .lo = -1, .hi = MODEL_CONTEXT_MAX,
-     .offset = SAM(repeat_last_n),
-     .more = "'default': 64",
-     .doc = "Tokens the penalties look back; -1 is all."},
-    {"presence_penalty", set_float, "number", .lo = -2, .hi = 2,
-     .offset = SAM(presence_penalty),
-     .more = "'default': 0",
-     .doc = "Taken from the logit of each token that was there."},
-    {"frequency_penalty", set_float, "number", .lo = -2, .hi = 2,
-     .offset = SAM(frequency_penalty),
-     .more = "'default': 0",
-     .doc = "Taken from a token's logit each time that it was there."},
-    {"seed", set_seed, "integer", .lo = -EXACT_MAX, .hi = EXACT_MAX,
-     .doc = "Same request, same seed, same tokens. Absent or -1: a random "
-            "one."},
-    {"stop", set_stop, "string|array",
-     .more = "'items': {'type': 'string', 'minLength': 1, 'maxLength': 1024}, "
-             "'maxItems': 16",
-     .doc = "Ends the text before it; never part of it."},
     {"logit_bias", set_bias_pairs, "object|array",
      .more = "'maxProperties': 1024, 'additionalProperties': {'type': "
              "['number', 'boolean']}, 'items': {'type': 'array', 'minItems': "
              "2, 'maxItems': 2}, 'maxItems': 1024",
      .doc = "[token id, bias] pairs, or {\"id\": bias}; a bias is -100 to 100, "
             "false bans the token."},
-    {"ignore_eos", set_bool, "boolean", .offset = REQ(ignore_eos),
-     .more = "'default': false",
-     .doc = "End-of-generation tokens are never drawn."},
     {"n_probs", set_n_probs, "integer", .hi = ENGINE_LOGPROBS_MAX,
      .more = "'default': 0",
      .doc = "Log-probabilities of the tokens and this many alternatives, in "
@@ -214,17 +182,6 @@ static const struct field common[] = {
             "line ends."},
     {"t_max_prompt_ms", take_number, "integer", .lo = -1, .hi = EXACT_MAX,
      .doc = "Taken, without effect, as in llama-server; deadline_ms has one."},
-    {"deadline_ms", set_uint, "integer", .lo = 1, .hi = DEADLINE_MAX_MS,
-     .offset = REQ(deadline_ms),
-     .doc = "Milliseconds from the request's arrival after which its answer "
-            "ends, wherever it is by then."},
-    {"keep_alive", set_keep_alive, "number|string",
-     .doc = "How long the model stays in memory after this: seconds, or a "
-            "duration such as \"10m\"; 0 ends it at once, a negative one "
-            "never. Default: [engine] keep_alive_s."},
-    {"cache_prompt", set_bool, "boolean", .offset = REQ(reuse),
-     .more = "'default': true",
-     .doc = "May continue a warm prefix."},
     {"timings_per_token", set_bool, "boolean", .offset = OUR(token_timings),
      .more = "'default': false",
      .doc = "Each event of a stream has timings."},
@@ -238,8 +195,6 @@ static const struct field common[] = {
      .doc = "Only false: tokens is empty; n_probs has their ids."},
     {"post_sampling_probs", only_false, "boolean",
      .doc = "Only false: probabilities are those before the filters."},
-    {"id_slot", take_number, "integer", .lo = -1, .hi = EXACT_MAX,
-     .doc = "A hint without effect: the warm prefix is found by its tokens."},
     {"n_keep", take_number, "integer", .lo = -1, .hi = EXACT_MAX,
      .doc = "Taken, without effect: no context is shifted."},
     {"n_discard", take_number, "integer", .hi = EXACT_MAX,
@@ -248,8 +203,6 @@ static const struct field common[] = {
      .doc = "Taken, without effect: only whole prefixes are warm."},
     {"min_keep", only_number, "integer", .lo = 0,
      .doc = "Only 0."},
-    {"typical_p", only_number, "number", .lo = 1,
-     .doc = "Only 1, which is off."},
     {"top_n_sigma", only_number, "number", .lo = -1,
      .doc = "Only -1, which is off."},
     {"xtc_probability", only_number, "number", .lo = 0,
@@ -260,14 +213,10 @@ static const struct field common[] = {
      .doc = "Only 0, which is off."},
     {"dynatemp_exponent", take_any, "number",
      .doc = "Without effect: dynatemp_range is 0."},
-    {"mirostat", only_number, "integer", .lo = 0,
-     .doc = "Only 0, which is off."},
     {"mirostat_tau", take_any, "number",
      .doc = "Without effect: mirostat is 0."},
     {"mirostat_eta", take_any, "number",
      .doc = "Without effect: mirostat is 0."},
-    {"dry_multiplier", only_number, "number", .lo = 0,
-     .doc = "Only 0, which is off."},
     {"dry_base", take_any, "number",
      .doc = "Without effect: dry_multiplier is 0."},
     {"dry_allowed_length", take_any, "integer",
@@ -276,15 +225,6 @@ static const struct field common[] = {
      .doc = "Without effect: dry_multiplier is 0."},
     {"dry_sequence_breakers", take_any, "array",
      .doc = "Without effect: dry_multiplier is 0."},
-    {"lora", only_empty, "array",
-     .more = "'maxItems': 0",
-     .doc = "Only empty: adapters are part of a conversion."},
-    {"grammar", only_empty, "string",
-     .more = "'maxLength': 0",
-     .doc = "Only empty."},
-    {"json_schema", only_no_members, "object",
-     .more = "'maxProperties': 0",
-     .doc = "Only empty."},
     {.name = NULL},
 };
 
@@ -353,7 +293,7 @@ static int together(struct params *p, const struct json *j, struct err *e)
 
 const struct fields llamacpp_completion_fields = {
     .schema = "LlamaCompletionRequest",
-    .part = {common, completion},
+    .part = {fields_every, common, fields_tuning, completion},
     .required = {"prompt"     },
     .cls = SCHED_CLASS_INTERACTIVE,
     .max_tokens = GEN_MAX_TOKENS,
@@ -363,7 +303,7 @@ const struct fields llamacpp_completion_fields = {
 
 const struct fields llamacpp_infill_fields = {
     .schema = "InfillRequest",
-    .part = {common,         infill        },
+    .part = {fields_every, common, fields_tuning, infill},
     .required = {"input_prefix", "input_suffix"},
     .cls = SCHED_CLASS_INTERACTIVE,
     .max_tokens = GEN_MAX_TOKENS,

@@ -61,33 +61,20 @@ static struct json *model_json(const struct model *m, const char *name,
     return o;
 }
 
-static void add_tag(struct buf *b, const struct model *m, const char *name)
+static struct json *tag(const struct model *m, const char *name)
 {
-    if (m->bundle != NULL) {
-        struct json *o = model_json(m, name, m->bundle->total_bytes);
-        put_time(o, "modified_at", m->created_ms);
-        api_list_add(b, o);
+    if (m->bundle == NULL) {
+        return NULL;
     }
+    struct json *o = model_json(m, name, m->bundle->total_bytes);
+    put_time(o, "modified_at", m->created_ms);
+    return o;
 }
 
 void api_ollama_tags(struct http_req *r, const struct http_args *a)
 {
-    struct server *s = http_ctx(r);
-    struct buf b;
     (void)a;
-    api_list_begin(&b, "models", NULL);
-    for (struct model *m = models_first(s->models); m != NULL;
-         m = models_next(m)) {
-        add_tag(&b, m, m->name);
-    }
-    for (size_t i = 0; i < s->conf.aliases.n; i++) {
-        const char *name = NULL;
-        const struct model *m = api_listed_alias(s, i, &name);
-        if (m != NULL) {
-            add_tag(&b, m, name);
-        }
-    }
-    api_list_reply(r, &b);
+    api_list_models(r, "models", NULL, tag);
 }
 
 void api_ollama_ps(struct http_req *r, const struct http_args *a)

@@ -44,24 +44,10 @@ static struct json *model_json(const struct model *m, const char *id)
 
 void api_oai_models(struct http_req *r, const struct http_args *a)
 {
-    struct server *s = http_ctx(r);
-    struct buf b;
     (void)a;
     struct json *o = json_object();
     json_add_str(o, "object", "list");
-    api_list_begin(&b, "data", o);
-    for (struct model *m = models_first(s->models); m != NULL;
-         m = models_next(m)) {
-        api_list_add(&b, model_json(m, m->name));
-    }
-    for (size_t i = 0; i < s->conf.aliases.n; i++) {
-        const char *name = NULL;
-        const struct model *m = api_listed_alias(s, i, &name);
-        if (m != NULL) {
-            api_list_add(&b, model_json(m, name));
-        }
-    }
-    api_list_reply(r, &b);
+    api_list_models(r, "data", o, model_json);
 }
 
 void api_oai_model(struct http_req *r, const struct http_args *a)

@@ -131,12 +131,6 @@ static const char *const reasoning_formats[] = {"none", "auto",
 
 /* Of both. */
 static const struct field common[] = {
-    {"model", set_model, "string",
-     .doc = "A model's name, or one of [aliases]. Absent or empty: [http] "
-            "default_model, or the only one."},
-    {"stream", set_bool, "boolean", .offset = OUR(stream),
-     .more = "'default': false",
-     .doc = "Server-sent events instead of one answer."},
     {"resumable", set_bool, "boolean", .offset = OUR(resumable),
      .more = "'default': false",
      .doc = "Only with stream: every event has an `id`, and after a lost "
@@ -170,57 +164,10 @@ static const struct field common[] = {
      .more = "'default': 0",
      .doc = "Draw from tokens of at least this share of the likeliest one's "
             "weight; 0 is off."},
-    {"repeat_penalty", set_penalty, "number", .lo = 0.01, .hi = 10,
-     .offset = SAM(repeat_penalty),
-     .more = "'default': 1",
-     .doc = "1 is off."},
-    {"repeat_last_n", set_uint, "integer", .lo = -1, .hi = MODEL_CONTEXT_MAX,
-     .offset = SAM(repeat_last_n),
-     .more = "'default': 64",
-     .doc = "Tokens the penalties look back; -1 is all."},
-    {"presence_penalty", set_float, "number", .lo = -2, .hi = 2,
-     .offset = SAM(presence_penalty),
-     .more = "'default': 0",
-     .doc = "Taken from the logit of each token that was there."},
-    {"frequency_penalty", set_float, "number", .lo = -2, .hi = 2,
-     .offset = SAM(frequency_penalty),
-     .more = "'default': 0",
-     .doc = "Taken from a token's logit each time that it was there."},
-    {"seed", set_seed, "integer", .lo = -EXACT_MAX, .hi = EXACT_MAX,
-     .doc = "Same request, same seed, same tokens; 0 is a seed. Absent or -1: "
-            "a random one."},
-    {"stop", set_stop, "string|array",
-     .more = "'items': {'type': 'string', 'minLength': 1, 'maxLength': 1024}, "
-             "'maxItems': 16",
-     .doc = "Ends the text before it; never part of it."},
     {"logit_bias", set_bias, "object",
      .more = "'maxProperties': 1024, 'additionalProperties': {'type': "
              "['number', 'boolean']}",
      .doc = "Token id to bias, -100 to 100; false bans the token."},
-    {"ignore_eos", set_bool, "boolean", .offset = REQ(ignore_eos),
-     .more = "'default': false",
-     .doc = "End-of-generation tokens are never drawn."},
-    {"deadline_ms", set_uint, "integer", .lo = 1, .hi = DEADLINE_MAX_MS,
-     .offset = REQ(deadline_ms),
-     .doc = "Milliseconds from the request's arrival after which its answer "
-            "ends, wherever it is by then: after others, while the model "
-            "loads, in the prompt, between tokens. What was drawn until then "
-            "is the answer, of status 200 (clients send a request that met an "
-            "error again, which would have even less time): finish_reason is "
-            "length, timings.deadline_reached true, and usage counts what "
-            "there is (no prompt_tokens when the prompt was not read yet). Of "
-            "one client's requests of a class the earliest deadline goes "
-            "first."},
-    {"keep_alive", set_keep_alive, "number|string",
-     .doc = "How long the model stays in memory after this: seconds, or a "
-            "duration such as \"10m\" or \"1h30m\"; 0 ends it at once, a "
-            "negative one never. Default: [engine] keep_alive_s."},
-    {"cache_prompt", set_bool, "boolean", .offset = REQ(reuse),
-     .more = "'default': true",
-     .doc = "May continue a warm session."},
-    {"id_slot", take_number, "integer", .lo = -1, .hi = EXACT_MAX,
-     .doc = "Taken for llama-server's clients; a hint without effect: the warm "
-            "session is found by its tokens."},
     {"prediction", set_prediction, "object",
      .more = "'required': ['type', 'content'], 'properties': {'type': "
              "{'const': 'content'}, 'content': {'description': 'Text, an array "
@@ -255,25 +202,10 @@ static const struct field common[] = {
      .doc = "Only 1; n has choices."},
     {"repetition_penalty", only_number, "number", .lo = 1,
      .doc = "Only 1, which is off; repeat_penalty has others."},
-    {"typical_p", only_number, "number", .lo = 1,
-     .doc = "Only 1, which is off."},
-    {"mirostat", only_number, "integer", .lo = 0,
-     .doc = "Only 0, which is off."},
-    {"dry_multiplier", only_number, "number", .lo = 0,
-     .doc = "Only 0, which is off."},
     {"priority", only_number, "integer", .lo = 0,
      .doc = "Only 0; service_tier has others."},
     {"num_ctx", only_number, "integer", .lo = 0,
      .doc = "Only 0: a model has the context that it was converted for."},
-    {"lora", only_empty, "array",
-     .more = "'maxItems': 0",
-     .doc = "Only empty."},
-    {"grammar", only_empty, "string",
-     .more = "'maxLength': 0",
-     .doc = "Only empty."},
-    {"json_schema", only_no_members, "object",
-     .more = "'maxProperties': 0",
-     .doc = "Only empty."},
     {"options", only_no_members, "object",
      .more = "'maxProperties': 0",
      .doc = "Only empty: Ollama's, which has /api/chat."},
@@ -443,7 +375,7 @@ static int chat_together(struct params *p, const struct json *j, struct err *e)
 
 const struct fields openai_completion_fields = {
     .schema = "CompletionRequest",
-    .part = {common, completion},
+    .part = {fields_every, common, fields_tuning, completion},
     .required = {"prompt"},
     .cls = SCHED_CLASS_INTERACTIVE,
     .max_tokens = 16,
@@ -452,7 +384,7 @@ const struct fields openai_completion_fields = {
 
 const struct fields openai_chat_fields = {
     .schema = "ChatRequest",
-    .part = {common, chat},
+    .part = {fields_every, common, fields_tuning, chat},
     .required = {"messages"     },
     .cls = SCHED_CLASS_CHAT,
     .max_tokens = GEN_MAX_TOKENS,

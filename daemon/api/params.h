@@ -67,7 +67,7 @@ struct field {
 /* The fields of one dialect. Tables end with a row without a name. */
 struct fields {
     const char *schema;          /* its name in proto/api.json */
-    const struct field *part[3]; /* NULL at the end */
+    const struct field *part[5]; /* NULL at the end */
     const char *required[3];     /* that the dialect wants; NULL at the end */
     enum sched_class cls;
     uint32_t max_tokens; /* when the request does not say */

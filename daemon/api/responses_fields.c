@@ -79,9 +79,6 @@ static const struct field stream_options[] = {
 
 /* What the prompt is made of. */
 static const struct field prompt[] = {
-    {"model", set_model, "string",
-     .doc = "A model's name, or one of [aliases]. Absent or empty: [http] "
-            "default_model, or the only one."},
     {"input", take_any, "string|array",
      .more = "'minItems': 1, 'maxItems': 4096, 'items': {'type': 'object', "
              "'properties': {'type': {'enum': ['message', 'function_call', "
@@ -132,9 +129,6 @@ static const struct field answer[] = {
      .hi = MODEL_CONTEXT_MAX, .offset = REQ(max_tokens),
      .doc = "Tokens drawn at most; the context ends an answer too. Default: to "
             "the end of the context."},
-    {"stream", set_bool, "boolean", .offset = OUR(stream),
-     .more = "'default': false",
-     .doc = "Server-sent events instead of one answer."},
     {"stream_options", set_object, "object", .sub = stream_options,
      .doc = "Hints about events."},
     {"store", take_bool, "boolean",
@@ -156,13 +150,6 @@ static const struct field answer[] = {
     {"top_k", set_top_k, "integer", .lo = -1, .hi = MODEL_VOCAB_MAX,
      .doc = "aned's: draw from so many of the likeliest tokens; 0 or -1 is "
             "off."},
-    {"seed", set_seed, "integer", .lo = -EXACT_MAX, .hi = EXACT_MAX,
-     .doc = "aned's: same request, same seed, same tokens. Absent or -1: a "
-            "random one."},
-    {"stop", set_stop, "string|array",
-     .more = "'items': {'type': 'string', 'minLength': 1, 'maxLength': 1024}, "
-             "'maxItems': 16",
-     .doc = "aned's: ends the text before it; never part of it."},
     {"top_logprobs", only_number, "integer", .lo = 0,
      .doc = "Only 0; /v1/chat/completions has log-probabilities."},
     {"include", take_include, "array", .words = includes,
@@ -173,13 +160,6 @@ static const struct field answer[] = {
      .more = "'enum': ['auto', 'default', 'flex', 'priority', null]",
      .doc = "flex: after everybody else (class batch); priority: before chat "
             "(class interactive). Answered in service_tier."},
-    {"keep_alive", set_keep_alive, "number|string",
-     .doc = "aned's: how long the model stays in memory after this: seconds, "
-            "or a duration such as \"10m\"; a negative one: for ever."},
-    {"deadline_ms", set_uint, "integer", .lo = 1, .hi = DEADLINE_MAX_MS,
-     .offset = REQ(deadline_ms),
-     .doc = "aned's: milliseconds from the request's arrival after which its "
-            "answer ends with the text that it has, as incomplete."},
     {.name = NULL},
 };
 
@@ -203,7 +183,7 @@ static const struct field hints[] = {
 
 const struct fields responses_fields = {
     .schema = "ResponsesRequest",
-    .part = {prompt, answer, hints},
+    .part = {fields_every, prompt, answer, hints},
     .required = {"input"},
     .cls = SCHED_CLASS_CHAT,
     .max_tokens = GEN_MAX_TOKENS,
