@@ -20,7 +20,7 @@ enum {
 
 static const struct opt opts[] = {
     [O_PROFILE] = {"profile", 'p', OPT_STR, "P",
-                   "law (default: fits every chip), m1 ... m5-max",               0, 0},
+                   "law (default: fits every chip), m1 ... m5-max; cpu: no chip",  0, 0},
     [O_CONTEXT] = {"context", 'c', OPT_INT, "N",
                    "tokens the model sees; default its own, at most 4096",        1,
                    MODEL_CONTEXT_MAX                                                  },

@@ -163,7 +163,9 @@ static int check_input(const struct plan_profile *p,
     }
     if (in->context > p->axis) {
         return err_set(e, ERR_CONVERT,
-                       "a context of %u positions; profile %s: axis %u",
+                       "a context of %u positions; profile %s: axis %u. A "
+                       "later chip may have more (aned plan --profile), and "
+                       "profile cpu has no such limit, for the CPU backend",
                        in->context, p->name, p->axis);
     }
     return 0;

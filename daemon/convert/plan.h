@@ -26,6 +26,7 @@ struct plan_span {
  * that is not known is the largest number. */
 struct plan_profile {
     char name[32];
+    bool chip; /* false: cpu, which no Neural Engine has to keep to */
     /* of one program */
     uint64_t program_bytes;
     uint32_t states, head_rows, channels, axis;
@@ -41,7 +42,8 @@ struct plan_profile {
 
 #define PLAN_PROFILES_MAX 32u
 
-/* All of them, from the one that fits every chip to the newest. Errors:
+/* All of them, from the one that fits every chip to the newest; then cpu.
+ * Errors:
  * INVALID (conf/ane-profiles.json is wrong; a figure needs a source). */
 CHECKED int plan_profiles(struct plan_profile ret[PLAN_PROFILES_MAX], size_t *n,
                           struct err *e);

@@ -156,6 +156,8 @@ static int read_profile(const struct json *root, const struct json *j,
         return err_set(e, ERR_INVALID, "a name of %zu bytes", strlen(name));
     }
     memcpy(p->name, name, strlen(name) + 1);
+    const struct json *chip = json_get(j, "chip");
+    p->chip = chip == NULL || json_bool(chip);
     int rc = read_limits(root, j, p, e);
     for (size_t i = 0; rc == 0 && i < countof(rows); i++) {
         rc = read_span(root, j, rows[i].key, rows[i].lo, rows[i].hi, 0,

@@ -169,7 +169,8 @@ int plan_next(const struct plan_profile *p, const struct plan_input *in,
     struct plan_time now = plan_predict(p, in, plan, 1);
     for (size_t i = 0; i < n && !*found; i++) {
         struct err ignored = {0};
-        if (later && plan_make(&all[i], in, ret_plan, &ignored) == 0) {
+        if (later && all[i].chip &&
+            plan_make(&all[i], in, ret_plan, &ignored) == 0) {
             *found = !same_plan(plan, ret_plan) ||
                      !same_time(now, plan_predict(&all[i], in, ret_plan, 1)) ||
                      plan_fit(p, in, plan) != plan_fit(&all[i], in, ret_plan);

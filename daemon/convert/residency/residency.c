@@ -24,6 +24,9 @@ int predict_limits(const char *profile, struct predict_limits *ret,
 {
     struct plan_profile p = {0};
     RETERR(plan_profile(profile, &p, e));
+    if (!p.chip) { /* a Neural Engine may meet it all the same */
+        RETERR(plan_profile(NULL, &p, e));
+    }
     *ret = (struct predict_limits){.program_bytes = p.program_bytes,
                                    .states = p.states,
                                    .head_rows = p.head_rows,
