@@ -1,12 +1,17 @@
 """Contexts beyond what a Neural Engine takes: for the CPU backend, by profile cpu."""
 import json
+import subprocess
 
 import pytest
 
 import scripted
-from conftest import Daemon, run
+from conftest import Daemon
 
 CONTEXT = 32768
+
+
+def run(*args):
+    return subprocess.run([str(a) for a in args], capture_output=True, text=True, timeout=120)
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +33,7 @@ def test_a_prompt_longer_than_a_neural_engine_takes(aned, source):
     try:
         job = d.convert(source, "long", context=CONTEXT, profile="cpu")
         assert job["state"] == "done", job
-        with d.client(timeout=300) as c:
+        with d.http(timeout=300) as c:
             prompt = "x" * (CONTEXT - 64)  # a token a byte
             ask = {"model": "long", "prompt": prompt, "max_tokens": 32}
             first = c.post("/v1/completions", json=ask).json()
