@@ -156,9 +156,10 @@ static const struct field generate[] = {
     {"raw", set_bool, "boolean", .offset = OUR(raw),
      .more = "'default': false",
      .doc = "The prompt is continued as it is, without a template."},
-    {"suffix", only_empty, "string",
-     .more = "'maxLength': 0",
-     .doc = "Only empty: nothing is filled in."},
+    {"suffix", take_string, "string",
+     .doc = "What comes after the text: it is filled in between prompt and "
+            "this, as with /infill, by a model that has tokens for it. Not "
+            "with raw or system."},
     {"template", only_empty, "string",
      .more = "'maxLength': 0",
      .doc = "Only empty: the template is the model's."},

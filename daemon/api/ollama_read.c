@@ -1,6 +1,7 @@
 /* ollama_read.c - the prompt of a request in Ollama's dialect. */
 #include <string.h>
 
+#include "api/fill.h"
 #include "api/messages.h"
 #include "api/ollama.h"
 #include "api/tools.h"
@@ -95,15 +96,36 @@ static const char *put_message(struct call *c, const char *role,
     return m->content;
 }
 
+static bool is_empty(const char *s)
+{
+    return s == NULL || s[0] == '\0';
+}
+
+/* What is between prompt and suffix. */
+static int read_gap(struct call *c, const char *text, const char *suffix,
+                    const char *system, struct err *e)
+{
+    struct fim_text *f = NULL;
+    c->field = "suffix";
+    if (c->p.raw || !is_empty(system)) {
+        return err_set(e, ERR_UNSUPPORTED, "suffix: not with raw or system");
+    }
+    return fill_request(&c->arena, text, NULL, suffix, &c->p.req, &f, e);
+}
+
 int ollama_read_generate(struct call *c, const struct json *j, struct err *e)
 {
     struct gen_req *q = &c->p.req;
     const char *text = json_str(json_get(j, "prompt"));
     const char *system = json_str(json_get(j, "system"));
+    const char *suffix = json_str(json_get(j, "suffix"));
     c->field = "prompt";
-    if (text == NULL || text[0] == '\0') {
+    if (is_empty(text)) {
         c->only_load = true;
         return 0;
+    }
+    if (!is_empty(suffix)) {
+        return read_gap(c, text, suffix, system, e);
     }
     if (c->p.raw) {
         q->kind = GEN_TEXT;
@@ -114,8 +136,7 @@ int ollama_read_generate(struct call *c, const struct json *j, struct err *e)
     q->kind = GEN_CHAT;
     q->messages = arena_array(&c->arena, 2, sizeof(*q->messages));
     bool ok = q->messages != NULL &&
-              (system == NULL || system[0] == '\0' ||
-               put_message(c, "system", system) != NULL) &&
+              (is_empty(system) || put_message(c, "system", system) != NULL) &&
               put_message(c, "user", text) != NULL;
     return ok ? tools_kwargs(&c->arena, NULL, TOOLS_FUNCTIONS, &c->p, &q->tools,
                              &q->kwargs, e)

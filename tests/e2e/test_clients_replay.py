@@ -24,7 +24,6 @@ REFUSED = [
     ("output_config.format: not here", "output by a schema needs a constraint: a task of its own"),
     ("format: only an empty one", "output by a schema needs a constraint: a task of its own"),
     ("no model here gives embeddings", "no model gives embeddings"),
-    ("suffix: only an empty one", "Ollama's suffix is a task of its own"),
     ("exceeds the available context size", "longer than the demo model's context"),
     ("no block of type 'image' here", "models read text"),
     ("content: only parts of type text", "models read text"),

@@ -243,6 +243,9 @@ def test_suffix(filler):
     want = gap(filler, "code", "def mul(a, b):\n    ret", "\nprint(1)\n")
     assert x["usage"]["prompt_tokens"] == len(want)
     assert x["choices"][0]["text"] == complete(filler, model="code", prompt=want)["content"]
+    ollama = post(filler, "/api/generate", {"model": "code", "prompt": "def mul(a, b):\n    ret", "suffix": "\nprint(1)\n",
+                                            "stream": False, "options": {"num_predict": 12, "temperature": 0, "repeat_penalty": 1}})
+    assert ollama["prompt_eval_count"] == len(want) and ollama["response"] == x["choices"][0]["text"]
     for more in ({"echo": True}, {"prompt": [1, 2]}, {"prompt": ["x"]}):
         refused(filler, "/v1/completions", "suffix: only with a text prompt",
                 {"model": "code", "prompt": "x", "suffix": "y", **more}, "suffix")
