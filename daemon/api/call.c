@@ -396,6 +396,9 @@ static struct api_error error_of(const struct call *c, int code,
     if (code == ERR_UNSUPPORTED && c->p.req.tools.n > 0) {
         x.param = "tools"; /* by the template, which was not read before */
     }
+    if (code == ERR_UNSUPPORTED && c->p.req.kind == GEN_FIM) {
+        x.param = c->d->gap_field; /* by the vocabulary, likewise */
+    }
     if (code == ERR_CONTEXT && c->gen != NULL) {
         struct gen_usage u;
         gen_get_usage(c->gen, &u);

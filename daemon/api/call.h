@@ -69,6 +69,7 @@ enum probs_form { PROBS_OBJECTS, PROBS_ARRAYS };
 struct dialect {
     const struct fields *fields;
     const char *prompt_field; /* that an overlong prompt is about */
+    const char *gap_field;    /* that asks to fill in; NULL: the whole request */
     const char *id_prefix;    /* of the answer's id: "chatcmpl-" */
     enum probs_form probs;
     api_error_fn *error;     /* the tree of an error */

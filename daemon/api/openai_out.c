@@ -393,6 +393,7 @@ static void put_tail(struct call *c, struct buf *b)
 const struct dialect openai_completion = {
     .fields = &openai_completion_fields,
     .prompt_field = "prompt",
+    .gap_field = "suffix",
     .id_prefix = "cmpl-",
     .probs = PROBS_ARRAYS,
     .read = openai_read_completion,

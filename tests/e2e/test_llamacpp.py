@@ -233,7 +233,7 @@ def test_infill_refused(filler, body, words, param):
 def test_no_tokens_for_it(filler):
     words = "its vocabulary has no token fim_pre fim_suf fim_mid"
     refused(filler, "/infill", words, {"model": "demo", **GAP})
-    refused(filler, "/v1/completions", words, {"model": "demo", "prompt": "x", "suffix": "y"})
+    refused(filler, "/v1/completions", words, {"model": "demo", "prompt": "x", "suffix": "y"}, "suffix")
 
 
 def test_suffix(filler):

@@ -14,6 +14,7 @@ ELSEWHERE = {
     "tests/arm64/*.c": "LD_PRELOAD, under qemu",
     "tests/fault/seam.c": "takes the place of libc's functions by name",
     "tests/unit/api/test_body.c": "-Wl,--wrap of GNU's linkers",
+    "tests/unit/api/test_responses_events.c": "-Wl,--wrap of GNU's linkers",
     "tests/unit/engine/test_memory.c": "-Wl,--wrap of GNU's linkers",
     "tests/unit/serve/watch_calls.c": "LD_PRELOAD",
 }

@@ -62,7 +62,7 @@ static void put(const char *text)
 
 static void others_must_not_know_it(void **state)
 {
-    static const unsigned modes[] = {0644, 0640, 0660, 0604,
+    static const mode_t modes[] = {0644, 0640, 0660, 0604,
                                      0602, 0700, 0400, 04600};
     struct key_text k;
     (void)state;
