@@ -139,7 +139,8 @@ INLINE void look_words_step(int R, int C, const char *p, size_t ldw,
     }
     for (int part = 0; part < 2; part++) {
         for (int r = 0; r < R; r++) {
-            w[r] = vi_load((const int16_t *)(const void *)(p + (size_t)r * ldw) +
+            const char *row = p + (size_t)r * ldw;
+            w[r] = vi_load((const int16_t *)(const void *)row +
                            part * (VB / 2));
         }
         for (int c = 0; c < C; c++) {
