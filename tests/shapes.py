@@ -118,13 +118,19 @@ def excused(kind, raw, errors):
     return True
 
 
+def nameless(raw):
+    """Members that no type holds to be filled, and each client shows or keeps."""
+    inner = [raw, *(raw[k] for k in ("message", "response") if isinstance(raw.get(k), dict))]
+    return [f"{key}: empty" for x in inner for key in ("id", "model") if x.get(key) == ""]
+
+
 def check(kind, text):
     """What is wrong with JSON text as a value of a type, as words."""
     raw = json.loads(text)
     for _ in range(2):
         try:
             x = adapter(kind).validate_json(json.dumps(raw), strict=True)
-            return [f"{a}.{b}: no such field" for a, b in sorted(set(unknown(raw, x)) - set(MORE))]
+            return nameless(raw) + [f"{a}.{b}: no such field" for a, b in sorted(set(unknown(raw, x)) - set(MORE))]
         except pydantic.ValidationError as e:
             errors = e.errors()
         if not excused(kind, raw, errors):

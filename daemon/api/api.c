@@ -46,6 +46,8 @@
        "Answer items", &responses_fields)                                      \
     XX(GET, "/v1/responses/{id}", api_response_get, 0, OPENAI,                 \
        "An answer that was stored", NULL)                                      \
+    XX(GET, "/v1/responses/{id}/input_items", api_response_items, 0, OPENAI,   \
+       "The items that led to an answer that was stored", NULL)                \
     XX(DEL, "/v1/responses/{id}", api_response_delete, HTTP_BODY_MAX, OPENAI,  \
        "Forget an answer that was stored", NULL)                               \
     XX(POST, "/v1/messages", api_messages, HTTP_CHAT_BODY_MAX, ANTHROPIC,      \

@@ -36,6 +36,7 @@ static int take_session(struct call *c, struct session *x, struct err *e)
 static void complete_request(struct call *c, const struct model *m)
 {
     struct gen_req *q = &c->p.req;
+    (void)snprintf(c->model, sizeof(c->model), "%s", m->name);
     q->arrived_us = c->arrived_us;
     q->peer = http_peer(c->r);
     if (m->bundle != NULL && m->bundle->argmax) { /* it has no other */
