@@ -37,11 +37,6 @@ static struct call *call_new(struct http_req *r, const struct dialect *d)
     char id[40];
     store_new_id("x", id);
     (void)snprintf(c->id, sizeof(c->id), "%s%s", d->id_prefix, id + 2);
-    for (size_t i = 0; i < ANSWER_CHOICES_MAX; i++) {
-        buf_init(&c->choices[i].text, 2 * ANSWER_BYTES_MAX);
-        buf_init(&c->choices[i].reasoning, 2 * ANSWER_BYTES_MAX);
-        probs_init(&c->choices[i].probs);
-    }
     return c;
 }
 

@@ -194,7 +194,7 @@ struct call {
     uint32_t n_blocks; /* of the dialect's stream: those begun; */
     const char *block; /* the type of the open one; NULL: none */
     uint32_t n_choices; /* n of the first prompt, n of the next ... */
-    struct call_choice choices[ANSWER_CHOICES_MAX];
+    struct call_choice choices[ANSWER_CHOICES_MAX]; /* those of n_choices */
 };
 
 /* Answer r. session: the id of the one whose tokens are the prompt; "": none.

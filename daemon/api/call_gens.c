@@ -69,11 +69,21 @@ static void set_prompt(struct call *c, struct call_gen *x,
     }
 }
 
+static void make_choices(struct call *c)
+{
+    c->n_choices = c->n_gens * c->p.req.n;
+    must(c->n_choices <= ANSWER_CHOICES_MAX);
+    for (uint32_t i = 0; i < c->n_choices; i++) {
+        buf_init(&c->choices[i].text, 2 * ANSWER_BYTES_MAX);
+        buf_init(&c->choices[i].reasoning, 2 * ANSWER_BYTES_MAX);
+        probs_init(&c->choices[i].probs);
+    }
+}
+
 static void make_gens(struct call *c, struct model *m)
 {
     c->n_gens = c->n_prompts > 0 ? c->n_prompts : 1;
-    c->n_choices = c->n_gens * c->p.req.n;
-    must(c->n_choices <= ANSWER_CHOICES_MAX);
+    make_choices(c);
     c->gens = calloc(c->n_gens, sizeof(*c->gens));
     must(c->gens != NULL);
     for (uint32_t k = 0; k < c->n_gens; k++) {

@@ -14,7 +14,7 @@
 
 void whole_release(struct call *c)
 {
-    for (size_t i = 0; i < ANSWER_CHOICES_MAX; i++) {
+    for (uint32_t i = 0; i < c->n_choices; i++) {
         buf_fini(&c->choices[i].text);
         reply_release(&c->choices[i]);
         probs_fini(&c->choices[i].probs);
