@@ -225,6 +225,8 @@
 #define GEN_ARENA_MAX  MIB(16) /* strings and arrays of one request */
 #define ANSWER_FIELDS_MAX 64u /* members that a request picks from its answer */
 #define CHOICES_MAX    16u  /* n of one request */
+#define PROMPTS_MAX    32u  /* of one request; LangChain sends 20 */
+#define ANSWER_CHOICES_MAX 64u /* prompts times n: they fill one queue */
 /* Of an answer that is not streamed: 4096 tokens with 20 alternatives are 9 MiB. */
 #define ANSWER_BYTES_MAX  MIB(16)  /* then it ends, with "length" */
 #define ANSWERS_BYTES_MAX MIB(128) /* all such answers; then 503 */

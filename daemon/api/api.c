@@ -33,8 +33,11 @@
        NULL)                                                                   \
     XX(GET, "/metrics", api_metrics, 0, ANED,                                  \
        "Counters, gauges and histograms for Prometheus", NULL)                 \
-    XX(GET, "/v1/models", api_oai_models, 0, OPENAI, "The models", NULL)       \
-    XX(GET, "/v1/models/{name}", api_oai_model, 0, OPENAI, "One model", NULL)  \
+    XX(GET, "/v1/models", api_oai_models, 0, OPENAI,                           \
+       "The models; in Anthropic's form when anthropic-version is a header",   \
+       NULL)                                                                   \
+    XX(GET, "/v1/models/{name}", api_oai_model, 0, OPENAI,                     \
+       "One model, in the form of the list", NULL)                             \
     XX(POST, "/v1/completions", api_completions, HTTP_CHAT_BODY_MAX, OPENAI,   \
        "Continue a text", &openai_completion_fields)                           \
     XX(POST, "/v1/chat/completions", api_chat, HTTP_CHAT_BODY_MAX, OPENAI,     \
@@ -43,6 +46,8 @@
        "Answer items", &responses_fields)                                      \
     XX(GET, "/v1/responses/{id}", api_response_get, 0, OPENAI,                 \
        "An answer that was stored", NULL)                                      \
+    XX(GET, "/v1/responses/{id}/input_items", api_response_items, 0, OPENAI,   \
+       "The items that led to an answer that was stored", NULL)                \
     XX(DEL, "/v1/responses/{id}", api_response_delete, HTTP_BODY_MAX, OPENAI,  \
        "Forget an answer that was stored", NULL)                               \
     XX(POST, "/v1/messages", api_messages, HTTP_CHAT_BODY_MAX, ANTHROPIC,      \

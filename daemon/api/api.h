@@ -127,6 +127,7 @@ void api_session_generate(struct http_req *r, const struct http_args *a);
 /* responses.c */
 void api_responses(struct http_req *r, const struct http_args *a);
 void api_response_get(struct http_req *r, const struct http_args *a);
+void api_response_items(struct http_req *r, const struct http_args *a);
 void api_response_delete(struct http_req *r, const struct http_args *a);
 /* anthropic.c */
 void api_messages(struct http_req *r, const struct http_args *a);

@@ -1,5 +1,5 @@
-/* call.c - see call.h: from the body to the gen, from its tokens to the end of
- * the answer.
+/* call.c - see call.h: from the body to the gens (call_gens.c), from their
+ * tokens to the end of the answer.
  *
  * In a stream an event is sent as soon as its text is certain. The head is sent
  * with the first event, so that an early error still has its HTTP status. Other
@@ -15,8 +15,6 @@
 #include "serve/engines/residency.h"
 #include "serve/gen/session.h"
 
-static const struct gen_sink call_sink;
-static const struct resume_owner call_resume_owner;
 static void on_gone(struct http_req *r, void *user);
 static void on_drain(struct http_req *r, void *user);
 
@@ -39,11 +37,6 @@ static struct call *call_new(struct http_req *r, const struct dialect *d)
     char id[40];
     store_new_id("x", id);
     (void)snprintf(c->id, sizeof(c->id), "%s%s", d->id_prefix, id + 2);
-    for (size_t i = 0; i < CHOICES_MAX; i++) {
-        buf_init(&c->choices[i].text, 2 * ANSWER_BYTES_MAX);
-        buf_init(&c->choices[i].reasoning, 2 * ANSWER_BYTES_MAX);
-        probs_init(&c->choices[i].probs);
-    }
     return c;
 }
 
@@ -62,6 +55,7 @@ void call_free(struct call *c)
     buf_fini(&c->out);
     buf_fini(&c->text_head);
     json_free(c->tools);
+    free(c->gens);
     free(c);
 }
 
@@ -100,76 +94,6 @@ static int read_request(struct api_read *x, const struct json *j)
     }
     c->read_rc = c->d->read(c, j, e);
     return 0; /* the model's name comes first */
-}
-
-/* The session's tokens are the prompt; no other request may change them until
- * the end. */
-static int take_session(struct call *c, struct session *x, struct err *e)
-{
-    struct gen_req *q = gen_request(c->gen);
-    const struct store_session *v = &x->row;
-    int32_t *t = arena_array(gen_arena(c->gen), (size_t)v->n + 1, sizeof(*t));
-    if (t == NULL) {
-        return err_set(e, ERR_TOO_BIG, "the prompt is over the limit");
-    }
-    if (v->n > 0) {
-        memcpy(t, v->tokens, v->n * sizeof(*t));
-    }
-    q->kind = GEN_TOKENS;
-    q->tokens = t;
-    q->n_tokens = v->n;
-    int rc = session_begin(x, e);
-    if (rc == 0) {
-        (void)snprintf(c->session, sizeof(c->session), "%s", v->id);
-    }
-    return rc;
-}
-
-static void make_gen(struct call *c, struct model *m)
-{
-    struct gen_req *q = &c->p.req;
-    (void)snprintf(c->model, sizeof(c->model), "%s", m->name);
-    q->arrived_us = c->arrived_us;
-    q->peer = http_peer(c->r);
-    if (m->bundle != NULL && m->bundle->argmax) { /* it has no other */
-        q->sampling.temperature = c->p.tempered ? q->sampling.temperature : 0;
-        q->sampling.repeat_penalty =
-            c->p.penalised ? q->sampling.repeat_penalty : 1;
-    }
-    if (c->srv->conf.speculation_share_tokens > 0) {
-        q->share = http_peer_process(c->r);
-    }
-    q->parts =
-        c->d->reasoning != NULL && (q->tools.n > 0 || !c->p.thoughts_in_text);
-    c->gen = gen_new(c->srv, m, &call_sink, c, &c->arena);
-    *gen_request(c->gen) = *q;
-    c->p.model = NULL; /* the arena is the gen's */
-}
-
-/* What it holds until its end: a stream that can be resumed, a session. */
-static int hold(struct call *c, struct session *x, struct err *e)
-{
-    if (c->p.resumable) {
-        struct resume_owner o = call_resume_owner;
-        o.ctx = c;
-        RETERR(resume_new(c->srv, c->id, c->r, &o, &c->resume, e));
-    }
-    return x != NULL ? take_session(c, x, e) : 0;
-}
-
-/* gen_start, once there is a gen. Errors: c->gen is gone. */
-static int start_gen(struct call *c, struct session *x, struct err *e)
-{
-    c->field = c->d->prompt_field;
-    int rc = hold(c, x, e);
-    if (rc != 0) {
-        gen_cancel(c->gen);
-    } else {
-        c->field = NULL;
-        rc = gen_start(c->gen, e);
-    }
-    c->gen = rc == 0 ? c->gen : NULL;
-    return rc;
 }
 
 /* api_read.go */
@@ -211,8 +135,7 @@ static void on_read(struct api_read *y)
         refuse(c, rc, c->field, e->msg);
         return;
     }
-    make_gen(c, m);
-    rc = start_gen(c, x, e);
+    rc = gens_start(c, m, x, e);
     if (rc != 0) {
         refuse(c, rc, c->field, e->msg);
         return;
@@ -236,15 +159,6 @@ void call_start(struct http_req *r, const struct dialect *d,
     c->body.read = read_request;
     c->body.go = on_read;
     api_read_body(r, &c->body);
-}
-
-void call_get_usage(const struct call *c, struct gen_usage *ret)
-{
-    if (c->gen != NULL) {
-        gen_get_usage(c->gen, ret);
-    } else {
-        *ret = c->usage;
-    }
 }
 
 /* --- streams --- */
@@ -332,10 +246,21 @@ static bool put_text(struct call *c, uint32_t i, const char *text, size_t n,
     return n > 0 ? c->d->text(c, i, text, n) : fast;
 }
 
-static enum gen_more on_token(void *ctx, uint32_t i, const struct msg_token *t,
-                              const char *text, size_t n)
+/* Whose callback it is; ret_i: the number of its choice i in the answer. */
+static struct call *call_of(const struct call_gen *g, uint32_t i,
+                            uint32_t *ret_i)
 {
-    struct call *c = ctx;
+    g->call->gen = g->gen;
+    *ret_i = g->first + i;
+    return g->call;
+}
+
+static enum gen_more on_token(void *ctx, uint32_t choice,
+                              const struct msg_token *t, const char *text,
+                              size_t n)
+{
+    uint32_t i = 0;
+    struct call *c = call_of(ctx, choice, &i);
     struct call_choice *x = &c->choices[i];
     bool last =
         !c->p.req.ignore_eos && tokenizer_is_eog(gen_tokenizer(c->gen), t->id);
@@ -363,14 +288,15 @@ static enum gen_more on_token(void *ctx, uint32_t i, const struct msg_token *t,
     return fast ? GEN_GO : GEN_PAUSE;
 }
 
-static void on_end(void *ctx, uint32_t i, enum gen_finish why, const char *text,
-                   size_t n)
+static void on_end(void *ctx, uint32_t choice, enum gen_finish why,
+                   const char *text, size_t n)
 {
-    struct call *c = ctx;
+    uint32_t i = 0;
+    struct call *c = call_of(ctx, choice, &i);
     struct call_choice *x = &c->choices[i];
     x->ended = true;
     x->why = x->enough && why == GEN_LENGTH ? GEN_EOG : why;
-    x->stop = gen_stop(c->gen, i);
+    x->stop = gen_stop(c->gen, choice);
     if (why == GEN_STOP) { /* the stop string's own tokens */
         probs_drop(&x->probs);
     } else {
@@ -429,6 +355,9 @@ static void end_in_error(struct call *c, int code, const char *msg)
 static void answer(struct call *c, int rc, const struct err *e)
 {
     bool writes = false; /* the answer is still being written afterwards */
+    struct gen *g = c->gen;
+    gens_cancel(c); /* the other prompts', after an error */
+    c->gen = g;     /* it goes after this call */
     if (rc != 0 && !c->begun && !http_stream_begun(c->r)) {
         drop_resume(c);
         struct api_error x = error_of(c, rc, e->msg);
@@ -445,7 +374,7 @@ static void answer(struct call *c, int rc, const struct err *e)
     } else {
         writes = whole_reply(c);
     }
-    c->gen = NULL; /* it goes after this call */
+    c->gen = NULL;
     if (!writes) {
         call_free(c);
     }
@@ -474,11 +403,30 @@ static int store_turn(struct call *c, struct err *e)
     return rc;
 }
 
+/* Of several prompts, which one is wrong. */
+static int blame_prompt(const struct call_gen *g, int rc, struct err *e)
+{
+    static const char field[] = "prompt: ";
+    const struct err was = *e;
+    bool named = strncmp(was.msg, field, strlen(field)) == 0;
+    bool its = rc == ERR_INVALID || rc == ERR_CONTEXT;
+    return its && g->call->n_gens > 1
+               ? err_set(e, rc, "prompt[%u]: %s", g->first / g->call->p.req.n,
+                         was.msg + (named ? strlen(field) : 0))
+               : rc;
+}
+
 static void on_done(void *ctx, int rc, const struct err *e)
 {
-    struct call *c = ctx;
+    struct call_gen *g = ctx;
+    uint32_t i = 0;
+    struct call *c = call_of(g, 0, &i);
     struct err why = *e;
-    gen_get_usage(c->gen, &c->usage);
+    bool last = gens_ended(g);
+    if (rc == 0 && !last) {
+        return;
+    }
+    rc = blame_prompt(g, rc, &why);
     if (rc == 0 && c->refused == 0 && c->session[0] != '\0') {
         rc = store_turn(c, &why);
         c->gen = NULL; /* it goes after this call */
@@ -490,7 +438,7 @@ static void on_done(void *ctx, int rc, const struct err *e)
     answer(c, rc, &why);
 }
 
-static const struct gen_sink call_sink = {
+const struct gen_sink call_sink = {
     .on_token = on_token,
     .on_end = on_end,
     .on_done = on_done,
@@ -500,10 +448,7 @@ static const struct gen_sink call_sink = {
 
 static void resume_drained(void *ctx)
 {
-    struct call *c = ctx;
-    if (c->gen != NULL) {
-        gen_resume(c->gen);
-    }
+    gens_resume(ctx);
 }
 
 static void on_drain(struct http_req *r, void *user)
@@ -520,10 +465,7 @@ static void on_gone(struct http_req *r, void *user)
         c->left = true;
         return;
     }
-    if (c->gen != NULL) {
-        gen_cancel(c->gen);
-        c->gen = NULL;
-    }
+    gens_cancel(c);
     if (!whole_stop(c)) {
         return;
     }
@@ -537,7 +479,7 @@ static void resume_over(void *ctx)
     on_gone(NULL, c);
 }
 
-static const struct resume_owner call_resume_owner = {
+const struct resume_owner call_resume_owner = {
     .on_drain = resume_drained,
     .on_over = resume_over,
 };

@@ -1,11 +1,11 @@
 /* call.h - the life of one request for text, once for all dialects.
  *
- *   call_start: read the body (api_read) -> dialect.read -> gen_new, gen_start
+ *   call_start: read the body (api_read) -> dialect.read -> a gen a prompt
  *      streamed:  begin, text ... end (per choice) -> finish
  *      whole:     text is collected -> head, choice ..., tail -> sent
  *   and from any state: an error, or the client has left
  *
- * call.c has the life, call_whole.c the answers that are not streamed,
+ * call.c has the life, call_gens.c the gens, call_whole.c the answers that are not streamed,
  * call_load.c those without text, call_probs.c log-probabilities, call_reply.c
  * those with calls of tools and thoughts. A dialect is
  * a struct of functions that read its JSON and write its JSON; it knows nothing
@@ -127,17 +127,43 @@ struct dialect {
     void (*tail)(struct call *c, struct buf *b);
 };
 
+/* One of several prompts of a request. */
+struct call_prompt {
+    enum gen_kind kind; /* GEN_TEXT or GEN_TOKENS */
+    const char *text;
+    size_t text_n;
+    const int32_t *tokens;
+    size_t n_tokens;
+    size_t echo_at, echo_n; /* its part of call.echo */
+};
+
+/* The gen of one prompt. */
+struct call_gen {
+    struct call *call;
+    struct gen *gen; /* NULL: not any more */
+    uint32_t first;  /* its choices: from this one of the call on */
+    size_t echo_at, echo_n;
+};
+
 /* One request for text, from its arrival to the last byte of its answer. */
 struct call {
     const struct dialect *d;
     struct http_req *r;
     struct server *srv;
-    struct gen *gen;       /* NULL: not yet, or not any more */
+    /* NULL: not yet, or not any more. Of several: the one whose callback runs,
+     * or ran last. */
+    struct gen *gen;
+    struct call_gen *gens; /* owned; from gens_start on */
+    uint32_t n_gens;
     struct resume *resume; /* owns the connection; NULL: r is used directly */
     struct api_read body;
     int read_rc;        /* the error in body.e, sent once there is a model */
     const char *field;  /* that an error is about; NULL or "": none */
     struct arena arena; /* of what p.req points to, until gen_new takes it */
+    /* Set by dialect.read, in the arena: several prompts, in place of the one
+     * of p.req; 0: p.req has it. */
+    struct call_prompt *prompts;
+    uint32_t n_prompts;
     struct params p;
     void *own; /* the dialect's, or NULL */
     uint64_t arrived_us;
@@ -148,13 +174,14 @@ struct call {
     bool full;              /* it ended at ANSWER_BYTES_MAX */
     bool storing; /* the answer waits for the session's turn to be durable */
     bool left;    /* the client left while it waited */
-    struct gen_usage usage; /* when gen is gone */
+    struct gen_usage usage; /* of gens that have ended */
     char id[48];
     int64_t created; /* Unix seconds */
     char model[MODEL_NAME_MAX + 1];
     char session[40]; /* session whose tokens are the prompt; "": none */
     struct buf drawn; /* with a session: the answer's tokens, int32_t each */
-    struct buf echo; /* completions: the prompt, if wanted; escaped as `text` */
+    struct buf echo; /* completions: the prompts, if wanted; each escaped as
+                        `text` */
     struct buf out;  /* scratch of one event */
     size_t held;     /* counted in srv->answer_bytes */
     int refused;     /* 0, or the error to answer after all */
@@ -166,7 +193,8 @@ struct call {
     struct reply_forms forms;
     uint32_t n_blocks; /* of the dialect's stream: those begun; */
     const char *block; /* the type of the open one; NULL: none */
-    struct call_choice choices[CHOICES_MAX];
+    uint32_t n_choices; /* n of the first prompt, n of the next ... */
+    struct call_choice choices[ANSWER_CHOICES_MAX]; /* those of n_choices */
 };
 
 /* Answer r. session: the id of the one whose tokens are the prompt; "": none.
@@ -178,8 +206,10 @@ void call_start(struct http_req *r, const struct dialect *d,
 
 /* Send c->out as one event. False: the client is slow. */
 bool call_send(struct call *c);
-/* The usage of the gen, while it runs or as it ended. */
+/* The usage of all gens together, as they run or ended. */
 void call_get_usage(const struct call *c, struct gen_usage *ret);
+/* What choice i begins with, in a request with echo; call.echo's. */
+struct span call_echo(const struct call *c, uint32_t i);
 
 /* call_probs.c: */
 /* Write the value of the log-probabilities of choice i whose text was given

@@ -1,9 +1,26 @@
-/* call_impl.h - shared by call.c, call_whole.c and call_probs.c. */
+/* call_impl.h - shared by call.c and the other call_*.c. */
 #pragma once
 
 #include "api/call.h"
 
 void call_free(struct call *c);
+
+struct session;
+
+extern const struct gen_sink call_sink; /* call.c; its ctx is a call_gen */
+extern const struct resume_owner call_resume_owner;
+
+/* call_gens.c */
+/* Make and start a gen for each prompt; x: the session that has it, or NULL.
+ * Errors: those of gen_start, of sessions and of resumption; then there is no
+ * gen, and c->field says which field it is about. */
+CHECKED int gens_start(struct call *c, struct model *m, struct session *x,
+                       struct err *e);
+/* End and free those that run. */
+void gens_cancel(struct call *c);
+void gens_resume(struct call *c);
+/* In on_done of x: count what it used. True: it was the last one. */
+bool gens_ended(struct call_gen *x);
 
 /* call_load.c: answer when m was loaded, or unloaded; c is freed then. */
 void call_load(struct call *c, struct model *m);

@@ -14,7 +14,7 @@
 
 void whole_release(struct call *c)
 {
-    for (size_t i = 0; i < CHOICES_MAX; i++) {
+    for (uint32_t i = 0; i < c->n_choices; i++) {
         buf_fini(&c->choices[i].text);
         reply_release(&c->choices[i]);
         probs_fini(&c->choices[i].probs);
@@ -46,7 +46,7 @@ static void write_choices(struct work *w)
     if (c->refused != 0) {
         return; /* what it held was given back */
     }
-    for (uint32_t i = 0; i < c->p.req.n; i++) {
+    for (uint32_t i = 0; i < c->n_choices; i++) {
         struct call_choice *x = &c->choices[i];
         c->d->choice(c, b, i);
         if (!buf_ok(&x->text) || !reply_ok(x) || !probs_ok(&x->probs)) {

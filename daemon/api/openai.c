@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "api/anthropic.h"
 #include "serve/gen/session.h"
 
 /* As `id`, which may be an alias; "root" is the model, as vLLM has it. */
@@ -45,6 +46,10 @@ static struct json *model_json(const struct model *m, const char *id)
 void api_oai_models(struct http_req *r, const struct http_args *a)
 {
     (void)a;
+    if (anthropic_asks(r)) {
+        anthropic_models(r);
+        return;
+    }
     struct json *o = json_object();
     json_add_str(o, "object", "list");
     api_list_models(r, "data", o, model_json);
@@ -53,7 +58,9 @@ void api_oai_models(struct http_req *r, const struct http_args *a)
 void api_oai_model(struct http_req *r, const struct http_args *a)
 {
     struct model *m = NULL;
-    if (api_model(r, a->v[0], &m) == 0) {
+    if (anthropic_asks(r)) {
+        anthropic_model(r, a->v[0]);
+    } else if (api_model(r, a->v[0], &m) == 0) {
         api_reply(r, 200, model_json(m, m->name));
     }
 }

@@ -224,13 +224,14 @@ static const struct field completion[] = {
             "keeps it warm, -1 is to the end of the context."},
     {"prompt", take_any, NULL,
      .more = "'oneOf': [{'type': 'string'}, {'type': 'array', 'items': "
-             "{'type': 'string'}, 'minItems': 1, 'maxItems': 1}, {'type': "
+             "{'type': 'string'}, 'minItems': 1, 'maxItems': 32}, {'type': "
              "'array', 'items': {'type': 'integer', 'minimum': 0}, 'minItems': "
              "1}, {'type': 'array', 'items': {'type': 'array', 'items': "
-             "{'type': 'integer', 'minimum': 0}}, 'minItems': 1, 'maxItems': "
-             "1}]",
-     .doc = "A text, or token ids (then no BOS is added). One prompt a "
-            "request."},
+             "{'type': 'integer', 'minimum': 0}, 'minItems': 1}, 'minItems': "
+             "1, 'maxItems': 32}]",
+     .doc = "A text, or token ids (then no BOS is added), or several of one "
+            "kind: prompt i has the choices from i * n on, of 64 in all. They "
+            "are computed side by side, each as if it was asked for alone."},
     {"logprobs", set_logprobs_n, "integer", .hi = ENGINE_LOGPROBS_MAX,
      .doc = "Log-probabilities of the tokens and this many alternatives."},
     {"n_probs", set_logprobs_n, "integer", .hi = ENGINE_LOGPROBS_MAX,

@@ -272,8 +272,9 @@ static bool chat_begin(struct call *c, uint32_t i)
 
 static bool completion_begin(struct call *c, uint32_t i)
 {
+    struct span echo = call_echo(c, i);
     c->choices[i].begun = true;
-    return c->echo.n == 0 || choice_event(c, i, c->echo.p, c->echo.n, NULL);
+    return echo.n == 0 || choice_event(c, i, echo.p, echo.n, NULL);
 }
 
 static bool choice_text(struct call *c, uint32_t i, const char *text, size_t n)
@@ -342,11 +343,13 @@ static void put_message(struct buf *b, const struct call_choice *x)
     buf_puts(b, "}");
 }
 
-static void put_text(struct call *c, struct buf *b, const struct call_choice *x)
+static void put_text(struct call *c, struct buf *b, uint32_t i)
 {
+    const struct call_choice *x = &c->choices[i];
+    struct span echo = call_echo(c, i);
     buf_puts(b, ",\"text\":\"");
-    if (c->echo.n > 0) {
-        buf_put(b, c->echo.p, c->echo.n);
+    if (echo.n > 0) {
+        buf_put(b, echo.p, echo.n);
     }
     if (x->text.n > 0) {
         buf_put(b, x->text.p, x->text.n);
@@ -363,7 +366,7 @@ static void put_choice(struct call *c, struct buf *b, uint32_t i)
     if (openai_is_chat(c)) {
         put_message(b, x);
     } else {
-        put_text(c, b, x);
+        put_text(c, b, i);
     }
     buf_puts(b, ",\"logprobs\":");
     put_probs(b, c, &x->probs);

@@ -35,22 +35,24 @@ static int read_tokens(struct arena *a, const struct json *v, const char *field,
     return 0;
 }
 
-static int read_text(struct call *c, const char *text, struct err *e)
+static int read_text(struct call *c, const char *text, struct call_prompt *p,
+                     struct err *e)
 {
-    struct gen_req *q = &c->p.req;
     size_t n = strlen(text);
-    q->kind = GEN_TEXT;
-    q->text = arena_strn(&c->arena, text, n);
-    q->text_n = n;
-    if (q->text == NULL) {
+    p->kind = GEN_TEXT;
+    p->text = arena_strn(&c->arena, text, n);
+    p->text_n = n;
+    if (p->text == NULL) {
         return message_too_big(e);
     }
+    p->echo_at = c->echo.n;
     if (c->p.echo && c->p.stream) {
         buf_put(&c->echo, text, n);
     } else if (c->p.echo) {
         json_put_text(&c->echo, text, n);
     }
-    if (!buf_ok(&c->echo) || c->echo.n > ANSWER_BYTES_MAX / q->n) {
+    p->echo_n = c->echo.n - p->echo_at;
+    if (!buf_ok(&c->echo) || c->echo.n > ANSWER_BYTES_MAX / c->p.req.n) {
         return err_set(e, ERR_TOO_BIG, "echo: the answer is over the limit");
     }
     return 0;
@@ -69,7 +71,64 @@ static int read_gap(struct call *c, const char *text, const char *suffix,
     return fill_request(&c->arena, text, NULL, suffix, &c->p.req, &f, e);
 }
 
-/* A string, [string], [int] or [[int]]: one prompt a request. */
+/* One prompt of type t: a string or [int]. */
+static int read_one(struct call *c, const struct json *v, enum json_type t,
+                    struct call_prompt *p, struct err *e)
+{
+    if (json_type(v) != t) {
+        return err_set(e, ERR_INVALID,
+                       "prompt: texts and arrays of token ids together");
+    }
+    if (t == JSON_STRING) {
+        return read_text(c, json_str(v), p, e);
+    }
+    if (c->p.echo) {
+        return err_set(e, ERR_UNSUPPORTED, "echo: only with a text prompt");
+    }
+    p->kind = GEN_TOKENS;
+    return read_tokens(&c->arena, v, "prompt", &p->tokens, &p->n_tokens, e);
+}
+
+static int read_one_alone(struct call *c, const struct json *v, struct err *e)
+{
+    struct gen_req *q = &c->p.req;
+    struct call_prompt p = {0};
+    RETERR(read_one(c, v, json_type(v), &p, e));
+    q->kind = p.kind;
+    q->text = p.text;
+    q->text_n = p.text_n;
+    q->tokens = p.tokens;
+    q->n_tokens = p.n_tokens;
+    return 0;
+}
+
+/* [string, ...] or [[int], ...]. */
+static int read_several(struct call *c, const struct json *v, size_t n,
+                        struct err *e)
+{
+    if (n > PROMPTS_MAX) {
+        return err_set(e, ERR_TOO_BIG, "prompt: more than %u prompts",
+                       PROMPTS_MAX);
+    }
+    if (n * c->p.req.n > ANSWER_CHOICES_MAX) {
+        return err_set(e, ERR_TOO_BIG,
+                       "prompt: %zu prompts with n %u are more than %u choices",
+                       n, c->p.req.n, ANSWER_CHOICES_MAX);
+    }
+    struct call_prompt *p = arena_array(&c->arena, n, sizeof(*p));
+    if (p == NULL) {
+        return message_too_big(e);
+    }
+    c->prompts = p;
+    c->n_prompts = (uint32_t)n;
+    enum json_type t = json_type(json_first(v));
+    for (const struct json *x = json_first(v); x != NULL; x = json_next(x)) {
+        RETERR(read_one(c, x, t, p++, e));
+    }
+    return 0;
+}
+
+/* A string or [int], or several of them. */
 static int read_prompt(struct call *c, const struct json *j, struct err *e)
 {
     const struct json *v = json_get(j, "prompt");
@@ -78,34 +137,19 @@ static int read_prompt(struct call *c, const struct json *j, struct err *e)
     if (suffix != NULL && suffix[0] != '\0') {
         return read_gap(c, text, suffix, e);
     }
-    if (text != NULL) {
-        return read_text(c, text, e);
-    }
     const struct json *first = json_first(v);
-    if (v == NULL || json_type(v) != JSON_ARRAY || first == NULL) {
+    bool many = v != NULL && json_type(v) == JSON_ARRAY && first != NULL;
+    enum json_type t = many ? json_type(first) : JSON_NULL;
+    if (text != NULL || t == JSON_NUMBER) {
+        return read_one_alone(c, v, e);
+    }
+    if (t != JSON_STRING && t != JSON_ARRAY) {
         return err_set(e, ERR_INVALID,
-                       "prompt: must be a string or an array of token ids");
+                       "prompt: must be a string, an array of token ids, or an "
+                       "array of one of them, not empty");
     }
-    enum json_type t = json_type(first);
-    if (t != JSON_NUMBER && json_count(v) != 1) {
-        return err_set(e, ERR_UNSUPPORTED,
-                       "prompt: one prompt a request, not %zu", json_count(v));
-    }
-    if (t == JSON_STRING) {
-        return read_text(c, json_str(first), e);
-    }
-    if (c->p.echo) {
-        return err_set(e, ERR_UNSUPPORTED, "echo: only with a text prompt");
-    }
-    if (t == JSON_ARRAY) {
-        v = first;
-    } else if (t != JSON_NUMBER) {
-        return err_set(e, ERR_INVALID,
-                       "prompt: must be a string or an array of token ids");
-    }
-    struct gen_req *q = &c->p.req;
-    q->kind = GEN_TOKENS;
-    return read_tokens(&c->arena, v, "prompt", &q->tokens, &q->n_tokens, e);
+    size_t n = json_count(v);
+    return n == 1 ? read_one_alone(c, first, e) : read_several(c, v, n, e);
 }
 
 /* message_part_fn */

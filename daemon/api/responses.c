@@ -83,6 +83,8 @@ void responses_drop(struct call *c)
         buf_fini(&x->spaces);
         buf_fini(&x->items);
         buf_fini(&x->text);
+        json_free(x->input);
+        free(x->instructions);
         free(x);
     }
 }
@@ -100,8 +102,57 @@ static int instruct(struct call *c, const char *text, struct err *e)
     return m->content != NULL ? 0 : message_too_big(e);
 }
 
+/* The messages of "input", behind the instructions (NULL: none). */
+static int read_messages(struct call *c, const struct json *input,
+                         const char *instructions, struct err *e)
+{
+    struct gen_req *q = &c->p.req;
+    bool instructed = responses_of(c)->instructed;
+    RETERR(responses_messages(&c->arena, input, instructed ? 1 : 0,
+                              &q->messages, &q->n_messages, &c->field, e));
+    return instructed ? instruct(c, instructions, e) : 0;
+}
+
+/* What is referred to is known on the loop only: resolve reads it. */
+static int keep_input(struct call *c, const struct json *input,
+                      const char *instructions, struct err *e)
+{
+    struct responses *x = responses_of(c);
+    struct buf b;
+    c->field = "input";
+    buf_init(&b, ANSWER_READ_BYTES);
+    json_write(input, false, &b);
+    bool ok = buf_ok(&b);
+    buf_fini(&b);
+    if (!ok) {
+        return err_set(e, ERR_TOO_BIG,
+                       "input: with item_reference at most %zu bytes",
+                       (size_t)ANSWER_READ_BYTES);
+    }
+    x->input = json_copy(input);
+    if (x->instructed) {
+        x->instructions = strdup(instructions);
+        must(x->instructions != NULL);
+    }
+    return 0;
+}
+
+static int read_references(struct call *c, struct err *e)
+{
+    struct responses *x = responses_of(c);
+    struct json *input = NULL;
+    c->field = "input";
+    RETERR(responses_refer(c, x->input, &input, e));
+    int rc = read_messages(c, input, x->instructions, e);
+    json_free(input);
+    json_free(x->input);
+    x->input = NULL;
+    return rc;
+}
+
 int responses_read(struct call *c, const struct json *j, struct err *e)
 {
+    const struct json *input = json_get(j, "input");
     struct gen_req *q = &c->p.req;
     struct responses *x = own(c);
     const struct json *store = json_get(j, "store");
@@ -114,11 +165,10 @@ int responses_read(struct call *c, const struct json *j, struct err *e)
     if (previous != NULL) {
         (void)snprintf(x->previous, sizeof(x->previous), "%s", previous);
     }
-    RETERR(responses_messages(&c->arena, json_get(j, "input"),
-                              x->instructed ? 1 : 0, &q->messages,
-                              &q->n_messages, &c->field, e));
-    if (x->instructed) {
-        RETERR(instruct(c, text, e));
+    if (responses_has_references(input)) {
+        RETERR(keep_input(c, input, text, e));
+    } else {
+        RETERR(read_messages(c, input, text, e));
     }
     struct json *echo = json_object();
     put_echo(echo, j);
@@ -184,6 +234,9 @@ int responses_resolve(struct call *c, struct err *e)
     const struct responses *x = responses_of(c);
     struct gen_req *q = &c->p.req;
     struct chat_message *m = NULL;
+    if (x->input != NULL) {
+        RETERR(read_references(c, e));
+    }
     size_t n = 0, first = x->instructed ? 1 : 0;
     size_t rest = q->n_messages - first;
     if (x->previous[0] == '\0') {
@@ -314,6 +367,14 @@ void api_response_get(struct http_req *r, const struct http_args *a)
     const struct answer *x = answer_of(r, a);
     if (x != NULL) {
         http_reply(r, 200, NULL, x->body.p, x->body.n);
+    }
+}
+
+void api_response_items(struct http_req *r, const struct http_args *a)
+{
+    const struct answer *x = answer_of(r, a);
+    if (x != NULL) {
+        responses_list_items(r, x);
     }
 }
 

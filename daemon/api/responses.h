@@ -1,7 +1,8 @@
 /* responses.h - OpenAI's dialect of responses: /v1/responses.
  * responses_fields.c has what a request may say, responses_read.c its items as
  * messages, responses_tools.c its tools, responses_out.c the answer and its
- * events, responses.c what is kept of it and the routes. */
+ * events, responses.c what is kept of it and the routes, responses_items.c items
+ * of what is kept. */
 #pragma once
 
 #include "api/call.h"
@@ -22,6 +23,8 @@ struct responses {
     char previous[64]; /* the id of the answer to go on from; "": none */
     bool store;        /* keep the answer */
     bool instructed;   /* the first message is `instructions` */
+    struct json *input; /* with item_reference in it, until resolve; NULL */
+    char *instructions; /* owned, as long; NULL */
     struct buf echo;   /* members of the answer that repeat the request */
     struct buf spaces; /* names of functions of namespaces, and of these: each
                           with a NUL behind it */
@@ -53,6 +56,17 @@ CHECKED int responses_messages(struct arena *a, const struct json *input,
                                size_t before, struct chat_message **ret,
                                size_t *ret_n, const char **field,
                                struct err *e);
+
+/* responses_items.c */
+struct answer;
+/* Answer r with a page of the items that led to a. */
+void responses_list_items(struct http_req *r, const struct answer *a);
+/* Whether "input" has an item_reference. Any thread. */
+bool responses_has_references(const struct json *input);
+/* "input" with the items that its references are, to be freed. Errors:
+ * NOT_FOUND, INVALID (it is in previous_response_id), TOO_BIG. */
+CHECKED int responses_refer(struct call *c, const struct json *input,
+                            struct json **ret, struct err *e);
 
 /* responses_tools.c: the tools that the model is shown; `echo` gets the
  * answer's member "tools", which repeats them. Any thread. */

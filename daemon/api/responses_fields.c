@@ -82,12 +82,14 @@ static const struct field prompt[] = {
     {"input", take_any, "string|array",
      .more = "'minItems': 1, 'maxItems': 4096, 'items': {'type': 'object', "
              "'properties': {'type': {'enum': ['message', 'function_call', "
-             "'function_call_output', 'reasoning'], 'default': 'message'}}}",
+             "'function_call_output', 'reasoning', 'item_reference'], "
+             "'default': 'message'}}}",
      .doc = "What the user says, or items: messages of text (roles user, "
             "assistant, system, developer), calls of functions and their "
             "results, and reasoning, whose content the template may show. "
             "A last message of the assistant is continued: the answer has what "
-            "comes after it. Other items, item_reference too, are refused."},
+            "comes after it. An item_reference is the item with that id in the "
+            "output of an answer that was stored. Other items are refused."},
     {"instructions", take_string, "string",
      .doc = "A system message in front of all others; of this request only. A "
             "developer message where the next one is such."},

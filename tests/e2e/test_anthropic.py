@@ -270,3 +270,17 @@ def test_a_client_that_leaves_is_a_cancel(slow):
     s.close()
     until(lambda: status(slow)["running"] == 0, 20)
     wait_idle(slow)
+
+
+def test_models(daemon):
+    """The list that OpenAI's clients ask for, too, in the form of who asks."""
+    with sdk(daemon) as c:
+        page = c.models.list()
+        one = c.models.retrieve("demo")
+        with pytest.raises(anthropic.NotFoundError, match="no model 'nope'"):
+            c.models.retrieve("nope")
+    assert [m.id for m in page.data] == ["demo"] and not page.has_next_page()
+    assert page.data[0] == one and (one.type, one.display_name) == ("model", "demo")
+    assert one.created_at.year > 2000 and one.max_input_tokens == one.max_tokens > 0
+    with daemon.http() as c:
+        assert c.get("/v1/models").json()["object"] == "list" and c.get("/v1/models/demo").json()["object"] == "model"

@@ -224,7 +224,7 @@ def test_prompt_forms(plain):
     assert text_of(complete(plain, prompt="<s>hello")) == want  # no second BOS
     assert text_of(complete(plain, echo=True)) == "hello" + want
     assert complete(plain, prompt="").json()["usage"]["prompt_tokens"] == 1
-    for bad in (["a", "b"], [], [[1], [2]], {}, 5, None, [1, "a"], [-1], [261], [1 << 40], [1.5]):
+    for bad in ([], {}, 5, None, [1, "a"], [-1], [261], [1 << 40], [1.5]):
         r = complete(plain, prompt=bad)
         assert r.status_code == 400, (bad, r.text)
 

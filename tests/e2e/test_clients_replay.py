@@ -1,7 +1,8 @@
 """Requests as real clients sent them (shared/data/clients), answered by a model that says what a script has (tests/scripted.py).
 
 Each is served (2xx), or stands in the table below with its reason and is refused in its dialect's form, in words that name
-the reason. Strings of the recordings are cut, so only what a request asks for is looked at, not what is said."""
+the reason. Strings of the recordings are cut, so only what a request asks for is looked at, not what is said. Of every answer the shape
+is: by the types of the dialect's own SDK (tests/shapes.py)."""
 import json
 import re
 
@@ -9,6 +10,7 @@ import pytest
 
 import ggufs
 import scripted
+import shapes
 from conftest import Daemon
 
 # Routes that are not there yet, or never, and why.
@@ -30,7 +32,6 @@ REFUSED = [
     ("name: no such field here", "no template shows a participant's name"),
     ("best_of: only 1", "choices are not ranked"),
     ("echo: not together with logprobs", "log-probabilities of a prompt are not computed"),
-    ("prompt: one prompt a request", "one prompt a request"),
     ("system: not with raw", "Ollama refuses it, too"),
     ("there is no model", "the client asked for a model that is not there"),
     ("Conversation roles must alternate", "the template wants roles that alternate"),
@@ -89,7 +90,8 @@ def reason_of(method, path, r):
 
 
 def test_replay(clients, shared):
-    served, refused, bad = 0, {}, []
+    served, refused, bad, shape = 0, {}, [], []
+    samples = {}  # (path, content type): an answer
     files = sorted((shared / "data" / "clients").glob("*.json"))
     assert len(files) > 300
     deletes = [f for f in files if json.loads(f.read_text())["method"] == "DELETE"]
@@ -107,10 +109,14 @@ def test_replay(clients, shared):
             r = c.request(x["method"], x["path"], headers=headers,
                           content=None if body is None else body if isinstance(body, str) else json.dumps(shorter(body)))
             assert r.status_code < 500, (f.name, r.text)
+            kind = r.headers.get("content-type", "")
             if r.status_code < 300:
                 served += 1
                 assert complete(x["path"], r), (f.name, r.text[-200:])
+                shape += [(f.name, w) for w in shapes.problems(x["path"], kind, r.text, headers)]
+                samples.setdefault((x["path"], kind), r.text)
                 continue
+            shape += [(f.name, w) for w in shapes.error_problems(x["path"], kind, r.text)]
             why = reason_of(x["method"], x["path"], r)
             if why is None:
                 bad.append((f.name, x["method"], x["path"], r.status_code, r.text[:300]))
@@ -120,4 +126,38 @@ def test_replay(clients, shared):
     for why, names in sorted(refused.items(), key=lambda x: -len(x[1])):
         print(f"{len(names):4} {why}: {' '.join(re.sub('-[0-9]+$', '', n) for n in names[:4])}{' ...' if len(names) > 4 else ''}")
     assert not bad, "\n".join(str(b) for b in bad)
-    assert served >= 232
+    assert served >= 286
+    assert not shape, "\n".join(str(b) for b in shape)
+    planted(samples)
+
+
+def without(text, key):
+    return json.dumps({k: v for k, v in json.loads(text).items() if k != key})
+
+
+def planted(samples):
+    """The check is one: what is taken out of an answer, or put into it, is found."""
+    def found(path, kind, text):
+        return shapes.problems(path, kind, text)
+
+    n = 0
+    for (path, kind), text in samples.items():
+        if shapes.bare(path) in shapes.UNTYPED or not text:
+            continue
+        n += 1
+        assert found(path, kind + "; charset=latin1", text), path
+        if kind == shapes.WHOLE:
+            faults = [json.dumps({**json.loads(text), "extra_of_ours": 1})]
+            faults += [without(text, key) for key in ("choices", "output", "content", "data", "input_tokens", "message", "models", "model_info")
+                       if key in json.loads(text)]
+        elif kind == shapes.LINES:
+            lines = text.splitlines()
+            faults = ["\n".join(lines[:-1] + ['{"status": 5}'])] + (["\n".join(lines[:-1])] if len(lines) > 1 else [])
+        else:
+            events = text.split("\n\n")[:-1]
+            faults = ["\n\n".join(x) + "\n\n" for x in (events[:-1], [events[-1], *events[:-1]], [*events, events[0]])]
+            faults += [text[:-1], text.replace('"index":0', '"index":"0"') if '"index":0' in text else text.replace('"sequence_number":1,', ""),
+                       text.replace("data: ", "daten: ", 1), text.replace("data: {", 'data: {"extra_of_ours":1,', 1)]
+        for fault in faults:
+            assert fault != text and found(path, kind, fault), (path, kind, fault[:300])
+    assert n >= 15

@@ -209,7 +209,7 @@ def test_refused(daemon):
             ("background", True, "background: only false"), ("conversation", "c", "conversation: not here"),
             ("prompt", {"id": "p"}, "prompt: not here"), ("n", 2, "n: no such field here"), ("top_logprobs", 3, "top_logprobs: only 0"),
             ("input", None, "input: must be a string or an array"), ("input", [], "input: must be"), ("input", 3, "input: must be"),
-            ("input", [3], "input[0]: must be an item"), ("input", [{"type": "item_reference", "id": "x"}], "input[0]: no item of type 'item_reference'"),
+            ("input", [3], "input[0]: must be an item"), ("input", [{"type": "item_search", "id": "x"}], "input[0]: no item of type 'item_search'"),
             ("input", [user(ASK), {"role": "user", "content": [{"type": "input_image"}]}], "input[1].content: no part of type 'input_image' here"),
             ("input", [{"role": "tool", "content": "x"}], "input[0].role: 'tool' is not one of"),
             ("input", [{"role": "user", "content": "x", "name": "bob"}], "input[0].name: no such field here"),

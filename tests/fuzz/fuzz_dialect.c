@@ -50,11 +50,32 @@ static void check_gap(const struct fim_text *f)
     }
 }
 
+static void check_prompts(const struct call *c)
+{
+    must(c->n_prompts <= PROMPTS_MAX);
+    must(c->n_prompts * c->p.req.n <= ANSWER_CHOICES_MAX);
+    for (uint32_t i = 0; i < c->n_prompts; i++) {
+        const struct call_prompt *p = &c->prompts[i];
+        must(p->kind == c->prompts[0].kind);
+        must(p->kind == GEN_TOKENS ? p->n_tokens <= TOKENS_MAX
+                                   : strlen(p->text) == p->text_n);
+        must(p->echo_at + p->echo_n <= c->echo.n);
+    }
+}
+
 static void check(const struct call *c)
 {
     const struct gen_req *q = &c->p.req;
     if (c->only_load) {
         must(c->d->loaded != NULL);
+        return;
+    }
+    if (c->n_prompts > 0) {
+        check_prompts(c);
+        return;
+    }
+    if (c->d == &responses_dialect && responses_of(c)->input != NULL) {
+        must(q->n_messages == 0); /* when what they refer to is known */
         return;
     }
     must(q->kind != GEN_TEXT || strlen(q->text) == q->text_n);

@@ -15,8 +15,9 @@
 
 #define GEN_TEXT_MAX KIB(64) /* text of one token: what a stop held back */
 
-struct gen *gen_new(struct server *s, struct model *m,
-                    const struct gen_sink *sink, void *ctx, struct arena *a)
+static struct gen *gen_make(struct server *s, struct model *m,
+                            const struct gen_sink *sink, void *ctx,
+                            struct gen_memory *mem)
 {
     struct gen *g = calloc(1, sizeof(*g));
     must(g != NULL);
@@ -27,19 +28,45 @@ struct gen *gen_new(struct server *s, struct model *m,
     g->sink = sink;
     g->ctx = ctx;
     g->usage.created_us = server_now_us();
-    g->req.n = 1;
-    g->req.max_tokens = GEN_MAX_TOKENS;
-    g->req.reuse = true;
-    msg_sampling_init(&g->req.sampling);
-    g->arena = *a;
-    arena_init(a, a->limit);
+    g->mem = mem;
+    mem->refs++;
     buf_init(&g->piece, GEN_TEXT_MAX);
     return g;
 }
 
+struct gen *gen_new(struct server *s, struct model *m,
+                    const struct gen_sink *sink, void *ctx, struct arena *a)
+{
+    struct gen_memory *mem = calloc(1, sizeof(*mem));
+    must(mem != NULL);
+    struct gen *g = gen_make(s, m, sink, ctx, mem);
+    g->req.n = 1;
+    g->req.max_tokens = GEN_MAX_TOKENS;
+    g->req.reuse = true;
+    msg_sampling_init(&g->req.sampling);
+    mem->arena = *a;
+    arena_init(a, a->limit);
+    return g;
+}
+
+struct gen *gen_beside(const struct gen *g, void *ctx)
+{
+    struct gen *x = gen_make(g->srv, g->model, g->sink, ctx, g->mem);
+    x->req = g->req;
+    return x;
+}
+
+static void memory_unref(struct gen_memory *mem)
+{
+    if (--mem->refs == 0) {
+        arena_fini(&mem->arena);
+        free(mem);
+    }
+}
+
 struct arena *gen_arena(struct gen *g)
 {
-    return &g->arena;
+    return &g->mem->arena;
 }
 
 struct gen_req *gen_request(struct gen *g)
@@ -120,7 +147,7 @@ static void leave(struct gen *g)
     text_fini(&g->work);
     buf_fini(&g->piece);
     voc_unref(g->voc);
-    arena_fini(&g->arena);
+    memory_unref(g->mem);
     g->magic = 0;
     free(g);
 }
@@ -199,7 +226,7 @@ static int ban_eog(struct gen *g, struct err *e)
                        "logit_bias: with ignore_eos more than %u entries",
                        ENGINE_BIAS_MAX);
     }
-    struct msg_bias *b = arena_array(&g->arena, n, sizeof(*b));
+    struct msg_bias *b = arena_array(&g->mem->arena, n, sizeof(*b));
     if (b == NULL) {
         return err_set(e, ERR_NOMEM, "logit_bias: %zu entries", n);
     }
@@ -466,7 +493,7 @@ int gen_start(struct gen *g, struct err *e)
         g->usage.created_us = g->req.arrived_us;
     }
     g->srv->stats.generations++;
-    g->choices = arena_array(&g->arena, g->req.n, sizeof(*g->choices));
+    g->choices = arena_array(&g->mem->arena, g->req.n, sizeof(*g->choices));
     for (uint32_t i = 0; g->choices != NULL && i < g->req.n; i++) {
         g->choices[i].gen = g;
         g->choices[i].run.choice = i;

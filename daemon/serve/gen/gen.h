@@ -95,6 +95,9 @@ struct gen_usage {
  * empty afterwards. */
 struct gen *gen_new(struct server *s, struct model *m,
                     const struct gen_sink *sink, void *ctx, struct arena *a);
+/* Make another gen for the model of g, with the request as it is now, whose
+ * memory they share. */
+struct gen *gen_beside(const struct gen *g, void *ctx);
 struct arena *gen_arena(struct gen *g);
 struct gen_req *gen_request(struct gen *g);
 /* Start g; it frees itself after on_done. Errors: BUSY, REJECTED, MODEL_FAILED,

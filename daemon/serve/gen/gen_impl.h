@@ -17,6 +17,12 @@ struct gen_choice {
     uint64_t last_us; /* its last token */
 };
 
+/* Of one request: what its gens point to. */
+struct gen_memory {
+    struct arena arena;
+    uint32_t refs;
+};
+
 struct gen {
     uint32_t magic;
     struct server *srv;
@@ -24,7 +30,7 @@ struct gen {
     struct voc *voc;
     const struct gen_sink *sink;
     void *ctx;
-    struct arena arena;
+    struct gen_memory *mem;
     struct gen_req req;
     struct text_work work;
     struct model_wait wait;

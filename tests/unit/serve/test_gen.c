@@ -144,24 +144,37 @@ static void on_done(void *ctx, int rc, const struct err *e)
 
 static const struct gen_sink sink = {on_token, on_end, on_done};
 
-static void ask(struct answer *a)
+/* A gen that is not started; its text is in its memory. */
+static struct gen *make(struct answer *a)
 {
-    static char text[LETTERS];
-    struct err e = {0};
-    memset(text, 'a', sizeof(text));
-    memset(a, 0, sizeof(*a));
+    char letters[LETTERS];
     struct arena arena;
+    memset(letters, 'a', sizeof(letters));
+    memset(a, 0, sizeof(*a));
     arena_init(&arena, GEN_ARENA_MAX);
+    char *text = arena_strn(&arena, letters, sizeof(letters));
+    assert_non_null(text);
     struct gen *g = gen_new(&h.s, t.m, &sink, a, &arena);
     struct gen_req *q = gen_request(g);
     q->kind = GEN_TEXT;
     q->text = text;
-    q->text_n = sizeof(text);
+    q->text_n = LETTERS;
     q->max_tokens = OUT;
     q->ignore_eos = true;
     q->sampling.temperature = 0;
+    return g;
+}
+
+static void start(struct answer *a, struct gen *g)
+{
+    struct err e = {0};
     unit_ok(gen_start(g, &e), &e);
     a->gen = g;
+}
+
+static void ask(struct answer *a)
+{
+    start(a, make(a));
 }
 
 /* A request of its own from beginning to end; the model is up after it. */
@@ -210,6 +223,29 @@ static void assert_refused(const struct answer *a, int rc, const char *text)
 }
 
 /* --- cases --- */
+
+/* Gens of one request: the second one's text is in the memory that the first
+ * one brought, and stays there when that has gone. */
+static void gens_that_share_memory(void **state)
+{
+    (void)state;
+    ask_alone(&t.first);
+    close_gate();
+    struct gen *g = make(&t.again);
+    struct gen *x = gen_beside(g, &t.late);
+    memset(&t.late, 0, sizeof(t.late));
+    start(&t.again, g);
+    start(&t.late, x);
+    gen_cancel(g);
+    t.again.gen = NULL;
+    open_gate();
+    UNTIL(t.late.over);
+    unit_ok(t.late.rc, &t.late.e);
+    assert_false(t.again.over);
+    assert_memory_equal(t.late.out, t.first.out, sizeof(t.first.out));
+    assert_int_equal(t.m->users, 0);
+    assert_int_equal(t.m->admit.n, 0);
+}
 
 /* A request whose text was being tokenised when the last engine died gets the
  * error too, like those whose streams were queued. */
@@ -335,6 +371,7 @@ int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
+        CASE(gens_that_share_memory),
         CASE(a_model_that_failed_meanwhile),
         CASE(an_engine_whose_successor_cannot_load),
         CASE(an_engine_without_a_successor),
