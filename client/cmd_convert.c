@@ -49,7 +49,7 @@ static const struct opt opts[] = {
                 0                                                                                                         },
     [O_CONTEXT] =
         {"context",        'c', OPT_STR,  "N,...",
-                "tokens the model sees; default its own, at most 4096; of several "
+                "tokens the model sees; default its own, at most 4096 (profile cpu: as memory allows); of several "
          "NAME has the most, and NAME-2k ... are made beside it",                             0,             0            },
     [O_SHAPE] = {"shape",          0,   OPT_STR,  "S",
                 "ranged (default), functions, or functions:T,T,...",                          0,             0            },

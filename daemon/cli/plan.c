@@ -21,7 +21,8 @@ static const char usage[] =
     "  --profile P  law (default: fits every chip), m1, m2, m3, m3-max, m4,\n"
     "               m4-pro, m4-max, m5, m5-pro, m5-max; cpu: the CPU backend\n"
     "               alone, whose context has no limit but the model's own\n"
-    "  --context S  positions (default: the model's own, at most 4096)\n"
+    "  --context S  positions (default: the model's own, at most 4096; under\n"
+    "               profile cpu as many as a quarter of the memory holds)\n"
     "  --quant Q    int8 (default), fp16, int8-tensor, int4, lut4, lut6\n"
     "  --target-bytes N, --target-kl X\n"
     "               as for aned convert. The forms need a measurement, which\n"
@@ -98,13 +99,31 @@ static void put_residency(struct buf *b, const struct convert_forecast *f)
     }
 }
 
+static const char *context_why(const char *by)
+{
+    static const char *const why[][2] = {
+        {"asked",   "as asked"                                       },
+        {"model",   "the model's own"                                },
+        {"default", "the default; the model's own is longer"         },
+        {"memory",  "what fits a quarter of this machine's memory"   },
+    };
+    for (size_t i = 0; by != NULL && i < countof(why); i++) {
+        if (strcmp(by, why[i][0]) == 0) {
+            return why[i][1];
+        }
+    }
+    return "positions";
+}
+
 static int put_text(struct buf *b, const struct convert_forecast *f,
                     struct err *e)
 {
     uint32_t widest = f->in.widths[f->in.n_widths - 1];
-    buf_printf(b, "%s: %s, %u layers, %u tokens, %s, context %u, profile %s\n",
+    buf_printf(b,
+               "%s: %s, %u layers, %u tokens, %s, context %u (%s), "
+               "profile %s\n",
                f->name, f->architecture, f->in.n_layers, f->in.vocab, f->quant,
-               f->in.context, f->profile.name);
+               f->in.context, context_why(f->in.context_by), f->profile.name);
     put_programs(b, f);
     buf_puts(b, "\na step, predicted from public figures\n");
     put_step(b, plan_predict(&f->profile, &f->in, &f->plan, 1));

@@ -27,6 +27,7 @@
 
 #include "base/crew.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "base/num.h"
 #include "convert/gates.h"
 #include "convert/job.h"
@@ -34,7 +35,7 @@
 
 void convert_options_init(struct convert_options *o)
 {
-    *o = (struct convert_options){.source = NULL};
+    *o = (struct convert_options){.memory_bytes = machine_memory()};
 }
 
 /* --- reading --- */

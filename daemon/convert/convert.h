@@ -37,7 +37,10 @@ struct convert_options {
     /* UTF-8 text to calibrate with; NULL: what the model writes. Borrowed. */
     const char *calibration;
     size_t calibration_bytes;
-    uint32_t context;      /* 0 = default (MODEL_CONTEXT_DEFAULT at most) */
+    /* 0 = default: MODEL_CONTEXT_DEFAULT at most, but under profile cpu what
+     * the memory holds. */
+    uint32_t context;
+    uint64_t memory_bytes; /* of the machine; 0: not known */
     const char *shape;     /* shape_parse; NULL = "ranged" */
     const char *kv;        /* NULL = "state" */
     const char *output;    /* NULL = "logits"; "argmax" */
@@ -83,6 +86,7 @@ struct convert_result {
     uint32_t ms;
 };
 
+/* All defaults, and this machine's memory. Not in a sandbox. */
 void convert_options_init(struct convert_options *o);
 /* Errors: GGUF_*, ARCH, CONVERT, UNSUPPORTED, RANGE, STRUCTURE, EXISTS, IO,
  * NO_SPACE, CANCELLED, SOURCE_CHANGED, BUSY (the same conversion is being made

@@ -37,6 +37,7 @@ struct job {
     struct digest digest;
     bool digesting;
     struct plan_profile profile;
+    const char *context_by; /* plan_input.context_by */
     struct plan_input in; /* what was divided */
     struct plan plan;
     struct range range;

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/num.h"
 #include "convert/job.h"
 
 static const char *base_name(const char *path)
@@ -124,8 +125,38 @@ int convert_check_source(const struct job *j, struct err *e)
     return rc < 0 ? err_prefix(e, rc, "%s", j->source_name) : 0;
 }
 
+/* What one position costs a sequence: a key and a value, fp16, in each layer
+ * that has its own. */
+static uint64_t position_bytes(const struct decoder *d)
+{
+    uint64_t n = 0;
+    for (uint32_t l = 0; l < d->n_layers; l++) {
+        const struct layer *y = &d->layers[l];
+        n += y->kv_from == l ? (uint64_t)2 * y->n_kv * y->d_head * 2 : 0;
+    }
+    return n;
+}
+
+/* Without the option. *ret_by: plan_input.context_by */
+static uint32_t default_context(const struct job *j, const char **ret_by)
+{
+    uint64_t most = MODEL_CONTEXT_DEFAULT;
+    uint64_t each = position_bytes(&j->d);
+    *ret_by = "default";
+    if (!j->profile.chip && each > 0) {
+        uint64_t room = j->o->memory_bytes / MODEL_CONTEXT_PARTS / each;
+        *ret_by = room > most ? "memory" : "default";
+        most = num_max(room, most);
+    }
+    if (j->d.context_train <= most) {
+        *ret_by = "model";
+        most = j->d.context_train;
+    }
+    return (uint32_t)(most >= 32 ? most / 32 * 32 : most);
+}
+
 /* S: the option, rounded up to a multiple of 32 where the model allows; else
- * the model's own context, at most the default. */
+ * what the model, the profile and the memory allow. */
 int convert_choose_context(struct job *j, struct err *e)
 {
     uint32_t own = j->d.context_train;
@@ -135,9 +166,9 @@ int convert_choose_context(struct job *j, struct err *e)
                        want, own);
     }
     uint32_t s = want;
+    j->context_by = "asked";
     if (want == 0) {
-        s = own < MODEL_CONTEXT_DEFAULT ? own : MODEL_CONTEXT_DEFAULT;
-        s = s >= 32 ? s / 32 * 32 : s;
+        s = default_context(j, &j->context_by);
     } else if ((uint64_t)(want + 31) / 32 * 32 <= own) {
         s = (want + 31) / 32 * 32;
     }

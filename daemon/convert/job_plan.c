@@ -24,6 +24,7 @@ int convert_make_plan(struct job *j, struct err *e)
         .host = j->emit.host,
     };
     plan_input_of(&j->d, j->g, &form, &j->in);
+    j->in.context_by = j->context_by;
     return plan_make(&j->profile, &j->in, &j->plan, e);
 }
 

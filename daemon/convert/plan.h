@@ -75,6 +75,9 @@ struct plan_input {
     uint32_t n_layers;
     struct plan_layer *layers; /* owned: plan_input_fini */
     uint32_t vocab, context;
+    /* Why it is this long, static: "asked", "model" (its own), "default",
+     * "memory"; NULL: not known. */
+    const char *context_by;
     uint64_t row_elements; /* of the head, and of the embeddings */
     uint64_t row_bytes;    /* a row of the head as stored */
     uint64_t head_bytes;   /* what every head has besides: the final norm */

@@ -417,6 +417,9 @@ int plan_json(const struct plan_profile *p, const struct plan_input *in,
     struct json *o = json_object();
     json_add_str(o, "object", "aned.plan");
     json_add_int(o, "context", in->context);
+    if (in->context_by != NULL) {
+        json_add_str(o, "context_by", in->context_by);
+    }
     add_programs(o, in, plan);
     json_add_int(o, "resident_bytes",
                  (int64_t)plan_resident_bytes(p, in, plan));

@@ -25,6 +25,9 @@ def test_the_error_says_what_has_room(aned, source, tmp_path):
     assert not (tmp_path / "m").exists()
     m4 = json.loads(run(aned, "plan", source, "--context", str(CONTEXT), "--profile", "m4", "--json").stdout)
     cpu = json.loads(run(aned, "plan", source, "--context", str(CONTEXT), "--profile", "cpu", "--json").stdout)
+    assert m4["context_by"] == "asked"
+    own = json.loads(run(aned, "plan", source, "--profile", "cpu", "--json").stdout)
+    assert (own["context"], own["context_by"]) == (CONTEXT, "model")
     assert m4["steps"][0]["ms"] is not None and cpu["steps"][0]["ms"] is None
 
 

@@ -14,6 +14,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/num.h"
 #include "base/parse.h"
 #include "serve/engines/models_impl.h"
@@ -92,31 +93,9 @@ int keep_alive_text(const char *s, int64_t *ret_ms, struct err *e)
 
 /* --- what is there, and what is used --- */
 
-static uint64_t machine_bytes(void)
-{
-#if defined(__APPLE__)
-    uint64_t v = 0;
-    size_t n = sizeof(v);
-    return sysctlbyname("hw.memsize", &v, &n, NULL, 0) == 0 ? v : 0;
-#else
-    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-    uint64_t all = pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : 0;
-    struct buf b = {0};
-    /* a container's; the text is "max" or a number */
-    if (file_read("/sys/fs/cgroup/memory.max", 64, &b, NULL) == 0) {
-        buf_u8(&b, '\0');
-        uint64_t max = 0;
-        bool some = buf_ok(&b) && parse_digits(b.p, UINT64_MAX, &max) != NULL;
-        all = some && max > 0 && max < all ? max : all;
-        buf_fini(&b);
-    }
-    return all;
-#endif
-}
-
 uint64_t residency_budget(const struct conf *c)
 {
-    uint64_t all = machine_bytes();
+    uint64_t all = machine_memory();
     if (c->limits_memory_mib != 0) {
         return (uint64_t)c->limits_memory_mib << 20;
     }

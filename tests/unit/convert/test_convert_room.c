@@ -198,6 +198,52 @@ static void the_forecast_is_what_comes(void **state)
     }
 }
 
+/* Without the option: what the profile, the memory and the model allow. */
+static void the_default_context(void **state)
+{
+    (void)state;
+    struct mk long_one = model;
+    long_one.context = 40000;
+    struct buf b = mk_gguf(&long_one);
+    struct err e = {0};
+    char path[sizeof(room) + 32];
+    (void)snprintf(path, sizeof(path), "%s/long.gguf", room);
+    unit_ok(file_write(path, b.p, b.n, &e), &e);
+    buf_fini(&b);
+    uint64_t each = (uint64_t)model.layers * 2 * model.kv * model.d_head * 2;
+    const struct {
+        const char *profile;
+        uint32_t asked;
+        uint64_t memory;
+        uint32_t context;
+        const char *by;
+    } t[] = {
+        {NULL,  0,    UINT64_C(1) << 40,                   4096,  "default"},
+        {"m4",  0,    UINT64_C(1) << 40,                   4096,  "default"},
+        {"cpu", 0,    UINT64_C(1) << 40,                   40000, "model"  },
+        {"cpu", 0,    each * 4 * 40000,                    40000, "model"  },
+        {"cpu", 0,    each * 4 * 9999,                     9984,  "memory" },
+        {"cpu", 0,    each * 4 * 4095,                     4096,  "default"},
+        {"cpu", 0,    0,                                   4096,  "default"},
+        {"cpu", 5000, UINT64_C(1) << 40,                   5024,  "asked"  },
+    };
+    for (size_t i = 0; i < countof(t); i++) {
+        struct convert_forecast *f = calloc(1, sizeof(*f));
+        struct convert_options o = options(NULL);
+        assert_non_null(f);
+        o.source = path;
+        o.profile = t[i].profile;
+        o.context = t[i].asked;
+        o.memory_bytes = t[i].memory;
+        unit_ok(convert_forecast(&o, f, &e), &e);
+        assert_int_equal(f->in.context, t[i].context);
+        assert_string_equal(f->in.context_by, t[i].by);
+        plan_input_fini(&f->in);
+        free(f);
+    }
+    assert_int_equal(unlink(path), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest t[] = {
@@ -205,6 +251,7 @@ int main(void)
         cmocka_unit_test(just_enough),
         cmocka_unit_test(a_disk_that_does_not_tell),
         cmocka_unit_test(the_forecast_is_what_comes),
+        cmocka_unit_test(the_default_context),
     };
     return cmocka_run_group_tests(t, setup, teardown);
 }
