@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "convert/job.h"
+#include "model/chat.h"
 
 static const char *base_name(const char *path)
 {
@@ -50,6 +51,15 @@ int convert_choice(const char *what, const char *v, const char *a,
     return 0;
 }
 
+/* A template that is not one is refused before any work. */
+static int check_template(const char *text, struct err *e)
+{
+    struct chat_template *t = NULL;
+    int rc = text != NULL ? chat_compile(text, &t, e) : 0;
+    chat_free(t);
+    return rc < 0 ? err_prefix(e, rc, "chat_template") : 0;
+}
+
 int convert_read_options(struct job *j, struct err *e)
 {
     const struct convert_options *o = j->o;
@@ -67,6 +77,7 @@ int convert_read_options(struct job *j, struct err *e)
                      &j->emit.argmax, e));
     RETERR(convert_choice("norm", o->norm, "scale", "max", &unused, e));
     RETERR(plan_profile(o->profile, &j->profile, e));
+    RETERR(check_template(o->chat_template, e));
     if (o->out == NULL) { /* a question, and nothing to be named */
         (void)snprintf(j->name, sizeof(j->name), "%s", base_name(o->source));
         return 0;

@@ -155,7 +155,7 @@ static void copies_the_vocabulary(void **state)
         struct gguf *a = NULL;
         struct gguf *b = NULL;
         unit_ok(gguf_open(shared_path(sound[i]), &a, &e), &e);
-        unit_ok(gguf_write_vocab(a, path, &e), &e);
+        unit_ok(gguf_write_vocab(a, NULL, path, &e), &e);
         unit_ok(gguf_open(path, &b, &e), &e);
         unit_ok(gguf_check_vocab(b, NULL, &e), &e);
         assert_int_equal(gguf_n_tensors(b), 0);
