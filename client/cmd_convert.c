@@ -49,7 +49,8 @@ static const struct opt opts[] = {
                 "text for it; default what the model writes itself",                          0,
                 0                                                                                                         },
     [O_CHAT_TEMPLATE] = {"chat-template",  0,   OPT_STR,  "FILE",
-                "Jinja in place of the file's own chat template",                            0,             0            },
+                "Jinja in place of the file's own chat template",                             0,
+                0                                                                                                         },
     [O_CONTEXT] =
         {"context",        'c', OPT_STR,  "N,...",
                 "tokens the model sees; default its own, at most 4096; of several "

@@ -37,7 +37,7 @@ struct convert_options {
     /* UTF-8 text to calibrate with; NULL: what the model writes. Borrowed. */
     const char *calibration;
     size_t calibration_bytes;
-    /* Jinja, in place of the source's chat template; NULL: that one. Borrowed. */
+    /* Jinja in place of the source's chat template; NULL: its own. Borrowed. */
     const char *chat_template;
     uint32_t context;      /* 0 = default (MODEL_CONTEXT_DEFAULT at most) */
     const char *shape;     /* shape_parse; NULL = "ranged" */
@@ -86,8 +86,8 @@ struct convert_result {
 };
 
 void convert_options_init(struct convert_options *o);
-/* Errors: TEMPLATE, GGUF_*, ARCH, CONVERT, UNSUPPORTED, RANGE, STRUCTURE, EXISTS, IO,
- * NO_SPACE, CANCELLED, SOURCE_CHANGED, BUSY (the same conversion is being made
+/* Errors: TEMPLATE, GGUF_*, ARCH, CONVERT, UNSUPPORTED, RANGE, STRUCTURE,
+ * EXISTS, IO, NO_SPACE, CANCELLED, SOURCE_CHANGED, BUSY (the same conversion is being made
  * there by another process). */
 CHECKED int convert_run(const struct convert_options *o,
                         struct convert_result *ret, struct err *e);

@@ -13,7 +13,7 @@
 
 enum { TYPE_BYTE = 6, TYPE_MAX = 6 }; /* tokenizer.ggml.token_type */
 
-#define ID_ABSENT 0xFFFFFFFF
+#define ID_ABSENT    0xFFFFFFFF
 #define TEMPLATE_KEY "tokenizer.chat_template"
 
 void gguf_note(struct gguf_notes *notes, const char *fmt, ...)
@@ -239,8 +239,7 @@ static int check_ids(const struct gguf *g, uint64_t n, struct gguf_notes *notes,
 static int check_kinds(const struct gguf *g, struct err *e)
 {
     static const char *const strings[] = {"tokenizer.ggml.model",
-                                          "tokenizer.ggml.pre",
-                                          TEMPLATE_KEY};
+                                          "tokenizer.ggml.pre", TEMPLATE_KEY};
     static const char *const bools[] = {"tokenizer.ggml.add_bos_token",
                                         "tokenizer.ggml.add_eos_token",
                                         "tokenizer.ggml.add_space_prefix"};

@@ -8,8 +8,9 @@ its file has none. Each agent's largest first turn comes from ../shared/data/cli
 as long as it was with plain English words, and the first system text longer still, up to the tokens that the agent sent
 (--real-tokens: what they were is in ../shared/facts/clients.md). Fields, tools, schemas and their order are the agent's own.
 
-Each agent has a daemon of its own, so that nothing of another is warm. Printed for each turn: prompt tokens, those of them
-that were warm, the seconds to the first event that has something of the answer, and what the daemon and the engine hold then
+Before each agent the daemon is started anew without what it had saved, so that nothing of another is warm. Printed for each turn: prompt tokens, those of them
+that were warm, the seconds to the first event that has something of the answer, the CPU time of the engine for the whole
+answer (of 16 tokens at most: on a busy machine it says more than the seconds), and what the daemon and the engine hold then
 (VmRSS and RssAnon in MiB, two seconds later, because a state is written meanwhile).
 
     cold       the first request of the agent
@@ -25,10 +26,12 @@ import copy
 import json
 import pathlib
 import re
+import shutil
 import sys
 import time
 
 import bench_latency
+import overhead
 from bench import BIN, Daemon, machine, source
 
 HERE = pathlib.Path(__file__).parent
@@ -215,6 +218,11 @@ def memory(pid):
     return tuple(round(int(re.search(rf"{k}:\s*(\d+)", text)[1]) / 1024, 1) for k in ("VmRSS", "RssAnon"))
 
 
+def cpu_s(pid):
+    """CPU time that a process has had, all its threads."""
+    return overhead.cpu_us(pid) / 1e6
+
+
 def engine(d):
     with d.http() as c:
         return c.get("/aned/v1/models/m").json()["engine"]["pid"]
@@ -228,44 +236,48 @@ def load(d):
             time.sleep(0.01)
 
 
-def run(aned, src, name, tell):
+def convert(d, src):
+    for spec in ({"source": str(src), "name": "m", "context": CONTEXT, "chat_template": str(HERE / "gemma_tools.jinja")},
+                 {"reshard": "m", "name": "count", "context": COUNTING}):
+        job = post_job(d, profile="cpu", **spec)
+        assert job["state"] == "done", job
+
+
+def start_cold(d):
+    d.stop()
+    shutil.rmtree(d.home / "cache" / "states", ignore_errors=True)
+    d.start()
+
+
+def run(d, name, tell):
     pattern, dialect, real = AGENTS[name]
     file, body = first_turn(pattern, dialect)
     rows = []
-    d = Daemon(aned)
 
     def turn(what, request):
         tell(f"{name}: {what}")
+        pid = engine(d)
+        before = cpu_s(pid)
         r = ask(d, dialect, request)
+        r["engine_cpu_s"] = round(cpu_s(pid) - before, 2)
         time.sleep(2)
         r["daemon_mib"], r["engine_mib"] = memory(d.proc.pid), memory(engine(d))
         rows.append({"turn": what, **r})
         return r
 
-    try:
-        tell(f"{name}: converting")
-        template = str(HERE / "gemma_tools.jinja")
-        for spec in ({"source": str(src), "name": "m", "context": CONTEXT, "chat_template": template},
-                     {"reshard": "m", "name": "count", "context": COUNTING}):
-            job = post_job(d, profile="cpu", **spec)
-            assert job["state"] == "done", job
-        full = dialect.request(Lengthener().all(body))
-        full, before, after = at_length(d, dialect, full, real)
-        with d.http() as c:
-            c.post("/aned/v1/models/count/unload")
-        load(d)
-        loaded = {"daemon_mib": memory(d.proc.pid), "engine_mib": memory(engine(d))}
-        cold = turn("cold", full)
-        turn("warm", full)
-        then = dialect.second(full, cold["text"].strip() or "I see.")
-        turn("second", then)
-        d.stop()
-        d.start()
-        load(d)
-        turn("restarted", full)
-        turn("second'", then)
-    finally:
-        d.close()
+    full, before, after = at_length(d, dialect, dialect.request(Lengthener().all(body)), real)
+    start_cold(d)
+    load(d)
+    loaded = {"daemon_mib": memory(d.proc.pid), "engine_mib": memory(engine(d))}
+    cold = turn("cold", full)
+    turn("warm", full)
+    then = dialect.second(full, cold["text"].strip() or "I see.")
+    turn("second", then)
+    d.stop()
+    d.start()
+    load(d)
+    turn("restarted", full)
+    turn("second'", then)
     return {"agent": name, "file": file, "path": dialect.path, "tools": len(body["tools"]), "sent_tokens": real,
             "lengthened_tokens": before, "tokens": after, "loaded": loaded, "turns": rows}
 
@@ -286,11 +298,11 @@ def show(out):
     for a in out["agents"]:
         print(f"\n{a['agent']}: {a['path']}, {a['tools']} tools ({a['file']}); {a['tokens']} tokens, {a['sent_tokens']} were sent, "
               f"{a['lengthened_tokens']} without the words put to the system text")
-        print(f"{'':10} {'prompt':>7} {'warm':>7} {'first token s':>14} {'daemon RSS':>11} {'anon':>7} {'engine RSS':>11} {'anon':>7}")
-        blank = {"turn": "loaded", "prompt": "", "warm": "", "seconds": "", **a["loaded"]}
+        print(f"{'':10} {'prompt':>7} {'warm':>7} {'first token s':>14} {'engine CPU s':>13} {'daemon RSS':>11} {'anon':>7} {'engine RSS':>11} {'anon':>7}")
+        blank = {"turn": "loaded", "prompt": "", "warm": "", "seconds": "", "engine_cpu_s": "", **a["loaded"]}
         for r in [blank, *a["turns"]]:
-            print(f"{r['turn']:10} {r['prompt']:>7} {r['warm']:>7} {r['seconds']:>14} {r['daemon_mib'][0]:>11} {r['daemon_mib'][1]:>7} "
-                  f"{r['engine_mib'][0]:>11} {r['engine_mib'][1]:>7}")
+            print(f"{r['turn']:10} {r['prompt']:>7} {r['warm']:>7} {r['seconds']:>14} {r['engine_cpu_s']:>13} {r['daemon_mib'][0]:>11} "
+                  f"{r['daemon_mib'][1]:>7} {r['engine_mib'][0]:>11} {r['engine_mib'][1]:>7}")
 
 
 def main():
@@ -308,8 +320,14 @@ def main():
 
     def tell(text):
         print(f"\r{text:40}", end="", file=sys.stderr, flush=True)
-    out = {"machine": machine(), "model": "gemma-3-270m, int8", "context": CONTEXT,
-           "agents": [run(str(BIN / "daemon" / "aned"), src, n, tell) for n in names]}
+    out = {"machine": machine(), "model": "gemma-3-270m, int8", "context": CONTEXT}
+    d = Daemon(str(BIN / "daemon" / "aned"))
+    try:
+        tell("converting")
+        convert(d, src)
+        out["agents"] = [run(d, n, tell) for n in names]
+    finally:
+        d.close()
     tell("")
     print("\r", end="", file=sys.stderr)
     if args.json:
