@@ -14,6 +14,7 @@ enum {
     O_TARGET_KL,
     O_CALIBRATE,
     O_CALIBRATION,
+    O_CHAT_TEMPLATE,
     O_CONTEXT,
     O_SHAPE,
     O_KV,
@@ -47,9 +48,12 @@ static const struct opt opts[] = {
     [O_CALIBRATION] = {"calibration",    0,   OPT_STR,  "FILE",
                 "text for it; default what the model writes itself",                          0,
                 0                                                                                                         },
+    [O_CHAT_TEMPLATE] = {"chat-template",  0,   OPT_STR,  "FILE",
+                "Jinja in place of the file's own chat template",                             0,
+                0                                                                                                         },
     [O_CONTEXT] =
         {"context",        'c', OPT_STR,  "N,...",
-                "tokens the model sees; default its own, at most 4096 (profile cpu: as memory allows); of several "
+                "tokens the model sees; default its own, at most 4096 (profile cpu: 32768, as memory allows); of several "
          "NAME has the most, and NAME-2k ... are made beside it",                             0,             0            },
     [O_SHAPE] = {"shape",          0,   OPT_STR,  "S",
                 "ranged (default), functions, or functions:T,T,...",                          0,             0            },
@@ -69,9 +73,28 @@ static const struct opt opts[] = {
     [O_NO_WAIT] = SUBMIT_NO_WAIT_OPT,
 };
 
-/* text: to calibrate with, or NULL */
+/* Options whose values are files that the daemon reads. */
+static const struct submit_str files[] = {
+    {O_CALIBRATION,   "calibration"  },
+    {O_CHAT_TEMPLATE, "chat_template"},
+};
+
+/* Add the absolute paths of those that were given. */
+static int add_files(struct json *o, const struct args *a, struct err *e)
+{
+    for (size_t i = 0; i < countof(files); i++) {
+        char *path = NULL;
+        if (a->opt[files[i].opt].set) {
+            RETERR(submit_path(a->opt[files[i].opt].str, &path, e));
+            json_add_str(o, files[i].key, path);
+            free(path);
+        }
+    }
+    return 0;
+}
+
 static struct json *request(const struct args *a, const char *path,
-                            const char *text, const struct tiers *t)
+                            const struct tiers *t)
 {
     static const struct submit_str strings[] = {
         {O_NAME,       "name"      },
@@ -89,9 +112,6 @@ static struct json *request(const struct args *a, const char *path,
     json_add_str(o, "source", path);
     submit_strings(o, a, strings, countof(strings));
     submit_list(o, &a->opt[O_QUANT_FOR], "quant_for");
-    if (text != NULL) {
-        json_add_str(o, "calibration", text);
-    }
     if (a->opt[O_TARGET_BYTES].set) {
         json_add_int(o, "target_bytes", a->opt[O_TARGET_BYTES].integer);
     }
@@ -156,7 +176,6 @@ static int run(struct client *c, const struct args *a)
     struct tiers tiers = {0};
     struct err e = {0};
     char *path = NULL;
-    char *text = NULL;
     if (a->opt[O_CONTEXT].set &&
         tiers_parse(a->opt[O_CONTEXT].str, &tiers, &e) < 0) {
         (void)fprintf(stderr, "usage: --%s\n", e.msg);
@@ -165,14 +184,12 @@ static int run(struct client *c, const struct args *a)
     if (submit_path(a->pos[0], &path, &e) < 0) {
         return ask_fail(c, &e);
     }
-    if (a->opt[O_CALIBRATION].set &&
-        submit_path(a->opt[O_CALIBRATION].str, &text, &e) < 0) {
-        free(path);
+    struct json *body = request(a, path, &tiers);
+    free(path);
+    if (add_files(body, a, &e) < 0) {
+        json_free(body);
         return ask_fail(c, &e);
     }
-    struct json *body = request(a, path, text, &tiers);
-    free(path);
-    free(text);
     return run_all(c, a, body, &tiers);
 }
 

@@ -22,7 +22,7 @@ static const struct opt opts[] = {
     [O_PROFILE] = {"profile", 'p', OPT_STR, "P",
                    "law (default: fits every chip), m1 ... m5-max; cpu: no chip",  0, 0},
     [O_CONTEXT] = {"context", 'c', OPT_INT, "N",
-                   "tokens the model sees; default its own, at most 4096 (profile cpu: as memory allows)",        1,
+                   "tokens the model sees; default its own, at most 4096 (profile cpu: 32768, as memory allows)",        1,
                    MODEL_CONTEXT_MAX                                                  },
     [O_QUANT] = {"quant",   'q', OPT_STR, "Q",
                    "int8 (default), int8-tensor, int4, lut4, lut6, fp16",         0, 0},

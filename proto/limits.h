@@ -40,8 +40,10 @@
 #define MODEL_VOCAB_MAX       (1u << 20)
 #define MODEL_CONTEXT_MAX     (1u << 20) /* tokens */
 #define MODEL_CONTEXT_DEFAULT 4096u      /* of a conversion that names none */
-/* ... and is for no Neural Engine: the model's own, while the keys and values of
- * one text of that length are at most this part of the memory. */
+/* ... and is for no Neural Engine: what agents' first turns need, while keys and
+ * values of one text of that length are at most this part of the memory. The
+ * quality gate computes all positions: with more it would take many minutes. */
+#define MODEL_CONTEXT_LONG    32768u
 #define MODEL_CONTEXT_PARTS   4u
 #define MODEL_NAME_MAX        128u       /* bytes */
 #define MODELS_MAX            256u       /* bundles under one home */

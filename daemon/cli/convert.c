@@ -12,6 +12,7 @@
 #include "cli/plan.h"
 #include "convert/arch/arch.h"
 #include "convert/reshard.h"
+#include "model/chat.h"
 #include "proto/tier.h"
 
 #define HELP_COLUMNS 76u /* of a line, behind its indentation */
@@ -42,10 +43,10 @@ static const char usage[] =
     "where a\n"
     "                      form has 4 or 6 bits. It takes minutes\n"
     "  --calibration FILE  text for it (default: what the model writes)\n"
+    "  --chat-template F   Jinja, in place of FILE's own chat template\n"
     "  --context S,...     positions (default: the model's own, at most 4096; "
     "under\n"
-    "                      profile cpu as many as a quarter of the memory "
-    "holds); of\n"
+    "                      profile cpu 32768, as memory allows); of\n"
     "                      several, BUNDLE has the most, and BUNDLE-2k ... "
     "are\n"
     "                      made beside it and share its weights\n"
@@ -76,6 +77,7 @@ enum {
     OPT_QUANT_FOR,
     OPT_CALIBRATE,
     OPT_CALIBRATION,
+    OPT_CHAT_TEMPLATE,
     OPT_CONTEXT,
     OPT_SHAPE,
     OPT_OUTPUT,
@@ -91,27 +93,28 @@ enum {
 };
 
 static const struct option options[] = {
-    {"out",            required_argument, NULL, OPT_OUT         },
-    {"name",           required_argument, NULL, OPT_NAME        },
-    {"quant",          required_argument, NULL, OPT_QUANT       },
-    {"head-quant",     required_argument, NULL, OPT_HEAD_QUANT  },
-    {"quant-for",      required_argument, NULL, OPT_QUANT_FOR   },
-    {"calibrate",      required_argument, NULL, OPT_CALIBRATE   },
-    {"calibration",    required_argument, NULL, OPT_CALIBRATION },
-    {"target-bytes",   required_argument, NULL, OPT_TARGET_BYTES},
-    {"target-kl",      required_argument, NULL, OPT_TARGET_KL   },
-    {"context",        required_argument, NULL, OPT_CONTEXT     },
-    {"shape",          required_argument, NULL, OPT_SHAPE       },
-    {"kv",             required_argument, NULL, OPT_KV          },
-    {"output",         required_argument, NULL, OPT_OUTPUT      },
-    {"profile",        required_argument, NULL, OPT_PROFILE     },
-    {"norm",           required_argument, NULL, OPT_NORM        },
-    {"residual-scale", required_argument, NULL, OPT_SCALE       },
-    {"threads",        required_argument, NULL, OPT_THREADS     },
-    {"accept",         required_argument, NULL, OPT_ACCEPT      },
-    {"dry-run",        no_argument,       NULL, OPT_DRY_RUN     },
-    {"help",           no_argument,       NULL, 'h'             },
-    {NULL,             0,                 NULL, 0               },
+    {"out",            required_argument, NULL, OPT_OUT          },
+    {"name",           required_argument, NULL, OPT_NAME         },
+    {"quant",          required_argument, NULL, OPT_QUANT        },
+    {"head-quant",     required_argument, NULL, OPT_HEAD_QUANT   },
+    {"quant-for",      required_argument, NULL, OPT_QUANT_FOR    },
+    {"calibrate",      required_argument, NULL, OPT_CALIBRATE    },
+    {"calibration",    required_argument, NULL, OPT_CALIBRATION  },
+    {"chat-template",  required_argument, NULL, OPT_CHAT_TEMPLATE},
+    {"target-bytes",   required_argument, NULL, OPT_TARGET_BYTES },
+    {"target-kl",      required_argument, NULL, OPT_TARGET_KL    },
+    {"context",        required_argument, NULL, OPT_CONTEXT      },
+    {"shape",          required_argument, NULL, OPT_SHAPE        },
+    {"kv",             required_argument, NULL, OPT_KV           },
+    {"output",         required_argument, NULL, OPT_OUTPUT       },
+    {"profile",        required_argument, NULL, OPT_PROFILE      },
+    {"norm",           required_argument, NULL, OPT_NORM         },
+    {"residual-scale", required_argument, NULL, OPT_SCALE        },
+    {"threads",        required_argument, NULL, OPT_THREADS      },
+    {"accept",         required_argument, NULL, OPT_ACCEPT       },
+    {"dry-run",        no_argument,       NULL, OPT_DRY_RUN      },
+    {"help",           no_argument,       NULL, 'h'              },
+    {NULL,             0,                 NULL, 0                },
 };
 
 /* The usage, and the architectures as the converter's own table has them. */
@@ -172,9 +175,15 @@ static int read_value(int opt, const char *text, struct convert_options *o,
     return 0;
 }
 
+/* Files of text that the options name, or NULL. */
+struct text_files {
+    const char *calibration, *chat_template;
+};
+
 /* -1: run; else the exit code. */
 static int read_options(int argc, char **argv, struct convert_options *o,
-                        const char **text, struct tiers *tiers, bool *dry)
+                        struct text_files *files, struct tiers *tiers,
+                        bool *dry)
 {
     const char **strings[] = {
         [OPT_OUT - OPT_OUT] = &o->out,
@@ -182,7 +191,8 @@ static int read_options(int argc, char **argv, struct convert_options *o,
         [OPT_QUANT - OPT_OUT] = &o->quant,
         [OPT_HEAD_QUANT - OPT_OUT] = &o->head_quant,
         [OPT_CALIBRATE - OPT_OUT] = &o->calibrate,
-        [OPT_CALIBRATION - OPT_OUT] = text,
+        [OPT_CALIBRATION - OPT_OUT] = &files->calibration,
+        [OPT_CHAT_TEMPLATE - OPT_OUT] = &files->chat_template,
         [OPT_SHAPE - OPT_OUT] = &o->shape,
         [OPT_KV - OPT_OUT] = &o->kv,
         [OPT_OUTPUT - OPT_OUT] = &o->output,
@@ -269,28 +279,47 @@ static int foretell(struct convert_options *o, const struct tiers *t)
     return rc;
 }
 
+/* text, tmpl: the caller's, also after an error. */
+static int read_texts(const struct text_files *files, struct buf *text,
+                      struct buf *tmpl, struct convert_options *o,
+                      struct err *e)
+{
+    if (files->calibration != NULL) {
+        RETERR(file_read(files->calibration, CALIBRATE_TEXT_MAX, text, e));
+        o->calibration = text->n > 0 ? text->p : "";
+        o->calibration_bytes = text->n;
+    }
+    if (files->chat_template != NULL) {
+        int rc = chat_read(files->chat_template, tmpl, e);
+        o->chat_template = tmpl->p;
+        return rc < 0 ? err_prefix(e, rc, "--chat-template") : 0;
+    }
+    return 0;
+}
+
 int cli_convert(int argc, char **argv)
 {
     bool dry = false;
-    const char *path = NULL;
+    struct text_files files = {0};
     struct buf text = {0};
+    struct buf tmpl = {0};
     struct tiers tiers = {0};
     struct convert_options o;
     struct err e = {0};
     convert_options_init(&o);
-    int rc = read_options(argc, argv, &o, &path, &tiers, &dry);
+    int rc = read_options(argc, argv, &o, &files, &tiers, &dry);
     if (rc >= 0) {
         return rc;
     }
-    if (path != NULL) {
-        if (file_read(path, CALIBRATE_TEXT_MAX, &text, &e) < 0) {
-            return err_print(&e);
-        }
-        o.calibration = text.n > 0 ? text.p : "";
-        o.calibration_bytes = text.n;
-    }
     o.context = tiers.context[0];
-    rc = dry ? foretell(&o, &tiers) : cli_convert_run(convert_run, &o);
+    if (read_texts(&files, &text, &tmpl, &o, &e) < 0) {
+        rc = err_print(&e);
+    } else if (dry) {
+        rc = foretell(&o, &tiers);
+    } else {
+        rc = cli_convert_run(convert_run, &o);
+    }
     buf_fini(&text);
+    buf_fini(&tmpl);
     return rc == EXIT_SUCCESS && !dry ? make_tiers(&o, &tiers) : rc;
 }

@@ -22,7 +22,7 @@ static const char usage[] =
     "               m4-pro, m4-max, m5, m5-pro, m5-max; cpu: the CPU backend\n"
     "               alone, whose context has no limit but the model's own\n"
     "  --context S  positions (default: the model's own, at most 4096; under\n"
-    "               profile cpu as many as a quarter of the memory holds)\n"
+    "               profile cpu 32768, as memory allows)\n"
     "  --quant Q    int8 (default), fp16, int8-tensor, int4, lut4, lut6\n"
     "  --target-bytes N, --target-kl X\n"
     "               as for aned convert. The forms need a measurement, which\n"

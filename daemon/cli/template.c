@@ -102,13 +102,8 @@ static int open_template(struct options *o, struct err *e)
         piece(o->tok, tokenizer_eos(o->tok), &o->eos);
         return chat_compile(tokenizer_template(o->tok), &o->t, e);
     }
-    int rc = file_read(o->file, JINJA_TEXT_MAX, &text, e);
-    if (rc == 0 && text.p != NULL && strlen(text.p) != text.n) {
-        rc = err_set(e, ERR_TEMPLATE, "a NUL byte in the template");
-    }
-    if (rc == 0) {
-        rc = chat_compile(text.p != NULL ? text.p : "", &o->t, e);
-    }
+    RETERR(chat_read(o->file, &text, e));
+    int rc = chat_compile(text.p, &o->t, e);
     buf_fini(&text);
     return rc;
 }

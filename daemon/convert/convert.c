@@ -67,7 +67,7 @@ static int stage_measuring(struct job *j, struct err *e)
     int32_t tokens[CALIBRATION_TOKENS] = {0};
     RETERR(progress_stage(&j->progress, "measuring", 0, e));
     RETERR(convert_staged(j, "tokenizer.gguf", vocab, e));
-    RETERR(gguf_write_vocab(j->g, vocab, e));
+    RETERR(gguf_write_vocab(j->g, j->o->chat_template, vocab, e));
     uint32_t n = quality_tokens(j->g, vocab, j->d.vocab, tokens,
                                 CALIBRATION_TOKENS, &j->result.notes);
     const struct reference_conf conf = {.threads = j->o->threads,

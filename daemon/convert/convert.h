@@ -37,6 +37,8 @@ struct convert_options {
     /* UTF-8 text to calibrate with; NULL: what the model writes. Borrowed. */
     const char *calibration;
     size_t calibration_bytes;
+    /* Jinja in place of the source's chat template; NULL: its own. Borrowed. */
+    const char *chat_template;
     /* 0 = default: MODEL_CONTEXT_DEFAULT at most, but under profile cpu what
      * the memory holds. */
     uint32_t context;
@@ -88,9 +90,9 @@ struct convert_result {
 
 /* All defaults, and this machine's memory. Not in a sandbox. */
 void convert_options_init(struct convert_options *o);
-/* Errors: GGUF_*, ARCH, CONVERT, UNSUPPORTED, RANGE, STRUCTURE, EXISTS, IO,
- * NO_SPACE, CANCELLED, SOURCE_CHANGED, BUSY (the same conversion is being made
- * there by another process). */
+/* Errors: TEMPLATE, GGUF_*, ARCH, CONVERT, UNSUPPORTED, RANGE, STRUCTURE,
+ * EXISTS, IO, NO_SPACE, CANCELLED, SOURCE_CHANGED, BUSY (the same conversion
+ * is being made there by another process). */
 CHECKED int convert_run(const struct convert_options *o,
                         struct convert_result *ret, struct err *e);
 
@@ -123,7 +125,8 @@ CHECKED int convert_forecast(const struct convert_options *o,
  * {"stage","fraction"}, CONVERT_REPORT with what `report` is called with, then
  * CONVERT_DONE {"gates":[...],"warnings":[...],"bundle_bytes",...}
  * or ERROR). The job's JSON: {"source","out","name","quant","head_quant",
- * "quant_for":[...],"target_bytes","target_kl","calibrate","calibration" (a path),
+ * "quant_for":[...],"target_bytes","target_kl","calibrate","calibration" and
+ * "chat_template" (paths),
  * "context","shape","kv","profile","norm","residual_scale","threads","keep_records"}; absent ones default. With
  * "kind":"import" the source is a manifest (import/import.h):
  * {"source","out","name","tokenizer","set":[...],"profile", "threads"}; fd 4 is

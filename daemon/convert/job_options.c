@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/num.h"
 #include "convert/job.h"
+#include "model/chat.h"
 
 static const char *base_name(const char *path)
 {
@@ -51,6 +52,15 @@ int convert_choice(const char *what, const char *v, const char *a,
     return 0;
 }
 
+/* A template that is not one is refused before any work. */
+static int check_template(const char *text, struct err *e)
+{
+    struct chat_template *t = NULL;
+    int rc = text != NULL ? chat_compile(text, &t, e) : 0;
+    chat_free(t);
+    return rc < 0 ? err_prefix(e, rc, "chat_template") : 0;
+}
+
 int convert_read_options(struct job *j, struct err *e)
 {
     const struct convert_options *o = j->o;
@@ -68,6 +78,7 @@ int convert_read_options(struct job *j, struct err *e)
                      &j->emit.argmax, e));
     RETERR(convert_choice("norm", o->norm, "scale", "max", &unused, e));
     RETERR(plan_profile(o->profile, &j->profile, e));
+    RETERR(check_template(o->chat_template, e));
     if (o->out == NULL) { /* a question, and nothing to be named */
         (void)snprintf(j->name, sizeof(j->name), "%s", base_name(o->source));
         return 0;
@@ -145,8 +156,9 @@ static uint32_t default_context(const struct job *j, const char **ret_by)
     *ret_by = "default";
     if (!j->profile.chip && each > 0) {
         uint64_t room = j->o->memory_bytes / MODEL_CONTEXT_PARTS / each;
-        *ret_by = room > most ? "memory" : "default";
-        most = num_max(room, most);
+        bool less = room > most && room < MODEL_CONTEXT_LONG;
+        *ret_by = less ? "memory" : "default";
+        most = num_max(num_min(room, MODEL_CONTEXT_LONG), most);
     }
     if (j->d.context_train <= most) {
         *ret_by = "model";

@@ -18,6 +18,7 @@
 #include "convert/import/import.h"
 #include "convert/reshard.h"
 #include "convert/sandbox.h"
+#include "model/chat.h"
 #include "proto/msg.h"
 #include "proto/parent.h"
 
@@ -32,6 +33,7 @@ struct worker {
     struct import_options import;
     struct convert_options o;
     struct buf text;         /* to calibrate with */
+    struct buf template;     /* in place of the source's */
     struct gguf_parts parts; /* from SOURCE_FD on, the one it was given first;
                                 of an import: its vocabulary's */
     struct sandbox_report sandbox;
@@ -257,18 +259,24 @@ static void enter_sandbox(struct worker *w, struct sandbox_conf c)
              w->sandbox.seatbelt);
 }
 
-/* Before the sandbox, which sees no other folder; only its bytes are read here.
- */
-static int open_text(struct worker *w, struct err *e)
+/* Before the sandbox, which sees no other folder; only their bytes are read
+ * here. */
+static int open_texts(struct worker *w, struct err *e)
 {
     const char *path = NULL;
     RETERR(json_want_str(w->spec, "calibration", false, &path, e));
-    if (path == NULL) {
-        return 0;
+    if (path != NULL) {
+        RETERR(file_read(path, CALIBRATE_TEXT_MAX, &w->text, e));
+        w->o.calibration = w->text.n > 0 ? w->text.p : "";
+        w->o.calibration_bytes = w->text.n;
+        path = NULL;
     }
-    RETERR(file_read(path, CALIBRATE_TEXT_MAX, &w->text, e));
-    w->o.calibration = w->text.n > 0 ? w->text.p : "";
-    w->o.calibration_bytes = w->text.n;
+    RETERR(json_want_str(w->spec, "chat_template", false, &path, e));
+    if (path != NULL) {
+        int rc = chat_read(path, &w->template, e);
+        w->o.chat_template = w->template.p;
+        return rc < 0 ? err_prefix(e, rc, "chat_template") : 0;
+    }
     return 0;
 }
 
@@ -345,7 +353,7 @@ static int run_job(struct worker *w, const struct frame *f,
         open_bundle(w);
         return reshard_run(&w->o, r, e);
     }
-    RETERR(open_text(w, e));
+    RETERR(open_texts(w, e));
     RETERR(w->imports ? open_import(w, e) : open_source(w, e));
     w->import.common = w->o;
     return w->imports ? import_run(&w->import, r, e) : convert_run(&w->o, r, e);
@@ -377,6 +385,7 @@ int convert_role(int argc, char **argv)
     }
     json_free(w.spec);
     buf_fini(&w.text);
+    buf_fini(&w.template);
     gguf_parts_close(&w.parts);
     frame_in_fini(&w.in);
     return rc;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/utf8.h"
 #include "model/chat_continue.h"
 #include "model/jinja/ast.h"
@@ -19,6 +20,21 @@ struct chat_template {
     bool thoughts[countof(thoughts)]; /* its text has this name; also as a
                                          string: m['thinking'] */
 };
+
+int chat_read(const char *path, struct buf *text, struct err *e)
+{
+    int rc = file_read(path, JINJA_TEXT_MAX, text, e);
+    if (rc == ERR_TOO_BIG) {
+        return err_set(e, ERR_TEMPLATE,
+                       "a chat template of more than %zu bytes",
+                       (size_t)JINJA_TEXT_MAX);
+    }
+    if (rc == 0 && strlen(text->p) != text->n) {
+        buf_fini(text);
+        rc = err_set(e, ERR_TEMPLATE, "a NUL byte in the chat template");
+    }
+    return rc;
+}
 
 int chat_compile(const char *tmpl, struct chat_template **ret, struct err *e)
 {

@@ -58,6 +58,10 @@ struct chat_request {
 
 struct chat_template;
 
+/* A template that is a file of text. *text is the caller's: buf_fini; after an
+ * error nothing is owned. Errors: NOT_FOUND, IO, TEMPLATE (more than
+ * JINJA_TEXT_MAX bytes, or a NUL byte). */
+CHECKED int chat_read(const char *path, struct buf *text, struct err *e);
 /* tmpl: the Jinja text (NULL when the model has none: TEMPLATE). Errors: those
  * of jinja_compile. *ret is the caller's: chat_free(). */
 CHECKED int chat_compile(const char *tmpl, struct chat_template **ret,

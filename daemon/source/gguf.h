@@ -203,6 +203,6 @@ CHECKED int gguf_guard(int (*fn)(void *ctx, struct err *e), void *ctx,
 
 /* Copy the vocabulary metadata (every general.*, tokenizer.* key and the
  * architecture's vocab_size and context_length) as a GGUF v3 without tensors.
- */
-CHECKED int gguf_write_vocab(const struct gguf *g, const char *path,
-                             struct err *e);
+ * tmpl, where not NULL, is the copy's chat template, whatever g has. */
+CHECKED int gguf_write_vocab(const struct gguf *g, const char *tmpl,
+                             const char *path, struct err *e);

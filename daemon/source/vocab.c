@@ -13,7 +13,8 @@
 
 enum { TYPE_BYTE = 6, TYPE_MAX = 6 }; /* tokenizer.ggml.token_type */
 
-#define ID_ABSENT 0xFFFFFFFF
+#define ID_ABSENT    0xFFFFFFFF
+#define TEMPLATE_KEY "tokenizer.chat_template"
 
 void gguf_note(struct gguf_notes *notes, const char *fmt, ...)
 {
@@ -238,8 +239,7 @@ static int check_ids(const struct gguf *g, uint64_t n, struct gguf_notes *notes,
 static int check_kinds(const struct gguf *g, struct err *e)
 {
     static const char *const strings[] = {"tokenizer.ggml.model",
-                                          "tokenizer.ggml.pre",
-                                          "tokenizer.chat_template"};
+                                          "tokenizer.ggml.pre", TEMPLATE_KEY};
     static const char *const bools[] = {"tokenizer.ggml.add_bos_token",
                                         "tokenizer.ggml.add_eos_token",
                                         "tokenizer.ggml.add_space_prefix"};
@@ -272,8 +272,13 @@ int gguf_check_vocab(const struct gguf *g, struct gguf_notes *notes,
 
 /* --- the copy --- */
 
-static bool wanted(struct span arch, struct span key)
+/* tmpl: one that takes the place of g's own. */
+static bool wanted(struct span arch, struct span key, const char *tmpl)
 {
+    if (tmpl != NULL && key.n == strlen(TEMPLATE_KEY) &&
+        begins(key, TEMPLATE_KEY)) {
+        return false;
+    }
     if (begins(key, "general.") || begins(key, "tokenizer.")) {
         return true;
     }
@@ -300,24 +305,41 @@ static void put_kv(struct buf *b, const struct gguf_kv *kv)
     buf_put(b, kv->p, (size_t)kv->bytes);
 }
 
-int gguf_write_vocab(const struct gguf *g, const char *path, struct err *e)
+static void put_template(struct buf *b, const char *tmpl)
 {
+    const struct gguf_kv kv = {
+        .key = {TEMPLATE_KEY, strlen(TEMPLATE_KEY)},
+        .kind = GGUF_STRING,
+        .p = (const void *)tmpl,
+        .bytes = strlen(tmpl),
+    };
+    put_kv(b, &kv);
+}
+
+int gguf_write_vocab(const struct gguf *g, const char *tmpl, const char *path,
+                     struct err *e)
+{
+    size_t more = tmpl != NULL ? strlen(tmpl) : 0;
     struct buf b;
     struct span arch = {"", 0};
-    uint64_t n = 0;
+    uint64_t n = tmpl != NULL ? 1 : 0;
     (void)!gguf_get_str(g, "general.architecture", &arch);
-    buf_init(&b, (size_t)g->n + KIB(1)); /* a selection of its own bytes */
+    /* a selection of its own bytes */
+    buf_init(&b, (size_t)g->n + more + KIB(1));
     for (size_t i = 0; i < g->n_kv; i++) {
-        n += wanted(arch, g->kv[i].key);
+        n += wanted(arch, g->kv[i].key, tmpl);
     }
     buf_put(&b, "GGUF", 4);
     buf_u32(&b, 3);
     buf_u64(&b, 0); /* tensors */
     buf_u64(&b, n);
     for (size_t i = 0; i < g->n_kv; i++) {
-        if (wanted(arch, g->kv[i].key)) {
+        if (wanted(arch, g->kv[i].key, tmpl)) {
             put_kv(&b, &g->kv[i]);
         }
+    }
+    if (tmpl != NULL) {
+        put_template(&b, tmpl);
     }
     int rc = buf_ok(&b) ? file_write(path, b.p, b.n, e)
                         : err_set(e, ERR_NOMEM, "%s", err_text(ERR_NOMEM));

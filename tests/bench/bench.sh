@@ -56,7 +56,7 @@ cmd_bench() {
         overhead) script=overhead.py targets=tests/bench/bench_streams ;;
         sweep) script=sweep.py targets=tests/bench/sweep ;;
         day | memory | exact) script=$what.py ;;
-        latency | shapes | speculation) script=bench_$what.py ;;
+        agents | latency | shapes | speculation) script=bench_$what.py ;;
         *) what='' ;;
     esac
     [ -z "$what" ] || shift
@@ -71,6 +71,7 @@ cmd_bench() {
     case "$what" in
         cpu) ! asks "$*" --shape gemma || gemma_file ;;
         overhead) case "$*" in *gemma*) gemma_file ;; esac ;;
+        agents) gemma_file ;;
         day) asks "$*" --model demo stories || gemma_file ;;
         memory) asks "$*" --model demo || gemma_file ;;
         speculation) asks "$*" --shape 0.5b demo || gemma_file ;;

@@ -40,6 +40,9 @@ def post(d, **spec):
 def test_what_is_refused(d, demo_gguf, tmp_path):
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "secret").write_text("x")
+    (tmp_path / "broken.jinja").write_text("{% if x %}")
+    (tmp_path / "large.jinja").write_text("x" * (256 * 1024 + 1))
+    (tmp_path / "nul.jinja").write_bytes(b"a\0b")
     s = str(demo_gguf)
     for spec, param in (({}, "source"), ({"source": 1}, "source"), ({"source": "relative.gguf"}, "source"),
                         ({"source": str(tmp_path / "none")}, "source"), ({"source": str(tmp_path)}, "source"),
@@ -57,6 +60,14 @@ def test_what_is_refused(d, demo_gguf, tmp_path):
                         ({"source": s, "calibrate": "x"}, "calibrate"), ({"source": s, "calibration": "relative"}, "calibration"),
                         ({"source": s, "calibration": str(tmp_path / "none")}, "calibration"),
                         ({"source": s, "calibrate": "off", "calibration": s}, "calibration"),
+                        ({"source": s, "chat_template": 1}, "chat_template"), ({"source": s, "chat_template": "relative"}, "chat_template"),
+                        ({"source": s, "chat_template": str(tmp_path / "none")}, "chat_template"),
+                        ({"source": s, "chat_template": str(tmp_path / "fifo")}, "chat_template"),
+                        ({"source": s, "chat_template": str(tmp_path / "broken.jinja")}, "chat_template"),
+                        ({"source": s, "chat_template": str(tmp_path / "large.jinja")}, "chat_template"),
+                        ({"source": s, "chat_template": str(tmp_path / "nul.jinja")}, "chat_template"),
+                        ({"reshard": "m", "name": "n", "chat_template": s}, "chat_template"),
+                        ({"source": s, "kind": "import", "tokenizer": s, "chat_template": s}, "chat_template"),
                         ({"source": s, "context": -1}, "context"), ({"source": s, "context": "x"}, "context"),
                         ({"source": s, "bogus": 1}, "bogus"), ({"source": s, "shape": 5}, "shape")):
         r = post(d, **spec)
@@ -100,6 +111,70 @@ def test_calibration(d, demo_gguf, anectl, tmp_path):
     text.write_text("Too short.")
     end = d.convert(demo_gguf, "short", context=256, calibration=str(text))
     assert end["state"] == "failed" and "calibration text" in end["error"]["message"]
+
+
+TOOLS = [{"type": "function", "function": {"name": "list_files", "parameters": {"type": "object", "properties": {}}}}]
+SHOWS_TOOLS = ("""{% if tools %}<|im_start|>system
+# Tools
+{% for t in tools %}{{ t | tojson }}
+{% endfor %}For a call: <tool_call>{"name": NAME, "arguments": {}}</tool_call><|im_end|>
+{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}
+{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>{"name": {{ c.function.name | tojson }}, "arguments": """
+               """{{ c.function.arguments | tojson }}}</tool_call>{% endfor %}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}""")
+
+
+def prompt(d, model, **body):
+    with d.http() as c:
+        r = c.post("/apply-template", json={"model": model, "messages": [{"role": "user", "content": "What is here?"}], **body})
+        return r.json()["prompt"] if r.status_code == 200 else r.json()["error"]["message"]
+
+
+def test_another_chat_template(d, demo_gguf, anectl, aned, tmp_path):
+    """The demo model's own shows no tools; with another template it does, and its smaller contexts with it."""
+    path = tmp_path / "tools.jinja"
+    path.write_text(SHOWS_TOOLS)
+    assert d.convert(demo_gguf, "own", context=256)["state"] == "done"
+    assert "list_files" not in prompt(d, "own", tools=TOOLS)
+    r = subprocess.run([anectl, "--socket", d.sock, "convert", demo_gguf, "--name", "told", "-c", "256,128", "--chat-template", path.name],
+                       capture_output=True, text=True, cwd=tmp_path)
+    assert r.returncode == 0, r.stderr
+    for model in "told", "told-128":
+        assert '{"type": "function", "function": {"name": "list_files"' in prompt(d, model, tools=TOOLS)
+        assert prompt(d, model) == "<|im_start|>user\nWhat is here?<|im_end|>\n<|im_start|>assistant\n"
+    with d.http() as c:
+        own, told = (c.get(f"/aned/v1/models/{m}").json() for m in ("own", "told"))
+        assert own["fingerprint"] != told["fingerprint"]
+        assert c.get("/props", params={"model": "told"}).json()["chat_template"] == SHOWS_TOOLS
+    weights = [{p.relative_to(d.home / "models" / m): p.read_bytes() for p in (d.home / "models" / m).rglob("weight*.bin")} for m in ("own", "told")]
+    assert weights[0] and weights[0] == weights[1]
+    made = tmp_path / "made"
+    r = subprocess.run([aned, "convert", demo_gguf, "--out", made, "--context", "256", "--chat-template", path], capture_output=True, text=True)
+    assert r.returncode == 0, r.stderr
+    assert (made / "tokenizer.gguf").read_bytes() == (d.home / "models" / "told" / "tokenizer.gguf").read_bytes()
+
+
+@pytest.mark.parametrize("text, said", [("a\n{% if x %}\n{% endfor %}", "line 3"), ("x" * (256 * 1024 + 1), "262144 bytes"), ("{% include 'x' %}", "line 1")])
+def test_what_is_no_chat_template(d, demo_gguf, anectl, aned, tmp_path, text, said):
+    path = tmp_path / "t.jinja"
+    path.write_text(text)
+    for command in ([anectl, "--socket", d.sock, "convert", demo_gguf], [aned, "convert", demo_gguf, "--out", tmp_path / "b"],
+                    [aned, "convert", demo_gguf, "--out", tmp_path / "b", "--dry-run"]):
+        r = subprocess.run([*command, "--chat-template", path], capture_output=True, text=True)
+        assert r.returncode == 65 and said in r.stderr and "chat" in r.stderr, (r.returncode, r.stderr)
+    with d.http() as c:
+        assert c.get("/aned/v1/jobs").json() == {"jobs": []}
+    assert not (tmp_path / "b").exists()
+
+
+def test_a_template_that_shows_no_message(d, demo_gguf, tmp_path):
+    """It compiles, so only the report of the model's quality can say it."""
+    (tmp_path / "t.jinja").write_text("Hi.")
+    assert d.convert(demo_gguf, "m", context=256, chat_template=str(tmp_path / "t.jinja"))["state"] == "done"
+    with d.http() as c:
+        rungs = {r["name"]: r for r in c.get("/aned/v1/models/m/quality").json()["report"]["rungs"]}
+    assert rungs["prompt"]["verdict"] == "failed" and "chat template" in rungs["prompt"]["detail"]
 
 
 def test_a_job_and_its_events(d, demo_gguf):

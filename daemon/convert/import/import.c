@@ -280,7 +280,7 @@ static int stage_writing(struct import *j, struct err *e)
     char to[IMPORT_PATH_ROOM];
     RETERR(progress_stage(&j->progress, "writing", j->bytes, e));
     RETERR(staged(j, VOCAB_FILE, to, e));
-    RETERR(gguf_write_vocab(j->g, to, e));
+    RETERR(gguf_write_vocab(j->g, NULL, to, e));
     RETERR(import_resolve(j->dir, j->m.embed, from, e));
     RETERR(staged(j, EMBED_FILE, to, e));
     RETERR(import_table(&j->copy, from, (uint64_t)j->m.vocab * j->m.d_model * 2,

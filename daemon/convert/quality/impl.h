@@ -69,9 +69,19 @@ struct ladder {
     bool tapping;
     size_t shard; /* that is running */
     uint32_t pos; /* columns that ran before */
+    uint32_t seen;      /* layers of rung `program` that were told of */
+    uint64_t told;      /* units of the present part that are told already */
+    struct err stopped; /* told while a program ran: not wanted any more */
     struct logits_sum sum;
     const float *to; /* what the rows are compared with */
 };
+
+/* What the program rung takes, in quarters of the reference's work. */
+#define PROGRAM_PARTS 8u
+
+/* Tell the progress while a program runs: one prediction of a long context may
+ * take minutes. What the caller answers is heard when the rung ends. */
+void ladder_tick(struct ladder *r, uint64_t units);
 
 /* --- files.c --- */
 

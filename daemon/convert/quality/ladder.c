@@ -85,12 +85,25 @@ static int make_room(struct ladder *r, struct err *e)
                : err_set(e, ERR_NOMEM, "logits of %u positions", r->n);
 }
 
-static int worked(const struct ladder *r, unsigned parts, struct err *e)
+void ladder_tick(struct ladder *r, uint64_t units)
 {
-    return r->conf->progress != NULL
-               ? progress_add(r->conf->progress,
-                              reference_bytes(r->d) / 4 * parts, e)
-               : 0;
+    if (r->conf->progress != NULL && r->stopped.code == 0) {
+        (void)!progress_add(r->conf->progress, units, &r->stopped);
+        r->told += units;
+    }
+}
+
+/* A rung has ended, of so many parts. */
+static int worked(struct ladder *r, unsigned parts, struct err *e)
+{
+    uint64_t units = reference_bytes(r->d) / 4 * parts;
+    units -= num_min(units, r->told);
+    r->told = 0;
+    if (r->stopped.code != 0) {
+        return err_set(e, r->stopped.code, "%s", r->stopped.msg);
+    }
+    return r->conf->progress != NULL ? progress_add(r->conf->progress, units, e)
+                                     : 0;
 }
 
 /* --- all --- */
@@ -110,7 +123,7 @@ static int candidate(struct ladder *r, struct err *e)
     if (rc == 0 && passed(q, RUNG_WEIGHTS)) {
         rc = open_candidate(r, &why);
         rc = rc == 0 ? rung_program(r, &why) : rc;
-        RETERR(worked(r, 8, e));
+        RETERR(worked(r, PROGRAM_PARTS, e));
     }
     if (rc == 0 && passed(q, RUNG_PROGRAM)) {
         rc = rung_widths(r, &why);

@@ -32,11 +32,17 @@ static void on_result(void *ctx, const char *op, const float *v, size_t n)
     size_t d = r->d->d_model;
     uint64_t layer = 0;
     bool last = strcmp(op, "hidden") == 0;
+    ladder_tick(r, 0);
     if (!r->tapping || n % d != 0 || (!last && !is_stream(op, &layer))) {
         return;
     }
     const struct bundle_shard *s = &r->b->shards[r->shard];
     layer = last ? s->last - 1u : s->first + layer;
+    if (layer == r->seen) {
+        r->seen++;
+        ladder_tick(r,
+                    reference_bytes(r->d) / 4 * PROGRAM_PARTS / r->d->n_layers);
+    }
     size_t t = n / d;
     size_t some = num_min(t, r->n - r->pos);
     for (size_t i = 0; layer < r->d->n_layers && i < d; i++) {

@@ -32,7 +32,10 @@ struct tok {
 struct toks {
     struct tok *t;
     size_t n, cap;
+    struct span text; /* that they are of, borrowed */
 };
+/* The line, from 1, of a byte of the text. */
+size_t toks_line(const struct toks *t, size_t at);
 
 /* Interned names: a table of open addressing. */
 struct names {

@@ -25,10 +25,20 @@ struct lexer {
     struct err *e;
 };
 
+size_t toks_line(const struct toks *t, size_t at)
+{
+    size_t line = 1;
+    for (size_t i = 0; i < at && i < t->text.n; i++) {
+        line += t->text.p[i] == '\n';
+    }
+    return line;
+}
+
 static int bad(struct lexer *x, const char *what)
 {
-    return err_set(x->e, ERR_TEMPLATE, "the chat template: %s at byte %zu",
-                   what, x->at);
+    return err_set(x->e, ERR_TEMPLATE,
+                   "the chat template: %s in line %zu (byte %zu)", what,
+                   toks_line(x->out, x->at), x->at);
 }
 
 static int too_big(struct lexer *x)
@@ -491,6 +501,7 @@ int jinja_lex(struct arena *tmp, struct arena *a, struct names *names,
     if (p == NULL) {
         return err_set(e, ERR_TOO_BIG, "the chat template");
     }
+    ret->text = (struct span){p, n};
     struct lexer x = {.tmp = tmp,
                       .arena = a,
                       .names = names,

@@ -404,7 +404,8 @@ static bool fits(const struct node *n, unsigned left)
 
 int jinja_parse(struct jinja *t, const struct toks *toks, struct err *e)
 {
-    struct parser p = {.t = t, .arena = &t->arena, .at = toks->t, .e = e};
+    struct parser p = {
+        .t = t, .arena = &t->arena, .toks = toks, .at = toks->t, .e = e};
     struct node *n = parse_block(&p);
     if (n != NULL && p.at->kind != TK_END) {
         p.at++;

@@ -7,6 +7,7 @@
 struct parser {
     struct jinja *t;
     struct arena *arena;
+    const struct toks *toks;
     const struct tok *at;
     const struct node *macro; /* whose body is parsed, or NULL */
     size_t nodes;

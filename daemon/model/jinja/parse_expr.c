@@ -10,7 +10,9 @@ struct node *misparse(struct parser *p, const char *what)
     if (!p->failed) {
         struct span s = p->at->s;
         (void)err_set(p->e, ERR_TEMPLATE,
-                      "the chat template: %s, at \"%.*s\" (byte %zu)", what,
+                      "the chat template: %s in line %zu, at \"%.*s\" (byte "
+                      "%zu)",
+                      what, toks_line(p->toks, p->at->at),
                       (int)(s.n < 40 ? s.n : 40), s.p != NULL ? s.p : "",
                       p->at->at);
     }

@@ -39,11 +39,14 @@ static int want_word(const struct json *j, const char *key,
 static int unknown_key(const struct json *j, const char **param, struct err *e)
 {
     static const char *const keys[] = {
-        "source",      "name",         "quant",          "context",   "shape",
-        "kv",          "profile",      "norm",           "threads",   "accept",
-        "priority",    "head_quant",   "residual_scale", "quant_for", "kind",
-        "tokenizer",   "set",          "calibrate",      "output",    "reshard",
-        "calibration", "target_bytes", "target_kl",
+        "source",         "name",      "quant",
+        "context",        "shape",     "kv",
+        "profile",        "norm",      "threads",
+        "accept",         "priority",  "head_quant",
+        "residual_scale", "quant_for", "kind",
+        "tokenizer",      "set",       "calibrate",
+        "output",         "reshard",   "calibration",
+        "target_bytes",   "target_kl", "chat_template",
     };
     for (const struct json *c = json_first(j); c != NULL; c = json_next(c)) {
         if (strcmp(json_key(c), "force") == 0) {
@@ -87,9 +90,9 @@ static int want_origin(const struct json *j, struct job_wish *w,
                        const char **param, struct err *e)
 {
     static const char *const others[] = {
-        "source",       "quant",          "head_quant", "quant_for",
-        "norm",         "residual_scale", "calibrate",  "calibration",
-        "target_bytes", "target_kl"};
+        "source",       "quant",          "head_quant",   "quant_for",
+        "norm",         "residual_scale", "calibrate",    "calibration",
+        "target_bytes", "target_kl",      "chat_template"};
     *param = "reshard";
     RETERR(json_want_str(j, *param, false, &w->reshard, e));
     if (w->reshard == NULL) {
@@ -146,9 +149,11 @@ static int want_import(const struct json *j, struct job_wish *w,
     static const char *const kinds[] = {"convert", "import"};
     static const char *const mine[] = {"tokenizer", "set"};
     static const char *const theirs[] = {
-        "quant",   "head_quant",   "quant_for", "context",       "shape",
-        "kv",      "output",       "norm",      "calibrate",     "calibration",
-        "reshard", "target_bytes", "target_kl", "residual_scale"};
+        "quant",       "head_quant",     "quant_for",
+        "context",     "shape",          "kv",
+        "output",      "norm",           "calibrate",
+        "calibration", "reshard",        "target_bytes",
+        "target_kl",   "residual_scale", "chat_template"};
     const char *kind = NULL;
     RETERR(want_word(j, "kind", kinds, countof(kinds), &kind, param, e));
     w->import = kind != NULL && strcmp(kind, "import") == 0;
@@ -251,6 +256,8 @@ int job_wish_read(const struct json *j, struct job_wish *w, const char **param,
                        "calibration: of no use with calibrate "
                        "off");
     }
+    *param = "chat_template";
+    RETERR(json_want_str(j, *param, false, &w->chat_template, e));
     *param = "shape";
     RETERR(json_want_str(j, *param, false, &w->shape, e));
     RETERR(shape_parse(w->shape, &unused, e));

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "model/chat.h"
 #include "serve/jobs/jobs_impl.h"
 #include "store/row.h"
 
@@ -218,6 +219,7 @@ struct check {
     struct work work;
     struct job *job;
     char *source, *calibration; /* NULL: a model, no text to calibrate with */
+    char *chat_template;        /* NULL: the source's */
     const char *param;          /* the field that is wrong */
     int rc;
     struct err e;
@@ -234,11 +236,40 @@ static void check_file(struct check *c, const char *path, const char *field)
     }
 }
 
+static void check_template(struct check *c)
+{
+    struct chat_template *t = NULL;
+    struct buf text = {0};
+    check_file(c, c->chat_template, "chat_template");
+    if (c->rc != 0 || c->chat_template == NULL) {
+        return;
+    }
+    c->rc = chat_read(c->chat_template, &text, &c->e);
+    if (c->rc == 0) {
+        c->rc = chat_compile(text.p, &t, &c->e);
+    }
+    if (c->rc != 0) {
+        c->param = "chat_template";
+        c->rc = err_prefix(&c->e, c->rc, "%s", c->param);
+    }
+    chat_free(t);
+    buf_fini(&text);
+}
+
+static void check_free(struct check *c)
+{
+    free(c->source);
+    free(c->calibration);
+    free(c->chat_template);
+    free(c);
+}
+
 static void check_run(struct work *w) /* file thread */
 {
     struct check *c = container_of(w, struct check, work);
     check_file(c, c->source, "source");
     check_file(c, c->calibration, "calibration");
+    check_template(c);
 }
 
 static void check_done(struct work *w)
@@ -257,9 +288,7 @@ static void check_done(struct work *w)
     if (c->rc != 0) {
         created(j, c->rc, param, &c->e);
     }
-    free(c->source);
-    free(c->calibration);
-    free(c);
+    check_free(c);
     js->n_checks--;
     jobs_maybe_closed(js);
 }
@@ -300,10 +329,10 @@ static int check_files(struct job *j, const struct job_wish *wish,
     c->source = wish->source != NULL ? row_dup(wish->source) : NULL;
     c->calibration =
         wish->calibration != NULL ? row_dup(wish->calibration) : NULL;
+    c->chat_template =
+        wish->chat_template != NULL ? row_dup(wish->chat_template) : NULL;
     if (workq_put(j->of->srv->files, &c->work) != 0) {
-        free(c->source);
-        free(c->calibration);
-        free(c);
+        check_free(c);
         return err_set(e, ERR_BUSY, "too many files are being worked on");
     }
     j->of->n_checks++;

@@ -145,6 +145,7 @@ void job_judge(const struct job *j, struct model *m);
 struct job_wish {
     const char *source, *name, *quant, *head_quant, *shape, *kv, *profile;
     const char *norm, *calibrate, *calibration, *output;
+    const char *chat_template;
     const char *reshard; /* a model, in place of a source; NULL */
     int64_t context, threads;
     double residual_scale;

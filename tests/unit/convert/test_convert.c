@@ -6,6 +6,7 @@
 #include "base/half.h"
 #include "convert/arch/arch.h"
 #include "model/bundle.h"
+#include "model/tokenizer.h"
 #include "room.h"
 
 static const struct mil_feature *find_in(const struct mil_function *f,
@@ -220,6 +221,55 @@ static int convert_vocab(const struct mk *m, struct convert_result *r,
     assert_int_equal(count_entries(room), 1);
     (void)unlink(source);
     return rc;
+}
+
+/* The bundle has the template that the options give, and another fingerprint
+ * for it; one that is none, or too long, ends it with the line and no file. */
+static void another_chat_template(void **state)
+{
+    (void)state;
+    static const char other[] = "{% for m in messages %}{{ m.content }}"
+                                "{% endfor %}{{ tools }}";
+    static char big[JINJA_TEXT_MAX + 2];
+    struct mk m = mk_llama;
+    struct err e = {0};
+    struct convert_result r = {0};
+    struct bundle *b[2] = {NULL, NULL};
+    m.n_tokens = m.vocab;
+    const char *source = write_model(&m, "m.gguf");
+    for (unsigned i = 0; i < 2; i++) {
+        struct tokenizer *t = NULL;
+        struct convert_options o = options(source, at(i ? "two" : "one"));
+        o.chat_template = i == 1 ? other : NULL;
+        unit_ok(convert_run(&o, &r, &e), &e);
+        unit_ok(bundle_open(o.out, &b[i], &e), &e);
+        unit_ok(tokenizer_open(o.out, &t, &e), &e);
+        if (i == 1) {
+            assert_string_equal(tokenizer_template(t), other);
+        } else {
+            assert_null(tokenizer_template(t));
+        }
+        tokenizer_close(t);
+    }
+    assert_string_not_equal(b[0]->fingerprint, b[1]->fingerprint);
+    unit_ok(file_rmtree(b[0]->dir, &e), &e);
+    unit_ok(file_rmtree(b[1]->dir, &e), &e);
+    bundle_close(b[0]);
+    bundle_close(b[1]);
+    memset(big, 'x', sizeof(big) - 1);
+    const char *const wrong[] = {"a\n{% if x %}\n{% endfor %}", big, "\xff"};
+    const char *const said[] = {"line 3", "bytes", "UTF-8"};
+    for (size_t i = 0; i < countof(wrong); i++) {
+        struct convert_forecast f = {0};
+        struct convert_options o = options(source, at("bundle"));
+        o.chat_template = wrong[i];
+        assert_int_equal(convert_run(&o, &r, &e), ERR_TEMPLATE);
+        assert_non_null(strstr(e.msg, "chat_template: "));
+        assert_non_null(strstr(e.msg, said[i]));
+        assert_int_equal(convert_forecast(&o, &f, &e), ERR_TEMPLATE);
+        assert_int_equal(count_entries(room), 1);
+    }
+    (void)unlink(source);
 }
 
 /* An id that generation uses is refused by its key, as `aned inspect` does;
@@ -506,6 +556,7 @@ int main(void)
     const struct CMUnitTest t[] = {
         cmocka_unit_test(ids_outside_the_vocabulary),
         cmocka_unit_test(empty_tokens_are_warned_about),
+        cmocka_unit_test(another_chat_template),
         cmocka_unit_test(every_family_and_form),
         cmocka_unit_test(same_bytes_whatever_the_threads),
         cmocka_unit_test(cancel_in_every_stage),

@@ -299,6 +299,59 @@ static void bars(void **state)
     assert_int_equal(quality_bars("int2", &b, &e), ERR_INVALID);
 }
 
+/* --- progress --- */
+
+struct told {
+    unsigned all, within; /* calls; of them, other fractions while the packages
+                             ran in one prediction */
+    double last;
+    unsigned stop; /* at that call within; 0: never */
+};
+
+static uint64_t later(void)
+{
+    static uint64_t ms;
+    return ms += 1000; /* each step of the work is worth telling */
+}
+
+static bool on_told(void *ctx, const char *stage, double fraction)
+{
+    struct told *t = ctx;
+    assert_string_equal(stage, "gating");
+    assert_true(fraction >= t->last);
+    t->all++;
+    /* a quarter is the reference, then comes a half */
+    t->within += fraction > 0.26 && fraction < 0.74 && fraction > t->last;
+    t->last = fraction;
+    return t->stop == 0 || t->within < t->stop;
+}
+
+/* One prediction of a long context takes minutes: it is told of layer by layer,
+ * and more often that it goes on, and it can be cancelled there. */
+static void told_while_a_program_runs(void **state)
+{
+    (void)state;
+    struct mk m = model(&mk_gemma3);
+    struct made r = make(&m, "int8", "state");
+    const struct progress_part part = {"gating", 1};
+    for (unsigned stop = 0; stop < 2; stop++) {
+        struct told t = {.stop = stop};
+        struct progress p = {.fn = on_told, .ctx = &t, .now_ms = later};
+        const struct quality_conf conf = {.threads = 2, .progress = &p};
+        struct quality q = {0};
+        struct err e = {0};
+        progress_plan(&p, &part, 1);
+        unit_ok(progress_stage(&p, "gating", quality_work(&r.d), &e), &e);
+        int rc = quality_measure(at("b"), &r.d, &conf, &q, &e);
+        assert_int_equal(rc, stop ? ERR_CANCELLED : 0);
+        assert_true(t.within >= (stop ? 1 : m.layers - 1));
+        assert_true(t.all > 20 * m.layers || stop);
+        assert_true(stop ? t.last < 0.5 : t.last > 0.99);
+        quality_fini(&q);
+    }
+    drop(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest t[] = {
@@ -307,6 +360,7 @@ int main(void)
         cmocka_unit_test(weights_that_are_no_numbers),
         cmocka_unit_test(a_package_is_gone),
         cmocka_unit_test(bars),
+        cmocka_unit_test(told_while_a_program_runs),
     };
     return cmocka_run_group_tests(t, setup, teardown);
 }

@@ -220,8 +220,9 @@ static void the_default_context(void **state)
     } t[] = {
         {NULL,  0,    UINT64_C(1) << 40,                   4096,  "default"},
         {"m4",  0,    UINT64_C(1) << 40,                   4096,  "default"},
-        {"cpu", 0,    UINT64_C(1) << 40,                   40000, "model"  },
-        {"cpu", 0,    each * 4 * 40000,                    40000, "model"  },
+        {"cpu", 0,    UINT64_C(1) << 40,                   32768, "default"},
+        {"cpu", 0,    each * 4 * 32768,                    32768, "default"},
+        {"cpu", 0,    each * 4 * 32767,                    32736, "memory" },
         {"cpu", 0,    each * 4 * 9999,                     9984,  "memory" },
         {"cpu", 0,    each * 4 * 4095,                     4096,  "default"},
         {"cpu", 0,    0,                                   4096,  "default"},

@@ -1,9 +1,11 @@
 /* test_chat.c - messages into prompts by chat templates, byte for byte. */
 #include <dirent.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "model/chat.h"
 #include "proto/json.h"
+#include "proto/limits.h"
 #include "tests/unit/unit.h"
 
 #define WHEN 1736933400 /* 2025-01-15 09:30 UTC, as in the shared vectors */
@@ -344,6 +346,34 @@ static void test_mentions(void **state)
     assert_non_null(strstr(e.msg, "no chat template"));
 }
 
+/* A template from a file: whole, or refused. */
+static void test_read(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    struct buf text = {0};
+    char path[] = "/tmp/aned-test-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(chat_read("/tmp/aned-no-such-file", &text, &e),
+                     ERR_NOT_FOUND);
+    unit_ok(chat_read(path, &text, &e), &e);
+    assert_string_equal(text.p, "");
+    buf_fini(&text);
+    assert_int_equal(ftruncate(fd, 1), 0); /* a NUL byte */
+    assert_int_equal(chat_read(path, &text, &e), ERR_TEMPLATE);
+    assert_int_equal(ftruncate(fd, JINJA_TEXT_MAX + 1), 0);
+    assert_int_equal(chat_read(path, &text, &e), ERR_TEMPLATE);
+    assert_non_null(strstr(e.msg, "262144 bytes"));
+    assert_int_equal(ftruncate(fd, 0), 0);
+    assert_int_equal(pwrite(fd, "a{{ b }}", 8, 0), 8);
+    unit_ok(chat_read(path, &text, &e), &e);
+    assert_string_equal(text.p, "a{{ b }}");
+    buf_fini(&text);
+    (void)close(fd);
+    assert_int_equal(unlink(path), 0);
+}
+
 /* Rendered again and again, also at once, a template gives the same. */
 static void test_compiled_once(void **state)
 {
@@ -464,6 +494,7 @@ int main(void)
         cmocka_unit_test(test_neighbours),
         cmocka_unit_test(test_bad_json),
         cmocka_unit_test(test_mentions),
+        cmocka_unit_test(test_read),
         cmocka_unit_test(test_compiled_once),
         cmocka_unit_test(test_generated),
     };

@@ -155,7 +155,7 @@ static void copies_the_vocabulary(void **state)
         struct gguf *a = NULL;
         struct gguf *b = NULL;
         unit_ok(gguf_open(shared_path(sound[i]), &a, &e), &e);
-        unit_ok(gguf_write_vocab(a, path, &e), &e);
+        unit_ok(gguf_write_vocab(a, NULL, path, &e), &e);
         unit_ok(gguf_open(path, &b, &e), &e);
         unit_ok(gguf_check_vocab(b, NULL, &e), &e);
         assert_int_equal(gguf_n_tensors(b), 0);
@@ -178,6 +178,44 @@ static void copies_the_vocabulary(void **state)
         gguf_close(a);
         gguf_close(b);
     }
+    assert_int_equal(unlink(path), 0);
+}
+
+/* Another chat template takes the place of the vocabulary's own, or comes
+ * where there is none; all else is as it was. */
+static void copies_with_another_template(void **state)
+{
+    (void)state;
+    static const char other[] = "{{ messages }} other";
+    const char *key = "tokenizer.chat_template";
+    char path[] = "/tmp/aned-test-XXXXXX";
+    unsigned had = 0;
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    (void)close(fd);
+    for (size_t i = 0; i < countof(sound); i++) {
+        struct err e = {0};
+        struct span text = {0};
+        struct gguf *a = NULL;
+        struct gguf *plain = NULL;
+        struct gguf *b = NULL;
+        unit_ok(gguf_open(shared_path(sound[i]), &a, &e), &e);
+        unit_ok(gguf_write_vocab(a, NULL, path, &e), &e);
+        unit_ok(gguf_open(path, &plain, &e), &e);
+        unit_ok(gguf_write_vocab(a, other, path, &e), &e);
+        unit_ok(gguf_open(path, &b, &e), &e);
+        unit_ok(gguf_check_vocab(b, NULL, &e), &e);
+        assert_true(gguf_get_str(b, key, &text));
+        assert_int_equal(text.n, strlen(other));
+        assert_memory_equal(text.p, other, text.n);
+        bool has = gguf_find(a, key) != NULL;
+        had += has;
+        assert_int_equal(gguf_n_kv(b), gguf_n_kv(plain) + (has ? 0 : 1));
+        gguf_close(a);
+        gguf_close(plain);
+        gguf_close(b);
+    }
+    assert_true(had < countof(sound)); /* the data have both kinds */
     assert_int_equal(unlink(path), 0);
 }
 
@@ -252,6 +290,7 @@ int main(void)
         cmocka_unit_test(refuses_all_malformed),
         cmocka_unit_test(opens_sound_files),
         cmocka_unit_test(copies_the_vocabulary),
+        cmocka_unit_test(copies_with_another_template),
         cmocka_unit_test(dequantises_bit_for_bit),
     };
     return cmocka_run_group_tests_name("gguf_corpus", tests, NULL, NULL);
