@@ -167,7 +167,7 @@ static void without_room_for_a_copy_it_is_taken(void **state)
     x[1] = (struct sched_stream){
         .prompt = prompt[1], .n_prompt = 500, .reuse = true, .max_new = 1};
     for (int k = 100; k < 500; k++) {
-        prompt[1][k] = k;
+        prompt[1][k] = 5000 + k;
     }
     assert_int_equal(sched_add(&s, &x[1], 2), 0);
     step(2);
