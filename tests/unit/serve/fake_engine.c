@@ -13,7 +13,7 @@
  *   load_ms     sleep before ready
  *   warm_ms     before that run four widths for the first time, so long each
  *   tell_load   write what LOAD says of widths to the file `load`
- *   t_max, batch_max, seqs_max
+ *   t_max, batch_max, seqs_max, base_bytes, block_bytes   as in READY
  *   stop_load   stop before ready, until SIGCONT
  *   fail_load   answer the load with an error
  *   crash_at    die at this step of the process's life
@@ -46,7 +46,7 @@ struct seq {
 
 static struct {
     long lo, hi, period, eos, eos_at, delay_us, load_ms, warm_ms, tell_load,
-        stop_load, t_max, batch_max, seqs_max, fail_load, crash_at, crash_once,
+        stop_load, t_max, batch_max, seqs_max, base_bytes, block_bytes, fail_load, crash_at, crash_once,
         hang_at, lie_at, refuse, notice_at, slow_at;
     struct seq seqs[SEQS];
     uint32_t vocab, context;
@@ -83,6 +83,8 @@ static void set(const char *key, long v)
         {"t_max",      &g.t_max     },
         {"batch_max",  &g.batch_max },
         {"seqs_max",   &g.seqs_max  },
+        {"base_bytes", &g.base_bytes},
+        {"block_bytes",&g.block_bytes},
         {"stop_load",  &g.stop_load },
         {"fail_load",  &g.fail_load },
         {"crash_at",   &g.crash_at  },
@@ -206,6 +208,8 @@ static void do_load(const struct frame *f)
                           .short_max = g.context,
                           .vocab = g.vocab,
                           .state_bytes = 1000,
+                          .base_bytes = (uint64_t)g.base_bytes,
+                          .block_bytes = (uint64_t)g.block_bytes,
                           .exact = true,
                           .arith = "1"};
     buf_init(&b, 4096);
