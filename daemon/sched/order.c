@@ -248,6 +248,9 @@ static bool has_room(const struct sched *s, const struct sched_stream *x,
     uint64_t need = room_cost(s, room_wanted(s, x, place_tokens(x)));
     uint64_t others = 0;
     uint64_t given = 0;
+    if (s->conf.positions == 0) {
+        return true;
+    }
     for (uint32_t i = 0; i < s->conf.seqs; i++) {
         const struct sched_seq *q = &s->seqs[i];
         const struct sched_stream *y = q->owner;
@@ -257,8 +260,7 @@ static bool has_room(const struct sched *s, const struct sched_stream *x,
         bool gives = y != &s->restoring && !loads(y) && gives_way(y, x);
         *(gives ? &given : &others) += room_cost(s, q->room);
     }
-    return s->conf.positions == 0 ||
-           (only ? need <= given : others + need <= s->conf.positions);
+    return only ? need <= given : others + need <= s->conf.positions;
 }
 
 /* --- starting --- */

@@ -34,6 +34,7 @@ struct client {
     uint32_t ahead;     /* streams before it when it began to wait */
     uint64_t row_us;    /* its last row, and calls without one since */
     uint32_t calls;
+    uint64_t start; /* x.start when it was looked at last */
     enum sched_phase was;
 };
 
@@ -506,6 +507,13 @@ static void check_places(void)
 
 static void count_time(struct client *c)
 {
+    if (c->was == SCHED_RUNNING && c->x.phase == SCHED_RUNNING &&
+        c->start != c->x.start) {
+        note("client %u lost its place, and has another", number(c));
+        m.ret->parked++;
+        c->was = SCHED_WAITING;
+    }
+    c->start = c->x.start;
     if (c->was == SCHED_WAITING && c->x.phase == SCHED_RUNNING) {
         c->place_us = m.now;
         c->begun = true;
