@@ -63,8 +63,8 @@
  *       and none that is after it in the order takes the room meanwhile. One
  *       that runs and grows takes the room of those that come after it: paused
  *       ones, then those that rule 8 does not keep, then those of a higher
- *       class, then those that started last. If there are none it loses its own place.
- *       So the first of all keeps its place, and can fill the context.
+ *       class, then those that started last. If there are none it loses its own
+ *       place. So the first of all keeps its place, and can fill the context.
  *
  * Ownership: the stream is embedded in the caller's object and stays alive
  * until sched_remove(). The prompt is borrowed until the stream runs, the
