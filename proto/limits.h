@@ -128,6 +128,7 @@
 #define BACKEND_OP_TYPE_MAX  48u     /* the same */
 #define BACKEND_ASK_MS       250u /* between two looks for a reason to stop */
 #define ENGINE_SEQS_MAX      256u /* open sequences of one engine */
+#define READY_BYTES_MAX      ((uint64_t)1 << 48) /* in READY: of a sequence */
 #define ENGINE_STEP_ROWS_MAX 512u /* rows of one step, all sequences */
 /* Addresses, not memory, of a compiled program's values, all rows. */
 #define ENGINE_ROWS_BYTES_MAX ((size_t)1 << 30)

@@ -198,6 +198,8 @@ void msg_ready_put(struct buf *b, const struct msg_ready *m)
     buf_u32(b, m->vocab);
     buf_u64(b, m->weight_bytes);
     buf_u64(b, m->state_bytes);
+    buf_u64(b, m->base_bytes);
+    buf_u64(b, m->block_bytes);
     buf_u8(b, m->exact);
     put_str(b, m->arith);
     buf_u32(b, m->load_ms);
@@ -214,6 +216,8 @@ int msg_ready_get(const void *p, size_t n, struct msg_ready *ret, struct err *e)
     m.vocab = cur_u32(&c);
     m.weight_bytes = cur_u64(&c);
     m.state_bytes = cur_u64(&c);
+    m.base_bytes = cur_u64(&c);
+    m.block_bytes = cur_u64(&c);
     m.exact = get_bool(&c);
     if (!get_text(&c, m.arith, sizeof(m.arith)) || m.arith[0] == '\0') {
         return bad(e, "ready", "arith");
@@ -241,6 +245,12 @@ int msg_ready_get(const void *p, size_t n, struct msg_ready *ret, struct err *e)
     }
     if (m.vocab == 0 || m.vocab > MODEL_VOCAB_MAX) {
         return bad(e, "ready", "vocab");
+    }
+    if (m.state_bytes > READY_BYTES_MAX) {
+        return bad(e, "ready", "state_bytes");
+    }
+    if (m.base_bytes > READY_BYTES_MAX || m.block_bytes > READY_BYTES_MAX) {
+        return bad(e, "ready", "block_bytes");
     }
     *ret = m;
     return 0;

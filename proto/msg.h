@@ -38,6 +38,9 @@ struct msg_ready {
     uint32_t vocab;
     uint64_t weight_bytes;
     uint64_t state_bytes; /* that one sequence costs at most */
+    /* Where sequences grow, else 0: n of them, with b blocks of STATE_BLOCK
+     * positions in all, cost at most (n + 1) * base_bytes + b * block_bytes. */
+    uint64_t base_bytes, block_bytes;
     bool exact;                  /* engine_exact */
     char arith[ARITH_BYTES_MAX]; /* engine_arith */
     uint32_t load_ms;

@@ -97,6 +97,9 @@ struct backend_info {
     const char *arith;
     uint64_t weight_bytes;
     uint64_t state_bytes; /* memory that a state costs at most */
+    /* Where states grow, else 0: n states with b blocks of STATE_BLOCK
+     * positions in all cost at most (n + 1) * base_bytes + b * block_bytes. */
+    uint64_t base_bytes, block_bytes;
     /* Only where backend.rows is not NULL: */
     uint32_t rows_max; /* rows that rows->predict takes; 0: not row-wise */
     const struct backend_row_port *row_in, *row_out; /* n_in, n_out of them */

@@ -14,6 +14,7 @@
 #include "base/num.h"
 #include "engine/impl.h"
 
+#define TOKENS_PAGE KIB(16) /* the last page of a sequence's tokens */
 #define DRAW_MIN 65536 /* logits: some 15 us of work for the plainest draw */
 
 /* --- open, close --- */
@@ -32,6 +33,24 @@ static uint64_t seq_bytes(const struct engine *g)
         }
     }
     return n;
+}
+
+/* What a sequence costs by its length, where all its states grow. */
+static void growth(const struct engine *g, struct msg_ready *ret)
+{
+    uint64_t base = TOKENS_PAGE;
+    uint64_t block = STATE_BLOCK * sizeof(int32_t);
+    bool grows = g->rows.max > 0;
+    for (size_t k = 0; k < g->n_shards; k++) {
+        const struct shard *s = &g->shards[k];
+        const struct backend_info *info = &shard_state_unit(s)->info;
+        grows = grows && s->n_past == 0 &&
+                (info->n_states == 0 || info->block_bytes > 0);
+        base += info->base_bytes;
+        block += info->block_bytes;
+    }
+    ret->base_bytes = grows ? base : 0;
+    ret->block_bytes = grows ? block : 0;
 }
 
 /* States and past arrays of all shards, as a saved block has them. */
@@ -269,6 +288,7 @@ void engine_ready(const struct engine *g, struct msg_ready *ret)
         .weight_bytes = g->weight_bytes,
         .state_bytes = g->state_bytes,
     };
+    growth(g, ret);
     ret->exact = engine_exact(g);
     memcpy(ret->arith, g->arith, sizeof(ret->arith));
 }

@@ -16,7 +16,8 @@ struct forming {
 /* Rows that x could have. */
 static uint32_t left(const struct forming *f, const struct sched_stream *x)
 {
-    bool none = x->paused || x->seq->held || sched_late(x, f->now);
+    bool none = x->paused || x->seq->held || sched_late(x, f->now) ||
+                x->seq->n > x->seq->room; /* rule 13 */
     return none ? 0 : x->seq->n - x->seq->computed;
 }
 
@@ -131,6 +132,7 @@ static uint32_t max_drafts(const struct sched *s, const struct sched_stream *x)
     uint32_t max = (uint32_t)num_min(s->conf.max_draft, s->conf.rows_seq - 1);
     const struct sched_seq *q = x->seq;
     uint32_t end = q->long_list ? s->conf.context : s->conf.short_max;
+    end = (uint32_t)num_min(end, q->room);
     max = (uint32_t)num_min(max, end - q->n);
     if (x->max_new > 0) {
         uint32_t wanted = x->max_new > x->n_new ? x->max_new - x->n_new : 1;
@@ -313,6 +315,16 @@ static bool measures(const struct forming *f)
             (s->since_plain > 0 && !cost_known(&s->cost, f->decoding)));
 }
 
+/* The step's rows and drafts are written, whatever becomes of them. */
+static void note_tops(struct sched *s)
+{
+    for (size_t i = 0; i < s->plan.n_rows; i++) {
+        const struct sched_row *r = &s->plan.rows[i];
+        struct sched_seq *q = &s->seqs[r->seq];
+        q->top = (uint32_t)num_max(q->top, r->position + r->n + r->n_drafts);
+    }
+}
+
 void form_step(struct sched *s, uint64_t now_us)
 {
     struct forming f = {.s = s, .now = now_us};
@@ -334,6 +346,7 @@ void form_step(struct sched *s, uint64_t now_us)
             plan_prefill(&f, s->conf.rows_step - s->plan.n_sampled);
         }
     }
+    note_tops(s);
     bool plain = s->plan.n_prefill == 0 && s->plan.n_sampled == f.decoding;
     if (s->plan.n_rows > 0) {
         s->since_plain = plain ? 0 : s->since_plain + 1;

@@ -136,24 +136,159 @@ static void park(struct sched *s, struct sched_stream *x, uint64_t now_us)
     x->kept = false;
 }
 
-/* A place for x, if need be by rule 7. */
+/* Its sequence stays owned when it leaves, until a file is loaded. */
+static bool loads(const struct sched_stream *x)
+{
+    return x->seq->held && x->seq->opened;
+}
+
+/* --- room: rule 13 --- */
+
+/* v loses its place for x's growth. */
+static bool yields(const struct sched_stream *v, const struct sched_stream *x)
+{
+    if (v->paused != x->paused) {
+        return v->paused;
+    }
+    if (v->kept != x->kept) {
+        return x->kept;
+    }
+    return v->cls != x->cls ? v->cls > x->cls : v->start > x->start;
+}
+
+static bool hungry(const struct sched_stream *x, uint64_t now_us)
+{
+    return !x->paused && !x->seq->held && !sched_late(x, now_us) &&
+           x->seq->n > x->seq->room;
+}
+
+/* x can have room for its tokens when those after it lose their places. */
+static bool can_grow(const struct sched *s, const struct sched_stream *x)
+{
+    uint64_t n = room_cost(s, x->seq->n);
+    for (uint32_t i = 0; i < s->conf.seqs; i++) {
+        const struct sched_seq *q = &s->seqs[i];
+        const struct sched_stream *y = q->owner;
+        if (q->used && y != NULL && y != x &&
+            (y == &s->restoring || loads(y) || yields(x, y))) {
+            n += room_cost(s, q->room);
+        }
+    }
+    return n <= s->conf.positions;
+}
+
+static bool is_first(const struct sched *s, const struct sched_stream *x)
+{
+    bool first = true;
+    LIST_EACH(l, &s->running) {
+        first = first && (stream_of(l) == x || yields(stream_of(l), x));
+    }
+    return first;
+}
+
+/* Who loses its place first for x's growth; x itself if it is the last. */
+static struct sched_stream *last_of(struct sched *s, struct sched_stream *x)
+{
+    struct sched_stream *v = x;
+    LIST_EACH(l, &s->running) {
+        struct sched_stream *y = stream_of(l);
+        v = !loads(y) && yields(y, v) ? y : v;
+    }
+    return v;
+}
+
+static bool grow(struct sched *s, struct sched_stream *x)
+{
+    uint32_t n = room_wanted(s, x, x->seq->n);
+    if (!room_make(s, n, x->seq, NULL)) {
+        n = x->seq->n;
+        if (!room_make(s, n, x->seq, NULL)) {
+            return false;
+        }
+    }
+    room_set(s, x->seq, n);
+    return true;
+}
+
+/* The first in the order of those that need room. */
+static struct sched_stream *next_to_grow(struct sched *s, uint64_t now_us)
+{
+    struct sched_stream *best = NULL;
+    LIST_EACH(l, &s->running) {
+        struct sched_stream *x = stream_of(l);
+        if (hungry(x, now_us) && (best == NULL || yields(best, x))) {
+            best = x;
+        }
+    }
+    return best;
+}
+
+void order_grow(struct sched *s, uint64_t now_us)
+{
+    struct sched_stream *x = NULL;
+    while (s->conf.positions > 0 && (x = next_to_grow(s, now_us)) != NULL) {
+        if (grow(s, x)) {
+            continue;
+        }
+        if (can_grow(s, x)) {
+            park(s, last_of(s, x), now_us);
+        } else if (!is_first(s, x)) {
+            park(s, x, now_us);
+        } else {
+            return; /* a load has the room: until it ends, x gets no row */
+        }
+    }
+}
+
+/* x could start, if need be by rule 7. `only`: with no more room than what
+ * rule 7 gives. */
+static bool has_room(const struct sched *s, const struct sched_stream *x,
+                     bool only)
+{
+    uint64_t need = room_cost(s, room_wanted(s, x, place_tokens(x)));
+    uint64_t others = 0;
+    uint64_t given = 0;
+    if (s->conf.positions == 0) {
+        return true;
+    }
+    for (uint32_t i = 0; i < s->conf.seqs; i++) {
+        const struct sched_seq *q = &s->seqs[i];
+        const struct sched_stream *y = q->owner;
+        if (!q->used || y == NULL) {
+            continue;
+        }
+        bool gives = y != &s->restoring && !loads(y) && gives_way(y, x);
+        *(gives ? &given : &others) += room_cost(s, q->room);
+    }
+    return only ? need <= given : others + need <= s->conf.positions;
+}
+
+/* --- starting --- */
+
+/* A place and room for x, if need be by rule 7. */
 static bool make_way(struct sched *s, const struct sched_stream *x,
                      uint64_t now_us)
 {
-    struct sched_stream *v = NULL;
-    if (s->n_running < s->conf.running) {
-        return true;
+    uint64_t need = room_cost(s, room_wanted(s, x, place_tokens(x)));
+    if (!has_room(s, x, false)) {
+        return false;
     }
-    LIST_EACH(l, &s->running) {
-        struct sched_stream *y = stream_of(l);
-        if (gives_way(y, x) && (v == NULL || rather(y, v))) {
-            v = y;
+    while (s->n_running >= s->conf.running || !room_free(s, need)) {
+        bool places = s->n_running < s->conf.running;
+        struct sched_stream *v = NULL;
+        LIST_EACH(l, &s->running) {
+            struct sched_stream *y = stream_of(l);
+            bool helps = gives_way(y, x) && (!places || !loads(y));
+            if (helps && (v == NULL || rather(y, v))) {
+                v = y;
+            }
         }
-    }
-    if (v != NULL) {
+        if (v == NULL) {
+            return false;
+        }
         park(s, v, now_us);
     }
-    return v != NULL;
+    return true;
 }
 
 static bool start(struct sched *s, struct sched_stream *x, bool kept,
@@ -164,6 +299,7 @@ static bool start(struct sched *s, struct sched_stream *x, bool kept,
     }
     x->phase = SCHED_RUNNING;
     x->kept = kept;
+    x->start = s->starts++;
     if (x->request != NULL) {
         x->request->stays = true;
     }
@@ -207,8 +343,11 @@ void order_start(struct sched *s, uint64_t now_us)
             }
             continue;
         }
+        /* It waits for room: what is free is for it alone. */
+        bool only = x != NULL && !has_room(s, x, false);
         x = first(s, now_us);
-        if (x == NULL || !make_way(s, x, now_us) ||
+        if (x == NULL || (only && !has_room(s, x, true)) ||
+            !make_way(s, x, now_us) ||
             !start(s, x, false, now_us)) {
             return;
         }

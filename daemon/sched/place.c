@@ -121,23 +121,63 @@ static struct sched_seq *best_seq(struct sched *s, const struct sched_stream *x,
     return best;
 }
 
-struct sched_seq *place_free(struct sched *s, const struct sched_seq *keep)
+static struct sched_seq *oldest_warm(struct sched *s, const struct sched_seq *a,
+                                     const struct sched_seq *b)
 {
     struct sched_seq *oldest = NULL;
     for (uint32_t i = 0; i < s->conf.seqs; i++) {
         struct sched_seq *q = &s->seqs[i];
-        if (!q->used) {
-            return q;
-        }
-        if (q->owner == NULL && q != keep &&
+        if (q->used && q->owner == NULL && q != a && q != b &&
             (oldest == NULL || q->used_us < oldest->used_us)) {
             oldest = q;
         }
     }
+    return oldest;
+}
+
+bool place_close_oldest(struct sched *s, const struct sched_seq *q,
+                        const struct sched_seq *keep)
+{
+    struct sched_seq *oldest = oldest_warm(s, q, keep);
+    if (oldest != NULL) {
+        seq_close(s, oldest);
+    }
+    return oldest != NULL;
+}
+
+struct sched_seq *place_free(struct sched *s, const struct sched_seq *keep)
+{
+    for (uint32_t i = 0; i < s->conf.seqs; i++) {
+        if (!s->seqs[i].used) {
+            return &s->seqs[i];
+        }
+    }
+    struct sched_seq *oldest = oldest_warm(s, keep, NULL);
     if (oldest != NULL) {
         seq_close(s, oldest);
     }
     return oldest;
+}
+
+uint32_t place_tokens(const struct sched_stream *x)
+{
+    return x->line != NULL ? x->n_line : x->n_prompt;
+}
+
+/* A place with room for n positions, but not keep's. */
+static struct sched_seq *place_new(struct sched *s, uint32_t n,
+                                   const struct sched_seq *keep)
+{
+    return room_make(s, n, NULL, keep) ? place_free(s, keep) : NULL;
+}
+
+/* The engine keeps q's first n positions. */
+static void keep_first(struct sched *s, struct sched_seq *q, uint32_t n)
+{
+    if (q->computed > n || (s->conf.positions > 0 && q->top > n)) {
+        tell_loss(s, q, n);
+        place_op(s, SCHED_OP_TRUNCATE, q->id, 0, n);
+    }
 }
 
 /* Rule 4. NULL: no sequence can be had now. */
@@ -145,8 +185,8 @@ static struct sched_seq *choose(struct sched *s, const struct sched_stream *x,
                                 uint32_t *ret_cached)
 {
     uint32_t n = 0;
-    uint32_t n_line = 0;
-    (void)line_of(x, &n_line);
+    uint32_t n_line = place_tokens(x);
+    uint32_t room = room_wanted(s, x, n_line);
     bool reuse = x->reuse || x->line != NULL;
     struct sched_seq *best = reuse ? best_seq(s, x, &n) : NULL;
     bool warm = best != NULL && best->owner == NULL;
@@ -156,7 +196,7 @@ static struct sched_seq *choose(struct sched *s, const struct sched_stream *x,
     }
     struct sched_seq *q = NULL;
     if (!warm) {
-        q = place_free(s, worth ? best : NULL);
+        q = place_new(s, room, worth ? best : NULL);
         if (q == NULL && worth && best->owner == NULL) {
             warm = true;
         } else if (q == NULL) {
@@ -164,11 +204,11 @@ static struct sched_seq *choose(struct sched *s, const struct sched_stream *x,
         }
     }
     if (warm) {
-        q = best;
-        if (q->computed > n) {
-            tell_loss(s, q, n);
-            place_op(s, SCHED_OP_TRUNCATE, q->id, 0, n);
+        if (!room_make(s, room, best, NULL)) {
+            return NULL;
         }
+        q = best;
+        keep_first(s, q, n);
     } else {
         q->used = true;
         q->opened = true;
@@ -183,6 +223,8 @@ static struct sched_seq *choose(struct sched *s, const struct sched_stream *x,
     }
     seq_cut(q, n);
     q->computed = n;
+    q->top = n;
+    room_set(s, q, room);
     seq_told(q, n > 0 ? best : q, x, n);
     *ret_cached = n;
     return q;
@@ -229,6 +271,7 @@ void place_change_lists(struct sched *s)
         q->owner->n_again += q->computed;
         q->long_list = true;
         q->computed = 0;
+        q->top = 0;
     }
 }
 
@@ -246,6 +289,7 @@ void place_leave(struct sched *s, struct sched_stream *x, uint64_t now_us)
     q->owner = NULL;
     if (!q->in_step) {
         seq_cut(q, q->computed);
+        room_settle(s, q);
     }
     if (!q->in_step && (q->n == 0 || !q->opened)) {
         q->failed = true; /* nothing worth keeping */

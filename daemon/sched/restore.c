@@ -48,10 +48,12 @@ int sched_restore_begin(struct sched *s, uint32_t n_whole)
     }
     s->plan.n_ops = 0;
     s->plan.n_rows = 0;
-    struct sched_seq *q = place_free(s, NULL);
+    struct sched_seq *q =
+        room_make(s, n_whole, NULL, NULL) ? place_free(s, NULL) : NULL;
     if (q == NULL) {
         return -1;
     }
+    room_set(s, q, n_whole);
     q->used = true;
     q->opened = true;
     q->owner = &s->restoring;
@@ -110,6 +112,7 @@ void sched_restore_end(struct sched *s, uint32_t seq, const int32_t *tokens,
         q->held = false;
         q->opened = opened;
         q->computed = n;
+        q->top = n;
         return;
     }
     must(seq < s->conf.seqs && q->owner == &s->restoring);
@@ -122,5 +125,7 @@ void sched_restore_end(struct sched *s, uint32_t seq, const int32_t *tokens,
         memcpy(q->tokens, tokens, n * sizeof(*tokens));
         q->n = n;
         q->computed = n;
+        q->top = n;
+        room_settle(s, q);
     }
 }

@@ -26,10 +26,10 @@ const struct sched_seq *sched_warmest(const struct sched *s, const bool *tried);
 /* The most of these n tokens (without the last) that one open sequence has
  * computed as its beginning, by the list that n tokens are for (rule 12). */
 uint32_t sched_shared(const struct sched *s, const int32_t *tokens, uint32_t n);
-/* Take a place, by rule 5 if none is free, for the beginning of a timeline of
- * n_whole tokens. Returns the sequence's number; the
+/* Take a place, by rule 5 if none is free, and room by rule 13, for the
+ * beginning of a timeline of n_whole tokens. Returns the sequence's number; the
  * ops of s->plan must be sent before it is used. -1: all sequences are owned,
- * or a step is in flight. */
+ * or too many positions, or a step is in flight. */
 int sched_restore_begin(struct sched *s, uint32_t n_whole);
 /* The first sequence with a number of at least `from` that a stream owns and
  * the engine does not have (sched_lost); NULL: there is none. */

@@ -43,6 +43,12 @@ void sched_init(struct sched *s, const struct sched_conf *c)
                c->ngram_min);
     s->since_plain = SCHED_FRESH; /* nothing is known: the first one is plain */
     s->conf.age_us = c->age_us == 0 ? SCHED_AGE_US : c->age_us;
+    s->conf.block = clamp(c->block == 0 ? SCHED_BLOCK : c->block, 1,
+                          MODEL_CONTEXT_MAX);
+    if (c->positions > 0) { /* rule 13: one alone has to fit */
+        s->conf.positions =
+            num_max(c->positions, room_cost(s, s->conf.context));
+    }
     list_init(&s->waiting);
     list_init(&s->running);
     s->seqs = calloc(s->conf.seqs, sizeof(*s->seqs));
@@ -245,6 +251,7 @@ const struct sched_plan *sched_next(struct sched *s, uint64_t now_us)
             place_op(s, SCHED_OP_OPEN, q->id, 0, q->n);
         }
     }
+    order_grow(s, now_us);
     order_start(s, now_us);
     place_change_lists(s);
     form_step(s, now_us);
@@ -321,6 +328,7 @@ void sched_done(struct sched *s, uint64_t step_us, uint64_t now_us)
         }
         if (q->owner == NULL) {
             seq_cut(q, q->computed);
+            room_settle(s, q);
         }
     }
 }
@@ -341,6 +349,7 @@ void sched_lost(struct sched *s)
         q->held = false;
         q->in_step = false;
         q->computed = 0;
+        q->top = 0;
         q->long_list = sched_long(s, q->n); /* restore.c loads by it */
         if (q->used && q->owner == NULL) {
             seq_close(s, q);

@@ -53,6 +53,18 @@
  *       is for the other. When a timeline grows past conf.short_max, its
  *       sequence is opened anew and all of it is computed again, like a prompt;
  *       drafts never cross this border.
+ *  (13) With conf.positions, the open sequences never take more positions than
+ *       that in all. A sequence takes conf.overhead, and on top of it its room,
+ *       in whole blocks of conf.block: a warm one what it has, a running one
+ *       what it has and a part of what it may still draw (room.c), more as it
+ *       grows. Where room is missing, warm sequences are closed as in rule 5,
+ *       but never the one that the stream takes or forks. If that does not do,
+ *       a stream that starts may take the room of others by rule 7, or waits,
+ *       and none that is after it in the order takes the room meanwhile. One
+ *       that runs and grows takes the room of those that come after it: paused
+ *       ones, then those that rule 8 does not keep, then those of a higher
+ *       class, then those that started last. If there are none it loses its own
+ *       place. So the first of all keeps its place, and can fill the context.
  *
  * Ownership: the stream is embedded in the caller's object and stays alive
  * until sched_remove(). The prompt is borrowed until the stream runs, the
@@ -82,6 +94,9 @@
 #define SCHED_FORK_MIN   16u  /* shared tokens that make a fork worth it */
 #define SCHED_TAIL       32u  /* tokens a sequence may lose to a new stream */
 #define SCHED_AGE_US     10000000u /* conf.age_us by default */
+#define SCHED_BLOCK      64u       /* conf.block by default */
+#define SCHED_ROOM       4u  /* blocks a stream gets for what it draws, */
+#define SCHED_ROOM_MOST  32u /* and never more than these at once */
 #define SCHED_INDEX      2048u /* tokens indexed for drafts in a step: 0.1 ms */
 
 /* A lower class goes before a higher one. */
@@ -105,6 +120,11 @@ struct sched_conf {
     uint32_t ngram_min; /* last tokens that must match for a draft (draft.h) */
     uint32_t share_tokens; /* rule 11: tokens kept of ended texts; 0 = none */
     uint64_t age_us;       /* 0 = SCHED_AGE_US */
+    /* Rule 13: of all sequences, 0 = any number; at least what one of a full
+     * context takes. Then what one takes beside its room, and the unit of room
+     * (0 = SCHED_BLOCK). */
+    uint64_t positions;
+    uint32_t overhead, block;
 };
 
 enum sched_phase { SCHED_OUT, SCHED_WAITING, SCHED_RUNNING };
@@ -141,6 +161,7 @@ struct sched_stream {
     bool kept;       /* rule 8 */
     bool primed;     /* its prompt was computed once */
     uint64_t number; /* the order of sched_add */
+    uint64_t start;  /* the order of the last starts */
     uint64_t added_us, started_us;
     uint64_t queued_us, waited_us; /* start of this wait; length of earlier */
     uint64_t row_us;               /* time of its last row, or of its start */
@@ -179,6 +200,8 @@ struct sched_seq {
     uint32_t n;      /* known tokens */
     uint32_t cap;
     uint32_t computed; /* <= n */
+    uint32_t top;      /* the engine has no position at or after it */
+    uint32_t room;     /* rule 13: top never comes to more */
     uint64_t used_us;
     struct draft index;         /* of the timeline, for drafts */
     uint64_t told_to;           /* the `share` that got its first tokens, */
@@ -226,7 +249,7 @@ struct sched {
     struct list waiting, running;
     uint32_t n_waiting, n_running, n_deadlines;
     uint32_t class_waiting[SCHED_CLASSES];
-    uint64_t number;
+    uint64_t number, starts;
     struct sched_seq *seqs;   /* conf.seqs of them */
     struct sched_peer *peers; /* n_peers places */
     uint32_t n_peers;
@@ -292,3 +315,5 @@ bool sched_settled(const struct sched_stream *x);
 void sched_lost(struct sched *s);
 
 uint32_t sched_warm(const struct sched *s); /* warm sequences */
+/* Positions that the open sequences take (rule 13). */
+uint64_t sched_positions(const struct sched *s);

@@ -108,7 +108,9 @@ enum conf_when {
     INT(cache, sessions, LOAD, SESSIONS_MAX, 1, ENGINE_SEQS_MAX,               \
         "Sequences of one engine, running and warm together.")                 \
     INT(cache, state_mib, LOAD, 2048, 16, 1048576,                             \
-        "MiB for those sequences' states; fewer are kept when they are big.")  \
+        "MiB for those sequences' states. On the CPU one takes what it\n"      \
+        "uses; elsewhere each takes what a full one does, and fewer are kept\n"\
+        "when they are big.")                                                  \
     INT(cache, models, NOW, 2, 1, 64,                                          \
         "Models loaded at the same time; the idle one used least recently "    \
         "is\n"                                                                 \

@@ -20,6 +20,10 @@ MUTANTS = {  # name: (file, what stands there once, what the mutant has instead)
     "list_late": ("place.c", "!sched_long(s, q->n))", "!sched_long(s, q->n - 1))"),
     "list_shared": ("place.c", "q->long_list != sched_long(s, n_line)", "sched_long(s, 0)"),
     "list_drafts": ("form.c", "q->long_list ? s->conf.context : s->conf.short_max", "s->conf.context"),
+    "room": ("room.c", "if (taken(s, q, keep, false) + cost > s->conf.positions) {", "if (cost > s->conf.positions) {"),
+    "room_drafts": ("form.c", "end = (uint32_t)num_min(end, q->room);", "end = (uint32_t)num_min(end, s->conf.context);"),
+    "room_top": ("room.c", "room_set(s, q, q->top);", "room_set(s, q, q->n);"),
+    "room_wait": ("order.c", "others + need <= s->conf.positions", "2 * (others + need) <= s->conf.positions"),
     "prefix": ("place.c", "while (n < max && q->tokens[n] == line[n]) {",
                "while (n < max && (q->tokens[n] == line[n] || n % 32 == 31)) {"),
 }

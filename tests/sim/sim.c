@@ -34,6 +34,7 @@ struct client {
     uint32_t ahead;     /* streams before it when it began to wait */
     uint64_t row_us;    /* its last row, and calls without one since */
     uint32_t calls;
+    uint64_t start; /* x.start when it was looked at last */
     enum sched_phase was;
 };
 
@@ -50,6 +51,7 @@ struct sim {
     struct {
         bool open, long_list;
         struct line line;
+        uint32_t top; /* positions ever written, drafts too */
     } e[SEQS];
     enum mode mode;
     double base, row, prompt; /* what steps cost, us */
@@ -133,6 +135,23 @@ static int32_t next_token(const struct line *l, uint32_t n)
 
 /* --- the engine --- */
 
+static void check_room(void)
+{
+    const struct sched_conf *c = &m.s.conf;
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < c->seqs && c->positions > 0; i++) {
+        if (m.e[i].open) {
+            n += c->overhead +
+                 (m.e[i].top + c->block - 1) / c->block * c->block;
+        }
+    }
+    if (n > c->positions || (n > 0 && n > sched_positions(&m.s))) {
+        broken("room", "%llu positions of %llu, counted %llu",
+               (unsigned long long)n, (unsigned long long)c->positions,
+               (unsigned long long)sched_positions(&m.s));
+    }
+}
+
 static void engine_ops(const struct sched_plan *p)
 {
     for (size_t i = 0; i < p->n_ops; i++) {
@@ -163,7 +182,9 @@ static void engine_ops(const struct sched_plan *p)
             m.e[o->seq].long_list = o->n > m.s.conf.short_max;
         }
         l->n = o->kind == SCHED_OP_OPEN ? 0 : o->n;
+        m.e[o->seq].top = l->n;
     }
+    check_room();
 }
 
 static double cost(uint32_t sampled, uint32_t prompt)
@@ -192,6 +213,8 @@ static uint32_t engine_row(const struct sched_row *r)
                "%u tokens of sequence %u by the %s list, which ends at %u",
                last, r->seq, long_list ? "long" : "short", m.s.conf.short_max);
     }
+    m.e[r->seq].top = (uint32_t)num_max(m.e[r->seq].top, last);
+    check_room();
     for (uint32_t i = 0; i < r->n; i++) {
         put(l, r->tokens[i]);
     }
@@ -420,6 +443,32 @@ static bool can_start(const struct client *c)
            (c->x.after == NULL || c->x.after->primed);
 }
 
+static bool is_aged(const struct client *c)
+{
+    return can_start(c) &&
+           c->x.waited_us + (m.now - c->x.queued_us) >= m.age;
+}
+
+/* Any stream of best's class could start, were all closed that gives way to it;
+ * and nobody waits that has the right to the room. */
+static bool has_room(const struct client *best)
+{
+    const struct sched_conf *f = &m.s.conf;
+    uint64_t each = f->overhead + f->block - 1;
+    uint64_t n = each + f->context;
+    for (unsigned i = 0; i < CLIENTS; i++) {
+        const struct client *c = &m.c[i];
+        if (is_aged(c)) {
+            return false;
+        }
+        if (c->live && c->x.phase == SCHED_RUNNING && !c->stalled &&
+            (c->x.cls <= best->x.cls || c->x.kept)) {
+            n += each + c->x.seq->room;
+        }
+    }
+    return n <= f->positions;
+}
+
 /* After sched_next: the streams that wait and those that run. */
 static void check_places(void)
 {
@@ -436,6 +485,9 @@ static void check_places(void)
         broken("place", "%u run, %u may", running, m.s.conf.running);
     }
     if (best == NULL) {
+        return;
+    }
+    if (m.s.conf.positions > 0 && running > 0 && !has_room(best)) {
         return;
     }
     if (running < m.s.conf.running) {
@@ -455,6 +507,13 @@ static void check_places(void)
 
 static void count_time(struct client *c)
 {
+    if (c->was == SCHED_RUNNING && c->x.phase == SCHED_RUNNING &&
+        c->start != c->x.start) {
+        note("client %u lost its place, and has another", number(c));
+        m.ret->parked++;
+        c->was = SCHED_WAITING;
+    }
+    c->start = c->x.start;
     if (c->was == SCHED_WAITING && c->x.phase == SCHED_RUNNING) {
         c->place_us = m.now;
         c->begun = true;
@@ -682,7 +741,12 @@ static void begin(void)
                            .max_draft = rnd(10),
                            .ngram_min = 1 + rnd(4),
                            .share_tokens = one_in(2) ? 0 : rnd(600),
+                           .block = 1 + rnd(one_in(2) ? 8 : 64),
+                           .overhead = one_in(2) ? 0 : rnd(100),
                            .age_us = m.age};
+    if (!one_in(3)) { /* rule 13: from one full sequence to some */
+        c.positions = 1 + rnd(one_in(2) ? 3 * CTX : (SEQS + 1) * CTX);
+    }
     if (!any) {
         c.rows_seq = c.rows_step = 64;
         c.running = 2 + rnd(5);
@@ -690,9 +754,15 @@ static void begin(void)
         c.chunk = 0;
         c.context = CTX;
     }
+    if (m.mode == PEERS && c.positions > 0) { /* fair shares need two places */
+        c.positions += 2 * ((uint64_t)CTX + c.overhead + c.block);
+    }
     sched_init(&m.s, &c);
     m.admits = !one_in(3);
     admit_init(&m.admit, m.s.conf.queue + m.s.conf.running);
+    note("positions %llu overhead %u block %u",
+         (unsigned long long)m.s.conf.positions, m.s.conf.overhead,
+         m.s.conf.block);
     note("mode %d base %.0f row %.0f prompt %.0f running %u seqs %u queue %u "
          "rows %u of %u chunk %u short %u draft %u age %llu",
          (int)m.mode, m.base, m.row, m.prompt, m.s.conf.running, m.s.conf.seqs,

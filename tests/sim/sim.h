@@ -17,6 +17,9 @@
  *             of the same class. A refused request gets no rows
  *   place     no place stays free while a stream could have it; none of a lower
  *             class waits while one of a higher class runs and could give way
+ *   room      what the engine has written of all open sequences, in whole blocks
+ *             and with what each takes beside, is at most conf.positions, and
+ *             the scheduler counts no less (rule 13)
  *   starved   a stream that waits starts before it has waited its age and then,
  *             for each stream before it, twice the longest time that a place
  *             was held; a running stream gets rows

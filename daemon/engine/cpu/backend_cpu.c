@@ -261,6 +261,8 @@ static void cpu_info(const struct backend_model *m, struct backend_info *ret)
         .arith = m->round ? CPU_ARITH ", fp16" : CPU_ARITH,
         .weight_bytes = m->program->weight_bytes,
         .state_bytes = kv != NULL ? table : m->state_bytes,
+        .base_bytes = kv != NULL ? kv_table_base(kv) : 0,
+        .block_bytes = kv != NULL ? kv_column_most(kv) : 0,
         .whole_bytes = kv != NULL ? table + m->state_bytes : 0,
     };
 }

@@ -204,6 +204,24 @@ uint64_t kv_table_most(const struct kv_pool *p)
     return n;
 }
 
+uint64_t kv_table_base(const struct kv_pool *p)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < p->n_heaps; i++) {
+        n += slab_base(&p->heaps[i].slabs);
+    }
+    return n;
+}
+
+uint64_t kv_column_most(const struct kv_pool *p)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < p->n_heaps; i++) {
+        n += p->heaps[i].states * slab_part(&p->heaps[i].slabs);
+    }
+    return n;
+}
+
 /* --- blocks --- */
 
 /* With one reference; *zero: of zeros, else of anything. NULL: no memory. */

@@ -51,6 +51,12 @@ void kv_pool_trim(struct kv_pool *p, bool all);
  * kv_pool_mapped is never above n times this, whatever the order of calls.
  * kv_unflatten is an exception: while it runs, it holds its state twice. */
 uint64_t kv_table_most(const struct kv_pool *p);
+/* The same for tables that are not full: if n tables with c columns in all (of
+ * KV_BLOCK positions in every state; a shared one counts in each) never came to
+ * more than (n + 1) * kv_table_base + c * kv_column_most, kv_pool_mapped never
+ * did. */
+uint64_t kv_table_base(const struct kv_pool *p);
+uint64_t kv_column_most(const struct kv_pool *p);
 
 CHECKED int kv_table_new(struct kv_pool *p, struct kv_table **ret,
                          struct err *e);

@@ -16,7 +16,11 @@
  * slabs, the fraction rounded down. The fraction is less than T times n / per
  * rounded up, which is a whole number; rounded down it is one less at most. So
  * T takers have at most T (n / per + 1) slabs, n / per rounded up, which is what
- * slab_most gives.
+ * slab_most gives. Takers that have B blocks in all, each any number of them,
+ * come to B / per + T + 1 slabs by the same count: slab_base is a slab,
+ * slab_part is one's share in it. Slabs that were mapped may stay when blocks
+ * are given back, so this bounds what is mapped by the most that it ever came
+ * to.
  *
  * Where a taker fills one, a slab is a huge page and the rest of its last
  * block: a decoding step reads huge pages 6% faster than small ones. Else it is
@@ -70,6 +74,16 @@ uint64_t slab_most(const struct slab_heap *h, uint32_t n)
 {
     uint64_t slabs = n / h->per + (n % h->per != 0 ? 1 : 0);
     return (slabs + 1) * h->slab_bytes;
+}
+
+uint64_t slab_base(const struct slab_heap *h)
+{
+    return h->slab_bytes;
+}
+
+uint64_t slab_part(const struct slab_heap *h)
+{
+    return (h->slab_bytes + h->per - 1) / h->per;
 }
 
 uint64_t slab_mapped(const struct slab_heap *h)

@@ -56,6 +56,10 @@ void slab_fini(struct slab_heap *h); /* all blocks must have been given back */
 /* The bytes that one taker of n blocks costs at most: the mean over all takers,
  * in any order of slab_take and slab_give. */
 uint64_t slab_most(const struct slab_heap *h, uint32_t n);
+/* The same by what is taken: while n takers have b blocks in all, one more slab
+ * is mapped only up to (n + 1) * slab_base + b * slab_part. */
+uint64_t slab_base(const struct slab_heap *h);
+uint64_t slab_part(const struct slab_heap *h);
 uint64_t slab_mapped(const struct slab_heap *h); /* bytes now */
 
 /* *zero: the block is zero after its slab_block; else its contents are

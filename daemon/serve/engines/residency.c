@@ -120,8 +120,7 @@ static uint64_t need_bytes(const struct model *m)
     if (t == NULL || t->context == 0) {
         return m->bundle->total_bytes;
     }
-    uint64_t seqs = runner_sched(m->runner)->conf.seqs;
-    return t->weight_bytes + m->scratch_bytes + seqs * t->state_bytes;
+    return t->weight_bytes + m->scratch_bytes + runner_state_bytes(m->runner);
 }
 
 uint64_t model_bytes(const struct model *m)

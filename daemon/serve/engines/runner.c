@@ -175,16 +175,6 @@ static void on_error(struct runner *r, const struct frame *f)
 
 /* --- start and end --- */
 
-static uint32_t seqs_of(const struct runner *r, const struct msg_ready *m)
-{
-    uint64_t n = num_min(r->conf.sessions, m->seqs_max);
-    if (m->state_bytes > 0) {
-        uint64_t fit = r->conf.state_bytes / m->state_bytes;
-        n = fit < n ? fit : n;
-    }
-    return n > 0 ? (uint32_t)n : 1;
-}
-
 static void on_ready(struct runner *r, const struct frame *f)
 {
     struct msg_ready m = {0};
@@ -201,7 +191,6 @@ static void on_ready(struct runner *r, const struct frame *f)
         struct sched_conf c = {.rows_seq = m.t_max,
                                .rows_step = m.batch_max,
                                .chunk = r->conf.chunk,
-                               .seqs = seqs_of(r, &m),
                                .running = r->conf.streams,
                                .queue = r->conf.queue,
                                .context = m.context,
@@ -209,6 +198,7 @@ static void on_ready(struct runner *r, const struct frame *f)
                                .max_draft = r->conf.max_draft,
                                .ngram_min = r->conf.ngram_min,
                                .share_tokens = r->conf.share_tokens};
+        runner_size(r, &m, &c);
         sched_init(&r->sched, &c);
         r->ready = m;
         r->ever_up = true;

@@ -132,6 +132,8 @@ bool runner_device(const char *backend);
 const struct msg_ready *runner_ready(const struct runner *r); /* last one */
 int runner_pid(const struct runner *r);                       /* 0 when down */
 const struct sched *runner_sched(const struct runner *r);
+/* What all its sequences may cost at most; after it was up once. */
+uint64_t runner_state_bytes(const struct runner *r);
 
 /* Call before runner_add for a prompt that may use saved states. Returns 1 when
  * they are being loaded: x->fn will be called. Returns 0 when there are none:

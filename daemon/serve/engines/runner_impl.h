@@ -51,6 +51,11 @@ static inline struct run_stream *stream_of(struct sched_stream *s)
  * is stopping. */
 void runner_quiet(struct runner *r);
 
+/* runner_size.c: set the sequences that may be open, and rule 13's budget, by
+ * what the engine says of their memory. */
+void runner_size(const struct runner *r, const struct msg_ready *m,
+                 struct sched_conf *ret);
+
 /* runner_step.c: form and send the next step, if there is one to send. */
 void runner_step(struct runner *r);
 void runner_on_step_done(struct runner *r, const struct frame *f);

@@ -453,6 +453,40 @@ static void test_each_leaves_with_its_own(void **state)
     kv_pool_free(p);
 }
 
+/* What tables that end there cost at most. */
+static uint64_t costs(const struct kv_pool *p, struct kv_table *const *t,
+                      const uint32_t *end, size_t n)
+{
+    uint64_t sum = kv_table_base(p);
+    for (size_t i = 0; i < n; i++) {
+        uint64_t columns = (end[i] + KV_BLOCK - 1) / KV_BLOCK;
+        sum += t[i] != NULL ? kv_table_base(p) + columns * kv_column_most(p) : 0;
+    }
+    return sum;
+}
+
+/* Short tables cost little: many fit into what one full table may cost. */
+static void test_short_tables(void **state)
+{
+    (void)state;
+    enum { TABLES = 12 };
+    struct kv_pool *p = large_pool();
+    struct kv_table *t[TABLES];
+    uint32_t end[TABLES];
+    struct err e = {0};
+    for (size_t i = 0; i < TABLES; i++) {
+        unit_ok(kv_table_new(p, &t[i], &e), &e);
+        end[i] = 100 + (uint32_t)i * 10;
+        unit_ok(kv_reserve(t[i], 0, end[i], &e), &e);
+        assert_true(kv_pool_mapped(p) <= costs(p, t, end, i + 1));
+    }
+    assert_true(costs(p, t, end, TABLES) <= kv_table_most(p));
+    for (size_t i = 0; i < TABLES; i++) {
+        kv_table_free(t[i]);
+    }
+    kv_pool_free(p);
+}
+
 /* Any order of taking, sharing and giving back stays below what is promised
  * for so many tables, and ends with nothing. */
 static void test_promise(void **state)
@@ -468,6 +502,8 @@ static void test_promise(void **state)
     struct err e = {0};
     uint64_t seed = 8;
     uint64_t most = 0;
+    uint64_t promised = 0;      /* by what was held, the most so far */
+    uint32_t end[TABLES] = {0}; /* where each table ends */
     unit_ok(kv_pool_new(countof(two), two, &p, &e), &e);
     for (int turn = 0; turn < TURNS; turn++) {
         size_t i = noise(&seed) % TABLES;
@@ -477,18 +513,24 @@ static void test_promise(void **state)
         uint32_t what = noise(&seed) % 8;
         if (t[i] == NULL && t[k] != NULL && what < 6) {
             unit_ok(kv_fork(t[k], pos, &t[i], &e), &e);
+            end[i] = (uint32_t)num_min(pos, end[k]);
         } else if (t[i] == NULL) {
             unit_ok(kv_table_new(p, &t[i], &e), &e);
         } else if (what == 0) {
             kv_table_free(t[i]);
             t[i] = NULL;
+            end[i] = 0;
         } else if (what < 3) {
             kv_truncate(t[i], pos);
+            end[i] = (uint32_t)num_min(pos, end[i]);
         } else if (what == 3) {
             kv_pool_trim(p, turn % 2 == 0);
         } else {
             unit_ok(kv_reserve(t[i], pos, n, &e), &e);
+            end[i] = (uint32_t)num_max(end[i], pos + n);
         }
+        promised = num_max(promised, costs(p, t, end, TABLES));
+        assert_true(kv_pool_mapped(p) <= promised);
         most = num_max(most, kv_pool_mapped(p));
         assert_true(kv_pool_used(p) <= kv_pool_mapped(p));
         assert_true(kv_pool_mapped(p) <= TABLES * kv_table_most(p));
@@ -538,6 +580,7 @@ int main(void)
         cmocka_unit_test(test_flat),
         cmocka_unit_test(test_memory_comes_back),
         cmocka_unit_test(test_each_leaves_with_its_own),
+        cmocka_unit_test(test_short_tables),
         cmocka_unit_test(test_promise),
         cmocka_unit_test(test_to_and_fro),
     };

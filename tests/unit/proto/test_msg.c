@@ -200,6 +200,8 @@ static void test_ready(void **state)
         .vocab = 262144,
         .weight_bytes = 1ull << 40,
         .state_bytes = 5,
+        .base_bytes = 6,
+        .block_bytes = 7,
         .arith = "kernels 1",
         .load_ms = 17,
     };
@@ -213,6 +215,8 @@ static void test_ready(void **state)
     assert_int_equal(again.n, b.n);
     assert_memory_equal(again.p, b.p, b.n);
     assert_int_equal(out.load_ms, 17);
+    assert_int_equal(out.base_bytes, 6);
+    assert_int_equal(out.block_bytes, 7);
     buf_fini(&again);
     REFUSES(msg_ready_get, struct msg_ready, &b, &e);
     in.t_max = 0;
@@ -228,6 +232,16 @@ static void test_ready(void **state)
         assert_int_equal(msg_ready_get(b.p, b.n, &out, &e), ERR_FRAME);
     }
     assert_int_equal(out.short_max, 96);
+    in.short_max = 96;
+    uint64_t *bytes[] = {&in.state_bytes, &in.base_bytes, &in.block_bytes};
+    for (size_t i = 0; i < countof(bytes); i++) {
+        uint64_t was = *bytes[i];
+        *bytes[i] = READY_BYTES_MAX + 1;
+        buf_clear(&b);
+        msg_ready_put(&b, &in);
+        assert_int_equal(msg_ready_get(b.p, b.n, &out, &e), ERR_FRAME);
+        *bytes[i] = was;
+    }
     buf_fini(&b);
 }
 

@@ -13,7 +13,7 @@
  *   load_ms     sleep before ready
  *   warm_ms     before that run four widths for the first time, so long each
  *   tell_load   write what LOAD says of widths to the file `load`
- *   t_max, batch_max, seqs_max
+ *   t_max, batch_max, seqs_max, base_bytes, block_bytes   as in READY
  *   stop_load   stop before ready, until SIGCONT
  *   fail_load   answer the load with an error
  *   crash_at    die at this step of the process's life
@@ -46,8 +46,9 @@ struct seq {
 
 static struct {
     long lo, hi, period, eos, eos_at, delay_us, load_ms, warm_ms, tell_load,
-        stop_load, t_max, batch_max, seqs_max, fail_load, crash_at, crash_once,
-        hang_at, lie_at, refuse, notice_at, slow_at;
+        stop_load, t_max, batch_max, seqs_max, base_bytes, block_bytes,
+        fail_load, crash_at, crash_once, hang_at, lie_at, refuse, notice_at,
+        slow_at;
     struct seq seqs[SEQS];
     uint32_t vocab, context;
     long steps;
@@ -71,27 +72,29 @@ static void set(const char *key, long v)
         const char *key;
         long *v;
     } keys[] = {
-        {"lo",         &g.lo        },
-        {"hi",         &g.hi        },
-        {"period",     &g.period    },
-        {"eos",        &g.eos       },
-        {"eos_at",     &g.eos_at    },
-        {"delay_us",   &g.delay_us  },
-        {"load_ms",    &g.load_ms   },
-        {"warm_ms",    &g.warm_ms   },
-        {"tell_load",  &g.tell_load },
-        {"t_max",      &g.t_max     },
-        {"batch_max",  &g.batch_max },
-        {"seqs_max",   &g.seqs_max  },
-        {"stop_load",  &g.stop_load },
-        {"fail_load",  &g.fail_load },
-        {"crash_at",   &g.crash_at  },
-        {"crash_once", &g.crash_once},
-        {"hang_at",    &g.hang_at   },
-        {"lie_at",     &g.lie_at    },
-        {"refuse",     &g.refuse    },
-        {"notice_at",  &g.notice_at },
-        {"slow_at",    &g.slow_at   },
+        {"lo",          &g.lo         },
+        {"hi",          &g.hi         },
+        {"period",      &g.period     },
+        {"eos",         &g.eos        },
+        {"eos_at",      &g.eos_at     },
+        {"delay_us",    &g.delay_us   },
+        {"load_ms",     &g.load_ms    },
+        {"warm_ms",     &g.warm_ms    },
+        {"tell_load",   &g.tell_load  },
+        {"t_max",       &g.t_max      },
+        {"batch_max",   &g.batch_max  },
+        {"seqs_max",    &g.seqs_max   },
+        {"base_bytes",  &g.base_bytes },
+        {"block_bytes", &g.block_bytes},
+        {"stop_load",   &g.stop_load  },
+        {"fail_load",   &g.fail_load  },
+        {"crash_at",    &g.crash_at   },
+        {"crash_once",  &g.crash_once },
+        {"hang_at",     &g.hang_at    },
+        {"lie_at",      &g.lie_at     },
+        {"refuse",      &g.refuse     },
+        {"notice_at",   &g.notice_at  },
+        {"slow_at",     &g.slow_at    },
     };
     for (size_t i = 0; i < countof(keys); i++) {
         if (strcmp(keys[i].key, key) == 0) {
@@ -206,6 +209,8 @@ static void do_load(const struct frame *f)
                           .short_max = g.context,
                           .vocab = g.vocab,
                           .state_bytes = 1000,
+                          .base_bytes = (uint64_t)g.base_bytes,
+                          .block_bytes = (uint64_t)g.block_bytes,
                           .exact = true,
                           .arith = "1"};
     buf_init(&b, 4096);

@@ -44,6 +44,7 @@ static struct {
     struct err last;
     uint32_t paused_n; /* tokens of the paused user when the others ended */
     uint32_t seqs;
+    uint64_t positions, state_bytes;
     bool turns, each_kicks; /* runner_kick: waits for the turn; for each user */
     struct list turn;
 } t;
@@ -160,6 +161,8 @@ static void on_up(void *ctx)
 {
     (void)ctx;
     t.seqs = runner_sched(t.r)->conf.seqs;
+    t.positions = runner_sched(t.r)->conf.positions;
+    t.state_bytes = runner_state_bytes(t.r);
     if (t.ups++ > 0) {
         return; /* the streams are still there */
     }
@@ -317,6 +320,44 @@ static void company_changes_no_token(void **state)
     assert_int_equal(t.last_rc, 0);
     assert_int_equal(t.seqs, 5); /* 5500 bytes, 1000 a sequence */
     assert_true(t.stats.steps > 0 && t.stats.step_rows > t.stats.steps);
+}
+
+/* Its engine says what a block costs: more have a place than full ones would,
+ * and each gets what it would get alone. */
+static void sequences_that_grow_share_the_memory(void **state)
+{
+    (void)state;
+    struct user *u[USERS_MAX];
+    for (size_t i = 0; i < countof(u); i++) {
+        u[i] = add_user(10, 20, 24);
+    }
+    run("base_bytes 100\nblock_bytes 500\n"); /* (5500 - 100) / 500 blocks */
+    for (size_t i = 0; i < countof(u); i++) {
+        assert_as_alone(u[i]);
+    }
+    assert_int_equal(t.seqs, 8); /* conf.sessions */
+    assert_int_equal(t.positions, 10 * 64);
+    assert_int_equal(t.state_bytes, 100 + 10 * 500);
+}
+
+static void sequences_that_fit_have_no_budget(void **state)
+{
+    (void)state;
+    struct user *a = add_user(10, 20, 24);
+    run("base_bytes 100\nblock_bytes 10\n"); /* all may be full */
+    assert_as_alone(a);
+    assert_int_equal(t.seqs, 8);
+    assert_int_equal(t.positions, 0);
+    assert_int_equal(t.state_bytes, 8 * 1000);
+}
+
+static void one_sequence_has_room_in_any_case(void **state)
+{
+    (void)state;
+    struct user *a = add_user(10, 20, 24);
+    run("base_bytes 9000\nblock_bytes 9000\n"); /* one in any case */
+    assert_as_alone(a);
+    assert_int_equal(t.positions, 64 + 512);
 }
 
 /* The first stream has a place; the one that waits begins with the step after
@@ -612,6 +653,9 @@ int main(void)
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
         CASE(company_changes_no_token),
+        CASE(sequences_that_grow_share_the_memory),
+        CASE(sequences_that_fit_have_no_budget),
+        CASE(one_sequence_has_room_in_any_case),
         CASE(who_leaves_makes_room_before_it_ends),
         CASE(drafts_change_no_token),
         CASE(who_comes_together_starts_together),
