@@ -202,6 +202,7 @@ INLINE size_t few_lda(int R)
 
 /* With the pieces above, for what follows. */
 #include "engine/cpu/kernels/products/linear_look.h"
+#include "engine/cpu/kernels/products/linear_look_one.h"
 
 /* n <= LINEAR_BLOCK elements of R rows and C columns: acc[c * lda + r]. */
 INLINE void few_tile(int kind, int R, int C, const struct few_rows *f,
@@ -437,24 +438,36 @@ INLINE void few_run(const struct linear_job *j, int kind, few_one *one,
     (void)few_rows_run(&p, 1, o);
 }
 
-/* The same with tables. Where columns are no words each thread makes some,
- * behind the rest of its scratch. */
+#if defined(OWN_WORDS) && OWN_WORDS
+#define look_owns(kind) true
+INLINE void look_own(const int16_t *q, size_t n, int16_t *to)
+{
+    for (size_t i = 0; i < n; i += VB) {
+        words_of(q + i, to + i);
+    }
+}
+#elif LOOK_PAIRS
+#define look_owns look_pairs
+#define look_own  look_pair_words
+#else
+#define look_owns(kind)    false
+#define look_own(q, n, to) ((void)(q), (void)(n), (void)(to))
+#endif
+
+/* The same with tables. Where columns are no words, or not in the order in which
+ * weights are looked up, each thread makes some, behind the rest of its scratch.
+ */
 INLINE void look_run(const struct linear_job *j, int kind, few_one *one,
                      size_t begin, size_t end, char *scratch)
 {
-#if defined(OWN_WORDS) && OWN_WORDS
     struct linear_job mine = *j;
     int16_t *own = (int16_t *)(void *)(scratch + linear_scratch(j->cols));
-    for (size_t c = 0; c < j->cols; c++) {
-        for (size_t i = 0; i < j->k; i += VB) {
-            words_of(j->q + c * j->ldq + i, own + c * j->ldq + i);
-        }
+    for (size_t c = 0; look_owns(kind) && c < j->cols; c++) {
+        look_own(j->q + c * j->ldq, (j->k + VB - 1) / VB * VB,
+                 own + c * j->ldq);
+        mine.q = own;
     }
-    mine.q = own;
     few_run(&mine, kind, one, begin, end, scratch);
-#else
-    few_run(j, kind, one, begin, end, scratch);
-#endif
 }
 
 #define FEW_OF(kind, suffix, run)                                           \

@@ -18,6 +18,13 @@
  *                             up where they are used; for more once, see below
  *   LOOK_MEASURED             (optional) columns are words, and are measured
  *                             (kernels.run); with vi_abs and vi_ones
+ *   LOOK_PAIRS 1              (optional) WEIGHT_LUT4 is looked up 2 * VB weights
+ *                             at a time, which needs fewer instructions, with
+ *                             columns in an order of their own:
+ *   lk_pair(t, p, odd, w)     of the weights whose indices begin at p the even
+ *                             ones, or the odd ones
+ *   pair_words(q, to)         2 * VB elements of a column: the two parts of the
+ *                             even ones, then those of the odd ones
  *
  * Entries of 13 bits times activations of 15 fill an int32 after LOOK_PRODUCTS
  * products. A lane is then split: what is above LOOK_SHIFT bits is added to a
@@ -40,6 +47,12 @@
 #define LOOK_DIRECT LOOK_COLS
 #endif
 
+#if !defined(LOOK_PAIRS)
+#define LOOK_PAIRS 0
+#define lk_pair(t, p, odd, w) \
+    ((void)(t), (void)(p), (void)(odd), (void)(w)) /* never used */
+#endif
+
 static_assert((int64_t)LOOK_PRODUCTS * WEIGHT_TABLE_PEAK * (int)LINEAR_PEAK <
                   INT32_MAX - (1 << LOOK_SHIFT),
               "a lane");
@@ -52,6 +65,14 @@ INLINE bool look_has(int kind)
 INLINE size_t look_bytes(int kind, size_t n)
 {
     return kind == LOOK_WORDS ? n * sizeof(int16_t) : int_bytes(kind, n);
+}
+
+/* Looked up 2 * VB weights at a time? A row ends with a pair, of which some may
+ * be missing, if more than VB weights are left: columns have whole groups of VB.
+ */
+INLINE bool look_pairs(int kind)
+{
+    return LOOK_PAIRS && kind == WEIGHT_LUT4;
 }
 
 INLINE void look_split(vi *a, vi *high)
@@ -189,8 +210,28 @@ INLINE void look_step(int kind, int R, int C, const struct lk_table *t,
     }
 }
 
-/* The last n < VB elements of R rows: nothing after them is read. What else is
- * looked up meets zeros. */
+/* One pair of R rows times C columns. */
+INLINE void look_pair(int R, int C, const struct lk_table *t, const char *p,
+                      size_t ldw, const int16_t *q, size_t ldq, vi *a)
+{
+    for (int r = 0; r < R; r++) {
+        for (int odd = 0; odd < 2; odd++) {
+            UNSET vi w[2];
+            lk_pair(&t[r], (const uint8_t *)(const void *)(p + (size_t)r * ldw),
+                    odd, w);
+            for (int part = 0; part < 2; part++) {
+                const int16_t *x = q + (2 * odd + part) * (VB / 2);
+                for (int c = 0; c < C; c++) {
+                    vi v = vi_load(x + (size_t)c * ldq);
+                    a[c * R + r] = lk_dot(a[c * R + r], w[part], v);
+                }
+            }
+        }
+    }
+}
+
+/* The last n elements of R rows, less than a step: nothing after them is read.
+ * What else is looked up meets zeros. */
 INLINE void look_tail(int kind, int R, int C, const struct lk_table *t,
                       const char *p, size_t ldw, size_t n, const int16_t *q,
                       size_t ldq, vi *a)
@@ -199,7 +240,17 @@ INLINE void look_tail(int kind, int R, int C, const struct lk_table *t,
     for (int r = 0; r < R; r++) {
         memcpy(buf + r * VB, p + (size_t)r * ldw, look_bytes(kind, n));
     }
-    look_step(kind, R, C, t, buf, VB, q, ldq, a);
+    if (look_pairs(kind) && n > VB) {
+        look_pair(R, C, t, buf, VB, q, ldq, a);
+    } else {
+        look_step(kind, R, C, t, buf, VB, q, ldq, a);
+    }
+}
+
+/* A single step is due, of `left` elements. */
+INLINE bool look_single(int kind, size_t left)
+{
+    return look_pairs(kind) ? left == VB : left >= VB;
 }
 
 /* The prefetch that belongs to the step of `step` bytes at byte `at` of the
@@ -225,7 +276,12 @@ INLINE void look_sums(int kind, int R, int C, const struct few_rows *f,
     }
     for (size_t i = 0;;) {
         size_t stop = n - i < run ? n : i + run;
-        for (; i + VB <= stop; i += VB, p += step, q += VB) {
+        for (; look_pairs(kind) && i + (size_t)2 * VB <= stop;
+             i += (size_t)2 * VB, p += 2 * step, q += (size_t)2 * VB) {
+            look_ahead(f, R, look_bytes(kind, i), 2 * step);
+            look_pair(R, C, f->table, p, f->ldw, q, ldq, a);
+        }
+        for (; look_single(kind, stop - i); i += VB, p += step, q += VB) {
             look_ahead(f, R, look_bytes(kind, i), step);
             look_step(kind, R, C, f->table, p, f->ldw, q, ldq, a);
         }
@@ -284,6 +340,22 @@ INLINE void look_tile(int kind, int R, int C, const struct few_rows *f,
     }
 }
 
+/* A step, or a pair, as LOOK_WORDS. */
+INLINE void look_words_store(int kind, const struct lk_table *t, bool pair,
+                             const char *p, int16_t *words)
+{
+    for (int odd = 0; odd < (pair ? 2 : 1); odd++, words += VB) {
+        UNSET vi w[2];
+        if (pair) {
+            lk_pair(t, (const uint8_t *)(const void *)p, odd, w);
+        } else {
+            look_weights(kind, t, p, w);
+        }
+        vi_store(words, w[0]);
+        vi_store(words + VB / 2, w[1]);
+    }
+}
+
 /* n elements of R rows as LOOK_WORDS, LINEAR_BLOCK from row to row. */
 INLINE void look_words(int kind, int R, const struct few_rows *f, size_t n,
                        int16_t *words)
@@ -292,25 +364,41 @@ INLINE void look_words(int kind, int R, const struct few_rows *f, size_t n,
     for (int r = 0; r < R; r++, words += LINEAR_BLOCK) {
         const struct lk_table t = f->table[r];
         const char *p = f->w + (size_t)r * f->ldw;
-        UNSET vi w[2];
-        size_t i = 0;
-        for (; i + VB <= n; i += VB, p += step) {
-            if (r == 0) { /* for all rows */
-                look_ahead(f, R, look_bytes(kind, i), step);
-            }
-            look_weights(kind, &t, p, w);
-            vi_store(words + i, w[0]);
-            vi_store(words + i + VB / 2, w[1]);
-        }
-        if (i < n) {
+        const size_t most = look_pairs(kind) ? (size_t)2 * VB : VB;
+        for (size_t i = 0; i < n;) {
+            const size_t left = n - i < most ? n - i : most;
+            const bool pair = look_pairs(kind) && left > VB;
+            const size_t whole = pair ? (size_t)2 * VB : VB;
             char buf[VB] = {0};
-            memcpy(buf, p, look_bytes(kind, n - i));
-            look_weights(kind, &t, buf, w);
-            vi_store(words + i, w[0]);
-            vi_store(words + i + VB / 2, w[1]);
+            const char *from = p;
+            if (r == 0) { /* for all rows */
+                look_ahead(f, R, look_bytes(kind, i), pair ? 2 * step : step);
+            }
+            if (left < whole) {
+                memcpy(buf, p, look_bytes(kind, left));
+                from = buf;
+            }
+            look_words_store(kind, &t, pair, from, words + i);
+            i += whole;
+            p += look_bytes(kind, whole);
         }
     }
 }
+
+#if LOOK_PAIRS
+static_assert(LOOK_RUN % (2 * VB) == 0 && LINEAR_BLOCK % (2 * VB) == 0,
+              "no pair crosses a border");
+
+/* n elements of a column in the order of pairs; n is a multiple of VB. */
+INLINE void look_pair_words(const int16_t *q, size_t n, int16_t *to)
+{
+    size_t i = 0;
+    for (; i + (size_t)2 * VB <= n; i += (size_t)2 * VB) {
+        pair_words(q + i, to + i);
+    }
+    memcpy(to + i, q + i, (n - i) * sizeof(*q));
+}
+#endif
 
 #if defined(LOOK_MEASURED)
 /* --- how often the lanes of a tile are split --- */
@@ -336,115 +424,28 @@ INLINE bool look_fits(const int16_t *q, size_t n, size_t run)
     return over == 0;
 }
 
-/* kernels.run */
+/* kernels.run. Where there are pairs a lane of WEIGHT_LUT4 adds up other places
+ * than one of WEIGHT_LUT6: both must have room. */
 static size_t look_run_of(const int16_t *q, size_t k_pad)
 {
     size_t run = LINEAR_BLOCK;
     for (size_t k = 0; k < k_pad; k += LINEAR_BLOCK) {
         size_t n = k_pad - k < LINEAR_BLOCK ? k_pad - k : LINEAR_BLOCK;
+#if LOOK_PAIRS
+        UNSET int16_t own[LINEAR_BLOCK];
+        look_pair_words(q + k, n, own);
+#endif
         while (run > LOOK_RUN && !look_fits(q + k, n, run)) {
             run /= 2;
         }
+#if LOOK_PAIRS
+        while (run > LOOK_RUN && !look_fits(own, n, run)) {
+            run /= 2;
+        }
+#endif
     }
     return run;
 }
 #else
 #define look_run_of NULL
 #endif
-
-/* --- a single row --- */
-
-/* n <= LOOK_ONE elements: four steps at a time, each with a sum of its own, so
- * that no product waits for the one before. *high, *low: their lanes. */
-INLINE void look_lanes(int kind, const struct lk_table *t, const char *p,
-                       const char *ahead, const int16_t *q, size_t n, vi *high,
-                       vi *low)
-{
-    const size_t step = look_bytes(kind, VB);
-    UNSET vi a[4];
-    size_t i = 0;
-    for (int s = 0; s < 4; s++) {
-        a[s] = vi_zero();
-    }
-    for (; i + (size_t)4 * VB <= n; i += (size_t)4 * VB) {
-        for (size_t line = 0; line < 4 * step; line += 64) {
-            __builtin_prefetch(ahead + line, 0, 3);
-        }
-        for (int s = 0; s < 4; s++, p += step, ahead += step, q += VB) {
-            look_step(kind, 1, 1, t, p, 0, q, 0, a + s);
-        }
-    }
-    for (int s = 0; s < 3; s++) {
-        if (i + VB <= n) {
-            __builtin_prefetch(ahead, 0, 3);
-            look_step(kind, 1, 1, t, p, 0, q, 0, a + s);
-            i += VB;
-            p += step;
-            ahead += step;
-            q += VB;
-        }
-    }
-    if (i < n) {
-        look_tail(kind, 1, 1, t, p, 0, n - i, q, 0, a + 3);
-    }
-    if (LOOK_ONE >= 2 * LINEAR_BLOCK) { /* two fill a lane */
-        a[0] = vi_add(a[0], a[1]);
-        a[1] = vi_add(a[2], a[3]);
-        *high = vi_add(vi_high(a[0]), vi_high(a[1]));
-        *low = vi_add(vi_low(a[0]), vi_low(a[1]));
-        return;
-    }
-    *high = vi_add(vi_add(vi_high(a[0]), vi_high(a[1])),
-                   vi_add(vi_high(a[2]), vi_high(a[3])));
-    *low = vi_add(vi_add(vi_low(a[0]), vi_low(a[1])),
-                  vi_add(vi_low(a[2]), vi_low(a[3])));
-}
-
-/* The same of n <= LINEAR_BLOCK. */
-INLINE void look_block(int kind, const struct lk_table *t, const char *p,
-                       const char *ahead, const int16_t *q, size_t n, vi *high,
-                       vi *low)
-{
-    size_t have = LOOK_ONE < LINEAR_BLOCK && n > LOOK_ONE ? LOOK_ONE : n;
-    look_lanes(kind, t, p, ahead, q, have, high, low);
-    for (size_t i = have; LOOK_ONE < LINEAR_BLOCK && i < n; i += have) {
-        UNSET vi more[2];
-        const size_t at = look_bytes(kind, i);
-        have = n - i < LOOK_ONE ? n - i : LOOK_ONE;
-        look_lanes(kind, t, p + at, ahead + at, q + i, have, &more[0],
-                   &more[1]);
-        *high = vi_add(*high, more[0]);
-        *low = vi_add(*low, more[1]);
-    }
-}
-
-/* one_rows (linear_one.h): `rows` rows from o on, a multiple of four. */
-INLINE void look_rows(const struct linear_job *j, int kind, size_t o,
-                      size_t rows, const char *end, float *sums)
-{
-    UNSET vi high[4];
-    UNSET vi low[4];
-    UNSET struct lk_table t;
-    struct look_at at = look_at(kind, j, o);
-    size_t have = 0;
-    lk_set(kind, &t, at.entries);
-    for (size_t r = o; r < o + rows; r++) {
-        for (size_t k = 0; k < j->k; k += LINEAR_BLOCK) {
-            size_t n = j->k - k < LINEAR_BLOCK ? j->k - k : LINEAR_BLOCK;
-            const char *p = j->w + r * j->ldw + look_bytes(kind, k);
-            const char *ahead = p + AHEAD_BYTES;
-            if (ahead >= end && j->then != NULL) {
-                ahead = j->then + (ahead - end);
-            }
-            look_block(kind, &t, p, ahead, j->q + k, n, &high[have % 4],
-                       &low[have % 4]);
-            if (++have % 4 == 0) {
-                vi_put_wide(vi_across(high), vi_across(low), sums + have - 4,
-                            true);
-            }
-        }
-        if (r + 1 < o + rows && look_next(kind, j, &at)) {
-            lk_set(kind, &t, at.entries);
-        }
-    }
-}

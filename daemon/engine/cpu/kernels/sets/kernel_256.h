@@ -131,6 +131,7 @@ INLINE void vi_transpose(vi t[8])
  */
 
 #define LOOK_MEASURED
+#define LOOK_PAIRS  1
 #define LOOK_DIRECT 2 /* beside more columns tables are read from memory */
 
 struct lk_table {
@@ -177,6 +178,29 @@ INLINE void lk_look4(const struct lk_table *t, const uint8_t *p, vi w[2])
              _mm256_shuffle_epi8(t->high[0], k), w);
 }
 
+/* Bytes of 32 even weights, or odd ones, and their words. */
+INLINE void lk_pair(const struct lk_table *t, const uint8_t *p, int odd,
+                    vi w[2])
+{
+    vi k = _mm256_loadu_si256((const void *)p);
+    k = _mm256_and_si256(odd ? _mm256_srli_epi16(k, 4) : k,
+                         _mm256_set1_epi8(15));
+    lk_words(_mm256_shuffle_epi8(t->low[0], k),
+             _mm256_shuffle_epi8(t->high[0], k), w);
+}
+
+/* lk_words takes bytes 0 to 7 of both halves, then bytes 8 to 15: of the even
+ * weights 0 to 14 and 32 to 46, then 16 to 30 and 48 to 62. */
+INLINE void pair_words(const int16_t *q, int16_t *to)
+{
+    for (int odd = 0; odd < 2; odd++) {
+        vi a = vi_load(q + odd * (VB / 2));
+        vi b = vi_load(q + VB + odd * (VB / 2));
+        vi_store(to + odd * VB, _mm256_permute2x128_si256(a, b, 0x20));
+        vi_store(to + odd * VB + VB / 2, _mm256_permute2x128_si256(a, b, 0x31));
+    }
+}
+
 /* Of four parts of a table the one that bits 4 and 5 of k choose, which are
  * the highest of the bytes of b4 and b5. */
 INLINE vi lk_part(const vi t[4], vi k, vi b4, vi b5)
@@ -220,6 +244,7 @@ const struct kernels KERNELS = {
     .many = 32,
     .lane = int_lane,
     .run = look_run_of,
+    .own_words = true,
     .attend_product = attend_product,
     .attend_weigh = attend_weigh,
     .attend_join = attend_join,
