@@ -176,5 +176,5 @@ def test_foretold(aned, demo_gguf, tmp_path):
 
 def test_each_context_is_foretold(aned, demo_gguf, tmp_path):
     told = run(aned, "convert", demo_gguf, "--out", tmp_path / "m", "--dry-run", "--context", "96,256,128")
-    assert [told.count(f"context {n},") for n in (256, 128, 96)] == [1, 1, 1] and told.count("take room once") == 2
+    assert [told.count(f"context {n} (as asked),") for n in (256, 128, 96)] == [1, 1, 1] and told.count("take room once") == 2
     assert list(tmp_path.iterdir()) == []
