@@ -1,5 +1,7 @@
 /* sim.c - see sim.h. One stream of random numbers decides everything, so a seed
- * gives the same run every time. A broken rule ends the run by longjmp. */
+ * gives the same run every time. A broken rule ends the run by longjmp. It is
+ * one file because engine, clients and checks are parts of one world, whose
+ * state each of them sees. */
 #include "sim.h"
 
 #include <setjmp.h>
