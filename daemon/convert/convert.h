@@ -39,8 +39,8 @@ struct convert_options {
     size_t calibration_bytes;
     /* Jinja in place of the source's chat template; NULL: its own. Borrowed. */
     const char *chat_template;
-    /* 0 = default: MODEL_CONTEXT_DEFAULT at most, but under profile cpu what
-     * the memory holds. */
+    /* 0 = default: MODEL_CONTEXT_DEFAULT at most; under profile cpu
+     * MODEL_CONTEXT_LONG, where memory_bytes allow. */
     uint32_t context;
     uint64_t memory_bytes; /* of the machine; 0: not known */
     const char *shape;     /* shape_parse; NULL = "ranged" */
