@@ -56,6 +56,7 @@ void call_free(struct call *c)
     buf_fini(&c->text_head);
     json_free(c->tools);
     free(c->gens);
+    free(c->choices);
     free(c);
 }
 

@@ -193,8 +193,8 @@ struct call {
     struct reply_forms forms;
     uint32_t n_blocks; /* of the dialect's stream: those begun; */
     const char *block; /* the type of the open one; NULL: none */
-    uint32_t n_choices; /* n of the first prompt, n of the next ... */
-    struct call_choice choices[ANSWER_CHOICES_MAX]; /* those of n_choices */
+    struct call_choice *choices; /* owned; from gens_start on */
+    uint32_t n_choices;          /* n of the first prompt, n of the next ... */
 };
 
 /* Answer r. session: the id of the one whose tokens are the prompt; "": none.

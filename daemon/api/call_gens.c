@@ -73,6 +73,8 @@ static void make_choices(struct call *c)
 {
     c->n_choices = c->n_gens * c->p.req.n;
     must(c->n_choices <= ANSWER_CHOICES_MAX);
+    c->choices = calloc(c->n_choices, sizeof(*c->choices));
+    must(c->choices != NULL);
     for (uint32_t i = 0; i < c->n_choices; i++) {
         buf_init(&c->choices[i].text, 2 * ANSWER_BYTES_MAX);
         buf_init(&c->choices[i].reasoning, 2 * ANSWER_BYTES_MAX);

@@ -21,7 +21,7 @@ static const struct field *find(const struct fields *f, const char *name)
 {
     for (size_t k = 0; k < countof(f->part) && f->part[k] != NULL; k++) {
         for (const struct field *x = f->part[k]; x->name != NULL; x++) {
-            if (strcmp(x->name, name) == 0) {
+            if (x->name[0] == name[0] && strcmp(x->name, name) == 0) {
                 return x;
             }
         }

@@ -93,7 +93,6 @@ int http_route_find(const struct http_route *table, size_t n, unsigned method,
                     struct span path, const struct http_route **ret,
                     struct http_args *args, unsigned *allow)
 {
-    const struct http_route *found = NULL;
     struct http_args a = {0};
     unsigned methods = 0;
     int bad = 0;
@@ -107,23 +106,17 @@ int http_route_find(const struct http_route *table, size_t n, unsigned method,
         bad = rc < 0 && bad == 0 ? rc : bad;
         m |= m & HTTP_M_GET ? HTTP_M_HEAD : 0u; /* RFC 9110 9.3.2 */
         methods |= m;
-        if ((m & method) != 0 && found == NULL) {
-            found = &table[i];
+        if ((m & method) != 0) {
             *args = a;
+            *ret = &table[i];
+            return rc < 0 ? rc : 0;
         }
     }
     *allow = methods;
     if (bad < 0) {
         return bad;
     }
-    if (methods == 0) {
-        return ERR_NO_ROUTE;
-    }
-    if (found == NULL) {
-        return ERR_BAD_METHOD;
-    }
-    *ret = found;
-    return 0;
+    return methods == 0 ? ERR_NO_ROUTE : ERR_BAD_METHOD;
 }
 
 void http_route_allow(unsigned methods, char out[40])

@@ -9,8 +9,9 @@ CHECKED int http_decode(const char *p, size_t n, bool plus, char *out,
                         size_t size);
 
 /* path: the target's bytes before '?', still encoded. On success *ret and *args
- * are set; *allow has the methods of the path in any case.
- * Errors: NO_ROUTE, BAD_METHOD, HTTP (escapes; %2f, %2e, %00 in a {} part). */
+ * are set: the first row that fits.
+ * Errors: NO_ROUTE, BAD_METHOD (*allow has the methods of the path), HTTP
+ * (escapes; %2f, %2e, %00 in a {} part). */
 CHECKED int http_route_find(const struct http_route *table, size_t n,
                             unsigned method, struct span path,
                             const struct http_route **ret,

@@ -259,6 +259,9 @@ bool place_take(struct sched *s, struct sched_stream *x, uint64_t now_us)
  * short list computed. */
 void place_change_lists(struct sched *s)
 {
+    if (!sched_long(s, s->conf.context)) {
+        return; /* there is one list */
+    }
     for (uint32_t i = 0; i < s->conf.seqs; i++) {
         struct sched_seq *q = &s->seqs[i];
         if (q->owner == NULL || q->owner == &s->restoring || !q->opened ||

@@ -195,8 +195,9 @@ struct sched_seq {
     bool failed; /* is closed next, never shared */
     bool held;   /* restore.h: gets no row before its file is loaded */
     bool in_step;
-    bool long_list;  /* rule 12: how it is computed */
-    int32_t *tokens; /* owned: the timeline */
+    bool long_list; /* rule 12: how it is computed */
+    struct sched_stream *owner; /* NULL: warm; all loops over places ask */
+    int32_t *tokens;            /* owned: the timeline */
     uint32_t n;      /* known tokens */
     uint32_t cap;
     uint32_t computed; /* <= n */
@@ -206,7 +207,6 @@ struct sched_seq {
     struct draft index;         /* of the timeline, for drafts */
     uint64_t told_to;           /* the `share` that got its first tokens, */
     uint32_t told;              /* and how many it got */
-    struct sched_stream *owner; /* NULL: warm */
 };
 
 enum sched_op_kind {
