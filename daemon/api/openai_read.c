@@ -165,13 +165,14 @@ static int read_part(const struct json *v, const char *where, const char **ret,
 /* The members of a role's message, and what it has beside content. */
 struct role {
     const char *name;
-    const char *keys[6];
+    const char *keys[7];
 };
 
 static const struct role roles_with_more[] = {
     {"assistant",
-     {"role", "content", "reasoning_content", "reasoning", "tool_calls"}},
-    {"tool",      {"role", "content", "tool_call_id", "name"}           },
+     {"role", "content", "reasoning_content", "reasoning", "tool_calls",
+      "provider_specific_fields"}}, /* litellm's notes on what it got */
+    {"tool",      {"role", "content", "tool_call_id", "name"}},
 };
 static const char *const roles[] = {"system",    "developer", "user",
                                     "assistant", "tool",      NULL};

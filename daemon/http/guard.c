@@ -120,7 +120,11 @@ static bool has_key(const struct http_guard *g, const struct http_msg *m)
     return first || second;
 }
 
-/* --- Content-Type --- */
+/* --- Content-Type ---
+ *
+ * A page can send text and forms without asking first, and a body without a
+ * type. No page can send a key so: a client that has the key may leave the type
+ * out, as some do (litellm's of Ollama). */
 
 bool guard_is_json(const char *type)
 {
@@ -155,9 +159,9 @@ int guard_check(const struct http_guard *g, const struct http_place *at,
         return ERR_UNAUTHORIZED;
     }
     const char *type = http_msg_header(m, "content-type");
+    bool json = type != NULL ? guard_is_json(type) : !g->open;
     *ret = pass;
-    if (m->has_body && (type == NULL || !guard_is_json(type) ||
-                        http_msg_count(m, "content-type") != 1)) {
+    if (m->has_body && (!json || http_msg_count(m, "content-type") > 1)) {
         *why = "Content-Type: must be application/json over TCP";
         return ERR_HTTP_TYPE;
     }

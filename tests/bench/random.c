@@ -30,7 +30,7 @@ struct reason {
 };
 
 struct totals {
-    uint64_t programs, failed, rows, mixes, all_passes;
+    uint64_t programs, failed, shaky, rows, mixes, all_passes;
     uint64_t ops, plain, attends, norms, ropes, linears;
     double worst; /* of a bound */
     uint64_t worst_seed;
@@ -65,6 +65,7 @@ static void add(struct totals *t, uint64_t seed, bool ok,
 {
     t->programs++;
     t->failed += !ok;
+    t->shaky += r->shaky;
     t->mixes += r->mixes;
     t->all_passes += !r->mixes && !r->left_out;
     t->rows += r->rows && !r->left_out;
@@ -92,6 +93,9 @@ static void report(const struct totals *t)
 {
     (void)printf("%" PRIu64 " programs, %" PRIu64 " differ\n", t->programs,
                  t->failed);
+    (void)printf("%" PRIu64 " say nothing: a unit in the last place of their "
+                 "inputs changes them as much\n",
+                 t->shaky);
     (void)printf("%" PRIu64 " mix rows and run as a whole\n", t->mixes);
     (void)printf("of the others, %" PRIu64
                  " are compiled with all passes: %.1f "

@@ -2,6 +2,7 @@
 
 A script has a function for each thing that its client can do, and `main(chat, stream, ...)` at its end.
 """
+import gc
 import json
 import os
 import sys
@@ -46,6 +47,8 @@ def leave(pieces, close=lambda: None):
         if n > 3:
             break
     close()
+    del pieces  # and with it a stream that nobody else holds
+    gc.collect()
     print("LEFT", flush=True)
     sys.stdin.read()
 

@@ -93,7 +93,8 @@ static void calls(void **state)
         reads(&openai_chat,
               "{'messages':[{'role':'user','content':'x'},{'role':'assistant',"
               "'content':null,'reasoning_content':'hm','tool_calls':[{'id':'a',"
-              "'type':'function','function':{'name':'f','arguments':'{1.0'}}]},"
+              "'type':'function','function':{'name':'f','arguments':'{1.0'}}],"
+              "'provider_specific_fields':{'refusal':null}},"
               "{'role':'tool','tool_call_id':'a','content':'18'}]}"),
         0);
     const struct chat_message *m = c.p.req.messages;

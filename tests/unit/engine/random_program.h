@@ -19,6 +19,8 @@ struct random_result {
     int attends, norms, ropes, linears;
     unsigned called_off; /* runs */
     bool left_out; /* not all passes were run; then the counts are 0 */
+    bool shaky; /* they differ, as the interpreter does from itself: random_run
+                   is true */
     double worst;  /* the largest error, of the row's largest number */
     double bound;
     char why[640]; /* of a failure */

@@ -32,13 +32,15 @@ struct twin {
     uint32_t window, seed;
     float bound;
     bool has_t;
+    bool nudged; /* in place of the compiled one: the interpreter, with noise
+                    one unit in the last place beside the other's */
     struct twin_seq seq[TWIN_SEQS];
     double worst; /* error so far, of the row's largest */
     unsigned calls, called_off; /* of twin_rows */
     char why[512];
 };
 
-/* Set window, seed and bound before. conf is the compiled one's. */
+/* Set window, seed, bound and nudged before. conf is the compiled one's. */
 bool twin_open(struct twin *t, const char *path,
                const struct backend_conf *conf);
 void twin_close(struct twin *t);

@@ -237,7 +237,10 @@ static void bodies(void **state)
          "Content-Type: multipart/form-data; boundary=application/json\r\n"
          "Content-Length: 2\r\n\r\n{}",                                                 ERR_HTTP_TYPE   },
         {"none",         "POST / HTTP/1.1\r\n" HOST GOOD "Content-Length: 2\r\n\r\n{}",
-         ERR_HTTP_TYPE                                                                                  },
+         0                                                                                              },
+        {"empty",
+         "POST / HTTP/1.1\r\n" HOST GOOD
+         "Content-Type:\r\nContent-Length: 2\r\n\r\n{}",                             ERR_HTTP_TYPE   },
         {"longer",
          "POST / HTTP/1.1\r\n" HOST GOOD
          "Content-Type: application/json-seq\r\nContent-Length: 2\r\n\r\n{}",           ERR_HTTP_TYPE   },
@@ -253,6 +256,15 @@ static void bodies(void **state)
          "Content-Type: text/plain\r\nContent-Length: 2\r\n\r\n{}",                     ERR_UNAUTHORIZED},
     };
     check_rows(rows, countof(rows));
+
+    static const struct row keyless[] = {
+        {"json", "POST / HTTP/1.1\r\n" HOST JSON_BODY,                     0},
+        {"none", "POST / HTTP/1.1\r\n" HOST "Content-Length: 2\r\n\r\n{}",
+         ERR_HTTP_TYPE},
+    };
+    guard.open = true;
+    check_rows(keyless, countof(keyless));
+    guard.open = false;
 }
 
 #define ASKS "Access-Control-Request-Method: POST\r\n"
