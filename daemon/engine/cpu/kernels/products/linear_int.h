@@ -351,7 +351,8 @@ INLINE void few_group(const struct few_piece *p, int R, size_t o, size_t g,
     bool same = look_tables(p->kind, j, row, R, table);
     f.table = table;
     if (R > 1 &&
-        (j->cols > LOOK_DIRECT || (!same && look_held(p->kind, R) == 1))) {
+        (j->cols > look_direct(p->kind) ||
+         (!same && look_held(p->kind, R) == 1))) {
         look_words(p->kind, R, &f, n, p->words);
         f = (struct few_rows){.w = (const char *)p->words,
                               .ldw = LINEAR_BLOCK * sizeof(int16_t),

@@ -15,7 +15,8 @@
  *   LOOK_KEEP                 (optional) columns stay in registers from row to
  *                             row
  *   LOOK_DIRECT               (optional) columns for which indices are looked
- *                             up where they are used; for more once, see below
+ *                             up where they are used; for more once, see below.
+ *                             Pairs are for all columns of a tile
  *   LOOK_MEASURED             (optional) columns are words, and are measured
  *                             (kernels.run); with vi_abs and vi_ones
  *   LOOK_PAIRS 1              (optional) WEIGHT_LUT4 is looked up 2 * VB weights
@@ -34,7 +35,9 @@
  * however many there are, so they are the same everywhere, and are rounded to
  * float once. A single row (linear_one.h) has so many accumulators that it
  * needs no split inside a block. Where a block meets more columns than
- * LOOK_DIRECT it is looked up once, into the first cache, and read from there.
+ * look_direct it is looked up once, into the first cache, and read from there.
+ * Pairs go row by row: with the tables and sums of two rows, and columns that
+ * both would read, 16 registers do not do (AVX2, 4 columns: 0.6 of the speed).
  */
 #pragma once
 
@@ -73,6 +76,12 @@ INLINE size_t look_bytes(int kind, size_t n)
 INLINE bool look_pairs(int kind)
 {
     return LOOK_PAIRS && kind == WEIGHT_LUT4;
+}
+
+/* Columns beside which indices are looked up where they are used. */
+INLINE size_t look_direct(int kind)
+{
+    return look_pairs(kind) ? FEW_COLS : LOOK_DIRECT;
 }
 
 INLINE void look_split(vi *a, vi *high)
@@ -210,21 +219,24 @@ INLINE void look_step(int kind, int R, int C, const struct lk_table *t,
     }
 }
 
-/* One pair of R rows times C columns. */
-INLINE void look_pair(int R, int C, const struct lk_table *t, const char *p,
-                      size_t ldw, const int16_t *q, size_t ldq, vi *a)
+/* One pair of a row times C columns. */
+INLINE void look_pair(int C, const struct lk_table *t, const char *p,
+                      const int16_t *q, size_t ldq, vi *a)
 {
-    for (int r = 0; r < R; r++) {
-        for (int odd = 0; odd < 2; odd++) {
-            UNSET vi w[2];
-            lk_pair(&t[r], (const uint8_t *)(const void *)(p + (size_t)r * ldw),
-                    odd, w);
-            for (int part = 0; part < 2; part++) {
-                const int16_t *x = q + (2 * odd + part) * (VB / 2);
-                for (int c = 0; c < C; c++) {
-                    vi v = vi_load(x + (size_t)c * ldq);
-                    a[c * R + r] = lk_dot(a[c * R + r], w[part], v);
-                }
+    UNSET const int16_t *base[(FEW_COLS + 2) / 3];
+    for (int c = 0; c < C; c += 3) {
+        base[c / 3] = q + (size_t)c * ldq;
+        HOLD(base[c / 3]);
+    }
+    HOLD(ldq);
+    for (int odd = 0; odd < 2; odd++) {
+        UNSET vi w[2];
+        lk_pair(t, (const uint8_t *)(const void *)p, odd, w);
+        for (int part = 0; part < 2; part++) {
+            for (int c = 0; c < C; c++) {
+                vi x = vi_load(base[c / 3] + (size_t)(c % 3) * ldq +
+                               (2 * odd + part) * (VB / 2));
+                a[c] = lk_dot(a[c], w[part], x);
             }
         }
     }
@@ -241,7 +253,7 @@ INLINE void look_tail(int kind, int R, int C, const struct lk_table *t,
         memcpy(buf + r * VB, p + (size_t)r * ldw, look_bytes(kind, n));
     }
     if (look_pairs(kind) && n > VB) {
-        look_pair(R, C, t, buf, VB, q, ldq, a);
+        look_pair(C, t, buf, q, ldq, a);
     } else {
         look_step(kind, R, C, t, buf, VB, q, ldq, a);
     }
@@ -279,7 +291,7 @@ INLINE void look_sums(int kind, int R, int C, const struct few_rows *f,
         for (; look_pairs(kind) && i + (size_t)2 * VB <= stop;
              i += (size_t)2 * VB, p += 2 * step, q += (size_t)2 * VB) {
             look_ahead(f, R, look_bytes(kind, i), 2 * step);
-            look_pair(R, C, f->table, p, f->ldw, q, ldq, a);
+            look_pair(C, f->table, p, q, ldq, a);
         }
         for (; look_single(kind, stop - i); i += VB, p += step, q += VB) {
             look_ahead(f, R, look_bytes(kind, i), step);
@@ -299,6 +311,37 @@ INLINE void look_sums(int kind, int R, int C, const struct few_rows *f,
     }
 }
 
+/* look_sums of one row after the other: its table and sums are all that
+ * registers hold. */
+INLINE void look_rows_sums(int kind, int R, int C, const struct few_rows *f,
+                           const int16_t *q, size_t ldq, size_t n, vi *a,
+                           vi *high)
+{
+    for (int r = 0; r < R; r++) {
+        UNSET vi sum[FEW_COLS];
+        UNSET vi split[FEW_COLS];
+        const struct lk_table table = f->table[r];
+        struct few_rows one = *f;
+        one.w += (size_t)r * f->ldw;
+        one.table = &table;
+        if (f->ahead != NULL) {
+            one.ahead += (size_t)r * f->step;
+        }
+        UNROLL
+        for (int c = 0; c < C; c++) {
+            split[c] = vi_zero();
+        }
+        look_sums(kind, 1, C, &one, q, ldq, n, f->run, sum, split);
+        UNROLL
+        for (int c = 0; c < C; c++) {
+            a[c * R + r] = sum[c];
+            if (n > f->run) {
+                high[c * R + r] = split[c];
+            }
+        }
+    }
+}
+
 /* few_tile. */
 INLINE void look_tile(int kind, int R, int C, const struct few_rows *f,
                       const int16_t *q, size_t ldq, size_t n, float *acc,
@@ -309,9 +352,16 @@ INLINE void look_tile(int kind, int R, int C, const struct few_rows *f,
     vi *high = split;
     HOLD(high); /* in memory, not in registers that others need */
     if (n > f->run) {
-        memset(high, 0, sizeof(split));
+        UNROLL
+        for (int s = 0; s < C * R; s++) {
+            high[s] = vi_zero();
+        }
     }
-    look_sums(kind, R, C, f, q, ldq, n, f->run, a, high);
+    if (look_pairs(kind) && R > 1) {
+        look_rows_sums(kind, R, C, f, q, ldq, n, a, high);
+    } else {
+        look_sums(kind, R, C, f, q, ldq, n, f->run, a, high);
+    }
     UNROLL
     for (int s = C * R; s < (C * R + 3) / 4 * 4; s++) {
         a[s] = vi_zero();

@@ -151,7 +151,7 @@ INLINE void many_tile(int C, const int16_t *tile, size_t pairs, size_t lane,
                       const int16_t *q, size_t ldq, float *acc, bool first)
 {
     UNSET vi a[MANY_COLS][MANY_VECS];
-    vi high[MANY_COLS][MANY_VECS]; /* in memory */
+    UNSET vi high[MANY_COLS][MANY_VECS]; /* in memory */
     for (int c = 0; c < C; c++) {
         for (int v = 0; v < MANY_VECS; v++) {
             a[c][v] = vi_zero();
@@ -166,7 +166,13 @@ INLINE void many_tile(int C, const int16_t *tile, size_t pairs, size_t lane,
         }
         return;
     }
-    memset(high, 0, sizeof(high));
+    vi none = vi_zero();
+    ORDER(none); /* see look_tile */
+    for (int c = 0; c < C; c++) {
+        for (int v = 0; v < MANY_VECS; v++) {
+            high[c][v] = none;
+        }
+    }
     for (size_t p = 0; p < pairs; p += lane) {
         size_t n = pairs - p < lane ? pairs - p : lane;
         many_pairs(C, tile + p * MANY_ROWS * 2, n, q + p * 2, ldq, a);
