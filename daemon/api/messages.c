@@ -111,6 +111,30 @@ int message_only(const struct json *v, const char *where,
     return 0;
 }
 
+int message_name(struct arena *a, const struct json *v, const char *where,
+                 struct chat_message *m, struct err *e)
+{
+    const char *name = NULL;
+    int rc = json_want_str(v, "name", false, &name, e);
+    if (rc != 0 || name == NULL || name[0] == '\0') {
+        return rc == 0 ? 0 : err_prefix(e, rc, "%s", where);
+    }
+    struct buf b;
+    buf_init(&b, TEXT_BYTES_MAX);
+    buf_puts(&b, "{\"name\":\"");
+    json_put_text(&b, name, strlen(name));
+    buf_puts(&b, "\"");
+    if (m->fields.n > 0) { /* an object that is not empty */
+        buf_puts(&b, ",");
+        buf_put(&b, m->fields.p + 1, m->fields.n - 1);
+    } else {
+        buf_puts(&b, "}");
+    }
+    m->fields = (struct span){buf_ok(&b) ? arena_strn(a, b.p, b.n) : NULL, b.n};
+    buf_fini(&b);
+    return m->fields.p != NULL ? 0 : message_too_big(e);
+}
+
 int message_reasoning(struct arena *a, const struct json *v, const char *where,
                       struct chat_message *m, struct err *e)
 {

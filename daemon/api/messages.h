@@ -34,6 +34,11 @@ CHECKED int message_role(const struct json *v, const char *where,
  * UNSUPPORTED. */
 CHECKED int message_only(const struct json *v, const char *where,
                          const char *const *keys, struct err *e);
+/* Who speaks, beside the role, for m: a text, or null, absent or empty. The
+ * template gets it with what m has. Errors: INVALID, TOO_BIG. */
+CHECKED int message_name(struct arena *a, const struct json *v,
+                         const char *where, struct chat_message *m,
+                         struct err *e);
 /* What the assistant thought, for m: a text, or null or absent. Errors:
  * INVALID, TOO_BIG. */
 CHECKED int message_reasoning(struct arena *a, const struct json *v,

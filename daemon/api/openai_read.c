@@ -165,12 +165,12 @@ static int read_part(const struct json *v, const char *where, const char **ret,
 /* The members of a role's message, and what it has beside content. */
 struct role {
     const char *name;
-    const char *keys[7];
+    const char *keys[8];
 };
 
 static const struct role roles_with_more[] = {
     {"assistant",
-     {"role", "content", "reasoning_content", "reasoning", "tool_calls",
+     {"role", "content", "name", "reasoning_content", "reasoning", "tool_calls",
       "provider_specific_fields"}}, /* litellm's notes on what it got */
     {"tool",      {"role", "content", "tool_call_id", "name"}},
 };
@@ -180,7 +180,7 @@ static const char *const roles[] = {"system",    "developer", "user",
 /* Role function and function_call: they went with `functions`. */
 static int check_members(const struct json *v, const char *where, struct err *e)
 {
-    static const char *const plain[] = {"role", "content", NULL};
+    static const char *const plain[] = {"role", "content", "name", NULL};
     const char *role = json_str(json_get(v, "role"));
     const char *const *keys = plain;
     if (json_type(v) != JSON_OBJECT || role == NULL) {
@@ -206,10 +206,10 @@ static int read_more(struct calls *k, struct arena *a, const struct json *v,
         RETERR(message_reasoning(a, json_get(v, "reasoning"), where, m, e));
         RETERR(message_reasoning(a, json_get(v, "reasoning_content"), where, m,
                                  e));
-        return calls_read(k, a, json_get(v, "tool_calls"), where, m, e);
+        RETERR(calls_read(k, a, json_get(v, "tool_calls"), where, m, e));
     }
     if (strcmp(m->role, "tool") != 0) {
-        return 0;
+        return message_name(a, v, where, m, e);
     }
     int rc = json_want_str(v, "tool_call_id", false, &id, e);
     if (rc == 0) {
@@ -230,7 +230,8 @@ static int read_message(struct calls *k, struct arena *a, const struct json *v,
     RETERR(message_role(v, where, roles, &m->role, e));
     RETERR(read_more(k, a, v, where, m, e));
     if (strcmp(m->role, "assistant") == 0 &&
-        (text == NULL ? m->fields.n > 0 : json_type(text) == JSON_NULL)) {
+        (text == NULL ? json_get(v, "tool_calls") != NULL && m->fields.n > 0
+                      : json_type(text) == JSON_NULL)) {
         m->content = "";
         return 0;
     }

@@ -81,7 +81,7 @@ CLIENTS = [
     Client("aider, openai/", "cli.py", ("aider-chat==0.86.2",), ("chat", "stream", "cancel"), "openai", "aider", CHAT, whole=False),
     Client("aider, ollama_chat/", "cli.py", ("aider-chat==0.86.2",), ("chat", "stream", "cancel"), "ollama_chat", "aider", OLLAMA,
            whole=False),
-    Client("sgpt", "cli.py", ("shell-gpt==1.5.1",), ("chat", "stream", "cancel"), program="sgpt", route=CHAT),
+    Client("sgpt", "cli.py", ("shell-gpt==1.5.1", "click"), ("chat", "stream", "cancel"), program="sgpt", route=CHAT),
     framework("strands-agents", "strands", ("strands-agents[openai]==1.62.0",)),
     framework("agno", "agno", ("agno==3.1.10", "openai==3.51.0")),
     framework("llama-index", "llama_index", ("llama-index-llms-openai-like==0.8.1",)),

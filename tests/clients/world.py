@@ -19,7 +19,7 @@ ANSWER = "The tool has answered: it is sunny in Paris."
 CALL = ("get_weather", {"city": "Paris"})
 ENDLESS = "neverending-please"  # what a question has whose answer does not end by itself
 PLAIN = "plainly-please"  # and one that is answered by a text although there are tools
-CONTEXT = 16384
+CONTEXT = 32768
 SLOW = 8192  # the model's ff: an answer without an end lasts longer than it takes to interrupt a program
 
 
@@ -113,7 +113,7 @@ class World:
         if key not in self.models:
             name = f"m{len(self.models)}"
             path = scripted.write(self.dir / f"{name}.gguf", scripts, context=CONTEXT, ff=SLOW)
-            job = self.d.convert(path, name, context=CONTEXT)
+            job = self.d.convert(path, name, context=CONTEXT, profile="cpu")
             if job["state"] != "done":
                 raise SystemExit(f"the scripted model does not convert: {json.dumps(job)}")
             self.models[key] = name

@@ -83,12 +83,14 @@ def test_messages(daemon):
                  {"content": [{"type": "text", "text": "A daemon.", "cache_control": {"type": "ephemeral"}}]}):
         assert said(ask({**a, **more})) == plain, more
     assert said(ask({**a, "content": None})) == said(ask({**a, "content": ""}))
-    for m, name in (({**ASK[0], "name": "bob"}, "name"), ({**ASK[0], "reasoning_content": "x"}, "reasoning_content"),
+    who = ask({**ASK[0], "name": "bob"})  # for the template, which does not ask
+    assert said(who) == said(ask(ASK[0]))
+    for m, name in (({**ASK[0], "name": 1}, ""), ({**ASK[0], "reasoning_content": "x"}, "reasoning_content"),
                     ({"role": "user", "content": None}, "content"), ({**a, "tool_calls": [{"id": "1"}]}, "tool_calls"),
                     ({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:"}}]}, "content"),
                     ({"role": "user", "content": [{"type": "text", "text": "x", "cache_control": 1}]}, "content")):
         r = ask(m)
-        assert r.status_code == 400 and f"messages[1].{name}" in r.json()["error"]["message"], r.text
+        assert r.status_code == 400 and (f"messages[1].{name}" if name else "messages[1]: 'name'") in r.json()["error"]["message"], r.text
 
 
 @pytest.mark.parametrize("path,body", [("/v1/chat/completions", CHAT), ("/v1/completions", TEXT), ("/tokenize", {"content": "x"})])

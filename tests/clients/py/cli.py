@@ -52,8 +52,8 @@ def llm(case):
 
 def aider(case):
     kind = os.environ["ANED_KIND"]
-    env = {**os.environ, "OPENAI_API_BASE": BASE + "/v1", "OPENAI_API_KEY": KEY, "OLLAMA_API_BASE": BASE, "ANTHROPIC_API_KEY": KEY,
-           "AIDER_ANALYTICS_DISABLE": "true"}
+    env = {**os.environ, "OPENAI_API_BASE": BASE + "/v1", "OPENAI_API_KEY": KEY, "OLLAMA_API_BASE": BASE, "OLLAMA_API_KEY": KEY,
+           "ANTHROPIC_API_KEY": KEY, "AIDER_ANALYTICS_DISABLE": "true"}
     args = [HERE / "aider", "--model", f"{kind}/{MODEL}", "--no-git", "--yes-always", "--no-check-update", "--no-show-model-warnings",
             "--no-analytics", "--no-pretty", "--no-fancy-input", "--no-suggest-shell-commands", "--map-tokens", "0"]
     if case in ("chat", "stream"):

@@ -107,6 +107,34 @@ static void calls(void **state)
     says(m[2].fields, "{'tool_call_id':'a','name':'f'}");
 }
 
+/* Who speaks is for the template, beside what else the message has. */
+static void names(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        reads(&openai_chat,
+              "{'messages':[{'role':'user','name':'Ann \\u0022A','content':'x'},"
+              "{'role':'assistant','name':'a','content':null,'tool_calls':"
+              "[{'id':'i','type':'function','function':{'name':'f',"
+              "'arguments':'{}'}}]},{'role':'tool','tool_call_id':'i',"
+              "'content':'18'},{'role':'user','name':null,'content':'y'},"
+              "{'role':'system','name':'','content':'y'}]}"),
+        0);
+    const struct chat_message *m = c.p.req.messages;
+    says(m[0].fields, "{'name':'Ann \\'A'}");
+    says(m[1].fields, "{'name':'a','tool_calls':[{'id':'i','type':'function',"
+                      "'function':{'name':'f','arguments':'{}'}}]}");
+    assert_int_equal(m[3].fields.n, 0);
+    assert_int_equal(m[4].fields.n, 0);
+    assert_int_equal(reads(&openai_chat,
+                           "{'messages':[{'role':'user','name':1,"
+                           "'content':'x'}]}"),
+                     ERR_INVALID);
+    assert_int_equal(
+        reads(&openai_chat, "{'messages':[{'role':'assistant','name':'a'}]}"),
+        ERR_INVALID);
+}
+
 /* Ollama's have no ids: they get some, and results find them in order. */
 static void calls_without_ids(void **state)
 {
@@ -254,6 +282,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tools),
         cmocka_unit_test(calls),
+        cmocka_unit_test(names),
         cmocka_unit_test(calls_without_ids),
         cmocka_unit_test(blocks),
         cmocka_unit_test(kwargs),
