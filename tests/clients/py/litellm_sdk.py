@@ -29,8 +29,11 @@ def tools():
 
 
 def cancel():
-    # Its stream has no close that all dialects know: who leaves the loop drops it.
-    leave(c.choices[0].delta.content for c in ask([{"role": "user", "content": FOREVER}], stream=True))
+    streams = [ask([{"role": "user", "content": FOREVER}], stream=True)]
+
+    def close():  # Some of its streams can be closed; the others end when nobody holds them.
+        getattr(streams.pop().completion_stream, "close", lambda: None)()
+    leave((c.choices[0].delta.content for c in streams[0]), close)
 
 
 main(chat, stream, tools, cancel)
