@@ -45,9 +45,9 @@ JSON_TEXT = '```json\n{"city": "Paris"}\n```'
 FINAL = ("final_answer", {"answer": ANSWER})
 
 
-def agent(name, program, packages, call, route=CHAT, kind="", note=""):
-    return Client(name, "programs.py", packages, ("chat", "tools", "cancel"), kind, program, route, scripts_of(call), whole=False,
-                  called=[], note=note, always_tools=True)
+def agent(name, program, packages, call, route=CHAT, kind="", note="", then=None, known=None):
+    return Client(name, "programs.py", packages, ("chat", "tools", "cancel"), kind, program, route, scripts_of(call, then=then),
+                  whole=False, called=[], known=known or {}, note=note, always_tools=True)
 
 
 def framework(name, program, packages, cases=("chat", "stream", "tools")):
@@ -62,7 +62,8 @@ CLIENTS = [
     Client("llm", "cli.py", ("llm==0.36",), program="llm", route=CHAT),
     Client("litellm, openai/", "litellm_sdk.py", ("litellm==1.106.0", "mcp==2.3.0"), kind="openai", route=CHAT),
     Client("litellm, hosted_vllm/", "litellm_sdk.py", ("litellm==1.106.0", "mcp==2.3.0"), kind="hosted_vllm", route=CHAT),
-    Client("litellm, anthropic/", "litellm_sdk.py", ("litellm==1.106.0", "mcp==2.3.0"), kind="anthropic", route=MESSAGES),
+    Client("litellm, anthropic/", "litellm_sdk.py", ("litellm==1.106.0", "mcp==2.3.0"), kind="anthropic", route=MESSAGES,
+           known={"cancel": "its stream has no close, and outlives who reads it"}),
     Client("litellm, ollama_chat/", "litellm_sdk.py", ("litellm==1.106.0", "mcp==2.3.0"), kind="ollama_chat", route=OLLAMA),
     Client("langchain-openai", "langchain_any.py", LANGCHAIN, kind="openai", route=CHAT),
     Client("langchain-openai, responses", "langchain_any.py", LANGCHAIN, kind="responses", route=RESPONSES),
@@ -76,12 +77,13 @@ CLIENTS = [
     Client("pydantic-ai, anthropic", "pydantic_agent.py", PYDANTIC, kind="anthropic", route=MESSAGES),
     Client("openai-agents, chat", "agents_sdk.py", ("openai-agents==0.24.0",), kind="chat", route=CHAT),
     Client("openai-agents, responses", "agents_sdk.py", ("openai-agents==0.24.0",), kind="responses", route=RESPONSES),
-    Client("smolagents", "smol_agent.py", ("smolagents[openai]==1.26.0",), route=CHAT, scripts=scripts_of(then=FINAL)),
+    Client("smolagents", "smol_agent.py", ("smolagents[openai]==1.26.0",), route=CHAT, scripts=scripts_of(then=FINAL),
+           known={"tools": "it demands a call by tool_choice, which needs a constraint"}),
     Client("huggingface_hub", "hf_client.py", ("huggingface-hub==2.4.0",), route=CHAT),
     Client("aider, openai/", "cli.py", ("aider-chat==0.86.2",), ("chat", "stream", "cancel"), "openai", "aider", CHAT, whole=False),
     Client("aider, ollama_chat/", "cli.py", ("aider-chat==0.86.2",), ("chat", "stream", "cancel"), "ollama_chat", "aider", OLLAMA,
            whole=False),
-    Client("sgpt", "cli.py", ("shell-gpt==1.5.1", "click"), ("chat", "stream", "cancel"), program="sgpt", route=CHAT),
+    Client("sgpt", "cli.py", ("shell-gpt==1.5.1", "click==8.5.1"), ("chat", "stream", "cancel"), program="sgpt", route=CHAT),
     framework("strands-agents", "strands", ("strands-agents[openai]==1.62.0",)),
     framework("agno", "agno", ("agno==3.1.10", "openai==3.51.0")),
     framework("llama-index", "llama_index", ("llama-index-llms-openai-like==0.8.1",)),
@@ -103,8 +105,8 @@ CLIENTS = [
     agent("Claude Code", "claude", ("@anthropic-ai/claude-code@2.1.328",), ("Bash", {"command": "ls", "description": "Lists files"}),
           MESSAGES),
     agent("qwen-code", "qwen", ("@qwen-code/qwen-code@0.24.4",), ("glob", {"pattern": "*"})),
-    # Its text without a call is not the end for it: it asks on until the context is full. So `chat` is not to be had.
-    agent("cline", "cline", ("cline@3.0.65",), ("run_commands", {"commands": ["ls"]})),
+    agent("cline", "cline", ("cline@3.0.65",), ("run_commands", {"commands": ["ls"]}), then=("attempt_completion", {"result": ANSWER}),
+          known={"chat": "a text without a call is no end for it: it asks on until the context is full"}),
     agent("pi, completions", "pi", ("@mariozechner/pi-coding-agent@0.73.1",), ("bash", {"command": "ls"}), kind="openai-completions"),
     agent("pi, responses", "pi", ("@mariozechner/pi-coding-agent@0.73.1",), ("bash", {"command": "ls"}), RESPONSES,
           "openai-responses"),
