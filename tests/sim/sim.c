@@ -610,7 +610,7 @@ static double check_step(const struct sched_plan *p)
     }
     /* What was never measured is guessed, and may be more than half as much
      * again as the truth. */
-    bool measured = m.alone[decoding] >= 3;
+    bool measured = m.alone[decoding] > 0;
     if (prompts > m.s.conf.chunk || us > 1.5 * SCHED_STEP_US ||
         (hurry && measured &&
          us > 1.5 * SCHED_SLOWER * cost(decoding, 0))) {

@@ -6,10 +6,13 @@
 #include "api/responses.h"
 
 static struct call c;
+static struct call_choice choice[1];
 
 static void begin(void)
 {
     memset(&c, 0, sizeof(c));
+    memset(choice, 0, sizeof(choice));
+    c.choices = choice;
     c.d = &responses_dialect;
     arena_init(&c.arena, GEN_ARENA_MAX);
     (void)snprintf(c.id, sizeof(c.id), "resp_X");
@@ -177,7 +180,7 @@ static char *whole_items(const char *text, const char *thought,
 {
     struct err e = {0};
     struct buf b, out;
-    struct call_choice *x = &c.choices[0];
+    struct call_choice *x = choice;
     begin();
     unit_ok(take("{\"input\":\"Hi\",\"store\":false}", &e), &e);
     buf_init(&x->text, 4096);

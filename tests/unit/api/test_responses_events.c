@@ -8,6 +8,7 @@
 bool __wrap_call_send(struct call *c);
 
 static struct call c;
+static struct call_choice choice[1];
 static struct buf sent;
 
 bool __wrap_call_send(struct call *x)
@@ -25,6 +26,8 @@ static void begin(void)
         "{\"input\":\"Hi\",\"store\":false,\"tools\":[{\"type\":\"namespace\","
         "\"name\":\"s\",\"tools\":[{\"type\":\"function\",\"name\":\"g\"}]}]}";
     memset(&c, 0, sizeof(c));
+    memset(choice, 0, sizeof(choice));
+    c.choices = choice;
     c.d = &responses_dialect;
     arena_init(&c.arena, GEN_ARENA_MAX);
     (void)snprintf(c.id, sizeof(c.id), "resp_X");
