@@ -242,7 +242,7 @@ def test_bad_messages(plain):
     for m, where in ((None, "messages"), ([], "messages"), ("x", "messages"), ([1], "messages"),
                      ([{"role": "user"}], "messages"), ([{"role": "function", "content": "x"}], "messages"),
                      ([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}], "messages"),
-                     ([{"role": "user", "content": "x", "name": "bob"}], "messages")):
+                     ([{"role": "user", "content": "x", "speaker": "bob"}], "messages")):
         with plain.http() as c:
             r = c.post("/v1/chat/completions", json={"model": "fake", "messages": m})
         assert r.status_code == 400 and r.json()["error"]["param"] == where, (m, r.text)
