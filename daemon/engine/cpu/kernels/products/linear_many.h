@@ -167,7 +167,7 @@ INLINE void many_tile(int C, const int16_t *tile, size_t pairs, size_t lane,
         return;
     }
     vi none = vi_zero();
-    ORDER(none); /* see look_tile */
+    ORDER(none); /* else gcc makes the loop a memset, `rep stos` */
     for (int c = 0; c < C; c++) {
         for (int v = 0; v < MANY_VECS; v++) {
             high[c][v] = none;
