@@ -1,5 +1,6 @@
 #include "base/memory.h"
 
+#include <stdatomic.h>
 #include <unistd.h>
 
 #if defined(__APPLE__)
@@ -8,6 +9,8 @@
 
 #include "base/file.h"
 #include "base/parse.h"
+
+#define FIRST_CACHE 32768u /* where nobody knows */
 
 uint64_t machine_memory(void)
 {
@@ -29,4 +32,32 @@ uint64_t machine_memory(void)
     }
     return all;
 #endif
+}
+
+static size_t look_first_cache(void)
+{
+#if defined(__APPLE__)
+    uint64_t v = 0;
+    size_t n = sizeof(v);
+    /* of the fast cores; Intel's have no levels */
+    if (sysctlbyname("hw.perflevel0.l1dcachesize", &v, &n, NULL, 0) == 0 ||
+        sysctlbyname("hw.l1dcachesize", &v, &n, NULL, 0) == 0) {
+        return v > 0 ? (size_t)v : FIRST_CACHE;
+    }
+#elif defined(_SC_LEVEL1_DCACHE_SIZE)
+    long v = sysconf(_SC_LEVEL1_DCACHE_SIZE);
+    return v > 0 ? (size_t)v : FIRST_CACHE;
+#endif
+    return FIRST_CACHE;
+}
+
+size_t machine_first_cache(void)
+{
+    static atomic_size_t known;
+    size_t n = atomic_load_explicit(&known, memory_order_relaxed);
+    if (n == 0) {
+        n = look_first_cache();
+        atomic_store_explicit(&known, n, memory_order_relaxed);
+    }
+    return n;
 }

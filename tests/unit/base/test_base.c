@@ -1,5 +1,5 @@
-/* err, buf, cur, arena, checked arithmetic, numbers and UTF-8 in text, hashes.
- */
+/* err, buf, cur, arena, checked arithmetic, numbers and UTF-8 in text, hashes,
+ * what the machine has. */
 #include "../unit.h"
 
 #include <errno.h>
@@ -7,6 +7,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/hash.h"
+#include "base/memory.h"
 #include "base/num.h"
 #include "base/parse.h"
 #include "base/utf8.h"
@@ -283,6 +284,30 @@ static void sha256_gives_the_published_digests(void **state)
     free(million);
 }
 
+/* Also where the system does not tell. */
+static void a_core_has_a_first_cache(void **state)
+{
+    (void)state;
+    size_t n = machine_first_cache();
+    assert_in_range(n, 4096, 1u << 24);
+    assert_int_equal(machine_first_cache(), n);
+    FILE *f = fopen("/sys/devices/system/cpu/cpu0/cache/index0/size", "r");
+    unsigned kib = 0;
+    if (f != NULL) {
+        char type[32] = {0};
+        FILE *t = fopen("/sys/devices/system/cpu/cpu0/cache/index0/type", "r");
+        bool data = t != NULL && fscanf(t, "%31s", type) == 1 &&
+                    strcmp(type, "Data") == 0;
+        if (data && fscanf(f, "%uK", &kib) == 1 && n != 32768) {
+            assert_int_equal(n, (size_t)kib * 1024);
+        }
+        (void)fclose(f);
+        if (t != NULL) {
+            (void)fclose(t);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -296,6 +321,7 @@ int main(void)
         cmocka_unit_test(text_is_a_number_or_it_is_not),
         cmocka_unit_test(utf8_is_the_shortest_form),
         cmocka_unit_test(sha256_gives_the_published_digests),
+        cmocka_unit_test(a_core_has_a_first_cache),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

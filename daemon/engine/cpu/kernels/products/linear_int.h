@@ -36,15 +36,22 @@
  * FEW_TALL == FEW_COLS) several tiles, the weights taken apart once for each.
  * Four accumulators are summed across at once. A single column reads row by row
  * (linear_one.h); many have a form of their own on x86 (linear_many.h).
+ *
+ * Weights are prefetched into the first cache as long as the columns stay there
+ * beside them. Longer columns come from the second, again for each group of
+ * rows, and must not wait: a core has few buffers for lines that the first
+ * cache misses (Zen 4: 24), and lines from memory would fill them all. So the
+ * weights go to the second cache then (linear_job.far). Reading long rows block
+ * by block, to keep that block of the columns, is slower than either.
  */
 #pragma once
 
 #include "base/num.h"
 #include "engine/cpu/kernels/products/linear_impl.h"
 
-#define AHEAD_BYTES 6144  /* prefetch distance, at least */
-#define AHEAD_ROWS  8     /* where rows pass by block by block */
-#define FEW_BYTES   18432 /* of columns that stay in the first cache */
+/* Prefetch distances, at least: into the first cache, or into the second. */
+#define AHEAD_NEAR 6144u
+#define AHEAD_FAR  12288u
 
 #if !defined(VI_SUMS)
 #define VI_SUMS 1
@@ -154,14 +161,28 @@ INLINE void few_tail(int kind, int R, int C, const char *p, size_t ldw,
     few_step(kind, R, C, buf, VB, q, ldq, a);
 }
 
+/* Prefetch the line at p. */
+INLINE void ahead_line(const char *p, bool far)
+{
+    if (far) {
+        __builtin_prefetch(p, 0, 2);
+    } else {
+        __builtin_prefetch(p, 0, 3);
+    }
+}
+
+INLINE size_t ahead_bytes(const struct linear_job *j)
+{
+    return j->far ? AHEAD_FAR : AHEAD_NEAR;
+}
+
 /* A block of R rows, and what to prefetch meanwhile: one cache line for each
- * line that is used, `step` bytes apart from row to row. */
+ * line that is used, in the order of addresses. */
 struct few_rows {
     const char *w;
     size_t ldw;
     const char *ahead; /* NULL: they are in the first cache already */
-    size_t step;
-    size_t stride; /* bytes that it advances when w advances by one */
+    bool far;          /* linear_job's */
     const struct lk_table *table; /* of each row */
     size_t run;                   /* elements a lane of tables can add up */
 };
@@ -171,7 +192,7 @@ struct few_piece {
     const struct linear_job *j;
     int kind;
     size_t end;   /* the row after them */
-    size_t ahead; /* rows prefetched ahead, where rows are read whole */
+    size_t ahead; /* rows prefetched ahead */
     float *acc;
     int16_t *words; /* a block of four rows, looked up */
 };
@@ -187,9 +208,9 @@ INLINE const char *few_at(const struct few_piece *p, size_t row)
 
 INLINE void few_ahead(const struct few_rows *f, int R, size_t i)
 {
-    const char *p = f->ahead + i * f->stride;
-    for (int r = 0; r < R; r++, p += f->step) {
-        __builtin_prefetch(p, 0, 3);
+    const char *p = f->ahead + i * (size_t)R;
+    for (int r = 0; r < R; r++, p += 64) {
+        ahead_line(p, f->far);
     }
 }
 
@@ -307,42 +328,22 @@ WORDS_OF(4)
 /* Splitting more than FEW_COLS columns evenly gives at least half as many. */
 static_assert(FEW_TALL + 1 >= FEW_COLS / 2 && FEW_COLS <= 8, "tiles");
 
-/* Group g of R rows from o on, the block at k. Rows that are read whole, one
- * group after another, are one stream, and are prefetched as one even where
- * they are read side by side: short rows some groups ahead, of long rows the
- * next group. All into the first cache: from the second cache, rows of 3072
- * were read at 0.93 of the rate (two columns, Zen 5). */
-INLINE void few_group(const struct few_piece *p, int R, size_t o, size_t g,
-                      size_t groups, size_t k)
+/* R rows from `row` on, the block at k; their sums. One group of rows after
+ * another is one stream, and is prefetched as one even where the rows are read
+ * side by side: short rows some groups ahead, of long rows the next group. */
+INLINE void few_group(const struct few_piece *p, int R, size_t row, size_t k,
+                      float *acc)
 {
     const struct linear_job *j = p->j;
-    const size_t rows = (size_t)R;
     const size_t n = j->k - k < LINEAR_BLOCK ? j->k - k : LINEAR_BLOCK;
     const size_t at = int_bytes(p->kind, k);
-    const size_t row = o + g * rows;
     struct few_rows f = {
         .w = j->w + row * j->ldw + at,
         .ldw = j->ldw,
-        .step = 64,
-        .stride = rows,
+        .ahead = few_at(p, row + p->ahead) + at * (size_t)R,
+        .far = j->far,
         .run = num_max(j->run, LOOK_RUN),
     };
-    if (groups == 1) {
-        f.ahead = few_at(p, row + p->ahead) + at * rows;
-    } else { /* the block of a group that comes later */
-        bool wraps = g * rows + AHEAD_ROWS >= groups * rows;
-        f.step = j->ldw;
-        f.stride = 1;
-        if (!wraps) {
-            f.ahead = j->w + (row + AHEAD_ROWS) * j->ldw + at;
-        } else if (k + n < j->k) {
-            f.ahead = j->w + (row + AHEAD_ROWS - groups * rows) * j->ldw +
-                      int_bytes(p->kind, k + n);
-        } else {
-            f.ahead = few_at(p, row + AHEAD_ROWS);
-        }
-    }
-    float *acc = p->acc + g * (R == 4 ? 4 : rows * j->cols);
     if (!look_has(p->kind)) {
         few_block(j, p->kind, R, f, k, n, acc);
         return;
@@ -364,25 +365,16 @@ INLINE void few_group(const struct few_piece *p, int R, size_t o, size_t g,
     }
 }
 
-/* `groups` times R rows from row o on. While the columns stay in the first
- * cache rows are read from end to end; longer ones pass by block by block, each
- * block of the columns for all groups. */
+/* `groups` times R rows from row o on, each from end to end. */
 INLINE void few_groups(const struct few_piece *p, int R, size_t o,
-                       size_t groups, bool blocks)
+                       size_t groups)
 {
     const struct linear_job *j = p->j;
     const size_t rows = (size_t)R;
-    if (blocks) {
+    for (size_t g = 0; g < groups; g++) {
+        float *acc = p->acc + g * (R == 4 ? 4 : rows * j->cols);
         for (size_t k = 0; k < j->k; k += LINEAR_BLOCK) {
-            for (size_t g = 0; g < groups; g++) {
-                few_group(p, R, o, g, groups, k);
-            }
-        }
-    } else {
-        for (size_t g = 0; g < groups; g++) {
-            for (size_t k = 0; k < j->k; k += LINEAR_BLOCK) {
-                few_group(p, R, o, g, 1, k);
-            }
+            few_group(p, R, o + g * rows, k, acc);
         }
     }
     if (R == 4) {
@@ -398,14 +390,11 @@ INLINE void few_groups(const struct few_piece *p, int R, size_t o,
 /* Rows from o on in groups of R as far as they go; returns where they end. */
 INLINE size_t few_rows_run(const struct few_piece *p, int R, size_t o)
 {
-    const struct linear_job *j = p->j;
     const size_t most = LINEAR_MANY / (size_t)R;
-    const bool blocks = j->k > LINEAR_BLOCK &&
-                        j->cols * j->k * sizeof(*j->q) > FEW_BYTES;
     while (o + (size_t)R <= p->end) {
         size_t groups = (p->end - o) / (size_t)R;
         groups = groups < most ? groups : most;
-        few_groups(p, R, o, groups, blocks);
+        few_groups(p, R, o, groups);
         o += groups * (size_t)R;
     }
     return o;
@@ -424,7 +413,7 @@ INLINE void few_run(const struct linear_job *j, int kind, few_one *one,
         .j = j,
         .kind = kind,
         .end = end,
-        .ahead = (AHEAD_BYTES + j->ldw * 4 - 1) / (j->ldw * 4) * 4,
+        .ahead = (ahead_bytes(j) + j->ldw * 4 - 1) / (j->ldw * 4) * 4,
         .acc = (float *)(void *)(scratch + LINEAR_TILE),
         .words = (int16_t *)(void *)scratch,
     };

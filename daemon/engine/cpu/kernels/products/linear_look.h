@@ -325,7 +325,7 @@ INLINE void look_rows_sums(int kind, int R, int C, const struct few_rows *f,
         one.w += (size_t)r * f->ldw;
         one.table = &table;
         if (f->ahead != NULL) {
-            one.ahead += (size_t)r * f->step;
+            one.ahead += (size_t)r * look_bytes(kind, n); /* a share each */
         }
         UNROLL
         for (int c = 0; c < C; c++) {

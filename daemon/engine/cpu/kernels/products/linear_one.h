@@ -41,7 +41,7 @@ INLINE void one_line(int kind, const char *p, const int16_t *q, vi a[2])
 
 /* A block of n elements: two lines at a time, so that no product waits for the
  * one before. */
-INLINE vi one_block(int kind, const char *p, const char *ahead,
+INLINE vi one_block(int kind, const char *p, const char *ahead, bool far,
                     const int16_t *q, size_t n)
 {
     UNSET vi a[4];
@@ -52,8 +52,8 @@ INLINE vi one_block(int kind, const char *p, const char *ahead,
         a[s] = vi_zero();
     }
     for (; i + 2 * line <= n; i += 2 * line, p += 128, ahead += 128) {
-        __builtin_prefetch(ahead, 0, 3);
-        __builtin_prefetch(ahead + 64, 0, 3);
+        ahead_line(ahead, far);
+        ahead_line(ahead + 64, far);
         one_line(kind, p, q + i, a);
         one_line(kind, p + 64, q + i + line, a + 2);
     }
@@ -81,11 +81,11 @@ INLINE void one_rows(const struct linear_job *j, int kind, size_t o,
         for (size_t k = 0; k < j->k; k += LINEAR_BLOCK) {
             size_t n = j->k - k < LINEAR_BLOCK ? j->k - k : LINEAR_BLOCK;
             const char *p = j->w + r * j->ldw + int_bytes(kind, k);
-            const char *ahead = p + AHEAD_BYTES;
+            const char *ahead = p + ahead_bytes(j);
             if (ahead >= end && j->then != NULL) {
                 ahead = j->then + (ahead - end);
             }
-            s[have % 4] = one_block(kind, p, ahead, j->q + k, n);
+            s[have % 4] = one_block(kind, p, ahead, j->far, j->q + k, n);
             if (++have % 4 == 0) {
                 vi_sum4(s, sums + have - 4, true);
             }

@@ -146,6 +146,9 @@ INLINE void vi_transpose(vi t[16])
 
 #define LOOK_KEEP
 
+/* Any number: a lookup costs less than a word that is stored and read again. */
+#define LOOK_DIRECT 64
+
 #define LOOK_MEASURED
 
 struct lk_table {
