@@ -171,9 +171,9 @@ INLINE void ahead_line(const char *p, bool far)
     }
 }
 
-INLINE size_t ahead_bytes(const struct linear_job *j)
+INLINE size_t ahead_bytes(bool far)
 {
-    return j->far ? AHEAD_FAR : AHEAD_NEAR;
+    return far ? AHEAD_FAR : AHEAD_NEAR;
 }
 
 /* A block of R rows, and what to prefetch meanwhile: one cache line for each
@@ -413,7 +413,7 @@ INLINE void few_run(const struct linear_job *j, int kind, few_one *one,
         .j = j,
         .kind = kind,
         .end = end,
-        .ahead = (ahead_bytes(j) + j->ldw * 4 - 1) / (j->ldw * 4) * 4,
+        .ahead = (ahead_bytes(j->far) + j->ldw * 4 - 1) / (j->ldw * 4) * 4,
         .acc = (float *)(void *)(scratch + LINEAR_TILE),
         .words = (int16_t *)(void *)scratch,
     };
@@ -461,15 +461,21 @@ INLINE void look_run(const struct linear_job *j, int kind, few_one *one,
 }
 
 #define FEW_OF(kind, suffix, run)                                           \
-    ALONE size_t one_##suffix(const struct linear_job *j, size_t begin,     \
+    ALONE size_t near_##suffix(const struct linear_job *j, size_t begin,    \
+                               size_t end, char *scratch)                   \
+    {                                                                       \
+        return one_run(j, kind, false, begin, end, scratch);                \
+    }                                                                       \
+    ALONE size_t far_##suffix(const struct linear_job *j, size_t begin,     \
                               size_t end, char *scratch)                    \
     {                                                                       \
-        return one_run(j, kind, begin, end, scratch);                       \
+        return one_run(j, kind, true, begin, end, scratch);                 \
     }                                                                       \
     ALONE void few_##suffix(const struct linear_job *j, size_t begin,       \
                             size_t end, char *scratch)                      \
     {                                                                       \
-        run(j, kind, one_##suffix, begin, end, scratch);                    \
+        run(j, kind, j->far ? far_##suffix : near_##suffix, begin, end,     \
+            scratch);                                                       \
     }
 
 FEW_OF(WEIGHT_I8, i8, few_run)

@@ -123,7 +123,7 @@ INLINE void look_block(int kind, const struct lk_table *t, const char *p,
 }
 
 /* one_rows (linear_one.h): `rows` rows from o on, a multiple of four. */
-INLINE void look_rows(const struct linear_job *j, int kind, size_t o,
+INLINE void look_rows(const struct linear_job *j, int kind, bool far, size_t o,
                       size_t rows, const char *end, float *sums)
 {
     UNSET vi high[4];
@@ -136,12 +136,12 @@ INLINE void look_rows(const struct linear_job *j, int kind, size_t o,
         for (size_t k = 0; k < j->k; k += LINEAR_BLOCK) {
             size_t n = j->k - k < LINEAR_BLOCK ? j->k - k : LINEAR_BLOCK;
             const char *p = j->w + r * j->ldw + look_bytes(kind, k);
-            const char *ahead = p + ahead_bytes(j);
+            const char *ahead = p + ahead_bytes(far);
             if (ahead >= end && j->then != NULL) {
                 ahead = j->then + (ahead - end);
             }
-            look_block(kind, &t, p, ahead, j->far, j->q + k, n,
-                       &high[have % 4], &low[have % 4]);
+            look_block(kind, &t, p, ahead, far, j->q + k, n, &high[have % 4],
+                       &low[have % 4]);
             if (++have % 4 == 0) {
                 vi_put_wide(vi_across(high), vi_across(low), sums + have - 4,
                             true);
