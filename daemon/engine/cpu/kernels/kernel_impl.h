@@ -53,8 +53,8 @@ struct kernels {
      * product have the least of theirs. What is not measured is split as often
      * as any column needs. */
     size_t (*run)(const int16_t *q, size_t k_pad);
-    bool own_words; /* products with tables want as many bytes as the columns
-                       have besides linear_scratch() */
+    size_t own_words; /* products with tables want as many bytes as so many
+                         columns have, or all, besides linear_scratch() */
 
     /* --- attention (attend_impl.h) --- */
 

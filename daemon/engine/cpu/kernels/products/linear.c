@@ -177,7 +177,7 @@ int linear_in_reserve(struct linear_in *in, const struct kernels *kn, size_t n,
     size_t row = real ? ld * sizeof(float) : 0; /* a decoded one */
     RETERR(grow_rows(in, n, e));
     if (integer) {
-        size_t own = kn->own_words ? 2 * n * ldq * sizeof(*in->q) : 0;
+        size_t own = num_min(2 * n, kn->own_words) * ldq * sizeof(*in->q);
         row = num_max(row, linear_scratch(2 * n) + own);
         RETERR(grow(&in->q, &in->cap_q, 2 * n * ldq, sizeof(*in->q), e));
         RETERR(grow(&in->lane, &in->cap_lane, 2 * n, sizeof(*in->lane), e));
@@ -342,22 +342,29 @@ static const char *unit_at(const struct piece *p, size_t unit)
     return NULL;
 }
 
+/* A thread's. */
+struct hand {
+    char *scratch;
+    bool owned; /* linear_job's */
+};
+
 static void job_run(const struct piece *p, const struct linear_job *j,
-                    size_t begin, size_t end, const char *then, void *scratch)
+                    size_t begin, size_t end, const char *then, struct hand *h)
 {
     struct linear_job mine = *j;
     mine.then = then;
+    mine.owned = &h->owned;
     end = end < j->rows ? end : j->rows;
     if (j->cols >= p->kn->many) {
-        p->kn->int_many(&mine, begin, end, scratch);
+        p->kn->int_many(&mine, begin, end, h->scratch);
     } else {
-        p->kn->int_few(&mine, begin, end, scratch);
+        p->kn->int_few(&mine, begin, end, h->scratch);
     }
 }
 
 /* Compute units [begin, end) of the list; the thread continues with `then`. */
 static void units_run(const struct piece *p, size_t begin, size_t end,
-                      size_t then, void *scratch)
+                      size_t then, struct hand *h)
 {
     size_t first = 0; /* unit of job i */
     for (size_t i = 0; i < p->n_jobs && begin < end; i++) {
@@ -366,7 +373,7 @@ static void units_run(const struct piece *p, size_t begin, size_t end,
         if (begin < stop) {
             stop = stop < end ? stop : end;
             job_run(p, j, (begin - first) * UNIT, (stop - first) * UNIT,
-                    unit_at(p, stop < end ? stop : then), scratch);
+                    unit_at(p, stop < end ? stop : then), h);
             begin = stop;
         }
         first += job_units(j);
@@ -394,13 +401,13 @@ static void worker_run(void *ctx, size_t begin, size_t end, unsigned worker)
     (void)begin;
     (void)end;
     struct piece *p = ctx;
-    char *scratch = p->in->scratch + worker * p->in->scratch_size;
+    struct hand h = {.scratch = p->in->scratch + worker * p->in->scratch_size};
     size_t at = 0;
     for (size_t n = take(p, &at); n > 0;) {
         size_t last = at + n - 1;
-        units_run(p, at, last, last, scratch);
+        units_run(p, at, last, last, &h);
         n = take(p, &at);
-        units_run(p, last, last + 1, at, scratch);
+        units_run(p, last, last + 1, at, &h);
     }
 }
 
@@ -444,7 +451,8 @@ void linear_run(const struct linear_part *parts, size_t n_parts,
     columns_for_tables(&p, threads);
     p.threads = work < PARALLEL_MIN || threads == 0 ? 1 : threads;
     if (p.threads == 1) {
-        units_run(&p, 0, p.units, p.units, in->scratch);
+        struct hand h = {.scratch = in->scratch};
+        units_run(&p, 0, p.units, p.units, &h);
         return;
     }
     crew_run(p.threads, p.threads, 1, worker_run, &p);

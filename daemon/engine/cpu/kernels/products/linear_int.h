@@ -436,8 +436,8 @@ INLINE void look_own(const int16_t *q, size_t n, int16_t *to)
         words_of(q + i, to + i);
     }
 }
-#elif LOOK_PAIRS
-#define look_owns look_pairs
+#elif LOOK_PAIRS > 0
+#define look_owns look_pairs_one
 #define look_own  look_pair_words
 #else
 #define look_owns(kind)    false
@@ -445,17 +445,29 @@ INLINE void look_own(const int16_t *q, size_t n, int16_t *to)
 #endif
 
 /* The same with tables. Where columns are no words, or not in the order in which
- * weights are looked up, each thread makes some, behind the rest of its scratch.
+ * weights are looked up, each thread makes some once, behind the rest of its
+ * scratch. Where only single rows and columns want them, the last rows, which
+ * are no whole group of such, read the columns as they are.
  */
 INLINE void look_run(const struct linear_job *j, int kind, few_one *one,
                      size_t begin, size_t end, char *scratch)
 {
     struct linear_job mine = *j;
     int16_t *own = (int16_t *)(void *)(scratch + linear_scratch(j->cols));
-    for (size_t c = 0; look_owns(kind) && c < j->cols; c++) {
+    const bool alone = LOOK_PAIRS == PAIRS_ONE;
+    if (!look_owns(kind) || (alone && !one_fits(j))) {
+        few_run(j, kind, one, begin, end, scratch);
+        return;
+    }
+    for (size_t c = 0; !*j->owned && c < j->cols; c++) {
         look_own(j->q + c * j->ldq, (j->k + VB - 1) / VB * VB,
                  own + c * j->ldq);
-        mine.q = own;
+    }
+    *j->owned = true;
+    mine.q = own;
+    if (alone) {
+        begin = one(&mine, begin, end, scratch);
+        mine.q = j->q;
     }
     few_run(&mine, kind, one, begin, end, scratch);
 }

@@ -19,13 +19,13 @@
  *                             Pairs are for all columns of a tile
  *   LOOK_MEASURED             (optional) columns are words, and are measured
  *                             (kernels.run); with vi_abs and vi_ones
- *   LOOK_PAIRS 1              (optional) WEIGHT_LUT4 is looked up 2 * VB weights
+ *   LOOK_PAIRS                (optional) WEIGHT_LUT4 is looked up 2 * VB weights
  *                             at a time, which needs fewer instructions, with
- *                             columns in an order of their own:
- *   lk_pair(t, p, odd, w)     of the weights whose indices begin at p the even
- *                             ones, or the odd ones
+ *                             columns in an order of their own: PAIRS_ONE, a
+ *                             single row and column, or PAIRS_ALL
+ *   lk_pair(t, p, half, w)    a half of the weights whose indices begin at p
  *   pair_words(q, to)         2 * VB elements of a column: the two parts of the
- *                             even ones, then those of the odd ones
+ *                             first half of a pair, then those of the second
  *
  * Entries of 13 bits times activations of 15 fill an int32 after LOOK_PRODUCTS
  * products. A lane is then split: what is above LOOK_SHIFT bits is added to a
@@ -50,10 +50,12 @@
 #define LOOK_DIRECT LOOK_COLS
 #endif
 
+#define PAIRS_ONE 1
+#define PAIRS_ALL 2
 #if !defined(LOOK_PAIRS)
 #define LOOK_PAIRS 0
-#define lk_pair(t, p, odd, w) \
-    ((void)(t), (void)(p), (void)(odd), (void)(w)) /* never used */
+#define lk_pair(t, p, half, w) \
+    ((void)(t), (void)(p), (void)(half), (void)(w)) /* never used */
 #endif
 
 static_assert((int64_t)LOOK_PRODUCTS * WEIGHT_TABLE_PEAK * (int)LINEAR_PEAK <
@@ -75,7 +77,13 @@ INLINE size_t look_bytes(int kind, size_t n)
  */
 INLINE bool look_pairs(int kind)
 {
-    return LOOK_PAIRS && kind == WEIGHT_LUT4;
+    return LOOK_PAIRS == PAIRS_ALL && kind == WEIGHT_LUT4;
+}
+
+/* The same of a single row and column. */
+INLINE bool look_pairs_one(int kind)
+{
+    return LOOK_PAIRS > 0 && kind == WEIGHT_LUT4;
 }
 
 /* Columns beside which indices are looked up where they are used. */
@@ -229,13 +237,13 @@ INLINE void look_pair(int C, const struct lk_table *t, const char *p,
         HOLD(base[c / 3]);
     }
     HOLD(ldq);
-    for (int odd = 0; odd < 2; odd++) {
+    for (int half = 0; half < 2; half++) {
         UNSET vi w[2];
-        lk_pair(t, (const uint8_t *)(const void *)p, odd, w);
+        lk_pair(t, (const uint8_t *)(const void *)p, half, w);
         for (int part = 0; part < 2; part++) {
             for (int c = 0; c < C; c++) {
                 vi x = vi_load(base[c / 3] + (size_t)(c % 3) * ldq +
-                               (2 * odd + part) * (VB / 2));
+                               (2 * half + part) * (VB / 2));
                 a[c] = lk_dot(a[c], w[part], x);
             }
         }
@@ -394,10 +402,10 @@ INLINE void look_tile(int kind, int R, int C, const struct few_rows *f,
 INLINE void look_words_store(int kind, const struct lk_table *t, bool pair,
                              const char *p, int16_t *words)
 {
-    for (int odd = 0; odd < (pair ? 2 : 1); odd++, words += VB) {
+    for (int half = 0; half < (pair ? 2 : 1); half++, words += VB) {
         UNSET vi w[2];
         if (pair) {
-            lk_pair(t, (const uint8_t *)(const void *)p, odd, w);
+            lk_pair(t, (const uint8_t *)(const void *)p, half, w);
         } else {
             look_weights(kind, t, p, w);
         }
@@ -435,7 +443,7 @@ INLINE void look_words(int kind, int R, const struct few_rows *f, size_t n,
     }
 }
 
-#if LOOK_PAIRS
+#if LOOK_PAIRS > 0
 static_assert(LOOK_RUN % (2 * VB) == 0 && LINEAR_BLOCK % (2 * VB) == 0,
               "no pair crosses a border");
 
@@ -481,14 +489,14 @@ static size_t look_run_of(const int16_t *q, size_t k_pad)
     size_t run = LINEAR_BLOCK;
     for (size_t k = 0; k < k_pad; k += LINEAR_BLOCK) {
         size_t n = k_pad - k < LINEAR_BLOCK ? k_pad - k : LINEAR_BLOCK;
-#if LOOK_PAIRS
+#if LOOK_PAIRS == PAIRS_ALL
         UNSET int16_t own[LINEAR_BLOCK];
         look_pair_words(q + k, n, own);
 #endif
         while (run > LOOK_RUN && !look_fits(q + k, n, run)) {
             run /= 2;
         }
-#if LOOK_PAIRS
+#if LOOK_PAIRS == PAIRS_ALL
         while (run > LOOK_RUN && !look_fits(own, n, run)) {
             run /= 2;
         }

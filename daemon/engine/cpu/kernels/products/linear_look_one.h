@@ -9,17 +9,16 @@
 
 #include "engine/cpu/kernels/products/linear_look.h"
 
-/* Of a single row and column, with a sum for the even weights, and one for the
- * odd ones. */
+/* Of a single row and column, with a sum for each half of a pair. */
 INLINE void look_pair_one(const struct lk_table *t, const char *p,
                           const int16_t *q, vi a[2])
 {
-    for (int odd = 0; odd < 2; odd++) {
+    for (int half = 0; half < 2; half++) {
         UNSET vi w[2];
-        lk_pair(t, (const uint8_t *)(const void *)p, odd, w);
+        lk_pair(t, (const uint8_t *)(const void *)p, half, w);
         for (int part = 0; part < 2; part++) {
-            a[odd] = lk_dot(a[odd], w[part],
-                            vi_load(q + (2 * odd + part) * (VB / 2)));
+            a[half] = lk_dot(a[half], w[part],
+                             vi_load(q + (2 * half + part) * (VB / 2)));
         }
     }
 }
@@ -62,7 +61,7 @@ INLINE void look_lanes(int kind, const struct lk_table *t, const char *p,
         for (size_t line = 0; line < 4 * step; line += 64) {
             ahead_line(ahead + line, far);
         }
-        if (look_pairs(kind)) {
+        if (look_pairs_one(kind)) {
             look_pair_one(t, p, q, a);
             look_pair_one(t, p + 2 * step, q + (size_t)2 * VB, a + 2);
             p += 4 * step;
@@ -74,7 +73,7 @@ INLINE void look_lanes(int kind, const struct lk_table *t, const char *p,
             look_step(kind, 1, 1, t, p, 0, q, 0, a + s);
         }
     }
-    if (look_pairs(kind)) {
+    if (look_pairs_one(kind)) {
         look_rest(kind, t, p, ahead, far, q, n - i, a);
         i = n;
     }

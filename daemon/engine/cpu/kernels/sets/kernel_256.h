@@ -131,7 +131,7 @@ INLINE void vi_transpose(vi t[8])
  */
 
 #define LOOK_MEASURED
-#define LOOK_PAIRS  1
+#define LOOK_PAIRS  PAIRS_ALL
 #define LOOK_DIRECT 2 /* beside more columns tables are read from memory */
 
 struct lk_table {
@@ -244,7 +244,7 @@ const struct kernels KERNELS = {
     .many = 32,
     .lane = int_lane,
     .run = look_run_of,
-    .own_words = true,
+    .own_words = SIZE_MAX,
     .attend_product = attend_product,
     .attend_weigh = attend_weigh,
     .attend_join = attend_join,

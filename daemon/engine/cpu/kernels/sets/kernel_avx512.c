@@ -151,6 +151,8 @@ INLINE void vi_transpose(vi t[16])
 
 #define LOOK_MEASURED
 
+#define LOOK_PAIRS PAIRS_ONE
+
 struct lk_table {
     vi entries[2]; /* 16 twice, or 64 */
 };
@@ -185,6 +187,31 @@ INLINE void lk_look4(const struct lk_table *t, const uint8_t *p, vi w[2])
     w[1] = _mm512_permutexvar_epi16(_mm512_srli_epi16(k, 4), t->entries[0]);
 }
 
+/* Four indices in a word: no byte is made a word. */
+INLINE void lk_pair(const struct lk_table *t, const uint8_t *p, int half,
+                    vi w[2])
+{
+    vi k = _mm512_loadu_si512((const void *)p);
+    k = half ? _mm512_srli_epi16(k, 8) : k;
+    w[0] = _mm512_permutexvar_epi16(k, t->entries[0]);
+    w[1] = _mm512_permutexvar_epi16(_mm512_srli_epi16(k, 4), t->entries[0]);
+}
+
+/* Of each four elements the first, then the second, and so on. */
+INLINE void pair_words(const int16_t *q, int16_t *to)
+{
+    const vi even = _mm512_set_epi16(
+        62, 60, 58, 56, 54, 52, 50, 48, 46, 44, 42, 40, 38, 36, 34, 32, 30, 28,
+        26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    const vi odd = _mm512_add_epi16(even, vi_ones());
+    for (int part = 0; part < 2; part++, to += VB / 2) {
+        vi a = vi_load(q + part * (VB / 2));
+        vi b = vi_load(q + VB + part * (VB / 2));
+        vi_store(to, _mm512_permutex2var_epi16(a, even, b));
+        vi_store(to + VB, _mm512_permutex2var_epi16(a, odd, b));
+    }
+}
+
 /* Three bytes of four indices in a word and a word that overlaps it; of a word
  * only the lowest six bits count. */
 INLINE void lk_look6(const struct lk_table *t, const uint8_t *p, vi w[2])
@@ -216,6 +243,7 @@ const struct kernels kernels_avx512 = {
     .many = 32,
     .lane = int_lane,
     .run = look_run_of,
+    .own_words = 1,
     .attend_product = attend_product,
     .attend_weigh = attend_weigh,
     .attend_join = attend_join,
