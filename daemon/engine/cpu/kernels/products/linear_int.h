@@ -42,7 +42,7 @@
  * rows, and must not wait: a core has few buffers for lines that the first
  * cache misses (Zen 4: 24), and lines from memory would fill them all. So the
  * weights go to the second cache then (linear_job.far). Reading long rows block
- * by block, to keep that block of the columns, is slower than either.
+ * by block, to keep that block of the columns in the first cache, is slower.
  */
 #pragma once
 
