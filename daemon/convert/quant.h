@@ -71,7 +71,7 @@ struct quant_input {
     struct quant_spec spec;
     const float *rows; /* n_rows x cols, whole groups */
     uint64_t n_rows, cols;
-    uint64_t first; /* number of the first row, for messages */
+    uint64_t first; /* number of the first row in its tensor */
     /* What an error in each column costs (the mean square of that input), cols
      * numbers from 0; NULL: all alike. Palettes are made for it. */
     const float *importance;

@@ -2,7 +2,7 @@
 """What the daemon adds to the engine: to a token, and to the first one.
 
     ./dev bench overhead [--models demo,gemma] [--streams 1,16] [--rounds 7] [--json]
-    ./dev bench overhead --against /some/checkout/.build/release
+    ./dev bench overhead --against /some/checkout/.build/release [--pin]
 
 Drafts are off; the client (streams.c) counts events and parses nothing; the answers are streamed. Medians over the rounds:
 
@@ -23,9 +23,14 @@ first token   a prompt of 16 tokens, one token asked for, nothing warm. `http ms
 --against: the daemon of another build takes turns with this one, each with its own package, for the same client. Compared
 (paired.py) are tokens a second, the time to the first token, and the serve process's CPU time for both; not what was `added`,
 which is a small difference of large numbers and may be negative. Exit code 1: this build is slower in one of them.
+
+--pin: serve and the client get the first processor, engines the others. Without it the kernel's scheduler places the three
+anew in every round, and with two processors one stream's token costs serve 13 or 18 us by where it wakes: that difference
+hides smaller ones between two builds.
 """
 import argparse
 import json
+import os
 import pathlib
 import statistics
 import subprocess
@@ -45,6 +50,16 @@ def cpu_us(pid):
     for t in pathlib.Path(f"/proc/{pid}/task").iterdir():
         ns += int((t / "schedstat").read_text().split()[0])
     return ns / 1000
+
+
+def pin(d):
+    """Serve on the first processor, the engines it has started on the others."""
+    cpus = sorted(os.sched_getaffinity(0))
+    engines = [int(c) for t in pathlib.Path(f"/proc/{d.proc.pid}/task").iterdir() for c in (t / "children").read_text().split()]
+    for pid, where in [(d.proc.pid, cpus[:1])] + [(e, cpus[1:]) for e in engines]:
+        for t in pathlib.Path(f"/proc/{pid}/task").iterdir():
+            os.sched_setaffinity(int(t.name), where)
+    d.client_cpus = cpus[:1]
 
 
 def prompt_of(d, n):
@@ -68,7 +83,9 @@ def streams(d, count, tokens, salt, prompt=None):
     """What bench_streams measured, and what serve and the engine spent meanwhile."""
     before, cpu = counters(d), cpu_us(d.proc.pid)
     argv = [str(BIN / "tests/bench/bench_streams"), str(d.sock), "m", str(count), str(tokens), str(salt)]
-    r = subprocess.run(argv + ([prompt] if prompt else []), stdout=subprocess.PIPE, text=True)
+    cpus = getattr(d, "client_cpus", None)
+    r = subprocess.run(argv + ([prompt] if prompt else []), stdout=subprocess.PIPE, text=True,
+                       preexec_fn=(lambda: os.sched_setaffinity(0, cpus)) if cpus else None)
     if r.returncode != 0:
         sys.exit("bench_streams failed")
     cpu = cpu_us(d.proc.pid) - cpu
@@ -125,6 +142,9 @@ def against(model, args):
         for name, build in (("new", BIN), ("old", args.against)):
             sides[name] = start(build, model)
         prompt = prompt_of(sides["new"], PROMPT_TOKENS)
+        for d in sides.values() if args.pin else ():
+            prompt_of(d, PROMPT_TOKENS)  # its engine runs
+            pin(d)
         for count in (int(x) for x in args.streams.split(",")):
             got = {"old": [], "new": []}
             for d in sides.values():
@@ -173,6 +193,7 @@ def main():
     a.add_argument("--models", default="demo,gemma")
     a.add_argument("--streams", default="1,16")
     a.add_argument("--against", type=pathlib.Path, metavar="DIR", help="take turns with the build in this folder")
+    a.add_argument("--pin", action="store_true", help="with --against: serve and the client on one processor, engines on others")
     a.add_argument("--rounds", type=int, help="default 7, with --against 15")
     a.add_argument("--tokens", type=int, default=512, help="of a stream of the demo model; a quarter of it for others")
     a.add_argument("--json", action="store_true")

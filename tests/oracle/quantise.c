@@ -107,7 +107,7 @@ static int run(struct tool *t, const char *spec, struct err *e)
     RETERR(hessian_add(t->h, t->threads, t->x.data, tokens, tokens, e));
     if (t->part > 0) {
         RETERR(read_matrix(t, "wanted", &t->wanted, e));
-        RETERR(shift_open(cols, &t->s, e));
+        RETERR(shift_open(cols, NULL, &t->s, e));
         RETERR(shift_add(t->s, t->threads, t->wanted.data, t->x.data, tokens,
                          tokens, e));
     }

@@ -20,7 +20,7 @@
 #include "convert/quant/feedback.h"
 
 #define PART        0.5 /* of the way towards the wanted products (facts: lut4) */
-#define KEY_VERSION "calibration 1"
+#define KEY_VERSION "calibration 2"
 
 struct calibration {
     const struct decoder *d;
@@ -38,6 +38,7 @@ struct run {
     /* of a group: */
     struct hessian *h;
     struct shift *shift;
+    float *rows; /* of the matrix that the shift is for; NULL: for all */
     float *importance;
     struct feedback *feedback;
     struct weights weights;
@@ -103,20 +104,40 @@ static void group_close(struct run *r)
     hessian_close(r->h);
     shift_close(r->shift);
     free(r->importance);
+    free(r->rows);
+    r->rows = NULL;
     r->feedback = NULL;
     r->h = NULL;
     r->shift = NULL;
     r->importance = NULL;
 }
 
-static int group_open(struct run *r, size_t cols, struct err *e)
+/* one: the matrix whose rows the shift is summed for; NULL: it serves all. */
+static int shift_begin(struct run *r, size_t cols, const struct part *one,
+                       struct err *e)
+{
+    if (one == NULL) {
+        return shift_open(cols, NULL, &r->shift, e);
+    }
+    r->rows = malloc((size_t)one->rows * cols * sizeof(*r->rows));
+    if (r->rows == NULL) {
+        return err_set(e, ERR_NOMEM, "no memory for the rows of %s",
+                       one->t->name);
+    }
+    RETERR(gguf_rows(one->t, one->first, one->rows, r->rows, e));
+    const struct shift_rows of = {r->rows, one->first, (size_t)one->rows};
+    return shift_open(cols, &of, &r->shift, e);
+}
+
+static int group_open(struct run *r, size_t cols, const struct part *one,
+                      struct err *e)
 {
     r->importance = malloc(cols * sizeof(*r->importance));
     if (r->importance == NULL) {
         return err_set(e, ERR_NOMEM, "no memory for %zu inputs", cols);
     }
     RETERR(hessian_open(cols, &r->h, e));
-    return shift_open(cols, &r->shift, e);
+    return shift_begin(r, cols, one, e);
 }
 
 static int on_inputs(void *ctx, const struct reference_panel in[SIDES],
@@ -195,7 +216,7 @@ static int quantise_group(struct run *r, uint32_t l, const struct group *g,
         return 0;
     }
     if (cols > 0) {
-        CHECK(group_open(r, cols, e));
+        CHECK(group_open(r, cols, group_one(r->d, r->conf->forms, l, g), e));
     }
     CHECK(streams_read(r->streams, l, g, cols > 0 ? on_inputs : NULL, r, e));
     if (cols > 0) {
@@ -254,7 +275,7 @@ static int quantise_head(struct run *r, struct err *e)
     int rc = 0;
     CHECK(codes_create(file, r->key, e));
     if (file->n > 0) {
-        CHECK(group_open(r, (size_t)arch_head(r->d)->cols, e));
+        CHECK(group_open(r, (size_t)arch_head(r->d)->cols, NULL, e));
         CHECK(streams_head(r->streams, on_inputs, r, e));
         CHECK(make_feedback(r, e));
     }

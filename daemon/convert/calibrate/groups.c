@@ -1,16 +1,17 @@
 /* groups.c - the matrices of a layer by what they read, and what calibrating
  * them takes.
  *
- * Costs are nanoseconds of one core of a Zen 5 server. Of a group with K
- * columns and N tokens: N * K^2 for each of two sums, K^3 for the factor, rows
- * * K^2 for codes and three times that for the shift; for each weight N
- * products on both sides and its palette.
+ * Costs are nanoseconds of one core of a Zen 4 server. Of a group with K
+ * columns and N tokens: N * K^2 for the shift and half of that for the Hessian,
+ * or less where the shift is of rows; K^3 for the factor; rows * K^2 for codes
+ * and targets; for each weight N products on both sides and its palette.
  */
 #include "convert/calibrate/impl.h"
+#include "convert/quant/strips.h"
 
-#define NS_SUM    0.018 /* a product of inputs: two sums, one of them half */
-#define NS_FACTOR 0.012 /* of K^3 */
-#define NS_CODE   0.20  /* of rows * K^2 */
+#define NS_SUM    0.022 /* fp32 product of an input and another, or of a row */
+#define NS_FACTOR 0.006 /* of K^3 */
+#define NS_CODE   0.10  /* of rows * K^2 */
 #define NS_MAC    0.022 /* fp32 product of a weight and a token */
 #define NS_WEIGHT 0.6   /* to make it from the source's bytes */
 #define NS_DRAW   8.0   /* one token of the vocabulary, for one draw */
@@ -54,6 +55,17 @@ size_t group_cols(const struct decoder *d, const struct quant_choice *forms,
     return 0;
 }
 
+const struct part *group_one(const struct decoder *d,
+                             const struct quant_choice *forms, uint32_t l,
+                             const struct group *g)
+{
+    const struct part *p = arch_part(d, l, g->slots[0]);
+    bool alone = g->slots[1] == SLOT_COUNT;
+    /* Of N tokens: 2 * rows * cols * N products against cols^2 * N. */
+    return alone && group_takes(d, forms, p) && 2 * p->rows <= p->cols ? p
+                                                                       : NULL;
+}
+
 /* --- time --- */
 
 static double palette_ns(enum quant k)
@@ -66,11 +78,13 @@ static double tokens_of(void)
     return (double)CALIBRATE_SEQUENCES * CALIBRATE_TOKENS;
 }
 
-/* Sums, factor and codes. */
-static double feedback_ns(double cols, double rows, enum quant k)
+/* Sums, factor and codes. one: the shift is of rows. */
+static double feedback_ns(double cols, double rows, bool one, enum quant k)
 {
     double square = cols * cols;
-    return square * (tokens_of() * NS_SUM + cols * NS_FACTOR + rows * NS_CODE) +
+    double sums = square / 2 + (one ? 2 * rows * cols : square);
+    return sums * tokens_of() * NS_SUM +
+           square * (cols * NS_FACTOR + rows * NS_CODE) +
            rows * cols * palette_ns(k);
 }
 
@@ -111,14 +125,15 @@ double cost_group(const struct decoder *d, const struct quant_choice *forms,
     }
     const struct part *p = arch_part(d, l, g->slots[0]);
     return run +
-           feedback_ns(cols, rows, quant_choice_for(forms, p->t->name).kind);
+           feedback_ns(cols, rows, group_one(d, forms, l, g) != NULL,
+                       quant_choice_for(forms, p->t->name).kind);
 }
 
 double cost_head(const struct decoder *d, const struct quant_choice *forms)
 {
     const struct part *p = arch_head(d);
     return group_takes(d, forms, p)
-               ? feedback_ns((double)p->cols, (double)p->rows,
+               ? feedback_ns((double)p->cols, (double)p->rows, false,
                              quant_choice_for(forms, p->t->name).kind)
                : 0;
 }
@@ -169,8 +184,10 @@ uint64_t calibrate_bytes(const struct decoder *d,
                          const struct quant_choice *forms, uint32_t sequences)
 {
     uint64_t k = widest(d, forms);
-    /* the sums, the factor, the shift; and a margin for blocks of rows */
-    return 3 * 4 * k * k + streams_bytes(d, sequences) + ((uint64_t)64 << 20);
+    /* the sums, the factor, the shift; panels on their way into sums; and a
+     * margin for blocks of rows */
+    return 3 * 4 * k * k + 4 * k * (2 * REFERENCE_TOKENS_MAX + 2 * STRIPS_TOKENS) +
+           streams_bytes(d, sequences) + ((uint64_t)64 << 20);
 }
 
 int calibrate_fit(const struct decoder *d, const struct quant_choice *forms,

@@ -25,6 +25,11 @@ bool group_is(const struct decoder *d, uint32_t l, const struct group *g);
 /* Columns of the group's matrices; 0: none that feedback changes. */
 size_t group_cols(const struct decoder *d, const struct quant_choice *forms,
                   uint32_t l, const struct group *g);
+/* The group's only matrix, if it has so few rows that the shift is summed for
+ * them (quant/shift.h); NULL: it is summed over inputs. */
+const struct part *group_one(const struct decoder *d,
+                             const struct quant_choice *forms, uint32_t l,
+                             const struct group *g);
 /* Units of progress of each step; their sum is calibrate_cost. */
 double cost_sample(const struct decoder *d); /* one position, all sequences */
 double cost_group(const struct decoder *d, const struct quant_choice *forms,

@@ -193,8 +193,8 @@ int quant_encode(const struct quant_input *in, struct quant_form *out,
         make_scales(&c, out->params);
     }
     if (in->feedback != NULL) {
-        CHECK(feedback_codes(in->feedback, in->rows, (size_t)in->n_rows, c.grid,
-                             c.codes, e));
+        CHECK(feedback_codes(in->feedback, in->rows, (size_t)in->first,
+                             (size_t)in->n_rows, c.grid, c.codes, e));
     } else {
         nearest_codes(&c, out->params);
     }

@@ -123,6 +123,7 @@ void feedback_close(struct feedback *f)
 struct rows {
     const struct feedback *f;
     const float *w;
+    size_t first; /* number of the first in the matrix */
     size_t n, padded; /* rows; the same in whole TILE_ROWS */
     const struct grid *grid;
     uint8_t *codes;
@@ -131,27 +132,26 @@ struct rows {
     double *tile[2]; /* scratch: too large for a stack */
 };
 
-/* The inner steps of the two solutions below: one tile's own triangle t. */
-static void solve_turned(double *x, const double *t, size_t n)
+/* The inner steps of the two solutions below: one tile's own triangle. All rows
+ * take a step together, so x is turned meanwhile. turned: the triangle, turned.
+ */
+static void solve_turned(double *x, const double *turned, double *scratch)
 {
-    for (size_t i = 0; i < n; i++, x += TILE) {
-        for (size_t c = 1; c < TILE; c++) {
-            for (size_t d = 0; d < c; d++) {
-                x[c] -= x[d] * t[c * TILE + d];
-            }
-        }
+    tile_turn(scratch, x);
+    for (size_t d = 0; d + 1 < TILE; d++) {
+        tile_spread(scratch + (d + 1) * TILE, TILE - 1 - d,
+                    turned + d * TILE + d + 1, scratch + d * TILE);
     }
+    tile_turn(x, scratch);
 }
 
-static void solve_plain(double *x, const double *t, size_t n)
+static void solve_plain(double *x, const double *triangle, double *scratch)
 {
-    for (size_t i = 0; i < n; i++, x += TILE) {
-        for (size_t d = TILE - 1; d > 0; d--) {
-            for (size_t c = 0; c < d; c++) {
-                x[c] -= x[d] * t[d * TILE + c];
-            }
-        }
+    tile_turn(scratch, x);
+    for (size_t d = TILE - 1; d > 0; d--) {
+        tile_spread(scratch, d, triangle + d * TILE, scratch + d * TILE);
     }
+    tile_turn(x, scratch);
 }
 
 /* x = x (L D L^T)^-1, in place. */
@@ -165,7 +165,8 @@ static void solve(const struct rows *r, double *x)
             tile_turn(turned, f->tiles + tile_at(j, k));
             tile_sub(own, x + k * TILE_COUNT, turned, r->padded);
         }
-        solve_turned(own, f->tiles + tile_at(j, j), r->padded);
+        tile_turn(turned, f->tiles + tile_at(j, j));
+        solve_turned(own, turned, r->tile[1]);
     }
     for (size_t j = f->strips; j-- > 0;) {
         double *own = x + j * TILE_COUNT;
@@ -176,17 +177,16 @@ static void solve(const struct rows *r, double *x)
             tile_sub(own, x + k * TILE_COUNT, f->tiles + tile_at(k, j),
                      r->padded);
         }
-        solve_plain(own, f->tiles + tile_at(j, j), r->padded);
+        solve_plain(own, f->tiles + tile_at(j, j), r->tile[1]);
     }
 }
 
-/* r->off = -W * shift, columns in f->order. */
+/* The same from the sum over inputs. */
 static void multiply_shift(struct rows *r)
 {
     const struct feedback *f = r->f;
     double *left = r->tile[0];
     double *right = r->tile[1];
-    memset(r->off, 0, f->strips * TILE_COUNT * sizeof(*r->off));
     for (size_t k = 0; k < f->strips; k++) {
         memset(left, 0, TILE_COUNT * sizeof(*left));
         size_t wide = num_min(TILE, f->cols - k * TILE);
@@ -209,12 +209,30 @@ static void multiply_shift(struct rows *r)
     }
 }
 
+/* r->off = -W * shift, columns in f->order. */
+static void take_shift(struct rows *r)
+{
+    const struct feedback *f = r->f;
+    memset(r->off, 0, f->strips * TILE_COUNT * sizeof(*r->off));
+    if (!shift_has_rows(f->shift)) {
+        multiply_shift(r);
+        return;
+    }
+    for (size_t i = 0; i < r->n; i++) {
+        const float *from = shift_row(f->shift, r->first + i);
+        for (size_t k = 0; k < f->cols; k++) {
+            r->off[k / TILE * TILE_COUNT + i * TILE + k % TILE] =
+                -(double)from[f->order[k]];
+        }
+    }
+}
+
 static void choose_wanted(struct rows *r)
 {
     const struct feedback *f = r->f;
     size_t n = f->strips * TILE_COUNT;
     if (f->shift != NULL) {
-        multiply_shift(r);
+        take_shift(r);
         solve(r, r->off);
     }
     for (size_t i = 0; i < n; i++) {
@@ -228,29 +246,31 @@ static void choose_wanted(struct rows *r)
     }
 }
 
-/* The places of one strip, from the last; target: what the strips behind it
- * made of the wanted weights. */
+/* The places of one strip, from the last, all rows together; target: what the
+ * strips behind it made of the wanted weights. */
 static void code_strip(struct rows *r, size_t strip, double *target)
 {
     const struct feedback *f = r->f;
     const double *own = f->tiles + tile_at(strip, strip);
     size_t places = num_min(TILE, f->cols - strip * TILE);
     const double *want = r->want + strip * TILE_COUNT;
-    double *off = r->off + strip * TILE_COUNT;
-    memset(off, 0, TILE_COUNT * sizeof(*off));
-    for (size_t i = 0; i < r->n; i++) {
-        double *t = target + i * TILE;
-        for (size_t p = places; p-- > 0;) {
-            uint8_t code = grid_code(&r->grid[i], (float)t[p]);
+    double *left = r->tile[1]; /* target, turned; then what codes are off */
+    tile_turn(left, target);
+    memset(left + places * TILE, 0, (TILE - places) * TILE * sizeof(*left));
+    for (size_t p = places; p-- > 0;) {
+        double *now = left + p * TILE;
+        for (size_t i = 0; i < r->n; i++) {
+            uint8_t code = grid_code(&r->grid[i], (float)now[i]);
             double value = (double)grid_value(&r->grid[i], code);
-            double d = value - want[i * TILE + p];
             r->codes[i * f->cols + f->order[strip * TILE + p]] = code;
-            off[i * TILE + p] = d;
-            for (size_t c = 0; c < p; c++) {
-                t[c] -= d * own[p * TILE + c];
-            }
+            now[i] = value - want[i * TILE + p];
         }
+        for (size_t i = r->n; i < TILE; i++) {
+            now[i] = 0;
+        }
+        tile_spread(left, p, own + p * TILE, now);
     }
+    tile_turn(r->off + strip * TILE_COUNT, left);
 }
 
 static void code_rows(struct rows *r)
@@ -268,8 +288,9 @@ static void code_rows(struct rows *r)
     }
 }
 
-int feedback_codes(const struct feedback *f, const float *rows, size_t n,
-                   const struct grid *grid, uint8_t *codes, struct err *e)
+int feedback_codes(const struct feedback *f, const float *rows, size_t first,
+                   size_t n, const struct grid *grid, uint8_t *codes,
+                   struct err *e)
 {
     size_t count = f->strips * TILE_COUNT;
     double *room = malloc((2 * count + 2 * TILE_COUNT) * sizeof(*room));
@@ -283,6 +304,7 @@ int feedback_codes(const struct feedback *f, const float *rows, size_t n,
         r.n = num_min(TILE, n - i);
         r.padded = (r.n + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
         r.w = rows + i * f->cols;
+        r.first = first + i;
         r.grid = grid + i;
         r.codes = codes + i * f->cols;
         code_rows(&r);

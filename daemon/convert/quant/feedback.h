@@ -16,6 +16,7 @@
 
 #include "convert/quant/grid.h"
 #include "convert/quant/hessian.h"
+#include "convert/quant/shift.h"
 
 #define FEEDBACK_DAMPING 0.01 /* of the mean diagonal */
 
@@ -29,9 +30,10 @@ CHECKED int feedback_open(const struct hessian *h, const struct shift *shift,
                           struct err *e);
 void feedback_close(struct feedback *f); /* NULL is fine */
 
-/* Codes of n rows, each on its own grid. rows: n x cols, finite; codes: the
- * same shape. Thread: any, on the caller's alone; rows are independent, and
+/* Codes of n rows, each on its own grid. rows: n x cols, finite; first: the
+ * number of the first, as a shift with rows knows it; codes: the shape of rows.
+ * Thread: any, on the caller's alone; rows are independent, and
  * a multiple of 48 of them in one call is the fastest. Errors: NOMEM. */
 CHECKED int feedback_codes(const struct feedback *f, const float *rows,
-                           size_t n, const struct grid *grid, uint8_t *codes,
-                           struct err *e);
+                           size_t first, size_t n, const struct grid *grid,
+                           uint8_t *codes, struct err *e);

@@ -1,19 +1,10 @@
-/* hessian.c - a panel is cut into strips of TILE features and DEPTH tokens,
- * each kept as it is and turned, so that a tile of the sum is one call of
- * gemm_rows. Sums over a strip's tokens are fp32, sums of strips double.
- */
+/* hessian.c - sums over STRIPS_TOKENS tokens are fp32, sums of those double. */
 #include "convert/quant/hessian.h"
-
-#include <math.h>
-#include <string.h>
 
 #include "base/crew.h"
 #include "base/num.h"
-#include "convert/gemm.h"
-#include "convert/quant/tile.h"
+#include "convert/quant/strips.h"
 #include "proto/limits.h"
-
-#define DEPTH 128u /* tokens */
 
 struct hessian {
     size_t cols, strips;
@@ -21,21 +12,13 @@ struct hessian {
     double *tiles;
 };
 
-struct shift {
-    size_t cols, strips, stride; /* stride: cols in whole strips */
-    float *sum;                  /* (strips * TILE) x stride */
-};
-
-/* One strip of tokens on its way into a sum. */
-struct piece {
-    size_t cols, depth; /* depth: its tokens */
-    float *left;        /* strips x (TILE x depth) */
-    float *right;       /* strips x (depth x TILE) */
+/* Tokens on their way into a sum. */
+struct adding {
     struct hessian *h;
-    struct shift *s;
+    struct strips strips;
 };
 
-static int check_cols(size_t cols, struct err *e)
+int hessian_check(size_t cols, struct err *e)
 {
     must(cols > 0);
     if (cols > QUANT_HESSIAN_MAX) {
@@ -50,7 +33,7 @@ static int check_cols(size_t cols, struct err *e)
 
 int hessian_open(size_t cols, struct hessian **ret, struct err *e)
 {
-    RETERR(check_cols(cols, e));
+    RETERR(hessian_check(cols, e));
     struct hessian *h = calloc(1, sizeof(*h));
     size_t strips = tile_strips(cols);
     double *tiles = calloc(tile_at(strips, 0), sizeof(*tiles));
@@ -73,88 +56,18 @@ void hessian_close(struct hessian *h)
     }
 }
 
-int shift_open(size_t cols, struct shift **ret, struct err *e)
-{
-    RETERR(check_cols(cols, e));
-    struct shift *s = calloc(1, sizeof(*s));
-    size_t side = tile_strips(cols) * TILE;
-    float *sum = calloc(side * side, sizeof(*sum));
-    if (s == NULL || sum == NULL) {
-        free(s);
-        free(sum);
-        return err_set(e, ERR_NOMEM, "no memory for the products of %zu inputs",
-                       cols);
-    }
-    *s = (struct shift){cols, tile_strips(cols), side, sum};
-    *ret = s;
-    return 0;
-}
-
-void shift_close(struct shift *s)
-{
-    if (s != NULL) {
-        free(s->sum);
-        free(s);
-    }
-}
-
-/* --- strips of a panel --- */
-
-static int piece_open(struct piece *p, size_t cols, struct err *e)
-{
-    size_t n = tile_strips(cols) * TILE * DEPTH;
-    p->cols = cols;
-    p->left = malloc(n * sizeof(*p->left));
-    p->right = malloc(n * sizeof(*p->right));
-    if (p->left == NULL || p->right == NULL) {
-        free(p->left);
-        free(p->right);
-        return err_set(e, ERR_NOMEM, "no memory for a panel of %zu inputs",
-                       cols);
-    }
-    return 0;
-}
-
-/* left from (a - b), or from a when b is NULL; right from x. */
-static void piece_fill(struct piece *p, const float *a, const float *b,
-                       const float *x, size_t stride)
-{
-    size_t n = p->depth;
-    for (size_t f = 0; f < tile_strips(p->cols) * TILE; f++) {
-        size_t strip = f / TILE * TILE * n;
-        float *left = p->left + strip + f % TILE * n;
-        float *right = p->right + strip + f % TILE;
-        bool real = f < p->cols;
-        for (size_t t = 0; t < n; t++) {
-            size_t at = f * stride + t;
-            left[t] = !real ? 0 : b != NULL ? a[at] - b[at] : a[at];
-            right[t * TILE] = real ? x[at] : 0;
-        }
-    }
-}
-
-/* The product of two strips. */
-static void piece_tile(const struct piece *p, size_t i, size_t j,
-                       float y[TILE_COUNT])
-{
-    gemm_rows(p->left + i * TILE * p->depth, TILE, p->depth,
-              p->right + j * TILE * p->depth, TILE, y);
-}
-
-/* --- sums --- */
-
 static void on_strips(void *ctx, size_t begin, size_t end, unsigned worker)
 {
-    struct piece *p = ctx;
+    struct adding *a = ctx;
     float y[TILE_COUNT];
     (void)worker;
     for (size_t item = begin; item < end; item++) {
-        size_t i = p->h->strips - 1 - item; /* the longest rows first */
+        size_t i = a->h->strips - 1 - item; /* the longest rows first */
         for (size_t j = 0; j <= i; j++) {
-            double *to = p->h->tiles + tile_at(i, j);
-            piece_tile(p, i, j, y);
+            double *to = a->h->tiles + tile_at(i, j);
+            strips_tile(&a->strips, i, j, y);
             for (size_t k = 0; k < TILE_COUNT; k++) {
-                to[k] += (double)y[k];
+                to[k] += (double)y[strips_at(k / TILE, k % TILE)];
             }
         }
     }
@@ -163,53 +76,19 @@ static void on_strips(void *ctx, size_t begin, size_t end, unsigned worker)
 int hessian_add(struct hessian *h, unsigned threads, const float *x,
                 size_t stride, size_t tokens, struct err *e)
 {
-    struct piece p = {.h = h};
+    struct adding a = {.h = h};
     must(tokens <= stride);
-    RETERR(piece_open(&p, h->cols, e));
-    for (size_t t = 0; t < tokens; t += DEPTH) {
-        p.depth = num_min(DEPTH, tokens - t);
-        piece_fill(&p, x + t, NULL, x + t, stride);
-        crew_run(threads, h->strips, 1, on_strips, &p);
+    int rc = strips_open(&a.strips, h->cols, h->cols, e);
+    for (size_t t = 0; rc == 0 && t < tokens; t += STRIPS_TOKENS) {
+        const struct strips_from from = {
+            .left = x + t, .right = x + t, .stride = stride};
+        strips_fill(&a.strips, threads, &from,
+                    num_min(STRIPS_TOKENS, tokens - t));
+        crew_run(threads, h->strips, 1, on_strips, &a);
     }
-    h->tokens += tokens;
-    free(p.left);
-    free(p.right);
-    return 0;
-}
-
-static void on_shift(void *ctx, size_t begin, size_t end, unsigned worker)
-{
-    struct piece *p = ctx;
-    struct shift *s = p->s;
-    float y[TILE_COUNT];
-    (void)worker;
-    for (size_t i = begin; i < end; i++) {
-        for (size_t j = 0; j < s->strips; j++) {
-            piece_tile(p, i, j, y);
-            for (size_t r = 0; r < TILE; r++) {
-                float *to = s->sum + (i * TILE + r) * s->stride + j * TILE;
-                for (size_t c = 0; c < TILE; c++) {
-                    to[c] += y[r * TILE + c];
-                }
-            }
-        }
-    }
-}
-
-int shift_add(struct shift *s, unsigned threads, const float *wanted,
-              const float *x, size_t stride, size_t tokens, struct err *e)
-{
-    struct piece p = {.s = s};
-    must(tokens <= stride);
-    RETERR(piece_open(&p, s->cols, e));
-    for (size_t t = 0; t < tokens; t += DEPTH) {
-        p.depth = num_min(DEPTH, tokens - t);
-        piece_fill(&p, wanted + t, x + t, x + t, stride);
-        crew_run(threads, s->strips, 1, on_shift, &p);
-    }
-    free(p.left);
-    free(p.right);
-    return 0;
+    h->tokens += rc == 0 ? tokens : 0;
+    strips_close(&a.strips);
+    return rc;
 }
 
 /* --- reading --- */
@@ -237,14 +116,4 @@ void hessian_importance(const struct hessian *h, float *out)
     for (size_t i = 0; i < h->cols; i++) {
         out[i] = (float)(hessian_get(h, i, i) / n + mean / 100);
     }
-}
-
-size_t shift_cols(const struct shift *s)
-{
-    return s->cols;
-}
-
-const float *shift_row(const struct shift *s, size_t i)
-{
-    return s->sum + i * s->stride;
 }

@@ -2,7 +2,7 @@
  *
  * A symmetric or triangular matrix is kept as the tiles of its lower half, row
  * by row: half the memory, and every step reads whole tiles that fit the first
- * level cache. Products and sums are rounded one by one, never fused: the same
+ * level cache. A product and its sum are rounded once, in a fixed order: the same
  * bits on every machine.
  */
 #pragma once
@@ -27,5 +27,7 @@ static inline size_t tile_at(size_t row, size_t col)
 
 /* c -= a * b, of the first `rows` rows of a and c, a multiple of TILE_ROWS. */
 void tile_sub(double *c, const double *a, const double *b, size_t rows);
+/* Row i of x -= a[i] * from, for n rows of TILE numbers. */
+void tile_spread(double *x, size_t n, const double *a, const double *from);
 /* to = from, turned */
 void tile_turn(double *to, const double *from);

@@ -10,6 +10,7 @@
 #include "convert/reference/walk.h"
 
 #define BLOCK_FLOATS (128u * 1024u)
+#define BLOCK_ROWS   48u /* at least: they share a copy of the panel (gemm.c) */
 #define TOKENS       REFERENCE_TOKENS_MAX
 #define QUERIES      8u /* of scores.c, side by side */
 

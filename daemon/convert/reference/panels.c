@@ -159,8 +159,8 @@ static bool reference_init(struct reference *r)
              panel(d->d_ple, r->stride, &r->ple);
     }
     for (size_t i = 0; ok && i < r->n_scratch; i++) {
-        /* every matrix's block: at most BLOCK_FLOATS, or 6 rows */
-        size_t floats = (size_t)num_max(BLOCK_FLOATS, 6 * widest);
+        /* every matrix's block: at most BLOCK_FLOATS, or BLOCK_ROWS rows */
+        size_t floats = (size_t)num_max(BLOCK_FLOATS, BLOCK_ROWS * widest);
         r->scratch[i].rows = malloc(floats * sizeof(float));
         r->scratch[i].y = malloc(reference_block_rows(d->d_model) * r->stride *
                                  sizeof(float));

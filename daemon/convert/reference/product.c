@@ -12,7 +12,8 @@
 
 uint64_t reference_block_rows(uint64_t cols)
 {
-    return num_max(BLOCK_FLOATS / cols, 6); /* 6: one tile of gemm */
+    uint64_t rows = num_max(BLOCK_FLOATS / cols, BLOCK_ROWS);
+    return rows - rows % 6; /* whole tiles of gemm */
 }
 
 /* max |x| over the real columns; NaN when one is not a number. */

@@ -68,8 +68,10 @@ static double loss(const struct hessian *h, const float *w, const float *q,
     return sum;
 }
 
-static void encode(const struct inputs *in, const struct hessian *h,
-                   const struct feedback *f, const char *spec, float *values)
+/* first: number of the first row in its tensor */
+static void encode_from(const struct inputs *in, const struct hessian *h,
+                        const struct feedback *f, const char *spec,
+                        uint64_t first, float *values)
 {
     static uint8_t codes[ROWS * COLS_MAX * 2];
     static uint16_t params[ROWS * 64];
@@ -79,6 +81,7 @@ static void encode(const struct inputs *in, const struct hessian *h,
     struct quant_input q = {.rows = in->w,
                             .n_rows = ROWS,
                             .cols = in->cols,
+                            .first = first,
                             .importance = imp,
                             .feedback = f};
     hessian_importance(h, imp);
@@ -101,6 +104,12 @@ static void encode(const struct inputs *in, const struct hessian *h,
     }
 }
 
+static void encode(const struct inputs *in, const struct hessian *h,
+                   const struct feedback *f, const char *spec, float *values)
+{
+    encode_from(in, h, f, spec, 0, values);
+}
+
 static void sums_are_those_of_the_panels(void **state)
 {
     (void)state;
@@ -109,7 +118,7 @@ static void sums_are_those_of_the_panels(void **state)
     struct err e = {0};
     draw(&in, 70, 1);
     struct hessian *h = sum_up(&in, TOKENS, 1);
-    unit_ok(shift_open(70, &s, &e), &e);
+    unit_ok(shift_open(70, NULL, &s, &e), &e);
     unit_ok(shift_add(s, 1, in.wanted, in.x, STRIDE, TOKENS, &e), &e);
     for (size_t i = 0; i < 70; i++) {
         for (size_t j = 0; j < 70; j++) {
@@ -173,7 +182,7 @@ static void shift_moves_towards_the_wanted(void **state)
     double off[3] = {0};
     draw(&in, 64, 9);
     struct hessian *h = sum_up(&in, TOKENS, 1);
-    unit_ok(shift_open(64, &s, &e), &e);
+    unit_ok(shift_open(64, NULL, &s, &e), &e);
     unit_ok(shift_add(s, 1, in.wanted, in.x, STRIDE, TOKENS, &e), &e);
     for (size_t k = 0; k < 3; k++) {
         struct feedback *f = NULL;
@@ -199,6 +208,48 @@ static void shift_moves_towards_the_wanted(void **state)
     shift_close(s);
 }
 
+/* W times the sum over inputs, the one way and the other. */
+static void rows_of_a_shift(void **state)
+{
+    (void)state;
+    static struct inputs in;
+    struct shift *s[2] = {NULL};
+    struct err e = {0};
+    draw(&in, 100, 11);
+    const struct shift_rows of = {in.w, 40, ROWS};
+    unit_ok(shift_open(100, NULL, &s[0], &e), &e);
+    unit_ok(shift_open(100, &of, &s[1], &e), &e);
+    for (size_t k = 0; k < 2; k++) {
+        assert_int_equal(shift_has_rows(s[k]), k == 1);
+        unit_ok(shift_add(s[k], 1, in.wanted, in.x, STRIDE, TOKENS, &e), &e);
+    }
+    for (size_t r = 0; r < ROWS; r++) {
+        for (size_t c = 0; c < 100; c++) {
+            double sum = 0;
+            for (size_t k = 0; k < 100; k++) {
+                sum += (double)in.w[r * 100 + k] *
+                       (double)shift_row(s[0], k)[c];
+            }
+            assert_true(fabs(sum - (double)shift_row(s[1], 40 + r)[c]) < 1e-3);
+        }
+    }
+    static float q[2][ROWS * COLS_MAX];
+    struct hessian *h = sum_up(&in, TOKENS, 1);
+    for (size_t k = 0; k < 2; k++) {
+        struct feedback *f = NULL;
+        unit_ok(feedback_open(h, s[k], 0.5, 1, &f, &e), &e);
+        encode_from(&in, h, f, "int8", k == 1 ? 40 : 0, q[k]);
+        feedback_close(f);
+        shift_close(s[k]);
+    }
+    hessian_close(h);
+    size_t same = 0;
+    for (size_t i = 0; i < ROWS * 100; i++) {
+        same += q[0][i] == q[1][i] ? 1 : 0;
+    }
+    assert_true(same > ROWS * 100 * 9 / 10); /* but for what lies between two */
+}
+
 static void threads_change_nothing(void **state)
 {
     (void)state;
@@ -212,7 +263,7 @@ static void threads_change_nothing(void **state)
         struct err e = {0};
         unsigned threads = k == 0 ? 1 : 4;
         struct hessian *h = sum_up(&in, TOKENS, threads);
-        unit_ok(shift_open(COLS_MAX, &s, &e), &e);
+        unit_ok(shift_open(COLS_MAX, NULL, &s, &e), &e);
         unit_ok(shift_add(s, threads, in.wanted, in.x, STRIDE, TOKENS, &e), &e);
         unit_ok(feedback_open(h, s, 0.5, threads, &f, &e), &e);
         encode(&in, h, f, "int8", q[k]);
@@ -253,6 +304,7 @@ int main(void)
         cmocka_unit_test(sums_are_those_of_the_panels),
         cmocka_unit_test(feedback_lowers_the_loss),
         cmocka_unit_test(shift_moves_towards_the_wanted),
+        cmocka_unit_test(rows_of_a_shift),
         cmocka_unit_test(threads_change_nothing),
         cmocka_unit_test(hopeless_inputs),
     };

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "base/isa.h"
+#include "convert/gemm.h"
 #include "convert/quant.h"
 #include "convert/quant/palette.h"
 #include "convert/quant/tile.h"
@@ -14,6 +15,8 @@
 #define palette_init    plain_init
 #define palette_make    plain_make
 #define palette_nearest plain_nearest
+#define gemm_rows       plain_rows
+#define tile_spread     plain_spread
 #define tile_sub        plain_sub
 #define tile_turn       plain_turn
 #define quant_peak      plain_peak
@@ -26,6 +29,7 @@ void kmeans_close(struct kmeans *m); /* called before it is defined */
 #include "convert/quant/palette.c"
 #include "convert/quant/scale.c"
 #include "convert/quant/tile.c"
+#include "convert/gemm.c"
 #pragma GCC diagnostic pop
 #undef kmeans_open
 #undef kmeans_close
@@ -33,6 +37,8 @@ void kmeans_close(struct kmeans *m); /* called before it is defined */
 #undef palette_init
 #undef palette_make
 #undef palette_nearest
+#undef gemm_rows
+#undef tile_spread
 #undef tile_sub
 #undef tile_turn
 #undef quant_peak
@@ -132,12 +138,67 @@ static void tiles(void **state)
     }
 }
 
+static void tiles_spread(void **state)
+{
+    (void)state;
+    static double x[2][TILE_COUNT];
+    double a[TILE];
+    double from[TILE];
+    uint64_t seed = 9;
+    for (size_t n = 0; n <= TILE; n++) {
+        for (size_t i = 0; i < TILE_COUNT; i++) {
+            x[0][i] = x[1][i] = (double)drawn(&seed);
+        }
+        for (size_t i = 0; i < TILE; i++) {
+            a[i] = (double)drawn(&seed);
+            from[i] = (double)drawn(&seed);
+        }
+        tile_spread(x[0], n, a, from);
+        plain_spread(x[1], n, a, from);
+        assert_memory_equal(x[0], x[1], sizeof(x[0]));
+    }
+}
+
+/* Every rest of rows, of columns, one piece and a strided panel. */
+static void products(void **state)
+{
+    (void)state;
+    enum { ROWS = 13, COLS = 300, WIDE = 48 };
+    static float w[ROWS * COLS];
+    static float x[COLS * WIDE];
+    static float y[2][ROWS * WIDE];
+    uint64_t seed = 10;
+    for (size_t i = 0; i < ROWS * COLS; i++) {
+        w[i] = drawn(&seed);
+    }
+    for (size_t i = 0; i < COLS * WIDE; i++) {
+        x[i] = drawn(&seed);
+    }
+    for (size_t rows = 1; rows <= ROWS; rows++) {
+        for (size_t cols = 1; cols <= COLS; cols += 23) {
+            size_t stride = rows % 2 == 0 ? WIDE : GEMM_LANES;
+            gemm_rows(w, rows, cols, x, stride, y[0]);
+            plain_rows(w, rows, cols, x, stride, y[1]);
+            assert_memory_equal(y[0], y[1], rows * stride * sizeof(float));
+            double sum = 0;
+            for (size_t k = 0; k < cols; k++) {
+                sum += (double)w[(rows - 1) * cols + k] *
+                       (double)x[k * stride + 5];
+            }
+            double got = (double)y[0][(rows - 1) * stride + 5];
+            assert_true(fabs(got - sum) < 1e-4);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest t[] = {
         cmocka_unit_test(palettes),
         cmocka_unit_test(scales),
         cmocka_unit_test(tiles),
+        cmocka_unit_test(tiles_spread),
+        cmocka_unit_test(products),
     };
     return cmocka_run_group_tests(t, NULL, NULL);
 }
