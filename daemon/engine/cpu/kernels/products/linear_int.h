@@ -52,6 +52,7 @@
 /* Prefetch distances, at least: into the first cache, or into the second. */
 #define AHEAD_NEAR 6144u
 #define AHEAD_FAR  12288u
+#define AHEAD_LAST 2048u
 
 #if !defined(VI_SUMS)
 #define VI_SUMS 1
@@ -206,11 +207,16 @@ INLINE const char *few_at(const struct few_piece *p, size_t row)
                : j->then + (row - p->end) * j->ldw;
 }
 
+/* Lines on their way into the second cache come into the first one a little
+ * before they are used: what is left of the way is short. */
 INLINE void few_ahead(const struct few_rows *f, int R, size_t i)
 {
     const char *p = f->ahead + i * (size_t)R;
     for (int r = 0; r < R; r++, p += 64) {
         ahead_line(p, f->far);
+        if (f->far) {
+            ahead_line(p - (AHEAD_FAR - AHEAD_LAST), false);
+        }
     }
 }
 
