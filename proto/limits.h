@@ -109,6 +109,26 @@
 #define JINJA_WIDTH_MAX  1000000  /* of a padded field, an indent */
 #define JINJA_DIGITS_MAX 300      /* behind the point: a double has 1074 at most */
 
+/* --- grammars of constrained output (model/grammar) --- */
+#define GRAMMAR_SOURCE_MAX KIB(256)   /* text of a grammar, a pattern */
+#define GRAMMAR_ARENA_MAX  MIB(64)    /* while it is compiled */
+#define GRAMMAR_STATES_MAX (1u << 18) /* a repeated rule has one a time */
+#define GRAMMAR_EDGES_MAX  (1u << 19)
+#define GRAMMAR_RULES_MAX  (1u << 16)
+#define GRAMMAR_NAME_MAX   127u  /* bytes of a rule's name */
+#define GRAMMAR_DEPTH_MAX  64    /* groups in each other: parsers recurse */
+#define GRAMMAR_REPEAT_MAX 65536u /* a bound of a repetition */
+#define GRAMMAR_PATH_MAX   256u  /* bytes of a path in a schema, for errors */
+#define GRAMMAR_PARTS_MAX  32u   /* schemas that hold at once (allOf) */
+#define MATCH_HEADS_MAX    8192u /* places in a grammar where a text may stand */
+#define MATCH_STACK_MAX    512u  /* rules in each other; readers take 32 levels */
+#define MATCH_STACKS_MAX   (1u << 18)
+#define MATCH_CONFIGS_MAX  16384u  /* kept; a walk has at most TOKEN_BYTES_MAX */
+#define MATCH_BYTES_MAX    MIB(32) /* of them */
+#define MATCH_PLAIN_MAX    40u /* characters that are looked ahead at once */
+#define MATCH_PLAIN_MIN    20u /* fewer are looked at anew: most tokens are shorter */
+#define MASK_CACHE_MAX     MIB(16) /* 850 masks of 151,936 tokens */
+
 /* --- JSON (cJSON takes up to 40 times the memory of its input) --- */
 #define JSON_DEPTH_MAX   32
 #define JSON_MEMBERS_MAX 4096 /* per object: logit_bias has many */

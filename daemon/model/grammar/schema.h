@@ -1,0 +1,76 @@
+/* schema.h - what the files for JSON and its schemas share.
+ *
+ * A schema is a conjunction of its words, so schemas that hold at once (allOf,
+ * a $ref with words beside it, a branch of anyOf with words beside that) are a
+ * view of several objects in which a word is looked up: schema.c makes views,
+ * the others compile them. */
+#pragma once
+
+#include "model/grammar/grammar_impl.h"
+#include "proto/json.h"
+
+struct json_rules {
+    uint32_t space, character, string, number, integer, value, object, array;
+};
+/* Make these rules. */
+void json_rules(struct builder *b, struct json_rules *r);
+/* From `from` to `to`: one character of a string in any spelling; decimal
+ * digits, so many; white space. digits returns where they end. */
+void json_character(struct builder *b, uint32_t from, uint32_t to);
+uint32_t json_digits(struct builder *b, uint32_t from, unsigned min,
+                     unsigned max);
+uint32_t json_space(struct builder *b, const struct json_rules *r,
+                    uint32_t from);
+
+struct view {
+    const struct json *part[GRAMMAR_PARTS_MAX];
+    unsigned n;
+};
+
+struct schema_ref {
+    const struct json *target;
+    uint32_t rule;
+};
+
+struct schema {
+    struct builder b;
+    struct json_rules json;
+    const struct json *root;
+    struct schema_ref *refs; /* (n_refs), compiled in this order */
+    uint32_t n_refs, cap_refs;
+    int depth;
+    char path[GRAMMAR_PATH_MAX]; /* of what is compiled, for errors */
+    size_t path_n;
+};
+
+/* Set an error about a word at the present path. */
+void schema_fail(struct schema *c, int code, const char *word,
+                 const char *what);
+/* Go into a member, and back to the length that this returned. */
+size_t schema_enter(struct schema *c, const char *word, const char *name);
+void schema_leave(struct schema *c, size_t path_n);
+
+/* The value of a word, NULL if no part has it. Parts that differ about it are an
+ * error. */
+const struct json *view_get(struct schema *c, const struct view *v,
+                            const char *word);
+/* It as a count, or `absent`. */
+uint32_t view_count(struct schema *c, const struct view *v, const char *word,
+                    uint32_t absent);
+/* The part that has a word; NULL: none. */
+const struct json *view_part(const struct view *v, const char *word);
+
+/* Compile what is valid by a schema, or by all of several. */
+void schema_value(struct schema *c, const struct json *s, uint32_t from,
+                  uint32_t to);
+void schema_all(struct schema *c, const struct view *v, uint32_t from,
+                uint32_t to);
+
+void schema_string(struct schema *c, const struct view *v, uint32_t from,
+                   uint32_t to);
+void schema_number(struct schema *c, const struct view *v, bool integer,
+                   uint32_t from, uint32_t to);
+void schema_array(struct schema *c, const struct view *v, uint32_t from,
+                  uint32_t to);
+void schema_object(struct schema *c, const struct view *v, uint32_t from,
+                   uint32_t to);

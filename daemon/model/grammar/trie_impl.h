@@ -1,0 +1,52 @@
+/* trie_impl.h - a trie as mask.c walks it. */
+#pragma once
+
+#include "model/grammar/trie.h"
+
+#define NO_SET UINT32_MAX
+
+struct trie_node {
+    uint32_t next;  /* node behind its subtree */
+    uint32_t rank;  /* tokens before it; its own are up to the next node's */
+    uint32_t below; /* set of what is below it; NO_SET: no whole characters,
+                       or nothing */
+    uint16_t depth; /* bytes */
+    uint8_t byte;
+    bool in_plain; /* all tokens below it are in trie.plain */
+};
+
+/* What the tokens of a subtree consist of behind its node: whole characters,
+ * the last one perhaps cut. */
+struct trie_set {
+    uint64_t ascii[2]; /* bit of a byte below 128 */
+    uint32_t chars;    /* of the longest */
+    bool wide;         /* others than ASCII too */
+    bool plain;        /* no control, '"', '\\' */
+};
+
+struct trie {
+    uint32_t n_tokens; /* by id */
+    uint32_t n_ranks;  /* of text */
+    uint32_t n_nodes;
+    uint32_t n_sets;
+    struct trie_node *nodes; /* (n_nodes + 1); 0 is the root */
+    struct trie_set *sets;
+    uint32_t *id;     /* (n_ranks) */
+    uint64_t *plain;  /* bits of ids: plain tokens of MATCH_PLAIN_MIN bytes */
+    uint32_t *ends;   /* (n_ends) ids */
+    uint32_t n_ends;
+    struct span *tokens; /* (n_tokens); p NULL: banned, or an end */
+    uint8_t *kinds;      /* (n_tokens) */
+    char *bytes;
+};
+
+static inline size_t trie_words(const struct trie *t)
+{
+    return ((size_t)t->n_tokens + 63) / 64;
+}
+
+static inline bool set_plain(uint64_t low, uint64_t high)
+{
+    return (low & 0xFFFFFFFFu) == 0 && (low >> '"' & 1) == 0 &&
+           (high >> ('\\' - 64) & 1) == 0 && high >> 63 == 0;
+}
