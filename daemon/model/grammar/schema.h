@@ -60,9 +60,13 @@ uint32_t view_count(struct schema *c, const struct view *v, const char *word,
 /* The part that has a word; NULL: none. */
 const struct json *view_part(const struct view *v, const char *word);
 
-/* Compile what is valid by a schema, or by all of several. */
+/* Compile what is valid by a schema. */
 void schema_value(struct schema *c, const struct json *s, uint32_t from,
                   uint32_t to);
+/* What all of these schemas allow. */
+void schema_join(struct schema *c, const struct view *schemas, uint32_t from,
+                 uint32_t to);
+/* The same of objects without $ref, allOf, anyOf, oneOf. */
 void schema_all(struct schema *c, const struct view *v, uint32_t from,
                 uint32_t to);
 
