@@ -11,7 +11,7 @@
 
 #define EXACT_MAX ((int64_t)9007199254740991) /* 2^53 - 1 */
 
-enum { FRACTION_MAX = 16 };
+enum { FRACTION_MAX = 16, DOUBLE_DIGITS = 15 };
 
 struct bound {
     int64_t at;
@@ -98,15 +98,15 @@ static void integers(struct builder *b, int64_t lo, int64_t hi, uint32_t from,
 
 enum fraction { ANY, ZERO, NOT_ZERO };
 
-static void fraction(struct builder *b, enum fraction kind, uint32_t from,
-                     uint32_t to)
+static void fraction(struct builder *b, enum fraction kind, unsigned max,
+                     uint32_t from, uint32_t to)
 {
     uint32_t zero = build_text(b, from, ".", 1); /* only zeros so far */
     uint32_t free = NO_STATE;
     if (kind != NOT_ZERO) {
         build_empty(b, from, to);
     }
-    for (int i = 0; i < FRACTION_MAX; i++) {
+    for (unsigned i = 0; i < max; i++) {
         uint32_t next_zero = build_state(b);
         build_bytes(b, zero, '0', '0', next_zero);
         if (kind != NOT_ZERO) {
@@ -127,42 +127,59 @@ static void fraction(struct builder *b, enum fraction kind, uint32_t from,
 
 /* Numbers from lo to hi, both at least 0. */
 static void above_zero(struct builder *b, struct bound lo, struct bound hi,
-                       uint32_t from, uint32_t to)
+                       unsigned max, uint32_t from, uint32_t to)
 {
     uint32_t n = build_state(b);
     if (lo.at == hi.at) {
         if (!lo.open && !hi.open) {
             digits(b, from, lo.at, lo.at, n);
-            fraction(b, ZERO, n, to);
+            fraction(b, ZERO, max, n, to);
         }
         return;
     }
     digits(b, from, lo.at, lo.at, n);
-    fraction(b, lo.open ? NOT_ZERO : ANY, n, to);
+    fraction(b, lo.open ? NOT_ZERO : ANY, max, n, to);
     if (lo.at + 1 <= hi.at - 1) {
         n = build_state(b);
         digits(b, from, lo.at + 1, hi.at - 1, n);
-        fraction(b, ANY, n, to);
+        fraction(b, ANY, max, n, to);
     }
     if (!hi.open) {
         n = build_state(b);
         digits(b, from, hi.at, hi.at, n);
-        fraction(b, ZERO, n, to);
+        fraction(b, ZERO, max, n, to);
     }
 }
 
+/* Digits of a fraction: with those before the point no more than a double keeps
+ * apart, so that nothing rounds to a bound that is out. */
+static unsigned fraction_digits(struct bound lo, struct bound hi)
+{
+    unsigned n = FRACTION_MAX;
+    const struct bound both[] = {lo, hi};
+    for (size_t i = 0; i < countof(both); i++) {
+        unsigned left = DOUBLE_DIGITS - 1;
+        int64_t at = both[i].at < 0 ? -both[i].at : both[i].at;
+        for (; at >= 10 && left > 0; at /= 10) {
+            left--;
+        }
+        n = both[i].open && left < n ? left : n;
+    }
+    return n;
+}
+
 static void numbers(struct builder *b, struct bound lo, struct bound hi,
-                    uint32_t from, uint32_t to)
+                    unsigned max, uint32_t from, uint32_t to)
 {
     struct bound zero = {.at = 0};
     if (lo.at < 0) {
         struct bound near = hi.at < 0 ? (struct bound){-hi.at, hi.open, true}
                                       : (struct bound){0, true, true};
-        above_zero(b, near, (struct bound){-lo.at, lo.open, true},
+        above_zero(b, near, (struct bound){-lo.at, lo.open, true}, max,
                    build_text(b, from, "-", 1), to);
     }
     if (hi.at > 0 || (hi.at == 0 && !hi.open)) {
-        above_zero(b, lo.at >= 0 ? lo : zero, hi, from, to);
+        above_zero(b, lo.at >= 0 ? lo : zero, hi, max, from, to);
     }
 }
 
@@ -248,7 +265,11 @@ void schema_number(struct schema *c, const struct view *v, bool integer,
                     "no number is valid");
     } else if (integer) {
         integers(b, lo.at, hi.at, from, to);
+    } else if (fraction_digits(lo, hi) == 0) {
+        schema_fail(c, ERR_UNSUPPORTED,
+                    lo.open ? "exclusiveMinimum" : "exclusiveMaximum",
+                    "more digits than a fraction leaves room for");
     } else {
-        numbers(b, lo, hi, from, to);
+        numbers(b, lo, hi, fraction_digits(lo, hi), from, to);
     }
 }
