@@ -6,8 +6,8 @@
  * that are plain and few enough (match_plain), is accepted whole.
  *
  * In the body of a string nearly all tokens are plain, so a mask then begins as
- * a copy of all short plain tokens, and what the walk accepts of those is not
- * written again. */
+ * a copy of all short plain tokens, and the walk passes over subtrees that have
+ * no others. */
 #include "model/grammar/mask.h"
 
 #include <string.h>
@@ -73,7 +73,7 @@ static bool accepts(struct matcher *m, match_t s, const struct trie_set *set)
     return set->plain && set->chars <= match_plain(m, s);
 }
 
-/* bits are those of plain tokens already when `base`. */
+/* base: bits are those of plain tokens already. */
 static void walk(struct masker *k, match_t s, uint64_t *bits, bool base)
 {
     const struct trie *t = k->t;
@@ -81,6 +81,10 @@ static void walk(struct masker *k, match_t s, uint64_t *bits, bool base)
     k->path[0] = s;
     while (i < t->n_nodes) {
         const struct trie_node *n = &t->nodes[i];
+        if (base && n->in_plain) {
+            i = n->next;
+            continue;
+        }
         k->path_n = n->depth;
         match_t at = next_of(k->m, k->path[n->depth - 1], n->byte);
         if (at == MATCH_DEAD) {
@@ -100,9 +104,7 @@ static void walk(struct masker *k, match_t s, uint64_t *bits, bool base)
         }
         const struct trie_set *set = &t->sets[n->below];
         if (accepts(k->m, at, set)) {
-            if (!base || !n->in_plain) {
-                set_ranks(t, bits, n[1].rank, last);
-            }
+            set_ranks(t, bits, n[1].rank, last);
             i = n->next;
         }
     }

@@ -228,10 +228,9 @@ static void mark_plain(struct trie *t, uint32_t *count)
         count[r + 1] = count[r] + (uint32_t)(t->plain[id / 64] >> id % 64 & 1);
     }
     for (uint32_t i = 0; i < t->n_nodes; i++) {
-        uint32_t from = t->nodes[i + 1].rank;
+        uint32_t from = t->nodes[i].rank;
         uint32_t to = t->nodes[t->nodes[i].next].rank;
-        t->nodes[i].in_plain =
-            from <= to && count[to] - count[from] == to - from;
+        t->nodes[i].in_plain = count[to] - count[from] == to - from;
     }
 }
 

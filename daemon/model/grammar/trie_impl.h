@@ -12,7 +12,7 @@ struct trie_node {
                        or nothing */
     uint16_t depth; /* bytes */
     uint8_t byte;
-    bool in_plain; /* all tokens below it are in trie.plain */
+    bool in_plain; /* its tokens and all below it are in trie.plain */
 };
 
 /* What the tokens of a subtree consist of behind its node: whole characters,
