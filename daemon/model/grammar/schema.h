@@ -50,6 +50,16 @@ void schema_fail(struct schema *c, int code, const char *word,
 size_t schema_enter(struct schema *c, const char *word, const char *name);
 void schema_leave(struct schema *c, size_t path_n);
 
+/* Words of a schema that only describe, that bring in other schemas, that say
+ * what is valid. */
+enum word_kind { NOTE, JOIN, VALUE };
+/* How many of a kind s has; a word that is not known is an error. */
+unsigned schema_words(struct schema *c, const struct json *s,
+                      enum word_kind kind);
+/* The rule of what a reference leads to; it is compiled later. */
+uint32_t schema_rule(struct schema *c, const struct json *target,
+                     const char *name);
+
 /* The value of a word, NULL if no part has it. Parts that differ about it are an
  * error. */
 const struct json *view_get(struct schema *c, const struct view *v,

@@ -17,7 +17,6 @@
 
 struct property {
     const char *name;
-    const struct json *in; /* the properties of a part; NULL: only required */
     bool required;
     bool never; /* no value is valid */
 };
@@ -79,10 +78,7 @@ static void read_properties(struct object *o)
         }
         for (const struct json *p = json_first(all);
              p != NULL && c->b.rc == 0; p = json_next(p)) {
-            struct property *x = declare(o, json_key(p));
-            if (x != NULL) {
-                x->in = p;
-            }
+            (void)declare(o, json_key(p));
         }
     }
 }
