@@ -6,7 +6,7 @@
  * that are plain and few enough (match_plain), is accepted whole.
  *
  * In the body of a string nearly all tokens are plain, so a mask then begins as
- * a copy of all short plain tokens, and the walk passes over subtrees that have
+ * a copy of all plain tokens (or the short ones), and the walk passes over subtrees that have
  * no others. */
 #include "model/grammar/mask.h"
 
@@ -18,6 +18,7 @@
 
 enum {
     ACCEPT_MIN = 4, /* tokens: smaller subtrees are walked */
+    AHEAD_MAX = 16, /* characters that are followed to accept a subtree */
     MASKS_MAX = 65536,
 };
 
@@ -58,30 +59,46 @@ static void set_ranks(const struct trie *t, uint64_t *bits, uint32_t from,
     }
 }
 
-/* Everything below the node matches at s. */
+/* All characters of the set lead on in the same way. */
+static bool covers(const struct match_loop *l, const struct trie_set *set)
+{
+    return l->next != MATCH_DEAD && (set->ascii[0] & ~l->ascii[0]) == 0 &&
+           (set->ascii[1] & ~l->ascii[1]) == 0 && (!set->wide || l->wide);
+}
+
+/* Everything below the node matches at s: its characters stay there, or lead on
+ * in the same way as often as there are some, or are plain. False may be wrong.
+ */
 static bool accepts(struct matcher *m, match_t s, const struct trie_set *set)
 {
     const struct match_loop *l = match_loop(m, s);
-    if (l->next == MATCH_DEAD) {
+    if (!covers(l, set)) {
         return false;
     }
-    if ((l->next == s || set->chars == 1) &&
-        (set->ascii[0] & ~l->ascii[0]) == 0 &&
-        (set->ascii[1] & ~l->ascii[1]) == 0 && (!set->wide || l->wide)) {
+    if (l->next == s || set->chars == 1 ||
+        (set->plain && set->chars <= match_plain(m, s))) {
         return true;
     }
-    return set->plain && set->chars <= match_plain(m, s);
+    uint32_t left = set->chars <= AHEAD_MAX ? set->chars : 0;
+    for (match_t at = s; left > 0 && covers(l, set); left--) {
+        if (left == 1 || l->next == at) {
+            return true;
+        }
+        at = l->next;
+        l = match_loop(m, at);
+    }
+    return false;
 }
 
-/* base: bits are those of plain tokens already. */
-static void walk(struct masker *k, match_t s, uint64_t *bits, bool base)
+/* have: bits are those of these plain tokens already (PLAIN_*), or 0. */
+static void walk(struct masker *k, match_t s, uint64_t *bits, unsigned have)
 {
     const struct trie *t = k->t;
     uint32_t i = 1;
     k->path[0] = s;
     while (i < t->n_nodes) {
         const struct trie_node *n = &t->nodes[i];
-        if (base && n->in_plain) {
+        if ((n->in_plain & have) != 0) {
             i = n->next;
             continue;
         }
@@ -122,13 +139,16 @@ static bool make(struct masker *k, match_t s, uint64_t *bits)
     }
     match_path(k->m, k->path, &k->path_n);
     k->path_n = 0;
-    bool base = match_plain(k->m, s) >= MATCH_PLAIN_MIN;
-    if (base) {
-        memcpy(bits, t->plain, words * sizeof(*bits));
+    uint32_t plain = match_plain(k->m, s);
+    unsigned have = plain == UINT32_MAX        ? PLAIN_ALL
+                    : plain >= MATCH_PLAIN_MIN ? PLAIN_SHORT
+                                               : 0;
+    if (have != 0) {
+        memcpy(bits, t->plain[have == PLAIN_ALL], words * sizeof(*bits));
     } else {
         memset(bits, 0, words * sizeof(*bits));
     }
-    walk(k, s, bits, base);
+    walk(k, s, bits, have);
     match_path(k->m, NULL, NULL);
     for (uint32_t i = 0; i < t->n_ends && match_may_end(k->m, s); i++) {
         bits[t->ends[i] / 64] |= (uint64_t)1 << t->ends[i] % 64;

@@ -164,7 +164,7 @@ static bool is_plain(struct span s)
         }
         i += len;
     }
-    return s.n <= MATCH_PLAIN_MIN;
+    return true;
 }
 
 /* --- the whole --- */
@@ -199,7 +199,9 @@ static int copy_tokens(struct trie *t, const struct span *tokens,
         items[t->n_ranks++] = (struct item){t->tokens[i], i};
         at += tokens[i].n;
         if (is_plain(t->tokens[i])) {
-            t->plain[i / 64] |= (uint64_t)1 << i % 64;
+            uint64_t bit = (uint64_t)1 << i % 64;
+            t->plain[1][i / 64] |= bit;
+            t->plain[0][i / 64] |= tokens[i].n <= MATCH_PLAIN_MIN ? bit : 0;
         }
     }
     return 0;
@@ -220,17 +222,19 @@ static size_t count_nodes(const struct item *items, uint32_t n)
     return nodes;
 }
 
-/* Which subtrees have only tokens of t->plain: from counts by rank. */
-static void mark_plain(struct trie *t, uint32_t *count)
+/* Which subtrees have only tokens of one kind of plain: from counts by rank. */
+static void mark_plain(struct trie *t, int k, uint32_t *count)
 {
     for (uint32_t r = 0; r < t->n_ranks; r++) {
         uint32_t id = t->id[r];
-        count[r + 1] = count[r] + (uint32_t)(t->plain[id / 64] >> id % 64 & 1);
+        count[r + 1] = count[r] + (uint32_t)(t->plain[k][id / 64] >> id % 64 & 1);
     }
     for (uint32_t i = 0; i < t->n_nodes; i++) {
         uint32_t from = t->nodes[i].rank;
         uint32_t to = t->nodes[t->nodes[i].next].rank;
-        t->nodes[i].in_plain = count[to] - count[from] == to - from;
+        if (count[to] - count[from] == to - from) {
+            t->nodes[i].in_plain |= (uint8_t)(k == 0 ? PLAIN_SHORT : PLAIN_ALL);
+        }
     }
 }
 
@@ -255,7 +259,8 @@ static int build(struct trie *t, struct item *items, struct err *e)
     make_nodes(t, items, open);
     free(open);
     make_sets(t);
-    mark_plain(t, count);
+    mark_plain(t, 0, count);
+    mark_plain(t, 1, count);
     free(count);
     struct trie_set *fit =
         realloc(t->sets, ((size_t)t->n_sets + 1) * sizeof(*t->sets));
@@ -283,9 +288,10 @@ int trie_new(const struct span *tokens, const uint8_t *kinds, uint32_t n,
     t->ends = calloc(n, sizeof(*t->ends));
     t->kinds = calloc(n, 1);
     t->tokens = calloc(n, sizeof(*t->tokens));
-    t->plain = calloc(trie_words(t), sizeof(*t->plain));
+    t->plain[0] = calloc(trie_words(t), sizeof(uint64_t));
+    t->plain[1] = calloc(trie_words(t), sizeof(uint64_t));
     if (t->id == NULL || t->ends == NULL || t->kinds == NULL ||
-        t->tokens == NULL || t->plain == NULL) {
+        t->tokens == NULL || t->plain[0] == NULL || t->plain[1] == NULL) {
         rc = err_set(e, ERR_NOMEM, "a vocabulary");
         goto out;
     }
@@ -307,7 +313,8 @@ void trie_free(struct trie *t)
     free(t->nodes);
     free(t->sets);
     free(t->id);
-    free(t->plain);
+    free(t->plain[0]);
+    free(t->plain[1]);
     free(t->ends);
     free(t->tokens);
     free(t->kinds);
@@ -325,5 +332,5 @@ size_t trie_bytes(const struct trie *t)
     return sizeof(*t) + ((size_t)t->n_nodes + 1) * sizeof(*t->nodes) +
            ((size_t)t->n_sets + 1) * sizeof(*t->sets) +
            (size_t)t->n_tokens * (sizeof(*t->tokens) + 9) +
-           trie_words(t) * 8;
+           trie_words(t) * 16;
 }

@@ -5,6 +5,9 @@
 
 #define NO_SET UINT32_MAX
 
+/* Tokens of plain characters: of MATCH_PLAIN_MIN bytes at most, of any number. */
+enum { PLAIN_SHORT = 1, PLAIN_ALL = 2 };
+
 struct trie_node {
     uint32_t next;  /* node behind its subtree */
     uint32_t rank;  /* tokens before it; its own are up to the next node's */
@@ -12,7 +15,7 @@ struct trie_node {
                        or nothing */
     uint16_t depth; /* bytes */
     uint8_t byte;
-    bool in_plain; /* its tokens and all below it are in trie.plain */
+    uint8_t in_plain; /* PLAIN_*: its tokens and all below it are such */
 };
 
 /* What the tokens of a subtree consist of behind its node: whole characters,
@@ -32,7 +35,7 @@ struct trie {
     struct trie_node *nodes; /* (n_nodes + 1); 0 is the root */
     struct trie_set *sets;
     uint32_t *id;     /* (n_ranks) */
-    uint64_t *plain;  /* bits of ids: plain tokens of MATCH_PLAIN_MIN bytes */
+    uint64_t *plain[2]; /* bits of ids: short plain tokens, all of them */
     uint32_t *ends;   /* (n_ends) ids */
     uint32_t n_ends;
     struct span *tokens; /* (n_tokens); p NULL: banned, or an end */
