@@ -120,6 +120,7 @@
 #define GRAMMAR_REPEAT_MAX 65536u /* a bound of a repetition */
 #define GRAMMAR_PATH_MAX   256u  /* bytes of a path in a schema, for errors */
 #define GRAMMAR_PARTS_MAX  32u   /* schemas that hold at once (allOf) */
+#define GRAMMAR_REFS_MAX   4096u /* different references of a schema */
 #define MATCH_HEADS_MAX    8192u /* places in a grammar where a text may stand */
 #define MATCH_STACK_MAX    512u  /* rules in each other; readers take 32 levels */
 #define MATCH_STACKS_MAX   (1u << 18)

@@ -220,14 +220,15 @@ uint32_t build_repeat_rule(struct builder *b, uint32_t from, uint32_t rule,
     return end;
 }
 
-struct frag build_repeat(struct builder *b, struct frag f, uint32_t first,
+struct frag build_repeat(struct builder *b, struct frag f, uint32_t *first,
                          uint32_t min, uint32_t max)
 {
     bool bounds = min > 1 || (max != BUILD_ANY && max > 1);
     if (max == 1 && min == 1) {
         return f;
     }
-    uint32_t rule = bounds ? make_rule(b, f, first) : 0;
+    uint32_t rule = bounds ? make_rule(b, f, *first) : 0;
+    *first = bounds ? b->n_states : *first;
     struct frag r = {build_state(b), 0};
     if (bounds) {
         r.end = build_repeat_rule(b, r.start, rule, min, max);

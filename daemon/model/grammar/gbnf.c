@@ -347,7 +347,7 @@ static uint32_t sequence(struct gbnf *g, bool nested, uint32_t from)
         }
         space(g, nested);
         while (repetition(g, nested, &min, &max)) {
-            f = build_repeat(b, f, first, min, max);
+            f = build_repeat(b, f, &first, min, max);
         }
         build_empty(b, from, f.start);
         from = f.end;

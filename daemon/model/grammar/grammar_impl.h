@@ -104,10 +104,11 @@ uint32_t build_rule(struct builder *b, const char *name, uint32_t line);
 uint32_t build_open(struct builder *b, uint32_t rule);
 void build_close(struct builder *b, uint32_t before);
 
-/* f min to max times; max UINT32_MAX: any number. `first`: the number of states
- * before those of f were made. */
+/* f min to max times; max BUILD_ANY: any number. *first: the number of states
+ * before those of f were made; it grows when they become a rule of their own, so
+ * that repetitions of repetitions do not look at them again. */
 #define BUILD_ANY UINT32_MAX
-struct frag build_repeat(struct builder *b, struct frag f, uint32_t first,
+struct frag build_repeat(struct builder *b, struct frag f, uint32_t *first,
                          uint32_t min, uint32_t max);
 /* A rule min to max times behind `from`; returns where that ends. */
 uint32_t build_repeat_rule(struct builder *b, uint32_t from, uint32_t rule,

@@ -351,7 +351,7 @@ static uint32_t sequence(struct regex *r, uint32_t from, bool outer)
             break;
         }
         if (quantifier(r, &min, &max)) {
-            f = build_repeat(b, f, first, min, max);
+            f = build_repeat(b, f, &first, min, max);
         }
         build_empty(b, from, f.start);
         from = f.end;

@@ -88,6 +88,10 @@ uint32_t schema_rule(struct schema *c, const struct json *target,
             return c->refs[i].rule;
         }
     }
+    if (c->n_refs == GRAMMAR_REFS_MAX) {
+        schema_fail(c, ERR_TOO_BIG, "$ref", "too many different ones");
+        return 0;
+    }
     if (c->n_refs == c->cap_refs) {
         uint32_t cap = c->cap_refs == 0 ? 16 : c->cap_refs * 2;
         struct schema_ref *p = realloc(c->refs, cap * sizeof(*p));

@@ -248,7 +248,11 @@ static void *deep(void *arg)
     struct err e = {0};
     struct grammar *g = NULL;
     assert_int_equal(grammar_from_gbnf(src, 10 + 2 * N, &g, &e), ERR_TOO_BIG);
-    /* A chain of rules as long as their number allows. */
+    assert_int_equal(grammar_from_regex(src + 9, 1 + 2 * N, &g, &e),
+                     ERR_TOO_BIG);
+    memset(src, '(', 2 * N);
+    assert_int_equal(grammar_from_regex(src, 2 * N, &g, &e), ERR_TOO_BIG);
+    /* A long chain of rules. */
     struct buf b;
     buf_init(&b, 1 << 20);
     buf_puts(&b, "root ::= r0\n");
@@ -279,6 +283,28 @@ static void test_small_stack(void **state)
     assert_int_equal(pthread_create(&thread, &attr, deep, NULL), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
     (void)pthread_attr_destroy(&attr);
+}
+
+/* As many repetitions of repetitions as a source may have compile soon, and are
+ * too deep to match. */
+static void test_many_repetitions(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    struct grammar *g = NULL;
+    struct buf b;
+    buf_init(&b, GRAMMAR_SOURCE_MAX);
+    buf_puts(&b, "root ::= \"a\"");
+    while (b.n + 8 < GRAMMAR_SOURCE_MAX) {
+        buf_puts(&b, "{1,2}");
+    }
+    unit_ok(grammar_from_gbnf(b.p, b.n, &g, &e), &e);
+    struct matcher *m = NULL;
+    assert_int_equal(matcher_new(g, &m, &e), ERR_TOO_BIG);
+    grammar_free(g);
+    assert_int_equal(grammar_from_gbnf(b.p, GRAMMAR_SOURCE_MAX + 1, &g, &e),
+                     ERR_TOO_BIG);
+    buf_fini(&b);
 }
 
 /* More stacks than are followed: the text does not match, nothing breaks. */
@@ -334,6 +360,56 @@ static void test_forgetting(void **state)
     grammar_free(g);
 }
 
+/* A walk that passes more configurations than are kept: every token is allowed,
+ * wherever the text stands. */
+static void test_forgetting_in_a_walk(void **state)
+{
+    (void)state;
+    enum { BITS = 13, N = (1 << (BITS + 1)) - 2 };
+    static const char src[] = "root ::= ([ab]* \"a\" [ab]{18})";
+    struct err e = {0};
+    struct grammar *g = NULL;
+    struct matcher *m = NULL;
+    struct trie *t = NULL;
+    struct masker *k = NULL;
+    char *bytes = malloc((size_t)N * BITS);
+    struct span *tokens = calloc(N, sizeof(*tokens));
+    uint64_t *bits = calloc(N / 64 + 1, sizeof(*bits));
+    assert_true(bytes != NULL && tokens != NULL && bits != NULL);
+    uint32_t n = 0;
+    for (unsigned len = 1; len <= BITS; len++) {
+        for (unsigned v = 0; v < 1u << len; v++) {
+            char *p = bytes + (size_t)n * BITS;
+            for (unsigned i = 0; i < len; i++) {
+                p[i] = (v >> i & 1) != 0 ? 'a' : 'b';
+            }
+            tokens[n++] = (struct span){p, len};
+        }
+    }
+    unit_ok(grammar_from_gbnf(src, strlen(src), &g, &e), &e);
+    unit_ok(matcher_new(g, &m, &e), &e);
+    unit_ok(trie_new(tokens, NULL, n, &t, &e), &e);
+    unit_ok(masker_new(m, t, &k, &e), &e);
+    uint64_t seed = 5;
+    match_t s = match_start(m);
+    match_hold(m, s);
+    for (int step = 0; step < 6; step++) {
+        assert_true(mask_fill(k, s, bits));
+        for (uint32_t id = 0; id < n; id++) {
+            assert_true((bits[id / 64] >> id % 64 & 1) != 0);
+        }
+        assert_true(mask_token(k, &s, roll(&seed, n)));
+    }
+    match_drop(m, s);
+    masker_free(k);
+    trie_free(t);
+    matcher_free(m);
+    grammar_free(g);
+    free(bits);
+    free(tokens);
+    free(bytes);
+}
+
 static void test_forced(void **state)
 {
     (void)state;
@@ -374,8 +450,10 @@ int main(void)
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_masks),
         cmocka_unit_test(test_small_stack),
+        cmocka_unit_test(test_many_repetitions),
         cmocka_unit_test(test_limits_of_matching),
         cmocka_unit_test(test_forgetting),
+        cmocka_unit_test(test_forgetting_in_a_walk),
         cmocka_unit_test(test_forced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
