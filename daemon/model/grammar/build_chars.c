@@ -1,8 +1,8 @@
 /* build_chars.c - sets of characters, and as edges of bytes.
  *
  * A range of characters is split where the bytes of its UTF-8 would not be a
- * product of ranges; each part is then a chain of ranges of bytes. Chains of one
- * set share their ends: the set of all characters has 7 states between. */
+ * product of ranges; each part is then a chain of ranges of bytes. Chains of
+ * one set share their ends. */
 #include <string.h>
 
 #include "base/utf8.h"

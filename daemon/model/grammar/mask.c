@@ -6,8 +6,8 @@
  * that are plain and few enough (match_plain), is accepted whole.
  *
  * In the body of a string nearly all tokens are plain, so a mask then begins as
- * a copy of all plain tokens (or the short ones), and the walk passes over subtrees that have
- * no others. */
+ * a copy of all plain tokens (or the short ones), and the walk passes over
+ * subtrees that have no others. */
 #include "model/grammar/mask.h"
 
 #include <string.h>

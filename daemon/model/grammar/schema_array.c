@@ -55,7 +55,8 @@ void schema_array(struct schema *c, const struct view *v, uint32_t from,
     uint32_t n = prefix != NULL ? (uint32_t)json_count(prefix) : 0;
     if ((prefix != NULL && json_type(prefix) != JSON_ARRAY) ||
         (items != NULL && json_type(items) == JSON_ARRAY)) {
-        schema_fail(c, ERR_UNSUPPORTED, prefix != NULL ? "prefixItems" : "items",
+        schema_fail(c, ERR_UNSUPPORTED,
+                    prefix != NULL ? "prefixItems" : "items",
                     prefix != NULL ? "is no list"
                                    : "a list; its word is prefixItems");
         return;

@@ -1,7 +1,7 @@
 /* schema_join.c - references, and schemas that hold at once.
  *
- * A schema that is only a $ref is a call of its target's rule, which is compiled
- * once, so references may go round. Everything else is expanded: allOf and
+ * A schema that is only a $ref is a call of its target's rule, which is
+ * compiled once, so references may go round. Everything else is expanded: allOf and
  * references with words beside them join a view, each branch of anyOf or oneOf
  * is a view of its own. Recursion is bounded by GRAMMAR_DEPTH_MAX, a view by
  * GRAMMAR_PARTS_MAX. */
@@ -182,6 +182,32 @@ static bool deeper(struct schema *c)
 }
 
 static void expand(struct schema *c, struct view *v, struct pending *t,
+                   uint32_t from, uint32_t to);
+
+/* Each branch of one list, with all else that holds. */
+static void branches(struct schema *c, const struct view *v, struct pending *t,
+                     uint32_t from, uint32_t to)
+{
+    const struct json *any = t->any[--t->n_any];
+    unsigned i = 0;
+    for (const struct json *x = json_first(any); x != NULL && c->b.rc == 0;
+         x = json_next(x), i++) {
+        char name[16];
+        (void)snprintf(name, sizeof(name), "%u", i);
+        size_t path = schema_enter(c, "anyOf", name);
+        if (v->n == 0 && t->n_any == 0) {
+            schema_value(c, x, from, to);
+        } else {
+            struct view copy = *v;
+            struct pending rest = *t;
+            push(c, rest.s, &rest.n, x);
+            expand(c, &copy, &rest, from, to);
+        }
+        schema_leave(c, path);
+    }
+}
+
+static void expand(struct schema *c, struct view *v, struct pending *t,
                    uint32_t from, uint32_t to)
 {
     for (unsigned joined = 0; t->n > 0 && c->b.rc == 0; joined++) {
@@ -193,29 +219,13 @@ static void expand(struct schema *c, struct view *v, struct pending *t,
         t->n--;
         join(c, v, t, t->s[t->n]);
     }
-    if (!deeper(c) || (t->n_any == 0 && v->n > 0)) {
-        if (c->b.rc == 0) {
+    if (deeper(c)) {
+        if (t->n_any > 0) {
+            branches(c, v, t, from, to);
+        } else if (v->n > 0) {
             schema_all(c, v, from, to);
-        }
-    } else if (t->n_any == 0) {
-        build_call(&c->b, from, c->json.value, to);
-    } else {
-        const struct json *any = t->any[--t->n_any];
-        unsigned i = 0;
-        for (const struct json *x = json_first(any);
-             x != NULL && c->b.rc == 0; x = json_next(x), i++) {
-            char name[16];
-            (void)snprintf(name, sizeof(name), "%u", i);
-            size_t path = schema_enter(c, "anyOf", name);
-            if (v->n == 0 && t->n_any == 0) {
-                schema_value(c, x, from, to);
-            } else {
-                struct view copy = *v;
-                struct pending rest = *t;
-                push(c, rest.s, &rest.n, x);
-                expand(c, &copy, &rest, from, to);
-            }
-            schema_leave(c, path);
+        } else {
+            build_call(&c->b, from, c->json.value, to);
         }
     }
     c->depth--;
@@ -246,8 +256,8 @@ void schema_value(struct schema *c, const struct json *s, uint32_t from,
         schema_words(c, s, VALUE) == 0 && schema_words(c, s, JOIN) == 1) {
         const struct json *target = target_of(c, s);
         if (target != NULL) {
-            build_call(&c->b, from,
-                       schema_rule(c, target, json_str(json_get(s, "$ref"))), to);
+            const char *name = json_str(json_get(s, "$ref"));
+            build_call(&c->b, from, schema_rule(c, target, name), to);
         }
         return;
     }

@@ -227,7 +227,8 @@ static void mark_plain(struct trie *t, int k, uint32_t *count)
 {
     for (uint32_t r = 0; r < t->n_ranks; r++) {
         uint32_t id = t->id[r];
-        count[r + 1] = count[r] + (uint32_t)(t->plain[k][id / 64] >> id % 64 & 1);
+        bool plain = (t->plain[k][id / 64] >> id % 64 & 1) != 0;
+        count[r + 1] = count[r] + plain;
     }
     for (uint32_t i = 0; i < t->n_nodes; i++) {
         uint32_t from = t->nodes[i].rank;

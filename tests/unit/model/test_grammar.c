@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include "grammar_check.h"
+#include "proto/json.h"
 #include "proto/limits.h"
 
 struct row {
@@ -235,6 +236,45 @@ static void test_masks(void **state)
 
 /* --- limits --- */
 
+/* Nested as deep as JSON may be, and references that go round. */
+static void deep_schemas(void)
+{
+    static const struct {
+        const char *open, *inner, *close;
+        int times, code;
+    } rows[] = {
+        {"{\"items\":", "{}", "}", 31, 0},
+        {"{\"properties\":{\"a\":", "{}", "}}", 15, 0},
+        {"{\"type\":\"array\",\"anyOf\":[", "{}", "]}", 15, 0},
+        {"{\"type\":\"array\",\"anyOf\":[", "{\"$ref\":\"#\"}", "]}", 15,
+         ERR_TOO_BIG},
+        {"{\"allOf\":[{\"items\":{\"allOf\":[true,", "{\"minItems\":1}",
+         "]}}]}", 6, 0},
+    };
+    for (size_t i = 0; i < countof(rows); i++) {
+        struct err e = {0};
+        struct json *j = NULL;
+        struct grammar *g = NULL;
+        struct buf b;
+        buf_init(&b, 1 << 16);
+        for (int k = 0; k < rows[i].times; k++) {
+            buf_puts(&b, rows[i].open);
+        }
+        buf_puts(&b, rows[i].inner);
+        for (int k = 0; k < rows[i].times; k++) {
+            buf_puts(&b, rows[i].close);
+        }
+        unit_ok(json_parse(b.p, b.n, &j, &e), &e);
+        int rc = grammar_from_schema(j, &g, &e);
+        if (rc != rows[i].code) {
+            fail_msg("%s: %s: %s", b.p, err_name(rc), e.msg);
+        }
+        grammar_free(g);
+        json_free(j);
+        buf_fini(&b);
+    }
+}
+
 static void *deep(void *arg)
 {
     (void)arg;
@@ -252,6 +292,7 @@ static void *deep(void *arg)
                      ERR_TOO_BIG);
     memset(src, '(', 2 * N);
     assert_int_equal(grammar_from_regex(src, 2 * N, &g, &e), ERR_TOO_BIG);
+    deep_schemas();
     /* A long chain of rules. */
     struct buf b;
     buf_init(&b, 1 << 20);
