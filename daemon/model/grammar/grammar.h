@@ -45,7 +45,8 @@ CHECKED int grammar_from_regex(const char *text, size_t n, struct grammar **ret,
                                struct err *e);
 
 /* JSON texts of values that are valid by a schema. Not all of them: properties
- * come in the order of the schema, then others, if it allows them in words;
+ * come in the order of the schema, then others, if it allows them in words (so
+ * do items behind prefixItems, or as many as minItems needs);
  * white space is none, one blank, or one or two ends of line and an
  * indentation of at most 20, and it stands only behind brackets, ',' and ':'
  * and before closing brackets; numbers have at most 16 digits on either side of
