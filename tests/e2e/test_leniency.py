@@ -197,3 +197,29 @@ def test_sessions_check_types(daemon):
             assert r.status_code == 400 and what in r.json()["error"]["message"], r.text
         r = c.post("/aned/v1/sessions", json={"model": "demo", "prompt": None, "tokens": None, "pinned": None})
         assert r.status_code == 201 and c.delete(f"/aned/v1/sessions/{r.json()['id']}").status_code == 200
+
+
+ALTERNATING = ("{{ bos_token }}{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
+               "{{ raise_exception('roles must alternate') }}{% endif %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+               "{% if add_generation_prompt %}<assistant>{% endif %}")
+
+
+def test_neighbours_are_joined(aned, demo_gguf, tmp_path):
+    """A template that wants roles that alternate is shown neighbours of a role as one message (opencode asks for a title so); what cannot
+    be joined is told in the template's own words."""
+    template = tmp_path / "alternating.jinja"
+    template.write_text(ALTERNATING)
+    d = Daemon(aned)
+    try:
+        assert d.convert(demo_gguf, "m", context=512, chat_template=str(template))["state"] == "done"
+        two = [{"role": "user", "content": "one"}, {"role": "user", "content": "two"}]
+        r = post(d, "/apply-template", {"model": "m", "messages": two})
+        assert r.status_code == 200 and r.json()["prompt"].endswith("<user>one\n\ntwo<assistant>"), r.text
+        said(post(d, "/v1/chat/completions", {"model": "m", "messages": two, "max_tokens": 2}))
+        for path, body in (("/v1/messages", {"max_tokens": 2}), ("/api/chat", {"stream": False, "options": {"num_predict": 2}})):
+            r = post(d, path, {"model": "m", "messages": two, **body})
+            assert r.status_code == 200, (path, r.text)
+        r = post(d, "/v1/chat/completions", {"model": "m", "messages": [{"role": "assistant", "content": "one"}, *two]})
+        assert r.status_code == 400 and "roles must alternate" in r.text
+    finally:
+        assert d.close() == 0
