@@ -1,0 +1,199 @@
+"""Two daemons with the demo model and one key, configurations out of launchd/proxy.md, and conversations through a proxy.
+
+A block of the document is taken as it stands; only its ports are put into others, so that suites may run beside each other."""
+import collections
+import concurrent.futures
+import contextlib
+import json
+import re
+import shutil
+import socket
+import threading
+import time
+
+import httpx
+
+from conftest import SLOW_S, TOP, Daemon
+
+DOC = TOP / "launchd" / "proxy.md"
+TURNS = 3
+CONVERSATIONS = 200
+WORKERS = 4  # conversations at the same time
+QUESTIONS = ["What is aned?", "How do I convert a model?", "Where does it listen?"]
+
+
+def block(language, n=0):
+    """The n-th block of the document that is written in that language."""
+    found = re.findall(rf"^```{language}\n(.*?)^```$", DOC.read_text(), re.S | re.M)
+    assert len(found) > n, f"{DOC.name} has no block {n} of {language}"
+    return found[n]
+
+
+def put(text, changes):
+    """Each of the words is in the text, and is replaced."""
+    for old, new in changes.items():
+        assert old in text, f"the document does not say {old!r} any longer"
+        text = text.replace(old, new)
+    return text
+
+
+def free_ports(n):
+    with contextlib.ExitStack() as stack:
+        socks = [stack.enter_context(socket.socket()) for _ in range(n)]
+        for s in socks:
+            s.bind(("127.0.0.1", 0))
+        return [s.getsockname()[1] for s in socks]
+
+
+class Member(Daemon):
+    """A daemon with a port and the key that all have."""
+
+    def __init__(self, aned, home, source, name, port, key=None, conf=""):
+        shutil.copytree(source, home)
+        (home / "aned.conf").write_text(f"[http]\nlisten = 127.0.0.1:{port}\n[engine]\nthreads = 1\npreload = demo\n{conf}")
+        if key is not None:
+            (home / "http.key").write_text(key + "\n")
+            (home / "http.key").chmod(0o600)
+        self.name, self.port = name, port
+        super().__init__(aned, home=home)
+        self.key = (home / "http.key").read_text().strip()
+
+    def again(self):
+        self.start()
+
+
+def pair(aned, source, folder, conf=""):
+    pa, pb = free_ports(2)
+    a = Member(aned, folder / "a", source, "a", pa, conf=conf)
+    try:
+        return a, Member(aned, folder / "b", source, "b", pb, key=a.key, conf=conf)
+    except BaseException:
+        a.close()
+        raise
+
+
+# --- conversations ---
+
+Turn = collections.namedtuple("Turn", "server prompt cached text")
+
+
+class Lost(Exception):
+    """A request that has no whole answer. begun: something of one had come; server: whose."""
+
+    def __init__(self, server, begun, why):
+        super().__init__(f"{why} (begun: {begun}, server: {server})")
+        self.server, self.begun = server, begun
+
+
+class Conversation:
+    """Turn by turn; each question comes with all that was said before, as clients send it. `kind` is how the proxy may know
+    that its turns belong together."""
+    KINDS = ("header", "field", "system", "first")
+
+    def __init__(self, client, i, kind, header="x-session-id", stream=None):
+        self.client, self.i, self.kind, self.turns = client, i, kind, []
+        self.headers, self.more, self.messages = {}, {}, []
+        self.stream = i % 2 == 0 if stream is None else stream
+        if kind == "header":
+            self.headers[header] = f"conversation-{i}"
+        elif kind == "field":
+            self.more["prompt_cache_key"] = f"conversation-{i}"
+        elif kind == "system":
+            self.messages.append({"role": "system", "content": "Be brief."})
+
+    def body(self, max_tokens):
+        b = {"model": "demo", "messages": self.messages, "max_tokens": max_tokens, "temperature": 0, **self.more}
+        if self.stream:
+            b |= {"stream": True, "stream_options": {"include_usage": True}}
+        return b
+
+    def ask(self, max_tokens=8, on_first=None):
+        """One turn. After Lost the same turn may be asked again."""
+        if not self.messages or self.messages[-1]["role"] != "user":
+            n = len(self.turns)
+            text = f"{self.i}. {QUESTIONS[n % len(QUESTIONS)]}"
+            self.messages.append({"role": "user", "content": text})
+        server, begun = None, False
+        try:
+            with self.client.stream("POST", "/v1/chat/completions", json=self.body(max_tokens), headers=self.headers) as r:
+                server = r.headers.get("x-aned-server") or r.headers.get("x-litellm-model-id")
+                if r.status_code != 200:
+                    raise Lost(server, False, f"{r.status_code} {r.read()[:300]}")
+                begun = True
+                usage, text = (self.read_stream if self.stream else self.read_whole)(r, server, on_first)
+        except httpx.HTTPError as e:
+            raise Lost(server, begun, repr(e)) from e
+        self.messages.append({"role": "assistant", "content": text})
+        cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
+        self.turns.append(Turn(server, usage["prompt_tokens"], cached, text))
+        return self.turns[-1]
+
+    @staticmethod
+    def read_whole(r, server, on_first):
+        x = json.loads(r.read())
+        return x["usage"], x["choices"][0]["message"]["content"] or ""
+
+    @staticmethod
+    def read_stream(r, server, on_first):
+        usage, text, done = None, "", False
+        for line in r.iter_lines():
+            if line == "data: [DONE]":
+                done = True
+            elif line.startswith("data: "):
+                x = json.loads(line[6:])
+                if "error" in x:
+                    raise Lost(server, True, line)
+                usage = x.get("usage") or usage
+                for c in x["choices"]:
+                    piece = c["delta"].get("content") or ""
+                    text += piece
+                    if piece and on_first:
+                        on_first()
+                        on_first = None
+        if not done or usage is None:
+            raise Lost(server, True, "the stream ended early")
+        return usage, text
+
+    def warm(self):
+        """Turns that found what the one before had computed: all of its prompt."""
+        return sum(now.cached >= before.prompt - 1 for before, now in zip(self.turns, self.turns[1:]))
+
+
+def run(client, kinds, header="x-session-id", at=None, n=CONVERSATIONS):
+    """So many conversations, some at a time. at: {so many were begun: what then happens}. -> (conversations, [Lost])"""
+    at, lost, lock = dict(at or {}), [], threading.Lock()
+    chats = [Conversation(client, i, kinds[i % len(kinds)], header) for i in range(n)]
+
+    def hold(c):
+        with lock:
+            what = at.pop(c.i, None)
+        if what:
+            what()
+        for _ in range(TURNS):
+            while True:
+                try:
+                    c.ask()
+                    break
+                except Lost as e:  # its client asks again
+                    with lock:
+                        lost.append(e)
+                        assert len(lost) < 100, lost
+                    time.sleep(0.05)
+    with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
+        for f in [pool.submit(hold, c) for c in chats]:
+            f.result()
+    return chats, lost
+
+
+def warm(chats):
+    return sum(c.warm() for c in chats)
+
+
+def moved(chats):
+    """Turns that another daemon answered than the one before."""
+    return sum(a.server != b.server for c in chats for a, b in zip(c.turns, c.turns[1:]))
+
+
+def client(base, key, **kw):
+    return httpx.Client(base_url=base, headers={"Authorization": f"Bearer {key}"}, timeout=120 * SLOW_S, trust_env=False,
+                        limits=httpx.Limits(max_connections=None), **kw)
