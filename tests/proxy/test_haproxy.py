@@ -1,19 +1,18 @@
 """HAProxy with the configuration of launchd/proxy.md, in front of two daemons."""
-import concurrent.futures
 import contextlib
+import json
 import os
 import shutil
 import signal
 import socket
 import subprocess
-import threading
 
-import httpx
 import pytest
 
 import world
-from conftest import metric, stopped, until, wait_idle
-from world import Conversation, Lost, client, free_ports, moved, pair, put, run, warm
+from conftest import metric, status, stopped, until, wait_idle
+from world import (Conversation, Lost, alone, asking, client, free_ports, moved, pair, put, run,  # noqa: F401
+                   slow_home, streaming, warm)
 
 HAPROXY = shutil.which("haproxy", path=os.environ["PATH"] + ":/usr/sbin:/usr/local/sbin")
 if HAPROXY is None:
@@ -80,8 +79,8 @@ class Site:
 
 
 @contextlib.contextmanager
-def site(aned, demo_home, folder):
-    a, b = pair(aned, demo_home, folder)
+def site(aned, home, folder, conf=""):
+    a, b = pair(aned, home, folder, conf)
     ha = None
     try:
         port, = free_ports(1)
@@ -106,18 +105,11 @@ def s(aned, demo_home, tmp_path):
         yield x
 
 
-@pytest.fixture(scope="module")
-def alone(aned, demo_home, tmp_path_factory):
-    """Warm turns of the same conversations with one daemon, without a proxy."""
-    a, b = pair(aned, demo_home, tmp_path_factory.mktemp("alone"))
-    try:
-        assert b.close() == 0
-        with client(f"http://127.0.0.1:{a.port}", a.key) as c:
-            chats, lost = run(c, Conversation.KINDS)
-        assert lost == []
-        return warm(chats)
-    finally:
-        a.close()
+@pytest.fixture
+def slow(aned, tmp_path):
+    """Its model takes 20 ms for a token."""
+    with site(aned, *slow_home(tmp_path)) as x:
+        yield x
 
 
 def test_conversations_stay_where_they_are_warm(s, alone):
@@ -150,3 +142,123 @@ def test_one_is_drained_and_one_is_killed_meanwhile(s, alone):
     assert all(e.begun and e.server == "a" for e in lost) and len(lost) <= world.WORKERS
     assert found >= 0.95 * alone
     assert {t.server for c in chats[160:] for t in c.turns} == {"b"}
+
+
+def test_a_kill_takes_only_what_was_streaming_there(slow):
+    s = slow
+    streams, late, whole = s.of("a", True), s.of("a", True, 2000), s.of("a", False, 3000)
+    ask, first = streaming(streams, 300)
+    with asking(ask) as (one,):
+        assert first.wait(60)  # an event is passed on when it comes, long before the answer is over
+        with stopped(s.a.engines()[0]), asking(lambda: late.ask(8), lambda: whole.ask(8)) as two:
+            until(lambda: (x := status(s.a))["running"] + x["queued"] == 3)
+            s.a.kill(signal.SIGKILL)
+            assert [f.result().server for f in two] == ["b", "b"]
+        with pytest.raises(Lost) as e:
+            one.result()
+    assert e.value.begun and e.value.server == "a"
+    assert streams.ask(8).server == "b" and late.ask(8).server == "b" and late.warm() == 1
+
+
+def test_a_drained_one_ends_its_streams(slow):
+    s = slow
+    streams, other = s.of("b", True), s.of("b", False, 2000)
+    ask, first = streaming(streams, 200)
+    with asking(ask) as (one,):
+        assert first.wait(60)
+        s.ha.say("set server daemons/b state drain")
+        assert other.ask(4).server == "a"
+        assert not one.done()
+        assert one.result().server == "b"
+    until(lambda: s.ha.open("b") == 0)
+    s.ha.say("set server daemons/b state ready")
+    assert other.ask(4).server == "b"
+
+
+def test_sigterm_alone_loses_nothing_that_ends_in_time(s):
+    chats, lost = run(s.client, Conversation.KINDS, at={20: s.b.stop}, n=60)
+    assert lost == [] and s.b.proc.returncode == 0
+    assert {t.server for c in chats[30:] for t in c.turns} == {"a"}
+
+
+def test_one_that_cannot_serve_gets_nothing(s):
+    """503 of /health: here a configuration that is wrong."""
+    c = s.of("b", False)
+    s.b.stop()
+    text = (s.b.home / "aned.conf").read_text()
+    (s.b.home / "aned.conf").write_text(text + "nonsense = 1\n")
+    s.b.args = ["--service"]
+    s.b.proc = subprocess.Popen([s.b.aned, "serve", "--service", "--home", s.b.home, "--socket", s.b.sock],
+                                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    until(lambda: s.ha.stat("b", "check_code") in ("503", "0", "") and s.ha.stat("b", "status") == "DOWN")
+    assert c.ask().server == "a"
+    (s.b.home / "aned.conf").write_text(text)
+    s.b.proc.send_signal(signal.SIGHUP)
+    until(lambda: s.ha.up("b"))
+    assert c.ask().server == "b"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_client_that_leaves_ends_its_work(slow, stream):
+    s = slow
+    c = s.of("a", stream)
+    c.messages.append({"role": "user", "content": "x"})
+    with s.client.stream("POST", "/v1/chat/completions", json=c.body(400), headers=c.headers) if stream else contextlib.nullcontext() as r:
+        if stream:
+            next(r.iter_lines())
+    if not stream:
+        with socket.create_connection(("127.0.0.1", s.client.base_url.port)) as raw:
+            body = json.dumps(c.body(400)).encode()
+            raw.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                        + f"Authorization: Bearer {s.a.key}\r\nx-session-id: {c.headers['x-session-id']}\r\n".encode()
+                        + f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            until(lambda: status(s.a)["running"] == 1)
+    until(lambda: metric(s.a, "generations_cancelled_total") == 1)
+    wait_idle(s.a)
+
+
+def test_longer_than_the_buffer(s):
+    """1 MiB. What tells conversations apart is not seen behind that; a header is, however long the body."""
+    assert "tune.bufsize 1048576" in world.block("haproxy")
+    for name in ("a", "b"):
+        c = s.of(name, False)
+        for mib in (0.9, 1.5, 3.9):
+            r = s.client.post("/v1/chat/completions", content=json.dumps(Conversation.body(c, 1)) + " " * int(mib * 2**20),
+                              headers={**c.headers, "Content-Type": "application/json"})
+            assert r.status_code == 200 and r.headers["x-aned-server"] == name, r.text
+    r = s.client.post("/v1/chat/completions", content=b"{" + b" " * 2**21 + json.dumps(c.body(1)).encode()[1:],
+                      headers={"Content-Type": "application/json"})
+    assert r.status_code == 200, r.text
+    r = s.client.post("/v1/chat/completions", content=b" " * (5 * 2**20), headers={"Content-Type": "application/json"})
+    assert r.status_code == 413, r.text
+
+
+def test_who_may_ask_stays_as_it_is(s):
+    ask = {"json": {"model": "demo", "max_tokens": 1, "messages": [{"role": "user", "content": "x"}]}}
+    for head, code in (({}, 200), ({"Authorization": "Bearer wrong"}, 401), ({"Origin": "http://evil.example"}, 403),
+                       ({"Host": "evil.example"}, 403), ({"Host": "localhost"}, 200), ({"Host": "[::1]:8080"}, 200)):
+        assert s.client.post("/v1/chat/completions", headers=head, **ask).status_code == code, head
+
+
+def test_how_a_conversation_is_known(s):
+    """What goes where, for each way that the document names, in each dialect."""
+    def where(path, body, **head):
+        r = s.client.post(path, json={"model": "demo", **body}, headers={k.replace("_", "-"): v for k, v in head.items()})
+        assert r.status_code == 200, r.text
+        return r.headers["x-aned-server"]
+
+    def both(ask):
+        """Twice the same for each, and not the same for all."""
+        found = [ask(i) for i in range(12)]
+        assert found == [ask(i) for i in range(12)] and set(found) == {"a", "b"}
+    one = {"max_tokens": 1}
+    user = [{"role": "user", "content": "x"}]
+    both(lambda i: where("/v1/messages", {**one, "messages": user}, x_claude_code_session_id=f"s{i}"))
+    both(lambda i: where("/v1/messages", {**one, "messages": [{"role": "user", "content": [{"type": "text", "text": f"{i}?"}]}]}))
+    both(lambda i: where("/v1/completions", {**one, "prompt": f"{i}, once upon a time"}))
+    both(lambda i: where("/v1/responses", {"max_output_tokens": 16, "input": f"{i}?"}))
+    both(lambda i: where("/v1/responses", {"max_output_tokens": 16, "input": "x", "prompt_cache_key": f"k{i}"}))
+    both(lambda i: where("/api/chat", {"stream": False, "options": {"num_predict": 1}, "messages": [{"role": "user", "content": f"{i}?"}]}))
+    system = {"role": "system", "content": "Be brief."}
+    assert len({where("/v1/chat/completions", {**one, "messages": [system, *user, *more]}) for more in (
+        [], [{"role": "assistant", "content": "y"}, {"role": "user", "content": "z"}])}) == 1

@@ -12,13 +12,17 @@ import threading
 import time
 
 import httpx
+import pytest
 
 from conftest import SLOW_S, TOP, Daemon
+from fake import TOOLS, make_home
 
 DOC = TOP / "launchd" / "proxy.md"
 TURNS = 3
 CONVERSATIONS = 200
 WORKERS = 4  # conversations at the same time
+# So long that no other conversation takes its sequence in place (rule 4 of daemon/sched/sched.h: one that loses few tokens is).
+ABOUT = "This is conversation {0}, number {0} of many. Its notes say: " + "; ".join(f"note {{0}}.{n}" for n in range(12)) + ". "
 QUESTIONS = ["What is aned?", "How do I convert a model?", "Where does it listen?"]
 
 
@@ -111,7 +115,7 @@ class Conversation:
         """One turn. After Lost the same turn may be asked again."""
         if not self.messages or self.messages[-1]["role"] != "user":
             n = len(self.turns)
-            text = f"{self.i}. {QUESTIONS[n % len(QUESTIONS)]}"
+            text = (ABOUT.format(self.i) if n == 0 else "") + QUESTIONS[n % len(QUESTIONS)]
             self.messages.append({"role": "user", "content": text})
         server, begun = None, False
         try:
@@ -197,3 +201,36 @@ def moved(chats):
 def client(base, key, **kw):
     return httpx.Client(base_url=base, headers={"Authorization": f"Bearer {key}"}, timeout=120 * SLOW_S, trust_env=False,
                         limits=httpx.Limits(max_connections=None), **kw)
+
+
+@contextlib.contextmanager
+def asking(*asks):
+    """Each is asked in a thread of its own; the futures."""
+    with concurrent.futures.ThreadPoolExecutor(len(asks)) as pool:
+        yield [pool.submit(x) for x in asks]
+
+
+def streaming(c, max_tokens):
+    """(what asks, an event: the first words are here)"""
+    first = threading.Event()
+    return lambda: c.ask(max_tokens, on_first=first.set), first
+
+
+def slow_home(folder):
+    """(home, folder, configuration) of daemons whose model takes 20 ms for a token."""
+    home = make_home(folder / "home", models=("demo",), fake="delay_us 20000\n")
+    return home, folder, f"program = {TOOLS / 'fake_engine'}\n"
+
+
+@pytest.fixture(scope="module")
+def alone(aned, demo_home, tmp_path_factory):
+    """Warm turns of the same conversations with one daemon, without a proxy."""
+    port, = free_ports(1)
+    d = Member(aned, tmp_path_factory.mktemp("alone") / "a", demo_home, "a", port)
+    try:
+        with client(f"http://127.0.0.1:{port}", d.key) as c:
+            chats, lost = run(c, Conversation.KINDS)
+        assert lost == []
+        return warm(chats)
+    finally:
+        d.close()
