@@ -94,12 +94,12 @@ class Conversation:
     that its turns belong together."""
     KINDS = ("header", "field", "system", "first")
 
-    def __init__(self, client, i, kind, header="x-session-id", stream=None):
+    def __init__(self, client, i, kind, stream=None):
         self.client, self.i, self.kind, self.turns = client, i, kind, []
         self.headers, self.more, self.messages = {}, {}, []
         self.stream = i % 2 == 0 if stream is None else stream
         if kind == "header":
-            self.headers[header] = f"conversation-{i}"
+            self.headers["x-session-id"] = f"conversation-{i}"
         elif kind == "field":
             self.more["prompt_cache_key"] = f"conversation-{i}"
         elif kind == "system":
@@ -163,17 +163,19 @@ class Conversation:
         return sum(now.cached >= before.prompt - 1 for before, now in zip(self.turns, self.turns[1:]))
 
 
-def run(client, kinds, header="x-session-id", at=None, n=CONVERSATIONS):
-    """So many conversations, some at a time. at: {so many were begun: what then happens}. -> (conversations, [Lost])"""
-    at, lost, lock = dict(at or {}), [], threading.Lock()
-    chats = [Conversation(client, i, kinds[i % len(kinds)], header) for i in range(n)]
+def run(client, kinds, at=(), n=CONVERSATIONS):
+    """So many conversations, some at a time. at: [(i, server, what)]: what happens in the middle of the first conversation from
+    the i-th on that is there (None: anywhere). -> (conversations, [Lost])"""
+    at, lost, lock = list(at), [], threading.Lock()
+    chats = [Conversation(client, i, kinds[i % len(kinds)]) for i in range(n)]
 
     def hold(c):
-        with lock:
-            what = at.pop(c.i, None)
-        if what:
-            what()
-        for _ in range(TURNS):
+        for turn in range(TURNS):
+            with lock:
+                due = turn == 1 and at and c.i >= at[0][0] and at[0][1] in (None, c.turns[0].server)
+                what = at.pop(0)[2] if due else None
+            if what:
+                what()
             while True:
                 try:
                     c.ask()
@@ -181,11 +183,12 @@ def run(client, kinds, header="x-session-id", at=None, n=CONVERSATIONS):
                 except Lost as e:  # its client asks again
                     with lock:
                         lost.append(e)
-                        assert len(lost) < 100, lost
+                        assert len(lost) < 20, lost[-1]
                     time.sleep(0.05)
     with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
         for f in [pool.submit(hold, c) for c in chats]:
             f.result()
+    assert at == []
     return chats, lost
 
 
