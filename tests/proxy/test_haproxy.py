@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 import world
-from conftest import metric, status, stopped, until, wait_idle
+from conftest import has_ended, metric, status, stopped, until, wait_idle
 from world import (Conversation, Lost, alone, asking, client, free_ports, moved, pair, put, run,  # noqa: F401
                    slow_home, streaming, warm)
 
@@ -187,6 +187,19 @@ def test_a_kill_takes_only_what_was_streaming_there(slow):
     assert streams.ask(8).server == "b" and late.ask(8).server == "b" and late.warm() == 1
 
 
+def test_what_one_has_no_room_for_goes_to_another(aned, tmp_path):
+    home, folder, conf = slow_home(tmp_path)
+    with site(aned, home, folder, conf + "[limits]\nqueue = 1\nstreams = 1\n") as s:
+        one, two, three = s.of("a", False), s.of("a", False, 2000), s.of("a", False, 3000)
+        with asking(lambda: one.ask(100)) as (f,):
+            until(lambda: status(s.a)["running"] == 1)
+            with asking(lambda: two.ask(4)) as (g,):
+                until(lambda: status(s.a)["queued"] == 1)
+                assert three.ask(4).server == "b"
+                assert not f.done() and not g.done()
+        assert f.result().server == g.result().server == "a"
+
+
 def test_a_drained_one_ends_its_streams(slow):
     s = slow
     streams, other = s.of("b", True), s.of("b", False, 2000)
@@ -200,6 +213,21 @@ def test_a_drained_one_ends_its_streams(slow):
     until(lambda: s.ha.open("b") == 0)
     s.ha.say("set server daemons/b state ready")
     assert other.ask(4).server == "b"
+
+
+def test_what_was_warm_is_found_after_a_restart(s):
+    c = s.of("b", False)
+    c.messages[0]["content"] += " ".join(f"more {i}" for i in range(60))  # shorter ones are not saved ([cache] disk_tokens)
+    c.messages = c.messages[:1]
+    assert c.ask().prompt > 256
+    s.ha.say("set server daemons/b state drain")
+    until(lambda: "UP" not in s.ha.stat("b", "status") and s.ha.open("b") == 0)
+    assert s.b.stop() == 0
+    s.b.again()
+    s.ha.say("set server daemons/b state ready")
+    until(lambda: s.ha.up("b"))
+    turn = c.ask()
+    assert turn.server == "b" and turn.cached >= 256
 
 
 def test_sigterm_alone_loses_nothing_that_ends_in_time(s):
@@ -289,6 +317,28 @@ def test_how_a_conversation_is_known(s):
     system = {"role": "system", "content": "Be brief."}
     assert len({where("/v1/chat/completions", {**one, "messages": [system, *user, *more]}) for more in (
         [], [{"role": "assistant", "content": "y"}, {"role": "user", "content": "z"}])}) == 1
+
+
+def test_the_two_daemons_of_the_document(aned, anectl, demo_gguf, tmp_path):
+    """Made as it says, word by word."""
+    ports = free_ports(2)
+    steps = put(world.block("sh"), {"127.0.0.1:11441": f"127.0.0.1:{ports[0]}", "127.0.0.1:11442": f"127.0.0.1:{ports[1]}",
+                                    "aned.sock &\n": "aned.sock & echo $! >>pids\n"})
+    shutil.copy(demo_gguf, tmp_path / "demo.gguf")
+    path = os.pathsep.join([os.path.dirname(aned), os.path.dirname(anectl), os.environ["PATH"]])
+    try:
+        with open(tmp_path / "out", "wb") as out:
+            subprocess.run(["sh", "-eu", "-c", steps], cwd=tmp_path, env=dict(os.environ, HOME=str(tmp_path), PATH=path), check=True,
+                           stdin=subprocess.DEVNULL, stdout=out, stderr=out, timeout=300)
+        key = (tmp_path / "aned-a" / "http.key").read_text().strip()
+        for port in ports:
+            with client(f"http://127.0.0.1:{port}", key) as c:
+                assert Conversation(c, 0, "first").ask().prompt > 0
+    finally:
+        pids = [int(x) for x in (tmp_path / "pids").read_text().split()]
+        for pid in pids:
+            os.kill(pid, signal.SIGTERM)
+        until(lambda: all(has_ended(pid) for pid in pids))
 
 
 def test_over_unix_sockets(aned, demo_home, tmp_path):

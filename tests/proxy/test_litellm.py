@@ -99,6 +99,14 @@ def test_conversations_with_a_header_stay_where_they_are_warm(s, alone):
     assert {t.server for c in chats for t in c.turns} == {"a", "b"}
 
 
+def test_the_headers_it_knows(s):
+    for header in ("x-litellm-session-id", "x-claude-code-session-id"):
+        for i in range(6):
+            c = Conversation(s.client, i, "header")
+            c.headers = {header: f"conversation-{i}"}
+            assert len({c.ask().server for _ in range(4)}) == 1
+
+
 def test_others_do_not(s):
     """What the document says that it cannot do. When this fails, it can, and the document has to say so."""
     chats, lost = run(s.client, ["field", "system", "first"], n=30)
