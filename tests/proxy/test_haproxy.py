@@ -17,8 +17,7 @@ from world import (Conversation, Lost, alone, asking, client, free_ports, moved,
                    slow_home, streaming, warm)
 
 HAPROXY = shutil.which("haproxy", path=os.environ["PATH"] + ":/usr/sbin:/usr/local/sbin")
-if HAPROXY is None:
-    pytest.skip("haproxy is not installed: ./dev test proxy", allow_module_level=True)
+pytestmark = pytest.mark.skipif(HAPROXY is None, reason="haproxy is not installed: ./dev test proxy")
 
 
 class HAProxy:
@@ -286,6 +285,10 @@ def test_longer_than_the_buffer(s):
     assert r.status_code == 200, r.text
     r = s.client.post("/v1/chat/completions", content=b" " * (5 * 2**20), headers={"Content-Type": "application/json"})
     assert r.status_code == 413, r.text
+    s.b.kill(signal.SIGKILL)  # and one that is dead is known before anything is sent
+    r = s.client.post("/v1/chat/completions", content=json.dumps(c.body(1)) + " " * (2 * 2**20),
+                      headers={**c.headers, "Content-Type": "application/json"})
+    assert r.status_code == 200 and r.headers["x-aned-server"] == "a", r.text
 
 
 def test_who_may_ask_stays_as_it_is(s):

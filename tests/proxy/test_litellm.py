@@ -2,6 +2,7 @@
 import contextlib
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -10,13 +11,13 @@ import httpx
 import pytest
 
 import world
-from conftest import status, stopped, until
+from conftest import metric, status, stopped, until, wait_idle
+from test_haproxy import HAPROXY, over_tcp
 from world import (Conversation, Lost, alone, asking, client, free_ports, moved, pair, put, run,  # noqa: F401
                    slow_home, streaming, warm)
 
 LITELLM = pathlib.Path(os.environ.get("ANED_LITELLM", world.TOP / ".build" / "venv-proxy" / "bin" / "litellm"))
-if not LITELLM.exists():
-    pytest.skip("litellm is not installed: ./dev test proxy", allow_module_level=True)
+pytestmark = pytest.mark.skipif(not LITELLM.exists(), reason="litellm is not installed: ./dev test proxy")
 
 
 class LiteLLM:
@@ -46,12 +47,18 @@ class Site:
 
 
 @contextlib.contextmanager
-def site(aned, home, folder, conf=""):
+def site(aned, home, folder, conf="", behind=None):
+    """behind: the port of what stands between, its one deployment: a function of the daemons."""
     a, b = pair(aned, home, folder, conf)
     lite = None
     try:
         port, = free_ports(1)
-        text = put(world.block("yaml"), {"127.0.0.1:11441": f"127.0.0.1:{a.port}", "127.0.0.1:11442": f"127.0.0.1:{b.port}"})
+        text = world.block("yaml")
+        if behind:
+            last = re.search(r"  - model_name.*?^    model_info: {id: b}\n", text[text.index("{id: a}"):], re.S | re.M)[0]
+            text = put(text, {last: "", "127.0.0.1:11441": f"127.0.0.1:{behind(a, b)}"})
+        else:
+            text = put(text, {"127.0.0.1:11441": f"127.0.0.1:{a.port}", "127.0.0.1:11442": f"127.0.0.1:{b.port}"})
         lite = LiteLLM(folder / "litellm", text, a.key, port)
         with client(f"http://127.0.0.1:{port}", a.key) as c:
             def ready():
@@ -142,6 +149,59 @@ def test_a_kill_takes_only_what_was_streaming_there(slow):
     print(e.value)
     assert e.value.begun and e.value.server == "a"
     assert streams.ask(8).server == "b"
+
+
+def test_a_client_that_leaves(slow):
+    """A stream ends with its client. Another answer does not, as the document says."""
+    s = slow
+
+    def cancelled():
+        return metric(s.a, "generations_cancelled_total")
+    c = of(s, "a", True, 1000)
+    c.messages.append({"role": "user", "content": "x"})
+    with s.client.stream("POST", "/v1/chat/completions", json=c.body(400), headers=c.headers) as r:
+        next(r.iter_lines())
+    until(lambda: cancelled() == 1)
+    wait_idle(s.a)
+    c.stream = False
+    with pytest.raises(httpx.ReadTimeout):
+        s.client.post("/v1/chat/completions", json=c.body(300), headers=c.headers, timeout=1)
+    wait_idle(s.a)
+    assert cancelled() == 1
+
+
+def test_answers_that_are_kept(s):
+    """Each is found where it is; one that is nowhere takes no daemon away."""
+    def ask(**more):
+        return s.client.post("/v1/responses", json={"model": "demo", "input": "What is aned?", "max_output_tokens": 16, **more})
+    first = [ask() for _ in range(12)]
+    assert {r.headers["x-litellm-model-id"] for r in first} == {"a", "b"}
+    for r in first:
+        assert ask(previous_response_id="resp_nowhere").status_code == 404
+        then = ask(previous_response_id=r.json()["id"])
+        assert then.status_code == 200, then.text
+        assert then.headers["x-litellm-model-id"] == r.headers["x-litellm-model-id"]
+
+
+@pytest.mark.skipif(HAPROXY is None, reason="haproxy is not installed: ./dev test proxy")
+def test_with_haproxy_behind_it(aned, demo_home, tmp_path):
+    """Conversations of every kind stay where they are warm."""
+    made = []
+
+    def behind(a, b):
+        ha, c = over_tcp(a, b, tmp_path / "haproxy")
+        made.append(ha)
+        c.close()
+        until(lambda: ha.up("a", "b"))
+        return c.base_url.port
+    try:
+        with site(aned, demo_home, tmp_path, behind=behind) as s:
+            chats, lost = run(s.client, Conversation.KINDS, n=40)
+            assert lost == [] and warm(chats) == 80
+            assert all(metric(d, "generations_total") > 0 for d in (s.a, s.b))
+    finally:
+        for ha in made:
+            ha.close()
 
 
 def test_the_key_is_asked_for(s):
