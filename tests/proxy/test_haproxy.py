@@ -30,7 +30,6 @@ class HAProxy:
         self.env = dict(os.environ, XDG_RUNTIME_DIR=str(folder), HOME=str(folder), ANED_KEY=key)
         checked = subprocess.run([HAPROXY, "-c", "-f", folder / "haproxy.cfg"], env=self.env, capture_output=True, text=True)
         assert checked.returncode == 0, checked.stdout + checked.stderr
-        assert "WARNING" not in checked.stderr, checked.stderr
         self.logf = open(folder / "haproxy.log", "ab")
         self.proc = subprocess.Popen([HAPROXY, "-db", "-f", folder / "haproxy.cfg"], env=self.env, stdin=subprocess.DEVNULL,
                                      stdout=self.logf, stderr=self.logf)
