@@ -23,7 +23,7 @@
  *                             at a time, which needs fewer instructions, with
  *                             columns in an order of their own: PAIRS_ONE, a
  *                             single row and column, or PAIRS_ALL
- *   lk_pair(t, p, half, w)    a half of the weights whose indices begin at p
+ *   lk_pair(t, k, half, w)    a half of the weights whose indices are in k
  *   pair_words(q, to)         2 * VB elements of a column: the two parts of the
  *                             first half of a pair, then those of the second
  *
@@ -54,8 +54,8 @@
 #define PAIRS_ALL 2
 #if !defined(LOOK_PAIRS)
 #define LOOK_PAIRS 0
-#define lk_pair(t, p, half, w) \
-    ((void)(t), (void)(p), (void)(half), (void)(w)) /* never used */
+#define lk_pair(t, k, half, w) \
+    ((void)(t), (void)(k), (void)(half), (void)(w)) /* never used */
 #endif
 
 static_assert((int64_t)LOOK_PRODUCTS * WEIGHT_TABLE_PEAK * (int)LINEAR_PEAK <
@@ -237,9 +237,10 @@ INLINE void look_pair(int C, const struct lk_table *t, const char *p,
         HOLD(base[c / 3]);
     }
     HOLD(ldq);
+    const vi k = vi_load((const int16_t *)(const void *)p);
     for (int half = 0; half < 2; half++) {
         UNSET vi w[2];
-        lk_pair(t, (const uint8_t *)(const void *)p, half, w);
+        lk_pair(t, k, half, w);
         for (int part = 0; part < 2; part++) {
             for (int c = 0; c < C; c++) {
                 vi x = vi_load(base[c / 3] + (size_t)(c % 3) * ldq +
@@ -405,7 +406,7 @@ INLINE void look_words_store(int kind, const struct lk_table *t, bool pair,
     for (int half = 0; half < (pair ? 2 : 1); half++, words += VB) {
         UNSET vi w[2];
         if (pair) {
-            lk_pair(t, (const uint8_t *)(const void *)p, half, w);
+            lk_pair(t, vi_load((const int16_t *)(const void *)p), half, w);
         } else {
             look_weights(kind, t, p, w);
         }

@@ -13,9 +13,10 @@
 INLINE void look_pair_one(const struct lk_table *t, const char *p,
                           const int16_t *q, vi a[2])
 {
+    const vi k = vi_load((const int16_t *)(const void *)p); /* once */
     for (int half = 0; half < 2; half++) {
         UNSET vi w[2];
-        lk_pair(t, (const uint8_t *)(const void *)p, half, w);
+        lk_pair(t, k, half, w);
         for (int part = 0; part < 2; part++) {
             a[half] = lk_dot(a[half], w[part],
                              vi_load(q + (2 * half + part) * (VB / 2)));

@@ -179,10 +179,8 @@ INLINE void lk_look4(const struct lk_table *t, const uint8_t *p, vi w[2])
 }
 
 /* Bytes of 32 even weights, or odd ones, and their words. */
-INLINE void lk_pair(const struct lk_table *t, const uint8_t *p, int odd,
-                    vi w[2])
+INLINE void lk_pair(const struct lk_table *t, vi k, int odd, vi w[2])
 {
-    vi k = _mm256_loadu_si256((const void *)p);
     k = _mm256_and_si256(odd ? _mm256_srli_epi16(k, 4) : k,
                          _mm256_set1_epi8(15));
     lk_words(_mm256_shuffle_epi8(t->low[0], k),

@@ -188,10 +188,8 @@ INLINE void lk_look4(const struct lk_table *t, const uint8_t *p, vi w[2])
 }
 
 /* Four indices in a word: no byte is made a word. */
-INLINE void lk_pair(const struct lk_table *t, const uint8_t *p, int half,
-                    vi w[2])
+INLINE void lk_pair(const struct lk_table *t, vi k, int half, vi w[2])
 {
-    vi k = _mm512_loadu_si512((const void *)p);
     k = half ? _mm512_srli_epi16(k, 8) : k;
     w[0] = _mm512_permutexvar_epi16(k, t->entries[0]);
     w[1] = _mm512_permutexvar_epi16(_mm512_srli_epi16(k, 4), t->entries[0]);
