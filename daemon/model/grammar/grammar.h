@@ -51,7 +51,8 @@ CHECKED int grammar_from_regex(const char *text, size_t n, struct grammar **ret,
  * indentation of at most 20, and it stands only behind brackets, ',' and ':'
  * and before closing brackets; numbers have at most 16 digits on either side of
  * the point. A declared key never comes twice and has no second spelling; among
- * the others that is not looked at. oneOf is read as anyOf.
+ * the others that is not looked at. oneOf is taken where it can be seen that no
+ * two of its schemas hold at once (schema_one.c).
  *
  * Words that only describe are ignored; every other word that this cannot hold
  * is an error. Errors: INVALID (no schema, or nothing can be valid),

@@ -4,17 +4,6 @@
 
 #include <string.h>
 
-enum {
-    T_NULL = 1,
-    T_BOOL = 2,
-    T_INTEGER = 4,
-    T_NUMBER = 8,
-    T_STRING = 16,
-    T_ARRAY = 32,
-    T_OBJECT = 64,
-    T_ALL = 127,
-};
-
 /* Words of schemas that are held or only describe; `type`: what a schema
  * without `type` is taken to be that has it. */
 static const struct word {
@@ -122,7 +111,7 @@ void schema_leave(struct schema *c, size_t path_n)
 
 /* --- views --- */
 
-static bool same_text(const struct json *a, const struct json *b)
+bool schema_same(const struct json *a, const struct json *b)
 {
     struct buf x;
     struct buf y;
@@ -153,7 +142,7 @@ const struct json *view_get(struct schema *c, const struct view *v,
     const struct json *r = NULL;
     for (unsigned i = 0; i < v->n; i++) {
         const struct json *w = json_get(v->part[i], word);
-        if (w != NULL && r != NULL && !same_text(r, w)) {
+        if (w != NULL && r != NULL && !schema_same(r, w)) {
             schema_fail(c, ERR_UNSUPPORTED, word,
                         "two different ones that hold at once");
         }
@@ -216,9 +205,7 @@ static int bits_of(struct schema *c, const struct json *type)
     return bits;
 }
 
-/* Types that all parts allow; without the word, those that its words are about.
- */
-static int types_of(struct schema *c, const struct view *v)
+int schema_types(struct schema *c, const struct view *v)
 {
     int types = T_ALL;
     int about = 0;
@@ -258,6 +245,17 @@ static int type_of(const struct json *x)
                                                             : T_NUMBER;
 }
 
+int schema_value_types(const struct json *s)
+{
+    const struct json *one = json_get(s, "const");
+    int types = one != NULL ? type_of(one) : 0;
+    for (const struct json *x = json_first(json_get(s, "enum"));
+         one == NULL && x != NULL; x = json_next(x)) {
+        types |= type_of(x);
+    }
+    return types;
+}
+
 /* A value word for word. */
 static void literal(struct schema *c, const struct json *x, uint32_t from,
                     uint32_t to)
@@ -292,7 +290,7 @@ static void values(struct schema *c, const struct view *v, int types,
     for (const struct json *x = list != NULL ? json_first(list) : one;
          x != NULL; x = list != NULL ? json_next(x) : NULL) {
         if ((types & type_of(x)) != 0 &&
-            (one == NULL || x == one || same_text(x, one))) {
+            (one == NULL || x == one || schema_same(x, one))) {
             literal(c, x, from, to);
             n++;
         }
@@ -307,7 +305,7 @@ void schema_all(struct schema *c, const struct view *v, uint32_t from,
                 uint32_t to)
 {
     struct builder *b = &c->b;
-    int types = types_of(c, v);
+    int types = schema_types(c, v);
     if (types == 0) {
         schema_fail(c, ERR_INVALID, "type", "no type is valid");
     }

@@ -60,6 +60,28 @@ unsigned schema_words(struct schema *c, const struct json *s,
 uint32_t schema_rule(struct schema *c, const struct json *target,
                      const char *name);
 
+/* Sets of types. A number without a fraction is an integer. */
+enum {
+    T_NULL = 1,
+    T_BOOL = 2,
+    T_INTEGER = 4,
+    T_NUMBER = 8,
+    T_STRING = 16,
+    T_ARRAY = 32,
+    T_OBJECT = 64,
+    T_ALL = 127,
+};
+/* Types that all parts allow; without `type`, those that its words are about.
+ */
+int schema_types(struct schema *c, const struct view *v);
+/* The types of the values of const or enum. */
+int schema_value_types(const struct json *s);
+/* Are two values written alike? */
+bool schema_same(const struct json *a, const struct json *b);
+/* Where s leads that is nothing but a $ref, `most` times; else s. */
+const struct json *schema_target(struct schema *c, const struct json *s,
+                                 unsigned most);
+
 /* The value of a word, NULL if no part has it. Parts that differ about it are an
  * error. */
 const struct json *view_get(struct schema *c, const struct view *v,
@@ -79,6 +101,10 @@ void schema_join(struct schema *c, const struct view *schemas, uint32_t from,
 /* The same of objects without $ref, allOf, anyOf, oneOf. */
 void schema_all(struct schema *c, const struct view *v, uint32_t from,
                 uint32_t to);
+
+/* An error unless at most one branch of s's oneOf can hold. alone: no schema
+ * but s holds for the same value. */
+void schema_one(struct schema *c, const struct json *s, bool alone);
 
 void schema_string(struct schema *c, const struct view *v, uint32_t from,
                    uint32_t to);

@@ -80,6 +80,21 @@ static const struct json *target_of(struct schema *c, const struct json *s)
     return to;
 }
 
+const struct json *schema_target(struct schema *c, const struct json *s,
+                                 unsigned most)
+{
+    while (most-- > 0 && json_type(s) == JSON_OBJECT &&
+           json_get(s, "$ref") != NULL && schema_words(c, s, VALUE) == 0 &&
+           schema_words(c, s, JOIN) == 1) {
+        const struct json *to = target_of(c, s);
+        if (to == NULL) {
+            break;
+        }
+        s = to;
+    }
+    return s;
+}
+
 uint32_t schema_rule(struct schema *c, const struct json *target,
                      const char *name)
 {
@@ -135,6 +150,8 @@ static void join(struct schema *c, struct view *v, struct pending *t,
         }
         return;
     }
+    bool alone = v->n == 0 && t->n == 0 && t->n_any == 0 &&
+                 schema_words(c, s, JOIN) == 1;
     if (schema_words(c, s, VALUE) > 0) {
         push(c, v->part, &v->n, s);
     }
@@ -169,6 +186,7 @@ static void join(struct schema *c, struct view *v, struct pending *t,
         push(c, t->any, &t->n_any, any);
     }
     if (one != NULL) {
+        schema_one(c, s, alone);
         push(c, t->any, &t->n_any, one);
     }
 }

@@ -3,6 +3,14 @@
 #include "grammar_check.h"
 #include "proto/json.h"
 
+/* A union with a tag, as many clients make them. */
+#define TAGGED                                                                 \
+    "{\"$defs\":{\"a\":{\"type\":\"object\",\"properties\":{\"kind\":{\"const\":" \
+    "\"a\"},\"x\":{\"type\":\"null\"}},\"required\":[\"kind\",\"x\"]},\"b\":{"     \
+    "\"type\":\"object\",\"properties\":{\"kind\":{\"const\":\"b\"},\"y\":{"       \
+    "\"type\":\"boolean\"}},\"required\":[\"kind\",\"y\"]}},\"oneOf\":[{"          \
+    "\"$ref\":\"#/$defs/a\"},{\"$ref\":\"#/$defs/b\"}]}"
+
 struct row {
     const char *schema, *text;
     bool want;
@@ -241,6 +249,23 @@ static void test_values(void **state)
          false},
         {"{\"oneOf\":[{\"const\":1},{\"const\":\"b\"}]}", "\"b\"", true},
         {"{\"oneOf\":[{\"const\":1},{\"const\":\"b\"}]}", "2", false},
+        {"{\"oneOf\":[{\"type\":\"null\"},{\"type\":\"string\"},{\"type\":"
+         "\"array\"}]}", "[]", true},
+        {TAGGED, "{\"kind\":\"a\",\"x\":null}", true},
+        {TAGGED, "{\"kind\":\"b\",\"y\":true}", true},
+        {TAGGED, "{\"kind\":\"b\",\"x\":null}", false},
+        {"{\"properties\":{\"n\":{\"type\":\"null\"}},\"oneOf\":[{"
+         "\"properties\":{\"x\":true},\"required\":[\"x\"]},{\"properties\":{"
+         "\"y\":true},\"required\":[\"y\"]}]}", "{\"n\":null,\"y\":1}",
+         true},
+        {"{\"oneOf\":[{\"properties\":{\"x\":{}},\"required\":[\"x\"],"
+         "\"additionalProperties\":false},{\"properties\":{\"x\":{},\"y\":{}},"
+         "\"required\":[\"x\",\"y\"],\"additionalProperties\":false}]}",
+         "{\"x\":1,\"y\":2}", true},
+        {"{\"oneOf\":[{\"type\":\"object\",\"properties\":{\"t\":{\"type\":"
+         "\"integer\"}},\"required\":[\"t\"]},{\"type\":\"object\","
+         "\"properties\":{\"t\":{\"type\":\"string\"}},\"required\":[\"t\"]}"
+         "]}", "{\"t\":\"s\"}", true},
         {"{\"type\":\"string\",\"anyOf\":[{\"maxLength\":1},{\"minLength\":3}]"
          "}", "\"a\"", true},
         {"{\"type\":\"string\",\"anyOf\":[{\"maxLength\":1},{\"minLength\":3}]"
@@ -480,6 +505,23 @@ static void test_refused(void **state)
          "nothing can match", ERR_INVALID},
         {"false", "nothing is valid", ERR_INVALID},
         {"{\"anyOf\":[]}", "anyOf: is no list", ERR_INVALID},
+        {"{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]}",
+         "#: oneOf: two of its", ERR_UNSUPPORTED},
+        {"{\"oneOf\":[{\"type\":\"string\"},{\"const\":\"b\"}]}",
+         "#: oneOf: two of its", ERR_UNSUPPORTED},
+        {"{\"oneOf\":[true,{\"type\":\"null\"}]}", "#: oneOf: two of its",
+         ERR_UNSUPPORTED},
+        {"{\"oneOf\":[{\"enum\":[1,2]},{\"enum\":[2,3]}]}",
+         "#: oneOf: two of its", ERR_UNSUPPORTED},
+        /* "y" may stand beside "x" and makes both hold */
+        {"{\"oneOf\":[{\"properties\":{\"x\":{},\"y\":{}},\"required\":[\"x\"]"
+         "},{\"properties\":{\"y\":{}},\"required\":[\"y\"]}]}",
+         "#: oneOf: two of its", ERR_UNSUPPORTED},
+        /* and so may it here, from the schema beside */
+        {"{\"allOf\":[{\"oneOf\":[{\"properties\":{\"x\":{}},\"required\":["
+         "\"x\"]},{\"properties\":{\"y\":{}},\"required\":[\"y\"]}]},{"
+         "\"properties\":{\"y\":{}}}]}", "oneOf: two of its",
+         ERR_UNSUPPORTED},
         {"{\"items\":[{}]}", "its word is prefixItems", ERR_UNSUPPORTED},
         {"{\"minItems\":3,\"maxItems\":2}", "more than there can be",
          ERR_INVALID},
