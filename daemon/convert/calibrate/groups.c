@@ -186,7 +186,8 @@ uint64_t calibrate_bytes(const struct decoder *d,
     uint64_t k = widest(d, forms);
     /* the sums, the factor, the shift; panels on their way into sums; and a
      * margin for blocks of rows */
-    return 3 * 4 * k * k + 4 * k * (2 * REFERENCE_TOKENS_MAX + 2 * STRIPS_TOKENS) +
+    return 3 * 4 * k * k +
+           4 * k * (2 * REFERENCE_TOKENS_MAX + 2 * STRIPS_TOKENS) +
            streams_bytes(d, sequences) + ((uint64_t)64 << 20);
 }
 

@@ -58,7 +58,7 @@ static void fill_right(const struct strips *s, const struct strips_from *from,
     size_t n = s->depth;
     for (size_t c = 0; c < TILE; c++) {
         size_t f = strip * TILE + c;
-        float *to = s->right + strip * TILE * n + c / GEMM_LANES * GEMM_LANES * n;
+        float *to = s->right + (strip * TILE + c / GEMM_LANES * GEMM_LANES) * n;
         const float *x = from->right + f * from->stride;
         for (size_t t = 0; t < n; t++) {
             to[t * GEMM_LANES + c % GEMM_LANES] = f < s->right_rows ? x[t] : 0;

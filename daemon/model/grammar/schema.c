@@ -68,13 +68,13 @@ unsigned schema_words(struct schema *c, const struct json *s,
 {
     unsigned n = 0;
     if (json_type(s) != JSON_OBJECT) {
-        schema_fail(c, ERR_INVALID, "", "neither an object nor true or false");
+        schema_deny(c, ERR_INVALID, "", "neither an object nor true or false");
         return 0;
     }
     for (const struct json *w = json_first(s); w != NULL; w = json_next(w)) {
         const struct word *k = find_word(json_key(w));
         if (k == NULL && strncmp(json_key(w), "x-", 2) != 0) {
-            schema_fail(c, ERR_UNSUPPORTED, json_key(w),
+            schema_deny(c, ERR_UNSUPPORTED, json_key(w),
                         "this word is not supported");
         }
         n += k != NULL && k->kind == kind;
@@ -84,7 +84,7 @@ unsigned schema_words(struct schema *c, const struct json *s,
 
 /* --- paths and errors --- */
 
-void schema_fail(struct schema *c, int code, const char *word,
+void schema_deny(struct schema *c, int code, const char *word,
                  const char *what)
 {
     (void)build_fail(&c->b, code, "schema %s: %s%s%s", c->path, word,
@@ -143,7 +143,7 @@ const struct json *view_get(struct schema *c, const struct view *v,
     for (unsigned i = 0; i < v->n; i++) {
         const struct json *w = json_get(v->part[i], word);
         if (w != NULL && r != NULL && !schema_same(r, w)) {
-            schema_fail(c, ERR_UNSUPPORTED, word,
+            schema_deny(c, ERR_UNSUPPORTED, word,
                         "two different ones that hold at once");
         }
         r = r == NULL ? w : r;
@@ -159,7 +159,7 @@ uint32_t view_count(struct schema *c, const struct view *v, const char *word,
     if (w != NULL && !json_int(w, 0, GRAMMAR_REPEAT_MAX, &n)) {
         bool large = json_type(w) == JSON_NUMBER &&
                      json_num(w) > (double)GRAMMAR_REPEAT_MAX;
-        schema_fail(c, large ? ERR_TOO_BIG : ERR_INVALID, word,
+        schema_deny(c, large ? ERR_TOO_BIG : ERR_INVALID, word,
                     large ? "larger than the limit" : "is no count");
     }
     return (uint32_t)n;
@@ -200,7 +200,7 @@ static int bits_of(struct schema *c, const struct json *type)
         }
     }
     if (bits == 0) {
-        schema_fail(c, ERR_INVALID, "type", "no type, or list of types");
+        schema_deny(c, ERR_INVALID, "type", "no type, or list of types");
     }
     return bits;
 }
@@ -264,7 +264,7 @@ static void literal(struct schema *c, const struct json *x, uint32_t from,
     buf_init(&text, GRAMMAR_SOURCE_MAX);
     json_write(x, false, &text);
     if (!buf_ok(&text)) {
-        schema_fail(c, ERR_TOO_BIG, "enum", "a value is too long");
+        schema_deny(c, ERR_TOO_BIG, "enum", "a value is too long");
     } else {
         build_empty(&c->b, build_text(&c->b, from, text.p, text.n), to);
     }
@@ -279,12 +279,12 @@ static void values(struct schema *c, const struct view *v, int types,
     unsigned n = 0;
     for (size_t i = 0; i < countof(words); i++) {
         if (words[i].type != 0 && view_part(v, words[i].name) != NULL) {
-            schema_fail(c, ERR_UNSUPPORTED, words[i].name,
+            schema_deny(c, ERR_UNSUPPORTED, words[i].name,
                         "beside enum or const");
         }
     }
     if (list != NULL && json_type(list) != JSON_ARRAY) {
-        schema_fail(c, ERR_INVALID, "enum", "is no list");
+        schema_deny(c, ERR_INVALID, "enum", "is no list");
         return;
     }
     for (const struct json *x = list != NULL ? json_first(list) : one;
@@ -296,7 +296,7 @@ static void values(struct schema *c, const struct view *v, int types,
         }
     }
     if (n == 0) {
-        schema_fail(c, ERR_INVALID, list != NULL ? "enum" : "const",
+        schema_deny(c, ERR_INVALID, list != NULL ? "enum" : "const",
                     "no value is valid");
     }
 }
@@ -307,7 +307,7 @@ void schema_all(struct schema *c, const struct view *v, uint32_t from,
     struct builder *b = &c->b;
     int types = schema_types(c, v);
     if (types == 0) {
-        schema_fail(c, ERR_INVALID, "type", "no type is valid");
+        schema_deny(c, ERR_INVALID, "type", "no type is valid");
     }
     if (view_part(v, "enum") != NULL || view_part(v, "const") != NULL) {
         values(c, v, types, from, to);

@@ -44,7 +44,7 @@ struct schema {
 };
 
 /* Set an error about a word at the present path. */
-void schema_fail(struct schema *c, int code, const char *word,
+void schema_deny(struct schema *c, int code, const char *word,
                  const char *what);
 /* Go into a member, and back to the length that this returned. */
 size_t schema_enter(struct schema *c, const char *word, const char *name);

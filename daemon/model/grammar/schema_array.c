@@ -55,7 +55,7 @@ void schema_array(struct schema *c, const struct view *v, uint32_t from,
     uint32_t n = prefix != NULL ? (uint32_t)json_count(prefix) : 0;
     if ((prefix != NULL && json_type(prefix) != JSON_ARRAY) ||
         (items != NULL && json_type(items) == JSON_ARRAY)) {
-        schema_fail(c, ERR_UNSUPPORTED,
+        schema_deny(c, ERR_UNSUPPORTED,
                     prefix != NULL ? "prefixItems" : "items",
                     prefix != NULL ? "is no list"
                                    : "a list; its word is prefixItems");
@@ -63,12 +63,12 @@ void schema_array(struct schema *c, const struct view *v, uint32_t from,
     }
     if (prefix != NULL && items != NULL &&
         view_part(v, "items") != view_part(v, "prefixItems")) {
-        schema_fail(c, ERR_UNSUPPORTED, "items",
+        schema_deny(c, ERR_UNSUPPORTED, "items",
                     "together with another schema's prefixItems");
     }
     uint32_t rest = rest_rule(c, items, n, min, &max);
     if (min > max) {
-        schema_fail(c, ERR_INVALID, "minItems", "more than there can be");
+        schema_deny(c, ERR_INVALID, "minItems", "more than there can be");
     }
     const struct json *own = json_first(prefix);
     uint32_t at = build_text(b, from, "[", 1);

@@ -73,7 +73,7 @@ static const struct json *target_of(struct schema *c, const struct json *s)
     const struct json *to = ref != NULL ? resolve(c, ref) : NULL;
     if (to == NULL) {
         bool local = ref == NULL || *ref == '#';
-        schema_fail(c, local ? ERR_INVALID : ERR_UNSUPPORTED, "$ref",
+        schema_deny(c, local ? ERR_INVALID : ERR_UNSUPPORTED, "$ref",
                     local ? "leads to nothing"
                           : "only references into the schema itself");
     }
@@ -104,7 +104,7 @@ uint32_t schema_rule(struct schema *c, const struct json *target,
         }
     }
     if (c->n_refs == GRAMMAR_REFS_MAX) {
-        schema_fail(c, ERR_TOO_BIG, "$ref", "too many different ones");
+        schema_deny(c, ERR_TOO_BIG, "$ref", "too many different ones");
         return 0;
     }
     if (c->n_refs == c->cap_refs) {
@@ -134,7 +134,7 @@ static void push(struct schema *c, const struct json **list, unsigned *n,
                  const struct json *s)
 {
     if (*n == GRAMMAR_PARTS_MAX) {
-        schema_fail(c, ERR_TOO_BIG, "", "too many schemas that hold at once");
+        schema_deny(c, ERR_TOO_BIG, "", "too many schemas that hold at once");
         return;
     }
     list[(*n)++] = s;
@@ -146,7 +146,7 @@ static void join(struct schema *c, struct view *v, struct pending *t,
 {
     if (json_type(s) == JSON_BOOL) {
         if (!json_bool(s)) {
-            schema_fail(c, ERR_INVALID, "false", "nothing is valid");
+            schema_deny(c, ERR_INVALID, "false", "nothing is valid");
         }
         return;
     }
@@ -163,7 +163,7 @@ static void join(struct schema *c, struct view *v, struct pending *t,
     for (size_t i = 0; i < countof(lists); i++) {
         if (lists[i] != NULL && (json_type(lists[i]) != JSON_ARRAY ||
                                  json_first(lists[i]) == NULL)) {
-            schema_fail(c, ERR_INVALID, names[i], "is no list of schemas");
+            schema_deny(c, ERR_INVALID, names[i], "is no list of schemas");
             return;
         }
     }
@@ -194,7 +194,7 @@ static void join(struct schema *c, struct view *v, struct pending *t,
 static bool deeper(struct schema *c)
 {
     if (++c->depth > GRAMMAR_DEPTH_MAX) {
-        schema_fail(c, ERR_TOO_BIG, "", "schemas are nested too deep");
+        schema_deny(c, ERR_TOO_BIG, "", "schemas are nested too deep");
     }
     return c->b.rc == 0;
 }
@@ -230,7 +230,7 @@ static void expand(struct schema *c, struct view *v, struct pending *t,
 {
     for (unsigned joined = 0; t->n > 0 && c->b.rc == 0; joined++) {
         if (joined == 4 * GRAMMAR_PARTS_MAX) { /* references go round */
-            schema_fail(c, ERR_TOO_BIG, "",
+            schema_deny(c, ERR_TOO_BIG, "",
                         "too many schemas that hold at once");
             return;
         }

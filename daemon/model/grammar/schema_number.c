@@ -191,7 +191,7 @@ static bool whole_bound(struct schema *c, const char *word, double d,
                         bool integer, bool up, struct bound *x)
 {
     if (d > (double)EXACT_MAX || d < -(double)EXACT_MAX) {
-        schema_fail(c, ERR_UNSUPPORTED, word, "beyond 2^53");
+        schema_deny(c, ERR_UNSUPPORTED, word, "beyond 2^53");
         return false;
     }
     x->at = (int64_t)d;
@@ -199,7 +199,7 @@ static bool whole_bound(struct schema *c, const char *word, double d,
         return true;
     }
     if (!integer) {
-        schema_fail(c, ERR_UNSUPPORTED, word,
+        schema_deny(c, ERR_UNSUPPORTED, word,
                     "a bound of numbers that is no integer");
         return false;
     }
@@ -226,7 +226,7 @@ static void bound_of(struct schema *c, const struct view *v, bool integer,
             continue;
         }
         if (json_type(w) != JSON_NUMBER) {
-            schema_fail(c, ERR_INVALID, words[i], "is no number");
+            schema_deny(c, ERR_INVALID, words[i], "is no number");
             return;
         }
         if (!whole_bound(c, words[i], json_num(w), integer, up, &x)) {
@@ -261,12 +261,12 @@ void schema_number(struct schema *c, const struct view *v, bool integer,
         hi.open = false;
     }
     if (lo.at > hi.at || (lo.at == hi.at && (lo.open || hi.open))) {
-        schema_fail(c, ERR_INVALID, lo.given ? "minimum" : "maximum",
+        schema_deny(c, ERR_INVALID, lo.given ? "minimum" : "maximum",
                     "no number is valid");
     } else if (integer) {
         integers(b, lo.at, hi.at, from, to);
     } else if (fraction_digits(lo, hi) == 0) {
-        schema_fail(c, ERR_UNSUPPORTED,
+        schema_deny(c, ERR_UNSUPPORTED,
                     lo.open ? "exclusiveMinimum" : "exclusiveMaximum",
                     "more digits than a fraction leaves room for");
     } else {

@@ -52,7 +52,7 @@ static struct property *declare(struct object *o, const char *name)
         struct property *list =
             arena_array(&o->c->b.arena, cap, sizeof(*list));
         if (list == NULL || cap > JSON_MEMBERS_MAX) {
-            schema_fail(o->c, ERR_TOO_BIG, "properties", "too many");
+            schema_deny(o->c, ERR_TOO_BIG, "properties", "too many");
             return NULL;
         }
         if (o->n > 0) {
@@ -73,7 +73,7 @@ static void read_properties(struct object *o)
     for (unsigned i = 0; i < o->v->n; i++) {
         const struct json *all = json_get(o->v->part[i], "properties");
         if (all != NULL && json_type(all) != JSON_OBJECT) {
-            schema_fail(c, ERR_INVALID, "properties", "is no object");
+            schema_deny(c, ERR_INVALID, "properties", "is no object");
             return;
         }
         for (const struct json *p = json_first(all);
@@ -89,7 +89,7 @@ static void read_required(struct object *o)
     for (unsigned i = 0; i < o->v->n; i++) {
         const struct json *all = json_get(o->v->part[i], "required");
         if (all != NULL && json_type(all) != JSON_ARRAY) {
-            schema_fail(c, ERR_INVALID, "required", "is no list");
+            schema_deny(c, ERR_INVALID, "required", "is no list");
             return;
         }
         for (const struct json *p = json_first(all);
@@ -97,7 +97,7 @@ static void read_required(struct object *o)
             struct property *x =
                 json_str(p) != NULL ? declare(o, json_str(p)) : NULL;
             if (x == NULL) {
-                schema_fail(c, ERR_INVALID, "required", "is no list of names");
+                schema_deny(c, ERR_INVALID, "required", "is no list of names");
                 return;
             }
             x->required = true;
@@ -142,12 +142,12 @@ static void read_names(struct object *o)
     const struct json *pattern = json_get(o->names, "pattern");
     if (json_get(o->names, "$ref") != NULL ||
         json_type(o->names) != JSON_OBJECT) {
-        schema_fail(c, ERR_UNSUPPORTED, "propertyNames",
+        schema_deny(c, ERR_UNSUPPORTED, "propertyNames",
                     "holds neither enum, pattern nor a length");
         return;
     }
     if (list == NULL && o->n > 0) {
-        schema_fail(c, ERR_UNSUPPORTED, "propertyNames",
+        schema_deny(c, ERR_UNSUPPORTED, "propertyNames",
                     "together with names that are declared");
         return;
     }
@@ -223,7 +223,7 @@ static void member(struct object *o, const struct property *p, uint32_t from,
     struct view schemas;
     if (!schemas_of(o, p, &schemas)) {
         if (p->required) {
-            schema_fail(o->c, ERR_INVALID, p->name,
+            schema_deny(o->c, ERR_INVALID, p->name,
                         "is required, but no value is valid");
         }
         return;
@@ -317,7 +317,7 @@ static uint32_t other_key(struct object *o, uint32_t from)
     k.names = arena_array(&b->arena, o->n, sizeof(*k.names));
     struct branch *work = arena_array(&b->arena, bytes, sizeof(*work));
     if (k.names == NULL || work == NULL) {
-        schema_fail(o->c, ERR_TOO_BIG, "properties", "too long");
+        schema_deny(o->c, ERR_TOO_BIG, "properties", "too long");
         return 0;
     }
     for (size_t i = 0; i < o->n; i++) {
@@ -353,7 +353,7 @@ static void others(struct object *o, uint32_t from, uint32_t to)
                 ok |= strcmp(known[i], json_key(w)) == 0;
             }
             if (!ok) {
-                schema_fail(c, ERR_UNSUPPORTED, json_key(w),
+                schema_deny(c, ERR_UNSUPPORTED, json_key(w),
                             "this word is not supported here");
             }
         }

@@ -1,8 +1,8 @@
 /* schema_one.c - oneOf: exactly one branch holds.
  *
  * A grammar of all branches gives values of some branch; that no other holds
- * must be known beforehand. It is where, for each two branches, nothing that the
- * grammar writes for the one is valid by the other, because
+ * must be known beforehand. It is known where, for each two branches, nothing
+ * that the grammar writes for the one is valid by the other, because
  *
  *   - their types differ, or their values (const, enum);
  *   - of objects: the other requires a key that is never written here, or
@@ -199,7 +199,7 @@ void schema_one(struct schema *c, const struct json *s, bool alone)
             const struct branch a = {x, s, !alone};
             const struct branch b = {y, s, !alone};
             if (!excludes(c, a, b, 0) || !excludes(c, b, a, 0)) {
-                schema_fail(c, ERR_UNSUPPORTED, "oneOf",
+                schema_deny(c, ERR_UNSUPPORTED, "oneOf",
                             "two of its schemas may hold at once, which is "
                             "then not valid; anyOf takes that");
                 return;

@@ -43,7 +43,7 @@ static const char *pattern_of(struct schema *c, const char *format)
             return formats[i].pattern;
         }
     }
-    schema_fail(c, ERR_UNSUPPORTED, "format",
+    schema_deny(c, ERR_UNSUPPORTED, "format",
                 format != NULL ? "this format is not supported"
                                : "is no string");
     return NULL;
@@ -76,13 +76,13 @@ void schema_string(struct schema *c, const struct view *v, uint32_t from,
     uint32_t max = view_count(c, v, "maxLength", BUILD_ANY);
     bool bounds = min > 0 || max != BUILD_ANY;
     if ((pattern != NULL) + (format != NULL) + bounds > 1) {
-        schema_fail(c, ERR_UNSUPPORTED, pattern != NULL ? "pattern" : "format",
+        schema_deny(c, ERR_UNSUPPORTED, pattern != NULL ? "pattern" : "format",
                     pattern != NULL && format != NULL
                         ? "together with format"
                         : "together with minLength or maxLength");
     } else if (pattern != NULL) {
         if (json_str(pattern) == NULL) {
-            schema_fail(c, ERR_INVALID, "pattern", "is no string");
+            schema_deny(c, ERR_INVALID, "pattern", "is no string");
             return;
         }
         by_pattern(c, "pattern", json_str(pattern), from, to);
@@ -94,7 +94,7 @@ void schema_string(struct schema *c, const struct view *v, uint32_t from,
     } else if (!bounds) {
         build_call(b, from, c->json.string, to);
     } else if (min > max) {
-        schema_fail(c, ERR_INVALID, "minLength", "is more than maxLength");
+        schema_deny(c, ERR_INVALID, "minLength", "is more than maxLength");
     } else {
         uint32_t body = build_text(b, from, "\"", 1);
         body = build_repeat_rule(b, body, c->json.character, min, max);
