@@ -121,6 +121,10 @@
 #define GRAMMAR_PATH_MAX   256u  /* bytes of a path in a schema, for errors */
 #define GRAMMAR_PARTS_MAX  32u   /* schemas that hold at once (allOf) */
 #define GRAMMAR_REFS_MAX   4096u /* different references of a schema */
+#define GRAMMAR_TEXT_MAX   MIB(1) /* of a constraint: schemas of all tools */
+#define GRAMMAR_FORMS_MAX  4096u  /* in one constraint, with strings to look for */
+#define GRAMMAR_FORMS_DEPTH_MAX 24 /* forms in each other: they recurse */
+#define GRAMMAR_FIND_MAX   KIB(4) /* bytes of strings that are looked for at once */
 #define MATCH_HEADS_MAX    8192u /* places in a grammar where a text may stand */
 #define MATCH_STACK_MAX    512u  /* rules in each other; readers take 32 levels */
 #define MATCH_STACKS_MAX   (1u << 18)
