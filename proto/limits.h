@@ -132,6 +132,10 @@
 #define MATCH_BYTES_MAX    MIB(32) /* of them */
 #define MATCH_PLAIN_MAX    40u /* characters that are looked ahead at once */
 #define MATCH_PLAIN_MIN    20u /* fewer are looked at anew: most tokens are shorter */
+#define CONSTRAINT_BYTES_MAX KIB(320) /* text that goes to the engine: a grammar
+                                     and what stands around it */
+#define CONSTRAINTS_IDLE 16u /* kept of those that no stream has */
+#define FORCED_BYTES_MAX 512u /* text that is looked ahead */
 #define MASK_CACHE_MAX     MIB(16) /* 850 masks of 151,936 tokens */
 
 /* --- JSON (cJSON takes up to 40 times the memory of its input) --- */

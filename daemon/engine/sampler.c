@@ -1,5 +1,6 @@
 /* sampler.c - see sampler.h: random numbers, bias and penalties, and the order
  * of things; sampler_filter.c decides which tokens are left. */
+#include <math.h>
 #include <string.h>
 
 #include "base/fmath.h"
@@ -31,9 +32,10 @@ void sampler_philox(const uint32_t ctr[4], const uint32_t key[2],
     memcpy(ret, c, sizeof(c));
 }
 
-double sampler_random(uint64_t seed, uint32_t choice, uint32_t index)
+double sampler_random(uint64_t seed, uint32_t choice, uint32_t index,
+                      uint32_t which)
 {
-    const uint32_t ctr[4] = {choice, index, 0, 0};
+    const uint32_t ctr[4] = {choice, index, which, 0};
     const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
     uint32_t r[4];
     sampler_philox(ctr, key, r);
@@ -86,6 +88,8 @@ void sampler_free(struct sampler *s)
     free(s->sort[0]);
     free(s->sort[1]);
     free(s->probs);
+    free(s->mask);
+    free(s->masked);
     free(s);
 }
 
@@ -208,17 +212,32 @@ static void fill_logprobs(struct sampler *s, const float *logits, uint32_t best,
 /* From adjusted logits. */
 static int32_t draw(struct sampler *s, const float *x,
                     const struct msg_sampling *p, uint32_t best,
-                    uint32_t out_index)
+                    uint32_t out_index, uint32_t which)
 {
     if (!(p->temperature > 0)) {
         return (int32_t)best;
     }
-    double u = sampler_random(p->seed, p->choice, out_index);
+    double u = sampler_random(p->seed, p->choice, out_index, which);
     if (!sampler_has_filter(s, p)) {
         return sampler_draw_all(s, x, u);
     }
     sampler_filter(s, x, p);
     return sampler_draw_list(s, u);
+}
+
+/* The log-probabilities that p wants of ret->id, and of the likeliest, among all
+ * tokens. */
+static int of_all(struct sampler *s, const float *logits,
+                  const struct msg_sampling *p, struct msg_token *ret,
+                  struct err *e)
+{
+    uint32_t best = 0;
+    if (p->no_logprob && p->logprobs == 0) {
+        return 0;
+    }
+    RETERR(sampler_argmax(s, logits, &best, e));
+    fill_logprobs(s, logits, best, p->logprobs, ret);
+    return 0;
 }
 
 int sampler_draw(struct sampler *s, float *logits, const struct msg_sampling *p,
@@ -230,17 +249,53 @@ int sampler_draw(struct sampler *s, float *logits, const struct msg_sampling *p,
     int rc = prepare(s, logits, p, history, n_history, &best, e);
     bool adjusted = s->n_undo > 0;
     if (rc == 0) {
-        *ret = (struct msg_token){.id = draw(s, logits, p, best, out_index)};
+        *ret = (struct msg_token){.id = draw(s, logits, p, best, out_index, 0)};
     }
     put_back(s, logits);
     if (rc != 0 || !raw) {
         return rc;
     }
     if (adjusted) {
-        RETERR(sampler_argmax(s, logits, &best, e));
+        return of_all(s, logits, p, ret, e);
     }
     fill_logprobs(s, logits, best, p->logprobs, ret);
     return 0;
+}
+
+/* --- under a mask --- */
+
+uint64_t *sampler_mask(struct sampler *s)
+{
+    if (s->mask == NULL) {
+        s->mask = calloc(((size_t)s->vocab + 63) / 64, sizeof(*s->mask));
+        s->masked = calloc(s->vocab, sizeof(*s->masked));
+    }
+    return s->masked != NULL ? s->mask : NULL;
+}
+
+int sampler_draw_masked(struct sampler *s, float *logits,
+                        const struct msg_sampling *p, const int32_t *history,
+                        size_t n_history, uint32_t out_index,
+                        const uint64_t *mask, struct msg_token *ret,
+                        struct err *e)
+{
+    uint32_t best = 0;
+    must(s->masked != NULL);
+    for (uint32_t i = 0; i < s->vocab; i++) {
+        bool allowed = (mask[i / 64] >> i % 64 & 1) != 0;
+        s->masked[i] = allowed ? logits[i] : -INFINITY;
+    }
+    int rc = prepare(s, s->masked, p, history, n_history, &best, e);
+    if (rc == 0) {
+        *ret = (struct msg_token){
+            .id = draw(s, s->masked, p, best, out_index, 1)};
+    }
+    s->n_undo = 0; /* the copy is not used again */
+    if (rc != 0) {
+        return err_set(e, rc,
+                       "none of the tokens that the grammar allows can be drawn");
+    }
+    return of_all(s, logits, p, ret, e);
 }
 
 const double *sampler_probs(struct sampler *s, float *logits,

@@ -5,7 +5,8 @@
  * min-p -> inverse CDF in id order with one random number. Greedy
  * (temperature 0) takes the largest after bias and penalties, ties to the
  * lowest id. The random number is Philox4x32-10 keyed by the seed, counter
- * (choice, out_index): a seed gives the same text for ever. All sums run in id
+ * (choice, out_index, which): `which` is 0, but 1 for the second draw under a
+ * grammar. A seed gives the same text for ever. All sums run in id
  * order in double. repeat_last_n limits the repeat penalty only; frequency and
  * presence count the whole sequence.
  */
@@ -15,7 +16,8 @@
 
 /* Uniform in [0, 1) with 53 bits. Source: Salmon et al., "Parallel random
  * numbers: as easy as 1, 2, 3", SC11 (Philox4x32-10). */
-double sampler_random(uint64_t seed, uint32_t choice, uint32_t index);
+double sampler_random(uint64_t seed, uint32_t choice, uint32_t index,
+                      uint32_t which);
 /* The generator itself, for its known answers. */
 void sampler_philox(const uint32_t ctr[4], const uint32_t key[2],
                     uint32_t ret[4]);
@@ -34,6 +36,18 @@ CHECKED int sampler_draw(struct sampler *s, float *logits,
                          const struct msg_sampling *p, const int32_t *history,
                          size_t n_history, uint32_t out_index,
                          struct msg_token *ret, struct err *e);
+
+/* Room for a mask of the vocabulary: (vocab + 63) / 64 words, owned by s. NULL:
+ * memory is out. */
+uint64_t *sampler_mask(struct sampler *s);
+/* Draw among the tokens whose bit is set, as sampler_draw does among all, but
+ * with a random number of its own: for a draw that a grammar did not allow.
+ * Errors: also INVALID when none of them has a finite logit. */
+CHECKED int sampler_draw_masked(struct sampler *s, float *logits,
+                                const struct msg_sampling *p,
+                                const int32_t *history, size_t n_history,
+                                uint32_t out_index, const uint64_t *mask,
+                                struct msg_token *ret, struct err *e);
 
 /* The filtered, renormalised probabilities that sampler_draw would use:
  * vocab doubles in scratch owned by s (for tests against vectors). */

@@ -30,6 +30,8 @@ struct sampler {
     double *w;        /* exp((x - max) * scale) */
     uint64_t *sort[2];
     double *probs; /* sampler_probs */
+    uint64_t *mask; /* sampler_mask; NULL: not made yet */
+    float *masked; /* (vocab): logits of a draw under a mask; the same */
 };
 
 /* Find the largest logit, the lowest id among equals, and fill `peaks`. Errors:

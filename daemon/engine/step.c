@@ -2,7 +2,8 @@
  *
  * Rows that cannot run are removed first and do not affect the other rows,
  * which run as one evaluation. When the logits of a row arrive, its token is
- * drawn if all drafts before it were right; else the row is not used.
+ * drawn if all drafts before it were right; else the row is not used. With a
+ * grammar: constrain.c.
  */
 #include <math.h>
 #include <string.h>
@@ -63,6 +64,10 @@ static int on_logits(void *ctx, uint32_t first, uint32_t n, float *logits,
                                   &row->sampling, s->tokens,
                                   s->n + row->n_tokens + j,
                                   row->out_index + j, t, e));
+        if (st->constraint != NULL) {
+            RETERR(constrain_draw(st, of, s->n + row->n_tokens + j,
+                                  row->out_index + j, t, e));
+        }
         done->n_tokens = j + 1;
         done->n_accepted += j < st->drafts && t->id == row->drafts[j];
     }
@@ -106,6 +111,7 @@ static int begin(struct step *st, struct eval *v)
         }
         s->tokens[at + i] = row->drafts[i];
     }
+    RETERR(constrain_begin(st, e));
     msg_row_done_init(r->done, row->seq);
     *v = (struct eval){.s = s,
                        .n = row->n_tokens + st->drafts,
@@ -118,7 +124,7 @@ static int begin(struct step *st, struct eval *v)
 }
 
 /* Rejected drafts stay after the length, where nothing sees them. */
-static void finish(const struct step *st, int rc)
+static void finish(struct step *st, int rc)
 {
     struct engine_seq *s = st->r->seq;
     st->r->rc = rc;
@@ -127,6 +133,7 @@ static void finish(const struct step *st, int rc)
         s->n += st->r->row->n_tokens + st->r->done->n_accepted;
         st->r->done->length = s->n;
     }
+    constrain_end(st, rc);
 }
 
 /* A step draws at least one token: row by row, where the first was too close. */

@@ -53,14 +53,14 @@ static void test_random_is_fixed(void **state)
 {
     (void)state;
     uint64_t first = ((uint64_t)0x6627e8d5 << 32 | 0xe169c58d) >> 11;
-    assert_true(sampler_random(0, 0, 0) == (double)first * 0x1p-53);
+    assert_true(sampler_random(0, 0, 0, 0) == (double)first * 0x1p-53);
     /* counter (choice, index), key (low, high half of the seed) */
     uint32_t r[4];
     sampler_philox((uint32_t[]){3, 9, 0, 0}, (uint32_t[]){7, 5}, r);
     uint64_t bits = ((uint64_t)r[0] << 32 | r[1]) >> 11;
-    assert_true(sampler_random((uint64_t)5 << 32 | 7, 3, 9) ==
+    assert_true(sampler_random((uint64_t)5 << 32 | 7, 3, 9, 0) ==
                 (double)bits * 0x1p-53);
-    assert_true(sampler_random(1, 3, 9) != sampler_random(1, 9, 3));
+    assert_true(sampler_random(1, 3, 9, 0) != sampler_random(1, 9, 3, 0));
 }
 
 static void test_vexp(void **state)
@@ -301,7 +301,7 @@ static void check_plain(struct sampler *s, float *x, uint32_t n,
         }
     }
     for (uint32_t index = 0; index < 8; index++) {
-        double goal = sampler_random(p->seed, p->choice, index) * sum;
+        double goal = sampler_random(p->seed, p->choice, index, 0) * sum;
         double below = 0;
         int32_t want = -1;
         while (below <= goal) {
@@ -649,7 +649,7 @@ static void test_inverse_cdf(void **state)
         for (uint32_t i = 0; i < 100; i++) {
             struct msg_token t;
             unit_ok(sampler_draw(s, x, &p, NULL, 0, i, &t, &e), &e);
-            assert_int_equal(t.id, (int)(sampler_random(11, p.choice, i) * 4));
+            assert_int_equal(t.id, (int)(sampler_random(11, p.choice, i, 0) * 4));
         }
     }
     sampler_free(s);
@@ -679,7 +679,7 @@ static void test_inverse_cdf_wide(void **state)
     for (uint32_t i = 0; i < 2000; i++) {
         struct msg_token t;
         unit_ok(sampler_draw(s, x, &p, NULL, 0, i, &t, &e), &e);
-        double u = sampler_random(0, 0, i);
+        double u = sampler_random(0, 0, i, 0);
         double below = 0;
         for (int32_t k = 0; k < t.id; k++) {
             below += w[k];
@@ -690,6 +690,78 @@ static void test_inverse_cdf_wide(void **state)
         high = t.id > high ? t.id : high;
     }
     assert_true(low < 100 && high > N - 100);
+    sampler_free(s);
+}
+
+/* A draw under a mask is one from the masked target, by another random number,
+ * and its log-probability is that of the whole distribution. */
+static void test_masked(void **state)
+{
+    (void)state;
+    enum { N = 300, DRAWS = 20000 };
+    float x[N];
+    float masked[N];
+    uint64_t seed = 9;
+    static double counts[N];
+    struct sampler *s = sampler_of(N);
+    uint64_t *mask = sampler_mask(s);
+    struct msg_sampling p;
+    struct msg_token t;
+    struct err e;
+    assert_non_null(mask);
+    for (uint32_t i = 0; i < N; i++) {
+        x[i] = (float)(noise(&seed) % 1000) * 0.005f;
+        bool allowed = i % 7 == 3;
+        mask[i / 64] = i % 64 == 0 ? 0 : mask[i / 64];
+        mask[i / 64] |= (uint64_t)allowed << i % 64;
+        masked[i] = allowed ? x[i] : -INFINITY;
+    }
+    msg_sampling_init(&p);
+    p.temperature = 0.8f;
+    p.top_k = 20; /* of those that are allowed */
+    double want[N];
+    memcpy(want, sampler_probs(s, masked, &p, NULL, 0), sizeof(want));
+    for (uint32_t i = 0; i < DRAWS; i++) {
+        unit_ok(sampler_draw_masked(s, x, &p, NULL, 0, i, mask, &t, &e), &e);
+        assert_true(want[t.id] > 0);
+        counts[t.id]++;
+        double u = sampler_random(0, 0, i, 1);
+        double below = 0;
+        for (int32_t k = 0; k < t.id; k++) {
+            below += want[k];
+        }
+        assert_true(below <= u + 1e-12 && u - 1e-12 < below + want[t.id]);
+    }
+    double chi = 0;
+    for (uint32_t i = 0; i < N; i++) {
+        double expected = want[i] * DRAWS;
+        chi += expected > 0
+                   ? (counts[i] - expected) * (counts[i] - expected) / expected
+                   : 0;
+    }
+    assert_true(chi < 43.8); /* 19 degrees of freedom: 0.001 */
+    double lse = 0;
+    for (uint32_t i = 0; i < N; i++) {
+        lse += exp((double)x[i]);
+    }
+    assert_true(fabs((double)t.logprob - ((double)x[t.id] - log(lse))) < 1e-5);
+    p.temperature = 0; /* the best of them */
+    unit_ok(sampler_draw_masked(s, x, &p, NULL, 0, 0, mask, &t, &e), &e);
+    for (uint32_t i = 0; i < N; i++) {
+        assert_true(!(masked[i] > x[t.id]));
+    }
+    memset(mask, 0, (N + 63) / 64 * sizeof(*mask));
+    assert_int_equal(
+        sampler_draw_masked(s, x, &p, NULL, 0, 0, mask, &t, &e), ERR_INVALID);
+    mask[1] = 2; /* one token, which a bias bans */
+    struct msg_bias ban = {.id = 65, .bias = -INFINITY};
+    p.bias = &ban;
+    p.n_bias = 1;
+    assert_int_equal(
+        sampler_draw_masked(s, x, &p, NULL, 0, 0, mask, &t, &e), ERR_INVALID);
+    ban.id = 64;
+    unit_ok(sampler_draw_masked(s, x, &p, NULL, 0, 0, mask, &t, &e), &e);
+    assert_int_equal(t.id, 65);
     sampler_free(s);
 }
 
@@ -757,6 +829,7 @@ int main(void)
         cmocka_unit_test(test_not_finite),
         cmocka_unit_test(test_chi_square),
         cmocka_unit_test(test_inverse_cdf),
+        cmocka_unit_test(test_masked),
         cmocka_unit_test(test_inverse_cdf_wide),
         cmocka_unit_test(test_speed),
     };
