@@ -72,14 +72,13 @@ out:
 static int open_vocabulary(struct engine *g, struct err *e)
 {
     struct vocabulary *v = &g->vocabulary;
-    struct tokenizer *t = NULL;
     if (v->trie != NULL) {
         return 0;
     }
-    RETERR(tokenizer_open(g->b->dir, &t, e));
-    int rc = fill_vocabulary(v, t, g->b->vocab, e);
-    tokenizer_close(t);
-    return rc;
+    if (v->tok == NULL) {
+        RETERR(tokenizer_open(g->b->dir, &v->tok, e));
+    }
+    return fill_vocabulary(v, v->tok, g->b->vocab, e);
 }
 
 /* --- grammars --- */
@@ -165,7 +164,8 @@ void constrain_close(struct engine *g)
             container_of(g->constraints.next, struct constraint, link));
     }
     trie_free(g->vocabulary.trie);
-    g->vocabulary.trie = NULL;
+    tokenizer_close(g->vocabulary.tok);
+    g->vocabulary = (struct vocabulary){0};
 }
 
 /* --- a row --- */
@@ -274,6 +274,30 @@ int constrain_draw(struct step *st, float *logits, size_t n_history,
     return legal ? 0 : err_set(e, ERR_NOMEM, "a grammar");
 }
 
+/* The tokens that the tokenizer makes of a text, into done->forced: a model most
+ * likely writes the same. False: they do not spell the text. */
+static bool spell(const struct tokenizer *t, const struct buf *text,
+                  struct msg_row_done *done)
+{
+    int32_t *ids = NULL;
+    size_t n = 0;
+    size_t at = 0;
+    struct err e;
+    if (tokenizer_encode(t, text->p, text->n, false, &ids, &n, &e) != 0) {
+        return false;
+    }
+    bool same = true;
+    for (size_t i = 0; i < n && i < ENGINE_DRAFTS_MAX && same; i++) {
+        struct span p = tokenizer_piece(t, ids[i], false);
+        same = p.n <= text->n - at && memcmp(p.p, text->p + at, p.n) == 0;
+        at += p.n;
+        done->forced[i] = ids[i];
+        done->n_forced = (uint32_t)i + 1;
+    }
+    free(ids);
+    return same;
+}
+
 /* What must come next, as drafts. */
 static void tell_forced(struct step *st)
 {
@@ -281,10 +305,13 @@ static void tell_forced(struct step *st)
     uint32_t ids[ENGINE_DRAFTS_MAX];
     struct buf text;
     buf_init(&text, FORCED_BYTES_MAX);
-    done->n_forced = mask_forced(st->constraint->masker, st->match, &text, ids,
-                                 ENGINE_DRAFTS_MAX);
-    for (uint32_t i = 0; i < done->n_forced; i++) {
-        done->forced[i] = (int32_t)ids[i];
+    uint32_t n = mask_forced(st->constraint->masker, st->match, &text, ids,
+                             ENGINE_DRAFTS_MAX);
+    if (n > 0 && !spell(st->r->seq->g->vocabulary.tok, &text, done)) {
+        done->n_forced = n;
+        for (uint32_t i = 0; i < n; i++) {
+            done->forced[i] = (int32_t)ids[i];
+        }
     }
     buf_fini(&text);
 }

@@ -408,6 +408,7 @@ struct constraint {
 /* A model's tokens as text. */
 struct vocabulary {
     struct trie *trie; /* NULL: no grammar was asked for yet */
+    struct tokenizer *tok;
 };
 
 /* Where a sequence's text stood in a grammar: tokens [from, n) were read. */
