@@ -134,7 +134,7 @@
 #define MATCH_PLAIN_MIN    20u /* fewer are looked at anew: most tokens are shorter */
 #define CONSTRAINT_BYTES_MAX KIB(320) /* text that goes to the engine: a grammar
                                      and what stands around it */
-#define CONSTRAINTS_IDLE 16u /* kept of those that no stream has */
+#define CONSTRAINTS_IDLE 8u /* kept of those that no stream has */
 #define FORCED_BYTES_MAX 512u /* text that is looked ahead */
 #define MASK_CACHE_MAX     MIB(16) /* 850 masks of 151,936 tokens */
 
