@@ -22,7 +22,7 @@ struct form {
     /* c is the constraint, v the word's value. */
     void (*build)(struct composer *m, const struct json *c,
                   const struct json *v, uint32_t from, uint32_t to);
-    bool repeats; /* members of `repeat` may stand beside it */
+    const char *beside[3]; /* other members that it may have */
 };
 
 static void deny(struct composer *m, int code, const char *word,
@@ -97,43 +97,76 @@ static void of_text(struct composer *m, const struct json *c,
     build_empty(&m->b, build_text(&m->b, from, p, strlen(p)), to);
 }
 
+/* --- strings that are looked for --- */
+
+struct searched {
+    struct search_string *list; /* (n), in the builder's arena */
+    size_t n;
+};
+
+static void add_searched(struct composer *m, struct searched *s,
+                         const char *word, const struct json *x, bool ends,
+                         bool first)
+{
+    const char *p = json_str(x);
+    count_form(m);
+    if (p == NULL || *p == '\0') {
+        deny(m, ERR_INVALID, word,
+             p == NULL ? "is no list of strings" : "an empty string");
+        return;
+    }
+    s->list[s->n++] = (struct search_string){
+        .s = {p, strlen(p)},
+          .ends = ends, .first = first
+    };
+}
+
+/* Room for `more` strings and those of c's lists, then these. False after an
+ * error. */
+static bool read_lists(struct composer *m, const struct json *c, size_t more,
+                       struct searched *s)
+{
+    static const char *const words[] = {"without", "without_first"};
+    size_t room = more + 1;
+    for (size_t i = 0; i < countof(words); i++) {
+        room += json_count(json_get(c, words[i]));
+    }
+    s->list = arena_array(&m->b.arena, room, sizeof(*s->list));
+    if (s->list == NULL) {
+        deny(m, ERR_TOO_BIG, "", "strings to look for");
+        return false;
+    }
+    for (size_t i = 0; i < countof(words); i++) {
+        const struct json *all = json_get(c, words[i]);
+        if (all != NULL && json_type(all) != JSON_ARRAY) {
+            deny(m, ERR_INVALID, words[i], "is no list of strings");
+        }
+        for (const struct json *x = json_first(all); x != NULL && m->b.rc == 0;
+             x = json_next(x)) {
+            add_searched(m, s, words[i], x, false, i == 1);
+        }
+    }
+    return m->b.rc == 0;
+}
+
 static void of_until(struct composer *m, const struct json *c,
                      const struct json *v, uint32_t from, uint32_t to)
 {
-    (void)c;
-    struct span s = {json_str(v), strlen(json_str(v))};
-    if (s.n == 0) {
-        deny(m, ERR_INVALID, "until", "an empty string");
-        return;
+    struct searched s = {NULL, 0};
+    if (read_lists(m, c, 1, &s)) {
+        add_searched(m, &s, "until", v, true, false);
+        build_search(&m->b, s.list, s.n, from, to, NO_STATE);
     }
-    build_search(&m->b, &s, 1, from, to, NO_STATE);
 }
 
 static void of_without(struct composer *m, const struct json *c,
                        const struct json *v, uint32_t from, uint32_t to)
 {
-    (void)c;
-    size_t n = 0;
-    for (const struct json *x = json_first(v); x != NULL && m->b.rc == 0;
-         x = json_next(x), n++) {
-        count_form(m);
+    (void)v;
+    struct searched s = {NULL, 0};
+    if (read_lists(m, c, 0, &s)) {
+        build_search(&m->b, s.list, s.n, from, NO_STATE, to);
     }
-    struct span *list = arena_array(&m->b.arena, n + 1, sizeof(*list));
-    if (m->b.rc != 0 || list == NULL) {
-        deny(m, ERR_NOMEM, "without", "the strings");
-        return;
-    }
-    n = 0;
-    for (const struct json *x = json_first(v); x != NULL; x = json_next(x)) {
-        const char *p = json_str(x);
-        if (p == NULL || *p == '\0') {
-            deny(m, ERR_INVALID, "without",
-                 p == NULL ? "is no list of strings" : "an empty string");
-            return;
-        }
-        list[n++] = (struct span){p, strlen(p)};
-    }
-    build_search(&m->b, list, n, from, NO_STATE, to);
 }
 
 /* --- several --- */
@@ -253,50 +286,38 @@ static void of_repeat(struct composer *m, const struct json *c,
 
 /* --- forms --- */
 
+/* The first word that a constraint has is its form. */
 static const struct form forms[] = {
-    {"schema",  JSON_NULL,   of_schema,  false},
-    {"object",  JSON_BOOL,   of_object,  false},
-    {"gbnf",    JSON_STRING, of_gbnf,    false},
-    {"regex",   JSON_STRING, of_regex,   false},
-    {"text",    JSON_STRING, of_text,    false},
-    {"until",   JSON_STRING, of_until,   false},
-    {"without", JSON_ARRAY,  of_without, false},
-    {"seq",     JSON_ARRAY,  of_seq,     false},
-    {"any",     JSON_ARRAY,  of_any,     false},
-    {"repeat",  JSON_NULL,   of_repeat,  true },
+    {"schema",  JSON_NULL,   of_schema,  {NULL}                      },
+    {"object",  JSON_BOOL,   of_object,  {NULL}                      },
+    {"gbnf",    JSON_STRING, of_gbnf,    {NULL}                      },
+    {"regex",   JSON_STRING, of_regex,   {NULL}                      },
+    {"text",    JSON_STRING, of_text,    {NULL}                      },
+    {"until",   JSON_STRING, of_until,   {"without", "without_first"}},
+    {"without", JSON_ARRAY,  of_without, {"without_first"}           },
+    {"seq",     JSON_ARRAY,  of_seq,     {NULL}                      },
+    {"any",     JSON_ARRAY,  of_any,     {NULL}                      },
+    {"repeat",  JSON_NULL,   of_repeat,  {"min", "max", "between"}   },
 };
 
-static const struct form *find_form(const char *word)
+static bool may_have(const struct form *f, const char *word)
 {
-    for (size_t i = 0; i < countof(forms); i++) {
-        if (strcmp(forms[i].word, word) == 0) {
-            return &forms[i];
-        }
+    bool ok = strcmp(f->word, word) == 0;
+    for (size_t i = 0; i < countof(f->beside) && f->beside[i] != NULL; i++) {
+        ok |= strcmp(f->beside[i], word) == 0;
     }
-    return NULL;
+    return ok;
 }
 
-static bool of_repetition(const char *word)
-{
-    return strcmp(word, "min") == 0 || strcmp(word, "max") == 0 ||
-           strcmp(word, "between") == 0;
-}
-
-/* The only form of c; NULL after an error. */
+/* The form of c; NULL after an error. */
 static const struct form *form_of(struct composer *m, const struct json *c)
 {
     const struct form *f = NULL;
-    for (const struct json *w = json_first(c); w != NULL; w = json_next(w)) {
-        const struct form *x = find_form(json_key(w));
-        if (x != NULL && f != NULL) {
-            deny(m, ERR_INVALID, x->word, "a second form in one constraint");
-            return NULL;
-        }
-        f = x != NULL ? x : f;
+    for (size_t i = 0; i < countof(forms) && f == NULL; i++) {
+        f = json_get(c, forms[i].word) != NULL ? &forms[i] : NULL;
     }
     for (const struct json *w = json_first(c); w != NULL; w = json_next(w)) {
-        bool beside = f != NULL && f->repeats && of_repetition(json_key(w));
-        if (find_form(json_key(w)) == NULL && !beside) {
+        if (f == NULL || !may_have(f, json_key(w))) {
             deny(m, ERR_INVALID, json_key(w), "this word is not known here");
             return NULL;
         }

@@ -40,7 +40,10 @@ struct json;
  *   {"regex": "..."}     as grammar_from_regex
  *   {"text": "..."}      this text
  *   {"until": "..."}     text that ends where the string first occurs in it
- *   {"without": ["..."]} text in which none of these strings occurs
+ *   {"without": ["..."]} text in which none of these strings occurs; it may
+ *                        stand beside "until". "without_first", beside either:
+ *                        strings with which the text may not begin, white space
+ *                        aside
  *   {"seq": [C..]}       one behind the other
  *   {"any": [C..]}       one of them
  *   {"repeat": C, "min": 0, "max": null, "between": C}

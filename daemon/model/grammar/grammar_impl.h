@@ -167,12 +167,17 @@ CHECKED int build_finish(struct builder *b, uint32_t root,
 
 /* --- languages inside others --- */
 
-/* Texts behind `from` in which strings are looked for; these are of whole
- * characters and not empty. A text is over, at `found`, when the first of them
- * has occurred; NO_STATE: none may. A text without them is over at `absent`;
- * NO_STATE: there is none. */
-void build_search(struct builder *b, const struct span *strings, size_t n,
-                  uint32_t from, uint32_t found, uint32_t absent);
+/* A string that is looked for in a text: of whole characters, not empty. */
+struct search_string {
+    struct span s;
+    bool ends;  /* the text is over behind it; false: it may not occur */
+    bool first; /* only where the text begins, white space aside */
+};
+/* Texts behind `from` in which strings are looked for. A text is over at
+ * `found` when the first has occurred that ends it; at `absent`, if none has;
+ * NO_STATE: there are no such texts. */
+void build_search(struct builder *b, const struct search_string *strings,
+                  size_t n, uint32_t from, uint32_t found, uint32_t absent);
 
 /* GBNF: makes its rules and returns `root`, to be called. Its names are its
  * own: rules that are there already are not seen, nor are these later. */

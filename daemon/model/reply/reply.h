@@ -65,8 +65,12 @@ enum reply_thoughts {
     REPLY_CHANNEL,        /* harmony's analysis channel */
 };
 
+struct reply_spelling;
+
 struct reply_forms {
     enum reply_tools tools;
+    /* How the template writes a call, for constrain.h; NULL: not known. */
+    const struct reply_spelling *spelling;
     enum reply_thoughts thoughts;
     const char *open, *close; /* of REPLY_THINK: static texts */
     /* Texts of control tokens that the parser has to see, NULL at the end; a
