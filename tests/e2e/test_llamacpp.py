@@ -136,7 +136,7 @@ def test_bias(daemon):
 
 
 @pytest.mark.parametrize("field,value,words", [
-    ("grammar", "root ::= x", "only an empty one"), ("mirostat", 2, "only 0"), ("dry_multiplier", 0.5, "only 0"),
+    ("grammar", "root ::= x", "is not defined"), ("mirostat", 2, "only 0"), ("dry_multiplier", 0.5, "only 0"),
     ("xtc_probability", 0.1, "only 0"), ("samplers", ["typ_p"], "only penalties"), ("samplers", ["infill"], "only penalties"),
     ("n_probs", 99, "from 0 to"), ("response_fields", [1], "array of strings"), ("response_fields", ["x"] * 65, "at most 64"),
     ("return_tokens", True, "only false"), ("n_predict", "all", "whole number"), ("xyz", 1, "no such field"),

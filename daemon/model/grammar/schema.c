@@ -28,6 +28,7 @@ static const struct word {
     {"writeOnly", NOTE, 0},
     {"contentMediaType", NOTE, 0},
     {"contentEncoding", NOTE, 0},
+    {"propertyOrdering", NOTE, 0}, /* Gemini's, which gptel sends */
     {"$ref", JOIN, 0},
     {"allOf", JOIN, 0},
     {"anyOf", JOIN, 0},

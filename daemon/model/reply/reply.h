@@ -96,6 +96,12 @@ struct reply_sink {
 
 struct reply;
 
+/* The prompt's end has opened a thought, or has closed one. Of REPLY_THINK. */
+bool reply_opens_thought(const struct reply_forms *f, const char *prompt_tail,
+                         size_t n);
+bool reply_closes_thought(const struct reply_forms *f, const char *prompt_tail,
+                          size_t n);
+
 /* tools: look for calls; else what looks like one is text. prompt_tail: the
  * last bytes of the prompt, which may have opened a thought (many templates end
  * with "<think>\n"). sink and f must outlive the parser. */

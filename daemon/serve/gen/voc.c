@@ -4,6 +4,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "serve/gen/want.h"
+
 struct voc *voc_new(const char *dir)
 {
     struct voc *v = calloc(1, sizeof(*v));
@@ -228,6 +230,9 @@ static void text_run(struct text_work *w)
                        w->fim_room, &w->tokens, &w->n_tokens, &w->cut, &w->e);
         break;
     }
+    if (w->rc == 0 && text_wants(&w->want)) {
+        w->rc = want_constraint(w->voc, w);
+    }
     if (w->rc == 0 && w->guess != NULL) {
         w->rc = tokenizer_encode_words(
             w->voc->tok, words_of(w->voc, w->here), w->guess, w->guess_n, false,
@@ -268,7 +273,8 @@ static bool is_short(const struct text_work *w)
         const struct chat_message *m = &w->messages[i];
         n += m->content_n + m->fields.n + m->reasoning_n;
     }
-    return n <= TEXT_HERE_MAX && w->n_messages <= TEXT_HERE_MESSAGES;
+    return n <= TEXT_HERE_MAX && w->n_messages <= TEXT_HERE_MESSAGES &&
+           !text_wants(&w->want); /* schemas may be large */
 }
 
 /* A short conversation, rendered here. False: the template takes long, or
@@ -324,4 +330,5 @@ void text_fini(struct text_work *w)
     w->guess_tokens = NULL;
     w->n_guess_tokens = 0;
     buf_fini(&w->out);
+    buf_fini(&w->constraint);
 }
