@@ -332,7 +332,7 @@ static const struct {
      "<arg_key>city</arg_key>\n<arg_value>x</arg_value>\n", "</tool_call>",
      "<tool_call>f\n<arg_key>city</arg_key>\n<arg_value>x</arg_value>\n"
      "</tool_call>\n<tool_call>h\n</tool_call>", NULL, NULL},
-    {"<tool_call> </arg_key><arg_value>", "<tool_call>f",
+    {"<tool_call> <arg_key>", "<tool_call>f",
      "<arg_key>city</arg_key><arg_value>x</arg_value>", "</tool_call>",
      "<tool_call>f<arg_key>city</arg_key><arg_value>x</arg_value></tool_call>"
      "<tool_call>h</tool_call>", NULL, NULL},
