@@ -2,12 +2,17 @@
  *
  *   [ open .. close ] ( answer | text | [ text ] mark calls )
  *
+ * White space that is no text may stand before the first marks: some templates
+ * write it.
+ *
  * Text is what the parser takes for text: it has none of the form's marks, and
  * begins neither as a call that has no mark nor as a thought. With the mark the
  * calls begin, and behind them nothing comes. */
 #include <string.h>
 
 #include "model/reply/constrain_impl.h"
+
+#define BLANK "\n{0,3}| "
 
 /* --- text --- */
 
@@ -98,8 +103,9 @@ static int calls(struct constrain *c, bool text)
             parts_end(&c->p);
             parts_end(&c->p);
         }
-    } else if (sp->mark != NULL && sp->say == NULL) {
-        parts_text(&c->p, sp->mark);
+    } else if (sp->say == NULL) {
+        parts_regex(&c->p, BLANK);
+        parts_text(&c->p, sp->mark != NULL ? sp->mark : "");
     }
     int rc = constrain_calls(c, sp);
     parts_end(&c->p);
@@ -129,11 +135,10 @@ static int text_or_calls(struct constrain *c)
 
 /* --- thoughts --- */
 
-/* Blank lines behind a thought are no text. */
 static void end_thought(struct constrain *c)
 {
     parts_put(&c->p, "until", c->f->close, strlen(c->f->close));
-    parts_put(&c->p, "regex", "\n{0,2}", 6);
+    parts_regex(&c->p, BLANK);
 }
 
 static void thought(struct constrain *c)
@@ -148,6 +153,7 @@ static void thought(struct constrain *c)
     parts_begin(&c->p, "any");
     parts_nothing(&c->p);
     parts_begin(&c->p, "seq");
+    parts_regex(&c->p, BLANK);
     parts_text(&c->p, c->f->open);
     end_thought(c);
     parts_end(&c->p);

@@ -201,7 +201,7 @@ static int pieces(struct constrain *c, const struct reply_spelling *sp,
             break;
         case PIECE_REGEX:
             flush(c, &text);
-            parts_put(&c->p, "regex", s, strlen(s));
+            parts_regex(&c->p, s);
             break;
         case PIECE_ARGS:
             flush(c, &text);

@@ -66,12 +66,8 @@ static void final(struct constrain *c)
 static void call(struct constrain *c, const struct tool *t)
 {
     static const char *const headers[][2] = {
-        {"<|channel|>commentary to=functions.",
-         " <|constrain|>json<|message|>"                                               },
-        {"<|channel|>commentary to=functions.", " json<|message|>"                     },
-        {" to=functions.",
-         "<|channel|>commentary <|constrain|>json<|message|>"                          },
-        {" to=functions.",                      "<|channel|>commentary json<|message|>"},
+        {"<|channel|>commentary to=functions.", ""                     },
+        {" to=functions.",                      "<|channel|>commentary"},
     };
     char text[REPLY_NAME_MAX + 128];
     parts_begin(&c->p, "seq");
@@ -82,6 +78,8 @@ static void call(struct constrain *c, const struct tool *t)
         parts_text(&c->p, text);
     }
     parts_end(&c->p);
+    parts_regex(&c->p, " (<\\|constrain\\|> ?)?json");
+    parts_text(&c->p, "<|message|>");
     constrain_json_args(c, t);
     parts_end(&c->p);
 }

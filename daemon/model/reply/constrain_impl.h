@@ -24,12 +24,15 @@ void parts_begin(struct parts *p, const char *word);
 void parts_end(struct parts *p);
 /* {"word": "s"} */
 void parts_put(struct parts *p, const char *word, const char *s, size_t n);
+/* The same of texts and regular expressions; none if they are empty. */
 void parts_text(struct parts *p, const char *s);
+void parts_regex(struct parts *p, const char *s);
 void parts_raw(struct parts *p, const char *json);
 /* {"schema": s}, with the definitions of `root` if s is another. */
 void parts_schema(struct parts *p, const struct json *s,
                   const struct json *root);
-/* {"repeat": .. }, of one part; max 0: any number; between "": nothing. */
+/* {"repeat": .. }, of one part; max 0: any number; between: a regular
+ * expression, "": nothing. */
 void parts_repeat(struct parts *p);
 void parts_repeat_end(struct parts *p, unsigned min, unsigned max,
                       const char *between);
@@ -54,11 +57,12 @@ enum spelled_values {
 };
 
 struct value_tags {
-    const char *key;   /* before a parameter's name */
-    const char *value; /* before its value */
-    const char *line;  /* behind a value that is JSON */
-    const char *end;   /* behind a value */
-    const char *after; /* and then */
+    const char *key, *key_end; /* around a parameter's name */
+    const char *gap;           /* behind that; a regular expression */
+    const char *value;         /* before its value */
+    const char *line;          /* behind a value that is JSON */
+    const char *end;           /* behind a value */
+    const char *after;         /* and then; a regular expression */
 };
 
 struct reply_spelling {
@@ -69,7 +73,8 @@ struct reply_spelling {
     const char *say;  /* begins text; NULL: nothing does */
     struct piece open[2]; /* behind the mark, once */
     struct piece call[8];
-    const char *between; /* two calls; NULL: there is never a second */
+    const char *between; /* two calls, a regular expression; NULL: there is
+                            never a second */
     const char *close;   /* behind the last; NULL: nothing */
     bool plain_name;     /* it does not stand in a JSON string */
     enum spelled_values values;

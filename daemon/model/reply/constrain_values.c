@@ -5,7 +5,7 @@
  *   tags    a string is what stands there, any other value is JSON. Where the
  *           schema leaves open which it is, a string may not read as JSON
  *           (tagged_call.c), nor begin with a bracket
- *   Python  JSON, which the parser takes, and True and False
+ *   Python  JSON, which the parser takes, single quotes, True and False
  *   gemma   strings and lists of strings in its quotes, else JSON
  *
  * Parameters come in the order of the schema. Only its properties are held one
@@ -157,7 +157,7 @@ static void tag_text(struct values *v, bool only)
         return;
     }
     parts_begin(p, "seq");
-    parts_put(p, "regex", no_json, sizeof(no_json) - 1);
+    parts_regex(p, no_json);
     until(v, v->sp->tags->end);
     parts_end(p);
     parts_text(p, v->sp->tags->end);
@@ -317,11 +317,13 @@ static int tag_member(struct values *v, const struct json *s)
     struct parts *p = &v->c->p;
     parts_text(p, tags->key);
     parts_text(p, v->name);
+    parts_text(p, tags->key_end);
+    parts_regex(p, tags->gap);
     parts_text(p, tags->value);
     parts_begin(p, "any");
     RETERR(tag_value(v, s, type_is(s, "string"), 0));
     parts_end(p);
-    parts_text(p, tags->after);
+    parts_regex(p, tags->after);
     return 0;
 }
 
@@ -332,25 +334,55 @@ static void tag_any(struct values *v)
     struct parts *p = &v->c->p;
     parts_begin(p, "seq");
     parts_text(p, tags->key);
-    parts_put(p, "regex", name, sizeof(name) - 1);
+    parts_regex(p, name);
+    parts_text(p, tags->key_end);
+    parts_regex(p, tags->gap);
     parts_text(p, tags->value);
     until(v, tags->end);
-    parts_text(p, tags->after);
+    parts_regex(p, tags->after);
     parts_end(p);
 }
 
 /* --- as in Python --- */
 
-static int python_member(struct values *v, const struct json *s)
+/* A string between single quotes; Python's escapes that JSON has, too. */
+static const char single_quoted[] =
+    "'([^'\\\\\\x00-\\x1F]|\\\\['\"\\\\bfnrt])*'";
+
+static void python_literals(struct values *v, const struct json *list)
 {
     struct parts *p = &v->c->p;
+    for (const struct json *x = json_first(list); x != NULL; x = json_next(x)) {
+        const char *s = json_str(x);
+        bool plain = s != NULL;
+        for (size_t i = 0; plain && s[i] != '\0'; i++) {
+            plain = (unsigned char)s[i] >= 0x20 && s[i] != '\'' && s[i] != '\\';
+        }
+        if (plain) {
+            parts_begin(p, "seq");
+            parts_text(p, "'");
+            parts_text(p, s);
+            parts_text(p, "'");
+            parts_end(p);
+        }
+    }
+}
+
+static int python_member(struct values *v, const struct json *schema)
+{
+    struct parts *p = &v->c->p;
+    const struct json *s = follow(v, schema);
     parts_text(p, v->name);
     parts_text(p, "=");
     parts_begin(p, "any");
-    parts_schema(p, s, v->t->schema);
+    parts_schema(p, schema, v->t->schema);
     if (type_is(s, "boolean") && n_words(s) == 1) {
         parts_text(p, "True");
         parts_text(p, "False");
+    } else if (type_is(s, "string") && n_words(s) == 1) {
+        parts_regex(p, single_quoted);
+    } else if (type_is(s, "string") && n_words(s) == 2) {
+        python_literals(v, json_get(s, "enum"));
     }
     parts_end(p);
     return 0;
@@ -361,7 +393,7 @@ static void python_any(struct values *v)
     static const char name[] = "[A-Za-z_][A-Za-z0-9_]{0,63}=";
     struct parts *p = &v->c->p;
     parts_begin(p, "seq");
-    parts_put(p, "regex", name, sizeof(name) - 1);
+    parts_regex(p, name);
     parts_raw(p, "{\"schema\":true}");
     parts_end(p);
 }
@@ -437,7 +469,7 @@ static void gemma_any(struct values *v)
     static const char name[] = "[A-Za-z_][A-Za-z0-9_]{0,63}:";
     struct parts *p = &v->c->p;
     parts_begin(p, "seq");
-    parts_put(p, "regex", name, sizeof(name) - 1);
+    parts_regex(p, name);
     parts_begin(p, "any");
     parts_begin(p, "seq");
     gemma_string(v);

@@ -34,7 +34,16 @@ void parts_put(struct parts *p, const char *word, const char *s, size_t n)
 
 void parts_text(struct parts *p, const char *s)
 {
-    parts_put(p, "text", s, strlen(s));
+    if (*s != '\0') {
+        parts_put(p, "text", s, strlen(s));
+    }
+}
+
+void parts_regex(struct parts *p, const char *s)
+{
+    if (*s != '\0') {
+        parts_put(p, "regex", s, strlen(s));
+    }
 }
 
 void parts_raw(struct parts *p, const char *json)
@@ -100,7 +109,7 @@ void parts_repeat_end(struct parts *p, unsigned min, unsigned max,
     if (*between != '\0') {
         buf_puts(p->b, ",\"between\":");
         p->comma = false;
-        parts_text(p, between);
+        parts_regex(p, between);
     }
     buf_puts(p->b, "}");
     p->comma = true;

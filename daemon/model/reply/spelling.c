@@ -24,15 +24,15 @@
     }
 
 static const struct value_tags qwen_values = {
-    "<parameter=", ">\n", "\n", "</parameter>", "\n"};
+    "<parameter=", ">\n", "", "", "\n", "</parameter>", "\n"};
 static const struct value_tags seed_values = {
-    "<parameter=", ">", "", "</parameter>", "\n"};
+    "<parameter=", ">", "", "", "", "</parameter>", "\n"};
 static const struct value_tags minimax_values = {
-    "<parameter name=\"", "\">", "", "</parameter>", "\n"};
+    "<parameter name=\"", "\">", "", "", "", "</parameter>", "\n"};
+/* Some of its kin break lines between tags, others do not. */
 static const struct value_tags glm_values = {
-    "<arg_key>", "</arg_key>\n<arg_value>", "", "</arg_value>", "\n"};
-static const struct value_tags glm_short_values = {
-    "<arg_key>", "</arg_key><arg_value>", "", "</arg_value>", ""};
+    "<arg_key>", "</arg_key>", "\n?", "<arg_value>", "", "</arg_value>",
+    "\n?"};
 
 static const struct reply_spelling spellings[] = {
     {.tools = REPLY_HERMES,
@@ -45,18 +45,10 @@ static const struct reply_spelling spellings[] = {
      .values = VALUES_TAGS,
      .tags = &qwen_values},
     {.tools = REPLY_HERMES,
-     .has = "</arg_key><arg_value>",
-     .mark = "<tool_call>",
-     .call = {NAME, ARGS, T("</tool_call>")},
-     .between = "<tool_call>",
-     .plain_name = true,
-     .values = VALUES_TAGS,
-     .tags = &glm_short_values},
-    {.tools = REPLY_HERMES,
      .has = "<arg_key>",
      .mark = "<tool_call>",
-     .call = {NAME, T("\n"), ARGS, T("</tool_call>")},
-     .between = "\n<tool_call>",
+     .call = {NAME, R("\n?"), ARGS, T("</tool_call>")},
+     .between = "\n?<tool_call>",
      .plain_name = true,
      .values = VALUES_TAGS,
      .tags = &glm_values},
@@ -72,7 +64,7 @@ static const struct reply_spelling spellings[] = {
      .has = "[ARGS]",
      .mark = "[TOOL_CALLS]",
      .call = {NAME, R("(\\[CALL_ID\\][A-Za-z0-9]{9})?"), T("[ARGS]"), ARGS},
-     .between = "[TOOL_CALLS]",
+     .between = "\\[TOOL_CALLS\\]",
      .plain_name = true},
     {.tools = REPLY_MISTRAL,
      .mark = "[TOOL_CALLS]",
@@ -147,7 +139,7 @@ static const struct reply_spelling spellings[] = {
      .has = "<|tool_call>",
      .mark = "<|tool_call>call:",
      .call = {NAME, T("{"), ARGS, T("}<tool_call|>")},
-     .between = "<|tool_call>call:",
+     .between = "<\\|tool_call>call:",
      .plain_name = true,
      .values = VALUES_GEMMA},
     {.tools = REPLY_GEMMA, /* what prompts ask of those without tools */
