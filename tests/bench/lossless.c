@@ -92,7 +92,7 @@ static void target(struct trial *t, const int32_t *tokens, uint32_t n,
     float *x = malloc(t->vocab * sizeof(*x));
     must(x != NULL);
     memcpy(x, logits, t->vocab * sizeof(*x));
-    memcpy(p, sampler_probs(s, x, &how, NULL, 0), t->vocab * sizeof(*p));
+    memcpy(p, sampler_probs(s, x, &how, NULL, 0, 0), t->vocab * sizeof(*p));
     free(x);
     engine_seq_close(q);
 }

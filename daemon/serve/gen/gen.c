@@ -258,6 +258,7 @@ static int add_streams(struct gen *g, struct err *e)
         c->text.indent = q->indent;
         c->run.events = &gen_run_events;
         c->run.sampling = &q->sampling;
+        c->run.mu = msg_sampling_mu(&q->sampling);
         c->run.s.prompt = g->work.tokens;
         c->run.s.n_prompt = (uint32_t)g->work.n_tokens;
         c->run.s.reuse = q->reuse || i > 0;
