@@ -171,7 +171,7 @@
 #define DRY_TEXT_BYTES       40u    /* of one: llama.cpp's */
 #define DRY_TAIL_MAX         20u    /* tokens after the first: llama.cpp's */
 #define DRY_GROUPS_MAX       256u   /* looked through at each token looked back */
-#define DRY_BREAKS_MAX       32768u /* numbers: token ids, and counts */
+#define DRY_BREAKS_MAX       32768u /* numbers; the default texts take 3917 of Llama 3 */
 #define ENGINE_THREADS_MAX   64u
 #define ENGINE_MARGIN_MAX    100000 /* thousandths of a logit */
 #define ENGINE_CRASHES_MAX   3u      /* then the model is marked failed */

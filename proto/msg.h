@@ -24,7 +24,7 @@ struct msg_load {
     const char *cache;   /* backend_conf.cache (decoded: owned); "": none */
     uint32_t threads;    /* 0 = the engine's choice */
     bool round_fp16;
-    float margin; /* engine_conf.margin */
+    float margin;                    /* engine_conf.margin */
     struct msg_widths layers, heads; /* of all layer shards; of all heads */
 };
 
@@ -90,18 +90,17 @@ struct msg_sampling {
     float mirostat_tau, mirostat_eta;
     float mu; /* mirostat's number before this row's first draw */
     uint64_t seed;
-    uint32_t choice; /* index of the choice, for n > 1 */
-    uint32_t
-        logprobs; /* how many alternatives, besides the token itself */
-    bool no_logprob; /* the token's own logprob is not wanted either: it is 0,
-                        which saves a pass over the vocabulary */
-    uint32_t n_chain; /* 0: the default order */
+    uint32_t choice;   /* index of the choice, for n > 1 */
+    uint32_t logprobs; /* how many alternatives, besides the token itself */
+    bool no_logprob;   /* the token's own logprob is not wanted either: it is 0,
+                          which saves a pass over the vocabulary */
+    uint32_t n_chain;  /* 0: the default order */
     uint8_t chain[SAMPLERS_MAX]; /* enum msg_sampler; others are off */
-    uint32_t n_bias; /* up to ENGINE_BIAS_MAX */
-    struct msg_bias *bias; /* NULL: none; owned when decoded */
-    uint32_t n_breaks; /* numbers in breaks, up to DRY_BREAKS_MAX */
-    int32_t *breaks;   /* groups (msg_breaker_next); NULL: none; owned when
-                          decoded */
+    uint32_t n_bias;             /* up to ENGINE_BIAS_MAX */
+    struct msg_bias *bias;       /* NULL: none; owned when decoded */
+    uint32_t n_breaks;           /* numbers in breaks, up to DRY_BREAKS_MAX */
+    int32_t *breaks; /* groups (msg_breaker_next); NULL: none; owned when
+                        decoded */
 };
 
 void msg_sampling_init(struct msg_sampling *s); /* greedy, everything off */
@@ -109,7 +108,9 @@ const char *msg_sampler_name(enum msg_sampler k);
 /* The samplers that apply, in order (enum msg_sampler); returns how many. With
  * mirostat it is the temperature alone, as in llama.cpp. */
 uint32_t msg_sampling_order(const struct msg_sampling *s, const uint8_t **ret);
-/* Whether a sampler's own numbers ask for something. */
+/* Whether a sampler is in the order, and its numbers ask for something. */
+bool msg_sampling_uses(const struct msg_sampling *s, enum msg_sampler k);
+/* Whether its numbers ask for something. */
 bool msg_sampling_asks(const struct msg_sampling *s, enum msg_sampler k);
 /* mirostat's first number; 0 without it. */
 float msg_sampling_mu(const struct msg_sampling *s);
@@ -133,7 +134,8 @@ bool msg_breaker_next(const struct msg_sampling *s, uint32_t *at,
 bool msg_breaker_has(const struct msg_breaker *g, int32_t id);
 
 /* The first thing it asks for that needs more than each row's likeliest token
- * ("temperature", ...: static); NULL: nothing. A seed alone asks for nothing. */
+ * ("temperature", ...: static); NULL: nothing. A seed alone asks for nothing.
+ */
 const char *msg_sampling_beyond_top(const struct msg_sampling *s);
 #define MSG_ONLY_TOP "this model gives only its likeliest token"
 

@@ -7,6 +7,7 @@ void msg_sampling_init(struct msg_sampling *s)
         .top_p = 1,
         .repeat_penalty = 1,
         .typical_p = 1,
+        .top_n_sigma = -1,
         .dynatemp_exponent = 1,
         .xtc_threshold = 0.1F,
         .dry_base = 1.75F,
@@ -37,9 +38,9 @@ uint32_t msg_sampling_order(const struct msg_sampling *s, const uint8_t **ret)
 {
     /* llama.cpp's, but for the temperature, which has always come first here */
     static const uint8_t ours[] = {
-        SAMPLER_PENALTIES, SAMPLER_DRY,       SAMPLER_TOP_N_SIGMA,
-        SAMPLER_TEMPERATURE, SAMPLER_TOP_K,   SAMPLER_TYPICAL_P,
-        SAMPLER_TOP_P,     SAMPLER_MIN_P,     SAMPLER_XTC,
+        SAMPLER_PENALTIES,   SAMPLER_DRY,   SAMPLER_TOP_N_SIGMA,
+        SAMPLER_TEMPERATURE, SAMPLER_TOP_K, SAMPLER_TYPICAL_P,
+        SAMPLER_TOP_P,       SAMPLER_MIN_P, SAMPLER_XTC,
     };
     static const uint8_t alone[] = {SAMPLER_TEMPERATURE};
     if (s->mirostat != 0) {
@@ -101,24 +102,41 @@ bool msg_sampling_asks(const struct msg_sampling *s, enum msg_sampler k)
     return false;
 }
 
+bool msg_sampling_uses(const struct msg_sampling *s, enum msg_sampler k)
+{
+    const uint8_t *order = NULL;
+    uint32_t n = msg_sampling_order(s, &order);
+    bool listed = false;
+    for (uint32_t i = 0; i < n; i++) {
+        listed = listed || order[i] == k;
+    }
+    return listed && msg_sampling_asks(s, k);
+}
+
 const char *msg_sampling_beyond_top(const struct msg_sampling *s)
 {
+    bool any = msg_sampling_uses(s, SAMPLER_PENALTIES);
+    bool repeat = s->repeat_penalty < 1 || s->repeat_penalty > 1;
+    bool presence = s->presence_penalty < 0 || s->presence_penalty > 0;
+    bool frequency = s->frequency_penalty < 0 || s->frequency_penalty > 0;
+    bool dry = msg_sampling_uses(s, SAMPLER_DRY);
+    bool typical = msg_sampling_uses(s, SAMPLER_TYPICAL_P);
+    bool xtc = msg_sampling_uses(s, SAMPLER_XTC);
     const struct {
         bool set;
         const char *name;
     } of[] = {
-        {s->temperature > 0,                                  "temperature"      },
-        {s->dynatemp_range > 0,                               "dynatemp_range"   },
-        {s->repeat_penalty < 1 || s->repeat_penalty > 1,      "repeat_penalty"   },
-        {s->presence_penalty < 0 || s->presence_penalty > 0,  "presence_penalty" },
-        {s->frequency_penalty < 0 || s->frequency_penalty > 0,
-         "frequency_penalty"                                                     },
-        {s->mirostat != 0,                                    "mirostat"         },
-        {msg_sampling_asks(s, SAMPLER_DRY),                   "dry_multiplier"   },
-        {msg_sampling_asks(s, SAMPLER_TYPICAL_P),             "typical_p"        },
-        {msg_sampling_asks(s, SAMPLER_XTC),                   "xtc_probability"  },
-        {s->n_bias > 0,                                       "logit_bias"       },
-        {s->logprobs > 0 || !s->no_logprob,                   "logprobs"         },
+        {s->temperature > 0,                "temperature"      },
+        {s->dynatemp_range > 0,             "dynatemp_range"   },
+        {any && repeat,                     "repeat_penalty"   },
+        {any && presence,                   "presence_penalty" },
+        {any && frequency,                  "frequency_penalty"},
+        {s->mirostat != 0,                  "mirostat"         },
+        {dry,                               "dry_multiplier"   },
+        {typical,                           "typical_p"        },
+        {xtc,                               "xtc_probability"  },
+        {s->n_bias > 0,                     "logit_bias"       },
+        {s->logprobs > 0 || !s->no_logprob, "logprobs"         },
     };
     for (size_t i = 0; i < countof(of); i++) {
         if (of[i].set) {

@@ -1,5 +1,5 @@
-/* sampler.c - see sampler.h: random numbers, bias and penalties, and what a draw
- * is; sampler_chain.c decides which tokens are left. */
+/* sampler.c - see sampler.h: random numbers, bias and penalties, and what a
+ * draw is; sampler_chain.c decides which tokens are left. */
 #include <string.h>
 
 #include "base/fmath.h"

@@ -1,13 +1,13 @@
 /* sampler_chain.c - the samplers in their order, and those that are more than
  * a filter of the best. The definitions are those of llama.cpp, in double:
  *
- * temperature   divides logits; with a range, by a temperature between T - range
- *               and T + range that grows with the entropy (dynatemp).
- * top_n_sigma   keeps logits of at least max - n * (their standard deviation).
- * typical_p     keeps tokens whose surprise is nearest to the entropy.
- * xtc           drops all but the last of the tokens above a threshold, at times.
- * mirostat      cuts so that the surprise of drawn tokens has a given mean. Its
- *               number mu is the only state; it travels with the row (msg.h).
+ *   temperature  divides logits; with a range, by a temperature between
+ *                T - range and T + range that grows with the entropy (dynatemp)
+ *   top_n_sigma  keeps logits of at least max - n * standard deviation
+ *   typical_p    keeps tokens whose surprise is nearest to the entropy
+ *   xtc          at times keeps only the last of the tokens above a threshold
+ *   mirostat     cuts so that drawn tokens have a given mean surprise; its
+ *                number mu is the only state, and travels with the row (msg.h)
  *
  * A temperature does not touch the logits: s->scale is the product of all of
  * them. Only where penalties come behind one are logits multiplied by it.
@@ -252,9 +252,9 @@ static int typical_p(struct chain *c, struct err *e)
     uint32_t hi = lo;
     double mass = 0;
     while (hi - lo < s->n && (hi == lo || mass <= goal)) {
-        bool up = lo > 0 &&
-                  (hi == s->n || distance(s, ranked[lo - 1], middle) <=
-                                     -distance(s, ranked[hi], middle));
+        bool up =
+            lo > 0 && (hi == s->n || distance(s, ranked[lo - 1], middle) <=
+                                         -distance(s, ranked[hi], middle));
         mass += s->w[(uint32_t)ranked[up ? --lo : hi++]];
     }
     keep_ranks(s, ranked, lo, hi);

@@ -11,8 +11,8 @@
  * the match found so far that reaches farthest, and what lies in it has been
  * seen at its beginning.
  *
- * No repetition is counted across a breaker: the last one in the text bounds all
- * lengths. A token that is a breaker by itself is never punished.
+ * No repetition is counted across a breaker: the last one in the text bounds
+ * all lengths. A token that is a breaker by itself is never punished.
  */
 #include <float.h>
 
@@ -48,7 +48,8 @@ static bool tail_follows(const struct past *t, uint32_t i,
     return true;
 }
 
-/* Tokens of the longest breaker that begins i tokens before the end; 0: none. */
+/* Tokens of the longest breaker that begins i tokens before the end; 0: none.
+ */
 static uint32_t breaker_at(const struct past *t, uint32_t i,
                            const struct msg_sampling *p)
 {

@@ -107,8 +107,8 @@ void sampler_move(const struct sampler *s, uint32_t from, uint32_t to);
 
 /* The filters that keep the best, from all tokens or the list. */
 void sampler_top_k(struct sampler *s, const float *x, uint32_t k); /* k > 0 */
-void sampler_top_p(struct sampler *s, const float *x, double p); /* 0..1 */
-void sampler_min_p(struct sampler *s, const float *x, double p); /* 0..1 */
+void sampler_top_p(struct sampler *s, const float *x, double p);   /* 0..1 */
+void sampler_min_p(struct sampler *s, const float *x, double p);   /* 0..1 */
 /* Of all tokens keep those with this share of all weight; false: none has it,
  * and the list is empty. */
 bool sampler_min_share(struct sampler *s, const float *x, double share);

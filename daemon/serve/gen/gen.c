@@ -248,6 +248,8 @@ static int add_streams(struct gen *g, struct err *e)
     if (q->ignore_eos) {
         RETERR(ban_eog(g, e));
     }
+    q->sampling.breaks = g->work.breaks;
+    q->sampling.n_breaks = (uint32_t)g->work.n_breaks;
     for (uint32_t i = 0; i < q->n; i++) {
         struct gen_choice *c = &g->choices[i];
         RETERR(text_stream_init(&c->text, g->voc->tok, false, q->stops,
@@ -413,6 +415,10 @@ static int encode(struct gen *g, struct err *e)
     w->done = on_encoded;
     w->guess = q->guess;
     w->guess_n = q->guess_n;
+    if (msg_sampling_uses(&q->sampling, SAMPLER_DRY)) {
+        w->breakers = q->dry_texts;
+        w->n_breakers = q->n_dry_texts;
+    }
     switch (q->kind) {
     case GEN_TEXT:
         w->kind = TEXT_ENCODE;
