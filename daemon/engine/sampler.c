@@ -1,5 +1,6 @@
 /* sampler.c - see sampler.h: random numbers, bias and penalties, and what a
  * draw is; sampler_chain.c decides which tokens are left. */
+#include <float.h>
 #include <string.h>
 
 #include "base/fmath.h"
@@ -135,6 +136,13 @@ float *sampler_at(struct sampler *s, float *logits, int32_t id)
     return low < s->n && s->ids[low] == id ? &s->x[low] : NULL;
 }
 
+/* What a logit becomes: a banned one stays banned, and penalties ban none, for
+ * were all banned no token could be drawn. */
+static float penalized(float was, float v)
+{
+    return isfinite(was) ? fminf(fmaxf(v, -FLT_MAX), FLT_MAX) : was;
+}
+
 static void penalize_repeats(struct sampler *s, float *logits,
                              const struct msg_sampling *p,
                              const int32_t *history, size_t n)
@@ -144,7 +152,8 @@ static void penalize_repeats(struct sampler *s, float *logits,
         int32_t id = history[i];
         float *l = s->counts[id]++ == 0 ? sampler_at(s, logits, id) : NULL;
         if (l != NULL) {
-            *l = *l > 0 ? *l / p->repeat_penalty : *l * p->repeat_penalty;
+            *l = penalized(*l, *l > 0 ? *l / p->repeat_penalty
+                                      : *l * p->repeat_penalty);
         }
     }
     for (size_t i = 0; i < n; i++) {
@@ -163,8 +172,9 @@ static void penalize_frequency(struct sampler *s, float *logits,
         int32_t id = history[i];
         float *l = s->counts[id] > 0 ? sampler_at(s, logits, id) : NULL;
         if (l != NULL) {
-            *l -= (float)s->counts[id] * p->frequency_penalty +
-                  p->presence_penalty;
+            *l = penalized(*l,
+                           *l - ((float)s->counts[id] * p->frequency_penalty +
+                                 p->presence_penalty));
         }
         s->counts[id] = 0;
     }

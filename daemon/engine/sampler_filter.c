@@ -30,6 +30,7 @@
 #define DIGIT     11u /* bits of a key looked at in one pass */
 #define DIGITS    (1u << DIGIT)
 #define TOP_SHIFT (2 * DIGIT) /* 10 bits are left for the first digit */
+#define FEW       64u         /* candidates that are sorted by insertion */
 #define FEWER     64          /* times higher is the bound top-p tries first */
 #define SURE      (1 + 1e-9)  /* more than sums in other orders differ by */
 
@@ -259,12 +260,31 @@ static void apply_cut(struct sampler *s, struct cut c)
     s->n = n;
 }
 
+/* Insertion: what top-k leaves is short, and counting digits has a price of its
+ * own. Equal keys stay in id order. */
+static void sort_few(uint64_t *a, uint32_t n)
+{
+    for (uint32_t i = 1; i < n; i++) {
+        uint64_t v = a[i];
+        uint32_t j = i;
+        for (; j > 0 && a[j - 1] >> 32 < v >> 32; j--) {
+            a[j] = a[j - 1];
+        }
+        a[j] = v;
+    }
+}
+
+/* Stable radix sort by the key's digits, so equal keys stay in id order. */
 const uint64_t *sampler_sort(struct sampler *s)
 {
     uint64_t *a = s->sort[0];
     uint64_t *b = s->sort[1];
     for (uint32_t i = 0; i < s->n; i++) {
         a[i] = (uint64_t)key_of(s->x[i]) << 32 | i;
+    }
+    if (s->n <= FEW) {
+        sort_few(a, s->n);
+        return a;
     }
     for (uint32_t shift = 32; shift < 64; shift += DIGIT) {
         uint32_t start[DIGITS + 1] = {0};
