@@ -174,6 +174,14 @@
 #define ENGINE_DRAFTS_MAX    16u
 #define ENGINE_LOGPROBS_MAX  20u   /* OpenAI's top_logprobs */
 #define ENGINE_BIAS_MAX      1024u /* logit_bias entries */
+#define SAMPLERS_MAX         16u   /* of one chain; there are nine kinds */
+/* What ends a repetition for the sampler dry: texts of a request, and the
+ * tokens that they are (msg_sampling.breaks, which every step sends again). */
+#define DRY_TEXTS_MAX        64u    /* texts; llama.cpp's default has four */
+#define DRY_TEXT_BYTES       40u    /* of one: llama.cpp's */
+#define DRY_TAIL_MAX         20u    /* tokens after the first: llama.cpp's */
+#define DRY_GROUPS_MAX       256u   /* looked through at each token looked back */
+#define DRY_BREAKS_MAX       32768u /* numbers; the default texts take 3917 of Llama 3 */
 #define ENGINE_THREADS_MAX   64u
 #define ENGINE_MARGIN_MAX    100000 /* thousandths of a logit */
 #define ENGINE_CRASHES_MAX   3u      /* then the model is marked failed */

@@ -12,10 +12,10 @@
 #include <stddef.h>
 #include <string.h>
 
-#define ROW_BYTES   82u /* a msg_row without tokens, drafts and bias */
+#define ROW_BYTES   146u /* a msg_row without its arrays */
 #define TOKEN_BYTES 9u  /* id, logprob, n_top */
 #define PAIR_BYTES  8u  /* id and logprob, id and bias */
-#define DONE_BYTES  18u /* msg_row_done without tokens */
+#define DONE_BYTES  22u /* msg_row_done without tokens */
 
 static size_t left(const struct cur *c)
 {
@@ -308,7 +308,8 @@ int msg_grammar_get(const void *p, size_t n, struct msg_grammar *ret,
 
 static void put_sampling(struct buf *b, const struct msg_sampling *s)
 {
-    must(s->n_bias <= ENGINE_BIAS_MAX);
+    must(s->n_bias <= ENGINE_BIAS_MAX && s->n_chain <= SAMPLERS_MAX &&
+         s->n_breaks <= DRY_BREAKS_MAX);
     buf_f32(b, s->temperature);
     buf_u32(b, s->top_k);
     buf_f32(b, s->top_p);
@@ -317,14 +318,34 @@ static void put_sampling(struct buf *b, const struct msg_sampling *s)
     buf_u32(b, s->repeat_last_n);
     buf_f32(b, s->presence_penalty);
     buf_f32(b, s->frequency_penalty);
+    buf_f32(b, s->dynatemp_range);
+    buf_f32(b, s->dynatemp_exponent);
+    buf_f32(b, s->typical_p);
+    buf_f32(b, s->top_n_sigma);
+    buf_f32(b, s->xtc_probability);
+    buf_f32(b, s->xtc_threshold);
+    buf_f32(b, s->dry_multiplier);
+    buf_f32(b, s->dry_base);
+    buf_u32(b, s->dry_allowed_length);
+    buf_u32(b, s->dry_last_n);
+    buf_u32(b, s->mirostat);
+    buf_f32(b, s->mirostat_tau);
+    buf_f32(b, s->mirostat_eta);
+    buf_f32(b, s->mu);
     buf_u64(b, s->seed);
     buf_u32(b, s->choice);
     buf_u32(b, s->logprobs);
     buf_u8(b, s->no_logprob);
+    buf_u32(b, s->n_chain);
+    buf_put(b, s->chain, s->n_chain);
     buf_u32(b, s->n_bias);
     for (uint32_t i = 0; i < s->n_bias; i++) {
         put_i32(b, s->bias[i].id);
         buf_f32(b, s->bias[i].bias);
+    }
+    buf_u32(b, s->n_breaks);
+    for (uint32_t i = 0; i < s->n_breaks; i++) {
+        put_i32(b, s->breaks[i]);
     }
 }
 
@@ -351,20 +372,50 @@ static int get_bias(struct cur *c, struct msg_sampling *s, struct err *e)
     return 0;
 }
 
-static int get_sampling(struct cur *c, struct msg_sampling *s, struct err *e)
+static int get_chain(struct cur *c, struct msg_sampling *s, struct err *e)
 {
-    s->temperature = cur_f32(c);
-    s->top_k = cur_u32(c);
-    s->top_p = cur_f32(c);
-    s->min_p = cur_f32(c);
-    s->repeat_penalty = cur_f32(c);
-    s->repeat_last_n = cur_u32(c);
-    s->presence_penalty = cur_f32(c);
-    s->frequency_penalty = cur_f32(c);
-    s->seed = cur_u64(c);
-    s->choice = cur_u32(c);
-    s->logprobs = cur_u32(c);
-    s->no_logprob = get_bool(c);
+    uint32_t n = cur_u32(c);
+    if (n > SAMPLERS_MAX) {
+        return bad(e, "step", "n_chain");
+    }
+    s->n_chain = n;
+    memset(s->chain, 0, sizeof(s->chain));
+    for (uint32_t i = 0; i < n; i++) {
+        s->chain[i] = cur_u8(c);
+        if (s->chain[i] >= SAMPLER_KINDS) {
+            return bad(e, "step", "chain");
+        }
+    }
+    return 0;
+}
+
+static int get_breaks(struct cur *c, struct msg_sampling *s, struct err *e)
+{
+    struct msg_breaker g;
+    uint32_t n = cur_u32(c);
+    if (n > DRY_BREAKS_MAX || n > left(c) / 4) {
+        return bad(e, "step", "n_breaks");
+    }
+    if (n > 0) {
+        s->breaks = malloc(n * sizeof(*s->breaks));
+        if (s->breaks == NULL) {
+            return err_set(e, ERR_NOMEM, "step: %u breaks", n);
+        }
+    }
+    s->n_breaks = n;
+    for (uint32_t i = 0; i < n; i++) {
+        s->breaks[i] = get_i32(c);
+    }
+    uint32_t at = 0;
+    uint32_t groups = 0;
+    while (msg_breaker_next(s, &at, &g)) {
+        groups++;
+    }
+    return at == n && groups <= DRY_GROUPS_MAX ? 0 : bad(e, "step", "breaks");
+}
+
+static int check_sampling(const struct msg_sampling *s, struct err *e)
+{
     const struct {
         const char *name;
         float v;
@@ -375,16 +426,61 @@ static int get_sampling(struct cur *c, struct msg_sampling *s, struct err *e)
         {"repeat_penalty",    s->repeat_penalty   },
         {"presence_penalty",  s->presence_penalty },
         {"frequency_penalty", s->frequency_penalty},
+        {"dynatemp_range",    s->dynatemp_range   },
+        {"dynatemp_exponent", s->dynatemp_exponent},
+        {"typical_p",         s->typical_p        },
+        {"top_n_sigma",       s->top_n_sigma      },
+        {"xtc_probability",   s->xtc_probability  },
+        {"xtc_threshold",     s->xtc_threshold    },
+        {"dry_multiplier",    s->dry_multiplier   },
+        {"dry_base",          s->dry_base         },
+        {"mirostat_tau",      s->mirostat_tau     },
+        {"mirostat_eta",      s->mirostat_eta     },
+        {"mu",                s->mu               },
     };
     for (size_t i = 0; i < countof(finite); i++) {
         if (!isfinite(finite[i].v)) {
             return bad(e, "step", finite[i].name);
         }
     }
-    if (s->logprobs > ENGINE_LOGPROBS_MAX) {
-        return bad(e, "step", "logprobs");
+    if (s->mirostat > 2) {
+        return bad(e, "step", "mirostat");
     }
-    return get_bias(c, s, e);
+    return s->logprobs <= ENGINE_LOGPROBS_MAX ? 0 : bad(e, "step", "logprobs");
+}
+
+static int get_sampling(struct cur *c, struct msg_sampling *s, struct err *e)
+{
+    s->temperature = cur_f32(c);
+    s->top_k = cur_u32(c);
+    s->top_p = cur_f32(c);
+    s->min_p = cur_f32(c);
+    s->repeat_penalty = cur_f32(c);
+    s->repeat_last_n = cur_u32(c);
+    s->presence_penalty = cur_f32(c);
+    s->frequency_penalty = cur_f32(c);
+    s->dynatemp_range = cur_f32(c);
+    s->dynatemp_exponent = cur_f32(c);
+    s->typical_p = cur_f32(c);
+    s->top_n_sigma = cur_f32(c);
+    s->xtc_probability = cur_f32(c);
+    s->xtc_threshold = cur_f32(c);
+    s->dry_multiplier = cur_f32(c);
+    s->dry_base = cur_f32(c);
+    s->dry_allowed_length = cur_u32(c);
+    s->dry_last_n = cur_u32(c);
+    s->mirostat = cur_u32(c);
+    s->mirostat_tau = cur_f32(c);
+    s->mirostat_eta = cur_f32(c);
+    s->mu = cur_f32(c);
+    s->seed = cur_u64(c);
+    s->choice = cur_u32(c);
+    s->logprobs = cur_u32(c);
+    s->no_logprob = get_bool(c);
+    RETERR(check_sampling(s, e));
+    RETERR(get_chain(c, s, e));
+    RETERR(get_bias(c, s, e));
+    return get_breaks(c, s, e);
 }
 
 void msg_step_put(struct buf *b, const struct msg_step *m)
@@ -416,6 +512,8 @@ static int get_row(struct cur *c, struct msg_row *r, struct err *e)
     r->tokens = NULL;
     r->sampling.n_bias = 0;
     r->sampling.bias = NULL;
+    r->sampling.n_breaks = 0;
+    r->sampling.breaks = NULL;
     r->seq = cur_u32(c);
     r->position = cur_u32(c);
     uint32_t n = cur_u32(c);
@@ -489,6 +587,7 @@ void msg_step_fini(struct msg_step *m)
     for (uint32_t i = 0; i < m->n_rows; i++) {
         free(m->rows[i].tokens);
         free(m->rows[i].sampling.bias);
+        free(m->rows[i].sampling.breaks);
     }
     free(m->rows);
     *m = (struct msg_step){0};
@@ -566,6 +665,7 @@ void msg_step_done_put(struct buf *b, const struct msg_step_done *m)
         }
         buf_u32(b, r->n_accepted);
         buf_u32(b, r->length);
+        buf_f32(b, r->mu);
         put_forced(b, r);
     }
 }
@@ -587,6 +687,10 @@ static int get_row_done(struct cur *c, struct msg_row_done *r, struct err *e)
     }
     r->n_accepted = cur_u32(c);
     r->length = cur_u32(c);
+    r->mu = cur_f32(c);
+    if (!isfinite(r->mu)) {
+        return bad(e, "step_done", "mu");
+    }
     if (r->n_accepted > r->n_tokens) {
         return bad(e, "step_done", "n_accepted");
     }

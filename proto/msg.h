@@ -24,7 +24,7 @@ struct msg_load {
     const char *cache;   /* backend_conf.cache (decoded: owned); "": none */
     uint32_t threads;    /* 0 = the engine's choice */
     bool round_fp16;
-    float margin; /* engine_conf.margin */
+    float margin;                    /* engine_conf.margin */
     struct msg_widths layers, heads; /* of all layer shards; of all heads */
 };
 
@@ -53,6 +53,20 @@ struct msg_bias {
     float bias; /* added to the logit; minus infinity bans the token */
 };
 
+/* Samplers of a chain; msg_sampler_name has llama.cpp's names. */
+enum msg_sampler {
+    SAMPLER_PENALTIES,
+    SAMPLER_DRY,
+    SAMPLER_TOP_N_SIGMA,
+    SAMPLER_TOP_K,
+    SAMPLER_TYPICAL_P,
+    SAMPLER_TOP_P,
+    SAMPLER_MIN_P,
+    SAMPLER_XTC,
+    SAMPLER_TEMPERATURE,
+    SAMPLER_KINDS,
+};
+
 struct msg_sampling {
     float temperature;       /* 0 = greedy */
     uint32_t top_k;          /* 0 = off */
@@ -62,19 +76,66 @@ struct msg_sampling {
     uint32_t repeat_last_n;  /* tokens looked back; 0 = off, UINT32_MAX = all */
     float presence_penalty;  /* 0 = off */
     float frequency_penalty; /* 0 = off */
+    float dynatemp_range;    /* 0 = off */
+    float dynatemp_exponent;
+    float typical_p;       /* 1 = off */
+    float top_n_sigma;     /* 0 or less = off */
+    float xtc_probability; /* 0 = off */
+    float xtc_threshold;   /* above 0.5 = off */
+    float dry_multiplier;  /* 0 = off */
+    float dry_base;        /* below 1 = off */
+    uint32_t dry_allowed_length;
+    uint32_t dry_last_n; /* tokens looked back, as repeat_last_n */
+    uint32_t mirostat;   /* 0 = off, 1, 2 */
+    float mirostat_tau, mirostat_eta;
+    float mu; /* mirostat's number before this row's first draw */
     uint64_t seed;
-    uint32_t choice; /* index of the choice, for n > 1 */
-    uint32_t
-        logprobs; /* how many alternatives, besides the token itself */
-    bool no_logprob; /* the token's own logprob is not wanted either: it is 0,
-                        which saves a pass over the vocabulary */
-    uint32_t n_bias; /* up to ENGINE_BIAS_MAX */
-    struct msg_bias *bias; /* NULL: none; owned when decoded */
+    uint32_t choice;   /* index of the choice, for n > 1 */
+    uint32_t logprobs; /* how many alternatives, besides the token itself */
+    bool no_logprob;   /* the token's own logprob is not wanted either: it is 0,
+                          which saves a pass over the vocabulary */
+    uint32_t n_chain;  /* 0: the default order */
+    uint8_t chain[SAMPLERS_MAX]; /* enum msg_sampler; others are off */
+    uint32_t n_bias;             /* up to ENGINE_BIAS_MAX */
+    struct msg_bias *bias;       /* NULL: none; owned when decoded */
+    uint32_t n_breaks;           /* numbers in breaks, up to DRY_BREAKS_MAX */
+    int32_t *breaks; /* groups (msg_breaker_next); NULL: none; owned when
+                        decoded */
 };
 
 void msg_sampling_init(struct msg_sampling *s); /* greedy, everything off */
+const char *msg_sampler_name(enum msg_sampler k);
+/* The samplers that apply, in order (enum msg_sampler); returns how many. With
+ * mirostat it is the temperature alone, as in llama.cpp. */
+uint32_t msg_sampling_order(const struct msg_sampling *s, const uint8_t **ret);
+/* Whether a sampler is in the order, and its numbers ask for something. */
+bool msg_sampling_uses(const struct msg_sampling *s, enum msg_sampler k);
+/* Whether its numbers ask for something. */
+bool msg_sampling_asks(const struct msg_sampling *s, enum msg_sampler k);
+/* mirostat's first number; 0 without it. */
+float msg_sampling_mu(const struct msg_sampling *s);
+/* The likeliest token is taken in place of a random one. */
+bool msg_sampling_greedy(const struct msg_sampling *s);
+
+/* Sequences that end a repetition (dry): each of the heads, followed by all of
+ * the tail. In msg_sampling.breaks a group is the numbers n_tail, the tail,
+ * n_heads, the heads. */
+struct msg_breaker {
+    uint32_t n_tail;  /* up to DRY_TAIL_MAX */
+    uint32_t n_heads; /* at least 1 */
+    const int32_t *tail;
+    const int32_t *heads; /* ascending */
+};
+/* Read the group at number *at, and go on to the next. False: there is none, or
+ * (*at is not n_breaks) the numbers are no group. */
+bool msg_breaker_next(const struct msg_sampling *s, uint32_t *at,
+                      struct msg_breaker *ret);
+/* Whether a token is one of the heads. */
+bool msg_breaker_has(const struct msg_breaker *g, int32_t id);
+
 /* The first thing it asks for that needs more than each row's likeliest token
- * ("temperature", ...: static); NULL: nothing. A seed alone asks for nothing. */
+ * ("temperature", ...: static); NULL: nothing. A seed alone asks for nothing.
+ */
 const char *msg_sampling_beyond_top(const struct msg_sampling *s);
 #define MSG_ONLY_TOP "this model gives only its likeliest token"
 
@@ -142,6 +203,7 @@ struct msg_row_done {
     struct msg_token tokens[ENGINE_DRAFTS_MAX + 1];
     uint32_t n_accepted;
     uint32_t length; /* of the sequence now */
+    float mu;        /* msg_sampling.mu behind the last token drawn */
     /* With a grammar: tokens of which the next ones are likely to be, since no
      * other text can follow: drafts. */
     uint32_t n_forced;
@@ -157,6 +219,7 @@ static inline void msg_row_done_init(struct msg_row_done *r, uint32_t seq)
     r->n_tokens = 0;
     r->n_accepted = 0;
     r->length = 0;
+    r->mu = 0;
     r->n_forced = 0;
 }
 

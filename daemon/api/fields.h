@@ -17,16 +17,19 @@ field_fn set_uint;  /* a whole one; -1, where lo has it, is UINT32_MAX */
 
 /* --- values with a place of their own --- */
 field_fn set_model;
-field_fn set_temperature; /* set_float */
-field_fn set_penalty;     /* set_float */
-field_fn set_top_k;       /* -1 and 0 are off */
-field_fn set_seed;        /* -1 is a random one */
-field_fn set_keep_alive;  /* seconds or a duration */
-field_fn set_stop;        /* a text or an array of them; "" is none */
-field_fn set_bias;        /* {"token id": number or false} */
-field_fn set_object;      /* its members are f->sub */
-field_fn set_samplers;    /* samplers.c: which filters apply */
-field_fn set_ttl;         /* LM Studio's keep_alive: a number of seconds */
+field_fn set_temperature;     /* set_float */
+field_fn set_penalty;         /* set_float */
+field_fn set_top_k;           /* -1 and 0 are off */
+field_fn set_seed;            /* -1 is a random one */
+field_fn set_keep_alive;      /* seconds or a duration */
+field_fn set_stop;            /* a text or an array of them; "" is none */
+field_fn set_bias;            /* {"token id": number or false} */
+field_fn set_object;          /* its members are f->sub */
+field_fn set_samplers;        /* samplers.c: which samplers apply, in order */
+field_fn set_infill_samplers; /* the same, and llama-server's for code */
+field_fn set_dry_base;
+field_fn set_dry_texts; /* dry_sequence_breakers */
+field_fn set_ttl;       /* LM Studio's keep_alive: a number of seconds */
 
 /* --- taken, and nothing changes --- */
 field_fn take_any; /* the dialect reads it, or nobody */
@@ -66,10 +69,8 @@ field_fn set_reasoning_format;   /* llama-server's; one of f->words */
 /* fields_rows.c: parts of tables. OpenAI's dialects and llama-server's have
  * both, /v1/responses has the first. */
 extern const struct field fields_every[];  /* model, stream, seed, stop, ... */
-extern const struct field fields_tuning[]; /* penalties, and what is off */
-
-/* samplers.c: what the list of samplers means for the others; sets p->param. */
-CHECKED int samplers_apply(struct params *p, struct err *e);
+extern const struct field fields_tuning[]; /* samplers, and what is off */
+extern const struct field fields_samplers[]; /* their order */
 
 /* For field_fn of a dialect. Each returns its error. */
 int field_want(const struct field *f, struct err *e, const char *what);

@@ -61,12 +61,68 @@ const struct field fields_tuning[] = {
     {"id_slot", take_number, "integer", .lo = -1, .hi = EXACT_MAX,
      .doc = "Taken for llama-server's clients; a hint without effect: the warm "
             "prefix is found by its tokens."},
-    {"typical_p", only_number, "number", .lo = 1,
-     .doc = "Only 1, which is off."},
-    {"mirostat", only_number, "integer", .lo = 0,
-     .doc = "Only 0, which is off."},
-    {"dry_multiplier", only_number, "number", .lo = 0,
-     .doc = "Only 0, which is off."},
+    {"typical_p", set_float, "number", .hi = 1, .offset = SAM(typical_p),
+     .more = "'default': 1",
+     .doc = "Draw from tokens whose surprise is nearest to the entropy, of this "
+            "weight together; 1 is off."},
+    {"top_n_sigma", set_float, "number", .lo = -1, .hi = 1000,
+     .offset = SAM(top_n_sigma),
+     .more = "'default': -1",
+     .doc = "Draw from tokens whose logits are within so many standard "
+            "deviations of the largest; 0 or less is off."},
+    {"xtc_probability", set_float, "number", .hi = 1,
+     .offset = SAM(xtc_probability),
+     .more = "'default': 0",
+     .doc = "How often, of the tokens of at least xtc_threshold, all but the "
+            "least likely are left out; 0 is off."},
+    {"xtc_threshold", set_float, "number", .hi = 1,
+     .offset = SAM(xtc_threshold),
+     .more = "'default': 0.1",
+     .doc = "See xtc_probability; above 0.5 is off."},
+    {"dynatemp_range", set_float, "number", .hi = 10,
+     .offset = SAM(dynatemp_range),
+     .more = "'default': 0",
+     .doc = "The temperature is between temperature - this and temperature + "
+            "this, and grows with the entropy; 0 is off."},
+    {"dynatemp_exponent", set_float, "number", .hi = 10,
+     .offset = SAM(dynatemp_exponent),
+     .more = "'default': 1",
+     .doc = "With dynatemp_range: the power of the entropy's share of the "
+            "largest one."},
+    {"dry_multiplier", set_float, "number", .hi = 100,
+     .offset = SAM(dry_multiplier),
+     .more = "'default': 0",
+     .doc = "A token that makes a repetition longer loses dry_multiplier * "
+            "dry_base ^ (repeated tokens - dry_allowed_length); 0 is off."},
+    {"dry_base", set_dry_base, "number", .hi = 1000, .offset = SAM(dry_base),
+     .more = "'default': 1.75",
+     .doc = "See dry_multiplier; less than 1 is the default."},
+    {"dry_allowed_length", set_uint, "integer", .hi = MODEL_CONTEXT_MAX,
+     .offset = SAM(dry_allowed_length),
+     .more = "'default': 2",
+     .doc = "See dry_multiplier."},
+    {"dry_penalty_last_n", set_uint, "integer", .lo = -1,
+     .hi = MODEL_CONTEXT_MAX, .offset = SAM(dry_last_n),
+     .more = "'default': 64",
+     .doc = "Tokens in which repetitions are looked for; 0 is off, -1 is all."},
+    {"dry_sequence_breakers", set_dry_texts, "array",
+     .more = "'items': {'type': 'string', 'minLength': 1, 'maxLength': 40}, "
+             "'maxItems': 64",
+     .doc = "Texts across which nothing is a repetition. Default: a newline, "
+            "':', '\"', '*'. Empty: none."},
+    {"mirostat", set_uint, "integer", .hi = 2, .offset = SAM(mirostat),
+     .more = "'default': 0",
+     .doc = "1 or 2: tokens are drawn so that their mean surprise is "
+            "mirostat_tau. As in llama-server only temperature and logit_bias "
+            "apply then, and no other sampler or penalty. 0 is off."},
+    {"mirostat_tau", set_float, "number", .hi = 100,
+     .offset = SAM(mirostat_tau),
+     .more = "'default': 5",
+     .doc = "With mirostat: bits."},
+    {"mirostat_eta", set_float, "number", .hi = 10,
+     .offset = SAM(mirostat_eta),
+     .more = "'default': 0.1",
+     .doc = "With mirostat: how fast it learns."},
     {"lora", only_empty, "array",
      .more = "'maxItems': 0",
      .doc = "Only empty: adapters are part of a conversion."},
@@ -77,6 +133,17 @@ const struct field fields_tuning[] = {
     {"json_schema", set_json_schema, "object",
      .doc = "The answer is JSON that is valid by this schema. Words of it that "
             "cannot be kept are refused by name. Empty is none."},
+    {.name = NULL},
+};
+
+const struct field fields_samplers[] = {
+    {"samplers", set_samplers, "array|string",
+     .more = "'items': {'type': 'string'}, 'maxItems': 16, 'maxLength': 16",
+     .doc = "The samplers that apply, in their order, of penalties, dry, "
+            "top_n_sigma, top_k, typ_p, top_p, min_p, xtc, temperature; others "
+            "are off. Or their letters in a string (edskypmxt). Absent or "
+            "empty: penalties, dry, top_n_sigma, temperature, top_k, typ_p, "
+            "top_p, min_p, xtc."},
     {.name = NULL},
 };
 

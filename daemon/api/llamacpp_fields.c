@@ -107,31 +107,6 @@ static int set_shown(struct params *p, const struct field *f,
     return list != NULL ? 0 : field_full(f, e);
 }
 
-/* "infill" is llama-server's filter for code; what it leaves is nearly always
- * the likeliest token, which is what is taken here. */
-static int set_infill_samplers(struct params *p, const struct field *f,
-                               const struct json *v, struct err *e)
-{
-    struct json *rest = NULL;
-    bool code = false;
-    if (json_type(v) != JSON_ARRAY) {
-        return set_samplers(p, f, v, e);
-    }
-    rest = json_array();
-    for (const struct json *c = json_first(v); c != NULL; c = json_next(c)) {
-        const char *s = json_str(c);
-        if (s != NULL && strcmp(s, "infill") == 0) {
-            code = true;
-        } else {
-            json_add_tree(rest, NULL, json_copy(c));
-        }
-    }
-    int rc = set_samplers(p, f, rest, e);
-    json_free(rest);
-    p->likeliest = code;
-    return rc;
-}
-
 /* Rows are texts. */
 /* clang-format off */
 
@@ -203,28 +178,6 @@ static const struct field common[] = {
      .doc = "Taken, without effect: only whole prefixes are warm."},
     {"min_keep", only_number, "integer", .lo = 0,
      .doc = "Only 0."},
-    {"top_n_sigma", only_number, "number", .lo = -1,
-     .doc = "Only -1, which is off."},
-    {"xtc_probability", only_number, "number", .lo = 0,
-     .doc = "Only 0, which is off."},
-    {"xtc_threshold", take_any, "number",
-     .doc = "Without effect: xtc_probability is 0."},
-    {"dynatemp_range", only_number, "number", .lo = 0,
-     .doc = "Only 0, which is off."},
-    {"dynatemp_exponent", take_any, "number",
-     .doc = "Without effect: dynatemp_range is 0."},
-    {"mirostat_tau", take_any, "number",
-     .doc = "Without effect: mirostat is 0."},
-    {"mirostat_eta", take_any, "number",
-     .doc = "Without effect: mirostat is 0."},
-    {"dry_base", take_any, "number",
-     .doc = "Without effect: dry_multiplier is 0."},
-    {"dry_allowed_length", take_any, "integer",
-     .doc = "Without effect: dry_multiplier is 0."},
-    {"dry_penalty_last_n", take_any, "integer",
-     .doc = "Without effect: dry_multiplier is 0."},
-    {"dry_sequence_breakers", take_any, "array",
-     .doc = "Without effect: dry_multiplier is 0."},
     {.name = NULL},
 };
 
@@ -238,11 +191,6 @@ static const struct field completion[] = {
              "1}]",
      .doc = "A text, or token ids (then no BOS is added). One prompt a "
             "request, and no mixture of both."},
-    {"samplers", set_samplers, "array",
-     .more = "'items': {'type': 'string'}",
-     .doc = "The filters that apply, of penalties, temperature, top_k, top_p, "
-            "min_p; others are off. Their order is one that gives the same "
-            "draw as this."},
     {.name = NULL},
 };
 
@@ -260,8 +208,8 @@ static const struct field infill[] = {
              "{'type': 'string'}, 'time': {}}}",
      .doc = "Other files, in front of the text, the most important last; the "
             "first are cut."},
-    {"samplers", set_infill_samplers, "array",
-     .more = "'items': {'type': 'string'}",
+    {"samplers", set_infill_samplers, "array|string",
+     .more = "'items': {'type': 'string'}, 'maxLength': 17",
      .doc = "As of /completion; also infill, which here takes the likeliest "
             "token where llama-server draws from a few; with n_cmpl it is a "
             "min_p of at least 0.2."},
@@ -279,22 +227,37 @@ static void defaults(struct params *p)
     s->min_p = 0.05f;
 }
 
+/* "infill" is llama-server's filter for code; what it leaves is nearly always
+ * the likeliest token, which is what is taken here. Several answers would all
+ * be the same: for them it is a min_p. */
 static int together(struct params *p, const struct json *j, struct err *e)
 {
+    struct msg_sampling *s = &p->req.sampling;
     (void)j;
-    RETERR(samplers_apply(p, e));
-    if (p->likeliest && p->req.n == 1) {
-        p->req.sampling.temperature = 0;
-    } else if (p->likeliest) { /* several would all be the same */
-        p->req.sampling.min_p = fmaxf(p->req.sampling.min_p, 0.2f);
+    if (!p->likeliest) {
+        return 0;
+    }
+    if (p->req.n == 1) {
+        s->temperature = 0;
+        s->dynatemp_range = 0;
+        return 0;
+    }
+    s->min_p = fmaxf(s->min_p, 0.2f);
+    if (!msg_sampling_uses(s, SAMPLER_MIN_P)) {
+        if (s->n_chain == SAMPLERS_MAX) {
+            params_blame(p, "samplers");
+            return err_set(e, ERR_INVALID, "samplers: at most %u",
+                           SAMPLERS_MAX - 1);
+        }
+        s->chain[s->n_chain++] = SAMPLER_MIN_P;
     }
     return 0;
 }
 
 const struct fields llamacpp_completion_fields = {
     .schema = "LlamaCompletionRequest",
-    .part = {fields_every, common, fields_tuning, completion},
-    .required = {"prompt"     },
+    .part = {fields_every,   common, fields_tuning, fields_samplers, completion},
+    .required = {"prompt"},
     .cls = SCHED_CLASS_INTERACTIVE,
     .max_tokens = GEN_MAX_TOKENS,
     .defaults = defaults,
@@ -304,7 +267,7 @@ const struct fields llamacpp_completion_fields = {
 const struct fields llamacpp_infill_fields = {
     .schema = "InfillRequest",
     .part = {fields_every, common, fields_tuning, infill},
-    .required = {"input_prefix", "input_suffix"},
+    .required = {"input_prefix",      "input_suffix"           },
     .cls = SCHED_CLASS_INTERACTIVE,
     .max_tokens = GEN_MAX_TOKENS,
     .defaults = defaults,

@@ -16,24 +16,15 @@
 
 /* --- members --- */
 
+/* Those that do something, in their order. */
 static void put_samplers(struct json *o, const struct msg_sampling *s)
 {
     struct json *list = json_add_array(o, "samplers");
-    bool penalties = s->repeat_penalty != 1 || s->presence_penalty != 0 ||
-                     s->frequency_penalty != 0;
-    const struct {
-        const char *name;
-        bool on;
-    } rows[] = {
-        {"penalties",   penalties                         },
-        {"temperature", s->temperature > 0                },
-        {"top_k",       s->temperature > 0 && s->top_k > 0},
-        {"top_p",       s->temperature > 0 && s->top_p < 1},
-        {"min_p",       s->temperature > 0 && s->min_p > 0},
-    };
-    for (size_t i = 0; i < countof(rows); i++) {
-        if (rows[i].on) {
-            json_add_str(list, NULL, rows[i].name);
+    const uint8_t *order = NULL;
+    uint32_t n = msg_sampling_order(s, &order);
+    for (uint32_t i = 0; i < n; i++) {
+        if (msg_sampling_asks(s, order[i])) {
+            json_add_str(list, NULL, msg_sampler_name(order[i]));
         }
     }
 }
@@ -47,6 +38,29 @@ static int64_t or_minus(uint32_t n)
 static void put_float(struct json *o, const char *key, float v)
 {
     json_add_num(o, key, round((double)v * 1e6) / 1e6);
+}
+
+/* Of the samplers that few use. */
+static void put_more(struct json *o, const struct params *p)
+{
+    const struct msg_sampling *s = &p->req.sampling;
+    put_float(o, "dynatemp_range", s->dynatemp_range);
+    put_float(o, "dynatemp_exponent", s->dynatemp_exponent);
+    put_float(o, "top_n_sigma", s->top_n_sigma);
+    put_float(o, "xtc_probability", s->xtc_probability);
+    put_float(o, "xtc_threshold", s->xtc_threshold);
+    put_float(o, "typical_p", s->typical_p);
+    put_float(o, "dry_multiplier", s->dry_multiplier);
+    put_float(o, "dry_base", s->dry_base);
+    json_add_int(o, "dry_allowed_length", (int64_t)s->dry_allowed_length);
+    json_add_int(o, "dry_penalty_last_n", or_minus(s->dry_last_n));
+    struct json *texts = json_add_array(o, "dry_sequence_breakers");
+    for (size_t i = 0; i < p->req.n_dry_texts; i++) {
+        json_add_str(texts, NULL, p->req.dry_texts[i]);
+    }
+    json_add_int(o, "mirostat", (int64_t)s->mirostat);
+    put_float(o, "mirostat_tau", s->mirostat_tau);
+    put_float(o, "mirostat_eta", s->mirostat_eta);
 }
 
 void llamacpp_put_settings(struct json *o, const struct params *p)
@@ -64,6 +78,7 @@ void llamacpp_put_settings(struct json *o, const struct params *p)
     put_float(o, "repeat_penalty", s->repeat_penalty);
     put_float(o, "presence_penalty", s->presence_penalty);
     put_float(o, "frequency_penalty", s->frequency_penalty);
+    put_more(o, p);
     json_add_bool(o, "ignore_eos", p->req.ignore_eos);
     json_add_bool(o, "stream", p->stream);
     json_add_int(o, "n_probs", (int64_t)s->logprobs);

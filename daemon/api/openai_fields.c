@@ -108,7 +108,7 @@ static int together(struct params *p, const struct json *j, struct err *e)
         params_blame(p, "resumable");
         return err_set(e, ERR_INVALID, "resumable: only with stream");
     }
-    return samplers_apply(p, e);
+    return 0;
 }
 
 static const char *const modalities[] = {"text", NULL};
@@ -179,11 +179,6 @@ static const struct field common[] = {
      .doc = "Taken, without effect."},
     {"ttl", set_ttl, "number",
      .doc = "LM Studio's name of keep_alive: seconds."},
-    {"samplers", set_samplers, "array",
-     .more = "'items': {'type': 'string'}",
-     .doc = "llama-server's: the filters that apply, of penalties, "
-            "temperature, top_k, top_p, min_p; others are off. Their order is "
-            "one that gives the same draw as this."},
     {"response_fields", take_strings, "array",
      .more = "'items': {'type': 'string'}",
      .doc = "llama-server's; taken, without effect: an answer has all of its "
@@ -374,7 +369,7 @@ static int chat_together(struct params *p, const struct json *j, struct err *e)
 
 const struct fields openai_completion_fields = {
     .schema = "CompletionRequest",
-    .part = {fields_every, common, fields_tuning, completion},
+    .part = {fields_every,   common, fields_tuning, fields_samplers, completion},
     .required = {"prompt"},
     .cls = SCHED_CLASS_INTERACTIVE,
     .max_tokens = 16,
@@ -383,8 +378,8 @@ const struct fields openai_completion_fields = {
 
 const struct fields openai_chat_fields = {
     .schema = "ChatRequest",
-    .part = {fields_every, common, fields_tuning, chat},
-    .required = {"messages"     },
+    .part = {fields_every,   common, fields_tuning, fields_samplers, chat},
+    .required = {"messages"},
     .cls = SCHED_CLASS_CHAT,
     .max_tokens = GEN_MAX_TOKENS,
     .together = chat_together,

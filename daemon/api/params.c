@@ -60,13 +60,18 @@ static int read_fields(struct params *p, const struct fields *f,
     return f->together != NULL ? f->together(p, j, e) : 0;
 }
 
+static const char *const dry_texts[] = {"\n", ":", "\"", "*"};
+
 int params_read(const struct json *j, const struct fields *f, struct arena *a,
                 struct params *p, struct err *e)
 {
     *p = (struct params){.a = a};
     msg_sampling_init(&p->req.sampling);
     p->req.sampling.temperature = 1;
-    p->req.sampling.repeat_last_n = 64; /* llama-server's */
+    p->req.sampling.repeat_last_n = 64; /* llama-server's, as the next two */
+    p->req.sampling.dry_last_n = 64;
+    p->req.dry_texts = dry_texts;
+    p->req.n_dry_texts = countof(dry_texts);
     p->req.n = 1;
     p->req.reuse = true;
     p->req.cls = f->cls;

@@ -27,8 +27,6 @@ struct params {
     bool likeliest;           /* llama-server's filter "infill" was asked for */
     const char *const *shown; /* paths of members of the answer; NULL: all */
     size_t n_shown;
-    uint8_t samplers[8]; /* those that apply, in order (samplers.c) */
-    uint8_t n_samplers;  /* 0: the request does not say */
     bool tempered;       /* the request has a temperature */
     bool penalised;      /* the request has a penalty of repeated tokens */
     const struct json *prediction; /* its content, checked; borrowed */

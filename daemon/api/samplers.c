@@ -1,129 +1,159 @@
-/* samplers.c - llama-server's `samplers`: which filters apply, and in which
- * order. Ours have one order (engine/sampler.h). A list is taken when it asks
- * for the same draw: filters that it leaves out are off, and those that do
- * something stand as ours do, where that matters.
+/* samplers.c - llama-server's `samplers`, as names or as a string of letters,
+ * and the texts that end a repetition. What a sampler does: engine/sampler.h.
  *
- * Where it does not: top-k keeps by rank, which a temperature does not change;
- * min-p compares with the likeliest token, whatever was dropped before. It
- * keeps logits of at least max + ln m; after a temperature T that is max / T +
- * ln m', with m' = m^(1/T). So min_p before the temperature is m' after it. */
+ * Names are compared without case, '-' and '_', as llama-server's aliases
+ * differ in them alone. It drops a name that it does not know with a warning in
+ * its log; here the request is refused. */
 #include <string.h>
 
 #include "api/fields.h"
-#include "base/fmath.h"
 
-enum { PENALTIES, TEMPERATURE, TOP_K, TOP_P, MIN_P, N_SAMPLERS };
+#define INFILL SAMPLER_KINDS /* llama-server's filter for code */
 
-static const char *const names[N_SAMPLERS + 1] = {
-    "penalties", "temperature", "top_k", "top_p", "min_p", NULL};
+static const struct {
+    const char *name; /* squeezed */
+    char letter;      /* 0: an alias */
+    uint8_t kind;     /* enum msg_sampler, or INFILL */
+} names[] = {
+    {"penalties",   'e', SAMPLER_PENALTIES  },
+    {"dry",         'd', SAMPLER_DRY        },
+    {"topnsigma",   's', SAMPLER_TOP_N_SIGMA},
+    {"topk",        'k', SAMPLER_TOP_K      },
+    {"typp",        'y', SAMPLER_TYPICAL_P  },
+    {"typ",         0,   SAMPLER_TYPICAL_P  },
+    {"typical",     0,   SAMPLER_TYPICAL_P  },
+    {"typicalp",    0,   SAMPLER_TYPICAL_P  },
+    {"topp",        'p', SAMPLER_TOP_P      },
+    {"nucleus",     0,   SAMPLER_TOP_P      },
+    {"minp",        'm', SAMPLER_MIN_P      },
+    {"xtc",         'x', SAMPLER_XTC        },
+    {"temperature", 't', SAMPLER_TEMPERATURE},
+    {"temp",        0,   SAMPLER_TEMPERATURE},
+    {"infill",      'i', INFILL             },
+};
 
-int set_samplers(struct params *p, const struct field *f, const struct json *v,
-                 struct err *e)
+static bool is_name(const char *s, const char *name)
 {
-    if (json_type(v) != JSON_ARRAY) {
-        return field_want(f, e, "an array of names");
+    for (; *s != '\0'; s++) {
+        char c = *s >= 'A' && *s <= 'Z' ? (char)(*s - 'A' + 'a') : *s;
+        if (c == '-' || c == '_') {
+            continue;
+        }
+        if (c != *name++) {
+            return false;
+        }
     }
-    p->n_samplers = 0;
-    for (const struct json *c = json_first(v); c != NULL; c = json_next(c)) {
-        const char *s = json_str(c);
-        size_t k = 0;
-        while (names[k] != NULL && (s == NULL || strcmp(s, names[k]) != 0)) {
-            k++;
-        }
-        if (names[k] == NULL || p->n_samplers == countof(p->samplers)) {
-            return field_unsupported(
-                f, e, "only penalties, temperature, top_k, top_p, min_p");
-        }
-        p->samplers[p->n_samplers++] = (uint8_t)k;
+    return *name == '\0';
+}
+
+/* By its name, or (name NULL) its letter; countof(names): there is none. */
+static size_t find_sampler(const char *name, char letter)
+{
+    size_t i = 0;
+    while (i < countof(names) && (name != NULL ? !is_name(name, names[i].name)
+                                               : names[i].letter != letter)) {
+        i++;
+    }
+    return i;
+}
+
+static int add_sampler(struct params *p, const struct field *f, size_t i,
+                       bool infill, struct err *e)
+{
+    struct msg_sampling *s = &p->req.sampling;
+    if (i == countof(names) || (names[i].kind == INFILL && !infill)) {
+        return field_unsupported(
+            f, e,
+            "only penalties, dry, top_n_sigma, top_k, typ_p, top_p, min_p, "
+            "xtc, temperature");
+    }
+    if (names[i].kind == INFILL) {
+        p->likeliest = true;
+        return 0;
+    }
+    if (s->n_chain == SAMPLERS_MAX) {
+        return err_set(e, ERR_INVALID, "%s: at most %u", f->name, SAMPLERS_MAX);
+    }
+    s->chain[s->n_chain++] = names[i].kind;
+    return 0;
+}
+
+static int read_samplers(struct params *p, const struct field *f,
+                         const struct json *v, bool infill, struct err *e)
+{
+    const char *letters = json_str(v);
+    p->req.sampling.n_chain = 0;
+    if (letters == NULL && json_type(v) != JSON_ARRAY) {
+        return field_want(f, e, "an array of names, or a string of letters");
+    }
+    for (; letters != NULL && *letters != '\0'; letters++) {
+        RETERR(add_sampler(p, f, find_sampler(NULL, *letters), infill, e));
+    }
+    const struct json *c = letters == NULL ? json_first(v) : NULL;
+    for (; c != NULL; c = json_next(c)) {
+        const char *name = json_str(c);
+        RETERR(add_sampler(p, f, find_sampler(name != NULL ? name : "", 0),
+                           infill, e));
     }
     return 0;
 }
 
-static bool does_something(const struct msg_sampling *s, unsigned k)
+int set_samplers(struct params *p, const struct field *f, const struct json *v,
+                 struct err *e)
 {
-    bool draws = s->temperature > 0;
-    switch (k) {
-    case PENALTIES:
-        return s->repeat_penalty != 1 || s->presence_penalty != 0 ||
-               s->frequency_penalty != 0;
-    case TEMPERATURE:
-        return draws && s->temperature != 1;
-    case TOP_K:
-        return draws && s->top_k > 0;
-    case TOP_P:
-        return draws && s->top_p < 1;
-    default:
-        return draws && s->min_p > 0;
-    }
+    return read_samplers(p, f, v, false, e);
 }
 
-static void turn_off(struct msg_sampling *s, unsigned k)
+int set_infill_samplers(struct params *p, const struct field *f,
+                        const struct json *v, struct err *e)
 {
-    switch (k) {
-    case PENALTIES:
-        s->repeat_penalty = 1;
-        s->presence_penalty = 0;
-        s->frequency_penalty = 0;
-        return;
-    case TEMPERATURE:
-        s->temperature = s->temperature > 0 ? 1 : 0;
-        return;
-    case TOP_K:
-        s->top_k = 0;
-        return;
-    case TOP_P:
-        s->top_p = 1;
-        return;
-    default:
-        s->min_p = 0;
-        return;
-    }
+    return read_samplers(p, f, v, true, e);
 }
 
-/* Whether a has to come before b. */
-static bool precedes(unsigned a, unsigned b)
+/* --- dry --- */
+
+/* llama-server takes its default for a base that could not punish. */
+int set_dry_base(struct params *p, const struct field *f, const struct json *v,
+                 struct err *e)
 {
-    return a == PENALTIES || (b == TOP_P && (a == TEMPERATURE || a == TOP_K)) ||
-           (a == TOP_P && b == MIN_P);
+    struct msg_sampling plain;
+    RETERR(set_float(p, f, v, e));
+    if (p->req.sampling.dry_base < 1) {
+        msg_sampling_init(&plain);
+        p->req.sampling.dry_base = plain.dry_base;
+    }
+    return 0;
 }
 
-/* Turn off what is not listed. */
-static void keep_listed(struct params *p)
+int set_dry_texts(struct params *p, const struct field *f, const struct json *v,
+                  struct err *e)
 {
-    unsigned listed = 0;
-    for (size_t i = 0; i < p->n_samplers; i++) {
-        listed |= 1u << p->samplers[i];
+    size_t n = json_count(v);
+    if (json_type(v) != JSON_ARRAY) {
+        return field_want(f, e, "an array of strings");
     }
-    for (unsigned k = 0; k < N_SAMPLERS; k++) {
-        if ((listed & 1u << k) == 0) {
-            turn_off(&p->req.sampling, k);
+    if (n > DRY_TEXTS_MAX) {
+        return err_set(e, ERR_INVALID, "%s: at most %u", f->name,
+                       DRY_TEXTS_MAX);
+    }
+    const char **list = arena_array(p->a, n + 1, sizeof(*list));
+    if (list == NULL) {
+        return field_full(f, e);
+    }
+    p->req.dry_texts = list;
+    p->req.n_dry_texts = 0;
+    for (const struct json *c = json_first(v); c != NULL; c = json_next(c)) {
+        const char *s = json_str(c);
+        if (s == NULL || s[0] == '\0' || strlen(s) > DRY_TEXT_BYTES) {
+            return err_set(e, ERR_INVALID,
+                           "%s: each must be a string of 1 to %u bytes",
+                           f->name, DRY_TEXT_BYTES);
         }
-    }
-}
-
-int samplers_apply(struct params *p, struct err *e)
-{
-    struct msg_sampling *s = &p->req.sampling;
-    bool early = false; /* min_p comes before the temperature */
-    if (p->n_samplers == 0) {
-        return 0;
-    }
-    keep_listed(p);
-    for (size_t j = 1; j < p->n_samplers; j++) {
-        for (size_t i = 0; i < j; i++) {
-            unsigned a = p->samplers[i], b = p->samplers[j];
-            bool both = does_something(s, a) && does_something(s, b);
-            if (a != b && both && precedes(b, a)) {
-                params_blame(p, "samplers");
-                return err_set(e, ERR_UNSUPPORTED,
-                               "samplers: %s comes before %s here", names[b],
-                               names[a]);
-            }
-            early = early || (both && a == MIN_P && b == TEMPERATURE);
+        char *copy = arena_str(p->a, s);
+        if (copy == NULL) {
+            return field_full(f, e);
         }
-    }
-    if (early) {
-        s->min_p = fmath_powf(s->min_p, 1 / s->temperature);
+        list[p->req.n_dry_texts++] = copy;
     }
     return 0;
 }

@@ -30,6 +30,7 @@ static bool follow(struct msg_row *r, const struct msg_row_done *d,
     r->n_tokens = 1;
     r->tokens[0] = d->tokens[0].id;
     r->out_index++;
+    r->sampling.mu = d->mu;
     return true;
 }
 

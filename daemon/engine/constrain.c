@@ -248,7 +248,8 @@ static bool move_on(struct step *st, int32_t id)
     return true;
 }
 
-int constrain_draw(struct step *st, float *logits, size_t n_history,
+int constrain_draw(struct step *st, float *logits,
+                   const struct msg_sampling *p, size_t n_history,
                    uint32_t out_index, struct msg_token *t, struct err *e)
 {
     struct constraint *c = st->constraint;
@@ -265,9 +266,8 @@ int constrain_draw(struct step *st, float *logits, size_t n_history,
         return err_set(e, ERR_INVALID,
                        "the text is deeper than this daemon follows a grammar");
     }
-    RETERR(sampler_draw_masked(s->g->samplers[st->v->worker], logits,
-                               &st->r->row->sampling, s->tokens, n_history,
-                               out_index, mask, t, e));
+    RETERR(sampler_draw_masked(s->g->samplers[st->v->worker], logits, p,
+                               s->tokens, n_history, out_index, mask, t, e));
     must(pthread_mutex_lock(&c->lock) == 0);
     legal = move_on(st, t->id);
     must(pthread_mutex_unlock(&c->lock) == 0);

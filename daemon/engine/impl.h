@@ -425,7 +425,8 @@ struct step;
 CHECKED int constrain_begin(struct step *st, struct err *e);
 /* t was drawn behind n_history tokens from these logits: if it is not allowed,
  * draw another. On the thread that draws. Errors: INVALID, NOMEM. */
-CHECKED int constrain_draw(struct step *st, float *logits, size_t n_history,
+CHECKED int constrain_draw(struct step *st, float *logits,
+                           const struct msg_sampling *p, size_t n_history,
                            uint32_t out_index, struct msg_token *t,
                            struct err *e);
 /* The step has ended with rc, and the sequence has its new length. */

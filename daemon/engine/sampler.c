@@ -1,5 +1,6 @@
-/* sampler.c - see sampler.h: random numbers, bias and penalties, and the order
- * of things; sampler_filter.c decides which tokens are left. */
+/* sampler.c - see sampler.h: random numbers, bias and penalties, and what a
+ * draw is; sampler_chain.c decides which tokens are left. */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -32,15 +33,20 @@ void sampler_philox(const uint32_t ctr[4], const uint32_t key[2],
     memcpy(ret, c, sizeof(c));
 }
 
-double sampler_random(uint64_t seed, uint32_t choice, uint32_t index,
-                      uint32_t which)
+double sampler_random_of(uint64_t seed, uint32_t choice, uint32_t index,
+                         uint32_t stream)
 {
-    const uint32_t ctr[4] = {choice, index, which, 0};
+    const uint32_t ctr[4] = {choice, index, stream, 0};
     const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
     uint32_t r[4];
     sampler_philox(ctr, key, r);
     uint64_t bits = ((uint64_t)r[0] << 32 | r[1]) >> 11;
     return (double)bits * 0x1p-53;
+}
+
+double sampler_random(uint64_t seed, uint32_t choice, uint32_t index)
+{
+    return sampler_random_of(seed, choice, index, STREAM_DRAW);
 }
 
 /* --- make and free --- */
@@ -90,6 +96,7 @@ void sampler_free(struct sampler *s)
     free(s->probs);
     free(s->mask);
     free(s->masked);
+    free(s->lengths);
     free(s);
 }
 
@@ -113,6 +120,32 @@ static void put_back(struct sampler *s, float *logits)
     }
 }
 
+float *sampler_at(struct sampler *s, float *logits, int32_t id)
+{
+    if (!s->listed) {
+        change(s, logits, id, logits[id]);
+        return &logits[id];
+    }
+    uint32_t low = 0;
+    uint32_t high = s->n;
+    while (low < high) {
+        uint32_t mid = low + (high - low) / 2;
+        if (s->ids[mid] < id) {
+            low = mid + 1;
+        } else {
+            high = mid;
+        }
+    }
+    return low < s->n && s->ids[low] == id ? &s->x[low] : NULL;
+}
+
+/* What a logit becomes: a banned one stays banned, and penalties ban none, for
+ * were all banned no token could be drawn. */
+static float penalized(float was, float v)
+{
+    return isfinite(was) ? fminf(fmaxf(v, -FLT_MAX), FLT_MAX) : was;
+}
+
 static void penalize_repeats(struct sampler *s, float *logits,
                              const struct msg_sampling *p,
                              const int32_t *history, size_t n)
@@ -120,10 +153,10 @@ static void penalize_repeats(struct sampler *s, float *logits,
     for (size_t i = n - (n < p->repeat_last_n ? n : p->repeat_last_n); i < n;
          i++) {
         int32_t id = history[i];
-        if (s->counts[id]++ == 0) {
-            float l = logits[id];
-            change(s, logits, id,
-                   l > 0 ? l / p->repeat_penalty : l * p->repeat_penalty);
+        float *l = s->counts[id]++ == 0 ? sampler_at(s, logits, id) : NULL;
+        if (l != NULL) {
+            *l = penalized(*l, *l > 0 ? *l / p->repeat_penalty
+                                      : *l * p->repeat_penalty);
         }
     }
     for (size_t i = 0; i < n; i++) {
@@ -140,12 +173,13 @@ static void penalize_frequency(struct sampler *s, float *logits,
     }
     for (size_t i = 0; i < n; i++) {
         int32_t id = history[i];
-        if (s->counts[id] > 0) {
-            change(s, logits, id,
-                   logits[id] - ((float)s->counts[id] * p->frequency_penalty +
+        float *l = s->counts[id] > 0 ? sampler_at(s, logits, id) : NULL;
+        if (l != NULL) {
+            *l = penalized(*l,
+                           *l - ((float)s->counts[id] * p->frequency_penalty +
                                  p->presence_penalty));
-            s->counts[id] = 0;
         }
+        s->counts[id] = 0;
     }
 }
 
@@ -154,14 +188,28 @@ static bool is(float a, float b)
     return !(a < b) && !(a > b);
 }
 
-/* Bias and penalties, until put_back. */
-static int adjust(struct sampler *s, float *logits,
-                  const struct msg_sampling *p, const int32_t *history,
-                  size_t n, struct err *e)
+void sampler_penalize(struct sampler *s, float *logits,
+                      const struct msg_sampling *p, const int32_t *history,
+                      size_t n)
 {
     bool repeat = !is(p->repeat_penalty, 1) && p->repeat_last_n > 0;
     bool frequency =
         !is(p->frequency_penalty, 0) || !is(p->presence_penalty, 0);
+    for (size_t i = 0; i < n; i++) {
+        must(history[i] >= 0 && (uint32_t)history[i] < s->vocab);
+    }
+    if (repeat) {
+        penalize_repeats(s, logits, p, history, n);
+    }
+    if (frequency) {
+        penalize_frequency(s, logits, p, history, n);
+    }
+}
+
+/* Until put_back. */
+static int add_bias(struct sampler *s, float *logits,
+                    const struct msg_sampling *p, struct err *e)
+{
     must(p->n_bias <= ENGINE_BIAS_MAX);
     for (uint32_t i = 0; i < p->n_bias; i++) {
         if (p->bias[i].id < 0 || (uint32_t)p->bias[i].id >= s->vocab) {
@@ -171,28 +219,17 @@ static int adjust(struct sampler *s, float *logits,
         change(s, logits, p->bias[i].id,
                logits[p->bias[i].id] + p->bias[i].bias);
     }
-    for (size_t i = 0; (repeat || frequency) && i < n; i++) {
-        must(history[i] >= 0 && (uint32_t)history[i] < s->vocab);
-    }
-    if (repeat) {
-        penalize_repeats(s, logits, p, history, n);
-    }
-    if (frequency) {
-        penalize_frequency(s, logits, p, history, n);
-    }
     return 0;
 }
 
-/* Adjusted logits (until put_back), their peaks, and the largest one's id. */
+/* Bias and all samplers; the logits are changed until put_back. */
 static int prepare(struct sampler *s, float *logits,
                    const struct msg_sampling *p, const int32_t *history,
-                   size_t n_history, uint32_t *best, struct err *e)
+                   size_t n_history, uint32_t out_index, struct err *e)
 {
-    RETERR(adjust(s, logits, p, history, n_history, e));
-    RETERR(sampler_argmax(s, logits, best, e));
-    s->max = (double)logits[*best];
-    s->scale = 1 / (double)p->temperature;
-    return 0;
+    s->mu = p->mu;
+    RETERR(add_bias(s, logits, p, e));
+    return sampler_chain(s, logits, p, history, n_history, out_index, e);
 }
 
 /* The token's logprob and the alternatives. best: argmax of the logits. */
@@ -209,20 +246,22 @@ static void fill_logprobs(struct sampler *s, const float *logits, uint32_t best,
     }
 }
 
-/* From adjusted logits. */
+/* From what the chain left. */
 static int32_t draw(struct sampler *s, const float *x,
-                    const struct msg_sampling *p, uint32_t best,
-                    uint32_t out_index, uint32_t which)
+                    const struct msg_sampling *p, uint32_t out_index,
+                    uint32_t stream)
 {
-    if (!(p->temperature > 0)) {
-        return (int32_t)best;
-    }
-    double u = sampler_random(p->seed, p->choice, out_index, which);
-    if (!sampler_has_filter(s, p)) {
+    bool one = s->listed && s->n == 1;
+    double u =
+        one ? 0 : sampler_random_of(p->seed, p->choice, out_index, stream);
+    if (!s->listed) {
         return sampler_draw_all(s, x, u);
     }
-    sampler_filter(s, x, p);
-    return sampler_draw_list(s, u);
+    uint32_t i = sampler_draw_list(s, u);
+    if (p->mirostat != 0) {
+        s->mu = sampler_learn(s, p, i);
+    }
+    return s->ids[i];
 }
 
 /* The log-probabilities that p wants of ret->id, and of the likeliest, among all
@@ -244,12 +283,11 @@ int sampler_draw(struct sampler *s, float *logits, const struct msg_sampling *p,
                  const int32_t *history, size_t n_history, uint32_t out_index,
                  struct msg_token *ret, struct err *e)
 {
-    uint32_t best = 0;
     bool raw = !p->no_logprob || p->logprobs > 0; /* of the raw distribution */
-    int rc = prepare(s, logits, p, history, n_history, &best, e);
+    int rc = prepare(s, logits, p, history, n_history, out_index, e);
     bool adjusted = s->n_undo > 0;
     if (rc == 0) {
-        *ret = (struct msg_token){.id = draw(s, logits, p, best, out_index, 0)};
+        *ret = (struct msg_token){.id = draw(s, logits, p, out_index, STREAM_DRAW)};
     }
     put_back(s, logits);
     if (rc != 0 || !raw) {
@@ -258,7 +296,7 @@ int sampler_draw(struct sampler *s, float *logits, const struct msg_sampling *p,
     if (adjusted) {
         return of_all(s, logits, p, ret, e);
     }
-    fill_logprobs(s, logits, best, p->logprobs, ret);
+    fill_logprobs(s, logits, s->best, p->logprobs, ret);
     return 0;
 }
 
@@ -279,16 +317,15 @@ int sampler_draw_masked(struct sampler *s, float *logits,
                         const uint64_t *mask, struct msg_token *ret,
                         struct err *e)
 {
-    uint32_t best = 0;
     must(s->masked != NULL);
     for (uint32_t i = 0; i < s->vocab; i++) {
         bool allowed = (mask[i / 64] >> i % 64 & 1) != 0;
         s->masked[i] = allowed ? logits[i] : -INFINITY;
     }
-    int rc = prepare(s, s->masked, p, history, n_history, &best, e);
+    int rc = prepare(s, s->masked, p, history, n_history, out_index, e);
     if (rc == 0) {
         *ret = (struct msg_token){
-            .id = draw(s, s->masked, p, best, out_index, 1)};
+            .id = draw(s, s->masked, p, out_index, STREAM_MASKED)};
     }
     s->n_undo = 0; /* the copy is not used again */
     if (rc != 0) {
@@ -298,21 +335,23 @@ int sampler_draw_masked(struct sampler *s, float *logits,
     return of_all(s, logits, p, ret, e);
 }
 
+float sampler_mu(const struct sampler *s)
+{
+    return s->mu;
+}
+
 const double *sampler_probs(struct sampler *s, float *logits,
                             const struct msg_sampling *p,
-                            const int32_t *history, size_t n_history)
+                            const int32_t *history, size_t n_history,
+                            uint32_t out_index)
 {
-    uint32_t best = 0;
     memset(s->probs, 0, s->vocab * sizeof(*s->probs));
-    if (prepare(s, logits, p, history, n_history, &best, NULL) == 0) {
-        if (p->temperature > 0) {
-            sampler_filter(s, logits, p);
-            double sum = sampler_sum(s);
-            for (uint32_t i = 0; i < s->n; i++) {
-                s->probs[s->ids[i]] = s->w[i] / sum;
-            }
-        } else {
-            s->probs[best] = 1;
+    if (prepare(s, logits, p, history, n_history, out_index, NULL) == 0) {
+        sampler_gather(s, logits);
+        sampler_weigh(s);
+        double sum = sampler_sum(s);
+        for (uint32_t i = 0; i < s->n; i++) {
+            s->probs[s->ids[i]] = s->w[i] / sum;
         }
     }
     put_back(s, logits);

@@ -1,13 +1,14 @@
-/* sampler_filter.c - which tokens can be drawn, and the draw.
+/* sampler_filter.c - the list of candidates, the filters that keep the best of
+ * it, and the draw.
  *
  * Candidates are a list of ids in ascending order; every filter drops members
  * and keeps the order, so that the inverse CDF at the end runs in id order. The
- * rank used by top-k and top-p is (logit descending, id ascending).
+ * rank used by filters is (logit descending, id ascending).
  *
  * A vocabulary has a quarter of a million tokens of which a few matter, so the
  * list is short from the start: a first pass over the logits finds the largest
- * of each BLOCK (its peak), a bound is computed below which no filter keeps
- * anything, and only blocks whose peak reaches it are looked through.
+ * of each BLOCK (its peak), a bound is computed below which the first filter
+ * keeps nothing, and only blocks whose peak reaches it are looked through.
  *   top-k: the k-th largest peak, for there are k logits at least as large;
  *   min-p: the logit of that weight;
  *   top-p: the logit of a weight so small that all tokens below together are
@@ -29,6 +30,7 @@
 #define DIGIT     11u /* bits of a key looked at in one pass */
 #define DIGITS    (1u << DIGIT)
 #define TOP_SHIFT (2 * DIGIT) /* 10 bits are left for the first digit */
+#define FEW       64u         /* candidates that are sorted by insertion */
 #define FEWER     64          /* times higher is the bound top-p tries first */
 #define SURE      (1 + 1e-9)  /* more than sums in other orders differ by */
 
@@ -208,7 +210,7 @@ static struct cut select_best(const float *x, uint32_t n, uint32_t k)
 
 /* Makes the list: everything from `bound` on but minus infinity. Rounding the
  * bound to a float loses nothing, as no float lies between the two. */
-static void gather(struct sampler *s, const float *x, double bound)
+static void gather_from(struct sampler *s, const float *x, double bound)
 {
     float low = bound > (double)-FLT_MAX ? (float)bound : -FLT_MAX;
     int32_t *ids = s->ids;
@@ -226,9 +228,18 @@ static void gather(struct sampler *s, const float *x, double bound)
         s->x[i] = x[ids[i]];
     }
     s->n = n;
+    s->listed = true;
+    s->weighed = false;
 }
 
-static void move(const struct sampler *s, uint32_t from, uint32_t to)
+void sampler_gather(struct sampler *s, const float *x)
+{
+    if (!s->listed) {
+        gather_from(s, x, -HUGE_VAL);
+    }
+}
+
+void sampler_move(const struct sampler *s, uint32_t from, uint32_t to)
 {
     s->ids[to] = s->ids[from];
     s->x[to] = s->x[from];
@@ -243,20 +254,37 @@ static void apply_cut(struct sampler *s, struct cut c)
         uint32_t key = key_of(s->x[i]);
         if (key > c.key || (key == c.key && c.ties > 0)) {
             c.ties -= key == c.key;
-            move(s, i, n++);
+            sampler_move(s, i, n++);
         }
     }
     s->n = n;
 }
 
-/* The candidates, best first, as key << 32 | index. Stable radix sort by the
- * key's digits, so equal keys stay in id order. */
-static const uint64_t *sort_best(struct sampler *s)
+/* Insertion: what top-k leaves is short, and counting digits has a price of its
+ * own. Equal keys stay in id order. */
+static void sort_few(uint64_t *a, uint32_t n)
+{
+    for (uint32_t i = 1; i < n; i++) {
+        uint64_t v = a[i];
+        uint32_t j = i;
+        for (; j > 0 && a[j - 1] >> 32 < v >> 32; j--) {
+            a[j] = a[j - 1];
+        }
+        a[j] = v;
+    }
+}
+
+/* Stable radix sort by the key's digits, so equal keys stay in id order. */
+const uint64_t *sampler_sort(struct sampler *s)
 {
     uint64_t *a = s->sort[0];
     uint64_t *b = s->sort[1];
     for (uint32_t i = 0; i < s->n; i++) {
         a[i] = (uint64_t)key_of(s->x[i]) << 32 | i;
+    }
+    if (s->n <= FEW) {
+        sort_few(a, s->n);
+        return a;
     }
     for (uint32_t shift = 32; shift < 64; shift += DIGIT) {
         uint32_t start[DIGITS + 1] = {0};
@@ -300,9 +328,28 @@ double sampler_sum(const struct sampler *s)
     return sum;
 }
 
+/* With s->max as it is: the best candidate's logit, or a larger one. */
 static void weigh(struct sampler *s)
 {
     vexp(s->x, s->n, s->max, s->scale, s->w);
+    s->weighed = true;
+}
+
+void sampler_weigh(struct sampler *s)
+{
+    if (!s->weighed) {
+        s->max = (double)s->x[sampler_best(s)];
+        weigh(s);
+    }
+}
+
+uint32_t sampler_best(const struct sampler *s)
+{
+    uint32_t best = 0;
+    for (uint32_t i = 1; i < s->n; i++) {
+        best = s->x[i] > s->x[best] ? i : best;
+    }
+    return best;
 }
 
 /* A bound for gather: every logit below weighs less than w. The margins are
@@ -313,9 +360,9 @@ static double logit_of(const struct sampler *s, double w)
 }
 
 /* Keep the fewest best candidates whose mass is at least `goal`. */
-static void top_p(struct sampler *s, double goal)
+static void keep_mass(struct sampler *s, double goal)
 {
-    const uint64_t *best = sort_best(s);
+    const uint64_t *best = sampler_sort(s);
     double mass = 0;
     uint32_t used = 0;
     while (used < s->n && (used == 0 || mass < goal)) {
@@ -328,15 +375,17 @@ static void top_p(struct sampler *s, double goal)
     apply_cut(s, c);
 }
 
-static void min_p(struct sampler *s, double p)
+/* Keep what weighs at least w; false: nothing does, and the list is empty. */
+static bool keep_weight(struct sampler *s, double w)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < s->n; i++) {
-        if (s->w[i] >= p) { /* the best one's weight is 1 */
-            move(s, i, n++);
+        if (s->w[i] >= w) {
+            sampler_move(s, i, n++);
         }
     }
     s->n = n;
+    return n > 0;
 }
 
 /* The list that top-k, the first filter, leaves. */
@@ -347,7 +396,7 @@ static void gather_best(struct sampler *s, const float *x, uint32_t k)
         struct cut c = select_best(s->peaks, s->blocks, k);
         bound = (double)float_of(c.key);
     }
-    gather(s, x, bound);
+    gather_from(s, x, bound);
     if (k < s->n) {
         apply_cut(s, select_best(s->x, s->n, k));
     }
@@ -361,47 +410,65 @@ static double gather_nucleus(struct sampler *s, const float *x, double p)
 {
     double sum = sum_all(s, x);
     double w = (1 - p) / 2 * sum / s->vocab;
-    gather(s, x, logit_of(s, w * FEWER < 1 ? w * FEWER : 1));
+    gather_from(s, x, logit_of(s, w * FEWER < 1 ? w * FEWER : 1));
     weigh(s);
     if (sampler_sum(s) < p * sum * SURE) {
-        gather(s, x, logit_of(s, w));
+        gather_from(s, x, logit_of(s, w));
         weigh(s);
     }
     return p * sum;
 }
 
-static bool has_top_k(const struct sampler *s, const struct msg_sampling *p)
+/* --- filters that keep the best --- */
+
+void sampler_top_k(struct sampler *s, const float *x, uint32_t k)
 {
-    return p->top_k > 0 && p->top_k < s->vocab;
+    if (!s->listed && k < s->vocab) {
+        gather_best(s, x, k);
+    } else if (s->listed && k < s->n) {
+        apply_cut(s, select_best(s->x, s->n, k));
+    }
 }
 
-bool sampler_has_filter(const struct sampler *s, const struct msg_sampling *p)
+void sampler_top_p(struct sampler *s, const float *x, double p)
 {
-    return has_top_k(s, p) || p->top_p < 1 || p->min_p > 0;
-}
-
-/* Candidates and their weights after all filters. */
-void sampler_filter(struct sampler *s, const float *x,
-                    const struct msg_sampling *p)
-{
-    double part = p->top_p > 0 ? (double)p->top_p : 0;
-    double least = p->min_p < 1 ? (double)p->min_p : 1;
     double goal = 0;
-    if (has_top_k(s, p)) {
-        gather_best(s, x, p->top_k);
-        goal = part * sampler_sum(s);
-    } else if (p->top_p < 1) {
-        goal = gather_nucleus(s, x, part);
+    if (!s->listed) {
+        goal = gather_nucleus(s, x, p);
     } else {
-        gather(s, x, p->min_p > 0 ? logit_of(s, least) : -HUGE_VAL);
+        sampler_weigh(s);
+        goal = p * sampler_sum(s);
+    }
+    keep_mass(s, goal);
+}
+
+void sampler_min_p(struct sampler *s, const float *x, double p)
+{
+    if (!s->listed) {
+        gather_from(s, x, logit_of(s, p));
         weigh(s);
+    } else {
+        sampler_weigh(s);
     }
-    if (p->top_p < 1) {
-        top_p(s, goal);
-    }
-    if (p->min_p > 0) {
-        min_p(s, least);
-    }
+    must(keep_weight(s, p)); /* the best one's weight is 1 */
+}
+
+bool sampler_min_share(struct sampler *s, const float *x, double share)
+{
+    must(!s->listed);
+    double w = share * sum_all(s, x);
+    gather_from(s, x, logit_of(s, w));
+    weigh(s);
+    return keep_weight(s, w);
+}
+
+void sampler_only(struct sampler *s, const float *x, uint32_t id)
+{
+    s->ids[0] = (int32_t)id;
+    s->x[0] = x[id];
+    s->n = 1;
+    s->listed = true;
+    s->weighed = false;
 }
 
 /* --- the draw --- */
@@ -423,9 +490,10 @@ static uint32_t inverse_cdf(const double *w, uint32_t n, double sum,
     return i;
 }
 
-int32_t sampler_draw_list(struct sampler *s, double u)
+uint32_t sampler_draw_list(struct sampler *s, double u)
 {
-    return s->ids[inverse_cdf(s->w, s->n, 0, u * sampler_sum(s))];
+    sampler_weigh(s);
+    return inverse_cdf(s->w, s->n, 0, u * sampler_sum(s));
 }
 
 int32_t sampler_draw_all(struct sampler *s, const float *x, double u)

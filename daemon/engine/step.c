@@ -37,6 +37,30 @@ static bool too_close(const struct step *st, const float *logits)
            lead(logits, g->b->vocab) < g->margin;
 }
 
+/* Draw token j of the row. mirostat's number follows the drawn tokens, so it is
+ * the row's for the first one. */
+static int draw(struct step *st, float *logits, uint32_t j, struct err *e)
+{
+    const struct engine_seq *s = st->r->seq;
+    const struct msg_row *row = st->r->row;
+    struct msg_row_done *done = st->r->done;
+    struct msg_token *t = &done->tokens[j];
+    if (s->g->b->argmax) {
+        return tops_draw(s->g, logits, t, e);
+    }
+    struct sampler *sampler = s->g->samplers[st->v->worker];
+    struct msg_sampling p = row->sampling;
+    p.mu = done->mu;
+    uint32_t n = s->n + row->n_tokens + j;
+    RETERR(sampler_draw(sampler, logits, &p, s->tokens, n, row->out_index + j,
+                        t, e));
+    if (st->constraint != NULL) {
+        RETERR(constrain_draw(st, logits, &p, n, row->out_index + j, t, e));
+    }
+    done->mu = sampler_mu(sampler);
+    return 0;
+}
+
 /* Draw after the last token, then after each draft that was drawn. Rows are
  * numbers among the step's tokens and drafts. */
 static int on_logits(void *ctx, uint32_t first, uint32_t n, float *logits,
@@ -57,19 +81,10 @@ static int on_logits(void *ctx, uint32_t first, uint32_t n, float *logits,
             done->n_accepted -= j > 0; /* the last token follows the drafts */
             break;
         }
-        struct msg_token *t = &done->tokens[j];
-        RETERR(s->g->b->argmax
-                   ? tops_draw(s->g, of, t, e)
-                   : sampler_draw(s->g->samplers[st->v->worker], of,
-                                  &row->sampling, s->tokens,
-                                  s->n + row->n_tokens + j,
-                                  row->out_index + j, t, e));
-        if (st->constraint != NULL) {
-            RETERR(constrain_draw(st, of, s->n + row->n_tokens + j,
-                                  row->out_index + j, t, e));
-        }
+        RETERR(draw(st, of, j, e));
         done->n_tokens = j + 1;
-        done->n_accepted += j < st->drafts && t->id == row->drafts[j];
+        done->n_accepted +=
+            j < st->drafts && done->tokens[j].id == row->drafts[j];
     }
     return 0;
 }
@@ -113,6 +128,7 @@ static int begin(struct step *st, struct eval *v)
     }
     RETERR(constrain_begin(st, e));
     msg_row_done_init(r->done, row->seq);
+    r->done->mu = row->sampling.mu;
     *v = (struct eval){.s = s,
                        .n = row->n_tokens + st->drafts,
                        .want = row->sample ? st->drafts + 1 : 0,

@@ -92,7 +92,7 @@ static void target(struct trial *t, const int32_t *tokens, uint32_t n,
     float *x = malloc(t->vocab * sizeof(*x));
     must(x != NULL);
     memcpy(x, logits, t->vocab * sizeof(*x));
-    memcpy(p, sampler_probs(s, x, &how, NULL, 0), t->vocab * sizeof(*p));
+    memcpy(p, sampler_probs(s, x, &how, NULL, 0, 0), t->vocab * sizeof(*p));
     free(x);
     engine_seq_close(q);
 }
@@ -193,7 +193,7 @@ static void count(struct trial *t, const int32_t out[2])
 /* The wrong rule's first token, when it takes the draft. */
 static bool takes(const struct trial *t, uint64_t seed, uint32_t draft)
 {
-    return sampler_random(~seed, 7, 0, 0) < t->p_first[draft];
+    return sampler_random(~seed, 7, 0) < t->p_first[draft];
 }
 
 static void first_step(struct trial *t, struct sample *s, enum side side,

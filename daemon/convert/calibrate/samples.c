@@ -31,7 +31,7 @@ static int own_samples(const struct decoder *d,
         .given = 1,
     };
     for (uint32_t i = 0; i < sequences; i++) {
-        double u = sampler_random(CALIBRATE_SEED, i, 0, 0);
+        double u = sampler_random(CALIBRATE_SEED, i, 0);
         tokens[(size_t)i * CALIBRATE_TOKENS] =
             bos != TOKEN_NONE ? bos : (int32_t)(u * d->vocab);
     }

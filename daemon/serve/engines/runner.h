@@ -57,6 +57,7 @@ struct run_stream {
     uint32_t grammar; /* runner_grammar's; 0: none */
     /* counted by the runner: tokens drawn, drafts verified, drafts accepted */
     uint32_t n_out, n_drafted, n_accepted;
+    float mu; /* msg_sampling.mu of the next draw; the owner sets the first */
     /* tokens that on_token got in this step, until on_said returns */
     const struct msg_token *said;
     uint32_t n_said;

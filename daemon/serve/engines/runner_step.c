@@ -44,6 +44,7 @@ static void fill_row(struct runner *r, size_t i, const struct sched_row *row)
     }
     m->sampling = *x->sampling;
     m->sampling.choice = x->choice;
+    m->sampling.mu = x->mu;
 }
 
 void runner_step(struct runner *r)
@@ -91,6 +92,7 @@ static void hand_out_row(struct runner *r, size_t i,
         x->n_drafted += drafts;
     }
     x->said = d->tokens;
+    x->mu = d->mu;
     x->on_cpu = x->on_cpu || r->n_on_cpu > 0;
     r->one_left = false;
     for (uint32_t k = 0; k < d->n_tokens && !r->one_left; k++) {

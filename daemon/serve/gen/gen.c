@@ -261,6 +261,8 @@ static int add_streams(struct gen *g, struct err *e)
         RETERR(runner_grammar(g->model->runner, g->work.constraint.p,
                               g->work.constraint.n, &g->grammar, e));
     }
+    q->sampling.breaks = g->work.breaks;
+    q->sampling.n_breaks = (uint32_t)g->work.n_breaks;
     for (uint32_t i = 0; i < q->n; i++) {
         struct gen_choice *c = &g->choices[i];
         RETERR(text_stream_init(&c->text, g->voc->tok, false, q->stops,
@@ -272,6 +274,7 @@ static int add_streams(struct gen *g, struct err *e)
         c->run.events = &gen_run_events;
         c->run.sampling = &q->sampling;
         c->run.grammar = g->grammar;
+        c->run.mu = msg_sampling_mu(&q->sampling);
         c->run.s.prompt = g->work.tokens;
         c->run.s.n_prompt = (uint32_t)g->work.n_tokens;
         c->run.s.reuse = q->reuse || i > 0;
@@ -427,6 +430,10 @@ static int encode(struct gen *g, struct err *e)
     w->guess = q->guess;
     w->guess_n = q->guess_n;
     w->want = q->want;
+    if (msg_sampling_uses(&q->sampling, SAMPLER_DRY)) {
+        w->breakers = q->dry_texts;
+        w->n_breakers = q->n_dry_texts;
+    }
     switch (q->kind) {
     case GEN_TEXT:
         w->kind = TEXT_ENCODE;

@@ -34,7 +34,10 @@ struct gen_req {
     struct text_want want; /* what the answer keeps to; zeroed: nothing */
     bool parts; /* GEN_CHAT: calls and thoughts are told apart from text, where
                    gen_has_parts() */
-    struct msg_sampling sampling; /* .choice is set per choice */
+    struct msg_sampling sampling; /* without .choice, .mu, .breaks */
+    const char *const *dry_texts; /* that .breaks is made of; at most
+                                     DRY_TEXTS_MAX of DRY_TEXT_BYTES */
+    size_t n_dry_texts;
     uint32_t n;                   /* choices, 1..CHOICES_MAX */
     uint32_t max_tokens;          /* of each choice; 0: the prompt only */
     bool ignore_eos;              /* end-of-generation tokens are never drawn */

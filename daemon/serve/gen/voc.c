@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "model/breakers.h"
 #include "serve/gen/want.h"
 
 struct voc *voc_new(const char *dir)
@@ -205,6 +206,13 @@ static int decode(struct voc *v, struct text_work *w)
     return buf_ok(&w->out) ? 0 : err_set(&w->e, ERR_TOO_BIG, "too much text");
 }
 
+static int find_breaks(struct text_work *w)
+{
+    int rc = breakers_find(w->voc->tok, w->breakers, w->n_breakers, &w->breaks,
+                           &w->n_breaks, &w->e);
+    return rc == 0 ? 0 : err_prefix(&w->e, rc, "dry_sequence_breakers");
+}
+
 static void text_run(struct text_work *w)
 {
     w->rc = voc_open(w->voc, &w->e);
@@ -237,6 +245,9 @@ static void text_run(struct text_work *w)
         w->rc = tokenizer_encode_words(
             w->voc->tok, words_of(w->voc, w->here), w->guess, w->guess_n, false,
             &w->guess_tokens, &w->n_guess_tokens, &w->e);
+    }
+    if (w->rc == 0 && w->n_breakers > 0) {
+        w->rc = find_breaks(w);
     }
 }
 
@@ -273,7 +284,8 @@ static bool is_short(const struct text_work *w)
         const struct chat_message *m = &w->messages[i];
         n += m->content_n + m->fields.n + m->reasoning_n;
     }
-    return n <= TEXT_HERE_MAX && w->n_messages <= TEXT_HERE_MESSAGES &&
+    return n <= TEXT_HERE_MAX && w->n_breakers == 0 &&
+           w->n_messages <= TEXT_HERE_MESSAGES &&
            !text_wants(&w->want); /* schemas may be large */
 }
 
@@ -329,6 +341,9 @@ void text_fini(struct text_work *w)
     free(w->guess_tokens);
     w->guess_tokens = NULL;
     w->n_guess_tokens = 0;
+    free(w->breaks);
+    w->breaks = NULL;
+    w->n_breaks = 0;
     buf_fini(&w->out);
     buf_fini(&w->constraint);
 }

@@ -81,6 +81,8 @@ struct text_work {
     const char
         *guess; /* ENCODE, CHAT, OPEN: also this plain text; may be NULL */
     size_t guess_n;
+    const char *const *breakers; /* the same: also these, by breakers_find */
+    size_t n_breakers;
     bool here;          /* set by text_put: it runs on the loop thread */
     bool rendered;      /* set by text_put: `out` has the prompt */
     bool opened;        /* the vocabulary was there for it */
@@ -93,6 +95,8 @@ struct text_work {
     size_t n_tokens;
     int32_t *guess_tokens;
     size_t n_guess_tokens;
+    int32_t *breaks;
+    size_t n_breaks;
     struct buf out; /* DECODE: text; CHAT: the rendered prompt */
     struct buf constraint; /* what `want` comes to; checked, JSON text */
     const char *blame; /* rc is about this field of `want`; NULL: it is not */

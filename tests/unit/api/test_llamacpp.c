@@ -113,8 +113,12 @@ static void filter(void **state)
     assert_true(infill(text)->req.sampling.temperature == 0);
     (void)snprintf(text, sizeof(text), "{" GAP ",%s,\"n_cmpl\":3}", list);
     const struct params *p = infill(text);
-    assert_true(p->req.sampling.temperature == 1); /* not in the list */
+    assert_false(msg_sampling_uses(&p->req.sampling, SAMPLER_TEMPERATURE));
+    assert_true(msg_sampling_uses(&p->req.sampling, SAMPLER_MIN_P));
     assert_true(p->req.sampling.min_p == 0.2f);
+    p = infill("{" GAP ",\"samplers\":\"kpi\"}");
+    assert_true(p->req.sampling.temperature == 0);
+    assert_int_equal(p->req.sampling.n_chain, 2);
     assert_true(infill("{" GAP "}")->req.sampling.temperature == 0.8f);
 }
 
@@ -136,8 +140,8 @@ static void errors(void **state)
         {"{" GAP ",\"logit_bias\":[[1]]}",                      "logit_bias",      ERR_UNSUPPORTED},
         {"{" GAP ",\"logit_bias\":[[1,101]]}",                  "logit_bias",      ERR_INVALID    },
         {"{" GAP ",\"response_fields\":[1]}",                   "response_fields", ERR_INVALID    },
-        {"{" GAP ",\"samplers\":[\"typ_p\"]}",                  "samplers",        ERR_UNSUPPORTED},
-        {"{" GAP ",\"samplers\":\"kp\"}",                       "samplers",        ERR_INVALID    },
+        {"{" GAP ",\"samplers\":[\"mirostat\"]}",               "samplers",        ERR_UNSUPPORTED},
+        {"{" GAP ",\"samplers\":\"kf\"}",                       "samplers",        ERR_UNSUPPORTED},
     };
     for (size_t i = 0; i < countof(rows); i++) {
         struct err e = {0};

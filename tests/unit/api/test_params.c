@@ -313,44 +313,117 @@ static void what_is_refused(void **state)
                      ERR_UNSUPPORTED);
 }
 
-/* llama-server's list of samplers: what it leaves out is off, and what does
- * something stands in our order. */
+/* The kinds that apply, in order, as llama-server's letters. */
+static const char *chain(void)
+{
+    static char text[SAMPLERS_MAX + 1];
+    const char letters[SAMPLER_KINDS + 1] = "edskypmxt";
+    const struct msg_sampling *s = &p.req.sampling;
+    for (uint32_t i = 0; i < s->n_chain; i++) {
+        text[i] = letters[s->chain[i]];
+    }
+    text[s->n_chain] = '\0';
+    return text;
+}
+
+/* llama-server's list of samplers: its order, what it leaves out is off. */
 static void samplers(void **state)
 {
     (void)state;
     const struct msg_sampling *s = &p.req.sampling;
+    static const struct {
+        const char *list, *want;
+    } t[] = {
+        {"[]",                                                     ""         },
+        {"\"\"",                                                   ""         },
+        {"[\"top_k\",\"min_p\"]",                                  "km"       },
+        {"[\"min_p\",\"temperature\",\"top_p\"]",                  "mtp"      },
+        {"[\"Top-K\",\"typical_p\",\"typ\",\"nucleus\",\"temp\"]", "kyypt"    },
+        {"[\"penalties\",\"dry\",\"topnsigma\",\"minp\",\"xtc\"]", "edsmx"    },
+        {"\"edskypmxt\"",                                          "edskypmxt"},
+        {"\"tk\"",                                                 "tk"       },
+    };
+    for (size_t i = 0; i < countof(t); i++) {
+        assert_int_equal(field("samplers", t[i].list, PARAMS_CHAT), 0);
+        assert_string_equal(chain(), t[i].want);
+    }
     assert_int_equal(
-        take("{\"samplers\":[\"top_k\",\"min_p\"],\"top_k\":5,\"min_p\":0.5,"
-             "\"top_p\":0.5,\"temperature\":0.5,\"repeat_penalty\":2}",
+        take("{\"samplers\":[\"top_k\"],\"top_k\":5,\"repeat_penalty\":2}",
+             PARAMS_COMPLETION),
+        0);
+    assert_true(msg_sampling_uses(s, SAMPLER_TOP_K));
+    assert_false(msg_sampling_uses(s, SAMPLER_PENALTIES));
+    const char *const bad[] = {"[\"infill\"]",     "[1]",   "\"kf\"", "\"i\"",
+                               "[\"adaptive_p\"]", "[\"\"]"};
+    for (size_t i = 0; i < countof(bad); i++) {
+        assert_int_equal(field("samplers", bad[i], PARAMS_CHAT),
+                         ERR_UNSUPPORTED);
+        assert_string_equal(p.param, "samplers");
+    }
+    assert_int_equal(field("samplers", "{}", PARAMS_CHAT), ERR_INVALID);
+    assert_int_equal(field("samplers", "\"kkkkkkkkkkkkkkkk\"", PARAMS_CHAT), 0);
+    assert_int_equal(field("samplers", "\"kkkkkkkkkkkkkkkkk\"", PARAMS_CHAT),
+                     ERR_INVALID);
+}
+
+static void more_samplers(void **state)
+{
+    (void)state;
+    const struct msg_sampling *s = &p.req.sampling;
+    assert_int_equal(take("{}", PARAMS_CHAT), 0);
+    const uint8_t *order = NULL;
+    assert_int_equal(msg_sampling_order(s, &order), SAMPLER_KINDS);
+    for (uint8_t k = 0; k < SAMPLER_KINDS; k++) { /* nothing is on */
+        assert_false(msg_sampling_uses(s, k));
+    }
+    assert_int_equal(p.req.n_dry_texts, 4);
+    assert_string_equal(p.req.dry_texts[2], "\"");
+    assert_int_equal(s->dry_last_n, 64);
+    assert_int_equal(
+        take("{\"typical_p\":0.5,\"top_n_sigma\":1.5,\"xtc_probability\":0.25,"
+             "\"xtc_threshold\":0.2,\"dynatemp_range\":0.5,"
+             "\"dynatemp_exponent\":2,\"dry_multiplier\":0.75,\"dry_base\":0.5,"
+             "\"dry_allowed_length\":3,\"dry_penalty_last_n\":-1,"
+             "\"dry_sequence_breakers\":[\"\\n\",\"User:\"]}",
              PARAMS_CHAT),
         0);
-    assert_true(s->top_k == 5 && s->min_p == 0.5f && s->top_p == 1.0f);
-    assert_true(s->temperature == 1.0f && s->repeat_penalty == 1.0f);
-    assert_int_equal(take("{\"samplers\":[],\"top_p\":0.5}", PARAMS_CHAT), 0);
-    assert_true(s->top_p == 0.5f); /* an empty list says nothing */
-    /* At temperature 1, or 0, it does not matter where it stands. */
-    assert_int_equal(
-        take("{\"samplers\":[\"min_p\",\"temperature\"],\"min_p\":0.1}",
-             PARAMS_CHAT),
-        0);
-    assert_int_equal(take("{\"samplers\":[\"min_p\",\"temperature\"],"
-                          "\"min_p\":0.1,\"temperature\":0}",
-                          PARAMS_CHAT),
-                     0);
-    /* Elsewhere min_p before the temperature is another one after it. */
-    assert_int_equal(take("{\"samplers\":[\"min_p\",\"temperature\"],"
-                          "\"min_p\":0.25,\"temperature\":0.5}",
+    for (uint8_t k = 0; k < SAMPLER_KINDS; k++) {
+        bool off = k == SAMPLER_PENALTIES || k == SAMPLER_TOP_K ||
+                   k == SAMPLER_TOP_P || k == SAMPLER_MIN_P;
+        assert_int_equal(msg_sampling_uses(s, k), !off);
+    }
+    assert_true(s->dry_base == 1.75f && s->dry_allowed_length == 3);
+    assert_true(s->dry_last_n == UINT32_MAX);
+    assert_int_equal(p.req.n_dry_texts, 2);
+    assert_string_equal(p.req.dry_texts[1], "User:");
+    assert_int_equal(take("{\"mirostat\":2,\"mirostat_tau\":3,\"top_k\":5,"
+                          "\"mirostat_eta\":0.25,\"temperature\":0.5}",
                           PARAMS_COMPLETION),
                      0);
-    assert_true(fabsf(s->min_p - 0.0625f) < 1e-7f && s->temperature == 0.5f);
-    assert_int_equal(take("{\"samplers\":[\"top_p\",\"temperature\"],"
-                          "\"top_p\":0.5,\"temperature\":0.7}",
-                          PARAMS_COMPLETION),
-                     ERR_UNSUPPORTED);
-    assert_string_equal(p.param, "samplers");
-    assert_int_equal(take("{\"samplers\":[\"infill\"]}", PARAMS_CHAT),
-                     ERR_UNSUPPORTED);
-    assert_int_equal(take("{\"samplers\":[1]}", PARAMS_CHAT), ERR_UNSUPPORTED);
+    assert_true(s->mirostat == 2 && msg_sampling_mu(s) == 6);
+    assert_int_equal(msg_sampling_order(s, &order), 1);
+    assert_true(order[0] == SAMPLER_TEMPERATURE);
+    assert_false(msg_sampling_uses(s, SAMPLER_TOP_K));
+    static const struct {
+        const char *name, *value;
+    } bad[] = {
+        {"mirostat",              "3"                                   },
+        {"typical_p",             "1.5"                                 },
+        {"top_n_sigma",           "-2"                                  },
+        {"xtc_probability",       "\"x\""                               },
+        {"dry_multiplier",        "-1"                                  },
+        {"dry_base",              "\"x\""                               },
+        {"dry_sequence_breakers", "\"x\""                               },
+        {"dry_sequence_breakers", "[\"\"]"                              },
+        {"dry_sequence_breakers", "[1]"                                 },
+        {"dry_sequence_breakers", "[\"12345678901234567890123456789012345678901"
+                                  "\"]"},
+    };
+    for (size_t i = 0; i < countof(bad); i++) {
+        assert_int_equal(field(bad[i].name, bad[i].value, PARAMS_CHAT),
+                         ERR_INVALID);
+        assert_string_equal(p.param, bad[i].name);
+    }
 }
 
 static void neutral_values(void **state)
@@ -405,6 +478,7 @@ int main(void)
         cmocka_unit_test(every_field_with_every_value),
         cmocka_unit_test(what_is_refused),
         cmocka_unit_test(samplers),
+        cmocka_unit_test(more_samplers),
         cmocka_unit_test(neutral_values),
         cmocka_unit_test(too_many_entries),
     };

@@ -458,6 +458,8 @@ static void generate(struct engine *g, const struct msg_sampling *p,
         assert_int_equal(done.length, n_prompt + i);
         out[i] = done.tokens[0];
         tokens[n_prompt + i] = out[i].id;
+        assert_int_equal(p->mirostat != 0, row.sampling.mu != done.mu);
+        row.sampling.mu = done.mu;
     }
     engine_seq_close(s);
 }
@@ -493,6 +495,7 @@ static void speculate(struct engine *g, const struct msg_sampling *p,
         }
         unit_ok(engine_step(s, &row, &done, NULL, &e), &e);
         assert_int_equal(done.n_tokens, done.n_accepted + 1);
+        row.sampling.mu = done.mu;
         if (done.length + 1 < FAKE_S && got + 5 < n) {
             assert_int_equal(done.n_accepted, right);
         }
@@ -512,7 +515,7 @@ static void test_drafts_change_nothing(void **state)
     (void)state;
     for (size_t v = 0; v < countof(variants); v++) {
         struct engine *g = open_variant(&variants[v]);
-        for (int mode = 0; mode < 3; mode++) {
+        for (int mode = 0; mode < 6; mode++) {
             struct msg_sampling p;
             struct msg_token want[FAKE_S];
             msg_sampling_init(&p);
@@ -520,6 +523,13 @@ static void test_drafts_change_nothing(void **state)
             p.top_k = mode > 1 ? 7 : 0;
             p.frequency_penalty = mode > 1 ? 0.7f : 0;
             p.seed = 12;
+            p.mirostat = mode > 3 ? (uint32_t)mode - 3 : 0;
+            p.mirostat_tau = 2;
+            p.mirostat_eta = 0.8f;
+            p.mu = msg_sampling_mu(&p);
+            p.xtc_probability = mode == 3 ? 0.5f : 0;
+            p.dry_multiplier = mode == 3 ? 2 : 0;
+            p.dry_last_n = UINT32_MAX;
             /* up to the context's last position */
             generate(g, &p, 5, FAKE_S - 4, want);
             speculate(g, &p, 5, FAKE_S - 4, want, 0);

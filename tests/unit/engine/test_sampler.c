@@ -53,14 +53,14 @@ static void test_random_is_fixed(void **state)
 {
     (void)state;
     uint64_t first = ((uint64_t)0x6627e8d5 << 32 | 0xe169c58d) >> 11;
-    assert_true(sampler_random(0, 0, 0, 0) == (double)first * 0x1p-53);
+    assert_true(sampler_random(0, 0, 0) == (double)first * 0x1p-53);
     /* counter (choice, index), key (low, high half of the seed) */
     uint32_t r[4];
     sampler_philox((uint32_t[]){3, 9, 0, 0}, (uint32_t[]){7, 5}, r);
     uint64_t bits = ((uint64_t)r[0] << 32 | r[1]) >> 11;
-    assert_true(sampler_random((uint64_t)5 << 32 | 7, 3, 9, 0) ==
+    assert_true(sampler_random((uint64_t)5 << 32 | 7, 3, 9) ==
                 (double)bits * 0x1p-53);
-    assert_true(sampler_random(1, 3, 9, 0) != sampler_random(1, 9, 3, 0));
+    assert_true(sampler_random(1, 3, 9) != sampler_random(1, 9, 3));
 }
 
 static void test_vexp(void **state)
@@ -135,6 +135,27 @@ static float number(const struct json *params, const char *key)
     return (float)json_num(j);
 }
 
+static void ids_of(const struct json *j, const char *key, int32_t *ids,
+                   size_t *n)
+{
+    for (const struct json *c = json_first(json_get(j, key)); c != NULL;
+         c = json_next(c)) {
+        ids[(*n)++] = (int32_t)json_num(c);
+    }
+}
+
+/* Breakers of one token. */
+static void breaks_of(const struct json *j, struct msg_sampling *p)
+{
+    static int32_t breaks[8] = {0, 0};
+    for (const struct json *c = json_first(json_get(j, "seq_breakers"));
+         c != NULL; c = json_next(c)) {
+        breaks[2 + breaks[1]++] = (int32_t)json_num(json_first(c));
+        p->breaks = breaks;
+        p->n_breaks = 2 + (uint32_t)breaks[1];
+    }
+}
+
 /* False when the sampler is none of ours. */
 static bool vector_params(const char *name, const struct json *j,
                           struct msg_sampling *p, int32_t *history,
@@ -155,15 +176,26 @@ static bool vector_params(const char *name, const struct json *j,
         p->repeat_last_n = UINT32_MAX;
         p->frequency_penalty = number(j, "alpha_frequency");
         p->presence_penalty = number(j, "alpha_presence");
-        const struct json *last = json_get(j, "last_tokens");
-        for (const struct json *c = json_first(last); c != NULL;
-             c = json_next(c)) {
-            history[(*n_history)++] = (int32_t)json_num(c);
-        }
+        ids_of(j, "last_tokens", history, n_history);
+    } else if (strcmp(name, "dry") == 0) {
+        p->dry_multiplier = number(j, "multiplier");
+        p->dry_base = number(j, "base");
+        p->dry_allowed_length = (uint32_t)number(j, "allowed_length");
+        p->dry_last_n = (uint32_t)number(j, "penalty_last_n");
+        ids_of(j, "last_tokens", history, n_history);
+        breaks_of(j, p);
+    } else if (strcmp(name, "typical") == 0) {
+        p->typical_p = number(j, "p");
+    } else if (strcmp(name, "xtc") == 0) {
+        p->xtc_probability = number(j, "probability");
+        p->xtc_threshold = number(j, "threshold");
+    } else if (strcmp(name, "top_n_sigma") == 0) {
+        p->top_n_sigma = number(j, "n");
     } else {
         return false;
     }
-    return true;
+    return strcmp(name, "top_n_sigma") != 0 ||
+           p->top_n_sigma > 0; /* 0 was greedy once: llama.cpp PR 13345 */
 }
 
 static bool vector_run(const struct json *v)
@@ -184,12 +216,16 @@ static bool vector_run(const struct json *v)
     }
     struct sampler *s = sampler_of(vocab);
     double got[8];
-    memcpy(got, sampler_probs(s, logits, &p, history, n_history),
+    memcpy(got, sampler_probs(s, logits, &p, history, n_history, 0),
            vocab * sizeof(*got));
     qsort(got, vocab, sizeof(*got), descending);
     const struct json *want = json_first(json_get(v, "expected"));
+    double all = 0; /* those of xtc and typical are not renormalised */
+    for (const struct json *c = want; c != NULL; c = json_next(c)) {
+        all += json_num(c);
+    }
     for (uint32_t i = 0; i < vocab; i++) {
-        double w = want != NULL ? json_num(want) : 0;
+        double w = want != NULL ? json_num(want) / all : 0;
         if (fabs(got[i] - w) > 1e-5) {
             fail_msg("%s: rank %u: %.7f, wanted %.7f", name, i, got[i], w);
         }
@@ -219,15 +255,14 @@ static void test_vectors(void **state)
         if (vector_run(v)) {
             run++;
         } else {
-            /* filters that sampler.h does not have */
             print_message("# not applicable: %s\n",
                           json_str(json_get(v, "sampler")));
             other++;
         }
     }
     print_message("# %d vectors pass, %d not applicable\n", run, other);
-    assert_int_equal(run, 26);
-    assert_int_equal(other, 14); /* dry, xtc, top_n_sigma, typical */
+    assert_int_equal(run, 39);
+    assert_int_equal(other, 1); /* top_n_sigma 0 */
     json_free(all);
     buf_fini(&b);
 }
@@ -291,7 +326,7 @@ static void check_plain(struct sampler *s, float *x, uint32_t n,
     for (uint32_t i = 0; i < n; i++) {
         sum += w[i];
     }
-    const double *got = sampler_probs(s, x, p, NULL, 0);
+    const double *got = sampler_probs(s, x, p, NULL, 0, 0);
     for (uint32_t i = 0; i < n; i++) {
         if (got[i] < w[i] / sum || got[i] > w[i] / sum) {
             fail_msg("vocab %u top_k %u top_p %.9g min_p %g temperature %g: "
@@ -301,7 +336,7 @@ static void check_plain(struct sampler *s, float *x, uint32_t n,
         }
     }
     for (uint32_t index = 0; index < 8; index++) {
-        double goal = sampler_random(p->seed, p->choice, index, 0) * sum;
+        double goal = sampler_random(p->seed, p->choice, index) * sum;
         double below = 0;
         int32_t want = -1;
         while (below <= goal) {
@@ -447,7 +482,7 @@ static void test_penalties_and_bias(void **state)
     p.presence_penalty = 0;
     p.frequency_penalty = 0.75f; /* 0: 3.25, 2: -2.5 */
     p.temperature = 1;
-    const double *w = sampler_probs(s, x, &p, history + 1, 3);
+    const double *w = sampler_probs(s, x, &p, history + 1, 3, 0);
     double sum = exp(3.25) + exp(3) + exp(-2.5) + exp(-2);
     assert_true(fabs(w[0] - exp(3.25) / sum) < 1e-9);
     assert_true(fabs(w[2] - exp(-2.5) / sum) < 1e-9);
@@ -466,7 +501,7 @@ static void test_penalties_and_bias(void **state)
     unit_ok(sampler_draw(s, x, &p, NULL, 0, 0, &t, &e), &e);
     assert_int_equal(t.id, 3);
     p.temperature = 1;
-    assert_true(sampler_probs(s, x, &p, NULL, 0)[0] == 0);
+    assert_true(sampler_probs(s, x, &p, NULL, 0, 0)[0] == 0);
     /* the logits are as before, whatever happened, how often to one of them */
     float was[4] = {4, 3, -1, -2};
     assert_memory_equal(x, was, sizeof(was));
@@ -609,7 +644,7 @@ static void test_chi_square(void **state)
         double want[N];
         unsigned seen[N] = {0};
         uint64_t sum_ids = 0;
-        memcpy(want, sampler_probs(s, x, &p, NULL, 0), sizeof(want));
+        memcpy(want, sampler_probs(s, x, &p, NULL, 0, 0), sizeof(want));
         for (uint32_t i = 0; i < DRAWS; i++) {
             struct msg_token t;
             unit_ok(sampler_draw(s, x, &p, NULL, 0, i, &t, &e), &e);
@@ -649,7 +684,7 @@ static void test_inverse_cdf(void **state)
         for (uint32_t i = 0; i < 100; i++) {
             struct msg_token t;
             unit_ok(sampler_draw(s, x, &p, NULL, 0, i, &t, &e), &e);
-            assert_int_equal(t.id, (int)(sampler_random(11, p.choice, i, 0) * 4));
+            assert_int_equal(t.id, (int)(sampler_random(11, p.choice, i) * 4));
         }
     }
     sampler_free(s);
@@ -673,13 +708,13 @@ static void test_inverse_cdf_wide(void **state)
     p.temperature = 0.7f;
     p.min_p = 0.05f;
     double w[N];
-    memcpy(w, sampler_probs(s, x, &p, NULL, 0), sizeof(w));
+    memcpy(w, sampler_probs(s, x, &p, NULL, 0, 0), sizeof(w));
     int32_t low = N;
     int32_t high = 0;
     for (uint32_t i = 0; i < 2000; i++) {
         struct msg_token t;
         unit_ok(sampler_draw(s, x, &p, NULL, 0, i, &t, &e), &e);
-        double u = sampler_random(0, 0, i, 0);
+        double u = sampler_random(0, 0, i);
         double below = 0;
         for (int32_t k = 0; k < t.id; k++) {
             below += w[k];
@@ -720,12 +755,12 @@ static void test_masked(void **state)
     p.temperature = 0.8f;
     p.top_k = 20; /* of those that are allowed */
     double want[N];
-    memcpy(want, sampler_probs(s, masked, &p, NULL, 0), sizeof(want));
+    memcpy(want, sampler_probs(s, masked, &p, NULL, 0, 0), sizeof(want));
     for (uint32_t i = 0; i < DRAWS; i++) {
         unit_ok(sampler_draw_masked(s, x, &p, NULL, 0, i, mask, &t, &e), &e);
         assert_true(want[t.id] > 0);
         counts[t.id]++;
-        double u = sampler_random(0, 0, i, 1);
+        double u = sampler_random_of(0, 0, i, 1);
         double below = 0;
         for (int32_t k = 0; k < t.id; k++) {
             below += want[k];

@@ -3,20 +3,17 @@
  *
  * The token after a timeline is a hash of the timeline (and of seed and choice
  * above temperature 0), so that replay, forks and batching can be checked: they
- * must not change it. Rows are refused where a real engine refuses them. What
- * else it does stands in a file `fake` in the bundle's folder, "key number"
- * a line:
- *   lo, hi      tokens drawn are in [lo, hi)         default 3, vocab
- *   eos, eos_at draw `eos` when the timeline is this long
- *   period      draw lo + length % period instead: text that repeats itself
- *   delay_us    sleep per step
- *   load_ms     sleep before ready
- *   warm_ms     before that run four widths for the first time, so long each
- *   tell_load   write what LOAD says of widths to the file `load`
- *   t_max, batch_max, seqs_max, base_bytes, block_bytes   as in READY
- *   stop_load   stop before ready, until SIGCONT
- *   fail_load   answer the load with an error
- *   crash_at    die at this step of the process's life
+ * must not change it. With mirostat now and then a token is another one, by mu,
+ * which each token changes. Rows are refused where a real engine refuses them.
+ * What else it does stands in a file `fake` in the bundle's folder, "key
+ * number" a line: lo, hi      tokens drawn are in [lo, hi)         default 3,
+ * vocab eos, eos_at draw `eos` when the timeline is this long period      draw
+ * lo + length % period instead: text that repeats itself delay_us    sleep per
+ * step load_ms     sleep before ready warm_ms     before that run four widths
+ * for the first time, so long each tell_load   write what LOAD says of widths
+ * to the file `load` t_max, batch_max, seqs_max, base_bytes, block_bytes   as
+ * in READY stop_load   stop before ready, until SIGCONT fail_load   answer the
+ * load with an error crash_at    die at this step of the process's life
  *   crash_once  the same, once ever (leaves the file `crashed`)
  *   hang_at     stop answering at this step
  *   lie_at      answer this step with the rows of another sequence
@@ -306,6 +303,9 @@ static void on_grammar(const struct frame *f)
 static int32_t draw(const struct seq *q, const struct msg_row *r)
 {
     uint64_t h = 1469598103934665603u;
+    if (r->sampling.mirostat != 0 && (long)r->sampling.mu % 6 == 0) {
+        return (int32_t)(g.lo + g.period + (long)r->sampling.mu % 16);
+    }
     if (g.eos >= 0 && q->n >= (uint32_t)g.eos_at) {
         return (int32_t)g.eos;
     }
@@ -379,6 +379,7 @@ static void do_row(const struct msg_row *r, struct msg_row_done *d)
     }
     append(q, r->tokens, r->n_tokens);
     d->length = q->n;
+    d->mu = r->sampling.mu;
     if (g.refuse >= 0 && holds(q, g.refuse)) {
         d->error = ERR_INVALID;
         return;
@@ -389,7 +390,11 @@ static void do_row(const struct msg_row *r, struct msg_row_done *d)
     for (uint32_t k = 0;; k++) {
         struct msg_row after = *r;
         after.out_index += k;
+        after.sampling.mu = d->mu;
         draw_token(q, &after, &d->tokens[k]);
+        if (r->sampling.mirostat != 0) {
+            d->mu = (float)(((long)d->mu * 7 + d->tokens[k].id + 1) % 97);
+        }
         d->n_tokens = k + 1;
         if (k >= r->n_drafts || q->n >= g.context ||
             d->tokens[k].id != r->drafts[k]) {

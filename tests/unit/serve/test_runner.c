@@ -695,6 +695,45 @@ static void drafts_change_no_token(void **state)
     }
 }
 
+static struct user *add_mirostat(uint32_t want, float mu)
+{
+    struct user *u = add_user(10, 20, want);
+    u->sampling.mirostat = 2;
+    u->x.mu = mu;
+    return u;
+}
+
+/* The fake engine's tokens depend on mirostat's number, which every token
+ * changes. It goes from step to step, past drafts that were wrong and over a
+ * crash, and each stream has its own. */
+static void mu_follows_the_tokens(void **state)
+{
+    int32_t out[2][24];
+    char marker[128];
+    assert_true(file_join(marker, sizeof(marker), dir, "crashed"));
+    for (int i = 0; i < 2; i++) {
+        struct user *u = add_mirostat(24, i == 0 ? 10 : 11);
+        run("period 5\n");
+        assert_int_equal(u->n, 24);
+        memcpy(out[i], u->out, sizeof(out[i]));
+        assert_true(u->x.mu != (i == 0 ? 10.0f : 11.0f));
+        assert_int_equal(teardown(state), 0);
+        assert_int_equal(setup(state), 0);
+    }
+    assert_memory_not_equal(out[0], out[1], sizeof(out[0]));
+    struct user *u[2] = {add_mirostat(24, 10), add_mirostat(24, 11)};
+    t.restarts = 1;
+    run_drafting("period 5\ndelay_us 15000\ncrash_once 6\n", 8);
+    assert_int_equal(t.ups, 2);
+    assert_true(t.stats.accepted_tokens > 0);
+    assert_true(t.stats.accepted_tokens < t.stats.drafted_tokens);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(u[i]->n, 24);
+        assert_memory_equal(u[i]->out, out[i], sizeof(out[i]));
+    }
+    assert_int_equal(remove(marker), 0);
+}
+
 /* Other options for the next engine: only while there are no streams. */
 static void the_next_engine_has_other_options(void **state)
 {
@@ -786,6 +825,7 @@ int main(void)
         CASE(one_sequence_has_room_in_any_case),
         CASE(who_leaves_makes_room_before_it_ends),
         CASE(drafts_change_no_token),
+        CASE(mu_follows_the_tokens),
         CASE(who_comes_together_starts_together),
         CASE(streams_live_through_a_crash),
         CASE(giving_up_fails_every_stream),
