@@ -8,6 +8,7 @@ import os
 import queue
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -17,6 +18,13 @@ import pytest
 from conftest import SLOW_S
 
 ANSWER_S = 60 * SLOW_S
+# Becomes a program that reads 3 and writes 4, whatever the numbers of these two are here.
+AT_3_AND_4 = """import fcntl, os, sys
+high = [fcntl.fcntl(int(x), fcntl.F_DUPFD_CLOEXEC, 10) for x in sys.argv[1:3]]
+for fd, place in zip(high, (3, 4)):
+    os.dup2(fd, place)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 
 
 def executable():
@@ -34,8 +42,7 @@ class Browser:
                  f"--user-data-dir={self.dir.name}", *(["--no-sandbox"] if os.geteuid() == 0 else []), *args]
         to_read, self.to = os.pipe()
         self.back, to_write = os.pipe()
-        # The child reads 3 and writes 4: a shell puts them there, whatever their numbers are here.
-        self.proc = subprocess.Popen(["/bin/sh", "-c", f'exec "$@" 3<&{to_read} 4>&{to_write}', "sh", executable(), *flags, "about:blank"],
+        self.proc = subprocess.Popen([sys.executable, "-c", AT_3_AND_4, str(to_read), str(to_write), executable(), *flags, "about:blank"],
                                      pass_fds=(to_read, to_write), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                      stderr=subprocess.DEVNULL)
         os.close(to_read)

@@ -10,11 +10,15 @@ let going = null; // the AbortController of the answer that is being written
 const ADVICE = {
   context_length_exceeded: "Begin a new chat, or choose a model with a longer context.",
   model_not_found: "Choose another model.",
-  model_failed: "anectl show NAME says why; anectl load NAME tries again.",
-  model_rejected: "anectl quality NAME says which gate failed.",
+  "model.failed": "anectl show NAME says more; anectl load NAME tries again.",
+  "model.rejected": "anectl quality NAME says which gate failed.",
+  "template.unsupported": "Choose another model; anectl complete NAME continues a text with this one.",
+  "template.input": "Begin a new chat.",
+  "engine.lost": "Send it again: a new engine is started.",
   busy: "Too much is going on; try again in a moment.",
-  engine_lost: "The engine ended; send it again, a new one is started.",
-  unsupported: "This model may have no chat template: anectl complete NAME continues a text.",
+  no_memory: "Unload another model: anectl unload NAME.",
+  starting: "Try again in a moment.",
+  too_big: "Begin a new chat.",
 };
 
 function advice(e) {
@@ -165,7 +169,7 @@ async function send(text) {
   put(x.note, noteOf(x, control.signal.aborted));
   if (x.content) talk.push({ role: "assistant", content: x.content });
   else talk.pop(); // nothing came: the question is not part of what follows
-  put($("chat-said"), failed ? "" : `Answer complete. ${x.note.textContent}`);
+  put($("chat-said"), failed ? "" : control.signal.aborted ? "Stopped" : "Answer complete");
   if (failed) put($("chat-error"), `${failed.message}. ${advice(failed)}`.replace("..", "."));
   if (failed && !x.content && !$("ask").value) $("ask").value = text;
   chatButtons();

@@ -98,7 +98,7 @@ async function look() {
   await lookAtModels(s);
   await lookAtJobs(s);
   showTiles(s, r);
-  showModels(s.models, before.known);
+  showModels(s.models, before.known, s.backend);
   showStreams(streams, before.streams);
   if (r.output !== null) addPoint(r);
   chatModels(s.models);

@@ -23,19 +23,13 @@ function roundUp(x) {
   return [1, 2, 5, 10].map((f) => f * ten).find((v) => v >= x);
 }
 
+/* A number of the axis, which has little room: 0.5, 200, 10k. */
+const short = (x) => (x < 1000 ? String(x) : `${x / 1000}k`);
+
 const PLOTS = [
   { name: "Tokens a second", unit: "", get: (p) => p.output },
   { name: "Step", unit: " ms", get: (p) => p.step },
 ];
-
-function makePlots() {
-  for (const plot of PLOTS) {
-    const id = `plot-${PLOTS.indexOf(plot)}`;
-    plot.caption = element("figcaption", { id });
-    plot.svg = svg("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img", "aria-labelledby": id });
-    $("plots").append(element("figure", {}, plot.caption, plot.svg));
-  }
-}
 
 const figure = (x, unit) => `${x < 10 ? x.toFixed(1) : Math.round(x)}${unit}`;
 
@@ -65,7 +59,7 @@ function drawPlot(plot, now) {
   for (const f of [0, 0.5, 1]) {
     const y = base - f * (base - TOP);
     parts.push(svg("line", { class: "grid", x1: LEFT, x2: WIDE, y1: y, y2: y }),
-      svg("text", { class: "tick", x: LEFT - 5, y: y + 4, "text-anchor": "end" }, String(f * top)));
+      svg("text", { class: "tick", x: LEFT - 5, y: y + 4, "text-anchor": "end" }, short(f * top)));
   }
   for (const [text, x, anchor] of [["5 min ago", LEFT, "start"], ["now", WIDE, "end"]]) {
     parts.push(svg("text", { class: "tick", x, y: HIGH - 4, "text-anchor": anchor }, text));
@@ -79,6 +73,16 @@ function drawPlot(plot, now) {
   put(plot.caption, values.length === 0 ? `${plot.name}: nothing measured yet`
     : `${plot.name}: last ${figure(values[values.length - 1], plot.unit)}, lowest ${figure(Math.min(...values), plot.unit)}, ` +
       `highest ${figure(Math.max(...values), plot.unit)}`);
+}
+
+function makePlots() {
+  for (const plot of PLOTS) {
+    const id = `plot-${PLOTS.indexOf(plot)}`;
+    plot.caption = element("figcaption", { id });
+    plot.svg = svg("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img", "aria-labelledby": id });
+    $("plots").append(element("figure", {}, plot.caption, plot.svg));
+    drawPlot(plot, performance.now());
+  }
 }
 
 const mean = (list) => (list.length ? list.reduce((a, b) => a + b, 0) / list.length : null);

@@ -64,7 +64,7 @@ function showTiles(s, r) {
   tile("Drafts right", percent(r.accepted), `${percent(share(c.accepted_tokens, c.drafted_tokens))} since the start`);
   tile("Prompt warm", percent(r.cached), `${percent(share(c.cached_tokens, c.prompt_tokens))} since the start`);
   tile("Memory", bytes(s.memory.used_bytes), `of ${bytes(s.memory.budget_bytes)}`);
-  tile("Streams", `${s.running} run`, `${s.queued} wait, ${s.queue_limit} may`);
+  tile("Streams", `${s.running} run`, `${s.queued} of ${s.queue_limit} places to wait are taken`);
   tile("Connections", String(s.connections), `${c.generations} requests for text`);
   tile("Up", span(s.uptime_ms), s.config.error ? `configuration: ${s.config.error}` : s.backend);
 }
@@ -113,8 +113,9 @@ function leaves(m) {
   return m.users > 0 ? "in use" : "when needed";
 }
 
-/* known: what /aned/v1/models says, by name. */
-function showModels(models, known) {
+/* known: what /aned/v1/models says, by name. arith: the machine, as a backend
+ * that is a device tells it, or the version of our own kernels. */
+function showModels(models, known, backend) {
   $("models-none").hidden = models.length > 0;
   $("models-table").hidden = models.length === 0;
   table($("models"), models, (m) => m.name, 6, (td, m) => {
@@ -124,7 +125,7 @@ function showModels(models, known) {
     td[1].title = more.reason || "";
     put(td[2], bytes(more.bytes));
     put(td[3], m.engine ? bytes(m.engine.resident_bytes) : "–");
-    put(td[4], (m.engine && m.engine.arith) || "–");
+    put(td[4], m.engine && m.engine.arith ? `${backend}, ${m.engine.arith}` : "–");
     put(td[5], leaves(m));
   });
 }
