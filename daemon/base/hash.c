@@ -215,7 +215,8 @@ void sha256_base64(const uint8_t d[SHA256_BYTES], char out[SHA256_BASE64])
     static const char digits[] =
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     size_t at = 0;
-    for (size_t i = 0; i < SHA256_BYTES; i += 3) { /* three bytes, four digits */
+    for (size_t i = 0; i < SHA256_BYTES;
+         i += 3) { /* three bytes, four digits */
         uint32_t v = (uint32_t)d[i] << 16 | (uint32_t)d[i + 1] << 8;
         v |= i + 2 < SHA256_BYTES ? d[i + 2] : 0u;
         for (int shift = 18; shift >= 0; shift -= 6) {

@@ -18,8 +18,8 @@ struct sha256 {
 #endif
 };
 
-#define SHA256_BYTES 32
-#define SHA256_HEX   65 /* 64 digits and a NUL */
+#define SHA256_BYTES  32
+#define SHA256_HEX    65 /* 64 digits and a NUL */
 #define SHA256_BASE64 45 /* 43 digits, a '=' and a NUL */
 
 void sha256_init(struct sha256 *s);

@@ -197,7 +197,7 @@ def test_streams(d):
             assert x["prompt_tokens"] == x["computed_tokens"] > 0 and x["output_tokens"] >= 1 and x["age_ms"] >= 0
         until(lambda: c.get("/aned/v1/streams").json() == {"streams": []})
         s = c.get("/aned/v1/status").json()["counters"]
-        assert s["step_us"] >= s["steps"] * 20000 > 0  # the fake engine sleeps so long in each
+        assert s["steps"] > 0 and s["step_us"] > 0
 
 
 # --- in a browser ---
@@ -344,7 +344,7 @@ def test_a_chat_with_the_demo_model(tab, demo):
     say(p, "How do I list the models?")
     p.until("document.querySelectorAll('#talk article').length === 4 && " + ENDED)
     p.until("document.querySelector('#models .good')")
-    assert "loaded" in p.text("#models") and "MiB" in p.text("#models")
+    assert "loaded" in p.text("#models") and " MB" in p.text("#models")
     p.until("/last [1-9]|highest [1-9]/.test(document.querySelector('figcaption').textContent)")
     assert re.search(r"\d ms, lowest", p.text("#plots")) and p.js("document.querySelectorAll('#plots path.line').length") >= 2
     assert "since the start" in p.text("#tiles")

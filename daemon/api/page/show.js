@@ -2,8 +2,6 @@
  * becomes text (textContent), never markup. Elements are kept and only what
  * changed is written, so that a reader's place and selection stay. */
 
-const GIB = 1024 ** 3;
-
 function element(name, attributes, ...inside) {
   const e = document.createElement(name);
   for (const [k, v] of Object.entries(attributes || {})) e.setAttribute(k, v);
@@ -15,9 +13,13 @@ function put(e, text) {
   if (e.textContent !== text) e.textContent = text;
 }
 
+/* As anectl writes it: 3.1 MB, 420 MB, 19.0 GB. */
 function bytes(n) {
   if (!(n > 0)) return "–";
-  return n >= GIB ? `${(n / GIB).toFixed(1)} GiB` : n >= 1024 ** 2 ? `${Math.round(n / 1024 ** 2)} MiB` : `${Math.ceil(n / 1024)} KiB`;
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  let u = 0;
+  for (; n >= 999.5 && u + 1 < units.length; u++) n /= 1000;
+  return `${n.toFixed(u === 0 || n >= 99.95 ? 0 : 1)} ${units[u]}`;
 }
 
 function span(ms) {
@@ -64,7 +66,7 @@ function showTiles(s, r) {
   tile("Drafts right", percent(r.accepted), `${percent(share(c.accepted_tokens, c.drafted_tokens))} since the start`);
   tile("Prompt warm", percent(r.cached), `${percent(share(c.cached_tokens, c.prompt_tokens))} since the start`);
   tile("Memory", bytes(s.memory.used_bytes), `of ${bytes(s.memory.budget_bytes)}`);
-  tile("Streams", `${s.running} run`, `${s.queued} of ${s.queue_limit} places to wait are taken`);
+  tile("Streams", `${s.running} run`, `${s.queued} wait (limit ${s.queue_limit})`);
   tile("Connections", String(s.connections), `${c.generations} requests for text`);
   tile("Up", span(s.uptime_ms), s.config.error ? `configuration: ${s.config.error}` : s.backend);
 }
