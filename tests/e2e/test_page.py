@@ -140,6 +140,21 @@ def test_its_policy_allows_what_is_in_it_and_nothing_else(page):
         "cross-origin-opener-policy": "same-origin", "cross-origin-resource-policy": "same-origin"}
 
 
+def test_a_service_in_trouble_has_it_too(aned, tmp_path):
+    """The page can tell what is wrong; it would not come if it had to wait until that is mended."""
+    home = make_home(tmp_path / "home", conf="[http]\nlisten = nowhere\n")
+    p = subprocess.Popen([aned, "serve", "--service", "--home", home, "--socket", tmp_path / "s" / "a"], stdin=subprocess.DEVNULL,
+                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        until((tmp_path / "s" / "a").exists)
+        with httpx.Client(transport=httpx.HTTPTransport(uds=str(tmp_path / "s" / "a"), verify=False), base_url="http://a") as c:
+            assert c.get("/", headers=HTML).text.startswith("<!doctype")
+            assert c.get("/").status_code == 503 and "nowhere" in c.get("/aned/v1/status").json()["error"]["message"]
+    finally:
+        p.terminate()
+        assert p.wait(60 * SLOW_S) == 0
+
+
 def test_its_source(page):
     """It stands in the tree as it is sent, takes nothing from elsewhere, and writes no markup."""
     limit = re.search(r"HTTP_PAGE_MAX +KIB\((\d+)\)", (TOP / "proto" / "limits.h").read_text())
@@ -428,7 +443,7 @@ def test_something_else_at_its_address(tab, aned, tmp_path):
     assert x.close() == 0
     with socket.create_server(("127.0.0.1", int(x.url.rstrip("/").rsplit(":", 1)[1]))) as s:
         def serve():
-            for body in [b"<b>hello", b'{"status": 7}'] * 50:
+            for body in [b"<b>hello"] * 4 + [b'{"status": 7}'] * 100:
                 try:
                     c, _ = s.accept()
                 except OSError:
@@ -440,6 +455,8 @@ def test_something_else_at_its_address(tab, aned, tmp_path):
         t.start()
         p.until("document.querySelector('#lost').checkVisibility()")
         assert p.text("#link") == "no connection"
+        p.until("document.querySelector('#lost-title').textContent.includes('not as expected')")
+        assert "Reload this page" in p.text("#lost-why")
         s.shutdown(socket.SHUT_RDWR)
     t.join(30)
 

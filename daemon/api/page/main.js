@@ -124,9 +124,11 @@ async function atDoor() {
 async function whileLost(e) {
   const ms = Math.min(RETRY_MAX_MS, RETRY_MS * 2 ** tries++);
   const until = performance.now() + ms;
-  put($("lost-why"), e.status ? e.message
+  const known = e instanceof AskError;
+  put($("lost-title"), !known ? "The answer is not as expected" : e.status ? `The daemon answers ${e.status}` : "The daemon does not answer");
+  put($("lost-why"), !known ? "Another version of aned may have been started, or another program listens here. Reload this page."
+    : e.status ? e.message
     : "It was stopped, or is being started again. This page goes on when it answers. Figures below are the last that it gave.");
-  put($("lost-title"), e.status ? `The daemon answers ${e.status}` : "The daemon does not answer");
   say("no connection");
   show("lost");
   let retry = false;
@@ -153,9 +155,9 @@ async function watch() {
       show("board");
       await pause(LOOK_MS);
     } catch (e) {
-      if (!(e instanceof AskError)) console.error(e);
+      if (!(e instanceof AskError)) console.warn(e);
       if (e.status === 401) await atDoor();
-      else await whileLost(e instanceof AskError ? e : new AskError(500, "", `This page failed: ${e.message}`));
+      else await whileLost(e);
     }
   }
 }

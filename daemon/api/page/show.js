@@ -122,9 +122,10 @@ function showModels(models, known, backend) {
   $("models-table").hidden = models.length === 0;
   table($("models"), models, (m) => m.name, 6, (td, m) => {
     const more = known.get(m.name) || {};
-    put(td[0], m.name);
+    if (!td[0].firstElementChild) td[0].append(element("span"), element("small"));
+    put(td[0].firstElementChild, m.name);
+    put(td[0].lastElementChild, more.reason || "");
     stateCell(td[1], m.stage || m.state, m.progress, `${m.name}: ${m.stage || m.state}`);
-    td[1].title = more.reason || "";
     put(td[2], bytes(more.bytes));
     put(td[3], m.engine ? bytes(m.engine.resident_bytes) : "–");
     put(td[4], m.engine && m.engine.arith ? `${backend}, ${m.engine.arith}` : "–");
