@@ -240,6 +240,8 @@
 #define HTTP_AHEAD_MAX       KIB(64) /* pipelined bytes kept during a reply */
 #define HTTP_LINGER_MS       1000u   /* to read and drop after a refusal */
 #define HTTP_LINGER_BYTES    MIB(8)  /* of that: clients that send all before they read see the answer */
+#define HTTP_EXTRA_MAX       1024u   /* bytes of a reply's own headers */
+#define HTTP_PAGE_MAX        KIB(96) /* the page of GET / */
 #define HTTP_REPLY_MAX       MIB(64) /* bytes queued on one connection */
 #define HTTP_QUEUED_MAX      MIB(256) /* of large whole answers, one socket's */
 #define HTTP_BODIES_MAX      MIB(256) /* request bodies of all connections */
