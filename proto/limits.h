@@ -92,7 +92,10 @@
 #define REPLY_HELD_MAX KIB(16) /* of what may be a call: its head, or a value without quotes */
 #define REPLY_NAME_MAX 256u    /* bytes; of a tool (OpenAI: 64), a parameter, a number */
 #define REPLY_ROWS_MAX 8u     /* marks of a form, and of thoughts */
-#define REPLY_SCHEMA_DEPTH_MAX 18u /* of a tool's parameters in a constraint: JSON_DEPTH_MAX */
+/* Of a tool's schema in a constraint, which has levels of its own, up to
+ * JSON_DEPTH_MAX; and where parameters are held one by one. */
+#define REPLY_SCHEMA_DEPTH_MAX 18u
+#define REPLY_PARAM_DEPTH_MAX  10u
 #define REPLY_ARGS_MAX MIB(1)  /* of a call; longer ones are never found whole */
 #define TEXT_MARKS_MAX 16u     /* control tokens that are text to the parser */
 

@@ -38,13 +38,13 @@ static int only_objects(const struct grammar *g, struct err *e)
                           "parameters: the schema is not one of objects");
 }
 
-static int look_at_schema(const struct json *s, struct err *e)
+static int look_at_schema(const struct json *s, bool in_json, struct err *e)
 {
     struct grammar *g = NULL;
-    if (depth_of(s, REPLY_SCHEMA_DEPTH_MAX + 1) > REPLY_SCHEMA_DEPTH_MAX) {
+    unsigned most = in_json ? REPLY_SCHEMA_DEPTH_MAX : REPLY_PARAM_DEPTH_MAX;
+    if (depth_of(s, most + 1) > most) {
         return err_set(e, ERR_UNSUPPORTED,
-                       "parameters: the schema is nested deeper than %u",
-                       REPLY_SCHEMA_DEPTH_MAX);
+                       "parameters: the schema is nested deeper than %u", most);
     }
     RETERR(grammar_from_schema(s, &g, e));
     int rc = only_objects(g, e);
@@ -53,7 +53,7 @@ static int look_at_schema(const struct json *s, struct err *e)
 }
 
 /* What is to hold of its arguments. */
-static int choose_args(struct constrain *c, struct tool *t)
+static int choose_args(struct constrain *c, bool in_json, struct tool *t)
 {
     struct err e = {0};
     const struct json *s = t->schema;
@@ -66,7 +66,7 @@ static int choose_args(struct constrain *c, struct tool *t)
         t->args = ARGS_NONE;
         return 0;
     }
-    int rc = look_at_schema(s, &e);
+    int rc = look_at_schema(s, in_json, &e);
     if (rc == 0) {
         t->args = ARGS_SCHEMA;
     } else if (t->strict || rc == ERR_NOMEM) {
@@ -102,10 +102,12 @@ static int read_tool(struct constrain *c, const struct json *x, struct tool *t)
                                      "a tool is no function with a name");
 }
 
-bool constrain_next_tool(struct constrain *c, bool plain_name,
+bool constrain_next_tool(struct constrain *c, const struct reply_spelling *sp,
                          const struct json **at, struct tool *ret, int *rc)
 {
     const struct reply_want *w = c->w;
+    bool plain_name = sp == NULL || sp->plain_name;
+    bool in_json = sp == NULL || sp->values == VALUES_JSON;
     bool named = w->kind == WANT_CALL && w->name != NULL;
     while (*rc == 0) {
         *at = *at == NULL ? json_first(w->tools) : json_next(*at);
@@ -122,7 +124,7 @@ bool constrain_next_tool(struct constrain *c, bool plain_name,
                           ret->name);
             return false;
         }
-        *rc = choose_args(c, ret);
+        *rc = choose_args(c, in_json, ret);
         return *rc == 0;
     }
     return false;
@@ -146,6 +148,28 @@ void constrain_json_args(struct constrain *c, const struct tool *t)
     }
 }
 
+/* Whether what was written since byte n can be compiled: parts of a schema may
+ * refer to what is not in them. */
+static int look_at_args(struct constrain *c, size_t n)
+{
+    struct grammar *g = NULL;
+    struct buf b;
+    const struct buf *out = c->p.b;
+    if (!buf_ok(out)) {
+        return 0; /* said of the whole */
+    }
+    n += n < out->n && out->p[n] == ',';
+    buf_init(&b, GRAMMAR_TEXT_MAX);
+    buf_puts(&b, "{\"seq\":[");
+    buf_put(&b, out->p + n, out->n - n);
+    buf_puts(&b, "]}");
+    int rc = buf_ok(&b) ? grammar_from_text(b.p, b.n, &g, c->e)
+                        : err_set(c->e, ERR_TOO_BIG, "arguments");
+    grammar_free(g);
+    buf_fini(&b);
+    return rc;
+}
+
 static int args(struct constrain *c, const struct reply_spelling *sp,
                 struct tool *t)
 {
@@ -156,7 +180,11 @@ static int args(struct constrain *c, const struct reply_spelling *sp,
         return 0;
     }
     int rc = constrain_args(c, sp, t);
-    if (rc == ERR_UNSUPPORTED && !t->strict) {
+    if (rc == 0 && t->args == ARGS_SCHEMA) {
+        rc = look_at_args(c, n);
+        rc = rc != 0 ? err_prefix(c->e, rc, "tool '%s'", t->name) : 0;
+    }
+    if (rc != 0 && rc != ERR_NOMEM && !t->strict) {
         c->p = before;
         c->p.b->n = n;
         t->args = ARGS_ANY;
@@ -230,7 +258,7 @@ int constrain_calls(struct constrain *c, const struct reply_spelling *sp)
         parts_repeat(&c->p);
     }
     parts_begin(&c->p, "any");
-    for (; constrain_next_tool(c, sp->plain_name, &at, &t, &rc); n++) {
+    for (; constrain_next_tool(c, sp, &at, &t, &rc); n++) {
         parts_begin(&c->p, "seq");
         RETERR(pieces(c, sp, sp->call, countof(sp->call), &t));
         parts_end(&c->p);

@@ -97,7 +97,7 @@ int constrain_harmony(struct constrain *c)
         final(c);
     }
     while (c->w->kind != WANT_ANSWER &&
-           constrain_next_tool(c, true, &at, &t, &rc)) {
+           constrain_next_tool(c, NULL, &at, &t, &rc)) {
         call(c, &t);
         n++;
     }

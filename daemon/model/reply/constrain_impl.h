@@ -110,9 +110,9 @@ struct tool {
 /* Calls of the tools, behind the mark. */
 CHECKED int constrain_calls(struct constrain *c,
                             const struct reply_spelling *sp);
-/* The next tool that may be called. *at: NULL at first. plain_name: it does not
- * stand in a JSON string. False: there is none, or *rc is an error. */
-bool constrain_next_tool(struct constrain *c, bool plain_name,
+/* The next tool that may be called. *at: NULL at first. sp NULL: calls have a
+ * plain name and JSON. False: there is none, or *rc is an error. */
+bool constrain_next_tool(struct constrain *c, const struct reply_spelling *sp,
                          const struct json **at, struct tool *ret, int *rc);
 /* The error that there is no such tool. */
 int constrain_no_tool(struct constrain *c);

@@ -6,20 +6,27 @@
 #include "model/reply/constrain.h"
 #include "tests/unit/model/reply_check.h"
 
-/* f(city, days?, unit?) and g(flag, note?, list?, more?) */
-#define TOOLS                                                                 \
-    "[{~type~: ~function~, ~function~: {~name~: ~f~, ~strict~: true, "        \
-    "~parameters~: {~type~: ~object~, ~properties~: {~city~: {~type~: "       \
-    "~string~}, ~days~: {~type~: ~integer~}, ~unit~: {~type~: ~string~, "     \
-    "~enum~: [~c~, ~f~]}}, ~required~: [~city~], ~additionalProperties~: "    \
-    "false}}}, {~type~: ~function~, ~function~: {~name~: ~g_2~, ~strict~: "   \
-    "true, ~parameters~: {~type~: ~object~, ~properties~: {~flag~: {~type~: " \
-    "~boolean~}, ~note~: {~type~: [~string~, ~null~]}, ~list~: {~type~: "     \
-    "~array~, ~items~: {~type~: ~string~}, ~maxItems~: 2}, ~more~: {~$ref~: " \
-    "~#/$defs/m~}}, ~required~: [~flag~], ~additionalProperties~: false, "    \
-    "~$defs~: {~m~: {~type~: ~object~, ~properties~: {~x~: {~type~: "         \
-    "~number~}}, ~required~: [~x~], ~additionalProperties~: false}}}}}, "     \
-    "{~type~: ~function~, ~function~: {~name~: ~h~}}]"
+/* f(city, days?, unit?), g_2(flag, note?, list?, more?), h(); items: the type
+ * of the list's. */
+#define TOOL_F                                                        \
+    "{~type~: ~function~, ~function~: {~name~: ~f~, ~strict~: true, " \
+    "~parameters~: {~type~: ~object~, ~properties~: {"                \
+    "~city~: {~type~: ~string~}, ~days~: {~type~: ~integer~}, "       \
+    "~unit~: {~type~: ~string~, ~enum~: [~c~, ~f~]}}, "               \
+    "~required~: [~city~], ~additionalProperties~: false}}}"
+#define TOOL_G(items)                                                     \
+    "{~type~: ~function~, ~function~: {~name~: ~g_2~, ~strict~: true, "   \
+    "~parameters~: {~type~: ~object~, ~properties~: {"                    \
+    "~flag~: {~type~: ~boolean~}, ~note~: {~type~: [~string~, ~null~]}, " \
+    "~list~: {~type~: ~array~, ~items~: {~type~: ~" items "~}, "          \
+    "~maxItems~: 2}, ~more~: {~$ref~: ~#/$defs/m~}}, "                    \
+    "~required~: [~flag~], ~additionalProperties~: false, "               \
+    "~$defs~: {~m~: {~type~: ~object~, ~properties~: {~x~: {~type~: "     \
+    "~number~}}, ~required~: [~x~], ~additionalProperties~: false}}}}}"
+#define TOOLS_OF(items)                                                 \
+    "[" TOOL_F ", " TOOL_G(items) ", {~type~: ~function~, ~function~: " \
+                                  "{~name~: ~h~}}]"
+#define TOOLS TOOLS_OF("string")
 
 struct held {
     struct reply_how how;
