@@ -8,6 +8,7 @@
  */
 #include "proto/msg.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -16,6 +17,11 @@
 #define TOKEN_BYTES 9u  /* id, logprob, n_top */
 #define PAIR_BYTES  8u  /* id and logprob, id and bias */
 #define DONE_BYTES  22u /* msg_row_done without tokens */
+
+/* A step of as many streams as there may be has room for their arrays. */
+static_assert(STREAMS_MAX * (DRY_BREAKS_MAX * 4 + ENGINE_BIAS_MAX * 8) <=
+                  FRAME_ENGINE_MAX - MIB(2),
+              "a step fits a frame");
 
 static size_t left(const struct cur *c)
 {

@@ -1,6 +1,5 @@
 /* sampler.c - see sampler.h: random numbers, bias and penalties, and what a
  * draw is; sampler_chain.c decides which tokens are left. */
-#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -143,7 +142,7 @@ float *sampler_at(struct sampler *s, float *logits, int32_t id)
  * were all banned no token could be drawn. */
 static float penalized(float was, float v)
 {
-    return isfinite(was) ? fminf(fmaxf(v, -FLT_MAX), FLT_MAX) : was;
+    return isfinite(was) ? sampler_finite((double)v) : was;
 }
 
 static void penalize_repeats(struct sampler *s, float *logits,

@@ -16,7 +16,6 @@
  * (dynatemp's largest entropy) count tokens that can be drawn, where llama.cpp
  * also counts those that a bias or top_n_sigma has banned.
  */
-#include <float.h>
 #include <string.h>
 
 #include "base/fmath.h"
@@ -35,12 +34,6 @@ struct chain {
     uint32_t out_index;
     unsigned in_place; /* samplers that changed logits where they stand */
 };
-
-/* NaN: lo. */
-static double limited(double v, double lo, double hi)
-{
-    return !(v > lo) ? lo : v > hi ? hi : v;
-}
 
 /* The logits stay as they are from here on. */
 static int begin(struct chain *c, struct err *e)
@@ -67,8 +60,7 @@ static int list_all(struct chain *c, struct err *e)
 static void apply_scale(struct sampler *s)
 {
     for (uint32_t i = 0; i < s->n; i++) {
-        double v = (double)s->x[i] * s->scale;
-        s->x[i] = (float)limited(v, (double)-FLT_MAX, (double)FLT_MAX);
+        s->x[i] = sampler_finite((double)s->x[i] * s->scale);
     }
     s->scale = 1;
     s->weighed = false;
@@ -133,7 +125,7 @@ static int dynamic(struct chain *c, double *t, struct err *e)
     const struct msg_sampling *p = c->p;
     struct sampler *s = c->s;
     double range = (double)p->dynatemp_range;
-    double low = fmax(0, *t - range);
+    double low = sampler_limited(*t - range, 0, HUGE_VAL);
     double sum = 0;
     RETERR(list_all(c, e));
     if (s->n < 2) {
@@ -141,7 +133,8 @@ static int dynamic(struct chain *c, double *t, struct err *e)
     }
     sampler_weigh(s);
     double part = entropy_of(s, &sum) / fmath_log((double)s->n);
-    double power = fmath_pow(limited(part, 0, 1), (double)p->dynatemp_exponent);
+    double power =
+        fmath_pow(sampler_limited(part, 0, 1), (double)p->dynatemp_exponent);
     *t = low + (*t + range - low) * power;
     return 0;
 }
@@ -155,7 +148,8 @@ static int temperature(struct chain *c, struct err *e)
     if (!(t > 0)) {
         return keep_best(c, e);
     }
-    c->s->scale = limited(c->s->scale * (1 / t), 1 / SCALE_MAX, SCALE_MAX);
+    c->s->scale =
+        sampler_limited(c->s->scale * (1 / t), 1 / SCALE_MAX, SCALE_MAX);
     c->s->weighed = false;
     return 0;
 }
@@ -173,7 +167,7 @@ static double sigma_bound(const float *x, uint32_t n, double sigmas)
     for (uint32_t i = 0; i < n; i++) {
         if (x[i] >= -FLT_MAX) {
             sum += (double)x[i];
-            max = fmax(max, (double)x[i]);
+            max = (double)x[i] > max ? (double)x[i] : max;
             count++;
         }
     }
@@ -317,7 +311,7 @@ static uint32_t zipf_count(struct sampler *s, double mu)
     double k = fmath_pow(over * fmath_exp2(mu) /
                              (1 - fmath_pow((double)s->vocab, -over)),
                          1 / exponent);
-    return k >= 1 ? (uint32_t)fmin(k, (double)s->vocab) : 1; /* NaN: 1 */
+    return (uint32_t)sampler_limited(k, 1, (double)s->vocab);
 }
 
 static void mirostat(struct chain *c)
@@ -349,7 +343,7 @@ float sampler_learn(const struct sampler *s, const struct msg_sampling *p,
     double surprise = fmath_log(sampler_sum(s) / s->w[i]) / LN2;
     double mu = (double)p->mu -
                 (double)p->mirostat_eta * (surprise - (double)p->mirostat_tau);
-    return (float)limited(mu, (double)-FLT_MAX, (double)FLT_MAX);
+    return sampler_finite(mu);
 }
 
 /* --- the chain --- */
@@ -375,11 +369,11 @@ static int apply(struct chain *c, enum msg_sampler k, struct err *e)
         return 0;
     case SAMPLER_TOP_P:
         RETERR(begin(c, e));
-        sampler_top_p(c->s, c->x, limited((double)p->top_p, 0, 1));
+        sampler_top_p(c->s, c->x, sampler_limited((double)p->top_p, 0, 1));
         return 0;
     case SAMPLER_MIN_P:
         RETERR(begin(c, e));
-        sampler_min_p(c->s, c->x, limited((double)p->min_p, 0, 1));
+        sampler_min_p(c->s, c->x, sampler_limited((double)p->min_p, 0, 1));
         return 0;
     case SAMPLER_KINDS:
         break;

@@ -14,8 +14,6 @@
  * No repetition is counted across a breaker: the last one in the text bounds
  * all lengths. A token that is a breaker by itself is never punished.
  */
-#include <float.h>
-
 #include "base/fmath.h"
 #include "engine/sampler_impl.h"
 
@@ -130,10 +128,10 @@ static float penalty(const struct msg_sampling *p, uint32_t length)
     double exponent = (double)(length - p->dry_allowed_length);
     if (base > 1.000001) {
         double most = floor(EXPONENT_LOG / fmath_log(base));
-        exponent = most > 0 ? fmin(exponent, most) : exponent;
+        exponent = most > 0 && exponent > most ? most : exponent;
     }
     double v = (double)p->dry_multiplier * fmath_pow(base, exponent);
-    return (float)fmin(v, (double)FLT_MAX);
+    return sampler_finite(v);
 }
 
 /* The token after each repetition would make it longer; of several the longest
@@ -156,7 +154,7 @@ static void punish(struct sampler *s, float *logits,
         float *x =
             len > 0 && !is_breaker(p, id) ? sampler_at(s, logits, id) : NULL;
         if (x != NULL && *x >= -FLT_MAX) { /* a banned one stays banned */
-            *x = fmaxf(*x - penalty(p, len - 1), -FLT_MAX);
+            *x = sampler_finite((double)(*x - penalty(p, len - 1)));
         }
     }
 }

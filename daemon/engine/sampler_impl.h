@@ -4,6 +4,8 @@
  * best). */
 #pragma once
 
+#include <float.h>
+
 #include "engine/sampler.h"
 
 #define BLOCK 256u  /* logits of one peak */
@@ -52,6 +54,17 @@ struct sampler {
     uint64_t *mask;    /* sampler_mask; NULL: not made yet */
     float *masked;     /* (vocab): logits of a draw under a mask; the same */
 };
+
+/* Between lo and hi; NaN is lo. (libm's fmin may give either zero.) */
+static inline double sampler_limited(double v, double lo, double hi)
+{
+    return !(v > lo) ? lo : v > hi ? hi : v;
+}
+
+static inline float sampler_finite(double v)
+{
+    return (float)sampler_limited(v, (double)-FLT_MAX, (double)FLT_MAX);
+}
 
 /* --- sampler.c --- */
 

@@ -28,11 +28,11 @@ def said(r):
 
 # field: (values that change nothing, values that are refused by the field's name)
 BOTH = {
-    "typical_p": ([1, 1.0], [0.5]), "mirostat": ([0], [2]), "dry_multiplier": ([0, 0.0], [0.8]), "n_cmpl": ([1], [2]),
+    "typical_p": ([1, 1.0], [1.5]), "mirostat": ([0], [3]), "dry_multiplier": ([0, 0.0], [-1]), "n_cmpl": ([1], [2]),
     "lora": ([[]], [[{"id": 0, "scale": 1}]]), "timings_per_token": ([False], [True]), "return_progress": ([False], [True]),
     "grammar": ([""], ["root ::= x", 1]), "json_schema": ([{}], [{"type": "objekt"}, "x"]), "num_ctx": ([0], [4096]),
     "options": ([{}], [{"num_ctx": 1}]), "ttl": ([60], ["10m"]), "priority": ([0], [3]), "repetition_penalty": ([1], [1.2]),
-    "samplers": ([[], ["top_k", "top_p", "min_p"], ["min_p", "temperature"]], [["infill"], "top_k"]),
+    "samplers": ([[], ["top_k", "top_p", "min_p"], ["min_p", "temperature"], "kpt"], [["infill"], "top_k"]),
     "response_fields": ([[], ["content", "timings/prompt_n"], [""]], ["content"]), "stop": (["", []], [[""]]),
     "max_tokens": ([8], [-2]), "suffix_of_nobody": ([], [1, ""]), "user": (["u"], [1]), "logit_bias": ([{}], [[1]]),
 }

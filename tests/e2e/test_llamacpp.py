@@ -127,6 +127,55 @@ def test_probabilities(daemon):
     assert list(only) == ["completion_probabilities"] and len(only["completion_probabilities"]) == x["tokens_predicted"]
 
 
+DRAWN = {"temperature": 1, "seed": 11, "n_predict": 24, "top_k": 0, "top_p": 1, "min_p": 0}
+SAMPLERS = {"typ_p": {"typical_p": 0.5}, "top_n_sigma": {"top_n_sigma": 0.5}, "xtc": {"xtc_probability": 1, "xtc_threshold": 0.01},
+            "temperature": {"dynatemp_range": 0.9}, "dry": {"dry_multiplier": 5, "dry_allowed_length": 1, "dry_penalty_last_n": -1, "dry_sequence_breakers": []}}
+THREE = {"logit_bias": [[300, 100], [301, 100], [302, 100]]}  # nothing but these: it repeats itself
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_samplers(daemon, name):
+    """Each changes a text, says so, gives it again, and is off where the list has others."""
+    drawn = {**DRAWN, **(THREE if name == "dry" else {})}
+    plain, x = complete(daemon, **drawn), complete(daemon, **drawn, **SAMPLERS[name])
+    assert x["content"] != plain["content"]
+    assert x["content"] == complete(daemon, **drawn, **SAMPLERS[name])["content"]
+    s = x["generation_settings"]
+    assert name in s["samplers"] and all(s[k] == v for k, v in SAMPLERS[name].items())
+    rest = complete(daemon, **drawn, **SAMPLERS[name], samplers=["penalties", "temperature"] if name != "temperature" else ["top_k"])
+    assert rest["content"] == (plain["content"] if name != "temperature" else complete(daemon, **DRAWN)["content"])
+
+
+def test_order_of_samplers(daemon):
+    """top_k before xtc is not xtc before top_k; a list and its letters are one."""
+    more = {**DRAWN, "top_k": 2, "xtc_probability": 1, "xtc_threshold": 0, "temperature": 1.5}
+    a, b = complete(daemon, **more, samplers=["top_k", "xtc"]), complete(daemon, **more, samplers=["xtc", "top_k"])
+    assert a["generation_settings"]["samplers"] == ["top_k", "xtc"] and b["generation_settings"]["samplers"] == ["xtc", "top_k"]
+    assert a["content"] != b["content"]
+    assert complete(daemon, **more, samplers="kx")["content"] == a["content"]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_mirostat(daemon, version):
+    """Its number goes from token to token: the same text with and without others beside it."""
+    more = {**DRAWN, "mirostat": version, "mirostat_tau": 2, "mirostat_eta": 0.5}
+    x = complete(daemon, **more)
+    assert x["content"] != complete(daemon, **DRAWN)["content"] and x["generation_settings"]["mirostat"] == version
+    assert [y["content"] for y in complete(daemon, **more, n=3)][0] == x["content"]
+    assert complete(daemon, **{**more, "mirostat_tau": 6})["content"] != x["content"]
+
+
+def test_breakers(daemon):
+    """Across a breaker nothing is a repetition: with all three tokens as breakers dry does nothing."""
+    three = [post(daemon, "/detokenize", {"model": "demo", "tokens": [t]})["content"] for t, _ in THREE["logit_bias"]]
+    more = {**DRAWN, **THREE}
+    dry = {**more, **SAMPLERS["dry"]}
+    assert complete(daemon, **{**dry, "dry_sequence_breakers": three})["content"] == complete(daemon, **more)["content"]
+    some = complete(daemon, **{**dry, "dry_sequence_breakers": three[:1]})
+    assert some["content"] not in (complete(daemon, **dry)["content"], complete(daemon, **more)["content"])
+    assert some["generation_settings"]["dry_sequence_breakers"] == three[:1]
+
+
 def test_bias(daemon):
     first = complete(daemon, n_probs=1)["completion_probabilities"][0]["id"]
     for bias in ([[first, False]], {str(first): False}, [[first, -100]]):
@@ -136,8 +185,10 @@ def test_bias(daemon):
 
 
 @pytest.mark.parametrize("field,value,words", [
-    ("grammar", "root ::= x", "is not defined"), ("mirostat", 2, "only 0"), ("dry_multiplier", 0.5, "only 0"),
-    ("xtc_probability", 0.1, "only 0"), ("samplers", ["typ_p"], "only penalties"), ("samplers", ["infill"], "only penalties"),
+    ("grammar", "root ::= x", "is not defined"), ("mirostat", 3, "from 0 to 2"), ("dry_multiplier", -1, "from 0 to 100"),
+    ("xtc_probability", 1.1, "from 0 to 1"), ("samplers", ["tfs"], "only penalties"), ("samplers", ["infill"], "only penalties"),
+    ("samplers", "kf", "only penalties"), ("samplers", {}, "an array of names"), ("dry_sequence_breakers", ["x" * 41], "1 to 40 bytes"),
+    ("dry_sequence_breakers", "x", "array of strings"), ("typical_p", 2, "from 0 to 1"),
     ("n_probs", 99, "from 0 to"), ("response_fields", [1], "array of strings"), ("response_fields", ["x"] * 65, "at most 64"),
     ("return_tokens", True, "only false"), ("n_predict", "all", "whole number"), ("xyz", 1, "no such field"),
     ("lora", [{"id": 0, "scale": 1}], "only an empty one")])

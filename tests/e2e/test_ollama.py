@@ -101,6 +101,7 @@ def test_options_have_their_meaning(daemon):
         return a
     both({})
     for name, v in (("temperature", 1.5), ("top_k", 3), ("top_p", 0.2), ("min_p", 0.3), ("repeat_penalty", 1.7),
+                    ("typical_p", 0.4), ("mirostat", 2),
                     ("repeat_last_n", 4), ("presence_penalty", 1.5), ("frequency_penalty", 1.5)):
         both({name: v}, **{name: v})
     assert both({"num_predict": 3}, max_tokens=3)["eval_count"] == 3
@@ -145,8 +146,8 @@ def test_what_is_refused(daemon):
         refused(daemon, "think: must be true, false, low, medium or high", think=v)
     refused(daemon, "format: only \"json\" or a schema", format="xml")
     refused(daemon, "format: schema #: not: this word is not supported", format={"not": {}})
-    refused(daemon, "options.mirostat: only 0", options={"mirostat": 2})
-    refused(daemon, "options.typical_p: only 1", options={"typical_p": 0.5})
+    refused(daemon, "options.mirostat: must be a whole number from 0 to 2", options={"mirostat": 3})
+    refused(daemon, "options.typical_p: must be a number from 0 to 1", options={"typical_p": 1.5})
     refused(daemon, "options.temperature: must be a number from 0 to 2", options={"temperature": "hot"})
     refused(daemon, "options.grammar: no such field here", options={"grammar": "x"})
     refused(daemon, "options: must be an object", options=[])

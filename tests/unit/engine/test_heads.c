@@ -202,6 +202,22 @@ static void test_tops(void **state)
     s.temperature = 1;
     assert_int_equal(tops_check(&g, &s, &e), ERR_UNSUPPORTED);
     assert_non_null(strstr(e.msg, "temperature"));
+    s.temperature = 0;
+    s.top_n_sigma = 1; /* keeps the likeliest, as top_k does */
+    s.top_k = 4;
+    s.dry_multiplier = 1; /* looks back at no token */
+    unit_ok(tops_check(&g, &s, &e), &e);
+    s.dry_last_n = 64;
+    assert_int_equal(tops_check(&g, &s, &e), ERR_UNSUPPORTED);
+    assert_non_null(strstr(e.msg, "dry_multiplier"));
+    s.chain[s.n_chain++] = SAMPLER_TYPICAL_P; /* dry is off */
+    unit_ok(tops_check(&g, &s, &e), &e);
+    s.typical_p = 0.5F;
+    assert_int_equal(tops_check(&g, &s, &e), ERR_UNSUPPORTED);
+    assert_non_null(strstr(e.msg, "typical_p"));
+    s.mirostat = 1;
+    assert_int_equal(tops_check(&g, &s, &e), ERR_UNSUPPORTED);
+    assert_non_null(strstr(e.msg, "mirostat"));
 }
 
 int main(void)

@@ -344,6 +344,16 @@ static struct msg_row row_make(int32_t *tokens, uint32_t n)
     };
     r.sampling.n_bias = 2;
     r.sampling.bias = bias;
+    static int32_t breaks[] = {0, 2, 5, 9, 2, 7, 8, 1, 5};
+    r.sampling.n_breaks = countof(breaks);
+    r.sampling.breaks = breaks;
+    r.sampling.n_chain = 2;
+    r.sampling.chain[0] = SAMPLER_XTC;
+    r.sampling.chain[1] = SAMPLER_TOP_K;
+    r.sampling.xtc_probability = 0.375f;
+    r.sampling.dry_last_n = 70;
+    r.sampling.mirostat = 2;
+    r.sampling.mu = -1.5f;
     return r;
 }
 
@@ -377,6 +387,12 @@ static void test_step(void **state)
     assert_int_equal(r->sampling.n_bias, 2);
     assert_memory_equal(r->sampling.bias, rows[0].sampling.bias,
                         2 * sizeof(r->sampling.bias[0]));
+    assert_int_equal(r->sampling.n_chain, 2);
+    assert_memory_equal(r->sampling.chain, rows[0].sampling.chain,
+                        sizeof(r->sampling.chain));
+    assert_int_equal(r->sampling.n_breaks, 9);
+    assert_memory_equal(r->sampling.breaks, rows[0].sampling.breaks,
+                        9 * sizeof(r->sampling.breaks[0]));
     assert_int_equal(out.rows[1].n_tokens, 0);
     msg_step_fini(&out);
     msg_step_fini(&out); /* harmless */
@@ -417,6 +433,29 @@ static void test_step_refused(void **state)
     r = row_make(NULL, 0);
     r.sample = false;
     step_refused(&r, "step: drafts without sample");
+    r = row_make(NULL, 0);
+    r.sampling.mirostat = 3;
+    step_refused(&r, "step: mirostat");
+    r = row_make(NULL, 0);
+    r.sampling.mu = INFINITY;
+    step_refused(&r, "step: mu");
+    r = row_make(NULL, 0);
+    r.sampling.chain[1] = SAMPLER_KINDS;
+    step_refused(&r, "step: chain");
+    static int32_t groups[][6] = {
+        {0, 2, 5},                  /* a head is missing */
+        {0, 0},                     /* none */
+        {-1, 1, 5},                 /* a count */
+        {0, 1, 5, 3, 1, 2},         /* a tail is cut */
+        {0, 1, 5, INT32_MAX, 1, 2}, /* a count */
+    };
+    static const uint32_t n_groups[] = {3, 2, 3, 6, 6};
+    for (size_t i = 0; i < countof(groups); i++) {
+        r = row_make(NULL, 0);
+        r.sampling.breaks = groups[i];
+        r.sampling.n_breaks = n_groups[i];
+        step_refused(&r, "step: breaks");
+    }
 
     /* counts that the payload cannot hold: no allocation is tried */
     static const uint8_t rows[4] = {0xff, 0xff, 0xff, 0xff};
