@@ -215,6 +215,23 @@ def test_streams(d):
         assert s["steps"] > 0 and s["step_us"] > 0
 
 
+@pytest.mark.asan
+def test_streams_that_wait(aned, tmp_path):
+    x = Daemon(aned, home=make_home(tmp_path / "home", conf="[limits]\nstreams = 1\n", fake="delay_us 20000\n"))
+    try:
+        with x.http() as c:
+            body = {"model": "fake", "prompt": "hello", "max_tokens": 400, "stream": True, "n": 2}
+            with c.stream("POST", "/v1/completions", json=body) as r, x.http() as o:
+                lines = r.iter_lines()
+                while '"text"' not in next(lines):
+                    pass
+                one, two = o.get("/aned/v1/streams").json()["streams"]
+                assert (one["phase"], two["phase"]) == ("decoding", "waiting") and one["class"] == two["class"] == "interactive"
+                assert two["output_tokens"] == two["computed_tokens"] == 0 and two["number"] == one["number"] + 1
+    finally:
+        assert x.close() == 0
+
+
 # --- in a browser ---
 
 @pytest.fixture(scope="module")
@@ -384,6 +401,36 @@ def test_streams_are_shown_and_stop_stops(tab, d):
     p.until("document.querySelector('#streams-none').checkVisibility()")
     with d.http() as c:
         until(lambda: c.get("/aned/v1/status").json()["running"] == 0)
+
+
+def test_a_load_shows_how_far_it_is(tab, aned, tmp_path):
+    x = Daemon(aned, home=make_home(tmp_path / "home", conf=CONF, fake="warm_ms 1000\n"))
+    try:
+        x.url, x.key = at(x)
+        p = opened(tab, x)
+        say(p, "hello")
+        p.until("document.querySelector('#models progress')")
+        p.until("/being loaded: warming \\d+ %/.test(document.querySelector('#chat-said').textContent)")
+        assert "warming" in p.text("#models") and p.js("document.querySelector('#models progress').value") < 1
+        p.until(ENDED)
+        p.until("!document.querySelector('#models progress')")
+    finally:
+        assert x.close() == 0
+
+
+def test_a_job_shows_how_far_it_is(tab, demo, demo_gguf):
+    p = opened(tab, demo)
+    with demo.http() as c:
+        job = c.post("/aned/v1/jobs", json={"source": str(demo_gguf), "name": "later", "quant": "lut4", "context": 256}).json()["id"]
+    p.until("document.querySelector('#jobs tr[data-key=\"%s\"] progress')" % job)
+    row = "document.querySelector('#jobs tr[data-key=\"%s\"]')" % job
+    assert re.search(r"later\s+(queued|running|gating)", p.text("#jobs"))
+    p.until(row + ".textContent.includes('done')", 240)
+    assert not p.js(row + ".querySelector('progress')")
+    p.until("[...document.querySelectorAll('#model option')].some(o => o.value === 'later')")
+    with demo.http() as c:
+        assert c.delete("/aned/v1/models/later").status_code == 200
+    p.until("![...document.querySelectorAll('#model option')].some(o => o.value === 'later')")
 
 
 def test_words_of_models_and_jobs_are_text_and_thoughts_are_apart(tab, demo, hostile):

@@ -9,10 +9,11 @@
  * While the tab is hidden nothing is asked. */
 
 const LOOK_MS = 1000;
-const MODELS_MS = 10000; // sizes and names change rarely
+const LISTS_MS = 10000; // whole lists, of what changes rarely
 const RETRY_MS = 1000, RETRY_MAX_MS = 30000;
 
-const before = { status: null, streams: new Map(), known: new Map(), knownAt: -Infinity, jobs: null };
+/* What the last looks brought. */
+const before = { status: null, streams: new Map(), known: new Map(), knownAt: -Infinity, jobs: [], jobsAt: -Infinity, jobsLeft: "" };
 let wake = null; // ends the present wait
 let tries = 0; // since an answer came
 
@@ -79,17 +80,26 @@ function onKey(event) {
 async function lookAtModels(s) {
   const names = s.models.map((m) => m.name).join("\n");
   const now = performance.now();
-  if (names !== [...before.known.keys()].join("\n") || now - before.knownAt > MODELS_MS) {
+  if (names !== [...before.known.keys()].join("\n") || now - before.knownAt > LISTS_MS) {
     before.known = new Map((await askJson("/aned/v1/models")).models.map((m) => [m.name, m]));
     before.knownAt = now;
   }
 }
 
-/* Jobs are asked for while there are some to do, and once after that. */
+/* The list may be long: between two looks at it only jobs that are not over are
+ * asked for, one by one. */
 async function lookAtJobs(s) {
-  const busy = s.jobs.running || s.jobs.waiting > 0;
-  if (busy || before.jobs !== false) showJobs((await askJson("/aned/v1/jobs")).jobs);
-  before.jobs = busy;
+  const now = performance.now();
+  const left = `${s.jobs.running} ${s.jobs.waiting}`;
+  if (left !== before.jobsLeft || now - before.jobsAt > LISTS_MS) {
+    before.jobs = (await askJson("/aned/v1/jobs")).jobs;
+    before.jobsLeft = left;
+    before.jobsAt = now;
+  } else {
+    const fresh = (j) => (OVER.includes(j.state) ? j : askJson(`/aned/v1/jobs/${encodeURIComponent(j.id)}`));
+    before.jobs.splice(0, JOBS_SHOWN, ...await Promise.all(before.jobs.slice(0, JOBS_SHOWN).map(fresh)));
+  }
+  showJobs(before.jobs);
 }
 
 async function look() {
@@ -140,7 +150,7 @@ async function whileLost(e) {
     put($("lost-when"), `Next try in ${Math.ceil(left / 1000)} s.`);
     await pause(Math.min(left, 1000));
   }
-  before.jobs = null;
+  before.knownAt = before.jobsAt = -Infinity; // another daemon may have others
 }
 
 async function watch() {
