@@ -276,7 +276,8 @@ static enum gen_more on_token(void *ctx, uint32_t choice,
     if (c->session[0] != '\0' && !last) {
         buf_put(&c->drawn, &t->id, sizeof(t->id));
     }
-    if (c->p.logprobs && !last) {
+    /* Where the prompt's are there, clients count on one for each token. */
+    if (c->p.logprobs && (!last || c->p.req.score)) {
         probs_note(c, x, t);
     }
     if (n > 0) {

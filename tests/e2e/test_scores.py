@@ -74,7 +74,7 @@ def test_as_aned_logits(daemon, wanted, text):
 
 
 def test_tokens_and_offsets_are_the_text(daemon):
-    x = ask(daemon, prompt=TEXT + " é 数", max_tokens=5, temperature=0)["choices"][0]
+    x = ask(daemon, prompt=TEXT + " é 数", max_tokens=5, temperature=0, ignore_eos=True)["choices"][0]
     p = x["logprobs"]
     starts = p["text_offset"] + [len(x["text"])]
     whole = [(t, x["text"][a:b]) for t, a, b in zip(p["tokens"], starts, starts[1:]) if "\ufffd" not in t]
@@ -103,8 +103,9 @@ def test_drawn_tokens_do_not_change(daemon):
     n = len(ids_of(daemon, TEXT))
     assert x["text"] == TEXT + plain["text"]
     for k in ("tokens", "token_logprobs", "top_logprobs"):
-        assert x["logprobs"][k][n:] == plain["logprobs"][k]
-    assert x["logprobs"]["text_offset"][n:] == [o + len(TEXT) for o in plain["logprobs"]["text_offset"]]
+        assert x["logprobs"][k][n:][:len(plain["logprobs"][k])] == plain["logprobs"][k]
+    offsets = plain["logprobs"]["text_offset"]
+    assert x["logprobs"]["text_offset"][n:][:len(offsets)] == [o + len(TEXT) for o in offsets]
 
 
 @pytest.mark.parametrize("more", [{}, {"n": 2, "temperature": 1, "seed": 1}, {"max_tokens": 0}, {"prompt": ["a", TEXT]}, {"stop": ["e"]}])
@@ -122,6 +123,31 @@ def test_streams_say_the_same(daemon, more):
                     for k, v in (x["logprobs"] or {}).items():
                         g[k] += v
     assert got == [{"text": x["text"], **x["logprobs"]} for x in want]
+
+
+def test_an_end_has_an_entry_too(daemon):
+    """lm_eval counts on one for the token that it asks for, whichever it is."""
+    got = 0
+    for i in range(1, len(TEXT)):
+        x = ask(daemon, prompt=TEXT[:i], max_tokens=1, temperature=0)["choices"][0]
+        n = len(ids_of(daemon, TEXT[:i]))
+        assert len(x["logprobs"]["tokens"]) == n + 1
+        got += x["finish_reason"] == "stop" and x["text"] == TEXT[:i]
+    assert got > 0
+
+
+def test_vllm_asks(daemon):
+    """What lm_eval's remote tokenizer asks, in vLLM's words."""
+    with daemon.http() as c:
+        info = c.get("/tokenizer_info", params={"model": "demo"}).json()
+        assert info["eos_token"] and info["chat_template"] and info["model_max_length"] == 512
+    ids = post(daemon, "/tokenize", prompt=TEXT, add_special_tokens=False).json()
+    assert ids == {"tokens": post(daemon, "/tokenize", content=TEXT).json()["tokens"], "count": len(ids["tokens"])}
+    both = post(daemon, "/tokenize", content=TEXT, add_special=True).json()["tokens"]
+    assert post(daemon, "/tokenize", prompt=TEXT).json()["tokens"] == both
+    assert post(daemon, "/detokenize", tokens=ids["tokens"]).json() == {"content": TEXT, "prompt": TEXT}
+    for wrong in ({}, {"prompt": "a", "content": "a"}, {"prompt": 1}):
+        assert post(daemon, "/tokenize", **wrong).status_code == 400
 
 
 def test_echo_of_ids(daemon):
