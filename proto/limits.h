@@ -175,6 +175,7 @@
 #define ENGINE_HEAD_ROWS_MAX 32u  /* whose logits are made at once */
 #define ENGINE_WIDTHS_MAX    16u  /* that a package runs as: engine/widths.c */
 #define ENGINE_DRAFTS_MAX    16u
+#define ENGINE_SCORES_MAX    512u  /* tokens of prompts a step: 86 KB */
 #define ENGINE_LOGPROBS_MAX  20u   /* OpenAI's top_logprobs */
 #define ENGINE_BIAS_MAX      1024u /* logit_bias entries */
 #define SAMPLERS_MAX         16u   /* of one chain; there are nine kinds */

@@ -13,10 +13,10 @@
 #include <stddef.h>
 #include <string.h>
 
-#define ROW_BYTES   146u /* a msg_row without its arrays */
+#define ROW_BYTES   151u /* a msg_row without its arrays */
 #define TOKEN_BYTES 9u  /* id, logprob, n_top */
 #define PAIR_BYTES  8u  /* id and logprob, id and bias */
-#define DONE_BYTES  22u /* msg_row_done without tokens */
+#define DONE_BYTES  26u /* msg_row_done without tokens */
 
 /* A step of as many streams as there may be has room for their arrays. */
 static_assert(STREAMS_MAX * (DRY_BREAKS_MAX * 4 + ENGINE_BIAS_MAX * 8) <=
@@ -506,6 +506,8 @@ void msg_step_put(struct buf *b, const struct msg_step *m)
             put_i32(b, r->drafts[t]);
         }
         buf_u8(b, r->sample);
+        buf_u8(b, r->score);
+        put_i32(b, r->after);
         buf_u32(b, r->out_index);
         buf_u32(b, r->n_prompt);
         buf_u32(b, r->grammar);
@@ -543,6 +545,8 @@ static int get_row(struct cur *c, struct msg_row *r, struct err *e)
         r->drafts[t] = get_i32(c);
     }
     r->sample = get_bool(c);
+    r->score = get_bool(c);
+    r->after = get_i32(c);
     r->out_index = cur_u32(c);
     r->n_prompt = cur_u32(c);
     r->grammar = cur_u32(c);
@@ -558,6 +562,7 @@ int msg_step_get(const void *p, size_t n, struct msg_step *ret, struct err *e)
     struct msg_step m = {0};
     struct cur c = cur_of(p, n);
     uint32_t rows = cur_u32(&c);
+    uint32_t scores = 0;
     if (rows > ENGINE_SEQS_MAX || rows > left(&c) / ROW_BYTES) {
         rc = bad(e, "step", "n_rows");
         goto out;
@@ -571,6 +576,11 @@ int msg_step_get(const void *p, size_t n, struct msg_step *ret, struct err *e)
         m.n_rows = i + 1;
         rc = get_row(&c, &m.rows[i], e);
         if (rc < 0) {
+            goto out;
+        }
+        scores += msg_row_scores(&m.rows[i]); /* of TOKENS_MAX each: no wrap */
+        if (scores > ENGINE_SCORES_MAX) {
+            rc = bad(e, "step", "too many scores");
             goto out;
         }
     }
@@ -630,6 +640,47 @@ static int get_token(struct cur *c, struct msg_token *t, struct err *e)
     return nan ? bad(e, "step_done", "logprob") : 0;
 }
 
+/* --- scores of a row --- */
+
+bool msg_row_done_room(struct msg_row_done *r, uint32_t n)
+{
+    must(r->scores == NULL && n <= ENGINE_SCORES_MAX);
+    r->scores = n > 0 ? malloc(n * sizeof(*r->scores)) : NULL;
+    r->n_scores = r->scores != NULL ? n : 0;
+    return r->n_scores == n;
+}
+
+void msg_row_done_fini(struct msg_row_done *r)
+{
+    free(r->scores);
+    r->scores = NULL;
+    r->n_scores = 0;
+}
+
+static void put_scores(struct buf *b, const struct msg_row_done *r)
+{
+    must(r->n_scores <= ENGINE_SCORES_MAX);
+    buf_u32(b, r->n_scores);
+    for (uint32_t i = 0; i < r->n_scores; i++) {
+        put_token(b, &r->scores[i]);
+    }
+}
+
+static int get_scores(struct cur *c, struct msg_row_done *r, struct err *e)
+{
+    uint32_t n = cur_u32(c);
+    if (n > ENGINE_SCORES_MAX || n > left(c) / TOKEN_BYTES) {
+        return bad(e, "step_done", "n_scores");
+    }
+    if (!msg_row_done_room(r, n)) {
+        return err_set(e, ERR_NOMEM, "step_done: %u scores", n);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        RETERR(get_token(c, &r->scores[i], e));
+    }
+    return 0;
+}
+
 static void put_forced(struct buf *b, const struct msg_row_done *r)
 {
     must(r->n_forced <= countof(r->forced));
@@ -673,6 +724,7 @@ void msg_step_done_put(struct buf *b, const struct msg_step_done *m)
         buf_u32(b, r->length);
         buf_f32(b, r->mu);
         put_forced(b, r);
+        put_scores(b, r);
     }
 }
 
@@ -703,7 +755,8 @@ static int get_row_done(struct cur *c, struct msg_row_done *r, struct err *e)
     if (r->error > 0) {
         return bad(e, "step_done", "error");
     }
-    return get_forced(c, r, e);
+    RETERR(get_forced(c, r, e));
+    return get_scores(c, r, e);
 }
 
 int msg_step_done_get(const void *p, size_t n, struct msg_step_done *ret,
@@ -728,6 +781,9 @@ int msg_step_done_get(const void *p, size_t n, struct msg_step_done *ret,
         rc = err_set(e, ERR_NOMEM, "step_done: %u rows", rows);
         goto out;
     }
+    for (uint32_t i = 0; i < rows; i++) {
+        msg_row_done_init(&m.rows[i], 0);
+    }
     m.n_rows = rows;
     for (uint32_t i = 0; i < rows; i++) {
         rc = get_row_done(&c, &m.rows[i], e);
@@ -749,6 +805,9 @@ out:
 void msg_step_done_fini(struct msg_step_done *m)
 {
     if (m != NULL) {
+        for (uint32_t i = 0; m->rows != NULL && i < m->n_rows; i++) {
+            msg_row_done_fini(&m->rows[i]);
+        }
         free(m->rows);
         *m = (struct msg_step_done){0};
     }

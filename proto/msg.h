@@ -160,7 +160,9 @@ struct msg_grammar {
 /* One sequence's part of a step: `n_tokens` tokens from `position` on (which
  * must be the sequence's length). When `sample`, a token is drawn after the
  * last row; drafts follow the last token and are verified: accepted drafts
- * extend the sequence. */
+ * extend the sequence. When `score`, the log-probability of the token behind
+ * each row is wanted, with sampling.logprobs alternatives; the rows of a step
+ * that are scored have ENGINE_SCORES_MAX tokens at most. */
 struct msg_row {
     uint32_t seq;
     uint32_t position;
@@ -169,12 +171,24 @@ struct msg_row {
     uint32_t n_drafts;
     int32_t drafts[ENGINE_DRAFTS_MAX];
     bool sample;
+    bool score;
+    int32_t after;      /* score: the token behind the last row; -1: not known,
+                           then that row has no score */
     uint32_t out_index; /* output tokens drawn before: the random counter */
     uint32_t n_prompt;  /* tokens of the sequence that are prompt: a grammar
                            is about those behind (penalties count all) */
     uint32_t grammar;   /* its id; 0: none */
     struct msg_sampling sampling;
 };
+
+/* Scores that the row asks for. */
+static inline uint32_t msg_row_scores(const struct msg_row *r)
+{
+    return !r->score         ? 0
+           : r->after >= 0   ? r->n_tokens
+           : r->n_tokens > 0 ? r->n_tokens - 1
+                             : 0;
+}
 
 /* FRAME_STEP */
 struct msg_step {
@@ -208,6 +222,8 @@ struct msg_row_done {
      * other text can follow: drafts. */
     uint32_t n_forced;
     int32_t forced[ENGINE_DRAFTS_MAX];
+    uint32_t n_scores;        /* msg_row_scores: a token behind each row */
+    struct msg_token *scores; /* owned; NULL: none */
 };
 
 /* Set r to "nothing drawn". `tokens` (3 KiB) is not cleared: n_tokens says how
@@ -221,7 +237,13 @@ static inline void msg_row_done_init(struct msg_row_done *r, uint32_t seq)
     r->length = 0;
     r->mu = 0;
     r->n_forced = 0;
+    r->n_scores = 0;
+    r->scores = NULL;
 }
+
+/* Room for n scores, which are not set. False: memory is out. */
+CHECKED bool msg_row_done_room(struct msg_row_done *r, uint32_t n);
+void msg_row_done_fini(struct msg_row_done *r); /* its scores */
 
 /* FRAME_STEP_DONE; times in microseconds */
 struct msg_step_done {

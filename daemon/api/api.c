@@ -124,6 +124,8 @@
        "Text into token ids", NULL)                                            \
     XX(POST, "/detokenize", api_detokenize, HTTP_CHAT_BODY_MAX, LLAMA,         \
        "Token ids into text", NULL)                                            \
+    XX(GET, "/tokenizer_info", api_tokenizer_info, 0, LLAMA,                   \
+       "vLLM's: a model's BOS, EOS and chat template; ?model=NAME", NULL)      \
     XX(GET, "/aned/v1/status", api_status, 0, ANED,                            \
        "What the daemon is doing", NULL)                                       \
     XX(POST, "/aned/v1/key", api_key_new, 0, ANED,                             \

@@ -170,6 +170,7 @@ void api_no_lora(struct http_req *r, const struct http_args *a);
 void api_health(struct http_req *r, const struct http_args *a);
 void api_tokenize(struct http_req *r, const struct http_args *a);
 void api_detokenize(struct http_req *r, const struct http_args *a);
+void api_tokenizer_info(struct http_req *r, const struct http_args *a);
 /* session.c */
 void api_sessions_list(struct http_req *r, const struct http_args *a);
 void api_sessions_create(struct http_req *r, const struct http_args *a);

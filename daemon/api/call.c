@@ -201,7 +201,7 @@ static void end_events(struct call *c)
     }
 }
 
-static bool begin_choice(struct call *c, uint32_t i)
+bool call_begin_choice(struct call *c, uint32_t i)
 {
     if (c->choices[i].begun) {
         return true;
@@ -236,7 +236,7 @@ static bool put_text(struct call *c, uint32_t i, const char *text, size_t n,
                      bool last)
 {
     bool parts = reply_open(c, i);
-    bool fast = !c->p.stream || begin_choice(c, i);
+    bool fast = !c->p.stream || call_begin_choice(c, i);
     if (parts) {
         return reply_text(c, i, text, n, last) && fast;
     }
@@ -265,15 +265,19 @@ static enum gen_more on_token(void *ctx, uint32_t choice,
     struct call_choice *x = &c->choices[i];
     bool last =
         !c->p.req.ignore_eos && tokenizer_is_eog(gen_tokenizer(c->gen), t->id);
-    size_t before = kept_bytes(c, x);
     enum gen_more more = GEN_GO;
+    if (c->refused == 0) {
+        echo_open(ctx, i);
+    }
     if (c->refused != 0) {
         return GEN_ENOUGH;
     }
+    size_t before = kept_bytes(c, x);
     if (c->session[0] != '\0' && !last) {
         buf_put(&c->drawn, &t->id, sizeof(t->id));
     }
-    if (c->p.logprobs && !last) {
+    /* Where the prompt's are there, clients count on one for each token. */
+    if (c->p.logprobs && (!last || c->p.req.score)) {
         probs_note(c, x, t);
     }
     if (n > 0) {
@@ -295,6 +299,9 @@ static void on_end(void *ctx, uint32_t choice, enum gen_finish why,
     uint32_t i = 0;
     struct call *c = call_of(ctx, choice, &i);
     struct call_choice *x = &c->choices[i];
+    if (c->refused == 0) {
+        echo_open(ctx, i);
+    }
     x->ended = true;
     x->why = x->enough && why == GEN_LENGTH ? GEN_EOG : why;
     x->stop = gen_stop(c->gen, choice);
@@ -445,6 +452,7 @@ static void on_done(void *ctx, int rc, const struct err *e)
 
 const struct gen_sink call_sink = {
     .on_token = on_token,
+    .on_scores = echo_scores,
     .on_end = on_end,
     .on_done = on_done,
 };

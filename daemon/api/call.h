@@ -5,11 +5,12 @@
  *      whole:     text is collected -> head, choice ..., tail -> sent
  *   and from any state: an error, or the client has left
  *
- * call.c has the life, call_gens.c the gens, call_whole.c the answers that are not streamed,
- * call_load.c those without text, call_probs.c log-probabilities, call_reply.c
- * those with calls of tools and thoughts. A dialect is
- * a struct of functions that read its JSON and write its JSON; it knows nothing
- * of connections, back-pressure, resumption, sessions, limits or cancelling.
+ * call.c has the life, call_gens.c the gens, call_echo.c what an answer repeats
+ * of its prompt, call_whole.c the answers that are not streamed, call_load.c
+ * those without text, call_probs.c log-probabilities, call_reply.c those with
+ * calls of tools and thoughts. A dialect is a struct of functions that read its
+ * JSON and write its JSON; it knows nothing of connections, back-pressure,
+ * resumption, sessions, limits or cancelling.
  *
  * Thread: the loop thread, except where a function says otherwise.
  */
@@ -28,6 +29,7 @@ struct probs {
         struct buf text; /* the entries as JSON */
         size_t sure;     /* bytes of entries whose token's text was given out */
     } list[PROBS_LISTS];
+    const struct probs *before; /* the prompt's, until they are written; NULL */
 };
 
 /* A call of a tool in an answer. */
@@ -58,6 +60,7 @@ struct call_choice {
     enum gen_finish why;
     const char *stop; /* of GEN_STOP, while there is a gen */
     size_t offset;    /* characters before the next token, for text_offset */
+    bool opened;      /* echo: it has its prompt */
 };
 
 struct call;
@@ -143,6 +146,12 @@ struct call_gen {
     struct gen *gen; /* NULL: not any more */
     uint32_t first;  /* its choices: from this one of the call on */
     size_t echo_at, echo_n;
+    /* With echo, from the first callback on: */
+    bool opened;
+    bool in_text;        /* a token of the prompt was found in its text */
+    uint32_t n_noted;    /* tokens of the prompt in `prompt` */
+    size_t offset;       /* characters of these */
+    struct probs prompt; /* log-probabilities of the prompt's tokens */
 };
 
 /* One request for text, from its arrival to the last byte of its answer. */

@@ -96,6 +96,7 @@ static void make_gens(struct call *c, struct model *m)
                         : gen_beside(c->gens[0].gen, x);
         *gen_request(x->gen) = c->p.req;
         x->echo_n = c->echo.n;
+        probs_init(&x->prompt);
         if (c->n_prompts > 0) { /* in the arena, which is the gens' now */
             set_prompt(c, x, &c->prompts[k]);
         }

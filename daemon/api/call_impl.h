@@ -57,4 +57,17 @@ void probs_note(const struct call *c, struct call_choice *x,
 void probs_confirm(struct probs *p);
 /* The text of the pending tokens will never be given out. */
 void probs_drop(struct probs *p);
+/* The next token of g's prompt, whose text has `width` characters in the echo;
+ * NULL logprob: it is the first one. */
+void probs_prompt(const struct call *c, struct call_gen *g,
+                  const struct msg_token *t, size_t width);
 size_t probs_bytes(const struct probs *p);
+
+/* call_echo.c */
+/* In a callback of g: its prompt's echo is there, and before choice i's own
+ * text and log-probabilities; in a stream it is sent. */
+void echo_open(struct call_gen *g, uint32_t i);
+/* gen_sink.on_scores; its ctx is a call_gen. */
+void echo_scores(void *ctx, const struct msg_token *t, uint32_t n);
+/* call.c: a stream's choice has begun. False: the client is slow. */
+bool call_begin_choice(struct call *c, uint32_t i);

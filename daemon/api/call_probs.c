@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "api/call_impl.h"
+#include "base/utf8.h"
 
 #define LOGPROB_FLOOR (-9999.0f) /* OpenAI's figure for "impossible" */
 
@@ -41,8 +42,13 @@ static struct span piece(const struct call *c, int32_t id)
     return tokenizer_piece(gen_tokenizer(c->gen), id, true);
 }
 
+/* NAN: the prompt's first token, which nothing came before. */
 static void put_logprob(struct buf *b, float x)
 {
+    if (isnan(x)) {
+        buf_puts(b, "null");
+        return;
+    }
     json_put_float(b, isfinite(x) ? x : LOGPROB_FLOOR);
 }
 
@@ -114,30 +120,24 @@ static void legacy_top(struct buf *b, const struct call *c,
     buf_puts(b, "}");
 }
 
-static size_t characters(struct span s)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < s.n; i++) {
-        n += ((uint8_t)s.p[i] & 0xc0u) != 0x80u ? 1 : 0;
-    }
-    return n;
-}
-
-static void legacy_entry(const struct call *c, struct call_choice *x,
-                         const struct msg_token *t)
+static void legacy_entry(const struct call *c, struct probs *p,
+                         const struct msg_token *t, size_t offset)
 {
     struct span s = piece(c, t->id);
-    struct buf *tokens = &x->probs.list[TOKENS].text;
-    struct buf *logprobs = &x->probs.list[LOGPROBS].text;
-    struct buf *offsets = &x->probs.list[OFFSETS].text;
+    struct buf *tokens = &p->list[TOKENS].text;
+    struct buf *logprobs = &p->list[LOGPROBS].text;
+    struct buf *offsets = &p->list[OFFSETS].text;
     buf_puts(tokens, ",");
     json_put_string(tokens, s.p, s.n);
     buf_puts(logprobs, ",");
     put_logprob(logprobs, t->logprob);
-    legacy_top(&x->probs.list[TOP].text, c, t);
+    if (isnan(t->logprob)) {
+        buf_puts(&p->list[TOP].text, ",null");
+    } else {
+        legacy_top(&p->list[TOP].text, c, t);
+    }
     buf_puts(offsets, ",");
-    buf_dec(offsets, x->offset);
-    x->offset += characters(s);
+    buf_dec(offsets, offset);
 }
 
 void probs_note(const struct call *c, struct call_choice *x,
@@ -146,8 +146,19 @@ void probs_note(const struct call *c, struct call_choice *x,
     if (c->d->probs == PROBS_OBJECTS) {
         object_entry(&x->probs.list[TOKENS].text, c, t);
     } else {
-        legacy_entry(c, x, t);
+        legacy_entry(c, &x->probs, t, x->offset);
+        struct span s = piece(c, t->id);
+        x->offset += utf8_count(s.p, s.n);
     }
+}
+
+void probs_prompt(const struct call *c, struct call_gen *g,
+                  const struct msg_token *t, size_t width)
+{
+    must(c->d->probs == PROBS_ARRAYS); /* the dialect with echo */
+    legacy_entry(c, &g->prompt, t, g->offset);
+    g->offset += width;
+    probs_confirm(&g->prompt);
 }
 
 void probs_confirm(struct probs *p)
@@ -182,14 +193,21 @@ bool probs_ok(const struct probs *p)
     return ok;
 }
 
-/* [entries that are sure]; they are used up. */
+/* [the prompt's, entries that are sure]; those are used up. */
 static void put_list(struct buf *b, struct probs *p, size_t i)
 {
     struct buf *text = &p->list[i].text;
+    const struct buf *before =
+        p->before != NULL ? &p->before->list[i].text : NULL;
+    size_t skip = 1; /* the first one's comma */
     size_t n = p->list[i].sure;
     buf_puts(b, "[");
+    if (before != NULL && before->n > 0) {
+        buf_put(b, before->p + 1, before->n - 1);
+        skip = 0;
+    }
     if (n > 0) {
-        buf_put(b, text->p + 1, n - 1); /* the first one's comma */
+        buf_put(b, text->p + skip, n - skip);
         buf_shift(text, n);
     }
     buf_puts(b, "]");
@@ -209,5 +227,6 @@ void probs_write(struct buf *b, const struct call *c, struct probs *p)
         buf_puts(b, names[i]);
         put_list(b, p, i);
     }
+    p->before = NULL;
     buf_puts(b, "}");
 }

@@ -19,6 +19,9 @@ void whole_release(struct call *c)
         reply_release(&c->choices[i]);
         probs_fini(&c->choices[i].probs);
     }
+    for (uint32_t k = 0; c->gens != NULL && k < c->n_gens; k++) {
+        probs_fini(&c->gens[k].prompt);
+    }
     buf_fini(&c->whole);
     buf_fini(&c->tail);
     c->srv->answer_bytes -= c->held;

@@ -89,6 +89,8 @@ static void write_text(struct ask *k)
     const struct buf *text = &k->work.out;
     buf_puts(&k->out, "{\"content\":");
     json_put_string(&k->out, text->p != NULL ? text->p : "", text->n);
+    buf_puts(&k->out, ",\"prompt\":"); /* vLLM's name */
+    json_put_string(&k->out, text->p != NULL ? text->p : "", text->n);
     buf_puts(&k->out, "}");
 }
 
@@ -105,19 +107,30 @@ static void write_tokens(struct ask *k)
             buf_dec(b, (uint64_t)w->tokens[i]);
         }
     }
-    buf_puts(b, "]}");
+    buf_puts(b, "],\"count\":"); /* vLLM's */
+    buf_dec(b, w->n_tokens);
+    buf_puts(b, "}");
 }
 
+/* vLLM has names of its own for the text and for whether BOS comes before it,
+ * which it does there unless the request says no. */
 static int read_tokenize(struct api_read *x, const struct json *j)
 {
-    static const char *const keys[] = {"content", "add_special", "with_pieces",
-                                       "parse_special", "model"};
+    static const char *const keys[] = {
+        "content", "add_special", "with_pieces",       "parse_special",
+        "model",   "prompt",      "add_special_tokens"};
     struct ask *k = ask_of(x);
     const char *text = NULL, *model = NULL;
-    bool special = true, bos = false;
+    bool special = true;
     struct err *e = &x->e;
     RETERR(ask_only(k, j, keys, countof(keys), e));
-    RETERR(json_want_str(j, "content", true, &text, e));
+    bool vllm = json_get(j, "prompt") != NULL;
+    bool bos = vllm;
+    if (vllm && json_get(j, "content") != NULL) {
+        return err_set(e, ERR_INVALID, "prompt: not together with content");
+    }
+    RETERR(json_want_str(j, vllm ? "prompt" : "content", true, &text, e));
+    RETERR(json_want_bool(j, "add_special_tokens", false, &bos, e));
     RETERR(json_want_bool(j, "add_special", false, &bos, e));
     RETERR(json_want_bool(j, "parse_special", false, &special, e));
     RETERR(json_want_bool(j, "with_pieces", false, &k->pieces, e));

@@ -1,6 +1,6 @@
 /* llamacpp_props.c - what llama-server's clients ask about the server: /props,
- * /slots, /lora-adapters; and /apply-template. A slot is a sequence that an
- * engine has open or may open. */
+ * /slots, /lora-adapters; /apply-template; and vLLM's /tokenizer_info. A slot
+ * is a sequence that an engine has open or may open. */
 #include <string.h>
 
 #include "api/ask.h"
@@ -62,6 +62,47 @@ static void put_caps(struct json *o, const struct voc *v)
     struct json *x = json_add_object(o, "chat_template_caps");
     json_add_bool(x, "supports_tools", tools);
     json_add_bool(x, "supports_tool_calls", calls);
+}
+
+/* The text of a token; null: the vocabulary has none. */
+static void put_token_text(struct json *o, const char *key, const struct buf *b)
+{
+    if (b->n > 0) {
+        put_text(o, key, b);
+    } else {
+        json_add_null(o, key);
+    }
+}
+
+/* vLLM's. On the text thread. */
+static void write_tokenizer_info(struct ask *k)
+{
+    const struct voc *v = k->work.voc;
+    struct json *o = k->known;
+    const char *tmpl = tokenizer_template(v->tok);
+    json_add_str(o, "tokenizer_class", tokenizer_kind(v->tok));
+    put_token_text(o, "bos_token", &v->bos);
+    put_token_text(o, "eos_token", &v->eos);
+    json_add_bool(o, "add_bos_token", tokenizer_add_bos(v->tok));
+    json_add_bool(o, "add_eos_token", tokenizer_add_eos(v->tok));
+    if (tmpl != NULL) {
+        json_add_str(o, "chat_template", tmpl);
+    } else {
+        json_add_null(o, "chat_template");
+    }
+    json_write(o, false, &k->out);
+}
+
+void api_tokenizer_info(struct http_req *r, const struct http_args *a)
+{
+    struct model *m = NULL;
+    (void)a;
+    if (queried_model(r, &m) != 0) {
+        return;
+    }
+    struct json *o = json_object();
+    json_add_int(o, "model_max_length", context_of(m));
+    ask_vocabulary(r, m, o, write_tokenizer_info);
 }
 
 /* What only the vocabulary knows. On the text thread. */

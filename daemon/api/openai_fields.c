@@ -223,8 +223,10 @@ static const struct field completion[] = {
      .doc = "llama-server's name of logprobs."},
     {"echo", set_bool, "boolean", .offset = OUR(echo),
      .more = "'default': false",
-     .doc = "The prompt in front of the text; only for a text prompt without "
-            "logprobs."},
+     .doc = "The prompt in front of the text; of token ids their text, with "
+            "that of control tokens. With logprobs, they begin with those of "
+            "the prompt's tokens (the first has none: null); then all of the "
+            "prompt is computed, whatever is warm."},
     {"best_of", only_number, "integer", .lo = 1,
      .doc = "Only 1."},
     {"suffix", take_string, "string",
@@ -349,12 +351,8 @@ static const struct field chat[] = {
 static int completion_together(struct params *p, const struct json *j,
                                struct err *e)
 {
-    RETERR(together(p, j, e));
-    if (p->echo && p->logprobs) {
-        params_blame(p, "echo");
-        return err_set(e, ERR_UNSUPPORTED, "echo: not together with logprobs");
-    }
-    return 0;
+    p->req.score = p->echo && p->logprobs;
+    return together(p, j, e);
 }
 
 static int chat_together(struct params *p, const struct json *j, struct err *e)

@@ -274,7 +274,8 @@ static bool completion_begin(struct call *c, uint32_t i)
 {
     struct span echo = call_echo(c, i);
     c->choices[i].begun = true;
-    return echo.n == 0 || choice_event(c, i, echo.p, echo.n, NULL);
+    return (echo.n == 0 && !c->p.req.score) ||
+           choice_event(c, i, echo.p, echo.n, NULL);
 }
 
 static bool choice_text(struct call *c, uint32_t i, const char *text, size_t n)

@@ -82,9 +82,6 @@ static int read_one(struct call *c, const struct json *v, enum json_type t,
     if (t == JSON_STRING) {
         return read_text(c, json_str(v), p, e);
     }
-    if (c->p.echo) {
-        return err_set(e, ERR_UNSUPPORTED, "echo: only with a text prompt");
-    }
     p->kind = GEN_TOKENS;
     return read_tokens(&c->arena, v, "prompt", &p->tokens, &p->n_tokens, e);
 }

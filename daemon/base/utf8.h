@@ -69,6 +69,16 @@ static inline bool utf8_valid(const char *p, size_t n)
     return true;
 }
 
+/* Bytes that begin a character: of good text, its characters. */
+static inline size_t utf8_count(const char *p, size_t n)
+{
+    size_t k = 0;
+    for (size_t i = 0; i < n; i++) {
+        k += ((unsigned char)p[i] & 0xC0u) != 0x80u;
+    }
+    return k;
+}
+
 /* Character c below 0x110000 into out, which has room for 4 bytes; returns
  * how many it took. */
 static inline size_t utf8_put(char *out, uint32_t c)

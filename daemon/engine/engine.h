@@ -127,11 +127,13 @@ CHECKED int engine_eval_rows(struct engine_seq *s, const int32_t *tokens,
                              void *ctx, struct engine_times *times,
                              struct err *e);
 
-/* Run one msg_row: evaluate, verify drafts, sample. Drafts that do not fit the
- * context, or the short list, are left out. On failure the sequence keeps its
- * old length and *ret is untouched.
- * Errors: CONFLICT (position; a token of a text that another list is for),
- * NOT_FOUND (grammar), those of engine_eval and sampler_draw. */
+/* Run one msg_row: evaluate, verify drafts, sample, score (then *ret owns
+ * memory: msg_row_done_fini). Drafts that do not fit the context, or the short
+ * list, are left out. On failure the sequence keeps its old length and *ret is
+ * untouched.
+ * Errors: UNSUPPORTED (a model that gives no logits cannot score), CONFLICT
+ * (position; a token of a text that another list is for), NOT_FOUND (grammar),
+ * those of engine_eval and sampler_draw. */
 CHECKED int engine_step(struct engine_seq *s, const struct msg_row *row,
                         struct msg_row_done *ret, struct engine_times *times,
                         struct err *e);

@@ -384,7 +384,12 @@ static int run_step(struct role *r, struct msg_step *m, engine_go_fn *go,
     done.rows = malloc(((size_t)m->n_rows + 1) * sizeof(*done.rows));
     if (done.rows == NULL) {
         rc = err_set(e, ERR_NOMEM, "%u rows", m->n_rows);
-    } else if (step_rows(r, m, go, &done, &times)) {
+        done.n_rows = 0;
+    }
+    for (uint32_t i = 0; i < done.n_rows; i++) {
+        msg_row_done_init(&done.rows[i], m->rows[i].seq);
+    }
+    if (rc == 0 && step_rows(r, m, go, &done, &times)) {
         rc = 1;
         done.us_embed = times.us_embed;
         done.us_masks = times.us_masks;

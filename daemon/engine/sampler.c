@@ -299,6 +299,17 @@ int sampler_draw(struct sampler *s, float *logits, const struct msg_sampling *p,
     return 0;
 }
 
+int sampler_score(struct sampler *s, const float *logits, int32_t id,
+                  uint32_t k, struct msg_token *ret, struct err *e)
+{
+    uint32_t best = 0;
+    must(id >= 0 && (uint32_t)id < s->vocab);
+    RETERR(sampler_argmax(s, logits, &best, e));
+    *ret = (struct msg_token){.id = id};
+    fill_logprobs(s, logits, best, k, ret);
+    return 0;
+}
+
 /* --- under a mask --- */
 
 uint64_t *sampler_mask(struct sampler *s)

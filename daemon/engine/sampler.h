@@ -64,6 +64,11 @@ CHECKED int sampler_draw(struct sampler *s, float *logits,
                          size_t n_history, uint32_t out_index,
                          struct msg_token *ret, struct err *e);
 
+/* The log-probability of a given token and of the k likeliest, by the same
+ * logits. Fills all of *ret. Errors: INVALID, as sampler_draw. */
+CHECKED int sampler_score(struct sampler *s, const float *logits, int32_t id,
+                          uint32_t k, struct msg_token *ret, struct err *e);
+
 /* Room for a mask of the vocabulary: (vocab + 63) / 64 words, owned by s. NULL:
  * memory is out. */
 uint64_t *sampler_mask(struct sampler *s);

@@ -3,7 +3,8 @@
  * Rows that cannot run are removed first and do not affect the other rows,
  * which run as one evaluation. When the logits of a row arrive, its token is
  * drawn if all drafts before it were right; else the row is not used. With a
- * grammar: constrain.c.
+ * grammar: constrain.c. Of rows that are scored the logits say how likely the
+ * token behind them was, which is known.
  */
 #include <math.h>
 #include <string.h>
@@ -61,6 +62,24 @@ static int draw(struct step *st, float *logits, uint32_t j, struct err *e)
     return 0;
 }
 
+/* How likely the tokens behind those of the rows [first, first + n) were that
+ * are to be scored. */
+static int score(const struct step *st, uint32_t first, uint32_t n,
+                 const float *logits, struct err *e)
+{
+    const struct msg_row *row = st->r->row;
+    struct msg_row_done *done = st->r->done;
+    const struct engine *g = st->r->seq->g;
+    for (uint32_t i = 0; i < n && first + i < done->n_scores; i++) {
+        uint32_t k = first + i + 1;
+        int32_t id = k < row->n_tokens ? row->tokens[k] : row->after;
+        RETERR(sampler_score(g->samplers[st->v->worker],
+                             logits + (size_t)i * g->row_out, id,
+                             row->sampling.logprobs, &done->scores[k - 1], e));
+    }
+    return 0;
+}
+
 /* Draw after the last token, then after each draft that was drawn. Rows are
  * numbers among the step's tokens and drafts. */
 static int on_logits(void *ctx, uint32_t first, uint32_t n, float *logits,
@@ -70,7 +89,10 @@ static int on_logits(void *ctx, uint32_t first, uint32_t n, float *logits,
     const struct msg_row *row = st->r->row;
     struct msg_row_done *done = st->r->done;
     const struct engine_seq *s = st->r->seq;
-    for (uint32_t i = 0; i < n; i++) {
+    RETERR(score(st, first, n, logits, e));
+    uint32_t before = row->sample ? row->n_tokens - 1 : UINT32_MAX;
+    for (uint32_t i = first < before ? (uint32_t)num_min(before - first, n) : 0;
+         i < n; i++) {
         uint32_t j = first + i - (row->n_tokens - 1); /* drafts before it */
         if (done->n_accepted < j) {
             break; /* one of them was not drawn */
@@ -87,6 +109,24 @@ static int on_logits(void *ctx, uint32_t first, uint32_t n, float *logits,
             j < st->drafts && done->tokens[j].id == row->drafts[j];
     }
     return 0;
+}
+
+/* Whether the row can be scored, if that is wanted. */
+static int check_score(const struct engine *g, const struct msg_row *row,
+                       struct err *e)
+{
+    if (!row->score) {
+        return 0;
+    }
+    if (g->b->argmax) {
+        return err_set(e, ERR_UNSUPPORTED,
+                       MSG_ONLY_TOP ": no log-probabilities of a prompt");
+    }
+    return msg_row_scores(row) <= ENGINE_SCORES_MAX &&
+                   (row->after < 0 || (uint32_t)row->after < g->b->vocab)
+               ? 0
+               : err_set(e, ERR_INVALID, "%u scores, token %d behind them",
+                         msg_row_scores(row), row->after);
 }
 
 /* Check a row and put its tokens after the sequence's. */
@@ -110,6 +150,7 @@ static int begin(struct step *st, struct eval *v)
         RETERR(tops_check(s->g, &row->sampling, e));
     }
     RETERR(check_tokens(s, row->tokens, row->n_tokens, e));
+    RETERR(check_score(s->g, row, e));
     uint32_t at = s->n + row->n_tokens;
     if (row->sample && s->long_list && at <= bundle_short_max(s->g->b)) {
         return err_set(e, ERR_CONFLICT,
@@ -129,9 +170,16 @@ static int begin(struct step *st, struct eval *v)
     RETERR(constrain_begin(st, e));
     msg_row_done_init(r->done, row->seq);
     r->done->mu = row->sampling.mu;
+    if (!msg_row_done_room(r->done, msg_row_scores(row))) {
+        constrain_end(st, ERR_NOMEM);
+        return err_set(e, ERR_NOMEM, "%u scores", msg_row_scores(row));
+    }
+    uint32_t n = row->n_tokens + st->drafts;
     *v = (struct eval){.s = s,
-                       .n = row->n_tokens + st->drafts,
-                       .want = row->sample ? st->drafts + 1 : 0,
+                       .n = n,
+                       .want = r->done->n_scores > 0 ? n
+                               : row->sample         ? st->drafts + 1
+                                                     : 0,
                        .fn = on_logits,
                        .ctx = st,
                        .e = e};
@@ -148,6 +196,8 @@ static void finish(struct step *st, int rc)
     if (rc == 0) {
         s->n += st->r->row->n_tokens + st->r->done->n_accepted;
         st->r->done->length = s->n;
+    } else {
+        msg_row_done_fini(st->r->done);
     }
     constrain_end(st, rc);
 }

@@ -33,6 +33,8 @@ static struct sched_row *add_row(struct forming *f, struct sched_stream *x,
     r->n = n;
     r->tokens = q->tokens + q->computed;
     r->sample = q->computed + n == q->n && !x->compute_only;
+    r->score = false;
+    r->after = q->computed + n < q->n ? q->tokens[q->computed + n] : -1;
     r->n_drafts = 0;
     r->failed = false;
     r->accepted = 0;
@@ -233,17 +235,22 @@ static void plan_decode(struct forming *f, uint32_t max)
 
 /* --- prompts --- */
 
+/* What a step with prompt rows may take, by rule 3. */
+static double time_allowed(const struct forming *f)
+{
+    double plain = SCHED_SLOWER * cost_of(&f->s->cost, f->decoding);
+    return f->hurry && plain < SCHED_STEP_US ? plain : SCHED_STEP_US;
+}
+
 /* Prompt rows that fit a step, by rule 3. */
 static uint32_t rows_that_fit(const struct forming *f)
 {
     const struct sched *s = f->s;
     const struct cost *c = &s->cost;
-    double goal = SCHED_STEP_US;
+    double goal = time_allowed(f);
     double row = cost_prompt(c);
     double base = cost_of(c, s->plan.n_sampled > 0 ? s->plan.n_sampled : 1);
     if (f->hurry) {
-        double plain = SCHED_SLOWER * cost_of(c, f->decoding);
-        goal = plain < goal ? plain : goal;
         row = row > 0 ? row : cost_of(c, 1) / COST_GUESS;
     }
     if (row <= 0) {
@@ -289,6 +296,28 @@ static struct sched_stream *next_prompt(const struct forming *f)
     return best;
 }
 
+/* Rule 14: how many of x's next n rows to take, all scored or none. */
+static uint32_t scored_rows(const struct forming *f,
+                            const struct sched_stream *x, uint32_t n,
+                            bool *ret_score)
+{
+    const struct sched *s = f->s;
+    uint32_t at = x->seq->computed;
+    uint32_t scored = s->plan.n_scored;
+    *ret_score = sched_scores(x) && at >= x->n_scored;
+    if (!*ret_score) { /* computed again, up to where it was scored */
+        return sched_scores(x) ? (uint32_t)num_min(n, x->n_scored - at) : n;
+    }
+    double goal = time_allowed(f);
+    uint32_t most = cost_most(&s->cost) > 0 ? n : SCHED_ROWS_FIRST;
+    n = (uint32_t)num_min(num_min(n, most), ENGINE_SCORES_MAX - scored);
+    while (n > SCHED_ROWS_MIN &&
+           cost_of(&s->cost, s->plan.n_sampled + n) > goal) {
+        n -= n / 8 + 1;
+    }
+    return n;
+}
+
 static void plan_prefill(struct forming *f, uint32_t room)
 {
     struct sched *s = f->s;
@@ -305,9 +334,14 @@ static void plan_prefill(struct forming *f, uint32_t room)
                 budget, num_max(s->plan.n_prefill, SCHED_ROWS_MIN));
             shared = true;
         }
-        n = (uint32_t)num_min(n, budget);
-        add_row(f, x, n);
-        s->plan.n_prefill += n;
+        bool score = false;
+        n = scored_rows(f, x, (uint32_t)num_min(n, budget), &score);
+        if (n == 0) {
+            return; /* the step has no room for scores */
+        }
+        add_row(f, x, n)->score = score;
+        *(score ? &s->plan.n_sampled : &s->plan.n_prefill) += n;
+        s->plan.n_scored += score ? n : 0;
         budget -= n;
         others = others || x->cls != SCHED_CLASS_BATCH;
     }

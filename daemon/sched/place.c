@@ -89,6 +89,9 @@ static uint32_t shared(const struct sched *s, const struct sched_seq *q,
     }
     uint32_t max = (uint32_t)num_min(q->computed, n_line - 1);
     uint32_t n = 0;
+    if (sched_scores(x)) {
+        max = (uint32_t)num_min(max, x->n_scored); /* rule 14 */
+    }
     while (n < max && q->tokens[n] == line[n]) {
         n++;
     }

@@ -66,7 +66,8 @@ const struct sched_seq *sched_restore_lost(const struct sched *s, uint32_t from)
 {
     for (uint32_t i = from; i < s->conf.seqs; i++) {
         const struct sched_seq *q = &s->seqs[i];
-        if (q->used && q->owner != NULL && !q->opened && q->n > 1) {
+        if (q->used && q->owner != NULL && !q->opened && q->n > 1 &&
+            !sched_scores(q->owner)) {
             return q;
         }
     }

@@ -108,6 +108,7 @@ int sched_add(struct sched *s, struct sched_stream *x, uint64_t now_us)
     x->added_turn = s->turn;
     x->first_turn = 0;
     x->cached = 0;
+    x->n_scored = 0;
     x->line = NULL;
     x->seq = NULL;
     x->n_new = 0;
@@ -252,6 +253,7 @@ const struct sched_plan *sched_next(struct sched *s, uint64_t now_us)
     s->plan.n_rows = 0;
     s->plan.n_prefill = 0;
     s->plan.n_sampled = 0;
+    s->plan.n_scored = 0;
     for (uint32_t i = 0; i < s->conf.seqs; i++) {
         struct sched_seq *q = &s->seqs[i];
         if (q->used && q->failed && q->owner == NULL) {
@@ -316,6 +318,7 @@ static void row_done(struct sched *s, const struct sched_row *r,
     }
     if (x != NULL) {
         x->ahead = r->accepted;
+        x->n_scored = r->score ? from : x->n_scored;
         x->primed = x->primed || q->computed >= x->n_prompt;
         x->account->served += r->n;
         x->row_us = now_us;

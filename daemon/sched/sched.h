@@ -67,6 +67,12 @@
  *       class, then those that started last. If there are none it loses its own
  *       place. So the first of all keeps its place, and can fill the context.
  *
+ *  (14) A stream that scores computes every row of its prompt but the last one
+ *       once with logits, which say how likely the next token was. So it takes
+ *       no warm sequence, or only the part that it has scored itself. A scored
+ *       row costs what a decoding one does; a step has ENGINE_SCORES_MAX of
+ *       them at most.
+ *
  * Ownership: the stream is embedded in the caller's object and stays alive
  * until sched_remove(). The prompt is borrowed until the stream runs, the
  * prediction until it is removed.
@@ -146,6 +152,7 @@ struct sched_stream {
     uint32_t n_prompt;          /* 1..context */
     bool reuse;                 /* may take or fork a warm sequence */
     bool compute_only;          /* compute the prompt, draw no token */
+    bool score;                 /* rule 14 */
     struct sched_stream *after; /* do not start before its prompt is computed */
     enum sched_class cls;
     uint64_t peer;             /* any number */
@@ -171,6 +178,7 @@ struct sched_stream {
     uint64_t first_turn; /* steps from added_turn to its first row: 1 is the
                             very next step; 0: no row yet */
     uint32_t cached;               /* prompt tokens that were warm */
+    uint32_t n_scored;             /* rule 14: rows, from the first one on */
     int32_t *line; /* owned: its timeline, after it lost its place */
     uint32_t n_line;
     struct sched_peer *account;
@@ -231,6 +239,8 @@ struct sched_row {
     uint32_t n;
     const int32_t *tokens; /* n, borrowed until the next call */
     bool sample;
+    bool score;        /* rule 14: all of its rows, */
+    int32_t after;     /* for this token behind the last one */
     uint32_t n_drafts; /* after the tokens, to be verified */
     int32_t drafts[ENGINE_DRAFTS_MAX];
     enum width_kind kind;
@@ -245,7 +255,9 @@ struct sched_plan {
     size_t n_rows;
     struct sched_row rows[STREAMS_MAX];
     uint32_t n_prefill; /* rows that are prompt */
-    uint32_t n_sampled; /* rows whose logits are needed: decoding and drafts */
+    uint32_t n_sampled; /* rows whose logits are needed: decoding, drafts, and
+                           scored ones */
+    uint32_t n_scored;  /* those of rule 14 */
 };
 
 struct sched {
@@ -270,6 +282,12 @@ struct sched {
     void *on_loss_ctx;
     struct sched_plan plan; /* of the step in flight */
 };
+
+/* Rule 14: rows of x's prompt are still to be scored. */
+static inline bool sched_scores(const struct sched_stream *x)
+{
+    return x->score && x->n_scored + 1 < x->n_prompt;
+}
 
 /* Rule 12: a timeline of n tokens is for the long list. */
 static inline bool sched_long(const struct sched *s, uint32_t n)

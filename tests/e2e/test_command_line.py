@@ -239,7 +239,7 @@ def test_anectl_api(anectl):
     assert fields.startswith("POST   /api/chat: ") and "  messages (array)\n" in fields
     assert "  options.temperature (number, from 0 to 2, default 0.8)\n      0 is greedy.\n" in fields
     assert "  input_prefix (string, required)\n" in say("/infill")
-    assert "  content (string, required)\n" in say("/tokenize")  # described by hand
+    assert "  tokens (array, required)\n" in say("/detokenize")  # described by hand
     assert "DELETE /aned/v1/models/{name}: " in say("/aned/v1/models/{name}")
     assert all(len(x) <= 80 for x in fields.splitlines() if x.startswith("      "))
     assert "there is no route /none" in say("/none", code=66)

@@ -113,7 +113,6 @@ def test_openai_client(plain):
     ({"prompt": [[1], [-1]]}, "no token id"), ({"prompt": [[1], 2]}, "together"), ({"prompt": ["a", None]}, "together"),
     ({"prompt": [[1], []]}, "prompt[1]: it has no token"), ({"prompt": [[1], [2], [261]]}, "prompt[2]: token 261"),
     ({"prompt": ["a", "b" * 600]}, "prompt[1]: the request exceeds the available context size"),
-    ({"prompt": [[1], [2]], "echo": True}, "echo: only with a text prompt"),
     ({"suffix": "x"}, "suffix: only with a text prompt"),
     ({"prompt": ["a"] * 33}, "more than 32 prompts"), ({"prompt": ["a"] * 5, "n": 16}, "5 prompts with n 16 are more than 64 choices"),
 ])

@@ -33,8 +33,8 @@ struct run_events {
      * on; do the rest in on_said and on_left. */
     void (*on_token)(struct run_stream *x, const struct msg_token *t);
     /* Called after the next step was sent. x->said holds all tokens that
-     * on_token got for x in the last one. Not called for a stream that its
-     * owner removed. */
+     * on_token got for x in the last one, x->scores what it says of the prompt.
+     * Not called for a stream that its owner removed. */
     void (*on_said)(struct run_stream *x);
     /* After runner_leave: called when on_said has run for all streams and their
      * bytes were flushed. To end an answer takes longer than the tokens of
@@ -61,6 +61,10 @@ struct run_stream {
     /* tokens that on_token got in this step, until on_said returns */
     const struct msg_token *said;
     uint32_t n_said;
+    /* s.score: log-probabilities of the next tokens of the prompt, as long as
+     * `said`; there already in on_token and on_computed */
+    const struct msg_token *scores;
+    uint32_t n_scores;
     bool on_cpu;        /* a token was drawn while a package ran on the CPU */
     bool leaving;       /* runner_leave: on_left is to be called */
     struct list saying; /* in a list of the runner: on_said, then on_left */

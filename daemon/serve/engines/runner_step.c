@@ -36,6 +36,8 @@ static void fill_row(struct runner *r, size_t i, const struct sched_row *row)
     m->n_drafts = row->n_drafts;
     memcpy(m->drafts, row->drafts, row->n_drafts * sizeof(*m->drafts));
     m->sample = row->sample;
+    m->score = row->score;
+    m->after = row->score ? row->after : -1;
     m->out_index = x->n_out;
     m->n_prompt = x->s.n_prompt;
     m->grammar = x->grammar;
@@ -109,6 +111,16 @@ static void hand_out_row(struct runner *r, size_t i,
     list_push(&r->saying, &x->saying);
 }
 
+/* The scores of a row that draws nothing yet. */
+static void hand_out_scores(struct runner *r, struct run_stream *x,
+                            const struct msg_row_done *d)
+{
+    x->n_said = 0;
+    if (d->n_scores > 0) {
+        list_push(&r->saying, &x->saying);
+    }
+}
+
 /* The engine is at work again, or has nothing to do: streams say what they were
  * given, and then those that leave end. */
 static void say(struct runner *r)
@@ -119,6 +131,7 @@ static void say(struct runner *r)
         list_del(&x->saying);
         x->events->on_said(x);
         x->n_said = 0;
+        x->n_scores = 0;
         if (x->leaving) {
             list_push(&r->left, &x->saying);
         }
@@ -153,12 +166,16 @@ void runner_hand_out(struct runner *r, const struct msg_row_done *rows,
             continue; /* cancelled meanwhile */
         }
         struct run_stream *x = stream_of(s);
+        x->scores = codes[i] == 0 ? rows[i].scores : NULL;
+        x->n_scores = codes[i] == 0 ? rows[i].n_scores : 0;
         if (codes[i] != 0) {
             x->events->on_fail(x, codes[i], msg);
         } else if (p->rows[i].sample) {
             hand_out_row(r, i, &rows[i]);
         } else if (s->compute_only && sched_settled(s)) {
             x->events->on_computed(x);
+        } else {
+            hand_out_scores(r, x, &rows[i]);
         }
     }
     struct sched_stream *late = NULL;
@@ -179,7 +196,8 @@ static bool row_fits(const struct sched_row *r, const struct msg_row_done *d)
         return fits;
     }
     fits = fits && d->n_accepted <= r->n_drafts &&
-           d->n_tokens == (r->sample ? d->n_accepted + 1 : 0);
+           d->n_tokens == (r->sample ? d->n_accepted + 1 : 0) &&
+           d->n_scores == (r->score ? r->n - (r->after < 0 ? 1u : 0u) : 0u);
     for (uint32_t k = 0; fits && k < d->n_accepted; k++) {
         fits = d->tokens[k].id == r->drafts[k];
     }

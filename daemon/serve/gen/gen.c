@@ -91,6 +91,12 @@ const struct tokenizer *gen_tokenizer(const struct gen *g)
     return g->voc->tok;
 }
 
+const int32_t *gen_tokens(const struct gen *g, uint32_t *ret_n)
+{
+    *ret_n = (uint32_t)g->work.n_tokens;
+    return g->work.tokens;
+}
+
 bool gen_has_parts(const struct gen *g)
 {
     return g->encoded && g->req.kind == GEN_CHAT && g->req.parts &&
@@ -278,6 +284,7 @@ static int add_streams(struct gen *g, struct err *e)
         c->run.s.prompt = g->work.tokens;
         c->run.s.n_prompt = (uint32_t)g->work.n_tokens;
         c->run.s.reuse = q->reuse || i > 0;
+        c->run.s.score = q->score && i == 0; /* the others have its prompt */
         c->run.s.compute_only = q->max_tokens == 0;
         c->run.s.after = i > 0 ? &g->choices[0].run.s : NULL;
         c->run.s.cls = q->cls;
@@ -309,7 +316,7 @@ static void on_states(struct warm_wait *w)
 /* Saved states of the prompt are on their way. */
 static bool waits_for_states(struct gen *g)
 {
-    if (g->asked || !g->req.reuse) {
+    if (g->asked || !g->req.reuse || g->req.score) {
         return g->states.waits;
     }
     g->asked = true;
@@ -486,8 +493,9 @@ static int check_draw(const struct gen *g, struct err *e)
     if (g->model->bundle->argmax && text_wants(&q->want)) {
         return err_set(e, ERR_UNSUPPORTED, MSG_ONLY_TOP ": no grammar");
     }
-    const char *what = q->ignore_eos ? "ignore_eos"
-                                     : msg_sampling_beyond_top(&q->sampling);
+    const char *what = q->score        ? "log-probabilities of a prompt"
+                       : q->ignore_eos ? "ignore_eos"
+                                       : msg_sampling_beyond_top(&q->sampling);
     return !g->model->bundle->argmax || what == NULL
                ? 0
                : err_set(e, ERR_UNSUPPORTED, MSG_ONLY_TOP ": no %s", what);

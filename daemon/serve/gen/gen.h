@@ -42,6 +42,8 @@ struct gen_req {
     uint32_t max_tokens;          /* of each choice; 0: the prompt only */
     bool ignore_eos;              /* end-of-generation tokens are never drawn */
     bool reuse;                   /* continue warm sequences */
+    bool score; /* the prompt's tokens get log-probabilities too (on_scores), as
+                   many as sampling.logprobs says; then nothing is reused */
     uint32_t deadline_ms;         /* from arrived_us to its end; 0: none */
     uint32_t lines_ms;   /* from the first token; then a choice that has ended a
                             line ends as GEN_LATE; 0: none */
@@ -75,6 +77,10 @@ struct gen_sink {
     enum gen_more (*on_token)(void *ctx, uint32_t choice,
                               const struct msg_token *t, const char *text,
                               size_t n);
+    /* The next n tokens of the prompt, from its second one on, with their
+     * log-probabilities; before any on_token. NULL where req.score is never
+     * set. */
+    void (*on_scores)(void *ctx, const struct msg_token *t, uint32_t n);
     /* The choice is complete; text is what was held back until now. */
     void (*on_end)(void *ctx, uint32_t choice, enum gen_finish why,
                    const char *text, size_t n);
@@ -131,3 +137,5 @@ const char *gen_blamed(const struct gen *g);
 struct span gen_prompt(const struct gen *g);
 const struct tokenizer *
 gen_tokenizer(const struct gen *g); /* once tokens come */
+/* The prompt's tokens, once tokens or scores come; they live as long as g. */
+const int32_t *gen_tokens(const struct gen *g, uint32_t *ret_n);

@@ -51,10 +51,21 @@ static bool ends_text(const struct gen *g, const struct msg_token *t)
     return !g->req.ignore_eos && tokenizer_is_eog(g->voc->tok, t->id);
 }
 
+/* What the last step says of the prompt to the sink. */
+static void pass_scores(struct gen_choice *c)
+{
+    struct gen *g = c->gen;
+    if (c->run.n_scores > 0) {
+        g->sink->on_scores(g->ctx, c->run.scores, c->run.n_scores);
+        c->run.n_scores = 0;
+    }
+}
+
 /* The token and its text to the sink. */
 static void speak(struct gen_choice *c, const struct msg_token *t)
 {
     struct gen *g = c->gen;
+    pass_scores(c);
     buf_clear(&g->piece);
     if (!ends_text(g, t)) {
         text_stream_put(&c->text, t->id, &g->piece);
@@ -72,6 +83,7 @@ static void speak(struct gen_choice *c, const struct msg_token *t)
 static void catch_up(struct gen_choice *c)
 {
     uint32_t n = speaks_later(c->gen) ? c->run.n_said : 0;
+    pass_scores(c);
     for (uint32_t k = 0; k < n; k++) {
         speak(c, &c->run.said[k]);
     }

@@ -310,7 +310,10 @@ static void what_is_refused(void **state)
     assert_int_equal(take("{\"stream_options\":{}}", PARAMS_CHAT), ERR_INVALID);
     assert_int_equal(take("{\"top_logprobs\":2}", PARAMS_CHAT), ERR_INVALID);
     assert_int_equal(take("{\"echo\":true,\"logprobs\":1}", PARAMS_COMPLETION),
-                     ERR_UNSUPPORTED);
+                     0);
+    assert_true(p.req.score);
+    assert_int_equal(take("{\"echo\":true}", PARAMS_COMPLETION), 0);
+    assert_false(p.req.score);
 }
 
 /* The kinds that apply, in order, as llama-server's letters. */

@@ -1,6 +1,8 @@
 /* test_steps.c - steps that several sequences share, against the same steps one
  * by one: prefill, decode and drafts in any mixture, rows that cannot run among
  * them, batches that are cut, logits in slices. */
+#include <math.h>
+
 #include "engine/impl.h"
 #include "fake_rows.h"
 
@@ -110,6 +112,8 @@ static void make_row(struct msg_row *row, const struct twin *t, uint32_t id)
     row->sampling.frequency_penalty = pick(2) > 0 ? 0.3F : 0;
     row->sampling.logprobs = pick(3);
     row->sampling.seed = id;
+    row->score = pick(3) == 0;
+    row->after = pick(2) > 0 ? (int32_t)pick(FAKE_V) : -1;
     switch (pick(40)) {
     case 0:
         row->position++;
@@ -143,6 +147,7 @@ static void lucky_drafts(struct msg_row *row, const struct twin *t)
         struct msg_row probe = *row;
         struct msg_row_done done;
         probe.n_drafts = i;
+        probe.score = false;
         unit_ok(
             engine_seq_fork(t->seq[0], engine_seq_length(t->seq[0]), &s, &e),
             &e);
@@ -152,6 +157,21 @@ static void lucky_drafts(struct msg_row *row, const struct twin *t)
             return;
         }
         row->drafts[i] = done.tokens[i].id;
+    }
+}
+
+static void check_tokens_same(const struct msg_token *a,
+                              const struct msg_token *b, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        assert_int_equal(a[i].id, b[i].id);
+        assert_memory_equal(&a[i].logprob, &b[i].logprob, sizeof(float));
+        assert_int_equal(a[i].n_top, b[i].n_top);
+        for (uint32_t k = 0; k < b[i].n_top; k++) {
+            assert_int_equal(a[i].top[k].id, b[i].top[k].id);
+            assert_memory_equal(&a[i].top[k].logprob, &b[i].top[k].logprob,
+                                sizeof(float));
+        }
     }
 }
 
@@ -171,21 +191,13 @@ static void check_same(const struct engine_row *a, int rc, const struct err *e,
     assert_int_equal(a->done->n_tokens, b->n_tokens);
     assert_int_equal(a->done->n_accepted, b->n_accepted);
     assert_int_equal(a->done->length, b->length);
-    for (uint32_t i = 0; i < b->n_tokens; i++) {
-        const struct msg_token *x = &a->done->tokens[i];
-        const struct msg_token *y = &b->tokens[i];
-        assert_int_equal(x->id, y->id);
-        assert_memory_equal(&x->logprob, &y->logprob, sizeof(float));
-        assert_int_equal(x->n_top, y->n_top);
-        for (uint32_t k = 0; k < y->n_top; k++) {
-            assert_int_equal(x->top[k].id, y->top[k].id);
-            assert_memory_equal(&x->top[k].logprob, &y->top[k].logprob,
-                                sizeof(float));
-        }
-    }
+    check_tokens_same(a->done->tokens, b->tokens, b->n_tokens);
+    assert_int_equal(a->done->n_scores, msg_row_scores(a->row));
+    assert_int_equal(a->done->n_scores, b->n_scores);
+    check_tokens_same(a->done->scores, b->scores, b->n_scores);
 }
 
-static unsigned accepted, refused, called_off;
+static unsigned accepted, refused, called_off, scored;
 
 static bool goes_on(void *ctx, bool last)
 {
@@ -244,6 +256,9 @@ static void play_round(struct engine *const *g, size_t n_g, struct twin *t,
             struct err e;
             int rc = engine_step(x->seq[j], &row[i], &alone, NULL, &e);
             check_same(&all[i], rc, &e, &alone);
+            if (rc == 0) {
+                msg_row_done_fini(&alone);
+            }
         }
         uint32_t length = engine_seq_length(x->seq[1]);
         assert_int_equal(engine_seq_length(x->seq[0]), length);
@@ -253,6 +268,8 @@ static void play_round(struct engine *const *g, size_t n_g, struct twin *t,
         refused += all[i].rc < 0;
         if (all[i].rc == 0) {
             accepted += done[i].n_accepted;
+            scored += done[i].n_scores;
+            msg_row_done_fini(&done[i]);
             x->out_index += done[i].n_tokens;
             x->last = done[i].n_tokens > 0
                           ? done[i].tokens[done[i].n_tokens - 1].id
@@ -290,12 +307,13 @@ static void test_mixtures(void **state)
             accepted = 0;
             refused = 0;
             called_off = 0;
+            scored = 0;
             fake_rows.widest = 0;
             salt = n + 100 * (uint32_t)i;
             for (unsigned r = 0; r < ROUNDS / n; r++) {
                 play_round(g, countof(g), twins, n);
             }
-            assert_true(accepted > 5 && refused > 2);
+            assert_true(accepted > 5 && refused > 2 && scored > 20);
             assert_true(called_off > 2 || t[i].rows < 500);
             if (t[i].rows == 512 && n == SEQS) {
                 assert_true(fake_rows.widest > 50);
@@ -307,6 +325,99 @@ static void test_mixtures(void **state)
                 engine_close(g[k]);
             }
         }
+    }
+}
+
+/* --- scores --- */
+
+enum { SCORED = 23 };
+
+/* The scores of a prompt, in pieces of at most `piece` tokens. */
+static void score_in_pieces(struct engine *g, uint32_t piece,
+                            struct msg_token *ret)
+{
+    struct engine_seq *s = NULL;
+    struct err e;
+    unit_ok(engine_seq_open(g, &s, &e), &e);
+    for (uint32_t at = 0; at < SCORED;) {
+        uint32_t n = SCORED - at < piece ? SCORED - at : piece;
+        struct msg_row_done done;
+        struct msg_row row = {.position = at,
+                              .n_tokens = n,
+                              .tokens = tokens[0] + at,
+                              .sample = at + n == SCORED,
+                              .score = true,
+                              .after = -1};
+        msg_sampling_init(&row.sampling);
+        row.sampling.logprobs = 2;
+        if (at + n < SCORED) {
+            row.after = tokens[0][at + n];
+        }
+        unit_ok(engine_step(s, &row, &done, NULL, &e), &e);
+        assert_int_equal(done.n_scores, row.after < 0 ? n - 1 : n);
+        assert_int_equal(done.n_tokens, row.sample);
+        if (done.n_scores > 0) {
+            memcpy(ret + at, done.scores, done.n_scores * sizeof(*ret));
+        }
+        msg_row_done_fini(&done);
+        at += n;
+    }
+    engine_seq_close(s);
+}
+
+/* engine_rows_fn: what the scores are made of. */
+static int from_logits(void *ctx, uint32_t first, uint32_t n, float *logits,
+                       struct err *e)
+{
+    double *ret = ctx;
+    (void)e;
+    for (uint32_t i = 0; i < n && first + i + 1 < SCORED; i++) {
+        const float *row = logits + (size_t)i * FAKE_V;
+        double sum = 0;
+        for (int k = 0; k < FAKE_V; k++) {
+            sum += exp((double)row[k] - (double)row[0]);
+        }
+        ret[first + i] =
+            (double)row[tokens[0][first + i + 1]] - (double)row[0] - log(sum);
+    }
+    return 0;
+}
+
+/* The log softmax of the logits, with the same bits in pieces of any size, in
+ * batches and slices of any size, as rows and as columns. */
+static void test_scores(void **state)
+{
+    (void)state;
+    static const uint32_t rows[] = {512, 5, 1, 0};
+    struct msg_token first[SCORED];
+    struct msg_token again[SCORED];
+    double want[SCORED];
+    salt = 7;
+    for (uint32_t i = 0; i < SCORED; i++) {
+        tokens[0][i] = (int32_t)pick(FAKE_V);
+    }
+    for (size_t i = 0; i < countof(rows); i++) {
+        struct engine *g = open_engine(rows[i]);
+        for (uint32_t piece = 1; piece <= SCORED; piece++) {
+            g->rows.slice = rows[i] > 0 ? 1 + piece % 7 : 0;
+            score_in_pieces(g, piece, again);
+            if (i == 0 && piece == 1) {
+                memcpy(first, again, sizeof(first));
+            }
+            check_tokens_same(again, first, SCORED - 1);
+        }
+        struct engine_seq *s = NULL;
+        struct err e;
+        unit_ok(engine_seq_open(g, &s, &e), &e);
+        unit_ok(engine_eval_rows(s, tokens[0], SCORED, 0, from_logits, want,
+                                 NULL, &e),
+                &e);
+        for (uint32_t k = 0; k + 1 < SCORED; k++) {
+            assert_int_equal(first[k].id, tokens[0][k + 1]);
+            assert_true(fabs((double)first[k].logprob - want[k]) < 1e-5);
+        }
+        engine_seq_close(s);
+        engine_close(g);
     }
 }
 
@@ -482,9 +593,9 @@ static int setup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mixtures),   cmocka_unit_test(test_batches),
-        cmocka_unit_test(test_twice),      cmocka_unit_test(test_one_fails),
-        cmocka_unit_test(test_head_fails),
+        cmocka_unit_test(test_mixtures),  cmocka_unit_test(test_scores),
+        cmocka_unit_test(test_batches),   cmocka_unit_test(test_twice),
+        cmocka_unit_test(test_one_fails), cmocka_unit_test(test_head_fails),
     };
     return cmocka_run_group_tests(tests, setup, fake_teardown);
 }

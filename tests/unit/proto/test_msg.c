@@ -320,6 +320,8 @@ static struct msg_row row_make(int32_t *tokens, uint32_t n)
         .n_drafts = 2,
         .drafts = {5, 6},
         .sample = true,
+        .score = true,
+        .after = 9,
         .out_index = 3,
         .n_prompt = 10,
         .grammar = 21,
@@ -378,6 +380,10 @@ static void test_step(void **state)
     assert_int_equal(r->n_drafts, 2);
     assert_int_equal(r->drafts[1], 6);
     assert_true(r->sample);
+    assert_true(r->score);
+    assert_int_equal(r->after, 9);
+    assert_int_equal(msg_row_scores(r), 3);
+    assert_int_equal(msg_row_scores(&out.rows[1]), 0);
     assert_int_equal(r->out_index, 3);
     assert_int_equal(r->n_prompt, 10);
     assert_int_equal(r->grammar, 21);
@@ -456,6 +462,9 @@ static void test_step_refused(void **state)
         r.sampling.n_breaks = n_groups[i];
         step_refused(&r, "step: breaks");
     }
+    static int32_t many_tokens[ENGINE_SCORES_MAX + 1];
+    r = row_make(many_tokens, ENGINE_SCORES_MAX + 1);
+    step_refused(&r, "step: too many scores");
 
     /* counts that the payload cannot hold: no allocation is tried */
     static const uint8_t rows[4] = {0xff, 0xff, 0xff, 0xff};
@@ -477,6 +486,11 @@ static void assert_same_done(const struct msg_row_done *a,
     assert_int_equal(a->error, b->error);
     assert_int_equal(a->n_accepted, b->n_accepted);
     assert_int_equal(a->length, b->length);
+    assert_int_equal(a->n_scores, b->n_scores);
+    for (uint32_t i = 0; i < b->n_scores; i++) {
+        assert_int_equal(a->scores[i].id, b->scores[i].id);
+        assert_int_equal(a->scores[i].n_top, b->scores[i].n_top);
+    }
     assert_int_equal(a->n_tokens, b->n_tokens);
     assert_int_equal(a->n_forced, b->n_forced);
     assert_memory_equal(a->forced, b->forced,
@@ -503,6 +517,9 @@ static void test_step_done(void **state)
     rows[0].tokens[0] = (struct msg_token){.id = 4, .logprob = -0.5f};
     rows[0].tokens[1] = (struct msg_token){
         .id = 8, .logprob = -1.5f, .n_top = 1, .top = {{9, -0.25f}}};
+    assert_true(msg_row_done_room(&rows[1], 2));
+    rows[1].scores[0] = rows[0].tokens[1];
+    rows[1].scores[1] = rows[0].tokens[0];
     struct msg_step_done in = {1, 2, 3, 4, 5, 6, 2, rows};
     struct msg_step_done out;
     buf_init(&b, KIB(4));
@@ -525,6 +542,7 @@ static void test_step_done(void **state)
     buf_clear(&b);
     msg_step_done_put(&b, &in);
     assert_int_equal(msg_step_done_get(b.p, b.n, &out, &e), ERR_FRAME);
+    msg_row_done_fini(&rows[1]);
     buf_fini(&b);
 }
 

@@ -377,7 +377,14 @@ static void do_row(const struct msg_row *r, struct msg_row_done *d)
         d->error = ERR_NOT_FOUND;
         return;
     }
-    append(q, r->tokens, r->n_tokens);
+    for (uint32_t k = 0; k < msg_row_scores(r); k++) {
+        must(d->scores != NULL || msg_row_done_room(d, msg_row_scores(r)));
+        append(q, &r->tokens[k], 1);
+        draw_token(q, r, &d->scores[k]);
+        d->scores[k].id = k + 1 < r->n_tokens ? r->tokens[k + 1] : r->after;
+        d->scores[k].logprob = -(float)q->n; /* of the token at position n */
+    }
+    append(q, r->tokens + d->n_scores, r->n_tokens - d->n_scores);
     d->length = q->n;
     d->mu = r->sampling.mu;
     if (g.refuse >= 0 && holds(q, g.refuse)) {
@@ -477,7 +484,7 @@ static void do_step(const struct frame *f)
     must(buf_ok(&b));
     send_frame(FRAME_STEP_DONE, f->request, &b);
     buf_fini(&b);
-    free(d.rows);
+    msg_step_done_fini(&d);
     msg_step_fini(&m);
 }
 

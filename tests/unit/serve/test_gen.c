@@ -142,7 +142,8 @@ static void on_done(void *ctx, int rc, const struct err *e)
     a->e = *e;
 }
 
-static const struct gen_sink sink = {on_token, on_end, on_done};
+static const struct gen_sink sink = {
+    .on_token = on_token, .on_end = on_end, .on_done = on_done};
 
 /* A gen that is not started; its text is in its memory. */
 static struct gen *make(struct answer *a)

@@ -19,6 +19,7 @@ struct user {
     uint32_t n, want;
     int32_t said[OUT_MAX]; /* told by on_said, or with the end */
     uint32_t n_said;
+    uint32_t n_scores;      /* tokens of the prompt that were scored */
     uint32_t while_working; /* of them with the next step on its way */
     uint64_t patience_us; /* from on_up to its deadline; 0: none */
     uint32_t late_at;     /* its deadline comes with so many tokens */
@@ -57,6 +58,15 @@ static struct user *user_of(struct run_stream *x)
 
 static void hear(struct user *u)
 {
+    for (uint32_t k = 0; k < u->x.n_scores; k++) { /* each once, in order */
+        const struct msg_token *s = &u->x.scores[k];
+        u->n_scores++;
+        assert_true(u->n_scores < u->x.s.n_prompt);
+        assert_int_equal(s->id, u->prompt[u->n_scores]);
+        assert_true(s->logprob + (float)u->n_scores < 0.5f);
+        assert_true(s->logprob + (float)u->n_scores > -0.5f);
+    }
+    u->x.n_scores = 0;
     for (uint32_t k = 0; k < u->x.n_said; k++) {
         assert_true(u->n_said < u->n);
         u->said[u->n_said++] = u->x.said[k].id;
@@ -67,7 +77,7 @@ static void hear(struct user *u)
 static void on_said(struct run_stream *x)
 {
     struct user *u = user_of(x);
-    assert_true(x->n_said > 0 && !u->over);
+    assert_true(x->n_said + x->n_scores > 0 && !u->over);
     u->while_working += runner_sched(t.r)->in_flight ? x->n_said : 0;
     hear(u);
 }
@@ -627,6 +637,42 @@ static void a_prompt_alone_can_be_computed(void **state)
     assert_int_equal(a->code, 0);
 }
 
+/* With and without tokens after it, beside another, in pieces; and when the
+ * engine is lost on the way. */
+static void a_prompt_is_scored(void **state)
+{
+    (void)state;
+    static const char *const engines[] = {"batch_max 8\nt_max 5\n",
+                                          "batch_max 8\nt_max 5\n"
+                                          "crash_once 4\n"};
+    for (size_t i = 0; i < countof(engines); i++) {
+        if (i > 0) {
+            assert_int_equal(teardown(state), 0);
+            assert_int_equal(setup(state), 0);
+        }
+        struct user *a = add_user(10, 20, 5);
+        struct user *only = add_user(10, 19, 0);
+        struct user *one = add_user(10, 1, 2);
+        char crashed[128];
+        assert_true(file_join(crashed, sizeof(crashed), dir, "crashed"));
+        (void)unlink(crashed); /* another case's */
+        a->x.s.score = true;
+        a->x.s.reuse = true;
+        only->x.s.score = true;
+        only->x.s.compute_only = true;
+        one->x.s.score = true;
+        t.restarts = 1;
+        run(engines[i]);
+        assert_as_alone(a);
+        assert_int_equal(a->n_scores, 19);
+        assert_true(only->computed);
+        assert_int_equal(only->n_scores, 18);
+        assert_int_equal(one->n, 2);
+        assert_int_equal(one->n_scores, 0);
+        assert_int_equal(t.ups, i + 1);
+    }
+}
+
 static void a_failed_load_tells_its_reason(void **state)
 {
     (void)state;
@@ -833,6 +879,7 @@ int main(void)
         CASE(a_paused_stream_waits),
         CASE(a_late_stream_makes_way),
         CASE(a_prompt_alone_can_be_computed),
+        CASE(a_prompt_is_scored),
         CASE(a_failed_load_tells_its_reason),
         CASE(an_answer_to_another_step_ends_the_engine),
         CASE(the_next_engine_has_other_options),
