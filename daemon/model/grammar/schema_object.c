@@ -396,9 +396,12 @@ static void members(struct object *o, uint32_t from, uint32_t to)
         turn = next;
     }
     if (o->others) {
+        /* Not `turn` itself, where an object that declares nothing may end. */
         uint32_t done = build_state(b);
-        others(o, turn, done);
-        build_empty(b, json_space(b, r, build_text(b, done, ",", 1)), turn);
+        uint32_t next = build_state(b);
+        build_empty(b, turn, next);
+        others(o, next, done);
+        build_empty(b, json_space(b, r, build_text(b, done, ",", 1)), next);
         build_bytes(b, json_space(b, r, done), '}', '}', to);
     }
 }

@@ -1,7 +1,6 @@
 /* test_grammar_schema.c - JSON schemas: a row is a schema, a text, and whether
  * it matches; refused words; regular expressions. */
-#include "grammar_check.h"
-#include "proto/json.h"
+#include "schema_check.h"
 
 /* A union with a tag, as many clients make them. */
 #define TAGGED                                                                 \
@@ -11,47 +10,12 @@
     "\"type\":\"boolean\"}},\"required\":[\"kind\",\"y\"]}},\"oneOf\":[{"          \
     "\"$ref\":\"#/$defs/a\"},{\"$ref\":\"#/$defs/b\"}]}"
 
-struct row {
-    const char *schema, *text;
-    bool want;
-};
-
-static int compile(const char *schema, struct grammar **g, struct err *e)
-{
-    struct json *j = NULL;
-    unit_ok(json_parse(schema, strlen(schema), &j, e), e);
-    int rc = grammar_from_schema(j, g, e);
-    json_free(j);
-    return rc;
-}
-
-static void check(const struct row *rows, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        struct err e = {0};
-        struct grammar *g = NULL;
-        struct matcher *m = NULL;
-        int rc = compile(rows[i].schema, &g, &e);
-        if (rc != 0) {
-            fail_msg("%s: %s: %s", rows[i].schema, err_name(rc), e.msg);
-        }
-        unit_ok(matcher_new(g, &m, &e), &e);
-        if (grammar_takes(m, rows[i].text, strlen(rows[i].text)) !=
-            rows[i].want) {
-            fail_msg("%s: %s should %smatch", rows[i].schema, rows[i].text,
-                     rows[i].want ? "" : "not ");
-        }
-        matcher_free(m);
-        grammar_free(g);
-    }
-}
-
 #define OBJECT(s) "{\"type\":\"object\",\"properties\":" s "}"
 
 static void test_types(void **state)
 {
     (void)state;
-    static const struct row rows[] = {
+    static const struct schema_row rows[] = {
         {"{}", "{\"a\":[1,2.5e3,null,true,\"x\"]}", true},
         {"true", "[]", true},
         {"true", "[ 1]", true},
@@ -98,14 +62,14 @@ static void test_types(void **state)
          "\"$schema\":\"z\",\"$id\":\"i\",\"$comment\":\"\",\"deprecated\":"
          "true,\"readOnly\":true,\"writeOnly\":false,\"x-any\":1}", "1", true},
     };
-    check(rows, countof(rows));
+    schema_check(rows, countof(rows));
 }
 
 static void test_objects(void **state)
 {
     (void)state;
 #define AB "{\"a\":{\"type\":\"integer\"},\"b\":{\"type\":\"boolean\"}}"
-    static const struct row rows[] = {
+    static const struct schema_row rows[] = {
         {OBJECT(AB), "{}", true},
         {OBJECT(AB), "{ }", true},
         {OBJECT(AB), "{\"a\":1}", true},
@@ -177,14 +141,14 @@ static void test_objects(void **state)
         {"{\"additionalProperties\":{\"type\":\"integer\"},\"propertyNames\":{"
          "\"enum\":[\"p\",\"q\"]}}", "{\"p\":1,\"p\":2}", false},
     };
-    check(rows, countof(rows));
+    schema_check(rows, countof(rows));
 }
 
 static void test_arrays(void **state)
 {
     (void)state;
 #define INTS "\"items\":{\"type\":\"integer\"}"
-    static const struct row rows[] = {
+    static const struct schema_row rows[] = {
         {"{" INTS "}", "[]", true},
         {"{" INTS "}", "[1,2, 3]", true},
         {"{" INTS "}", "[1,\"a\"]", false},
@@ -225,13 +189,13 @@ static void test_arrays(void **state)
          true},
         {"{\"items\":{\"items\":{\"type\":\"integer\"}}}", "[[1],2]", false},
     };
-    check(rows, countof(rows));
+    schema_check(rows, countof(rows));
 }
 
 static void test_values(void **state)
 {
     (void)state;
-    static const struct row rows[] = {
+    static const struct schema_row rows[] = {
         {"{\"enum\":[\"a\",\"ab\",1,null,{\"k\":[1]}]}", "\"ab\"", true},
         {"{\"enum\":[\"a\",\"ab\",1,null,{\"k\":[1]}]}", "{\"k\":[1]}", true},
         {"{\"enum\":[\"a\",\"ab\",1,null,{\"k\":[1]}]}", "1", true},
@@ -312,7 +276,7 @@ static void test_values(void **state)
         {"{\"anyOf\":[true,{\"type\":\"null\"}]}", "[]", true},
         {"{\"allOf\":[true,{\"type\":\"null\"}]}", "null", true},
     };
-    check(rows, countof(rows));
+    schema_check(rows, countof(rows));
 }
 
 static void test_strings(void **state)
@@ -320,7 +284,7 @@ static void test_strings(void **state)
     (void)state;
 #define FORMAT(f) "{\"type\":\"string\",\"format\":\"" f "\"}"
 #define PATTERN(p) "{\"pattern\":\"" p "\"}"
-    static const struct row rows[] = {
+    static const struct schema_row rows[] = {
         {"{\"minLength\":2}", "\"ab\"", true},
         {"{\"minLength\":2}", "\"a\"", false},
         {"{\"maxLength\":2}", "\"\xF0\x9F\x98\x80\\n\"", true},
@@ -371,7 +335,7 @@ static void test_strings(void **state)
         {FORMAT("hostname"), "\"a-b.example\"", true},
         {FORMAT("hostname"), "\"-b.example\"", false},
     };
-    check(rows, countof(rows));
+    schema_check(rows, countof(rows));
 }
 
 static void test_numbers(void **state)
@@ -379,7 +343,7 @@ static void test_numbers(void **state)
     (void)state;
 #define INT(w) "{\"type\":\"integer\"," w "}"
 #define NUM(w) "{\"type\":\"number\"," w "}"
-    static const struct row rows[] = {
+    static const struct schema_row rows[] = {
         {INT("\"minimum\":0"), "0", true},
         {INT("\"minimum\":0"), "-1", false},
         {INT("\"minimum\":5"), "10", true},
@@ -419,7 +383,7 @@ static void test_numbers(void **state)
         {NUM("\"minimum\":7,\"maximum\":7"), "7.0", true},
         {NUM("\"minimum\":7,\"maximum\":7"), "7.1", false},
     };
-    check(rows, countof(rows));
+    schema_check(rows, countof(rows));
 }
 
 /* Every integer near the bounds, for many bounds. */
@@ -438,7 +402,7 @@ static void test_integer_ranges(void **state)
         (void)snprintf(schema, sizeof(schema),
                        "{\"type\":\"integer\",\"minimum\":%d,\"maximum\":%d}",
                        lo, hi);
-        unit_ok(compile(schema, &g, &e), &e);
+        unit_ok(schema_compile(schema, &g, &e), &e);
         unit_ok(matcher_new(g, &m, &e), &e);
         for (int x = lo - 130; x <= hi + 130; x++) {
             char text[16];
@@ -541,7 +505,7 @@ static void test_refused(void **state)
     for (size_t i = 0; i < countof(rows); i++) {
         struct err e = {0};
         struct grammar *g = NULL;
-        int rc = compile(rows[i].schema, &g, &e);
+        int rc = schema_compile(rows[i].schema, &g, &e);
         if (rc != rows[i].code || strstr(e.msg, rows[i].want) == NULL) {
             fail_msg("%s: %s: %s", rows[i].schema, err_name(rc), e.msg);
         }
@@ -551,7 +515,7 @@ static void test_refused(void **state)
 static void test_regex(void **state)
 {
     (void)state;
-    static const struct row rows[] = {
+    static const struct schema_row rows[] = {
         {"", "", true},
         {"", "a", false},
         {"abc", "abc", true},

@@ -1,0 +1,38 @@
+/* test_grammar_clients.c - what clients' schemas need, and what tests/constrain
+ * found. */
+#include "schema_check.h"
+
+/* A comma stood before the end of an object that declares no property. */
+static void test_undeclared(void **state)
+{
+    (void)state;
+#define BOOLS "\"additionalProperties\":{\"type\":\"boolean\"}"
+    static const struct schema_row rows[] = {
+        {"{\"type\":\"object\"}",                                  "{}",                        true },
+        {"{\"type\":\"object\"}",                                  "{ }",                       true },
+        {"{\"type\":\"object\"}",                                  "{,}",                       false},
+        {"{\"type\":\"object\"}",                                  "{\"a\":1}",                 true },
+        {"{\"type\":\"object\"}",                                  "{\"a\":1,}",                false},
+        {"{\"type\":\"object\"}",                                  "{\"a\":1,\n}",              false},
+        {"{\"type\":\"object\"}",                                  "{\"a\":1, \"b\":2}",        true },
+        {"{" BOOLS "}",                                            "{\"a\":true,\"b\":false}",  true },
+        {"{" BOOLS "}",                                            "{\"a\":true,\"b\":false,}", false},
+        {"{\"properties\":{\"a\":{\"type\":\"null\"}}," BOOLS "}",
+         "{\"a\":null,}",                                                                       false},
+        {"{\"properties\":{\"a\":{\"type\":\"null\"}}," BOOLS "}",
+         "{\"a\":null,\"b\":true,}",                                                            false},
+        {"{\"properties\":{\"a\":{\"type\":\"null\"}}," BOOLS "}",
+         "{\"b\":true,\"c\":true}",                                                             true },
+        {"{\"propertyNames\":{\"maxLength\":2}}",                  "{\"ab\":1,}",               false},
+        {"{\"propertyNames\":{\"maxLength\":2}}",                  "{\"ab\":1,\"c\":2}",        true },
+    };
+    schema_check(rows, countof(rows));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_undeclared),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
