@@ -28,7 +28,9 @@ static const struct word {
     {"writeOnly", NOTE, 0},
     {"contentMediaType", NOTE, 0},
     {"contentEncoding", NOTE, 0},
-    {"propertyOrdering", NOTE, 0}, /* Gemini's, which gptel sends */
+    {"contentSchema", NOTE, 0},
+    {"discriminator", NOTE, 0},
+    {"propertyOrdering", NOTE, 0},
     {"$ref", JOIN, 0},
     {"allOf", JOIN, 0},
     {"anyOf", JOIN, 0},
@@ -142,8 +144,11 @@ uint32_t view_count(struct schema *c, const struct view *v, const char *word,
     if (w != NULL && !json_int(w, 0, GRAMMAR_REPEAT_MAX, &n)) {
         bool large = json_type(w) == JSON_NUMBER &&
                      json_num(w) > (double)GRAMMAR_REPEAT_MAX;
-        schema_deny(c, large ? ERR_TOO_BIG : ERR_INVALID, word,
-                    large ? "larger than the limit" : "is no count");
+        n = GRAMMAR_REPEAT_MAX;
+        if (!large || absent != BUILD_ANY) {
+            schema_deny(c, large ? ERR_TOO_BIG : ERR_INVALID, word,
+                        large ? "larger than the limit" : "is no count");
+        }
     }
     return (uint32_t)n;
 }

@@ -88,7 +88,8 @@ const struct json *schema_target(struct schema *c, const struct json *s,
  * error. */
 const struct json *view_get(struct schema *c, const struct view *v,
                             const char *word);
-/* It as a count, or `absent`. */
+/* It as a count, or `absent`. With BUILD_ANY for that the word is an upper
+ * bound: beyond GRAMMAR_REPEAT_MAX it counts as that, which allows less. */
 uint32_t view_count(struct schema *c, const struct view *v, const char *word,
                     uint32_t absent);
 /* The part that has a word; NULL: none. */

@@ -29,10 +29,38 @@ static void test_undeclared(void **state)
     schema_check(rows, countof(rows));
 }
 
+/* pydantic's unions, Gemini's and gptel's objects. */
+static void test_descriptions(void **state)
+{
+    (void)state;
+    static const struct schema_row rows[] = {
+        {"{\"discriminator\":{\"propertyName\":\"k\",\"mapping\":{\"a\":"
+         "\"#/$defs/a\"}},\"oneOf\":[{\"type\":\"null\"},{\"const\":1}]}", "1",                 true},
+        {"{\"type\":\"object\",\"properties\":{\"b\":{\"const\":1},\"a\":{"
+         "\"const\":2}},\"propertyOrdering\":[\"b\",\"a\"]}",              "{\"b\":1,\"a\":2}", true},
+        {"{\"type\":\"string\",\"contentMediaType\":\"application/json\","
+         "\"contentSchema\":{\"type\":\"object\"}}",                       "\"{}\"",            true},
+    };
+    schema_check(rows, countof(rows));
+}
+
+/* Claude Code has a maxLength of 524288 in a tool. */
+static void test_large_bounds(void **state)
+{
+    (void)state;
+    static const struct schema_row rows[] = {
+        {"{\"maxLength\":524288}",                "\"ab\"", true },
+        {"{\"maxLength\":1e300,\"minLength\":1}", "\"\"",   false},
+    };
+    schema_check(rows, countof(rows));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_undeclared),
+        cmocka_unit_test(test_descriptions),
+        cmocka_unit_test(test_large_bounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -491,7 +491,7 @@ static void test_refused(void **state)
          ERR_INVALID},
         {"{\"minLength\":3,\"maxLength\":2}", "more than maxLength",
          ERR_INVALID},
-        {"{\"maxLength\":10000000}", "larger than the limit", ERR_TOO_BIG},
+        {"{\"minLength\":10000000}", "larger than the limit", ERR_TOO_BIG},
         {"{\"minItems\":-1}", "is no count", ERR_INVALID},
         {"{\"properties\":{\"a\":false},\"required\":[\"a\"]}",
          "is required, but", ERR_INVALID},
