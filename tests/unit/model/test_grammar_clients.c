@@ -55,12 +55,36 @@ static void test_large_bounds(void **state)
     schema_check(rows, countof(rows));
 }
 
+/* No calendar of Python, and so no client of pydantic's, has a year 0. */
+static void test_years(void **state)
+{
+    (void)state;
+#define IS_DATE "{\"format\":\"date\"}"
+    static const struct schema_row rows[] = {
+        {IS_DATE,                      "\"0000-02-23\"",           false},
+        {IS_DATE,                      "\"0000-02-29\"",           false},
+        {IS_DATE,                      "\"0001-01-01\"",           true },
+        {IS_DATE,                      "\"0010-01-01\"",           true },
+        {IS_DATE,                      "\"0100-01-01\"",           true },
+        {IS_DATE,                      "\"1000-12-31\"",           true },
+        {IS_DATE,                      "\"0400-02-29\"",           true },
+        {IS_DATE,                      "\"0100-02-29\"",           false},
+        {IS_DATE,                      "\"2000-02-29\"",           true },
+        {IS_DATE,                      "\"2024-02-29\"",           true },
+        {IS_DATE,                      "\"2023-02-29\"",           false},
+        {IS_DATE,                      "\"9999-12-31\"",           true },
+        {"{\"format\":\"date-time\"}", "\"0000-02-16T21:11:34Z\"", false},
+    };
+    schema_check(rows, countof(rows));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_undeclared),
         cmocka_unit_test(test_descriptions),
         cmocka_unit_test(test_large_bounds),
+        cmocka_unit_test(test_years),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
