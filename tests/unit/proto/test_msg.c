@@ -532,17 +532,17 @@ static void test_step_done(void **state)
     assert_same_done(&out.rows[1], &rows[1]);
     msg_step_done_fini(&out);
     REFUSES(msg_step_done_get, struct msg_step_done, &b, &e);
+    msg_row_done_fini(&rows[1]);
     rows[0].n_forced = 0;
     rows[1].n_forced = 1;
     buf_clear(&b);
     msg_step_done_put(&b, &in);
-    b.p[b.n - 5] = ENGINE_DRAFTS_MAX + 1; /* more than there can be */
+    b.p[b.n - 9] = ENGINE_DRAFTS_MAX + 1; /* more than there can be */
     assert_int_equal(msg_step_done_get(b.p, b.n, &out, &e), ERR_FRAME);
     rows[0].tokens[1].top[0].logprob = NAN;
     buf_clear(&b);
     msg_step_done_put(&b, &in);
     assert_int_equal(msg_step_done_get(b.p, b.n, &out, &e), ERR_FRAME);
-    msg_row_done_fini(&rows[1]);
     buf_fini(&b);
 }
 
