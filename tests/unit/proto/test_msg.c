@@ -461,6 +461,7 @@ static void assert_same_done(const struct msg_row_done *a,
     assert_int_equal(a->error, b->error);
     assert_int_equal(a->n_accepted, b->n_accepted);
     assert_int_equal(a->length, b->length);
+    assert_true(a->mu == b->mu);
     assert_int_equal(a->n_tokens, b->n_tokens);
     for (uint32_t i = 0; i < b->n_tokens; i++) {
         assert_int_equal(a->tokens[i].n_top, b->tokens[i].n_top);
@@ -477,7 +478,7 @@ static void test_step_done(void **state)
     struct buf b;
     struct err e;
     struct msg_row_done rows[2] = {
-        {.seq = 1, .n_tokens = 2, .n_accepted = 1, .length = 9},
+        {.seq = 1, .n_tokens = 2, .n_accepted = 1, .length = 9, .mu = 2.5f},
         {.seq = 2,        .error = ERR_CONTEXT,              .length = 4 },
     };
     rows[0].tokens[0] = (struct msg_token){.id = 4, .logprob = -0.5f};
