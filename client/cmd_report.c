@@ -1,15 +1,11 @@
 /* cmd_report.c - one HTML page about a model, and the program that shows it. */
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/file.h"
+#include "client/browser.h"
 #include "client/model_call.h"
 #include "client/report.h"
-#include "client/run.h"
 
 enum { O_OUT, O_NO_OPEN };
 static const struct opt opts[] = {
@@ -44,42 +40,6 @@ static int default_path(const char *name, char out[1024], struct err *e)
     RETERR(file_mkdirs(dir, 0700, e));
     (void)snprintf(out, 1024, "%s/%.100s.html", dir, name);
     return 0;
-}
-
-/* --- showing --- */
-
-/* Is there somebody who would see a window? */
-static bool has_display(const struct client *c)
-{
-    if (!c->term.out_tty) {
-        return false;
-    }
-#ifdef __APPLE__
-    return true;
-#else
-    const char *x = getenv("DISPLAY");
-    const char *w = getenv("WAYLAND_DISPLAY");
-    return (x != NULL && x[0] != '\0') || (w != NULL && w[0] != '\0');
-#endif
-}
-
-/* The system's opener gives the file to a browser and ends, or becomes it: it
- * is not waited for. */
-static int open_page(const char *path, struct err *e)
-{
-#ifdef __APPLE__
-    const char *const argv[] = {"open", path, NULL};
-#else
-    const char *const argv[] = {"xdg-open", path, NULL};
-#endif
-    pid_t pid = 0;
-    int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
-    if (null < 0) {
-        return err_errno(e, errno, "/dev/null");
-    }
-    int rc = run_start(argv, null, &pid, e);
-    (void)close(null);
-    return rc;
 }
 
 /* --- making --- */
@@ -149,8 +109,8 @@ static int run(struct client *c, const struct args *a)
     r = (struct report){of[0], of[1], of[2], made};
     CHECK(write_page(&r, path, &e));
     tell(c, path);
-    if (!a->opt[O_NO_OPEN].set && has_display(c) &&
-        open_page(path, &e) < 0) { /* the page is there */
+    if (!a->opt[O_NO_OPEN].set && browser_has_display(c) &&
+        browser_open(path, &e) < 0) { /* the page is there */
         (void)fprintf(stderr, "not opened: %s\n", e.msg);
     }
 out:

@@ -47,14 +47,15 @@ static void stage(const struct json *m, char out[48])
     (void)snprintf(out, 48, "%.24s%s", ask_str(m, "stage"), percent);
 }
 
-static void show(const struct client *c, const struct json *m)
+/* wide: of the column of names. */
+static void show(const struct client *c, const struct json *m, int wide)
 {
     const struct json *x = json_get(m, "engine");
     const char *name = ask_str(m, "name");
     char bytes[16], resident[16], until[24], progress[48], warm[24];
 
     show_text(c, name);
-    for (int i = (int)strlen(name); i < 24; i++) {
+    for (int i = (int)strlen(name); i < wide; i++) {
         (void)putchar(' ');
     }
     (void)putchar(' ');
@@ -80,25 +81,35 @@ static void show(const struct client *c, const struct json *m)
            json_num(json_get(x, "waiting")), until);
 }
 
+/* Whether it has an engine, or will. */
+static bool is_here(const struct json *m)
+{
+    return json_type(json_get(m, "engine")) == JSON_OBJECT ||
+           json_type(json_get(m, "stage")) == JSON_STRING;
+}
+
 void engines_show(const struct client *c, const struct json *status)
 {
-    bool any = false;
-    for (const struct json *m = json_first(json_get(status, "models"));
-         m != NULL; m = json_next(m)) {
-        bool here = json_type(json_get(m, "engine")) == JSON_OBJECT ||
-                    json_type(json_get(m, "stage")) == JSON_STRING;
-        if (here && !any) {
-            any = true;
-            printf("%s%-24s %-9s %8s %8s %8s %4s %7s %5s  %s%s\n",
-                   color_out(&c->term, COLOR_BOLD), "MODEL", "STATE", "PID",
-                   "MEMORY", "RESIDENT", "RUN", "WARM", "QUEUE", "LEAVES",
-                   color_out(&c->term, COLOR_OFF));
-        }
-        if (here) {
-            show(c, m);
+    const struct json *first = json_first(json_get(status, "models"));
+    int wide = 0; /* 0: none is here */
+    for (const struct json *m = first; m != NULL; m = json_next(m)) {
+        int n = (int)strlen(ask_str(m, "name"));
+        if (is_here(m)) {
+            wide = n > wide ? n : wide;
+            wide = wide > 24 ? wide : 24;
         }
     }
-    if (!any) {
+    if (wide == 0) {
         printf("no model is loaded\n");
+        return;
+    }
+    printf("%s%-*s %-9s %8s %8s %8s %4s %7s %5s  %s%s\n",
+           color_out(&c->term, COLOR_BOLD), wide, "MODEL", "STATE", "PID",
+           "MEMORY", "RESIDENT", "RUN", "WARM", "QUEUE", "LEAVES",
+           color_out(&c->term, COLOR_OFF));
+    for (const struct json *m = first; m != NULL; m = json_next(m)) {
+        if (is_here(m)) {
+            show(c, m, wide);
+        }
     }
 }

@@ -28,6 +28,8 @@ enum frame_type {
     FRAME_STATE_SAVE,
     FRAME_STATE_LOAD,
     FRAME_UNLOAD,
+    FRAME_GRAMMAR,      /* msg_grammar */
+    FRAME_GRAMMAR_DROP, /* the same without a text */
     /* engine -> serve */
     FRAME_READY = 32,
     FRAME_STEP_DONE,

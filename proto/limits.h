@@ -91,6 +91,11 @@
 /* --- what an answer consists of --- */
 #define REPLY_HELD_MAX KIB(16) /* of what may be a call: its head, or a value without quotes */
 #define REPLY_NAME_MAX 256u    /* bytes; of a tool (OpenAI: 64), a parameter, a number */
+#define REPLY_ROWS_MAX 8u     /* marks of a form, and of thoughts */
+/* Of a tool's schema in a constraint, which has levels of its own, up to
+ * JSON_DEPTH_MAX; and where parameters are held one by one. */
+#define REPLY_SCHEMA_DEPTH_MAX 18u
+#define REPLY_PARAM_DEPTH_MAX  10u
 #define REPLY_ARGS_MAX MIB(1)  /* of a call; longer ones are never found whole */
 #define TEXT_MARKS_MAX 16u     /* control tokens that are text to the parser */
 
@@ -121,6 +126,10 @@
 #define GRAMMAR_PATH_MAX   256u  /* bytes of a path in a schema, for errors */
 #define GRAMMAR_PARTS_MAX  32u   /* schemas that hold at once (allOf) */
 #define GRAMMAR_REFS_MAX   4096u /* different references of a schema */
+#define GRAMMAR_TEXT_MAX   MIB(1) /* of a constraint: schemas of all tools */
+#define GRAMMAR_FORMS_MAX  4096u  /* in one constraint, with strings to look for */
+#define GRAMMAR_FORMS_DEPTH_MAX 24 /* forms in each other: they recurse */
+#define GRAMMAR_FIND_MAX   KIB(4) /* bytes of strings that are looked for at once */
 #define MATCH_HEADS_MAX    8192u /* places in a grammar where a text may stand */
 #define MATCH_STACK_MAX    512u  /* rules in each other; readers take 32 levels */
 #define MATCH_STACKS_MAX   (1u << 18)
@@ -128,6 +137,10 @@
 #define MATCH_BYTES_MAX    MIB(32) /* of them */
 #define MATCH_PLAIN_MAX    40u /* characters that are looked ahead at once */
 #define MATCH_PLAIN_MIN    20u /* fewer are looked at anew: most tokens are shorter */
+#define CONSTRAINT_BYTES_MAX KIB(320) /* text that goes to the engine: a grammar
+                                     and what stands around it */
+#define CONSTRAINTS_IDLE 8u /* kept of those that no stream has */
+#define FORCED_BYTES_MAX 512u /* text that is looked ahead */
 #define MASK_CACHE_MAX     MIB(16) /* 850 masks of 151,936 tokens */
 
 /* --- JSON (cJSON takes up to 40 times the memory of its input) --- */
@@ -230,6 +243,8 @@
 #define HTTP_AHEAD_MAX       KIB(64) /* pipelined bytes kept during a reply */
 #define HTTP_LINGER_MS       1000u   /* to read and drop after a refusal */
 #define HTTP_LINGER_BYTES    MIB(8)  /* of that: clients that send all before they read see the answer */
+#define HTTP_EXTRA_MAX       1024u   /* bytes of a reply's own headers */
+#define HTTP_PAGE_MAX        KIB(96) /* the page of GET / */
 #define HTTP_REPLY_MAX       MIB(64) /* bytes queued on one connection */
 #define HTTP_QUEUED_MAX      MIB(256) /* of large whole answers, one socket's */
 #define HTTP_BODIES_MAX      MIB(256) /* request bodies of all connections */

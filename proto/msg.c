@@ -13,10 +13,10 @@
 #include <stddef.h>
 #include <string.h>
 
-#define ROW_BYTES   142u /* a msg_row without its arrays */
+#define ROW_BYTES   146u /* a msg_row without its arrays */
 #define TOKEN_BYTES 9u  /* id, logprob, n_top */
 #define PAIR_BYTES  8u  /* id and logprob, id and bias */
-#define DONE_BYTES  21u /* msg_row_done without tokens */
+#define DONE_BYTES  22u /* msg_row_done without tokens */
 
 /* A step of as many streams as there may be has room for their arrays. */
 static_assert(STREAMS_MAX * (DRY_BREAKS_MAX * 4 + ENGINE_BIAS_MAX * 8) <=
@@ -284,6 +284,32 @@ int msg_seq_get(const void *p, size_t n, struct msg_seq *ret, struct err *e)
     return rc;
 }
 
+/* --- grammar --- */
+
+void msg_grammar_put(struct buf *b, const struct msg_grammar *m)
+{
+    must(m->id != 0 && m->n <= CONSTRAINT_BYTES_MAX);
+    buf_u32(b, m->id);
+    buf_put(b, m->text, m->n);
+}
+
+int msg_grammar_get(const void *p, size_t n, struct msg_grammar *ret,
+                    struct err *e)
+{
+    struct cur c = cur_of(p, n);
+    struct msg_grammar m = {.id = cur_u32(&c)};
+    if (c.bad || m.id == 0) {
+        return bad(e, "grammar", "id");
+    }
+    m.n = left(&c);
+    m.text = (const char *)p + (n - m.n);
+    if (m.n > CONSTRAINT_BYTES_MAX) {
+        return bad(e, "grammar", "text");
+    }
+    *ret = m;
+    return 0;
+}
+
 /* --- step --- */
 
 static void put_sampling(struct buf *b, const struct msg_sampling *s)
@@ -482,6 +508,7 @@ void msg_step_put(struct buf *b, const struct msg_step *m)
         buf_u8(b, r->sample);
         buf_u32(b, r->out_index);
         buf_u32(b, r->n_prompt);
+        buf_u32(b, r->grammar);
         put_sampling(b, &r->sampling);
     }
 }
@@ -518,6 +545,7 @@ static int get_row(struct cur *c, struct msg_row *r, struct err *e)
     r->sample = get_bool(c);
     r->out_index = cur_u32(c);
     r->n_prompt = cur_u32(c);
+    r->grammar = cur_u32(c);
     if (r->n_drafts > 0 && !r->sample) {
         return bad(e, "step", "drafts without sample");
     }
@@ -602,6 +630,27 @@ static int get_token(struct cur *c, struct msg_token *t, struct err *e)
     return nan ? bad(e, "step_done", "logprob") : 0;
 }
 
+static void put_forced(struct buf *b, const struct msg_row_done *r)
+{
+    must(r->n_forced <= countof(r->forced));
+    buf_u8(b, (uint8_t)r->n_forced);
+    for (uint32_t i = 0; i < r->n_forced; i++) {
+        put_i32(b, r->forced[i]);
+    }
+}
+
+static int get_forced(struct cur *c, struct msg_row_done *r, struct err *e)
+{
+    r->n_forced = cur_u8(c);
+    if (r->n_forced > countof(r->forced) || r->n_forced > left(c) / 4) {
+        return bad(e, "step_done", "n_forced");
+    }
+    for (uint32_t i = 0; i < r->n_forced; i++) {
+        r->forced[i] = get_i32(c);
+    }
+    return 0;
+}
+
 void msg_step_done_put(struct buf *b, const struct msg_step_done *m)
 {
     buf_u32(b, m->us_embed);
@@ -623,6 +672,7 @@ void msg_step_done_put(struct buf *b, const struct msg_step_done *m)
         buf_u32(b, r->n_accepted);
         buf_u32(b, r->length);
         buf_f32(b, r->mu);
+        put_forced(b, r);
     }
 }
 
@@ -650,7 +700,10 @@ static int get_row_done(struct cur *c, struct msg_row_done *r, struct err *e)
     if (r->n_accepted > r->n_tokens) {
         return bad(e, "step_done", "n_accepted");
     }
-    return r->error > 0 ? bad(e, "step_done", "error") : 0;
+    if (r->error > 0) {
+        return bad(e, "step_done", "error");
+    }
+    return get_forced(c, r, e);
 }
 
 int msg_step_done_get(const void *p, size_t n, struct msg_step_done *ret,

@@ -148,6 +148,15 @@ struct msg_seq {
     uint32_t n;    /* truncate, fork; open: engine_seq_expect */
 };
 
+/* FRAME_GRAMMAR: from now on rows may name this grammar by its id. Answer: OK,
+ * also where the text is no grammar: then the rows fail that name it.
+ * FRAME_GRAMMAR_DROP: no row will name it any more. Answer: OK. */
+struct msg_grammar {
+    uint32_t id;      /* chosen by serve, unique, not 0 */
+    const char *text; /* as grammar_from_text takes it; decoded: borrowed */
+    size_t n;
+};
+
 /* One sequence's part of a step: `n_tokens` tokens from `position` on (which
  * must be the sequence's length). When `sample`, a token is drawn after the
  * last row; drafts follow the last token and are verified: accepted drafts
@@ -161,8 +170,9 @@ struct msg_row {
     int32_t drafts[ENGINE_DRAFTS_MAX];
     bool sample;
     uint32_t out_index; /* output tokens drawn before: the random counter */
-    uint32_t n_prompt;  /* tokens of the sequence that are prompt (penalties
-                           count all tokens; kept for reports) */
+    uint32_t n_prompt;  /* tokens of the sequence that are prompt: a grammar
+                           is about those behind (penalties count all) */
+    uint32_t grammar;   /* its id; 0: none */
     struct msg_sampling sampling;
 };
 
@@ -194,6 +204,10 @@ struct msg_row_done {
     uint32_t n_accepted;
     uint32_t length; /* of the sequence now */
     float mu;        /* msg_sampling.mu behind the last token drawn */
+    /* With a grammar: tokens of which the next ones are likely to be, since no
+     * other text can follow: drafts. */
+    uint32_t n_forced;
+    int32_t forced[ENGINE_DRAFTS_MAX];
 };
 
 /* Set r to "nothing drawn". `tokens` (3 KiB) is not cleared: n_tokens says how
@@ -206,6 +220,7 @@ static inline void msg_row_done_init(struct msg_row_done *r, uint32_t seq)
     r->n_accepted = 0;
     r->length = 0;
     r->mu = 0;
+    r->n_forced = 0;
 }
 
 /* FRAME_STEP_DONE; times in microseconds */
@@ -273,6 +288,9 @@ CHECKED int msg_ready_get(const void *p, size_t n, struct msg_ready *ret,
 void msg_seq_put(struct buf *b, const struct msg_seq *m);
 CHECKED int msg_seq_get(const void *p, size_t n, struct msg_seq *ret,
                         struct err *e);
+void msg_grammar_put(struct buf *b, const struct msg_grammar *m);
+CHECKED int msg_grammar_get(const void *p, size_t n, struct msg_grammar *ret,
+                            struct err *e);
 void msg_step_put(struct buf *b, const struct msg_step *m);
 CHECKED int msg_step_get(const void *p, size_t n, struct msg_step *ret,
                          struct err *e);

@@ -3,12 +3,12 @@ import gguf
 
 
 def copy(source, out, tensor, more=None, **options):
-    """`out` with the metadata of `source` and tensor(t), the arguments of add_tensor, for each of its tensors. more: further
-    keys, of whole numbers."""
+    """`out` with the metadata of `source` and tensor(t), the arguments of add_tensor, for each of its tensors. more: keys that
+    it has in place of those, or besides, of whole numbers."""
     reader = gguf.GGUFReader(str(source))
     w = gguf.GGUFWriter(str(out), reader.fields["general.architecture"].contents(), **options)
     for f in reader.fields.values():
-        if not f.name.startswith("GGUF.") and f.name != "general.architecture":
+        if not f.name.startswith("GGUF.") and f.name not in ("general.architecture", *(more or {})):
             w.add_key_value(f.name, f.contents(), f.types[0], sub_type=f.types[-1] if len(f.types) > 1 else None)
     for key, value in (more or {}).items():
         w.add_uint32(key, value)

@@ -42,8 +42,11 @@ static const char *const tiers[] = {"auto", "standard_only", NULL};
 static const struct field output[] = {
     {"output_config.effort", set_effort, "string",
      .doc = "For the chat template, where it knows reasoning_effort."},
-    {"output_config.format", only_absent, "null",
-     .doc = "Not here: only text."},
+    {"output_config.format", set_format, "object",
+     .more = "'properties': {'type': {'const': 'json_schema'}, 'schema': "
+             "{'type': 'object'}}, 'required': ['type']",
+     .doc = "json_schema: the answer is JSON that is valid by the schema. "
+            "Words of it that cannot be kept are refused by name."},
     {.name = NULL},
 };
 
@@ -74,11 +77,14 @@ static const struct field prompt[] = {
      .doc = "What the model may use, shown to it by its chat template; 400 "
             "where that shows none, and for the service's own tools."},
     {"tool_choice", set_tool_choice_object, "object",
-     .more = "'properties': {'type': {'enum': ['auto', 'none']}, "
+     .more = "'properties': {'type': {'enum': ['auto', 'none', 'any', "
+             "'tool']}, 'name': {'type': 'string'}, "
              "'disable_parallel_tool_use': {'type': ['boolean', 'null']}}",
-     .doc = "auto: the model decides; none: it is not shown the tools. With "
+     .doc = "auto: the model decides; none: it is not shown the tools; any: "
+            "the answer calls at least one; tool: the one of this name. With "
             "disable_parallel_tool_use the answer ends after its first call. "
-            "A call cannot be forced."},
+            "Inputs of a call that is required, and of strict tools, are valid "
+            "by the tool's schema."},
     {"thinking", set_thinking, "object",
      .more = "'required': ['type'], 'properties': {'type': {'enum': "
              "['enabled', 'disabled', 'adaptive']}, 'budget_tokens': {'type': "

@@ -56,7 +56,8 @@
        HTTP_CHAT_BODY_MAX, ANTHROPIC, "How many tokens a conversation is",     \
        &anthropic_count_fields)                                                \
     XX(GET, "/", api_ollama_root, 0, OLLAMA,                                   \
-       "What clients look for before they ask", NULL)                          \
+       "What clients look for before they ask; for browsers a page to look at", \
+       NULL)                                                                   \
     XX(GET, "/api/version", api_ollama_version, 0, OLLAMA,                     \
        "The version of Ollama whose API this is", NULL)                        \
     XX(GET, "/api/tags", api_ollama_tags, 0, OLLAMA, "The models", NULL)       \
@@ -136,6 +137,8 @@
        "Cancel a job", NULL)                                                   \
     XX(GET, "/aned/v1/jobs/{id}/events", api_job_events, 0, ANED,              \
        "Follow a job", NULL)                                                   \
+    XX(GET, "/aned/v1/streams", api_streams_list, 0, ANED,                     \
+       "The streams that run or wait, of all models", NULL)                    \
     XX(GET, "/aned/v1/streams/{id}", api_stream, 0, ANED,                      \
        "Go on with a resumable stream", NULL)                                  \
     XX(DEL, "/aned/v1/streams/{id}", api_stream_cancel, 0, ANED,               \

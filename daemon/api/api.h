@@ -89,6 +89,10 @@ void api_list_models(struct http_req *r, const char *key, struct json *members,
 CHECKED int api_keep_alive(const struct json *v, int64_t *ret_ms,
                            struct err *e);
 
+/* page.c: the page for browsers, to a request that http_wants_page */
+void api_page(struct http_req *r);
+/* native_streams.c */
+void api_streams_list(struct http_req *r, const struct http_args *a);
 /* native.c */
 void api_jobs_create(struct http_req *r, const struct http_args *a);
 void api_jobs_list(struct http_req *r, const struct http_args *a);

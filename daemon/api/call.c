@@ -323,6 +323,10 @@ static struct api_error error_of(const struct call *c, int code,
     if (code == ERR_UNSUPPORTED && c->p.req.tools.n > 0) {
         x.param = "tools"; /* by the template, which was not read before */
     }
+    if (c->gen != NULL && gen_blamed(c->gen) != NULL) {
+        x.param = gen_blamed(c->gen);
+        return x;
+    }
     if (code == ERR_UNSUPPORTED && c->p.req.kind == GEN_FIM) {
         x.param = c->d->gap_field; /* by the vocabulary, likewise */
     }

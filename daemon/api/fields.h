@@ -48,8 +48,15 @@ field_fn only_empty;      /* "" or [] */
 field_fn only_no_members; /* {} */
 field_fn only_word;       /* one of f->words, or an array of them */
 
+/* --- fields_answer.c: what the answer has to look like --- */
+field_fn set_response_format; /* OpenAI's, llama-server's: {"type", ..} */
+field_fn set_format; /* {"type", "schema"}: of /v1/responses, Anthropic's */
+field_fn set_ollama_format; /* "json" or a schema */
+field_fn set_grammar;       /* GBNF; "" is none */
+field_fn set_json_schema;   /* a schema; {} is none */
+
 /* --- fields_tools.c: tools, and what a model thinks --- */
-field_fn set_tool_choice;        /* OpenAI's: none, auto */
+field_fn set_tool_choice;        /* OpenAI's: none, auto, required, or one */
 field_fn set_tool_choice_object; /* Anthropic's: {"type": "auto"} */
 field_fn set_parallel;           /* parallel_tool_calls */
 field_fn set_kwargs;             /* chat_template_kwargs */

@@ -126,12 +126,13 @@ const struct field fields_tuning[] = {
     {"lora", only_empty, "array",
      .more = "'maxItems': 0",
      .doc = "Only empty: adapters are part of a conversion."},
-    {"grammar", only_empty, "string",
-     .more = "'maxLength': 0",
-     .doc = "Only empty."},
-    {"json_schema", only_no_members, "object",
-     .more = "'maxProperties': 0",
-     .doc = "Only empty."},
+    {"grammar", set_grammar, "string",
+     .more = "'maxLength': 262144",
+     .doc = "GBNF, as llama.cpp has it: the answer matches its rule root. Empty "
+            "is none."},
+    {"json_schema", set_json_schema, "object",
+     .doc = "The answer is JSON that is valid by this schema. Words of it that "
+            "cannot be kept are refused by name. Empty is none."},
     {.name = NULL},
 };
 

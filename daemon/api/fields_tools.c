@@ -5,17 +5,46 @@
 
 #include "api/fields.h"
 
-#define NOT_FORCED "a call cannot be forced here"
+/* At least one call; of the tool `name`, where that is not NULL. */
+static int force(struct params *p, const struct field *f, const char *name,
+                 struct err *e)
+{
+    p->req.want.call = true;
+    p->req.want.name = name != NULL ? arena_str(p->a, name) : NULL;
+    return name == NULL || p->req.want.name != NULL ? 0 : field_full(f, e);
+}
+
+/* OpenAI's two spellings of one tool. */
+static int force_named(struct params *p, const struct field *f,
+                       const struct json *v, struct err *e)
+{
+    const char *type = json_str(json_get(v, "type"));
+    const struct json *of = json_get(v, "function");
+    const char *name = json_str(json_get(of != NULL ? of : v, "name"));
+    if (type == NULL || strcmp(type, "function") != 0) {
+        return field_unsupported(
+            f, e, "only none, auto, required, or {\"type\": \"function\"}");
+    }
+    return name != NULL ? force(p, f, name, e)
+                        : field_want(f, e, "an object with the function's name");
+}
 
 int set_tool_choice(struct params *p, const struct field *f,
                     const struct json *v, struct err *e)
 {
     const char *s = json_str(v);
-    if (s == NULL && json_type(v) != JSON_OBJECT) {
+    if (json_type(v) == JSON_OBJECT) {
+        return force_named(p, f, v, e);
+    }
+    if (s == NULL) {
         return field_want(f, e, "a string or an object");
     }
-    if (s == NULL || (strcmp(s, "none") != 0 && strcmp(s, "auto") != 0)) {
-        return field_unsupported(f, e, "only none or auto: " NOT_FORCED);
+    if (strcmp(s, "required") == 0) {
+        return force(p, f, NULL, e);
+    }
+    if (strcmp(s, "none") != 0 && strcmp(s, "auto") != 0) {
+        return field_unsupported(
+            f, e, "only none, auto, required, or an object with a function");
     }
     p->no_tools = s[0] == 'n';
     return 0;
@@ -25,19 +54,28 @@ int set_tool_choice_object(struct params *p, const struct field *f,
                            const struct json *v, struct err *e)
 {
     const char *type = json_str(json_get(v, "type"));
+    const char *name = json_str(json_get(v, "name"));
     const struct json *one = json_get(v, "disable_parallel_tool_use");
     if (type == NULL) {
         return field_want(f, e, "an object with a type");
-    }
-    if (strcmp(type, "auto") != 0 && strcmp(type, "none") != 0) {
-        return field_unsupported(f, e, "only auto or none: " NOT_FORCED);
     }
     if (one != NULL && json_type(one) != JSON_BOOL &&
         json_type(one) != JSON_NULL) {
         return field_want(f, e, "{type, disable_parallel_tool_use: a boolean}");
     }
-    p->no_tools = type[0] == 'n';
     p->one_call = one != NULL && json_bool(one);
+    if (strcmp(type, "any") == 0) {
+        return force(p, f, NULL, e);
+    }
+    if (strcmp(type, "tool") == 0) {
+        return name != NULL
+                   ? force(p, f, name, e)
+                   : field_want(f, e, "an object with the tool's name");
+    }
+    if (strcmp(type, "auto") != 0 && strcmp(type, "none") != 0) {
+        return field_unsupported(f, e, "only auto, none, any or tool");
+    }
+    p->no_tools = type[0] == 'n';
     return 0;
 }
 

@@ -468,6 +468,7 @@ static void put_counters(struct json *o, const struct stats *t)
     json_add_int(x, "drafted_tokens", (int64_t)t->drafted_tokens);
     json_add_int(x, "accepted_tokens", (int64_t)t->accepted_tokens);
     json_add_int(x, "steps", (int64_t)t->steps);
+    json_add_int(x, "step_us", (int64_t)(t->step.sum * 1e6));
 }
 
 static int64_t connections(const struct server *s)

@@ -111,9 +111,10 @@ static const struct field common[] = {
      .doc = "How long the model stays in memory after this: seconds, or a "
             "duration such as \"10m\"; a negative one: for ever; 0 without a "
             "prompt unloads it now."},
-    {"format", only_empty, "string",
-     .more = "'maxLength': 0",
-     .doc = "Only empty: text."},
+    {"format", set_ollama_format, "string|object",
+     .doc = "\"json\": any JSON object; a schema: JSON that is valid by it. "
+            "Words of it that cannot be kept are refused by name. Empty: "
+            "text."},
     {"think", set_think, "boolean|string",
      .doc = "true, false, or low, medium or high: for the chat template, where "
             "it knows enable_thinking, thinking or reasoning_effort. What a "

@@ -15,7 +15,12 @@ void api_ollama_root(struct http_req *r, const struct http_args *a)
 {
     static const char text[] = "Ollama is running";
     (void)a;
-    http_reply(r, 200, "text/plain; charset=utf-8", text, sizeof(text) - 1);
+    if (http_wants_page(r)) {
+        api_page(r);
+        return;
+    }
+    http_reply_with(r, 200, "text/plain; charset=utf-8", "Vary: Accept\r\n",
+                    text, sizeof(text) - 1);
 }
 
 void api_ollama_version(struct http_req *r, const struct http_args *a)

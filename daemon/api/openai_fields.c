@@ -86,16 +86,6 @@ int openai_set_tier(struct params *p, const struct field *f,
     return field_want(f, e, "one of auto, default, flex, priority");
 }
 
-static int only_text(struct params *p, const struct field *f,
-                     const struct json *v, struct err *e)
-{
-    const char *s = json_str(json_get(v, "type"));
-    (void)p;
-    return s != NULL && strcmp(s, "text") == 0 && json_count(v) == 1
-               ? 0
-               : field_unsupported(f, e, "only {\"type\": \"text\"}");
-}
-
 /* OpenAI's first form of tools. */
 static int only_no_functions(struct params *p, const struct field *f,
                              const struct json *v, struct err *e)
@@ -277,18 +267,26 @@ static const struct field chat[] = {
              "'properties': {'name': {'type': 'string', 'minLength': 1, "
              "'maxLength': 256}, 'description': {'type': ['string', 'null']}, "
              "'parameters': {'type': ['object', 'null']}, 'strict': {'type': "
-             "['boolean', 'null'], 'description': 'Taken, without effect: "
-             "arguments are what the model writes.'}}}}}",
+             "['boolean', 'null'], 'description': 'Arguments are valid by "
+             "the schema.'}}}}}",
      .doc = "Functions that the model may call, shown to it by its chat "
             "template; 400 where that shows none."},
-    {"tool_choice", set_tool_choice, NULL,
-     .more = "'enum': ['none', 'auto', null]",
-     .doc = "auto: the model decides; none: it is not shown the tools. A call "
-            "cannot be forced."},
-    {"response_format", only_text, "object",
-     .more = "'properties': {'type': {'const': 'text'}}, 'required': ['type'], "
-             "'additionalProperties': false",
-     .doc = "Only text."},
+    {"tool_choice", set_tool_choice, "string|object",
+     .more = "'oneOf': [{'enum': ['none', 'auto', 'required', null]}, {'type': "
+             "'object', 'required': ['type'], 'properties': {'type': {'const': "
+             "'function'}, 'function': {'type': 'object', 'required': "
+             "['name'], 'properties': {'name': {'type': 'string'}}}}}]",
+     .doc = "auto: the model decides; none: it is not shown the tools; "
+            "required: the answer calls at least one; a function: it calls "
+            "that one. Arguments of a call that is required, and of strict "
+            "tools, are valid by the tool's schema."},
+    {"response_format", set_response_format, "object",
+     .more = "'properties': {'type': {'enum': ['text', 'json_object', "
+             "'json_schema']}, 'json_schema': {'type': 'object', 'properties': "
+             "{'schema': {'type': 'object'}}}}, 'required': ['type']",
+     .doc = "json_object: any JSON object; json_schema: JSON that is valid by "
+            "the schema. Words of it that cannot be kept are refused by name. "
+            "Thoughts before the answer stay free."},
     {"parallel_tool_calls", set_parallel, "boolean",
      .more = "'default': true",
      .doc = "false: the answer ends after its first call."},

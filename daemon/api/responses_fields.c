@@ -6,16 +6,6 @@
 #include "api/openai.h"
 #include "api/responses.h"
 
-static int only_text(struct params *p, const struct field *f,
-                     const struct json *v, struct err *e)
-{
-    const char *s = json_str(json_get(v, "type"));
-    (void)p;
-    return s != NULL && strcmp(s, "text") == 0
-               ? 0
-               : field_unsupported(f, e, "only {\"type\": \"text\"}");
-}
-
 static int take_array(struct params *p, const struct field *f,
                       const struct json *v, struct err *e)
 {
@@ -51,9 +41,12 @@ static const char *const includes[] = {
 /* clang-format off */
 
 static const struct field format[] = {
-    {"text.format", only_text, "object",
-     .more = "'properties': {'type': {'const': 'text'}}, 'required': ['type']",
-     .doc = "Only text."},
+    {"text.format", set_format, "object",
+     .more = "'properties': {'type': {'enum': ['text', 'json_object', "
+             "'json_schema']}, 'schema': {'type': 'object'}}, 'required': "
+             "['type']",
+     .doc = "json_object: any JSON object; json_schema: JSON that is valid by "
+            "the schema. Words of it that cannot be kept are refused by name."},
     {"text.verbosity", take_string, "string",
      .doc = "Taken, without effect."},
     {.name = NULL},
@@ -104,9 +97,14 @@ static const struct field prompt[] = {
             "that a service runs by itself (web_search, file_search, "
             "code_interpreter, mcp and others) and custom tools are left out; "
             "the answer's tools are those that the model was shown."},
-    {"tool_choice", set_tool_choice, "string",
-     .more = "'enum': ['auto', 'none', null]",
-     .doc = "auto, or none: then the model is shown no tools."},
+    {"tool_choice", set_tool_choice, "string|object",
+     .more = "'oneOf': [{'enum': ['none', 'auto', 'required', null]}, {'type': "
+             "'object', 'required': ['type', 'name'], 'properties': {'type': "
+             "{'const': 'function'}, 'name': {'type': 'string'}}}]",
+     .doc = "auto; none: the model is shown no tools; required: the answer "
+            "calls at least one; a function: it calls that one. Arguments of a "
+            "call that is required, and of strict tools, are valid by the "
+            "tool's schema."},
     {"parallel_tool_calls", set_parallel, "boolean",
      .more = "'default': true",
      .doc = "false: the answer ends after its first call."},

@@ -341,6 +341,29 @@ int documents_read(struct arena *a, const struct json *v, struct span *ret,
                : 0;
 }
 
+/* Calls of strict tools keep to their schemas. */
+static int read_strict(struct arena *a, const struct json *tools,
+                       struct params *p, struct err *e)
+{
+    struct text_want *w = &p->req.want;
+    size_t n = json_count(tools);
+    size_t i = 0;
+    bool *strict = arena_array(a, n + 1, sizeof(*strict));
+    if (strict == NULL) {
+        return message_too_big(e);
+    }
+    for (const struct json *t = json_first(tools); t != NULL;
+         t = json_next(t)) {
+        const struct json *f = json_get(t, "function");
+        strict[i] = json_bool(json_get(f != NULL ? f : t, "strict"));
+        w->strict = w->strict || strict[i];
+        i++;
+    }
+    w->strict_tools = strict;
+    w->one = p->one_call;
+    return 0;
+}
+
 int tools_kwargs(struct arena *a, const struct json *tools,
                  enum tools_form form, struct params *p, struct span *ret_tools,
                  struct span *ret_kwargs, struct err *e)
@@ -353,5 +376,5 @@ int tools_kwargs(struct arena *a, const struct json *tools,
     if (p->no_tools) { /* checked, and not shown */
         *ret_tools = (struct span){0};
     }
-    return rc;
+    return rc == 0 && ret_tools->n > 0 ? read_strict(a, tools, p, e) : rc;
 }

@@ -3,9 +3,8 @@
  * with keys in the client's order. Arguments stay the text that they came as;
  * chat_render makes objects of them.
  *
- * What promises more than is kept here is a hint: `strict`, whose arguments
- * follow the schema only as far as the model does. What says nothing to a model
- * is left out: null, cache_control.
+ * What says nothing to a model is left out: null, cache_control, strict, which
+ * is for the engine (tools_kwargs).
  *
  * Thread: any; they use only their arguments.
  */
@@ -67,7 +66,7 @@ CHECKED int calls_answer(struct calls *k, struct arena *a, const char *id,
 CHECKED int documents_read(struct arena *a, const struct json *v,
                            struct span *ret, struct err *e);
 /* What the template is told beside the conversation: tools (none with
- * tool_choice none), and as JSON object, or empty, what the request says about
+ * tool_choice none; p gets which are strict), and as JSON object, or empty, what the request says about
  * thinking and in chat_template_kwargs, which p then has no longer. Errors:
  * tools_read's. */
 CHECKED int tools_kwargs(struct arena *a, const struct json *tools,

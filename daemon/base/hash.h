@@ -18,12 +18,15 @@ struct sha256 {
 #endif
 };
 
-#define SHA256_BYTES 32
-#define SHA256_HEX   65 /* 64 digits and a NUL */
+#define SHA256_BYTES  32
+#define SHA256_HEX    65 /* 64 digits and a NUL */
+#define SHA256_BASE64 45 /* 43 digits, a '=' and a NUL */
 
 void sha256_init(struct sha256 *s);
 void sha256_add(struct sha256 *s, const void *p, size_t n);
 void sha256_end(struct sha256 *s, uint8_t out[SHA256_BYTES]);
+/* As base64 (RFC 4648), which Content-Security-Policy takes. */
+void sha256_base64(const uint8_t d[SHA256_BYTES], char out[SHA256_BASE64]);
 void sha256_hex(const uint8_t d[SHA256_BYTES], char out[SHA256_HEX]);
 /* Digest and size of a regular file, read in blocks. */
 CHECKED int sha256_file(const char *path, char out[SHA256_HEX],

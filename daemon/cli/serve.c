@@ -60,6 +60,7 @@ static int serve(const struct options *o, struct err *e)
     c.routes = api_routes;
     c.n_routes = api_n_routes;
     c.error_body = api_error_body;
+    c.page = "/";
     return server_run(&c, e);
 }
 

@@ -21,6 +21,7 @@ static bool follow(struct msg_row *r, const struct msg_row_done *d,
 {
     /* Where the long list begins, all of the text is computed again. */
     if (!r->sample || r->n_drafts > 0 || d->error != 0 || d->n_tokens != 1 ||
+        d->n_forced > 0 ||
         d->length >= b->context || d->length == bundle_short_max(b) ||
         r->n_tokens == 0) {
         return false;

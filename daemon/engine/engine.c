@@ -190,6 +190,7 @@ int engine_open_with(const struct backend *be, const char *bundle_dir,
     g->threads = crew_threads(conf->threads);
     g->draw_min = DRAW_MIN;
     list_init(&g->seqs);
+    list_init(&g->constraints);
     rc = bundle_open(bundle_dir, &g->b, e);
     if (rc < 0) {
         goto out;
@@ -250,6 +251,7 @@ void engine_close(struct engine *g)
         return;
     }
     columns_fini(g);
+    constrain_close(g);
     for (size_t i = 0; i < g->n_shards; i++) {
         shard_close(&g->shards[i]);
     }

@@ -91,6 +91,14 @@ CHECKED int engine_seq_truncate(struct engine_seq *s, uint32_t n,
 uint32_t engine_seq_length(const struct engine_seq *s);
 const int32_t *engine_seq_tokens(const struct engine_seq *s);
 
+/* Add a grammar (text: as grammar_from_text takes it) that rows may name by its
+ * id. When it fails, rows that name it fail with the same error, until it is
+ * dropped. Errors: CONFLICT (the id is in use: nothing changes), those of
+ * grammar_from_text, UNSUPPORTED (a model that cannot keep to one), NOMEM. */
+CHECKED int engine_grammar(struct engine *g, uint32_t id, const char *text,
+                           size_t n, struct err *e);
+void engine_grammar_drop(struct engine *g, uint32_t id);
+
 struct engine_times {
     uint32_t us_embed, us_masks, us_layers, us_head, us_sample;
     uint32_t us_wait; /* in engine_go_fn; not counted in the other times */
@@ -123,7 +131,7 @@ CHECKED int engine_eval_rows(struct engine_seq *s, const int32_t *tokens,
  * context, or the short list, are left out. On failure the sequence keeps its
  * old length and *ret is untouched.
  * Errors: CONFLICT (position; a token of a text that another list is for),
- * those of engine_eval and sampler_draw. */
+ * NOT_FOUND (grammar), those of engine_eval and sampler_draw. */
 CHECKED int engine_step(struct engine_seq *s, const struct msg_row *row,
                         struct msg_row_done *ret, struct engine_times *times,
                         struct err *e);

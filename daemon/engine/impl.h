@@ -12,17 +12,21 @@
  * inputs.c   the numbers that inputs are made of
  * tables.c   rows by token: embeddings
  * tops.c     heads that give tokens and not logits
+ * constrain.c grammars that rows keep to
  * seq.c      sequences: tokens, states, past keys and values
  * recover.c  a package whose device fails: once more, opened anew, on the CPU
  * snapshot.c sequences to files and back
  */
 #pragma once
 
+#include <pthread.h>
+
 #include "base/file.h"
 #include "base/list.h"
 #include "engine/cpu/backend_cpu.h"
 #include "engine/engine.h"
 #include "engine/sampler.h"
+#include "model/grammar/mask.h"
 
 struct binding;
 
@@ -387,6 +391,49 @@ CHECKED int recover(struct engine *g, bool heads, size_t i, struct err *e);
 /* It made a prediction. */
 void recover_sound(struct shard *s);
 
+/* --- constrain.c --- */
+
+/* A grammar that rows may name. */
+struct constraint {
+    struct list link; /* in engine.constraints */
+    uint32_t id;
+    int rc; /* why rows that name it fail, with e; 0: they do not */
+    struct err e;
+    pthread_mutex_t lock; /* of what follows, while rows draw */
+    struct grammar *grammar;
+    struct matcher *matcher;
+    struct masker *masker;
+};
+
+/* A model's tokens as text. */
+struct vocabulary {
+    struct trie *trie; /* NULL: no grammar was asked for yet */
+    struct tokenizer *tok;
+};
+
+/* Where a sequence's text stood in a grammar: tokens [from, n) were read. */
+struct seq_match {
+    struct constraint *of; /* NULL: nothing is known */
+    uint32_t from, n;
+    match_t at; /* held */
+};
+
+struct step;
+/* Before the row's tokens are drawn; they follow s->tokens[0, s->n). Nothing
+ * happens without a grammar. Errors: NOT_FOUND, INVALID (the text so far does not
+ * match), those of the grammar. */
+CHECKED int constrain_begin(struct step *st, struct err *e);
+/* t was drawn behind n_history tokens from these logits: if it is not allowed,
+ * draw another. On the thread that draws. Errors: INVALID, NOMEM. */
+CHECKED int constrain_draw(struct step *st, float *logits,
+                           const struct msg_sampling *p, size_t n_history,
+                           uint32_t out_index, struct msg_token *t,
+                           struct err *e);
+/* The step has ended with rc, and the sequence has its new length. */
+void constrain_end(struct step *st, int rc);
+void constrain_forget(struct engine_seq *s);
+void constrain_close(struct engine *g);
+
 /* --- engine.c, step.c, seq.c --- */
 
 /* One sequence's part of a step. */
@@ -396,6 +443,11 @@ struct step {
     uint32_t drafts; /* that the context has room for */
     bool alone;      /* the row is run again without drafts */
     bool unsure;     /* by margin: it should be */
+    /* With a grammar: where the text stands behind the last token drawn, and
+     * before it; both held. moved: one was drawn. */
+    struct constraint *constraint;
+    match_t match, before;
+    bool moved;
 };
 
 struct engine {
@@ -425,6 +477,8 @@ struct engine {
     uint64_t state_bytes; /* that a sequence costs at most */
     char arith[ARITH_BYTES_MAX]; /* of all packages: backend_info.arith */
     struct list seqs;            /* engine_seq.link: the open ones */
+    struct list constraints;     /* constraint.link */
+    struct vocabulary vocabulary;
     struct engine_conf told;     /* engine_open's, for recover.c */
     char cache[PATH_BYTES_MAX];  /* of conf */
     float margin;                /* engine_conf.margin, when it is needed */
@@ -449,6 +503,7 @@ struct engine_seq {
                                      dim], fp16 for a backend that lets us
                                      choose */
     bool in_step;
+    struct seq_match match;
 };
 
 /* backend_info.arith of all packages as one text. */

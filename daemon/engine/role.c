@@ -1,7 +1,8 @@
 /* role.c - the engine child: frames on fd 3 in, answers out, one at a time.
  *
  *   LOAD -> PROGRESS* READY        SEQ_* -> OK        STEP -> STEP_DONE
- *   STATE_* ... STATE_DONE         anything that fails -> ERROR
+ *   STATE_* ... STATE_DONE         GRAMMAR_* -> OK
+ *   anything that fails -> ERROR
  *   UNLOAD or end of file -> exit 0
  *
  * A step that is predicted (ahead.h) is begun before its frame arrives, because
@@ -292,6 +293,21 @@ static int on_seq(struct role *r, const struct frame *f, struct err *e)
     return 0;
 }
 
+/* A grammar that is none fails the rows that name it. */
+static int on_grammar(struct role *r, const struct frame *f, struct err *e)
+{
+    struct msg_grammar m;
+    RETERR(msg_grammar_get(f->payload, f->n, &m, e));
+    if (f->type == FRAME_GRAMMAR_DROP) {
+        engine_grammar_drop(r->g, m.id);
+    } else if (engine_grammar(r->g, m.id, m.text, m.n, e) != 0) {
+        log_warn("grammar_failed", "grammar=%u error=%s: %s, continuing", m.id,
+                 err_name(e->code), e->msg);
+    }
+    role_put_answer(r, FRAME_OK);
+    return 0;
+}
+
 /* --- steps --- */
 
 /* A failed row costs its own sequence only; the answer has room for the code.
@@ -419,6 +435,11 @@ static int dispatch(struct role *r, const struct frame *f, struct err *e)
         break;
     case FRAME_STEP:
         rc = r->g != NULL ? on_step(r, f, e)
+                          : err_set(e, ERR_CONFLICT, "no model is loaded");
+        break;
+    case FRAME_GRAMMAR:
+    case FRAME_GRAMMAR_DROP:
+        rc = r->g != NULL ? on_grammar(r, f, e)
                           : err_set(e, ERR_CONFLICT, "no model is loaded");
         break;
     case FRAME_STATE_SAVE:

@@ -1,5 +1,6 @@
 /* sampler.c - see sampler.h: random numbers, bias and penalties, and what a
  * draw is; sampler_chain.c decides which tokens are left. */
+#include <math.h>
 #include <string.h>
 
 #include "base/fmath.h"
@@ -92,6 +93,8 @@ void sampler_free(struct sampler *s)
     free(s->sort[0]);
     free(s->sort[1]);
     free(s->probs);
+    free(s->mask);
+    free(s->masked);
     free(s->lengths);
     free(s);
 }
@@ -244,10 +247,12 @@ static void fill_logprobs(struct sampler *s, const float *logits, uint32_t best,
 
 /* From what the chain left. */
 static int32_t draw(struct sampler *s, const float *x,
-                    const struct msg_sampling *p, uint32_t out_index)
+                    const struct msg_sampling *p, uint32_t out_index,
+                    uint32_t stream)
 {
     bool one = s->listed && s->n == 1;
-    double u = one ? 0 : sampler_random(p->seed, p->choice, out_index);
+    double u =
+        one ? 0 : sampler_random_of(p->seed, p->choice, out_index, stream);
     if (!s->listed) {
         return sampler_draw_all(s, x, u);
     }
@@ -258,6 +263,21 @@ static int32_t draw(struct sampler *s, const float *x,
     return s->ids[i];
 }
 
+/* The log-probabilities that p wants of ret->id, and of the likeliest, among all
+ * tokens. */
+static int of_all(struct sampler *s, const float *logits,
+                  const struct msg_sampling *p, struct msg_token *ret,
+                  struct err *e)
+{
+    uint32_t best = 0;
+    if (p->no_logprob && p->logprobs == 0) {
+        return 0;
+    }
+    RETERR(sampler_argmax(s, logits, &best, e));
+    fill_logprobs(s, logits, best, p->logprobs, ret);
+    return 0;
+}
+
 int sampler_draw(struct sampler *s, float *logits, const struct msg_sampling *p,
                  const int32_t *history, size_t n_history, uint32_t out_index,
                  struct msg_token *ret, struct err *e)
@@ -266,17 +286,52 @@ int sampler_draw(struct sampler *s, float *logits, const struct msg_sampling *p,
     int rc = prepare(s, logits, p, history, n_history, out_index, e);
     bool adjusted = s->n_undo > 0;
     if (rc == 0) {
-        *ret = (struct msg_token){.id = draw(s, logits, p, out_index)};
+        *ret = (struct msg_token){.id = draw(s, logits, p, out_index, STREAM_DRAW)};
     }
     put_back(s, logits);
     if (rc != 0 || !raw) {
         return rc;
     }
     if (adjusted) {
-        RETERR(sampler_argmax(s, logits, &s->best, e));
+        return of_all(s, logits, p, ret, e);
     }
     fill_logprobs(s, logits, s->best, p->logprobs, ret);
     return 0;
+}
+
+/* --- under a mask --- */
+
+uint64_t *sampler_mask(struct sampler *s)
+{
+    if (s->mask == NULL) {
+        s->mask = calloc(((size_t)s->vocab + 63) / 64, sizeof(*s->mask));
+        s->masked = calloc(s->vocab, sizeof(*s->masked));
+    }
+    return s->masked != NULL ? s->mask : NULL;
+}
+
+int sampler_draw_masked(struct sampler *s, float *logits,
+                        const struct msg_sampling *p, const int32_t *history,
+                        size_t n_history, uint32_t out_index,
+                        const uint64_t *mask, struct msg_token *ret,
+                        struct err *e)
+{
+    must(s->masked != NULL);
+    for (uint32_t i = 0; i < s->vocab; i++) {
+        bool allowed = (mask[i / 64] >> i % 64 & 1) != 0;
+        s->masked[i] = allowed ? logits[i] : -INFINITY;
+    }
+    int rc = prepare(s, s->masked, p, history, n_history, out_index, e);
+    if (rc == 0) {
+        *ret = (struct msg_token){
+            .id = draw(s, s->masked, p, out_index, STREAM_MASKED)};
+    }
+    s->n_undo = 0; /* the copy is not used again */
+    if (rc != 0) {
+        return err_set(e, rc,
+                       "none of the tokens that the grammar allows can be drawn");
+    }
+    return of_all(s, logits, p, ret, e);
 }
 
 float sampler_mu(const struct sampler *s)

@@ -31,8 +31,8 @@
  * where the temperature stands, or at the end.
  *
  * Random numbers are Philox4x32-10 keyed by the seed, counter (choice,
- * out_index, stream, 0): stream 0 draws the token, stream 2 is xtc's. A seed
- * gives the same text for ever.
+ * out_index, stream, 0): stream 0 draws the token, stream 1 the second one
+ * under a grammar, stream 2 is xtc's. A seed gives the same text for ever.
  */
 #pragma once
 
@@ -44,6 +44,10 @@ double sampler_random(uint64_t seed, uint32_t choice, uint32_t index);
 /* The generator itself, for its known answers. */
 void sampler_philox(const uint32_t ctr[4], const uint32_t key[2],
                     uint32_t ret[4]);
+
+/* The same of another stream of numbers. */
+double sampler_random_of(uint64_t seed, uint32_t choice, uint32_t index,
+                         uint32_t stream);
 
 struct sampler; /* scratch for one vocabulary size */
 CHECKED int sampler_new(uint32_t vocab, struct sampler **ret, struct err *e);
@@ -59,6 +63,18 @@ CHECKED int sampler_draw(struct sampler *s, float *logits,
                          const struct msg_sampling *p, const int32_t *history,
                          size_t n_history, uint32_t out_index,
                          struct msg_token *ret, struct err *e);
+
+/* Room for a mask of the vocabulary: (vocab + 63) / 64 words, owned by s. NULL:
+ * memory is out. */
+uint64_t *sampler_mask(struct sampler *s);
+/* Draw among the tokens whose bit is set, as sampler_draw does among all, but
+ * with a random number of its own: for a draw that a grammar did not allow.
+ * Errors: also INVALID when none of them has a finite logit. */
+CHECKED int sampler_draw_masked(struct sampler *s, float *logits,
+                                const struct msg_sampling *p,
+                                const int32_t *history, size_t n_history,
+                                uint32_t out_index, const uint64_t *mask,
+                                struct msg_token *ret, struct err *e);
 
 /* After sampler_draw: what p->mu is for the next token of the sequence. */
 float sampler_mu(const struct sampler *s);

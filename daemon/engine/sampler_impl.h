@@ -11,8 +11,10 @@
 #define BLOCK 256u  /* logits of one peak */
 #define SPAN  2048u /* logits between two kept sums */
 
-#define STREAM_DRAW 0u /* random numbers: the token */
-#define STREAM_XTC  2u /* whether xtc drops any; 1 is not used here */
+/* Random numbers of: the token, the second one under a grammar, xtc. */
+#define STREAM_DRAW   0u
+#define STREAM_MASKED 1u
+#define STREAM_XTC    2u
 
 /* A logit that was changed: one for each bias, two for each token with
  * penalties, one for each token that dry knows. */
@@ -49,6 +51,8 @@ struct sampler {
     uint32_t *lengths; /* of repetitions (dry), for max_lengths tokens */
     size_t max_lengths;
     float mu; /* sampler_mu */
+    uint64_t *mask;    /* sampler_mask; NULL: not made yet */
+    float *masked;     /* (vocab): logits of a draw under a mask; the same */
 };
 
 /* Between lo and hi; NaN is lo. (libm's fmin may give either zero.) */
@@ -64,8 +68,6 @@ static inline float sampler_finite(double v)
 
 /* --- sampler.c --- */
 
-double sampler_random_of(uint64_t seed, uint32_t choice, uint32_t index,
-                         uint32_t stream);
 /* Where a token's logit stands, to be changed now: among `logits` (a note to
  * put it back is made) or in the list. NULL: it is no candidate. */
 float *sampler_at(struct sampler *s, float *logits, int32_t id);

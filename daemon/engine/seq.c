@@ -127,6 +127,7 @@ void engine_seq_close(struct engine_seq *s)
     if (s == NULL) {
         return;
     }
+    constrain_forget(s);
     for (size_t i = 0; s->states != NULL && i < s->g->n_shards; i++) {
         s->g->shards[i].be->state_free(s->states[i]);
     }
@@ -224,6 +225,9 @@ int engine_seq_truncate(struct engine_seq *s, uint32_t n, struct err *e)
         if (s->states[i] != NULL) {
             s->g->be->rows->truncate(s->states[i], n);
         }
+    }
+    if (n < s->match.n) {
+        constrain_forget(s);
     }
     s->n = n;
     return 0;

@@ -2,7 +2,8 @@
  *
  * Rows that cannot run are removed first and do not affect the other rows,
  * which run as one evaluation. When the logits of a row arrive, its token is
- * drawn if all drafts before it were right; else the row is not used.
+ * drawn if all drafts before it were right; else the row is not used. With a
+ * grammar: constrain.c.
  */
 #include <math.h>
 #include <string.h>
@@ -38,7 +39,7 @@ static bool too_close(const struct step *st, const float *logits)
 
 /* Draw token j of the row. mirostat's number follows the drawn tokens, so it is
  * the row's for the first one. */
-static int draw(const struct step *st, float *logits, uint32_t j, struct err *e)
+static int draw(struct step *st, float *logits, uint32_t j, struct err *e)
 {
     const struct engine_seq *s = st->r->seq;
     const struct msg_row *row = st->r->row;
@@ -50,8 +51,12 @@ static int draw(const struct step *st, float *logits, uint32_t j, struct err *e)
     struct sampler *sampler = s->g->samplers[st->v->worker];
     struct msg_sampling p = row->sampling;
     p.mu = done->mu;
-    RETERR(sampler_draw(sampler, logits, &p, s->tokens,
-                        s->n + row->n_tokens + j, row->out_index + j, t, e));
+    uint32_t n = s->n + row->n_tokens + j;
+    RETERR(sampler_draw(sampler, logits, &p, s->tokens, n, row->out_index + j,
+                        t, e));
+    if (st->constraint != NULL) {
+        RETERR(constrain_draw(st, logits, &p, n, row->out_index + j, t, e));
+    }
     done->mu = sampler_mu(sampler);
     return 0;
 }
@@ -121,6 +126,7 @@ static int begin(struct step *st, struct eval *v)
         }
         s->tokens[at + i] = row->drafts[i];
     }
+    RETERR(constrain_begin(st, e));
     msg_row_done_init(r->done, row->seq);
     r->done->mu = row->sampling.mu;
     *v = (struct eval){.s = s,
@@ -134,7 +140,7 @@ static int begin(struct step *st, struct eval *v)
 }
 
 /* Rejected drafts stay after the length, where nothing sees them. */
-static void finish(const struct step *st, int rc)
+static void finish(struct step *st, int rc)
 {
     struct engine_seq *s = st->r->seq;
     st->r->rc = rc;
@@ -143,6 +149,7 @@ static void finish(const struct step *st, int rc)
         s->n += st->r->row->n_tokens + st->r->done->n_accepted;
         st->r->done->length = s->n;
     }
+    constrain_end(st, rc);
 }
 
 /* A step draws at least one token: row by row, where the first was too close. */

@@ -92,6 +92,7 @@ struct http_req {
     const struct http_route *route;
     struct http_args args;
     unsigned allow; /* for a 405 */
+    bool page;      /* http_wants_page */
     struct guard_pass pass; /* how it got past the guard of a TCP socket */
     const char *why;        /* what the guard said against it */
     uint64_t started_ns;

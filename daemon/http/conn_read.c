@@ -115,8 +115,8 @@ static int guard(struct http_req *r)
     if (!s->tcp) {
         return 0;
     }
-    int rc =
-        guard_check(s->conf.guard, &s->place, &r->msg, &r->pass, &r->why);
+    int rc = guard_check(s->conf.guard, &s->place, &r->msg, r->page, &r->pass,
+                         &r->why);
     s->stats.refused_key += rc == ERR_UNAUTHORIZED;
     s->stats.refused_web += rc != 0 && rc != ERR_UNAUTHORIZED;
     if (rc != 0) {
@@ -131,6 +131,8 @@ static int take_head(struct http_req *r, size_t *linger)
     const struct http_server *s = r->conn->srv;
     struct span path = {0};
     RETERR(split_target(r, &path));
+    r->page = s->conf.page != NULL && strcmp(r->path, s->conf.page) == 0 &&
+              guard_wants_page(&r->msg);
     RETERR(guard(r));
     if (r->pass.preflight) {
         return 0;
@@ -270,7 +272,9 @@ static void run(struct http_conn *c)
     must(uv_timer_stop(&c->timer) == 0);
     r->running = true;
     s->requests++;
-    if (h != NULL && h->on && strcmp(r->route->path, h->early) != 0) {
+    bool early = r->page || (h != NULL && h->early != NULL &&
+                             strcmp(r->route->path, h->early) == 0);
+    if (h != NULL && h->on && !early) {
         hold(c, r, h);
     } else {
         handle(c, r);

@@ -65,12 +65,22 @@ const char *guard_origin(const struct http_guard *g, const char *origin)
     return NULL;
 }
 
+bool guard_origin_own(const char *origin, const char *host)
+{
+    static const char scheme[] = "http://";
+    size_t n = sizeof(scheme) - 1;
+    return host != NULL && strncmp(origin, scheme, n) == 0 &&
+           strcmp(origin + n, host) == 0;
+}
+
 static int check_page(const struct http_guard *g, const struct http_msg *m,
                       struct guard_pass *ret, const char **why)
 {
     const char *origin = http_msg_header(m, "origin");
     const char *site = http_msg_header(m, "sec-fetch-site");
-    if (origin != NULL) {
+    bool own = origin != NULL && http_msg_count(m, "origin") == 1 &&
+               guard_origin_own(origin, http_msg_header(m, "host"));
+    if (origin != NULL && !own) {
         ret->origin =
             http_msg_count(m, "origin") == 1 ? guard_origin(g, origin) : NULL;
         if (ret->origin == NULL) {
@@ -136,10 +146,30 @@ bool guard_is_json(const char *type)
     return *rest == '\0' || *rest == ';';
 }
 
+/* --- the page --- */
+
+bool guard_wants_page(const struct http_msg *m)
+{
+    const char *p = http_msg_header(m, "accept");
+    if ((m->method & (HTTP_M_GET | HTTP_M_HEAD)) == 0 || m->has_body ||
+        http_msg_count(m, "accept") != 1) {
+        return false;
+    }
+    while (*p != '\0') { /* one media range after the other */
+        p += strspn(p, BETWEEN);
+        const char *rest = after(p, "text/html");
+        if (rest != NULL && strchr(";" BETWEEN, *rest) != NULL) {
+            return true;
+        }
+        p += strcspn(p, ",");
+    }
+    return false;
+}
+
 /* --- all of it --- */
 
 int guard_check(const struct http_guard *g, const struct http_place *at,
-                const struct http_msg *m, struct guard_pass *ret,
+                const struct http_msg *m, bool page, struct guard_pass *ret,
                 const char **why)
 {
     struct guard_pass pass = {0};
@@ -152,7 +182,7 @@ int guard_check(const struct http_guard *g, const struct http_place *at,
     pass.preflight =
         pass.origin != NULL && m->is_options &&
         http_msg_header(m, "access-control-request-method") != NULL;
-    if (!pass.preflight && !g->open && !has_key(g, m)) {
+    if (!pass.preflight && !page && !g->open && !has_key(g, m)) {
         *ret = pass; /* the page may read why */
         *why = "a key is needed: send 'Authorization: Bearer KEY' or "
                "'x-api-key: KEY'; `anectl key` prints it";

@@ -41,7 +41,7 @@ struct http_args {
  * Listeners may share one. */
 struct http_hold {
     bool on;
-    const char *early; /* path of the route that does not wait */
+    const char *early; /* path of a route that does not wait; nor does a page */
     size_t n, max;     /* that wait; more are refused with STARTING */
     struct list waiting;
     struct err answer; /* what later ones get; code 0: they may wait */
@@ -86,6 +86,8 @@ struct http_conf {
                        struct buf *b);
     struct http_hold *hold; /* NULL: none */
     const struct http_guard *guard; /* of TCP sockets; must be given there */
+    const char *page; /* path whose answer for browsers (http_wants_page) needs
+                         no key: it tells nothing; NULL: none */
     struct http_times times;
     unsigned keepalive_ms; /* silence of an event stream; then a comment or
                               its ping is sent. 0: never */
@@ -164,6 +166,9 @@ void http_take_body(struct http_req *r, struct buf *ret);
 const char *http_header(const struct http_req *r,
                         const char *name); /* lower case; NULL */
 bool http_is_head(const struct http_req *r); /* a GET without its body */
+/* It asks for conf.page, and accepts text/html. Perhaps nobody asked for its
+ * key: answer with the page, which is the same for everybody. */
+bool http_wants_page(const struct http_req *r);
 int64_t http_peer_pid(
     const struct http_req *r); /* -1 when unknown, as over TCP; for logs */
 /* A number for the client's process; no later process has the same, even with
@@ -188,6 +193,10 @@ void http_on_gone(struct http_req *r,
  * another is given. */
 void http_reply(struct http_req *r, int status, const char *content_type,
                 const void *body, size_t n);
+/* The same with more headers: lines that end in CR LF, of ours, at most
+ * HTTP_EXTRA_MAX bytes. */
+void http_reply_with(struct http_req *r, int status, const char *content_type,
+                     const char *headers, const void *body, size_t n);
 /* The same for a body that may be large. b begins with HTTP_HEAD_ROOM bytes,
  * which the head overwrites; its memory is moved, and b is empty afterwards. */
 #define HTTP_HEAD_ROOM 1024

@@ -159,7 +159,14 @@ static void reply(struct http_req *r, int status, const char *type,
 void http_reply(struct http_req *r, int status, const char *content_type,
                 const void *body, size_t n)
 {
+    http_reply_with(r, status, content_type, NULL, body, n);
+}
+
+void http_reply_with(struct http_req *r, int status, const char *content_type,
+                     const char *headers, const void *body, size_t n)
+{
     must(r != NULL && r->magic == REQ_MAGIC);
+    must(headers == NULL || strlen(headers) <= HTTP_EXTRA_MAX);
     if (n > HTTP_REPLY_MAX - HEAD_MAX) {
         http_reply_error(r, ERR_INTERNAL,
                          "the answer is larger than the limit");
@@ -169,7 +176,7 @@ void http_reply(struct http_req *r, int status, const char *content_type,
         http_reply_error(r, ERR_BUSY, "too many large answers are not read");
         return;
     }
-    reply(r, status, content_type, body, n, NULL);
+    reply(r, status, content_type, body, n, headers);
 }
 
 void http_reply_take(struct http_req *r, int status, const char *content_type,
@@ -407,6 +414,11 @@ void http_take_body(struct http_req *r, struct buf *ret)
 const char *http_header(const struct http_req *r, const char *name)
 {
     return http_msg_header(&r->msg, name);
+}
+
+bool http_wants_page(const struct http_req *r)
+{
+    return r->page;
 }
 
 bool http_is_head(const struct http_req *r)

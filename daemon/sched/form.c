@@ -80,14 +80,21 @@ static uint32_t find_shared(struct sched *s, const struct sched_stream *x,
     return match > mine ? n : 0;
 }
 
-/* Drafts for x after its last token, at most `max`, into r. Where both its
- * prediction and its own text have some, those that were right more often. */
+/* Drafts for x after its last token, at most `max`, into r. What its grammar
+ * forces goes before all. Where both its prediction and its own text have some, those that were right more often. */
 static uint32_t find_drafts(struct sched *s, struct sched_stream *x,
                             struct sched_row *r, uint32_t max)
 {
     struct sched_seq *q = x->seq;
     uint32_t at = 0;
     uint32_t far = 0;
+    if (x->n_forced > 0) {
+        uint32_t k = (uint32_t)num_min(max, x->n_forced);
+        memcpy(r->drafts, x->forced, k * sizeof(*r->drafts));
+        r->kind = WIDTH_FORCED;
+        x->n_forced = 0;
+        return k;
+    }
     uint32_t mine = draft_find(&q->index, q->tokens, q->tokens, q->n, &at);
     uint32_t n = 0;
     if (x->predicted_off > 0 || x->predicted_at >= x->n_prediction) {

@@ -14,6 +14,8 @@
  * they join the timeline in sched_done(), and the pushes that follow only
  * confirm them.
  */
+#include <string.h>
+
 #include "sched/sched.h"
 
 #include "base/num.h"
@@ -217,6 +219,15 @@ int sched_push(struct sched *s, struct sched_stream *x, int32_t token)
 bool sched_settled(const struct sched_stream *x)
 {
     return x->phase == SCHED_RUNNING && x->seq->computed == x->seq->n;
+}
+
+void sched_forced(struct sched_stream *x, const int32_t *tokens, uint32_t n)
+{
+    must(n <= countof(x->forced));
+    x->n_forced = n;
+    if (n > 0) {
+        memcpy(x->forced, tokens, n * sizeof(*tokens));
+    }
 }
 
 struct sched_stream *sched_expired(struct sched *s, uint64_t now_us)

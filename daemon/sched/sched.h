@@ -40,8 +40,9 @@
  *   (9) At most conf.queue streams wait beyond those that may run; more are
  *       refused. admit.h says which request is refused first.
  *  (10) A decoding stream's row may carry drafts after its token: the tokens
- *       that its prediction has there, or that followed the same words earlier
- *       in its text (draft.h), from whichever source was right more often. The
+ *       that must come next by its grammar, else those that its prediction has
+ *       there, or that followed the same words earlier in its text (draft.h),
+ *       from whichever source was right more often. The
  *       number of drafts is what pays by measured odds and costs (width.h);
  *       when drafts are never right there are none, except for a rare trial.
  *  (11) With conf.share_tokens, streams leave their texts, when they end, to
@@ -186,6 +187,9 @@ struct sched_stream {
      * itself (0: nowhere); how many tokens in a row were different. */
     uint32_t predicted_at, predicted_off;
     uint32_t source_at, source_off;
+    /* What comes next by its grammar: drafts of its next row. */
+    uint32_t n_forced;
+    int32_t forced[ENGINE_DRAFTS_MAX];
 };
 
 struct sched_seq {
@@ -291,6 +295,9 @@ void sched_pause(struct sched_stream *x, bool paused, uint64_t now_us);
 /* Add a token that was drawn for x to its timeline; call it for each, in order
  * (an accepted draft is there already). Errors: CONTEXT (no position left). */
 CHECKED int sched_push(struct sched *s, struct sched_stream *x, int32_t token);
+/* What follows x's last token by its grammar, at most ENGINE_DRAFTS_MAX tokens,
+ * until its next row; after sched_push. */
+void sched_forced(struct sched_stream *x, const int32_t *tokens, uint32_t n);
 /* Some stream whose deadline has passed, in any phase; NULL: none. The caller
  * removes it. */
 struct sched_stream *sched_expired(struct sched *s, uint64_t now_us);

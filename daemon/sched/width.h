@@ -20,6 +20,7 @@ enum width_kind {
     WIDTH_RESUMED,  /* the source just differed, and may be right again */
     WIDTH_SHARED,   /* a match of fewer than 8 tokens in another text */
     WIDTH_SHARED_LONG, /* of 8 and more */
+    WIDTH_FORCED,      /* a grammar allows no other text */
     WIDTH_KINDS
 };
 

@@ -41,6 +41,7 @@ static struct http_conf http_conf_of(struct server *s)
         .error_body = c->error_body,
         .hold = &s->hold,
         .guard = &s->guard,
+        .page = c->page,
         .times = {.stall = (unsigned)s->conf.http_stall_ms},
         .keepalive_ms = (unsigned)s->conf.http_keepalive_ms,
         .conns_max = tcp_share(&s->conf, &tcp),

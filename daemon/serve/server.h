@@ -85,6 +85,7 @@ struct server_conf {
     size_t n_routes;
     void (*error_body)(const char *path, int code, const char *msg,
                        struct buf *b);
+    const char *page; /* http_conf.page */
 };
 
 /* Run until a signal or an error ends it. Errors: CONFIG, CONFLICT, STORE, IO.

@@ -30,7 +30,7 @@ def said(r):
 BOTH = {
     "typical_p": ([1, 1.0], [1.5]), "mirostat": ([0], [3]), "dry_multiplier": ([0, 0.0], [-1]), "n_cmpl": ([1], [2]),
     "lora": ([[]], [[{"id": 0, "scale": 1}]]), "timings_per_token": ([False], [True]), "return_progress": ([False], [True]),
-    "grammar": ([""], ["root ::= x"]), "json_schema": ([{}], [{"type": "object"}]), "num_ctx": ([0], [4096]),
+    "grammar": ([""], ["root ::= x", 1]), "json_schema": ([{}], [{"type": "objekt"}, "x"]), "num_ctx": ([0], [4096]),
     "options": ([{}], [{"num_ctx": 1}]), "ttl": ([60], ["10m"]), "priority": ([0], [3]), "repetition_penalty": ([1], [1.2]),
     "samplers": ([[], ["top_k", "top_p", "min_p"], ["min_p", "temperature"], "kpt"], [["infill"], "top_k"]),
     "response_fields": ([[], ["content", "timings/prompt_n"], [""]], ["content"]), "stop": (["", []], [[""]]),
@@ -45,7 +45,7 @@ CHAT_ONLY = {
                  [{"type": "some"}, {"type": "enabled", "budget_tokens": -1}, True]), "enable_thinking": ([False, True], ["x"]),
     "reasoning_format": (["none", "auto", "deepseek"], ["x"]), "n_probs": ([0], [5]), "documents": ([[], [{"text": "x"}]], [["x"], {}]),
     "tools": ([[]], [[{"type": "function"}], [{"type": "function", "function": {"name": "f"}}], {}]),
-    "tool_choice": (["none", "auto"], ["required", {"type": "function", "function": {"name": "f"}}, 1]), "response_format": ([{"type": "text"}], [{"type": "json_object"}]),
+    "tool_choice": (["none", "auto"], ["required", {"type": "function", "function": {"name": "f"}}, 1]), "response_format": ([{"type": "text"}], [{"type": "xml"}, {"type": "json_schema"}, "json"]),
     "parallel_tool_calls": ([True, False], [1]), "store": ([True], ["x"]), "metadata": ([{"a": "b"}], [[]]),
     "service_tier": (["auto", "default"], ["slow"]),
 }

@@ -185,7 +185,7 @@ def test_bias(daemon):
 
 
 @pytest.mark.parametrize("field,value,words", [
-    ("grammar", "root ::= x", "only an empty one"), ("mirostat", 3, "from 0 to 2"), ("dry_multiplier", -1, "from 0 to 100"),
+    ("grammar", "root ::= x", "is not defined"), ("mirostat", 3, "from 0 to 2"), ("dry_multiplier", -1, "from 0 to 100"),
     ("xtc_probability", 1.1, "from 0 to 1"), ("samplers", ["tfs"], "only penalties"), ("samplers", ["infill"], "only penalties"),
     ("samplers", "kf", "only penalties"), ("samplers", {}, "an array of names"), ("dry_sequence_breakers", ["x" * 41], "1 to 40 bytes"),
     ("dry_sequence_breakers", "x", "array of strings"), ("typical_p", 2, "from 0 to 1"),

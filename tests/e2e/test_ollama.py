@@ -144,8 +144,8 @@ def test_what_is_refused(daemon):
     refused(daemon, "tools: this model's chat template shows no tools", tools=[{"type": "function", "function": {"name": "f"}}])
     for v in ("some", 1):
         refused(daemon, "think: must be true, false, low, medium or high", think=v)
-    for v in ("json", {"type": "object"}):
-        refused(daemon, "format: only an empty one", format=v)
+    refused(daemon, "format: only \"json\" or a schema", format="xml")
+    refused(daemon, "format: schema #: not: this word is not supported", format={"not": {}})
     refused(daemon, "options.mirostat: must be a whole number from 0 to 2", options={"mirostat": 3})
     refused(daemon, "options.typical_p: must be a number from 0 to 1", options={"typical_p": 1.5})
     refused(daemon, "options.temperature: must be a number from 0 to 2", options={"temperature": "hot"})

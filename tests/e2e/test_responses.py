@@ -203,8 +203,9 @@ def test_taken(daemon):
 
 def test_refused(daemon):
     for field, value, words in (
-            ("text", {"format": {"type": "json_schema", "name": "x", "schema": {}}}, "text.format: only"),
-            ("tool_choice", "required", "tool_choice: only"), ("tool_choice", {"type": "function", "name": "f"}, "tool_choice: only"),
+            ("text", {"format": {"type": "xml"}}, "text.format: only types"),
+            ("text", {"format": {"type": "json_schema", "name": "x", "schema": {"not": {}}}}, "text.format: schema #: not"),
+            ("tool_choice", "required", "tool_choice: there are no tools"), ("tool_choice", {"type": "custom", "name": "f"}, "tool_choice: only"),
             ("include", ["message.output_text.logprobs"], "include: no 'message.output_text.logprobs' here"),
             ("background", True, "background: only false"), ("conversation", "c", "conversation: not here"),
             ("prompt", {"id": "p"}, "prompt: not here"), ("n", 2, "n: no such field here"), ("top_logprobs", 3, "top_logprobs: only 0"),

@@ -17,7 +17,7 @@ NAME, ARGS = "get_weather", {"city": "Paris", "days": 2}
 BEFORE, ANSWER, TEXT, THOUGHT = "Let me look. ", "It is sunny.", "Hello there.", "The user greets me."
 ASK = [{"role": "user", "content": "What is the weather in Paris?"}]
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}, "required": ["city"]}
-TOOLS = [{"type": "function", "function": {"name": NAME, "description": "The weather.", "parameters": SCHEMA, "strict": True}}]
+TOOLS = [{"type": "function", "function": {"name": NAME, "description": "The weather.", "parameters": SCHEMA, "strict": False}}]
 A_TOOLS = [{"name": NAME, "description": "The weather.", "input_schema": SCHEMA, "cache_control": {"type": "ephemeral"}}]
 # What a template of a model that thinks writes for an earlier turn.
 EARLIER = "{% if m.reasoning_content %}<think>\n{{ m.reasoning_content[:SHOWN] }}\n</think>\n{% endif %}{{ shown(m.content) }}"
@@ -110,6 +110,22 @@ def test_openai_streamed(d):
     assert [bool(t.id) for t in deltas].count(True) == 2
     assert len([t for t in deltas if t.index == 0]) > 3  # not all at once
     assert len({t.id for t in deltas if t.id}) == 2
+
+
+def test_strict(d):
+    """The script says Paris; a strict tool knows only Rome, one that is not strict takes what it gets. Without a call, text is free."""
+    c = by_openai(d)
+    rome = {"type": "object", "properties": {"city": {"enum": ["Rome"]}, "days": {"type": "integer"}}, "required": ["city", "days"], "additionalProperties": False}
+    for strict, city in ((True, "Rome"), (False, "Paris")):
+        tool = {"type": "function", "function": {"name": NAME, "parameters": rome, "strict": strict}}
+        for model in ("one", "m"):
+            m = c.chat.completions.create(model=model, messages=ASK, tools=[tool]).choices[0].message
+            assert [json.loads(t.function.arguments)["city"] for t in m.tool_calls] == [city] and m.tool_calls[0].function.name == NAME
+        again = [*ASK, {"role": "assistant", "content": "x"}, {"role": "tool", "tool_call_id": "a", "content": "sunny"}]
+        assert c.chat.completions.create(model="one", messages=again, tools=[tool]).choices[0].message.content == ANSWER
+    tool["function"]["strict"] = True
+    with by_anthropic(d).messages.stream(model="one", max_tokens=99, messages=ASK, tools=[{"name": NAME, "input_schema": rome, "strict": True}]) as s:
+        assert [b.input["city"] for b in s.get_final_message().content if b.type == "tool_use"] == ["Rome"]
 
 
 def test_log_probabilities(d):
@@ -287,8 +303,13 @@ def test_what_is_refused(d, daemon):
     refused("tools: at most 512", "tools", tools=TOOLS * 513)
     refused("tools[0]: more than 262144 bytes", "tools", code=413, tools=[{"function": {"name": "f", "description": "x" * 300000}}])
     for v in ("required", {"type": "function", "function": {"name": NAME}}):
-        refused("tool_choice: only none or auto", "tool_choice", tools=TOOLS, tool_choice=v)
-    refused("tool_choice: only auto or none", path="/v1/messages", tools=A_TOOLS, tool_choice={"type": "any"})
+        refused("tool_choice: there are no tools", "tool_choice", tool_choice=v)
+    for v in ({"type": "function", "function": {"name": "other"}}, {"type": "function", "name": "other"}):
+        refused("tool_choice: no tool 'other'", "tool_choice", tools=TOOLS, tool_choice=v)
+    refused("tool_choice: no tool 'other'", path="/v1/messages", tools=A_TOOLS, tool_choice={"type": "tool", "name": "other"})
+    refused("tool_choice: only none, auto, required", "tool_choice", tools=TOOLS, tool_choice={"type": "custom"})
+    refused("tools: ", "tools", tools=[{"type": "function", "function": {"name": "f", "strict": True, "parameters": {"type": "object", "not": {}}}}])
+    refused("ignore_eos: an answer that keeps to a grammar", ignore_eos=True, response_format={"type": "json_object"})
     refused("functions: only empty: tools has them", "functions", functions=[{"name": "f"}])
     refused("chat_template_kwargs: 'messages' is a field", "chat_template_kwargs", chat_template_kwargs={"messages": []})
     refused("messages[1].role: no function", messages=[*ASK, {"role": "function", "name": "f", "content": "x"}])

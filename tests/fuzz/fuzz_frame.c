@@ -44,6 +44,7 @@ static void decode_all(const uint8_t *p, size_t n)
     DECODE(load, msg_load_fini);
     DECODE(ready, keep);
     DECODE(seq, keep);
+    DECODE(grammar, keep);
     DECODE(step, msg_step_fini);
     DECODE(step_done, msg_step_done_fini);
     DECODE(state, msg_state_fini);

@@ -1,5 +1,5 @@
-/* Grammars of any bytes: GBNF, schemas, regular expressions, as the first byte
- * says. What compiles is walked by tokens that the input chooses; at each place
+/* Grammars of any bytes: GBNF, schemas, regular expressions, constraints, as the
+ * first byte says. What compiles is walked by tokens that the input chooses; at each place
  * the mask of a small vocabulary is compared with every token tried, and a
  * place that is not the end leads on. Compiling runs on a small stack. */
 #include <pthread.h>
@@ -29,18 +29,21 @@ static void *compile(void *arg)
     struct err e = {0};
     struct json *root = NULL;
     int rc = ERR_JSON;
-    switch (j->kind % 3) {
+    switch (j->kind % 4) {
     case 0:
         rc = grammar_from_gbnf(j->p, j->n, &j->g, &e);
         break;
     case 1:
         rc = grammar_from_regex(j->p, j->n, &j->g, &e);
         break;
-    default:
+    case 2:
         if (json_parse(j->p, j->n, &root, &e) == 0) {
             rc = grammar_from_schema(root, &j->g, &e);
         }
         json_free(root);
+        break;
+    default:
+        rc = grammar_from_text(j->p, j->n, &j->g, &e);
         break;
     }
     must(rc == 0 || rc == ERR_INVALID || rc == ERR_UNSUPPORTED ||

@@ -35,9 +35,15 @@ static void check_head(const struct http_guard *g, const char *p, size_t n)
     m.body.max = 256;
     http_parse_begin(&ps, &m);
     if (http_parse_feed(&ps, p, n, &used) == HTTP_PARSE_HEAD) {
-        int rc = guard_check(g, &at, &m, &pass, &why);
+        bool page = guard_wants_page(&m);
+        int rc = guard_check(g, &at, &m, page, &pass, &why);
         must((rc == 0) == (why == NULL));
-        must(rc != 0 || pass.preflight || has(p, used, KEY));
+        must(rc != 0 || pass.preflight || page || has(p, used, KEY));
+        must(!page || !m.has_body);
+        if (page && rc == 0) { /* at any other path it needs the key */
+            rc = guard_check(g, &at, &m, false, &pass, &why);
+            must(rc != 0 || has(p, used, KEY));
+        }
         const char *origin = http_msg_header(&m, "origin");
         must(rc != 0 || origin == NULL || strcmp(origin, "null") != 0);
         must(pass.origin == NULL || pass.origin == g->origin[0] ||

@@ -15,7 +15,7 @@ CLEAR = 0.02
 # The largest mean KL, and the least share of equal best tokens where fp32 arithmetic leaves only the weights' error.
 # lut6 and lut4 are calibrated by default.
 LIMITS = {"fp16": (0.0005, 0.98), "int8": (0.010, 0.95), "int8 --calibrate on": (0.0037, 0.96), "lut6": (0.0125, 0.92), "lut4": (0.085, 0.75),
-          "kl0.05": (0.05, 0.80)}
+          "lut4 --head-quant lut6": (0.11, 0.72), "kl0.05": (0.05, 0.80)}
 # Bits of a weight with its parameters, for rows of k weights.
 BITS = {"lut4": lambda k: 4 + 16 * 16 / k, "lut6": lambda k: 6 + 64 * 16 / k / 16, "int8": lambda k: 8 + 16 / k, "fp16": lambda k: 16}
 

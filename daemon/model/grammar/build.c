@@ -123,6 +123,32 @@ uint32_t build_text(struct builder *b, uint32_t from, const char *p, size_t n)
     return from;
 }
 
+/* --- paths --- */
+
+void path_begin(struct json_path *p, const char *root)
+{
+    (void)snprintf(p->text, sizeof(p->text), "%s", root);
+    p->n = strlen(p->text);
+}
+
+size_t path_enter(struct json_path *p, const char *word, const char *name)
+{
+    size_t n = p->n;
+    int more = snprintf(p->text + n, sizeof(p->text) - n, "/%s%s%s", word,
+                        name != NULL ? "/" : "", name != NULL ? name : "");
+    if (more > 0) {
+        size_t left = sizeof(p->text) - 1 - n;
+        p->n += (size_t)more < left ? (size_t)more : left;
+    }
+    return n;
+}
+
+void path_leave(struct json_path *p, size_t n)
+{
+    p->n = n;
+    p->text[n] = '\0';
+}
+
 /* --- rules --- */
 
 static uint32_t add_rule(struct builder *b, struct build_rule r)

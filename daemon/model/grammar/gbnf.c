@@ -14,7 +14,9 @@
 #include "model/grammar/grammar_impl.h"
 
 struct gbnf {
-    struct builder b;
+    struct builder *b;
+    uint32_t outer; /* the builder's rule around this grammar, or NO_RULE */
+    uint32_t first; /* the builder's rules before are not of this grammar */
     const char *p, *end;
     uint32_t line;
     int depth;
@@ -25,10 +27,10 @@ struct gbnf {
 
 static void fail(struct gbnf *g, const char *what)
 {
-    const char *in = g->b.rule != NO_RULE && g->b.rc == 0
-                         ? g->b.rules[g->b.rule].name
+    const char *in = g->b->rule != g->outer && g->b->rc == 0
+                         ? g->b->rules[g->b->rule].name
                          : "";
-    (void)build_fail(&g->b, ERR_INVALID, "line %u%s%s%s: %s", g->line,
+    (void)build_fail(g->b, ERR_INVALID, "line %u%s%s%s: %s", g->line,
                      *in != '\0' ? ", rule '" : "", in,
                      *in != '\0' ? "'" : "", what);
 }
@@ -115,15 +117,15 @@ static uint32_t rule_of(struct gbnf *g, struct span name)
         if (r == 0) {
             break;
         }
-        const char *have = g->b.rules[r - 1].name;
+        const char *have = g->b->rules[r - 1].name;
         if (strlen(have) == name.n && memcmp(have, name.p, name.n) == 0) {
             return r - 1;
         }
     }
     memcpy(copy, name.p, name.n);
     copy[name.n] = '\0';
-    uint32_t r = build_rule(&g->b, copy, g->line);
-    if (g->b.rc == 0) {
+    uint32_t r = build_rule(g->b, copy, g->line);
+    if (g->b->rc == 0) {
         g->table[i & g->mask] = r + 1;
     }
     return r;
@@ -204,7 +206,7 @@ static void class(struct gbnf *g, uint32_t from, uint32_t to)
 {
     struct chars set = {0};
     bool negated = take(g, '^');
-    while (!at(g, ']') && g->b.rc == 0) {
+    while (!at(g, ']') && g->b->rc == 0) {
         uint32_t lo = character(g);
         uint32_t hi = lo;
         if (at(g, '-') && g->p + 1 < g->end && g->p[1] != ']') {
@@ -214,26 +216,26 @@ static void class(struct gbnf *g, uint32_t from, uint32_t to)
         if (lo > hi) {
             fail(g, "a range ends before it begins");
         }
-        chars_add(&g->b, &set, lo, hi);
+        chars_add(g->b, &set, lo, hi);
     }
     g->p++;
     if (negated) {
-        set = chars_not(&g->b, &set);
+        set = chars_not(g->b, &set);
     } else if (set.n == 0) {
         fail(g, "an empty class");
     }
-    build_chars(&g->b, from, &set, to);
+    build_chars(g->b, from, &set, to);
 }
 
 static void text(struct gbnf *g, uint32_t from, uint32_t to)
 {
-    while (!at(g, '"') && g->b.rc == 0) {
+    while (!at(g, '"') && g->b->rc == 0) {
         char bytes[4];
         size_t n = utf8_put(bytes, character(g));
-        from = build_text(&g->b, from, bytes, n);
+        from = build_text(g->b, from, bytes, n);
     }
     g->p++;
-    build_empty(&g->b, from, to);
+    build_empty(g->b, from, to);
 }
 
 /* --- rules --- */
@@ -242,7 +244,7 @@ static struct frag alternatives(struct gbnf *g, bool nested);
 
 static bool item(struct gbnf *g, struct frag *f)
 {
-    struct builder *b = &g->b;
+    struct builder *b = g->b;
     char c = peek(g);
     if (c == '(') {
         g->p++;
@@ -294,7 +296,7 @@ static uint32_t count(struct gbnf *g)
     while (peek(g) >= '0' && peek(g) <= '9') {
         v = v * 10 + (uint64_t)(*g->p++ - '0');
         if (v > GRAMMAR_REPEAT_MAX) {
-            (void)build_fail(&g->b, ERR_TOO_BIG,
+            (void)build_fail(g->b, ERR_TOO_BIG,
                              "line %u: more than %u repetitions", g->line,
                              GRAMMAR_REPEAT_MAX);
             break;
@@ -331,12 +333,12 @@ static bool repetition(struct gbnf *g, bool nested, uint32_t *min,
         }
     }
     space(g, nested);
-    return g->b.rc == 0;
+    return g->b->rc == 0;
 }
 
 static uint32_t sequence(struct gbnf *g, bool nested, uint32_t from)
 {
-    struct builder *b = &g->b;
+    struct builder *b = g->b;
     while (b->rc == 0) {
         struct frag f = {0};
         uint32_t first = b->n_states;
@@ -357,7 +359,7 @@ static uint32_t sequence(struct gbnf *g, bool nested, uint32_t from)
 
 static struct frag alternatives(struct gbnf *g, bool nested)
 {
-    struct builder *b = &g->b;
+    struct builder *b = g->b;
     struct frag f = {build_state(b), 0};
     f.end = build_state(b);
     do {
@@ -372,7 +374,7 @@ static struct frag alternatives(struct gbnf *g, bool nested)
 
 static void rule(struct gbnf *g)
 {
-    struct builder *b = &g->b;
+    struct builder *b = g->b;
     uint32_t r = rule_of(g, word(g));
     space(g, false);
     if (b->rc != 0) {
@@ -406,9 +408,9 @@ static void rule(struct gbnf *g)
 
 static uint32_t find_root(struct gbnf *g)
 {
-    struct builder *b = &g->b;
+    struct builder *b = g->b;
     uint32_t root = NO_RULE;
-    for (uint32_t r = 0; r < b->n_rules && b->rc == 0; r++) {
+    for (uint32_t r = g->first; r < b->n_rules && b->rc == 0; r++) {
         if (b->rules[r].start == NO_STATE) {
             (void)build_fail(b, ERR_INVALID,
                              "line %u: the rule '%s' is not defined",
@@ -423,32 +425,44 @@ static uint32_t find_root(struct gbnf *g)
     return root;
 }
 
-int grammar_from_gbnf(const char *src, size_t n, struct grammar **ret,
-                      struct err *e)
+uint32_t build_gbnf(struct builder *b, const char *src, size_t n)
 {
-    struct gbnf g = {.p = src, .line = 1};
+    struct gbnf g = {.b = b,
+                     .outer = b->rule,
+                     .first = b->n_rules,
+                     .p = src,
+                     .end = src,
+                     .line = 1};
     if (n > GRAMMAR_SOURCE_MAX) {
-        return err_set(e, ERR_TOO_BIG, "a grammar of more than %zu bytes",
-                       GRAMMAR_SOURCE_MAX);
+        (void)build_fail(b, ERR_TOO_BIG, "a grammar of more than %zu bytes",
+                         GRAMMAR_SOURCE_MAX);
+        return 0;
     }
     if (n > 0) {
         g.end = src + n;
-    } else {
-        g.end = src;
     }
-    build_init(&g.b, e);
     /* At least twice the names that the text can hold. */
     for (g.mask = 63; g.mask < n; g.mask = g.mask * 2 + 1) {
     }
     g.table = calloc((size_t)g.mask + 1, sizeof(*g.table));
     if (g.table == NULL) {
-        (void)build_fail(&g.b, ERR_NOMEM, "a grammar's names");
+        (void)build_fail(b, ERR_NOMEM, "a grammar's names");
+        return 0;
     }
     space(&g, true);
-    while (g.p < g.end && g.b.rc == 0) {
+    while (g.p < g.end && b->rc == 0) {
         rule(&g);
     }
-    uint32_t root = g.b.rc == 0 ? find_root(&g) : 0;
+    uint32_t root = b->rc == 0 ? find_root(&g) : 0;
     free(g.table);
-    return build_finish(&g.b, root, ret);
+    return root;
+}
+
+int grammar_from_gbnf(const char *src, size_t n, struct grammar **ret,
+                      struct err *e)
+{
+    struct builder b;
+    build_init(&b, e);
+    uint32_t root = build_gbnf(&b, src, n);
+    return build_finish(&b, root, ret);
 }

@@ -1,6 +1,7 @@
 /* grammar.h - a context-free grammar over bytes, for constrained output.
  *
- *   grammar_from_gbnf, _schema, _regex, grammar_json -> match.h -> mask.h
+ *   grammar_from_text, _gbnf, _schema, _regex, grammar_json
+ *       -> match.h -> mask.h
  *
  * A grammar is compiled once; what it matches is UTF-8 text. Inside, each rule
  * is an automaton whose edges are ranges of bytes, nothing, or calls of rules
@@ -13,6 +14,8 @@
  *   regex*.c        regular expressions, of ECMA 262 what is regular
  *   json_values.c   JSON values without a schema
  *   schema*.c       JSON schemas
+ *   search.c        texts in which strings are looked for
+ *   compose.c       all of these in one grammar, from a constraint's text
  *
  * Whatever the text, a state from which no end can be reached is left out: in a
  * text that matches so far something may always follow, or the text may end.
@@ -28,6 +31,30 @@
 
 struct grammar;
 struct json;
+
+/* A constraint, which is JSON text. The forms of a constraint C:
+ *
+ *   {"schema": S}        JSON valid by the schema S, as grammar_from_schema
+ *   {"object": true}     any JSON object
+ *   {"gbnf": "..."}      as grammar_from_gbnf
+ *   {"regex": "..."}     as grammar_from_regex
+ *   {"text": "..."}      this text
+ *   {"until": "..."}     text that ends where the string first occurs in it
+ *   {"without": ["..."]} text in which none of these strings occurs; it may
+ *                        stand beside "until". "without_first", beside either:
+ *                        strings with which the text may not begin, white space
+ *                        aside
+ *   {"seq": [C..]}       one behind the other
+ *   {"any": [C..]}       one of them
+ *   {"repeat": C, "min": 0, "max": null, "between": C}
+ *                        that many times, with `between` between two of them;
+ *                        "max" null, or left out: any number
+ *
+ * Parts know nothing of each other: rules of GBNF and "#/.." of a schema are
+ * those of their own part. Errors: JSON; INVALID and UNSUPPORTED with the path
+ * in the text, or as the part's own function has it; TOO_BIG; NOMEM. */
+CHECKED int grammar_from_text(const char *text, size_t n, struct grammar **ret,
+                              struct err *e);
 
 /* GBNF: rules `name ::= ...` of literals, classes, '.', groups, alternatives,
  * * + ? {m} {m,} {m,n}, names of rules, comments. `root` is where it begins.

@@ -114,6 +114,19 @@ struct frag build_repeat(struct builder *b, struct frag f, uint32_t *first,
 uint32_t build_repeat_rule(struct builder *b, uint32_t from, uint32_t rule,
                            uint32_t min, uint32_t max);
 
+/* --- where a part stands in a JSON text, for errors --- */
+
+struct json_path {
+    char text[GRAMMAR_PATH_MAX]; /* "#/properties/a", cut where it is longer */
+    size_t n;
+};
+
+void path_begin(struct json_path *p, const char *root);
+/* Go into a member, `name` of it unless NULL, and back to the length that this
+ * returned. */
+size_t path_enter(struct json_path *p, const char *word, const char *name);
+void path_leave(struct json_path *p, size_t n);
+
 /* --- characters --- */
 
 #define CHAR_MAX_CODE 0x10FFFFu
@@ -152,11 +165,27 @@ CHECKED int build_compile(struct builder *b, uint32_t root,
 CHECKED int build_finish(struct builder *b, uint32_t root,
                          struct grammar **ret);
 
-/* --- regular expressions inside others --- */
+/* --- languages inside others --- */
+
+/* A string that is looked for in a text: of whole characters, not empty. */
+struct search_string {
+    struct span s;
+    bool ends;  /* the text is over behind it; false: it may not occur */
+    bool first; /* only where the text begins, white space aside */
+};
+/* Texts behind `from` in which strings are looked for. A text is over at
+ * `found` when the first has occurred that ends it; at `absent`, if none has;
+ * NO_STATE: there are no such texts. */
+void build_search(struct builder *b, const struct search_string *strings,
+                  size_t n, uint32_t from, uint32_t found, uint32_t absent);
+
+/* GBNF: makes its rules and returns `root`, to be called. Its names are its
+ * own: rules that are there already are not seen, nor are these later. */
+uint32_t build_gbnf(struct builder *b, const char *text, size_t n);
 
 /* text[0..n) behind `from`, up to `to`; json: its characters are those of a
  * JSON string. search: ^ and $ count, and where they are absent anything may
  * stand before, or behind; else the whole text must match. `any` is a rule of
- * one character. */
+ * one character, used only to search. */
 void build_regex(struct builder *b, const char *text, size_t n, bool json,
                  bool search, uint32_t any, uint32_t from, uint32_t to);

@@ -28,6 +28,7 @@ static const struct word {
     {"writeOnly", NOTE, 0},
     {"contentMediaType", NOTE, 0},
     {"contentEncoding", NOTE, 0},
+    {"propertyOrdering", NOTE, 0}, /* Gemini's, which gptel sends */
     {"$ref", JOIN, 0},
     {"allOf", JOIN, 0},
     {"anyOf", JOIN, 0},
@@ -87,26 +88,8 @@ unsigned schema_words(struct schema *c, const struct json *s,
 void schema_deny(struct schema *c, int code, const char *word,
                  const char *what)
 {
-    (void)build_fail(&c->b, code, "schema %s: %s%s%s", c->path, word,
+    (void)build_fail(c->b, code, "schema %s: %s%s%s", c->path.text, word,
                      *word != '\0' ? ": " : "", what);
-}
-
-size_t schema_enter(struct schema *c, const char *word, const char *name)
-{
-    size_t n = c->path_n;
-    int more = snprintf(c->path + n, sizeof(c->path) - n, "/%s%s%s", word,
-                        name != NULL ? "/" : "", name != NULL ? name : "");
-    if (more > 0) {
-        size_t left = sizeof(c->path) - 1 - n;
-        c->path_n += (size_t)more < left ? (size_t)more : left;
-    }
-    return n;
-}
-
-void schema_leave(struct schema *c, size_t path_n)
-{
-    c->path_n = path_n;
-    c->path[path_n] = '\0';
 }
 
 /* --- views --- */
@@ -266,7 +249,7 @@ static void literal(struct schema *c, const struct json *x, uint32_t from,
     if (!buf_ok(&text)) {
         schema_deny(c, ERR_TOO_BIG, "enum", "a value is too long");
     } else {
-        build_empty(&c->b, build_text(&c->b, from, text.p, text.n), to);
+        build_empty(c->b, build_text(c->b, from, text.p, text.n), to);
     }
     buf_fini(&text);
 }
@@ -304,7 +287,7 @@ static void values(struct schema *c, const struct view *v, int types,
 void schema_all(struct schema *c, const struct view *v, uint32_t from,
                 uint32_t to)
 {
-    struct builder *b = &c->b;
+    struct builder *b = c->b;
     int types = schema_types(c, v);
     if (types == 0) {
         schema_deny(c, ERR_INVALID, "type", "no type is valid");
@@ -334,26 +317,44 @@ void schema_all(struct schema *c, const struct view *v, uint32_t from,
     }
 }
 
+/* The rule of a reference. */
+static void compile_ref(struct schema *c, const struct schema_ref *ref)
+{
+    struct builder *b = c->b;
+    uint32_t before = build_open(b, ref->rule);
+    if (b->rc == 0) {
+        path_begin(&c->path, b->rules[ref->rule].name);
+        schema_value(c, ref->target, b->rules[ref->rule].start,
+                     b->rules[ref->rule].end);
+    }
+    build_close(b, before);
+}
+
+void build_schema(struct builder *b, const struct json_rules *r,
+                  const struct json *root, uint32_t from, uint32_t to)
+{
+    struct schema c = {.b = b, .json = r, .root = root};
+    uint32_t rule = schema_rule(&c, root, "#");
+    for (uint32_t i = 0; i < c.n_refs && b->rc == 0; i++) {
+        struct schema_ref ref = c.refs[i]; /* the list may move */
+        compile_ref(&c, &ref);
+    }
+    build_call(b, from, rule, to);
+    free(c.refs);
+}
+
 int grammar_from_schema(const struct json *root, struct grammar **ret,
                         struct err *e)
 {
-    struct schema c = {.root = root};
-    build_init(&c.b, e);
-    json_rules(&c.b, &c.json);
-    (void)schema_rule(&c, root, "#");
-    for (uint32_t i = 0; i < c.n_refs && c.b.rc == 0; i++) {
-        uint32_t rule = c.refs[i].rule;
-        uint32_t before = build_open(&c.b, rule);
-        c.path_n = 0;
-        (void)snprintf(c.path, sizeof(c.path), "%s", c.b.rules[rule].name);
-        c.path_n = strlen(c.path);
-        if (c.b.rc == 0) {
-            schema_value(&c, c.refs[i].target, c.b.rules[rule].start,
-                         c.b.rules[rule].end);
-        }
-        build_close(&c.b, before);
+    struct builder b;
+    struct json_rules r;
+    build_init(&b, e);
+    json_rules(&b, &r);
+    uint32_t start = build_rule(&b, "schema", 0);
+    uint32_t before = build_open(&b, start);
+    if (b.rc == 0) {
+        build_schema(&b, &r, root, b.rules[start].start, b.rules[start].end);
     }
-    uint32_t start = c.n_refs > 0 ? c.refs[0].rule : 0;
-    free(c.refs);
-    return build_finish(&c.b, start, ret);
+    build_close(&b, before);
+    return build_finish(&b, start, ret);
 }

@@ -33,22 +33,24 @@ struct schema_ref {
 };
 
 struct schema {
-    struct builder b;
-    struct json_rules json;
+    struct builder *b;
+    const struct json_rules *json;
     const struct json *root;
     struct schema_ref *refs; /* (n_refs), compiled in this order */
     uint32_t n_refs, cap_refs;
     int depth;
-    char path[GRAMMAR_PATH_MAX]; /* of what is compiled, for errors */
-    size_t path_n;
+    struct json_path path; /* of what is compiled */
 };
+
+/* What is valid by a schema, behind `from` up to `to`. r: json_rules made them
+ * in this builder; other schemas may use them too. References lead into `root`.
+ */
+void build_schema(struct builder *b, const struct json_rules *r,
+                  const struct json *root, uint32_t from, uint32_t to);
 
 /* Set an error about a word at the present path. */
 void schema_deny(struct schema *c, int code, const char *word,
                  const char *what);
-/* Go into a member, and back to the length that this returned. */
-size_t schema_enter(struct schema *c, const char *word, const char *name);
-void schema_leave(struct schema *c, size_t path_n);
 
 /* Words of a schema that only describe, that bring in other schemas, that say
  * what is valid. */

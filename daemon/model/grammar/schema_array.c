@@ -7,14 +7,14 @@ static void item(struct schema *c, const struct json *own, uint32_t rest,
                  unsigned i, uint32_t from, uint32_t to)
 {
     if (own == NULL) {
-        build_call(&c->b, from, rest, to);
+        build_call(c->b, from, rest, to);
         return;
     }
     char name[16];
     (void)snprintf(name, sizeof(name), "%u", i);
-    size_t path = schema_enter(c, "prefixItems", name);
+    size_t path = path_enter(&c->path, "prefixItems", name);
     schema_value(c, own, from, to);
-    schema_leave(c, path);
+    path_leave(&c->path, path);
 }
 
 /* The rule of items behind those of prefixItems; max becomes smaller where none
@@ -22,24 +22,24 @@ static void item(struct schema *c, const struct json *own, uint32_t rest,
 static uint32_t rest_rule(struct schema *c, const struct json *items,
                           uint32_t prefix, uint32_t min, uint32_t *max)
 {
-    struct builder *b = &c->b;
+    struct builder *b = c->b;
     bool none = items != NULL ? json_type(items) == JSON_BOOL &&
                                     !json_bool(items)
                               : prefix > 0 && min <= prefix;
     if (none) {
         *max = prefix < *max ? prefix : *max;
-        return c->json.value;
+        return c->json->value;
     }
     if (items == NULL || json_type(items) == JSON_BOOL) {
-        return c->json.value;
+        return c->json->value;
     }
-    uint32_t rule = build_rule(b, c->path, 0);
+    uint32_t rule = build_rule(b, c->path.text, 0);
     uint32_t before = build_open(b, rule);
-    size_t path = schema_enter(c, "items", NULL);
+    size_t path = path_enter(&c->path, "items", NULL);
     if (b->rc == 0) {
         schema_value(c, items, b->rules[rule].start, b->rules[rule].end);
     }
-    schema_leave(c, path);
+    path_leave(&c->path, path);
     build_close(b, before);
     return rule;
 }
@@ -47,7 +47,7 @@ static uint32_t rest_rule(struct schema *c, const struct json *items,
 void schema_array(struct schema *c, const struct view *v, uint32_t from,
                   uint32_t to)
 {
-    struct builder *b = &c->b;
+    struct builder *b = c->b;
     const struct json *prefix = view_get(c, v, "prefixItems");
     const struct json *items = view_get(c, v, "items");
     uint32_t min = view_count(c, v, "minItems", 0);
@@ -73,14 +73,14 @@ void schema_array(struct schema *c, const struct view *v, uint32_t from,
     const struct json *own = json_first(prefix);
     uint32_t at = build_text(b, from, "[", 1);
     for (uint32_t i = 0; b->rc == 0; i++) {
-        uint32_t space = json_space(b, &c->json, at);
+        uint32_t space = json_space(b, c->json, at);
         if (i >= min) {
             build_bytes(b, space, ']', ']', to);
         }
         if (i >= max) {
             break;
         }
-        uint32_t next = i > 0 ? json_space(b, &c->json,
+        uint32_t next = i > 0 ? json_space(b, c->json,
                                            build_text(b, at, ",", 1))
                               : space;
         bool loop = i > 0 && i >= min && i >= n && max == BUILD_ANY;

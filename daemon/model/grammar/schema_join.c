@@ -111,13 +111,13 @@ uint32_t schema_rule(struct schema *c, const struct json *target,
         uint32_t cap = c->cap_refs == 0 ? 16 : c->cap_refs * 2;
         struct schema_ref *p = realloc(c->refs, cap * sizeof(*p));
         if (p == NULL) {
-            (void)build_fail(&c->b, ERR_NOMEM, "references of a schema");
+            (void)build_fail(c->b, ERR_NOMEM, "references of a schema");
             return 0;
         }
         c->refs = p;
         c->cap_refs = cap;
     }
-    uint32_t rule = build_rule(&c->b, name, 0);
+    uint32_t rule = build_rule(c->b, name, 0);
     c->refs[c->n_refs++] = (struct schema_ref){target, rule};
     return rule;
 }
@@ -196,7 +196,7 @@ static bool deeper(struct schema *c)
     if (++c->depth > GRAMMAR_DEPTH_MAX) {
         schema_deny(c, ERR_TOO_BIG, "", "schemas are nested too deep");
     }
-    return c->b.rc == 0;
+    return c->b->rc == 0;
 }
 
 static void expand(struct schema *c, struct view *v, struct pending *t,
@@ -208,11 +208,11 @@ static void branches(struct schema *c, const struct view *v, struct pending *t,
 {
     const struct json *any = t->any[--t->n_any];
     unsigned i = 0;
-    for (const struct json *x = json_first(any); x != NULL && c->b.rc == 0;
+    for (const struct json *x = json_first(any); x != NULL && c->b->rc == 0;
          x = json_next(x), i++) {
         char name[16];
         (void)snprintf(name, sizeof(name), "%u", i);
-        size_t path = schema_enter(c, "anyOf", name);
+        size_t path = path_enter(&c->path, "anyOf", name);
         if (v->n == 0 && t->n_any == 0) {
             schema_value(c, x, from, to);
         } else {
@@ -221,14 +221,14 @@ static void branches(struct schema *c, const struct view *v, struct pending *t,
             push(c, rest.s, &rest.n, x);
             expand(c, &copy, &rest, from, to);
         }
-        schema_leave(c, path);
+        path_leave(&c->path, path);
     }
 }
 
 static void expand(struct schema *c, struct view *v, struct pending *t,
                    uint32_t from, uint32_t to)
 {
-    for (unsigned joined = 0; t->n > 0 && c->b.rc == 0; joined++) {
+    for (unsigned joined = 0; t->n > 0 && c->b->rc == 0; joined++) {
         if (joined == 4 * GRAMMAR_PARTS_MAX) { /* references go round */
             schema_deny(c, ERR_TOO_BIG, "",
                         "too many schemas that hold at once");
@@ -243,7 +243,7 @@ static void expand(struct schema *c, struct view *v, struct pending *t,
         } else if (v->n > 0) {
             schema_all(c, v, from, to);
         } else {
-            build_call(&c->b, from, c->json.value, to);
+            build_call(c->b, from, c->json->value, to);
         }
     }
     c->depth--;
@@ -267,7 +267,7 @@ void schema_join(struct schema *c, const struct view *schemas, uint32_t from,
 void schema_value(struct schema *c, const struct json *s, uint32_t from,
                   uint32_t to)
 {
-    if (c->b.rc != 0) {
+    if (c->b->rc != 0) {
         return;
     }
     if (json_type(s) == JSON_OBJECT && json_get(s, "$ref") != NULL &&
@@ -275,7 +275,7 @@ void schema_value(struct schema *c, const struct json *s, uint32_t from,
         const struct json *target = target_of(c, s);
         if (target != NULL) {
             const char *name = json_str(json_get(s, "$ref"));
-            build_call(&c->b, from, schema_rule(c, target, name), to);
+            build_call(c->b, from, schema_rule(c, target, name), to);
         }
         return;
     }

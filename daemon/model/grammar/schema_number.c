@@ -242,7 +242,7 @@ static void bound_of(struct schema *c, const struct view *v, bool integer,
 void schema_number(struct schema *c, const struct view *v, bool integer,
                    uint32_t from, uint32_t to)
 {
-    struct builder *b = &c->b;
+    struct builder *b = c->b;
     struct bound lo = {.at = -EXACT_MAX};
     struct bound hi = {.at = EXACT_MAX};
     bound_of(c, v, integer, true, &lo);
@@ -251,7 +251,7 @@ void schema_number(struct schema *c, const struct view *v, bool integer,
         return;
     }
     if (!lo.given && !hi.given) {
-        build_call(b, from, integer ? c->json.integer : c->json.number, to);
+        build_call(b, from, integer ? c->json->integer : c->json->number, to);
         return;
     }
     if (integer) {

@@ -50,7 +50,7 @@ static struct property *declare(struct object *o, const char *name)
     if (o->n == o->cap) {
         size_t cap = o->cap == 0 ? 16 : o->cap * 2;
         struct property *list =
-            arena_array(&o->c->b.arena, cap, sizeof(*list));
+            arena_array(&o->c->b->arena, cap, sizeof(*list));
         if (list == NULL || cap > JSON_MEMBERS_MAX) {
             schema_deny(o->c, ERR_TOO_BIG, "properties", "too many");
             return NULL;
@@ -77,7 +77,7 @@ static void read_properties(struct object *o)
             return;
         }
         for (const struct json *p = json_first(all);
-             p != NULL && c->b.rc == 0; p = json_next(p)) {
+             p != NULL && c->b->rc == 0; p = json_next(p)) {
             (void)declare(o, json_key(p));
         }
     }
@@ -93,7 +93,7 @@ static void read_required(struct object *o)
             return;
         }
         for (const struct json *p = json_first(all);
-             p != NULL && c->b.rc == 0; p = json_next(p)) {
+             p != NULL && c->b->rc == 0; p = json_next(p)) {
             struct property *x =
                 json_str(p) != NULL ? declare(o, json_str(p)) : NULL;
             if (x == NULL) {
@@ -201,25 +201,25 @@ static void value(struct object *o, const struct view *schemas,
 {
     struct schema *c = o->c;
     if (schemas->n == 0) {
-        build_call(&c->b, from, c->json.value, to);
+        build_call(c->b, from, c->json->value, to);
         return;
     }
-    size_t path = schema_enter(c, word, name);
+    size_t path = path_enter(&c->path, word, name);
     schema_join(c, schemas, from, to);
-    schema_leave(c, path);
+    path_leave(&c->path, path);
 }
 
 /* ": value" behind a key. */
 static uint32_t colon(struct object *o, uint32_t from)
 {
-    struct builder *b = &o->c->b;
-    return json_space(b, &o->c->json, build_text(b, from, ":", 1));
+    struct builder *b = o->c->b;
+    return json_space(b, o->c->json, build_text(b, from, ":", 1));
 }
 
 static void member(struct object *o, const struct property *p, uint32_t from,
                    uint32_t to)
 {
-    struct builder *b = &o->c->b;
+    struct builder *b = o->c->b;
     struct view schemas;
     if (!schemas_of(o, p, &schemas)) {
         if (p->required) {
@@ -307,7 +307,7 @@ static size_t grow_key(struct other_keys *k, struct branch x,
 /* A key that is no declared name, with its quotes. */
 static uint32_t other_key(struct object *o, uint32_t from)
 {
-    struct builder *b = &o->c->b;
+    struct builder *b = o->c->b;
     struct other_keys k = {.b = b, .rest = build_state(b)};
     size_t bytes = 1;
     k.end = build_state(b);
@@ -342,8 +342,8 @@ static void others(struct object *o, uint32_t from, uint32_t to)
     uint32_t key = 0;
     if (o->names != NULL) {
         struct view v = {.part = {o->names}, .n = 1};
-        size_t path = schema_enter(c, "propertyNames", NULL);
-        key = build_state(&c->b);
+        size_t path = path_enter(&c->path, "propertyNames", NULL);
+        key = build_state(c->b);
         for (const struct json *w = json_first(o->names); w != NULL;
              w = json_next(w)) {
             static const char *const known[] = {"type", "pattern", "format",
@@ -358,12 +358,12 @@ static void others(struct object *o, uint32_t from, uint32_t to)
             }
         }
         schema_string(c, &v, from, key);
-        schema_leave(c, path);
+        path_leave(&c->path, path);
     } else if (o->n > 0) {
         key = other_key(o, from);
     } else {
-        key = build_state(&c->b);
-        build_call(&c->b, from, c->json.string, key);
+        key = build_state(c->b);
+        build_call(c->b, from, c->json->string, key);
     }
     value(o, &o->other, "additionalProperties", NULL, colon(o, key), to);
 }
@@ -372,8 +372,8 @@ static void others(struct object *o, uint32_t from, uint32_t to)
 
 static void members(struct object *o, uint32_t from, uint32_t to)
 {
-    struct builder *b = &o->c->b;
-    const struct json_rules *r = &o->c->json;
+    struct builder *b = o->c->b;
+    const struct json_rules *r = o->c->json;
     size_t need = 0; /* properties up to the last required one */
     for (size_t i = 0; i < o->n; i++) {
         need = o->list[i].required ? i + 1 : need;
@@ -411,7 +411,7 @@ void schema_object(struct schema *c, const struct view *v, uint32_t from,
     read_others(&o);
     read_required(&o);
     read_names(&o);
-    if (c->b.rc == 0) {
+    if (c->b->rc == 0) {
         members(&o, from, to);
     }
 }

@@ -52,24 +52,24 @@ static const char *pattern_of(struct schema *c, const char *format)
 static void by_pattern(struct schema *c, const char *word, const char *pattern,
                        uint32_t from, uint32_t to)
 {
-    struct builder *b = &c->b;
+    struct builder *b = c->b;
     if (b->rc != 0) {
         return;
     }
     uint32_t body = build_text(b, from, "\"", 1);
     uint32_t end = build_state(b);
-    build_regex(b, pattern, strlen(pattern), true, true, c->json.character,
+    build_regex(b, pattern, strlen(pattern), true, true, c->json->character,
                 body, end);
     build_bytes(b, end, '"', '"', to);
     if (b->rc != 0) {
-        (void)err_prefix(b->e, b->rc, "schema %s: %s", c->path, word);
+        (void)err_prefix(b->e, b->rc, "schema %s: %s", c->path.text, word);
     }
 }
 
 void schema_string(struct schema *c, const struct view *v, uint32_t from,
                    uint32_t to)
 {
-    struct builder *b = &c->b;
+    struct builder *b = c->b;
     const struct json *pattern = view_get(c, v, "pattern");
     const struct json *format = view_get(c, v, "format");
     uint32_t min = view_count(c, v, "minLength", 0);
@@ -92,12 +92,12 @@ void schema_string(struct schema *c, const struct view *v, uint32_t from,
             by_pattern(c, "format", p, from, to);
         }
     } else if (!bounds) {
-        build_call(b, from, c->json.string, to);
+        build_call(b, from, c->json->string, to);
     } else if (min > max) {
         schema_deny(c, ERR_INVALID, "minLength", "is more than maxLength");
     } else {
         uint32_t body = build_text(b, from, "\"", 1);
-        body = build_repeat_rule(b, body, c->json.character, min, max);
+        body = build_repeat_rule(b, body, c->json->character, min, max);
         build_bytes(b, body, '"', '"', to);
     }
 }

@@ -3,13 +3,8 @@
  */
 #include <string.h>
 
-#include "model/reply/reply_impl.h"
-
-/* DeepSeek's bars and blanks. */
-#define DS(text)  "<\xEF\xBD\x9C" text "\xEF\xBD\x9C>"
-#define DS_CALLS  "tool\xE2\x96\x81" "calls\xE2\x96\x81"
-#define DS_CALL   "tool\xE2\x96\x81" "call\xE2\x96\x81"
-#define DS_SEP    DS("tool\xE2\x96\x81sep")
+#include "model/reply/constrain_impl.h"
+#include "model/reply/reply_marks.h"
 
 /* --- tags --- */
 
@@ -309,6 +304,7 @@ void reply_forms_find(const char *tmpl, struct reply_forms *ret)
         }
     }
     f.marks = forms[f.tools].marks;
+    f.spelling = spelling_find(f.tools, t);
     if (f.tools == REPLY_HARMONY) {
         f.thoughts = REPLY_CHANNEL;
         *ret = f;

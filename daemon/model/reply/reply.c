@@ -297,6 +297,18 @@ static bool ends_with(const char *p, size_t n, const char *mark)
     return n >= len && memcmp(p + n - len, mark, len) == 0;
 }
 
+bool reply_opens_thought(const struct reply_forms *f, const char *tail,
+                         size_t n)
+{
+    return f->thoughts == REPLY_THINK && ends_with(tail, n, f->open);
+}
+
+bool reply_closes_thought(const struct reply_forms *f, const char *tail,
+                          size_t n)
+{
+    return f->thoughts == REPLY_THINK && ends_with(tail, n, f->close);
+}
+
 /* What the prompt has opened. */
 static void begin(struct reply *r, const char *tail, size_t n)
 {
@@ -304,7 +316,7 @@ static void begin(struct reply *r, const char *tail, size_t n)
     if (f->thoughts == REPLY_CHANNEL) {
         reply_harmony_begin(r, tail, n);
     }
-    if (f->thoughts == REPLY_THINK && ends_with(tail, n, f->open)) {
+    if (reply_opens_thought(f, tail, n)) {
         open_thought(r);
         return;
     }

@@ -65,8 +65,12 @@ enum reply_thoughts {
     REPLY_CHANNEL,        /* harmony's analysis channel */
 };
 
+struct reply_spelling;
+
 struct reply_forms {
     enum reply_tools tools;
+    /* How the template writes a call, for constrain.h; NULL: not known. */
+    const struct reply_spelling *spelling;
     enum reply_thoughts thoughts;
     const char *open, *close; /* of REPLY_THINK: static texts */
     /* Texts of control tokens that the parser has to see, NULL at the end; a
@@ -91,6 +95,12 @@ struct reply_sink {
 };
 
 struct reply;
+
+/* The prompt's end has opened a thought, or has closed one. Of REPLY_THINK. */
+bool reply_opens_thought(const struct reply_forms *f, const char *prompt_tail,
+                         size_t n);
+bool reply_closes_thought(const struct reply_forms *f, const char *prompt_tail,
+                          size_t n);
 
 /* tools: look for calls; else what looks like one is text. prompt_tail: the
  * last bytes of the prompt, which may have opened a thought (many templates end

@@ -15,6 +15,8 @@
  *                 between the brackets
  *   harmony.c     channels
  *
+ * constrain_impl.h has the files that write what the parser reads.
+ *
  * A mark is opened by its row's `open`, which sets the next step. A call is
  * certain from reply_call_begin on; before that, reply_fail makes everything
  * held text.
@@ -208,6 +210,9 @@ void reply_tagged_end(struct reply *r);
 bool reply_literal_step(struct reply *r, char c);
 bool reply_tagged_value(struct reply *r, char c);
 void reply_harmony_end(struct reply *r);
+/* A value between tags as JSON: itself, or a word for one of Python's; NULL: it
+ * is a string. */
+const char *reply_tagged_json(const char *p, size_t n);
 
 /* The rows of a form (forms.c). */
 const struct reply_row *reply_rows(enum reply_tools tools, size_t *ret_n);

@@ -243,22 +243,34 @@ static bool between_step(struct reply *r, char c)
     }
 }
 
-/* A value that waited: JSON as it is, Python's words as JSON's. */
-static void put_undecided(struct reply *r)
+static bool may_be_json(char c)
+{
+    return c != '\0' && strchr("{[-0123456789tfnTFN", c) != NULL;
+}
+
+const char *reply_tagged_json(const char *p, size_t n)
 {
     static const char *const words[][2] = {
         {"True", "true"}, {"False", "false"}, {"None", "null"}};
-    const struct buf *v = &r->tagged.value;
     struct err e = {0};
+    if (n == 0 || !may_be_json(*p)) {
+        return NULL;
+    }
     for (size_t i = 0; i < countof(words); i++) {
-        if (v->n == strlen(words[i][0]) &&
-            memcmp(v->p, words[i][0], v->n) == 0) {
-            reply_args(r, words[i][1], strlen(words[i][1]));
-            return;
+        if (n == strlen(words[i][0]) && memcmp(p, words[i][0], n) == 0) {
+            return words[i][1];
         }
     }
-    if (json_check(v->p, v->n, &e) == 0) {
-        reply_args(r, v->p, v->n);
+    return json_check(p, n, &e) == 0 ? p : NULL;
+}
+
+/* A value that waited. */
+static void put_undecided(struct reply *r)
+{
+    const struct buf *v = &r->tagged.value;
+    const char *json = reply_tagged_json(v->p, v->n);
+    if (json != NULL) {
+        reply_args(r, json, json == v->p ? v->n : strlen(json));
         return;
     }
     reply_args(r, "\"", 1);
@@ -271,8 +283,7 @@ static void put_value_byte(struct reply *r, char c)
     struct tagged_call *t = &r->tagged;
     if (!t->begun) {
         t->begun = true;
-        t->undecided = !t->only_text && c != '\0' &&
-                       strchr("{[-0123456789tfnTFN", c) != NULL;
+        t->undecided = !t->only_text && may_be_json(c);
         if (!t->undecided) {
             reply_args(r, "\"", 1);
         }

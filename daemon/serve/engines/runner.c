@@ -28,6 +28,13 @@ static void send_state(void *ctx, enum frame_type type, uint32_t request,
     }
 }
 
+static void send_grammar(void *ctx, enum frame_type type, const struct buf *b)
+{
+    struct runner *r = ctx;
+    uint32_t request = (r->counter++ & OP_COUNTER) << 8;
+    child_put(r->child, type, request, b->p, b->n);
+}
+
 static void send_unload(void *ctx)
 {
     struct runner *r = ctx;
@@ -67,6 +74,9 @@ struct runner *runner_new(const struct runner_conf *c, const char *dir,
                                 .send = send_state,
                                 .flushed = send_unload};
     r->warm = warm_new(&w);
+    grammars_init(&r->grammars);
+    r->grammars.ctx = r;
+    r->grammars.send = send_grammar;
     return r;
 }
 
@@ -78,6 +88,7 @@ void runner_free(struct runner *r)
     list_del(&r->turn);
     child_drop(r->child);
     warm_free(r->warm);
+    grammars_fini(&r->grammars);
     sched_fini(&r->sched);
     buf_fini(&r->out);
     free(r->rows);
@@ -304,6 +315,7 @@ static void on_gone(void *ctx, const struct child_exit *x)
     r->n_reopened = 0;
     r->why[0] = '\0';
     warm_down(r->warm);
+    grammars_lost(&r->grammars);
     if (r->ever_up) {
         sched_lost(&r->sched);
     }
@@ -420,6 +432,17 @@ int runner_add(struct runner *r, struct run_stream *x)
     int rc = sched_add(&r->sched, &x->s, now_us());
     warm_touch(r->warm);
     return rc;
+}
+
+int runner_grammar(struct runner *r, const char *text, size_t n, uint32_t *ret,
+                   struct err *e)
+{
+    return grammars_take(&r->grammars, text, n, ret, e);
+}
+
+void runner_grammar_release(struct runner *r, uint32_t id)
+{
+    grammars_release(&r->grammars, id);
 }
 
 int runner_want(struct runner *r, struct warm_wait *x)

@@ -17,6 +17,7 @@
 #include "sched/sched.h"
 #include "sched/shed.h"
 #include "serve/child.h"
+#include "serve/engines/grammars.h"
 #include "serve/engines/warm.h"
 #include "serve/stats.h"
 
@@ -53,6 +54,7 @@ struct run_stream {
     const struct run_events *events;
     const struct msg_sampling *sampling; /* borrowed while in the runner */
     uint32_t choice;                     /* its index; random numbers use it */
+    uint32_t grammar; /* runner_grammar's; 0: none */
     /* counted by the runner: tokens drawn, drafts verified, drafts accepted */
     uint32_t n_out, n_drafted, n_accepted;
     float mu; /* msg_sampling.mu of the next draw; the owner sets the first */
@@ -135,6 +137,12 @@ int runner_pid(const struct runner *r);                       /* 0 when down */
 const struct sched *runner_sched(const struct runner *r);
 /* What all its sequences may cost at most; after it was up once. */
 uint64_t runner_state_bytes(const struct runner *r);
+
+/* The id of a grammar for run_stream.grammar (text: model/grammar, copied).
+ * Release it when the stream is gone. Errors: NOMEM, TOO_BIG. */
+CHECKED int runner_grammar(struct runner *r, const char *text, size_t n,
+                           uint32_t *ret, struct err *e);
+void runner_grammar_release(struct runner *r, uint32_t id);
 
 /* Call before runner_add for a prompt that may use saved states. Returns 1 when
  * they are being loaded: x->fn will be called. Returns 0 when there are none:

@@ -6,6 +6,7 @@
 
 #define STEP_BIT      0x80000000u /* of a step's number: runner.c */
 #define SAMPLING_ROWS STREAMS_MAX
+#define OP_COUNTER    0x1fffffu /* of a sequence operation's number */
 
 struct runner {
     struct runner_conf conf;
@@ -33,6 +34,7 @@ struct runner {
     struct err load_error;
     struct sched sched;
     struct warm *warm;
+    struct grammars grammars;
     struct msg_row *rows; /* SAMPLING_ROWS, scratch of one step */
     struct buf out;
 };

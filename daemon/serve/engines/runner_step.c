@@ -9,8 +9,6 @@
 #include "base/num.h"
 #include "serve/engines/runner_impl.h"
 
-#define OP_COUNTER 0x1fffffu /* of a sequence operation's number */
-
 static void send_op(struct runner *r, const struct sched_op *op)
 {
     static const enum frame_type types[] = {
@@ -40,6 +38,10 @@ static void fill_row(struct runner *r, size_t i, const struct sched_row *row)
     m->sample = row->sample;
     m->out_index = x->n_out;
     m->n_prompt = x->s.n_prompt;
+    m->grammar = x->grammar;
+    if (x->grammar != 0) {
+        grammars_tell(&r->grammars, x->grammar);
+    }
     m->sampling = *x->sampling;
     m->sampling.choice = x->choice;
     m->sampling.mu = x->mu;
@@ -103,6 +105,7 @@ static void hand_out_row(struct runner *r, size_t i,
         }
         x->n_said = k + 1;
     }
+    sched_forced(s, d->forced, d->n_forced);
     list_push(&r->saying, &x->saying);
 }
 

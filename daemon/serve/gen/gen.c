@@ -102,6 +102,11 @@ const struct reply_forms *gen_forms(const struct gen *g)
     return &g->voc->forms;
 }
 
+const char *gen_blamed(const struct gen *g)
+{
+    return g->work.blame;
+}
+
 struct span gen_prompt(const struct gen *g)
 {
     return (struct span){g->work.out.p, g->work.out.n};
@@ -130,6 +135,10 @@ static void leave(struct gen *g)
         runner_remove(g->model->runner, &g->choices[i].run);
     }
     g->queued = false;
+    if (g->grammar != 0) {
+        runner_grammar_release(g->model->runner, g->grammar);
+        g->grammar = 0;
+    }
     if (g->seated) {
         admit_leave(&g->model->admit, &g->seat);
         g->seated = false;
@@ -248,18 +257,23 @@ static int add_streams(struct gen *g, struct err *e)
     if (q->ignore_eos) {
         RETERR(ban_eog(g, e));
     }
+    if (g->work.constraint.n > 0) {
+        RETERR(runner_grammar(g->model->runner, g->work.constraint.p,
+                              g->work.constraint.n, &g->grammar, e));
+    }
     q->sampling.breaks = g->work.breaks;
     q->sampling.n_breaks = (uint32_t)g->work.n_breaks;
     for (uint32_t i = 0; i < q->n; i++) {
         struct gen_choice *c = &g->choices[i];
         RETERR(text_stream_init(&c->text, g->voc->tok, false, q->stops,
                                 q->n_stops, e));
-        if (gen_has_parts(g)) {
+        if (gen_has_parts(g) || g->grammar != 0) { /* what matched is told */
             text_stream_marks(&c->text, g->voc->forms.marks);
         }
         c->text.indent = q->indent;
         c->run.events = &gen_run_events;
         c->run.sampling = &q->sampling;
+        c->run.grammar = g->grammar;
         c->run.mu = msg_sampling_mu(&q->sampling);
         c->run.s.prompt = g->work.tokens;
         c->run.s.n_prompt = (uint32_t)g->work.n_tokens;
@@ -415,6 +429,7 @@ static int encode(struct gen *g, struct err *e)
     w->done = on_encoded;
     w->guess = q->guess;
     w->guess_n = q->guess_n;
+    w->want = q->want;
     if (msg_sampling_uses(&q->sampling, SAMPLER_DRY)) {
         w->breakers = q->dry_texts;
         w->n_breakers = q->n_dry_texts;
@@ -463,6 +478,14 @@ static int encode(struct gen *g, struct err *e)
 static int check_draw(const struct gen *g, struct err *e)
 {
     const struct gen_req *q = &g->req;
+    if (q->ignore_eos && text_wants(&q->want)) {
+        return err_set(e, ERR_UNSUPPORTED,
+                       "ignore_eos: an answer that keeps to a grammar ends "
+                       "where that ends");
+    }
+    if (g->model->bundle->argmax && text_wants(&q->want)) {
+        return err_set(e, ERR_UNSUPPORTED, MSG_ONLY_TOP ": no grammar");
+    }
     const char *what = q->ignore_eos ? "ignore_eos"
                                      : msg_sampling_beyond_top(&q->sampling);
     return !g->model->bundle->argmax || what == NULL

@@ -15,6 +15,7 @@
 #include "model/reply/reply.h"
 #include "model/text.h"
 #include "serve/engines/models.h"
+#include "serve/gen/voc.h"
 
 enum gen_kind { GEN_TEXT, GEN_TOKENS, GEN_CHAT, GEN_FIM };
 
@@ -30,6 +31,7 @@ struct gen_req {
     struct chat_message *messages; /* GEN_CHAT */
     size_t n_messages;
     struct span tools, documents, kwargs; /* GEN_CHAT: JSON, see chat.h */
+    struct text_want want; /* what the answer keeps to; zeroed: nothing */
     bool parts; /* GEN_CHAT: calls and thoughts are told apart from text, where
                    gen_has_parts() */
     struct msg_sampling sampling; /* without .choice, .mu, .breaks */
@@ -122,6 +124,9 @@ const char *gen_stop(const struct gen *g, uint32_t choice);
 bool gen_has_parts(const struct gen *g);
 /* The forms of the model's answers; lives as long as g. Once tokens come. */
 const struct reply_forms *gen_forms(const struct gen *g);
+/* The field of the request that on_done's error is about, where `want` could not
+ * be had; else NULL. */
+const char *gen_blamed(const struct gen *g);
 /* The rendered prompt of GEN_CHAT, else empty; lives as long as g. */
 struct span gen_prompt(const struct gen *g);
 const struct tokenizer *

@@ -38,6 +38,7 @@ struct gen {
     uint64_t deadline_us;
     struct deadline *deadline; /* NULL: none */
     struct admit_req seat;     /* in the queue for the model */
+    uint32_t grammar;          /* runner_grammar's; 0: none */
     bool asked;                /* runner_want was called: only once */
     bool seated;               /* the seat is taken */
     bool admitted;             /* counted in the model */

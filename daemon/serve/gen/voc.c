@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "model/breakers.h"
+#include "serve/gen/want.h"
 
 struct voc *voc_new(const char *dir)
 {
@@ -237,6 +238,9 @@ static void text_run(struct text_work *w)
                        w->fim_room, &w->tokens, &w->n_tokens, &w->cut, &w->e);
         break;
     }
+    if (w->rc == 0 && text_wants(&w->want)) {
+        w->rc = want_constraint(w->voc, w);
+    }
     if (w->rc == 0 && w->guess != NULL) {
         w->rc = tokenizer_encode_words(
             w->voc->tok, words_of(w->voc, w->here), w->guess, w->guess_n, false,
@@ -281,7 +285,8 @@ static bool is_short(const struct text_work *w)
         n += m->content_n + m->fields.n + m->reasoning_n;
     }
     return n <= TEXT_HERE_MAX && w->n_breakers == 0 &&
-           w->n_messages <= TEXT_HERE_MESSAGES;
+           w->n_messages <= TEXT_HERE_MESSAGES &&
+           !text_wants(&w->want); /* schemas may be large */
 }
 
 /* A short conversation, rendered here. False: the template takes long, or
@@ -340,4 +345,5 @@ void text_fini(struct text_work *w)
     w->breaks = NULL;
     w->n_breaks = 0;
     buf_fini(&w->out);
+    buf_fini(&w->constraint);
 }

@@ -45,6 +45,21 @@ void voc_unref(struct voc *v); /* NULL is fine */
  * understood. Once v is open. */
 bool voc_has_tools(const struct voc *v);
 
+/* What an answer is to keep to. Borrowed texts. */
+struct text_want {
+    const char *answer; /* JSON text, as grammar_from_text takes it; NULL: any */
+    const char *answer_field; /* of the request: errors begin with it */
+    bool call;                /* at least one call of a tool */
+    const char *name;         /* with that: of this one; NULL: any */
+    bool one;                 /* at most one */
+    bool strict; /* some tool is: its calls keep to its schema */
+    const bool *strict_tools; /* of each tool; NULL: none is */
+};
+static inline bool text_wants(const struct text_want *w)
+{
+    return w->answer != NULL || w->call || w->strict;
+}
+
 /* What to turn into tokens, or tokens into text. Strings are owned by the
  * caller and stay alive until done. */
 struct text_work {
@@ -62,6 +77,7 @@ struct text_work {
     size_t n_messages;
     bool add_generation;
     struct span tools, documents, kwargs; /* CHAT: JSON, see chat.h */
+    struct text_want want; /* CHAT, ENCODE, OPEN, FIM; zeroed: nothing */
     const char
         *guess; /* ENCODE, CHAT, OPEN: also this plain text; may be NULL */
     size_t guess_n;
@@ -82,6 +98,8 @@ struct text_work {
     int32_t *breaks;
     size_t n_breaks;
     struct buf out; /* DECODE: text; CHAT: the rendered prompt */
+    struct buf constraint; /* what `want` comes to; checked, JSON text */
+    const char *blame; /* rc is about this field of `want`; NULL: it is not */
     /* Called after the work, on its thread, also when it failed; may be NULL.
      */
     void (*then)(struct text_work *w);

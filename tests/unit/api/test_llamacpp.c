@@ -136,7 +136,7 @@ static void errors(void **state)
         {"{" GAP ",\"input_extra\":[1]}",                       "input_extra",     ERR_INVALID    },
         {"{" GAP ",\"input_extra\":[{\"text\":\"\",\"x\":1}]}", "input_extra",
          ERR_UNSUPPORTED                                                                          },
-        {"{" GAP ",\"grammar\":\"x\"}",                         "grammar",         ERR_UNSUPPORTED},
+        {"{" GAP ",\"grammar\":1}",                             "grammar",         ERR_INVALID    },
         {"{" GAP ",\"logit_bias\":[[1]]}",                      "logit_bias",      ERR_UNSUPPORTED},
         {"{" GAP ",\"logit_bias\":[[1,101]]}",                  "logit_bias",      ERR_INVALID    },
         {"{" GAP ",\"response_fields\":[1]}",                   "response_fields", ERR_INVALID    },

@@ -100,6 +100,62 @@ static void values_arrive(void **state)
     assert_int_equal(p.req.sampling.logprobs, 5);
 }
 
+/* What an answer has to look like, as the constraint that it comes to. */
+static void answers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *field, *answer; /* NULL: any */
+        unsigned dialect;
+    } rows[] = {
+        {"\"response_format\":{\"type\":\"text\"}",        NULL,
+         PARAMS_CHAT                                         },
+        {"\"response_format\":{\"type\":\"json_object\"}", "{\"object\":true}",
+         PARAMS_CHAT                                         },
+        {"\"response_format\":{\"type\":\"json_schema\",\"json_schema\":"
+         "{\"name\":\"x\",\"strict\":true,\"schema\":{\"b\":1,\"a\":[]}}}",
+         "{\"schema\":{\"b\":1,\"a\":[]}}",               PARAMS_CHAT      },
+        {"\"response_format\":{\"type\":\"json_object\",\"schema\":{}}",
+         "{\"schema\":{}}",                              PARAMS_CHAT      },
+        {"\"response_format\":{\"type\":\"json_object\",\"value\":{}}",
+         "{\"schema\":{}}",                              PARAMS_CHAT      },
+        {"\"grammar\":\"\"",                             NULL,
+         PARAMS_COMPLETION                                   },
+        {"\"grammar\":\"root ::= \\\"x\\\"\"",           "{\"gbnf\":\"root ::= \\\"x\\\"\"}",
+         PARAMS_COMPLETION                                   },
+        {"\"json_schema\":{}",                           NULL,
+         PARAMS_COMPLETION                                   },
+        {"\"json_schema\":{\"type\":\"null\"}",          "{\"schema\":{\"type\":\"null\"}}",
+         PARAMS_COMPLETION                                   },
+    };
+    for (size_t i = 0; i < countof(rows); i++) {
+        char text[256];
+        (void)snprintf(text, sizeof(text), "{%s}", rows[i].field);
+        assert_int_equal(take(text, rows[i].dialect), 0);
+        const struct text_want *w = &p.req.want;
+        assert_true((w->answer != NULL) == (rows[i].answer != NULL));
+        assert_true(text_wants(w) == (rows[i].answer != NULL));
+        if (w->answer != NULL) {
+            assert_string_equal(w->answer, rows[i].answer);
+            assert_memory_equal(w->answer_field, rows[i].field + 1,
+                                strlen(w->answer_field));
+        }
+    }
+    assert_int_equal(take("{\"grammar\":\"root ::= [a]\",\"json_schema\":{\"x\":1}}",
+                          PARAMS_COMPLETION),
+                     ERR_INVALID);
+    assert_int_equal(take("{\"tool_choice\":\"required\"}", PARAMS_CHAT), 0);
+    assert_true(p.req.want.call && p.req.want.name == NULL);
+    assert_int_equal(take("{\"tool_choice\":{\"type\":\"function\",\"function\":"
+                          "{\"name\":\"f\"}}}",
+                          PARAMS_CHAT),
+                     0);
+    assert_true(p.req.want.call);
+    assert_string_equal(p.req.want.name, "f");
+    assert_int_equal(take("{\"tool_choice\":\"auto\"}", PARAMS_CHAT), 0);
+    assert_false(p.req.want.call);
+}
+
 /* Who goes first is the dialect's to say, or the request's. */
 static void class_and_prediction(void **state)
 {
@@ -228,17 +284,20 @@ static void what_is_refused(void **state)
         {"logprobs",        "21",                                     PARAMS_COMPLETION, ERR_INVALID    },
         {"logprobs",        "1",                                      PARAMS_CHAT,       ERR_INVALID    },
         {"stream_options",  "{\"x\":1}",                              PARAMS_CHAT,       ERR_UNSUPPORTED},
-        {"response_format", "{\"type\":\"json_object\"}",             PARAMS_CHAT,
-         ERR_UNSUPPORTED                                                                                },
-        {"tool_choice",     "\"required\"",                           PARAMS_CHAT,       ERR_UNSUPPORTED},
-        {"tool_choice",     "{\"type\":\"function\"}",                PARAMS_CHAT,       ERR_UNSUPPORTED},
+        {"response_format", "{\"type\":\"xml\"}",                     PARAMS_CHAT,       ERR_UNSUPPORTED},
+        {"response_format", "{\"type\":\"json_schema\"}",             PARAMS_CHAT,       ERR_INVALID    },
+        {"response_format", "\"json_object\"",                        PARAMS_CHAT,       ERR_INVALID    },
+        {"tool_choice",     "\"some\"",                               PARAMS_CHAT,       ERR_UNSUPPORTED},
+        {"tool_choice",     "{\"type\":\"custom\"}",                  PARAMS_CHAT,       ERR_UNSUPPORTED},
+        {"tool_choice",     "{\"type\":\"function\"}",                PARAMS_CHAT,       ERR_INVALID    },
         {"tool_choice",     "1",                                      PARAMS_CHAT,       ERR_INVALID    },
         {"tools",           "[]",                                     PARAMS_COMPLETION, ERR_UNSUPPORTED},
         {"functions",       "[{}]",                                   PARAMS_CHAT,       ERR_UNSUPPORTED},
         {"thinking",        "{\"type\":\"x\"}",                       PARAMS_CHAT,       ERR_INVALID    },
         {"suffix",          "1",                                      PARAMS_COMPLETION, ERR_INVALID    },
         {"best_of",         "2",                                      PARAMS_COMPLETION, ERR_UNSUPPORTED},
-        {"grammar",         "\"x\"",                                  PARAMS_COMPLETION, ERR_UNSUPPORTED},
+        {"grammar",         "1",                                      PARAMS_COMPLETION, ERR_INVALID    },
+        {"json_schema",     "3",                                      PARAMS_COMPLETION, ERR_INVALID    },
         {"messages",        "[]",                                     PARAMS_COMPLETION, ERR_UNSUPPORTED},
         {"prompt",          "\"x\"",                                  PARAMS_CHAT,       ERR_UNSUPPORTED},
     };
@@ -413,6 +472,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults),
         cmocka_unit_test(values_arrive),
+        cmocka_unit_test(answers),
         cmocka_unit_test(class_and_prediction),
         cmocka_unit_test(a_random_seed),
         cmocka_unit_test(every_field_with_every_value),

@@ -284,6 +284,23 @@ static void sha256_gives_the_published_digests(void **state)
     free(million);
 }
 
+/* Against coreutils: printf abc | sha256sum | xxd -r -p | base64. */
+static void sha256_as_base64(void **state)
+{
+    struct sha256 s;
+    uint8_t d[SHA256_BYTES];
+    char out[SHA256_BASE64];
+    (void)state;
+    sha256_init(&s);
+    sha256_add(&s, "abc", 3);
+    sha256_end(&s, d);
+    sha256_base64(d, out);
+    assert_string_equal(out, "ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0=");
+    memset(d, 0xff, sizeof(d));
+    sha256_base64(d, out);
+    assert_string_equal(out, "//////////////////////////////////////////8=");
+}
+
 /* Also where the system does not tell. */
 static void a_core_has_a_first_cache(void **state)
 {
@@ -321,6 +338,7 @@ int main(void)
         cmocka_unit_test(text_is_a_number_or_it_is_not),
         cmocka_unit_test(utf8_is_the_shortest_form),
         cmocka_unit_test(sha256_gives_the_published_digests),
+        cmocka_unit_test(sha256_as_base64),
         cmocka_unit_test(a_core_has_a_first_cache),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

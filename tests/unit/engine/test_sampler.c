@@ -728,6 +728,78 @@ static void test_inverse_cdf_wide(void **state)
     sampler_free(s);
 }
 
+/* A draw under a mask is one from the masked target, by another random number,
+ * and its log-probability is that of the whole distribution. */
+static void test_masked(void **state)
+{
+    (void)state;
+    enum { N = 300, DRAWS = 20000 };
+    float x[N];
+    float masked[N];
+    uint64_t seed = 9;
+    static double counts[N];
+    struct sampler *s = sampler_of(N);
+    uint64_t *mask = sampler_mask(s);
+    struct msg_sampling p;
+    struct msg_token t;
+    struct err e;
+    assert_non_null(mask);
+    for (uint32_t i = 0; i < N; i++) {
+        x[i] = (float)(noise(&seed) % 1000) * 0.005f;
+        bool allowed = i % 7 == 3;
+        mask[i / 64] = i % 64 == 0 ? 0 : mask[i / 64];
+        mask[i / 64] |= (uint64_t)allowed << i % 64;
+        masked[i] = allowed ? x[i] : -INFINITY;
+    }
+    msg_sampling_init(&p);
+    p.temperature = 0.8f;
+    p.top_k = 20; /* of those that are allowed */
+    double want[N];
+    memcpy(want, sampler_probs(s, masked, &p, NULL, 0, 0), sizeof(want));
+    for (uint32_t i = 0; i < DRAWS; i++) {
+        unit_ok(sampler_draw_masked(s, x, &p, NULL, 0, i, mask, &t, &e), &e);
+        assert_true(want[t.id] > 0);
+        counts[t.id]++;
+        double u = sampler_random_of(0, 0, i, 1);
+        double below = 0;
+        for (int32_t k = 0; k < t.id; k++) {
+            below += want[k];
+        }
+        assert_true(below <= u + 1e-12 && u - 1e-12 < below + want[t.id]);
+    }
+    double chi = 0;
+    for (uint32_t i = 0; i < N; i++) {
+        double expected = want[i] * DRAWS;
+        chi += expected > 0
+                   ? (counts[i] - expected) * (counts[i] - expected) / expected
+                   : 0;
+    }
+    assert_true(chi < 43.8); /* 19 degrees of freedom: 0.001 */
+    double lse = 0;
+    for (uint32_t i = 0; i < N; i++) {
+        lse += exp((double)x[i]);
+    }
+    assert_true(fabs((double)t.logprob - ((double)x[t.id] - log(lse))) < 1e-5);
+    p.temperature = 0; /* the best of them */
+    unit_ok(sampler_draw_masked(s, x, &p, NULL, 0, 0, mask, &t, &e), &e);
+    for (uint32_t i = 0; i < N; i++) {
+        assert_true(!(masked[i] > x[t.id]));
+    }
+    memset(mask, 0, (N + 63) / 64 * sizeof(*mask));
+    assert_int_equal(
+        sampler_draw_masked(s, x, &p, NULL, 0, 0, mask, &t, &e), ERR_INVALID);
+    mask[1] = 2; /* one token, which a bias bans */
+    struct msg_bias ban = {.id = 65, .bias = -INFINITY};
+    p.bias = &ban;
+    p.n_bias = 1;
+    assert_int_equal(
+        sampler_draw_masked(s, x, &p, NULL, 0, 0, mask, &t, &e), ERR_INVALID);
+    ban.id = 64;
+    unit_ok(sampler_draw_masked(s, x, &p, NULL, 0, 0, mask, &t, &e), &e);
+    assert_int_equal(t.id, 65);
+    sampler_free(s);
+}
+
 /* Not a threshold, a printed figure: one draw over gemma's vocabulary. */
 static void test_speed(void **state)
 {
@@ -792,6 +864,7 @@ int main(void)
         cmocka_unit_test(test_not_finite),
         cmocka_unit_test(test_chi_square),
         cmocka_unit_test(test_inverse_cdf),
+        cmocka_unit_test(test_masked),
         cmocka_unit_test(test_inverse_cdf_wide),
         cmocka_unit_test(test_speed),
     };

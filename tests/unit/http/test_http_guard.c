@@ -7,10 +7,12 @@
 #define GOOD "Authorization: Bearer " KEY "\r\n"
 #define HOST "Host: 127.0.0.1:11435\r\n"
 #define PAGE "Origin: http://localhost:3000\r\n"
+#define OWN  "Origin: http://127.0.0.1:11435\r\n"
 #define JSON_BODY \
     "Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
 
 static struct http_guard guard;
+static bool page; /* every path is that of http_conf.page */
 static const struct http_place place = {.host = "127.0.0.2", .port = 11435};
 
 static int setup(void **state)
@@ -40,7 +42,8 @@ static int judge(const char *bytes, struct guard_pass *pass, const char **why)
     http_parse_begin(&p, &m);
     int rc = http_parse_feed(&p, bytes, strlen(bytes), &used);
     if (rc == HTTP_PARSE_HEAD) {
-        rc = guard_check(&guard, &place, &m, pass, why);
+        rc = guard_check(&guard, &place, &m, page && guard_wants_page(&m), pass,
+                         why);
         assert_true((rc == 0) == (*why == NULL));
     } else {
         assert_true(rc < 0); /* every row here is a whole head */
@@ -152,6 +155,90 @@ static void pages(void **state)
          0                                                                                                     },
     };
     check_rows(rows, countof(rows));
+}
+
+/* The page that the listener itself gave. */
+static void own_page(void **state)
+{
+    (void)state;
+    static const struct row rows[] = {
+        {"own",                      "GET / HTTP/1.1\r\n" HOST GOOD OWN "\r\n",     0               },
+        {"own, as browsers send it",
+         "GET / HTTP/1.1\r\n" HOST GOOD OWN
+         "Sec-Fetch-Site: same-origin\r\n\r\n",                                     0               },
+        {"by its other name",
+         "GET / HTTP/1.1\r\nHost: localhost:11435\r\n" GOOD
+         "Origin: http://localhost:11435\r\n\r\n",                                  0               },
+        {"no key",                   "GET / HTTP/1.1\r\n" HOST OWN "\r\n",          ERR_UNAUTHORIZED},
+        {"from elsewhere",
+         "GET / HTTP/1.1\r\n" HOST GOOD OWN
+         "Sec-Fetch-Site: cross-site\r\n\r\n",                                      ERR_FORBIDDEN   },
+        {"another name for it",
+         "GET / HTTP/1.1\r\nHost: localhost:11435\r\n" GOOD OWN "\r\n",
+         ERR_FORBIDDEN                                                                              },
+        {"rebound",
+         "GET / HTTP/1.1\r\nHost: evil.example:11435\r\n" GOOD
+         "Origin: http://evil.example:11435\r\n\r\n",                               ERR_FORBIDDEN   },
+        {"another port",
+         "GET / HTTP/1.1\r\n" HOST GOOD
+         "Origin: http://127.0.0.1:11436\r\n\r\n",                                  ERR_FORBIDDEN   },
+        {"no port",
+         "GET / HTTP/1.1\r\n" HOST GOOD "Origin: http://127.0.0.1\r\n\r\n",
+         ERR_FORBIDDEN                                                                              },
+        {"https",
+         "GET / HTTP/1.1\r\n" HOST GOOD
+         "Origin: https://127.0.0.1:11435\r\n\r\n",                                 ERR_FORBIDDEN   },
+        {"two",                      "GET / HTTP/1.1\r\n" HOST GOOD OWN OWN "\r\n", ERR_FORBIDDEN   },
+    };
+    struct guard_pass pass;
+    const char *why = NULL;
+    check_rows(rows, countof(rows));
+    assert_int_equal(judge(rows[0].bytes, &pass, &why), 0);
+    assert_null(pass.origin); /* its answers need no Access-Control */
+}
+
+/* A browser gets the page without a key, and nothing else so. */
+static void without_a_key(void **state)
+{
+    (void)state;
+    static const struct row rows[] = {
+        {"html",               "GET / HTTP/1.1\r\n" HOST "Accept: text/html\r\n\r\n",  0               },
+        {"head",               "HEAD / HTTP/1.1\r\n" HOST "Accept: text/html\r\n\r\n", 0               },
+        {"a browser's",
+         "GET / HTTP/1.1\r\n" HOST
+         "Accept: application/xml;q=0.9, Text/HTML;q=0.8,*/*\r\n\r\n",                 0               },
+        {"nothing said",       "GET / HTTP/1.1\r\n" HOST "\r\n",                       ERR_UNAUTHORIZED},
+        {"anything",           "GET / HTTP/1.1\r\n" HOST "Accept: */*\r\n\r\n",
+         ERR_UNAUTHORIZED                                                                              },
+        {"text",               "GET / HTTP/1.1\r\n" HOST "Accept: text/*\r\n\r\n",
+         ERR_UNAUTHORIZED                                                                              },
+        {"longer",             "GET / HTTP/1.1\r\n" HOST "Accept: text/htmlx\r\n\r\n",
+         ERR_UNAUTHORIZED                                                                              },
+        {"in a parameter",
+         "GET / HTTP/1.1\r\n" HOST "Accept: a/b; text/html\r\n\r\n",
+         ERR_UNAUTHORIZED                                                                              },
+        {"twice",
+         "GET / HTTP/1.1\r\n" HOST
+         "Accept: text/html\r\nAccept: text/html\r\n\r\n",                             ERR_UNAUTHORIZED},
+        {"empty",              "GET / HTTP/1.1\r\n" HOST "Accept:\r\n\r\n",
+         ERR_UNAUTHORIZED                                                                              },
+        {"POST",               "POST / HTTP/1.1\r\n" HOST "Accept: text/html\r\n\r\n",
+         ERR_UNAUTHORIZED                                                                              },
+        {"with a body",
+         "GET / HTTP/1.1\r\n" HOST
+         "Accept: text/html\r\nContent-Length: 1\r\n\r\n",                             ERR_UNAUTHORIZED},
+        {"a rebound name",
+         "GET / HTTP/1.1\r\nHost: evil\r\nAccept: text/html\r\n\r\n",                  ERR_FORBIDDEN   },
+        {"in another's frame",
+         "GET / HTTP/1.1\r\n" HOST
+         "Accept: text/html\r\nSec-Fetch-Site: cross-site\r\n\r\n",                    ERR_FORBIDDEN   },
+    };
+    page = true;
+    check_rows(rows, countof(rows));
+    page = false;
+    struct guard_pass pass;
+    const char *why = NULL;
+    assert_int_equal(judge(rows[0].bytes, &pass, &why), ERR_UNAUTHORIZED);
 }
 
 static void keys(void **state)
@@ -384,6 +471,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hosts),
         cmocka_unit_test(pages),
+        cmocka_unit_test(own_page),
+        cmocka_unit_test(without_a_key),
         cmocka_unit_test(keys),
         cmocka_unit_test_setup(bodies, setup),
         cmocka_unit_test(preflights),

@@ -1,7 +1,9 @@
 /* test_reply_forms.c - what a chat template says of the form of answers. */
 #include <dirent.h>
 
+#include "grammar_check.h"
 #include "model/chat.h"
+#include "model/reply/constrain.h"
 #include "model/text.h"
 #include "tests/unit/model/reply_check.h"
 
@@ -199,7 +201,63 @@ static void without_spaces(char *s)
 
 struct counts {
     int files, calls, thoughts;
+    int held;  /* calls that a constraint lets through */
+    int later; /* the same, from their mark on */
 };
+
+static bool ends_with(const char *s, const char *end)
+{
+    size_t n = strlen(s);
+    while (n > 0 && strchr(" \n", s[n - 1]) != NULL) {
+        n--;
+    }
+    return end != NULL && n >= strlen(end) &&
+           memcmp(s + n - strlen(end), end, strlen(end)) == 0;
+}
+
+/* Whether s begins with a text that m takes; what follows ends the turn. */
+static bool takes_front(struct matcher *m, const char *s)
+{
+    match_t at = match_start(m);
+    bool ok = false;
+    match_hold(m, at);
+    while (*s != '\0' && match_bytes(m, &at, s, 1)) {
+        ok |= match_may_end(m, at);
+        s++;
+    }
+    match_drop(m, at);
+    return ok;
+}
+
+/* Whether the constraint of a call lets through what the template writes. */
+static void count_held(const struct reply_how *how, const char *answer,
+                       struct counts *c)
+{
+    struct err e = {0};
+    struct json *t = NULL;
+    struct grammar *g = NULL;
+    struct matcher *m = NULL;
+    struct buf b;
+    unit_ok(json_parse(tools, sizeof(tools) - 1, &t, &e), &e);
+    const struct reply_want w = {
+        .tools = t,
+        .kind = WANT_CALL,
+        .thoughts_open = ends_with(how->tail, how->forms.open)};
+    buf_init(&b, MIB(1));
+    unit_ok(reply_constraint(&how->forms, &w, &b, &e), &e);
+    unit_ok(grammar_from_text(b.p, b.n, &g, &e), &e);
+    unit_ok(matcher_new(g, &m, &e), &e);
+    const char *s = answer;
+    while (*s != '\0' && !takes_front(m, s)) {
+        s++;
+    }
+    c->held += s == answer;
+    c->later += s != answer && *s != '\0';
+    buf_fini(&b);
+    matcher_free(m);
+    grammar_free(g);
+    json_free(t);
+}
 
 /* The turn that a template writes, read as an answer to its prompt. */
 static void check_turn(const char *path, struct reply_how *how,
@@ -219,6 +277,7 @@ static void check_turn(const char *path, struct reply_how *how,
         fail_msg("%s: %s\n  gives %s", path, answer, got);
     }
     c->calls++;
+    count_held(how, answer, c);
     c->thoughts += thought ? 1 : 0;
     free(got);
 }
@@ -302,6 +361,10 @@ static void test_public(void **state)
     assert_int_equal(c.files, 88);
     assert_int_equal(c.calls, 38);
     assert_int_equal(c.thoughts, 10);
+    /* Two write the turn's mark before a call, one the end of the prompt. One
+     * indents its marks, which no other does. */
+    assert_int_equal(c.held, 34);
+    assert_int_equal(c.later, 3);
 }
 
 int main(void)

@@ -258,6 +258,20 @@ static void test_small(void **state)
     assert_memory_equal(&s, &s2, sizeof(s));
     REFUSES(msg_seq_get, struct msg_seq, &b, &e);
 
+    struct msg_grammar g = {9, "{}", 2};
+    struct msg_grammar g2;
+    buf_clear(&b);
+    msg_grammar_put(&b, &g);
+    unit_ok(msg_grammar_get(b.p, b.n, &g2, &e), &e);
+    assert_true(g2.id == 9 && g2.n == 2 && memcmp(g2.text, "{}", 2) == 0);
+    for (size_t n = 0; n < 4; n++) {
+        assert_int_equal(msg_grammar_get(b.p, n, &g2, &e), ERR_FRAME);
+    }
+    unit_ok(msg_grammar_get(b.p, 4, &g2, &e), &e); /* without a text */
+    assert_int_equal(g2.n, 0);
+    b.p[0] = 0; /* no id */
+    assert_int_equal(msg_grammar_get(b.p, b.n, &g2, &e), ERR_FRAME);
+
     struct msg_progress p = {true, 3, 9};
     struct msg_progress p2;
     buf_clear(&b);
@@ -308,6 +322,7 @@ static struct msg_row row_make(int32_t *tokens, uint32_t n)
         .sample = true,
         .out_index = 3,
         .n_prompt = 10,
+        .grammar = 21,
     };
     msg_sampling_init(&r.sampling);
     assert_true(r.sampling.temperature >= 0 && r.sampling.temperature <= 0);
@@ -365,6 +380,7 @@ static void test_step(void **state)
     assert_true(r->sample);
     assert_int_equal(r->out_index, 3);
     assert_int_equal(r->n_prompt, 10);
+    assert_int_equal(r->grammar, 21);
     assert_memory_equal(&r->sampling, &rows[0].sampling,
                         offsetof(struct msg_sampling, no_logprob));
     assert_true(r->sampling.no_logprob);
@@ -463,6 +479,9 @@ static void assert_same_done(const struct msg_row_done *a,
     assert_int_equal(a->length, b->length);
     assert_true(a->mu == b->mu);
     assert_int_equal(a->n_tokens, b->n_tokens);
+    assert_int_equal(a->n_forced, b->n_forced);
+    assert_memory_equal(a->forced, b->forced,
+                        b->n_forced * sizeof(b->forced[0]));
     for (uint32_t i = 0; i < b->n_tokens; i++) {
         assert_int_equal(a->tokens[i].n_top, b->tokens[i].n_top);
         assert_memory_equal(&a->tokens[i], &b->tokens[i],
@@ -478,7 +497,8 @@ static void test_step_done(void **state)
     struct buf b;
     struct err e;
     struct msg_row_done rows[2] = {
-        {.seq = 1, .n_tokens = 2, .n_accepted = 1, .length = 9, .mu = 2.5f},
+        {.seq = 1, .n_tokens = 2, .n_accepted = 1, .length = 9, .mu = 2.5f,
+         .n_forced = 3, .forced = {7, 0, -1}},
         {.seq = 2,        .error = ERR_CONTEXT,              .length = 4 },
     };
     rows[0].tokens[0] = (struct msg_token){.id = 4, .logprob = -0.5f};
@@ -496,6 +516,12 @@ static void test_step_done(void **state)
     assert_same_done(&out.rows[1], &rows[1]);
     msg_step_done_fini(&out);
     REFUSES(msg_step_done_get, struct msg_step_done, &b, &e);
+    rows[0].n_forced = 0;
+    rows[1].n_forced = 1;
+    buf_clear(&b);
+    msg_step_done_put(&b, &in);
+    b.p[b.n - 5] = ENGINE_DRAFTS_MAX + 1; /* more than there can be */
+    assert_int_equal(msg_step_done_get(b.p, b.n, &out, &e), ERR_FRAME);
     rows[0].tokens[1].top[0].logprob = NAN;
     buf_clear(&b);
     msg_step_done_put(&b, &in);

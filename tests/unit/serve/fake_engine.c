@@ -21,6 +21,8 @@
  *   slow_at     take longer than a step may for this one, saying that a width
  *               is being run once
  *   refuse      refuse rows whose prompt holds this token
+ *   forced      say so many of the next tokens of rows with a grammar, whose text
+ *               the hash has too
  */
 #include <signal.h>
 #include <stdio.h>
@@ -33,7 +35,8 @@
 #include "proto/frame.h"
 #include "proto/msg.h"
 
-#define SEQS 256
+#define SEQS     256
+#define GRAMMARS 64
 
 struct seq {
     int open;
@@ -45,8 +48,12 @@ static struct {
     long lo, hi, period, eos, eos_at, delay_us, load_ms, warm_ms, tell_load,
         stop_load, t_max, batch_max, seqs_max, base_bytes, block_bytes,
         fail_load, crash_at, crash_once, hang_at, lie_at, refuse, notice_at,
-        slow_at;
+        slow_at, forced;
     struct seq seqs[SEQS];
+    struct {
+        uint32_t id; /* 0: free */
+        uint64_t hash;
+    } grammars[GRAMMARS];
     uint32_t vocab, context;
     long steps;
     char marker[1100];
@@ -92,6 +99,7 @@ static void set(const char *key, long v)
         {"refuse",      &g.refuse     },
         {"notice_at",   &g.notice_at  },
         {"slow_at",     &g.slow_at    },
+        {"forced",      &g.forced     },
     };
     for (size_t i = 0; i < countof(keys); i++) {
         if (strcmp(keys[i].key, key) == 0) {
@@ -261,6 +269,37 @@ static const char *do_seq(enum frame_type type, const struct msg_seq *m)
     return NULL;
 }
 
+/* 0: there is no such grammar. */
+static uint64_t grammar_hash(uint32_t id)
+{
+    for (size_t i = 0; i < GRAMMARS && id != 0; i++) {
+        if (g.grammars[i].id == id) {
+            return g.grammars[i].hash;
+        }
+    }
+    return 0;
+}
+
+static void on_grammar(const struct frame *f)
+{
+    struct msg_grammar m = {0};
+    struct err e = {0};
+    size_t i = 0;
+    must(msg_grammar_get(f->payload, f->n, &m, &e) == 0);
+    bool adds = f->type == FRAME_GRAMMAR;
+    while (i < GRAMMARS && g.grammars[i].id != (adds ? 0 : m.id)) {
+        i++;
+    }
+    must(i < GRAMMARS && (grammar_hash(m.id) == 0) == adds); /* told once */
+    g.grammars[i].id = adds ? m.id : 0;
+    g.grammars[i].hash = 1469598103934665603u;
+    for (size_t k = 0; k < m.n; k++) {
+        g.grammars[i].hash =
+            (g.grammars[i].hash ^ (uint8_t)m.text[k]) * 1099511628211u;
+    }
+    send_frame(FRAME_OK, f->request, NULL);
+}
+
 static int32_t draw(const struct seq *q, const struct msg_row *r)
 {
     uint64_t h = 1469598103934665603u;
@@ -276,6 +315,7 @@ static int32_t draw(const struct seq *q, const struct msg_row *r)
     for (uint32_t i = 0; i < q->n; i++) {
         h = (h ^ (uint32_t)q->t[i]) * 1099511628211u;
     }
+    h ^= grammar_hash(r->grammar);
     if (r->sampling.temperature > 0) {
         h = (h ^ r->sampling.seed) * 1099511628211u;
         h = (h ^ r->sampling.choice) * 1099511628211u;
@@ -308,6 +348,22 @@ static void draw_token(const struct seq *q, const struct msg_row *r,
     }
 }
 
+/* What will be drawn next. */
+static void tell_forced(struct seq *q, const struct msg_row *r,
+                        struct msg_row_done *d)
+{
+    uint32_t n = q->n;
+    struct msg_row after = *r;
+    after.out_index += d->n_tokens;
+    append(q, &d->tokens[d->n_tokens - 1].id, 1);
+    while (d->n_forced < (uint32_t)g.forced) {
+        d->forced[d->n_forced] = draw(q, &after);
+        append(q, &d->forced[d->n_forced++], 1);
+        after.out_index++;
+    }
+    q->n = n;
+}
+
 static void do_row(const struct msg_row *r, struct msg_row_done *d)
 {
     *d = (struct msg_row_done){.seq = r->seq};
@@ -315,6 +371,10 @@ static void do_row(const struct msg_row *r, struct msg_row_done *d)
     if (q == NULL || !q->open || r->position != q->n ||
         r->n_tokens > (uint32_t)g.t_max || q->n + r->n_tokens > g.context) {
         d->error = ERR_INVALID;
+        return;
+    }
+    if (r->grammar != 0 && grammar_hash(r->grammar) == 0) {
+        d->error = ERR_NOT_FOUND;
         return;
     }
     append(q, r->tokens, r->n_tokens);
@@ -344,6 +404,9 @@ static void do_row(const struct msg_row *r, struct msg_row_done *d)
         d->n_accepted++;
     }
     d->length = q->n;
+    if (r->grammar != 0) {
+        tell_forced(q, r, d);
+    }
 }
 
 static void say_on_cpu(void)
@@ -448,6 +511,8 @@ int main(void)
             do_step(&f);
         } else if (f.type == FRAME_STATE_SAVE || f.type == FRAME_STATE_LOAD) {
             send_error(f.request, ERR_UNSUPPORTED, "states are not kept");
+        } else if (f.type == FRAME_GRAMMAR || f.type == FRAME_GRAMMAR_DROP) {
+            on_grammar(&f);
         } else {
             on_seq(&f);
         }

@@ -24,6 +24,7 @@ struct user {
     uint32_t late_at;     /* its deadline comes with so many tokens */
     uint32_t pause_at; /* pause after so many tokens until the others ended */
     int code;          /* of on_fail */
+    const char *grammar;
     bool leaves;   /* after its last token, instead of being removed there */
     bool computed, expired, over;
 };
@@ -76,6 +77,9 @@ static void leave(struct user *u)
     hear(u);
     u->over = true;
     runner_remove(t.r, &u->x);
+    if (u->x.grammar != 0) {
+        runner_grammar_release(t.r, u->x.grammar);
+    }
     struct user *paused = NULL;
     for (size_t i = 0; i < t.n_users; i++) {
         if (!t.user[i].over && t.user[i].pause_at == 0) {
@@ -170,6 +174,12 @@ static void on_up(void *ctx)
         struct user *u = &t.user[i];
         u->x.s.deadline_us =
             u->patience_us > 0 ? uv_hrtime() / 1000 + u->patience_us : 0;
+        if (u->grammar != NULL) {
+            struct err e = {0};
+            unit_ok(runner_grammar(t.r, u->grammar, strlen(u->grammar),
+                                   &u->x.grammar, &e),
+                    &e);
+        }
         assert_int_equal(runner_add(t.r, &u->x), 0);
         if (t.each_kicks) {
             runner_kick(t.r);
@@ -320,6 +330,122 @@ static void company_changes_no_token(void **state)
     assert_int_equal(t.last_rc, 0);
     assert_int_equal(t.seqs, 5); /* 5500 bytes, 1000 a sequence */
     assert_true(t.stats.steps > 0 && t.stats.step_rows > t.stats.steps);
+}
+
+/* Three grammars, two of them the same text. */
+static void add_grammars(struct user **u)
+{
+    static const char *const texts[] = {"a", "b", "a", NULL};
+    for (size_t i = 0; i < countof(texts); i++) {
+        u[i] = add_user(10, 20, 24);
+        u[i]->grammar = texts[i];
+    }
+}
+
+static void a_grammar_is_told_to_each_engine(void **state)
+{
+    struct user *u[4];
+    int32_t want[2][24];
+    add_grammars(u);
+    run("");
+    assert_as_alone(u[3]);
+    assert_int_equal(u[0]->x.grammar, u[2]->x.grammar);
+    assert_int_not_equal(u[0]->x.grammar, u[1]->x.grammar);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(u[i]->code, 0);
+        assert_memory_not_equal(u[i]->out, u[(i + 1) % 3 + (i == 2)]->out,
+                                sizeof(want[0]));
+    }
+    assert_memory_equal(u[0]->out, u[2]->out, sizeof(want[0]));
+    memcpy(want[0], u[0]->out, sizeof(want[0]));
+    memcpy(want[1], u[1]->out, sizeof(want[1]));
+    for (int drafts = 0; drafts < 2; drafts++) {
+        assert_int_equal(teardown(state), 0);
+        assert_int_equal(setup(state), 0);
+        add_grammars(u);
+        t.restarts = 10;
+        run_drafting(drafts ? "crash_at 9\nforced 5\n" : "crash_at 9\n",
+                     drafts ? 6 : 0);
+        assert_true(t.ups > (drafts ? 0 : 2)); /* all again, each time */
+        for (size_t i = 0; i < 3; i++) {
+            assert_int_equal(u[i]->code, 0);
+            assert_memory_equal(u[i]->out, want[i % 2], sizeof(want[0]));
+        }
+        assert_true((t.stats.accepted_tokens > 30) == (drafts != 0));
+        assert_as_alone(u[3]);
+    }
+}
+
+/* What was sent of grammars. */
+static struct {
+    uint32_t told, dropped;
+    uint32_t last; /* id */
+} sent;
+
+static void on_grammar_frame(void *ctx, enum frame_type type,
+                             const struct buf *b)
+{
+    struct msg_grammar m;
+    struct err e = {0};
+    (void)ctx;
+    unit_ok(msg_grammar_get(b->p, b->n, &m, &e), &e);
+    sent.told += type == FRAME_GRAMMAR;
+    sent.dropped += type == FRAME_GRAMMAR_DROP;
+    sent.last = m.id;
+}
+
+static void some_grammars_are_kept_without_streams(void **state)
+{
+    (void)state;
+    enum { N = CONSTRAINTS_IDLE + 5 };
+    struct grammars g;
+    uint32_t id[N];
+    uint32_t again = 0;
+    struct err e = {0};
+    grammars_init(&g);
+    g.send = on_grammar_frame;
+    memset(&sent, 0, sizeof(sent));
+    for (uint32_t i = 0; i < N; i++) {
+        char text = (char)('a' + (int)i);
+        unit_ok(grammars_take(&g, &text, 1, &id[i], &e), &e);
+        unit_ok(grammars_take(&g, &text, 1, &again, &e), &e);
+        assert_int_equal(again, id[i]);
+        if (i != 3) { /* no step came to it */
+            grammars_tell(&g, id[i]);
+            grammars_tell(&g, id[i]);
+        }
+    }
+    assert_int_equal(sent.told, N - 1);
+    for (uint32_t i = 0; i < N; i++) {
+        grammars_release(&g, id[i]);
+    }
+    assert_int_equal(g.n_idle, 0);
+    for (uint32_t i = 0; i < N; i++) {
+        grammars_release(&g, id[i]);
+    }
+    assert_int_equal(g.n_idle, CONSTRAINTS_IDLE);
+    assert_int_equal(sent.dropped, 4); /* the fifth was never told */
+    assert_int_equal(sent.last, id[4]);
+    /* One that is kept is known still; one that is gone is another. */
+    unit_ok(grammars_take(&g, "f", 1, &again, &e), &e);
+    assert_int_equal(again, id[5]);
+    grammars_tell(&g, again);
+    assert_int_equal(sent.told, N - 1);
+    grammars_lost(&g);
+    grammars_tell(&g, again);
+    assert_int_equal(sent.told, N);
+    grammars_release(&g, again);
+    unit_ok(grammars_take(&g, "a", 1, &again, &e), &e);
+    assert_true(again > id[N - 1]);
+    grammars_release(&g, again);
+    struct buf big;
+    buf_init(&big, CONSTRAINT_BYTES_MAX + 1);
+    while (big.n <= CONSTRAINT_BYTES_MAX) {
+        buf_put(&big, "x", 1);
+    }
+    assert_int_equal(grammars_take(&g, big.p, big.n, &again, &e), ERR_TOO_BIG);
+    buf_fini(&big);
+    grammars_fini(&g);
 }
 
 /* Its engine says what a block costs: more have a place than full ones would,
@@ -692,6 +818,8 @@ int main(void)
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
         CASE(company_changes_no_token),
+        CASE(a_grammar_is_told_to_each_engine),
+        CASE(some_grammars_are_kept_without_streams),
         CASE(sequences_that_grow_share_the_memory),
         CASE(sequences_that_fit_have_no_budget),
         CASE(one_sequence_has_room_in_any_case),
