@@ -50,9 +50,9 @@ struct sampler {
     double *probs;     /* sampler_probs */
     uint32_t *lengths; /* of repetitions (dry), for max_lengths tokens */
     size_t max_lengths;
-    float mu; /* sampler_mu */
-    uint64_t *mask;    /* sampler_mask; NULL: not made yet */
-    float *masked;     /* (vocab): logits of a draw under a mask; the same */
+    float mu;       /* sampler_mu */
+    uint64_t *mask; /* sampler_mask; NULL: not made yet */
+    float *masked;  /* (vocab): logits of a draw under a mask; the same */
 };
 
 /* Between lo and hi; NaN is lo. (libm's fmin may give either zero.) */

@@ -163,6 +163,11 @@ def test_mirostat(daemon, version):
     assert x["content"] != complete(daemon, **DRAWN)["content"] and x["generation_settings"]["mirostat"] == version
     assert [y["content"] for y in complete(daemon, **more, n=3)][0] == x["content"]
     assert complete(daemon, **{**more, "mirostat_tau": 6})["content"] != x["content"]
+    drawn = {"temperature": 1, "seed": 11, "max_tokens": 24, **{k: v for k, v in more.items() if k.startswith("mirostat")}}
+    plain = openai(daemon, **drawn)
+    drafted = openai(daemon, **drawn, prediction={"type": "content", "content": plain["choices"][0]["text"]})
+    assert drafted["choices"][0]["text"] == plain["choices"][0]["text"] == x["content"]
+    assert drafted["usage"]["completion_tokens_details"]["accepted_prediction_tokens"] > 0
 
 
 def test_breakers(daemon):

@@ -14,6 +14,8 @@ static void check(const struct params *p)
     struct msg_step step = {.n_rows = 1, .rows = &row}, back = {0};
     must(s->temperature >= 0 && s->temperature <= 2);
     must(s->top_p >= 0 && s->top_p <= 1 && s->min_p >= 0 && s->min_p <= 1);
+    must(s->n_chain <= SAMPLERS_MAX && s->mirostat <= 2 && s->dry_base >= 1);
+    must(p->req.n_dry_texts <= DRY_TEXTS_MAX);
     must(s->n_bias <= ENGINE_BIAS_MAX && s->logprobs <= ENGINE_LOGPROBS_MAX);
     must(p->req.n >= 1 && p->req.n <= CHOICES_MAX);
     must(p->req.n_stops <= STOP_STRINGS_MAX);

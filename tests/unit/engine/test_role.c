@@ -2,6 +2,7 @@
  * and the exit codes. The child is a fork that runs engine_role on the fake. */
 #include <sys/mman.h>
 
+#include "engine/ahead.h"
 #include "fake_rows.h"
 #include "role_child.h"
 
@@ -349,14 +350,44 @@ static void test_malformed(void **state)
     assert_int_equal(child_finish(), EXIT_BUG);
 }
 
+/* The predicted step has mirostat's number as serve will send it. */
+static void test_predicted_mu(void **state)
+{
+    (void)state;
+    static const struct bundle bundle = {.context = 64};
+    int32_t *token = malloc(sizeof(*token)); /* goes to the prediction */
+    struct msg_row *row = calloc(1, sizeof(*row));
+    struct msg_row_done done = {
+        .n_tokens = 1, .tokens = {{.id = 9}}, .length = 5, .mu = -2.75F};
+    struct ahead a;
+    struct buf b;
+    ahead_init(&a);
+    buf_init(&b, KIB(1));
+    *row = (struct msg_row){
+        .position = 4, .n_tokens = 1, .tokens = token, .sample = true};
+    *token = 8;
+    msg_sampling_init(&row->sampling);
+    row->sampling.mirostat = 2;
+    row->sampling.mu = 10;
+    struct msg_row next = *row;
+    next.position = 5;
+    next.tokens = &(int32_t){9};
+    next.out_index = 1;
+    next.sampling.mu = -2.75F;
+    msg_step_put(&b, &(struct msg_step){1, &next});
+    ahead_note(&a, &(struct msg_step){1, row},
+               &(struct msg_step_done){.n_rows = 1, .rows = &done}, &bundle);
+    assert_true(ahead_is(&a, b.p, b.n));
+    buf_fini(&b);
+    ahead_fini(&a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_step),
-        cmocka_unit_test(test_many),
-        cmocka_unit_test(test_early),
-        cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_malformed),
+        cmocka_unit_test(test_predicted_mu), cmocka_unit_test(test_step),
+        cmocka_unit_test(test_many),         cmocka_unit_test(test_early),
+        cmocka_unit_test(test_errors),       cmocka_unit_test(test_malformed),
     };
     return cmocka_run_group_tests(tests, setup, fake_teardown);
 }

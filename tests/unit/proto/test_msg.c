@@ -491,6 +491,7 @@ static void assert_same_done(const struct msg_row_done *a,
         assert_int_equal(a->scores[i].id, b->scores[i].id);
         assert_int_equal(a->scores[i].n_top, b->scores[i].n_top);
     }
+    assert_true(a->mu == b->mu);
     assert_int_equal(a->n_tokens, b->n_tokens);
     assert_int_equal(a->n_forced, b->n_forced);
     assert_memory_equal(a->forced, b->forced,
@@ -510,8 +511,8 @@ static void test_step_done(void **state)
     struct buf b;
     struct err e;
     struct msg_row_done rows[2] = {
-        {.seq = 1, .n_tokens = 2, .n_accepted = 1, .length = 9, .n_forced = 3,
-         .forced = {7, 0, -1}},
+        {.seq = 1, .n_tokens = 2, .n_accepted = 1, .length = 9, .mu = 2.5f,
+         .n_forced = 3, .forced = {7, 0, -1}},
         {.seq = 2,        .error = ERR_CONTEXT,              .length = 4 },
     };
     rows[0].tokens[0] = (struct msg_token){.id = 4, .logprob = -0.5f};
