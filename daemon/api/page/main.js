@@ -178,7 +178,6 @@ chatStart();
 $("door-form").addEventListener("submit", onKey);
 $("forget").addEventListener("click", () => {
   keySet("");
-  before.status = null;
   location.reload();
 });
 document.addEventListener("visibilitychange", wakeUp);
