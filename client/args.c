@@ -13,8 +13,9 @@ const struct command *const commands[] = {
     &cmd_load,       &cmd_unload,     &cmd_rm,      &cmd_run,
     &cmd_complete,   &cmd_sessions,   &cmd_session, &cmd_tokenize,
     &cmd_detokenize, &cmd_completion, &cmd_verify,  &cmd_quality,
-    &cmd_probe,      &cmd_residency,  &cmd_report,  &cmd_service,
-    &cmd_doctor,     &cmd_api,        &cmd_key,     NULL,
+    &cmd_probe,      &cmd_residency,  &cmd_report,  &cmd_eval,
+    &cmd_bench,      &cmd_service,    &cmd_doctor,  &cmd_api,
+    &cmd_key,        NULL,
 };
 
 const struct command *command_find(const char *name)
