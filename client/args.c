@@ -7,17 +7,15 @@
 #include "client/client.h"
 
 const struct command *const commands[] = {
-    &cmd_status,     &cmd_ps,        &cmd_top,
-    &cmd_convert,    &cmd_reshard,   &cmd_import,
-    &cmd_plan,       &cmd_jobs,      &cmd_job,
-    &cmd_cancel,     &cmd_models,    &cmd_show,
-    &cmd_load,       &cmd_unload,    &cmd_rm,
-    &cmd_run,        &cmd_complete,  &cmd_sessions,
-    &cmd_session,    &cmd_tokenize,  &cmd_detokenize,
-    &cmd_completion, &cmd_verify,    &cmd_quality,
-    &cmd_probe,      &cmd_residency, &cmd_report,
-    &cmd_service,    &cmd_doctor,    &cmd_api,
-    &cmd_key,        &cmd_page,      NULL,
+    &cmd_status,     &cmd_ps,         &cmd_top,     &cmd_convert,
+    &cmd_reshard,    &cmd_import,     &cmd_plan,    &cmd_jobs,
+    &cmd_job,        &cmd_cancel,     &cmd_models,  &cmd_show,
+    &cmd_load,       &cmd_unload,     &cmd_rm,      &cmd_run,
+    &cmd_complete,   &cmd_sessions,   &cmd_session, &cmd_tokenize,
+    &cmd_detokenize, &cmd_completion, &cmd_verify,  &cmd_quality,
+    &cmd_probe,      &cmd_residency,  &cmd_report,  &cmd_eval,
+    &cmd_bench,      &cmd_service,    &cmd_doctor,  &cmd_api,
+    &cmd_key,        &cmd_page,       NULL,
 };
 
 const struct command *command_find(const char *name)

@@ -325,6 +325,14 @@
 #define CONVERT_CPU_S      3600u                 /* RLIMIT_CPU of a worker */
 #define CONVERT_DATA_BYTES ((uint64_t)2 << 30) /* RLIMIT_DATA: the quality
                                                   gate runs the model */
+/* Texts and questions of `anectl eval`. */
+#define EVAL_FILE_MAX    MIB(64) /* ARC is 2 MB, wikitext's test set 1.3 MB */
+#define EVAL_LINE_MAX    TEXT_BYTES_MAX /* one text, one question */
+#define EVAL_CHOICES_MAX 26u     /* of a question: a letter each */
+#define EVAL_WINDOW_MAX  MODEL_CONTEXT_MAX
+/* Of `anectl bench`. */
+#define BENCH_ROUNDS_MAX  1000u
+#define BENCH_STREAMS_MAX PROMPTS_MAX /* they are one request */
 /* The page of `anectl report`. */
 #define REPORT_BYTES_MAX MIB(16) /* 512 layers x 512 rows of cells, 60 bytes \
                                   */

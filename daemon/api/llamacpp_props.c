@@ -64,14 +64,17 @@ static void put_caps(struct json *o, const struct voc *v)
     json_add_bool(x, "supports_tool_calls", calls);
 }
 
-/* The text of a token; null: the vocabulary has none. */
-static void put_token_text(struct json *o, const char *key, const struct buf *b)
+/* A token's text as `key`, its id as `id_key`; null: the vocabulary has none. */
+static void put_token(struct json *o, const char *key, const struct buf *b,
+                      const char *id_key, int32_t id)
 {
-    if (b->n > 0) {
-        put_text(o, key, b);
-    } else {
+    if (id == TOKEN_NONE) {
         json_add_null(o, key);
+        json_add_null(o, id_key);
+        return;
     }
+    put_text(o, key, b);
+    json_add_int(o, id_key, id);
 }
 
 /* vLLM's. On the text thread. */
@@ -81,8 +84,8 @@ static void write_tokenizer_info(struct ask *k)
     struct json *o = k->known;
     const char *tmpl = tokenizer_template(v->tok);
     json_add_str(o, "tokenizer_class", tokenizer_kind(v->tok));
-    put_token_text(o, "bos_token", &v->bos);
-    put_token_text(o, "eos_token", &v->eos);
+    put_token(o, "bos_token", &v->bos, "bos_token_id", tokenizer_bos(v->tok));
+    put_token(o, "eos_token", &v->eos, "eos_token_id", tokenizer_eos(v->tok));
     json_add_bool(o, "add_bos_token", tokenizer_add_bos(v->tok));
     json_add_bool(o, "add_eos_token", tokenizer_add_eos(v->tok));
     if (tmpl != NULL) {
