@@ -155,13 +155,24 @@ def vocabulary_of(scripts):
     return tokens, types, merges, [follows.get(t, begins[-1]) for t in range(len(tokens))]
 
 
-def weights_of(shape, follows):
+def embedding_of(codes, follows, likely):
+    """The code of the token that follows. Those of likely[token] are weaker behind a piece of a script, and stand alone behind others."""
+    rows = codes[follows]
+    for token, others in likely.items():
+        if token < PLAIN_VOCAB:
+            rows[token] = 0
+        for i, other in enumerate(others):
+            rows[token] += codes[other] * 0.6 / (i + 1)
+    return rows
+
+
+def weights_of(shape, follows, likely):
     rng = np.random.default_rng(1)
     codes = rng.choice(np.array([-1, 1], np.float32), (shape.vocab, shape.d))
     for name, dims, what in mkgguf.tensor_list(shape):
         w = mkgguf.make_tensor(1, name, dims, what, gguf.GGMLQuantizationType.F32)
         if name == "token_embd.weight":
-            w = codes[follows]
+            w = embedding_of(codes, follows, likely)
         elif name == "output.weight":
             w = codes * (LEAD / shape.d)
         elif what == "norm":
@@ -171,15 +182,16 @@ def weights_of(shape, follows):
         yield name, w if what == "norm" else w.astype(np.float16)
 
 
-def write(path, scripts, form="hermes", context=SHAPE.context, ff=SHAPE.ff):
-    """The GGUF of these scripts, by the order of their conditions; its path. A larger ff makes it slower, and nothing else."""
+def write(path, scripts, form="hermes", context=SHAPE.context, ff=SHAPE.ff, likely=lambda tokens: {}):
+    """The GGUF of these scripts, by the order of their conditions; its path. A larger ff makes it slower, and nothing else.
+    likely(tokens): {number of a token: at most ten that come next, likeliest first, where a constraint forbids the script}."""
     tokens, types, merges, follows = vocabulary_of(scripts)
     shape = dataclasses.replace(SHAPE, vocab=len(tokens), context=context, ff=ff)
     w = gguf.GGUFWriter(str(path), shape.arch)
     w.add_name("scripted")
     mkgguf.shape_keys(w, shape)
     mkgguf.vocabulary_keys(w, tokens, [int(t) for t in types], merges, template_of(scripts, form))
-    for name, data in weights_of(shape, follows):
+    for name, data in weights_of(shape, follows, likely(tokens)):
         w.add_tensor(name, data)
     w.write_header_to_file()
     w.write_kv_data_to_file()

@@ -2,10 +2,9 @@
 """Real clients against a real aned, and the table of what works: `run.py BUILD [NAME...]` (`./dev test clients [NAME...]`).
 
 BUILD is .build; each client is installed below it, in an environment of its own. NAME: rows whose name has it. The table is
-RESULTS.md beside this file; rows that were not run stay as they are. Exit 1: something failed that no reason explains.
+RESULTS.md beside this file; rows that were not run stay as they are; `structured`: structured.py's alone. Exit 1: something failed that no reason explains.
 """
 import json
-import os
 import pathlib
 import shutil
 import subprocess
@@ -14,47 +13,16 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).parent
-TOP = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
+import structured  # noqa: E402
 from conftest import BIN  # noqa: E402
+from envs import Failed, environment, install, last_words, version_of  # noqa: E402
+from results import COLUMNS, write_clients  # noqa: E402
 from table import CLIENTS, EXPECTED  # noqa: E402
 from world import World, until  # noqa: E402
 
-COLUMNS = ("chat", "stream", "tools", "cancel")
-HEAD = "| client | versions | dialect | chat | stream | tools | cancel | remarks |"
 CASE_S = 300
-
-
-class Failed(Exception):
-    pass
-
-
-def last_words(text):
-    """The line of an output that says most of what went wrong."""
-    lines = [x.strip() for x in text.splitlines() if x.strip()]
-    telling = [x for x in lines if "rror" in x or "refused" in x] or lines
-    return telling[-1][-300:] if telling else "no word"
-
-
-def install(client, build):
-    """The folder of its environment."""
-    folder = build / "clients" / (("npm-" if client.npm else "py-") + client.env)
-    stamp = folder / ".packages"
-    if stamp.exists() and stamp.read_text() == " ".join(client.packages):
-        return folder
-    folder.mkdir(parents=True, exist_ok=True)
-    if client.npm:
-        steps = [["npm", "install", "--prefix", folder, "--no-audit", "--no-fund", "--loglevel=error", *client.packages]]
-    else:
-        steps = [[sys.executable, "-m", "venv", folder],
-                 *([[folder / "bin" / "pip", "install", "-q", "--disable-pip-version-check", *client.packages]] if client.packages else [])]
-    for step in steps:
-        r = subprocess.run([str(x) for x in step], capture_output=True, text=True, stdin=subprocess.DEVNULL)
-        if r.returncode != 0:
-            raise Failed("not installed: " + last_words(r.stderr or r.stdout))
-    stamp.write_text(" ".join(client.packages))
-    return folder
 
 
 def command(client, folder):
@@ -64,14 +32,6 @@ def command(client, folder):
         return ["node", str(folder / client.script)]
     python = sys.executable if client.npm else str(folder / "bin" / "python")
     return [python, str(HERE / "py" / client.script)]
-
-
-def environment(client, world, folder, home):
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("OPENAI_", "ANTHROPIC_", "OLLAMA_", "CLAUDE", "ANED_"))}
-    path = f"{folder / 'bin'}:{env['PATH']}"
-    return {**env, "PATH": path, "HOME": str(home), "PYTHONDONTWRITEBYTECODE": "1", "ANED_BASE": f"http://127.0.0.1:{world.port}",
-            "ANED_KEY": world.key, "ANED_MODEL": world.model(client.scripts), "ANED_KIND": client.kind, "ANED_ENV": str(folder),
-            "ANED_PROGRAM": client.program, "NO_PROXY": "*", "no_proxy": "*", "TERM": "dumb"}
 
 
 def left(world, p, before):
@@ -91,7 +51,7 @@ def left(world, p, before):
 def run_case(client, case, world, folder):
     """Nothing, when it works."""
     with tempfile.TemporaryDirectory(prefix="aned-client-") as home:
-        env = environment(client, world, folder, pathlib.Path(home))
+        env = {**environment(client, world, folder, pathlib.Path(home)), "ANED_MODEL": world.model(client.scripts)}
         before = world.cancelled()
         p = subprocess.Popen([*command(client, folder), case], env=env, cwd=home, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                              stderr=subprocess.PIPE, text=True)
@@ -128,16 +88,7 @@ def version(client, folder):
     """name version, as they are installed."""
     if not client.packages:
         return subprocess.run([client.program, "--version"], capture_output=True, text=True).stdout.split(" (")[0]
-    found = []
-    for p in client.packages:
-        name = p.replace("==", "@")
-        name = name[0] + name[1:].split("@")[0].split("[")[0]
-        if client.npm:
-            found.append(f"{name} {json.loads((folder / 'node_modules' / name / 'package.json').read_text())['version']}")
-        else:
-            r = subprocess.run([folder / "bin" / "pip", "show", name], capture_output=True, text=True)
-            found.append(f"{name} {r.stdout.split('Version: ')[-1].split()[0] if 'Version: ' in r.stdout else '?'}")
-    return ", ".join(found[:1] if len(found) < 4 else found)
+    return ", ".join(version_of(p, folder, client.npm) for p in client.packages[:1 if len(client.packages) < 4 else None])
 
 
 def why_not(client, case, world):
@@ -177,56 +128,39 @@ def run_client(client, world, build):
     return row, bad
 
 
-def cell(text):
-    return " ".join(str(text).replace("|", "\\|").split())
-
-
-def write_table(path, rows, world):
-    kept = {}
-    if path.exists():
-        for line in path.read_text().splitlines():
-            cells = [x.strip() for x in line.replace("\\|", "\0").strip("|").split("|")]
-            if len(cells) == 8 and cells[0] in {c.name for c in CLIENTS}:
-                kept[cells[0]] = [c.replace("\0", "|") for c in cells]
-    kept.update({r[0]: [cell(x).replace("\\|", "|") for x in r] for r in rows})
-    ordered = [kept[c.name] for c in CLIENTS if c.name in kept]
-    well = sum("✗" not in r and "?" not in r[3:7] for r in ordered)
-    port = "its own port, with its key" if world.own_port else "a byte relay, because this aned listens on no port"
-    text = f"""# Real clients against aned
-
-Made by `./dev test clients` (tests/clients/run.py); each client unmodified, in an environment of its own, through {port}.
-{well} of {len(ordered)} work in all that they can. ✓ works · ✗ does not · – the client has no such thing.
-
-The models are scripted (tests/scripted.py): real bundles on the CPU backend whose weights make them say a text, call a tool when there are
-tools, and answer after its result. *tools*: the call reaches the client, its function or command runs, and the answer behind its result
-arrives. *cancel*: in the middle of an answer without an end the client leaves, or is interrupted, and aned computes no longer.
-
-{HEAD}
-|{'---|' * 8}
-"""
-    text += "\n".join("| " + " | ".join(cell(x) for x in r) + " |" for r in ordered) + "\n"
-    path.write_text(text)
-    print(f"{well} of {len(ordered)} clients work in all that they can: {path.relative_to(TOP)}")
-
-
-def main():
-    build = pathlib.Path(sys.argv[1])
-    names = sys.argv[2:]
-    chosen = [c for c in CLIENTS if not names or any(n.lower() in c.name.lower() for n in names)]
-    if not chosen:
-        sys.exit(f"no client is called {names}; there are: {', '.join(c.name for c in CLIENTS)}")
-    world = World(str(BIN / "daemon" / "aned"), str(BIN / "client" / "anectl"))
+def run_clients(chosen, world, build):
+    """Did something fail?"""
     rows, bad = [], False
+    for client in chosen:
+        row, failed = run_client(client, world, build)
+        rows.append(row)
+        bad = bad or failed
+        write_clients(rows, [c.name for c in CLIENTS], world)
+    return bad
+
+
+def in_world(run, chosen, build, **what):
+    """run(chosen, world, build) beside a daemon."""
+    world = World(str(BIN / "daemon" / "aned"), str(BIN / "client" / "anectl"), **what)
     try:
-        for client in chosen:
-            row, failed = run_client(client, world, build)
-            rows.append(row)
-            bad = bad or failed
-            write_table(HERE / "RESULTS.md", rows, world)
+        bad = run(chosen, world, build)
     finally:
         code = world.close()
     if code != 0:
         sys.exit(f"aned ended with {code}")
+    return bad
+
+
+def main():
+    build = pathlib.Path(sys.argv[1]).absolute()
+    names = [n.lower() for n in sys.argv[2:]]
+    clients = [c for c in CLIENTS if not names or any(n in c.name.lower() for n in names)]
+    features = [f for f in structured.FEATURES if not names or any(n in f"structured {f.client} {f.feature}".lower() for n in names)]
+    if not clients and not features:
+        sys.exit(f"no client is called {names}; there are: {', '.join(c.name for c in CLIENTS)}")
+    bad = bool(clients) and in_world(run_clients, clients, build)
+    if features:
+        bad = in_world(structured.run, features, build, aliases=structured.ALIASES, held=True) or bad
     sys.exit(1 if bad else 0)
 
 

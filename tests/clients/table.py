@@ -1,6 +1,7 @@
 """The clients: a row each. Versions are pinned, so that a run says the same tomorrow."""
 import dataclasses
 
+from envs import env_name
 from scripted import calls_text
 from world import ANSWER, CALL, TEXT, scripts_of
 
@@ -30,15 +31,16 @@ class Client:
 
     @property
     def env(self):
-        """Rows with the same packages share their environment."""
-        if not self.packages:
-            return "none"
-        return self.packages[0].rpartition("==" if "==" in self.packages[0] else "@")[0].replace("/", "-").lstrip("@")
+        return env_name(self.packages)
 
 
 CHAT, RESPONSES, MESSAGES, OLLAMA = "/v1/chat/completions", "/v1/responses", "/v1/messages", "/api/chat"
 STREAMED = (*FULL, "tools_stream")
-LANGCHAIN = ("langchain-openai==1.7.4", "langchain-anthropic==1.7.10", "langchain-ollama==1.1.0")
+OPENAI = ("openai==3.51.0", "rich==15.0.0")  # which its examples print with
+ANTHROPIC = ("anthropic==2.10.0",)
+OLLAMA_SDK = ("ollama==0.6.3",)
+INSTRUCTOR = ("instructor==1.17.0", "anthropic==2.10.0", "ollama==0.6.3", "pytest==9.2.0", "pytest-asyncio==1.5.0", "python-dotenv==1.2.4")
+LANGCHAIN = ("langchain-openai==1.7.4", "langchain-anthropic==1.7.10", "langchain-ollama==1.1.0", "langchain-tests==1.1.9")
 PYDANTIC = ("pydantic-ai-slim[openai,anthropic]==2.68.0",)
 AI = ("ai@7.0.173", "@ai-sdk/openai-compatible@3.0.92", "@ai-sdk/openai@4.0.118", "@ai-sdk/anthropic@4.0.105")
 JSON_TEXT = '```json\n{"city": "Paris"}\n```'
@@ -55,10 +57,10 @@ def framework(name, program, packages, cases=("chat", "stream", "tools")):
 
 
 CLIENTS = [
-    Client("openai-python, chat", "openai_chat.py", ("openai==3.51.0",), STREAMED, route=CHAT),
-    Client("openai-python, responses", "openai_responses.py", ("openai==3.51.0",), STREAMED, route=RESPONSES),
-    Client("anthropic-python", "anthropic_sdk.py", ("anthropic==2.10.0",), STREAMED, route=MESSAGES),
-    Client("ollama-python", "ollama_sdk.py", ("ollama==0.6.3",), STREAMED, route=OLLAMA),
+    Client("openai-python, chat", "openai_chat.py", OPENAI, STREAMED, route=CHAT),
+    Client("openai-python, responses", "openai_responses.py", OPENAI, STREAMED, route=RESPONSES),
+    Client("anthropic-python", "anthropic_sdk.py", ANTHROPIC, STREAMED, route=MESSAGES),
+    Client("ollama-python", "ollama_sdk.py", OLLAMA_SDK, STREAMED, route=OLLAMA),
     Client("llm", "cli.py", ("llm==0.36",), program="llm", route=CHAT),
     Client("litellm, openai/", "litellm_sdk.py", ("litellm==1.106.0", "mcp==2.3.0"), kind="openai", route=CHAT),
     Client("litellm, hosted_vllm/", "litellm_sdk.py", ("litellm==1.106.0", "mcp==2.3.0"), kind="hosted_vllm", route=CHAT),
@@ -69,16 +71,15 @@ CLIENTS = [
     Client("langchain-openai, responses", "langchain_any.py", LANGCHAIN, kind="responses", route=RESPONSES),
     Client("langchain-anthropic", "langchain_any.py", LANGCHAIN, kind="anthropic", route=MESSAGES),
     Client("langchain-ollama", "langchain_any.py", LANGCHAIN, kind="ollama", route=OLLAMA),
-    Client("instructor", "instructor_sdk.py", ("instructor==1.17.0",), ("chat", "tools"), route=CHAT,
+    Client("instructor", "instructor_sdk.py", INSTRUCTOR, ("chat", "tools"), route=CHAT,
            scripts=scripts_of(("Place", {"city": "Paris"}), JSON_TEXT), answers={"chat": "Paris", "tools": "Paris"}, called=[],
-           known={"tools": "it names the tool in tool_choice, which needs a constraint"}, note="chat: its mode MD_JSON"),
+           note="chat: its mode MD_JSON"),
     Client("pydantic-ai, chat", "pydantic_agent.py", PYDANTIC, kind="chat", route=CHAT),
     Client("pydantic-ai, responses", "pydantic_agent.py", PYDANTIC, kind="responses", route=RESPONSES),
     Client("pydantic-ai, anthropic", "pydantic_agent.py", PYDANTIC, kind="anthropic", route=MESSAGES),
     Client("openai-agents, chat", "agents_sdk.py", ("openai-agents==0.24.0",), kind="chat", route=CHAT),
     Client("openai-agents, responses", "agents_sdk.py", ("openai-agents==0.24.0",), kind="responses", route=RESPONSES),
-    Client("smolagents", "smol_agent.py", ("smolagents[openai]==1.26.0",), route=CHAT, scripts=scripts_of(then=FINAL),
-           known={"tools": "it demands a call by tool_choice, which needs a constraint"}),
+    Client("smolagents", "smol_agent.py", ("smolagents[openai]==1.26.0",), route=CHAT, scripts=scripts_of(then=FINAL)),
     Client("huggingface_hub", "hf_client.py", ("huggingface-hub==2.4.0",), route=CHAT),
     Client("aider, openai/", "cli.py", ("aider-chat==0.86.2",), ("chat", "stream", "cancel"), "openai", "aider", CHAT, whole=False),
     Client("aider, ollama_chat/", "cli.py", ("aider-chat==0.86.2",), ("chat", "stream", "cancel"), "ollama_chat", "aider", OLLAMA,

@@ -1,6 +1,7 @@
 """What the clients meet: a daemon with models that say what a script has, behind a port of 127.0.0.1."""
 import asyncio
 import contextlib
+import functools
 import json
 import pathlib
 import subprocess
@@ -10,6 +11,7 @@ import threading
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 
+import held as held_model  # noqa: E402
 import scripted  # noqa: E402
 from conftest import Daemon, metric, status, until  # noqa: E402
 from scripted import Script, calls_text  # noqa: E402
@@ -79,12 +81,13 @@ def listens(aned):
 
 
 class World:
-    def __init__(self, aned, anectl):
+    def __init__(self, aned, anectl, aliases="claude-* = m0\n", held=False):
+        """held: with the model of held.py, by that name; it is what a request gets that names none."""
         self.aned, self.dir = aned, pathlib.Path(tempfile.mkdtemp(prefix="aned-clients-"))
         self.own_port = listens(aned)
         self.relay, self.key, self.models = None, "none", {}
         conf = self.dir / "aned.conf"
-        conf.write_text("[http]\n" + ("listen = 127.0.0.1:0\n" if self.own_port else "") + "default_model = m0\n[aliases]\nclaude-* = m0\n")
+        conf.write_text("[http]\n" + ("listen = 127.0.0.1:0\n" if self.own_port else "") + f"default_model = {'held' if held else 'm0'}\n[aliases]\n{aliases}")
         self.d = Daemon(aned, args=["--config", str(conf)])
         if self.own_port:
             self.key = subprocess.run([anectl, "--socket", str(self.d.sock), "key"], capture_output=True, text=True,
@@ -97,9 +100,11 @@ class World:
 
         listed = subprocess.run([aned, "api"], capture_output=True, text=True, check=True).stdout
         self.routes = {line.split()[1] for line in listed.splitlines() if line.split()[1:]}
-        self.tools = self.takes_tools()
+        if held:
+            self.convert(held_model.write(self.dir / "held.gguf", CONTEXT), "held")
 
-    def takes_tools(self):
+    @functools.cached_property
+    def tools(self):
         """Does this aned take tools, and make a call of what the model says?"""
         body = {"model": self.model(scripts_of()), "messages": [{"role": "user", "content": "x"}], "tools": [
             {"type": "function", "function": {"name": CALL[0], "parameters": {"type": "object", "properties": {}}}}]}
@@ -113,11 +118,14 @@ class World:
         if key not in self.models:
             name = f"m{len(self.models)}"
             path = scripted.write(self.dir / f"{name}.gguf", scripts, context=CONTEXT, ff=SLOW)
-            job = self.d.convert(path, name, context=CONTEXT, profile="cpu")
-            if job["state"] != "done":
-                raise SystemExit(f"the scripted model does not convert: {json.dumps(job)}")
+            self.convert(path, name)
             self.models[key] = name
         return self.models[key]
+
+    def convert(self, path, name):
+        job = self.d.convert(path, name, context=CONTEXT, profile="cpu")
+        if job["state"] != "done":
+            raise SystemExit(f"the scripted model does not convert: {json.dumps(job)}")
 
     def cancelled(self):
         return metric(self.d, "generations_cancelled_total")

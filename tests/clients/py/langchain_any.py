@@ -45,4 +45,5 @@ def cancel():
     leave((text(c) for c in s), s.close)
 
 
-main(chat, stream, tools, cancel)
+if __name__ == "__main__":
+    main(chat, stream, tools, cancel)

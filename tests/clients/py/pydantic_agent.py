@@ -46,4 +46,5 @@ def cancel():
     leave([])
 
 
-main(chat, stream, tools, cancel)
+if __name__ == "__main__":
+    main(chat, stream, tools, cancel)
