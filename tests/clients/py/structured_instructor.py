@@ -22,9 +22,8 @@ class Visit(BaseModel):
 def client():
     kind = os.environ["ANED_KIND"]
     if kind.islower():  # a provider
-        key = {} if kind == "ollama" else {"api_key": KEY}
-        base = BASE if kind == "anthropic" else BASE + "/v1"
-        return instructor.from_provider(f"{kind}/{MODEL}", base_url=base, **key)
+        base = {} if kind == "anthropic" else {"base_url": BASE + "/v1"}  # which it takes from the environment alone
+        return instructor.from_provider(f"{kind}/{MODEL}", api_key=KEY, **base)
     return instructor.from_openai(openai.OpenAI(base_url=BASE + "/v1", api_key=KEY, max_retries=0), mode=instructor.Mode[kind])
 
 
