@@ -518,11 +518,11 @@ static int member(struct values *v, const struct json *s, bool first)
     return 0;
 }
 
-/* s and those behind it. It comes first: nothing stands before it, and it is
- * there. */
-static int members_from(struct values *v, const struct json *s)
+/* s and those behind it. must_come: s is there, and nothing stands before it.
+ */
+static int members_from(struct values *v, const struct json *s, bool must_come)
 {
-    bool first = true;
+    bool first = must_come;
     parts_begin(&v->c->p, "seq");
     for (; s != NULL; s = json_next(s)) {
         bool may_lack = !first && !is_required(v->t->schema, json_key(s));
@@ -540,13 +540,18 @@ static int members_from(struct values *v, const struct json *s)
     return 0;
 }
 
+/* Where something stands between parameters, there is an alternative for each
+ * that may come first. */
 static int members(struct values *v)
 {
     const struct json *s = json_first(json_get(v->t->schema, "properties"));
     bool need = false;
+    if (*styles[v->sp->values].between == '\0') {
+        return members_from(v, s, false);
+    }
     parts_begin(&v->c->p, "any");
     for (; s != NULL && !need; s = json_next(s)) {
-        RETERR(members_from(v, s));
+        RETERR(members_from(v, s, true));
         need = is_required(v->t->schema, json_key(s));
     }
     if (!need) {
