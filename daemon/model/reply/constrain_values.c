@@ -11,6 +11,7 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "model/grammar/grammar.h"
 #include "model/reply/constrain_impl.h"
 
 #define QUOTE "<|\"|>" /* gemma's */
@@ -27,23 +28,11 @@ int values_unsupported(const struct values *v, const char *word,
 
 /* --- schemas --- */
 
-static bool is_note(const char *word)
-{
-    static const char *const notes[] = {
-        "title",   "description", "default", "examples",    "example",
-        "$schema", "$id",         "$defs",   "definitions", "$comment"};
-    bool found = strncmp(word, "x-", 2) == 0;
-    for (size_t i = 0; i < countof(notes); i++) {
-        found = found || strcmp(word, notes[i]) == 0;
-    }
-    return found;
-}
-
 unsigned values_n_words(const struct json *s)
 {
     unsigned n = 0;
     for (const struct json *w = json_first(s); w != NULL; w = json_next(w)) {
-        n += !is_note(json_key(w));
+        n += !grammar_schema_note(json_key(w));
     }
     return n;
 }
@@ -318,7 +307,7 @@ static int check_root(struct values *v)
     const struct json *all = v->t->schema;
     const struct json *props = json_get(all, "properties");
     for (const struct json *w = json_first(all); w != NULL; w = json_next(w)) {
-        bool ok = is_note(json_key(w));
+        bool ok = grammar_schema_note(json_key(w));
         for (size_t i = 0; i < countof(known); i++) {
             ok = ok || strcmp(json_key(w), known[i]) == 0;
         }
