@@ -127,7 +127,7 @@
 #define GRAMMAR_PARTS_MAX  32u   /* schemas that hold at once (allOf) */
 #define GRAMMAR_REFS_MAX   4096u /* different references of a schema */
 #define GRAMMAR_TEXT_MAX   MIB(1) /* of a constraint: schemas of all tools */
-#define GRAMMAR_FORMS_MAX  4096u  /* in one constraint, with strings to look for */
+#define GRAMMAR_FORMS_MAX  16384u /* in one constraint, with strings to look for */
 #define GRAMMAR_FORMS_DEPTH_MAX 24 /* forms in each other: they recurse */
 #define GRAMMAR_FIND_MAX   KIB(4) /* bytes of strings that are looked for at once */
 #define MATCH_HEADS_MAX    8192u /* places in a grammar where a text may stand */
