@@ -136,7 +136,7 @@
 #define MATCH_CONFIGS_MAX  16384u  /* kept; a walk has at most TOKEN_BYTES_MAX */
 #define MATCH_BYTES_MAX    MIB(32) /* of them */
 #define MATCH_PLAIN_MAX    40u /* characters that are looked ahead at once */
-#define MATCH_PLAIN_MIN    20u /* fewer are looked at anew: most tokens are shorter */
+#define MATCH_PLAIN_MIN    32u /* fewer are looked at anew: most tokens are shorter */
 #define CONSTRAINT_BYTES_MAX KIB(320) /* text that goes to the engine: a grammar
                                      and what stands around it */
 #define CONSTRAINTS_IDLE 8u /* kept of those that no stream has */

@@ -132,3 +132,29 @@ uint32_t match_plain(struct matcher *m, match_t s)
     match_drop(m, s);
     return n;
 }
+
+/* No plain character, and no beginning of one, can follow s. */
+static bool none_plain(struct matcher *m, match_t s)
+{
+    bool none = true;
+    match_hold(m, s);
+    for (unsigned c = 0x20; c <= 0xF4 && none; c++) {
+        bool plain = c < 0x7F ? c != '"' && c != '\\' : c >= 0xC2;
+        none = !plain || match_byte(m, s, (uint8_t)c) == MATCH_DEAD;
+    }
+    match_drop(m, s);
+    return none;
+}
+
+bool match_plain_ends(struct matcher *m, match_t s)
+{
+    uint32_t n = match_plain(m, s);
+    match_t at = s;
+    if (s == MATCH_DEAD || n >= MATCH_PLAIN_MIN) {
+        return false;
+    }
+    for (; n > 0; n--) {
+        at = match_loop(m, at)->next;
+    }
+    return none_plain(m, at);
+}
