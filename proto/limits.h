@@ -126,6 +126,9 @@
 #define GRAMMAR_PATH_MAX   256u  /* bytes of a path in a schema, for errors */
 #define GRAMMAR_PARTS_MAX  32u   /* schemas that hold at once (allOf) */
 #define GRAMMAR_REFS_MAX   4096u /* different references of a schema */
+#define GRAMMAR_MEET_MAX   8192u /* states of what several words about a string allow */
+#define GRAMMAR_MEET_HEADS (1u << 18) /* places in their grammars at these states */
+#define GRAMMAR_MEET_LENGTH 512u /* characters beyond minLength, beside a pattern */
 #define GRAMMAR_TEXT_MAX   MIB(1) /* of a constraint: schemas of all tools */
 #define GRAMMAR_FORMS_MAX  16384u /* in one constraint, with strings to look for */
 #define GRAMMAR_FORMS_DEPTH_MAX 24 /* forms in each other: they recurse */

@@ -78,6 +78,73 @@ static void test_years(void **state)
     schema_check(rows, countof(rows));
 }
 
+/* zod has a pattern beside each format, and the one for addresses, as that of
+ * pydantic's decimals, begins with what must not come. */
+static void test_several_words(void **state)
+{
+    (void)state;
+#define MAIL                                                                   \
+    "{\"format\":\"email\",\"pattern\":\"^(?!\\\\.)(?!.*\\\\.\\\\.)([A-Za-z0-" \
+    "9_'+"                                                                     \
+    "\\\\-\\\\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\\\\-]*\\\\.)+[A-Za-z]" \
+    "{2,}$"                                                                    \
+    "\"}"
+#define DECIMAL  "{\"pattern\":\"^(?!^[-+.]*$)[+-]?0*\\\\d*\\\\.?\\\\d*$\"}"
+#define DAY_2000 "{\"format\":\"date\",\"pattern\":\"^20\"}"
+#define FEW      "{\"pattern\":\"^[a-z\xC3\xA9]+$\",\"minLength\":2,\"maxLength\":3}"
+    static const struct schema_row rows[] = {
+        {MAIL,                                      "\"a.b@c.de\"",   true },
+        {MAIL,                                      "\".a@c.de\"",    false},
+        {MAIL,                                      "\"a..b@c.de\"",  false},
+        {MAIL,                                      "\"a!@c.de\"",    false}, /* of the format alone */
+        {MAIL,                                      "\"a@c.d\"",      false},
+        {MAIL,                                      "\"a@c.d1\"",     false},
+        {DECIMAL,                                   "\"-1.50\"",      true },
+        {DECIMAL,                                   "\"0\"",          true },
+        {DECIMAL,                                   "\"\"",           false},
+        {DECIMAL,                                   "\"-.\"",         false},
+        {DECIMAL,                                   "\"+.5\"",        true },
+        {DAY_2000,                                  "\"2024-02-29\"", true },
+        {DAY_2000,                                  "\"1924-02-29\"", false},
+        {DAY_2000,                                  "\"2023-02-29\"", false},
+        {DAY_2000,                                  "\"20\"",         false},
+        {FEW,                                       "\"a\"",          false},
+        {FEW,                                       "\"ab\"",         true },
+        {FEW,                                       "\"a\xC3\xA9z\"", true },
+        {FEW,                                       "\"abcd\"",       false},
+        {FEW,                                       "\"aB\"",         false},
+ /* a pattern that may stand anywhere; an escape is one character */
+        {"{\"pattern\":\"[0-9]\",\"maxLength\":2}", "\"\\u00411\"",   true },
+        {"{\"pattern\":\"[0-9]\",\"maxLength\":2}", "\"\\u0041a\"",   false},
+        {"{\"pattern\":\"[0-9]\",\"maxLength\":2}", "\"ab1\"",        false},
+        {"{\"pattern\":\"^(?!a[|)]b)a.b$\"}",       "\"a|b\"",        false},
+        {"{\"pattern\":\"^(?!a[|)]b)a.b$\"}",       "\"a.b\"",        true },
+    };
+    schema_check(rows, countof(rows));
+}
+
+/* pydantic's HttpUrl has a maxLength of 2083; other formats a far shorter end.
+ */
+static void test_bounded_formats(void **state)
+{
+    (void)state;
+#define URI(words) "{\"format\":\"uri\"," words "}"
+    static const struct schema_row rows[] = {
+        {URI("\"maxLength\":2083,\"minLength\":1"),     "\"https://a.de/b?c=d#e\"",
+         true                                                                             },
+        {URI("\"maxLength\":20"),                       "\"https://a.de/b234567\"",  true },
+        {URI("\"maxLength\":20"),                       "\"https://a.de/b2345678\"", false},
+        {URI("\"minLength\":20"),                       "\"https://a.de/b23456\"",   false},
+        {"{\"format\":\"email\",\"maxLength\":254}",    "\"ada@example.org\"",
+         true                                                                             },
+        {"{\"format\":\"email\",\"minLength\":8}",      "\"a@b.org\"",               false},
+        {"{\"format\":\"ipv4\",\"minLength\":8}",       "\"1.2.3.4\"",               false},
+        {"{\"format\":\"ipv4\",\"minLength\":8}",       "\"1.2.3.40\"",              true },
+        {"{\"pattern\":\"^a+$\",\"maxLength\":100000}", "\"aaa\"",                   true },
+    };
+    schema_check(rows, countof(rows));
+}
+
 /* --- masks where few characters are left --- */
 
 /* Plain tokens of 1 to 40 characters, narrow, wide and cut; the same with what
@@ -172,6 +239,8 @@ int main(void)
         cmocka_unit_test(test_descriptions),
         cmocka_unit_test(test_large_bounds),
         cmocka_unit_test(test_years),
+        cmocka_unit_test(test_several_words),
+        cmocka_unit_test(test_bounded_formats),
         cmocka_unit_test(test_bounded_masks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
