@@ -94,8 +94,8 @@ const struct tokenizer *gen_tokenizer(const struct gen *g)
 
 const int32_t *gen_tokens(const struct gen *g, uint32_t *ret_n)
 {
-    *ret_n = (uint32_t)g->work.n_tokens;
-    return g->work.tokens;
+    *ret_n = g->encoded ? (uint32_t)g->work.n_tokens : 0;
+    return *ret_n > 0 ? g->work.tokens : NULL;
 }
 
 bool gen_has_parts(const struct gen *g)
