@@ -23,10 +23,11 @@ static bool is(const struct json *v, const char *type)
     return s != NULL && strcmp(s, type) == 0;
 }
 
-/* {"name", "description", "parameters"}: the flat form has more. */
+/* {"name", "description", "parameters", "strict"}: the flat form has more. */
 static void put_function(struct reader *r, const struct json *v)
 {
-    static const char *const keys[] = {"name", "description", "parameters"};
+    static const char *const keys[] = {"name", "description", "parameters",
+                                       "strict"};
     struct json *o = json_add_object(r->functions, NULL);
     struct json *in = NULL;
     json_add_str(o, "type", "function");

@@ -10,7 +10,7 @@ from test_responses import EVENT, Response, answer, events, sdk, text_of
 NAME, ARGS = "get_weather", {"city": "Paris"}
 BEFORE, ANSWER, TEXT, THOUGHT = "Let me look. ", "It is sunny.", "Hello there.", "The user greets me."
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-TOOL = {"type": "function", "name": NAME, "description": "The weather.", "parameters": SCHEMA, "strict": True}
+TOOL = {"type": "function", "name": NAME, "description": "The weather.", "parameters": SCHEMA, "strict": False}
 EARLIER = "{% if m.reasoning_content %}<think>\n{{ m.reasoning_content[:SHOWN] }}\n</think>\n{% endif %}{{ shown(m.content) }}"
 SCRIPTS = [scripted.Script(ANSWER, "last.role == 'tool' and last.name == 'get_weather' and messages[-2].tool_calls|length > 0"),
            scripted.Script("The result has no call.", "last.role == 'tool'"),
@@ -46,6 +46,16 @@ def test_a_call(d):
     assert call["status"] == "completed" and call["call_id"].startswith("call_") and call["id"].startswith("fc_")
     assert [t["name"] for t in x["tools"]] == [NAME]
     assert text_of(ask(d, input="Weather?", tool_choice="none")) == TEXT
+
+
+def test_a_strict_call(d):
+    """The script says Paris; a strict tool knows only Rome, and one in a namespace too."""
+    rome = {"type": "object", "properties": {"city": {"enum": ["Rome"]}}, "required": ["city"], "additionalProperties": False}
+    for strict, city in ((True, "Rome"), (False, "Paris")):
+        tool = {**TOOL, "parameters": rome, "strict": strict}
+        for tools in ([tool], [{"type": "namespace", "name": "near", "description": "x", "tools": [tool]}]):
+            call = ask(d, input="Weather?", tools=tools)["output"][-1]
+            assert (call["name"], json.loads(call["arguments"])) == (NAME, {"city": city})
 
 
 def test_its_result(d):
