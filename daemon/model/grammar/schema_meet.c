@@ -4,7 +4,8 @@
  * Each is a grammar of its own, of JSON strings. Their matchers go over all
  * texts side by side: what they are at together is one state here, so the whole
  * is an automaton of the texts that all allow. Patterns and formats are
- * regular, so there is an end to it; GRAMMAR_MEET_MAX and _HEADS are it at the latest.
+ * regular, so there is an end to it; GRAMMAR_MEET_MAX and GRAMMAR_MEET_HEADS
+ * are it at the latest.
  *
  * Texts are compared as they are spelled. A pattern that must not begin so
  * (PART_NEVER, PART_NOT) is therefore only taken beside one that says all, from

@@ -143,8 +143,8 @@ static bool branches_outside(const char *p)
 
 /* A pattern. (?!..) at its beginning are parts of their own, as the patterns of
  * some libraries for e-mail addresses and decimals have them. They need ^ before
- * them and $ at the end, where that is no escaped one and no part of one branch
- * (schema_meet.c says why); else the regular expression refuses them. */
+ * them and $ at the end, neither escaped nor of one branch only (schema_meet.c
+ * says why); else build_regex refuses them. */
 static void add_pattern(struct schema *c, struct parts *p, const char *pattern)
 {
     size_t n = strlen(pattern);
