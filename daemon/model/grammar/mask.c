@@ -143,6 +143,10 @@ static unsigned begin(struct masker *k, match_t s, uint64_t *bits)
         memcpy(bits, trie_plain_upto(t, plain), bytes);
         return PLAIN_ALL;
     }
+    if (plain == 0 && match_plain_always(k->m, s)) {
+        memcpy(bits, t->plain[1], bytes);
+        return PLAIN_ALL;
+    }
     memset(bits, 0, bytes);
     return 0;
 }

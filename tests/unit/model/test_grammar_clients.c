@@ -218,6 +218,11 @@ static void test_bounded_masks(void **state)
         /* a plain character may follow the bounded ones, but not each */
         "{\"pattern\":\"^[^\\n]{9}[a-c]*$\"}",
         "{\"pattern\":\"^[^\\n]{9}\xC3\xA9*$\"}",
+        /* looked for */
+        "{\"pattern\":\"abc\"}",
+        "{\"pattern\":\"\xC3\xA9$\"}",
+        "{\"pattern\":\"[0-9]\",\"maxLength\":9}",
+        "{\"pattern\":\"b[^a].*a\"}",
         "{\"anyOf\":[{\"maxLength\":4},{\"pattern\":\"^[a-z\xC3\xA9]*$\"}]}",
     };
     for (unsigned c = 0; c < 256; c++) {
