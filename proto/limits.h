@@ -126,8 +126,11 @@
 #define GRAMMAR_PATH_MAX   256u  /* bytes of a path in a schema, for errors */
 #define GRAMMAR_PARTS_MAX  32u   /* schemas that hold at once (allOf) */
 #define GRAMMAR_REFS_MAX   4096u /* different references of a schema */
+#define GRAMMAR_MEET_MAX   8192u /* states of what several words about a string allow */
+#define GRAMMAR_MEET_HEADS (1u << 18) /* places in their grammars at these states */
+#define GRAMMAR_MEET_LENGTH 512u /* characters beyond minLength, beside a pattern */
 #define GRAMMAR_TEXT_MAX   MIB(1) /* of a constraint: schemas of all tools */
-#define GRAMMAR_FORMS_MAX  4096u  /* in one constraint, with strings to look for */
+#define GRAMMAR_FORMS_MAX  16384u /* in one constraint, with strings to look for */
 #define GRAMMAR_FORMS_DEPTH_MAX 24 /* forms in each other: they recurse */
 #define GRAMMAR_FIND_MAX   KIB(4) /* bytes of strings that are looked for at once */
 #define MATCH_HEADS_MAX    8192u /* places in a grammar where a text may stand */
@@ -136,7 +139,7 @@
 #define MATCH_CONFIGS_MAX  16384u  /* kept; a walk has at most TOKEN_BYTES_MAX */
 #define MATCH_BYTES_MAX    MIB(32) /* of them */
 #define MATCH_PLAIN_MAX    40u /* characters that are looked ahead at once */
-#define MATCH_PLAIN_MIN    20u /* fewer are looked at anew: most tokens are shorter */
+#define MATCH_PLAIN_MIN    32u /* fewer are looked at anew: most tokens are shorter */
 #define CONSTRAINT_BYTES_MAX KIB(320) /* text that goes to the engine: a grammar
                                      and what stands around it */
 #define CONSTRAINTS_IDLE 8u /* kept of those that no stream has */

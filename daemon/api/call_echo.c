@@ -18,11 +18,10 @@ static void too_big(struct call *c)
     whole_release(c);
 }
 
-/* The text of a prompt of token ids; not a copy of what the tokenizer made. */
-static void echo_tokens(struct call *c, struct call_gen *g)
+/* The text of a prompt of n token ids. */
+static void echo_tokens(struct call *c, struct call_gen *g, const int32_t *t,
+                        uint32_t n)
 {
-    uint32_t n = 0;
-    const int32_t *t = gen_tokens(g->gen, &n);
     struct text_stream s;
     struct buf text;
     struct err e;
@@ -86,19 +85,20 @@ static void hold(struct call *c, const struct call_gen *g, size_t before)
     }
 }
 
-/* Once, before anything else is made of g's prompt. */
+/* Once, before anything else is made of g's prompt. Where its deadline came
+ * before the tokens, there is nothing to tell of them. */
 static void open_prompt(struct call *c, struct call_gen *g)
 {
     uint32_t n = 0;
-    if (g->opened) {
+    const int32_t *t = gen_tokens(g->gen, &n);
+    if (g->opened || n == 0) {
         return;
     }
     g->opened = true;
     if (gen_request(g->gen)->kind == GEN_TOKENS) {
-        echo_tokens(c, g);
+        echo_tokens(c, g, t, n);
     }
     if (c->p.req.score && c->refused == 0) {
-        const int32_t *t = gen_tokens(g->gen, &n);
         note(c, g, &(struct msg_token){.id = t[0], .logprob = NAN});
         hold(c, g, 0);
     }

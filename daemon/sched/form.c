@@ -308,11 +308,12 @@ static uint32_t scored_rows(const struct forming *f,
     if (!*ret_score) { /* computed again, up to where it was scored */
         return sched_scores(x) ? (uint32_t)num_min(n, x->n_scored - at) : n;
     }
-    double goal = time_allowed(f);
+    double goal = time_allowed(f) - s->plan.n_prefill * cost_prompt(&s->cost);
     uint32_t most = cost_most(&s->cost) > 0 ? n : SCHED_ROWS_FIRST;
+    uint32_t taken = s->plan.n_prefill + scored;
+    uint32_t least = SCHED_ROWS_MIN - (uint32_t)num_min(SCHED_ROWS_MIN, taken);
     n = (uint32_t)num_min(num_min(n, most), ENGINE_SCORES_MAX - scored);
-    while (n > SCHED_ROWS_MIN &&
-           cost_of(&s->cost, s->plan.n_sampled + n) > goal) {
+    while (n > least && cost_of(&s->cost, s->plan.n_sampled + n) > goal) {
         n -= n / 8 + 1;
     }
     return n;
@@ -341,8 +342,13 @@ static void plan_prefill(struct forming *f, uint32_t room)
         }
         add_row(f, x, n)->score = score;
         *(score ? &s->plan.n_sampled : &s->plan.n_prefill) += n;
-        s->plan.n_scored += score ? n : 0;
         budget -= n;
+        if (score) { /* it takes the time of more rows than that */
+            uint32_t fit = rows_that_fit(f);
+            s->plan.n_scored += n;
+            budget = (uint32_t)num_min(budget,
+                                       fit - num_min(fit, s->plan.n_prefill));
+        }
         others = others || x->cls != SCHED_CLASS_BATCH;
     }
 }

@@ -33,6 +33,14 @@ peer_native() { # peer_native NAME PACKAGE DIR FLAG...: DIR holds its CMakeLists
     ) >"$out/peer-$engine.log" 2>&1 || say "dev: it failed (.build/peer-$engine.log): measuring the ready-made library"
 }
 
+# llama.cpp's converter of schemas, which only a C++ program can call: the package's library has it, built with C++'s old strings.
+peer_gbnf() {
+    shim=$out/peer-gbnf.so from=$out/peer-llama.cpp/src/thirdparty/llama.cpp
+    [ ! -f "$shim" ] || return 0
+    g++ -std=c++17 -O1 -shared -fPIC -D_GLIBCXX_USE_CXX11_ABI=0 -I"$from/common" -I"$from/include" -I"$from/ggml/include" \
+        tests/bench/peer_gbnf.cpp -o "$shim" || die "llama.cpp's converter of schemas does not build"
+}
+
 asks() { # asks "$*" OPTION VALUE...: whether the arguments set OPTION to one of them
     all=" $1 " option=$2
     shift 2
@@ -54,6 +62,7 @@ cmd_bench() {
         cpu) script=bench_cpu.py targets=tests/bench/bench_cpu ;;
         http) script=bench_http.py targets='tests/bench/bench_cpu tests/bench/bench_streams' ;;
         overhead) script=overhead.py targets=tests/bench/bench_streams ;;
+        constrain) script=bench_constrain.py targets=tests/bench/bench_constrain ;;
         sweep) script=sweep.py targets=tests/bench/sweep ;;
         day | memory | exact) script=$what.py ;;
         agents | latency | shapes | speculation) script=bench_$what.py ;;
@@ -70,6 +79,8 @@ cmd_bench() {
     done
     case "$what" in
         cpu) ! asks "$*" --shape gemma || gemma_file ;;
+        constrain) asks "$*" --shape 0.5b demo || gemma_file
+            ! asks "$*" --peer llama.cpp || peer_gbnf ;;
         overhead) case "$*" in *gemma*) gemma_file ;; esac ;;
         agents) gemma_file ;;
         day) asks "$*" --model demo stories || gemma_file ;;

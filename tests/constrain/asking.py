@@ -113,6 +113,17 @@ def ask(d, dialect, schema, model, on_event=None, **more):
     return text, end
 
 
+def dialects(d, model):
+    """Those that the model can be asked in: chats need its template."""
+    try:
+        ask(d, "chat", {"const": 1}, model, max_tokens=1)
+    except Refused as e:
+        if "template" not in e.message:
+            raise
+        return ["completions", "llama.cpp"]
+    return list(DIALECTS)
+
+
 def closers(d, model):
     """logit_bias that raises what ends strings and brackets: a tiny model writes for ever otherwise."""
     out = {}

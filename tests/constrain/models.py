@@ -49,6 +49,11 @@ class Moments(BaseModel):
     id: uuid.UUID
 
 
+class Links(BaseModel):
+    page: pydantic.HttpUrl
+    any: pydantic.AnyUrl
+
+
 class Nothing(BaseModel):
     pass
 
@@ -191,7 +196,7 @@ class Defaults(BaseModel):
     d: list[Level] = []
 
 
-MODELS = [Person, Bounded, Texts, Moments, Nothing, Choices, Maybe, Customer, Reasoning, Tree, Chain, Folder, Owner, Pets,
+MODELS = [Person, Bounded, Texts, Moments, Links, Nothing, Choices, Maybe, Customer, Reasoning, Tree, Chain, Folder, Owner, Pets,
           Anything, Forbidding, Allowing, Mapping, Tuples, Aliased, Extract, Lists, Money, Mixed, Defaults]
 NOT_STRICT = (Allowing, Mapping)  # other names have no place in a strict schema
 

@@ -66,6 +66,11 @@ ZOD = {
         "type": "string", "format": "uuid",
         "pattern": "^([0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[1-8][0-9a-fA-F]{3}-[89abAB][0-9a-fA-F]{3}-[0-9a-fA-F]{12}|"
                    "00000000-0000-0000-0000-000000000000|ffffffff-ffff-ffff-ffff-ffffffffffff)$"}})},
+    "zod long email": zod(record({"mail": {"type": "string", "format": "email", "maxLength": 254}})),
+    "decimal": {"type": "string", "pattern": "^(?!^[-+.]*$)[+-]?0*\\d*\\.?\\d*$"},
+    "no word": {"type": "string", "pattern": "^(?!.*password)[a-z0-9]{4,12}$"},
+    "bounded uri": {"type": "string", "format": "uri", "minLength": 1, "maxLength": 40},
+    "bounded search": {"type": "string", "pattern": "[0-9]", "minLength": 4, "maxLength": 9},
     "zod bounded pattern": zod(record({"code": {"type": "string", "minLength": 2, "maxLength": 4, "pattern": "^[a-z]+$"}})),
 }
 

@@ -95,6 +95,23 @@ def test_between_tokens(d):
     assert "deadline_reached" not in r["timings"] and r["usage"]["completion_tokens"] == 3
 
 
+def test_while_the_prompt_is_scored(d):
+    """What was found of it by then is told; nothing, where it was not even tokenised."""
+    body = {"prompt": "x" * 400, "echo": True, "logprobs": 1, "n": 2}
+    r = ask(d, **body, deadline_ms=SOME_MS)
+    late(r, tokens=0)
+    for c in r["choices"]:
+        p = c["logprobs"]
+        assert c["text"] == "x" * 400 and 1 < len(p["tokens"]) < 401
+        assert p["token_logprobs"] == [None, *(-float(i) for i in range(1, len(p["tokens"])))]
+        assert len(p["tokens"]) == len(p["top_logprobs"]) == len(p["text_offset"])
+    for stream in (False, True):
+        for prompt in ("x" * 400, [100] * 400):
+            with d.http() as c:
+                r = c.post("/v1/completions", json={**BODY, **body, "prompt": prompt, "stream": stream, "deadline_ms": 1})
+            assert r.status_code == 200 and ("[DONE]" in r.text if stream else r.json()["choices"]), r.text
+
+
 def test_in_the_prompt(d):
     """No token yet: an empty answer to a prompt that was read but not computed."""
     r = ask(d, prompt="x" * 400, deadline_ms=SOME_MS)  # of 100 steps

@@ -141,6 +141,7 @@ def test_tried(page):
     """A row of `./dev test clients` for each that it names, by a dialect that it names; or recordings that there are."""
     said = line_of(page, "Tried")
     rows = re.search(r"by `./dev test clients` \(([^)]*)\)", said)
+    suite = re.fullmatch(r"by `./dev test (\w+)`", said)  # one of its own
     for name in re.findall(r"not run yet: ([^;]*)", said):
         assert name not in results(), f"{page.name}: {name} was run"
     if rows:
@@ -149,6 +150,8 @@ def test_tried(page):
         for name in rows[1].split("; "):
             assert name in table, f"{page.name}: tests/clients/RESULTS.md has no row {name!r}"
             assert table[name] in asked, f"{page.name}: {name} asks for {table[name]}"
+    elif suite:
+        assert list((TOP / "tests" / suite[1]).glob("test_*.py")), f"{page.name}: there is no tests/{suite[1]}"
     else:
         assert said.startswith((REPLAYED, "not; written from its documents", "not run yet: ")), f"{page.name} does not say how it was tried"
 

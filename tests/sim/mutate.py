@@ -24,6 +24,8 @@ MUTANTS = {  # name: (file, what stands there once, what the mutant has instead)
     "room_drafts": ("form.c", "end = (uint32_t)num_min(end, q->room);", "end = (uint32_t)num_min(end, s->conf.context);"),
     "room_top": ("room.c", "room_set(s, q, q->top);", "room_set(s, q, q->n);"),
     "room_wait": ("order.c", "others + need <= s->conf.positions", "2 * (others + need) <= s->conf.positions"),
+    "scores_warm": ("place.c", "if (sched_scores(x)) {", "if (x->n_scored > 0) {"),
+    "scores_twice": ("form.c", "sched_scores(x) && at >= x->n_scored;", "sched_scores(x);"),
     "prefix": ("place.c", "while (n < max && q->tokens[n] == line[n]) {",
                "while (n < max && (q->tokens[n] == line[n] || n % 32 == 31)) {"),
 }

@@ -30,6 +30,7 @@ struct client {
     struct line line;
     int32_t guess[64];
     uint32_t want, got;
+    uint32_t scored;    /* rows of its prompt, from the first one on */
     uint64_t back_us;   /* when it reads again */
     uint64_t place_us;  /* since when it runs */
     uint64_t waited_us; /* since it last ran, as far as it could have started */
@@ -262,6 +263,7 @@ static void fill(struct client *c)
         put(&c->line, (int32_t)(i < 30 ? family + i : rnd(3)));
     }
     c->want = crowd ? 1 + rnd(8) : 1 + rnd(30);
+    c->scored = 0;
     c->x = (struct sched_stream){.prompt = c->line.t,
                                  .n_prompt = n,
                                  .reuse = !one_in(5),
@@ -276,6 +278,7 @@ static void fill(struct client *c)
         c->x.peer = number(c) % 4 == 0 ? 0 : 1;
         c->want = 12;
     } else {
+        c->x.score = one_in(6);
         c->x.deadline_us =
             one_in(12) ? m.now + (uint64_t)m.base * (1 + rnd(100)) : 0;
         uint32_t k = rnd(CLIENTS);
@@ -593,7 +596,7 @@ static double check_step(const struct sched_plan *p)
         bool decodes = r->n == 1 && x->seq->n - x->seq->computed == 1;
         rows += r->n + r->n_drafts;
         decoding += decodes;
-        prompts += decodes ? 0 : r->n;
+        prompts += decodes || r->score ? 0 : r->n;
         hurry = hurry || (decodes && x->cls != SCHED_CLASS_BATCH);
         note("row: client %u at %u, %u tokens, %u drafts", number(c),
              r->position, r->n, r->n_drafts);
@@ -632,6 +635,25 @@ static void lose_engine(void)
     }
 }
 
+/* Rule 14: each row of a prompt once, in order, before a token is drawn. */
+static void check_scores(struct client *c, const struct sched_row *r)
+{
+    uint32_t n = c->x.n_prompt;
+    if (r->score) {
+        uint32_t at = r->position + r->n;
+        if (r->position != c->scored || at > n || !c->x.score ||
+            r->after != (at < n ? c->line.t[at] : -1)) {
+            broken("score", "client %u: rows %u to %u of %u, %u are scored",
+                   number(c), r->position, at, n, c->scored);
+        }
+        c->scored = at;
+    }
+    if (c->x.score && r->sample && c->scored + 1 < n) {
+        broken("score", "client %u draws, %u of %u rows are scored", number(c),
+               c->scored, n);
+    }
+}
+
 static void hand_out(const struct sched_plan *p, const uint32_t *ok)
 {
     for (size_t i = 0; i < p->n_rows; i++) {
@@ -647,6 +669,7 @@ static void hand_out(const struct sched_plan *p, const uint32_t *ok)
             leave(c, "failed");
             continue;
         }
+        check_scores(c, r);
         const struct line *l = &m.e[r->seq].line;
         uint32_t at = r->position + r->n;
         for (uint32_t k = 0; r->sample && k <= ok[i] && c->live; k++) {

@@ -17,16 +17,16 @@
  *             of the same class. A refused request gets no rows
  *   place     no place stays free while a stream could have it; none of a lower
  *             class waits while one of a higher class runs and could give way
- *   room      what the engine has written of all open sequences, in whole blocks
- *             and with what each takes beside, is at most conf.positions, and
- *             the scheduler counts no less (rule 13)
- *   starved   a stream that waits starts before it has waited its age and then,
- *             for each stream before it, twice the longest time that a place
- *             was held; a running stream gets rows
- *   budget    while other streams decode, prompt rows make a step longer only
- *             by the factor of rule 3; a step is bounded in any case
- *   fair      peers that always have work are served alike
- *   end       everything ends when no client comes any more
+ *   room      what the engine has written of all open sequences, in whole
+ * blocks and with what each takes beside, is at most conf.positions, and the
+ * scheduler counts no less (rule 13) starved   a stream that waits starts
+ * before it has waited its age and then, for each stream before it, twice the
+ * longest time that a place was held; a running stream gets rows budget while
+ * other streams decode, prompt rows make a step longer only by the factor of
+ * rule 3; a step is bounded in any case score     each row of a prompt that is
+ * scored is so once, in order, and all before a token is drawn (rule 14) fair
+ * peers that always have work are served alike end       everything ends when
+ * no client comes any more
  */
 #pragma once
 

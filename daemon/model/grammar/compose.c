@@ -149,12 +149,31 @@ static bool read_lists(struct composer *m, const struct json *c, size_t more,
     return m->b.rc == 0;
 }
 
+/* White space at the beginning is passed over, so it can begin no string. */
+static bool check_first(struct composer *m, const struct searched *s)
+{
+    bool first = false;
+    bool blank = false;
+    for (size_t i = 0; i < s->n; i++) {
+        first |= s->list[i].first;
+        blank |= strchr(" \t\r\n", *s->list[i].s.p) != NULL;
+    }
+    if (first && blank) {
+        deny(m, ERR_INVALID, "without_first",
+             "together with strings that begin with white space");
+    }
+    return m->b.rc == 0;
+}
+
 static void of_until(struct composer *m, const struct json *c,
                      const struct json *v, uint32_t from, uint32_t to)
 {
     struct searched s = {NULL, 0};
-    if (read_lists(m, c, 1, &s)) {
-        add_searched(m, &s, "until", v, true, false);
+    if (!read_lists(m, c, 1, &s)) {
+        return;
+    }
+    add_searched(m, &s, "until", v, true, false);
+    if (m->b.rc == 0 && check_first(m, &s)) {
         build_search(&m->b, s.list, s.n, from, to, NO_STATE);
     }
 }
@@ -164,7 +183,7 @@ static void of_without(struct composer *m, const struct json *c,
 {
     (void)v;
     struct searched s = {NULL, 0};
-    if (read_lists(m, c, 0, &s)) {
+    if (read_lists(m, c, 0, &s) && check_first(m, &s)) {
         build_search(&m->b, s.list, s.n, from, NO_STATE, to);
     }
 }

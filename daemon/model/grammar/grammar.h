@@ -87,6 +87,9 @@ CHECKED int grammar_from_regex(const char *text, size_t n, struct grammar **ret,
 CHECKED int grammar_from_schema(const struct json *schema, struct grammar **ret,
                                 struct err *e);
 
+/* A word of a schema that only describes. */
+bool grammar_schema_note(const char *word);
+
 /* Any JSON object, without a schema. Errors: NOMEM. */
 CHECKED int grammar_json(struct grammar **ret, struct err *e);
 

@@ -173,7 +173,8 @@ struct search_string {
     bool ends;  /* the text is over behind it; false: it may not occur */
     bool first; /* only where the text begins, white space aside */
 };
-/* Texts behind `from` in which strings are looked for. A text is over at
+/* Texts behind `from` in which strings are looked for; where some are `first`,
+ * none begins with white space. A text is over at
  * `found` when the first has occurred that ends it; at `absent`, if none has;
  * NO_STATE: there are no such texts. */
 void build_search(struct builder *b, const struct search_string *strings,

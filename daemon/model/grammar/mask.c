@@ -6,8 +6,8 @@
  * that are plain and few enough (match_plain), is accepted whole.
  *
  * In the body of a string nearly all tokens are plain, so a mask then begins as
- * a copy of all plain tokens (or the short ones), and the walk passes over
- * subtrees that have no others. */
+ * a copy of all plain tokens (or the short ones, or those of as many characters
+ * as are left), and the walk passes over subtrees that have no others. */
 #include "model/grammar/mask.h"
 
 #include <string.h>
@@ -127,6 +127,30 @@ static void walk(struct masker *k, match_t s, uint64_t *bits, unsigned have)
     }
 }
 
+/* The plain tokens that may follow s into bits; which subtrees of them need no
+ * walk (PLAIN_*). */
+static unsigned begin(struct masker *k, match_t s, uint64_t *bits)
+{
+    const struct trie *t = k->t;
+    size_t bytes = trie_words(t) * sizeof(*bits);
+    uint32_t plain = match_plain(k->m, s);
+    if (plain >= MATCH_PLAIN_MIN) {
+        bool all = plain == UINT32_MAX;
+        memcpy(bits, t->plain[all], bytes);
+        return all ? PLAIN_ALL : PLAIN_SHORT;
+    }
+    if (plain > 0 && match_plain_ends(k->m, s)) {
+        memcpy(bits, trie_plain_upto(t, plain), bytes);
+        return PLAIN_ALL;
+    }
+    if (plain == 0 && match_plain_always(k->m, s)) {
+        memcpy(bits, t->plain[1], bytes);
+        return PLAIN_ALL;
+    }
+    memset(bits, 0, bytes);
+    return 0;
+}
+
 /* The mask of s into bits; any: a token is allowed. */
 static bool make(struct masker *k, match_t s, uint64_t *bits)
 {
@@ -139,16 +163,7 @@ static bool make(struct masker *k, match_t s, uint64_t *bits)
     }
     match_path(k->m, k->path, &k->path_n);
     k->path_n = 0;
-    uint32_t plain = match_plain(k->m, s);
-    unsigned have = plain == UINT32_MAX        ? PLAIN_ALL
-                    : plain >= MATCH_PLAIN_MIN ? PLAIN_SHORT
-                                               : 0;
-    if (have != 0) {
-        memcpy(bits, t->plain[have == PLAIN_ALL], words * sizeof(*bits));
-    } else {
-        memset(bits, 0, words * sizeof(*bits));
-    }
-    walk(k, s, bits, have);
+    walk(k, s, bits, begin(k, s, bits));
     match_path(k->m, NULL, NULL);
     for (uint32_t i = 0; i < t->n_ends && match_may_end(k->m, s); i++) {
         bits[t->ends[i] / 64] |= (uint64_t)1 << t->ends[i] % 64;

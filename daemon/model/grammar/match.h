@@ -69,6 +69,13 @@ const struct match_loop *match_loop(struct matcher *m, match_t s);
 /* For how many characters at least any characters but controls, '"', '\\' can
  * follow s: UINT32_MAX for ever. */
 uint32_t match_plain(struct matcher *m, match_t s);
+/* Whether match_plain(m, s) is below MATCH_PLAIN_MIN and after that many such
+ * characters not one more can follow, not even a part of one. False: not known.
+ */
+bool match_plain_ends(struct matcher *m, match_t s);
+/* Whether any plain characters can follow s for ever, wherever they lead. False
+ * may be wrong. */
+bool match_plain_always(struct matcher *m, match_t s);
 /* Configurations that a walk is at, kept like held ones: path[0..*n). NULL ends
  * that. */
 void match_path(struct matcher *m, const match_t *path, const uint32_t *n);

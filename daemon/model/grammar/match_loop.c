@@ -32,20 +32,23 @@ static bool rest_leads(struct matcher *m, match_t s, unsigned lo, unsigned hi,
     return ok;
 }
 
+/* How characters beyond ASCII begin: the first byte, the range of the next one,
+ * and how many more follow. */
+static const struct {
+    uint8_t first, last, lo, hi, more;
+} kinds[] = {
+    {0xC2, 0xDF, 0x80, 0xBF, 0},
+    {0xE0, 0xE0, 0xA0, 0xBF, 1},
+    {0xE1, 0xEC, 0x80, 0xBF, 1},
+    {0xED, 0xED, 0x80, 0x9F, 1},
+    {0xEE, 0xEF, 0x80, 0xBF, 1},
+    {0xF0, 0xF0, 0x90, 0xBF, 2},
+    {0xF1, 0xF3, 0x80, 0xBF, 2},
+    {0xF4, 0xF4, 0x80, 0x8F, 2},
+};
+
 static bool all_wide(struct matcher *m, match_t s, match_t to)
 {
-    static const struct {
-        uint8_t first, last, lo, hi, more;
-    } kinds[] = {
-        {0xC2, 0xDF, 0x80, 0xBF, 0},
-        {0xE0, 0xE0, 0xA0, 0xBF, 1},
-        {0xE1, 0xEC, 0x80, 0xBF, 1},
-        {0xED, 0xED, 0x80, 0x9F, 1},
-        {0xEE, 0xEF, 0x80, 0xBF, 1},
-        {0xF0, 0xF0, 0x90, 0xBF, 2},
-        {0xF1, 0xF3, 0x80, 0xBF, 2},
-        {0xF4, 0xF4, 0x80, 0x8F, 2},
-    };
     for (size_t k = 0; k < countof(kinds); k++) {
         for (unsigned c = kinds[k].first; c <= kinds[k].last; c++) {
             if (c > kinds[k].first &&
@@ -131,4 +134,108 @@ uint32_t match_plain(struct matcher *m, match_t s)
     }
     match_drop(m, s);
     return n;
+}
+
+/* No plain character, and no beginning of one, can follow s. */
+static bool none_plain(struct matcher *m, match_t s)
+{
+    bool none = true;
+    match_hold(m, s);
+    for (unsigned c = 0x20; c <= 0xF4 && none; c++) {
+        bool plain = c < 0x7F ? c != '"' && c != '\\' : c >= 0xC2;
+        none = !plain || match_byte(m, s, (uint8_t)c) == MATCH_DEAD;
+    }
+    match_drop(m, s);
+    return none;
+}
+
+bool match_plain_ends(struct matcher *m, match_t s)
+{
+    uint32_t n = match_plain(m, s);
+    match_t at = s;
+    if (s == MATCH_DEAD || n >= MATCH_PLAIN_MIN) {
+        return false;
+    }
+    for (; n > 0; n--) {
+        at = match_loop(m, at)->next;
+    }
+    return none_plain(m, at);
+}
+
+/* --- plain characters that lead to several configurations --- */
+
+/* Where a string is looked for, each character may follow for ever, but they do
+ * not all lead to the same. */
+
+enum { SET_MAX = 64 };
+
+struct set {
+    match_t at[SET_MAX]; /* held */
+    unsigned n;
+};
+
+static bool add(struct matcher *m, struct set *set, match_t s)
+{
+    for (unsigned i = 0; i < set->n; i++) {
+        if (set->at[i] == s) {
+            return true;
+        }
+    }
+    if (s == MATCH_DEAD || set->n == SET_MAX) {
+        return false;
+    }
+    match_hold(m, s);
+    set->at[set->n++] = s;
+    return true;
+}
+
+/* add for the rest of a character, as rest_leads has it. */
+static bool add_rest(struct matcher *m, struct set *set, match_t s, unsigned lo,
+                     unsigned hi, unsigned more)
+{
+    bool ok = s != MATCH_DEAD;
+    match_hold(m, s);
+    for (unsigned c = lo; c <= hi && ok; c++) {
+        if (c > lo && m->g->class_of[c] == m->g->class_of[c - 1]) {
+            continue;
+        }
+        match_t next = match_byte(m, s, (uint8_t)c);
+        ok = more == 0 ? add(m, set, next)
+                       : add_rest(m, set, next, 0x80, 0xBF, more - 1);
+    }
+    match_drop(m, s);
+    return ok;
+}
+
+/* Add what every plain character leads to from s; false: one leads nowhere. */
+static bool add_plain(struct matcher *m, struct set *set, match_t s)
+{
+    bool ok = true;
+    for (unsigned c = 0x20; c < 0x7F && ok; c++) {
+        ok = c == '"' || c == '\\' ||
+             add(m, set, match_byte(m, s, (uint8_t)c));
+    }
+    for (size_t k = 0; k < countof(kinds); k++) {
+        for (unsigned c = kinds[k].first; c <= kinds[k].last && ok; c++) {
+            if (c == kinds[k].first ||
+                m->g->class_of[c] != m->g->class_of[c - 1]) {
+                ok = add_rest(m, set, match_byte(m, s, (uint8_t)c),
+                              kinds[k].lo, kinds[k].hi, kinds[k].more);
+            }
+        }
+    }
+    return ok;
+}
+
+bool match_plain_always(struct matcher *m, match_t s)
+{
+    struct set set = {.n = 0};
+    bool ok = add(m, &set, s);
+    for (unsigned i = 0; i < set.n && ok; i++) {
+        ok = add_plain(m, &set, set.at[i]);
+    }
+    for (unsigned i = 0; i < set.n; i++) {
+        match_drop(m, set.at[i]);
+    }
+    return ok;
 }

@@ -66,6 +66,12 @@ static const struct word *find_word(const char *name)
     return NULL;
 }
 
+bool grammar_schema_note(const char *word)
+{
+    const struct word *k = find_word(word);
+    return k != NULL ? k->kind == NOTE : strncmp(word, "x-", 2) == 0;
+}
+
 unsigned schema_words(struct schema *c, const struct json *s,
                       enum word_kind kind)
 {

@@ -109,6 +109,24 @@ void schema_all(struct schema *c, const struct view *v, uint32_t from,
  * but s holds for the same value. */
 void schema_one(struct schema *c, const struct json *s, bool alone);
 
+/* What a word says about a string. */
+enum part_kind {
+    PART_MUST,  /* it matches */
+    PART_NEVER, /* no beginning of it matches */
+    PART_NOT,   /* it does not match */
+};
+#define STRING_PARTS_MAX 6
+struct string_part {
+    enum part_kind kind;
+    const char *word;    /* for errors */
+    const char *pattern; /* [0..n), borrowed; NULL: a length */
+    size_t n;
+    uint32_t min, max; /* characters */
+};
+/* Strings of which all n parts (at most STRING_PARTS_MAX) hold. */
+void schema_meet(struct schema *c, const struct string_part *parts, unsigned n,
+                 uint32_t from, uint32_t to);
+
 void schema_string(struct schema *c, const struct view *v, uint32_t from,
                    uint32_t to);
 void schema_number(struct schema *c, const struct view *v, bool integer,

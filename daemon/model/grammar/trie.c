@@ -151,20 +151,45 @@ static void make_sets(struct trie *t)
     }
 }
 
-/* Tokens whose bytes are plain characters, the last one perhaps cut. */
-static bool is_plain(struct span s)
+/* Of a token whose bytes are plain characters, the last one perhaps cut, their
+ * number; 0: of another. */
+static uint32_t plain_chars(struct span s)
 {
+    uint32_t chars = 0;
     size_t i = 0;
     while (i < s.n) {
         size_t len = 0;
         unsigned char c = (unsigned char)s.p[i];
         enum utf8_kind k = utf8_seq(s.p + i, s.n - i, &len);
         if (k == UTF8_BAD || c < 0x20 || c == '"' || c == '\\' || c == 0x7F) {
-            return false;
+            return 0;
         }
         i += len;
+        chars++;
     }
-    return true;
+    return chars;
+}
+
+static void add_plain(struct trie *t, uint32_t id, uint32_t chars)
+{
+    uint64_t bit = (uint64_t)1 << id % 64;
+    t->plain[1][id / 64] |= bit;
+    t->plain[0][id / 64] |= t->tokens[id].n <= MATCH_PLAIN_MIN ? bit : 0;
+    if (chars < MATCH_PLAIN_MIN) {
+        trie_plain_upto(t, chars)[id / 64] |= bit;
+    }
+}
+
+/* From the tokens of so many characters to those of at most so many. */
+static void sum_plain(struct trie *t)
+{
+    for (uint32_t n = 1; n < MATCH_PLAIN_MIN; n++) {
+        const uint64_t *fewer = trie_plain_upto(t, n - 1);
+        uint64_t *these = trie_plain_upto(t, n);
+        for (size_t i = 0; i < trie_words(t); i++) {
+            these[i] |= fewer[i];
+        }
+    }
 }
 
 /* --- the whole --- */
@@ -198,12 +223,12 @@ static int copy_tokens(struct trie *t, const struct span *tokens,
         t->tokens[i] = (struct span){at, tokens[i].n};
         items[t->n_ranks++] = (struct item){t->tokens[i], i};
         at += tokens[i].n;
-        if (is_plain(t->tokens[i])) {
-            uint64_t bit = (uint64_t)1 << i % 64;
-            t->plain[1][i / 64] |= bit;
-            t->plain[0][i / 64] |= tokens[i].n <= MATCH_PLAIN_MIN ? bit : 0;
+        uint32_t chars = plain_chars(t->tokens[i]);
+        if (chars > 0) {
+            add_plain(t, i, chars);
         }
     }
+    sum_plain(t);
     return 0;
 }
 
@@ -291,8 +316,10 @@ int trie_new(const struct span *tokens, const uint8_t *kinds, uint32_t n,
     t->tokens = calloc(n, sizeof(*t->tokens));
     t->plain[0] = calloc(trie_words(t), sizeof(uint64_t));
     t->plain[1] = calloc(trie_words(t), sizeof(uint64_t));
+    t->plain_upto = calloc(MATCH_PLAIN_MIN * trie_words(t), sizeof(uint64_t));
     if (t->id == NULL || t->ends == NULL || t->kinds == NULL ||
-        t->tokens == NULL || t->plain[0] == NULL || t->plain[1] == NULL) {
+        t->tokens == NULL || t->plain[0] == NULL || t->plain[1] == NULL ||
+        t->plain_upto == NULL) {
         rc = err_set(e, ERR_NOMEM, "a vocabulary");
         goto out;
     }
@@ -316,6 +343,7 @@ void trie_free(struct trie *t)
     free(t->id);
     free(t->plain[0]);
     free(t->plain[1]);
+    free(t->plain_upto);
     free(t->ends);
     free(t->tokens);
     free(t->kinds);
@@ -333,5 +361,5 @@ size_t trie_bytes(const struct trie *t)
     return sizeof(*t) + ((size_t)t->n_nodes + 1) * sizeof(*t->nodes) +
            ((size_t)t->n_sets + 1) * sizeof(*t->sets) +
            (size_t)t->n_tokens * (sizeof(*t->tokens) + 9) +
-           trie_words(t) * 16;
+           trie_words(t) * 8 * (2 + MATCH_PLAIN_MIN);
 }

@@ -36,6 +36,9 @@ struct trie {
     struct trie_set *sets;
     uint32_t *id;     /* (n_ranks) */
     uint64_t *plain[2]; /* bits of ids: short plain tokens, all of them */
+    /* (MATCH_PLAIN_MIN, words) bits of ids: row n has the plain tokens of at
+     * most n characters, one that is cut counted. */
+    uint64_t *plain_upto;
     uint32_t *ends;   /* (n_ends) ids */
     uint32_t n_ends;
     struct span *tokens; /* (n_tokens); p NULL: banned, or an end */
@@ -46,6 +49,11 @@ struct trie {
 static inline size_t trie_words(const struct trie *t)
 {
     return ((size_t)t->n_tokens + 63) / 64;
+}
+
+static inline uint64_t *trie_plain_upto(const struct trie *t, uint32_t n)
+{
+    return t->plain_upto + n * trie_words(t);
 }
 
 static inline bool set_plain(uint64_t low, uint64_t high)

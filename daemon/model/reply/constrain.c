@@ -193,5 +193,6 @@ int reply_constraint(const struct reply_forms *f, const struct reply_want *w,
     if (rc == 0 && json_check(out->p + start, out->n - start, e) != 0) {
         rc = err_prefix(e, ERR_INVALID, "the constraint of the answer");
     }
+    out->n = rc == 0 ? out->n : start;
     return rc;
 }

@@ -5,9 +5,12 @@
  *   reply_forms_find -> reply_constraint -> grammar_from_text
  *
  * What the constraint lets through, the parser (reply.h) reads as what it is
- * meant to be: calls are whole, of tools that there are, and text is text.
- * Control tokens of reply_forms.marks are text for it. An answer ends where its
- * constraint may end: texts that end the generation are no part of it.
+ * meant to be: calls are whole, of tools that there are, and text is text. Two
+ * exceptions: a mark that ends a value inside a string of arguments (between
+ * tags and in harmony, where the parser takes it for one), and a key that
+ * stands twice in any object. The parser has to know which parameters are of
+ * type string (reply_strings). Control tokens of reply_forms.marks are text for
+ * the constraint; texts that end the generation are no part of it.
  *
  * Arguments keep to the schemas of the tools where `kind` says so below. A tool
  * without parameters, or with {}, takes no arguments: that is what OpenAI says
@@ -44,9 +47,9 @@ struct reply_want {
     bool thoughts_off;  /* no thought may come: the prompt has closed it */
 };
 
-/* Append the constraint to out. Thoughts are free, but must end. In harmony the
- * prompt ends with <|start|>assistant, or inside analysis; Functionary's that
- * have >>> end with it.
+/* Append the constraint to out; after an error that is as it was. Thoughts are
+ * free, but must end. In harmony the prompt ends with <|start|>assistant, or
+ * inside analysis; Functionary's that have >>> end with it.
  *
  * WANT_AUTO: text that is no call may not have the marks of calls in it, nor
  * begin as calls do that have no mark. Errors: UNSUPPORTED (the model's form,

@@ -3,7 +3,8 @@
  *   constrain.c        thoughts, text and calls
  *   constrain_harmony.c  the same in messages
  *   constrain_call.c   tools, and a call piece by piece
- *   constrain_values.c arguments that are not JSON
+ *   constrain_values.c arguments that are not JSON; constrain_tags.c: those
+ *                      between tags
  *   spelling.c         how each form spells a call, as its templates do
  *   parts.c            constraints as they are written
  */
@@ -123,3 +124,30 @@ void constrain_json_args(struct constrain *c, const struct tool *t);
  * path: then what was written is to be dropped. */
 CHECKED int constrain_args(struct constrain *c, const struct reply_spelling *sp,
                            const struct tool *t);
+
+/* --- arguments that are not JSON --- */
+
+struct values {
+    struct constrain *c;
+    const struct reply_spelling *sp;
+    const struct tool *t;
+    const char *name; /* of the parameter that is written */
+};
+
+/* The error that a word of the parameter's schema cannot be held. */
+int values_unsupported(const struct values *v, const char *word,
+                       const char *what);
+/* How many words s has that say what is valid. */
+unsigned values_n_words(const struct json *s);
+/* A name in the definitions of the schema that s only refers to; else s. */
+const struct json *values_follow(const struct values *v, const struct json *s);
+bool values_type_is(const struct json *s, const char *type);
+/* The first of these words that s has; NULL: none. */
+const char *values_has_word(const struct json *s, const char *const *words,
+                            size_t n);
+/* Text up to s. */
+void values_until(struct values *v, const char *s);
+
+/* A parameter, s is its schema; any one. */
+CHECKED int values_tag_member(struct values *v, const struct json *s);
+void values_tag_any(struct values *v);

@@ -1,5 +1,6 @@
 /* gen.c - see gen.h: makes and frees a gen, and takes it from the request to
- * its streams. The tokens drawn for them: gen_token.c.
+ * its streams. What is asked of the text thread: gen_encode.c. The tokens drawn
+ * for them: gen_token.c.
  *
  * A gen is freed when nothing refers to it: not the text thread (`encoding`),
  * not the scheduler (streams removed), not the model's waiters. `over` means
@@ -93,8 +94,8 @@ const struct tokenizer *gen_tokenizer(const struct gen *g)
 
 const int32_t *gen_tokens(const struct gen *g, uint32_t *ret_n)
 {
-    *ret_n = (uint32_t)g->work.n_tokens;
-    return g->work.tokens;
+    *ret_n = g->encoded ? (uint32_t)g->work.n_tokens : 0;
+    return *ret_n > 0 ? g->work.tokens : NULL;
 }
 
 bool gen_has_parts(const struct gen *g)
@@ -204,18 +205,11 @@ static int check_ids(const struct gen *g, const char *field, const int32_t *t,
     return 0;
 }
 
-/* Positions of a sequence; until the engine is up, those of the bundle. */
-static uint32_t context_of(const struct gen *g)
-{
-    return g->up ? runner_ready(g->model->runner)->context
-                 : g->model->bundle->context;
-}
-
 static int check_tokens(struct gen *g, struct err *e)
 {
     const struct text_work *w = &g->work;
     size_t n = w->n_tokens;
-    uint32_t context = context_of(g);
+    uint32_t context = gen_context(g);
     g->usage.n_prompt = (uint32_t)n;
     if (n == 0) {
         return err_set(e, ERR_INVALID, "prompt: it has no token");
@@ -408,79 +402,6 @@ static int take_seat(struct gen *g, struct err *e)
     return 0;
 }
 
-static int copy_ids(const int32_t *t, size_t n, int32_t **ret, size_t *ret_n,
-                    struct err *e)
-{
-    *ret = malloc((n + 1) * sizeof(*t));
-    if (*ret == NULL) {
-        return err_set(e, ERR_NOMEM, "%zu tokens", n);
-    }
-    memcpy(*ret, t, n * sizeof(*t));
-    *ret_n = n;
-    return 0;
-}
-
-/* Tokens for the prompt: the context without the answer, which is not asked to
- * have more than half of it. */
-static size_t fim_room(const struct gen *g)
-{
-    uint32_t context = context_of(g);
-    uint32_t answer = g->req.max_tokens;
-    return context - (answer < context / 2 ? answer : context / 2);
-}
-
-static int encode(struct gen *g, struct err *e)
-{
-    struct gen_req *q = &g->req;
-    struct text_work *w = &g->work;
-    w->done = on_encoded;
-    w->guess = q->guess;
-    w->guess_n = q->guess_n;
-    w->want = q->want;
-    if (msg_sampling_uses(&q->sampling, SAMPLER_DRY)) {
-        w->breakers = q->dry_texts;
-        w->n_breakers = q->n_dry_texts;
-    }
-    switch (q->kind) {
-    case GEN_TEXT:
-        w->kind = TEXT_ENCODE;
-        w->text = q->text;
-        w->text_n = q->text_n;
-        w->special = true;
-        w->bos = true;
-        break;
-    case GEN_CHAT:
-        w->kind = TEXT_CHAT;
-        w->messages = q->messages;
-        w->n_messages = q->n_messages;
-        w->tools = q->tools;
-        w->documents = q->documents;
-        w->kwargs = q->kwargs;
-        w->add_generation = true;
-        break;
-    case GEN_FIM:
-        w->kind = TEXT_FIM;
-        w->fim = q->fim;
-        w->fim_room = fim_room(g);
-        break;
-    case GEN_TOKENS: /* no text, but the vocabulary has to be open */
-        w->kind = TEXT_OPEN;
-        RETERR(copy_ids(q->tokens, q->n_tokens, &w->tokens, &w->n_tokens, e));
-        break;
-    }
-    if (q->guess_tokens != NULL) {
-        RETERR(copy_ids(q->guess_tokens, q->n_guess_tokens, &w->guess_tokens,
-                        &w->n_guess_tokens, e));
-    }
-    int rc = text_put(g->srv->text, g->voc, w);
-    if (rc != 0) {
-        g->srv->stats.refused_busy++;
-        return err_set(e, rc, "too many prompts wait to be tokenised");
-    }
-    g->encoding = true;
-    return 0;
-}
-
 /* Whether the model can draw what is asked for. */
 static int check_draw(const struct gen *g, struct err *e)
 {
@@ -521,7 +442,7 @@ static int admit(struct gen *g, struct err *e)
     }
     model_use(m);
     g->admitted = true;
-    return encode(g, e);
+    return gen_encode(g, on_encoded, e);
 }
 
 int gen_start(struct gen *g, struct err *e)

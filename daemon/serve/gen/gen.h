@@ -137,5 +137,5 @@ const char *gen_blamed(const struct gen *g);
 struct span gen_prompt(const struct gen *g);
 const struct tokenizer *
 gen_tokenizer(const struct gen *g); /* once tokens come */
-/* The prompt's tokens, once tokens or scores come; they live as long as g. */
+/* The prompt's tokens; none before it was tokenised. They live as long as g. */
 const int32_t *gen_tokens(const struct gen *g, uint32_t *ret_n);

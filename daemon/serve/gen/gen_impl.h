@@ -1,5 +1,5 @@
-/* gen_impl.h - shared by gen.c (from the request to its streams) and
- * gen_token.c (the tokens that are drawn for them). */
+/* gen_impl.h - shared by gen.c (from the request to its streams),
+ * gen_encode.c (its prompt) and gen_token.c (the tokens that are drawn for them). */
 #pragma once
 
 #include "serve/gen/gen.h"
@@ -52,6 +52,14 @@ struct gen {
 
 /* gen.c: end g: call on_done and free g. */
 void gen_done(struct gen *g, int rc, const struct err *e);
+
+/* gen_encode.c */
+/* Positions of a sequence; until the engine is up, those of the bundle. */
+uint32_t gen_context(const struct gen *g);
+/* Put g's prompt into the queue of the text thread, which calls `done` on the
+ * loop thread. Errors: BUSY, NOMEM. */
+CHECKED int gen_encode(struct gen *g, void (*done)(struct text_work *w),
+                       struct err *e);
 
 /* gen_token.c */
 extern const struct run_events gen_run_events; /* of every choice */

@@ -417,12 +417,86 @@ static void test_search(void **state)
     assert_true(n_found > 500 && n_absent > 500);
 }
 
+/* All of them at once: "until" the first string, without the second, not
+ * beginning with the third. */
+static bool allowed(const struct buf *text, const struct buf *s)
+{
+    size_t at = strspn(text->p, " ");
+    bool begins =
+        text->n - at >= s[2].n && memcmp(text->p + at, s[2].p, s[2].n) == 0;
+    return utf8_valid(text->p, text->n) &&
+           first_end(text, &s[0], 1) == text->n &&
+           first_end(text, &s[1], 1) == SIZE_MAX && !begins;
+}
+
+static unsigned try_together(struct matcher *m, const struct buf *s,
+                             uint32_t kinds)
+{
+    unsigned n_taken = 0;
+    for (unsigned k = 0; k < 60; k++) {
+        struct buf text;
+        draw(&text, 5, kinds);
+        if (roll(&seed, 3) == 0) {
+            buf_puts(&text, s[0].p);
+        }
+        if (roll(&seed, 4) == 0) {
+            buf_puts(&text, " ");
+            memmove(text.p + 1, text.p, text.n - 1);
+            text.p[0] = ' ';
+        }
+        if (grammar_takes(m, text.p, text.n) != allowed(&text, s)) {
+            fail_msg("until '%s', without '%s', first '%s': '%s'", s[0].p,
+                     s[1].p, s[2].p, text.p);
+        }
+        n_taken += allowed(&text, s);
+        buf_fini(&text);
+    }
+    return n_taken;
+}
+
+static void test_together(void **state)
+{
+    (void)state;
+    unsigned n_taken = 0;
+    for (unsigned i = 0; i < (UNIT_SANITIZED ? 100 : 1000); i++) {
+        struct buf s[3];
+        struct buf c;
+        struct grammar *g = NULL;
+        uint32_t kinds = 3 + roll(&seed, 2);
+        for (size_t k = 0; k < countof(s); k++) {
+            draw(&s[k], 2, kinds);
+            buf_puts(&s[k], k == 1 ? "ba" : "b");
+        }
+        if (strstr(s[0].p, s[1].p) != NULL) { /* then nothing can match */
+            buf_puts(&s[1], "a");
+            buf_clear(&s[0]);
+            buf_puts(&s[0], "ab");
+        }
+        buf_init(&c, 4096);
+        buf_printf(&c,
+                   "{\"until\":\"%s\",\"without\":[\"%s\"],"
+                   "\"without_first\":[\"%s\"]}",
+                   s[0].p, s[1].p, s[2].p);
+        struct matcher *m = matcher_of(&c, &g);
+        n_taken += try_together(m, s, kinds);
+        for (size_t k = 0; k < countof(s); k++) {
+            buf_fini(&s[k]);
+        }
+        matcher_free(m);
+        grammar_free(g);
+        buf_fini(&c);
+    }
+    print_message("%u let through\n", n_taken);
+    assert_true(n_taken > 500);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_forms),  cmocka_unit_test(test_repeat),
-        cmocka_unit_test(test_nested), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_limits), cmocka_unit_test(test_search),
+        cmocka_unit_test(test_forms),    cmocka_unit_test(test_repeat),
+        cmocka_unit_test(test_nested),   cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_limits),   cmocka_unit_test(test_search),
+        cmocka_unit_test(test_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -77,6 +77,14 @@ static void test_hermes(void **state)
     };
     CHECK_ALL(tmpl, &call, NULL, one);
     CHECK_ALL(tmpl, &calls, NULL, many);
+    const struct reply_want named = {.kind = WANT_CALL, .name = "h"};
+    static const struct text only[] = {
+        {"<tool_call>\n{~name~: ~h~, ~arguments~: {}}\n</tool_call>",
+         "C<h>A<{}>+"},
+        {"<tool_call>\n{~name~: ~f~, ~arguments~: {~city~: ~~}}\n</tool_call>",
+         NULL},
+    };
+    CHECK_ALL(tmpl, &named, NULL, only);
 }
 
 static void test_hermes_auto(void **state)

@@ -374,14 +374,15 @@ static void a_grammar_is_told_to_each_engine(void **state)
         assert_int_equal(setup(state), 0);
         add_grammars(u);
         t.restarts = 10;
-        run_drafting(drafts ? "crash_at 9\nforced 5\n" : "crash_at 9\n",
+        run_drafting(drafts ? "crash_at 9\nforced 5\ndelay_us 8000\n"
+                            : "crash_at 9\n",
                      drafts ? 6 : 0);
         assert_true(t.ups > (drafts ? 0 : 2)); /* all again, each time */
         for (size_t i = 0; i < 3; i++) {
             assert_int_equal(u[i]->code, 0);
             assert_memory_equal(u[i]->out, want[i % 2], sizeof(want[0]));
         }
-        assert_true((t.stats.accepted_tokens > 30) == (drafts != 0));
+        assert_true((t.stats.accepted_tokens > 0) == (drafts != 0));
         assert_as_alone(u[3]);
     }
 }
