@@ -8,7 +8,7 @@ from jsonschema.validators import validator_for
 
 from schemas import D2020
 
-KEPT = ("date", "time", "date-time", "uuid", "ipv4", "hostname", "email", "uri")  # formats that aned writes
+KEPT = ("date", "time", "date-time", "duration", "uuid", "ipv4", "ipv6", "hostname", "email", "uri")  # formats that aned writes
 
 
 def validator(schema, draft):

@@ -3,6 +3,8 @@ strict: every property required, nothing else allowed."""
 import datetime
 import decimal
 import enum
+import ipaddress
+import pathlib
 import typing
 import uuid
 
@@ -52,6 +54,16 @@ class Moments(BaseModel):
 class Links(BaseModel):
     page: pydantic.HttpUrl
     any: pydantic.AnyUrl
+
+
+class Named(BaseModel):
+    """Types whose schemas are formats."""
+    wait: datetime.timedelta
+    host: ipaddress.IPv6Address
+    id: pydantic.UUID4
+    data: pydantic.Base64Bytes
+    key: pydantic.SecretStr
+    file: pathlib.Path
 
 
 class Nothing(BaseModel):
@@ -196,7 +208,7 @@ class Defaults(BaseModel):
     d: list[Level] = []
 
 
-MODELS = [Person, Bounded, Texts, Moments, Links, Nothing, Choices, Maybe, Customer, Reasoning, Tree, Chain, Folder, Owner, Pets,
+MODELS = [Person, Bounded, Texts, Moments, Links, Named, Nothing, Choices, Maybe, Customer, Reasoning, Tree, Chain, Folder, Owner, Pets,
           Anything, Forbidding, Allowing, Mapping, Tuples, Aliased, Extract, Lists, Money, Mixed, Defaults]
 NOT_STRICT = (Allowing, Mapping)  # other names have no place in a strict schema
 

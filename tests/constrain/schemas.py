@@ -75,7 +75,8 @@ ZOD = {
 }
 
 FORMATS = {f"format {f}": record({"x": {"type": "string", "format": f}})
-           for f in ("date", "time", "date-time", "uuid", "ipv4", "hostname", "email", "uri")}
+           for f in ("date", "time", "date-time", "duration", "uuid", "uuid4", "ipv4", "ipv6", "hostname", "email", "uri", "base64",
+                     "password", "path", "binary")}
 
 PATTERNS = {f"pattern {p}": record({"x": {"type": "string", "pattern": p}}) for p in (
     "^[a-z]{3}$", "^\\d{3}-\\d{4}$", "^(\\+\\d{1,3} )?\\(?\\d{3}\\)?$", "^[^@ ]{1,8}@[^@ ]{1,8}$", "^#[0-9a-fA-F]{6}$",

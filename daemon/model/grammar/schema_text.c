@@ -22,6 +22,22 @@
 #define ATOM  "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]{1,32}"
 #define PCHAR "([A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})"
 
+/* RFC 3339's appendix A, which has no fractions. */
+#define TIMED                                                                \
+    "T(\\d{1,4}H(\\d{1,2}M(\\d{1,2}S)?)?|\\d{1,4}M(\\d{1,2}S)?|\\d{1,6}S)"
+#define DATED                                                                \
+    "(\\d{1,4}Y(\\d{1,2}M(\\d{1,2}D)?)?|\\d{1,4}M(\\d{1,2}D)?|\\d{1,5}D)"
+
+/* At most n groups of IPv6, "::", and at most m. */
+#define HEX      "[0-9A-Fa-f]{1,4}"
+#define V6(n, m) "(" HEX ":){1," n "}(:" HEX "){1," m "}|"
+
+#define UUID(version)                                                        \
+    "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-" version "[0-9a-fA-F]{3}-"              \
+    "[89abAB][0-9a-fA-F]{3}-[0-9a-fA-F]{12}$"
+#define SIGN   "[A-Za-z0-9+/]"
+#define BASE64 "^(" SIGN "{4})*(" SIGN "{2}==|" SIGN "{3}=)?$"
+
 /* The same with an end: labels of 15, and of 63 with a path and a query. */
 #define SHORT  "[A-Za-z0-9]([A-Za-z0-9-]{0,13}[A-Za-z0-9])?"
 #define NARROW "[A-Za-z0-9._~!$&'()*+,;=:@-]"
@@ -32,11 +48,29 @@ static const struct format {
     const char *name, *pattern;
     uint32_t least, most; /* characters */
 } formats[] = {
+    /* Any string is one: no pattern. */
+    {"password", NULL, 0, BUILD_ANY},
+    {"path", NULL, 0, BUILD_ANY},
+    {"binary", NULL, 0, BUILD_ANY},
     {"date", "^" DATE "$", 10, 10},
     {"time", "^" TIME "$", 9, 24},
     {"date-time", "^" DATE "T" TIME "$", 20, 35},
     {"uuid", "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-"
              "[0-9a-fA-F]{12}$", 36, 36},
+    /* pydantic's names of a UUID's versions */
+    {"uuid1", UUID("1"), 36, 36},
+    {"uuid3", UUID("3"), 36, 36},
+    {"uuid4", UUID("4"), 36, 36},
+    {"uuid5", UUID("5"), 36, 36},
+    {"uuid6", UUID("6"), 36, 36},
+    {"uuid7", UUID("7"), 36, 36},
+    {"uuid8", UUID("8"), 36, 36},
+    {"duration", "^P(" DATED "(" TIMED ")?|" TIMED "|\\d{1,4}W)$", 3, 24},
+    {"base64", BASE64, 0, BUILD_ANY},
+    {"byte", BASE64, 0, BUILD_ANY},
+    {"ipv6", "^((" HEX ":){7}" HEX "|(" HEX ":){1,7}:|" V6("6", "1")
+             V6("5", "2") V6("4", "3") V6("3", "4") V6("2", "5") V6("1", "6")
+             ":((:" HEX "){1,7}|:))$", 2, 39},
     {"ipv4", "^(" BYTE "\\.){3}" BYTE "$", 7, 15},
     {"hostname", "^" LABEL "(\\." LABEL "){0,3}$", 1, 255},
     {"hostname", "^" SHORT "(\\." SHORT "){0,2}$", 1, 47},
@@ -203,7 +237,7 @@ static void read_parts(struct schema *c, const struct view *v, struct parts *p)
     }
     const struct format *f =
         format != NULL ? format_of(c, json_str(format), max) : NULL;
-    if (f != NULL) {
+    if (f != NULL && f->pattern != NULL) {
         struct string_part *x = add_part(c, p, PART_MUST, "format");
         x->pattern = f->pattern;
         x->n = strlen(f->pattern);

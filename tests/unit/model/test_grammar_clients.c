@@ -123,6 +123,37 @@ static void test_several_words(void **state)
     schema_check(rows, countof(rows));
 }
 
+/* What pydantic writes of timedelta, IPv6Address, UUID4, Base64Str, and, with
+ * no more than a name to it, of SecretStr and Path. */
+static void test_pydantic_formats(void **state)
+{
+    (void)state;
+#define OF(f) "{\"format\":\"" f "\"}"
+    static const struct schema_row rows[] = {
+        {OF("duration"),                          "\"P1Y2M3DT4H5M6S\"",                       true },
+        {OF("duration"),                          "\"PT90S\"",                                true },
+        {OF("duration"),                          "\"P2W\"",                                  true },
+        {OF("duration"),                          "\"P\"",                                    false},
+        {OF("duration"),                          "\"P1DT\"",                                 false},
+        {OF("duration"),                          "\"P1Y3D\"",                                false},
+        {OF("ipv6"),                              "\"2001:db8::1\"",                          true },
+        {OF("ipv6"),                              "\"::\"",                                   true },
+        {OF("ipv6"),                              "\"1:2:3:4:5:6:7:8\"",                      true },
+        {OF("ipv6"),                              "\"1:2:3:4:5:6:7::\"",                      true },
+        {OF("ipv6"),                              "\"1:2:3:4:5:6:7\"",                        false},
+        {OF("ipv6"),                              "\"1::2::3\"",                              false},
+        {OF("ipv6"),                              "\"1:2:3:4:5:6:7:8:9\"",                    false},
+        {OF("uuid4"),                             "\"0e2b0a3c-1d5e-4f6a-8b7c-9d0e1f2a3b4c\"", true },
+        {OF("uuid4"),                             "\"0e2b0a3c-1d5e-1f6a-8b7c-9d0e1f2a3b4c\"", false},
+        {OF("base64"),                            "\"YWJj\"",                                 true },
+        {OF("base64"),                            "\"YQ==\"",                                 true },
+        {OF("base64"),                            "\"YQ=\"",                                  false},
+        {OF("password"),                          "\"any text\"",                             true },
+        {"{\"format\":\"path\",\"maxLength\":3}", "\"/etc\"",                                 false},
+    };
+    schema_check(rows, countof(rows));
+}
+
 /* pydantic's HttpUrl has a maxLength of 2083; other formats a far shorter end.
  */
 static void test_bounded_formats(void **state)
@@ -245,6 +276,7 @@ int main(void)
         cmocka_unit_test(test_large_bounds),
         cmocka_unit_test(test_years),
         cmocka_unit_test(test_several_words),
+        cmocka_unit_test(test_pydantic_formats),
         cmocka_unit_test(test_bounded_formats),
         cmocka_unit_test(test_bounded_masks),
     };
