@@ -25,10 +25,10 @@ CONTEXT = 32768
 SLOW = 8192  # the model's ff: an answer without an end lasts longer than it takes to interrupt a program
 
 
-def scripts_of(call=CALL, text=TEXT, then=None):
-    """A call where there are tools, and after its result an answer, or the call `then`; a text otherwise."""
+def scripts_of(call=CALL, text=TEXT, then=None, result="messages|selectattr('role', 'equalto', 'tool')|list"):
+    """A call where there are tools, and after its result an answer, or the call `then`; a text otherwise. result: whether it is there."""
     after = calls_text([then]) if then else ANSWER
-    return [Script(after, "messages|selectattr('role', 'equalto', 'tool')|list"),
+    return [Script(after, result),
             Script("On and on and on it goes. ", f"'{ENDLESS}' in messages|string", endless=True),
             Script(calls_text([call]), f"tools and '{PLAIN}' not in messages|string"), Script(text)]
 
