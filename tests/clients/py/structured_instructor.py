@@ -7,7 +7,7 @@ import instructor
 import openai
 from case import BASE, KEY, MODEL, main
 from pydantic import BaseModel
-from wanted import TALK, Address, Bounded, Colour, Mail, Person, Phone, Place, came
+from wanted import TALK, Address, Bounded, Colour, Formats, Mail, Person, Phone, Place, came
 
 CREATE = {"model": MODEL, "messages": TALK, "max_retries": 0}
 
@@ -34,7 +34,7 @@ def create(kind, **more):
 
 
 def models():
-    for kind in (Person, Bounded):
+    for kind in (Person, Bounded, Formats):
         came(create(kind), kind)
 
 

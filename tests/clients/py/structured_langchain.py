@@ -4,7 +4,7 @@ from typing import Optional, TypedDict
 
 from case import main
 from langchain_any import model
-from wanted import QUESTION, Bounded, Person, Place, came
+from wanted import QUESTION, Bounded, Formats, Person, Place, came
 
 
 class Joke(TypedDict):
@@ -15,7 +15,7 @@ class Joke(TypedDict):
 
 def by(method):
     moved = method == "json_schema" and os.environ["ANED_KIND"] == "anthropic"  # its SDK moves bounds into the description
-    for kind in (Person,) if moved else (Person, Bounded):
+    for kind in (Person,) if moved else (Person, Bounded, Formats):
         came(model().with_structured_output(kind, method=method).invoke(QUESTION), kind)
     for schema in (Joke, Person.model_json_schema()):
         came(model().with_structured_output(schema, method=method).invoke(QUESTION), dict)

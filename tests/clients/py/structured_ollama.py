@@ -1,13 +1,13 @@
 """As examples/structured-outputs.py of ollama-python does it, with a larger model."""
 import ollama
 from case import BASE, KEY, MODEL, main
-from wanted import QUESTION, TALK, Bounded, Person, Place, came
+from wanted import QUESTION, TALK, Bounded, Formats, Person, Place, came
 
 client = ollama.Client(host=BASE, headers={"Authorization": "Bearer " + KEY})
 
 
 def chat():
-    for kind in (Person, Bounded):
+    for kind in (Person, Bounded, Formats):
         r = client.chat(model=MODEL, messages=TALK, format=kind.model_json_schema(), options={"temperature": 0})
         assert r.done_reason == "stop", r.done_reason
         came(kind.model_validate_json(r.message.content), kind)

@@ -1,7 +1,7 @@
 """As examples/parsing*.py and examples/responses/structured_outputs*.py of openai-python do it, with a larger model."""
 import openai
 from case import BASE, KEY, MODEL, main
-from wanted import QUESTION, TALK, Bounded, Person, Place, came
+from wanted import QUESTION, TALK, Bounded, Formats, Person, Place, came
 
 client = openai.OpenAI(base_url=BASE + "/v1", api_key=KEY, max_retries=0)
 CHAT_TOOLS = [openai.pydantic_function_tool(Bounded), openai.pydantic_function_tool(Person)]
@@ -9,7 +9,7 @@ TOOLS = [{"type": "function", **t["function"]} for t in CHAT_TOOLS]
 
 
 def chat_parse():
-    for kind in (Person, Bounded):
+    for kind in (Person, Bounded, Formats):
         c = client.chat.completions.parse(model=MODEL, messages=TALK, response_format=kind).choices[0]
         assert c.finish_reason == "stop" and c.message.refusal is None
         came(c.message.parsed, kind)
@@ -40,7 +40,7 @@ def chat_tool():
 
 
 def responses_parse():
-    for kind in (Person, Bounded):
+    for kind in (Person, Bounded, Formats):
         r = client.responses.parse(model=MODEL, input=QUESTION, text_format=kind)
         assert r.status == "completed", r.status
         came(r.output_parsed, kind)

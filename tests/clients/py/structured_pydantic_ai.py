@@ -5,7 +5,7 @@ import os
 from case import main
 from pydantic_agent import model
 from pydantic_ai import Agent, NativeOutput, PromptedOutput, ToolOutput
-from wanted import QUESTION, Address, Bounded, Colour, Mail, Person, Phone, Place, came
+from wanted import QUESTION, Address, Bounded, Colour, Formats, Mail, Person, Phone, Place, came
 
 
 def run(output, kind):
@@ -13,7 +13,7 @@ def run(output, kind):
 
 
 def tool():
-    for kind in (Person, Bounded, Colour):
+    for kind in (Person, Bounded, Formats, Colour):
         run(kind, kind)
     run([Mail, Phone], (Mail, Phone))
     run(ToolOutput(Person, name="a_person", strict=True), Person)
@@ -22,7 +22,7 @@ def tool():
 
 def native():
     """Anthropic's SDK moves bounds and patterns into the description."""
-    for kind in (Person,) if os.environ["ANED_KIND"] == "anthropic" else (Person, Bounded):
+    for kind in (Person,) if os.environ["ANED_KIND"] == "anthropic" else (Person, Bounded, Formats):
         run(NativeOutput(kind), kind)
     run(NativeOutput([Mail, Phone], name="contact"), (Mail, Phone))
 

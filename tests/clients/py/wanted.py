@@ -3,11 +3,13 @@
 The model answers nonsense where a schema holds it, so that only types are asked for. Where no schema reaches the daemon
 (json_object, a schema in the prompt's words), it says what Place takes: see tests/clients/held.py.
 """
+import datetime
 import enum
+import ipaddress
 from typing import Literal, Optional, Union
 
 from case import say
-from pydantic import BaseModel, Field
+from pydantic import UUID4, BaseModel, Field, SecretStr
 
 QUESTION = "Who is it? Ada, 36, of 1 Main Street in London."
 TALK = [{"role": "user", "content": QUESTION}]
@@ -54,6 +56,15 @@ class Bounded(BaseModel):
     name: str = Field(min_length=2, max_length=20)
     code: str = Field(pattern=r"^[A-Z]{2}\d{2}$")
     tags: list[str] = Field(min_length=1, max_length=3)
+
+
+class Formats(BaseModel):
+    """Types whose schemas are formats. HttpUrl is left out: its schema allows a URI of any scheme, and it does not."""
+    day: datetime.date
+    wait: datetime.timedelta
+    id: UUID4
+    host: ipaddress.IPv6Address
+    key: SecretStr
 
 
 class Place(BaseModel):
