@@ -47,13 +47,13 @@ def install(client, build):
 
 def source(package, build):
     """The folder with what the sdist of NAME==VERSION has, its examples and tests too."""
-    name = package.replace("==", "-").replace("_", "-")
+    name = package.replace("==", "-")
     folder = build / "clients" / "sdist"
     if not (folder / name).exists():
         box = folder / "archives"
         box.mkdir(parents=True, exist_ok=True)
-        r = subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check", "--no-deps", "--no-binary", ":all:",
-                            "-d", str(box), package], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        r = subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check", "--no-deps",
+                            "--no-binary", ":all:", "-d", str(box), package], capture_output=True, text=True, stdin=subprocess.DEVNULL)
         if r.returncode != 0:
             raise Failed("no sdist: " + last_words(r.stderr or r.stdout))
         with tarfile.open(box / f"{name}.tar.gz") as t:

@@ -1,9 +1,9 @@
 """A model that answers by any schema and soon ends: `write(OUT)`.
 
 It is scripted (tests/scripted.py). It begins a call where there are tools, and says PLACE where there are none, as a text
-that asks for JSON in words wants (JOKE: langchain-tests). Where a constraint forbids that, the next token depends on the last one's last character:
-a string gets one word, a number one digit, a list one element, and a bracket closes as soon as it may. So schemas without
-bounds, which the examples of the SDKs have, are answered in few tokens at any temperature.
+that asks for JSON in words wants (JOKE: langchain-tests). Where a constraint forbids that, the next token depends on the
+last one's last character: a string gets one word, a number one digit, a list few elements, and a bracket closes as soon as
+it may. So schemas without bounds, which the examples of the SDKs have, are answered in few tokens at any temperature.
 """
 import scripted
 from scripted import Script

@@ -58,9 +58,9 @@ def write_structured(rows, names):
     well = sum(r[4] == "✓" for r in ordered)
     text = f"""{STRUCTURED}
 {well} of {len(ordered)} work. The model (tests/clients/held.py) says nonsense and is held to the schema, so that no test looks at what an answer means:
-each has to come as the pydantic model, dictionary or type that was asked for, with the stop reason of a whole answer. *example*, *tests*:
-files of the package's own sdist, run as they are, with the base URL and the key in the environment and the model's name as an alias of the
-daemon. Other rows are scripts of ours (`py/structured_*.py`) with one larger model: references, enums, null, lists, unions, bounds, patterns.
+each has to come as the pydantic model, dictionary or type that was asked for. *example*, *tests*: files of the package's own sdist (of
+langchain-tests: its class of tests), run as they are, with the base URL and the key in the environment and the model's name as an alias of
+the daemon. Other rows are scripts of ours (`py/structured_*.py`) with one larger model: references, enums, null, lists, unions, bounds, patterns.
 Where only `json_object` reaches the daemon, the model says the JSON that is asked for in words.
 
 """

@@ -12,6 +12,7 @@ from table import ANTHROPIC, CHAT, INSTRUCTOR, LANGCHAIN, MESSAGES, OLLAMA, OLLA
 
 HERE = pathlib.Path(__file__).parent
 FEATURE_S = 300
+PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
 ALIASES = "gpt-* = held\nclaude-* = held\nllama3.1* = held\n"  # the names that examples have
 
 
@@ -47,7 +48,8 @@ def ours(client, packages, route, script, cases, **more):
 
 
 def examples(client, packages, files):
-    return [Feature(client, f"example {f}", packages, route, ("examples/" + f,), sdist=True, says=says) for f, (route, says) in files.items()]
+    return [Feature(client, f"example {f}", packages, route, ("examples/" + f,), sdist=True, says=says)
+            for f, (route, says) in files.items()]
 
 
 def instructor(mode, route=CHAT, cases=("models", "simple", "partial", "iterable"), client="instructor", **more):
@@ -66,7 +68,7 @@ def langchain(kind, client, route, **fields):
                "json_mode": "with_structured_output, json_mode", "tool_choice": "bind_tools, tool_choice"}
     more = {"kind": kind, "package": client.split(",")[0]}
     rows = ours(client, LANGCHAIN, route, "structured_langchain.py", {c: (w, fields.get(c, {})) for c, w in methods.items()}, **more)
-    tests = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "asyncio_mode=auto", "-o", "asyncio_default_test_loop_scope=session", "langchain_standard.py", "-k",
+    tests = (*PYTEST, "-o", "asyncio_mode=auto", "-o", "asyncio_default_test_loop_scope=session", "langchain_standard.py", "-k",
              "structured_output or json_mode or tool_choice")
     return [*rows, Feature(client, "tests of langchain-tests: structured_output, json_mode, tool_choice", LANGCHAIN, route, tests,
                            says=" passed", **more)]
@@ -102,7 +104,7 @@ FEATURES = [
                 known="it sends the key 'ollama', whatever api_key says: [http] allow_unauthenticated, or its provider openai"),
     *instructor("anthropic", MESSAGES, ("models", "simple"), "instructor, from_provider"),
     Feature("instructor, from_provider", "tests test_core_providers/test_simple_types.py", INSTRUCTOR, CHAT,
-            ("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/llm/test_core_providers/test_simple_types.py"), sdist=True, says=" passed",
+            (*PYTEST, "tests/llm/test_core_providers/test_simple_types.py"), sdist=True, says=" passed",
             note="its openai and anthropic; its other tests want the names and numbers of their questions"),
     *pydantic("chat", "pydantic-ai, chat", CHAT), *pydantic("responses", "pydantic-ai, responses", RESPONSES),
     *pydantic("anthropic", "pydantic-ai, anthropic", MESSAGES, model="claude-sonnet-4-5", note="it knows by the model's name what it may ask for"),
