@@ -240,3 +240,28 @@ int ask_tell_about(struct client *c, const char *method, const char *prefix,
     }
     return ask_tell(c, method, path, NULL, ret);
 }
+
+int ask_tokens(struct client *c, const char *model, const char *text, size_t n,
+               bool bos, struct buf *ids, struct err *e)
+{
+    struct json *body = json_object();
+    struct json *j = NULL;
+    json_add_str(body, "model", model);
+    json_add_strn(body, "content", text, n);
+    json_add_bool(body, "add_special", bos);
+    int rc = ask(c, "POST", "/tokenize", body, &j, e);
+    json_free(body);
+    if (rc < 0) {
+        return rc;
+    }
+    for (const struct json *t = json_first(json_get(j, "tokens")); t != NULL;
+         t = json_next(t)) {
+        int32_t id = (int32_t)json_num(t);
+        buf_put(ids, &id, sizeof(id));
+    }
+    json_free(j);
+    return buf_ok(ids)
+               ? 0
+               : err_set(e, ERR_TOO_BIG, "a text of more than %zu tokens",
+                         ids->max / sizeof(int32_t));
+}

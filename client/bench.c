@@ -57,21 +57,8 @@ static int fit(struct bench *b, int64_t context, struct err *e)
 
 static int ask_words(struct bench *b, struct err *e)
 {
-    struct json *body = json_object();
-    struct json *j = NULL;
-    json_add_str(body, "model", b->model);
-    json_add_str(body, "content", words);
-    int rc = ask(b->c, "POST", "/tokenize", body, &j, e);
-    json_free(body);
-    if (rc < 0) {
-        return rc;
-    }
-    for (const struct json *t = json_first(json_get(j, "tokens")); t != NULL;
-         t = json_next(t)) {
-        int32_t id = (int32_t)json_num(t);
-        buf_put(&b->words, &id, sizeof(id));
-    }
-    json_free(j);
+    RETERR(ask_tokens(b->c, b->model, words, strlen(words), false, &b->words,
+                      e));
     return b->words.n > 0 ? 0 : err_set(e, ERR_HTTP, "no tokens of a text");
 }
 

@@ -106,6 +106,10 @@ void args_overview(FILE *to);
  * is an error with the daemon's code and message. body may be NULL. */
 CHECKED int ask(struct client *c, const char *method, const char *path,
                 const struct json *body, struct json **ret, struct err *e);
+/* The tokens of a text in a model's vocabulary, appended to ids (int32_t each).
+ * bos: with what the tokenizer puts in front. Errors: as ask(), TOO_BIG. */
+CHECKED int ask_tokens(struct client *c, const char *model, const char *text,
+                       size_t n, bool bos, struct buf *ids, struct err *e);
 /* One request whose answer is a stream of events, until it ends. Errors: as
  * ask(), and what fn returns. */
 CHECKED int ask_events(struct client *c, const char *method, const char *path,
