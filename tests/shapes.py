@@ -54,7 +54,12 @@ MORE = {
     ("Model", "name"): "Ollama has it: what older clients read instead of model",
 }
 # Values that a service sends against its own type, and one that the type takes in their place.
-BUT = {("Completion", "choices.finish_reason"): (None, "stop")}  # null until the end of a stream, as OpenAI sends it
+BUT = {
+    ("Completion", "choices.finish_reason"): (None, "stop"),  # null until the end of a stream, as OpenAI sends it
+    # With echo: nothing says how likely a prompt's first token is; OpenAI sends null, too.
+    ("Completion", "choices.logprobs.token_logprobs"): (None, 0.0),
+    ("Completion", "choices.logprobs.top_logprobs"): (None, {}),
+}
 
 # path: (type of a whole answer, type of an event or line)
 CHAT = openai_chat.ChatCompletion, openai_chat.ChatCompletionChunk
