@@ -7,6 +7,7 @@
 #include "proto/msg_impl.h"
 
 #define ROW_BYTES   151u /* a msg_row without its arrays */
+#define NUMBERS_BYTES 127u /* of a msg_row, from `sample` up to n_chain */
 #define TOKEN_BYTES 9u  /* id, logprob, n_top */
 #define DONE_BYTES  26u /* msg_row_done without tokens */
 
@@ -17,37 +18,87 @@ static_assert(STREAMS_MAX * (DRY_BREAKS_MAX * 4 + ENGINE_BIAS_MAX * 8) <=
 
 /* --- step --- */
 
-static void put_sampling(struct buf *b, const struct msg_sampling *s)
+/* Numbers of a row are put together here and appended once: serve writes this for
+ * every token of every stream. */
+struct numbers {
+    uint8_t p[NUMBERS_BYTES];
+    size_t n;
+};
+
+static inline void add_u8(struct numbers *x, uint8_t v)
+{
+    x->p[x->n++] = v;
+}
+
+static inline void add_u32(struct numbers *x, uint32_t v)
+{
+    uint8_t *at = x->p + x->n;
+    at[0] = (uint8_t)v;
+    at[1] = (uint8_t)(v >> 8);
+    at[2] = (uint8_t)(v >> 16);
+    at[3] = (uint8_t)(v >> 24);
+    x->n += 4;
+}
+
+static inline void add_f32(struct numbers *x, float v)
+{
+    uint32_t bits = 0;
+    memcpy(&bits, &v, sizeof(bits));
+    add_u32(x, bits);
+}
+
+static void add_samplers(struct numbers *x, const struct msg_sampling *s)
+{
+    add_f32(x, s->temperature);
+    add_u32(x, s->top_k);
+    add_f32(x, s->top_p);
+    add_f32(x, s->min_p);
+    add_f32(x, s->repeat_penalty);
+    add_u32(x, s->repeat_last_n);
+    add_f32(x, s->presence_penalty);
+    add_f32(x, s->frequency_penalty);
+    add_f32(x, s->dynatemp_range);
+    add_f32(x, s->dynatemp_exponent);
+    add_f32(x, s->typical_p);
+    add_f32(x, s->top_n_sigma);
+    add_f32(x, s->xtc_probability);
+    add_f32(x, s->xtc_threshold);
+    add_f32(x, s->dry_multiplier);
+    add_f32(x, s->dry_base);
+    add_u32(x, s->dry_allowed_length);
+    add_u32(x, s->dry_last_n);
+    add_u32(x, s->mirostat);
+    add_f32(x, s->mirostat_tau);
+    add_f32(x, s->mirostat_eta);
+    add_f32(x, s->mu);
+}
+
+static void put_numbers(struct buf *b, const struct msg_row *r)
+{
+    const struct msg_sampling *s = &r->sampling;
+    struct numbers x = {.n = 0};
+    add_u8(&x, r->sample);
+    add_u8(&x, r->score);
+    add_u32(&x, (uint32_t)r->after);
+    add_u32(&x, r->out_index);
+    add_u32(&x, r->n_prompt);
+    add_u32(&x, r->grammar);
+    add_samplers(&x, s);
+    add_u32(&x, (uint32_t)s->seed);
+    add_u32(&x, (uint32_t)(s->seed >> 32));
+    add_u32(&x, s->choice);
+    add_u32(&x, s->logprobs);
+    add_u8(&x, s->no_logprob);
+    add_u32(&x, s->n_chain);
+    must(x.n == sizeof(x.p));
+    buf_put(b, x.p, x.n);
+}
+
+/* The arrays that follow. */
+static void put_lists(struct buf *b, const struct msg_sampling *s)
 {
     must(s->n_bias <= ENGINE_BIAS_MAX && s->n_chain <= SAMPLERS_MAX &&
          s->n_breaks <= DRY_BREAKS_MAX);
-    buf_f32(b, s->temperature);
-    buf_u32(b, s->top_k);
-    buf_f32(b, s->top_p);
-    buf_f32(b, s->min_p);
-    buf_f32(b, s->repeat_penalty);
-    buf_u32(b, s->repeat_last_n);
-    buf_f32(b, s->presence_penalty);
-    buf_f32(b, s->frequency_penalty);
-    buf_f32(b, s->dynatemp_range);
-    buf_f32(b, s->dynatemp_exponent);
-    buf_f32(b, s->typical_p);
-    buf_f32(b, s->top_n_sigma);
-    buf_f32(b, s->xtc_probability);
-    buf_f32(b, s->xtc_threshold);
-    buf_f32(b, s->dry_multiplier);
-    buf_f32(b, s->dry_base);
-    buf_u32(b, s->dry_allowed_length);
-    buf_u32(b, s->dry_last_n);
-    buf_u32(b, s->mirostat);
-    buf_f32(b, s->mirostat_tau);
-    buf_f32(b, s->mirostat_eta);
-    buf_f32(b, s->mu);
-    buf_u64(b, s->seed);
-    buf_u32(b, s->choice);
-    buf_u32(b, s->logprobs);
-    buf_u8(b, s->no_logprob);
-    buf_u32(b, s->n_chain);
     buf_put(b, s->chain, s->n_chain);
     buf_u32(b, s->n_bias);
     for (uint32_t i = 0; i < s->n_bias; i++) {
@@ -200,9 +251,11 @@ void msg_step_put(struct buf *b, const struct msg_step *m)
     for (uint32_t i = 0; i < m->n_rows; i++) {
         const struct msg_row *r = &m->rows[i];
         must(r->n_drafts <= ENGINE_DRAFTS_MAX);
-        buf_u32(b, r->seq);
-        buf_u32(b, r->position);
-        buf_u32(b, r->n_tokens);
+        struct numbers first = {.n = 0};
+        add_u32(&first, r->seq);
+        add_u32(&first, r->position);
+        add_u32(&first, r->n_tokens);
+        buf_put(b, first.p, first.n);
         for (uint32_t t = 0; t < r->n_tokens; t++) {
             msg_put_i32(b, r->tokens[t]);
         }
@@ -210,13 +263,8 @@ void msg_step_put(struct buf *b, const struct msg_step *m)
         for (uint32_t t = 0; t < r->n_drafts; t++) {
             msg_put_i32(b, r->drafts[t]);
         }
-        buf_u8(b, r->sample);
-        buf_u8(b, r->score);
-        msg_put_i32(b, r->after);
-        buf_u32(b, r->out_index);
-        buf_u32(b, r->n_prompt);
-        buf_u32(b, r->grammar);
-        put_sampling(b, &r->sampling);
+        put_numbers(b, r);
+        put_lists(b, &r->sampling);
     }
 }
 
