@@ -83,7 +83,8 @@ static uint32_t find_shared(struct sched *s, const struct sched_stream *x,
 }
 
 /* Drafts for x after its last token, at most `max`, into r. What its grammar
- * forces goes before all. Where both its prediction and its own text have some, those that were right more often. */
+ * forces goes before all. Where both its prediction and its own text have some,
+ * those that were right more often. */
 static uint32_t find_drafts(struct sched *s, struct sched_stream *x,
                             struct sched_row *r, uint32_t max)
 {

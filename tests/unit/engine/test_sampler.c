@@ -1,4 +1,6 @@
-/* test_sampler.c - the one rule by which a token is drawn (sampler.h). */
+/* test_sampler.c - the one rule by which a token is drawn (sampler.h); the chain:
+ * test_sampler_chain.c. One long file: its cases share the plain rule that they
+ * are compared with. */
 #include <math.h>
 #include <time.h>
 
