@@ -119,12 +119,12 @@ def test_strict(d):
     for strict, city in ((True, "Rome"), (False, "Paris")):
         tool = {"type": "function", "function": {"name": NAME, "parameters": rome, "strict": strict}}
         for model in ("one", "m"):
-            m = c.chat.completions.create(model=model, messages=ASK, tools=[tool]).choices[0].message
+            m = c.chat.completions.create(model=model, messages=ASK, tools=[tool], temperature=0).choices[0].message
             assert [json.loads(t.function.arguments)["city"] for t in m.tool_calls] == [city] and m.tool_calls[0].function.name == NAME
         again = [*ASK, {"role": "assistant", "content": "x"}, {"role": "tool", "tool_call_id": "a", "content": "sunny"}]
         assert c.chat.completions.create(model="one", messages=again, tools=[tool]).choices[0].message.content == ANSWER
     tool["function"]["strict"] = True
-    with by_anthropic(d).messages.stream(model="one", max_tokens=99, messages=ASK, tools=[{"name": NAME, "input_schema": rome, "strict": True}]) as s:
+    with by_anthropic(d).messages.stream(model="one", max_tokens=99, temperature=0, messages=ASK, tools=[{"name": NAME, "input_schema": rome, "strict": True}]) as s:
         assert [b.input["city"] for b in s.get_final_message().content if b.type == "tool_use"] == ["Rome"]
 
 
