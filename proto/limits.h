@@ -36,6 +36,7 @@
 
 /* --- models --- */
 #define MODEL_LAYERS_MAX      512u
+#define MODEL_CONV_MAX        64u /* taps of a short convolution: a state block */
 #define MODEL_DIM_MAX         65536u /* the ANE's axis cap */
 #define MODEL_VOCAB_MAX       (1u << 20)
 #define MODEL_CONTEXT_MAX     (1u << 20) /* tokens */
@@ -178,6 +179,7 @@
 #define ENGINE_HEAD_ROWS_MAX 32u  /* whose logits are made at once */
 #define ENGINE_WIDTHS_MAX    16u  /* that a package runs as: engine/widths.c */
 #define ENGINE_DRAFTS_MAX    16u
+#define ENGINE_MARKS_MAX     4u /* places at which a recurrent state is kept, of a sequence */
 #define ENGINE_SCORES_MAX    512u  /* tokens of prompts a step: 86 KB */
 #define ENGINE_LOGPROBS_MAX  20u   /* OpenAI's top_logprobs */
 #define ENGINE_BIAS_MAX      1024u /* logit_bias entries */

@@ -159,6 +159,7 @@ void msg_ready_put(struct buf *b, const struct msg_ready *m)
     buf_u64(b, m->base_bytes);
     buf_u64(b, m->block_bytes);
     buf_u8(b, m->exact);
+    buf_u8(b, m->recurrent);
     put_str(b, m->arith);
     buf_u32(b, m->load_ms);
 }
@@ -177,6 +178,7 @@ int msg_ready_get(const void *p, size_t n, struct msg_ready *ret, struct err *e)
     m.base_bytes = cur_u64(&c);
     m.block_bytes = cur_u64(&c);
     m.exact = msg_get_bool(&c);
+    m.recurrent = msg_get_bool(&c);
     if (!get_text(&c, m.arith, sizeof(m.arith)) || m.arith[0] == '\0') {
         return msg_bad(e, "ready", "arith");
     }

@@ -42,6 +42,8 @@ struct msg_ready {
      * positions in all, cost at most (n + 1) * base_bytes + b * block_bytes. */
     uint64_t base_bytes, block_bytes;
     bool exact;                  /* engine_exact */
+    bool recurrent; /* sequences are cut at their end, at multiples of STATE_BLOCK
+                       and at marks (msg_row.keep) only */
     char arith[ARITH_BYTES_MAX]; /* engine_arith */
     uint32_t load_ms;
 };
@@ -171,6 +173,7 @@ struct msg_row {
     uint32_t n_drafts;
     int32_t drafts[ENGINE_DRAFTS_MAX];
     bool sample;
+    bool keep; /* mark the place in front of the last token: see tails.h */
     bool score;
     int32_t after;      /* score: the token behind the last row; -1: not known,
                            then that row has no score */

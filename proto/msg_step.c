@@ -6,8 +6,8 @@
 
 #include "proto/msg_impl.h"
 
-#define ROW_BYTES   151u /* a msg_row without its arrays */
-#define NUMBERS_BYTES 127u /* of a msg_row, from `sample` up to n_chain */
+#define ROW_BYTES   152u /* a msg_row without its arrays */
+#define NUMBERS_BYTES 128u /* of a msg_row, from `sample` up to n_chain */
 #define TOKEN_BYTES 9u  /* id, logprob, n_top */
 #define DONE_BYTES  26u /* msg_row_done without tokens */
 
@@ -78,6 +78,7 @@ static void put_numbers(struct buf *b, const struct msg_row *r)
     const struct msg_sampling *s = &r->sampling;
     struct numbers x = {.n = 0};
     add_u8(&x, r->sample);
+    add_u8(&x, r->keep);
     add_u8(&x, r->score);
     add_u32(&x, (uint32_t)r->after);
     add_u32(&x, r->out_index);
@@ -298,6 +299,7 @@ static int get_row(struct cur *c, struct msg_row *r, struct err *e)
         r->drafts[t] = msg_get_i32(c);
     }
     r->sample = msg_get_bool(c);
+    r->keep = msg_get_bool(c);
     r->score = msg_get_bool(c);
     r->after = msg_get_i32(c);
     r->out_index = cur_u32(c);

@@ -71,6 +71,10 @@ static int put_vectors(const struct emit *m, struct mil_writer *w, uint32_t l,
     for (size_t i = 0; i < countof(forms); i++) {
         RETERR(put_vector(m, w, l, &forms[i], r, e));
     }
+    if (y->mixer == MIXER_CONV) {
+        RETERR(weights_taps(w, arch_part(m->d, l, SLOT_CONV),
+                            &r->vector[SLOT_CONV], e));
+    }
     if (y->d_ple > 0) { /* the division by sqrt(2) stands in it */
         const struct vector_form in = {
             SLOT_PLE_NORM_IN, WEIGHTS_CHANNEL,
@@ -84,8 +88,9 @@ static int put_layer(const struct emit *m, struct mil_writer *w, uint32_t l,
                      struct layer_weights *r, struct err *e)
 {
     static const enum arch_slot matrices[] = {
-        SLOT_Q,  SLOT_K,    SLOT_V,        SLOT_O,        SLOT_GATE,
-        SLOT_UP, SLOT_DOWN, SLOT_PLE_PROJ, SLOT_PLE_GATE, SLOT_PLE_OUT};
+        SLOT_Q,        SLOT_K,        SLOT_V,       SLOT_O,
+        SLOT_CONV_IN,  SLOT_CONV_OUT, SLOT_GATE,    SLOT_UP,
+        SLOT_DOWN,     SLOT_PLE_PROJ, SLOT_PLE_GATE, SLOT_PLE_OUT};
     struct head_rows perm;
     bool permutes = arch_permutes(m->d, l, &perm);
     RETERR(put_vectors(m, w, l, r, e));

@@ -136,14 +136,12 @@ int convert_check_source(const struct job *j, struct err *e)
     return rc < 0 ? err_prefix(e, rc, "%s", j->source_name) : 0;
 }
 
-/* What one position costs a sequence: a key and a value, fp16, in each layer
- * that has its own. */
+/* What one position costs a sequence. */
 static uint64_t position_bytes(const struct decoder *d)
 {
     uint64_t n = 0;
     for (uint32_t l = 0; l < d->n_layers; l++) {
-        const struct layer *y = &d->layers[l];
-        n += y->kv_from == l ? (uint64_t)2 * y->n_kv * y->d_head * 2 : 0;
+        n += arch_position_bytes(d, l);
     }
     return n;
 }

@@ -232,9 +232,9 @@ void convert_describe(struct job *j)
     b->architecture = d->arch->name;
     b->n_layers = d->n_layers;
     b->d_model = d->d_model;
-    b->n_heads = d->layers[0].n_heads;
-    b->n_kv_heads = d->layers[0].n_kv;
-    b->d_head = d->layers[0].d_head;
+    b->n_heads = arch_attention(d)->n_heads;
+    b->n_kv_heads = arch_attention(d)->n_kv;
+    b->d_head = arch_attention(d)->d_head;
     b->d_ff = d->layers[0].d_ff;
     b->layers = d->layers;
     b->logit_scale = d->logit_scale;

@@ -53,7 +53,7 @@ void plan_input_states(const struct layer *layers, bool host, uint32_t context,
 {
     for (uint32_t l = 0; l < ret->n_layers; l++) {
         const struct layer *y = &layers[l];
-        bool own = y->kv_from == l;
+        bool own = y->kv_from == l && y->n_kv > 0;
         ret->layers[l].kv_from = y->kv_from;
         ret->layers[l].states = host || !own ? 0 : 2;
         ret->layers[l].state_bytes =

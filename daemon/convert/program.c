@@ -16,6 +16,9 @@
  * so at most one argument of any call here makes an op: every compiler's aned
  * makes the same program.
  *
+ * A short convolution has no state of its own in the program: what it reads of
+ * earlier positions is an input and what it adds an output (program_conv.c).
+ *
  * Layers that read the keys of a layer in an earlier program take its new rows
  * as inputs and write them to a state of this program, with the same masked
  * write: one state for all of its layers that read it.
@@ -33,7 +36,8 @@ static void kind_inputs(struct ctx *c, uint32_t kind, uint32_t last)
     bool any = false;
     bool rotates = false;
     for (uint32_t l = c->first; l < last; l++) {
-        bool here = d->layers[l].kind == kind;
+        bool here = d->layers[l].kind == kind &&
+                    d->layers[l].mixer == MIXER_ATTENTION;
         any = any || here;
         rotates = rotates || (here && d->layers[l].rotates);
     }
@@ -91,7 +95,8 @@ void program_layers(const struct emit *m, struct mil_program *p,
     }
     c.all = calloc(last, sizeof(*c.all));
     c.news = calloc(last, sizeof(*c.news));
-    must(c.all != NULL && c.news != NULL);
+    c.tails = calloc(last, sizeof(*c.tails));
+    must(c.all != NULL && c.news != NULL && c.tails != NULL);
     for (uint32_t l = first; l < last; l++) {
         c.layer = l - first;
         c.l = &d->layers[l];
@@ -104,7 +109,11 @@ void program_layers(const struct emit *m, struct mil_program *p,
         for (size_t k = 0; out && k < 2 && c.news[l][k] != NULL; k++) {
             mil_add_output(p, c.f, c.news[l][k]);
         }
+        if (c.tails[l] != NULL) {
+            mil_add_output(p, c.f, c.tails[l]);
+        }
     }
     free(c.all);
     free(c.news);
+    free(c.tails);
 }

@@ -32,6 +32,7 @@ struct ctx {
     /* By layer of the model, earlier programs' too: keys and values */
     struct mil_value *(*all)[2];  /* at all positions; NULL: not drawn */
     struct mil_value *(*news)[2]; /* that the program's own layers wrote */
+    struct mil_value **tails;     /* new positions of tails; NULL */
 };
 
 /* --- program_ops.c --- */
@@ -75,6 +76,11 @@ struct mil_value *draw_input(struct ctx *c, const char *name, int rank,
 
 /* h: what the block reads. */
 struct mil_value *draw_attention(struct ctx *c, struct mil_value *h);
+
+/* --- program_conv.c --- */
+
+/* The same of a short convolution; [1, d_model, T, 1]. */
+struct mil_value *draw_conv(struct ctx *c, struct mil_value *h);
 
 /* --- program_layer.c --- */
 

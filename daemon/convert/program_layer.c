@@ -77,8 +77,14 @@ struct mil_value *draw_layer(struct ctx *c, bool last, struct mil_value *x)
     bool ple = c->l->d_ple > 0;
     bool scaled = c->l->out_scale != 1.0f;
     struct mil_value *h = enter(c, "attn_norm", x, SLOT_ATTN_NORM);
-    struct mil_value *a = draw_attention(c, h);
-    a = draw_project(c, "o", a, SLOT_O, SLOT_O_BIAS);
+    struct mil_value *a = NULL;
+    if (c->l->mixer == MIXER_CONV) {
+        a = draw_conv(c, h);
+        a = draw_project(c, "conv_out", a, SLOT_CONV_OUT, SLOT_COUNT);
+    } else {
+        a = draw_attention(c, h);
+        a = draw_project(c, "o", a, SLOT_O, SLOT_O_BIAS);
+    }
     x = residual(c, "residual_mid", false, x, a, SLOT_POST_ATTN,
                  "post_attn_norm");
     h = enter(c, "ffn_norm", x, SLOT_FFN_NORM);

@@ -26,6 +26,9 @@ enum range_kind {
     RANGE_V_NORM,
     RANGE_SCORES,
     RANGE_ATTN,
+    RANGE_CONV_IN, /* a short convolution: [b; c; x], */
+    RANGE_CONV_U,  /* b * x, */
+    RANGE_CONV,    /* and c * y */
     RANGE_ATTN_OUT,
     RANGE_POST_ATTN,
     RANGE_RESIDUAL_MID,

@@ -451,6 +451,47 @@ static struct mil_type vector_type(enum weights_shape shape, size_t n)
     return type;
 }
 
+/* fp16 of a number, if it holds it. */
+static int to_half(const struct part *p, float v, uint16_t *ret, struct err *e)
+{
+    *ret = half_from_float(v);
+    return (*ret & 0x7c00u) != 0x7c00u
+               ? 0
+               : err_set(e, ERR_RANGE, "%s: %g leaves the fp16 range",
+                         p->t->name, (double)v);
+}
+
+int weights_taps(struct mil_writer *w, const struct part *p,
+                 const struct mil_const **ret, struct err *e)
+{
+    size_t n = (size_t)(p->rows * p->cols);
+    const struct mil_type type = {
+        .dtype = MIL_FP16,
+        .rank = 4,
+        .dims = {(int64_t)p->rows, 1, (int64_t)p->cols, 1}
+    };
+    if (mil_writer_keeps(w)) {
+        *ret = mil_blob_keep(w, &type);
+        return 0;
+    }
+    float *in = malloc(n * sizeof(*in));
+    uint16_t *out = malloc(n * sizeof(*out));
+    int rc = 0;
+    if (in == NULL || out == NULL) {
+        rc = err_set(e, ERR_NOMEM, "%s: no memory", p->t->name);
+        goto out;
+    }
+    CHECK(gguf_rows(p->t, 0, p->rows, in, e));
+    for (size_t i = 0; i < n; i++) {
+        CHECK(to_half(p, in[i], &out[i], e));
+    }
+    *ret = mil_blob(w, &type, out);
+out:
+    free(in);
+    free(out);
+    return rc;
+}
+
 int weights_vector(struct mil_writer *w, const struct part *p,
                    enum weights_shape shape, float factor, bool plus_one,
                    const struct head_rows *perm, const struct mil_const **ret,
@@ -477,12 +518,7 @@ int weights_vector(struct mil_writer *w, const struct part *p,
                    head_row(perm, (uint32_t)(i % perm->d_head));
         }
         float v = (plus_one ? 1 + in[from] : in[from]) * factor;
-        out[i] = half_from_float(v);
-        if ((out[i] & 0x7c00u) == 0x7c00u) {
-            rc = err_set(e, ERR_RANGE, "%s: %g leaves the fp16 range",
-                         p->t->name, (double)v);
-            goto out;
-        }
+        CHECK(to_half(p, v, &out[i], e));
     }
     *ret = mil_blob(w, &type, out);
 out:

@@ -86,6 +86,11 @@ CHECKED int weights_vector(struct mil_writer *w, const struct part *p,
                            bool plus_one, const struct head_rows *perm,
                            const struct mil_const **ret, struct err *e);
 
+/* The taps of a depthwise convolution along T, (channels, taps): fp16
+ * [channels, 1, taps, 1]. Errors: those of weights_vector. */
+CHECKED int weights_taps(struct mil_writer *w, const struct part *p,
+                         const struct mil_const **ret, struct err *e);
+
 struct weights_hash {
     uint64_t bytes;
     char sha256[SHA256_HEX];

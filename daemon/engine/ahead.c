@@ -26,6 +26,7 @@ static bool follow(struct msg_row *r, const struct msg_row_done *d,
         return false;
     }
     r->position = d->length;
+    r->keep = false;
     r->n_tokens = 1;
     r->tokens[0] = d->tokens[0].id;
     r->out_index++;

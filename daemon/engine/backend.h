@@ -76,8 +76,14 @@ struct backend_port {
 
 /* What an input is in a program that runs as rows. DATA: numbers of each row.
  * MASK: the attention mask; a row gives the range of positions that it sees.
- * WRITE: the write mask; a row gives the position at which it is stored. */
-enum backend_row_use { BACKEND_ROW_DATA, BACKEND_ROW_MASK, BACKEND_ROW_WRITE };
+ * WRITE: the write mask; a row gives the position at which it is stored. PAST:
+ * what a short convolution reads of earlier positions; the state has it. */
+enum backend_row_use {
+    BACKEND_ROW_DATA,
+    BACKEND_ROW_MASK,
+    BACKEND_ROW_WRITE,
+    BACKEND_ROW_PAST,
+};
 
 struct backend_row_port {
     enum backend_row_use use;
@@ -103,6 +109,8 @@ struct backend_info {
     /* Only where backend.rows is not NULL: */
     uint32_t rows_max; /* rows that rows->predict takes; 0: not row-wise */
     const struct backend_row_port *row_in, *row_out; /* n_in, n_out of them */
+    bool recurrent; /* rows need a state, though n_states may be 0, and it can be
+                       cut at some positions only (backend_row_ops.can_cut) */
     uint64_t whole_bytes; /* what a state costs on top of that when rows_max > 0
                              and `predict` is called with it */
 };
@@ -154,11 +162,17 @@ struct backend_row_ops {
     /* Errors: MIL_INPUT, NOMEM, CANCELLED (`go` returned false). */
     int (*predict)(struct backend_model *m, const struct backend_rows *in,
                    struct backend_row_out *out, size_t n_out, struct err *e);
-    /* A new state that shares the first n positions of `from`. */
+    /* A new state that shares the first n positions of `from`. Errors: NOMEM,
+     * CONFLICT (can_cut). */
     int (*fork)(const struct backend_state *from, uint32_t n,
                 struct backend_state **ret, struct err *e);
-    /* Forget positions n and later. */
+    /* Forget positions n and later; can_cut says whether that can be. */
     void (*truncate)(struct backend_state *s, uint32_t n);
+    /* Whether rows can go on at position n, which is at most the length of what
+     * was computed: always, but with info.recurrent (engine/tails.h). */
+    bool (*can_cut)(const struct backend_state *s, uint32_t n);
+    /* With info.recurrent: see tails_mark. */
+    int (*mark)(struct backend_state *s, uint32_t n, bool hold, struct err *e);
     /* Give memory that no state uses back to the system, also what would stay
      * for states to come. */
     void (*trim)(struct backend_model *m);

@@ -41,6 +41,9 @@ int columns_init(struct engine *g, struct err *e)
         for (size_t k = 0; k < g->shards[i].n_past; k++) {
             row = num_max(row, g->shards[i].past[k].dim);
         }
+        for (size_t k = 0; k < g->shards[i].n_tails; k++) {
+            row = num_max(row, g->shards[i].tail_ports[k].width);
+        }
     }
     c->row = calloc(row, sizeof(*c->row));
     if (c->row == NULL) {
@@ -202,6 +205,7 @@ static int run_shard(struct engine_seq *s, const struct sheet *sheet, size_t i,
         }
     }
     RETERR(hand_take(g, i, b, e));
+    RETERR(tail_take(s, i, c, e));
     RETERR(predict(sh, b->io, s->states[i], e));
     if (c.pos >= s->n) {
         recover_sound(sh);
@@ -216,7 +220,7 @@ static int run_shard(struct engine_seq *s, const struct sheet *sheet, size_t i,
         RETERR(check_out(a, fresh, sh, p->out, e));
         RETERR(seq_append(s, i, k, a, c, e));
     }
-    return 0;
+    return tail_give(s, i, b, c, e);
 }
 
 /* x of the first shard: the tokens' embeddings, one a column. */
@@ -434,6 +438,9 @@ void columns_run(struct eval *v, uint32_t chunk, struct engine_times *times)
             g, v->fn != NULL ? g->columns.tops.max : v->want, v->e);
     }
     s->valid = s->valid < s->n ? s->valid : s->n; /* cut, or drafts refused */
+    if (v->rc == 0 && s->valid == s->n && v->n > ENGINE_DRAFTS_MAX) {
+        v->rc = seq_mark(s, s->n, true, v->e);
+    }
     while (v->rc == 0 && v->done < v->n) {
         v->rc = run_chunk(v, chunk, times);
     }

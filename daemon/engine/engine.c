@@ -31,6 +31,11 @@ static uint64_t seq_bytes(const struct engine *g)
             n += (uint64_t)s->past[i].heads * g->b->context * s->past[i].dim *
                  2;
         }
+        if (g->rows.max == 0) {
+            n += tails_base_bytes(s->tail_ports, s->n_tails) +
+                 (g->b->context / STATE_BLOCK + 1) *
+                     tails_each_bytes(s->tail_ports, s->n_tails);
+        }
     }
     return n;
 }
@@ -58,7 +63,8 @@ static int check_arrays(const struct engine *g, struct err *e)
 {
     size_t n = 0;
     for (size_t i = 0; i < g->n_shards; i++) {
-        n += g->shards[i].n_past + g->shards[i].units[0].info.n_states;
+        n += g->shards[i].n_past + g->shards[i].n_tails +
+             g->shards[i].units[0].info.n_states;
     }
     return n <= STATE_ARRAYS_MAX
                ? 0
@@ -114,6 +120,9 @@ static int open_shards(struct engine *g, const struct engine_conf *conf,
         if (conf->progress != NULL) {
             conf->progress(conf->ctx, ENGINE_LOADS, i + 1, total);
         }
+    }
+    for (size_t i = 0; i < g->n_shards; i++) {
+        g->recurrent = g->recurrent || g->shards[i].n_tails > 0;
     }
     return 0;
 }
@@ -292,6 +301,7 @@ void engine_ready(const struct engine *g, struct msg_ready *ret)
     };
     growth(g, ret);
     ret->exact = engine_exact(g);
+    ret->recurrent = g->recurrent;
     memcpy(ret->arith, g->arith, sizeof(ret->arith));
 }
 

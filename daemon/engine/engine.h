@@ -82,7 +82,16 @@ struct engine_event {
  * than ENGINE_EVENTS_MAX wait, the newest are dropped. */
 bool engine_event(struct engine *g, struct engine_event *ret);
 
-/* A copy of the first n tokens of `from` (n <= its length). */
+/* A model with recurrent layers (msg_ready.recurrent) cannot go on at any
+ * position: the last one, n at most, at which this sequence can be cut or
+ * forked. n in every other model. */
+uint32_t engine_seq_cut_at(const struct engine_seq *s, uint32_t n);
+/* Make that so at its end: the last ENGINE_MARKS_MAX of them are kept. Nothing
+ * happens in other models. Errors: NOMEM. */
+CHECKED int engine_seq_keep(struct engine_seq *s, struct err *e);
+
+/* A copy of the first n tokens of `from` (n <= its length). Errors: also
+ * CONFLICT (engine_seq_cut_at), as the next. */
 CHECKED int engine_seq_fork(const struct engine_seq *from, uint32_t n,
                             struct engine_seq **ret, struct err *e);
 /* Keep the first n tokens; later positions are empty again. */

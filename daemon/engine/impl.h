@@ -8,6 +8,7 @@
  * sheet.c    the arrays of one width, in the backend's memory
  * unit.c     packages: opened functions, their ports checked against the bundle
  * past.c     the past arrays of a package that has no states
+ * recurrent.c what short convolutions read of earlier positions
  * hand.c     keys and values that one shard gives and others take
  * inputs.c   the numbers that inputs are made of
  * tables.c   rows by token: embeddings
@@ -26,6 +27,7 @@
 #include "engine/cpu/backend_cpu.h"
 #include "engine/engine.h"
 #include "engine/sampler.h"
+#include "engine/tails.h"
 #include "model/grammar/mask.h"
 
 struct binding;
@@ -44,6 +46,7 @@ enum role {
     ROLE_PLE,   /* per-layer embeddings of all layers */
     ROLE_PAST, /* from here on, each shard has arrays of its own */
     ROLE_TAKE, /* keys or values of a layer in an earlier shard */
+    ROLE_TAIL, /* what a short convolution reads of earlier positions */
 };
 
 #define MASK_OFF         (-1e4F)
@@ -58,7 +61,8 @@ struct unit {
     uint32_t fixed;      /* T of a package that has no range; 0 */
     enum role *roles;    /* info.n_in */
     uint32_t *nth;       /* info.n_in: index into shard->past for ROLE_PAST,
-                            into shard->takes for ROLE_TAKE */
+                            into shard->takes for ROLE_TAKE, into
+                            shard->tails for ROLE_TAIL */
 };
 
 #define PAST_NOT_TAKEN UINT32_MAX
@@ -74,6 +78,13 @@ struct past_port {
     struct backend_array *any; /* zeros: bound until a sequence's own is */
 };
 
+/* A tail: input NAME_tail, and the new positions, output NAME_new. */
+struct tail_in {
+    char *in, *out;
+    size_t input;              /* of the first unit */
+    struct backend_array *any; /* bound; filled before each prediction */
+};
+
 struct shard {
     const char *path; /* borrowed from the bundle */
     const struct backend *be; /* the engine's, or the CPU's in its place */
@@ -84,6 +95,9 @@ struct shard {
     const struct unit *rows; /* of units: the one that runs rows; NULL */
     size_t n_past;
     struct past_port *past;
+    size_t n_tails;
+    struct tail_in *tails;
+    struct tail_port *tail_ports; /* the same ones, as tails.h has them */
     const char *out;   /* "hidden", "logits" or "top_id" */
     uint32_t out_rows; /* of the output: d_model, the vocabulary slice, or 1 */
     const char *value; /* "top_value", beside "top_id"; NULL */
@@ -266,6 +280,7 @@ struct binding {
     struct backend_io *io;   /* owned */
     size_t out, value;       /* which results are shard->out, ->value */
     size_t *fresh; /* n_past: which result is NAME_new, if it is one */
+    size_t *tails; /* n_tails: which result is NAME_new */
     size_t *gives; /* n_gives: which results are shard->gives */
     struct backend_array **takes; /* n_takes, owned */
 };
@@ -317,6 +332,23 @@ CHECKED int place_copy(struct place to, struct place from, struct err *e);
 CHECKED int array_begin(const struct backend *be, struct backend_array *a,
                         bool write, struct err *e);
 void array_end(const struct backend *be, struct backend_array *a, bool write);
+
+/* --- recurrent.c --- */
+
+/* Before a prediction of shard i: its tails before position c.pos; and after it
+ * what the chunk's rows added. Errors: those of backend.lock, MIL_SHAPE, NOMEM. */
+CHECKED int tail_take(struct engine_seq *s, size_t i, struct chunk c,
+                      struct err *e);
+CHECKED int tail_give(struct engine_seq *s, size_t i, const struct binding *b,
+                      struct chunk c, struct err *e);
+/* Where rows run: whether the sequence can go on at position n. */
+bool seq_can_cut(const struct engine_seq *s, uint32_t n);
+/* Where columns run: the last position, n at most, at which it can; those after
+ * it are computed again. */
+uint32_t seq_reach(const struct engine_seq *s, uint32_t n);
+/* See tails_mark; nothing happens in a model without recurrent layers. */
+CHECKED int seq_mark(struct engine_seq *s, uint32_t n, bool hold,
+                     struct err *e);
 
 /* --- columns.c --- */
 
@@ -458,6 +490,7 @@ struct engine {
     struct shard *shards, *heads;
     size_t n_handed;
     struct handed *handed;
+    bool recurrent; /* some layer is: sequences are cut where seq_can_cut says */
     struct inputs in;
     struct columns columns; /* one of these two is in use */
     struct rows rows;
@@ -502,6 +535,7 @@ struct engine_seq {
     struct backend_array ***past; /* n_shards, n_past: [1, heads, context,
                                      dim], fp16 for a backend that lets us
                                      choose */
+    struct tails **tails; /* n_shards; NULL where a shard has none, or rows run */
     bool in_step;
     struct seq_match match;
 };

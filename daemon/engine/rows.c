@@ -273,6 +273,8 @@ static void bind_inputs(struct engine *g, const struct shard *sh,
             h = &g->handed[sh->from[u->nth[k]]];
             b->in[k] = (struct backend_row_in){h->rows, h->ld};
             break;
+        case ROLE_TAIL: /* the states have it */
+            break;
         case ROLE_PAST:
             must(u->roles[k] != ROLE_PAST); /* unit.c leaves it out */
         }
@@ -539,6 +541,11 @@ void rows_run(struct engine *g, struct eval *v, size_t n, uint32_t chunk,
     for (size_t i = 0; rc < 0 && i < n; i++) {
         v[i].rc = rc;
         *v[i].e = e;
+    }
+    for (size_t i = 0; i < n; i++) { /* it may fail after many positions */
+        if (v[i].rc == 0 && v[i].n > ENGINE_DRAFTS_MAX) {
+            v[i].rc = seq_mark(v[i].s, v[i].s->n, true, v[i].e);
+        }
     }
     chunk = chunk == 0 || chunk > max ? max : chunk;
     while (next_batch(&g->rows, v, n, chunk)) {

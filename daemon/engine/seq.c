@@ -46,7 +46,9 @@ static int seq_new(struct engine *g, struct engine_seq **ret, struct err *e)
     s->tokens = calloc(g->b->context, sizeof(*s->tokens));
     s->states = calloc(g->n_shards, sizeof(struct backend_state *));
     s->past = calloc(g->n_shards, sizeof(struct backend_array **));
-    if (s->tokens == NULL || s->states == NULL || s->past == NULL) {
+    s->tails = calloc(g->n_shards, sizeof(struct tails *));
+    if (s->tokens == NULL || s->states == NULL || s->past == NULL ||
+        s->tails == NULL) {
         rc = err_set(e, ERR_NOMEM, "sequence");
         goto out;
     }
@@ -63,12 +65,34 @@ out:
     return rc;
 }
 
+static int tails_open(struct engine_seq *s, size_t i, struct err *e)
+{
+    const struct shard *sh = &s->g->shards[i];
+    return sh->n_tails == 0 || s->g->rows.max > 0
+               ? 0
+               : tails_new(sh->tail_ports, sh->n_tails, &s->tails[i], e);
+}
+
 static int state_open(struct engine_seq *s, size_t i, struct err *e)
 {
     const struct shard *sh = &s->g->shards[i];
     const struct unit *u = shard_state_unit(sh);
-    return u->info.n_states == 0 ? 0
-                                 : sh->be->state_new(u->m, &s->states[i], e);
+    bool none = u->info.n_states == 0 &&
+                !(s->g->rows.max > 0 && u->info.recurrent);
+    RETERR(tails_open(s, i, e));
+    return none ? 0 : sh->be->state_new(u->m, &s->states[i], e);
+}
+
+/* The tails of a fork, in place of empty ones. */
+static int tails_take(struct engine_seq *s, size_t i,
+                      const struct engine_seq *from, uint32_t n, struct err *e)
+{
+    if (from->tails[i] == NULL) {
+        return 0;
+    }
+    tails_free(s->tails[i]);
+    s->tails[i] = NULL;
+    return tails_fork(from->tails[i], seq_reach(from, n), &s->tails[i], e);
 }
 
 static int state_fork(struct engine_seq *s, size_t i,
@@ -79,6 +103,7 @@ static int state_fork(struct engine_seq *s, size_t i,
         return be->rows->fork(from->states[i], n, &s->states[i], e);
     }
     int rc = state_open(s, i, e);
+    rc = rc < 0 ? rc : tails_take(s, i, from, n, e);
     return rc < 0 || n == 0 || s->states[i] == NULL
                ? rc
                : be->state_copy(s->states[i], from->states[i], e);
@@ -138,7 +163,11 @@ void engine_seq_close(struct engine_seq *s)
         }
         free(s->past[i]);
     }
+    for (size_t i = 0; s->tails != NULL && i < s->g->n_shards; i++) {
+        tails_free(s->tails[i]);
+    }
     list_del(&s->link);
+    free(s->tails);
     free(s->states);
     free(s->past);
     free(s->tokens);
@@ -207,7 +236,7 @@ int engine_seq_fork(const struct engine_seq *from, uint32_t n,
     CHECK(past_copy(s, from, n, e));
     memcpy(s->tokens, from->tokens, n * sizeof(*s->tokens));
     s->n = n;
-    s->valid = from->valid < n ? from->valid : n;
+    s->valid = from->g->rows.max == 0 ? seq_reach(from, n) : n;
     s->long_list = from->long_list;
     *ret = s;
     s = NULL; /* given away */
@@ -221,9 +250,21 @@ int engine_seq_truncate(struct engine_seq *s, uint32_t n, struct err *e)
     if (n > s->n) {
         return err_set(e, ERR_INVALID, "truncate %u tokens to %u", s->n, n);
     }
+    if (!seq_can_cut(s, n)) {
+        return err_set(e, ERR_CONFLICT, "a recurrent state has no copy at %u",
+                       n);
+    }
     for (size_t i = 0; s->g->rows.max > 0 && i < s->g->n_shards; i++) {
         if (s->states[i] != NULL) {
             s->g->be->rows->truncate(s->states[i], n);
+        }
+    }
+    if (s->g->rows.max == 0) {
+        s->valid = seq_reach(s, n);
+        for (size_t i = 0; i < s->g->n_shards; i++) {
+            if (s->tails[i] != NULL) {
+                tails_cut(s->tails[i], s->valid);
+            }
         }
     }
     if (n < s->match.n) {
@@ -238,6 +279,8 @@ void seq_drop(struct engine_seq *s, size_t i)
     const struct shard *sh = &s->g->shards[i];
     sh->be->state_free(s->states[i]);
     s->states[i] = NULL;
+    tails_free(s->tails[i]);
+    s->tails[i] = NULL;
     for (size_t k = 0; k < sh->n_past; k++) {
         sh->be->array_free(s->past[i][k]);
         s->past[i][k] = NULL;

@@ -122,6 +122,9 @@ static struct backend_array **array_of(struct side *side, struct shard *sh,
     if (r == ROLE_TAKE) {
         return &b->takes[u->nth[k]];
     }
+    if (r == ROLE_TAIL) {
+        return &sh->tails[u->nth[k]].any;
+    }
     return r == ROLE_X ? &b->x : &side->of[r];
 }
 
@@ -135,6 +138,9 @@ static void find_results(struct binding *b, const struct shard *sh,
         if (sh->past[k].take == PAST_NOT_TAKEN) {
             b->fresh[k] = find_result(u, sh->past[k].out);
         }
+    }
+    for (size_t k = 0; k < sh->n_tails; k++) {
+        b->tails[k] = find_result(u, sh->tails[k].out);
     }
     for (size_t k = 0; k < sh->n_gives; k++) {
         b->gives[k] = find_result(u, sh->gives[k].name);
@@ -151,10 +157,11 @@ int sheet_bind(struct sheet *s, struct shard *sh, size_t i, struct err *e)
         calloc(u->info.n_in + 1, sizeof(struct backend_array *));
     int rc = 0;
     b->fresh = calloc(sh->n_past + 1, sizeof(*b->fresh));
+    b->tails = calloc(sh->n_tails + 1, sizeof(*b->tails));
     b->gives = calloc(sh->n_gives + 1, sizeof(*b->gives));
     b->takes = calloc(sh->n_takes + 1, sizeof(struct backend_array *));
-    if (in == NULL || b->fresh == NULL || b->gives == NULL ||
-        b->takes == NULL) {
+    if (in == NULL || b->fresh == NULL || b->tails == NULL ||
+        b->gives == NULL || b->takes == NULL) {
         rc = err_set(e, ERR_NOMEM, "inputs");
         goto out;
     }
@@ -182,6 +189,7 @@ void sheet_release(struct sheet *s, const struct shard *sh, size_t i)
         sh->be->array_free(b->takes[k]);
     }
     free(b->fresh);
+    free(b->tails);
     free(b->gives);
     free(b->takes);
     *b = (struct binding){0};

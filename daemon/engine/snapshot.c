@@ -73,11 +73,17 @@ static int geometry(struct snapshot *x, struct err *e)
                                "states of this backend are not saved");
             }
         }
-        if (g->shards[i].n_past > countof(one) - n) {
+        size_t n_tails =
+            x->s->tails[i] != NULL ? g->shards[i].n_tails : 0;
+        if (g->shards[i].n_past + n_tails > countof(one) - n) {
             return too_many(e);
         }
         for (size_t k = 0; k < g->shards[i].n_past; k++) {
             size_t bytes = past_bytes(&g->shards[i].past[k]);
+            one[n++] = (struct state_array){LAYOUT_FLAT, (uint32_t)bytes};
+        }
+        for (size_t k = 0; k < n_tails; k++) {
+            size_t bytes = tails_block_bytes(&g->shards[i].tail_ports[k]);
             one[n++] = (struct state_array){LAYOUT_FLAT, (uint32_t)bytes};
         }
         if (n > countof(x->arrays) - x->n_arrays) {
@@ -131,6 +137,15 @@ static int move_block(struct snapshot *x, uint32_t b, struct err *e)
         }
         for (size_t k = 0; k < g->shards[i].n_past; k++, a++) {
             RETERR(past_block(x->s, i, k, b, at, x->saves, e));
+            at += a->bytes;
+        }
+        struct tails *t = x->s->tails[i];
+        for (size_t k = 0; t != NULL && k < g->shards[i].n_tails; k++, a++) {
+            if (x->saves) {
+                tails_block_get(t, k, b, at);
+            } else {
+                RETERR(tails_block_put(t, k, b, at, e));
+            }
             at += a->bytes;
         }
     }

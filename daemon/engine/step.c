@@ -191,10 +191,14 @@ static int begin(struct step *st, struct eval *v)
 static void finish(struct step *st, int rc)
 {
     struct engine_seq *s = st->r->seq;
+    const struct msg_row *row = st->r->row;
+    if (rc == 0 && row->keep) {
+        rc = seq_mark(s, s->n + row->n_tokens - 1, false, &st->r->err);
+    }
     st->r->rc = rc;
     s->in_step = false;
     if (rc == 0) {
-        s->n += st->r->row->n_tokens + st->r->done->n_accepted;
+        s->n += row->n_tokens + st->r->done->n_accepted;
         st->r->done->length = s->n;
     } else {
         msg_row_done_fini(st->r->done);

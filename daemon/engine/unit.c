@@ -50,8 +50,8 @@ static bool role_of(const struct shard *s, const char *name, enum role *ret)
         *ret = ROLE_X;
         return true;
     }
-    *ret = ROLE_PAST;
-    return unit_stem(name, "_past") > 0;
+    *ret = unit_stem(name, "_tail") > 0 ? ROLE_TAIL : ROLE_PAST;
+    return *ret == ROLE_TAIL || unit_stem(name, "_past") > 0;
 }
 
 static struct shape shape_of(enum role r, const struct bundle *b)
@@ -86,6 +86,10 @@ static struct shape shape_of(enum role r, const struct bundle *b)
     case ROLE_WRITE:
         return (struct shape){
             4, {1, 1, s, T_HERE}
+        };
+    case ROLE_TAIL:
+        return (struct shape){
+            4, {1, MIL_UNKNOWN, MIL_UNKNOWN, 1}
         };
     case ROLE_PAST:
     case ROLE_TAKE: /* shape_of_port */
@@ -147,6 +151,7 @@ static bool role_available(enum role r, const struct bundle *b)
     case ROLE_WRITE:
     case ROLE_PAST:
     case ROLE_TAKE:
+    case ROLE_TAIL:
         return true;
     }
     return false;
@@ -336,6 +341,8 @@ static bool row_use_fits(enum role r, enum backend_row_use use)
         return use == BACKEND_ROW_MASK;
     case ROLE_WRITE:
         return use == BACKEND_ROW_WRITE;
+    case ROLE_TAIL:
+        return use == BACKEND_ROW_PAST;
     case ROLE_PAST:
         break;
     }
@@ -462,6 +469,10 @@ int shard_open(struct shard *s, const struct backend *be,
     for (size_t i = 0; i < s->n_units; i++) {
         CHECK(past_match(s, &s->units[i], e));
     }
+    CHECK(tail_make(s, e));
+    for (size_t i = 0; i < s->n_units; i++) {
+        CHECK(tail_match(s, &s->units[i], e));
+    }
     CHECK(find_rows(s, b, e));
 out:
     return rc < 0 ? err_prefix(e, rc, "%s", from->path) : 0;
@@ -493,6 +504,7 @@ out:
 
 void shard_close(struct shard *s)
 {
+    tail_close(s);
     for (size_t i = 0; i < s->n_past; i++) {
         s->be->array_free(s->past[i].any);
     }

@@ -26,6 +26,13 @@ size_t unit_find_take(const struct shard *s, const char *name);
 CHECKED int unit_check_port(const struct backend_port *p, struct shape want,
                             int64_t *t, struct err *e);
 
+/* --- recurrent.c --- */
+
+/* As past_make and past_match. */
+CHECKED int tail_make(struct shard *s, struct err *e);
+CHECKED int tail_match(struct shard *s, struct unit *u, struct err *e);
+void tail_close(struct shard *s); /* nothing made is fine */
+
 /* --- past.c --- */
 
 /* Name the past arrays after the first unit's inputs. */

@@ -108,7 +108,7 @@ struct bundle {
     const char *name;
     const char *architecture; /* "llama", "qwen2", "gemma3" */
     uint32_t n_layers, d_model, vocab;
-    uint32_t n_heads, n_kv_heads, d_head, d_ff; /* of the first layer */
+    uint32_t n_heads, n_kv_heads, d_head, d_ff; /* of the first that has */
     uint32_t context;       /* S: compiled positions */
     uint32_t context_train; /* the source's own */
     float norm_eps;

@@ -1,7 +1,9 @@
 /* bundle_layers.c - the layers of a bundle: struct layer to and from JSON.
  *
  * One table gives each field's key, kind and range; reading, writing and the
- * fingerprint walk it, so that a field cannot be in one and not in another.
+ * fingerprint walk it, so that a field cannot be in one and not in another. A
+ * field that came later is an OPTION: absent is 0, and 0 is neither written nor
+ * hashed, so that older bundles open and keep their fingerprint.
  */
 #include <assert.h>
 #include <stddef.h>
@@ -11,7 +13,8 @@
 
 enum field_kind { FIELD_U32, FIELD_BOOL, FIELD_F32, FIELD_NAME };
 
-static const char *const mixers[] = {[MIXER_ATTENTION] = "attention", NULL};
+static const char *const mixers[] = {
+    [MIXER_ATTENTION] = "attention", [MIXER_CONV] = "conv", NULL};
 static const char *const acts[] = {
     [ACT_SILU] = "silu", [ACT_GELU_TANH] = "gelu_tanh", NULL};
 static const char *const qk_norms[] = {[QK_NORM_NONE] = "none",
@@ -21,9 +24,11 @@ static const char *const kinds[] = {
     [LAYER_GLOBAL] = "global", [LAYER_LOCAL] = "local", NULL};
 
 #define FIELD(kind, name, lo, hi) \
-    {FIELD_##kind, #name, offsetof(struct layer, name), lo, hi, NULL}
+    {FIELD_##kind, #name, offsetof(struct layer, name), lo, hi, NULL, false}
+#define OPTION(kind, name, lo, hi) \
+    {FIELD_##kind, #name, offsetof(struct layer, name), lo, hi, NULL, true}
 #define NAMED(name, names) \
-    {FIELD_NAME, #name, offsetof(struct layer, name), 0, 0, names}
+    {FIELD_NAME, #name, offsetof(struct layer, name), 0, 0, names, false}
 
 static const struct field {
     enum field_kind kind;
@@ -31,13 +36,15 @@ static const struct field {
     size_t at;
     double lo, hi;
     const char *const *names; /* FIELD_NAME: of an enum, NULL ends */
+    bool option;
 } fields[] = {
     NAMED(mixer, mixers),
     NAMED(kind, kinds),
     FIELD(BOOL, rotates, 0, 0),
-    FIELD(U32, n_heads, 1, MODEL_DIM_MAX),
-    FIELD(U32, n_kv, 1, MODEL_DIM_MAX),
-    FIELD(U32, d_head, 1, MODEL_DIM_MAX),
+    OPTION(U32, conv_len, 2, MODEL_CONV_MAX),
+    FIELD(U32, n_heads, 0, MODEL_DIM_MAX),
+    FIELD(U32, n_kv, 0, MODEL_DIM_MAX),
+    FIELD(U32, d_head, 0, MODEL_DIM_MAX),
     FIELD(U32, kv_from, 0, MODEL_LAYERS_MAX),
     FIELD(BOOL, pre_norm, 0, 0),
     FIELD(BOOL, post_norm, 0, 0),
@@ -101,6 +108,9 @@ static int read_field(const struct json *j, const struct field *f,
 {
     void *at = (char *)l + f->at;
     int64_t i = 0;
+    if (f->option && json_get(j, f->key) == NULL) {
+        return 0;
+    }
     double v = 0;
     switch (f->kind) {
     case FIELD_U32:
@@ -158,12 +168,23 @@ void bundle_plain_layer(const struct bundle *b, uint32_t i, bool local,
                           .out_scale = 1};
 }
 
+/* An option that the layer does not have. */
+static bool left_out(const struct layer *l, const struct field *f)
+{
+    static const char zero[sizeof(uint32_t)];
+    size_t n = f->kind == FIELD_BOOL ? sizeof(bool) : sizeof(uint32_t);
+    return f->option && memcmp((const char *)l + f->at, zero, n) == 0;
+}
+
 /* --- write --- */
 
 static void put_layer(struct json *o, const struct layer *l)
 {
     for (size_t i = 0; i < countof(fields); i++) {
         const struct field *f = &fields[i];
+        if (left_out(l, f)) {
+            continue;
+        }
         switch (f->kind) {
         case FIELD_U32:
             json_add_int(o, f->key, get_u32(l, f));
@@ -191,11 +212,27 @@ void bundle_put_layers(struct json *j, const struct bundle *b)
 
 /* --- check --- */
 
-static int check_layer(const struct bundle *b, uint32_t i, struct err *e)
+/* A convolution has taps, and nothing of attention. */
+static int check_conv(const struct layer *l, uint32_t i, struct err *e)
+{
+    return l->conv_len > 0 && l->n_heads == 0 && l->n_kv == 0 &&
+                   l->d_head == 0 && !l->rotates && l->kv_from == i
+               ? 0
+               : err_set(e, ERR_BUNDLE, "layer %u: a convolution has conv_len "
+                                        "and no heads",
+                         i);
+}
+
+static int check_attention(const struct bundle *b, uint32_t i, struct err *e)
 {
     const struct layer *l = &b->layers[i];
     const struct bundle_rope *r =
         l->kind == LAYER_LOCAL ? &b->rope_local : &b->rope;
+    if (l->conv_len > 0 || l->n_heads == 0 || l->d_head == 0) {
+        return err_set(e, ERR_BUNDLE, "layer %u: attention has heads and no "
+                                      "conv_len",
+                       i);
+    }
     if (!r->present) {
         return err_set(e, ERR_BUNDLE, "layer %u is local but rope_local is "
                                       "absent",
@@ -223,6 +260,14 @@ static int check_layer(const struct bundle *b, uint32_t i, struct err *e)
                                       "%u",
                        i, l->kv_from);
     }
+    return 0;
+}
+
+static int check_layer(const struct bundle *b, uint32_t i, struct err *e)
+{
+    const struct layer *l = &b->layers[i];
+    RETERR(l->mixer == MIXER_CONV ? check_conv(l, i, e)
+                                  : check_attention(b, i, e));
     if (l->d_ple != b->d_ple) {
         return err_set(e, ERR_BUNDLE, "layer %u: d_ple is not the bundle's",
                        i);
@@ -258,6 +303,9 @@ static void hash_layer(struct sha256 *h, const struct layer *l)
 {
     for (size_t i = 0; i < countof(fields); i++) {
         const struct field *f = &fields[i];
+        if (left_out(l, f)) {
+            continue;
+        }
         switch (f->kind) {
         case FIELD_U32:
         case FIELD_NAME:

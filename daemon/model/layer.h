@@ -16,7 +16,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum layer_mixer { MIXER_ATTENTION };
+/* How positions reach one another. MIXER_CONV is the short convolution of
+ * lfm2: [b; c; x] = W h, u = b * x, y = sum over j of w[j] * u at the position
+ * conv_len - 1 - j before, and o = c * y. It has no heads, no keys and no
+ * values; what it keeps are the last conv_len - 1 of u, its tail. */
+enum layer_mixer { MIXER_ATTENTION, MIXER_CONV };
 
 enum layer_act { ACT_SILU, ACT_GELU_TANH };
 
@@ -36,7 +40,8 @@ struct layer {
     enum layer_mixer mixer;
     uint32_t kind; /* LAYER_GLOBAL or LAYER_LOCAL: its rotation and window */
     bool rotates;  /* queries and keys are rotated by the kind's angles */
-    uint32_t n_heads, n_kv, d_head;
+    uint32_t conv_len; /* of MIXER_CONV: taps, the row's own among them; or 0 */
+    uint32_t n_heads, n_kv, d_head; /* 0 where the mixer has none */
     uint32_t kv_from; /* layer whose keys and values it reads; itself */
     bool pre_norm, post_norm;
     bool gain_plus_one; /* norms multiply by 1 + weight */
@@ -53,6 +58,13 @@ struct layer {
     uint32_t d_ple;       /* width of the per-layer embedding; 0: none */
     float out_scale;      /* of the stream after the layer */
 };
+
+/* Positions before its own that a row reads of the layer's tail: [p - this, p).
+ * 0: it has no tail. */
+static inline uint32_t layer_tail_len(const struct layer *l)
+{
+    return l->mixer == MIXER_CONV ? l->conv_len - 1 : 0;
+}
 
 /* Whether a layer of [first, last) reads the keys and values of `owner`. */
 static inline bool layer_read_by(const struct layer *layers, uint32_t owner,

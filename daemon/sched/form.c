@@ -21,6 +21,15 @@ static uint32_t left(const struct forming *f, const struct sched_stream *x)
     return none ? 0 : x->seq->n - x->seq->computed;
 }
 
+/* Rule 15: the row completes a prompt, or what its stream lost. */
+static bool leaves_mark(const struct sched *s, const struct sched_stream *x,
+                    uint32_t n)
+{
+    const struct sched_seq *q = x->seq;
+    return s->conf.cut_at > 0 && q->computed + n == q->n &&
+           (n > 1 || !x->primed) && q->n > 1;
+}
+
 static struct sched_row *add_row(struct forming *f, struct sched_stream *x,
                                  uint32_t n)
 {
@@ -35,6 +44,7 @@ static struct sched_row *add_row(struct forming *f, struct sched_stream *x,
     r->sample = q->computed + n == q->n && !x->compute_only;
     r->score = false;
     r->after = q->computed + n < q->n ? q->tokens[q->computed + n] : -1;
+    r->keep = leaves_mark(f->s, x, n);
     r->n_drafts = 0;
     r->failed = false;
     r->accepted = 0;

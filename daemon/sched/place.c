@@ -29,6 +29,28 @@ void seq_cut(struct sched_seq *q, uint32_t n)
     q->n = n;
     q->computed = q->computed < n ? q->computed : n;
     q->told = q->told < n ? q->told : n;
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < q->n_marks; i++) {
+        if (q->marks[i] <= n) {
+            q->marks[left++] = q->marks[i];
+        }
+    }
+    q->n_marks = left;
+}
+
+uint32_t seq_cut_at(const struct sched *s, const struct sched_seq *q,
+                    uint32_t n)
+{
+    if (s->conf.cut_at == 0 || n == q->computed) {
+        return n;
+    }
+    uint32_t best = n - n % s->conf.cut_at;
+    for (uint32_t i = 0; i < q->n_marks; i++) {
+        if (q->marks[i] <= n && q->marks[i] > best) {
+            best = q->marks[i];
+        }
+    }
+    return best;
 }
 
 /* q now begins with n tokens of `from`, for x: how much of them its share has
@@ -95,7 +117,7 @@ static uint32_t shared(const struct sched *s, const struct sched_seq *q,
     while (n < max && q->tokens[n] == line[n]) {
         n++;
     }
-    return n;
+    return seq_cut_at(s, q, n);
 }
 
 /* The sequence that shares most with x; among equals a warm one, then the one
@@ -218,6 +240,8 @@ static struct sched_seq *choose(struct sched *s, const struct sched_stream *x,
         draft_init(&q->index, s->conf.ngram_min);
         if (worth) {
             place_op(s, SCHED_OP_FORK, q->id, best->id, n);
+            memcpy(q->marks, best->marks, sizeof(q->marks));
+            q->n_marks = best->n_marks; /* those up to n, by seq_cut */
         } else {
             n = 0;
             place_op(s, SCHED_OP_OPEN, q->id, 0, n_line);
@@ -277,6 +301,7 @@ void place_change_lists(struct sched *s)
         q->owner->n_again += q->computed;
         q->long_list = true;
         q->computed = 0;
+        q->n_marks = 0;
         q->top = 0;
     }
 }

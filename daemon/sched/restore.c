@@ -36,6 +36,7 @@ uint32_t sched_shared(const struct sched *s, const int32_t *tokens, uint32_t n)
         while (k < max && q->tokens[k] == tokens[k]) {
             k++;
         }
+        k = seq_cut_at(s, q, k);
         best = k > best ? k : best;
     }
     return best;

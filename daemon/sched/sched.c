@@ -298,6 +298,15 @@ static void learn(struct sched *s, struct sched_stream *x,
     x->n_accepted += r->accepted;
 }
 
+/* Rule 15. */
+static void add_mark(struct sched_seq *q, uint32_t n)
+{
+    uint32_t last = (uint32_t)countof(q->marks) - 1;
+    memmove(q->marks + 1, q->marks, last * sizeof(*q->marks));
+    q->marks[0] = n;
+    q->n_marks += q->n_marks <= last;
+}
+
 static void row_done(struct sched *s, const struct sched_row *r,
                      uint64_t now_us)
 {
@@ -305,6 +314,9 @@ static void row_done(struct sched *s, const struct sched_row *r,
     struct sched_stream *x = q->owner;
     uint32_t from = r->position + r->n;
     q->computed = from;
+    if (r->keep) {
+        add_mark(q, from - 1);
+    }
     if (r->accepted > 0) { /* only after the last known token */
         seq_reserve(q, from + r->accepted);
         for (uint32_t i = 0; i < r->accepted; i++) {
@@ -363,6 +375,7 @@ void sched_lost(struct sched *s)
         q->held = false;
         q->in_step = false;
         q->computed = 0;
+        q->n_marks = 0;
         q->top = 0;
         q->long_list = sched_long(s, q->n); /* restore.c loads by it */
         if (q->used && q->owner == NULL) {

@@ -73,6 +73,13 @@
  *       row costs what a decoding one does; a step has ENGINE_SCORES_MAX of
  *       them at most.
  *
+ *  (15) With conf.cut_at, a sequence cannot be cut anywhere (the model has
+ *       recurrent layers): only at its end, at multiples of conf.cut_at and at
+ *       marks. Rule 4 then counts shared tokens up to such a place. The row that
+ *       completes a prompt leaves a mark in front of its last token, where the
+ *       next choice and the next turn most often part from it; the last
+ *       ENGINE_MARKS_MAX marks of a sequence stay.
+ *
  * Ownership: the stream is embedded in the caller's object and stays alive
  * until sched_remove(). The prompt is borrowed until the stream runs, the
  * prediction until it is removed.
@@ -123,6 +130,7 @@ struct sched_conf {
     uint32_t queue;     /* streams waiting beyond those that may run */
     uint32_t context;   /* positions of a sequence */
     uint32_t short_max; /* rule 12; 0 = context: there is one list */
+    uint32_t cut_at;    /* rule 15; 0 = anywhere */
     uint32_t max_draft; /* 0 = no drafts */
     uint32_t ngram_min; /* last tokens that must match for a draft (draft.h) */
     uint32_t share_tokens; /* rule 11: tokens kept of ended texts; 0 = none */
@@ -215,6 +223,8 @@ struct sched_seq {
     uint32_t computed; /* <= n */
     uint32_t top;      /* the engine has no position at or after it */
     uint32_t room;     /* rule 13: top never comes to more */
+    uint32_t n_marks; /* rule 15, the last one first */
+    uint32_t marks[ENGINE_MARKS_MAX];
     uint64_t used_us;
     struct draft index;         /* of the timeline, for drafts */
     uint64_t told_to;           /* the `share` that got its first tokens, */
@@ -241,6 +251,7 @@ struct sched_row {
     bool sample;
     bool score;        /* rule 14: all of its rows, */
     int32_t after;     /* for this token behind the last one */
+    bool keep;         /* rule 15: a mark in front of the last of its tokens */
     uint32_t n_drafts; /* after the tokens, to be verified */
     int32_t drafts[ENGINE_DRAFTS_MAX];
     enum width_kind kind;

@@ -32,6 +32,9 @@ void seq_reserve(struct sched_seq *q, uint32_t n);
 /* Cut the timeline to n tokens; at most these are computed then. */
 void seq_cut(struct sched_seq *q, uint32_t n);
 void seq_close(struct sched *s, struct sched_seq *q);
+/* Rule 15: the last place, n at most, at which q can be cut. */
+uint32_t seq_cut_at(const struct sched *s, const struct sched_seq *q,
+                    uint32_t n);
 void place_op(struct sched *s, enum sched_op_kind kind, uint32_t seq,
               uint32_t from, uint32_t n);
 /* A free place, by rule 5 if there is none; never `keep`. NULL: streams own all

@@ -74,8 +74,12 @@ static int eval_once(struct bench *b, struct engine_seq *s, uint32_t n,
 {
     const float *logits = NULL;
     uint32_t before = engine_seq_length(s);
+    int rc = engine_seq_keep(s, e);
+    if (rc < 0) {
+        return rc;
+    }
     double at = probe_seconds();
-    int rc = engine_eval(s, b->tokens + before, n, 0, want, &logits, NULL, e);
+    rc = engine_eval(s, b->tokens + before, n, 0, want, &logits, NULL, e);
     *ms = (probe_seconds() - at) * 1e3;
     return rc < 0 ? rc : engine_seq_truncate(s, before, e);
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Does anything change a stream? `./dev bench exact [--model demo|stories|gemma2|longrope|gemma] [--cells N] [--seed S] [--json]`
+"""Does anything change a stream? `./dev bench exact [--model demo|stories|gemma2|lfm2|longrope|gemma] [--cells N] [--seed S] [--json]`
 
 Every cell of
 
@@ -46,12 +46,13 @@ CONFIG = ("drafts", "chunk", "threads")  # these need a daemon of their own
 
 # model -> source, context, characters of a prompt, tokens of a stream. Prompts repeat themselves, so that there is
 # something to draft; gemma's are longer than its window of 512 tokens,
-# those of the tiny gemma2 (soft caps) than its 32. longrope is the tiny phi3 with LONGROPE as its original
+# those of the tiny gemma2 (soft caps) than its 32. lfm2 has short convolutions, whose states are cut at few places. longrope is the tiny phi3 with LONGROPE as its original
 # context.
 MODELS = {
     "demo": (TOP / "conf/demo/aned-demo.gguf", 1024, 420, 24),
     "stories": (SHARED / "data/models/derived/stories260K.F32.gguf", 128, 150, 24),
     "gemma2": (SHARED / "data/families/gemma2/a/model.gguf", 512, 300, 24),
+    "lfm2": (SHARED / "data/families/lfm2/a/model.gguf", 512, 300, 24),
     "longrope": (SHARED / "data/families/phi3/a/model.gguf", 512, 300, 24),
     "gemma": (TOP / ".build/models/gemma-3-270m-q4_k_m.gguf", 1024, 2300, 24),
 }

@@ -2,7 +2,7 @@
 """Does a row's result depend on anything but its sequence? `./dev bench sweep [--model M] [--quick]`
 
 M: demo (default), demo-int4, demo-lut4, demo-fp16 (its other quantisations), stories (the shared test data's),
-gemma (fetched), longrope (the shared tiny phi3 with lines on both sides of its original context), random (random weights in
+lfm2 (the shared tiny one: short convolutions), gemma (fetched), longrope (the shared tiny phi3 with lines on both sides of its original context), random (random weights in
 small shapes); the last two need the package gguf. Every one is converted, then the
 program tests/bench/sweep.c compares the bits of all logits: one token at a time against every chunk, mixture of
 sequences, number of threads, instruction set, fork, cut and draft. Exit code 1: there was a difference.
@@ -26,6 +26,7 @@ FULL = {
     "demo-lut4": [LONG],
     "demo-fp16": [LONG],
     "stories": [["--positions", "24"], ["--cells", "200", "--longest", "120"]],
+    "lfm2": [["--positions", "24"], LONG],
     "gemma": [["--cells", "60", "--positions", "8"],
               ["--cells", "60", "--positions", "12", "--longest", "600", "--best", "--seconds", "300"]],
     "longrope": [["--cells", "200", "--positions", "60", "--longest", "150"]],
@@ -51,6 +52,8 @@ def sources(model, tmp):
         return [(model, with_original(source, pathlib.Path(tmp) / "longrope.gguf", ORIGINAL), "int8", 256)]
     if model == "stories":
         return [(model, shared / "data/models/derived/stories260K.F32.gguf", "int8", 128)]
+    if model == "lfm2":
+        return [(model, shared / "data/families/lfm2/a/model.gguf", "int8", 512)]
     if model == "gemma":
         return [(model, TOP / ".build/models/gemma-3-270m-q4_k_m.gguf", "int8", 1024)]
     made = []

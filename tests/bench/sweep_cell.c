@@ -208,6 +208,7 @@ static void walker_close(struct walker *w)
 /* From the first leg to the second. */
 static int turn(struct walker *w, struct err *e)
 {
+    w->cut = engine_seq_cut_at(w->s, w->cut);
     if (w->run->c->level[BY_HISTORY] == TRUNCATED) {
         w->second = true;
         return engine_seq_truncate(w->s, w->cut, e);
@@ -278,7 +279,7 @@ static void add_parent(struct run *r, struct round *o, struct walker *w)
     struct engine_seq *s = w->parent;
     struct err e;
     uint32_t at = draw(&r->random, 2) == 0 ? w->cut : draw(&r->random, w->cut);
-    at = (uint32_t)num_min(at, s->n);
+    at = engine_seq_cut_at(s, (uint32_t)num_min(at, s->n));
     must(engine_seq_truncate(s, at, &e) == 0);
     uint32_t room = seq_room(s);
     uint32_t k = (uint32_t)num_min(1 + draw(&r->random, 20), room);

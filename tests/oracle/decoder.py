@@ -178,6 +178,17 @@ class Decoder:
             out[:, head] = scores @ v[:, head // group]
         return self.linear(p + "attn_output", out.reshape(n, -1))
 
+    def convolution(self, layer, p, h):
+        """y[t] = sum over j of taps[:, j] * u[t - (n - 1) + j], u = b * x; what is before the first position is 0."""
+        parts = np.split(self.linear(p + "shortconv.in_proj", h), 3, axis=-1)
+        b, c, x = (parts[i] for i in self.spec.get("conv_order", (0, 1, 2)))
+        taps = self.weight(p + "shortconv.conv.weight")
+        taps = taps[:, ::-1] if self.spec.get("conv_flip") else taps
+        assert taps.shape[1] == layer["conv_len"]
+        u = np.concatenate([np.zeros((taps.shape[1] - 1, x.shape[1]), self.dtype), b * x])
+        y = sum(taps[:, j] * u[j:j + len(h)] for j in range(taps.shape[1]))
+        return self.linear(p + "shortconv.out_proj", c * y)
+
     # --- the rest of a layer ---
 
     def feed_forward(self, layer, p, h):
@@ -201,7 +212,8 @@ class Decoder:
         layer, p = self.spec["layers"][index], f"blk.{index}."
         scale = self.dtype(layer["residual_scale"])
         h = self.norm(layer, p + "attn_norm", x) if layer["pre_norm"] else x
-        y = self.attention(index, h, kept)
+        conv = layer.get("mixer") == "conv"
+        y = self.convolution(layer, p, h) if conv else self.attention(index, h, kept)
         y = self.norm(layer, p + "post_attention_norm", y) if layer["post_norm"] else y
         x = self.rounded("x", x + scale * y)
         h = self.norm(layer, p + "ffn_norm", x) if layer["pre_norm"] else x

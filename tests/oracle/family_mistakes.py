@@ -49,6 +49,18 @@ def full_rope(spec):
 
 
 @mistake
+def conv_order(spec):
+    """Its three parts in another order."""
+    spec["conv_order"] = (1, 0, 2)
+
+
+@mistake
+def conv_flip(spec):
+    """The newest tap first."""
+    spec["conv_flip"] = True
+
+
+@mistake
 def no_longrope(spec):
     spec["rope"].update(factors=[], long_factors=[], magnitude=1.0)
 

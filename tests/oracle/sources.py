@@ -44,6 +44,8 @@ class Source:
         up = f"blk.{index}.ffn_up.{suffix}"
         if stem in ("ffn_gate", "ffn_up") and up in self.tensors and f"blk.{index}.ffn_gate.{suffix}" not in self.tensors:
             return np.split(self.whole(up), 2)[stem == "ffn_up"]
+        if name == "output_norm.weight" and name not in self.tensors:
+            name = "token_embd_norm.weight"  # lfm2
         return self.whole(name) if name in self.tensors else None
 
     def get(self, name):
@@ -88,7 +90,7 @@ def read_matrices(packages, folder):
 # Names of weights in the programs, after "layers_N_", and in a GGUF.
 MATRICES = {
     "q": "attn_q", "k": "attn_k", "v": "attn_v", "o": "attn_output", "gate": "ffn_gate", "up": "ffn_up", "down": "ffn_down",
-    "ple_gate": "inp_gate", "ple_out": "proj",
+    "conv_in": "shortconv.in_proj", "conv_out": "shortconv.out_proj", "ple_gate": "inp_gate", "ple_out": "proj",
 }
 
 

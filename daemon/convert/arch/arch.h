@@ -32,6 +32,9 @@ enum arch_slot {
     SLOT_O_BIAS,
     SLOT_Q_NORM,
     SLOT_K_NORM,
+    SLOT_CONV_IN, /* MIXER_CONV: rows [b; c; x] */
+    SLOT_CONV,    /* taps of each channel, the oldest first: (d_model, taps) */
+    SLOT_CONV_OUT,
     SLOT_POST_ATTN,
     SLOT_FFN_NORM,
     SLOT_GATE,
@@ -69,6 +72,7 @@ struct arch_row {
     uint64_t need, may; /* bits SLOT_BIT(enum arch_slot) */
     const char *const *keys; /* understood beside the common ones; NULL ends */
     enum layer_act act;
+    bool some_heads;    /* head_count_kv may be 0: a layer without attention */
     bool pairs;         /* rotary pairs (2i, 2i+1): q and k rows are permuted */
     bool no_pre_norm;
     bool qk_norm_last;  /* after the rotation */
@@ -159,6 +163,12 @@ bool arch_permutes(const struct decoder *d, uint32_t layer,
 /* Rows of one of a layer's matrices (outputs) and its columns (inputs). */
 void arch_shape(const struct decoder *d, uint32_t layer, enum arch_slot slot,
                 uint64_t *rows, uint64_t *cols);
+
+/* The first layer with attention; there is one. */
+const struct layer *arch_attention(const struct decoder *d);
+/* Bytes of keys and values that a layer keeps of each position; 0: it has none
+ * of its own. */
+uint64_t arch_position_bytes(const struct decoder *d, uint32_t layer);
 
 /* Elements of a layer's matrices. */
 uint64_t arch_layer_weights(const struct decoder *d, uint32_t layer);

@@ -185,6 +185,31 @@ static int fill_granite(struct reading *r, struct err *e)
     return 0;
 }
 
+/* --- lfm2 --- */
+
+static const char *const lfm2_keys[] = {"shortconv.l_cache", NULL};
+
+/* Layers without keys are short convolutions. */
+static int fill_lfm2(struct reading *r, struct err *e)
+{
+    uint32_t taps = 0;
+    RETERR(arch_u32(r, "shortconv.l_cache", 2, MODEL_CONV_MAX, &taps, e));
+    for (uint32_t l = 0; l < r->d->n_layers; l++) {
+        struct layer *y = &r->d->layers[l];
+        if (y->n_kv > 0) {
+            continue;
+        }
+        y->mixer = MIXER_CONV;
+        y->conv_len = taps;
+        y->rotates = false;
+        y->qk_norm = QK_NORM_NONE;
+        y->n_heads = 0;
+        y->d_head = 0;
+        y->score_scale = 0;
+    }
+    return 0;
+}
+
 /* --- phi3 --- */
 
 static const char *const phi3_keys[] = {"rope.scaling.attn_factor", NULL};
@@ -289,6 +314,13 @@ static const struct arch_row rows[] = {
      .may = BIT(OUTPUT) | QKV_BIAS,
      .pairs = true,
      .fused_up = true},
+    {.name = "lfm2",
+     .need = NEED_BLOCK | PRE_NORMS | QK_NORMS | BIT(CONV_IN) | BIT(CONV) |
+             BIT(CONV_OUT),
+     .may = BIT(OUTPUT),
+     .keys = lfm2_keys,
+     .some_heads = true,
+     .fill = fill_lfm2},
     {.name = "exaone4",
      .need = NEED_BLOCK | POST_NORMS | QK_NORMS,
      .may = BIT(OUTPUT) | BIT(ROPE_FREQS),

@@ -174,8 +174,8 @@ static int read_sizes(struct reading *r, struct layer *all, uint32_t *kv,
     for (uint32_t l = 0; l < d->n_layers; l++) {
         kv[l] = all->n_heads;
     }
-    RETERR(
-        arch_u32s(r, "attention.head_count_kv", 1, all->n_heads, kv, e));
+    RETERR(arch_u32s(r, "attention.head_count_kv", d->arch->some_heads ? 0 : 1,
+                     all->n_heads, kv, e));
     all->d_head = d->d_model / all->n_heads;
     if (all->d_head == 0) {
         return err_set(e, ERR_CONVERT, "more heads (%u) than width (%u)",
@@ -255,7 +255,7 @@ static int read_numbers(struct reading *r, struct err *e)
 
 /* --- checks --- */
 
-static int check_layer(const struct decoder *d, uint32_t l, struct err *e)
+static int check_attention(const struct decoder *d, uint32_t l, struct err *e)
 {
     const struct layer *y = &d->layers[l];
     const struct arch_kind *k = &d->kinds[y->kind];
@@ -273,7 +273,7 @@ static int check_layer(const struct decoder *d, uint32_t l, struct err *e)
                        k->rope_dim, y->d_head);
     }
     const struct layer *from = &d->layers[y->kv_from];
-    if (y->kv_from > l || from->kv_from != y->kv_from ||
+    if (from->mixer != MIXER_ATTENTION || y->kv_from > l || from->kv_from != y->kv_from ||
         from->n_kv != y->n_kv || from->d_head != y->d_head ||
         from->kind != y->kind) {
         return err_set(e, ERR_CONVERT,
@@ -285,11 +285,18 @@ static int check_layer(const struct decoder *d, uint32_t l, struct err *e)
 
 static int check_layers(struct decoder *d, struct err *e)
 {
+    bool attention = false;
     for (uint32_t l = 0; l < d->n_layers; l++) {
-        d->kinds[d->layers[l].kind].used = true;
-        RETERR(check_layer(d, l, e));
+        if (d->layers[l].mixer == MIXER_ATTENTION) {
+            attention = true;
+            d->kinds[d->layers[l].kind].used = true;
+            RETERR(check_attention(d, l, e));
+        }
     }
-    return 0;
+    return attention ? 0
+                     : err_set(e, ERR_UNSUPPORTED,
+                               "no layer has attention, so nothing tells "
+                               "where a token stands");
 }
 
 /* A layer's scale of the stream is one number in a tensor. */

@@ -33,6 +33,9 @@ static const char *const slot_names[SLOT_COUNT] = {
     [SLOT_O_BIAS] = "attn_output.bias",
     [SLOT_Q_NORM] = "attn_q_norm.weight",
     [SLOT_K_NORM] = "attn_k_norm.weight",
+    [SLOT_CONV_IN] = "shortconv.in_proj.weight",
+    [SLOT_CONV] = "shortconv.conv.weight",
+    [SLOT_CONV_OUT] = "shortconv.out_proj.weight",
     [SLOT_POST_ATTN] = "post_attention_norm.weight",
     [SLOT_FFN_NORM] = "ffn_norm.weight",
     [SLOT_GATE] = "ffn_gate.weight",
@@ -46,6 +49,14 @@ static const char *const slot_names[SLOT_COUNT] = {
     [SLOT_PLE_OUT] = "proj.weight",
     [SLOT_PLE_NORM] = "post_norm.weight",
     [SLOT_OUT_SCALE] = "layer_output_scale.weight",
+};
+
+/* Names that some families have in place of those. */
+static const struct {
+    const char *name;
+    enum arch_slot slot;
+} other_names[] = {
+    {"token_embd_norm.weight", SLOT_OUT_NORM}, /* lfm2 */
 };
 
 /* Tensors that are several slots, their rows in this order. */
@@ -92,6 +103,9 @@ void arch_shape(const struct decoder *d, uint32_t layer, enum arch_slot slot,
         [SLOT_O_BIAS] = {1, d->d_model},
         [SLOT_Q_NORM] = {1, full ? q : l->d_head},
         [SLOT_K_NORM] = {1, full ? kv : l->d_head},
+        [SLOT_CONV_IN] = {3 * (uint64_t)d->d_model, d->d_model},
+        [SLOT_CONV] = {d->d_model, l->conv_len},
+        [SLOT_CONV_OUT] = {d->d_model, d->d_model},
         [SLOT_POST_ATTN] = {1, d->d_model},
         [SLOT_FFN_NORM] = {1, d->d_model},
         [SLOT_GATE] = {l->d_ff, d->d_model},
@@ -147,6 +161,11 @@ static const char *tail_of(const char *name, uint32_t *layer)
 
 static enum arch_slot slot_of(const char *tail, bool layered)
 {
+    for (size_t i = 0; !layered && i < countof(other_names); i++) {
+        if (strcmp(tail, other_names[i].name) == 0) {
+            return other_names[i].slot;
+        }
+    }
     size_t from = layered ? SLOT_GLOBALS : 0;
     size_t to = layered ? SLOT_COUNT : SLOT_GLOBALS;
     for (size_t s = from; s < to; s++) {
@@ -249,8 +268,14 @@ static uint64_t unused(const struct decoder *d, uint32_t l)
     static const uint64_t kv = SLOT_BIT(SLOT_K) | SLOT_BIT(SLOT_V) |
                                SLOT_BIT(SLOT_K_BIAS) | SLOT_BIT(SLOT_V_BIAS) |
                                SLOT_BIT(SLOT_K_NORM);
+    static const uint64_t conv = SLOT_BIT(SLOT_CONV_IN) | SLOT_BIT(SLOT_CONV) |
+                                 SLOT_BIT(SLOT_CONV_OUT);
+    static const uint64_t attention =
+        kv | SLOT_BIT(SLOT_Q) | SLOT_BIT(SLOT_O) | SLOT_BIT(SLOT_Q_BIAS) |
+        SLOT_BIT(SLOT_O_BIAS) | SLOT_BIT(SLOT_Q_NORM);
     const struct layer *y = &d->layers[l];
     return (y->d_ple > 0 ? 0 : ple) | (y->kv_from != l ? kv : 0) |
+           (y->mixer == MIXER_CONV ? attention : conv) |
            (y->v_is_k ? SLOT_BIT(SLOT_V) | SLOT_BIT(SLOT_V_BIAS) : 0);
 }
 
@@ -359,6 +384,22 @@ bool arch_permutes(const struct decoder *d, uint32_t layer,
     const struct layer *l = &d->layers[layer];
     *ret = (struct head_rows){l->d_head, d->kinds[l->kind].rope_dim};
     return d->arch->pairs && l->rotates;
+}
+
+const struct layer *arch_attention(const struct decoder *d)
+{
+    uint32_t l = 0;
+    while (d->layers[l].mixer != MIXER_ATTENTION) {
+        l++;
+        must(l < d->n_layers); /* arch_read has looked */
+    }
+    return &d->layers[l];
+}
+
+uint64_t arch_position_bytes(const struct decoder *d, uint32_t layer)
+{
+    const struct layer *y = &d->layers[layer];
+    return y->kv_from == layer ? (uint64_t)2 * y->n_kv * y->d_head * 2 : 0;
 }
 
 uint64_t arch_layer_weights(const struct decoder *d, uint32_t layer)

@@ -20,6 +20,8 @@
 const struct group groups[] = {
     {REFERENCE_ATTENTION, false, {SLOT_Q, SLOT_K, SLOT_V}               },
     {REFERENCE_ATTENTION, true,  {SLOT_O, SLOT_COUNT, SLOT_COUNT}       },
+    {REFERENCE_ATTENTION, false, {SLOT_CONV_IN, SLOT_COUNT, SLOT_COUNT} },
+    {REFERENCE_ATTENTION, true,  {SLOT_CONV_OUT, SLOT_COUNT, SLOT_COUNT}},
     {REFERENCE_FFN,       false, {SLOT_GATE, SLOT_UP, SLOT_COUNT}       },
     {REFERENCE_FFN,       true,  {SLOT_DOWN, SLOT_COUNT, SLOT_COUNT}    },
     {REFERENCE_PLE,       false, {SLOT_PLE_PROJ, SLOT_COUNT, SLOT_COUNT}},
@@ -38,7 +40,11 @@ bool group_takes(const struct decoder *d, const struct quant_choice *forms,
 
 bool group_is(const struct decoder *d, uint32_t l, const struct group *g)
 {
-    return reference_has(d, l, g->block);
+    bool any = false;
+    for (size_t i = 0; i < countof(g->slots); i++) {
+        any = any || (g->slots[i] != SLOT_COUNT && arch_has(d, l, g->slots[i]));
+    }
+    return any && reference_has(d, l, g->block);
 }
 
 size_t group_cols(const struct decoder *d, const struct quant_choice *forms,

@@ -46,6 +46,7 @@ static size_t inner_rows(const struct decoder *d)
     for (uint32_t l = 0; l < d->n_layers; l++) {
         const struct layer *y = &d->layers[l];
         n = num_max(n, (size_t)y->n_heads * y->d_head);
+        n = num_max(n, y->mixer == MIXER_CONV ? d->d_model : 0);
         n = num_max(n, num_max(y->d_ff, y->d_ple));
     }
     return n;

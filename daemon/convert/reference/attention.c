@@ -86,9 +86,8 @@ static int finish_heads(struct reference *r, uint32_t l, enum arch_slot slot,
     return r->layer->qk_norm_last ? norm_heads(r, l, slot, kind, n, x, e) : 0;
 }
 
-/* Put the columns' rows among those of all positions. */
-static void keep(const struct reference *r, const float *x, size_t rows,
-                 float *to)
+void reference_keep(const struct reference *r, const float *x, size_t rows,
+                    float *to)
 {
     const struct reference_keys *keys = r->keys;
     for (size_t i = 0; i < rows; i++) {
@@ -123,8 +122,8 @@ static int make_keys(struct reference *r, uint32_t l, struct err *e)
         RETERR(reference_normalise(r, &norm, r->v, r->v, e));
     }
     RETERR(finish_heads(r, l, SLOT_K_NORM, RANGE_K_NORM, y->n_kv, r->k, e));
-    keep(r, r->k, rows, r->keys->k[l]);
-    keep(r, r->v, rows, r->keys->v[l]);
+    reference_keep(r, r->k, rows, r->keys->k[l]);
+    reference_keep(r, r->v, rows, r->keys->v[l]);
     return 0;
 }
 

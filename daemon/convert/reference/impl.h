@@ -1,5 +1,5 @@
 /* impl.h - shared by the files of reference.h: run.c (layers), panels.c
- * (memory), attention.c and scores.c, product.c (weights times panels), norm.c
+ * (memory), attention.c and scores.c, conv.c, product.c (weights times panels), norm.c
  * (norms and their error in fp16).
  *
  * Activations are feature-major panels (gemm.h): a column is a token, so norms
@@ -26,7 +26,8 @@ struct scratch { /* of one worker */
 
 /* Keys and values of all positions so far: (n_kv * d_head, stride), position p
  * of sequence s at s * room + p. A layer that reads another's has none; those
- * that no other layer reads may have one memory, common_k and _v. */
+ * that no other layer reads may have one memory, common_k and _v. What a short
+ * convolution reads of earlier positions stands in k, (d_model, stride). */
 struct reference_keys {
     uint32_t n_layers, room;
     size_t stride;
@@ -109,6 +110,14 @@ CHECKED int reference_normalise(struct reference *r, const struct norm *n,
 /* r->attn becomes what heads have gathered, from r->h. */
 CHECKED int reference_attention(struct reference *r, uint32_t l,
                                 struct err *e);
+/* Put the columns' rows among those of all positions (struct reference_keys). */
+void reference_keep(const struct reference *r, const float *x, size_t rows,
+                    float *to);
+
+/* --- conv.c --- */
+
+/* The same of a short convolution: r->attn has d_model rows. */
+CHECKED int reference_conv(struct reference *r, uint32_t l, struct err *e);
 
 /* --- scores.c --- */
 

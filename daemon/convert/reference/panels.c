@@ -16,6 +16,16 @@ static bool panel(size_t rows, size_t stride, float **ret)
     return *ret != NULL;
 }
 
+/* Rows of k, or of v, that a layer keeps. */
+static size_t kept_rows(const struct decoder *d, uint32_t l, bool keys)
+{
+    const struct layer *y = &d->layers[l];
+    if (y->mixer == MIXER_CONV) {
+        return keys ? d->d_model : 0;
+    }
+    return (size_t)y->n_kv * y->d_head;
+}
+
 /* The most rows of any layer's values. */
 struct rows_most {
     size_t q, kv, ff, half, heads, d_head;
@@ -26,8 +36,10 @@ static struct rows_most most(const struct decoder *d)
     struct rows_most m = {0};
     for (uint32_t l = 0; l < d->n_layers; l++) {
         const struct layer *y = &d->layers[l];
+        bool conv = y->mixer == MIXER_CONV;
         m.q = num_max(m.q, (size_t)y->n_heads * y->d_head);
-        m.kv = num_max(m.kv, (size_t)y->n_kv * y->d_head);
+        m.q = num_max(m.q, conv ? (size_t)3 * d->d_model : 0); /* [b; c; x] */
+        m.kv = num_max(m.kv, kept_rows(d, l, true));
         m.ff = num_max(m.ff, num_max(y->d_ff, y->d_ple));
         m.half = num_max(m.half, d->kinds[y->kind].rope_dim / 2);
         m.heads = num_max(m.heads, y->n_heads);
@@ -64,9 +76,8 @@ static bool keys_init(struct reference_keys *k, const struct decoder *d,
             continue;
         }
         if (all || is_read_later(d, l)) {
-            size_t own = (size_t)d->layers[l].n_kv * d->layers[l].d_head;
-            ok = panel(own, k->stride, &k->k[l]) &&
-                 panel(own, k->stride, &k->v[l]);
+            ok = panel(kept_rows(d, l, true), k->stride, &k->k[l]) &&
+                 panel(num_max(kept_rows(d, l, false), 1), k->stride, &k->v[l]);
         } else {
             k->k[l] = k->common_k;
             k->v[l] = k->common_v;
@@ -116,12 +127,12 @@ void reference_keys_close(struct reference_keys *k)
 uint64_t reference_keys_bytes(const struct decoder *d, uint32_t sequences,
                               uint32_t room, bool all)
 {
-    uint64_t rows = all ? 0 : most(d).kv;
+    uint64_t rows = all ? 0 : 2 * most(d).kv;
     for (uint32_t l = 0; l < d->n_layers; l++) {
         bool own = d->layers[l].kv_from == l && (all || is_read_later(d, l));
-        rows += own ? (uint64_t)d->layers[l].n_kv * d->layers[l].d_head : 0;
+        rows += own ? kept_rows(d, l, true) + kept_rows(d, l, false) : 0;
     }
-    return rows * 2 * whole_lanes((size_t)sequences * room) * sizeof(float);
+    return rows * whole_lanes((size_t)sequences * room) * sizeof(float);
 }
 
 /* --- panels --- */

@@ -198,7 +198,8 @@ int reference_open_block(struct reference *r, uint32_t l,
     RETERR(reference_enter(r, l, block, e));
     switch (block) {
     case REFERENCE_ATTENTION:
-        return reference_attention(r, l, e);
+        return r->layer->mixer == MIXER_CONV ? reference_conv(r, l, e)
+                                             : reference_attention(r, l, e);
     case REFERENCE_FFN:
         return feed_forward(r, l, e);
     case REFERENCE_PLE:
@@ -232,8 +233,10 @@ int reference_close_block(struct reference *r, uint32_t l,
                                  RANGE_PLE_OUT,  RANGE_PLE_NORM,  RANGE_RESIDUAL_PLE},
     };
     r->layer = &r->d->layers[l];
-    const struct reference_panel in = reference_input(r, l, of[block].slot);
-    RETERR(reference_project(r, l, of[block].slot, of[block].bias,
+    bool conv = block == REFERENCE_ATTENTION && r->layer->mixer == MIXER_CONV;
+    enum arch_slot slot = conv ? SLOT_CONV_OUT : of[block].slot;
+    const struct reference_panel in = reference_input(r, l, slot);
+    RETERR(reference_project(r, l, slot, conv ? SLOT_COUNT : of[block].bias,
                              of[block].out, in.x, r->y, e));
     RETERR(join(r, l, of[block].post, of[block].norm, of[block].stream, e));
     bool last = block == REFERENCE_PLE ||
@@ -252,6 +255,7 @@ struct reference_panel reference_input(struct reference *r, uint32_t l,
         size_t rows;
     } of[] = {
         {SLOT_O,        r->attn,  (size_t)y->n_heads * y->d_head},
+        {SLOT_CONV_OUT, r->attn,  r->d->d_model                 },
         {SLOT_DOWN,     inner(r), y->d_ff                       },
         {SLOT_PLE_PROJ, r->x0,    r->d->d_model                 },
         {SLOT_PLE_GATE, r->x,     r->d->d_model                 },

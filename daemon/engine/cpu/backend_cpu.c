@@ -7,6 +7,7 @@
 
 #include "base/crew.h"
 #include "base/half.h"
+#include "base/num.h"
 #include "engine/cpu/backend_cpu.h"
 #include "engine/cpu/graph/bind.h"
 #include "engine/cpu/graph/fuse.h"
@@ -246,6 +247,21 @@ static void cpu_info(const struct backend_model *m, struct backend_info *ret)
 {
     const struct kv_pool *kv = m->rows != NULL ? m->rows->pool : NULL;
     uint64_t table = kv != NULL ? kv_table_most(kv) : 0;
+    struct row_program *rows = m->rows;
+    size_t n_tails = rows != NULL ? rows->n_tails : 0;
+    uint64_t base = kv != NULL ? kv_table_base(kv) : 0;
+    uint64_t column = kv != NULL ? kv_column_most(kv) : 0;
+    if (n_tails > 0) {
+        uint64_t each = tails_each_bytes(rows->tails, n_tails);
+        uint64_t own = tails_base_bytes(rows->tails, n_tails);
+        uint64_t blocks = 0;
+        for (size_t i = 0; i < m->n_states; i++) {
+            blocks = num_max(blocks, rows->shapes[i].positions / STATE_BLOCK + 1);
+        }
+        base += own;
+        column += each;
+        table += own + blocks * each;
+    }
     *ret = (struct backend_info){
         .rows_max = m->rows != NULL ? (uint32_t)m->rows->rows_max : 0,
         .row_in = m->rows != NULL ? m->rows->in_port : NULL,
@@ -260,9 +276,10 @@ static void cpu_info(const struct backend_model *m, struct backend_info *ret)
         .t_max = m->t_max,
         .arith = m->round ? CPU_ARITH ", fp16" : CPU_ARITH,
         .weight_bytes = m->program->weight_bytes,
-        .state_bytes = kv != NULL ? table : m->state_bytes,
-        .base_bytes = kv != NULL ? kv_table_base(kv) : 0,
-        .block_bytes = kv != NULL ? kv_column_most(kv) : 0,
+        .recurrent = n_tails > 0,
+        .state_bytes = kv != NULL || n_tails > 0 ? table : m->state_bytes,
+        .base_bytes = base,
+        .block_bytes = column,
         .whole_bytes = kv != NULL ? table + m->state_bytes : 0,
     };
 }
@@ -275,7 +292,8 @@ static int check_rows(const struct backend_model *m,
     if (m->rows == NULL || in->n < 1 || in->n > m->rows->rows_max) {
         return err_set(e, ERR_MIL_INPUT, "%zu rows", in->n);
     }
-    for (size_t r = 0; r < in->n && m->n_states > 0; r++) {
+    bool states = m->n_states > 0 || m->rows->n_tails > 0;
+    for (size_t r = 0; r < in->n && states; r++) {
         if (in->state[r] == NULL || !cpu_state_fits(in->state[r], m, true)) {
             return err_set(e, ERR_MIL_INPUT, "a state of another model");
         }
@@ -333,6 +351,8 @@ static const struct backend_row_ops row_ops = {
     .predict = cpu_predict_rows,
     .fork = cpu_state_fork,
     .truncate = cpu_state_truncate,
+    .can_cut = cpu_state_can_cut,
+    .mark = cpu_state_mark,
     .trim = cpu_state_trim,
 };
 

@@ -273,6 +273,7 @@ struct backend_model {
 };
 
 struct kv_table;
+struct tails;
 
 /* States are in blocks (kv) when the model runs as rows, else in flat arrays.
  * Flat copies of blocks are made when a program has to run as a whole. */
@@ -281,6 +282,7 @@ struct backend_state {
     uint64_t model_id;
     size_t n;
     struct kv_table *kv; /* NULL: flat */
+    struct tails *tails; /* NULL: none, or the model does not run as rows */
     uint16_t **data;     /* n arrays of fp16; NULL entries when not made */
 };
 
@@ -296,6 +298,9 @@ CHECKED int cpu_state_with(struct backend_state *s, const char *name,
 CHECKED int cpu_state_fork(const struct backend_state *from, uint32_t n,
                            struct backend_state **ret, struct err *e);
 void cpu_state_truncate(struct backend_state *s, uint32_t n);
+bool cpu_state_can_cut(const struct backend_state *s, uint32_t n);
+CHECKED int cpu_state_mark(struct backend_state *s, uint32_t n, bool hold,
+                           struct err *e);
 void cpu_state_trim(struct backend_model *m);
 size_t cpu_block_arrays(const struct backend_state *s, struct state_array *ret);
 CHECKED int cpu_block_save(const struct backend_state *s, uint32_t b,

@@ -11,6 +11,7 @@ void cpu_state_free(struct backend_state *s)
         return;
     }
     kv_table_free(s->kv);
+    tails_free(s->tails);
     for (size_t i = 0; s->data != NULL && i < s->n; i++) {
         free(s->data[i]);
     }
@@ -62,6 +63,9 @@ int cpu_state_new(struct backend_model *m, struct backend_state **ret,
     } else {
         CHECK(make_flat(s, e));
     }
+    if (m->rows != NULL && m->rows->n_tails > 0) {
+        CHECK(tails_new(m->rows->tails, m->rows->n_tails, &s->tails, e));
+    }
     *ret = s;
     s = NULL; /* given away */
 out:
@@ -81,6 +85,9 @@ int cpu_state_fork(const struct backend_state *from, uint32_t n,
         CHECK(make_flat(s, e));
         CHECK(cpu_state_copy(s, from, e));
     }
+    if (from->tails != NULL) {
+        CHECK(tails_fork(from->tails, n, &s->tails, e));
+    }
     *ret = s;
     s = NULL; /* given away */
 out:
@@ -93,6 +100,20 @@ void cpu_state_truncate(struct backend_state *s, uint32_t n)
     if (s->kv != NULL) {
         kv_truncate(s->kv, n);
     }
+    if (s->tails != NULL) {
+        tails_cut(s->tails, n);
+    }
+}
+
+bool cpu_state_can_cut(const struct backend_state *s, uint32_t n)
+{
+    return s->tails == NULL || tails_can(s->tails, n);
+}
+
+int cpu_state_mark(struct backend_state *s, uint32_t n, bool hold,
+                   struct err *e)
+{
+    return s->tails != NULL ? tails_mark(s->tails, n, hold, e) : 0;
 }
 
 void cpu_state_trim(struct backend_model *m)
@@ -110,6 +131,7 @@ int cpu_state_copy(struct backend_state *to, const struct backend_state *from,
     }
     if (from->kv != NULL) {
         struct kv_table *t = NULL;
+        must(from->tails == NULL); /* engine/seq.c forks those */
         RETERR(kv_fork(from->kv, UINT32_MAX, &t, e));
         kv_table_free(to->kv);
         to->kv = t;
@@ -174,11 +196,18 @@ int cpu_state_with(struct backend_state *s, const char *name,
 
 static_assert(KV_BLOCK == STATE_BLOCK, "a file's blocks are ours");
 
-#define LAYOUT_KV 2u /* beside LAYOUT_FLAT; in files: new orders, new numbers */
+/* Beside LAYOUT_FLAT; in files: new orders, new numbers. */
+#define LAYOUT_KV   2u
+#define LAYOUT_TAIL 3u
+
+static size_t n_tails(const struct backend_state *s)
+{
+    return s->tails != NULL ? s->m->rows->n_tails : 0;
+}
 
 size_t cpu_block_arrays(const struct backend_state *s, struct state_array *ret)
 {
-    if (s->n > STATE_ARRAYS_MAX) {
+    if (s->n + n_tails(s) > STATE_ARRAYS_MAX) {
         return 0;
     }
     for (size_t i = 0; i < s->n; i++) {
@@ -191,7 +220,11 @@ size_t cpu_block_arrays(const struct backend_state *s, struct state_array *ret)
         ret[i].layout = s->kv != NULL ? LAYOUT_KV : LAYOUT_FLAT;
         ret[i].bytes = (uint32_t)bytes;
     }
-    return s->n;
+    for (size_t i = 0; i < n_tails(s); i++) {
+        size_t bytes = tails_block_bytes(&s->m->rows->tails[i]);
+        ret[s->n + i] = (struct state_array){LAYOUT_TAIL, (uint32_t)bytes};
+    }
+    return s->n + n_tails(s);
 }
 
 /* Copy block b between a flat state and `bytes`, whichever way. */
@@ -218,6 +251,10 @@ int cpu_block_save(const struct backend_state *s, uint32_t b, void *out,
             at += array_block_bytes(s->m->state[i].type);
         }
     }
+    for (size_t i = 0; i < n_tails(s); i++) {
+        tails_block_get(s->tails, i, b, at);
+        at += tails_block_bytes(&s->m->rows->tails[i]);
+    }
     return 0;
 }
 
@@ -237,6 +274,10 @@ int cpu_block_load(struct backend_state *s, uint32_t b, const void *in,
             at += array_block_bytes(s->m->state[i].type);
         }
     }
+    for (size_t i = 0; i < n_tails(s); i++) {
+        RETERR(tails_block_put(s->tails, i, b, at, e));
+        at += tails_block_bytes(&s->m->rows->tails[i]);
+    }
     return 0;
 }
 
@@ -244,7 +285,9 @@ int cpu_block_load(struct backend_state *s, uint32_t b, const void *in,
 bool cpu_state_fits(const struct backend_state *s,
                     const struct backend_model *m, bool rows)
 {
-    bool fits = s->n == m->n_states && (!rows || s->n == 0 || s->kv != NULL);
+    bool fits = s->n == m->n_states && (!rows || s->n == 0 || s->kv != NULL) &&
+                (!rows || m->rows->n_tails == 0 ||
+                 (s->tails != NULL && s->model_id == m->id));
     for (size_t i = 0; fits && s->model_id != m->id && i < s->n; i++) {
         fits = s->m->state[i].n == m->state[i].n &&
                strcmp(s->m->state[i].name, m->state[i].name) == 0;

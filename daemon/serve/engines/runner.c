@@ -206,6 +206,7 @@ static void on_ready(struct runner *r, const struct frame *f)
                                .queue = r->conf.queue,
                                .context = m.context,
                                .short_max = m.short_max,
+                               .cut_at = m.recurrent ? STATE_BLOCK : 0,
                                .max_draft = r->conf.max_draft,
                                .ngram_min = r->conf.ngram_min,
                                .share_tokens = r->conf.share_tokens};

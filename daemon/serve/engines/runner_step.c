@@ -36,6 +36,7 @@ static void fill_row(struct runner *r, size_t i, const struct sched_row *row)
     m->n_drafts = row->n_drafts;
     memcpy(m->drafts, row->drafts, row->n_drafts * sizeof(*m->drafts));
     m->sample = row->sample;
+    m->keep = row->keep;
     m->score = row->score;
     m->after = row->score ? row->after : -1;
     m->out_index = x->n_out;

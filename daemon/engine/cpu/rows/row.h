@@ -4,7 +4,8 @@
  * run for all rows at once: a value is an array [rows][ld] of fp32; ld is its
  * number of elements rounded up to ROW_ALIGN. Only states and the masks over
  * them connect rows, and these must be recognised: the masked write becomes a
- * store at the row's position, attention a loop over the sequence's blocks. Any
+ * store at the row's position, attention a loop over the sequence's blocks, a
+ * convolution along T a sum over the sequence's tail. Any
  * other operation either has a form of its own here, or the interpreter's T = 1
  * step runs once for each row.
  *
@@ -22,6 +23,7 @@
 #include "engine/cpu/cpu.h"
 #include "engine/cpu/kernels/attention/attend.h"
 #include "engine/cpu/kernels/products/linear.h"
+#include "engine/tails.h"
 
 #define ROW_ALIGN     16u /* floats; a value's rows start at cache lines */
 #define ROW_PARTS_MAX 8 /* products of one set; one more begins a new set */
@@ -33,6 +35,7 @@ enum row_class {
     ROW_FIXED,  /* known when the program was compiled */
     ROW_MASK,   /* an attention mask: an input, or a view of one */
     ROW_WRITE,  /* the write mask: the same */
+    ROW_PAST,   /* an input that the state of a row's sequence keeps */
 };
 
 struct row_value {
@@ -54,6 +57,7 @@ enum row_kind {
     ROW_ROPE,
     ROW_STORE,
     ROW_ATTEND,
+    ROW_TAIL,   /* out = taps over in and what the row's tail has of it */
     ROW_UNARY,  /* out = f(in) */
     ROW_BINARY, /* out = in0 op in1 */
     ROW_GLU,    /* out = f(in0) * in1 */
@@ -100,6 +104,11 @@ struct row_attend {
     float scale;
 };
 
+struct row_tail {
+    size_t port;       /* of row_program.tails */
+    const float *taps; /* (len + 1, width), the row's own last */
+};
+
 /* Elementwise: sub is that of the table (ops.h). A fixed operand is a scalar
  * or as long as the row. */
 struct row_ew {
@@ -123,6 +132,7 @@ struct row_op {
         struct row_rope rope;
         struct row_store store;
         struct row_attend attend;
+        struct row_tail tail;
         struct row_ew ew;
     };
 };
@@ -142,6 +152,11 @@ struct row_program {
     int *t_axis_in, *t_axis_out; /* of each input and output; -1 fixed */
     struct kv_shape *shapes;     /* one a state */
     struct kv_pool *pool;        /* NULL without states */
+    size_t n_tails;
+    struct tail_port *tails;
+    size_t tail_width;   /* floats of a worker's tail_scratch */
+    float *tail_scratch; /* NULL without tails */
+    int *before; /* of each row: the one of its sequence's last position, or -1 */
     const struct kernels *kernels;
     size_t floats;   /* of a row's memory */
     size_t rows_max; /* of a run */
@@ -203,6 +218,23 @@ CHECKED int row_place(struct row_program *p, struct err *e);
 
 CHECKED int row_run(struct row_program *p, const struct backend_rows *in,
                     struct backend_row_out *out, size_t n_out, struct err *e);
+
+/* Value `value` of row r. */
+static inline float *row_of(const struct row_program *p, int value, size_t r)
+{
+    const struct row_value *v = &p->v[value];
+    const struct row_at *b = &p->base[v->root];
+    return b->p + r * b->ld + v->at;
+}
+
+/* --- row_tail.c --- */
+
+/* Before the ops of a run: p->before, and room in the rows' tails. Errors:
+ * MIL_INPUT, NOMEM. */
+CHECKED int row_tails_begin(struct row_program *p,
+                            const struct backend_rows *in, struct err *e);
+void row_run_tail(const struct row_program *p, const struct backend_rows *in,
+                  const struct row_op *op);
 
 /* --- row_tensor.c --- */
 

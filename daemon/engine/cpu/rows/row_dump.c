@@ -62,6 +62,10 @@ static void put_detail(const struct row_program *p, const struct row_op *op,
                    p->m->state[op->attend.k_state].name,
                    p->m->state[op->attend.v_state].name);
         break;
+    case ROW_TAIL:
+        buf_printf(out, " [and %u before it]",
+                   p->tails[op->tail.port].len);
+        break;
     case ROW_UNARY:
     case ROW_GLU:
     case ROW_BINARY:
@@ -85,7 +89,8 @@ void row_dump(const struct row_program *p, struct buf *out)
         [ROW_STEP] = "step",     [ROW_VIEW] = "view",
         [ROW_LINEAR] = "linear", [ROW_NORM] = "norm",
         [ROW_ROPE] = "rope",     [ROW_STORE] = "store",
-        [ROW_ATTEND] = "attend", [ROW_UNARY] = "unary",
+        [ROW_ATTEND] = "attend", [ROW_TAIL] = "tail",
+        [ROW_UNARY] = "unary",
         [ROW_BINARY] = "binary", [ROW_GLU] = "glu",
         [ROW_DEAD] = "dead"};
     buf_printf(out, "rows of %zu floats, kernels %s\n", p->floats,

@@ -312,10 +312,11 @@ static const char *set_ports(struct row_program *p)
         }
         port->use = v->class == ROW_MASK    ? BACKEND_ROW_MASK
                     : v->class == ROW_WRITE ? BACKEND_ROW_WRITE
+                    : v->class == ROW_PAST  ? BACKEND_ROW_PAST
                                             : BACKEND_ROW_DATA;
         port->width = v->class == ROW_VALUE ? (uint32_t)v->n : 0;
         p->t_axis_in[k] = row_t_axis(m, m->in_slot[k]);
-        if (m->has_t && p->t_axis_in[k] < 0) {
+        if (m->has_t && p->t_axis_in[k] < 0 && v->class != ROW_PAST) {
             return "an input does not depend on T";
         }
     }
@@ -339,6 +340,8 @@ static int recognise(struct row_program *p, const char **why, struct err *e)
     if (*why != NULL) {
         return 0;
     }
+    row_count(p);
+    RETERR(row_tails(p, e));
     row_count(p);
     RETERR(row_pass_dead(p, e));
     row_count(p);
@@ -429,6 +432,17 @@ static int open_memory(struct row_program *p, struct err *e)
     p->tables = calloc(p->rows_max, sizeof(const struct kv_table *));
     if (p->memory == NULL || p->tables == NULL) {
         return err_set(e, ERR_NOMEM, "values of %zu rows", p->rows_max);
+    }
+    for (size_t i = 0; i < p->n_tails; i++) { /* a row's own, and another */
+        p->tail_width = num_max(p->tail_width, 2 * (size_t)p->tails[i].width);
+    }
+    if (p->n_tails > 0) {
+        p->before = calloc(p->rows_max, sizeof(*p->before));
+        p->tail_scratch =
+            malloc(p->tail_width * p->m->threads * sizeof(*p->tail_scratch));
+        if (p->before == NULL || p->tail_scratch == NULL) {
+            return err_set(e, ERR_NOMEM, "tails of %zu rows", p->rows_max);
+        }
     }
     return 0;
 }
@@ -534,6 +548,8 @@ void row_free(struct row_program *p)
     }
     linear_in_free(p->lin);
     free(p->tables);
+    free(p->before);
+    free(p->tail_scratch);
     kv_pool_free(p->pool);
     free(p->memory);
     free(p->scratch);

@@ -61,6 +61,12 @@ bool row_repeats(const struct val *small, const struct val *big);
 bool row_slice(const struct row_program *p, const struct node *n, int *axis,
                int64_t *begin);
 
+/* --- row_tail.c --- */
+
+/* Convolutions along T become TAIL; p->tails are their inputs. Those that are
+ * not understood stay as they are. Errors: NOMEM. */
+CHECKED int row_tails(struct row_program *p, struct err *e);
+
 /* --- row_state.c --- */
 
 /* The masked write and attention become STORE and ATTEND. *why is set, and the

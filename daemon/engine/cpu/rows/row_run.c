@@ -21,13 +21,6 @@ struct run_rows {
     const struct row_op *op; /* at hand */
 };
 
-static float *row_of(const struct row_program *p, int value, size_t r)
-{
-    const struct row_value *v = &p->v[value];
-    const struct row_at *b = &p->base[v->root];
-    return b->p + r * b->ld + v->at;
-}
-
 static void each_row(struct run_rows *x, size_t work, crew_fn *fn)
 {
     size_t n = x->in->n;
@@ -255,6 +248,9 @@ static int run_op(struct run_rows *x, struct err *e)
     case ROW_ATTEND:
         run_attend(x);
         return 0;
+    case ROW_TAIL:
+        row_run_tail(x->p, x->in, op);
+        return 0;
     case ROW_VIEW:
     case ROW_DEAD:
         return 0;
@@ -365,6 +361,7 @@ int row_run(struct row_program *p, const struct backend_rows *in,
     must(in->n > 0 && in->n <= p->rows_max);
     struct run_rows x = {.p = p, .in = in};
     RETERR(reserve(p, in, e));
+    RETERR(row_tails_begin(p, in, e));
     set_bases(p, in, out, n_out);
     for (int i = 0; i < p->n_ops; i++) {
         x.op = &p->ops[i];

@@ -233,8 +233,8 @@ int row_predict(struct row_program *p, struct backend_state *s,
         int axis = p->t_axis_in[k];
         t.rows.n = axis >= 0 ? (size_t)m->in_now[k]->dims[axis] : t.rows.n;
     }
-    if (t.rows.n < 1 || t.rows.n > p->rows_max) {
-        return 1;
+    if (t.rows.n < 1 || t.rows.n > p->rows_max || p->n_tails > 0) {
+        return 1; /* a tail that is given is not the state's */
     }
     if (!take_room(p, &t)) {
         rc = err_set(e, ERR_NOMEM, "inputs");
