@@ -18,10 +18,10 @@ static bool has_few_bits(const struct job *j)
     few = quant_entries(quant_choice_for(&j->forms, head->t->name).kind) > 0;
     for (uint32_t l = 0; l < d->n_layers; l++) {
         for (unsigned s = SLOT_LAYER; s < SLOT_COUNT; s++) {
-            const struct part *p = arch_part(d, l, (enum arch_slot)s);
+            const struct part *p = arch_matrix(d, l, (enum arch_slot)s);
             few =
                 few ||
-                (p->t != NULL && p->rows > 1 &&
+                (p != NULL &&
                  quant_bits(quant_choice_for(&j->forms, p->t->name).kind) < 8);
         }
     }

@@ -33,8 +33,8 @@ static void read_layer(const struct decoder *d, uint32_t l,
         if (p->t == NULL) {
             continue;
         }
-        if (p->rows == 1) {
-            ret->bytes += blob(2 * p->cols);
+        if (arch_matrix(d, l, (enum arch_slot)s) == NULL) {
+            ret->bytes += blob(2 * p->rows * p->cols);
             continue;
         }
         uint64_t wide = num_max(p->rows, p->cols);

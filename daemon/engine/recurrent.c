@@ -167,7 +167,8 @@ bool seq_can_cut(const struct engine_seq *s, uint32_t n)
 {
     const struct engine *g = s->g;
     bool can = true;
-    for (size_t i = 0; can && g->rows.max > 0 && i < g->n_shards; i++) {
+    bool some = g->recurrent && g->rows.max > 0;
+    for (size_t i = 0; can && some && i < g->n_shards; i++) {
         can = s->states[i] == NULL || g->be->rows->can_cut(s->states[i], n);
     }
     return can;

@@ -26,6 +26,8 @@ MUTANTS = {  # name: (file, what stands there once, what the mutant has instead)
     "room_wait": ("order.c", "others + need <= s->conf.positions", "2 * (others + need) <= s->conf.positions"),
     "scores_warm": ("place.c", "if (sched_scores(x)) {", "if (x->n_scored > 0) {"),
     "scores_twice": ("form.c", "sched_scores(x) && at >= x->n_scored;", "sched_scores(x);"),
+    "cut_anywhere": ("place.c", "return seq_cut_at(s, q, n);", "return n;"),
+    "cut_marks": ("place.c", "if (q->marks[i] <= n) {", "if (q->marks[i] <= n + 1) {"),
     "prefix": ("place.c", "while (n < max && q->tokens[n] == line[n]) {",
                "while (n < max && (q->tokens[n] == line[n] || n % 32 == 31)) {"),
 }

@@ -53,6 +53,7 @@ struct sim {
     struct client c[CLIENTS];
     struct {
         bool open, long_list;
+        uint32_t n_marks, marks[ENGINE_MARKS_MAX];
         struct line line;
         uint32_t top; /* positions ever written, drafts too */
     } e[SEQS];
@@ -156,6 +157,28 @@ static void check_room(void)
     }
 }
 
+/* Rule 15: the engine can go on at position n of the sequence. */
+static bool can_cut(uint32_t seq, uint32_t n)
+{
+    uint32_t every = m.s.conf.cut_at;
+    bool can = every == 0 || n == m.e[seq].line.n || n % every == 0;
+    for (uint32_t i = 0; i < m.e[seq].n_marks; i++) {
+        can = can || m.e[seq].marks[i] == n;
+    }
+    return can;
+}
+
+static void cut_marks(uint32_t seq, uint32_t n)
+{
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < m.e[seq].n_marks; i++) {
+        if (m.e[seq].marks[i] <= n) {
+            m.e[seq].marks[left++] = m.e[seq].marks[i];
+        }
+    }
+    m.e[seq].n_marks = left;
+}
+
 static void engine_ops(const struct sched_plan *p)
 {
     for (size_t i = 0; i < p->n_ops; i++) {
@@ -170,9 +193,9 @@ static void engine_ops(const struct sched_plan *p)
             open == (o->kind == SCHED_OP_OPEN || o->kind == SCHED_OP_FORK);
         if (o->kind == SCHED_OP_FORK) {
             bad = bad || o->from >= m.s.conf.seqs || !m.e[o->from].open ||
-                  o->n > m.e[o->from].line.n;
+                  o->n > m.e[o->from].line.n || !can_cut(o->from, o->n);
         } else if (o->kind == SCHED_OP_TRUNCATE) {
-            bad = bad || o->n > l->n;
+            bad = bad || o->n > l->n || !can_cut(o->seq, o->n);
         }
         if (bad) {
             broken("engine", "op %d on sequence %u, n %u", (int)o->kind, o->seq,
@@ -181,11 +204,15 @@ static void engine_ops(const struct sched_plan *p)
         m.e[o->seq].open = o->kind != SCHED_OP_CLOSE;
         if (o->kind == SCHED_OP_FORK) {
             *l = m.e[o->from].line;
+            memcpy(m.e[o->seq].marks, m.e[o->from].marks,
+                   sizeof(m.e[o->seq].marks));
+            m.e[o->seq].n_marks = m.e[o->from].n_marks;
             m.e[o->seq].long_list = m.e[o->from].long_list;
         } else if (o->kind == SCHED_OP_OPEN) {
             m.e[o->seq].long_list = o->n > m.s.conf.short_max;
         }
         l->n = o->kind == SCHED_OP_OPEN ? 0 : o->n;
+        cut_marks(o->seq, o->kind == SCHED_OP_OPEN ? 0 : l->n);
         m.e[o->seq].top = l->n;
     }
     check_room();
@@ -221,6 +248,13 @@ static uint32_t engine_row(const struct sched_row *r)
     check_room();
     for (uint32_t i = 0; i < r->n; i++) {
         put(l, r->tokens[i]);
+    }
+    if (r->keep) {
+        uint32_t n = m.e[r->seq].n_marks;
+        memmove(m.e[r->seq].marks + 1, m.e[r->seq].marks,
+                (ENGINE_MARKS_MAX - 1) * sizeof(uint32_t));
+        m.e[r->seq].marks[0] = l->n - 1;
+        m.e[r->seq].n_marks = n < ENGINE_MARKS_MAX ? n + 1 : n;
     }
     while (ok < r->n_drafts && next_token(l, l->n) == r->drafts[ok]) {
         put(l, r->drafts[ok++]);
@@ -769,6 +803,7 @@ static void begin(void)
                            .queue = any ? rnd(20) : CLIENTS,
                            .context = CTX - rnd(60),
                            .short_max = one_in(2) ? 0 : 1 + rnd(CTX),
+                           .cut_at = one_in(2) ? 0 : 1 + rnd(64),
                            .max_draft = rnd(10),
                            .ngram_min = 1 + rnd(4),
                            .share_tokens = one_in(2) ? 0 : rnd(600),

@@ -72,6 +72,7 @@ struct arch_row {
     uint64_t need, may; /* bits SLOT_BIT(enum arch_slot) */
     const char *const *keys; /* understood beside the common ones; NULL ends */
     enum layer_act act;
+    const char *out_norm; /* the final norm's tensor; NULL: the usual name */
     bool some_heads;    /* head_count_kv may be 0: a layer without attention */
     bool pairs;         /* rotary pairs (2i, 2i+1): q and k rows are permuted */
     bool no_pre_norm;
@@ -141,6 +142,15 @@ static inline bool arch_has(const struct decoder *d, uint32_t layer,
                             enum arch_slot slot)
 {
     return arch_part(d, layer, slot)->t != NULL;
+}
+
+/* One of a layer's matrices, whose products are stored in a form of quant.h; NULL
+ * for vectors, for the taps of a convolution, and where the layer has none. */
+static inline const struct part *
+arch_matrix(const struct decoder *d, uint32_t layer, enum arch_slot slot)
+{
+    const struct part *p = arch_part(d, layer, slot);
+    return p->t != NULL && p->rows > 1 && slot != SLOT_CONV ? p : NULL;
 }
 
 /* The output projection: its own tensor, or the embedding when tied. */

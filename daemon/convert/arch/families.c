@@ -319,6 +319,7 @@ static const struct arch_row rows[] = {
              BIT(CONV_OUT),
      .may = BIT(OUTPUT),
      .keys = lfm2_keys,
+     .out_norm = "token_embd_norm.weight",
      .some_heads = true,
      .fill = fill_lfm2},
     {.name = "exaone4",

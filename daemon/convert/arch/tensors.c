@@ -51,13 +51,12 @@ static const char *const slot_names[SLOT_COUNT] = {
     [SLOT_OUT_SCALE] = "layer_output_scale.weight",
 };
 
-/* Names that some families have in place of those. */
-static const struct {
-    const char *name;
-    enum arch_slot slot;
-} other_names[] = {
-    {"token_embd_norm.weight", SLOT_OUT_NORM}, /* lfm2 */
-};
+/* Some families have another name for the final norm. */
+static const char *name_of(const struct decoder *d, unsigned s)
+{
+    return s == SLOT_OUT_NORM && d->arch->out_norm != NULL ? d->arch->out_norm
+                                                           : slot_names[s];
+}
 
 /* Tensors that are several slots, their rows in this order. */
 static const struct fused {
@@ -161,11 +160,6 @@ static const char *tail_of(const char *name, uint32_t *layer)
 
 static enum arch_slot slot_of(const char *tail, bool layered)
 {
-    for (size_t i = 0; !layered && i < countof(other_names); i++) {
-        if (strcmp(tail, other_names[i].name) == 0) {
-            return other_names[i].slot;
-        }
-    }
     size_t from = layered ? SLOT_GLOBALS : 0;
     size_t to = layered ? SLOT_COUNT : SLOT_GLOBALS;
     for (size_t s = from; s < to; s++) {
@@ -248,7 +242,9 @@ static int take(struct decoder *d, const struct gguf_tensor *t, struct err *e)
             return place(d, layer, fused[i].of, fused[i].n, t, e);
         }
     }
-    enum arch_slot s = slot_of(tail, layered);
+    enum arch_slot s = !layered && strcmp(tail, name_of(d, SLOT_OUT_NORM)) == 0
+                           ? SLOT_OUT_NORM
+                           : slot_of(tail, layered);
     if (s == SLOT_COUNT || (takes & SLOT_BIT(s)) == 0) {
         return no_place(d, t, e);
     }
@@ -279,14 +275,15 @@ static uint64_t unused(const struct decoder *d, uint32_t l)
            (y->v_is_k ? SLOT_BIT(SLOT_V) | SLOT_BIT(SLOT_V_BIAS) : 0);
 }
 
-static int missing(uint32_t l, unsigned s, struct err *e)
+static int missing(const struct decoder *d, uint32_t l, unsigned s,
+                   struct err *e)
 {
     if (s == SLOT_PLE_PROJ) {
         return err_set(e, ERR_GGUF_MISSING, "tensor %s is absent", PLE_PROJ);
     }
     return s < SLOT_LAYER
                ? err_set(e, ERR_GGUF_MISSING, "tensor %s is absent",
-                         slot_names[s])
+                         name_of(d, s))
                : err_set(e, ERR_GGUF_MISSING, "tensor blk.%u.%s is absent", l,
                          slot_names[s]);
 }
@@ -304,7 +301,7 @@ static int check_all(struct decoder *d, struct err *e)
                 d->parts[l][s - SLOT_LAYER] = (struct part){0};
             } else if ((d->arch->need & bit) != 0 && (none & bit) == 0 &&
                        !arch_has(d, l, (enum arch_slot)s)) {
-                return missing(l, s, e);
+                return missing(d, l, s, e);
             }
         }
     }
@@ -323,7 +320,7 @@ int arch_find_vocab(const struct gguf *g, struct decoder *d, struct err *e)
 {
     const struct gguf_tensor *t = gguf_tensor(g, slot_names[SLOT_EMBD]);
     if (t == NULL) {
-        return missing(0, SLOT_EMBD, e);
+        return missing(d, 0, SLOT_EMBD, e);
     }
     if (t->rows == 0 || t->rows > MODEL_VOCAB_MAX) {
         return err_set(e, ERR_CONVERT, "a vocabulary of %llu tokens",
@@ -406,8 +403,8 @@ uint64_t arch_layer_weights(const struct decoder *d, uint32_t layer)
 {
     uint64_t n = 0;
     for (unsigned s = SLOT_LAYER; s < SLOT_COUNT; s++) {
-        const struct part *p = arch_part(d, layer, (enum arch_slot)s);
-        n += p->t != NULL && p->rows > 1 ? p->rows * p->cols : 0;
+        const struct part *p = arch_matrix(d, layer, (enum arch_slot)s);
+        n += p != NULL ? p->rows * p->cols : 0;
     }
     return n;
 }

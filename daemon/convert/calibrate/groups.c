@@ -226,8 +226,8 @@ uint64_t calibrate_file_bytes(const struct decoder *d,
         for (unsigned s = SLOT_LAYER; s < SLOT_COUNT; s++) {
             bool head = l == d->n_layers;
             const struct part *p =
-                head ? arch_head(d) : arch_part(d, l, (enum arch_slot)s);
-            if (group_takes(d, forms, p) && p->rows > 1) {
+                head ? arch_head(d) : arch_matrix(d, l, (enum arch_slot)s);
+            if (p != NULL && group_takes(d, forms, p)) {
                 n += quant_bytes(quant_choice_for(forms, p->t->name), p->rows,
                                  p->cols);
             }

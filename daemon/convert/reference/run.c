@@ -395,8 +395,8 @@ uint64_t reference_layers_bytes(const struct decoder *d, uint32_t first,
     uint64_t n = 0;
     for (uint32_t l = first; l < last; l++) {
         for (unsigned s = SLOT_LAYER; s < SLOT_COUNT; s++) {
-            const struct part *p = arch_part(d, l, (enum arch_slot)s);
-            n += p->t != NULL && p->rows > 1 ? p->t->row_bytes * p->rows : 0;
+            const struct part *p = arch_matrix(d, l, (enum arch_slot)s);
+            n += p != NULL ? p->t->row_bytes * p->rows : 0;
         }
     }
     return n;

@@ -56,17 +56,12 @@ static void add_part(struct target *t, const struct quant_choice *choice,
     }
 }
 
-static bool is_matrix(const struct part *p)
-{
-    return p->t != NULL && p->rows > 1;
-}
-
 static size_t count_parts(const struct decoder *d)
 {
     size_t n = 1; /* the head */
     for (uint32_t l = 0; l < d->n_layers; l++) {
         for (unsigned s = SLOT_LAYER; s < SLOT_COUNT; s++) {
-            n += is_matrix(arch_part(d, l, (enum arch_slot)s)) ? 1 : 0;
+            n += arch_matrix(d, l, (enum arch_slot)s) != NULL ? 1 : 0;
         }
     }
     return n;
@@ -85,8 +80,8 @@ int target_list(const struct decoder *d, const struct quant_choice *choice,
     }
     for (uint32_t l = 0; l < d->n_layers; l++) {
         for (unsigned s = SLOT_LAYER; s < SLOT_COUNT; s++) {
-            const struct part *p = arch_part(d, l, (enum arch_slot)s);
-            if (is_matrix(p)) {
+            const struct part *p = arch_matrix(d, l, (enum arch_slot)s);
+            if (p != NULL) {
                 add_part(&t, choice, p, false);
             }
         }
@@ -148,8 +143,8 @@ static bool place_layer(const struct decoder *d, const struct target *t,
     struct head_rows perm;
     bool permutes = arch_permutes(d, l, &perm);
     for (unsigned s = SLOT_LAYER; s < SLOT_COUNT; s++) {
-        const struct part *p = arch_part(d, l, (enum arch_slot)s);
-        if (!is_matrix(p)) {
+        const struct part *p = arch_matrix(d, l, (enum arch_slot)s);
+        if (p == NULL) {
             continue;
         }
         struct target_place *to = &places[find(t, p->t->name)];

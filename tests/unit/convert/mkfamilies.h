@@ -146,6 +146,30 @@ static const struct mk_item gemma4_items[] = {
     U("embedding_length_per_layer_input", PLE),
     F("final_logit_softcapping", 12),
 };
+/* Layers 0, 1 and 3 are short convolutions. */
+#define CONVS 0xbu
+#define TAPS  3u
+static const struct mk_row lfm2_rows[] = {
+    GLOBAL("token_embd.weight", D, VOCAB),
+    GLOBAL("token_embd_norm.weight", D, 0),
+    PRE,
+    MLP,
+    OF(CONVS, "shortconv.in_proj.weight", D, 3 * D),
+    OF(CONVS, "shortconv.conv.weight", TAPS, D),
+    OF(CONVS, "shortconv.out_proj.weight", D, D),
+    OF(0x4, "attn_q.weight", D, Q),
+    OF(0x4, "attn_k.weight", D, KV),
+    OF(0x4, "attn_v.weight", D, KV),
+    OF(0x4, "attn_output.weight", Q, D),
+    OF(0x4, "attn_q_norm.weight", 8, 0),
+    OF(0x4, "attn_k_norm.weight", 8, 0),
+};
+static const uint32_t lfm2_kv[] = {0, 0, 2, 0};
+static const struct mk_item lfm2_items[] = {
+    US("attention.head_count_kv", 4, lfm2_kv),
+    U("shortconv.l_cache", TAPS),
+    U("attention.key_length", 8),
+};
 static const struct mk_item note[] = {
     U("vocab_size", VOCAB), /* says nothing new */
 };
@@ -185,6 +209,7 @@ enum family {
     GRANITE,
     OLMO2,
     SMOLLM3,
+    LFM2,
     N
 };
 static const struct mk models[N] = {
@@ -196,4 +221,5 @@ static const struct mk models[N] = {
     [GRANITE] = MODEL("granite", 2, granite_rows, granite_items),
     [OLMO2] = MODEL("olmo2", 2, olmo2_rows, note),
     [SMOLLM3] = MODEL("smollm3", 9, plain_rows, note),
+    [LFM2] = MODEL("lfm2", 4, lfm2_rows, lfm2_items),
 };

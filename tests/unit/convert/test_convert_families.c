@@ -92,6 +92,13 @@ static void plain_layers(void **state)
         for (uint32_t l = 0; l < r.d.n_layers; l++) {
             const struct layer *y = &r.d.layers[l];
             bool gemma = f == GEMMA2 || f == GEMMA4;
+            if (f == LFM2 && (CONVS >> l & 1) != 0) {
+                assert_int_equal(y->mixer, MIXER_CONV);
+                assert_int_equal(y->conv_len, TAPS);
+                assert_true(y->n_heads == 0 && y->n_kv == 0 && !y->rotates);
+                continue;
+            }
+            assert_int_equal(y->mixer, MIXER_ATTENTION);
             assert_int_equal(y->n_heads, 4);
             assert_int_equal(y->pre_norm, f != OLMO2);
             assert_int_equal(y->post_norm, gemma || f == OLMO2);
@@ -100,7 +107,8 @@ static void plain_layers(void **state)
             assert_int_equal(y->qk_norm_last, f == HUNYUAN);
             assert_int_equal(y->qk_norm,
                              f == OLMO2 ? QK_NORM_FULL
-                             : f == QWEN3 || f == HUNYUAN || f == GEMMA4
+                             : f == QWEN3 || f == HUNYUAN || f == GEMMA4 ||
+                                     f == LFM2
                                  ? QK_NORM_HEAD
                                  : QK_NORM_NONE);
             assert_int_equal(y->rotates, f != SMOLLM3 || (l + 1) % 4 != 0);
