@@ -52,7 +52,7 @@ MODELS = {
     "demo": (TOP / "conf/demo/aned-demo.gguf", 1024, 420, 24),
     "stories": (SHARED / "data/models/derived/stories260K.F32.gguf", 128, 150, 24),
     "gemma2": (SHARED / "data/families/gemma2/a/model.gguf", 512, 300, 24),
-    "lfm2": (SHARED / "data/families/lfm2/a/model.gguf", 512, 300, 24),
+    "lfm2": (SHARED / "data/families/lfm2/a/model.gguf", 512, 300, 96),
     "longrope": (SHARED / "data/families/phi3/a/model.gguf", 512, 300, 24),
     "gemma": (TOP / ".build/models/gemma-3-270m-q4_k_m.gguf", 1024, 2300, 24),
 }
