@@ -38,6 +38,8 @@
 #define MODEL_LAYERS_MAX      512u
 #define MODEL_CONV_MAX        64u /* taps of a short convolution: a state block */
 #define MODEL_DIM_MAX         65536u /* the ANE's axis cap */
+#define MODEL_EXPERTS_MAX     1024u   /* of a layer: fp16 counts them exactly */
+#define MODEL_EXPERT_GROUPS   32u     /* constants that hold a layer's experts */
 #define MODEL_VOCAB_MAX       (1u << 20)
 #define MODEL_CONTEXT_MAX     (1u << 20) /* tokens */
 #define MODEL_CONTEXT_DEFAULT 4096u      /* of a conversion that names none */

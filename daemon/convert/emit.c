@@ -67,6 +67,12 @@ static int put_vectors(const struct emit *m, struct mil_writer *w, uint32_t l,
         {SLOT_DOWN_BIAS, WEIGHTS_BIAS,    1,                               false, false},
         {SLOT_POST_FFN,  WEIGHTS_CHANNEL, post,                            true,  false},
         {SLOT_PLE_NORM,  WEIGHTS_CHANNEL, gain * m->alpha,                 true,  false},
+        {SLOT_ROUTER_SCALE, WEIGHTS_CHANNEL, gain / sqrtf((float)m->d->d_model), false, false},
+        {SLOT_ROUTER_BIAS, WEIGHTS_CHANNEL, 1, false, false},
+        {SLOT_EXPERT_SCALE, WEIGHTS_CHANNEL, 1, false, false},
+        {SLOT_EXPERT_NORM, WEIGHTS_CHANNEL, gain, true, false},
+        {SLOT_POST_DENSE, WEIGHTS_CHANNEL, gain, true, false},
+        {SLOT_POST_EXPERTS, WEIGHTS_CHANNEL, gain, true, false},
     };
     for (size_t i = 0; i < countof(forms); i++) {
         RETERR(put_vector(m, w, l, &forms[i], r, e));
@@ -88,9 +94,10 @@ static int put_layer(const struct emit *m, struct mil_writer *w, uint32_t l,
                      struct layer_weights *r, struct err *e)
 {
     static const enum arch_slot matrices[] = {
-        SLOT_Q,        SLOT_K,        SLOT_V,       SLOT_O,
-        SLOT_CONV_IN,  SLOT_CONV_OUT, SLOT_GATE,    SLOT_UP,
-        SLOT_DOWN,     SLOT_PLE_PROJ, SLOT_PLE_GATE, SLOT_PLE_OUT};
+        SLOT_Q,        SLOT_K,        SLOT_V,        SLOT_O,
+        SLOT_CONV_IN,  SLOT_CONV_OUT, SLOT_GATE,     SLOT_UP,
+        SLOT_DOWN,     SLOT_PLE_PROJ, SLOT_PLE_GATE, SLOT_PLE_OUT,
+        SLOT_ROUTER};
     struct head_rows perm;
     bool permutes = arch_permutes(m->d, l, &perm);
     RETERR(put_vectors(m, w, l, r, e));
@@ -103,7 +110,7 @@ static int put_layer(const struct emit *m, struct mil_writer *w, uint32_t l,
                                   rope ? &perm : NULL, &r->matrix[s], e));
         }
     }
-    return 0;
+    return experts_put(m, w, l, r, e);
 }
 
 /* --- packages --- */

@@ -37,11 +37,15 @@ static void read_layer(const struct decoder *d, uint32_t l,
             ret->bytes += blob(2 * p->rows * p->cols);
             continue;
         }
-        uint64_t wide = num_max(p->rows, p->cols);
         struct quant_spec spec = quant_choice_for(f->forms, p->t->name);
+        uint64_t most = arch_rows_most(d, l, (enum arch_slot)s);
+        uint64_t wide = num_max(num_min(p->rows, most), p->cols);
         ret->elements += p->rows * p->cols;
-        ret->bytes += plan_matrix_bytes(spec, p->rows, p->cols);
         ret->channels = (uint32_t)num_max(ret->channels, wide);
+        for (uint64_t at = 0; at < p->rows; at += most) {
+            uint64_t rows = num_min(p->rows - at, most);
+            ret->bytes += plan_matrix_bytes(spec, rows, p->cols);
+        }
     }
     if (d->d_ple > 0) { /* a norm that stands in each layer's program */
         ret->bytes += blob(2 * (uint64_t)d->d_ple);

@@ -5,8 +5,18 @@
 
 #include "convert/emit.h"
 
+/* Matrices of experts; the experts of a group (layer_expert_group) are one
+ * constant. */
+enum expert_matrix { EXPERT_GATE, EXPERT_UP, EXPERT_DOWN };
+#define EXPERT_MATRICES 3u
+/* The constant's name after "layers_N_". */
+#define EXPERT_NAME_MAX 48u
+void expert_constant_name(enum expert_matrix which, uint32_t group,
+                          char out[EXPERT_NAME_MAX]);
+
 /* One layer's constants by slot; empty where the model has none. */
 struct layer_weights {
+    struct weight experts[EXPERT_MATRICES][MODEL_EXPERT_GROUPS];
     struct weight matrix[SLOT_COUNT];
     const struct mil_const *vector[SLOT_COUNT];
 };
@@ -22,6 +32,10 @@ layer_vector(const struct layer_weights *w, enum arch_slot slot)
 {
     return w->vector[slot];
 }
+
+/* Write the experts of layer l, if it has any. Errors: of weights_matrix. */
+CHECKED int experts_put(const struct emit *m, struct mil_writer *w, uint32_t l,
+                        struct layer_weights *r, struct err *e);
 
 /* The ports by which keys or values of layer l go from the program whose first
  * layer is `first` (an output) to later ones (an input). */

@@ -82,7 +82,18 @@ struct mil_value *draw_attention(struct ctx *c, struct mil_value *h);
 /* The same of a short convolution; [1, d_model, T, 1]. */
 struct mil_value *draw_conv(struct ctx *c, struct mil_value *h);
 
+/* --- program_experts.c --- */
+
+/* What the experts of this layer give; with a branch of them, together with
+ * what the dense feed-forward gave. x: the stream; h: what the block reads. */
+struct mil_value *draw_experts(struct ctx *c, struct mil_value *x,
+                               struct mil_value *h, struct mil_value *dense);
+
 /* --- program_layer.c --- */
+
+/* The layer's activation of g. */
+struct mil_value *draw_activation(struct ctx *c, const char *what,
+                                  struct mil_value *g);
 
 /* x after the layer; last: it is the program's, and so has the output's name.
  */

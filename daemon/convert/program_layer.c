@@ -25,7 +25,7 @@ static struct mil_value *residual(struct ctx *c, const char *what, bool last,
     return draw_last(c, last, "add", what, x, y);
 }
 
-static struct mil_value *activate(struct ctx *c, const char *what,
+struct mil_value *draw_activation(struct ctx *c, const char *what,
                                   struct mil_value *g)
 {
     return c->l->act == ACT_SILU
@@ -41,7 +41,7 @@ static struct mil_value *feed_forward(struct ctx *c, struct mil_value *h)
         g = draw_project(c, "gate", h, SLOT_GATE, SLOT_GATE_BIAS);
     }
     struct mil_value *u = draw_project(c, "up", h, SLOT_UP, SLOT_UP_BIAS);
-    struct mil_value *a = activate(c, "act", g != NULL ? g : u);
+    struct mil_value *a = draw_activation(c, "act", g != NULL ? g : u);
     a = g != NULL ? draw_binary(c, "mul", "act_up", a, u) : a;
     return draw_project(c, "down", a, SLOT_DOWN, SLOT_DOWN_BIAS);
 }
@@ -64,7 +64,7 @@ static struct mil_value *per_layer(struct ctx *c, bool last,
     struct mil_value *g =
         draw_project(c, "ple_gate", x, SLOT_PLE_GATE, SLOT_COUNT);
     g = draw_times(c, "ple_unscaled", g, 1.0f / m->alpha);
-    g = activate(c, "ple_act", g);
+    g = draw_activation(c, "ple_act", g);
     g = draw_binary(c, "mul", "ple_act_in", g, e);
     g = draw_project(c, "ple_out", g, SLOT_PLE_OUT, SLOT_COUNT);
     g = draw_norm(c, "ple_norm", g, 1, m->d->d_model, 1,
@@ -88,8 +88,12 @@ struct mil_value *draw_layer(struct ctx *c, bool last, struct mil_value *x)
     x = residual(c, "residual_mid", false, x, a, SLOT_POST_ATTN,
                  "post_attn_norm");
     h = enter(c, "ffn_norm", x, SLOT_FFN_NORM);
-    x = residual(c, "residual", last && !ple && !scaled, x, feed_forward(c, h),
-                 SLOT_POST_FFN, "post_ffn_norm");
+    struct mil_value *y = c->l->d_ff > 0 ? feed_forward(c, h) : NULL;
+    if (c->l->n_experts > 0) {
+        y = draw_experts(c, x, h, y);
+    }
+    x = residual(c, "residual", last && !ple && !scaled, x, y, SLOT_POST_FFN,
+                 "post_ffn_norm");
     if (ple) {
         x = per_layer(c, last && !scaled, x);
     }

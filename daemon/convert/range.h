@@ -38,6 +38,17 @@ enum range_kind {
     RANGE_UP,
     RANGE_ACT_UP,
     RANGE_FFN_OUT,
+    RANGE_POST_DENSE,
+    RANGE_ROUTER_NORM, /* what a router reads, with a branch of experts */
+    RANGE_ROUTER,
+    RANGE_EXPERT_NORM,
+    RANGE_EXPERT_GATE, /* of the chosen experts */
+    RANGE_EXPERT_UP,
+    RANGE_EXPERT_ACT, /* times their gates */
+    RANGE_EXPERT_OUT,
+    RANGE_EXPERTS, /* their sum */
+    RANGE_POST_EXPERTS,
+    RANGE_BRANCHES, /* the sum of both branches */
     RANGE_POST_FFN,
     RANGE_RESIDUAL,
     RANGE_PLE_PROJ, /* per-layer embeddings: the embedding's part */

@@ -10,7 +10,9 @@
 #include "mil/mil.h"
 
 #define BLOB_UNIT  64u /* weight.bin: a record, and its data's alignment */
-#define CONSTS_MAX ((size_t)3 * SLOT_COUNT) /* of a layer */
+/* of a layer */
+#define CONSTS_MAX \
+    ((size_t)3 * SLOT_COUNT + (size_t)2 * EXPERT_MATRICES * MODEL_EXPERT_GROUPS)
 
 struct slice {
     struct weight matrix;
@@ -45,6 +47,13 @@ static const struct {
     {SLOT_PLE_PROJ,    true,  "ple_proj_weight",       NULL           },
     {SLOT_PLE_GATE,    true,  "ple_gate_weight",       NULL           },
     {SLOT_PLE_OUT,     true,  "ple_out_weight",        NULL           },
+    {SLOT_ROUTER,      true,  "router_weight",         NULL           },
+    {SLOT_ROUTER_SCALE, false, "router_norm_weight",   NULL           },
+    {SLOT_ROUTER_BIAS, false, "router_bias",           NULL           },
+    {SLOT_EXPERT_SCALE, false, "expert_scale",         NULL           },
+    {SLOT_EXPERT_NORM, false, "expert_norm_weight",    NULL           },
+    {SLOT_POST_DENSE,  false, "post_dense_norm_weight", NULL          },
+    {SLOT_POST_EXPERTS, false, "post_experts_norm_weight", NULL       },
     {SLOT_ATTN_NORM,   false, "attn_norm_weight",      NULL           },
     {SLOT_Q_BIAS,      false, "q_bias",                NULL           },
     {SLOT_K_BIAS,      false, "k_bias",                NULL           },
@@ -61,6 +70,12 @@ static const struct {
     {SLOT_PLE_NORM_IN, false, "ple_proj_norm_weight",  NULL           },
     {SLOT_PLE_NORM,    false, "ple_norm_weight",       NULL           },
 };
+
+/* One after the other, all matrices of all groups. */
+static const struct weight *experts_at(const struct layer_weights *w, size_t i)
+{
+    return &w->experts[i / MODEL_EXPERT_GROUPS][i % MODEL_EXPERT_GROUPS];
+}
 
 /* --- reading --- */
 
@@ -94,6 +109,21 @@ static const char *split_name(const char *name, uint32_t *layer)
     return name + end;
 }
 
+/* The experts' constant of that name; NULL: it is none. */
+static struct weight *experts_named(struct layer_weights *to, const char *name)
+{
+    char text[EXPERT_NAME_MAX];
+    for (unsigned k = 0; k < EXPERT_MATRICES; k++) {
+        for (uint32_t g = 0; g < MODEL_EXPERT_GROUPS; g++) {
+            expert_constant_name((enum expert_matrix)k, g, text);
+            if (strcmp(text, name) == 0) {
+                return &to->experts[k][g];
+            }
+        }
+    }
+    return NULL;
+}
+
 static bool keep_constant(struct layer_weights *to, const char *name,
                           const struct weight *w)
 {
@@ -112,7 +142,12 @@ static bool keep_constant(struct layer_weights *to, const char *name,
         }
         return true;
     }
-    return false;
+    struct weight *of = experts_named(to, name);
+    if (of == NULL || w->data->type.rank < 2) {
+        return false;
+    }
+    *of = *w;
+    return true;
 }
 
 static int unknown(const char *path, const struct mil_op *op, struct err *e)
@@ -121,6 +156,23 @@ static int unknown(const char *path, const struct mil_op *op, struct err *e)
                    "%s: the constant %s is none that aned writes, so its "
                    "package cannot be divided anew; convert the source again",
                    path, op->outputs[0]->name);
+}
+
+/* Are there the weights of the layer's last products? */
+static bool has_feed_forward(const struct stored *s, uint32_t l)
+{
+    const struct layer *y = &s->b->layers[l];
+    const struct layer_weights *w = &s->layers[l];
+    uint32_t each = y->n_experts > 0 ? layer_expert_group(y, s->b->d_model) : 1;
+    bool all = y->d_ff == 0 || w->matrix[SLOT_DOWN].data != NULL;
+    all = all && (y->n_experts == 0 || w->matrix[SLOT_ROUTER].data != NULL);
+    for (uint32_t g = 0; g * each < y->n_experts; g++) {
+        for (size_t k = 0; k < EXPERT_MATRICES; k++) {
+            all = all && g < MODEL_EXPERT_GROUPS &&
+                  w->experts[k][g].data != NULL;
+        }
+    }
+    return all;
 }
 
 static int read_layers(struct stored *s, const struct mil_program *p,
@@ -141,7 +193,7 @@ static int read_layers(struct stored *s, const struct mil_program *p,
         }
     }
     for (uint32_t l = from->first; l < from->last; l++) {
-        if (s->layers[l].matrix[SLOT_DOWN].data == NULL) {
+        if (!has_feed_forward(s, l)) {
             return err_set(e, ERR_BUNDLE, "%s: no weights of layer %u",
                            from->path, l);
         }
@@ -293,6 +345,14 @@ static void list_copies(struct copies *c, const struct layer_weights *from,
         add_copy(c, from->matrix[i].params, &to->matrix[i].params);
         add_copy(c, from->vector[i], &to->vector[i]);
     }
+    for (size_t i = 0; i < EXPERT_MATRICES * MODEL_EXPERT_GROUPS; i++) {
+        const struct weight *a = experts_at(from, i);
+        struct weight *b = &to->experts[i / MODEL_EXPERT_GROUPS]
+                                       [i % MODEL_EXPERT_GROUPS];
+        b->palette = a->palette;
+        add_copy(c, a->data, &b->data);
+        add_copy(c, a->params, &b->params);
+    }
 }
 
 static int by_place(const void *a, const void *b)
@@ -436,20 +496,29 @@ static uint64_t blob(const struct mil_const *c)
                : BLOB_UNIT + (c->bytes + BLOB_UNIT - 1) / BLOB_UNIT * BLOB_UNIT;
 }
 
+static void measure_matrix(const struct weight *w, struct plan_layer *ret)
+{
+    const struct mil_const *c = w->data;
+    if (c != NULL) {
+        uint64_t rows = (uint64_t)c->type.dims[0];
+        uint64_t cols = (uint64_t)c->type.dims[1];
+        ret->bytes += blob(c) + blob(w->params);
+        ret->elements += rows * cols;
+        ret->channels =
+            (uint32_t)num_max(ret->channels, num_max(rows, cols));
+    }
+}
+
 static void measure_layer(const struct stored *s, uint32_t l,
                           struct plan_layer *ret)
 {
     const struct layer_weights *w = &s->layers[l];
     for (size_t i = 0; i < SLOT_COUNT; i++) {
-        const struct mil_const *c = w->matrix[i].data;
-        ret->bytes += blob(c) + blob(w->matrix[i].params) + blob(w->vector[i]);
-        if (c != NULL) {
-            uint64_t wide =
-                num_max((uint64_t)c->type.dims[0], (uint64_t)c->type.dims[1]);
-            ret->elements +=
-                (uint64_t)c->type.dims[0] * (uint64_t)c->type.dims[1];
-            ret->channels = (uint32_t)num_max(ret->channels, wide);
-        }
+        measure_matrix(&w->matrix[i], ret);
+        ret->bytes += blob(w->vector[i]);
+    }
+    for (size_t i = 0; i < EXPERT_MATRICES * MODEL_EXPERT_GROUPS; i++) {
+        measure_matrix(experts_at(w, i), ret);
     }
 }
 
@@ -523,6 +592,10 @@ void stored_hash(const struct stored *s, char out[SHA256_HEX])
             hash_const(&h, w->matrix[i].data);
             hash_const(&h, w->matrix[i].params);
             hash_const(&h, w->vector[i]);
+        }
+        for (size_t i = 0; i < EXPERT_MATRICES * MODEL_EXPERT_GROUPS; i++) {
+            hash_const(&h, experts_at(w, i)->data);
+            hash_const(&h, experts_at(w, i)->params);
         }
     }
     hash_heads(&h, s);

@@ -40,7 +40,9 @@ struct block {
 
 struct stream {
     const struct gguf_tensor *t;
-    uint64_t first, rows;
+    struct part p;        /* that the rows are of, from row `row` of it on */
+    uint64_t row;
+    uint64_t first, rows; /* of t, where the part has no runs */
     const struct head_rows *perm;
     struct quant_spec spec;
     struct weights_inputs inputs;
@@ -103,7 +105,7 @@ static void run_block(struct stream *s, size_t i)
     uint64_t from = s->at + i * s->block_rows;
     uint64_t n = rows_of_block(s, i);
     size_t cols = s->t->cols;
-    b->rc = gguf_rows(s->t, s->first + from, n, b->in, &b->err);
+    b->rc = arch_rows_of(&s->p, s->row + from, n, b->in, &b->err);
     if (b->rc < 0) {
         return;
     }
@@ -189,12 +191,18 @@ static int stream_blocks(struct stream *s, unsigned threads, struct err *e)
 }
 
 static int stream_init(struct stream *s, const struct weights *x,
-                       const struct gguf_tensor *t, uint64_t first,
-                       uint64_t rows, const struct head_rows *perm,
-                       struct quant_spec spec, struct err *e)
+                       const struct part *p, uint64_t first, uint64_t rows,
+                       const struct head_rows *perm, struct quant_spec spec,
+                       struct err *e)
 {
-    must(first + rows <= t->rows);
-    *s = (struct stream){.t = t, .first = first, .rows = rows, .perm = perm};
+    const struct gguf_tensor *t = p->t;
+    must(first + rows <= p->rows && p->rows <= t->rows);
+    *s = (struct stream){.t = t,
+                         .p = *p,
+                         .row = first,
+                         .first = p->first + first,
+                         .rows = rows,
+                         .perm = perm};
     s->spec = quant_fit(spec, rows);
     if (x->inputs != NULL && spec.kind != QUANT_FP16) {
         x->inputs(x->ctx, t, &s->inputs);
@@ -326,7 +334,7 @@ int weights_encode(const struct weights *x, const struct part *p,
 {
     must(first + rows <= p->rows);
     struct stream s = {0};
-    int rc = stream_init(&s, x, p->t, p->first + first, rows, perm, spec, e);
+    int rc = stream_init(&s, x, p, first, rows, perm, spec, e);
     if (rc < 0) {
         return rc;
     }
@@ -555,7 +563,8 @@ int weights_file(const struct weights *x, const struct gguf_tensor *t,
     if (to.fd < 0) {
         return err_errno(e, errno, "embed.bin");
     }
-    int rc = stream_init(&s, x, t, 0, t->rows, NULL,
+    const struct part all = {.t = t, .rows = t->rows, .cols = t->cols};
+    int rc = stream_init(&s, x, &all, 0, t->rows, NULL,
                          (struct quant_spec){QUANT_FP16, 1}, e);
     if (rc == 0) {
         rc = stream_run(&s, x, sink_fd, &to, e);

@@ -20,6 +20,11 @@ static const char *const acts[] = {
 static const char *const qk_norms[] = {[QK_NORM_NONE] = "none",
                                        [QK_NORM_HEAD] = "head",
                                        [QK_NORM_FULL] = "full", NULL};
+static const char *const routers[] = {
+    [ROUTER_NONE] = "none",
+    [ROUTER_SOFTMAX_TOP] = "softmax_top",
+    [ROUTER_SIGMOID_BIAS] = "sigmoid_bias",
+    NULL};
 static const char *const kinds[] = {
     [LAYER_GLOBAL] = "global", [LAYER_LOCAL] = "local", NULL};
 
@@ -57,7 +62,12 @@ static const struct field {
     FIELD(F32, score_cap, 0, 1e6),
     NAMED(act, acts),
     FIELD(BOOL, gated, 0, 0),
-    FIELD(U32, d_ff, 1, MODEL_DIM_MAX),
+    FIELD(U32, d_ff, 0, MODEL_DIM_MAX),
+    {FIELD_NAME, "router", offsetof(struct layer, router), 0, 0, routers, true},
+    OPTION(U32, n_experts, 2, MODEL_EXPERTS_MAX),
+    OPTION(U32, n_top, 1, MODEL_EXPERTS_MAX),
+    OPTION(U32, d_expert, 1, MODEL_DIM_MAX),
+    OPTION(BOOL, expert_branch, 0, 0),
     FIELD(F32, residual_scale, 0, 1e6),
     FIELD(U32, d_ple, 0, MODEL_DIM_MAX),
     FIELD(F32, out_scale, -65504, 65504),
@@ -65,7 +75,8 @@ static const struct field {
 
 static_assert(sizeof(enum layer_mixer) == sizeof(uint32_t) &&
                   sizeof(enum layer_act) == sizeof(uint32_t) &&
-                  sizeof(enum layer_qk_norm) == sizeof(uint32_t),
+                  sizeof(enum layer_qk_norm) == sizeof(uint32_t) &&
+                  sizeof(enum layer_router) == sizeof(uint32_t),
               "enums are read as uint32_t");
 
 static uint32_t get_u32(const struct layer *l, const struct field *f)
@@ -212,6 +223,27 @@ void bundle_put_layers(struct json *j, const struct bundle *b)
 
 /* --- check --- */
 
+static int check_experts(const struct bundle *b, uint32_t i, struct err *e)
+{
+    const struct layer *l = &b->layers[i];
+    if (l->d_ff == 0 && l->n_experts == 0) {
+        return err_set(e, ERR_BUNDLE, "layer %u has no feed-forward", i);
+    }
+    if (l->n_experts > 0 &&
+        (l->n_top == 0 || l->n_top > l->n_experts || l->d_expert == 0 ||
+         l->router == ROUTER_NONE)) {
+        return err_set(e, ERR_BUNDLE, "layer %u: %u experts of %u, %u wide, router %s",
+                       i, l->n_top, l->n_experts, l->d_expert,
+                       routers[l->router]);
+    }
+    if (l->n_experts > 0 && l->expert_branch != (l->d_ff > 0)) {
+        return err_set(e, ERR_BUNDLE,
+                       "layer %u: expert_branch and d_ff %u do not go together",
+                       i, l->d_ff);
+    }
+    return 0;
+}
+
 /* A convolution has taps, and nothing of attention. */
 static int check_conv(const struct layer *l, uint32_t i, struct err *e)
 {
@@ -272,7 +304,7 @@ static int check_layer(const struct bundle *b, uint32_t i, struct err *e)
         return err_set(e, ERR_BUNDLE, "layer %u: d_ple is not the bundle's",
                        i);
     }
-    return 0;
+    return check_experts(b, i, e);
 }
 
 int bundle_check_layers(const struct bundle *b, struct err *e)

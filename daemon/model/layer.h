@@ -7,7 +7,11 @@
  *   h = pre_norm ? rms(x) * g : x
  *   q, k, v = W h (+ b); norms of q, k, v; rotation; scores; values; o
  *   x += residual_scale * (post_norm ? rms(o) * g : o)
- *   the same around the feed-forward
+ *   the same around the feed-forward, which may be a mixture of experts:
+ *     s = R h; the n_top experts with the largest score; y = sum g_e * expert_e(h)
+ *     expert_branch: beside a dense feed-forward, and
+ *       s = R (rms(x) * r / sqrt(d_model)); h of the experts = rms(x) * g2
+ *       y = rms(dense) * g3 + rms(sum) * g4
  *   (per-layer embeddings: x += rms(W (act(W x) * e)) * g)
  *   x *= out_scale
  */
@@ -15,6 +19,8 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "proto/limits.h"
 
 /* How positions reach one another. MIXER_CONV is the short convolution of
  * lfm2: [b; c; x] = W h, u = b * x, y = sum over j of w[j] * u at the position
@@ -30,6 +36,17 @@ enum layer_qk_norm {
     QK_NORM_HEAD, /* each head, one weight for all */
     QK_NORM_FULL, /* all heads together */
 };
+
+/* How a router's scores s choose experts, and what those are multiplied by. Of
+ * equal scores the expert with the lower index comes first. */
+enum layer_router {
+    ROUTER_NONE,
+    ROUTER_SOFTMAX_TOP,  /* by s; g = softmax of the chosen s, which is that of
+                            all, divided by the sum of the chosen */
+    ROUTER_SIGMOID_BIAS, /* by sigmoid(s) + bias; g = sigmoid(s) divided by the
+                            chosen ones' sum + ROUTER_SUM_MIN */
+};
+#define ROUTER_SUM_MIN 1e-6f
 
 /* Layers have one of at most two kinds of positions. */
 #define LAYER_KINDS  2u
@@ -53,7 +70,10 @@ struct layer {
     float score_cap;   /* cap * tanh(scores / cap); 0: none */
     enum layer_act act;
     bool gated; /* act(gate) * up, or act(up) */
-    uint32_t d_ff;
+    uint32_t d_ff; /* of the dense feed-forward; 0: there are experts alone */
+    enum layer_router router;
+    uint32_t n_experts, n_top, d_expert; /* 0: none */
+    bool expert_branch; /* experts beside the dense feed-forward, see above */
     float residual_scale; /* of what is added to the stream */
     uint32_t d_ple;       /* width of the per-layer embedding; 0: none */
     float out_scale;      /* of the stream after the layer */
@@ -64,6 +84,17 @@ struct layer {
 static inline uint32_t layer_tail_len(const struct layer *l)
 {
     return l->mixer == MIXER_CONV ? l->conv_len - 1 : 0;
+}
+
+/* Experts that a program computes together, of n: their rows are one constant,
+ * and no axis passes MODEL_DIM_MAX. The last group may be smaller. */
+static inline uint32_t layer_expert_group(const struct layer *l,
+                                          uint32_t d_model)
+{
+    uint32_t wide = d_model > l->d_expert ? d_model : l->d_expert;
+    uint32_t most = MODEL_DIM_MAX / wide > 0 ? MODEL_DIM_MAX / wide : 1;
+    uint32_t groups = (l->n_experts + most - 1) / most;
+    return (l->n_experts + groups - 1) / groups;
 }
 
 /* Whether a layer of [first, last) reads the keys and values of `owner`. */

@@ -44,6 +44,16 @@ enum arch_slot {
     SLOT_UP_BIAS,
     SLOT_DOWN_BIAS,
     SLOT_POST_FFN,
+    SLOT_ROUTER,       /* (n_experts, d_model) */
+    SLOT_ROUTER_SCALE, /* of what it reads, with expert_branch */
+    SLOT_ROUTER_BIAS,  /* of the scores, where experts are chosen */
+    SLOT_EXPERT_GATE,  /* experts one after the other: n_experts * d_expert */
+    SLOT_EXPERT_UP,
+    SLOT_EXPERT_DOWN,  /* n_experts * d_model rows */
+    SLOT_EXPERT_SCALE, /* a factor an expert */
+    SLOT_EXPERT_NORM,  /* what they read, with expert_branch */
+    SLOT_POST_DENSE,   /* norms of the two branches */
+    SLOT_POST_EXPERTS,
     SLOT_PLE_PROJ, /* a layer's rows of one tensor for all */
     SLOT_PLE_GATE,
     SLOT_PLE_OUT,
@@ -61,6 +71,8 @@ struct part {
     const struct gguf_tensor *t; /* borrowed from the source */
     uint64_t first;              /* row; of a vector: element */
     uint64_t rows, cols;         /* a vector has one row */
+    uint64_t run, step; /* rows come in runs of `run`, which begin `step` rows
+                           apart in the tensor; run 0: they follow one another */
 };
 
 struct reading;
@@ -70,6 +82,7 @@ struct reading;
 struct arch_row {
     const char *name;   /* general.architecture */
     uint64_t need, may; /* bits SLOT_BIT(enum arch_slot) */
+    bool experts; /* the keys of arch_expert_keys are understood */
     const char *const *keys; /* understood beside the common ones; NULL ends */
     enum layer_act act;
     const char *out_norm; /* the final norm's tensor; NULL: the usual name */
@@ -156,6 +169,19 @@ arch_matrix(const struct decoder *d, uint32_t layer, enum arch_slot slot)
 /* The output projection: its own tensor, or the embedding when tied. */
 const struct part *arch_head(const struct decoder *d);
 
+/* Rows of a matrix that one constant of a package may hold; the last constant
+ * of experts may have fewer. */
+uint64_t arch_rows_most(const struct decoder *d, uint32_t layer,
+                        enum arch_slot slot);
+
+/* Rows [first, first + n) of a matrix as floats: (n, cols). Errors: those of
+ * gguf_rows. */
+CHECKED int arch_rows_of(const struct part *p, uint64_t first, uint64_t n,
+                         float *out, struct err *e);
+/* The rows of expert `index` of an expert slot: without runs. */
+struct part arch_expert(const struct decoder *d, uint32_t layer,
+                        enum arch_slot slot, uint32_t index);
+
 /* The elements of a vector as floats. Errors: those of gguf_rows, NOMEM. */
 CHECKED int arch_vector(const struct part *p, float *out, struct err *e);
 
@@ -213,6 +239,22 @@ CHECKED int arch_bools(struct reading *r, const char *tail, bool *out,
  * divisors, when the tensors are found. Errors: as arch_read. */
 CHECKED int arch_read_rope(struct reading *r, struct err *e);
 CHECKED int arch_read_factors(struct decoder *d, struct err *e);
+
+/* experts.c: the numbers of experts, for a family's `fill`: n_experts, n_top and
+ * d_expert of layers [first, n_layers) from arch_expert_keys, and no experts
+ * where the model has none. branch: as struct layer's; else these layers have no
+ * dense feed-forward. Errors: as arch_read. */
+CHECKED int arch_read_experts(struct reading *r, uint32_t first,
+                              enum layer_router router, bool branch,
+                              struct err *e);
+/* The check of a layer's numbers, whoever filled them. Errors: UNSUPPORTED. */
+CHECKED int arch_check_experts(const struct decoder *d, uint32_t l,
+                               struct err *e);
+/* Bits of the slots that a layer's router and experts need, and of those that
+ * must not be there. */
+uint64_t arch_experts_need(const struct layer *y);
+uint64_t arch_experts_unused(const struct layer *y);
+extern const char *const arch_expert_keys[]; /* NULL ends */
 
 extern const struct arch_row *const arch_rows; /* families.c */
 extern const size_t arch_n_rows;

@@ -22,6 +22,12 @@
 #define POST_NORMS (BIT(POST_ATTN) | BIT(POST_FFN))
 #define QK_NORMS   (BIT(Q_NORM) | BIT(K_NORM))
 #define QKV_BIAS   (BIT(Q_BIAS) | BIT(K_BIAS) | BIT(V_BIAS))
+/* of layers that have them */
+#define EXPERTS \
+    (BIT(ROUTER) | BIT(EXPERT_GATE) | BIT(EXPERT_UP) | BIT(EXPERT_DOWN))
+#define EXPERT_BRANCH                                           \
+    (BIT(ROUTER_SCALE) | BIT(EXPERT_SCALE) | BIT(EXPERT_NORM) | \
+     BIT(POST_DENSE) | BIT(POST_EXPERTS))
 #define FFN_BIAS   (BIT(GATE_BIAS) | BIT(UP_BIAS) | BIT(DOWN_BIAS))
 
 /* --- gemma2 --- */
@@ -51,7 +57,7 @@ static int fill_gemma2(struct reading *r, struct err *e)
     return read_caps(r, e);
 }
 
-/* --- gemma4 (dense; E2B and E4B with per-layer embeddings) --- */
+/* --- gemma4 (dense; E2B and E4B with per-layer embeddings; 26B with experts) --- */
 
 static const char *const gemma4_keys[] = {
     "final_logit_softcapping",          "attention.shared_kv_layers",
@@ -134,6 +140,7 @@ static int fill_gemma4(struct reading *r, struct err *e)
     }
     RETERR(share_keys(d, shared, e));
     values_of_keys(r);
+    RETERR(arch_read_experts(r, 0, ROUTER_SOFTMAX_TOP, true, e));
     return arch_f32(r, "final_logit_softcapping", 0, 1e4f, &d->logit_cap, e);
 }
 
@@ -286,7 +293,9 @@ static const struct arch_row rows[] = {
      .need = NEED_BLOCK | PRE_NORMS | POST_NORMS | QK_NORMS | BIT(PLE_EMBD) |
              BIT(PLE_NORM_IN) | BIT(PLE_PROJ) | BIT(PLE_GATE) | BIT(PLE_OUT) |
              BIT(PLE_NORM),
-     .may = BIT(OUTPUT) | BIT(ROPE_FREQS) | BIT(OUT_SCALE),
+     .may = BIT(OUTPUT) | BIT(ROPE_FREQS) | BIT(OUT_SCALE) | EXPERTS |
+            EXPERT_BRANCH,
+     .experts = true,
      .keys = gemma4_keys,
      .act = ACT_GELU_TANH,
      .embed_sqrt = true,

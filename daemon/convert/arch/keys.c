@@ -138,7 +138,12 @@ static bool of_family(const struct arch_row *family, struct span tail)
     while (family->keys != NULL && family->keys[n] != NULL) {
         n++;
     }
+    size_t x = 0;
+    while (arch_expert_keys[x] != NULL) {
+        x++;
+    }
     return among(tail, family->keys, n) ||
+           (family->experts && among(tail, arch_expert_keys, x)) ||
            (family->local_every != 0 &&
             among(tail, local_keys, countof(local_keys)));
 }

@@ -280,7 +280,7 @@ static int check_attention(const struct decoder *d, uint32_t l, struct err *e)
                        "layer %u cannot read the keys of layer %u", l,
                        y->kv_from);
     }
-    return 0;
+    return arch_check_experts(d, l, e);
 }
 
 static int check_layers(struct decoder *d, struct err *e)

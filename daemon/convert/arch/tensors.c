@@ -45,6 +45,16 @@ static const char *const slot_names[SLOT_COUNT] = {
     [SLOT_UP_BIAS] = "ffn_up.bias",
     [SLOT_DOWN_BIAS] = "ffn_down.bias",
     [SLOT_POST_FFN] = "post_ffw_norm.weight",
+    [SLOT_ROUTER] = "ffn_gate_inp.weight",
+    [SLOT_ROUTER_SCALE] = "ffn_gate_inp.scale",
+    [SLOT_ROUTER_BIAS] = "exp_probs_b.bias",
+    [SLOT_EXPERT_GATE] = "ffn_gate_exps.weight",
+    [SLOT_EXPERT_UP] = "ffn_up_exps.weight",
+    [SLOT_EXPERT_DOWN] = "ffn_down_exps.weight",
+    [SLOT_EXPERT_SCALE] = "ffn_down_exps.scale",
+    [SLOT_EXPERT_NORM] = "pre_ffw_norm_2.weight",
+    [SLOT_POST_DENSE] = "post_ffw_norm_1.weight",
+    [SLOT_POST_EXPERTS] = "post_ffw_norm_2.weight",
     [SLOT_PLE_GATE] = "inp_gate.weight",
     [SLOT_PLE_OUT] = "proj.weight",
     [SLOT_PLE_NORM] = "post_norm.weight",
@@ -70,6 +80,7 @@ static const struct fused {
 };
 #define FUSED_UP 2u /* only where the family says so */
 #define PLE_PROJ "per_layer_model_proj.weight"
+#define GATE_UP_EXPERTS "ffn_gate_up_exps.weight"
 
 /* --- shapes --- */
 
@@ -114,6 +125,16 @@ void arch_shape(const struct decoder *d, uint32_t layer, enum arch_slot slot,
         [SLOT_UP_BIAS] = {1, l->d_ff},
         [SLOT_DOWN_BIAS] = {1, d->d_model},
         [SLOT_POST_FFN] = {1, d->d_model},
+        [SLOT_ROUTER] = {l->n_experts, d->d_model},
+        [SLOT_ROUTER_SCALE] = {1, d->d_model},
+        [SLOT_ROUTER_BIAS] = {1, l->n_experts},
+        [SLOT_EXPERT_GATE] = {(uint64_t)l->n_experts * l->d_expert, d->d_model},
+        [SLOT_EXPERT_UP] = {(uint64_t)l->n_experts * l->d_expert, d->d_model},
+        [SLOT_EXPERT_DOWN] = {(uint64_t)l->n_experts * d->d_model, l->d_expert},
+        [SLOT_EXPERT_SCALE] = {1, l->n_experts},
+        [SLOT_EXPERT_NORM] = {1, d->d_model},
+        [SLOT_POST_DENSE] = {1, d->d_model},
+        [SLOT_POST_EXPERTS] = {1, d->d_model},
         [SLOT_PLE_PROJ] = {l->d_ple, d->d_model},
         [SLOT_PLE_GATE] = {l->d_ple, d->d_model},
         [SLOT_PLE_OUT] = {d->d_model, l->d_ple},
@@ -189,7 +210,7 @@ static int place(struct decoder *d, uint32_t layer, const enum arch_slot *of,
         }
         arch_shape(d, layer, of[i], &rows, &cols);
         vector = rows == 1 && t->rows == 1;
-        *p = (struct part){t, at, rows, cols};
+        *p = (struct part){.t = t, .first = at, .rows = rows, .cols = cols};
         at += vector ? cols : rows;
     }
     uint64_t want_rows = vector ? 1 : at;
@@ -209,10 +230,36 @@ static int place_projections(struct decoder *d, const struct gguf_tensor *t,
         return wrong_shape(t, rows, d->d_model, e);
     }
     for (uint32_t l = 0; l < d->n_layers; l++) {
-        d->parts[l][SLOT_PLE_PROJ - SLOT_LAYER] = (struct part){
-            t, (uint64_t)l * d->d_ple, d->d_ple, d->d_model};
+        d->parts[l][SLOT_PLE_PROJ - SLOT_LAYER] =
+            (struct part){.t = t,
+                          .first = (uint64_t)l * d->d_ple,
+                          .rows = d->d_ple,
+                          .cols = d->d_model};
     }
     return 0;
+}
+
+/* [gate; up] of each expert: runs of d_expert rows. */
+static int place_gate_up(struct decoder *d, uint32_t layer,
+                         const struct gguf_tensor *t, struct err *e)
+{
+    static const enum arch_slot of[] = {SLOT_EXPERT_GATE, SLOT_EXPERT_UP};
+    uint64_t rows = 0;
+    uint64_t cols = 0;
+    for (size_t i = 0; i < countof(of); i++) {
+        struct part *p = &d->parts[layer][of[i] - SLOT_LAYER];
+        uint64_t run = d->layers[layer].d_expert;
+        if (p->t != NULL) {
+            return err_set(e, ERR_CONVERT, "%s and %s are the same matrix",
+                           p->t->name, t->name);
+        }
+        arch_shape(d, layer, of[i], &rows, &cols);
+        *p = (struct part){t, i * run, rows, cols, run, 2 * run};
+    }
+    RETERR(check_type(t, e));
+    return t->rows == 2 * rows && t->cols == cols
+               ? 0
+               : wrong_shape(t, 2 * rows, cols, e);
 }
 
 static int no_place(const struct decoder *d, const struct gguf_tensor *t,
@@ -242,10 +289,15 @@ static int take(struct decoder *d, const struct gguf_tensor *t, struct err *e)
             return place(d, layer, fused[i].of, fused[i].n, t, e);
         }
     }
+    uint64_t none = layered ? arch_experts_unused(&d->layers[layer]) : 0;
+    if (layered && strcmp(tail, GATE_UP_EXPERTS) == 0 &&
+        (takes & ~none & SLOT_BIT(SLOT_EXPERT_GATE)) != 0) {
+        return place_gate_up(d, layer, t, e);
+    }
     enum arch_slot s = !layered && strcmp(tail, name_of(d, SLOT_OUT_NORM)) == 0
                            ? SLOT_OUT_NORM
                            : slot_of(tail, layered);
-    if (s == SLOT_COUNT || (takes & SLOT_BIT(s)) == 0) {
+    if (s == SLOT_COUNT || (takes & ~none & SLOT_BIT(s)) == 0) {
         return no_place(d, t, e);
     }
     /* the embedding has been found: it gave the vocabulary's size */
@@ -272,7 +324,8 @@ static uint64_t unused(const struct decoder *d, uint32_t l)
     const struct layer *y = &d->layers[l];
     return (y->d_ple > 0 ? 0 : ple) | (y->kv_from != l ? kv : 0) |
            (y->mixer == MIXER_CONV ? attention : conv) |
-           (y->v_is_k ? SLOT_BIT(SLOT_V) | SLOT_BIT(SLOT_V_BIAS) : 0);
+           (y->v_is_k ? SLOT_BIT(SLOT_V) | SLOT_BIT(SLOT_V_BIAS) : 0) |
+           arch_experts_unused(y);
 }
 
 static int missing(const struct decoder *d, uint32_t l, unsigned s,
@@ -294,12 +347,13 @@ static int check_all(struct decoder *d, struct err *e)
     uint64_t none = d->d_ple > 0 ? 0 : ple;
     for (uint32_t l = 0; l < d->n_layers; l++) {
         uint64_t away = unused(d, l);
+        uint64_t need = d->arch->need | arch_experts_need(&d->layers[l]);
         for (unsigned s = 0; s < SLOT_COUNT; s++) {
             uint64_t bit = SLOT_BIT(s);
             if (s >= SLOT_LAYER && (away & bit) != 0) {
                 /* what a layer does not read changes nothing */
                 d->parts[l][s - SLOT_LAYER] = (struct part){0};
-            } else if ((d->arch->need & bit) != 0 && (none & bit) == 0 &&
+            } else if ((need & bit) != 0 && (none & bit) == 0 &&
                        !arch_has(d, l, (enum arch_slot)s)) {
                 return missing(d, l, s, e);
             }
@@ -327,7 +381,8 @@ int arch_find_vocab(const struct gguf *g, struct decoder *d, struct err *e)
                        (unsigned long long)t->rows);
     }
     d->vocab = (uint32_t)t->rows;
-    d->global[SLOT_EMBD] = (struct part){t, 0, t->rows, t->cols};
+    d->global[SLOT_EMBD] =
+        (struct part){.t = t, .rows = t->rows, .cols = t->cols};
     RETERR(check_type(t, e));
     if (t->cols != d->d_model) {
         return wrong_shape(t, t->rows, d->d_model, e);

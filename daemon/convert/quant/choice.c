@@ -104,6 +104,10 @@ int quant_choice_add(struct quant_choice *c, const char *rule, struct err *e)
     return add(c, rule, (size_t)(kind - rule), kind + 1, e);
 }
 
+/* Routers choose the same experts as the source's only with its own weights,
+ * which are few. */
+#define ROUTERS "blk.*.ffn_gate_inp.weight"
+
 bool quant_choice_rule(const struct quant_choice *c, const char *tensor,
                        struct quant_spec *ret)
 {
@@ -112,6 +116,10 @@ bool quant_choice_rule(const struct quant_choice *c, const char *tensor,
             *ret = c->rules[i].spec;
             return true;
         }
+    }
+    if (matches(ROUTERS, tensor)) {
+        *ret = (struct quant_spec){QUANT_FP16, 1};
+        return true;
     }
     return false;
 }

@@ -1,6 +1,6 @@
 /* impl.h - shared by the files of reference.h: run.c (layers), panels.c
- * (memory), attention.c and scores.c, conv.c, product.c (weights times panels), norm.c
- * (norms and their error in fp16).
+ * (memory), attention.c and scores.c, conv.c, experts.c, product.c (weights
+ * times panels), norm.c (norms and their error in fp16).
  *
  * Activations are feature-major panels (gemm.h): a column is a token, so norms
  * and rotations are loops over columns and every product is rows of weights
@@ -49,7 +49,11 @@ struct reference {
     float *q, *attn;         /* (n_heads * d_head, stride) */
     float *k, *v;            /* (n_kv * d_head, stride): of these columns */
     struct reference_keys *keys; /* borrowed */
-    float *gate, *up;        /* (d_ff, stride) */
+    float *gate, *up;        /* (d_ff, stride), or an expert's */
+    float *route, *gates;    /* (n_experts, stride): scores, and what the chosen
+                                are multiplied by, else 0; NULL: no experts */
+    float *picked;           /* (d_model, stride): what an expert reads */
+    float *mixed;            /* (d_model, stride): what all have given */
     float *x0;               /* (d_model, stride): the embeddings; NULL: not
                                 needed later */
     float *ple;              /* (d_ple, stride): of this layer */
@@ -104,6 +108,22 @@ struct norm {
 /* y may be x. Errors: NOMEM, those of gguf_rows. */
 CHECKED int reference_normalise(struct reference *r, const struct norm *n,
                                 const float *x, float *y, struct err *e);
+
+/* --- run.c --- */
+
+/* a = act(a) * b, `rows` rows; b NULL: act(a). */
+void reference_activate(struct reference *r, float *a, const float *b,
+                        size_t rows);
+
+/* --- experts.c --- */
+
+/* r->mixed: what the experts of layer l give, by the stream as it is. Errors:
+ * CANCELLED, NOMEM, those of gguf_rows. */
+CHECKED int reference_experts(struct reference *r, uint32_t l, struct err *e);
+/* r->y, what the dense feed-forward gave if the layer has one, becomes what
+ * joins the stream. Same errors. */
+CHECKED int reference_join_experts(struct reference *r, uint32_t l,
+                                   struct err *e);
 
 /* --- attention.c --- */
 

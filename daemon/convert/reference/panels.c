@@ -28,7 +28,7 @@ static size_t kept_rows(const struct decoder *d, uint32_t l, bool keys)
 
 /* The most rows of any layer's values. */
 struct rows_most {
-    size_t q, kv, ff, half, heads, d_head;
+    size_t q, kv, ff, half, heads, d_head, experts;
 };
 
 static struct rows_most most(const struct decoder *d)
@@ -41,6 +41,8 @@ static struct rows_most most(const struct decoder *d)
         m.q = num_max(m.q, conv ? (size_t)3 * d->d_model : 0); /* [b; c; x] */
         m.kv = num_max(m.kv, kept_rows(d, l, true));
         m.ff = num_max(m.ff, num_max(y->d_ff, y->d_ple));
+        m.ff = num_max(m.ff, y->d_expert);
+        m.experts = num_max(m.experts, y->n_experts);
         m.half = num_max(m.half, d->kinds[y->kind].rope_dim / 2);
         m.heads = num_max(m.heads, y->n_heads);
         m.d_head = num_max(m.d_head, y->d_head);
@@ -169,6 +171,12 @@ static bool reference_init(struct reference *r)
         ok = panel(d->d_model, r->stride, &r->x0) &&
              panel(d->d_ple, r->stride, &r->ple);
     }
+    if (ok && m.experts > 0) {
+        ok = panel(m.experts, r->stride, &r->route) &&
+             panel(m.experts, r->stride, &r->gates) &&
+             panel(d->d_model, r->stride, &r->picked) &&
+             panel(d->d_model, r->stride, &r->mixed);
+    }
     for (size_t i = 0; ok && i < r->n_scratch; i++) {
         /* every matrix's block: at most BLOCK_FLOATS, or BLOCK_ROWS rows */
         size_t floats = (size_t)num_max(BLOCK_FLOATS, BLOCK_ROWS * widest);
@@ -234,8 +242,9 @@ void reference_close(struct reference *r)
         free(r->scratch[i].queries);
         free(r->scratch[i].scores);
     }
-    float *all[] = {r->x,   r->h,  r->y,    r->q,   r->attn, r->k,  r->v,
-                    r->cos, r->up, r->gate, r->sin, r->x0,   r->ple};
+    float *all[] = {r->x,     r->h,      r->y,    r->q,   r->attn, r->k,
+                    r->v,     r->cos,    r->up,   r->gate, r->sin, r->x0,
+                    r->route, r->gates,  r->mixed, r->ple, r->picked};
     for (size_t i = 0; i < countof(all); i++) {
         free(all[i]);
     }
@@ -249,6 +258,7 @@ uint64_t reference_panel_bytes(const struct decoder *d, uint32_t tokens)
     struct rows_most m = most(d);
     uint64_t rows = 3 * (uint64_t)d->d_model +
                     2 * (m.q + m.kv + m.ff + m.half) +
-                    (d->d_ple > 0 ? d->d_model + d->d_ple : 0);
+                    (d->d_ple > 0 ? d->d_model + d->d_ple : 0) +
+                    (m.experts > 0 ? 2 * (d->d_model + m.experts) : 0);
     return rows * whole_lanes(tokens) * sizeof(float);
 }

@@ -36,6 +36,12 @@ CHECKED int reference_run(const struct decoder *d,
                           const int32_t *tokens, uint32_t n, float *logits,
                           struct err *e);
 
+/* What a token's experts are multiplied by, from its scores (y->n_experts of
+ * each): 0 for those that are not among the n_top best. bias: of
+ * ROUTER_SIGMOID_BIAS; scale: a factor an expert, or NULL. */
+void reference_gates(const struct layer *y, const float *scores,
+                     const float *bias, const float *scale, float *gates);
+
 /* Bytes of source weights that a run reads, for its progress. */
 uint64_t reference_bytes(const struct decoder *d);
 /* The same of layers [first, last), without the head. */

@@ -41,7 +41,8 @@ static void on_rows(void *ctx, size_t begin, size_t end, unsigned worker)
     }
 }
 
-static void gate(struct reference *r, float *a, const float *b, size_t rows)
+void reference_activate(struct reference *r, float *a, const float *b,
+                        size_t rows)
 {
     struct gate g = {r, a, b};
     crew_run(r->threads, rows, 16, on_rows, &g);
@@ -57,13 +58,16 @@ static int feed_forward(struct reference *r, uint32_t l, struct err *e)
 {
     const struct layer *y = r->layer;
     float *first = inner(r);
+    if (y->d_ff == 0) {
+        return 0; /* experts alone: reference_join_experts */
+    }
     if (y->gated) {
         RETERR(reference_project(r, l, SLOT_GATE, SLOT_GATE_BIAS, RANGE_GATE,
                                  r->h, r->gate, e));
     }
     RETERR(reference_project(r, l, SLOT_UP, SLOT_UP_BIAS, RANGE_UP, r->h, r->up,
                              e));
-    gate(r, first, y->gated ? r->up : NULL, y->d_ff);
+    reference_activate(r, first, y->gated ? r->up : NULL, y->d_ff);
     reference_peak(r, RANGE_ACT_UP, l, first, y->d_ff);
     return 0;
 }
@@ -160,7 +164,7 @@ static int per_layer(struct reference *r, uint32_t l, struct err *e)
     RETERR(embed_layer(r, l, e));
     RETERR(reference_project(r, l, SLOT_PLE_GATE, SLOT_COUNT, RANGE_PLE_GATE,
                              r->x, r->gate, e));
-    gate(r, r->gate, r->ple, p);
+    reference_activate(r, r->gate, r->ple, p);
     reference_peak(r, RANGE_PLE, l, r->gate, p);
     return 0;
 }
@@ -236,8 +240,13 @@ int reference_close_block(struct reference *r, uint32_t l,
     bool conv = block == REFERENCE_ATTENTION && r->layer->mixer == MIXER_CONV;
     enum arch_slot slot = conv ? SLOT_CONV_OUT : of[block].slot;
     const struct reference_panel in = reference_input(r, l, slot);
-    RETERR(reference_project(r, l, slot, conv ? SLOT_COUNT : of[block].bias,
-                             of[block].out, in.x, r->y, e));
+    if (in.rows > 0) { /* there may be experts alone */
+        RETERR(reference_project(r, l, slot, conv ? SLOT_COUNT : of[block].bias,
+                                 of[block].out, in.x, r->y, e));
+    }
+    if (block == REFERENCE_FFN && r->layer->n_experts > 0) {
+        RETERR(reference_join_experts(r, l, e));
+    }
     RETERR(join(r, l, of[block].post, of[block].norm, of[block].stream, e));
     bool last = block == REFERENCE_PLE ||
                 (block == REFERENCE_FFN && r->layer->d_ple == 0);

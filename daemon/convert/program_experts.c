@@ -1,0 +1,216 @@
+/* program_experts.c - a mixture of experts in dense form: every expert is
+ * computed, and what was not chosen is multiplied by zero.
+ *
+ *   scores [1, E, T, 1] ── how many are better ── rank < n_top ── gates
+ *   h ── gate, up, act (1x1 conv: all experts' rows) ── [1, E, d_expert, T]
+ *     * gates ── down (1x1 conv, a group an expert) ── [1, E, d_model, T] ── sum
+ *
+ * The choice is exact: expert e's rank is the number of experts whose score is
+ * higher, or equal with a lower index, counted in numbers that fp16 holds. A
+ * softmax over all would be another model (facts of the families). Scores that
+ * were not chosen leave the softmax as SCORE_OUT, whose exp is zero in fp16 and
+ * fp32, so that the gates need no division.
+ *
+ * The CPU backend takes the products and the sum for one operation, which reads
+ * the rows of experts with a gate that is not zero (rows/row_experts.c).
+ */
+#include "convert/program_impl.h"
+
+#define SCORE_OUT (-30000.0f)
+
+static const char *const names[] = {
+    "expert_gate", "expert_up", "expert_down"};
+
+/* [1, E, 1, E]: 1 where the second expert has the lower index. */
+static struct mil_value *lower_index(struct ctx *c)
+{
+    uint32_t n = c->l->n_experts;
+    struct mil_type type = {
+        .dtype = MIL_FP16, .rank = 4, .dims = {1, n, 1, n}
+    };
+    uint16_t *data = calloc((size_t)n * n, sizeof(*data));
+    must(data != NULL);
+    for (size_t e = 0; e < n; e++) {
+        for (size_t other = 0; other < e; other++) {
+            data[e * n + other] = half_from_float(1.0f);
+        }
+    }
+    struct mil_value *v = mil_const_op(c->p, c->f, "lower_index",
+                                       mil_imm(c->p, &type, data));
+    free(data);
+    return v;
+}
+
+static struct mil_value *as_number(struct ctx *c, const char *what,
+                                   struct mil_value *x)
+{
+    return mil_op(c->p, c->f, "cast", draw_named(c, what), "x", x, "dtype",
+                  mil_str(c->p, c->f, "fp16"), NULL);
+}
+
+/* Which experts are among the n_top best: bool [1, E, T, 1]. */
+static struct mil_value *choose(struct ctx *c, struct mil_value *keys)
+{
+    static const int32_t perm[4] = {0, 3, 2, 1};
+    struct mil_value *others = mil_op(
+        c->p, c->f, "transpose", draw_named(c, "router_others"), "x", keys,
+        "perm", mil_i32s(c->p, c->f, 4, perm), NULL);
+    struct mil_value *more =
+        draw_binary(c, "greater", "router_more", others, keys);
+    more = as_number(c, "router_more_n", more);
+    struct mil_value *same =
+        draw_binary(c, "greater_equal", "router_same", others, keys);
+    same = as_number(c, "router_same_n", same);
+    same = draw_binary(c, "mul", "router_first", same, lower_index(c));
+    more = draw_binary(c, "maximum", "router_better", more, same);
+    struct mil_value *rank =
+        draw_reduce(c, "reduce_sum", "router_rank", more, 3);
+    return draw_binary(c, "less", "router_chosen", rank,
+                       draw_f16(c, (float)c->l->n_top));
+}
+
+/* What experts are multiplied by, zero where not chosen: [1, E, T, 1]. */
+static struct mil_value *gates(struct ctx *c, struct mil_value *scores)
+{
+    struct mil_value *g = NULL;
+    const struct mil_const *scale = layer_vector(c->w, SLOT_EXPERT_SCALE);
+    if (c->l->router == ROUTER_SIGMOID_BIAS) {
+        struct mil_value *s = draw_unary(c, "sigmoid", "router_p", scores);
+        struct mil_value *bias = draw_constant(
+            c, "router_bias", layer_vector(c->w, SLOT_ROUTER_BIAS));
+        struct mil_value *keys = draw_binary(c, "add", "router_keys", s, bias);
+        struct mil_value *chosen = choose(c, keys);
+        chosen = as_number(c, "router_chosen_n", chosen);
+        s = draw_binary(c, "mul", "router_kept", s, chosen);
+        struct mil_value *sum = draw_reduce(c, "reduce_sum", "router_sum", s, 1);
+        sum = draw_binary(c, "add", "router_sum_min", sum,
+                          draw_f16(c, ROUTER_SUM_MIN));
+        g = draw_binary(c, "real_div", "router_gates", s, sum);
+    } else {
+        struct mil_value *chosen = choose(c, scores);
+        g = mil_op(c->p, c->f, "select", draw_named(c, "router_kept"), "cond",
+                   chosen, "a", scores, "b", draw_f16(c, SCORE_OUT), NULL);
+        g = mil_op(c->p, c->f, "softmax", draw_named(c, "router_gates"), "x", g,
+                   "axis", mil_i32(c->p, c->f, 1), NULL);
+    }
+    if (scale == NULL) {
+        return g;
+    }
+    struct mil_value *by = draw_constant(c, "expert_scale", scale);
+    return draw_binary(c, "mul", "router_scaled", g, by);
+}
+
+/* Matrix `which` of group `g` of experts times x; groups: of the conv. */
+static struct mil_value *project(struct ctx *c, enum expert_matrix which,
+                                 uint32_t g, struct mil_value *x,
+                                 int32_t groups)
+{
+    char text[TEXT_ROOM];
+    static const int32_t ones[] = {1, 1};
+    static const int32_t zeros[] = {0, 0, 0, 0};
+    expert_constant_name(which, g, text);
+    struct mil_value *w = weights_value(c->p, c->f, draw_named(c, text),
+                                        &c->w->experts[which][g]);
+    struct mil_value *one = mil_i32s(c->p, c->f, 2, ones);
+    struct mil_value *pad = mil_i32s(c->p, c->f, 4, zeros);
+    struct mil_value *valid = mil_str(c->p, c->f, "valid");
+    struct mil_value *n = mil_i32(c->p, c->f, groups);
+    return mil_op(c->p, c->f, "conv", draw_named(c, names[which]), "x", x,
+                  "weight", w, "strides", one, "pad_type", valid, "pad", pad,
+                  "dilations", one, "groups", n, NULL);
+}
+
+/* Experts [first, first + n) of h, by their gates, summed: [1, d, T, 1]. */
+static struct mil_value *group(struct ctx *c, uint32_t g, uint32_t first,
+                               uint32_t n, struct mil_value *h,
+                               struct mil_value *by)
+{
+    int32_t ne = (int32_t)n;
+    int32_t wide = (int32_t)c->l->d_expert;
+    int32_t d = (int32_t)c->m->d->d_model;
+    struct mil_value *a = project(c, EXPERT_GATE, g, h, 1);
+    struct mil_value *u = project(c, EXPERT_UP, g, h, 1);
+    a = draw_activation(c, "expert_act", a);
+    a = draw_binary(c, "mul", "expert_act_up", a, u);
+    a = draw_reshape(c, "expert_each", a, ne, wide, -1);
+    if (n < c->l->n_experts) {
+        by = draw_slice(c, "expert_gates", by, 1, (int32_t)first,
+                        (int32_t)(first + n));
+    }
+    by = draw_reshape(c, "expert_by", by, ne, 1, -1);
+    a = draw_binary(c, "mul", "expert_gated", a, by);
+    a = draw_reshape(c, "expert_all", a, ne * wide, -1, 1);
+    a = project(c, EXPERT_DOWN, g, a, ne);
+    a = draw_reshape(c, "expert_outs", a, ne, d, -1);
+    a = draw_reduce(c, "reduce_sum", "experts", a, 1);
+    return draw_reshape(c, "experts_sum", a, d, -1, 1);
+}
+
+static struct mil_value *mix(struct ctx *c, struct mil_value *h,
+                             struct mil_value *by)
+{
+    uint32_t each = layer_expert_group(c->l, c->m->d->d_model);
+    struct mil_value *sum = NULL;
+    for (uint32_t g = 0; g * each < c->l->n_experts; g++) {
+        uint32_t left = c->l->n_experts - g * each;
+        struct mil_value *y =
+            group(c, g, g * each, left < each ? left : each, h, by);
+        sum = sum == NULL ? y : draw_binary(c, "add", "experts_all", sum, y);
+    }
+    return sum;
+}
+
+struct mil_value *draw_experts(struct ctx *c, struct mil_value *x,
+                               struct mil_value *h, struct mil_value *dense)
+{
+    const struct emit *m = c->m;
+    uint32_t d = m->d->d_model;
+    struct mil_value *in = h;
+    if (c->l->expert_branch) { /* 1 / sqrt(d) stands in the scale */
+        in = draw_norm(c, "router_norm", x, 1, d, m->alpha,
+                       layer_vector(c->w, SLOT_ROUTER_SCALE));
+        h = draw_norm(c, "expert_norm", x, 1, d, m->alpha,
+                      layer_vector(c->w, SLOT_EXPERT_NORM));
+    }
+    struct mil_value *scores =
+        draw_project(c, "router", in, SLOT_ROUTER, SLOT_COUNT);
+    struct mil_value *by = gates(c, scores);
+    struct mil_value *y = mix(c, h, by);
+    if (!c->l->expert_branch) {
+        return y;
+    }
+    dense = draw_norm(c, "post_dense_norm", dense, 1, d, 1,
+                      layer_vector(c->w, SLOT_POST_DENSE));
+    y = draw_norm(c, "post_experts_norm", y, 1, d, 1,
+                  layer_vector(c->w, SLOT_POST_EXPERTS));
+    return draw_binary(c, "add", "branches", dense, y);
+}
+
+/* --- constants --- */
+
+void expert_constant_name(enum expert_matrix which, uint32_t group,
+                          char out[EXPERT_NAME_MAX])
+{
+    (void)snprintf(out, EXPERT_NAME_MAX, "%s_weight_%u", names[which], group);
+}
+
+int experts_put(const struct emit *m, struct mil_writer *w, uint32_t l,
+                struct layer_weights *r, struct err *e)
+{
+    static const enum arch_slot slots[] = {[EXPERT_GATE] = SLOT_EXPERT_GATE,
+                                           [EXPERT_UP] = SLOT_EXPERT_UP,
+                                           [EXPERT_DOWN] = SLOT_EXPERT_DOWN};
+    const struct layer *y = &m->d->layers[l];
+    uint32_t each = y->n_experts > 0 ? layer_expert_group(y, m->d->d_model) : 1;
+    for (uint32_t g = 0; g * each < y->n_experts; g++) {
+        uint32_t n = y->n_experts - g * each;
+        n = n < each ? n : each;
+        for (unsigned k = 0; k < EXPERT_MATRICES; k++) {
+            const struct part *p = arch_part(m->d, l, slots[k]);
+            uint64_t rows = p->rows / y->n_experts;
+            RETERR(weights_matrix(&m->weights, w, p, g * each * rows, n * rows,
+                                  NULL, &r->experts[k][g], e));
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,264 @@
+/* experts.c - a layer's mixture of experts: router, choice, and the chosen
+ * experts' feed-forwards.
+ *
+ * Every expert multiplies only the columns that chose it: they are gathered
+ * into panels of their own, and what comes out is added where they came from,
+ * experts in order. A column's bits do not depend on its neighbours.
+ */
+#include <string.h>
+
+#include "base/fmath.h"
+#include "base/num.h"
+#include "convert/gemm.h"
+#include "convert/reference/impl.h"
+
+/* --- the choice --- */
+
+static double sigmoid(double x)
+{
+    return 1.0 / (1.0 + fmath_exp(-x));
+}
+
+/* Mark the `top` largest of n keys in `chosen`; of equal ones the first. */
+static void choose(const double *keys, uint32_t n, uint32_t top, bool *chosen)
+{
+    memset(chosen, 0, n * sizeof(*chosen));
+    for (uint32_t k = 0; k < top; k++) {
+        uint32_t best = n;
+        for (uint32_t i = 0; i < n; i++) {
+            if (!chosen[i] && (best == n || keys[i] > keys[best])) {
+                best = i;
+            }
+        }
+        chosen[best] = true;
+    }
+}
+
+void reference_gates(const struct layer *y, const float *scores,
+                     const float *bias, const float *scale, float *gates)
+{
+    double keys[MODEL_EXPERTS_MAX];
+    double w[MODEL_EXPERTS_MAX];
+    bool chosen[MODEL_EXPERTS_MAX];
+    double peak = (double)scores[0];
+    double sum = 0;
+    uint32_t n = y->n_experts;
+    must(n <= MODEL_EXPERTS_MAX && y->n_top <= n);
+    for (uint32_t i = 0; i < n; i++) {
+        peak = (double)scores[i] > peak ? (double)scores[i] : peak;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        double s = (double)scores[i];
+        if (y->router == ROUTER_SIGMOID_BIAS) {
+            w[i] = sigmoid(s);
+            keys[i] = w[i] + (double)bias[i];
+        } else {
+            w[i] = fmath_exp(s - peak);
+            keys[i] = s;
+        }
+    }
+    choose(keys, n, y->n_top, chosen);
+    for (uint32_t i = 0; i < n; i++) {
+        sum += chosen[i] ? w[i] : 0;
+    }
+    sum += y->router == ROUTER_SIGMOID_BIAS ? (double)ROUTER_SUM_MIN : 0;
+    for (uint32_t i = 0; i < n; i++) {
+        double f = scale != NULL ? (double)scale[i] : 1;
+        gates[i] = chosen[i] ? (float)(w[i] / sum * f) : 0;
+    }
+}
+
+/* --- the router --- */
+
+static int read_vector(const struct reference *r, uint32_t l,
+                       enum arch_slot slot, float *buf, const float **ret,
+                       struct err *e)
+{
+    const struct part *p = arch_part(r->d, l, slot);
+    *ret = NULL;
+    if (p->t == NULL) {
+        return 0;
+    }
+    must(p->cols <= MODEL_EXPERTS_MAX);
+    *ret = buf;
+    return arch_vector(p, buf, e);
+}
+
+/* r->gates from the scores that stand in r->route. */
+static int set_gates(struct reference *r, uint32_t l, struct err *e)
+{
+    const struct layer *y = r->layer;
+    float in[MODEL_EXPERTS_MAX];
+    float out[MODEL_EXPERTS_MAX];
+    float of_bias[MODEL_EXPERTS_MAX];
+    float of_scale[MODEL_EXPERTS_MAX];
+    const float *bias = NULL;
+    const float *scale = NULL;
+    RETERR(read_vector(r, l, SLOT_ROUTER_BIAS, of_bias, &bias, e));
+    RETERR(read_vector(r, l, SLOT_EXPERT_SCALE, of_scale, &scale, e));
+    for (uint32_t t = 0; t < r->n; t++) {
+        for (uint32_t i = 0; i < y->n_experts; i++) {
+            in[i] = r->route[i * r->stride + t];
+        }
+        reference_gates(y, in, bias, scale, out);
+        for (uint32_t i = 0; i < y->n_experts; i++) {
+            r->gates[i * r->stride + t] = out[i];
+        }
+    }
+    return 0;
+}
+
+/* The norm of what a branch reads of the stream, or of what it gives. */
+static int norm_of(struct reference *r, uint32_t l, enum arch_slot slot,
+                   enum range_kind kind, bool stream, const float *x, float *y,
+                   struct err *e)
+{
+    static const struct part none;
+    const struct norm n = {
+        .weight = slot == SLOT_COUNT ? &none : arch_part(r->d, l, slot),
+        .plus_one = slot != SLOT_COUNT && slot != SLOT_ROUTER_SCALE &&
+                    r->layer->gain_plus_one,
+        .d = r->d->d_model,
+        .groups = 1,
+        .stream = stream,
+        .kind = kind,
+        .layer = l};
+    return reference_normalise(r, &n, x, y, e);
+}
+
+/* Gates of all experts, and r->h, which they read. */
+static int route(struct reference *r, uint32_t l, struct err *e)
+{
+    if (!r->layer->expert_branch) {
+        RETERR(reference_enter(r, l, REFERENCE_FFN, e));
+        RETERR(reference_project(r, l, SLOT_ROUTER, SLOT_COUNT, RANGE_ROUTER,
+                                 r->h, r->route, e));
+        return set_gates(r, l, e);
+    }
+    float by = 1.0f / sqrtf((float)r->d->d_model);
+    RETERR(norm_of(r, l, SLOT_ROUTER_SCALE, RANGE_ROUTER_NORM, true, r->x, r->h,
+                   e));
+    for (size_t i = 0; i < r->d->d_model * r->stride; i++) {
+        r->h[i] *= by;
+    }
+    RETERR(reference_project(r, l, SLOT_ROUTER, SLOT_COUNT, RANGE_ROUTER, r->h,
+                             r->route, e));
+    RETERR(set_gates(r, l, e));
+    return norm_of(r, l, SLOT_EXPERT_NORM, RANGE_EXPERT_NORM, true, r->x, r->h,
+                   e);
+}
+
+/* --- the experts --- */
+
+/* Columns that expert `index` has, gathered from r->h. */
+static uint32_t gather(const struct reference *r, uint32_t index,
+                       uint32_t *columns)
+{
+    uint32_t n = 0;
+    for (uint32_t t = 0; t < r->n; t++) {
+        if (r->gates[index * r->stride + t] != 0) {
+            columns[n++] = t;
+        }
+    }
+    return n;
+}
+
+static int multiply(struct reference *r, uint32_t l, enum arch_slot slot,
+                    uint32_t index, enum range_kind kind, const float *x,
+                    float *y, struct err *e)
+{
+    static const struct part none;
+    const struct part w = arch_expert(r->d, l, slot, index);
+    RETERR(reference_multiply(r, &w, &none, x, y, e));
+    reference_peak(r, kind, l, y, w.rows);
+    return 0;
+}
+
+/* One expert's feed-forward of the gathered columns; g: like r, but of them. */
+static int run_expert(const struct reference *r, struct reference *g,
+                      uint32_t l, uint32_t index, const uint32_t *columns,
+                      struct err *e)
+{
+    const struct layer *y = r->layer;
+    size_t d = r->d->d_model;
+    memset(r->picked, 0, d * g->stride * sizeof(float));
+    for (size_t i = 0; i < d; i++) {
+        for (uint32_t c = 0; c < g->n; c++) {
+            r->picked[i * g->stride + c] = r->h[i * r->stride + columns[c]];
+        }
+    }
+    RETERR(multiply(g, l, SLOT_EXPERT_GATE, index, RANGE_EXPERT_GATE, r->picked,
+                    r->gate, e));
+    RETERR(multiply(g, l, SLOT_EXPERT_UP, index, RANGE_EXPERT_UP, r->picked,
+                    r->up, e));
+    reference_activate(g, r->gate, r->up, y->d_expert);
+    for (size_t i = 0; i < y->d_expert; i++) {
+        for (uint32_t c = 0; c < g->n; c++) {
+            r->gate[i * g->stride + c] *=
+                r->gates[index * r->stride + columns[c]];
+        }
+    }
+    reference_peak(g, RANGE_EXPERT_ACT, l, r->gate, y->d_expert);
+    RETERR(multiply(g, l, SLOT_EXPERT_DOWN, index, RANGE_EXPERT_OUT, r->gate,
+                    r->picked, e));
+    for (size_t i = 0; i < d; i++) {
+        for (uint32_t c = 0; c < g->n; c++) {
+            r->mixed[i * r->stride + columns[c]] +=
+                r->picked[i * g->stride + c];
+        }
+    }
+    return 0;
+}
+
+/* The rows of an expert that nobody chose count as read. */
+static int pass_by(const struct reference *r, uint32_t l, uint32_t index,
+                   struct err *e)
+{
+    static const enum arch_slot slots[] = {SLOT_EXPERT_GATE, SLOT_EXPERT_UP,
+                                           SLOT_EXPERT_DOWN};
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < countof(slots); i++) {
+        const struct part p = arch_expert(r->d, l, slots[i], index);
+        bytes += p.rows * p.t->row_bytes;
+    }
+    return r->progress == NULL ? 0 : progress_add(r->progress, bytes, e);
+}
+
+int reference_experts(struct reference *r, uint32_t l, struct err *e)
+{
+    uint32_t columns[TOKENS];
+    struct reference g = *r;
+    RETERR(route(r, l, e));
+    memset(r->mixed, 0, r->d->d_model * r->stride * sizeof(float));
+    for (uint32_t i = 0; i < r->layer->n_experts; i++) {
+        g.n = gather(r, i, columns);
+        if (g.n == 0) {
+            RETERR(pass_by(r, l, i, e));
+            continue;
+        }
+        g.stride = (g.n + GEMM_LANES - 1) / GEMM_LANES * GEMM_LANES;
+        g.layer = r->layer;
+        RETERR(run_expert(r, &g, l, i, columns, e));
+    }
+    reference_peak(r, RANGE_EXPERTS, l, r->mixed, r->d->d_model);
+    return 0;
+}
+
+int reference_join_experts(struct reference *r, uint32_t l, struct err *e)
+{
+    size_t n = r->d->d_model * r->stride;
+    RETERR(reference_experts(r, l, e));
+    if (!r->layer->expert_branch) {
+        memcpy(r->y, r->mixed, n * sizeof(*r->y));
+        return 0;
+    }
+    RETERR(norm_of(r, l, SLOT_POST_DENSE, RANGE_POST_DENSE, false, r->y, r->y,
+                   e));
+    RETERR(norm_of(r, l, SLOT_POST_EXPERTS, RANGE_POST_EXPERTS, false, r->mixed,
+                   r->mixed, e));
+    for (size_t i = 0; i < n; i++) {
+        r->y[i] += r->mixed[i];
+    }
+    reference_peak(r, RANGE_BRANCHES, l, r->y, r->d->d_model);
+    return 0;
+}
