@@ -56,7 +56,7 @@ ACTS = {"silu": silu, "gelu_tanh": gelu_tanh, "gelu_erf": gelu_erf, "gelu_halves
 PLAIN_LAYER = {
     "kind": "global", "rotates": True, "pre_norm": True, "post_norm": False, "gain_plus_one": False, "qk_norm": "none",
     "qk_norm_last": False, "v_norm": False, "v_is_k": False, "score_cap": 0.0, "act": "silu", "gated": True,
-    "residual_scale": 1.0, "d_ple": 0, "out_scale": 1.0,
+    "residual_scale": 1.0, "d_ple": 0, "out_scale": 1.0, "n_experts": 0, "expert_branch": False,
 }
 PLAIN_ROPE = {"scale": 1.0, "window": 0, "magnitude": 1.0, "original": 0, "factors": [], "long_factors": []}
 
@@ -77,6 +77,7 @@ class Decoder:
         self.weights = weights
         self.dtype = dtype
         self.round_at = round_at or {}
+        self.routes = {}  # {layer: (chosen experts [n, top], margin [n])}, of the last run
 
     def find(self, name):
         w = self.weights.get(name)
@@ -197,6 +198,59 @@ class Decoder:
         a = act(self.linear(p + "ffn_gate", h)) * up if layer["gated"] else act(up)
         return self.linear(p + "ffn_down", a)
 
+    def route(self, index, x, h):
+        """What each expert is multiplied by, [n, experts]; zero where it was not chosen."""
+        layer, p = self.spec["layers"][index], f"blk.{index}."
+        if layer["expert_branch"] and layer.get("router_reads") is None:  # the stream itself, in a norm of its own
+            h = rms_norm(x, self.weight(p + "ffn_gate_inp.scale"), self.spec["norm_eps"])
+            h = h / self.dtype(math.sqrt(self.spec["d_model"]))
+        elif layer["expert_branch"]:
+            h = self.norm(layer, p + layer["router_reads"], x)
+        scores = h @ self.weight(p + "ffn_gate_inp.weight").T
+        if layer["router"] == "sigmoid_bias":
+            share = 1 / (1 + np.exp(-scores))
+            keys = share + self.weight(p + "exp_probs_b.bias")
+        else:
+            share = np.exp(scores - scores.max(-1, keepdims=True))
+            share /= share.sum(-1, keepdims=True)
+            keys = share
+        order = np.argsort(-keys, axis=-1, kind="stable")  # of equal ones the first
+        top = layer["n_top"]
+        chosen = np.zeros(keys.shape, bool)
+        np.put_along_axis(chosen, order[:, :top], True, axis=-1)
+        best = np.take_along_axis(keys, order, axis=-1)
+        margin = best[:, top - 1] - best[:, top] if top < layer["n_experts"] else np.full(len(x), np.inf)
+        self.routes[index] = (order[:, :top], margin)
+        gates = np.where(chosen, share, 0)
+        if layer["router"] == "sigmoid_bias":
+            gates = gates / (gates.sum(-1, keepdims=True) + self.dtype(1e-6))
+        elif layer["router"] == "softmax_top":
+            gates = gates / gates.sum(-1, keepdims=True)
+        scale = self.find(p + "ffn_down_exps.scale")
+        return gates if scale is None or layer.get("no_expert_scale") else gates * scale
+
+    def experts(self, index, x, h):
+        """x: the stream; h: what the dense feed-forward reads. An expert computes the rows that chose it."""
+        layer, p = self.spec["layers"][index], f"blk.{index}."
+        gates = self.route(index, x, h)
+        h = self.norm(layer, p + "pre_ffw_norm_2", x) if layer["expert_branch"] else h
+        gate, up, down = (self.weight(p + f"ffn_{k}_exps.weight") for k in ("gate", "up", "down"))
+        y = np.zeros_like(x)
+        for e in range(layer["n_experts"]):
+            rows = np.flatnonzero(gates[:, e])
+            a = ACTS[layer["act"]](h[rows] @ gate[e].T) * (h[rows] @ up[e].T)
+            y[rows] += (a @ down[e].T) * gates[rows, e, None]
+        return y
+
+    def mixed(self, index, x, h):
+        """The feed-forward of a layer with experts."""
+        layer, p = self.spec["layers"][index], f"blk.{index}."
+        y = self.experts(index, x, h)
+        if not layer["expert_branch"]:
+            return y
+        dense = self.norm(layer, p + "post_ffw_norm_1", self.feed_forward(layer, p, h))
+        return dense + self.norm(layer, p + "post_ffw_norm_2", y)
+
     def per_layer(self, index, x, x0, tokens):
         """What the layer's own embedding of each token adds."""
         layer, p, width = self.spec["layers"][index], f"blk.{index}.", self.spec["layers"][index]["d_ple"]
@@ -217,7 +271,7 @@ class Decoder:
         y = self.norm(layer, p + "post_attention_norm", y) if layer["post_norm"] else y
         x = self.rounded("x", x + scale * y)
         h = self.norm(layer, p + "ffn_norm", x) if layer["pre_norm"] else x
-        y = self.feed_forward(layer, p, h)
+        y = self.mixed(index, x, h) if layer.get("n_experts") else self.feed_forward(layer, p, h)
         y = self.norm(layer, p + "post_ffw_norm", y) if layer["post_norm"] else y
         x = self.rounded("x", x + scale * y)
         if layer["d_ple"]:

@@ -46,6 +46,9 @@ class Source:
             return np.split(self.whole(up), 2)[stem == "ffn_up"]
         if name == "output_norm.weight" and name not in self.tensors:
             name = "token_embd_norm.weight"  # lfm2
+        both = f"blk.{index}.ffn_gate_up_exps.{suffix}"
+        if stem in ("ffn_gate_exps", "ffn_up_exps") and both in self.tensors:  # [gate; up] of each expert
+            return np.split(self.whole(both), 2, axis=1)[stem == "ffn_up_exps"]
         return self.whole(name) if name in self.tensors else None
 
     def get(self, name):

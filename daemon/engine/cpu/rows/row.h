@@ -61,6 +61,7 @@ enum row_kind {
     ROW_UNARY,  /* out = f(in) */
     ROW_BINARY, /* out = in0 op in1 */
     ROW_GLU,    /* out = f(in0) * in1 */
+    ROW_EXPERTS, /* in: x, gates; see struct row_experts */
     ROW_DEAD,
 };
 
@@ -117,6 +118,14 @@ struct row_ew {
     size_t n_fixed[2];     /* 1, or the row's elements */
 };
 
+/* out = sum over e of down_e (gates[e] * f(gate_e x) * (up_e x)); the rows of n
+ * experts follow one another in each weight. f is that of the op's step. */
+enum { EXPERTS_GATE, EXPERTS_UP, EXPERTS_DOWN, EXPERTS_MATRICES };
+struct row_experts {
+    size_t n, width; /* experts; rows of gate_e and up_e */
+    const struct weight *w[EXPERTS_MATRICES];
+};
+
 struct row_op {
     enum row_kind kind;
     const char *name;
@@ -134,6 +143,7 @@ struct row_op {
         struct row_attend attend;
         struct row_tail tail;
         struct row_ew ew;
+        struct row_experts experts;
     };
 };
 
@@ -163,6 +173,8 @@ struct row_program {
     float *memory;   /* rows_max * floats */
     struct linear_in *lin;          /* the input of the present product */
     float *scratch;                 /* attend.c's */
+    float *mixing;                  /* row_experts.c's, and */
+    uint32_t *picked;               /* rows of an expert, or a row's experts */
     const struct kv_table **tables; /* of each row; rows_max */
     struct row_at {
         float *p;
@@ -204,6 +216,7 @@ int row_pass_norm(struct row_program *p, struct err *e);  /* row_norm.c */
 int row_pass_rope(struct row_program *p, struct err *e);  /* row_rope.c */
 int row_pass_linear(struct row_program *p, struct err *e);
 int row_pass_elementwise(struct row_program *p, struct err *e);
+int row_pass_experts(struct row_program *p, struct err *e);
 int row_pass_glu(struct row_program *p, struct err *e);
 int row_pass_heads(struct row_program *p, struct err *e);
 int row_pass_share(struct row_program *p, struct err *e);
@@ -213,6 +226,19 @@ int row_pass_dead(struct row_program *p, struct err *e);
 
 /* Give every root its place; NOMEM. */
 CHECKED int row_place(struct row_program *p, struct err *e);
+
+/* --- row_experts.c --- */
+
+/* Elements of the longest row that it multiplies, and floats that a row takes
+ * beside the values. */
+size_t row_experts_inputs(const struct row_experts *f);
+size_t row_experts_floats(const struct row_experts *f);
+/* Room for p->rows_max rows. NOMEM. */
+CHECKED int row_experts_open(struct row_program *p, struct err *e);
+/* Compute op for `rows` rows. Errors: NOMEM. */
+CHECKED int row_experts_run(const struct row_program *p,
+                            const struct row_op *op, size_t rows,
+                            struct err *e);
 
 /* --- row_run.c --- */
 

@@ -66,6 +66,11 @@ static void put_detail(const struct row_program *p, const struct row_op *op,
         buf_printf(out, " [and %u before it]",
                    p->tails[op->tail.port].len);
         break;
+    case ROW_EXPERTS:
+        buf_printf(out, " [%zu of %zu x %zu %s] (%s)", op->experts.n,
+                   op->experts.width, op->experts.w[0]->cols,
+                   weight_name(op->experts.w[0]), row_node(p, op)->def->type);
+        break;
     case ROW_UNARY:
     case ROW_GLU:
     case ROW_BINARY:
@@ -92,7 +97,7 @@ void row_dump(const struct row_program *p, struct buf *out)
         [ROW_ATTEND] = "attend", [ROW_TAIL] = "tail",
         [ROW_UNARY] = "unary",
         [ROW_BINARY] = "binary", [ROW_GLU] = "glu",
-        [ROW_DEAD] = "dead"};
+        [ROW_EXPERTS] = "experts", [ROW_DEAD] = "dead"};
     buf_printf(out, "rows of %zu floats, kernels %s\n", p->floats,
                kernels_name(p->kernels));
     for (int i = 0; i < p->n_ops; i++) {

@@ -390,16 +390,21 @@ static int open_states(struct row_program *p, struct err *e)
                            : 0;
 }
 
-/* Bytes of a row that the widest product's input takes, in both forms. */
+/* Bytes of a row that the widest product's input takes, in both forms, and what
+ * experts take beside it. */
 static size_t linear_row_bytes(const struct row_program *p)
 {
     size_t k = 0;
+    size_t more = 0;
     for (int i = 0; i < p->n_ops; i++) {
         if (p->ops[i].kind == ROW_LINEAR) {
             k = num_max(k, p->ops[i].linear.w[0]->cols);
+        } else if (p->ops[i].kind == ROW_EXPERTS) {
+            k = num_max(k, row_experts_inputs(&p->ops[i].experts));
+            more = num_max(more, row_experts_floats(&p->ops[i].experts));
         }
     }
-    return k * (2 * sizeof(int16_t) + sizeof(float));
+    return k * (2 * sizeof(int16_t) + sizeof(float)) + more * sizeof(float);
 }
 
 /* Products come one after the other: all use one memory for their input. */
@@ -503,6 +508,7 @@ static int compile(struct row_program *p, const char **no, struct err *e)
     p->rows_max = num_min(ENGINE_STEP_ROWS_MAX,
                           num_max(ENGINE_ROWS_BYTES_MAX / row, 1));
     RETERR(open_linears(p, e));
+    RETERR(row_experts_open(p, e));
     RETERR(open_memory(p, e));
     return open_states(p, e);
 }
@@ -553,6 +559,8 @@ void row_free(struct row_program *p)
     kv_pool_free(p->pool);
     free(p->memory);
     free(p->scratch);
+    free(p->mixing);
+    free(p->picked);
     plan_free(p->plan);
     arena_fini(&p->arena);
     free(p);

@@ -15,6 +15,7 @@ const struct row_pass row_passes[] = {
     {"linear",      row_pass_linear     },
     {"elementwise", row_pass_elementwise},
     {"glu",         row_pass_glu        },
+    {"experts",     row_pass_experts    },
     {"heads",       row_pass_heads      },
     {"share",       row_pass_share      },
     {"dead",        row_pass_dead       },
@@ -87,14 +88,20 @@ static bool is_padded(const struct row_program *p, const struct node *n)
     return !zero && (t->kind != VAL_STR || strcmp(t->str, "custom") == 0);
 }
 
+bool row_is_product(const struct row_program *p, const struct node *n)
+{
+    const struct val *w = row_val(p, n->in[1]);
+    return w->rank >= 2 && ones_behind(w) && !is_padded(p, n);
+}
+
 static bool match_linear(const struct row_program *p, const struct row_op *op,
                          struct row_linear *f)
 {
     const struct node *n = row_node(p, op);
     const struct val *w = row_val(p, n->in[1]);
     size_t count = 0;
-    if (op->n_in != 1 || op->in[0] != n->in[0] || w->w == NULL || w->rank < 2 ||
-        !ones_behind(w) || is_padded(p, n) || w->w->cols != p->v[n->in[0]].n ||
+    if (op->n_in != 1 || op->in[0] != n->in[0] || w->w == NULL ||
+        !row_is_product(p, n) || w->w->cols != p->v[n->in[0]].n ||
         w->w->rows != p->v[op->out[0]].n ||
         row_val(p, n->in[0])->kind != VAL_F32) {
         return false;

@@ -242,6 +242,8 @@ static int run_op(struct run_rows *x, struct err *e)
     case ROW_BINARY:
         each_row(x, x->p->v[op->out[0]].n, binary_rows);
         return 0;
+    case ROW_EXPERTS:
+        return row_experts_run(x->p, op, x->in->n, e);
     case ROW_STORE:
         run_store(x);
         return 0;
@@ -261,7 +263,9 @@ static int run_op(struct run_rows *x, struct err *e)
 /* Products are where the time goes. */
 static bool called_off(const struct run_rows *x)
 {
-    return x->op->kind == ROW_LINEAR && x->in->go != NULL &&
+    bool product =
+        x->op->kind == ROW_LINEAR || x->op->kind == ROW_EXPERTS;
+    return product && x->in->go != NULL &&
            !x->in->go(x->in->go_ctx);
 }
 

@@ -1,0 +1,445 @@
+/* row_experts.c - a mixture of experts: only the rows of experts whose gate is
+ * not zero are read.
+ *
+ *   sum over e of D_e (g_e * (f(G_e x) * (U_e x)))
+ *
+ * is recognised in the dense form (convert/program_experts.c): G and U are one
+ * product each of all experts, D a convolution with a group an expert, and the
+ * sum is taken over the experts. The gates may come from anywhere: what is
+ * multiplied by zero adds zero, so it need not be computed, whatever chose.
+ *
+ * Rows of a run are grouped by expert; each expert multiplies its rows, and
+ * results are added experts in order, so a row's bits depend on that row alone.
+ * One row alone has the same input for all its experts: their products are one
+ * set, as far as LINEAR_PARTS_MAX goes.
+ */
+#include <string.h>
+
+#include "base/crew.h"
+#include "base/num.h"
+#include "engine/cpu/kernels/floats.h"
+#include "engine/cpu/ops/ops.h"
+#include "engine/cpu/rows/row_make.h"
+
+#define PARALLEL_MIN 8192 /* activations that pay for waking a thread */
+
+/* --- a part of a weight --- */
+
+/* Bytes of n elements of a row; 0: rows of this kind are not taken apart. */
+static size_t bytes_of(const struct weight *w, size_t n)
+{
+    switch (w->kind) {
+    case WEIGHT_F32:
+        return 4 * n;
+    case WEIGHT_F16:
+        return 2 * n;
+    case WEIGHT_I8:
+        return n;
+    case WEIGHT_I4:
+    case WEIGHT_LUT4:
+        return n / 2;
+    case WEIGHT_LUT6:
+        return n / 4 * 3;
+    case WEIGHT_ROWS:
+        break;
+    }
+    return 0;
+}
+
+/* Can `rows` neighbours, from a multiple of `rows` on, be a weight? */
+static bool can_cut(const struct weight *w, size_t rows)
+{
+    bool table = weight_entries(w->kind) > 0;
+    return bytes_of(w, w->cols) > 0 &&
+           (!table || (w->block[0] > 0 && rows % (size_t)w->block[0] == 0));
+}
+
+static struct weight cut(const struct weight *w, size_t first, size_t rows)
+{
+    struct weight r = *w;
+    r.rows = rows;
+    r.type.dims[0] = (int64_t)rows;
+    r.data = (const char *)w->data + first * bytes_of(w, w->cols);
+    if (w->scale != NULL) {
+        r.scale = w->scale + first;
+    }
+    if (w->table != NULL) {
+        r.table = w->table +
+                  first / (size_t)w->block[0] * weight_entries(w->kind);
+    }
+    return r;
+}
+
+/* --- recognition --- */
+
+/* The product with a weight that makes a value, alone and without a bias. */
+static const struct weight *weight_of(const struct row_program *p, int value,
+                                      int *from)
+{
+    size_t at = 0;
+    int root = row_root(p, value, &at);
+    const struct row_op *op = row_def(p, root);
+    if (op == NULL || op->kind != ROW_LINEAR || at != 0 ||
+        p->v[root].n != p->v[value].n || op->linear.parts != 1 ||
+        op->linear.bias[0] != NULL) {
+        return NULL;
+    }
+    *from = op->in[0];
+    return op->linear.w[0];
+}
+
+/* reduce_sum over the one axis of n, which has `width` neighbours each. */
+static bool sums_over(const struct row_program *p, const struct row_op *op,
+                      size_t n, size_t width)
+{
+    const struct val *x = row_val(p, op->in[0]);
+    const struct val *o = row_val(p, op->out[0]);
+    if (op->n_in != 1 || x->n != n * width || o->n != width ||
+        x->rank != o->rank) {
+        return false;
+    }
+    size_t after = 1;
+    int i = x->rank - 1;
+    for (; i >= 0 && after < width; i--) {
+        after *= (size_t)x->dims[i];
+        if (o->dims[i] != x->dims[i]) {
+            return false;
+        }
+    }
+    for (; i >= 0 && x->dims[i] == 1; i--) {
+    }
+    return after == width && i >= 0 && (size_t)x->dims[i] == n &&
+           o->dims[i] == 1;
+}
+
+/* Does element k of `by` meet the `width` neighbours from k * width on? */
+static bool spreads(const struct val *by, const struct val *x, size_t width)
+{
+    size_t after = 1;
+    int i = x->rank - 1;
+    if (by->rank != x->rank) {
+        return false;
+    }
+    for (; i >= 0 && after < width; i--) {
+        after *= (size_t)x->dims[i];
+        if (by->dims[i] != 1) {
+            return false;
+        }
+    }
+    for (; i >= 0; i--) {
+        if (by->dims[i] != x->dims[i]) {
+            return false;
+        }
+    }
+    return after == width;
+}
+
+static bool weights_fit(const struct row_experts *f, size_t d)
+{
+    const struct weight *g = f->w[EXPERTS_GATE];
+    const struct weight *u = f->w[EXPERTS_UP];
+    const struct weight *w = f->w[EXPERTS_DOWN];
+    return g->rows == f->n * f->width && u->rows == g->rows &&
+           u->cols == g->cols && w->rows == f->n * d && w->cols == f->width &&
+           linear_wants_integer(g) == linear_wants_integer(u) &&
+           can_cut(g, f->width) && can_cut(u, f->width) && can_cut(w, d);
+}
+
+/* act(G x) * (U x) */
+static bool match_inner(const struct row_program *p, int value,
+                        struct row_experts *f, int *x, int *step)
+{
+    size_t at = 0;
+    int other = -1;
+    int root = row_root(p, value, &at);
+    const struct row_op *glu = row_def(p, root);
+    if (glu == NULL || glu->kind != ROW_GLU || at != 0 ||
+        p->v[root].n != p->v[value].n) {
+        return false;
+    }
+    f->w[EXPERTS_GATE] = weight_of(p, glu->in[0], x);
+    f->w[EXPERTS_UP] = weight_of(p, glu->in[1], &other);
+    *step = glu->step;
+    return f->w[EXPERTS_GATE] != NULL && f->w[EXPERTS_UP] != NULL &&
+           row_same(p, *x, other);
+}
+
+/* The number of groups of a convolution that row_pass_linear left, which is
+ * otherwise a product; 0: it is none. */
+static size_t groups_of(const struct row_program *p, const struct row_op *op)
+{
+    const struct node *n = row_node(p, op);
+    const struct val *w = row_val(p, n->in[1]);
+    int arg = row_arg(n, "groups");
+    const struct val *g = arg >= 0 && n->in[arg] >= 0
+                              ? &p->m->consts[n->in[arg]]
+                              : NULL;
+    bool plain = op->n_in == 1 && op->in[0] == n->in[0] && w->w != NULL &&
+                 row_is_product(p, n) && n->in[2] < 0 && g != NULL &&
+                 g->kind == VAL_I32 && g->n == 1 && g->i[0] > 1;
+    return plain && row_val(p, n->in[0])->kind == VAL_F32 ? (size_t)g->i[0] : 0;
+}
+
+static bool match_experts(const struct row_program *p, const struct row_op *op,
+                          struct row_experts *f, int *x, int *by, int *step)
+{
+    const struct row_op *conv = row_maker(p, op->in[0], "conv");
+    size_t groups = conv != NULL ? groups_of(p, conv) : 0;
+    if (groups == 0) {
+        return false;
+    }
+    const struct row_op *mul = row_maker(p, conv->in[0], "mul");
+    size_t d = p->v[op->out[0]].n;
+    *f = (struct row_experts){.n = groups};
+    f->w[EXPERTS_DOWN] = row_val(p, row_node(p, conv)->in[1])->w;
+    f->width = f->w[EXPERTS_DOWN]->cols;
+    if (mul == NULL || mul->n_in != 2 || !sums_over(p, op, groups, d) ||
+        p->v[mul->out[0]].n != groups * f->width) {
+        return false;
+    }
+    for (int k = 0; k < 2; k++) {
+        *by = mul->in[1 - k];
+        if (p->v[*by].n == groups &&
+            p->v[mul->in[k]].n == groups * f->width &&
+            spreads(row_val(p, *by), row_val(p, mul->out[0]), f->width) &&
+            match_inner(p, mul->in[k], f, x, step) && weights_fit(f, d)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int row_pass_experts(struct row_program *p, struct err *e)
+{
+    for (int i = 0; i < p->n_ops; i++) {
+        struct row_op *op = &p->ops[i];
+        struct row_experts f;
+        int x = -1;
+        int by = -1;
+        int step = -1;
+        if (row_is(p, op, "reduce_sum") &&
+            match_experts(p, op, &f, &x, &by, &step)) {
+            op->kind = ROW_EXPERTS;
+            op->step = step;
+            op->n_in = 2;
+            op->in[0] = x;
+            op->in[1] = by;
+            op->experts = f;
+        }
+    }
+    return row_pass_dead(p, e);
+}
+
+/* --- memory --- */
+
+size_t row_experts_inputs(const struct row_experts *f)
+{
+    return num_max(f->w[EXPERTS_GATE]->cols, f->width);
+}
+
+size_t row_experts_floats(const struct row_experts *f)
+{
+    size_t d = f->w[EXPERTS_GATE]->cols;
+    size_t out = f->w[EXPERTS_DOWN]->rows / f->n;
+    return d + out + 3 * f->width;
+}
+
+static int reserve(struct row_program *p, const struct weight *w,
+                   struct err *e)
+{
+    bool integer = linear_wants_integer(w);
+    linear_in_length(p->lin, w->cols);
+    return linear_in_reserve(p->lin, p->kernels, p->rows_max, integer, !integer,
+                             p->m->threads, e);
+}
+
+int row_experts_open(struct row_program *p, struct err *e)
+{
+    size_t most = 0;
+    size_t entries = p->rows_max;
+    for (int i = 0; i < p->n_ops; i++) {
+        if (p->ops[i].kind == ROW_EXPERTS) {
+            const struct row_experts *f = &p->ops[i].experts;
+            for (size_t k = 0; k < EXPERTS_MATRICES; k++) {
+                RETERR(reserve(p, f->w[k], e));
+            }
+            most = num_max(most, row_experts_floats(f) *
+                                     num_max(p->rows_max, f->n));
+            entries = num_max(entries, f->n);
+        }
+    }
+    if (most == 0) {
+        return 0;
+    }
+    p->picked = calloc(entries, sizeof(*p->picked));
+    p->mixing =
+        aligned_alloc(64, (most * sizeof(float) + 63) & ~(size_t)63);
+    return p->picked != NULL && p->mixing != NULL
+               ? 0
+               : err_set(e, ERR_NOMEM, "experts of %zu rows", p->rows_max);
+}
+
+/* --- running --- */
+
+/* A run of an operation. An entry is a row together with an expert it chose;
+ * entry i has its activations at i * width. */
+struct mix {
+    const struct row_program *p;
+    const struct row_op *op;
+    const struct row_experts *f;
+    size_t d, out;          /* elements of the input and of the result */
+    float *x;               /* (entries, d): inputs, where gathered */
+    float *gate, *up, *act; /* (entries, width) */
+    float *y;               /* (entries, out) */
+    const uint32_t *row;    /* of each entry; NULL: row 0 */
+    const uint32_t *expert; /* of each entry; NULL: `index` */
+    uint32_t index;
+};
+
+static struct mix mix_of(const struct row_program *p, const struct row_op *op)
+{
+    const struct row_experts *f = &op->experts;
+    size_t entries = num_max(p->rows_max, f->n);
+    struct mix m = {.p = p, .op = op, .f = f, .d = p->v[op->in[0]].n,
+                    .out = p->v[op->out[0]].n};
+    m.x = p->mixing;
+    m.gate = m.x + entries * m.d;
+    m.up = m.gate + entries * f->width;
+    m.act = m.up + entries * f->width;
+    m.y = m.act + entries * f->width;
+    return m;
+}
+
+static float gate_of(const struct mix *m, size_t row, size_t expert)
+{
+    return row_of(m->p, m->op->in[1], row)[expert];
+}
+
+/* act = f(gate) * up * g */
+static void activate(void *ctx, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    const struct mix *m = ctx;
+    size_t n = m->f->width;
+    for (size_t i = begin; i < end; i++) {
+        float g = gate_of(m, m->row != NULL ? m->row[i] : 0,
+                          m->expert != NULL ? m->expert[i] : m->index);
+        float *a = m->act + i * n;
+        unary_floats(row_step(m->p, m->op), a, m->gate + i * n, n);
+        floats()->multiply(a, m->up + i * n, n);
+        floats()->scale(a, a, g, NULL, n);
+    }
+}
+
+static void activate_all(struct mix *m, size_t n)
+{
+    unsigned threads = n * m->f->width < PARALLEL_MIN ? 1 : m->p->m->threads;
+    size_t grain = (n + threads * 4 - 1) / (threads * 4);
+    crew_run(threads, n, grain > 0 ? grain : 1, activate, m);
+}
+
+static int set_input(const struct mix *m, const struct weight *w,
+                     const float *x, size_t ldx, size_t n, struct err *e)
+{
+    const struct row_program *p = m->p;
+    bool integer = linear_wants_integer(w);
+    linear_in_length(p->lin, w->cols);
+    return linear_in_set(p->lin, p->kernels, x, ldx, n, integer, !integer,
+                         p->m->threads, e);
+}
+
+/* Products of the input with gate and up of n experts; those of the i-th go to
+ * the entries from entry + i on. */
+static void run_inner(const struct mix *m, const uint32_t *expert, size_t n,
+                      size_t entry)
+{
+    struct weight w[LINEAR_PARTS_MAX];
+    struct linear_part part[LINEAR_PARTS_MAX];
+    size_t width = m->f->width;
+    must(2 * n <= LINEAR_PARTS_MAX);
+    for (size_t i = 0; i < 2 * n; i++) {
+        bool up = i % 2 == 1;
+        float *y = (up ? m->up : m->gate) + (entry + i / 2) * width;
+        w[i] = cut(m->f->w[up ? EXPERTS_UP : EXPERTS_GATE],
+                   expert[i / 2] * width, width);
+        part[i] = (struct linear_part){.w = &w[i], .y = y, .ldy = width};
+    }
+    linear_run(part, 2 * n, m->p->lin, m->p->kernels, m->p->m->threads);
+}
+
+/* The last product of n entries of one expert, added to their rows. */
+static int add_down(const struct mix *m, const float *act, uint32_t expert,
+                    const uint32_t *row, size_t n, struct err *e)
+{
+    const struct row_program *p = m->p;
+    const struct weight w =
+        cut(m->f->w[EXPERTS_DOWN], expert * m->out, m->out);
+    const struct linear_part part = {.w = &w, .y = m->y, .ldy = m->out};
+    RETERR(set_input(m, &w, act, m->f->width, n, e));
+    linear_run(&part, 1, p->lin, p->kernels, p->m->threads);
+    for (size_t i = 0; i < n; i++) {
+        float *to = row_of(p, m->op->out[0], row != NULL ? row[i] : 0);
+        floats()->add_scaled(to, 1.0f, m->y + i * m->out, m->out);
+    }
+    return 0;
+}
+
+/* One row: its experts have one input. */
+static int run_row(struct mix *m, struct err *e)
+{
+    uint32_t *expert = m->p->picked;
+    size_t n = 0;
+    for (uint32_t i = 0; i < m->f->n; i++) {
+        expert[n] = i;
+        n += gate_of(m, 0, i) != 0.0f ? 1 : 0;
+    }
+    m->expert = expert;
+    RETERR(set_input(m, m->f->w[EXPERTS_GATE], row_of(m->p, m->op->in[0], 0),
+                     m->d, 1, e));
+    for (size_t at = 0; at < n; at += LINEAR_PARTS_MAX / 2) {
+        run_inner(m, expert + at, num_min(n - at, LINEAR_PARTS_MAX / 2), at);
+    }
+    activate_all(m, n);
+    for (size_t i = 0; i < n; i++) {
+        RETERR(add_down(m, m->act + i * m->f->width, expert[i], NULL, 1, e));
+    }
+    return 0;
+}
+
+/* The rows that chose expert m->index. */
+static int run_expert(struct mix *m, size_t rows, struct err *e)
+{
+    uint32_t *row = m->p->picked;
+    size_t n = 0;
+    for (uint32_t r = 0; r < rows; r++) {
+        if (gate_of(m, r, m->index) != 0.0f) {
+            memcpy(m->x + n * m->d, row_of(m->p, m->op->in[0], r),
+                   m->d * sizeof(float));
+            row[n++] = r;
+        }
+    }
+    if (n == 0) {
+        return 0;
+    }
+    m->row = row;
+    RETERR(set_input(m, m->f->w[EXPERTS_GATE], m->x, m->d, n, e));
+    run_inner(m, &m->index, 1, 0);
+    activate_all(m, n);
+    return add_down(m, m->act, m->index, row, n, e);
+}
+
+int row_experts_run(const struct row_program *p, const struct row_op *op,
+                    size_t rows, struct err *e)
+{
+    struct mix m = mix_of(p, op);
+    for (size_t r = 0; r < rows; r++) {
+        memset(row_of(p, op->out[0], r), 0, m.out * sizeof(float));
+    }
+    if (rows == 1) {
+        return run_row(&m, e);
+    }
+    for (; m.index < m.f->n; m.index++) {
+        RETERR(run_expert(&m, rows, e));
+    }
+    return 0;
+}
