@@ -41,6 +41,7 @@ ROWS = [
     Family("hunyuan-dense"),
     Family("gemma2"),
     Family("gemma4-e", arch="gemma4"),
+    Family("gemma4"),
     Family("granite", pairs=True),
     Family("olmo2"),
     Family("smollm3", pairs=True),

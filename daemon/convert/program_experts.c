@@ -191,7 +191,7 @@ struct mil_value *draw_experts(struct ctx *c, struct mil_value *x,
 void expert_constant_name(enum expert_matrix which, uint32_t group,
                           char out[EXPERT_NAME_MAX])
 {
-    (void)snprintf(out, EXPERT_NAME_MAX, "%s_weight_%u", names[which], group);
+    (void)snprintf(out, EXPERT_NAME_MAX, "%s_%u_weight", names[which], group);
 }
 
 int experts_put(const struct emit *m, struct mil_writer *w, uint32_t l,

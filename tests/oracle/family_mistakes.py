@@ -199,16 +199,34 @@ def act_silu(spec):
     each(spec, act="silu")
 
 
+@mistake
+def no_norm_topk(spec):
+    """Each chosen expert's share of all, not of the chosen."""
+    each(spec, router="softmax_all")
+
+
+@mistake
+def no_expscale(spec):
+    each(spec, no_expert_scale=True)
+
+
+@mistake
+def router_from_norm(spec):
+    """The router reads what the dense feed-forward reads."""
+    each(spec, router_reads="ffn_norm")
+
+
 class Swapped:
-    """Weights whose gate and up have changed places."""
+    """Weights whose gate and up have changed places: the experts', where a model has them."""
 
     def __init__(self, weights):
         self.weights = weights
+        self.tail = "_exps" if weights.get("blk.0.ffn_down_exps.weight") is not None else ""
 
     def get(self, name):
-        other = {"ffn_gate": "ffn_up", "ffn_up": "ffn_gate"}
+        gate, up = "ffn_gate" + self.tail, "ffn_up" + self.tail
         parts = name.split(".")
-        return self.weights.get(".".join(other.get(p, p) for p in parts))
+        return self.weights.get(".".join({gate: up, up: gate}.get(p, p) for p in parts))
 
 
 class Unbiased:

@@ -94,7 +94,9 @@ def read_matrices(packages, folder):
 MATRICES = {
     "q": "attn_q", "k": "attn_k", "v": "attn_v", "o": "attn_output", "gate": "ffn_gate", "up": "ffn_up", "down": "ffn_down",
     "conv_in": "shortconv.in_proj", "conv_out": "shortconv.out_proj", "ple_gate": "inp_gate", "ple_out": "proj",
+    "router": "ffn_gate_inp",
 }
+EXPERTS = {"expert_gate": "ffn_gate_exps", "expert_up": "ffn_up_exps", "expert_down": "ffn_down_exps"}
 
 
 def unturn(w, d_head, dim):
@@ -111,10 +113,14 @@ class Packages:
     def __init__(self, bundle, manifest, source, spec, matrices):
         """matrices: of read_matrices."""
         bundle, m = pathlib.Path(bundle), manifest
-        self.source, self.found = source, {}
+        self.source, self.found, self.groups = source, {}, {}
         for part in (*m["shards"], *m["heads"]):
             for name, w in matrices[str(bundle / part["path"])].items():
                 self.place(part, name, w, m, spec)
+        for name, parts in self.groups.items():
+            rows = np.concatenate([parts[g] for g in range(len(parts))])
+            n = spec["layers"][int(name.split(".")[1])]["n_experts"]
+            self.found[name] = rows.reshape(n, len(rows) // n, -1)
         head = [self.found.pop(k) for k in sorted(k for k in self.found if isinstance(k, int))]
         self.found["output.weight"] = np.concatenate(head)
         self.found["token_embd.weight"] = self.rows(bundle / m["embed_file"], m["vocab"])
@@ -137,6 +143,10 @@ class Packages:
             self.found[f"ple_proj.{index}"] = w
             return
         layer = spec["layers"][index]
+        stem, _, group = what.rpartition("_")
+        if stem in EXPERTS:  # groups of experts, in order
+            self.groups.setdefault(f"blk.{index}.{EXPERTS[stem]}.weight", {})[int(group)] = w
+            return
         if what in "qk" and layer["rotates"] and m["architecture"] in PAIRS:
             w = unturn(w, layer["d_head"], spec["rope_local" if layer["kind"] == "local" else "rope"]["dim"])
         self.found[f"blk.{index}.{MATRICES[what]}.weight"] = w

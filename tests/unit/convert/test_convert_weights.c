@@ -44,7 +44,7 @@ static struct file_map write_matrix(const struct weights *x,
     struct err e = {0};
     char path[256];
     unit_ok(mil_writer_open(dir, &w, &e), &e);
-    const struct part part = {t, 0, ROWS, COLS};
+    const struct part part = {.t = t, .rows = ROWS, .cols = COLS};
     unit_ok(weights_matrix(x, w, &part, 0, ROWS, NULL, &r, &e), &e);
     assert_non_null(r.params);
     assert_true(r.palette);
