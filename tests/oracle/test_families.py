@@ -206,8 +206,8 @@ def test_cost_of_states(case, family):
     assert (alone > LARGEST) == (family in ROUNDED_STATES)
 
 
-# A partial rotation and fused tensors; shared keys and embeddings of each layer; no norm before a block.
-FEW = ["phi3", "gemma4-e", "olmo2"]
+# A partial rotation and fused tensors; shared keys and embeddings of each layer; no norm before a block; experts.
+FEW = ["phi3", "gemma4-e", "olmo2", "gemma4"]
 OTHERS = [pytest.param(f, marks=pytest.mark.slow) for f in FAMILIES if f not in FEW]
 
 

@@ -334,7 +334,7 @@ static void unknown_keys(void **state)
         {GEMMA2,  "attention.shared_kv_layers"      },
         {GEMMA2,  "attention.key_length_swa"        },
         {GEMMA4,  "attn_logit_softcapping"          },
-        {GEMMA4,  "expert_count"                    },
+        {GEMMA4,  "expert_shared_count"             },
         {GRANITE, "final_logit_softcapping"         },
         {GRANITE, "expert_count"                    },
         {OLMO2,   "attention.clamp_kqv"             },

@@ -14,7 +14,7 @@ static const char *const case_kinds[] = {
     [ROW_STEP] = "step",     [ROW_VIEW] = "view",   [ROW_LINEAR] = "linear",
     [ROW_NORM] = "norm",     [ROW_ROPE] = "rope",   [ROW_STORE] = "store",
     [ROW_ATTEND] = "attend", [ROW_UNARY] = "unary", [ROW_BINARY] = "binary",
-    [ROW_GLU] = "glu",
+    [ROW_GLU] = "glu",       [ROW_EXPERTS] = "experts",
 };
 
 /* The kinds of ops in order, "view norm linear". */

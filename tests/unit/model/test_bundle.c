@@ -84,6 +84,11 @@ static const struct layer layers[] = {
      .v_is_k = true,
      .gated = true,
      .d_ff = 13,
+     .router = ROUTER_SOFTMAX_TOP,
+     .n_experts = 9,
+     .n_top = 7,
+     .d_expert = 5,
+     .expert_branch = true,
      .out_scale = 1},
 };
 static struct bundle_shard shards[] = {
@@ -188,6 +193,11 @@ static void check_layer(const struct layer *a, const struct layer *b)
     assert_int_equal(a->qk_norm, b->qk_norm);
     assert_int_equal(a->act, b->act);
     assert_int_equal(a->d_ff, b->d_ff);
+    assert_int_equal(a->router, b->router);
+    assert_int_equal(a->n_experts, b->n_experts);
+    assert_int_equal(a->n_top, b->n_top);
+    assert_int_equal(a->d_expert, b->d_expert);
+    assert_true(a->expert_branch == b->expert_branch);
     assert_true(a->rotates == b->rotates && a->pre_norm == b->pre_norm &&
                 a->post_norm == b->post_norm && a->gated == b->gated &&
                 a->gain_plus_one == b->gain_plus_one &&
@@ -548,6 +558,15 @@ static const struct {
     {"\"n_kv\": 3",                    "\"conv_len\": 65, \"n_kv\": 3",     "conv_len"     },
     {"\"d_ff\": 13",                   "\"d_ff\": 14",                    "fingerprint"  },
     {"\"gated\": true",                "\"gated\": false",                "fingerprint"  },
+    {"\"n_experts\": 9",               "\"n_experts\": 8",                "fingerprint"  },
+    {"\"n_experts\": 9",               "\"n_experts\": 1",                "n_experts"    },
+    {"\"n_experts\": 9",               "\"n_expert\": 9",                 "fingerprint"  },
+    {"\"n_top\": 7",                   "\"n_top\": 10",                   "10 experts of"},
+    {"\"d_expert\": 5",                "\"d_expert\": 6",                 "fingerprint"  },
+    {"\"router\": \"softmax_top\"",    "\"router\": \"top\"",             "router"       },
+    {"\"router\": \"softmax_top\"",    "\"router\": \"none\"",            "router none"  },
+    {"\"expert_branch\": true",        "\"expert_branch\": false",        "expert_branch"},
+    {"\"d_ff\": 13",                   "\"d_ff\": 0",                     "expert_branch"},
     {"\"d_ple\": 0",                   "\"d_ple\": 4",                    "ple"          },
     {"\"original\": 64",               "\"original\": 63",                "fingerprint"  },
     {"\"original\": 64",               "\"original\": 0",                 "long list"    },
