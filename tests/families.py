@@ -46,6 +46,7 @@ ROWS = [
     Family("olmo2"),
     Family("smollm3", pairs=True),
     Family("lfm2"),
+    Family("lfm2moe"),
     Family("gemma", shape=Shape("gemma", 3, 48, 4, 1, 24, 128, 320, eps=1e-6, context=512),
            embed_scale=48**0.5, layer={"act": "gelu_tanh"},
            mistakes=("rope_other", "no_embscale", "scale_by_width", "gain_plus_one", "gate_up_swap", "act_silu", "gelu_erf")),

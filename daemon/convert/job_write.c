@@ -1,6 +1,7 @@
 /* job_write.c - the files of a bundle, and what bundle.json says of it. */
 #include <string.h>
 
+#include "base/num.h"
 #include "convert/job.h"
 #include "convert/program.h"
 
@@ -221,6 +222,15 @@ static void fill_calibration(struct job *j)
     memcpy(to->sha256, s->text_sha256, sizeof(to->sha256));
 }
 
+/* The width of the first layer's feed-forward; of experts alone, that of the
+ * chosen ones together. */
+static uint32_t dense_width(const struct decoder *d)
+{
+    const struct layer *y = &d->layers[0];
+    uint64_t wide = (uint64_t)y->n_top * y->d_expert;
+    return y->d_ff > 0 ? y->d_ff : (uint32_t)num_min(wide, MODEL_DIM_MAX);
+}
+
 void convert_describe(struct job *j)
 {
     const struct decoder *d = &j->d;
@@ -235,7 +245,7 @@ void convert_describe(struct job *j)
     b->n_heads = arch_attention(d)->n_heads;
     b->n_kv_heads = arch_attention(d)->n_kv;
     b->d_head = arch_attention(d)->d_head;
-    b->d_ff = d->layers[0].d_ff;
+    b->d_ff = dense_width(d);
     b->layers = d->layers;
     b->logit_scale = d->logit_scale;
     b->logit_cap = d->logit_cap;

@@ -56,7 +56,7 @@ ACTS = {"silu": silu, "gelu_tanh": gelu_tanh, "gelu_erf": gelu_erf, "gelu_halves
 PLAIN_LAYER = {
     "kind": "global", "rotates": True, "pre_norm": True, "post_norm": False, "gain_plus_one": False, "qk_norm": "none",
     "qk_norm_last": False, "v_norm": False, "v_is_k": False, "score_cap": 0.0, "act": "silu", "gated": True,
-    "residual_scale": 1.0, "d_ple": 0, "out_scale": 1.0, "n_experts": 0, "expert_branch": False,
+    "residual_scale": 1.0, "d_ple": 0, "out_scale": 1.0,
 }
 PLAIN_ROPE = {"scale": 1.0, "window": 0, "magnitude": 1.0, "original": 0, "factors": [], "long_factors": []}
 
@@ -201,19 +201,18 @@ class Decoder:
     def route(self, index, x, h):
         """What each expert is multiplied by, [n, experts]; zero where it was not chosen."""
         layer, p = self.spec["layers"][index], f"blk.{index}."
-        if layer["expert_branch"] and layer.get("router_reads") is None:  # the stream itself, in a norm of its own
+        if layer.get("expert_branch") and layer.get("router_reads") is None:  # the stream itself, in a norm of its own
             h = rms_norm(x, self.weight(p + "ffn_gate_inp.scale"), self.spec["norm_eps"])
             h = h / self.dtype(math.sqrt(self.spec["d_model"]))
-        elif layer["expert_branch"]:
+        elif layer.get("expert_branch"):
             h = self.norm(layer, p + layer["router_reads"], x)
         scores = h @ self.weight(p + "ffn_gate_inp.weight").T
-        if layer["router"] == "sigmoid_bias":
-            share = 1 / (1 + np.exp(-scores))
-            keys = share + self.weight(p + "exp_probs_b.bias")
-        else:
-            share = np.exp(scores - scores.max(-1, keepdims=True))
-            share /= share.sum(-1, keepdims=True)
-            keys = share
+        sigmoid = layer["router"] == "sigmoid_bias"
+        of_all = np.exp(scores - scores.max(-1, keepdims=True))
+        of_all /= of_all.sum(-1, keepdims=True)
+        share = 1 / (1 + np.exp(-scores)) if sigmoid else of_all
+        keys = share + self.weight(p + "exp_probs_b.bias") if sigmoid and not layer.get("no_expbias") else share
+        share = of_all if layer.get("softmax_router") else share
         order = np.argsort(-keys, axis=-1, kind="stable")  # of equal ones the first
         top = layer["n_top"]
         chosen = np.zeros(keys.shape, bool)
@@ -221,11 +220,9 @@ class Decoder:
         best = np.take_along_axis(keys, order, axis=-1)
         margin = best[:, top - 1] - best[:, top] if top < layer["n_experts"] else np.full(len(x), np.inf)
         self.routes[index] = (order[:, :top], margin)
-        gates = np.where(chosen, share, 0)
-        if layer["router"] == "sigmoid_bias":
-            gates = gates / (gates.sum(-1, keepdims=True) + self.dtype(1e-6))
-        elif layer["router"] == "softmax_top":
-            gates = gates / gates.sum(-1, keepdims=True)
+        gates = np.where(chosen, keys if layer.get("bias_in_weight") else share, 0)
+        if not layer.get("no_norm_topk"):
+            gates = gates / (gates.sum(-1, keepdims=True) + self.dtype(1e-6 if sigmoid else 0))
         scale = self.find(p + "ffn_down_exps.scale")
         return gates if scale is None or layer.get("no_expert_scale") else gates * scale
 
@@ -233,7 +230,7 @@ class Decoder:
         """x: the stream; h: what the dense feed-forward reads. An expert computes the rows that chose it."""
         layer, p = self.spec["layers"][index], f"blk.{index}."
         gates = self.route(index, x, h)
-        h = self.norm(layer, p + "pre_ffw_norm_2", x) if layer["expert_branch"] else h
+        h = self.norm(layer, p + "pre_ffw_norm_2", x) if layer.get("expert_branch") else h
         gate, up, down = (self.weight(p + f"ffn_{k}_exps.weight") for k in ("gate", "up", "down"))
         y = np.zeros_like(x)
         for e in range(layer["n_experts"]):
@@ -246,7 +243,7 @@ class Decoder:
         """The feed-forward of a layer with experts."""
         layer, p = self.spec["layers"][index], f"blk.{index}."
         y = self.experts(index, x, h)
-        if not layer["expert_branch"]:
+        if not layer.get("expert_branch"):
             return y
         dense = self.norm(layer, p + "post_ffw_norm_1", self.feed_forward(layer, p, h))
         return dense + self.norm(layer, p + "post_ffw_norm_2", y)

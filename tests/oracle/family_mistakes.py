@@ -202,7 +202,24 @@ def act_silu(spec):
 @mistake
 def no_norm_topk(spec):
     """Each chosen expert's share of all, not of the chosen."""
-    each(spec, router="softmax_all")
+    each(spec, no_norm_topk=True)
+
+
+@mistake
+def no_expbias(spec):
+    each(spec, no_expbias=True)
+
+
+@mistake
+def bias_in_weight(spec):
+    """The bias chooses, and weighs too."""
+    each(spec, bias_in_weight=True)
+
+
+@mistake
+def softmax_router(spec):
+    """The chosen experts weigh as in a softmax."""
+    each(spec, softmax_router=True)
 
 
 @mistake

@@ -464,6 +464,55 @@ def test_values_are_keys(aned, case, tmp_path):
     assert cosine(c.right, got).min() < COSINE, "it changes nothing"
 
 
+WIDE = 8200  # eight experts so wide pass the longest axis: two constants hold them
+
+
+def test_experts_in_groups(aned, case, tmp_path):
+    """Experts with rows of zeros beside their own compute what they did, in as many constants as it takes."""
+    c = case("gemma4")
+
+    def keys(found):
+        return {**found, "gemma4.expert_feed_forward_length": (WIDE, gguf.GGUFValueType.UINT32, None)}
+
+    def widen(found):
+        out = dict(found)
+        for i, layer in enumerate(c.spec["layers"]):
+            n, own, d = layer["n_experts"], layer["d_expert"], c.spec["d_model"]
+            name, down = f"blk.{i}.ffn_gate_up_exps.weight", f"blk.{i}.ffn_down_exps.weight"
+            both, kind = out[name]
+            wide = np.zeros((n, 2, WIDE, d), np.float16)
+            wide[:, :, :own] = both.reshape(n, 2, own, d)
+            out[name] = wide.reshape(n, 2 * WIDE, d), kind
+            data, kind = out[down]
+            wide = np.zeros((n, d, WIDE), np.float16)
+            wide[:, :, :own] = data
+            out[down] = wide, kind
+        return out
+    copy(c.source, tmp_path / "wide.gguf", keys, widen)
+    convert(aned, tmp_path / "wide.gguf", tmp_path / "bundle")
+    found = [p for p in packages(tmp_path / "bundle") if p.name.startswith("layers")]
+    ops = "".join(run(aned, "mil", "compile", p) for p in found)
+    assert ops.count(" experts ") == 2 * len(c.spec["layers"]), "two groups a layer, and each is recognised"
+    for backend in ("cpu", "interpreter"):
+        got = np.array(logits(aned, tmp_path / "bundle", c.path, tmp_path, "--backend", backend))
+        assert faults(c.npz, got) == [], backend
+    run(aned, "reshard", tmp_path / "bundle", "--out", tmp_path / "again", "--shape", "functions")
+    want = np.array(logits(aned, tmp_path / "bundle", c.path, tmp_path))
+    assert np.array_equal(logits(aned, tmp_path / "again", c.path, tmp_path), want)
+
+
+@pytest.mark.parametrize("quant", ["fp16", "int8", "lut4", "lut6"])
+@pytest.mark.parametrize("family", ["gemma4", "lfm2moe"])
+def test_experts_of_any_batch(aned, case, tmp_path, family, quant):
+    """Rows are grouped by the expert they chose: no row's bits depend on which rows those are."""
+    c = case(family)
+    convert(aned, c.source, tmp_path / "bundle", quant, "--calibrate", "off")
+    want = np.array(logits(aned, tmp_path / "bundle", c.path, tmp_path))
+    for chunk in (1, 2, 5, 64):
+        got = logits(aned, tmp_path / "bundle", c.path, tmp_path, "--chunk", chunk, "--threads", 1 + chunk % 2)
+        assert np.array_equal(got, want), chunk
+
+
 REFUSED = [(row.name, key, value) for row in BY_NAME.values() for key, value in row.refused.items()]
 
 

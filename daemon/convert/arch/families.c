@@ -217,6 +217,32 @@ static int fill_lfm2(struct reading *r, struct err *e)
     return 0;
 }
 
+/* --- lfm2moe --- */
+
+static const char *const lfm2moe_keys[] = {
+    "shortconv.l_cache", "leading_dense_block_count", "expert_gating_func",
+    NULL};
+
+#define GATING_SIGMOID 2u /* expert_gating_func */
+
+/* The first layers are dense. */
+static int fill_lfm2moe(struct reading *r, struct err *e)
+{
+    uint32_t dense = 0;
+    uint32_t gating = GATING_SIGMOID;
+    RETERR(fill_lfm2(r, e));
+    if (arch_has_key(r, "leading_dense_block_count")) {
+        RETERR(arch_u32(r, "leading_dense_block_count", 0, r->d->n_layers,
+                        &dense, e));
+    }
+    RETERR(arch_u32(r, "expert_gating_func", 0, UINT32_MAX, &gating, e));
+    if (gating != GATING_SIGMOID) {
+        return err_set(e, ERR_UNSUPPORTED, "%s is %u; aned converts %u",
+                       r->text, gating, GATING_SIGMOID);
+    }
+    return arch_read_experts(r, dense, ROUTER_SIGMOID_BIAS, false, e);
+}
+
 /* --- phi3 --- */
 
 static const char *const phi3_keys[] = {"rope.scaling.attn_factor", NULL};
@@ -331,6 +357,14 @@ static const struct arch_row rows[] = {
      .out_norm = "token_embd_norm.weight",
      .some_heads = true,
      .fill = fill_lfm2},
+    {.name = "lfm2moe",
+     .need = NEED_BLOCK | PRE_NORMS | QK_NORMS | BIT(CONV_IN) | BIT(CONV) |
+             BIT(CONV_OUT),
+     .may = BIT(OUTPUT) | EXPERTS | BIT(ROUTER_BIAS),
+     .experts = true,
+     .keys = lfm2moe_keys,
+     .some_heads = true,
+     .fill = fill_lfm2moe},
     {.name = "exaone4",
      .need = NEED_BLOCK | POST_NORMS | QK_NORMS,
      .may = BIT(OUTPUT) | BIT(ROPE_FREQS),

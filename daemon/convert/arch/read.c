@@ -280,7 +280,7 @@ static int check_attention(const struct decoder *d, uint32_t l, struct err *e)
                        "layer %u cannot read the keys of layer %u", l,
                        y->kv_from);
     }
-    return arch_check_experts(d, l, e);
+    return 0;
 }
 
 static int check_layers(struct decoder *d, struct err *e)
@@ -292,6 +292,7 @@ static int check_layers(struct decoder *d, struct err *e)
             d->kinds[d->layers[l].kind].used = true;
             RETERR(check_attention(d, l, e));
         }
+        RETERR(arch_check_experts(d, l, e));
     }
     return attention ? 0
                      : err_set(e, ERR_UNSUPPORTED,

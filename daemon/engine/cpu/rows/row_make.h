@@ -41,14 +41,6 @@ int row_root(const struct row_program *p, int value, size_t *at);
 const float *row_fixed(const struct row_program *p, int value, size_t *n);
 bool row_fixed1(const struct row_program *p, int value, float *ret);
 
-/* In a run: where row r of a value stands. */
-static inline float *row_of(const struct row_program *p, int value, size_t r)
-{
-    const struct row_value *v = &p->v[value];
-    const struct row_at *b = &p->base[v->root];
-    return b->p + r * b->ld + v->at;
-}
-
 /* A conv or linear that sees no padding and has one weight an input: a product,
  * but for its groups. */
 bool row_is_product(const struct row_program *p, const struct node *n);
