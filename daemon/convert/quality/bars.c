@@ -24,7 +24,23 @@ static int read_bars(const struct json *j, struct quality_bars *b,
     return json_want_num(j, "argmax", true, 0, 1, &b->argmax, e);
 }
 
-int quality_bars(const char *quant, struct quality_bars *ret, struct err *e)
+/* The weaker of b and what holds for every model with experts. */
+static int weaken(const struct json *j, struct quality_bars *b, struct err *e)
+{
+    double cosine = 0;
+    double kl = 0;
+    double argmax = 0;
+    RETERR(json_want_num(j, "cosine", true, -1, 1, &cosine, e));
+    RETERR(json_want_num(j, "kl", true, 0, 1e3, &kl, e));
+    RETERR(json_want_num(j, "argmax", true, 0, 1, &argmax, e));
+    b->cosine = fmin(b->cosine, cosine);
+    b->kl = fmax(b->kl, kl);
+    b->argmax = fmin(b->argmax, argmax);
+    return 0;
+}
+
+int quality_bars(const char *quant, bool experts, struct quality_bars *ret,
+                 struct err *e)
 {
     struct json *root = NULL;
     struct quality_bars b = {0};
@@ -40,6 +56,9 @@ int quality_bars(const char *quant, struct quality_bars *ret, struct err *e)
         const char *n = json_str(json_get(j, "quant"));
         found = n != NULL && strlen(n) == kind && memcmp(n, quant, kind) == 0;
         rc = found ? read_bars(j, &b, e) : 0;
+    }
+    if (rc == 0 && experts) {
+        rc = weaken(json_get(root, "experts"), &b, e);
     }
     json_free(root);
     if (rc == 0 && !found) {

@@ -177,6 +177,15 @@ static void on_layer(void *ctx, uint32_t l, const float *x, size_t stride)
     }
 }
 
+static bool has_experts(const struct bundle *b)
+{
+    uint32_t l = 0;
+    while (l < b->n_layers && b->layers[l].n_experts == 0) {
+        l++;
+    }
+    return l < b->n_layers;
+}
+
 static int measure(struct ladder *r, struct err *e)
 {
     char vocab[2048];
@@ -185,7 +194,7 @@ static int measure(struct ladder *r, struct err *e)
                                        .layer = on_layer,
                                        .ctx = r};
     RETERR(bundle_open(r->dir, &r->b, e));
-    RETERR(quality_bars(r->b->quant, &r->q->bars, e));
+    RETERR(quality_bars(r->b->quant, has_experts(r->b), &r->q->bars, e));
     if (!file_join(vocab, sizeof(vocab), r->dir, r->b->tokenizer_file)) {
         return err_set(e, ERR_INVALID, "the path is too long");
     }

@@ -34,9 +34,10 @@ struct quality_bars {
     double argmax; /* share of clear positions with the same likeliest token */
     char reason[160];
 };
-/* Errors: INVALID (no bars for this quantisation). */
-CHECKED int quality_bars(const char *quant, struct quality_bars *ret,
-                         struct err *e);
+/* experts: of a model that has any. Errors: INVALID (no bars for this
+ * quantisation). */
+CHECKED int quality_bars(const char *quant, bool experts,
+                         struct quality_bars *ret, struct err *e);
 
 enum quality_rung {
     RUNG_WEIGHTS,

@@ -292,11 +292,16 @@ static void bars(void **state)
     struct quality_bars b;
     struct err e = {0};
     for (size_t i = 0; i < countof(quants); i++) {
-        unit_ok(quality_bars(quants[i], &b, &e), &e);
+        struct quality_bars x;
+        unit_ok(quality_bars(quants[i], false, &b, &e), &e);
+        unit_ok(quality_bars(quants[i], true, &x, &e), &e);
         assert_string_equal(b.quant, quants[i]);
         assert_true(b.cosine > 0.9 && b.kl > 0 && b.argmax > 0.5);
+        /* of experts never more than without them */
+        assert_true(x.cosine <= b.cosine && x.kl >= b.kl &&
+                    x.argmax <= b.argmax && x.cosine <= 0.97);
     }
-    assert_int_equal(quality_bars("int2", &b, &e), ERR_INVALID);
+    assert_int_equal(quality_bars("int2", false, &b, &e), ERR_INVALID);
 }
 
 /* --- progress --- */
