@@ -15,7 +15,7 @@ from families import BY_NAME, FAMILIES
 from gguf_copy import copy, value_of
 
 # longrope and fused tensors; soft caps; shared keys and values, embeddings of each layer
-ASKED = ["phi3", "gemma2", "gemma4-e"]
+ASKED = ["phi3", "gemma2", "gemma4-e", "gemma4", "lfm2moe"]
 TEXT = "the lion was in the ion and the ion was on the lion; " * 6
 WINDOW = 32  # positions that the local layers see at most
 MOST = 120  # tokens of the longest answer
