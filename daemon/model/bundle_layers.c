@@ -261,8 +261,8 @@ static int check_attention(const struct bundle *b, uint32_t i, struct err *e)
     const struct bundle_rope *r =
         l->kind == LAYER_LOCAL ? &b->rope_local : &b->rope;
     if (l->conv_len > 0 || l->n_heads == 0 || l->d_head == 0) {
-        return err_set(e, ERR_BUNDLE, "layer %u: attention has n_heads and d_head, and no "
-                       "conv_len",
+        return err_set(e, ERR_BUNDLE, "layer %u: attention has heads and no "
+                                      "conv_len",
                        i);
     }
     if (!r->present) {

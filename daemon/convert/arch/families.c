@@ -363,6 +363,7 @@ static const struct arch_row rows[] = {
      .may = BIT(OUTPUT) | EXPERTS | BIT(ROUTER_BIAS),
      .experts = true,
      .keys = lfm2moe_keys,
+     .out_norm = "token_embd_norm.weight",
      .some_heads = true,
      .fill = fill_lfm2moe},
     {.name = "exaone4",
