@@ -178,6 +178,8 @@ uint64_t arch_rows_most(const struct decoder *d, uint32_t layer,
  * gguf_rows. */
 CHECKED int arch_rows_of(const struct part *p, uint64_t first, uint64_t n,
                          float *out, struct err *e);
+/* Is row `at` of the tensor one of the matrix's, and which? */
+bool arch_has_row(const struct part *p, uint64_t at, uint64_t *ret);
 /* The rows of expert `index` of an expert slot: without runs. */
 struct part arch_expert(const struct decoder *d, uint32_t layer,
                         enum arch_slot slot, uint32_t index);

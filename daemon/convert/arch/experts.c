@@ -109,6 +109,16 @@ uint64_t arch_rows_most(const struct decoder *d, uint32_t layer,
                    : p->rows;
 }
 
+bool arch_has_row(const struct part *p, uint64_t at, uint64_t *ret)
+{
+    uint64_t from = at - p->first;
+    if (at < p->first || (p->run > 0 && from % p->step >= p->run)) {
+        return false;
+    }
+    *ret = p->run > 0 ? from / p->step * p->run + from % p->step : from;
+    return *ret < p->rows;
+}
+
 int arch_rows_of(const struct part *p, uint64_t first, uint64_t n, float *out,
                  struct err *e)
 {

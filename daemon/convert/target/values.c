@@ -133,13 +133,12 @@ int target_rows(void *ctx, const struct gguf_tensor *t, uint64_t first,
     for (size_t i = 0; i < p->n_parts; i++) {
         const struct part *part = p->parts[i].p;
         struct quant_spec fit = quant_fit(spec, part->rows);
-        uint64_t from = first > part->first ? first : part->first;
-        uint64_t end = first + n;
-        uint64_t to = part->first + part->rows;
-        to = to < end ? to : end;
-        for (uint64_t r = from; r < to; r++) {
-            to_form(&p->parts[i], fit, params, r - part->first,
-                    out + (size_t)((r - first) * t->cols));
+        uint64_t row = 0;
+        for (uint64_t r = first; r < first + n; r++) {
+            if (arch_has_row(part, r, &row)) {
+                to_form(&p->parts[i], fit, params, row,
+                        out + (size_t)((r - first) * t->cols));
+            }
         }
         params += quant_params(fit, part->rows);
     }

@@ -121,6 +121,17 @@ static void rows_of_experts(void **state)
                   up.first + 3);
         same_rows(&up, 1, 4, up.first + 1);
     }
+    /* which rows are whose */
+    for (uint64_t at = 0; at < 2 * EXPERTS * WIDE; at++) {
+        uint64_t row = 99;
+        bool up = at / WIDE % 2 == 1;
+        const struct part *p =
+            arch_part(&r.d, 1, up ? SLOT_EXPERT_UP : SLOT_EXPERT_GATE);
+        assert_true(arch_has_row(p, at, &row));
+        assert_int_equal(row, at / (2 * WIDE) * WIDE + at % WIDE);
+        p = arch_part(&r.d, 1, up ? SLOT_EXPERT_GATE : SLOT_EXPERT_UP);
+        assert_false(arch_has_row(p, at, &row));
+    }
     /* across experts */
     unit_ok(arch_rows_of(arch_part(&r.d, 1, SLOT_EXPERT_UP), 0, EXPERTS * WIDE,
                          a, &e),
