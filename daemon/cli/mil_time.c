@@ -5,6 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "engine/cpu/kernels/products/linear.h"
 #include "proto/json.h"
 #if defined(ANED_COREML)
 #include "engine/coreml/backend_coreml.h"
@@ -21,6 +22,7 @@ struct timing {
     uint32_t width;
     double open_ms, warm_ms;
     double *us; /* t->count, each prediction's */
+    uint64_t bytes; /* of weights that all of them read in products */
     FILE *out;  /* standard output as it was */
 };
 
@@ -86,11 +88,13 @@ static int predict(struct timing *x, struct err *e)
         RETERR(x->be->warm(x->m, x->width, &x->t->conf->watch, e));
         x->warm_ms = (now_us() - from) / 1000;
     }
+    x->bytes = linear_bytes();
     for (uint32_t i = 0; i < x->t->count; i++) {
         from = now_us();
         RETERR(x->be->predict(x->io, x->state, e));
         x->us[i] = now_us() - from;
     }
+    x->bytes = linear_bytes() - x->bytes;
     return 0;
 }
 
@@ -142,6 +146,9 @@ static int print(struct timing *x, struct err *e)
     json_add_num(o, "warm_ms", x->warm_ms);
     json_add_num(o, "median_us", x->us[n / 2]);
     json_add_num(o, "least_us", x->us[0]);
+    if (x->bytes > 0) { /* only the cpu backend counts */
+        json_add_int(o, "weight_bytes", (int64_t)(x->bytes / n));
+    }
     put_counts(x, o);
     buf_init(&b, 4096);
     json_write(o, false, &b);

@@ -501,6 +501,24 @@ def test_experts_in_groups(aned, case, tmp_path):
     assert np.array_equal(logits(aned, tmp_path / "again", c.path, tmp_path), want)
 
 
+@pytest.mark.parametrize("quant,size", [("fp16", 2), ("int8", 1)])
+def test_experts_read(aned, case, tmp_path, quant, size):
+    """A row reads the weights of the experts that it chose, and no others (the count is of products only)."""
+    c = case("gemma4")
+    convert(aned, c.source, tmp_path / "bundle", quant)
+    package = next(p for p in packages(tmp_path / "bundle") if p.name.startswith("layers"))
+    active = 0
+    for i, layer in enumerate(c.spec["layers"]):
+        for name in (n for n in c.weights.tensors if n.startswith(f"blk.{i}.") and n.endswith(".weight")):
+            w = c.weights.get(name)
+            part = layer["n_top"] / layer["n_experts"] if "_exps" in name else 1
+            if w.ndim > 1:
+                active += w.size * part * (2 if "ffn_gate_inp" in name else size)
+    found = json.loads(run(aned, "mil", "time", package, "--count", "3", "--json"))
+    print(f"{quant}: {found['weight_bytes']} bytes, {active:.0f} are active")
+    assert found["weight_bytes"] == active
+
+
 @pytest.mark.parametrize("quant", ["fp16", "int8", "lut4", "lut6"])
 @pytest.mark.parametrize("family", ["gemma4", "lfm2moe"])
 def test_experts_of_any_batch(aned, case, tmp_path, family, quant):

@@ -25,32 +25,11 @@
 
 /* --- a part of a weight --- */
 
-/* Bytes of n elements of a row; 0: rows of this kind are not taken apart. */
-static size_t bytes_of(const struct weight *w, size_t n)
-{
-    switch (w->kind) {
-    case WEIGHT_F32:
-        return 4 * n;
-    case WEIGHT_F16:
-        return 2 * n;
-    case WEIGHT_I8:
-        return n;
-    case WEIGHT_I4:
-    case WEIGHT_LUT4:
-        return n / 2;
-    case WEIGHT_LUT6:
-        return n / 4 * 3;
-    case WEIGHT_ROWS:
-        break;
-    }
-    return 0;
-}
-
 /* Can `rows` neighbours, from a multiple of `rows` on, be a weight? */
 static bool can_cut(const struct weight *w, size_t rows)
 {
     bool table = weight_entries(w->kind) > 0;
-    return bytes_of(w, w->cols) > 0 &&
+    return w->kind != WEIGHT_ROWS &&
            (!table || (w->block[0] > 0 && rows % (size_t)w->block[0] == 0));
 }
 
@@ -59,7 +38,7 @@ static struct weight cut(const struct weight *w, size_t first, size_t rows)
     struct weight r = *w;
     r.rows = rows;
     r.type.dims[0] = (int64_t)rows;
-    r.data = (const char *)w->data + first * bytes_of(w, w->cols);
+    r.data = (const char *)w->data + first * weight_row_bytes(w);
     if (w->scale != NULL) {
         r.scale = w->scale + first;
     }

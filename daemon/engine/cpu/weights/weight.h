@@ -62,6 +62,26 @@ static inline size_t weight_entries(enum weight_kind kind)
     return kind == WEIGHT_LUT4 ? 16 : kind == WEIGHT_LUT6 ? 64 : 0;
 }
 
+/* Bytes of a row of data; of WEIGHT_ROWS about as many as elements. */
+static inline size_t weight_row_bytes(const struct weight *w)
+{
+    switch (w->kind) {
+    case WEIGHT_F32:
+        return 4 * w->cols;
+    case WEIGHT_F16:
+        return 2 * w->cols;
+    case WEIGHT_I4:
+    case WEIGHT_LUT4:
+        return w->cols / 2;
+    case WEIGHT_LUT6:
+        return w->cols / 4 * 3;
+    case WEIGHT_I8:
+    case WEIGHT_ROWS:
+        break;
+    }
+    return w->cols;
+}
+
 /* Decode cols elements of one row. */
 void weight_row(const struct weight *w, size_t row, float *out);
 

@@ -428,6 +428,13 @@ static void real_run(const struct linear_part *p, const struct linear_in *in,
     gemm_run(&g);
 }
 
+static _Atomic uint64_t bytes_read;
+
+uint64_t linear_bytes(void)
+{
+    return atomic_load(&bytes_read);
+}
+
 void linear_run(const struct linear_part *parts, size_t n_parts,
                 const struct linear_in *in, const struct kernels *kn,
                 unsigned threads)
@@ -435,6 +442,11 @@ void linear_run(const struct linear_part *parts, size_t n_parts,
     must(n_parts <= LINEAR_PARTS_MAX && threads <= in->threads);
     struct piece p = {.in = in, .kn = kn};
     size_t work = 0;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < n_parts; i++) {
+        bytes += weight_row_bytes(parts[i].w) * parts[i].w->rows;
+    }
+    atomic_fetch_add(&bytes_read, bytes);
     for (size_t i = 0; i < n_parts; i++) {
         bool integer = linear_wants_integer(parts[i].w);
         must(integer ? in->integer : in->real);

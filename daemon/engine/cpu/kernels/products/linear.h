@@ -72,3 +72,7 @@ struct linear_part {
 void linear_run(const struct linear_part *p, size_t n_parts,
                 const struct linear_in *in, const struct kernels *kn,
                 unsigned threads);
+
+/* Bytes of weights, without scales and tables, that all calls of linear_run in
+ * this process had to read: each part once a call. Any thread. */
+uint64_t linear_bytes(void);
