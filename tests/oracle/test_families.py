@@ -46,8 +46,13 @@ NEUTRAL = {"gelu_erf"}
 
 
 def clear_routes(decoder, n):
-    """Of the run's n positions: where no layer's choice of experts is close."""
-    return np.all([np.full(n, True)] + [margin > ROUTED for _, margin in decoder.routes.values()], axis=0)
+    """Of the run's n positions: where no layer's choice of experts is close, nor was where later convolutions look."""
+    clear = np.full(n, True)
+    for index, (_, margin) in decoder.routes.items():
+        reach = sum(y.get("conv_len", 1) - 1 for y in decoder.spec["layers"][index + 1:])
+        for at in np.flatnonzero(margin <= ROUTED):
+            clear[at : at + reach + 1] = False
+    return clear
 
 
 class Case:
