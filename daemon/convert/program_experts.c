@@ -2,14 +2,15 @@
  * computed, and what was not chosen is multiplied by zero.
  *
  *   scores [1, E, T, 1] ── how many are better ── rank < n_top ── gates
- *   h ── gate, up, act (1x1 conv: all experts' rows) ── [1, E, d_expert, T]
- *     * gates ── down (1x1 conv, a group an expert) ── [1, E, d_model, T] ── sum
+ *   h ── gate, up (1x1 conv: all experts' rows) ── act(gate) * (up * gates)
+ *     ── down (1x1 conv, a group an expert) ── [1, E, d_model, T] ── sum
  *
  * The choice is exact: expert e's rank is the number of experts whose score is
  * higher, or equal with a lower index, counted in numbers that fp16 holds. A
  * softmax over all would be another model (facts of the families). Scores that
  * were not chosen leave the softmax as SCORE_OUT, whose exp is zero in fp16 and
- * fp32, so that the gates need no division.
+ * fp32, so that the gates need no division. They meet `up` alone, before the
+ * product that fp16 may not hold where nobody chose and nothing was measured.
  *
  * The CPU backend takes the products and the sum for one operation, which reads
  * the rows of experts with a gate that is not zero (rows/row_experts.c).
@@ -82,7 +83,8 @@ static struct mil_value *gates(struct ctx *c, struct mil_value *scores)
         struct mil_value *chosen = choose(c, keys);
         chosen = as_number(c, "router_chosen_n", chosen);
         s = draw_binary(c, "mul", "router_kept", s, chosen);
-        struct mil_value *sum = draw_reduce(c, "reduce_sum", "router_sum", s, 1);
+        struct mil_value *sum =
+            draw_reduce(c, "reduce_sum", "router_sum", s, 1);
         sum = draw_binary(c, "add", "router_sum_min", sum,
                           draw_f16(c, ROUTER_SUM_MIN));
         g = draw_binary(c, "real_div", "router_gates", s, sum);
@@ -130,16 +132,16 @@ static struct mil_value *group(struct ctx *c, uint32_t g, uint32_t first,
     int32_t d = (int32_t)c->m->d->d_model;
     struct mil_value *a = project(c, EXPERT_GATE, g, h, 1);
     struct mil_value *u = project(c, EXPERT_UP, g, h, 1);
-    a = draw_activation(c, "expert_act", a);
-    a = draw_binary(c, "mul", "expert_act_up", a, u);
-    a = draw_reshape(c, "expert_each", a, ne, wide, -1);
+    u = draw_reshape(c, "expert_each", u, ne, wide, -1);
     if (n < c->l->n_experts) {
         by = draw_slice(c, "expert_gates", by, 1, (int32_t)first,
                         (int32_t)(first + n));
     }
     by = draw_reshape(c, "expert_by", by, ne, 1, -1);
-    a = draw_binary(c, "mul", "expert_gated", a, by);
-    a = draw_reshape(c, "expert_all", a, ne * wide, -1, 1);
+    u = draw_binary(c, "mul", "expert_up_by", u, by);
+    u = draw_reshape(c, "expert_all", u, ne * wide, -1, 1);
+    a = draw_activation(c, "expert_act", a);
+    a = draw_binary(c, "mul", "expert_act_up", a, u);
     a = project(c, EXPERT_DOWN, g, a, ne);
     a = draw_reshape(c, "expert_outs", a, ne, d, -1);
     a = draw_reduce(c, "reduce_sum", "experts", a, 1);

@@ -16,7 +16,8 @@ struct quant_pick {
 };
 
 /* What a rule says that matches the tensor's name in the source, of several
- * the last one, or that routers are fp16; else its pick; else `spec`. Zeroed: int8, which needs
+ * the last one, or that routers are fp16; else its pick; else `spec`. Zeroed:
+ * int8, which needs
  * quant_choice_init. */
 struct quant_choice {
     struct quant_spec spec;

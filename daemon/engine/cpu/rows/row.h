@@ -118,7 +118,7 @@ struct row_ew {
     size_t n_fixed[2];     /* 1, or the row's elements */
 };
 
-/* out = sum over e of down_e (gates[e] * f(gate_e x) * (up_e x)); the rows of n
+/* out = sum over e of down_e (f(gate_e x) * (gates[e] * (up_e x))); the rows of n
  * experts follow one another in each weight. f is that of the op's step. */
 enum { EXPERTS_GATE, EXPERTS_UP, EXPERTS_DOWN, EXPERTS_MATRICES };
 struct row_experts {

@@ -1,7 +1,7 @@
 /* row_experts.c - a mixture of experts: only the rows of experts whose gate is
  * not zero are read.
  *
- *   sum over e of D_e (g_e * (f(G_e x) * (U_e x)))
+ *   sum over e of D_e (f(G_e x) * (g_e * (U_e x)))
  *
  * is recognised in the dense form (convert/program_experts.c): G and U are one
  * product each of all experts, D a convolution with a group an expert, and the
@@ -124,9 +124,26 @@ static bool weights_fit(const struct row_experts *f, size_t d)
            can_cut(g, f->width) && can_cut(u, f->width) && can_cut(w, d);
 }
 
-/* act(G x) * (U x) */
+/* (U x) times each expert's gate: U, and what the gates and x are. */
+static const struct weight *match_up(const struct row_program *p, int value,
+                                     const struct row_experts *f, int *x,
+                                     int *by)
+{
+    const struct row_op *mul = row_maker(p, value, "mul");
+    const struct weight *w = NULL;
+    for (int k = 0; w == NULL && mul != NULL && mul->n_in == 2 && k < 2; k++) {
+        *by = mul->in[1 - k];
+        if (p->v[*by].n == f->n && p->v[mul->in[k]].n == f->n * f->width &&
+            spreads(row_val(p, *by), row_val(p, mul->out[0]), f->width)) {
+            w = weight_of(p, mul->in[k], x);
+        }
+    }
+    return w;
+}
+
+/* act(G x) * (U x * gates) */
 static bool match_inner(const struct row_program *p, int value,
-                        struct row_experts *f, int *x, int *step)
+                        struct row_experts *f, int *x, int *by, int *step)
 {
     size_t at = 0;
     int other = -1;
@@ -137,7 +154,7 @@ static bool match_inner(const struct row_program *p, int value,
         return false;
     }
     f->w[EXPERTS_GATE] = weight_of(p, glu->in[0], x);
-    f->w[EXPERTS_UP] = weight_of(p, glu->in[1], &other);
+    f->w[EXPERTS_UP] = match_up(p, glu->in[1], f, &other, by);
     *step = glu->step;
     return f->w[EXPERTS_GATE] != NULL && f->w[EXPERTS_UP] != NULL &&
            row_same(p, *x, other);
@@ -167,25 +184,12 @@ static bool match_experts(const struct row_program *p, const struct row_op *op,
     if (groups == 0) {
         return false;
     }
-    const struct row_op *mul = row_maker(p, conv->in[0], "mul");
     size_t d = p->v[op->out[0]].n;
     *f = (struct row_experts){.n = groups};
     f->w[EXPERTS_DOWN] = row_val(p, row_node(p, conv)->in[1])->w;
     f->width = f->w[EXPERTS_DOWN]->cols;
-    if (mul == NULL || mul->n_in != 2 || !sums_over(p, op, groups, d) ||
-        p->v[mul->out[0]].n != groups * f->width) {
-        return false;
-    }
-    for (int k = 0; k < 2; k++) {
-        *by = mul->in[1 - k];
-        if (p->v[*by].n == groups &&
-            p->v[mul->in[k]].n == groups * f->width &&
-            spreads(row_val(p, *by), row_val(p, mul->out[0]), f->width) &&
-            match_inner(p, mul->in[k], f, x, step) && weights_fit(f, d)) {
-            return true;
-        }
-    }
-    return false;
+    return sums_over(p, op, groups, d) &&
+           match_inner(p, conv->in[0], f, x, by, step) && weights_fit(f, d);
 }
 
 int row_pass_experts(struct row_program *p, struct err *e)
@@ -294,7 +298,7 @@ static float gate_of(const struct mix *m, size_t row, size_t expert)
     return row_of(m->p, m->op->in[1], row)[expert];
 }
 
-/* act = f(gate) * up * g */
+/* act = f(gate) * (up * g) */
 static void activate(void *ctx, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
@@ -304,9 +308,10 @@ static void activate(void *ctx, size_t begin, size_t end, unsigned worker)
         float g = gate_of(m, m->row != NULL ? m->row[i] : 0,
                           m->expert != NULL ? m->expert[i] : m->index);
         float *a = m->act + i * n;
+        float *up = m->up + i * n;
+        floats()->scale(up, up, g, NULL, n);
         unary_floats(row_step(m->p, m->op), a, m->gate + i * n, n);
-        floats()->multiply(a, m->up + i * n, n);
-        floats()->scale(a, a, g, NULL, n);
+        floats()->multiply(a, up, n);
     }
 }
 
